@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * To provide a backend: fill in a ga_backend and hand it to ga_backend_register(), or export it
+ * from a shared object named in GPUALLOC_PLUGINS. docs/backends.md walks through one.
+ *
+ * The runtime checks sizes, alignments and NULLs, counts, and serialises nothing: the members
+ * below are called from any thread at once unless they say otherwise. A member that fails calls
+ * ga_fail() and changes nothing.
+ *
+ * Compiles alone as C11, C++17 and under nvcc.
+ */
+#ifndef GPUALLOC_BACKEND_H
+#define GPUALLOC_BACKEND_H
+
+#include <gpualloc/gpualloc.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Raised when a member of ga_backend, or of what it points to, changes its meaning or place. */
+#define GA_BACKEND_ABI 1u
+
+/* ---- options --------------------------------------------------------------------------- */
+
+typedef enum ga_option_type {
+    GA_OPTION_SIZE = 0, /* bytes: digits, then K, M, G or T (powers of 1024) if any */
+    GA_OPTION_BOOL,     /* yes, no, true, false, on, off, 1, 0; the bare key means yes */
+    GA_OPTION_INTEGER,  /* a decimal number within min and max */
+    GA_OPTION_ENUM,     /* one of `choices`; its value is the index */
+    GA_OPTION_STRING,   /* any text; quoted in the spec where it holds / , : " or a space */
+    GA_OPTION_TYPE_COUNT
+} ga_option_type;
+
+/* One row of a backend's option table: parsing, `gpualloc list` and the docs all read it. */
+typedef struct ga_option {
+    const char *name;
+    ga_option_type type;
+    const char *fallback;       /* the default, as text; NULL: the option must be given */
+    const char *help;           /* one line, lower case, no full stop */
+    const char *const *choices; /* GA_OPTION_ENUM: NULL-terminated */
+    int64_t min, max;           /* GA_OPTION_INTEGER and GA_OPTION_SIZE; both 0: no bound */
+} ga_option;
+
+/* A parsed value; which member holds it follows from the option's type. */
+typedef union ga_value {
+    uint64_t size;
+    bool flag;
+    int64_t integer;
+    int choice;
+    const char *text; /* lives as long as the heap */
+} ga_value;
+
+typedef enum ga_parent_rule {
+    GA_PARENT_NONE = 0, /* takes its memory from the system: a parent in the spec is an error */
+    GA_PARENT_OPTIONAL, /* `parent` may be NULL */
+    GA_PARENT_REQUIRED  /* where the spec names none: `system` on the host, `cuda` elsewhere */
+} ga_parent_rule;
+
+/* What a backend is opened with. The struct lives for the call only, what it points to as long as
+ * the heap. The parent is closed by the runtime, after `close`. */
+typedef struct ga_open_args {
+    ga_place place;
+    int device;
+    const ga_value *values; /* one for each row of the option table, in its order */
+    ga_heap *parent;
+} ga_open_args;
+
+/* ---- the ops table --------------------------------------------------------------------- */
+
+/* malloc-shaped entry points for a backend that needs no state: the preload jumps through them.
+ * They keep errno as malloc(3) says. A block of this backend lies in [range_base, range_base +
+ * range_size); range_size 0 means that only `owns` can tell, SIZE_MAX that every pointer that is
+ * not known to be another's is to be passed to `free`. */
+typedef struct ga_malloc_table {
+    void *(*malloc)(size_t size);
+    void (*free)(void *block);
+    void *(*calloc)(size_t count, size_t size);
+    void *(*realloc)(void *block, size_t size);
+    void *(*memalign)(size_t align, size_t size); /* align: a power of two */
+    size_t (*usable_size)(void *block);
+    uintptr_t range_base;
+    size_t range_size;
+} ga_malloc_table;
+
+typedef struct ga_backend_stats {
+    uint64_t live_bytes; /* in live blocks now, by the backend's own count; 0 unknown */
+    uint64_t held_bytes; /* taken from the parent or the system now */
+    uint64_t growths;    /* times more was taken */
+} ga_backend_stats;
+
+#define GA_PLACE_BIT(place) (1u << (place))
+
+typedef struct ga_backend {
+    uint32_t abi;     /* GA_BACKEND_ABI */
+    uint32_t size;    /* sizeof(ga_backend) where it was compiled */
+    const char *name; /* letters, digits, '-' and '_'; lives for ever */
+    const char *help; /* one line for `gpualloc list` */
+    uint32_t places;  /* GA_PLACE_BIT()s of the places it serves */
+    ga_parent_rule parent_rule;
+    const ga_option *options;
+    size_t option_count;
+    const char *bare_option; /* as last layer, takes the rest of the spec as it stands, or NULL */
+
+    /* Required. `state` is whatever open() put in its out parameter. alloc() gives blocks aligned
+     * to 16 on the host, 256 on a device; free() never sees NULL. */
+    ga_status (*open)(const ga_open_args *args, void **state);
+    void (*close)(void *state); /* no other call runs beside it */
+    ga_status (*alloc)(void *state, size_t size, void **out);
+    ga_status (*free)(void *state, void *block);
+    bool (*owns)(void *state, const void *pointer);
+
+    /* Optional: NULL where the backend cannot. What the runtime then does stands behind "else". */
+
+    /* else sizes count as unknown, 0 */
+    size_t (*usable_size)(void *state, const void *block);
+    /* else allocate, copy, free; for host blocks whose usable size is known */
+    ga_status (*realloc)(void *state, void *block, size_t size, void **out);
+    /* else allocate and clear; on the host only */
+    ga_status (*alloc_zeroed)(void *state, size_t size, void **out);
+    /* for alignments above the natural one, powers of two; else refused */
+    ga_status (*alloc_aligned)(void *state, size_t size, size_t align, void **out);
+    /* all or none; else one by one */
+    ga_status (*alloc_batch)(void *state, size_t n, const size_t *sizes, void **out);
+    /* in place, `size` above the usable size; else GA_ERR_NO_ROOM */
+    ga_status (*grow)(void *state, void *block, size_t size);
+    /* else refused, like all that follow down to kernel_view */
+    ga_status (*trim)(void *state, size_t keep);
+    ga_status (*retire)(void *state, void *block);
+    /* both or neither */
+    ga_status (*alloc_on)(void *state, size_t size, size_t align, ga_stream stream, void **out);
+    ga_status (*free_on)(void *state, void *block, ga_stream stream);
+    ga_status (*each_live)(void *state, ga_visit *visit, void *context);
+    ga_status (*kernel_view)(void *state, ga_kernel_heap *out);
+    /* else zeros */
+    void (*stats)(void *state, ga_backend_stats *out);
+    /* host only; lives as long as the state; else calls go through the members above */
+    const ga_malloc_table *(*malloc_table)(void *state);
+    /* the place that its parent is opened for; else the same */
+    ga_place (*parent_place)(ga_place place);
+    /* around fork(2): before it, after it in the parent, after it in the child, where no other
+     * thread runs */
+    void (*fork_prepare)(void *state);
+    void (*fork_parent)(void *state);
+    void (*fork_child)(void *state);
+    /* in a thread that used a heap and is ending */
+    void (*thread_exit)(void *state);
+} ga_backend;
+
+/* ---- the registry ---------------------------------------------------------------------- */
+
+/* Add a backend under its name. The table must live for ever. GA_ERR_ABI for another
+ * GA_BACKEND_ABI, GA_ERR_ARGUMENT for a missing member, a bad name or option table, or a name that
+ * is taken. */
+GA_API ga_status ga_backend_register(const ga_backend *backend);
+
+/* The backends known now, plugins included, in the order of their registration; NULL past the
+ * last. */
+GA_API const ga_backend *ga_backend_at(size_t index);
+
+/* A plugin exports this: its backends in turn, then NULL. Its ABI numbers are checked like those
+ * of any other. */
+typedef const ga_backend *ga_plugin_backend_fn(size_t index);
+#define GA_PLUGIN_SYMBOL "ga_plugin_backend"
+
+/* ---- for use inside a backend ---------------------------------------------------------- */
+
+/* Set the thread's error sentence and return `status`: `return ga_fail(GA_ERR_MEMORY, ...)`. */
+GA_API ga_status ga_fail(ga_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#ifdef __cplusplus
+}
+#endif
+#endif
