@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Lines for people, on standard error, as far as GPUALLOC_LOG (error, warn, info, debug; default
+ * warn) lets them through. Never allocates: it is called from inside malloc.
+ */
+#ifndef GPUALLOC_PLATFORM_LOG_H
+#define GPUALLOC_PLATFORM_LOG_H
+
+typedef enum ga_log_level {
+    GA_LOG_ERROR = 0,
+    GA_LOG_WARN,
+    GA_LOG_INFO,
+    GA_LOG_DEBUG
+} ga_log_level;
+
+/* Prints "gpualloc: ..." and a newline in one write; keeps errno. */
+void ga_log(ga_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

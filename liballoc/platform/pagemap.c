@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * STRUCTURE  root[address >> 30] -> a leaf of 2^18 bits, one for each 4 KiB of that GiB
+ * INVARIANT  a leaf, once in the root, never leaves it; a bit, once set, stays set
+ * ORDER      M1/M2 publish a leaf. The bits are relaxed: whoever frees a block has it from the
+ *            thread that allocated it, through the program's own synchronisation, and the mark
+ *            came before that.
+ * PROGRESS   wait-free, but for the compare-and-swap that installs a leaf: lock-free
+ */
+#include "pagemap.h"
+
+#include <stdint.h>
+#include <sys/mman.h>
+
+enum {
+    PAGE_SHIFT = 12,
+    LEAF_SHIFT = 30,
+    ADDRESS_BITS = 48,
+    LEAF_WORDS = 1 << (LEAF_SHIFT - PAGE_SHIFT - 6),
+    ROOT_SIZE = 1 << (ADDRESS_BITS - LEAF_SHIFT)
+};
+
+typedef uint64_t leaf_t[LEAF_WORDS];
+
+static leaf_t *root[ROOT_SIZE];
+
+static leaf_t *leaf_install(leaf_t **slot)
+{
+    void *fresh = mmap(NULL, sizeof(leaf_t), PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (fresh == MAP_FAILED) {
+        return NULL;
+    }
+    leaf_t *expected = NULL;
+    /* M1: release. Pairs with M2: the leaf's zeros are seen before the leaf. */
+    if (__atomic_compare_exchange_n(slot, &expected, (leaf_t *)fresh, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_ACQUIRE)) {
+        return fresh;
+    }
+    munmap(fresh, sizeof(leaf_t));
+    return expected;
+}
+
+static leaf_t *leaf_at(uintptr_t address)
+{
+    if (address >> ADDRESS_BITS) {
+        return NULL;
+    }
+    /* M2: acquire. Pairs with M1. */
+    return __atomic_load_n(&root[address >> LEAF_SHIFT], __ATOMIC_ACQUIRE);
+}
+
+static bool mark_page(uintptr_t address)
+{
+    leaf_t *leaf = leaf_at(address);
+    if (!leaf) {
+        leaf = address >> ADDRESS_BITS ? NULL : leaf_install(&root[address >> LEAF_SHIFT]);
+    }
+    if (!leaf) {
+        return false;
+    }
+    uintptr_t page = address >> PAGE_SHIFT;
+    uint64_t *word = &(*leaf)[(page >> 6) % LEAF_WORDS];
+    uint64_t bit = UINT64_C(1) << (page & 63);
+    /* relaxed, see ORDER; the load first, because almost every mark is there already */
+    if (!(__atomic_load_n(word, __ATOMIC_RELAXED) & bit)) {
+        __atomic_fetch_or(word, bit, __ATOMIC_RELAXED);
+    }
+    return true;
+}
+
+bool ga_pagemap_mark(const void *start, size_t size)
+{
+    uintptr_t first = (uintptr_t)start >> PAGE_SHIFT;
+    uintptr_t last = ((uintptr_t)start + (size ? size - 1 : 0)) >> PAGE_SHIFT;
+    for (uintptr_t page = first; page <= last; page++) {
+        if (!mark_page(page << PAGE_SHIFT)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool ga_pagemap_test(const void *pointer)
+{
+    leaf_t *leaf = leaf_at((uintptr_t)pointer);
+    if (!leaf) {
+        return false;
+    }
+    uintptr_t page = (uintptr_t)pointer >> PAGE_SHIFT;
+    /* relaxed, see ORDER */
+    return __atomic_load_n(&(*leaf)[(page >> 6) % LEAF_WORDS], __ATOMIC_RELAXED) >> (page & 63) & 1;
+}

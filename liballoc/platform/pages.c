@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT
+ *
+ *   base                      top                                        base + size
+ *   | mapped, one after another | reserved: PROT_NONE, nothing committed   |
+ *
+ * STRUCTURE  one span, carved by moving `top`; past its end, plain mmap and the ownership map
+ * INVARIANT  base <= top <= base + size; what lies above top is PROT_NONE
+ * ORDER      P1/P2 publish the span. `top` is relaxed: it only deals out addresses, and the
+ *            kernel orders what is done to the pages behind them.
+ * PROGRESS   lock-free; the one-time reservation makes other threads wait for its mmap
+ *
+ * A range that is unmapped is given back to the span only where it is the topmost. jemalloc keeps
+ * its address ranges (retain), so what is lost that way is the trimmings of aligned mappings; when
+ * the span has run out all the same, plain mappings take over.
+ */
+#include "pages.h"
+#include "pagemap.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+static const size_t SPAN_WANTED = (size_t)16 << 40;
+static const size_t SPAN_LEAST = (size_t)16 << 30;
+static const size_t HUGE = (size_t)2 << 20;
+
+enum {
+    UNTRIED = 0,
+    TRYING,
+    SETTLED
+};
+
+static int span_state;
+static uintptr_t span_base; /* set once, before SETTLED */
+static size_t span_size;    /* the same; 0 where there is no span */
+static uintptr_t span_top;
+
+static bool address_space_limited(void)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+}
+
+/* The largest power of two that the machine grants; none under a limit on address space, which
+ * the program means for its own use. */
+static void reserve(void)
+{
+    if (address_space_limited()) {
+        return;
+    }
+    int saved = errno;
+    for (size_t size = SPAN_WANTED; size >= SPAN_LEAST; size /= 2) {
+        void *start =
+            mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (start != MAP_FAILED) {
+            span_base = (uintptr_t)start;
+            span_size = size;
+            span_top = (span_base + HUGE - 1) & ~(HUGE - 1);
+            break;
+        }
+    }
+    errno = saved;
+}
+
+static void settle(void)
+{
+    int expected = UNTRIED;
+    /* relaxed: only elects the thread that reserves; P1/P2 publish what it did */
+    if (__atomic_compare_exchange_n(&span_state, &expected, TRYING, false, __ATOMIC_RELAXED,
+                                    __ATOMIC_RELAXED)) {
+        reserve();
+        /* P1: release. Pairs with P2: base and size are seen with SETTLED. */
+        __atomic_store_n(&span_state, SETTLED, __ATOMIC_RELEASE);
+        return;
+    }
+    /* P2: acquire. Pairs with P1. */
+    while (__atomic_load_n(&span_state, __ATOMIC_ACQUIRE) != SETTLED) {
+        sched_yield();
+    }
+}
+
+void ga_pages_span(uintptr_t *base, size_t *size)
+{
+    /* P2: acquire. Pairs with P1. */
+    if (__atomic_load_n(&span_state, __ATOMIC_ACQUIRE) != SETTLED) {
+        settle();
+    }
+    *base = span_base;
+    *size = span_size;
+}
+
+static bool in_span(uintptr_t address)
+{
+    uintptr_t base;
+    size_t size;
+    ga_pages_span(&base, &size);
+    return address - base < size;
+}
+
+bool ga_pages_owns(const void *pointer)
+{
+    return in_span((uintptr_t)pointer) || ga_pagemap_test(pointer);
+}
+
+/* Addresses for `size` bytes, 2 MiB aligned from 2 MiB on so that jemalloc finds its alignment at
+ * the first try; 0 where the span has no room. */
+static uintptr_t carve(size_t size)
+{
+    uintptr_t base;
+    size_t span;
+    ga_pages_span(&base, &span);
+    uintptr_t top = __atomic_load_n(&span_top, __ATOMIC_RELAXED); /* relaxed, see ORDER */
+    for (;;) {
+        uintptr_t start = size >= HUGE ? (top + HUGE - 1) & ~(HUGE - 1) : top;
+        if (start - base > span || size > span - (start - base)) {
+            return 0;
+        }
+        if (__atomic_compare_exchange_n(&span_top, &top, start + size, true, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED)) {
+            return start;
+        }
+    }
+}
+
+/* Take [start, start + size), which is PROT_NONE again, back if nothing was carved after it. */
+static void uncarve(uintptr_t start, size_t size)
+{
+    uintptr_t expected = start + size;
+    __atomic_compare_exchange_n(&span_top, &expected, start, false, __ATOMIC_RELAXED,
+                                __ATOMIC_RELAXED); /* relaxed, see ORDER */
+}
+
+static void *map_outside(size_t size, int prot, int flags)
+{
+    void *start = mmap(NULL, size, prot, flags, -1, 0);
+    if (start != MAP_FAILED && !ga_pagemap_mark(start, size)) {
+        munmap(start, size);
+        errno = ENOMEM;
+        return MAP_FAILED;
+    }
+    return start;
+}
+
+void *ga_pages_mmap(void *hint, size_t size, int prot, int flags, int fd, off_t offset)
+{
+    if (flags & MAP_FIXED) { /* pages that came from here, to be committed or dropped */
+        return mmap(hint, size, prot, flags, fd, offset);
+    }
+    uintptr_t start = carve(size);
+    if (!start) {
+        return map_outside(size, prot, flags);
+    }
+    void *mapped = mmap((void *)start, size, prot, flags | MAP_FIXED, -1, 0);
+    if (mapped == MAP_FAILED) {
+        uncarve(start, size);
+    }
+    return mapped;
+}
+
+int ga_pages_munmap(void *start, size_t size)
+{
+    if (!in_span((uintptr_t)start)) {
+        return munmap(start, size);
+    }
+    void *dropped = mmap(start, size, PROT_NONE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    if (dropped == MAP_FAILED) {
+        return -1;
+    }
+    uncarve((uintptr_t)start, size);
+    return 0;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Pages for an allocator whose blocks are to be known by their address: mmap and munmap in shape,
+ * but served from one reserved span of addresses, so that "is this block ours" is a subtraction
+ * and a comparison. scripts/build-jemalloc compiles jemalloc to call these two.
+ *
+ * Thread safe. Never allocates. Called under jemalloc's locks and inside the program's malloc.
+ */
+#ifndef GPUALLOC_PLATFORM_PAGES_H
+#define GPUALLOC_PLATFORM_PAGES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+void *ga_pages_mmap(void *hint, size_t size, int prot, int flags, int fd, off_t offset);
+int ga_pages_munmap(void *start, size_t size);
+
+/* Reserve the span if that has not been tried, and tell where it is. Size 0: the machine or a
+ * limit (RLIMIT_AS) gives no span, every page comes from plain mmap and the ownership map knows
+ * it. */
+void ga_pages_span(uintptr_t *base, size_t *size);
+
+/* Whether the pointer lies in memory that came from here. */
+bool ga_pages_owns(const void *pointer);
+
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Threads come by themselves and leave through a pthread key's destructor. One that frees memory
+ * in a later destructor is not enrolled again, so that no destructor runs for ever.
+ */
+#include "thread.h"
+
+#include <pthread.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum {
+    HOOKS = 4
+};
+
+enum {
+    UNKNOWN = 0, /* the thread has not been here */
+    ENROLLING,
+    ENROLLED,
+    DEPARTED
+};
+
+static void (*hooks[HOOKS])(void);
+static pthread_mutex_t hooks_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t key;
+static bool key_made;
+
+static _Thread_local int standing;
+static _Thread_local uint32_t id;
+
+static void depart(void *unused)
+{
+    (void)unused;
+    standing = DEPARTED;
+    for (int i = 0; i < HOOKS; i++) {
+        /* H1: acquire. Pairs with H2: what the hook works on was set up before it was listed. */
+        void (*hook)(void) = __atomic_load_n(&hooks[i], __ATOMIC_ACQUIRE);
+        if (hook) {
+            hook();
+        }
+    }
+}
+
+static void forget_id(void)
+{
+    id = 0;
+}
+
+static void make_key(void)
+{
+    key_made = pthread_key_create(&key, depart) == 0;
+    pthread_atfork(NULL, NULL, forget_id);
+}
+
+uint32_t ga_thread_id(void)
+{
+    if (!id) {
+        pthread_once(&once, make_key);
+        id = (uint32_t)syscall(SYS_gettid);
+    }
+    return id;
+}
+
+void ga_thread_on_exit(void (*hook)(void))
+{
+    pthread_once(&once, make_key); /* here, at leisure, rather than inside somebody's malloc */
+    pthread_mutex_lock(&hooks_lock);
+    int i = 0;
+    while (i < HOOKS && hooks[i] && hooks[i] != hook) {
+        i++;
+    }
+    if (i < HOOKS) {
+        /* H2: release. Pairs with H1. */
+        __atomic_store_n(&hooks[i], hook, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&hooks_lock);
+}
+
+bool ga_thread_enroll(void)
+{
+    if (standing == UNKNOWN) {
+        standing = ENROLLING;
+        pthread_once(&once, make_key);
+        bool set = key_made && pthread_setspecific(key, &key) == 0;
+        standing = set ? ENROLLED : DEPARTED;
+    }
+    return standing == ENROLLED;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the library keeps for each thread: its id, and what is to be done when it ends.
+ *
+ * Thread safe. ga_thread_enroll() may allocate once per thread, through the program's malloc: a
+ * caller inside malloc must be ready to be entered again.
+ */
+#ifndef GPUALLOC_PLATFORM_THREAD_H
+#define GPUALLOC_PLATFORM_THREAD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The kernel's thread id, right in a forked child too. */
+uint32_t ga_thread_id(void);
+
+/* Run `hook` in every enrolled thread that ends from now on. At most four hooks, for ever; the
+ * same one twice counts once. */
+void ga_thread_on_exit(void (*hook)(void));
+
+/* True where the hooks will run in this thread; false while it is being enrolled and once they
+ * have run, when whatever would be kept for the thread must not be kept. */
+bool ga_thread_enroll(void);
+
+#endif
