@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * STRUCTURE  slot 0 is shared by threads that own none; slots 1 to SLOTS-1 have one owner each,
+ *            who counts in them without an atomic read-modify-write
+ * INVARIANT  a slot's sums only grow; the heap's figures are the sums over all slots
+ * ORDER      C1/C2 hand a slot from a thread that ended to one that begins. All else is relaxed:
+ *            the figures are independent counts, and a reader is promised no single moment.
+ * PROGRESS   wait-free, but for taking a slot: lock-free
+ *
+ * `live` lags behind the slots by up to STRIDE bytes for each thread, so that its peak is found
+ * without a shared write for each block.
+ */
+#include "counters.h"
+
+#include "../platform/libc.h"
+#include "../platform/thread.h"
+
+#include <pthread.h>
+
+enum {
+    SLOTS = 256,
+    STRIDE = 64 * 1024,
+    LINE = 128 /* two cache lines: the prefetcher fetches them in pairs */
+};
+
+typedef struct slot {
+    uint64_t allocs, frees, reallocs, failures;
+    uint64_t requested, granted, returned;
+    int64_t unnoted; /* granted - returned since `live` was last told */
+} __attribute__((aligned(LINE))) slot;
+
+struct ga_counters {
+    slot slots[SLOTS];
+    int64_t live;
+    int64_t peak;
+};
+
+/* ---- which slot is this thread's ---------------------------------------------------------- */
+
+static uint64_t taken[SLOTS / 64] = {1}; /* a bit for each slot; slot 0 is nobody's */
+static _Thread_local unsigned my_slot;
+
+static unsigned take_in_word(unsigned word)
+{
+    uint64_t bits = __atomic_load_n(&taken[word], __ATOMIC_RELAXED); /* a guess; C1 decides */
+    while (~bits) {
+        unsigned bit = (unsigned)__builtin_ctzll(~bits);
+        /* C1: acquire. Pairs with C2: the sums its last owner left are seen before we add. */
+        if (__atomic_compare_exchange_n(&taken[word], &bits, bits | UINT64_C(1) << bit, true,
+                                        __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+            return word * 64 + bit;
+        }
+    }
+    return 0;
+}
+
+static void leave_slot(void)
+{
+    if (my_slot) {
+        /* C2: release. Pairs with C1. */
+        __atomic_fetch_and(&taken[my_slot / 64], ~(UINT64_C(1) << my_slot % 64), __ATOMIC_RELEASE);
+        my_slot = 0;
+    }
+}
+
+static void hook_thread_exit(void)
+{
+    ga_thread_on_exit(leave_slot);
+}
+
+static unsigned slot_index(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (!my_slot && ga_thread_enroll()) {
+        pthread_once(&once, hook_thread_exit);
+        for (unsigned word = 0; !my_slot && word < SLOTS / 64; word++) {
+            my_slot = take_in_word(word);
+        }
+    }
+    return my_slot;
+}
+
+/* ---- counting ----------------------------------------------------------------------------- */
+
+/* relaxed throughout, see ORDER; the shared slot needs the read-modify-write */
+static void add(uint64_t *sum, uint64_t amount, bool shared)
+{
+    if (shared) {
+        __atomic_fetch_add(sum, amount, __ATOMIC_RELAXED);
+    } else {
+        __atomic_store_n(sum, *sum + amount, __ATOMIC_RELAXED);
+    }
+}
+
+static void raise_peak(ga_counters *c, int64_t live)
+{
+    int64_t peak = __atomic_load_n(&c->peak, __ATOMIC_RELAXED); /* relaxed, see ORDER */
+    while (live > peak && !__atomic_compare_exchange_n(&c->peak, &peak, live, true,
+                                                       __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+}
+
+static void tell_live(ga_counters *c, int64_t change)
+{
+    /* relaxed, see ORDER */
+    raise_peak(c, __atomic_add_fetch(&c->live, change, __ATOMIC_RELAXED));
+}
+
+static void note_change(ga_counters *c, slot *s, int64_t change, bool shared)
+{
+    if (shared) {
+        tell_live(c, change);
+        return;
+    }
+    int64_t unnoted = s->unnoted + change;
+    if (unnoted >= STRIDE || unnoted <= -STRIDE) {
+        tell_live(c, unnoted);
+        unnoted = 0;
+    }
+    __atomic_store_n(&s->unnoted, unnoted, __ATOMIC_RELAXED); /* relaxed, see ORDER */
+}
+
+void ga_counters_alloc(ga_counters *c, size_t requested, size_t usable)
+{
+    unsigned index = slot_index();
+    slot *s = &c->slots[index];
+    add(&s->allocs, 1, index == 0);
+    add(&s->requested, requested, index == 0);
+    add(&s->granted, usable, index == 0);
+    note_change(c, s, (int64_t)usable, index == 0);
+}
+
+void ga_counters_free(ga_counters *c, size_t usable)
+{
+    unsigned index = slot_index();
+    slot *s = &c->slots[index];
+    add(&s->frees, 1, index == 0);
+    add(&s->returned, usable, index == 0);
+    note_change(c, s, -(int64_t)usable, index == 0);
+}
+
+void ga_counters_resize(ga_counters *c, size_t requested, size_t before, size_t after)
+{
+    unsigned index = slot_index();
+    slot *s = &c->slots[index];
+    add(&s->reallocs, 1, index == 0);
+    add(&s->requested, requested, index == 0);
+    add(&s->granted, after, index == 0);
+    add(&s->returned, before, index == 0);
+    note_change(c, s, (int64_t)after - (int64_t)before, index == 0);
+}
+
+void ga_counters_failure(ga_counters *c)
+{
+    unsigned index = slot_index();
+    add(&c->slots[index].failures, 1, index == 0);
+}
+
+/* ---- reading ------------------------------------------------------------------------------ */
+
+static uint64_t get(const uint64_t *sum)
+{
+    return __atomic_load_n(sum, __ATOMIC_RELAXED); /* relaxed, see ORDER */
+}
+
+void ga_counters_read(const ga_counters *c, ga_stats *out)
+{
+    uint64_t returned = 0;
+    *out = (ga_stats){0};
+    for (const slot *s = c->slots; s < c->slots + SLOTS; s++) {
+        out->allocs += get(&s->allocs);
+        out->frees += get(&s->frees);
+        out->reallocs += get(&s->reallocs);
+        out->failures += get(&s->failures);
+        out->requested_bytes += get(&s->requested);
+        out->granted_bytes += get(&s->granted);
+        returned += get(&s->returned);
+    }
+    /* A free may be seen without its allocation: never below nothing. */
+    out->live_blocks = out->allocs > out->frees ? out->allocs - out->frees : 0;
+    out->live_bytes = out->granted_bytes > returned ? out->granted_bytes - returned : 0;
+    uint64_t peak = (uint64_t)__atomic_load_n(&c->peak, __ATOMIC_RELAXED); /* relaxed, see ORDER */
+    out->peak_bytes = peak > out->live_bytes ? peak : out->live_bytes;
+}
+
+/* ---- lifetime ----------------------------------------------------------------------------- */
+
+ga_counters *ga_counters_new(void)
+{
+    ga_counters *c = ga_libc.memalign(LINE, sizeof *c);
+    if (c) {
+        __builtin_memset(c, 0, sizeof *c);
+    }
+    return c;
+}
+
+void ga_counters_delete(ga_counters *c)
+{
+    ga_libc.free(c);
+}

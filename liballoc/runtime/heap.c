@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Opening and closing: from a text to a chain of layers, each over its parent.
+ */
+#include "heap.h"
+
+#include "../platform/libc.h"
+#include "../platform/log.h"
+#include "../platform/thread.h"
+#include "options.h"
+#include "registry.h"
+#include "report.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *variable, *fallback, *parent;
+    size_t natural_align;
+} places[GA_PLACE_COUNT] = {
+    [GA_PLACE_HOST] = {"GPUALLOC_HOST", "system", "system", 16},
+    [GA_PLACE_DEVICE] = {"GPUALLOC_DEVICE", "cuda", "cuda", 256},
+    [GA_PLACE_KERNEL] = {"GPUALLOC_KERNEL", "coalesce/slab/vmm", "cuda", 16},
+};
+
+/* ---- the list of open layers: fork and thread exit reach them all ------------------------- */
+
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static ga_heap *list; /* guarded by list_lock; a layer is younger than its parents */
+
+static void fork_prepare(void)
+{
+    pthread_mutex_lock(&list_lock);
+    for (ga_heap *heap = list; heap; heap = heap->following) {
+        if (heap->backend->fork_prepare) {
+            heap->backend->fork_prepare(heap->state);
+        }
+    }
+}
+
+static void fork_parent(void)
+{
+    for (ga_heap *heap = list; heap; heap = heap->following) {
+        if (heap->backend->fork_parent) {
+            heap->backend->fork_parent(heap->state);
+        }
+    }
+    pthread_mutex_unlock(&list_lock);
+}
+
+static void fork_child(void)
+{
+    for (ga_heap *heap = list; heap; heap = heap->following) {
+        if (heap->backend->fork_child) {
+            heap->backend->fork_child(heap->state);
+        }
+    }
+    pthread_mutex_unlock(&list_lock);
+}
+
+static void thread_exit(void)
+{
+    pthread_mutex_lock(&list_lock);
+    for (ga_heap *heap = list; heap; heap = heap->following) {
+        if (heap->backend->thread_exit) {
+            heap->backend->thread_exit(heap->state);
+        }
+    }
+    pthread_mutex_unlock(&list_lock);
+}
+
+static void watch(void)
+{
+    pthread_atfork(fork_prepare, fork_parent, fork_child);
+    ga_thread_on_exit(thread_exit);
+}
+
+static void list_add(ga_heap *heap)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch);
+    pthread_mutex_lock(&list_lock);
+    heap->following = list;
+    list = heap;
+    pthread_mutex_unlock(&list_lock);
+}
+
+static void list_remove(ga_heap *heap)
+{
+    pthread_mutex_lock(&list_lock);
+    ga_heap **at = &list;
+    while (*at && *at != heap) {
+        at = &(*at)->following;
+    }
+    if (*at) {
+        *at = heap->following;
+    }
+    pthread_mutex_unlock(&list_lock);
+}
+
+void ga_heap_each_root(void (*visit)(const ga_heap *heap))
+{
+    pthread_mutex_lock(&list_lock);
+    for (ga_heap *heap = list; heap; heap = heap->following) {
+        if (heap->root) {
+            visit(heap);
+        }
+    }
+    pthread_mutex_unlock(&list_lock);
+}
+
+/* ---- one layer ---------------------------------------------------------------------------- */
+
+static ga_status no_record(void)
+{
+    return ga_fail(GA_ERR_MEMORY, "no memory for a heap's record");
+}
+
+/* Append `key=value` to the text at `put`, quoted where it must be; counts without writing while
+ * `put` is NULL. */
+static size_t write_option(char *put, char before, const char *key, const char *value)
+{
+    bool quotes = ga_spec_needs_quotes(value);
+    size_t length = 0;
+    char one[2] = {before, '\0'};
+    const char *head[] = {one, key, quotes ? "=\"" : "="};
+    for (size_t i = 0; i < 3; i++) {
+        size_t part = strlen(head[i]);
+        if (put) {
+            memcpy(put + length, head[i], part);
+        }
+        length += part;
+    }
+    for (const char *c = value; *c; c++) {
+        bool escape = quotes && (*c == '"' || *c == '\\');
+        if (put && escape) {
+            put[length] = '\\';
+        }
+        length += escape;
+        if (put) {
+            put[length] = *c;
+        }
+        length++;
+    }
+    if (put && quotes) {
+        put[length] = '"';
+    }
+    return length + quotes;
+}
+
+static size_t write_text(char *put, const ga_heap *heap, const char *const *values)
+{
+    const ga_backend *backend = heap->backend;
+    size_t length = strlen(backend->name);
+    if (put) {
+        memcpy(put, backend->name, length);
+    }
+    for (size_t i = 0; i < backend->option_count; i++) {
+        length += write_option(put ? put + length : NULL, i ? ',' : ':', backend->options[i].name,
+                               values[i]);
+    }
+    const char *rest = heap->parent ? heap->parent->text : "";
+    size_t rest_length = strlen(rest) + (heap->parent != NULL);
+    if (put) {
+        sprintf(put + length, "%s%s", heap->parent ? "/" : "", rest);
+    }
+    return length + rest_length;
+}
+
+static bool make_text(ga_heap *heap, const char *const *values)
+{
+    heap->text = ga_libc.malloc(write_text(NULL, heap, values) + 1);
+    if (heap->text) {
+        write_text(heap->text, heap, values);
+    }
+    return heap->text != NULL;
+}
+
+static void free_record(ga_heap *heap)
+{
+    ga_counters_delete(heap->counters);
+    ga_libc.free(heap->spec);
+    ga_libc.free(heap->text);
+    ga_libc.free(heap);
+}
+
+static ga_status check_layer(const ga_backend *backend, ga_place place, bool has_parent)
+{
+    if (!(backend->places & GA_PLACE_BIT(place))) {
+        char served[32] = "";
+        for (int i = 0; i < GA_PLACE_COUNT; i++) {
+            if (backend->places & GA_PLACE_BIT(i)) {
+                strcat(served, *served ? ", " : "");
+                strcat(served, ga_place_text((ga_place)i));
+            }
+        }
+        return ga_fail(GA_ERR_PLACE, "%s: serves the place %s, asked for %s", backend->name, served,
+                       ga_place_text(place));
+    }
+    if (has_parent && backend->parent_rule == GA_PARENT_NONE) {
+        return ga_fail(GA_ERR_SPEC, "%s: takes no parent, but the spec goes on after it",
+                       backend->name);
+    }
+    return GA_OK;
+}
+
+/* Open the backend over `parent` and make the heap's record. Closes nothing on failure. */
+static ga_status open_over(ga_heap **out, const ga_backend *backend, const ga_spec_layer *layer,
+                           ga_place place, int device, ga_heap *parent)
+{
+    ga_value values[GA_SPEC_OPTIONS];
+    const char *texts[GA_SPEC_OPTIONS];
+    ga_status status = ga_options_resolve(backend, layer, values, texts);
+    if (status != GA_OK) {
+        return status;
+    }
+    ga_heap *heap = ga_libc.calloc(1, sizeof *heap);
+    if (!heap) {
+        return no_record();
+    }
+    *heap = (ga_heap){.backend = backend,
+                      .parent = parent,
+                      .place = place,
+                      .device = device,
+                      .natural_align = places[place].natural_align,
+                      .counters = ga_counters_new()};
+    status = heap->counters && make_text(heap, texts) ? GA_OK : no_record();
+    if (status == GA_OK) {
+        ga_open_args args = {place, device, values, parent};
+        status = backend->open(&args, &heap->state);
+    }
+    if (status != GA_OK) {
+        free_record(heap);
+        return status;
+    }
+    list_add(heap);
+    *out = heap;
+    return GA_OK;
+}
+
+static void close_chain(ga_heap *heap)
+{
+    while (heap) {
+        ga_heap *parent = heap->parent;
+        list_remove(heap);
+        heap->backend->close(heap->state);
+        free_record(heap);
+        heap = parent;
+    }
+}
+
+/* ---- a whole spec ------------------------------------------------------------------------- */
+
+static ga_status open_layers(ga_heap **out, const ga_spec *spec, size_t index, ga_place place,
+                             int device);
+
+/* The heap below layer `index`: the next layer, or the default parent where one is required. */
+static ga_status open_parent(ga_heap **out, const ga_backend *backend, const ga_spec *spec,
+                             size_t index, ga_place place, int device)
+{
+    ga_place below = backend->parent_place ? backend->parent_place(place) : place;
+    if (index + 1 < spec->layer_count) {
+        return open_layers(out, spec, index + 1, below, device);
+    }
+    *out = NULL;
+    if (backend->parent_rule != GA_PARENT_REQUIRED) {
+        return GA_OK;
+    }
+    const ga_spec_layer layer = {.name = places[below].parent};
+    const ga_backend *parent = ga_registry_find(layer.name);
+    if (!parent) {
+        return ga_fail(GA_ERR_SPEC,
+                       "%s: needs a parent, and its default \"%s\" is not in this build",
+                       backend->name, layer.name);
+    }
+    ga_status status = check_layer(parent, below, false);
+    return status == GA_OK ? open_over(out, parent, &layer, below, device, NULL) : status;
+}
+
+/* Everything is looked up on the way down, before any parent has been opened. */
+static ga_status open_layers(ga_heap **out, const ga_spec *spec, size_t index, ga_place place,
+                             int device)
+{
+    const ga_spec_layer *layer = &spec->layers[index];
+    const ga_backend *backend = ga_registry_find(layer->name);
+    if (!backend) {
+        return GA_ERR_SPEC;
+    }
+    ga_heap *parent = NULL;
+    ga_status status = check_layer(backend, place, index + 1 < spec->layer_count);
+    if (status == GA_OK) {
+        status = open_parent(&parent, backend, spec, index, place, device);
+    }
+    if (status == GA_OK) {
+        status = open_over(out, backend, layer, place, device, parent);
+    }
+    if (status != GA_OK) {
+        close_chain(parent);
+    }
+    return status;
+}
+
+static const char *bare_option(const char *name)
+{
+    const ga_backend *backend = ga_registry_find(name);
+    return backend ? backend->bare_option : NULL;
+}
+
+static ga_status open_text(ga_heap **out, ga_place place, int device, const char *text)
+{
+    ga_spec *spec = ga_libc.malloc(sizeof *spec);
+    if (!spec) {
+        return no_record();
+    }
+    ga_status status = ga_spec_parse(spec, text, bare_option);
+    if (status == GA_OK) {
+        status = open_layers(out, spec, 0, place, device);
+    }
+    if (status != GA_OK) {
+        ga_libc.free(spec);
+        return status;
+    }
+    (*out)->spec = spec;
+    (*out)->root = true;
+    return GA_OK;
+}
+
+/* ---- tracing from the environment: one more layer on top ----------------------------------- */
+
+static ga_status open_traced(ga_heap **out, ga_place place, int device, const char *text,
+                             const char *file)
+{
+    size_t length = write_option(NULL, ':', "file", file) + strlen(text) + sizeof "trace/";
+    char *traced = ga_libc.malloc(length);
+    if (!traced) {
+        return no_record();
+    }
+    strcpy(traced, "trace");
+    size_t head = 5 + write_option(traced + 5, ':', "file", file);
+    sprintf(traced + head, "/%s", text);
+    ga_status status = open_text(out, place, device, traced);
+    ga_libc.free(traced);
+    return status;
+}
+
+static ga_status open_as_told(ga_heap **out, ga_place place, int device, const char *text)
+{
+    const char *file = getenv("GPUALLOC_TRACE");
+    if (!file || !*file || place == GA_PLACE_KERNEL) {
+        return open_text(out, place, device, text);
+    }
+    ga_status status = open_traced(out, place, device, text, file);
+    if (status != GA_ERR_IO) {
+        return status;
+    }
+    ga_log(GA_LOG_ERROR, "GPUALLOC_TRACE: %s; going on without a trace", ga_error_text());
+    return open_text(out, place, device, text);
+}
+
+/* ---- the interface ------------------------------------------------------------------------ */
+
+ga_status ga_heap_open(ga_heap **out, ga_place place, int device, const char *spec)
+{
+    if (!out || (unsigned)place >= GA_PLACE_COUNT || device < 0) {
+        if (out) {
+            *out = NULL;
+        }
+        return ga_fail(
+            GA_ERR_ARGUMENT,
+            "ga_heap_open: expected a place from 0 to %d and a device from 0, got %d and %d",
+            GA_PLACE_COUNT - 1, (int)place, device);
+    }
+    *out = NULL;
+    const char *named = spec ? spec : getenv(places[place].variable);
+    const char *text = named && (spec || *named) ? named : places[place].fallback;
+    ga_status status = open_as_told(out, place, device, text);
+    if (status != GA_OK) {
+        return spec ? status : ga_fail(status, "%s: %s", places[place].variable, ga_error_text());
+    }
+    ga_report_when_exiting();
+    return GA_OK;
+}
+
+ga_status ga_heap_close(ga_heap *heap)
+{
+    if (!heap) {
+        return GA_OK;
+    }
+    ga_stats stats;
+    ga_counters_read(heap->counters, &stats);
+    if (stats.live_blocks) {
+        ga_log(GA_LOG_WARN, "%s: closed with %" PRIu64 " blocks of %" PRIu64 " bytes still held",
+               heap->text, stats.live_blocks, stats.live_bytes);
+    }
+    ga_report(heap);
+    close_chain(heap);
+    return GA_OK;
+}
+
+ga_place ga_heap_place(const ga_heap *heap)
+{
+    return heap->place;
+}
+
+int ga_heap_device(const ga_heap *heap)
+{
+    return heap->device;
+}
+
+const char *ga_heap_spec(const ga_heap *heap)
+{
+    return heap->text;
+}

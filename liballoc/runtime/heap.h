@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a heap is made of, for the files of this room and the preload.
+ */
+#ifndef GPUALLOC_RUNTIME_HEAP_H
+#define GPUALLOC_RUNTIME_HEAP_H
+
+#include "counters.h"
+#include "spec.h"
+
+#include <gpualloc/backend.h>
+
+/* One opened layer. All members are set before the heap is handed out and then constant, but for
+ * `following`, which the list's lock guards. */
+struct ga_heap {
+    const ga_backend *backend;
+    void *state;
+    ga_heap *parent; /* NULL for the last layer */
+    ga_counters *counters;
+    ga_place place;
+    int device;
+    size_t natural_align; /* what backend->alloc() gives */
+    bool root;            /* opened by a caller, not as a parent */
+    ga_spec *spec;        /* the parsed text that values point into; the root's only */
+    char *text;           /* ga_heap_spec() */
+    ga_heap *following;   /* the list of all open layers, youngest first */
+};
+
+/* Call `visit` for every heap that a caller has open. The list is locked meanwhile: the visitor
+ * opens and closes none. */
+void ga_heap_each_root(void (*visit)(const ga_heap *heap));
+
+#endif

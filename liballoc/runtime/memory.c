@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The calls on a heap: check the request, let the backend serve it, count the outcome.
+ */
+#include "heap.h"
+
+#include <stdint.h>
+#include <string.h>
+
+static bool power_of_two(size_t n)
+{
+    return n && !(n & (n - 1));
+}
+
+/* ---- shared by all requests --------------------------------------------------------------- */
+
+static ga_status bad_request(ga_heap *heap, size_t size, size_t align)
+{
+    if (!heap) {
+        return ga_fail(GA_ERR_ARGUMENT, "expected a heap, got NULL");
+    }
+    if (size > PTRDIFF_MAX) {
+        return ga_fail(GA_ERR_SIZE, "%s: expected a size up to %td bytes, got %zu",
+                       heap->backend->name, PTRDIFF_MAX, size);
+    }
+    return ga_fail(GA_ERR_ALIGN, "%s: expected an alignment that is a power of two, got %zu",
+                   heap->backend->name, align);
+}
+
+static ga_status check_request(ga_heap *heap, size_t size, size_t align)
+{
+    bool good = heap && size <= PTRDIFF_MAX && (align == 0 || power_of_two(align));
+    return __builtin_expect(good, 1) ? GA_OK : bad_request(heap, size, align);
+}
+
+static ga_status unsupported(const ga_heap *heap, const char *operation)
+{
+    return ga_fail(GA_ERR_UNSUPPORTED, "%s: has no %s", heap->backend->name, operation);
+}
+
+static size_t usable(const ga_heap *heap, const void *block)
+{
+    return heap->backend->usable_size ? heap->backend->usable_size(heap->state, block) : 0;
+}
+
+/* Count a new block, or the failure to get one. */
+static ga_status count_alloc(ga_heap *heap, ga_status status, size_t size, void **out)
+{
+    if (__builtin_expect(status == GA_OK, 1)) {
+        ga_counters_alloc(heap->counters, size, usable(heap, *out));
+        return GA_OK;
+    }
+    *out = NULL;
+    if (heap) {
+        ga_counters_failure(heap->counters);
+    }
+    return status;
+}
+
+static ga_status count_failure(ga_heap *heap, ga_status status)
+{
+    if (status != GA_OK && heap) {
+        ga_counters_failure(heap->counters);
+    }
+    return status;
+}
+
+/* ---- blocks ------------------------------------------------------------------------------- */
+
+/* A size of 0 is one byte to the backends: a block like any other. */
+static size_t at_least_one(size_t size)
+{
+    return size + !size;
+}
+
+static ga_status serve(ga_heap *heap, size_t size, size_t align, void **out)
+{
+    const ga_backend *backend = heap->backend;
+    if (__builtin_expect(align <= heap->natural_align, 1)) {
+        return backend->alloc(heap->state, at_least_one(size), out);
+    }
+    if (!backend->alloc_aligned) {
+        return ga_fail(GA_ERR_ALIGN, "%s: expected an alignment up to %zu, got %zu", backend->name,
+                       heap->natural_align, align);
+    }
+    return backend->alloc_aligned(heap->state, at_least_one(size), align, out);
+}
+
+ga_status ga_alloc(ga_heap *heap, size_t size, size_t align, void **out)
+{
+    ga_status status = check_request(heap, size, align);
+    if (__builtin_expect(status == GA_OK, 1)) {
+        status = serve(heap, size, align, out);
+    }
+    return count_alloc(heap, status, size, out);
+}
+
+static ga_status serve_zeroed(ga_heap *heap, size_t size, size_t align, void **out)
+{
+    if (heap->backend->alloc_zeroed && align <= heap->natural_align) {
+        return heap->backend->alloc_zeroed(heap->state, at_least_one(size), out);
+    }
+    if (heap->place != GA_PLACE_HOST) {
+        return unsupported(heap, "zeroed allocation"); /* the host cannot write there */
+    }
+    ga_status status = serve(heap, size, align, out);
+    if (status == GA_OK) {
+        memset(*out, 0, size);
+    }
+    return status;
+}
+
+ga_status ga_alloc_zeroed(ga_heap *heap, size_t size, size_t align, void **out)
+{
+    ga_status status = check_request(heap, size, align);
+    if (status == GA_OK) {
+        status = serve_zeroed(heap, size, align, out);
+    }
+    return count_alloc(heap, status, size, out);
+}
+
+ga_status ga_alloc_on(ga_heap *heap, size_t size, size_t align, ga_stream stream, void **out)
+{
+    ga_status status = check_request(heap, size, align);
+    if (status == GA_OK) {
+        status = heap->backend->alloc_on
+                     ? heap->backend->alloc_on(heap->state, at_least_one(size), align, stream, out)
+                     : unsupported(heap, "stream-ordered allocation");
+    }
+    return count_alloc(heap, status, size, out);
+}
+
+ga_status ga_free(ga_heap *heap, void *block)
+{
+    if (!block) {
+        return GA_OK;
+    }
+    if (!heap) {
+        return bad_request(heap, 0, 0);
+    }
+    size_t bytes = usable(heap, block);
+    ga_status status = heap->backend->free(heap->state, block);
+    if (__builtin_expect(status == GA_OK, 1)) {
+        ga_counters_free(heap->counters, bytes);
+    }
+    return count_failure(heap, status);
+}
+
+ga_status ga_free_on(ga_heap *heap, void *block, ga_stream stream)
+{
+    if (!heap || !block) {
+        return heap ? GA_OK : bad_request(heap, 0, 0);
+    }
+    if (!heap->backend->free_on) {
+        return unsupported(heap, "stream-ordered free");
+    }
+    size_t bytes = usable(heap, block);
+    ga_status status = heap->backend->free_on(heap->state, block, stream);
+    if (status == GA_OK) {
+        ga_counters_free(heap->counters, bytes);
+    }
+    return count_failure(heap, status);
+}
+
+ga_status ga_retire(ga_heap *heap, void *block)
+{
+    if (!heap || !block) {
+        return heap ? GA_OK : bad_request(heap, 0, 0);
+    }
+    if (!heap->backend->retire) {
+        return unsupported(heap, "retire; open it as hazard/...");
+    }
+    size_t bytes = usable(heap, block);
+    ga_status status = heap->backend->retire(heap->state, block);
+    if (status == GA_OK) {
+        ga_counters_free(heap->counters, bytes);
+    }
+    return count_failure(heap, status);
+}
+
+/* ---- batches ------------------------------------------------------------------------------ */
+
+static ga_status serve_one_by_one(ga_heap *heap, size_t n, const size_t *sizes, void **out)
+{
+    for (size_t i = 0; i < n; i++) {
+        ga_status status = serve(heap, sizes[i], 0, &out[i]);
+        if (status != GA_OK) {
+            while (i--) {
+                heap->backend->free(heap->state, out[i]);
+            }
+            return status;
+        }
+    }
+    return GA_OK;
+}
+
+static ga_status check_batch(ga_heap *heap, size_t n, const size_t *sizes)
+{
+    ga_status status = check_request(heap, 0, 0);
+    for (size_t i = 0; status == GA_OK && i < n; i++) {
+        status = check_request(heap, sizes[i], 0);
+    }
+    return status;
+}
+
+ga_status ga_alloc_batch(ga_heap *heap, size_t n, const size_t *sizes, void **out)
+{
+    ga_status status = check_batch(heap, n, sizes);
+    if (status == GA_OK) {
+        status = heap->backend->alloc_batch ? heap->backend->alloc_batch(heap->state, n, sizes, out)
+                                            : serve_one_by_one(heap, n, sizes, out);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (status == GA_OK) {
+            ga_counters_alloc(heap->counters, sizes[i], usable(heap, out[i]));
+        } else {
+            out[i] = NULL;
+        }
+    }
+    return count_failure(heap, status);
+}
+
+/* ---- resizing ----------------------------------------------------------------------------- */
+
+static ga_status move(ga_heap *heap, void *block, size_t size, size_t align, void **out)
+{
+    size_t before = usable(heap, block);
+    if (heap->place != GA_PLACE_HOST || !before) {
+        return unsupported(heap, "reallocation");
+    }
+    ga_status status = serve(heap, size, align, out);
+    if (status == GA_OK) {
+        memcpy(*out, block, before < size ? before : size);
+        heap->backend->free(heap->state, block);
+    }
+    return status;
+}
+
+ga_status ga_realloc(ga_heap *heap, void *block, size_t size, size_t align, void **out)
+{
+    if (!block) {
+        return ga_alloc(heap, size, align, out);
+    }
+    ga_status status = check_request(heap, size, align);
+    void *moved = NULL;
+    size_t before = status == GA_OK ? usable(heap, block) : 0;
+    if (status == GA_OK) {
+        status = heap->backend->realloc && align <= heap->natural_align
+                     ? heap->backend->realloc(heap->state, block, at_least_one(size), &moved)
+                     : move(heap, block, size, align, &moved);
+    }
+    *out = status == GA_OK ? moved : block;
+    if (status == GA_OK) {
+        ga_counters_resize(heap->counters, size, before, usable(heap, moved));
+    }
+    return count_failure(heap, status);
+}
+
+ga_status ga_grow(ga_heap *heap, void *block, size_t size)
+{
+    ga_status status = check_request(heap, size, 0);
+    if (status != GA_OK || !block) {
+        return status != GA_OK ? count_failure(heap, status)
+                               : ga_fail(GA_ERR_ARGUMENT, "ga_grow: expected a block, got NULL");
+    }
+    size_t before = usable(heap, block);
+    if (before >= size) {
+        return GA_OK;
+    }
+    if (!heap->backend->grow) {
+        return ga_fail(GA_ERR_NO_ROOM, "%s: cannot grow a block where it stands",
+                       heap->backend->name);
+    }
+    status = heap->backend->grow(heap->state, block, size);
+    if (status == GA_OK) {
+        ga_counters_resize(heap->counters, size, before, usable(heap, block));
+    }
+    return status;
+}
+
+/* ---- questions ---------------------------------------------------------------------------- */
+
+size_t ga_usable_size(ga_heap *heap, const void *block)
+{
+    return heap && block ? usable(heap, block) : 0;
+}
+
+bool ga_owns(ga_heap *heap, const void *pointer)
+{
+    return heap && pointer && heap->backend->owns(heap->state, pointer);
+}
+
+ga_status ga_trim(ga_heap *heap, size_t keep)
+{
+    ga_status status = check_request(heap, 0, 0);
+    if (status != GA_OK) {
+        return status;
+    }
+    return heap->backend->trim ? heap->backend->trim(heap->state, keep) : unsupported(heap, "trim");
+}
+
+ga_status ga_heap_each_live(ga_heap *heap, ga_visit *visit, void *context)
+{
+    ga_status status = check_request(heap, 0, 0);
+    if (status != GA_OK || !visit) {
+        return status != GA_OK ? status : ga_fail(GA_ERR_ARGUMENT, "expected a visitor, got NULL");
+    }
+    return heap->backend->each_live ? heap->backend->each_live(heap->state, visit, context)
+                                    : unsupported(heap, "list of its live blocks");
+}
+
+ga_status ga_heap_kernel_view(ga_heap *heap, ga_kernel_heap *out)
+{
+    ga_status status = check_request(heap, 0, 0);
+    if (status != GA_OK) {
+        return status;
+    }
+    if (heap->place != GA_PLACE_KERNEL || !heap->backend->kernel_view) {
+        return unsupported(heap, "view for kernels; open it for the place kernel");
+    }
+    return heap->backend->kernel_view(heap->state, out);
+}

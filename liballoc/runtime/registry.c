@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * An array that only grows, filled on first use: built-in backends, then plugins, then whatever
+ * the program registers. A plugin that cannot be used costs one line in the log.
+ */
+#include "registry.h"
+
+#include "../doubles/doubles.h"
+#include "../native/native.h"
+#include "../platform/log.h"
+#include "../trace/trace.h"
+#include "options.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    BACKENDS = 64
+};
+
+static const ga_backend *backends[BACKENDS]; /* guarded by `lock`, like the count */
+static size_t count;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* ---- what a table must be ----------------------------------------------------------------- */
+
+static ga_status check_abi(const ga_backend *backend)
+{
+    if (backend->abi != GA_BACKEND_ABI) {
+        return ga_fail(GA_ERR_ABI, "a backend of ABI version %u: expected version %u", backend->abi,
+                       GA_BACKEND_ABI);
+    }
+    if (backend->size < sizeof(ga_backend)) {
+        return ga_fail(GA_ERR_ABI, "a backend whose table has %u bytes: expected at least %zu",
+                       backend->size, sizeof(ga_backend));
+    }
+    return GA_OK;
+}
+
+static bool is_name(const char *name)
+{
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
+    return name && *name && strlen(name) < 64 && name[strspn(name, letters)] == '\0';
+}
+
+static ga_status check_members(const ga_backend *b)
+{
+    const char *lacking = !b->open    ? "open"
+                          : !b->close ? "close"
+                          : !b->alloc ? "alloc"
+                          : !b->free  ? "free"
+                          : !b->owns  ? "owns"
+                          : !b->help  ? "help"
+                                      : NULL;
+    if (lacking) {
+        return ga_fail(GA_ERR_ARGUMENT, "%s: expected the member `%s`, got NULL", b->name, lacking);
+    }
+    if (!b->places || b->places >> GA_PLACE_COUNT) {
+        return ga_fail(GA_ERR_ARGUMENT, "%s: expected bits of the %d places, got 0x%x", b->name,
+                       GA_PLACE_COUNT, b->places);
+    }
+    if (!b->alloc_on != !b->free_on) {
+        return ga_fail(GA_ERR_ARGUMENT, "%s: expected alloc_on and free_on both or neither",
+                       b->name);
+    }
+    return GA_OK;
+}
+
+static ga_status check(const ga_backend *backend)
+{
+    if (!backend) {
+        return ga_fail(GA_ERR_ARGUMENT, "expected a backend, got NULL");
+    }
+    ga_status status = check_abi(backend);
+    if (status == GA_OK && !is_name(backend->name)) {
+        status = ga_fail(GA_ERR_ARGUMENT,
+                         "expected a backend's name of up to 63 letters, digits, "
+                         "'-' and '_', got \"%.80s\"",
+                         backend->name ? backend->name : "");
+    }
+    if (status == GA_OK) {
+        status = check_members(backend);
+    }
+    return status == GA_OK ? ga_options_check(backend) : status;
+}
+
+/* ---- the array ---------------------------------------------------------------------------- */
+
+static const ga_backend *find_locked(const char *name)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(backends[i]->name, name) == 0) {
+            return backends[i];
+        }
+    }
+    return NULL;
+}
+
+static ga_status add(const ga_backend *backend)
+{
+    ga_status status = check(backend);
+    if (status != GA_OK) {
+        return status;
+    }
+    pthread_mutex_lock(&lock);
+    if (find_locked(backend->name)) {
+        status = ga_fail(GA_ERR_ARGUMENT, "%s: a backend of that name exists", backend->name);
+    } else if (count == BACKENDS) {
+        status =
+            ga_fail(GA_ERR_ARGUMENT, "%s: expected at most %d backends", backend->name, BACKENDS);
+    } else {
+        backends[count++] = backend;
+    }
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+static void add_builtin(const ga_backend *backend)
+{
+    if (add(backend) != GA_OK) {
+        ga_log(GA_LOG_ERROR, "%s", ga_error_text());
+    }
+}
+
+/* ---- plugins ------------------------------------------------------------------------------ */
+
+static void plugin_trouble(const char *path, const char *why)
+{
+    ga_log(GA_LOG_ERROR, "GPUALLOC_PLUGINS: \"%s\": %s; going on without it", path, why);
+}
+
+static void load_plugin(const char *path)
+{
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        const char *why = dlerror();
+        plugin_trouble(path, why ? why : "cannot be loaded");
+        return;
+    }
+    ga_plugin_backend_fn *backend_at;
+    *(void **)&backend_at = dlsym(library, GA_PLUGIN_SYMBOL);
+    if (!backend_at) {
+        plugin_trouble(path, "expected it to export " GA_PLUGIN_SYMBOL);
+        return;
+    }
+    const ga_backend *backend;
+    for (size_t i = 0; i < BACKENDS && (backend = backend_at(i)); i++) {
+        if (add(backend) != GA_OK) {
+            plugin_trouble(path, ga_error_text());
+        }
+    }
+}
+
+static void load_plugins(void)
+{
+    const char *list = getenv("GPUALLOC_PLUGINS");
+    while (list && *list) {
+        size_t length = strcspn(list, ":");
+        char path[4096];
+        if (length >= sizeof path) {
+            plugin_trouble("...", "expected paths of at most 4095 bytes");
+        } else if (length) {
+            memcpy(path, list, length);
+            path[length] = '\0';
+            load_plugin(path);
+        }
+        list += length + (list[length] == ':');
+    }
+}
+
+static void fill(void)
+{
+    add_builtin(&ga_system_backend);
+#ifdef GA_HAVE_JEMALLOC
+    add_builtin(&ga_jemalloc_backend);
+#endif
+    add_builtin(&ga_dl_backend);
+#ifdef GA_HAVE_CUDA_DRIVER
+    add_builtin(&ga_cuda_backend);
+    add_builtin(&ga_async_backend);
+#endif
+    add_builtin(&ga_trace_backend);
+    add_builtin(&ga_null_backend);
+    add_builtin(&ga_fail_backend);
+    load_plugins();
+}
+
+/* ---- the interface ------------------------------------------------------------------------ */
+
+ga_status ga_backend_register(const ga_backend *backend)
+{
+    pthread_once(&once, fill);
+    return add(backend);
+}
+
+const ga_backend *ga_backend_at(size_t index)
+{
+    pthread_once(&once, fill);
+    pthread_mutex_lock(&lock);
+    const ga_backend *backend = index < count ? backends[index] : NULL;
+    pthread_mutex_unlock(&lock);
+    return backend;
+}
+
+static void list_names(char *room, size_t size)
+{
+    const ga_backend *backend;
+    room[0] = '\0';
+    for (size_t i = 0; (backend = ga_backend_at(i)); i++) {
+        size_t length = strlen(room);
+        snprintf(room + length, size - length, "%s%s", i ? ", " : "", backend->name);
+    }
+}
+
+const ga_backend *ga_registry_find(const char *name)
+{
+    pthread_once(&once, fill);
+    pthread_mutex_lock(&lock);
+    const ga_backend *backend = find_locked(name);
+    pthread_mutex_unlock(&lock);
+    if (!backend) {
+        char names[300];
+        list_names(names, sizeof names);
+        ga_fail(GA_ERR_SPEC, "unknown backend \"%.80s\"; known: %s", name, names);
+    }
+    return backend;
+}

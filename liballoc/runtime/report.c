@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Statistics as text and as JSON. The JSON is one format string: this runs inside a malloc that
+ * is about to end, where no library can be asked to build it.
+ */
+#include "report.h"
+
+#include "../platform/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+ga_status ga_heap_stats(const ga_heap *heap, ga_stats *out)
+{
+    if (!heap || !out) {
+        return ga_fail(GA_ERR_ARGUMENT, "ga_heap_stats: expected a heap and room, got NULL");
+    }
+    ga_counters_read(heap->counters, out);
+    if (heap->backend->stats) {
+        ga_backend_stats own = {0};
+        heap->backend->stats(heap->state, &own);
+        if (!out->allocs) { /* a preload may go past the counters, straight to the backend */
+            out->live_bytes = own.live_bytes;
+        }
+        out->held_bytes = own.held_bytes;
+        out->growths = own.growths;
+    }
+    return GA_OK;
+}
+
+/* ---- as text ------------------------------------------------------------------------------ */
+
+static void write_bytes(char *out, size_t size, uint64_t bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes;
+    size_t unit = 0;
+    while (value >= 1024 && unit < 4) {
+        value /= 1024;
+        unit++;
+    }
+    snprintf(out, size, unit ? "%.2f %s" : "%.0f %s", value, units[unit]);
+}
+
+static double overhead_percent(const ga_stats *s)
+{
+    return s->requested_bytes && s->granted_bytes
+               ? 100.0 * (double)s->granted_bytes / (double)s->requested_bytes - 100.0
+               : 0.0;
+}
+
+size_t ga_heap_stats_text(const ga_heap *heap, char *buffer, size_t size)
+{
+    ga_stats s = {0};
+    char live[24], peak[24], requested[24], granted[24], held[24];
+    ga_heap_stats(heap, &s);
+    write_bytes(live, sizeof live, s.live_bytes);
+    write_bytes(peak, sizeof peak, s.peak_bytes);
+    write_bytes(requested, sizeof requested, s.requested_bytes);
+    write_bytes(granted, sizeof granted, s.granted_bytes);
+    write_bytes(held, sizeof held, s.held_bytes);
+    int length = snprintf(
+        buffer, size,
+        "heap       %s (%s)\n"
+        "allocs     %20" PRIu64 "   frees      %20" PRIu64 "\n"
+        "reallocs   %20" PRIu64 "   failures   %20" PRIu64 "\n"
+        "live       %20s   in blocks  %20" PRIu64 "\n"
+        "peak       %20s   held       %20s\n"
+        "requested  %20s   granted    %20s (%+.1f %%)\n"
+        "growths    %20" PRIu64 "\n",
+        heap ? heap->text : "", ga_place_text(heap ? heap->place : GA_PLACE_COUNT), s.allocs,
+        s.frees, s.reallocs, s.failures, live, s.live_blocks, peak, s.held_bytes ? held : "unknown",
+        requested, granted, overhead_percent(&s), s.growths);
+    return length < 0 ? 0 : (size_t)length;
+}
+
+/* ---- as JSON ------------------------------------------------------------------------------ */
+
+/* `text` as the inside of a JSON string. */
+static void escape(char *out, size_t size, const char *text)
+{
+    size_t used = 0;
+    for (const unsigned char *c = (const unsigned char *)text; *c && used + 7 < size; c++) {
+        if (*c == '"' || *c == '\\') {
+            used += (size_t)sprintf(out + used, "\\%c", *c);
+        } else if (*c < ' ') {
+            used += (size_t)sprintf(out + used, "\\u%04x", *c);
+        } else {
+            out[used++] = (char)*c;
+        }
+    }
+    out[used] = '\0';
+}
+
+size_t ga_heap_stats_json(const ga_heap *heap, char *buffer, size_t size)
+{
+    ga_stats s = {0};
+    char spec[2048];
+    char program[256];
+    ga_heap_stats(heap, &s);
+    escape(spec, sizeof spec, heap ? heap->text : "");
+    escape(program, sizeof program, program_invocation_short_name);
+    int length = snprintf(
+        buffer, size,
+        "{\"abi\":1,\"pid\":%d,\"program\":\"%s\",\"place\":\"%s\",\"device\":%d,\"spec\":\"%s\","
+        "\"allocs\":%" PRIu64 ",\"frees\":%" PRIu64 ",\"reallocs\":%" PRIu64
+        ",\"failures\":%" PRIu64 ",\"live_blocks\":%" PRIu64 ",\"live_bytes\":%" PRIu64
+        ",\"peak_bytes\":%" PRIu64 ",\"requested_bytes\":%" PRIu64 ",\"granted_bytes\":%" PRIu64
+        ",\"held_bytes\":%" PRIu64 ",\"growths\":%" PRIu64 "}\n",
+        (int)getpid(), program, ga_place_text(heap ? heap->place : GA_PLACE_COUNT),
+        heap ? heap->device : 0, spec, s.allocs, s.frees, s.reallocs, s.failures, s.live_blocks,
+        s.live_bytes, s.peak_bytes, s.requested_bytes, s.granted_bytes, s.held_bytes, s.growths);
+    return length < 0 ? 0 : (size_t)length;
+}
+
+/* ---- where GPUALLOC_STATS says ------------------------------------------------------------- */
+
+static const char *destination(void)
+{
+    const char *to = getenv("GPUALLOC_STATS");
+    return to && *to && strcmp(to, "0") != 0 ? to : NULL;
+}
+
+bool ga_report_wanted(void)
+{
+    return destination() != NULL;
+}
+
+static bool is_json(const char *path)
+{
+    size_t length = strlen(path);
+    return length >= 5 && strcmp(path + length - 5, ".json") == 0;
+}
+
+/* One write, so that the reports of processes that end together do not mix. */
+static bool append(const char *path, const char *text, size_t length)
+{
+    bool terminal = strcmp(path, "1") == 0;
+    int fd = terminal ? STDERR_FILENO : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    bool written = fd >= 0 && write(fd, text, length) == (ssize_t)length;
+    if (fd >= 0 && !terminal) {
+        close(fd);
+    }
+    return written;
+}
+
+void ga_report(const ga_heap *heap)
+{
+    const char *to = destination();
+    if (!to) {
+        return;
+    }
+    char text[4096];
+    size_t head = 0;
+    size_t room = sizeof text;
+    if (!is_json(to)) {
+        head = (size_t)snprintf(text, room, "gpualloc: statistics of %.200s, process %d\n",
+                                program_invocation_short_name, (int)getpid());
+    }
+    size_t body = is_json(to) ? ga_heap_stats_json(heap, text, room)
+                              : ga_heap_stats_text(heap, text + head, room - head);
+    size_t length = head + body < room ? head + body : room - 1;
+    if (!append(to, text, length)) {
+        ga_log(GA_LOG_ERROR, "GPUALLOC_STATS: cannot write \"%s\": %s", to, strerror(errno));
+    }
+}
+
+static void report_all(void)
+{
+    ga_heap_each_root(ga_report);
+}
+
+static void register_report(void)
+{
+    if (ga_report_wanted()) {
+        atexit(report_all);
+    }
+}
+
+void ga_report_when_exiting(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, register_report);
+}
