@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The malloc family of the process, as glibc documents it. Each entry point takes care of what
+ * the interface leaves open (zero sizes, foreign pointers, errno) and jumps through the table.
+ */
+#include "libc_next.h"
+#include "served.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* Not declared by glibc before 2.41, or only for C23. */
+EXPORT void free_sized(void *block, size_t size);
+EXPORT void free_aligned_sized(void *block, size_t align, size_t size);
+
+/* True for a block in the served range; false for NULL, foreign pointers, and where only the
+ * heap can tell. */
+static inline bool in_range(const void *block)
+{
+    return (uintptr_t)block - ga_served.range_base < ga_served.range_size;
+}
+
+static bool is_ours(const void *block)
+{
+    return in_range(block) || ga_served_owns(block);
+}
+
+/* ---- allocation --------------------------------------------------------------------------- */
+
+EXPORT void *malloc(size_t size)
+{
+    return ga_served.malloc(size);
+}
+
+EXPORT void *calloc(size_t count, size_t size)
+{
+    return ga_served.calloc(count, size);
+}
+
+static void *refuse(int error)
+{
+    errno = error;
+    return NULL;
+}
+
+static bool power_of_two(size_t n)
+{
+    return n && !(n & (n - 1));
+}
+
+/* glibc rounds an alignment that is no power of two up to the next. */
+static size_t round_to_power(size_t align)
+{
+    size_t power = 16;
+    while (power < align) {
+        power <<= 1;
+    }
+    return power;
+}
+
+EXPORT void *memalign(size_t align, size_t size)
+{
+    if (align > SIZE_MAX / 2 + 1) {
+        return refuse(EINVAL);
+    }
+    size_t power = round_to_power(align);
+    if (power > PTRDIFF_MAX || size > PTRDIFF_MAX - power) {
+        return refuse(ENOMEM);
+    }
+    return ga_served.memalign(power, size);
+}
+
+EXPORT void *aligned_alloc(size_t align, size_t size)
+{
+    return power_of_two(align) ? memalign(align, size) : refuse(EINVAL);
+}
+
+EXPORT int posix_memalign(void **out, size_t align, size_t size)
+{
+    if (!power_of_two(align) || align % sizeof(void *) != 0) {
+        return EINVAL;
+    }
+    int saved = errno;
+    void *block = memalign(align, size);
+    errno = saved;
+    if (!block) {
+        return ENOMEM;
+    }
+    *out = block;
+    return 0;
+}
+
+static size_t page_size(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+EXPORT void *valloc(size_t size)
+{
+    return memalign(page_size(), size);
+}
+
+EXPORT void *pvalloc(size_t size)
+{
+    size_t page = page_size();
+    if (size > PTRDIFF_MAX - page) {
+        return refuse(ENOMEM);
+    }
+    return memalign(page, (size + page - 1) & ~(page - 1));
+}
+
+/* ---- release ------------------------------------------------------------------------------ */
+
+static __attribute__((noinline)) void free_outside(void *block)
+{
+    if (ga_served_owns(block)) {
+        ga_served.free(block);
+    } else {
+        ga_libc.free(block); /* NULL, and what is older than the heap or never was ours */
+    }
+}
+
+EXPORT void free(void *block)
+{
+    if (__builtin_expect(in_range(block), 1)) {
+        ga_served.free(block);
+    } else {
+        free_outside(block);
+    }
+}
+
+EXPORT void free_sized(void *block, size_t size)
+{
+    (void)size;
+    free(block);
+}
+
+EXPORT void free_aligned_sized(void *block, size_t align, size_t size)
+{
+    (void)align;
+    (void)size;
+    free(block);
+}
+
+/* ---- resizing ----------------------------------------------------------------------------- */
+
+EXPORT void *realloc(void *block, size_t size)
+{
+    if (!block) {
+        return ga_served.malloc(size);
+    }
+    if (size == 0) {
+        free(block);
+        return NULL;
+    }
+    /* A foreign block stays with the C library, whose it is. */
+    return is_ours(block) ? ga_served.realloc(block, size) : ga_libc.realloc(block, size);
+}
+
+EXPORT void *reallocarray(void *block, size_t count, size_t size)
+{
+    size_t bytes;
+    return __builtin_mul_overflow(count, size, &bytes) ? refuse(ENOMEM) : realloc(block, bytes);
+}
+
+/* ---- questions ---------------------------------------------------------------------------- */
+
+EXPORT size_t malloc_usable_size(void *block)
+{
+    if (!block) {
+        return 0;
+    }
+    if (is_ours(block)) {
+        return ga_served.usable_size(block);
+    }
+    return ga_libc.usable_size ? ga_libc.usable_size(block) : 0;
+}
+
+static bool served_by_libc(void)
+{
+    ga_heap *heap = ga_served_heap();
+    return !heap || ga_served.range_size == SIZE_MAX;
+}
+
+EXPORT int malloc_trim(size_t keep)
+{
+    if (served_by_libc()) {
+        return ga_libc.trim ? ga_libc.trim(keep) : 0;
+    }
+    return ga_trim(ga_served_heap(), keep) == GA_OK;
+}
+
+/* For backends of ours: what is live, what is held, and the difference as free. */
+EXPORT struct mallinfo2 mallinfo2(void)
+{
+    struct mallinfo2 info = {0};
+    ga_stats stats = {0};
+    if (served_by_libc() && ga_libc_info(&info)) {
+        return info;
+    }
+    ga_heap_stats(ga_served_heap(), &stats);
+    info.arena = stats.held_bytes;
+    info.uordblks = stats.live_bytes;
+    info.fordblks = stats.held_bytes > stats.live_bytes ? stats.held_bytes - stats.live_bytes : 0;
+    return info;
+}
+
+EXPORT void malloc_stats(void)
+{
+    if (served_by_libc()) {
+        ga_libc_print_stats();
+        return;
+    }
+    char text[2048];
+    size_t length = ga_heap_stats_text(ga_served_heap(), text, sizeof text);
+    ssize_t written = write(STDERR_FILENO, text, length < sizeof text ? length : sizeof text - 1);
+    (void)written; /* a closed standard error is the program's wish */
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT
+ *
+ *   CLOSED --first call--> OPENING --heap open, table set--> OPEN, for ever
+ *
+ * STRUCTURE  one heap for the life of the process; never closed, so that destructors and threads
+ *            that end late are served like everybody else
+ * INVARIANT  a block is the heap's, or it came from the C library: before OPEN, or past us
+ * ORDER      S1/S2 publish the heap. The table is written before OPEN by the thread that opens;
+ *            the process has a second thread only after a call to malloc, which pthread_create
+ *            makes, has returned.
+ * PROGRESS   a call made while the heap is being opened is served by the C library, never waits
+ */
+#include "served.h"
+
+#include "../../liballoc/platform/log.h"
+#include "../../liballoc/runtime/report.h"
+#include "libc_next.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    CLOSED = 0,
+    OPENING,
+    OPEN
+};
+
+static int state;
+static ga_heap *heap; /* set once, before OPEN */
+
+/* ---- until the heap is open: open it, or go past it ---------------------------------------- */
+
+static void *first_malloc(size_t size)
+{
+    return ga_served_start() ? ga_served.malloc(size) : ga_libc.malloc(size);
+}
+
+static void *first_calloc(size_t count, size_t size)
+{
+    return ga_served_start() ? ga_served.calloc(count, size) : ga_libc.calloc(count, size);
+}
+
+static void *first_realloc(void *block, size_t size)
+{
+    return ga_libc.realloc(block, size); /* what exists now is the C library's */
+}
+
+static void *first_memalign(size_t align, size_t size)
+{
+    return ga_served_start() ? ga_served.memalign(align, size) : ga_libc.memalign(align, size);
+}
+
+static void first_free(void *block)
+{
+    ga_libc.free(block);
+}
+
+static size_t first_usable_size(void *block)
+{
+    (void)block;
+    return 0;
+}
+
+ga_malloc_table ga_served = {
+    .malloc = first_malloc,
+    .free = first_free,
+    .calloc = first_calloc,
+    .realloc = first_realloc,
+    .memalign = first_memalign,
+    .usable_size = first_usable_size,
+};
+
+/* ---- a heap that has no malloc-shaped table, or is counted: through the interface ----------- */
+
+static void *out_of_memory(void)
+{
+    errno = ENOMEM;
+    return NULL;
+}
+
+static void *heap_malloc(size_t size)
+{
+    void *block;
+    return ga_alloc(heap, size, 0, &block) == GA_OK ? block : out_of_memory();
+}
+
+static void *heap_calloc(size_t count, size_t size)
+{
+    void *block;
+    size_t bytes;
+    bool fits = !__builtin_mul_overflow(count, size, &bytes);
+    return fits && ga_alloc_zeroed(heap, bytes, 0, &block) == GA_OK ? block : out_of_memory();
+}
+
+static void *heap_realloc(void *block, size_t size)
+{
+    void *moved;
+    return ga_realloc(heap, block, size, 0, &moved) == GA_OK ? moved : out_of_memory();
+}
+
+static void *heap_memalign(size_t align, size_t size)
+{
+    void *block;
+    return ga_alloc(heap, size, align, &block) == GA_OK ? block : out_of_memory();
+}
+
+static void heap_free(void *block)
+{
+    int saved = errno;
+    ga_free(heap, block);
+    errno = saved;
+}
+
+static size_t heap_usable_size(void *block)
+{
+    return ga_usable_size(heap, block);
+}
+
+static const ga_malloc_table through_heap = {
+    .malloc = heap_malloc,
+    .free = heap_free,
+    .calloc = heap_calloc,
+    .realloc = heap_realloc,
+    .memalign = heap_memalign,
+    .usable_size = heap_usable_size,
+};
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+/* A bad setting costs one line, and with GPUALLOC_STRICT=1 the run: exit 2. */
+static void open_heap(void)
+{
+    if (ga_heap_open(&heap, GA_PLACE_HOST, 0, NULL) == GA_OK) {
+        return;
+    }
+    const char *strict = getenv("GPUALLOC_STRICT");
+    if (strict && strcmp(strict, "1") == 0) {
+        ga_log(GA_LOG_ERROR, "%s", ga_error_text());
+        _exit(2);
+    }
+    ga_log(GA_LOG_ERROR, "%s; going on with the system allocator", ga_error_text());
+    if (ga_heap_open(&heap, GA_PLACE_HOST, 0, "system") != GA_OK) {
+        ga_log(GA_LOG_ERROR, "%s", ga_error_text());
+        _exit(2);
+    }
+}
+
+/* The backend's own table, past the interface, where nothing has to be counted; its range in any
+ * case. */
+static void set_table(void)
+{
+    const ga_backend *backend = heap->backend;
+    const ga_malloc_table *own = backend->malloc_table ? backend->malloc_table(heap->state) : NULL;
+    ga_malloc_table table = own && !ga_report_wanted() ? *own : through_heap;
+    table.range_base = own ? own->range_base : 0;
+    table.range_size = own ? own->range_size : 0;
+    ga_served = table;
+}
+
+bool ga_served_start(void)
+{
+    int expected = CLOSED;
+    if (!environ) {
+        return false;
+    }
+    /* relaxed: only elects the thread that opens; S1/S2 publish what it did */
+    if (!__atomic_compare_exchange_n(&state, &expected, OPENING, false, __ATOMIC_RELAXED,
+                                     __ATOMIC_RELAXED)) {
+        /* S2: acquire. Pairs with S1. */
+        return __atomic_load_n(&state, __ATOMIC_ACQUIRE) == OPEN;
+    }
+    int saved = errno;
+    ga_libc_find();
+    open_heap();
+    set_table();
+    /* S1: release. Pairs with S2: the heap and the table are seen with OPEN. */
+    __atomic_store_n(&state, OPEN, __ATOMIC_RELEASE);
+    errno = saved;
+    return true;
+}
+
+ga_heap *ga_served_heap(void)
+{
+    /* S2: acquire. Pairs with S1. */
+    return __atomic_load_n(&state, __ATOMIC_ACQUIRE) == OPEN ? heap : NULL;
+}
+
+bool ga_served_owns(const void *block)
+{
+    ga_heap *open = ga_served_heap();
+    return open && ga_owns(open, block);
+}
+
+/* A program that never allocates has its setting checked too. */
+__attribute__((constructor)) static void start_at_load(void)
+{
+    ga_served_start();
+}
