@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 ga_status ga_heap_stats(const ga_heap *heap, ga_stats *out)
@@ -138,13 +139,46 @@ static bool is_json(const char *path)
     return length >= 5 && strcmp(path + length - 5, ".json") == 0;
 }
 
+/* Standard error as it was when the first heap was opened. A copy, because many programs close
+ * theirs before they end; compared before use, because others close every descriptor they did not
+ * open, and the number may mean a file of theirs by then. */
+static struct {
+    int fd;
+    dev_t device;
+    ino_t inode;
+} standard_error = {.fd = -1};
+
+enum {
+    COPY_FROM = 100 /* the least number for the copy, out of the way of a program's own */
+};
+
+static void keep_standard_error(void)
+{
+    struct stat stat;
+    if (fstat(STDERR_FILENO, &stat) == 0) {
+        standard_error.fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, COPY_FROM);
+        standard_error.device = stat.st_dev;
+        standard_error.inode = stat.st_ino;
+    }
+}
+
+static bool is_standard_error(int fd)
+{
+    struct stat stat;
+    return fd >= 0 && fstat(fd, &stat) == 0 && stat.st_dev == standard_error.device &&
+           stat.st_ino == standard_error.inode;
+}
+
 /* One write, so that the reports of processes that end together do not mix. */
 static bool append(const char *path, const char *text, size_t length)
 {
-    bool terminal = strcmp(path, "1") == 0;
-    int fd = terminal ? STDERR_FILENO : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (strcmp(path, "1") == 0) {
+        int fd = is_standard_error(standard_error.fd) ? standard_error.fd : STDERR_FILENO;
+        return !is_standard_error(fd) || write(fd, text, length) == (ssize_t)length;
+    }
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     bool written = fd >= 0 && write(fd, text, length) == (ssize_t)length;
-    if (fd >= 0 && !terminal) {
+    if (fd >= 0) {
         close(fd);
     }
     return written;
@@ -179,6 +213,7 @@ static void report_all(void)
 static void register_report(void)
 {
     if (ga_report_wanted()) {
+        keep_standard_error();
         atexit(report_all);
     }
 }
