@@ -5,8 +5,8 @@
  *
  * STRUCTURE  one span, carved by moving `top`; past its end, plain mmap and the ownership map
  * INVARIANT  base <= top <= base + size; what lies above top is PROT_NONE
- * ORDER      P1/P2 publish the span. `top` is relaxed: it only deals out addresses, and the
- *            kernel orders what is done to the pages behind them.
+ * ORDER      P1/P2 publish the span, and P3/P4 for who asks without waiting. `top` is relaxed: it
+ *            only deals out addresses, and the kernel orders what is done to the pages there.
  * PROGRESS   lock-free; the one-time reservation makes other threads wait for its mmap
  *
  * A range that is unmapped is given back to the span only where it is the topmost. jemalloc keeps
@@ -32,8 +32,8 @@ enum {
 };
 
 static int span_state;
-static uintptr_t span_base; /* set once, before SETTLED */
-static size_t span_size;    /* the same; 0 where there is no span */
+static uintptr_t span_base; /* both set once, before SETTLED */
+static size_t span_size;    /* 0 where there is no span */
 static uintptr_t span_top;
 
 static bool address_space_limited(void)
@@ -55,8 +55,9 @@ static void reserve(void)
             mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (start != MAP_FAILED) {
             span_base = (uintptr_t)start;
-            span_size = size;
             span_top = (span_base + HUGE - 1) & ~(HUGE - 1);
+            /* P3: release. Pairs with P4: a size that is not 0 is seen with its base. */
+            __atomic_store_n(&span_size, size, __ATOMIC_RELEASE);
             break;
         }
     }
@@ -90,12 +91,12 @@ void ga_pages_span(uintptr_t *base, size_t *size)
     *size = span_size;
 }
 
+/* Without waiting for the span: until it is there no address lies in it. */
 static bool in_span(uintptr_t address)
 {
-    uintptr_t base;
-    size_t size;
-    ga_pages_span(&base, &size);
-    return address - base < size;
+    /* P4: acquire. Pairs with P3. */
+    size_t size = __atomic_load_n(&span_size, __ATOMIC_ACQUIRE);
+    return size != 0 && address - span_base < size;
 }
 
 bool ga_pages_owns(const void *pointer)

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * STRUCTURE  one table, filled once; one slot per device with its primary context and a stream
+ * INVARIANT  a slot with a context is complete and never changes again
+ * ORDER      D1/D2 publish a slot; pthread_once publishes the table
+ * PROGRESS   lock-free once a device has been used; its first use takes slots_lock
+ */
+#include "cuda_driver.h"
+
+#include <gpualloc/backend.h>
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- loading ------------------------------------------------------------------------------ */
+
+#define ROW(name, symbol, parameters) {symbol, offsetof(ga_cuda_driver, name)},
+
+static const struct {
+    const char *symbol;
+    size_t offset;
+} rows[] = {GA_CUDA_FUNCTIONS(ROW)};
+
+/* Written by load() alone, under pthread_once. */
+static struct {
+    ga_cuda_driver table;
+    bool usable;
+    pid_t pid; /* whose driver it is */
+    char reason[400];
+} loaded;
+
+static const ga_cuda_driver *stand_in; /* set by tests, while no other thread is in here */
+static bool gone;                      /* relaxed: a hint that needs no order */
+
+__attribute__((format(printf, 1, 2))) static void refuse(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(loaded.reason, sizeof loaded.reason, format, args);
+    va_end(args);
+}
+
+/* Fill the table; the first symbol that the library lacks, or NULL. */
+static const char *resolve(void *library)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        void *function = dlsym(library, rows[i].symbol);
+        if (!function) {
+            return rows[i].symbol;
+        }
+        memcpy((char *)&loaded.table + rows[i].offset, &function, sizeof function);
+    }
+    return NULL;
+}
+
+/* The library stays loaded for ever: the driver has threads of its own. */
+static void load(void)
+{
+    /* Not from the environment of a program that runs with another user's rights. */
+    const char *named = secure_getenv("GPUALLOC_CUDA_DRIVER");
+    const char *path = named && *named ? named : "libcuda.so.1";
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        const char *why = dlerror();
+        refuse("no CUDA driver: %s", why ? why : path);
+        return;
+    }
+    const char *lacking = resolve(library);
+    if (lacking) {
+        refuse("no CUDA driver: %s lacks %s; expected a driver for CUDA 11.2 or later", path,
+               lacking);
+        return;
+    }
+    CUresult result = loaded.table.cuInit(0);
+    if (ga_cuda_check(&loaded.table, result, "cuInit") != GA_OK) {
+        refuse("no CUDA driver: %s refuses to start: %s", path, ga_error_text());
+        return;
+    }
+    loaded.pid = getpid();
+    loaded.usable = true;
+}
+
+ga_status ga_cuda_driver_get(const ga_cuda_driver **out)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    *out = stand_in;
+    if (stand_in) {
+        return GA_OK;
+    }
+    pthread_once(&once, load);
+    if (!loaded.usable) {
+        return ga_fail(GA_ERR_DEVICE, "%s", loaded.reason);
+    }
+    if (loaded.pid != getpid()) {
+        return ga_fail(GA_ERR_DEVICE,
+                       "no CUDA in this process: process %ld started the driver before fork(), "
+                       "and the driver does not outlive that; start it after fork()",
+                       (long)loaded.pid);
+    }
+    *out = &loaded.table;
+    return GA_OK;
+}
+
+ga_status ga_cuda_check(const ga_cuda_driver *driver, CUresult result, const char *call)
+{
+    if (__builtin_expect(result == CUDA_SUCCESS, 1)) {
+        return GA_OK;
+    }
+    if (result == CUDA_ERROR_DEINITIALIZED) {
+        __atomic_store_n(&gone, true, __ATOMIC_RELAXED);
+    }
+    ga_status status = result == CUDA_ERROR_OUT_OF_MEMORY ? GA_ERR_MEMORY : GA_ERR_DEVICE;
+    const char *name = NULL;
+    const char *text = NULL;
+    driver->cuGetErrorName(result, &name);
+    driver->cuGetErrorString(result, &text);
+    if (!name) {
+        return ga_fail(status, "%s: the driver's error %d", call, (int)result);
+    }
+    return ga_fail(status, "%s: %s (%s)", call, name, text ? text : "no text");
+}
+
+bool ga_cuda_is_gone(void)
+{
+    return __atomic_load_n(&gone, __ATOMIC_RELAXED);
+}
+
+/* ---- devices and their contexts ----------------------------------------------------------- */
+
+typedef struct device_slot {
+    CUcontext context; /* retained for the life of the process: modules live in it */
+    CUstream stream;
+} device_slot;
+
+static device_slot slots[GA_CUDA_DEVICES]; /* written under slots_lock */
+static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void ga_cuda_driver_set(const ga_cuda_driver *driver)
+{
+    memset(slots, 0, sizeof slots);
+    gone = false;
+    stand_in = driver;
+}
+
+ga_status ga_cuda_device_count(int *out)
+{
+    const ga_cuda_driver *driver;
+    *out = 0;
+    ga_status status = ga_cuda_driver_get(&driver);
+    return status == GA_OK ? GA_CUDA_CALL(driver, cuDeviceGetCount, out) : status;
+}
+
+static ga_status no_device(const ga_cuda_driver *driver, int device)
+{
+    int count = 0;
+    driver->cuDeviceGetCount(&count);
+    return ga_fail(GA_ERR_DEVICE, "no CUDA device %d: the driver has %d, counted from 0", device,
+                   count);
+}
+
+static ga_status make_stream(const ga_cuda_driver *driver, CUcontext context, CUstream *out)
+{
+    ga_status status = GA_CUDA_CALL(driver, cuCtxPushCurrent, context);
+    if (status == GA_OK) {
+        status = GA_CUDA_CALL(driver, cuStreamCreate, out, CU_STREAM_NON_BLOCKING);
+        driver->cuCtxPopCurrent(&context);
+    }
+    return status;
+}
+
+static ga_status fill_slot(const ga_cuda_driver *driver, int ordinal, device_slot *slot)
+{
+    CUdevice device;
+    CUcontext context;
+    if (driver->cuDeviceGet(&device, ordinal) != CUDA_SUCCESS) {
+        return no_device(driver, ordinal);
+    }
+    ga_status status = GA_CUDA_CALL(driver, cuDevicePrimaryCtxRetain, &context, device);
+    if (status != GA_OK) {
+        return status;
+    }
+    status = make_stream(driver, context, &slot->stream);
+    if (status != GA_OK) {
+        driver->cuDevicePrimaryCtxRelease(device);
+        return status;
+    }
+    /* D1: release. Pairs with D2: the stream is seen with the context. */
+    __atomic_store_n(&slot->context, context, __ATOMIC_RELEASE);
+    return GA_OK;
+}
+
+static ga_status slot_of(const ga_cuda_driver *driver, int device, const device_slot **out)
+{
+    if (device < 0 || device >= GA_CUDA_DEVICES) {
+        return no_device(driver, device);
+    }
+    device_slot *slot = &slots[device];
+    *out = slot;
+    /* D2: acquire. Pairs with D1. */
+    if (__atomic_load_n(&slot->context, __ATOMIC_ACQUIRE)) {
+        return GA_OK;
+    }
+    pthread_mutex_lock(&slots_lock);
+    ga_status status = slot->context ? GA_OK : fill_slot(driver, device, slot);
+    pthread_mutex_unlock(&slots_lock);
+    return status;
+}
+
+ga_status ga_cuda_enter(ga_cuda_scope *scope, int device)
+{
+    const device_slot *slot = NULL;
+    ga_status status = ga_cuda_driver_get(&scope->driver);
+    if (status == GA_OK) {
+        status = slot_of(scope->driver, device, &slot);
+    }
+    if (status != GA_OK) {
+        return status;
+    }
+    scope->stream = slot->stream;
+    return GA_CUDA_CALL(scope->driver, cuCtxPushCurrent, slot->context);
+}
+
+void ga_cuda_leave(const ga_cuda_scope *scope)
+{
+    CUcontext ours;
+    scope->driver->cuCtxPopCurrent(&ours);
+}
+
+/* ---- small work --------------------------------------------------------------------------- */
+
+ga_status ga_cuda_describe(const ga_cuda_scope *scope, const void *pointer, ga_cuda_pointer *out)
+{
+    CUpointer_attribute attributes[] = {
+        CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+        CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE};
+    void *values[] = {&out->memory_type, &out->device, &out->managed, &out->pool};
+    *out = (ga_cuda_pointer){0};
+    return GA_CUDA_CALL(scope->driver, cuPointerGetAttributes,
+                        sizeof attributes / sizeof *attributes, attributes, values,
+                        (CUdeviceptr)pointer);
+}
+
+size_t ga_cuda_block_size(const ga_cuda_scope *scope, const void *block)
+{
+    CUdeviceptr base = 0;
+    size_t size = 0;
+    CUresult result = scope->driver->cuMemGetAddressRange(&base, &size, (CUdeviceptr)block);
+    return result == CUDA_SUCCESS && base == (CUdeviceptr)block ? size : 0;
+}
+
+ga_status ga_cuda_clear(const ga_cuda_scope *scope, void *block, size_t size)
+{
+    const ga_cuda_driver *driver = scope->driver;
+    ga_status status =
+        GA_CUDA_CALL(driver, cuMemsetD8Async, (CUdeviceptr)block, 0, size, scope->stream);
+    return status == GA_OK ? GA_CUDA_CALL(driver, cuStreamSynchronize, scope->stream) : status;
+}
+
+ga_status ga_cuda_copy(const ga_cuda_scope *scope, void *to, const void *from, size_t size)
+{
+    const ga_cuda_driver *driver = scope->driver;
+    ga_status status = ga_cuda_check(driver, driver->cuCtxSynchronize(), "cuCtxSynchronize");
+    if (status == GA_OK) {
+        status = GA_CUDA_CALL(driver, cuMemcpyDtoDAsync, (CUdeviceptr)to, (CUdeviceptr)from, size,
+                              scope->stream);
+    }
+    return status == GA_OK ? GA_CUDA_CALL(driver, cuStreamSynchronize, scope->stream) : status;
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The CUDA driver as a table of functions. libcuda.so.1, or the library that GPUALLOC_CUDA_DRIVER
+ * names, is loaded and initialised on first need, once in a process; nothing happens before. A
+ * machine without a driver gets an error sentence, and so does a child of fork(), where a driver
+ * that its parent initialised cannot be used.
+ *
+ * Work on a device happens between ga_cuda_enter() and ga_cuda_leave(), with the device's primary
+ * context current, the one that the CUDA runtime uses; what was current before comes back.
+ *
+ * Thread safe but for ga_cuda_driver_set().
+ */
+#ifndef GPUALLOC_PLATFORM_CUDA_DRIVER_H
+#define GPUALLOC_PLATFORM_CUDA_DRIVER_H
+
+#include "cuda_types.h"
+
+#include <gpualloc/gpualloc.h>
+
+/* Every driver function we call: name, symbol, parameters. To call one more, add its line. The
+ * symbol is the one of the version that the parameters belong to: <cuda.h> maps the plain name to
+ * it (cuMemAlloc to cuMemAlloc_v2), dlsym() does not. */
+/* clang-format off */
+#define GA_CUDA_FUNCTIONS(X)                                                                       \
+    X(cuInit, "cuInit", (unsigned flags))                                                          \
+    X(cuDriverGetVersion, "cuDriverGetVersion", (int *version))                                    \
+    X(cuGetErrorName, "cuGetErrorName", (CUresult error, const char **name))                       \
+    X(cuGetErrorString, "cuGetErrorString", (CUresult error, const char **text))                   \
+    X(cuDeviceGetCount, "cuDeviceGetCount", (int *count))                                          \
+    X(cuDeviceGet, "cuDeviceGet", (CUdevice *device, int ordinal))                                 \
+    X(cuDeviceGetName, "cuDeviceGetName", (char *name, int size, CUdevice device))                 \
+    X(cuDeviceTotalMem, "cuDeviceTotalMem_v2", (size_t *bytes, CUdevice device))                   \
+    X(cuDeviceGetAttribute, "cuDeviceGetAttribute",                                                \
+      (int *value, CUdevice_attribute attribute, CUdevice device))                                 \
+    X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain",                                        \
+      (CUcontext *context, CUdevice device))                                                       \
+    X(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (CUdevice device))                \
+    X(cuCtxPushCurrent, "cuCtxPushCurrent_v2", (CUcontext context))                                \
+    X(cuCtxPopCurrent, "cuCtxPopCurrent_v2", (CUcontext *context))                                 \
+    X(cuCtxGetCurrent, "cuCtxGetCurrent", (CUcontext *context))                                    \
+    X(cuCtxSynchronize, "cuCtxSynchronize", (void))                                                \
+    X(cuCtxSetLimit, "cuCtxSetLimit", (CUlimit limit, size_t value))                               \
+    X(cuStreamCreate, "cuStreamCreate", (CUstream *stream, unsigned flags))                        \
+    X(cuStreamDestroy, "cuStreamDestroy_v2", (CUstream stream))                                    \
+    X(cuStreamSynchronize, "cuStreamSynchronize", (CUstream stream))                               \
+    X(cuMemAlloc, "cuMemAlloc_v2", (CUdeviceptr *block, size_t size))                              \
+    X(cuMemFree, "cuMemFree_v2", (CUdeviceptr block))                                              \
+    X(cuMemGetInfo, "cuMemGetInfo_v2", (size_t *free, size_t *total))                              \
+    X(cuMemGetAddressRange, "cuMemGetAddressRange_v2",                                             \
+      (CUdeviceptr *base, size_t *size, CUdeviceptr pointer))                                      \
+    X(cuMemGetAllocationGranularity, "cuMemGetAllocationGranularity",                              \
+      (size_t *granularity, const CUmemAllocationProp *prop,                                       \
+       CUmemAllocationGranularity_flags which))                                                    \
+    X(cuPointerGetAttributes, "cuPointerGetAttributes",                                            \
+      (unsigned count, CUpointer_attribute *attributes, void **values, CUdeviceptr pointer))       \
+    X(cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2",                                                   \
+      (CUdeviceptr to, const void *from, size_t size, CUstream stream))                            \
+    X(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2",                                                   \
+      (void *to, CUdeviceptr from, size_t size, CUstream stream))                                  \
+    X(cuMemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2",                                                   \
+      (CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream))                            \
+    X(cuMemsetD8Async, "cuMemsetD8Async",                                                          \
+      (CUdeviceptr to, unsigned char value, size_t size, CUstream stream))                         \
+    X(cuMemPoolCreate, "cuMemPoolCreate", (CUmemoryPool *pool, const CUmemPoolProps *props))       \
+    X(cuMemPoolDestroy, "cuMemPoolDestroy", (CUmemoryPool pool))                                   \
+    X(cuMemPoolSetAttribute, "cuMemPoolSetAttribute",                                              \
+      (CUmemoryPool pool, CUmemPool_attribute attribute, void *value))                             \
+    X(cuMemPoolGetAttribute, "cuMemPoolGetAttribute",                                              \
+      (CUmemoryPool pool, CUmemPool_attribute attribute, void *value))                             \
+    X(cuMemPoolTrimTo, "cuMemPoolTrimTo", (CUmemoryPool pool, size_t keep))                        \
+    X(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync",                                          \
+      (CUdeviceptr *block, size_t size, CUmemoryPool pool, CUstream stream))                       \
+    X(cuMemFreeAsync, "cuMemFreeAsync", (CUdeviceptr block, CUstream stream))                      \
+    X(cuModuleLoadData, "cuModuleLoadData", (CUmodule *module, const void *image))                 \
+    X(cuModuleGetFunction, "cuModuleGetFunction",                                                  \
+      (CUfunction *function, CUmodule module, const char *name))                                   \
+    X(cuLaunchKernel, "cuLaunchKernel",                                                            \
+      (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,   \
+       unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream,                 \
+       void **parameters, void **extra))
+/* clang-format on */
+
+#define GA_CUDA_MEMBER(name, symbol, parameters) CUresult(*name) parameters;
+
+typedef struct ga_cuda_driver {
+    GA_CUDA_FUNCTIONS(GA_CUDA_MEMBER)
+} ga_cuda_driver;
+
+enum {
+    GA_CUDA_DEVICES = 64 /* the most devices that we keep a context for */
+};
+
+/* The driver, loaded and initialised; *out is NULL on failure.
+ *
+ * GA_ERR_DEVICE  there is none, it refuses to start (no GPU, say), or this process is a child of
+ *                the one that started it
+ */
+ga_status ga_cuda_driver_get(const ga_cuda_driver **out);
+
+/* Put `driver` in the real one's place, which then is neither loaded nor asked; NULL undoes it.
+ * For tests, while no other thread is in here. The contexts we kept are forgotten. */
+void ga_cuda_driver_set(const ga_cuda_driver *driver);
+
+/* GA_OK for CUDA_SUCCESS. Else the thread's error sentence becomes "CALL: ERROR_NAME (its text)",
+ * with GA_ERR_MEMORY for CUDA_ERROR_OUT_OF_MEMORY and GA_ERR_DEVICE for all others. */
+ga_status ga_cuda_check(const ga_cuda_driver *driver, CUresult result, const char *call);
+
+/* GA_CUDA_CALL(driver, cuMemAlloc, &block, size): call and check. */
+#define GA_CUDA_CALL(driver, name, ...) ga_cuda_check((driver), (driver)->name(__VA_ARGS__), #name)
+
+/* Whether the driver has said that it is shutting down with the process: its memory is gone, and
+ * giving any back has succeeded. */
+bool ga_cuda_is_gone(void);
+
+ga_status ga_cuda_device_count(int *out);
+
+typedef struct ga_cuda_scope {
+    const ga_cuda_driver *driver;
+    CUstream stream; /* the device's, for short work of ours; waits for no other stream */
+} ga_cuda_scope;
+
+/* Make the primary context of `device` current. Leave again only after GA_OK. */
+ga_status ga_cuda_enter(ga_cuda_scope *scope, int device);
+void ga_cuda_leave(const ga_cuda_scope *scope);
+
+/* What the driver knows of a pointer; all 0 for one that it does not know. */
+typedef struct ga_cuda_pointer {
+    int memory_type; /* CU_MEMORYTYPE_DEVICE, ... */
+    int device;
+    int managed;       /* 1: memory that moves between host and device */
+    CUmemoryPool pool; /* it came from, or NULL */
+} ga_cuda_pointer;
+
+ga_status ga_cuda_describe(const ga_cuda_scope *scope, const void *pointer, ga_cuda_pointer *out);
+
+/* The bytes that the driver knows a block to have; 0 for a pointer that begins none. */
+size_t ga_cuda_block_size(const ga_cuda_scope *scope, const void *block);
+
+/* Fill with zeros, and return when that is done. */
+ga_status ga_cuda_clear(const ga_cuda_scope *scope, void *block, size_t size);
+
+/* Copy within the device once all work on it is done, and return when that is done. */
+ga_status ga_cuda_copy(const ga_cuda_scope *scope, void *to, const void *from, size_t size);
+
+#endif

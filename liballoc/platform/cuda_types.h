@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What we use of the CUDA driver's types and constants, so that no CUDA header is needed to build.
+ * The names are the driver's. A file that includes <cuda.h> first gets that header's instead:
+ * tests/device compares the two.
+ */
+#ifndef GPUALLOC_PLATFORM_CUDA_TYPES_H
+#define GPUALLOC_PLATFORM_CUDA_TYPES_H
+
+#ifndef CUDA_VERSION
+
+#include <stddef.h>
+
+typedef int CUresult;
+typedef int CUdevice;
+typedef unsigned long long CUdeviceptr;
+typedef struct CUctx_st *CUcontext;
+typedef struct CUmod_st *CUmodule;
+typedef struct CUfunc_st *CUfunction;
+typedef struct CUstream_st *CUstream;
+typedef struct CUmemPoolHandle_st *CUmemoryPool;
+
+/* Enumerations there; an enumeration of that size is passed just like an int. */
+typedef int CUdevice_attribute;
+typedef int CUpointer_attribute;
+typedef int CUmemPool_attribute;
+typedef int CUmemAllocationGranularity_flags;
+typedef int CUlimit;
+
+enum {
+    CUDA_SUCCESS = 0,
+    CUDA_ERROR_INVALID_VALUE = 1,
+    CUDA_ERROR_OUT_OF_MEMORY = 2,
+    CUDA_ERROR_DEINITIALIZED = 4,
+    CUDA_ERROR_NO_DEVICE = 100
+};
+
+enum {
+    CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
+    CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
+    CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED = 102,
+    CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED = 115
+};
+
+enum {
+    CU_MEMORYTYPE_DEVICE = 2
+};
+
+enum {
+    CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
+    CU_POINTER_ATTRIBUTE_IS_MANAGED = 8,
+    CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9,
+    CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE = 17
+};
+
+enum {
+    CU_MEMPOOL_ATTR_RELEASE_THRESHOLD = 4,
+    CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5,
+    CU_MEMPOOL_ATTR_USED_MEM_CURRENT = 7
+};
+
+enum {
+    CU_STREAM_NON_BLOCKING = 1
+};
+
+enum {
+    CU_LIMIT_MALLOC_HEAP_SIZE = 2
+};
+
+enum {
+    CU_MEM_ALLOCATION_TYPE_PINNED = 1,
+    CU_MEM_LOCATION_TYPE_DEVICE = 1,
+    CU_MEM_ALLOC_GRANULARITY_MINIMUM = 0,
+    CU_MEM_ALLOC_GRANULARITY_RECOMMENDED = 1
+};
+
+typedef struct CUmemLocation {
+    int type;
+    int id;
+} CUmemLocation;
+
+typedef struct CUmemPoolProps {
+    int allocType;
+    int handleTypes;
+    CUmemLocation location;
+    void *win32SecurityAttributes;
+    size_t maxSize;
+    unsigned short usage;
+    unsigned char reserved[54];
+} CUmemPoolProps;
+
+typedef struct CUmemAllocationProp {
+    int type;
+    int requestedHandleTypes;
+    CUmemLocation location;
+    void *win32HandleMetaData;
+    struct {
+        unsigned char compressionType;
+        unsigned char gpuDirectRDMACapable;
+        unsigned short usage;
+        unsigned char reserved[4];
+    } allocFlags;
+} CUmemAllocationProp;
+
+#endif
+#endif
