@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The values of ga_kernel_heap's members that host and device code agree on.
+ */
+#ifndef GPUALLOC_DEVICE_KINDS_H
+#define GPUALLOC_DEVICE_KINDS_H
+
+/* ga_kernel_heap.abi: raised when a kind or the words of one change their meaning. */
+#define GA_KERNEL_HEAP_ABI 1u
+
+/* ga_kernel_heap.kind: whose heap it is, and what its words hold. */
+enum {
+    GA_KERNEL_KIND_NONE = 0, /* a cleared struct: every request gets NULL */
+    GA_KERNEL_KIND_CUDA = 1  /* CUDA's own malloc and free in kernels; no words */
+};
+
+#endif

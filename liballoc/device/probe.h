@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the probe kernel computes, for the kernel and for the host that checks it.
+ */
+#ifndef GPUALLOC_DEVICE_PROBE_H
+#define GPUALLOC_DEVICE_PROBE_H
+
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#define GA_PROBE_FUNCTION static __device__ __forceinline__
+#else
+#define GA_PROBE_FUNCTION static inline
+#endif
+
+#define GA_PROBE_LANES 32u
+
+/* One lane's part. One input gives every lane another, and a lane's inputs never meet. */
+GA_PROBE_FUNCTION uint32_t ga_probe_mix(uint32_t input, uint32_t lane)
+{
+    uint32_t mixed = (input ^ (lane << 27)) * 2654435761u;
+    return mixed ^ (mixed >> 15);
+}
+
+/* A lane's answer, from its own part and its neighbour's. */
+GA_PROBE_FUNCTION uint32_t ga_probe_join(uint32_t own, uint32_t neighbour)
+{
+    return own + 3u * neighbour;
+}
+
+#endif
