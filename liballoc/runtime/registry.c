@@ -180,10 +180,8 @@ static void fill(void)
     add_builtin(&ga_jemalloc_backend);
 #endif
     add_builtin(&ga_dl_backend);
-#ifdef GA_HAVE_CUDA_DRIVER
     add_builtin(&ga_cuda_backend);
     add_builtin(&ga_async_backend);
-#endif
     add_builtin(&ga_trace_backend);
     add_builtin(&ga_null_backend);
     add_builtin(&ga_fail_backend);

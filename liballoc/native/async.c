@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The `async` backend: the driver's stream-ordered allocator, what cudaMallocAsync is, with a
+ * memory pool for each heap.
+ *
+ * alloc_on() and free_on() follow the stream that they are given. alloc() asks on the device's own
+ * stream and waits for it, so that every stream may use the block at once. free() by default first
+ * waits for all work on the device, as cudaFree does, since work put on some stream before may
+ * still use the block; free=now leaves that to the caller.
+ */
+#include "native.h"
+
+#include "../platform/cuda_driver.h"
+#include "../platform/libc.h"
+
+enum {
+    OPTION_RELEASE = 0,
+    OPTION_FREE
+};
+
+enum {
+    FREE_WAIT = 0,
+    FREE_NOW
+};
+
+enum {
+    ALIGNMENT = 256 /* of every block, by the driver's promise */
+};
+
+typedef struct async_state {
+    int device;
+    int free_mode;
+    CUmemoryPool pool;
+} async_state;
+
+/* ---- the pool ----------------------------------------------------------------------------- */
+
+static ga_status check_device(const ga_cuda_scope *scope, int ordinal)
+{
+    CUdevice device = 0;
+    int pools = 0;
+    ga_status status = GA_CUDA_CALL(scope->driver, cuDeviceGet, &device, ordinal);
+    if (status == GA_OK) {
+        status = GA_CUDA_CALL(scope->driver, cuDeviceGetAttribute, &pools,
+                              CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, device);
+    }
+    return status == GA_OK && !pools ? ga_fail(GA_ERR_DEVICE, "it has no memory pools") : status;
+}
+
+static ga_status make_pool(const ga_cuda_scope *scope, const ga_open_args *args, CUmemoryPool *pool)
+{
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .location = {CU_MEM_LOCATION_TYPE_DEVICE, args->device}};
+    uint64_t release = args->values[OPTION_RELEASE].size;
+    ga_status status = check_device(scope, args->device);
+    if (status == GA_OK) {
+        status = GA_CUDA_CALL(scope->driver, cuMemPoolCreate, pool, &props);
+    }
+    if (status != GA_OK) {
+        return status;
+    }
+    status = GA_CUDA_CALL(scope->driver, cuMemPoolSetAttribute, *pool,
+                          CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &release);
+    if (status != GA_OK) {
+        scope->driver->cuMemPoolDestroy(*pool);
+    }
+    return status;
+}
+
+static ga_status async_open(const ga_open_args *args, void **state)
+{
+    ga_cuda_scope scope;
+    async_state *async = ga_libc.calloc(1, sizeof *async);
+    if (!async) {
+        return ga_fail(GA_ERR_MEMORY, "async: no memory for the heap's record");
+    }
+    async->device = args->device;
+    async->free_mode = args->values[OPTION_FREE].choice;
+    ga_status status = ga_cuda_enter(&scope, args->device);
+    if (status == GA_OK) {
+        status = make_pool(&scope, args, &async->pool);
+        ga_cuda_leave(&scope);
+    }
+    if (status != GA_OK) {
+        ga_libc.free(async);
+        return ga_fail(status, "async: device %d: %s", args->device, ga_error_text());
+    }
+    *state = async;
+    return GA_OK;
+}
+
+/* The driver keeps a pool until the last of its blocks is free. */
+static void async_close(void *state)
+{
+    async_state *async = state;
+    ga_cuda_scope scope;
+    if (ga_cuda_enter(&scope, async->device) == GA_OK) {
+        scope.driver->cuMemPoolDestroy(async->pool);
+        ga_cuda_leave(&scope);
+    }
+    ga_libc.free(async);
+}
+
+/* ---- getting blocks ----------------------------------------------------------------------- */
+
+static ga_status handed_out(const async_state *async, ga_status status, CUdeviceptr block,
+                            size_t size, void **out)
+{
+    *out = status == GA_OK ? (void *)block : NULL;
+    return status == GA_OK ? GA_OK
+                           : ga_fail(status, "async: no block of %zu bytes on device %d: %s", size,
+                                     async->device, ga_error_text());
+}
+
+static ga_status get(const ga_cuda_scope *scope, const async_state *async, size_t size,
+                     CUdeviceptr *block)
+{
+    return GA_CUDA_CALL(scope->driver, cuMemAllocFromPoolAsync, block, size, async->pool,
+                        scope->stream);
+}
+
+static ga_status settle(const ga_cuda_scope *scope)
+{
+    return GA_CUDA_CALL(scope->driver, cuStreamSynchronize, scope->stream);
+}
+
+/* One that no stream has seen yet: nothing to wait for. */
+static void give_back(const ga_cuda_scope *scope, CUdeviceptr block)
+{
+    scope->driver->cuMemFreeAsync(block, scope->stream);
+}
+
+static ga_status get_settled(const ga_cuda_scope *scope, const async_state *async, size_t size,
+                             CUdeviceptr *block)
+{
+    ga_status status = get(scope, async, size, block);
+    if (status != GA_OK) {
+        return status;
+    }
+    status = settle(scope);
+    if (status != GA_OK) {
+        give_back(scope, *block);
+    }
+    return status;
+}
+
+static ga_status async_alloc(void *state, size_t size, void **out)
+{
+    async_state *async = state;
+    ga_cuda_scope scope;
+    CUdeviceptr block = 0;
+    ga_status status = ga_cuda_enter(&scope, async->device);
+    if (status == GA_OK) {
+        status = get_settled(&scope, async, size, &block);
+        ga_cuda_leave(&scope);
+    }
+    return handed_out(async, status, block, size, out);
+}
+
+static ga_status get_zeroed(const ga_cuda_scope *scope, const async_state *async, size_t size,
+                            CUdeviceptr *block)
+{
+    ga_status status = get(scope, async, size, block);
+    if (status != GA_OK) {
+        return status;
+    }
+    status = ga_cuda_clear(scope, (void *)*block, size);
+    if (status != GA_OK) {
+        give_back(scope, *block);
+    }
+    return status;
+}
+
+static ga_status async_alloc_zeroed(void *state, size_t size, void **out)
+{
+    async_state *async = state;
+    ga_cuda_scope scope;
+    CUdeviceptr block = 0;
+    ga_status status = ga_cuda_enter(&scope, async->device);
+    if (status == GA_OK) {
+        status = get_zeroed(&scope, async, size, &block);
+        ga_cuda_leave(&scope);
+    }
+    return handed_out(async, status, block, size, out);
+}
+
+/* All of them, then one wait. */
+static ga_status get_batch(const ga_cuda_scope *scope, const async_state *async, size_t n,
+                           const size_t *sizes, void **out)
+{
+    ga_status status = GA_OK;
+    size_t got = 0;
+    while (status == GA_OK && got < n) {
+        CUdeviceptr block = 0;
+        size_t size = sizes[got] + !sizes[got];
+        status = get(scope, async, size, &block);
+        status = handed_out(async, status, block, size, &out[got]);
+        got += status == GA_OK;
+    }
+    if (status == GA_OK) {
+        status = settle(scope);
+    }
+    while (status != GA_OK && got--) {
+        give_back(scope, (CUdeviceptr)out[got]);
+    }
+    return status;
+}
+
+static ga_status async_alloc_batch(void *state, size_t n, const size_t *sizes, void **out)
+{
+    async_state *async = state;
+    ga_cuda_scope scope;
+    ga_status status = ga_cuda_enter(&scope, async->device);
+    if (status == GA_OK) {
+        status = get_batch(&scope, async, n, sizes, out);
+        ga_cuda_leave(&scope);
+    }
+    return status;
+}
+
+static ga_status async_alloc_on(void *state, size_t size, size_t align, ga_stream stream,
+                                void **out)
+{
+    async_state *async = state;
+    ga_cuda_scope scope;
+    CUdeviceptr block = 0;
+    if (align > ALIGNMENT) {
+        return ga_fail(GA_ERR_ALIGN, "async: expected an alignment up to %d, got %zu", ALIGNMENT,
+                       align);
+    }
+    ga_status status = ga_cuda_enter(&scope, async->device);
+    if (status == GA_OK) {
+        scope.stream = stream;
+        status = get(&scope, async, size, &block);
+        ga_cuda_leave(&scope);
+    }
+    return handed_out(async, status, block, size, out);
+}
+
+/* ---- giving blocks back ------------------------------------------------------------------- */
+
+static ga_status check_own(const ga_cuda_scope *scope, const async_state *async, const void *block)
+{
+    ga_cuda_pointer known;
+    ga_status status = ga_cuda_describe(scope, block, &known);
+    if (status == GA_OK && known.pool != async->pool) {
+        return ga_fail(GA_ERR_POINTER, "async: %p is no block of this heap's pool", block);
+    }
+    return status;
+}
+
+/* On the scope's stream. */
+static ga_status free_own(const ga_cuda_scope *scope, const async_state *async, void *block)
+{
+    ga_status status = check_own(scope, async, block);
+    if (status != GA_OK) {
+        return status;
+    }
+    CUresult result = scope->driver->cuMemFreeAsync((CUdeviceptr)block, scope->stream);
+    if (result == CUDA_ERROR_INVALID_VALUE) {
+        return ga_fail(GA_ERR_POINTER, "async: %p begins no live block of this heap", block);
+    }
+    return ga_cuda_check(scope->driver, result, "cuMemFreeAsync");
+}
+
+static ga_status async_free(void *state, void *block)
+{
+    async_state *async = state;
+    ga_cuda_scope scope;
+    ga_status status = ga_cuda_enter(&scope, async->device);
+    if (status == GA_OK) {
+        if (async->free_mode == FREE_WAIT) {
+            status =
+                ga_cuda_check(scope.driver, scope.driver->cuCtxSynchronize(), "cuCtxSynchronize");
+        }
+        if (status == GA_OK) {
+            status = free_own(&scope, async, block);
+        }
+        ga_cuda_leave(&scope);
+    }
+    return ga_cuda_is_gone() ? GA_OK : status;
+}
+
+static ga_status async_free_on(void *state, void *block, ga_stream stream)
+{
+    async_state *async = state;
+    ga_cuda_scope scope;
+    ga_status status = ga_cuda_enter(&scope, async->device);
+    if (status == GA_OK) {
+        scope.stream = stream;
+        status = free_own(&scope, async, block);
+        ga_cuda_leave(&scope);
+    }
+    return ga_cuda_is_gone() ? GA_OK : status;
+}
+
+/* A block of `size` bytes with the contents of `block`, which is freed. */
+static ga_status move(const ga_cuda_scope *scope, const async_state *async, void *block,
+                      size_t size, CUdeviceptr *moved)
+{
+    ga_status status = check_own(scope, async, block);
+    if (status == GA_OK) {
+        status = get(scope, async, size, moved);
+    }
+    if (status != GA_OK) {
+        return status;
+    }
+    size_t before = ga_cuda_block_size(scope, block);
+    status = ga_cuda_copy(scope, (void *)*moved, block, before < size ? before : size);
+    if (status == GA_OK) { /* the copy has waited for all work on the device */
+        status = free_own(scope, async, block);
+    }
+    if (status != GA_OK) {
+        give_back(scope, *moved);
+    }
+    return status;
+}
+
+static ga_status async_realloc(void *state, void *block, size_t size, void **out)
+{
+    async_state *async = state;
+    ga_cuda_scope scope;
+    CUdeviceptr moved = 0;
+    ga_status status = ga_cuda_enter(&scope, async->device);
+    if (status == GA_OK) {
+        status = move(&scope, async, block, size, &moved);
+        ga_cuda_leave(&scope);
+    }
+    return handed_out(async, status, moved, size, out);
+}
+
+/* What was freed on the device's own stream must have been reached for the pool to let it go. */
+static ga_status async_trim(void *state, size_t keep)
+{
+    async_state *async = state;
+    ga_cuda_scope scope;
+    ga_status status = ga_cuda_enter(&scope, async->device);
+    if (status == GA_OK) {
+        status = settle(&scope);
+        if (status == GA_OK) {
+            status = GA_CUDA_CALL(scope.driver, cuMemPoolTrimTo, async->pool, keep);
+        }
+        ga_cuda_leave(&scope);
+    }
+    return status == GA_OK ? GA_OK : ga_fail(status, "async: cannot trim: %s", ga_error_text());
+}
+
+/* ---- questions ---------------------------------------------------------------------------- */
+
+static bool async_owns(void *state, const void *pointer)
+{
+    async_state *async = state;
+    ga_cuda_scope scope;
+    ga_cuda_pointer known;
+    if (ga_cuda_enter(&scope, async->device) != GA_OK) {
+        return false;
+    }
+    bool own = ga_cuda_describe(&scope, pointer, &known) == GA_OK && known.pool == async->pool;
+    ga_cuda_leave(&scope);
+    return own;
+}
+
+static size_t async_usable_size(void *state, const void *block)
+{
+    async_state *async = state;
+    ga_cuda_scope scope;
+    if (ga_cuda_enter(&scope, async->device) != GA_OK) {
+        return 0;
+    }
+    size_t size = ga_cuda_block_size(&scope, block);
+    ga_cuda_leave(&scope);
+    return size;
+}
+
+static void async_stats(void *state, ga_backend_stats *out)
+{
+    async_state *async = state;
+    ga_cuda_scope scope;
+    *out = (ga_backend_stats){0};
+    if (ga_cuda_enter(&scope, async->device) != GA_OK) {
+        return;
+    }
+    scope.driver->cuMemPoolGetAttribute(async->pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT,
+                                        &out->live_bytes);
+    scope.driver->cuMemPoolGetAttribute(async->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
+                                        &out->held_bytes);
+    ga_cuda_leave(&scope);
+}
+
+static const char *const free_choices[] = {[FREE_WAIT] = "wait", [FREE_NOW] = "now", NULL};
+
+static const ga_option options[] = {
+    [OPTION_RELEASE] = {.name = "release",
+                        .type = GA_OPTION_SIZE,
+                        .fallback = "1T",
+                        .help = "free memory that the pool keeps when a stream is waited for"},
+    [OPTION_FREE] = {.name = "free",
+                     .type = GA_OPTION_ENUM,
+                     .fallback = "wait",
+                     .help = "free without a stream: wait for the device, or free now",
+                     .choices = free_choices},
+};
+
+const ga_backend ga_async_backend = {
+    .abi = GA_BACKEND_ABI,
+    .size = sizeof(ga_backend),
+    .name = "async",
+    .help = "the CUDA driver's stream-ordered allocator, with a pool of its own",
+    .places = GA_PLACE_BIT(GA_PLACE_DEVICE),
+    .parent_rule = GA_PARENT_NONE,
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
+    .open = async_open,
+    .close = async_close,
+    .alloc = async_alloc,
+    .free = async_free,
+    .owns = async_owns,
+    .usable_size = async_usable_size,
+    .realloc = async_realloc,
+    .alloc_zeroed = async_alloc_zeroed,
+    .alloc_batch = async_alloc_batch,
+    .trim = async_trim,
+    .alloc_on = async_alloc_on,
+    .free_on = async_free_on,
+    .stats = async_stats,
+};
