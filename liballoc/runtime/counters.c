@@ -68,16 +68,22 @@ static void hook_thread_exit(void)
     ga_thread_on_exit(leave_slot);
 }
 
-static unsigned slot_index(void)
+static __attribute__((noinline)) unsigned take_slot(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    if (!my_slot && ga_thread_enroll()) {
+    if (ga_thread_enroll()) {
         pthread_once(&once, hook_thread_exit);
         for (unsigned word = 0; !my_slot && word < SLOTS / 64; word++) {
             my_slot = take_in_word(word);
         }
     }
     return my_slot;
+}
+
+static inline unsigned slot_index(void)
+{
+    unsigned index = my_slot;
+    return __builtin_expect(index != 0, 1) ? index : take_slot();
 }
 
 /* ---- counting ----------------------------------------------------------------------------- */
