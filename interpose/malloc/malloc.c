@@ -73,7 +73,7 @@ EXPORT void *memalign(size_t align, size_t size)
     if (power > PTRDIFF_MAX || size > PTRDIFF_MAX - power) {
         return refuse(ENOMEM);
     }
-    return ga_served.memalign(power, size);
+    return ga_served.memalign(power, size + !size); /* jemalloc does not align nothing */
 }
 
 EXPORT void *aligned_alloc(size_t align, size_t size)
@@ -160,7 +160,8 @@ EXPORT void *realloc(void *block, size_t size)
         return NULL;
     }
     /* A foreign block stays with the C library, whose it is. */
-    return is_ours(block) ? ga_served.realloc(block, size) : ga_libc.realloc(block, size);
+    void *moved = is_ours(block) ? ga_served.realloc(block, size) : ga_libc.realloc(block, size);
+    return moved ? moved : refuse(ENOMEM); /* jemalloc's own leaves errno as it was */
 }
 
 EXPORT void *reallocarray(void *block, size_t count, size_t size)
