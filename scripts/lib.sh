@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: MIT
+# What the scripts share; sourced, never run. It sets REPO and DEPS, and defines how to speak, how
+# to stop, how to get packages and tools, and how to configure, compile and test a build.
+# shellcheck shell=bash
+
+REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+DEPS=$REPO/.deps
+
+if [[ -t 1 ]]; then BOLD=$'\e[1m' PLAIN=$'\e[0m'; else BOLD='' PLAIN=''; fi
+
+say() { printf '%s==>%s %s\n' "$BOLD" "$PLAIN" "$*"; }
+warn() { printf '%s: warning: %s\n' "${0##*/}" "$*" >&2; }
+die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# True when version $1 is at least $2.
+version_at_least() { [[ $(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1) == "$2" ]]; }
+
+# Print the packages of "$@" that dpkg does not have installed.
+missing_debian() {
+    local installed package
+    installed=$(dpkg-query -W -f='${db:Status-Status} ${Package}\n' "$@" 2>/dev/null || true)
+    for package in "$@"; do
+        grep -qx "installed $package" <<<"$installed" || printf '%s\n' "$package"
+    done
+}
+
+# Run a command as root: directly, or through a sudo that asks nothing.
+as_root() {
+    if ((EUID == 0)); then "$@"; else sudo -n "$@"; fi
+}
+
+can_be_root() { ((EUID == 0)) || { have sudo && sudo -n true 2>/dev/null; }; }
+
+# The body runs as root in a shell of its own. A policy-rc.d of ours stands in while dpkg works, so
+# that no package starts a service; one that was there already is left alone.
+# shellcheck disable=SC2016
+APT_INSTALL='
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+    trap "rm -f $policy" EXIT
+    trap "exit 1" HUP INT TERM
+    printf "#!/bin/sh\nexit 101\n" >"$policy"
+    chmod 755 "$policy"
+fi
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -q || echo "apt-get update failed; trying the package lists that are here" >&2
+apt-get install -q -y --no-install-recommends "$@"
+'
+
+# Install those of the Debian packages "$@" that are missing. Needs no root when none is.
+need_debian() {
+    have dpkg-query || { warn "no dpkg here: taking for granted what these give: $*"; return; }
+    local missing
+    mapfile -t missing < <(missing_debian "$@")
+    ((${#missing[@]})) || return 0
+    can_be_root || die "please have these packages installed, then run this again" \
+        "(this user is not root and has no passwordless sudo): apt-get install ${missing[*]}"
+    say "installing Debian packages: ${missing[*]}"
+    mkdir -p "$DEPS"
+    as_root sh -c "$APT_INSTALL" sh "${missing[@]}" >"$DEPS/apt.log" 2>&1 </dev/null ||
+        { tail -n 20 "$DEPS/apt.log" >&2; die "apt-get could not install: ${missing[*]}"; }
+}
+
+# A virtual environment for what comes from PyPI. Fails, rather than stops, when PyPI gives nothing.
+pip_install() {
+    if [[ ! -x $DEPS/venv/bin/pip ]]; then
+        need_debian python3 python3-venv
+        /usr/bin/python3 -m venv "$DEPS/venv"
+    fi
+    "$DEPS/venv/bin/pip" install --quiet --disable-pip-version-check --no-input "$@"
+}
+
+# Print the meson to use: 1.0 or later, from PATH, from .deps, or Debian's.
+find_meson() {
+    local meson
+    for meson in "$(command -v meson)" "$DEPS/venv/bin/meson" /usr/bin/meson; do
+        if [[ -x $meson ]] && version_at_least "$("$meson" --version 2>/dev/null)" 1.0; then
+            echo "$meson"
+            return
+        fi
+    done
+    return 1
+}
+
+# Print the nvcc to use: CUDA 13.0 or later, from PATH, from its usual place, or from .deps.
+find_nvcc() {
+    local nvcc release
+    for nvcc in "$(command -v nvcc)" /usr/local/cuda/bin/nvcc "$DEPS/cuda/bin/nvcc"; do
+        [[ -x $nvcc ]] || continue
+        release=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p')
+        if [[ $release ]] && version_at_least "$release" 13.0; then
+            echo "$nvcc"
+            return
+        fi
+    done
+    return 1
+}
+
+# Configure build directory $1 with the meson options that follow; again only when what it would be
+# told has changed. Output goes to $1-setup.log.
+configure() {
+    local dir=$1 meson nvcc told again=()
+    shift
+    meson=$(find_meson) || die "no meson 1.0 or later; scripts/setup gets one"
+    nvcc=$(find_nvcc) || nvcc=
+    told="$* nvcc=$nvcc $(cat "$DEPS/jemalloc/VERSION" 2>/dev/null || true)"
+    if [[ -e $dir/build.ninja ]]; then
+        if [[ $(cat "$dir/told" 2>/dev/null) == "$told" ]]; then return; fi
+        again=(--reconfigure)
+    fi
+    mkdir -p "${dir%/*}"
+    "$meson" setup "${again[@]}" "$dir" "$REPO" -Dnvcc="$nvcc" "$@" >"$dir-setup.log" 2>&1 ||
+        { tail -n 20 "$dir-setup.log" >&2; die "meson could not configure ${dir#"$REPO"/}"; }
+    printf '%s\n' "$told" >"$dir/told"
+}
+
+# Compile build directory $1. Output goes to $1.log.
+compile() {
+    "$(find_meson)" compile -C "$1" >"$1.log" 2>&1 ||
+        { tail -n 40 "$1.log" >&2; die "${1#"$REPO"/} did not compile; see ${1#"$REPO"/}.log"; }
+}
+
+# Run meson's tests of build directory $1, as compiled; further arguments go to meson. Only this
+# run's logs are there afterwards: meson names them after a --wrapper, if there is one.
+run_tests() {
+    local dir=$1
+    shift
+    rm -f "$dir"/meson-logs/testlog*
+    # Verbose, since only then Criterion tells of the tests that were skipped.
+    CRITERION_VERBOSITY_LEVEL=1 "$(find_meson)" test -C "$dir" --no-rebuild --print-errorlogs "$@"
+}
