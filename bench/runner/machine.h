@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a result says about where and from what it was measured.
+ */
+#ifndef BENCH_RUNNER_MACHINE_H
+#define BENCH_RUNNER_MACHINE_H
+
+#include <stddef.h>
+
+/* The processor's full name. Not thread safe; lives for ever. */
+const char *ga_bench_processor(void);
+
+/* Processors that this process may run on. */
+unsigned ga_bench_cores(void);
+
+/* The commit that was built, as `git describe` names it, or "unknown". */
+const char *ga_bench_commit(void);
+
+/* Now, in UTC: 2026-11-21T09:30:00Z. */
+typedef struct ga_bench_date {
+    char text[32];
+} ga_bench_date;
+ga_bench_date ga_bench_today(void);
+
+/* Bytes of memory that this process occupies now; 0 where the system does not say. */
+size_t ga_bench_resident(void);
+
+#endif
