@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The commands of `gpualloc`: each parses its own arguments (argv[0] is "gpualloc NAME") with argp,
+ * which ends the process with GA_CLI_USAGE where they make no sense, and returns an exit status.
+ */
+#ifndef INTERPOSE_CLI_CLI_H
+#define INTERPOSE_CLI_CLI_H
+
+enum {
+    GA_CLI_OK = 0,
+    GA_CLI_FAILED = 1, /* asked rightly, but it could not be done */
+    GA_CLI_USAGE = 2
+};
+
+int ga_cmd_bench(int argc, char **argv);
+int ga_cmd_check(int argc, char **argv);
+int ga_cmd_list(int argc, char **argv);
+int ga_cmd_run(int argc, char **argv);
+int ga_cmd_trace(int argc, char **argv);
+
+#endif

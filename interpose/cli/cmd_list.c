@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `gpualloc list`: the registry on paper, for people and as JSON.
+ */
+#include "../../liballoc/runtime/options.h"
+#include "../../liballoc/runtime/registry.h"
+#include "cli.h"
+
+#include <gpualloc/backend.h>
+
+#include <argp.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    MOST_NAMED = 64 /* backends that the registry holds */
+};
+
+typedef struct list_args {
+    bool json;
+    size_t count; /* 0: all of them */
+    const ga_backend *named[MOST_NAMED];
+} list_args;
+
+static const char *parent_text(ga_parent_rule rule)
+{
+    static const char *const texts[] = {
+        [GA_PARENT_NONE] = "none",
+        [GA_PARENT_OPTIONAL] = "optional",
+        [GA_PARENT_REQUIRED] = "required",
+    };
+    return texts[rule];
+}
+
+static const ga_backend *listed(const list_args *args, size_t index)
+{
+    if (!args->count) {
+        return ga_backend_at(index);
+    }
+    return index < args->count ? args->named[index] : NULL;
+}
+
+/* ---- as JSON ------------------------------------------------------------------------------- */
+
+static json_t *json_places(const ga_backend *backend)
+{
+    json_t *places = json_array();
+    for (int i = 0; i < GA_PLACE_COUNT; i++) {
+        if (backend->places & GA_PLACE_BIT(i)) {
+            json_array_append_new(places, json_string(ga_place_text((ga_place)i)));
+        }
+    }
+    return places;
+}
+
+static json_t *json_option(const ga_option *option)
+{
+    json_t *object = json_pack("{s:s, s:s, s:s?, s:s}", "name", option->name, "type",
+                               ga_option_type_text(option->type), "default", option->fallback,
+                               "help", option->help);
+    if (option->type == GA_OPTION_ENUM) {
+        json_t *choices = json_array();
+        for (size_t i = 0; option->choices[i]; i++) {
+            json_array_append_new(choices, json_string(option->choices[i]));
+        }
+        json_object_set_new(object, "choices", choices);
+    }
+    return object;
+}
+
+static json_t *json_backend(const ga_backend *backend)
+{
+    json_t *options = json_array();
+    for (size_t i = 0; i < backend->option_count; i++) {
+        json_array_append_new(options, json_option(&backend->options[i]));
+    }
+    return json_pack("{s:s, s:s, s:o, s:s, s:o}", "name", backend->name, "help", backend->help,
+                     "places", json_places(backend), "parent", parent_text(backend->parent_rule),
+                     "options", options);
+}
+
+/* jansson passes a NULL on, so that one check at the end is enough; a text that is not UTF-8, as
+ * a plugin's may be, makes one. */
+static int print_json(const list_args *args)
+{
+    json_t *backends = json_array();
+    const ga_backend *backend;
+    int failed = 0;
+    for (size_t i = 0; (backend = listed(args, i)); i++) {
+        failed |= json_array_append_new(backends, json_backend(backend));
+    }
+    json_t *list = json_pack("{s:i, s:o}", "abi", (int)GA_BACKEND_ABI, "backends", backends);
+    failed |= !list || json_dumpf(list, stdout, JSON_COMPACT) != 0;
+    putchar('\n');
+    json_decref(list);
+    if (failed) {
+        fputs("gpualloc list: the list cannot be written as JSON\n", stderr);
+    }
+    return failed ? GA_CLI_FAILED : GA_CLI_OK;
+}
+
+/* ---- for people ---------------------------------------------------------------------------- */
+
+/* What the help line does not say of the values: " (wait, now)", " (0 to 100)". */
+static void print_values(const ga_option *option)
+{
+    if (option->type == GA_OPTION_ENUM) {
+        for (size_t i = 0; option->choices[i]; i++) {
+            printf("%s%s", i ? ", " : " (", option->choices[i]);
+        }
+        putchar(')');
+    } else if (option->max == INT64_MAX) {
+        printf(" (%" PRId64 " or more)", option->min);
+    } else if (option->min != 0 || option->max != 0) {
+        printf(" (%" PRId64 " to %" PRId64 ")", option->min, option->max);
+    }
+}
+
+static void print_option(const ga_option *option)
+{
+    char name[128];
+    const char *value = !option->fallback ? "" : *option->fallback ? option->fallback : "\"\"";
+    snprintf(name, sizeof name, "%s%s%s", option->name, option->fallback ? "=" : "", value);
+    printf("    %-22s %-8s %s", name, ga_option_type_text(option->type), option->help);
+    print_values(option);
+    puts(option->fallback ? "" : "; must be given");
+}
+
+static void print_backend(const ga_backend *backend)
+{
+    char places[32] = "";
+    for (int i = 0; i < GA_PLACE_COUNT; i++) {
+        if (backend->places & GA_PLACE_BIT(i)) {
+            strcat(places, *places ? " " : "");
+            strcat(places, ga_place_text((ga_place)i));
+        }
+    }
+    printf("%-10s %-18s %-9s %s\n", backend->name, places, parent_text(backend->parent_rule),
+           backend->help);
+    for (size_t i = 0; i < backend->option_count; i++) {
+        print_option(&backend->options[i]);
+    }
+}
+
+static int print_table(const list_args *args)
+{
+    const ga_backend *backend;
+    printf("%-10s %-18s %-9s %s\n", "BACKEND", "PLACES", "PARENT", "WHAT IT IS");
+    for (size_t i = 0; (backend = listed(args, i)); i++) {
+        print_backend(backend);
+    }
+    return GA_CLI_OK;
+}
+
+/* ---- the command --------------------------------------------------------------------------- */
+
+static const struct argp_option options[] = {
+    {"json", 'j', NULL, 0, "write JSON, for programs", 0},
+    {0},
+};
+
+static const char doc[] =
+    "List the backends and their options, all of them or the BACKENDs named.\v"
+    "A spec names backends with their options, each over the one that it takes its memory from, as "
+    "in \"trace:file=x/jemalloc:decay=0\"; PARENT says which of them need one.\n\n"
+    "Examples:\n"
+    "  gpualloc list jemalloc\n"
+    "  gpualloc list --json | jq -r '.backends[].name'";
+
+static error_t add_named(list_args *args, const char *name, struct argp_state *state)
+{
+    const ga_backend *backend = ga_registry_find(name);
+    if (!backend) {
+        argp_error(state, "%s", ga_error_text());
+    } else if (args->count == MOST_NAMED) {
+        argp_error(state, "expected at most %d backends", MOST_NAMED);
+    } else {
+        args->named[args->count++] = backend;
+    }
+    return 0;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    list_args *args = state->input;
+    switch (key) {
+    case 'j':
+        args->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        return add_named(args, arg, state);
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+int ga_cmd_list(int argc, char **argv)
+{
+    static const struct argp argp = {options, parse, "[BACKEND...]", doc, NULL, NULL, NULL};
+    list_args args = {0};
+    argp_parse(&argp, argc, argv, 0, NULL, &args);
+    return args.json ? print_json(&args) : print_table(&args);
+}

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `gpualloc run`: sets the environment and becomes the program. What can be wrong is looked at
+ * first: the specs, the library, the program, and the files last, since that replaces an old trace.
+ */
+#include "../../liballoc/platform/log.h"
+#include "../../liballoc/runtime/registry.h"
+#include "cli.h"
+#include "paths.h"
+#include "trial.h"
+
+#include <gpualloc/backend.h>
+
+#include <argp.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    CANNOT_RUN = 126, /* as env(1) */
+    NOT_FOUND = 127
+};
+
+enum {
+    KEY_HOST = 0x100,
+    KEY_DEVICE,
+    KEY_KERNEL,
+    KEY_STATS,
+    KEY_TRACE,
+    KEY_LOG,
+    KEY_STRICT
+};
+
+/* Each text is NULL where the option was not given. */
+typedef struct run_args {
+    const char *host, *device, *kernel, *log;
+    const char *stats, *trace; /* absolute; `stats` may be "1": standard error */
+    bool strict;
+    char **program; /* its name and arguments */
+    ga_path stats_path, trace_path;
+} run_args;
+
+static int refuse(const char *option)
+{
+    fprintf(stderr, "gpualloc run: %s%s%s\n", option ? option : "", option ? ": " : "",
+            ga_error_text());
+    return GA_CLI_USAGE;
+}
+
+/* ---- looking at what was told -------------------------------------------------------------- */
+
+static bool try_host(run_args *args)
+{
+    const char *from_environment = getenv("GPUALLOC_HOST");
+    const char *source = args->host ? "--host" : "GPUALLOC_HOST";
+    if (!args->host && from_environment && *from_environment) {
+        args->host = from_environment;
+    }
+    if (!args->host) {
+        args->host = ga_registry_find("jemalloc") ? "jemalloc" : "system";
+    }
+    return ga_trial_host(args->host) == GA_OK || !refuse(source);
+}
+
+static bool try_specs(run_args *args)
+{
+    if (args->device && ga_trial_syntax(args->device) != GA_OK) {
+        return !refuse("--device");
+    }
+    if (args->kernel && ga_trial_syntax(args->kernel) != GA_OK) {
+        return !refuse("--kernel");
+    }
+    return try_host(args);
+}
+
+static bool try_files(const run_args *args)
+{
+    bool to_file = args->stats && strcmp(args->stats, "1") != 0;
+    if (to_file && ga_trial_stats_file(args->stats) != GA_OK) {
+        return !refuse("--stats");
+    }
+    bool named = args->trace && !strstr(args->trace, "%p");
+    return !named || ga_trial_trace_file(args->trace) == GA_OK || !refuse("--trace");
+}
+
+static int cannot_run(const char *name, int error)
+{
+    fprintf(stderr, "gpualloc run: \"%s\": %s\n", name, strerror(error));
+    return error == ENOENT ? NOT_FOUND : CANNOT_RUN;
+}
+
+/* False where the program would run on another allocator, and that is not to be. */
+static bool try_reach(const run_args *args, const char *program, const char *preload)
+{
+    const char *trouble = ga_program_trouble(program, preload);
+    if (trouble && args->strict) {
+        ga_fail(GA_ERR_UNSUPPORTED, "\"%s\": LD_PRELOAD does not reach it: %s", program, trouble);
+        return !refuse(NULL);
+    }
+    if (trouble) {
+        ga_log(GA_LOG_WARN, "\"%s\": LD_PRELOAD does not reach it: %s; its allocator stays",
+               program, trouble);
+    }
+    return true;
+}
+
+/* ---- becoming the program ------------------------------------------------------------------ */
+
+static bool set(const char *variable, const char *value)
+{
+    return !value || setenv(variable, value, 1) == 0;
+}
+
+static bool set_preload(const char *library)
+{
+    const char *before = getenv("LD_PRELOAD");
+    size_t length = strlen(library);
+    if (!before || !*before) {
+        return set("LD_PRELOAD", library);
+    }
+    if (strncmp(before, library, length) == 0 && strchr(": ", before[length])) {
+        return true; /* a run within a run; strchr finds the NUL too */
+    }
+    char *both = malloc(length + strlen(before) + 2);
+    if (!both) {
+        return false;
+    }
+    sprintf(both, "%s:%s", library, before);
+    bool done = set("LD_PRELOAD", both);
+    free(both);
+    return done;
+}
+
+static bool set_environment(const run_args *args, const char *library)
+{
+    return set_preload(library) && set("GPUALLOC_HOST", args->host) &&
+           set("GPUALLOC_DEVICE", args->device) && set("GPUALLOC_KERNEL", args->kernel) &&
+           set("GPUALLOC_STATS", args->stats) && set("GPUALLOC_TRACE", args->trace) &&
+           set("GPUALLOC_STRICT", args->strict ? "1" : NULL);
+}
+
+static int run(run_args *args)
+{
+    ga_path library, program;
+    set("GPUALLOC_LOG", args->log); /* it holds for this process too */
+    if (!try_specs(args)) {
+        return GA_CLI_USAGE;
+    }
+    if (ga_preload_find(&library) != GA_OK) {
+        return refuse(NULL);
+    }
+    int error = ga_program_find(&program, args->program[0]);
+    if (error) {
+        return cannot_run(args->program[0], error);
+    }
+    if (!try_reach(args, program.text, library.text) || !try_files(args)) {
+        return GA_CLI_USAGE;
+    }
+    if (set_environment(args, library.text)) {
+        execvp(program.text, args->program);
+    }
+    return cannot_run(args->program[0], errno);
+}
+
+/* ---- the command --------------------------------------------------------------------------- */
+
+static const struct argp_option options[] = {
+    {NULL, 0, NULL, 0, "Allocators:", 1},
+    {"host", KEY_HOST, "SPEC", 0,
+     "for malloc and its family (default: GPUALLOC_HOST, else jemalloc, else system)", 0},
+    {"device", KEY_DEVICE, "SPEC", 0, "for device memory, in programs that link -lgpualloc", 0},
+    {"kernel", KEY_KERNEL, "SPEC", 0, "for memory in kernels, in programs that link -lgpualloc", 0},
+    {NULL, 0, NULL, 0, "What to write:", 2},
+    {"stats", KEY_STATS, "FILE", OPTION_ARG_OPTIONAL,
+     "statistics at exit: a table on standard error, or appended to FILE, as JSON where its name "
+     "ends in .json",
+     0},
+    {"trace", KEY_TRACE, "FILE", 0,
+     "every allocation, to FILE; %p in its name is the process id. What the program forks or execs "
+     "writes FILE.PID",
+     0},
+    {"log", KEY_LOG, "LEVEL", 0, "error, warn (default), info or debug", 0},
+    {NULL, 0, NULL, 0, "What to do in trouble:", 3},
+    {"strict", KEY_STRICT, NULL, 0,
+     "do not run the program where it would not run on the allocator asked for", 0},
+    {NULL, 0, NULL, 0, "Help:", -1},
+    {0},
+};
+
+static const char doc[] =
+    "Run PROGRAM with its malloc replaced.\v"
+    "\"gpualloc list\" has the backends that a SPEC is made of. The exit status is the program's; "
+    "2 where gpualloc refuses, 126 where the program cannot be run, 127 where it is not found.\n\n"
+    "Examples:\n"
+    "  gpualloc run --host=jemalloc -- python3 script.py\n"
+    "  gpualloc run --host=dl:libmimalloc.so.2 --stats -- sqlite3 test.db .dump\n"
+    "  gpualloc run --trace make.trace -- make && gpualloc trace make.trace";
+
+static void take_file(struct argp_state *state, const char *option, const char *file, ga_path *out,
+                      const char **path)
+{
+    if (!*file) {
+        argp_error(state, "%s: expected the name of a file", option);
+    } else if (ga_path_absolute(out, file) != GA_OK) {
+        argp_error(state, "%s: %s", option, ga_error_text());
+    }
+    *path = out->text;
+}
+
+static void take_log(struct argp_state *state, run_args *args, const char *level)
+{
+    static const char *const levels[] = {"error", "warn", "info", "debug"};
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+        if (strcmp(level, levels[i]) == 0) {
+            args->log = level;
+            return;
+        }
+    }
+    argp_error(state, "--log: expected error, warn, info or debug, got \"%s\"", level);
+}
+
+static void take_program(struct argp_state *state, run_args *args)
+{
+    char **before = &state->argv[state->next - 2];
+    char **after = &state->argv[state->next];
+    if (strcmp(*before, "--stats") == 0 && *after && strcmp(*after, "--") == 0) {
+        argp_error(state, "--stats takes its file behind a \"=\": --stats=%s", before[1]);
+    }
+    args->program = before + 1;
+    state->next = state->argc;
+}
+
+static void check_together(struct argp_state *state, const run_args *args)
+{
+    if (!args->program) {
+        argp_error(state, "expected a PROGRAM");
+    }
+    if (args->stats && args->trace && strcmp(args->stats, args->trace) == 0) {
+        argp_error(state, "--stats and --trace: expected two files, got one: \"%s\"", args->trace);
+    }
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    run_args *args = state->input;
+    switch (key) {
+    case KEY_HOST:
+        args->host = arg;
+        return 0;
+    case KEY_DEVICE:
+        args->device = arg;
+        return 0;
+    case KEY_KERNEL:
+        args->kernel = arg;
+        return 0;
+    case KEY_STATS:
+        args->stats = "1";
+        if (arg) {
+            take_file(state, "--stats", arg, &args->stats_path, &args->stats);
+        }
+        return 0;
+    case KEY_TRACE:
+        take_file(state, "--trace", arg, &args->trace_path, &args->trace);
+        return 0;
+    case KEY_LOG:
+        take_log(state, args, arg);
+        return 0;
+    case KEY_STRICT:
+        args->strict = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        take_program(state, args);
+        return 0;
+    case ARGP_KEY_END:
+        check_together(state, args);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+int ga_cmd_run(int argc, char **argv)
+{
+    static const struct argp argp = {options, parse, "PROGRAM [ARG...]", doc, NULL, NULL, NULL};
+    static run_args args;
+    argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &args);
+    return run(&args);
+}

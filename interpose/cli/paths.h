@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The files that `gpualloc run` deals with: the library for LD_PRELOAD, and the program.
+ */
+#ifndef INTERPOSE_CLI_PATHS_H
+#define INTERPOSE_CLI_PATHS_H
+
+#include <gpualloc/gpualloc.h>
+
+#include <limits.h>
+
+#define GA_PRELOAD_NAME "libgpualloc-malloc.so"
+
+typedef struct ga_path {
+    char text[PATH_MAX];
+} ga_path;
+
+/* The path from "/" on: a program may change its directory. GA_ERR_IO where it is too long. */
+ga_status ga_path_absolute(ga_path *out, const char *path);
+
+/* The preload library. GA_ERR_LIBRARY, with a sentence that says where it was looked for. */
+ga_status ga_preload_find(ga_path *out);
+
+/* The file that execvp(3) would run: 0, or the errno that it would leave. */
+int ga_program_find(ga_path *out, const char *name);
+
+/* Why the loader would not heed LD_PRELOAD for a program; NULL where nothing speaks against it, or
+ * where the program's file cannot be read. */
+const char *ga_program_trouble(const char *program, const char *preload);
+
+#endif

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Finds programs as the shell does, and tells those that LD_PRELOAD does not reach: the loader
+ * ignores it for programs that gain rights, and static programs have no loader.
+ */
+#include "paths.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+enum {
+    MOST_INTERPRETERS = 4 /* scripts run by scripts; the kernel's limit is near */
+};
+
+/* ---- finding ------------------------------------------------------------------------------- */
+
+/* 0, or why it cannot be run. */
+static int runnable(const char *path)
+{
+    struct stat stat_of;
+    if (stat(path, &stat_of) != 0) {
+        return errno;
+    }
+    return S_ISREG(stat_of.st_mode) && access(path, X_OK) == 0 ? 0 : EACCES;
+}
+
+static int find_in_path(ga_path *out, const char *name)
+{
+    const char *path = getenv("PATH");
+    int worst = ENOENT;
+    for (const char *dir = path ? path : "/bin:/usr/bin"; dir;) {
+        size_t length = strcspn(dir, ":");
+        int printed = snprintf(out->text, sizeof out->text, "%.*s%s%s", (int)length, dir,
+                               length ? "/" : "./", name);
+        int error = printed < (int)sizeof out->text ? runnable(out->text) : ENAMETOOLONG;
+        if (error == 0) {
+            return 0;
+        }
+        worst = error == EACCES ? EACCES : worst;
+        dir = dir[length] ? dir + length + 1 : NULL;
+    }
+    return worst;
+}
+
+int ga_program_find(ga_path *out, const char *name)
+{
+    if (!*name) {
+        return ENOENT;
+    }
+    if (!strchr(name, '/')) {
+        return find_in_path(out, name);
+    }
+    int length = snprintf(out->text, sizeof out->text, "%s", name);
+    return length < (int)sizeof out->text ? runnable(name) : ENAMETOOLONG;
+}
+
+/* ---- looking inside ------------------------------------------------------------------------ */
+
+/* How much of the file's start was read; 0 where it cannot be. */
+static size_t read_start(const char *path, void *start, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? 0 : read(fd, start, size);
+    if (fd >= 0) {
+        close(fd);
+    }
+    return length < 0 ? 0 : (size_t)length;
+}
+
+/* The program that runs a script: true, and `path` names it. */
+static bool follow_script(ga_path *path)
+{
+    char line[256];
+    size_t length = read_start(path->text, line, sizeof line - 1);
+    line[length] = '\0';
+    if (strncmp(line, "#!", 2) != 0) {
+        return false;
+    }
+    const char *name = line + 2 + strspn(line + 2, " \t");
+    snprintf(path->text, sizeof path->text, "%.*s", (int)strcspn(name, " \t\n"), name);
+    return true;
+}
+
+static bool gains_rights(const char *program)
+{
+    struct stat stat_of;
+    if (stat(program, &stat_of) != 0) {
+        return false;
+    }
+    bool user = stat_of.st_mode & S_ISUID && stat_of.st_uid != getuid();
+    bool group = stat_of.st_mode & S_ISGID && stat_of.st_gid != getgid();
+    bool capable = getuid() != 0 && getxattr(program, "security.capability", NULL, 0) > 0;
+    return user || group || capable;
+}
+
+/* Whether the program asks for a loader; true as well where that cannot be read. */
+static bool has_loader(const char *program, const ElfW(Ehdr) * header)
+{
+    bool found = false;
+    ElfW(Phdr) segment;
+    int fd = open(program, O_RDONLY | O_CLOEXEC);
+    for (unsigned i = 0; fd >= 0 && !found && i < header->e_phnum; i++) {
+        off_t at = (off_t)(header->e_phoff + i * sizeof segment);
+        found = pread(fd, &segment, sizeof segment, at) != (ssize_t)sizeof segment ||
+                segment.p_type == PT_INTERP;
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    return found || fd < 0;
+}
+
+static bool read_header(const char *path, ElfW(Ehdr) * out)
+{
+    return read_start(path, out, sizeof *out) == sizeof *out &&
+           memcmp(out->e_ident, ELFMAG, SELFMAG) == 0;
+}
+
+const char *ga_program_trouble(const char *program, const char *preload)
+{
+    ga_path path;
+    ElfW(Ehdr) own, header;
+    snprintf(path.text, sizeof path.text, "%s", program);
+    for (int i = 0; i < MOST_INTERPRETERS && follow_script(&path); i++) {
+    }
+    if (gains_rights(path.text)) {
+        return "it gains rights when it runs (setuid, setgid or capabilities)";
+    }
+    if (!read_header(preload, &own) || !read_header(path.text, &header)) {
+        return NULL;
+    }
+    if (header.e_ident[EI_CLASS] != own.e_ident[EI_CLASS] || header.e_machine != own.e_machine) {
+        return "it is made for another kind of processor than " GA_PRELOAD_NAME;
+    }
+    return has_loader(path.text, &header) ? NULL : "it is linked statically";
+}

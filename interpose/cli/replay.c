@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Sorted by pointer, a trace shows each address's life, from which follows what every event adds
+ * to the live bytes; sorted by time, the sum of these shows the peak.
+ */
+#include "replay.h"
+
+#include <stdlib.h>
+
+typedef enum event_kind {
+    BEGINS,
+    RESIZED,
+    MOVED, /* ends because the contents moved elsewhere */
+    ENDS
+} event_kind;
+
+struct ga_replay_event {
+    uint64_t time_ns;
+    uint64_t pointer;
+    uint64_t bytes; /* BEGINS and RESIZED: the size; later the change, modulo 2^64 */
+    uint32_t order; /* among events of the same time */
+    uint8_t kind;
+    int8_t blocks; /* the change in the number of live blocks */
+};
+
+/* ---- taking in ----------------------------------------------------------------------------- */
+
+static bool make_room(ga_replay *replay)
+{
+    if (replay->count < replay->room) {
+        return true;
+    }
+    size_t room = replay->room ? 2 * replay->room : 4096;
+    ga_replay_event *events =
+        room <= UINT32_MAX ? realloc(replay->events, room * sizeof *events) : NULL;
+    if (!events) {
+        return false;
+    }
+    replay->events = events;
+    replay->room = room;
+    return true;
+}
+
+static bool add(ga_replay *replay, const ga_trace_record *record, uint64_t pointer, event_kind kind)
+{
+    if (!make_room(replay)) {
+        return false;
+    }
+    replay->events[replay->count] = (ga_replay_event){.time_ns = record->time_ns,
+                                                      .pointer = pointer,
+                                                      .bytes = record->size,
+                                                      .order = (uint32_t)replay->count,
+                                                      .kind = (uint8_t)kind};
+    replay->count++;
+    return true;
+}
+
+bool ga_replay_add(ga_replay *replay, const ga_trace_record *record)
+{
+    switch (record->operation) {
+    case GA_TRACE_ALLOC:
+    case GA_TRACE_ZEROED:
+        return add(replay, record, record->pointer, BEGINS);
+    case GA_TRACE_REALLOC:
+        if (record->previous == record->pointer) {
+            return add(replay, record, record->pointer, RESIZED);
+        }
+        return (!record->previous || add(replay, record, record->previous, MOVED)) &&
+               add(replay, record, record->pointer, BEGINS);
+    case GA_TRACE_GROW:
+        return add(replay, record, record->pointer, RESIZED);
+    case GA_TRACE_FREE:
+    case GA_TRACE_RETIRE:
+        return add(replay, record, record->pointer, ENDS);
+    default:
+        return true;
+    }
+}
+
+/* ---- by pointer: each address's life ------------------------------------------------------- */
+
+/* A block that moves is noted after the move, and its old address may have been handed out again
+ * by then: `owed` counts the ends that such an address still has to come. */
+typedef struct address {
+    bool live;
+    uint64_t bytes;
+    uint64_t owed;
+} address;
+
+static void begin(address *a, ga_replay_event *event)
+{
+    uint64_t size = event->bytes;
+    event->bytes = size - (a->live ? a->bytes : 0);
+    event->blocks = a->live ? 0 : 1;
+    a->owed += a->live;
+    a->live = true;
+    a->bytes = size;
+}
+
+static void resize(address *a, ga_replay_event *event)
+{
+    uint64_t size = event->bytes;
+    event->bytes = size - a->bytes;
+    a->bytes = size;
+}
+
+static void end(address *a, ga_replay_event *event)
+{
+    event->bytes = 0 - a->bytes;
+    event->blocks = -1;
+    *a = (address){.owed = a->owed};
+}
+
+/* A block from before the trace, or from a part that is lost, is known from its first resize on. */
+static void know(address *a, ga_replay_event *event)
+{
+    if (event->kind == RESIZED) {
+        begin(a, event);
+    } else {
+        event->bytes = 0;
+    }
+}
+
+static void live_through(address *a, ga_replay_event *event, ga_replay_result *out)
+{
+    if (event->kind == BEGINS) {
+        begin(a, event);
+    } else if (event->kind == MOVED && a->owed) {
+        event->bytes = 0;
+        a->owed--;
+    } else if (!a->live) {
+        out->unknown++;
+        know(a, event);
+    } else if (event->kind == RESIZED) {
+        resize(a, event);
+    } else {
+        end(a, event);
+    }
+}
+
+static void match(ga_replay *replay, ga_replay_result *out)
+{
+    address now = {0};
+    for (size_t i = 0; i < replay->count; i++) {
+        if (i > 0 && replay->events[i].pointer != replay->events[i - 1].pointer) {
+            out->reused += now.owed;
+            now = (address){0};
+        }
+        live_through(&now, &replay->events[i], out);
+    }
+    out->reused += now.owed;
+}
+
+/* ---- by time: what is live when ------------------------------------------------------------ */
+
+static void sum_up(const ga_replay *replay, ga_replay_result *out)
+{
+    for (size_t i = 0; i < replay->count; i++) {
+        const ga_replay_event *event = &replay->events[i];
+        out->left_bytes += event->bytes;
+        out->left_blocks += (uint64_t)(int64_t)event->blocks;
+        if (out->left_bytes > out->peak_bytes) {
+            out->peak_bytes = out->left_bytes;
+            out->peak_blocks = out->left_blocks;
+            out->peak_ns = event->time_ns;
+        }
+    }
+}
+
+static int compare(uint64_t a, uint64_t b)
+{
+    return (a > b) - (a < b);
+}
+
+static int by_time(const void *left, const void *right)
+{
+    const ga_replay_event *a = left;
+    const ga_replay_event *b = right;
+    int order = compare(a->time_ns, b->time_ns);
+    return order ? order : compare(a->order, b->order);
+}
+
+static int by_pointer(const void *left, const void *right)
+{
+    const ga_replay_event *a = left;
+    const ga_replay_event *b = right;
+    int order = compare(a->pointer, b->pointer);
+    return order ? order : by_time(left, right);
+}
+
+void ga_replay_run(ga_replay *replay, ga_replay_result *out)
+{
+    *out = (ga_replay_result){0};
+    if (replay->count) {
+        qsort(replay->events, replay->count, sizeof *replay->events, by_pointer);
+        match(replay, out);
+        qsort(replay->events, replay->count, sizeof *replay->events, by_time);
+        sum_up(replay, out);
+    }
+}
+
+void ga_replay_clear(ga_replay *replay)
+{
+    free(replay->events);
+    *replay = (ga_replay){0};
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Specs are opened and closed again, files opened as the program will.
+ */
+#include "trial.h"
+
+#include "../../liballoc/runtime/options.h"
+#include "../../liballoc/runtime/registry.h"
+#include "../../liballoc/trace/format.h"
+
+#include <gpualloc/backend.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- specs --------------------------------------------------------------------------------- */
+
+static const char *bare_option(const char *name)
+{
+    const ga_backend *backend = ga_registry_find(name);
+    return backend ? backend->bare_option : NULL;
+}
+
+static bool writes_file(const ga_spec *spec)
+{
+    for (size_t i = 0; i < spec->layer_count; i++) {
+        if (strcmp(spec->layers[i].name, "trace") == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static ga_status look_up(const ga_spec *spec)
+{
+    ga_value values[GA_SPEC_OPTIONS];
+    const char *texts[GA_SPEC_OPTIONS];
+    ga_status status = GA_OK;
+    for (size_t i = 0; status == GA_OK && i < spec->layer_count; i++) {
+        const ga_backend *backend = ga_registry_find(spec->layers[i].name);
+        status =
+            backend ? ga_options_resolve(backend, &spec->layers[i], values, texts) : GA_ERR_SPEC;
+    }
+    return status;
+}
+
+/* Take a variable out of the environment, and put it back. */
+static char *hide(const char *variable)
+{
+    const char *value = getenv(variable);
+    char *copy = value ? strdup(value) : NULL;
+    unsetenv(variable);
+    return copy;
+}
+
+static void unhide(const char *variable, char *value)
+{
+    if (value) {
+        setenv(variable, value, 1);
+    }
+    free(value);
+}
+
+/* The trial itself is neither traced nor counted. */
+static ga_status open_and_close(const char *spec)
+{
+    char *trace = hide("GPUALLOC_TRACE");
+    char *stats = hide("GPUALLOC_STATS");
+    ga_heap *heap;
+    ga_status status = ga_heap_open(&heap, GA_PLACE_HOST, 0, spec);
+    ga_heap_close(heap);
+    unhide("GPUALLOC_TRACE", trace);
+    unhide("GPUALLOC_STATS", stats);
+    return status;
+}
+
+static ga_status parse(ga_spec *out, const char *spec)
+{
+    return ga_spec_parse(out, spec, bare_option);
+}
+
+ga_status ga_trial_host(const char *spec)
+{
+    ga_spec parsed;
+    ga_status status = parse(&parsed, spec);
+    if (status != GA_OK) {
+        return status;
+    }
+    return writes_file(&parsed) ? look_up(&parsed) : open_and_close(spec);
+}
+
+ga_status ga_trial_syntax(const char *spec)
+{
+    ga_spec parsed;
+    return parse(&parsed, spec);
+}
+
+/* ---- files --------------------------------------------------------------------------------- */
+
+static ga_status cannot_write(const char *path)
+{
+    return ga_fail(GA_ERR_IO, "cannot write \"%s\": %s", path, strerror(errno));
+}
+
+ga_status ga_trial_stats_file(const char *path)
+{
+    struct stat there;
+    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode)) {
+        return GA_OK; /* a terminal, a pipe: opening those may wait */
+    }
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (fd < 0) {
+        return cannot_write(path);
+    }
+    close(fd);
+    return GA_OK;
+}
+
+/* An empty file, or a trace. */
+static bool may_replace(int fd)
+{
+    struct stat there;
+    char magic[sizeof GA_TRACE_MAGIC];
+    if (fstat(fd, &there) != 0 || !S_ISREG(there.st_mode)) {
+        return false;
+    }
+    return there.st_size == 0 || (read(fd, magic, sizeof magic) == (ssize_t)sizeof magic &&
+                                  memcmp(magic, GA_TRACE_MAGIC, sizeof magic) == 0);
+}
+
+ga_status ga_trial_trace_file(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
+    if (fd < 0) {
+        return cannot_write(path);
+    }
+    bool replaceable = may_replace(fd);
+    close(fd);
+    if (!replaceable) {
+        return ga_fail(GA_ERR_IO,
+                       "\"%s\" exists and is no trace; expected a new file, or an older "
+                       "trace to write over",
+                       path);
+    }
+    return unlink(path) == 0 ? GA_OK : cannot_write(path);
+}
