@@ -45,7 +45,6 @@
     X(cuStreamSynchronize, "cuStreamSynchronize", (CUstream stream))                               \
     X(cuMemAlloc, "cuMemAlloc_v2", (CUdeviceptr *block, size_t size))                              \
     X(cuMemFree, "cuMemFree_v2", (CUdeviceptr block))                                              \
-    X(cuMemGetInfo, "cuMemGetInfo_v2", (size_t *free, size_t *total))                              \
     X(cuMemGetAddressRange, "cuMemGetAddressRange_v2",                                             \
       (CUdeviceptr *base, size_t *size, CUdeviceptr pointer))                                      \
     X(cuMemGetAllocationGranularity, "cuMemGetAllocationGranularity",                              \

@@ -14,16 +14,19 @@
  * the span has run out all the same, plain mappings take over.
  */
 #include "pages.h"
+#include "log.h"
 #include "pagemap.h"
+#include "size.h"
 
 #include <errno.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
 static const size_t SPAN_WANTED = (size_t)16 << 40;
-static const size_t SPAN_LEAST = (size_t)16 << 30;
 static const size_t HUGE = (size_t)2 << 20;
+static const size_t OUTSIDE_MOST = (size_t)1 << 40; /* more would take minutes to mark */
 
 enum {
     UNTRIED = 0,
@@ -42,15 +45,25 @@ static bool address_space_limited(void)
     return getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
 }
 
-/* The largest power of two that the machine grants; none under a limit on address space, which
- * the program means for its own use. */
+/* What to ask for first. None under a limit on address space, which the program means for its own
+ * use; GPUALLOC_RESERVE has the last word, for emulators and checkers to which addresses are dear. */
+static size_t span_wanted(void)
+{
+    uint64_t size = address_space_limited() ? 0 : SPAN_WANTED;
+    const char *text = getenv("GPUALLOC_RESERVE");
+    if (text && *text && !ga_size_parse(text, &size)) {
+        ga_log(GA_LOG_ERROR, "GPUALLOC_RESERVE: expected a size such as 64G, or 0, got \"%.80s\"",
+               text);
+    }
+    return size & ~(uint64_t)(HUGE - 1);
+}
+
+/* That size, or the first of its halves, quarters, ... that the machine grants. */
 static void reserve(void)
 {
-    if (address_space_limited()) {
-        return;
-    }
     int saved = errno;
-    for (size_t size = SPAN_WANTED; size >= SPAN_LEAST; size /= 2) {
+    size_t wanted = span_wanted();
+    for (size_t size = wanted; size && size >= wanted / 1024; size /= 2) {
         void *start =
             mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (start != MAP_FAILED) {
@@ -134,6 +147,10 @@ static void uncarve(uintptr_t start, size_t size)
 
 static void *map_outside(size_t size, int prot, int flags)
 {
+    if (size > OUTSIDE_MOST) {
+        errno = ENOMEM;
+        return MAP_FAILED;
+    }
     void *start = mmap(NULL, size, prot, flags, -1, 0);
     if (start != MAP_FAILED && !ga_pagemap_mark(start, size)) {
         munmap(start, size);

@@ -4,6 +4,8 @@
  */
 #include "options.h"
 
+#include "../platform/size.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -31,25 +33,6 @@ static bool bounded(const ga_option *option)
 }
 
 /* ---- one function for each type: true where `text` is a value ---------------------------- */
-
-static bool read_size(const char *text, uint64_t *out)
-{
-    if (*text < '0' || *text > '9') {
-        return false;
-    }
-    char *end;
-    errno = 0;
-    uint64_t number = strtoull(text, &end, 10);
-    static const char units[] = "KMGT";
-    const char *unit = *end ? strchr(units, *end) : NULL;
-    unsigned shift = unit ? 10u * (unsigned)(unit - units + 1) : 0;
-    bool whole = unit ? end[1] == '\0' : *end == '\0';
-    if (errno || !whole || (shift && number >> (64 - shift))) {
-        return false;
-    }
-    *out = number << shift;
-    return true;
-}
 
 static bool read_bool(const char *text, bool *out)
 {
@@ -93,7 +76,7 @@ static ga_status parse_size(const ga_backend *backend, const ga_option *option, 
                             ga_value *out)
 {
     char expected[120];
-    if (!read_size(text, &out->size)) {
+    if (!ga_size_parse(text, &out->size)) {
         return mismatch(backend, option, text, "a size such as 4096, 64K, 2M, 1G or 1T");
     }
     if (bounded(option) &&
@@ -229,17 +212,32 @@ ga_status ga_options_resolve(const ga_backend *backend, const ga_spec_layer *lay
     return status;
 }
 
+/* What a spec can write. */
+static bool is_key(const char *name)
+{
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
+    return name && *name && name[strspn(name, letters)] == '\0';
+}
+
 static ga_status check_row(const ga_backend *backend, const ga_option *option)
 {
     ga_value value;
-    if (!option->name || !*option->name || !option->help || option->type >= GA_OPTION_TYPE_COUNT ||
+    if (!is_key(option->name) || !option->help || option->type >= GA_OPTION_TYPE_COUNT ||
         (option->type == GA_OPTION_ENUM && !option->choices) || option->min > option->max) {
         return ga_fail(GA_ERR_ARGUMENT,
                        "%s: option \"%.40s\": expected a name, a help line, a type"
                        " with its choices, and min up to max",
                        backend->name, option->name ? option->name : "");
     }
-    return option->fallback ? parse_text(backend, option, option->fallback, &value) : GA_OK;
+    if (&backend->options[find_option(backend, option->name)] != option) {
+        return ga_fail(GA_ERR_ARGUMENT, "%s: option \"%.40s\" is in its table twice", backend->name,
+                       option->name);
+    }
+    if (option->fallback && parse_text(backend, option, option->fallback, &value) != GA_OK) {
+        return ga_fail(GA_ERR_ARGUMENT, "%s", ga_error_text());
+    }
+    return GA_OK;
 }
 
 ga_status ga_options_check(const ga_backend *backend)
