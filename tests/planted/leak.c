@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* A planted bug, built only with the address sanitizer: CI fails unless this is caught. Criterion
+ * reports this one green and exits 0, so that only the sanitizer's own report shows it.
+ */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+/* Volatile, so that the compiler cannot drop the allocation. */
+static void *volatile held;
+
+Test(planted, leak)
+{
+    held = malloc(100);
+    cr_assert_not_null(held);
+    held = NULL;
+}
