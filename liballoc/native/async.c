@@ -8,9 +8,9 @@
  * waits for all work on the device, as cudaFree does, since work put on some stream before may
  * still use the block; free=now leaves that to the caller.
  */
+#include "async_pool.h"
 #include "native.h"
 
-#include "../platform/cuda_driver.h"
 #include "../platform/libc.h"
 
 enum {
@@ -35,34 +35,17 @@ typedef struct async_state {
 
 /* ---- the pool ----------------------------------------------------------------------------- */
 
-static ga_status check_device(const ga_cuda_scope *scope, int ordinal)
-{
-    CUdevice device = 0;
-    int pools = 0;
-    ga_status status = GA_CUDA_CALL(scope->driver, cuDeviceGet, &device, ordinal);
-    if (status == GA_OK) {
-        status = GA_CUDA_CALL(scope->driver, cuDeviceGetAttribute, &pools,
-                              CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, device);
-    }
-    return status == GA_OK && !pools ? ga_fail(GA_ERR_DEVICE, "it has no memory pools") : status;
-}
-
 static ga_status make_pool(const ga_cuda_scope *scope, const ga_open_args *args, CUmemoryPool *pool)
 {
-    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                            .location = {CU_MEM_LOCATION_TYPE_DEVICE, args->device}};
     uint64_t release = args->values[OPTION_RELEASE].size;
-    ga_status status = check_device(scope, args->device);
-    if (status == GA_OK) {
-        status = GA_CUDA_CALL(scope->driver, cuMemPoolCreate, pool, &props);
-    }
+    ga_status status = ga_async_pool_take(scope, args->device, pool);
     if (status != GA_OK) {
         return status;
     }
     status = GA_CUDA_CALL(scope->driver, cuMemPoolSetAttribute, *pool,
                           CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &release);
     if (status != GA_OK) {
-        scope->driver->cuMemPoolDestroy(*pool);
+        ga_async_pool_leave(scope, args->device, *pool);
     }
     return status;
 }
@@ -89,13 +72,15 @@ static ga_status async_open(const ga_open_args *args, void **state)
     return GA_OK;
 }
 
-/* The driver keeps a pool until the last of its blocks is free. */
+/* What was freed on the device's own stream is waited for: the pool is empty then, unless blocks are
+ * still held. */
 static void async_close(void *state)
 {
     async_state *async = state;
     ga_cuda_scope scope;
     if (ga_cuda_enter(&scope, async->device) == GA_OK) {
-        scope.driver->cuMemPoolDestroy(async->pool);
+        scope.driver->cuStreamSynchronize(scope.stream);
+        ga_async_pool_leave(&scope, async->device, async->pool);
         ga_cuda_leave(&scope);
     }
     ga_libc.free(async);

@@ -118,16 +118,22 @@ static ga_status handed_out(dl_state *dl, void *block, size_t size, void **out)
                  : ga_fail(GA_ERR_MEMORY, "dl: \"%s\" has no memory for %zu bytes", dl->path, size);
 }
 
+/* Many libraries align blocks below 16 bytes to 8 only. */
+static size_t least(size_t size)
+{
+    return size < 16 ? 16 : size;
+}
+
 static ga_status dl_alloc(void *state, size_t size, void **out)
 {
     dl_state *dl = state;
-    return handed_out(dl, dl->malloc(size), size, out);
+    return handed_out(dl, dl->malloc(least(size)), size, out);
 }
 
 static ga_status dl_alloc_zeroed(void *state, size_t size, void **out)
 {
     dl_state *dl = state;
-    return handed_out(dl, dl->calloc(1, size), size, out);
+    return handed_out(dl, dl->calloc(1, least(size)), size, out);
 }
 
 static ga_status dl_alloc_aligned(void *state, size_t size, size_t align, void **out)
@@ -137,13 +143,22 @@ static ga_status dl_alloc_aligned(void *state, size_t size, size_t align, void *
         return ga_fail(GA_ERR_ALIGN, "dl: \"%s\" has no aligned allocation; got alignment %zu",
                        dl->path, align);
     }
-    return handed_out(dl, dl->memalign(align, size), size, out);
+    void *block = dl->memalign(align, size);
+    if ((uintptr_t)block % align != 0) { /* mimalloc 2.0.9, where size and alignment are equal */
+        dl->free(block);
+        block = dl->memalign(align, size + align);
+    }
+    if ((uintptr_t)block % align != 0) {
+        dl->free(block);
+        return ga_fail(GA_ERR_ALIGN, "dl: \"%s\" does not align to %zu", dl->path, align);
+    }
+    return handed_out(dl, block, size, out);
 }
 
 static ga_status dl_realloc(void *state, void *block, size_t size, void **out)
 {
     dl_state *dl = state;
-    void *moved = dl->realloc(block, size);
+    void *moved = dl->realloc(block, least(size));
     if (!moved) {
         return handed_out(dl, NULL, size, out);
     }
@@ -172,7 +187,7 @@ static bool dl_owns(void *state, const void *pointer)
 static size_t dl_usable_size(void *state, const void *block)
 {
     dl_state *dl = state;
-    return dl->usable_size ? dl->usable_size((void *)block) : 0;
+    return dl->usable_size && ga_pagemap_test(block) ? dl->usable_size((void *)block) : 0;
 }
 
 static const ga_option options[] = {

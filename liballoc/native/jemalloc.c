@@ -10,6 +10,7 @@
 
 #include <inttypes.h>
 #include <jemalloc.h>
+#include <pthread.h>
 #include <stdio.h>
 
 enum {
@@ -17,7 +18,7 @@ enum {
     OPTION_BACKGROUND
 };
 
-static ga_malloc_table table;
+static ga_malloc_table table; /* set once, by the first open */
 
 static ga_status set_failed(const char *name, int error)
 {
@@ -64,7 +65,8 @@ static void fill_table(void)
 
 static ga_status jemalloc_open(const ga_open_args *args, void **state)
 {
-    fill_table();
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, fill_table);
     *state = NULL;
     ga_status status = set_decay(args->values[OPTION_DECAY].integer);
     if (status == GA_OK && args->values[OPTION_BACKGROUND].flag) {
@@ -84,16 +86,22 @@ static ga_status handed_out(void *block, size_t size, void **out)
     return block ? GA_OK : ga_fail(GA_ERR_MEMORY, "jemalloc: no memory for %zu bytes", size);
 }
 
+/* Below 16 bytes jemalloc aligns to 8 only. */
+static size_t least(size_t size)
+{
+    return size < 16 ? 16 : size;
+}
+
 static ga_status jemalloc_alloc(void *state, size_t size, void **out)
 {
     (void)state;
-    return handed_out(ga_je_malloc(size), size, out);
+    return handed_out(ga_je_malloc(least(size)), size, out);
 }
 
 static ga_status jemalloc_alloc_zeroed(void *state, size_t size, void **out)
 {
     (void)state;
-    return handed_out(ga_je_calloc(1, size), size, out);
+    return handed_out(ga_je_calloc(1, least(size)), size, out);
 }
 
 static ga_status jemalloc_alloc_aligned(void *state, size_t size, size_t align, void **out)
@@ -105,7 +113,7 @@ static ga_status jemalloc_alloc_aligned(void *state, size_t size, size_t align, 
 static ga_status jemalloc_realloc(void *state, void *block, size_t size, void **out)
 {
     (void)state;
-    return handed_out(ga_je_realloc(block, size), size, out);
+    return handed_out(ga_je_realloc(block, least(size)), size, out);
 }
 
 static ga_status jemalloc_grow(void *state, void *block, size_t size)
@@ -137,7 +145,7 @@ static bool jemalloc_owns(void *state, const void *pointer)
 static size_t jemalloc_usable_size(void *state, const void *block)
 {
     (void)state;
-    return ga_je_malloc_usable_size((void *)block);
+    return ga_pages_owns(block) ? ga_je_malloc_usable_size((void *)block) : 0;
 }
 
 /* jemalloc keeps nothing on purpose once purged, so `keep` has no use here. */

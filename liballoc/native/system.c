@@ -7,11 +7,12 @@
 
 #include "../platform/libc.h"
 
-static ga_malloc_table table;
+#include <pthread.h>
 
-static ga_status system_open(const ga_open_args *args, void **state)
+static ga_malloc_table table; /* set once, by the first open */
+
+static void fill_table(void)
 {
-    (void)args;
     table = (ga_malloc_table){
         .malloc = ga_libc.malloc,
         .free = ga_libc.free,
@@ -22,6 +23,13 @@ static ga_status system_open(const ga_open_args *args, void **state)
         .range_base = 0,
         .range_size = SIZE_MAX,
     };
+}
+
+static ga_status system_open(const ga_open_args *args, void **state)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)args;
+    pthread_once(&once, fill_table);
     *state = NULL;
     return GA_OK;
 }

@@ -61,7 +61,6 @@
     X(cuMemsetD8Async, "cuMemsetD8Async",                                                          \
       (CUdeviceptr to, unsigned char value, size_t size, CUstream stream))                         \
     X(cuMemPoolCreate, "cuMemPoolCreate", (CUmemoryPool *pool, const CUmemPoolProps *props))       \
-    X(cuMemPoolDestroy, "cuMemPoolDestroy", (CUmemoryPool pool))                                   \
     X(cuMemPoolSetAttribute, "cuMemPoolSetAttribute",                                              \
       (CUmemoryPool pool, CUmemPool_attribute attribute, void *value))                             \
     X(cuMemPoolGetAttribute, "cuMemPoolGetAttribute",                                              \
