@@ -36,17 +36,19 @@ struct ga_trace_reader {
 static ga_status check_layout(const char *path, const ga_trace_header *header)
 {
     if (header->record_size != sizeof(ga_trace_record)) {
-        return ga_fail(GA_ERR_IO, "\"%s\": damaged header: record_size: expected %zu, got %u", path,
-                       sizeof(ga_trace_record), header->record_size);
+        return ga_fail(GA_ERR_IO, "\"%.300s\": damaged header: record_size: expected %zu, got %u",
+                       path, sizeof(ga_trace_record), header->record_size);
     }
     if (header->data_offset < sizeof *header || header->data_offset > MOST_DATA_OFFSET) {
-        return ga_fail(GA_ERR_IO, "\"%s\": damaged header: data_offset: expected %zu to %d, got %u",
-                       path, sizeof *header, MOST_DATA_OFFSET, header->data_offset);
+        return ga_fail(GA_ERR_IO,
+                       "\"%.300s\": damaged header: data_offset: expected %zu to %d, got %u", path,
+                       sizeof *header, MOST_DATA_OFFSET, header->data_offset);
     }
     if (!header->chunk_bytes || header->chunk_bytes % sizeof(ga_trace_record)) {
-        return ga_fail(GA_ERR_IO,
-                       "\"%s\": damaged header: chunk_bytes: expected a multiple of %zu, got %u",
-                       path, sizeof(ga_trace_record), header->chunk_bytes);
+        return ga_fail(
+            GA_ERR_IO,
+            "\"%.300s\": damaged header: chunk_bytes: expected a multiple of %zu, got %u", path,
+            sizeof(ga_trace_record), header->chunk_bytes);
     }
     return GA_OK;
 }
@@ -55,28 +57,28 @@ static ga_status check_header(const char *path, const ga_trace_header *header, s
 {
     size_t magic = length < sizeof header->magic ? length : sizeof header->magic;
     if (length == 0) {
-        return ga_fail(GA_ERR_IO, "\"%s\": expected a trace file, got an empty one", path);
+        return ga_fail(GA_ERR_IO, "\"%.300s\": expected a trace file, got an empty one", path);
     }
     if (memcmp(header->magic, GA_TRACE_MAGIC, magic) != 0) {
-        return ga_fail(GA_ERR_IO, "\"%s\": expected a trace file, which begins with \"%s\"", path,
-                       GA_TRACE_MAGIC);
+        return ga_fail(GA_ERR_IO, "\"%.300s\": expected a trace file, which begins with \"%s\"",
+                       path, GA_TRACE_MAGIC);
     }
     if (length < sizeof *header) {
         return ga_fail(GA_ERR_IO,
-                       "\"%s\": a trace file cut short: expected a header of %zu bytes, "
+                       "\"%.300s\": a trace file cut short: expected a header of %zu bytes, "
                        "got %zu",
                        path, sizeof *header, length);
     }
     if (header->abi != GA_TRACE_ABI) {
-        return ga_fail(GA_ERR_ABI, "\"%s\": a trace of ABI version %u: expected version %u", path,
-                       header->abi, GA_TRACE_ABI);
+        return ga_fail(GA_ERR_ABI, "\"%.300s\": a trace of ABI version %u: expected version %u",
+                       path, header->abi, GA_TRACE_ABI);
     }
     return check_layout(path, header);
 }
 
 static ga_status cannot_read(const char *path)
 {
-    return ga_fail(GA_ERR_IO, "\"%s\": cannot be read: %s", path, strerror(errno));
+    return ga_fail(GA_ERR_IO, "\"%.300s\": cannot be read: %s", path, strerror(errno));
 }
 
 /* The file may end right behind the header: nothing was recorded. */
@@ -121,7 +123,8 @@ static bool read_record(ga_trace_reader *reader)
         return true;
     }
     if (ferror(reader->file)) {
-        ga_log(GA_LOG_ERROR, "\"%s\": cannot be read further: %s", reader->path, strerror(errno));
+        ga_log(GA_LOG_ERROR, "\"%.300s\": cannot be read further: %s", reader->path,
+               strerror(errno));
     }
     reader->cut_bytes = length;
     reader->ended = true;
@@ -145,7 +148,7 @@ static ga_status reader_new(ga_trace_reader **out, const char *path)
     ga_trace_reader *reader = calloc(1, sizeof *reader);
     *out = reader;
     if (!reader || !(reader->path = strdup(path))) {
-        return ga_fail(GA_ERR_MEMORY, "\"%s\": no memory to read it", path);
+        return ga_fail(GA_ERR_MEMORY, "\"%.300s\": no memory to read it", path);
     }
     reader->file = fopen(path, "rbe");
     return reader->file ? read_header(reader) : cannot_read(path);

@@ -26,7 +26,7 @@ const ga_trace_record *ga_trace_reader_next(ga_trace_reader *reader);
 uint64_t ga_trace_reader_damaged(const ga_trace_reader *reader);
 uint64_t ga_trace_reader_cut_bytes(const ga_trace_reader *reader);
 
-/* Whether the file ended within its last chunk: a writer makes whole ones, so some of it is lost. */
+/* Whether the file ended within its last chunk: writers make whole ones, so some of it is lost. */
 bool ga_trace_reader_cut(const ga_trace_reader *reader);
 
 #endif

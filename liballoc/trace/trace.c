@@ -158,13 +158,6 @@ static ga_status trace_each_live(void *state, ga_visit *visit, void *context)
     return ga_heap_each_live(((trace_state *)state)->parent, visit, context);
 }
 
-static void trace_stats(void *state, ga_backend_stats *out)
-{
-    ga_stats parent = {0};
-    ga_heap_stats(((trace_state *)state)->parent, &parent);
-    *out = (ga_backend_stats){parent.live_bytes, parent.held_bytes, parent.growths};
-}
-
 static const ga_option options[] = {
     [OPTION_FILE] = {.name = "file",
                      .type = GA_OPTION_STRING,
@@ -178,6 +171,7 @@ const ga_backend ga_trace_backend = {
     .help = "records every call to a file and passes it on to its parent",
     .places = GA_PLACE_BIT(GA_PLACE_HOST) | GA_PLACE_BIT(GA_PLACE_DEVICE),
     .parent_rule = GA_PARENT_REQUIRED,
+    .passes_through = true,
     .options = options,
     .option_count = sizeof options / sizeof *options,
     .open = trace_open,
@@ -195,5 +189,4 @@ const ga_backend ga_trace_backend = {
     .alloc_on = trace_alloc_on,
     .free_on = trace_free_on,
     .each_live = trace_each_live,
-    .stats = trace_stats,
 };

@@ -102,6 +102,10 @@ typedef struct ga_backend {
     size_t option_count;
     const char *bare_option; /* as last layer, takes the rest of the spec as it stands, or NULL */
 
+    /* Each call becomes the same call to the parent, whose statistics are then the heap's: nothing is
+     * counted twice. Only for a backend with a parent. */
+    bool passes_through;
+
     /* Required. `state` is whatever open() put in its out parameter. alloc() gives blocks aligned
      * to 16 on the host, 256 on a device; free() never sees NULL. */
     ga_status (*open)(const ga_open_args *args, void **state);
