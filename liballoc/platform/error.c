@@ -9,6 +9,16 @@
 
 static _Thread_local char error_text[512];
 
+/* One line that can be shown as it stands, whatever the values that it quotes hold. */
+static void make_printable(char *text)
+{
+    for (; *text; text++) {
+        if ((unsigned char)*text < ' ' || *text == 0x7f) {
+            *text = '?';
+        }
+    }
+}
+
 ga_status ga_fail(ga_status status, const char *format, ...)
 {
     /* Through a second buffer: a backend may quote ga_error_text() in its own sentence. */
@@ -17,6 +27,7 @@ ga_status ga_fail(ga_status status, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    make_printable(text);
     __builtin_memcpy(error_text, text, sizeof text);
     return status;
 }

@@ -43,15 +43,17 @@ static void depart(void *unused)
     }
 }
 
-static void forget_id(void)
+/* A thread that the child has not may have been listing a hook: its lock starts anew. */
+static void begin_child(void)
 {
+    pthread_mutex_init(&hooks_lock, NULL);
     id = 0;
 }
 
 static void make_key(void)
 {
     key_made = pthread_key_create(&key, depart) == 0;
-    pthread_atfork(NULL, NULL, forget_id);
+    pthread_atfork(NULL, NULL, begin_child);
 }
 
 uint32_t ga_thread_id(void)

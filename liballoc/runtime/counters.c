@@ -128,6 +128,9 @@ static void note_change(ga_counters *c, slot *s, int64_t change, bool shared)
 
 void ga_counters_alloc(ga_counters *c, size_t requested, size_t usable)
 {
+    if (!c) {
+        return;
+    }
     unsigned index = slot_index();
     slot *s = &c->slots[index];
     add(&s->allocs, 1, index == 0);
@@ -138,6 +141,9 @@ void ga_counters_alloc(ga_counters *c, size_t requested, size_t usable)
 
 void ga_counters_free(ga_counters *c, size_t usable)
 {
+    if (!c) {
+        return;
+    }
     unsigned index = slot_index();
     slot *s = &c->slots[index];
     add(&s->frees, 1, index == 0);
@@ -147,6 +153,9 @@ void ga_counters_free(ga_counters *c, size_t usable)
 
 void ga_counters_resize(ga_counters *c, size_t requested, size_t before, size_t after)
 {
+    if (!c) {
+        return;
+    }
     unsigned index = slot_index();
     slot *s = &c->slots[index];
     add(&s->reallocs, 1, index == 0);
@@ -158,6 +167,9 @@ void ga_counters_resize(ga_counters *c, size_t requested, size_t before, size_t 
 
 void ga_counters_failure(ga_counters *c)
 {
+    if (!c) {
+        return;
+    }
     unsigned index = slot_index();
     add(&c->slots[index].failures, 1, index == 0);
 }

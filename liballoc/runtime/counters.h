@@ -13,7 +13,8 @@ typedef struct ga_counters ga_counters;
 ga_counters *ga_counters_new(void);
 void ga_counters_delete(ga_counters *counters);
 
-/* `usable` is what the block can hold: the size asked for where the backend cannot say. */
+/* `usable` is what the block can hold, 0 where the backend cannot say. Without counters, with NULL,
+ * these four do nothing. */
 void ga_counters_alloc(ga_counters *counters, size_t requested, size_t usable);
 void ga_counters_free(ga_counters *counters, size_t usable);
 void ga_counters_resize(ga_counters *counters, size_t requested, size_t before, size_t after);

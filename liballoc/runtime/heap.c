@@ -207,6 +207,13 @@ static ga_status check_layer(const ga_backend *backend, ga_place place, bool has
     return GA_OK;
 }
 
+static bool make_counters(ga_heap *heap)
+{
+    bool parent_counts = heap->backend->passes_through && heap->parent;
+    heap->counters = parent_counts ? NULL : ga_counters_new();
+    return heap->counters || parent_counts;
+}
+
 /* Open the backend over `parent` and make the heap's record. Closes nothing on failure. */
 static ga_status open_over(ga_heap **out, const ga_backend *backend, const ga_spec_layer *layer,
                            ga_place place, int device, ga_heap *parent)
@@ -225,9 +232,8 @@ static ga_status open_over(ga_heap **out, const ga_backend *backend, const ga_sp
                       .parent = parent,
                       .place = place,
                       .device = device,
-                      .natural_align = places[place].natural_align,
-                      .counters = ga_counters_new()};
-    status = heap->counters && make_text(heap, texts) ? GA_OK : no_record();
+                      .natural_align = places[place].natural_align};
+    status = make_counters(heap) && make_text(heap, texts) ? GA_OK : no_record();
     if (status == GA_OK) {
         ga_open_args args = {place, device, values, parent};
         status = backend->open(&args, &heap->state);
@@ -330,9 +336,22 @@ static ga_status open_text(ga_heap **out, ga_place place, int device, const char
 
 /* ---- tracing from the environment: one more layer on top ----------------------------------- */
 
+/* By itself, so that a complaint counts columns in the user's own text. */
+static ga_status check_text(const char *text)
+{
+    ga_spec *spec = ga_libc.malloc(sizeof *spec);
+    ga_status status = spec ? ga_spec_parse(spec, text, bare_option) : no_record();
+    ga_libc.free(spec);
+    return status;
+}
+
 static ga_status open_traced(ga_heap **out, ga_place place, int device, const char *text,
                              const char *file)
 {
+    ga_status status = check_text(text);
+    if (status != GA_OK) {
+        return status;
+    }
     size_t length = write_option(NULL, ':', "file", file) + strlen(text) + sizeof "trace/";
     char *traced = ga_libc.malloc(length);
     if (!traced) {
@@ -341,7 +360,7 @@ static ga_status open_traced(ga_heap **out, ga_place place, int device, const ch
     strcpy(traced, "trace");
     size_t head = 5 + write_option(traced + 5, ':', "file", file);
     sprintf(traced + head, "/%s", text);
-    ga_status status = open_text(out, place, device, traced);
+    status = open_text(out, place, device, traced);
     ga_libc.free(traced);
     return status;
 }
@@ -389,8 +408,8 @@ ga_status ga_heap_close(ga_heap *heap)
     if (!heap) {
         return GA_OK;
     }
-    ga_stats stats;
-    ga_counters_read(heap->counters, &stats);
+    ga_stats stats = {0};
+    ga_heap_stats(heap, &stats);
     if (stats.live_blocks) {
         ga_log(GA_LOG_WARN, "%s: closed with %" PRIu64 " blocks of %" PRIu64 " bytes still held",
                heap->text, stats.live_blocks, stats.live_bytes);

@@ -15,12 +15,13 @@
 struct ga_heap {
     const ga_backend *backend;
     void *state;
-    ga_heap *parent; /* NULL for the last layer */
-    ga_counters *counters;
+    ga_heap *parent;       /* NULL for the last layer */
+    ga_counters *counters; /* NULL: the parent counts, see ga_backend.passes_through */
     ga_place place;
     int device;
     size_t natural_align; /* what backend->alloc() gives */
     bool root;            /* opened by a caller, not as a parent */
+    bool bypassed;        /* the preload calls the backend past the counters; set once, by it */
     ga_spec *spec;        /* the parsed text that values point into; the root's only */
     char *text;           /* ga_heap_spec() */
     ga_heap *following;   /* the list of all open layers, youngest first */

@@ -33,6 +33,14 @@ static ga_status check_request(ga_heap *heap, size_t size, size_t align)
     return __builtin_expect(good, 1) ? GA_OK : bad_request(heap, size, align);
 }
 
+static ga_status check_alloc(ga_heap *heap, size_t size, size_t align, void *const *out)
+{
+    if (__builtin_expect(!out, 0)) {
+        return ga_fail(GA_ERR_ARGUMENT, "expected room for the block's address, got NULL");
+    }
+    return check_request(heap, size, align);
+}
+
 static ga_status unsupported(const ga_heap *heap, const char *operation)
 {
     return ga_fail(GA_ERR_UNSUPPORTED, "%s: has no %s", heap->backend->name, operation);
@@ -43,14 +51,22 @@ static size_t usable(const ga_heap *heap, const void *block)
     return heap->backend->usable_size ? heap->backend->usable_size(heap->state, block) : 0;
 }
 
+/* The size of a block for the counters; not asked for where the parent counts. */
+static size_t counted_size(const ga_heap *heap, const void *block)
+{
+    return heap->counters ? usable(heap, block) : 0;
+}
+
 /* Count a new block, or the failure to get one. */
 static ga_status count_alloc(ga_heap *heap, ga_status status, size_t size, void **out)
 {
     if (__builtin_expect(status == GA_OK, 1)) {
-        ga_counters_alloc(heap->counters, size, usable(heap, *out));
+        ga_counters_alloc(heap->counters, size, counted_size(heap, *out));
         return GA_OK;
     }
-    *out = NULL;
+    if (out) {
+        *out = NULL;
+    }
     if (heap) {
         ga_counters_failure(heap->counters);
     }
@@ -88,7 +104,7 @@ static ga_status serve(ga_heap *heap, size_t size, size_t align, void **out)
 
 ga_status ga_alloc(ga_heap *heap, size_t size, size_t align, void **out)
 {
-    ga_status status = check_request(heap, size, align);
+    ga_status status = check_alloc(heap, size, align, out);
     if (__builtin_expect(status == GA_OK, 1)) {
         status = serve(heap, size, align, out);
     }
@@ -112,7 +128,7 @@ static ga_status serve_zeroed(ga_heap *heap, size_t size, size_t align, void **o
 
 ga_status ga_alloc_zeroed(ga_heap *heap, size_t size, size_t align, void **out)
 {
-    ga_status status = check_request(heap, size, align);
+    ga_status status = check_alloc(heap, size, align, out);
     if (status == GA_OK) {
         status = serve_zeroed(heap, size, align, out);
     }
@@ -121,7 +137,7 @@ ga_status ga_alloc_zeroed(ga_heap *heap, size_t size, size_t align, void **out)
 
 ga_status ga_alloc_on(ga_heap *heap, size_t size, size_t align, ga_stream stream, void **out)
 {
-    ga_status status = check_request(heap, size, align);
+    ga_status status = check_alloc(heap, size, align, out);
     if (status == GA_OK) {
         status = heap->backend->alloc_on
                      ? heap->backend->alloc_on(heap->state, at_least_one(size), align, stream, out)
@@ -138,7 +154,7 @@ ga_status ga_free(ga_heap *heap, void *block)
     if (!heap) {
         return bad_request(heap, 0, 0);
     }
-    size_t bytes = usable(heap, block);
+    size_t bytes = counted_size(heap, block);
     ga_status status = heap->backend->free(heap->state, block);
     if (__builtin_expect(status == GA_OK, 1)) {
         ga_counters_free(heap->counters, bytes);
@@ -154,7 +170,7 @@ ga_status ga_free_on(ga_heap *heap, void *block, ga_stream stream)
     if (!heap->backend->free_on) {
         return unsupported(heap, "stream-ordered free");
     }
-    size_t bytes = usable(heap, block);
+    size_t bytes = counted_size(heap, block);
     ga_status status = heap->backend->free_on(heap->state, block, stream);
     if (status == GA_OK) {
         ga_counters_free(heap->counters, bytes);
@@ -170,7 +186,7 @@ ga_status ga_retire(ga_heap *heap, void *block)
     if (!heap->backend->retire) {
         return unsupported(heap, "retire; open it as hazard/...");
     }
-    size_t bytes = usable(heap, block);
+    size_t bytes = counted_size(heap, block);
     ga_status status = heap->backend->retire(heap->state, block);
     if (status == GA_OK) {
         ga_counters_free(heap->counters, bytes);
@@ -194,9 +210,12 @@ static ga_status serve_one_by_one(ga_heap *heap, size_t n, const size_t *sizes, 
     return GA_OK;
 }
 
-static ga_status check_batch(ga_heap *heap, size_t n, const size_t *sizes)
+static ga_status check_batch(ga_heap *heap, size_t n, const size_t *sizes, void *const *out)
 {
     ga_status status = check_request(heap, 0, 0);
+    if (status == GA_OK && n && (!sizes || !out)) {
+        status = ga_fail(GA_ERR_ARGUMENT, "expected sizes and room for addresses, got NULL");
+    }
     for (size_t i = 0; status == GA_OK && i < n; i++) {
         status = check_request(heap, sizes[i], 0);
     }
@@ -205,14 +224,14 @@ static ga_status check_batch(ga_heap *heap, size_t n, const size_t *sizes)
 
 ga_status ga_alloc_batch(ga_heap *heap, size_t n, const size_t *sizes, void **out)
 {
-    ga_status status = check_batch(heap, n, sizes);
+    ga_status status = check_batch(heap, n, sizes, out);
     if (status == GA_OK) {
         status = heap->backend->alloc_batch ? heap->backend->alloc_batch(heap->state, n, sizes, out)
                                             : serve_one_by_one(heap, n, sizes, out);
     }
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; out && i < n; i++) {
         if (status == GA_OK) {
-            ga_counters_alloc(heap->counters, sizes[i], usable(heap, out[i]));
+            ga_counters_alloc(heap->counters, sizes[i], counted_size(heap, out[i]));
         } else {
             out[i] = NULL;
         }
@@ -221,6 +240,16 @@ ga_status ga_alloc_batch(ga_heap *heap, size_t n, const size_t *sizes, void **ou
 }
 
 /* ---- resizing ----------------------------------------------------------------------------- */
+
+/* Backends say 0 to the size of a foreign pointer: only then is it worth asking whose it is. Those
+ * of a device look for themselves, and know a pointer from a driver that is gone. */
+static ga_status check_block(ga_heap *heap, const void *block, size_t bytes)
+{
+    if (bytes || heap->place != GA_PLACE_HOST || heap->backend->owns(heap->state, block)) {
+        return GA_OK;
+    }
+    return ga_fail(GA_ERR_POINTER, "%s: %p is no block of its own", heap->backend->name, block);
+}
 
 static ga_status move(ga_heap *heap, void *block, size_t size, size_t align, void **out)
 {
@@ -241,15 +270,20 @@ ga_status ga_realloc(ga_heap *heap, void *block, size_t size, size_t align, void
     if (!block) {
         return ga_alloc(heap, size, align, out);
     }
-    ga_status status = check_request(heap, size, align);
+    ga_status status = check_alloc(heap, size, align, out);
     void *moved = NULL;
     size_t before = status == GA_OK ? usable(heap, block) : 0;
+    if (status == GA_OK) {
+        status = check_block(heap, block, before);
+    }
     if (status == GA_OK) {
         status = heap->backend->realloc && align <= heap->natural_align
                      ? heap->backend->realloc(heap->state, block, at_least_one(size), &moved)
                      : move(heap, block, size, align, &moved);
     }
-    *out = status == GA_OK ? moved : block;
+    if (out) {
+        *out = status == GA_OK ? moved : block;
+    }
     if (status == GA_OK) {
         ga_counters_resize(heap->counters, size, before, usable(heap, moved));
     }
@@ -264,18 +298,20 @@ ga_status ga_grow(ga_heap *heap, void *block, size_t size)
                                : ga_fail(GA_ERR_ARGUMENT, "ga_grow: expected a block, got NULL");
     }
     size_t before = usable(heap, block);
-    if (before >= size) {
-        return GA_OK;
+    status = check_block(heap, block, before);
+    if (status != GA_OK || before >= size) {
+        return count_failure(heap, status);
     }
-    if (!heap->backend->grow) {
-        return ga_fail(GA_ERR_NO_ROOM, "%s: cannot grow a block where it stands",
-                       heap->backend->name);
+    if (heap->backend->grow) {
+        status = heap->backend->grow(heap->state, block, size);
+    } else {
+        status =
+            ga_fail(GA_ERR_NO_ROOM, "%s: cannot grow a block where it stands", heap->backend->name);
     }
-    status = heap->backend->grow(heap->state, block, size);
     if (status == GA_OK) {
         ga_counters_resize(heap->counters, size, before, usable(heap, block));
     }
-    return status;
+    return count_failure(heap, status);
 }
 
 /* ---- questions ---------------------------------------------------------------------------- */
@@ -312,8 +348,9 @@ ga_status ga_heap_each_live(ga_heap *heap, ga_visit *visit, void *context)
 ga_status ga_heap_kernel_view(ga_heap *heap, ga_kernel_heap *out)
 {
     ga_status status = check_request(heap, 0, 0);
-    if (status != GA_OK) {
-        return status;
+    if (status != GA_OK || !out) {
+        return status != GA_OK ? status
+                               : ga_fail(GA_ERR_ARGUMENT, "expected room for the view, got NULL");
     }
     if (heap->place != GA_PLACE_KERNEL || !heap->backend->kernel_view) {
         return unsupported(heap, "view for kernels; open it for the place kernel");

@@ -173,8 +173,20 @@ static void load_plugins(void)
     }
 }
 
+/* Around a fork: a child opens heaps too, and must not find the lock with a thread it lost. */
+static void lock_registry(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+static void unlock_registry(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
 static void fill(void)
 {
+    pthread_atfork(lock_registry, unlock_registry, unlock_registry);
     add_builtin(&ga_system_backend);
 #ifdef GA_HAVE_JEMALLOC
     add_builtin(&ga_jemalloc_backend);

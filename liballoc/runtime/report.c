@@ -22,11 +22,14 @@ ga_status ga_heap_stats(const ga_heap *heap, ga_stats *out)
     if (!heap || !out) {
         return ga_fail(GA_ERR_ARGUMENT, "ga_heap_stats: expected a heap and room, got NULL");
     }
+    while (!heap->counters) {
+        heap = heap->parent;
+    }
     ga_counters_read(heap->counters, out);
     if (heap->backend->stats) {
         ga_backend_stats own = {0};
         heap->backend->stats(heap->state, &own);
-        if (!out->allocs) { /* a preload may go past the counters, straight to the backend */
+        if (heap->bypassed) {
             out->live_bytes = own.live_bytes;
         }
         out->held_bytes = own.held_bytes;
@@ -83,18 +86,48 @@ size_t ga_heap_stats_text(const ga_heap *heap, char *buffer, size_t size)
 
 /* ---- as JSON ------------------------------------------------------------------------------ */
 
+/* The length of a UTF-8 character by its first byte; 0: none begins like this. */
+static size_t utf8_announced(unsigned char first)
+{
+    if (first < 0x80) {
+        return 1;
+    }
+    if (first < 0xc2 || first > 0xf4) {
+        return 0;
+    }
+    return first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+}
+
+/* The bytes of the character at `c`, 0 where there is none: JSON is UTF-8, paths need not be. */
+static size_t utf8_length(const unsigned char *c)
+{
+    size_t length = utf8_announced(*c);
+    for (size_t i = 1; i < length; i++) {
+        if ((c[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+    }
+    bool overlong = (*c == 0xe0 && c[1] < 0xa0) || (*c == 0xf0 && c[1] < 0x90);
+    bool no_character = (*c == 0xed && c[1] > 0x9f) || (*c == 0xf4 && c[1] > 0x8f);
+    return overlong || no_character ? 0 : length;
+}
+
 /* `text` as the inside of a JSON string. */
 static void escape(char *out, size_t size, const char *text)
 {
     size_t used = 0;
-    for (const unsigned char *c = (const unsigned char *)text; *c && used + 7 < size; c++) {
+    const unsigned char *c = (const unsigned char *)text;
+    while (*c && used + 7 < size) {
+        size_t length = utf8_length(c);
         if (*c == '"' || *c == '\\') {
             used += (size_t)sprintf(out + used, "\\%c", *c);
-        } else if (*c < ' ') {
-            used += (size_t)sprintf(out + used, "\\u%04x", *c);
+        } else if (length == 0 || *c < ' ') {
+            used += (size_t)sprintf(out + used, "\\u%04x", length ? *c : 0xfffdu);
         } else {
-            out[used++] = (char)*c;
+            memcpy(out + used, c, length);
+            used += length;
         }
+        c += length ? length : 1;
     }
     out[used] = '\0';
 }
