@@ -14,6 +14,7 @@
 
 #include "../../liballoc/platform/log.h"
 #include "../../liballoc/runtime/report.h"
+#include "counted.h"
 #include "libc_next.h"
 
 #include <errno.h>
@@ -72,7 +73,7 @@ ga_malloc_table ga_served = {
     .usable_size = first_usable_size,
 };
 
-/* ---- a heap that has no malloc-shaped table, or is counted: through the interface ----------- */
+/* ---- a heap that has no malloc-shaped table: through the interface -------------------------- */
 
 static void *out_of_memory(void)
 {
@@ -147,16 +148,14 @@ static void open_heap(void)
     }
 }
 
-/* The backend's own table, past the interface, where nothing has to be counted; its range in any
- * case. */
+/* The backend's own table past the interface, with counting where statistics are asked for; the
+ * interface where it has none. */
 static void set_table(void)
 {
     const ga_backend *backend = heap->backend;
     const ga_malloc_table *own = backend->malloc_table ? backend->malloc_table(heap->state) : NULL;
-    ga_malloc_table table = own && !ga_report_wanted() ? *own : through_heap;
-    table.range_base = own ? own->range_base : 0;
-    table.range_size = own ? own->range_size : 0;
-    ga_served = table;
+    heap->bypassed = own && !ga_report_wanted();
+    ga_served = heap->bypassed ? *own : own ? ga_counted_table(heap, own) : through_heap;
 }
 
 bool ga_served_start(void)
