@@ -42,11 +42,12 @@ typedef struct run_args {
     ga_path stats_path, trace_path;
 } run_args;
 
-static int refuse(const char *option)
+/* Says what ga_error_text() has about an option, or without one; always false. */
+static bool refuse(const char *option)
 {
     fprintf(stderr, "gpualloc run: %s%s%s\n", option ? option : "", option ? ": " : "",
             ga_error_text());
-    return GA_CLI_USAGE;
+    return false;
 }
 
 /* ---- looking at what was told -------------------------------------------------------------- */
@@ -61,16 +62,16 @@ static bool try_host(run_args *args)
     if (!args->host) {
         args->host = ga_registry_find("jemalloc") ? "jemalloc" : "system";
     }
-    return ga_trial_host(args->host) == GA_OK || !refuse(source);
+    return ga_trial_host(args->host) == GA_OK || refuse(source);
 }
 
 static bool try_specs(run_args *args)
 {
     if (args->device && ga_trial_syntax(args->device) != GA_OK) {
-        return !refuse("--device");
+        return refuse("--device");
     }
     if (args->kernel && ga_trial_syntax(args->kernel) != GA_OK) {
-        return !refuse("--kernel");
+        return refuse("--kernel");
     }
     return try_host(args);
 }
@@ -79,10 +80,15 @@ static bool try_files(const run_args *args)
 {
     bool to_file = args->stats && strcmp(args->stats, "1") != 0;
     if (to_file && ga_trial_stats_file(args->stats) != GA_OK) {
-        return !refuse("--stats");
+        return refuse("--stats");
     }
     bool named = args->trace && !strstr(args->trace, "%p");
-    return !named || ga_trial_trace_file(args->trace) == GA_OK || !refuse("--trace");
+    return !named || ga_trial_trace_file(args->trace) == GA_OK || refuse("--trace");
+}
+
+static bool try_preload(ga_path *library)
+{
+    return ga_preload_find(library) == GA_OK || refuse(NULL);
 }
 
 static int cannot_run(const char *name, int error)
@@ -97,7 +103,7 @@ static bool try_reach(const run_args *args, const char *program, const char *pre
     const char *trouble = ga_program_trouble(program, preload);
     if (trouble && args->strict) {
         ga_fail(GA_ERR_UNSUPPORTED, "\"%s\": LD_PRELOAD does not reach it: %s", program, trouble);
-        return !refuse(NULL);
+        return refuse(NULL);
     }
     if (trouble) {
         ga_log(GA_LOG_WARN, "\"%s\": LD_PRELOAD does not reach it: %s; its allocator stays",
@@ -117,18 +123,14 @@ static bool set_preload(const char *library)
 {
     const char *before = getenv("LD_PRELOAD");
     size_t length = strlen(library);
+    char *both = NULL;
     if (!before || !*before) {
         return set("LD_PRELOAD", library);
     }
     if (strncmp(before, library, length) == 0 && strchr(": ", before[length])) {
         return true; /* a run within a run; strchr finds the NUL too */
     }
-    char *both = malloc(length + strlen(before) + 2);
-    if (!both) {
-        return false;
-    }
-    sprintf(both, "%s:%s", library, before);
-    bool done = set("LD_PRELOAD", both);
+    bool done = asprintf(&both, "%s:%s", library, before) > 0 && set("LD_PRELOAD", both);
     free(both);
     return done;
 }
@@ -145,11 +147,8 @@ static int run(run_args *args)
 {
     ga_path library, program;
     set("GPUALLOC_LOG", args->log); /* it holds for this process too */
-    if (!try_specs(args)) {
+    if (!try_specs(args) || !try_preload(&library)) {
         return GA_CLI_USAGE;
-    }
-    if (ga_preload_find(&library) != GA_OK) {
-        return refuse(NULL);
     }
     int error = ga_program_find(&program, args->program[0]);
     if (error) {

@@ -117,13 +117,14 @@ static const struct argp_option options[] = {
     {0},
 };
 
-static const char doc[] = "Read FILE, a trace that \"gpualloc run --trace FILE\" made.\v"
-                          "Records come in the order of the file: by time within a thread, not "
-                          "across threads.\n\n"
-                          "Examples:\n"
-                          "  gpualloc run --trace ls.trace -- ls\n"
-                          "  gpualloc trace ls.trace\n"
-                          "  gpualloc trace --json ls.trace | jq 'select(.size > 4096)'";
+static const char doc[] =
+    "Read FILE, a trace that \"gpualloc run --trace FILE\" made.\v"
+    "Records come in the order of the file; where several threads wrote it, that is not the order "
+    "of time.\n\n"
+    "Examples:\n"
+    "  gpualloc run --trace ls.trace -- ls\n"
+    "  gpualloc trace ls.trace\n"
+    "  gpualloc trace --json ls.trace | jq 'select(.size > 4096)'";
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {

@@ -57,14 +57,14 @@ _gpualloc() {
         before=${COMP_WORDS[COMP_CWORD - 2]}
     fi
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W "$(_gpualloc_commands; _gpualloc_options '')" -- "$word")
+        mapfile -t COMPREPLY < <(
+            compgen -W "$(_gpualloc_commands; _gpualloc_options '')" -- "$word")
     elif program=$(_gpualloc_program) && declare -F _command_offset >/dev/null; then
         _command_offset "$program"
     else
         mapfile -t COMPREPLY < <(
-            _gpualloc_candidates "${COMP_WORDS[1]}" "$word" "$before" | grep -F -e "$word" |
-                while IFS= read -r name; do [[ $name == "$word"* ]] && printf '%s\n' "$name"; done
-        )
+            _gpualloc_candidates "${COMP_WORDS[1]}" "$word" "$before" |
+                while IFS= read -r name; do [[ $name == "$word"* ]] && printf '%s\n' "$name"; done)
     fi
     if [[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == *= ]]; then
         compopt -o nospace 2>/dev/null || true

@@ -47,7 +47,7 @@ static const char doc[] =
     "Examples:\n"
     "  gpualloc list                                  the allocators to choose from\n"
     "  gpualloc run --host=jemalloc -- python3 x.py   run a program on one of them\n"
-    "  gpualloc run --stats -- sqlite3 x.db .schema   with statistics at exit\n"
+    "  gpualloc run --stats -- ls -l                  with statistics at exit\n"
     "  gpualloc help run                              what else \"run\" can do\n"
     "\n"
     "Each command has a manual page, too: gpualloc-run(1).";

@@ -33,7 +33,7 @@ typedef struct summary {
     ga_replay_result result;
 } summary;
 
-const char *ga_trace_op_text(uint8_t operation)
+const char *ga_trace_op_text(unsigned operation)
 {
     static const char *const texts[GA_TRACE_OP_COUNT] = {
         [GA_TRACE_NONE] = "none",       [GA_TRACE_ALLOC] = "alloc",   [GA_TRACE_ZEROED] = "zeroed",
@@ -193,7 +193,7 @@ static void print_operations(FILE *stream, const summary *s)
         all += s->operations[i];
     }
     fprintf(stream, "\noperations           %" PRIu64 "\n", all);
-    for (uint8_t i = GA_TRACE_NONE + 1; i < GA_TRACE_OP_COUNT; i++) {
+    for (unsigned i = GA_TRACE_NONE + 1; i < GA_TRACE_OP_COUNT; i++) {
         if (s->operations[i]) {
             fprintf(stream, "  %-18s %" PRIu64 "\n", ga_trace_op_text(i), s->operations[i]);
         }

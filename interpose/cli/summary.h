@@ -14,6 +14,6 @@
 ga_status ga_summary_print(FILE *stream, ga_trace_reader *reader, uint64_t file_bytes);
 
 /* "alloc", "free", ...; also for a line of the dump. */
-const char *ga_trace_op_text(uint8_t operation);
+const char *ga_trace_op_text(unsigned operation);
 
 #endif

@@ -103,7 +103,7 @@ ga_status ga_trial_syntax(const char *spec)
 
 static ga_status cannot_write(const char *path)
 {
-    return ga_fail(GA_ERR_IO, "cannot write \"%s\": %s", path, strerror(errno));
+    return ga_fail(GA_ERR_IO, "cannot write \"%.300s\": %s", path, strerror(errno));
 }
 
 ga_status ga_trial_stats_file(const char *path)
@@ -142,7 +142,7 @@ ga_status ga_trial_trace_file(const char *path)
     close(fd);
     if (!replaceable) {
         return ga_fail(GA_ERR_IO,
-                       "\"%s\" exists and is no trace; expected a new file, or an older "
+                       "\"%.300s\" exists and is no trace; expected a new file, or an older "
                        "trace to write over",
                        path);
     }
