@@ -158,7 +158,7 @@ static void load_plugin(const char *path)
 
 static void load_plugins(void)
 {
-    const char *list = getenv("GPUALLOC_PLUGINS");
+    const char *list = secure_getenv("GPUALLOC_PLUGINS");
     while (list && *list) {
         size_t length = strcspn(list, ":");
         char path[4096];

@@ -9,7 +9,8 @@
  * A chunk belongs to one thread at a time and is filled from its start; a record whose operation
  * is GA_TRACE_NONE has not been written. Nothing refers to anything further on, so a file that
  * is cut anywhere is good up to the cut, and one whose writer was killed is good as it stands.
- * Records are in the order of time within a thread, not across threads.
+ * Records are in the order of time within a chunk and a thread; not across them: a chunk that one
+ * thread leaves unfilled is filled on by another.
  */
 #ifndef GPUALLOC_TRACE_FORMAT_H
 #define GPUALLOC_TRACE_FORMAT_H
