@@ -86,22 +86,16 @@ static ga_status handed_out(void *block, size_t size, void **out)
     return block ? GA_OK : ga_fail(GA_ERR_MEMORY, "jemalloc: no memory for %zu bytes", size);
 }
 
-/* Below 16 bytes jemalloc aligns to 8 only. */
-static size_t least(size_t size)
-{
-    return size < 16 ? 16 : size;
-}
-
 static ga_status jemalloc_alloc(void *state, size_t size, void **out)
 {
     (void)state;
-    return handed_out(ga_je_malloc(least(size)), size, out);
+    return handed_out(ga_je_malloc(size), size, out);
 }
 
 static ga_status jemalloc_alloc_zeroed(void *state, size_t size, void **out)
 {
     (void)state;
-    return handed_out(ga_je_calloc(1, least(size)), size, out);
+    return handed_out(ga_je_calloc(1, size), size, out);
 }
 
 static ga_status jemalloc_alloc_aligned(void *state, size_t size, size_t align, void **out)
@@ -113,7 +107,7 @@ static ga_status jemalloc_alloc_aligned(void *state, size_t size, size_t align, 
 static ga_status jemalloc_realloc(void *state, void *block, size_t size, void **out)
 {
     (void)state;
-    return handed_out(ga_je_realloc(block, least(size)), size, out);
+    return handed_out(ga_je_realloc(block, size), size, out);
 }
 
 static ga_status jemalloc_grow(void *state, void *block, size_t size)

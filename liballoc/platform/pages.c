@@ -176,7 +176,7 @@ void *ga_pages_mmap(void *hint, size_t size, int prot, int flags, int fd, off_t 
     return mapped;
 }
 
-int ga_pages_munmap(void *start, size_t size)
+static int unmap(void *start, size_t size)
 {
     if (!in_span((uintptr_t)start)) {
         return munmap(start, size);
@@ -188,4 +188,28 @@ int ga_pages_munmap(void *start, size_t size)
     }
     uncarve((uintptr_t)start, size);
     return 0;
+}
+
+int ga_pages_munmap(void *start, size_t size)
+{
+    int saved = errno;
+    int result = unmap(start, size);
+    errno = saved;
+    return result;
+}
+
+int ga_pages_madvise(void *start, size_t size, int advice)
+{
+    int saved = errno;
+    int result = madvise(start, size, advice);
+    errno = saved;
+    return result;
+}
+
+int ga_pages_mprotect(void *start, size_t size, int prot)
+{
+    int saved = errno;
+    int result = mprotect(start, size, prot);
+    errno = saved;
+    return result;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Pages for an allocator whose blocks are to be known by their address: mmap and munmap in shape,
- * but served from one reserved span of addresses, so that "is this block ours" is a subtraction
- * and a comparison. scripts/build-jemalloc compiles jemalloc to call these two.
+ * Pages for an allocator whose blocks are to be known by their address: mmap, munmap, madvise and
+ * mprotect in shape, but served from one reserved span of addresses, so that "is this block ours"
+ * is a subtraction and a comparison. scripts/build-jemalloc compiles jemalloc to call them. All but
+ * mmap keep errno, also on failure, as free() must.
  *
  * Thread safe. Never allocates. Called under jemalloc's locks and inside the program's malloc.
  */
@@ -16,6 +17,8 @@
 
 void *ga_pages_mmap(void *hint, size_t size, int prot, int flags, int fd, off_t offset);
 int ga_pages_munmap(void *start, size_t size);
+int ga_pages_madvise(void *start, size_t size, int advice);
+int ga_pages_mprotect(void *start, size_t size, int prot);
 
 /* Reserve the span if that has not been tried, and tell where it is. Size 0: the machine or a
  * limit (RLIMIT_AS) gives no span, every page comes from plain mmap and the ownership map knows
