@@ -144,9 +144,9 @@ static ga_status dl_alloc_aligned(void *state, size_t size, size_t align, void *
                        dl->path, align);
     }
     void *block = dl->memalign(align, size);
-    if ((uintptr_t)block % align != 0) { /* mimalloc 2.0.9, where size and alignment are equal */
+    if ((uintptr_t)block % align != 0) { /* mimalloc 2.0.9: sizes of powers of two */
         dl->free(block);
-        block = dl->memalign(align, size + align);
+        block = dl->memalign(align, size + 16);
     }
     if ((uintptr_t)block % align != 0) {
         dl->free(block);
