@@ -7,6 +7,7 @@
 
 #include <dlfcn.h>
 #include <malloc.h>
+#include <stdint.h>
 
 extern void *__libc_malloc(size_t size);
 extern void __libc_free(void *block);
@@ -33,12 +34,26 @@ static void totals(size_t *live, size_t *held)
     *held = info.arena + info.hblkhd;
 }
 
+/* Whose __libc_malloc we were given: the C library, or an allocator that the program is linked with
+ * and that replaces those names as well. */
+static void *library_behind(void)
+{
+    Dl_info info;
+    bool known = dladdr((void *)(uintptr_t)ga_libc.malloc, &info) != 0;
+    return known ? dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD) : NULL;
+}
+
+/* All from one library: another's would know nothing of its blocks. */
 void ga_libc_find(void)
 {
-    *(void **)&ga_libc.usable_size = dlsym(RTLD_NEXT, "malloc_usable_size");
-    *(void **)&ga_libc.trim = dlsym(RTLD_NEXT, "malloc_trim");
-    *(void **)&next_mallinfo2 = dlsym(RTLD_NEXT, "mallinfo2");
-    *(void **)&next_malloc_stats = dlsym(RTLD_NEXT, "malloc_stats");
+    void *libc = library_behind();
+    if (!libc) {
+        return;
+    }
+    *(void **)&ga_libc.usable_size = dlsym(libc, "malloc_usable_size");
+    *(void **)&ga_libc.trim = dlsym(libc, "malloc_trim");
+    *(void **)&next_mallinfo2 = dlsym(libc, "mallinfo2");
+    *(void **)&next_malloc_stats = dlsym(libc, "malloc_stats");
     if (next_mallinfo2) {
         ga_libc.totals = totals;
     }
