@@ -245,8 +245,11 @@ static void report_all(void)
 
 static void register_report(void)
 {
-    if (ga_report_wanted()) {
+    const char *to = destination();
+    if (to && strcmp(to, "1") == 0) {
         keep_standard_error();
+    }
+    if (to) {
         atexit(report_all);
     }
 }
