@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The list of subjects, and opening and closing them.
+ */
+#include "subjects.h"
+
+#include "support/scene.h"
+
+#include <gpualloc/backend.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    MOST = 64
+};
+
+/* Backends that do not open, or not with anything to test, by their name alone. */
+static const struct {
+    const char *name, *spec;
+    bool refuses;
+} with_options[] = {
+    {"dl", "dl:libmimalloc.so.2", false},
+    {"dl", "dl:libtcmalloc_minimal.so.4", false},
+    {"trace", "trace:file=\"%s\"", false},
+    {"fail", "fail:nth=0", false},
+    {"null", "null", true},
+};
+
+static subject all[MOST];
+static size_t count;
+static char absent[1024]; /* who is not tested on this machine, and why */
+
+ga_heap *heap;
+bool touchable;
+size_t natural_align;
+
+static ga_status open_heap(const subject *s)
+{
+    char spec[512];
+    const char *mark = strstr(s->spec, "%s");
+    int head = mark ? (int)(mark - s->spec) : (int)strlen(s->spec);
+    snprintf(spec, sizeof spec, "%.*s%s%s", head, s->spec, mark ? scene_path("file") : "",
+             mark ? mark + 2 : "");
+    return ga_heap_open(&heap, s->place, 0, spec);
+}
+
+/* ---- the list ----------------------------------------------------------------------------- */
+
+/* What a machine may lack: a library that is not installed, a device. All else must open. */
+static bool may_lack(const subject *s, ga_status status)
+{
+    return status == GA_ERR_LIBRARY || (s->place == GA_PLACE_DEVICE && status == GA_ERR_DEVICE);
+}
+
+/* In a child, so that no library or driver is in the tests' own parent. Whatever fails for another
+ * reason counts as there, and its cases fail. */
+static int is_absent(void *context)
+{
+    const subject *s = context;
+    scene_enter_folder();
+    ga_status status = open_heap(s);
+    bool lacking = may_lack(s, status);
+    if (status == GA_OK) {
+        ga_heap_close(heap);
+    }
+    scene_leave_folder();
+    return lacking;
+}
+
+static void add_place(const ga_backend *backend, const char *spec, bool refuses, ga_place place)
+{
+    subject s = {.place = place, .refuses = refuses};
+    if (!(backend->places & GA_PLACE_BIT(place)) || count == MOST) {
+        return;
+    }
+    snprintf(s.name, sizeof s.name, "%s", backend->name);
+    snprintf(s.spec, sizeof s.spec, "%s", spec);
+    if (scene_in_child(is_absent, &s) == 0) {
+        all[count++] = s;
+        return;
+    }
+    size_t length = strlen(absent);
+    snprintf(absent + length, sizeof absent - length, "%s%s (%s)", length ? ", " : "", s.spec,
+             ga_place_text(place));
+}
+
+static void add(const ga_backend *backend, const char *spec, bool refuses)
+{
+    add_place(backend, spec, refuses, GA_PLACE_HOST);
+    add_place(backend, spec, refuses, GA_PLACE_DEVICE);
+}
+
+static void add_backend(const ga_backend *backend)
+{
+    bool known = false;
+    for (size_t i = 0; i < sizeof with_options / sizeof *with_options; i++) {
+        if (strcmp(with_options[i].name, backend->name) == 0) {
+            add(backend, with_options[i].spec, with_options[i].refuses);
+            known = true;
+        }
+    }
+    if (!known) {
+        add(backend, backend->name, false);
+    }
+}
+
+static void list_once(void)
+{
+    const ga_backend *backend;
+    if (count) {
+        return;
+    }
+    for (size_t i = 0; (backend = ga_backend_at(i)); i++) {
+        add_backend(backend);
+    }
+}
+
+struct criterion_test_params subjects_all(void)
+{
+    list_once();
+    return cr_make_param_array(subject, all, count);
+}
+
+Test(conformance, everybody_is_here)
+{
+    list_once();
+    cr_assert_gt(count, 4);
+    if (*absent) {
+        cr_skip_test("not on this machine: %s", absent);
+    }
+}
+
+/* ---- one subject -------------------------------------------------------------------------- */
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text);
+    return length >= strlen(end) && strcmp(text + length - strlen(end), end) == 0;
+}
+
+void subject_open(const subject *s)
+{
+    scene_enter_folder();
+    cr_assert_eq(open_heap(s), GA_OK, "%s: %s", s->spec, ga_error_text());
+    touchable = s->place == GA_PLACE_HOST;
+    natural_align = touchable ? 16 : 256;
+    ((subject *)s)->can_tell = !ends_with(ga_heap_spec(heap), "system");
+}
+
+void subject_close(const subject *s)
+{
+    ga_stats stats;
+    assert_ok(ga_heap_stats(heap, &stats));
+    cr_assert_eq(stats.live_blocks, 0, "%s: %" PRIu64 " blocks left", s->spec, stats.live_blocks);
+    cr_assert_eq(stats.live_bytes, 0, "%s: %" PRIu64 " bytes left", s->spec, stats.live_bytes);
+    assert_ok(ga_heap_close(heap));
+    scene_leave_folder();
+}
+
+void *take(const subject *s, size_t size)
+{
+    void *block = NULL;
+    ga_status status = ga_alloc(heap, size, 0, &block);
+    cr_assert_eq(status, GA_OK, "%s: %zu bytes: %s", s->spec, size, ga_error_text());
+    return block;
+}
+
+void expect_sentence(const subject *s)
+{
+    const char *sentence = ga_error_text();
+    size_t name = strcspn(sentence, ":");
+    char layer[64];
+    snprintf(layer, sizeof layer, "%.*s", (int)name, sentence);
+    cr_assert(sentence[name] == ':' && strstr(ga_heap_spec(heap), layer), "%s: \"%s\"", s->spec,
+              sentence);
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Who is tested: every registered backend at every place it serves that this machine has. A
+ * backend is here by existing; subjects.c only knows those that need options to open.
+ *
+ *     CASE(name) { ... uses `heap` ... }
+ *
+ * is a test of each subject in a process of its own, with its heap open.
+ */
+#ifndef GPUALLOC_TESTS_CONFORMANCE_SUBJECTS_H
+#define GPUALLOC_TESTS_CONFORMANCE_SUBJECTS_H
+
+#include "support/expect.h"
+
+#include <criterion/parameterized.h>
+
+typedef struct subject {
+    char name[64];  /* of the backend */
+    char spec[256]; /* "%s" stands for a file to write */
+    ga_place place;
+    bool refuses;  /* hands out nothing */
+    bool can_tell; /* knows its own blocks from other pointers */
+} subject;
+
+struct criterion_test_params subjects_all(void);
+
+/* The heap of the case that runs, and whether its blocks can be read and written here. */
+extern ga_heap *heap;
+extern bool touchable;
+extern size_t natural_align;
+
+void subject_open(const subject *s);
+
+/* Frees nothing: a case leaves no blocks behind, and that is checked. */
+void subject_close(const subject *s);
+
+/* A block that must be had. */
+void *take(const subject *s, size_t size);
+
+/* The sentence of the last failure begins with the name of a backend in the subject's spec. */
+void expect_sentence(const subject *s);
+
+#define CASE(title)                                                                                \
+    static void title(const subject *s);                                                           \
+    ParameterizedTestParameters(conformance, title)                                                \
+    {                                                                                              \
+        return subjects_all();                                                                     \
+    }                                                                                              \
+    ParameterizedTest(subject *of, conformance, title, .timeout = 120)                             \
+    {                                                                                              \
+        subject_open(of);                                                                          \
+        title(of);                                                                                 \
+        subject_close(of);                                                                         \
+    }                                                                                              \
+    static void title(const subject *s)
+
+#endif

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Limits on addresses, which must be there before the program starts: it sets them and starts
+ * itself anew, so it is a plain program. Its argument is one of these.
+ *
+ *   rlimit    ulimit -v: no span of addresses; jemalloc serves all the same and knows its blocks
+ *   none      GPUALLOC_RESERVE=0: the same
+ *   short     GPUALLOC_RESERVE=64M: a span that soon runs out
+ *   wrong     GPUALLOC_RESERVE=lots: one line, and a span like any other
+ *   while     ulimit -v set while it runs: a program that only links the library goes on
+ */
+#include <gpualloc/backend.h>
+
+#include "runtime/registry.h"
+#include "support/sanitized.h"
+
+#include <err.h>
+#include <platform/pages.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum {
+    SKIP = 77
+};
+
+static void need(bool holds, const char *what)
+{
+    if (!holds) {
+        errx(1, "%s (last error: %s)", what, ga_error_text());
+    }
+}
+
+static void limit_addresses(void)
+{
+    struct rlimit limit = {(size_t)4 << 30, (size_t)4 << 30};
+    need(setrlimit(RLIMIT_AS, &limit) == 0, "setrlimit");
+}
+
+/* ---- jemalloc with whatever addresses it gets ----------------------------------------------- */
+
+static char *take(ga_heap *heap, size_t size)
+{
+    char *block;
+    need(ga_alloc(heap, size, 0, (void **)&block) == GA_OK, "ga_alloc");
+    memset(block, 1, size);
+    need(ga_owns(heap, block), "owns the start of its block");
+    need(ga_owns(heap, block + size - 1), "owns the end of its block");
+    return block;
+}
+
+static void use_jemalloc(void)
+{
+    static const size_t sizes[] = {1, 100, 5000, 100000, 3 << 20, 100 << 20};
+    enum {
+        SIZES = sizeof sizes / sizeof *sizes
+    };
+    char *blocks[SIZES];
+    ga_heap *heap;
+    int local = 0;
+    void *libc = malloc(100);
+    need(ga_heap_open(&heap, GA_PLACE_HOST, 0, "jemalloc") == GA_OK, "ga_heap_open");
+    for (size_t i = 0; i < SIZES; i++) {
+        blocks[i] = take(heap, sizes[i]);
+    }
+    need(!ga_owns(heap, &local) && !ga_owns(heap, libc), "foreign pointers are foreign");
+    need(ga_free(heap, libc) == GA_ERR_POINTER, "and are not taken");
+    for (size_t i = 0; i < SIZES; i++) {
+        need(ga_free(heap, blocks[i]) == GA_OK, "ga_free");
+    }
+    free(libc);
+    need(ga_heap_close(heap) == GA_OK, "ga_heap_close");
+}
+
+static void use_up_limit(void)
+{
+    ga_heap *heap;
+    void *out;
+    need(ga_heap_open(&heap, GA_PLACE_HOST, 0, "jemalloc") == GA_OK, "ga_heap_open");
+    need(ga_alloc(heap, (size_t)8 << 30, 0, &out) == GA_ERR_MEMORY, "8 GiB, over the limit");
+    need(ga_free(heap, take(heap, 100)) == GA_OK, "goes on");
+    need(ga_heap_close(heap) == GA_OK, "ga_heap_close");
+}
+
+/* The second time around, with the limits in force. */
+static void check(const char *what)
+{
+    uintptr_t base;
+    size_t span;
+    use_jemalloc();
+    ga_pages_span(&base, &span);
+    if (strcmp(what, "short") == 0) {
+        need(span == (size_t)64 << 20, "a span as short as asked for");
+    } else if (strcmp(what, "wrong") == 0) {
+        need(span >= (size_t)16 << 30, "a span like any other");
+    } else {
+        need(span == 0, "no span");
+    }
+    if (strcmp(what, "rlimit") == 0) {
+        use_up_limit();
+    }
+}
+
+/* ---- the limits ---------------------------------------------------------------------------- */
+
+static void *nothing(void *unused)
+{
+    return unused;
+}
+
+static void go_on(void)
+{
+    ga_heap *heap;
+    pthread_t thread;
+    limit_addresses();
+    void *block = malloc(1 << 20);
+    need(block != NULL, "malloc under a limit");
+    free(block);
+    need(pthread_create(&thread, NULL, nothing, NULL) == 0, "a thread under a limit");
+    pthread_join(thread, NULL);
+    need(ga_heap_open(&heap, GA_PLACE_HOST, 0, "system") == GA_OK, "ga_heap_open");
+    need(ga_heap_close(heap) == GA_OK, "ga_heap_close");
+}
+
+static void start_anew(const char *program, const char *what)
+{
+    if (strcmp(what, "rlimit") == 0) {
+        unsetenv("GPUALLOC_RESERVE");
+        limit_addresses();
+    } else {
+        const char *size = strcmp(what, "none") == 0    ? "0"
+                           : strcmp(what, "short") == 0 ? "64M"
+                                                        : "lots";
+        setenv("GPUALLOC_RESERVE", size, 1);
+    }
+    execl("/proc/self/exe", program, what, "again", (char *)NULL);
+    err(1, "cannot start anew");
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "rlimit";
+    if (UNDER_ASAN || UNDER_TSAN || !ga_registry_find("jemalloc")) {
+        puts("skipped: needs jemalloc, and no sanitizer");
+        return SKIP;
+    }
+    if (strcmp(what, "while") == 0) {
+        go_on();
+    } else if (argc < 3) {
+        start_anew(argv[0], what);
+    } else {
+        check(what);
+    }
+    return 0;
+}

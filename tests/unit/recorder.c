@@ -1,0 +1,522 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The trace recorder and the trace layer, read back with the reader: every call is there, and
+ * nothing that happens to the file or the process harms either.
+ */
+#include "trace/recorder.h"
+
+#include "support/expect.h"
+#include "support/sanitized.h"
+#include "support/scene.h"
+#include "trace/reader.h"
+
+#include <gpualloc/backend.h>
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    MOST = 200000,
+    PER_CHUNK = GA_TRACE_CHUNK_BYTES / sizeof(ga_trace_record)
+};
+
+static ga_heap *heap;
+static ga_trace_record records[MOST];
+static size_t count;
+static ga_trace_header header;
+
+/* ---- in and out --------------------------------------------------------------------------- */
+
+static ga_status open_over(const char *path, const char *parent)
+{
+    char spec[PATH_MAX + 64];
+    snprintf(spec, sizeof spec, "trace:file=\"%s\"/%s", path, parent);
+    return ga_heap_open(&heap, GA_PLACE_HOST, 0, spec);
+}
+
+static const char *open_trace(const char *parent)
+{
+    scene_enter_folder();
+    const char *path = scene_path("t");
+    assert_ok(open_over(path, parent));
+    return path;
+}
+
+static void close_trace(void)
+{
+    assert_ok(ga_heap_close(heap));
+    scene_leave_folder();
+}
+
+/* Everything in the file, which must be whole. */
+static void read_trace(const char *path)
+{
+    ga_trace_reader *reader;
+    const ga_trace_record *record;
+    assert_ok(ga_trace_reader_open(&reader, path));
+    header = *ga_trace_reader_header(reader);
+    for (count = 0; count < MOST && (record = ga_trace_reader_next(reader)); count++) {
+        records[count] = *record;
+    }
+    cr_assert_eq(ga_trace_reader_damaged(reader), 0);
+    cr_assert_eq(ga_trace_reader_cut_bytes(reader), 0);
+    ga_trace_reader_close(reader);
+}
+
+static void churn(int rounds)
+{
+    void *block;
+    for (int i = 0; i < rounds; i++) {
+        if (ga_alloc(heap, (size_t)i + 1, 0, &block) == GA_OK) {
+            ga_free(heap, block);
+        }
+    }
+}
+
+static size_t count_op(ga_trace_op op)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < count; i++) {
+        n += records[i].operation == op;
+    }
+    return n;
+}
+
+static void expect_record(size_t i, ga_trace_op op, const void *pointer, const void *previous,
+                          size_t size, unsigned align_log2)
+{
+    cr_assert_lt(i, count);
+    const ga_trace_record *r = &records[i];
+    cr_assert_eq(r->operation, op, "record %zu: operation %d", i, r->operation);
+    cr_assert_eq(r->pointer, (uintptr_t)pointer, "record %zu: pointer", i);
+    cr_assert_eq(r->previous, (uintptr_t)previous, "record %zu: previous", i);
+    cr_assert_eq(r->size, size, "record %zu: size %lu", i, (unsigned long)r->size);
+    cr_assert_eq(r->align_log2, align_log2, "record %zu: align %d", i, r->align_log2);
+    cr_assert_eq(r->thread, (uint32_t)gettid(), "record %zu: thread", i);
+    cr_assert_eq(r->place, GA_PLACE_HOST, "record %zu: place", i);
+    cr_assert_eq(r->device, 0, "record %zu: device", i);
+    cr_assert_eq(r->stream, 0, "record %zu: stream", i);
+}
+
+static void expect_rising_times(void)
+{
+    for (size_t i = 1; i < count; i++) {
+        if (records[i].thread == records[i - 1].thread) {
+            cr_assert_geq(records[i].time_ns, records[i - 1].time_ns, "record %zu", i);
+        }
+    }
+}
+
+/* ---- what is recorded --------------------------------------------------------------------- */
+
+Test(recorder, every_call_is_a_record)
+{
+    void *a;
+    void *b;
+    void *c;
+    void *moved;
+    const char *path = open_trace("system");
+    assert_ok(ga_alloc(heap, 100, 0, &a));
+    assert_ok(ga_alloc(heap, 200, 64, &b));
+    assert_ok(ga_alloc_zeroed(heap, 300, 0, &c));
+    void *before = a;
+    assert_ok(ga_realloc(heap, a, 100000, 0, &moved));
+    cr_assert_eq(ga_grow(heap, b, 1 << 20), GA_ERR_NO_ROOM);
+    assert_ok(ga_free(heap, b));
+    read_trace(path);
+    cr_assert_eq(count, 6);
+    expect_record(0, GA_TRACE_ALLOC, before, NULL, 100, 0);
+    expect_record(1, GA_TRACE_ALLOC, b, NULL, 200, 6);
+    expect_record(2, GA_TRACE_ZEROED, c, NULL, 300, 0);
+    expect_record(3, GA_TRACE_REALLOC, moved, before, 100000, 0);
+    expect_record(4, GA_TRACE_FAILED, NULL, NULL, 1 << 20, 0);
+    expect_record(5, GA_TRACE_FREE, b, NULL, 0, 0);
+    assert_ok(ga_free(heap, moved));
+    assert_ok(ga_free(heap, c));
+    close_trace();
+}
+
+Test(recorder, refusals_are_records)
+{
+    void *out;
+    const char *path = open_trace("null");
+    cr_assert_eq(ga_alloc(heap, 77, 0, &out), GA_ERR_MEMORY);
+    read_trace(path);
+    cr_assert_eq(count, 1);
+    expect_record(0, GA_TRACE_FAILED, NULL, NULL, 77, 0);
+    close_trace();
+}
+
+Test(recorder, the_header)
+{
+    struct timespec now;
+    const char *path = open_trace("null");
+    clock_gettime(CLOCK_REALTIME, &now);
+    read_trace(path);
+    cr_assert_eq(count, 0);
+    cr_assert_str_eq(header.magic, GA_TRACE_MAGIC);
+    cr_assert_eq(header.abi, GA_TRACE_ABI);
+    cr_assert_eq(header.record_size, sizeof(ga_trace_record));
+    cr_assert_eq(header.pid, (uint32_t)getpid());
+    cr_assert_leq(header.start_ns / 1000000000, (uint64_t)now.tv_sec);
+    cr_assert_geq(header.start_ns / 1000000000 + 10, (uint64_t)now.tv_sec);
+    close_trace();
+}
+
+Test(recorder, times_rise)
+{
+    const char *path = open_trace("system");
+    churn(3 * PER_CHUNK / 2);
+    read_trace(path);
+    cr_assert_eq(count, 3 * PER_CHUNK);
+    expect_rising_times();
+    cr_assert_lt(records[count - 1].time_ns, UINT64_C(60000000000));
+    close_trace();
+}
+
+Test(recorder, errno_is_kept)
+{
+    ga_recorder *recorder;
+    ga_trace_record record = {.operation = GA_TRACE_FREE, .pointer = 16};
+    scene_enter_folder();
+    assert_ok(ga_recorder_open(&recorder, scene_path("t")));
+    unlink(scene_path("t"));
+    scene_capture_begin();
+    errno = 77;
+    ga_recorder_note(recorder, &record);
+    int after = errno;
+    scene_capture_end();
+    cr_assert_eq(after, 77);
+    ga_recorder_close(recorder);
+    scene_leave_folder();
+}
+
+/* ---- names -------------------------------------------------------------------------------- */
+
+Test(recorder, the_process_id_in_the_name)
+{
+    char expected[PATH_MAX];
+    scene_enter_folder();
+    snprintf(expected, sizeof expected, "%s.%d.x", scene_path("t"), (int)getpid());
+    assert_ok(open_over(scene_path("t.%p.x"), "null"));
+    read_trace(expected);
+    close_trace();
+}
+
+/* What is there may be the trace of a process that this one came from. */
+Test(recorder, a_file_that_is_there_is_kept)
+{
+    char text[64];
+    char expected[PATH_MAX];
+    scene_enter_folder();
+    const char *path = scene_path("t");
+    scene_write_file(path, "precious", 8);
+    assert_ok(open_over(path, "null"));
+    snprintf(expected, sizeof expected, "%s.%d", path, (int)getpid());
+    read_trace(expected);
+    scene_read_file(path, text, sizeof text);
+    cr_assert_str_eq(text, "precious");
+    close_trace();
+}
+
+Test(recorder, heaps_of_one_process_share_a_file)
+{
+    const char *path = open_trace("system");
+    ga_heap *first = heap;
+    churn(1);
+    assert_ok(open_over(path, "system"));
+    churn(2);
+    assert_ok(ga_heap_close(first));
+    churn(3);
+    read_trace(path);
+    cr_assert_eq(count, 12);
+    close_trace();
+}
+
+Test(recorder, paths_that_cannot_be_written)
+{
+    static char longest[PATH_MAX + 2];
+    assert_fails(open_over("/nowhere/t", "null"), GA_ERR_IO,
+                 "trace: file: cannot create \"/nowhere/t\": No such file or directory");
+    assert_fails(open_over("", "null"), GA_ERR_IO,
+                 "trace: file: expected a path of 1 to 4095 bytes, got 0");
+    memset(longest, 'x', PATH_MAX + 1);
+    assert_fails(open_over(longest, "null"), GA_ERR_IO,
+                 "trace: file: expected a path of 1 to 4095 bytes, got 4097");
+    cr_assert_null(heap);
+}
+
+Test(recorder, a_relative_path_is_from_where_the_trace_began)
+{
+    cr_assert_eq(chdir(scene_enter_folder()), 0);
+    assert_ok(open_over("t", "system"));
+    cr_assert_eq(chdir("/"), 0);
+    churn(PER_CHUNK);
+    read_trace(scene_path("t"));
+    cr_assert_eq(count, 2 * PER_CHUNK);
+    close_trace();
+}
+
+/* ---- the file goes away -------------------------------------------------------------------- */
+
+static size_t count_text(const char *text, const char *part)
+{
+    size_t n = 0;
+    for (const char *at = text; (at = strstr(at, part)); at++) {
+        n++;
+    }
+    return n;
+}
+
+Test(recorder, the_file_is_removed)
+{
+    const char *path = open_trace("system");
+    churn(1);
+    unlink(path);
+    scene_capture_begin();
+    churn(2 * PER_CHUNK);
+    const char *said = scene_capture_end();
+    cr_assert_eq(count_text(said, "the trace ends here"), 1, "%s", said);
+    cr_assert_not_null(strstr(said, "No such file or directory"), "%s", said);
+    cr_assert_neq(access(path, F_OK), 0, "it is not made anew");
+    close_trace();
+}
+
+Test(recorder, another_file_in_its_place_is_left_alone)
+{
+    char text[64];
+    const char *path = open_trace("system");
+    churn(1);
+    unlink(path);
+    scene_write_file(path, "another", 7);
+    scene_capture_begin();
+    churn(2 * PER_CHUNK);
+    cr_assert_eq(count_text(scene_capture_end(), "the trace ends here"), 1);
+    scene_read_file(path, text, sizeof text);
+    cr_assert_str_eq(text, "another");
+    close_trace();
+}
+
+/* A trace that is over does not stand in the way of the next one by that name. */
+Test(recorder, a_new_trace_by_an_old_name)
+{
+    const char *path = open_trace("system");
+    churn(1);
+    assert_ok(ga_heap_close(heap));
+    unlink(path);
+    assert_ok(open_over(path, "system"));
+    churn(2);
+    read_trace(path);
+    cr_assert_eq(count, 4);
+    close_trace();
+}
+
+/* What fits is read back; the rest costs one line, and the program goes on. */
+static void expect_full_disk(const char *path, const char *why)
+{
+    scene_capture_begin();
+    churn(20 * PER_CHUNK);
+    const char *said = scene_capture_end();
+    cr_assert_eq(count_text(said, "the trace ends here"), 1, "%s", said);
+    cr_assert_not_null(strstr(said, why), "%s", said);
+    read_trace(path);
+    cr_assert_geq(count, PER_CHUNK);
+    cr_assert_eq(count % PER_CHUNK, 0, "%zu", count);
+    expect_rising_times();
+}
+
+Test(recorder, a_limit_on_file_size)
+{
+    struct rlimit limit = {1 << 20, 1 << 20};
+    signal(SIGXFSZ, SIG_IGN);
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    expect_full_disk(open_trace("system"), "File too large");
+    close_trace();
+}
+
+Test(recorder, a_full_disk)
+{
+    char path[PATH_MAX];
+    const char *folder = scene_enter_folder();
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("tmpfs", folder, "tmpfs", 0, "size=1m") != 0) {
+        scene_leave_folder();
+        cr_skip_test("no right to mount a small file system");
+    }
+    snprintf(path, sizeof path, "%s", scene_path("t"));
+    assert_ok(open_over(path, "system"));
+    expect_full_disk(path, "No space left on device");
+    assert_ok(ga_heap_close(heap));
+    umount(folder);
+    scene_leave_folder();
+}
+
+/* ---- processes ---------------------------------------------------------------------------- */
+
+static int churn_in_child(void *unused)
+{
+    (void)unused;
+    churn(10);
+    return ga_heap_close(heap) == GA_OK ? 0 : 1;
+}
+
+/* The path of the file of a child that ended. */
+static const char *child_path(const char *path, pid_t child)
+{
+    static char text[PATH_MAX];
+    snprintf(text, sizeof text, "%s.%d", path, (int)child);
+    return text;
+}
+
+static pid_t fork_and_wait(int (*body)(void *))
+{
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        _exit(body(NULL));
+    }
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%#x", (unsigned)status);
+    return child;
+}
+
+Test(recorder, a_forked_child_has_a_file_of_its_own)
+{
+    const char *path = open_trace("system");
+    churn(5);
+    usleep(50000);
+    pid_t child = fork_and_wait(churn_in_child);
+    churn(5);
+    read_trace(path);
+    cr_assert_eq(count, 20);
+    read_trace(child_path(path, child));
+    cr_assert_eq(count, 20);
+    cr_assert_eq(header.pid, (uint32_t)child);
+    for (size_t i = 0; i < count; i++) {
+        cr_assert_eq(records[i].thread, (uint32_t)child);
+    }
+    expect_rising_times();
+    close_trace();
+}
+
+static int only_exec(void *unused)
+{
+    (void)unused;
+    execl("/bin/true", "true", (char *)NULL);
+    return 1;
+}
+
+Test(recorder, a_child_that_only_execs_leaves_no_file)
+{
+    const char *path = open_trace("system");
+    churn(5);
+    pid_t child = fork_and_wait(only_exec);
+    cr_assert_neq(access(child_path(path, child), F_OK), 0);
+    close_trace();
+}
+
+static int be_killed(void *unused)
+{
+    (void)unused;
+    churn(PER_CHUNK);
+    raise(SIGKILL);
+    return 1;
+}
+
+Test(recorder, a_killed_process_loses_nothing)
+{
+    const char *path = open_trace("system");
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        _exit(be_killed(NULL));
+    }
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    read_trace(child_path(path, child));
+    cr_assert_eq(count, 2 * PER_CHUNK);
+    close_trace();
+}
+
+/* ---- threads ------------------------------------------------------------------------------ */
+
+enum {
+    THREADS = 8,
+    ROUNDS = 10000
+};
+
+static void *churn_in_thread(void *rounds)
+{
+    churn((int)(intptr_t)rounds);
+    return NULL;
+}
+
+static void run_threads(int threads, int rounds)
+{
+    pthread_t ids[THREADS];
+    for (int i = 0; i < threads; i++) {
+        cr_assert_eq(pthread_create(&ids[i], NULL, churn_in_thread, (void *)(intptr_t)rounds), 0);
+    }
+    for (int i = 0; i < threads; i++) {
+        pthread_join(ids[i], NULL);
+    }
+}
+
+Test(recorder, records_of_many_threads_are_all_there)
+{
+    const char *path = open_trace("system");
+    run_threads(THREADS, ROUNDS);
+    read_trace(path);
+    cr_assert_eq(count, THREADS * ROUNDS * 2);
+    cr_assert_eq(count_op(GA_TRACE_ALLOC), THREADS * ROUNDS);
+    cr_assert_eq(count_op(GA_TRACE_FREE), THREADS * ROUNDS);
+    close_trace();
+}
+
+/* What one thread leaves of its chunk the next one fills: the file does not grow by a chunk for
+ * each. */
+Test(recorder, threads_that_come_and_go_share_chunks)
+{
+    struct stat stat_now;
+    const char *path = open_trace("system");
+    for (int i = 0; i < 300; i++) {
+        run_threads(1, 3);
+    }
+    read_trace(path);
+    cr_assert_eq(count, 1800);
+    cr_assert_eq(stat(path, &stat_now), 0);
+    cr_assert_leq(stat_now.st_size, (off_t)(header.data_offset + 2 * GA_TRACE_CHUNK_BYTES));
+    close_trace();
+}
+
+/* One thread, two traces in turn: neither gets the other's records. */
+Test(recorder, two_traces_at_once)
+{
+    const char *path = open_trace("system");
+    ga_heap *first = heap;
+    assert_ok(open_over(scene_path("u"), "system"));
+    ga_heap *second = heap;
+    for (int i = 0; i < 10; i++) {
+        heap = first;
+        churn(1);
+        heap = second;
+        churn(2);
+    }
+    read_trace(path);
+    cr_assert_eq(count, 20);
+    read_trace(scene_path("u"));
+    cr_assert_eq(count, 40);
+    assert_ok(ga_heap_close(first));
+    close_trace();
+}
