@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The spec parser, and heaps opened from what it let through. It would catch reads and writes past
+ * a buffer, a spec that does not survive being written out and read again, a heap whose own spec
+ * opens another heap or none, and complaints that are empty or cannot be printed.
+ *
+ * Only backends that open without side effects are opened: no library is loaded, no file written,
+ * no thread started.
+ */
+#include "fuzz.h"
+
+#include "support/probe.h"
+
+#include <runtime/registry.h>
+#include <runtime/spec.h>
+#include <string.h>
+
+const char *const fuzz_tokens[] = {
+    "system", "jemalloc", "fail",   "null",    "probe",   "dl",     "trace",
+    "cuda",   "nth=",     "every",  "decay=",  "-1",      "tag=",   "size=",
+    "64K",    "flag",     "yes",    "number=", "choice",  "=green", "fail=",
+    "path",   "\"\\\"",   "\\\\\"", "\"/,:",   "/",       ":",      ",",
+    "=",      "\"",       " ",      "\n",      "\x7f",    "\xc3",   "9223372036854775808",
+    "16E",    "0",        "file=",  "%s%n",    "red,tag", ":,",     "system/",
+    NULL,
+};
+
+/* ---- seeds -------------------------------------------------------------------------------- */
+
+static const char *const texts[] = {
+    "system",
+    "jemalloc:decay=-1",
+    "jemalloc:decay=\"a line\n\x1b[31m\"",
+    "fail:nth=3,every/system",
+    "fail/fail:nth=0,every=off/jemalloc:decay=0",
+    "fail:every=\"yes\",nth=\"7\"/null",
+    "probe:tag=\"a b/c,d:e\\\"f\\\\g\",size=64K,flag,number=9,choice=blue/system",
+    "probe:fail,tag=plain/probe:fail=no",
+    "probe:size=18446744073709551615/probe:size=16777216T",
+    "dl:/usr/lib/x y/lib:a,b.so",
+    "dl:path=\"/usr/lib/libx.so\"",
+    "trace:file=\"t.%p\"/system",
+    "system/jemalloc",
+    "nowhere:a=b",
+    "probe:choice=pink",
+    "probe:tag=\"never closed",
+    ":",
+    "system:",
+    "system/",
+};
+
+/* A start and one character, over and over. */
+static const struct {
+    const char *start, *end;
+    char repeated;
+    size_t times;
+} longs[] = {
+    {"", "", '/', 10000},
+    {"system", "", '/', 10000},
+    {"probe:tag=\"", "\"", 'x', 8000},
+    {"probe:tag=\"", "\"", '\\', 8000},
+    {"probe:tag=\"", "\"", '"', 8000},
+    {"probe:tag=", "", 'y', 8191},
+    {"dl:", "", '/', 8188},
+    {"dl:", "", '/', 8189},
+    {"probe:", "", ',', 100},
+    {"jemalloc:decay=", "", '1', 400},
+    {"", "", 'a', 9000},
+    {"", "", '\0', 100},
+    {"system", "", '\0', 10000},
+};
+
+enum {
+    TEXTS = sizeof texts / sizeof *texts,
+    LONGS = sizeof longs / sizeof *longs,
+    DEEP = TEXTS + LONGS /* as many layers as there may be, and one more */
+};
+
+static size_t repeat(uint8_t *room, const char *text, size_t times)
+{
+    size_t length = strlen(text);
+    for (size_t i = 0; i < times; i++) {
+        memcpy(room + i * length, text, length);
+    }
+    return times * length;
+}
+
+size_t fuzz_seed(size_t number, uint8_t room[FUZZ_INPUT_MOST])
+{
+    if (number < TEXTS) {
+        return repeat(room, texts[number], 1);
+    }
+    if (number < DEEP) {
+        size_t i = number - TEXTS;
+        size_t size = repeat(room, longs[i].start, 1);
+        memset(room + size, longs[i].repeated, longs[i].times);
+        size += longs[i].times;
+        return size + repeat(room + size, longs[i].end, 1);
+    }
+    if (number < DEEP + 3) {
+        size_t size = repeat(room, "fail:nth=0/", GA_SPEC_LAYERS - 2 + number - DEEP);
+        return size + repeat(room + size, "system", 1);
+    }
+    return 0;
+}
+
+/* ---- a spec, written and read again -------------------------------------------------------- */
+
+static const char *bare_option(const char *name)
+{
+    const ga_backend *backend = ga_registry_find(name);
+    return backend ? backend->bare_option : NULL;
+}
+
+static void check_within(const ga_spec *spec, const char *text)
+{
+    FUZZ_NEED(text >= spec->text && text < spec->text + sizeof spec->text);
+    FUZZ_NEED(memchr(text, '\0', (size_t)(spec->text + sizeof spec->text - text)));
+}
+
+static void check_layer(const ga_spec *spec, const ga_spec_layer *layer)
+{
+    check_within(spec, layer->name);
+    FUZZ_NEED(*layer->name && layer->option_count <= GA_SPEC_OPTIONS);
+    for (size_t i = 0; i < layer->option_count; i++) {
+        FUZZ_NEED(*layer->options[i].key);
+        if (layer->options[i].value) {
+            check_within(spec, layer->options[i].value);
+        }
+    }
+}
+
+static char *write_value(char *put, const char *value)
+{
+    bool quotes = ga_spec_needs_quotes(value);
+    *put = '"';
+    put += quotes;
+    for (; *value; value++) {
+        if (quotes && (*value == '"' || *value == '\\')) {
+            *put++ = '\\';
+        }
+        *put++ = *value;
+    }
+    *put = '"';
+    return put + quotes;
+}
+
+/* The text of a spec, no longer than twice what it was read from and a few. */
+static char *written(const ga_spec *spec)
+{
+    char *text = malloc((size_t)4 * GA_SPEC_LENGTH);
+    char *put = text;
+    FUZZ_NEED(text);
+    for (size_t i = 0; i < spec->layer_count; i++) {
+        const ga_spec_layer *layer = &spec->layers[i];
+        put += sprintf(put, "%s%s", i ? "/" : "", layer->name);
+        for (size_t j = 0; j < layer->option_count; j++) {
+            const ga_spec_option *option = &layer->options[j];
+            put += sprintf(put, "%c%s%s", j ? ',' : ':', option->key, option->value ? "=" : "");
+            put = option->value ? write_value(put, option->value) : put;
+        }
+    }
+    *put = '\0';
+    return text;
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static void check_same(const ga_spec *a, const ga_spec *b)
+{
+    FUZZ_NEED(a->layer_count == b->layer_count);
+    for (size_t i = 0; i < a->layer_count; i++) {
+        const ga_spec_layer *one = &a->layers[i];
+        const ga_spec_layer *other = &b->layers[i];
+        FUZZ_NEED(same_text(one->name, other->name));
+        FUZZ_NEED(one->option_count == other->option_count);
+        for (size_t j = 0; j < one->option_count; j++) {
+            FUZZ_NEED(same_text(one->options[j].key, other->options[j].key));
+            FUZZ_NEED(same_text(one->options[j].value, other->options[j].value));
+        }
+    }
+}
+
+static void check_spec(const ga_spec *spec)
+{
+    static ga_spec again;
+    FUZZ_NEED(spec->layer_count >= 1 && spec->layer_count <= GA_SPEC_LAYERS);
+    for (size_t i = 0; i < spec->layer_count; i++) {
+        check_layer(spec, &spec->layers[i]);
+    }
+    char *text = written(spec);
+    ga_status status = ga_spec_parse(&again, text, bare_option);
+    if (strlen(text) < GA_SPEC_LENGTH) { /* quotes and escapes can make it longer than it was */
+        FUZZ_NEED(status == GA_OK);
+        check_same(spec, &again);
+    }
+    free(text);
+}
+
+/* ---- a heap of it -------------------------------------------------------------------------- */
+
+static bool is_harmless(const ga_spec_layer *layer)
+{
+    static const char *const names[] = {"system", "null", "fail", "probe"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(layer->name, names[i]) == 0) {
+            return true;
+        }
+    }
+    if (strcmp(layer->name, "jemalloc") != 0) {
+        return !ga_registry_find(layer->name);
+    }
+    bool harmless = true;
+    for (size_t i = 0; i < layer->option_count; i++) { /* it would start a thread */
+        harmless &= strcmp(layer->options[i].key, "background") != 0;
+    }
+    return harmless;
+}
+
+static bool all_harmless(const ga_spec *spec)
+{
+    for (size_t i = 0; i < spec->layer_count; i++) {
+        if (!is_harmless(&spec->layers[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Opened from its own text, a heap is the same again; a parent by default is a layer more. */
+static void check_reopens(const ga_heap *heap, const ga_spec *spec)
+{
+    const char *text = ga_heap_spec(heap);
+    ga_heap *again;
+    if (strlen(text) >= GA_SPEC_LENGTH || spec->layer_count == GA_SPEC_LAYERS) {
+        return;
+    }
+    FUZZ_NEED(ga_heap_open(&again, GA_PLACE_HOST, 0, text) == GA_OK);
+    FUZZ_NEED(strcmp(ga_heap_spec(again), text) == 0);
+    FUZZ_NEED(ga_heap_close(again) == GA_OK);
+}
+
+static void check_heap(const char *text, const ga_spec *spec)
+{
+    ga_heap *heap;
+    ga_status status = ga_heap_open(&heap, GA_PLACE_HOST, 0, text);
+    probe_story[0] = '\0'; /* it would fill up */
+    if (status != GA_OK) {
+        FUZZ_NEED(!heap && (status == GA_ERR_SPEC || status == GA_ERR_MEMORY));
+        fuzz_check_sentence();
+        return;
+    }
+    check_reopens(heap, spec);
+    FUZZ_NEED(ga_heap_close(heap) == GA_OK);
+}
+
+/* ---- the target ---------------------------------------------------------------------------- */
+
+static void begin(void)
+{
+    static bool begun;
+    if (!begun) {
+        begun = true;
+        unsetenv("GPUALLOC_TRACE");
+        unsetenv("GPUALLOC_STATS");
+        FUZZ_NEED(ga_backend_register(&probe_backend) == GA_OK);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static ga_spec spec;
+    char *text = malloc(size + 1); /* no longer, so that a read past its end is one */
+    FUZZ_NEED(text);
+    memcpy(text, data, size);
+    text[size] = '\0';
+    begin();
+    ga_status status = ga_spec_parse(&spec, text, bare_option);
+    if (status == GA_OK) {
+        check_spec(&spec);
+        if (all_harmless(&spec)) {
+            check_heap(text, &spec);
+        }
+    } else {
+        ga_heap *heap;
+        FUZZ_NEED(status == GA_ERR_SPEC && strncmp(ga_error_text(), "spec: ", 6) == 0);
+        fuzz_check_sentence();
+        FUZZ_NEED(ga_heap_open(&heap, GA_PLACE_HOST, 0, text) == GA_ERR_SPEC && !heap);
+    }
+    free(text);
+    return 0;
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The clock, the threads and the one way to fail.
+ */
+#include "stress.h"
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum {
+    MOST_THREADS = 512
+};
+
+static struct timespec deadline; /* set before there are threads */
+
+void stress_begin(int argc, char **argv)
+{
+    double seconds = argc > 1 ? strtod(argv[1], NULL) : 1.0;
+    clock_gettime(CLOCK_MONOTONIC, &deadline);
+    deadline.tv_sec += (time_t)seconds;
+    deadline.tv_nsec += (long)((seconds - (double)(time_t)seconds) * 1e9);
+    if (deadline.tv_nsec >= 1000000000) {
+        deadline.tv_nsec -= 1000000000;
+        deadline.tv_sec++;
+    }
+}
+
+bool stress_goes_on(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec < deadline.tv_sec ||
+           (now.tv_sec == deadline.tv_sec && now.tv_nsec < deadline.tv_nsec);
+}
+
+void stress_need(bool holds, const char *what)
+{
+    if (!holds) {
+        fprintf(stderr, "%s (last error: %s)\n", what, ga_error_text());
+        _Exit(1);
+    }
+}
+
+ga_heap *stress_open(const char *spec)
+{
+    ga_heap *heap = NULL;
+    stress_need(ga_heap_open(&heap, GA_PLACE_HOST, 0, spec) == GA_OK, spec);
+    return heap;
+}
+
+/* ---- threads ------------------------------------------------------------------------------ */
+
+typedef struct job {
+    void (*body)(size_t number);
+    size_t number;
+} job;
+
+static void *run_job(void *context)
+{
+    job *j = context;
+    j->body(j->number);
+    return NULL;
+}
+
+void stress_threads(size_t count, void (*body)(size_t number))
+{
+    pthread_t threads[MOST_THREADS];
+    job jobs[MOST_THREADS];
+    stress_need(count <= MOST_THREADS, "fewer threads");
+    for (size_t i = 0; i < count; i++) {
+        jobs[i] = (job){body, i};
+        stress_need(pthread_create(&threads[i], NULL, run_job, &jobs[i]) == 0, "a thread");
+    }
+    for (size_t i = 0; i < count; i++) {
+        pthread_join(threads[i], NULL);
+    }
+}
