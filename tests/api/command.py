@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: MIT
+"""What the tests of the command share: running it, and counting as scripts/count-tests reads it.
+
+GPUALLOC_BIN is the command to test. GPUALLOC_SANITIZED is set where it is built with a sanitizer:
+the preload then needs the sanitizer's runtime, which the programs of these tests lack, and an empty
+library takes its place. What the preload itself does is not tested there.
+"""
+
+import atexit
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+BINARY = os.environ["GPUALLOC_BIN"]
+SANITIZED = bool(os.environ.get("GPUALLOC_SANITIZED"))
+COMMANDS = ("run", "bench", "trace", "list", "check", "help")
+REPO = Path(__file__).resolve().parents[2]
+PRELOAD = "libgpualloc-malloc.so"
+
+
+def empty_preload() -> str:
+    """A folder with a library of the preload's name and nothing in it."""
+    folder = tempfile.mkdtemp(prefix="gpualloc-preload-")
+    atexit.register(shutil.rmtree, folder)
+    subprocess.run(["cc", "-shared", "-o", f"{folder}/{PRELOAD}", "-x", "c", "/dev/null"],
+                   check=True)
+    return folder
+
+
+SETTINGS = {"GPUALLOC_PRELOAD_DIR": empty_preload()} if SANITIZED else {}
+
+
+class Answer:
+    """What the command did: its status, negative for a signal, and what it wrote."""
+
+    def __init__(self, done: "subprocess.CompletedProcess[bytes]") -> None:
+        self.status = done.returncode
+        self.out = done.stdout.decode(errors="replace") if done.stdout is not None else ""
+        self.err = done.stderr.decode(errors="replace")
+
+
+class CommandTest(unittest.TestCase):
+    """A test with a folder of its own, in which the command runs."""
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory(prefix="gpualloc-cli-")
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name).resolve()
+
+    def gpualloc(self, *args: object, env: dict[str, str] | None = None,
+                 **more: object) -> Answer:
+        clean = {name: value for name, value in os.environ.items()
+                 if name == "GPUALLOC_RESERVE" or  # of emulators, to which addresses are dear
+                 not name.startswith("GPUALLOC_") and name != "LD_PRELOAD"}
+        settings: dict = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE,
+                          "cwd": self.folder, "timeout": 120, "stdin": subprocess.DEVNULL}
+        return Answer(subprocess.run([BINARY, *map(str, args)], env=clean | SETTINGS | (env or {}),
+                                     **(settings | more)))
+
+    def refused(self, answer: Answer, status: int, *parts: str) -> None:
+        """One clear message: a line, with an offer of help at most, and nothing written."""
+        lines = [line for line in answer.err.splitlines() if not line.startswith("Try ")]
+        self.assertEqual((status, ""), (answer.status, answer.out), answer.err)
+        self.assertEqual(1, len(lines), answer.err)
+        self.assertTrue(lines[0].startswith("gpualloc"), lines[0])
+        for part in parts:
+            self.assertIn(part, lines[0])
+
+
+def options_in_help(text: str) -> set[str]:
+    return set(re.findall(r"^ +(?:-., )?(--[a-z-]+)", text, re.MULTILINE))
+
+
+def main() -> None:
+    """Run the tests of the file that calls this."""
+    program = unittest.main(exit=False, verbosity=1)
+    result = program.result
+    failed = len(result.failures) + len(result.errors) + len(result.unexpectedSuccesses)
+    skipped = len(result.skipped)
+    for test, reason in result.skipped:
+        print(f"skipped: {test}: {reason}", file=sys.stderr)
+    passed = result.testsRun - failed - skipped
+    print(f"{passed} passed, {failed} failed, {skipped} skipped", file=sys.stderr)
+    sys.exit(1 if failed else 0)

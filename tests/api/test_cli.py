@@ -1,0 +1,235 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The command as its users meet it: help, list and check; test_run.py and test_trace.py have the
+rest. Set GPUALLOC_BIN to the command."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import unittest
+
+import command
+from command import COMMANDS, REPO, CommandTest, options_in_help
+
+MAN = REPO / "docs" / "man"
+COMPLETION = REPO / "interpose" / "cli" / "completion.bash"
+
+
+class Help(CommandTest):
+    def test_version(self) -> None:
+        for args in (["--version"], ["-V"], ["list", "--version"], ["run", "-V"]):
+            answer = self.gpualloc(*args)
+            self.assertEqual((0, ""), (answer.status, answer.err))
+            self.assertRegex(answer.out, r"^gpualloc \d+\.\d+\.\d+\n$")
+
+    def test_ways_to_ask(self) -> None:
+        first = self.gpualloc("--help")
+        self.assertEqual((0, ""), (first.status, first.err))
+        for args in (["-h"], ["-?"], ["help"]):
+            self.assertEqual(first.out, self.gpualloc(*args).out)
+
+    def test_names_every_command(self) -> None:
+        text = self.gpualloc("--help").out
+        for name in COMMANDS:
+            self.assertRegex(text, rf"(?m)^  {name} +\S")
+        self.assertIn("Examples:", text)
+
+    def test_nothing_said(self) -> None:
+        answer = self.gpualloc()
+        self.assertEqual((2, ""), (answer.status, answer.out))
+        self.assertEqual(self.gpualloc("--help").out, answer.err)
+
+    def test_of_each_command(self) -> None:
+        for name in COMMANDS:
+            text = self.gpualloc(name, "--help").out
+            self.assertTrue(text.startswith(f"Usage: gpualloc {name} "), text)
+            self.assertEqual(text, self.gpualloc("help", name).out)
+            self.assertEqual(text, self.gpualloc(name, "-h").out)
+            self.assertTrue(all(len(line) <= 80 for line in text.splitlines()), text)
+
+    def test_unknown_command(self) -> None:
+        for slip, meant in (("lsit", "list"), ("ru", "run"), ("trce", "trace"),
+                            ("chekc", "check"), ("benches", "bench"), ("HELP", None),
+                            ("x" * 10000, None), ("", None), ("--", None)):
+            answer = self.gpualloc(slip)
+            if slip == "--":
+                self.assertEqual(2, answer.status)
+                continue
+            expected = f'did you mean "{meant}"?' if meant else "known: run, bench, trace"
+            self.refused(answer, 2, "unknown command", slip, expected)
+            self.refused(self.gpualloc("help", slip), 2, "unknown command", expected)
+
+    def test_unknown_option(self) -> None:
+        for args in ([], *([name] for name in COMMANDS)):
+            self.refused(self.gpualloc(*args, "--nonesuch"), 2, "'--nonesuch'")
+
+    def test_full_disk(self) -> None:
+        for args in (["list"], ["list", "--json"], ["--help"], ["--version"]):
+            with open("/dev/full", "wb") as full:
+                answer = self.gpualloc(*args, stdout=full)
+            self.refused(answer, 1, "standard output", "No space left")
+
+
+class Manual(CommandTest):
+    def options_in_manual(self, page: str) -> set[str]:
+        text = (MAN / page).read_text()
+        return {"-" + name for name in re.findall(r"\bFl (-[a-z][a-z-]*)", text)}
+
+    def test_same_options_as_help(self) -> None:
+        for name in COMMANDS:
+            if name == "help":
+                continue
+            listed = options_in_help(self.gpualloc(name, "--help").out)
+            self.assertGreaterEqual(listed, {"--help", "--usage", "--version"})
+            self.assertEqual(listed, self.options_in_manual(f"gpualloc-{name}.1"), name)
+        self.assertEqual(options_in_help(self.gpualloc("--help").out),
+                         self.options_in_manual("gpualloc.1"))
+
+    def test_names_every_command(self) -> None:
+        text = (MAN / "gpualloc.1").read_text()
+        for name in COMMANDS:
+            self.assertRegex(text, rf"(?m)^\.It Cm {name}\b")
+
+    def test_markup(self) -> None:
+        if not shutil.which("groff"):
+            self.skipTest("no groff here")
+        for page in sorted(MAN.glob("*.1")):
+            done = subprocess.run(["groff", "-mdoc", "-Tutf8", "-ww", page], capture_output=True)
+            self.assertEqual((0, b""), (done.returncode, done.stderr), page.name)
+
+
+class List(CommandTest):
+    def listed(self, *args: str) -> list[dict]:
+        answer = self.gpualloc("list", "--json", *args)
+        self.assertEqual((0, ""), (answer.status, answer.err))
+        self.assertEqual(1, answer.out.count("\n"))
+        whole = json.loads(answer.out)
+        self.assertEqual({"abi", "backends"}, set(whole))
+        self.assertEqual(1, whole["abi"])
+        return whole["backends"]
+
+    def check_option(self, option: dict) -> None:
+        keys = {"name", "type", "default", "help"}
+        if option["type"] == "enum":
+            keys |= {"choices"}
+            self.assertIn(option["default"], [None, *option["choices"]])
+        self.assertEqual(keys, set(option))
+        self.assertIn(option["type"], ("size", "bool", "integer", "enum", "string"))
+        self.assertTrue(option["default"] is None or isinstance(option["default"], str))
+        self.assertTrue(option["name"] and option["help"])
+
+    def test_json_shape(self) -> None:
+        backends = self.listed()
+        for backend in backends:
+            self.assertEqual({"name", "help", "places", "parent", "options"}, set(backend))
+            self.assertLessEqual(set(backend["places"]), {"host", "device", "kernel"})
+            self.assertTrue(backend["places"])
+            self.assertIn(backend["parent"], ("none", "optional", "required"))
+            for option in backend["options"]:
+                self.check_option(option)
+        self.assertLessEqual({"system", "dl", "trace", "null", "fail"},
+                             {backend["name"] for backend in backends})
+
+    def test_says_what_is_so(self) -> None:
+        by_name = {backend["name"]: backend for backend in self.listed()}
+        self.assertEqual(["host"], by_name["system"]["places"])
+        self.assertEqual("none", by_name["system"]["parent"])
+        self.assertEqual("required", by_name["trace"]["parent"])
+        (path,) = by_name["dl"]["options"]
+        self.assertEqual(("path", "string", None), (path["name"], path["type"], path["default"]))
+
+    def test_table_has_the_same(self) -> None:
+        text = self.gpualloc("list").out
+        for backend in self.listed():
+            row = re.search(rf"(?m)^{backend['name']} .*$", text)
+            self.assertIsNotNone(row, backend["name"])
+            for word in (*backend["places"], backend["parent"], backend["help"]):
+                self.assertIn(word, row.group())
+            for option in backend["options"]:
+                self.assertRegex(text, rf"(?m)^    {option['name']}\b.*{option['type']}")
+
+    def test_named_ones_in_the_order_named(self) -> None:
+        self.assertEqual(["trace", "system"],
+                         [backend["name"] for backend in self.listed("trace", "system")])
+        text = self.gpualloc("list", "null").out
+        self.assertIn("\nnull ", text)
+        self.assertNotIn("\nsystem ", text)
+
+    def test_unknown_one(self) -> None:
+        self.refused(self.gpualloc("list", "sistem"), 2, '"sistem"', "known: system")
+        self.refused(self.gpualloc("list", *["system"] * 65), 2, "at most 64")
+
+    def test_plugin_that_is_missing(self) -> None:
+        answer = self.gpualloc("list", "--json", env={"GPUALLOC_PLUGINS": "/nonesuch.so"})
+        self.assertEqual(0, answer.status)
+        self.assertIn("GPUALLOC_PLUGINS", answer.err)
+        json.loads(answer.out)
+
+
+class Check(CommandTest):
+    def test_json(self) -> None:
+        answer = self.gpualloc("check", "--json")
+        self.assertEqual(0, answer.status, answer.err)
+        facts = json.loads(answer.out)
+        self.assertEqual(self.gpualloc("--version").out.split()[1], facts["gpualloc"])
+        self.assertEqual(len(os.sched_getaffinity(0)), facts["processor"]["usable_cores"])
+
+    def test_table(self) -> None:
+        answer = self.gpualloc("check")
+        self.assertEqual(0, answer.status, answer.err)
+        for word in ("membarrier", "huge pages", "CUDA"):
+            self.assertIn(word.lower(), answer.out.lower())
+
+    def test_takes_no_words(self) -> None:
+        self.assertEqual(2, self.gpualloc("check", "word").status)
+
+
+class Bench(CommandTest):
+    def test_lists_workloads(self) -> None:
+        answer = self.gpualloc("bench", "--list")
+        self.assertEqual((0, ""), (answer.status, answer.err))
+        self.assertIn("same-size (host)", answer.out)
+
+    def test_bad_usage(self) -> None:
+        for args, part in ((["nonesuch"], "nonesuch"), (["--threads", "0"], "--threads"),
+                           (["--size", "1,x"], "--size"), (["--place", "moon"], "moon"),
+                           (["--spec", "sistem"], "sistem"), (["--plot", "x.doc"], "x.doc")):
+            self.refused(self.gpualloc("bench", *args), 2, part)
+
+
+@unittest.skipUnless(shutil.which("bash"), "no bash here")
+class Completion(CommandTest):
+    def complete(self, *words: str) -> list[str]:
+        """What the last of the words may become."""
+        script = ('source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _gpualloc; '
+                  'printf "%s\\n" "${COMPREPLY[@]}"')
+        path = f"{os.path.dirname(os.path.abspath(command.BINARY))}:{os.environ['PATH']}"
+        done = subprocess.run(["bash", "-c", script, "bash", COMPLETION, "gpualloc", *words],
+                              capture_output=True, text=True, env=os.environ | {"PATH": path},
+                              cwd=self.folder)
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        return done.stdout.split()
+
+    def test_commands(self) -> None:
+        self.assertEqual(set(COMMANDS), set(self.complete("")) - set(self.complete("-")))
+        self.assertEqual(["list"], self.complete("li"))
+        self.assertEqual(["trace"], self.complete("help", "t"))
+
+    def test_options(self) -> None:
+        self.assertEqual(["--host="], self.complete("run", "--h")[:1])
+        self.assertEqual({"--stats", "--strict"}, set(self.complete("run", "--st")))
+        self.assertIn("--json", self.complete("list", "--"))
+
+    def test_values(self) -> None:
+        self.assertEqual(["system"], self.complete("run", "--host", "=", "sy"))
+        self.assertEqual(["system"], self.complete("list", "sy"))
+        self.assertEqual(["warn"], self.complete("run", "--log", "w"))
+        self.assertEqual(["same-size"], self.complete("bench", "same"))
+        (self.folder / "a file.trace").touch()
+        self.assertEqual(["a", "file.trace"], self.complete("trace", "a f"))
+
+
+if __name__ == "__main__":
+    command.main()

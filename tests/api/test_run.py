@@ -1,0 +1,354 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""`gpualloc run`: statuses, the environment, what it refuses, and the files it makes. Set
+GPUALLOC_BIN to the command."""
+
+import json
+import os
+import shutil
+import signal
+import stat
+import struct
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+import command
+from command import PRELOAD, Answer, CommandTest
+
+TRACE_HEADER_BYTES = 40
+PLAIN_PATH = {"PATH": "/usr/bin:/bin"}  # a folder that may not be searched makes a 127 a 126
+
+
+class RunTest(CommandTest):
+    def run_shell(self, script: str, *options: object, **more: object) -> Answer:
+        return self.gpualloc("run", *options, "--", "/bin/sh", "-c", script, **more)
+
+    def variable(self, name: str, *options: object, env: dict[str, str] | None = None) -> str:
+        answer = self.run_shell(f'printf %s "${{{name}-unset}}"', *options, env=env)
+        self.assertEqual((0, ""), (answer.status, answer.err))
+        return answer.out
+
+    def files(self) -> list[str]:
+        return sorted(path.name for path in self.folder.iterdir())
+
+    def make(self, name: str, content: str | bytes, mode: int) -> Path:
+        path = self.folder / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        path.chmod(mode)
+        return path
+
+
+class Status(RunTest):
+    def test_kept(self) -> None:
+        for status in (0, 1, 2, 77, 126, 127, 255):
+            answer = self.run_shell(f"exit {status}")
+            self.assertEqual((status, "", ""), (answer.status, answer.out, answer.err))
+
+    def test_killed(self) -> None:
+        for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV):
+            self.assertEqual(-number, self.run_shell(f"kill -{int(number)} $$").status)
+
+    def test_same_process(self) -> None:
+        with subprocess.Popen([command.BINARY, "run", "--", "/bin/sh", "-c", "echo $$"],
+                              stdout=subprocess.PIPE, env=os.environ | command.SETTINGS) as process:
+            self.assertEqual(process.pid, int(process.communicate()[0]))
+
+    def test_not_found(self) -> None:
+        for name in ("nonesuch-program", "./nonesuch", "/nonesuch/program", ""):
+            answer = self.gpualloc("run", "--", name, env=PLAIN_PATH)
+            self.refused(answer, 127, f'"{name}"', "No such file")
+        script = self.make("script", "#!/nonesuch/shell\n", 0o755)
+        self.refused(self.gpualloc("run", script), 127, str(script), "No such file")
+
+    def test_cannot_run(self) -> None:
+        data = self.make("data", "text", 0o644)
+        for path in (data, "./data", self.folder, f"{data}/x"):
+            self.refused(self.gpualloc("run", path), 126, str(path))
+
+    def test_search(self) -> None:
+        """As execvp(3): past what cannot be run, and relative to an empty entry."""
+        (self.folder / "one").mkdir()
+        (self.folder / "two").mkdir()
+        self.make("one/tool", "#!/bin/sh\necho one\n", 0o644)
+        env = {"PATH": f"{self.folder}/nonesuch:{self.folder}/one"}
+        self.refused(self.gpualloc("run", "tool", env=env), 126, "Permission denied")
+        self.make("two/tool", "#!/bin/sh\necho two\n", 0o755)
+        self.assertEqual("two\n", self.gpualloc(
+            "run", "tool", env={"PATH": f"{self.folder}/one:{self.folder}/two"}).out)
+        self.make("here", "#!/bin/sh\necho here\n", 0o755)
+        self.assertEqual("here\n", self.gpualloc("run", "here", env={"PATH": ""}).out)
+        self.assertEqual("here\n", self.gpualloc("run", "here", env={"PATH": "/nonesuch:"}).out)
+
+    def test_script_without_interpreter(self) -> None:
+        path = self.make("bare", "echo bare\n", 0o755)
+        self.assertEqual("bare\n", self.gpualloc("run", path).out)
+
+
+class Environment(RunTest):
+    def test_preload(self) -> None:
+        path = self.variable("LD_PRELOAD")
+        self.assertTrue(os.path.isabs(path) and path.endswith("/" + PRELOAD), path)
+        self.assertTrue(os.path.exists(path))
+
+    @unittest.skipIf(command.SANITIZED, "a sanitizer's runtime must come before any preload")
+    def test_other_preloads_stay(self) -> None:
+        path = self.variable("LD_PRELOAD")
+        for others in ("libm.so.6", "libm.so.6 libdl.so.2:"):
+            self.assertEqual(f"{path}:{others}",
+                             self.variable("LD_PRELOAD", env={"LD_PRELOAD": others}))
+
+    @unittest.skipIf(command.SANITIZED, "a sanitizer's runtime must come before any preload")
+    def test_run_within_run(self) -> None:
+        answer = self.gpualloc("run", "--host=system", command.BINARY, "run", "--stats", "/bin/sh",
+                               "-c", 'echo "$LD_PRELOAD $GPUALLOC_HOST $GPUALLOC_STATS"')
+        preload, host, stats = answer.out.split()
+        self.assertEqual((1, "system", "1"), (preload.count(PRELOAD), host, stats))
+
+    def test_host(self) -> None:
+        names = [b["name"] for b in json.loads(self.gpualloc("list", "--json").out)["backends"]]
+        default = "jemalloc" if "jemalloc" in names else "system"
+        self.assertEqual(default, self.variable("GPUALLOC_HOST"))
+        self.assertEqual(default, self.variable("GPUALLOC_HOST", env={"GPUALLOC_HOST": ""}))
+        self.assertEqual("system", self.variable("GPUALLOC_HOST", env={"GPUALLOC_HOST": "system"}))
+        self.assertEqual("fail:nth=0", self.variable("GPUALLOC_HOST", "--host=fail:nth=0",
+                                                     env={"GPUALLOC_HOST": "system"}))
+
+    def test_what_is_not_given_stays(self) -> None:
+        for name in ("DEVICE", "KERNEL", "STATS", "TRACE", "LOG", "STRICT"):
+            self.assertEqual("unset", self.variable("GPUALLOC_" + name))
+        self.assertEqual("own", self.variable("GPUALLOC_DEVICE", env={"GPUALLOC_DEVICE": "own"}))
+
+    def test_what_is_given(self) -> None:
+        for option, name, value in (("--device=cuda:heap=1M", "DEVICE", "cuda:heap=1M"),
+                                    ("--device=of-the-program", "DEVICE", "of-the-program"),
+                                    ("--kernel=a/b:c=d", "KERNEL", "a/b:c=d"),
+                                    ("--stats", "STATS", "1"), ("--strict", "STRICT", "1"),
+                                    ("--log=debug", "LOG", "debug"),
+                                    ("--stats=s", "STATS", f"{self.folder}/s"),
+                                    ("--stats=1", "STATS", f"{self.folder}/1"),
+                                    ("--trace=t", "TRACE", f"{self.folder}/t"),
+                                    ("--trace=/dev/shm/%p", "TRACE", "/dev/shm/%p")):
+            out = self.run_shell(f'printf %s "$GPUALLOC_{name}"; rm -f /dev/shm/$$*', option).out
+            self.assertEqual(value, out)
+
+    def test_program_keeps_its_arguments(self) -> None:
+        for args in (["printf", "%s,", "--stats", "-x", "--"], ["--", "printf", "%s,", "--stats",
+                                                                "-x", "--"]):
+            answer = self.gpualloc("run", "--log", "error", *args)
+            self.assertEqual((0, "--stats,-x,--,"), (answer.status, answer.out), answer.err)
+
+
+class Refused(RunTest):
+    def test_usage(self) -> None:
+        for args, part in (([], "PROGRAM"), (["--"], "PROGRAM"), (["--stats"], "PROGRAM"),
+                           (["--host"], "requires an argument"), (["--bad", "true"], "--bad"),
+                           (["--log=loud", "true"], '"loud"'), (["--stats=", "true"], "--stats"),
+                           (["--trace=", "true"], "--trace"),
+                           (["--stats", "f", "--", "true"], "--stats=f"),
+                           (["--stats=f", "--trace=f", "true"], "two files"),
+                           (["--trace=" + "x" * 5000, "true"], "path")):
+            self.refused(self.gpualloc("run", *args), 2, part)
+
+    def test_specs(self) -> None:
+        for spec, part in (("nonesuch", "unknown backend"), ("", "the name of a backend"),
+                           ("system:x=1", '"x"'), ("system/", "the end"),
+                           ("system/null", "takes no parent"), ("dl:/nonesuch.so", "/nonesuch.so"),
+                           ("dl", "path"), ("trace/system", "file"), ("cuda", "host"),
+                           ("trace:file=f/nonesuch", "nonesuch"), ("fail:nth=x", '"x"'),
+                           ('dl:path="x', "closing"), ("/" * 10000, "spec")):
+            self.refused(self.gpualloc("run", "--host", spec, "true"), 2, "--host: ", part)
+            if spec:
+                self.refused(self.gpualloc("run", "true", env={"GPUALLOC_HOST": spec}), 2,
+                             "GPUALLOC_HOST: ", part)
+        self.refused(self.gpualloc("run", "--device=a b", "true"), 2, "--device: ", "column 2")
+        self.refused(self.gpualloc("run", "--kernel=/", "true"), 2, "--kernel: ", "column 1")
+        self.assertEqual([], self.files())
+
+    def test_preload_is_missing(self) -> None:
+        answer = self.gpualloc("run", "true", env={"GPUALLOC_PRELOAD_DIR": "nonesuch"})
+        self.refused(answer, 2, "GPUALLOC_PRELOAD_DIR", PRELOAD, f'"{self.folder}/nonesuch"')
+        lonely = self.folder / "bin" / "gpualloc"
+        lonely.parent.mkdir()
+        shutil.copy(command.BINARY, lonely)
+        done = subprocess.run([lonely, "run", "true"], capture_output=True,
+                              env={name: value for name, value in os.environ.items()
+                                   if name != "GPUALLOC_PRELOAD_DIR"})
+        self.refused(Answer(done), 2, PRELOAD, str(self.folder), "GPUALLOC_PRELOAD_DIR")
+
+    def test_preload_beside_a_moved_command(self) -> None:
+        command_path = self.folder / "bin" / "gpualloc"
+        command_path.parent.mkdir()
+        shutil.copy(command.BINARY, command_path)
+        env = {name: value for name, value in os.environ.items() if name != "GPUALLOC_PRELOAD_DIR"}
+        for place in ("lib", "lib64", "malloc"):
+            (self.folder / place).mkdir()
+            (self.folder / place / PRELOAD).touch()
+            done = subprocess.run([command_path, "run", "/bin/sh", "-c", "echo $LD_PRELOAD"],
+                                  capture_output=True, env=env, text=True)
+            self.assertEqual(f"{self.folder}/{place}/{PRELOAD}\n", done.stdout)
+
+    def test_preload_that_cannot_be_named(self) -> None:
+        for name in ("a space", "a:colon"):
+            (self.folder / name).mkdir()
+            (self.folder / name / PRELOAD).touch()
+            answer = self.gpualloc("run", "true", env={"GPUALLOC_PRELOAD_DIR": name})
+            self.refused(answer, 2, name, "space or a colon")
+
+    def test_files(self) -> None:
+        thesis = self.make("thesis", "years of work", 0o644)
+        pipe = self.folder / "pipe"
+        os.mkfifo(pipe)
+        for path, part in ((thesis, "is no trace"), (pipe, "is no trace"),
+                           ("/dev/null", "is no trace"), (self.folder, "Is a directory"),
+                           ("/nonesuch/t", "No such file")):
+            self.refused(self.gpualloc("run", "--trace", path, "true"), 2, "--trace: ", part)
+        for path in ("/nonesuch/s", self.folder):
+            self.refused(self.gpualloc("run", f"--stats={path}", "true"), 2, "--stats: ", str(path))
+        self.assertEqual("years of work", thesis.read_text())
+        self.assertEqual(["pipe", "thesis"], self.files())
+
+    def test_nothing_is_lost_for_a_program_that_is_missing(self) -> None:
+        trace = self.make("old.trace", b"GATRACE\0 and more", 0o644)
+        answer = self.gpualloc("run", "--trace", trace, "nonesuch-program", env=PLAIN_PATH)
+        self.assertEqual(127, answer.status)
+        self.assertEqual(b"GATRACE\0 and more", trace.read_bytes())
+
+
+@unittest.skipIf(command.SANITIZED, "the preload is not the real one")
+class Output(RunTest):
+    """Of a python3 without site packages: a program that allocates, and starts no others."""
+
+    PROGRAM = (os.path.realpath(sys.executable), "-S", "-c",
+               "print(len([[] for _ in range(1000)]))")
+
+    def test_stats_on_standard_error(self) -> None:
+        answer = self.gpualloc("run", "--host=system", "--stats", "--", *self.PROGRAM)
+        self.assertEqual((0, "1000\n"), (answer.status, answer.out))
+        self.assertIn("system", answer.err)
+        self.assertIn("allocs", answer.err)
+
+    def test_stats_in_files(self) -> None:
+        for _ in range(2):
+            self.gpualloc("run", "--host=system", "--stats=s.json", "--", *self.PROGRAM)
+            self.gpualloc("run", "--host=system", "--stats=s.txt", "--", *self.PROGRAM)
+        lines = (self.folder / "s.json").read_text().splitlines()
+        self.assertEqual(["system"] * 2, [json.loads(line)["spec"] for line in lines])
+        self.assertEqual(2, (self.folder / "s.txt").read_text().count("\nallocs "))
+
+    def test_files_are_where_the_command_was(self) -> None:
+        self.run_shell("cd /; exit 0", "--stats=s.json", "--trace=t")
+        self.assertEqual(["s.json", "t"], self.files())
+
+    def test_stats_into_a_pipe(self) -> None:
+        os.mkfifo(self.folder / "pipe")
+        reader = subprocess.Popen(["cat", self.folder / "pipe"], stdout=subprocess.PIPE)
+        self.addCleanup(reader.kill)
+        self.assertEqual(0, self.gpualloc("run", "--stats=pipe", "--", *self.PROGRAM).status)
+        self.assertIn(b"allocs", reader.communicate(timeout=30)[0])
+
+    def test_trace_agrees_with_stats(self) -> None:
+        self.gpualloc("run", "--stats=s.json", "--trace=t", "--", *self.PROGRAM,
+                      env={"PYTHONMALLOC": "malloc"})
+        stats = json.loads((self.folder / "s.json").read_text())
+        text = self.gpualloc("trace", "--json", "t").out
+        records = [json.loads(line) for line in text.splitlines()]
+        made = [r for r in records if r["operation"] in ("alloc", "zeroed")]
+        self.assertGreater(stats["allocs"], 1000)
+        self.assertGreaterEqual(len(made), stats["allocs"])
+        self.assertLess(len(made), stats["allocs"] + 100, "what follows the report is little")
+        self.assertEqual([], [r for r in records if r["place"] != "host"])
+
+    def test_old_trace_is_replaced(self) -> None:
+        for _ in range(2):
+            self.assertEqual(0, self.gpualloc("run", "--trace=t", "--", *self.PROGRAM).status)
+            self.assertEqual(["t"], self.files())
+        self.make("t", "", 0o644)
+        self.gpualloc("run", "--trace=t", "--", *self.PROGRAM)
+        self.assertEqual(["t"], self.files())
+        self.assertGreater((self.folder / "t").stat().st_size, TRACE_HEADER_BYTES)
+
+    def test_trace_with_the_process_id(self) -> None:
+        answer = self.run_shell("echo $$", "--trace=t.%p")
+        self.assertEqual([f"t.{answer.out.strip()}"], self.files())
+
+    def test_trial_leaves_no_trace(self) -> None:
+        """The spec is tried out, but neither by beginning its trace nor the environment's."""
+        self.assertEqual(0, self.run_shell("exit 0", "--host=trace:file=t/system").status)
+        self.assertEqual(["t"], self.files())
+        os.remove(self.folder / "t")
+        env = {"GPUALLOC_TRACE": f"{self.folder}/u", "GPUALLOC_STATS": f"{self.folder}/s.json"}
+        self.assertEqual(0, self.gpualloc("run", *self.PROGRAM, env=env).status)
+        self.assertEqual(["s.json", "u"], self.files())
+        self.assertEqual(1, len((self.folder / "s.json").read_text().splitlines()))
+
+
+def static_program() -> bytes | None:
+    """The smallest program without a loader: it exits with 7."""
+    codes = {"x86_64": (62, b"\xbf\x07\0\0\0\xb8\x3c\0\0\0\x0f\x05"),
+             "aarch64": (183, struct.pack("<III", 0xD28000E0, 0xD2800BA8, 0xD4000001))}
+    if os.uname().machine not in codes:
+        return None
+    machine, code = codes[os.uname().machine]
+    base, start = 0x400000, 120
+    header = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\x02\x01\x01", 2, machine, 1, base + start,
+                         64, 0, 0, 64, 56, 1, 0, 0, 0)
+    segment = struct.pack("<IIQQQQQQ", 1, 5, 0, base, base, start + len(code), start + len(code),
+                          0x10000)
+    return header + segment + code
+
+
+class OutOfReach(RunTest):
+    def check(self, program: object, reason: str, status: int) -> None:
+        answer = self.gpualloc("run", program)
+        self.assertEqual(status, answer.status, answer.err)
+        self.assertEqual(1, answer.err.count("\n"), answer.err)
+        self.assertIn(reason, answer.err)
+        self.refused(self.gpualloc("run", "--strict", program), 2, reason)
+        self.assertEqual("", self.gpualloc("run", "--log=error", program).err)
+
+    def test_static(self) -> None:
+        content = static_program()
+        if content is None:
+            self.skipTest("no static program for this processor")
+        path = self.make("static", content, 0o755)
+        self.check(path, "statically", 7)
+        self.check(self.make("script", f"#!{path} -x\n", 0o755), "statically", 7)
+
+    def test_other_processor(self) -> None:
+        content = static_program() or b"\x7fELF\x02\x01\x01" + bytes(57)
+        path = self.make("foreign", content[:18] + b"\x08\0" + content[20:], 0o755)
+        answer = self.gpualloc("run", path)
+        self.assertNotEqual(0, answer.status)
+        self.assertIn("another kind of processor", answer.err.splitlines()[0])
+
+    def test_gains_rights(self) -> None:
+        if os.getuid() == 0:
+            path = self.make("true", Path("/bin/true").read_bytes(), 0o755)
+            os.chown(path, 65534, 65534)
+            path.chmod(0o4755)
+            self.folder.chmod(0o755)
+            self.check(path, "gains rights", 0)
+            path.chmod(0o755)
+        else:
+            su = shutil.which("su")
+            if not su or not os.stat(su).st_mode & stat.S_ISUID:
+                self.skipTest("no setuid program here")
+            self.assertIn("gains rights", self.gpualloc("run", su, "--version").err)
+
+    def test_within_reach(self) -> None:
+        for program in ("/bin/true", self.make("s", "#!/bin/sh\n", 0o755),
+                        self.make("e", "#! /usr/bin/env sh\n", 0o755)):
+            answer = self.gpualloc("run", "--strict", program)
+            self.assertEqual((0, ""), (answer.status, answer.err))
+
+    def test_files_that_are_no_programs(self) -> None:
+        for content in (b"\x7fELF", b"\x7fELF\x02\x01\x01" + b"\xff" * 200, b"#!", b"#!\n", b"",
+                        b"#!" + b"x" * 1000):
+            path = self.make("odd", content, 0o755)
+            self.assertGreaterEqual(self.gpualloc("run", path).status, 0)
+
+
+if __name__ == "__main__":
+    command.main()

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: MIT
+"""What the tests of this folder share: where the build is, running things, and counting.
+
+The last line is `N passed, N failed, N skipped`, which scripts/count-tests reads. From meson come
+TEST_SOURCE and TEST_BUILD (the two roots), TEST_LIBRARY and TEST_PRELOAD (what was built), TEST_CC
+(the C compiler), TEST_NVCC (empty: none) and TEST_SANITIZED (empty: no). A library that was built
+with a sanitizer loads only into programs that were, too: what needs it to load is skipped then.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+SOURCE = Path(os.environ["TEST_SOURCE"])
+BUILD = Path(os.environ["TEST_BUILD"])
+LIBRARY = Path(os.environ["TEST_LIBRARY"])
+PRELOAD = Path(os.environ["TEST_PRELOAD"])
+CC = os.environ["TEST_CC"].split()
+NVCC = os.environ["TEST_NVCC"]
+SANITIZED = bool(os.environ["TEST_SANITIZED"])
+HEADERS = sorted((SOURCE / "liballoc/include/gpualloc").glob("*.h"))
+
+
+def quiet_environment() -> dict[str, str]:
+    """This process's, without what its user set for other programs."""
+    return {name: value for name, value in os.environ.items()
+            if not name.startswith("GPUALLOC_") and name != "LD_PRELOAD"}
+
+
+class Case(unittest.TestCase):
+    """A test with a folder of its own."""
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory(prefix="gpualloc-headers-")
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def run_command(self, *command: object, env: dict[str, str] | None = None) -> str:
+        """What the command writes; it must succeed, and in silence on standard error."""
+        done = subprocess.run([str(part) for part in command], env=quiet_environment() | (env or {}),
+                              cwd=self.folder, capture_output=True, text=True, timeout=120)
+        told = f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}"
+        self.assertEqual(0, done.returncode, told)
+        self.assertEqual("", done.stderr, told)
+        return done.stdout
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+
+def main() -> None:
+    """Run the tests of the file that calls this."""
+    result = unittest.main(exit=False, verbosity=1).result
+    failed = len(result.failures) + len(result.errors) + len(result.unexpectedSuccesses)
+    skipped = len(result.skipped)
+    for test, reason in result.skipped:
+        print(f"skipped: {test}: {reason}", file=sys.stderr)
+    print(f"{result.testsRun - failed - skipped} passed, {failed} failed, {skipped} skipped",
+          file=sys.stderr)
+    sys.exit(1 if failed else 0)

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: MIT
+"""Each public header compiles alone, first and twice, as C11, as C++17 and under nvcc, with nothing
+but the C library's names in scope, and without a warning."""
+
+import shutil
+import unittest
+from pathlib import Path
+
+from surroundings import CC, HEADERS, NVCC, SOURCE, Case, main
+
+INCLUDE = SOURCE / "liballoc/include"
+WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Wundef", "-Werror"]
+C_WARNINGS = WARNINGS + ["-Wstrict-prototypes", "-Wmissing-prototypes"]
+# A mistake that every compiler must find through the header: the tests below would see it, too.
+MISTAKE = "int mistake(void);\nint mistake(void) { return ga_place_text(1, 2, 3); }\n"
+
+
+def compilers(names: list[list[str]]) -> list[list[str]]:
+    return [name for name in names if shutil.which(name[0])]
+
+
+class Headers(Case):
+    def compile_all(self, command: list[str], suffix: str) -> None:
+        self.assertGreaterEqual(len(HEADERS), 2)
+        for header in HEADERS:
+            with self.subTest(header=header.name, compiler=command[0]):
+                include = f"#include <gpualloc/{header.name}>\n"
+                source = self.write(f"{header.stem}{suffix}", include * 2)
+                self.run_command(*command, f"-I{INCLUDE}", source)
+
+    def must_fail(self, command: list[str], suffix: str) -> None:
+        source = self.write(f"mistake{suffix}", "#include <gpualloc/gpualloc.h>\n" + MISTAKE)
+        with self.assertRaises(AssertionError):
+            self.run_command(*command, f"-I{INCLUDE}", source)
+
+    def test_c11(self) -> None:
+        for compiler in compilers([CC, ["gcc"], ["clang"]]):
+            command = [*compiler, "-std=c11", "-pedantic-errors", "-fsyntax-only", *C_WARNINGS]
+            self.compile_all(command, ".c")
+            self.must_fail(command, ".c")
+
+    def test_c_plus_plus_17(self) -> None:
+        found = compilers([["g++"], ["clang++"]])
+        if not found:
+            self.skipTest("no C++ compiler")
+        for compiler in found:
+            command = [*compiler, "-std=c++17", "-pedantic-errors", "-fsyntax-only", *WARNINGS]
+            self.compile_all(command, ".cc")
+            self.must_fail(command, ".cc")
+
+    @unittest.skipUnless(NVCC, "no nvcc")
+    def test_nvcc(self) -> None:
+        command = [NVCC, "-std=c++17", "-Werror=all-warnings", "-Xcompiler=-Wall,-Wextra,-Werror",
+                   "-arch=sm_75", "-c", "-o", str(self.folder / "object.o")]
+        self.compile_all(command, ".cu")
+        self.must_fail(command, ".cu")
+
+    def test_every_header_begins_with_its_licence(self) -> None:
+        for header in HEADERS:
+            self.assertIn("SPDX-License-Identifier: MIT", Path(header).read_text().splitlines()[0])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: MIT
+"""The library in other people's processes: linked, or loaded while they run, it leaves malloc the C
+library's, works from any thread, and can be let go of."""
+
+import sys
+import unittest
+
+from surroundings import CC, LIBRARY, SANITIZED, SOURCE, Case, main
+
+# Which file each function of the malloc family comes from, as this process's own calls find it.
+WHOSE_MALLOC = r"""
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int whose_malloc(void)
+{
+    static const char *const names[] = {"malloc", "free", "calloc", "realloc", "posix_memalign",
+                                        "aligned_alloc", "malloc_usable_size"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        Dl_info info;
+        void *found = dlsym(RTLD_DEFAULT, names[i]);
+        if (!found || !dladdr(found, &info) || !strstr(info.dli_fname, "libc.so")) {
+            printf("%s is %s's\n", names[i], found ? info.dli_fname : "nobody");
+            return 1;
+        }
+    }
+    return 0;
+}
+"""
+
+LINKED = WHOSE_MALLOC + r"""
+#include <gpualloc/gpualloc.h>
+
+int main(void)
+{
+    ga_heap *heap;
+    void *block;
+    int own = whose_malloc();
+    if (ga_heap_open(&heap, GA_PLACE_HOST, 0, "jemalloc") != GA_OK &&
+        ga_heap_open(&heap, GA_PLACE_HOST, 0, "system") != GA_OK) {
+        puts(ga_error_text());
+        return 1;
+    }
+    if (ga_alloc(heap, 100, 0, &block) != GA_OK || ga_free(heap, block) != GA_OK) {
+        puts(ga_error_text());
+        return 1;
+    }
+    ga_heap_close(heap);
+    return own || whose_malloc();
+}
+"""
+
+# A plugin host's way: load, use in a thread, let go while the thread still lives.
+LOADED = WHOSE_MALLOC + r"""
+#include <gpualloc/gpualloc.h>
+#include <pthread.h>
+
+static pthread_barrier_t used, gone;
+static void *library;
+
+static void *use(void *spec)
+{
+    ga_heap *heap;
+    void *block;
+    ga_status (*open_heap)(ga_heap **, ga_place, int, const char *);
+    ga_status (*alloc)(ga_heap *, size_t, size_t, void **);
+    ga_status (*release)(ga_heap *, void *);
+    ga_status (*close_heap)(ga_heap *);
+    *(void **)&open_heap = dlsym(library, "ga_heap_open");
+    *(void **)&alloc = dlsym(library, "ga_alloc");
+    *(void **)&release = dlsym(library, "ga_free");
+    *(void **)&close_heap = dlsym(library, "ga_heap_close");
+    if (open_heap(&heap, GA_PLACE_HOST, 0, spec) == GA_OK) {
+        alloc(heap, 100, 0, &block);
+        release(heap, block);
+        close_heap(heap);
+    }
+    pthread_barrier_wait(&used);
+    pthread_barrier_wait(&gone);
+    return NULL; /* and what the library does at the end of a thread */
+}
+
+int main(int argc, char **argv)
+{
+    pthread_t thread;
+    (void)argc;
+    pthread_barrier_init(&used, NULL, 2);
+    pthread_barrier_init(&gone, NULL, 2);
+    library = dlopen(argv[1], RTLD_NOW | RTLD_GLOBAL);
+    if (!library) {
+        puts(dlerror());
+        return 1;
+    }
+    pthread_create(&thread, NULL, use, argv[2]);
+    pthread_barrier_wait(&used);
+    int own = whose_malloc();
+    dlclose(library);
+    pthread_barrier_wait(&gone);
+    pthread_join(thread, NULL);
+    return own;
+}
+"""
+
+# ctypes releases Python's lock around each call: the threads are in the library at once.
+PYTHON = r"""
+import ctypes, sys, threading
+library = ctypes.CDLL(sys.argv[1])
+spec = sys.argv[2].encode()
+for name in ("ga_alloc", "ga_free", "ga_heap_close", "ga_heap_open"):
+    getattr(library, name).restype = ctypes.c_int
+library.ga_error_text.restype = ctypes.c_char_p
+
+def need(status):
+    if status:
+        raise SystemExit(f"status {status}: {library.ga_error_text().decode()}")
+
+class DlInfo(ctypes.Structure):
+    _fields_ = [("fname", ctypes.c_char_p), ("fbase", ctypes.c_void_p),
+                ("sname", ctypes.c_char_p), ("saddr", ctypes.c_void_p)]
+
+info = DlInfo()
+whole = ctypes.CDLL(None)
+assert whole.dladdr(ctypes.cast(whole.malloc, ctypes.c_void_p), ctypes.byref(info))
+assert b"libc.so" in info.fname, info.fname
+
+heap = ctypes.c_void_p()
+status = library.ga_heap_open(ctypes.byref(heap), 0, 0, spec)
+if status == 1 and b"unknown backend" in library.ga_error_text():
+    print("absent")
+    raise SystemExit(0)
+need(status)
+done = []
+
+def churn(number):
+    held = []
+    for i in range(500):
+        block = ctypes.c_void_p()
+        size = 1 + i * 37 % 5000
+        need(library.ga_alloc(heap, ctypes.c_size_t(size), ctypes.c_size_t(0), ctypes.byref(block)))
+        ctypes.memset(block, number, size)
+        held.append((block, size))
+    for block, size in held:
+        assert ctypes.string_at(block, size) == bytes([number]) * size
+        need(library.ga_free(heap, block))
+    done.append(number)
+
+threads = [threading.Thread(target=churn, args=(n,)) for n in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert len(done) == 8, done
+need(library.ga_heap_close(heap))
+print("served")
+"""
+
+
+@unittest.skipIf(SANITIZED, "a sanitized library loads into sanitized programs only")
+class Process(Case):
+    def build(self, name: str, text: str, *more: str) -> str:
+        source = self.write(f"{name}.c", text)
+        self.run_command(*CC, "-D_GNU_SOURCE", f"-I{SOURCE}/liballoc/include", source, "-o", name,
+                         *more, "-ldl", "-lpthread")
+        return str(self.folder / name)
+
+    def test_a_linked_program_keeps_its_malloc(self) -> None:
+        folder = str(LIBRARY.parent)
+        program = self.build("linked", LINKED, f"-L{folder}", "-lgpualloc", f"-Wl,-rpath,{folder}")
+        self.run_command(program)
+
+    def test_a_program_that_loads_it_keeps_its_malloc(self) -> None:
+        program = self.build("loaded", LOADED)
+        for spec in ("system", "jemalloc"):
+            with self.subTest(spec=spec):
+                self.run_command(program, LIBRARY, spec)
+
+    def test_python_uses_it_from_many_threads(self) -> None:
+        script = self.write("script.py", PYTHON)
+        for spec in ("system", "jemalloc"):
+            with self.subTest(spec=spec):
+                told = self.run_command(sys.executable, script, LIBRARY, spec).strip()
+                self.assertIn(told, ("served", "absent") if spec == "jemalloc" else ("served",))
+
+
+if __name__ == "__main__":
+    main()
