@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Blocks that never came from the preload: from the C library by its own name, as a stand-in for
+ * all that was allocated before, and from a second C library. They are passed on, never lost.
+ */
+#include "check.h"
+
+#include <dlfcn.h>
+#include <malloc.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+extern void *__libc_malloc(size_t size);
+extern void *__libc_memalign(size_t align, size_t size);
+
+static const size_t sizes[] = {0, 1, 24, 100, 5000, 200000, (size_t)3 << 20};
+
+static void test_free(void)
+{
+    for (int round = 0; round < 2000; round++) {
+        size_t size = sizes[round % 7];
+        void *block = round % 2 ? __libc_malloc(size) : __libc_memalign(256, size);
+        void *own = malloc(size);
+        CHECK(block && own);
+        check_fill(block, size, 1);
+        check_fill(own, size, 2);
+        CHECK(malloc_usable_size(block) >= size && malloc_usable_size(own) >= size);
+        check_filled(block, size, 1);
+        free(block);
+        check_filled(own, size, 2);
+        free(own);
+    }
+    puts("free: passed on");
+}
+
+static void test_realloc(void)
+{
+    for (int round = 0; round < 700; round++) {
+        size_t size = sizes[round % 7];
+        unsigned char *block = __libc_malloc(size);
+        CHECK(block);
+        check_fill(block, size, 3);
+        block = realloc(block, size * 2 + 1);
+        CHECK(block);
+        check_filled(block, size, 3);
+        block = realloc(block, size / 2 + 1);
+        CHECK(block);
+        check_filled(block, size < size / 2 + 1 ? size : size / 2 + 1, 3);
+        CHECK(round % 2 == 0 || !realloc(block, 0));
+        if (round % 2 == 0) {
+            free(block);
+        }
+    }
+    unsigned char *block = __libc_malloc(100);
+    CHECK(block);
+    check_fill(block, 100, 4);
+    errno = 0;
+    CHECK(!realloc(block, PTRDIFF_MAX) && errno == ENOMEM);
+    check_filled(block, 100, 4);
+    free(block);
+    puts("realloc: passed on");
+}
+
+/* The second C library's blocks go back to it, beside ours. */
+static void test_second_libc(void)
+{
+    void *second = dlmopen(LM_ID_NEWLM, "libc.so.6", RTLD_NOW);
+    CHECK(second);
+    char *(*duplicate)(const char *);
+    void (*release)(void *);
+    *(void **)&duplicate = dlsym(second, "strdup");
+    *(void **)&release = dlsym(second, "free");
+    CHECK(duplicate && release);
+    for (int round = 0; round < 1000; round++) {
+        char *text = duplicate("of the second library");
+        char *own = strdup("of the first");
+        CHECK(text && own && strcmp(text, "of the second library") == 0);
+        CHECK(malloc_usable_size(text) >= strlen(text));
+        free(own);
+        if (round % 2) {
+            release(text);
+        } else {
+            free(text); /* small: a C library takes it as its own */
+        }
+    }
+    dlclose(second);
+    puts("second C library: passed on");
+}
+
+int main(void)
+{
+    test_free();
+    test_realloc();
+    test_second_libc();
+    return 0;
+}

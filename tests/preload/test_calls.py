@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The malloc family call by call.
+
+usage: test_calls.py CONFIGURATION
+"""
+
+import os
+import unittest
+
+import support
+
+OTHERS = ("libjemalloc.so.2", "libmimalloc.so.2", "libtcmalloc_minimal.so.4")
+
+
+class Calls(support.Case):
+
+    def test_the_preload_serves(self) -> None:
+        lines = dict(line.split(" ", 1) for line in self.under("whose").stdout.splitlines())
+        name = os.path.basename(support.PRELOAD)
+        self.assertEqual(os.path.basename(lines["malloc"]), name)
+        self.assertEqual(os.path.basename(lines["free"]), name)
+        # 100 bytes are 104 to glibc, and 112 to the others, who round to their size classes.
+        self.assertEqual(lines["usable"], "104" if self.setup.host == "system" else "112")
+
+    def test_family(self) -> None:
+        outcome = self.same_as_without("family")
+        self.assertGreater(len(outcome.stdout.splitlines()), 60)
+        self.assertRegex(outcome.stderr, r"in use bytes|allocs +\d")  # of malloc_stats()
+
+    def test_documented(self) -> None:
+        self.quiet(self.under("documented"))
+
+    def test_errno_kept(self) -> None:
+        self.same_as_without("errno_kept")
+
+    def test_foreign_blocks(self) -> None:
+        self.same_as_without("foreign")
+
+    def test_small_stacks(self) -> None:
+        self.same_as_without("small_stack")
+
+    def test_another_allocator_behind(self) -> None:
+        """One that the program is linked with, say. Some replace the C library's own names too."""
+        for library in filter(None, map(support.find_library, OTHERS)):
+            for program in ("small_stack", "at_exit"):
+                with self.subTest(library=library, program=program):
+                    expected = support.run(program, preload=False).stdout
+                    outcome = self.under(program, behind=library)
+                    self.assertEqual(outcome.stdout, expected)
+                    self.quiet(outcome)
+            self.assertIn("usable 1", self.under("whose", behind=library).stdout)
+
+
+if __name__ == "__main__":
+    support.main()
