@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A library that looks like a CUDA driver from before memory pools.
+ */
+__attribute__((visibility("default"))) int cuInit(unsigned flags);
+
+int cuInit(unsigned flags)
+{
+    return (int)flags;
+}
