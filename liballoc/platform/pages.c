@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: MIT
  *
- *   base                      top                                        base + size
- *   | mapped, one after another | reserved: PROT_NONE, nothing committed   |
+ *   base          start         top                                      base + size
+ *   | never used  | mapped, one after another | nothing is mapped yet    |
  *
- * STRUCTURE  one span, carved by moving `top`; past its end, plain mmap and the ownership map
- * INVARIANT  base <= top <= base + size; what lies above top is PROT_NONE
+ * STRUCTURE  a span of addresses far from where the kernel puts mappings by itself, carved by moving
+ *            `top`; past its end, plain mmap and the ownership map
+ * INVARIANT  base <= start <= top <= base + size; what was not carved is not mapped by us
  * ORDER      P1/P2 publish the span, and P3/P4 for who asks without waiting. `top` is relaxed: it
  *            only deals out addresses, and the kernel orders what is done to the pages there.
- * PROGRESS   lock-free; the one-time reservation makes other threads wait for its mmap
+ * PROGRESS   lock-free; choosing the span makes other threads wait for a system call
  *
- * A range that is unmapped is given back to the span only where it is the topmost. jemalloc keeps
- * its address ranges (retain), so what is lost that way is the trimmings of aligned mappings; when
- * the span has run out all the same, plain mappings take over.
+ * Nothing is reserved: a large PROT_NONE mapping would count against a limit on address space that
+ * the program sets later, and every mapping would fail from then on. Pages are mapped where we ask
+ * for them, and where something else stands there, further up.
+ *
+ * A range that is unmapped is dealt out again only where it is the topmost. jemalloc keeps its
+ * address ranges (retain), so what is lost that way is the trimmings of aligned mappings; when the
+ * span has run out all the same, plain mappings take over.
  */
 #include "pages.h"
 #include "log.h"
@@ -21,10 +26,15 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 
-static const size_t SPAN_WANTED = (size_t)16 << 40;
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000 /* kernels that do not know it take the address as a hint */
+#endif
+
+static const size_t SPAN_MOST = (size_t)16 << 40;
 static const size_t HUGE = (size_t)2 << 20;
 static const size_t OUTSIDE_MOST = (size_t)1 << 40; /* more would take minutes to mark */
 
@@ -34,56 +44,78 @@ enum {
     SETTLED
 };
 
+enum {
+    TRIES = 64 /* places in the span to look at before a mapping goes elsewhere */
+};
+
 static int span_state;
 static uintptr_t span_base; /* both set once, before SETTLED */
 static size_t span_size;    /* 0 where there is no span */
 static uintptr_t span_top;
 
-static bool address_space_limited(void)
+/* ---- the span ----------------------------------------------------------------------------- */
+
+/* An address where the kernel puts mappings: close below the top of what a process has. Emulators
+ * that deal out from below get what they all allow. */
+static uintptr_t usual_address(void)
 {
-    struct rlimit limit;
-    return getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    void *sample = mmap(NULL, HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (sample == MAP_FAILED) {
+        return 0;
+    }
+    munmap(sample, HUGE);
+    uintptr_t least = (uintptr_t)1 << 38;
+    return (uintptr_t)sample >= least ? (uintptr_t)sample : (uintptr_t)1 << 44;
 }
 
-/* What to ask for first. None under a limit on address space, which the program means for its own
- * use; GPUALLOC_RESERVE has the last word, for emulators and checkers to which addresses are dear. */
-static size_t span_wanted(void)
+/* GPUALLOC_RESERVE has the last word. */
+static size_t most_wanted(size_t size)
 {
-    uint64_t size = address_space_limited() ? 0 : SPAN_WANTED;
+    uint64_t wanted = size;
     const char *text = getenv("GPUALLOC_RESERVE");
-    if (text && *text && !ga_size_parse(text, &size)) {
+    if (text && *text && !ga_size_parse(text, &wanted)) {
         ga_log(GA_LOG_ERROR, "GPUALLOC_RESERVE: expected a size such as 64G, or 0, got \"%.80s\"",
                text);
     }
-    return size & ~(uint64_t)(HUGE - 1);
+    return wanted < size ? wanted & ~(uint64_t)(HUGE - 1) : size;
 }
 
-/* That size, or the first of its halves, quarters, ... that the machine grants. */
-static void reserve(void)
+/* Where in its first half the span is begun, so that addresses cannot be guessed. */
+static size_t random_offset(size_t size)
+{
+    uint64_t bits = 0;
+    const void *random = (const void *)getauxval(AT_RANDOM);
+    if (random) {
+        memcpy(&bits, random, sizeof bits);
+    }
+    return size >= 4 * HUGE ? bits % (size / 2) & ~(HUGE - 1) : 0;
+}
+
+/* An eighth or less of the addresses, below their middle: on all systems we know, free of programs,
+ * heaps, libraries and stacks. */
+static void choose(void)
 {
     int saved = errno;
-    size_t wanted = span_wanted();
-    for (size_t size = wanted; size && size >= wanted / 1024; size /= 2) {
-        void *start =
-            mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (start != MAP_FAILED) {
-            span_base = (uintptr_t)start;
-            span_top = (span_base + HUGE - 1) & ~(HUGE - 1);
-            /* P3: release. Pairs with P4: a size that is not 0 is seen with its base. */
-            __atomic_store_n(&span_size, size, __ATOMIC_RELEASE);
-            break;
-        }
+    uintptr_t usual = usual_address();
+    size_t size = SPAN_MOST;
+    while (size > usual / 8) {
+        size /= 2;
     }
+    span_base = size ? (usual / 2) & ~(size - 1) : 0;
+    size = most_wanted(size);
+    span_top = span_base + random_offset(size);
+    /* P3: release. Pairs with P4: a size that is not 0 is seen with its base. */
+    __atomic_store_n(&span_size, size, __ATOMIC_RELEASE);
     errno = saved;
 }
 
 static void settle(void)
 {
     int expected = UNTRIED;
-    /* relaxed: only elects the thread that reserves; P1/P2 publish what it did */
+    /* relaxed: only elects the thread that chooses; P1/P2 publish what it did */
     if (__atomic_compare_exchange_n(&span_state, &expected, TRYING, false, __ATOMIC_RELAXED,
                                     __ATOMIC_RELAXED)) {
-        reserve();
+        choose();
         /* P1: release. Pairs with P2: base and size are seen with SETTLED. */
         __atomic_store_n(&span_state, SETTLED, __ATOMIC_RELEASE);
         return;
@@ -117,6 +149,8 @@ bool ga_pages_owns(const void *pointer)
     return in_span((uintptr_t)pointer) || ga_pagemap_test(pointer);
 }
 
+/* ---- carving ------------------------------------------------------------------------------ */
+
 /* Addresses for `size` bytes, 2 MiB aligned from 2 MiB on so that jemalloc finds its alignment at
  * the first try; 0 where the span has no room. */
 static uintptr_t carve(size_t size)
@@ -137,12 +171,41 @@ static uintptr_t carve(size_t size)
     }
 }
 
-/* Take [start, start + size), which is PROT_NONE again, back if nothing was carved after it. */
+/* Take [start, start + size), where nothing is mapped, back if nothing was carved after it. */
 static void uncarve(uintptr_t start, size_t size)
 {
     uintptr_t expected = start + size;
     __atomic_compare_exchange_n(&span_top, &expected, start, false, __ATOMIC_RELAXED,
                                 __ATOMIC_RELAXED); /* relaxed, see ORDER */
+}
+
+/* At `start` or not at all: EEXIST where something stands there. */
+static void *map_at(uintptr_t start, size_t size, int prot, int flags)
+{
+    void *mapped = mmap((void *)start, size, prot, flags | MAP_FIXED_NOREPLACE, -1, 0);
+    if (mapped != MAP_FAILED && (uintptr_t)mapped != start) {
+        munmap(mapped, size);
+        errno = EEXIST;
+        return MAP_FAILED;
+    }
+    return mapped;
+}
+
+/* NULL where the span has no place for it. */
+static void *map_inside(size_t size, int prot, int flags)
+{
+    for (int i = 0; i < TRIES; i++) {
+        uintptr_t start = carve(size);
+        void *mapped = start ? map_at(start, size, prot, flags) : NULL;
+        if (mapped != MAP_FAILED) {
+            return mapped;
+        }
+        if (errno == ENOMEM) {
+            uncarve(start, size);
+            return MAP_FAILED;
+        }
+    }
+    return NULL;
 }
 
 static void *map_outside(size_t size, int prot, int flags)
@@ -165,29 +228,17 @@ void *ga_pages_mmap(void *hint, size_t size, int prot, int flags, int fd, off_t 
     if (flags & MAP_FIXED) { /* pages that came from here, to be committed or dropped */
         return mmap(hint, size, prot, flags, fd, offset);
     }
-    uintptr_t start = carve(size);
-    if (!start) {
-        return map_outside(size, prot, flags);
-    }
-    void *mapped = mmap((void *)start, size, prot, flags | MAP_FIXED, -1, 0);
-    if (mapped == MAP_FAILED) {
-        uncarve(start, size);
-    }
-    return mapped;
+    void *mapped = map_inside(size, prot, flags);
+    return mapped ? mapped : map_outside(size, prot, flags);
 }
 
 static int unmap(void *start, size_t size)
 {
-    if (!in_span((uintptr_t)start)) {
-        return munmap(start, size);
+    int result = munmap(start, size);
+    if (result == 0 && in_span((uintptr_t)start)) {
+        uncarve((uintptr_t)start, size);
     }
-    void *dropped = mmap(start, size, PROT_NONE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-    if (dropped == MAP_FAILED) {
-        return -1;
-    }
-    uncarve((uintptr_t)start, size);
-    return 0;
+    return result;
 }
 
 int ga_pages_munmap(void *start, size_t size)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Pages for an allocator whose blocks are to be known by their address: mmap, munmap, madvise and
- * mprotect in shape, but served from one reserved span of addresses, so that "is this block ours"
+ * mprotect in shape, but served from one span of addresses, so that "is this block ours"
  * is a subtraction and a comparison. scripts/build-jemalloc compiles jemalloc to call them. All but
  * mmap keep errno, also on failure, as free() must.
  *
@@ -20,9 +20,8 @@ int ga_pages_munmap(void *start, size_t size);
 int ga_pages_madvise(void *start, size_t size, int advice);
 int ga_pages_mprotect(void *start, size_t size, int prot);
 
-/* Reserve the span if that has not been tried, and tell where it is. Size 0: the machine or a
- * limit (RLIMIT_AS) gives no span, every page comes from plain mmap and the ownership map knows
- * it. */
+/* Choose the span if that has not been done, and tell where it is. Size 0: there is none
+ * (GPUALLOC_RESERVE=0), every page comes from plain mmap and the ownership map knows it. */
 void ga_pages_span(uintptr_t *base, size_t *size);
 
 /* Whether the pointer lies in memory that came from here. */

@@ -55,8 +55,7 @@ class CommandTest(unittest.TestCase):
     def gpualloc(self, *args: object, env: dict[str, str] | None = None,
                  **more: object) -> Answer:
         clean = {name: value for name, value in os.environ.items()
-                 if name == "GPUALLOC_RESERVE" or  # of emulators, to which addresses are dear
-                 not name.startswith("GPUALLOC_") and name != "LD_PRELOAD"}
+                 if not name.startswith("GPUALLOC_") and name != "LD_PRELOAD"}
         settings: dict = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE,
                           "cwd": self.folder, "timeout": 120, "stdin": subprocess.DEVNULL}
         return Answer(subprocess.run([BINARY, *map(str, args)], env=clean | SETTINGS | (env or {}),
