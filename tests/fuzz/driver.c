@@ -16,7 +16,7 @@
 #include <time.h>
 
 enum {
-    DEFAULT_RUNS = 20000,
+    DEFAULT_RUNS = 100000,
     MOST_MUTATIONS = 8
 };
 

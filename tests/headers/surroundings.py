@@ -40,8 +40,9 @@ class Case(unittest.TestCase):
 
     def run_command(self, *command: object, env: dict[str, str] | None = None) -> str:
         """What the command writes; it must succeed, and in silence on standard error."""
-        done = subprocess.run([str(part) for part in command], env=quiet_environment() | (env or {}),
-                              cwd=self.folder, capture_output=True, text=True, timeout=120)
+        done = subprocess.run([str(part) for part in command], cwd=self.folder,
+                              env=quiet_environment() | (env or {}), capture_output=True,
+                              text=True, timeout=120)
         told = f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}"
         self.assertEqual(0, done.returncode, told)
         self.assertEqual("", done.stderr, told)

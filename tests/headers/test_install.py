@@ -70,7 +70,8 @@ class Install(Case):
             self.assertEqual("gpualloc", self.one(header.name).parent.name)
         for name in ("libgpualloc.a", "libgpualloc-malloc.so", f"libgpualloc.so.{self.version()}"):
             self.assertTrue(self.one(name).is_file(), name)
-        self.assertEqual(f"libgpualloc.so.{self.version()}", self.one("libgpualloc.so.0").readlink().name)
+        self.assertEqual(f"libgpualloc.so.{self.version()}",
+                         self.one("libgpualloc.so.0").readlink().name)
         self.assertTrue(self.one("libgpualloc.so").is_symlink())
 
     def test_a_program_with_the_shared_library(self) -> None:

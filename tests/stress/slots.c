@@ -12,11 +12,12 @@
 
 enum {
     WAVE = 300, /* over the 256 slots of runtime/counters.c */
-    ROUNDS = 50,
+    ROUNDS = 2000,
     STRIDE = 64 * 1024
 };
 
 static ga_counters *counters;
+static pthread_barrier_t together;
 static bool over; /* relaxed: read until it is seen */
 
 static void *watch(void *unused)
@@ -35,8 +36,10 @@ static void *watch(void *unused)
     return NULL;
 }
 
+/* All are alive at once before the first counts, so that some have to share. */
 static void count(size_t number)
 {
+    pthread_barrier_wait(&together);
     for (int i = 0; i < ROUNDS; i++) {
         ga_counters_alloc(counters, 10, 16);
         ga_counters_alloc(counters, 10, 1024 + number % 2);
@@ -62,6 +65,7 @@ int main(int argc, char **argv)
     ga_stats stats;
     uint64_t threads = 0;
     counters = ga_counters_new();
+    pthread_barrier_init(&together, NULL, WAVE);
     stress_begin(argc, argv);
     stress_need(pthread_create(&reader, NULL, watch, NULL) == 0, "a thread");
     while (stress_goes_on()) {

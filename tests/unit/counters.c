@@ -202,6 +202,30 @@ Test(counters, more_threads_in_turn_than_slots)
     ga_counters_delete(counters);
 }
 
+static void *alloc_and_free(void *unused)
+{
+    (void)unused;
+    ga_counters_alloc(counters, 100, 100);
+    ga_counters_free(counters, 100);
+    return NULL;
+}
+
+/* A thread with a slot of its own tells the peak in strides, one without at once: by that a thread
+ * that comes after many others is seen to have one. */
+Test(counters, slots_are_given_back)
+{
+    begin();
+    for (int i = 0; i < SLOTS * 2; i++) {
+        run_threads(1, once);
+    }
+    ga_counters_delete(counters);
+    begin();
+    run_threads(1, alloc_and_free);
+    expect_sums(1, 1, 100, 100, 0);
+    cr_assert_eq(stats.peak_bytes, 0, "%" PRIu64, stats.peak_bytes);
+    ga_counters_delete(counters);
+}
+
 static void *meet(void *unused)
 {
     once(unused);

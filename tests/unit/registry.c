@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     MOST = 64
@@ -258,6 +259,36 @@ Test(registry, one_of_many_threads_gets_the_name)
         cr_assert(statuses[i] == GA_OK || statuses[i] == GA_ERR_ARGUMENT);
     }
     cr_assert_eq(good, 1);
+}
+
+static bool over; /* relaxed: read until it is seen */
+
+static void *ask(void *unused)
+{
+    (void)unused;
+    while (!__atomic_load_n(&over, __ATOMIC_RELAXED)) {
+        ga_registry_find("system");
+    }
+    return NULL;
+}
+
+static int ask_once(void *unused)
+{
+    (void)unused;
+    alarm(10);
+    return ga_registry_find("system") ? 0 : 1;
+}
+
+/* A child has lost the thread that was asking when it was made, but not that thread's lock. */
+Test(registry, a_forked_child_can_ask, .timeout = 60)
+{
+    pthread_t asking;
+    cr_assert_eq(pthread_create(&asking, NULL, ask, NULL), 0);
+    for (int i = 0; i < 300; i++) {
+        cr_assert_eq(scene_in_child(ask_once, NULL), 0);
+    }
+    __atomic_store_n(&over, true, __ATOMIC_RELAXED);
+    pthread_join(asking, NULL);
 }
 
 /* ---- plugins: the variable is read when the registry is first used ------------------------- */
