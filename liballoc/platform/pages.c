@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- *   base          start         top                                      base + size
- *   | never used  | mapped, one after another | nothing is mapped yet    |
+ *   base                start         top                                base + size
+ *   | mark | never used  | mapped, one after another | nothing is mapped yet    |
  *
  * STRUCTURE  a span of addresses far from where the kernel puts mappings by itself, carved by moving
  *            `top`; past its end, plain mmap and the ownership map
@@ -45,7 +45,8 @@ enum {
 };
 
 enum {
-    TRIES = 64 /* places in the span to look at before a mapping goes elsewhere */
+    COPIES = 4, /* of this library in one process: a program's, a preload's, ... */
+    TRIES = 64  /* places in the span to look at before a mapping goes elsewhere */
 };
 
 static int span_state;
@@ -66,6 +67,30 @@ static uintptr_t usual_address(void)
     munmap(sample, HUGE);
     uintptr_t least = (uintptr_t)1 << 38;
     return (uintptr_t)sample >= least ? (uintptr_t)sample : (uintptr_t)1 << 44;
+}
+
+/* Keep one huge page's addresses at `base` for ourselves. Fails where they are in use: another copy
+ * of this library in the process has the span; and where they are not ours to have: the thread
+ * sanitizer turns such requests into others. */
+static bool claim(uintptr_t base)
+{
+    void *mark = mmap((void *)base, HUGE, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    if (mark != MAP_FAILED && (uintptr_t)mark != base) {
+        munmap(mark, HUGE);
+    }
+    return mark != MAP_FAILED && (uintptr_t)mark == base;
+}
+
+/* The first span that is free, from `base` down; 0: none. */
+static uintptr_t claim_first_free(uintptr_t base, size_t size)
+{
+    for (int copy = 0; copy < COPIES && size && base > size; copy++, base -= size) {
+        if (claim(base)) {
+            return base;
+        }
+    }
+    return 0;
 }
 
 /* GPUALLOC_RESERVE has the last word. */
@@ -101,11 +126,11 @@ static void choose(void)
     while (size > usual / 8) {
         size /= 2;
     }
-    span_base = size ? (usual / 2) & ~(size - 1) : 0;
-    size = most_wanted(size);
-    span_top = span_base + random_offset(size);
+    size_t wanted = most_wanted(size);
+    span_base = wanted ? claim_first_free((usual / 2) & ~(size - 1), size) : 0;
+    span_top = span_base + HUGE + random_offset(wanted);
     /* P3: release. Pairs with P4: a size that is not 0 is seen with its base. */
-    __atomic_store_n(&span_size, size, __ATOMIC_RELEASE);
+    __atomic_store_n(&span_size, span_base ? wanted : 0, __ATOMIC_RELEASE);
     errno = saved;
 }
 

@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -85,6 +86,27 @@ static void use_up_limit(void)
     need(ga_heap_close(heap) == GA_OK, "ga_heap_close");
 }
 
+static bool lies_in(const char *pointer, uintptr_t base, size_t span)
+{
+    return (uintptr_t)pointer - base < span;
+}
+
+/* What the span has no room for comes from elsewhere, and is known page by page. */
+static void go_past(uintptr_t base, size_t span)
+{
+    const int prot = PROT_READ | PROT_WRITE;
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    const size_t size = 2 * span;
+    char *start = ga_pages_mmap(NULL, size, prot, flags, -1, 0);
+    need(start != MAP_FAILED && !lies_in(start, base, span), "a mapping past the span");
+    start[0] = start[size - 1] = 1;
+    need(ga_pages_owns(start) && ga_pages_owns(start + size - 1), "is known from end to end");
+    need(ga_pages_munmap(start, size) == 0, "munmap");
+    char *page = ga_pages_mmap(NULL, 4096, prot, flags, -1, 0);
+    need(lies_in(page, base, span), "what fits is still in the span");
+    need(ga_pages_munmap(page, 4096) == 0, "munmap");
+}
+
 /* The second time around, with the limits in force. */
 static void check(const char *what)
 {
@@ -94,6 +116,7 @@ static void check(const char *what)
     ga_pages_span(&base, &span);
     if (strcmp(what, "short") == 0) {
         need(span == (size_t)64 << 20, "a span as short as asked for");
+        go_past(base, span);
     } else if (strcmp(what, "none") == 0) {
         need(span == 0, "no span");
     } else {

@@ -126,23 +126,6 @@ Test(pages, fixed_mappings_stay_in_place)
 
 /* ---- past the span ------------------------------------------------------------------------- */
 
-Test(pages, when_the_span_has_run_out)
-{
-    begin();
-    size_t room = base + span - (uintptr_t)map(PAGE, PROT_NONE);
-    char *most = map((room & ~(size_t)(HUGE - 1)) - 8 * HUGE, PROT_NONE);
-    cr_assert(in_span(most));
-    char *rest = map_usable(16 * HUGE);
-    cr_assert_not(in_span(rest));
-    rest[0] = 1;
-    rest[16 * HUGE - 1] = 1;
-    cr_assert(ga_pages_owns(rest));
-    cr_assert(ga_pages_owns(rest + 16 * HUGE - 1));
-    cr_assert_eq(ga_pages_owns(rest + 16 * HUGE), in_span(rest + 16 * HUGE));
-    cr_assert(in_span(map_usable(PAGE)), "what fits is still carved");
-    cr_assert_eq(ga_pages_munmap(rest, 16 * HUGE), 0);
-}
-
 /* More than any machine has is refused at once, not mapped and marked page by page. */
 Test(pages, sizes_beyond_reason, .timeout = 20)
 {
