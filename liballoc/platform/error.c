@@ -2,12 +2,15 @@
  *
  * The calling thread's error sentence, and the texts of the statuses.
  */
+#include "error.h"
+
 #include <gpualloc/backend.h>
 
 #include <stdarg.h>
 #include <stdio.h>
 
 static _Thread_local char error_text[512];
+static _Thread_local unsigned error_count;
 
 /* One line that can be shown as it stands, whatever the values that it quotes hold. */
 static void make_printable(char *text)
@@ -29,7 +32,13 @@ ga_status ga_fail(ga_status status, const char *format, ...)
     va_end(args);
     make_printable(text);
     __builtin_memcpy(error_text, text, sizeof text);
+    error_count++;
     return status;
+}
+
+unsigned ga_error_count(void)
+{
+    return error_count;
 }
 
 const char *ga_error_text(void)

@@ -4,6 +4,7 @@
  */
 #include "heap.h"
 
+#include "../platform/error.h"
 #include "../platform/libc.h"
 #include "../platform/log.h"
 #include "../platform/thread.h"
@@ -214,6 +215,17 @@ static bool make_counters(ga_heap *heap)
     return heap->counters || parent_counts;
 }
 
+/* A plugin that carries a runtime of its own leaves its sentence there: say at least who failed. */
+static ga_status open_backend(ga_heap *heap, const ga_open_args *args)
+{
+    unsigned before = ga_error_count();
+    ga_status status = heap->backend->open(args, &heap->state);
+    if (status != GA_OK && ga_error_count() == before) {
+        ga_fail(status, "%s: %s", heap->backend->name, ga_status_text(status));
+    }
+    return status;
+}
+
 /* Open the backend over `parent` and make the heap's record. Closes nothing on failure. */
 static ga_status open_over(ga_heap **out, const ga_backend *backend, const ga_spec_layer *layer,
                            ga_place place, int device, ga_heap *parent)
@@ -236,7 +248,7 @@ static ga_status open_over(ga_heap **out, const ga_backend *backend, const ga_sp
     status = make_counters(heap) && make_text(heap, texts) ? GA_OK : no_record();
     if (status == GA_OK) {
         ga_open_args args = {place, device, values, parent};
-        status = backend->open(&args, &heap->state);
+        status = open_backend(heap, &args);
     }
     if (status != GA_OK) {
         free_record(heap);

@@ -60,6 +60,10 @@ static ga_status check_members(const ga_backend *b)
     if (lacking) {
         return ga_fail(GA_ERR_ARGUMENT, "%s: expected the member `%s`, got NULL", b->name, lacking);
     }
+    if ((unsigned)b->parent_rule > GA_PARENT_REQUIRED) {
+        return ga_fail(GA_ERR_ARGUMENT, "%s: expected a parent rule from 0 to %d, got %d", b->name,
+                       GA_PARENT_REQUIRED, (int)b->parent_rule);
+    }
     if (!b->places || b->places >> GA_PLACE_COUNT) {
         return ga_fail(GA_ERR_ARGUMENT, "%s: expected bits of the %d places, got 0x%x", b->name,
                        GA_PLACE_COUNT, b->places);
@@ -184,8 +188,11 @@ static void unlock_registry(void)
     pthread_mutex_unlock(&lock);
 }
 
+static _Thread_local bool filling;
+
 static void fill(void)
 {
+    filling = true;
     pthread_atfork(lock_registry, unlock_registry, unlock_registry);
     add_builtin(&ga_system_backend);
 #ifdef GA_HAVE_JEMALLOC
@@ -198,19 +205,28 @@ static void fill(void)
     add_builtin(&ga_null_backend);
     add_builtin(&ga_fail_backend);
     load_plugins();
+    filling = false;
+}
+
+/* Not again in the thread that is filling: a plugin's constructor may register its backends. */
+static void fill_once(void)
+{
+    if (!filling) {
+        pthread_once(&once, fill);
+    }
 }
 
 /* ---- the interface ------------------------------------------------------------------------ */
 
 ga_status ga_backend_register(const ga_backend *backend)
 {
-    pthread_once(&once, fill);
+    fill_once();
     return add(backend);
 }
 
 const ga_backend *ga_backend_at(size_t index)
 {
-    pthread_once(&once, fill);
+    fill_once();
     pthread_mutex_lock(&lock);
     const ga_backend *backend = index < count ? backends[index] : NULL;
     pthread_mutex_unlock(&lock);
@@ -229,7 +245,7 @@ static void list_names(char *room, size_t size)
 
 const ga_backend *ga_registry_find(const char *name)
 {
-    pthread_once(&once, fill);
+    fill_once();
     pthread_mutex_lock(&lock);
     const ga_backend *backend = find_locked(name);
     pthread_mutex_unlock(&lock);

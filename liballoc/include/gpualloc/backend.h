@@ -124,7 +124,7 @@ typedef struct ga_backend {
     ga_status (*alloc_zeroed)(void *state, size_t size, void **out);
     /* for alignments above the natural one, powers of two; else refused */
     ga_status (*alloc_aligned)(void *state, size_t size, size_t align, void **out);
-    /* all or none; else one by one */
+    /* all or none, sizes of 0 included; else one by one */
     ga_status (*alloc_batch)(void *state, size_t n, const size_t *sizes, void **out);
     /* in place, `size` above the usable size; else GA_ERR_NO_ROOM */
     ga_status (*grow)(void *state, void *block, size_t size);

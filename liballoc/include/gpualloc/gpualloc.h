@@ -92,6 +92,7 @@ typedef void *ga_stream;
  * GA_ERR_DEVICE   no such device, or no driver on this machine
  * GA_ERR_LIBRARY  a library that the backend loads is missing or not an allocator
  * GA_ERR_MEMORY   the backend could not set itself up
+ * GA_ERR_IO       a file that the backend writes cannot be made
  */
 GA_API ga_status ga_heap_open(ga_heap **out, ga_place place, int device, const char *spec);
 
