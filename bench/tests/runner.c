@@ -348,7 +348,7 @@ static void test_workloads(void)
     for (size_t i = 0; (workload = ga_bench_workload_at(i)) != NULL; i++) {
         ga_bench_report report = {0};
         ga_stats stats;
-        ga_bench_case run = {.threads = 2, .size = 1024, .milliseconds = 4, .seed = 1};
+        ga_bench_case run = {.threads = 2, .size = 1024, .milliseconds = 40, .seed = 1};
         if (workload->place != GA_PLACE_HOST) {
             continue;
         }
