@@ -71,11 +71,12 @@ static uintptr_t usual_address(void)
 
 /* Keep one huge page's addresses at `base` for ourselves. Fails where they are in use: another copy
  * of this library in the process has the span; and where they are not ours to have: the thread
- * sanitizer turns such requests into others. */
+ * sanitizer puts such requests elsewhere. Without MAP_FIXED_NOREPLACE, which makes it put them at
+ * address 0. */
 static bool claim(uintptr_t base)
 {
-    void *mark = mmap((void *)base, HUGE, PROT_NONE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    void *mark =
+        mmap((void *)base, HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mark != MAP_FAILED && (uintptr_t)mark != base) {
         munmap(mark, HUGE);
     }

@@ -49,31 +49,36 @@ static const char *const texts[] = {
     "system/",
 };
 
-/* A start and one character, over and over. */
+/* A start, something over and over, an end. */
 static const struct {
-    const char *start, *end;
-    char repeated;
+    const char *start, *repeated, *end;
     size_t times;
 } longs[] = {
-    {"", "", '/', 10000},
-    {"system", "", '/', 10000},
-    {"probe:tag=\"", "\"", 'x', 8000},
-    {"probe:tag=\"", "\"", '\\', 8000},
-    {"probe:tag=\"", "\"", '"', 8000},
-    {"probe:tag=", "", 'y', 8191},
-    {"dl:", "", '/', 8188},
-    {"dl:", "", '/', 8189},
-    {"probe:", "", ',', 100},
-    {"jemalloc:decay=", "", '1', 400},
-    {"", "", 'a', 9000},
-    {"", "", '\0', 100},
-    {"system", "", '\0', 10000},
+    {"", "/", "", 10000},
+    {"system", "/", "", 10000},
+    {"probe:tag=\"", "x", "\"", 8000},
+    {"probe:tag=\"", "\\", "\"", 8000},
+    {"probe:tag=\"", "\"", "\"", 8000},
+    {"probe:tag=", "y", "", GA_SPEC_LENGTH - 11},
+    {"probe:tag=", "y", "", GA_SPEC_LENGTH - 10},
+    {"dl:", "/", "", GA_SPEC_LENGTH - 4},
+    {"dl:", "/", "", GA_SPEC_LENGTH - 3},
+    {"jemalloc:decay=", "1", "", 400},
+    {"", "a", "", 9000},
+    {"probe:", ",", "", 100},
+    {"probe:flag", ",flag", "", GA_SPEC_OPTIONS - 1},
+    {"probe:flag", ",flag", "", GA_SPEC_OPTIONS},
+    {"", "fail:nth=0/", "system", GA_SPEC_LAYERS - 2},
+    {"", "fail:nth=0/", "system", GA_SPEC_LAYERS - 1},
+    {"", "fail:nth=0/", "system", GA_SPEC_LAYERS},
 };
+
+/* A NUL ends a text, wherever it stands; as bytes, since texts cannot hold it. */
+static const char nuls[] = "\0\0\0\0system\0/\0jemalloc";
 
 enum {
     TEXTS = sizeof texts / sizeof *texts,
-    LONGS = sizeof longs / sizeof *longs,
-    DEEP = TEXTS + LONGS /* as many layers as there may be, and one more */
+    LONGS = sizeof longs / sizeof *longs
 };
 
 static size_t repeat(uint8_t *room, const char *text, size_t times)
@@ -85,23 +90,27 @@ static size_t repeat(uint8_t *room, const char *text, size_t times)
     return times * length;
 }
 
+static size_t put_long(uint8_t *room, size_t i)
+{
+    size_t size = repeat(room, longs[i].start, 1);
+    size += repeat(room + size, longs[i].repeated, longs[i].times);
+    return size + repeat(room + size, longs[i].end, 1);
+}
+
 size_t fuzz_seed(size_t number, uint8_t room[FUZZ_INPUT_MOST])
 {
     if (number < TEXTS) {
         return repeat(room, texts[number], 1);
     }
-    if (number < DEEP) {
-        size_t i = number - TEXTS;
-        size_t size = repeat(room, longs[i].start, 1);
-        memset(room + size, longs[i].repeated, longs[i].times);
-        size += longs[i].times;
-        return size + repeat(room + size, longs[i].end, 1);
+    if (number < TEXTS + LONGS) {
+        return put_long(room, number - TEXTS);
     }
-    if (number < DEEP + 3) {
-        size_t size = repeat(room, "fail:nth=0/", GA_SPEC_LAYERS - 2 + number - DEEP);
-        return size + repeat(room + size, "system", 1);
+    size_t start = (number - TEXTS - LONGS) * 4; /* all of them, then fewer before the name */
+    if (start > 4) {
+        return 0;
     }
-    return 0;
+    memcpy(room, nuls + start, sizeof nuls - start);
+    return sizeof nuls - start;
 }
 
 /* ---- a spec, written and read again -------------------------------------------------------- */
@@ -243,6 +252,23 @@ static void check_reopens(const ga_heap *heap, const ga_spec *spec)
     FUZZ_NEED(ga_heap_close(again) == GA_OK);
 }
 
+/* The probe, and how many of it are open: none may be left over. */
+static ga_backend counted;
+static int live;
+
+static ga_status open_counted(const ga_open_args *args, void **state)
+{
+    ga_status status = probe_backend.open(args, state);
+    live += status == GA_OK;
+    return status;
+}
+
+static void close_counted(void *state)
+{
+    live--;
+    probe_backend.close(state);
+}
+
 static void check_heap(const char *text, const ga_spec *spec)
 {
     ga_heap *heap;
@@ -251,10 +277,11 @@ static void check_heap(const char *text, const ga_spec *spec)
     if (status != GA_OK) {
         FUZZ_NEED(!heap && (status == GA_ERR_SPEC || status == GA_ERR_MEMORY));
         fuzz_check_sentence();
-        return;
+    } else {
+        check_reopens(heap, spec);
+        FUZZ_NEED(ga_heap_close(heap) == GA_OK);
     }
-    check_reopens(heap, spec);
-    FUZZ_NEED(ga_heap_close(heap) == GA_OK);
+    FUZZ_NEED(live == 0);
 }
 
 /* ---- the target ---------------------------------------------------------------------------- */
@@ -266,7 +293,10 @@ static void begin(void)
         begun = true;
         unsetenv("GPUALLOC_TRACE");
         unsetenv("GPUALLOC_STATS");
-        FUZZ_NEED(ga_backend_register(&probe_backend) == GA_OK);
+        counted = probe_backend;
+        counted.open = open_counted;
+        counted.close = close_counted;
+        FUZZ_NEED(ga_backend_register(&counted) == GA_OK);
     }
 }
 

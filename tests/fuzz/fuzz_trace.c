@@ -130,6 +130,7 @@ static void check_contents(ga_trace_reader *reader, const uint8_t *data, size_t 
     const ga_trace_header *header = ga_trace_reader_header(reader);
     const ga_trace_record *record;
     uint64_t count = 0;
+    FUZZ_NEED(size >= sizeof *header);
     check_header(header);
     while ((record = ga_trace_reader_next(reader))) {
         check_record(record);

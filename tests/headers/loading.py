@@ -91,7 +91,8 @@ def main(library_path: str, spec: str, tls_libraries: list[str]) -> None:
 
     # Threads from before the library have no storage for its variables yet; those that come
     # after get it as they start.
-    threads = [threading.Thread(target=work, args=(i + 1,)) for i in range(THREADS)]
+    threads = [threading.Thread(target=work, args=(i + 1,), daemon=True)
+               for i in range(THREADS)]
     for thread in threads[:THREADS // 2]:
         thread.start()
     heaps.append(Heap(ctypes.CDLL(library_path, mode=ctypes.RTLD_GLOBAL), spec))
@@ -104,7 +105,7 @@ def main(library_path: str, spec: str, tls_libraries: list[str]) -> None:
 
     assert usable_of_malloc(process) == usable
     foreign = ctypes.c_void_p(process.malloc(ctypes.c_size_t(100)))
-    if spec == "jemalloc":
+    if spec == "jemalloc":  # `system` cannot tell
         assert not heaps[0].library.ga_owns(heaps[0].handle, foreign)
         assert heaps[0].library.ga_free(heaps[0].handle, foreign) == GA_ERR_POINTER
     process.free(foreign)

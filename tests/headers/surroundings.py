@@ -3,11 +3,13 @@
 
 The last line is `N passed, N failed, N skipped`, which scripts/count-tests reads. From meson come
 TEST_SOURCE and TEST_BUILD (the two roots), TEST_LIBRARY and TEST_PRELOAD (what was built), TEST_CC
-(the C compiler), TEST_NVCC (empty: none) and TEST_SANITIZED (empty: no). A library that was built
-with a sanitizer loads only into programs that were, too: what needs it to load is skipped then.
+(the C compiler), TEST_NVCC (empty: none), TEST_JEMALLOC and TEST_SANITIZED (empty: no). A library
+that was built with a sanitizer loads only into programs that were, too: what needs it to load is
+skipped then.
 """
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -21,7 +23,12 @@ PRELOAD = Path(os.environ["TEST_PRELOAD"])
 CC = os.environ["TEST_CC"].split()
 NVCC = os.environ["TEST_NVCC"]
 SANITIZED = bool(os.environ["TEST_SANITIZED"])
+SPECS = ["system", "jemalloc"] if os.environ["TEST_JEMALLOC"] else ["system"]
 HEADERS = sorted((SOURCE / "liballoc/include/gpualloc").glob("*.h"))
+
+MALLOC_FAMILY = {"malloc", "free", "calloc", "realloc", "reallocarray", "memalign",
+                 "posix_memalign", "aligned_alloc", "valloc", "pvalloc", "malloc_usable_size",
+                 "malloc_trim", "mallinfo2", "malloc_stats", "free_sized", "free_aligned_sized"}
 
 
 def quiet_environment() -> dict[str, str]:
@@ -38,14 +45,16 @@ class Case(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
 
-    def run_command(self, *command: object, env: dict[str, str] | None = None) -> str:
+    def run_command(self, *command: object, env: dict[str, str] | None = None,
+                    silent: bool = True) -> str:
         """What the command writes; it must succeed, and in silence on standard error."""
         done = subprocess.run([str(part) for part in command], cwd=self.folder,
                               env=quiet_environment() | (env or {}), capture_output=True,
                               text=True, timeout=120)
         told = f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}"
         self.assertEqual(0, done.returncode, told)
-        self.assertEqual("", done.stderr, told)
+        if silent:
+            self.assertEqual("", done.stderr, told)
         return done.stdout
 
     def write(self, name: str, text: str) -> Path:
@@ -54,10 +63,28 @@ class Case(unittest.TestCase):
         return path
 
 
+def bindings(*command: object, env: dict[str, str] | None = None
+             ) -> tuple[dict[str, set[str]], set[str]]:
+    """What the dynamic linker bound while the command ran: for each name of the malloc family the
+    libraries it was found in, and all names that were found in ours."""
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True,
+                          timeout=120, env=quiet_environment() | (env or {}) |
+                          {"LD_DEBUG": "bindings", "LD_BIND_NOW": "1"})
+    found = re.findall(r"binding file \S+ \[\d+\] to (\S+) \[\d+\]: \w+ symbol `(\w+)'",
+                       done.stderr)
+    family: dict[str, set[str]] = {}
+    for library, name in found:
+        if name in MALLOC_FAMILY:
+            family.setdefault(name, set()).add(os.path.basename(library))
+    return family, {name for library, name in found if "libgpualloc.so" in library}
+
+
 def main() -> None:
     """Run the tests of the file that calls this."""
     result = unittest.main(exit=False, verbosity=1).result
-    failed = len(result.failures) + len(result.errors) + len(result.unexpectedSuccesses)
+    # A test can fail in several subtests, and counts once.
+    broken = {getattr(test, "test_case", test).id() for test, _ in result.failures + result.errors}
+    failed = len(broken) + len(result.unexpectedSuccesses)
     skipped = len(result.skipped)
     for test, reason in result.skipped:
         print(f"skipped: {test}: {reason}", file=sys.stderr)

@@ -1,30 +1,33 @@
 # SPDX-License-Identifier: MIT
-"""`meson install` into an empty folder: everything a stranger needs is there, and builds and runs a
-program against the shared and the static library."""
+"""`meson install` into an empty folder: everything a stranger needs is there, and builds and runs
+programs, from below another root as well as from a prefix that nobody named before."""
 
+import os
 import re
 import shutil
 import unittest
 from pathlib import Path
 
-from surroundings import BUILD, CC, HEADERS, SANITIZED, Case, main
+from surroundings import BUILD, CC, HEADERS, SANITIZED, SOURCE, SPECS, Case, main
 
+# C and C++ alike.
 PROGRAM = r"""
 #include <gpualloc/backend.h>
+#include <gpualloc/gpualloc.h>
 #include <stdio.h>
 #include <string.h>
 
-int main(void)
+int main(int argc, char **argv)
 {
     ga_heap *heap;
-    char *block;
-    if (ga_heap_open(&heap, GA_PLACE_HOST, 0, "fail:nth=0/system") != GA_OK ||
-        ga_alloc(heap, 100, 64, (void **)&block) != GA_OK) {
+    void *block;
+    if (argc != 2 || ga_heap_open(&heap, GA_PLACE_HOST, 0, argv[1]) != GA_OK ||
+        ga_alloc(heap, 100, 64, &block) != GA_OK) {
         puts(ga_error_text());
         return 1;
     }
-    strcpy(block, ga_version_text());
-    puts(block);
+    strcpy((char *)block, ga_version_text());
+    puts((char *)block);
     return ga_free(heap, block) == GA_OK && ga_heap_close(heap) == GA_OK ? 0 : 1;
 }
 """
@@ -45,51 +48,102 @@ class Install(Case):
         self.root = self.folder / "root"
         self.run_command(*meson_command(), "install", "-C", BUILD, "--no-rebuild", "--quiet",
                          "--destdir", self.root)
-        config = self.one("gpualloc.pc")
-        self.env = {"PKG_CONFIG_PATH": str(config.parent), "PKG_CONFIG_SYSROOT_DIR": str(self.root)}
+        self.config = ["pkg-config"]
+        self.env = {"PKG_CONFIG_PATH": str(self.one("gpualloc.pc").parent),
+                    "PKG_CONFIG_SYSROOT_DIR": str(self.root)}
 
     def one(self, name: str) -> Path:
         found = list(self.root.rglob(name))
         self.assertEqual(1, len(found), f"{name}: {found}")
         return found[0]
 
+    def move(self) -> None:
+        """All of it to another prefix, which pkg-config is told."""
+        prefix = self.one("gpualloc.h").parents[2]
+        place = self.folder / "some/where"
+        shutil.copytree(prefix, place, symlinks=True)
+        shutil.rmtree(self.root)
+        self.root = place
+        self.config = ["pkg-config", f"--define-variable=prefix={place}"]
+        self.env = {"PKG_CONFIG_PATH": str(self.one("gpualloc.pc").parent)}
+
     def flags(self, *options: str) -> list[str]:
-        return self.run_command("pkg-config", *options, "gpualloc", env=self.env).split()
+        return self.run_command(*self.config, *options, "gpualloc", env=self.env).split()
 
     def version(self) -> str:
         return self.flags("--modversion")[0]
 
-    def build_and_run(self, flags: list[str], libraries: Path) -> None:
+    def build_and_run(self, flags: list[str], *compiler: str, silent: bool = True) -> str:
+        """Build the program and run it; what it says it needs."""
         source = self.write("program.c", PROGRAM)
-        self.run_command(*CC, source, *flags, "-o", "program")
-        told = self.run_command(self.folder / "program", env={"LD_LIBRARY_PATH": str(libraries)})
-        self.assertEqual(self.version(), told.strip())
+        self.run_command(*(compiler or CC), source, *flags, "-o", "program", silent=silent)
+        libraries = {"LD_LIBRARY_PATH": str(self.one("libgpualloc.so").parent)}
+        for spec in SPECS:
+            told = self.run_command(self.folder / "program", spec, env=libraries)
+            self.assertEqual(self.version(), told.strip())
+        return self.run_command("readelf", "--wide", "--dynamic", "program")
 
-    def test_what_is_there(self) -> None:
+    def build_every_way(self) -> None:
+        shared = self.flags("--cflags", "--libs")
+        static = self.flags("--cflags", "--libs", "--static")
+        archive = ["-l:libgpualloc.a" if flag == "-lgpualloc" else flag for flag in static]
+        self.assertNotEqual(static, archive)
+        self.assertIn("[libgpualloc.so.0]", self.build_and_run(shared))
+        self.assertIn("[libgpualloc.so.0]", self.build_and_run(shared, "c++", "-x", "c++"))
+        self.assertNotIn("libgpualloc", self.build_and_run(archive))
+        # The linker warns that dlopen() in such a program wants the C library's own files.
+        self.assertNotIn("NEEDED", self.build_and_run(static, *CC, "-static", silent=False))
+
+    # ---- what is there
+
+    def test_files(self) -> None:
         for header in HEADERS:
             self.assertEqual("gpualloc", self.one(header.name).parent.name)
-        for name in ("libgpualloc.a", "libgpualloc-malloc.so", f"libgpualloc.so.{self.version()}"):
+        for name in ("libgpualloc.a", "libgpualloc-malloc.so"):
             self.assertTrue(self.one(name).is_file(), name)
-        self.assertEqual(f"libgpualloc.so.{self.version()}",
-                         self.one("libgpualloc.so.0").readlink().name)
-        self.assertTrue(self.one("libgpualloc.so").is_symlink())
+        pages = [page.name for page in (SOURCE / "docs/man").glob("*.1")]
+        self.assertIn("gpualloc.1", pages)
+        for page in pages:
+            self.assertEqual("man1", self.one(page).parent.name)
 
-    def test_a_program_with_the_shared_library(self) -> None:
-        libraries = self.one("libgpualloc.so").parent
-        self.build_and_run(self.flags("--cflags", "--libs"), libraries)
-        needed = self.run_command("readelf", "--wide", "--dynamic", "program")
-        self.assertIn("[libgpualloc.so.0]", needed)
+    def test_the_shared_library_and_its_links(self) -> None:
+        real = self.one(f"libgpualloc.so.{self.version()}")
+        self.assertTrue(real.is_file() and not real.is_symlink())
+        for name in ("libgpualloc.so.0", "libgpualloc.so"):
+            self.assertTrue(self.one(name).is_symlink(), name)
+            self.assertEqual(real.resolve(), self.one(name).resolve())
 
-    def test_a_program_with_the_static_library(self) -> None:
+    def test_the_archive(self) -> None:
         archive = self.one("libgpualloc.a")
-        for shared in archive.parent.glob("libgpualloc.so*"):
-            shared.unlink()
-        self.build_and_run(self.flags("--cflags", "--libs", "--static"), archive.parent)
-        needed = self.run_command("readelf", "--wide", "--dynamic", "program")
-        self.assertNotIn("libgpualloc", needed)
+        self.assertEqual(b"!<arch>\n", archive.read_bytes()[:8], "a thin one holds but paths")
+        names = self.run_command("nm", "--defined-only", "--extern-only", "--format=just-symbols",
+                                 archive).split()
+        functions = {name for name in names if not name.endswith(":")}
+        self.assertLess({"ga_heap_open", "ga_alloc"}, functions)
+        self.assertEqual([], sorted(name for name in functions if not name.startswith("ga_")))
+
+    # ---- what can be done with it
+
+    @unittest.skipUnless(shutil.which("pkg-config"), "no pkg-config")
+    def test_programs_below_another_root(self) -> None:
+        self.build_every_way()
+
+    @unittest.skipUnless(shutil.which("pkg-config"), "no pkg-config")
+    def test_programs_from_any_prefix(self) -> None:
+        self.move()
+        self.build_every_way()
+
+    def test_the_command_from_any_prefix(self) -> None:
+        self.move()
+        command = self.root / "bin/gpualloc"
+        self.assertTrue(os.access(command, os.X_OK))
+        self.assertIn("system", self.run_command(command, "list"))
+        preload = str(self.one("libgpualloc-malloc.so"))
+        for spec in SPECS:
+            maps = self.run_command(command, "run", f"--host={spec}", "--", "/bin/cat",
+                                    "/proc/self/maps")
+            self.assertIn(preload, maps)
 
 
 if __name__ == "__main__":
-    if shutil.which("pkg-config"):
-        main()
-    print("0 passed, 0 failed, 1 skipped")
+    main()

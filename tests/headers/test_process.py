@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""The library in other people's processes: linked, or loaded while they run, it leaves malloc the C
+"""The library in C programs of others: linked, or loaded while they run, it leaves malloc the C
 library's, works from any thread, and can be let go of."""
 
-import sys
 import unittest
 
-from surroundings import CC, LIBRARY, SANITIZED, SOURCE, Case, main
+from surroundings import CC, LIBRARY, SANITIZED, SOURCE, Case, bindings, main
 
 # Which file each function of the malloc family comes from, as this process's own calls find it.
 WHOSE_MALLOC = r"""
@@ -103,59 +102,6 @@ int main(int argc, char **argv)
 }
 """
 
-# ctypes releases Python's lock around each call: the threads are in the library at once.
-PYTHON = r"""
-import ctypes, sys, threading
-library = ctypes.CDLL(sys.argv[1])
-spec = sys.argv[2].encode()
-for name in ("ga_alloc", "ga_free", "ga_heap_close", "ga_heap_open"):
-    getattr(library, name).restype = ctypes.c_int
-library.ga_error_text.restype = ctypes.c_char_p
-
-def need(status):
-    if status:
-        raise SystemExit(f"status {status}: {library.ga_error_text().decode()}")
-
-class DlInfo(ctypes.Structure):
-    _fields_ = [("fname", ctypes.c_char_p), ("fbase", ctypes.c_void_p),
-                ("sname", ctypes.c_char_p), ("saddr", ctypes.c_void_p)]
-
-info = DlInfo()
-whole = ctypes.CDLL(None)
-assert whole.dladdr(ctypes.cast(whole.malloc, ctypes.c_void_p), ctypes.byref(info))
-assert b"libc.so" in info.fname, info.fname
-
-heap = ctypes.c_void_p()
-status = library.ga_heap_open(ctypes.byref(heap), 0, 0, spec)
-if status == 1 and b"unknown backend" in library.ga_error_text():
-    print("absent")
-    raise SystemExit(0)
-need(status)
-done = []
-
-def churn(number):
-    held = []
-    for i in range(500):
-        block = ctypes.c_void_p()
-        size = 1 + i * 37 % 5000
-        need(library.ga_alloc(heap, ctypes.c_size_t(size), ctypes.c_size_t(0), ctypes.byref(block)))
-        ctypes.memset(block, number, size)
-        held.append((block, size))
-    for block, size in held:
-        assert ctypes.string_at(block, size) == bytes([number]) * size
-        need(library.ga_free(heap, block))
-    done.append(number)
-
-threads = [threading.Thread(target=churn, args=(n,)) for n in range(8)]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
-assert len(done) == 8, done
-need(library.ga_heap_close(heap))
-print("served")
-"""
-
 
 @unittest.skipIf(SANITIZED, "a sanitized library loads into sanitized programs only")
 class Process(Case):
@@ -165,10 +111,12 @@ class Process(Case):
                          *more, "-ldl", "-lpthread")
         return str(self.folder / name)
 
+    def linked(self) -> list[str]:
+        folder = LIBRARY.parent
+        return [f"-L{folder}", "-lgpualloc", f"-Wl,-rpath,{folder}"]
+
     def test_a_linked_program_keeps_its_malloc(self) -> None:
-        folder = str(LIBRARY.parent)
-        program = self.build("linked", LINKED, f"-L{folder}", "-lgpualloc", f"-Wl,-rpath,{folder}")
-        self.run_command(program)
+        self.run_command(self.build("linked", LINKED, *self.linked()))
 
     def test_a_program_that_loads_it_keeps_its_malloc(self) -> None:
         program = self.build("loaded", LOADED)
@@ -176,12 +124,14 @@ class Process(Case):
             with self.subTest(spec=spec):
                 self.run_command(program, LIBRARY, spec)
 
-    def test_python_uses_it_from_many_threads(self) -> None:
-        script = self.write("script.py", PYTHON)
-        for spec in ("system", "jemalloc"):
-            with self.subTest(spec=spec):
-                told = self.run_command(sys.executable, script, LIBRARY, spec).strip()
-                self.assertIn(told, ("served", "absent") if spec == "jemalloc" else ("served",))
+    def test_nobody_is_bound_to_the_library_for_malloc(self) -> None:
+        program = self.build("linked", LINKED, *self.linked())
+        family, ours = bindings(program)
+        self.assertLessEqual({"malloc", "free", "calloc", "realloc"}, set(family))
+        for name, libraries in family.items():
+            self.assertNotIn("libgpualloc", " ".join(libraries), name)
+        self.assertIn("ga_heap_open", ours)
+        self.assertEqual([], [name for name in ours if not name.startswith("ga_")])
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ static int answer(void)
 }
 
 /* A block that stays, and traffic beside it. */
-static int (*resolve(void))(void)
+__attribute__((used)) static int (*resolve(void))(void)
 {
     resolver_block = malloc(333);
     if (resolver_block) {

@@ -17,7 +17,7 @@ static const size_t sizes[] = {0, 1, 24, 100, 5000, 200000, (size_t)3 << 20};
 
 static void test_free(void)
 {
-    for (int round = 0; round < 2000; round++) {
+    for (int round = 0; round < 700; round++) {
         size_t size = sizes[round % 7];
         void *block = round % 2 ? __libc_malloc(size) : __libc_memalign(256, size);
         void *own = malloc(size);
@@ -35,7 +35,7 @@ static void test_free(void)
 
 static void test_realloc(void)
 {
-    for (int round = 0; round < 700; round++) {
+    for (int round = 0; round < 210; round++) {
         size_t size = sizes[round % 7];
         unsigned char *block = __libc_malloc(size);
         CHECK(block);

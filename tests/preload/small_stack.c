@@ -11,7 +11,7 @@
 
 static void *work(void *unused)
 {
-    for (size_t size = 1; size < (size_t)8 << 20; size = size * 2 + 1) {
+    for (size_t size = 1; size < (size_t)4 << 20; size = size * 2 + 1) {
         char *block = calloc(1, size);
         CHECK(block);
         block = realloc(block, size + size / 2);
@@ -30,7 +30,7 @@ int main(void)
     pthread_attr_t attributes;
     CHECK(pthread_attr_init(&attributes) == 0);
     CHECK(pthread_attr_setstacksize(&attributes, (size_t)sysconf(_SC_THREAD_STACK_MIN)) == 0);
-    for (int i = 0; i < 50; i++) {
+    for (int i = 0; i < 20; i++) {
         pthread_t thread;
         CHECK(pthread_create(&thread, &attributes, work, NULL) == 0);
         CHECK(pthread_join(thread, NULL) == 0);

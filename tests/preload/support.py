@@ -83,7 +83,8 @@ def run(program: str, *arguments: str, environment: dict[str, str] | None = None
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         stdout, stderr = process.communicate()
-        raise AssertionError(f"{program} hung: killed after {timeout} s\n{stdout}{stderr}") from None
+        raise AssertionError(f"{program} hung, was killed after {timeout} s\n{stdout}{stderr}"
+                             ) from None
     return Outcome(process.returncode, stdout or "", stderr or "")
 
 

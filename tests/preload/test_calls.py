@@ -42,12 +42,13 @@ class Calls(support.Case):
 
     def test_another_allocator_behind(self) -> None:
         """One that the program is linked with, say. Some replace the C library's own names too."""
+        programs = ("small_stack", "at_exit")
+        expected = [support.run(program, preload=False).stdout for program in programs]
         for library in filter(None, map(support.find_library, OTHERS)):
-            for program in ("small_stack", "at_exit"):
+            for program, stdout in zip(programs, expected):
                 with self.subTest(library=library, program=program):
-                    expected = support.run(program, preload=False).stdout
                     outcome = self.under(program, behind=library)
-                    self.assertEqual(outcome.stdout, expected)
+                    self.assertEqual(outcome.stdout, stdout)
                     self.quiet(outcome)
             self.assertIn("usable 1", self.under("whose", behind=library).stdout)
 

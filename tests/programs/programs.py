@@ -216,8 +216,8 @@ class Redis:
         self.socket = run.folder / "redis.sock"
         self.process = run.start(
             program("redis-server"), "--port", "0", "--unixsocket", self.socket, "--save", "",
-            "--enable-debug-command", "yes", "--io-threads", "2", "--dbfilename", "dump.rdb",
-            "--dir", run.folder, "--logfile", run.folder / "redis.log")
+            "--enable-debug-command", "yes", "--lazyfree-lazy-user-del", "yes",
+            "--dbfilename", "dump.rdb", "--dir", run.folder, "--logfile", run.folder / "redis.log")
         self.log = run.folder / "redis.log"
 
     def ask(self, *arguments: str, stdin: bytes = b"") -> bytes:

@@ -33,7 +33,10 @@ for my $n (1 .. 8) {
 report "processes", $sum;
 
 if (eval { require threads; 1 }) {
-    my @threads = map { my $n = $_; threads->create(sub { length join "", 1 .. $n * 5000 }) } 1 .. 6;
+    my @threads;
+    for my $n (1 .. 6) {
+        push @threads, threads->create(sub { length join "", 1 .. $n * 5000 });
+    }
     report "threads", join ",", map { $_->join } @threads;
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What python3 does under test: large structures, text, threads, processes, and a checksum of each."""
+"""What python3 does under test: structures, text, threads, processes, and a checksum of each."""
 
 import gc
 import hashlib

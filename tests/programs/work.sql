@@ -7,7 +7,8 @@ INSERT INTO item SELECT n, 'item ' || n * 7919 % 150001, n * 31 % 1000, n * 0.25
 FROM count;
 CREATE INDEX item_name ON item (name);
 CREATE INDEX item_part ON item (part, weight);
-SELECT part, count(*), sum(weight), group_concat(id % 10, '') FROM item GROUP BY part ORDER BY part LIMIT 50;
+SELECT part, count(*), sum(weight), group_concat(id % 10, '') FROM item
+GROUP BY part ORDER BY part LIMIT 50;
 SELECT a.name, b.name FROM item a JOIN item b ON b.id = a.part + 1 ORDER BY a.name DESC LIMIT 50;
 UPDATE item SET name = upper(name) || hex(part) WHERE part % 3 = 0;
 DELETE FROM item WHERE id % 5 = 0;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Fork, again and again, while threads allocate, trace, open and close heaps: no child finds a
- * lock taken or a heap half changed. A child that hangs is ended by its alarm.
+ * Fork, again and again, while threads allocate, trace, open and close heaps. It would catch a lock
+ * that a child finds taken by a thread it has not, a heap that a child finds half changed, and a
+ * block of the parent's that its child cannot read or free. A child that hangs is ended by its
+ * alarm.
  */
 #include "stress.h"
 
@@ -10,17 +12,23 @@
 #include "support/sanitized.h"
 #include "support/scene.h"
 
+#include <gpualloc/backend.h>
+
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 enum {
-    THREADS = 3,
-    HEAPS = 3
+    THREADS = 5,
+    HEAPS = 3,
+    KEPT = 50, /* blocks of each heap that a child finds when it begins */
+    CHILD_SECONDS = 30
 };
 
 static ga_heap *heaps[HEAPS];
+static unsigned char *kept[HEAPS][KEPT];
 static char trace[256];
 
 static bool use(ga_heap *heap, uint64_t seed, size_t operations)
@@ -30,31 +38,99 @@ static bool use(ga_heap *heap, uint64_t seed, size_t operations)
     return model_run(&m, operations) && model_end(&m);
 }
 
+/* ---- the threads that a child has not ------------------------------------------------------ */
+
+/* Holds the registry's lock and the list's most of the time. */
+static void look_up(void)
+{
+    for (size_t i = 0; i < 100; i++) {
+        NEED(ga_backend_at(i % 4));
+    }
+    ga_heap_close(stress_open("null"));
+}
+
+/* Holds the recorder's, while it opens files. */
+static void join_trace(void)
+{
+    ga_heap_close(stress_open(trace));
+}
+
 static void churn(size_t number)
 {
     uint64_t random = number;
     while (stress_goes_on()) {
-        ga_heap *own = stress_open(random_below(&random, 2) ? "fail:nth=0" : trace);
-        stress_need(use(own, random_next(&random), 50), "a heap of one's own");
-        stress_need(use(heaps[number % HEAPS], random_next(&random), 200), "a shared heap");
-        ga_heap_close(own);
+        if (number == 0) {
+            look_up();
+        } else if (number == 1) {
+            join_trace();
+        } else {
+            NEED(use(heaps[number % HEAPS], random_next(&random), 200));
+        }
     }
 }
 
-static int live_on(void *unused)
+/* ---- a child ------------------------------------------------------------------------------ */
+
+static size_t size_of(size_t number)
+{
+    return 1 + number * 100;
+}
+
+static bool free_inherited(int i)
+{
+    for (size_t j = 0; j < KEPT; j++) {
+        const unsigned char *block = kept[i][j];
+        if (block[0] != (unsigned char)j || block[size_of(j) - 1] != (unsigned char)j ||
+            ga_free(heaps[i], kept[i][j]) != GA_OK) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool use_fresh(const char *spec)
 {
     ga_heap *fresh;
-    (void)unused;
-    alarm(30);
+    return ga_heap_open(&fresh, GA_PLACE_HOST, 0, spec) == GA_OK && use(fresh, 8, 50) &&
+           ga_heap_close(fresh) == GA_OK;
+}
+
+/* It traces to a file of its own; there would be many. */
+static bool remove_trace(void)
+{
+    char name[32];
+    snprintf(name, sizeof name, "t.%d", (int)getpid());
+    return unlink(scene_path(name)) == 0;
+}
+
+/* Every other child ends as programs do, with all that is done at exit. */
+static int live_on(void *number)
+{
+    alarm(CHILD_SECONDS);
     for (int i = 0; i < HEAPS; i++) {
-        if (!use(heaps[i], 7, 200)) {
+        if (!use(heaps[i], 7, 200) || !free_inherited(i) || !use(heaps[i], 9, 50)) {
             return 2;
         }
     }
-    if (ga_heap_open(&fresh, GA_PLACE_HOST, 0, "fail:nth=0") != GA_OK || !use(fresh, 8, 50)) {
+    if (!use_fresh("fail:nth=0") || !use_fresh(trace) || !remove_trace()) {
         return 3;
     }
-    return ga_heap_close(fresh) == GA_OK ? 0 : 4;
+    if (*(int *)number % 2) {
+        exit(0);
+    }
+    return 0;
+}
+
+/* ---- the parent --------------------------------------------------------------------------- */
+
+static void keep_blocks(void)
+{
+    for (int i = 0; i < HEAPS; i++) {
+        for (size_t j = 0; j < KEPT; j++) {
+            NEED(ga_alloc(heaps[i], size_of(j), 0, (void **)&kept[i][j]) == GA_OK);
+            memset(kept[i][j], (int)j, size_of(j));
+        }
+    }
 }
 
 static void *churn_all(void *unused)
@@ -78,10 +154,11 @@ int main(int argc, char **argv)
     if (UNDER_TSAN || ga_heap_open(&heaps[2], GA_PLACE_HOST, 0, "jemalloc") != GA_OK) {
         heaps[2] = stress_open("fail:nth=0"); /* the sanitizer does not see into jemalloc */
     }
+    keep_blocks();
     stress_begin(argc, argv);
     stress_need(pthread_create(&others, NULL, churn_all, NULL) == 0, "a thread");
     for (; stress_goes_on(); forks++) {
-        int status = scene_in_child(live_on, NULL);
+        int status = scene_in_child(live_on, &forks);
         if (status != 0) {
             fprintf(stderr, "child %d: status %d\n", forks, status);
             stress_need(false, "a forked child");
@@ -90,8 +167,10 @@ int main(int argc, char **argv)
     pthread_join(others, NULL);
     stress_need(forks > 0, "forks");
     for (int i = 0; i < HEAPS; i++) {
+        stress_need(free_inherited(i), "the parent's own blocks");
         ga_heap_close(heaps[i]);
     }
     scene_leave_folder();
+    printf("forks: %d children\n", forks);
     return 0;
 }

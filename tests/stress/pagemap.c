@@ -3,29 +3,30 @@
  * The ownership map under threads that mark pages of the same words, and first use the same leaves,
  * while others look: a mark that was seen stays, none is lost, and none appears from nowhere.
  *
- * Round after round takes fresh pages, because only a page's first mark writes to the map.
+ * Round after round takes fresh leaves, because only the first use of a leaf and the first mark of
+ * a page write to the map.
  */
 #include "stress.h"
 
 #include "platform/pagemap.h"
 
+#include <pthread.h>
 #include <stdint.h>
 
 enum {
     MARKERS = 5,
     LOOKERS = 2,
-    PAGES = 4096, /* of a round */
-    ROUNDS_OF_LEAF = 64,
-    LEAVES = 1 << 14
+    PAGES = 4096, /* of a round, over two leaves */
+    ROUNDS = 1 << 15
 };
 
 static unsigned round_number; /* written between rounds */
+static pthread_barrier_t together;
 
 static const void *address_of(uintptr_t page)
 {
-    uintptr_t leaf = 64 + round_number / ROUNDS_OF_LEAF;
-    uintptr_t first = (uintptr_t)(round_number % ROUNDS_OF_LEAF) * PAGES;
-    return (const void *)((leaf << 30) + (first + page) * 4096);
+    uintptr_t leaf = 64 + (uintptr_t)round_number * 2 + page % 2;
+    return (const void *)((leaf << 30) + page / 2 * 4096);
 }
 
 /* Marker m has every page with page % MARKERS == m, so that all write to every word; nobody has
@@ -60,6 +61,7 @@ static void look(void)
 
 static void run(size_t number)
 {
+    pthread_barrier_wait(&together);
     if (number < MARKERS) {
         mark(number);
     } else {
@@ -69,8 +71,9 @@ static void run(size_t number)
 
 int main(int argc, char **argv)
 {
+    pthread_barrier_init(&together, NULL, MARKERS + LOOKERS);
     stress_begin(argc, argv);
-    for (; stress_goes_on() && round_number < LEAVES * ROUNDS_OF_LEAF; round_number++) {
+    for (; stress_goes_on() && round_number < ROUNDS; round_number++) {
         stress_threads(MARKERS + LOOKERS, run);
         for (uintptr_t page = 0; page < PAGES; page++) {
             stress_need(ga_pagemap_test(address_of(page)) == is_wanted(page), "a mark was lost");

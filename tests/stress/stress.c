@@ -4,13 +4,17 @@
  */
 #include "stress.h"
 
+#include <err.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 enum {
+    SECONDS = 2,
+    HANG_SECONDS = 100, /* on top; sanitizers and emulators are slow, but not that slow */
     MOST_THREADS = 512
 };
 
@@ -18,7 +22,11 @@ static struct timespec deadline; /* set before there are threads */
 
 void stress_begin(int argc, char **argv)
 {
-    double seconds = argc > 1 ? strtod(argv[1], NULL) : 1.0;
+    double seconds = argc > 1 ? strtod(argv[1], NULL) : SECONDS;
+    if (argc > 2 || !(seconds > 0 && seconds < 1e6)) {
+        errx(2, "usage: %s [SECONDS]", argv[0]);
+    }
+    alarm((unsigned)seconds + HANG_SECONDS);
     clock_gettime(CLOCK_MONOTONIC, &deadline);
     deadline.tv_sec += (time_t)seconds;
     deadline.tv_nsec += (long)((seconds - (double)(time_t)seconds) * 1e9);
