@@ -4,7 +4,7 @@
  * follows the last block, and gives a chunk back once the last block in it is free. Quick where
  * blocks die together.
  *
- *   cc -shared -fPIC plugin.c $(pkg-config --cflags --libs gpualloc) -o bump.so
+ *   cc -shared -fPIC plugin.c $(pkg-config --cflags gpualloc) -o bump.so
  *   GPUALLOC_PLUGINS=./bump.so ./heap bump:chunk=64K/jemalloc
  *   GPUALLOC_PLUGINS=./bump.so gpualloc run --host bump -- PROGRAM
  */
@@ -34,6 +34,7 @@ typedef struct bump {
     chunk *chunks;        /* the first is the one in use */
     size_t chunk_size;
     ga_heap *parent;
+    const ga_runtime *runtime;
     ga_backend_stats stats;
 } bump;
 
@@ -44,12 +45,14 @@ _Static_assert(sizeof(chunk) % ALIGN == 0 && sizeof(header) == ALIGN, "blocks st
 /* Under the preload this is the process's malloc: even our own record comes from the parent. */
 static ga_status bump_open(const ga_open_args *args, void **state)
 {
+    const ga_runtime *runtime = args->runtime;
     bump *b;
-    ga_status status = ga_alloc_zeroed(args->parent, sizeof *b, 0, (void **)&b);
+    ga_status status = runtime->alloc_zeroed(args->parent, sizeof *b, 0, (void **)&b);
     if (status != GA_OK) {
-        return ga_fail(status, "bump: no memory for the heap's record");
+        return runtime->fail(status, "bump: no memory for the heap's record");
     }
     pthread_mutex_init(&b->lock, NULL);
+    b->runtime = runtime;
     b->chunk_size = args->values[OPTION_CHUNK].size;
     b->parent = args->parent;
     *state = b;
@@ -61,49 +64,48 @@ static void bump_close(void *state)
     bump *b = state;
     while (b->chunks) {
         chunk *next = b->chunks->next;
-        ga_free(b->parent, b->chunks);
+        b->runtime->free(b->parent, b->chunks);
         b->chunks = next;
     }
     pthread_mutex_destroy(&b->lock);
-    ga_free(b->parent, b);
+    b->runtime->free(b->parent, b);
 }
 
-/* ---- chunks: with the lock held ------------------------------------------------------------ */
+/* ---- chunks -------------------------------------------------------------------------------- */
 
+/* Without the lock: under the preload the parent may come back to us for memory. */
 static ga_status chunk_add(bump *b, size_t least)
 {
     chunk *fresh;
     size_t size = least > b->chunk_size ? least : b->chunk_size;
-    ga_status status = ga_alloc(b->parent, size, 0, (void **)&fresh);
+    ga_status status = b->runtime->alloc(b->parent, size, 0, (void **)&fresh);
     if (status != GA_OK) {
         return status;
     }
+    pthread_mutex_lock(&b->lock);
     *fresh = (chunk){.next = b->chunks, .size = size, .used = sizeof *fresh};
     b->chunks = fresh;
     b->stats.held_bytes += size;
     b->stats.growths++;
+    pthread_mutex_unlock(&b->lock);
     return GA_OK;
 }
 
-static void chunk_drop(bump *b, chunk *empty)
-{
-    chunk **at = &b->chunks;
-    while (*at != empty) {
-        at = &(*at)->next;
-    }
-    *at = empty->next;
-    b->stats.held_bytes -= empty->size;
-    ga_free(b->parent, empty);
-}
-
-/* The first chunk is kept and used again, so that one block alone does not cost a chunk each. */
-static void chunk_emptied(bump *b, chunk *empty)
+/* Take an empty chunk out of the list; with the lock. The first one stays and is used again, so
+ * that a block that comes and goes alone does not cost a chunk each time: NULL then. */
+static chunk *chunk_retire(bump *b, chunk *empty)
 {
     if (empty == b->chunks) {
         empty->used = sizeof *empty;
-    } else {
-        chunk_drop(b, empty);
+        return NULL;
     }
+    chunk *before = b->chunks;
+    while (before->next != empty) {
+        before = before->next;
+    }
+    before->next = empty->next;
+    b->stats.held_bytes -= empty->size;
+    return empty;
 }
 
 /* ---- blocks -------------------------------------------------------------------------------- */
@@ -135,14 +137,14 @@ static ga_status bump_alloc_aligned(void *state, size_t size, size_t align, void
     bump *b = state;
     ga_status status = GA_OK;
     size_t rounded = (size + ALIGN - 1) & ~(size_t)(ALIGN - 1);
-    pthread_mutex_lock(&b->lock);
-    if (!has_room(b, rounded, align)) {
-        status = chunk_add(b, sizeof(chunk) + sizeof(header) + align + rounded);
+    for (*out = NULL; !*out && status == GA_OK;) {
+        pthread_mutex_lock(&b->lock);
+        *out = has_room(b, rounded, align) ? place_block(b, rounded, align) : NULL;
+        pthread_mutex_unlock(&b->lock);
+        if (!*out) {
+            status = chunk_add(b, sizeof(chunk) + sizeof(header) + align + rounded);
+        }
     }
-    if (status == GA_OK) {
-        *out = place_block(b, rounded, align);
-    }
-    pthread_mutex_unlock(&b->lock);
     return status;
 }
 
@@ -157,11 +159,9 @@ static ga_status bump_free(void *state, void *block)
     header *h = (header *)block - 1;
     pthread_mutex_lock(&b->lock);
     b->stats.live_bytes -= h->size;
-    if (--h->chunk->live == 0) {
-        chunk_emptied(b, h->chunk);
-    }
+    chunk *gone = --h->chunk->live == 0 ? chunk_retire(b, h->chunk) : NULL;
     pthread_mutex_unlock(&b->lock);
-    return GA_OK;
+    return gone ? b->runtime->free(b->parent, gone) : GA_OK;
 }
 
 static bool bump_owns(void *state, const void *pointer)

@@ -81,6 +81,13 @@ class Plugin(unittest.TestCase):
         self.assertEqual(stats["spec"], "bump:chunk=1M/system")
         self.assertGreater(stats["allocs"], 5)
 
+    @unittest.skipUnless(PRELOAD, "no preload in a sanitizer build")
+    def test_reason_under_the_preload(self) -> None:
+        outcome = run("words-plain", stdin=TEXT, LD_PRELOAD=PRELOAD,
+                      GPUALLOC_HOST="bump/fail:nth=1", **PLUGIN)
+        self.assertEqual(outcome.returncode, 0)
+        self.assertIn("GPUALLOC_HOST: bump: no memory for the heap's record;", outcome.stderr)
+
 
 @unittest.skipUnless(PRELOAD, "no archive in a sanitizer build")
 class LinkMalloc(unittest.TestCase):

@@ -215,6 +215,27 @@ static bool make_counters(ga_heap *heap)
     return heap->counters || parent_counts;
 }
 
+static const ga_runtime runtime = {
+    .size = sizeof(ga_runtime),
+    .fail = ga_fail,
+    .error_text = ga_error_text,
+    .alloc = ga_alloc,
+    .alloc_zeroed = ga_alloc_zeroed,
+    .alloc_on = ga_alloc_on,
+    .alloc_batch = ga_alloc_batch,
+    .realloc = ga_realloc,
+    .grow = ga_grow,
+    .free = ga_free,
+    .free_on = ga_free_on,
+    .retire = ga_retire,
+    .usable_size = ga_usable_size,
+    .owns = ga_owns,
+    .trim = ga_trim,
+    .each_live = ga_heap_each_live,
+    .stats = ga_heap_stats,
+    .kernel_view = ga_heap_kernel_view,
+};
+
 /* A plugin that carries a runtime of its own leaves its sentence there: say at least who failed. */
 static ga_status open_backend(ga_heap *heap, const ga_open_args *args)
 {
@@ -247,7 +268,7 @@ static ga_status open_over(ga_heap **out, const ga_backend *backend, const ga_sp
                       .natural_align = places[place].natural_align};
     status = make_counters(heap) && make_text(heap, texts) ? GA_OK : no_record();
     if (status == GA_OK) {
-        ga_open_args args = {place, device, values, parent};
+        ga_open_args args = {place, device, values, parent, &runtime};
         status = open_backend(heap, &args);
     }
     if (status != GA_OK) {

@@ -57,6 +57,31 @@ typedef enum ga_parent_rule {
     GA_PARENT_REQUIRED  /* where the spec names none: `system` on the host, `cuda` elsewhere */
 } ga_parent_rule;
 
+/* What a backend calls: the runtime that opens it. A plugin calls it through this table and links no
+ * libgpualloc: a process may hold several runtimes (the preload has one of its own), and a heap is
+ * to be used with the one that opened it. Members are added at the end only. */
+typedef struct ga_runtime {
+    uint32_t size; /* sizeof(ga_runtime) where it was compiled */
+    ga_status (*fail)(ga_status status, const char *format, ...)
+        __attribute__((format(printf, 2, 3)));
+    const char *(*error_text)(void);
+    ga_status (*alloc)(ga_heap *heap, size_t size, size_t align, void **out);
+    ga_status (*alloc_zeroed)(ga_heap *heap, size_t size, size_t align, void **out);
+    ga_status (*alloc_on)(ga_heap *heap, size_t size, size_t align, ga_stream stream, void **out);
+    ga_status (*alloc_batch)(ga_heap *heap, size_t n, const size_t *sizes, void **out);
+    ga_status (*realloc)(ga_heap *heap, void *block, size_t size, size_t align, void **out);
+    ga_status (*grow)(ga_heap *heap, void *block, size_t size);
+    ga_status (*free)(ga_heap *heap, void *block);
+    ga_status (*free_on)(ga_heap *heap, void *block, ga_stream stream);
+    ga_status (*retire)(ga_heap *heap, void *block);
+    size_t (*usable_size)(ga_heap *heap, const void *block);
+    bool (*owns)(ga_heap *heap, const void *pointer);
+    ga_status (*trim)(ga_heap *heap, size_t keep);
+    ga_status (*each_live)(ga_heap *heap, ga_visit *visit, void *context);
+    ga_status (*stats)(const ga_heap *heap, ga_stats *out);
+    ga_status (*kernel_view)(ga_heap *heap, ga_kernel_heap *out);
+} ga_runtime;
+
 /* What a backend is opened with. The struct lives for the call only, what it points to as long as
  * the heap. The parent is closed by the runtime, after `close`. */
 typedef struct ga_open_args {
@@ -64,6 +89,7 @@ typedef struct ga_open_args {
     int device;
     const ga_value *values; /* one for each row of the option table, in its order */
     ga_heap *parent;
+    const ga_runtime *runtime; /* lives for ever */
 } ga_open_args;
 
 /* ---- the ops table --------------------------------------------------------------------- */
