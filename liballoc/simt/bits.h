@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Counting and choosing bits of one word; plain functions, the same on both sides.
+ */
+#ifndef GPUALLOC_SIMT_BITS_H
+#define GPUALLOC_SIMT_BITS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* GA_SIMT: a word of the vocabulary, or an algorithm's fast path. GA_SIMT_SLOW: what is seldom
+ * called and must not cost its callers registers. */
+#ifdef __CUDACC__
+#define GA_SIMT      static __device__ __forceinline__
+#define GA_SIMT_SLOW static __device__ __noinline__
+#else
+#define GA_SIMT      static inline __attribute__((always_inline, unused))
+#define GA_SIMT_SLOW static __attribute__((noinline, unused))
+#endif
+
+/* No such word, bit or lane. */
+#define GA_NONE 32u
+
+#define GA_ALL_BITS 0xffffffffu
+
+GA_SIMT uint32_t ga_bits_count(uint32_t bits)
+{
+#ifdef __CUDACC__
+    return (uint32_t)__popc((int)bits);
+#else
+    return (uint32_t)__builtin_popcount(bits);
+#endif
+}
+
+/* The place of the lowest bit that is set; `bits` is not 0. */
+GA_SIMT uint32_t ga_bits_lowest(uint32_t bits)
+{
+#ifdef __CUDACC__
+    return (uint32_t)__ffs((int)bits) - 1u;
+#else
+    return (uint32_t)__builtin_ctz(bits);
+#endif
+}
+
+/* How many bits are clear above the highest that is set; `bits` is not 0. */
+GA_SIMT uint32_t ga_bits_leading(uint32_t bits)
+{
+#ifdef __CUDACC__
+    return (uint32_t)__clz((int)bits);
+#else
+    return (uint32_t)__builtin_clz(bits);
+#endif
+}
+
+/* Bits 0 to n - 1; n is at most 32. */
+GA_SIMT uint32_t ga_bits_below(uint32_t n)
+{
+    return n < 32u ? (1u << n) - 1u : GA_ALL_BITS;
+}
+
+/* The place of the bit of `bits` that has `rank` set bits below it; there is one. */
+GA_SIMT uint32_t ga_bits_nth(uint32_t bits, uint32_t rank)
+{
+    uint32_t place = 0;
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+    for (uint32_t width = 16; width; width /= 2) {
+        uint32_t low = ga_bits_count((bits >> place) & ((1u << width) - 1u));
+        if (rank >= low) {
+            rank -= low;
+            place += width;
+        }
+    }
+    return place;
+}
+
+/* The n lowest bits of `bits` that are set, or all of them where there are fewer. */
+GA_SIMT uint32_t ga_bits_take(uint32_t bits, uint32_t n)
+{
+    return n >= ga_bits_count(bits) ? bits : bits & ga_bits_below(ga_bits_nth(bits, n));
+}
+
+/* The first bit that is set from place `start` (below 32) on, going round; `bits` is not 0. */
+GA_SIMT uint32_t ga_bits_from(uint32_t bits, uint32_t start)
+{
+    uint32_t turned = (bits >> start) | (bits << ((32u - start) & 31u));
+    return (ga_bits_lowest(turned) + start) & 31u;
+}
+
+/* Mix: each bit of `x` changes about half the bits of the answer. The finaliser of MurmurHash3
+ * (Austin Appleby, public domain). */
+GA_SIMT uint32_t ga_bits_mix(uint32_t x)
+{
+    x = (x ^ (x >> 16)) * 0x85ebca6bu;
+    x = (x ^ (x >> 13)) * 0xc2b2ae35u;
+    return x ^ (x >> 16);
+}
+
+#endif

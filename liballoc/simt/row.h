@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Rows and tiles of the side that is compiled, and the words that are made of others.
+ */
+#ifndef GPUALLOC_SIMT_ROW_H
+#define GPUALLOC_SIMT_ROW_H
+
+#ifdef __CUDACC__
+#include "row_gpu.h"
+#else
+#include "row_cpu.h"
+#endif
+
+/* The mask of the words that are not `key`. */
+GA_SIMT uint32_t ga_row_differ(ga_tile tile, ga_row row, uint32_t key)
+{
+    return ~ga_row_match(tile, row, key);
+}
+
+/* The place of the first word that is `key`, or GA_NONE. */
+GA_SIMT uint32_t ga_row_find(ga_tile tile, ga_row row, uint32_t key)
+{
+    uint32_t found = ga_row_match(tile, row, key);
+    return found ? ga_bits_lowest(found) : GA_NONE;
+}
+
+#endif

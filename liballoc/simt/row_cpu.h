@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Tiles, lanes and rows on the CPU, where one thread is the tile; and what each word means.
+ *
+ * Rows and lanes are vectors of 32 words, so that a branch on them does not compile. The words below
+ * work on them in plain loops, which gcc vectorises.
+ */
+#ifndef GPUALLOC_SIMT_ROW_CPU_H
+#define GPUALLOC_SIMT_ROW_CPU_H
+
+#include "atomic.h"
+
+#include <string.h>
+
+typedef uint32_t ga_lanes __attribute__((vector_size(128)));
+typedef uint32_t ga_row __attribute__((vector_size(128)));
+
+typedef struct ga_tile {
+    uint32_t width; /* lanes are numbered from 0 to width - 1 */
+} ga_tile;
+
+/* ---- tiles ------------------------------------------------------------------------------- */
+
+/* The tile of `width` lanes (4, 8, 16 or 32; a constant) that the caller is in. */
+GA_SIMT ga_tile ga_tile_of(uint32_t width)
+{
+    return (ga_tile){width};
+}
+
+/* The lanes of the mask, out of the caller's warp, which all call this and work together from now on.
+ * Lanes, and the words on rows that say so, work with such a tile; ga_row values do not. */
+GA_SIMT ga_tile ga_tile_among(uint32_t lanes)
+{
+    (void)lanes; /* a CPU thread is never divided */
+    return (ga_tile){32};
+}
+
+/* The lanes of the warp that are here now, for code that only some lanes reach. */
+GA_SIMT ga_tile ga_tile_present(void)
+{
+    return (ga_tile){32};
+}
+
+/* The lanes that there are. */
+GA_SIMT uint32_t ga_tile_lanes(ga_tile tile)
+{
+    return ga_bits_below(tile.width);
+}
+
+/* What ga_tile_among() makes a tile of these lanes of. */
+GA_SIMT uint32_t ga_tile_members(ga_tile tile)
+{
+    return ga_tile_lanes(tile);
+}
+
+/* How many lanes there are. */
+GA_SIMT uint32_t ga_tile_size(ga_tile tile)
+{
+    return tile.width;
+}
+
+/* How many lanes of the tile come before each lane. */
+GA_SIMT ga_lanes ga_tile_ranks(ga_tile tile)
+{
+    (void)tile;
+    return (ga_lanes){0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
+                      16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
+}
+
+/* What lanes of the tile wrote before is seen by the others after. */
+GA_SIMT void ga_tile_sync(ga_tile tile)
+{
+    (void)tile;
+}
+
+/* ---- lanes ------------------------------------------------------------------------------- */
+
+/* GA_EACH_LANE(tile, mask, own) { ... }: every lane of the mask for itself; `own` is its number.
+ * Inside, lanes are read and written with ga_lane_read() and ga_lane_write(), and no word that is
+ * collective may be called. On the GPU lanes run beside each other, on the CPU in turn. */
+#define GA_EACH_LANE(tile, mask, own)                                                              \
+    for (uint32_t rest_ = (mask)&ga_tile_lanes(tile), own = 0;                                     \
+         rest_ && (own = ga_bits_lowest(rest_), true); rest_ &= rest_ - 1u)
+
+GA_SIMT uint32_t ga_lane_read(ga_lanes lanes, uint32_t lane)
+{
+    return lanes[lane];
+}
+
+GA_SIMT void ga_lane_write(ga_lanes *lanes, uint32_t lane, uint32_t value)
+{
+    (*lanes)[lane] = value;
+}
+
+/* Each lane gets `value`. */
+GA_SIMT ga_lanes ga_lanes_all(uint32_t value)
+{
+    return (ga_lanes){0} + value;
+}
+
+/* Each lane gets its own number. */
+GA_SIMT ga_lanes ga_lanes_numbers(ga_tile tile)
+{
+    return ga_tile_ranks(tile);
+}
+
+/* Broadcast: what the lane of that number holds. */
+GA_SIMT uint32_t ga_lanes_get(ga_tile tile, ga_lanes lanes, uint32_t lane)
+{
+    return lanes[lane & (tile.width - 1u)];
+}
+
+/* The lanes of the mask `chosen` take `yes`, the others `no`. */
+GA_SIMT ga_lanes ga_lanes_select(ga_tile tile, uint32_t chosen, ga_lanes yes, ga_lanes no)
+{
+    ga_lanes from = (ga_lanes)((ga_lanes_all(chosen) >> ga_tile_ranks(tile)) & 1u);
+    ga_lanes mask = -from;
+    return (yes & mask) | (no & ~mask);
+}
+
+/* The mask of the lanes that do not hold 0. */
+GA_SIMT uint32_t ga_lanes_nonzero(ga_tile tile, ga_lanes lanes)
+{
+    uint32_t mask = 0;
+    for (uint32_t i = 0; i < tile.width; i++) {
+        mask |= (lanes[i] != 0 ? 1u : 0u) << i;
+    }
+    return mask;
+}
+
+GA_SIMT bool ga_lanes_any(ga_tile tile, ga_lanes lanes)
+{
+    uint32_t any = 0;
+    for (uint32_t i = 0; i < tile.width; i++) {
+        any |= lanes[i];
+    }
+    return any != 0;
+}
+
+/* Each lane gets the sum of the lanes before it, modulo 2^32. */
+GA_SIMT ga_lanes ga_lanes_prefix_sum(ga_tile tile, ga_lanes lanes)
+{
+    ga_lanes sums = {0};
+    uint32_t sum = 0;
+    for (uint32_t i = 0; i < tile.width; i++) {
+        sums[i] = sum;
+        sum += lanes[i];
+    }
+    return sums;
+}
+
+/* Each lane gets the number of bits that are set in the lanes before it. */
+GA_SIMT ga_lanes ga_lanes_prefix_count(ga_tile tile, ga_lanes bits)
+{
+    ga_lanes sums = {0};
+    uint32_t sum = 0;
+    for (uint32_t i = 0; i < tile.width; i++) {
+        sums[i] = sum;
+        sum += ga_bits_count(bits[i]);
+    }
+    return sums;
+}
+
+GA_SIMT uint32_t ga_lanes_sum(ga_tile tile, ga_lanes lanes)
+{
+    uint32_t sum = 0;
+    for (uint32_t i = 0; i < tile.width; i++) {
+        sum += lanes[i];
+    }
+    return sum;
+}
+
+/* The bits of all lanes together. */
+GA_SIMT uint32_t ga_lanes_union(ga_tile tile, ga_lanes lanes)
+{
+    uint32_t all = 0;
+    for (uint32_t i = 0; i < tile.width; i++) {
+        all |= lanes[i];
+    }
+    return all;
+}
+
+/* Each lane of the mask `among` gets the mask of those among them that hold the same key, itself
+ * included; other lanes get 0. */
+GA_SIMT ga_lanes ga_lanes_equal(ga_tile tile, uint32_t among, ga_lanes keys)
+{
+    ga_lanes equal = {0};
+    (void)tile;
+    for (uint32_t rest = among; rest; rest &= rest - 1u) {
+        uint32_t lane = ga_bits_lowest(rest);
+        uint32_t mask = 0;
+        for (uint32_t others = among; others; others &= others - 1u) {
+            uint32_t other = ga_bits_lowest(others);
+            mask |= (keys[other] == keys[lane] ? 1u : 0u) << other;
+        }
+        equal[lane] = mask;
+    }
+    return equal;
+}
+
+/* Merge of equal requests: each lane gets the union of the bits of the lanes in its mask `equal`,
+ * which ga_lanes_equal() has made; 0 where that is 0. */
+GA_SIMT ga_lanes ga_lanes_merge_or(ga_tile tile, ga_lanes equal, ga_lanes bits)
+{
+    ga_lanes merged = {0};
+    for (uint32_t i = 0; i < tile.width; i++) {
+        uint32_t all = 0;
+        for (uint32_t rest = equal[i]; rest; rest &= rest - 1u) {
+            all |= bits[ga_bits_lowest(rest)];
+        }
+        merged[i] = all;
+    }
+    return merged;
+}
+
+/* The lane of the mask `takers` with `skip + k` of them below it gets `first` and the place of the set bit
+ * of `bits` with k of those below it; where there is no such bit, and outside the mask, lanes stay. */
+GA_SIMT void ga_lanes_deal(ga_tile tile, uint32_t takers, uint32_t skip, uint32_t bits,
+                           uint32_t first, ga_lanes *lanes)
+{
+    if ((takers & bits) == GA_ALL_BITS && !skip) {
+        *lanes = ga_tile_ranks(tile) + first;
+        return;
+    }
+    takers &= ~ga_bits_take(takers, skip);
+    for (; takers && bits; takers &= takers - 1u, bits &= bits - 1u) {
+        (*lanes)[ga_bits_lowest(takers)] = first + ga_bits_lowest(bits);
+    }
+}
+
+/* The lowest lane there is: it does what is to be done once, and lanes_get() tells the others. */
+GA_SIMT uint32_t ga_tile_leader(ga_tile tile)
+{
+    (void)tile;
+    return 0;
+}
+
+/* ---- rows -------------------------------------------------------------------------------- */
+
+/* The row, each of its words a relaxed load. A vector load does that on x86-64 and arm64, where no
+ * aligned word of one tears; the thread sanitizer must be told word by word. */
+GA_SIMT ga_row ga_row_load(ga_tile tile, const uint32_t *row)
+{
+    ga_row loaded;
+    (void)tile;
+#ifdef __SANITIZE_THREAD__
+    for (uint32_t i = 0; i < 32; i++) {
+        loaded[i] = ga_load_relaxed(row + i);
+    }
+#else
+    __asm__ volatile("" ::: "memory"); /* loaded here, once */
+    memcpy(&loaded, row, sizeof loaded);
+    __asm__ volatile("" ::: "memory");
+#endif
+    return loaded;
+}
+
+/* The mask of the words that are `key`. */
+GA_SIMT uint32_t ga_row_match(ga_tile tile, ga_row row, uint32_t key)
+{
+    uint32_t mask = 0;
+    (void)tile;
+    for (uint32_t i = 0; i < 32; i++) {
+        mask |= (row[i] == key ? 1u : 0u) << i;
+    }
+    return mask;
+}
+
+/* Word `place` (below 32). */
+GA_SIMT uint32_t ga_row_get(ga_tile tile, ga_row row, uint32_t place)
+{
+    (void)tile;
+    return row[place];
+}
+
+/* Change a word of the row in registers. */
+GA_SIMT void ga_row_put(ga_tile tile, ga_row *row, uint32_t place, uint32_t value)
+{
+    (void)tile;
+    (*row)[place] = value;
+}
+
+/* How many bits are set. */
+GA_SIMT uint32_t ga_row_count(ga_tile tile, ga_row row)
+{
+    uint32_t count = 0;
+    (void)tile;
+    for (uint32_t i = 0; i < 32; i++) {
+        count += ga_bits_count(row[i]);
+    }
+    return count;
+}
+
+/* The row will be wanted soon. */
+GA_SIMT void ga_row_prefetch(ga_tile tile, const uint32_t *row)
+{
+    (void)tile;
+    __builtin_prefetch(row);
+    __builtin_prefetch(row + 16);
+}
+
+/* The place of the first word in memory, from place `start` (below 32) on and going round, that is not
+ * `other_than`, or GA_NONE; read relaxed. For any tile. */
+GA_SIMT uint32_t ga_row_seek(ga_tile tile, uint32_t *row, uint32_t other_than, uint32_t start)
+{
+    (void)tile;
+    for (uint32_t i = 0; i < 32; i++) {
+        uint32_t place = (start + i) & 31u;
+        if (ga_load_relaxed(row + place) != other_than) {
+            return place;
+        }
+    }
+    return GA_NONE;
+}
+
+/* The mask of the words in memory that are not `other_than`, read by acquire loads. For any tile. */
+GA_SIMT uint32_t ga_row_scan(ga_tile tile, uint32_t *row, uint32_t other_than)
+{
+    uint32_t mask = 0;
+    (void)tile;
+    for (uint32_t i = 0; i < 32; i++) {
+        mask |= (ga_load_acquire(row + i) != other_than ? 1u : 0u) << i;
+    }
+    return mask;
+}
+
+#endif

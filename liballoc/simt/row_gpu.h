@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Tiles, lanes and rows on the GPU. row_cpu.h has the same words, and says what they mean.
+ *
+ * A lane of a tile of W lanes holds 32 / W words of a row, which it loads 16 bytes at a time where it
+ * has that many: lane l has words 4l to 4l + 3 of each load. A width is a constant wherever it is
+ * used, so that the loops below unroll and nothing of a row leaves the registers.
+ *
+ * This half stays small: no sanitizer sees the races between lanes, nor a scope that is too narrow.
+ * tests/device/ has litmus tests, and compares each word with row_cpu.h.
+ */
+#ifndef GPUALLOC_SIMT_ROW_GPU_H
+#define GPUALLOC_SIMT_ROW_GPU_H
+
+#include "atomic.h"
+
+typedef uint32_t ga_lanes;
+
+typedef struct ga_row {
+    uint32_t word[8]; /* the first 32 / width */
+} ga_row;
+
+typedef struct ga_tile {
+    uint32_t width; /* lanes are numbered from 0 to width - 1 */
+    uint32_t lane;  /* the own number */
+    uint32_t mask;  /* the warp's lanes that are here */
+    uint32_t base;  /* the warp's lane that is lane 0 */
+    bool has_gaps;  /* lanes may be missing */
+} ga_tile;
+
+/* ---- tiles ------------------------------------------------------------------------------- */
+
+GA_SIMT uint32_t ga_warp_lane(void)
+{
+    uint32_t lane;
+    asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+    return lane;
+}
+
+GA_SIMT ga_tile ga_tile_of(uint32_t width)
+{
+    ga_tile tile;
+    uint32_t lane = ga_warp_lane();
+    tile.width = width;
+    tile.lane = lane & (width - 1u);
+    tile.base = lane - tile.lane;
+    tile.mask = ga_bits_below(width) << tile.base;
+    tile.has_gaps = false;
+    return tile;
+}
+
+GA_SIMT ga_tile ga_tile_among(uint32_t lanes)
+{
+    ga_tile tile;
+    tile.width = 32;
+    tile.lane = ga_warp_lane();
+    tile.base = 0;
+    tile.mask = lanes;
+    tile.has_gaps = true;
+    return tile;
+}
+
+GA_SIMT ga_tile ga_tile_present(void)
+{
+    return ga_tile_among(__activemask());
+}
+
+GA_SIMT uint32_t ga_tile_lanes(ga_tile tile)
+{
+    return tile.has_gaps ? tile.mask : ga_bits_below(tile.width);
+}
+
+GA_SIMT uint32_t ga_tile_members(ga_tile tile)
+{
+    return tile.mask;
+}
+
+GA_SIMT uint32_t ga_tile_size(ga_tile tile)
+{
+    return tile.has_gaps ? ga_bits_count(tile.mask) : tile.width;
+}
+
+GA_SIMT ga_lanes ga_tile_ranks(ga_tile tile)
+{
+    return tile.has_gaps ? ga_bits_count(tile.mask & ga_bits_below(tile.lane)) : tile.lane;
+}
+
+GA_SIMT void ga_tile_sync(ga_tile tile)
+{
+    __syncwarp(tile.mask);
+}
+
+/* ---- lanes ------------------------------------------------------------------------------- */
+
+#define GA_EACH_LANE(tile, mask, own)                                                              \
+    for (uint32_t own = (tile).lane, here_ = ((mask) >> own) & 1u; here_; here_ = 0)
+
+GA_SIMT uint32_t ga_lane_read(ga_lanes lanes, uint32_t lane)
+{
+    (void)lane;
+    return lanes;
+}
+
+GA_SIMT void ga_lane_write(ga_lanes *lanes, uint32_t lane, uint32_t value)
+{
+    (void)lane;
+    *lanes = value;
+}
+
+GA_SIMT ga_lanes ga_lanes_all(uint32_t value)
+{
+    return value;
+}
+
+GA_SIMT ga_lanes ga_lanes_numbers(ga_tile tile)
+{
+    return tile.lane;
+}
+
+GA_SIMT uint32_t ga_lanes_get(ga_tile tile, ga_lanes lanes, uint32_t lane)
+{
+    return __shfl_sync(tile.mask, lanes, (int)lane, (int)tile.width);
+}
+
+GA_SIMT ga_lanes ga_lanes_select(ga_tile tile, uint32_t chosen, ga_lanes yes, ga_lanes no)
+{
+    return (chosen >> tile.lane) & 1u ? yes : no;
+}
+
+GA_SIMT uint32_t ga_lanes_nonzero(ga_tile tile, ga_lanes lanes)
+{
+    return (__ballot_sync(tile.mask, lanes != 0) >> tile.base) & ga_bits_below(tile.width);
+}
+
+GA_SIMT bool ga_lanes_any(ga_tile tile, ga_lanes lanes)
+{
+    return __any_sync(tile.mask, lanes != 0);
+}
+
+GA_SIMT ga_lanes ga_lanes_prefix_sum(ga_tile tile, ga_lanes lanes)
+{
+    uint32_t rank = ga_tile_ranks(tile);
+    uint32_t sum = lanes;
+#pragma unroll
+    for (uint32_t step = 1; step < tile.width; step *= 2) {
+        uint32_t from = rank < step     ? tile.lane
+                        : tile.has_gaps ? ga_bits_nth(tile.mask, rank - step)
+                                        : tile.lane - step;
+        uint32_t other = __shfl_sync(tile.mask, sum, (int)from, (int)tile.width);
+        sum += rank < step ? 0 : other;
+    }
+    return sum - lanes;
+}
+
+GA_SIMT ga_lanes ga_lanes_prefix_count(ga_tile tile, ga_lanes bits)
+{
+    uint32_t before = ga_bits_below(ga_warp_lane());
+    uint32_t count = ga_bits_count(bits);
+    uint32_t sum = 0;
+#pragma unroll
+    for (uint32_t plane = 0; plane < 6u; plane++) {
+        uint32_t set = __ballot_sync(tile.mask, (count >> plane) & 1u);
+        sum += ga_bits_count(set & tile.mask & before) << plane;
+    }
+    return sum;
+}
+
+GA_SIMT uint32_t ga_lanes_sum(ga_tile tile, ga_lanes lanes)
+{
+#if !defined __CUDA_ARCH__ || __CUDA_ARCH__ >= 800
+    return __reduce_add_sync(tile.mask, lanes);
+#else
+    uint32_t last = 31u - (uint32_t)__clz((int)ga_tile_lanes(tile));
+    return ga_lanes_get(tile, ga_lanes_prefix_sum(tile, lanes) + lanes, last);
+#endif
+}
+
+GA_SIMT uint32_t ga_lanes_union(ga_tile tile, ga_lanes lanes)
+{
+#if !defined __CUDA_ARCH__ || __CUDA_ARCH__ >= 800
+    return __reduce_or_sync(tile.mask, lanes);
+#else
+    uint32_t all = 0;
+#pragma unroll
+    for (uint32_t plane = 0; plane < 32u; plane++) {
+        all |= (__any_sync(tile.mask, (lanes >> plane) & 1u) ? 1u : 0u) << plane;
+    }
+    return all;
+#endif
+}
+
+GA_SIMT ga_lanes ga_lanes_equal(ga_tile tile, uint32_t among, ga_lanes keys)
+{
+    uint32_t equal = 0;
+    if ((among >> tile.lane) & 1u) {
+        equal = __match_any_sync(among << tile.base, keys) >> tile.base;
+    }
+    return equal;
+}
+
+GA_SIMT ga_lanes ga_lanes_merge_or(ga_tile tile, ga_lanes equal, ga_lanes bits)
+{
+    uint32_t merged = 0;
+#if !defined __CUDA_ARCH__ || __CUDA_ARCH__ >= 800
+    if (equal) {
+        merged = __reduce_or_sync(equal << tile.base, bits);
+    }
+#else
+    for (uint32_t rest = ga_tile_lanes(tile); rest; rest &= rest - 1u) {
+        uint32_t lane = ga_bits_lowest(rest);
+        uint32_t theirs = ga_lanes_get(tile, bits, lane);
+        merged |= (equal >> lane) & 1u ? theirs : 0;
+    }
+#endif
+    return merged;
+}
+
+GA_SIMT void ga_lanes_deal(ga_tile tile, uint32_t takers, uint32_t skip, uint32_t bits,
+                           uint32_t first, ga_lanes *lanes)
+{
+    uint32_t rank = ga_bits_count(takers & ga_bits_below(tile.lane)) - skip;
+    if (((takers >> tile.lane) & 1u) && rank < ga_bits_count(bits)) {
+        *lanes = first + (bits == GA_ALL_BITS ? rank : ga_bits_nth(bits, rank));
+    }
+}
+
+GA_SIMT uint32_t ga_tile_leader(ga_tile tile)
+{
+    return tile.has_gaps ? ga_bits_lowest(tile.mask) : 0;
+}
+
+/* ---- rows -------------------------------------------------------------------------------- */
+
+/* Word j of a lane is word ga_row_place(tile, j) of the row. */
+GA_SIMT uint32_t ga_row_place(ga_tile tile, uint32_t j)
+{
+    uint32_t each = tile.width > 8u ? 32u / tile.width : 4u; /* words of one load */
+    return j / each * (tile.width * each) + tile.lane * each + j % each;
+}
+
+GA_SIMT ga_row ga_row_load(ga_tile tile, const uint32_t *row)
+{
+    ga_row loaded;
+    const uint32_t *own = row + ga_row_place(tile, 0);
+    if (tile.width == 32u) {
+        asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(loaded.word[0]) : "l"(own));
+    } else if (tile.width == 16u) {
+        asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];"
+                     : "=r"(loaded.word[0]), "=r"(loaded.word[1])
+                     : "l"(own));
+    } else {
+#pragma unroll
+        for (uint32_t j = 0; j < 32u / tile.width; j += 4) {
+            asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                         : "=r"(loaded.word[j]), "=r"(loaded.word[j + 1]), "=r"(loaded.word[j + 2]),
+                           "=r"(loaded.word[j + 3])
+                         : "l"(own + j * tile.width));
+        }
+    }
+    return loaded;
+}
+
+GA_SIMT uint32_t ga_row_match(ga_tile tile, ga_row row, uint32_t key)
+{
+    uint32_t mask = 0;
+    if (tile.width == 32u) {
+        return __ballot_sync(tile.mask, row.word[0] == key);
+    }
+#pragma unroll
+    for (uint32_t j = 0; j < 32u / tile.width; j++) {
+        mask |= (row.word[j] == key ? 1u : 0u) << ga_row_place(tile, j);
+    }
+    return ga_lanes_union(tile, mask);
+}
+
+GA_SIMT uint32_t ga_row_get(ga_tile tile, ga_row row, uint32_t place)
+{
+    uint32_t each = tile.width > 8u ? 32u / tile.width : 4u;
+    uint32_t within = place % (tile.width * each);
+    uint32_t mine = place / (tile.width * each) * each + within % each;
+    uint32_t value = row.word[0];
+#pragma unroll
+    for (uint32_t j = 1; j < 32u / tile.width; j++) {
+        value = mine == j ? row.word[j] : value;
+    }
+    return ga_lanes_get(tile, value, within / each);
+}
+
+GA_SIMT void ga_row_put(ga_tile tile, ga_row *row, uint32_t place, uint32_t value)
+{
+#pragma unroll
+    for (uint32_t j = 0; j < 32u / tile.width; j++) {
+        row->word[j] = ga_row_place(tile, j) == place ? value : row->word[j];
+    }
+}
+
+GA_SIMT uint32_t ga_row_count(ga_tile tile, ga_row row)
+{
+    uint32_t count = 0;
+#pragma unroll
+    for (uint32_t j = 0; j < 32u / tile.width; j++) {
+        count += ga_bits_count(row.word[j]);
+    }
+    return ga_lanes_sum(tile, count);
+}
+
+GA_SIMT void ga_row_prefetch(ga_tile tile, const uint32_t *row)
+{
+    if (tile.lane == 0) {
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(row));
+    }
+}
+
+/* Any tile, with gaps too: each lane looks at the words of its rank. */
+GA_SIMT uint32_t ga_row_seek(ga_tile tile, uint32_t *row, uint32_t other_than, uint32_t start)
+{
+    uint32_t size = ga_tile_size(tile);
+    uint32_t rank = ga_tile_ranks(tile);
+    for (uint32_t first = 0; first < 32u; first += size) {
+        uint32_t place = (first + rank + start) & 31u;
+        bool differs = first + rank < 32u && ga_load_relaxed(row + place) != other_than;
+        uint32_t found = __ballot_sync(tile.mask, differs) & tile.mask;
+        if (found) {
+            return __shfl_sync(tile.mask, place, (int)ga_bits_lowest(found));
+        }
+    }
+    return GA_NONE;
+}
+
+/* Any tile, too. */
+GA_SIMT uint32_t ga_row_scan(ga_tile tile, uint32_t *row, uint32_t other_than)
+{
+    uint32_t size = ga_tile_size(tile);
+    uint32_t rank = ga_tile_ranks(tile);
+    uint32_t mine = 0;
+    for (uint32_t place = rank; place < 32u; place += size) {
+        mine |= (ga_load_acquire(row + place) != other_than ? 1u : 0u) << place;
+    }
+    return ga_lanes_union(tile, mine);
+}
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Warp-cooperative work sharing (slab-hash-2018, §IV-A): lanes bring requests, and the whole tile
+ * serves them one after the other, each with all its lanes.
+ *
+ *     GA_SHARE(tile, asking, lane) {
+ *         uint32_t key = ga_lanes_get(tile, keys, lane);
+ *         ... the tile works on it ...
+ *         ga_share_answer(tile, &answers, lane, value);
+ *     }
+ *
+ * `asking` is the mask of the lanes with a request; `lane`, whose turn it is, goes through them from
+ * the lowest on. On the CPU the lanes are a batch, and ga_share_ahead() tells whose turn comes later,
+ * so that its rows can be fetched now.
+ */
+#ifndef GPUALLOC_SIMT_SHARE_H
+#define GPUALLOC_SIMT_SHARE_H
+
+#include "row.h"
+
+#define GA_SHARE(tile, asking, lane)                                                               \
+    for (uint32_t queue_ = (asking), lane = 0; queue_ && (lane = ga_bits_lowest(queue_), true);    \
+         queue_ &= queue_ - 1u)
+
+/* The lane gets `value`, the others keep what they have. */
+GA_SIMT void ga_share_answer(ga_tile tile, ga_lanes *answers, uint32_t lane, uint32_t value)
+{
+    GA_EACH_LANE(tile, 1u << lane, own)
+    {
+        ga_lane_write(answers, own, value);
+    }
+}
+
+/* The lane of `asking` whose turn is `distance` turns after that of `lane`, or GA_NONE. */
+GA_SIMT uint32_t ga_share_ahead(uint32_t asking, uint32_t lane, uint32_t distance)
+{
+    uint32_t after = asking & ~ga_bits_below(lane + 1u);
+    if (!distance || ga_bits_count(after) < distance) {
+        return distance ? GA_NONE : lane;
+    }
+    return ga_bits_nth(after, distance - 1u);
+}
+
+#endif

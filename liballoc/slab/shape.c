@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Arithmetic on shapes.
+ */
+#include "shape.h"
+
+enum {
+    PAPER_UNIT_BITS = 7,   /* 128 bytes */
+    PAPER_BLOCK_BITS = 14, /* memory blocks of a super block, there */
+    NUMBER_BITS = 32
+};
+
+/* The power of two that is no less than `x`, which is at least 1. */
+static uint32_t log2_up(uint32_t x)
+{
+    return x == 1 ? 0 : 32u - (uint32_t)__builtin_clz(x - 1);
+}
+
+uint32_t ga_slab_block_bits(uint32_t unit)
+{
+    return PAPER_BLOCK_BITS + PAPER_UNIT_BITS - log2_up(unit);
+}
+
+uint64_t ga_slab_reach(uint32_t unit)
+{
+    return (uint64_t)GA_SLAB_FULL * unit;
+}
+
+static uint64_t unit_count(const ga_slab_shape *shape)
+{
+    return (uint64_t)shape->supers << (shape->super_bits + GA_SLAB_BLOCK_BITS);
+}
+
+ga_status ga_slab_shape_check(const ga_slab_shape *shape)
+{
+    uint32_t unit = shape->unit;
+    if (unit < GA_SLAB_UNIT_MIN || unit > GA_SLAB_UNIT_MAX || unit % GA_SLAB_UNIT_MIN) {
+        return ga_fail(GA_ERR_SPEC, "slab: unit: expected a multiple of %d from %d to %d, got %u",
+                       GA_SLAB_UNIT_MIN, GA_SLAB_UNIT_MIN, GA_SLAB_UNIT_MAX, unit);
+    }
+    if (!shape->light && shape->super_bits > ga_slab_block_bits(unit)) {
+        return ga_fail(GA_ERR_SPEC,
+                       "slab: blocks: expected at most %u memory blocks of units of %u bytes in a "
+                       "super block, got %llu",
+                       1u << ga_slab_block_bits(unit), unit, 1ull << shape->super_bits);
+    }
+    if (!shape->supers || unit_count(shape) > (1ull << NUMBER_BITS) - GA_SLAB_BLOCK_UNITS) {
+        return ga_fail(GA_ERR_SPEC,
+                       "slab: expected 1 to %llu units of %u bytes (32-bit addresses), got %llu",
+                       (1ull << NUMBER_BITS) - GA_SLAB_BLOCK_UNITS, unit,
+                       (unsigned long long)unit_count(shape));
+    }
+    return GA_OK;
+}
+
+uint64_t ga_slab_super_bytes(const ga_slab_shape *shape)
+{
+    return (uint64_t)shape->unit << (shape->super_bits + GA_SLAB_BLOCK_BITS);
+}
+
+size_t ga_slab_super_rows_bytes(const ga_slab_shape *shape)
+{
+    return (size_t)GA_SLAB_ROW_WORDS * sizeof(uint32_t) << shape->super_bits;
+}
+
+size_t ga_slab_counts_bytes(const ga_slab_shape *shape)
+{
+    uint64_t blocks = (uint64_t)shape->supers << shape->super_bits;
+    uint64_t group = 1ull << (shape->spread + 5);
+    return (size_t)((blocks + group - 1) / group * group * sizeof(uint32_t));
+}
+
+uint32_t ga_slab_address_of(const ga_slab_shape *shape, uint32_t number)
+{
+    uint32_t bits = shape->super_bits + GA_SLAB_BLOCK_BITS;
+    uint32_t field = ga_slab_block_bits(shape->unit) + GA_SLAB_BLOCK_BITS;
+    if (shape->light || number == GA_SLAB_FULL) {
+        return number;
+    }
+    return (number >> bits) << field | (number & ((1u << bits) - 1u));
+}
+
+uint32_t ga_slab_number_of(const ga_slab_shape *shape, uint32_t address)
+{
+    uint32_t bits = shape->super_bits + GA_SLAB_BLOCK_BITS;
+    uint32_t field = ga_slab_block_bits(shape->unit) + GA_SLAB_BLOCK_BITS;
+    if (shape->light || address == GA_SLAB_FULL) {
+        return address;
+    }
+    return (address >> field) << bits | (address & ((1u << bits) - 1u));
+}
+
+void ga_slab_heap_shape(ga_slab_heap *heap, const ga_slab_shape *shape)
+{
+    uint32_t shift = (uint32_t)__builtin_ctz(shape->unit);
+    heap->unit = shape->unit;
+    heap->shift = shift;
+    heap->odd = shape->unit >> shift;
+    heap->spread = shape->spread;
+    heap->super_bits = shape->super_bits;
+    heap->super_bytes = ga_slab_super_bytes(shape);
+}

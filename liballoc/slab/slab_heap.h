@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A slab heap as it stands in memory, for the host, for kernels and for the tests: units of one size,
+ * their bitmaps, how many are free in each memory block. Plain data, the same for both compilers.
+ *
+ * Units are numbered through: number = block * 1024 + place. With light addressing all super blocks
+ * are one array, and a unit's address is base + number * size. With two-level addressing each super
+ * block stands where the parent put it, and the number's upper bits choose it. slab_address.h turns
+ * numbers into the paper's 32-bit addresses.
+ */
+#ifndef GPUALLOC_SLAB_SLAB_HEAP_H
+#define GPUALLOC_SLAB_SLAB_HEAP_H
+
+#include "../simt/bits.h"
+
+#define GA_SLAB_BLOCK_BITS  10u
+#define GA_SLAB_BLOCK_UNITS 1024u /* a memory block's units, and the bits of a row */
+#define GA_SLAB_ROW_WORDS   32u
+#define GA_SLAB_FULL        0xffffffffu /* no unit, no block; the unit of that number is never used */
+
+#define GA_SLAB_REPORTS 64u
+
+/* What the hardened checks have found. */
+typedef enum ga_slab_fault {
+    GA_SLAB_DOUBLE_FREE = 0, /* the unit was free */
+    GA_SLAB_NO_UNIT,         /* no unit of this heap begins there */
+    GA_SLAB_WRITTEN_FREE,    /* a free unit has been written to */
+    GA_SLAB_FAULTS
+} ga_slab_fault;
+
+typedef struct ga_slab_report {
+    uint64_t address;
+    uint32_t fault;
+    uint32_t ready; /* 1 once the other two are there */
+} ga_slab_report;
+
+typedef struct ga_slab_super {
+    char *units;    /* super_bytes of them */
+    uint32_t *rows; /* one for each of its memory blocks */
+} ga_slab_super;
+
+typedef struct ga_slab_heap {
+    /* Set once, before the first claim. */
+    uint32_t *rows; /* light addressing: the first row; else NULL */
+    char *units;    /* light addressing: the first unit */
+    uint32_t unit;  /* bytes: odd << shift */
+    uint32_t shift, odd;
+    uint32_t super_bits;   /* a super block has 2^super_bits memory blocks */
+    uint64_t super_bytes;  /* the units of one */
+    ga_slab_super *supers; /* two-level addressing; NULL for light */
+    uint32_t *sorted;      /* two-level: numbers of super blocks in the order of their addresses */
+    uint32_t *free;        /* a count for each memory block that there may ever be, whole rows */
+    uint32_t spread; /* how they stand there: ga_slab_count_place(); GA_SLAB_SPREAD of the side
+                            * that claims */
+    uint32_t check;  /* the hardened checks are on */
+
+    /* Changed by the host while no claim runs, or under the heap's lock before the new super block's
+     * counts say that there is room. */
+    uint32_t super_count; /* super blocks there are */
+    uint32_t words;       /* bitmap words there are, 32 units each */
+
+    /* Changed by anybody, relaxed. */
+    uint32_t changes;                /* resident changes; wraps */
+    uint32_t faults[GA_SLAB_FAULTS]; /* found, reported or not; stop at 2^32 - 1 */
+    uint32_t reported;               /* claims of a report's place; stops at its last value */
+    ga_slab_report reports[GA_SLAB_REPORTS];
+} ga_slab_heap;
+
+/* What a claim needs, by value: on the GPU it stands among the kernel's parameters. */
+typedef struct ga_slab_view {
+    ga_slab_heap *heap;
+    uint32_t *free;
+    uint32_t *rows; /* NULL: two-level addressing */
+    char *units;
+    uint64_t bytes; /* light addressing: of all units */
+    uint32_t unit;
+    uint32_t words;
+    uint32_t shift, odd;
+    bool light; /* rows != NULL: where that is tested once, the rest need not ask */
+} ga_slab_view;
+
+/* The spread of heaps for kernels, and of those whose bitmaps the host works on. */
+#define GA_SLAB_SPREAD_KERNEL 9u
+#define GA_SLAB_SPREAD_HOST   0u
+#ifdef __CUDACC__
+#define GA_SLAB_SPREAD GA_SLAB_SPREAD_KERNEL
+#else
+#define GA_SLAB_SPREAD GA_SLAB_SPREAD_HOST
+#endif
+
+/* Where the count of `block` stands. Tiles work in neighbouring blocks, and atomics on one row wait for
+ * each other: with a spread of s, 2^s neighbours stand in 2^s rows. A row has the blocks b, b + 2^s,
+ * b + 2 * 2^s and so on, and 2^(s + 5) blocks fill whole rows. */
+GA_SIMT uint32_t ga_slab_count_place(uint32_t spread, uint32_t block)
+{
+    uint32_t low = block & ((1u << spread) - 1u);
+    uint32_t high = block >> spread;
+    return ((high >> 5) << (spread + 5u)) + (low << 5) + (high & 31u);
+}
+
+/* The block whose count stands there. */
+GA_SIMT uint32_t ga_slab_count_block(uint32_t spread, uint32_t place)
+{
+    uint32_t low = (place >> 5) & ((1u << spread) - 1u);
+    uint32_t high = ((place >> (spread + 5u)) << 5) + (place & 31u);
+    return (high << spread) + low;
+}
+
+GA_SIMT ga_slab_view ga_slab_view_of(ga_slab_heap *heap)
+{
+    ga_slab_view view;
+    view.heap = heap;
+    view.free = heap->free;
+    view.rows = heap->rows;
+    view.units = heap->units;
+    view.bytes = (uint64_t)heap->words * 32u * heap->unit;
+    view.unit = heap->unit;
+    view.words = heap->words;
+    view.shift = heap->shift;
+    view.odd = heap->odd;
+    view.light = heap->rows != NULL;
+    return view;
+}
+
+#endif

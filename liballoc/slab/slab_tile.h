@@ -1,0 +1,504 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * SlabAlloc over tiles and rows, for CPU and GPU (slab-hash-2018, §V; docs/slab.md has the drawing).
+ *
+ * STRUCTURE  A memory block is 1024 units and one row of 1024 bits: a bit is set while its unit is
+ *            taken. Each memory block has a count of its free units as well, 32 of them a row.
+ *
+ *              counts    row  ----+---------------  1 word: a memory block
+ *              bitmaps   row  ----+---------------  1 bit:  a unit
+ *
+ * INVARIANT  A unit is one tile's from the moment it set the bit until it clears it. Once all tiles
+ *            rest, a count is the number of clear bits of its row: whoever changes bits changes the
+ *            count by as much, soon after. In between it may be off by what is under way, below 0
+ *            (modulo 2^32) too.
+ *
+ * ORDER      U1 and U2 below: what the last owner did with a unit happens before what the next one
+ *            does. Counts are relaxed: they say where to look, and a bit is always asked itself. A
+ *            free that happens before a claim has changed the count that the claim reads.
+ *
+ * PROGRESS   Lock-free: an attempt fails because another tile's has succeeded. A claim visits each
+ *            memory block at most once more than it finds room there, then answers FULL.
+ */
+#ifndef GPUALLOC_SLAB_SLAB_TILE_H
+#define GPUALLOC_SLAB_SLAB_TILE_H
+
+#include "../simt/simt.h"
+#include "slab_heap.h"
+
+/* How often a claim looks all over the heap before it lets the hints guide it. */
+#define GA_SLAB_LOOKS 4u
+
+/* The stress tests weaken one ordered edge at a time, to see that they notice. */
+#ifndef GA_SLAB_MUTANT
+#define GA_SLAB_MUTANT 0
+#endif
+
+/* ---- rows and units ---------------------------------------------------------------------- */
+
+/* The bitmap row of memory block `block`. */
+GA_SIMT uint32_t *ga_slab_row(ga_slab_view slab, uint32_t block)
+{
+    if (slab.light) {
+        return slab.rows + (size_t)block * GA_SLAB_ROW_WORDS;
+    }
+    const ga_slab_heap *heap = slab.heap;
+    uint32_t within = block & ga_bits_below(heap->super_bits);
+    return heap->supers[block >> heap->super_bits].rows + (size_t)within * GA_SLAB_ROW_WORDS;
+}
+
+GA_SIMT uint32_t *ga_slab_word(ga_slab_view slab, uint32_t word)
+{
+    if (slab.light) {
+        return slab.rows + word;
+    }
+    return ga_slab_row(slab, word / GA_SLAB_ROW_WORDS) + word % GA_SLAB_ROW_WORDS;
+}
+
+/* Where a unit is. */
+GA_SIMT void *ga_slab_pointer(ga_slab_view slab, uint32_t unit)
+{
+    if (slab.light) {
+        return slab.units + (uint64_t)unit * slab.unit;
+    }
+    const ga_slab_heap *heap = slab.heap;
+    uint32_t bits = heap->super_bits + GA_SLAB_BLOCK_BITS;
+    return heap->supers[unit >> bits].units + (uint64_t)(unit & ga_bits_below(bits)) * slab.unit;
+}
+
+/* offset / unit, which is below 2^32, where it divides; else GA_SLAB_FULL. */
+GA_SIMT uint32_t ga_slab_divide(ga_slab_view slab, uint64_t offset)
+{
+    uint64_t quotient = offset >> slab.shift;
+    if (slab.odd != 1u) {
+        quotient /= slab.odd;
+    }
+    return quotient * slab.unit == offset ? (uint32_t)quotient : GA_SLAB_FULL;
+}
+
+/* Which unit of the heap begins at `pointer`, or GA_SLAB_FULL. Two-level addressing looks through the
+ * super blocks, which the heap keeps in the order of their addresses besides. */
+GA_SIMT uint32_t ga_slab_unit(ga_slab_view slab, const void *pointer)
+{
+    if (slab.light) {
+        uint64_t offset = (uint64_t)((const char *)pointer - slab.units);
+        return offset < slab.bytes ? ga_slab_divide(slab, offset) : GA_SLAB_FULL;
+    }
+    const ga_slab_heap *heap = slab.heap;
+    uint32_t low = 0;
+    uint32_t high = heap->super_count; /* the super block is one of low to high - 1, if any */
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        uint32_t super = heap->sorted[middle];
+        const char *units = heap->supers[super].units;
+        if ((uintptr_t)pointer < (uintptr_t)units) {
+            high = middle;
+        } else if ((uint64_t)((const char *)pointer - units) < heap->super_bytes) {
+            uint32_t unit = ga_slab_divide(slab, (uint64_t)((const char *)pointer - units));
+            return unit == GA_SLAB_FULL ? unit
+                                        : (super << (heap->super_bits + GA_SLAB_BLOCK_BITS)) + unit;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return GA_SLAB_FULL;
+}
+
+/* ---- taking and giving back --------------------------------------------------------------- */
+
+/* `bits` of the word have been taken or given back: `n` more or fewer are free in its block. By one
+ * lane. Relaxed: see ORDER. */
+GA_SIMT void ga_slab_count_taken(ga_slab_view slab, uint32_t word, uint32_t n)
+{
+    uint32_t place = ga_slab_count_place(GA_SLAB_SPREAD, word / GA_SLAB_ROW_WORDS);
+    ga_post_add_relaxed(slab.free + place, 0u - n);
+}
+
+GA_SIMT void ga_slab_count_given(ga_slab_view slab, uint32_t word, uint32_t n)
+{
+    uint32_t place = ga_slab_count_place(GA_SLAB_SPREAD, word / GA_SLAB_ROW_WORDS);
+    ga_post_add_relaxed(slab.free + place, n);
+}
+
+/* Take those of `bits` in the word that are free. Answers what was taken before. By one lane. */
+GA_SIMT uint32_t ga_slab_take(ga_slab_view slab, uint32_t word, uint32_t bits)
+{
+    uint32_t *at = ga_slab_word(slab, word);
+#if GA_SLAB_MUTANT == 1
+    uint32_t taken = ga_or_relaxed(at, bits);
+#else
+    /* U1: acquire. Pairs with U2: what a unit's last owner did happens before what we do. */
+    uint32_t taken = ga_or_acquire(at, bits);
+#endif
+    if (bits & ~taken) {
+        ga_slab_count_taken(slab, word, ga_bits_count(bits & ~taken));
+    }
+    return taken;
+}
+
+/* Give back `bits` of the word, all of them taken by the caller. By one lane. */
+GA_SIMT void ga_slab_give(ga_slab_view slab, uint32_t word, uint32_t bits)
+{
+    uint32_t *at = ga_slab_word(slab, word);
+#if GA_SLAB_MUTANT == 2
+    ga_post_and_relaxed(at, ~bits);
+#else
+    /* U2: release. Pairs with U1. Nothing waits for the answer. */
+    ga_post_and_release(at, ~bits);
+#endif
+    ga_slab_count_given(slab, word, ga_bits_count(bits));
+}
+
+/* The two for a tile: its leader does it. */
+GA_SIMT uint32_t ga_slab_tile_take(ga_slab_view slab, ga_tile tile, uint32_t word, uint32_t bits)
+{
+    uint32_t leader = ga_tile_leader(tile);
+    ga_lanes taken = ga_lanes_all(0);
+    GA_EACH_LANE(tile, 1u << leader, own)
+    {
+        ga_lane_write(&taken, own, ga_slab_take(slab, word, bits));
+    }
+    ga_tile_sync(tile);
+    return ga_lanes_get(tile, taken, leader);
+}
+
+GA_SIMT void ga_slab_tile_give(ga_slab_view slab, ga_tile tile, uint32_t word, uint32_t bits)
+{
+    ga_tile_sync(tile);
+    GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+    {
+        (void)own;
+        ga_slab_give(slab, word, bits);
+    }
+}
+
+/* ---- the sweep: which memory blocks have room ----------------------------------------------- */
+
+/* A walk over all counts, a row of 32 memory blocks a step, once round, in an order that takes it far
+ * from row to row: what is full often lies together. */
+typedef struct ga_slab_sweep {
+    uint32_t at;   /* the next step */
+    uint32_t left; /* steps still to come */
+    uint32_t mask; /* 2^n - 1, no less than there are rows */
+    uint32_t row;  /* of counts */
+    uint32_t open; /* mask of the row's blocks that have room and have not been tried */
+} ga_slab_sweep;
+
+/* The rows of counts that are in use. */
+GA_SIMT uint32_t ga_slab_count_rows(ga_slab_view slab)
+{
+    uint32_t blocks = slab.words / GA_SLAB_ROW_WORDS;
+    uint32_t whole = blocks >> (GA_SLAB_SPREAD + 5u);
+    uint32_t rest = blocks - (whole << (GA_SLAB_SPREAD + 5u));
+    uint32_t most = 1u << GA_SLAB_SPREAD;
+    return (whole << GA_SLAB_SPREAD) + (rest < most ? rest : most);
+}
+
+/* Begin where `hash` says, so that tiles spread. */
+GA_SIMT ga_slab_sweep ga_slab_sweep_begin(ga_slab_view slab, uint32_t hash)
+{
+    ga_slab_sweep sweep;
+    sweep.mask = ga_bits_below(32u - ga_bits_leading(ga_slab_count_rows(slab)));
+    sweep.left = sweep.mask + 1u;
+    sweep.at = hash;
+    sweep.row = 0;
+    sweep.open = 0;
+    return sweep;
+}
+
+/* The next memory block that may have room, or GA_SLAB_FULL at the end: the paper's resident change.
+ * `start`: which of a row comes first. */
+GA_SIMT uint32_t ga_slab_sweep_next(ga_slab_view slab, ga_tile tile, ga_slab_sweep *sweep,
+                                    uint32_t start)
+{
+    while (!sweep->open) {
+        if (!sweep->left) {
+            return GA_SLAB_FULL;
+        }
+        sweep->left -= 1u;
+        sweep->row = (sweep->at++ * 0x9e3779b1u) & sweep->mask; /* odd: each row once */
+        if (sweep->row < ga_slab_count_rows(slab)) {
+            /* G1: acquire. Pairs with G2 (slab.c): where a new super block's count is seen, so is the
+             * super block. */
+            sweep->open = ga_row_scan(tile, slab.free + (size_t)sweep->row * GA_SLAB_ROW_WORDS, 0);
+        }
+    }
+    uint32_t place = ga_bits_from(sweep->open, start & 31u);
+    sweep->open &= ~(1u << place);
+    GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+    {
+        (void)own;
+        /* relaxed: a count, which the host reads between launches. */
+        ga_post_add_relaxed(&slab.heap->changes, 1u);
+    }
+    return ga_slab_count_block(GA_SLAB_SPREAD, sweep->row * GA_SLAB_ROW_WORDS + place);
+}
+
+/* ---- lane-parallel: every lane may want a unit -------------------------------------------- */
+
+/* Look at one word for each lane of the mask `looking`, take as many units as lanes of `wanting` still
+ * want one, and deal them out. Answers the mask of the lanes that got none. */
+GA_SIMT uint32_t ga_slab_claim_in_words(ga_slab_view slab, ga_tile tile, uint32_t looking,
+                                        ga_lanes words, uint32_t wanting, ga_lanes *units)
+{
+    uint32_t wanted = ga_bits_count(wanting);
+    ga_lanes room = ga_lanes_all(0);
+    GA_EACH_LANE(tile, looking, own)
+    {
+        ga_lane_write(&room, own, ~ga_load_relaxed(ga_slab_word(slab, ga_lane_read(words, own))));
+    }
+    ga_lanes before = ga_lanes_prefix_count(tile, room);
+    GA_EACH_LANE(tile, looking, own)
+    {
+        uint32_t ahead = ga_lane_read(before, own);
+        uint32_t bits = ga_lane_read(room, own);
+        bits = ahead < wanted ? ga_bits_take(bits, wanted - ahead) : 0;
+        if (bits) {
+            bits &= ~ga_slab_take(slab, ga_lane_read(words, own), bits);
+        }
+        ga_lane_write(&room, own, bits);
+    }
+    ga_tile_sync(tile);
+    uint32_t served = 0;
+    for (uint32_t givers = ga_lanes_nonzero(tile, room); givers; givers &= givers - 1u) {
+        uint32_t bits = ga_lanes_get(tile, room, ga_bits_lowest(givers));
+        uint32_t word = ga_lanes_get(tile, words, ga_bits_lowest(givers));
+        ga_lanes_deal(tile, wanting, served, bits, word * 32u, units);
+        served += ga_bits_count(bits);
+    }
+    return wanting & ~ga_bits_take(wanting, served);
+}
+
+/* The same for the words of a memory block, from its word `start` on. */
+GA_SIMT uint32_t ga_slab_claim_in_block(ga_slab_view slab, ga_tile tile, uint32_t block,
+                                        uint32_t start, uint32_t wanting, ga_lanes *units)
+{
+    uint32_t size = ga_tile_size(tile);
+    for (uint32_t first = 0; first < GA_SLAB_ROW_WORDS && wanting; first += size) {
+        ga_lanes place = (ga_tile_ranks(tile) + (first + start)) & ga_lanes_all(31u);
+        uint32_t looking = ga_bits_take(ga_tile_lanes(tile), GA_SLAB_ROW_WORDS - first);
+        wanting = ga_slab_claim_in_words(slab, tile, looking, place + block * GA_SLAB_ROW_WORDS,
+                                         wanting, units);
+    }
+    return wanting;
+}
+
+/* The same for words all over the heap. Where one unit in ten is free, 32 words hold a hundred. */
+GA_SIMT uint32_t ga_slab_claim_anywhere(ga_slab_view slab, ga_tile tile, uint32_t hash,
+                                        uint32_t wanting, ga_lanes *units)
+{
+    ga_lanes words = ga_tile_ranks(tile);
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        uint64_t random = ga_bits_mix(hash + ga_lane_read(words, own));
+        ga_lane_write(&words, own, (uint32_t)(random * slab.words >> 32));
+    }
+    return ga_slab_claim_in_words(slab, tile, ga_tile_lanes(tile), words, wanting, units);
+}
+
+/* What ga_slab_claim_lanes() does where word `start` had too little, only `got`: first in its block,
+ * then anywhere as long as that is promising, then in every block that has room. */
+GA_SIMT_SLOW ga_lanes ga_slab_claim_rest(ga_slab_heap *heap, uint32_t lanes, uint32_t wanting,
+                                         uint32_t start, uint32_t got)
+{
+    ga_tile tile = ga_tile_among(lanes);
+    ga_slab_view slab = ga_slab_view_of(heap);
+    ga_lanes units = ga_lanes_all(GA_SLAB_FULL);
+    uint32_t block = start / GA_SLAB_ROW_WORDS;
+    uint32_t hash = ga_bits_mix(start);
+    ga_lanes_deal(tile, wanting, 0, got, start * 32u, &units);
+    wanting &= ~ga_bits_take(wanting, ga_bits_count(got));
+    wanting = ga_slab_claim_in_block(slab, tile, block, start % GA_SLAB_ROW_WORDS, wanting, &units);
+    for (uint32_t i = 0; wanting && i < GA_SLAB_LOOKS; i++) {
+        wanting = ga_slab_claim_anywhere(slab, tile, hash, wanting, &units);
+        hash += 0x9e3779b9u;
+    }
+    ga_slab_sweep sweep = ga_slab_sweep_begin(slab, hash);
+    while (wanting && (block = ga_slab_sweep_next(slab, tile, &sweep, hash)) != GA_SLAB_FULL) {
+        wanting = ga_slab_claim_in_block(slab, tile, block, hash & 31u, wanting, &units);
+    }
+    return units;
+}
+
+/* A unit for each lane of the mask `wanting` (not empty), GA_SLAB_FULL for those that get none. One
+ * atomic serves them all while the word `start` of the bitmaps, where the search begins, has room:
+ * tiles that call beside each other bring different ones. */
+GA_SIMT ga_lanes ga_slab_claim_lanes(ga_slab_view slab, ga_tile tile, uint32_t wanting,
+                                     uint32_t start)
+{
+    ga_lanes units = ga_lanes_all(GA_SLAB_FULL);
+    uint32_t bits = ga_bits_below(ga_bits_count(wanting));
+    uint32_t got = bits & ~ga_slab_tile_take(slab, tile, start, bits);
+    if (got == bits) {
+        ga_lanes_deal(tile, wanting, 0, GA_ALL_BITS, start * 32u, &units);
+    } else {
+        units = ga_slab_claim_rest(slab.heap, ga_tile_members(tile), wanting, start, got);
+    }
+    return units;
+}
+
+/* Give back one unit for each lane of `giving`. Units of one word go back by one atomic. */
+GA_SIMT void ga_slab_release_lanes(ga_slab_view slab, ga_tile tile, uint32_t giving, ga_lanes units)
+{
+    ga_lanes none = ga_lanes_all(0);
+    ga_lanes words = units / 32u;
+    ga_lanes bits = ga_lanes_all(1u) << (units & ga_lanes_all(31u));
+    uint32_t word = ga_lanes_get(tile, words, ga_bits_lowest(giving));
+    if (!ga_lanes_any(tile, ga_lanes_select(tile, giving, words ^ word, none))) {
+        bits = ga_lanes_select(tile, giving, bits, none);
+        ga_slab_tile_give(slab, tile, word, ga_lanes_union(tile, bits));
+        return;
+    }
+    ga_lanes equal = ga_lanes_equal(tile, giving, words);
+    bits = ga_lanes_merge_or(tile, equal, bits);
+    ga_tile_sync(tile); /* what each lane wrote into its unit is released with the others' */
+    GA_EACH_LANE(tile, giving, own)
+    {
+        if (ga_bits_lowest(ga_lane_read(equal, own)) == own) {
+            ga_slab_give(slab, ga_lane_read(words, own), ga_lane_read(bits, own));
+        }
+    }
+}
+
+/* ---- a tile takes one unit at a time ------------------------------------------------------ */
+
+/* What a tile keeps between its claims. Begin with ga_slab_resident_begin(). */
+typedef struct ga_slab_resident {
+    uint32_t block; /* the resident memory block */
+    uint32_t start; /* the word of it that we look at first, so that tiles of one block part */
+    uint32_t hash;
+    ga_row taken; /* its bitmap as we last saw it */
+} ga_slab_resident;
+
+/* Tile number `number` begins: tiles spread evenly over the words there are. */
+GA_SIMT void ga_slab_resident_begin(ga_slab_view slab, ga_tile tile, uint32_t number,
+                                    ga_slab_resident *resident)
+{
+    uint32_t word = number < slab.words ? number : number % slab.words;
+    resident->block = word / GA_SLAB_ROW_WORDS;
+    resident->start = word % GA_SLAB_ROW_WORDS;
+    resident->hash = ga_bits_mix(number);
+    resident->taken = ga_row_load(tile, ga_slab_row(slab, resident->block));
+}
+
+/* One unit of the resident block, as far as its bitmap in registers has room. */
+GA_SIMT uint32_t ga_slab_claim_resident(ga_slab_view slab, ga_tile tile, ga_slab_resident *resident)
+{
+    uint32_t room;
+    while ((room = ga_row_differ(tile, resident->taken, GA_ALL_BITS)) != 0) {
+        uint32_t place = ga_bits_from(room, resident->start);
+        uint32_t seen = ga_row_get(tile, resident->taken, place);
+        uint32_t bit = ~seen & (seen + 1u); /* the lowest that is clear */
+        uint32_t word = resident->block * GA_SLAB_ROW_WORDS + place;
+        uint32_t taken = ga_slab_tile_take(slab, tile, word, bit);
+        ga_row_put(tile, &resident->taken, place, taken | bit);
+        if (!(taken & bit)) {
+            return word * 32u + ga_bits_lowest(bit);
+        }
+    }
+    return GA_SLAB_FULL;
+}
+
+/* One unit for the tile, or GA_SLAB_FULL: the paper's warp_allocate(), one atomic a unit. */
+GA_SIMT uint32_t ga_slab_claim_one(ga_slab_view slab, ga_tile tile, ga_slab_resident *resident)
+{
+    uint32_t unit = ga_slab_claim_resident(slab, tile, resident);
+    if (unit != GA_SLAB_FULL) {
+        return unit;
+    }
+    ga_slab_sweep sweep = ga_slab_sweep_begin(slab, resident->hash);
+    while (unit == GA_SLAB_FULL) {
+        uint32_t block = ga_slab_sweep_next(slab, tile, &sweep, resident->hash);
+        if (block == GA_SLAB_FULL) {
+            break;
+        }
+        resident->block = block;
+        resident->taken = ga_row_load(tile, ga_slab_row(slab, block));
+        unit = ga_slab_claim_resident(slab, tile, resident);
+    }
+    resident->hash = ga_bits_mix(resident->hash + 1u);
+    return unit;
+}
+
+/* Give back one unit of the tile's. */
+GA_SIMT void ga_slab_release_one(ga_slab_view slab, ga_tile tile, uint32_t unit)
+{
+    ga_slab_tile_give(slab, tile, unit / 32u, 1u << (unit % 32u));
+}
+
+/* ---- a word at a time ---------------------------------------------------------------------- */
+
+/* Units that a tile or thread has taken ahead: those of one word. They count as taken; what is left
+ * goes back with ga_slab_give_word(). Begin with `word` where to look first and `units` 0. */
+typedef struct ga_slab_claimed {
+    uint32_t word;
+    uint32_t units; /* the mask of those left */
+} ga_slab_claimed;
+
+/* All that is free in one word of the block; none where it has no room. */
+GA_SIMT ga_slab_claimed ga_slab_claim_word_of(ga_slab_view slab, ga_tile tile, uint32_t block,
+                                              uint32_t start)
+{
+    ga_slab_claimed claimed;
+    uint32_t *row = ga_slab_row(slab, block);
+    uint32_t place;
+    claimed.word = block * GA_SLAB_ROW_WORDS + start;
+    claimed.units = 0;
+    while (!claimed.units && (place = ga_row_seek(tile, row, GA_ALL_BITS, start)) != GA_NONE) {
+        claimed.word = block * GA_SLAB_ROW_WORDS + place;
+        claimed.units = ~ga_slab_tile_take(slab, tile, claimed.word, GA_ALL_BITS);
+    }
+    return claimed;
+}
+
+GA_SIMT_SLOW ga_slab_claimed ga_slab_claim_word_rest(ga_slab_heap *heap, uint32_t lanes,
+                                                     uint32_t start)
+{
+    ga_tile tile = ga_tile_among(lanes);
+    ga_slab_view slab = ga_slab_view_of(heap);
+    uint32_t hash = ga_bits_mix(start);
+    uint32_t block = start / GA_SLAB_ROW_WORDS;
+    ga_slab_claimed claimed = ga_slab_claim_word_of(slab, tile, block, start % GA_SLAB_ROW_WORDS);
+    ga_slab_sweep sweep = ga_slab_sweep_begin(slab, hash);
+    while (!claimed.units &&
+           (block = ga_slab_sweep_next(slab, tile, &sweep, hash)) != GA_SLAB_FULL) {
+        claimed = ga_slab_claim_word_of(slab, tile, block, hash & 31u);
+    }
+    return claimed;
+}
+
+/* Take all that is free in one word, from `claimed->word` on; `units` stays 0 where the heap is
+ * full. */
+GA_SIMT void ga_slab_claim_word(ga_slab_view slab, ga_tile tile, ga_slab_claimed *claimed)
+{
+    claimed->units = ~ga_slab_tile_take(slab, tile, claimed->word, GA_ALL_BITS);
+    if (!claimed->units) {
+        *claimed = ga_slab_claim_word_rest(slab.heap, ga_tile_members(tile), claimed->word);
+    }
+}
+
+/* Give back what is left of it. */
+GA_SIMT void ga_slab_give_word(ga_slab_view slab, ga_tile tile, ga_slab_claimed *claimed)
+{
+    if (claimed->units) {
+        ga_slab_tile_give(slab, tile, claimed->word, claimed->units);
+        claimed->units = 0;
+    }
+}
+
+/* One unit for the tile out of the word that it has claimed, claiming the next when that is used up;
+ * or GA_SLAB_FULL. One atomic for up to 32 units. */
+GA_SIMT uint32_t ga_slab_claim_next(ga_slab_view slab, ga_tile tile, ga_slab_claimed *claimed)
+{
+    if (!claimed->units) {
+        ga_slab_claim_word(slab, tile, claimed);
+        if (!claimed->units) {
+            return GA_SLAB_FULL;
+        }
+    }
+    uint32_t unit = claimed->word * 32u + ga_bits_lowest(claimed->units);
+    claimed->units &= claimed->units - 1u;
+    return unit;
+}
+
+#endif
