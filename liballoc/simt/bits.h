@@ -59,6 +59,16 @@ GA_SIMT uint32_t ga_bits_below(uint32_t n)
     return n < 32u ? (1u << n) - 1u : GA_ALL_BITS;
 }
 
+/* The upper 64 bits of the product. */
+GA_SIMT uint64_t ga_bits_high(uint64_t a, uint64_t b)
+{
+#ifdef __CUDACC__
+    return __umul64hi(a, b);
+#else
+    return (uint64_t)(__extension__(unsigned __int128) a * b >> 64);
+#endif
+}
+
 /* The place of the bit of `bits` that has `rank` set bits below it; there is one. */
 GA_SIMT uint32_t ga_bits_nth(uint32_t bits, uint32_t rank)
 {

@@ -95,7 +95,7 @@ void ga_slab_heap_shape(ga_slab_heap *heap, const ga_slab_shape *shape)
     uint32_t shift = (uint32_t)__builtin_ctz(shape->unit);
     heap->unit = shape->unit;
     heap->shift = shift;
-    heap->odd = shape->unit >> shift;
+    heap->inverse = shape->unit >> shift == 1 ? 0 : UINT64_MAX / (shape->unit >> shift) + 1;
     heap->spread = shape->spread;
     heap->super_bits = shape->super_bits;
     heap->super_bytes = ga_slab_super_bytes(shape);

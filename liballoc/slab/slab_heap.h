@@ -44,7 +44,8 @@ typedef struct ga_slab_heap {
     uint32_t *rows; /* light addressing: the first row; else NULL */
     char *units;    /* light addressing: the first unit */
     uint32_t unit;  /* bytes: odd << shift */
-    uint32_t shift, odd;
+    uint32_t shift;
+    uint64_t inverse;      /* 2^64 / odd, rounded up; 0 where odd is 1 */
     uint32_t super_bits;   /* a super block has 2^super_bits memory blocks */
     uint64_t super_bytes;  /* the units of one */
     ga_slab_super *supers; /* two-level addressing; NULL for light */
@@ -60,9 +61,10 @@ typedef struct ga_slab_heap {
     uint32_t words;       /* bitmap words there are, 32 units each */
 
     /* Changed by anybody, relaxed. */
-    uint32_t changes;                /* resident changes; wraps */
-    uint32_t faults[GA_SLAB_FAULTS]; /* found, reported or not; stop at 2^32 - 1 */
-    uint32_t reported;               /* claims of a report's place; stops at its last value */
+    uint32_t changes; /* resident changes; wraps */
+    uint32_t padding;
+    uint64_t faults[GA_SLAB_FAULTS]; /* found, reported or not */
+    uint64_t reported;               /* places of reports that were asked for */
     ga_slab_report reports[GA_SLAB_REPORTS];
 } ga_slab_heap;
 
@@ -75,7 +77,8 @@ typedef struct ga_slab_view {
     uint64_t bytes; /* light addressing: of all units */
     uint32_t unit;
     uint32_t words;
-    uint32_t shift, odd;
+    uint32_t shift;
+    uint64_t inverse;
     bool light; /* rows != NULL: where that is tested once, the rest need not ask */
 } ga_slab_view;
 
@@ -117,7 +120,7 @@ GA_SIMT ga_slab_view ga_slab_view_of(ga_slab_heap *heap)
     view.unit = heap->unit;
     view.words = heap->words;
     view.shift = heap->shift;
-    view.odd = heap->odd;
+    view.inverse = heap->inverse;
     view.light = heap->rows != NULL;
     return view;
 }

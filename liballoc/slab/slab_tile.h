@@ -66,14 +66,16 @@ GA_SIMT void *ga_slab_pointer(ga_slab_view slab, uint32_t unit)
     return heap->supers[unit >> bits].units + (uint64_t)(unit & ga_bits_below(bits)) * slab.unit;
 }
 
-/* offset / unit, which is below 2^32, where it divides; else GA_SLAB_FULL. */
+/* offset / unit, which is below 2^32, where it divides; else GA_SLAB_FULL. Multiplying by the inverse is
+ * exact here: odd is below 2^12 and what is multiplied below 2^44. */
 GA_SIMT uint32_t ga_slab_divide(ga_slab_view slab, uint64_t offset)
 {
-    uint64_t quotient = offset >> slab.shift;
-    if (slab.odd != 1u) {
-        quotient /= slab.odd;
+    uint64_t number = offset >> slab.shift;
+    if (slab.inverse) {
+        number = ga_bits_high(number, slab.inverse);
+        return number * slab.unit == offset ? (uint32_t)number : GA_SLAB_FULL;
     }
-    return quotient * slab.unit == offset ? (uint32_t)quotient : GA_SLAB_FULL;
+    return (uint32_t)offset & (slab.unit - 1u) ? GA_SLAB_FULL : (uint32_t)number;
 }
 
 /* Which unit of the heap begins at `pointer`, or GA_SLAB_FULL. Two-level addressing looks through the
@@ -177,9 +179,7 @@ GA_SIMT void ga_slab_tile_give(ga_slab_view slab, ga_tile tile, uint32_t word, u
 /* A walk over all counts, a row of 32 memory blocks a step, once round, in an order that takes it far
  * from row to row: what is full often lies together. */
 typedef struct ga_slab_sweep {
-    uint32_t at;   /* the next step */
     uint32_t left; /* steps still to come */
-    uint32_t mask; /* 2^n - 1, no less than there are rows */
     uint32_t row;  /* of counts */
     uint32_t open; /* mask of the row's blocks that have room and have not been tried */
 } ga_slab_sweep;
@@ -194,20 +194,23 @@ GA_SIMT uint32_t ga_slab_count_rows(ga_slab_view slab)
     return (whole << GA_SLAB_SPREAD) + (rest < most ? rest : most);
 }
 
-/* Begin where `hash` says, so that tiles spread. */
-GA_SIMT ga_slab_sweep ga_slab_sweep_begin(ga_slab_view slab, uint32_t hash)
+/* 2^n - 1, no less than there are rows of counts. */
+GA_SIMT uint32_t ga_slab_sweep_mask(ga_slab_view slab)
+{
+    return ga_bits_below(32u - ga_bits_leading(ga_slab_count_rows(slab) | 1u));
+}
+
+GA_SIMT ga_slab_sweep ga_slab_sweep_begin(ga_slab_view slab)
 {
     ga_slab_sweep sweep;
-    sweep.mask = ga_bits_below(32u - ga_bits_leading(ga_slab_count_rows(slab)));
-    sweep.left = sweep.mask + 1u;
-    sweep.at = hash;
+    sweep.left = ga_slab_sweep_mask(slab) + 1u;
     sweep.row = 0;
     sweep.open = 0;
     return sweep;
 }
 
 /* The next memory block that may have room, or GA_SLAB_FULL at the end: the paper's resident change.
- * `start`: which of a row comes first. */
+ * `start`, the same in each call of a sweep, is where it begins, so that tiles spread. */
 GA_SIMT uint32_t ga_slab_sweep_next(ga_slab_view slab, ga_tile tile, ga_slab_sweep *sweep,
                                     uint32_t start)
 {
@@ -215,10 +218,11 @@ GA_SIMT uint32_t ga_slab_sweep_next(ga_slab_view slab, ga_tile tile, ga_slab_swe
         if (!sweep->left) {
             return GA_SLAB_FULL;
         }
+        /* Multiplying by an odd number takes each row once. */
+        sweep->row = ((start + sweep->left) * 0x9e3779b1u) & ga_slab_sweep_mask(slab);
         sweep->left -= 1u;
-        sweep->row = (sweep->at++ * 0x9e3779b1u) & sweep->mask; /* odd: each row once */
         if (sweep->row < ga_slab_count_rows(slab)) {
-            /* G1: acquire. Pairs with G2 (slab.c): where a new super block's count is seen, so is the
+            /* G1: acquire. Pairs with G2 (host.c): where a new super block's count is seen, so is the
              * super block. */
             sweep->open = ga_row_scan(tile, slab.free + (size_t)sweep->row * GA_SLAB_ROW_WORDS, 0);
         }
@@ -236,6 +240,16 @@ GA_SIMT uint32_t ga_slab_sweep_next(ga_slab_view slab, ga_tile tile, ga_slab_swe
 
 /* ---- lane-parallel: every lane may want a unit -------------------------------------------- */
 
+/* Which lanes hold no fewer than `n` set bits: 0 for those that do not. */
+GA_SIMT ga_lanes ga_slab_has(ga_tile tile, ga_lanes bits, uint32_t n)
+{
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        ga_lane_write(&bits, own, ga_bits_count(ga_lane_read(bits, own)) >= n);
+    }
+    return bits;
+}
+
 /* Look at one word for each lane of the mask `looking`, take as many units as lanes of `wanting` still
  * want one, and deal them out. Answers the mask of the lanes that got none. */
 GA_SIMT uint32_t ga_slab_claim_in_words(ga_slab_view slab, ga_tile tile, uint32_t looking,
@@ -247,7 +261,11 @@ GA_SIMT uint32_t ga_slab_claim_in_words(ga_slab_view slab, ga_tile tile, uint32_
     {
         ga_lane_write(&room, own, ~ga_load_relaxed(ga_slab_word(slab, ga_lane_read(words, own))));
     }
-    ga_lanes before = ga_lanes_prefix_count(tile, room);
+    /* One word that has enough serves all; else each gives what those before it leave to be wanted. */
+    uint32_t enough = ga_lanes_nonzero(tile, ga_slab_has(tile, room, wanted));
+    ga_lanes before = enough ? ga_lanes_select(tile, enough & (0u - enough), ga_lanes_all(0),
+                                               ga_lanes_all(wanted))
+                             : ga_lanes_prefix_count(tile, room);
     GA_EACH_LANE(tile, looking, own)
     {
         uint32_t ahead = ga_lane_read(before, own);
@@ -269,53 +287,52 @@ GA_SIMT uint32_t ga_slab_claim_in_words(ga_slab_view slab, ga_tile tile, uint32_
     return wanting & ~ga_bits_take(wanting, served);
 }
 
-/* The same for the words of a memory block, from its word `start` on. */
-GA_SIMT uint32_t ga_slab_claim_in_block(ga_slab_view slab, ga_tile tile, uint32_t block,
-                                        uint32_t start, uint32_t wanting, ga_lanes *units)
-{
-    uint32_t size = ga_tile_size(tile);
-    for (uint32_t first = 0; first < GA_SLAB_ROW_WORDS && wanting; first += size) {
-        ga_lanes place = (ga_tile_ranks(tile) + (first + start)) & ga_lanes_all(31u);
-        uint32_t looking = ga_bits_take(ga_tile_lanes(tile), GA_SLAB_ROW_WORDS - first);
-        wanting = ga_slab_claim_in_words(slab, tile, looking, place + block * GA_SLAB_ROW_WORDS,
-                                         wanting, units);
-    }
-    return wanting;
-}
-
-/* The same for words all over the heap. Where one unit in ten is free, 32 words hold a hundred. */
-GA_SIMT uint32_t ga_slab_claim_anywhere(ga_slab_view slab, ga_tile tile, uint32_t hash,
-                                        uint32_t wanting, ga_lanes *units)
+/* A random word for each lane. */
+GA_SIMT ga_lanes ga_slab_words_anywhere(const ga_slab_heap *heap, ga_tile tile, uint32_t hash)
 {
     ga_lanes words = ga_tile_ranks(tile);
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
         uint64_t random = ga_bits_mix(hash + ga_lane_read(words, own));
-        ga_lane_write(&words, own, (uint32_t)(random * slab.words >> 32));
+        ga_lane_write(&words, own, (uint32_t)(random * heap->words >> 32));
     }
-    return ga_slab_claim_in_words(slab, tile, ga_tile_lanes(tile), words, wanting, units);
+    return words;
 }
 
-/* What ga_slab_claim_lanes() does where word `start` had too little, only `got`: first in its block,
- * then anywhere as long as that is promising, then in every block that has room. */
+/* What ga_slab_claim_lanes() does where word `start` had too little, only `got`: it looks at 32 words at
+ * a time, first those of the block, if that is promising, then some all over the heap a few times (where
+ * one unit in ten is free, 32 words hold a hundred), then those of every block that has room. */
 GA_SIMT_SLOW ga_lanes ga_slab_claim_rest(ga_slab_heap *heap, uint32_t lanes, uint32_t wanting,
                                          uint32_t start, uint32_t got)
 {
     ga_tile tile = ga_tile_among(lanes);
-    ga_slab_view slab = ga_slab_view_of(heap);
     ga_lanes units = ga_lanes_all(GA_SLAB_FULL);
     uint32_t block = start / GA_SLAB_ROW_WORDS;
-    uint32_t hash = ga_bits_mix(start);
+    uint32_t step = 2u * ga_bits_count(got) >= ga_bits_count(wanting) ? 0 : 1;
+    ga_slab_sweep sweep = ga_slab_sweep_begin(ga_slab_view_of(heap));
     ga_lanes_deal(tile, wanting, 0, got, start * 32u, &units);
     wanting &= ~ga_bits_take(wanting, ga_bits_count(got));
-    wanting = ga_slab_claim_in_block(slab, tile, block, start % GA_SLAB_ROW_WORDS, wanting, &units);
-    for (uint32_t i = 0; wanting && i < GA_SLAB_LOOKS; i++) {
-        wanting = ga_slab_claim_anywhere(slab, tile, hash, wanting, &units);
-        hash += 0x9e3779b9u;
-    }
-    ga_slab_sweep sweep = ga_slab_sweep_begin(slab, hash);
-    while (wanting && (block = ga_slab_sweep_next(slab, tile, &sweep, hash)) != GA_SLAB_FULL) {
-        wanting = ga_slab_claim_in_block(slab, tile, block, hash & 31u, wanting, &units);
+    /* The view is made anew in each step: registers are dearer here than loads. */
+    for (; wanting; step++) {
+        bool anywhere = step - 1u < GA_SLAB_LOOKS;
+        if (step > GA_SLAB_LOOKS) {
+            block = ga_slab_sweep_next(ga_slab_view_of(heap), tile, &sweep, ga_bits_mix(start));
+            if (block == GA_SLAB_FULL) {
+                break;
+            }
+        }
+        for (uint32_t first = 0; first < GA_SLAB_ROW_WORDS && wanting;
+             first += ga_tile_size(tile)) {
+            ga_lanes words = (ga_tile_ranks(tile) + (first + start)) & ga_lanes_all(31u);
+            words += block * GA_SLAB_ROW_WORDS;
+            if (anywhere) {
+                words =
+                    ga_slab_words_anywhere(heap, tile, start * 32u + step * 0x9e3779b9u + first);
+            }
+            uint32_t looking = ga_bits_take(ga_tile_lanes(tile), GA_SLAB_ROW_WORDS - first);
+            wanting = ga_slab_claim_in_words(ga_slab_view_of(heap), tile, looking, words, wanting,
+                                             &units);
+        }
     }
     return units;
 }
@@ -326,29 +343,23 @@ GA_SIMT_SLOW ga_lanes ga_slab_claim_rest(ga_slab_heap *heap, uint32_t lanes, uin
 GA_SIMT ga_lanes ga_slab_claim_lanes(ga_slab_view slab, ga_tile tile, uint32_t wanting,
                                      uint32_t start)
 {
-    ga_lanes units = ga_lanes_all(GA_SLAB_FULL);
-    uint32_t bits = ga_bits_below(ga_bits_count(wanting));
-    uint32_t got = bits & ~ga_slab_tile_take(slab, tile, start, bits);
-    if (got == bits) {
-        ga_lanes_deal(tile, wanting, 0, GA_ALL_BITS, start * 32u, &units);
+    uint32_t got;
+    if (wanting == GA_ALL_BITS) { /* the usual case: so much is constant here */
+        got = ~ga_slab_tile_take(slab, ga_tile_of(32), start, GA_ALL_BITS);
+        if (got == GA_ALL_BITS) {
+            return ga_lanes_numbers(ga_tile_of(32)) + start * 32u;
+        }
     } else {
-        units = ga_slab_claim_rest(slab.heap, ga_tile_members(tile), wanting, start, got);
+        uint32_t bits = ga_bits_below(ga_bits_count(wanting));
+        got = bits & ~ga_slab_tile_take(slab, tile, start, bits);
     }
-    return units;
+    return ga_slab_claim_rest(slab.heap, ga_tile_members(tile), wanting, start, got);
 }
 
-/* Give back one unit for each lane of `giving`. Units of one word go back by one atomic. */
-GA_SIMT void ga_slab_release_lanes(ga_slab_view slab, ga_tile tile, uint32_t giving, ga_lanes units)
+/* The rest of ga_slab_release_lanes(): units of several words. */
+GA_SIMT void ga_slab_release_words(ga_slab_view slab, ga_tile tile, uint32_t giving, ga_lanes words,
+                                   ga_lanes bits)
 {
-    ga_lanes none = ga_lanes_all(0);
-    ga_lanes words = units / 32u;
-    ga_lanes bits = ga_lanes_all(1u) << (units & ga_lanes_all(31u));
-    uint32_t word = ga_lanes_get(tile, words, ga_bits_lowest(giving));
-    if (!ga_lanes_any(tile, ga_lanes_select(tile, giving, words ^ word, none))) {
-        bits = ga_lanes_select(tile, giving, bits, none);
-        ga_slab_tile_give(slab, tile, word, ga_lanes_union(tile, bits));
-        return;
-    }
     ga_lanes equal = ga_lanes_equal(tile, giving, words);
     bits = ga_lanes_merge_or(tile, equal, bits);
     ga_tile_sync(tile); /* what each lane wrote into its unit is released with the others' */
@@ -358,6 +369,22 @@ GA_SIMT void ga_slab_release_lanes(ga_slab_view slab, ga_tile tile, uint32_t giv
             ga_slab_give(slab, ga_lane_read(words, own), ga_lane_read(bits, own));
         }
     }
+}
+
+/* Give back one unit for each lane of `giving` (not empty). Units of one word go back by one atomic. */
+GA_SIMT void ga_slab_release_lanes(ga_slab_view slab, ga_tile tile, uint32_t giving, ga_lanes units)
+{
+    ga_lanes words = units / 32u;
+    ga_lanes bits = ga_lanes_all(1u) << (units & ga_lanes_all(31u));
+    if (giving == GA_ALL_BITS) { /* the usual case: so much is constant here */
+        ga_tile all = ga_tile_of(32);
+        uint32_t word = ga_lanes_get(all, words, 0);
+        if (!ga_lanes_any(all, words ^ word)) {
+            ga_slab_tile_give(slab, all, word, ga_lanes_union(all, bits));
+            return;
+        }
+    }
+    ga_slab_release_words(slab, tile, giving, words, bits);
 }
 
 /* ---- a tile takes one unit at a time ------------------------------------------------------ */
@@ -406,7 +433,7 @@ GA_SIMT uint32_t ga_slab_claim_one(ga_slab_view slab, ga_tile tile, ga_slab_resi
     if (unit != GA_SLAB_FULL) {
         return unit;
     }
-    ga_slab_sweep sweep = ga_slab_sweep_begin(slab, resident->hash);
+    ga_slab_sweep sweep = ga_slab_sweep_begin(slab);
     while (unit == GA_SLAB_FULL) {
         uint32_t block = ga_slab_sweep_next(slab, tile, &sweep, resident->hash);
         if (block == GA_SLAB_FULL) {
@@ -459,7 +486,7 @@ GA_SIMT_SLOW ga_slab_claimed ga_slab_claim_word_rest(ga_slab_heap *heap, uint32_
     uint32_t hash = ga_bits_mix(start);
     uint32_t block = start / GA_SLAB_ROW_WORDS;
     ga_slab_claimed claimed = ga_slab_claim_word_of(slab, tile, block, start % GA_SLAB_ROW_WORDS);
-    ga_slab_sweep sweep = ga_slab_sweep_begin(slab, hash);
+    ga_slab_sweep sweep = ga_slab_sweep_begin(slab);
     while (!claimed.units &&
            (block = ga_slab_sweep_next(slab, tile, &sweep, hash)) != GA_SLAB_FULL) {
         claimed = ga_slab_claim_word_of(slab, tile, block, hash & 31u);
