@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Every word of the vocabulary once, for both compilers: a tile gets an input and writes what each word
+ * made of it, for each lane. Uniform values are written by each lane, so that one that is not
+ * uniform shows. simt_reference.h says what must come out.
+ */
+#ifndef TESTS_DEVICE_SIMT_WORDS_H
+#define TESTS_DEVICE_SIMT_WORDS_H
+
+#include "../../liballoc/simt/simt.h"
+
+/* The words; a uniform one and then lanes that are made of several calls are named after what they
+ * show. */
+#define SIMT_EACH_WORD(X)                                                                          \
+    X(bits_count)                                                                                  \
+    X(bits_lowest)                                                                                 \
+    X(bits_leading)                                                                                \
+    X(bits_below)                                                                                  \
+    X(bits_nth)                                                                                    \
+    X(bits_take)                                                                                   \
+    X(bits_from)                                                                                   \
+    X(bits_mix)                                                                                    \
+    X(tile_lanes)                                                                                  \
+    X(tile_members)                                                                                \
+    X(tile_size)                                                                                   \
+    X(tile_ranks)                                                                                  \
+    X(tile_leader)                                                                                 \
+    X(tile_sync)                                                                                   \
+    X(each_lane)                                                                                   \
+    X(lanes_all)                                                                                   \
+    X(lanes_numbers)                                                                               \
+    X(lanes_operators)                                                                             \
+    X(lanes_get)                                                                                   \
+    X(lanes_select)                                                                                \
+    X(lanes_nonzero)                                                                               \
+    X(lanes_any)                                                                                   \
+    X(lanes_prefix_sum)                                                                            \
+    X(lanes_prefix_count)                                                                          \
+    X(lanes_sum)                                                                                   \
+    X(lanes_union)                                                                                 \
+    X(lanes_equal)                                                                                 \
+    X(lanes_merge_or)                                                                              \
+    X(lanes_deal)                                                                                  \
+    X(share_answer)                                                                                \
+    X(share_ahead)                                                                                 \
+    X(row_match)                                                                                   \
+    X(row_differ)                                                                                  \
+    X(row_find)                                                                                    \
+    X(row_get)                                                                                     \
+    X(row_get_each)                                                                                \
+    X(row_put)                                                                                     \
+    X(row_put_match)                                                                               \
+    X(row_count)                                                                                   \
+    X(row_seek)                                                                                    \
+    X(row_scan)
+
+enum {
+#define SIMT_ENUMERATE(word) SIMT_##word,
+    SIMT_EACH_WORD(SIMT_ENUMERATE)
+#undef SIMT_ENUMERATE
+    SIMT_WORDS
+};
+
+typedef struct simt_input {
+    uint32_t row[32];
+    uint32_t values[32];  /* anything; the bits of the words on bits */
+    uint32_t numbers[32]; /* anything */
+    uint32_t keys[32];    /* few different ones */
+    uint32_t flags[32];   /* mostly 0 */
+    uint32_t here;        /* the lanes that there are; the four masks below are among them */
+    uint32_t chosen;
+    uint32_t among;
+    uint32_t takers;
+    uint32_t asking;
+    uint32_t lane; /* one of those that there are */
+    uint32_t skip; /* skip, bits and first: for ga_lanes_deal() */
+    uint32_t bits;
+    uint32_t first;
+    uint32_t distance; /* for ga_share_ahead() */
+    uint32_t key;      /* to look for in the row */
+    uint32_t common;   /* many words of the row are this one */
+    uint32_t place;    /* of a word of the row */
+    uint32_t start;
+    uint32_t value;
+} __attribute__((aligned(128))) simt_input;
+
+typedef struct simt_output {
+    uint32_t word[SIMT_WORDS][32]; /* what lane i of the tile got; 0 for lanes that are not there */
+    uint32_t scratch[32];
+} simt_output;
+
+GA_SIMT void simt_record(ga_tile tile, uint32_t *to, ga_lanes lanes)
+{
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        to[own] = ga_lane_read(lanes, own);
+    }
+}
+
+#define SIMT_LANES(name, value)   simt_record(tile, out->word[SIMT_##name], (value))
+#define SIMT_UNIFORM(name, value) SIMT_LANES(name, ga_lanes_all(value))
+
+GA_SIMT ga_lanes simt_lanes(ga_tile tile, const uint32_t *from)
+{
+    ga_lanes lanes = ga_lanes_all(0);
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        ga_lane_write(&lanes, own, from[own]);
+    }
+    return lanes;
+}
+
+GA_SIMT void simt_bits(ga_tile tile, const simt_input *in, simt_output *out)
+{
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        uint32_t bits = in->values[own];
+        uint32_t n = in->numbers[own];
+        out->word[SIMT_bits_count][own] = ga_bits_count(bits);
+        out->word[SIMT_bits_below][own] = ga_bits_below(n % 33u);
+        out->word[SIMT_bits_take][own] = ga_bits_take(bits, n % 40u);
+        out->word[SIMT_bits_mix][own] = ga_bits_mix(n);
+        if (bits) {
+            out->word[SIMT_bits_lowest][own] = ga_bits_lowest(bits);
+            out->word[SIMT_bits_leading][own] = ga_bits_leading(bits);
+            out->word[SIMT_bits_nth][own] = ga_bits_nth(bits, n % ga_bits_count(bits));
+            out->word[SIMT_bits_from][own] = ga_bits_from(bits, n % 32u);
+        }
+    }
+}
+
+GA_SIMT void simt_tile(ga_tile tile, const simt_input *in, simt_output *out)
+{
+    uint32_t lanes = ga_tile_lanes(tile);
+    ga_lanes written = ga_lanes_all(in->value);
+    SIMT_UNIFORM(tile_lanes, lanes);
+    SIMT_UNIFORM(tile_size, ga_tile_size(tile));
+    SIMT_LANES(tile_ranks, ga_tile_ranks(tile));
+    SIMT_UNIFORM(tile_leader, ga_tile_leader(tile));
+    GA_EACH_LANE(tile, in->chosen, own)
+    {
+        ga_lane_write(&written, own, ga_lane_read(written, own) + own);
+    }
+    SIMT_LANES(each_lane, written);
+    GA_EACH_LANE(tile, lanes, own)
+    {
+        out->scratch[own] = in->values[own];
+    }
+    ga_tile_sync(tile);
+    GA_EACH_LANE(tile, lanes, own)
+    {
+        out->word[SIMT_tile_sync][own] = out->scratch[ga_bits_from(lanes, (own + 1u) & 31u)];
+    }
+}
+
+GA_SIMT void simt_each(ga_tile tile, const simt_input *in, simt_output *out)
+{
+    ga_lanes values = simt_lanes(tile, in->values);
+    ga_lanes numbers = simt_lanes(tile, in->numbers);
+    ga_lanes dealt = values;
+    SIMT_LANES(lanes_all, ga_lanes_all(in->value));
+    SIMT_LANES(lanes_numbers, ga_lanes_numbers(tile));
+    SIMT_LANES(lanes_operators,
+               ((values ^ numbers) + in->value) / 32u - (values << (numbers & ga_lanes_all(31u))));
+    SIMT_LANES(lanes_select, ga_lanes_select(tile, in->chosen, values, numbers));
+    ga_lanes_deal(tile, in->takers, in->skip, in->bits, in->first, &dealt);
+    SIMT_LANES(lanes_deal, dealt);
+}
+
+GA_SIMT void simt_together(ga_tile tile, const simt_input *in, simt_output *out)
+{
+    ga_lanes values = simt_lanes(tile, in->values);
+    ga_lanes flags = simt_lanes(tile, in->flags);
+    ga_lanes equal = ga_lanes_equal(tile, in->among, simt_lanes(tile, in->keys));
+    SIMT_UNIFORM(lanes_get, ga_lanes_get(tile, values, in->lane));
+    SIMT_UNIFORM(lanes_nonzero, ga_lanes_nonzero(tile, flags));
+    SIMT_UNIFORM(lanes_any, ga_lanes_any(tile, flags) ? 1u : 0u);
+    SIMT_LANES(lanes_prefix_sum, ga_lanes_prefix_sum(tile, values));
+    SIMT_LANES(lanes_prefix_count, ga_lanes_prefix_count(tile, values));
+    SIMT_UNIFORM(lanes_sum, ga_lanes_sum(tile, values));
+    SIMT_UNIFORM(lanes_union, ga_lanes_union(tile, flags));
+    SIMT_LANES(lanes_equal, equal);
+    SIMT_LANES(lanes_merge_or, ga_lanes_merge_or(tile, equal, values));
+}
+
+GA_SIMT void simt_share(ga_tile tile, const simt_input *in, simt_output *out)
+{
+    ga_lanes keys = simt_lanes(tile, in->keys);
+    ga_lanes answers = simt_lanes(tile, in->numbers);
+    uint32_t turn = 0;
+    uint32_t ahead = 0;
+    GA_SHARE(tile, in->asking, lane)
+    {
+        turn++;
+        ahead = ahead * 33u + ga_share_ahead(in->asking, lane, in->distance);
+        ga_share_answer(tile, &answers, lane, ga_lanes_get(tile, keys, lane) * 64u + turn);
+    }
+    SIMT_LANES(share_answer, answers);
+    SIMT_UNIFORM(share_ahead, ahead);
+}
+
+/* For tiles without gaps. */
+GA_SIMT void simt_row(ga_tile tile, const simt_input *in, simt_output *out)
+{
+    ga_row_prefetch(tile, in->row);
+    ga_row row = ga_row_load(tile, in->row);
+    uint32_t each = 0;
+    for (uint32_t i = 0; i < 32u; i++) {
+        each = ga_bits_mix(each ^ ga_row_get(tile, row, i));
+    }
+    SIMT_UNIFORM(row_match, ga_row_match(tile, row, in->key));
+    SIMT_UNIFORM(row_differ, ga_row_differ(tile, row, in->key));
+    SIMT_UNIFORM(row_find, ga_row_find(tile, row, in->key));
+    SIMT_UNIFORM(row_get, ga_row_get(tile, row, in->place));
+    SIMT_UNIFORM(row_get_each, each);
+    SIMT_UNIFORM(row_count, ga_row_count(tile, row));
+    ga_row_put(tile, &row, in->place, in->value);
+    SIMT_UNIFORM(row_put, ga_row_get(tile, row, in->place));
+    SIMT_UNIFORM(row_put_match, ga_row_match(tile, row, in->value));
+}
+
+/* `gaps`, a constant: the tile is one of ga_tile_among(). */
+GA_SIMT void simt_words(ga_tile tile, bool gaps, simt_input *in, simt_output *out)
+{
+    simt_bits(tile, in, out);
+    simt_tile(tile, in, out);
+    simt_each(tile, in, out);
+    simt_together(tile, in, out);
+    simt_share(tile, in, out);
+    if (gaps) {
+        SIMT_UNIFORM(tile_members, ga_tile_members(tile));
+    } else {
+        simt_row(tile, in, out);
+    }
+    SIMT_UNIFORM(row_seek, ga_row_seek(tile, in->row, in->common, in->start));
+    SIMT_UNIFORM(row_scan, ga_row_scan(tile, in->row, in->common));
+}
+
+#endif

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The words that warp algorithms are written in, on the CPU: each against a plain reference on many
+ * inputs (tests/device compares the GPU with the same), and their edges against written-out values.
+ */
+#include "device/simt_reference.h"
+#include "support/expect.h"
+#include "support/random.h"
+
+static void words_agree(uint32_t width, uint64_t seed)
+{
+    static simt_input in;
+    static simt_output expected;
+    static simt_output got;
+    char text[512];
+    for (int i = 0; i < 20000; i++) {
+        simt_make_input(&seed, width < 32 ? (1u << width) - 1 : 0xffffffffu, &in);
+        simt_expect(&in, false, &expected);
+        simt_cpu_words(width, &in, &got);
+        cr_assert_not(simt_differs(&in, &expected, &got, text, sizeof text),
+                      "width %u, expected %s", width, text);
+    }
+}
+
+Test(simt, words_of_4_lanes)
+{
+    words_agree(4, 4);
+}
+
+Test(simt, words_of_8_lanes)
+{
+    words_agree(8, 8);
+}
+
+Test(simt, words_of_16_lanes)
+{
+    words_agree(16, 16);
+}
+
+Test(simt, words_of_32_lanes)
+{
+    words_agree(32, 32);
+}
+
+Test(simt, atomics)
+{
+    static simt_atomic_output expected;
+    static simt_atomic_output got;
+    uint64_t seed = 5;
+    char text[512];
+    for (int i = 0; i < 5000; i++) {
+        simt_atomic_input in;
+        simt_make_atomic_input(&seed, &in);
+        simt_expect_atomics(&in, &expected);
+        simt_cpu_atomics(&in, &got);
+        cr_assert_not(simt_atomics_differ(&in, &expected, &got, text, sizeof text), "expected %s",
+                      text);
+    }
+}
+
+/* ---- edges, with the values written out ------------------------------------------------------ */
+
+Test(simt, bits)
+{
+    cr_assert_eq(ga_bits_count(0), 0);
+    cr_assert_eq(ga_bits_count(GA_ALL_BITS), 32);
+    cr_assert_eq(ga_bits_lowest(0x80000000u), 31);
+    cr_assert_eq(ga_bits_leading(1), 31);
+    cr_assert_eq(ga_bits_leading(GA_ALL_BITS), 0);
+    cr_assert_eq(ga_bits_below(0), 0);
+    cr_assert_eq(ga_bits_below(31), 0x7fffffffu);
+    cr_assert_eq(ga_bits_below(32), GA_ALL_BITS);
+    cr_assert_eq(ga_bits_nth(0x80000001u, 1), 31);
+    cr_assert_eq(ga_bits_nth(GA_ALL_BITS, 17), 17);
+    cr_assert_eq(ga_bits_take(0xf0u, 2), 0x30);
+    cr_assert_eq(ga_bits_take(0xf0u, 0), 0);
+    cr_assert_eq(ga_bits_take(0xf0u, 5), 0xf0);
+    cr_assert_eq(ga_bits_take(0, 3), 0);
+    cr_assert_eq(ga_bits_from(0x11u, 1), 4);
+    cr_assert_eq(ga_bits_from(0x11u, 5), 0);
+    cr_assert_eq(ga_bits_from(0x11u, 0), 0);
+    cr_assert_eq(ga_bits_mix(0), 0);
+    cr_assert_eq(ga_bits_mix(1), 0x514e28b7u); /* as MurmurHash3's authors print it */
+}
+
+/* Rows of one value: 0, all bits, one other. */
+Test(simt, rows)
+{
+    static uint32_t words[32] __attribute__((aligned(128)));
+    ga_tile tile = ga_tile_of(32);
+    ga_row row = ga_row_load(tile, words);
+    cr_assert_eq(ga_row_match(tile, row, 0), GA_ALL_BITS);
+    cr_assert_eq(ga_row_differ(tile, row, 0), 0);
+    cr_assert_eq(ga_row_find(tile, row, 0), 0);
+    cr_assert_eq(ga_row_find(tile, row, 1), GA_NONE);
+    cr_assert_eq(ga_row_count(tile, row), 0);
+    cr_assert_eq(ga_row_seek(tile, words, 0, 31), GA_NONE);
+    ga_row_put(tile, &row, 31, GA_ALL_BITS);
+    cr_assert_eq(ga_row_find(tile, row, GA_ALL_BITS), 31);
+    cr_assert_eq(ga_row_count(tile, row), 32);
+    cr_assert_eq(words[31], 0, "a row in registers is a copy");
+    words[3] = 9;
+    cr_assert_eq(ga_row_seek(tile, words, 0, 4), 3);
+    cr_assert_eq(ga_row_scan(tile, words, 0), 8);
+}
+
+Test(simt, work_is_shared_lane_after_lane)
+{
+    ga_tile tile = ga_tile_of(32);
+    ga_lanes answers = ga_lanes_all(7);
+    uint32_t order = 0;
+    GA_SHARE(tile, 0x80000012u, lane)
+    {
+        order = order * 100 + lane;
+        ga_share_answer(tile, &answers, lane, lane * 2);
+    }
+    cr_assert_eq(order, 10431);
+    cr_assert_eq(ga_lanes_get(tile, answers, 31), 62);
+    cr_assert_eq(ga_lanes_get(tile, answers, 4), 8);
+    cr_assert_eq(ga_lanes_get(tile, answers, 0), 7);
+    cr_assert_eq(ga_share_ahead(0x80000012u, 1, 2), 31);
+    cr_assert_eq(ga_share_ahead(0x80000012u, 4, 2), GA_NONE);
+    cr_assert_eq(ga_share_ahead(0x80000012u, 31, 1), GA_NONE);
+    GA_SHARE(tile, 0, lane)
+    {
+        cr_assert_fail("lane %u of none", lane);
+    }
+}
+
+/* A CPU thread is a whole warp wherever it is asked which lanes are there. */
+Test(simt, tiles_of_the_lanes_that_are_there)
+{
+    cr_assert_eq(ga_tile_lanes(ga_tile_present()), GA_ALL_BITS);
+    cr_assert_eq(ga_tile_size(ga_tile_among(1)), 32);
+    cr_assert_eq(ga_tile_members(ga_tile_of(8)), 0xff);
+}
