@@ -26,9 +26,17 @@ uint64_t ga_slab_reach(uint32_t unit)
     return (uint64_t)GA_SLAB_FULL * unit;
 }
 
+/* Of a super block, and of the heap; UINT64_MAX where that is far too many. */
+static uint64_t block_count(const ga_slab_shape *shape)
+{
+    return shape->super_bits < 64 ? UINT64_C(1) << shape->super_bits : UINT64_MAX;
+}
+
 static uint64_t unit_count(const ga_slab_shape *shape)
 {
-    return (uint64_t)shape->supers << (shape->super_bits + GA_SLAB_BLOCK_BITS);
+    uint32_t bits = NUMBER_BITS - GA_SLAB_BLOCK_BITS;
+    return shape->super_bits <= bits ? (shape->supers * block_count(shape)) << GA_SLAB_BLOCK_BITS
+                                     : UINT64_MAX;
 }
 
 ga_status ga_slab_shape_check(const ga_slab_shape *shape)
@@ -42,7 +50,15 @@ ga_status ga_slab_shape_check(const ga_slab_shape *shape)
         return ga_fail(GA_ERR_SPEC,
                        "slab: blocks: expected at most %u memory blocks of units of %u bytes in a "
                        "super block, got %llu",
-                       1u << ga_slab_block_bits(unit), unit, 1ull << shape->super_bits);
+                       1u << ga_slab_block_bits(unit), unit,
+                       (unsigned long long)block_count(shape));
+    }
+    uint32_t super_bits = NUMBER_BITS - GA_SLAB_BLOCK_BITS - ga_slab_block_bits(unit);
+    if (!shape->light && shape->supers > 1u << super_bits) {
+        return ga_fail(GA_ERR_SPEC,
+                       "slab: expected at most %u super blocks of units of %u bytes (32-bit "
+                       "addresses), got %u",
+                       1u << super_bits, unit, shape->supers);
     }
     if (!shape->supers || unit_count(shape) > (1ull << NUMBER_BITS) - GA_SLAB_BLOCK_UNITS) {
         return ga_fail(GA_ERR_SPEC,
