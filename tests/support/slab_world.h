@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A slab heap in host memory, made by hand from its shape, so that the algorithm can be tested with
+ * no backend around it; and the truth about it, read from the bitmaps.
+ *
+ * Rows, counts and units are pages that cost nothing before they are touched: the largest heap that
+ * addresses allow can be had. With two-level addressing the addresses of super blocks follow neither
+ * the order of their numbers nor each other. Whatever cannot be made ends the program.
+ */
+#ifndef GPUALLOC_TESTS_SUPPORT_SLAB_WORLD_H
+#define GPUALLOC_TESTS_SUPPORT_SLAB_WORLD_H
+
+#include "slab/shape.h"
+
+typedef enum slab_world_kind {
+    SLAB_WORLD_FREE,  /* all units are free, and can be written to */
+    SLAB_WORLD_BARE,  /* all units are free, and are addresses only */
+    SLAB_WORLD_TAKEN, /* all units are taken, and are addresses only */
+} slab_world_kind;
+
+typedef struct slab_world {
+    ga_slab_shape shape;
+    slab_world_kind kind;
+    ga_slab_heap heap;
+    char *units; /* where the lowest super block stands */
+    uint32_t *rows;
+} slab_world;
+
+/* A heap of that shape, with `supers` super blocks to begin with. */
+slab_world *slab_world_new(ga_slab_shape shape, uint32_t supers, slab_world_kind kind);
+void slab_world_delete(slab_world *world);
+
+/* One more super block, which must be allowed; claims may run. */
+void slab_world_grow(slab_world *world);
+
+/* Everything is free again; nothing else may run. */
+void slab_world_reset(slab_world *world);
+
+/* Units that there are, and those taken: set bits. */
+uint64_t slab_world_units(const slab_world *world);
+uint64_t slab_world_live(const slab_world *world);
+
+/* Whether the bit of the unit is set. */
+bool slab_world_taken(const slab_world *world, uint32_t unit);
+
+/* The count of a memory block, and the clear bits of its row. */
+uint32_t slab_world_count(const slab_world *world, uint32_t block);
+uint32_t slab_world_room(const slab_world *world, uint32_t block);
+
+/* The first memory block where the two differ, or GA_SLAB_FULL: none does while all tiles rest. */
+uint32_t slab_world_wrong(const slab_world *world);
+
+#endif
