@@ -50,6 +50,14 @@
 #define GA_FAILED_release GA_ORDER_relaxed
 #define GA_FAILED_acq_rel GA_ORDER_acquire
 
+/* Where all bits are set it is an exchange, one instruction of x86-64, which for an `or` with an answer
+ * needs a loop. Only for constants: nothing is tested at run time. */
+#ifdef __CUDACC__
+#define GA_IS_ALL_BITS(type, value) false
+#else
+#define GA_IS_ALL_BITS(type, value) (__builtin_constant_p(value) && (value) == (type) ~(type)0)
+#endif
+
 #define GA_DEFINE_LOAD(type, bits, order, suffix, scope)                                           \
     GA_SIMT type ga_load##bits##_##order##suffix(const type *word)                                 \
     {                                                                                              \
@@ -69,6 +77,9 @@
     }                                                                                              \
     GA_SIMT type ga_or##bits##_##order##suffix(type *word, type value)                             \
     {                                                                                              \
+        if (GA_IS_ALL_BITS(type, value)) {                                                         \
+            return GA_ATOMIC(exchange_n)(word, value, GA_ORDER_##order GA_SCOPE_##scope);          \
+        }                                                                                          \
         return GA_ATOMIC(fetch_or)(word, value, GA_ORDER_##order GA_SCOPE_##scope);                \
     }                                                                                              \
     GA_SIMT type ga_and##bits##_##order##suffix(type *word, type value)                            \

@@ -26,8 +26,12 @@
 
 GA_SIMT uint32_t ga_bits_count(uint32_t bits)
 {
-#ifdef __CUDACC__
+#if defined __CUDACC__
     return (uint32_t)__popc((int)bits);
+#elif defined __x86_64__ && !defined __POPCNT__ /* the builtin would be a call */
+    bits -= (bits >> 1) & 0x55555555u;
+    bits = (bits & 0x33333333u) + ((bits >> 2) & 0x33333333u);
+    return ((bits + (bits >> 4)) & 0x0f0f0f0fu) * 0x01010101u >> 24;
 #else
     return (uint32_t)__builtin_popcount(bits);
 #endif

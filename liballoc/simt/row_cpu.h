@@ -118,14 +118,26 @@ GA_SIMT ga_lanes ga_lanes_select(ga_tile tile, uint32_t chosen, ga_lanes yes, ga
     return (yes & mask) | (no & ~mask);
 }
 
+/* Bit i of a mask, for what belongs to lane or word i. Masks are put together with it rather than with
+ * shifts, for which SSE2 has no vectors. */
+GA_SIMT ga_lanes ga_lanes_bits(void)
+{
+    return (ga_lanes){1u << 0,  1u << 1,  1u << 2,  1u << 3,  1u << 4,  1u << 5,  1u << 6,
+                      1u << 7,  1u << 8,  1u << 9,  1u << 10, 1u << 11, 1u << 12, 1u << 13,
+                      1u << 14, 1u << 15, 1u << 16, 1u << 17, 1u << 18, 1u << 19, 1u << 20,
+                      1u << 21, 1u << 22, 1u << 23, 1u << 24, 1u << 25, 1u << 26, 1u << 27,
+                      1u << 28, 1u << 29, 1u << 30, 1u << 31};
+}
+
 /* The mask of the lanes that do not hold 0. */
 GA_SIMT uint32_t ga_lanes_nonzero(ga_tile tile, ga_lanes lanes)
 {
+    ga_lanes bits = ga_lanes_bits();
     uint32_t mask = 0;
-    for (uint32_t i = 0; i < tile.width; i++) {
-        mask |= (lanes[i] != 0 ? 1u : 0u) << i;
+    for (uint32_t i = 0; i < 32; i++) {
+        mask |= lanes[i] != 0 ? bits[i] : 0;
     }
-    return mask;
+    return mask & ga_tile_lanes(tile);
 }
 
 GA_SIMT bool ga_lanes_any(ga_tile tile, ga_lanes lanes)
@@ -258,10 +270,11 @@ GA_SIMT ga_row ga_row_load(ga_tile tile, const uint32_t *row)
 /* The mask of the words that are `key`. */
 GA_SIMT uint32_t ga_row_match(ga_tile tile, ga_row row, uint32_t key)
 {
+    ga_lanes bits = ga_lanes_bits();
     uint32_t mask = 0;
     (void)tile;
     for (uint32_t i = 0; i < 32; i++) {
-        mask |= (row[i] == key ? 1u : 0u) << i;
+        mask |= row[i] == key ? bits[i] : 0;
     }
     return mask;
 }
