@@ -2,6 +2,7 @@
  *
  * All device code of the library is this one translation unit, which becomes one module.
  */
+#include "../slab/slab_service.cuh"
 #include "probe.h"
 
 /* One warp. Each lane below `count` joins its part with that of the lane beside it, so that both

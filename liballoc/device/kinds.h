@@ -11,7 +11,8 @@
 /* ga_kernel_heap.kind: whose heap it is, and what its words hold. */
 enum {
     GA_KERNEL_KIND_NONE = 0, /* a cleared struct: every request gets NULL */
-    GA_KERNEL_KIND_CUDA = 1  /* CUDA's own malloc and free in kernels; no words */
+    GA_KERNEL_KIND_CUDA = 1, /* CUDA's own malloc and free in kernels; no words */
+    GA_KERNEL_KIND_SLAB = 2  /* units of one size; slab/slab_words.h */
 };
 
 #endif

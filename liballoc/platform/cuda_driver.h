@@ -60,6 +60,8 @@
       (CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream))                            \
     X(cuMemsetD8Async, "cuMemsetD8Async",                                                          \
       (CUdeviceptr to, unsigned char value, size_t size, CUstream stream))                         \
+    X(cuMemsetD32Async, "cuMemsetD32Async",                                                        \
+      (CUdeviceptr to, unsigned value, size_t count, CUstream stream))                             \
     X(cuMemPoolCreate, "cuMemPoolCreate", (CUmemoryPool *pool, const CUmemPoolProps *props))       \
     X(cuMemPoolSetAttribute, "cuMemPoolSetAttribute",                                              \
       (CUmemoryPool pool, CUmemPool_attribute attribute, void *value))                             \

@@ -32,6 +32,10 @@ ga_status ga_heap_stats(const ga_heap *heap, ga_stats *out)
         if (heap->bypassed) {
             out->live_bytes = own.live_bytes;
         }
+        if (heap->place == GA_PLACE_KERNEL) { /* what kernels do passes the counters by */
+            out->live_blocks = own.live_blocks;
+            out->live_bytes = own.live_bytes;
+        }
         out->held_bytes = own.held_bytes;
         out->growths = own.growths;
     }

@@ -115,4 +115,5 @@ void ga_slab_heap_shape(ga_slab_heap *heap, const ga_slab_shape *shape)
     heap->spread = shape->spread;
     heap->super_bits = shape->super_bits;
     heap->super_bytes = ga_slab_super_bytes(shape);
+    heap->address_bits = ga_slab_block_bits(shape->unit) + GA_SLAB_BLOCK_BITS;
 }

@@ -47,6 +47,7 @@ typedef struct ga_slab_heap {
     uint32_t shift;
     uint64_t inverse;      /* 2^64 / odd, rounded up; 0 where odd is 1 */
     uint32_t super_bits;   /* a super block has 2^super_bits memory blocks */
+    uint32_t address_bits; /* of a 32-bit address, those below the super block's */
     uint64_t super_bytes;  /* the units of one */
     ga_slab_super *supers; /* two-level addressing; NULL for light */
     uint32_t *sorted;      /* two-level: numbers of super blocks in the order of their addresses */
@@ -63,6 +64,7 @@ typedef struct ga_slab_heap {
     /* Changed by anybody, relaxed. */
     uint32_t changes; /* resident changes; wraps */
     uint32_t padding;
+    uint64_t answer;                 /* of the host's service kernels */
     uint64_t faults[GA_SLAB_FAULTS]; /* found, reported or not */
     uint64_t reported;               /* places of reports that were asked for */
     ga_slab_report reports[GA_SLAB_REPORTS];
@@ -85,10 +87,12 @@ typedef struct ga_slab_view {
 /* The spread of heaps for kernels, and of those whose bitmaps the host works on. */
 #define GA_SLAB_SPREAD_KERNEL 9u
 #define GA_SLAB_SPREAD_HOST   0u
+#ifndef GA_SLAB_SPREAD
 #ifdef __CUDACC__
 #define GA_SLAB_SPREAD GA_SLAB_SPREAD_KERNEL
 #else
 #define GA_SLAB_SPREAD GA_SLAB_SPREAD_HOST
+#endif
 #endif
 
 /* Where the count of `block` stands. Tiles work in neighbouring blocks, and atomics on one row wait for
@@ -109,6 +113,17 @@ GA_SIMT uint32_t ga_slab_count_block(uint32_t spread, uint32_t place)
     return (high << spread) + low;
 }
 
+/* How many bitmap words there are. On the CPU super blocks may come meanwhile; G3: acquire, pairs with G4
+ * (host.c): the words that are counted can be reached. */
+GA_SIMT uint32_t ga_slab_words(const ga_slab_heap *heap)
+{
+#ifdef __CUDACC__
+    return heap->words;
+#else
+    return __atomic_load_n(&heap->words, __ATOMIC_ACQUIRE);
+#endif
+}
+
 GA_SIMT ga_slab_view ga_slab_view_of(ga_slab_heap *heap)
 {
     ga_slab_view view;
@@ -116,9 +131,9 @@ GA_SIMT ga_slab_view ga_slab_view_of(ga_slab_heap *heap)
     view.free = heap->free;
     view.rows = heap->rows;
     view.units = heap->units;
-    view.bytes = (uint64_t)heap->words * 32u * heap->unit;
+    view.words = ga_slab_words(heap);
+    view.bytes = (uint64_t)view.words * 32u * heap->unit;
     view.unit = heap->unit;
-    view.words = heap->words;
     view.shift = heap->shift;
     view.inverse = heap->inverse;
     view.light = heap->rows != NULL;

@@ -24,7 +24,8 @@ extern "C" {
 /* ---- options --------------------------------------------------------------------------- */
 
 typedef enum ga_option_type {
-    GA_OPTION_SIZE = 0, /* bytes: digits, then K, M, G or T (powers of 1024) if any */
+    GA_OPTION_SIZE = 0, /* bytes: digits, then K, M, G or T (powers of 1024) if any; or one of
+                         * `choices`, if there are any: its value is UINT64_MAX - index */
     GA_OPTION_BOOL,     /* yes, no, true, false, on, off, 1, 0; the bare key means yes */
     GA_OPTION_INTEGER,  /* a decimal number within min and max */
     GA_OPTION_ENUM,     /* one of `choices`; its value is the index */
@@ -38,7 +39,7 @@ typedef struct ga_option {
     ga_option_type type;
     const char *fallback;       /* the default, as text; NULL: the option must be given */
     const char *help;           /* one line, lower case, no full stop */
-    const char *const *choices; /* GA_OPTION_ENUM: NULL-terminated */
+    const char *const *choices; /* GA_OPTION_ENUM, or NULL for GA_OPTION_SIZE: NULL-terminated */
     int64_t min, max;           /* GA_OPTION_INTEGER and GA_OPTION_SIZE; both 0: no bound */
 } ga_option;
 
@@ -110,9 +111,10 @@ typedef struct ga_malloc_table {
 } ga_malloc_table;
 
 typedef struct ga_backend_stats {
-    uint64_t live_bytes; /* in live blocks now, by the backend's own count; 0 unknown */
-    uint64_t held_bytes; /* taken from the parent or the system now */
-    uint64_t growths;    /* times more was taken */
+    uint64_t live_bytes;  /* in live blocks now, by the backend's own count; 0 unknown */
+    uint64_t held_bytes;  /* taken from the parent or the system now */
+    uint64_t growths;     /* times more was taken */
+    uint64_t live_blocks; /* how many, where live_bytes is known */
 } ga_backend_stats;
 
 #define GA_PLACE_BIT(place) (1u << (place))

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Allocate inside a kernel. The host opens a heap for GA_PLACE_KERNEL, asks ga_heap_kernel_view() for
+ * what kernels need, and hands that to them by value:
+ *
+ *     __global__ void build(ga_kernel_heap heap, node **out)
+ *     {
+ *         node *n = (node *)ga_kernel_malloc(heap, sizeof *n);
+ *         if (n) { ... }
+ *     }
+ *
+ * Any lanes of a warp may call, in divergent code as well; those that call together are served together,
+ * so call where as many as possible are. No call waits for another lane, warp or block.
+ *
+ * A block belongs to the grid, not to the thread: it may be freed by any thread of this or a later
+ * kernel, on any stream, once what its users did happens before the free. What the last owner did with
+ * it happens before the next owner's claim returns.
+ *
+ * Header only; compile with nvcc 13.0 or later for sm_75 or later, as C++17.
+ */
+#ifndef GPUALLOC_DEVICE_CUH
+#define GPUALLOC_DEVICE_CUH
+
+#include <gpualloc/gpualloc.h>
+
+#include "device/kinds.h"
+#include "slab/slab_kernel.h"
+
+/* ---- any heap ---------------------------------------------------------------------------- */
+
+/* `size` bytes, aligned to 16, for each lane that calls; NULL where the heap has no more, or no blocks
+ * of that size, or where the view is not one of this header's version. */
+static __device__ __forceinline__ void *ga_kernel_malloc(ga_kernel_heap heap, size_t size)
+{
+    void *block = NULL;
+    if (heap.abi == GA_KERNEL_HEAP_ABI && heap.kind == GA_KERNEL_KIND_SLAB) {
+        if (size <= GA_SLAB_WORDS_UNIT(heap.words)) {
+            block = ga_slab_kernel_claim(heap);
+        }
+    } else if (heap.abi == GA_KERNEL_HEAP_ABI && heap.kind == GA_KERNEL_KIND_CUDA) {
+        block = malloc(size);
+    }
+    return block;
+}
+
+/* Give a block back to the heap it came from. NULL is ignored. What else is no block of the heap's is
+ * ignored, counted and, with check=full, reported to the host. */
+static __device__ __forceinline__ void ga_kernel_free(ga_kernel_heap heap, void *block)
+{
+    if (heap.abi == GA_KERNEL_HEAP_ABI && heap.kind == GA_KERNEL_KIND_SLAB) {
+        ga_slab_kernel_release(heap, block);
+    } else if (heap.abi == GA_KERNEL_HEAP_ABI && heap.kind == GA_KERNEL_KIND_CUDA) {
+        free(block);
+    }
+}
+
+/* ---- slab heaps: units of one size ---------------------------------------------------------- */
+
+/* The same for a view that is known to be a slab heap's, without asking what it is: one unit for each
+ * lane that calls, or NULL where the heap is full. */
+static __device__ __forceinline__ void *ga_slab_claim(ga_kernel_heap heap)
+{
+    return ga_slab_kernel_claim(heap);
+}
+
+static __device__ __forceinline__ void ga_slab_release(ga_kernel_heap heap, void *unit)
+{
+    ga_slab_kernel_release(heap, unit);
+}
+
+/* The same with the unit's 32-bit address (docs/slab.md has its layout), cheaper to store and to send;
+ * GA_SLAB_NO_ADDRESS where the heap is full. An address serves as long as its heap. */
+#define GA_SLAB_NO_ADDRESS 0xffffffffu
+
+static __device__ __forceinline__ uint32_t ga_slab_claim_address(ga_kernel_heap heap)
+{
+    return ga_slab_kernel_claim_address(heap);
+}
+
+static __device__ __forceinline__ void ga_slab_release_address(ga_kernel_heap heap,
+                                                               uint32_t address)
+{
+    ga_slab_kernel_release_address(heap, address);
+}
+
+/* Where the unit of that address begins. */
+static __device__ __forceinline__ void *ga_slab_address_pointer(ga_kernel_heap heap,
+                                                                uint32_t address)
+{
+    return ga_slab_kernel_pointer(heap, address);
+}
+
+/* A tile that takes units one at a time, for all its lanes: it claims a word of units by one atomic and
+ * hands them out from registers. Keep it in registers, and end it, or its last units stay taken.
+ *
+ *     ga_slab_turn turn = ga_slab_turn_begin(heap, 8);    every lane of a tile of 8
+ *     row *r = (row *)ga_slab_turn_claim(&turn);          the same pointer in each
+ *     ga_slab_turn_end(&turn);
+ *
+ * `width`: 4, 8, 16 or 32, a constant; the tiles of a warp are its lanes 0 to width - 1, and so on. */
+typedef struct ga_slab_turn {
+    ga_slab_view slab;
+    ga_tile tile;
+    ga_slab_claimed claimed;
+    bool check;
+} ga_slab_turn;
+
+static __device__ __forceinline__ ga_slab_turn ga_slab_turn_begin(ga_kernel_heap heap,
+                                                                  uint32_t width)
+{
+    ga_slab_turn turn;
+    turn.slab = ga_slab_view_of_kernel(heap);
+    turn.tile = ga_tile_of(width);
+    turn.check = GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAG_CHECK;
+    uint32_t word = ga_slab_start(turn.slab) * (32u / width) + turn.tile.base / width;
+    turn.claimed.word = word < turn.slab.words ? word : word % turn.slab.words;
+    turn.claimed.units = 0;
+    return turn;
+}
+
+/* One unit for the tile, or NULL where the heap is full. */
+static __device__ __forceinline__ void *ga_slab_turn_claim(ga_slab_turn *turn)
+{
+    uint32_t unit = ga_slab_claim_next(turn->slab, turn->tile, &turn->claimed);
+    if (unit == GA_SLAB_FULL) {
+        return NULL;
+    }
+    void *pointer = ga_slab_pointer(turn->slab, unit);
+    if (turn->check && turn->tile.lane == 0) {
+        ga_slab_check_poison(turn->slab.heap, pointer);
+    }
+    return pointer;
+}
+
+/* Give back what the tile claimed ahead. */
+static __device__ __forceinline__ void ga_slab_turn_end(ga_slab_turn *turn)
+{
+    ga_slab_give_word(turn->slab, turn->tile, &turn->claimed);
+}
+
+#endif

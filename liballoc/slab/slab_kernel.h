@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * SlabAlloc in kernels: from the view that a kernel was handed to the algorithm of slab_tile.h, and the
+ * hardened checks. gpualloc/device.cuh has the calls that programs use.
+ */
+#ifndef GPUALLOC_SLAB_SLAB_KERNEL_H
+#define GPUALLOC_SLAB_SLAB_KERNEL_H
+
+#include "slab_tile.h"
+#include "slab_words.h"
+
+/* The heap behind a view of the kind GA_KERNEL_KIND_SLAB. */
+GA_SIMT ga_slab_view ga_slab_view_of_kernel(ga_kernel_heap heap)
+{
+    ga_slab_view view;
+    uint32_t flags = GA_SLAB_WORDS_FLAGS(heap.words);
+    view.heap = (ga_slab_heap *)heap.words[GA_SLAB_WORD_HEAP];
+    view.free = (uint32_t *)heap.words[GA_SLAB_WORD_FREE];
+    view.rows = (uint32_t *)heap.words[GA_SLAB_WORD_ROWS];
+    view.units = (char *)heap.words[GA_SLAB_WORD_UNITS];
+    view.unit = GA_SLAB_WORDS_UNIT(heap.words);
+    view.words = GA_SLAB_WORDS_COUNT(heap.words);
+    view.bytes = (uint64_t)view.words * 32u * view.unit;
+    view.shift = flags & GA_SLAB_FLAG_SHIFT;
+    view.inverse = flags & GA_SLAB_FLAG_ODD ? view.heap->inverse : 0;
+    view.light = view.rows != NULL;
+    return view;
+}
+
+/* Where the caller's warp begins to search: warps in the order of their numbers, so that neighbours take
+ * neighbouring words. */
+GA_SIMT uint32_t ga_slab_start(ga_slab_view slab)
+{
+    uint32_t block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    uint32_t thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+    uint32_t warps = (blockDim.x * blockDim.y * blockDim.z + 31u) / 32u;
+    uint32_t warp = block * warps + thread / 32u;
+    return warp < slab.words ? warp : warp % slab.words;
+}
+
+/* ---- hardened checks --------------------------------------------------------------------- */
+
+/* Tell the host. Reports beyond the array's end are only counted. */
+GA_SIMT_SLOW void ga_slab_report_fault(ga_slab_heap *heap, uint32_t fault, const void *address)
+{
+    ga_post_add64_relaxed(&heap->faults[fault], 1); /* relaxed: a count, read between launches */
+    if (heap->check) {
+        /* relaxed: hands out places. */
+        uint64_t place = ga_add64_relaxed(&heap->reported, 1);
+        if (place < GA_SLAB_REPORTS) {
+            heap->reports[place].address = (uint64_t)address;
+            heap->reports[place].fault = fault;
+            heap->reports[place].ready = 1; /* read between launches */
+        }
+    }
+}
+
+/* A unit that has been free since it was filled with GA_SLAB_POISON: where it holds anything else, say
+ * where, once. */
+GA_SIMT_SLOW void ga_slab_check_poison(ga_slab_heap *heap, void *unit)
+{
+    uint32_t *words = (uint32_t *)unit;
+    for (uint32_t i = 0; i < heap->unit / 4u; i++) {
+        if (ga_load_relaxed(words + i) != GA_SLAB_POISON) {
+            ga_slab_report_fault(heap, GA_SLAB_WRITTEN_FREE, words + i);
+            return;
+        }
+    }
+}
+
+/* Free one unit with every check. Each lane for itself; false sharing of words is no concern here. */
+GA_SIMT_SLOW void ga_slab_release_checked(ga_slab_heap *heap, void *pointer)
+{
+    ga_slab_view slab = ga_slab_view_of(heap);
+    uint32_t unit = ga_slab_unit(slab, pointer);
+    if (unit == GA_SLAB_FULL) {
+        ga_slab_report_fault(heap, GA_SLAB_NO_UNIT, pointer);
+        return;
+    }
+    uint32_t *word = ga_slab_word(slab, unit / 32u);
+    uint32_t bit = 1u << (unit % 32u);
+    /* relaxed: the unit is the caller's, so the bit is set, unless this is a second free. */
+    if (ga_load_relaxed(word) & bit) {
+        uint32_t *words = (uint32_t *)pointer;
+        for (uint32_t i = 0; i < heap->unit / 4u; i++) {
+            ga_store_relaxed(words + i, GA_SLAB_POISON);
+        }
+        /* U2 (slab_tile.h) */
+        if (ga_and_release(word, ~bit) & bit) {
+            ga_slab_count_given(slab, unit / 32u, 1);
+            return;
+        }
+    }
+    ga_slab_report_fault(heap, GA_SLAB_DOUBLE_FREE, pointer);
+}
+
+/* ---- typed calls -------------------------------------------------------------------------- */
+
+/* A claim with two-level addressing or checks: a function of its own, so that the usual claim stays
+ * small. `lanes` are those that call, `start` as ga_slab_start() gives it. */
+GA_SIMT_SLOW void *ga_slab_claim_general(ga_slab_heap *heap, uint32_t lanes, uint32_t start)
+{
+    ga_tile tile = ga_tile_among(lanes);
+    ga_slab_view slab = ga_slab_view_of(heap);
+    uint32_t unit = ga_slab_claim_lanes(slab, tile, lanes, start);
+    if (unit == GA_SLAB_FULL) {
+        return NULL;
+    }
+    void *pointer = ga_slab_pointer(slab, unit);
+    if (heap->check) {
+        ga_slab_check_poison(heap, pointer);
+    }
+    return pointer;
+}
+
+GA_SIMT void *ga_slab_kernel_claim(ga_kernel_heap heap)
+{
+    ga_slab_view slab = ga_slab_view_of_kernel(heap);
+    ga_tile tile = ga_tile_present();
+    uint32_t start = ga_slab_start(slab);
+    if (GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAG_GENERAL) {
+        return ga_slab_claim_general(slab.heap, ga_tile_members(tile), start);
+    }
+    slab.light = true; /* a constant from here on */
+    uint32_t unit = ga_slab_claim_lanes(slab, tile, ga_tile_members(tile), start);
+    return unit == GA_SLAB_FULL ? NULL : ga_slab_pointer(slab, unit);
+}
+
+/* ---- 32-bit addresses (shape.h): with light addressing, the unit's number -------------------- */
+
+GA_SIMT uint32_t ga_slab_address_of_unit(ga_slab_view slab, uint32_t unit)
+{
+    if (slab.light || unit == GA_SLAB_FULL) {
+        return unit;
+    }
+    uint32_t bits = slab.heap->super_bits + GA_SLAB_BLOCK_BITS;
+    return (unit >> bits) << slab.heap->address_bits | (unit & ga_bits_below(bits));
+}
+
+GA_SIMT uint32_t ga_slab_unit_of_address(ga_slab_view slab, uint32_t address)
+{
+    if (slab.light || address == GA_SLAB_FULL) {
+        return address;
+    }
+    uint32_t bits = slab.heap->super_bits + GA_SLAB_BLOCK_BITS;
+    return (address >> slab.heap->address_bits) << bits | (address & ga_bits_below(bits));
+}
+
+GA_SIMT uint32_t ga_slab_kernel_claim_address(ga_kernel_heap heap)
+{
+    ga_slab_view slab = ga_slab_view_of_kernel(heap);
+    ga_tile tile = ga_tile_present();
+    uint32_t start = ga_slab_start(slab);
+    if (GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAG_GENERAL) {
+        void *pointer = ga_slab_claim_general(slab.heap, ga_tile_members(tile), start);
+        return pointer ? ga_slab_address_of_unit(slab, ga_slab_unit(slab, pointer)) : GA_SLAB_FULL;
+    }
+    slab.light = true;
+    return ga_slab_claim_lanes(slab, tile, ga_tile_members(tile), start);
+}
+
+GA_SIMT void *ga_slab_kernel_pointer(ga_kernel_heap heap, uint32_t address)
+{
+    ga_slab_view slab = ga_slab_view_of_kernel(heap);
+    return ga_slab_pointer(slab, ga_slab_unit_of_address(slab, address));
+}
+
+/* A free with two-level addressing or checks. */
+GA_SIMT_SLOW void ga_slab_release_general(ga_slab_heap *heap, uint32_t lanes, void *pointer)
+{
+    ga_slab_view slab = ga_slab_view_of(heap);
+    ga_tile tile = ga_tile_among(lanes);
+    uint32_t unit = pointer ? ga_slab_unit(slab, pointer) : GA_SLAB_FULL;
+    uint32_t giving = ga_lanes_nonzero(tile, ~unit); /* ~GA_SLAB_FULL is 0 */
+    if (heap->check) {
+        if (pointer) {
+            ga_slab_release_checked(heap, pointer);
+        }
+    } else if (unit != GA_SLAB_FULL) {
+        ga_slab_release_lanes(slab, ga_tile_among(giving), giving, unit);
+    } else if (pointer) {
+        ga_slab_report_fault(heap, GA_SLAB_NO_UNIT, pointer);
+    }
+}
+
+/* The units of the lanes that call; GA_SLAB_FULL is none. */
+GA_SIMT void ga_slab_release_present(ga_slab_view slab, ga_tile tile, uint32_t unit)
+{
+    uint32_t giving = ga_lanes_nonzero(tile, ~unit); /* ~GA_SLAB_FULL is 0 */
+    if (unit != GA_SLAB_FULL) {
+        ga_slab_release_lanes(slab, ga_tile_among(giving), giving, unit);
+    }
+}
+
+GA_SIMT void ga_slab_kernel_release(ga_kernel_heap heap, void *pointer)
+{
+    ga_slab_view slab = ga_slab_view_of_kernel(heap);
+    ga_tile tile = ga_tile_present();
+    if (GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAG_GENERAL) {
+        ga_slab_release_general(slab.heap, ga_tile_members(tile), pointer);
+        return;
+    }
+    slab.light = true; /* a constant from here on */
+    uint32_t unit = ga_slab_unit(slab, pointer);
+    ga_slab_release_present(slab, tile, unit);
+    if (unit == GA_SLAB_FULL && pointer) {
+        ga_slab_report_fault(slab.heap, GA_SLAB_NO_UNIT, pointer);
+    }
+}
+
+GA_SIMT void ga_slab_kernel_release_address(ga_kernel_heap heap, uint32_t address)
+{
+    ga_slab_view slab = ga_slab_view_of_kernel(heap);
+    ga_tile tile = ga_tile_present();
+    if (GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAG_GENERAL) {
+        void *pointer = address == GA_SLAB_FULL ? NULL : ga_slab_kernel_pointer(heap, address);
+        ga_slab_release_general(slab.heap, ga_tile_members(tile), pointer);
+        return;
+    }
+    slab.light = true;
+    if (address != GA_SLAB_FULL && address / 32u >= slab.words) {
+        ga_slab_report_fault(slab.heap, GA_SLAB_NO_UNIT, ga_slab_pointer(slab, address));
+        address = GA_SLAB_FULL;
+    }
+    ga_slab_release_present(slab, tile, address);
+}
+
+#endif
