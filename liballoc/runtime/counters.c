@@ -201,6 +201,20 @@ void ga_counters_read(const ga_counters *c, ga_stats *out)
     out->peak_bytes = peak > out->live_bytes ? peak : out->live_bytes;
 }
 
+void ga_counters_free_all(ga_counters *c)
+{
+    ga_stats now;
+    if (!c) {
+        return;
+    }
+    ga_counters_read(c, &now);
+    unsigned index = slot_index();
+    slot *s = &c->slots[index];
+    add(&s->frees, now.live_blocks, index == 0);
+    add(&s->returned, now.live_bytes, index == 0);
+    note_change(c, s, -(int64_t)now.live_bytes, index == 0);
+}
+
 /* ---- lifetime ----------------------------------------------------------------------------- */
 
 ga_counters *ga_counters_new(void)

@@ -20,6 +20,9 @@ void ga_counters_free(ga_counters *counters, size_t usable);
 void ga_counters_resize(ga_counters *counters, size_t requested, size_t before, size_t after);
 void ga_counters_failure(ga_counters *counters);
 
+/* All blocks that are live are free now. No other thread counts beside it. */
+void ga_counters_free_all(ga_counters *counters);
+
 /* Fills everything that is counted here; held_bytes and growths are the backend's. */
 void ga_counters_read(const ga_counters *counters, ga_stats *out);
 

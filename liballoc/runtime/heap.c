@@ -234,6 +234,7 @@ static const ga_runtime runtime = {
     .each_live = ga_heap_each_live,
     .stats = ga_heap_stats,
     .kernel_view = ga_heap_kernel_view,
+    .reset = ga_heap_reset,
 };
 
 /* A plugin that carries a runtime of its own leaves its sentence there: say at least who failed. */

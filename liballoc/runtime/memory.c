@@ -335,6 +335,22 @@ ga_status ga_trim(ga_heap *heap, size_t keep)
     return heap->backend->trim ? heap->backend->trim(heap->state, keep) : unsupported(heap, "trim");
 }
 
+ga_status ga_heap_reset(ga_heap *heap)
+{
+    ga_status status = check_request(heap, 0, 0);
+    if (status != GA_OK) {
+        return status;
+    }
+    if (!heap->backend->reset) {
+        return unsupported(heap, "reset");
+    }
+    status = heap->backend->reset(heap->state);
+    if (status == GA_OK) {
+        ga_counters_free_all(heap->counters);
+    }
+    return status;
+}
+
 ga_status ga_heap_each_live(ga_heap *heap, ga_visit *visit, void *context)
 {
     ga_status status = check_request(heap, 0, 0);

@@ -81,6 +81,7 @@ typedef struct ga_runtime {
     ga_status (*each_live)(ga_heap *heap, ga_visit *visit, void *context);
     ga_status (*stats)(const ga_heap *heap, ga_stats *out);
     ga_status (*kernel_view)(ga_heap *heap, ga_kernel_heap *out);
+    ga_status (*reset)(ga_heap *heap);
 } ga_runtime;
 
 /* What a backend is opened with. The struct lives for the call only, what it points to as long as
@@ -177,6 +178,8 @@ typedef struct ga_backend {
     void (*fork_child)(void *state);
     /* in a thread that used a heap and is ending */
     void (*thread_exit)(void *state);
+    /* every block is free at once; no other call runs beside it. Else refused */
+    ga_status (*reset)(void *state);
 } ga_backend;
 
 /* ---- the registry ---------------------------------------------------------------------- */

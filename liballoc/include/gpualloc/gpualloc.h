@@ -159,6 +159,11 @@ GA_API bool ga_owns(ga_heap *heap, const void *pointer);
 /* Give free memory back to the parent or the system, keeping about `keep` bytes. */
 GA_API ga_status ga_trim(ga_heap *heap, size_t keep);
 
+/* Free every block of the heap at once; memory it holds stays with it. Waits for the device, if it is
+ * on one. No other thread, stream or kernel may be using the heap. GA_ERR_UNSUPPORTED where the backend
+ * keeps no list of its blocks. */
+GA_API ga_status ga_heap_reset(ga_heap *heap);
+
 /* Call `visit` for every live block. GA_ERR_UNSUPPORTED where the backend keeps no such list.
  * Blocks allocated or freed meanwhile may or may not be seen. */
 typedef void ga_visit(void *context, void *block, size_t size);
