@@ -1,0 +1,665 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * SlabAlloc in kernels against memory that was there already. Each figure is the median of several
+ * rounds, in which the limit and ours take turns; the spread is the fastest and slowest round. Prints
+ * GPU, driver and date. docs/bench.md explains the lines.
+ *
+ *   bench-slab-kernels [--rounds N] [--only WORDS]
+ */
+#include <gpualloc/device.cuh>
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <vector>
+
+static int rounds = 11;
+static const char *only;
+static unsigned failures; /* lines that could not be measured */
+
+static void must(cudaError_t error, const char *what)
+{
+    if (error != cudaSuccess) {
+        fprintf(stderr, "bench-slab-kernels: %s: %s\n", what, cudaGetErrorString(error));
+        exit(1);
+    }
+}
+#define MUST(call) must((call), #call)
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+enum {
+    THREADS = 256 /* a block; eight of them fill a multiprocessor */
+};
+
+#define KERNEL __global__ void __launch_bounds__(THREADS, 8)
+
+static __device__ uint32_t thread_number()
+{
+    return blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+static __device__ void touch(void *unit, uint32_t value)
+{
+    *(uint4 *)unit = make_uint4(value, value, value, value);
+}
+
+__global__ void nothing()
+{
+}
+
+/* The limit: units that were there already. */
+KERNEL take_slots(char *slots, uint32_t unit, void **out)
+{
+    uint32_t i = thread_number();
+    void *slot = slots + (uint64_t)i * unit;
+    touch(slot, i);
+    out[i] = slot;
+}
+
+KERNEL touch_slots(char *slots, uint32_t unit)
+{
+    uint32_t i = thread_number();
+    touch(slots + (uint64_t)i * unit, i);
+}
+
+KERNEL claim(ga_kernel_heap heap, void **out, uint32_t *failed)
+{
+    uint32_t i = thread_number();
+    void *unit = ga_slab_claim(heap);
+    if (unit) {
+        touch(unit, i);
+    } else {
+        atomicAdd(failed, 1u);
+    }
+    out[i] = unit;
+}
+
+KERNEL claim_and_forget(ga_kernel_heap heap, uint32_t *failed)
+{
+    void *unit = ga_slab_claim(heap);
+    if (unit) {
+        touch(unit, thread_number());
+    } else {
+        atomicAdd(failed, 1u);
+    }
+}
+
+KERNEL claim_addresses(ga_kernel_heap heap, uint32_t *out)
+{
+    out[thread_number()] = ga_slab_claim_address(heap);
+}
+
+/* CUDA's own malloc, the baseline that in-kernel allocation has. */
+KERNEL claim_cuda(void **out, uint32_t size, uint32_t *failed)
+{
+    uint32_t i = thread_number();
+    void *unit = malloc(size);
+    if (unit) {
+        touch(unit, i);
+    } else {
+        atomicAdd(failed, 1u);
+    }
+    out[i] = unit;
+}
+
+KERNEL free_cuda(void **in)
+{
+    free(in[thread_number()]);
+}
+
+/* Thread i frees what thread i got, or with a stride what others got: every unit of a warp lies in
+ * another word. */
+KERNEL release(ga_kernel_heap heap, void **in)
+{
+    ga_slab_release(heap, in[thread_number()]);
+}
+
+KERNEL release_apart(ga_kernel_heap heap, void **in, uint32_t n)
+{
+    uint32_t i = thread_number();
+    ga_slab_release(heap, in[i % 32u * (n / 32u) + i / 32u]);
+}
+
+KERNEL release_addresses(ga_kernel_heap heap, const uint32_t *in)
+{
+    ga_slab_release_address(heap, in[thread_number()]);
+}
+
+KERNEL claim_and_release(ga_kernel_heap heap, uint32_t pairs, uint32_t *failed)
+{
+    for (uint32_t i = 0; i < pairs; i++) {
+        void *unit = ga_slab_claim(heap);
+        if (unit) {
+            touch(unit, i);
+        } else {
+            atomicAdd(failed, 1u);
+        }
+        ga_slab_release(heap, unit);
+    }
+}
+
+/* Each unit is freed with a chance of `permille` in a thousand, so that what is free lies scattered. */
+KERNEL release_some(ga_kernel_heap heap, void **in, uint32_t permille)
+{
+    uint32_t i = thread_number();
+    ga_slab_release(heap, ga_bits_mix(i) % 1000u < permille ? in[i] : NULL);
+}
+
+enum {
+    IN_SEQUENCE = 32 /* units that a tile takes, one after the other */
+};
+
+template <uint32_t WIDTH> KERNEL one_by_one(ga_kernel_heap heap, uint32_t *failed)
+{
+    ga_slab_turn turn = ga_slab_turn_begin(heap, WIDTH);
+    for (uint32_t i = 0; i < IN_SEQUENCE; i++) {
+        void *unit = ga_slab_turn_claim(&turn);
+        if (turn.tile.lane == 0) {
+            if (unit) {
+                touch(unit, i);
+            } else {
+                atomicAdd(failed, 1u);
+            }
+        }
+    }
+    ga_slab_turn_end(&turn);
+}
+
+/* The paper's allocator: one atomic a unit. */
+template <uint32_t WIDTH> KERNEL one_by_one_pure(ga_kernel_heap heap, uint32_t *failed)
+{
+    ga_slab_view slab = ga_slab_view_of_kernel(heap);
+    ga_tile tile = ga_tile_of(WIDTH);
+    ga_slab_resident resident;
+    ga_slab_resident_begin(slab, tile, thread_number() / WIDTH, &resident);
+    for (uint32_t i = 0; i < IN_SEQUENCE; i++) {
+        uint32_t unit = ga_slab_claim_one(slab, tile, &resident);
+        if (tile.lane == 0) {
+            if (unit != GA_SLAB_FULL) {
+                touch(ga_slab_pointer(slab, unit), i);
+            } else {
+                atomicAdd(failed, 1u);
+            }
+        }
+    }
+}
+
+KERNEL slots_one_by_one(char *slots)
+{
+    uint32_t warp = thread_number() / 32u;
+    for (uint32_t i = 0; i < IN_SEQUENCE; i++) {
+        if (threadIdx.x % 32u == 0) {
+            touch(slots + ((uint64_t)warp * IN_SEQUENCE + i) * 128u, i);
+        }
+    }
+}
+
+/* ---- measuring --------------------------------------------------------------------------------- */
+
+typedef struct figure {
+    double low, median, high; /* microseconds */
+} figure;
+
+static figure figure_of(std::vector<double> times)
+{
+    std::sort(times.begin(), times.end());
+    return figure{times.front(), times[times.size() / 2], times.back()};
+}
+
+static cudaEvent_t begin_event, end_event;
+
+/* Reads more than the second-level cache holds: what an earlier kernel wrote is written back, so that it
+ * is not paid for by the next. */
+__global__ void read_all(const uint4 *from, size_t n, uint32_t *sink)
+{
+    uint32_t sum = 0;
+    for (size_t i = thread_number(); i < n; i += (size_t)gridDim.x * blockDim.x) {
+        sum ^= from[i].x;
+    }
+    if (sum == 0x12345678u) {
+        *sink = sum;
+    }
+}
+
+static uint4 *ballast;
+static uint32_t *sink;
+static const size_t BALLAST = (size_t)256 << 20;
+
+static void write_back()
+{
+    read_all<<<1024, THREADS>>>(ballast, BALLAST / sizeof *ballast, sink);
+}
+
+template <class RUN> static double time_of(RUN run)
+{
+    float ms;
+    write_back();
+    MUST(cudaDeviceSynchronize());
+    MUST(cudaEventRecord(begin_event));
+    run();
+    MUST(cudaEventRecord(end_event));
+    MUST(cudaDeviceSynchronize());
+    MUST(cudaEventElapsedTime(&ms, begin_event, end_event));
+    return ms * 1000.0;
+}
+
+/* Both in turn, `rounds` times after one that does not count; `prepare` comes before ours. */
+template <class LIMIT, class PREPARE, class OURS>
+static void in_turn(LIMIT limit, PREPARE prepare, OURS ours, figure *a, figure *b)
+{
+    std::vector<double> limits, times;
+    for (int i = 0; i <= rounds; i++) {
+        double first = time_of(limit);
+        prepare();
+        double second = time_of(ours);
+        if (i) {
+            limits.push_back(first);
+            times.push_back(second);
+        }
+    }
+    *a = figure_of(limits);
+    *b = figure_of(times);
+}
+
+static bool wanted(const char *name)
+{
+    return !only || strstr(name, only);
+}
+
+static void line(const char *name, double n, figure limit, figure ours, uint32_t failed)
+{
+    printf("%-44s %8.2f G/s (%.2f to %.2f)", name, n / ours.median / 1e3, n / ours.high / 1e3,
+           n / ours.low / 1e3);
+    if (limit.median > 0) {
+        printf("  limit %8.2f G/s  ratio %.3f", n / limit.median / 1e3, limit.median / ours.median);
+    }
+    printf("  %.1f us%s", ours.median, failed ? "  FAILED CLAIMS: " : "\n");
+    if (failed) {
+        printf("%u\n", failed);
+    }
+}
+
+/* ---- heaps ------------------------------------------------------------------------------------------ */
+
+typedef struct slab {
+    ga_heap *heap;
+    ga_kernel_heap view;
+} slab;
+
+static uint32_t *failed_claims;
+
+static uint32_t take_failed()
+{
+    uint32_t n;
+    MUST(cudaMemcpy(&n, failed_claims, sizeof n, cudaMemcpyDeviceToHost));
+    MUST(cudaMemset(failed_claims, 0, sizeof n));
+    return n;
+}
+
+/* False where this machine cannot hold it. */
+static bool open_slab(slab *s, uint32_t unit, uint64_t units)
+{
+    char spec[128];
+    snprintf(spec, sizeof spec, "slab:unit=%u,capacity=%llu,addressing=light/cuda", unit,
+             (unsigned long long)(unit * units));
+    if (ga_heap_open(&s->heap, GA_PLACE_KERNEL, 0, spec) != GA_OK ||
+        ga_heap_kernel_view(s->heap, &s->view) != GA_OK) {
+        printf("%s: %s\n", spec, ga_error_text());
+        failures++;
+        return false;
+    }
+    return true;
+}
+
+static void reset(const slab *s)
+{
+    if (ga_heap_reset(s->heap) != GA_OK) {
+        fprintf(stderr, "bench-slab-kernels: %s\n", ga_error_text());
+        exit(1);
+    }
+}
+
+static char *slots; /* as large as the largest demand */
+static void **pointers;
+static uint32_t *addresses;
+
+/* ---- the lines ------------------------------------------------------------------------------------------ */
+
+static void claims(uint32_t unit, uint32_t n)
+{
+    char name[64];
+    slab s;
+    figure limit, ours;
+    snprintf(name, sizeof name, "claim %u B x 2^%d", unit, __builtin_ctz(n));
+    if (!wanted(name) || !open_slab(&s, unit, 2ull * n)) {
+        return;
+    }
+    in_turn(
+        [&] { take_slots<<<n / THREADS, THREADS>>>(slots, unit, pointers); }, [&] { reset(&s); },
+        [&] { claim<<<n / THREADS, THREADS>>>(s.view, pointers, failed_claims); }, &limit, &ours);
+    line(name, n, limit, ours, take_failed());
+    snprintf(name, sizeof name, "claim %u B x 2^%d, pointer not kept", unit, __builtin_ctz(n));
+    in_turn([&] { touch_slots<<<n / THREADS, THREADS>>>(slots, unit); }, [&] { reset(&s); },
+            [&] { claim_and_forget<<<n / THREADS, THREADS>>>(s.view, failed_claims); }, &limit,
+            &ours);
+    line(name, n, limit, ours, take_failed());
+    ga_heap_reset(s.heap);
+    ga_heap_close(s.heap);
+}
+
+/* Nine tenths taken by claims, in order or with the free units scattered. */
+static void claims_when_full(uint32_t unit)
+{
+    char name[64];
+    slab s;
+    figure limit, ours;
+    uint64_t units = std::min<uint64_t>((60ull << 30) / unit, 1ull << 28) >> 20 << 20;
+    uint32_t fill = (uint32_t)(units / 10 * 9 / THREADS * THREADS);
+    uint32_t n = (uint32_t)std::min<uint64_t>(unit <= 128 ? 1u << 24 : 1u << 22,
+                                              (units - fill) / 10 * 9 / THREADS * THREADS);
+    void **filled;
+    snprintf(name, sizeof name, "claim %u B, heap 90 %% full", unit);
+    if (!wanted(name) || !open_slab(&s, unit, units)) {
+        return;
+    }
+    MUST(cudaMalloc(&filled, units * sizeof *filled));
+    in_turn([&] { take_slots<<<n / THREADS, THREADS>>>(slots, unit, pointers); },
+            [&] {
+                reset(&s);
+                claim<<<fill / THREADS, THREADS>>>(s.view, filled, failed_claims);
+            },
+            [&] { claim<<<n / THREADS, THREADS>>>(s.view, pointers, failed_claims); }, &limit,
+            &ours);
+    line(name, n, limit, ours, take_failed());
+    snprintf(name, sizeof name, "claim %u B, heap 90 %% full, scattered", unit);
+    in_turn([&] { take_slots<<<n / THREADS, THREADS>>>(slots, unit, pointers); },
+            [&] {
+                reset(&s);
+                claim<<<(uint32_t)(units / THREADS), THREADS>>>(s.view, filled, failed_claims);
+                release_some<<<(uint32_t)(units / THREADS), THREADS>>>(s.view, filled, 100);
+            },
+            [&] { claim<<<n / THREADS, THREADS>>>(s.view, pointers, failed_claims); }, &limit,
+            &ours);
+    line(name, n, limit, ours, take_failed());
+    MUST(cudaFree(filled));
+    ga_heap_reset(s.heap);
+    ga_heap_close(s.heap);
+}
+
+static void frees(uint32_t unit, uint32_t n)
+{
+    char name[64];
+    slab s;
+    figure none, ours;
+    auto limit = [] { nothing<<<1, 1>>>(); };
+    auto fill = [&] {
+        reset(&s);
+        claim<<<n / THREADS, THREADS>>>(s.view, pointers, failed_claims);
+    };
+    snprintf(name, sizeof name, "free %u B x 2^%d", unit, __builtin_ctz(n));
+    if (!wanted(name) || !open_slab(&s, unit, 2ull * n)) {
+        return;
+    }
+    in_turn(
+        limit, fill, [&] { release<<<n / THREADS, THREADS>>>(s.view, pointers); }, &none, &ours);
+    line(name, n, figure{}, ours, take_failed());
+    snprintf(name, sizeof name, "free %u B x 2^%d, by address", unit, __builtin_ctz(n));
+    in_turn(
+        limit,
+        [&] {
+            reset(&s);
+            claim_addresses<<<n / THREADS, THREADS>>>(s.view, addresses);
+        },
+        [&] { release_addresses<<<n / THREADS, THREADS>>>(s.view, addresses); }, &none, &ours);
+    line(name, n, figure{}, ours, take_failed());
+    snprintf(name, sizeof name, "free %u B x 2^%d, a word each", unit, __builtin_ctz(n));
+    in_turn(
+        limit, fill, [&] { release_apart<<<n / THREADS, THREADS>>>(s.view, pointers, n); }, &none,
+        &ours);
+    line(name, n, figure{}, ours, take_failed());
+    ga_heap_close(s.heap);
+}
+
+static void pairs(uint32_t unit)
+{
+    const uint32_t n = 1u << 20, each = 16;
+    slab s;
+    figure none, ours;
+    char name[64];
+    snprintf(name, sizeof name, "claim and free %u B, %u rounds", unit, each);
+    if (!wanted(name) || !open_slab(&s, unit, 2ull * n)) {
+        return;
+    }
+    in_turn([] { nothing<<<1, 1>>>(); }, [] {},
+            [&] { claim_and_release<<<n / THREADS, THREADS>>>(s.view, each, failed_claims); },
+            &none, &ours);
+    line(name, (double)n * each, figure{}, ours, take_failed());
+    ga_heap_close(s.heap);
+}
+
+/* 32768 tiles take 32 units each, one after the other: 128 MiB of 128-byte units. */
+static void tiles()
+{
+    const uint32_t count = 32768;
+    const double n = (double)count * IN_SEQUENCE;
+    slab s;
+    figure limit, ours;
+    auto slots_run = [&] { slots_one_by_one<<<count * 32 / THREADS, THREADS>>>(slots); };
+    auto again = [&] { reset(&s); };
+    if (!wanted("one at a time") || !open_slab(&s, 128, 2 * count * IN_SEQUENCE)) {
+        return;
+    }
+    in_turn(
+        slots_run, again,
+        [&] { one_by_one<32><<<count * 32 / THREADS, THREADS>>>(s.view, failed_claims); }, &limit,
+        &ours);
+    line("one at a time, tile of 32", n, limit, ours, take_failed());
+    in_turn(
+        slots_run, again,
+        [&] { one_by_one<8><<<count * 8 / THREADS, THREADS>>>(s.view, failed_claims); }, &limit,
+        &ours);
+    line("one at a time, tile of 8", n, limit, ours, take_failed());
+    in_turn(
+        slots_run, again,
+        [&] { one_by_one_pure<32><<<count * 32 / THREADS, THREADS>>>(s.view, failed_claims); },
+        &limit, &ours);
+    line("one at a time, an atomic each, tile of 32", n, limit, ours, take_failed());
+    in_turn(
+        slots_run, again,
+        [&] { one_by_one_pure<8><<<count * 8 / THREADS, THREADS>>>(s.view, failed_claims); },
+        &limit, &ours);
+    line("one at a time, an atomic each, tile of 8", n, limit, ours, take_failed());
+    ga_heap_reset(s.heap);
+    ga_heap_close(s.heap);
+}
+
+/* Fill to 99 % in steps of 1 %; the cost of a step against the first ones. */
+static void filling()
+{
+    const uint32_t units = 1u << 26, step = units / 100 / THREADS * THREADS;
+    std::vector<double> costs[99];
+    slab s;
+    if (!wanted("fill") || !open_slab(&s, 128, units)) {
+        return;
+    }
+    for (int round = 0; round < rounds; round++) {
+        reset(&s);
+        for (int i = 0; i < 99; i++) {
+            costs[i].push_back(time_of(
+                [&] { claim_and_forget<<<step / THREADS, THREADS>>>(s.view, failed_claims); }));
+        }
+    }
+    double empty = figure_of(costs[0]).median;
+    printf("fill to 99 %%, 2^26 x 128 B, cost of 1 %% in us:");
+    for (int i : {0, 1, 10, 25, 50, 75, 85, 89, 90, 91, 95, 98}) {
+        printf(" %d%%: %.1f", i, figure_of(costs[i]).median);
+    }
+    printf("\n%-44s %8.2f  failed claims: %u\n", "cost at 90 % over cost when empty",
+           figure_of(costs[90]).median / empty, take_failed());
+    ga_heap_reset(s.heap);
+    ga_heap_close(s.heap);
+}
+
+static double now_us()
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+/* Opening a heap of 64 GB, less what its parent takes for the same blocks. */
+static void set_up()
+{
+    std::vector<double> whole, parent;
+    const size_t size = (size_t)64 << 30;
+    if (!wanted("set-up")) {
+        return;
+    }
+    for (int i = 0; i <= rounds; i++) {
+        slab s;
+        ga_heap *cuda;
+        void *units, *book;
+        MUST(cudaDeviceSynchronize());
+        double start = now_us();
+        if (!open_slab(&s, 128, size / 128)) {
+            return;
+        }
+        double opened = now_us();
+        ga_heap_close(s.heap);
+        if (ga_heap_open(&cuda, GA_PLACE_DEVICE, 0, "cuda") != GA_OK) {
+            return;
+        }
+        double before = now_us();
+        ga_alloc(cuda, size, 0, &units);
+        ga_alloc(cuda, size / 1024 + size / 128 / 1024 * 4 + 4096, 0, &book);
+        double after = now_us();
+        ga_free(cuda, units);
+        ga_free(cuda, book);
+        ga_heap_close(cuda);
+        if (i) {
+            whole.push_back(opened - start);
+            parent.push_back(after - before);
+        }
+    }
+    figure w = figure_of(whole), p = figure_of(parent);
+    printf("%-44s %8.1f us; its parent's part %.1f us (%.1f to %.1f): %.1f us its own\n",
+           "set-up of 64 GB", w.median, p.median, p.low, p.high, w.median - p.median);
+}
+
+/* CUDA's malloc in kernels, with a heap as large as ours. */
+static void cuda_malloc()
+{
+    const uint32_t n = 1u << 20, unit = 128;
+    if (!wanted("CUDA malloc")) {
+        return;
+    }
+    std::vector<double> claims_us, frees_us;
+    for (int i = 0; i < 3; i++) {
+        claims_us.push_back(
+            time_of([&] { claim_cuda<<<n / THREADS, THREADS>>>(pointers, unit, failed_claims); }));
+        frees_us.push_back(time_of([&] { free_cuda<<<n / THREADS, THREADS>>>(pointers); }));
+    }
+    line("CUDA malloc 128 B x 2^20", n, figure{}, figure_of(claims_us), take_failed());
+    line("CUDA free 128 B x 2^20", n, figure{}, figure_of(frees_us), 0);
+}
+
+static void registers()
+{
+    cudaFuncAttributes a;
+    MUST(cudaFuncGetAttributes(&a, (const void *)claim_addresses));
+    printf("%-44s %8d registers, %zu bytes of stack\n", "ga_slab_claim_address", a.numRegs,
+           a.localSizeBytes);
+    MUST(cudaFuncGetAttributes(&a, (const void *)claim_and_forget));
+    printf("%-44s %8d registers, %zu bytes of stack\n", "ga_slab_claim and a touch", a.numRegs,
+           a.localSizeBytes);
+}
+
+/* ---- the program ------------------------------------------------------------------------------------------ */
+
+static void describe()
+{
+    cudaDeviceProp gpu;
+    int driver = 0, runtime = 0;
+    char date[32];
+    time_t now = time(NULL);
+    MUST(cudaGetDeviceProperties(&gpu, 0));
+    MUST(cudaDriverGetVersion(&driver));
+    MUST(cudaRuntimeGetVersion(&runtime));
+    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime(&now));
+    printf("%s, %d multiprocessors; driver for CUDA %d.%d, runtime %d.%d; %s; gpualloc %s\n",
+           gpu.name, gpu.multiProcessorCount, driver / 1000, driver % 1000 / 10, runtime / 1000,
+           runtime % 1000 / 10, date, ga_version_text());
+    printf("medians of %d rounds after a warm-up (slowest to fastest); the limit is the same "
+           "kernel on "
+           "memory that was there already\n",
+           rounds);
+}
+
+static void prepare()
+{
+    MUST(cudaDeviceSetLimit(cudaLimitMallocHeapSize, (size_t)512 << 20));
+    MUST(cudaEventCreate(&begin_event));
+    MUST(cudaEventCreate(&end_event));
+    MUST(cudaMalloc(&ballast, BALLAST));
+    MUST(cudaMemset(ballast, 0, BALLAST));
+    MUST(cudaMalloc(&sink, sizeof *sink));
+    MUST(cudaMalloc(&slots, (size_t)16 << 30));
+    MUST(cudaMalloc(&pointers, sizeof *pointers << 24));
+    MUST(cudaMalloc(&addresses, sizeof *addresses << 24));
+    MUST(cudaMalloc(&failed_claims, sizeof *failed_claims));
+    MUST(cudaMemset(failed_claims, 0, sizeof *failed_claims));
+}
+
+static void measure_all()
+{
+    std::vector<double> empty;
+    for (int i = 0; i < rounds; i++) {
+        empty.push_back(time_of([] { nothing<<<1, 32>>>(); }));
+    }
+    printf("%-44s %8.1f us\n", "empty kernel", figure_of(empty).median);
+    registers();
+    for (uint32_t unit : {16u, 48u, 64u, 128u, 1024u, 4096u}) {
+        claims(unit, unit <= 128 ? 1u << 24 : 1u << 22);
+    }
+    for (uint32_t unit : {16u, 128u, 1024u, 4096u}) {
+        claims(unit, 1u << 20);
+    }
+    for (uint32_t unit : {16u, 64u, 128u, 1024u, 4096u}) {
+        claims_when_full(unit);
+    }
+    frees(128, 1u << 24);
+    frees(16, 1u << 24);
+    frees(128, 1u << 20);
+    pairs(128);
+    tiles();
+    filling();
+    set_up();
+    cuda_malloc();
+}
+
+int main(int argc, char **argv)
+{
+    int devices = 0;
+    for (int i = 1; i < argc; i += 2) {
+        if (i + 1 < argc && strcmp(argv[i], "--rounds") == 0 && atoi(argv[i + 1]) > 0) {
+            rounds = atoi(argv[i + 1]);
+        } else if (i + 1 < argc && strcmp(argv[i], "--only") == 0) {
+            only = argv[i + 1];
+        } else {
+            fprintf(stderr, "usage: bench-slab-kernels [--rounds N] [--only WORDS]\n");
+            return 2;
+        }
+    }
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || !devices) {
+        printf("skipped, this machine has no GPU\n");
+        return 77;
+    }
+    describe();
+    prepare();
+    measure_all();
+    return failures != 0;
+}
