@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Every word of the vocabulary once, for both compilers: a tile gets an input and writes what each word
- * made of it, for each lane. Uniform values are written by each lane, so that one that is not
+ * Every word of the vocabulary once, for both compilers: a tile gets an input and writes what each
+ * word made of it, for each lane. Uniform values are written by each lane, so that one that is not
  * uniform shows. simt_reference.h says what must come out.
  */
 #ifndef TESTS_DEVICE_SIMT_WORDS_H

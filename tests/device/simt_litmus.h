@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Litmus tests of the vocabulary's memory orders: message passing, ownership of slots, turns. The
+ * bodies are for both compilers, so that a host thread can be one side of them.
+ *
+ * A message is two words on lines of their own; the reader reads both before the writer may write,
+ * so that they stand in its cache, then waits for the flag, then reads them again. With a release
+ * and an acquire it must find what was written. That first read races with nothing: the writer
+ * waits for `ready`, whose value depends on what was read. It is done by an instruction that the
+ * compiler cannot move or merge with the second one, which is plain C.
+ *
+ * All waiting is bounded by a patience, in polls; who has been let down LITMUS_GIVE_UP times ends.
+ */
+#ifndef TESTS_DEVICE_SIMT_LITMUS_H
+#define TESTS_DEVICE_SIMT_LITMUS_H
+
+#include "../../liballoc/simt/simt.h"
+
+#ifndef __CUDACC__
+#include <sched.h>
+#endif
+
+#define LITMUS_LINE    32u /* words */
+#define LITMUS_SECOND  39u /* where a message's second word stands; 0 is the first */
+#define LITMUS_WORDS   64u /* of a message */
+#define LITMUS_EMPTY   2u  /* the flag before it is published: bits can be set and cleared */
+#define LITMUS_NEVER   0xdeadbeefu /* no word is ever this one */
+#define LITMUS_GIVE_UP 3u
+
+typedef enum litmus_publish {
+    PUBLISH_STORE,
+    PUBLISH_EXCHANGE,
+    PUBLISH_OR,
+    PUBLISH_AND,
+    PUBLISH_ADD,
+    PUBLISH_CAS,
+    PUBLISH_OR_ACQ_REL,
+    PUBLISH_CAS_ACQ_REL,
+    PUBLISH_POST_OR,
+    PUBLISH_POST_AND,
+    PUBLISH_POST_ADD,
+    PUBLISH_RELAXED
+} litmus_publish_by;
+
+typedef enum litmus_look {
+    LOOK_LOAD,
+    LOOK_EXCHANGE,
+    LOOK_OR,
+    LOOK_AND,
+    LOOK_ADD,
+    LOOK_CAS,
+    LOOK_OR_ACQ_REL,
+    LOOK_CAS_ACQ_REL,
+    LOOK_RELAXED
+} litmus_look_by;
+
+typedef enum litmus_data {
+    DATA_PLAIN,
+    DATA_RELAXED,
+    DATA_CACHED /* plain, by an instruction that is certainly there: shows what no order gives */
+} litmus_data;
+
+typedef struct litmus_edge {
+    uint32_t publish;
+    uint32_t look;
+    uint32_t data;
+} litmus_edge;
+
+/* One message of a pair; never used twice. */
+typedef struct litmus_cell {
+    uint32_t data[LITMUS_WORDS];
+    uint32_t flag;
+    uint32_t unused[LITMUS_LINE - 1];
+    uint32_t ready;
+    uint32_t unused_too[LITMUS_LINE - 1];
+} __attribute__((aligned(128))) litmus_cell;
+
+/* The same for a tile: a line for each lane. */
+typedef struct litmus_board {
+    uint32_t data[32][LITMUS_LINE];
+    uint32_t flag;
+    uint32_t unused[LITMUS_LINE - 1];
+    uint32_t ready;
+    uint32_t unused_too[LITMUS_LINE - 1];
+} __attribute__((aligned(128))) litmus_board;
+
+typedef enum litmus_outcome {
+    LITMUS_MISSED,
+    LITMUS_SEEN,
+    LITMUS_LATE
+} litmus_outcome;
+
+typedef struct litmus_result {
+    uint32_t seen;
+    uint32_t missed; /* patience ran out */
+    uint32_t late;   /* forbidden: published, and an older word read */
+    uint32_t noted;  /* the rest is of the first of these */
+    uint32_t index;
+    uint32_t expected[2];
+    uint32_t got[2];
+} litmus_result;
+
+/* What `litmus_race()` works on: words of one group of threads. */
+typedef struct litmus_race_words {
+    uint64_t add64;
+    uint64_t exchange64;
+    uint32_t add;
+    uint32_t exchange;
+    uint32_t cas;
+    uint32_t post_add;
+    uint32_t won_or;  /* by how many threads */
+    uint32_t won_and; /* the same */
+    uint32_t gave_up; /* a compare-and-swap */
+    uint32_t unused;
+    uint32_t set[32];     /* all clear at first: a bit for each four threads, up to 4096 */
+    uint32_t cleared[32]; /* all set at first */
+} litmus_race_words;
+
+/* What each thread was answered. */
+typedef struct litmus_race_answers {
+    uint32_t add;
+    uint32_t exchange;
+    uint64_t add64;
+    uint64_t exchange64;
+} litmus_race_answers;
+
+/* A read that may come from the cache. */
+GA_SIMT uint32_t litmus_cached(const uint32_t *word)
+{
+#ifdef __CUDACC__
+    uint32_t value;
+    asm volatile("ld.weak.global.ca.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+    return value;
+#else
+    return *(const volatile uint32_t *)word;
+#endif
+}
+
+GA_SIMT void litmus_pause(void)
+{
+#ifndef __CUDACC__
+    sched_yield();
+#endif
+}
+
+GA_SIMT uint32_t litmus_next_lane(uint32_t lanes, uint32_t lane)
+{
+    return ga_bits_from(lanes, (lane + 1u) & 31u);
+}
+
+/* relaxed, here: counts, which are read when all is done. */
+GA_SIMT void litmus_count(litmus_result *result, uint32_t outcome, uint32_t index,
+                          const uint32_t *expected, const uint32_t *got)
+{
+    if (outcome == LITMUS_MISSED) {
+        ga_post_add_relaxed(&result->missed, 1u);
+        return;
+    }
+    ga_post_add_relaxed(&result->seen, 1u);
+    if (outcome == LITMUS_LATE) {
+        ga_post_add_relaxed(&result->late, 1u);
+        if (!ga_exchange_relaxed(&result->noted, 1u)) {
+            result->index = index;
+            result->expected[0] = expected[0];
+            result->expected[1] = expected[1];
+            result->got[0] = got[0];
+            result->got[1] = got[1];
+        }
+    }
+}
+
+#define SCOPED(name) name
+#include "simt_litmus_scope.h"
+#undef SCOPED
+#define SCOPED(name) name##_block
+#include "simt_litmus_scope.h"
+#undef SCOPED
+#define SCOPED(name) name##_system
+#include "simt_litmus_scope.h"
+#undef SCOPED
+
+#endif
