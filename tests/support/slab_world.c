@@ -135,13 +135,15 @@ void slab_world_grow(slab_world *world)
     if (!world->shape.light) {
         place_super(world, super);
     }
-    heap->super_count = super + 1;
-    heap->words = (super + 1) * blocks * GA_SLAB_ROW_WORDS;
     for (uint32_t block = super * blocks; room && block < (super + 1) * blocks; block++) {
         /* G2: release. Pairs with G1 (slab_tile.h). */
         __atomic_store_n(heap->free + ga_slab_count_place(heap->spread, block), room,
                          __ATOMIC_RELEASE);
     }
+    heap->super_count = super + 1;
+    /* G4: release. Pairs with G3 (slab_heap.h). After the counts: who claims from a word that he knows
+     * of changes a count that is there. */
+    __atomic_store_n(&heap->words, (super + 1) * blocks * GA_SLAB_ROW_WORDS, __ATOMIC_RELEASE);
 }
 
 /* ---- the truth ----------------------------------------------------------------------------- */
