@@ -124,8 +124,7 @@ const char *const slab_pattern_names[SLAB_PATTERNS] = {"batch", "single", "held"
 const char *const slab_pattern_texts[SLAB_PATTERNS] = {
     "32 units claimed, touched, given back",
     "one unit claimed, touched, given back",
-    "1024 units claimed, touched, given back in an order in which no two of a word follow each "
-    "other",
+    "1024 units claimed, touched, given back, no two of a word in a row",
 };
 
 const slab_way slab_ways[SLAB_WAYS] = {
