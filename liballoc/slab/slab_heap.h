@@ -20,6 +20,11 @@
 
 #define GA_SLAB_REPORTS 64u
 
+/* The stress tests weaken one thing at a time, to see that they notice (tests/stress/meson.build). */
+#ifndef GA_SLAB_MUTANT
+#define GA_SLAB_MUTANT 0
+#endif
+
 /* What the hardened checks have found. */
 typedef enum ga_slab_fault {
     GA_SLAB_DOUBLE_FREE = 0, /* the unit was free */
@@ -120,7 +125,7 @@ GA_SIMT uint32_t ga_slab_words(const ga_slab_heap *heap)
 #ifdef __CUDACC__
     return heap->words;
 #else
-    return __atomic_load_n(&heap->words, __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&heap->words, GA_SLAB_MUTANT == 8 ? __ATOMIC_RELAXED : __ATOMIC_ACQUIRE);
 #endif
 }
 

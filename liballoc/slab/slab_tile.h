@@ -30,11 +30,6 @@
 /* How often a claim looks all over the heap before it lets the hints guide it. */
 #define GA_SLAB_LOOKS 4u
 
-/* The stress tests weaken one thing at a time, to see that they notice (tests/stress/meson.build). */
-#ifndef GA_SLAB_MUTANT
-#define GA_SLAB_MUTANT 0
-#endif
-
 /* ---- rows and units ---------------------------------------------------------------------- */
 
 /* The bitmap row of memory block `block`. */
@@ -226,9 +221,14 @@ GA_SIMT uint32_t ga_slab_sweep_next(ga_slab_view slab, ga_tile tile, ga_slab_swe
         sweep->row = ((start + sweep->left) * 0x9e3779b1u) & ga_slab_sweep_mask(slab);
         sweep->left -= 1u;
         if (sweep->row < ga_slab_count_rows(slab)) {
+#if GA_SLAB_MUTANT == 7
+            sweep->open = ga_row_differ(
+                tile, ga_row_load(tile, slab.free + (size_t)sweep->row * GA_SLAB_ROW_WORDS), 0);
+#else
             /* G1: acquire. Pairs with G2 (host.c): where a new super block's count is seen, so is the
              * super block. */
             sweep->open = ga_row_scan(tile, slab.free + (size_t)sweep->row * GA_SLAB_ROW_WORDS, 0);
+#endif
         }
     }
     uint32_t place = ga_bits_from(sweep->open, start & 31u);
