@@ -73,6 +73,13 @@ GA_SIMT void ga_tile_sync(ga_tile tile)
     (void)tile;
 }
 
+/* Any number, best another in each call, so that a search need not repeat itself; not uniform on the
+ * GPU. On the CPU, and where GA_SIMT_NO_NOISE is defined, it is 0: what a lone tile does can be told. */
+GA_SIMT uint32_t ga_tile_noise(void)
+{
+    return 0;
+}
+
 /* ---- lanes ------------------------------------------------------------------------------- */
 
 /* GA_EACH_LANE(tile, mask, own) { ... }: every lane of the mask for itself; `own` is its number.

@@ -37,15 +37,33 @@ GA_SIMT uint32_t ga_warp_lane(void)
     return lane;
 }
 
+/* A number that is another in each call: the clock. */
+GA_SIMT uint32_t ga_tile_noise(void)
+{
+#ifdef GA_SIMT_NO_NOISE
+    return 0;
+#else
+    uint32_t ticks;
+    asm volatile("mov.u32 %0, %%clock;" : "=r"(ticks));
+    return ticks;
+#endif
+}
+
 GA_SIMT ga_tile ga_tile_of(uint32_t width)
 {
     ga_tile tile;
     uint32_t lane = ga_warp_lane();
     tile.width = width;
+    tile.has_gaps = false;
+    if (width == 32u) { /* a mask that is known spares a check at each exchange */
+        tile.lane = lane;
+        tile.base = 0;
+        tile.mask = GA_ALL_BITS;
+        return tile;
+    }
     tile.lane = lane & (width - 1u);
     tile.base = lane - tile.lane;
     tile.mask = ga_bits_below(width) << tile.base;
-    tile.has_gaps = false;
     return tile;
 }
 

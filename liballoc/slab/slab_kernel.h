@@ -27,14 +27,23 @@ GA_SIMT ga_slab_view ga_slab_view_of_kernel(ga_kernel_heap heap)
     return view;
 }
 
+/* The number of the caller's warp in its grid. */
+GA_SIMT uint32_t ga_slab_warp(void)
+{
+    if (gridDim.y * gridDim.z * blockDim.y * blockDim.z ==
+        1u) { /* the usual case: spares registers */
+        return blockIdx.x * ((blockDim.x + 31u) / 32u) + threadIdx.x / 32u;
+    }
+    uint32_t block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    uint32_t thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+    return block * ((blockDim.x * blockDim.y * blockDim.z + 31u) / 32u) + thread / 32u;
+}
+
 /* Where the caller's warp begins to search: warps in the order of their numbers, so that neighbours take
  * neighbouring words. */
 GA_SIMT uint32_t ga_slab_start(ga_slab_view slab)
 {
-    uint32_t block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-    uint32_t thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
-    uint32_t warps = (blockDim.x * blockDim.y * blockDim.z + 31u) / 32u;
-    uint32_t warp = block * warps + thread / 32u;
+    uint32_t warp = ga_slab_warp();
     return warp < slab.words ? warp : warp % slab.words;
 }
 
@@ -163,6 +172,25 @@ GA_SIMT void *ga_slab_kernel_pointer(ga_kernel_heap heap, uint32_t address)
 {
     ga_slab_view slab = ga_slab_view_of_kernel(heap);
     return ga_slab_pointer(slab, ga_slab_unit_of_address(slab, address));
+}
+
+/* A word of units for a tile, wherever the heap's bitmaps are. */
+GA_SIMT_SLOW ga_slab_claimed ga_slab_claim_word_general(ga_slab_heap *heap, uint32_t lanes,
+                                                        uint32_t word)
+{
+    ga_tile tile = ga_tile_among(lanes);
+    ga_slab_view slab = ga_slab_view_of(heap);
+    ga_slab_claimed claimed = {word, 0};
+    ga_slab_claim_word(slab, tile, &claimed);
+    for (uint32_t rest = heap->check ? claimed.units : 0; rest; rest &= rest - 1u) {
+        GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+        {
+            (void)own;
+            ga_slab_check_poison(heap,
+                                 ga_slab_pointer(slab, claimed.word * 32u + ga_bits_lowest(rest)));
+        }
+    }
+    return claimed;
 }
 
 /* A free with two-level addressing or checks. */

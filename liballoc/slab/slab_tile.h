@@ -304,7 +304,7 @@ GA_SIMT ga_lanes ga_slab_words_anywhere(const ga_slab_heap *heap, ga_tile tile, 
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
         uint64_t random = ga_bits_mix(hash + ga_lane_read(words, own));
-        ga_lane_write(&words, own, (uint32_t)(random * heap->words >> 32));
+        ga_lane_write(&words, own, (uint32_t)(random * ga_slab_words(heap) >> 32));
     }
     return words;
 }
@@ -319,6 +319,8 @@ GA_SIMT_SLOW ga_lanes ga_slab_claim_rest(ga_slab_heap *heap, uint32_t lanes, uin
     ga_lanes units = ga_lanes_all(GA_SLAB_FULL);
     uint32_t block = start / GA_SLAB_ROW_WORDS;
     uint32_t step = 2u * ga_bits_count(got) >= ga_bits_count(wanting) ? 0 : 1;
+    uint32_t hash = ga_bits_mix(start) +
+                    ga_lanes_get(tile, ga_lanes_all(ga_tile_noise()), ga_tile_leader(tile));
     ga_slab_sweep sweep = ga_slab_sweep_begin(ga_slab_view_of(heap));
     ga_lanes_deal(tile, wanting, 0, got, start * 32u, &units);
     wanting &= ~ga_bits_take(wanting, ga_bits_count(got));
@@ -326,7 +328,7 @@ GA_SIMT_SLOW ga_lanes ga_slab_claim_rest(ga_slab_heap *heap, uint32_t lanes, uin
     for (; wanting; step++) {
         bool anywhere = step - 1u < GA_SLAB_LOOKS;
         if (step > GA_SLAB_LOOKS) {
-            block = ga_slab_sweep_next(ga_slab_view_of(heap), tile, &sweep, ga_bits_mix(start));
+            block = ga_slab_sweep_next(ga_slab_view_of(heap), tile, &sweep, hash);
             if (block == GA_SLAB_FULL) {
                 break;
             }
@@ -337,8 +339,7 @@ GA_SIMT_SLOW ga_lanes ga_slab_claim_rest(ga_slab_heap *heap, uint32_t lanes, uin
             ga_lanes words = (ga_tile_ranks(tile) + (first + start)) & ga_lanes_all(31u);
             words += block * GA_SLAB_ROW_WORDS;
             if (anywhere) {
-                words =
-                    ga_slab_words_anywhere(heap, tile, start * 32u + step * 0x9e3779b9u + first);
+                words = ga_slab_words_anywhere(heap, tile, hash + step * 0x9e3779b9u + first);
             }
             uint32_t looking = ga_bits_take(ga_tile_lanes(tile), GA_SLAB_ROW_WORDS - first);
             wanting = ga_slab_claim_in_words(ga_slab_view_of(heap), tile, looking, words, wanting,
@@ -389,9 +390,13 @@ GA_SIMT void ga_slab_release_lanes(ga_slab_view slab, ga_tile tile, uint32_t giv
     ga_lanes bits = ga_lanes_all(1u) << (units & ga_lanes_all(31u));
     if (giving == GA_ALL_BITS) { /* the usual case: so much is constant here */
         ga_tile all = ga_tile_of(32);
-        uint32_t word = ga_lanes_get(all, words, 0);
-        if (!ga_lanes_any(all, words ^ word)) {
-            ga_slab_tile_give(slab, all, word, ga_lanes_union(all, bits));
+        if (!ga_lanes_any(all, words ^ ga_lanes_get(all, words, 0))) {
+            uint32_t together = ga_lanes_union(all, bits);
+            ga_tile_sync(all); /* what each lane wrote into its unit is released by one */
+            GA_EACH_LANE(all, 1u, own)
+            {
+                ga_slab_give(slab, ga_lane_read(words, own), together);
+            }
             return;
         }
     }

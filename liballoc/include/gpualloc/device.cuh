@@ -99,21 +99,24 @@ static __device__ __forceinline__ void *ga_slab_address_pointer(ga_kernel_heap h
  *
  * `width`: 4, 8, 16 or 32, a constant; the tiles of a warp are its lanes 0 to width - 1, and so on. */
 typedef struct ga_slab_turn {
-    ga_slab_view slab;
+    ga_slab_heap *heap;
     ga_tile tile;
     ga_slab_claimed claimed;
-    bool check;
+    char *units; /* the first unit of the word that is claimed */
+    uint32_t unit;
 } ga_slab_turn;
 
 static __device__ __forceinline__ ga_slab_turn ga_slab_turn_begin(ga_kernel_heap heap,
                                                                   uint32_t width)
 {
     ga_slab_turn turn;
-    turn.slab = ga_slab_view_of_kernel(heap);
+    ga_slab_view slab = ga_slab_view_of_kernel(heap);
+    turn.heap = slab.heap;
     turn.tile = ga_tile_of(width);
-    turn.check = GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAG_CHECK;
-    uint32_t word = ga_slab_start(turn.slab) * (32u / width) + turn.tile.base / width;
-    turn.claimed.word = word < turn.slab.words ? word : word % turn.slab.words;
+    turn.unit = slab.unit;
+    turn.units = NULL;
+    uint32_t word = ga_slab_start(slab) * (32u / width) + turn.tile.base / width;
+    turn.claimed.word = word < slab.words ? word : word % slab.words;
     turn.claimed.units = 0;
     return turn;
 }
@@ -121,21 +124,23 @@ static __device__ __forceinline__ ga_slab_turn ga_slab_turn_begin(ga_kernel_heap
 /* One unit for the tile, or NULL where the heap is full. */
 static __device__ __forceinline__ void *ga_slab_turn_claim(ga_slab_turn *turn)
 {
-    uint32_t unit = ga_slab_claim_next(turn->slab, turn->tile, &turn->claimed);
-    if (unit == GA_SLAB_FULL) {
-        return NULL;
+    if (!turn->claimed.units) {
+        turn->claimed = ga_slab_claim_word_general(turn->heap, turn->tile.mask, turn->claimed.word);
+        turn->units =
+            (char *)ga_slab_pointer(ga_slab_view_of(turn->heap), turn->claimed.word * 32u);
+        if (!turn->claimed.units) {
+            return NULL;
+        }
     }
-    void *pointer = ga_slab_pointer(turn->slab, unit);
-    if (turn->check && turn->tile.lane == 0) {
-        ga_slab_check_poison(turn->slab.heap, pointer);
-    }
-    return pointer;
+    uint32_t place = ga_bits_lowest(turn->claimed.units);
+    turn->claimed.units &= turn->claimed.units - 1u;
+    return turn->units + place * turn->unit;
 }
 
 /* Give back what the tile claimed ahead. */
 static __device__ __forceinline__ void ga_slab_turn_end(ga_slab_turn *turn)
 {
-    ga_slab_give_word(turn->slab, turn->tile, &turn->claimed);
+    ga_slab_give_word(ga_slab_view_of(turn->heap), turn->tile, &turn->claimed);
 }
 
 #endif
