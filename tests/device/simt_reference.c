@@ -149,6 +149,14 @@ static uint32_t mix(uint32_t x)
     return x;
 }
 
+/* The upper half of (a1:a0) * (b1:b0), as by hand. */
+static uint64_t high_product(uint64_t a1, uint64_t a0, uint64_t b1, uint64_t b0)
+{
+    uint64_t middle = a1 * b0 + (a0 * b0 >> 32);
+    uint64_t other = a0 * b1 + (middle & UINT32_MAX);
+    return a1 * b1 + (middle >> 32) + (other >> 32);
+}
+
 static void expect_bits(const simt_input *in, uint32_t lane, simt_output *out)
 {
     uint32_t bits = in->values[lane];
@@ -164,6 +172,8 @@ static void expect_bits(const simt_input *in, uint32_t lane, simt_output *out)
     out->word[SIMT_bits_below][lane] = below;
     out->word[SIMT_bits_take][lane] = taken;
     out->word[SIMT_bits_mix][lane] = mix(n);
+    out->word[SIMT_bits_high][lane] = (uint32_t)high_product(bits, n, n, ~bits);
+    out->word[SIMT_bits_high_top][lane] = (uint32_t)(high_product(bits, n, n, ~bits) >> 32);
     if (bits) {
         out->word[SIMT_bits_lowest][lane] = nth(bits, 0);
         out->word[SIMT_bits_leading][lane] = 31 - nth(bits, count - 1);

@@ -20,6 +20,8 @@
     X(bits_take)                                                                                   \
     X(bits_from)                                                                                   \
     X(bits_mix)                                                                                    \
+    X(bits_high)                                                                                   \
+    X(bits_high_top)                                                                               \
     X(tile_lanes)                                                                                  \
     X(tile_members)                                                                                \
     X(tile_size)                                                                                   \
@@ -120,6 +122,9 @@ GA_SIMT void simt_bits(ga_tile tile, const simt_input *in, simt_output *out)
         out->word[SIMT_bits_below][own] = ga_bits_below(n % 33u);
         out->word[SIMT_bits_take][own] = ga_bits_take(bits, n % 40u);
         out->word[SIMT_bits_mix][own] = ga_bits_mix(n);
+        uint64_t high = ga_bits_high((uint64_t)bits << 32 | n, (uint64_t)n << 32 | ~bits);
+        out->word[SIMT_bits_high][own] = (uint32_t)high;
+        out->word[SIMT_bits_high_top][own] = (uint32_t)(high >> 32);
         if (bits) {
             out->word[SIMT_bits_lowest][own] = ga_bits_lowest(bits);
             out->word[SIMT_bits_leading][own] = ga_bits_leading(bits);

@@ -58,6 +58,20 @@ Test(simt, atomics)
     }
 }
 
+/* All bits, a constant, are taken in a way of their own. */
+Test(simt, all_bits_of_a_word)
+{
+    uint32_t word = 0x12345678u;
+    uint64_t word64 = 0x123456789abcdef0u;
+    cr_assert_eq(ga_or_acquire(&word, GA_ALL_BITS), 0x12345678u);
+    cr_assert_eq(word, GA_ALL_BITS);
+    cr_assert_eq(ga_or64_acq_rel(&word64, UINT64_MAX), 0x123456789abcdef0u);
+    cr_assert_eq(word64, UINT64_MAX);
+    word64 = 0x123456789abcdef0u;
+    cr_assert_eq(ga_or64_relaxed(&word64, GA_ALL_BITS), 0x123456789abcdef0u);
+    cr_assert_eq(word64, 0x12345678ffffffffu, "not all of 64");
+}
+
 /* ---- edges, with the values written out ------------------------------------------------------ */
 
 Test(simt, bits)
@@ -79,6 +93,8 @@ Test(simt, bits)
     cr_assert_eq(ga_bits_from(0x11u, 1), 4);
     cr_assert_eq(ga_bits_from(0x11u, 5), 0);
     cr_assert_eq(ga_bits_from(0x11u, 0), 0);
+    cr_assert_eq(ga_bits_high(UINT64_MAX, UINT64_MAX), UINT64_MAX - 1);
+    cr_assert_eq(ga_bits_high(UINT64_MAX, 1), 0);
     cr_assert_eq(ga_bits_mix(0), 0);
     cr_assert_eq(ga_bits_mix(1), 0x514e28b7u); /* as MurmurHash3's authors print it */
 }
@@ -133,4 +149,5 @@ Test(simt, tiles_of_the_lanes_that_are_there)
     cr_assert_eq(ga_tile_lanes(ga_tile_present()), GA_ALL_BITS);
     cr_assert_eq(ga_tile_size(ga_tile_among(1)), 32);
     cr_assert_eq(ga_tile_members(ga_tile_of(8)), 0xff);
+    cr_assert_eq(ga_tile_noise(), 0, "what a CPU thread does can be repeated");
 }
