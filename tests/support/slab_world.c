@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 enum {
-    GAP = 64 << 10, /* between the units of super blocks; keeps their alignment */
     PATTERN = 2 << 20
 };
 
@@ -55,7 +54,7 @@ static uint64_t rows_size(const slab_world *world)
 
 static uint64_t units_size(const slab_world *world)
 {
-    uint64_t gaps = world->shape.light ? 0 : (uint64_t)world->shape.supers * GAP;
+    uint64_t gaps = world->shape.light ? 0 : (uint64_t)world->shape.supers * SLAB_WORLD_GAP;
     return world->shape.supers * ga_slab_super_bytes(&world->shape) + gaps;
 }
 
@@ -114,7 +113,7 @@ static void place_super(slab_world *world, uint32_t super)
     ga_slab_heap *heap = &world->heap;
     uint32_t slot = slot_of(world, super);
     uint32_t at = super;
-    heap->supers[super].units = world->units + slot * (heap->super_bytes + GAP);
+    heap->supers[super].units = world->units + slot * (heap->super_bytes + SLAB_WORLD_GAP);
     heap->supers[super].rows =
         world->rows + slot * (ga_slab_super_rows_bytes(&world->shape) / sizeof(uint32_t));
     for (; at && heap->supers[heap->sorted[at - 1]].units > heap->supers[super].units; at--) {

@@ -18,11 +18,15 @@ typedef enum slab_world_kind {
     SLAB_WORLD_TAKEN, /* all units are taken, and are addresses only */
 } slab_world_kind;
 
+enum {
+    SLAB_WORLD_GAP = 64 << 10 /* after the units of each super block of two-level addressing */
+};
+
 typedef struct slab_world {
     ga_slab_shape shape;
     slab_world_kind kind;
     ga_slab_heap heap;
-    char *units; /* where the lowest super block stands */
+    char *units; /* where the lowest super block begins; they follow in slots, with gaps */
     uint32_t *rows;
 } slab_world;
 
