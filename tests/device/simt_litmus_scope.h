@@ -111,7 +111,7 @@ GA_SIMT uint32_t SCOPED(litmus_write)(litmus_cell *cell, litmus_edge edge, uint3
 GA_SIMT uint32_t SCOPED(litmus_read)(litmus_cell *cell, litmus_edge edge, uint32_t index,
                                      uint32_t patience, uint32_t *got)
 {
-    uint32_t before = litmus_cached(&cell->data[0]) | litmus_cached(&cell->data[LITMUS_SECOND]);
+    uint32_t before = litmus_warm(&cell->data[0]) | litmus_warm(&cell->data[LITMUS_SECOND]);
     SCOPED(ga_store_relaxed)(&cell->ready, before == LITMUS_NEVER ? 2u : 1u);
     if (!SCOPED(litmus_wait_published)(edge.look, &cell->flag, patience)) {
         return LITMUS_MISSED;
@@ -182,7 +182,7 @@ GA_SIMT uint32_t SCOPED(litmus_tile_read)(ga_tile tile, litmus_board *board, lit
     ga_lanes seen = ga_lanes_all(0);
     GA_EACH_LANE(tile, lanes, own)
     {
-        ga_lane_write(late, own, litmus_cached(board->data[litmus_next_lane(lanes, own)]));
+        ga_lane_write(late, own, litmus_warm(board->data[litmus_next_lane(lanes, own)]));
     }
     bool any = ga_lanes_any(tile, *late); /* none: nothing is written yet */
     GA_EACH_LANE(tile, 1u << leader, own)
