@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The vocabulary's memory orders between threads: what is published by any release is seen after any
- * acquire, a slot's owner sees the last one's writes, turns come one after the other. The bodies are
- * those of tests/device/simt_litmus.h, which the GPU runs; here the thread sanitizer looks, too.
+ * The vocabulary's memory orders between threads: what is published by any release is seen after
+ * any acquire, a slot's owner sees the last one's writes, turns come one after the other. The
+ * bodies are those of tests/device/simt_litmus.h, which the GPU runs; here the thread sanitizer
+ * looks, too.
  */
 #include "device/simt_host.h"
 #include "stress.h"
