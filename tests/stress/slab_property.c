@@ -179,7 +179,7 @@ int main(int argc, char **argv)
         run_round(shapes[rounds++ % (sizeof shapes / sizeof shapes[0])]);
         all = sum();
     } while (operations ? all.claimed + all.released < operations : stress_goes_on());
-    stress_need(all.claimed == all.released && all.full, "as many back as were claimed, and FULL");
+    stress_need(all.claimed == all.released, "as many are given back as are claimed");
     printf("%" PRIu64 " operations: %" PRIu64 " units claimed, each given back, no two at one time "
            "over one byte; %u heaps, %" PRIu64 " times FULL\n",
            all.claimed + all.released, all.claimed, rounds, all.full);
