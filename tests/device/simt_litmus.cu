@@ -381,6 +381,30 @@ static bool host_atomics_are_native(int device)
            native;
 }
 
+static __global__ void wait_for_host(const uint32_t *flag, uint32_t patience, uint32_t *seen)
+{
+    *seen = litmus_wait_ready_system(flag, patience) ? 1u : 0u;
+}
+
+/* Whether a kernel runs while the host goes on, which a sanitizer or CUDA_LAUNCH_BLOCKING may
+ * change. */
+static bool kernels_run_beside_host(void)
+{
+    uint32_t *words = (uint32_t *)simt_pinned_memory(2 * sizeof *words);
+    bool beside = false;
+    if (words) {
+        wait_for_host<<<1, 1>>>(words, HOST_PATIENCE / 4u, words + 1);
+        if (CUDA_DONE(cudaGetLastError())) {
+            __atomic_store_n(words, 1u, __ATOMIC_RELAXED); /* relaxed: nothing else is told */
+        }
+        beside = CUDA_DONE(cudaDeviceSynchronize()) && words[1];
+    }
+    cudaFreeHost(words);
+    return beside;
+}
+
+#define NOT_BESIDE "kernels do not run beside the host here"
+
 /* The GPU reads or writes messages 0 to pairs * rounds - 1, each thread its own; the host does the
  * other thing with all of them. */
 static void exchange_with_host(const named_edge *edge, bool host_writes, litmus_cell *cells,
@@ -425,11 +449,17 @@ static void exchange_all_with_host(int device, bool host_writes)
 
 static void messages_to_host(int device)
 {
+    if (!kernels_run_beside_host()) {
+        SKIP(NOT_BESIDE);
+    }
     exchange_all_with_host(device, false);
 }
 
 static void messages_from_host(int device)
 {
+    if (!kernels_run_beside_host()) {
+        SKIP(NOT_BESIDE);
+    }
     exchange_all_with_host(device, true);
 }
 
@@ -442,6 +472,9 @@ static __global__ void turns(litmus_cell *cell, uint32_t first, uint32_t count, 
 static void turns_with_host(int device)
 {
     (void)device;
+    if (!kernels_run_beside_host()) {
+        SKIP(NOT_BESIDE);
+    }
     uint32_t count = simt_quick ? 100u : 20000u;
     litmus_cell *cell = (litmus_cell *)simt_pinned_memory(sizeof *cell);
     uint32_t *had = (uint32_t *)simt_pinned_memory(sizeof *had);
