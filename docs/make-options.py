@@ -25,7 +25,8 @@ def table(options: list[dict]) -> str:
     for option in options:
         kind = option["type"]
         if "choices" in option:
-            kind += ": " + ", ".join(option["choices"])
+            before = " or " if kind == "size" else ": "
+            kind += before + ", ".join(option["choices"])
         default = option["default"]
         shown = "must be given" if default is None else f"`{default}`"
         rows.append(f"| `{option['name']}` | {kind} | {shown} | {option['help']} |")

@@ -60,7 +60,7 @@ static json_t *json_option(const ga_option *option)
     json_t *object = json_pack("{s:s, s:s, s:s?, s:s}", "name", option->name, "type",
                                ga_option_type_text(option->type), "default", option->fallback,
                                "help", option->help);
-    if (option->type == GA_OPTION_ENUM) {
+    if (option->choices) {
         json_t *choices = json_array();
         for (size_t i = 0; option->choices[i]; i++) {
             json_array_append_new(choices, json_string(option->choices[i]));
@@ -106,11 +106,11 @@ static int print_json(const list_args *args)
 /* What the help line does not say of the values: " (wait, now)", " (0 to 100)". */
 static void print_values(const ga_option *option)
 {
-    if (option->type == GA_OPTION_ENUM) {
+    if (option->choices) {
         for (size_t i = 0; option->choices[i]; i++) {
             printf("%s%s", i ? ", " : " (", option->choices[i]);
         }
-        putchar(')');
+        fputs(option->type == GA_OPTION_SIZE ? ", or a size)" : ")", stdout);
     } else if (option->max == INT64_MAX) {
         printf(" (%" PRId64 " or more)", option->min);
     } else if (option->min != 0 || option->max != 0) {

@@ -72,20 +72,35 @@ static bool read_choice(const ga_option *option, const char *text, int *out)
 
 /* ---- with their sentences ----------------------------------------------------------------- */
 
+/* Append the choices, `before` in front of the first. */
+static void list_choices(const ga_option *option, const char *before, char *room, size_t size)
+{
+    for (int i = 0; option->choices && option->choices[i]; i++) {
+        size_t length = strlen(room);
+        snprintf(room + length, size - length, "%s%s", i ? ", " : before, option->choices[i]);
+    }
+}
+
 static ga_status parse_size(const ga_backend *backend, const ga_option *option, const char *text,
                             ga_value *out)
 {
-    char expected[120];
-    if (!ga_size_parse(text, &out->size)) {
-        return mismatch(backend, option, text, "a size such as 4096, 64K, 2M, 1G or 1T");
+    char expected[200] = "a size such as 4096, 64K, 2M, 1G or 1T";
+    int word;
+    if (option->choices && read_choice(option, text, &word)) {
+        out->size = UINT64_MAX - (uint64_t)word;
+        return GA_OK;
     }
-    if (bounded(option) &&
-        (out->size < (uint64_t)option->min || out->size > (uint64_t)option->max)) {
+    bool is_size = ga_size_parse(text, &out->size);
+    if (is_size && (!bounded(option) ||
+                    (out->size >= (uint64_t)option->min && out->size <= (uint64_t)option->max))) {
+        return GA_OK;
+    }
+    if (is_size) {
         snprintf(expected, sizeof expected, "a size from %" PRId64 " to %" PRId64 " bytes",
                  option->min, option->max);
-        return mismatch(backend, option, text, expected);
     }
-    return GA_OK;
+    list_choices(option, " or one of ", expected, sizeof expected);
+    return mismatch(backend, option, text, expected);
 }
 
 static ga_status parse_integer(const ga_backend *backend, const ga_option *option, const char *text,
@@ -108,11 +123,7 @@ static ga_status parse_choice(const ga_backend *backend, const ga_option *option
     if (read_choice(option, text, &out->choice)) {
         return GA_OK;
     }
-    for (int i = 0; option->choices[i]; i++) {
-        size_t length = strlen(expected);
-        snprintf(expected + length, sizeof expected - length, "%s %s", i ? "," : "",
-                 option->choices[i]);
-    }
+    list_choices(option, " ", expected, sizeof expected);
     return mismatch(backend, option, text, expected);
 }
 

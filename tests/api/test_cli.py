@@ -115,6 +115,8 @@ class List(CommandTest):
         if option["type"] == "enum":
             keys |= {"choices"}
             self.assertIn(option["default"], [None, *option["choices"]])
+        elif option["type"] == "size" and "choices" in option:
+            keys |= {"choices"}
         self.assertEqual(keys, set(option))
         self.assertIn(option["type"], ("size", "bool", "integer", "enum", "string"))
         self.assertTrue(option["default"] is None or isinstance(option["default"], str))

@@ -183,6 +183,31 @@ Test(options, choices)
                  "it: choice: expected one of red, green, got \"\"");
 }
 
+/* Words beside numbers: from the top of the range down. */
+Test(options, sizes_with_words)
+{
+    static ga_option row = {"room", GA_OPTION_SIZE, "auto", "h", colours, 16, 4096};
+    static const ga_backend it = {.name = "it", .options = &row, .option_count = 1};
+    ga_spec_layer layer = {"it", 1, {{"room", "red"}}};
+    assert_fails(ga_options_check(&it), GA_ERR_ARGUMENT,
+                 "it: room: expected a size such as 4096, 64K, 2M, 1G or 1T or one of red, green, "
+                 "got \"auto\"");
+    row.fallback = "green";
+    assert_ok(ga_options_check(&it));
+    assert_ok(ga_options_resolve(&it, &layer, values, texts));
+    cr_assert_eq(values[0].size, UINT64_MAX, "red: got %" PRIu64, values[0].size);
+    layer.option_count = 0;
+    assert_ok(ga_options_resolve(&it, &layer, values, texts));
+    cr_assert_eq(values[0].size, UINT64_MAX - 1, "green: got %" PRIu64, values[0].size);
+    layer = (ga_spec_layer){"it", 1, {{"room", "2K"}}};
+    assert_ok(ga_options_resolve(&it, &layer, values, texts));
+    cr_assert_eq(values[0].size, 2048, "2K: got %" PRIu64, values[0].size);
+    layer.options[0].value = "8K";
+    assert_fails(
+        ga_options_resolve(&it, &layer, values, texts), GA_ERR_SPEC,
+        "it: room: expected a size from 16 to 4096 bytes or one of red, green, got \"8K\"");
+}
+
 Test(options, strings)
 {
     assert_ok(resolve("text", ""));
