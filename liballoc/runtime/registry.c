@@ -8,6 +8,7 @@
 #include "../doubles/doubles.h"
 #include "../native/native.h"
 #include "../platform/log.h"
+#include "../slab/slab.h"
 #include "../trace/trace.h"
 #include "options.h"
 
@@ -201,6 +202,7 @@ static void fill(void)
     add_builtin(&ga_dl_backend);
     add_builtin(&ga_cuda_backend);
     add_builtin(&ga_async_backend);
+    add_builtin(&ga_slab_backend);
     add_builtin(&ga_trace_backend);
     add_builtin(&ga_null_backend);
     add_builtin(&ga_fail_backend);

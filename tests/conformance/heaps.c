@@ -142,7 +142,7 @@ static void expect_no_memory(const subject *s, size_t size, size_t align)
 
 static bool sanitizer_allocates(const subject *s)
 {
-    return UNDER_ASAN && !s->can_tell;
+    return UNDER_ASAN && s->over_libc;
 }
 
 CASE(out_of_memory)

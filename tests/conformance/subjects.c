@@ -26,6 +26,10 @@ static const struct {
     {"trace", "trace:file=\"%s\"", false},
     {"fail", "fail:nth=0", false},
     {"null", "null", true},
+    {"slab", "slab", false},
+    {"slab", "slab:unit=1K", false},
+    {"slab", "slab:unit=512,addressing=light,capacity=4M", false},
+    {"slab", "slab:check=full", false},
 };
 
 static subject all[MOST];
@@ -134,6 +138,11 @@ Test(conformance, everybody_is_here)
 
 /* ---- one subject -------------------------------------------------------------------------- */
 
+static bool begins_with(const char *text, const char *beginning)
+{
+    return strncmp(text, beginning, strlen(beginning)) == 0;
+}
+
 static bool ends_with(const char *text, const char *end)
 {
     size_t length = strlen(text);
@@ -146,7 +155,9 @@ void subject_open(const subject *s)
     cr_assert_eq(open_heap(s), GA_OK, "%s: %s", s->spec, ga_error_text());
     touchable = s->place == GA_PLACE_HOST;
     natural_align = touchable ? 16 : 256;
-    ((subject *)s)->can_tell = !ends_with(ga_heap_spec(heap), "system");
+    bool over_libc = ends_with(ga_heap_spec(heap), "system");
+    ((subject *)s)->over_libc = over_libc;
+    ((subject *)s)->can_tell = !over_libc || begins_with(s->spec, "slab");
 }
 
 void subject_close(const subject *s)

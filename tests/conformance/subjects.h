@@ -18,8 +18,9 @@ typedef struct subject {
     char name[64];  /* of the backend */
     char spec[256]; /* "%s" stands for a file to write */
     ga_place place;
-    bool refuses;  /* hands out nothing */
-    bool can_tell; /* knows its own blocks from other pointers */
+    bool refuses;   /* hands out nothing */
+    bool over_libc; /* takes its memory from the C library */
+    bool can_tell;  /* knows its own blocks from other pointers */
 } subject;
 
 struct criterion_test_params subjects_all(void);

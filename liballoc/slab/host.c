@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * STRUCTURE  a table of super blocks, each of which is a region: units that the parent gave, bitmap rows
+ *            beside them in host memory. Nothing but the rows is touched.
+ * INVARIANT  super blocks come and never go before the end; a word below heap.words can be reached
+ * ORDER      a new super block is written down first, then counted: in the map of regions (R3), in
+ *            `words` (G4), in `super_count` (G5), and last in the counts of free units (G2), by which
+ *            claims find it.
+ * PROGRESS   one thread grows at a time; nobody who claims or frees waits for it
+ */
+#include "host.h"
+
+#include "../platform/libc.h"
+
+enum {
+    ROW_BYTES = GA_SLAB_ROW_WORDS * sizeof(uint32_t)
+};
+
+void ga_slab_host_begin(ga_slab_host *slab, const ga_slab_shape *shape, ga_heap *parent)
+{
+    slab->shape = *shape;
+    slab->parent = parent;
+    ga_slab_heap_shape(&slab->heap, shape);
+}
+
+/* ---- memory of our own ---------------------------------------------------------------------- */
+
+static uintptr_t up(uintptr_t n, uintptr_t align)
+{
+    return (n + align - 1) & ~(align - 1);
+}
+
+/* Zeros on a boundary of rows; `*block` is what is to be freed. Pages that nobody touches stay so. */
+static void *zeroed(size_t size, void **block)
+{
+    *block = ga_libc.calloc(1, size + ROW_BYTES);
+    return *block ? (void *)up((uintptr_t)*block, ROW_BYTES) : NULL;
+}
+
+static ga_status no_tables(const ga_slab_host *slab)
+{
+    return ga_fail(GA_ERR_MEMORY, "slab: no memory for the bookkeeping of units of %u bytes",
+                   slab->shape.unit);
+}
+
+/* Counts, the table of super blocks, and their order. */
+static ga_status make_tables(ga_slab_host *slab)
+{
+    size_t supers = slab->shape.supers;
+    size_t counts = ga_slab_counts_bytes(&slab->shape);
+    size_t table = slab->shape.light ? 0 : supers * sizeof(ga_slab_super);
+    size_t order = slab->shape.light ? 0 : supers * sizeof(uint32_t);
+    char *tables = zeroed(counts + table + order, &slab->tables);
+    if (!tables) {
+        return no_tables(slab);
+    }
+    slab->heap.free = (uint32_t *)tables;
+    if (!slab->shape.light) {
+        slab->heap.supers = (ga_slab_super *)(tables + counts);
+        slab->heap.sorted = (uint32_t *)(tables + counts + table);
+    }
+    return GA_OK;
+}
+
+/* ---- memory of the parent's ------------------------------------------------------------------ */
+
+/* On a step, whole steps. */
+static ga_status take_units(ga_slab_host *slab, size_t size, ga_slab_region *region)
+{
+    size = up(size, GA_SLAB_STEP);
+    ga_status status = ga_alloc(slab->parent, size, GA_SLAB_STEP, &region->block);
+    if (status == GA_ERR_ALIGN) {
+        size += GA_SLAB_STEP;
+        status = ga_alloc(slab->parent, size, 0, &region->block);
+    }
+    region->units = (char *)up((uintptr_t)region->block, GA_SLAB_STEP);
+    region->bytes = size;
+    return status;
+}
+
+static void give_back(ga_slab_host *slab, ga_slab_region *region)
+{
+    if (region->block) {
+        ga_free(slab->parent, region->block);
+    }
+    ga_libc.free(region->rows);
+    ga_slab_region_delete(region);
+}
+
+/* `supers` super blocks beside each other; NULL where they cannot be had, with a sentence. */
+static ga_slab_region *new_region(ga_slab_host *slab, uint32_t first, uint32_t supers,
+                                  uint32_t **rows)
+{
+    uint32_t bits = slab->shape.super_bits + GA_SLAB_BLOCK_BITS;
+    ga_slab_region *region = ga_slab_region_new();
+    if (!region) {
+        no_tables(slab);
+        return NULL;
+    }
+    *region = (ga_slab_region){.heap = slab->serial,
+                               .inverse = slab->heap.inverse,
+                               .shift = slab->heap.shift,
+                               .unit = slab->shape.unit,
+                               .first = first << bits,
+                               .count = supers << bits,
+                               .class = slab->class};
+    size_t row_bytes = supers * ga_slab_super_rows_bytes(&slab->shape);
+    *rows = zeroed(slab->check ? 2 * row_bytes : row_bytes, &region->rows);
+    region->poisoned = slab->check && *rows ? *rows + row_bytes / sizeof **rows : NULL;
+    ga_status status =
+        *rows ? take_units(slab, (size_t)supers * slab->heap.super_bytes, region) : no_tables(slab);
+    if (status == GA_OK && !ga_slab_region_enter(region)) {
+        status = no_tables(slab);
+    }
+    if (status != GA_OK) {
+        give_back(slab, region);
+        return NULL;
+    }
+    return region;
+}
+
+/* ---- growth ----------------------------------------------------------------------------------- */
+
+static void note_order(ga_slab_heap *heap, uint32_t super)
+{
+    uint32_t at = super;
+    uintptr_t units = (uintptr_t)heap->supers[super].units;
+    for (; at && (uintptr_t)heap->supers[heap->sorted[at - 1]].units > units; at--) {
+        heap->sorted[at] = heap->sorted[at - 1];
+    }
+    heap->sorted[at] = super;
+}
+
+/* `supers` more are there: say so. */
+static void publish(ga_slab_host *slab, uint32_t supers)
+{
+    ga_slab_heap *heap = &slab->heap;
+    uint32_t first = heap->super_count << slab->shape.super_bits;
+    uint32_t last = (heap->super_count + supers) << slab->shape.super_bits;
+    /* G4: release. Pairs with G3 (slab_heap.h). */
+    __atomic_store_n(&heap->words, last * GA_SLAB_ROW_WORDS, __ATOMIC_RELEASE);
+    /* G5: release. Pairs with G6 (host.h). */
+    __atomic_store_n(&heap->super_count, heap->super_count + supers, __ATOMIC_RELEASE);
+    for (uint32_t block = first; block < last; block++) {
+        /* G2: release. Pairs with G1 (slab_tile.h). */
+        ga_store_release(&heap->free[ga_slab_count_place(slab->shape.spread, block)],
+                         GA_SLAB_BLOCK_UNITS);
+    }
+}
+
+ga_status ga_slab_host_grow(ga_slab_host *slab, uint32_t seen)
+{
+    ga_slab_heap *heap = &slab->heap;
+    bool light = slab->shape.light;
+    uint32_t *rows;
+    if (heap->super_count != seen) {
+        return GA_OK;
+    }
+    if (seen == slab->shape.supers) {
+        return ga_fail(GA_ERR_MEMORY, "slab: all %llu units of %u bytes are taken",
+                       (unsigned long long)heap->words * 32u, slab->shape.unit);
+    }
+    ga_status status = heap->free ? GA_OK : make_tables(slab);
+    if (status != GA_OK) {
+        return status;
+    }
+    ga_slab_region *region = new_region(slab, seen, light ? slab->shape.supers : 1, &rows);
+    if (!region) {
+        return GA_ERR_MEMORY;
+    }
+    region->next = slab->regions;
+    slab->regions = region;
+    if (light) {
+        heap->rows = rows;
+        heap->units = region->units;
+    } else {
+        heap->supers[seen] = (ga_slab_super){region->units, rows};
+        note_order(heap, seen);
+    }
+    /* relaxed: figures */
+    __atomic_store_n(&slab->held, slab->held + region->bytes, __ATOMIC_RELAXED);
+    __atomic_store_n(&slab->growths, slab->growths + 1, __ATOMIC_RELAXED);
+    publish(slab, light ? slab->shape.supers : 1);
+    return GA_OK;
+}
+
+void ga_slab_host_end(ga_slab_host *slab)
+{
+    while (slab->regions) {
+        ga_slab_region *region = slab->regions;
+        slab->regions = region->next;
+        ga_slab_region_remove(region);
+        give_back(slab, region);
+    }
+    ga_libc.free(slab->tables);
+}
+
+/* ---- looking it over ---------------------------------------------------------------------------- */
+
+void ga_slab_host_each_word(ga_slab_host *slab,
+                            void (*visit)(void *context, uint32_t word, uint32_t bits),
+                            void *context)
+{
+    uint32_t words = ga_slab_words(&slab->heap);
+    ga_slab_view view = words ? ga_slab_view_of(&slab->heap) : (ga_slab_view){0};
+    for (uint32_t word = 0; word < words; word++) {
+        uint32_t bits = ga_load_relaxed(ga_slab_word(view, word));
+        if (bits) {
+            visit(context, word, bits);
+        }
+    }
+}
+
+static void add_bits(void *context, uint32_t word, uint32_t bits)
+{
+    (void)word;
+    *(uint64_t *)context += ga_bits_count(bits);
+}
+
+uint64_t ga_slab_host_taken(const ga_slab_host *slab)
+{
+    uint64_t taken = 0;
+    ga_slab_host_each_word((ga_slab_host *)slab, add_bits, &taken);
+    return taken;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The parent's blocks, noted.
+ */
+#include "large.h"
+
+static void count(ga_slab_large *large, size_t more, size_t less)
+{
+    __atomic_fetch_add(&large->bytes, more - less, __ATOMIC_RELAXED); /* a figure */
+}
+
+static ga_status note(ga_slab_large *large, void *block)
+{
+    if (!ga_slab_starts_add(&large->starts, block)) {
+        ga_free(large->parent, block);
+        return ga_fail(GA_ERR_MEMORY, "slab: no memory to remember the block %p", block);
+    }
+    count(large, ga_usable_size(large->parent, block), 0);
+    return GA_OK;
+}
+
+ga_status ga_slab_large_alloc(ga_slab_large *large, size_t size, size_t align, void **out)
+{
+    ga_status status = ga_alloc(large->parent, size, align, out);
+    return status == GA_OK ? note(large, *out) : status;
+}
+
+ga_status ga_slab_large_alloc_zeroed(ga_slab_large *large, size_t size, void **out)
+{
+    ga_status status = ga_alloc_zeroed(large->parent, size, 0, out);
+    return status == GA_OK ? note(large, *out) : status;
+}
+
+/* Out of the set, so that of two that free it only one does. */
+static bool drop(ga_slab_large *large, void *block)
+{
+    size_t bytes = ga_slab_large_usable_size(large, block);
+    bool dropped = ga_slab_starts_remove(&large->starts, block);
+    if (dropped) {
+        count(large, 0, bytes);
+    }
+    return dropped;
+}
+
+ga_status ga_slab_large_free(ga_slab_large *large, void *block)
+{
+    return drop(large, block) ? ga_free(large->parent, block) : GA_ERR_POINTER;
+}
+
+ga_status ga_slab_large_realloc(ga_slab_large *large, void *block, size_t size, void **out)
+{
+    drop(large, block);
+    ga_status status = ga_realloc(large->parent, block, size, 0, out);
+    void *now = status == GA_OK ? *out : block;
+    /* The old block is gone, so a note that fails costs a leak at worst, not the contents. */
+    if (ga_slab_starts_add(&large->starts, now)) {
+        count(large, ga_usable_size(large->parent, now), 0);
+    }
+    return status;
+}
+
+ga_status ga_slab_large_grow(ga_slab_large *large, void *block, size_t size)
+{
+    size_t before = ga_usable_size(large->parent, block);
+    ga_status status = ga_grow(large->parent, block, size);
+    if (status == GA_OK) {
+        count(large, ga_usable_size(large->parent, block), before);
+    }
+    return status;
+}
+
+size_t ga_slab_large_usable_size(ga_slab_large *large, const void *block)
+{
+    return ga_slab_large_owns(large, block) ? ga_usable_size(large->parent, block) : 0;
+}

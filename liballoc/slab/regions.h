@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Which slab stands at an address: the super blocks of every slab heap of the process that the host
+ * works on, host memory and device memory alike.
+ *
+ * Thread safe. A region may be asked for while its heap is being closed: the record stays readable, and
+ * says another heap or none.
+ */
+#ifndef GPUALLOC_SLAB_REGIONS_H
+#define GPUALLOC_SLAB_REGIONS_H
+
+#include "slab_tile.h"
+
+enum {
+    GA_SLAB_STEP_BITS = 16, /* regions begin and end on steps of 64 KiB */
+    GA_SLAB_LEAF_BITS = 16
+};
+
+#define GA_SLAB_STEP ((size_t)1 << GA_SLAB_STEP_BITS)
+
+/* A super block, or all of a heap with light addressing. Set before it is entered. */
+typedef struct ga_slab_region {
+    uint64_t heap; /* the serial number of its heap; relaxed, 0 once it has gone */
+    char *units;
+    uint64_t inverse; /* as in ga_slab_heap */
+    uint32_t shift;
+    uint32_t unit;
+    uint32_t first; /* number of the first unit */
+    uint32_t count; /* units */
+    uint32_t class;
+    uint32_t *poisoned; /* with the checks: a bit for each unit that has been filled with poison */
+    void *block;        /* what the parent gave, */
+    size_t bytes;       /* so many, */
+    void *rows;         /* and the C library */
+    struct ga_slab_region *next;
+} __attribute__((aligned(64))) ga_slab_region;
+
+typedef ga_slab_region *ga_slab_region_leaf[1 << GA_SLAB_LEAF_BITS];
+extern ga_slab_region_leaf *ga_slab_region_root[1 << GA_SLAB_LEAF_BITS];
+
+/* The region whose steps contain the address, or NULL. It may be another heap's. */
+static inline ga_slab_region *ga_slab_region_at(const void *pointer)
+{
+    uintptr_t step = (uintptr_t)pointer >> GA_SLAB_STEP_BITS;
+    if (__builtin_expect(step >> (2 * GA_SLAB_LEAF_BITS) != 0, 0)) {
+        return NULL;
+    }
+    /* R2: acquire. Pairs with R1: a leaf is empty before it is seen. */
+    ga_slab_region_leaf *leaf =
+        __atomic_load_n(&ga_slab_region_root[step >> GA_SLAB_LEAF_BITS], __ATOMIC_ACQUIRE);
+    if (__builtin_expect(!leaf, 0)) {
+        return NULL;
+    }
+    /* R4: acquire. Pairs with R3: so is what the region says. */
+    return __atomic_load_n(&(*leaf)[step & ((1u << GA_SLAB_LEAF_BITS) - 1u)], __ATOMIC_ACQUIRE);
+}
+
+/* The number of the unit that begins at `pointer`, or GA_SLAB_FULL. */
+static inline uint32_t ga_slab_region_unit(const ga_slab_region *region, const void *pointer)
+{
+    uint64_t offset = (uint64_t)((const char *)pointer - region->units);
+    ga_slab_view view = {.unit = region->unit, .shift = region->shift, .inverse = region->inverse};
+    uint32_t number = ga_slab_divide(view, offset);
+    return __builtin_expect(number < region->count, 1) ? region->first + number : GA_SLAB_FULL;
+}
+
+/* A record to fill in, or NULL. */
+ga_slab_region *ga_slab_region_new(void);
+
+/* Enter it under the addresses of its units. False where the map cannot be had; nothing is entered. */
+bool ga_slab_region_enter(ga_slab_region *region);
+
+/* Take it out of the map, if it is there, and the record back. */
+void ga_slab_region_remove(ga_slab_region *region);
+void ga_slab_region_delete(ga_slab_region *region);
+
+#endif

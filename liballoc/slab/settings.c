@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * From option values to shapes.
+ */
+#include "settings.h"
+
+enum {
+    UNIT = 0,
+    MAX,
+    CHECK,
+    PRESET,
+    ADDRESSING,
+    BLOCKS,
+    CAPACITY,
+    LIMIT
+};
+
+enum {
+    PRESET_NONE = 0,
+    PRESET_PAPER
+};
+
+enum {
+    ADDRESSING_AUTO = 0,
+    ADDRESSING_LIGHT,
+    ADDRESSING_TABLE
+};
+
+enum {
+    DEFAULT_UNIT = 128,
+    DEFAULT_MAX = 32 << 10,
+    DEVICE_ALIGN = 256,
+    USUAL_SUPER = 4 << 20, /* bytes of a super block, if a memory block is no larger */
+    PAPER_BLOCK_BITS = 8,
+    UNIT_BITS = 32
+};
+
+/* slab-hash-2018, §V: 32 super blocks of 256 memory blocks of 1024 units of 128 bytes. */
+static const uint64_t PAPER_CAPACITY = UINT64_C(32) * 256 * 1024 * DEFAULT_UNIT;
+static const uint64_t DEFAULT_LIMIT = UINT64_C(16) << 30;
+static const uint64_t KERNEL_CAPACITY = UINT64_C(256) << 20;
+
+/* What the words of a size option are. */
+static const uint64_t AUTO = UINT64_MAX;
+static const uint64_t CLASSES = UINT64_MAX - 1;
+
+static const char *const automatic[] = {"auto", NULL};
+static const char *const unit_words[] = {"auto", "classes", NULL};
+static const char *const check_choices[] = {"off", "full", NULL};
+static const char *const preset_choices[] = {
+    [PRESET_NONE] = "none", [PRESET_PAPER] = "paper", NULL};
+static const char *const addressing_choices[] = {
+    [ADDRESSING_AUTO] = "auto", [ADDRESSING_LIGHT] = "light", [ADDRESSING_TABLE] = "table", NULL};
+
+const ga_option ga_slab_options[GA_SLAB_OPTIONS] = {
+    [UNIT] = {.name = "unit",
+              .type = GA_OPTION_SIZE,
+              .fallback = "auto",
+              .help =
+                  "bytes of a unit, a multiple of 16 up to 64K; auto: 128 in kernels, else classes",
+              .choices = unit_words},
+    [MAX] = {.name = "max",
+             .type = GA_OPTION_SIZE,
+             .fallback = "auto",
+             .help = "size classes: largest request that gets a unit, up to 64K; auto: 32K",
+             .choices = automatic},
+    [CHECK] = {.name = "check",
+               .type = GA_OPTION_ENUM,
+               .fallback = "off",
+               .help = "full: find double frees, frees of no unit, and writes to free units",
+               .choices = check_choices},
+    [PRESET] = {.name = "preset",
+                .type = GA_OPTION_ENUM,
+                .fallback = "none",
+                .help = "paper: 1G of units of 128 bytes, 256 blocks, light, as in slab-hash-2018",
+                .choices = preset_choices},
+    [ADDRESSING] =
+        {.name = "addressing",
+         .type = GA_OPTION_ENUM,
+         .fallback = "auto",
+         .help = "light: one array of `capacity`; table: super blocks as needed; auto: table, in "
+                 "kernels light where a capacity and no limit is given",
+         .choices = addressing_choices},
+    [BLOCKS] = {.name = "blocks",
+                .type = GA_OPTION_SIZE,
+                .fallback = "auto",
+                .help = "memory blocks of 1024 units in a super block; auto: what makes about 4M",
+                .choices = automatic},
+    [CAPACITY] = {.name = "capacity",
+                  .type = GA_OPTION_SIZE,
+                  .fallback = "auto",
+                  .help = "bytes of units to take when the heap opens; auto: none, in kernels 256M",
+                  .choices = automatic},
+    [LIMIT] = {.name = "limit",
+               .type = GA_OPTION_SIZE,
+               .fallback = "auto",
+               .help =
+                   "bytes: the most of each unit size, what the tables have room for; auto: 16G",
+               .choices = automatic},
+};
+
+/* ---- one at a time --------------------------------------------------------------------------- */
+
+static uint64_t given(const ga_open_args *args, int option, uint64_t fallback)
+{
+    uint64_t size = args->values[option].size;
+    return size == AUTO ? fallback : size;
+}
+
+static bool is_given(const ga_open_args *args, int option)
+{
+    return args->values[option].size != AUTO;
+}
+
+static uint32_t in_32_bits(uint64_t size)
+{
+    return size < UINT32_MAX ? (uint32_t)size : UINT32_MAX;
+}
+
+static ga_status unwanted(int option, const char *why)
+{
+    return ga_fail(GA_ERR_SPEC, "slab: %s: %s, got it as well", ga_slab_options[option].name, why);
+}
+
+static ga_status read_unit(const ga_open_args *args, ga_slab_settings *s)
+{
+    uint64_t unit = args->values[UNIT].size;
+    bool kernel = args->place == GA_PLACE_KERNEL;
+    s->classes = unit == CLASSES || (unit == AUTO && !kernel && !args->values[PRESET].choice);
+    s->unit = unit >= CLASSES ? DEFAULT_UNIT : in_32_bits(unit);
+    if (s->classes && kernel) {
+        return ga_fail(GA_ERR_SPEC,
+                       "slab: unit: expected one unit size in kernels, got \"classes\"");
+    }
+    ga_slab_shape shape = {.unit = s->unit, .supers = 1, .light = true};
+    ga_status status = ga_slab_shape_check(&shape);
+    if (status == GA_OK && args->place == GA_PLACE_DEVICE && !s->classes &&
+        s->unit % DEVICE_ALIGN) {
+        return ga_fail(
+            GA_ERR_SPEC,
+            "slab: unit: expected a multiple of %d for the place device, whose blocks are "
+            "aligned to that, got %u",
+            DEVICE_ALIGN, s->unit);
+    }
+    return status;
+}
+
+static ga_status read_max(const ga_open_args *args, ga_slab_settings *s)
+{
+    uint64_t max = given(args, MAX, DEFAULT_MAX);
+    if (is_given(args, MAX) && !s->classes) {
+        return unwanted(MAX, "expected with size classes only, but there is one unit size");
+    }
+    if (max < GA_SLAB_UNIT_MIN || max > GA_SLAB_UNIT_MAX) {
+        return ga_fail(GA_ERR_SPEC, "slab: max: expected a size from %d to %d bytes, got %llu",
+                       GA_SLAB_UNIT_MIN, GA_SLAB_UNIT_MAX, (unsigned long long)max);
+    }
+    s->max = (uint32_t)max;
+    return GA_OK;
+}
+
+static ga_status read_blocks(const ga_open_args *args, ga_slab_settings *s)
+{
+    uint64_t blocks = given(args, BLOCKS, 1);
+    s->block_bits = -1;
+    if (is_given(args, BLOCKS)) {
+        if (!blocks || blocks & (blocks - 1) || blocks > UINT32_MAX) {
+            return ga_fail(GA_ERR_SPEC, "slab: blocks: expected a power of two up to 2G, got %llu",
+                           (unsigned long long)blocks);
+        }
+        s->block_bits = __builtin_ctzll(blocks);
+    }
+    return s->block_bits >= 0 && s->classes
+               ? unwanted(BLOCKS, "expected with one unit size only, but there are size classes")
+               : GA_OK;
+}
+
+static ga_status read_room(const ga_open_args *args, ga_slab_settings *s)
+{
+    bool kernel = args->place == GA_PLACE_KERNEL;
+    int addressing = args->values[ADDRESSING].choice;
+    s->light =
+        addressing == ADDRESSING_LIGHT || (addressing == ADDRESSING_AUTO && kernel &&
+                                           is_given(args, CAPACITY) && !is_given(args, LIMIT));
+    s->capacity = given(args, CAPACITY, kernel && !s->light ? KERNEL_CAPACITY : 0);
+    s->limit = given(args, LIMIT, s->capacity > DEFAULT_LIMIT ? s->capacity : DEFAULT_LIMIT);
+    if (s->classes && s->capacity) {
+        return unwanted(CAPACITY, "expected with one unit size only, but there are size classes");
+    }
+    if (s->light && s->classes) {
+        return ga_fail(GA_ERR_SPEC,
+                       "slab: addressing: expected table for size classes, got \"light\"");
+    }
+    if (s->light && !s->capacity) {
+        return ga_fail(GA_ERR_SPEC,
+                       "slab: capacity: expected a size above 0 for light addressing, got %s",
+                       is_given(args, CAPACITY) ? "0" : "none");
+    }
+    if (s->light && is_given(args, LIMIT)) {
+        return unwanted(LIMIT,
+                        "expected without light addressing, where `capacity` is all there is");
+    }
+    if (!s->limit || s->capacity > s->limit) {
+        return ga_fail(GA_ERR_SPEC,
+                       "slab: limit: expected a size above 0 and up from capacity (%llu), got %llu",
+                       (unsigned long long)s->capacity, (unsigned long long)s->limit);
+    }
+    return GA_OK;
+}
+
+static ga_status read_paper(const ga_open_args *args, ga_slab_settings *s)
+{
+    static const int others[] = {UNIT, BLOCKS, CAPACITY, LIMIT};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        if (is_given(args, others[i])) {
+            return unwanted(others[i], "expected to be left to preset=paper");
+        }
+    }
+    if (args->values[ADDRESSING].choice == ADDRESSING_TABLE) {
+        return unwanted(ADDRESSING, "expected to be left to preset=paper");
+    }
+    s->light = true;
+    s->block_bits = PAPER_BLOCK_BITS;
+    s->capacity = s->limit = PAPER_CAPACITY;
+    return GA_OK;
+}
+
+ga_status ga_slab_settings_read(const ga_open_args *args, ga_slab_settings *s)
+{
+    *s = (ga_slab_settings){.place = args->place, .check = args->values[CHECK].choice != 0};
+    bool paper = args->values[PRESET].choice == PRESET_PAPER;
+    ga_status status = read_unit(args, s);
+    if (status == GA_OK) {
+        status = read_max(args, s);
+    }
+    if (status == GA_OK && !paper) {
+        status = read_blocks(args, s);
+    }
+    if (status == GA_OK) {
+        status = paper ? read_paper(args, s) : read_room(args, s);
+    }
+    return status;
+}
+
+/* ---- shapes ------------------------------------------------------------------------------------ */
+
+/* Super blocks for that many bytes. A limit that nobody gave ends where the addresses do. */
+static uint32_t super_count(const ga_slab_shape *shape, uint64_t bytes, bool exact)
+{
+    uint32_t bits = shape->super_bits + GA_SLAB_BLOCK_BITS;
+    uint64_t each = ga_slab_super_bytes(shape);
+    uint64_t count = bytes / each + (bytes % each != 0);
+    uint64_t most = ((UINT64_C(1) << UNIT_BITS) - GA_SLAB_BLOCK_UNITS) >> bits;
+    return in_32_bits(exact || count < most ? count : most);
+}
+
+/* How many memory blocks make a super block of the usual size: log2. Kernels number super blocks in few
+ * bits, so that larger limits want larger super blocks there. */
+static uint32_t usual_bits(const ga_slab_settings *s, uint32_t unit)
+{
+    uint32_t most = ga_slab_block_bits(unit);
+    ga_slab_shape shape = {.unit = unit};
+    while (shape.super_bits < most && ga_slab_super_bytes(&shape) * 2 <= USUAL_SUPER) {
+        shape.super_bits++;
+    }
+    while (s->place == GA_PLACE_KERNEL && shape.super_bits < most &&
+           super_count(&shape, s->limit, false) >> (UNIT_BITS - GA_SLAB_BLOCK_BITS - most)) {
+        shape.super_bits++;
+    }
+    return shape.super_bits;
+}
+
+ga_status ga_slab_settings_shape(const ga_slab_settings *s, uint32_t unit, ga_slab_shape *shape)
+{
+    bool kernel = s->place == GA_PLACE_KERNEL;
+    *shape = (ga_slab_shape){
+        .unit = unit,
+        .super_bits = s->block_bits < 0 ? usual_bits(s, unit) : (uint32_t)s->block_bits,
+        .supers = 1,
+        .spread = kernel ? GA_SLAB_SPREAD_KERNEL : GA_SLAB_SPREAD_HOST,
+        .light = s->light,
+    };
+    if (shape->super_bits < UNIT_BITS - GA_SLAB_BLOCK_BITS) {
+        shape->supers = super_count(shape, s->light ? s->capacity : s->limit,
+                                    s->light || s->limit != DEFAULT_LIMIT);
+    }
+    /* On the host a unit's address is its number: nothing is kept for the super block's. */
+    ga_slab_shape checked = *shape;
+    checked.light = s->light || !kernel;
+    return ga_slab_shape_check(&checked);
+}
+
+uint32_t ga_slab_settings_first(const ga_slab_settings *s, const ga_slab_shape *shape)
+{
+    return s->light ? shape->supers : super_count(shape, s->capacity, true);
+}

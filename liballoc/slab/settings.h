@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The options of the `slab` backend, and what they mean together.
+ */
+#ifndef GPUALLOC_SLAB_SETTINGS_H
+#define GPUALLOC_SLAB_SETTINGS_H
+
+#include "shape.h"
+
+enum {
+    GA_SLAB_OPTIONS = 8
+};
+
+extern const ga_option ga_slab_options[GA_SLAB_OPTIONS];
+
+typedef struct ga_slab_settings {
+    ga_place place;
+    bool classes;  /* size classes up to `max`; else one unit size */
+    uint32_t unit; /* the one */
+    uint32_t max;
+    bool light; /* one array for all units, taken when the heap opens */
+    bool check;
+    int block_bits;    /* log2 of the memory blocks of a super block; -1: as it suits */
+    uint64_t capacity; /* bytes of units to take when the heap opens */
+    uint64_t limit;    /* bytes: the most of one unit size */
+} ga_slab_settings;
+
+/* Read the values; GA_ERR_SPEC, with a sentence, for what does not go together. */
+ga_status ga_slab_settings_read(const ga_open_args *args, ga_slab_settings *settings);
+
+/* The shape of the slab of this unit size. GA_ERR_SPEC where the addresses have no room for it. */
+ga_status ga_slab_settings_shape(const ga_slab_settings *settings, uint32_t unit,
+                                 ga_slab_shape *shape);
+
+/* How many super blocks of that shape to begin with. */
+uint32_t ga_slab_settings_first(const ga_slab_settings *settings, const ga_slab_shape *shape);
+
+#endif

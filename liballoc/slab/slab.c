@@ -1,0 +1,604 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * STRUCTURE  a heap for the host or a device has a slab for each class, a cache for each thread, and the
+ *            set of the blocks that are too large for a class, which the parent serves. One for kernels
+ *            is all kernel.c's.
+ * INVARIANT  a block is a unit of a region of the heap's, or in the set
+ * ORDER      cache.c, host.c, regions.c and starts.c have it; here are only figures, relaxed.
+ * PROGRESS   as there; large requests are as the parent serves them
+ */
+#include "slab.h"
+
+#include "../platform/cuda_driver.h"
+#include "../platform/libc.h"
+#include "cache.h"
+#include "checked.h"
+#include "classes.h"
+#include "kernel.h"
+#include "large.h"
+#include "settings.h"
+
+#include <string.h>
+
+enum {
+    HOST_GRANULE = 16,
+    DEVICE_GRANULE = 256
+};
+
+typedef struct slab_state {
+    size_t quick_max; /* the largest request that goes through the caches */
+    ga_slab_store store;
+    ga_slab_classes classes;
+    ga_slab_kernel *kernel; /* NULL but for the place kernel; all else is then unused */
+    int device;
+    bool on_device;
+    bool check;
+    ga_slab_large large;
+    ga_slab_host slabs[];
+} slab_state;
+
+/* ---- opening ------------------------------------------------------------------------------- */
+
+static ga_status no_record(void)
+{
+    return ga_fail(GA_ERR_MEMORY, "slab: no memory for the heap's record");
+}
+
+static ga_status open_kernel(const ga_open_args *args, const ga_slab_settings *settings,
+                             void **state)
+{
+    ga_slab_kernel_spec spec = {.check = settings->check};
+    slab_state *s = ga_libc.calloc(1, sizeof *s);
+    if (!s) {
+        return no_record();
+    }
+    ga_status status = ga_slab_settings_shape(settings, settings->unit, &spec.shape);
+    if (status == GA_OK) {
+        spec.first = ga_slab_settings_first(settings, &spec.shape);
+        spec.first += !spec.first;
+        status = ga_slab_kernel_open(&s->kernel, &spec, args->device, args->parent);
+    }
+    if (status != GA_OK) {
+        ga_libc.free(s);
+        return status;
+    }
+    *state = s;
+    return GA_OK;
+}
+
+static ga_status begin_slabs(slab_state *s, const ga_slab_settings *settings)
+{
+    for (uint32_t class = 0; class < s->classes.count; class ++) {
+        ga_slab_shape shape;
+        ga_status status = ga_slab_settings_shape(settings, s->classes.unit[class], &shape);
+        if (status != GA_OK) {
+            return status;
+        }
+        ga_slab_host_begin(&s->slabs[class], &shape, s->large.parent);
+        s->slabs[class].device = s->on_device;
+        s->slabs[class].check = s->check;
+    }
+    return ga_slab_store_begin(&s->store, s->slabs, s->classes.count);
+}
+
+/* What the option `capacity` wants taken at once. */
+static ga_status take_first(slab_state *s, const ga_slab_settings *settings)
+{
+    ga_status status = GA_OK;
+    uint32_t first = settings->light      ? 1
+                     : settings->capacity ? ga_slab_settings_first(settings, &s->slabs[0].shape)
+                                          : 0;
+    for (uint32_t i = 0; status == GA_OK && i < first; i++) {
+        status = ga_slab_host_grow(&s->slabs[0], i);
+    }
+    if (status != GA_OK) {
+        return ga_fail(status, "slab: capacity: cannot take %llu bytes: %s",
+                       (unsigned long long)settings->capacity, ga_error_text());
+    }
+    return GA_OK;
+}
+
+static void fill_classes(const ga_slab_settings *settings, ga_slab_classes *classes)
+{
+    uint32_t granule = settings->place == GA_PLACE_DEVICE ? DEVICE_GRANULE : HOST_GRANULE;
+    if (settings->classes) {
+        ga_slab_classes_fill(classes, granule, settings->max);
+    } else {
+        ga_slab_classes_fill_one(classes, granule, settings->unit);
+    }
+}
+
+static ga_status open_slabs(const ga_open_args *args, const ga_slab_settings *settings,
+                            void **state)
+{
+    ga_slab_classes classes;
+    fill_classes(settings, &classes);
+    slab_state *s = ga_libc.calloc(1, sizeof *s + classes.count * sizeof *s->slabs);
+    if (!s) {
+        return no_record();
+    }
+    s->classes = classes;
+    s->large.parent = args->parent;
+    s->device = args->device;
+    s->on_device = args->place == GA_PLACE_DEVICE;
+    s->check = settings->check;
+    s->quick_max = s->check ? 0 : classes.max;
+    ga_status status = begin_slabs(s, settings);
+    if (status != GA_OK) {
+        ga_libc.free(s);
+        return status;
+    }
+    status = take_first(s, settings);
+    if (status != GA_OK) {
+        ga_slab_store_end(&s->store);
+        ga_libc.free(s);
+        return status;
+    }
+    *state = s;
+    return GA_OK;
+}
+
+static ga_status slab_open(const ga_open_args *args, void **state)
+{
+    ga_slab_settings settings;
+    ga_status status = ga_slab_settings_read(args, &settings);
+    if (status != GA_OK) {
+        return status;
+    }
+    return args->place == GA_PLACE_KERNEL ? open_kernel(args, &settings, state)
+                                          : open_slabs(args, &settings, state);
+}
+
+static void slab_close(void *state)
+{
+    slab_state *s = state;
+    if (s->kernel) {
+        ga_slab_kernel_close(s->kernel);
+    } else {
+        ga_slab_store_end(&s->store);
+        ga_slab_starts_end(&s->large.starts);
+    }
+    ga_libc.free(s);
+}
+
+static ga_status unsupported(const char *what)
+{
+    return ga_fail(GA_ERR_UNSUPPORTED, "slab: has no %s for the place kernel", what);
+}
+
+/* ---- units ------------------------------------------------------------------------------------- */
+
+/* The region of this heap's at that address, or NULL. */
+static inline ga_slab_region *region_of(const slab_state *s, const void *pointer)
+{
+    ga_slab_region *region = ga_slab_region_at(pointer);
+    /* relaxed: a heap that is being closed meanwhile is not this one */
+    bool own = region && __atomic_load_n(&region->heap, __ATOMIC_RELAXED) == s->store.serial;
+    return __builtin_expect(own, 1) ? region : NULL;
+}
+
+/* Past the caches. */
+static void *alloc_single(slab_state *s, uint32_t class)
+{
+    ga_slab_host *slab = &s->slabs[class];
+    uint32_t unit = ga_slab_store_claim(&s->store, class);
+    if (unit == GA_SLAB_FULL) {
+        return NULL;
+    }
+    void *block = ga_slab_pointer(ga_slab_view_of(&slab->heap), unit);
+    if (s->check) {
+        ga_slab_checked_claim(slab, unit, block);
+    }
+    return block;
+}
+
+/* A unit of the class, or else a block of the parent's. */
+static ga_status alloc_in(slab_state *s, uint32_t class, size_t size, size_t align, void **out)
+{
+    ga_slab_cache *cache = s->check ? NULL : ga_slab_cache_mine(&s->store);
+    *out = cache ? ga_slab_cache_alloc(cache, class) : alloc_single(s, class);
+    return *out ? GA_OK : ga_slab_large_alloc(&s->large, size, align, out);
+}
+
+static __attribute__((noinline)) ga_status alloc_slowly(slab_state *s, size_t size, void **out)
+{
+    if (s->kernel) {
+        return ga_slab_kernel_alloc(s->kernel, size, out);
+    }
+    return size <= s->classes.max ? alloc_in(s, ga_slab_class_of(&s->classes, size), size, 0, out)
+                                  : ga_slab_large_alloc(&s->large, size, 0, out);
+}
+
+static ga_status slab_alloc(void *state, size_t size, void **out)
+{
+    slab_state *s = state;
+    const ga_slab_seat *seat = ga_slab_seat_of(&s->store);
+    if (__builtin_expect(size <= s->quick_max && seat->serial == s->store.serial, 1)) {
+        *out = ga_slab_cache_take(seat->cache, ga_slab_class_of(&s->classes, size));
+        if (__builtin_expect(*out != NULL, 1)) {
+            return GA_OK;
+        }
+    }
+    return alloc_slowly(s, size, out);
+}
+
+static ga_status slab_alloc_aligned(void *state, size_t size, size_t align, void **out)
+{
+    slab_state *s = state;
+    if (s->kernel) {
+        return unsupported("alignment above 16");
+    }
+    uint32_t class = ga_slab_class_aligned(&s->classes, size, align);
+    return class == GA_SLAB_NO_CLASS ? ga_slab_large_alloc(&s->large, size, align, out)
+                                     : alloc_in(s, class, size, align, out);
+}
+
+static ga_status no_block(const void *pointer)
+{
+    return ga_fail(GA_ERR_POINTER, "slab: %p is no block of this heap", pointer);
+}
+
+static ga_status free_large(slab_state *s, void *block)
+{
+    if (s->check && !ga_slab_large_owns(&s->large, block)) {
+        return ga_slab_checked_no_unit(s->slabs, block);
+    }
+    ga_status status = ga_slab_large_free(&s->large, block);
+    return status == GA_ERR_POINTER ? no_block(block) : status;
+}
+
+static ga_status free_single(slab_state *s, ga_slab_region *region, uint32_t unit, void *block)
+{
+    ga_slab_host *slab = &s->slabs[region->class];
+    ga_slab_cache *cache = s->check ? NULL : ga_slab_cache_mine(&s->store);
+    if (s->check) {
+        return ga_slab_checked_free(slab, region, unit, block);
+    }
+    if (cache) {
+        return ga_slab_cache_free(cache, region->class, unit, block);
+    }
+    ga_slab_give(ga_slab_view_of(&slab->heap), unit / 32u, 1u << unit % 32u);
+    return GA_OK;
+}
+
+static __attribute__((noinline)) ga_status free_slowly(slab_state *s, void *block)
+{
+    if (s->kernel) {
+        return ga_slab_kernel_free(s->kernel, block);
+    }
+    ga_slab_region *region = region_of(s, block);
+    if (!region) {
+        return free_large(s, block);
+    }
+    uint32_t unit = ga_slab_region_unit(region, block);
+    if (unit == GA_SLAB_FULL) {
+        return s->check ? ga_slab_checked_no_unit(&s->slabs[region->class], block)
+                        : ga_fail(GA_ERR_POINTER,
+                                  "slab: %p: expected the first byte of a block of %u bytes", block,
+                                  region->unit);
+    }
+    return free_single(s, region, unit, block);
+}
+
+static ga_status slab_free(void *state, void *block)
+{
+    slab_state *s = state;
+    const ga_slab_seat *seat = ga_slab_seat_of(&s->store);
+    const ga_slab_region *region = region_of(s, block);
+    if (__builtin_expect(region && seat->serial == s->store.serial && s->quick_max, 1)) {
+        uint32_t unit = ga_slab_region_unit(region, block);
+        if (__builtin_expect(unit != GA_SLAB_FULL, 1)) {
+            return ga_slab_cache_free(seat->cache, region->class, unit, block);
+        }
+    }
+    return free_slowly(s, block);
+}
+
+/* ---- questions ---------------------------------------------------------------------------------- */
+
+static __attribute__((noinline)) size_t usable_slowly(slab_state *s, const void *block)
+{
+    if (s->kernel) {
+        return ga_slab_kernel_usable_size(s->kernel, block);
+    }
+    return ga_slab_large_usable_size(&s->large, block);
+}
+
+static size_t slab_usable_size(void *state, const void *block)
+{
+    slab_state *s = state;
+    const ga_slab_region *region = region_of(s, block);
+    return __builtin_expect(region != NULL, 1) ? region->unit : usable_slowly(s, block);
+}
+
+static bool slab_owns(void *state, const void *pointer)
+{
+    slab_state *s = state;
+    if (s->kernel) {
+        return ga_slab_kernel_owns(s->kernel, pointer);
+    }
+    return region_of(s, pointer) || ga_slab_large_owns(&s->large, pointer);
+}
+
+/* ---- contents ------------------------------------------------------------------------------------ */
+
+static ga_status clear(slab_state *s, void *block, size_t size)
+{
+    ga_cuda_scope scope;
+    if (!s->on_device) {
+        memset(block, 0, size);
+        return GA_OK;
+    }
+    ga_status status = ga_cuda_enter(&scope, s->device);
+    if (status == GA_OK) {
+        status = ga_cuda_clear(&scope, block, size);
+        ga_cuda_leave(&scope);
+    }
+    return status;
+}
+
+static ga_status copy(slab_state *s, void *to, const void *from, size_t size)
+{
+    ga_cuda_scope scope;
+    if (!s->on_device) {
+        memcpy(to, from, size);
+        return GA_OK;
+    }
+    ga_status status = ga_cuda_enter(&scope, s->device);
+    if (status == GA_OK) {
+        status = ga_cuda_copy(&scope, to, from, size);
+        ga_cuda_leave(&scope);
+    }
+    return status;
+}
+
+static ga_status slab_alloc_zeroed(void *state, size_t size, void **out)
+{
+    slab_state *s = state;
+    if (s->kernel) {
+        return unsupported("zeroed allocation");
+    }
+    if (size > s->classes.max) {
+        return ga_slab_large_alloc_zeroed(&s->large, size, out);
+    }
+    ga_status status = slab_alloc(s, size, out);
+    if (status == GA_OK) {
+        status = clear(s, *out, size);
+        if (status != GA_OK) {
+            slab_free(s, *out);
+        }
+    }
+    return status;
+}
+
+/* A block of its own, with the contents; the old one is freed. */
+static ga_status move(slab_state *s, void *block, size_t before, size_t size, void **out)
+{
+    ga_status status = slab_alloc(s, size, out);
+    if (status != GA_OK) {
+        return status;
+    }
+    status = copy(s, *out, block, before < size ? before : size);
+    slab_free(s, status == GA_OK ? block : *out);
+    return status;
+}
+
+/* To a unit, if it is to be that small and the host can copy. */
+static ga_status realloc_large(slab_state *s, void *block, size_t size, void **out)
+{
+    size_t before = ga_slab_large_usable_size(&s->large, block);
+    if (!ga_slab_large_owns(&s->large, block)) {
+        return no_block(block);
+    }
+    return before && !s->on_device && size <= s->classes.max
+               ? move(s, block, before, size, out)
+               : ga_slab_large_realloc(&s->large, block, size, out);
+}
+
+static ga_status slab_realloc(void *state, void *block, size_t size, void **out)
+{
+    slab_state *s = state;
+    const ga_slab_region *region = region_of(s, block);
+    if (s->kernel) {
+        return unsupported("reallocation");
+    }
+    if (!region) {
+        return realloc_large(s, block, size, out);
+    }
+    if (ga_slab_region_unit(region, block) == GA_SLAB_FULL) {
+        return no_block(block);
+    }
+    bool fits = size <= region->unit;
+    if (fits && size * 2 >= region->unit) {
+        *out = block;
+        return GA_OK;
+    }
+    ga_status status = move(s, block, region->unit, size, out);
+    if (status != GA_OK && fits) {
+        *out = block; /* no smaller one to be had: it stays */
+        return GA_OK;
+    }
+    return status;
+}
+
+static ga_status slab_grow(void *state, void *block, size_t size)
+{
+    slab_state *s = state;
+    if (!s->kernel && !region_of(s, block) && ga_slab_large_owns(&s->large, block)) {
+        return ga_slab_large_grow(&s->large, block, size);
+    }
+    return ga_fail(GA_ERR_NO_ROOM, "slab: %p: a unit cannot grow to %zu bytes where it stands",
+                   block, size);
+}
+
+static ga_status slab_alloc_batch(void *state, size_t n, const size_t *sizes, void **out)
+{
+    for (size_t i = 0; i < n; i++) {
+        ga_status status = slab_alloc(state, sizes[i] + !sizes[i], &out[i]);
+        if (status != GA_OK) {
+            while (i--) {
+                slab_free(state, out[i]);
+            }
+            return status;
+        }
+    }
+    return GA_OK;
+}
+
+/* ---- what is live -------------------------------------------------------------------------------- */
+
+typedef struct walk {
+    slab_state *s;
+    uint32_t class;
+    ga_visit *visit;
+    void *context;
+} walk;
+
+static void visit_word(void *context, uint32_t word, uint32_t bits)
+{
+    walk *w = context;
+    ga_slab_host *slab = &w->s->slabs[w->class];
+    ga_slab_view view = ga_slab_view_of(&slab->heap);
+    bits &= ~ga_slab_cache_of_word(&w->s->store, w->class, word);
+    for (; bits; bits &= bits - 1u) {
+        w->visit(w->context, ga_slab_pointer(view, word * 32u + ga_bits_lowest(bits)),
+                 slab->shape.unit);
+    }
+}
+
+static void visit_large(void *context, void *block)
+{
+    walk *w = context;
+    w->visit(w->context, block, ga_slab_large_usable_size(&w->s->large, block));
+}
+
+/* The visitor may allocate and free: its thread has its cache before the lock is taken. */
+static ga_status slab_each_live(void *state, ga_visit *visit, void *context)
+{
+    slab_state *s = state;
+    walk w = {s, 0, visit, context};
+    if (s->kernel) {
+        return ga_slab_kernel_each_live(s->kernel, visit, context);
+    }
+    for (; w.class < s->classes.count; w.class ++) {
+        ga_slab_host_each_word(&s->slabs[w.class], visit_word, &w);
+    }
+    ga_slab_starts_each(&s->large.starts, visit_large, &w);
+    return GA_OK;
+}
+
+static void slab_stats(void *state, ga_backend_stats *out)
+{
+    slab_state *s = state;
+    if (s->kernel) {
+        ga_slab_kernel_stats(s->kernel, out);
+        return;
+    }
+    uint64_t large = __atomic_load_n(&s->large.bytes, __ATOMIC_RELAXED); /* a figure */
+    *out = (ga_backend_stats){.live_bytes = large, .held_bytes = large};
+    pthread_mutex_lock(&s->store.lock);
+    for (uint32_t class = 0; class < s->classes.count; class ++) {
+        const ga_slab_host *slab = &s->slabs[class];
+        uint64_t taken = ga_slab_host_taken(slab);
+        uint64_t cached = ga_slab_cache_units(&s->store, class);
+        /* Threads go on meanwhile: never below nothing. */
+        out->live_bytes += taken > cached ? (taken - cached) * slab->shape.unit : 0;
+        out->held_bytes += slab->held;
+        out->growths += slab->growths;
+    }
+    pthread_mutex_unlock(&s->store.lock);
+}
+
+uint64_t ga_slab_faults_of(const void *state, ga_slab_fault fault)
+{
+    const slab_state *s = state;
+    uint64_t sum = 0;
+    for (uint32_t class = 0; class < s->classes.count; class ++) {
+        sum += __atomic_load_n(&s->slabs[class].heap.faults[fault], __ATOMIC_RELAXED);
+    }
+    return sum;
+}
+
+/* ---- forks and threads ----------------------------------------------------------------------------- */
+
+static void slab_fork_prepare(void *state)
+{
+    slab_state *s = state;
+    if (!s->kernel) {
+        pthread_mutex_lock(&s->store.lock);
+    }
+}
+
+static void slab_fork_parent(void *state)
+{
+    slab_state *s = state;
+    if (!s->kernel) {
+        pthread_mutex_unlock(&s->store.lock);
+    }
+}
+
+static void slab_fork_child(void *state)
+{
+    slab_state *s = state;
+    if (!s->kernel) {
+        ga_slab_cache_forget_others(&s->store);
+        pthread_mutex_unlock(&s->store.lock);
+    }
+}
+
+static void slab_thread_exit(void *state)
+{
+    slab_state *s = state;
+    if (!s->kernel) {
+        ga_slab_cache_leave(&s->store);
+    }
+}
+
+static ga_status slab_kernel_view(void *state, ga_kernel_heap *out)
+{
+    return ga_slab_kernel_view(((slab_state *)state)->kernel, out);
+}
+
+static ga_status slab_reset(void *state)
+{
+    slab_state *s = state;
+    return s->kernel ? ga_slab_kernel_reset(s->kernel)
+                     : ga_fail(GA_ERR_UNSUPPORTED, "slab: reset: expected a heap for kernels");
+}
+
+static ga_place slab_parent_place(ga_place place)
+{
+    return place == GA_PLACE_KERNEL ? GA_PLACE_DEVICE : place;
+}
+
+const ga_backend ga_slab_backend = {
+    .abi = GA_BACKEND_ABI,
+    .size = sizeof(ga_backend),
+    .name = "slab",
+    .help = "SlabAlloc: units of one size, or of size classes, managed by bitmaps",
+    .places =
+        GA_PLACE_BIT(GA_PLACE_HOST) | GA_PLACE_BIT(GA_PLACE_DEVICE) | GA_PLACE_BIT(GA_PLACE_KERNEL),
+    .parent_rule = GA_PARENT_REQUIRED,
+    .options = ga_slab_options,
+    .option_count = GA_SLAB_OPTIONS,
+    .open = slab_open,
+    .close = slab_close,
+    .alloc = slab_alloc,
+    .free = slab_free,
+    .owns = slab_owns,
+    .usable_size = slab_usable_size,
+    .realloc = slab_realloc,
+    .alloc_zeroed = slab_alloc_zeroed,
+    .alloc_aligned = slab_alloc_aligned,
+    .alloc_batch = slab_alloc_batch,
+    .grow = slab_grow,
+    .each_live = slab_each_live,
+    .kernel_view = slab_kernel_view,
+    .stats = slab_stats,
+    .parent_place = slab_parent_place,
+    .fork_prepare = slab_fork_prepare,
+    .fork_parent = slab_fork_parent,
+    .fork_child = slab_fork_child,
+    .thread_exit = slab_thread_exit,
+    .reset = slab_reset,
+};

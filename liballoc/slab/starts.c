@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * STRUCTURE  root[address >> 36] -> middle[address >> 25 & 2047] -> a leaf of 2^21 bits
+ * INVARIANT  a middle and a leaf stay until the end; a bit is set while its block is live
+ * ORDER      L1/L2 publish a middle or a leaf. The bits are relaxed: whoever frees a block has it
+ *            from the thread that allocated it, through the program's own synchronisation.
+ * PROGRESS   wait-free, but for the compare-and-swap that installs: lock-free
+ */
+#include "starts.h"
+
+#include <sys/mman.h>
+
+enum {
+    UNIT_BITS = 4,
+    ADDRESS_BITS = 48,
+    MIDDLE_SHIFT = UNIT_BITS + GA_SLAB_STARTS_LEAF_BITS,
+    ROOT_SHIFT = MIDDLE_SHIFT + GA_SLAB_STARTS_MIDDLE_BITS,
+    MIDDLES = 1 << GA_SLAB_STARTS_MIDDLE_BITS,
+    LEAF_WORDS = 1 << (GA_SLAB_STARTS_LEAF_BITS - 6)
+};
+
+static void *load(void *const *slot)
+{
+    /* L2: acquire. Pairs with L1: a table is empty before it is seen. */
+    return __atomic_load_n(slot, __ATOMIC_ACQUIRE);
+}
+
+/* What the slot points to, made of `size` bytes where there is nothing yet. */
+static void *load_or_make(void **slot, size_t size)
+{
+    void *there = load(slot);
+    if (there) {
+        return there;
+    }
+    void *fresh = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (fresh == MAP_FAILED) {
+        return NULL;
+    }
+    /* L1: release. Pairs with L2. */
+    if (__atomic_compare_exchange_n(slot, &there, fresh, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_ACQUIRE)) {
+        return fresh;
+    }
+    munmap(fresh, size);
+    return there;
+}
+
+static bool is_candidate(const void *block)
+{
+    uintptr_t address = (uintptr_t)block;
+    return !(address >> ADDRESS_BITS) && !(address & ((1u << UNIT_BITS) - 1u));
+}
+
+static size_t middle_index(const void *block)
+{
+    return ((uintptr_t)block >> MIDDLE_SHIFT) % MIDDLES;
+}
+
+static uint64_t *word_of(ga_slab_starts_leaf *leaf, const void *block)
+{
+    return leaf ? &(*leaf)[((uintptr_t)block >> (UNIT_BITS + 6)) % LEAF_WORDS] : NULL;
+}
+
+static uint64_t bit_of(const void *block)
+{
+    return UINT64_C(1) << ((uintptr_t)block >> UNIT_BITS) % 64;
+}
+
+/* NULL where the address has never been in the set. */
+static uint64_t *find_word(const ga_slab_starts *starts, const void *block)
+{
+    if (!is_candidate(block)) {
+        return NULL;
+    }
+    ga_slab_starts_middle *middle =
+        load((void *const *)&starts->root[(uintptr_t)block >> ROOT_SHIFT]);
+    return middle ? word_of(load((void *const *)&(*middle)[middle_index(block)]), block) : NULL;
+}
+
+bool ga_slab_starts_add(ga_slab_starts *starts, const void *block)
+{
+    if (!is_candidate(block)) {
+        return false;
+    }
+    ga_slab_starts_middle *middle = load_or_make(
+        (void **)&starts->root[(uintptr_t)block >> ROOT_SHIFT], sizeof(ga_slab_starts_middle));
+    ga_slab_starts_leaf *leaf =
+        middle ? load_or_make((void **)&(*middle)[middle_index(block)], sizeof(ga_slab_starts_leaf))
+               : NULL;
+    if (leaf) {
+        /* relaxed, see ORDER */
+        __atomic_fetch_or(word_of(leaf, block), bit_of(block), __ATOMIC_RELAXED);
+    }
+    return leaf != NULL;
+}
+
+bool ga_slab_starts_remove(ga_slab_starts *starts, const void *block)
+{
+    uint64_t *word = find_word(starts, block);
+    /* relaxed, see ORDER */
+    return word && __atomic_fetch_and(word, ~bit_of(block), __ATOMIC_RELAXED) & bit_of(block);
+}
+
+bool ga_slab_starts_has(const ga_slab_starts *starts, const void *block)
+{
+    uint64_t *word = find_word(starts, block);
+    /* relaxed, see ORDER */
+    return word && __atomic_load_n(word, __ATOMIC_RELAXED) & bit_of(block);
+}
+
+static void each_of_leaf(ga_slab_starts_leaf *leaf, uintptr_t base,
+                         void (*visit)(void *context, void *block), void *context)
+{
+    for (uintptr_t i = 0; i < LEAF_WORDS; i++) {
+        /* relaxed, see ORDER */
+        uint64_t bits = __atomic_load_n(&(*leaf)[i], __ATOMIC_RELAXED);
+        for (; bits; bits &= bits - 1) {
+            uintptr_t place = i * 64 + (uintptr_t)__builtin_ctzll(bits);
+            visit(context, (void *)(base + (place << UNIT_BITS)));
+        }
+    }
+}
+
+void ga_slab_starts_each(const ga_slab_starts *starts, void (*visit)(void *context, void *block),
+                         void *context)
+{
+    for (uintptr_t i = 0; i < 1 << GA_SLAB_STARTS_ROOT_BITS; i++) {
+        ga_slab_starts_middle *middle = load((void *const *)&starts->root[i]);
+        for (uintptr_t j = 0; middle && j < MIDDLES; j++) {
+            ga_slab_starts_leaf *leaf = load((void *const *)&(*middle)[j]);
+            if (leaf) {
+                each_of_leaf(leaf, (i << ROOT_SHIFT) + (j << MIDDLE_SHIFT), visit, context);
+            }
+        }
+    }
+}
+
+void ga_slab_starts_end(ga_slab_starts *starts)
+{
+    for (size_t i = 0; i < 1 << GA_SLAB_STARTS_ROOT_BITS; i++) {
+        ga_slab_starts_middle *middle = starts->root[i];
+        for (size_t j = 0; middle && j < MIDDLES; j++) {
+            if ((*middle)[j]) {
+                munmap((*middle)[j], sizeof(ga_slab_starts_leaf));
+            }
+        }
+        if (middle) {
+            munmap(middle, sizeof *middle);
+        }
+    }
+}

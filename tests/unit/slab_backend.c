@@ -1,0 +1,542 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The `slab` backend on the host, and for a device whose memory is the host's: caches,
+ * checks, parents that refuse.
+ */
+#include "slab/slab.h"
+
+#include "runtime/heap.h"
+#include "support/expect.h"
+#include "support/sanitized.h"
+#include "support/scene.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- a parent with little: refuses once it has served `tight_left` requests ------------------- */
+
+static int64_t tight_left;
+static int64_t tight_live;
+
+static ga_status tight_open(const ga_open_args *args, void **state)
+{
+    (void)args;
+    *state = NULL;
+    return GA_OK;
+}
+
+static void tight_close(void *state)
+{
+    (void)state;
+}
+
+static ga_status tight_alloc(void *state, size_t size, void **out)
+{
+    (void)state;
+    if (__atomic_sub_fetch(&tight_left, 1, __ATOMIC_RELAXED) < 0) {
+        return ga_fail(GA_ERR_MEMORY, "tight: refused %zu bytes", size);
+    }
+    *out = aligned_alloc(256, (size + 255) / 256 * 256);
+    __atomic_add_fetch(&tight_live, 1, __ATOMIC_RELAXED);
+    return *out ? GA_OK : ga_fail(GA_ERR_MEMORY, "tight: no memory for %zu bytes", size);
+}
+
+static ga_status tight_free(void *state, void *block)
+{
+    (void)state;
+    free(block);
+    __atomic_sub_fetch(&tight_live, 1, __ATOMIC_RELAXED);
+    return GA_OK;
+}
+
+static bool tight_owns(void *state, const void *pointer)
+{
+    (void)state;
+    return pointer != NULL;
+}
+
+static const ga_backend tight = {
+    .abi = GA_BACKEND_ABI,
+    .size = sizeof(ga_backend),
+    .name = "tight",
+    .help = "serves a few requests",
+    .places = GA_PLACE_BIT(GA_PLACE_HOST) | GA_PLACE_BIT(GA_PLACE_DEVICE),
+    .open = tight_open,
+    .close = tight_close,
+    .alloc = tight_alloc,
+    .free = tight_free,
+    .owns = tight_owns,
+};
+
+static ga_heap *open_at(ga_place place, const char *spec)
+{
+    ga_heap *heap;
+    static bool registered;
+    if (!registered) {
+        assert_ok(ga_backend_register(&tight));
+        registered = true;
+    }
+    assert_ok(ga_heap_open(&heap, place, 0, spec));
+    return heap;
+}
+
+static ga_heap *open_host(const char *spec)
+{
+    return open_at(GA_PLACE_HOST, spec);
+}
+
+static void *take(ga_heap *heap, size_t size)
+{
+    void *block;
+    assert_ok(ga_alloc(heap, size, 0, &block));
+    return block;
+}
+
+static ga_stats stats_of(ga_heap *heap)
+{
+    ga_stats stats;
+    assert_ok(ga_heap_stats(heap, &stats));
+    return stats;
+}
+
+/* ---- one unit size ------------------------------------------------------------------------------- */
+
+Test(slab_backend, one_unit_size)
+{
+    ga_heap *heap = open_host("slab:unit=1K,blocks=1,limit=1M/system");
+    static void *blocks[1024];
+    for (int i = 0; i < 1024; i++) {
+        blocks[i] = take(heap, (size_t)i + 1);
+        cr_assert_eq(ga_usable_size(heap, blocks[i]), 1024, "block %d", i);
+        cr_assert_eq((uintptr_t)blocks[i] % 1024, 0, "block %d at %p", i, blocks[i]);
+    }
+    ga_stats stats = stats_of(heap);
+    cr_assert_eq(stats.held_bytes, 1 << 20, "%" PRIu64, stats.held_bytes);
+    cr_assert_eq(stats.growths, 1, "%" PRIu64, stats.growths);
+    void *more = take(heap, 1024); /* the limit: the parent's */
+    cr_assert_gt(stats_of(heap).held_bytes, 1 << 20);
+    cr_assert(ga_owns(heap, more));
+    assert_ok(ga_free(heap, more));
+    for (int i = 0; i < 1024; i++) {
+        assert_ok(ga_free(heap, blocks[i]));
+    }
+    cr_assert_eq(stats_of(heap).held_bytes, 1 << 20);
+    assert_ok(ga_heap_close(heap));
+}
+
+Test(slab_backend, capacity_is_taken_at_once)
+{
+    ga_heap *heap = open_host("slab:unit=128,blocks=1,capacity=1M");
+    ga_stats stats = stats_of(heap);
+    cr_assert_eq(stats.held_bytes, 1 << 20, "%" PRIu64, stats.held_bytes);
+    cr_assert_eq(stats.growths, 8, "%" PRIu64, stats.growths);
+    assert_ok(ga_heap_close(heap));
+    heap = open_host("slab:preset=paper");
+    stats = stats_of(heap);
+    cr_assert_eq(stats.held_bytes, 1 << 30, "%" PRIu64, stats.held_bytes);
+    cr_assert_eq(stats.growths, 1, "%" PRIu64, stats.growths);
+    void *block = take(heap, 128);
+    memset(block, 1, 128);
+    assert_ok(ga_free(heap, block));
+    assert_ok(ga_heap_close(heap));
+}
+
+/* ---- pointers --------------------------------------------------------------------------------------- */
+
+static void expect_pointer_error(ga_heap *heap, void *pointer, const char *what)
+{
+    char sentence[160];
+    snprintf(sentence, sizeof sentence, "slab: %p: expected %s", pointer, what);
+    assert_fails(ga_free(heap, pointer), GA_ERR_POINTER, sentence);
+}
+
+static void check_bad_frees(const char *spec)
+{
+    ga_heap *heap = open_host(spec);
+    ga_heap *other = open_host(spec);
+    char *block = take(heap, 100);
+    char *large = take(heap, 100000);
+    static char foreign[64];
+    void *same = block + 16;
+    cr_assert_eq(ga_free(heap, block + 16), GA_ERR_POINTER, "%s: inside", spec);
+    cr_assert_eq(ga_free(heap, block + 1), GA_ERR_POINTER, "%s: odd", spec);
+    cr_assert_eq(ga_free(heap, large + 4096), GA_ERR_POINTER, "%s: inside a large one", spec);
+    cr_assert_eq(ga_free(heap, foreign), GA_ERR_POINTER, "%s: foreign", spec);
+    cr_assert_eq(ga_free(other, block), GA_ERR_POINTER, "%s: another heap's", spec);
+    cr_assert_eq(ga_free(other, large), GA_ERR_POINTER, "%s: another heap's large one", spec);
+    cr_assert_eq(ga_realloc(heap, same, 200, 0, &same), GA_ERR_POINTER, "%s: inside", spec);
+    cr_assert(ga_owns(heap, block) && !ga_owns(other, block), "%s", spec);
+    cr_assert(ga_owns(heap, large) && !ga_owns(other, large), "%s", spec);
+    assert_ok(ga_free(heap, block));
+    cr_assert_eq(ga_free(heap, block), GA_ERR_POINTER, "%s: twice", spec);
+    assert_ok(ga_free(heap, large));
+    cr_assert_eq(ga_free(heap, large), GA_ERR_POINTER, "%s: a large one twice", spec);
+    cr_assert_eq(stats_of(heap).live_blocks, 0);
+    assert_ok(ga_heap_close(other));
+    assert_ok(ga_heap_close(heap));
+}
+
+Test(slab_backend, bad_frees)
+{
+    check_bad_frees("slab/system");
+    check_bad_frees("slab:check=full/system");
+    check_bad_frees("slab:unit=128,addressing=light,capacity=1M/system");
+}
+
+Test(slab_backend, bad_frees_have_sentences)
+{
+    ga_heap *heap = open_host("slab");
+    char *block = take(heap, 100);
+    expect_pointer_error(heap, block + 16, "the first byte of a block of 112 bytes");
+    assert_ok(ga_free(heap, block));
+    expect_pointer_error(heap, block, "a block to free, but it is free already");
+    assert_ok(ga_heap_close(heap));
+}
+
+/* ---- hardened checks --------------------------------------------------------------------------------- */
+
+static uint64_t faults(const ga_heap *heap, ga_slab_fault fault)
+{
+    return ga_slab_faults_of(heap->state, fault);
+}
+
+/* `said` names the address and has the text. */
+static void expect_said(const char *said, const void *address, const char *text)
+{
+    char where[32];
+    snprintf(where, sizeof where, "%p", address);
+    cr_assert(strstr(said, where) && strstr(said, text), "expected %s and \"%s\" in:\n%s", where,
+              text, said);
+}
+
+Test(slab_backend, checks_find_double_frees)
+{
+    ga_heap *heap = open_host("slab:check=full");
+    char *block = take(heap, 100);
+    char *kept = take(heap, 100);
+    assert_ok(ga_free(heap, block));
+    scene_capture_begin();
+    ga_status status = ga_free(heap, block);
+    const char *said = scene_capture_end();
+    cr_assert_eq(status, GA_ERR_POINTER);
+    expect_said(said, block, "it is free already");
+    cr_assert_eq(faults(heap, GA_SLAB_DOUBLE_FREE), 1);
+    scene_capture_begin();
+    status = ga_free(heap, kept + 8);
+    said = scene_capture_end();
+    cr_assert_eq(status, GA_ERR_POINTER);
+    expect_said(said, kept + 8, "no block of the heap begins there");
+    cr_assert_eq(faults(heap, GA_SLAB_NO_UNIT), 1);
+    assert_ok(ga_free(heap, kept));
+    assert_ok(ga_heap_close(heap));
+}
+
+Test(slab_backend, checks_find_writes_after_free)
+{
+    ga_heap *heap = open_host("slab:check=full");
+    char *block = take(heap, 100);
+    memset(block, 1, 112);
+    assert_ok(ga_free(heap, block));
+    block[77] = 2;
+    scene_capture_begin();
+    char *again = take(heap, 100);
+    const char *said = scene_capture_end();
+    cr_assert_eq(again, block);
+    expect_said(said, block + 77, "was written to after it was freed");
+    cr_assert_eq(faults(heap, GA_SLAB_WRITTEN_FREE), 1);
+    assert_ok(ga_free(heap, again));
+    scene_capture_begin();
+    again = take(heap, 100); /* nobody has written this time */
+    cr_assert_str_eq(scene_capture_end(), "");
+    assert_ok(ga_free(heap, again));
+    assert_ok(ga_heap_close(heap));
+}
+
+/* ---- resizing ------------------------------------------------------------------------------------------ */
+
+Test(slab_backend, blocks_stay_where_they_fit)
+{
+    ga_heap *heap = open_host("slab");
+    void *block = take(heap, 100);
+    void *moved = block;
+    assert_ok(ga_realloc(heap, block, 112, 0, &moved));
+    cr_assert_eq(moved, block, "112 bytes fit into the unit of 112");
+    assert_ok(ga_realloc(heap, block, 60, 0, &moved));
+    cr_assert_eq(moved, block, "60 bytes are more than half");
+    assert_ok(ga_realloc(heap, block, 16, 0, &moved));
+    cr_assert_eq(ga_usable_size(heap, moved), 16);
+    assert_ok(ga_grow(heap, moved, 16));
+    cr_assert_eq(ga_grow(heap, moved, 17), GA_ERR_NO_ROOM);
+    assert_ok(ga_free(heap, moved));
+    assert_ok(ga_heap_close(heap));
+}
+
+/* ---- counts and lists ------------------------------------------------------------------------------------ */
+
+enum {
+    HELD = 3000
+};
+
+typedef struct listed {
+    void **blocks;
+    size_t seen[HELD];
+    size_t strangers;
+} listed;
+
+static void find_block(void *context, void *block, size_t size)
+{
+    listed *l = context;
+    for (size_t i = 0; i < HELD; i++) {
+        if (l->blocks[i] == block) {
+            l->seen[i] = size;
+            return;
+        }
+    }
+    l->strangers++;
+}
+
+Test(slab_backend, live_blocks_are_counted_and_listed_exactly)
+{
+    static void *blocks[HELD];
+    static listed l = {.blocks = blocks};
+    ga_heap *heap = open_host("slab");
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < HELD; i++) {
+        void *passing = take(heap, 1 + i * 7 % 5000);
+        blocks[i] = take(heap, i % 100 ? 1 + i * 31 % 3000 : 50000);
+        bytes += ga_usable_size(heap, blocks[i]);
+        assert_ok(ga_free(heap, passing));
+    }
+    ga_backend_stats stats;
+    ga_slab_backend.stats(heap->state, &stats);
+    cr_assert_eq(stats.live_bytes, bytes, "%" PRIu64 " of %" PRIu64, stats.live_bytes, bytes);
+    assert_ok(ga_heap_each_live(heap, find_block, &l));
+    cr_assert_eq(l.strangers, 0, "%zu strangers", l.strangers);
+    for (size_t i = 0; i < HELD; i++) {
+        cr_assert_eq(l.seen[i], ga_usable_size(heap, blocks[i]), "block %zu: %zu", i, l.seen[i]);
+        assert_ok(ga_free(heap, blocks[i]));
+    }
+    ga_slab_backend.stats(heap->state, &stats);
+    cr_assert_eq(stats.live_bytes, 0, "%" PRIu64, stats.live_bytes);
+    assert_ok(ga_heap_close(heap));
+}
+
+/* ---- threads ------------------------------------------------------------------------------------------------ */
+
+static void *take_and_free(void *context)
+{
+    ga_heap *heap = context;
+    void *blocks[40];
+    for (int i = 0; i < 40; i++) {
+        assert_ok(ga_alloc(heap, 1000, 0, &blocks[i]));
+    }
+    for (int i = 0; i < 40; i++) {
+        assert_ok(ga_free(heap, blocks[i]));
+    }
+    return NULL;
+}
+
+/* What a thread kept is there for others once it has ended. */
+Test(slab_backend, a_thread_that_ends_gives_back)
+{
+    ga_heap *heap = open_host("slab:unit=1K,blocks=1,limit=1M/tight");
+    static void *blocks[1024];
+    tight_left = 1;
+    for (int i = 0; i < 5; i++) {
+        pthread_t thread;
+        cr_assert_eq(pthread_create(&thread, NULL, take_and_free, heap), 0);
+        pthread_join(thread, NULL);
+    }
+    for (int i = 0; i < 1024; i++) {
+        blocks[i] = take(heap, 1000);
+    }
+    void *none;
+    cr_assert_eq(ga_alloc(heap, 1000, 0, &none), GA_ERR_MEMORY, "1024 units are all there is");
+    for (int i = 0; i < 1024; i++) {
+        assert_ok(ga_free(heap, blocks[i]));
+    }
+    assert_ok(ga_heap_close(heap));
+    cr_assert_eq(tight_live, 0, "%" PRId64 " blocks of the parent's left", tight_live);
+}
+
+Test(slab_backend, many_heaps_at_once)
+{
+    enum {
+        HEAPS = 20
+    };
+    ga_heap *heaps[HEAPS];
+    void *blocks[HEAPS][50];
+    for (int i = 0; i < HEAPS; i++) {
+        heaps[i] = open_host("slab");
+    }
+    for (int round = 0; round < 50; round++) {
+        for (int i = 0; i < HEAPS; i++) {
+            blocks[i][round] = take(heaps[i], 64);
+            cr_assert(ga_owns(heaps[i], blocks[i][round]) &&
+                      !ga_owns(heaps[(i + 1) % HEAPS], blocks[i][round]));
+        }
+    }
+    for (int i = 0; i < HEAPS; i++) {
+        for (int round = 0; round < 50; round++) {
+            assert_ok(ga_free(heaps[i], blocks[i][round]));
+        }
+        ga_backend_stats stats;
+        ga_slab_backend.stats(heaps[i]->state, &stats);
+        cr_assert_eq(stats.live_bytes, 0, "heap %d: %" PRIu64, i, stats.live_bytes);
+        assert_ok(ga_heap_close(heaps[i]));
+    }
+}
+
+static int churning;
+
+static void *churn(void *context)
+{
+    ga_heap *heap = context;
+    void *blocks[64] = {0};
+    for (unsigned i = 0; __atomic_load_n(&churning, __ATOMIC_RELAXED); i++) {
+        unsigned k = i * 2654435761u >> 26;
+        ga_free(heap, blocks[k]);
+        blocks[k] = NULL;
+        ga_alloc(heap, 16 + i * 40503u % 3000, 0, &blocks[k]);
+    }
+    for (int i = 0; i < 64; i++) {
+        ga_free(heap, blocks[i]);
+    }
+    return NULL;
+}
+
+static void *in_a_thread(void *context)
+{
+    return take_and_free(context);
+}
+
+/* The child's own thread goes on, and a new one, which may stand where another stood. */
+static int child_goes_on(void *context)
+{
+    ga_heap *heap = context;
+    pthread_t thread;
+    take_and_free(heap);
+    if (pthread_create(&thread, NULL, in_a_thread, heap) != 0) {
+        return 2;
+    }
+    pthread_join(thread, NULL);
+    return ga_heap_close(heap) == GA_OK ? 0 : 3;
+}
+
+Test(slab_backend, forks_beside_threads)
+{
+    ga_heap *heap = open_host("slab");
+    pthread_t threads[3];
+    churning = 1;
+    for (int i = 0; i < 3; i++) {
+        cr_assert_eq(pthread_create(&threads[i], NULL, churn, heap), 0);
+    }
+    for (int i = 0; i < 20; i++) {
+        cr_assert_eq(scene_in_child(child_goes_on, heap), 0, "child %d", i);
+    }
+    __atomic_store_n(&churning, 0, __ATOMIC_RELAXED);
+    for (int i = 0; i < 3; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    cr_assert_eq(stats_of(heap).live_blocks, 0);
+    assert_ok(ga_heap_close(heap));
+}
+
+/* ---- parents that refuse ------------------------------------------------------------------------------------- */
+
+/* The parent gives two super blocks and one block, and nothing any more. */
+Test(slab_backend, a_parent_that_fails_at_the_third_super_block)
+{
+    ga_heap *heap = open_host("slab:unit=1K,blocks=1/tight");
+    static unsigned char *blocks[2048];
+    void *none;
+    tight_left = 2;
+    for (int i = 0; i < 2048; i++) {
+        blocks[i] = take(heap, 1024);
+        memset(blocks[i], i, 1024);
+    }
+    for (int i = 0; i < 3; i++) {
+        assert_fails_with(ga_alloc(heap, 1024, 0, &none), GA_ERR_MEMORY,
+                          "tight: refused 1024 bytes");
+    }
+    for (int i = 0; i < 2048; i++) {
+        cr_assert(blocks[i][0] == (unsigned char)i && blocks[i][1023] == (unsigned char)i,
+                  "block %d", i);
+    }
+    assert_ok(ga_free(heap, blocks[7]));
+    blocks[7] = take(heap, 1024);
+    tight_left = 1; /* another super block after all */
+    void *late = take(heap, 1024);
+    cr_assert_eq(stats_of(heap).growths, 3);
+    assert_ok(ga_free(heap, late));
+    for (int i = 0; i < 2048; i++) {
+        assert_ok(ga_free(heap, blocks[i]));
+    }
+    assert_ok(ga_heap_close(heap));
+    cr_assert_eq(tight_live, 0, "%" PRId64 " blocks of the parent's left", tight_live);
+}
+
+/* One super block cannot be had: that request goes to the parent, the next grow again. */
+Test(slab_backend, a_parent_that_fails_once)
+{
+    ga_heap *heap = open_host("slab:unit=1K,blocks=1/fail:nth=3/system");
+    static void *blocks[4000];
+    for (int i = 0; i < 4000; i++) {
+        blocks[i] = take(heap, 1024);
+        memset(blocks[i], i, 1024);
+    }
+    cr_assert_eq(stats_of(heap).growths, 4, "%" PRIu64, stats_of(heap).growths);
+    for (int i = 0; i < 4000; i++) {
+        cr_assert_eq(*(unsigned char *)blocks[i], (unsigned char)i, "block %d", i);
+        assert_ok(ga_free(heap, blocks[i]));
+    }
+    assert_ok(ga_heap_close(heap));
+}
+
+Test(slab_backend, a_parent_that_gives_nothing)
+{
+    ga_heap *heap = open_host("slab/fail:nth=1,every=yes/system");
+    void *none;
+    assert_fails_with(ga_alloc(heap, 100, 0, &none), GA_ERR_MEMORY, "fail: refused");
+    assert_fails_with(ga_alloc(heap, 100000, 0, &none), GA_ERR_MEMORY, "fail: refused");
+    assert_fails_with(ga_alloc(heap, 100, 64, &none), GA_ERR_MEMORY, "fail: refused");
+    assert_ok(ga_heap_close(heap));
+    assert_fails_with(
+        ga_heap_open(&heap, GA_PLACE_HOST, 0, "slab:unit=128,capacity=1M/fail:nth=1/system"),
+        GA_ERR_MEMORY, "slab: capacity: cannot take 1048576 bytes: fail: refused");
+}
+
+/* ---- a device whose memory is the host's ---------------------------------------------------------------------- */
+
+Test(slab_backend, units_of_device_memory)
+{
+    ga_heap *heap = open_at(GA_PLACE_DEVICE, "slab/tight");
+    static void *blocks[HELD];
+    tight_left = 1000;
+    for (size_t i = 0; i < HELD; i++) {
+        blocks[i] = take(heap, 1 + i * 37 % 40000);
+        cr_assert_eq((uintptr_t)blocks[i] % 256, 0, "%zu: %p", i, blocks[i]);
+    }
+    for (size_t i = 0; i < HELD; i++) {
+        assert_ok(ga_free(heap, blocks[i]));
+    }
+    cr_assert_eq(ga_free(heap, blocks[0]), GA_ERR_POINTER);
+    assert_ok(ga_heap_close(heap));
+    cr_assert_eq(tight_live, 0, "%" PRId64 " blocks of the parent's left", tight_live);
+}
+
+Test(slab_backend, checks_for_device_memory)
+{
+    ga_heap *heap = open_at(GA_PLACE_DEVICE, "slab:unit=512,check=full/tight");
+    tight_left = 1;
+    char *block = take(heap, 100);
+    memset(block, 5, 512);
+    assert_ok(ga_free(heap, block));
+    cr_assert_eq(block[0], 5, "the host must not write to a device's memory");
+    cr_assert_eq(ga_free(heap, block), GA_ERR_POINTER);
+    cr_assert_eq(faults(heap, GA_SLAB_DOUBLE_FREE), 1);
+    assert_ok(ga_heap_close(heap));
+}
