@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * What tiles claim and give back, one tile at a time: units that nobody else has, as many as asked
- * for, and FULL exactly when there is none. A script of operations is held against a plain set.
+ * for, and FULL exactly when there is none. A script of operations is held against a plain set. Built
+ * twice: with counts as they stand in heaps of the host, and as in those of kernels.
  */
 #include "support/expect.h"
 #include "support/slab_actor.h"
@@ -29,7 +30,7 @@ static const size_t shape_count = sizeof shapes / sizeof shapes[0];
 
 static slab_world *world_of(const struct case_of *of, slab_world_kind kind)
 {
-    ga_slab_shape shape = {of->unit, of->super_bits, of->supers, GA_SLAB_SPREAD_HOST, of->light};
+    ga_slab_shape shape = {of->unit, of->super_bits, of->supers, GA_SLAB_SPREAD, of->light};
     return slab_world_new(shape, of->supers, kind);
 }
 
@@ -325,7 +326,7 @@ static void sweep_once(slab_world *world, uint64_t *random, uint8_t *seen)
     uint32_t block;
     for (block = 0; block < blocks; block++) {
         seen[block] = random_next(random) % 3 == 0;
-        world->heap.free[ga_slab_count_place(GA_SLAB_SPREAD_HOST, block)] = seen[block] * 5u;
+        world->heap.free[ga_slab_count_place(GA_SLAB_SPREAD, block)] = seen[block] * 5u;
     }
     ga_slab_view view = ga_slab_view_of(&world->heap);
     ga_slab_sweep sweep = ga_slab_sweep_begin(view);
@@ -344,12 +345,13 @@ static void sweep_once(slab_world *world, uint64_t *random, uint8_t *seen)
 
 Test(slab_tile, the_sweep_visits_what_has_room)
 {
-    static const uint32_t many[] = {511, 512, 513, 1000, 1023, 1025, 2111, 3001, 4096, 5000};
+    static const uint32_t many[] = {511,  512,  513,  1000,  1023,  1025,  2111,
+                                    3001, 4096, 5000, 16383, 16384, 16385, 33001};
     uint64_t random = 1;
-    uint8_t *seen = malloc(5000);
+    uint8_t *seen = malloc(33001);
     for (uint32_t i = 0; i < 140 + sizeof many / sizeof many[0]; i++) {
         uint32_t blocks = i < 140 ? i + 1 : many[i - 140];
-        ga_slab_shape shape = {16, 0, blocks, GA_SLAB_SPREAD_HOST, true};
+        ga_slab_shape shape = {16, 0, blocks, GA_SLAB_SPREAD, true};
         slab_world *world = slab_world_new(shape, blocks, SLAB_WORLD_TAKEN);
         for (int round = 0; round < 4; round++) {
             sweep_once(world, &random, seen);
