@@ -61,6 +61,7 @@ def configuration(name: str) -> Configuration:
             skip(f"{libraries[name]} is not installed")
         return Configuration(name, "dl:" + path, library=path)
     known = [Configuration("system", "system"), Configuration("jemalloc", "jemalloc"),
+             Configuration("slab", "slab/system"),
              Configuration("stats", "jemalloc", stats=True),
              Configuration("trace", "jemalloc", trace=True)]
     return next(one for one in known if one.name == name)
