@@ -331,10 +331,11 @@ def library(name: str) -> str:
 
 def setups() -> tuple[list[Setup], list[str]]:
     """The setups to compare, and a sentence for each that this machine has not."""
-    found = [Setup("system", "system")]
+    found = [Setup("system", "system"), Setup("slab", "slab/system")]
     lacking = []
     if os.environ.get("GA_JEMALLOC"):
-        found += [Setup("jemalloc", "jemalloc"), Setup("jemalloc, stats", "jemalloc", stats=True)]
+        found += [Setup("jemalloc", "jemalloc"), Setup("jemalloc, stats", "jemalloc", stats=True),
+                  Setup("slab over jemalloc", "slab/jemalloc")]
     else:
         lacking.append("jemalloc: not in this build")
     for name, file in (("mimalloc", "libmimalloc.so.2"), ("tcmalloc", "libtcmalloc_minimal.so.4")):
