@@ -67,8 +67,8 @@ typedef struct ga_slab_heap {
     uint32_t words;       /* bitmap words there are, 32 units each */
 
     /* Changed by anybody, relaxed. */
-    uint32_t changes; /* resident changes; wraps */
-    uint32_t padding;
+    uint32_t changes;                /* resident changes; wraps */
+    uint32_t full;                   /* searches all over the heap that found no room; wraps */
     uint64_t answer;                 /* of the host's service kernels */
     uint64_t faults[GA_SLAB_FAULTS]; /* found, reported or not */
     uint64_t reported;               /* places of reports that were asked for */

@@ -241,7 +241,11 @@ GA_SIMT void ga_slab_kernel_release_address(ga_kernel_heap heap, uint32_t addres
     ga_slab_view slab = ga_slab_view_of_kernel(heap);
     ga_tile tile = ga_tile_present();
     if (GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAG_GENERAL) {
-        void *pointer = address == GA_SLAB_FULL ? NULL : ga_slab_kernel_pointer(heap, address);
+        uint32_t unit = ga_slab_unit_of_address(slab, address);
+        /* Of an address beyond the super blocks there are, the report has the address itself. */
+        void *pointer = address == GA_SLAB_FULL    ? NULL
+                        : unit / 32u >= slab.words ? (void *)(uint64_t)address
+                                                   : ga_slab_pointer(slab, unit);
         ga_slab_release_general(slab.heap, ga_tile_members(tile), pointer);
         return;
     }
@@ -251,6 +255,33 @@ GA_SIMT void ga_slab_kernel_release_address(ga_kernel_heap heap, uint32_t addres
         address = GA_SLAB_FULL;
     }
     ga_slab_release_present(slab, tile, address);
+}
+
+/* Several units of each lane at once: `n` is a constant, the array stands in registers. */
+GA_SIMT void ga_slab_kernel_release_all(ga_kernel_heap heap, void *const *units, uint32_t n)
+{
+    ga_slab_view slab = ga_slab_view_of_kernel(heap);
+    ga_tile tile = ga_tile_present();
+    bool general = GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAG_GENERAL;
+    slab.light = true; /* unless general */
+    if (!general) {
+        ga_tile_release(tile);
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < n; i++) {
+        if (general) {
+            ga_slab_release_general(slab.heap, ga_tile_members(tile), units[i]);
+            continue;
+        }
+        uint32_t unit = ga_slab_unit(slab, units[i]);
+        uint32_t giving = ga_lanes_nonzero(tile, ~unit); /* ~GA_SLAB_FULL is 0 */
+        if (unit != GA_SLAB_FULL) {
+            ga_slab_release_lanes_behind(slab, ga_tile_among(giving), giving, unit, true);
+        } else if (units[i]) {
+            ga_slab_report_fault(slab.heap, GA_SLAB_NO_UNIT, units[i]);
+        }
+        ga_tile_sync(tile);
+    }
 }
 
 #endif

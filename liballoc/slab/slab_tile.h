@@ -150,6 +150,15 @@ GA_SIMT void ga_slab_give(ga_slab_view slab, uint32_t word, uint32_t bits)
     ga_slab_count_given(slab, word, ga_bits_count(bits));
 }
 
+/* The same behind a ga_tile_release() that the caller's tile has done: of several frees in a row only the
+ * first has to wait. */
+GA_SIMT void ga_slab_give_behind(ga_slab_view slab, uint32_t word, uint32_t bits)
+{
+    /* U2, with the fence before it. Pairs with U1. */
+    ga_post_and_released(ga_slab_word(slab, word), ~bits);
+    ga_slab_count_given(slab, word, ga_bits_count(bits));
+}
+
 /* The two for a tile: its leader does it. */
 GA_SIMT uint32_t ga_slab_tile_take(ga_slab_view slab, ga_tile tile, uint32_t word, uint32_t bits)
 {
@@ -215,6 +224,12 @@ GA_SIMT uint32_t ga_slab_sweep_next(ga_slab_view slab, ga_tile tile, ga_slab_swe
 {
     while (!sweep->open) {
         if (!sweep->left) {
+            GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+            {
+                (void)own;
+                /* relaxed: a count, which the host reads between launches. */
+                ga_post_add_relaxed(&slab.heap->full, 1u);
+            }
             return GA_SLAB_FULL;
         }
         /* Multiplying by an odd number takes each row once. */
@@ -370,7 +385,7 @@ GA_SIMT ga_lanes ga_slab_claim_lanes(ga_slab_view slab, ga_tile tile, uint32_t w
 
 /* The rest of ga_slab_release_lanes(): units of several words. */
 GA_SIMT void ga_slab_release_words(ga_slab_view slab, ga_tile tile, uint32_t giving, ga_lanes words,
-                                   ga_lanes bits)
+                                   ga_lanes bits, bool behind)
 {
     ga_lanes equal = ga_lanes_equal(tile, giving, words);
     bits = ga_lanes_merge_or(tile, equal, bits);
@@ -378,13 +393,17 @@ GA_SIMT void ga_slab_release_words(ga_slab_view slab, ga_tile tile, uint32_t giv
     GA_EACH_LANE(tile, giving, own)
     {
         if (ga_bits_lowest(ga_lane_read(equal, own)) == own) {
-            ga_slab_give(slab, ga_lane_read(words, own), ga_lane_read(bits, own));
+            uint32_t word = ga_lane_read(words, own);
+            uint32_t together = ga_lane_read(bits, own);
+            behind ? ga_slab_give_behind(slab, word, together) : ga_slab_give(slab, word, together);
         }
     }
 }
 
-/* Give back one unit for each lane of `giving` (not empty). Units of one word go back by one atomic. */
-GA_SIMT void ga_slab_release_lanes(ga_slab_view slab, ga_tile tile, uint32_t giving, ga_lanes units)
+/* Give back one unit for each lane of `giving` (not empty). Units of one word go back by one atomic.
+ * `behind`, a constant: a ga_tile_release() has been done. */
+GA_SIMT void ga_slab_release_lanes_behind(ga_slab_view slab, ga_tile tile, uint32_t giving,
+                                          ga_lanes units, bool behind)
 {
     ga_lanes words = units / 32u;
     ga_lanes bits = ga_lanes_all(1u) << (units & ga_lanes_all(31u));
@@ -395,12 +414,19 @@ GA_SIMT void ga_slab_release_lanes(ga_slab_view slab, ga_tile tile, uint32_t giv
             ga_tile_sync(all); /* what each lane wrote into its unit is released by one */
             GA_EACH_LANE(all, 1u, own)
             {
-                ga_slab_give(slab, ga_lane_read(words, own), together);
+                uint32_t word = ga_lane_read(words, own);
+                behind ? ga_slab_give_behind(slab, word, together)
+                       : ga_slab_give(slab, word, together);
             }
             return;
         }
     }
-    ga_slab_release_words(slab, tile, giving, words, bits);
+    ga_slab_release_words(slab, tile, giving, words, bits, behind);
+}
+
+GA_SIMT void ga_slab_release_lanes(ga_slab_view slab, ga_tile tile, uint32_t giving, ga_lanes units)
+{
+    ga_slab_release_lanes_behind(slab, tile, giving, units, false);
 }
 
 /* ---- a tile takes one unit at a time ------------------------------------------------------ */
