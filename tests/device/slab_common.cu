@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Heaps to test, what is to be true of them, and kernels in which each thread has one unit.
+ */
+#include "slab_gpu.h"
+
+/* ---- heaps ------------------------------------------------------------------------------ */
+
+bool slab_open(slab_test_heap *heap, int device, const slab_wish *wish)
+{
+    ga_slab_kernel_spec spec = {};
+    *heap = (slab_test_heap){};
+    heap->wish = *wish;
+    spec.shape.unit = wish->unit;
+    spec.shape.super_bits = wish->super_bits;
+    spec.shape.supers = wish->supers;
+    spec.shape.light = wish->light;
+    spec.first = wish->first;
+    spec.check = wish->check;
+    ga_status status =
+        ga_heap_open(&heap->parent, GA_PLACE_DEVICE, device, wish->parent ? wish->parent : "cuda");
+    if (status == GA_OK) {
+        status = ga_slab_kernel_open(&heap->slab, &spec, device, heap->parent);
+    }
+    if (status != GA_OK) {
+        FAIL("a heap of %u super blocks of 2^%u memory blocks of units of %u bytes, got \"%s\"",
+             wish->supers, wish->super_bits, wish->unit, ga_status_text(status));
+        ga_heap_close(heap->parent);
+        return false;
+    }
+    return slab_view(heap);
+}
+
+void slab_close(slab_test_heap *heap)
+{
+    ga_slab_kernel_close(heap->slab);
+    EXPECT_STATUS(ga_heap_close(heap->parent), GA_OK);
+}
+
+bool slab_view(slab_test_heap *heap)
+{
+    ga_status status = ga_slab_kernel_view(heap->slab, &heap->view);
+    if (status != GA_OK) {
+        FAIL("a view of the heap, got \"%s\"", ga_status_text(status));
+    }
+    return status == GA_OK;
+}
+
+uint32_t slab_units(const slab_test_heap *heap)
+{
+    return GA_SLAB_WORDS_COUNT(heap->view.words) * 32u;
+}
+
+static bool fetch(void *to, const void *from, size_t size)
+{
+    return CUDA_DONE(cudaMemcpy(to, from, size, cudaMemcpyDeviceToHost));
+}
+
+bool slab_image(const slab_test_heap *heap, ga_slab_heap *image)
+{
+    return fetch(image, (const void *)heap->view.words[GA_SLAB_WORD_HEAP], sizeof *image);
+}
+
+typedef struct visited {
+    uint64_t count;
+    uint64_t strange; /* of another size, misaligned, or the one before once more */
+    uint32_t unit;
+    void *first, *last;
+} visited;
+
+/* The heap is locked meanwhile. */
+static void visit_unit(void *context, void *block, size_t size)
+{
+    visited *seen = (visited *)context;
+    seen->strange += size != seen->unit || (uintptr_t)block % 16 || block == seen->last;
+    seen->first = seen->count++ ? seen->first : block;
+    seen->last = block;
+}
+
+/* The rows of super block `super`, or of all of them with light addressing. */
+static const uint32_t *rows_of(const ga_slab_heap *image, uint32_t super)
+{
+    ga_slab_super entry = {};
+    if (image->rows) {
+        return image->rows;
+    }
+    return fetch(&entry, image->supers + super, sizeof entry) ? entry.rows : NULL;
+}
+
+/* Compare the counts of `blocks` memory blocks from `first` on with their rows; answers the set
+ * bits. */
+static uint64_t audit_rows(const char *file, int line, const ga_slab_heap *image,
+                           const uint32_t *counts, const uint32_t *rows, uint32_t first,
+                           uint32_t blocks)
+{
+    uint64_t live = 0;
+    uint32_t off = 0;
+    for (uint32_t block = 0; block < blocks; block++) {
+        uint32_t taken = 0;
+        for (uint32_t i = 0; i < GA_SLAB_ROW_WORDS; i++) {
+            taken += (uint32_t)__builtin_popcount(rows[block * GA_SLAB_ROW_WORDS + i]);
+        }
+        uint32_t at = first + block;
+        uint32_t low = at & ((1u << image->spread) - 1u);
+        uint32_t high = at >> image->spread;
+        uint32_t count = counts[((high >> 5) << (image->spread + 5u)) + (low << 5) + (high & 31u)];
+        if (count != GA_SLAB_BLOCK_UNITS - taken && !off++) {
+            slab_fail(file, line,
+                      "memory block %u to count %u free units as its bitmap has, got %u", at,
+                      GA_SLAB_BLOCK_UNITS - taken, count);
+        }
+        live += taken;
+    }
+    return live;
+}
+
+/* How many bits of the bitmaps are set. */
+static uint64_t audit_bitmaps(const char *file, int line, const slab_test_heap *heap)
+{
+    ga_slab_heap image;
+    if (!slab_image(heap, &image)) {
+        return UINT64_MAX;
+    }
+    ga_slab_shape shape = {heap->wish.unit, heap->wish.super_bits, heap->wish.supers, image.spread,
+                           heap->wish.light};
+    uint32_t all = image.words / GA_SLAB_ROW_WORDS;
+    uint32_t each = image.rows ? all : 1u << image.super_bits;
+    size_t size = (size_t)each * GA_SLAB_ROW_WORDS * sizeof(uint32_t);
+    size_t counts_size = ga_slab_counts_bytes(&shape);
+    uint32_t *rows = (uint32_t *)malloc(size);
+    uint32_t *counts = (uint32_t *)malloc(counts_size);
+    uint64_t live = 0;
+    bool fetched = rows && counts && fetch(counts, image.free, counts_size);
+    for (uint32_t first = 0; fetched && first < all; first += each) {
+        const uint32_t *from = rows_of(&image, first / each);
+        fetched = from && fetch(rows, from, size);
+        live += fetched ? audit_rows(file, line, &image, counts, rows, first, each) : 0;
+    }
+    free(counts);
+    free(rows);
+    return fetched ? live : UINT64_MAX;
+}
+
+void slab_audit(const char *file, int line, slab_test_heap *heap, uint64_t live)
+{
+    ga_backend_stats stats = {};
+    visited seen = {};
+    seen.unit = heap->wish.unit;
+    if (!KERNELS_DONE()) {
+        return;
+    }
+    ga_slab_kernel_stats(heap->slab, &stats);
+    ga_status status = ga_slab_kernel_each_live(heap->slab, visit_unit, &seen);
+    slab_equal(file, line, "the status of each_live", status, GA_OK);
+    slab_equal(file, line, "stats.live_blocks", stats.live_blocks, live);
+    slab_equal(file, line, "stats.live_bytes", stats.live_bytes, live * heap->wish.unit);
+    slab_equal(file, line, "the units that each_live visits", seen.count, live);
+    slab_equal(file, line, "the strange blocks that each_live visits", seen.strange, 0);
+    if (live) {
+        bool owned = ga_slab_kernel_owns(heap->slab, seen.first) &&
+                     ga_slab_kernel_owns(heap->slab, seen.last);
+        slab_equal(file, line, "whether the heap owns what each_live visits", owned, true);
+    }
+    slab_equal(file, line, "the bits of the bitmaps", audit_bitmaps(file, line, heap), live);
+}
+
+void *slab_device_memory(size_t size)
+{
+    void *memory = NULL;
+    if (!CUDA_DONE(cudaMalloc(&memory, size))) {
+        return NULL;
+    }
+    if (!CUDA_DONE(cudaMemset(memory, 0, size)) || !CUDA_DONE(cudaDeviceSynchronize())) {
+        cudaFree(memory);
+        return NULL;
+    }
+    return memory;
+}
+
+/* ---- tallies ---------------------------------------------------------------------------- */
+
+slab_tally *slab_tally_new(void)
+{
+    return (slab_tally *)slab_device_memory(sizeof(slab_tally));
+}
+
+slab_tally slab_tally_read(const char *file, int line, slab_tally *tally)
+{
+    static const char *const names[SLAB_WRONGS] = {
+        "no unit given twice; unit, former and new owner", "units that stay their owner's; unit",
+        "units to hold what was written; address", "a unit's address; address",
+        "another answer; place"};
+    slab_tally now = {};
+    if (!CUDA_DONE(cudaMemcpy(&now, tally, sizeof now, cudaMemcpyDeviceToHost)) ||
+        !CUDA_DONE(cudaMemset(tally, 0, sizeof now))) {
+        return now;
+    }
+    if (now.wrong) {
+        slab_fail(file, line, "%s 0x%llx, expected 0x%llx, got 0x%llx, the first of %llu",
+                  now.what < SLAB_WRONGS ? names[now.what] : "?", (unsigned long long)now.at,
+                  (unsigned long long)now.expected, (unsigned long long)now.got,
+                  (unsigned long long)now.wrong);
+    }
+    return now;
+}
+
+/* ---- a unit for each thread ------------------------------------------------------------- */
+
+static __global__ void claim_kernel(ga_kernel_heap heap, char **units, uint32_t n,
+                                    slab_tally *tally)
+{
+    uint32_t i = slab_thread();
+    if (i >= n) {
+        return;
+    }
+    char *unit = (char *)ga_slab_claim(heap);
+    units[i] = unit;
+    if (unit) {
+        slab_write(unit, slab_unit_bytes(heap), i);
+    }
+    slab_count(unit ? &tally->given : &tally->full, 1);
+}
+
+static __global__ void check_kernel(ga_kernel_heap heap, char **units, uint32_t n, uint32_t *seen,
+                                    slab_tally *tally)
+{
+    uint32_t i = slab_thread();
+    if (i >= n || !units[i]) {
+        return;
+    }
+    uint32_t number = slab_number(heap, units[i], tally);
+    slab_holds(units[i], slab_unit_bytes(heap), i, tally);
+    if (number != GA_SLAB_FULL) {
+        uint32_t before = ga_or_relaxed(seen + number / 32u, 1u << (number % 32u));
+        if (before >> (number % 32u) & 1u) {
+            slab_note_wrong(tally, SLAB_OVERLAP, number, i, 0);
+        }
+    }
+}
+
+static __global__ void release_kernel(ga_kernel_heap heap, char **units, uint32_t n,
+                                      uint32_t stride, slab_tally *tally)
+{
+    uint32_t i = slab_thread();
+    if (i >= n) {
+        return;
+    }
+    uint32_t which = (uint32_t)(((uint64_t)i * stride + 1u) % n);
+    char *unit = units[which];
+    ga_slab_release(heap, unit); /* NULL is ignored */
+    units[which] = NULL;
+    slab_count(&tally->released, unit ? 1 : 0);
+}
+
+void slab_claim_all(ga_kernel_heap heap, char **units, uint32_t n, slab_tally *tally,
+                    cudaStream_t stream)
+{
+    claim_kernel<<<slab_grid(n), SLAB_BLOCK, 0, stream>>>(heap, units, n, tally);
+}
+
+void slab_check_all(ga_kernel_heap heap, char **units, uint32_t n, uint32_t *seen,
+                    slab_tally *tally, cudaStream_t stream)
+{
+    check_kernel<<<slab_grid(n), SLAB_BLOCK, 0, stream>>>(heap, units, n, seen, tally);
+}
+
+void slab_release_all(ga_kernel_heap heap, char **units, uint32_t n, uint32_t stride,
+                      slab_tally *tally, cudaStream_t stream)
+{
+    release_kernel<<<slab_grid(n), SLAB_BLOCK, 0, stream>>>(heap, units, n, stride, tally);
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the parts of slab_tests share: heaps, failures that name values, and kernels that claim,
+ * look and release. Only for CUDA.
+ */
+#ifndef TESTS_DEVICE_SLAB_GPU_H
+#define TESTS_DEVICE_SLAB_GPU_H
+
+#include <gpualloc/device.cuh>
+
+extern "C" {
+#include "runner.h"
+#include "slab/kernel.h"
+}
+
+#include <cuda_runtime.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Less work, for a sanitizer; and how many operations the property must hold for, 0: as many as
+ * usual. */
+extern bool slab_quick;
+extern uint64_t slab_operations;
+
+#define SLAB_CASES(part)                                                                           \
+    extern const test_case slab_##part##_cases[];                                                  \
+    extern const size_t slab_##part##_case_count;
+SLAB_CASES(lone)
+SLAB_CASES(many)
+SLAB_CASES(property)
+SLAB_CASES(host)
+SLAB_CASES(fault)
+
+/* ---- failures --------------------------------------------------------------------------- */
+
+/* The case has failed: what was expected, as a sentence. */
+void slab_fail(const char *file, int line, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+#define FAIL(...) slab_fail(__FILE__, __LINE__, __VA_ARGS__)
+
+/* Whether the call succeeded; where it did not, the case has failed. */
+bool slab_cuda(const char *file, int line, const char *call, cudaError_t error);
+#define CUDA_DONE(call) slab_cuda(__FILE__, __LINE__, #call, (call))
+
+/* Whether the launch before it, and all other work, came to its end. */
+#define KERNELS_DONE() (CUDA_DONE(cudaGetLastError()) && CUDA_DONE(cudaDeviceSynchronize()))
+
+bool slab_equal(const char *file, int line, const char *what, uint64_t got, uint64_t expected);
+#define EXPECT_EQUAL(what, got, expected)                                                          \
+    slab_equal(__FILE__, __LINE__, what, (uint64_t)(got), (uint64_t)(expected))
+
+#define EXPECT_STATUS(call, expected)                                                              \
+    do {                                                                                           \
+        ga_status status_ = (call);                                                                \
+        if (status_ != (expected)) {                                                               \
+            FAIL("%s to answer \"%s\", got \"%s\"", #call, ga_status_text(expected),               \
+                 ga_status_text(status_));                                                         \
+        }                                                                                          \
+    } while (0)
+
+/* ---- heaps ------------------------------------------------------------------------------ */
+
+typedef struct slab_wish {
+    uint32_t unit, super_bits, supers;
+    uint32_t first; /* super blocks to begin with */
+    bool light, check;
+    const char *parent; /* NULL: cuda */
+} slab_wish;
+
+typedef struct slab_test_heap {
+    slab_wish wish;
+    ga_heap *parent;
+    ga_slab_kernel *slab;
+    ga_kernel_heap view; /* as of the last slab_view() */
+} slab_test_heap;
+
+/* The one way in, with a first view. False where there is no heap, and the case has failed. */
+bool slab_open(slab_test_heap *heap, int device, const slab_wish *wish);
+void slab_close(slab_test_heap *heap);
+bool slab_view(slab_test_heap *heap);
+
+/* Units there are now. */
+uint32_t slab_units(const slab_test_heap *heap);
+
+/* The heap's data as it stands on the device. */
+bool slab_image(const slab_test_heap *heap, ga_slab_heap *image);
+
+/* That as many units are live: by the count, by each_live and by the bitmaps; and that the count of
+ * each memory block is what its bitmap says. */
+void slab_audit(const char *file, int line, slab_test_heap *heap, uint64_t live);
+#define EXPECT_LIVE(heap, live) slab_audit(__FILE__, __LINE__, heap, live)
+
+/* Memory of the device, all 0; NULL when there is none, and the case has failed. */
+void *slab_device_memory(size_t size);
+
+/* ---- what kernels find ------------------------------------------------------------------ */
+
+typedef enum slab_wrong {
+    SLAB_OVERLAP = 0, /* a unit was given that was somebody's */
+    SLAB_LOST,        /* a unit was no longer its owner's */
+    SLAB_CONTENT,     /* it held what its owner had not written */
+    SLAB_POINTER,     /* misaligned, or no unit's */
+    SLAB_ANSWER,      /* another answer than expected */
+    SLAB_WRONGS
+} slab_wrong;
+
+typedef struct slab_tally {
+    uint64_t given, released, full;
+    uint64_t wrong; /* how much; the first of it: */
+    uint64_t what, at, got, expected;
+} slab_tally;
+
+/* A tally of the device's. Read: its contents, then all 0 again; what was wrong fails the case. */
+slab_tally *slab_tally_new(void);
+slab_tally slab_tally_read(const char *file, int line, slab_tally *tally);
+#define READ_TALLY(tally) slab_tally_read(__FILE__, __LINE__, tally)
+
+/* ---- work ------------------------------------------------------------------------------- */
+
+enum {
+    SLAB_BLOCK = 256 /* threads */
+};
+
+static inline uint32_t slab_grid(uint64_t threads)
+{
+    return (uint32_t)((threads + SLAB_BLOCK - 1) / SLAB_BLOCK);
+}
+
+/* Thread i of n claims a unit, notes it in units[i] (NULL too) and writes over all of it. */
+void slab_claim_all(ga_kernel_heap heap, char **units, uint32_t n, slab_tally *tally,
+                    cudaStream_t stream);
+
+/* Every unit[i] that is not NULL is aligned, a unit, holds what thread i wrote, and is no other's:
+ * `seen` is a bit for each unit of the heap, all 0 before. */
+void slab_check_all(ga_kernel_heap heap, char **units, uint32_t n, uint32_t *seen,
+                    slab_tally *tally, cudaStream_t stream);
+
+/* Thread i releases units[(i * stride + 1) % n], where `stride` and n have no common divisor. */
+void slab_release_all(ga_kernel_heap heap, char **units, uint32_t n, uint32_t stride,
+                      slab_tally *tally, cudaStream_t stream);
+
+/* ---- for kernels ------------------------------------------------------------------------ */
+
+static __device__ inline uint32_t slab_thread(void)
+{
+    uint32_t block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    uint32_t within = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+    return block * (blockDim.x * blockDim.y * blockDim.z) + within;
+}
+
+static __device__ inline void slab_note_wrong(slab_tally *tally, uint32_t what, uint64_t at,
+                                              uint64_t got, uint64_t expected)
+{
+    if (ga_add64_relaxed(&tally->wrong, 1) == 0) { /* relaxed: read when the kernel has ended */
+        tally->what = what;
+        tally->at = at;
+        tally->got = got;
+        tally->expected = expected;
+    }
+}
+
+static __device__ inline void slab_count(uint64_t *count, uint64_t n)
+{
+    if (n) {
+        ga_post_add64_relaxed(count, n); /* relaxed: read when the kernel has ended */
+    }
+}
+
+/* What the owner `tag` writes into word i of its unit. */
+static __device__ inline uint32_t slab_content(uint32_t tag, uint32_t i)
+{
+    return ga_bits_mix(tag) + i * 0x01000193u;
+}
+
+static __device__ inline void slab_write(void *unit, uint32_t bytes, uint32_t tag)
+{
+    uint32_t *words = (uint32_t *)unit;
+    for (uint32_t i = 0; i < bytes / 4; i++) {
+        words[i] = slab_content(tag, i);
+    }
+}
+
+static __device__ inline bool slab_holds(const void *unit, uint32_t bytes, uint32_t tag,
+                                         slab_tally *tally)
+{
+    const volatile uint32_t *words = (const volatile uint32_t *)unit;
+    for (uint32_t i = 0; i < bytes / 4; i++) {
+        uint32_t got = words[i];
+        if (got != slab_content(tag, i)) {
+            slab_note_wrong(tally, SLAB_CONTENT, (uint64_t)(words + i), got, slab_content(tag, i));
+            return false;
+        }
+    }
+    return true;
+}
+
+static __device__ inline uint32_t slab_unit_bytes(ga_kernel_heap heap)
+{
+    return GA_SLAB_WORDS_UNIT(heap.words);
+}
+
+/* The number of the unit that begins there; GA_SLAB_FULL, and a wrong, where none does. */
+static __device__ inline uint32_t slab_number(ga_kernel_heap heap, const void *unit,
+                                              slab_tally *tally)
+{
+    uint32_t number = ga_slab_unit(ga_slab_view_of_kernel(heap), unit);
+    if (number == GA_SLAB_FULL || (uint64_t)unit % 16) {
+        slab_note_wrong(tally, SLAB_POINTER, (uint64_t)unit, number, 0);
+    }
+    return number;
+}
+
+#endif
