@@ -73,6 +73,14 @@ GA_SIMT void ga_tile_sync(ga_tile tile)
     (void)tile;
 }
 
+/* What lanes of the tile did before happens before what an acquire does that sees a later
+ * ga_post_..._released() of any of them: one wait for several posts. On the CPU, where order is on
+ * operations, it is those that release. */
+GA_SIMT void ga_tile_release(ga_tile tile)
+{
+    (void)tile;
+}
+
 /* Any number, best another in each call, so that a search need not repeat itself; not uniform on the
  * GPU. On the CPU, and where GA_SIMT_NO_NOISE is defined, it is 0: what a lone tile does can be told. */
 GA_SIMT uint32_t ga_tile_noise(void)

@@ -35,7 +35,8 @@ struct ga_slab_kernel {
     ga_slab_heap image; /* guarded by lock, like what follows */
     ga_slab_super *supers;
     uint32_t *sorted;
-    uint32_t changes;  /* those that have led to a super block */
+    uint32_t changes;  /* those that have led to a super block, and the same of `full` */
+    uint32_t full;
     uint64_t reported; /* reports that have been logged */
     uint32_t growths;
     pthread_mutex_t lock;
@@ -265,8 +266,8 @@ static ga_status set_up(ga_slab_kernel *slab, const ga_slab_kernel_spec *spec)
     }
     status = ga_cuda_clear(&scope, slab->book, plan.rows);
     if (status == GA_OK) {
-        status =
-            slab->shape.light ? take_array(slab, &scope) : take_supers(slab, &scope, spec->first);
+        status = slab->shape.light ? take_array(slab, &scope)
+                                   : take_supers(slab, &scope, spec->first ? spec->first : 1);
     }
     ga_cuda_leave(&scope);
     return status;
@@ -367,27 +368,28 @@ void ga_slab_kernel_close(ga_slab_kernel *slab)
 
 /* ---- the view ----------------------------------------------------------------------------------------- */
 
-/* Whether kernels had to change their resident blocks so often that the heap is about full. */
+/* Whether kernels found no room, or had to change their resident blocks so often that the heap is about
+ * full. */
 static bool is_crowded(const ga_slab_kernel *slab, const ga_slab_heap *now)
 {
     uint32_t blocks = now->words / GA_SLAB_ROW_WORDS;
-    return now->changes - slab->changes > blocks / RESIDENT_CHANGES;
+    return now->full != slab->full || now->changes - slab->changes > blocks / RESIDENT_CHANGES;
 }
 
-/* A super block where there may be one more and kernels asked for it. A parent that has none left is no
- * failure: the heap is as large as it can be. */
+/* As many super blocks again as there are, where there may be more and kernels asked for them. A parent
+ * that has none left is no failure: the heap is as large as it can be. */
 static ga_status grow_between_launches(ga_slab_kernel *slab, const ga_cuda_scope *scope)
 {
     ga_slab_heap now;
     ga_status status = look(slab, scope, &now);
-    if (status != GA_OK || slab->shape.light || now.super_count == slab->shape.supers ||
-        !is_crowded(slab, &now)) {
+    if (status != GA_OK || slab->shape.light || !is_crowded(slab, &now)) {
         return status;
     }
     status = ga_cuda_check(scope->driver, scope->driver->cuCtxSynchronize(), "cuCtxSynchronize");
-    if (status == GA_OK) {
-        slab->changes = now.changes;
-        status = add_super(slab, scope);
+    slab->changes = now.changes;
+    slab->full = now.full;
+    for (uint32_t n = now.super_count; status == GA_OK && n; n--) {
+        status = slab->image.super_count < slab->shape.supers ? add_super(slab, scope) : GA_OK;
     }
     if (status == GA_ERR_MEMORY) {
         ga_log(GA_LOG_INFO, "%s", ga_error_text());

@@ -74,6 +74,36 @@ GA_SIMT uint32_t ga_slab_divide(ga_slab_view slab, uint64_t offset)
     return (uint32_t)offset & (slab.unit - 1u) ? GA_SLAB_FULL : (uint32_t)number;
 }
 
+/* What stands at `word`, which on the CPU changes when super blocks come meanwhile; G7: acquire, pairs with
+ * G5 (host.c): so many super blocks can be reached. */
+GA_SIMT uint32_t ga_slab_read(const uint32_t *word)
+{
+#ifdef __CUDACC__
+    return *word;
+#else
+    return ga_load_acquire(word);
+#endif
+}
+
+/* The same where the binary search has found nothing: a super block that comes moves others in `sorted`,
+ * and then the search may pass over one that is there. On the GPU none come while kernels run. */
+GA_SIMT uint32_t ga_slab_unit_unsorted(ga_slab_view slab, const void *pointer)
+{
+#ifndef __CUDACC__
+    const ga_slab_heap *heap = slab.heap;
+    uint32_t supers = ga_slab_read(&heap->super_count);
+    for (uint32_t super = 0; super < supers; super++) {
+        uint64_t offset = (uint64_t)((const char *)pointer - heap->supers[super].units);
+        if (offset < heap->super_bytes) {
+            uint32_t unit = ga_slab_divide(slab, offset);
+            return unit == GA_SLAB_FULL ? unit
+                                        : (super << (heap->super_bits + GA_SLAB_BLOCK_BITS)) + unit;
+        }
+    }
+#endif
+    return GA_SLAB_FULL;
+}
+
 /* Which unit of the heap begins at `pointer`, or GA_SLAB_FULL. Two-level addressing looks through the
  * super blocks, which the heap keeps in the order of their addresses besides. */
 GA_SIMT uint32_t ga_slab_unit(ga_slab_view slab, const void *pointer)
@@ -84,10 +114,10 @@ GA_SIMT uint32_t ga_slab_unit(ga_slab_view slab, const void *pointer)
     }
     const ga_slab_heap *heap = slab.heap;
     uint32_t low = 0;
-    uint32_t high = heap->super_count; /* the super block is one of low to high - 1, if any */
+    uint32_t high = ga_slab_read(&heap->super_count); /* it is one of low to high - 1, if any */
     while (low < high) {
         uint32_t middle = (low + high) / 2;
-        uint32_t super = heap->sorted[middle];
+        uint32_t super = ga_slab_read(heap->sorted + middle);
         const char *units = heap->supers[super].units;
         if ((uintptr_t)pointer < (uintptr_t)units) {
             high = middle;
@@ -99,7 +129,7 @@ GA_SIMT uint32_t ga_slab_unit(ga_slab_view slab, const void *pointer)
             low = middle + 1;
         }
     }
-    return GA_SLAB_FULL;
+    return ga_slab_unit_unsorted(slab, pointer);
 }
 
 /* ---- taking and giving back --------------------------------------------------------------- */

@@ -68,6 +68,14 @@ static __device__ __forceinline__ void ga_slab_release(ga_kernel_heap heap, void
     ga_slab_kernel_release(heap, unit);
 }
 
+/* Several units of each lane in one go: cheaper than one by one, since the lanes wait only once for what
+ * they wrote to be seen. `n`: a constant. NULLs are ignored. */
+static __device__ __forceinline__ void ga_slab_release_all(ga_kernel_heap heap, void *const *units,
+                                                           uint32_t n)
+{
+    ga_slab_kernel_release_all(heap, units, n);
+}
+
 /* The same with the unit's 32-bit address (docs/slab.md has its layout), cheaper to store and to send;
  * GA_SLAB_NO_ADDRESS where the heap is full. An address serves as long as its heap. */
 #define GA_SLAB_NO_ADDRESS 0xffffffffu
