@@ -356,12 +356,39 @@ static bool grow(uint32_t *seen)
     return can;
 }
 
+/* Units are found by their pointers while super blocks come between theirs. */
+static void look_up(const uint32_t *units, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t found = ga_slab_unit(ga_slab_view_of(&world->heap), memory_of(units[i]));
+        if (found != units[i]) {
+            fprintf(stderr, "unit %u was found as %u\n", units[i], found);
+            stress_need(false, "a pointer's unit");
+        }
+    }
+}
+
+/* Some units of the first super block, for as long as others come. */
+static void look_on(slab_actor *actor)
+{
+    uint32_t units[LANES];
+    uint32_t got = claim(actor, LANES, units);
+    /* acquire, as in ga_slab_unit(). */
+    while (__atomic_load_n(&world->heap.super_count, __ATOMIC_ACQUIRE) < world->shape.supers) {
+        look_up(units, got);
+    }
+    add(&grown_units, got);
+}
+
 static void fill_and_grow(size_t number)
 {
     uint32_t units[LANES];
     uint32_t seen = 1;
     slab_actor actor;
     slab_actor_begin(&actor, &world->heap, seed + (uint32_t)number);
+    if (number == 0) {
+        look_on(&actor);
+    }
     do {
         uint32_t wanted = up_to(&actor, LANES);
         uint32_t got = wanted;
@@ -378,7 +405,7 @@ static void fill_and_grow(size_t number)
 static void grown(ga_slab_shape shape)
 {
     shape.light = false;
-    shape.supers = 12;
+    shape.supers = 20;
     world = slab_world_new(shape, 1, SLAB_WORLD_FREE);
     grown_units = 0;
     stress_threads(threads, fill_and_grow);

@@ -116,10 +116,11 @@ static void place_super(slab_world *world, uint32_t super)
     heap->supers[super].units = world->units + slot * (heap->super_bytes + SLAB_WORLD_GAP);
     heap->supers[super].rows =
         world->rows + slot * (ga_slab_super_rows_bytes(&world->shape) / sizeof(uint32_t));
+    /* Release as G5 is, since units are looked up meanwhile. */
     for (; at && heap->supers[heap->sorted[at - 1]].units > heap->supers[super].units; at--) {
-        heap->sorted[at] = heap->sorted[at - 1];
+        __atomic_store_n(&heap->sorted[at], heap->sorted[at - 1], __ATOMIC_RELEASE);
     }
-    heap->sorted[at] = super;
+    __atomic_store_n(&heap->sorted[at], super, __ATOMIC_RELEASE);
 }
 
 void slab_world_grow(slab_world *world)
@@ -134,12 +135,13 @@ void slab_world_grow(slab_world *world)
     if (!world->shape.light) {
         place_super(world, super);
     }
+    /* G5: release. Pairs with G7 (slab_tile.h). */
+    __atomic_store_n(&heap->super_count, super + 1, __ATOMIC_RELEASE);
     for (uint32_t block = super * blocks; room && block < (super + 1) * blocks; block++) {
         /* G2: release. Pairs with G1 (slab_tile.h). */
         __atomic_store_n(heap->free + ga_slab_count_place(heap->spread, block), room,
                          __ATOMIC_RELEASE);
     }
-    heap->super_count = super + 1;
     /* G4: release. Pairs with G3 (slab_heap.h). After the counts: who claims from a word that he knows
      * of changes a count that is there. */
     __atomic_store_n(&heap->words, (super + 1) * blocks * GA_SLAB_ROW_WORDS, __ATOMIC_RELEASE);
