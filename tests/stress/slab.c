@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Threads as tiles of one small slab heap, which is full half of the time. Every unit is written over,
- * plainly, by whoever owns it, and read before it goes back: what overlaps is seen, and what is not
- * ordered the thread sanitizer sees. Between the rounds counts are what bitmaps say, and nobody has
- * been told FULL while there was room.
+ * Threads as tiles of one small slab heap, which is full half of the time. Every unit is written
+ * over, plainly, by whoever owns it, and read before it goes back: what overlaps is seen, and what
+ * is not ordered the thread sanitizer sees. Between the rounds counts are what bitmaps say, and
+ * nobody has been told FULL while there was room.
  *
- * GA_SLAB_MUTANT weakens the algorithm; each of these programs must fail, or be reported by the thread
- * sanitizer (meson.build here, and that of tests/planted).
+ * GA_SLAB_MUTANT weakens the algorithm; each of these programs must fail, or be reported by the
+ * thread sanitizer (meson.build here, and that of tests/planted).
  */
 #include "stress.h"
 
@@ -300,7 +300,7 @@ static void take_all(slab_actor *actor)
     }
 }
 
-/* While nobody frees, FULL is true from then on: what is free can be had, whatever races are lost. */
+/* While nobody frees, FULL stays true: what is free can be had, whatever races are lost. */
 static void empty(size_t number)
 {
     uint32_t units[LANES];
@@ -342,8 +342,8 @@ static void emptied(ga_slab_shape shape)
 static pthread_mutex_t growth = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t grown_units; /* relaxed: a sum */
 
-/* Whoever is told FULL adds a super block, unless somebody has done so since `seen`. False where there
- * can be no more. */
+/* Whoever is told FULL adds a super block, unless somebody has done so since `seen`. False where
+ * there can be no more. */
 static bool grow(uint32_t *seen)
 {
     pthread_mutex_lock(&growth);

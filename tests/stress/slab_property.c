@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * No two live units overlap. A shadow has a byte for each 16 bytes of the heap; who is given a unit
- * must find all of its bytes 0, and 1 when he gives it back. The shadow's accesses are relaxed: what
- * they find is right only if the heap orders one owner after the other.
+ * must find all of its bytes 0, and 1 when he gives it back. The shadow's accesses are relaxed:
+ * what they find is right only if the heap orders one owner after the other.
  *
  *     stress-slab_property [SECONDS | --operations N]
  *

@@ -142,8 +142,8 @@ void slab_world_grow(slab_world *world)
         __atomic_store_n(heap->free + ga_slab_count_place(heap->spread, block), room,
                          __ATOMIC_RELEASE);
     }
-    /* G4: release. Pairs with G3 (slab_heap.h). After the counts: who claims from a word that he knows
-     * of changes a count that is there. */
+    /* G4: release. Pairs with G3 (slab_heap.h). After the counts: who claims from a word that
+     * he knows of changes a count that is there. */
     __atomic_store_n(&heap->words, (super + 1) * blocks * GA_SLAB_ROW_WORDS, __ATOMIC_RELEASE);
 }
 

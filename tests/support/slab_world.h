@@ -4,8 +4,8 @@
  * no backend around it; and the truth about it, read from the bitmaps.
  *
  * Rows, counts and units are pages that cost nothing before they are touched: the largest heap that
- * addresses allow can be had. With two-level addressing the addresses of super blocks follow neither
- * the order of their numbers nor each other. Whatever cannot be made ends the program.
+ * addresses allow can be had. With two-level addressing the addresses of super blocks follow
+ * neither the order of their numbers nor each other. Whatever cannot be made ends the program.
  */
 #ifndef GPUALLOC_TESTS_SUPPORT_SLAB_WORLD_H
 #define GPUALLOC_TESTS_SUPPORT_SLAB_WORLD_H

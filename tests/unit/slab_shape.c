@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where units and counts are: pointers, numbers and 32-bit addresses both ways, pointers that are no
- * units, and heaps as large as addresses allow.
+ * Where units and counts are: pointers, numbers and 32-bit addresses both ways, pointers that are
+ * no units, and heaps as large as addresses allow.
  */
 #include "support/expect.h"
 #include "support/slab_actor.h"
@@ -143,7 +143,7 @@ Test(slab_shape, pointers_while_growing)
     }
 }
 
-/* slab-hash-2018, section V: 10 bits for the unit, 14 for the memory block, 8 for the super block. */
+/* slab-hash-2018, section V: 10 bits: the unit, 14: the memory block, 8: the super block. */
 Test(slab_shape, the_papers_address)
 {
     ga_slab_shape shape = shape_of(128, 8, 32, false);

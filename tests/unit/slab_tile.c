@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * What tiles claim and give back, one tile at a time: units that nobody else has, as many as asked
- * for, and FULL exactly when there is none. A script of operations is held against a plain set. Built
- * twice: with counts as they stand in heaps of the host, and as in those of kernels.
+ * for, and FULL exactly when there is none. A script of operations is held against a plain set.
+ * Built twice: with counts as they stand in heaps of the host, and as in those of kernels.
  */
 #include "support/expect.h"
 #include "support/slab_actor.h"
@@ -34,9 +34,14 @@ static slab_world *world_of(const struct case_of *of, slab_world_kind kind)
     return slab_world_new(shape, of->supers, kind);
 }
 
+static const char *levels(const struct case_of *of)
+{
+    return of->light ? "light" : "two-level";
+}
+
 #define EACH_SHAPE(of) for (const struct case_of *of = shapes; of < shapes + shape_count; of++)
 #define SHAPE          "%u bytes, %u << %u blocks, %s: "
-#define SHAPE_OF(of)   (of)->unit, (of)->supers, (of)->super_bits, (of)->light ? "light" : "two-level"
+#define SHAPE_OF(of)   (of)->unit, (of)->supers, (of)->super_bits, levels(of)
 #define EACH_WAY(way)  for (slab_way way = SLAB_LANES; way < SLAB_WAYS; way++)
 
 static void assert_counts(const slab_world *world)
@@ -296,7 +301,7 @@ Test(slab_tile, resident_changes_are_counted)
     }
 }
 
-/* A resident's copy of its row is old news: it must neither be believed nor keep it from the rest. */
+/* A copy of a row is old news: it must neither be believed nor keep a tile from the rest. */
 Test(slab_tile, a_stale_row_does_no_harm)
 {
     slab_world *world = world_of(&shapes[1], SLAB_WORLD_BARE);
