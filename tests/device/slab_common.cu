@@ -4,6 +4,8 @@
  */
 #include "slab_gpu.h"
 
+#include <unistd.h>
+
 /* ---- heaps ------------------------------------------------------------------------------ */
 
 bool slab_open(slab_test_heap *heap, int device, const slab_wish *wish)
@@ -202,6 +204,26 @@ slab_tally slab_tally_read(const char *file, int line, slab_tally *tally)
                   (unsigned long long)now.wrong);
     }
     return now;
+}
+
+/* ---- standard error --------------------------------------------------------------------- */
+
+bool slab_capture_begin(slab_capture *c)
+{
+    fflush(stderr);
+    c->file = tmpfile();
+    c->saved = c->file ? dup(STDERR_FILENO) : -1;
+    return c->saved >= 0 && dup2(fileno(c->file), STDERR_FILENO) >= 0;
+}
+
+void slab_capture_end(slab_capture *c, char *text, size_t size)
+{
+    fflush(stderr);
+    dup2(c->saved, STDERR_FILENO);
+    close(c->saved);
+    rewind(c->file);
+    text[fread(text, 1, size - 1, c->file)] = '\0';
+    fclose(c->file);
 }
 
 /* ---- a unit for each thread ------------------------------------------------------------- */

@@ -5,33 +5,7 @@
  */
 #include "slab_gpu.h"
 
-#include <unistd.h>
-
 /* ---- what the heap reports -------------------------------------------------------------- */
-
-/* Standard error goes to a file meanwhile. */
-typedef struct capture {
-    FILE *file;
-    int saved;
-} capture;
-
-static bool capture_begin(capture *c)
-{
-    fflush(stderr);
-    c->file = tmpfile();
-    c->saved = c->file ? dup(STDERR_FILENO) : -1;
-    return c->saved >= 0 && dup2(fileno(c->file), STDERR_FILENO) >= 0;
-}
-
-static void capture_end(capture *c, char *text, size_t size)
-{
-    fflush(stderr);
-    dup2(c->saved, STDERR_FILENO);
-    close(c->saved);
-    rewind(c->file);
-    text[fread(text, 1, size - 1, c->file)] = '\0';
-    fclose(c->file);
-}
 
 typedef struct expectation {
     uint32_t fault;
@@ -83,7 +57,7 @@ static void expect_reports(slab_test_heap *heap, const expectation *expected, ui
 {
     static char log[LOG_SIZE];
     ga_slab_heap image;
-    capture c = {};
+    slab_capture c = {};
     bool matched[GA_SLAB_REPORTS] = {};
     if (!KERNELS_DONE() || !slab_image(heap, &image) ||
         !EXPECT_EQUAL("the reports", image.reported, count)) {
@@ -99,10 +73,10 @@ static void expect_reports(slab_test_heap *heap, const expectation *expected, ui
             matched[at] = true;
         }
     }
-    if (capture_begin(&c)) {
+    if (slab_capture_begin(&c)) {
         slab_view(heap);
         slab_view(heap);
-        capture_end(&c, log, sizeof log);
+        slab_capture_end(&c, log, sizeof log);
         expect_lines(log, expected, count);
     } else {
         FAIL("a file for standard error");
@@ -281,16 +255,16 @@ static void many_faults(int device)
     static const slab_wish wish = {128, 0, 1, 1, true, true, NULL};
     static char log[LOG_SIZE];
     slab_test_heap heap;
-    capture c = {};
+    slab_capture c = {};
     ga_slab_heap image;
     uint32_t n = 1000;
     if (!slab_open(&heap, device, &wish)) {
         return;
     }
     many_faults_kernel<<<10, n / 10>>>(heap.view);
-    if (KERNELS_DONE() && slab_image(&heap, &image) && capture_begin(&c)) {
+    if (KERNELS_DONE() && slab_image(&heap, &image) && slab_capture_begin(&c)) {
         slab_view(&heap);
-        capture_end(&c, log, sizeof log);
+        slab_capture_end(&c, log, sizeof log);
         EXPECT_EQUAL("the faults", image.faults[GA_SLAB_NO_UNIT], n);
         char words[64];
         snprintf(words, sizeof words, "%u more faults", n - GA_SLAB_REPORTS);

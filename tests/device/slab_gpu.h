@@ -32,6 +32,7 @@ SLAB_CASES(many)
 SLAB_CASES(property)
 SLAB_CASES(host)
 SLAB_CASES(fault)
+SLAB_CASES(public)
 
 /* ---- failures --------------------------------------------------------------------------- */
 
@@ -94,6 +95,15 @@ void slab_audit(const char *file, int line, slab_test_heap *heap, uint64_t live)
 
 /* Memory of the device, all 0; NULL when there is none, and the case has failed. */
 void *slab_device_memory(size_t size);
+
+/* Standard error goes to a file until the end, which gives the text. */
+typedef struct slab_capture {
+    FILE *file;
+    int saved;
+} slab_capture;
+
+bool slab_capture_begin(slab_capture *c);
+void slab_capture_end(slab_capture *c, char *text, size_t size);
 
 /* ---- what kernels find ------------------------------------------------------------------ */
 
