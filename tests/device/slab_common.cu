@@ -35,7 +35,10 @@ bool slab_open(slab_test_heap *heap, int device, const slab_wish *wish)
 
 void slab_close(slab_test_heap *heap)
 {
+    ga_stats stats = {};
     ga_slab_kernel_close(heap->slab);
+    EXPECT_STATUS(ga_heap_stats(heap->parent, &stats), GA_OK);
+    EXPECT_EQUAL("the parent's blocks after the heap has been closed", stats.live_blocks, 0);
     EXPECT_STATUS(ga_heap_close(heap->parent), GA_OK);
 }
 
