@@ -64,6 +64,7 @@ ga_malloc_table ga_counted_table(ga_heap *heap, const ga_malloc_table *table)
 {
     counters = heap->counters;
     own = *table;
+    bool takes_any = own.range_size == GA_MALLOC_ANY_POINTER; /* others' blocks are not counted */
     return (ga_malloc_table){
         .malloc = counted_malloc,
         .free = counted_free,
@@ -72,6 +73,6 @@ ga_malloc_table ga_counted_table(ga_heap *heap, const ga_malloc_table *table)
         .memalign = counted_memalign,
         .usable_size = usable,
         .range_base = own.range_base,
-        .range_size = own.range_size,
+        .range_size = takes_any ? 0 : own.range_size,
     };
 }

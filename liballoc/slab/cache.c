@@ -34,6 +34,7 @@ ga_status ga_slab_store_begin(ga_slab_store *store, ga_slab_host *slabs, uint32_
     static uint64_t serials;
     /* relaxed: each only needs a number of its own */
     store->serial = __atomic_add_fetch(&serials, 1, __ATOMIC_RELAXED);
+    store->seat = 1 + (uint32_t)(store->serial % (GA_SLAB_SEATS - 1));
     store->slabs = slabs;
     store->count = count;
     for (uint32_t class = 0; class < count; class ++) {
@@ -167,7 +168,7 @@ __attribute__((noinline)) ga_slab_cache *ga_slab_cache_find(ga_slab_store *store
     }
     pthread_mutex_unlock(&store->lock);
     if (cache) {
-        ga_slab_seats[store->serial % GA_SLAB_SEATS] = (ga_slab_seat){store->serial, cache};
+        *ga_slab_seat_of(store) = (ga_slab_seat){store->serial, cache};
     }
     return cache;
 }
@@ -296,7 +297,7 @@ static void give_bin(ga_slab_bin *bin, ga_slab_host *slab)
 
 void ga_slab_cache_leave(ga_slab_store *store)
 {
-    ga_slab_seat *seat = &ga_slab_seats[store->serial % GA_SLAB_SEATS];
+    ga_slab_seat *seat = ga_slab_seat_of(store);
     pthread_mutex_lock(&store->lock);
     ga_slab_cache **place = my_place(store);
     ga_slab_cache *cache = *place;

@@ -28,6 +28,7 @@ enum {
 /* All slabs of a heap, and the threads' caches. Set once, but for what the lock guards. */
 typedef struct ga_slab_store {
     uint64_t serial; /* of the heap: never the same twice in a process */
+    uint32_t seat; /* where threads look for their cache; the first is for a heap's malloc table */
     ga_slab_host *slabs;
     uint32_t count;
     pthread_mutex_t lock; /* for growth, and for the list of caches */
@@ -88,7 +89,7 @@ ga_status ga_slab_cache_doubled(const void *block);
 /* Where the calling thread's cache is if the seat has the heap's serial number. */
 static inline ga_slab_seat *ga_slab_seat_of(const ga_slab_store *store)
 {
-    return &ga_slab_seats[store->serial % GA_SLAB_SEATS];
+    return &ga_slab_seats[store->seat];
 }
 
 /* The calling thread's, or NULL where it can have none: while it begins, and once it has ended. */

@@ -97,13 +97,15 @@ static ga_slab_region *new_region(ga_slab_host *slab, uint32_t first, uint32_t s
         no_tables(slab);
         return NULL;
     }
-    *region = (ga_slab_region){.heap = slab->serial,
-                               .inverse = slab->heap.inverse,
-                               .shift = slab->heap.shift,
-                               .unit = slab->shape.unit,
-                               .first = first << bits,
-                               .count = supers << bits,
-                               .class = slab->class};
+    region->units = NULL;
+    region->inverse = UINT64_MAX / slab->shape.unit + 1;
+    region->unit = slab->shape.unit;
+    region->first = first << bits;
+    region->count = supers << bits;
+    region->class = slab->class;
+    region->block = NULL;
+    /* relaxed: somebody may still look at the record, as the heap's that had it before */
+    __atomic_store_n(&region->heap, slab->serial, __ATOMIC_RELAXED);
     size_t row_bytes = supers * ga_slab_super_rows_bytes(&slab->shape);
     *rows = zeroed(slab->check ? 2 * row_bytes : row_bytes, &region->rows);
     region->poisoned = slab->check && *rows ? *rows + row_bytes / sizeof **rows : NULL;

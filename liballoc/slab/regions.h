@@ -22,8 +22,7 @@ enum {
 typedef struct ga_slab_region {
     uint64_t heap; /* the serial number of its heap; relaxed, 0 once it has gone */
     char *units;
-    uint64_t inverse; /* as in ga_slab_heap */
-    uint32_t shift;
+    uint64_t inverse; /* 2^64 / unit, rounded up */
     uint32_t unit;
     uint32_t first; /* number of the first unit */
     uint32_t count; /* units */
@@ -55,13 +54,15 @@ static inline ga_slab_region *ga_slab_region_at(const void *pointer)
     return __atomic_load_n(&(*leaf)[step & ((1u << GA_SLAB_LEAF_BITS) - 1u)], __ATOMIC_ACQUIRE);
 }
 
-/* The number of the unit that begins at `pointer`, or GA_SLAB_FULL. */
-static inline uint32_t ga_slab_region_unit(const ga_slab_region *region, const void *pointer)
+/* Whether a unit begins at `pointer`, and its number. An offset of k units gives k exactly, since the
+ * inverse is off by less than 2^16 / 2^64 / unit and k is below 2^32; any other is no multiple. */
+static inline bool ga_slab_region_unit(const ga_slab_region *region, const void *pointer,
+                                       uint32_t *unit)
 {
     uint64_t offset = (uint64_t)((const char *)pointer - region->units);
-    ga_slab_view view = {.unit = region->unit, .shift = region->shift, .inverse = region->inverse};
-    uint32_t number = ga_slab_divide(view, offset);
-    return __builtin_expect(number < region->count, 1) ? region->first + number : GA_SLAB_FULL;
+    uint64_t place = ga_bits_high(offset, region->inverse);
+    *unit = region->first + (uint32_t)place;
+    return __builtin_expect(place * region->unit == offset && place < region->count, 1);
 }
 
 /* A record to fill in, or NULL. */

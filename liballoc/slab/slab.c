@@ -11,12 +11,9 @@
 
 #include "../platform/cuda_driver.h"
 #include "../platform/libc.h"
-#include "cache.h"
 #include "checked.h"
-#include "classes.h"
-#include "kernel.h"
-#include "large.h"
 #include "settings.h"
+#include "state.h"
 
 #include <string.h>
 
@@ -24,18 +21,6 @@ enum {
     HOST_GRANULE = 16,
     DEVICE_GRANULE = 256
 };
-
-typedef struct slab_state {
-    size_t quick_max; /* the largest request that goes through the caches */
-    ga_slab_store store;
-    ga_slab_classes classes;
-    ga_slab_kernel *kernel; /* NULL but for the place kernel; all else is then unused */
-    int device;
-    bool on_device;
-    bool check;
-    ga_slab_large large;
-    ga_slab_host slabs[];
-} slab_state;
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
@@ -48,7 +33,7 @@ static ga_status open_kernel(const ga_open_args *args, const ga_slab_settings *s
                              void **state)
 {
     ga_slab_kernel_spec spec = {.check = settings->check};
-    slab_state *s = ga_libc.calloc(1, sizeof *s);
+    ga_slab_state *s = ga_libc.calloc(1, sizeof *s);
     if (!s) {
         return no_record();
     }
@@ -66,7 +51,7 @@ static ga_status open_kernel(const ga_open_args *args, const ga_slab_settings *s
     return GA_OK;
 }
 
-static ga_status begin_slabs(slab_state *s, const ga_slab_settings *settings)
+static ga_status begin_slabs(ga_slab_state *s, const ga_slab_settings *settings)
 {
     for (uint32_t class = 0; class < s->classes.count; class ++) {
         ga_slab_shape shape;
@@ -82,7 +67,7 @@ static ga_status begin_slabs(slab_state *s, const ga_slab_settings *settings)
 }
 
 /* What the option `capacity` wants taken at once. */
-static ga_status take_first(slab_state *s, const ga_slab_settings *settings)
+static ga_status take_first(ga_slab_state *s, const ga_slab_settings *settings)
 {
     ga_status status = GA_OK;
     uint32_t first = settings->light      ? 1
@@ -113,7 +98,7 @@ static ga_status open_slabs(const ga_open_args *args, const ga_slab_settings *se
 {
     ga_slab_classes classes;
     fill_classes(settings, &classes);
-    slab_state *s = ga_libc.calloc(1, sizeof *s + classes.count * sizeof *s->slabs);
+    ga_slab_state *s = ga_libc.calloc(1, sizeof *s + classes.count * sizeof *s->slabs);
     if (!s) {
         return no_record();
     }
@@ -151,13 +136,14 @@ static ga_status slab_open(const ga_open_args *args, void **state)
 
 static void slab_close(void *state)
 {
-    slab_state *s = state;
+    ga_slab_state *s = state;
     if (s->kernel) {
         ga_slab_kernel_close(s->kernel);
     } else {
         ga_slab_store_end(&s->store);
         ga_slab_starts_end(&s->large.starts);
     }
+    ga_slab_state_unserve(s);
     ga_libc.free(s);
 }
 
@@ -168,17 +154,8 @@ static ga_status unsupported(const char *what)
 
 /* ---- units ------------------------------------------------------------------------------------- */
 
-/* The region of this heap's at that address, or NULL. */
-static inline ga_slab_region *region_of(const slab_state *s, const void *pointer)
-{
-    ga_slab_region *region = ga_slab_region_at(pointer);
-    /* relaxed: a heap that is being closed meanwhile is not this one */
-    bool own = region && __atomic_load_n(&region->heap, __ATOMIC_RELAXED) == s->store.serial;
-    return __builtin_expect(own, 1) ? region : NULL;
-}
-
 /* Past the caches. */
-static void *alloc_single(slab_state *s, uint32_t class)
+static void *alloc_single(ga_slab_state *s, uint32_t class)
 {
     ga_slab_host *slab = &s->slabs[class];
     uint32_t unit = ga_slab_store_claim(&s->store, class);
@@ -193,14 +170,15 @@ static void *alloc_single(slab_state *s, uint32_t class)
 }
 
 /* A unit of the class, or else a block of the parent's. */
-static ga_status alloc_in(slab_state *s, uint32_t class, size_t size, size_t align, void **out)
+static ga_status alloc_in(ga_slab_state *s, uint32_t class, size_t size, size_t align, void **out)
 {
     ga_slab_cache *cache = s->check ? NULL : ga_slab_cache_mine(&s->store);
     *out = cache ? ga_slab_cache_alloc(cache, class) : alloc_single(s, class);
     return *out ? GA_OK : ga_slab_large_alloc(&s->large, size, align, out);
 }
 
-static __attribute__((noinline)) ga_status alloc_slowly(slab_state *s, size_t size, void **out)
+__attribute__((noinline)) ga_status ga_slab_state_alloc_slowly(ga_slab_state *s, size_t size,
+                                                               void **out)
 {
     if (s->kernel) {
         return ga_slab_kernel_alloc(s->kernel, size, out);
@@ -211,7 +189,7 @@ static __attribute__((noinline)) ga_status alloc_slowly(slab_state *s, size_t si
 
 static ga_status slab_alloc(void *state, size_t size, void **out)
 {
-    slab_state *s = state;
+    ga_slab_state *s = state;
     const ga_slab_seat *seat = ga_slab_seat_of(&s->store);
     if (__builtin_expect(size <= s->quick_max && seat->serial == s->store.serial, 1)) {
         *out = ga_slab_cache_take(seat->cache, ga_slab_class_of(&s->classes, size));
@@ -219,12 +197,12 @@ static ga_status slab_alloc(void *state, size_t size, void **out)
             return GA_OK;
         }
     }
-    return alloc_slowly(s, size, out);
+    return ga_slab_state_alloc_slowly(s, size, out);
 }
 
-static ga_status slab_alloc_aligned(void *state, size_t size, size_t align, void **out)
+ga_status ga_slab_state_alloc_aligned(void *state, size_t size, size_t align, void **out)
 {
-    slab_state *s = state;
+    ga_slab_state *s = state;
     if (s->kernel) {
         return unsupported("alignment above 16");
     }
@@ -238,7 +216,7 @@ static ga_status no_block(const void *pointer)
     return ga_fail(GA_ERR_POINTER, "slab: %p is no block of this heap", pointer);
 }
 
-static ga_status free_large(slab_state *s, void *block)
+static ga_status free_large(ga_slab_state *s, void *block)
 {
     if (s->check && !ga_slab_large_owns(&s->large, block)) {
         return ga_slab_checked_no_unit(s->slabs, block);
@@ -247,7 +225,7 @@ static ga_status free_large(slab_state *s, void *block)
     return status == GA_ERR_POINTER ? no_block(block) : status;
 }
 
-static ga_status free_single(slab_state *s, ga_slab_region *region, uint32_t unit, void *block)
+static ga_status free_single(ga_slab_state *s, ga_slab_region *region, uint32_t unit, void *block)
 {
     ga_slab_host *slab = &s->slabs[region->class];
     ga_slab_cache *cache = s->check ? NULL : ga_slab_cache_mine(&s->store);
@@ -261,17 +239,17 @@ static ga_status free_single(slab_state *s, ga_slab_region *region, uint32_t uni
     return GA_OK;
 }
 
-static __attribute__((noinline)) ga_status free_slowly(slab_state *s, void *block)
+__attribute__((noinline)) ga_status ga_slab_state_free_slowly(ga_slab_state *s, void *block)
 {
     if (s->kernel) {
         return ga_slab_kernel_free(s->kernel, block);
     }
-    ga_slab_region *region = region_of(s, block);
+    ga_slab_region *region = ga_slab_state_region(s, block);
     if (!region) {
         return free_large(s, block);
     }
-    uint32_t unit = ga_slab_region_unit(region, block);
-    if (unit == GA_SLAB_FULL) {
+    uint32_t unit;
+    if (!ga_slab_region_unit(region, block, &unit)) {
         return s->check ? ga_slab_checked_no_unit(&s->slabs[region->class], block)
                         : ga_fail(GA_ERR_POINTER,
                                   "slab: %p: expected the first byte of a block of %u bytes", block,
@@ -282,21 +260,20 @@ static __attribute__((noinline)) ga_status free_slowly(slab_state *s, void *bloc
 
 static ga_status slab_free(void *state, void *block)
 {
-    slab_state *s = state;
+    ga_slab_state *s = state;
     const ga_slab_seat *seat = ga_slab_seat_of(&s->store);
-    const ga_slab_region *region = region_of(s, block);
-    if (__builtin_expect(region && seat->serial == s->store.serial && s->quick_max, 1)) {
-        uint32_t unit = ga_slab_region_unit(region, block);
-        if (__builtin_expect(unit != GA_SLAB_FULL, 1)) {
-            return ga_slab_cache_free(seat->cache, region->class, unit, block);
-        }
+    const ga_slab_region *region = ga_slab_state_region(s, block);
+    uint32_t unit;
+    if (__builtin_expect(region && seat->serial == s->store.serial, 1) &&
+        ga_slab_region_unit(region, block, &unit)) {
+        return ga_slab_cache_free(seat->cache, region->class, unit, block);
     }
-    return free_slowly(s, block);
+    return ga_slab_state_free_slowly(s, block);
 }
 
 /* ---- questions ---------------------------------------------------------------------------------- */
 
-static __attribute__((noinline)) size_t usable_slowly(slab_state *s, const void *block)
+static __attribute__((noinline)) size_t usable_slowly(ga_slab_state *s, const void *block)
 {
     if (s->kernel) {
         return ga_slab_kernel_usable_size(s->kernel, block);
@@ -304,25 +281,25 @@ static __attribute__((noinline)) size_t usable_slowly(slab_state *s, const void 
     return ga_slab_large_usable_size(&s->large, block);
 }
 
-static size_t slab_usable_size(void *state, const void *block)
+size_t ga_slab_state_usable_size(void *state, const void *block)
 {
-    slab_state *s = state;
-    const ga_slab_region *region = region_of(s, block);
+    ga_slab_state *s = state;
+    const ga_slab_region *region = ga_slab_state_region(s, block);
     return __builtin_expect(region != NULL, 1) ? region->unit : usable_slowly(s, block);
 }
 
 static bool slab_owns(void *state, const void *pointer)
 {
-    slab_state *s = state;
+    ga_slab_state *s = state;
     if (s->kernel) {
         return ga_slab_kernel_owns(s->kernel, pointer);
     }
-    return region_of(s, pointer) || ga_slab_large_owns(&s->large, pointer);
+    return ga_slab_state_region(s, pointer) || ga_slab_large_owns(&s->large, pointer);
 }
 
 /* ---- contents ------------------------------------------------------------------------------------ */
 
-static ga_status clear(slab_state *s, void *block, size_t size)
+static ga_status clear(ga_slab_state *s, void *block, size_t size)
 {
     ga_cuda_scope scope;
     if (!s->on_device) {
@@ -337,7 +314,7 @@ static ga_status clear(slab_state *s, void *block, size_t size)
     return status;
 }
 
-static ga_status copy(slab_state *s, void *to, const void *from, size_t size)
+static ga_status copy(ga_slab_state *s, void *to, const void *from, size_t size)
 {
     ga_cuda_scope scope;
     if (!s->on_device) {
@@ -352,9 +329,9 @@ static ga_status copy(slab_state *s, void *to, const void *from, size_t size)
     return status;
 }
 
-static ga_status slab_alloc_zeroed(void *state, size_t size, void **out)
+ga_status ga_slab_state_alloc_zeroed(void *state, size_t size, void **out)
 {
-    slab_state *s = state;
+    ga_slab_state *s = state;
     if (s->kernel) {
         return unsupported("zeroed allocation");
     }
@@ -372,7 +349,7 @@ static ga_status slab_alloc_zeroed(void *state, size_t size, void **out)
 }
 
 /* A block of its own, with the contents; the old one is freed. */
-static ga_status move(slab_state *s, void *block, size_t before, size_t size, void **out)
+static ga_status move(ga_slab_state *s, void *block, size_t before, size_t size, void **out)
 {
     ga_status status = slab_alloc(s, size, out);
     if (status != GA_OK) {
@@ -384,7 +361,7 @@ static ga_status move(slab_state *s, void *block, size_t before, size_t size, vo
 }
 
 /* To a unit, if it is to be that small and the host can copy. */
-static ga_status realloc_large(slab_state *s, void *block, size_t size, void **out)
+static ga_status realloc_large(ga_slab_state *s, void *block, size_t size, void **out)
 {
     size_t before = ga_slab_large_usable_size(&s->large, block);
     if (!ga_slab_large_owns(&s->large, block)) {
@@ -395,17 +372,18 @@ static ga_status realloc_large(slab_state *s, void *block, size_t size, void **o
                : ga_slab_large_realloc(&s->large, block, size, out);
 }
 
-static ga_status slab_realloc(void *state, void *block, size_t size, void **out)
+ga_status ga_slab_state_realloc(void *state, void *block, size_t size, void **out)
 {
-    slab_state *s = state;
-    const ga_slab_region *region = region_of(s, block);
+    ga_slab_state *s = state;
+    const ga_slab_region *region = ga_slab_state_region(s, block);
     if (s->kernel) {
         return unsupported("reallocation");
     }
     if (!region) {
         return realloc_large(s, block, size, out);
     }
-    if (ga_slab_region_unit(region, block) == GA_SLAB_FULL) {
+    uint32_t unit;
+    if (!ga_slab_region_unit(region, block, &unit)) {
         return no_block(block);
     }
     bool fits = size <= region->unit;
@@ -423,8 +401,8 @@ static ga_status slab_realloc(void *state, void *block, size_t size, void **out)
 
 static ga_status slab_grow(void *state, void *block, size_t size)
 {
-    slab_state *s = state;
-    if (!s->kernel && !region_of(s, block) && ga_slab_large_owns(&s->large, block)) {
+    ga_slab_state *s = state;
+    if (!s->kernel && !ga_slab_state_region(s, block) && ga_slab_large_owns(&s->large, block)) {
         return ga_slab_large_grow(&s->large, block, size);
     }
     return ga_fail(GA_ERR_NO_ROOM, "slab: %p: a unit cannot grow to %zu bytes where it stands",
@@ -445,85 +423,11 @@ static ga_status slab_alloc_batch(void *state, size_t n, const size_t *sizes, vo
     return GA_OK;
 }
 
-/* ---- what is live -------------------------------------------------------------------------------- */
-
-typedef struct walk {
-    slab_state *s;
-    uint32_t class;
-    ga_visit *visit;
-    void *context;
-} walk;
-
-static void visit_word(void *context, uint32_t word, uint32_t bits)
-{
-    walk *w = context;
-    ga_slab_host *slab = &w->s->slabs[w->class];
-    ga_slab_view view = ga_slab_view_of(&slab->heap);
-    bits &= ~ga_slab_cache_of_word(&w->s->store, w->class, word);
-    for (; bits; bits &= bits - 1u) {
-        w->visit(w->context, ga_slab_pointer(view, word * 32u + ga_bits_lowest(bits)),
-                 slab->shape.unit);
-    }
-}
-
-static void visit_large(void *context, void *block)
-{
-    walk *w = context;
-    w->visit(w->context, block, ga_slab_large_usable_size(&w->s->large, block));
-}
-
-/* The visitor may allocate and free: its thread has its cache before the lock is taken. */
-static ga_status slab_each_live(void *state, ga_visit *visit, void *context)
-{
-    slab_state *s = state;
-    walk w = {s, 0, visit, context};
-    if (s->kernel) {
-        return ga_slab_kernel_each_live(s->kernel, visit, context);
-    }
-    for (; w.class < s->classes.count; w.class ++) {
-        ga_slab_host_each_word(&s->slabs[w.class], visit_word, &w);
-    }
-    ga_slab_starts_each(&s->large.starts, visit_large, &w);
-    return GA_OK;
-}
-
-static void slab_stats(void *state, ga_backend_stats *out)
-{
-    slab_state *s = state;
-    if (s->kernel) {
-        ga_slab_kernel_stats(s->kernel, out);
-        return;
-    }
-    uint64_t large = __atomic_load_n(&s->large.bytes, __ATOMIC_RELAXED); /* a figure */
-    *out = (ga_backend_stats){.live_bytes = large, .held_bytes = large};
-    pthread_mutex_lock(&s->store.lock);
-    for (uint32_t class = 0; class < s->classes.count; class ++) {
-        const ga_slab_host *slab = &s->slabs[class];
-        uint64_t taken = ga_slab_host_taken(slab);
-        uint64_t cached = ga_slab_cache_units(&s->store, class);
-        /* Threads go on meanwhile: never below nothing. */
-        out->live_bytes += taken > cached ? (taken - cached) * slab->shape.unit : 0;
-        out->held_bytes += slab->held;
-        out->growths += slab->growths;
-    }
-    pthread_mutex_unlock(&s->store.lock);
-}
-
-uint64_t ga_slab_faults_of(const void *state, ga_slab_fault fault)
-{
-    const slab_state *s = state;
-    uint64_t sum = 0;
-    for (uint32_t class = 0; class < s->classes.count; class ++) {
-        sum += __atomic_load_n(&s->slabs[class].heap.faults[fault], __ATOMIC_RELAXED);
-    }
-    return sum;
-}
-
 /* ---- forks and threads ----------------------------------------------------------------------------- */
 
 static void slab_fork_prepare(void *state)
 {
-    slab_state *s = state;
+    ga_slab_state *s = state;
     if (!s->kernel) {
         pthread_mutex_lock(&s->store.lock);
     }
@@ -531,7 +435,7 @@ static void slab_fork_prepare(void *state)
 
 static void slab_fork_parent(void *state)
 {
-    slab_state *s = state;
+    ga_slab_state *s = state;
     if (!s->kernel) {
         pthread_mutex_unlock(&s->store.lock);
     }
@@ -539,7 +443,7 @@ static void slab_fork_parent(void *state)
 
 static void slab_fork_child(void *state)
 {
-    slab_state *s = state;
+    ga_slab_state *s = state;
     if (!s->kernel) {
         ga_slab_cache_forget_others(&s->store);
         pthread_mutex_unlock(&s->store.lock);
@@ -548,7 +452,7 @@ static void slab_fork_child(void *state)
 
 static void slab_thread_exit(void *state)
 {
-    slab_state *s = state;
+    ga_slab_state *s = state;
     if (!s->kernel) {
         ga_slab_cache_leave(&s->store);
     }
@@ -556,12 +460,12 @@ static void slab_thread_exit(void *state)
 
 static ga_status slab_kernel_view(void *state, ga_kernel_heap *out)
 {
-    return ga_slab_kernel_view(((slab_state *)state)->kernel, out);
+    return ga_slab_kernel_view(((ga_slab_state *)state)->kernel, out);
 }
 
 static ga_status slab_reset(void *state)
 {
-    slab_state *s = state;
+    ga_slab_state *s = state;
     return s->kernel ? ga_slab_kernel_reset(s->kernel)
                      : ga_fail(GA_ERR_UNSUPPORTED, "slab: reset: expected a heap for kernels");
 }
@@ -586,15 +490,16 @@ const ga_backend ga_slab_backend = {
     .alloc = slab_alloc,
     .free = slab_free,
     .owns = slab_owns,
-    .usable_size = slab_usable_size,
-    .realloc = slab_realloc,
-    .alloc_zeroed = slab_alloc_zeroed,
-    .alloc_aligned = slab_alloc_aligned,
+    .usable_size = ga_slab_state_usable_size,
+    .realloc = ga_slab_state_realloc,
+    .alloc_zeroed = ga_slab_state_alloc_zeroed,
+    .alloc_aligned = ga_slab_state_alloc_aligned,
     .alloc_batch = slab_alloc_batch,
     .grow = slab_grow,
-    .each_live = slab_each_live,
+    .each_live = ga_slab_state_each_live,
     .kernel_view = slab_kernel_view,
-    .stats = slab_stats,
+    .stats = ga_slab_state_stats,
+    .malloc_table = ga_slab_state_malloc_table,
     .parent_place = slab_parent_place,
     .fork_prepare = slab_fork_prepare,
     .fork_parent = slab_fork_parent,

@@ -99,7 +99,9 @@ typedef struct ga_open_args {
 /* malloc-shaped entry points for a backend that needs no state: the preload jumps through them.
  * They keep errno as malloc(3) says. A block of this backend lies in [range_base, range_base +
  * range_size); range_size 0 means that only `owns` can tell, SIZE_MAX that every pointer that is
- * not known to be another's is to be passed to `free`. */
+ * not known to be another's is to be passed to `free`. GA_MALLOC_ANY_POINTER: `free`, `realloc` and
+ * `usable_size` take any pointer, and pass on to the C library what is not theirs, NULL included. */
+#define GA_MALLOC_ANY_POINTER (SIZE_MAX - 1)
 typedef struct ga_malloc_table {
     void *(*malloc)(size_t size);
     void (*free)(void *block);

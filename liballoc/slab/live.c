@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What is live in a heap: the units whose bits are set, without those that threads' caches hold, and the
+ * parent's blocks.
+ */
+#include "slab.h"
+#include "state.h"
+
+typedef struct walk {
+    ga_slab_state *s;
+    uint32_t class;
+    ga_visit *visit;
+    void *context;
+} walk;
+
+static void visit_word(void *context, uint32_t word, uint32_t bits)
+{
+    walk *w = context;
+    ga_slab_host *slab = &w->s->slabs[w->class];
+    ga_slab_view view = ga_slab_view_of(&slab->heap);
+    /* Not held while the visitor works, who may allocate. */
+    pthread_mutex_lock(&w->s->store.lock);
+    bits &= ~ga_slab_cache_of_word(&w->s->store, w->class, word);
+    pthread_mutex_unlock(&w->s->store.lock);
+    for (; bits; bits &= bits - 1u) {
+        w->visit(w->context, ga_slab_pointer(view, word * 32u + ga_bits_lowest(bits)),
+                 slab->shape.unit);
+    }
+}
+
+static void visit_large(void *context, void *block)
+{
+    walk *w = context;
+    w->visit(w->context, block, ga_slab_large_usable_size(&w->s->large, block));
+}
+
+ga_status ga_slab_state_each_live(void *state, ga_visit *visit, void *context)
+{
+    ga_slab_state *s = state;
+    walk w = {s, 0, visit, context};
+    if (s->kernel) {
+        return ga_slab_kernel_each_live(s->kernel, visit, context);
+    }
+    for (; w.class < s->classes.count; w.class ++) {
+        ga_slab_host_each_word(&s->slabs[w.class], visit_word, &w);
+    }
+    ga_slab_starts_each(&s->large.starts, visit_large, &w);
+    return GA_OK;
+}
+
+void ga_slab_state_stats(void *state, ga_backend_stats *out)
+{
+    ga_slab_state *s = state;
+    if (s->kernel) {
+        ga_slab_kernel_stats(s->kernel, out);
+        return;
+    }
+    uint64_t large = __atomic_load_n(&s->large.bytes, __ATOMIC_RELAXED); /* a figure */
+    *out = (ga_backend_stats){.live_bytes = large, .held_bytes = large};
+    pthread_mutex_lock(&s->store.lock);
+    for (uint32_t class = 0; class < s->classes.count; class ++) {
+        const ga_slab_host *slab = &s->slabs[class];
+        uint64_t taken = ga_slab_host_taken(slab);
+        uint64_t cached = ga_slab_cache_units(&s->store, class);
+        /* Threads go on meanwhile: never below nothing. */
+        out->live_bytes += taken > cached ? (taken - cached) * slab->shape.unit : 0;
+        out->held_bytes += slab->held;
+        out->growths += slab->growths;
+    }
+    pthread_mutex_unlock(&s->store.lock);
+}
+
+uint64_t ga_slab_faults_of(const void *state, ga_slab_fault fault)
+{
+    const ga_slab_state *s = state;
+    uint64_t sum = 0;
+    for (uint32_t class = 0; class < s->classes.count; class ++) {
+        sum += __atomic_load_n(&s->slabs[class].heap.faults[fault], __ATOMIC_RELAXED);
+    }
+    return sum;
+}

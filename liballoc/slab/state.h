@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a heap of the `slab` backend is made of.
+ */
+#ifndef GPUALLOC_SLAB_STATE_H
+#define GPUALLOC_SLAB_STATE_H
+
+#include "cache.h"
+#include "classes.h"
+#include "kernel.h"
+#include "large.h"
+
+typedef struct ga_slab_state {
+    size_t quick_max; /* the largest request that goes through the caches */
+    ga_slab_store store;
+    ga_slab_classes classes;
+    ga_slab_kernel *kernel; /* NULL but for the place kernel; all else is then unused */
+    int device;
+    bool on_device;
+    bool check;
+    ga_slab_large large;
+    ga_slab_host slabs[];
+} ga_slab_state;
+
+/* The region of this heap's at that address, or NULL. */
+static inline ga_slab_region *ga_slab_state_region(const ga_slab_state *s, const void *pointer)
+{
+    ga_slab_region *region = ga_slab_region_at(pointer);
+    /* relaxed: a heap that is being closed meanwhile is not this one */
+    bool own = region && __atomic_load_n(&region->heap, __ATOMIC_RELAXED) == s->store.serial;
+    return __builtin_expect(own, 1) ? region : NULL;
+}
+
+/* Members of the backend (slab.c), and where alloc and free go when there is no short way. */
+ga_status ga_slab_state_alloc_slowly(ga_slab_state *s, size_t size, void **out);
+ga_status ga_slab_state_free_slowly(ga_slab_state *s, void *block);
+ga_status ga_slab_state_alloc_zeroed(void *state, size_t size, void **out);
+ga_status ga_slab_state_alloc_aligned(void *state, size_t size, size_t align, void **out);
+ga_status ga_slab_state_realloc(void *state, void *block, size_t size, void **out);
+size_t ga_slab_state_usable_size(void *state, const void *block);
+
+/* table.c. NULL for all heaps but the first that asks. */
+const ga_malloc_table *ga_slab_state_malloc_table(void *state);
+void ga_slab_state_unserve(const ga_slab_state *s);
+
+/* live.c */
+ga_status ga_slab_state_each_live(void *state, ga_visit *visit, void *context);
+void ga_slab_state_stats(void *state, ga_backend_stats *out);
+
+#endif

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * malloc-shaped: the preload's way to one heap, past the interface.
+ */
+#include "../platform/libc.h"
+#include "state.h"
+
+#include <errno.h>
+
+static ga_slab_state *served; /* the first heap that was asked for its table */
+
+static void *malloc_answer(ga_status status, void *block)
+{
+    if (__builtin_expect(status != GA_OK, 0)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return block;
+}
+
+static __attribute__((noinline)) void *served_malloc_slowly(size_t size)
+{
+    void *block;
+    ga_status status = ga_slab_state_alloc_slowly(served, size + !size, &block);
+    return malloc_answer(status, block);
+}
+
+static void *served_malloc(size_t size)
+{
+    ga_slab_state *s = served;
+    const ga_slab_seat *seat = ga_slab_seats;
+    if (__builtin_expect(size <= s->quick_max && seat->serial == s->store.serial, 1)) {
+        void *unit = ga_slab_cache_take(seat->cache, ga_slab_class_of(&s->classes, size));
+        if (__builtin_expect(unit != NULL, 1)) {
+            return unit;
+        }
+    }
+    return served_malloc_slowly(size);
+}
+
+/* NULL, and what is older than the heap or never was its: the C library's. */
+static bool is_foreign(const void *block)
+{
+    return !ga_slab_state_region(served, block) && !ga_slab_large_owns(&served->large, block);
+}
+
+static __attribute__((noinline)) void served_free_slowly(void *block)
+{
+    int saved = errno;
+    if (is_foreign(block)) {
+        ga_libc.free(block);
+    } else {
+        ga_slab_state_free_slowly(served, block);
+    }
+    errno = saved;
+}
+
+static void served_free(void *block)
+{
+    const ga_slab_state *s = served;
+    const ga_slab_seat *seat = ga_slab_seats; /* its own: see ga_slab_state_malloc_table() */
+    const ga_slab_region *region = ga_slab_state_region(s, block);
+    uint32_t unit;
+    if (__builtin_expect(region && seat->serial == s->store.serial, 1) &&
+        ga_slab_region_unit(region, block, &unit)) {
+        ga_slab_cache_free(seat->cache, region->class, unit, block);
+    } else {
+        served_free_slowly(block);
+    }
+}
+
+static void *served_calloc(size_t count, size_t size)
+{
+    void *block;
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes)) {
+        return malloc_answer(GA_ERR_SIZE, NULL);
+    }
+    ga_status status = ga_slab_state_alloc_zeroed(served, bytes + !bytes, &block);
+    return malloc_answer(status, block);
+}
+
+static void *served_realloc(void *block, size_t size)
+{
+    void *moved;
+    if (is_foreign(block)) {
+        return ga_libc.realloc(block, size);
+    }
+    ga_status status = ga_slab_state_realloc(served, block, size, &moved);
+    return malloc_answer(status, moved);
+}
+
+static void *served_memalign(size_t align, size_t size)
+{
+    void *block;
+    ga_status status = ga_slab_state_alloc_aligned(served, size + !size, align, &block);
+    return malloc_answer(status, block);
+}
+
+static size_t served_usable_size(void *block)
+{
+    size_t size = ga_slab_state_usable_size(served, block);
+    return size || !ga_libc.usable_size ? size : ga_libc.usable_size(block);
+}
+
+const ga_malloc_table *ga_slab_state_malloc_table(void *state)
+{
+    static const ga_malloc_table table = {
+        .malloc = served_malloc,
+        .free = served_free,
+        .calloc = served_calloc,
+        .realloc = served_realloc,
+        .memalign = served_memalign,
+        .usable_size = served_usable_size,
+        .range_size = GA_MALLOC_ANY_POINTER,
+    };
+    ga_slab_state *nobody = NULL;
+    /* relaxed: only elects the heap; who gets the table passes it on with what orders that */
+    __atomic_compare_exchange_n(&served, &nobody, (ga_slab_state *)state, false, __ATOMIC_RELAXED,
+                                __ATOMIC_RELAXED);
+    if (served != state) {
+        return NULL;
+    }
+    served->store.seat = 0; /* nobody else's */
+    return &table;
+}
+
+void ga_slab_state_unserve(const ga_slab_state *s)
+{
+    if (s == served) {
+        served = NULL;
+    }
+}
