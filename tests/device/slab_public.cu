@@ -97,8 +97,8 @@ typedef struct subject {
 static const subject subjects[] = {
     {"slab:unit=128,addressing=light,capacity=4M/cuda", 128, false},
     {"slab:unit=48,addressing=table,blocks=2,capacity=192K,limit=1536K/cuda", 48, false},
-    {"slab:unit=16,check=full,capacity=64K/cuda", 16, false},
-    {"slab:unit=128,check=full,addressing=table,blocks=1,capacity=512K/cuda", 128, false},
+    {"slab:unit=16,check=full,blocks=1,capacity=64K/cuda", 16, false},
+    {"slab:unit=128,check=full,addressing=table,blocks=1,capacity=512K,limit=8M/cuda", 128, false},
     {"slab:unit=4096,capacity=16M/async", 4096, false},
     {"slab", 128, true},
     {"slab:unit=64K,capacity=256M/cuda", 64 << 10, true},
@@ -207,7 +207,7 @@ static void leak(int device)
     static char log[4096];
     slab_capture c = {};
     ga_kernel_heap view;
-    ga_heap *heap = open_heap(device, "slab:unit=64,capacity=64K/cuda");
+    ga_heap *heap = open_heap(device, "slab:unit=64,blocks=1,capacity=64K/cuda");
     char **blocks = (char **)slab_device_memory(7 * sizeof *blocks);
     slab_tally *tally = slab_tally_new();
     if (heap && blocks && tally && look(heap, &view)) {
