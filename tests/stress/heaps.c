@@ -21,11 +21,11 @@
 enum {
     THREADS = 6,
     SLOTS = 64, /* where blocks lie that wait for another thread */
-    SHARED = 2,
+    SHARED = 3,
     ROUND = 200,           /* operations with one heap */
     MOST_TRACED = 1 << 20, /* of them; a trace takes 48 bytes for each */
-    BUILT_IN = 3,          /* specs that every build has */
-    SPECS = 6
+    BUILT_IN = 5,          /* specs that every build has */
+    SPECS = 8
 };
 
 /* Counts; relaxed, since they are read once the threads have ended. */
@@ -197,12 +197,15 @@ static void prepare(void)
     specs[spec_count++] = "system";
     specs[spec_count++] = "fail:nth=0/fail:nth=0/system";
     specs[spec_count++] = trace;
+    specs[spec_count++] = "slab/system";
+    specs[spec_count++] = "slab:check=full/system";
     if (!UNDER_TSAN) { /* which does not see how their blocks change hands */
         add_if_here("jemalloc");
         add_if_here("dl:libmimalloc.so.2");
     }
     shared[0] = stress_open("system");
     shared[1] = stress_open(spec_count > BUILT_IN ? specs[BUILT_IN] : "fail:nth=0");
+    shared[2] = stress_open("slab/system");
     for (size_t i = 0; strcmp(addition.name ? addition.name : "", "null") != 0; i++) {
         addition = *ga_backend_at(i);
     }
