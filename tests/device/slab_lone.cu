@@ -4,6 +4,9 @@
  * same units step after step and the same bitmaps and counts in the end. And the two kinds of
  * addresses.
  */
+/* The search is to be the CPU's. */
+#define GA_SIMT_NO_NOISE
+
 #include "slab_gpu.h"
 
 #include "slab_oracle.h"
