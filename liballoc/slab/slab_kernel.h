@@ -242,10 +242,11 @@ GA_SIMT void ga_slab_kernel_release_address(ga_kernel_heap heap, uint32_t addres
     ga_tile tile = ga_tile_present();
     if (GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAG_GENERAL) {
         uint32_t unit = ga_slab_unit_of_address(slab, address);
-        /* Of an address beyond the super blocks there are, the report has the address itself. */
-        void *pointer = address == GA_SLAB_FULL    ? NULL
-                        : unit / 32u >= slab.words ? (void *)(uint64_t)address
-                                                   : ga_slab_pointer(slab, unit);
+        bool is_one = unit / 32u < slab.words && ga_slab_address_of_unit(slab, unit) == address;
+        /* Of an address that is no unit's, the report has the address itself. */
+        void *pointer = address == GA_SLAB_FULL ? NULL
+                        : is_one                ? ga_slab_pointer(slab, unit)
+                                                : (void *)(uint64_t)address;
         ga_slab_release_general(slab.heap, ga_tile_members(tile), pointer);
         return;
     }
