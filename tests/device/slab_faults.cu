@@ -281,7 +281,7 @@ static void many_faults(int device)
 /* ---- faults without the checks ---------------------------------------------------------- */
 
 /* A warp that holds units gives them back with strangers among them. */
-static __global__ void mixed_kernel(ga_kernel_heap heap, char *foreign, uint32_t beyond)
+static __global__ void mixed_kernel(ga_kernel_heap heap, char *foreign)
 {
     uint32_t lane = ga_warp_lane();
     char *unit = (char *)ga_slab_claim(heap);
@@ -290,7 +290,12 @@ static __global__ void mixed_kernel(ga_kernel_heap heap, char *foreign, uint32_t
     if (lane < STRANGERS) {
         ga_slab_release(heap, unit);
     }
-    ga_slab_release_address(heap, lane < 2u ? beyond + lane : GA_SLAB_NO_ADDRESS);
+    /* Beyond the heap; in the first super block, but beyond its units; none. */
+    ga_slab_release_address(heap, lane == 0   ? 0x7ffffff0u
+                                  : lane == 1 ? 0x00ffffffu
+                                              : GA_SLAB_NO_ADDRESS);
+    void *group[3] = {NULL, lane == 30 ? foreign : NULL, NULL};
+    ga_slab_release_all(heap, group, 3);
     ga_slab_release(heap, NULL);
 }
 
@@ -307,11 +312,11 @@ static void unchecked(int device)
         if (!slab_open(&heap, device, &wishes[i])) {
             break;
         }
-        mixed_kernel<<<warps / 8, SLAB_BLOCK>>>(heap.view, foreign, 0x7ffffff0u);
+        mixed_kernel<<<warps / 8, SLAB_BLOCK>>>(heap.view, foreign);
         EXPECT_LIVE(&heap, 0);
         if (slab_image(&heap, &image)) {
             EXPECT_EQUAL("the frees of no unit", image.faults[GA_SLAB_NO_UNIT],
-                         warps * (STRANGERS + 2));
+                         warps * (STRANGERS + 3));
             EXPECT_EQUAL("the reports without checks", image.reported, 0);
         }
         claim_and_release(&heap);

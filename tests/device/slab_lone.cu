@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * A lone tile on the GPU against the CPU: the same source, the same heap, the same script, so the
- * same units step after step and the same bitmaps and counts in the end. And the two kinds of
- * addresses.
+ * same units step after step and the same bitmaps and counts in the end; hence compiled without
+ * noise in the search. And the two kinds of addresses.
  */
-/* The search is to be the CPU's. */
-#define GA_SIMT_NO_NOISE
-
 #include "slab_gpu.h"
 
 #include "slab_oracle.h"

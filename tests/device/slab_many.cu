@@ -146,8 +146,8 @@ static __device__ void claim_in_branches(ga_kernel_heap heap, char **own, uint32
     }
 }
 
-static __global__ void pattern_kernel(ga_kernel_heap heap, uint32_t pattern, char **units,
-                                      slab_tally *tally)
+static __global__ void __launch_bounds__(1024)
+    pattern_kernel(ga_kernel_heap heap, uint32_t pattern, char **units, slab_tally *tally)
 {
     uint32_t i = slab_thread();
     char **own = units + (size_t)i * MOST;
@@ -283,6 +283,38 @@ static __global__ void rounds_kernel(ga_kernel_heap heap, uint32_t rounds, slab_
     slab_count(&tally->full, full);
 }
 
+enum {
+    GROUP = 4
+};
+
+/* The same with up to four units for each lane, which go back together. */
+static __global__ void groups_kernel(ga_kernel_heap heap, uint32_t rounds, slab_tally *tally)
+{
+    uint32_t bytes = slab_unit_bytes(heap);
+    for (uint32_t round = 0; round < rounds; round++) {
+        uint32_t tag = (slab_thread() * 4099u + round) * GROUP;
+        void *units[GROUP] = {};
+#pragma unroll
+        for (uint32_t k = 0; k < GROUP; k++) {
+            if (ga_bits_mix(tag + k) % 4u) {
+                units[k] = ga_slab_claim(heap);
+                slab_count(units[k] ? &tally->given : &tally->full, 1);
+            }
+            if (units[k]) {
+                slab_write(units[k], bytes, tag + k);
+            }
+        }
+        __nanosleep(ga_bits_mix(tag) % 256u);
+#pragma unroll
+        for (uint32_t k = 0; k < GROUP; k++) {
+            if (units[k]) {
+                slab_holds(units[k], bytes, tag + k, tally);
+            }
+        }
+        ga_slab_release_all(heap, units, GROUP);
+    }
+}
+
 static void rounds(int device)
 {
     static const slab_wish wishes[] = {
@@ -303,6 +335,10 @@ static void rounds(int device)
             if (slab_units(&b.heap) >= threads) {
                 EXPECT_EQUAL("the claims answered NULL where there is room", found.full, 0);
             }
+            groups_kernel<<<slab_grid(threads / 2), SLAB_BLOCK>>>(b.heap.view, repeats / 2,
+                                                                  b.tally);
+            EXPECT_LIVE(&b.heap, 0);
+            READ_TALLY(b.tally);
             tear_down(&b);
         }
     }

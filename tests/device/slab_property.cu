@@ -2,8 +2,8 @@
  *
  * No two live units overlap: a shadow word for each unit, which whoever is given the unit exchanges
  * for his own number and must find 0, and must find his number in when he releases it. Claims by
- * lanes, by tiles of each width a word at a time, and by tiles one at a time, at once, on heaps
- * that are half full to full.
+ * lanes, one or several at once, by tiles of each width a word at a time, and by tiles one at a
+ * time, at once, on heaps that are half full to full.
  */
 #include "slab_gpu.h"
 
@@ -12,6 +12,7 @@
 enum {
     ROUNDS = 64, /* of a launch */
     KEEP = 2,    /* units that a lane keeps from round to round */
+    GROUP = 4,   /* and that it takes and gives together */
     LEVELS = 5
 };
 
@@ -142,6 +143,30 @@ template <uint32_t width> static __device__ void by_ones(const churn *c, holder 
     }
 }
 
+/* Several for each lane, which go back together. */
+static __device__ void by_groups(const churn *c, holder *h, uint32_t dice)
+{
+    uint32_t numbers[GROUP];
+    void *units[GROUP];
+#pragma unroll
+    for (uint32_t k = 0; k < GROUP; k++) {
+        units[k] = NULL;
+        numbers[k] = NOTHING;
+        if (ga_bits_mix(dice + 32u * k + ga_warp_lane()) % 4u) {
+            units[k] = ga_slab_claim(c->heap);
+            numbers[k] = note_given(c, h, units[k]);
+        }
+    }
+#pragma unroll
+    for (uint32_t k = 0; k < GROUP; k++) {
+        if (numbers[k] != NOTHING) {
+            leave_shadow(c, numbers[k], h->me);
+            h->released++;
+        }
+    }
+    ga_slab_release_all(c->heap, units, GROUP);
+}
+
 static __device__ void one_round(const churn *c, holder *h, uint32_t dice)
 {
     switch (dice % 12u) {
@@ -168,6 +193,9 @@ static __device__ void one_round(const churn *c, holder *h, uint32_t dice)
         break;
     case 7:
         by_ones<32>(c, h, dice);
+        break;
+    case 8:
+        by_groups(c, h, dice);
         break;
     default:
         by_lanes(c, h, dice);

@@ -2,9 +2,9 @@
  *
  * SlabAlloc on GPUs. A lone tile does what it does on the CPU (slab_lone.cu); no two owners ever
  * share a unit (slab_many.cu, and over 10^9 operations slab_property.cu); the host's side
- * (slab_host.cu); what is found under the hardened checks, and other views (slab_faults.cu); and heaps as programs open them (slab_public.cu). One
- * line a case, then `N passed, N failed, N skipped`. Exit status 0, 1 when a case failed, 77
- * without a GPU.
+ * (slab_host.cu); what is found under the hardened checks, and other views (slab_faults.cu); and
+ * heaps as programs open them (slab_public.cu). One line a case, then `N passed, N failed, N
+ * skipped`. Exit status 0, 1 when a case failed, 77 without a GPU.
  *
  *   slab_tests [--only WORDS] [--quick] [--operations N]
  *       the cases whose name contains the words; less of each; how many operations the property
