@@ -135,12 +135,15 @@ static ga_slab_cache *make_cache(ga_slab_store *store)
     for (uint32_t class = 0; class < store->count; class ++) {
         ga_slab_bin *bin = &cache->bins[class];
         bin->unit = store->slabs[class].shape.unit;
+        bin->span = 32u * bin->unit;
+        bin->inverse = ((UINT64_C(1) << 32) + bin->unit - 1u) / bin->unit;
         bin->word = bin->hint = GA_SLAB_NO_WORD;
         bin->slot_mask = (uint16_t)(slots_for(bin->unit) - 1);
         for (uint32_t i = 0; i < GA_SLAB_SLOTS; i++) {
             bin->slots[i].word = GA_SLAB_NO_WORD;
         }
     }
+    cache->recent = cache->bins;
     cache->next = store->caches;
     store->caches = cache;
     return cache;

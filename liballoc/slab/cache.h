@@ -49,8 +49,10 @@ typedef struct ga_slab_bin {
     char *first;   /* its unit 0 */
     uint32_t unit; /* bytes */
     uint16_t slot_mask;
-    uint16_t filled; /* the mask of the slots that have a word */
-    uint32_t hint;   /* where the last word was found */
+    uint16_t filled;  /* the mask of the slots that have a word */
+    uint32_t hint;    /* where the last word was found */
+    uint32_t span;    /* bytes of a word's units */
+    uint64_t inverse; /* 2^32 / unit, rounded up: exact for what is below `span` */
     ga_slab_slot slots[GA_SLAB_SLOTS];
 } ga_slab_bin;
 
@@ -59,6 +61,7 @@ typedef struct ga_slab_cache {
     ga_slab_store *store;
     struct ga_slab_cache *next;
     uint32_t number;
+    ga_slab_bin *recent; /* that the thread allocated from last */
     ga_slab_bin bins[];
 } ga_slab_cache;
 
@@ -108,8 +111,23 @@ static inline void *ga_slab_cache_take(ga_slab_cache *cache, uint32_t class)
     if (__builtin_expect(units == 0, 0)) {
         return NULL;
     }
+    cache->recent = bin;
     ga_store_relaxed(&bin->units, units & (units - 1u));
     return bin->first + (size_t)ga_bits_lowest(units) * bin->unit;
+}
+
+/* Give back a unit of the word that the last one was of, the quickest way. False, and nothing done, for
+ * all others and for what is wrong. */
+static inline bool ga_slab_cache_give(ga_slab_cache *cache, const void *block)
+{
+    ga_slab_bin *bin = cache->recent;
+    uint64_t offset = (uintptr_t)block - (uintptr_t)bin->first;
+    uint64_t place = (uint32_t)offset * bin->inverse >> 32;
+    if (offset >= bin->span || place * bin->unit != offset || (bin->units >> place & 1u)) {
+        return false;
+    }
+    ga_store_relaxed(&bin->units, bin->units | 1u << place);
+    return true;
 }
 
 /* One unit, or NULL where there is none and no super block to be had. */

@@ -262,11 +262,16 @@ static ga_status slab_free(void *state, void *block)
 {
     ga_slab_state *s = state;
     const ga_slab_seat *seat = ga_slab_seat_of(&s->store);
-    const ga_slab_region *region = ga_slab_state_region(s, block);
-    uint32_t unit;
-    if (__builtin_expect(region && seat->serial == s->store.serial, 1) &&
-        ga_slab_region_unit(region, block, &unit)) {
-        return ga_slab_cache_free(seat->cache, region->class, unit, block);
+    if (__builtin_expect(seat->serial == s->store.serial && seat->cache, 1)) {
+        const ga_slab_region *region;
+        uint32_t unit;
+        if (ga_slab_cache_give(seat->cache, block)) {
+            return GA_OK;
+        }
+        region = ga_slab_state_region(s, block);
+        if (__builtin_expect(region != NULL, 1) && ga_slab_region_unit(region, block, &unit)) {
+            return ga_slab_cache_free(seat->cache, region->class, unit, block);
+        }
     }
     return ga_slab_state_free_slowly(s, block);
 }

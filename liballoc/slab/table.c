@@ -59,14 +59,19 @@ static void served_free(void *block)
 {
     const ga_slab_state *s = served;
     const ga_slab_seat *seat = ga_slab_seats; /* its own: see ga_slab_state_malloc_table() */
-    const ga_slab_region *region = ga_slab_state_region(s, block);
-    uint32_t unit;
-    if (__builtin_expect(region && seat->serial == s->store.serial, 1) &&
-        ga_slab_region_unit(region, block, &unit)) {
-        ga_slab_cache_free(seat->cache, region->class, unit, block);
-    } else {
-        served_free_slowly(block);
+    if (__builtin_expect(seat->serial == s->store.serial, 1)) {
+        const ga_slab_region *region;
+        uint32_t unit;
+        if (ga_slab_cache_give(seat->cache, block)) {
+            return;
+        }
+        region = ga_slab_state_region(s, block);
+        if (__builtin_expect(region != NULL, 1) && ga_slab_region_unit(region, block, &unit)) {
+            ga_slab_cache_free(seat->cache, region->class, unit, block);
+            return;
+        }
     }
+    served_free_slowly(block);
 }
 
 static void *served_calloc(size_t count, size_t size)
