@@ -69,7 +69,7 @@ int main(int argc, char **argv)
     ga_kernel_heap view;
     ga_stats stats;
     node **lists;
-    unsigned long long *counts;
+    unsigned long long *counts, found[2];
     if (ga_heap_open(&heap, GA_PLACE_KERNEL, 0, spec) != GA_OK) {
         return complain("cannot open the heap");
     }
@@ -77,16 +77,17 @@ int main(int argc, char **argv)
         return complain("no view for kernels");
     }
     if (cudaMalloc(&lists, TEXTS * sizeof *lists) != cudaSuccess ||
-        cudaMallocManaged(&counts, 2 * sizeof *counts) != cudaSuccess) {
+        cudaMalloc(&counts, sizeof found) != cudaSuccess ||
+        cudaMemset(counts, 0, sizeof found) != cudaSuccess) {
         fprintf(stderr, "no device memory\n");
         return 1;
     }
-    counts[0] = counts[1] = 0;
     split<<<TEXTS / 256, 256>>>(view, lists, &counts[0], &counts[1]);
-    if (cudaDeviceSynchronize() != cudaSuccess || ga_heap_stats(heap, &stats) != GA_OK) {
+    if (cudaMemcpy(found, counts, sizeof found, cudaMemcpyDeviceToHost) != cudaSuccess ||
+        ga_heap_stats(heap, &stats) != GA_OK) {
         return complain("the kernel failed");
     }
-    printf("%llu words, %llu without a node; %llu nodes live\n", counts[0], counts[1],
+    printf("%llu words, %llu without a node; %llu nodes live\n", found[0], found[1],
            (unsigned long long)stats.live_blocks);
     take_apart<<<TEXTS / 256, 256>>>(view, lists);
     if (cudaDeviceSynchronize() != cudaSuccess || ga_heap_stats(heap, &stats) != GA_OK) {
@@ -96,5 +97,5 @@ int main(int argc, char **argv)
     cudaFree(lists);
     cudaFree(counts);
     ga_heap_close(heap);
-    return stats.live_blocks != 0 || counts[1] != 0;
+    return stats.live_blocks != 0 || found[1] != 0;
 }

@@ -3,9 +3,9 @@
  * STRUCTURE  a table of super blocks, each of which is a region: units that the parent gave, bitmap rows
  *            beside them in host memory. Nothing but the rows is touched.
  * INVARIANT  super blocks come and never go before the end; a word below heap.words can be reached
- * ORDER      a new super block is written down first, then counted: in the map of regions (R3), in
- *            `words` (G4), in `super_count` (G5), and last in the counts of free units (G2), by which
- *            claims find it.
+ * ORDER      a new super block is written down first, then told of: in the map of regions (R3), in
+ *            `super_count` (G5), in the counts of free units (G2), and last in `words` (G4). Claims find
+ *            it by the last two.
  * PROGRESS   one thread grows at a time; nobody who claims or frees waits for it
  */
 #include "host.h"
@@ -127,10 +127,11 @@ static void note_order(ga_slab_heap *heap, uint32_t super)
 {
     uint32_t at = super;
     uintptr_t units = (uintptr_t)heap->supers[super].units;
+    /* release, as G5 is: units are looked up meanwhile */
     for (; at && (uintptr_t)heap->supers[heap->sorted[at - 1]].units > units; at--) {
-        heap->sorted[at] = heap->sorted[at - 1];
+        __atomic_store_n(&heap->sorted[at], heap->sorted[at - 1], __ATOMIC_RELEASE);
     }
-    heap->sorted[at] = super;
+    __atomic_store_n(&heap->sorted[at], super, __ATOMIC_RELEASE);
 }
 
 /* `supers` more are there: say so. */
@@ -139,15 +140,16 @@ static void publish(ga_slab_host *slab, uint32_t supers)
     ga_slab_heap *heap = &slab->heap;
     uint32_t first = heap->super_count << slab->shape.super_bits;
     uint32_t last = (heap->super_count + supers) << slab->shape.super_bits;
-    /* G4: release. Pairs with G3 (slab_heap.h). */
-    __atomic_store_n(&heap->words, last * GA_SLAB_ROW_WORDS, __ATOMIC_RELEASE);
-    /* G5: release. Pairs with G6 (host.h). */
+    /* G5: release. Pairs with G7 (slab_tile.h). */
     __atomic_store_n(&heap->super_count, heap->super_count + supers, __ATOMIC_RELEASE);
     for (uint32_t block = first; block < last; block++) {
         /* G2: release. Pairs with G1 (slab_tile.h). */
         ga_store_release(&heap->free[ga_slab_count_place(slab->shape.spread, block)],
                          GA_SLAB_BLOCK_UNITS);
     }
+    /* G4: release. Pairs with G3 (slab_heap.h). After the counts: who claims from a word that he knows
+     * of changes a count that is there. */
+    __atomic_store_n(&heap->words, last * GA_SLAB_ROW_WORDS, __ATOMIC_RELEASE);
 }
 
 ga_status ga_slab_host_grow(ga_slab_host *slab, uint32_t seen)

@@ -39,11 +39,10 @@ ga_status ga_slab_host_grow(ga_slab_host *slab, uint32_t seen);
 /* Give everything back to the parent. Nobody works on it any more. */
 void ga_slab_host_end(ga_slab_host *slab);
 
-/* How many super blocks there are. */
+/* How many super blocks can be claimed from. */
 static inline uint32_t ga_slab_host_supers(const ga_slab_host *slab)
 {
-    /* G6: acquire. Pairs with G5: so many can be reached. */
-    return __atomic_load_n(&slab->heap.super_count, __ATOMIC_ACQUIRE);
+    return ga_slab_words(&slab->heap) / GA_SLAB_ROW_WORDS >> slab->shape.super_bits; /* G3 */
 }
 
 /* Bits that are set in all bitmaps: units that somebody has claimed. Exact while nobody claims. */

@@ -284,6 +284,10 @@ ga_status ga_slab_settings_shape(const ga_slab_settings *s, uint32_t unit, ga_sl
         shape->supers = super_count(shape, s->light ? s->capacity : s->limit,
                                     s->light || s->limit != DEFAULT_LIMIT);
     }
+    uint32_t most = UINT32_C(1) << (UNIT_BITS - GA_SLAB_BLOCK_BITS - ga_slab_block_bits(unit));
+    if (kernel && !s->light && s->limit == DEFAULT_LIMIT && shape->supers > most) {
+        shape->supers = most; /* nobody gave the limit: it ends where the addresses do */
+    }
     /* On the host a unit's address is its number: nothing is kept for the super block's. */
     ga_slab_shape checked = *shape;
     checked.light = s->light || !kernel;
