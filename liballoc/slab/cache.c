@@ -137,6 +137,7 @@ static ga_slab_cache *make_cache(ga_slab_store *store)
         bin->unit = store->slabs[class].shape.unit;
         bin->span = 32u * bin->unit;
         bin->inverse = ((UINT64_C(1) << 32) + bin->unit - 1u) / bin->unit;
+        bin->first = (char *)(UINTPTR_MAX - bin->span); /* no block, nor NULL, is within a span */
         bin->word = bin->hint = GA_SLAB_NO_WORD;
         bin->slot_mask = (uint16_t)(slots_for(bin->unit) - 1);
         for (uint32_t i = 0; i < GA_SLAB_SLOTS; i++) {

@@ -15,6 +15,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- a parent with little: refuses once it has served `tight_left` requests ------------------- */
 
@@ -442,6 +443,56 @@ Test(slab_backend, forks_beside_threads)
         pthread_join(threads[i], NULL);
     }
     cr_assert_eq(stats_of(heap).live_blocks, 0);
+    assert_ok(ga_heap_close(heap));
+}
+
+/* ---- malloc-shaped ------------------------------------------------------------------------------------------ */
+
+/* NULL is no unit of a bin that has none yet, and the first call of a thread may be that. */
+static void *free_nothing(void *context)
+{
+    const ga_malloc_table *table = context;
+    void *block = table->malloc(16);
+    table->free(NULL);
+    table->free(block);
+    return NULL;
+}
+
+Test(slab_backend, the_malloc_table)
+{
+    ga_heap *heap = open_host("slab");
+    ga_heap *other = open_host("slab");
+    const ga_malloc_table *table = ga_slab_backend.malloc_table(heap->state);
+    cr_assert_not_null(table);
+    cr_assert_null(ga_slab_backend.malloc_table(other->state), "only the first heap has one");
+    for (int i = 0; i < 3; i++) {
+        pthread_t thread;
+        cr_assert_eq(pthread_create(&thread, NULL, free_nothing, (void *)table), 0);
+        pthread_join(thread, NULL);
+    }
+    void *foreign = malloc(100);
+    void *zero = table->malloc(0);
+    void *another = table->malloc(0);
+    char *block = table->calloc(10, 10);
+    cr_assert(zero && another && zero != another);
+    cr_assert(block && !block[0] && memcmp(block, block + 1, 99) == 0);
+    cr_assert_null(table->calloc(SIZE_MAX / 2, 3));
+    cr_assert_null(table->malloc(SIZE_MAX));
+    block = table->realloc(block, 100000);
+    cr_assert(ga_owns(heap, block) && !block[99]);
+    cr_assert_geq(table->usable_size(block), 100000);
+    foreign = table->realloc(foreign, 200); /* stays with the C library */
+    cr_assert(foreign && !ga_owns(heap, foreign));
+    void *aligned = table->memalign(4096, 10);
+    cr_assert_eq((uintptr_t)aligned % 4096, 0, "%p", aligned);
+    void *all[] = {foreign, zero, another, block, aligned, NULL};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        table->free(all[i]);
+    }
+    ga_backend_stats stats;
+    ga_slab_backend.stats(heap->state, &stats);
+    cr_assert_eq(stats.live_bytes, 0, "%" PRIu64, stats.live_bytes);
+    assert_ok(ga_heap_close(other));
     assert_ok(ga_heap_close(heap));
 }
 
