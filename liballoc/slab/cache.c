@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * STRUCTURE  heap -> its threads' caches -> a bin for each class. A thread finds its own in a seat of
- *            its own by the heap's serial number.
+ * STRUCTURE  heap -> its threads' caches -> a bin for each class. A thread finds its own in a seat
+ *            of its own by the heap's serial number.
  * INVARIANT  a unit in a bin is free, and its bit in the slab is set; no unit is in two places
- * ORDER      units pass from thread to thread through the slab's bitmaps (U1, U2 in slab_tile.h). The
- *            bins are their threads' own; others read them relaxed, for figures.
+ * ORDER      units pass from thread to thread through the slab's bitmaps (U1, U2 in slab_tile.h).
+ *            The bins are their threads' own; others read them relaxed, for figures.
  * PROGRESS   wait-free while the bins serve; claiming a word is lock-free, growth takes the lock
  */
 #include "cache.h"
@@ -18,8 +18,8 @@ enum {
 
 _Thread_local ga_slab_seat ga_slab_seats[GA_SLAB_SEATS];
 
-/* In a thread that takes a super block from the parent: what the parent asks us for meanwhile must not
- * wait for the lock. */
+/* In a thread that takes a super block from the parent: what the parent asks us for meanwhile must
+ * not wait for the lock. */
 static _Thread_local bool growing;
 
 static ga_tile whole(void)
@@ -249,8 +249,8 @@ static void give(ga_slab_cache *cache, uint32_t class, ga_slab_slot slot)
     ga_slab_give(ga_slab_view_of(&cache->store->slabs[class].heap), slot.word, slot.units);
 }
 
-/* A unit of a word that the bin does not hold: that becomes the claimed word if the old one is used up,
- * else it takes its slot. Never fails. */
+/* A unit of a word that the bin does not hold: that becomes the claimed word if the old one is used
+ * up, else it takes its slot. Never fails. */
 __attribute__((noinline)) ga_status ga_slab_cache_turn(ga_slab_cache *cache, uint32_t class,
                                                        uint32_t unit, void *block)
 {
@@ -278,7 +278,7 @@ __attribute__((noinline, cold)) ga_status ga_slab_cache_doubled(const void *bloc
                    block);
 }
 
-/* ---- the end of a thread, forks ---------------------------------------------------------------- */
+/* ---- the end of a thread, forks -------------------------------------------------------------- */
 
 static void give_bin(ga_slab_bin *bin, ga_slab_host *slab)
 {
@@ -318,8 +318,8 @@ void ga_slab_cache_leave(ga_slab_store *store)
     pthread_mutex_unlock(&store->lock);
 }
 
-/* A thread may have been in the middle of anything, and memory was copied page after page: its units
- * cannot be given to anybody. A new thread may have its address, though. */
+/* A thread may have been in the middle of anything, and memory was copied page after page: its
+ * units cannot be given to anybody. A new thread may have its address, though. */
 void ga_slab_cache_forget_others(ga_slab_store *store)
 {
     for (ga_slab_cache *cache = store->caches; cache; cache = cache->next) {
@@ -329,7 +329,7 @@ void ga_slab_cache_forget_others(ga_slab_store *store)
     }
 }
 
-/* ---- what they hold ------------------------------------------------------------------------------ */
+/* ---- what they hold -------------------------------------------------------------------------- */
 
 static uint64_t units_of_bin(const ga_slab_bin *bin)
 {

@@ -2,12 +2,12 @@
  *
  * What each thread keeps of a heap's slabs, so that it allocates and frees without an atomic.
  *
- *     bin      one for each class: a word of units that the thread has claimed and deals out, and some
- *              words of which it holds units that came back
- *     claimed  alloc takes the lowest unit; when it is used up, one of the others takes its place, else
- *              a word is claimed from the slab
- *     slots    a free of a unit of another word goes to that word's slot; whoever had the slot before
- *              goes back to the slab, one atomic for all of its units
+ *     bin      one for each class: a word of units that the thread has claimed and deals out, and
+ *              some words of which it holds units that came back
+ *     claimed  alloc takes the lowest unit; when it is used up, one of the others takes its place,
+ *              else a word is claimed from the slab
+ *     slots    a free of a unit of another word goes to that word's slot; whoever had the slot
+ *              before goes back to the slab, one atomic for all of its units
  *
  * Units in a bin are taken as far as the slab knows: stats and lists of live units leave them out.
  */
@@ -77,8 +77,8 @@ ga_status ga_slab_store_begin(ga_slab_store *store, ga_slab_host *slabs, uint32_
 /* Forget the caches and end the slabs. Nobody works on them any more. */
 void ga_slab_store_end(ga_slab_store *store);
 
-/* One super block more for a slab that the caller found full with `seen` of them. False where there is
- * none, with a sentence, and for a request from inside the parent that is about to give one. */
+/* One super block more for a slab that the caller found full with `seen` of them. False where there
+ * is none, with a sentence, and for a request from inside the parent that is about to give one. */
 bool ga_slab_store_grow(ga_slab_store *store, uint32_t class, uint32_t seen);
 
 /* One unit past the caches, or GA_SLAB_FULL. */
@@ -116,8 +116,8 @@ static inline void *ga_slab_cache_take(ga_slab_cache *cache, uint32_t class)
     return bin->first + (size_t)ga_bits_lowest(units) * bin->unit;
 }
 
-/* Give back a unit of the word that the last one was of, the quickest way. False, and nothing done, for
- * all others and for what is wrong. */
+/* Give back a unit of the word that the last one was of, the quickest way. False, and nothing done,
+ * for all others and for what is wrong. */
 static inline bool ga_slab_cache_give(ga_slab_cache *cache, const void *block)
 {
     ga_slab_bin *bin = cache->recent;

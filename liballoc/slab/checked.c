@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * ORDER  who poisons a unit owns it still, and who looks at the poison owns it already: U1 and U2 in
- *        slab_tile.h order the two. A unit's bit in `poisoned` is changed by its owner only, relaxed; its
- *        neighbours in the word are others', hence the atomics.
+ * ORDER  who poisons a unit owns it still, and who looks at the poison owns it already: U1 and U2
+ *        in slab_tile.h order the two. A unit's bit in `poisoned` is changed by its owner only,
+ *        relaxed; its neighbours in the word are others', hence the atomics.
  */
 #include "checked.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The hardened checks (check=full) of slabs that the host works on: each free is checked against the
- * bitmap, free units of host memory hold poison. What is found goes to the log with its address, and is
- * counted in the slab's heap; the program goes on.
+ * The hardened checks (check=full) of slabs that the host works on: each free is checked against
+ * the bitmap, free units of host memory hold poison. What is found goes to the log with its
+ * address, and is counted in the slab's heap; the program goes on.
  *
  * Thread safe.
  */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * STRUCTURE  a table of super blocks, each of which is a region: units that the parent gave, bitmap rows
- *            beside them in host memory. Nothing but the rows is touched.
+ * STRUCTURE  a table of super blocks, each of which is a region: units that the parent gave, bitmap
+ *            rows beside them in host memory. Nothing but the rows is touched.
  * INVARIANT  super blocks come and never go before the end; a word below heap.words can be reached
  * ORDER      a new super block is written down first, then told of: in the map of regions (R3), in
- *            `super_count` (G5), in the counts of free units (G2), and last in `words` (G4). Claims find
- *            it by the last two.
+ *            `super_count` (G5), in the counts of free units (G2), and last in `words` (G4). Claims
+ *            find it by the last two.
  * PROGRESS   one thread grows at a time; nobody who claims or frees waits for it
  */
 #include "host.h"
@@ -30,7 +30,7 @@ static uintptr_t up(uintptr_t n, uintptr_t align)
     return (n + align - 1) & ~(align - 1);
 }
 
-/* Zeros on a boundary of rows; `*block` is what is to be freed. Pages that nobody touches stay so. */
+/* Zeros on a boundary of rows; `*block` is what is to be freed. Untouched pages stay so. */
 static void *zeroed(size_t size, void **block)
 {
     *block = ga_libc.calloc(1, size + ROW_BYTES);
@@ -121,7 +121,7 @@ static ga_slab_region *new_region(ga_slab_host *slab, uint32_t first, uint32_t s
     return region;
 }
 
-/* ---- growth ----------------------------------------------------------------------------------- */
+/* ---- growth ---------------------------------------------------------------------------------- */
 
 static void note_order(ga_slab_heap *heap, uint32_t super)
 {
@@ -147,8 +147,8 @@ static void publish(ga_slab_host *slab, uint32_t supers)
         ga_store_release(&heap->free[ga_slab_count_place(slab->shape.spread, block)],
                          GA_SLAB_BLOCK_UNITS);
     }
-    /* G4: release. Pairs with G3 (slab_heap.h). After the counts: who claims from a word that he knows
-     * of changes a count that is there. */
+    /* G4: release. Pairs with G3 (slab_heap.h). After the counts: who claims from a word that he
+     * knows of changes a count that is there. */
     __atomic_store_n(&heap->words, last * GA_SLAB_ROW_WORDS, __ATOMIC_RELEASE);
 }
 
@@ -199,7 +199,7 @@ void ga_slab_host_end(ga_slab_host *slab)
     ga_libc.free(slab->tables);
 }
 
-/* ---- looking it over ---------------------------------------------------------------------------- */
+/* ---- looking it over ------------------------------------------------------------------------- */
 
 void ga_slab_host_each_word(ga_slab_host *slab,
                             void (*visit)(void *context, uint32_t word, uint32_t bits),

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * A slab whose bitmaps the host works on: units of one size in the parent's memory, host or device. It
- * grows by a super block at a time, or stands there whole with light addressing.
+ * A slab whose bitmaps the host works on: units of one size in the parent's memory, host or device.
+ * It grows by a super block at a time, or stands there whole with light addressing.
  *
- * Claims are those of slab_tile.h on `heap` and need no lock. Where one answers FULL, grow and try again.
+ * Claims are those of slab_tile.h on `heap` and need no lock. Where one answers FULL, grow and try
+ * again.
  */
 #ifndef GPUALLOC_SLAB_HOST_H
 #define GPUALLOC_SLAB_HOST_H
@@ -31,8 +32,8 @@ typedef struct ga_slab_host {
 /* Begin without a super block; takes no memory yet. */
 void ga_slab_host_begin(ga_slab_host *slab, const ga_slab_shape *shape, ga_heap *parent);
 
-/* Take one more super block from the parent, or with light addressing all of them, unless there are more
- * by now than the `seen` that the caller found full. One thread at a time.
+/* Take one more super block from the parent, or with light addressing all of them, unless there are
+ * more by now than the `seen` that the caller found full. One thread at a time.
  * GA_ERR_MEMORY: the limit, or the parent's answer. */
 ga_status ga_slab_host_grow(ga_slab_host *slab, uint32_t seen);
 

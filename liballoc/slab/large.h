@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Blocks that are too large for a unit: the parent's, and known to be ours by their addresses, since some
- * parents cannot tell (the C library says that every pointer is its own).
+ * Blocks that are too large for a unit: the parent's, and known to be ours by their addresses,
+ * since some parents cannot tell (the C library says that every pointer is its own).
  *
  * Thread safe and lock-free, as far as the parent is.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is live in a heap: the units whose bits are set, without those that threads' caches hold, and the
- * parent's blocks.
+ * What is live in a heap: the units whose bits are set, without those that threads' caches hold,
+ * and the parent's blocks.
  */
 #include "slab.h"
 #include "state.h"

@@ -3,8 +3,8 @@
  * Which slab stands at an address: the super blocks of every slab heap of the process that the host
  * works on, host memory and device memory alike.
  *
- * Thread safe. A region may be asked for while its heap is being closed: the record stays readable, and
- * says another heap or none.
+ * Thread safe. A region may be asked for while its heap is being closed: the record stays readable,
+ * and says another heap or none.
  */
 #ifndef GPUALLOC_SLAB_REGIONS_H
 #define GPUALLOC_SLAB_REGIONS_H
@@ -54,8 +54,8 @@ static inline ga_slab_region *ga_slab_region_at(const void *pointer)
     return __atomic_load_n(&(*leaf)[step & ((1u << GA_SLAB_LEAF_BITS) - 1u)], __ATOMIC_ACQUIRE);
 }
 
-/* Whether a unit begins at `pointer`, and its number. An offset of k units gives k exactly, since the
- * inverse is off by less than 2^16 / 2^64 / unit and k is below 2^32; any other is no multiple. */
+/* Whether a unit begins at `pointer`, and its number. An offset of k units gives k exactly, since
+ * unit * inverse is less than 2^16 above 2^64 and k is below 2^32; no other is a multiple. */
 static inline bool ga_slab_region_unit(const ga_slab_region *region, const void *pointer,
                                        uint32_t *unit)
 {
@@ -68,7 +68,7 @@ static inline bool ga_slab_region_unit(const ga_slab_region *region, const void 
 /* A record to fill in, or NULL. */
 ga_slab_region *ga_slab_region_new(void);
 
-/* Enter it under the addresses of its units. False where the map cannot be had; nothing is entered. */
+/* Enter it under its addresses. False, and nothing done, where the map cannot be had. */
 bool ga_slab_region_enter(ga_slab_region *region);
 
 /* Take it out of the map, if it is there, and the record back. */

@@ -242,7 +242,7 @@ ga_status ga_slab_settings_read(const ga_open_args *args, ga_slab_settings *s)
     return status;
 }
 
-/* ---- shapes ------------------------------------------------------------------------------------ */
+/* ---- shapes ---------------------------------------------------------------------------------- */
 
 /* Super blocks for that many bytes. A limit that nobody gave ends where the addresses do. */
 static uint32_t super_count(const ga_slab_shape *shape, uint64_t bytes, bool exact)
@@ -254,8 +254,8 @@ static uint32_t super_count(const ga_slab_shape *shape, uint64_t bytes, bool exa
     return in_32_bits(exact || count < most ? count : most);
 }
 
-/* How many memory blocks make a super block of the usual size: log2. Kernels number super blocks in few
- * bits, so that larger limits want larger super blocks there. */
+/* How many memory blocks make a super block of the usual size: log2. Kernels number super blocks in
+ * few bits, so that larger limits want larger super blocks there. */
 static uint32_t usual_bits(const ga_slab_settings *s, uint32_t unit)
 {
     uint32_t most = ga_slab_block_bits(unit);

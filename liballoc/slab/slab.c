@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * STRUCTURE  a heap for the host or a device has a slab for each class, a cache for each thread, and the
- *            set of the blocks that are too large for a class, which the parent serves. One for kernels
- *            is all kernel.c's.
+ * STRUCTURE  a heap for the host or a device has a slab for each class, a cache for each thread,
+ *            and the set of the blocks that are too large for a class, which the parent serves. One
+ *            for kernels is all kernel.c's.
  * INVARIANT  a block is a unit of a region of the heap's, or in the set
  * ORDER      cache.c, host.c, regions.c and starts.c have it; here are only figures, relaxed.
  * PROGRESS   as there; large requests are as the parent serves them
@@ -152,7 +152,7 @@ static ga_status unsupported(const char *what)
     return ga_fail(GA_ERR_UNSUPPORTED, "slab: has no %s for the place kernel", what);
 }
 
-/* ---- units ------------------------------------------------------------------------------------- */
+/* ---- units ----------------------------------------------------------------------------------- */
 
 /* Past the caches. */
 static void *alloc_single(ga_slab_state *s, uint32_t class)
@@ -276,7 +276,7 @@ static ga_status slab_free(void *state, void *block)
     return ga_slab_state_free_slowly(s, block);
 }
 
-/* ---- questions ---------------------------------------------------------------------------------- */
+/* ---- questions ------------------------------------------------------------------------------- */
 
 static __attribute__((noinline)) size_t usable_slowly(ga_slab_state *s, const void *block)
 {
@@ -302,7 +302,7 @@ static bool slab_owns(void *state, const void *pointer)
     return ga_slab_state_region(s, pointer) || ga_slab_large_owns(&s->large, pointer);
 }
 
-/* ---- contents ------------------------------------------------------------------------------------ */
+/* ---- contents -------------------------------------------------------------------------------- */
 
 static ga_status clear(ga_slab_state *s, void *block, size_t size)
 {
@@ -428,7 +428,7 @@ static ga_status slab_alloc_batch(void *state, size_t n, const size_t *sizes, vo
     return GA_OK;
 }
 
-/* ---- forks and threads ----------------------------------------------------------------------------- */
+/* ---- forks and threads ----------------------------------------------------------------------- */
 
 static void slab_fork_prepare(void *state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A set of addresses: the blocks that came from a heap's parent. So that they can be told from others'
- * also where the parent cannot tell, as the C library cannot.
+ * A set of addresses: the blocks that came from a heap's parent. So that they can be told from
+ * others' also where the parent cannot tell, as the C library cannot.
  *
  * Thread safe and lock-free. An address is a multiple of 16 below 2^48.
  */

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- a parent with little: refuses once it has served `tight_left` requests ------------------- */
+/* ---- a parent with little: refuses once it has served `tight_left` requests ------------------ */
 
 static int64_t tight_left;
 static int64_t tight_live;
@@ -103,7 +103,7 @@ static ga_stats stats_of(ga_heap *heap)
     return stats;
 }
 
-/* ---- one unit size ------------------------------------------------------------------------------- */
+/* ---- one unit size --------------------------------------------------------------------------- */
 
 Test(slab_backend, one_unit_size)
 {
@@ -145,7 +145,7 @@ Test(slab_backend, capacity_is_taken_at_once)
     assert_ok(ga_heap_close(heap));
 }
 
-/* ---- pointers --------------------------------------------------------------------------------------- */
+/* ---- pointers -------------------------------------------------------------------------------- */
 
 static void expect_pointer_error(ga_heap *heap, void *pointer, const char *what)
 {
@@ -197,7 +197,7 @@ Test(slab_backend, bad_frees_have_sentences)
     assert_ok(ga_heap_close(heap));
 }
 
-/* ---- hardened checks --------------------------------------------------------------------------------- */
+/* ---- hardened checks ------------------------------------------------------------------------- */
 
 static uint64_t faults(const ga_heap *heap, ga_slab_fault fault)
 {
@@ -256,7 +256,7 @@ Test(slab_backend, checks_find_writes_after_free)
     assert_ok(ga_heap_close(heap));
 }
 
-/* ---- resizing ------------------------------------------------------------------------------------------ */
+/* ---- resizing -------------------------------------------------------------------------------- */
 
 Test(slab_backend, blocks_stay_where_they_fit)
 {
@@ -275,7 +275,7 @@ Test(slab_backend, blocks_stay_where_they_fit)
     assert_ok(ga_heap_close(heap));
 }
 
-/* ---- counts and lists ------------------------------------------------------------------------------------ */
+/* ---- counts and lists ------------------------------------------------------------------------ */
 
 enum {
     HELD = 3000
@@ -325,7 +325,7 @@ Test(slab_backend, live_blocks_are_counted_and_listed_exactly)
     assert_ok(ga_heap_close(heap));
 }
 
-/* ---- threads ------------------------------------------------------------------------------------------------ */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 static void *take_and_free(void *context)
 {
@@ -446,7 +446,7 @@ Test(slab_backend, forks_beside_threads)
     assert_ok(ga_heap_close(heap));
 }
 
-/* ---- malloc-shaped ------------------------------------------------------------------------------------------ */
+/* ---- malloc-shaped --------------------------------------------------------------------------- */
 
 static const ga_malloc_table *table;
 
@@ -496,7 +496,7 @@ Test(slab_backend, the_malloc_table)
     assert_ok(ga_heap_close(heap));
 }
 
-/* ---- parents that refuse ------------------------------------------------------------------------------------- */
+/* ---- parents that refuse --------------------------------------------------------------------- */
 
 /* The parent gives two super blocks and one block, and nothing any more. */
 Test(slab_backend, a_parent_that_fails_at_the_third_super_block)
@@ -560,7 +560,7 @@ Test(slab_backend, a_parent_that_gives_nothing)
         GA_ERR_MEMORY, "slab: capacity: cannot take 1048576 bytes: fail: refused");
 }
 
-/* ---- a device whose memory is the host's ---------------------------------------------------------------------- */
+/* ---- a device whose memory is the host's ----------------------------------------------------- */
 
 Test(slab_backend, units_of_device_memory)
 {

@@ -9,7 +9,7 @@
 #include "slab/slab.h"
 #include "support/expect.h"
 
-/* ---- options ---------------------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 static ga_status settings_of(ga_place place, const char *text, ga_slab_settings *settings)
 {
@@ -107,7 +107,7 @@ Test(slab_settings, the_papers_preset)
     cr_assert_eq(ga_slab_settings_first(&settings, &shape), 32);
 }
 
-/* ---- size classes -------------------------------------------------------------------------------- */
+/* ---- size classes ---------------------------------------------------------------------------- */
 
 static void check_classes(uint32_t granule, uint32_t max)
 {
