@@ -35,7 +35,7 @@ struct ga_slab_kernel {
     ga_slab_heap image; /* guarded by lock, like what follows */
     ga_slab_super *supers;
     uint32_t *sorted;
-    uint32_t changes;  /* those that have led to a super block, and the same of `full` */
+    uint32_t changes; /* those that have led to a super block, and the same of `full` */
     uint32_t full;
     uint64_t reported; /* reports that have been logged */
     uint32_t growths;
@@ -560,32 +560,44 @@ static void visit_rows(const ga_slab_kernel *slab, const uint32_t *rows, size_t 
     }
 }
 
-ga_status ga_slab_kernel_each_live(ga_slab_kernel *slab, ga_visit *visit, void *context)
+/* The bitmaps of super block `super`, and where its units are; GA_OK and NULL behind the last. */
+static ga_status copy_rows(ga_slab_kernel *slab, uint32_t super, uint32_t *rows, char **units)
 {
     ga_cuda_scope scope;
     size_t size = ga_slab_super_rows_bytes(&slab->shape);
-    uint32_t *rows = ga_libc.malloc(size);
-    if (!rows) {
-        return ga_fail(GA_ERR_MEMORY, "slab: no %zu bytes to copy the bitmaps to", size);
-    }
     ga_status status = enter(slab, &scope);
+    *units = NULL;
     if (status != GA_OK) {
-        ga_libc.free(rows);
         return status;
     }
     status = ga_cuda_check(scope.driver, scope.driver->cuCtxSynchronize(), "cuCtxSynchronize");
-    for (uint32_t i = 0; status == GA_OK && i < slab->image.super_count; i++) {
+    if (status == GA_OK && super < slab->image.super_count) {
         bool light = slab->shape.light;
-        char *units = light ? slab->image.units + i * ga_slab_super_bytes(&slab->shape)
-                            : slab->supers[i].units;
+        *units = light ? slab->image.units + super * ga_slab_super_bytes(&slab->shape)
+                       : slab->supers[super].units;
         status =
             get(&scope, rows,
-                light ? slab->image.rows + i * (size / sizeof *rows) : slab->supers[i].rows, size);
-        if (status == GA_OK) {
-            visit_rows(slab, rows, size / sizeof *rows, units, visit, context);
-        }
+                light ? slab->image.rows + super * (size / sizeof *rows) : slab->supers[super].rows,
+                size);
     }
     leave(slab, &scope);
+    return status;
+}
+
+/* No lock is held while `visit` runs: it may call the heap. */
+ga_status ga_slab_kernel_each_live(ga_slab_kernel *slab, ga_visit *visit, void *context)
+{
+    size_t size = ga_slab_super_rows_bytes(&slab->shape);
+    uint32_t *rows = ga_libc.malloc(size);
+    char *units;
+    if (!rows) {
+        return ga_fail(GA_ERR_MEMORY, "slab: no %zu bytes to copy the bitmaps to", size);
+    }
+    ga_status status = copy_rows(slab, 0, rows, &units);
+    for (uint32_t super = 1; status == GA_OK && units; super++) {
+        visit_rows(slab, rows, size / sizeof *rows, units, visit, context);
+        status = copy_rows(slab, super, rows, &units);
+    }
     ga_libc.free(rows);
     return status;
 }

@@ -263,7 +263,7 @@ static uint32_t usual_bits(const ga_slab_settings *s, uint32_t unit)
     while (shape.super_bits < most && ga_slab_super_bytes(&shape) * 2 <= USUAL_SUPER) {
         shape.super_bits++;
     }
-    while (s->place == GA_PLACE_KERNEL && shape.super_bits < most &&
+    while (s->place == GA_PLACE_KERNEL && !s->light && shape.super_bits < most &&
            super_count(&shape, s->limit, false) >> (UNIT_BITS - GA_SLAB_BLOCK_BITS - most)) {
         shape.super_bits++;
     }

@@ -212,11 +212,11 @@ GA_SIMT_SLOW void ga_slab_release_general(ga_slab_heap *heap, uint32_t lanes, vo
 }
 
 /* The units of the lanes that call; GA_SLAB_FULL is none. */
-GA_SIMT void ga_slab_release_present(ga_slab_view slab, ga_tile tile, uint32_t unit)
+GA_SIMT void ga_slab_release_present(ga_slab_view slab, ga_tile tile, uint32_t unit, bool behind)
 {
     uint32_t giving = ga_lanes_nonzero(tile, ~unit); /* ~GA_SLAB_FULL is 0 */
     if (unit != GA_SLAB_FULL) {
-        ga_slab_release_lanes(slab, ga_tile_among(giving), giving, unit);
+        ga_slab_release_lanes_behind(slab, ga_tile_among(giving), giving, unit, behind);
     }
 }
 
@@ -230,7 +230,7 @@ GA_SIMT void ga_slab_kernel_release(ga_kernel_heap heap, void *pointer)
     }
     slab.light = true; /* a constant from here on */
     uint32_t unit = ga_slab_unit(slab, pointer);
-    ga_slab_release_present(slab, tile, unit);
+    ga_slab_release_present(slab, tile, unit, false);
     if (unit == GA_SLAB_FULL && pointer) {
         ga_slab_report_fault(slab.heap, GA_SLAB_NO_UNIT, pointer);
     }
@@ -255,33 +255,32 @@ GA_SIMT void ga_slab_kernel_release_address(ga_kernel_heap heap, uint32_t addres
         ga_slab_report_fault(slab.heap, GA_SLAB_NO_UNIT, ga_slab_pointer(slab, address));
         address = GA_SLAB_FULL;
     }
-    ga_slab_release_present(slab, tile, address);
+    ga_slab_release_present(slab, tile, address, false);
 }
 
-/* Several units of each lane at once: `n` is a constant, the array stands in registers. */
+/* Several units of each lane at once: `n` is a constant, the array stands in registers. The lanes that are
+ * here wait for each other's writes once; then each unit goes back as one alone does, by the lanes that
+ * happen to be together by then. */
 GA_SIMT void ga_slab_kernel_release_all(ga_kernel_heap heap, void *const *units, uint32_t n)
 {
     ga_slab_view slab = ga_slab_view_of_kernel(heap);
-    ga_tile tile = ga_tile_present();
     bool general = GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAG_GENERAL;
-    slab.light = true; /* unless general */
     if (!general) {
-        ga_tile_release(tile);
+        ga_tile_release(ga_tile_present());
     }
 #pragma unroll
     for (uint32_t i = 0; i < n; i++) {
+        ga_tile tile = ga_tile_present();
         if (general) {
             ga_slab_release_general(slab.heap, ga_tile_members(tile), units[i]);
             continue;
         }
+        slab.light = true; /* a constant from here on */
         uint32_t unit = ga_slab_unit(slab, units[i]);
-        uint32_t giving = ga_lanes_nonzero(tile, ~unit); /* ~GA_SLAB_FULL is 0 */
-        if (unit != GA_SLAB_FULL) {
-            ga_slab_release_lanes_behind(slab, ga_tile_among(giving), giving, unit, true);
-        } else if (units[i]) {
+        ga_slab_release_present(slab, tile, unit, true);
+        if (unit == GA_SLAB_FULL && units[i]) {
             ga_slab_report_fault(slab.heap, GA_SLAB_NO_UNIT, units[i]);
         }
-        ga_tile_sync(tile);
     }
 }
 
