@@ -299,6 +299,15 @@ static void give_bin(ga_slab_bin *bin, ga_slab_host *slab)
     }
 }
 
+void ga_slab_cache_empty_all(ga_slab_store *store)
+{
+    for (ga_slab_cache *cache = store->caches; cache; cache = cache->next) {
+        for (uint32_t class = 0; class < store->count; class ++) {
+            give_bin(&cache->bins[class], &store->slabs[class]);
+        }
+    }
+}
+
 void ga_slab_cache_leave(ga_slab_store *store)
 {
     ga_slab_seat *seat = ga_slab_seat_of(store);

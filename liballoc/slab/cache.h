@@ -164,6 +164,9 @@ static inline ga_status ga_slab_cache_free(ga_slab_cache *cache, uint32_t class,
 /* Give back everything that the calling thread holds: it is about to end. */
 void ga_slab_cache_leave(ga_slab_store *store);
 
+/* Give back what all threads hold. Under the lock, while none of them uses the heap. */
+void ga_slab_cache_empty_all(ga_slab_store *store);
+
 /* In the child of a fork: what the threads held that it has not stays lost. */
 void ga_slab_cache_forget_others(ga_slab_store *store);
 

@@ -70,6 +70,32 @@ void ga_slab_state_stats(void *state, ga_backend_stats *out)
     pthread_mutex_unlock(&s->store.lock);
 }
 
+static void give_word(void *context, uint32_t word, uint32_t bits)
+{
+    ga_slab_give(ga_slab_view_of(context), word, bits);
+}
+
+static void free_large(void *context, void *block)
+{
+    ga_slab_large_free(context, block);
+}
+
+ga_status ga_slab_state_reset(void *state)
+{
+    ga_slab_state *s = state;
+    if (s->kernel) {
+        return ga_slab_kernel_reset(s->kernel);
+    }
+    pthread_mutex_lock(&s->store.lock);
+    ga_slab_cache_empty_all(&s->store);
+    pthread_mutex_unlock(&s->store.lock);
+    for (uint32_t class = 0; class < s->classes.count; class ++) {
+        ga_slab_host_each_word(&s->slabs[class], give_word, &s->slabs[class].heap);
+    }
+    ga_slab_starts_each(&s->large.starts, free_large, &s->large);
+    return GA_OK;
+}
+
 uint64_t ga_slab_faults_of(const void *state, ga_slab_fault fault)
 {
     const ga_slab_state *s = state;

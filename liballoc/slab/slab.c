@@ -468,13 +468,6 @@ static ga_status slab_kernel_view(void *state, ga_kernel_heap *out)
     return ga_slab_kernel_view(((ga_slab_state *)state)->kernel, out);
 }
 
-static ga_status slab_reset(void *state)
-{
-    ga_slab_state *s = state;
-    return s->kernel ? ga_slab_kernel_reset(s->kernel)
-                     : ga_fail(GA_ERR_UNSUPPORTED, "slab: reset: expected a heap for kernels");
-}
-
 static ga_place slab_parent_place(ga_place place)
 {
     return place == GA_PLACE_KERNEL ? GA_PLACE_DEVICE : place;
@@ -510,5 +503,5 @@ const ga_backend ga_slab_backend = {
     .fork_parent = slab_fork_parent,
     .fork_child = slab_fork_child,
     .thread_exit = slab_thread_exit,
-    .reset = slab_reset,
+    .reset = ga_slab_state_reset,
 };

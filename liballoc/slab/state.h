@@ -46,5 +46,6 @@ void ga_slab_state_unserve(const ga_slab_state *s);
 /* live.c */
 ga_status ga_slab_state_each_live(void *state, ga_visit *visit, void *context);
 void ga_slab_state_stats(void *state, ga_backend_stats *out);
+ga_status ga_slab_state_reset(void *state);
 
 #endif

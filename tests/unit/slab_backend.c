@@ -325,6 +325,58 @@ Test(slab_backend, live_blocks_are_counted_and_listed_exactly)
     assert_ok(ga_heap_close(heap));
 }
 
+static void count_one(void *context, void *block, size_t size)
+{
+    (void)block;
+    (void)size;
+    ++*(size_t *)context;
+}
+
+static void *keep_some(void *context)
+{
+    void *block;
+    for (int i = 0; i < 100; i++) {
+        assert_ok(ga_alloc(context, 200, 0, &block));
+    }
+    assert_ok(ga_free(context, block));
+    return NULL;
+}
+
+static void reset_and_look(const char *spec)
+{
+    ga_heap *heap = open_host(spec);
+    pthread_t thread;
+    ga_stats stats;
+    size_t live = 0;
+    for (int round = 0; round < 3; round++) {
+        cr_assert_eq(pthread_create(&thread, NULL, keep_some, heap), 0);
+        pthread_join(thread, NULL);
+        for (size_t i = 0; i < HELD; i++) {
+            take(heap, i % 100 ? 1 + i * 31 % 3000 : 50000);
+        }
+        assert_ok(ga_free(heap, take(heap, 16)));
+        assert_ok(ga_heap_reset(heap));
+        assert_ok(ga_heap_stats(heap, &stats));
+        cr_assert_eq(stats.live_blocks, 0, "%s: %" PRIu64, spec, stats.live_blocks);
+        cr_assert_eq(stats.live_bytes, 0, "%s: %" PRIu64, spec, stats.live_bytes);
+        ga_backend_stats own;
+        ga_slab_backend.stats(heap->state, &own);
+        cr_assert_eq(own.live_bytes, 0, "%s: %" PRIu64, spec, own.live_bytes);
+        assert_ok(ga_heap_each_live(heap, count_one, &live));
+        cr_assert_eq(live, 0, "%s: %zu are listed", spec, live);
+    }
+    assert_ok(ga_heap_close(heap));
+}
+
+/* Units of all threads, of all classes, and the parent's blocks; three times over. */
+Test(slab_backend, reset_frees_all)
+{
+    reset_and_look("slab");
+    reset_and_look("slab:check=full");
+    reset_and_look("slab:unit=4K");
+    reset_and_look("slab:unit=256,addressing=light,capacity=64M");
+}
+
 /* ---- threads --------------------------------------------------------------------------------- */
 
 static void *take_and_free(void *context)
