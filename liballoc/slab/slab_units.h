@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Between a unit's number, its word in the bitmaps and its address, in both addressings.
+ */
+#ifndef GPUALLOC_SLAB_SLAB_UNITS_H
+#define GPUALLOC_SLAB_SLAB_UNITS_H
+
+#include "../simt/simt.h"
+#include "slab_heap.h"
+
+/* ---- rows and units ---------------------------------------------------------------------- */
+
+/* The bitmap row of memory block `block`. */
+GA_SIMT uint32_t *ga_slab_row(ga_slab_view slab, uint32_t block)
+{
+    if (slab.light) {
+        return slab.rows + (size_t)block * GA_SLAB_ROW_WORDS;
+    }
+    const ga_slab_heap *heap = slab.heap;
+    uint32_t within = block & ga_bits_below(heap->super_bits);
+    return heap->supers[block >> heap->super_bits].rows + (size_t)within * GA_SLAB_ROW_WORDS;
+}
+
+GA_SIMT uint32_t *ga_slab_word(ga_slab_view slab, uint32_t word)
+{
+    if (slab.light) {
+        return slab.rows + word;
+    }
+    return ga_slab_row(slab, word / GA_SLAB_ROW_WORDS) + word % GA_SLAB_ROW_WORDS;
+}
+
+/* Where a unit is. */
+GA_SIMT void *ga_slab_pointer(ga_slab_view slab, uint32_t unit)
+{
+    if (slab.light) {
+        return slab.units + (uint64_t)unit * slab.unit;
+    }
+    const ga_slab_heap *heap = slab.heap;
+    uint32_t bits = heap->super_bits + GA_SLAB_BLOCK_BITS;
+    return heap->supers[unit >> bits].units + (uint64_t)(unit & ga_bits_below(bits)) * slab.unit;
+}
+
+/* offset / unit, which is below 2^32, where it divides; else GA_SLAB_FULL. Multiplying by the inverse is
+ * exact here: odd is below 2^12 and what is multiplied below 2^44. */
+GA_SIMT uint32_t ga_slab_divide(ga_slab_view slab, uint64_t offset)
+{
+    uint64_t number = offset >> slab.shift;
+    if (slab.inverse) {
+        number = ga_bits_high(number, slab.inverse);
+        return number * slab.unit == offset ? (uint32_t)number : GA_SLAB_FULL;
+    }
+    return (uint32_t)offset & (slab.unit - 1u) ? GA_SLAB_FULL : (uint32_t)number;
+}
+
+/* What stands at `word`, which on the CPU changes when super blocks come meanwhile; G7: acquire, pairs with
+ * G5 (host.c): so many super blocks can be reached. */
+GA_SIMT uint32_t ga_slab_read(const uint32_t *word)
+{
+#ifdef __CUDACC__
+    return *word;
+#else
+    return ga_load_acquire(word);
+#endif
+}
+
+/* The same where the binary search has found nothing: a super block that comes moves others in `sorted`,
+ * and then the search may pass over one that is there. On the GPU none come while kernels run. */
+GA_SIMT uint32_t ga_slab_unit_unsorted(ga_slab_view slab, const void *pointer)
+{
+#ifndef __CUDACC__
+    const ga_slab_heap *heap = slab.heap;
+    uint32_t supers = ga_slab_read(&heap->super_count);
+    for (uint32_t super = 0; super < supers; super++) {
+        uint64_t offset = (uint64_t)((const char *)pointer - heap->supers[super].units);
+        if (offset < heap->super_bytes) {
+            uint32_t unit = ga_slab_divide(slab, offset);
+            return unit == GA_SLAB_FULL ? unit
+                                        : (super << (heap->super_bits + GA_SLAB_BLOCK_BITS)) + unit;
+        }
+    }
+#endif
+    return GA_SLAB_FULL;
+}
+
+/* Which unit of the heap begins at `pointer`, or GA_SLAB_FULL. Two-level addressing looks through the
+ * super blocks, which the heap keeps in the order of their addresses besides. */
+GA_SIMT uint32_t ga_slab_unit(ga_slab_view slab, const void *pointer)
+{
+    if (slab.light) {
+        uint64_t offset = (uint64_t)((const char *)pointer - slab.units);
+        return offset < slab.bytes ? ga_slab_divide(slab, offset) : GA_SLAB_FULL;
+    }
+    const ga_slab_heap *heap = slab.heap;
+    uint32_t low = 0;
+    uint32_t high = ga_slab_read(&heap->super_count); /* it is one of low to high - 1, if any */
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        uint32_t super = ga_slab_read(heap->sorted + middle);
+        const char *units = heap->supers[super].units;
+        if ((uintptr_t)pointer < (uintptr_t)units) {
+            high = middle;
+        } else if ((uint64_t)((const char *)pointer - units) < heap->super_bytes) {
+            uint32_t unit = ga_slab_divide(slab, (uint64_t)((const char *)pointer - units));
+            return unit == GA_SLAB_FULL ? unit
+                                        : (super << (heap->super_bits + GA_SLAB_BLOCK_BITS)) + unit;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return ga_slab_unit_unsorted(slab, pointer);
+}
+
+#endif
