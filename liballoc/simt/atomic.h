@@ -14,8 +14,6 @@
  *
  * A post answers nothing, so that on the GPU nobody waits for it.
  *
- *     ga_post_and_released  behind a ga_tile_release() (row_cpu.h)
- *
  * ga_cas_ORDER(word, expected, desired) has succeeded when it answers `expected`; where it fails it
  * is relaxed, or acquire where ORDER has an acquire in it.
  *
@@ -180,15 +178,5 @@ GA_DEFINE_ATOMICS(uint32_t, , _system, system)
 GA_DEFINE_ATOMICS(uint64_t, 64, , device)
 GA_DEFINE_ATOMICS(uint64_t, 64, _block, block)
 GA_DEFINE_ATOMICS(uint64_t, 64, _system, system)
-
-/* On the GPU the fence of ga_tile_release() stands before it. */
-GA_SIMT void ga_post_and_released(uint32_t *word, uint32_t value)
-{
-#ifdef __CUDACC__
-    ga_post_and_relaxed(word, value);
-#else
-    ga_post_and_release(word, value);
-#endif
-}
 
 #endif

@@ -73,14 +73,6 @@ GA_SIMT void ga_tile_sync(ga_tile tile)
     (void)tile;
 }
 
-/* What lanes of the tile did before happens before what an acquire does that sees a later
- * ga_post_..._released() of any of them: one wait for several posts. On the CPU, where order is on
- * operations, it is those that release. */
-GA_SIMT void ga_tile_release(ga_tile tile)
-{
-    (void)tile;
-}
-
 /* Any number, best another in each call, so that a search need not repeat itself; not uniform on the
  * GPU. On the CPU, and where GA_SIMT_NO_NOISE is defined, it is 0: what a lone tile does can be told. */
 GA_SIMT uint32_t ga_tile_noise(void)
@@ -135,7 +127,7 @@ GA_SIMT ga_lanes ga_lanes_select(ga_tile tile, uint32_t chosen, ga_lanes yes, ga
 
 /* Bit i of a mask, for what belongs to lane or word i. Masks are put together with it rather than with
  * shifts, for which SSE2 has no vectors. */
-GA_SIMT ga_lanes ga_lanes_bits(void)
+GA_SIMT ga_lanes ga_cpu_one_bit_each(void)
 {
     return (ga_lanes){1u << 0,  1u << 1,  1u << 2,  1u << 3,  1u << 4,  1u << 5,  1u << 6,
                       1u << 7,  1u << 8,  1u << 9,  1u << 10, 1u << 11, 1u << 12, 1u << 13,
@@ -147,7 +139,7 @@ GA_SIMT ga_lanes ga_lanes_bits(void)
 /* The mask of the lanes that do not hold 0. */
 GA_SIMT uint32_t ga_lanes_nonzero(ga_tile tile, ga_lanes lanes)
 {
-    ga_lanes bits = ga_lanes_bits();
+    ga_lanes bits = ga_cpu_one_bit_each();
     uint32_t mask = 0;
     for (uint32_t i = 0; i < 32; i++) {
         mask |= lanes[i] != 0 ? bits[i] : 0;
@@ -285,7 +277,7 @@ GA_SIMT ga_row ga_row_load(ga_tile tile, const uint32_t *row)
 /* The mask of the words that are `key`. */
 GA_SIMT uint32_t ga_row_match(ga_tile tile, ga_row row, uint32_t key)
 {
-    ga_lanes bits = ga_lanes_bits();
+    ga_lanes bits = ga_cpu_one_bit_each();
     uint32_t mask = 0;
     (void)tile;
     for (uint32_t i = 0; i < 32; i++) {

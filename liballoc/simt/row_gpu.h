@@ -108,12 +108,6 @@ GA_SIMT void ga_tile_sync(ga_tile tile)
     __syncwarp(tile.mask);
 }
 
-GA_SIMT void ga_tile_release(ga_tile tile)
-{
-    __syncwarp(tile.mask);
-    asm volatile("fence.acq_rel.gpu;" ::: "memory");
-}
-
 /* ---- lanes ------------------------------------------------------------------------------- */
 
 #define GA_EACH_LANE(tile, mask, own)                                                              \

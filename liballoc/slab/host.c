@@ -208,7 +208,7 @@ void ga_slab_host_each_word(ga_slab_host *slab,
     uint32_t words = ga_slab_words(&slab->heap);
     ga_slab_view view = words ? ga_slab_view_of(&slab->heap) : (ga_slab_view){0};
     for (uint32_t word = 0; word < words; word++) {
-        uint32_t bits = ga_load_relaxed(ga_slab_word(view, word));
+        uint32_t bits = ga_load_relaxed(ga_slab_word(view, word)); /* a figure */
         if (bits) {
             visit(context, word, bits);
         }

@@ -21,7 +21,8 @@ enum {
     BLOCK = 256, /* threads of a block of the service kernels */
     GRID = 512,  /* blocks at most */
     ALIGN = 256,
-    RESIDENT_CHANGES = 64 /* for each memory block there is: then a super block is added */
+    BLOCKS_A_CHANGE =
+        64 /* more resident changes than one for so many memory blocks: then it grows */
 };
 
 static size_t up(size_t size)
@@ -159,6 +160,8 @@ static ga_status add_super(ga_slab_kernel *slab, const ga_cuda_scope *scope)
         slab->image.super_count--;
         slab->image.words -= super_blocks(slab) * GA_SLAB_ROW_WORDS;
         drop_super(slab, super);
+        put(scope, &slab->heap->super_count, &slab->image.super_count,
+            sizeof slab->image.super_count + sizeof slab->image.words);
         ga_free(slab->parent, block);
         return status;
     }
@@ -305,6 +308,7 @@ static void log_reports(ga_slab_kernel *slab, const ga_slab_heap *now)
 {
     for (; slab->reported < now->reported && slab->reported < GA_SLAB_REPORTS; slab->reported++) {
         const ga_slab_report *report = &now->reports[slab->reported];
+        /* F2: as it was when the heap was copied. Pairs with F1 (slab_kernel.h). */
         if (!report->ready) {
             return; /* a kernel is at it */
         }
@@ -357,7 +361,7 @@ void ga_slab_kernel_close(ga_slab_kernel *slab)
 static bool is_crowded(const ga_slab_kernel *slab, const ga_slab_heap *now)
 {
     uint32_t blocks = now->words / GA_SLAB_ROW_WORDS;
-    return now->full != slab->full || now->changes - slab->changes > blocks / RESIDENT_CHANGES;
+    return now->full != slab->full || now->changes - slab->changes > blocks / BLOCKS_A_CHANGE;
 }
 
 /* As many super blocks again as there are, where there may be more and kernels asked for them. A parent

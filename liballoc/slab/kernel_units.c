@@ -187,9 +187,9 @@ void ga_slab_kernel_stats(ga_slab_kernel *slab, ga_backend_stats *out)
     ga_cuda_scope scope;
     ga_slab_heap now;
     uint64_t live = 0;
-    out->growths = slab->growths;
-    out->held_bytes = ga_slab_kernel_held(slab);
     if (ga_slab_kernel_enter(slab, &scope) == GA_OK) {
+        out->growths = slab->growths;
+        out->held_bytes = ga_slab_kernel_held(slab);
         if (count_live(slab, &scope, &live) == GA_OK &&
             ga_slab_kernel_look(slab, &scope, &now) == GA_OK) {
             out->live_blocks = live;
@@ -222,4 +222,13 @@ ga_status ga_slab_kernel_reset(ga_slab_kernel *slab)
     }
     ga_slab_kernel_leave(slab, &scope);
     return status;
+}
+
+void ga_slab_kernel_fork(ga_slab_kernel *slab, bool before)
+{
+    if (before) {
+        pthread_mutex_lock(&slab->lock);
+    } else {
+        pthread_mutex_unlock(&slab->lock);
+    }
 }

@@ -23,7 +23,7 @@ uint32_t ga_slab_block_bits(uint32_t unit)
 
 uint64_t ga_slab_reach(uint32_t unit)
 {
-    return (uint64_t)GA_SLAB_FULL * unit;
+    return ((UINT64_C(1) << NUMBER_BITS) - GA_SLAB_BLOCK_UNITS) * unit;
 }
 
 /* Of a super block, and of the heap; UINT64_MAX where that is far too many. */

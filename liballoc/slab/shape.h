@@ -9,7 +9,8 @@
  * rest for the super block (slab-hash-2018, §V: 10 + 14 + 8 at 128 bytes). For other sizes block_bits is
  * what keeps a super block within 2 GiB, as the paper's is at most: 14 at 128 bytes, one more for each
  * halving, one less for each doubling, so 10 + 17 + 5 at 16 bytes and 10 + 5 + 17 at 64 KiB. Whatever
- * the split, there are 2^32 - 1 units: 64 GiB at 16 bytes, 512 GiB at 128, 256 TiB at 64 KiB. With
+ * the split, there are 2^32 - 1024 units: 64 GiB at 16 bytes, 512 GiB at 128, 256 TiB at 64 KiB, less the
+ * last memory block, or the last super block with two-level addressing and super blocks of full size. With
  * light addressing the address is the number.
  */
 #ifndef GPUALLOC_SLAB_SHAPE_H

@@ -433,7 +433,9 @@ static ga_status slab_alloc_batch(void *state, size_t n, const size_t *sizes, vo
 static void slab_fork_prepare(void *state)
 {
     ga_slab_state *s = state;
-    if (!s->kernel) {
+    if (s->kernel) {
+        ga_slab_kernel_fork(s->kernel, true);
+    } else {
         pthread_mutex_lock(&s->store.lock);
     }
 }
@@ -441,7 +443,9 @@ static void slab_fork_prepare(void *state)
 static void slab_fork_parent(void *state)
 {
     ga_slab_state *s = state;
-    if (!s->kernel) {
+    if (s->kernel) {
+        ga_slab_kernel_fork(s->kernel, false);
+    } else {
         pthread_mutex_unlock(&s->store.lock);
     }
 }
@@ -449,7 +453,9 @@ static void slab_fork_parent(void *state)
 static void slab_fork_child(void *state)
 {
     ga_slab_state *s = state;
-    if (!s->kernel) {
+    if (s->kernel) {
+        ga_slab_kernel_fork(s->kernel, false);
+    } else {
         ga_slab_cache_forget_others(&s->store);
         pthread_mutex_unlock(&s->store.lock);
     }

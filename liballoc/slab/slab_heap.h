@@ -5,8 +5,8 @@
  *
  * Units are numbered through: number = block * 1024 + place. With light addressing all super blocks
  * are one array, and a unit's address is base + number * size. With two-level addressing each super
- * block stands where the parent put it, and the number's upper bits choose it. slab_address.h turns
- * numbers into the paper's 32-bit addresses.
+ * block stands where the parent put it, and the number's upper bits choose it. shape.h turns numbers
+ * into the paper's 32-bit addresses.
  */
 #ifndef GPUALLOC_SLAB_SLAB_HEAP_H
 #define GPUALLOC_SLAB_SLAB_HEAP_H
@@ -66,6 +66,8 @@ typedef struct ga_slab_heap {
     uint32_t super_count; /* super blocks there are */
     uint32_t words;       /* bitmap words there are, 32 units each */
 
+    uint8_t apart[128]; /* what all claims read shares no line with what follows */
+
     /* Changed by anybody, relaxed. */
     uint32_t changes;                /* resident changes; wraps */
     uint32_t full;                   /* searches all over the heap that found no room; wraps */
@@ -118,7 +120,7 @@ GA_SIMT uint32_t ga_slab_count_block(uint32_t spread, uint32_t place)
     return (high << spread) + low;
 }
 
-/* How many bitmap words there are. On the CPU super blocks may come meanwhile; G3: acquire, pairs with G4
+/* How many bitmap words there are. On the CPU super blocks may come meanwhile; G3: acquire. Pairs with G4
  * (host.c): the words that are counted can be reached. */
 GA_SIMT uint32_t ga_slab_words(const ga_slab_heap *heap)
 {

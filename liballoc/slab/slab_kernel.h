@@ -59,7 +59,8 @@ GA_SIMT_SLOW void ga_slab_report_fault(ga_slab_heap *heap, uint32_t fault, const
         if (place < GA_SLAB_REPORTS) {
             heap->reports[place].address = (uint64_t)address;
             heap->reports[place].fault = fault;
-            heap->reports[place].ready = 1; /* read between launches */
+            /* F1: release, to the host. Pairs with F2 (kernel.c): it may look while we run. */
+            ga_store_release_system(&heap->reports[place].ready, 1);
         }
     }
 }
@@ -212,11 +213,11 @@ GA_SIMT_SLOW void ga_slab_release_general(ga_slab_heap *heap, uint32_t lanes, vo
 }
 
 /* The units of the lanes that call; GA_SLAB_FULL is none. */
-GA_SIMT void ga_slab_release_present(ga_slab_view slab, ga_tile tile, uint32_t unit, bool behind)
+GA_SIMT void ga_slab_release_present(ga_slab_view slab, ga_tile tile, uint32_t unit)
 {
     uint32_t giving = ga_lanes_nonzero(tile, ~unit); /* ~GA_SLAB_FULL is 0 */
     if (unit != GA_SLAB_FULL) {
-        ga_slab_release_lanes_behind(slab, ga_tile_among(giving), giving, unit, behind);
+        ga_slab_release_lanes(slab, ga_tile_among(giving), giving, unit);
     }
 }
 
@@ -230,7 +231,7 @@ GA_SIMT void ga_slab_kernel_release(ga_kernel_heap heap, void *pointer)
     }
     slab.light = true; /* a constant from here on */
     uint32_t unit = ga_slab_unit(slab, pointer);
-    ga_slab_release_present(slab, tile, unit, false);
+    ga_slab_release_present(slab, tile, unit);
     if (unit == GA_SLAB_FULL && pointer) {
         ga_slab_report_fault(slab.heap, GA_SLAB_NO_UNIT, pointer);
     }
@@ -242,7 +243,8 @@ GA_SIMT void ga_slab_kernel_release_address(ga_kernel_heap heap, uint32_t addres
     ga_tile tile = ga_tile_present();
     if (GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAG_GENERAL) {
         uint32_t unit = ga_slab_unit_of_address(slab, address);
-        bool is_one = unit / 32u < slab.words && ga_slab_address_of_unit(slab, unit) == address;
+        bool is_one =
+            unit / 32u < ga_slab_words(slab.heap) && ga_slab_address_of_unit(slab, unit) == address;
         /* Of an address that is no unit's, the report has the address itself. */
         void *pointer = address == GA_SLAB_FULL ? NULL
                         : is_one                ? ga_slab_pointer(slab, unit)
@@ -255,32 +257,15 @@ GA_SIMT void ga_slab_kernel_release_address(ga_kernel_heap heap, uint32_t addres
         ga_slab_report_fault(slab.heap, GA_SLAB_NO_UNIT, ga_slab_pointer(slab, address));
         address = GA_SLAB_FULL;
     }
-    ga_slab_release_present(slab, tile, address, false);
+    ga_slab_release_present(slab, tile, address);
 }
 
-/* Several units of each lane at once: `n` is a constant, the array stands in registers. The lanes that are
- * here wait for each other's writes once; then each unit goes back as one alone does, by the lanes that
- * happen to be together by then. */
+/* Several units of each lane: `n` is a constant, the array stands in registers. */
 GA_SIMT void ga_slab_kernel_release_all(ga_kernel_heap heap, void *const *units, uint32_t n)
 {
-    ga_slab_view slab = ga_slab_view_of_kernel(heap);
-    bool general = GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAG_GENERAL;
-    if (!general) {
-        ga_tile_release(ga_tile_present());
-    }
 #pragma unroll
     for (uint32_t i = 0; i < n; i++) {
-        ga_tile tile = ga_tile_present();
-        if (general) {
-            ga_slab_release_general(slab.heap, ga_tile_members(tile), units[i]);
-            continue;
-        }
-        slab.light = true; /* a constant from here on */
-        uint32_t unit = ga_slab_unit(slab, units[i]);
-        ga_slab_release_present(slab, tile, unit, true);
-        if (unit == GA_SLAB_FULL && units[i]) {
-            ga_slab_report_fault(slab.heap, GA_SLAB_NO_UNIT, units[i]);
-        }
+        ga_slab_kernel_release(heap, units[i]);
     }
 }
 

@@ -29,7 +29,7 @@ extern "C" __global__ void ga_slab_live_kernel(ga_slab_heap *heap, uint64_t *tot
     uint32_t live = 0;
     uint32_t step = gridDim.x * blockDim.x;
     for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < slab.words; i += step) {
-        live += ga_bits_count(ga_load_relaxed(ga_slab_word(slab, i)));
+        live += ga_bits_count(ga_load_relaxed(ga_slab_word(slab, i))); /* nobody changes it */
     }
     live = ga_lanes_sum(tile, live);
     if (tile.lane == 0 && live) {

@@ -15,7 +15,8 @@
  *
  * ORDER      U1 and U2 below: what the last owner did with a unit happens before what the next one
  *            does. Counts are relaxed: they say where to look, and a bit is always asked itself. A
- *            free that happens before a claim has changed the count that the claim reads.
+ *            free that happens before a claim has changed the count that the claim reads; to others
+ *            than the leader, a tile's free has happened once they have met the leader.
  *
  * PROGRESS   Lock-free: an attempt fails because another tile's has succeeded. A claim visits each
  *            memory block at most once more than it finds room there, then answers FULL. That is
@@ -75,15 +76,6 @@ GA_SIMT void ga_slab_give(ga_slab_view slab, uint32_t word, uint32_t bits)
     /* U2: release. Pairs with U1. Nothing waits for the answer. */
     ga_post_and_release(at, ~bits);
 #endif
-    ga_slab_count_given(slab, word, ga_bits_count(bits));
-}
-
-/* The same behind a ga_tile_release() that the caller's tile has done: of several frees in a row only the
- * first has to wait. */
-GA_SIMT void ga_slab_give_behind(ga_slab_view slab, uint32_t word, uint32_t bits)
-{
-    /* U2, with the fence before it. Pairs with U1. */
-    ga_post_and_released(ga_slab_word(slab, word), ~bits);
     ga_slab_count_given(slab, word, ga_bits_count(bits));
 }
 
@@ -294,7 +286,7 @@ GA_SIMT_SLOW ga_lanes ga_slab_claim_rest(ga_slab_heap *heap, uint32_t lanes, uin
 
 /* A unit for each lane of the mask `wanting` (not empty), GA_SLAB_FULL for those that get none. One
  * atomic serves them all while the word `start` of the bitmaps, where the search begins, has room:
- * tiles that call beside each other bring different ones. */
+ * tiles that call beside each other bring different ones. The tile has 32 lanes, or gaps. */
 GA_SIMT ga_lanes ga_slab_claim_lanes(ga_slab_view slab, ga_tile tile, uint32_t wanting,
                                      uint32_t start)
 {
@@ -313,25 +305,21 @@ GA_SIMT ga_lanes ga_slab_claim_lanes(ga_slab_view slab, ga_tile tile, uint32_t w
 
 /* The rest of ga_slab_release_lanes(): units of several words. */
 GA_SIMT void ga_slab_release_words(ga_slab_view slab, ga_tile tile, uint32_t giving, ga_lanes words,
-                                   ga_lanes bits, bool behind)
+                                   ga_lanes bits)
 {
+    ga_tile_sync(tile); /* what each lane wrote into its unit is released with the others' */
     ga_lanes equal = ga_lanes_equal(tile, giving, words);
     bits = ga_lanes_merge_or(tile, equal, bits);
-    ga_tile_sync(tile); /* what each lane wrote into its unit is released with the others' */
     GA_EACH_LANE(tile, giving, own)
     {
         if (ga_bits_lowest(ga_lane_read(equal, own)) == own) {
-            uint32_t word = ga_lane_read(words, own);
-            uint32_t together = ga_lane_read(bits, own);
-            behind ? ga_slab_give_behind(slab, word, together) : ga_slab_give(slab, word, together);
+            ga_slab_give(slab, ga_lane_read(words, own), ga_lane_read(bits, own));
         }
     }
 }
 
-/* Give back one unit for each lane of `giving` (not empty). Units of one word go back by one atomic.
- * `behind`, a constant: a ga_tile_release() has been done. */
-GA_SIMT void ga_slab_release_lanes_behind(ga_slab_view slab, ga_tile tile, uint32_t giving,
-                                          ga_lanes units, bool behind)
+/* Give back one unit for each lane of `giving` (not empty). Units of one word go back by one atomic. */
+GA_SIMT void ga_slab_release_lanes(ga_slab_view slab, ga_tile tile, uint32_t giving, ga_lanes units)
 {
     ga_lanes words = units / 32u;
     ga_lanes bits = ga_lanes_all(1u) << (units & ga_lanes_all(31u));
@@ -342,19 +330,12 @@ GA_SIMT void ga_slab_release_lanes_behind(ga_slab_view slab, ga_tile tile, uint3
             ga_tile_sync(all); /* what each lane wrote into its unit is released by one */
             GA_EACH_LANE(all, 1u, own)
             {
-                uint32_t word = ga_lane_read(words, own);
-                behind ? ga_slab_give_behind(slab, word, together)
-                       : ga_slab_give(slab, word, together);
+                ga_slab_give(slab, ga_lane_read(words, own), together);
             }
             return;
         }
     }
-    ga_slab_release_words(slab, tile, giving, words, bits, behind);
-}
-
-GA_SIMT void ga_slab_release_lanes(ga_slab_view slab, ga_tile tile, uint32_t giving, ga_lanes units)
-{
-    ga_slab_release_lanes_behind(slab, tile, giving, units, false);
+    ga_slab_release_words(slab, tile, giving, words, bits);
 }
 
 /* ---- a tile takes one unit at a time ------------------------------------------------------ */

@@ -52,7 +52,7 @@ GA_SIMT uint32_t ga_slab_divide(ga_slab_view slab, uint64_t offset)
     return (uint32_t)offset & (slab.unit - 1u) ? GA_SLAB_FULL : (uint32_t)number;
 }
 
-/* What stands at `word`, which on the CPU changes when super blocks come meanwhile; G7: acquire, pairs with
+/* What stands at `word`, which on the CPU changes when super blocks come meanwhile; G7: acquire. Pairs with
  * G5 (host.c): so many super blocks can be reached. */
 GA_SIMT uint32_t ga_slab_read(const uint32_t *word)
 {

@@ -12,6 +12,11 @@
  * Any lanes of a warp may call, in divergent code as well; those that call together are served together,
  * so call where as many as possible are. No call waits for another lane, warp or block.
  *
+ * Lanes that call together bring the same heap. To take from one of two, branch on which it is, and call in
+ * each branch:
+ *
+ *     if (small) { p = ga_kernel_malloc(a, n); } else { p = ga_kernel_malloc(b, n); }     and not (small ? a : b)
+ *
  * A block belongs to the grid, not to the thread: it may be freed by any thread of this or a later
  * kernel, on any stream, once what its users did happens before the free. What the last owner did with
  * it happens before the next owner's claim returns.
@@ -68,8 +73,8 @@ static __device__ __forceinline__ void ga_slab_release(ga_kernel_heap heap, void
     ga_slab_kernel_release(heap, unit);
 }
 
-/* Several units of each lane in one go: cheaper than one by one, since the lanes wait only once for what
- * they wrote to be seen. `n`: a constant. NULLs are ignored. */
+/* Several units of each lane: what was loaded to find them has been loaded by the first free. `n`: a
+ * constant. NULLs are ignored. */
 static __device__ __forceinline__ void ga_slab_release_all(ga_kernel_heap heap, void *const *units,
                                                            uint32_t n)
 {
@@ -91,7 +96,7 @@ static __device__ __forceinline__ void ga_slab_release_address(ga_kernel_heap he
     ga_slab_kernel_release_address(heap, address);
 }
 
-/* Where the unit of that address begins. */
+/* Where the unit of that address begins; the address is one of this heap's. */
 static __device__ __forceinline__ void *ga_slab_address_pointer(ga_kernel_heap heap,
                                                                 uint32_t address)
 {
@@ -105,7 +110,8 @@ static __device__ __forceinline__ void *ga_slab_address_pointer(ga_kernel_heap h
  *     row *r = (row *)ga_slab_turn_claim(&turn);          the same pointer in each
  *     ga_slab_turn_end(&turn);
  *
- * `width`: 4, 8, 16 or 32, a constant; the tiles of a warp are its lanes 0 to width - 1, and so on. */
+ * `width`: 4, 8, 16 or 32, a constant; the tiles of a warp are its lanes 0 to width - 1, and so on.
+ * All lanes of a tile are there, and call together: blocks are whole tiles. */
 typedef struct ga_slab_turn {
     ga_slab_heap *heap;
     ga_tile tile;

@@ -3,7 +3,7 @@
  * gpualloc: memory for a host, a device and its kernels from interchangeable backends.
  *
  * A heap is opened for a place (where memory is asked for) from a spec (text that names the
- * backends it is made of, `hazard/jemalloc` reads "hazard over jemalloc"), or from the
+ * backends it is made of, `slab/jemalloc` reads "slab over jemalloc"), or from the
  * environment variable of that place. docs/specs.md has the grammar; `gpualloc list` has the
  * backends and their options.
  *
@@ -85,7 +85,8 @@ typedef void *ga_stream;
 
 /* Open a heap of `spec` for `place`. `device` counts as the CUDA driver does; the host ignores
  * it. A NULL spec reads GPUALLOC_HOST, GPUALLOC_DEVICE or GPUALLOC_KERNEL, and where that is
- * unset or empty takes `system`, `cuda` or `coalesce/slab/vmm`.
+ * unset or empty takes `system`, `cuda` or `coalesce/slab/vmm` (which this version does not have:
+ * name one for kernels).
  *
  * GA_ERR_SPEC     the text does not parse, or names an unknown backend or option
  * GA_ERR_PLACE    a backend in it does not serve the place
