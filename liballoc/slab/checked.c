@@ -49,7 +49,8 @@ ga_status ga_slab_checked_free(ga_slab_host *slab, ga_slab_region *region, uint3
         memset(block, POISON, slab->shape.unit);
         ga_or_relaxed(poisoned_word(region, unit), bit);
     }
-    /* U2 (slab_tile.h), with an answer: of two that free it at once, one is wrong. */
+    /* U2: release, with an answer: of two that free it at once, one is wrong. Pairs with U1
+     * (slab_tile.h). */
     if (!(ga_and_release(word, ~bit) & bit)) {
         return found(slab, GA_SLAB_DOUBLE_FREE, block, "it is free already");
     }

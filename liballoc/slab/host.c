@@ -127,7 +127,7 @@ static void note_order(ga_slab_heap *heap, uint32_t super)
 {
     uint32_t at = super;
     uintptr_t units = (uintptr_t)heap->supers[super].units;
-    /* release, as G5 is: units are looked up meanwhile */
+    /* G8: release. Pairs with G7 (slab_units.h): units are looked up meanwhile. */
     for (; at && (uintptr_t)heap->supers[heap->sorted[at - 1]].units > units; at--) {
         __atomic_store_n(&heap->sorted[at], heap->sorted[at - 1], __ATOMIC_RELEASE);
     }

@@ -95,7 +95,7 @@ GA_SIMT_SLOW void ga_slab_release_checked(ga_slab_heap *heap, void *pointer)
         for (uint32_t i = 0; i < heap->unit / 4u; i++) {
             ga_store_relaxed(words + i, GA_SLAB_POISON);
         }
-        /* U2 (slab_tile.h) */
+        /* U2: release, with an answer. Pairs with U1 (slab_tile.h). */
         if (ga_and_release(word, ~bit) & bit) {
             ga_slab_count_given(slab, unit / 32u, 1);
             return;
