@@ -126,7 +126,9 @@ KERNEL release_four(ga_kernel_heap heap, void **in)
     for (int k = 0; k < 4; k++) {
         units[k] = in[thread_number() + k * gridDim.x * blockDim.x];
     }
-    ga_slab_release_all(heap, units, 4);
+    for (int k = 0; k < 4; k++) {
+        ga_slab_release(heap, units[k]);
+    }
 }
 
 KERNEL release_apart(ga_kernel_heap heap, void **in, uint32_t n)

@@ -124,6 +124,17 @@ static void visit_rows(const ga_slab_kernel *slab, const uint32_t *rows, size_t 
     }
 }
 
+/* Where the units and the bitmap rows of super block `super` are. */
+static ga_slab_super super_of(const ga_slab_kernel *slab, uint32_t super)
+{
+    if (!slab->shape.light) {
+        return slab->supers[super];
+    }
+    size_t words = ga_slab_super_rows_bytes(&slab->shape) / sizeof(uint32_t);
+    return (ga_slab_super){slab->image.units + super * ga_slab_super_bytes(&slab->shape),
+                           slab->image.rows + super * words};
+}
+
 /* The bitmaps of super block `super`, and where its units are; GA_OK and NULL behind the last. */
 static ga_status copy_rows(ga_slab_kernel *slab, uint32_t super, uint32_t *rows, char **units)
 {
@@ -136,13 +147,9 @@ static ga_status copy_rows(ga_slab_kernel *slab, uint32_t super, uint32_t *rows,
     }
     status = ga_cuda_check(scope.driver, scope.driver->cuCtxSynchronize(), "cuCtxSynchronize");
     if (status == GA_OK && super < slab->image.super_count) {
-        bool light = slab->shape.light;
-        *units = light ? slab->image.units + super * ga_slab_super_bytes(&slab->shape)
-                       : slab->supers[super].units;
-        status = ga_slab_kernel_get(&scope, rows,
-                                    light ? slab->image.rows + super * (size / sizeof *rows)
-                                          : slab->supers[super].rows,
-                                    size);
+        ga_slab_super at = super_of(slab, super);
+        *units = at.units;
+        status = ga_slab_kernel_get(&scope, rows, at.rows, size);
     }
     ga_slab_kernel_leave(slab, &scope);
     return status;
@@ -209,13 +216,9 @@ ga_status ga_slab_kernel_reset(ga_slab_kernel *slab)
     }
     status = ga_cuda_check(scope.driver, scope.driver->cuCtxSynchronize(), "cuCtxSynchronize");
     for (uint32_t i = 0; status == GA_OK && i < slab->image.super_count; i++) {
-        bool light = slab->shape.light;
-        char *units = light ? slab->image.units + i * ga_slab_super_bytes(&slab->shape)
-                            : slab->supers[i].units;
-        uint32_t *rows =
-            light ? slab->image.rows + i * (size / sizeof *rows) : slab->supers[i].rows;
-        status = ga_slab_kernel_prepare(slab, &scope, units, ga_slab_super_bytes(&slab->shape),
-                                        rows, size);
+        ga_slab_super at = super_of(slab, i);
+        status = ga_slab_kernel_prepare(slab, &scope, at.units, ga_slab_super_bytes(&slab->shape),
+                                        at.rows, size);
     }
     if (status == GA_OK) {
         status = ga_slab_kernel_recount(slab, &scope, 0, slab->image.words / GA_SLAB_ROW_WORDS);

@@ -40,7 +40,6 @@ static ga_status open_kernel(const ga_open_args *args, const ga_slab_settings *s
     ga_status status = ga_slab_settings_shape(settings, settings->unit, &spec.shape);
     if (status == GA_OK) {
         spec.first = ga_slab_settings_first(settings, &spec.shape);
-        spec.first += !spec.first;
         status = ga_slab_kernel_open(&s->kernel, &spec, args->device, args->parent);
     }
     if (status != GA_OK) {

@@ -260,13 +260,4 @@ GA_SIMT void ga_slab_kernel_release_address(ga_kernel_heap heap, uint32_t addres
     ga_slab_release_present(slab, tile, address);
 }
 
-/* Several units of each lane: `n` is a constant, the array stands in registers. */
-GA_SIMT void ga_slab_kernel_release_all(ga_kernel_heap heap, void *const *units, uint32_t n)
-{
-#pragma unroll
-    for (uint32_t i = 0; i < n; i++) {
-        ga_slab_kernel_release(heap, units[i]);
-    }
-}
-
 #endif

@@ -295,7 +295,7 @@ static __global__ void mixed_kernel(ga_kernel_heap heap, char *foreign)
                                   : lane == 1 ? 0x00ffffffu
                                               : GA_SLAB_NO_ADDRESS);
     void *group[3] = {NULL, lane == 30 ? foreign : NULL, NULL};
-    ga_slab_release_all(heap, group, 3);
+    slab_release_group(heap, group, 3);
     ga_slab_release(heap, NULL);
 }
 

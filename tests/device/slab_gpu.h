@@ -206,6 +206,16 @@ static __device__ inline bool slab_holds(const void *unit, uint32_t bytes, uint3
     return true;
 }
 
+/* Release each of them, one right after the other; NULLs as well. */
+static __device__ __forceinline__ void slab_release_group(ga_kernel_heap heap, void *const *units,
+                                                          uint32_t n)
+{
+#pragma unroll
+    for (uint32_t i = 0; i < n; i++) {
+        ga_slab_release(heap, units[i]);
+    }
+}
+
 static __device__ inline uint32_t slab_unit_bytes(ga_kernel_heap heap)
 {
     return GA_SLAB_WORDS_UNIT(heap.words);

@@ -311,7 +311,7 @@ static __global__ void groups_kernel(ga_kernel_heap heap, uint32_t rounds, slab_
                 slab_holds(units[k], bytes, tag + k, tally);
             }
         }
-        ga_slab_release_all(heap, units, GROUP);
+        slab_release_group(heap, units, GROUP);
     }
 }
 

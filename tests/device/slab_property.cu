@@ -164,7 +164,7 @@ static __device__ void by_groups(const churn *c, holder *h, uint32_t dice)
             h->released++;
         }
     }
-    ga_slab_release_all(c->heap, units, GROUP);
+    slab_release_group(c->heap, units, GROUP);
 }
 
 static __device__ void one_round(const churn *c, holder *h, uint32_t dice)

@@ -73,14 +73,6 @@ static __device__ __forceinline__ void ga_slab_release(ga_kernel_heap heap, void
     ga_slab_kernel_release(heap, unit);
 }
 
-/* Several units of each lane: what was loaded to find them has been loaded by the first free. `n`: a
- * constant. NULLs are ignored. */
-static __device__ __forceinline__ void ga_slab_release_all(ga_kernel_heap heap, void *const *units,
-                                                           uint32_t n)
-{
-    ga_slab_kernel_release_all(heap, units, n);
-}
-
 /* The same with the unit's 32-bit address (docs/slab.md has its layout), cheaper to store and to send;
  * GA_SLAB_NO_ADDRESS where the heap is full. An address serves as long as its heap. */
 #define GA_SLAB_NO_ADDRESS 0xffffffffu
