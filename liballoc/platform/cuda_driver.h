@@ -32,6 +32,7 @@
     X(cuDeviceTotalMem, "cuDeviceTotalMem_v2", (size_t *bytes, CUdevice device))                   \
     X(cuDeviceGetAttribute, "cuDeviceGetAttribute",                                                \
       (int *value, CUdevice_attribute attribute, CUdevice device))                                 \
+    X(cuDeviceCanAccessPeer, "cuDeviceCanAccessPeer", (int *can, CUdevice device, CUdevice peer))  \
     X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain",                                        \
       (CUcontext *context, CUdevice device))                                                       \
     X(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (CUdevice device))                \
@@ -40,16 +41,51 @@
     X(cuCtxGetCurrent, "cuCtxGetCurrent", (CUcontext *context))                                    \
     X(cuCtxSynchronize, "cuCtxSynchronize", (void))                                                \
     X(cuCtxSetLimit, "cuCtxSetLimit", (CUlimit limit, size_t value))                               \
+    X(cuCtxGetStreamPriorityRange, "cuCtxGetStreamPriorityRange", (int *least, int *greatest))     \
     X(cuStreamCreate, "cuStreamCreate", (CUstream *stream, unsigned flags))                        \
+    X(cuStreamCreateWithPriority, "cuStreamCreateWithPriority",                                    \
+      (CUstream *stream, unsigned flags, int priority))                                            \
+    X(cuStreamGetPriority, "cuStreamGetPriority", (CUstream stream, int *priority))                \
     X(cuStreamDestroy, "cuStreamDestroy_v2", (CUstream stream))                                    \
     X(cuStreamSynchronize, "cuStreamSynchronize", (CUstream stream))                               \
+    X(cuStreamQuery, "cuStreamQuery", (CUstream stream))                                           \
+    X(cuStreamWaitEvent, "cuStreamWaitEvent", (CUstream stream, CUevent event, unsigned flags))    \
+    X(cuEventCreate, "cuEventCreate", (CUevent *event, unsigned flags))                            \
+    X(cuEventDestroy, "cuEventDestroy_v2", (CUevent event))                                        \
+    X(cuEventRecord, "cuEventRecord", (CUevent event, CUstream stream))                            \
+    X(cuEventQuery, "cuEventQuery", (CUevent event))                                               \
+    X(cuEventSynchronize, "cuEventSynchronize", (CUevent event))                                   \
+    X(cuMemGetInfo, "cuMemGetInfo_v2", (size_t *available, size_t *total))                         \
     X(cuMemAlloc, "cuMemAlloc_v2", (CUdeviceptr *block, size_t size))                              \
     X(cuMemFree, "cuMemFree_v2", (CUdeviceptr block))                                              \
     X(cuMemGetAddressRange, "cuMemGetAddressRange_v2",                                             \
       (CUdeviceptr *base, size_t *size, CUdeviceptr pointer))                                      \
+    X(cuMemHostAlloc, "cuMemHostAlloc", (void **block, size_t size, unsigned flags))               \
+    X(cuMemHostGetDevicePointer, "cuMemHostGetDevicePointer_v2",                                   \
+      (CUdeviceptr *pointer, void *block, unsigned flags))                                         \
+    X(cuMemFreeHost, "cuMemFreeHost", (void *block))                                               \
     X(cuMemGetAllocationGranularity, "cuMemGetAllocationGranularity",                              \
       (size_t *granularity, const CUmemAllocationProp *prop,                                       \
        CUmemAllocationGranularity_flags which))                                                    \
+    X(cuMemAddressReserve, "cuMemAddressReserve",                                                  \
+      (CUdeviceptr *base, size_t size, size_t align, CUdeviceptr wanted,                           \
+       unsigned long long flags))                                                                  \
+    X(cuMemAddressFree, "cuMemAddressFree", (CUdeviceptr base, size_t size))                       \
+    X(cuMemCreate, "cuMemCreate",                                                                  \
+      (CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop,         \
+       unsigned long long flags))                                                                  \
+    X(cuMemRelease, "cuMemRelease", (CUmemGenericAllocationHandle handle))                         \
+    X(cuMemMap, "cuMemMap",                                                                        \
+      (CUdeviceptr start, size_t size, size_t offset, CUmemGenericAllocationHandle handle,         \
+       unsigned long long flags))                                                                  \
+    X(cuMemUnmap, "cuMemUnmap", (CUdeviceptr start, size_t size))                                  \
+    X(cuMemSetAccess, "cuMemSetAccess",                                                            \
+      (CUdeviceptr start, size_t size, const CUmemAccessDesc *access, size_t count))               \
+    X(cuMemExportToShareableHandle, "cuMemExportToShareableHandle",                                \
+      (void *shared, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,          \
+       unsigned long long flags))                                                                  \
+    X(cuMemImportFromShareableHandle, "cuMemImportFromShareableHandle",                            \
+      (CUmemGenericAllocationHandle *handle, void *shared, CUmemAllocationHandleType type))        \
     X(cuPointerGetAttributes, "cuPointerGetAttributes",                                            \
       (unsigned count, CUpointer_attribute *attributes, void **values, CUdeviceptr pointer))       \
     X(cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2",                                                   \

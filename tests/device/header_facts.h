@@ -13,10 +13,20 @@
     X(CUDA_ERROR_OUT_OF_MEMORY)                                                                    \
     X(CUDA_ERROR_DEINITIALIZED)                                                                    \
     X(CUDA_ERROR_NO_DEVICE)                                                                        \
+    X(CUDA_ERROR_INVALID_DEVICE)                                                                   \
+    X(CUDA_ERROR_INVALID_CONTEXT)                                                                  \
+    X(CUDA_ERROR_INVALID_HANDLE)                                                                   \
+    X(CUDA_ERROR_NOT_READY)                                                                        \
+    X(CUDA_ERROR_CONTEXT_IS_DESTROYED)                                                             \
+    X(CUDA_ERROR_NOT_PERMITTED)                                                                    \
+    X(CUDA_ERROR_NOT_SUPPORTED)                                                                    \
     X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)                                                \
     X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)                                                \
     X(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)                                     \
+    X(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)                             \
+    X(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED)                                 \
     X(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)                                                  \
+    X(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED)                                            \
     X(CU_MEMORYTYPE_DEVICE)                                                                        \
     X(CU_POINTER_ATTRIBUTE_MEMORY_TYPE)                                                            \
     X(CU_POINTER_ATTRIBUTE_IS_MANAGED)                                                             \
@@ -26,11 +36,19 @@
     X(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)                                                        \
     X(CU_MEMPOOL_ATTR_USED_MEM_CURRENT)                                                            \
     X(CU_STREAM_NON_BLOCKING)                                                                      \
+    X(CU_EVENT_DISABLE_TIMING)                                                                     \
+    X(CU_MEMHOSTALLOC_PORTABLE)                                                                    \
+    X(CU_MEMHOSTALLOC_DEVICEMAP)                                                                   \
     X(CU_LIMIT_MALLOC_HEAP_SIZE)                                                                   \
     X(CU_MEM_ALLOCATION_TYPE_PINNED)                                                               \
     X(CU_MEM_LOCATION_TYPE_DEVICE)                                                                 \
     X(CU_MEM_ALLOC_GRANULARITY_MINIMUM)                                                            \
     X(CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)                                                        \
+    X(CU_MEM_ACCESS_FLAGS_PROT_NONE)                                                               \
+    X(CU_MEM_ACCESS_FLAGS_PROT_READWRITE)                                                          \
+    X(CU_MEM_HANDLE_TYPE_NONE)                                                                     \
+    X(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)                                                    \
+    X(CU_MEM_HANDLE_TYPE_FABRIC)                                                                   \
     X(sizeof(CUresult))                                                                            \
     X(sizeof(CUdevice))                                                                            \
     X(sizeof(CUdeviceptr))                                                                         \
@@ -38,6 +56,9 @@
     X(sizeof(CUpointer_attribute))                                                                 \
     X(sizeof(CUmemPool_attribute))                                                                 \
     X(sizeof(CUmemAllocationGranularity_flags))                                                    \
+    X(sizeof(CUmemAllocationHandleType))                                                           \
+    X(sizeof(CUmemGenericAllocationHandle))                                                        \
+    X(sizeof(CUevent))                                                                             \
     X(sizeof(CUlimit))                                                                             \
     X(sizeof(CUmemPoolProps))                                                                      \
     X(offsetof(CUmemPoolProps, handleTypes))                                                       \
@@ -50,7 +71,12 @@
     X(offsetof(CUmemAllocationProp, requestedHandleTypes))                                         \
     X(offsetof(CUmemAllocationProp, location.id))                                                  \
     X(offsetof(CUmemAllocationProp, win32HandleMetaData))                                          \
-    X(offsetof(CUmemAllocationProp, allocFlags.usage))
+    X(offsetof(CUmemAllocationProp, allocFlags.gpuDirectRDMACapable))                              \
+    X(offsetof(CUmemAllocationProp, allocFlags.usage))                                             \
+    X(sizeof(CUmemAccessDesc))                                                                     \
+    X(offsetof(CUmemAccessDesc, location.id))                                                      \
+    X(offsetof(CUmemAccessDesc, flags))                                                            \
+    X(sizeof(CUmemFabricHandle))
 
 /* What a program compiled without <cuda.h> takes them to be. */
 extern const long header_facts_ours[];
