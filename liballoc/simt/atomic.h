@@ -10,9 +10,10 @@
  *     ga_exchange_ORDER  ga_or_ORDER  ga_and_ORDER  ga_add_ORDER  ga_cas_ORDER
  *                        ORDER: relaxed, acquire, release, acq_rel
  *
- *     ga_post_or_ORDER  ga_post_and_ORDER  ga_post_add_ORDER    ORDER: relaxed, release
+ *     ga_post_or_ORDER  ga_post_and_ORDER  ga_post_add_ORDER    ORDER: relaxed, release, published
  *
- * A post answers nothing, so that on the GPU nobody waits for it.
+ * A post answers nothing, so that on the GPU nobody waits for it. A `published` one releases what its
+ * tile did before its last ga_tile_publish() of that scope, and no more: one wait serves many posts.
  *
  * ga_cas_ORDER(word, expected, desired) has succeeded when it answers `expected`; where it fails it
  * is relaxed, or acquire where ORDER has an acquire in it.
@@ -28,14 +29,20 @@
 
 /* In PTX, since the builtins (__nv_atomic_*) take every address for a generic one, which costs a lookup
  * of whose it is, and let the warp wait for answers that nobody uses. */
-#define GA_SCOPE_device                  "gpu"
-#define GA_SCOPE_block                   "cta"
-#define GA_SCOPE_system                  "sys"
-#define GA_LETTER                        "r"
-#define GA_LETTER64                      "l"
-#define GA_WIDTH                         "32"
-#define GA_WIDTH64                       "64"
-#define GA_PTX(what, order, scope, rest) what "." #order "." GA_SCOPE_##scope ".global." rest
+#define GA_SCOPE_device  "gpu"
+#define GA_SCOPE_block   "cta"
+#define GA_SCOPE_system  "sys"
+#define GA_LETTER        "r"
+#define GA_LETTER64      "l"
+#define GA_WIDTH         "32"
+#define GA_WIDTH64       "64"
+#define GA_PTX_relaxed   "relaxed"
+#define GA_PTX_acquire   "acquire"
+#define GA_PTX_release   "release"
+#define GA_PTX_acq_rel   "acq_rel"
+#define GA_PTX_published "relaxed" /* ga_tile_publish() has the fence */
+#define GA_PTX(what, order, scope, rest)                                                           \
+    what "." GA_PTX_##order "." GA_SCOPE_##scope ".global." rest
 
 #define GA_DEFINE_LOAD(type, bits, order, suffix, scope)                                           \
     GA_SIMT type ga_load##bits##_##order##suffix(const type *word)                                 \
@@ -97,6 +104,7 @@
 #define GA_ORDER_acquire            __ATOMIC_ACQUIRE
 #define GA_ORDER_release            __ATOMIC_RELEASE
 #define GA_ORDER_acq_rel            __ATOMIC_ACQ_REL
+#define GA_ORDER_published          __ATOMIC_RELEASE /* more than need be, without a fence */
 
 /* What a failed compare-and-swap may order. */
 #define GA_FAILED_relaxed           GA_ORDER_relaxed
@@ -170,7 +178,8 @@
     GA_DEFINE_CHANGES(type, bits, release, suffix, scope)                                          \
     GA_DEFINE_CHANGES(type, bits, acq_rel, suffix, scope)                                          \
     GA_DEFINE_POSTS(type, bits, relaxed, suffix, scope)                                            \
-    GA_DEFINE_POSTS(type, bits, release, suffix, scope)
+    GA_DEFINE_POSTS(type, bits, release, suffix, scope)                                            \
+    GA_DEFINE_POSTS(type, bits, published, suffix, scope)
 
 GA_DEFINE_ATOMICS(uint32_t, , , device)
 GA_DEFINE_ATOMICS(uint32_t, , _block, block)

@@ -73,6 +73,24 @@ GA_SIMT void ga_tile_sync(ga_tile tile)
     (void)tile;
 }
 
+/* What lanes of the tile did before happens before what others do once they have acquired what a lane of
+ * the tile posts afterwards, by any number of ga_post_*_published of the same scope. On the CPU those
+ * release by themselves. */
+GA_SIMT void ga_tile_publish(ga_tile tile)
+{
+    (void)tile;
+}
+
+GA_SIMT void ga_tile_publish_block(ga_tile tile)
+{
+    (void)tile;
+}
+
+GA_SIMT void ga_tile_publish_system(ga_tile tile)
+{
+    (void)tile;
+}
+
 /* Any number, best another in each call, so that a search need not repeat itself; not uniform on the
  * GPU. On the CPU, and where GA_SIMT_NO_NOISE is defined, it is 0: what a lone tile does can be told. */
 GA_SIMT uint32_t ga_tile_noise(void)

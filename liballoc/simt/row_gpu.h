@@ -108,6 +108,24 @@ GA_SIMT void ga_tile_sync(ga_tile tile)
     __syncwarp(tile.mask);
 }
 
+/* One fence for all lanes, after they met: what each did is then the leader's too, in the order of PTX,
+ * and the same for every other lane. A fence that only releases leaves the cache of the multiprocessor
+ * alone. */
+#if !defined __CUDA_ARCH__ || __CUDA_ARCH__ >= 900
+#define GA_FENCE_RELEASE "fence.release."
+#else
+#define GA_FENCE_RELEASE "fence.acq_rel."
+#endif
+#define GA_DEFINE_PUBLISH(suffix, scope)                                                           \
+    GA_SIMT void ga_tile_publish##suffix(ga_tile tile)                                             \
+    {                                                                                              \
+        __syncwarp(tile.mask);                                                                     \
+        asm volatile(GA_FENCE_RELEASE GA_SCOPE_##scope ";" ::: "memory");                          \
+    }
+GA_DEFINE_PUBLISH(, device)
+GA_DEFINE_PUBLISH(_block, block)
+GA_DEFINE_PUBLISH(_system, system)
+
 /* ---- lanes ------------------------------------------------------------------------------- */
 
 #define GA_EACH_LANE(tile, mask, own)                                                              \
@@ -209,27 +227,21 @@ GA_SIMT uint32_t ga_lanes_union(ga_tile tile, ga_lanes lanes)
 
 GA_SIMT ga_lanes ga_lanes_equal(ga_tile tile, uint32_t among, ga_lanes keys)
 {
-    uint32_t equal = 0;
-    if ((among >> tile.lane) & 1u) {
-        equal = __match_any_sync(among << tile.base, keys) >> tile.base;
-    }
-    return equal;
+    uint32_t equal = __match_any_sync(tile.mask, keys) >> tile.base;
+    return (among >> tile.lane) & 1u ? equal & among : 0;
 }
 
+/* The whole tile goes through the groups together: no vote is ever of a part of it. */
 GA_SIMT ga_lanes ga_lanes_merge_or(ga_tile tile, ga_lanes equal, ga_lanes bits)
 {
-    uint32_t merged = 0;
-#if !defined __CUDA_ARCH__ || __CUDA_ARCH__ >= 800
-    if (equal) {
-        merged = __reduce_or_sync(equal << tile.base, bits);
+    uint32_t merged = equal ? bits : 0;
+    uint32_t shared = ga_lanes_nonzero(tile, equal & (equal - 1u));
+    while (shared) {
+        uint32_t group = ga_lanes_get(tile, equal, ga_bits_lowest(shared));
+        uint32_t all = ga_lanes_union(tile, equal == group ? bits : 0);
+        merged = equal == group ? all : merged;
+        shared &= ~group;
     }
-#else
-    for (uint32_t rest = ga_tile_lanes(tile); rest; rest &= rest - 1u) {
-        uint32_t lane = ga_bits_lowest(rest);
-        uint32_t theirs = ga_lanes_get(tile, bits, lane);
-        merged |= (equal >> lane) & 1u ? theirs : 0;
-    }
-#endif
     return merged;
 }
 

@@ -194,7 +194,7 @@ GA_SIMT_SLOW ga_slab_claimed ga_slab_claim_word_general(ga_slab_heap *heap, uint
     return claimed;
 }
 
-/* A free with two-level addressing or checks. */
+/* A free with two-level addressing or checks. The lanes have published what they did. */
 GA_SIMT_SLOW void ga_slab_release_general(ga_slab_heap *heap, uint32_t lanes, void *pointer)
 {
     ga_slab_view slab = ga_slab_view_of(heap);
@@ -212,7 +212,7 @@ GA_SIMT_SLOW void ga_slab_release_general(ga_slab_heap *heap, uint32_t lanes, vo
     }
 }
 
-/* The units of the lanes that call; GA_SLAB_FULL is none. */
+/* The units of the lanes that call, which have published; GA_SLAB_FULL is none. */
 GA_SIMT void ga_slab_release_present(ga_slab_view slab, ga_tile tile, uint32_t unit)
 {
     uint32_t giving = ga_lanes_nonzero(tile, ~unit); /* ~GA_SLAB_FULL is 0 */
@@ -223,8 +223,10 @@ GA_SIMT void ga_slab_release_present(ga_slab_view slab, ga_tile tile, uint32_t u
 
 GA_SIMT void ga_slab_kernel_release(ga_kernel_heap heap, void *pointer)
 {
-    ga_slab_view slab = ga_slab_view_of_kernel(heap);
     ga_tile tile = ga_tile_present();
+    ga_tile_publish(
+        tile); /* first of all: the wait runs beside the caller's load of what to free */
+    ga_slab_view slab = ga_slab_view_of_kernel(heap);
     if (GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAG_GENERAL) {
         ga_slab_release_general(slab.heap, ga_tile_members(tile), pointer);
         return;
@@ -239,8 +241,10 @@ GA_SIMT void ga_slab_kernel_release(ga_kernel_heap heap, void *pointer)
 
 GA_SIMT void ga_slab_kernel_release_address(ga_kernel_heap heap, uint32_t address)
 {
-    ga_slab_view slab = ga_slab_view_of_kernel(heap);
     ga_tile tile = ga_tile_present();
+    ga_tile_publish(
+        tile); /* first of all: the wait runs beside the caller's load of what to free */
+    ga_slab_view slab = ga_slab_view_of_kernel(heap);
     if (GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAG_GENERAL) {
         uint32_t unit = ga_slab_unit_of_address(slab, address);
         bool is_one =

@@ -66,15 +66,16 @@ GA_SIMT uint32_t ga_slab_take(ga_slab_view slab, uint32_t word, uint32_t bits)
     return taken;
 }
 
-/* Give back `bits` of the word, all of them taken by the caller. By one lane. */
+/* Give back `bits` of the word, all of them taken by the caller's tile, which has called
+ * ga_tile_publish() since it used them. By one lane. */
 GA_SIMT void ga_slab_give(ga_slab_view slab, uint32_t word, uint32_t bits)
 {
     uint32_t *at = ga_slab_word(slab, word);
 #if GA_SLAB_MUTANT == 2
     ga_post_and_relaxed(at, ~bits);
 #else
-    /* U2: release. Pairs with U1. Nothing waits for the answer. */
-    ga_post_and_release(at, ~bits);
+    /* U2: release, with the tile's publish. Pairs with U1. Nothing waits for the answer. */
+    ga_post_and_published(at, ~bits);
 #endif
     ga_slab_count_given(slab, word, ga_bits_count(bits));
 }
@@ -94,7 +95,7 @@ GA_SIMT uint32_t ga_slab_tile_take(ga_slab_view slab, ga_tile tile, uint32_t wor
 
 GA_SIMT void ga_slab_tile_give(ga_slab_view slab, ga_tile tile, uint32_t word, uint32_t bits)
 {
-    ga_tile_sync(tile);
+    ga_tile_publish(tile);
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
@@ -307,7 +308,6 @@ GA_SIMT ga_lanes ga_slab_claim_lanes(ga_slab_view slab, ga_tile tile, uint32_t w
 GA_SIMT void ga_slab_release_words(ga_slab_view slab, ga_tile tile, uint32_t giving, ga_lanes words,
                                    ga_lanes bits)
 {
-    ga_tile_sync(tile); /* what each lane wrote into its unit is released with the others' */
     ga_lanes equal = ga_lanes_equal(tile, giving, words);
     bits = ga_lanes_merge_or(tile, equal, bits);
     GA_EACH_LANE(tile, giving, own)
@@ -318,7 +318,8 @@ GA_SIMT void ga_slab_release_words(ga_slab_view slab, ga_tile tile, uint32_t giv
     }
 }
 
-/* Give back one unit for each lane of `giving` (not empty). Units of one word go back by one atomic. */
+/* Give back one unit for each lane of `giving` (not empty). Units of one word go back by one atomic. The
+ * tile has called ga_tile_publish() since its lanes used them. */
 GA_SIMT void ga_slab_release_lanes(ga_slab_view slab, ga_tile tile, uint32_t giving, ga_lanes units)
 {
     ga_lanes words = units / 32u;
@@ -327,7 +328,6 @@ GA_SIMT void ga_slab_release_lanes(ga_slab_view slab, ga_tile tile, uint32_t giv
         ga_tile all = ga_tile_of(32);
         if (!ga_lanes_any(all, words ^ ga_lanes_get(all, words, 0))) {
             uint32_t together = ga_lanes_union(all, bits);
-            ga_tile_sync(all); /* what each lane wrote into its unit is released by one */
             GA_EACH_LANE(all, 1u, own)
             {
                 ga_slab_give(slab, ga_lane_read(words, own), together);

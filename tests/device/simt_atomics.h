@@ -29,7 +29,8 @@
     SIMT_CHANGES_OF(X, bits, release, suffix)                                                      \
     SIMT_CHANGES_OF(X, bits, acq_rel, suffix)                                                      \
     SIMT_POSTS_OF(X, bits, relaxed, suffix)                                                        \
-    SIMT_POSTS_OF(X, bits, release, suffix)
+    SIMT_POSTS_OF(X, bits, release, suffix)                                                        \
+    SIMT_POSTS_OF(X, bits, published, suffix)
 
 /* X(KIND, operation, 64 or nothing, order, suffix of the scope) */
 #define SIMT_EACH_ATOMIC(X)                                                                        \

@@ -225,6 +225,8 @@ static __global__ void clear_boards(litmus_board *boards, uint32_t count)
 }
 
 static const named_edge tile_edges[] = {
+    {"publish, post_and_published -> or_acquire",
+     {PUBLISH_POST_AND_PUBLISHED, LOOK_OR, DATA_PLAIN}},
     {"store_release -> load_acquire", {PUBLISH_STORE, LOOK_LOAD, DATA_PLAIN}},
     {"cas_release -> load_acquire", {PUBLISH_CAS, LOOK_LOAD, DATA_PLAIN}},
     {"post_and_release -> or_acquire", {PUBLISH_POST_AND, LOOK_OR, DATA_PLAIN}},

@@ -39,6 +39,7 @@ typedef enum litmus_publish {
     PUBLISH_POST_OR,
     PUBLISH_POST_AND,
     PUBLISH_POST_ADD,
+    PUBLISH_POST_AND_PUBLISHED, /* by tiles */
     PUBLISH_RELAXED
 } litmus_publish_by;
 

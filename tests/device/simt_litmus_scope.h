@@ -40,6 +40,9 @@ GA_SIMT void SCOPED(litmus_publish)(uint32_t by, uint32_t *flag)
     case PUBLISH_POST_ADD:
         SCOPED(ga_post_add_release)(flag, 1u);
         break;
+    case PUBLISH_POST_AND_PUBLISHED:
+        SCOPED(ga_post_and_published)(flag, 1u);
+        break;
     default:
         SCOPED(ga_store_relaxed)(flag, 1u);
         break;
@@ -164,7 +167,11 @@ GA_SIMT bool SCOPED(litmus_tile_write)(ga_tile tile, litmus_board *board, litmus
     {
         board->data[own][0] = index + own + 1u;
     }
-    ga_tile_sync(tile);
+    if (edge.publish == PUBLISH_POST_AND_PUBLISHED) {
+        SCOPED(ga_tile_publish)(tile);
+    } else {
+        ga_tile_sync(tile);
+    }
     GA_EACH_LANE(tile, 1u << leader, own)
     {
         (void)own;

@@ -45,6 +45,7 @@ GA_SIMT ga_lanes slab_play_lanes(ga_slab_view slab, const slab_step *step)
     {
         ga_lane_write(&units, own, step->units[own]);
     }
+    ga_tile_publish(tile);
     ga_slab_release_lanes(slab, tile, step->mask, units);
     return units;
 }
