@@ -6,10 +6,6 @@
 
 #include <dlfcn.h>
 
-enum {
-    CUDA_ERROR_NOT_READY = 600
-};
-
 static const size_t MIB = (size_t)1 << 20;
 
 static ga_heap *open_heap(int device, const char *spec)
