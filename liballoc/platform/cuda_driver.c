@@ -36,6 +36,7 @@ static struct {
 } loaded;
 
 static const ga_cuda_driver *stand_in; /* set by tests, while no other thread is in here */
+static pid_t stand_in_pid;
 static bool gone;                      /* relaxed: a hint that needs no order */
 
 __attribute__((format(printf, 1, 2))) static void refuse(const char *format, ...)
@@ -89,21 +90,21 @@ static void load(void)
 ga_status ga_cuda_driver_get(const ga_cuda_driver **out)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    *out = stand_in;
-    if (stand_in) {
-        return GA_OK;
+    *out = NULL;
+    if (!stand_in) {
+        pthread_once(&once, load);
     }
-    pthread_once(&once, load);
-    if (!loaded.usable) {
+    if (!stand_in && !loaded.usable) {
         return ga_fail(GA_ERR_DEVICE, "%s", loaded.reason);
     }
-    if (loaded.pid != getpid()) {
+    pid_t starter = stand_in ? stand_in_pid : loaded.pid;
+    if (starter != getpid()) {
         return ga_fail(GA_ERR_DEVICE,
                        "no CUDA in this process: process %ld started the driver before fork(), "
                        "and the driver does not outlive that; start it after fork()",
-                       (long)loaded.pid);
+                       (long)starter);
     }
-    *out = &loaded.table;
+    *out = stand_in ? stand_in : &loaded.table;
     return GA_OK;
 }
 
@@ -146,6 +147,7 @@ void ga_cuda_driver_set(const ga_cuda_driver *driver)
     memset(slots, 0, sizeof slots);
     gone = false;
     stand_in = driver;
+    stand_in_pid = getpid();
 }
 
 ga_status ga_cuda_device_count(int *out)

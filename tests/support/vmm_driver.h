@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A CUDA driver made of host memory, for tests on machines without a GPU. Reserved addresses are a
+ * mapping without access, physical chunks pieces of a file in memory, device pointers host
+ * pointers: what one range holds is seen through every range that the same chunk is mapped in, and
+ * an access to what is not mapped, or to which no access was given, is a segmentation fault.
+ *
+ * It enforces the real driver's rules and answers CUDA_ERROR_INVALID_VALUE where one is broken:
+ *
+ *   - sizes and addresses are multiples of the granularity
+ *   - a chunk is mapped whole, from its start, into addresses of one reservation that are free
+ *   - access is given to, and an unmap takes, whole mappings without gaps, of one reservation
+ *   - a range is freed as it was reserved, once nothing is mapped in it
+ *   - a chunk may be released while it is mapped: its memory is free once it is neither held nor
+ *     mapped
+ *   - streams, events, copies and blocks want a current context
+ *
+ * Copies and fills are done at once. Streams are done at once too, unless a test holds them; events
+ * and cuStreamWaitEvent() follow. Whoever waits for a held stream ends its work, as time would.
+ * Pools, modules and kernels are CUDA_ERROR_NOT_SUPPORTED. A forked child is refused as by the
+ * real driver, until it starts one of its own.
+ *
+ * Thread safe but for vmm_driver_start() and vmm_driver_stop(). Broken use ends the program.
+ */
+#ifndef GPUALLOC_TESTS_SUPPORT_VMM_DRIVER_H
+#define GPUALLOC_TESTS_SUPPORT_VMM_DRIVER_H
+
+#include "platform/cuda_driver.h"
+
+#include <stdint.h>
+
+enum {
+    VMM_DRIVER_DEVICES = 4 /* the most */
+};
+
+/* What the machine is like. Zeros are good defaults. */
+typedef struct vmm_driver_options {
+    int devices;        /* 0: 1 */
+    size_t memory;      /* bytes of each device; 0: 1 GiB */
+    size_t granularity; /* a multiple of the page size; 0: 2 MiB */
+    uint64_t addresses; /* there are to reserve, from the lowest that are free on; 0: 16 TiB */
+    bool no_vmm;        /* a device without virtual memory management */
+    bool no_peers;      /* devices cannot reach each other's memory */
+    bool no_fd;         /* memory cannot be shared as a file descriptor */
+    bool fabric, rdma;  /* the device can do these */
+} vmm_driver_options;
+
+/* Put it in the real driver's place, new and empty. NULL: the defaults. */
+void vmm_driver_start(const vmm_driver_options *options);
+
+/* Take it away, with whatever is left of it. */
+void vmm_driver_stop(void);
+
+/* What lives in it now. Streams without those that the library keeps for each device. */
+typedef struct vmm_driver_counts {
+    uint64_t ranges, range_bytes; /* reserved */
+    uint64_t chunks, chunk_bytes; /* physical, held or mapped */
+    uint64_t handles;             /* to them, not yet released */
+    uint64_t mappings, mapped_bytes;
+    uint64_t blocks, block_bytes;  /* of cuMemAlloc */
+    uint64_t pinned, pinned_bytes; /* of cuMemHostAlloc */
+    uint64_t streams, events;
+    uint64_t waits; /* calls so far that waited for work that had not ended */
+} vmm_driver_counts;
+
+vmm_driver_counts vmm_driver_count(void);
+
+/* Calls so far of the function of that name ("cuMemMap"); NULL: of all. Those that name errors and
+ * cuCtxPopCurrent, which leave nothing behind, count as none and never fail. */
+uint64_t vmm_driver_calls(const char *name);
+
+/* Let the n-th call from now on (1: the next) of that function (NULL: of any) fail with `error`,
+ * and do nothing; `more` calls of the kind after it fail as well. One such plan at a time; n = 0
+ * has none. */
+void vmm_driver_fail(const char *name, uint64_t n, CUresult error);
+void vmm_driver_fail_many(const char *name, uint64_t n, uint64_t more, CUresult error);
+
+/* Whether the plan's n-th call has come. */
+bool vmm_driver_has_failed(void);
+
+/* Let another process take that many bytes of the device's memory: the whole of its share. */
+void vmm_driver_take(int device, size_t bytes);
+
+/* Destroy the device's primary context, as cudaDeviceReset() does: pushing it is
+ * CUDA_ERROR_CONTEXT_IS_DESTROYED from then on. */
+void vmm_driver_destroy_context(int device);
+
+/* Let the driver shut down: every call is CUDA_ERROR_DEINITIALIZED from then on. */
+void vmm_driver_shut_down(void);
+
+/* What is put on the stream (NULL: the default stream of device 0) from now on does not end; what was
+ * held ends, and new work ends at once again. */
+void vmm_driver_hold(CUstream stream);
+void vmm_driver_let_go(CUstream stream);
+
+/* Whether the devices that `access` has bits for may read and write all of [start, start + size). */
+bool vmm_driver_accessible(const void *start, size_t size, unsigned access);
+
+#endif

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the files of vmm_driver share. Everything is under one lock, which VMM_CALL takes.
+ */
+#ifndef GPUALLOC_TESTS_SUPPORT_VMM_STATE_H
+#define GPUALLOC_TESTS_SUPPORT_VMM_STATE_H
+
+#include "vmm_driver.h"
+
+#include <sys/types.h>
+
+#define VMM_INDEX(name, symbol, parameters) VMM_##name,
+
+typedef enum vmm_function {
+    GA_CUDA_FUNCTIONS(VMM_INDEX) VMM_FUNCTIONS
+} vmm_function;
+
+/* ---- devices, their streams and events --------------------------------------------------- */
+
+typedef struct CUstream_st vmm_stream;
+
+/* Work put on a stream after it waits for `done` of `on`. */
+typedef struct vmm_gate {
+    vmm_stream *on;
+    uint64_t done;
+    uint64_t from; /* the stream's own work from this number on */
+} vmm_gate;
+
+enum {
+    VMM_GATES = 64 /* remembered by one stream */
+};
+
+struct CUstream_st {
+    int device;
+    bool held;
+    bool ours;          /* the library's, or the default stream */
+    uint64_t put, done; /* pieces of work, numbered from 1 */
+    vmm_gate gates[VMM_GATES];
+    unsigned gate_count;
+    int priority;
+    vmm_stream *next;
+};
+
+struct CUevent_st {
+    vmm_stream *on; /* NULL: never recorded, or its stream is gone */
+    uint64_t number;
+    struct CUevent_st *next;
+};
+
+typedef struct vmm_device {
+    size_t used;  /* bytes of its memory */
+    size_t taken; /* of these by another process */
+    int file;     /* its memory: chunks are pieces of it, each at an offset of its own */
+    off_t end;
+    bool destroyed;
+    bool retained; /* and the next stream made is the library's */
+    vmm_stream null_stream;
+} vmm_device;
+
+/* ---- memory ------------------------------------------------------------------------------- */
+
+/* A physical chunk; its address is its handle. */
+typedef struct vmm_chunk {
+    int device;
+    size_t size;
+    unsigned handles, mappings;
+    int types; /* CU_MEM_HANDLE_TYPE_* that it can be exported as */
+    int file;  /* the device's, or its own where it can be exported */
+    off_t offset;
+    ino_t identity; /* of its own file */
+    bool foreign;   /* another process's, whose memory it counts against */
+    struct vmm_chunk *next;
+} vmm_chunk;
+
+typedef struct vmm_mapping {
+    uintptr_t start;
+    size_t size;
+    vmm_chunk *chunk;
+    unsigned access; /* a bit for each device */
+    struct vmm_mapping *next;
+} vmm_mapping;
+
+typedef struct vmm_range {
+    uintptr_t base;
+    size_t size;
+    vmm_mapping *mappings; /* by address */
+    struct vmm_range *next;
+} vmm_range;
+
+/* Of cuMemAlloc (with a device) and cuMemHostAlloc. */
+typedef struct vmm_block {
+    char *start;
+    size_t size;
+    int device; /* -1: pinned host memory */
+    struct vmm_block *next;
+} vmm_block;
+
+typedef struct vmm_state {
+    vmm_driver_options options;
+    vmm_device devices[VMM_DRIVER_DEVICES];
+    uintptr_t span; /* all addresses that there are to reserve */
+    size_t span_size;
+    vmm_range *ranges; /* by address */
+    vmm_chunk *chunks;
+    vmm_block *blocks;
+    vmm_stream *streams;
+    struct CUevent_st *events;
+    uint64_t waits;
+} vmm_state;
+
+extern vmm_state vmm;
+
+/* ---- calls -------------------------------------------------------------------------------- */
+
+/* Count a call and take the lock; what the plan of failures or the shut-down has for it. */
+CUresult vmm_arrive(vmm_function function);
+void vmm_lock(void);
+void vmm_unlock(const int *unused);
+
+/* At the beginning of each function of the driver: the lock is held to its end. */
+#define VMM_CALL(name)                                                                             \
+    CUresult refusal_ = vmm_arrive(VMM_##name);                                                    \
+    __attribute__((cleanup(vmm_unlock), unused)) const int locked_ = 0;                            \
+    if (refusal_ != CUDA_SUCCESS) {                                                                \
+        return refusal_;                                                                           \
+    }
+
+/* The device of the thread's current context; -1: none. */
+int vmm_current_device(void);
+
+/* Whether the device has that much memory left; if so it has less. */
+bool vmm_use(int device, size_t size);
+
+/* Put the functions of each file into the table, and take down what is left. */
+void vmm_memory_begin(void);
+void vmm_memory_fill(ga_cuda_driver *table);
+void vmm_work_fill(ga_cuda_driver *table);
+void vmm_memory_clear(void);
+void vmm_work_clear(void);
+
+/* End all work of a device, or of all (-1): a wait. */
+void vmm_finish(int device);
+
+/* Whose mapped memory a pointer lies in; NULL: nobody's. */
+const vmm_mapping *vmm_mapping_at(uintptr_t address);
+
+#define VMM_REQUIRE(condition) vmm_require((condition), #condition, __func__)
+void vmm_require(bool condition, const char *text, const char *function);
+
+#endif

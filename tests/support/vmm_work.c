@@ -1,0 +1,562 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Streams and events, copies and fills, blocks of device memory and of pinned host memory.
+ */
+#include "vmm_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- streams -------------------------------------------------------------------------------- */
+
+/* The legacy and the per-thread default stream have the numbers 1 and 2. NULL: no such stream. */
+static vmm_stream *stream_of(CUstream stream)
+{
+    int device = vmm_current_device();
+    if ((uintptr_t)stream <= 2) {
+        return device >= 0 ? &vmm.devices[device].null_stream : NULL;
+    }
+    for (vmm_stream *s = vmm.streams; s; s = s->next) {
+        if (s == stream) {
+            return s;
+        }
+    }
+    return NULL;
+}
+
+/* Whether the stream's work up to `number` has ended, and what that waited for. */
+static bool has_ended(const vmm_stream *stream, uint64_t number)
+{
+    if (stream->done < number) {
+        return false;
+    }
+    for (unsigned i = 0; i < stream->gate_count; i++) {
+        const vmm_gate *gate = &stream->gates[i];
+        if (gate->from <= number && !has_ended(gate->on, gate->done)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void put_work(vmm_stream *stream)
+{
+    stream->put++;
+    stream->done = stream->held ? stream->done : stream->put;
+}
+
+/* As time would: the stream's work ends, and what it waits for. */
+static void finish(vmm_stream *stream)
+{
+    stream->done = stream->put;
+    for (unsigned i = 0; i < stream->gate_count; i++) {
+        vmm_gate *gate = &stream->gates[i];
+        gate->on->done = gate->on->done > gate->done ? gate->on->done : gate->done;
+    }
+    stream->gate_count = 0;
+}
+
+static void wait_for(vmm_stream *stream)
+{
+    vmm.waits += !has_ended(stream, stream->put);
+    finish(stream);
+}
+
+void vmm_finish(int device)
+{
+    bool waited = false;
+    for (vmm_stream *s = vmm.streams; s; s = s->next) {
+        if (s->device == device) {
+            waited = waited || !has_ended(s, s->put);
+            finish(s);
+        }
+    }
+    vmm_stream *null = &vmm.devices[device].null_stream;
+    waited = waited || !has_ended(null, null->put);
+    finish(null);
+    vmm.waits += waited;
+}
+
+static CUresult make_stream(CUstream *stream, int priority)
+{
+    int device = vmm_current_device();
+    if (device < 0) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    vmm_stream *made = calloc(1, sizeof *made);
+    VMM_REQUIRE(made != NULL);
+    made->device = device;
+    made->priority = priority;
+    made->ours = vmm.devices[device].retained;
+    vmm.devices[device].retained = false;
+    made->next = vmm.streams;
+    vmm.streams = made;
+    *stream = made;
+    return CUDA_SUCCESS;
+}
+
+static CUresult stream_create(CUstream *stream, unsigned flags)
+{
+    VMM_CALL(cuStreamCreate)
+    return flags & ~1u ? CUDA_ERROR_INVALID_VALUE : make_stream(stream, 0);
+}
+
+static CUresult stream_create_with_priority(CUstream *stream, unsigned flags, int priority)
+{
+    VMM_CALL(cuStreamCreateWithPriority)
+    return flags & ~1u ? CUDA_ERROR_INVALID_VALUE : make_stream(stream, priority);
+}
+
+static CUresult priority_range(int *least, int *greatest)
+{
+    VMM_CALL(cuCtxGetStreamPriorityRange)
+    *least = 0;
+    *greatest = -5;
+    return vmm_current_device() < 0 ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+}
+
+static CUresult get_priority(CUstream stream, int *priority)
+{
+    VMM_CALL(cuStreamGetPriority)
+    const vmm_stream *s = stream_of(stream);
+    *priority = s ? s->priority : 0;
+    return s ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+/* What waits for a stream that goes, waits no more: its work counts as ended. */
+static void forget_stream(const vmm_stream *gone)
+{
+    for (struct CUevent_st *e = vmm.events; e; e = e->next) {
+        e->on = e->on == gone ? NULL : e->on;
+    }
+    for (vmm_stream *s = vmm.streams; s; s = s->next) {
+        for (unsigned i = 0; i < s->gate_count; i++) {
+            if (s->gates[i].on == gone) {
+                s->gates[i--] = s->gates[--s->gate_count];
+            }
+        }
+    }
+}
+
+static CUresult stream_destroy(CUstream stream)
+{
+    VMM_CALL(cuStreamDestroy)
+    vmm_stream **link = &vmm.streams;
+    while (*link && *link != stream) {
+        link = &(*link)->next;
+    }
+    if (!*link) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    *link = stream->next;
+    forget_stream(stream);
+    free(stream);
+    return CUDA_SUCCESS;
+}
+
+static CUresult stream_synchronize(CUstream stream)
+{
+    VMM_CALL(cuStreamSynchronize)
+    vmm_stream *s = stream_of(stream);
+    if (!s) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    wait_for(s);
+    return CUDA_SUCCESS;
+}
+
+static CUresult stream_query(CUstream stream)
+{
+    VMM_CALL(cuStreamQuery)
+    const vmm_stream *s = stream_of(stream);
+    if (!s) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    return has_ended(s, s->put) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+static vmm_stream *named(CUstream stream)
+{
+    return (uintptr_t)stream <= 2 ? &vmm.devices[0].null_stream : stream_of(stream);
+}
+
+void vmm_driver_hold(CUstream stream)
+{
+    vmm_lock();
+    vmm_stream *s = named(stream);
+    VMM_REQUIRE(s != NULL);
+    s->held = true;
+    vmm_unlock(NULL);
+}
+
+void vmm_driver_let_go(CUstream stream)
+{
+    vmm_lock();
+    vmm_stream *s = named(stream);
+    VMM_REQUIRE(s != NULL);
+    s->held = false;
+    s->done = s->put;
+    vmm_unlock(NULL);
+}
+
+/* ---- events --------------------------------------------------------------------------------- */
+
+static struct CUevent_st *event_of(CUevent event)
+{
+    for (struct CUevent_st *e = vmm.events; e; e = e->next) {
+        if (e == event) {
+            return e;
+        }
+    }
+    return NULL;
+}
+
+static CUresult event_create(CUevent *event, unsigned flags)
+{
+    VMM_CALL(cuEventCreate)
+    if (vmm_current_device() < 0) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    struct CUevent_st *made = calloc(1, sizeof *made);
+    VMM_REQUIRE(made != NULL);
+    (void)flags;
+    made->next = vmm.events;
+    vmm.events = made;
+    *event = made;
+    return CUDA_SUCCESS;
+}
+
+static CUresult event_destroy(CUevent event)
+{
+    VMM_CALL(cuEventDestroy)
+    struct CUevent_st **link = &vmm.events;
+    while (*link && *link != event) {
+        link = &(*link)->next;
+    }
+    if (!*link) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    *link = event->next;
+    free(event);
+    return CUDA_SUCCESS;
+}
+
+static CUresult event_record(CUevent event, CUstream stream)
+{
+    VMM_CALL(cuEventRecord)
+    struct CUevent_st *e = event_of(event);
+    vmm_stream *s = stream_of(stream);
+    if (!e || !s) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    put_work(s);
+    e->on = s;
+    e->number = s->put;
+    return CUDA_SUCCESS;
+}
+
+static bool event_has_ended(const struct CUevent_st *event)
+{
+    return !event->on || has_ended(event->on, event->number);
+}
+
+static CUresult event_query(CUevent event)
+{
+    VMM_CALL(cuEventQuery)
+    const struct CUevent_st *e = event_of(event);
+    if (!e) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    return event_has_ended(e) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+static CUresult event_synchronize(CUevent event)
+{
+    VMM_CALL(cuEventSynchronize)
+    struct CUevent_st *e = event_of(event);
+    if (!e) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (!event_has_ended(e)) {
+        vmm.waits++;
+        finish(e->on);
+    }
+    return CUDA_SUCCESS;
+}
+
+static void drop_ended_gates(vmm_stream *s)
+{
+    for (unsigned i = 0; i < s->gate_count; i++) {
+        if (has_ended(s->gates[i].on, s->gates[i].done)) {
+            s->gates[i--] = s->gates[--s->gate_count];
+        }
+    }
+}
+
+static CUresult stream_wait_event(CUstream stream, CUevent event, unsigned flags)
+{
+    VMM_CALL(cuStreamWaitEvent)
+    vmm_stream *s = stream_of(stream);
+    const struct CUevent_st *e = event_of(event);
+    if (!s || !e || flags) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    drop_ended_gates(s);
+    if (!event_has_ended(e) && e->on != s) {
+        VMM_REQUIRE(s->gate_count < VMM_GATES);
+        s->gates[s->gate_count++] = (vmm_gate){e->on, e->number, s->put + 1};
+        put_work(s);
+    }
+    return CUDA_SUCCESS;
+}
+
+/* ---- copies and fills ------------------------------------------------------------------------ */
+
+static CUresult begin_work(CUstream stream)
+{
+    vmm_stream *s = stream_of(stream);
+    if (!s) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    put_work(s);
+    return CUDA_SUCCESS;
+}
+
+/* The real one's copies of overlapping pieces are undefined: here they end the program. */
+static CUresult copy(void *to, const void *from, size_t size, CUstream stream)
+{
+    CUresult result = begin_work(stream);
+    if (result == CUDA_SUCCESS && size) {
+        bool apart = (uintptr_t)to + size <= (uintptr_t)from ||
+                     (uintptr_t)from + size <= (uintptr_t)to || to == from;
+        VMM_REQUIRE(apart);
+        memmove(to, from, size);
+    }
+    return result;
+}
+
+static CUresult copy_in(CUdeviceptr to, const void *from, size_t size, CUstream stream)
+{
+    VMM_CALL(cuMemcpyHtoDAsync)
+    return copy((void *)(uintptr_t)to, from, size, stream);
+}
+
+static CUresult copy_out(void *to, CUdeviceptr from, size_t size, CUstream stream)
+{
+    VMM_CALL(cuMemcpyDtoHAsync)
+    return copy(to, (const void *)(uintptr_t)from, size, stream);
+}
+
+static CUresult copy_within(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream)
+{
+    VMM_CALL(cuMemcpyDtoDAsync)
+    return copy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, size, stream);
+}
+
+static CUresult fill_bytes(CUdeviceptr to, unsigned char value, size_t size, CUstream stream)
+{
+    VMM_CALL(cuMemsetD8Async)
+    CUresult result = begin_work(stream);
+    if (result == CUDA_SUCCESS && size) {
+        memset((void *)(uintptr_t)to, value, size);
+    }
+    return result;
+}
+
+static CUresult fill_words(CUdeviceptr to, unsigned value, size_t count, CUstream stream)
+{
+    VMM_CALL(cuMemsetD32Async)
+    CUresult result = begin_work(stream);
+    for (size_t i = 0; result == CUDA_SUCCESS && i < count; i++) {
+        ((unsigned *)(uintptr_t)to)[i] = value;
+    }
+    return result;
+}
+
+/* ---- blocks --------------------------------------------------------------------------------- */
+
+static vmm_block *block_at(uintptr_t address)
+{
+    for (vmm_block *b = vmm.blocks; b; b = b->next) {
+        if (address >= (uintptr_t)b->start && address - (uintptr_t)b->start < b->size) {
+            return b;
+        }
+    }
+    return NULL;
+}
+
+/* `device` -1: pinned. NULL: no memory. */
+static void *add_block(size_t size, int device)
+{
+    char *start = aligned_alloc(4096, (size + 4095) / 4096 * 4096);
+    vmm_block *block = malloc(sizeof *block);
+    VMM_REQUIRE(start && block);
+    *block = (vmm_block){start, size, device, vmm.blocks};
+    vmm.blocks = block;
+    return start;
+}
+
+static CUresult remove_block(uintptr_t start, bool pinned)
+{
+    vmm_block **link = &vmm.blocks;
+    while (*link && (uintptr_t)(*link)->start != start) {
+        link = &(*link)->next;
+    }
+    vmm_block *block = *link;
+    if (!block || (block->device < 0) != pinned) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *link = block->next;
+    if (!pinned) {
+        vmm.devices[block->device].used -= block->size;
+    }
+    free(block->start);
+    free(block);
+    return CUDA_SUCCESS;
+}
+
+static CUresult mem_alloc(CUdeviceptr *block, size_t size)
+{
+    VMM_CALL(cuMemAlloc)
+    int device = vmm_current_device();
+    if (device < 0 || !size) {
+        return device < 0 ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_VALUE;
+    }
+    if (!vmm_use(device, size)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *block = (uintptr_t)add_block(size, device);
+    return CUDA_SUCCESS;
+}
+
+static CUresult mem_free(CUdeviceptr block)
+{
+    VMM_CALL(cuMemFree)
+    int device = vmm_current_device();
+    if (device < 0) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    vmm_finish(device);
+    return block ? remove_block(block, false) : CUDA_SUCCESS;
+}
+
+static CUresult host_alloc(void **block, size_t size, unsigned flags)
+{
+    VMM_CALL(cuMemHostAlloc)
+    if (vmm_current_device() < 0) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    if (!size || flags & ~7u) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *block = add_block(size, -1);
+    return CUDA_SUCCESS;
+}
+
+static CUresult host_free(void *block)
+{
+    VMM_CALL(cuMemFreeHost)
+    return vmm_current_device() < 0 ? CUDA_ERROR_INVALID_CONTEXT
+                                    : remove_block((uintptr_t)block, true);
+}
+
+static CUresult host_pointer(CUdeviceptr *pointer, void *block, unsigned flags)
+{
+    VMM_CALL(cuMemHostGetDevicePointer)
+    const vmm_block *found = block_at((uintptr_t)block);
+    *pointer = (uintptr_t)block;
+    return !flags && found && found->device < 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult address_range(CUdeviceptr *base, size_t *size, CUdeviceptr pointer)
+{
+    VMM_CALL(cuMemGetAddressRange)
+    const vmm_block *block = block_at(pointer);
+    const vmm_mapping *mapping = vmm_mapping_at(pointer);
+    if (!block && !mapping) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *base = block ? (uintptr_t)block->start : mapping->start;
+    *size = block ? block->size : mapping->size;
+    return CUDA_SUCCESS;
+}
+
+/* 0 for pointers that are not ours, as the real one does. */
+static void describe(CUpointer_attribute attribute, void *value, CUdeviceptr pointer)
+{
+    const vmm_block *block = block_at(pointer);
+    const vmm_mapping *mapping = vmm_mapping_at(pointer);
+    int on = block ? block->device : mapping ? mapping->chunk->device : -1;
+    int answer = 0;
+    if (attribute == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE) {
+        *(CUmemoryPool *)value = NULL;
+        return;
+    }
+    if (attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE) {
+        answer = on >= 0 ? CU_MEMORYTYPE_DEVICE : block ? 1 : 0;
+    } else if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) {
+        answer = on >= 0 ? on : 0;
+    }
+    *(int *)value = answer;
+}
+
+static CUresult pointer_attributes(unsigned count, CUpointer_attribute *attributes, void **values,
+                                   CUdeviceptr pointer)
+{
+    VMM_CALL(cuPointerGetAttributes)
+    for (unsigned i = 0; i < count; i++) {
+        describe(attributes[i], values[i], pointer);
+    }
+    return CUDA_SUCCESS;
+}
+
+/* ---- begin and end ---------------------------------------------------------------------------- */
+
+void vmm_work_fill(ga_cuda_driver *table)
+{
+    table->cuStreamCreate = stream_create;
+    table->cuStreamCreateWithPriority = stream_create_with_priority;
+    table->cuCtxGetStreamPriorityRange = priority_range;
+    table->cuStreamGetPriority = get_priority;
+    table->cuStreamDestroy = stream_destroy;
+    table->cuStreamSynchronize = stream_synchronize;
+    table->cuStreamQuery = stream_query;
+    table->cuStreamWaitEvent = stream_wait_event;
+    table->cuEventCreate = event_create;
+    table->cuEventDestroy = event_destroy;
+    table->cuEventRecord = event_record;
+    table->cuEventQuery = event_query;
+    table->cuEventSynchronize = event_synchronize;
+    table->cuMemcpyHtoDAsync = copy_in;
+    table->cuMemcpyDtoHAsync = copy_out;
+    table->cuMemcpyDtoDAsync = copy_within;
+    table->cuMemsetD8Async = fill_bytes;
+    table->cuMemsetD32Async = fill_words;
+    table->cuMemAlloc = mem_alloc;
+    table->cuMemFree = mem_free;
+    table->cuMemHostAlloc = host_alloc;
+    table->cuMemFreeHost = host_free;
+    table->cuMemHostGetDevicePointer = host_pointer;
+    table->cuMemGetAddressRange = address_range;
+    table->cuPointerGetAttributes = pointer_attributes;
+}
+
+void vmm_work_clear(void)
+{
+    while (vmm.events) {
+        struct CUevent_st *event = vmm.events;
+        vmm.events = event->next;
+        free(event);
+    }
+    while (vmm.streams) {
+        vmm_stream *stream = vmm.streams;
+        vmm.streams = stream->next;
+        free(stream);
+    }
+    while (vmm.blocks) {
+        vmm_block *block = vmm.blocks;
+        vmm.blocks = block->next;
+        free(block->start);
+        free(block);
+    }
+}
