@@ -15,6 +15,7 @@
  *
  *     bits.h             counting and choosing bits of one word
  *     atomic.h           atomics that state order and scope
+ *     clock.h            time and sleep
  *     row_cpu.h          tiles, lanes and rows on the CPU
  *     row_gpu.h          the same on the GPU
  *     row.h              the two, and words made of others
@@ -25,6 +26,7 @@
 
 #include "atomic.h"
 #include "bits.h"
+#include "clock.h"
 #include "row.h"
 #include "share.h"
 
