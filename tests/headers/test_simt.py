@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""The words of warp algorithms (liballoc/simt): each header compiles alone, first and twice, as C17
-and under nvcc, and on the CPU no branch on what differs between lanes compiles."""
+"""The words of warp algorithms (liballoc/simt), and growth under a running kernel, which is written in
+them: each header compiles alone, first and twice, as C17 and under nvcc, and on the CPU no branch on
+what differs between lanes compiles."""
 
 import unittest
 
@@ -10,7 +11,30 @@ from test_headers import C_WARNINGS, compilers
 SIMT = SOURCE / "liballoc/simt"
 CPU_ONLY = {"row_cpu.h"}
 GPU_ONLY = {"row_gpu.h"}
-HEADERS = sorted(header.name for header in SIMT.glob("*.h"))
+HEADERS = [*sorted(header.name for header in SIMT.glob("*.h")),
+           "../arena/growth.h", "../arena/mailbox.h"]
+
+# Words are inlined: to see them compiled, somebody must call them.
+GROWTH = """
+#include "../arena/growth.h"
+GA_SIMT void prepare(ga_tile tile, void *context, uint32_t step)
+{
+    uint32_t *rows = (uint32_t *)context;
+    for (uint32_t i = ga_tile_ranks(tile); i < 1024u; i += ga_tile_size(tile)) {
+        rows[step * 1024u + i] = 0;
+    }
+}
+GA_SIMT_SLOW uint32_t grow(ga_growth *growth, uint32_t lanes, uint32_t want, uint32_t *rows)
+{
+    ga_tile tile = ga_tile_among(lanes);
+    ga_growth_hint(tile, growth, want, prepare, rows);
+    return ga_growth_await(tile, growth, want, prepare, rows);
+}
+__global__ void kernel(ga_growth *growth, uint32_t *rows, uint32_t *found)
+{
+    found[threadIdx.x] = grow(growth, __activemask(), found[threadIdx.x], rows);
+}
+"""
 
 # Lanes and rows of every origin; LINE stands where only a uniform value may decide.
 PROGRAM = """
@@ -65,8 +89,8 @@ DIVERGENT = [
 
 class Simt(Case):
     def compile_c(self, compiler: list[str], source: object) -> None:
-        self.run_command(*compiler, "-std=c17", "-pedantic-errors", *C_WARNINGS, "-Wno-psabi",
-                         "-O1", f"-I{SIMT}", "-c", "-o", "object.o", source)
+        self.run_command(*compiler, "-std=c17", "-D_GNU_SOURCE", "-pedantic-errors", *C_WARNINGS,
+                         "-Wno-psabi", "-O1", f"-I{SIMT}", "-c", "-o", "object.o", source)
 
     def compile_nvcc(self, source: object) -> None:
         architectures = [f"-gencode=arch=compute_{one},code=sm_{one}" for one in (75, 90)]
@@ -93,6 +117,10 @@ class Simt(Case):
                 with self.subTest(header=header):
                     text = f'#include "{header}"\n' * 2
                     self.compile_nvcc(self.write("alone.cu", text))
+
+    @unittest.skipUnless(NVCC, "no nvcc")
+    def test_growth_in_a_kernel(self) -> None:
+        self.compile_nvcc(self.write("growth.cu", GROWTH))
 
     def test_uniform_branches_compile(self) -> None:
         for compiler in compilers([["gcc"], ["clang"]]):
