@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * STRUCTURE  a list of chunks and a list of the ranges they lie in, both in the order of addresses
+ * INVARIANT  chunks follow each other from the base on without gaps; a failed call leaves them as they
+ *            were; what the lists do not name is not held
+ * ORDER      A1/A2 publish what is backed, A3/A4 what is reserved
+ * PROGRESS   a lock for each arena, held through the driver's calls; sizes are read without it
+ */
+#include "state.h"
+
+#include "../platform/libc.h"
+#include "../platform/log.h"
+
+#include <gpualloc/backend.h>
+
+#include <time.h>
+
+typedef unsigned long long ull; /* what %llu takes */
+
+static const uint64_t DEFAULT_RESERVE = (uint64_t)1 << 40;
+static const uint64_t LEAST_RESERVE = (uint64_t)1 << 30;
+static const uint64_t DEFAULT_MOST = (uint64_t)1 << 30;
+static const uint64_t SIZES_END = (uint64_t)1 << 56; /* nobody has that many addresses */
+
+ga_status ga_arena_told(ga_status status)
+{
+    return status == GA_OK ? GA_OK : ga_fail(status, "arena: %s", ga_error_text());
+}
+
+static uint64_t up(uint64_t size, uint64_t granule)
+{
+    return (size + granule - 1) / granule * granule;
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t most(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+static ga_status check_sizes(const ga_arena_options *o)
+{
+    const struct {
+        const char *name;
+        uint64_t value;
+    } sizes[] = {{"reserve", o->reserve},
+                 {"limit", o->limit},
+                 {"chunk", o->chunk},
+                 {"chunk_most", o->chunk_most}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (sizes[i].value >= SIZES_END) {
+            return ga_fail(GA_ERR_ARGUMENT, "arena: %s: expected less than 2^56 bytes, got %llu",
+                           sizes[i].name, (ull)sizes[i].value);
+        }
+    }
+    if (o->chunk_most && o->chunk > o->chunk_most) {
+        return ga_fail(GA_ERR_ARGUMENT, "arena: chunk: %llu bytes are above chunk_most, %llu",
+                       (ull)o->chunk, (ull)o->chunk_most);
+    }
+    if (o->limit && o->chunk > o->limit) {
+        return ga_fail(GA_ERR_ARGUMENT, "arena: chunk: %llu bytes are above the limit, %llu",
+                       (ull)o->chunk, (ull)o->limit);
+    }
+    return GA_OK;
+}
+
+static ga_status set_sizes(ga_arena *arena, const ga_arena_options *o)
+{
+    uint64_t granule = arena->space.granule;
+    if (o->limit && o->limit < granule) {
+        return ga_fail(GA_ERR_ARGUMENT,
+                       "arena: limit: %llu bytes are below the smallest chunk, %llu", (ull)o->limit,
+                       (ull)granule);
+    }
+    arena->limit = o->limit ? o->limit : UINT64_MAX;
+    arena->least = up(most(o->chunk, 1), granule);
+    arena->most = most(up(o->chunk_most ? o->chunk_most : DEFAULT_MOST, granule), arena->least);
+    return GA_OK;
+}
+
+/* What was asked for or nothing; what nobody asked for may be less. */
+static ga_status reserve(ga_arena *arena, const ga_arena_options *o)
+{
+    uint64_t wanted = o->reserve ? o->reserve : o->limit;
+    uint64_t size = up(wanted ? wanted : DEFAULT_RESERVE, arena->space.granule);
+    ga_status status = ga_space_reserve(&arena->space, size, 0, &arena->base);
+    while (status != GA_OK && !wanted && size > LEAST_RESERVE) {
+        size /= 2;
+        status = ga_space_reserve(&arena->space, size, 0, &arena->base);
+    }
+    if (status == GA_OK) {
+        arena->ranges[0] = (ga_arena_range){0, size};
+        arena->range_count = 1;
+        arena->reserved = size;
+    }
+    return ga_arena_told(status);
+}
+
+static ga_status make(ga_arena *arena, const ga_arena_options *o)
+{
+    ga_status status = ga_arena_told(ga_space_open(&arena->space, o));
+    if (status == GA_OK) {
+        status = set_sizes(arena, o);
+    }
+    if (status == GA_OK) {
+        arena->ranges = ga_libc.calloc(1, sizeof *arena->ranges);
+        status = arena->ranges ? GA_OK : ga_fail(GA_ERR_MEMORY, "arena: no memory for a range");
+    }
+    return status == GA_OK ? reserve(arena, o) : status;
+}
+
+static void forget(ga_arena *arena)
+{
+    pthread_mutex_destroy(&arena->lock);
+    ga_libc.free(arena->ranges);
+    ga_libc.free(arena->chunks);
+    ga_libc.free(arena);
+}
+
+static ga_status check_arguments(ga_arena **out, const ga_arena_options *options)
+{
+    if (!out || !options) {
+        return ga_fail(GA_ERR_ARGUMENT, "arena: expected options and a place for the arena, got "
+                                        "NULL");
+    }
+    if (options->options_size < sizeof *options) {
+        return ga_fail(GA_ERR_ARGUMENT,
+                       "arena: options_size: expected sizeof(ga_arena_options), %zu, got %u",
+                       sizeof *options, options->options_size);
+    }
+    return check_sizes(options);
+}
+
+ga_status ga_arena_open(ga_arena **out, const ga_arena_options *options)
+{
+    if (out) {
+        *out = NULL;
+    }
+    ga_status status = check_arguments(out, options);
+    if (status != GA_OK) {
+        return status;
+    }
+    ga_arena *arena = ga_libc.calloc(1, sizeof *arena);
+    if (!arena) {
+        return ga_fail(GA_ERR_MEMORY, "arena: no memory for an arena");
+    }
+    pthread_mutex_init(&arena->lock, NULL);
+    status = make(arena, options);
+    if (status != GA_OK) {
+        forget(arena);
+        return status;
+    }
+    *out = arena;
+    return GA_OK;
+}
+
+/* A device whose context is gone, or that is another process's, has nothing to be given back. */
+static bool is_there(const ga_arena *arena)
+{
+    ga_cuda_scope scope;
+    int device = arena->space.device;
+    if (ga_arena_on_host(arena)) {
+        return true;
+    }
+    if (ga_cuda_enter(&scope, device) != GA_OK && ga_cuda_enter(&scope, device) != GA_OK) {
+        return false;
+    }
+    ga_cuda_leave(&scope);
+    return true;
+}
+
+static void give_back(ga_arena *arena)
+{
+    ga_status status = ga_arena_cut(arena, 0);
+    for (size_t i = 0; i < arena->range_count; i++) {
+        const ga_arena_range *range = &arena->ranges[i];
+        ga_status freed =
+            ga_space_unreserve(&arena->space, arena->base + range->start, range->size);
+        status = status == GA_OK ? freed : status;
+    }
+    if (status != GA_OK && !ga_cuda_is_gone()) {
+        ga_log(GA_LOG_WARN, "arena: memory or addresses are lost: %s", ga_error_text());
+    }
+}
+
+void ga_arena_close(ga_arena *arena)
+{
+    if (!arena) {
+        return;
+    }
+    if (is_there(arena)) {
+        give_back(arena);
+    }
+    forget(arena);
+}
+
+/* ---- growing and shrinking ------------------------------------------------------------------ */
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static ga_status check_room(const ga_arena *arena, uint64_t size)
+{
+    if (size > arena->reserved) {
+        return ga_fail(GA_ERR_NO_ROOM, "arena: %llu bytes are above the %llu that are reserved",
+                       (ull)size, (ull)arena->reserved);
+    }
+    if (up(size, arena->space.granule) > arena->limit) {
+        return ga_fail(GA_ERR_MEMORY,
+                       "arena: %llu bytes, in whole chunks of %llu, are above the limit of %llu",
+                       (ull)size, (ull)arena->space.granule, (ull)arena->limit);
+    }
+    return GA_OK;
+}
+
+/* Where a growth that looks ahead ends: as much again, in chunks of the sizes asked for. */
+static uint64_t ahead(const ga_arena *arena, uint64_t end)
+{
+    uint64_t granule = arena->space.granule;
+    uint64_t backed = ga_arena_end(arena);
+    uint64_t more = least(most(backed, arena->least), arena->most);
+    uint64_t limit = arena->limit / granule * granule;
+    return least(most(end, up(backed + more, granule)), least(arena->reserved, limit));
+}
+
+static ga_status grow_to(ga_arena *arena, uint64_t end)
+{
+    uint64_t further = arena->space.flags & GA_ARENA_EXACT ? end : ahead(arena, end);
+    ga_status status = ga_arena_back(arena, further);
+    if (status == GA_ERR_MEMORY && further > end) {
+        status = ga_arena_back(arena, end);
+    }
+    ga_arena_set_backed(arena);
+    return ga_arena_told(status);
+}
+
+static ga_status grow(ga_arena *arena, uint64_t size)
+{
+    if (size <= arena->backed) {
+        return GA_OK;
+    }
+    uint64_t start = now_ns();
+    ga_status status = check_room(arena, size);
+    if (status == GA_OK) {
+        status = grow_to(arena, up(size, arena->space.granule));
+    }
+    if (status == GA_OK) {
+        arena->growths++;
+        ga_latency_add(&arena->growing, now_ns() - start);
+    }
+    return status;
+}
+
+/* The least that stays backed: to the end of the chunk that byte size - 1 is in. */
+static uint64_t kept(const ga_arena *arena, uint64_t size)
+{
+    if (ga_arena_on_host(arena)) {
+        return up(size, arena->space.granule);
+    }
+    for (size_t i = 0; i < arena->chunk_count; i++) {
+        if (arena->chunks[i].start >= size) {
+            return arena->chunks[i].start;
+        }
+    }
+    return ga_arena_end(arena);
+}
+
+static ga_status shrink(ga_arena *arena, uint64_t size)
+{
+    uint64_t end = ga_arena_end(arena);
+    if (size >= end || kept(arena, size) == end) {
+        return GA_OK;
+    }
+    ga_status status = ga_arena_cut(arena, kept(arena, size));
+    arena->shrinks += status == GA_OK;
+    ga_arena_set_backed(arena);
+    return ga_arena_told(status);
+}
+
+ga_status ga_arena_missing(void)
+{
+    return ga_fail(GA_ERR_ARGUMENT, "arena: expected an arena, got NULL");
+}
+
+ga_status ga_arena_grow(ga_arena *arena, uint64_t size)
+{
+    if (!arena) {
+        return ga_arena_missing();
+    }
+    pthread_mutex_lock(&arena->lock);
+    ga_status status = grow(arena, size);
+    pthread_mutex_unlock(&arena->lock);
+    return status;
+}
+
+ga_status ga_arena_shrink(ga_arena *arena, uint64_t size)
+{
+    if (!arena) {
+        return ga_arena_missing();
+    }
+    pthread_mutex_lock(&arena->lock);
+    ga_status status = shrink(arena, size);
+    pthread_mutex_unlock(&arena->lock);
+    return status;
+}
+
+/* ---- questions ---------------------------------------------------------------------------- */
+
+void *ga_arena_base(const ga_arena *arena)
+{
+    return arena ? (void *)arena->base : NULL;
+}
+
+uint64_t ga_arena_size(const ga_arena *arena)
+{
+    /* A2: acquire. Pairs with A1 (state.h). */
+    return arena ? __atomic_load_n(&arena->backed, __ATOMIC_ACQUIRE) : 0;
+}
+
+uint64_t ga_arena_reserved(const ga_arena *arena)
+{
+    /* A4: acquire. Pairs with A3 (ranges.c). */
+    return arena ? __atomic_load_n(&arena->reserved, __ATOMIC_ACQUIRE) : 0;
+}
+
+static void read_stats(const ga_arena *arena, ga_arena_stats *out)
+{
+    const ga_latency *growing = &arena->growing;
+    *out = (ga_arena_stats){
+        .reserved = arena->reserved,
+        .backed = arena->backed,
+        .peak_backed = arena->peak,
+        .granule = arena->space.granule,
+        .chunks = arena->chunk_count,
+        .growths = arena->growths,
+        .shrinks = arena->shrinks,
+        .moves = arena->moves,
+        .grow_ns_p50 = ga_latency_quantile(growing, 500),
+        .grow_ns_p99 = ga_latency_quantile(growing, 990),
+        .grow_ns_p999 = ga_latency_quantile(growing, 999),
+        .grow_ns_most = growing->most,
+    };
+}
+
+void ga_arena_get_stats(ga_arena *arena, ga_arena_stats *out)
+{
+    if (!arena) {
+        *out = (ga_arena_stats){0};
+        return;
+    }
+    pthread_mutex_lock(&arena->lock);
+    read_stats(arena, out);
+    pthread_mutex_unlock(&arena->lock);
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The chunks of an arena: adding, taking away, and carrying them elsewhere, each with the way back.
+ */
+#include "state.h"
+
+#include "../platform/libc.h"
+#include "../platform/log.h"
+
+#include <gpualloc/backend.h>
+
+static uintptr_t at(const ga_arena *arena, uint64_t offset)
+{
+    return arena->base + offset;
+}
+
+static bool make_room(ga_arena *arena)
+{
+    if (arena->chunk_count < arena->chunk_room) {
+        return true;
+    }
+    size_t room = arena->chunk_room ? 2 * arena->chunk_room : 16;
+    ga_arena_chunk *chunks = ga_libc.realloc(arena->chunks, room * sizeof *chunks);
+    if (!chunks) {
+        ga_fail(GA_ERR_MEMORY, "no memory to remember %zu chunks", room);
+        return false;
+    }
+    arena->chunks = chunks;
+    arena->chunk_room = room;
+    return true;
+}
+
+/* There is room for one more. */
+static void remember(ga_arena *arena, uint64_t handle, uint64_t size)
+{
+    uint64_t end = ga_arena_end(arena);
+    if (ga_arena_on_host(arena) && arena->chunk_count) {
+        arena->chunks[0].size += size;
+    } else {
+        arena->chunks[arena->chunk_count++] = (ga_arena_chunk){handle, end, size};
+    }
+}
+
+/* ---- adding -------------------------------------------------------------------------------- */
+
+ga_status ga_arena_attach(ga_arena *arena, uint64_t handle, uint64_t size)
+{
+    ga_status status = make_room(arena) ? GA_OK : GA_ERR_MEMORY;
+    if (status == GA_OK) {
+        status = ga_space_map(&arena->space, at(arena, ga_arena_end(arena)), size, handle);
+    }
+    if (status == GA_OK) {
+        remember(arena, handle, size);
+    }
+    return status;
+}
+
+static ga_status add_chunk(ga_arena *arena, uint64_t size)
+{
+    uint64_t handle;
+    ga_status status = ga_space_create(&arena->space, size, &handle);
+    if (status == GA_OK) {
+        status = ga_arena_attach(arena, handle, size);
+        if (status != GA_OK) {
+            ga_space_destroy(&arena->space, handle);
+        }
+    }
+    return status;
+}
+
+/* Of [start, end), what one chunk can be: within one range, and not too large. */
+static uint64_t piece(const ga_arena *arena, uint64_t start, uint64_t end)
+{
+    uint64_t size = end - start;
+    if (ga_arena_on_host(arena)) {
+        return size;
+    }
+    const ga_arena_range *range = arena->ranges;
+    while (start >= range->start + range->size) {
+        range++;
+    }
+    uint64_t room = range->start + range->size - start;
+    size = size < room ? size : room;
+    return size < arena->most ? size : arena->most;
+}
+
+ga_status ga_arena_back(ga_arena *arena, uint64_t end)
+{
+    uint64_t before = ga_arena_end(arena);
+    ga_status status = GA_OK;
+    while (status == GA_OK && ga_arena_end(arena) < end) {
+        status = add_chunk(arena, piece(arena, ga_arena_end(arena), end));
+    }
+    if (status != GA_OK) {
+        ga_arena_cut(arena, before);
+    }
+    return status;
+}
+
+/* ---- taking away ---------------------------------------------------------------------------- */
+
+/* Forget the chunks from `first` on, of which nothing is mapped any more. */
+static void destroy_from(ga_arena *arena, size_t first)
+{
+    while (arena->chunk_count > first) {
+        const ga_arena_chunk *chunk = &arena->chunks[--arena->chunk_count];
+        if (ga_space_destroy(&arena->space, chunk->handle) != GA_OK) {
+            ga_log(GA_LOG_WARN, "arena: %llu bytes are lost: %s", (unsigned long long)chunk->size,
+                   ga_error_text());
+        }
+    }
+}
+
+/* Map the chunks from `first` on again; where that is refused they are lost. */
+static void map_again(ga_arena *arena, size_t first)
+{
+    for (size_t i = first; i < arena->chunk_count; i++) {
+        const ga_arena_chunk *chunk = &arena->chunks[i];
+        if (ga_space_map(&arena->space, at(arena, chunk->start), chunk->size, chunk->handle) !=
+            GA_OK) {
+            destroy_from(arena, i);
+        }
+    }
+}
+
+/* From the top: what is left follows the base without gaps at any time. */
+ga_status ga_arena_cut(ga_arena *arena, uint64_t end)
+{
+    size_t first = arena->chunk_count;
+    while (first && arena->chunks[first - 1].start + arena->chunks[first - 1].size > end) {
+        const ga_arena_chunk *chunk = &arena->chunks[first - 1];
+        uint64_t start = chunk->start > end ? chunk->start : end;
+        ga_status status =
+            ga_space_unmap(&arena->space, at(arena, start), chunk->start + chunk->size - start);
+        if (status != GA_OK) {
+            map_again(arena, first);
+            return status;
+        }
+        if (start > chunk->start) { /* a part, on the host */
+            arena->chunks[first - 1].size = start - chunk->start;
+            break;
+        }
+        first--;
+    }
+    destroy_from(arena, first);
+    return GA_OK;
+}
+
+/* ---- carrying elsewhere ----------------------------------------------------------------------- */
+
+/* Carry the chunks from `first` on back from `base`; where that is refused they are lost. */
+static void carry_back(ga_arena *arena, uintptr_t base, size_t first)
+{
+    for (size_t i = first; i < arena->chunk_count; i++) {
+        const ga_arena_chunk *chunk = &arena->chunks[i];
+        if (ga_space_move(&arena->space, base + chunk->start, at(arena, chunk->start), chunk->size,
+                          chunk->handle) == GA_OK) {
+            continue;
+        }
+        for (size_t lost = i; lost < arena->chunk_count; lost++) {
+            chunk = &arena->chunks[lost];
+            ga_space_unmap(&arena->space, base + chunk->start, chunk->size);
+        }
+        destroy_from(arena, i);
+    }
+}
+
+ga_status ga_arena_carry(ga_arena *arena, uintptr_t base)
+{
+    for (size_t i = arena->chunk_count; i--;) {
+        const ga_arena_chunk *chunk = &arena->chunks[i];
+        ga_status status = ga_space_move(&arena->space, at(arena, chunk->start),
+                                         base + chunk->start, chunk->size, chunk->handle);
+        if (status != GA_OK) {
+            carry_back(arena, base, i + 1);
+            return status;
+        }
+    }
+    return GA_OK;
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * More addresses: directly behind, so that the base stays, or elsewhere (vmm-spgemm-2023, §3.1.1).
+ */
+#include "state.h"
+
+#include "../platform/libc.h"
+#include "../platform/log.h"
+
+#include <gpualloc/backend.h>
+
+typedef unsigned long long ull; /* what %llu takes */
+
+static const uint64_t SIZES_END = (uint64_t)1 << 56;
+
+/* `reserve` in whole granules; 0: more than there can be. */
+static uint64_t whole(const ga_arena *arena, uint64_t reserve)
+{
+    uint64_t granule = arena->space.granule;
+    return reserve < SIZES_END ? (reserve + granule - 1) / granule * granule : 0;
+}
+
+static void set_reserved(ga_arena *arena, uint64_t reserved)
+{
+    /* A3: release. Pairs with A4 (arena.c): what is read there may be grown into. */
+    __atomic_store_n(&arena->reserved, reserved, __ATOMIC_RELEASE);
+}
+
+/* ---- behind ------------------------------------------------------------------------------- */
+
+static ga_status reserve_behind(ga_arena *arena, uint64_t size)
+{
+    uintptr_t base;
+    ga_arena_range *ranges =
+        ga_libc.realloc(arena->ranges, (arena->range_count + 1) * sizeof *ranges);
+    if (!ranges) {
+        return ga_fail(GA_ERR_MEMORY, "no memory to remember a range");
+    }
+    arena->ranges = ranges;
+    ga_status status = ga_space_reserve(&arena->space, size, arena->base + arena->reserved, &base);
+    if (status != GA_OK) {
+        return status;
+    }
+    if (ga_arena_on_host(arena)) {
+        ranges[0].size += size;
+    } else {
+        ranges[arena->range_count++] = (ga_arena_range){arena->reserved, size};
+    }
+    return GA_OK;
+}
+
+static ga_status extend(ga_arena *arena, uint64_t reserve)
+{
+    if (reserve <= arena->reserved) {
+        return GA_OK;
+    }
+    ga_status status = reserve_behind(arena, reserve - arena->reserved);
+    if (status == GA_OK) {
+        set_reserved(arena, reserve);
+    }
+    return status;
+}
+
+static ga_status too_many(uint64_t reserve)
+{
+    return ga_fail(GA_ERR_SIZE, "arena: expected less than 2^56 bytes of addresses, got %llu",
+                   (ull)reserve);
+}
+
+ga_status ga_arena_extend(ga_arena *arena, uint64_t reserve)
+{
+    if (!arena) {
+        return ga_arena_missing();
+    }
+    uint64_t size = whole(arena, reserve);
+    if (reserve && !size) {
+        return too_many(reserve);
+    }
+    pthread_mutex_lock(&arena->lock);
+    ga_status status = extend(arena, size);
+    pthread_mutex_unlock(&arena->lock);
+    return ga_arena_told(status);
+}
+
+/* ---- elsewhere ---------------------------------------------------------------------------- */
+
+static void give_back_ranges(ga_arena *arena)
+{
+    for (size_t i = 0; i < arena->range_count; i++) {
+        const ga_arena_range *range = &arena->ranges[i];
+        uintptr_t start = arena->base + range->start;
+        if (ga_space_unreserve(&arena->space, start, range->size) != GA_OK) {
+            ga_log(GA_LOG_WARN, "arena: %llu bytes of addresses are lost: %s", (ull)range->size,
+                   ga_error_text());
+        }
+    }
+}
+
+static ga_status relocate(ga_arena *arena, uint64_t reserve)
+{
+    uintptr_t base;
+    ga_status status = ga_space_reserve(&arena->space, reserve, 0, &base);
+    if (status != GA_OK) {
+        return status;
+    }
+    status = ga_arena_carry(arena, base);
+    if (status != GA_OK) {
+        ga_space_unreserve(&arena->space, base, reserve);
+        ga_arena_set_backed(arena);
+        return status;
+    }
+    give_back_ranges(arena);
+    arena->base = base;
+    arena->ranges[0] = (ga_arena_range){0, reserve};
+    arena->range_count = 1;
+    arena->moves++;
+    set_reserved(arena, reserve);
+    return GA_OK;
+}
+
+static ga_status extend_or_relocate(ga_arena *arena, uint64_t reserve)
+{
+    return extend(arena, reserve) == GA_OK ? GA_OK : relocate(arena, reserve);
+}
+
+ga_status ga_arena_move(ga_arena *arena, uint64_t reserve)
+{
+    if (!arena) {
+        return ga_arena_missing();
+    }
+    uint64_t size = whole(arena, reserve);
+    if (reserve && !size) {
+        return too_many(reserve);
+    }
+    pthread_mutex_lock(&arena->lock);
+    ga_status status = extend_or_relocate(arena, size);
+    pthread_mutex_unlock(&arena->lock);
+    return ga_arena_told(status);
+}

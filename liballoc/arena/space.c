@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Hands the primitives to the place they belong to.
+ */
+#include "space.h"
+
+#include <gpualloc/backend.h>
+
+static const uint32_t ALL_FLAGS = GA_ARENA_SHARE_FD | GA_ARENA_SHARE_FABRIC | GA_ARENA_RDMA |
+                                  GA_ARENA_HUGE_PAGES | GA_ARENA_EXACT;
+
+ga_status ga_space_open(ga_space *space, const ga_arena_options *options)
+{
+    *space = (ga_space){.flags = options->flags, .device = -1};
+    if (options->flags & ~ALL_FLAGS) {
+        return ga_fail(GA_ERR_ARGUMENT, "flags: 0x%x are none of GA_ARENA_*",
+                       options->flags & ~ALL_FLAGS);
+    }
+    switch (options->place) {
+    case GA_PLACE_HOST:
+        return ga_space_open_host(space, options);
+    case GA_PLACE_DEVICE:
+        return ga_space_open_device(space, options);
+    default:
+        return ga_fail(GA_ERR_ARGUMENT, "place: expected host or device, got %s",
+                       ga_place_text(options->place));
+    }
+}
+
+ga_status ga_space_reserve(const ga_space *space, uint64_t size, uintptr_t wanted, uintptr_t *base)
+{
+    return space->ops->reserve(space, size, wanted, base);
+}
+
+ga_status ga_space_create(const ga_space *space, uint64_t size, uint64_t *chunk)
+{
+    return space->ops->create(space, size, chunk);
+}
+
+ga_status ga_space_map(const ga_space *space, uintptr_t start, uint64_t size, uint64_t chunk)
+{
+    return space->ops->map(space, start, size, chunk);
+}
+
+ga_status ga_space_move(const ga_space *space, uintptr_t from, uintptr_t to, uint64_t size,
+                        uint64_t chunk)
+{
+    return space->ops->move(space, from, to, size, chunk);
+}
+
+/* ---- giving back, asked twice ------------------------------------------------------------- */
+
+ga_status ga_space_unreserve(const ga_space *space, uintptr_t base, uint64_t size)
+{
+    ga_status status = space->ops->unreserve(space, base, size);
+    return status == GA_OK ? GA_OK : space->ops->unreserve(space, base, size);
+}
+
+ga_status ga_space_destroy(const ga_space *space, uint64_t chunk)
+{
+    ga_status status = space->ops->destroy(space, chunk);
+    return status == GA_OK ? GA_OK : space->ops->destroy(space, chunk);
+}
+
+ga_status ga_space_unmap(const ga_space *space, uintptr_t start, uint64_t size)
+{
+    ga_status status = space->ops->unmap(space, start, size);
+    return status == GA_OK ? GA_OK : space->ops->unmap(space, start, size);
+}

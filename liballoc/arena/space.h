@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The five things that memory behind reserved addresses is made of: reserve addresses, make a
+ * physical chunk, map it there with access, unmap it, and give both back (vmm-spgemm-2023, §2.2).
+ * Arenas, the vmm backend and pagers stand on these.
+ *
+ * On a device a chunk is the driver's (cuMemCreate), and what is mapped twice is one memory. On the
+ * host the kernel hands out pages by itself: a chunk there is nothing but its size, memory is fresh
+ * zeros wherever it is mapped, and any piece of a mapping may be unmapped.
+ *
+ * All sizes and addresses are bytes, and multiples of the granule. Chunks are mapped whole, each within
+ * one reservation. A call that fails changes nothing and leaves a sentence, without the name of a
+ * room in front. What cannot be given back would be lost, so whoever refuses is asked twice.
+ *
+ * A space never changes once it is open, and owns nothing. Thread safe.
+ */
+#ifndef GPUALLOC_ARENA_SPACE_H
+#define GPUALLOC_ARENA_SPACE_H
+
+#include "../platform/cuda_driver.h"
+
+#include <gpualloc/arena.h>
+
+typedef struct ga_space ga_space;
+
+/* One for each place, asked through the functions below. */
+typedef struct ga_space_ops {
+    ga_status (*reserve)(const ga_space *, uint64_t size, uintptr_t wanted, uintptr_t *base);
+    ga_status (*unreserve)(const ga_space *, uintptr_t base, uint64_t size);
+    ga_status (*create)(const ga_space *, uint64_t size, uint64_t *chunk);
+    ga_status (*destroy)(const ga_space *, uint64_t chunk);
+    ga_status (*map)(const ga_space *, uintptr_t start, uint64_t size, uint64_t chunk);
+    ga_status (*unmap)(const ga_space *, uintptr_t start, uint64_t size);
+    ga_status (*move)(const ga_space *, uintptr_t from, uintptr_t to, uint64_t size,
+                      uint64_t chunk);
+} ga_space_ops;
+
+struct ga_space {
+    const ga_space_ops *ops;
+    uint64_t granule;
+    uint32_t flags; /* GA_ARENA_* */
+    int device;     /* -1: the host */
+    CUmemAllocationProp prop;
+    size_t access_count;
+    CUmemAccessDesc access[GA_CUDA_DEVICES]; /* who may read and write it, the device first */
+};
+
+/* The place, device, flags and peers of `options`; nothing else in them matters here. Where flags want
+ * what drivers refuse only when asked, a chunk is made and given back to see.
+ *
+ * GA_ERR_ARGUMENT     a place that is neither host nor device, flags that are none, too many peers
+ * GA_ERR_UNSUPPORTED  the device cannot do what a flag or a peer wants
+ * GA_ERR_DEVICE       no such device or driver */
+ga_status ga_space_open(ga_space *space, const ga_arena_options *options);
+
+/* Addresses: at `wanted` or GA_ERR_NO_ROOM; wanted 0: anywhere, at a multiple of 2 MiB if they are
+ * that many. GA_ERR_MEMORY where there are none. */
+ga_status ga_space_reserve(const ga_space *space, uint64_t size, uintptr_t wanted, uintptr_t *base);
+
+/* As it was reserved, with nothing mapped in it; the host drops what is. */
+ga_status ga_space_unreserve(const ga_space *space, uintptr_t base, uint64_t size);
+
+/* GA_ERR_MEMORY  none left */
+ga_status ga_space_create(const ga_space *space, uint64_t size, uint64_t *chunk);
+
+/* Its memory is free once it is mapped nowhere. */
+ga_status ga_space_destroy(const ga_space *space, uint64_t chunk);
+
+/* For all that have access. GA_ERR_MEMORY may come from here as well. */
+ga_status ga_space_map(const ga_space *space, uintptr_t start, uint64_t size, uint64_t chunk);
+
+/* Nobody may be using it. */
+ga_status ga_space_unmap(const ga_space *space, uintptr_t start, uint64_t size);
+
+/* A mapped chunk with what it holds, from `from` to `to`, where nothing is mapped. Nobody may be using
+ * it. */
+ga_status ga_space_move(const ga_space *space, uintptr_t from, uintptr_t to, uint64_t size,
+                        uint64_t chunk);
+
+/* Only where the flags allow it (GA_ARENA_SHARE_*); offset and size are left to the caller. */
+ga_status ga_space_export(const ga_space *space, uint64_t chunk, ga_arena_share *out);
+ga_status ga_space_import(const ga_space *space, const ga_arena_share *share, uint64_t *chunk);
+
+/* The two, for space.c. */
+ga_status ga_space_open_host(ga_space *space, const ga_arena_options *options);
+ga_status ga_space_open_device(ga_space *space, const ga_arena_options *options);
+
+#endif

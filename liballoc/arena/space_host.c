@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Pages of the host. A reservation is a private mapping without access: it costs no memory and does
+ * not count against overcommit; giving access makes it count, and the kernel refuses there what it
+ * cannot promise. Taking access away puts a fresh mapping over the old one, which gives the pages
+ * and the promise back.
+ */
+#include "space.h"
+
+#include "../platform/os_memory.h"
+
+#include <gpualloc/backend.h>
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000 /* kernels that do not know it take the address as a hint */
+#endif
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
+
+static const uint64_t HUGE = (uint64_t)2 << 20;
+
+static ga_status refused(const char *call, uint64_t size)
+{
+    int error = errno;
+    return ga_fail(error == ENOMEM ? GA_ERR_MEMORY : GA_ERR_UNSUPPORTED,
+                   "the host refuses %llu bytes: %s: %s", (unsigned long long)size, call,
+                   strerror(error));
+}
+
+/* ---- addresses ---------------------------------------------------------------------------- */
+
+static void *map_nothing(uintptr_t at, uint64_t size, int flags)
+{
+    return ga_os_memory_get()->mmap((void *)at, size, PROT_NONE,
+                                    MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+}
+
+static ga_status reserve_at(uintptr_t wanted, uint64_t size)
+{
+    void *got = map_nothing(wanted, size, MAP_FIXED_NOREPLACE);
+    if (got == MAP_FAILED && errno != EEXIST) {
+        return refused("mmap", size);
+    }
+    if (got != (void *)wanted) {
+        if (got != MAP_FAILED) {
+            ga_os_memory_get()->munmap(got, size);
+        }
+        return ga_fail(GA_ERR_NO_ROOM, "something else stands at %p, or the %llu bytes behind it",
+                       (void *)wanted, (unsigned long long)size);
+    }
+    return GA_OK;
+}
+
+/* Cut [got, got + size + HUGE) down to `size` bytes at a multiple of HUGE. */
+static ga_status trim(uintptr_t got, uint64_t size, uintptr_t *base)
+{
+    const ga_os_memory *os = ga_os_memory_get();
+    uint64_t before = -got & (HUGE - 1);
+    uint64_t behind = HUGE - before;
+    *base = got + before;
+    bool done = !before || os->munmap((void *)got, before) == 0;
+    if (done && os->munmap((void *)(*base + size), behind) == 0) {
+        return GA_OK;
+    }
+    ga_status status = refused("munmap", size);
+    uintptr_t rest = done ? *base : got;
+    os->munmap((void *)rest, size + HUGE - (rest - got));
+    return status;
+}
+
+static ga_status host_reserve(const ga_space *space, uint64_t size, uintptr_t wanted,
+                              uintptr_t *base)
+{
+    (void)space;
+    if (wanted) {
+        *base = wanted;
+        return reserve_at(wanted, size);
+    }
+    uint64_t more = size >= HUGE ? HUGE : 0;
+    void *got = map_nothing(0, size + more, 0);
+    if (got == MAP_FAILED) {
+        return refused("mmap", size);
+    }
+    *base = (uintptr_t)got;
+    return more ? trim((uintptr_t)got, size, base) : GA_OK;
+}
+
+static ga_status host_unreserve(const ga_space *space, uintptr_t base, uint64_t size)
+{
+    (void)space;
+    int failed = ga_os_memory_get()->munmap((void *)base, size);
+    return failed ? refused("munmap", size) : GA_OK;
+}
+
+/* ---- chunks that are none ----------------------------------------------------------------- */
+
+static ga_status host_create(const ga_space *space, uint64_t size, uint64_t *chunk)
+{
+    (void)space, (void)size;
+    *chunk = 0;
+    return GA_OK;
+}
+
+static ga_status host_destroy(const ga_space *space, uint64_t chunk)
+{
+    (void)space, (void)chunk;
+    return GA_OK;
+}
+
+/* ---- access ------------------------------------------------------------------------------- */
+
+static ga_status host_unmap(const ga_space *space, uintptr_t start, uint64_t size)
+{
+    (void)space;
+    return map_nothing(start, size, MAP_FIXED) == MAP_FAILED ? refused("mmap", size) : GA_OK;
+}
+
+static ga_status host_map(const ga_space *space, uintptr_t start, uint64_t size, uint64_t chunk)
+{
+    const ga_os_memory *os = ga_os_memory_get();
+    (void)chunk;
+    if (os->mprotect((void *)start, size, PROT_READ | PROT_WRITE)) {
+        return refused("mprotect", size);
+    }
+    if (space->flags & GA_ARENA_HUGE_PAGES) {
+        os->madvise((void *)start, size, MADV_HUGEPAGE); /* kernels without them refuse */
+    }
+    return GA_OK;
+}
+
+/* The old place stays ours all the time, so that nobody else can get in there and the chunk can go back.
+ * It is empty, and without access too unless the kernel refuses even that, which loses nothing. */
+static ga_status host_move(const ga_space *space, uintptr_t from, uintptr_t to, uint64_t size,
+                           uint64_t chunk)
+{
+    const ga_os_memory *os = ga_os_memory_get();
+    (void)chunk;
+    void *got = os->mremap((void *)from, size, size,
+                           MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, (void *)to);
+    if (got == MAP_FAILED) {
+        return refused("mremap", size);
+    }
+    host_unmap(space, from, size);
+    return GA_OK;
+}
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+static const ga_space_ops host = {
+    .reserve = host_reserve,
+    .unreserve = host_unreserve,
+    .create = host_create,
+    .destroy = host_destroy,
+    .map = host_map,
+    .unmap = host_unmap,
+    .move = host_move,
+};
+
+ga_status ga_space_open_host(ga_space *space, const ga_arena_options *options)
+{
+    const uint32_t of_devices = GA_ARENA_SHARE_FD | GA_ARENA_SHARE_FABRIC | GA_ARENA_RDMA;
+    if (options->flags & of_devices || options->peer_count) {
+        return ga_fail(GA_ERR_UNSUPPORTED,
+                       "memory of the host cannot be shared by handles, nor given to devices: "
+                       "expected no peers and none of GA_ARENA_SHARE_* and GA_ARENA_RDMA");
+    }
+    space->ops = &host;
+    space->granule = options->flags & GA_ARENA_HUGE_PAGES ? HUGE : (uint64_t)sysconf(_SC_PAGESIZE);
+    return GA_OK;
+}

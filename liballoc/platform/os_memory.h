@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The kernel's memory calls as a table of functions, so that tests can fail them. They are what the
+ * manual pages say: errno, MAP_FAILED and all.
+ *
+ * Thread safe but for ga_os_memory_set().
+ */
+#ifndef GPUALLOC_PLATFORM_OS_MEMORY_H
+#define GPUALLOC_PLATFORM_OS_MEMORY_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+typedef struct ga_os_memory {
+    void *(*mmap)(void *hint, size_t size, int prot, int flags, int fd, off_t offset);
+    int (*munmap)(void *start, size_t size);
+    int (*mprotect)(void *start, size_t size, int prot);
+    int (*madvise)(void *start, size_t size, int advice);
+    void *(*mremap)(void *start, size_t size, size_t new_size, int flags, void *new_start);
+} ga_os_memory;
+
+const ga_os_memory *ga_os_memory_get(void);
+
+/* Put `table` in the kernel's place; NULL undoes it. For tests, while no other thread is in here. */
+void ga_os_memory_set(const ga_os_memory *table);
+
+#endif
