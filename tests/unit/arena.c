@@ -1,71 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Arenas, on the host and on a device whose memory is the host's: growth, limits, sharing, moving.
+ * Arenas, on the host and on a device whose memory is the host's: growth, limits, moving.
  */
-#include <gpualloc/arena.h>
-
-#include "support/expect.h"
+#include "support/arena_scene.h"
+#include "support/readable.h"
 #include "support/sanitized.h"
-#include "support/vmm_driver.h"
 
-#include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define MIB ((uint64_t)1 << 20)
-#define GIB ((uint64_t)1 << 30)
-
-static const ga_arena_options on_device = {.options_size = sizeof(ga_arena_options),
-                                           .place = GA_PLACE_DEVICE};
-static const ga_arena_options on_host = {.options_size = sizeof(ga_arena_options),
-                                         .place = GA_PLACE_HOST};
-
-static ga_arena *open_with(ga_arena_options options)
-{
-    ga_arena *arena;
-    assert_ok(ga_arena_open(&arena, &options));
-    return arena;
-}
-
-static char *base_of(const ga_arena *arena)
-{
-    return ga_arena_base(arena);
-}
-
-static ga_arena_stats stats_of(ga_arena *arena)
-{
-    ga_arena_stats stats;
-    ga_arena_get_stats(arena, &stats);
-    return stats;
-}
-
-/* A word in each 64 KiB, which says where it is. */
-static void write_marks(ga_arena *arena, uint64_t from, uint64_t to)
-{
-    for (uint64_t at = from; at < to; at += 64 << 10) {
-        memcpy(base_of(arena) + at, &at, sizeof at);
-    }
-}
-
-static void check_marks(ga_arena *arena, uint64_t to)
-{
-    for (uint64_t at = 0; at < to; at += 64 << 10) {
-        cr_assert_eq(memcmp(base_of(arena) + at, &at, sizeof at), 0, "at %" PRIu64, at);
-    }
-}
-
-static void assert_nothing_left(void)
-{
-    vmm_driver_counts left = vmm_driver_count();
-    cr_assert_eq(left.ranges, 0, "%" PRIu64 " ranges", left.ranges);
-    cr_assert_eq(left.mappings, 0, "%" PRIu64 " mappings", left.mappings);
-    cr_assert_eq(left.handles, 0, "%" PRIu64 " handles", left.handles);
-    cr_assert_eq(left.chunks, 0, "%" PRIu64 " chunks", left.chunks);
-    vmm_driver_stop();
-}
 
 /* ---- growing -------------------------------------------------------------------------------- */
 
@@ -270,13 +213,17 @@ Test(arena, shrinks_by_pages_on_the_host)
     ga_arena_close(arena);
 }
 
-Test(arena, above_its_size_is_a_fault, .signal = SIGSEGV)
+Test(arena, nothing_is_behind_its_size)
 {
     ga_arena *arena = open_with(on_host);
     assert_ok(ga_arena_grow(arena, MIB));
-    memset(ga_arena_base(arena), 1, MIB);
+    uint64_t size = ga_arena_size(arena);
+    cr_assert(is_readable(base_of(arena) + size - 1));
+    cr_assert(!is_readable(base_of(arena) + size));
     assert_ok(ga_arena_shrink(arena, 64 << 10));
-    *(volatile char *)(base_of(arena) + (64 << 10)) = 1;
+    cr_assert(is_readable(base_of(arena) + (64 << 10) - 1));
+    cr_assert(!is_readable(base_of(arena) + (64 << 10)));
+    ga_arena_close(arena);
 }
 
 /* ---- limits ----------------------------------------------------------------------------------- */
@@ -477,288 +424,5 @@ Test(arena, moves_on_the_host_in_pieces)
     for (int i = 0; i < 64; i++) {
         ga_arena_close(others[i]);
     }
-    ga_arena_close(arena);
-}
-
-/* ---- refusals --------------------------------------------------------------------------------- */
-
-static void assert_refused(ga_arena_options options, ga_status wanted, const char *sentence)
-{
-    ga_arena *arena = (ga_arena *)&options;
-    assert_fails(ga_arena_open(&arena, &options), wanted, sentence);
-    cr_assert_null(arena);
-}
-
-#define WITH(options, ...)                                                                         \
-    ((ga_arena_options){                                                                           \
-        .options_size = sizeof(ga_arena_options), .place = (options).place, __VA_ARGS__})
-
-Test(arena, options_that_cannot_be)
-{
-    static const int nobody[] = {0};
-    vmm_driver_start(NULL);
-    ga_arena *arena;
-    assert_fails(ga_arena_open(&arena, NULL), GA_ERR_ARGUMENT,
-                 "arena: expected options and a place for the arena, got NULL");
-    assert_fails(ga_arena_open(NULL, &on_host), GA_ERR_ARGUMENT,
-                 "arena: expected options and a place for the arena, got NULL");
-    assert_refused((ga_arena_options){.options_size = 8}, GA_ERR_ARGUMENT,
-                   "arena: options_size: expected sizeof(ga_arena_options), 64, got 8");
-    assert_refused(
-        (ga_arena_options){.options_size = sizeof(ga_arena_options), .place = GA_PLACE_KERNEL},
-        GA_ERR_ARGUMENT, "arena: place: expected host or device, got kernel");
-    assert_refused(WITH(on_host, .flags = 0x41), GA_ERR_ARGUMENT,
-                   "arena: flags: 0x40 are none of GA_ARENA_*");
-    assert_refused(WITH(on_host, .reserve = UINT64_MAX), GA_ERR_ARGUMENT,
-                   "arena: reserve: expected less than 2^56 bytes, got 18446744073709551615");
-    assert_refused(WITH(on_host, .chunk = 2 * MIB, .chunk_most = MIB), GA_ERR_ARGUMENT,
-                   "arena: chunk: 2097152 bytes are above chunk_most, 1048576");
-    assert_refused(WITH(on_host, .chunk = 2 * MIB, .limit = MIB), GA_ERR_ARGUMENT,
-                   "arena: chunk: 2097152 bytes are above the limit, 1048576");
-    assert_refused(WITH(on_device, .limit = MIB), GA_ERR_ARGUMENT,
-                   "arena: limit: 1048576 bytes are below the smallest chunk, 2097152");
-    assert_refused(WITH(on_device, .flags = GA_ARENA_HUGE_PAGES), GA_ERR_UNSUPPORTED,
-                   "arena: GA_ARENA_HUGE_PAGES is for the host");
-    assert_refused(WITH(on_host, .peers = nobody, .peer_count = 1), GA_ERR_UNSUPPORTED,
-                   "arena: memory of the host cannot be shared by handles, nor given to devices: "
-                   "expected no peers and none of GA_ARENA_SHARE_* and GA_ARENA_RDMA");
-    assert_refused(WITH(on_device, .peer_count = 1), GA_ERR_ARGUMENT,
-                   "arena: peers: expected up to 63, got 1 at (nil)");
-    assert_refused(WITH(on_device, .device = 7), GA_ERR_DEVICE,
-                   "arena: no CUDA device 7: the driver has 1, counted from 0");
-    assert_refused(WITH(on_device, .device = -1), GA_ERR_DEVICE,
-                   "arena: no CUDA device -1: the driver has 1, counted from 0");
-    assert_nothing_left();
-}
-
-Test(arena, calls_without_an_arena)
-{
-    ga_arena_stats stats;
-    ga_arena_share share = {0};
-    ga_arena *arena = open_with(on_host);
-    assert_fails(ga_arena_grow(NULL, 1), GA_ERR_ARGUMENT, "arena: expected an arena, got NULL");
-    cr_assert_eq(ga_arena_shrink(NULL, 1), GA_ERR_ARGUMENT);
-    cr_assert_eq(ga_arena_extend(NULL, 1), GA_ERR_ARGUMENT);
-    cr_assert_eq(ga_arena_move(NULL, 1), GA_ERR_ARGUMENT);
-    cr_assert_eq(ga_arena_export(NULL, 0, &share), GA_ERR_ARGUMENT);
-    cr_assert_eq(ga_arena_import(NULL, &share), GA_ERR_ARGUMENT);
-    cr_assert_null(ga_arena_base(NULL));
-    cr_assert_eq(ga_arena_size(NULL) + ga_arena_reserved(NULL), 0);
-    ga_arena_get_stats(NULL, &stats);
-    cr_assert_eq(stats.reserved, 0);
-    ga_arena_close(NULL);
-    assert_fails(ga_arena_extend(arena, UINT64_MAX), GA_ERR_SIZE,
-                 "arena: expected less than 2^56 bytes of addresses, got 18446744073709551615");
-    cr_assert_eq(ga_arena_move(arena, (uint64_t)1 << 60), GA_ERR_SIZE);
-    ga_arena_close(arena);
-}
-
-Test(arena, devices_that_cannot)
-{
-    static const int peers[] = {1};
-    vmm_driver_start(
-        &(vmm_driver_options){.devices = 2, .no_fd = true, .no_peers = true, .memory = 64 * MIB});
-    assert_refused(WITH(on_device, .flags = GA_ARENA_SHARE_FD), GA_ERR_UNSUPPORTED,
-                   "arena: device 0 cannot share memory by file descriptors (GA_ARENA_SHARE_FD)");
-    assert_refused(WITH(on_device, .flags = GA_ARENA_SHARE_FABRIC), GA_ERR_UNSUPPORTED,
-                   "arena: device 0 cannot share memory over a fabric (GA_ARENA_SHARE_FABRIC)");
-    assert_refused(WITH(on_device, .flags = GA_ARENA_RDMA), GA_ERR_UNSUPPORTED,
-                   "arena: device 0 cannot let network cards at mapped memory (GA_ARENA_RDMA)");
-    assert_refused(WITH(on_device, .peers = peers, .peer_count = 1), GA_ERR_UNSUPPORTED,
-                   "arena: device 1 cannot reach the memory of device 0");
-    vmm_driver_stop();
-    vmm_driver_start(&(vmm_driver_options){.no_vmm = true});
-    assert_refused(on_device, GA_ERR_UNSUPPORTED,
-                   "arena: device 0 cannot map memory piece by piece");
-    assert_nothing_left();
-}
-
-/* What the device says it can and the driver refuses when it comes to it. */
-Test(arena, a_driver_that_refuses_late)
-{
-    vmm_driver_start(&(vmm_driver_options){.fabric = true});
-    vmm_driver_fail("cuMemCreate", 1, CUDA_ERROR_NOT_PERMITTED);
-    assert_refused(WITH(on_device, .flags = GA_ARENA_SHARE_FABRIC), GA_ERR_UNSUPPORTED,
-                   "arena: the driver refuses memory that is shared as the flags (0x2) want: no "
-                   "chunk of 2097152 bytes on device 0: cuMemCreate: CUDA_ERROR_NOT_PERMITTED "
-                   "(says the stand-in)");
-    vmm_driver_take(0, GIB); /* out of memory is no refusal */
-    ga_arena *arena = open_with(WITH(on_device, .flags = GA_ARENA_SHARE_FABRIC));
-    ga_arena_close(arena);
-    assert_nothing_left();
-}
-
-/* ---- several devices, sharing ----------------------------------------------------------------- */
-
-Test(arena, peers_have_access)
-{
-    static const int peers[] = {2, 0, 2};
-    vmm_driver_start(&(vmm_driver_options){.devices = 3});
-    ga_arena *arena = open_with(WITH(on_device, .peers = peers, .peer_count = 3));
-    assert_ok(ga_arena_grow(arena, 4 * MIB));
-    cr_assert(vmm_driver_accessible(ga_arena_base(arena), 4 * MIB, 1 | 4));
-    cr_assert(!vmm_driver_accessible(ga_arena_base(arena), 4 * MIB, 2));
-    assert_ok(ga_arena_move(arena, 2048 * GIB));
-    cr_assert(vmm_driver_accessible(ga_arena_base(arena), 4 * MIB, 1 | 4));
-    ga_arena_close(arena);
-    assert_nothing_left();
-}
-
-Test(arena, chunks_are_shared)
-{
-    ga_arena_share share;
-    vmm_driver_start(NULL);
-    ga_arena *ours = open_with(WITH(on_device, .flags = GA_ARENA_SHARE_FD));
-    ga_arena *theirs =
-        open_with(WITH(on_device, .flags = GA_ARENA_SHARE_FD, .limit = 6 * MIB, .reserve = GIB));
-    assert_fails(ga_arena_export(ours, 0, &share), GA_ERR_ARGUMENT,
-                 "arena: no chunk 0: there are 0, counted from 0");
-    assert_ok(ga_arena_grow(ours, 2 * MIB));
-    assert_ok(ga_arena_grow(ours, 3 * MIB));
-    for (uint64_t i = 0; i < 2; i++) {
-        assert_ok(ga_arena_export(ours, i, &share));
-        cr_assert_eq(share.offset, 2 * i * MIB);
-        assert_ok(ga_arena_import(theirs, &share));
-        close(share.fd);
-    }
-    write_marks(ours, 0, 4 * MIB);
-    check_marks(theirs, 4 * MIB);
-    share.size = 3 * MIB;
-    assert_fails_with(ga_arena_import(theirs, &share), GA_ERR_ARGUMENT,
-                      "arena: a chunk of 3145728 bytes: expected a multiple of 2097152");
-    share.size = 4 * MIB;
-    assert_fails_with(ga_arena_import(theirs, &share), GA_ERR_MEMORY,
-                      "arena: a chunk of 4194304 bytes behind 4194304 is above the limit");
-    share.size = 2 * MIB; /* and the file is closed */
-    assert_fails_with(ga_arena_import(theirs, &share), GA_ERR_DEVICE,
-                      "arena: cuMemImportFromShareableHandle: CUDA_ERROR_INVALID_VALUE");
-    cr_assert_eq(ga_arena_size(theirs), 4 * MIB);
-    ga_arena_close(ours);
-    check_marks(theirs, 4 * MIB);
-    ga_arena_close(theirs);
-    assert_nothing_left();
-}
-
-Test(arena, shared_over_a_fabric)
-{
-    ga_arena_share share;
-    vmm_driver_start(&(vmm_driver_options){.fabric = true, .no_fd = true});
-    ga_arena *ours = open_with(WITH(on_device, .flags = GA_ARENA_SHARE_FABRIC));
-    ga_arena *theirs = open_with(WITH(on_device, .flags = GA_ARENA_SHARE_FABRIC));
-    assert_ok(ga_arena_grow(ours, 2 * MIB));
-    assert_ok(ga_arena_export(ours, 0, &share));
-    cr_assert_eq(share.fd, -1);
-    assert_ok(ga_arena_import(theirs, &share));
-    write_marks(ours, 0, 2 * MIB);
-    check_marks(theirs, 2 * MIB);
-    ga_arena_close(ours);
-    ga_arena_close(theirs);
-    assert_nothing_left();
-}
-
-Test(arena, shares_must_be_allowed_and_fit)
-{
-    ga_arena_share share = {.size = 2 * MIB, .fd = 0};
-    vmm_driver_start(NULL);
-    ga_arena *arena = open_with(WITH(on_device, .reserve = 4 * MIB));
-    assert_ok(ga_arena_grow(arena, 2 * MIB));
-    assert_fails(ga_arena_export(arena, 0, &share), GA_ERR_UNSUPPORTED,
-                 "arena: it was made without GA_ARENA_SHARE_FD and GA_ARENA_SHARE_FABRIC");
-    cr_assert_eq(ga_arena_import(arena, &share), GA_ERR_UNSUPPORTED);
-    ga_arena_close(arena);
-    arena = open_with(WITH(on_device, .reserve = 4 * MIB, .flags = GA_ARENA_SHARE_FD));
-    assert_ok(ga_arena_extend(arena, 8 * MIB));
-    share.size = 6 * MIB;
-    assert_fails(ga_arena_import(arena, &share), GA_ERR_NO_ROOM,
-                 "arena: a chunk of 6291456 bytes does not fit behind 0 in one reservation");
-    ga_arena_close(arena);
-    assert_nothing_left();
-}
-
-/* In the child: the parent's arena can be closed, and touches nothing; a driver of the child's own
- * takes the chunk in. */
-static int in_the_child(ga_arena *arena, const ga_arena_share *share)
-{
-    uint64_t calls = vmm_driver_calls(NULL);
-    if (ga_arena_grow(arena, 8 * MIB) != GA_ERR_DEVICE || !strstr(ga_error_text(), "fork()")) {
-        return 1;
-    }
-    ga_arena_close(arena);
-    if (vmm_driver_calls(NULL) != calls) {
-        return 2;
-    }
-    vmm_driver_start(NULL);
-    ga_arena *own = open_with(WITH(on_device, .flags = GA_ARENA_SHARE_FD));
-    if (ga_arena_import(own, share) != GA_OK) {
-        return 3;
-    }
-    strcpy(ga_arena_base(own), "from the child");
-    ga_arena_close(own);
-    return 0;
-}
-
-Test(arena, a_child_takes_a_chunk)
-{
-    ga_arena_share share;
-    int status = -1;
-    vmm_driver_start(NULL);
-    ga_arena *arena = open_with(WITH(on_device, .flags = GA_ARENA_SHARE_FD));
-    assert_ok(ga_arena_grow(arena, 2 * MIB));
-    assert_ok(ga_arena_export(arena, 0, &share));
-    pid_t child = fork();
-    if (!child) {
-        _exit(in_the_child(arena, &share));
-    }
-    cr_assert_eq(waitpid(child, &status, 0), child);
-    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "wait status %x", (unsigned)status);
-    cr_assert_str_eq(ga_arena_base(arena), "from the child");
-    close(share.fd);
-    ga_arena_close(arena);
-    assert_nothing_left();
-}
-
-/* ---- ends ------------------------------------------------------------------------------------- */
-
-Test(arena, a_context_that_is_destroyed_first)
-{
-    vmm_driver_start(NULL);
-    ga_arena *arena = open_with(on_device);
-    assert_ok(ga_arena_grow(arena, 4 * MIB));
-    vmm_driver_destroy_context(0);
-    assert_fails_with(ga_arena_grow(arena, 8 * MIB), GA_ERR_DEVICE,
-                      "arena: cuCtxPushCurrent: CUDA_ERROR_CONTEXT_IS_DESTROYED");
-    cr_assert_eq(ga_arena_size(arena), 4 * MIB);
-    ga_arena_close(arena);
-    vmm_driver_stop();
-}
-
-Test(arena, a_driver_that_has_shut_down)
-{
-    vmm_driver_start(NULL);
-    ga_arena *arena = open_with(on_device);
-    assert_ok(ga_arena_grow(arena, 4 * MIB));
-    vmm_driver_shut_down();
-    ga_arena_close(arena);
-    vmm_driver_stop();
-}
-
-/* As Criterion's children are forked, this runs in a program that has one thread. */
-Test(arena, a_forked_child_has_a_host_arena_of_its_own)
-{
-    int status = -1;
-    ga_arena *arena = open_with(on_host);
-    assert_ok(ga_arena_grow(arena, MIB));
-    strcpy(ga_arena_base(arena), "parent");
-    pid_t child = fork();
-    if (!child) {
-        bool good = ga_arena_grow(arena, 2 * MIB) == GA_OK;
-        strcpy(ga_arena_base(arena), "child");
-        ga_arena_close(arena);
-        _exit(good ? 0 : 1);
-    }
-    cr_assert_eq(waitpid(child, &status, 0), child);
-    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    cr_assert_str_eq(ga_arena_base(arena), "parent");
-    cr_assert_eq(ga_arena_size(arena), MIB);
     ga_arena_close(arena);
 }
