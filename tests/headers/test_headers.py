@@ -17,6 +17,23 @@ MISTAKE = "int mistake(void);\nint mistake(void) { return ga_place_text(1, 2, 3)
 
 def compilers(names: list[list[str]]) -> list[list[str]]:
     return [name for name in names if shutil.which(name[0])]
+# Every member of the classes for C++; Thrust's pointers are there under nvcc alone.
+PLAIN = """
+#include <gpualloc/status.hpp>
+#include <gpualloc/vector.hpp>
+template class gpualloc::vector<double, GA_PLACE_HOST, double *>;
+"""
+UNDER_NVCC = """
+#include <gpualloc/cccl.hpp>
+#include <gpualloc/thrust.hpp>
+#include <gpualloc/vector.hpp>
+#include <thrust/device_vector.h>
+template class gpualloc::vector<double, GA_PLACE_HOST, double *>;
+template class gpualloc::vector<int, GA_PLACE_DEVICE, thrust::device_ptr<int>>;
+template class thrust::device_vector<int, gpualloc::device_allocator<int>>;
+static_assert(cuda::mr::async_resource_with<gpualloc::memory_resource, cuda::mr::device_accessible>);
+static_assert(!cuda::mr::resource_with<gpualloc::memory_resource, cuda::mr::host_accessible>);
+"""
 
 
 class Headers(Case):
@@ -47,6 +64,19 @@ class Headers(Case):
             command = [*compiler, "-std=c++17", "-pedantic-errors", "-fsyntax-only", *WARNINGS]
             self.compile_all(command, ".cc")
             self.must_fail(command, ".cc")
+
+    def test_classes(self) -> None:
+        source = self.write("plain.cc", PLAIN)
+        for compiler in compilers([["g++"], ["clang++"]]):
+            self.run_command(*compiler, "-std=c++17", "-pedantic-errors", "-fsyntax-only",
+                             *WARNINGS, f"-I{INCLUDE}", source)
+
+    @unittest.skipUnless(NVCC, "no nvcc")
+    def test_classes_under_nvcc(self) -> None:
+        source = self.write("thrust.cu", UNDER_NVCC)
+        self.run_command(NVCC, "-std=c++17", "-Werror=all-warnings",
+                         "-Xcompiler=-Wall,-Wextra,-Werror", "-arch=sm_75", "-c", "-o",
+                         self.folder / "thrust.o", f"-I{INCLUDE}", source)
 
     @unittest.skipUnless(NVCC, "no nvcc")
     def test_nvcc(self) -> None:

@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Vectors over arenas. The arena is always opened to grow exactly: how far ahead to go is decided
+ * here.
+ */
+#include <gpualloc/backend.h>
+#include <gpualloc/vector.h>
+
+#include "carrier.h"
+#include "platform/libc.h"
+
+#include <inttypes.h>
+
+enum {
+    SCRATCH = 1 << 20 /* bytes behind the elements, to move a tail on a device by less than that */
+};
+
+struct ga_vector {
+    ga_arena *arena;
+    ga_carrier carrier;
+    uint64_t size, most; /* elements; `most` as limit or arithmetic allow */
+    size_t element;      /* bytes */
+    bool exact;
+};
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t largest(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* ---- open and close ------------------------------------------------------------------------ */
+
+static ga_status check_options(size_t element, const ga_arena_options *options, ga_stream stream)
+{
+    if (!options || options->options_size != sizeof *options) {
+        return ga_fail(GA_ERR_ARGUMENT,
+                       "vector: options of %u bytes; expected options_size to be %zu",
+                       options ? options->options_size : 0, sizeof *options);
+    }
+    if (!element || element > PTRDIFF_MAX) {
+        return ga_fail(GA_ERR_ARGUMENT, "vector: elements of %zu bytes; expected 1 or more",
+                       element);
+    }
+    if (stream && options->place != GA_PLACE_DEVICE) {
+        return ga_fail(GA_ERR_ARGUMENT, "vector: a stream for the place %s; expected NULL",
+                       ga_place_text(options->place));
+    }
+    return GA_OK;
+}
+
+static ga_status set_up(ga_vector *v, size_t element, const ga_arena_options *options,
+                        ga_stream stream)
+{
+    ga_arena_options ours = *options;
+    uint64_t limit = options->limit ? least(options->limit, PTRDIFF_MAX) : PTRDIFF_MAX;
+    ours.flags |= GA_ARENA_EXACT;
+    *v = (ga_vector){.carrier = {options->place, options->device, (CUstream)stream},
+                     .element = element,
+                     .most = limit / element,
+                     .exact = options->flags & GA_ARENA_EXACT};
+    return ga_arena_open(&v->arena, &ours);
+}
+
+ga_status ga_vector_open(ga_vector **out, size_t element, const ga_arena_options *options,
+                         ga_stream stream)
+{
+    if (!out) {
+        return ga_fail(GA_ERR_ARGUMENT, "vector: nowhere to put the vector; expected a pointer");
+    }
+    *out = NULL;
+    ga_status status = check_options(element, options, stream);
+    if (status != GA_OK) {
+        return status;
+    }
+    ga_vector *v = ga_libc.malloc(sizeof *v);
+    if (!v) {
+        return ga_fail(GA_ERR_MEMORY, "vector: no memory for %zu bytes of its own", sizeof *v);
+    }
+    status = set_up(v, element, options, stream);
+    if (status != GA_OK) {
+        ga_libc.free(v);
+        return status;
+    }
+    *out = v;
+    return GA_OK;
+}
+
+void ga_vector_close(ga_vector *vector)
+{
+    if (vector) {
+        ga_carrier_wait(&vector->carrier); /* a device that is gone has no work left */
+        ga_arena_close(vector->arena);
+        ga_libc.free(vector);
+    }
+}
+
+/* ---- what it is ---------------------------------------------------------------------------- */
+
+void *ga_vector_data(const ga_vector *vector)
+{
+    return vector ? ga_arena_base(vector->arena) : NULL;
+}
+
+uint64_t ga_vector_size(const ga_vector *vector)
+{
+    return vector ? vector->size : 0;
+}
+
+uint64_t ga_vector_capacity(const ga_vector *vector)
+{
+    return vector ? ga_arena_size(vector->arena) / vector->element : 0;
+}
+
+size_t ga_vector_element(const ga_vector *vector)
+{
+    return vector ? vector->element : 0;
+}
+
+ga_arena *ga_vector_arena(const ga_vector *vector)
+{
+    return vector ? vector->arena : NULL;
+}
+
+static ga_status check_vector(const ga_vector *v)
+{
+    return v ? GA_OK : ga_fail(GA_ERR_ARGUMENT, "vector: no vector; expected one that is open");
+}
+
+ga_status ga_vector_wait(ga_vector *vector)
+{
+    ga_status status = check_vector(vector);
+    return status == GA_OK ? ga_carrier_wait(&vector->carrier) : status;
+}
+
+static char *element_at(const ga_vector *v, uint64_t at)
+{
+    return (char *)ga_arena_base(v->arena) + at * v->element;
+}
+
+static ga_status check_range(const ga_vector *v, uint64_t at, uint64_t n)
+{
+    ga_status status = check_vector(v);
+    if (status == GA_OK && (at > v->size || n > v->size - at)) {
+        return ga_fail(GA_ERR_ARGUMENT,
+                       "vector: %" PRIu64 " elements from %" PRIu64
+                       " on; expected them to be within "
+                       "its %" PRIu64,
+                       n, at, v->size);
+    }
+    return status;
+}
+
+static ga_status check_memory(uint64_t n, const void *memory)
+{
+    return memory || !n ? GA_OK
+                        : ga_fail(GA_ERR_ARGUMENT,
+                                  "vector: NULL for %" PRIu64 " elements; expected memory", n);
+}
+
+/* ---- room ---------------------------------------------------------------------------------- */
+
+/* Reserve more behind, twice what there is if possible. */
+static ga_status extend(ga_vector *v, uint64_t bytes)
+{
+    uint64_t twice = 2 * ga_arena_reserved(v->arena);
+    if (twice > bytes && ga_arena_extend(v->arena, twice) == GA_OK) {
+        return GA_OK;
+    }
+    return ga_arena_extend(v->arena, bytes);
+}
+
+static ga_status grow_to(ga_vector *v, uint64_t n)
+{
+    uint64_t bytes = n * v->element;
+    if (n > v->most) {
+        return ga_fail(GA_ERR_MEMORY,
+                       "vector: room for %" PRIu64
+                       " elements of %zu bytes; expected at most %" PRIu64 ", by its limit",
+                       n, v->element, v->most);
+    }
+    ga_status status = ga_arena_grow(v->arena, bytes);
+    if (status == GA_ERR_NO_ROOM && extend(v, bytes) == GA_OK) {
+        status = ga_arena_grow(v->arena, bytes);
+    }
+    return status;
+}
+
+/* The growth rule of §A.2.2, for `more` elements than there are. */
+static uint64_t next_capacity(const ga_vector *v, uint64_t more)
+{
+    uint64_t wish = v->size + largest(v->size, more);
+    return least(largest(wish, 2 * ga_vector_capacity(v)), v->most);
+}
+
+static ga_status check_size(const ga_vector *v, uint64_t size, uint64_t more)
+{
+    uint64_t most = PTRDIFF_MAX / v->element;
+    if (size > most || more > most - size) {
+        return ga_fail(GA_ERR_SIZE,
+                       "vector: %" PRIu64 " and %" PRIu64
+                       " more elements of %zu bytes; expected at "
+                       "most %" PRIu64,
+                       size, more, v->element, most);
+    }
+    return GA_OK;
+}
+
+/* For `more` elements than there are. */
+static ga_status make_room(ga_vector *v, uint64_t more)
+{
+    ga_status status = check_size(v, v->size, more);
+    if (status != GA_OK || more <= ga_vector_capacity(v) - v->size) {
+        return status;
+    }
+    uint64_t needed = v->size + more, wish = next_capacity(v, more);
+    if (!v->exact && wish > needed) {
+        status = grow_to(v, wish);
+        if (status != GA_ERR_MEMORY && status != GA_ERR_NO_ROOM) {
+            return status;
+        }
+    }
+    return grow_to(v, needed);
+}
+
+ga_status ga_vector_reserve(ga_vector *vector, uint64_t n)
+{
+    ga_status status = check_vector(vector);
+    if (status == GA_OK) {
+        status = check_size(vector, 0, n);
+    }
+    if (status != GA_OK || n <= ga_vector_capacity(vector)) {
+        return status;
+    }
+    return grow_to(vector, n);
+}
+
+ga_status ga_vector_resize(ga_vector *vector, uint64_t n)
+{
+    ga_status status = check_vector(vector);
+    if (status == GA_OK && n > vector->size) {
+        status = make_room(vector, n - vector->size);
+    }
+    if (status == GA_OK) {
+        vector->size = n;
+    }
+    return status;
+}
+
+ga_status ga_vector_shrink_to_fit(ga_vector *vector)
+{
+    ga_status status = ga_vector_wait(vector);
+    return status == GA_OK ? ga_arena_shrink(vector->arena, vector->size * vector->element)
+                           : status;
+}
+
+/* ---- elements ------------------------------------------------------------------------------ */
+
+static ga_status bring(ga_vector *v, uint64_t at, uint64_t n, const void *from)
+{
+    return ga_carrier_bring(&v->carrier, element_at(v, at), from, n * v->element);
+}
+
+ga_status ga_vector_append(ga_vector *vector, uint64_t n, const void *from)
+{
+    ga_status status = check_vector(vector);
+    if (status == GA_OK) {
+        status = make_room(vector, n);
+    }
+    if (status == GA_OK && from) {
+        status = ga_carrier_end(&vector->carrier, bring(vector, vector->size, n, from));
+    }
+    if (status == GA_OK) {
+        vector->size += n;
+    }
+    return status;
+}
+
+ga_status ga_vector_push_back(ga_vector *vector, const void *from)
+{
+    ga_status status = check_memory(1, from);
+    return status == GA_OK ? ga_vector_append(vector, 1, from) : status;
+}
+
+/* Where a device moves a tail of `tail` bytes by `way`, it needs scratch behind the `used`
+ * bytes. */
+static ga_status make_scratch(ga_vector *v, uint64_t used, uint64_t tail, uint64_t way)
+{
+    if (v->carrier.place == GA_PLACE_HOST || way >= least(tail, SCRATCH)) {
+        return GA_OK;
+    }
+    uint64_t bytes = used + least(tail, SCRATCH);
+    if (bytes <= ga_arena_size(v->arena)) {
+        return GA_OK;
+    }
+    return grow_to(v, (bytes + v->element - 1) / v->element);
+}
+
+/* Move the elements from `from` on to `to`; `end` is behind the last one, before or after. */
+static ga_status shift(ga_vector *v, uint64_t to, uint64_t from, uint64_t end)
+{
+    uint64_t used = end * v->element;
+    return ga_carrier_shift(&v->carrier, element_at(v, to), element_at(v, from),
+                            (v->size - from) * v->element, element_at(v, end),
+                            ga_arena_size(v->arena) - used);
+}
+
+/* Bring what is to stand at `at`, now that the tail has moved up by n; so have those of our own
+ * elements that lay there. */
+static ga_status bring_moved(ga_vector *v, uint64_t at, uint64_t n, const char *from)
+{
+    const char *gap = element_at(v, at), *end = element_at(v, v->size);
+    uint64_t bytes = n * v->element, below = 0;
+    if (!from || from + bytes <= gap || from >= end) {
+        return from ? bring(v, at, n, from) : GA_OK;
+    }
+    if (from < gap) {
+        below = (uint64_t)(gap - from);
+    }
+    ga_status status = ga_carrier_bring(&v->carrier, element_at(v, at), from, below);
+    return status == GA_OK ? ga_carrier_bring(&v->carrier, element_at(v, at) + below,
+                                              from + below + bytes, bytes - below)
+                           : status;
+}
+
+ga_status ga_vector_insert(ga_vector *vector, uint64_t at, uint64_t n, const void *from)
+{
+    ga_status status = check_range(vector, at, 0);
+    if (status != GA_OK || !n) {
+        return status;
+    }
+    status = make_room(vector, n);
+    if (status == GA_OK) {
+        status = make_scratch(vector, (vector->size + n) * vector->element,
+                              (vector->size - at) * vector->element, n * vector->element);
+    }
+    if (status != GA_OK) {
+        return status;
+    }
+    status = shift(vector, at + n, at, vector->size + n);
+    if (status == GA_OK) {
+        status = bring_moved(vector, at, n, from);
+    }
+    status = ga_carrier_end(&vector->carrier, status);
+    if (status == GA_OK) {
+        vector->size += n;
+    }
+    return status;
+}
+
+ga_status ga_vector_erase(ga_vector *vector, uint64_t at, uint64_t n)
+{
+    ga_status status = check_range(vector, at, n);
+    if (status != GA_OK || !n) {
+        return status;
+    }
+    status = make_scratch(vector, vector->size * vector->element,
+                          (vector->size - at - n) * vector->element, n * vector->element);
+    if (status != GA_OK) {
+        return status;
+    }
+    status = ga_carrier_end(&vector->carrier, shift(vector, at, at + n, vector->size));
+    if (status == GA_OK) {
+        vector->size -= n;
+    }
+    return status;
+}
+
+ga_status ga_vector_fill(ga_vector *vector, uint64_t at, uint64_t n, const void *value)
+{
+    ga_status status = check_range(vector, at, n);
+    if (status == GA_OK) {
+        status = check_memory(n, value);
+    }
+    if (status != GA_OK || !n) {
+        return status;
+    }
+    return ga_carrier_end(
+        &vector->carrier,
+        ga_carrier_fill(&vector->carrier, element_at(vector, at), value, vector->element, n));
+}
+
+ga_status ga_vector_write(ga_vector *vector, uint64_t at, uint64_t n, const void *from)
+{
+    ga_status status = check_range(vector, at, n);
+    if (status == GA_OK) {
+        status = check_memory(n, from);
+    }
+    if (status != GA_OK || !n) {
+        return status;
+    }
+    return ga_carrier_end(&vector->carrier, bring(vector, at, n, from));
+}
+
+ga_status ga_vector_read(ga_vector *vector, uint64_t at, uint64_t n, void *to)
+{
+    ga_status status = check_range(vector, at, n);
+    if (status == GA_OK) {
+        status = check_memory(n, to);
+    }
+    if (status != GA_OK || !n) {
+        return status;
+    }
+    return ga_carrier_end(
+        &vector->carrier,
+        ga_carrier_take(&vector->carrier, to, element_at(vector, at), n * vector->element));
+}
+
+/* ---- from one vector to another ------------------------------------------------------------ */
+
+static ga_status check_pair(const ga_vector *to, const ga_vector *from)
+{
+    ga_status status = check_vector(to);
+    if (status == GA_OK) {
+        status = check_vector(from);
+    }
+    if (status == GA_OK && to->element != from->element) {
+        return ga_fail(GA_ERR_ARGUMENT,
+                       "vector: elements of %zu bytes into one of %zu bytes; expected the same",
+                       from->element, to->element);
+    }
+    return status;
+}
+
+static bool same_order(const ga_carrier *a, const ga_carrier *b)
+{
+    return a->place == b->place && a->device == b->device && a->stream == b->stream;
+}
+
+/* By the one that is on a device, if any. */
+static ga_status carry(ga_vector *to, ga_vector *from)
+{
+    uint64_t bytes = from->size * from->element;
+    if (to->carrier.place == GA_PLACE_HOST) {
+        return ga_carrier_take(&from->carrier, element_at(to, 0), element_at(from, 0), bytes);
+    }
+    return ga_carrier_bring(&to->carrier, element_at(to, 0), element_at(from, 0), bytes);
+}
+
+/* Nobody waits for the other's stream there, so we do. */
+static ga_status carry_across(ga_vector *to, ga_vector *from)
+{
+    ga_status status = ga_carrier_wait(&from->carrier);
+    if (status == GA_OK) {
+        status = ga_carrier_wait(&to->carrier);
+    }
+    if (status == GA_OK) {
+        status = carry(to, from);
+    }
+    ga_status first = ga_carrier_wait(&from->carrier), second = ga_carrier_wait(&to->carrier);
+    return status != GA_OK ? status : first != GA_OK ? first : second;
+}
+
+ga_status ga_vector_copy(ga_vector *to, ga_vector *from)
+{
+    ga_status status = check_pair(to, from);
+    if (status == GA_OK && to != from) {
+        status = ga_vector_reserve(to, from->size);
+    }
+    if (status != GA_OK || to == from) {
+        return status;
+    }
+    status = same_order(&to->carrier, &from->carrier)
+                 ? ga_carrier_end(&to->carrier, carry(to, from))
+                 : carry_across(to, from);
+    if (status == GA_OK) {
+        to->size = from->size;
+    }
+    return status;
+}

@@ -1,0 +1,747 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Vectors, on the host and on a device that is made of host memory: each case on both. A plain
+ * array stands beside each vector and says what must be in it.
+ */
+#include <gpualloc/vector.h>
+
+#include "support/expect.h"
+#include "support/random.h"
+#include "support/vmm_driver.h"
+
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    KIB = 1 << 10,
+    MIB = 1 << 20
+};
+
+/* ---- the two places ------------------------------------------------------------------------- */
+
+static void expect_nothing_left(void)
+{
+    vmm_driver_counts now = vmm_driver_count();
+    cr_assert_eq(now.ranges + now.chunks + now.handles + now.mappings + now.blocks, 0,
+                 "%" PRIu64 " ranges, %" PRIu64 " chunks, %" PRIu64 " handles, %" PRIu64
+                 " mappings, %" PRIu64 " blocks",
+                 now.ranges, now.chunks, now.handles, now.mappings, now.blocks);
+}
+
+#define BOTH(name)                                                                                 \
+    static void name(ga_place place);                                                              \
+    Test(vector, name##_host)                                                                      \
+    {                                                                                              \
+        name(GA_PLACE_HOST);                                                                       \
+    }                                                                                              \
+    Test(vector, name##_device)                                                                    \
+    {                                                                                              \
+        vmm_driver_start(NULL);                                                                    \
+        name(GA_PLACE_DEVICE);                                                                     \
+        expect_nothing_left();                                                                     \
+        vmm_driver_stop();                                                                         \
+    }                                                                                              \
+    static void name(ga_place place)
+
+static ga_arena_options options_for(ga_place place)
+{
+    return (ga_arena_options){
+        .options_size = sizeof(ga_arena_options), .place = place, .reserve = (uint64_t)1 << 32};
+}
+
+static ga_vector *open_exactly(ga_place place, size_t element, uint32_t flags)
+{
+    ga_vector *v;
+    ga_arena_options options = options_for(place);
+    options.flags = flags;
+    assert_ok(ga_vector_open(&v, element, &options, NULL));
+    return v;
+}
+
+static ga_vector *open_at(ga_place place, size_t element)
+{
+    return open_exactly(place, element, 0);
+}
+
+/* ---- what must be in it -------------------------------------------------------------------- */
+
+static unsigned char *bytes_of(uint64_t seed, size_t size)
+{
+    unsigned char *bytes = malloc(size + sizeof(uint64_t));
+    for (size_t i = 0; i < size; i += sizeof(uint64_t)) {
+        uint64_t next = random_next(&seed);
+        memcpy(bytes + i, &next, sizeof next);
+    }
+    return bytes;
+}
+
+static void expect_bytes(ga_vector *v, const void *expected, uint64_t n)
+{
+    const unsigned char *wanted = expected;
+    size_t size = n * ga_vector_element(v), i = 0;
+    unsigned char *got = malloc(size + 1);
+    cr_assert_eq(ga_vector_size(v), n, "%" PRIu64 " elements, expected %" PRIu64, ga_vector_size(v),
+                 n);
+    assert_ok(ga_vector_read(v, 0, n, got));
+    if (memcmp(got, wanted, size)) {
+        while (got[i] == wanted[i]) {
+            i++;
+        }
+        cr_assert_fail("byte %zu of %zu is %u, expected %u", i, size, got[i], wanted[i]);
+    }
+    free(got);
+}
+
+/* A vector and its array, which has room for `most` elements. */
+typedef struct subject {
+    ga_vector *vector;
+    unsigned char *array;
+    size_t element, size, most; /* the latter two in elements */
+    uint64_t random;
+} subject;
+
+static subject subject_open(ga_place place, size_t element, size_t most)
+{
+    return (subject){.vector = open_at(place, element),
+                     .array = malloc((most + 1) * element),
+                     .element = element,
+                     .most = most,
+                     .random = element};
+}
+
+static void subject_close(subject *s)
+{
+    ga_vector_close(s->vector);
+    free(s->array);
+}
+
+static void subject_check(subject *s)
+{
+    expect_bytes(s->vector, s->array, s->size);
+    cr_assert_geq(ga_vector_capacity(s->vector), s->size);
+}
+
+static unsigned char *place_of(const subject *s, size_t at)
+{
+    return s->array + at * s->element;
+}
+
+/* n elements before `at`, in both. */
+static void subject_insert(subject *s, size_t at, size_t n)
+{
+    unsigned char *new = bytes_of(random_next(&s->random), n * s->element);
+    assert_ok(at == s->size ? ga_vector_append(s->vector, n, new)
+                            : ga_vector_insert(s->vector, at, n, new));
+    memmove(place_of(s, at + n), place_of(s, at), (s->size - at) * s->element);
+    memcpy(place_of(s, at), new, n * s->element);
+    s->size += n;
+    free(new);
+}
+
+static void subject_erase(subject *s, size_t at, size_t n)
+{
+    assert_ok(ga_vector_erase(s->vector, at, n));
+    memmove(place_of(s, at), place_of(s, at + n), (s->size - at - n) * s->element);
+    s->size -= n;
+}
+
+static void subject_write(subject *s, size_t at, size_t n)
+{
+    unsigned char *new = bytes_of(random_next(&s->random), n * s->element);
+    assert_ok(ga_vector_write(s->vector, at, n, new));
+    memcpy(place_of(s, at), new, n * s->element);
+    free(new);
+}
+
+static void subject_fill(subject *s, size_t at, size_t n)
+{
+    unsigned char *value = bytes_of(random_next(&s->random), s->element);
+    assert_ok(ga_vector_fill(s->vector, at, n, value));
+    for (size_t i = 0; i < n; i++) {
+        memcpy(place_of(s, at + i), value, s->element);
+    }
+    free(value);
+}
+
+/* The new elements hold anything, so they are written at once. */
+static void subject_resize(subject *s, size_t n)
+{
+    size_t old = s->size;
+    assert_ok(ga_vector_resize(s->vector, n));
+    s->size = n;
+    if (n > old) {
+        subject_write(s, old, n - old);
+    }
+}
+
+static void subject_step(subject *s)
+{
+    size_t at = random_below(&s->random, s->size + 1);
+    size_t rest = random_below(&s->random, s->size - at + 1);
+    size_t more = random_below(&s->random, s->most - s->size + 1) / 4;
+    switch (random_below(&s->random, 8)) {
+    case 0:
+        subject_insert(s, s->size, more);
+        break;
+    case 1:
+    case 2:
+        subject_insert(s, at, more);
+        break;
+    case 3:
+        subject_erase(s, at, rest);
+        break;
+    case 4:
+        subject_fill(s, at, rest);
+        break;
+    case 5:
+        subject_write(s, at, rest);
+        break;
+    case 6:
+        subject_resize(s, random_below(&s->random, s->most));
+        break;
+    default:
+        assert_ok(ga_vector_shrink_to_fit(s->vector));
+    }
+}
+
+/* ---- sequences of calls -------------------------------------------------------------------- */
+
+BOTH(does_what_an_array_does)
+{
+    static const size_t elements[] = {1, 2, 3, 4, 8, 24, 4096, 3 * MIB};
+    for (size_t i = 0; i < sizeof elements / sizeof *elements; i++) {
+        subject s = subject_open(place, elements[i], elements[i] > MIB ? 6 : 3 * MIB / elements[i]);
+        for (int step = 0; step < 60; step++) {
+            subject_step(&s);
+            subject_check(&s);
+        }
+        subject_close(&s);
+    }
+}
+
+/* Ways of every length: through scratch and directly, with the room full to the last byte. */
+BOTH(tails_move_by_any_way)
+{
+    static const size_t ways[] = {1, 7, 4096, MIB - 1, MIB, 2 * MIB + 1, 5 * MIB};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        subject s = subject_open(place, 1, 16 * MIB);
+        subject_insert(&s, 0, 8 * MIB - ways[i]); /* exactly four granules after the next */
+        subject_insert(&s, 100, ways[i]);
+        subject_check(&s);
+        subject_erase(&s, 100, ways[i]);
+        subject_check(&s);
+        subject_insert(&s, 0, ways[i]);
+        subject_erase(&s, 1, ways[i]);
+        subject_check(&s);
+        subject_close(&s);
+    }
+}
+
+BOTH(fills_any_pattern)
+{
+    static const struct {
+        size_t element;
+        unsigned char value[12];
+    } patterns[] = {{1, {7}},
+                    {4, {1, 2, 2, 1}},
+                    {2, {1, 2}},
+                    {4, {0}},
+                    {4, {1, 2, 3, 4}},
+                    {8, {9, 9, 9, 9}},
+                    {8, {1, 2, 3, 4, 1, 2, 3, 4}},
+                    {12, {1}},
+                    {3, {5, 5, 5}},
+                    {12, {1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 5}}};
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+        size_t element = patterns[i].element, n = MIB / element;
+        unsigned char *expected = bytes_of(i, n * element);
+        ga_vector *v = open_at(place, element);
+        assert_ok(ga_vector_append(v, n, expected));
+        for (size_t k = 3; k < n - 5; k++) {
+            memcpy(expected + k * element, patterns[i].value, element);
+        }
+        assert_ok(ga_vector_fill(v, 3, n - 8, patterns[i].value));
+        expect_bytes(v, expected, n);
+        ga_vector_close(v);
+        free(expected);
+    }
+}
+
+/* ---- growth -------------------------------------------------------------------------------- */
+
+BOTH(data_stays_where_it_is)
+{
+    subject s = subject_open(place, 8, 4 * MIB);
+    void *data = ga_vector_data(s.vector);
+    cr_assert_not_null(data);
+    for (int i = 0; i < 12; i++) {
+        subject_insert(&s, s.size, KIB << i);
+        cr_assert_eq(ga_vector_data(s.vector), data);
+    }
+    subject_check(&s);
+    subject_resize(&s, 0);
+    assert_ok(ga_vector_shrink_to_fit(s.vector));
+    cr_assert_eq(ga_vector_data(s.vector), data);
+    cr_assert_eq(ga_vector_capacity(s.vector), 0, "%" PRIu64, ga_vector_capacity(s.vector));
+    subject_close(&s);
+}
+
+static uint64_t capacity_mib(const ga_vector *v)
+{
+    return ga_vector_capacity(v) * ga_vector_element(v) / MIB;
+}
+
+/* §A.2.2: max(old + max(old, n), 2 * capacity). */
+BOTH(grows_by_the_rule)
+{
+    ga_vector *v = open_at(place, MIB);
+    assert_ok(ga_vector_resize(v, 10));
+    cr_assert_eq(capacity_mib(v), 10); /* 0 + max(0, 10) */
+    assert_ok(ga_vector_append(v, 2, NULL));
+    cr_assert_eq(capacity_mib(v), 20); /* 10 + max(10, 2) */
+    assert_ok(ga_vector_append(v, 40, NULL));
+    cr_assert_eq(capacity_mib(v), 52); /* 12 + max(12, 40) */
+    assert_ok(ga_vector_resize(v, 2));
+    assert_ok(ga_vector_resize(v, 60));
+    cr_assert_eq(capacity_mib(v), 104); /* 2 * 52 */
+    assert_ok(ga_vector_reserve(v, 106));
+    cr_assert_eq(capacity_mib(v), 106); /* no more than asked for */
+    assert_ok(ga_vector_reserve(v, 3));
+    cr_assert_eq(capacity_mib(v), 106);
+    cr_assert_eq(ga_vector_size(v), 60);
+    ga_vector_close(v);
+}
+
+BOTH(grows_exactly)
+{
+    ga_vector *v = open_exactly(place, MIB, GA_ARENA_EXACT);
+    for (uint64_t n = 2; n <= 40; n += 2) {
+        assert_ok(ga_vector_resize(v, n));
+        cr_assert_eq(capacity_mib(v), n);
+    }
+    ga_vector_close(v);
+}
+
+BOTH(pushes_back)
+{
+    ga_vector *v = open_at(place, sizeof(uint64_t));
+    uint64_t *expected = malloc(20000 * sizeof *expected);
+    for (uint64_t i = 0; i < 20000; i++) {
+        expected[i] = i * i;
+        assert_ok(ga_vector_push_back(v, &expected[i]));
+    }
+    expect_bytes(v, expected, 20000);
+    ga_vector_close(v);
+    free(expected);
+}
+
+/* Where there is not enough for the rule, what is needed still fits. */
+static void take_what_is_needed(ga_place place, uint64_t reserve)
+{
+    ga_vector *v;
+    ga_arena_options options = options_for(place);
+    options.limit = 16 * MIB;
+    options.reserve = reserve;
+    assert_ok(ga_vector_open(&v, MIB, &options, NULL));
+    assert_ok(ga_vector_resize(v, 10));
+    assert_ok(ga_vector_append(v, 2, NULL));
+    cr_assert_eq(capacity_mib(v), 16, "%" PRIu64, capacity_mib(v));
+    assert_ok(ga_vector_resize(v, 16));
+    assert_fails(
+        ga_vector_append(v, 1, NULL), GA_ERR_MEMORY,
+        "vector: room for 17 elements of 1048576 bytes; expected at most 16, by its limit");
+    cr_assert_eq(ga_vector_reserve(v, 17), GA_ERR_MEMORY);
+    cr_assert_eq(ga_vector_size(v), 16);
+    ga_vector_close(v);
+}
+
+BOTH(takes_what_is_needed_under_a_limit)
+{
+    take_what_is_needed(place, 0);
+    take_what_is_needed(place, 1 << 30);
+}
+
+/* Addresses that run out are continued right behind, where nobody stands. */
+BOTH(reserves_more_behind)
+{
+    ga_vector *v;
+    ga_arena_options options = options_for(place);
+    options.reserve = 8 * MIB;
+    assert_ok(ga_vector_open(&v, 1, &options, NULL));
+    uint64_t reserved = ga_arena_reserved(ga_vector_arena(v));
+    unsigned char *expected = bytes_of(1, 24 * MIB);
+    void *data = ga_vector_data(v);
+    assert_ok(ga_vector_append(v, 8 * MIB, expected));
+    ga_status status = ga_vector_append(v, 16 * MIB, expected + 8 * MIB);
+    if (status == GA_ERR_NO_ROOM) { /* somebody stands there: only the move helps */
+        cr_assert_eq(ga_vector_size(v), 8 * MIB);
+        assert_ok(ga_arena_move(ga_vector_arena(v), 4 * reserved));
+        data = ga_vector_data(v);
+        status = ga_vector_append(v, 16 * MIB, expected + 8 * MIB);
+    }
+    assert_ok(status);
+    cr_assert_eq(ga_vector_data(v), data);
+    expect_bytes(v, expected, 24 * MIB);
+    ga_vector_close(v);
+    free(expected);
+}
+
+/* ---- its own elements as a source ---------------------------------------------------------- */
+
+BOTH(takes_its_own_elements)
+{
+    enum {
+        N = 1000
+    };
+    uint32_t expected[3 * N + 100];
+    ga_vector *v = open_at(place, sizeof *expected);
+    for (uint32_t i = 0; i < N; i++) {
+        expected[i] = i * 3;
+    }
+    assert_ok(ga_vector_append(v, N, expected));
+    const uint32_t *data = ga_vector_data(v);
+    assert_ok(ga_vector_append(v, N, data));
+    memcpy(expected + N, expected, N * sizeof *expected);
+    expect_bytes(v, expected, 2 * N);
+    /* From below, from across and from above the place where they go. */
+    static const size_t starts[] = {0, 470, 500, 1200};
+    for (size_t i = 0; i < 4; i++) {
+        uint32_t new[50];
+        memcpy(new, expected + starts[i], sizeof new);
+        uint64_t size = ga_vector_size(v);
+        assert_ok(ga_vector_insert(v, 500, 50, data + starts[i]));
+        memmove(expected + 550, expected + 500, (size - 500) * sizeof *expected);
+        memcpy(expected + 500, new, sizeof new);
+        expect_bytes(v, expected, size + 50);
+    }
+    ga_vector_close(v);
+}
+
+/* ---- from one to another ------------------------------------------------------------------- */
+
+static void copies(ga_place to_place, ga_place from_place)
+{
+    unsigned char *expected = bytes_of(5, 30 * MIB), *other = bytes_of(6, MIB);
+    ga_vector *to = open_at(to_place, 8), *from = open_at(from_place, 8);
+    assert_ok(ga_vector_append(to, MIB / 8, other));
+    assert_ok(ga_vector_append(from, 30 * MIB / 8, expected));
+    assert_ok(ga_vector_copy(to, from));
+    expect_bytes(to, expected, 30 * MIB / 8);
+    assert_ok(ga_vector_resize(from, 3));
+    assert_ok(ga_vector_copy(to, from));
+    expect_bytes(to, expected, 3);
+    assert_ok(ga_vector_copy(to, to));
+    expect_bytes(to, expected, 3);
+    ga_vector_close(to);
+    ga_vector_close(from);
+    free(expected);
+    free(other);
+}
+
+BOTH(is_copied)
+{
+    copies(place, place);
+}
+
+Test(vector, is_copied_between_host_and_device)
+{
+    vmm_driver_start(NULL);
+    copies(GA_PLACE_HOST, GA_PLACE_DEVICE);
+    copies(GA_PLACE_DEVICE, GA_PLACE_HOST);
+    expect_nothing_left();
+    vmm_driver_stop();
+}
+
+/* Device memory that is no vector's is a source, too, also another device's. */
+Test(vector, takes_from_other_devices)
+{
+    vmm_driver_start(&(vmm_driver_options){.devices = 2});
+    unsigned char *expected = bytes_of(7, MIB);
+    ga_arena_options options = options_for(GA_PLACE_DEVICE);
+    ga_vector *v = open_at(GA_PLACE_DEVICE, 1), *other;
+    options.device = 1;
+    assert_ok(ga_vector_open(&other, 1, &options, NULL));
+    assert_ok(ga_vector_append(other, MIB, expected));
+    uint64_t before = vmm_driver_calls("cuMemcpyDtoDAsync");
+    assert_ok(ga_vector_append(v, MIB, ga_vector_data(other)));
+    cr_assert_eq(vmm_driver_calls("cuMemcpyDtoDAsync"), before + 1);
+    assert_ok(ga_vector_copy(other, v));
+    expect_bytes(v, expected, MIB);
+    ga_vector_close(v);
+    ga_vector_close(other);
+    expect_nothing_left();
+    vmm_driver_stop();
+    free(expected);
+}
+
+/* ---- streams ------------------------------------------------------------------------------- */
+
+static CUstream make_stream(void)
+{
+    ga_cuda_scope scope;
+    CUstream stream;
+    assert_ok(ga_cuda_enter(&scope, 0));
+    assert_ok(GA_CUDA_CALL(scope.driver, cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING));
+    ga_cuda_leave(&scope);
+    return stream;
+}
+
+/* With a stream of one's own no call waits but those that say so; without one all that work do. */
+Test(vector, waits_only_where_it_says_so)
+{
+    vmm_driver_start(NULL);
+    ga_vector *v;
+    ga_arena_options options = options_for(GA_PLACE_DEVICE);
+    unsigned char *bytes = bytes_of(9, 4096);
+    CUstream stream = make_stream();
+    assert_ok(ga_vector_open(&v, 1, &options, stream));
+    vmm_driver_hold(stream);
+    uint64_t waits = vmm_driver_calls("cuStreamSynchronize");
+    assert_ok(ga_vector_append(v, 4096, bytes));
+    assert_ok(ga_vector_insert(v, 10, 10, bytes));
+    assert_ok(ga_vector_erase(v, 0, 20));
+    assert_ok(ga_vector_fill(v, 0, 20, bytes));
+    assert_ok(ga_vector_reserve(v, 40 * MIB));
+    cr_assert_eq(vmm_driver_calls("cuStreamSynchronize"), waits);
+    assert_ok(ga_vector_wait(v));
+    assert_ok(ga_vector_fill(v, 0, 20, bytes));
+    assert_ok(ga_vector_shrink_to_fit(v)); /* which takes memory away */
+    cr_assert_eq(vmm_driver_calls("cuStreamSynchronize"), waits + 2);
+    cr_assert_eq(vmm_driver_count().waits, 2, "%" PRIu64, vmm_driver_count().waits);
+    ga_vector_close(v);
+    ga_vector *other = open_at(GA_PLACE_DEVICE, 1);
+    waits = vmm_driver_calls("cuStreamSynchronize");
+    assert_ok(ga_vector_append(other, 4096, bytes));
+    cr_assert_eq(vmm_driver_calls("cuStreamSynchronize"), waits + 1);
+    assert_ok(ga_vector_reserve(other, 40 * MIB)); /* growing is no work of a stream */
+    cr_assert_eq(vmm_driver_calls("cuStreamSynchronize"), waits + 1);
+    ga_vector_close(other);
+    vmm_driver_stop();
+    free(bytes);
+}
+
+/* Between two streams nothing is copied before both are waited for. */
+Test(vector, waits_for_both_streams)
+{
+    vmm_driver_start(NULL);
+    ga_vector *a, *b;
+    ga_arena_options options = options_for(GA_PLACE_DEVICE);
+    CUstream streams[2] = {make_stream(), make_stream()};
+    assert_ok(ga_vector_open(&a, 1, &options, streams[0]));
+    assert_ok(ga_vector_open(&b, 1, &options, streams[1]));
+    assert_ok(ga_vector_append(a, 5, "12345"));
+    for (uint64_t n = 1; n <= 2; n++) {
+        vmm_driver_fail("cuStreamSynchronize", n, CUDA_ERROR_INVALID_VALUE);
+        cr_assert_eq(ga_vector_copy(b, a), GA_ERR_DEVICE);
+        cr_assert_eq(vmm_driver_calls("cuMemcpyDtoDAsync"), 0);
+        cr_assert_eq(ga_vector_size(b), 0);
+    }
+    vmm_driver_fail(NULL, 0, 0);
+    assert_ok(ga_vector_copy(b, a));
+    expect_bytes(b, "12345", 5);
+    ga_vector_close(a);
+    ga_vector_close(b);
+    expect_nothing_left();
+    vmm_driver_stop();
+}
+
+/* ---- failures ------------------------------------------------------------------------------ */
+
+/* What is done to a vector of 3 MiB, and fails. */
+static ga_status insert_some(ga_vector *v)
+{
+    static unsigned char bytes[100];
+    return ga_vector_insert(v, 5, sizeof bytes, bytes);
+}
+
+static ga_status insert_much(ga_vector *v)
+{
+    static unsigned char bytes[9 * MIB];
+    return ga_vector_insert(v, 5, sizeof bytes, bytes);
+}
+
+static ga_status append_much(ga_vector *v)
+{
+    static unsigned char bytes[9 * MIB];
+    return ga_vector_append(v, sizeof bytes, bytes);
+}
+
+static ga_status reserve_much(ga_vector *v)
+{
+    return ga_vector_reserve(v, 30 * MIB);
+}
+
+static ga_status erase_some(ga_vector *v)
+{
+    return ga_vector_erase(v, 5, 100);
+}
+
+static ga_status fill_some(ga_vector *v)
+{
+    return ga_vector_fill(v, 5, 3000, "abc");
+}
+
+static ga_status shrink(ga_vector *v)
+{
+    return ga_vector_shrink_to_fit(v);
+}
+
+/* Let each driver call of it fail in turn, with each error: size, place and what can still be
+ * promised of the elements stay, and it can be done afterwards. */
+static void fail_each_call(ga_status (*act)(ga_vector *), bool moves, CUresult error)
+{
+    bool reached = true;
+    unsigned char *bytes = bytes_of(11, 3 * MIB);
+    for (uint64_t n = 1; reached; n++) {
+        ga_vector *v = open_at(GA_PLACE_DEVICE, 1);
+        assert_ok(ga_vector_append(v, 3 * MIB, bytes));
+        void *data = ga_vector_data(v);
+        vmm_driver_fail(NULL, n, error);
+        ga_status status = act(v);
+        reached = vmm_driver_has_failed();
+        vmm_driver_fail(NULL, 0, 0);
+        if (status != GA_OK) {
+            cr_assert(reached);
+            cr_assert_eq(ga_vector_size(v), 3 * MIB);
+            cr_assert_eq(ga_vector_data(v), data);
+            if (!moves) {
+                expect_bytes(v, bytes, 3 * MIB);
+            }
+            assert_ok(act(v));
+        }
+        ga_vector_close(v);
+        expect_nothing_left();
+    }
+    free(bytes);
+}
+
+Test(vector, driver_calls_that_fail, .timeout = 60)
+{
+    static const struct {
+        ga_status (*act)(ga_vector *);
+        bool moves; /* elements that are there: undefined once a device fails in the middle */
+    } acts[] = {{insert_some, true},   {insert_much, true}, {append_much, false},
+                {reserve_much, false}, {erase_some, true},  {fill_some, true},
+                {shrink, false}};
+    vmm_driver_start(NULL);
+    for (size_t i = 0; i < sizeof acts / sizeof *acts; i++) {
+        fail_each_call(acts[i].act, acts[i].moves, CUDA_ERROR_OUT_OF_MEMORY);
+        fail_each_call(acts[i].act, acts[i].moves, CUDA_ERROR_INVALID_VALUE);
+    }
+    vmm_driver_stop();
+}
+
+/* The device's memory runs out: the rule asks for more than there is, then for more than fits. */
+Test(vector, a_device_that_is_full)
+{
+    vmm_driver_start(&(vmm_driver_options){.memory = 64 * MIB});
+    ga_vector *v = open_at(GA_PLACE_DEVICE, MIB);
+    assert_ok(ga_vector_resize(v, 40));
+    assert_ok(ga_vector_append(v, 2, NULL)); /* 80 do not fit, 42 do */
+    cr_assert_eq(capacity_mib(v), 42, "%" PRIu64, capacity_mib(v));
+    cr_assert_eq(ga_vector_append(v, 30, NULL), GA_ERR_MEMORY);
+    cr_assert_eq(ga_vector_size(v), 42);
+    assert_ok(ga_vector_append(v, 22, NULL));
+    ga_vector_close(v);
+    expect_nothing_left();
+    vmm_driver_stop();
+}
+
+/* No scratch, no move: refused before anything has moved. */
+Test(vector, no_scratch_for_a_tail)
+{
+    vmm_driver_start(NULL);
+    ga_vector *v;
+    ga_arena_options options = options_for(GA_PLACE_DEVICE);
+    options.limit = 4 * MIB;
+    unsigned char *bytes = bytes_of(13, 4 * MIB);
+    assert_ok(ga_vector_open(&v, 1, &options, NULL));
+    assert_ok(ga_vector_append(v, 4 * MIB, bytes));
+    cr_assert_eq(ga_vector_erase(v, 0, 1), GA_ERR_MEMORY);
+    expect_bytes(v, bytes, 4 * MIB);
+    assert_ok(ga_vector_erase(v, 0, MIB)); /* far enough to go without */
+    expect_bytes(v, bytes + MIB, 3 * MIB);
+    ga_vector_close(v);
+    vmm_driver_stop();
+    free(bytes);
+}
+
+/* ---- bad arguments ------------------------------------------------------------------------- */
+
+BOTH(refuses_bad_ranges)
+{
+    static unsigned char bytes[64];
+    ga_vector *v = open_at(place, 4);
+    assert_ok(ga_vector_append(v, 10, bytes));
+    assert_fails(ga_vector_erase(v, 8, 3), GA_ERR_ARGUMENT,
+                 "vector: 3 elements from 8 on; expected them to be within its 10");
+    assert_fails(ga_vector_insert(v, 11, 1, bytes), GA_ERR_ARGUMENT,
+                 "vector: 0 elements from 11 on; expected them to be within its 10");
+    assert_fails(
+        ga_vector_read(v, UINT64_MAX, 2, bytes), GA_ERR_ARGUMENT,
+        "vector: 2 elements from 18446744073709551615 on; expected them to be within its 10");
+    assert_fails(
+        ga_vector_fill(v, 0, UINT64_MAX, bytes), GA_ERR_ARGUMENT,
+        "vector: 18446744073709551615 elements from 0 on; expected them to be within its 10");
+    assert_fails(ga_vector_write(v, 0, 2, NULL), GA_ERR_ARGUMENT,
+                 "vector: NULL for 2 elements; expected memory");
+    assert_fails(ga_vector_push_back(v, NULL), GA_ERR_ARGUMENT,
+                 "vector: NULL for 1 elements; expected memory");
+    assert_fails(ga_vector_append(v, UINT64_MAX, NULL), GA_ERR_SIZE,
+                 "vector: 10 and 18446744073709551615 more elements of 4 bytes; expected at most "
+                 "2305843009213693951");
+    assert_fails_with(ga_vector_reserve(v, UINT64_MAX / 4), GA_ERR_SIZE, "vector: 0 and ");
+    assert_fails_with(ga_vector_resize(v, UINT64_MAX / 4), GA_ERR_SIZE, "vector: 10 and ");
+    assert_ok(ga_vector_erase(v, 10, 0));
+    assert_ok(ga_vector_read(v, 10, 0, NULL));
+    assert_ok(ga_vector_insert(v, 10, 0, NULL));
+    cr_assert_eq(ga_vector_size(v), 10);
+    ga_vector_close(v);
+}
+
+BOTH(refuses_to_open)
+{
+    ga_vector *v = (ga_vector *)&v;
+    ga_arena_options options = options_for(place);
+    assert_fails(ga_vector_open(&v, 0, &options, NULL), GA_ERR_ARGUMENT,
+                 "vector: elements of 0 bytes; expected 1 or more");
+    cr_assert_null(v);
+    assert_fails_with(ga_vector_open(&v, 4, NULL, NULL), GA_ERR_ARGUMENT,
+                      "vector: options of 0 bytes; expected options_size to be ");
+    assert_fails_with(ga_vector_open(NULL, 4, &options, NULL), GA_ERR_ARGUMENT, "vector: nowhere");
+    options.options_size = 4;
+    assert_fails_with(ga_vector_open(&v, 4, &options, NULL), GA_ERR_ARGUMENT,
+                      "vector: options of 4 bytes; expected options_size to be ");
+    options = options_for(GA_PLACE_KERNEL);
+    cr_assert_eq(ga_vector_open(&v, 4, &options, NULL), GA_ERR_ARGUMENT);
+    options = options_for(GA_PLACE_HOST);
+    assert_fails(ga_vector_open(&v, 4, &options, &options), GA_ERR_ARGUMENT,
+                 "vector: a stream for the place host; expected NULL");
+    cr_assert_null(v);
+}
+
+Test(vector, no_vector_is_empty)
+{
+    int value = 0;
+    cr_assert_null(ga_vector_data(NULL));
+    cr_assert_null(ga_vector_arena(NULL));
+    cr_assert_eq(ga_vector_size(NULL) + ga_vector_capacity(NULL) + ga_vector_element(NULL), 0);
+    assert_fails(ga_vector_push_back(NULL, &value), GA_ERR_ARGUMENT,
+                 "vector: no vector; expected one that is open");
+    assert_fails_with(ga_vector_reserve(NULL, 1), GA_ERR_ARGUMENT, "vector: no vector");
+    assert_fails_with(ga_vector_erase(NULL, 0, 0), GA_ERR_ARGUMENT, "vector: no vector");
+    assert_fails_with(ga_vector_copy(NULL, NULL), GA_ERR_ARGUMENT, "vector: no vector");
+    assert_fails_with(ga_vector_wait(NULL), GA_ERR_ARGUMENT, "vector: no vector");
+    ga_vector_close(NULL);
+}
+
+BOTH(refuses_other_elements)
+{
+    ga_vector *a = open_at(place, 4), *b = open_at(place, 8);
+    assert_fails(ga_vector_copy(a, b), GA_ERR_ARGUMENT,
+                 "vector: elements of 8 bytes into one of 4 bytes; expected the same");
+    ga_vector_close(a);
+    ga_vector_close(b);
+}
