@@ -98,7 +98,7 @@ static ga_status map_with_access(const ga_cuda_driver *driver, const ga_space *s
     }
     status = GA_CUDA_CALL(driver, cuMemSetAccess, start, size, space->access, space->access_count);
     if (status != GA_OK) {
-        driver->cuMemUnmap(start, size);
+        ga_space_unmap(space, start, size);
     }
     return status;
 }
@@ -138,7 +138,7 @@ static ga_status device_move(const ga_space *space, uintptr_t from, uintptr_t to
     }
     status = ga_space_unmap(space, from, size);
     if (status != GA_OK) {
-        device_unmap(space, to, size);
+        ga_space_unmap(space, to, size);
     }
     return status;
 }

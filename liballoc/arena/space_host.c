@@ -135,20 +135,39 @@ static ga_status host_map(const ga_space *space, uintptr_t start, uint64_t size,
     return GA_OK;
 }
 
-/* The old place stays ours all the time, so that nobody else can get in there and the chunk can go back.
- * It is empty, and without access too unless the kernel refuses even that, which loses nothing. */
+/* The old place stays ours all the time, so that nobody else can get in there and the pages can go back.
+ * Kernels move what they keep in one record; where they have several, after a fork() say, halves go. */
+static ga_status move_pages(uintptr_t from, uintptr_t to, uint64_t size)
+{
+    uint64_t half = size / 2 & ~((uint64_t)sysconf(_SC_PAGESIZE) - 1);
+    void *got = ga_os_memory_get()->mremap(
+        (void *)from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, (void *)to);
+    if (got != MAP_FAILED) {
+        return GA_OK;
+    }
+    if (errno != EFAULT || !half) {
+        return refused("mremap", size);
+    }
+    ga_status status = move_pages(from, to, half);
+    if (status == GA_OK) {
+        status = move_pages(from + half, to + half, size - half);
+        if (status != GA_OK) {
+            move_pages(to, from, half);
+        }
+    }
+    return status;
+}
+
+/* The old place is empty then; where the kernel refuses to take access away too, nothing is lost. */
 static ga_status host_move(const ga_space *space, uintptr_t from, uintptr_t to, uint64_t size,
                            uint64_t chunk)
 {
-    const ga_os_memory *os = ga_os_memory_get();
     (void)chunk;
-    void *got = os->mremap((void *)from, size, size,
-                           MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, (void *)to);
-    if (got == MAP_FAILED) {
-        return refused("mremap", size);
+    ga_status status = move_pages(from, to, size);
+    if (status == GA_OK) {
+        host_unmap(space, from, size);
     }
-    host_unmap(space, from, size);
-    return GA_OK;
+    return status;
 }
 
 /* ---- opening ------------------------------------------------------------------------------ */

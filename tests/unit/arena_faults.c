@@ -299,6 +299,40 @@ Test(arena_faults, every_call_of_opening_in_turn)
     cr_assert_gt(n, 15, "only %" PRIu64 " calls", n - 1);
 }
 
+/* An unmap that is refused for good, which nothing is lost by: what was unmapped is mapped again. */
+static bool refuse_unmap(const operation *o, uint64_t n)
+{
+    vmm_driver_start(NULL);
+    scene s = prepare(o, on_device);
+    vmm_driver_counts was = vmm_driver_count();
+    ga_arena_stats stats = stats_of(s.arena);
+    vmm_driver_fail_many("cuMemUnmap", n, 1, CUDA_ERROR_NOT_PERMITTED);
+    ga_status status = o->run(&s);
+    bool failed = vmm_driver_has_failed();
+    vmm_driver_fail(NULL, 0, CUDA_SUCCESS);
+    cr_assert_eq(status == GA_OK, !failed, "%s, unmap %" PRIu64, o->name, n);
+    if (failed) {
+        assert_same_counts(o->name, n, was);
+        assert_same_stats(o->name, n, &stats, s.arena);
+        check_marks(s.arena, o->size);
+    }
+    finish(&s);
+    assert_nothing_left();
+    return failed;
+}
+
+Test(arena_faults, the_way_back)
+{
+    for (size_t i = 0; i < sizeof operations / sizeof *operations; i++) {
+        uint64_t n = 1;
+        bool unmaps = operations[i].run == run_shrink || operations[i].run == run_move;
+        while (unmaps && refuse_unmap(&operations[i], n)) {
+            n++;
+        }
+        cr_assert(!unmaps || n > 2, "%s unmaps nothing", operations[i].name);
+    }
+}
+
 /* Several calls in a row: where the way back fails too, chunks may be lost, but what is left is
  * sound: as large as it says, mapped from the base on, with its contents. */
 static bool fail_several(const operation *o, uint64_t n, uint64_t more)
