@@ -82,7 +82,8 @@ static int planted_overflow(void)
 
 static void run_all(int device, const char *only)
 {
-    const case_list lists[] = {driver_cases(), heap_cases(), stream_cases(), process_cases()};
+    const case_list lists[] = {driver_cases(),  heap_cases(),  stream_cases(),
+                               process_cases(), arena_cases(), arena_process_cases()};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         char title[64];
         snprintf(title, sizeof title, "device %d, %s", device, lists[i].title);
@@ -94,9 +95,17 @@ static const struct {
     const char *name;
     int (*run)(void);
 } modes[] = {
-    {"--planted-overflow", planted_overflow}, {"--exit-with-blocks", exit_with_blocks},
-    {"--first-use-cuda", first_use_cuda},     {"--first-use-async", first_use_async},
-    {"--first-use-both", first_use_both},     {"--pools", pools_by_threads},
+    {"--planted-overflow", planted_overflow},
+    {"--exit-with-blocks", exit_with_blocks},
+    {"--first-use-cuda", first_use_cuda},
+    {"--first-use-async", first_use_async},
+    {"--first-use-both", first_use_both},
+    {"--pools", pools_by_threads},
+    {"--import-chunk", arena_import_chunk},
+    {"--work-beside", arena_work_beside},
+    {"--grow-for-ever", arena_grow_for_ever},
+    {"--exit-with-arena", arena_exit_with_one},
+    {"--context-destroyed", arena_context_destroyed},
 };
 
 int main(int argc, char **argv)
