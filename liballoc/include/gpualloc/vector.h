@@ -88,8 +88,8 @@ GA_API ga_status ga_vector_shrink_to_fit(ga_vector *vector);
 
 /* ---- elements -------------------------------------------------------------------------- */
 
-/* `from` is host memory, for a vector on a device also memory of any device; it may be the vector's
- * own elements. Positions beyond the size are GA_ERR_ARGUMENT. */
+/* `from` is host memory, for a vector on a device also memory of any device that this one has access
+ * to; it may be the vector's own elements. Positions beyond the size are GA_ERR_ARGUMENT. */
 
 /* `n` more at the end. A NULL `from` leaves them uninitialised. */
 GA_API ga_status ga_vector_append(ga_vector *vector, uint64_t n, const void *from);

@@ -8,8 +8,8 @@
  *   - T is trivially copyable, and elements are copied as bytes.
  *   - New elements are uninitialised: vector(n), resize(n), append(n). Give a value to have one.
  *   - A moved-from vector can be destroyed or assigned to, and is empty.
- *   - Ranges are of forward iterators. A `const T *` is host memory or, for a device_vector, any
- *     device's; so is a thrust::device_ptr<T>.
+ *   - Ranges are of forward iterators. A `const T *` is host memory or, for a device_vector, of any
+ *     device that its own has access to; so is a thrust::device_ptr<T>.
  *
  * Under nvcc with Thrust, a device_vector has Thrust's pointers and references: its iterators go to
  * Thrust algorithms unchanged, and operator[] copies one element. Elsewhere its iterators are
