@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A model of growth under a running kernel (liballoc/arena/growth.h and pager.c): two tiles that wait
+ * for steps, one pager, the mailbox between them. check_model explores all that can happen.
+ *
+ * MEMORY    Spin knows sequential consistency only, so what is weaker is spelled out. A store goes to the
+ *           buffer of the one who stores, and from there to memory at any later time, before or after his
+ *           other stores; a release goes after all that he stored before it. A plain load may answer what
+ *           was there when he last acquired, as a multiprocessor's cache does, or anything newer; an
+ *           atomic load answers what is in memory. He sees his own stores at once.
+ *
+ * TIME      A refusal that is not final is old when a tile begins to wait, or not: both are tried. Patience
+ *           ends only once the pager is dead, so that nobody can blame it for what is a hang.
+ *
+ *           What nobody else can see, or could see later just as well, is one step: fewer states, no less
+ *           found.
+ *
+ * CHECKED   What is prepared is backed, what is used is prepared, and each step is prepared once. Nobody
+ *           is refused what he could have: as many steps as were ready when the refusal was pronounced,
+ *           or as the limit allows. Each tile gets an answer, whatever the pager does: no lost wake-up, no
+ *           hang (weak fairness: whoever can go on does at some time).
+ *
+ * MUTANT    1 to 11 weaken one thing each, in the places that say so; each must be found.
+ */
+#ifndef MUTANT
+#define MUTANT 0
+#endif
+#ifndef MAY_REFUSE /* the pager, for want of memory */
+#define MAY_REFUSE 1
+#endif
+#ifndef MAY_DIE /* the pager, at any time */
+#define MAY_DIE 0
+#endif
+#ifndef CALLS /* of a tile, where the first refusal is not final */
+#define CALLS 2
+#endif
+#ifndef LIMIT
+#define LIMIT 1
+#endif
+
+#define TILES   2
+#define PAGER   2 /* whose stores these are, beside the tiles' */
+#define AGENTS  3
+#define STEPS   2
+#define PENDING 7
+
+/* Places in memory: atomics, then those that are read plainly. */
+#define WISH     0
+#define ANSWER   1
+#define READY    2
+#define VERDICT  3
+#define TURN     4
+#define OWN_WISH 5 /* ga_growth.wish: the turn's */
+#define BACKED   6
+#define PREPARED 8
+#define PLACES   10
+#define PLAIN    OWN_WISH
+
+#define GRANTED    0
+#define OUT_OF_IT  1 /* GA_GROWTH_LIMIT */
+#define NO_MEMORY  2
+#define GONE       3
+
+/* A wish, an answer. */
+#define WORD(serial, steps, reason) ((serial) * 16 + (steps) * 4 + (reason))
+#define SERIAL(word)                ((word) / 16)
+#define STEPS_OF(word)              (((word) / 4) % 4)
+#define REASON(word)                ((word) % 4)
+
+/* A verdict: which one it is, and why. A final one is the last. */
+#define RULING(number, reason) ((number) * 4 + (reason))
+#define NUMBER(verdict)        ((verdict) / 4)
+#define FINAL                  31
+
+typedef store {
+    byte place;
+    byte value;
+    bool release;
+}
+
+typedef agent {
+    store pending[PENDING];
+    byte count;
+    byte seen[5]; /* the plain places, as they were when he last acquired */
+}
+
+byte memory[PLACES];
+agent agents[AGENTS];
+
+bool dead;     /* the pager */
+byte answered; /* tiles that got an answer to all they asked */
+
+/* What is true, for the checks. */
+byte true_wish;
+byte rulings;
+byte ready_at[32]; /* steps that were ready when the ruling of that number was made */
+bool prepared[STEPS];
+
+/* ---- loads and stores ------------------------------------------------------------------------ */
+
+inline put(who, where, what, ordered)
+{
+    d_step {
+        assert(agents[who].count < PENDING);
+        agents[who].pending[agents[who].count].place = where;
+        agents[who].pending[agents[who].count].value = what;
+        agents[who].pending[agents[who].count].release = ordered;
+        agents[who].count++
+    }
+}
+
+/* `own`: the last store of his own that is under way, or PENDING. */
+inline find_own(who, where)
+{
+    own = agents[who].count;
+    do
+    :: own > 0 && agents[who].pending[own - 1].place != where -> own--
+    :: else -> break
+    od;
+    own = (own > 0 -> own - 1 : PENDING)
+}
+
+/* Inside one step. */
+inline get(who, where, what)
+{
+    find_own(who, where);
+    if
+    :: own < PENDING -> what = agents[who].pending[own].value
+    :: else -> what = memory[where]
+    fi;
+    own = 0
+}
+
+inline acquire(who)
+{
+    own = PLAIN;
+    do
+    :: own < PLACES -> agents[who].seen[own - PLAIN] = memory[own]; own++
+    :: else -> break
+    od;
+    own = 0
+}
+
+inline load(who, where, what, acquires)
+{
+    d_step {
+        get(who, where, what);
+        if
+        :: acquires -> acquire(who)
+        :: else
+        fi
+    }
+}
+
+inline get_plain(who, where, what)
+{
+    atomic {
+        find_own(who, where);
+        if
+        :: own < PENDING -> what = agents[who].pending[own].value
+        :: own == PENDING -> what = memory[where]; agents[who].seen[where - PLAIN] = what
+        :: own == PENDING && agents[who].seen[where - PLAIN] != memory[where] ->
+            what = agents[who].seen[where - PLAIN]
+        fi;
+        own = 0
+    }
+}
+
+/* A store leaves the buffer: behind his earlier ones to that place, and a release behind all. */
+proctype buffer(byte who)
+{
+    byte i, j;
+end:
+    do
+    :: atomic {
+        agents[who].count > 0 ->
+        i = 0;
+        do
+        :: i + 1 < agents[who].count -> i++
+        :: break
+        od;
+        if
+        :: agents[who].pending[i].release -> i = 0
+        :: else
+        fi;
+        j = 0;
+        do
+        :: j < i && agents[who].pending[j].place == agents[who].pending[i].place -> i = j
+        :: j < i && agents[who].pending[j].place != agents[who].pending[i].place -> j++
+        :: else -> break
+        od;
+        memory[agents[who].pending[i].place] = agents[who].pending[i].value;
+        if
+        :: agents[who].pending[i].place >= PLAIN ->
+            agents[who].seen[agents[who].pending[i].place - PLAIN] = agents[who].pending[i].value
+        :: else
+        fi;
+        do
+        :: i + 1 < agents[who].count ->
+            agents[who].pending[i].place = agents[who].pending[i + 1].place;
+            agents[who].pending[i].value = agents[who].pending[i + 1].value;
+            agents[who].pending[i].release = agents[who].pending[i + 1].release;
+            i++
+        :: else -> break
+        od;
+        agents[who].pending[i].place = 0;
+        agents[who].pending[i].value = 0;
+        agents[who].pending[i].release = false;
+        agents[who].count--;
+        i = 0;
+        j = 0
+       }
+    od
+}
+
+/* ---- tiles: growth.h ------------------------------------------------------------------------- */
+
+#define APPLIES(verdict) ((verdict) != 0 && NUMBER(verdict) > ignored)
+
+inline post(who)
+{
+    assert(SERIAL(wish) <= TILES * CALLS); /* about once a call: not again and again */
+    true_wish = WORD(SERIAL(wish) + 1, want, GRANTED);
+    put(who, OWN_WISH, true_wish, false);
+    put(who, WISH, true_wish, false) /* M3 */
+}
+
+inline pronounce(who, why, number)
+{
+    get(who, READY, ready);
+    ready_at[number] = ready;
+    put(who, VERDICT, RULING(number, why), MUTANT != 3) /* V1 */
+}
+
+inline next_ruling()
+{
+    rulings++;
+    assert(rulings < FINAL)
+}
+
+inline speak(who)
+{
+    get_plain(who, OWN_WISH, wish);
+    assert(wish == true_wish);
+    if
+    :: SERIAL(answer) == SERIAL(wish) || REASON(answer) == GONE || MUTANT == 9 ->
+        get(who, VERDICT, verdict);
+        if
+        :: REASON(answer) == NO_MEMORY && verdict == 0 ->
+            next_ruling();
+            pronounce(who, NO_MEMORY, rulings)
+        :: REASON(answer) == OUT_OF_IT || REASON(answer) == GONE ->
+            pronounce(who, REASON(answer), FINAL)
+        :: else ->
+            if
+            :: !APPLIES(verdict) && !(MUTANT == 10 && STEPS_OF(wish) >= want) ->
+                put(who, VERDICT, 0, false);
+                post(who)
+            :: else
+            fi
+        fi
+    :: else ->
+        if
+        :: dead && MUTANT != 8 -> /* out of patience */
+            next_ruling();
+            pronounce(who, GONE, rulings)
+        :: else ->
+            if
+            :: STEPS_OF(wish) < want -> post(who)
+            :: else
+            fi
+        fi
+    fi
+}
+
+inline look(who)
+{
+    load(who, ANSWER, answer, MUTANT != 6); /* M2 */
+    atomic {
+    get(who, READY, step);
+    do
+    :: step < STEPS_OF(answer) ->
+        get_plain(who, BACKED + step, value);
+        assert(value);
+        assert(!prepared[step]);
+        prepared[step] = true;
+        put(who, PREPARED + step, 1, false);
+        put(who, READY, step + 1, MUTANT != 1); /* R1 */
+        step++
+    :: else -> break
+    od;
+    step = 0;
+    if
+    :: STEPS_OF(answer) < want -> speak(who)
+    :: else
+    fi;
+    if
+    :: MUTANT == 11 && REASON(answer) != GRANTED
+    :: else -> put(who, TURN, 0, MUTANT != 7) /* T2 */
+    fi;
+    ready = 0; verdict = 0; answer = 0; wish = 0; value = 0
+    }
+}
+
+inline try_turn(who)
+{
+    atomic {
+        find_own(who, TURN);
+        if
+        :: own == PENDING && memory[TURN] == 0 -> /* T1 */
+            memory[TURN] = 1;
+            acquire(who);
+            has_turn = true
+        :: else -> has_turn = false
+        fi;
+        own = 0
+    }
+}
+
+inline look_around(who)
+{
+    if
+    :: MUTANT == 4 -> load(who, READY, ready, true); load(who, VERDICT, verdict, true)
+    :: else -> load(who, VERDICT, verdict, true); load(who, READY, ready, MUTANT != 2) /* V2, R2 */
+    fi
+}
+
+inline use(who)
+{
+    do
+    :: step < want ->
+        get_plain(who, PREPARED + step, value);
+        assert(value);
+        step++
+    :: else -> break
+    od;
+    step = 0
+}
+
+/* Waits for `want` steps. */
+proctype tile(byte me; byte want)
+{
+    byte ready, verdict, answer, wish, step, value, own;
+    byte ignored; /* rulings up to that were old when it began */
+    bool second, has_turn;
+again:
+    load(me, VERDICT, verdict, false);
+    if
+    :: verdict != 0 && NUMBER(verdict) != FINAL -> ignored = NUMBER(verdict)
+    :: true
+    fi;
+    do
+    :: look_around(me);
+        if
+        :: atomic { ready >= want -> use(me); break }
+        :: atomic { ready < want && APPLIES(verdict) ->
+            assert(want > ready_at[NUMBER(verdict)]);
+            assert(REASON(verdict) != OUT_OF_IT || want > LIMIT);
+            ready = 0;
+            if
+            :: REASON(verdict) == OUT_OF_IT || second || CALLS == 1 -> break
+            :: else -> second = true; verdict = 0; goto again
+            fi }
+        :: atomic { ready < want && !APPLIES(verdict) -> ready = 0; verdict = 0 }; try_turn(me)
+        fi;
+        if
+        :: has_turn -> has_turn = false; look(me)
+        :: else
+        fi
+    od;
+    atomic { ready = 0; verdict = 0; value = 0; ignored = 0; second = false; answered++ }
+}
+
+/* ---- the pager ------------------------------------------------------------------------------- */
+
+/* Goes as far as the limit; refuses for want of memory once, anywhere on the way. It may die, and before
+ * that say goodbye. */
+active proctype pager()
+{
+    byte served, backed, wanted, reach, reason, wish;
+    bool failed;
+end:
+    do
+    :: SERIAL(memory[WISH]) != served ->
+        atomic {
+        wish = memory[WISH]; /* M4 */
+        served = SERIAL(wish);
+        wanted = STEPS_OF(wish);
+        reason = GRANTED;
+        reach = wanted;
+        if
+        :: wanted > LIMIT -> reason = OUT_OF_IT; reach = LIMIT
+        :: wanted <= LIMIT
+        :: MAY_REFUSE && !failed && wanted > backed ->
+            failed = true;
+            reason = NO_MEMORY;
+            reach = backed;
+            do
+            :: reach + 1 < wanted && reach < LIMIT -> reach++
+            :: break
+            od
+        fi;
+        do
+        :: backed < reach -> put(PAGER, BACKED + backed, 1, false); backed++
+        :: else -> break
+        od;
+        put(PAGER, ANSWER, WORD(served, backed, reason), MUTANT != 5); /* M1 */
+        wish = 0; wanted = 0; reach = 0; reason = 0
+        }
+    :: MAY_DIE -> dead = true; break
+    :: MAY_DIE ->
+        put(PAGER, ANSWER, WORD(served, backed, GONE), true);
+        dead = true;
+        break
+    od
+}
+
+init
+{
+    atomic {
+        run buffer(0);
+        run buffer(1);
+        run buffer(PAGER);
+        if
+        :: run tile(0, 1)
+        :: run tile(0, 2)
+        fi;
+        run tile(1, 2)
+    }
+}
+
+ltl each_is_answered { <> (answered == TILES) }
