@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A vector on the host that grows by doubling to SIZE bytes while numbers of 8 bytes are pushed onto
+ * it: in an arena, by realloc() and as a std::vector.
+ *
+ *     bench-arena-host [--size 16G] [--rounds N] [--json FILE]
+ *
+ * Each measurement is a child, this program again. In a round all have their turn, each round beginning
+ * with another one. Times are medians over the rounds with quartiles; "times" is the baseline's time
+ * over the own, the median of the same rounds. Exit status 1 where a measurement failed, 77 where the
+ * machine has less memory than the vector needs.
+ */
+#include "ways.h"
+
+#include "platform/size.h"
+
+#include "commit.h"
+
+#include <errno.h>
+#include <spawn.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    ROUNDS_MAX = 101,
+    LIMIT_SECONDS = 300 /* of a child */
+};
+
+typedef struct settings {
+    uint64_t size; /* bytes of the full vector */
+    unsigned rounds;
+    const char *json;
+} settings;
+
+static growth_cost costs[GROWTH_WAYS][ROUNDS_MAX];
+
+/* ---- rounds --------------------------------------------------------------------------------- */
+
+/* What the child prints. */
+static bool read_answer(int from, growth_cost *cost)
+{
+    char text[128] = "";
+    ssize_t got = read(from, text, sizeof text - 1); /* they print once */
+    return got > 0 && sscanf(text, "%lf %lf %lf %lf", &cost->all, &cost->growing, &cost->worst,
+                             &cost->peak) == 4;
+}
+
+static pid_t start(char **arguments, int out)
+{
+    extern char **environ;
+    pid_t pid;
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
+    int failed = posix_spawn(&pid, "/proc/self/exe", &actions, NULL, arguments, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    return failed ? -1 : pid;
+}
+
+static bool measure(const settings *set, unsigned which, growth_cost *cost)
+{
+    char numbers[2][24];
+    int ends[2];
+    int status = -1;
+    snprintf(numbers[0], sizeof numbers[0], "%u", which);
+    snprintf(numbers[1], sizeof numbers[1], "%llu", (unsigned long long)set->size);
+    char *arguments[] = {"bench-arena-host", "--child", numbers[0], numbers[1], NULL};
+    if (pipe(ends)) {
+        return false;
+    }
+    pid_t pid = start(arguments, ends[1]);
+    close(ends[1]);
+    bool answered = pid > 0 && read_answer(ends[0], cost);
+    close(ends[0]);
+    bool good = pid > 0 && waitpid(pid, &status, 0) == pid && status == 0 && answered;
+    if (!good) {
+        fprintf(stderr, "bench-arena-host: %s: no figure (wait status %d)\n",
+                growth_ways[which].name, status);
+    }
+    return good;
+}
+
+static bool run_round(const settings *set, unsigned round)
+{
+    for (unsigned i = 0; i < GROWTH_WAYS; i++) {
+        unsigned which = (i + round) % GROWTH_WAYS;
+        if (!measure(set, which, &costs[which][round])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A child, whose arguments this program itself wrote. */
+static int run_child(char **arguments)
+{
+    growth_cost cost = {0};
+    struct rusage usage;
+    uint64_t size = strtoull(arguments[1], NULL, 10);
+    const growth_way *way = &growth_ways[strtoul(arguments[0], NULL, 10) % GROWTH_WAYS];
+    alarm(LIMIT_SECONDS);
+    if (!way->fill(size / sizeof(uint64_t), &cost) || getrusage(RUSAGE_SELF, &usage)) {
+        return 1;
+    }
+    cost.peak = 1024.0 * (double)usage.ru_maxrss / (double)size;
+    return printf("%.9f %.9f %.9f %.6f\n", cost.all, cost.growing, cost.worst, cost.peak) < 0;
+}
+
+/* ---- results -------------------------------------------------------------------------------- */
+
+typedef struct summary {
+    double median, low, high; /* and the quartiles */
+} summary;
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static summary summarise(double *values, unsigned n)
+{
+    qsort(values, n, sizeof *values, compare);
+    return (summary){(values[(n - 1) / 2] + values[n / 2]) / 2, values[n / 4],
+                     values[n - 1 - n / 4]};
+}
+
+/* What is measured, and how it is shown. */
+static const struct {
+    const char *metric, *unit;
+    size_t offset; /* in growth_cost */
+    double scale;  /* from seconds; the first also by the number of elements */
+} figures[] = {
+    {"push", "ns", offsetof(growth_cost, all), 1e9},
+    {"growing", "ms", offsetof(growth_cost, growing), 1e3},
+    {"worst-growth", "ms", offsetof(growth_cost, worst), 1e3},
+    {"peak", "of size", offsetof(growth_cost, peak), 1},
+};
+
+enum {
+    FIGURES = sizeof figures / sizeof *figures
+};
+
+static double value_of(const settings *set, const growth_cost *cost, unsigned figure)
+{
+    double value = *(const double *)((const char *)cost + figures[figure].offset);
+    double pushes = figure ? 1 : (double)(set->size / sizeof(uint64_t));
+    return value * figures[figure].scale / pushes;
+}
+
+static summary summarise_figure(const settings *set, unsigned which, unsigned figure)
+{
+    double values[ROUNDS_MAX];
+    for (unsigned i = 0; i < set->rounds; i++) {
+        values[i] = value_of(set, &costs[which][i], figure);
+    }
+    return summarise(values, set->rounds);
+}
+
+/* The other's figure over the own, round by round. */
+static summary summarise_times(const settings *set, unsigned which, unsigned other, unsigned figure)
+{
+    double values[ROUNDS_MAX];
+    for (unsigned i = 0; i < set->rounds; i++) {
+        values[i] =
+            value_of(set, &costs[other][i], figure) / value_of(set, &costs[which][i], figure);
+    }
+    return summarise(values, set->rounds);
+}
+
+static void print_row(const settings *set, unsigned which)
+{
+    printf("%-18s", growth_ways[which].name);
+    for (unsigned figure = 0; figure < FIGURES; figure++) {
+        summary s = summarise_figure(set, which, figure);
+        printf("  %9.3f  %8.3f to %8.3f", s.median, s.low, s.high);
+    }
+    for (unsigned other = GROWTH_FIRST_BASELINE; other < GROWTH_WAYS; other++) {
+        summary times = summarise_times(set, which, other, 0);
+        printf("  %5.2f %5.2f-%5.2f", times.median, times.low, times.high);
+    }
+    printf("\n");
+}
+
+static void print_table(const settings *set)
+{
+    printf("\n%-18s", "with");
+    for (unsigned figure = 0; figure < FIGURES; figure++) {
+        char title[40];
+        snprintf(title, sizeof title, "%s, %s", figures[figure].metric, figures[figure].unit);
+        printf("  %31s", title);
+    }
+    for (unsigned other = GROWTH_FIRST_BASELINE; other < GROWTH_WAYS; other++) {
+        printf("  times %-11s", growth_ways[other].name);
+    }
+    printf("\n");
+    for (unsigned which = 0; which < GROWTH_WAYS; which++) {
+        print_row(set, which);
+    }
+}
+
+/* ---- the machine ------------------------------------------------------------------------------ */
+
+static void read_line(const char *path, const char *format, char *text, size_t size)
+{
+    char line[256];
+    FILE *file = fopen(path, "r");
+    snprintf(text, size, "unknown");
+    while (file && fgets(line, sizeof line, file)) {
+        if (sscanf(line, format, text) == 1) {
+            break;
+        }
+    }
+    if (file) {
+        fclose(file);
+    }
+}
+
+static uint64_t available_memory(void)
+{
+    char kibibytes[128];
+    read_line("/proc/meminfo", "MemAvailable: %127[0-9]", kibibytes, sizeof kibibytes);
+    return strtoull(kibibytes, NULL, 10) << 10;
+}
+
+static void date(char *text, size_t size)
+{
+    time_t now = time(NULL);
+    struct tm utc;
+    strftime(text, size, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+}
+
+static void describe(const settings *set, char *machine, size_t size, char *now, size_t now_size)
+{
+    char huge[128];
+    read_line("/proc/cpuinfo", "model name : %127[^\n\"\\]", machine, size);
+    read_line("/sys/kernel/mm/transparent_hugepage/enabled", "%127[^\n]", huge, sizeof huge);
+    date(now, now_size);
+    printf("%s; %s; %s\n", machine, now, GA_BENCH_COMMIT);
+    printf("8-byte numbers pushed until there are %llu bytes; room doubles; %u rounds; medians and "
+           "quartiles; transparent huge pages: %s\n",
+           (unsigned long long)set->size, set->rounds, huge);
+    fflush(stdout);
+}
+
+/* A line for each way, figure and baseline, with the keys of docs/bench.md. */
+static bool write_json(const settings *set, const char *machine, const char *now)
+{
+    FILE *file = fopen(set->json, "w");
+    if (!file) {
+        fprintf(stderr, "bench-arena-host: %s: %s\n", set->json, strerror(errno));
+        return false;
+    }
+    for (unsigned i = 0; i < GROWTH_WAYS * FIGURES * (GROWTH_WAYS - GROWTH_FIRST_BASELINE); i++) {
+        unsigned which = i % GROWTH_WAYS, figure = i / GROWTH_WAYS % FIGURES;
+        unsigned other = GROWTH_FIRST_BASELINE + i / GROWTH_WAYS / FIGURES;
+        summary s = summarise_figure(set, which, figure);
+        fprintf(file,
+                "{\"bench\": \"arena-host\", \"place\": \"host\", \"spec\": \"%s\", \"device\": "
+                "\"%s\", \"driver\": null, \"threads\": 1, \"size\": %llu, \"metric\": \"%s\", "
+                "\"unit\": \"%s\", \"value\": %.4f, \"spread\": %.4f, \"baseline\": \"%s\", "
+                "\"ratio\": %.4f, \"failed\": 0, \"date\": \"%s\", \"commit\": \"%s\"}\n",
+                growth_ways[which].name, machine, (unsigned long long)set->size,
+                figures[figure].metric, figures[figure].unit, s.median, s.high - s.low,
+                growth_ways[other].name, summarise_times(set, other, which, figure).median, now,
+                GA_BENCH_COMMIT);
+    }
+    return fclose(file) == 0;
+}
+
+/* ---- the command line ------------------------------------------------------------------------ */
+
+static int refuse(const char *option, const char *value)
+{
+    fprintf(stderr,
+            "bench-arena-host: %s %s: expected --size BYTES (64K or more; K, M, G), --rounds N (1 "
+            "to %d) or --json FILE\n",
+            option, value ? value : "without a value", ROUNDS_MAX);
+    return 2;
+}
+
+static bool read_option(settings *set, const char *name, const char *value)
+{
+    char *end = "";
+    if (!strcmp(name, "--size")) {
+        return ga_size_parse(value, &set->size) && set->size >= 64 << 10;
+    }
+    if (!strcmp(name, "--rounds")) {
+        unsigned long rounds = strtoul(value, &end, 10);
+        set->rounds = (unsigned)rounds;
+        return end != value && !*end && *value != '-' && rounds >= 1 && rounds <= ROUNDS_MAX;
+    }
+    set->json = value;
+    return !strcmp(name, "--json");
+}
+
+int main(int argc, char **argv)
+{
+    settings set = {.size = (uint64_t)16 << 30, .rounds = 5};
+    char machine[128], now[32];
+    if (argc == 4 && !strcmp(argv[1], "--child")) {
+        return run_child(argv + 2);
+    }
+    for (int i = 1; i < argc; i += 2) {
+        if (i + 1 == argc || !read_option(&set, argv[i], argv[i + 1])) {
+            return refuse(argv[i], argv[i + 1]);
+        }
+    }
+    describe(&set, machine, sizeof machine, now, sizeof now);
+    if (available_memory() / 5 * 4 < set.size) {
+        printf("left out: %llu bytes are available, of which the vector would take more than four "
+               "fifths; expected a smaller --size\n",
+               (unsigned long long)available_memory());
+        return 77;
+    }
+    for (unsigned round = 0; round < set.rounds; round++) {
+        if (!run_round(&set, round)) {
+            return 1;
+        }
+    }
+    print_table(&set);
+    return set.json && !write_json(&set, machine, now) ? 1 : 0;
+}
