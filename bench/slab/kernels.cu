@@ -119,16 +119,19 @@ KERNEL release(ga_kernel_heap heap, void **in)
     ga_slab_release(heap, in[thread_number()]);
 }
 
-/* As a kernel does that takes a structure apart: its loads go ahead of its frees. */
+__global__ void __launch_bounds__(1024, 2) release_any(ga_kernel_heap heap, void **in)
+{
+    ga_slab_release(heap, in[thread_number()]);
+}
+
+/* As a kernel does that takes a structure apart: several frees that wait once. */
 KERNEL release_four(ga_kernel_heap heap, void **in)
 {
     void *units[4];
     for (int k = 0; k < 4; k++) {
         units[k] = in[thread_number() + k * gridDim.x * blockDim.x];
     }
-    for (int k = 0; k < 4; k++) {
-        ga_slab_release(heap, units[k]);
-    }
+    ga_slab_release_several(heap, units, 4);
 }
 
 KERNEL release_apart(ga_kernel_heap heap, void **in, uint32_t n)
@@ -421,6 +424,14 @@ static void frees(uint32_t unit, uint32_t n)
     in_turn(
         limit, fill, [&] { release<<<n / THREADS, THREADS>>>(s.view, pointers); }, &none, &ours);
     line(name, n, figure{}, ours, take_failed());
+    for (uint32_t threads : {256u, 1024u}) {
+        snprintf(name, sizeof name, "free %u B x 2^%d, blocks of %u", unit, __builtin_ctz(n),
+                 threads);
+        in_turn(
+            limit, fill, [&] { release_any<<<n / threads, threads>>>(s.view, pointers); }, &none,
+            &ours);
+        line(name, n, figure{}, ours, take_failed());
+    }
     snprintf(name, sizeof name, "free %u B x 2^%d, four a thread", unit, __builtin_ctz(n));
     in_turn(
         limit, fill, [&] { release_four<<<n / THREADS / 4, THREADS>>>(s.view, pointers); }, &none,

@@ -47,6 +47,18 @@ GA_SIMT uint32_t ga_bits_lowest(uint32_t bits)
 #endif
 }
 
+/* `n` bits to the right, what falls out coming back on the left; n is below 32. */
+GA_SIMT uint64_t ga_bits_rotate(uint64_t bits, uint32_t n)
+{
+#ifdef __CUDACC__
+    uint32_t low = (uint32_t)bits;
+    uint32_t high = (uint32_t)(bits >> 32);
+    return (uint64_t)__funnelshift_r(high, low, n) << 32 | __funnelshift_r(low, high, n);
+#else
+    return bits >> n | bits << (-n & 63u);
+#endif
+}
+
 /* How many bits are clear above the highest that is set; `bits` is not 0. */
 GA_SIMT uint32_t ga_bits_leading(uint32_t bits)
 {

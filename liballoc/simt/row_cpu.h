@@ -217,6 +217,16 @@ GA_SIMT uint32_t ga_lanes_union(ga_tile tile, ga_lanes lanes)
     return all;
 }
 
+/* Whether all lanes hold the same. */
+GA_SIMT bool ga_lanes_same(ga_tile tile, ga_lanes lanes)
+{
+    uint32_t other = 0;
+    for (uint32_t i = 0; i < tile.width; i++) {
+        other |= lanes[i] ^ lanes[0];
+    }
+    return other == 0;
+}
+
 /* Each lane of the mask `among` gets the mask of those among them that hold the same key, itself
  * included; other lanes get 0. */
 GA_SIMT ga_lanes ga_lanes_equal(ga_tile tile, uint32_t among, ga_lanes keys)

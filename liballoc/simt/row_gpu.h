@@ -225,6 +225,13 @@ GA_SIMT uint32_t ga_lanes_union(ga_tile tile, ga_lanes lanes)
 #endif
 }
 
+GA_SIMT bool ga_lanes_same(ga_tile tile, ga_lanes lanes)
+{
+    int same;
+    __match_all_sync(tile.mask, lanes, &same);
+    return same != 0;
+}
+
 GA_SIMT ga_lanes ga_lanes_equal(ga_tile tile, uint32_t among, ga_lanes keys)
 {
     uint32_t equal = __match_any_sync(tile.mask, keys) >> tile.base;

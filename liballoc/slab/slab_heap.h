@@ -19,6 +19,7 @@
 #define GA_SLAB_FULL        0xffffffffu /* no unit, no block; the unit of that number is never used */
 
 #define GA_SLAB_REPORTS 64u
+#define GA_SLAB_HINTS   4096u
 
 /* The stress tests weaken one thing at a time, to see that they notice (tests/stress/meson.build). */
 #ifndef GA_SLAB_MUTANT
@@ -69,6 +70,8 @@ typedef struct ga_slab_heap {
     uint8_t apart[128]; /* what all claims read shares no line with what follows */
 
     /* Changed by anybody, relaxed. */
+    uint32_t hints[GA_SLAB_HINTS]; /* where there has been room: slab_tile.h */
+
     uint32_t changes;                /* resident changes; wraps */
     uint32_t full;                   /* searches all over the heap that found no room; wraps */
     uint64_t answer;                 /* of the host's service kernels */
@@ -83,7 +86,6 @@ typedef struct ga_slab_view {
     uint32_t *free;
     uint32_t *rows; /* NULL: two-level addressing */
     char *units;
-    uint64_t bytes; /* light addressing: of all units */
     uint32_t unit;
     uint32_t words;
     uint32_t shift;
@@ -139,7 +141,6 @@ GA_SIMT ga_slab_view ga_slab_view_of(ga_slab_heap *heap)
     view.rows = heap->rows;
     view.units = heap->units;
     view.words = ga_slab_words(heap);
-    view.bytes = (uint64_t)view.words * 32u * heap->unit;
     view.unit = heap->unit;
     view.shift = heap->shift;
     view.inverse = heap->inverse;

@@ -20,7 +20,6 @@ GA_SIMT ga_slab_view ga_slab_view_of_kernel(ga_kernel_heap heap)
     view.units = (char *)heap.words[GA_SLAB_WORD_UNITS];
     view.unit = GA_SLAB_WORDS_UNIT(heap.words);
     view.words = GA_SLAB_WORDS_COUNT(heap.words);
-    view.bytes = (uint64_t)view.words * 32u * view.unit;
     view.shift = flags & GA_SLAB_FLAG_SHIFT;
     view.inverse = flags & GA_SLAB_FLAG_ODD ? view.heap->inverse : 0;
     view.light = view.rows != NULL;
@@ -205,9 +204,12 @@ GA_SIMT_SLOW void ga_slab_release_general(ga_slab_heap *heap, uint32_t lanes, vo
         if (pointer) {
             ga_slab_release_checked(heap, pointer);
         }
-    } else if (unit != GA_SLAB_FULL) {
-        ga_slab_release_lanes(slab, ga_tile_among(giving), giving, unit);
-    } else if (pointer) {
+        return;
+    }
+    if (giving) {
+        ga_slab_release_lanes(slab, tile, giving, unit);
+    }
+    if (unit == GA_SLAB_FULL && pointer) {
         ga_slab_report_fault(heap, GA_SLAB_NO_UNIT, pointer);
     }
 }
@@ -216,8 +218,25 @@ GA_SIMT_SLOW void ga_slab_release_general(ga_slab_heap *heap, uint32_t lanes, vo
 GA_SIMT void ga_slab_release_present(ga_slab_view slab, ga_tile tile, uint32_t unit)
 {
     uint32_t giving = ga_lanes_nonzero(tile, ~unit); /* ~GA_SLAB_FULL is 0 */
-    if (unit != GA_SLAB_FULL) {
-        ga_slab_release_lanes(slab, ga_tile_among(giving), giving, unit);
+    if (giving) {
+        ga_slab_release_lanes(slab, tile, giving, unit);
+    }
+}
+
+/* One free of the lanes of `tile`, which have published. */
+GA_SIMT void ga_slab_release_here(ga_kernel_heap heap, ga_slab_view slab, ga_tile tile,
+                                  void *pointer)
+{
+    if (GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAGS_DIVIDE) {
+        ga_slab_release_general(slab.heap, ga_tile_members(tile), pointer);
+        return;
+    }
+    slab.light = true; /* constants from here on */
+    slab.inverse = 0;
+    uint32_t unit = ga_slab_unit(slab, pointer);
+    ga_slab_release_present(slab, tile, unit);
+    if (unit == GA_SLAB_FULL && pointer) {
+        ga_slab_report_fault(slab.heap, GA_SLAB_NO_UNIT, pointer);
     }
 }
 
@@ -226,16 +245,18 @@ GA_SIMT void ga_slab_kernel_release(ga_kernel_heap heap, void *pointer)
     ga_tile tile = ga_tile_present();
     ga_tile_publish(
         tile); /* first of all: the wait runs beside the caller's load of what to free */
+    ga_slab_release_here(heap, ga_slab_view_of_kernel(heap), tile, pointer);
+}
+
+/* The lanes stay together from one to the next, and wait once. */
+GA_SIMT void ga_slab_kernel_release_several(ga_kernel_heap heap, void *const *pointers, uint32_t n)
+{
     ga_slab_view slab = ga_slab_view_of_kernel(heap);
-    if (GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAG_GENERAL) {
-        ga_slab_release_general(slab.heap, ga_tile_members(tile), pointer);
-        return;
-    }
-    slab.light = true; /* a constant from here on */
-    uint32_t unit = ga_slab_unit(slab, pointer);
-    ga_slab_release_present(slab, tile, unit);
-    if (unit == GA_SLAB_FULL && pointer) {
-        ga_slab_report_fault(slab.heap, GA_SLAB_NO_UNIT, pointer);
+    ga_tile tile = ga_tile_present();
+    ga_tile_publish(tile);
+#pragma unroll
+    for (uint32_t i = 0; i < n; i++) {
+        ga_slab_release_here(heap, slab, tile, pointers[i]);
     }
 }
 

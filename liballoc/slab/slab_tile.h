@@ -28,9 +28,6 @@
 #include "../simt/simt.h"
 #include "slab_units.h"
 
-/* How often a claim looks all over the heap before the counts guide it. */
-#define GA_SLAB_LOOKS 4u
-
 /* ---- taking and giving back --------------------------------------------------------------- */
 
 /* `bits` of the word have been taken or given back: `n` more or fewer are free in its block. By one
@@ -47,19 +44,27 @@ GA_SIMT void ga_slab_count_given(ga_slab_view slab, uint32_t word, uint32_t n)
     ga_post_add_relaxed(slab.free + place, GA_SLAB_MUTANT == 3 ? 0 : n);
 }
 
-/* Take those of `bits` in the word that are free. Answers what was taken before. By one lane. */
-GA_SIMT uint32_t ga_slab_take(ga_slab_view slab, uint32_t word, uint32_t bits)
+/* Take those of `bits` in the word that are free. Answers what was taken before. By one lane, which has
+ * to change the count. */
+GA_SIMT uint32_t ga_slab_take_bits(ga_slab_view slab, uint32_t word, uint32_t bits)
 {
     uint32_t *at = ga_slab_word(slab, word);
 #if GA_SLAB_MUTANT == 1
-    uint32_t taken = ga_or_relaxed(at, bits);
+    return ga_or_relaxed(at, bits);
 #elif GA_SLAB_MUTANT == 4
     uint32_t taken = ga_load_acquire(at);
     ga_store_relaxed(at, taken | bits);
+    return taken;
 #else
     /* U1: acquire. Pairs with U2: what a unit's last owner did happens before what we do. */
-    uint32_t taken = ga_or_acquire(at, bits);
+    return ga_or_acquire(at, bits);
 #endif
+}
+
+/* The same, and the count is changed. */
+GA_SIMT uint32_t ga_slab_take(ga_slab_view slab, uint32_t word, uint32_t bits)
+{
+    uint32_t taken = ga_slab_take_bits(slab, word, bits);
     if (bits & ~taken) {
         ga_slab_count_taken(slab, word, ga_bits_count(bits & ~taken));
     }
@@ -190,14 +195,20 @@ GA_SIMT ga_lanes ga_slab_has(ga_tile tile, ga_lanes bits, uint32_t n)
     return bits;
 }
 
-/* Look at one word for each lane of the mask `looking`, take as many units as lanes of `wanting` still
- * want one, and deal them out. Answers the mask of the lanes that got none. `lost`: another tile was
- * faster, so that there may be more than was asked for. */
-GA_SIMT uint32_t ga_slab_claim_in_words(ga_slab_view slab, ga_tile tile, uint32_t looking,
-                                        ga_lanes words, uint32_t wanting, ga_lanes *units,
-                                        bool *lost)
+/* What a claim that searches has got so far. */
+typedef struct ga_slab_search {
+    uint32_t wanting; /* the mask of the lanes that want a unit still */
+    ga_lanes units;
+    uint32_t found; /* the word that the last ones came from */
+    bool lost; /* in the last look another tile was faster: there may be more than was asked for */
+} ga_slab_search;
+
+/* Look at one word for each lane of the mask `looking`, take as many units as are wanted, and deal them
+ * out. `together`: the words are all of one memory block. */
+GA_SIMT void ga_slab_claim_in_words(ga_slab_view slab, ga_tile tile, uint32_t looking,
+                                    ga_lanes words, bool together, ga_slab_search *search)
 {
-    uint32_t wanted = ga_bits_count(wanting);
+    uint32_t wanted = ga_bits_count(search->wanting);
     ga_lanes room = ga_lanes_all(0);
     ga_lanes missed = ga_lanes_all(0);
     GA_EACH_LANE(tile, looking, own)
@@ -215,9 +226,12 @@ GA_SIMT uint32_t ga_slab_claim_in_words(ga_slab_view slab, ga_tile tile, uint32_
         uint32_t bits = ga_lane_read(room, own);
         bits = ahead < wanted ? ga_bits_take(bits, wanted - ahead) : 0;
         if (bits) {
-            uint32_t taken = ga_slab_take(slab, ga_lane_read(words, own), bits);
+            uint32_t taken = ga_slab_take_bits(slab, ga_lane_read(words, own), bits);
             ga_lane_write(&missed, own, bits & taken);
             bits &= ~taken;
+            if (bits && !together) {
+                ga_slab_count_taken(slab, ga_lane_read(words, own), ga_bits_count(bits));
+            }
         }
         ga_lane_write(&room, own, bits);
     }
@@ -225,12 +239,19 @@ GA_SIMT uint32_t ga_slab_claim_in_words(ga_slab_view slab, ga_tile tile, uint32_
     uint32_t served = 0;
     for (uint32_t givers = ga_lanes_nonzero(tile, room); givers; givers &= givers - 1u) {
         uint32_t bits = ga_lanes_get(tile, room, ga_bits_lowest(givers));
-        uint32_t word = ga_lanes_get(tile, words, ga_bits_lowest(givers));
-        ga_lanes_deal(tile, wanting, served, bits, word * 32u, units);
+        search->found = ga_lanes_get(tile, words, ga_bits_lowest(givers));
+        ga_lanes_deal(tile, search->wanting, served, bits, search->found * 32u, &search->units);
         served += ga_bits_count(bits);
     }
-    *lost = ga_lanes_any(tile, missed) && GA_SLAB_MUTANT != 6;
-    return wanting & ~ga_bits_take(wanting, served);
+    if (together && served) {
+        GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+        {
+            (void)own;
+            ga_slab_count_taken(slab, search->found, served);
+        }
+    }
+    search->wanting &= ~ga_bits_take(search->wanting, served);
+    search->lost = ga_lanes_any(tile, missed) && GA_SLAB_MUTANT != 6;
 }
 
 /* A random word for each lane. */
@@ -245,44 +266,93 @@ GA_SIMT ga_lanes ga_slab_words_anywhere(const ga_slab_heap *heap, ga_tile tile, 
     return words;
 }
 
-/* What ga_slab_claim_lanes() does where word `start` had too little, only `got`: it looks at 32 words at
- * a time, first those of the block, if that is promising, then some all over the heap a few times (where
- * one unit in ten is free, 32 words hold a hundred), then those of every block that has room. */
+/* The whole row of `block`, or with GA_SLAB_FULL as many words anywhere, from place `start` on: as often as
+ * the tile has fewer lanes than the row has words. */
+GA_SIMT void ga_slab_claim_look(ga_slab_heap *heap, ga_tile tile, uint32_t block, uint32_t start,
+                                ga_slab_search *search)
+{
+    for (uint32_t first = 0; first < GA_SLAB_ROW_WORDS && search->wanting;
+         first += search->lost ? 0 : ga_tile_size(tile)) {
+        ga_lanes words = (ga_tile_ranks(tile) + (first + start)) & ga_lanes_all(31u);
+        words += block * GA_SLAB_ROW_WORDS;
+        if (block == GA_SLAB_FULL) {
+            words = ga_slab_words_anywhere(heap, tile, start + first);
+        }
+        uint32_t looking = ga_bits_take(ga_tile_lanes(tile), GA_SLAB_ROW_WORDS - first);
+        /* The view is made anew in each step: registers are dearer here than loads. */
+        ga_slab_claim_in_words(ga_slab_view_of(heap), tile, looking, words, block != GA_SLAB_FULL,
+                               search);
+    }
+}
+
+/* ---- hints: where searches have found room ---------------------------------------------------------
+ *
+ * Warps begin their search at the word of their number. In a heap that has been filled in that order all
+ * of them begin where nothing is free. So those whose numbers are GA_SLAB_HINTS apart, few of which run
+ * at a time, share an offset that takes each of them to a word of its own, one after the other, from where
+ * one of them has found room. */
+
+GA_SIMT uint32_t *ga_slab_hint(ga_slab_heap *heap, uint32_t start)
+{
+    return heap->hints + start % GA_SLAB_HINTS;
+}
+
+/* The word for who begins at `start`, given its hint; `start` where there is none. */
+GA_SIMT uint32_t ga_slab_hinted(ga_slab_view slab, uint32_t hint, uint32_t start)
+{
+    uint32_t word = hint + start / GA_SLAB_HINTS;
+    return hint && word < slab.words ? word : start;
+}
+
+/* Who began at `start` has found room in `word`. */
+GA_SIMT void ga_slab_hint_at(ga_slab_heap *heap, ga_tile tile, uint32_t start, uint32_t word)
+{
+    GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+    {
+        (void)own;
+        /* relaxed: a guess. 0 is as good as none. */
+        ga_store_relaxed(ga_slab_hint(heap, start), word - start / GA_SLAB_HINTS);
+    }
+}
+
+/* Where step `step` of a search looks. */
+typedef enum ga_slab_step {
+    GA_SLAB_LOOK_BESIDE = 0, /* the block of the word that it has tried last */
+    GA_SLAB_LOOK_ANYWHERE, /* a few times; from then on blocks whose counts say that they have room */
+    GA_SLAB_LOOK_COUNTS = GA_SLAB_LOOK_ANYWHERE + 3
+} ga_slab_step;
+
+/* What ga_slab_claim_lanes() does where words `start` and `tried`, which may be the same, had too little,
+ * the latter only `got`. It looks at 32 words at a time: those beside `tried`, if that is promising; some
+ * all over the heap (where one unit in ten is free, 32 words hold a hundred); those of every block that
+ * has room. */
 GA_SIMT_SLOW ga_lanes ga_slab_claim_rest(ga_slab_heap *heap, uint32_t lanes, uint32_t wanting,
-                                         uint32_t start, uint32_t got)
+                                         uint32_t start, uint32_t tried, uint32_t got)
 {
     ga_tile tile = ga_tile_among(lanes);
-    ga_lanes units = ga_lanes_all(GA_SLAB_FULL);
-    uint32_t block = start / GA_SLAB_ROW_WORDS;
-    uint32_t step = 2u * ga_bits_count(got) >= ga_bits_count(wanting) ? 0 : 1;
+    bool promising = got && (tried != start || 2u * ga_bits_count(got) >= ga_bits_count(wanting));
+    uint32_t step = promising ? GA_SLAB_LOOK_BESIDE : GA_SLAB_LOOK_ANYWHERE;
+    ga_slab_search search = {wanting & ~ga_bits_take(wanting, ga_bits_count(got)),
+                             ga_lanes_all(GA_SLAB_FULL), tried, false};
     uint32_t hash = ga_bits_mix(start) +
                     ga_lanes_get(tile, ga_lanes_all(ga_tile_noise()), ga_tile_leader(tile));
     ga_slab_sweep sweep = ga_slab_sweep_begin(ga_slab_view_of(heap));
-    ga_lanes_deal(tile, wanting, 0, got, start * 32u, &units);
-    wanting &= ~ga_bits_take(wanting, ga_bits_count(got));
-    /* The view is made anew in each step: registers are dearer here than loads. */
-    for (; wanting; step++) {
-        bool anywhere = step - 1u < GA_SLAB_LOOKS;
-        if (step > GA_SLAB_LOOKS) {
+    ga_lanes_deal(tile, wanting, 0, got, tried * 32u, &search.units);
+    for (; search.wanting; step++) {
+        uint32_t block = step == GA_SLAB_LOOK_BESIDE ? tried / GA_SLAB_ROW_WORDS : GA_SLAB_FULL;
+        if (step >= GA_SLAB_LOOK_COUNTS) {
             block = ga_slab_sweep_next(ga_slab_view_of(heap), tile, &sweep, hash);
             if (block == GA_SLAB_FULL) {
-                break;
+                return search.units;
             }
         }
-        bool lost;
-        for (uint32_t first = 0; first < GA_SLAB_ROW_WORDS && wanting;
-             first += lost ? 0 : ga_tile_size(tile)) {
-            ga_lanes words = (ga_tile_ranks(tile) + (first + start)) & ga_lanes_all(31u);
-            words += block * GA_SLAB_ROW_WORDS;
-            if (anywhere) {
-                words = ga_slab_words_anywhere(heap, tile, hash + step * 0x9e3779b9u + first);
-            }
-            uint32_t looking = ga_bits_take(ga_tile_lanes(tile), GA_SLAB_ROW_WORDS - first);
-            wanting = ga_slab_claim_in_words(ga_slab_view_of(heap), tile, looking, words, wanting,
-                                             &units, &lost);
-        }
+        uint32_t place = block == GA_SLAB_FULL ? hash + step * 0x9e3779b9u : start;
+        ga_slab_claim_look(heap, tile, block, place, &search);
     }
-    return units;
+    if (step > GA_SLAB_LOOK_ANYWHERE) { /* the one before had the room */
+        ga_slab_hint_at(heap, tile, start, search.found);
+    }
+    return search.units;
 }
 
 /* A unit for each lane of the mask `wanting` (not empty), GA_SLAB_FULL for those that get none. One
@@ -291,17 +361,29 @@ GA_SIMT_SLOW ga_lanes ga_slab_claim_rest(ga_slab_heap *heap, uint32_t lanes, uin
 GA_SIMT ga_lanes ga_slab_claim_lanes(ga_slab_view slab, ga_tile tile, uint32_t wanting,
                                      uint32_t start)
 {
+    uint32_t word = start;
     uint32_t got;
     if (wanting == GA_ALL_BITS) { /* the usual case: so much is constant here */
-        got = ~ga_slab_tile_take(slab, ga_tile_of(32), start, GA_ALL_BITS);
+        ga_tile all = ga_tile_of(32);
+        /* relaxed: a guess. Asked for ahead, and waited for only where it is needed. */
+        ga_lanes hint = ga_lanes_all(ga_load_relaxed(ga_slab_hint(slab.heap, start)));
+        got = ~ga_slab_tile_take(slab, all, start, GA_ALL_BITS);
         if (got == GA_ALL_BITS) {
-            return ga_lanes_numbers(ga_tile_of(32)) + start * 32u;
+            return ga_lanes_numbers(all) + start * 32u;
+        }
+        uint32_t hinted = ga_slab_hinted(slab, ga_lanes_get(all, hint, 0), start);
+        if (!got && hinted != start) {
+            word = hinted;
+            got = ~ga_slab_tile_take(slab, all, word, GA_ALL_BITS);
+            if (got == GA_ALL_BITS) {
+                return ga_lanes_numbers(all) + word * 32u;
+            }
         }
     } else {
         uint32_t bits = ga_bits_below(ga_bits_count(wanting));
         got = bits & ~ga_slab_tile_take(slab, tile, start, bits);
     }
-    return ga_slab_claim_rest(slab.heap, ga_tile_members(tile), wanting, start, got);
+    return ga_slab_claim_rest(slab.heap, ga_tile_members(tile), wanting, start, word, got);
 }
 
 /* The rest of ga_slab_release_lanes(): units of several words. */
@@ -326,7 +408,7 @@ GA_SIMT void ga_slab_release_lanes(ga_slab_view slab, ga_tile tile, uint32_t giv
     ga_lanes bits = ga_lanes_all(1u) << (units & ga_lanes_all(31u));
     if (giving == GA_ALL_BITS) { /* the usual case: so much is constant here */
         ga_tile all = ga_tile_of(32);
-        if (!ga_lanes_any(all, words ^ ga_lanes_get(all, words, 0))) {
+        if (ga_lanes_same(all, words)) {
             uint32_t together = ga_lanes_union(all, bits);
             GA_EACH_LANE(all, 1u, own)
             {

@@ -40,16 +40,17 @@ GA_SIMT void *ga_slab_pointer(ga_slab_view slab, uint32_t unit)
     return heap->supers[unit >> bits].units + (uint64_t)(unit & ga_bits_below(bits)) * slab.unit;
 }
 
-/* offset / unit, which is below 2^32, where it divides; else GA_SLAB_FULL. Multiplying by the inverse is
- * exact here: odd is below 2^12 and what is multiplied below 2^44. */
+/* offset / unit where it divides and is below 2^32; else GA_SLAB_FULL. Multiplying by the inverse is exact
+ * here: odd is below 2^12 and what is multiplied below 2^44; larger offsets do not come back. Rotation
+ * brings whatever a power of two does not divide to the top, where it is too much. */
 GA_SIMT uint32_t ga_slab_divide(ga_slab_view slab, uint64_t offset)
 {
-    uint64_t number = offset >> slab.shift;
+    uint64_t number = ga_bits_rotate(offset, slab.shift);
     if (slab.inverse) {
-        number = ga_bits_high(number, slab.inverse);
-        return number * slab.unit == offset ? (uint32_t)number : GA_SLAB_FULL;
+        number = ga_bits_high(offset >> slab.shift, slab.inverse);
+        number = number * slab.unit == offset ? number : UINT64_MAX;
     }
-    return (uint32_t)offset & (slab.unit - 1u) ? GA_SLAB_FULL : (uint32_t)number;
+    return number >> 32 ? GA_SLAB_FULL : (uint32_t)number;
 }
 
 /* What stands at `word`, which on the CPU changes when super blocks come meanwhile; G7: acquire. Pairs with
@@ -87,8 +88,8 @@ GA_SIMT uint32_t ga_slab_unit_unsorted(ga_slab_view slab, const void *pointer)
 GA_SIMT uint32_t ga_slab_unit(ga_slab_view slab, const void *pointer)
 {
     if (slab.light) {
-        uint64_t offset = (uint64_t)((const char *)pointer - slab.units);
-        return offset < slab.bytes ? ga_slab_divide(slab, offset) : GA_SLAB_FULL;
+        uint32_t unit = ga_slab_divide(slab, (uint64_t)((const char *)pointer - slab.units));
+        return unit < slab.words * 32u ? unit : GA_SLAB_FULL;
     }
     const ga_slab_heap *heap = slab.heap;
     uint32_t low = 0;

@@ -21,6 +21,8 @@ enum {
 #define GA_SLAB_FLAG_ODD     32u  /* a unit's bytes are no power of two */
 #define GA_SLAB_FLAG_CHECK   64u  /* the hardened checks are on */
 #define GA_SLAB_FLAG_GENERAL 128u /* they are, or addressing is two-level */
+#define GA_SLAB_FLAGS_DIVIDE                                                                       \
+    (GA_SLAB_FLAG_GENERAL | GA_SLAB_FLAG_ODD) /* from an address to a unit */
 
 #define GA_SLAB_WORDS_COUNT(words) ((uint32_t)(words)[GA_SLAB_WORD_COUNT])
 #define GA_SLAB_WORDS_UNIT(words)  ((uint32_t)(words)[GA_SLAB_WORD_UNIT])

@@ -302,6 +302,28 @@ static void many_threads(int device)
     on_each(device, threads_body);
 }
 
+/* ---- slab ----------------------------------------------------------------------------------- */
+
+/* Its blocks lie in memory of its parent's, which owns them too. */
+static void slab_over_cuda(int device)
+{
+    static const char *const slabs[] = {"slab/cuda", "slab:unit=1K/async"};
+    for (size_t i = 0; i < sizeof slabs / sizeof *slabs; i++) {
+        ga_heap *heap = open_heap(device, slabs[i]);
+        REQUIRE(heap);
+        if (i == 0) { /* any size */
+            blocks_body(heap, device);
+            zeroed_body(heap, device);
+            resized_body(heap, device);
+            threads_body(heap, device);
+        }
+        side_by_side_body(heap, device);
+        int local = 0;
+        EXPECT(!ga_owns(heap, &local) && ga_free(heap, &local) == GA_ERR_POINTER);
+        ga_heap_close(heap);
+    }
+}
+
 /* ---- in kernels --------------------------------------------------------------------------- */
 
 static void kernel_heap(int device)
@@ -334,6 +356,7 @@ case_list heap_cases(void)
         {"blocks of another device", two_devices},
         {"a block freed twice", freed_twice},
         {"many threads", many_threads},
+        {"slab over the others", slab_over_cuda},
         {"CUDA's own heap in kernels", kernel_heap},
     };
     return (case_list){"heaps", cases, sizeof cases / sizeof *cases};

@@ -174,6 +174,13 @@ static void expect_bits(const simt_input *in, uint32_t lane, simt_output *out)
     out->word[SIMT_bits_mix][lane] = mix(n);
     out->word[SIMT_bits_high][lane] = (uint32_t)high_product(bits, n, n, ~bits);
     out->word[SIMT_bits_high_top][lane] = (uint32_t)(high_product(bits, n, n, ~bits) >> 32);
+    uint32_t turned[2] = {n, bits}; /* one bit at a time */
+    for (uint32_t i = 0; i < n % 32; i++) {
+        uint32_t low = turned[0] & 1u;
+        turned[0] = turned[0] >> 1 | turned[1] << 31;
+        turned[1] = turned[1] >> 1 | low << 31;
+    }
+    out->word[SIMT_bits_rotate][lane] = turned[1] ^ turned[0] * 3u;
     if (bits) {
         out->word[SIMT_bits_lowest][lane] = nth(bits, 0);
         out->word[SIMT_bits_leading][lane] = 31 - nth(bits, count - 1);
@@ -266,6 +273,8 @@ static void expect_row(const simt_input *in, uint32_t lane, simt_output *out)
 
 static void expect_uniform(const simt_input *in, uint32_t lane, simt_output *out)
 {
+    bool same = true;
+    bool parted = false;
     uint32_t nonzero = 0;
     uint32_t sum = 0;
     uint32_t all = 0;
@@ -273,6 +282,8 @@ static void expect_uniform(const simt_input *in, uint32_t lane, simt_output *out
     for (uint32_t i = 0; i < 32; i++) {
         if (has(in->here, i)) {
             nonzero |= in->flags[i] ? 1u << i : 0;
+            same &= in->flags[i] == in->flags[nth(in->here, 0)];
+            parted |= has(in->chosen, i) != has(in->chosen, nth(in->here, 0));
             sum += in->values[i];
             all |= in->flags[i];
         }
@@ -284,6 +295,7 @@ static void expect_uniform(const simt_input *in, uint32_t lane, simt_output *out
     out->word[SIMT_lanes_get][lane] = in->values[in->lane];
     out->word[SIMT_lanes_nonzero][lane] = nonzero;
     out->word[SIMT_lanes_any][lane] = nonzero ? 1 : 0;
+    out->word[SIMT_lanes_same][lane] = (same ? 1u : 0) | 2u | (parted ? 0 : 4u);
     out->word[SIMT_lanes_sum][lane] = sum;
     out->word[SIMT_lanes_union][lane] = all;
     out->word[SIMT_share_ahead][lane] = expect_ahead(in);

@@ -22,6 +22,7 @@
     X(bits_mix)                                                                                    \
     X(bits_high)                                                                                   \
     X(bits_high_top)                                                                               \
+    X(bits_rotate)                                                                                 \
     X(tile_lanes)                                                                                  \
     X(tile_members)                                                                                \
     X(tile_size)                                                                                   \
@@ -36,6 +37,7 @@
     X(lanes_select)                                                                                \
     X(lanes_nonzero)                                                                               \
     X(lanes_any)                                                                                   \
+    X(lanes_same)                                                                                  \
     X(lanes_prefix_sum)                                                                            \
     X(lanes_prefix_count)                                                                          \
     X(lanes_sum)                                                                                   \
@@ -125,6 +127,8 @@ GA_SIMT void simt_bits(ga_tile tile, const simt_input *in, simt_output *out)
         uint64_t high = ga_bits_high((uint64_t)bits << 32 | n, (uint64_t)n << 32 | ~bits);
         out->word[SIMT_bits_high][own] = (uint32_t)high;
         out->word[SIMT_bits_high_top][own] = (uint32_t)(high >> 32);
+        uint64_t turned = ga_bits_rotate((uint64_t)bits << 32 | n, n % 32u);
+        out->word[SIMT_bits_rotate][own] = (uint32_t)(turned >> 32) ^ (uint32_t)turned * 3u;
         if (bits) {
             out->word[SIMT_bits_lowest][own] = ga_bits_lowest(bits);
             out->word[SIMT_bits_leading][own] = ga_bits_leading(bits);
@@ -180,6 +184,11 @@ GA_SIMT void simt_together(ga_tile tile, const simt_input *in, simt_output *out)
     SIMT_UNIFORM(lanes_get, ga_lanes_get(tile, values, in->lane));
     SIMT_UNIFORM(lanes_nonzero, ga_lanes_nonzero(tile, flags));
     SIMT_UNIFORM(lanes_any, ga_lanes_any(tile, flags) ? 1u : 0u);
+    ga_lanes parted =
+        ga_lanes_select(tile, in->chosen, ga_lanes_all(in->value), ga_lanes_all(~in->value));
+    SIMT_UNIFORM(lanes_same, (ga_lanes_same(tile, flags) ? 1u : 0u) |
+                                 (ga_lanes_same(tile, ga_lanes_all(in->value)) ? 2u : 0u) |
+                                 (ga_lanes_same(tile, parted) ? 4u : 0u));
     SIMT_LANES(lanes_prefix_sum, ga_lanes_prefix_sum(tile, values));
     SIMT_LANES(lanes_prefix_count, ga_lanes_prefix_count(tile, values));
     SIMT_UNIFORM(lanes_sum, ga_lanes_sum(tile, values));

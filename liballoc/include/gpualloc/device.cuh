@@ -73,6 +73,15 @@ static __device__ __forceinline__ void ga_slab_release(ga_kernel_heap heap, void
     ga_slab_kernel_release(heap, unit);
 }
 
+/* `n` units at once, the same number for each lane that calls, best a constant; NULLs are ignored. Cheaper
+ * than one after the other: each free has to wait until what was done with the unit can be seen by its
+ * next owner, and this waits once. */
+static __device__ __forceinline__ void ga_slab_release_several(ga_kernel_heap heap,
+                                                               void *const *units, uint32_t n)
+{
+    ga_slab_kernel_release_several(heap, units, n);
+}
+
 /* The same with the unit's 32-bit address (docs/slab.md has its layout), cheaper to store and to send;
  * GA_SLAB_NO_ADDRESS where the heap is full. An address serves as long as its heap. */
 #define GA_SLAB_NO_ADDRESS 0xffffffffu
