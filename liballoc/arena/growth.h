@@ -38,9 +38,9 @@ typedef void (*ga_growth_prepare)(ga_tile tile, void *context, uint32_t step);
 #define GA_GROWTH_WAIT 0xfeu /* it is not decided yet */
 #define GA_GROWTH_TURN 0xffu /* nor is that, and the tile has got the turn */
 
-/* Who waits sleeps for so long, in ns, each time twice as long as before, up to the most. */
-#define GA_GROWTH_NAP      256u
-#define GA_GROWTH_NAP_MOST 4096u
+/* Who waits sleeps for so long, in ns, and so many times for twice as long as before. */
+#define GA_GROWTH_NAP  256u
+#define GA_GROWTH_NAPS 4u
 
 /* ---- what stands in device memory: by one lane --------------------------------------------- */
 
@@ -242,18 +242,17 @@ GA_SIMT uint32_t ga_growth_await(ga_tile tile, ga_growth *growth, uint32_t want,
                                  ga_growth_prepare prepare, void *context)
 {
     uint64_t began = ga_clock_ns();
-    uint32_t nap = 0;
+    uint32_t rounds = 0;
     uint32_t found;
     while ((found = ga_growth_ask(tile, growth, want, began)) >= GA_GROWTH_WAIT) {
         if (found == GA_GROWTH_TURN) {
             ga_growth_look(tile, growth, want, began, prepare, context);
         } else {
-            nap = nap ? nap : GA_GROWTH_NAP;
-            ga_clock_sleep(nap);
-            nap = nap < GA_GROWTH_NAP_MOST ? 2u * nap : nap;
+            ga_clock_sleep(GA_GROWTH_NAP << (rounds < GA_GROWTH_NAPS ? rounds : GA_GROWTH_NAPS));
         }
+        rounds++;
     }
-    if (nap) {
+    if (rounds) {
         ga_growth_count_wait(tile, growth, began);
     }
     return found;

@@ -32,8 +32,8 @@ enum {
 typedef struct ga_pager {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* what a thread waits for has changed */
-    pthread_t thread;       /* while `running` */
-    bool running;
+    pthread_t thread;       /* where it is to be joined */
+    bool running, to_join;
     bool stopping; /* the process ends */
     bool promised; /* to stop at the end of the process */
     ga_pager_client *first;
@@ -140,7 +140,7 @@ static void rest(ga_pager *pager)
     pthread_cond_timedwait(&pager->changed, &pager->lock, &at);
 }
 
-/* Detached: it comes with the first client and ends by itself after the last. */
+/* It comes with the first client and ends by itself after the last. */
 static void *watch(void *argument)
 {
     ga_pager *pager = argument;
@@ -158,27 +158,34 @@ static void *watch(void *argument)
     return NULL;
 }
 
+/* Under the lock, which a thread that no longer runs has given back for good. */
+static void join(ga_pager *pager)
+{
+    if (pager->to_join && !pager->running) {
+        pthread_join(pager->thread, NULL);
+        pager->to_join = false;
+    }
+}
+
 /* Under the lock. Signals are for the program's own threads. */
 static ga_status start(ga_pager *pager)
 {
-    pthread_attr_t detached;
     sigset_t all, before;
     if (pager->running) {
         return GA_OK;
     }
+    join(pager);
     sigfillset(&all);
-    pthread_attr_init(&detached);
-    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&pager->thread, &detached, watch, pager);
+    int error = pthread_create(&pager->thread, NULL, watch, pager);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&detached);
-    pager->running = error == 0;
+    pager->running = pager->to_join = error == 0;
     return error ? ga_fail(GA_ERR_MEMORY, "pager: no thread: %s", strerror(error)) : GA_OK;
 }
 
 /* ---- the end of the process, and forks ------------------------------------------------------ */
 
+/* Where the driver has shut down, the mailbox went with it. */
 static void goodbye(ga_pager_client *client)
 {
     if (!ga_cuda_is_gone()) {
@@ -195,6 +202,7 @@ static void stop(ga_pager *pager)
     while (pager->running && !pthread_equal(pager->thread, pthread_self())) {
         pthread_cond_wait(&pager->changed, &pager->lock);
     }
+    join(pager);
     for (ga_pager_client *client = pager->first; client; client = client->next) {
         goodbye(client);
     }
@@ -357,8 +365,14 @@ static void delist(ga_pager_client *client)
         link = &(*link)->next;
     }
     *link = client->next;
-    goodbye(client);
+    if (!pager->stopping) { /* else it has been said */
+        goodbye(client);
+    }
     pthread_cond_broadcast(&pager->changed);
+    while (pager->running && !pager->first) {
+        pthread_cond_wait(&pager->changed, &pager->lock);
+    }
+    join(pager);
     pthread_mutex_unlock(&pager->lock);
 }
 

@@ -41,7 +41,7 @@ ga_status ga_pager_add(ga_pager_client **out, int device, uint32_t steps, ga_pag
                        void *context);
 
 /* When it returns, `back` does not run, nor will it again, and the mailbox is gone: no kernel that uses it
- * may be running. NULL is ignored. */
+ * may be running. With a device's last client its thread is gone, too. NULL is ignored. */
 void ga_pager_remove(ga_pager_client *client);
 
 /* A kernel may come soon: watch more closely for a while. */
