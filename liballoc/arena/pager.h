@@ -6,7 +6,7 @@
  *
  * It spends a processor's time so: just after a wish it watches all the time; then it sleeps for a 32nd
  * of the time since anything happened, so that it is late by 3 %, up to 2 ms at a time. When nothing
- * happens it takes less than 1 % of a processor.
+ * happens, that takes about 1 % of a processor.
  *
  * Thread safe. The process may fork: the child has no pager, and there calls on what the parent has
  * opened do nothing but free its record. At exit the thread is stopped first, and says goodbye in every
