@@ -4,23 +4,14 @@
  * here.
  */
 #include <gpualloc/backend.h>
-#include <gpualloc/vector.h>
 
-#include "carrier.h"
 #include "platform/libc.h"
+#include "vector_state.h"
 
 #include <inttypes.h>
 
 enum {
     SCRATCH = 1 << 20 /* bytes behind the elements, to move a tail on a device by less than that */
-};
-
-struct ga_vector {
-    ga_arena *arena;
-    ga_carrier carrier;
-    uint64_t size, most; /* elements; `most` as limit or arithmetic allow */
-    size_t element;      /* bytes */
-    bool exact;
 };
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -93,6 +84,7 @@ ga_status ga_vector_open(ga_vector **out, size_t element, const ga_arena_options
 void ga_vector_close(ga_vector *vector)
 {
     if (vector) {
+        ga_loan_end(vector);
         ga_carrier_wait(&vector->carrier); /* a device that is gone has no work left */
         ga_arena_close(vector->arena);
         ga_libc.free(vector);
@@ -126,15 +118,24 @@ ga_arena *ga_vector_arena(const ga_vector *vector)
     return vector ? vector->arena : NULL;
 }
 
-static ga_status check_vector(const ga_vector *v)
+static ga_status no_vector(void)
 {
-    return v ? GA_OK : ga_fail(GA_ERR_ARGUMENT, "vector: no vector; expected one that is open");
+    return ga_fail(GA_ERR_ARGUMENT, "vector: no vector; expected one that is open");
 }
 
 ga_status ga_vector_wait(ga_vector *vector)
 {
-    ga_status status = check_vector(vector);
-    return status == GA_OK ? ga_carrier_wait(&vector->carrier) : status;
+    return vector ? ga_carrier_wait(&vector->carrier) : no_vector();
+}
+
+/* For all calls that work with elements or room. */
+static ga_status check_vector(const ga_vector *v)
+{
+    if (v && v->loan) {
+        return ga_fail(GA_ERR_ARGUMENT,
+                       "vector: it is lent to kernels; expected it to have been taken back");
+    }
+    return v ? GA_OK : no_vector();
 }
 
 static char *element_at(const ga_vector *v, uint64_t at)
@@ -174,7 +175,7 @@ static ga_status extend(ga_vector *v, uint64_t bytes)
     return ga_arena_extend(v->arena, bytes);
 }
 
-static ga_status grow_to(ga_vector *v, uint64_t n)
+ga_status ga_vector_grow_to(ga_vector *v, uint64_t n)
 {
     uint64_t bytes = n * v->element;
     if (n > v->most) {
@@ -219,12 +220,12 @@ static ga_status make_room(ga_vector *v, uint64_t more)
     }
     uint64_t needed = v->size + more, wish = next_capacity(v, more);
     if (!v->exact && wish > needed) {
-        status = grow_to(v, wish);
+        status = ga_vector_grow_to(v, wish);
         if (status != GA_ERR_MEMORY && status != GA_ERR_NO_ROOM) {
             return status;
         }
     }
-    return grow_to(v, needed);
+    return ga_vector_grow_to(v, needed);
 }
 
 ga_status ga_vector_reserve(ga_vector *vector, uint64_t n)
@@ -236,7 +237,7 @@ ga_status ga_vector_reserve(ga_vector *vector, uint64_t n)
     if (status != GA_OK || n <= ga_vector_capacity(vector)) {
         return status;
     }
-    return grow_to(vector, n);
+    return ga_vector_grow_to(vector, n);
 }
 
 ga_status ga_vector_resize(ga_vector *vector, uint64_t n)
@@ -253,7 +254,10 @@ ga_status ga_vector_resize(ga_vector *vector, uint64_t n)
 
 ga_status ga_vector_shrink_to_fit(ga_vector *vector)
 {
-    ga_status status = ga_vector_wait(vector);
+    ga_status status = check_vector(vector);
+    if (status == GA_OK) {
+        status = ga_vector_wait(vector);
+    }
     return status == GA_OK ? ga_arena_shrink(vector->arena, vector->size * vector->element)
                            : status;
 }
@@ -297,7 +301,7 @@ static ga_status make_scratch(ga_vector *v, uint64_t used, uint64_t tail, uint64
     if (bytes <= ga_arena_size(v->arena)) {
         return GA_OK;
     }
-    return grow_to(v, (bytes + v->element - 1) / v->element);
+    return ga_vector_grow_to(v, (bytes + v->element - 1) / v->element);
 }
 
 /* Move the elements from `from` on to `to`; `end` is behind the last one, before or after. */

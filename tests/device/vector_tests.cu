@@ -7,13 +7,12 @@
  *
  *   vector_tests [--only WORDS]
  */
-#include <gpualloc/cccl.hpp>
+#include <gpualloc/cccl.hpp> /* wants to be first */
+
+#include "vector_tests.h"
+
 #include <gpualloc/thrust.hpp>
 #include <gpualloc/vector.hpp>
-
-extern "C" {
-#include "runner.h"
-}
 
 #include <thrust/count.h>
 #include <thrust/device_vector.h>
@@ -35,8 +34,6 @@ extern "C" {
 using gpualloc::device_vector;
 
 static const std::size_t MIB = 1 << 20;
-
-#define CUDA(call) EXPECT((call) == cudaSuccess)
 
 /* What is in it. */
 template <class T> static std::vector<T> contents(const device_vector<T> &v)
@@ -407,22 +404,6 @@ static void is_a_resource_of_cccl(int device)
 
 /* ---- the program --------------------------------------------------------------------------- */
 
-/* Each case as one that no exception leaves. */
-template <void (*BODY)(int)> static void guarded(int device)
-{
-    try {
-        BODY(device);
-    } catch (const std::exception &caught) {
-        printf("    thrown: %s\n", caught.what());
-        test_fail(__FILE__, __LINE__, "no exception");
-    }
-    cudaDeviceSynchronize();
-    const cudaError_t left = cudaGetLastError();
-    if (left != cudaSuccess) {
-        test_fail(__FILE__, __LINE__, cudaGetErrorString(left));
-    }
-}
-
 static const test_case cases[] = {
     {"Thrust's algorithms", guarded<thrust_algorithms>},
     {"ranges of every kind", guarded<thrust_ranges>},
@@ -453,6 +434,7 @@ int main(int argc, char **argv)
     for (int device = 0; device < devices; device++) {
         CUDA(cudaSetDevice(device));
         test_run("vector", cases, sizeof cases / sizeof *cases, device, only);
+        test_run("vector", vector_append_cases, vector_append_case_count, device, only);
     }
     return test_summary();
 }

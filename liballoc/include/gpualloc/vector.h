@@ -88,8 +88,8 @@ GA_API ga_status ga_vector_shrink_to_fit(ga_vector *vector);
 
 /* ---- elements -------------------------------------------------------------------------- */
 
-/* `from` is host memory, for a vector on a device also memory of any device that this one has access
- * to; it may be the vector's own elements. Positions beyond the size are GA_ERR_ARGUMENT. */
+/* `from` is host memory, for a vector on a device also memory of any device that this one has
+ * access to; it may be the vector's own elements. Positions beyond the size are GA_ERR_ARGUMENT. */
 
 /* `n` more at the end. A NULL `from` leaves them uninitialised. */
 GA_API ga_status ga_vector_append(ga_vector *vector, uint64_t n, const void *from);
@@ -117,6 +117,40 @@ GA_API ga_status ga_vector_read(ga_vector *vector, uint64_t at, uint64_t n, void
 /* Make `to` hold the same elements as `from`, on whatever places they are. Where their streams
  * differ, both are waited for. GA_ERR_ARGUMENT for elements of different sizes. */
 GA_API ga_status ga_vector_copy(ga_vector *to, ga_vector *from);
+
+/* ---- in kernels ------------------------------------------------------------------------ */
+
+#define GA_KERNEL_VECTOR_ABI 1u
+
+/* What kernels need to append, and the vector grows while they run: vector.cuh. By value. */
+typedef struct ga_kernel_vector {
+    uint32_t abi;
+    uint32_t element; /* bytes */
+    void *data;
+    void *state;
+} ga_kernel_vector;
+
+/* Lend the vector to kernels. They grow it by the rule of ga_vector_open(), but at least `step`
+ * bytes at once (0: 32 MiB; else 64 KiB or more), and to no more than whole steps within its limit.
+ * Waits for the stream. Until it is taken back, only data, size (as it was), capacity, wait and
+ * close can be called. A vector on the host is lent to threads, which append by the words of
+ * arena/append.h.
+ *
+ * GA_ERR_ARGUMENT  it is lent already
+ * GA_ERR_MEMORY    no memory or thread for it */
+GA_API ga_status ga_vector_lend(ga_vector *vector, uint64_t step, ga_kernel_vector *out);
+
+typedef struct ga_vector_appended {
+    uint64_t appended, refused;        /* elements */
+    const char *reason;                /* of the refusals: "" for none */
+    uint64_t growths;                  /* while it was lent */
+    uint64_t grow_ns_p50, grow_ns_p99; /* one's time, from the wish seen until it was granted */
+    uint64_t grow_ns_p999, grow_ns_most;
+} ga_vector_appended;
+
+/* Take it back from kernels that have all ended: its size is what they made it. `out` may be NULL.
+ * On failure it is taken back, too, but with the size it had. */
+GA_API ga_status ga_vector_take_back(ga_vector *vector, ga_vector_appended *out);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A vector lent to kernels: what append.h needs stands in memory of its place, and the pager backs
+ * more of its arena while they run. The host leaves the vector alone meanwhile.
+ */
+#include <gpualloc/backend.h>
+
+#include "append.h"
+#include "pager.h"
+#include "platform/libc.h"
+#include "vector_state.h"
+
+#include <inttypes.h>
+
+enum {
+    STEP = 32 << 20,      /* bytes by which kernels grow it, at least */
+    STEP_LEAST = 64 << 10 /* so that steps can be counted in 32 bits */
+};
+
+struct ga_loan {
+    ga_append *append; /* in memory of the vector's place */
+    ga_pager_client *client;
+    uint64_t step; /* bytes */
+};
+
+/* ---- the pager's side ---------------------------------------------------------------------- */
+
+static uint32_t steps_there_are(const ga_vector *v)
+{
+    return (uint32_t)(ga_arena_size(v->arena) / v->loan->step);
+}
+
+static bool back_steps(ga_vector *v, uint64_t steps)
+{
+    uint64_t bytes = steps * v->loan->step;
+    return ga_vector_grow_to(v, (bytes + v->element - 1) / v->element) == GA_OK;
+}
+
+/* Steps that its limit has room for. */
+static uint32_t most_steps(const ga_vector *v)
+{
+    uint64_t most = v->most * v->element / v->loan->step;
+    return most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
+}
+
+/* As a vector grows on the host: twice what there is, if that can be had; what is wanted; and else
+ * as near to that as memory goes. */
+static ga_growth_reason back(void *context, uint32_t wanted, uint32_t *backed)
+{
+    ga_vector *v = context;
+    uint32_t there_are = steps_there_are(v), most = most_steps(v);
+    uint32_t needed = wanted < most ? wanted : most;
+    uint64_t ahead = v->exact ? needed : (uint64_t)2 * there_are;
+    bool reached = ahead > needed && back_steps(v, ahead < most ? ahead : most);
+    for (uint32_t more = needed > there_are ? needed - there_are : 0; more && !reached; more /= 2) {
+        reached = back_steps(v, there_are + more);
+    }
+    *backed = steps_there_are(v);
+    return *backed >= wanted ? GA_GROWTH_GRANTED
+           : wanted > most   ? GA_GROWTH_LIMIT
+                             : GA_GROWTH_MEMORY;
+}
+
+/* ---- memory for the state ------------------------------------------------------------------ */
+
+static ga_status open_memory(const ga_carrier *carrier, ga_append **out)
+{
+    ga_cuda_scope scope;
+    if (carrier->place == GA_PLACE_HOST) {
+        *out = ga_libc.memalign(128, sizeof **out);
+        return *out ? GA_OK : ga_fail(GA_ERR_MEMORY, "vector: no memory to lend it with");
+    }
+    ga_status status = ga_cuda_enter(&scope, carrier->device);
+    if (status == GA_OK) {
+        CUdeviceptr block = 0;
+        status = GA_CUDA_CALL(scope.driver, cuMemAlloc, &block, sizeof **out);
+        *out = (ga_append *)block;
+        ga_cuda_leave(&scope);
+    }
+    return status;
+}
+
+static void close_memory(const ga_carrier *carrier, ga_append *append)
+{
+    ga_cuda_scope scope;
+    if (carrier->place == GA_PLACE_HOST) {
+        ga_libc.free(append);
+    } else if (ga_cuda_enter(&scope, carrier->device) == GA_OK) {
+        scope.driver->cuMemFree((CUdeviceptr)append);
+        ga_cuda_leave(&scope);
+    }
+}
+
+static ga_status write_state(const ga_vector *v)
+{
+    ga_append first = {.growth =
+                           ga_growth_first(ga_pager_mailbox(v->loan->client), steps_there_are(v)),
+                       .element = v->element,
+                       .step = v->loan->step,
+                       .tail = v->size,
+                       .gate = ga_vector_capacity(v) << 1,
+                       .refused = GA_APPEND_NONE_REFUSED};
+    ga_status status = ga_carrier_bring(&v->carrier, v->loan->append, &first, sizeof first);
+    return status == GA_OK ? ga_carrier_wait(&v->carrier) : status;
+}
+
+static ga_status read_state(const ga_vector *v, ga_append *last)
+{
+    ga_status status = ga_carrier_wait(&v->carrier);
+    if (status == GA_OK) {
+        status = ga_carrier_take(&v->carrier, last, v->loan->append, sizeof *last);
+    }
+    return status == GA_OK ? ga_carrier_wait(&v->carrier) : status;
+}
+
+/* ---- lending ------------------------------------------------------------------------------- */
+
+static ga_status begin(ga_vector *v)
+{
+    int device = v->carrier.place == GA_PLACE_HOST ? GA_PAGER_HOST : v->carrier.device;
+    ga_status status = open_memory(&v->carrier, &v->loan->append);
+    if (status == GA_OK) {
+        status = ga_pager_add(&v->loan->client, device, steps_there_are(v), back, v);
+    }
+    return status == GA_OK ? write_state(v) : status;
+}
+
+void ga_loan_end(ga_vector *v)
+{
+    if (v->loan) {
+        ga_pager_remove(v->loan->client);
+        if (v->loan->append) {
+            close_memory(&v->carrier, v->loan->append);
+        }
+        ga_libc.free(v->loan);
+        v->loan = NULL;
+    }
+}
+
+static ga_status check_loan(const ga_vector *v, bool lent, const void *out)
+{
+    if (!v || !out) {
+        return ga_fail(GA_ERR_ARGUMENT, "vector: no %s; expected one", v ? "view" : "vector");
+    }
+    if (lent != (v->loan != NULL)) {
+        return ga_fail(GA_ERR_ARGUMENT, "vector: it is %s; expected it %s",
+                       lent ? "not lent to kernels" : "lent to kernels",
+                       lent ? "to be" : "to have been taken back");
+    }
+    return GA_OK;
+}
+
+ga_status ga_vector_lend(ga_vector *vector, uint64_t step, ga_kernel_vector *out)
+{
+    ga_status status = check_loan(vector, false, out);
+    if (status != GA_OK) {
+        return status;
+    }
+    if ((step && step < STEP_LEAST) || step > PTRDIFF_MAX) {
+        return ga_fail(GA_ERR_ARGUMENT,
+                       "vector: steps of %" PRIu64 " bytes; expected 0 or at least %d", step,
+                       STEP_LEAST);
+    }
+    if (vector->element > UINT32_MAX) {
+        return ga_fail(GA_ERR_ARGUMENT,
+                       "vector: kernels append elements of %zu bytes; expected at most %u",
+                       vector->element, UINT32_MAX);
+    }
+    vector->loan = ga_libc.calloc(1, sizeof *vector->loan);
+    if (!vector->loan) {
+        return ga_fail(GA_ERR_MEMORY, "vector: no memory to lend it with");
+    }
+    vector->loan->step = step ? step : STEP;
+    status = begin(vector);
+    if (status != GA_OK) {
+        ga_loan_end(vector);
+        return status;
+    }
+    *out = (ga_kernel_vector){GA_KERNEL_VECTOR_ABI, (uint32_t)vector->element,
+                              ga_vector_data(vector), vector->loan->append};
+    return GA_OK;
+}
+
+/* ---- taking back --------------------------------------------------------------------------- */
+
+static const char *text_of(uint32_t reason)
+{
+    static const char *const texts[GA_GROWTH_REASONS] = {
+        "", "limit or addresses reached", "out of memory", "the pager did not answer",
+        "it grows between launches only"};
+    return reason < GA_GROWTH_REASONS ? texts[reason] : "?";
+}
+
+static void fill_in(const ga_vector *v, const ga_append *last, ga_vector_appended *out)
+{
+    ga_pager_stats pager;
+    uint64_t end = last->tail < last->refused ? last->tail : last->refused;
+    ga_pager_get_stats(v->loan->client, &pager);
+    *out = (ga_vector_appended){.appended = end - v->size,
+                                .refused = last->tail - end,
+                                .reason = text_of(last->reason),
+                                .growths = pager.granted,
+                                .grow_ns_p50 = pager.p50,
+                                .grow_ns_p99 = pager.p99,
+                                .grow_ns_p999 = pager.p999,
+                                .grow_ns_most = pager.most};
+}
+
+ga_status ga_vector_take_back(ga_vector *vector, ga_vector_appended *out)
+{
+    ga_append last;
+    ga_vector_appended ours;
+    ga_status status = check_loan(vector, true, &ours);
+    if (status != GA_OK) {
+        return status;
+    }
+    status = read_state(vector, &last);
+    if (status == GA_OK) {
+        fill_in(vector, &last, &ours);
+        vector->size += ours.appended;
+        if (out) {
+            *out = ours;
+        }
+    }
+    ga_loan_end(vector);
+    return status;
+}

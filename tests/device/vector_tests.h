@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the parts of vector_tests share. Only for CUDA.
+ */
+#ifndef TESTS_DEVICE_VECTOR_TESTS_H
+#define TESTS_DEVICE_VECTOR_TESTS_H
+
+extern "C" {
+#include "runner.h"
+}
+
+#include <cuda_runtime.h>
+
+#include <cstdio>
+#include <exception>
+
+#define CUDA(call) EXPECT((call) == cudaSuccess)
+
+extern const test_case vector_append_cases[];
+extern const size_t vector_append_case_count;
+
+/* A case as one that no exception leaves, and no error of CUDA's. */
+template <void (*BODY)(int)> void guarded(int device)
+{
+    try {
+        BODY(device);
+    } catch (const std::exception &caught) {
+        printf("    thrown: %s\n", caught.what());
+        test_fail(__FILE__, __LINE__, "no exception");
+    }
+    cudaDeviceSynchronize();
+    const cudaError_t left = cudaGetLastError();
+    if (left != cudaSuccess) {
+        test_fail(__FILE__, __LINE__, cudaGetErrorString(left));
+    }
+}
+
+#endif

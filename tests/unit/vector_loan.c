@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Vectors lent to kernels, which are threads here that append with all lanes of a tile, on the host
+ * and on a device made of host memory: without holes, up to every limit.
+ */
+#include <gpualloc/vector.h>
+
+#include "arena/append.h"
+#include "support/expect.h"
+#include "support/random.h"
+#include "support/vmm_driver.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MIB = 1 << 20,
+    THREADS = 4,
+    STEP = 64 << 10
+};
+
+static ga_vector *open_at(ga_place place, uint64_t limit, uint32_t flags)
+{
+    ga_vector *v;
+    ga_arena_options options = {.options_size = sizeof options,
+                                .place = place,
+                                .reserve = (uint64_t)1 << 32,
+                                .limit = limit,
+                                .flags = flags};
+    assert_ok(ga_vector_open(&v, sizeof(uint64_t), &options, NULL));
+    return v;
+}
+
+/* The driver's own memory for the vector's state counts, too. */
+static void expect_nothing_left(void)
+{
+    vmm_driver_counts now = vmm_driver_count();
+    cr_assert_eq(now.ranges + now.chunks + now.mappings + now.blocks + now.pinned, 0,
+                 "%" PRIu64 " ranges, %" PRIu64 " chunks, %" PRIu64 " mappings, %" PRIu64
+                 " blocks, %" PRIu64 " pinned",
+                 now.ranges, now.chunks, now.mappings, now.blocks, now.pinned);
+}
+
+#define BOTH(name)                                                                                 \
+    static void name(ga_place place);                                                              \
+    Test(vector_loan, name##_host)                                                                 \
+    {                                                                                              \
+        name(GA_PLACE_HOST);                                                                       \
+    }                                                                                              \
+    Test(vector_loan, name##_device)                                                               \
+    {                                                                                              \
+        vmm_driver_start(NULL);                                                                    \
+        name(GA_PLACE_DEVICE);                                                                     \
+        expect_nothing_left();                                                                     \
+        vmm_driver_stop();                                                                         \
+    }                                                                                              \
+    static void name(ga_place place)
+
+/* ---- kernels ------------------------------------------------------------------------------- */
+
+typedef struct kernel {
+    ga_kernel_vector view;
+    uint64_t number; /* of the thread */
+    uint64_t calls;  /* of the whole tile */
+    uint64_t granted;
+} kernel;
+
+/* Each lane asks for up to three elements and writes who it is into what it gets. */
+static void append_once(kernel *k, uint64_t *random)
+{
+    ga_lanes counts = ga_lanes_all(0);
+    for (uint32_t lane = 0; lane < 32; lane++) {
+        ga_lane_write(&counts, lane, (uint32_t)random_below(random, 4));
+    }
+    ga_appended got = ga_append_take(k->view.state, ga_tile_of(32), counts);
+    for (uint32_t lane = 0; lane < 32; lane++) {
+        uint64_t at = got.first + ga_lane_read(got.before, lane);
+        uint32_t n = ga_lane_read(counts, lane);
+        for (uint32_t i = 0; at + n <= got.room && i < n; i++) {
+            ((uint64_t *)k->view.data)[at + i] = (k->number + 1) << 48 | k->granted++;
+        }
+    }
+}
+
+static void *run_kernel(void *argument)
+{
+    kernel *k = argument;
+    uint64_t random = k->number;
+    for (uint64_t i = 0; i < k->calls; i++) {
+        append_once(k, &random);
+    }
+    return NULL;
+}
+
+/* Returns how many elements all of them got. */
+static uint64_t run(ga_kernel_vector view, uint64_t calls)
+{
+    pthread_t threads[THREADS];
+    kernel kernels[THREADS];
+    uint64_t granted = 0;
+    for (uint64_t i = 0; i < THREADS; i++) {
+        kernels[i] = (kernel){.view = view, .number = i, .calls = calls};
+        pthread_create(&threads[i], NULL, run_kernel, &kernels[i]);
+    }
+    for (uint64_t i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        granted += kernels[i].granted;
+    }
+    return granted;
+}
+
+/* From `first` on every element is somebody's, and each of them has all his own, once. */
+static void expect_no_holes(ga_vector *v, uint64_t first)
+{
+    uint64_t next[THREADS] = {0}, size = ga_vector_size(v);
+    uint64_t *elements = malloc((size + 1) * sizeof *elements);
+    assert_ok(ga_vector_read(v, 0, size, elements));
+    for (uint64_t i = first; i < size; i++) {
+        uint64_t who = (elements[i] >> 48) - 1;
+        cr_assert_lt(who, THREADS, "element %" PRIu64 " is nobody's", i);
+        cr_assert_eq(elements[i] & (UINT64_MAX >> 16), next[who]++, "element %" PRIu64, i);
+    }
+    free(elements);
+}
+
+/* ---- growth -------------------------------------------------------------------------------- */
+
+/* From nothing, and from what the host has put there and reserved. */
+BOTH(grows_while_kernels_append)
+{
+    static const uint64_t mine[3] = {1, 2, 3};
+    ga_kernel_vector view;
+    ga_vector_appended appended;
+    ga_vector *v = open_at(place, 0, 0);
+    void *data = ga_vector_data(v);
+    for (int round = 0; round < 3; round++) {
+        uint64_t before = ga_vector_size(v);
+        assert_ok(ga_vector_lend(v, STEP, &view));
+        cr_assert_eq(view.data, data);
+        uint64_t granted = run(view, 2000);
+        assert_ok(ga_vector_take_back(v, &appended));
+        cr_assert_eq(appended.appended, granted);
+        cr_assert_eq(appended.refused, 0);
+        cr_assert_str_eq(appended.reason, "");
+        cr_assert_eq(ga_vector_size(v), before + granted);
+        cr_assert(round || appended.growths > 0);
+        expect_no_holes(v, before);
+        assert_ok(ga_vector_append(v, 3, mine));
+        cr_assert_eq(ga_vector_data(v), data);
+    }
+    ga_vector_close(v);
+}
+
+BOTH(grows_by_what_is_wanted)
+{
+    ga_kernel_vector view;
+    ga_vector *v = open_at(place, 0, GA_ARENA_EXACT);
+    assert_ok(ga_vector_lend(v, 2 * MIB, &view));
+    uint64_t granted = run(view, 20000);
+    assert_ok(ga_vector_take_back(v, NULL));
+    uint64_t steps = (granted * sizeof(uint64_t) + 2 * MIB - 1) / (2 * MIB);
+    uint64_t mapped = ga_vector_capacity(v) * sizeof(uint64_t) / (2 * MIB);
+    cr_assert(mapped >= steps && mapped <= steps + 2, "%" PRIu64 " steps for %" PRIu64, mapped,
+              steps);
+    ga_vector_close(v);
+}
+
+/* ---- refusals ------------------------------------------------------------------------------ */
+
+static void expect_refusals(ga_vector *v, uint64_t before, uint64_t granted,
+                            const ga_vector_appended *appended, const char *reason)
+{
+    cr_assert_str_eq(appended->reason, reason);
+    cr_assert_eq(appended->appended, granted);
+    cr_assert_gt(appended->refused, 0);
+    cr_assert_eq(ga_vector_size(v), before + granted);
+    cr_assert(ga_vector_size(v) <= ga_vector_capacity(v));
+    /* No lane wanted more than three: that much may be left. */
+    cr_assert(ga_vector_size(v) + 3 > ga_vector_capacity(v), "%" PRIu64 " of %" PRIu64,
+              ga_vector_size(v), ga_vector_capacity(v));
+    expect_no_holes(v, before);
+}
+
+BOTH(ends_at_the_limit)
+{
+    ga_kernel_vector view;
+    ga_vector_appended appended;
+    ga_vector *v = open_at(place, 4 * MIB, 0);
+    assert_ok(ga_vector_lend(v, STEP, &view));
+    uint64_t granted = run(view, 6000);
+    assert_ok(ga_vector_take_back(v, &appended));
+    expect_refusals(v, 0, granted, &appended, "limit or addresses reached");
+    cr_assert_eq(ga_vector_capacity(v), 4 * MIB / sizeof(uint64_t));
+    assert_ok(ga_vector_resize(v, 5));
+    assert_ok(ga_vector_lend(v, STEP, &view)); /* and again */
+    granted = run(view, 100);
+    assert_ok(ga_vector_take_back(v, &appended));
+    cr_assert_eq(appended.refused, 0);
+    cr_assert_eq(ga_vector_size(v), 5 + granted);
+    ga_vector_close(v);
+}
+
+Test(vector_loan, ends_where_memory_ends)
+{
+    vmm_driver_start(&(vmm_driver_options){.memory = 8 * MIB});
+    ga_kernel_vector view;
+    ga_vector_appended appended;
+    ga_vector *v = open_at(GA_PLACE_DEVICE, 0, 0);
+    assert_ok(ga_vector_lend(v, 2 * MIB, &view));
+    uint64_t granted = run(view, 8000);
+    assert_ok(ga_vector_take_back(v, &appended));
+    expect_refusals(v, 0, granted, &appended, "out of memory");
+    ga_vector_close(v);
+    expect_nothing_left();
+    vmm_driver_stop();
+}
+
+/* ---- the host's part ----------------------------------------------------------------------- */
+
+BOTH(leaves_a_lent_vector_alone)
+{
+    static const char text[] = "vector: it is lent to kernels; expected it to have been taken back";
+    uint64_t value = 7;
+    ga_kernel_vector view;
+    ga_vector *v = open_at(place, 0, 0);
+    assert_fails(ga_vector_take_back(v, NULL), GA_ERR_ARGUMENT,
+                 "vector: it is not lent to kernels; expected it to be");
+    assert_fails(ga_vector_lend(v, 5, &view), GA_ERR_ARGUMENT,
+                 "vector: steps of 5 bytes; expected 0 or at least 65536");
+    assert_fails_with(ga_vector_lend(v, 0, NULL), GA_ERR_ARGUMENT, "vector: no view");
+    assert_fails_with(ga_vector_lend(NULL, 0, &view), GA_ERR_ARGUMENT, "vector: no vector");
+    assert_ok(ga_vector_push_back(v, &value));
+    assert_ok(ga_vector_lend(v, 0, &view));
+    assert_fails(ga_vector_lend(v, 0, &view), GA_ERR_ARGUMENT, text);
+    assert_fails(ga_vector_push_back(v, &value), GA_ERR_ARGUMENT, text);
+    assert_fails(ga_vector_resize(v, 0), GA_ERR_ARGUMENT, text);
+    assert_fails(ga_vector_reserve(v, 9), GA_ERR_ARGUMENT, text);
+    assert_fails(ga_vector_read(v, 0, 1, &value), GA_ERR_ARGUMENT, text);
+    assert_fails(ga_vector_shrink_to_fit(v), GA_ERR_ARGUMENT, text);
+    assert_fails(ga_vector_copy(v, v), GA_ERR_ARGUMENT, text);
+    assert_ok(ga_vector_wait(v));
+    cr_assert_eq(ga_vector_size(v), 1);
+    assert_ok(ga_vector_take_back(v, NULL));
+    assert_ok(ga_vector_read(v, 0, 1, &value));
+    assert_ok(ga_vector_lend(v, 0, &view));
+    ga_vector_close(v); /* lent */
+}
+
+/* Each driver call of lending and taking back fails in turn. */
+Test(vector_loan, driver_calls_that_fail)
+{
+    ga_kernel_vector view;
+    vmm_driver_start(NULL);
+    bool reached = true;
+    for (uint64_t n = 1; reached; n++) {
+        ga_vector *v = open_at(GA_PLACE_DEVICE, 0, 0);
+        assert_ok(ga_vector_resize(v, 100));
+        vmm_driver_fail(NULL, n, CUDA_ERROR_INVALID_VALUE);
+        if (ga_vector_lend(v, 0, &view) == GA_OK) {
+            ga_status status = ga_vector_take_back(v, NULL);
+            (void)status; /* taken back in any case */
+        }
+        reached = vmm_driver_has_failed();
+        vmm_driver_fail(NULL, 0, 0);
+        cr_assert_eq(ga_vector_size(v), 100);
+        assert_ok(ga_vector_lend(v, 0, &view));
+        assert_ok(ga_vector_take_back(v, NULL));
+        cr_assert_eq(ga_vector_size(v), 100);
+        ga_vector_close(v);
+        vmm_driver_counts now = vmm_driver_count();
+        cr_assert_eq(now.ranges + now.chunks + now.mappings, 0);
+    }
+    vmm_driver_stop();
+}
