@@ -37,7 +37,7 @@ static struct {
 
 static const ga_cuda_driver *stand_in; /* set by tests, while no other thread is in here */
 static pid_t stand_in_pid;
-static bool gone;                      /* relaxed: a hint that needs no order */
+static bool gone; /* relaxed: a hint that needs no order */
 
 __attribute__((format(printf, 1, 2))) static void refuse(const char *format, ...)
 {
