@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
- * Appending to a vector from kernels, which grows meanwhile (growth.h). The host lends the vector
- * to them (loan.c); gpualloc/vector.cuh has the calls that programs use.
+ * Appending to a vector from kernels, which grows meanwhile (growth.h). The host lends the vector to
+ * them (loan.c); gpualloc/vector.cuh has the calls that programs use.
  *
- * STRUCTURE  `tail` hands out places, by one atomic for all lanes that call together. Up to `gate` there
- *            is memory behind them. Who has got places beyond it waits until the gate has risen, or
- *            closes it.
+ * STRUCTURE  `tail` hands out places, by one atomic for all lanes that call together. Up to `gate`
+ *            there is memory behind them. Who has got places beyond it waits until the gate has
+ *            risen, or closes it.
  *
- * INVARIANT  Places are handed out without gaps. Those that lie wholly below the gate are granted, all
- *            others refused, once it is closed; and then it never moves again. So the granted ones have
- *            no gaps either: the vector ends where the first one was refused.
+ * INVARIANT  Places are handed out without gaps. Those that lie wholly below the gate are granted,
+ *            all others refused, once it is closed; and then it never moves again. So the granted
+ *            ones have no gaps either: the vector ends where the first one was refused.
  *
  * ORDER      G (gate): what the host did to back this room happens before anybody writes there.
  *
- * PROGRESS   One atomic and one load where there is room; else that of growth.h. One refusal, also for
- *            want of memory that others give back later, refuses all that come after it, until the
- *            vector is lent again: two answers to one place would leave a hole.
+ * PROGRESS   One atomic and one load where there is room; else that of growth.h. One refusal, also
+ *            for want of memory that others give back later, refuses all that come after it, until
+ *            the vector is lent again: two answers to one place would leave a hole.
  */
 #ifndef GPUALLOC_ARENA_APPEND_H
 #define GPUALLOC_ARENA_APPEND_H

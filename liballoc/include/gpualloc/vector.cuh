@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Append to a vector inside a kernel, which grows while it runs. The host lends the vector, hands the view
- * to kernels by value, and takes it back once they have ended:
+ * Append to a vector inside a kernel, which grows while it runs. The host lends the vector, hands the
+ * view to kernels by value, and takes it back once they have ended:
  *
  *     ga_vector_lend(v, 0, &view);
  *     produce<<<...>>>(view);
@@ -14,9 +14,9 @@
  *         if (p) { p[0] = ...; p[1] = ...; }
  *     }
  *
- * Any lanes of a warp may call, in divergent code as well; those that call together are served by one
- * atomic, so call where as many as possible are. Lanes that call together bring the same view. A call
- * that finds no room waits for the host to back more, some 50 us, and for no other lane, warp or
+ * Any lanes of a warp may call, in divergent code as well; those that call together are served by
+ * one atomic, so call where as many as possible are. Lanes that call together bring the same view. A
+ * call that finds no room waits for the host to back more, some 50 us, and for no other lane, warp or
  * block but one that speaks to the host: do not call with a lock held.
  *
  * Once one call has been refused all others are, until the vector is lent again: so it has no holes.
@@ -31,9 +31,9 @@
 
 #include "arena/append.h"
 
-/* `n` elements in a row at the end of the vector for each lane that calls, each with its own n from 0 to
- * 2^26; they are uninitialised. NULL for none, where limit or memory do not allow more, or where the
- * view is not one of this header's version. */
+/* `n` elements in a row at the end of the vector for each lane that calls, each with its own n from 0
+ * to 2^26; they are uninitialised. NULL for none, where limit or memory do not allow more, or where
+ * the view is not one of this header's version. */
 static __device__ __forceinline__ void *ga_kernel_vector_append(ga_kernel_vector view, uint32_t n)
 {
     if (view.abi != GA_KERNEL_VECTOR_ABI || !n || n > GA_APPEND_MOST) {
