@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Arenas under threads: some grow one, some use what it says it has, some open, move and close arenas of
+ * their own on the same device meanwhile. What was backed stays where it is and keeps what it holds, and
+ * nothing is left in the end. On a device whose memory is the host's, and on the host.
+ */
+#include "stress.h"
+
+#include "support/vmm_driver.h"
+
+#include <gpualloc/arena.h>
+
+#include <string.h>
+
+enum {
+    GROWERS = 2,
+    USERS = 2,
+    OTHERS = 2,
+    STEP = 2 << 20,
+    STEPS = 64
+};
+
+static ga_place place;
+static ga_arena *shared;
+static int growers_left; /* acq_rel: what they did has been done; users look no further then */
+
+static ga_arena *open_one(uint64_t steps)
+{
+    ga_arena *arena;
+    ga_arena_options options = {.options_size = sizeof options,
+                                .flags = GA_ARENA_EXACT,
+                                .place = place,
+                                .reserve = steps * STEP};
+    stress_need(ga_arena_open(&arena, &options) == GA_OK, "an arena");
+    return arena;
+}
+
+/* Growers meet: each of them asks for steps that the other may have taken already. */
+static void grow(void)
+{
+    for (uint64_t step = 1; step <= STEPS; step++) {
+        NEED(ga_arena_grow(shared, step * STEP) == GA_OK);
+        NEED(ga_arena_size(shared) >= step * STEP);
+    }
+    __atomic_fetch_sub(&growers_left, 1, __ATOMIC_ACQ_REL);
+}
+
+/* A count in each step, touched as soon as the step is there. */
+static void use(void)
+{
+    uint64_t most = 0;
+    bool again = true;
+    while (again) {
+        again = __atomic_load_n(&growers_left, __ATOMIC_ACQUIRE) != 0;
+        uint64_t size = ga_arena_size(shared);
+        NEED(size >= most && size <= ga_arena_reserved(shared));
+        for (uint64_t at = most; at < size; at += STEP) {
+            __atomic_fetch_add((int *)((char *)ga_arena_base(shared) + at + 4096), 1,
+                               __ATOMIC_RELAXED);
+        }
+        most = size;
+    }
+    NEED(most == STEPS * (uint64_t)STEP);
+}
+
+static void come_and_go(size_t number)
+{
+    for (uint64_t round = 1; round <= 8; round++) {
+        ga_arena_stats stats;
+        ga_arena *own = open_one(2);
+        NEED(ga_arena_grow(own, STEP) == GA_OK && ga_arena_grow(own, 2 * STEP) == GA_OK);
+        memset((char *)ga_arena_base(own) + STEP, (int)number, 100);
+        ga_status moved = ga_arena_move(own, 8 * STEP);
+        NEED(moved == GA_OK || (moved == GA_ERR_UNSUPPORTED && place == GA_PLACE_HOST));
+        NEED(((char *)ga_arena_base(own))[STEP + 99] == (char)number);
+        NEED(ga_arena_shrink(own, STEP) == GA_OK);
+        ga_arena_get_stats(own, &stats);
+        NEED(stats.backed == STEP && stats.reserved == (moved == GA_OK ? 8 : 2) * STEP);
+        ga_arena_close(own);
+    }
+}
+
+static void run(size_t number)
+{
+    if (number < GROWERS) {
+        grow();
+    } else if (number < GROWERS + USERS) {
+        use();
+    } else {
+        come_and_go(number);
+    }
+}
+
+static void one_round(void)
+{
+    shared = open_one(STEPS);
+    growers_left = GROWERS;
+    stress_threads(GROWERS + USERS + OTHERS, run);
+    for (uint64_t step = 0; step < STEPS; step++) {
+        int count = 0;
+        memcpy(&count, (char *)ga_arena_base(shared) + step * STEP + 4096, sizeof count);
+        NEED(count == USERS);
+    }
+    ga_arena_close(shared);
+}
+
+int main(int argc, char **argv)
+{
+    stress_begin(argc, argv);
+    while (stress_goes_on()) {
+        place = GA_PLACE_HOST;
+        one_round();
+        place = GA_PLACE_DEVICE;
+        vmm_driver_start(&(vmm_driver_options){.addresses = (uint64_t)8 << 30});
+        one_round();
+        vmm_driver_counts left = vmm_driver_count();
+        NEED(left.ranges == 0 && left.mappings == 0 && left.handles == 0 && left.chunks == 0);
+        vmm_driver_stop();
+    }
+    return 0;
+}
