@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * A vector on the host that grows by doubling to SIZE bytes while numbers of 8 bytes are pushed onto
- * it: in an arena, by realloc() and as a std::vector.
+ * A vector on the host that grows by doubling to SIZE bytes while numbers of 8 bytes are pushed
+ * onto it: in an arena, by realloc() and as a std::vector.
  *
  *     bench-arena-host [--size 16G] [--rounds N] [--json FILE]
  *
- * Each measurement is a child, this program again. In a round all have their turn, each round beginning
- * with another one. Times are medians over the rounds with quartiles; "times" is the baseline's time
- * over the own, the median of the same rounds. Exit status 1 where a measurement failed, 77 where the
- * machine has less memory than the vector needs.
+ * Each measurement is a child, this program again. In a round all have their turn, each round
+ * beginning with another one. Times are medians over the rounds with quartiles; "times" is the
+ * baseline's time over the own, the median of the same rounds. Exit status 1 where a measurement
+ * failed, 77 where the machine has less memory than the vector needs.
  */
 #include "ways.h"
 
@@ -39,7 +39,7 @@ typedef struct settings {
 
 static growth_cost costs[GROWTH_WAYS][ROUNDS_MAX];
 
-/* ---- rounds --------------------------------------------------------------------------------- */
+/* ---- rounds ------------------------------------------------------------------------------ */
 
 /* What the child prints. */
 static bool read_answer(int from, growth_cost *cost)
@@ -111,7 +111,7 @@ static int run_child(char **arguments)
     return printf("%.9f %.9f %.9f %.6f\n", cost.all, cost.growing, cost.worst, cost.peak) < 0;
 }
 
-/* ---- results -------------------------------------------------------------------------------- */
+/* ---- results ----------------------------------------------------------------------------- */
 
 typedef struct summary {
     double median, low, high; /* and the quartiles */
@@ -204,7 +204,7 @@ static void print_table(const settings *set)
     }
 }
 
-/* ---- the machine ------------------------------------------------------------------------------ */
+/* ---- the machine ------------------------------------------------------------------------- */
 
 static void read_line(const char *path, const char *format, char *text, size_t size)
 {
@@ -273,7 +273,7 @@ static bool write_json(const settings *set, const char *machine, const char *now
     return fclose(file) == 0;
 }
 
-/* ---- the command line ------------------------------------------------------------------------ */
+/* ---- the command line -------------------------------------------------------------------- */
 
 static int refuse(const char *option, const char *value)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Ways to have a vector of 8-byte numbers on the host that grows by doubling, and what filling it costs.
+ * Ways to have a vector of 8-byte numbers on the host that grows by doubling, and what filling it
+ * costs.
  */
 #ifndef BENCH_ARENA_WAYS_H
 #define BENCH_ARENA_WAYS_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * STRUCTURE  a list of chunks and a list of the ranges they lie in, both in the order of addresses
- * INVARIANT  chunks follow each other from the base on without gaps; a failed call leaves them as they
- *            were; what the lists do not name is not held
+ * INVARIANT  chunks follow each other from the base on without gaps; a failed call leaves them as
+ *            they were; what the lists do not name is not held
  * ORDER      A1/A2 publish what is backed, A3/A4 what is reserved
  * PROGRESS   a lock for each arena, held through the driver's calls; sizes are read without it
  */
@@ -42,7 +42,7 @@ static uint64_t most(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* ---- opening ------------------------------------------------------------------------------ */
+/* ---- opening ----------------------------------------------------------------------------- */
 
 static ga_status check_sizes(const ga_arena_options *o)
 {
@@ -200,7 +200,7 @@ void ga_arena_close(ga_arena *arena)
     forget(arena);
 }
 
-/* ---- growing and shrinking ------------------------------------------------------------------ */
+/* ---- growing and shrinking --------------------------------------------------------------- */
 
 static uint64_t now_ns(void)
 {
@@ -314,7 +314,7 @@ ga_status ga_arena_shrink(ga_arena *arena, uint64_t size)
     return status;
 }
 
-/* ---- questions ---------------------------------------------------------------------------- */
+/* ---- questions --------------------------------------------------------------------------- */
 
 void *ga_arena_base(const ga_arena *arena)
 {

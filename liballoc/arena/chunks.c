@@ -41,7 +41,7 @@ static void remember(ga_arena *arena, uint64_t handle, uint64_t size)
     }
 }
 
-/* ---- adding -------------------------------------------------------------------------------- */
+/* ---- adding ------------------------------------------------------------------------------ */
 
 ga_status ga_arena_attach(ga_arena *arena, uint64_t handle, uint64_t size)
 {
@@ -97,7 +97,7 @@ ga_status ga_arena_back(ga_arena *arena, uint64_t end)
     return status;
 }
 
-/* ---- taking away ---------------------------------------------------------------------------- */
+/* ---- taking away ------------------------------------------------------------------------- */
 
 /* Forget the chunks from `first` on, of which nothing is mapped any more. */
 static void destroy_from(ga_arena *arena, size_t first)
@@ -146,7 +146,7 @@ ga_status ga_arena_cut(ga_arena *arena, uint64_t end)
     return GA_OK;
 }
 
-/* ---- carrying elsewhere ----------------------------------------------------------------------- */
+/* ---- carrying elsewhere ------------------------------------------------------------------ */
 
 /* Carry the chunks from `first` on back from `base`; where that is refused they are lost. */
 static void carry_back(ga_arena *arena, uintptr_t base, size_t first)

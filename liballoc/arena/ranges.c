@@ -26,7 +26,7 @@ static void set_reserved(ga_arena *arena, uint64_t reserved)
     __atomic_store_n(&arena->reserved, reserved, __ATOMIC_RELEASE);
 }
 
-/* ---- behind ------------------------------------------------------------------------------- */
+/* ---- behind ------------------------------------------------------------------------------ */
 
 static ga_status reserve_behind(ga_arena *arena, uint64_t size)
 {
@@ -82,7 +82,7 @@ ga_status ga_arena_extend(ga_arena *arena, uint64_t reserve)
     return ga_arena_told(status);
 }
 
-/* ---- elsewhere ---------------------------------------------------------------------------- */
+/* ---- elsewhere --------------------------------------------------------------------------- */
 
 static void give_back_ranges(ga_arena *arena)
 {

@@ -8,9 +8,9 @@
  * host the kernel hands out pages by itself: a chunk there is nothing but its size, memory is fresh
  * zeros wherever it is mapped, and any piece of a mapping may be unmapped.
  *
- * All sizes and addresses are bytes, and multiples of the granule. Chunks are mapped whole, each within
- * one reservation. A call that fails changes nothing and leaves a sentence, without the name of a
- * room in front. What cannot be given back would be lost, so whoever refuses is asked twice.
+ * All sizes and addresses are bytes, and multiples of the granule. Chunks are mapped whole, each
+ * within one reservation. A call that fails changes nothing and leaves a sentence, without the name
+ * of a room in front. What cannot be given back would be lost, so whoever refuses is asked twice.
  *
  * A space never changes once it is open, and owns nothing. Thread safe.
  */
@@ -45,8 +45,8 @@ struct ga_space {
     CUmemAccessDesc access[GA_CUDA_DEVICES]; /* who may read and write it, the device first */
 };
 
-/* The place, device, flags and peers of `options`; nothing else in them matters here. Where flags want
- * what drivers refuse only when asked, a chunk is made and given back to see.
+/* The place, device, flags and peers of `options`; nothing else in them matters here. Where flags
+ * want what drivers refuse only when asked, a chunk is made and given back to see.
  *
  * GA_ERR_ARGUMENT     a place that is neither host nor device, flags that are none, too many peers
  * GA_ERR_UNSUPPORTED  the device cannot do what a flag or a peer wants
@@ -72,8 +72,8 @@ ga_status ga_space_map(const ga_space *space, uintptr_t start, uint64_t size, ui
 /* Nobody may be using it. */
 ga_status ga_space_unmap(const ga_space *space, uintptr_t start, uint64_t size);
 
-/* A mapped chunk with what it holds, from `from` to `to`, where nothing is mapped. Nobody may be using
- * it. */
+/* A mapped chunk with what it holds, from `from` to `to`, where nothing is mapped. Nobody may be
+ * using it. */
 ga_status ga_space_move(const ga_space *space, uintptr_t from, uintptr_t to, uint64_t size,
                         uint64_t chunk);
 

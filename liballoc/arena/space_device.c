@@ -14,7 +14,7 @@ static const uint64_t ALIGN = (uint64_t)2 << 20;
 
 typedef unsigned long long ull; /* what %llu takes */
 
-/* ---- addresses ---------------------------------------------------------------------------- */
+/* ---- addresses --------------------------------------------------------------------------- */
 
 static ga_status reserve_anywhere(const ga_cuda_driver *driver, const ga_space *space,
                                   uint64_t size, uintptr_t wanted, CUdeviceptr *base)
@@ -58,7 +58,7 @@ static ga_status device_unreserve(const ga_space *space, uintptr_t base, uint64_
     return status;
 }
 
-/* ---- chunks ------------------------------------------------------------------------------- */
+/* ---- chunks ------------------------------------------------------------------------------ */
 
 static ga_status device_create(const ga_space *space, uint64_t size, uint64_t *chunk)
 {
@@ -87,7 +87,7 @@ static ga_status device_destroy(const ga_space *space, uint64_t chunk)
     return status;
 }
 
-/* ---- mappings ----------------------------------------------------------------------------- */
+/* ---- mappings ---------------------------------------------------------------------------- */
 
 static ga_status map_with_access(const ga_cuda_driver *driver, const ga_space *space,
                                  uintptr_t start, uint64_t size, uint64_t chunk)
@@ -143,7 +143,7 @@ static ga_status device_move(const ga_space *space, uintptr_t from, uintptr_t to
     return status;
 }
 
-/* ---- sharing ------------------------------------------------------------------------------ */
+/* ---- sharing ----------------------------------------------------------------------------- */
 
 static ga_status export_by(const ga_cuda_driver *driver, const ga_space *space, uint64_t chunk,
                            ga_arena_share *out)
@@ -191,7 +191,7 @@ ga_status ga_space_import(const ga_space *space, const ga_arena_share *share, ui
     return status;
 }
 
-/* ---- opening ------------------------------------------------------------------------------ */
+/* ---- opening ----------------------------------------------------------------------------- */
 
 static const ga_space_ops device_ops = {
     .reserve = device_reserve,

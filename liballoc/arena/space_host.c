@@ -34,7 +34,7 @@ static ga_status refused(const char *call, uint64_t size)
                    strerror(error));
 }
 
-/* ---- addresses ---------------------------------------------------------------------------- */
+/* ---- addresses --------------------------------------------------------------------------- */
 
 static void *map_nothing(uintptr_t at, uint64_t size, int flags)
 {
@@ -99,7 +99,7 @@ static ga_status host_unreserve(const ga_space *space, uintptr_t base, uint64_t 
     return failed ? refused("munmap", size) : GA_OK;
 }
 
-/* ---- chunks that are none ----------------------------------------------------------------- */
+/* ---- chunks that are none ---------------------------------------------------------------- */
 
 static ga_status host_create(const ga_space *space, uint64_t size, uint64_t *chunk)
 {
@@ -114,7 +114,7 @@ static ga_status host_destroy(const ga_space *space, uint64_t chunk)
     return GA_OK;
 }
 
-/* ---- access ------------------------------------------------------------------------------- */
+/* ---- access ------------------------------------------------------------------------------ */
 
 static ga_status host_unmap(const ga_space *space, uintptr_t start, uint64_t size)
 {
@@ -135,8 +135,9 @@ static ga_status host_map(const ga_space *space, uintptr_t start, uint64_t size,
     return GA_OK;
 }
 
-/* The old place stays ours all the time, so that nobody else can get in there and the pages can go back.
- * Kernels move what they keep in one record; where they have several, after a fork() say, halves go. */
+/* The old place stays ours all the time, so that nobody else can get in there and the pages can go
+ * back. Kernels move what they keep in one record; where they have several, after a fork() say,
+ * halves go. */
 static ga_status move_pages(uintptr_t from, uintptr_t to, uint64_t size)
 {
     uint64_t half = size / 2 & ~((uint64_t)sysconf(_SC_PAGESIZE) - 1);
@@ -158,7 +159,7 @@ static ga_status move_pages(uintptr_t from, uintptr_t to, uint64_t size)
     return status;
 }
 
-/* The old place is empty then; where the kernel refuses to take access away too, nothing is lost. */
+/* The old place is empty then; should the kernel not take access away too, nothing is lost. */
 static ga_status host_move(const ga_space *space, uintptr_t from, uintptr_t to, uint64_t size,
                            uint64_t chunk)
 {
@@ -170,7 +171,7 @@ static ga_status host_move(const ga_space *space, uintptr_t from, uintptr_t to, 
     return status;
 }
 
-/* ---- opening ------------------------------------------------------------------------------ */
+/* ---- opening ----------------------------------------------------------------------------- */
 
 static const ga_space_ops host = {
     .reserve = host_reserve,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * What an arena is made of. Its chunks follow each other from the base on; ranges too, and each
- * chunk lies in one of them. On the host there is one range and at most one chunk, which changes its
- * size, since the kernel joins and divides what is mapped.
+ * chunk lies in one of them. On the host there is one range and at most one chunk, which changes
+ * its size, since the kernel joins and divides what is mapped.
  *
  *     base                                   end                        base + reserved
  *     | chunk | chunk     | chunk            |  nothing                 |
@@ -47,7 +47,7 @@ static inline bool ga_arena_on_host(const ga_arena *arena)
     return arena->space.device < 0;
 }
 
-/* Where the last chunk ends, bytes from the base on: what is backed, but in the middle of a change. */
+/* Where the last chunk ends, bytes from the base on: `backed`, but in the middle of a change. */
 static inline uint64_t ga_arena_end(const ga_arena *arena)
 {
     if (!arena->chunk_count) {
@@ -65,7 +65,7 @@ static inline void ga_arena_set_backed(ga_arena *arena)
     __atomic_store_n(&arena->backed, backed, __ATOMIC_RELEASE);
 }
 
-/* ---- chunks.c ------------------------------------------------------------------------------ */
+/* ---- chunks.c ---------------------------------------------------------------------------- */
 
 /* New chunks up to `end`, all or none. */
 ga_status ga_arena_back(ga_arena *arena, uint64_t end);
@@ -73,14 +73,14 @@ ga_status ga_arena_back(ga_arena *arena, uint64_t end);
 /* Put a chunk that exists at the end of the others. The arena owns it from then on. */
 ga_status ga_arena_attach(ga_arena *arena, uint64_t handle, uint64_t size);
 
-/* Unmap and give back the chunks at and above `end`, where a chunk begins or ends; on the host any page.
- * All or none, as far as the driver lets what it has unmapped be mapped again. */
+/* Unmap and give back the chunks at and above `end`, where a chunk begins or ends; on the host any
+ * page. All or none, as far as the driver lets what it has unmapped be mapped again. */
 ga_status ga_arena_cut(ga_arena *arena, uint64_t end);
 
-/* All chunks, with what they hold, from the arena's base to another; all or none in the same way. */
+/* All chunks, with what they hold, from the arena's base to another; all or none in that way. */
 ga_status ga_arena_carry(ga_arena *arena, uintptr_t base);
 
-/* ---- arena.c ------------------------------------------------------------------------------- */
+/* ---- arena.c ----------------------------------------------------------------------------- */
 
 /* GA_ERR_ARGUMENT: the caller had NULL for it. */
 ga_status ga_arena_missing(void);

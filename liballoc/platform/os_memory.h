@@ -21,7 +21,7 @@ typedef struct ga_os_memory {
 
 const ga_os_memory *ga_os_memory_get(void);
 
-/* Put `table` in the kernel's place; NULL undoes it. For tests, while no other thread is in here. */
+/* Put `table` in the kernel's place; NULL undoes it. For tests, while nobody else is in here. */
 void ga_os_memory_set(const ga_os_memory *table);
 
 #endif

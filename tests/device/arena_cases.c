@@ -43,7 +43,7 @@ bool arena_holds_at(ga_arena *arena, int device, uint64_t at, unsigned char valu
     return device_holds(device, (char *)ga_arena_base(arena) + at, value, PIECE);
 }
 
-/* ---- growing ------------------------------------------------------------------------------ */
+/* ---- growing ----------------------------------------------------------------------------- */
 
 /* A value of its own at each end of what each growth brought. */
 static void grows_by_doubling(int device)
@@ -100,7 +100,7 @@ uint64_t arena_free_memory(int device)
     return available;
 }
 
-/* What is backed is what the driver counts, and all of it comes back. Others may use the card a bit. */
+/* What is backed is what the driver counts, and all comes back. Others may use the card a bit. */
 static void memory_is_accounted(int device)
 {
     const uint64_t slack = 256 * MIB;
@@ -185,7 +185,7 @@ static void grows_beside_work(int device)
     ga_cuda_leave(&scope);
 }
 
-/* ---- more addresses ----------------------------------------------------------------------- */
+/* ---- more addresses ---------------------------------------------------------------------- */
 
 /* Whether anything stands directly behind, since we put it there or since others did. */
 static CUdeviceptr stand_behind(const ga_cuda_driver *driver, const ga_arena *arena)
@@ -254,7 +254,7 @@ static void moves(int device)
     ga_cuda_leave(&scope);
 }
 
-/* ---- refusals ----------------------------------------------------------------------------- */
+/* ---- refusals ---------------------------------------------------------------------------- */
 
 static void refuses_devices(int device)
 {
@@ -274,7 +274,7 @@ static void refuses_devices(int device)
     EXPECT(ga_arena_open(&arena, &options) == GA_ERR_ARGUMENT && !arena);
 }
 
-/* A flag works, or is refused by a sentence that names it; and then nothing is wrong with the rest. */
+/* A flag works, or is refused by a sentence that names it; and the rest works as before. */
 static void try_flag(int device, const char *name, uint32_t flag)
 {
     ga_arena *arena = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Arenas and processes: sharing a chunk with another program, two on one card, one that is killed, one
- * that forks, one that ends.
+ * Arenas and processes: sharing a chunk with another program, two on one card, one that is killed,
+ * one that forks, one that ends.
  */
 #include "arena.h"
 
@@ -22,7 +22,7 @@ enum {
 
 static const uint64_t SHARED = 32 << 20;
 
-/* ---- children ------------------------------------------------------------------------------- */
+/* ---- children ---------------------------------------------------------------------------- */
 
 /* This program again with `mode`, for `device`; `channel` (-1: none) is its descriptor CHANNEL. */
 static pid_t start(int device, const char *mode, int channel)
@@ -63,7 +63,7 @@ static bool ends_well(pid_t child)
     return ended && status == 0;
 }
 
-/* ---- a chunk for another program ------------------------------------------------------------- */
+/* ---- a chunk for another program --------------------------------------------------------- */
 
 int arena_import_chunk(void)
 {
@@ -111,7 +111,7 @@ static void shares_a_chunk(int device)
     ga_arena_close(arena);
 }
 
-/* ---- two processes on one card ---------------------------------------------------------------- */
+/* ---- two processes on one card ----------------------------------------------------------- */
 
 static bool grow_and_check(int device, unsigned char value)
 {
@@ -145,7 +145,7 @@ static void two_processes(int device)
     EXPECT(ends_well(child));
 }
 
-/* ---- a process that is killed while it grows --------------------------------------------------- */
+/* ---- a process that is killed while it grows --------------------------------------------- */
 
 int arena_grow_for_ever(void)
 {
@@ -201,7 +201,7 @@ static void killed_while_it_grows(int device)
     EXPECT(memory_comes_back(device, before - slack));
 }
 
-/* ---- forks, ends --------------------------------------------------------------------------------- */
+/* ---- forks, ends ------------------------------------------------------------------------- */
 
 static int use_inherited(void *context)
 {

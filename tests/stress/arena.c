@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Arenas under threads: some grow one, some use what it says it has, some open, move and close arenas of
- * their own on the same device meanwhile. What was backed stays where it is and keeps what it holds, and
- * nothing is left in the end. On a device whose memory is the host's, and on the host.
+ * Arenas under threads: some grow one, some use what it says it has, some open, move and close
+ * arenas of their own on the same device meanwhile. What was backed stays where it is and keeps
+ * what it holds, and nothing is left in the end. On a device whose memory is the host's, and on the
+ * host.
  */
 #include "stress.h"
 

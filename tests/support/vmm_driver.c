@@ -21,7 +21,7 @@ void vmm_require(bool condition, const char *text, const char *function)
     }
 }
 
-/* ---- calls, and those that fail ------------------------------------------------------------- */
+/* ---- calls, and those that fail ---------------------------------------------------------- */
 
 #define NAME(name, symbol, parameters) #name,
 
@@ -124,7 +124,7 @@ void vmm_driver_shut_down(void)
     vmm_unlock(NULL);
 }
 
-/* ---- errors --------------------------------------------------------------------------------- */
+/* ---- errors ------------------------------------------------------------------------------ */
 
 #define ERROR(name)                                                                                \
     {                                                                                              \
@@ -167,7 +167,7 @@ static CUresult error_string(CUresult error, const char **text)
     return CUDA_SUCCESS;
 }
 
-/* ---- devices and contexts -------------------------------------------------------------------- */
+/* ---- devices and contexts ---------------------------------------------------------------- */
 
 enum {
     DEPTH = 16 /* contexts pushed by one thread */
@@ -376,7 +376,7 @@ static CUresult mem_info(size_t *available, size_t *total)
     return CUDA_SUCCESS;
 }
 
-/* ---- the table ------------------------------------------------------------------------------ */
+/* ---- the table --------------------------------------------------------------------------- */
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
@@ -464,7 +464,7 @@ void vmm_driver_stop(void)
     empty();
 }
 
-/* ---- what lives ----------------------------------------------------------------------------- */
+/* ---- what lives -------------------------------------------------------------------------- */
 
 static void count_memory(vmm_driver_counts *counts)
 {

@@ -88,12 +88,12 @@ void vmm_driver_destroy_context(int device);
 /* Let the driver shut down: every call is CUDA_ERROR_DEINITIALIZED from then on. */
 void vmm_driver_shut_down(void);
 
-/* What is put on the stream (NULL: the default stream of device 0) from now on does not end; what was
- * held ends, and new work ends at once again. */
+/* What is put on the stream (NULL: the default stream of device 0) from now on does not end; what
+ * was held ends, and new work ends at once again. */
 void vmm_driver_hold(CUstream stream);
 void vmm_driver_let_go(CUstream stream);
 
-/* Whether the devices that `access` has bits for may read and write all of [start, start + size). */
+/* Whether the devices that `access` has bits for may use all of [start, start + size). */
 bool vmm_driver_accessible(const void *start, size_t size, unsigned access);
 
 #endif

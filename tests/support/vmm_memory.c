@@ -28,7 +28,7 @@ static bool is_granular(uint64_t value)
     return value % vmm.options.granularity == 0;
 }
 
-/* ---- addresses ------------------------------------------------------------------------------ */
+/* ---- addresses --------------------------------------------------------------------------- */
 
 /* Sanitizers leave a process less: then there are as many as there are. */
 void vmm_memory_begin(void)
@@ -123,7 +123,7 @@ static vmm_range *range_of(uintptr_t start, size_t size)
     return NULL;
 }
 
-/* ---- chunks --------------------------------------------------------------------------------- */
+/* ---- chunks ------------------------------------------------------------------------------ */
 
 static vmm_chunk *chunk_of(CUmemGenericAllocationHandle handle)
 {
@@ -255,7 +255,7 @@ static CUresult release(CUmemGenericAllocationHandle handle)
     return CUDA_SUCCESS;
 }
 
-/* ---- sharing -------------------------------------------------------------------------------- */
+/* ---- sharing ----------------------------------------------------------------------------- */
 
 /* A fabric handle of ours is the chunk's number in the file system: of use in this process. */
 static CUresult export_chunk(void *shared, CUmemGenericAllocationHandle handle,
@@ -325,7 +325,7 @@ static CUresult import_chunk(CUmemGenericAllocationHandle *handle, void *shared,
     return CUDA_SUCCESS;
 }
 
-/* ---- mappings ------------------------------------------------------------------------------- */
+/* ---- mappings ---------------------------------------------------------------------------- */
 
 static void no_access(uintptr_t start, size_t size)
 {
@@ -434,7 +434,7 @@ static CUresult set_access(CUdeviceptr start, size_t size, const CUmemAccessDesc
     return CUDA_SUCCESS;
 }
 
-/* ---- questions ------------------------------------------------------------------------------- */
+/* ---- questions --------------------------------------------------------------------------- */
 
 const vmm_mapping *vmm_mapping_at(uintptr_t address)
 {
@@ -459,7 +459,7 @@ bool vmm_driver_accessible(const void *start, size_t size, unsigned access)
     return at >= end;
 }
 
-/* ---- begin and end ---------------------------------------------------------------------------- */
+/* ---- begin and end ----------------------------------------------------------------------- */
 
 void vmm_memory_fill(ga_cuda_driver *table)
 {

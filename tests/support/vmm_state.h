@@ -57,7 +57,7 @@ typedef struct vmm_device {
     vmm_stream null_stream;
 } vmm_device;
 
-/* ---- memory ------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------ */
 
 /* A physical chunk; its address is its handle. */
 typedef struct vmm_chunk {
@@ -110,7 +110,7 @@ typedef struct vmm_state {
 
 extern vmm_state vmm;
 
-/* ---- calls -------------------------------------------------------------------------------- */
+/* ---- calls ------------------------------------------------------------------------------- */
 
 /* Count a call and take the lock; what the plan of failures or the shut-down has for it. */
 CUresult vmm_arrive(vmm_function function);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- streams -------------------------------------------------------------------------------- */
+/* ---- streams ----------------------------------------------------------------------------- */
 
 /* The legacy and the per-thread default stream have the numbers 1 and 2. NULL: no such stream. */
 static vmm_stream *stream_of(CUstream stream)
@@ -199,7 +199,7 @@ void vmm_driver_let_go(CUstream stream)
     vmm_unlock(NULL);
 }
 
-/* ---- events --------------------------------------------------------------------------------- */
+/* ---- events ------------------------------------------------------------------------------ */
 
 static struct CUevent_st *event_of(CUevent event)
 {
@@ -310,7 +310,7 @@ static CUresult stream_wait_event(CUstream stream, CUevent event, unsigned flags
     return CUDA_SUCCESS;
 }
 
-/* ---- copies and fills ------------------------------------------------------------------------ */
+/* ---- copies and fills -------------------------------------------------------------------- */
 
 static CUresult begin_work(CUstream stream)
 {
@@ -373,7 +373,7 @@ static CUresult fill_words(CUdeviceptr to, unsigned value, size_t count, CUstrea
     return result;
 }
 
-/* ---- blocks --------------------------------------------------------------------------------- */
+/* ---- blocks ------------------------------------------------------------------------------ */
 
 static vmm_block *block_at(uintptr_t address)
 {
@@ -510,7 +510,7 @@ static CUresult pointer_attributes(unsigned count, CUpointer_attribute *attribut
     return CUDA_SUCCESS;
 }
 
-/* ---- begin and end ---------------------------------------------------------------------------- */
+/* ---- begin and end ----------------------------------------------------------------------- */
 
 void vmm_work_fill(ga_cuda_driver *table)
 {

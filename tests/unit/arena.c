@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- growing -------------------------------------------------------------------------------- */
+/* ---- growing ----------------------------------------------------------------------------- */
 
 static void grow_by_doubling(ga_arena *arena, uint64_t granule)
 {
@@ -172,7 +172,7 @@ Test(arena, grown_by_several_threads)
     assert_nothing_left();
 }
 
-/* ---- shrinking ------------------------------------------------------------------------------ */
+/* ---- shrinking --------------------------------------------------------------------------- */
 
 Test(arena, shrinks_by_whole_chunks)
 {
@@ -230,7 +230,7 @@ Test(arena, nothing_is_behind_its_size)
     ga_arena_close(arena);
 }
 
-/* ---- limits ----------------------------------------------------------------------------------- */
+/* ---- limits ------------------------------------------------------------------------------ */
 
 Test(arena, the_limit_holds_and_is_used_up)
 {
@@ -321,7 +321,7 @@ Test(arena, fewer_addresses_where_there_are_fewer)
     assert_nothing_left();
 }
 
-/* ---- more addresses --------------------------------------------------------------------------- */
+/* ---- more addresses ---------------------------------------------------------------------- */
 
 Test(arena, extends_in_place)
 {

@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* ---- refusals --------------------------------------------------------------------------------- */
+/* ---- refusals ---------------------------------------------------------------------------- */
 
 Test(arena_faults, options_that_cannot_be)
 {
@@ -107,7 +107,7 @@ Test(arena_faults, a_driver_that_refuses_late)
     assert_nothing_left();
 }
 
-/* ---- every call of the driver, failed in its turn ---------------------------------------------- */
+/* ---- every call of the driver, failed in its turn ---------------------------------------- */
 
 typedef struct scene {
     ga_arena *arena, *other; /* other: stands behind it, or has a chunk to share */
@@ -299,7 +299,7 @@ Test(arena_faults, every_call_of_opening_in_turn)
     cr_assert_gt(n, 15, "only %" PRIu64 " calls", n - 1);
 }
 
-/* An unmap that is refused for good, which nothing is lost by: what was unmapped is mapped again. */
+/* An unmap that is refused for good. Nothing is lost by that: what was unmapped is mapped again. */
 static bool refuse_unmap(const operation *o, uint64_t n)
 {
     vmm_driver_start(NULL);
@@ -369,7 +369,7 @@ Test(arena_faults, several_calls_in_a_row)
     }
 }
 
-/* ---- every call of the kernel, failed in its turn ----------------------------------------------- */
+/* ---- every call of the kernel, failed in its turn ---------------------------------------- */
 
 static const ga_os_memory *os;
 static uint64_t os_left; /* calls until one fails; 0: none does */
@@ -427,7 +427,7 @@ static void begin_counting(void)
     os_failed = false;
 }
 
-/* The kernel puts what is new below what is there: addresses behind are free where something was. */
+/* The kernel puts what is new below what is there: behind it is free where something was. */
 static scene prepare_on_the_host(const operation *o)
 {
     void *behind = mmap(NULL, 32 * MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- several devices, sharing ----------------------------------------------------------------- */
+/* ---- several devices, sharing ------------------------------------------------------------ */
 
 Test(arena_share, peers_have_access)
 {
@@ -136,7 +136,7 @@ Test(arena_share, a_child_takes_a_chunk)
     assert_nothing_left();
 }
 
-/* ---- ends ------------------------------------------------------------------------------------- */
+/* ---- ends -------------------------------------------------------------------------------- */
 
 Test(arena_share, a_context_that_is_destroyed_first)
 {

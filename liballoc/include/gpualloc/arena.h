@@ -7,16 +7,17 @@
  *     base              size                       reserved
  *     | chunk | chunk   |  addresses, nothing behind |
  *
- * Fresh memory holds anything on a device, zeros on the host. Touching what is not backed is a fault.
+ * Fresh memory holds anything on a device, zeros on the host. Touching what is not backed is a
+ * fault.
  *
- * Every call answers a status, as in gpualloc.h: one that fails changes nothing and leaves a sentence in
- * ga_error_text(). (Should a driver that has just refused a change refuse the way back as well, the
- * chunks that it then keeps unmapped are lost, and ga_arena_size() says what is left.)
+ * Every call answers a status, as in gpualloc.h: one that fails changes nothing and leaves a
+ * sentence in ga_error_text(). (Should a driver that has just refused a change refuse the way back
+ * as well, the chunks that it then keeps unmapped are lost, and ga_arena_size() says what is left.)
  *
  * Thread safety: calls on different arenas never disturb each other; calls on one arena take a lock
- * of its own, but see ga_arena_close() and ga_arena_move(). Memory that another thread or a kernel is
- * using may grow meanwhile; it may not shrink under them. After fork() a child has a copy of a host
- * arena, and may close one on a device, which then leaves the parent's alone.
+ * of its own, but see ga_arena_close() and ga_arena_move(). Memory that another thread or a kernel
+ * is using may grow meanwhile; it may not shrink under them. After fork() a child has a copy of a
+ * host arena, and may close one on a device, which then leaves the parent's alone.
  *
  * Compiles alone as C11, C++17 and under nvcc.
  */
@@ -31,8 +32,9 @@ extern "C" {
 
 typedef struct ga_arena ga_arena;
 
-/* What an arena is made with: fixed from then on. All zeros but `options_size` is a good choice. All
- * sizes are bytes, rounded up to whole granules: 2 MiB on a device and with huge pages, else a page. */
+/* What an arena is made with: fixed from then on. All zeros but `options_size` is a good choice.
+ * All sizes are bytes, rounded up to whole granules: 2 MiB on a device and with huge pages, else a
+ * page. */
 typedef struct ga_arena_options {
     uint32_t options_size; /* sizeof(ga_arena_options) */
     uint32_t flags;        /* GA_ARENA_* */
@@ -54,8 +56,8 @@ enum {
     GA_ARENA_EXACT = 16        /* grow by what is missing and no more (see ga_arena_grow) */
 };
 
-/* Reserves; backs nothing yet. Where neither `reserve` nor `limit` is given and 1 TiB is refused, half
- * of it is asked for, and so on down to 1 GiB. The caller closes the arena.
+/* Reserves; backs nothing yet. Where neither `reserve` nor `limit` is given and 1 TiB is refused,
+ * half of it is asked for, and so on down to 1 GiB. The caller closes the arena.
  *
  * GA_ERR_ARGUMENT     an option that cannot be: another place, a chunk above chunk_most or limit, a
  *                     limit below one granule, ...
@@ -69,10 +71,10 @@ GA_API ga_status ga_arena_open(ga_arena **out, const ga_arena_options *options);
  * ignored. A device that went with its context or process counts as given back. */
 GA_API void ga_arena_close(ga_arena *arena);
 
-/* Back at least `size` bytes from the base on. What is backed already stays; nothing moves. An arena
- * grows ahead: by what is missing, but at least by as much as it has, within `chunk` and `chunk_most`.
- * With GA_ARENA_EXACT, or where memory or the limit do not allow it, by what is missing, in whole
- * granules. May run while kernels use the arena.
+/* Back at least `size` bytes from the base on. What is backed already stays; nothing moves. An
+ * arena grows ahead: by what is missing, but at least by as much as it has, within `chunk` and
+ * `chunk_most`. With GA_ARENA_EXACT, or where memory or the limit do not allow it, by what is
+ * missing, in whole granules. May run while kernels use the arena.
  *
  * GA_ERR_NO_ROOM  `size` is above what is reserved: ga_arena_extend(), ga_arena_move()
  * GA_ERR_MEMORY   out of memory, or above the limit; the sentence says which */
@@ -91,14 +93,14 @@ GA_API ga_status ga_arena_shrink(ga_arena *arena, uint64_t size);
 GA_API ga_status ga_arena_extend(ga_arena *arena, uint64_t reserve);
 
 /* The same at any price: where extend fails, a new range of `reserve` bytes gets the same physical
- * memory, and the old range is given back. MOVES THE BASE: every pointer into the arena is void then, and
- * nobody may be using it, no other thread and no kernel (§3.1.1).
+ * memory, and the old range is given back. MOVES THE BASE: every pointer into the arena is void
+ * then, and nobody may be using it, no other thread and no kernel (§3.1.1).
  *
  * GA_ERR_MEMORY       no addresses
  * GA_ERR_UNSUPPORTED  host: a kernel before Linux 5.7 */
 GA_API ga_status ga_arena_move(ga_arena *arena, uint64_t reserve);
 
-/* The base changes by ga_arena_move() only. Bytes: backed now, and reserved. NULL and 0 for NULL. */
+/* The base, which ga_arena_move() alone changes; bytes backed now; bytes reserved. */
 GA_API void *ga_arena_base(const ga_arena *arena);
 GA_API uint64_t ga_arena_size(const ga_arena *arena);
 GA_API uint64_t ga_arena_reserved(const ga_arena *arena);
@@ -124,14 +126,14 @@ typedef struct ga_arena_share {
     unsigned char fabric[64];
 } ga_arena_share;
 
-/* Chunk `index` of the arena, 0 to chunks - 1. A chunk is shared for as long as either side keeps it.
+/* Chunk `index` of the arena, 0 to chunks - 1. It is shared for as long as either side keeps it.
  *
  * GA_ERR_UNSUPPORTED  the arena was not made to be shared
  * GA_ERR_ARGUMENT     no such chunk */
 GA_API ga_status ga_arena_export(ga_arena *arena, uint64_t index, ga_arena_share *out);
 
-/* Put another process's chunk behind what `arena` has, which grows by share->size. The options must be
- * those that it was exported with. `share->fd` stays the caller's, who may close it afterwards.
+/* Put another process's chunk behind what `arena` has, which grows by share->size. The options must
+ * be those that it was exported with. `share->fd` stays the caller's, who may close it afterwards.
  *
  * GA_ERR_NO_ROOM  it does not fit behind, in one piece of what was reserved
  * GA_ERR_MEMORY   above the limit
