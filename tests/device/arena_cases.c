@@ -76,12 +76,17 @@ static void grows_by_doubling(int device)
     ga_arena_close(arena);
 }
 
+/* 8 TiB are to be had everywhere; how much more depends on the system's address space. */
 static void reserves_much(int device)
 {
     static const uint64_t TIB = (uint64_t)1 << 40;
-    for (uint64_t tebibytes = 1; tebibytes <= 64; tebibytes *= 4) {
+    for (uint64_t tebibytes = 1; tebibytes <= 64; tebibytes *= 2) {
         ga_arena *arena;
-        REQUIRE(arena_open(&arena, device, 0, tebibytes * TIB));
+        if (!arena_open(&arena, device, 0, tebibytes * TIB)) {
+            EXPECT(tebibytes > 8);
+            break;
+        }
+        printf("    %d TiB reserved\n", (int)tebibytes);
         EXPECT(arena_grow(arena, 2 * MIB));
         EXPECT(arena_fill_at(arena, device, 0, 9) && arena_holds_at(arena, device, 0, 9));
         ga_arena_close(arena);

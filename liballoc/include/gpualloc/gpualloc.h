@@ -154,7 +154,8 @@ GA_API size_t ga_usable_size(ga_heap *heap, const void *block);
 
 /* Whether the pointer lies in memory of this heap's backend. Backends whose heaps share one
  * process-wide allocator (`system`, `jemalloc`, `dl`) answer for all of these heaps together;
- * `system` cannot tell and says true to all. */
+ * `system` cannot tell and says true to all; `slab` knows a block that it passed on to its parent
+ * (large ones) by its first byte alone. */
 GA_API bool ga_owns(ga_heap *heap, const void *pointer);
 
 /* Give free memory back to the parent or the system, keeping about `keep` bytes. */
