@@ -43,8 +43,21 @@ static uint32_t most_steps(const ga_vector *v)
     return most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
 }
 
-/* As a vector grows on the host: twice what there is, if that can be had; what is wanted; and else
- * as near to that as memory goes. */
+/* Go from `there_are` steps towards `needed`, as far as memory goes. */
+static void back_towards(ga_vector *v, uint32_t there_are, uint32_t needed)
+{
+    uint32_t more = needed - there_are;
+    while (more) {
+        if (back_steps(v, there_are + more)) {
+            there_are += more;
+            more = more < needed - there_are ? more : needed - there_are;
+        } else {
+            more /= 2;
+        }
+    }
+}
+
+/* As a vector grows on the host: twice what there is, if that can be had; else what is wanted. */
 static ga_growth_reason back(void *context, uint32_t wanted, uint32_t *backed)
 {
     ga_vector *v = context;
@@ -52,8 +65,8 @@ static ga_growth_reason back(void *context, uint32_t wanted, uint32_t *backed)
     uint32_t needed = wanted < most ? wanted : most;
     uint64_t ahead = v->exact ? needed : (uint64_t)2 * there_are;
     bool reached = ahead > needed && back_steps(v, ahead < most ? ahead : most);
-    for (uint32_t more = needed > there_are ? needed - there_are : 0; more && !reached; more /= 2) {
-        reached = back_steps(v, there_are + more);
+    if (!reached && needed > there_are) {
+        back_towards(v, there_are, needed);
     }
     *backed = steps_there_are(v);
     return *backed >= wanted ? GA_GROWTH_GRANTED

@@ -167,6 +167,21 @@ BOTH(grows_by_what_is_wanted)
     ga_vector_close(v);
 }
 
+/* By doubling: as many growths as the size has bits. */
+BOTH(grows_ahead)
+{
+    ga_kernel_vector view;
+    ga_arena_stats stats;
+    ga_vector *v = open_at(place, 0, 0);
+    assert_ok(ga_vector_lend(v, STEP, &view));
+    run(view, 5000);
+    assert_ok(ga_vector_take_back(v, NULL));
+    ga_arena_get_stats(ga_vector_arena(v), &stats);
+    cr_assert(ga_vector_size(v) * sizeof(uint64_t) > 64 * STEP);
+    cr_assert(stats.growths >= 1 && stats.growths <= 12, "%" PRIu64, stats.growths);
+    ga_vector_close(v);
+}
+
 /* ---- refusals ------------------------------------------------------------------------------ */
 
 static void expect_refusals(ga_vector *v, uint64_t before, uint64_t granted,
@@ -200,6 +215,45 @@ BOTH(ends_at_the_limit)
     cr_assert_eq(appended.refused, 0);
     cr_assert_eq(ga_vector_size(v), 5 + granted);
     ga_vector_close(v);
+}
+
+/* Each lane wants a step, and all together more than there is: as many get theirs as there are
+ * steps. */
+static uint32_t lanes_granted(ga_vector *v, uint64_t step, uint32_t reason)
+{
+    ga_kernel_vector view;
+    ga_vector_appended appended;
+    assert_ok(ga_vector_lend(v, step, &view));
+    ga_append *append = view.state;
+    ga_lanes counts = ga_lanes_all((uint32_t)(step / sizeof(uint64_t)));
+    ga_append_take(append, ga_tile_of(32), counts);
+    cr_assert_eq(append->reason, reason);
+    assert_ok(ga_vector_take_back(v, &appended));
+    cr_assert_eq(appended.appended + appended.refused, 32 * step / sizeof(uint64_t));
+    cr_assert_eq(ga_vector_size(v), appended.appended);
+    return (uint32_t)(appended.appended * sizeof(uint64_t) / step);
+}
+
+BOTH(a_large_wish_gets_what_the_limit_leaves)
+{
+    ga_vector *v = open_at(place, 42 * MIB, 0);
+    uint32_t lanes = lanes_granted(v, 2 * MIB, GA_GROWTH_LIMIT);
+    cr_assert_eq(lanes, 21, "%u lanes", lanes);
+    ga_vector_close(v);
+}
+
+Test(vector_loan, a_large_wish_gets_what_memory_leaves)
+{
+    for (size_t mib = 24; mib <= 40; mib += 2) {
+        vmm_driver_start(&(vmm_driver_options){.memory = mib * MIB});
+        ga_vector *v = open_at(GA_PLACE_DEVICE, 0, 0);
+        uint32_t lanes = lanes_granted(v, 2 * MIB, GA_GROWTH_MEMORY);
+        /* All but what the vector's state takes. */
+        cr_assert(lanes == mib / 2 - 1 || lanes == mib / 2, "%u of %zu MiB", lanes, mib);
+        ga_vector_close(v);
+        expect_nothing_left();
+        vmm_driver_stop();
+    }
 }
 
 Test(vector_loan, ends_where_memory_ends)
