@@ -269,6 +269,14 @@ static ga_status open_pinned(ga_pager_client *client)
     return status;
 }
 
+/* As if wish 0, which nobody made, had been granted. */
+static void clear_mailbox(ga_pager_client *client)
+{
+    memset(client->mailbox, 0, sizeof *client->mailbox);
+    client->serial = 0;
+    say(client, GA_GROWTH_GRANTED);
+}
+
 static ga_status open_mailbox(ga_pager_client *client)
 {
     ga_status status = GA_OK;
@@ -281,20 +289,29 @@ static ga_status open_mailbox(ga_pager_client *client)
         }
     }
     if (status == GA_OK) {
-        memset(client->mailbox, 0, sizeof *client->mailbox);
-        say(client, GA_GROWTH_GRANTED); /* to wish 0, which nobody made */
+        clear_mailbox(client);
     }
     return status;
 }
 
-static void close_mailbox(ga_pager_client *client)
+static bool close_pinned(ga_pager_client *client)
 {
     ga_cuda_scope scope;
+    bool closed = false;
+    if (ga_cuda_enter(&scope, client->device) == GA_OK) {
+        closed = scope.driver->cuMemFreeHost(client->mailbox) == CUDA_SUCCESS;
+        ga_cuda_leave(&scope);
+    }
+    return closed;
+}
+
+/* Nobody could give it back later: a driver that refuses is asked twice. */
+static void close_mailbox(ga_pager_client *client)
+{
     if (client->device == GA_PAGER_HOST) {
         ga_libc.free(client->mailbox);
-    } else if (client->forks == forks && ga_cuda_enter(&scope, client->device) == GA_OK) {
-        scope.driver->cuMemFreeHost(client->mailbox);
-        ga_cuda_leave(&scope);
+    } else if (client->forks == forks && !close_pinned(client)) {
+        close_pinned(client);
     }
 }
 
@@ -353,13 +370,20 @@ ga_status ga_pager_add(ga_pager_client **out, int device, uint32_t steps, ga_pag
     return status;
 }
 
+/* Under the lock. */
+static void wait_for_back(ga_pager_client *client)
+{
+    ga_pager *pager = client->pager;
+    while (pager->served == client) {
+        pthread_cond_wait(&pager->changed, &pager->lock);
+    }
+}
+
 static void delist(ga_pager_client *client)
 {
     ga_pager *pager = client->pager;
     pthread_mutex_lock(&pager->lock);
-    while (pager->served == client) {
-        pthread_cond_wait(&pager->changed, &pager->lock);
-    }
+    wait_for_back(client);
     ga_pager_client **link = &pager->first;
     while (*link != client) {
         link = &(*link)->next;
@@ -386,6 +410,18 @@ void ga_pager_remove(ga_pager_client *client)
     }
     close_mailbox(client);
     ga_libc.free(client);
+}
+
+void ga_pager_restart(ga_pager_client *client, uint32_t steps)
+{
+    ga_pager *pager = client->pager;
+    pthread_mutex_lock(&pager->lock);
+    if (client->forks == forks) {
+        wait_for_back(client);
+        client->backed = steps;
+        clear_mailbox(client);
+    }
+    pthread_mutex_unlock(&pager->lock);
 }
 
 void ga_pager_wake(ga_pager_client *client)

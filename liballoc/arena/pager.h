@@ -44,6 +44,11 @@ ga_status ga_pager_add(ga_pager_client **out, int device, uint32_t steps, ga_pag
  * may be running. With a device's last client its thread is gone, too. NULL is ignored. */
 void ga_pager_remove(ga_pager_client *client);
 
+/* There are `steps` steps now, more or fewer than before: the host has changed it, or the limit. No kernel
+ * that uses it is running, and what stands in device memory is to be made anew (ga_growth_first). Waits for
+ * `back` if that runs. */
+void ga_pager_restart(ga_pager_client *client, uint32_t steps);
+
 /* A kernel may come soon: watch more closely for a while. */
 void ga_pager_wake(ga_pager_client *client);
 

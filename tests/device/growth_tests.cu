@@ -14,6 +14,8 @@
 extern "C" {
 #include "arena/pager.h"
 #include "runner.h"
+/* Of arena/growth_probe.h, for the host. */
+ga_status ga_growth_try(int device);
 }
 
 #include <cuda_runtime.h>
@@ -299,6 +301,15 @@ static void expect_all_taken(host *h, int device)
 
 /* ---- cases -------------------------------------------------------------------------------- */
 
+static void trial(int device)
+{
+    for (int i = 0; i < 2; i++) {
+        if (ga_growth_try(device) != GA_OK) {
+            FAIL("the library's own trial to succeed, got \"%s\"", ga_error_text());
+        }
+    }
+}
+
 static void whole_warps(int device)
 {
     for (int ahead = 0; ahead < 2; ahead++) {
@@ -453,6 +464,7 @@ static void beside_a_free(int device)
 /* ---- the program -------------------------------------------------------------------------- */
 
 static const test_case cases[] = {
+    {"the library's own trial", trial},
     {"whole warps take all there is", whole_warps},
     {"warps that have parted grow beside each other", warps_that_have_parted},
     {"two kernels at once", two_kernels_at_once},

@@ -5,6 +5,7 @@
 #include "arena/pager.h"
 
 #include "arena/growth.h"
+#include "arena/growth_probe.h"
 #include "support/expect.h"
 #include "support/sanitized.h"
 #include "support/scene.h"
@@ -253,6 +254,38 @@ Test(pager, removed_in_the_middle_of_growth)
     ga_pager_remove(NULL);
 }
 
+Test(pager, a_restart_forgets_what_was)
+{
+    subject s = {.limit = 4};
+    begin(&s);
+    cr_assert_eq(await(&s, 5), GA_GROWTH_LIMIT);
+    s.limit = 9;
+    for (uint32_t steps = 4; steps; steps -= 2) { /* the same, and fewer */
+        ga_pager_restart(s.client, steps);
+        s.growth = ga_growth_first(ga_pager_mailbox(s.client), steps);
+        cr_assert_eq(await(&s, steps + 1), GA_GROWTH_GRANTED);
+        cr_assert_eq(ga_growth_ready(&s.growth), steps + 1);
+    }
+    ga_pager_remove(s.client);
+}
+
+Test(pager, a_restart_waits_for_a_slow_one)
+{
+    subject s = {.gates = true};
+    pthread_t other;
+    begin(&s);
+    hint(&s, 3);
+    wait_for_entry(&s);
+    pthread_create(&other, NULL, open_later, &s);
+    ga_pager_restart(s.client, 1);
+    cr_assert(s.open, "restarted under a call");
+    pthread_join(other, NULL);
+    s.growth = ga_growth_first(ga_pager_mailbox(s.client), 1);
+    cr_assert_eq(await(&s, 2), GA_GROWTH_GRANTED);
+    cr_assert_eq(s.calls, 2);
+    ga_pager_remove(s.client);
+}
+
 /* ---- the thread --------------------------------------------------------------------------- */
 
 /* Those that the system still lists: one that has been joined may be among them for a moment. */
@@ -466,6 +499,22 @@ Test(pager, every_call_of_the_driver_may_fail)
         vmm_driver_stop();
     }
     cr_assert_gt(n, 3);
+}
+
+/* This driver has no kernels. */
+Test(pager, a_trial_leaves_nothing_behind)
+{
+    for (uint64_t n = 1; n < 30; n++) {
+        vmm_driver_start(NULL);
+        vmm_driver_fail(NULL, n, CUDA_ERROR_OUT_OF_MEMORY);
+        cr_assert_neq(ga_growth_try(0), GA_OK);
+        cr_assert_neq(ga_error_text()[0], 0);
+        vmm_driver_counts left = vmm_driver_count();
+        cr_assert(!left.pinned && !left.ranges && !left.chunks && !left.blocks, "call %d", (int)n);
+        vmm_driver_stop();
+    }
+    cr_assert_eq(ga_growth_try(-1), GA_ERR_DEVICE);
+    cr_assert_eq(ga_growth_try(64), GA_ERR_DEVICE);
 }
 
 Test(pager, the_driver_may_go_first)

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The host's half of the trial: a small arena, a pager for it, and one warp that grows.
+ */
+#include "growth_probe.h"
+
+#include "../device/device.h"
+#include "pager.h"
+
+#include <gpualloc/arena.h>
+#include <gpualloc/backend.h>
+
+#include <pthread.h>
+#include <string.h>
+
+static const uint64_t PATIENCE_NS = 2000000000;
+
+typedef struct trial {
+    int device;
+    ga_arena *arena;
+    uint64_t granule;
+    ga_pager_client *client;
+    ga_growth_probe probe; /* as it is sent there, and as it comes back */
+} trial;
+
+static ga_growth_reason back(void *context, uint32_t wanted, uint32_t *backed)
+{
+    trial *t = context;
+    if (ga_arena_grow(t->arena, wanted * t->granule) != GA_OK) {
+        return GA_GROWTH_MEMORY;
+    }
+    *backed = wanted;
+    return GA_GROWTH_GRANTED;
+}
+
+/* Copy there, run, copy back, all on the device's own stream. */
+static ga_status run(trial *t, const ga_cuda_scope *scope, CUfunction kernel, CUdeviceptr block)
+{
+    const ga_cuda_driver *driver = scope->driver;
+    void *parameters[] = {&block};
+    ga_status status =
+        GA_CUDA_CALL(driver, cuMemcpyHtoDAsync, block, &t->probe, sizeof t->probe, scope->stream);
+    if (status == GA_OK) {
+        status = GA_CUDA_CALL(driver, cuLaunchKernel, kernel, 1, 1, 1, GA_GROWTH_PROBE_LANES, 1, 1,
+                              0, scope->stream, parameters, NULL);
+    }
+    if (status == GA_OK) {
+        status = GA_CUDA_CALL(driver, cuMemcpyDtoHAsync, &t->probe, block, sizeof t->probe,
+                              scope->stream);
+    }
+    return status == GA_OK ? GA_CUDA_CALL(driver, cuStreamSynchronize, scope->stream) : status;
+}
+
+static ga_status judge(const trial *t)
+{
+    static const char *const why[GA_GROWTH_REASONS] = {
+        [GA_GROWTH_LIMIT] = "there is a limit",
+        [GA_GROWTH_MEMORY] = "no memory could be mapped",
+        [GA_GROWTH_GONE] = "the driver maps nothing until the kernel has ended",
+        [GA_GROWTH_FIXED] = "it is fixed"};
+    if (t->probe.found != GA_GROWTH_GRANTED) {
+        return ga_fail(GA_ERR_UNSUPPORTED,
+                       "growth: device %d: memory does not grow while a kernel runs: %s", t->device,
+                       t->probe.found < GA_GROWTH_REASONS ? why[t->probe.found] : "no answer");
+    }
+    if (t->probe.right != GA_GROWTH_PROBE_STEPS * GA_GROWTH_PROBE_LANES) {
+        return ga_fail(
+            GA_ERR_UNSUPPORTED,
+            "growth: device %d: a kernel read %u words of memory that was mapped while it "
+            "ran, %u as they had been written",
+            t->device, GA_GROWTH_PROBE_STEPS * GA_GROWTH_PROBE_LANES, t->probe.right);
+    }
+    return GA_OK;
+}
+
+static ga_status run_and_judge(trial *t)
+{
+    CUfunction kernel;
+    ga_cuda_scope scope;
+    CUdeviceptr block = 0;
+    ga_status status = ga_device_function(&kernel, t->device, "ga_growth_probe_kernel");
+    if (status == GA_OK) {
+        status = ga_cuda_enter(&scope, t->device);
+    }
+    if (status != GA_OK) {
+        return status;
+    }
+    status = GA_CUDA_CALL(scope.driver, cuMemAlloc, &block, sizeof t->probe);
+    if (status == GA_OK) {
+        status = run(t, &scope, kernel, block);
+        scope.driver->cuMemFree(block);
+    }
+    ga_cuda_leave(&scope);
+    return status == GA_OK ? judge(t) : status;
+}
+
+static ga_status open_arena(trial *t)
+{
+    ga_arena_options options = {.options_size = sizeof options,
+                                .flags = GA_ARENA_EXACT,
+                                .place = GA_PLACE_DEVICE,
+                                .device = t->device,
+                                .reserve = 1 << 30};
+    ga_arena_stats stats;
+    ga_status status = ga_arena_open(&t->arena, &options);
+    if (status == GA_OK) {
+        ga_arena_get_stats(t->arena, &stats);
+        t->granule = stats.granule;
+    }
+    return status;
+}
+
+static ga_status try_out(int device)
+{
+    trial t = {.device = device};
+    ga_status status = open_arena(&t);
+    if (status == GA_OK) {
+        status = ga_pager_add(&t.client, device, 0, back, &t);
+    }
+    if (status == GA_OK) {
+        t.probe.growth = ga_growth_first(ga_pager_mailbox(t.client), 0);
+        t.probe.growth.patience = PATIENCE_NS;
+        t.probe.base = ga_arena_base(t.arena);
+        t.probe.step_bytes = t.granule;
+        status = run_and_judge(&t);
+    }
+    ga_pager_remove(t.client);
+    ga_arena_close(t.arena);
+    return status;
+}
+
+ga_status ga_growth_try(int device)
+{
+    static struct {
+        bool tried;
+        ga_status status;
+        char sentence[400];
+    } known[GA_CUDA_DEVICES]; /* under the lock */
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    if (device < 0 || device >= GA_CUDA_DEVICES) {
+        return ga_fail(GA_ERR_DEVICE, "growth: no CUDA device %d", device);
+    }
+    pthread_mutex_lock(&lock);
+    if (!known[device].tried) {
+        ga_status status = try_out(device);
+        known[device].status = status;
+        /* Only what the device says is for good: memory may come back, a driver may be found. */
+        known[device].tried = status == GA_OK || status == GA_ERR_UNSUPPORTED;
+        if (status != GA_OK) {
+            strncpy(known[device].sentence, ga_error_text(), sizeof known[device].sentence - 1);
+        }
+    } else if (known[device].status != GA_OK) {
+        ga_fail(known[device].status, "%s", known[device].sentence);
+    }
+    ga_status status = known[device].status;
+    pthread_mutex_unlock(&lock);
+    return status;
+}
