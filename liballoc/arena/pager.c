@@ -10,14 +10,17 @@
 #include "../platform/cuda_driver.h"
 #include "../platform/latency.h"
 #include "../platform/libc.h"
+#include "../platform/os_memory.h"
 
 #include <gpualloc/backend.h>
 
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <time.h>
 
@@ -26,6 +29,7 @@ enum {
     IDLE_SHARE = 32,              /* of the time since anything happened, the part slept */
     SHORTEST_NS = 20000,          /* below that a sleep takes longer than it should */
     LONGEST_NS = 2000000,
+    MAILBOX_SIZE = 64 << 10, /* whole pages, wherever we are */
     SECOND_NS = 1000000000
 };
 
@@ -185,14 +189,6 @@ static ga_status start(ga_pager *pager)
 
 /* ---- the end of the process, and forks ------------------------------------------------------ */
 
-/* Where the driver has shut down, the mailbox went with it. */
-static void goodbye(ga_pager_client *client)
-{
-    if (!ga_cuda_is_gone()) {
-        say(client, GA_GROWTH_GONE);
-    }
-}
-
 /* A `back` that ends the process itself is not waited for. */
 static void stop(ga_pager *pager)
 {
@@ -204,7 +200,7 @@ static void stop(ga_pager *pager)
     }
     join(pager);
     for (ga_pager_client *client = pager->first; client; client = client->next) {
-        goodbye(client);
+        say(client, GA_GROWTH_GONE);
     }
     pthread_mutex_unlock(&pager->lock);
 }
@@ -246,27 +242,36 @@ static void begin_all(void)
 
 /* ---- clients ------------------------------------------------------------------------------- */
 
-static ga_status open_pinned(ga_pager_client *client)
+static ga_status pin(ga_pager_client *client)
 {
     ga_cuda_scope scope;
-    void *host = NULL;
     CUdeviceptr device = 0;
     ga_status status = ga_cuda_enter(&scope, client->device);
     if (status != GA_OK) {
         return status;
     }
-    status = GA_CUDA_CALL(scope.driver, cuMemHostAlloc, &host, sizeof *client->mailbox,
-                          CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+    status = GA_CUDA_CALL(scope.driver, cuMemHostRegister, client->mailbox, MAILBOX_SIZE,
+                          CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
     if (status == GA_OK) {
-        status = GA_CUDA_CALL(scope.driver, cuMemHostGetDevicePointer, &device, host, 0);
+        status = GA_CUDA_CALL(scope.driver, cuMemHostGetDevicePointer, &device, client->mailbox, 0);
         if (status != GA_OK) {
-            scope.driver->cuMemFreeHost(host);
+            scope.driver->cuMemHostUnregister(client->mailbox);
         }
     }
     ga_cuda_leave(&scope);
-    client->mailbox = host;
     client->for_kernels = (ga_mailbox *)device;
     return status;
+}
+
+static bool unpin(ga_pager_client *client)
+{
+    ga_cuda_scope scope;
+    bool done = false;
+    if (ga_cuda_enter(&scope, client->device) == GA_OK) {
+        done = scope.driver->cuMemHostUnregister(client->mailbox) == CUDA_SUCCESS;
+        ga_cuda_leave(&scope);
+    }
+    return done;
 }
 
 /* As if wish 0, which nobody made, had been granted. */
@@ -277,46 +282,36 @@ static void clear_mailbox(ga_pager_client *client)
     say(client, GA_GROWTH_GRANTED);
 }
 
+/* Pages of our own: the driver's would go with its context, while we look at them. They are shared, so
+ * that a fork leaves ours where the device knows them to be, and copies nothing. */
 static ga_status open_mailbox(ga_pager_client *client)
 {
-    ga_status status = GA_OK;
-    if (client->device != GA_PAGER_HOST) {
-        status = open_pinned(client);
-    } else {
-        client->mailbox = client->for_kernels = ga_libc.memalign(128, sizeof *client->mailbox);
-        if (!client->mailbox) {
-            status = ga_fail(GA_ERR_MEMORY, "pager: no memory for a mailbox");
-        }
+    void *pages = ga_os_memory_get()->mmap(NULL, MAILBOX_SIZE, PROT_READ | PROT_WRITE,
+                                           MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED) {
+        return ga_fail(GA_ERR_MEMORY, "pager: no memory for a mailbox: %s", strerror(errno));
     }
+    client->mailbox = client->for_kernels = pages;
+    ga_status status = client->device == GA_PAGER_HOST ? GA_OK : pin(client);
     if (status == GA_OK) {
         clear_mailbox(client);
+    } else {
+        ga_os_memory_get()->munmap(pages, MAILBOX_SIZE);
     }
     return status;
 }
 
-static bool close_pinned(ga_pager_client *client)
-{
-    ga_cuda_scope scope;
-    bool closed = false;
-    if (ga_cuda_enter(&scope, client->device) == GA_OK) {
-        closed = scope.driver->cuMemFreeHost(client->mailbox) == CUDA_SUCCESS;
-        ga_cuda_leave(&scope);
-    }
-    return closed;
-}
-
-/* Nobody could give it back later: a driver that refuses is asked twice. */
+/* Nobody could do it later: a driver that refuses is asked twice. A child leaves it alone. */
 static void close_mailbox(ga_pager_client *client)
 {
-    if (client->device == GA_PAGER_HOST) {
-        ga_libc.free(client->mailbox);
-    } else if (client->forks == forks && !close_pinned(client)) {
-        close_pinned(client);
+    if (client->device != GA_PAGER_HOST && client->forks == forks && !unpin(client)) {
+        unpin(client);
     }
+    ga_os_memory_get()->munmap(client->mailbox, MAILBOX_SIZE);
 }
 
 /* Put the client before the pager. What the process registers last is called first when it ends, so that
- * a driver that has been loaded by now is still there when the pager says goodbye. */
+ * a driver that has been loaded by now is still there while the pager stops. */
 static ga_status enlist(ga_pager_client *client)
 {
     ga_pager *pager = client->pager;
@@ -389,9 +384,7 @@ static void delist(ga_pager_client *client)
         link = &(*link)->next;
     }
     *link = client->next;
-    if (!pager->stopping) { /* else it has been said */
-        goodbye(client);
-    }
+    say(client, GA_GROWTH_GONE);
     pthread_cond_broadcast(&pager->changed);
     while (pager->running && !pager->first) {
         pthread_cond_wait(&pager->changed, &pager->lock);

@@ -60,10 +60,10 @@
     X(cuMemFree, "cuMemFree_v2", (CUdeviceptr block))                                              \
     X(cuMemGetAddressRange, "cuMemGetAddressRange_v2",                                             \
       (CUdeviceptr *base, size_t *size, CUdeviceptr pointer))                                      \
-    X(cuMemHostAlloc, "cuMemHostAlloc", (void **block, size_t size, unsigned flags))               \
+    X(cuMemHostRegister, "cuMemHostRegister_v2", (void *start, size_t size, unsigned flags))       \
+    X(cuMemHostUnregister, "cuMemHostUnregister", (void *start))                                   \
     X(cuMemHostGetDevicePointer, "cuMemHostGetDevicePointer_v2",                                   \
       (CUdeviceptr *pointer, void *block, unsigned flags))                                         \
-    X(cuMemFreeHost, "cuMemFreeHost", (void *block))                                               \
     X(cuMemGetAllocationGranularity, "cuMemGetAllocationGranularity",                              \
       (size_t *granularity, const CUmemAllocationProp *prop,                                       \
        CUmemAllocationGranularity_flags which))                                                    \

@@ -37,8 +37,8 @@
     X(CU_MEMPOOL_ATTR_USED_MEM_CURRENT)                                                            \
     X(CU_STREAM_NON_BLOCKING)                                                                      \
     X(CU_EVENT_DISABLE_TIMING)                                                                     \
-    X(CU_MEMHOSTALLOC_PORTABLE)                                                                    \
-    X(CU_MEMHOSTALLOC_DEVICEMAP)                                                                   \
+    X(CU_MEMHOSTREGISTER_PORTABLE)                                                                 \
+    X(CU_MEMHOSTREGISTER_DEVICEMAP)                                                                \
     X(CU_LIMIT_MALLOC_HEAP_SIZE)                                                                   \
     X(CU_MEM_ALLOCATION_TYPE_PINNED)                                                               \
     X(CU_MEM_LOCATION_TYPE_DEVICE)                                                                 \

@@ -58,7 +58,7 @@ typedef struct vmm_driver_counts {
     uint64_t handles;             /* to them, not yet released */
     uint64_t mappings, mapped_bytes;
     uint64_t blocks, block_bytes;  /* of cuMemAlloc */
-    uint64_t pinned, pinned_bytes; /* of cuMemHostAlloc */
+    uint64_t pinned, pinned_bytes; /* of cuMemHostRegister */
     uint64_t streams, events;
     uint64_t waits; /* calls so far that waited for work that had not ended */
 } vmm_driver_counts;

@@ -87,7 +87,7 @@ typedef struct vmm_range {
     struct vmm_range *next;
 } vmm_range;
 
-/* Of cuMemAlloc (with a device) and cuMemHostAlloc. */
+/* Of cuMemAlloc (with a device), and host memory that is registered. */
 typedef struct vmm_block {
     char *start;
     size_t size;

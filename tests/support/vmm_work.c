@@ -385,15 +385,13 @@ static vmm_block *block_at(uintptr_t address)
     return NULL;
 }
 
-/* `device` -1: pinned. NULL: no memory. */
-static void *add_block(size_t size, int device)
+/* `device` -1: pinned. */
+static void add_block(char *start, size_t size, int device)
 {
-    char *start = aligned_alloc(4096, (size + 4095) / 4096 * 4096);
     vmm_block *block = malloc(sizeof *block);
     VMM_REQUIRE(start && block);
     *block = (vmm_block){start, size, device, vmm.blocks};
     vmm.blocks = block;
-    return start;
 }
 
 static CUresult remove_block(uintptr_t start, bool pinned)
@@ -409,8 +407,8 @@ static CUresult remove_block(uintptr_t start, bool pinned)
     *link = block->next;
     if (!pinned) {
         vmm.devices[block->device].used -= block->size;
+        free(block->start);
     }
-    free(block->start);
     free(block);
     return CUDA_SUCCESS;
 }
@@ -425,7 +423,9 @@ static CUresult mem_alloc(CUdeviceptr *block, size_t size)
     if (!vmm_use(device, size)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    *block = (uintptr_t)add_block(size, device);
+    char *start = aligned_alloc(4096, (size + 4095) / 4096 * 4096);
+    add_block(start, size, device);
+    *block = (uintptr_t)start;
     return CUDA_SUCCESS;
 }
 
@@ -440,24 +440,25 @@ static CUresult mem_free(CUdeviceptr block)
     return block ? remove_block(block, false) : CUDA_SUCCESS;
 }
 
-static CUresult host_alloc(void **block, size_t size, unsigned flags)
+/* The memory stays the caller's, and outlives contexts. */
+static CUresult host_register(void *start, size_t size, unsigned flags)
 {
-    VMM_CALL(cuMemHostAlloc)
+    VMM_CALL(cuMemHostRegister)
     if (vmm_current_device() < 0) {
         return CUDA_ERROR_INVALID_CONTEXT;
     }
-    if (!size || flags & ~7u) {
+    if (!start || !size || flags & ~7u) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    *block = add_block(size, -1);
+    add_block(start, size, -1);
     return CUDA_SUCCESS;
 }
 
-static CUresult host_free(void *block)
+static CUresult host_unregister(void *start)
 {
-    VMM_CALL(cuMemFreeHost)
+    VMM_CALL(cuMemHostUnregister)
     return vmm_current_device() < 0 ? CUDA_ERROR_INVALID_CONTEXT
-                                    : remove_block((uintptr_t)block, true);
+                                    : remove_block((uintptr_t)start, true);
 }
 
 static CUresult host_pointer(CUdeviceptr *pointer, void *block, unsigned flags)
@@ -534,8 +535,8 @@ void vmm_work_fill(ga_cuda_driver *table)
     table->cuMemsetD32Async = fill_words;
     table->cuMemAlloc = mem_alloc;
     table->cuMemFree = mem_free;
-    table->cuMemHostAlloc = host_alloc;
-    table->cuMemFreeHost = host_free;
+    table->cuMemHostRegister = host_register;
+    table->cuMemHostUnregister = host_unregister;
     table->cuMemHostGetDevicePointer = host_pointer;
     table->cuMemGetAddressRange = address_range;
     table->cuPointerGetAttributes = pointer_attributes;
@@ -556,7 +557,9 @@ void vmm_work_clear(void)
     while (vmm.blocks) {
         vmm_block *block = vmm.blocks;
         vmm.blocks = block->next;
-        free(block->start);
+        if (block->device >= 0) {
+            free(block->start);
+        }
         free(block);
     }
 }

@@ -501,6 +501,40 @@ Test(pager, every_call_of_the_driver_may_fail)
     cr_assert_gt(n, 3);
 }
 
+/* What is registered went with it, but the pager goes on looking at its own pages. */
+Test(pager, the_context_may_go_first)
+{
+    subject s = {.limit = 10};
+    vmm_driver_start(NULL);
+    assert_ok(ga_pager_add(&s.client, 0, 1, back, &s));
+    s.growth = ga_growth_first(ga_pager_mailbox(s.client), 1);
+    vmm_driver_destroy_context(0);
+    cr_assert_eq(await(&s, 2), GA_GROWTH_GRANTED);
+    ga_pager_remove(s.client);
+    vmm_driver_stop();
+}
+
+static int leave_the_parents_alone(void *context)
+{
+    subject *theirs = context;
+    uint64_t calls = vmm_driver_calls(NULL);
+    ga_pager_remove(theirs->client);
+    return vmm_driver_calls(NULL) != calls;
+}
+
+Test(pager, a_child_leaves_what_is_pinned_alone)
+{
+    subject s = {.limit = 10};
+    vmm_driver_start(NULL);
+    assert_ok(ga_pager_add(&s.client, 0, 1, back, &s));
+    s.growth = ga_growth_first(ga_pager_mailbox(s.client), 1);
+    cr_assert_eq(scene_in_child(leave_the_parents_alone, &s), 0);
+    cr_assert_eq(await(&s, 2), GA_GROWTH_GRANTED);
+    ga_pager_remove(s.client);
+    cr_assert_eq(vmm_driver_count().pinned, 0);
+    vmm_driver_stop();
+}
+
 /* This driver has no kernels. */
 Test(pager, a_trial_leaves_nothing_behind)
 {
