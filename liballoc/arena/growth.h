@@ -117,11 +117,12 @@ GA_SIMT void ga_growth_answered(ga_growth *growth, uint32_t want, uint64_t began
     }
 }
 
-/* The last wish has not been answered yet. */
+/* The last wish has not been answered yet. Clocks of multiprocessors may differ a little: `now` may be
+ * before `asked`. */
 GA_SIMT void ga_growth_unanswered(ga_growth *growth, uint32_t want)
 {
     uint64_t now = ga_clock_ns();
-    if (now - growth->asked > growth->patience) {
+    if (now > growth->asked + growth->patience) {
         ga_growth_pronounce(growth, GA_GROWTH_GONE, now + growth->hold);
     } else if (ga_mail_steps(growth->wish) < want) {
         ga_growth_post(growth, want);
