@@ -137,11 +137,19 @@ static void keep_faith(const element *data, std::size_t n, std::size_t before)
                     cudaMemcpyHostToDevice));
 }
 
+/* The driver wipes freed memory in the background, and who allocates next waits for that: nobody
+ * shall wait for what another contender has freed. */
+static void settle()
+{
+    MUST(cudaDeviceSynchronize());
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+}
+
 static times time_of(const contender &who)
 {
     times all;
     std::size_t before = 0;
-    MUST(cudaDeviceSynchronize());
+    settle();
     auto begin = std::chrono::steady_clock::now();
     who.run(sizes, [&](const element *data) {
         std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - begin;
