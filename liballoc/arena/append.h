@@ -27,6 +27,7 @@
 #ifndef GA_APPEND_MUTANT
 #define GA_APPEND_MUTANT 0
 #endif
+#define GA_APPEND_MUTANT_NAP 2000000u /* ns: so that what is weak shows */
 
 enum {
     GA_APPEND_MOST = 1 << 26 /* elements that one lane may ask for: 32 of them fit in 32 bits */
@@ -146,6 +147,8 @@ GA_SIMT_SLOW uint64_t ga_append_await(ga_append *append, uint32_t lanes, uint64_
         if (found != GA_GROWTH_GRANTED) {
 #if GA_APPEND_MUTANT == 3
             return gate;
+#elif GA_APPEND_MUTANT == 5
+            ga_clock_sleep(GA_APPEND_MUTANT_NAP);                /* others begin to wait anew */
 #endif
             ga_append_close(tile, append, found);
         }
@@ -201,6 +204,7 @@ GA_SIMT ga_appended ga_append_take(ga_append *append, ga_tile tile, ga_lanes cou
     {
 #if GA_APPEND_MUTANT == 4
         uint64_t first = ga_load64_relaxed(&append->tail);
+        ga_clock_sleep(GA_APPEND_MUTANT_NAP);
         ga_store64_relaxed(&append->tail, first + total);
 #else
         uint64_t first = ga_add64_relaxed(&append->tail, total); /* relaxed: hands out places */

@@ -235,6 +235,9 @@ static const ga_runtime runtime = {
     .stats = ga_heap_stats,
     .kernel_view = ga_heap_kernel_view,
     .reset = ga_heap_reset,
+    .growing_open = ga_growing_open,
+    .growing_to = ga_growing_to,
+    .growing_close = ga_growing_close,
 };
 
 /* A plugin that carries a runtime of its own leaves its sentence there: say at least who failed. */

@@ -335,6 +335,28 @@ ga_status ga_trim(ga_heap *heap, size_t keep)
     return heap->backend->trim ? heap->backend->trim(heap->state, keep) : unsupported(heap, "trim");
 }
 
+ga_status ga_growing_open(ga_heap *heap, ga_growing *growing)
+{
+    ga_status status = check_request(heap, 0, 0);
+    if (status != GA_OK) {
+        return status;
+    }
+    if (!heap->backend->growing_open) {
+        return unsupported(heap, "growth under kernels");
+    }
+    return growing ? heap->backend->growing_open(heap->state, growing) : GA_OK;
+}
+
+ga_status ga_growing_to(ga_heap *heap, ga_growing *growing, uint32_t steps)
+{
+    return heap->backend->growing_to(heap->state, growing, steps);
+}
+
+void ga_growing_close(ga_heap *heap, ga_growing *growing)
+{
+    heap->backend->growing_close(heap->state, growing);
+}
+
 ga_status ga_heap_reset(ga_heap *heap)
 {
     ga_status status = check_request(heap, 0, 0);

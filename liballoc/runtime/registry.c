@@ -69,6 +69,11 @@ static ga_status check_members(const ga_backend *b)
         return ga_fail(GA_ERR_ARGUMENT, "%s: expected bits of the %d places, got 0x%x", b->name,
                        GA_PLACE_COUNT, b->places);
     }
+    if (!b->growing_open != !b->growing_to || !b->growing_open != !b->growing_close) {
+        return ga_fail(GA_ERR_ARGUMENT,
+                       "%s: expected growing_open, growing_to and growing_close all or none",
+                       b->name);
+    }
     if (!b->alloc_on != !b->free_on) {
         return ga_fail(GA_ERR_ARGUMENT, "%s: expected alloc_on and free_on both or neither",
                        b->name);

@@ -38,7 +38,7 @@ static ga_status settle(const ga_cuda_scope *scope, ga_status status)
                            : status;
 }
 
-static ga_status put(const ga_cuda_scope *scope, void *to, const void *from, size_t size)
+ga_status ga_slab_kernel_put(const ga_cuda_scope *scope, void *to, const void *from, size_t size)
 {
     return settle(scope, GA_CUDA_CALL(scope->driver, cuMemcpyHtoDAsync, (CUdeviceptr)to, from, size,
                                       scope->stream));
@@ -123,14 +123,15 @@ static void drop_super(ga_slab_kernel *slab, uint32_t super)
 static ga_status publish(ga_slab_kernel *slab, const ga_cuda_scope *scope, uint32_t super)
 {
     ga_slab_heap *heap = slab->heap;
-    ga_status status =
-        put(scope, slab->image.supers + super, &slab->supers[super], sizeof *slab->supers);
+    ga_status status = ga_slab_kernel_put(scope, slab->image.supers + super, &slab->supers[super],
+                                          sizeof *slab->supers);
     if (status == GA_OK) {
-        status = put(scope, slab->image.sorted, slab->sorted, (super + 1) * sizeof *slab->sorted);
+        status = ga_slab_kernel_put(scope, slab->image.sorted, slab->sorted,
+                                    (super + 1) * sizeof *slab->sorted);
     }
     if (status == GA_OK) {
-        status = put(scope, &heap->super_count, &slab->image.super_count,
-                     sizeof heap->super_count + sizeof heap->words);
+        status = ga_slab_kernel_put(scope, &heap->super_count, &slab->image.super_count,
+                                    sizeof heap->super_count + sizeof heap->words);
     }
     return status == GA_OK ? ga_slab_kernel_recount(slab, scope, super << slab->shape.super_bits,
                                                     super_blocks(slab))
@@ -160,8 +161,8 @@ static ga_status add_super(ga_slab_kernel *slab, const ga_cuda_scope *scope)
         slab->image.super_count--;
         slab->image.words -= super_blocks(slab) * GA_SLAB_ROW_WORDS;
         drop_super(slab, super);
-        put(scope, &slab->heap->super_count, &slab->image.super_count,
-            sizeof slab->image.super_count + sizeof slab->image.words);
+        ga_slab_kernel_put(scope, &slab->heap->super_count, &slab->image.super_count,
+                           sizeof slab->image.super_count + sizeof slab->image.words);
         ga_free(slab->parent, block);
         return status;
     }
@@ -173,17 +174,21 @@ static ga_status add_super(ga_slab_kernel *slab, const ga_cuda_scope *scope)
 
 /* Where things stand in the bookkeeping, and how large it is. */
 typedef struct book_plan {
-    size_t counts, supers, sorted, rows, size;
+    size_t counts, growth, supers, sorted, rows, size;
 } book_plan;
 
-static book_plan plan_book(const ga_slab_shape *shape)
+static book_plan plan_book(const ga_slab_shape *shape, bool grows)
 {
     book_plan plan = {.counts = up(sizeof(ga_slab_heap))};
     size_t entries = shape->light ? 0 : shape->supers;
-    plan.supers = plan.counts + up(ga_slab_counts_bytes(shape));
+    plan.growth = plan.counts + up(ga_slab_counts_bytes(shape));
+    plan.supers = plan.growth + up(sizeof(ga_growth));
     plan.sorted = plan.supers + up(entries * sizeof(ga_slab_super));
     plan.rows = plan.sorted + up(entries * sizeof(uint32_t));
-    plan.size = plan.rows + (shape->light ? ga_slab_super_rows_bytes(shape) * shape->supers : 0);
+    plan.size = plan.rows;
+    if (shape->light && !grows) {
+        plan.size += ga_slab_super_rows_bytes(shape) * shape->supers;
+    }
     return plan;
 }
 
@@ -193,7 +198,10 @@ static void fill_image(ga_slab_kernel *slab, const ga_slab_kernel_spec *spec, co
     ga_slab_heap_shape(image, &slab->shape);
     image->check = spec->check;
     image->free = (uint32_t *)(slab->book + plan->counts);
-    if (slab->shape.light) {
+    if (slab->grows) {
+        slab->growth = (ga_growth *)(slab->book + plan->growth);
+        image->growth = slab->growth;
+    } else if (slab->shape.light) {
         image->rows = (uint32_t *)(slab->book + plan->rows);
         image->super_count = slab->shape.supers;
         image->words = slab->shape.supers * super_blocks(slab) * GA_SLAB_ROW_WORDS;
@@ -218,7 +226,7 @@ static ga_status take_array(ga_slab_kernel *slab, const ga_cuda_scope *scope)
     status = ga_slab_kernel_prepare(slab, scope, units, size, slab->image.rows,
                                     ga_slab_super_rows_bytes(&slab->shape) * slab->shape.supers);
     if (status == GA_OK) {
-        status = put(scope, slab->heap, &slab->image, sizeof slab->image);
+        status = ga_slab_kernel_put(scope, slab->heap, &slab->image, sizeof slab->image);
     }
     return status == GA_OK
                ? ga_slab_kernel_recount(slab, scope, 0, slab->image.words / GA_SLAB_ROW_WORDS)
@@ -227,7 +235,7 @@ static ga_status take_array(ga_slab_kernel *slab, const ga_cuda_scope *scope)
 
 static ga_status take_supers(ga_slab_kernel *slab, const ga_cuda_scope *scope, uint32_t n)
 {
-    ga_status status = put(scope, slab->heap, &slab->image, sizeof slab->image);
+    ga_status status = ga_slab_kernel_put(scope, slab->heap, &slab->image, sizeof slab->image);
     while (status == GA_OK && n--) {
         status = add_super(slab, scope);
     }
@@ -237,7 +245,7 @@ static ga_status take_supers(ga_slab_kernel *slab, const ga_cuda_scope *scope, u
 static ga_status set_up(ga_slab_kernel *slab, const ga_slab_kernel_spec *spec)
 {
     ga_cuda_scope scope;
-    book_plan plan = plan_book(&slab->shape);
+    book_plan plan = plan_book(&slab->shape, slab->grows);
     void *book;
     ga_status status = ga_alloc(slab->parent, plan.size, ALIGN, &book);
     if (status != GA_OK) {
@@ -253,8 +261,10 @@ static ga_status set_up(ga_slab_kernel *slab, const ga_slab_kernel_spec *spec)
     }
     status = ga_cuda_clear(&scope, slab->book, plan.rows);
     if (status == GA_OK) {
-        status = slab->shape.light ? take_array(slab, &scope)
-                                   : take_supers(slab, &scope, spec->first ? spec->first : 1);
+        uint32_t first = spec->first ? spec->first : 1;
+        status = slab->grows         ? ga_slab_growing_take(slab, &scope, first)
+                 : slab->shape.light ? take_array(slab, &scope)
+                                     : take_supers(slab, &scope, first);
     }
     ga_cuda_leave(&scope);
     return status;
@@ -283,6 +293,7 @@ ga_status ga_slab_kernel_open(ga_slab_kernel **out, const ga_slab_kernel_spec *s
     }
     slab->device = device;
     slab->parent = parent;
+    slab->grows = spec->grows;
     slab->shape = spec->shape;
     slab->shape.spread = GA_SLAB_SPREAD_KERNEL;
     pthread_mutex_init(&slab->lock, NULL);
@@ -341,12 +352,19 @@ void ga_slab_kernel_close(ga_slab_kernel *slab)
     ga_slab_heap now;
     if (slab->book && ga_cuda_enter(&scope, slab->device) == GA_OK) {
         ga_slab_kernel_look(slab, &scope, &now);
+        if (slab->growing.own) {
+            ga_slab_growing_refresh(slab, &scope);
+        }
         ga_cuda_leave(&scope);
     }
     for (uint32_t i = 0; slab->supers && i < slab->image.super_count; i++) {
         ga_free(slab->parent, slab->supers[i].units);
     }
-    ga_free(slab->parent, slab->image.units);
+    if (slab->grows) {
+        ga_slab_growing_give(slab);
+    } else {
+        ga_free(slab->parent, slab->image.units);
+    }
     ga_free(slab->parent, slab->book);
     pthread_mutex_destroy(&slab->lock);
     ga_libc.free(slab->supers);
@@ -370,6 +388,12 @@ static ga_status grow_between_launches(ga_slab_kernel *slab, const ga_cuda_scope
 {
     ga_slab_heap now;
     ga_status status = ga_slab_kernel_look(slab, scope, &now);
+    if (status == GA_OK && slab->grows) {
+        bool crowded = is_crowded(slab, &now);
+        slab->changes = now.changes;
+        slab->full = now.full;
+        return ga_slab_growing_ahead(slab, scope, crowded);
+    }
     if (status != GA_OK || slab->shape.light || !is_crowded(slab, &now)) {
         return status;
     }
@@ -391,7 +415,7 @@ static void fill_view(const ga_slab_kernel *slab, ga_kernel_heap *out)
     const ga_slab_heap *image = &slab->image;
     uint64_t flags = image->shift | (image->inverse ? GA_SLAB_FLAG_ODD : 0) |
                      (image->check ? GA_SLAB_FLAG_CHECK : 0) |
-                     (image->check || !image->rows ? GA_SLAB_FLAG_GENERAL : 0);
+                     (image->check || !image->rows || slab->grows ? GA_SLAB_FLAG_GENERAL : 0);
     *out = (ga_kernel_heap){.abi = GA_KERNEL_HEAP_ABI, .kind = GA_KERNEL_KIND_SLAB};
     out->words[GA_SLAB_WORD_HEAP] = (uint64_t)slab->heap;
     out->words[GA_SLAB_WORD_FREE] = (uint64_t)image->free;
@@ -405,8 +429,13 @@ static void fill_view(const ga_slab_kernel *slab, ga_kernel_heap *out)
 ga_status ga_slab_kernel_enter(ga_slab_kernel *slab, ga_cuda_scope *scope)
 {
     ga_status status = ga_cuda_enter(scope, slab->device);
-    if (status == GA_OK) {
-        pthread_mutex_lock(&slab->lock);
+    if (status != GA_OK) {
+        return status;
+    }
+    pthread_mutex_lock(&slab->lock);
+    status = slab->grows ? ga_slab_growing_refresh(slab, scope) : GA_OK;
+    if (status != GA_OK) {
+        ga_slab_kernel_leave(slab, scope);
     }
     return status;
 }
@@ -436,5 +465,6 @@ uint64_t ga_slab_kernel_held(const ga_slab_kernel *slab)
 {
     uint64_t each =
         slab->shape.light ? ga_slab_super_bytes(&slab->shape) : super_size(&slab->shape);
-    return plan_book(&slab->shape).size + each * slab->image.super_count;
+    each += slab->grows ? ga_slab_super_rows_bytes(&slab->shape) : 0;
+    return plan_book(&slab->shape, slab->grows).size + each * slab->image.super_count;
 }

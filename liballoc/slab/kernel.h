@@ -12,6 +12,7 @@ typedef struct ga_slab_kernel_spec {
     ga_slab_shape shape; /* spread is set here */
     uint32_t first; /* super blocks to begin with, at least 1; all of them with light addressing */
     bool check;     /* the hardened checks */
+    bool grows;     /* under kernels, by ga_growing_open(); with light addressing */
 } ga_slab_kernel_spec;
 
 typedef struct ga_slab_kernel ga_slab_kernel;

@@ -14,6 +14,10 @@
 struct ga_slab_kernel {
     int device;
     ga_heap *parent;
+    bool grows; /* under kernels: then this is its memory, and where kernels ask for more */
+    ga_growing growing;
+    ga_growth *growth;
+    uint32_t refusal; /* the reason for the last one that was logged */
     ga_slab_shape shape;
     char *book;         /* the bookkeeping, on the device */
     ga_slab_heap *heap; /* its beginning */
@@ -50,5 +54,21 @@ ga_status ga_slab_kernel_recount(const ga_slab_kernel *slab, const ga_cuda_scope
 
 /* Bytes taken from the parent. */
 uint64_t ga_slab_kernel_held(const ga_slab_kernel *slab);
+
+/* Copy to the device. */
+ga_status ga_slab_kernel_put(const ga_cuda_scope *scope, void *to, const void *from, size_t size);
+
+/* ---- kernel_growing.c: heaps that grow under kernels ------------------------------------------------- */
+
+/* The first super blocks, and the device told of them. */
+ga_status ga_slab_growing_take(ga_slab_kernel *slab, const ga_cuda_scope *scope, uint32_t first);
+
+/* What kernels have grown since becomes part of `image`; why they were refused more goes to the log. */
+ga_status ga_slab_growing_refresh(ga_slab_kernel *slab, const ga_cuda_scope *scope);
+
+/* Before a launch: where kernels cannot grow it and found no room, twice as much. */
+ga_status ga_slab_growing_ahead(ga_slab_kernel *slab, const ga_cuda_scope *scope, bool crowded);
+
+void ga_slab_growing_give(ga_slab_kernel *slab);
 
 #endif

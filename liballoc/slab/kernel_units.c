@@ -93,22 +93,36 @@ ga_status ga_slab_kernel_free(ga_slab_kernel *slab, void *block)
     return status;
 }
 
+/* The same under the lock, with what kernels have grown meanwhile. */
+static uint32_t look_up(ga_slab_kernel *slab, const void *pointer, bool *inside)
+{
+    ga_cuda_scope scope;
+    uint32_t unit = GA_SLAB_FULL;
+    *inside = false;
+    if (slab->grows) {
+        if (ga_slab_kernel_enter(slab, &scope) == GA_OK) {
+            unit = unit_at(slab, pointer, inside);
+            ga_slab_kernel_leave(slab, &scope);
+        }
+        return unit;
+    }
+    pthread_mutex_lock(&slab->lock);
+    unit = unit_at(slab, pointer, inside);
+    pthread_mutex_unlock(&slab->lock);
+    return unit;
+}
+
 bool ga_slab_kernel_owns(ga_slab_kernel *slab, const void *pointer)
 {
     bool inside;
-    pthread_mutex_lock(&slab->lock);
-    unit_at(slab, pointer, &inside);
-    pthread_mutex_unlock(&slab->lock);
+    look_up(slab, pointer, &inside);
     return inside;
 }
 
 size_t ga_slab_kernel_usable_size(ga_slab_kernel *slab, const void *block)
 {
     bool inside;
-    pthread_mutex_lock(&slab->lock);
-    uint32_t unit = unit_at(slab, block, &inside);
-    pthread_mutex_unlock(&slab->lock);
-    return unit == GA_SLAB_FULL ? 0 : slab->shape.unit;
+    return look_up(slab, block, &inside) == GA_SLAB_FULL ? 0 : slab->shape.unit;
 }
 
 /* ---- all units ------------------------------------------------------------------------------------------------ */
@@ -222,6 +236,9 @@ ga_status ga_slab_kernel_reset(ga_slab_kernel *slab)
     }
     if (status == GA_OK) {
         status = ga_slab_kernel_recount(slab, &scope, 0, slab->image.words / GA_SLAB_ROW_WORDS);
+    }
+    if (status == GA_OK && slab->grows) {
+        status = ga_cuda_clear(&scope, &slab->heap->taken, sizeof slab->heap->taken);
     }
     ga_slab_kernel_leave(slab, &scope);
     return status;

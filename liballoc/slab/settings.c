@@ -40,6 +40,14 @@ static const uint64_t PAPER_CAPACITY = UINT64_C(32) * 256 * 1024 * DEFAULT_UNIT;
 static const uint64_t DEFAULT_LIMIT = UINT64_C(16) << 30;
 static const uint64_t KERNEL_CAPACITY = UINT64_C(256) << 20;
 
+/* Over a parent that grows under kernels: to begin with, the most, and a super block of those. */
+static const uint64_t GROWING_CAPACITY = UINT64_C(64) << 20;
+static const uint64_t GROWING_LIMIT = UINT64_C(1) << 40;
+static const uint64_t GROWING_SUPER = UINT64_C(64) << 20;
+enum {
+    GROWING_STEPS = 1024 /* no smaller super block than makes so many */
+};
+
 /* What the words of a size option are. */
 static const uint64_t AUTO = UINT64_MAX;
 static const uint64_t CLASSES = UINT64_MAX - 1;
@@ -175,10 +183,27 @@ static ga_status read_blocks(const ga_open_args *args, ga_slab_settings *s)
                : GA_OK;
 }
 
+/* The parent has memory that grows under kernels: `capacity` is the beginning and `limit` the end. */
+static ga_status read_growing(const ga_open_args *args, ga_slab_settings *s)
+{
+    uint64_t reach = ga_slab_reach(s->unit);
+    s->light = s->grows = true;
+    s->limit = given(args, LIMIT, GROWING_LIMIT < reach ? GROWING_LIMIT : reach);
+    s->capacity = given(args, CAPACITY, GROWING_CAPACITY < s->limit ? GROWING_CAPACITY : s->limit);
+    return !s->capacity || s->capacity > s->limit
+               ? ga_fail(GA_ERR_SPEC,
+                         "slab: capacity: expected a size above 0 up to limit (%llu), got %llu",
+                         (unsigned long long)s->limit, (unsigned long long)s->capacity)
+               : GA_OK;
+}
+
 static ga_status read_room(const ga_open_args *args, ga_slab_settings *s)
 {
     bool kernel = args->place == GA_PLACE_KERNEL;
     int addressing = args->values[ADDRESSING].choice;
+    if (kernel && addressing == ADDRESSING_AUTO && ga_growing_open(args->parent, NULL) == GA_OK) {
+        return read_growing(args, s);
+    }
     s->light =
         addressing == ADDRESSING_LIGHT || (addressing == ADDRESSING_AUTO && kernel &&
                                            is_given(args, CAPACITY) && !is_given(args, LIMIT));
@@ -260,7 +285,11 @@ static uint32_t usual_bits(const ga_slab_settings *s, uint32_t unit)
 {
     uint32_t most = ga_slab_block_bits(unit);
     ga_slab_shape shape = {.unit = unit};
-    while (shape.super_bits < most && ga_slab_super_bytes(&shape) * 2 <= USUAL_SUPER) {
+    uint64_t usual =
+        s->grows && s->limit / GROWING_STEPS > USUAL_SUPER ? s->limit / GROWING_STEPS : USUAL_SUPER;
+    usual = usual < GROWING_SUPER ? usual : GROWING_SUPER;
+    usual = s->grows && s->capacity < usual ? s->capacity : usual;
+    while (shape.super_bits < most && ga_slab_super_bytes(&shape) * 2 <= usual) {
         shape.super_bits++;
     }
     while (s->place == GA_PLACE_KERNEL && !s->light && shape.super_bits < most &&
@@ -281,8 +310,9 @@ ga_status ga_slab_settings_shape(const ga_slab_settings *s, uint32_t unit, ga_sl
         .light = s->light,
     };
     if (shape->super_bits < UNIT_BITS - GA_SLAB_BLOCK_BITS) {
-        shape->supers = super_count(shape, s->light ? s->capacity : s->limit,
-                                    s->light || s->limit != DEFAULT_LIMIT);
+        bool fixed = s->light && !s->grows;
+        bool exact = fixed || (s->limit != DEFAULT_LIMIT && !s->grows);
+        shape->supers = super_count(shape, fixed ? s->capacity : s->limit, exact);
     }
     uint32_t most = UINT32_C(1) << (UNIT_BITS - GA_SLAB_BLOCK_BITS - ga_slab_block_bits(unit));
     if (kernel && !s->light && s->limit == DEFAULT_LIMIT && shape->supers > most) {
@@ -296,5 +326,5 @@ ga_status ga_slab_settings_shape(const ga_slab_settings *s, uint32_t unit, ga_sl
 
 uint32_t ga_slab_settings_first(const ga_slab_settings *s, const ga_slab_shape *shape)
 {
-    return s->light ? shape->supers : super_count(shape, s->capacity, true);
+    return s->light && !s->grows ? shape->supers : super_count(shape, s->capacity, true);
 }

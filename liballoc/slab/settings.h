@@ -19,6 +19,7 @@ typedef struct ga_slab_settings {
     uint32_t unit; /* the one */
     uint32_t max;
     bool light; /* one array for all units, taken when the heap opens */
+    bool grows; /* under kernels, as its parent can; light as well */
     bool check;
     int block_bits;    /* log2 of the memory blocks of a super block; -1: as it suits */
     uint64_t capacity; /* bytes of units to take when the heap opens */

@@ -32,7 +32,7 @@ static ga_status no_record(void)
 static ga_status open_kernel(const ga_open_args *args, const ga_slab_settings *settings,
                              void **state)
 {
-    ga_slab_kernel_spec spec = {.check = settings->check};
+    ga_slab_kernel_spec spec = {.check = settings->check, .grows = settings->grows};
     ga_slab_state *s = ga_libc.calloc(1, sizeof *s);
     if (!s) {
         return no_record();

@@ -11,7 +11,8 @@
 #ifndef GPUALLOC_SLAB_SLAB_HEAP_H
 #define GPUALLOC_SLAB_SLAB_HEAP_H
 
-#include "../simt/bits.h"
+#include "../arena/mailbox.h"
+#include "../simt/atomic.h"
 
 #define GA_SLAB_BLOCK_BITS  10u
 #define GA_SLAB_BLOCK_UNITS 1024u /* a memory block's units, and the bits of a row */
@@ -58,12 +59,13 @@ typedef struct ga_slab_heap {
     ga_slab_super *supers; /* two-level addressing; NULL for light */
     uint32_t *sorted;      /* two-level: numbers of super blocks in the order of their addresses */
     uint32_t *free;        /* a count for each memory block that there may ever be, whole rows */
-    uint32_t spread; /* how they stand there: ga_slab_count_place(); GA_SLAB_SPREAD of the side
+    uint32_t spread;   /* how they stand there: ga_slab_count_place(); GA_SLAB_SPREAD of the side
                             * that claims */
-    uint32_t check;  /* the hardened checks are on */
+    uint32_t check;    /* the hardened checks are on */
+    ga_growth *growth; /* where kernels get super blocks while they run (slab_growing.h), or NULL */
 
     /* Changed by the host while no claim runs, or under the heap's lock before the new super block's
-     * counts say that there is room. */
+     * counts say that there is room; `words`, where there is `growth`, by the tile that has its turn. */
     uint32_t super_count; /* super blocks there are */
     uint32_t words;       /* bitmap words there are, 32 units each */
 
@@ -72,9 +74,10 @@ typedef struct ga_slab_heap {
     /* Changed by anybody, relaxed. */
     uint32_t hints[GA_SLAB_HINTS]; /* where there has been room: slab_tile.h */
 
-    uint32_t changes;                /* resident changes; wraps */
-    uint32_t full;                   /* searches all over the heap that found no room; wraps */
-    uint64_t answer;                 /* of the host's service kernels */
+    uint32_t taken;   /* units that are taken, about, where there is `growth`; may be below 0 */
+    uint32_t changes; /* resident changes; wraps */
+    uint32_t full;    /* searches all over the heap that found no room; wraps */
+    uint64_t answer;  /* of the host's service kernels */
     uint64_t faults[GA_SLAB_FAULTS]; /* found, reported or not */
     uint64_t reported;               /* places of reports that were asked for */
     ga_slab_report reports[GA_SLAB_REPORTS];
@@ -122,30 +125,39 @@ GA_SIMT uint32_t ga_slab_count_block(uint32_t spread, uint32_t place)
     return (high << spread) + low;
 }
 
-/* How many bitmap words there are. On the CPU super blocks may come meanwhile; G3: acquire. Pairs with G4
- * (host.c): the words that are counted can be reached. */
+/* How many bitmap words there are. Super blocks may come meanwhile: on the CPU always, in kernels where there
+ * is `growth`; G3: acquire. Pairs with G4 (host.c, slab_growing.h): the words that are counted can be
+ * reached. */
 GA_SIMT uint32_t ga_slab_words(const ga_slab_heap *heap)
 {
-#ifdef __CUDACC__
-    return heap->words;
+#if defined __CUDACC__
+    return heap->growth ? ga_load_acquire(&heap->words) : heap->words;
+#elif GA_SLAB_MUTANT == 8
+    return ga_load_relaxed(&heap->words);
 #else
-    return __atomic_load_n(&heap->words, GA_SLAB_MUTANT == 8 ? __ATOMIC_RELAXED : __ATOMIC_ACQUIRE);
+    return ga_load_acquire(&heap->words);
 #endif
 }
 
-GA_SIMT ga_slab_view ga_slab_view_of(ga_slab_heap *heap)
+/* With as many words as ga_slab_words() has answered. */
+GA_SIMT ga_slab_view ga_slab_view_with(ga_slab_heap *heap, uint32_t words)
 {
     ga_slab_view view;
     view.heap = heap;
     view.free = heap->free;
     view.rows = heap->rows;
     view.units = heap->units;
-    view.words = ga_slab_words(heap);
+    view.words = words;
     view.unit = heap->unit;
     view.shift = heap->shift;
     view.inverse = heap->inverse;
     view.light = heap->rows != NULL;
     return view;
+}
+
+GA_SIMT ga_slab_view ga_slab_view_of(ga_slab_heap *heap)
+{
+    return ga_slab_view_with(heap, ga_slab_words(heap));
 }
 
 #endif

@@ -6,8 +6,7 @@
 #ifndef GPUALLOC_SLAB_SLAB_KERNEL_H
 #define GPUALLOC_SLAB_SLAB_KERNEL_H
 
-#include "slab_tile.h"
-#include "slab_words.h"
+#include "slab_growing.h"
 
 /* The heap behind a view of the kind GA_KERNEL_KIND_SLAB. */
 GA_SIMT ga_slab_view ga_slab_view_of_kernel(ga_kernel_heap heap)
@@ -105,13 +104,14 @@ GA_SIMT_SLOW void ga_slab_release_checked(ga_slab_heap *heap, void *pointer)
 
 /* ---- typed calls -------------------------------------------------------------------------- */
 
-/* A claim with two-level addressing or checks: a function of its own, so that the usual claim stays
+/* A claim with two-level addressing, checks or growth: a function of its own, so that the usual claim stays
  * small. `lanes` are those that call, `start` as ga_slab_start() gives it. */
 GA_SIMT_SLOW void *ga_slab_claim_general(ga_slab_heap *heap, uint32_t lanes, uint32_t start)
 {
     ga_tile tile = ga_tile_among(lanes);
     ga_slab_view slab = ga_slab_view_of(heap);
-    uint32_t unit = ga_slab_claim_lanes(slab, tile, lanes, start);
+    uint32_t unit = heap->growth ? ga_slab_claim_growing(heap, lanes, ga_slab_warp())
+                                 : ga_slab_claim_lanes(slab, tile, lanes, start);
     if (unit == GA_SLAB_FULL) {
         return NULL;
     }
@@ -181,7 +181,11 @@ GA_SIMT_SLOW ga_slab_claimed ga_slab_claim_word_general(ga_slab_heap *heap, uint
     ga_tile tile = ga_tile_among(lanes);
     ga_slab_view slab = ga_slab_view_of(heap);
     ga_slab_claimed claimed = {word, 0};
-    ga_slab_claim_word(slab, tile, &claimed);
+    if (heap->growth) {
+        claimed = ga_slab_claim_word_growing(heap, lanes, word);
+    } else {
+        ga_slab_claim_word(slab, tile, &claimed);
+    }
     for (uint32_t rest = heap->check ? claimed.units : 0; rest; rest &= rest - 1u) {
         GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
         {
@@ -200,6 +204,9 @@ GA_SIMT_SLOW void ga_slab_release_general(ga_slab_heap *heap, uint32_t lanes, vo
     ga_tile tile = ga_tile_among(lanes);
     uint32_t unit = pointer ? ga_slab_unit(slab, pointer) : GA_SLAB_FULL;
     uint32_t giving = ga_lanes_nonzero(tile, ~unit); /* ~GA_SLAB_FULL is 0 */
+    if (heap->growth && giving) {
+        ga_slab_weigh(heap, tile, 0u - ga_bits_count(giving));
+    }
     if (heap->check) {
         if (pointer) {
             ga_slab_release_checked(heap, pointer);

@@ -254,34 +254,34 @@ GA_SIMT void ga_slab_claim_in_words(ga_slab_view slab, ga_tile tile, uint32_t lo
     search->lost = ga_lanes_any(tile, missed) && GA_SLAB_MUTANT != 6;
 }
 
-/* A random word for each lane. */
-GA_SIMT ga_lanes ga_slab_words_anywhere(const ga_slab_heap *heap, ga_tile tile, uint32_t hash)
+/* A random word for each lane, out of `all`. */
+GA_SIMT ga_lanes ga_slab_words_anywhere(uint32_t all, ga_tile tile, uint32_t hash)
 {
     ga_lanes words = ga_tile_ranks(tile);
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
         uint64_t random = ga_bits_mix(hash + ga_lane_read(words, own));
-        ga_lane_write(&words, own, (uint32_t)(random * ga_slab_words(heap) >> 32));
+        ga_lane_write(&words, own, (uint32_t)(random * all >> 32));
     }
     return words;
 }
 
 /* The whole row of `block`, or with GA_SLAB_FULL as many words anywhere, from place `start` on: as often as
  * the tile has fewer lanes than the row has words. */
-GA_SIMT void ga_slab_claim_look(ga_slab_heap *heap, ga_tile tile, uint32_t block, uint32_t start,
-                                ga_slab_search *search)
+GA_SIMT void ga_slab_claim_look(ga_slab_heap *heap, uint32_t all, ga_tile tile, uint32_t block,
+                                uint32_t start, ga_slab_search *search)
 {
     for (uint32_t first = 0; first < GA_SLAB_ROW_WORDS && search->wanting;
          first += search->lost ? 0 : ga_tile_size(tile)) {
         ga_lanes words = (ga_tile_ranks(tile) + (first + start)) & ga_lanes_all(31u);
         words += block * GA_SLAB_ROW_WORDS;
         if (block == GA_SLAB_FULL) {
-            words = ga_slab_words_anywhere(heap, tile, start + first);
+            words = ga_slab_words_anywhere(all, tile, start + first);
         }
         uint32_t looking = ga_bits_take(ga_tile_lanes(tile), GA_SLAB_ROW_WORDS - first);
         /* The view is made anew in each step: registers are dearer here than loads. */
-        ga_slab_claim_in_words(ga_slab_view_of(heap), tile, looking, words, block != GA_SLAB_FULL,
-                               search);
+        ga_slab_claim_in_words(ga_slab_view_with(heap, all), tile, looking, words,
+                               block != GA_SLAB_FULL, search);
     }
 }
 
@@ -327,7 +327,8 @@ typedef enum ga_slab_step {
  * all over the heap (where one unit in ten is free, 32 words hold a hundred); those of every block that
  * has room. */
 GA_SIMT_SLOW ga_lanes ga_slab_claim_rest(ga_slab_heap *heap, uint32_t lanes, uint32_t wanting,
-                                         uint32_t start, uint32_t tried, uint32_t got)
+                                         uint32_t start, uint32_t tried, uint32_t got,
+                                         uint32_t words)
 {
     ga_tile tile = ga_tile_among(lanes);
     bool promising = got && (tried != start || 2u * ga_bits_count(got) >= ga_bits_count(wanting));
@@ -336,18 +337,18 @@ GA_SIMT_SLOW ga_lanes ga_slab_claim_rest(ga_slab_heap *heap, uint32_t lanes, uin
                              ga_lanes_all(GA_SLAB_FULL), tried, false};
     uint32_t hash = ga_bits_mix(start) +
                     ga_lanes_get(tile, ga_lanes_all(ga_tile_noise()), ga_tile_leader(tile));
-    ga_slab_sweep sweep = ga_slab_sweep_begin(ga_slab_view_of(heap));
+    ga_slab_sweep sweep = ga_slab_sweep_begin(ga_slab_view_with(heap, words));
     ga_lanes_deal(tile, wanting, 0, got, tried * 32u, &search.units);
     for (; search.wanting; step++) {
         uint32_t block = step == GA_SLAB_LOOK_BESIDE ? tried / GA_SLAB_ROW_WORDS : GA_SLAB_FULL;
         if (step >= GA_SLAB_LOOK_COUNTS) {
-            block = ga_slab_sweep_next(ga_slab_view_of(heap), tile, &sweep, hash);
+            block = ga_slab_sweep_next(ga_slab_view_with(heap, words), tile, &sweep, hash);
             if (block == GA_SLAB_FULL) {
                 return search.units;
             }
         }
         uint32_t place = block == GA_SLAB_FULL ? hash + step * 0x9e3779b9u : start;
-        ga_slab_claim_look(heap, tile, block, place, &search);
+        ga_slab_claim_look(heap, words, tile, block, place, &search);
     }
     if (step > GA_SLAB_LOOK_ANYWHERE) { /* the one before had the room */
         ga_slab_hint_at(heap, tile, start, search.found);
@@ -383,7 +384,8 @@ GA_SIMT ga_lanes ga_slab_claim_lanes(ga_slab_view slab, ga_tile tile, uint32_t w
         uint32_t bits = ga_bits_below(ga_bits_count(wanting));
         got = bits & ~ga_slab_tile_take(slab, tile, start, bits);
     }
-    return ga_slab_claim_rest(slab.heap, ga_tile_members(tile), wanting, start, word, got);
+    return ga_slab_claim_rest(slab.heap, ga_tile_members(tile), wanting, start, word, got,
+                              slab.words);
 }
 
 /* The rest of ga_slab_release_lanes(): units of several words. */
@@ -512,10 +514,10 @@ GA_SIMT ga_slab_claimed ga_slab_claim_word_of(ga_slab_view slab, ga_tile tile, u
 }
 
 GA_SIMT_SLOW ga_slab_claimed ga_slab_claim_word_rest(ga_slab_heap *heap, uint32_t lanes,
-                                                     uint32_t start)
+                                                     uint32_t start, uint32_t words)
 {
     ga_tile tile = ga_tile_among(lanes);
-    ga_slab_view slab = ga_slab_view_of(heap);
+    ga_slab_view slab = ga_slab_view_with(heap, words);
     uint32_t hash = ga_bits_mix(start);
     uint32_t block = start / GA_SLAB_ROW_WORDS;
     ga_slab_claimed claimed = ga_slab_claim_word_of(slab, tile, block, start % GA_SLAB_ROW_WORDS);
@@ -533,7 +535,8 @@ GA_SIMT void ga_slab_claim_word(ga_slab_view slab, ga_tile tile, ga_slab_claimed
 {
     claimed->units = ~ga_slab_tile_take(slab, tile, claimed->word, GA_ALL_BITS);
     if (!claimed->units) {
-        *claimed = ga_slab_claim_word_rest(slab.heap, ga_tile_members(tile), claimed->word);
+        *claimed =
+            ga_slab_claim_word_rest(slab.heap, ga_tile_members(tile), claimed->word, slab.words);
     }
 }
 

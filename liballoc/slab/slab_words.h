@@ -20,7 +20,7 @@ enum {
 #define GA_SLAB_FLAG_SHIFT   31u  /* log2 of the power of two in a unit's bytes */
 #define GA_SLAB_FLAG_ODD     32u  /* a unit's bytes are no power of two */
 #define GA_SLAB_FLAG_CHECK   64u  /* the hardened checks are on */
-#define GA_SLAB_FLAG_GENERAL 128u /* they are, or addressing is two-level */
+#define GA_SLAB_FLAG_GENERAL 128u /* they are, addressing is two-level, or it grows under kernels */
 #define GA_SLAB_FLAGS_DIVIDE                                                                       \
     (GA_SLAB_FLAG_GENERAL | GA_SLAB_FLAG_ODD) /* from an address to a unit */
 

@@ -33,6 +33,7 @@ SLAB_CASES(property)
 SLAB_CASES(host)
 SLAB_CASES(fault)
 SLAB_CASES(public)
+SLAB_CASES(growing)
 
 /* ---- failures --------------------------------------------------------------------------- */
 

@@ -3,7 +3,8 @@
  * SlabAlloc on GPUs. A lone tile does what it does on the CPU (slab_lone.cu); no two owners ever
  * share a unit (slab_many.cu, and over 10^9 operations slab_property.cu); the host's side
  * (slab_host.cu); what is found under the hardened checks, and other views (slab_faults.cu); and
- * heaps as programs open them (slab_public.cu). One line a case, then `N passed, N failed, N
+ * heaps as programs open them (slab_public.cu), and ones that grow under their kernels
+ * (slab_growing.cu). One line a case, then `N passed, N failed, N
  * skipped`. Exit status 0, 1 when a case failed, 77 without a GPU.
  *
  *   slab_tests [--only WORDS] [--quick] [--operations N]
@@ -61,6 +62,7 @@ static void run_on(int device, const char *only)
     test_run("slab", slab_host_cases, slab_host_case_count, device, only);
     test_run("slab", slab_fault_cases, slab_fault_case_count, device, only);
     test_run("slab", slab_public_cases, slab_public_case_count, device, only);
+    test_run("slab", slab_growing_cases, slab_growing_case_count, device, only);
     test_run("slab", slab_property_cases, slab_property_case_count, device, only);
 }
 

@@ -40,13 +40,17 @@ static struct {
     ga_pager_client *client;
 } world __attribute__((aligned(128)));
 
-/* A few steps ahead; one wish may be refused, and the next one granted. */
+/* A few steps ahead; one wish may be refused, and the next one granted, after a while, in which others
+ * close the gate. */
 static ga_growth_reason back(void *context, uint32_t wanted, uint32_t *backed)
 {
     uint32_t reach = wanted + wanted % 3u;
     (void)context;
     if (++world.wishes == world.refuse) {
         return GA_GROWTH_MEMORY;
+    }
+    if (world.refuse && world.wishes == world.refuse + 1) {
+        ga_clock_sleep(10000000);
     }
     for (; *backed < reach && *backed < world.limit; ++*backed) {
         world.backed[*backed] = BACKED;

@@ -58,6 +58,23 @@ typedef enum ga_parent_rule {
     GA_PARENT_REQUIRED  /* where the spec names none: `system` on the host, `cuda` elsewhere */
 } ga_parent_rule;
 
+/* Memory of a device that grows while kernels use it: one range of addresses, or two that grow together, in
+ * steps of so many bytes each (gpualloc/device.cuh, docs/growth.md). What is backed stays where it is. */
+enum {
+    GA_GROWING_PARTS = 2
+};
+
+typedef struct ga_growing {
+    /* Set by who opens it. */
+    uint64_t step_bytes[GA_GROWING_PARTS]; /* of each range; 0: there is no second one */
+    uint32_t steps_most;                   /* addresses are reserved for so many */
+    /* Set by the backend; `steps` as it was asked for when it is opened. */
+    uint32_t steps; /* backed, as far as the host has seen */
+    void *base[GA_GROWING_PARTS];
+    void *mailbox; /* where kernels ask for more, as they address it; NULL: the host alone can */
+    void *own;     /* the backend's */
+} ga_growing;
+
 /* What a backend calls: the runtime that opens it. A plugin calls it through this table and links no
  * libgpualloc: a process may hold several runtimes (the preload has one of its own), and a heap is
  * to be used with the one that opened it. Members are added at the end only. */
@@ -82,6 +99,9 @@ typedef struct ga_runtime {
     ga_status (*stats)(const ga_heap *heap, ga_stats *out);
     ga_status (*kernel_view)(ga_heap *heap, ga_kernel_heap *out);
     ga_status (*reset)(ga_heap *heap);
+    ga_status (*growing_open)(ga_heap *heap, ga_growing *growing);
+    ga_status (*growing_to)(ga_heap *heap, ga_growing *growing, uint32_t steps);
+    void (*growing_close)(ga_heap *heap, ga_growing *growing);
 } ga_runtime;
 
 /* What a backend is opened with. The struct lives for the call only, what it points to as long as
@@ -182,6 +202,11 @@ typedef struct ga_backend {
     void (*thread_exit)(void *state);
     /* every block is free at once; no other call runs beside it. Else refused */
     ga_status (*reset)(void *state);
+    /* on a device; all three or none, else refused. growing_to() backs at least so many steps, which no
+     * kernel may be asking for meanwhile, and tells that kernels may soon */
+    ga_status (*growing_open)(void *state, ga_growing *growing);
+    ga_status (*growing_to)(void *state, ga_growing *growing, uint32_t steps);
+    void (*growing_close)(void *state, ga_growing *growing);
 } ga_backend;
 
 /* ---- the registry ---------------------------------------------------------------------- */
@@ -205,6 +230,12 @@ typedef const ga_backend *ga_plugin_backend_fn(size_t index);
 /* Set the thread's error sentence and return `status`: `return ga_fail(GA_ERR_MEMORY, ...)`. */
 GA_API ga_status ga_fail(ga_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* What a parent can do for a backend only: memory that grows while kernels run. GA_ERR_UNSUPPORTED where
+ * the parent has none; with NULL for `growing` the first only asks. */
+GA_API ga_status ga_growing_open(ga_heap *parent, ga_growing *growing);
+GA_API ga_status ga_growing_to(ga_heap *parent, ga_growing *growing, uint32_t steps);
+GA_API void ga_growing_close(ga_heap *parent, ga_growing *growing);
 
 #ifdef __cplusplus
 }

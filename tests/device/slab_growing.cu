@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Slab heaps that grow under the kernels that use them. The parent is one that has nothing but that
+ * memory and cudaMalloc's, for the bookkeeping; it refuses to back more than `parent_limit` bytes.
+ */
+#include "slab_gpu.h"
+
+extern "C" {
+#include "arena/growing.h"
+}
+
+/* ---- the parent ------------------------------------------------------------------------------ */
+
+static uint64_t parent_limit;
+static int parent_device;
+
+static ga_status parent_open(const ga_open_args *args, void **state)
+{
+    parent_device = args->device;
+    *state = &parent_device;
+    return GA_OK;
+}
+
+static void parent_close(void *)
+{
+}
+
+static ga_status parent_alloc(void *, size_t size, void **out)
+{
+    return cudaMalloc(out, size) == cudaSuccess ? GA_OK
+                                                : ga_fail(GA_ERR_MEMORY, "parent: out of memory");
+}
+
+static ga_status parent_free(void *, void *block)
+{
+    return cudaFree(block) == cudaSuccess ? GA_OK : ga_fail(GA_ERR_POINTER, "parent: no block");
+}
+
+static bool parent_owns(void *, const void *)
+{
+    return true;
+}
+
+static ga_status parent_growing_open(void *, ga_growing *growing)
+{
+    return ga_growing_start(growing, parent_device, parent_limit);
+}
+
+static ga_status parent_growing_to(void *, ga_growing *growing, uint32_t steps)
+{
+    return ga_growing_reach(growing, steps);
+}
+
+static void parent_growing_close(void *, ga_growing *growing)
+{
+    ga_growing_end(growing);
+}
+
+static void have_parent(void)
+{
+    static ga_backend parent;
+    if (parent.abi) {
+        return;
+    }
+    parent.abi = GA_BACKEND_ABI;
+    parent.size = sizeof parent;
+    parent.name = "grower";
+    parent.help = "memory that grows under kernels, for tests";
+    parent.places = GA_PLACE_BIT(GA_PLACE_DEVICE);
+    parent.open = parent_open;
+    parent.close = parent_close;
+    parent.alloc = parent_alloc;
+    parent.free = parent_free;
+    parent.owns = parent_owns;
+    parent.growing_open = parent_growing_open;
+    parent.growing_to = parent_growing_to;
+    parent.growing_close = parent_growing_close;
+    EXPECT_STATUS(ga_backend_register(&parent), GA_OK);
+}
+
+static ga_heap *open_heap(int device, const char *spec, uint64_t limit, ga_kernel_heap *view)
+{
+    ga_heap *heap = NULL;
+    have_parent();
+    parent_limit = limit;
+    ga_status status = ga_heap_open(&heap, GA_PLACE_KERNEL, device, spec);
+    if (status == GA_OK) {
+        status = ga_heap_kernel_view(heap, view);
+    }
+    if (status != GA_OK) {
+        FAIL("the heap \"%s\" and a view of it, got \"%s\": %s", spec, ga_status_text(status),
+             ga_error_text());
+        ga_heap_close(heap);
+        return NULL;
+    }
+    return heap;
+}
+
+static void close_heap(ga_heap *heap)
+{
+    EXPECT_STATUS(ga_heap_reset(heap), GA_OK); /* what is live is no leak here */
+    EXPECT_STATUS(ga_heap_close(heap), GA_OK);
+}
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+/* Thread i claims a unit and writes both its ends. */
+static __global__ void take(ga_kernel_heap heap, uint32_t **units, uint32_t n, slab_tally *tally)
+{
+    uint32_t i = slab_thread();
+    if (i < n) {
+        uint32_t *unit = (uint32_t *)ga_slab_claim(heap);
+        units[i] = unit;
+        slab_count(unit ? &tally->given : &tally->full, 1);
+        if (unit) {
+            unit[0] = i;
+            unit[slab_unit_bytes(heap) / 4u - 1u] = ~i;
+        }
+    }
+}
+
+/* What thread i has written stands there still: so nobody else got it. */
+static __global__ void look_and_give(ga_kernel_heap heap, uint32_t **units, uint32_t n,
+                                     slab_tally *tally)
+{
+    uint32_t i = slab_thread();
+    if (i < n && units[i]) {
+        uint32_t last = slab_unit_bytes(heap) / 4u - 1u;
+        if (units[i][0] != i || units[i][last] != ~i) {
+            slab_note_wrong(tally, SLAB_OVERLAP, (uint64_t)units[i], units[i][0], i);
+        }
+        ga_slab_release(heap, units[i]);
+        slab_count(&tally->released, 1);
+    }
+}
+
+/* Lanes that part, some of which claim twice and give one back. */
+static __global__ void take_apart(ga_kernel_heap heap, uint32_t **units, uint32_t n,
+                                  slab_tally *tally)
+{
+    uint32_t i = slab_thread();
+    if (i < n) {
+        uint32_t *unit = NULL;
+        if (i % 3u == 0) {
+            unit = (uint32_t *)ga_slab_claim(heap);
+        } else if (i % 3u == 1u) {
+            void *other = ga_slab_claim(heap);
+            unit = (uint32_t *)ga_slab_claim(heap);
+            ga_slab_release(heap, other);
+        }
+        units[i] = unit;
+        if (unit) {
+            unit[0] = i;
+            unit[slab_unit_bytes(heap) / 4u - 1u] = ~i;
+        }
+        slab_count(unit ? &tally->given : &tally->full, 1);
+    }
+}
+
+/* Tiles that take one after the other, `each` of them. */
+static __global__ void take_in_turn(ga_kernel_heap heap, uint32_t **units, uint32_t each,
+                                    slab_tally *tally)
+{
+    ga_slab_turn turn = ga_slab_turn_begin(heap, 8);
+    uint32_t tile = slab_thread() / 8u;
+    for (uint32_t k = 0; k < each; k++) {
+        uint32_t *unit = (uint32_t *)ga_slab_turn_claim(&turn);
+        if (turn.tile.lane == 0) {
+            uint32_t i = tile * each + k;
+            units[i] = unit;
+            slab_count(unit ? &tally->given : &tally->full, 1);
+            if (unit) {
+                unit[0] = i;
+                unit[slab_unit_bytes(heap) / 4u - 1u] = ~i;
+            }
+        }
+    }
+    ga_slab_turn_end(&turn);
+}
+
+/* ---- cases ----------------------------------------------------------------------------------- */
+
+static void give_back(ga_kernel_heap view, uint32_t **units, uint32_t n, uint64_t given,
+                      slab_tally *tally)
+{
+    look_and_give<<<slab_grid(n), SLAB_BLOCK>>>(view, units, n, tally);
+    KERNELS_DONE();
+    EXPECT_EQUAL("units given back", READ_TALLY(tally).released, given);
+}
+
+static void expect_live(ga_heap *heap, uint64_t live)
+{
+    ga_stats stats = {};
+    EXPECT_STATUS(ga_heap_stats(heap, &stats), GA_OK);
+    EXPECT_EQUAL("live blocks", stats.live_blocks, live);
+}
+
+static void grows(int device, const char *spec, uint32_t n)
+{
+    ga_kernel_heap view;
+    ga_heap *heap = open_heap(device, spec, 0, &view);
+    uint32_t **units = (uint32_t **)slab_device_memory(n * sizeof *units);
+    slab_tally *tally = slab_tally_new();
+    if (heap && units && tally) {
+        ga_stats before = {}, after = {};
+        ga_heap_stats(heap, &before);
+        for (int round = 0; round < 2; round++) { /* the second finds it grown */
+            take<<<slab_grid(n), SLAB_BLOCK>>>(view, units, n, tally);
+            KERNELS_DONE();
+            EXPECT_EQUAL("units given", READ_TALLY(tally).given, n);
+            expect_live(heap, n);
+            give_back(view, units, n, n, tally);
+            expect_live(heap, 0);
+        }
+        ga_heap_stats(heap, &after);
+        printf("    %s: held %llu MiB, then %llu MiB, for %llu\n", spec,
+               (unsigned long long)before.held_bytes >> 20,
+               (unsigned long long)after.held_bytes >> 20,
+               (unsigned long long)n * GA_SLAB_WORDS_UNIT(view.words) >> 20);
+    }
+    cudaFree(units);
+    cudaFree(tally);
+    if (heap) {
+        close_heap(heap);
+    }
+}
+
+static void grows_of_each_size(int device)
+{
+    grows(device, "slab:unit=128,capacity=4M,limit=16G/grower", slab_quick ? 1u << 18 : 1u << 23);
+    grows(device, "slab:unit=4K,capacity=64M,limit=40G/grower", slab_quick ? 1u << 16 : 1u << 21);
+    grows(device, "slab:unit=48,capacity=1M,limit=4G/grower", slab_quick ? 1u << 17 : 1u << 22);
+    grows(device, "slab:unit=64K,limit=8G/grower", slab_quick ? 1u << 12 : 1u << 16);
+    grows(device, "slab:unit=1K,capacity=4M,limit=8G,check=full/grower",
+          slab_quick ? 1u << 14 : 1u << 19);
+}
+
+/* What the limit has room for is given, all of it, and no more. */
+static void ends_at_its_limit(int device)
+{
+    const uint32_t most = 64u << 10, n = most + (most >> 1);
+    ga_kernel_heap view;
+    slab_capture capture;
+    char text[2048] = "";
+    ga_heap *heap = open_heap(device, "slab:unit=1K,capacity=4M,limit=64M/grower", 0, &view);
+    uint32_t **units = (uint32_t **)slab_device_memory(n * sizeof *units);
+    slab_tally *tally = slab_tally_new();
+    bool captured = heap && units && tally && slab_capture_begin(&capture);
+    if (captured) {
+        for (int round = 0; round < 2; round++) {
+            take<<<slab_grid(n), SLAB_BLOCK>>>(view, units, n, tally);
+            KERNELS_DONE();
+            slab_tally found = READ_TALLY(tally);
+            EXPECT_EQUAL("units given", found.given, most);
+            EXPECT_EQUAL("units refused", found.full, n - most);
+            give_back(view, units, n, most, tally);
+        }
+        EXPECT_STATUS(ga_heap_kernel_view(heap, &view), GA_OK);
+        slab_capture_end(&capture, text, sizeof text);
+        if (!strstr(text, "the limit is reached")) {
+            FAIL("the log to say that the limit is reached, got \"%s\"", text);
+        }
+    }
+    cudaFree(units);
+    cudaFree(tally);
+    if (heap) {
+        close_heap(heap);
+    }
+}
+
+/* The parent's limit: fewer than the heap's own. */
+static void parent_ends_first(int device)
+{
+    const uint32_t n = 64u << 10;
+    ga_kernel_heap view;
+    ga_heap *heap =
+        open_heap(device, "slab:unit=1K,capacity=4M,limit=64M/grower", 33u << 20, &view);
+    uint32_t **units = (uint32_t **)slab_device_memory(n * sizeof *units);
+    slab_tally *tally = slab_tally_new();
+    if (heap && units && tally) {
+        take<<<slab_grid(n), SLAB_BLOCK>>>(view, units, n, tally);
+        KERNELS_DONE();
+        slab_tally found = READ_TALLY(tally);
+        EXPECT_EQUAL("units given and refused", found.given + found.full, n);
+        if (found.given < 28u << 10 || found.given > 33u << 10) {
+            FAIL("what 33 MiB have room for to be given, got %llu units",
+                 (unsigned long long)found.given);
+        }
+        give_back(view, units, n, found.given, tally);
+    }
+    cudaFree(units);
+    cudaFree(tally);
+    if (heap) {
+        close_heap(heap);
+    }
+}
+
+static void lanes_that_part(int device)
+{
+    const uint32_t n = slab_quick ? 1u << 15 : 1u << 20, claimers = n - n / 3u;
+    ga_kernel_heap view;
+    ga_heap *heap = open_heap(device, "slab:unit=256,capacity=1M,limit=4G/grower", 0, &view);
+    uint32_t **units = (uint32_t **)slab_device_memory(n * sizeof *units);
+    slab_tally *tally = slab_tally_new();
+    if (heap && units && tally) {
+        take_apart<<<slab_grid(n), SLAB_BLOCK>>>(view, units, n, tally);
+        KERNELS_DONE();
+        EXPECT_EQUAL("units given", READ_TALLY(tally).given, claimers);
+        expect_live(heap, claimers);
+        give_back(view, units, n, claimers, tally);
+    }
+    cudaFree(units);
+    cudaFree(tally);
+    if (heap) {
+        close_heap(heap);
+    }
+}
+
+static void tiles_in_turn(int device)
+{
+    const uint32_t tiles = slab_quick ? 1u << 10 : 1u << 14, each = 50, n = tiles * each;
+    ga_kernel_heap view;
+    ga_heap *heap = open_heap(device, "slab:unit=512,capacity=1M,limit=4G/grower", 0, &view);
+    uint32_t **units = (uint32_t **)slab_device_memory(n * sizeof *units);
+    slab_tally *tally = slab_tally_new();
+    if (heap && units && tally) {
+        take_in_turn<<<tiles * 8 / SLAB_BLOCK, SLAB_BLOCK>>>(view, units, each, tally);
+        KERNELS_DONE();
+        EXPECT_EQUAL("units given", READ_TALLY(tally).given, n);
+        expect_live(heap, n);
+        give_back(view, units, n, n, tally);
+    }
+    cudaFree(units);
+    cudaFree(tally);
+    if (heap) {
+        close_heap(heap);
+    }
+}
+
+/* The host's own units, and a heap that is opened and closed again and again, growing each time, while
+ * other work goes on: copies, cudaMalloc, other streams. */
+static void again_and_again(int device)
+{
+    const int rounds = slab_quick ? 10 : (slab_operations ? 10000 : 500);
+    const uint32_t n = 24u << 10;
+    uint32_t **units = (uint32_t **)slab_device_memory(n * sizeof *units);
+    char *other = (char *)slab_device_memory(64u << 20);
+    slab_tally *tally = slab_tally_new();
+    cudaStream_t streams[2];
+    if (!units || !other || !tally || !CUDA_DONE(cudaStreamCreate(&streams[0])) ||
+        !CUDA_DONE(cudaStreamCreate(&streams[1]))) {
+        return;
+    }
+    uint64_t given = 0;
+    for (int round = 0; round < rounds; round++) {
+        ga_kernel_heap view;
+        void *block = NULL, *more = NULL;
+        ga_heap *heap = open_heap(device, "slab:unit=1K,capacity=4M,limit=64M/grower", 0, &view);
+        if (!heap) {
+            break;
+        }
+        cudaMemsetAsync(other, round, 64u << 20, streams[1]);
+        take<<<slab_grid(n), SLAB_BLOCK, 0, streams[0]>>>(view, units, n, tally);
+        CUDA_DONE(cudaMalloc(&block, 8u << 20));
+        CUDA_DONE(cudaMallocAsync(&more, 1u << 20, streams[1]));
+        CUDA_DONE(cudaMemcpyAsync(other, other + (32u << 20), 32u << 20, cudaMemcpyDeviceToDevice,
+                                  streams[1]));
+        CUDA_DONE(cudaFreeAsync(more, streams[1]));
+        look_and_give<<<slab_grid(n), SLAB_BLOCK, 0, streams[0]>>>(view, units, n, tally);
+        KERNELS_DONE();
+        slab_tally found = READ_TALLY(tally);
+        given += found.given;
+        if (found.given != n || found.released != n) {
+            FAIL("round %d to give %u units and take them back, got %llu and %llu", round, n,
+                 (unsigned long long)found.given, (unsigned long long)found.released);
+            close_heap(heap);
+            break;
+        }
+        CUDA_DONE(cudaFree(block));
+        EXPECT_STATUS(ga_alloc(heap, 1000, 0, &block), GA_OK);
+        EXPECT_STATUS(ga_free(heap, block), GA_OK);
+        close_heap(heap);
+    }
+    printf("    %d kernels in a row grew while they ran: %llu MiB of units given\n", rounds,
+           (unsigned long long)(given >> 10));
+    cudaStreamDestroy(streams[0]);
+    cudaStreamDestroy(streams[1]);
+    cudaFree(units);
+    cudaFree(other);
+    cudaFree(tally);
+}
+
+extern const test_case slab_growing_cases[] = {
+    {"growing: units of each size", grows_of_each_size},
+    {"growing: ends at its limit", ends_at_its_limit},
+    {"growing: the parent ends first", parent_ends_first},
+    {"growing: lanes that part", lanes_that_part},
+    {"growing: tiles in turn", tiles_in_turn},
+    {"growing: again and again beside other work", again_and_again},
+};
+extern const size_t slab_growing_case_count =
+    sizeof slab_growing_cases / sizeof *slab_growing_cases;
