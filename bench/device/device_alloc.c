@@ -4,14 +4,11 @@
  * one thread, with no kernel running. The first blocks are not counted: they set up the context
  * and fill what a backend keeps.
  */
+#include "name.h"
 #include "workloads.h"
 
 #include "../runner/clock.h"
 #include "../runner/figures.h"
-
-#include "platform/cuda_driver.h"
-
-#include <stdio.h>
 
 enum {
     PAIRS_MOST = 512,
@@ -56,39 +53,11 @@ static ga_status measure(const ga_bench_case *run, times *t)
     return status;
 }
 
-/* "580.159.03, CUDA 13.0": the kernel module's version, where it says it, and the interface's. */
-static void name_driver(int cuda, char *out, size_t size)
-{
-    char module[32] = "";
-    FILE *stream = fopen("/sys/module/nvidia/version", "re");
-    if (stream) {
-        if (fscanf(stream, "%31s", module) != 1) {
-            module[0] = '\0';
-        }
-        fclose(stream);
-    }
-    snprintf(out, size, "%s%sCUDA %d.%d", module, module[0] ? ", " : "", cuda / 1000,
-             cuda % 1000 / 10);
-}
-
-static void name_device(int device, ga_bench_report *report)
-{
-    const ga_cuda_driver *driver;
-    CUdevice card;
-    int version = 0;
-    if (ga_cuda_driver_get(&driver) == GA_OK &&
-        driver->cuDeviceGet(&card, device) == CUDA_SUCCESS &&
-        driver->cuDeviceGetName(report->device, sizeof report->device, card) == CUDA_SUCCESS &&
-        driver->cuDriverGetVersion(&version) == CUDA_SUCCESS) {
-        name_driver(version, report->driver, sizeof report->driver);
-    }
-}
-
 static ga_status run(const ga_bench_case *run, ga_bench_report *report)
 {
     static times t;
     ga_status status = measure(run, &t);
-    name_device(ga_heap_device(run->heap), report);
+    ga_bench_name_device(ga_heap_device(run->heap), report);
     report->values[0] = ga_bench_figures_of(t.alloc, t.count).median;
     report->values[1] = ga_bench_figures_of(t.free, t.count).median;
     return status;
