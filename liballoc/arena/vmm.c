@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The backend's table: options, and blocks (vmm_blocks.h) as the runtime wants them.
+ *
+ * alloc_on() and free_on() follow the stream that they are given. What alloc() gives is used by
+ * nobody any more, on no stream. free() by default first waits for all work on the device, as
+ * cudaFree does, since work put on some stream before may still use the block; free=now leaves that
+ * to the caller.
+ */
+#include "vmm.h"
+
+#include "../platform/libc.h"
+#include "vmm_blocks.h"
+
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    OPTION_LIMIT = 0,
+    OPTION_RESERVE,
+    OPTION_CHUNK,
+    OPTION_CACHE,
+    OPTION_FREE
+};
+
+enum {
+    FREE_WAIT = 0,
+    FREE_NOW
+};
+
+enum {
+    HOST_ALIGN = 16,
+    DEVICE_ALIGN = 256,
+    HOST_GRANULE = 64 << 10
+};
+
+static const uint64_t SIZES_END = (uint64_t)1 << 47; /* of blocks on the host */
+
+typedef struct vmm_state {
+    ga_vmm vmm;
+    int free_mode;
+} vmm_state;
+
+/* ---- opening ----------------------------------------------------------------------------- */
+
+static ga_status told(ga_status status)
+{
+    return status == GA_OK ? GA_OK : ga_fail(status, "vmm: %s", ga_error_text());
+}
+
+static uint64_t whole(uint64_t size, uint64_t granule)
+{
+    return size / granule * granule;
+}
+
+static ga_status set_sizes(ga_vmm_pool *pool, const ga_value *values)
+{
+    uint64_t granule = pool->space.granule;
+    uint64_t limit = values[OPTION_LIMIT].size;
+    uint64_t chunk = values[OPTION_CHUNK].size;
+    if (limit < granule || chunk < granule) {
+        return ga_fail(GA_ERR_SPEC,
+                       "%s: expected at least %llu bytes, the smallest chunk, got %llu",
+                       limit < granule ? "limit" : "chunk", (unsigned long long)granule,
+                       (unsigned long long)(limit < granule ? limit : chunk));
+    }
+    pool->limit = limit == UINT64_MAX ? limit : whole(limit, granule);
+    pool->chunk = whole(chunk, granule);
+    pool->cache = values[OPTION_CACHE].size;
+    return GA_OK;
+}
+
+static ga_status find_total(ga_vmm *vmm)
+{
+    ga_cuda_scope scope;
+    CUdevice device;
+    size_t bytes = 0;
+    vmm->total = SIZES_END;
+    if (!ga_vmm_on_device(vmm)) {
+        return GA_OK;
+    }
+    ga_status status = ga_cuda_enter(&scope, vmm->pool.space.device);
+    if (status != GA_OK) {
+        return status;
+    }
+    status = GA_CUDA_CALL(scope.driver, cuDeviceGet, &device, vmm->pool.space.device);
+    if (status == GA_OK) {
+        status = GA_CUDA_CALL(scope.driver, cuDeviceTotalMem, &bytes, device);
+    }
+    ga_cuda_leave(&scope);
+    vmm->total = bytes;
+    return status;
+}
+
+/* A device without virtual memory management is no device for this heap. */
+static ga_status open_space(ga_vmm *vmm, const ga_open_args *args)
+{
+    ga_space *space = &vmm->pool.space;
+    ga_arena_options options = {
+        .options_size = sizeof options, .place = args->place, .device = args->device};
+    ga_status status = ga_space_open(space, &options);
+    if (args->place == GA_PLACE_HOST && space->granule < HOST_GRANULE) {
+        space->granule = HOST_GRANULE;
+    }
+    status = status == GA_OK ? find_total(vmm) : status;
+    return status == GA_ERR_UNSUPPORTED ? GA_ERR_DEVICE : status;
+}
+
+static ga_status open_pool(ga_vmm *vmm, const ga_value *values)
+{
+    uint32_t quantum = ga_vmm_on_device(vmm) ? DEVICE_ALIGN : HOST_ALIGN;
+    ga_status status = set_sizes(&vmm->pool, values);
+    if (status == GA_OK) {
+        status = ga_vmm_packed_open(&vmm->packed, &vmm->pool, quantum);
+    }
+    if (status != GA_OK) {
+        return status;
+    }
+    status = ga_vmm_pool_open(&vmm->pool, values[OPTION_RESERVE].size);
+    if (status != GA_OK) {
+        ga_libc.free(vmm->packed.classes);
+    }
+    return status;
+}
+
+static ga_status vmm_open(const ga_open_args *args, void **state)
+{
+    vmm_state *s = ga_libc.calloc(1, sizeof *s);
+    if (!s) {
+        return ga_fail(GA_ERR_MEMORY, "vmm: no memory for the heap's record");
+    }
+    ga_status status = open_space(&s->vmm, args);
+    if (status == GA_OK) {
+        status = open_pool(&s->vmm, args->values);
+    }
+    if (status != GA_OK) {
+        ga_libc.free(s);
+        return told(status);
+    }
+    pthread_mutex_init(&s->vmm.lock, NULL);
+    s->free_mode = args->values[OPTION_FREE].choice;
+    *state = s;
+    return GA_OK;
+}
+
+static void vmm_close(void *state)
+{
+    vmm_state *s = state;
+    ga_vmm_packed_close(&s->vmm.packed);
+    ga_vmm_pool_close(&s->vmm.pool);
+    pthread_mutex_destroy(&s->vmm.lock);
+    ga_libc.free(s);
+}
+
+/* ---- getting blocks ----------------------------------------------------------------------- */
+
+static uint64_t natural_align(const ga_vmm *vmm)
+{
+    return ga_vmm_on_device(vmm) ? DEVICE_ALIGN : HOST_ALIGN;
+}
+
+static ga_status get(vmm_state *s, size_t size, size_t align, const ga_stream *stream, void **out)
+{
+    uint64_t natural = natural_align(&s->vmm);
+    ga_status status = ga_vmm_take(&s->vmm, size, align > natural ? align : natural, stream, out);
+    return status == GA_OK
+               ? GA_OK
+               : ga_fail(status, "vmm: no block of %zu bytes: %s", size, ga_error_text());
+}
+
+static ga_status vmm_alloc(void *state, size_t size, void **out)
+{
+    return get(state, size, 0, NULL, out);
+}
+
+static ga_status vmm_alloc_aligned(void *state, size_t size, size_t align, void **out)
+{
+    return get(state, size, align, NULL, out);
+}
+
+static ga_status no_streams(void)
+{
+    return ga_fail(GA_ERR_UNSUPPORTED, "vmm: the host has no streams");
+}
+
+static ga_status vmm_alloc_on(void *state, size_t size, size_t align, ga_stream stream, void **out)
+{
+    vmm_state *s = state;
+    return ga_vmm_on_device(&s->vmm) ? get(s, size, align, &stream, out) : no_streams();
+}
+
+static ga_status clear(const vmm_state *s, void *block, size_t size)
+{
+    ga_cuda_scope scope;
+    if (!ga_vmm_on_device(&s->vmm)) {
+        memset(block, 0, size);
+        return GA_OK;
+    }
+    ga_status status = ga_cuda_enter(&scope, s->vmm.pool.space.device);
+    if (status == GA_OK) {
+        status = ga_cuda_clear(&scope, block, size);
+        ga_cuda_leave(&scope);
+    }
+    return status;
+}
+
+static ga_status vmm_alloc_zeroed(void *state, size_t size, void **out)
+{
+    vmm_state *s = state;
+    ga_status status = get(s, size, 0, NULL, out);
+    if (status == GA_OK) {
+        status = told(clear(s, *out, size));
+        if (status != GA_OK) {
+            ga_vmm_give(&s->vmm, *out);
+        }
+    }
+    return status;
+}
+
+/* ---- giving blocks back ------------------------------------------------------------------- */
+
+/* Until nobody on the device can be using anything that was freed up to now. */
+static ga_status wait_for_device(const vmm_state *s)
+{
+    ga_cuda_scope scope;
+    ga_status status = ga_cuda_enter(&scope, s->vmm.pool.space.device);
+    if (status == GA_OK) {
+        status = ga_cuda_check(scope.driver, scope.driver->cuCtxSynchronize(), "cuCtxSynchronize");
+        ga_cuda_leave(&scope);
+    }
+    return status;
+}
+
+static ga_status freed(ga_status status)
+{
+    return ga_cuda_is_gone() ? GA_OK : told(status);
+}
+
+static ga_status vmm_free(void *state, void *block)
+{
+    vmm_state *s = state;
+    ga_status status = GA_OK;
+    if (ga_vmm_on_device(&s->vmm) && s->free_mode == FREE_WAIT) {
+        status = ga_vmm_check(&s->vmm, block);
+        if (status == GA_OK) {
+            status = wait_for_device(s);
+        }
+    }
+    return freed(status == GA_OK ? ga_vmm_give(&s->vmm, block) : status);
+}
+
+static ga_status vmm_free_on(void *state, void *block, ga_stream stream)
+{
+    vmm_state *s = state;
+    return ga_vmm_on_device(&s->vmm) ? freed(ga_vmm_give_on(&s->vmm, block, stream)) : no_streams();
+}
+
+/* ---- other sizes -------------------------------------------------------------------------- */
+
+static ga_status vmm_grow(void *state, void *block, size_t size)
+{
+    vmm_state *s = state;
+    return told(ga_vmm_grow(&s->vmm, block, size));
+}
+
+/* On a device, once all work there is done: then nobody uses the old block either. */
+static ga_status copy(const vmm_state *s, void *to, const void *from, size_t size)
+{
+    ga_cuda_scope scope;
+    if (!ga_vmm_on_device(&s->vmm)) {
+        memcpy(to, from, size);
+        return GA_OK;
+    }
+    ga_status status = ga_cuda_enter(&scope, s->vmm.pool.space.device);
+    if (status == GA_OK) {
+        status = ga_cuda_copy(&scope, to, from, size);
+        ga_cuda_leave(&scope);
+    }
+    return status;
+}
+
+static ga_status move(vmm_state *s, void *block, size_t before, size_t size, void **out)
+{
+    ga_status status = get(s, size, 0, NULL, out);
+    if (status != GA_OK) {
+        return status;
+    }
+    status = told(copy(s, *out, block, before < size ? before : size));
+    ga_vmm_give(&s->vmm, status == GA_OK ? block : *out);
+    return status;
+}
+
+/* Where it stands if it may: as it is where no more than half would be left over, or longer. */
+static ga_status vmm_realloc(void *state, void *block, size_t size, void **out)
+{
+    vmm_state *s = state;
+    size_t before = ga_vmm_usable(&s->vmm, block);
+    if (!before) {
+        return told(ga_vmm_check(&s->vmm, block));
+    }
+    bool fits = size <= before;
+    if (fits ? size >= before / 2 : ga_vmm_grow(&s->vmm, block, size) == GA_OK) {
+        *out = block;
+        return GA_OK;
+    }
+    ga_status status = move(s, block, before, size, out);
+    if (status == GA_ERR_MEMORY && fits) {
+        *out = block; /* no smaller one to be had: it stays */
+        return GA_OK;
+    }
+    return status;
+}
+
+/* ---- all of them -------------------------------------------------------------------------- */
+
+static ga_status vmm_trim(void *state, size_t keep)
+{
+    vmm_state *s = state;
+    return told(ga_vmm_trim(&s->vmm, keep));
+}
+
+static ga_status vmm_reset(void *state)
+{
+    vmm_state *s = state;
+    ga_status status = ga_vmm_on_device(&s->vmm) ? wait_for_device(s) : GA_OK;
+    if (status == GA_OK) {
+        ga_vmm_reset(&s->vmm);
+    }
+    return told(status);
+}
+
+static ga_status vmm_each_live(void *state, ga_visit *visit, void *context)
+{
+    vmm_state *s = state;
+    return told(ga_vmm_each_live(&s->vmm, visit, context));
+}
+
+static bool vmm_owns(void *state, const void *pointer)
+{
+    vmm_state *s = state;
+    return ga_vmm_owns(&s->vmm, pointer);
+}
+
+static size_t vmm_usable_size(void *state, const void *block)
+{
+    vmm_state *s = state;
+    return ga_vmm_usable(&s->vmm, block);
+}
+
+static void vmm_stats(void *state, ga_backend_stats *out)
+{
+    vmm_state *s = state;
+    pthread_mutex_lock(&s->vmm.lock);
+    *out = (ga_backend_stats){.live_bytes = s->vmm.live_bytes,
+                              .held_bytes = s->vmm.pool.held,
+                              .growths = s->vmm.pool.growths,
+                              .live_blocks = s->vmm.live_blocks};
+    pthread_mutex_unlock(&s->vmm.lock);
+}
+
+/* ---- forks -------------------------------------------------------------------------------- */
+
+static void vmm_fork_prepare(void *state)
+{
+    vmm_state *s = state;
+    pthread_mutex_lock(&s->vmm.lock);
+}
+
+static void vmm_fork_parent(void *state)
+{
+    vmm_state *s = state;
+    pthread_mutex_unlock(&s->vmm.lock);
+}
+
+static void vmm_fork_child(void *state)
+{
+    vmm_state *s = state;
+    s->vmm.lost = ga_vmm_on_device(&s->vmm);
+    pthread_mutex_unlock(&s->vmm.lock);
+}
+
+/* ---- the table ---------------------------------------------------------------------------- */
+
+static const char *const free_choices[] = {[FREE_WAIT] = "wait", [FREE_NOW] = "now", NULL};
+static const char *const none[] = {"none", NULL};
+static const char *const automatic[] = {"auto", NULL};
+
+static const ga_option options[] = {
+    [OPTION_LIMIT] = {.name = "limit",
+                      .type = GA_OPTION_SIZE,
+                      .fallback = "none",
+                      .help = "bytes: the most memory to hold",
+                      .choices = none},
+    [OPTION_RESERVE] = {.name = "reserve",
+                        .type = GA_OPTION_SIZE,
+                        .fallback = "1T",
+                        .help = "bytes of addresses to reserve at a time; less where refused",
+                        .min = 1,
+                        .max = (int64_t)1 << 47},
+    [OPTION_CHUNK] = {.name = "chunk",
+                      .type = GA_OPTION_SIZE,
+                      .fallback = "1G",
+                      .help = "bytes: the largest piece of memory to take at a time"},
+    [OPTION_CACHE] = {.name = "cache",
+                      .type = GA_OPTION_SIZE,
+                      .fallback = "auto",
+                      .help = "bytes of free memory to keep mapped; auto: no more than was in use "
+                              "at once, and a twentieth, in all",
+                      .choices = automatic},
+    [OPTION_FREE] = {.name = "free",
+                     .type = GA_OPTION_ENUM,
+                     .fallback = "wait",
+                     .help = "free without a stream: wait for the device, or free now",
+                     .choices = free_choices},
+};
+
+const ga_backend ga_vmm_backend = {
+    .abi = GA_BACKEND_ABI,
+    .size = sizeof(ga_backend),
+    .name = "vmm",
+    .help = "memory mapped behind reserved addresses: no fragmentation, blocks that grow in place",
+    .places = GA_PLACE_BIT(GA_PLACE_HOST) | GA_PLACE_BIT(GA_PLACE_DEVICE),
+    .parent_rule = GA_PARENT_NONE,
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
+    .open = vmm_open,
+    .close = vmm_close,
+    .alloc = vmm_alloc,
+    .free = vmm_free,
+    .owns = vmm_owns,
+    .usable_size = vmm_usable_size,
+    .realloc = vmm_realloc,
+    .alloc_zeroed = vmm_alloc_zeroed,
+    .alloc_aligned = vmm_alloc_aligned,
+    .grow = vmm_grow,
+    .trim = vmm_trim,
+    .alloc_on = vmm_alloc_on,
+    .free_on = vmm_free_on,
+    .each_live = vmm_each_live,
+    .stats = vmm_stats,
+    .fork_prepare = vmm_fork_prepare,
+    .fork_parent = vmm_fork_parent,
+    .fork_child = vmm_fork_child,
+    .reset = vmm_reset,
+};

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The blocks of a vmm heap: which are runs and which units, under one lock, and what is done when
+ * memory is short.
+ *
+ * Thread safe but for opening and closing. Errors have their sentence without the backend's name in
+ * front. Where memory that streams still use is all there is, ga_vmm_take() waits for it, without
+ * the lock.
+ */
+#ifndef GPUALLOC_ARENA_VMM_BLOCKS_H
+#define GPUALLOC_ARENA_VMM_BLOCKS_H
+
+#include "vmm_packed.h"
+
+#include <pthread.h>
+
+typedef struct ga_vmm {
+    ga_vmm_pool pool;
+    ga_vmm_packed packed;
+    pthread_mutex_t lock;             /* all of this */
+    uint64_t total;                   /* bytes that there are at all */
+    uint64_t live_bytes, live_blocks; /* usable bytes */
+    bool lost; /* in a child of fork(): the driver's memory is the parent's */
+} ga_vmm;
+
+static inline bool ga_vmm_on_device(const ga_vmm *vmm)
+{
+    return vmm->pool.space.device >= 0;
+}
+
+/* A block at a multiple of `align` (a power of two, at least the natural one), for work on *stream,
+ * or, where that is NULL, for anybody. */
+ga_status ga_vmm_take(ga_vmm *vmm, uint64_t size, uint64_t align, const ga_stream *stream,
+                      void **out);
+
+/* GA_ERR_POINTER where no live block begins there. */
+ga_status ga_vmm_check(ga_vmm *vmm, const void *block);
+
+/* For anybody, at once. GA_ERR_POINTER as above. */
+ga_status ga_vmm_give(ga_vmm *vmm, const void *block);
+
+/* For anybody once the work that is now on `stream` is done; for that stream's work at once. */
+ga_status ga_vmm_give_on(ga_vmm *vmm, const void *block, ga_stream stream);
+
+/* At least `size` bytes, where it stands. GA_ERR_NO_ROOM, GA_ERR_MEMORY, GA_ERR_POINTER. */
+ga_status ga_vmm_grow(ga_vmm *vmm, const void *block, uint64_t size);
+
+/* Its bytes; 0 where no live block begins there. */
+uint64_t ga_vmm_usable(ga_vmm *vmm, const void *block);
+
+/* Whether it lies in a live block. */
+bool ga_vmm_owns(ga_vmm *vmm, const void *pointer);
+
+/* Wait for what streams still do with freed memory; then cache no more than `keep` bytes. */
+ga_status ga_vmm_trim(ga_vmm *vmm, uint64_t keep);
+
+/* Every block is free; nobody is using any. */
+void ga_vmm_reset(ga_vmm *vmm);
+
+/* Those that were live at one moment, called without the lock. GA_ERR_MEMORY. */
+ga_status ga_vmm_each_live(ga_vmm *vmm, ga_visit *visit, void *context);
+
+#endif

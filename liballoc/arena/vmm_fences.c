@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * STRUCTURE  two rings of fences: those that are waited for, in the order they were put, and spare
+ *            ones; those that are done and not yet dropped are in neither
+ * ORDER      under the heap's lock
+ * PROGRESS   nobody waits but in ga_vmm_fences_wait() and at the end. That a stream has a fence of
+ *            its own in front of it is no reason to leave the wait out: streams come and go, and a
+ *            new one may have an old one's handle.
+ */
+#include "vmm_fences.h"
+
+#include "../platform/libc.h"
+
+#include <gpualloc/backend.h>
+
+static ga_vmm_fence *fence_of(ga_vmm_link *link)
+{
+    return GA_VMM_OF(link, ga_vmm_fence, link);
+}
+
+void ga_vmm_fences_open(ga_vmm_fences *fences, int device)
+{
+    fences->device = device;
+    ga_vmm_list_begin(&fences->waiting);
+    ga_vmm_list_begin(&fences->spare);
+}
+
+static ga_status make(const ga_cuda_scope *scope, ga_vmm_fence **out)
+{
+    ga_vmm_fence *fence = ga_libc.calloc(1, sizeof *fence);
+    if (!fence) {
+        return ga_fail(GA_ERR_MEMORY, "no memory for the record of an event");
+    }
+    ga_vmm_list_begin(&fence->link);
+    ga_status status =
+        GA_CUDA_CALL(scope->driver, cuEventCreate, &fence->event, CU_EVENT_DISABLE_TIMING);
+    if (status != GA_OK) {
+        ga_libc.free(fence);
+        return status;
+    }
+    *out = fence;
+    return GA_OK;
+}
+
+static ga_status get(ga_vmm_fences *fences, const ga_cuda_scope *scope, ga_vmm_fence **out)
+{
+    if (ga_vmm_list_empty(&fences->spare)) {
+        return make(scope, out);
+    }
+    *out = fence_of(fences->spare.before);
+    ga_vmm_list_remove(&(*out)->link);
+    return GA_OK;
+}
+
+static ga_status put(ga_vmm_fences *fences, const ga_cuda_scope *scope, ga_stream stream,
+                     ga_vmm_fence **out)
+{
+    ga_vmm_fence *fence = NULL;
+    ga_status status = get(fences, scope, &fence);
+    if (status != GA_OK) {
+        return status;
+    }
+    status = GA_CUDA_CALL(scope->driver, cuEventRecord, fence->event, stream);
+    ga_vmm_list_append(status == GA_OK ? &fences->waiting : &fences->spare, &fence->link);
+    fence->stream = stream;
+    fence->done = false;
+    *out = fence;
+    return status;
+}
+
+ga_status ga_vmm_fence_put(ga_vmm_fences *fences, ga_stream stream, ga_vmm_fence **out)
+{
+    ga_cuda_scope scope;
+    ga_status status = ga_cuda_enter(&scope, fences->device);
+    if (status == GA_OK) {
+        status = put(fences, &scope, stream, out);
+        ga_cuda_leave(&scope);
+    }
+    return status;
+}
+
+bool ga_vmm_fence_done(ga_vmm_fences *fences, ga_vmm_fence *fence)
+{
+    ga_cuda_scope scope;
+    if (fence->done || ga_cuda_enter(&scope, fences->device) != GA_OK) {
+        return fence->done;
+    }
+    fence->done = scope.driver->cuEventQuery(fence->event) == CUDA_SUCCESS;
+    ga_cuda_leave(&scope);
+    if (fence->done) {
+        ga_vmm_list_remove(&fence->link);
+    }
+    return fence->done;
+}
+
+ga_status ga_vmm_fence_order(ga_vmm_fences *fences, ga_vmm_fence *fence, ga_stream stream)
+{
+    ga_cuda_scope scope;
+    if (ga_vmm_fence_done(fences, fence)) {
+        return GA_OK;
+    }
+    ga_status status = ga_cuda_enter(&scope, fences->device);
+    if (status == GA_OK) {
+        status = GA_CUDA_CALL(scope.driver, cuStreamWaitEvent, stream, fence->event, 0);
+        ga_cuda_leave(&scope);
+    }
+    return status;
+}
+
+void ga_vmm_fence_drop(ga_vmm_fences *fences, ga_vmm_fence *fence)
+{
+    if (fence) {
+        ga_vmm_list_remove(&fence->link);
+        ga_vmm_list_append(&fences->spare, &fence->link);
+    }
+}
+
+CUevent ga_vmm_fences_oldest(const ga_vmm_fences *fences)
+{
+    return ga_vmm_list_empty(&fences->waiting) ? NULL : fence_of(fences->waiting.after)->event;
+}
+
+ga_status ga_vmm_fences_wait(int device, CUevent event)
+{
+    ga_cuda_scope scope;
+    ga_status status = ga_cuda_enter(&scope, device);
+    if (status == GA_OK) {
+        status = GA_CUDA_CALL(scope.driver, cuEventSynchronize, event);
+        ga_cuda_leave(&scope);
+    }
+    return status;
+}
+
+void ga_vmm_fences_look(ga_vmm_fences *fences)
+{
+    while (!ga_vmm_list_empty(&fences->waiting) &&
+           ga_vmm_fence_done(fences, fence_of(fences->waiting.after))) {
+    }
+}
+
+/* ---- the end ----------------------------------------------------------------------------- */
+
+static void end(ga_vmm_link *ring, const ga_cuda_scope *scope)
+{
+    while (!ga_vmm_list_empty(ring)) {
+        ga_vmm_fence *fence = fence_of(ring->after);
+        if (scope) {
+            scope->driver->cuEventSynchronize(fence->event);
+            scope->driver->cuEventDestroy(fence->event);
+        }
+        ga_vmm_list_remove(&fence->link);
+        ga_libc.free(fence);
+    }
+}
+
+void ga_vmm_fences_close(ga_vmm_fences *fences)
+{
+    ga_cuda_scope scope;
+    bool any = !ga_vmm_list_empty(&fences->waiting) || !ga_vmm_list_empty(&fences->spare);
+    bool entered = any && ga_cuda_enter(&scope, fences->device) == GA_OK;
+    end(&fences->waiting, entered ? &scope : NULL);
+    end(&fences->spare, entered ? &scope : NULL);
+    if (entered) {
+        ga_cuda_leave(&scope);
+    }
+}

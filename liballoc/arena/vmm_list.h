@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A ring of links that lie in what they link; the head belongs to no element. Not thread safe.
+ */
+#ifndef GPUALLOC_ARENA_VMM_LIST_H
+#define GPUALLOC_ARENA_VMM_LIST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct ga_vmm_link {
+    struct ga_vmm_link *before, *after;
+} ga_vmm_link;
+
+/* The element of that type whose `member` is `link`. */
+#define GA_VMM_OF(link, type, member) ((type *)(void *)((char *)(link)-offsetof(type, member)))
+
+static inline void ga_vmm_list_begin(ga_vmm_link *head)
+{
+    head->before = head->after = head;
+}
+
+static inline bool ga_vmm_list_empty(const ga_vmm_link *head)
+{
+    return head->after == head;
+}
+
+static inline void ga_vmm_list_append(ga_vmm_link *head, ga_vmm_link *link)
+{
+    link->before = head->before;
+    link->after = head;
+    head->before->after = link;
+    head->before = link;
+}
+
+/* It links to itself then, and may be removed again. */
+static inline void ga_vmm_list_remove(ga_vmm_link *link)
+{
+    link->before->after = link->after;
+    link->after->before = link->before;
+    ga_vmm_list_begin(link);
+}
+
+#endif

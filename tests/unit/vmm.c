@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The vmm backend on a device made of host memory: what is mapped, kept and given back; that no
+ * memory is lost to the sizes of blocks.
+ */
+#include "support/expect.h"
+#include "support/random.h"
+#include "support/vmm_scene.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- one block --------------------------------------------------------------------------- */
+
+Test(vmm, a_block_is_mapped_by_itself_and_kept_when_freed)
+{
+    ga_heap *heap = vmm_open(NULL, "vmm");
+    char *block = vmm_take(heap, 32 * MIB);
+    memset(block, 1, 32 * MIB);
+    cr_assert_eq(vmm_driver_count().mapped_bytes, 32 * MIB);
+    cr_assert_eq(vmm_driver_count().handles, 0);
+    cr_assert_eq(ga_usable_size(heap, block), 32 * MIB);
+    assert_ok(ga_free(heap, block));
+    cr_assert_eq(vmm_driver_count().mapped_bytes, 32 * MIB);
+    vmm_end(heap);
+}
+
+Test(vmm, the_same_size_again_needs_no_call_but_the_wait)
+{
+    ga_heap *heap = vmm_open(NULL, "vmm:free=now");
+    void *block = vmm_take(heap, 32 * MIB);
+    assert_ok(ga_free(heap, block));
+    uint64_t calls = vmm_driver_calls(NULL);
+    for (int i = 0; i < 100; i++) {
+        void *again = vmm_take(heap, 32 * MIB - (size_t)i);
+        cr_assert_eq(again, block);
+        assert_ok(ga_free(heap, again));
+    }
+    cr_assert_eq(vmm_driver_calls(NULL), calls);
+    vmm_end(heap);
+}
+
+Test(vmm, a_slightly_larger_one_serves)
+{
+    ga_heap *heap = vmm_open(NULL, "vmm:free=now");
+    void *block = vmm_take(heap, 66 * MIB);
+    assert_ok(ga_free(heap, block));
+    void *other = vmm_take(heap, 64 * MIB);
+    cr_assert_eq(other, block);
+    cr_assert_eq(ga_usable_size(heap, other), 66 * MIB);
+    void *third = vmm_take(heap, 60 * MIB);
+    cr_assert_neq(third, block);
+    assert_ok(ga_free(heap, other));
+    assert_ok(ga_free(heap, third));
+    vmm_end(heap);
+}
+
+Test(vmm, large_blocks_are_of_several_chunks)
+{
+    ga_heap *heap = vmm_open(NULL, "vmm:chunk=32M");
+    void *block = vmm_take(heap, 100 * MIB);
+    cr_assert_eq(vmm_driver_count().mappings, 4);
+    cr_assert_eq(vmm_driver_count().mapped_bytes, 100 * MIB);
+    assert_ok(ga_free(heap, block));
+    vmm_end(heap);
+}
+
+Test(vmm, alignments)
+{
+    ga_heap *heap = vmm_open(NULL, "vmm");
+    static const size_t sizes[] = {1, 300, 5000, 1 << 20, 3 << 20, 8 << 20};
+    for (size_t align = 256; align <= 64 * MIB; align *= 4) {
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            void *block;
+            assert_ok(ga_alloc(heap, sizes[i], align, &block));
+            cr_assert_eq((uintptr_t)block % align, 0, "%zu at %zu", sizes[i], align);
+            cr_assert_geq(ga_usable_size(heap, block), sizes[i]);
+            memset(block, 1, sizes[i]);
+            assert_ok(ga_free(heap, block));
+        }
+    }
+    vmm_end(heap);
+}
+
+Test(vmm, foreign_pointers_and_double_frees)
+{
+    ga_heap *heap = vmm_open(NULL, "vmm");
+    char *large = vmm_take(heap, 8 * MIB);
+    cr_assert_not(ga_owns(heap, large + 8 * MIB));
+    char *small = vmm_take(heap, 1000);
+    char *other = vmm_take(heap, 1000);
+    int local;
+    cr_assert(ga_owns(heap, large) && ga_owns(heap, large + 8 * MIB - 1));
+    cr_assert(ga_owns(heap, small) && ga_owns(heap, small + 999));
+    cr_assert_not(ga_owns(heap, &local));
+    assert_fails_with(ga_free(heap, &local), GA_ERR_POINTER, "vmm: ");
+    assert_fails_with(ga_free(heap, large + 1), GA_ERR_POINTER, "vmm: ");
+    assert_fails_with(ga_free(heap, small + 256), GA_ERR_POINTER, "vmm: ");
+    cr_assert_eq(ga_usable_size(heap, small + 1), 0);
+    assert_ok(ga_free(heap, large));
+    assert_ok(ga_free(heap, small));
+    assert_fails_with(ga_free(heap, large), GA_ERR_POINTER, "vmm: ");
+    assert_fails_with(ga_free(heap, small), GA_ERR_POINTER, "vmm: ");
+    cr_assert_not(ga_owns(heap, large));
+    cr_assert_not(ga_owns(heap, small));
+    assert_ok(ga_free(heap, other));
+    vmm_end(heap);
+}
+
+/* ---- packed blocks ----------------------------------------------------------------------- */
+
+Test(vmm, small_blocks_share_and_sizes_do_not)
+{
+    ga_heap *heap = vmm_open(NULL, "vmm");
+    char *blocks[8];
+    for (size_t i = 0; i < 8; i++) {
+        blocks[i] = vmm_take(heap, i % 2 ? 512 << 10 : 1536 << 10);
+        memset(blocks[i], (int)i, i % 2 ? 512 << 10 : 1536 << 10);
+    }
+    /* 4 x 512 KiB in one run; 1.5 MiB: the first by itself, then four to a run of 6 MiB */
+    cr_assert_eq(vmm_held(heap), 2 * MIB + 2 * MIB + 6 * MIB);
+    for (size_t i = 0; i < 8; i++) {
+        cr_assert_eq(blocks[i][1000], (char)i);
+        cr_assert_eq(ga_usable_size(heap, blocks[i]), i % 2 ? 512 << 10 : 1536 << 10);
+        assert_ok(ga_free(heap, blocks[i]));
+    }
+    assert_ok(ga_trim(heap, 0));
+    cr_assert_eq(vmm_held(heap), 0);
+    vmm_end(heap);
+}
+
+Test(vmm, units_waste_little)
+{
+    ga_heap *heap = vmm_open(&(vmm_driver_options){.memory = 256 * MIB}, "vmm");
+    for (size_t size = 1; size < 4 * MIB; size += size / 100 + 1) {
+        void *block = vmm_take(heap, size);
+        size_t usable = ga_usable_size(heap, block);
+        size_t most = size + 255 > size + size / 8 ? size + 255 : size + size / 8;
+        cr_assert(usable >= size && usable <= most, "%zu: %zu", size, usable);
+        cr_assert(size <= 64 << 10 || usable <= size + size / 31, "%zu: %zu", size, usable);
+        assert_ok(ga_free(heap, block));
+    }
+    vmm_end(heap);
+}
+
+/* Random blocks, each filled with its number, against a copy of what is live. */
+Test(vmm, a_random_script)
+{
+    enum {
+        SLOTS = 200
+    };
+    static struct {
+        unsigned char *block;
+        size_t size;
+    } slots[SLOTS];
+    ga_heap *heap = vmm_open(NULL, "vmm:limit=512M,chunk=8M");
+    uint64_t random = 7;
+    uint64_t live = 0;
+    for (int i = 0; i < 4000; i++) {
+        size_t at = random_below(&random, SLOTS);
+        if (slots[at].block) {
+            cr_assert_eq(slots[at].block[0], (unsigned char)at);
+            cr_assert_eq(slots[at].block[slots[at].size - 1], (unsigned char)at);
+            live -= ga_usable_size(heap, slots[at].block);
+            assert_ok(ga_free(heap, slots[at].block));
+            slots[at].block = NULL;
+            continue;
+        }
+        size_t size = 1 + random_below(&random, (size_t)1 << (4 + random_below(&random, 21)));
+        slots[at].block = vmm_take(heap, size);
+        slots[at].size = size;
+        slots[at].block[0] = slots[at].block[size - 1] = (unsigned char)at;
+        live += ga_usable_size(heap, slots[at].block);
+        ga_stats stats;
+        assert_ok(ga_heap_stats(heap, &stats));
+        cr_assert_eq(stats.live_bytes, live);
+        cr_assert_eq(stats.held_bytes, vmm_driver_count().mapped_bytes);
+    }
+    assert_ok(ga_heap_reset(heap));
+    assert_ok(ga_trim(heap, 0));
+    cr_assert_eq(vmm_held(heap), 0);
+    vmm_end(heap);
+}
+
+/* ---- no fragmentation -------------------------------------------------------------------- */
+
+/* Fill `total` bytes with blocks of the two sizes in turn, free every second, and ask for one block
+ * of all that is free. */
+static void fill_and_ask(size_t first, size_t second, size_t total)
+{
+    static void *blocks[4096];
+    ga_heap *heap = vmm_open(&(vmm_driver_options){.memory = GIB}, "vmm");
+    size_t count = 0;
+    size_t used = 0;
+    size_t freed = 0;
+    while (used + first + second <= total) {
+        blocks[count++] = vmm_take(heap, first);
+        blocks[count++] = vmm_take(heap, second);
+        used += first + second;
+    }
+    for (size_t i = 0; i < count; i += 2) {
+        assert_ok(ga_free(heap, blocks[i]));
+        freed += first;
+    }
+    size_t all = (GIB - used + freed) / (2 * MIB) * (2 * MIB);
+    void *block;
+    size_t slack = first % (2 * MIB) ? 16 * MIB : 0; /* the last run of a class is not full */
+    assert_ok(ga_alloc(heap, all - slack, 0, &block));
+    assert_ok(ga_free(heap, block));
+    for (size_t i = 1; i < count; i += 2) {
+        assert_ok(ga_free(heap, blocks[i]));
+    }
+    vmm_end(heap);
+}
+
+Test(vmm, all_that_was_freed_can_be_had_in_one_block)
+{
+    fill_and_ask(8 * MIB, 8 * MIB, GIB);
+    fill_and_ask(8 * MIB, 24 * MIB, GIB / 10 * 9);
+    fill_and_ask(24 * MIB, 8 * MIB, GIB / 10 * 9);
+    fill_and_ask(24 * MIB, 72 * MIB, GIB / 10 * 9);
+    fill_and_ask(512 << 10, 1536 << 10, GIB / 10 * 9);
+    fill_and_ask(1536 << 10, 512 << 10, GIB / 10 * 9);
+}
+
+Test(vmm, nothing_is_lost_over_many_sizes)
+{
+    ga_heap *heap = vmm_open(&(vmm_driver_options){.memory = 256 * MIB}, "vmm");
+    for (size_t size = 2 * MIB; size <= 256 * MIB; size += 2 * MIB) {
+        void *block = vmm_take(heap, size);
+        assert_ok(ga_free(heap, block));
+    }
+    void *all = vmm_take(heap, 256 * MIB);
+    void *more;
+    assert_fails_with(ga_alloc(heap, 1, 0, &more), GA_ERR_MEMORY, "vmm: no block of 1 bytes: ");
+    assert_ok(ga_free(heap, all));
+    vmm_end(heap);
+}
+
+/* ---- what is held ------------------------------------------------------------------------ */
+
+Test(vmm, the_cache_stays_near_what_was_in_use_at_once)
+{
+    ga_heap *heap = vmm_open(&(vmm_driver_options){.memory = 4 * GIB}, "vmm");
+    for (size_t round = 0; round < 20; round++) {
+        void *blocks[10];
+        for (size_t i = 0; i < 10; i++) {
+            blocks[i] = vmm_take(heap, (190 + round) * MIB);
+        }
+        for (size_t i = 0; i < 10; i++) {
+            assert_ok(ga_free(heap, blocks[i]));
+        }
+        uint64_t live = 10 * (190 + round) * MIB;
+        cr_assert_leq(vmm_held(heap), live + live / 20 + 10 * 2 * MIB);
+    }
+    vmm_end(heap);
+}
+
+Test(vmm, cache_of_a_size)
+{
+    ga_heap *heap = vmm_open(NULL, "vmm:cache=16M");
+    void *first = vmm_take(heap, 8 * MIB);
+    void *second = vmm_take(heap, 16 * MIB);
+    assert_ok(ga_free(heap, first));
+    assert_ok(ga_free(heap, second));
+    void *third = vmm_take(heap, 32 * MIB);
+    cr_assert_leq(vmm_held(heap), 48 * MIB);
+    assert_ok(ga_free(heap, third));
+    vmm_end(heap);
+}
+
+Test(vmm, trim_keeps_what_it_is_told)
+{
+    ga_heap *heap = vmm_open(NULL, "vmm");
+    void *blocks[8];
+    for (size_t i = 0; i < 8; i++) {
+        blocks[i] = vmm_take(heap, 8 * MIB);
+    }
+    for (size_t i = 1; i < 8; i++) {
+        assert_ok(ga_free(heap, blocks[i]));
+    }
+    assert_ok(ga_trim(heap, 16 * MIB));
+    cr_assert_eq(vmm_held(heap), 24 * MIB);
+    cr_assert_eq(vmm_driver_count().mapped_bytes, 24 * MIB);
+    assert_ok(ga_trim(heap, 0));
+    cr_assert_eq(vmm_held(heap), 8 * MIB);
+    assert_ok(ga_free(heap, blocks[0]));
+    vmm_end(heap);
+}
+
+Test(vmm, limits)
+{
+    ga_heap *heap = vmm_open(NULL, "vmm:limit=20M,cache=0");
+    void *block = vmm_take(heap, 16 * MIB);
+    void *more;
+    assert_fails(ga_alloc(heap, 6 * MIB, 0, &more), GA_ERR_MEMORY,
+                 "vmm: no block of 6291456 bytes: the limit is 20971520 bytes, and 16777216 are in "
+                 "use");
+    assert_fails(ga_alloc(heap, 32 * MIB, 0, &more), GA_ERR_MEMORY,
+                 "vmm: no block of 33554432 bytes: the limit is 20971520 bytes");
+    assert_fails_with(ga_grow(heap, block, 24 * MIB), GA_ERR_MEMORY, "vmm: the limit is ");
+    assert_ok(ga_free(heap, block));
+    block = vmm_take(heap, 20 * MIB);
+    assert_ok(ga_free(heap, block));
+    vmm_end(heap);
+    vmm_driver_start(NULL);
+    assert_fails(ga_heap_open(&heap, GA_PLACE_DEVICE, 0, "vmm:limit=1M"), GA_ERR_SPEC,
+                 "vmm: limit: expected at least 2097152 bytes, the smallest chunk, got 1048576");
+    assert_fails_with(ga_heap_open(&heap, GA_PLACE_DEVICE, 0, "vmm:chunk=1M"), GA_ERR_SPEC,
+                      "vmm: chunk: ");
+    assert_fails_with(ga_heap_open(&heap, GA_PLACE_DEVICE, 7, "vmm"), GA_ERR_DEVICE, "vmm: ");
+    vmm_driver_stop();
+}
+
+Test(vmm, addresses_that_run_out_and_a_device_without_them)
+{
+    ga_heap *heap = vmm_open(&(vmm_driver_options){.addresses = 8 * GIB}, "vmm:reserve=64M");
+    void *blocks[16];
+    for (size_t i = 0; i < 16; i++) {
+        blocks[i] = vmm_take(heap, 48 * MIB);
+    }
+    cr_assert_eq(vmm_driver_count().ranges, 16);
+    void *large;
+    assert_ok(ga_alloc(heap, 200 * MIB, 0, &large));
+    for (size_t i = 0; i < 16; i++) {
+        assert_ok(ga_free(heap, blocks[i]));
+    }
+    assert_ok(ga_free(heap, large));
+    vmm_end(heap);
+    vmm_driver_start(&(vmm_driver_options){.no_vmm = true});
+    assert_fails(ga_heap_open(&heap, GA_PLACE_DEVICE, 0, "vmm"), GA_ERR_DEVICE,
+                 "vmm: device 0 cannot map memory piece by piece");
+    vmm_driver_stop();
+}
+
+Test(vmm, another_process_takes_the_memory)
+{
+    ga_heap *heap = vmm_open(NULL, "vmm");
+    void *block;
+    vmm_driver_take(0, GIB - 16 * MIB);
+    assert_fails_with(ga_alloc(heap, 32 * MIB, 0, &block), GA_ERR_MEMORY,
+                      "vmm: no block of 33554432 bytes: ");
+    block = vmm_take(heap, 16 * MIB);
+    assert_ok(ga_free(heap, block));
+    vmm_end(heap);
+}
+
+/* ---- growing ----------------------------------------------------------------------------- */
+
+Test(vmm, blocks_grow_where_they_stand)
+{
+    ga_heap *heap = vmm_open(NULL, "vmm");
+    char *block = vmm_take(heap, 64 * MIB);
+    block[64 * MIB - 1] = 5;
+    void *other = vmm_take(heap, 64 * MIB);
+    assert_ok(ga_grow(heap, block, 128 * MIB));
+    cr_assert_eq(ga_usable_size(heap, block), 128 * MIB);
+    memset(block + 64 * MIB, 1, 64 * MIB);
+    cr_assert_eq(block[64 * MIB - 1], 5);
+    cr_assert(ga_owns(heap, block + 128 * MIB - 1));
+    assert_fails_with(ga_grow(heap, block, 192 * MIB), GA_ERR_NO_ROOM, "vmm: the addresses behind");
+    assert_ok(ga_grow(heap, other, 300 * MIB)); /* nothing behind the last one */
+    assert_ok(ga_free(heap, other));
+    assert_ok(ga_free(heap, block));
+    block = vmm_take(heap, 128 * MIB);
+    memset(block, 1, 128 * MIB);
+    assert_ok(ga_free(heap, block));
+    vmm_end(heap);
+}
+
+Test(vmm, realloc_moves_what_cannot_grow)
+{
+    ga_heap *heap = vmm_open(NULL, "vmm");
+    char *block = vmm_take(heap, 1000);
+    void *moved = block;
+    memset(block, 3, 1000);
+    assert_ok(ga_realloc(heap, block, 3 * MIB, 0, &moved));
+    block = moved;
+    cr_assert_eq(block[999], 3);
+    assert_ok(ga_realloc(heap, block, 100 * MIB, 0, &moved));
+    block = moved;
+    cr_assert_eq(block[999], 3);
+    block[50 * MIB] = 4;
+    assert_ok(ga_realloc(heap, block, 180 * MIB, 0, &moved));
+    cr_assert_eq(moved, block);
+    cr_assert_eq(block[50 * MIB], 4);
+    assert_ok(ga_realloc(heap, block, 10, 0, &moved));
+    cr_assert_neq(moved, block);
+    cr_assert_eq(((char *)moved)[9], 3);
+    assert_ok(ga_free(heap, moved));
+    vmm_end(heap);
+}
+
+/* ---- all blocks -------------------------------------------------------------------------- */
+
+static void add_up(void *context, void *block, size_t size)
+{
+    (void)block;
+    *(size_t *)context += size;
+}
+
+Test(vmm, live_blocks_and_reset)
+{
+    ga_heap *heap = vmm_open(NULL, "vmm");
+    size_t sum = 0;
+    vmm_take(heap, 8 * MIB);
+    void *freed = vmm_take(heap, 256);
+    vmm_take(heap, 1 * MIB);
+    vmm_take(heap, 256);
+    assert_ok(ga_free(heap, freed));
+    assert_ok(ga_heap_each_live(heap, add_up, &sum));
+    cr_assert_eq(sum, 9 * MIB + 256);
+    assert_ok(ga_heap_reset(heap));
+    sum = 0;
+    assert_ok(ga_heap_each_live(heap, add_up, &sum));
+    cr_assert_eq(sum, 0);
+    vmm_end(heap);
+}
+
+Test(vmm, closing_with_live_blocks_gives_all_back)
+{
+    ga_heap *heap = vmm_open(NULL, "vmm");
+    vmm_take(heap, 8 * MIB);
+    vmm_take(heap, 100);
+    setenv("GPUALLOC_LOG", "error", 1);
+    vmm_end(heap);
+}
+
+Test(vmm, zeroed_blocks)
+{
+    ga_heap *heap = vmm_open(NULL, "vmm:free=now");
+    for (size_t size = 100; size < 16 * MIB; size *= 40) {
+        char *block = vmm_take(heap, size);
+        void *zeroed;
+        memset(block, 9, size);
+        assert_ok(ga_free(heap, block));
+        assert_ok(ga_alloc_zeroed(heap, size, 0, &zeroed));
+        cr_assert_eq(zeroed, block);
+        cr_assert(block[0] == 0 && block[size - 1] == 0);
+        assert_ok(ga_free(heap, zeroed));
+    }
+    vmm_end(heap);
+}

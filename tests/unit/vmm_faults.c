@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The vmm backend when things fail: every call of the driver in its turn, under every operation. A
+ * failed one has changed nothing, and nothing is left in the end.
+ */
+#include "support/scene.h"
+#include "support/vmm_scene.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct stage {
+    ga_heap *heap;
+    char *large, *small; /* live: 64 MiB, 512 KiB */
+    void *got;           /* by the operation */
+    CUstream stream;
+} stage;
+
+/* Something that is done to a heap. */
+typedef struct operation {
+    const char *name;
+    ga_status (*run)(stage *s);
+    const char *spec;
+    bool cached;        /* a run of 32 MiB is */
+    bool may_give_back; /* cached memory, without having been of use */
+} operation;
+
+static ga_status run_alloc(stage *s)
+{
+    return ga_alloc(s->heap, 16 * MIB, 0, &s->got);
+}
+
+static ga_status run_alloc_packed(stage *s)
+{
+    return ga_alloc(s->heap, 1000, 0, &s->got);
+}
+
+static ga_status run_alloc_chunks(stage *s)
+{
+    return ga_alloc(s->heap, 100 * MIB, 0, &s->got);
+}
+
+static ga_status run_alloc_zeroed(stage *s)
+{
+    return ga_alloc_zeroed(s->heap, 16 * MIB, 0, &s->got);
+}
+
+static ga_status run_alloc_on(stage *s)
+{
+    return ga_alloc_on(s->heap, 16 * MIB, 0, s->stream, &s->got);
+}
+
+static ga_status run_grow(stage *s)
+{
+    return ga_grow(s->heap, s->large, 100 * MIB);
+}
+
+static ga_status run_realloc(stage *s)
+{
+    void *moved = s->large;
+    ga_status status = ga_realloc(s->heap, s->large, 200 * MIB, 0, &moved);
+    s->large = moved;
+    return status;
+}
+
+static ga_status run_free(stage *s)
+{
+    char *block = s->large;
+    ga_status status = ga_free(s->heap, block);
+    s->large = status == GA_OK ? NULL : block;
+    return status;
+}
+
+static ga_status run_free_on(stage *s)
+{
+    ga_status status = ga_free_on(s->heap, s->large, s->stream);
+    s->large = status == GA_OK ? NULL : s->large;
+    return status;
+}
+
+static ga_status run_free_packed_on(stage *s)
+{
+    ga_status status = ga_free_on(s->heap, s->small, s->stream);
+    s->small = status == GA_OK ? NULL : s->small;
+    return status;
+}
+
+static ga_status run_trim(stage *s)
+{
+    return ga_trim(s->heap, 0);
+}
+
+static const operation operations[] = {
+    {"alloc", run_alloc, "vmm", false, false},
+    {"alloc by giving back", run_alloc, "vmm:cache=0", true, true},
+    {"alloc at the limit", run_alloc, "vmm:limit=100M", true, true},
+    {"alloc packed", run_alloc_packed, "vmm", false, false},
+    {"alloc in chunks", run_alloc_chunks, "vmm:chunk=16M", true, true},
+    {"alloc zeroed", run_alloc_zeroed, "vmm", false, true},
+    {"alloc on a stream", run_alloc_on, "vmm", true, true},
+    {"grow", run_grow, "vmm:chunk=16M", false, false},
+    {"realloc", run_realloc, "vmm:chunk=64M", false, true},
+    {"free", run_free, "vmm", false, false},
+    {"free on a stream", run_free_on, "vmm", false, false},
+    {"free packed on a stream", run_free_packed_on, "vmm", false, false},
+    {"trim", run_trim, "vmm", true, true},
+};
+
+enum {
+    OPERATIONS = sizeof operations / sizeof *operations
+};
+
+static void mark(char *block, size_t size)
+{
+    for (size_t at = 0; at < size; at += 4096) {
+        memcpy(block + at, &at, sizeof at);
+    }
+}
+
+static void check(const char *name, const char *block, size_t size)
+{
+    for (size_t at = 0; block && at < size; at += 4096) {
+        cr_assert_eq(memcmp(block + at, &at, sizeof at), 0, "%s: at %zu", name, at);
+    }
+}
+
+static stage prepare(const operation *o)
+{
+    stage s = {.heap = vmm_open(NULL, o->spec)};
+    ga_cuda_scope scope;
+    assert_ok(ga_cuda_enter(&scope, 0));
+    cr_assert_eq(scope.driver->cuStreamCreate(&s.stream, 0), CUDA_SUCCESS);
+    ga_cuda_leave(&scope);
+    s.large = vmm_take(s.heap, 64 * MIB);
+    s.small = vmm_take(s.heap, 512 << 10);
+    mark(s.large, 64 * MIB);
+    mark(s.small, 512 << 10);
+    if (o->cached) {
+        assert_ok(ga_free(s.heap, vmm_take(s.heap, 32 * MIB)));
+    }
+    return s;
+}
+
+static void finish(stage *s)
+{
+    assert_ok(ga_free(s->heap, s->large));
+    assert_ok(ga_free(s->heap, s->small));
+    assert_ok(ga_free(s->heap, s->got));
+    ga_stats stats;
+    assert_ok(ga_heap_stats(s->heap, &stats));
+    cr_assert_eq(stats.live_bytes, 0);
+    /* and it still works */
+    void *block = vmm_take(s->heap, 40 * MIB);
+    assert_ok(ga_free(s->heap, block));
+    vmm_end(s->heap);
+}
+
+static void check_unchanged(const operation *o, uint64_t n, const stage *s, vmm_driver_counts was)
+{
+    vmm_driver_counts is = vmm_driver_count();
+    cr_assert_eq(is.handles, was.handles, "%s, call %" PRIu64 ": handles", o->name, n);
+    cr_assert_eq(is.chunk_bytes, is.mapped_bytes, "%s, call %" PRIu64 ": chunks", o->name, n);
+    cr_assert_eq(vmm_held(s->heap), is.mapped_bytes, "%s, call %" PRIu64 ": held", o->name, n);
+    if (!o->may_give_back) {
+        cr_assert_eq(is.mapped_bytes, was.mapped_bytes, "%s, call %" PRIu64, o->name, n);
+    }
+}
+
+/* Whether there was an n-th call. */
+static bool fail_some(const operation *o, uint64_t n, uint64_t more, CUresult error)
+{
+    stage s = prepare(o);
+    vmm_driver_counts was = vmm_driver_count();
+    vmm_driver_fail_many(NULL, n, more, error);
+    ga_status status = o->run(&s);
+    bool failed = vmm_driver_has_failed();
+    vmm_driver_fail(NULL, 0, CUDA_SUCCESS);
+    if (status != GA_OK) {
+        cr_assert(failed, "%s: %s", o->name, ga_error_text());
+        cr_assert_eq(strncmp(ga_error_text(), "vmm: ", 5), 0, "%s", ga_error_text());
+        cr_assert_null(s.got);
+        if (!more) {
+            check_unchanged(o, n, &s, was);
+        }
+    }
+    check(o->name, s.large, 64 * MIB);
+    check(o->name, s.small, 512 << 10);
+    cr_assert(more || vmm_held(s.heap) == vmm_driver_count().mapped_bytes, "%s", o->name);
+    finish(&s);
+    return failed;
+}
+
+Test(vmm_faults, every_call_of_the_driver_in_turn)
+{
+    static const CUresult errors[] = {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_NOT_PERMITTED};
+    for (size_t i = 0; i < OPERATIONS; i++) {
+        for (size_t e = 0; e < 2; e++) {
+            uint64_t n = 1;
+            while (fail_some(&operations[i], n, 0, errors[e])) {
+                n++;
+            }
+            cr_assert_gt(n, 1, "%s calls nothing", operations[i].name);
+        }
+    }
+}
+
+/* An unmap that is refused for good: what is mapped stays, counted and of use. */
+Test(vmm_faults, what_cannot_be_unmapped_is_kept)
+{
+    ga_heap *heap = vmm_open(NULL, "vmm");
+    void *block = vmm_take(heap, 32 * MIB);
+    assert_ok(ga_free(heap, block));
+    vmm_driver_fail_many("cuMemUnmap", 1, 100, CUDA_ERROR_NOT_PERMITTED);
+    assert_ok(ga_trim(heap, 0));
+    cr_assert_eq(vmm_held(heap), 32 * MIB);
+    vmm_driver_fail(NULL, 0, CUDA_SUCCESS);
+    void *again = vmm_take(heap, 32 * MIB);
+    cr_assert_eq(again, block);
+    assert_ok(ga_free(heap, again));
+    assert_ok(ga_trim(heap, 0));
+    cr_assert_eq(vmm_held(heap), 0);
+    vmm_end(heap);
+}
+
+/* The third chunk cannot be had, and the first two cannot be unmapped: they are a cached run. */
+Test(vmm_faults, half_a_block_that_cannot_be_undone)
+{
+    ga_heap *heap = vmm_open(&(vmm_driver_options){.memory = 40 * MIB}, "vmm:chunk=16M");
+    void *block;
+    vmm_driver_fail_many("cuMemUnmap", 1, 100, CUDA_ERROR_NOT_PERMITTED);
+    assert_fails_with(ga_alloc(heap, 40 * MIB + 1, 0, &block), GA_ERR_MEMORY, "vmm: ");
+    cr_assert_eq(vmm_held(heap), 0); /* more than there is at all */
+    vmm_driver_take(0, 8 * MIB);
+    assert_fails_with(ga_alloc(heap, 40 * MIB, 0, &block), GA_ERR_MEMORY, "vmm: ");
+    cr_assert_eq(vmm_held(heap), 32 * MIB);
+    cr_assert_eq(vmm_driver_count().mapped_bytes, 32 * MIB);
+    vmm_driver_fail(NULL, 0, CUDA_SUCCESS);
+    block = vmm_take(heap, 32 * MIB);
+    memset(block, 1, 32 * MIB);
+    assert_ok(ga_free(heap, block));
+    vmm_end(heap);
+}
+
+static bool fail_open(uint64_t n)
+{
+    ga_heap *heap = NULL;
+    vmm_driver_start(NULL);
+    ga_backend_register(&ga_vmm_backend);
+    vmm_driver_fail(NULL, n, CUDA_ERROR_NOT_PERMITTED);
+    ga_status status = ga_heap_open(&heap, GA_PLACE_DEVICE, 0, "vmm");
+    bool failed = vmm_driver_has_failed();
+    vmm_driver_fail(NULL, 0, CUDA_SUCCESS);
+    cr_assert(status == GA_OK || failed);
+    if (status != GA_OK) {
+        cr_assert_eq(strncmp(ga_error_text(), "vmm: ", 5), 0, "%s", ga_error_text());
+    }
+    assert_ok(ga_heap_close(heap));
+    vmm_assert_nothing_left();
+    vmm_driver_stop();
+    return failed;
+}
+
+Test(vmm_faults, opening)
+{
+    uint64_t n = 1;
+    while (fail_open(n)) {
+        n++;
+    }
+    cr_assert_gt(n, 5);
+}
+
+/* ---- the end of things ------------------------------------------------------------------- */
+
+Test(vmm_faults, a_driver_that_shuts_down)
+{
+    ga_heap *heap = vmm_open(NULL, "vmm");
+    void *large = vmm_take(heap, 16 * MIB);
+    void *small = vmm_take(heap, 100);
+    void *more;
+    vmm_driver_shut_down();
+    cr_assert_eq(ga_alloc(heap, 64 * MIB, 0, &more), GA_ERR_DEVICE);
+    assert_ok(ga_free(heap, large));
+    assert_ok(ga_free_on(heap, small, NULL));
+    assert_ok(ga_heap_close(heap));
+    vmm_driver_stop();
+}
+
+Test(vmm_faults, a_context_that_is_destroyed)
+{
+    ga_heap *heap = vmm_open(NULL, "vmm");
+    void *block = vmm_take(heap, 16 * MIB);
+    void *more;
+    vmm_driver_destroy_context(0);
+    assert_fails_with(ga_alloc(heap, 64 * MIB, 0, &more), GA_ERR_DEVICE,
+                      "vmm: no block of 67108864 bytes: ");
+    cr_assert_eq(ga_free(heap, block), GA_ERR_DEVICE);
+    setenv("GPUALLOC_LOG", "error", 1);
+    assert_ok(ga_heap_close(heap));
+    vmm_driver_stop();
+}
+
+static ga_heap *inherited;
+static void *inherited_block;
+
+static int use_in_child(void *unused)
+{
+    void *block;
+    (void)unused;
+    setenv("GPUALLOC_LOG", "error", 1);
+    bool refused = ga_alloc(inherited, 16 * MIB, 0, &block) == GA_ERR_DEVICE &&
+                   strstr(ga_error_text(), "before fork()") &&
+                   ga_free(inherited, inherited_block) == GA_ERR_DEVICE &&
+                   ga_grow(inherited, inherited_block, 64 * MIB) == GA_ERR_DEVICE &&
+                   ga_trim(inherited, 0) == GA_ERR_DEVICE;
+    return refused && ga_heap_close(inherited) == GA_OK ? 0 : 1;
+}
+
+Test(vmm_faults, a_child_has_no_device)
+{
+    inherited = vmm_open(NULL, "vmm");
+    inherited_block = vmm_take(inherited, 16 * MIB);
+    void *cached = vmm_take(inherited, 16 * MIB);
+    assert_ok(ga_free(inherited, cached));
+    cr_assert_eq(scene_in_child(use_in_child, NULL), 0);
+    assert_ok(ga_free(inherited, inherited_block));
+    vmm_end(inherited);
+}

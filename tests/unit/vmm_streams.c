@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The vmm backend and streams: who may have a block again that a stream may still be using.
+ */
+#include "support/vmm_scene.h"
+
+#include <unistd.h>
+
+static const ga_cuda_driver *cuda;
+static CUstream one, two;
+
+static CUstream make_stream(void)
+{
+    CUstream stream;
+    ga_cuda_scope scope;
+    assert_ok(ga_cuda_enter(&scope, 0));
+    cr_assert_eq(cuda->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    ga_cuda_leave(&scope);
+    return stream;
+}
+
+static ga_heap *begin(const vmm_driver_options *options, const char *spec)
+{
+    ga_heap *heap = vmm_open(options, spec);
+    assert_ok(ga_cuda_driver_get(&cuda));
+    one = make_stream();
+    two = make_stream();
+    return heap;
+}
+
+static void *take_on(ga_heap *heap, size_t size, CUstream stream)
+{
+    void *block = NULL;
+    assert_ok(ga_alloc_on(heap, size, 0, stream, &block));
+    return block;
+}
+
+/* Both kinds of blocks: packed, and runs of their own. */
+static const size_t sizes[] = {512 << 10, 8 << 20};
+
+enum {
+    SIZES = sizeof sizes / sizeof *sizes
+};
+
+Test(vmm_streams, the_same_stream_has_it_back_at_once)
+{
+    for (size_t i = 0; i < SIZES; i++) {
+        ga_heap *heap = begin(NULL, "vmm");
+        void *block = take_on(heap, sizes[i], one);
+        vmm_driver_hold(one);
+        assert_ok(ga_free_on(heap, block, one));
+        void *again = take_on(heap, sizes[i], one);
+        cr_assert_eq(again, block);
+        cr_assert_eq(vmm_driver_count().waits, 0);
+        assert_ok(ga_free_on(heap, again, one));
+        vmm_end(heap);
+    }
+}
+
+Test(vmm_streams, others_have_it_once_the_stream_has_come_that_far)
+{
+    for (size_t i = 0; i < SIZES; i++) {
+        ga_heap *heap = begin(NULL, "vmm");
+        void *block = take_on(heap, sizes[i], one);
+        vmm_driver_hold(one);
+        assert_ok(ga_free_on(heap, block, one));
+        void *other = take_on(heap, sizes[i], two);
+        void *anybody = vmm_take(heap, sizes[i]);
+        cr_assert(other != block && anybody != block && other != anybody);
+        cr_assert_eq(vmm_driver_count().waits, 0);
+        vmm_driver_let_go(one);
+        assert_ok(ga_free_on(heap, other, two));
+        assert_ok(ga_free(heap, anybody));
+        uint64_t held = vmm_held(heap);
+        void *blocks[3];
+        for (size_t k = 0; k < 3; k++) {
+            blocks[k] = vmm_take(heap, sizes[i]);
+        }
+        cr_assert_eq(vmm_held(heap), held);
+        for (size_t k = 0; k < 3; k++) {
+            assert_ok(ga_free(heap, blocks[k]));
+        }
+        vmm_end(heap);
+    }
+}
+
+/* A double free is one even while the block rests. */
+Test(vmm_streams, a_block_that_rests_is_not_live)
+{
+    for (size_t i = 0; i < SIZES; i++) {
+        ga_heap *heap = begin(NULL, "vmm");
+        char *block = take_on(heap, sizes[i], one);
+        vmm_driver_hold(one);
+        assert_ok(ga_free_on(heap, block, one));
+        assert_fails_with(ga_free_on(heap, block, one), GA_ERR_POINTER, "vmm: ");
+        assert_fails_with(ga_free(heap, block), GA_ERR_POINTER, "vmm: ");
+        cr_assert_eq(ga_usable_size(heap, block), 0);
+        cr_assert_not(ga_owns(heap, block + 1));
+        vmm_end(heap);
+    }
+}
+
+/* With nothing else left, the other stream waits and this thread does not. */
+Test(vmm_streams, with_nothing_else_left_the_stream_waits)
+{
+    ga_heap *heap = begin(&(vmm_driver_options){.memory = 16 * MIB}, "vmm");
+    void *block = take_on(heap, 16 * MIB, one);
+    vmm_driver_hold(one);
+    assert_ok(ga_free_on(heap, block, one));
+    uint64_t orders = vmm_driver_calls("cuStreamWaitEvent");
+    void *other = take_on(heap, 16 * MIB, two);
+    cr_assert_eq(other, block);
+    cr_assert_eq(vmm_driver_calls("cuStreamWaitEvent"), orders + 1);
+    cr_assert_eq(vmm_driver_count().waits, 0);
+    assert_ok(ga_free_on(heap, other, two));
+    vmm_end(heap);
+}
+
+/* Those who name no stream wait themselves; so do those of another size, which must be unmapped. */
+Test(vmm_streams, with_nothing_else_left_the_thread_waits)
+{
+    ga_heap *heap = begin(&(vmm_driver_options){.memory = 32 * MIB}, "vmm");
+    void *block = take_on(heap, 16 * MIB, one);
+    void *packed[4];
+    for (size_t i = 0; i < 4; i++) {
+        packed[i] = take_on(heap, 4 * MIB - 100 * 1024, one);
+    }
+    vmm_driver_hold(one);
+    assert_ok(ga_free_on(heap, block, one));
+    for (size_t i = 0; i < 4; i++) {
+        assert_ok(ga_free_on(heap, packed[i], one));
+    }
+    void *all = take_on(heap, 32 * MIB, two);
+    cr_assert_gt(vmm_driver_count().waits, 0);
+    assert_ok(ga_free(heap, all));
+    vmm_end(heap);
+}
+
+Test(vmm_streams, free_without_a_stream_waits_for_the_device)
+{
+    ga_heap *heap = begin(NULL, "vmm");
+    void *block = take_on(heap, 8 * MIB, one);
+    vmm_driver_hold(one);
+    cr_assert_eq(cuda->cuStreamQuery(one), CUDA_SUCCESS);
+    uint64_t calls = vmm_driver_calls("cuCtxSynchronize");
+    assert_ok(ga_free(heap, block));
+    cr_assert_eq(vmm_driver_calls("cuCtxSynchronize"), calls + 1);
+    vmm_end(heap);
+    heap = begin(NULL, "vmm:free=now");
+    block = take_on(heap, 8 * MIB, one);
+    calls = vmm_driver_calls("cuCtxSynchronize");
+    assert_ok(ga_free(heap, block));
+    cr_assert_eq(vmm_driver_calls("cuCtxSynchronize"), calls);
+    vmm_end(heap);
+}
+
+/* Many frees on a stream that goes on: what rests does not pile up. */
+Test(vmm_streams, events_are_used_again)
+{
+    ga_heap *heap = begin(NULL, "vmm");
+    for (size_t round = 0; round < 100; round++) {
+        void *blocks[20];
+        for (size_t i = 0; i < 20; i++) {
+            blocks[i] = take_on(heap, sizes[i % 2], i % 3 ? one : two);
+        }
+        for (size_t i = 0; i < 20; i++) {
+            assert_ok(ga_free_on(heap, blocks[i], i % 3 ? one : two));
+        }
+    }
+    cr_assert_leq(vmm_driver_count().events, 20);
+    cr_assert_leq(vmm_held(heap), 12 * 8 * MIB);
+    vmm_end(heap);
+}
+
+Test(vmm_streams, trim_waits_for_what_rests)
+{
+    ga_heap *heap = begin(NULL, "vmm");
+    vmm_driver_hold(one);
+    for (size_t i = 0; i < SIZES; i++) {
+        void *block = take_on(heap, sizes[i], one);
+        assert_ok(ga_free_on(heap, block, one));
+    }
+    assert_ok(ga_trim(heap, 0));
+    cr_assert_eq(vmm_held(heap), 0);
+    vmm_end(heap);
+}
+
+Test(vmm_streams, trouble_with_events_becomes_a_wait)
+{
+    static const char *const calls[] = {"cuEventCreate", "cuEventRecord"};
+    for (size_t i = 0; i < SIZES; i++) {
+        for (size_t c = 0; c < 2; c++) {
+            ga_heap *heap = begin(NULL, "vmm");
+            void *block = take_on(heap, sizes[i], one);
+            vmm_driver_fail(calls[c], 1, CUDA_ERROR_NOT_PERMITTED);
+            assert_ok(ga_free_on(heap, block, one));
+            cr_assert(vmm_driver_has_failed());
+            vmm_driver_fail(NULL, 0, CUDA_SUCCESS);
+            void *again = vmm_take(heap, sizes[i]);
+            cr_assert_eq(again, block);
+            assert_ok(ga_free(heap, again));
+            vmm_end(heap);
+        }
+    }
+}
