@@ -58,7 +58,8 @@ GA_SIMT void ga_slab_prepare(ga_tile tile, void *context, uint32_t step)
     {
         uint32_t rank = ga_bits_count(ga_tile_lanes(tile) & ga_bits_below(own));
         for (uint32_t i = rank; i < words; i += ga_tile_size(tile)) {
-            ga_store_relaxed(rows + i, 0); /* relaxed: G2 and G4 release it */
+            /* relaxed: G2 and G4 release it. */
+            ga_store_relaxed(rows + i, GA_SLAB_MUTANT == 9 ? GA_ALL_BITS : 0);
         }
     }
     if (heap->check) {
@@ -72,7 +73,7 @@ GA_SIMT void ga_slab_prepare(ga_tile tile, void *context, uint32_t step)
             uint32_t block = (step << heap->super_bits) + i;
             uint32_t *count = heap->free + ga_slab_count_place(GA_SLAB_SPREAD, block);
             /* G2: release, with the publish. Pairs with G1 (slab_tile.h): the row is clear. */
-            ga_post_add_published(count, GA_SLAB_BLOCK_UNITS);
+            ga_post_add_published(count, GA_SLAB_MUTANT == 10 ? 0 : GA_SLAB_BLOCK_UNITS);
         }
     }
     ga_tile_sync(tile);

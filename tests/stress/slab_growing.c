@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Threads as tiles that claim units of a slab heap which grows while they do, with a pager beside them.
+ * What the pager does to back a super block is a plain write, and so is what an owner does with his
+ * unit: what is not ordered the thread sanitizer sees. Until a tile prepares it, a super block's rows
+ * say that all is taken. No unit has two owners, none is used that is not backed, and nobody is refused
+ * while there is room.
+ *
+ * GA_SLAB_MUTANT 9 and 10 leave out one thing of a super block's preparing; the program must notice.
+ */
+#include "slab/slab_growing.h"
+#include "arena/pager.h"
+#include "slab/shape.h"
+
+#include "stress.h"
+
+#include "support/random.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    STEPS = 24,
+    SUPER_BITS = 1,
+    STEP_UNITS = 1024 << SUPER_BITS,
+    STEP_WORDS = STEP_UNITS / 32,
+    UNITS = STEPS * STEP_UNITS,
+    THREADS = 6,
+    KEPT = UNITS + 32, /* so that a thread that is left alone can take them all */
+    REFUSALS = 40,
+    BACKED = 0x5a5a
+};
+
+static struct {
+    ga_slab_heap heap;
+    ga_growth growth;
+    uint32_t rows[STEPS * STEP_WORDS] __attribute__((aligned(128)));
+    uint32_t counts[STEPS * 2 + 1024] __attribute__((aligned(128)));
+    uint32_t backed[STEPS]; /* plain: written by the pager, read by whoever has a unit there */
+    uint32_t owners[UNITS]; /* plain: written by who has the unit */
+    uint32_t limit;         /* steps; set before the threads */
+    uint32_t refuse;        /* the wish that is refused for want of memory */
+    uint32_t wishes;        /* the pager's */
+    uint32_t round;
+    ga_pager_client *client;
+} world;
+
+/* A step or two ahead; one wish may be refused. */
+static ga_growth_reason back(void *context, uint32_t wanted, uint32_t *backed)
+{
+    uint32_t reach = wanted + wanted % 2u;
+    (void)context;
+    if (++world.wishes == world.refuse) {
+        return GA_GROWTH_MEMORY;
+    }
+    for (; *backed < reach && *backed < world.limit; ++*backed) {
+        world.backed[*backed] = BACKED;
+    }
+    return *backed >= wanted ? GA_GROWTH_GRANTED : GA_GROWTH_LIMIT;
+}
+
+static void begin(uint32_t round)
+{
+    ga_slab_shape shape = {.unit = 16,
+                           .super_bits = SUPER_BITS,
+                           .supers = STEPS,
+                           .spread = GA_SLAB_SPREAD_HOST,
+                           .light = true};
+    memset(&world, 0, sizeof world);
+    memset(world.rows, 0xff, sizeof world.rows);
+    ga_slab_heap_shape(&world.heap, &shape);
+    world.round = round;
+    world.limit = round % 4 ? STEPS : 1 + round % STEPS;
+    world.refuse = round % 3 ? 0 : 2 + round % 5;
+    world.heap.rows = world.rows;
+    world.heap.units = (char *)(uintptr_t)(1 << 20); /* addresses only */
+    world.heap.free = world.counts;
+    world.heap.growth = &world.growth;
+    world.backed[0] = BACKED;
+    stress_need(ga_pager_add(&world.client, GA_PAGER_HOST, 1, back, NULL) == GA_OK, "a pager");
+    world.growth = ga_growth_first(ga_pager_mailbox(world.client), 1);
+    world.growth.hold = 20000; /* ns */
+    world.growth.pace = 1;
+    ga_slab_prepare(ga_tile_of(32), &world.heap, 0);
+}
+
+static void own(uint32_t unit, size_t number)
+{
+    stress_need(unit / STEP_UNITS < world.limit, "a unit within the limit");
+    stress_need(world.backed[unit / STEP_UNITS] == BACKED, "a unit is used that is not backed");
+    stress_need(world.owners[unit] == 0, "a unit has two owners");
+    world.owners[unit] = (uint32_t)number + 1u;
+}
+
+/* Claim for some lanes; answers how many got none. */
+static uint32_t claim(size_t number, uint64_t *random, uint32_t *kept, uint32_t *count)
+{
+    uint32_t lanes = (uint32_t)random_next(random) | 1u;
+    uint32_t refused = 0;
+    ga_lanes units = ga_slab_claim_growing(&world.heap, lanes, (uint32_t)random_next(random));
+    for (uint32_t rest = lanes; rest; rest &= rest - 1u) {
+        uint32_t unit = ga_lane_read(units, ga_bits_lowest(rest));
+        if (unit == GA_SLAB_FULL) {
+            refused++;
+        } else {
+            own(unit, number);
+            kept[(*count)++] = unit;
+        }
+    }
+    return refused;
+}
+
+/* Give back up to 32 units of those that are held. */
+static void release(size_t number, uint32_t *kept, uint32_t *count)
+{
+    ga_lanes units = ga_lanes_all(GA_SLAB_FULL);
+    uint32_t n = *count < 32 ? *count : 32;
+    for (uint32_t lane = 0; lane < n; lane++) {
+        uint32_t unit = kept[--*count];
+        stress_need(world.owners[unit] == (uint32_t)number + 1u, "a unit is its owner's still");
+        world.owners[unit] = 0;
+        ga_lane_write(&units, lane, unit);
+    }
+    if (n) {
+        ga_slab_weigh(&world.heap, ga_tile_of(32), 0u - n);
+        ga_slab_release_lanes(ga_slab_view_of(&world.heap), ga_tile_of(32), ga_bits_below(n),
+                              units);
+    }
+}
+
+static void work(size_t number)
+{
+    static uint32_t kept[THREADS][KEPT];
+    uint64_t random = world.round * THREADS + number + 1;
+    uint32_t count = 0, refusals = 0;
+    while (refusals < REFUSALS) {
+        if (count + 32 > KEPT || random_below(&random, 8) == 0) {
+            release(number, kept[number], &count);
+        } else if (claim(number, &random, kept[number], &count)) {
+            refusals++;
+            sched_yield();
+        }
+    }
+    while (count) {
+        release(number, kept[number], &count);
+    }
+}
+
+/* All threads rest: everything is free, in as many super blocks as the limit allows. */
+static void check(void)
+{
+    uint32_t ready = ga_growth_ready(&world.growth);
+    stress_need(ready <= world.limit, "no more than the limit");
+    stress_need(world.refuse || ready == world.limit, "it grew to its limit before it refused");
+    stress_need(world.heap.words == ready * STEP_WORDS, "as many words as super blocks");
+    stress_need(world.heap.taken == 0, "what is taken is counted");
+    for (uint32_t block = 0; block < ready << SUPER_BITS; block++) {
+        uint32_t place = ga_slab_count_place(GA_SLAB_SPREAD, block);
+        stress_need(world.counts[place] == 1024, "all units of a memory block are free");
+    }
+    for (uint32_t word = 0; word < world.heap.words; word++) {
+        stress_need(world.rows[word] == 0, "and so their bits say");
+    }
+}
+
+int main(int argc, char **argv)
+{
+    stress_begin(argc, argv);
+    uint32_t rounds = 0;
+    while (stress_goes_on() || rounds < 12) {
+        begin(rounds++);
+        stress_threads(THREADS, work);
+        ga_pager_remove(world.client);
+        check();
+    }
+    printf("%u rounds\n", rounds);
+    return 0;
+}
