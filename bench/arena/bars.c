@@ -66,7 +66,7 @@ static void print_head(FILE *out, const ga_bench_result *own)
     if (own->size) {
         fprintf(out, " %s", ga_bench_size_text_of(own->size).text);
     }
-    fprintf(out, ", %s: %s %.3f %s", own->spec, own->metric->name, own->value, own->metric->unit);
+    fprintf(out, ", %s: %s %.4f %s", own->spec, own->metric->name, own->value, own->metric->unit);
 }
 
 static unsigned print_verdict(FILE *out, const bar *b, double value)
@@ -91,7 +91,7 @@ static unsigned print_alone(FILE *out, const bar *b, const ga_bench_result *own,
     for (size_t i = 0; i < results->count; i++) {
         const ga_bench_result *other = &results->list[i];
         if (same_case(own, other) && is_baseline(other->spec)) {
-            fprintf(out, "; %s %.3f", other->spec, other->value);
+            fprintf(out, "; %s %.4f", other->spec, other->value);
         }
     }
     fputc('\n', out);
@@ -107,7 +107,7 @@ static unsigned print_beside_pools(FILE *out, const bar *b, const ga_bench_resul
         if (same_case(own, other) && is_pool(other->spec)) {
             double times = other->value > 0 ? own->value / other->value : (double)NAN;
             print_head(out, own);
-            fprintf(out, ", %.2f times %s's %.3f", times, other->spec, other->value);
+            fprintf(out, ", %.2f times %s's %.4f", times, other->spec, other->value);
             missed += print_verdict(out, b, times);
             fputc('\n', out);
         }

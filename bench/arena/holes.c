@@ -6,6 +6,7 @@
 #include "client.h"
 #include "device.h"
 
+#include "../device/name.h"
 #include "../runner/clock.h"
 
 #include <gpualloc/backend.h>
@@ -140,6 +141,7 @@ static ga_status run_with(const ga_bench_case *run, uint64_t large, uint64_t per
     if (status != GA_OK) {
         return status;
     }
+    ga_bench_name_device(ga_heap_device(run->heap), report);
     status = client_free_bytes(&c, &card);
     status = status == GA_OK ? open_books(&f, card) : status;
     status = status == GA_OK ? measure(&f, card, percent, report->values) : status;

@@ -7,6 +7,7 @@
 #include "client.h"
 #include "device.h"
 
+#include "../device/name.h"
 #include "../runner/clock.h"
 #include "../runner/histogram.h"
 
@@ -178,7 +179,7 @@ static ga_status measure(replay *r, double *values)
     return status;
 }
 
-static ga_status replay_on(const trace *t, const ga_bench_case *run, double *values)
+static ga_status replay_on(const trace *t, const ga_bench_case *run, ga_bench_report *report)
 {
     client c;
     replay r = {.t = t, .client = &c, .blocks = calloc(t->blocks, sizeof *r.blocks)};
@@ -187,7 +188,8 @@ static ga_status replay_on(const trace *t, const ga_bench_case *run, double *val
     }
     ga_status status = client_enter(&c, run->heap, arena_set.card);
     if (status == GA_OK) {
-        status = measure(&r, values);
+        ga_bench_name_device(ga_heap_device(run->heap), report);
+        status = measure(&r, report->values);
         client_leave(&c);
     }
     free(r.blocks);
@@ -199,7 +201,7 @@ static ga_status run_trace(const char *name, const ga_bench_case *run, ga_bench_
     trace t = {0};
     char why[TRACE_WHY];
     ga_status status = arena_trace_make(&t, name, why)
-                           ? replay_on(&t, run, report->values)
+                           ? replay_on(&t, run, report)
                            : ga_fail(GA_ERR_IO, "the trace \"%s\" is of no use: %s", name, why);
     trace_clear(&t);
     return status;

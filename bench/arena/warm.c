@@ -6,6 +6,7 @@
 #include "client.h"
 #include "device.h"
 
+#include "../device/name.h"
 #include "../runner/clock.h"
 #include "../runner/histogram.h"
 
@@ -98,6 +99,7 @@ static ga_status run(const ga_bench_case *run, ga_bench_report *report)
     client c;
     ga_status status = client_enter(&c, run->heap, arena_set.card);
     if (status == GA_OK) {
+        ga_bench_name_device(ga_heap_device(run->heap), report);
         status = measure(&c, run->size, report->values);
         client_leave(&c);
     }

@@ -289,7 +289,7 @@ static void assert_bar(const ga_bench_workload *workload, const char *metric, do
                               made_up("cuda", workload, metric, 50)};
     char *text = print_bars(list, 2, &missed);
     cr_assert_eq(missed, !held, "%s", text);
-    cr_assert_not_null(strstr(text, held ? ": held; cuda 50.000\n" : ": missed; cuda 50.000\n"),
+    cr_assert_not_null(strstr(text, held ? ": held; cuda 50.0000\n" : ": missed; cuda 50.0000\n"),
                        "%s", text);
     cr_assert_eq(strncmp(text, "bar: ", 5), 0);
     cr_assert_null(strstr(text + 1, "bar: "), "baselines have none");
@@ -320,9 +320,9 @@ Test(bench_device, pools_are_compared_with_one_by_one)
     };
     char *text = print_bars(list, 5, &missed);
     cr_assert_eq(missed, 2, "%s", text);
-    cr_assert_not_null(strstr(text, "0.50 times async's 2.000, at most 1: held\n"), "%s", text);
+    cr_assert_not_null(strstr(text, "0.50 times async's 2.0000, at most 1: held\n"), "%s", text);
     cr_assert_not_null(
-        strstr(text, "2.00 times cudaMallocAsync:release=1T's 0.500, at most 1: missed\n"));
+        strstr(text, "2.00 times cudaMallocAsync:release=1T's 0.5000, at most 1: missed\n"));
     cr_assert_null(strstr(text, "cuda's"));
     free(text);
 }
@@ -349,6 +349,7 @@ static double json_value(FILE *file, const char *bench, const char *metric, size
             strcmp(json_string_value(json_object_get(parsed, "metric")), metric) == 0) {
             value = json_number_value(json_object_get(parsed, "value"));
         }
+        cr_assert_str_eq(json_string_value(json_object_get(parsed, "device")), "stand-in 0");
         json_decref(parsed);
         ++*lines;
     }
