@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One who asks a heap for device memory: in stream order where the heap has it, by plain calls where
- * it has not. With it the device's streams and what the driver says of its memory.
+ * One who asks a heap for device memory: in stream order where the heap has it, by plain calls
+ * where it has not. With it the device's streams and what the driver says of its memory.
  *
  * For one thread.
  */
@@ -21,9 +21,9 @@ typedef struct client {
     CUdeviceptr ballast; /* what is held back of the card, or 0 */
 } client;
 
-/* Enter the heap's device and make its streams, which wait for no others. Where `card` is not 0 and
- * more is free, the rest is held back, so that everybody sees a card of that size. Leave after GA_OK
- * only. */
+/* Enter the heap's device and make its streams, which wait for no others. Where `card` is not 0
+ * and more is free, the rest is held back, so that everybody sees a card of that size. Leave after
+ * GA_OK only. */
 ga_status client_enter(client *c, ga_heap *heap, uint64_t card);
 void client_leave(client *c);
 

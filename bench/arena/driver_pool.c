@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The backend `cudaMallocAsync`, for comparison: cuMemAllocFromPoolAsync() and cuMemFreeAsync() as a
- * program calls them itself. Our `async` enters the device's context first and checks each pointer;
- * this, in stream order, does neither: the caller has entered. A heap is a pool with the driver's
- * settings but for `release`.
+ * The backend `cudaMallocAsync`, for comparison: cuMemAllocFromPoolAsync() and cuMemFreeAsync() as
+ * a program calls them itself. Our `async` enters the device's context first and checks each
+ * pointer; this, in stream order, does neither: the caller has entered. A heap is a pool with the
+ * driver's settings but for `release`.
  */
 #include "device.h"
 

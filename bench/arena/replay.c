@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Workloads `replay-torch`, `replay-rmm` and `replay-file`: a trace against a heap, with no kernels.
- * Three passes: one on a heap of its own, which looks at the memory after each block; one on a fresh
- * heap against the clock; and the same again once that heap is warm, each call timed alone.
+ * Workloads `replay-torch`, `replay-rmm` and `replay-file`: a trace against a heap, no kernels.
+ * Four passes: one on a heap of its own, which looks at the memory after each block; one on a
+ * fresh heap against the clock; the same again, since that heap is warm now; and once more with
+ * each call timed alone.
  */
 #include "client.h"
 #include "device.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a program asks of a device allocator, in stream order: blocks of memory got and given back on
- * streams, streams that wait for one another, and the host that waits for one. Traces are made by
- * the generators below, the same for the same seed on every machine, or read from text.
+ * What a program asks of a device allocator, in stream order: blocks of memory got and given back
+ * on streams, streams that wait for one another, and the host that waits for one. Traces are made
+ * by the generators below, the same for the same seed on every machine, or read from text.
  *
  * As text, one operation a line, `#` begins a comment:
  *
@@ -80,14 +80,14 @@ bool trace_write(const trace *t, FILE *file);
 /* ---- generators -------------------------------------------------------------------------- */
 
 /* The training of a transformer as PyTorch does it: a forward pass that keeps activations, with
- * temporary workspaces; a backward pass that frees them in reverse order and gets gradients, which a
- * second stream reduces; an optimizer; the length of sequences differs in each iteration. At most
- * about `budget` bytes live at once; all sizes shrink for that. */
+ * temporary workspaces; a backward pass that frees them in reverse order and gets gradients, which
+ * a second stream reduces; an optimizer; the length of sequences differs in each iteration. At
+ * most about `budget` bytes live at once; all sizes shrink for that. */
 void trace_make_torch(trace *t, uint64_t seed, uint64_t budget);
 
-/* Queries on four streams as RAPIDS runs them over RMM: operators that get columns from 256 bytes to
- * 2 GiB, masks, hash tables and maps, and free their input; tables handed to other streams; small
- * blocks of random life. At most about `budget` bytes live at once: where that is used up, sizes
+/* Queries on four streams as RAPIDS runs them over RMM: operators that get columns from 256 bytes
+ * to 2 GiB, masks, hash tables and maps, and free their input; tables handed to other streams;
+ * small blocks of random life. At most about `budget` bytes live at once: where that is used up, sizes
  * shrink down to a byte. */
 void trace_make_rmm(trace *t, uint64_t seed, uint64_t budget);
 

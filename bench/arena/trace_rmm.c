@@ -83,7 +83,7 @@ static void scan(world *w, unsigned stream)
     }
 }
 
-/* The next table: every column num/den as long, with `scratch` bytes beside each while it is made. */
+/* The next table: every column num/den as long, made one by one, with scratch beside it or not. */
 static void rebuild(world *w, unsigned stream, uint64_t num, uint64_t den, bool scratch)
 {
     table *before = &w->tables[stream];
