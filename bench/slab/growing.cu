@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What it costs that a heap grows while the kernel that uses it runs: the same kernel on a heap that has
+ * all its memory from the start, and on one that begins with little. Both are opened anew for each
+ * round and take turns. Prints GPU, driver and date; docs/bench.md explains the lines.
+ *
+ *   bench-slab-growing [--rounds N] [--parent SPEC] [--gib N] [--unit BYTES]
+ */
+#include <gpualloc/device.cuh>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <vector>
+
+static int rounds = 7;
+static const char *parent = "vmm";
+static uint64_t gib = 32;
+static uint64_t unit = 4096;
+static const double BAR = 2.5;
+
+enum {
+    THREADS = 128, /* a block */
+    BEGIN_MIB = 64
+};
+
+static void must(cudaError_t error, const char *what)
+{
+    if (error != cudaSuccess) {
+        fprintf(stderr, "bench-slab-growing: %s: %s\n", what, cudaGetErrorString(error));
+        exit(1);
+    }
+}
+#define MUST(call) must((call), #call)
+
+/* ---- the kernel ------------------------------------------------------------------------------ */
+
+/* `bytes` of each unit are written, 16 by 16. */
+__global__ void __launch_bounds__(THREADS, 16)
+    claim(ga_kernel_heap heap, uint32_t bytes, uint32_t *failed)
+{
+    uint4 *block = (uint4 *)ga_slab_claim(heap);
+    if (!block) {
+        atomicAdd(failed, 1u);
+        return;
+    }
+    for (uint32_t i = 0; i < bytes / 16u; i++) {
+        block[i] = make_uint4(i, threadIdx.x, blockIdx.x, 0);
+    }
+}
+
+/* ---- measuring ------------------------------------------------------------------------------- */
+
+typedef struct run {
+    double us;
+    uint32_t failed;
+    uint64_t begun, held; /* bytes before and after */
+} run;
+
+static cudaEvent_t begin_event, end_event;
+static uint32_t *failed_claims;
+
+static ga_heap *open_heap(const char *spec)
+{
+    ga_heap *heap;
+    if (ga_heap_open(&heap, GA_PLACE_KERNEL, 0, spec) != GA_OK) {
+        printf("%s: %s\n", spec, ga_error_text());
+        return NULL;
+    }
+    return heap;
+}
+
+static bool measure(const char *spec, uint32_t n, uint32_t bytes, run *out)
+{
+    ga_kernel_heap view;
+    ga_stats stats;
+    float ms;
+    ga_heap *heap = open_heap(spec);
+    if (!heap || ga_heap_kernel_view(heap, &view) != GA_OK ||
+        ga_heap_stats(heap, &stats) != GA_OK) {
+        ga_heap_close(heap);
+        return false;
+    }
+    out->begun = stats.held_bytes;
+    MUST(cudaMemset(failed_claims, 0, sizeof *failed_claims));
+    MUST(cudaDeviceSynchronize());
+    MUST(cudaEventRecord(begin_event));
+    claim<<<n / THREADS, THREADS>>>(view, bytes, failed_claims);
+    MUST(cudaEventRecord(end_event));
+    MUST(cudaDeviceSynchronize());
+    MUST(cudaEventElapsedTime(&ms, begin_event, end_event));
+    MUST(cudaMemcpy(&out->failed, failed_claims, sizeof out->failed, cudaMemcpyDeviceToHost));
+    out->us = ms * 1000.0;
+    ga_heap_stats(heap, &stats);
+    out->held = stats.held_bytes;
+    ga_heap_reset(heap);
+    ga_heap_close(heap);
+    return true;
+}
+
+static double median(std::vector<double> times, double *low, double *high)
+{
+    std::sort(times.begin(), times.end());
+    *low = times.front();
+    *high = times.back();
+    return times[times.size() / 2];
+}
+
+/* One line; false where the bar is missed or nothing could be measured. */
+static bool compare(uint32_t bytes)
+{
+    char fixed_spec[128], growing_spec[192];
+    std::vector<double> fixed, growing, ratios;
+    uint64_t size = gib << 30, begun = 0, held = 0;
+    uint32_t n = (uint32_t)(size / unit / THREADS * THREADS), failed = 0;
+    snprintf(fixed_spec, sizeof fixed_spec, "slab:unit=%llu,capacity=%lluG/cuda",
+             (unsigned long long)unit, (unsigned long long)gib + 1);
+    snprintf(growing_spec, sizeof growing_spec, "slab:unit=%llu,capacity=%dM,limit=%lluG/%s",
+             (unsigned long long)unit, BEGIN_MIB, (unsigned long long)gib + 1, parent);
+    for (int i = 0; i <= rounds; i++) {
+        run a, b;
+        if (!measure(fixed_spec, n, bytes, &a) || !measure(growing_spec, n, bytes, &b)) {
+            return false;
+        }
+        failed += a.failed + b.failed;
+        begun = b.begun;
+        held = b.held;
+        if (i) { /* the first does not count */
+            fixed.push_back(a.us);
+            growing.push_back(b.us);
+            ratios.push_back(b.us / a.us);
+        }
+    }
+    double low[3], high[3], fixed_us = median(fixed, &low[0], &high[0]),
+                            growing_us = median(growing, &low[1], &high[1]),
+                            ratio = median(ratios, &low[2], &high[2]);
+    printf("%llu GiB in units of %llu B, %u B written: all there %.0f us (%.0f to %.0f), growing "
+           "%.0f us (%.0f to %.0f), %.2f times (%.2f to %.2f); held %llu MiB, then %llu MiB; "
+           "failed claims: %u\n",
+           (unsigned long long)gib, (unsigned long long)unit, bytes, fixed_us, low[0], high[0],
+           growing_us, low[1], high[1], ratio, low[2], high[2], (unsigned long long)begun >> 20,
+           (unsigned long long)held >> 20, failed);
+    printf("bar: %.2f times, of at most %.1f: %s\n", ratio, BAR,
+           ratio <= BAR && !failed ? "held" : "missed");
+    return true;
+}
+
+/* ---- the program ----------------------------------------------------------------------------- */
+
+static void describe(void)
+{
+    cudaDeviceProp gpu;
+    int driver = 0;
+    char date[32];
+    time_t now = time(NULL);
+    MUST(cudaGetDeviceProperties(&gpu, 0));
+    MUST(cudaDriverGetVersion(&driver));
+    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime(&now));
+    printf(
+        "%s; driver for CUDA %d.%d; %s; gpualloc %s; medians of %d rounds (fastest to slowest)\n",
+        gpu.name, driver / 1000, driver % 1000 / 10, date, ga_version_text(), rounds);
+}
+
+static bool read_arguments(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i += 2) {
+        if (i + 1 < argc && strcmp(argv[i], "--rounds") == 0 && atoi(argv[i + 1]) > 0) {
+            rounds = atoi(argv[i + 1]);
+        } else if (i + 1 < argc && strcmp(argv[i], "--parent") == 0) {
+            parent = argv[i + 1];
+        } else if (i + 1 < argc && strcmp(argv[i], "--gib") == 0 && atoi(argv[i + 1]) > 0) {
+            gib = (uint64_t)atoi(argv[i + 1]);
+        } else if (i + 1 < argc && strcmp(argv[i], "--unit") == 0 && atoi(argv[i + 1]) >= 16) {
+            unit = (uint64_t)atoi(argv[i + 1]);
+        } else {
+            fprintf(stderr, "usage: bench-slab-growing [--rounds N] [--parent SPEC] [--gib N] "
+                            "[--unit BYTES]\n");
+            return false;
+        }
+    }
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    int devices = 0;
+    if (!read_arguments(argc, argv)) {
+        return 2;
+    }
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || !devices) {
+        printf("skipped, this machine has no GPU\n");
+        return 77;
+    }
+    describe();
+    MUST(cudaEventCreate(&begin_event));
+    MUST(cudaEventCreate(&end_event));
+    MUST(cudaMalloc(&failed_claims, sizeof *failed_claims));
+    bool measured = compare(16);
+    return measured && compare((uint32_t)unit) ? 0 : 1;
+}
