@@ -87,8 +87,8 @@ void trace_make_torch(trace *t, uint64_t seed, uint64_t budget);
 
 /* Queries on four streams as RAPIDS runs them over RMM: operators that get columns from 256 bytes
  * to 2 GiB, masks, hash tables and maps, and free their input; tables handed to other streams;
- * small blocks of random life. At most about `budget` bytes live at once: where that is used up, sizes
- * shrink down to a byte. */
+ * small blocks of random life. At most about `budget` bytes live at once: where that is used up,
+ * sizes shrink down to a byte. */
 void trace_make_rmm(trace *t, uint64_t seed, uint64_t budget);
 
 /* ---- chance ------------------------------------------------------------------------------ */

@@ -231,7 +231,7 @@ Test(bench_device, compares_what_is_held_with_the_peak)
 /* Small and few, since the driver's memory is the host's and is written to. */
 Test(bench_device, sees_what_the_driver_gave)
 {
-    arena_set.budget = 16 * MIB;
+    arena_set.budget = 2 * MIB;
     arena_set.fill = true;
     ga_bench_report report = run_on("cuda", &arena_replay_rmm, 0);
     cr_assert_eq(value_of(&report, &arena_replay_rmm, "held"), 1);
