@@ -10,7 +10,8 @@
 #include "vmm.h"
 
 #include "../platform/libc.h"
-#include "vmm_blocks.h"
+#include "growing.h"
+#include "vmm_growing.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -347,12 +348,34 @@ static size_t vmm_usable_size(void *state, const void *block)
     return ga_vmm_usable(&s->vmm, block);
 }
 
+/* ---- memory that grows under kernels ------------------------------------------------------- */
+
+static ga_status vmm_growing_open(void *state, ga_growing *growing)
+{
+    vmm_state *s = state;
+    return ga_vmm_growing_open(&s->vmm, growing);
+}
+
+static ga_status vmm_growing_to(void *state, ga_growing *growing, uint32_t steps)
+{
+    (void)state;
+    return ga_growing_reach(growing, steps);
+}
+
+static void vmm_growing_close(void *state, ga_growing *growing)
+{
+    vmm_state *s = state;
+    ga_vmm_growing_close(&s->vmm, growing);
+}
+
+/* ---- figures ------------------------------------------------------------------------------ */
+
 static void vmm_stats(void *state, ga_backend_stats *out)
 {
     vmm_state *s = state;
     pthread_mutex_lock(&s->vmm.lock);
     *out = (ga_backend_stats){.live_bytes = s->vmm.live_bytes,
-                              .held_bytes = s->vmm.pool.held,
+                              .held_bytes = s->vmm.pool.held + ga_vmm_growing_held(&s->vmm),
                               .growths = s->vmm.pool.growths,
                               .live_blocks = s->vmm.live_blocks};
     pthread_mutex_unlock(&s->vmm.lock);
@@ -442,4 +465,7 @@ const ga_backend ga_vmm_backend = {
     .fork_parent = vmm_fork_parent,
     .fork_child = vmm_fork_child,
     .reset = vmm_reset,
+    .growing_open = vmm_growing_open,
+    .growing_to = vmm_growing_to,
+    .growing_close = vmm_growing_close,
 };

@@ -12,14 +12,21 @@
 
 #include "vmm_packed.h"
 
+#include <gpualloc/backend.h>
+
 #include <pthread.h>
+
+enum {
+    GA_VMM_GROWINGS = 8 /* memories that grow under kernels, open at once */
+};
 
 typedef struct ga_vmm {
     ga_vmm_pool pool;
     ga_vmm_packed packed;
-    pthread_mutex_t lock;             /* all of this */
-    uint64_t total;                   /* bytes that there are at all */
-    uint64_t live_bytes, live_blocks; /* usable bytes */
+    pthread_mutex_t lock;                 /* all of this */
+    uint64_t total;                       /* bytes that there are at all */
+    uint64_t live_bytes, live_blocks;     /* usable bytes */
+    ga_growing growings[GA_VMM_GROWINGS]; /* vmm_growing.h */
     bool lost; /* in a child of fork(): the driver's memory is the parent's */
 } ga_vmm;
 

@@ -5,6 +5,7 @@
  */
 #include "registry.h"
 
+#include "../arena/vmm.h"
 #include "../doubles/doubles.h"
 #include "../native/native.h"
 #include "../platform/log.h"
@@ -207,6 +208,7 @@ static void fill(void)
     add_builtin(&ga_dl_backend);
     add_builtin(&ga_cuda_backend);
     add_builtin(&ga_async_backend);
+    add_builtin(&ga_vmm_backend);
     add_builtin(&ga_slab_backend);
     add_builtin(&ga_trace_backend);
     add_builtin(&ga_null_backend);

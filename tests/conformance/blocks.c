@@ -29,7 +29,7 @@ static bool holds(const void *block, int value, size_t size)
 /* Device backends may lack what the host cannot do for them. */
 static bool lacks(ga_status status)
 {
-    return status == GA_ERR_UNSUPPORTED && !touchable;
+    return status == GA_ERR_UNSUPPORTED && ga_heap_place(heap) != GA_PLACE_HOST;
 }
 
 /* ---- sizes -------------------------------------------------------------------------------- */

@@ -254,7 +254,7 @@ static int use_in_child(void *unused)
 
 CASE(a_forked_child_goes_on)
 {
-    if (s->refuses || !touchable) {
+    if (s->refuses || s->place != GA_PLACE_HOST) {
         return; /* no device survives a fork */
     }
     inherited = take(s, 100);

@@ -5,6 +5,7 @@
 #include "subjects.h"
 
 #include "support/scene.h"
+#include "support/vmm_driver.h"
 
 #include <gpualloc/backend.h>
 
@@ -32,6 +33,9 @@ static const struct {
     {"slab", "slab:check=full", false},
 };
 
+/* On a device that is made of host memory. */
+static const char *const stood_in[] = {"vmm", "vmm:free=now,chunk=2M,limit=512M"};
+
 static subject all[MOST];
 static size_t count;
 static char absent[1024]; /* who is not tested on this machine, and why */
@@ -43,6 +47,9 @@ size_t natural_align;
 static ga_status open_heap(const subject *s)
 {
     char spec[512];
+    if (s->stood_in) {
+        vmm_driver_start(NULL);
+    }
     const char *mark = strstr(s->spec, "%s");
     int head = mark ? (int)(mark - s->spec) : (int)strlen(s->spec);
     snprintf(spec, sizeof spec, "%.*s%s%s", head, s->spec, mark ? scene_path("file") : "",
@@ -90,6 +97,16 @@ static void add_place(const ga_backend *backend, const char *spec, bool refuses,
              ga_place_text(place));
 }
 
+static void add_stood_in(void)
+{
+    for (size_t i = 0; i < sizeof stood_in / sizeof *stood_in && count < MOST; i++) {
+        subject *s = &all[count++];
+        *s = (subject){.place = GA_PLACE_DEVICE, .stood_in = true};
+        snprintf(s->name, sizeof s->name, "%.*s", (int)strcspn(stood_in[i], ":"), stood_in[i]);
+        snprintf(s->spec, sizeof s->spec, "%s", stood_in[i]);
+    }
+}
+
 static void add(const ga_backend *backend, const char *spec, bool refuses)
 {
     add_place(backend, spec, refuses, GA_PLACE_HOST);
@@ -119,6 +136,7 @@ static void list_once(void)
     for (size_t i = 0; (backend = ga_backend_at(i)); i++) {
         add_backend(backend);
     }
+    add_stood_in();
 }
 
 struct criterion_test_params subjects_all(void)
@@ -153,8 +171,8 @@ void subject_open(const subject *s)
 {
     scene_enter_folder();
     cr_assert_eq(open_heap(s), GA_OK, "%s: %s", s->spec, ga_error_text());
-    touchable = s->place == GA_PLACE_HOST;
-    natural_align = touchable ? 16 : 256;
+    touchable = s->place == GA_PLACE_HOST || s->stood_in;
+    natural_align = s->place == GA_PLACE_HOST ? 16 : 256;
     bool over_libc = ends_with(ga_heap_spec(heap), "system");
     ((subject *)s)->over_libc = over_libc;
     ((subject *)s)->can_tell = !over_libc || begins_with(s->spec, "slab");
@@ -167,6 +185,12 @@ void subject_close(const subject *s)
     cr_assert_eq(stats.live_blocks, 0, "%s: %" PRIu64 " blocks left", s->spec, stats.live_blocks);
     cr_assert_eq(stats.live_bytes, 0, "%s: %" PRIu64 " bytes left", s->spec, stats.live_bytes);
     assert_ok(ga_heap_close(heap));
+    if (s->stood_in) {
+        vmm_driver_counts left = vmm_driver_count();
+        cr_assert(!left.ranges && !left.mappings && !left.handles, "%s: something is left",
+                  s->spec);
+        vmm_driver_stop();
+    }
     scene_leave_folder();
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Who is tested: every registered backend at every place it serves that this machine has. A
- * backend is here by existing; subjects.c only knows those that need options to open.
+ * backend is here by existing; subjects.c only knows those that need options to open, and those that
+ * a driver made of host memory can serve, which are tested on any machine.
  *
  *     CASE(name) { ... uses `heap` ... }
  *
@@ -18,6 +19,7 @@ typedef struct subject {
     char name[64];  /* of the backend */
     char spec[256]; /* "%s" stands for a file to write */
     ga_place place;
+    bool stood_in;  /* on a device made of host memory, tests/support/vmm_driver.h */
     bool refuses;   /* hands out nothing */
     bool over_libc; /* takes its memory from the C library */
     bool can_tell;  /* knows its own blocks from other pointers */

@@ -5,7 +5,6 @@
 #ifndef GPUALLOC_TESTS_SUPPORT_VMM_SCENE_H
 #define GPUALLOC_TESTS_SUPPORT_VMM_SCENE_H
 
-#include "arena/vmm.h"
 #include "expect.h"
 #include "vmm_driver.h"
 
@@ -19,7 +18,6 @@ static inline ga_heap *vmm_open(const vmm_driver_options *options, const char *s
 {
     ga_heap *heap;
     vmm_driver_start(options);
-    ga_backend_register(&ga_vmm_backend);
     assert_ok(ga_heap_open(&heap, GA_PLACE_DEVICE, 0, spec));
     return heap;
 }
