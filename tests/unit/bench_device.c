@@ -203,6 +203,19 @@ Test(bench_device, holds_the_rest_of_the_card_back)
     cr_assert_eq(vmm_driver_count().block_bytes, 0);
 }
 
+/* The bars on fragmentation need no GPU: with whole chunks to be had, nothing is lost to holes. */
+Test(bench_device, holds_its_bars_on_fragmentation)
+{
+    static const size_t sizes[] = {8 * MIB, 24 * MIB, MIB / 2};
+    for (unsigned i = 0; i < 3; i++) {
+        ga_bench_report report = run_on("vmm", &arena_holes, sizes[i]);
+        cr_assert_eq(value_of(&report, &arena_holes, "largest"), 1, "%zu bytes", sizes[i]);
+    }
+    ga_bench_report report = run_on("vmm", &arena_brim, 8 * MIB);
+    cr_assert_eq(value_of(&report, &arena_brim, "largest"), 1);
+    cr_assert_eq(value_of(&report, &arena_brim, "filled"), 1);
+}
+
 /* ---- replays and the warm path ----------------------------------------------------------- */
 
 Test(bench_device, replays_in_stream_order_where_there_is_one)
