@@ -188,9 +188,25 @@ ga_status ga_growing_reach(ga_growing *growing, uint32_t steps)
     return status;
 }
 
+static void log_times(const growing_own *own)
+{
+    ga_pager_stats stats = {0};
+    if (own->client) {
+        ga_pager_get_stats(own->client, &stats);
+    }
+    if (stats.granted) {
+        ga_log(GA_LOG_INFO,
+               "vmm: kernels grew it %" PRIu64 " times, %" PRIu64 " refused, to %" PRIu32
+               " steps; us: p50 %" PRIu64 ", p99 %" PRIu64 ", p99.9 %" PRIu64 ", longest %" PRIu64,
+               stats.granted, stats.refused, own->steps, stats.p50 / 1000, stats.p99 / 1000,
+               stats.p999 / 1000, stats.most / 1000);
+    }
+}
+
 void ga_growing_end(ga_growing *growing)
 {
     growing_own *own = growing->own;
+    log_times(own);
     ga_pager_remove(own->client);
     for (int i = 0; i < GA_GROWING_PARTS; i++) {
         ga_arena_close(own->arena[i]);

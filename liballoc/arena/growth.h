@@ -40,7 +40,7 @@ typedef void (*ga_growth_prepare)(ga_tile tile, void *context, uint32_t step);
 
 /* Who waits sleeps for so long, in ns, and so many times for twice as long as before. */
 #define GA_GROWTH_NAP  256u
-#define GA_GROWTH_NAPS 4u
+#define GA_GROWTH_NAPS 6u
 
 /* ---- what stands in device memory: by one lane --------------------------------------------- */
 
@@ -191,10 +191,14 @@ GA_SIMT void ga_growth_look(ga_tile tile, ga_growth *growth, uint32_t want, uint
     }
     ga_tile_sync(tile);
     uint32_t backed = ga_lanes_get(tile, steps, leader);
-    /* relaxed: only who has the turn changes it. */
-    for (uint32_t step = ga_load_relaxed(&growth->ready); step < backed; step++) {
+    uint32_t ready =
+        ga_load_relaxed(&growth->ready); /* relaxed: only who has the turn changes it */
+    for (uint32_t step = ready; step < backed; step++) {
         prepare(tile, context, step);
-        ga_growth_publish(tile, growth, step + 1u);
+    }
+    if (ready <
+        backed) { /* at once: thousands wait, and each time all of them would run for a little */
+        ga_growth_publish(tile, growth, backed);
     }
     GA_EACH_LANE(tile, 1u << leader, own)
     {

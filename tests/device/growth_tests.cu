@@ -398,7 +398,7 @@ static void a_pager_that_never_answers(int device)
         subject s = read_subject(&h);
         EXPECT_EQUAL("lanes told that the pager is gone", s.refused[GA_GROWTH_GONE],
                      (uint64_t)grid(device) * THREADS);
-        EXPECT_EQUAL("steps wished for", mailbox->wish >> 32, 1);
+        EXPECT_EQUAL("that steps were wished for", mailbox->wish >> 32 != 0, true);
         print_times(&h, &s);
     }
     end(&h);
