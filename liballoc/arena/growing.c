@@ -12,10 +12,9 @@
 #include <gpualloc/arena.h>
 #include <inttypes.h>
 
-enum {
-    CHUNK_MOST = 1 << 30, /* bytes of a chunk */
-    AHEAD_PIECES = 4      /* at most so many of the largest at a time, so that nobody waits long */
-};
+/* Bytes of a chunk, and of what is backed ahead at a time: one large chunk costs half of what four cost,
+ * and nobody waits long for it. */
+static const uint64_t CHUNK_MOST = UINT64_C(4) << 30;
 
 typedef struct growing_own {
     ga_arena *arena[GA_GROWING_PARTS];
@@ -57,7 +56,7 @@ static ga_status back_to(growing_own *own, uint32_t steps)
 /* Twice what there is, but no more at once than is backed in a moment. */
 static uint32_t ahead_of(const growing_own *own, uint32_t wanted)
 {
-    uint64_t piece = AHEAD_PIECES * (uint64_t)CHUNK_MOST / bytes_a_step(own);
+    uint64_t piece = CHUNK_MOST / bytes_a_step(own);
     uint64_t more = own->steps < piece ? own->steps : piece;
     uint64_t ahead = own->steps + more;
     return ahead < wanted ? wanted : (uint32_t)(ahead < UINT32_MAX ? ahead : UINT32_MAX);
