@@ -427,8 +427,8 @@ static const ga_option options[] = {
     [OPTION_CACHE] = {.name = "cache",
                       .type = GA_OPTION_SIZE,
                       .fallback = "auto",
-                      .help = "bytes of free memory to keep mapped; auto: no more than was in use "
-                              "at once, and a twentieth, in all",
+                      .help = "bytes of free memory to keep mapped; auto: no more in all than was "
+                              "in use at once, and a little",
                       .choices = automatic},
     [OPTION_FREE] = {.name = "free",
                      .type = GA_OPTION_ENUM,

@@ -25,6 +25,7 @@ struct ga_vmm_range {
     uintptr_t base;
     uint64_t size;
     uintptr_t *directory;
+    uint64_t *marks; /* a bit for each granule: a chunk begins there */
 };
 
 typedef void *owner_page[PAGE];
@@ -136,11 +137,13 @@ static bool add_range(ga_vmm_addresses *a, uintptr_t base, uint64_t size)
     }
     a->ranges = ranges;
     uintptr_t *directory = ga_libc.calloc((size + span(a) - 1) / span(a), sizeof *directory);
-    if (!directory || !make_room(a, a->taken + a->range_count + 2)) {
+    uint64_t *marks = ga_libc.calloc(size / a->space->granule / 64 + 1, sizeof *marks);
+    if (!directory || !marks || !make_room(a, a->taken + a->range_count + 2)) {
         ga_libc.free(directory);
+        ga_libc.free(marks);
         return false;
     }
-    a->ranges[a->range_count++] = (ga_vmm_range){base, size, directory};
+    a->ranges[a->range_count++] = (ga_vmm_range){base, size, directory, marks};
     add_free(a, (ga_vmm_piece){base, size});
     return true;
 }
@@ -173,6 +176,7 @@ static void end_range(const ga_vmm_addresses *a, const ga_vmm_range *range)
         }
     }
     ga_libc.free(range->directory);
+    ga_libc.free(range->marks);
     ga_space_unreserve(a->space, range->base, range->size);
 }
 
@@ -283,16 +287,28 @@ static void note_all(uintptr_t *entry, void *owner)
     *entry = owner ? (uintptr_t)owner | 1 : 0;
 }
 
+/* A page for the entry, with what it says already. */
+static bool open_page(uintptr_t *entry)
+{
+    if (*entry && !(*entry & 1)) {
+        return true;
+    }
+    owner_page *page = ga_libc.calloc(1, sizeof *page);
+    if (!page) {
+        return false;
+    }
+    for (size_t i = 0; *entry && i < PAGE; i++) {
+        (*page)[i] = (void *)(*entry - 1);
+    }
+    *entry = (uintptr_t)page;
+    return true;
+}
+
 static bool note_some(uintptr_t *entry, uint64_t first, uint64_t count, void *owner)
 {
-    if (*entry & 1) {
-        return true; /* all of them are its owner's already */
-    }
-    if (!*entry && owner) {
-        *entry = (uintptr_t)ga_libc.calloc(1, sizeof(owner_page));
-    }
-    if (!*entry) {
-        return !owner;
+    bool noted = (*entry & 1 ? (void *)(*entry - 1) : (void *)*entry) == owner;
+    if (noted || !open_page(entry)) {
+        return noted; /* all of them already, or none */
     }
     owner_page *page = (owner_page *)*entry;
     for (uint64_t i = first; i < first + count; i++) {
@@ -324,6 +340,12 @@ bool ga_vmm_addresses_note(ga_vmm_addresses *a, uintptr_t base, uint64_t size, v
     return noted;
 }
 
+bool ga_vmm_addresses_prepare(ga_vmm_addresses *a, uintptr_t base)
+{
+    const ga_vmm_range *range = range_of(a, base);
+    return open_page(&range->directory[(base - range->base) / span(a)]);
+}
+
 void *ga_vmm_addresses_owner(const ga_vmm_addresses *a, const void *pointer)
 {
     const ga_vmm_range *range = range_of(a, (uintptr_t)pointer);
@@ -336,4 +358,41 @@ void *ga_vmm_addresses_owner(const ga_vmm_addresses *a, const void *pointer)
         return (void *)(entry - 1);
     }
     return entry ? (*(owner_page *)entry)[granule % PAGE] : NULL;
+}
+
+/* ---- taken pieces, cut and joined ---------------------------------------------------------- */
+
+bool ga_vmm_addresses_split(ga_vmm_addresses *a)
+{
+    bool room = make_room(a, a->taken + a->range_count + 2);
+    a->taken += room;
+    return room;
+}
+
+void ga_vmm_addresses_join(ga_vmm_addresses *a)
+{
+    a->taken--;
+}
+
+bool ga_vmm_addresses_may_join(const ga_vmm_addresses *a, uintptr_t base)
+{
+    return !begins_a_range(a, base);
+}
+
+void ga_vmm_addresses_mark(ga_vmm_addresses *a, uintptr_t base, uint64_t size)
+{
+    const ga_vmm_range *range = range_of(a, base);
+    uint64_t first = (base - range->base) / a->space->granule;
+    for (uint64_t i = first; i < first + size / a->space->granule; i++) {
+        uint64_t bit = UINT64_C(1) << i % 64;
+        range->marks[i / 64] =
+            i == first ? range->marks[i / 64] | bit : range->marks[i / 64] & ~bit;
+    }
+}
+
+bool ga_vmm_addresses_is_mark(const ga_vmm_addresses *a, uintptr_t base)
+{
+    const ga_vmm_range *range = range_of(a, base);
+    uint64_t i = (base - range->base) / a->space->granule;
+    return range->marks[i / 64] >> i % 64 & 1;
 }

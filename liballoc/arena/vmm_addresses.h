@@ -49,7 +49,27 @@ void ga_vmm_addresses_give(ga_vmm_addresses *addresses, uintptr_t base, uint64_t
  * which cannot fail. False: no memory for the note. */
 bool ga_vmm_addresses_note(ga_vmm_addresses *addresses, uintptr_t base, uint64_t size, void *owner);
 
+/* What can fail in a note: so that notes which begin or end there cannot. False: no memory. */
+bool ga_vmm_addresses_prepare(ga_vmm_addresses *addresses, uintptr_t base);
+
 /* Whose that byte is, any pointer; NULL: nobody's. */
 void *ga_vmm_addresses_owner(const ga_vmm_addresses *addresses, const void *pointer);
+
+/* ---- taken pieces, cut and joined ---------------------------------------------------------- */
+
+/* Two pieces instead of one. False: no memory for what may come of that. */
+bool ga_vmm_addresses_split(ga_vmm_addresses *addresses);
+
+/* One piece instead of two that touch. */
+void ga_vmm_addresses_join(ga_vmm_addresses *addresses);
+
+/* Whether pieces may touch there: not from one reservation to the next. */
+bool ga_vmm_addresses_may_join(const ga_vmm_addresses *addresses, uintptr_t base);
+
+/* One chunk is mapped there. */
+void ga_vmm_addresses_mark(ga_vmm_addresses *addresses, uintptr_t base, uint64_t size);
+
+/* Whether a chunk begins there, where one is mapped. */
+bool ga_vmm_addresses_is_mark(const ga_vmm_addresses *addresses, uintptr_t base);
 
 #endif

@@ -64,6 +64,7 @@ static ga_status put(ga_vmm_fences *fences, const ga_cuda_scope *scope, ga_strea
     ga_vmm_list_append(status == GA_OK ? &fences->waiting : &fences->spare, &fence->link);
     fence->stream = stream;
     fence->done = false;
+    fence->uses = 1;
     *out = fence;
     return status;
 }
@@ -109,7 +110,7 @@ ga_status ga_vmm_fence_order(ga_vmm_fences *fences, ga_vmm_fence *fence, ga_stre
 
 void ga_vmm_fence_drop(ga_vmm_fences *fences, ga_vmm_fence *fence)
 {
-    if (fence) {
+    if (fence && --fence->uses == 0) {
         ga_vmm_list_remove(&fence->link);
         ga_vmm_list_append(&fences->spare, &fence->link);
     }

@@ -3,8 +3,8 @@
  * Fences: how far a stream must come before memory that was freed on it is free for others too. A
  * fence is an event of the driver; events are kept and used again until the heap closes.
  *
- * A fence belongs to the memory that it was put for, which drops it. Not thread safe: the heap's
- * lock, but for ga_vmm_fences_wait(), which wants it not held.
+ * A fence belongs to the memory that it was put for, which drops it; what is cut in two shares it.
+ * Not thread safe: the heap's lock, but for ga_vmm_fences_wait(), which wants it not held.
  */
 #ifndef GPUALLOC_ARENA_VMM_FENCES_H
 #define GPUALLOC_ARENA_VMM_FENCES_H
@@ -17,6 +17,7 @@ typedef struct ga_vmm_fence {
     CUevent event;
     ga_stream stream;
     bool done;
+    uint32_t uses; /* by pieces of memory: it is spare when the last drops it */
 } ga_vmm_fence;
 
 typedef struct ga_vmm_fences {
@@ -38,6 +39,15 @@ bool ga_vmm_fence_done(ga_vmm_fences *fences, ga_vmm_fence *fence);
 
 /* Let `stream` wait for it; this thread does not. */
 ga_status ga_vmm_fence_order(ga_vmm_fences *fences, ga_vmm_fence *fence, ga_stream stream);
+
+/* For one more piece of memory. NULL stays NULL. */
+static inline ga_vmm_fence *ga_vmm_fence_share(ga_vmm_fence *fence)
+{
+    if (fence) {
+        fence->uses++;
+    }
+    return fence;
+}
 
 /* NULL is ignored. */
 void ga_vmm_fence_drop(ga_vmm_fences *fences, ga_vmm_fence *fence);

@@ -4,6 +4,7 @@
  */
 #include "vmm_pool.h"
 
+#include "vmm_compose.h"
 #include "vmm_run.h"
 #include "vmm_steps.h"
 
@@ -65,9 +66,10 @@ static void set_live(ga_vmm_pool *pool, ga_vmm_run *run)
     pool->peak = most(pool->peak, pool->live);
 }
 
-static void set_cached(ga_vmm_pool *pool, ga_vmm_run *run)
+void ga_vmm_pool_cache(ga_vmm_pool *pool, ga_vmm_run *run)
 {
     ga_vmm_list_remove(&run->link);
+    ga_vmm_list_remove(&run->bucket);
     ga_vmm_list_append(&pool->cached, &run->link);
     ga_vmm_list_append(bucket_of(pool, run->size), &run->bucket);
     run->live = false;
@@ -76,9 +78,10 @@ static void set_cached(ga_vmm_pool *pool, ga_vmm_run *run)
 void ga_vmm_pool_give(ga_vmm_pool *pool, ga_vmm_run *run, ga_vmm_fence *fence)
 {
     pool->live -= run->size;
+    pool->waste -= run->waste;
     run->fence = fence;
     run->sheet = NULL;
-    set_cached(pool, run);
+    ga_vmm_pool_cache(pool, run);
 }
 
 ga_vmm_run *ga_vmm_pool_find(const ga_vmm_pool *pool, const void *pointer)
@@ -93,27 +96,14 @@ enum {
     LOOKS = 32 /* at cached runs of about the size, at the most */
 };
 
-typedef struct want {
-    uint64_t size, align;
-    const ga_stream *stream;
-    bool waiting; /* those too that the stream would have to wait for */
-} want;
-
-/* Whether the run can be handed out. What the very stream freed needs no waiting. */
-static bool is_ready(ga_vmm_pool *pool, const ga_vmm_run *run, const want *w)
-{
-    return !run->fence || (w->stream && (w->waiting || run->fence->stream == *w->stream)) ||
-           ga_vmm_fence_done(&pool->fences, run->fence);
-}
-
-static bool serves(ga_vmm_pool *pool, const ga_vmm_run *run, const want *w)
+static bool serves(ga_vmm_pool *pool, const ga_vmm_run *run, const ga_vmm_want *w)
 {
     return run->size >= w->size && run->size - w->size <= w->size / 32 &&
-           !(run->base & (w->align - 1)) && is_ready(pool, run, w);
+           !(run->base & (w->align - 1)) && ga_vmm_is_ready(pool, run, w);
 }
 
 /* The one given last. */
-static ga_vmm_run *search(ga_vmm_pool *pool, ga_vmm_link *bucket, const want *w)
+static ga_vmm_run *search(ga_vmm_pool *pool, ga_vmm_link *bucket, const ga_vmm_want *w)
 {
     int looks = LOOKS;
     for (ga_vmm_link *l = bucket->before; l != bucket && looks--; l = l->before) {
@@ -125,24 +115,26 @@ static ga_vmm_run *search(ga_vmm_pool *pool, ga_vmm_link *bucket, const want *w)
     return NULL;
 }
 
-static ga_vmm_run *find(ga_vmm_pool *pool, const want *w)
+static ga_vmm_run *find(ga_vmm_pool *pool, const ga_vmm_want *w)
 {
     ga_vmm_link *bucket = bucket_of(pool, w->size);
     ga_vmm_run *run = search(pool, bucket, w);
     return run ? run : search(pool, bucket + 1, w);
 }
 
-static ga_status hand_out(ga_vmm_pool *pool, ga_vmm_run *run, const ga_stream *stream,
+static ga_status hand_out(ga_vmm_pool *pool, ga_vmm_run *run, const ga_vmm_want *w,
                           ga_vmm_run **out)
 {
-    if (run->fence && stream) {
-        ga_status status = ga_vmm_fence_order(&pool->fences, run->fence, *stream);
+    if (run->fence && w->stream) {
+        ga_status status = ga_vmm_fence_order(&pool->fences, run->fence, *w->stream);
         if (status != GA_OK) {
             return status;
         }
     }
     ga_vmm_fence_drop(&pool->fences, run->fence);
     run->fence = NULL;
+    run->waste = run->size - w->size;
+    pool->waste += run->waste;
     set_live(pool, run);
     *out = run;
     return GA_OK;
@@ -176,14 +168,14 @@ void ga_vmm_pool_trim(ga_vmm_pool *pool, uint64_t keep)
 
 /* ---- taking ------------------------------------------------------------------------------ */
 
-/* The most that may be held once `more` bytes are live besides. By itself the cache may have as
- * much as was live at once, and a twentieth of that more: what a program does again finds the
- * memory that it had before. */
+/* The most that may be held once `more` bytes are live besides. By itself that is the most that was
+ * live at once and a 64th of it: what a program does again finds the memory that it had before, and
+ * with what else is lost (ga_vmm_compose(), units) no more than a twentieth is held in vain. */
 static uint64_t may_hold(const ga_vmm_pool *pool, uint64_t more)
 {
     uint64_t live = pool->live + more;
     uint64_t peak = most(pool->peak, live);
-    uint64_t usual = peak + most(peak / 20, 32 * pool->space.granule);
+    uint64_t usual = peak + most(peak / 64, 32 * pool->space.granule);
     return least(pool->cache == UINT64_MAX ? usual : live + pool->cache, pool->limit);
 }
 
@@ -205,27 +197,28 @@ static ga_status check_limit(const ga_vmm_pool *pool, uint64_t more)
 }
 
 /* New memory, from the driver; what nobody uses goes back to it if it has no other. */
-static ga_status take_new(ga_vmm_pool *pool, const want *w, ga_vmm_run **out)
+static ga_status take_new(ga_vmm_pool *pool, const ga_vmm_want *w, ga_vmm_run **out)
 {
     ga_vmm_run *run;
     ga_status status;
     do {
         status = ga_vmm_run_make(pool, w->size, w->align, &run);
         if (run) {
-            set_cached(pool, run); /* a failure too leaves one, if it could not be undone */
+            ga_vmm_pool_cache(pool, run); /* a failure too leaves one, if it could not be undone */
         }
     } while (status == GA_ERR_MEMORY && evict(pool, w->size));
-    return status == GA_OK ? hand_out(pool, run, NULL, out) : status;
+    return status == GA_OK ? hand_out(pool, run, w, out) : status;
 }
 
 ga_status ga_vmm_pool_take(ga_vmm_pool *pool, uint64_t size, uint64_t align,
                            const ga_stream *stream, ga_vmm_run **out)
 {
-    want w = {size, align, stream, false};
+    ga_vmm_want w = {size, align, stream, false};
     ga_vmm_run *run = find(pool, &w);
     *out = NULL;
+    run = run ? run : ga_vmm_compose(pool, &w);
     if (run) {
-        return hand_out(pool, run, stream, out);
+        return hand_out(pool, run, &w, out);
     }
     ga_status status = check_limit(pool, size);
     if (status != GA_OK) {
@@ -238,7 +231,7 @@ ga_status ga_vmm_pool_take(ga_vmm_pool *pool, uint64_t size, uint64_t align,
         status = take_new(pool, &w, out);
         run = stream && status == GA_ERR_MEMORY ? find(pool, &w) : NULL;
     }
-    return run ? hand_out(pool, run, stream, out) : status;
+    return run ? hand_out(pool, run, &w, out) : status;
 }
 
 /* ---- growing where it stands -------------------------------------------------------------- */
@@ -256,6 +249,8 @@ ga_status ga_vmm_pool_extend(ga_vmm_pool *pool, ga_vmm_run *run, uint64_t size)
         status = ga_vmm_run_extend(pool, run, size);
     } while (status == GA_ERR_MEMORY && evict(pool, more));
     pool->live += run->size - before;
+    pool->waste -= run->waste;
+    run->waste = 0; /* it is what was taken that grows */
     pool->peak = most(pool->peak, pool->live);
     return status;
 }

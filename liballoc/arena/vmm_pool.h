@@ -33,6 +33,7 @@ typedef struct ga_vmm_run {
     ga_vmm_link link;           /* among the live or the cached ones */
     ga_vmm_link bucket;         /* cached: among those of its size */
     ga_vmm_fence *fence;        /* cached: who may be using it yet; NULL: nobody */
+    uint64_t waste;             /* live: bytes that it was not taken for */
     bool live;                  /* else cached */
     struct ga_vmm_sheet *sheet; /* live: how it is cut in units; NULL: it is one block */
 } ga_vmm_run;
@@ -45,6 +46,7 @@ typedef struct ga_vmm_pool {
     uint64_t cache; /* bytes that may be cached; UINT64_MAX: a share of the highest `live` */
     uint64_t chunk; /* the largest chunk */
     uint64_t live, held, peak, growths; /* bytes of live runs and of all; the highest live */
+    uint64_t waste;                     /* bytes that live runs have and were not taken for */
     ga_vmm_link lives, cached;          /* cached: those given first come first */
     ga_vmm_link buckets[GA_VMM_BUCKETS];
 } ga_vmm_pool;
@@ -55,14 +57,17 @@ ga_status ga_vmm_pool_open(ga_vmm_pool *pool, uint64_t reserve);
 /* All runs, live ones too, once what streams have left to do with cached ones is done. */
 void ga_vmm_pool_close(ga_vmm_pool *pool);
 
-/* A run of `size` bytes or up to 1/32 more, at a multiple of `align`, for work on *stream, or for
- * anybody where `stream` is NULL. Waits for nothing: where only what other streams may still be
- * using is left, *stream is made to wait.
+/* A run of `size` bytes or up to 1/32 more (ga_vmm_compose() has up to 1/8), at a multiple of
+ * `align`, for work on *stream, or for anybody where `stream` is NULL. Waits for nothing: where only
+ * what other streams may still be using is left, *stream is made to wait.
  *
  * GA_ERR_MEMORY  above the limit, or the driver has none. Later there may be: see
  *                ga_vmm_fences_oldest() */
 ga_status ga_vmm_pool_take(ga_vmm_pool *pool, uint64_t size, uint64_t align,
                            const ga_stream *stream, ga_vmm_run **out);
+
+/* Put a run that is not live, or has another size now, among the cached ones; for vmm_compose.c. */
+void ga_vmm_pool_cache(ga_vmm_pool *pool, ga_vmm_run *run);
 
 /* A live run, with a fence for whoever may be using it yet, or NULL. Cannot fail. */
 void ga_vmm_pool_give(ga_vmm_pool *pool, ga_vmm_run *run, ga_vmm_fence *fence);

@@ -11,7 +11,8 @@
 
 typedef unsigned long long ull; /* what %llu takes */
 
-static const uint64_t LARGE = (uint64_t)64 << 20; /* from there on runs have room to grow */
+static const uint64_t ROOMY = (uint64_t)1 << 30; /* from there on runs have room to grow */
+static const uint64_t LEAST_CUT = (uint64_t)32 << 20;
 
 /* ---- memory ------------------------------------------------------------------------------ */
 
@@ -51,15 +52,26 @@ static ga_status map_chunk(ga_vmm_pool *pool, uintptr_t start, uint64_t size)
     return mapped;
 }
 
+/* A run is of up to four chunks, so that parts of it may serve others (vmm_compose.h). Each costs
+ * the driver's time, mostly for giving access, whatever its size. */
+static uint64_t chunk_for(const ga_vmm_pool *pool, uint64_t size)
+{
+    uint64_t quarter = ga_vmm_pool_up(pool, size / 4);
+    uint64_t chunk = quarter > LEAST_CUT ? quarter : ga_vmm_pool_up(pool, LEAST_CUT);
+    return chunk < pool->chunk ? chunk : pool->chunk;
+}
+
 /* Memory from the run's end to `size`, all or none, as far as the driver undoes it. */
 static ga_status back(ga_vmm_pool *pool, ga_vmm_run *run, uint64_t size)
 {
     uint64_t before = run->size;
+    uint64_t most = chunk_for(pool, size - before);
     ga_status status = GA_OK;
     while (status == GA_OK && run->size < size) {
         uint64_t left = size - run->size;
-        uint64_t chunk = left < pool->chunk ? left : pool->chunk;
+        uint64_t chunk = left < most ? left : most;
         status = map_chunk(pool, run->base + run->size, chunk);
+        ga_vmm_addresses_mark(&pool->addresses, run->base + run->size, chunk);
         run->size += status == GA_OK ? chunk : 0;
     }
     bool undo = status != GA_OK && run->size > before;
@@ -75,7 +87,7 @@ static ga_status back(ga_vmm_pool *pool, ga_vmm_run *run, uint64_t size)
 
 static ga_status take_addresses(ga_vmm_pool *pool, ga_vmm_run *run, uint64_t size, uint64_t align)
 {
-    run->room = size >= LARGE ? 2 * size : size;
+    run->room = size >= ROOMY ? 2 * size : size;
     ga_status status = ga_vmm_addresses_take(&pool->addresses, run->room, align, &run->base);
     if (status != GA_OK && run->room > size) {
         run->room = size;

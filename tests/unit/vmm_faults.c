@@ -9,9 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LARGE (40 * MIB)
+
 typedef struct stage {
     ga_heap *heap;
-    char *large, *small; /* live: 64 MiB, 512 KiB */
+    char *large, *small; /* live: LARGE, 512 KiB */
     void *got;           /* by the operation */
     CUstream stream;
 } stage;
@@ -21,7 +23,7 @@ typedef struct operation {
     const char *name;
     ga_status (*run)(stage *s);
     const char *spec;
-    bool cached;        /* a run of 32 MiB is */
+    bool cached;        /* a run of 32 MiB is, behind the large block */
     bool may_give_back; /* cached memory, without having been of use */
 } operation;
 
@@ -93,13 +95,14 @@ static ga_status run_trim(stage *s)
 static const operation operations[] = {
     {"alloc", run_alloc, "vmm", false, false},
     {"alloc by giving back", run_alloc, "vmm:cache=0", true, true},
-    {"alloc at the limit", run_alloc, "vmm:limit=100M", true, true},
+    {"alloc at the limit", run_alloc, "vmm:limit=80M", true, true},
     {"alloc packed", run_alloc_packed, "vmm", false, false},
     {"alloc in chunks", run_alloc_chunks, "vmm:chunk=16M", true, true},
     {"alloc zeroed", run_alloc_zeroed, "vmm", false, true},
     {"alloc on a stream", run_alloc_on, "vmm", true, true},
     {"grow", run_grow, "vmm:chunk=16M", false, false},
-    {"realloc", run_realloc, "vmm:chunk=64M", false, true},
+    {"realloc where it stands", run_realloc, "vmm:chunk=64M", false, true},
+    {"realloc that moves", run_realloc, "vmm:chunk=64M", true, true},
     {"free", run_free, "vmm", false, false},
     {"free on a stream", run_free_on, "vmm", false, false},
     {"free packed on a stream", run_free_packed_on, "vmm", false, false},
@@ -131,9 +134,9 @@ static stage prepare(const operation *o)
     assert_ok(ga_cuda_enter(&scope, 0));
     cr_assert_eq(scope.driver->cuStreamCreate(&s.stream, 0), CUDA_SUCCESS);
     ga_cuda_leave(&scope);
-    s.large = vmm_take(s.heap, 64 * MIB);
     s.small = vmm_take(s.heap, 512 << 10);
-    mark(s.large, 64 * MIB);
+    s.large = vmm_take(s.heap, LARGE);
+    mark(s.large, LARGE);
     mark(s.small, 512 << 10);
     if (o->cached) {
         assert_ok(ga_free(s.heap, vmm_take(s.heap, 32 * MIB)));
@@ -183,7 +186,7 @@ static bool fail_some(const operation *o, uint64_t n, uint64_t more, CUresult er
             check_unchanged(o, n, &s, was);
         }
     }
-    check(o->name, s.large, 64 * MIB);
+    check(o->name, s.large, LARGE);
     check(o->name, s.small, 512 << 10);
     cr_assert(more || vmm_held(s.heap) == vmm_driver_count().mapped_bytes, "%s", o->name);
     finish(&s);

@@ -154,6 +154,35 @@ Test(vmm_streams, free_without_a_stream_waits_for_the_device)
     vmm_end(heap);
 }
 
+/* What is joined or cut is waited for like its parts were. */
+Test(vmm_streams, parts_are_ordered_like_the_whole)
+{
+    ga_heap *heap = begin(&(vmm_driver_options){.memory = 256 * MIB}, "vmm");
+    char *low = take_on(heap, 64 * MIB, one);
+    char *high = take_on(heap, 64 * MIB, two);
+    vmm_driver_hold(one);
+    vmm_driver_hold(two);
+    assert_ok(ga_free_on(heap, low, one));
+    assert_ok(ga_free_on(heap, high, one));
+    char *both = take_on(heap, 128 * MIB, one); /* freed on the very stream */
+    cr_assert_eq(both, low);
+    assert_ok(ga_free_on(heap, both, one));
+    char *part = take_on(heap, 64 * MIB, one);
+    cr_assert_eq(part, low);
+    void *other = take_on(heap, 64 * MIB, two); /* may not have the other part yet */
+    cr_assert_neq(other, high);
+    assert_ok(ga_free_on(heap, part, one));
+    cr_assert_eq(vmm_driver_count().waits, 0);
+    vmm_driver_let_go(one);
+    uint64_t held = vmm_held(heap);
+    char *done = take_on(heap, 64 * MIB, two);
+    cr_assert(done == low || done == high);
+    cr_assert_eq(vmm_held(heap), held);
+    assert_ok(ga_free_on(heap, done, two));
+    assert_ok(ga_free_on(heap, other, two));
+    vmm_end(heap);
+}
+
 /* Many frees on a stream that goes on: what rests does not pile up. */
 Test(vmm_streams, events_are_used_again)
 {
