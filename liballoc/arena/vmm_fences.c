@@ -80,16 +80,22 @@ ga_status ga_vmm_fence_put(ga_vmm_fences *fences, ga_stream stream, ga_vmm_fence
     return status;
 }
 
+/* In the device's context. */
+static bool look(ga_vmm_fence *fence, const ga_cuda_scope *scope)
+{
+    fence->done = scope->driver->cuEventQuery(fence->event) == CUDA_SUCCESS;
+    if (fence->done) {
+        ga_vmm_list_remove(&fence->link);
+    }
+    return fence->done;
+}
+
 bool ga_vmm_fence_done(ga_vmm_fences *fences, ga_vmm_fence *fence)
 {
     ga_cuda_scope scope;
-    if (fence->done || ga_cuda_enter(&scope, fences->device) != GA_OK) {
-        return fence->done;
-    }
-    fence->done = scope.driver->cuEventQuery(fence->event) == CUDA_SUCCESS;
-    ga_cuda_leave(&scope);
-    if (fence->done) {
-        ga_vmm_list_remove(&fence->link);
+    if (!fence->done && ga_cuda_enter(&scope, fences->device) == GA_OK) {
+        look(fence, &scope);
+        ga_cuda_leave(&scope);
     }
     return fence->done;
 }
@@ -97,14 +103,14 @@ bool ga_vmm_fence_done(ga_vmm_fences *fences, ga_vmm_fence *fence)
 ga_status ga_vmm_fence_order(ga_vmm_fences *fences, ga_vmm_fence *fence, ga_stream stream)
 {
     ga_cuda_scope scope;
-    if (ga_vmm_fence_done(fences, fence)) {
-        return GA_OK;
+    ga_status status = fence->done ? GA_OK : ga_cuda_enter(&scope, fences->device);
+    if (fence->done || status != GA_OK) {
+        return status;
     }
-    ga_status status = ga_cuda_enter(&scope, fences->device);
-    if (status == GA_OK) {
+    if (!look(fence, &scope)) {
         status = GA_CUDA_CALL(scope.driver, cuStreamWaitEvent, stream, fence->event, 0);
-        ga_cuda_leave(&scope);
     }
+    ga_cuda_leave(&scope);
     return status;
 }
 

@@ -142,6 +142,11 @@ static ga_status hand_out(ga_vmm_pool *pool, ga_vmm_run *run, const ga_vmm_want 
 
 /* ---- giving to the driver ---------------------------------------------------------------- */
 
+static bool is_idle(ga_vmm_pool *pool, const ga_vmm_run *run)
+{
+    return !run->live && (!run->fence || ga_vmm_fence_done(&pool->fences, run->fence));
+}
+
 /* At least so many bytes of cached runs that nobody uses, if there are: those given first. */
 static uint64_t evict(ga_vmm_pool *pool, uint64_t bytes)
 {
@@ -151,7 +156,7 @@ static uint64_t evict(ga_vmm_pool *pool, uint64_t bytes)
          l = next) {
         ga_vmm_run *run = ga_vmm_run_of(l);
         next = l->after;
-        if (!run->fence || ga_vmm_fence_done(&pool->fences, run->fence)) {
+        if (is_idle(pool, run)) {
             ga_vmm_run_end(pool, run);
         }
     }
@@ -236,6 +241,33 @@ ga_status ga_vmm_pool_take(ga_vmm_pool *pool, uint64_t size, uint64_t align,
 
 /* ---- growing where it stands -------------------------------------------------------------- */
 
+/* The first run from there on, up to `end`; NULL: none. */
+static ga_vmm_run *first_run(const ga_vmm_pool *pool, uintptr_t from, uintptr_t end)
+{
+    ga_vmm_run *run = NULL;
+    for (uintptr_t at = from; at < end && !run; at += pool->space.granule) {
+        run = ga_vmm_addresses_owner(&pool->addresses, (const void *)at);
+    }
+    return run;
+}
+
+/* Give cached runs that stand in the way to the driver, if nothing else does. */
+static void clear_behind(ga_vmm_pool *pool, const ga_vmm_run *run, uint64_t size)
+{
+    uintptr_t from = run->base + run->room;
+    uintptr_t end = run->base + size;
+    ga_vmm_run *next = first_run(pool, from, end);
+    for (ga_vmm_run *r = next; r; r = first_run(pool, r->base + r->room, end)) {
+        if (!is_idle(pool, r)) {
+            return;
+        }
+    }
+    for (uint64_t before = 0; next && pool->held != before; next = first_run(pool, from, end)) {
+        before = pool->held;
+        ga_vmm_run_end(pool, next);
+    }
+}
+
 ga_status ga_vmm_pool_extend(ga_vmm_pool *pool, ga_vmm_run *run, uint64_t size)
 {
     uint64_t before = run->size;
@@ -244,6 +276,7 @@ ga_status ga_vmm_pool_extend(ga_vmm_pool *pool, ga_vmm_run *run, uint64_t size)
     if (status != GA_OK) {
         return status;
     }
+    clear_behind(pool, run, size);
     make_way(pool, more);
     do {
         status = ga_vmm_run_extend(pool, run, size);

@@ -443,6 +443,25 @@ Test(vmm, blocks_grow_where_they_stand)
     vmm_end(heap);
 }
 
+Test(vmm, freed_neighbours_make_way_for_one_that_grows)
+{
+    ga_heap *heap = vmm_open(NULL, "vmm");
+    char *blocks[4];
+    for (size_t i = 0; i < 4; i++) {
+        blocks[i] = vmm_take(heap, 32 * MIB);
+    }
+    assert_ok(ga_free(heap, blocks[1]));
+    assert_fails_with(ga_grow(heap, blocks[0], 96 * MIB), GA_ERR_NO_ROOM, "vmm: ");
+    cr_assert_eq(vmm_held(heap), 128 * MIB); /* the one behind is in nobody's way yet */
+    assert_ok(ga_free(heap, blocks[2]));
+    assert_ok(ga_grow(heap, blocks[0], 96 * MIB));
+    memset(blocks[0], 1, 96 * MIB);
+    cr_assert_eq(vmm_held(heap), 128 * MIB);
+    assert_ok(ga_free(heap, blocks[0]));
+    assert_ok(ga_free(heap, blocks[3]));
+    vmm_end(heap);
+}
+
 Test(vmm, realloc_moves_what_cannot_grow)
 {
     ga_heap *heap = vmm_open(NULL, "vmm");
