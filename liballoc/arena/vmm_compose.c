@@ -172,6 +172,8 @@ ga_vmm_run *ga_vmm_compose(ga_vmm_pool *pool, const ga_vmm_want *w)
     while (c.first->size < c.cut) {
         absorb(pool, c.first, after(pool, c.first));
     }
+    ga_vmm_fence_drop(&pool->fences, c.first->fence); /* the stream waits already */
+    c.first->fence = NULL;
     ga_vmm_pool_cache(pool, c.first);
     return c.first;
 }

@@ -28,8 +28,9 @@ static inline bool ga_vmm_is_ready(ga_vmm_pool *pool, const ga_vmm_run *run, con
 }
 
 /* A run of that size or up to 1/32 more, or up to 1/8 more as long as live runs have no more than a
- * 48th of the pool's peak that they were not taken for. It is cached, with nothing to wait for but
- * its own fence; NULL where there is none. What was cut off is cached. */
+ * 48th of the pool's peak that they were not taken for. It is cached, to be handed out at once, to
+ * the stream that was wanted: that waits already for what was to be waited for. What was cut off is
+ * cached with the fence that it had. NULL: there is none. */
 ga_vmm_run *ga_vmm_compose(ga_vmm_pool *pool, const ga_vmm_want *want);
 
 #endif

@@ -115,11 +115,13 @@ static ga_vmm_run *search(ga_vmm_pool *pool, ga_vmm_link *bucket, const ga_vmm_w
     return NULL;
 }
 
+/* Of about the size, or made so. */
 static ga_vmm_run *find(ga_vmm_pool *pool, const ga_vmm_want *w)
 {
     ga_vmm_link *bucket = bucket_of(pool, w->size);
     ga_vmm_run *run = search(pool, bucket, w);
-    return run ? run : search(pool, bucket + 1, w);
+    run = run ? run : search(pool, bucket + 1, w);
+    return run ? run : ga_vmm_compose(pool, w);
 }
 
 static ga_status hand_out(ga_vmm_pool *pool, ga_vmm_run *run, const ga_vmm_want *w,
@@ -221,7 +223,6 @@ ga_status ga_vmm_pool_take(ga_vmm_pool *pool, uint64_t size, uint64_t align,
     ga_vmm_want w = {size, align, stream, false};
     ga_vmm_run *run = find(pool, &w);
     *out = NULL;
-    run = run ? run : ga_vmm_compose(pool, &w);
     if (run) {
         return hand_out(pool, run, &w, out);
     }

@@ -58,8 +58,8 @@ ga_status ga_vmm_pool_open(ga_vmm_pool *pool, uint64_t reserve);
 void ga_vmm_pool_close(ga_vmm_pool *pool);
 
 /* A run of `size` bytes or up to 1/32 more (ga_vmm_compose() has up to 1/8), at a multiple of
- * `align`, for work on *stream, or for anybody where `stream` is NULL. Waits for nothing: where only
- * what other streams may still be using is left, *stream is made to wait.
+ * `align`, for work on *stream, or for anybody where `stream` is NULL. Waits for nothing: where
+ * only what other streams may still be using is left, *stream is made to wait.
  *
  * GA_ERR_MEMORY  above the limit, or the driver has none. Later there may be: see
  *                ga_vmm_fences_oldest() */

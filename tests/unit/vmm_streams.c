@@ -116,14 +116,34 @@ Test(vmm_streams, with_nothing_else_left_the_stream_waits)
     vmm_end(heap);
 }
 
-/* Those who name no stream wait themselves; so do those of another size, which must be unmapped. */
+/* Also for what is joined of several. */
+Test(vmm_streams, with_nothing_else_left_the_stream_waits_for_all_parts)
+{
+    ga_heap *heap = begin(&(vmm_driver_options){.memory = 32 * MIB}, "vmm");
+    void *low = take_on(heap, 16 * MIB, one);
+    void *high = take_on(heap, 16 * MIB, two);
+    CUstream three = make_stream();
+    vmm_driver_hold(one);
+    vmm_driver_hold(two);
+    assert_ok(ga_free_on(heap, low, one));
+    assert_ok(ga_free_on(heap, high, two));
+    uint64_t orders = vmm_driver_calls("cuStreamWaitEvent");
+    void *all = take_on(heap, 32 * MIB, three);
+    cr_assert_eq(all, low);
+    cr_assert_eq(vmm_driver_calls("cuStreamWaitEvent"), orders + 2);
+    cr_assert_eq(vmm_driver_count().waits, 0);
+    assert_ok(ga_free_on(heap, all, three));
+    vmm_end(heap);
+}
+
+/* Those who want what is packed by others wait themselves: its sheets must be unmapped. */
 Test(vmm_streams, with_nothing_else_left_the_thread_waits)
 {
     ga_heap *heap = begin(&(vmm_driver_options){.memory = 32 * MIB}, "vmm");
     void *block = take_on(heap, 16 * MIB, one);
     void *packed[4];
     for (size_t i = 0; i < 4; i++) {
-        packed[i] = take_on(heap, 4 * MIB - 100 * 1024, one);
+        packed[i] = take_on(heap, 3 * MIB, one);
     }
     vmm_driver_hold(one);
     assert_ok(ga_free_on(heap, block, one));
