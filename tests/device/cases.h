@@ -20,6 +20,7 @@ case_list stream_cases(void);
 case_list process_cases(void);
 case_list arena_cases(void);
 case_list arena_process_cases(void);
+case_list vmm_cases(void);
 
 /* Put `size` bytes of `value` at `to`, and say whether the bytes there are; both wait. */
 bool device_fill(int device, void *to, unsigned char value, size_t size);

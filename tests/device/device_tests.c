@@ -83,7 +83,8 @@ static int planted_overflow(void)
 static void run_all(int device, const char *only)
 {
     const case_list lists[] = {driver_cases(),  heap_cases(),  stream_cases(),
-                               process_cases(), arena_cases(), arena_process_cases()};
+                               process_cases(), arena_cases(), arena_process_cases(),
+                               vmm_cases()};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         char title[64];
         snprintf(title, sizeof title, "device %d, %s", device, lists[i].title);

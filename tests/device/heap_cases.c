@@ -326,6 +326,25 @@ static void slab_over_cuda(int device)
     }
 }
 
+/* ---- vmm ------------------------------------------------------------------------------------ */
+
+static void vmm_heaps(int device)
+{
+    static const char *const heaps[] = {"vmm", "vmm:free=now,chunk=2M,limit=1G"};
+    for (size_t i = 0; i < sizeof heaps / sizeof *heaps; i++) {
+        ga_heap *heap = open_heap(device, heaps[i]);
+        REQUIRE(heap);
+        blocks_body(heap, device);
+        side_by_side_body(heap, device);
+        zeroed_body(heap, device);
+        resized_body(heap, device);
+        batch_body(heap, device);
+        freed_twice_body(heap, device);
+        threads_body(heap, device);
+        ga_heap_close(heap);
+    }
+}
+
 /* ---- in kernels --------------------------------------------------------------------------- */
 
 static void kernel_heap(int device)
@@ -359,6 +378,7 @@ case_list heap_cases(void)
         {"a block freed twice", freed_twice},
         {"many threads", many_threads},
         {"slab over the others", slab_over_cuda},
+        {"vmm", vmm_heaps},
         {"CUDA's own heap in kernels", kernel_heap},
     };
     return (case_list){"heaps", cases, sizeof cases / sizeof *cases};
