@@ -12,6 +12,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -92,13 +93,15 @@ static int print_json(const list_args *args)
         failed |= json_array_append_new(backends, json_backend(backend));
     }
     json_t *list = json_pack("{s:i, s:o}", "abi", (int)GA_BACKEND_ABI, "backends", backends);
-    failed |= !list || json_dumpf(list, stdout, JSON_COMPACT) != 0;
-    putchar('\n');
+    char *text = failed || !list ? NULL : json_dumps(list, JSON_COMPACT);
     json_decref(list);
-    if (failed) {
+    if (!text) {
         fputs("gpualloc list: the list cannot be written as JSON\n", stderr);
+        return GA_CLI_FAILED;
     }
-    return failed ? GA_CLI_FAILED : GA_CLI_OK;
+    puts(text); /* whether it could be written is asked at the end */
+    free(text);
+    return GA_CLI_OK;
 }
 
 /* ---- for people ---------------------------------------------------------------------------- */
