@@ -87,7 +87,8 @@ const ga_option ga_slab_options[GA_SLAB_OPTIONS] = {
          .type = GA_OPTION_ENUM,
          .fallback = "auto",
          .help = "light: one array of `capacity`; table: super blocks as needed; auto: table, in "
-                 "kernels light where a capacity and no limit is given",
+                 "kernels light where a capacity and no limit is given, or the parent grows under "
+                 "them",
          .choices = addressing_choices},
     [BLOCKS] = {.name = "blocks",
                 .type = GA_OPTION_SIZE,
@@ -97,14 +98,17 @@ const ga_option ga_slab_options[GA_SLAB_OPTIONS] = {
     [CAPACITY] = {.name = "capacity",
                   .type = GA_OPTION_SIZE,
                   .fallback = "auto",
-                  .help = "bytes of units to take when the heap opens; auto: none, in kernels 256M",
+                  .help =
+                      "bytes of units to take when the heap opens; auto: none, in kernels 256M, or "
+                      "64M where it grows under them",
                   .choices = automatic},
-    [LIMIT] = {.name = "limit",
-               .type = GA_OPTION_SIZE,
-               .fallback = "auto",
-               .help =
-                   "bytes: the most of each unit size, what the tables have room for; auto: 16G",
-               .choices = automatic},
+    [LIMIT] =
+        {.name = "limit",
+         .type = GA_OPTION_SIZE,
+         .fallback = "auto",
+         .help = "bytes: the most of each unit size, what the tables have room for; auto: 16G, 1T "
+                 "where it grows under kernels",
+         .choices = automatic},
 };
 
 /* ---- one at a time --------------------------------------------------------------------------- */
