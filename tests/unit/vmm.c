@@ -7,6 +7,8 @@
 #include "support/random.h"
 #include "support/vmm_scene.h"
 
+#include <gpualloc/backend.h>
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -482,6 +484,29 @@ Test(vmm, realloc_moves_what_cannot_grow)
     cr_assert_neq(moved, block);
     cr_assert_eq(((char *)moved)[9], 3);
     assert_ok(ga_free(heap, moved));
+    vmm_end(heap);
+}
+
+/* ---- memory that grows under kernels ------------------------------------------------------- */
+
+Test(vmm, memory_that_grows_counts_as_held_and_keeps_the_limit)
+{
+    setenv("GPUALLOC_LOG", "error", 1); /* this device has no kernels to try it with */
+    ga_heap *heap = vmm_open(NULL, "vmm:limit=32M");
+    ga_growing growing = {.step_bytes = {2 * MIB}, .steps = 4, .steps_most = 64};
+    void *block = vmm_take(heap, 8 * MIB);
+    assert_ok(ga_growing_open(heap, &growing));
+    cr_assert_eq(vmm_held(heap), 16 * MIB);
+    assert_ok(ga_growing_to(heap, &growing, 12));
+    cr_assert_eq(growing.steps, 12);
+    cr_assert_eq(vmm_held(heap), 32 * MIB);
+    memset(growing.base[0], 1, 24 * MIB);
+    assert_fails_with(ga_growing_to(heap, &growing, 13), GA_ERR_MEMORY, "vmm: limit: ");
+    ga_growing other = {.step_bytes = {2 * MIB}, .steps = 1, .steps_most = 1};
+    assert_fails_with(ga_growing_open(heap, &other), GA_ERR_MEMORY, "vmm: the limit is ");
+    ga_growing_close(heap, &growing);
+    cr_assert_eq(vmm_held(heap), 8 * MIB);
+    assert_ok(ga_free(heap, block));
     vmm_end(heap);
 }
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LARGE (40 * MIB)
+#define LARGE (24 * MIB)
 
 typedef struct stage {
     ga_heap *heap;
@@ -44,7 +44,7 @@ static ga_status run_alloc_chunks(stage *s)
 
 static ga_status run_alloc_zeroed(stage *s)
 {
-    return ga_alloc_zeroed(s->heap, 16 * MIB, 0, &s->got);
+    return ga_alloc_zeroed(s->heap, 6 * MIB, 0, &s->got);
 }
 
 static ga_status run_alloc_on(stage *s)
@@ -95,7 +95,7 @@ static ga_status run_trim(stage *s)
 static const operation operations[] = {
     {"alloc", run_alloc, "vmm", false, false},
     {"alloc by giving back", run_alloc, "vmm:cache=0", true, true},
-    {"alloc at the limit", run_alloc, "vmm:limit=80M", true, true},
+    {"alloc at the limit", run_alloc, "vmm:limit=64M", true, true},
     {"alloc packed", run_alloc_packed, "vmm", false, false},
     {"alloc in chunks", run_alloc_chunks, "vmm:chunk=16M", true, true},
     {"alloc zeroed", run_alloc_zeroed, "vmm", false, true},
