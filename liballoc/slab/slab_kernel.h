@@ -250,8 +250,8 @@ GA_SIMT void ga_slab_release_here(ga_kernel_heap heap, ga_slab_view slab, ga_til
 GA_SIMT void ga_slab_kernel_release(ga_kernel_heap heap, void *pointer)
 {
     ga_tile tile = ga_tile_present();
-    ga_tile_publish(
-        tile); /* first of all: the wait runs beside the caller's load of what to free */
+    /* First of all, as was measured to be best: the load of what to free may be under way. */
+    ga_tile_publish(tile);
     ga_slab_release_here(heap, ga_slab_view_of_kernel(heap), tile, pointer);
 }
 
@@ -270,8 +270,8 @@ GA_SIMT void ga_slab_kernel_release_several(ga_kernel_heap heap, void *const *po
 GA_SIMT void ga_slab_kernel_release_address(ga_kernel_heap heap, uint32_t address)
 {
     ga_tile tile = ga_tile_present();
-    ga_tile_publish(
-        tile); /* first of all: the wait runs beside the caller's load of what to free */
+    /* First of all, as was measured to be best: the load of what to free may be under way. */
+    ga_tile_publish(tile);
     ga_slab_view slab = ga_slab_view_of_kernel(heap);
     if (GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAG_GENERAL) {
         uint32_t unit = ga_slab_unit_of_address(slab, address);
