@@ -15,6 +15,16 @@
 
 static const uint64_t PATIENCE_NS = 2000000000;
 
+/* What is known of each device; under the lock. */
+static struct {
+    bool tried;
+    ga_status status;
+    char sentence[400];
+} known[GA_CUDA_DEVICES];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void (*stand_in)(ga_growth_probe *probe); /* for the kernel; of tests */
+
 typedef struct trial {
     int device;
     ga_arena *arena;
@@ -33,16 +43,25 @@ static ga_growth_reason back(void *context, uint32_t wanted, uint32_t *backed)
     return GA_GROWTH_GRANTED;
 }
 
+static ga_status launch(const ga_cuda_scope *scope, CUfunction kernel, CUdeviceptr block)
+{
+    void *parameters[] = {&block};
+    if (stand_in) {
+        stand_in((ga_growth_probe *)block);
+        return GA_OK;
+    }
+    return GA_CUDA_CALL(scope->driver, cuLaunchKernel, kernel, 1, 1, 1, GA_GROWTH_PROBE_LANES, 1, 1,
+                        0, scope->stream, parameters, NULL);
+}
+
 /* Copy there, run, copy back, all on the device's own stream. */
 static ga_status run(trial *t, const ga_cuda_scope *scope, CUfunction kernel, CUdeviceptr block)
 {
     const ga_cuda_driver *driver = scope->driver;
-    void *parameters[] = {&block};
     ga_status status =
         GA_CUDA_CALL(driver, cuMemcpyHtoDAsync, block, &t->probe, sizeof t->probe, scope->stream);
     if (status == GA_OK) {
-        status = GA_CUDA_CALL(driver, cuLaunchKernel, kernel, 1, 1, 1, GA_GROWTH_PROBE_LANES, 1, 1,
-                              0, scope->stream, parameters, NULL);
+        status = launch(scope, kernel, block);
     }
     if (status == GA_OK) {
         status = GA_CUDA_CALL(driver, cuMemcpyDtoHAsync, &t->probe, block, sizeof t->probe,
@@ -59,7 +78,8 @@ static ga_status judge(const trial *t)
         [GA_GROWTH_GONE] = "the driver maps nothing until the kernel has ended",
         [GA_GROWTH_FIXED] = "it is fixed"};
     if (t->probe.found != GA_GROWTH_GRANTED) {
-        return ga_fail(GA_ERR_UNSUPPORTED,
+        /* Want of memory says nothing about the device. */
+        return ga_fail(t->probe.found == GA_GROWTH_MEMORY ? GA_ERR_MEMORY : GA_ERR_UNSUPPORTED,
                        "growth: device %d: memory does not grow while a kernel runs: %s", t->device,
                        t->probe.found < GA_GROWTH_REASONS ? why[t->probe.found] : "no answer");
     }
@@ -75,10 +95,11 @@ static ga_status judge(const trial *t)
 
 static ga_status run_and_judge(trial *t)
 {
-    CUfunction kernel;
+    CUfunction kernel = NULL;
     ga_cuda_scope scope;
     CUdeviceptr block = 0;
-    ga_status status = ga_device_function(&kernel, t->device, "ga_growth_probe_kernel");
+    ga_status status =
+        stand_in ? GA_OK : ga_device_function(&kernel, t->device, "ga_growth_probe_kernel");
     if (status == GA_OK) {
         status = ga_cuda_enter(&scope, t->device);
     }
@@ -88,7 +109,9 @@ static ga_status run_and_judge(trial *t)
     status = GA_CUDA_CALL(scope.driver, cuMemAlloc, &block, sizeof t->probe);
     if (status == GA_OK) {
         status = run(t, &scope, kernel, block);
-        scope.driver->cuMemFree(block);
+        if (scope.driver->cuMemFree(block) != CUDA_SUCCESS) { /* nobody could do it later */
+            scope.driver->cuMemFree(block);
+        }
     }
     ga_cuda_leave(&scope);
     return status == GA_OK ? judge(t) : status;
@@ -131,12 +154,6 @@ static ga_status try_out(int device)
 
 ga_status ga_growth_try(int device)
 {
-    static struct {
-        bool tried;
-        ga_status status;
-        char sentence[400];
-    } known[GA_CUDA_DEVICES]; /* under the lock */
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     if (device < 0 || device >= GA_CUDA_DEVICES) {
         return ga_fail(GA_ERR_DEVICE, "growth: no CUDA device %d", device);
     }
@@ -155,4 +172,10 @@ ga_status ga_growth_try(int device)
     ga_status status = known[device].status;
     pthread_mutex_unlock(&lock);
     return status;
+}
+
+void ga_growth_probe_set(void (*kernel)(ga_growth_probe *probe))
+{
+    stand_in = kernel;
+    memset(known, 0, sizeof known);
 }

@@ -33,8 +33,14 @@ GA_SIMT uint32_t ga_growth_probe_mark(uint32_t step, uint32_t lane)
  * seconds where it does not work; later ones answer the same. Thread safe.
  *
  * GA_ERR_UNSUPPORTED  they do not; the sentence says what happened
+ * GA_ERR_MEMORY       too little memory to try it; the next call tries again
  * GA_ERR_DEVICE       no such device, no device code in this build, or a driver that refuses */
 ga_status ga_growth_try(int device);
+
+/* Let `kernel` be called with the block where the kernel would be launched; NULL undoes it. For tests,
+ * beside a driver that has no kernels (ga_cuda_driver_set()), while no other thread is in here. What was
+ * found out before is forgotten. */
+void ga_growth_probe_set(void (*kernel)(ga_growth_probe *probe));
 #endif
 
 #endif

@@ -6,8 +6,10 @@
 #include <gpualloc/backend.h>
 
 #include "append.h"
+#include "growth_probe.h"
 #include "pager.h"
 #include "platform/libc.h"
+#include "platform/log.h"
 #include "vector_state.h"
 
 #include <inttypes.h>
@@ -18,9 +20,9 @@ enum {
 };
 
 struct ga_loan {
-    ga_append *append; /* in memory of the vector's place */
-    ga_pager_client *client;
-    uint64_t step; /* bytes */
+    ga_append *append;       /* in memory of the vector's place */
+    ga_pager_client *client; /* NULL where it grows between launches only */
+    uint64_t step;           /* bytes */
 };
 
 /* ---- the pager's side ---------------------------------------------------------------------- */
@@ -93,21 +95,32 @@ static ga_status open_memory(const ga_carrier *carrier, ga_append **out)
     return status;
 }
 
-static void close_memory(const ga_carrier *carrier, ga_append *append)
+static bool free_block(const ga_carrier *carrier, ga_append *append)
 {
     ga_cuda_scope scope;
+    bool done = false;
+    if (ga_cuda_enter(&scope, carrier->device) == GA_OK) {
+        done = scope.driver->cuMemFree((CUdeviceptr)append) == CUDA_SUCCESS;
+        ga_cuda_leave(&scope);
+    }
+    return done;
+}
+
+/* Nobody could do it later: a driver that refuses is asked twice. */
+static void close_memory(const ga_carrier *carrier, ga_append *append)
+{
     if (carrier->place == GA_PLACE_HOST) {
         ga_libc.free(append);
-    } else if (ga_cuda_enter(&scope, carrier->device) == GA_OK) {
-        scope.driver->cuMemFree((CUdeviceptr)append);
-        ga_cuda_leave(&scope);
+    } else if (!free_block(carrier, append)) {
+        free_block(carrier, append);
     }
 }
 
 static ga_status write_state(const ga_vector *v)
 {
-    ga_append first = {.growth =
-                           ga_growth_first(ga_pager_mailbox(v->loan->client), steps_there_are(v)),
+    ga_pager_client *client = v->loan->client;
+    ga_mailbox *mailbox = client ? ga_pager_mailbox(client) : NULL;
+    ga_append first = {.growth = ga_growth_first(mailbox, steps_there_are(v)),
                        .element = v->element,
                        .step = v->loan->step,
                        .tail = v->size,
@@ -128,11 +141,22 @@ static ga_status read_state(const ga_vector *v, ga_append *last)
 
 /* ---- lending ------------------------------------------------------------------------------- */
 
+/* Whether memory grows there while kernels run. Where it does not, that is said. */
+static bool can_grow(int device)
+{
+    if (device == GA_PAGER_HOST || ga_growth_try(device) == GA_OK) {
+        return true;
+    }
+    ga_log(GA_LOG_WARN, "vector: device %d: vectors grow between launches only: %s", device,
+           ga_error_text());
+    return false;
+}
+
 static ga_status begin(ga_vector *v)
 {
     int device = v->carrier.place == GA_PLACE_HOST ? GA_PAGER_HOST : v->carrier.device;
     ga_status status = open_memory(&v->carrier, &v->loan->append);
-    if (status == GA_OK) {
+    if (status == GA_OK && can_grow(device)) {
         status = ga_pager_add(&v->loan->client, device, steps_there_are(v), back, v);
     }
     return status == GA_OK ? write_state(v) : status;
@@ -206,9 +230,11 @@ static const char *text_of(uint32_t reason)
 
 static void fill_in(const ga_vector *v, const ga_append *last, ga_vector_appended *out)
 {
-    ga_pager_stats pager;
+    ga_pager_stats pager = {0};
     uint64_t end = last->tail < last->refused ? last->tail : last->refused;
-    ga_pager_get_stats(v->loan->client, &pager);
+    if (v->loan->client) {
+        ga_pager_get_stats(v->loan->client, &pager);
+    }
     *out = (ga_vector_appended){.appended = end - v->size,
                                 .refused = last->tail - end,
                                 .reason = text_of(last->reason),

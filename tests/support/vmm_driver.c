@@ -431,6 +431,7 @@ static vmm_driver_options with_defaults(const vmm_driver_options *options)
 
 static void empty(void)
 {
+    vmm_trial_clear();
     vmm_memory_clear();
     vmm_work_clear();
     for (int i = 0; i < vmm.options.devices; i++) {
@@ -456,6 +457,7 @@ void vmm_driver_start(const vmm_driver_options *options)
     traffic.has_failed = traffic.shut_down = false;
     fill(&table);
     ga_cuda_driver_set(&table);
+    vmm_trial_begin();
 }
 
 void vmm_driver_stop(void)

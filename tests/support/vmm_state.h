@@ -131,6 +131,11 @@ int vmm_current_device(void);
 /* Whether the device has that much memory left; if so it has less. */
 bool vmm_use(int device, size_t size);
 
+/* Of the trial: begin and end; and what a call waits for that maps. */
+void vmm_trial_begin(void);
+void vmm_trial_clear(void);
+void vmm_trial_wait(void);
+
 /* Put the functions of each file into the table, and take down what is left. */
 void vmm_memory_begin(void);
 void vmm_memory_fill(ga_cuda_driver *table);

@@ -8,6 +8,7 @@
 #include "arena/append.h"
 #include "support/expect.h"
 #include "support/random.h"
+#include "support/scene.h"
 #include "support/vmm_driver.h"
 
 #include <inttypes.h>
@@ -43,6 +44,12 @@ static void expect_nothing_left(void)
                  now.ranges, now.chunks, now.mappings, now.blocks, now.pinned);
 }
 
+/* A device whose memory grows while kernels run. */
+static void start_growing_driver(size_t memory)
+{
+    vmm_driver_start(&(vmm_driver_options){.trial = VMM_TRIAL_GROWS, .memory = memory});
+}
+
 #define BOTH(name)                                                                                 \
     static void name(ga_place place);                                                              \
     Test(vector_loan, name##_host)                                                                 \
@@ -51,7 +58,7 @@ static void expect_nothing_left(void)
     }                                                                                              \
     Test(vector_loan, name##_device)                                                               \
     {                                                                                              \
-        vmm_driver_start(NULL);                                                                    \
+        start_growing_driver(0);                                                                   \
         name(GA_PLACE_DEVICE);                                                                     \
         expect_nothing_left();                                                                     \
         vmm_driver_stop();                                                                         \
@@ -245,7 +252,7 @@ BOTH(a_large_wish_gets_what_the_limit_leaves)
 Test(vector_loan, a_large_wish_gets_what_memory_leaves)
 {
     for (size_t mib = 24; mib <= 40; mib += 2) {
-        vmm_driver_start(&(vmm_driver_options){.memory = mib * MIB});
+        start_growing_driver(mib * MIB);
         ga_vector *v = open_at(GA_PLACE_DEVICE, 0, 0);
         uint32_t lanes = lanes_granted(v, 2 * MIB, GA_GROWTH_MEMORY);
         /* All but what the vector's state takes. */
@@ -258,7 +265,7 @@ Test(vector_loan, a_large_wish_gets_what_memory_leaves)
 
 Test(vector_loan, ends_where_memory_ends)
 {
-    vmm_driver_start(&(vmm_driver_options){.memory = 8 * MIB});
+    start_growing_driver(8 * MIB);
     ga_kernel_vector view;
     ga_vector_appended appended;
     ga_vector *v = open_at(GA_PLACE_DEVICE, 0, 0);
@@ -266,6 +273,92 @@ Test(vector_loan, ends_where_memory_ends)
     uint64_t granted = run(view, 8000);
     assert_ok(ga_vector_take_back(v, &appended));
     expect_refusals(v, 0, granted, &appended, "out of memory");
+    ga_vector_close(v);
+    expect_nothing_left();
+    vmm_driver_stop();
+}
+
+/* ---- where it grows between launches only ---------------------------------------------------- */
+
+/* What there is room for is granted, and not an element more; no driver call is made for it. */
+static void fill_what_there_is(ga_vector *v)
+{
+    ga_kernel_vector view;
+    ga_vector_appended appended;
+    uint64_t before = ga_vector_size(v), capacity = ga_vector_capacity(v);
+    assert_ok(ga_vector_lend(v, STEP, &view));
+    uint64_t growths = vmm_driver_calls("cuMemCreate");
+    uint64_t granted = run(view, 6000);
+    cr_assert_eq(vmm_driver_calls("cuMemCreate"), growths);
+    cr_assert_eq(vmm_driver_count().pinned, 0); /* there is no pager */
+    assert_ok(ga_vector_take_back(v, &appended));
+    expect_refusals(v, before, granted, &appended, "it grows between launches only");
+    cr_assert_eq(ga_vector_capacity(v), capacity);
+    cr_assert_eq(appended.growths, 0);
+    cr_assert_eq(appended.grow_ns_most, 0);
+}
+
+static void grows_between_launches(vmm_driver_trial trial)
+{
+    vmm_driver_start(&(vmm_driver_options){.trial = trial});
+    ga_vector *v = open_at(GA_PLACE_DEVICE, 0, 0);
+    fill_what_there_is(v); /* nothing */
+    assert_ok(ga_vector_reserve(v, 2 * MIB / sizeof(uint64_t)));
+    fill_what_there_is(v);
+    assert_ok(ga_vector_resize(v, 100));
+    assert_ok(ga_vector_reserve(v, 4 * MIB / sizeof(uint64_t)));
+    fill_what_there_is(v);
+    ga_vector_close(v);
+    expect_nothing_left();
+    vmm_driver_stop();
+}
+
+Test(vector_loan, a_driver_that_maps_nothing_under_kernels)
+{
+    grows_between_launches(VMM_TRIAL_ALONE);
+}
+
+Test(vector_loan, a_build_or_driver_without_kernels)
+{
+    grows_between_launches(VMM_TRIAL_NONE);
+}
+
+/* What had no memory to be tried out is tried out at the next loan. */
+Test(vector_loan, a_card_that_is_full_for_a_while)
+{
+    ga_kernel_vector view;
+    ga_vector_appended appended;
+    start_growing_driver(64 * MIB);
+    ga_vector *v = open_at(GA_PLACE_DEVICE, 0, 0);
+    assert_ok(ga_vector_reserve(v, 2 * MIB / sizeof(uint64_t)));
+    vmm_driver_take(0, 58 * MIB);
+    fill_what_there_is(v);
+    vmm_driver_take(0, 0);
+    uint64_t before = ga_vector_size(v);
+    assert_ok(ga_vector_lend(v, STEP, &view));
+    uint64_t granted = run(view, 6000);
+    assert_ok(ga_vector_take_back(v, &appended));
+    cr_assert_eq(appended.refused, 0);
+    cr_assert_gt(appended.growths, 0);
+    cr_assert_eq(ga_vector_size(v), before + granted);
+    expect_no_holes(v, before);
+    ga_vector_close(v);
+    expect_nothing_left();
+    vmm_driver_stop();
+}
+
+Test(vector_loan, the_log_says_why_it_does_not_grow)
+{
+    ga_kernel_vector view;
+    vmm_driver_start(&(vmm_driver_options){.trial = VMM_TRIAL_ALONE});
+    ga_vector *v = open_at(GA_PLACE_DEVICE, 0, 0);
+    scene_capture_begin();
+    assert_ok(ga_vector_lend(v, 0, &view));
+    cr_assert_str_eq(scene_capture_end(),
+                     "gpualloc: vector: device 0: vectors grow between launches only: growth: "
+                     "device 0: memory does not grow while a kernel runs: the driver maps nothing "
+                     "until the kernel has ended\n");
+    assert_ok(ga_vector_take_back(v, NULL));
     ga_vector_close(v);
     expect_nothing_left();
     vmm_driver_stop();
@@ -306,7 +399,7 @@ BOTH(leaves_a_lent_vector_alone)
 Test(vector_loan, driver_calls_that_fail)
 {
     ga_kernel_vector view;
-    vmm_driver_start(NULL);
+    start_growing_driver(0);
     bool reached = true;
     for (uint64_t n = 1; reached; n++) {
         ga_vector *v = open_at(GA_PLACE_DEVICE, 0, 0);
@@ -323,8 +416,7 @@ Test(vector_loan, driver_calls_that_fail)
         assert_ok(ga_vector_take_back(v, NULL));
         cr_assert_eq(ga_vector_size(v), 100);
         ga_vector_close(v);
-        vmm_driver_counts now = vmm_driver_count();
-        cr_assert_eq(now.ranges + now.chunks + now.mappings, 0);
+        expect_nothing_left();
     }
     vmm_driver_stop();
 }

@@ -136,6 +136,11 @@ typedef struct ga_kernel_vector {
  * close can be called. A vector on the host is lent to threads, which append by the words of
  * arena/append.h.
  *
+ * Whether memory grows under running kernels of a device is tried out once in a process. Where it
+ * does not, the vector is lent all the same, with a warning in the log, but grows between launches
+ * only: kernels fill the room that there is (ga_vector_reserve() before), and beyond it are refused
+ * with the reason "it grows between launches only".
+ *
  * GA_ERR_ARGUMENT  it is lent already
  * GA_ERR_MEMORY    no memory or thread for it */
 GA_API ga_status ga_vector_lend(ga_vector *vector, uint64_t step, ga_kernel_vector *out);
