@@ -21,7 +21,7 @@ enum {
 
 struct ga_loan {
     ga_append *append;       /* in memory of the vector's place */
-    ga_pager_client *client; /* NULL where it grows between launches only */
+    ga_pager_client *client; /* NULL where kernels cannot make it grow */
     uint64_t step;           /* bytes */
 };
 
@@ -43,6 +43,12 @@ static uint32_t most_steps(const ga_vector *v)
 {
     uint64_t most = v->most * v->element / v->loan->step;
     return most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
+}
+
+/* Nothing could be added for kernels: so no pager is needed. */
+static bool is_at_its_limit(const ga_vector *v)
+{
+    return steps_there_are(v) >= most_steps(v);
 }
 
 /* Go from `there_are` steps towards `needed`, as far as memory goes. */
@@ -119,13 +125,16 @@ static void close_memory(const ga_carrier *carrier, ga_append *append)
 static ga_status write_state(const ga_vector *v)
 {
     ga_pager_client *client = v->loan->client;
-    ga_mailbox *mailbox = client ? ga_pager_mailbox(client) : NULL;
+    ga_mailbox *mailbox = client ? ga_pager_mailbox(client) : NULL; /* NULL: FIXED */
     ga_append first = {.growth = ga_growth_first(mailbox, steps_there_are(v)),
                        .element = v->element,
                        .step = v->loan->step,
                        .tail = v->size,
                        .gate = ga_vector_capacity(v) << 1,
                        .refused = GA_APPEND_NONE_REFUSED};
+    if (!client && is_at_its_limit(v)) {
+        first.growth.verdict = GA_GROWTH_FOR_EVER | GA_GROWTH_LIMIT;
+    }
     ga_status status = ga_carrier_bring(&v->carrier, v->loan->append, &first, sizeof first);
     return status == GA_OK ? ga_carrier_wait(&v->carrier) : status;
 }
@@ -156,7 +165,7 @@ static ga_status begin(ga_vector *v)
 {
     int device = v->carrier.place == GA_PLACE_HOST ? GA_PAGER_HOST : v->carrier.device;
     ga_status status = open_memory(&v->carrier, &v->loan->append);
-    if (status == GA_OK && can_grow(device)) {
+    if (status == GA_OK && !is_at_its_limit(v) && can_grow(device)) {
         status = ga_pager_add(&v->loan->client, device, steps_there_are(v), back, v);
     }
     return status == GA_OK ? write_state(v) : status;

@@ -224,6 +224,23 @@ BOTH(ends_at_the_limit)
     ga_vector_close(v);
 }
 
+/* What could not grow in any case needs neither a pager nor to know whether the device could. */
+BOTH(is_at_its_limit_from_the_start)
+{
+    ga_kernel_vector view;
+    ga_vector_appended appended;
+    ga_vector *v = open_at(place, 4 * MIB, 0);
+    assert_ok(ga_vector_reserve(v, 4 * MIB / sizeof(uint64_t)));
+    uint64_t calls = vmm_driver_calls("cuMemHostRegister");
+    assert_ok(ga_vector_lend(v, STEP, &view));
+    cr_assert_eq(vmm_driver_calls("cuMemHostRegister"), calls);
+    uint64_t granted = run(view, 6000);
+    assert_ok(ga_vector_take_back(v, &appended));
+    expect_refusals(v, 0, granted, &appended, "limit or addresses reached");
+    cr_assert_eq(appended.growths, 0);
+    ga_vector_close(v);
+}
+
 /* Each lane wants a step, and all together more than there is: as many get theirs as there are
  * steps. */
 static uint32_t lanes_granted(ga_vector *v, uint64_t step, uint32_t reason)
