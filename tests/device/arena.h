@@ -20,6 +20,9 @@ bool arena_grow(ga_arena *arena, uint64_t size);
 bool arena_fill_at(ga_arena *arena, int device, uint64_t at, unsigned char value);
 bool arena_holds_at(ga_arena *arena, int device, uint64_t at, unsigned char value);
 
+/* A device that reaches the memory of this one; -1 where there is none. */
+int arena_peer_of(int device);
+
 /* Bytes that the driver has left. */
 uint64_t arena_free_memory(int device);
 

@@ -322,17 +322,23 @@ static void memory_ends(int device)
     ga_arena_close(arena);
 }
 
-static void peers_reach_it(int device)
+int arena_peer_of(int device)
 {
     int count = 0;
     int can = 0;
-    ga_arena *arena;
     const ga_cuda_driver *driver;
-    REQUIRE(ga_cuda_device_count(&count) == GA_OK && ga_cuda_driver_get(&driver) == GA_OK);
     int peer = device ? 0 : 1;
-    if (peer >= count || driver->cuDeviceCanAccessPeer(&can, peer, device) != CUDA_SUCCESS ||
-        !can) {
-        SKIP("no other device can reach this one");
+    bool asked = ga_cuda_device_count(&count) == GA_OK && ga_cuda_driver_get(&driver) == GA_OK &&
+                 peer < count && driver->cuDeviceCanAccessPeer(&can, peer, device) == CUDA_SUCCESS;
+    return asked && can ? peer : -1;
+}
+
+static void peers_reach_it(int device)
+{
+    ga_arena *arena;
+    int peer = arena_peer_of(device);
+    if (peer < 0) {
+        SKIP("no other device reaches the memory of this one");
     }
     ga_arena_options options = {.options_size = sizeof options,
                                 .place = GA_PLACE_DEVICE,
@@ -359,7 +365,7 @@ case_list arena_cases(void)
         {"arenas of devices that are not there", refuses_devices},
         {"flags of arenas", flags_are_granted_or_refused},
         {"memory ends under an arena", memory_ends},
-        {"peers reach an arena", peers_reach_it},
+        {"an arena that another device reaches", peers_reach_it},
     };
     return (case_list){"arena", cases, sizeof cases / sizeof *cases};
 }

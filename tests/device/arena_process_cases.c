@@ -111,6 +111,59 @@ static void shares_a_chunk(int device)
     ga_arena_close(arena);
 }
 
+/* The same, and the child's devices are two: it reaches the chunk from either. */
+int arena_import_far_chunk(void)
+{
+    int device = own_device();
+    const char *number = getenv("DEVICE_TESTS_PEER");
+    int peer = number ? atoi(number) : device;
+    ga_arena *arena;
+    ga_arena_share share = {.size = SHARED, .fd = CHANNEL};
+    ga_arena_options options = {.options_size = sizeof options,
+                                .flags = GA_ARENA_SHARE_FD,
+                                .place = GA_PLACE_DEVICE,
+                                .device = device,
+                                .peers = &peer,
+                                .peer_count = 1};
+    if (ga_arena_open(&arena, &options) != GA_OK || ga_arena_import(arena, &share) != GA_OK) {
+        printf("    in the child: %s\n", ga_error_text());
+        return 2;
+    }
+    bool good = arena_holds_at(arena, peer, 0, 1) && arena_holds_at(arena, device, 0, 1) &&
+                arena_fill_at(arena, peer, SHARED / 2, 3) &&
+                arena_grow(arena, 2 * SHARED) && /* behind it */
+                arena_fill_at(arena, peer, SHARED, 4) && arena_holds_at(arena, device, SHARED, 4);
+    ga_arena_close(arena);
+    return good ? 0 : 3;
+}
+
+static void shares_with_another_device(int device)
+{
+    ga_arena *arena = NULL;
+    ga_arena_share share;
+    char number[16];
+    int peer = arena_peer_of(device);
+    ga_arena_options options = {.options_size = sizeof options,
+                                .flags = GA_ARENA_SHARE_FD | GA_ARENA_EXACT,
+                                .place = GA_PLACE_DEVICE,
+                                .device = device};
+    if (peer < 0) {
+        SKIP("no other device reaches the memory of this one");
+    }
+    if (ga_arena_open(&arena, &options) == GA_ERR_UNSUPPORTED) {
+        SKIP(ga_error_text());
+    }
+    REQUIRE(arena && arena_grow(arena, SHARED) && arena_fill_at(arena, device, 0, 1));
+    REQUIRE(ga_arena_export(arena, 0, &share) == GA_OK);
+    snprintf(number, sizeof number, "%d", peer);
+    setenv("DEVICE_TESTS_PEER", number, 1);
+    pid_t child = start(device, "--import-far-chunk", share.fd);
+    close(share.fd);
+    EXPECT(ends_well(child));
+    EXPECT(arena_holds_at(arena, device, 0, 1) && arena_holds_at(arena, device, SHARED / 2, 3));
+    ga_arena_close(arena);
+}
+
 /* ---- two processes on one card ----------------------------------------------------------- */
 
 static bool grow_and_check(int device, unsigned char value)
@@ -273,6 +326,7 @@ case_list arena_process_cases(void)
 {
     static const test_case cases[] = {
         {"an arena's chunk in another program", shares_a_chunk},
+        {"an arena's chunk in another program, for another device", shares_with_another_device},
         {"arenas of two processes on one card", two_processes},
         {"a process that is killed while its arena grows", killed_while_it_grows},
         {"an arena in a forked child", forked_child},

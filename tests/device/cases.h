@@ -33,6 +33,7 @@ int first_use_async(void);
 int first_use_both(void);
 int pools_by_threads(void);
 int arena_import_chunk(void);
+int arena_import_far_chunk(void);
 int arena_work_beside(void);
 int arena_grow_for_ever(void);
 int arena_exit_with_one(void);

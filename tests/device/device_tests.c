@@ -96,17 +96,12 @@ static const struct {
     const char *name;
     int (*run)(void);
 } modes[] = {
-    {"--planted-overflow", planted_overflow},
-    {"--exit-with-blocks", exit_with_blocks},
-    {"--first-use-cuda", first_use_cuda},
-    {"--first-use-async", first_use_async},
-    {"--first-use-both", first_use_both},
-    {"--pools", pools_by_threads},
-    {"--import-chunk", arena_import_chunk},
-    {"--work-beside", arena_work_beside},
-    {"--grow-for-ever", arena_grow_for_ever},
-    {"--exit-with-arena", arena_exit_with_one},
-    {"--context-destroyed", arena_context_destroyed},
+    {"--planted-overflow", planted_overflow},   {"--exit-with-blocks", exit_with_blocks},
+    {"--first-use-cuda", first_use_cuda},       {"--first-use-async", first_use_async},
+    {"--first-use-both", first_use_both},       {"--pools", pools_by_threads},
+    {"--import-chunk", arena_import_chunk},     {"--import-far-chunk", arena_import_far_chunk},
+    {"--work-beside", arena_work_beside},       {"--grow-for-ever", arena_grow_for_ever},
+    {"--exit-with-arena", arena_exit_with_one}, {"--context-destroyed", arena_context_destroyed},
 };
 
 int main(int argc, char **argv)

@@ -355,6 +355,36 @@ static void two_kernels_at_once(int device)
     }
 }
 
+/* A pager for each device, both at work. */
+static void beside_another_device(int device)
+{
+    host hosts[2] = {};
+    int devices[] = {device, 0}, count = 1;
+    CUDA_DONE(cudaGetDeviceCount(&count));
+    devices[1] = (device + 1) % count;
+    if (devices[1] == device) {
+        SKIP("no other device");
+    }
+    bool begun = true;
+    for (int i = 0; i < 2; i++) {
+        CUDA_DONE(cudaSetDevice(devices[i]));
+        begun = begin(&hosts[i], devices[i], MANY_STEPS, NULL) && begun;
+    }
+    for (int i = 0; i < 2 && begun; i++) {
+        CUDA_DONE(cudaSetDevice(devices[i]));
+        take_all<<<grid(devices[i]), THREADS>>>(hosts[i].on_device, i == 1);
+    }
+    for (int i = 0; i < 2; i++) {
+        CUDA_DONE(cudaSetDevice(devices[i]));
+        CUDA_DONE(cudaDeviceSynchronize());
+        if (begun) {
+            expect_all_taken(&hosts[i], devices[i]);
+        }
+        end(&hosts[i]);
+    }
+    CUDA_DONE(cudaSetDevice(device));
+}
+
 static void nothing_to_be_had(int device)
 {
     host h = {};
@@ -468,6 +498,7 @@ static const test_case cases[] = {
     {"whole warps take all there is", whole_warps},
     {"warps that have parted grow beside each other", warps_that_have_parted},
     {"two kernels at once", two_kernels_at_once},
+    {"beside growth on another device", beside_another_device},
     {"nothing to be had", nothing_to_be_had},
     {"out of memory for a while", out_of_memory_for_a_while},
     {"a pager that never answers", a_pager_that_never_answers},

@@ -97,6 +97,7 @@ static bool is_a_permutation(words &v)
 
 static void loses_nothing(int)
 {
+    SKIP_WHERE_NOTHING_GROWS
     unsigned *refused = new_counter();
     for (unsigned each : {1u, 5u, 64u}) {
         words v;
@@ -115,6 +116,7 @@ static void loses_nothing(int)
 
 static void serves_any_lanes(int)
 {
+    SKIP_WHERE_NOTHING_GROWS
     words v;
     ga_kernel_vector view;
     const unsigned threads = 1000 * BLOCK;
@@ -135,6 +137,7 @@ static void serves_any_lanes(int)
 /* What the host has put there stays, and kernels go on behind it. */
 static void goes_on_behind(int)
 {
+    SKIP_WHERE_NOTHING_GROWS
     words v(1000, 7ull);
     for (int round = 0; round < 5; round++) {
         ga_kernel_vector view;
@@ -154,6 +157,7 @@ static void goes_on_behind(int)
 
 static void ends_at_a_limit(int)
 {
+    SKIP_WHERE_NOTHING_GROWS
     gpualloc::where at;
     at.limit = 64 * MIB;
     words v(at);
@@ -176,9 +180,41 @@ static void ends_at_a_limit(int)
     CUDA(cudaFree(refused));
 }
 
+/* All that there may be is there: nothing is tried out, and nothing grows. */
+static void fills_what_is_there(int)
+{
+    gpualloc::where at;
+    at.limit = 4 * MIB;
+    words v(at);
+    ga_kernel_vector view;
+    unsigned *refused = new_counter();
+    const unsigned threads = 640u * BLOCK;
+    v.reserve(4 * MIB / sizeof(word));
+    for (unsigned each : {1u, 3u, 4u}) {
+        v.clear();
+        *refused = 0;
+        lend(v, &view, 2 * MIB);
+        append_numbers<<<threads / BLOCK, BLOCK>>>(view, each, refused);
+        const ga_vector_appended appended = take_back(v);
+        EXPECT(appended.growths == 0 && appended.refused == *refused);
+        EXPECT(v.size() + *refused == (std::size_t)threads * each);
+        EXPECT(each == 4u ? v.size() == 4 * MIB / sizeof(word) : *refused == 0);
+        EXPECT(!strcmp(appended.reason, each == 4u ? "limit or addresses reached" : ""));
+        thrust::sort(v.begin(), v.end());
+        EXPECT(thrust::unique(v.begin(), v.end()) == v.end());
+        EXPECT(v.back() < (word)threads * each);
+    }
+    v.clear(); /* from any lanes: 640 x 256 / 3 threads of each kind ask for 1, and for 3 or so */
+    lend(v, &view, 2 * MIB);
+    append_divergently<<<threads / BLOCK, BLOCK>>>(view);
+    EXPECT(take_back(v).refused == 0 && v.size() > threads);
+    CUDA(cudaFree(refused));
+}
+
 /* 8 GiB from one kernel, beside the same on a vector that had the room. */
 static void grows_far(int)
 {
+    SKIP_WHERE_NOTHING_GROWS
     unsigned *refused = new_counter();
     cudaEvent_t begin, end;
     CUDA(cudaEventCreate(&begin));
@@ -208,13 +244,14 @@ static void grows_far(int)
 /* Again and again, beside allocations, copies and other kernels. */
 static void grows_beside_other_work(int)
 {
+    SKIP_WHERE_NOTHING_GROWS
     cudaStream_t streams[2];
     unsigned *refused = new_counter();
     std::vector<char> host(MIB);
     for (cudaStream_t &stream : streams) {
         CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     }
-    for (int round = 0; round < 100; round++) {
+    for (int round = 0; round < (vector_quick ? 10 : 100); round++) {
         words v;
         ga_kernel_vector view;
         void *block = nullptr, *pooled = nullptr;
@@ -241,6 +278,7 @@ const test_case vector_append_cases[] = {
     {"append: any lanes", guarded<serves_any_lanes>},
     {"append: behind what is there", guarded<goes_on_behind>},
     {"append: a limit", guarded<ends_at_a_limit>},
+    {"append: room that is there", guarded<fills_what_is_there>},
     {"append: 8 GiB", guarded<grows_far>},
     {"append: beside other work", guarded<grows_beside_other_work>},
 };

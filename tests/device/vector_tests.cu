@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
  * Vectors on GPUs: Thrust's algorithms on gpualloc::device_vector, its growth in place, also under
- * a running kernel, moves of tails, streams, every kind of memory as a source; and heaps below
- * thrust::device_vector and CCCL's resources. One line a case, then `N passed, N failed, N
+ * a running kernel, moves of tails, streams, every kind of memory as a source; appending kernels
+ * (vector_append.cu); two GPUs (vector_devices.cu); and heaps below thrust::device_vector and
+ * CCCL's resources. One line a case, then `N passed, N failed, N
  * skipped`. Exit status 0, 1 when a case failed, 77 without a GPU.
  *
- *   vector_tests [--only WORDS]
+ *   vector_tests [--only WORDS] [--quick] [--no-growing]
+ *       the cases whose name contains the words; less of each; not those that grow under their
+ *       kernels, of which a sanitizer knows no memory
  */
 #include <gpualloc/cccl.hpp> /* wants to be first */
 
@@ -32,6 +35,8 @@
 #include <vector>
 
 using gpualloc::device_vector;
+
+bool vector_quick, vector_no_growing;
 
 static const std::size_t MIB = 1 << 20;
 
@@ -118,7 +123,8 @@ static void grows_in_place(int)
 {
     device_vector<unsigned long long> v;
     const unsigned long long *data = v.raw();
-    for (std::size_t n = MIB / 8; n <= 1024 * MIB / 8; n *= 2) {
+    const std::size_t most = vector_quick ? 64 * MIB : 1024 * MIB;
+    for (std::size_t n = MIB / 8; n <= most / 8; n *= 2) {
         const std::size_t before = v.size();
         v.resize(n);
         thrust::sequence(v.begin() + (std::ptrdiff_t)before, v.end(), (unsigned long long)before);
@@ -128,7 +134,7 @@ static void grows_in_place(int)
     EXPECT(thrust::reduce(v.begin(), v.end(), 0ull) == n * (n - 1) / 2);
     v.resize(1000);
     v.shrink_to_fit();
-    EXPECT(v.raw() == data && v.capacity() * 8 <= 1024 * MIB);
+    EXPECT(v.raw() == data && v.capacity() * 8 <= most);
     EXPECT(thrust::reduce(v.begin(), v.end(), 0ull) == 499500ull);
     v.clear();
     v.shrink_to_fit();
@@ -139,6 +145,9 @@ static void grows_in_place(int)
 static void grows_on_a_full_card(int)
 {
     std::size_t left = 0, all = 0;
+    if (vector_quick) {
+        SKIP("it fills the card");
+    }
     CUDA(cudaMemGetInfo(&left, &all));
     const std::size_t most = left / MIB / 10 * 6, more = left / MIB / 10 * 3;
     device_vector<char> v(most * MIB);
@@ -178,6 +187,7 @@ static __global__ void spin(volatile unsigned *stop, volatile unsigned *running,
 static void grows_beside_a_kernel(int)
 {
     unsigned *words = nullptr;
+    SKIP_WHERE_NOTHING_GROWS
     CUDA(cudaHostAlloc(&words, 3 * sizeof *words, cudaHostAllocMapped));
     std::memset(words, 0, 3 * sizeof *words);
     cudaStream_t stream;
@@ -422,10 +432,18 @@ static const test_case cases[] = {
 int main(int argc, char **argv)
 {
     int devices = 0;
-    const char *only = argc == 3 && !std::strcmp(argv[1], "--only") ? argv[2] : nullptr;
-    if (argc > 1 && !only) {
-        fprintf(stderr, "usage: vector_tests [--only WORDS]\n");
-        return 2;
+    const char *only = nullptr;
+    for (int i = 1; i < argc; i++) {
+        if (!std::strcmp(argv[i], "--quick")) {
+            vector_quick = true;
+        } else if (!std::strcmp(argv[i], "--no-growing")) {
+            vector_no_growing = true;
+        } else if (!std::strcmp(argv[i], "--only") && i + 1 < argc) {
+            only = argv[++i];
+        } else {
+            fprintf(stderr, "usage: vector_tests [--only WORDS] [--quick] [--no-growing]\n");
+            return 2;
+        }
     }
     if (cudaGetDeviceCount(&devices) != cudaSuccess) {
         printf("no device: %s\n", cudaGetErrorString(cudaGetLastError()));
@@ -435,6 +453,7 @@ int main(int argc, char **argv)
         CUDA(cudaSetDevice(device));
         test_run("vector", cases, sizeof cases / sizeof *cases, device, only);
         test_run("vector", vector_append_cases, vector_append_case_count, device, only);
+        test_run("vector", vector_device_cases, vector_device_case_count, device, only);
     }
     return test_summary();
 }

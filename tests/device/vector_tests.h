@@ -16,8 +16,18 @@ extern "C" {
 
 #define CUDA(call) EXPECT((call) == cudaSuccess)
 
+extern bool vector_quick, vector_no_growing;
+
+/* For a case whose memory comes while its kernel runs. */
+#define SKIP_WHERE_NOTHING_GROWS                                                                   \
+    if (vector_no_growing) {                                                                       \
+        SKIP("it grows under a kernel");                                                           \
+    }
+
 extern const test_case vector_append_cases[];
 extern const size_t vector_append_case_count;
+extern const test_case vector_device_cases[];
+extern const size_t vector_device_case_count;
 
 /* A case as one that no exception leaves, and no error of CUDA's. */
 template <void (*BODY)(int)> void guarded(int device)

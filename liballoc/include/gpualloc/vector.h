@@ -122,7 +122,8 @@ GA_API ga_status ga_vector_copy(ga_vector *to, ga_vector *from);
 
 #define GA_KERNEL_VECTOR_ABI 1u
 
-/* What kernels need to append, and the vector grows while they run: vector.cuh. By value. */
+/* What kernels of the vector's own device need to append, and the vector grows while they run:
+ * vector.cuh. By value. */
 typedef struct ga_kernel_vector {
     uint32_t abi;
     uint32_t element; /* bytes */
