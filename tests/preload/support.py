@@ -37,6 +37,9 @@ class Configuration(NamedTuple):
     stats: bool = False
     trace: bool = False
     library: str = ""  # of a `dl` backend: its path
+    # The backend's own records are the C library's blocks, of many sizes: foreign.c says what that
+    # means for blocks of a second C library.
+    records: bool = False
 
     def environment(self, folder: Path) -> dict[str, str]:
         variables = {"GPUALLOC_HOST": self.host}
@@ -61,7 +64,7 @@ def configuration(name: str) -> Configuration:
             skip(f"{libraries[name]} is not installed")
         return Configuration(name, "dl:" + path, library=path)
     known = [Configuration("system", "system"), Configuration("jemalloc", "jemalloc"),
-             Configuration("slab", "slab/system"),
+             Configuration("slab", "slab/system"), Configuration("vmm", "vmm", records=True),
              Configuration("stats", "jemalloc", stats=True),
              Configuration("trace", "jemalloc", trace=True)]
     return next(one for one in known if one.name == name)
@@ -125,6 +128,11 @@ class Case(unittest.TestCase):
         self.assertEqual(outcome.stdout, without.stdout)
         self.quiet(outcome)
         return outcome
+
+
+    def foreign(self, **options: object) -> Outcome:
+        return self.same_as_without("foreign", *(["apart"] if self.setup.records else []),
+                                    **options)
 
 
 def skip(reason: str) -> NoReturn:
