@@ -177,6 +177,9 @@ ga_status ga_growing_reach(ga_growing *growing, uint32_t steps)
         return ga_fail(GA_ERR_MEMORY, "vmm: limit: %" PRIu32 " steps; expected at most %" PRIu32,
                        steps, most_steps(own));
     }
+    if (own->client) { /* a wish that nobody waits for any more may still be answered */
+        ga_pager_restart(own->client, growing->steps);
+    }
     if (steps > own->steps) {
         status = back_to(own, steps);
     }
