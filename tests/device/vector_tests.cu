@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
  * Vectors on GPUs: Thrust's algorithms on gpualloc::device_vector, its growth in place, also under
- * a running kernel, moves of tails, streams, every kind of memory as a source; appending kernels
- * (vector_append.cu); two GPUs (vector_devices.cu); and heaps below thrust::device_vector and
- * CCCL's resources. One line a case, then `N passed, N failed, N
- * skipped`. Exit status 0, 1 when a case failed, 77 without a GPU.
+ * a running kernel, moves of tails, streams, every kind of memory as a source; kernels that append
+ * (vector_append.cu), beside other processes (vector_processes.cu) and on two GPUs
+ * (vector_devices.cu); and heaps below thrust::device_vector and CCCL's resources. One line a case,
+ * then `N passed, N failed, N skipped`. Exit status 0, 1 when a case failed, 77 without a GPU.
  *
  *   vector_tests [--only WORDS] [--quick] [--no-growing]
  *       the cases whose name contains the words; less of each; not those that grow under their
- *       kernels, of which a sanitizer knows no memory
+ *       kernels, of which a sanitizer knows no memory. The other modes below are for cases that
+ *       need a process of their own.
  */
 #include <gpualloc/cccl.hpp> /* wants to be first */
 
@@ -433,6 +434,12 @@ int main(int argc, char **argv)
 {
     int devices = 0;
     const char *only = nullptr;
+    if (argc == 2 && !std::strcmp(argv[1], "--append-beside")) {
+        return vector_append_beside();
+    }
+    if (argc == 2 && !std::strcmp(argv[1], "--append-for-ever")) {
+        return vector_append_for_ever();
+    }
     for (int i = 1; i < argc; i++) {
         if (!std::strcmp(argv[i], "--quick")) {
             vector_quick = true;
@@ -453,6 +460,7 @@ int main(int argc, char **argv)
         CUDA(cudaSetDevice(device));
         test_run("vector", cases, sizeof cases / sizeof *cases, device, only);
         test_run("vector", vector_append_cases, vector_append_case_count, device, only);
+        test_run("vector", vector_process_cases, vector_process_case_count, device, only);
         test_run("vector", vector_device_cases, vector_device_case_count, device, only);
     }
     return test_summary();

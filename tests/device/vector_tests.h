@@ -28,6 +28,12 @@ extern const test_case vector_append_cases[];
 extern const size_t vector_append_case_count;
 extern const test_case vector_device_cases[];
 extern const size_t vector_device_case_count;
+extern const test_case vector_process_cases[];
+extern const size_t vector_process_case_count;
+
+/* What cases start this program again for; they return exit statuses. */
+int vector_append_beside();
+int vector_append_for_ever();
 
 /* A case as one that no exception leaves, and no error of CUDA's. */
 template <void (*BODY)(int)> void guarded(int device)
