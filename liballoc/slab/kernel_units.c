@@ -237,8 +237,10 @@ ga_status ga_slab_kernel_reset(ga_slab_kernel *slab)
     if (status == GA_OK) {
         status = ga_slab_kernel_recount(slab, &scope, 0, slab->image.words / GA_SLAB_ROW_WORDS);
     }
-    if (status == GA_OK && slab->grows) {
-        status = ga_cuda_clear(&scope, &slab->heap->taken, sizeof slab->heap->taken);
+    if (status == GA_OK) { /* what claims have learnt: the hints, and what is taken */
+        const size_t learnt = offsetof(ga_slab_heap, hints);
+        status = ga_cuda_clear(&scope, (char *)slab->heap + learnt,
+                               offsetof(ga_slab_heap, changes) - learnt);
     }
     ga_slab_kernel_leave(slab, &scope);
     return status;

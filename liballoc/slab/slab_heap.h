@@ -20,7 +20,7 @@
 #define GA_SLAB_FULL        0xffffffffu /* no unit, no block; the unit of that number is never used */
 
 #define GA_SLAB_REPORTS 64u
-#define GA_SLAB_HINTS   4096u
+#define GA_SLAB_HINTS   1024u /* places that the hint stands in */
 
 /* The stress tests weaken one thing at a time, to see that they notice (tests/stress/meson.build). */
 #ifndef GA_SLAB_MUTANT
@@ -72,7 +72,7 @@ typedef struct ga_slab_heap {
     uint8_t apart[128]; /* what all claims read shares no line with what follows */
 
     /* Changed by anybody, relaxed. */
-    uint32_t hints[GA_SLAB_HINTS]; /* where there has been room: slab_tile.h */
+    uint32_t hints[GA_SLAB_HINTS]; /* where there is room: slab_hint.h */
 
     uint32_t taken;   /* units that are taken, about, where there is `growth`; may be below 0 */
     uint32_t changes; /* resident changes; wraps */
@@ -95,6 +95,12 @@ typedef struct ga_slab_view {
     uint64_t inverse;
     bool light; /* rows != NULL: where that is tested once, the rest need not ask */
 } ga_slab_view;
+
+/* How many memory blocks there are. */
+GA_SIMT uint32_t ga_slab_blocks(ga_slab_view slab)
+{
+    return slab.words / GA_SLAB_ROW_WORDS;
+}
 
 /* The spread of heaps for kernels, and of those whose bitmaps the host works on. */
 #define GA_SLAB_SPREAD_KERNEL 9u

@@ -25,7 +25,7 @@
 #ifndef GPUALLOC_SLAB_SLAB_TILE_H
 #define GPUALLOC_SLAB_SLAB_TILE_H
 
-#include "../simt/simt.h"
+#include "slab_hint.h"
 #include "slab_units.h"
 
 /* ---- taking and giving back --------------------------------------------------------------- */
@@ -121,7 +121,7 @@ typedef struct ga_slab_sweep {
 /* The rows of counts that are in use. */
 GA_SIMT uint32_t ga_slab_count_rows(ga_slab_view slab)
 {
-    uint32_t blocks = slab.words / GA_SLAB_ROW_WORDS;
+    uint32_t blocks = ga_slab_blocks(slab);
     uint32_t whole = blocks >> (GA_SLAB_SPREAD + 5u);
     uint32_t rest = blocks - (whole << (GA_SLAB_SPREAD + 5u));
     uint32_t most = 1u << GA_SLAB_SPREAD;
@@ -285,34 +285,12 @@ GA_SIMT void ga_slab_claim_look(ga_slab_heap *heap, uint32_t all, ga_tile tile, 
     }
 }
 
-/* ---- hints: where searches have found room ---------------------------------------------------------
- *
- * Warps begin their search at the word of their number. In a heap that has been filled in that order all
- * of them begin where nothing is free. So those whose numbers are GA_SLAB_HINTS apart, few of which run
- * at a time, share an offset that takes each of them to a word of its own, one after the other, from where
- * one of them has found room. */
-
-GA_SIMT uint32_t *ga_slab_hint(ga_slab_heap *heap, uint32_t start)
+/* So many units of the word as are wanted, of its lowest: which ones were free. */
+GA_SIMT uint32_t ga_slab_claim_some(ga_slab_view slab, ga_tile tile, uint32_t wanting,
+                                    uint32_t word)
 {
-    return heap->hints + start % GA_SLAB_HINTS;
-}
-
-/* The word for who begins at `start`, given its hint; `start` where there is none. */
-GA_SIMT uint32_t ga_slab_hinted(ga_slab_view slab, uint32_t hint, uint32_t start)
-{
-    uint32_t word = hint + start / GA_SLAB_HINTS;
-    return hint && word < slab.words ? word : start;
-}
-
-/* Who began at `start` has found room in `word`. */
-GA_SIMT void ga_slab_hint_at(ga_slab_heap *heap, ga_tile tile, uint32_t start, uint32_t word)
-{
-    GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
-    {
-        (void)own;
-        /* relaxed: a guess. 0 is as good as none. */
-        ga_store_relaxed(ga_slab_hint(heap, start), word - start / GA_SLAB_HINTS);
-    }
+    uint32_t bits = ga_bits_below(ga_bits_count(wanting));
+    return bits & ~ga_slab_tile_take(slab, tile, word, bits);
 }
 
 /* Where step `step` of a search looks. */
@@ -331,6 +309,13 @@ GA_SIMT_SLOW ga_lanes ga_slab_claim_rest(ga_slab_heap *heap, uint32_t lanes, uin
                                          uint32_t words)
 {
     ga_tile tile = ga_tile_among(lanes);
+    if (!got) {
+        uint32_t word = ga_slab_hint_anew(ga_slab_view_with(heap, words), tile, start, tried);
+        if (word != tried) {
+            tried = word;
+            got = ga_slab_claim_some(ga_slab_view_with(heap, words), tile, wanting, tried);
+        }
+    }
     bool promising = got && (tried != start || 2u * ga_bits_count(got) >= ga_bits_count(wanting));
     uint32_t step = promising ? GA_SLAB_LOOK_BESIDE : GA_SLAB_LOOK_ANYWHERE;
     ga_slab_search search = {wanting & ~ga_bits_take(wanting, ga_bits_count(got)),
@@ -349,9 +334,6 @@ GA_SIMT_SLOW ga_lanes ga_slab_claim_rest(ga_slab_heap *heap, uint32_t lanes, uin
         }
         uint32_t place = block == GA_SLAB_FULL ? hash + step * 0x9e3779b9u : start;
         ga_slab_claim_look(heap, words, tile, block, place, &search);
-    }
-    if (step > GA_SLAB_LOOK_ANYWHERE) { /* the one before had the room */
-        ga_slab_hint_at(heap, tile, start, search.found);
     }
     return search.units;
 }
@@ -381,8 +363,7 @@ GA_SIMT ga_lanes ga_slab_claim_lanes(ga_slab_view slab, ga_tile tile, uint32_t w
             }
         }
     } else {
-        uint32_t bits = ga_bits_below(ga_bits_count(wanting));
-        got = bits & ~ga_slab_tile_take(slab, tile, start, bits);
+        got = ga_slab_claim_some(slab, tile, wanting, start);
     }
     return ga_slab_claim_rest(slab.heap, ga_tile_members(tile), wanting, start, word, got,
                               slab.words);

@@ -170,6 +170,7 @@ void slab_world_reset(slab_world *world)
         memset(row_of(world, block), 0, GA_SLAB_ROW_WORDS * sizeof(uint32_t));
         world->heap.free[ga_slab_count_place(world->heap.spread, block)] = GA_SLAB_BLOCK_UNITS;
     }
+    memset(world->heap.hints, 0, sizeof world->heap.hints);
     world->heap.changes = 0;
 }
 
