@@ -102,11 +102,12 @@ GA_SIMT uint32_t ga_append_steps(const ga_append *append, uint64_t places)
     return steps < 0xffffffffu ? (uint32_t)steps : 0xffffffffu;
 }
 
-/* The step has been backed: the gate rises, unless it has been closed. */
-GA_SIMT void ga_append_prepare(ga_tile tile, void *context, uint32_t step)
+/* The steps below `to` have been backed: the gate rises, unless it has been closed. */
+GA_SIMT void ga_append_prepare(ga_tile tile, void *context, uint32_t from, uint32_t to)
 {
     ga_append *append = (ga_append *)context;
-    uint64_t risen = (step + (uint64_t)1) * append->step / append->element << 1;
+    uint64_t risen = (uint64_t)to * append->step / append->element << 1;
+    (void)from;
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;

@@ -22,8 +22,9 @@
  *            may wait for each other, since lanes that have parted go on independently (sm_70 and later);
  *            the lanes of one tile never do: they go together.
  *
- * Steps are prepared by a function of the caller's, prepare(tile, context, step), which the whole tile
- * calls; what its lanes write is published afterwards. All words here are collective, for any tile of 32
+ * Steps are prepared by a function of the caller's, prepare(tile, context, from, to), which the whole
+ * tile calls for all that have come at once, from to to - 1: one fence serves a hundred of them. What its
+ * lanes write is published afterwards. All words here are collective, for any tile of 32
  * lanes or with gaps, and cost registers: call them from a GA_SIMT_SLOW function.
  */
 #ifndef GPUALLOC_ARENA_GROWTH_H
@@ -32,7 +33,7 @@
 #include "../simt/simt.h"
 #include "mailbox.h"
 
-typedef void (*ga_growth_prepare)(ga_tile tile, void *context, uint32_t step);
+typedef void (*ga_growth_prepare)(ga_tile tile, void *context, uint32_t from, uint32_t to);
 
 /* Beside the reasons, what a tile may find. */
 #define GA_GROWTH_WAIT 0xfeu /* it is not decided yet */
@@ -193,11 +194,9 @@ GA_SIMT void ga_growth_look(ga_tile tile, ga_growth *growth, uint32_t want, uint
     uint32_t backed = ga_lanes_get(tile, steps, leader);
     uint32_t ready =
         ga_load_relaxed(&growth->ready); /* relaxed: only who has the turn changes it */
-    for (uint32_t step = ready; step < backed; step++) {
-        prepare(tile, context, step);
-    }
-    if (ready <
-        backed) { /* at once: thousands wait, and each time all of them would run for a little */
+    if (ready < backed) {
+        prepare(tile, context, ready, backed);
+        /* At once: thousands wait, and each time all of them would run for a little. */
         ga_growth_publish(tile, growth, backed);
     }
     GA_EACH_LANE(tile, 1u << leader, own)

@@ -14,12 +14,14 @@ GA_SIMT uint32_t *ga_growth_probe_word(const ga_growth_probe *probe, uint32_t st
     return (uint32_t *)(probe->base + step * probe->step_bytes) + lane;
 }
 
-GA_SIMT void ga_growth_probe_prepare(ga_tile tile, void *context, uint32_t step)
+GA_SIMT void ga_growth_probe_prepare(ga_tile tile, void *context, uint32_t from, uint32_t to)
 {
     const ga_growth_probe *probe = (const ga_growth_probe *)context;
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
-        *ga_growth_probe_word(probe, step, own) = ga_growth_probe_mark(step, own);
+        for (uint32_t step = from; step < to; step++) {
+            *ga_growth_probe_word(probe, step, own) = ga_growth_probe_mark(step, own);
+        }
     }
 }
 

@@ -28,6 +28,11 @@
 #define GA_SLAB_SAMPLE 1u
 #endif
 
+/* About so many words of bitmaps are prepared together. */
+#ifndef GA_SLAB_PREPARED_WORDS
+#define GA_SLAB_PREPARED_WORDS 16384u
+#endif
+
 /* ---- a new super block ---------------------------------------------------------------------- */
 
 GA_SIMT uint32_t ga_slab_step_words(const ga_slab_heap *heap)
@@ -48,12 +53,13 @@ GA_SIMT void ga_slab_prepare_units(ga_slab_heap *heap, ga_tile tile, uint32_t st
     }
 }
 
-/* Super block `step` has been backed: all its units are free. */
-GA_SIMT void ga_slab_prepare(ga_tile tile, void *context, uint32_t step)
+/* Super blocks `from` to `to` - 1 have been backed: all their units are free. Together, so that they wait
+ * for memory once. */
+GA_SIMT void ga_slab_prepare_steps(ga_slab_heap *heap, ga_tile tile, uint32_t from, uint32_t to)
 {
-    ga_slab_heap *heap = (ga_slab_heap *)context;
-    uint32_t words = ga_slab_step_words(heap);
-    uint32_t *rows = heap->rows + (size_t)words * step;
+    uint32_t first = ga_slab_step_words(heap) * from;
+    uint32_t words = ga_slab_step_words(heap) * (to - from);
+    uint32_t *rows = heap->rows + first;
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
         uint32_t rank = ga_bits_count(ga_tile_lanes(tile) & ga_bits_below(own));
@@ -62,7 +68,7 @@ GA_SIMT void ga_slab_prepare(ga_tile tile, void *context, uint32_t step)
             ga_store_relaxed(rows + i, GA_SLAB_MUTANT == 9 ? GA_ALL_BITS : 0);
         }
     }
-    if (heap->check) {
+    for (uint32_t step = from; heap->check && step < to; step++) {
         ga_slab_prepare_units(heap, tile, step);
     }
     ga_tile_publish(tile);
@@ -70,7 +76,7 @@ GA_SIMT void ga_slab_prepare(ga_tile tile, void *context, uint32_t step)
     {
         uint32_t rank = ga_bits_count(ga_tile_lanes(tile) & ga_bits_below(own));
         for (uint32_t i = rank; i < words / GA_SLAB_ROW_WORDS; i += ga_tile_size(tile)) {
-            uint32_t block = (step << heap->super_bits) + i;
+            uint32_t block = (from << heap->super_bits) + i;
             uint32_t *count = heap->free + ga_slab_count_place(GA_SLAB_SPREAD, block);
             /* G2: release, with the publish. Pairs with G1 (slab_tile.h): the row is clear. */
             ga_post_add_published(count, GA_SLAB_MUTANT == 10 ? 0 : GA_SLAB_BLOCK_UNITS);
@@ -81,7 +87,20 @@ GA_SIMT void ga_slab_prepare(ga_tile tile, void *context, uint32_t step)
     {
         (void)own;
         /* G4: release. Pairs with G3 (slab_heap.h). */
-        ga_store_release(&heap->words, words * (step + 1u));
+        ga_store_release(&heap->words, first + words);
+    }
+}
+
+/* By pieces that take some microseconds: others may begin with the first. */
+GA_SIMT void ga_slab_prepare(ga_tile tile, void *context, uint32_t from, uint32_t to)
+{
+    ga_slab_heap *heap = (ga_slab_heap *)context;
+    uint32_t words = heap->check ? 0 : GA_SLAB_PREPARED_WORDS; /* poison takes long */
+    uint32_t each = 1u + words / ga_slab_step_words(heap);
+    while (from < to) {
+        uint32_t end = to - from < each ? to : from + each;
+        ga_slab_prepare_steps(heap, tile, from, end);
+        from = end;
     }
 }
 
@@ -137,23 +156,26 @@ GA_SIMT void ga_slab_grow_ahead(ga_slab_heap *heap, ga_tile tile, uint32_t claim
 }
 
 /* A unit for each lane of the mask, like ga_slab_claim_lanes(), but where there is none it waits until the
- * heap has grown. `number` is the caller's, by which it chooses where to begin. */
+ * heap has grown, and begins in what has come. `number` is the caller's, by which it chooses where. */
 GA_SIMT_SLOW ga_lanes ga_slab_claim_growing(ga_slab_heap *heap, uint32_t lanes, uint32_t number)
 {
     ga_tile tile = ga_tile_among(lanes);
     uint32_t wanting = ga_tile_lanes(tile) & lanes;
     ga_lanes units = ga_lanes_all(GA_SLAB_FULL);
     uint32_t steps = ga_slab_steps_ready(heap, tile);
+    uint32_t full = 0; /* words that were full when it last looked */
     for (;;) {
         uint32_t words = steps * ga_slab_step_words(heap);
         ga_slab_view slab = ga_slab_view_with(heap, words);
-        ga_lanes got = ga_slab_claim_lanes(slab, tile, wanting, number % words);
+        uint32_t start = full + number % (words - full);
+        ga_lanes got = ga_slab_claim_lanes(slab, tile, wanting, start);
         units = ga_lanes_select(tile, wanting, got, units);
         wanting &= ~ga_lanes_nonzero(tile, units ^ ga_lanes_all(GA_SLAB_FULL));
         if (!wanting || ga_growth_await(tile, heap->growth, steps + 1u, ga_slab_prepare, heap) !=
                             GA_GROWTH_GRANTED) {
             break;
         }
+        full = words;
         steps = ga_slab_steps_ready(heap, tile);
     }
     ga_slab_grow_ahead(heap, tile, ga_bits_count(lanes & ~wanting), steps);
@@ -167,15 +189,17 @@ GA_SIMT_SLOW ga_slab_claimed ga_slab_claim_word_growing(ga_slab_heap *heap, uint
     ga_tile tile = ga_tile_among(lanes);
     ga_slab_claimed claimed;
     uint32_t steps = ga_slab_steps_ready(heap, tile);
+    uint32_t full = 0;
     for (;;) {
         uint32_t words = steps * ga_slab_step_words(heap);
-        claimed.word = word % words;
+        claimed.word = full + word % (words - full);
         claimed.units = 0;
         ga_slab_claim_word(ga_slab_view_with(heap, words), tile, &claimed);
         if (claimed.units || ga_growth_await(tile, heap->growth, steps + 1u, ga_slab_prepare,
                                              heap) != GA_GROWTH_GRANTED) {
             break;
         }
+        full = words;
         steps = ga_slab_steps_ready(heap, tile);
     }
     ga_slab_grow_ahead(heap, tile, ga_bits_count(claimed.units), steps);

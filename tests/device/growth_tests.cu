@@ -144,16 +144,19 @@ static void end(host *h)
 
 /* ---- kernels ------------------------------------------------------------------------------ */
 
-GA_SIMT void prepare(ga_tile tile, void *context, uint32_t step)
+GA_SIMT void prepare(ga_tile tile, void *context, uint32_t from, uint32_t to)
 {
     subject *s = (subject *)context;
-    for (uint32_t i = ga_tile_ranks(tile); i < STEP_UNITS; i += ga_tile_size(tile)) {
-        *(uint32_t *)(s->base + (uint64_t)step * STEP + (uint64_t)i * UNIT) = READY_UNIT;
+    for (uint32_t i = from * STEP_UNITS + ga_tile_ranks(tile); i < to * STEP_UNITS;
+         i += ga_tile_size(tile)) {
+        *(uint32_t *)(s->base + (uint64_t)i * UNIT) = READY_UNIT;
     }
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
-        s->prepared[step]++;
+        for (uint32_t step = from; step < to; step++) {
+            s->prepared[step]++;
+        }
     }
 }
 

@@ -59,10 +59,8 @@ static ga_growth_reason back(void *context, uint32_t wanted, uint32_t *backed)
                                                             : GA_GROWTH_MEMORY;
 }
 
-static void prepare(ga_tile tile, void *context, uint32_t step)
+static void prepare_step(uint32_t step)
 {
-    (void)tile;
-    (void)context;
     stress_need(world.backed[step] == BACKED, "a step is prepared that is not backed");
     for (uint32_t i = 0; i < STEP_UNITS; i++) {
         stress_need(world.units[step][i] == 0, "a step is prepared twice");
@@ -70,6 +68,15 @@ static void prepare(ga_tile tile, void *context, uint32_t step)
         if (i == STEP_UNITS / 2) {
             sched_yield(); /* another may come meanwhile, but must not prepare */
         }
+    }
+}
+
+static void prepare(ga_tile tile, void *context, uint32_t from, uint32_t to)
+{
+    (void)tile;
+    (void)context;
+    for (uint32_t step = from; step < to; step++) {
+        prepare_step(step);
     }
 }
 

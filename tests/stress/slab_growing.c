@@ -8,6 +8,7 @@
  *
  * GA_SLAB_MUTANT 9 and 10 leave out one thing of a super block's preparing; the program must notice.
  */
+#define GA_SLAB_PREPARED_WORDS 64u /* one super block's: pieces of two */
 #include "slab/slab_growing.h"
 #include "arena/pager.h"
 #include "slab/shape.h"
@@ -46,10 +47,10 @@ static struct {
     ga_pager_client *client;
 } world;
 
-/* A step or two ahead; one wish may be refused. */
+/* Up to three steps ahead; one wish may be refused. */
 static ga_growth_reason back(void *context, uint32_t wanted, uint32_t *backed)
 {
-    uint32_t reach = wanted + wanted % 2u;
+    uint32_t reach = wanted + wanted % 4u;
     (void)context;
     if (++world.wishes == world.refuse) {
         return GA_GROWTH_MEMORY;
@@ -82,7 +83,7 @@ static void begin(uint32_t round)
     world.growth = ga_growth_first(ga_pager_mailbox(world.client), 1);
     world.growth.hold = 20000; /* ns */
     world.growth.pace = 1;
-    ga_slab_prepare(ga_tile_of(32), &world.heap, 0);
+    ga_slab_prepare(ga_tile_of(32), &world.heap, 0, 1);
 }
 
 static void own(uint32_t unit, size_t number)

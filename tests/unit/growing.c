@@ -41,16 +41,18 @@ static uint64_t mark_of(int part, uint32_t step)
     return (uint64_t)(part + 1) << 32 | step;
 }
 
-/* At the start of the step and at its end. */
-static void prepare(ga_tile tile, void *context, uint32_t step)
+/* At the start of each step and at its end. */
+static void prepare(ga_tile tile, void *context, uint32_t from, uint32_t to)
 {
     scene *s = context;
     (void)tile;
-    for (int part = 0; part < GA_GROWING_PARTS; part++) {
-        *word_of(&s->growing, part, step) = mark_of(part, step);
-        *(word_of(&s->growing, part, step + 1) - 1) = ~mark_of(part, step);
+    for (uint32_t step = from; step < to; step++) {
+        for (int part = 0; part < GA_GROWING_PARTS; part++) {
+            *word_of(&s->growing, part, step) = mark_of(part, step);
+            *(word_of(&s->growing, part, step + 1) - 1) = ~mark_of(part, step);
+        }
+        s->prepared[step]++;
     }
-    s->prepared[step]++;
 }
 
 static void check_steps(const scene *s, uint32_t steps)
@@ -69,9 +71,7 @@ static void tell(scene *s, uint32_t had)
 {
     s->growth = ga_growth_first(s->growing.mailbox, s->growing.steps);
     s->growth.hold = 1000000; /* ns */
-    for (uint32_t step = had; step < s->growing.steps; step++) {
-        prepare(ga_tile_of(32), s, step);
-    }
+    prepare(ga_tile_of(32), s, had, s->growing.steps);
 }
 
 static ga_status start(scene *s, uint64_t limit)

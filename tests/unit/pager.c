@@ -53,11 +53,11 @@ static ga_growth_reason back(void *context, uint32_t wanted, uint32_t *backed)
     return *backed >= wanted ? GA_GROWTH_GRANTED : GA_GROWTH_LIMIT;
 }
 
-static void prepare(ga_tile tile, void *context, uint32_t step)
+static void prepare(ga_tile tile, void *context, uint32_t from, uint32_t to)
 {
     (void)tile;
     (void)context;
-    (void)step;
+    cr_assert_lt(from, to);
 }
 
 static void begin(subject *s)
