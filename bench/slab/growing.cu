@@ -2,17 +2,22 @@
  *
  * What it costs that a heap grows while the kernel that uses it runs: the same kernel on a heap that has
  * all its memory from the start, and on one that begins with little. Both are opened anew for each
- * round and take turns. Prints GPU, driver and date; docs/bench.md explains the lines.
+ * round and take turns. Beside them what the driver alone takes to map as much, in chunks of several
+ * sizes: below that no growth can come. Prints GPU, driver and date; docs/bench.md explains the lines.
  *
  *   bench-slab-growing [--rounds N] [--parent SPEC] [--gib N] [--unit BYTES]
  */
 #include <gpualloc/device.cuh>
 
+#include <cuda.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <thread>
 #include <vector>
 
 static int rounds = 7;
@@ -72,11 +77,20 @@ static ga_heap *open_heap(const char *spec)
     return heap;
 }
 
+/* The driver wipes freed memory in the background, and who allocates next waits for that: nobody
+ * shall wait for what another has freed. */
+static void settle(void)
+{
+    MUST(cudaDeviceSynchronize());
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+}
+
 static bool measure(const char *spec, uint32_t n, uint32_t bytes, run *out)
 {
     ga_kernel_heap view;
     ga_stats stats;
     float ms;
+    settle();
     ga_heap *heap = open_heap(spec);
     if (!heap || ga_heap_kernel_view(heap, &view) != GA_OK ||
         ga_heap_stats(heap, &stats) != GA_OK) {
@@ -108,8 +122,8 @@ static double median(std::vector<double> times, double *low, double *high)
     return times[times.size() / 2];
 }
 
-/* One line; false where the bar is missed or nothing could be measured. */
-static bool compare(uint32_t bytes)
+/* Two lines; false where nothing could be measured. *all_there becomes us. */
+static bool compare(uint32_t bytes, double *all_there)
 {
     char fixed_spec[128], growing_spec[192];
     std::vector<double> fixed, growing, ratios;
@@ -144,7 +158,139 @@ static bool compare(uint32_t bytes)
            (unsigned long long)held >> 20, failed);
     printf("bar: %.2f times, of at most %.1f: %s\n", ratio, BAR,
            ratio <= BAR && !failed ? "held" : "missed");
+    *all_there = fixed_us;
     return true;
+}
+
+/* ---- the driver alone ------------------------------------------------------------------------- */
+
+/* Of libcuda, which is not linked. */
+static struct {
+    decltype(&cuMemAddressReserve) reserve;
+    decltype(&cuMemAddressFree) free;
+    decltype(&cuMemCreate) create;
+    decltype(&cuMemRelease) release;
+    decltype(&cuMemMap) map;
+    decltype(&cuMemUnmap) unmap;
+    decltype(&cuMemSetAccess) access;
+} driver;
+
+template <class Function> static void find(Function *out, const char *name)
+{
+    void *found = NULL;
+    cudaDriverEntryPointQueryResult result;
+    MUST(cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &result));
+    *out = (Function)found;
+}
+
+static void find_driver(void)
+{
+    find(&driver.reserve, "cuMemAddressReserve");
+    find(&driver.free, "cuMemAddressFree");
+    find(&driver.create, "cuMemCreate");
+    find(&driver.release, "cuMemRelease");
+    find(&driver.map, "cuMemMap");
+    find(&driver.unmap, "cuMemUnmap");
+    find(&driver.access, "cuMemSetAccess");
+}
+
+static void must_drive(CUresult result, const char *what)
+{
+    if (result != CUDA_SUCCESS) {
+        fprintf(stderr, "bench-slab-growing: %s: error %d\n", what, (int)result);
+        exit(1);
+    }
+}
+#define DRIVE(call) must_drive((call), #call)
+
+static double now_us(void)
+{
+    std::chrono::duration<double, std::micro> since =
+        std::chrono::steady_clock::now().time_since_epoch();
+    return since.count();
+}
+
+/* us of each kind of call, added up */
+typedef struct mapping {
+    double create, map, access;
+} mapping;
+
+/* Chunks of these sizes one behind the other, as an arena maps them; and all away again, untimed. */
+static mapping map_once(const std::vector<uint64_t> &chunks)
+{
+    CUmemAllocationProp what = {};
+    CUmemAccessDesc access = {};
+    std::vector<CUmemGenericAllocationHandle> handles(chunks.size());
+    CUdeviceptr base = 0;
+    uint64_t size = 0, at = 0;
+    mapping took = {};
+    what.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    what.location.type = access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    for (uint64_t chunk : chunks) {
+        size += chunk;
+    }
+    settle();
+    DRIVE(driver.reserve(&base, size, 0, 0, 0));
+    for (size_t i = 0; i < chunks.size(); i++) {
+        double begin = now_us();
+        DRIVE(driver.create(&handles[i], chunks[i], &what, 0));
+        double created = now_us();
+        DRIVE(driver.map(base + at, chunks[i], 0, handles[i], 0));
+        double mapped = now_us();
+        DRIVE(driver.access(base + at, chunks[i], &access, 1));
+        took.create += created - begin;
+        took.map += mapped - created;
+        took.access += now_us() - mapped;
+        at += chunks[i];
+    }
+    for (size_t i = 0; i < chunks.size(); i++) {
+        at -= chunks[chunks.size() - 1 - i];
+        DRIVE(driver.unmap(base + at, chunks[chunks.size() - 1 - i]));
+        DRIVE(driver.release(handles[chunks.size() - 1 - i]));
+    }
+    DRIVE(driver.free(base, size));
+    return took;
+}
+
+static void map_alone(const char *how, const std::vector<uint64_t> &chunks, double all_there)
+{
+    std::vector<double> create, map, access, all;
+    for (int i = 0; i <= rounds; i++) {
+        mapping took = map_once(chunks);
+        if (i) { /* the first does not count */
+            create.push_back(took.create);
+            map.push_back(took.map);
+            access.push_back(took.access);
+            all.push_back(took.create + took.map + took.access);
+        }
+    }
+    double low, high, us = median(all, &low, &high), ignored[2];
+    printf("the driver alone, no kernel: %llu GiB %s: %.0f us (%.0f to %.0f), of it create %.0f, "
+           "map %.0f, access %.0f; %.2f times the kernel where all is there\n",
+           (unsigned long long)gib, how, us, low, high, median(create, &ignored[0], &ignored[1]),
+           median(map, &ignored[0], &ignored[1]), median(access, &ignored[0], &ignored[1]),
+           us / all_there);
+}
+
+/* Chunks of one size each, and then by doubling up to `most`, as a heap grows. */
+static void floors(double all_there)
+{
+    const uint64_t all = gib << 30, most = (uint64_t)4 << 30;
+    for (uint64_t each : {1, 4, 8, 16, 32}) {
+        char how[64];
+        snprintf(how, sizeof how, "in chunks of %llu GiB", (unsigned long long)each);
+        if (each <= gib) {
+            map_alone(how, std::vector<uint64_t>(gib / each, each << 30), all_there);
+        }
+    }
+    std::vector<uint64_t> doubling;
+    for (uint64_t size = (uint64_t)BEGIN_MIB << 20; size < all;) { /* which is there already */
+        uint64_t more = std::min(std::min(size, most), all - size);
+        doubling.push_back(more);
+        size += more;
+    }
+    map_alone("by doubling, chunks of 64 MiB to 4 GiB", doubling, all_there);
 }
 
 /* ---- the program ----------------------------------------------------------------------------- */
@@ -197,6 +343,11 @@ int main(int argc, char **argv)
     MUST(cudaEventCreate(&begin_event));
     MUST(cudaEventCreate(&end_event));
     MUST(cudaMalloc(&failed_claims, sizeof *failed_claims));
-    bool measured = compare(16);
-    return measured && compare((uint32_t)unit) ? 0 : 1;
+    find_driver();
+    double all_there, all_written;
+    if (!compare(16, &all_there)) {
+        return 1;
+    }
+    floors(all_there);
+    return compare((uint32_t)unit, &all_written) ? 0 : 1;
 }
