@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A picture of what bench-arena-vectors --json wrote: the time of every resize over the sweep.
+"""A picture of what bench-arena-vectors --json wrote: the time of every resize over the sweep, but
+for the first, where a vector only begins.
 
     bench/arena/plot.py RESULTS.jsonl PICTURE.svg
 
@@ -18,6 +19,7 @@ set xlabel 'grown to, MiB'
 set ylabel 'time of the resize, us'
 set logscale xy
 set grid
+set rmargin 5
 set key top left
 """
 
@@ -37,7 +39,7 @@ def read(path: str) -> tuple[str, dict[str, list[tuple[float, float, float]]]]:
 def script(picture: str, card: str, curves: dict) -> str:
     parts = [HEAD.format(picture=picture, title=f"growing a vector by doubling, {card}")]
     for number, points in enumerate(curves.values()):
-        rows = "\n".join(f"{size} {us} {spread}" for size, us, spread in sorted(points))
+        rows = "\n".join(f"{size} {us} {spread}" for size, us, spread in sorted(points)[1:])
         parts.append(f"$curve{number} << END\n{rows}\nEND\n")
     plots = [f"$curve{number} using 1:2 with linespoints pointtype 7 pointsize 0.5 title '{name}'"
              for number, name in enumerate(curves)]
