@@ -155,6 +155,13 @@ GA_SIMT void ga_slab_grow_ahead(ga_slab_heap *heap, ga_tile tile, uint32_t claim
     }
 }
 
+/* Where to begin: as everywhere else, but not among the first words, of which `full` were full. */
+GA_SIMT uint32_t ga_slab_start_behind(uint32_t number, uint32_t full, uint32_t words)
+{
+    uint32_t start = number % words;
+    return start < full ? full + number % (words - full) : start;
+}
+
 /* A unit for each lane of the mask, like ga_slab_claim_lanes(), but where there is none it waits until the
  * heap has grown, and begins in what has come. `number` is the caller's, by which it chooses where. */
 GA_SIMT_SLOW ga_lanes ga_slab_claim_growing(ga_slab_heap *heap, uint32_t lanes, uint32_t number)
@@ -167,7 +174,7 @@ GA_SIMT_SLOW ga_lanes ga_slab_claim_growing(ga_slab_heap *heap, uint32_t lanes, 
     for (;;) {
         uint32_t words = steps * ga_slab_step_words(heap);
         ga_slab_view slab = ga_slab_view_with(heap, words);
-        uint32_t start = full + number % (words - full);
+        uint32_t start = ga_slab_start_behind(number, full, words);
         ga_lanes got = ga_slab_claim_lanes(slab, tile, wanting, start);
         units = ga_lanes_select(tile, wanting, got, units);
         wanting &= ~ga_lanes_nonzero(tile, units ^ ga_lanes_all(GA_SLAB_FULL));
@@ -192,7 +199,7 @@ GA_SIMT_SLOW ga_slab_claimed ga_slab_claim_word_growing(ga_slab_heap *heap, uint
     uint32_t full = 0;
     for (;;) {
         uint32_t words = steps * ga_slab_step_words(heap);
-        claimed.word = full + word % (words - full);
+        claimed.word = ga_slab_start_behind(word, full, words);
         claimed.units = 0;
         ga_slab_claim_word(ga_slab_view_with(heap, words), tile, &claimed);
         if (claimed.units || ga_growth_await(tile, heap->growth, steps + 1u, ga_slab_prepare,
