@@ -23,8 +23,6 @@ static struct {
 } known[GA_CUDA_DEVICES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static void (*stand_in)(ga_growth_probe *probe); /* for the kernel; of tests */
-
 typedef struct trial {
     int device;
     ga_arena *arena;
@@ -43,25 +41,16 @@ static ga_growth_reason back(void *context, uint32_t wanted, uint32_t *backed)
     return GA_GROWTH_GRANTED;
 }
 
-static ga_status launch(const ga_cuda_scope *scope, CUfunction kernel, CUdeviceptr block)
-{
-    void *parameters[] = {&block};
-    if (stand_in) {
-        stand_in((ga_growth_probe *)block);
-        return GA_OK;
-    }
-    return GA_CUDA_CALL(scope->driver, cuLaunchKernel, kernel, 1, 1, 1, GA_GROWTH_PROBE_LANES, 1, 1,
-                        0, scope->stream, parameters, NULL);
-}
-
 /* Copy there, run, copy back, all on the device's own stream. */
 static ga_status run(trial *t, const ga_cuda_scope *scope, CUfunction kernel, CUdeviceptr block)
 {
     const ga_cuda_driver *driver = scope->driver;
+    void *parameters[] = {&block};
     ga_status status =
         GA_CUDA_CALL(driver, cuMemcpyHtoDAsync, block, &t->probe, sizeof t->probe, scope->stream);
     if (status == GA_OK) {
-        status = launch(scope, kernel, block);
+        status = GA_CUDA_CALL(driver, cuLaunchKernel, kernel, 1, 1, 1, GA_GROWTH_PROBE_LANES, 1, 1,
+                              0, scope->stream, parameters, NULL);
     }
     if (status == GA_OK) {
         status = GA_CUDA_CALL(driver, cuMemcpyDtoHAsync, &t->probe, block, sizeof t->probe,
@@ -95,11 +84,10 @@ static ga_status judge(const trial *t)
 
 static ga_status run_and_judge(trial *t)
 {
-    CUfunction kernel = NULL;
+    CUfunction kernel;
     ga_cuda_scope scope;
     CUdeviceptr block = 0;
-    ga_status status =
-        stand_in ? GA_OK : ga_device_function(&kernel, t->device, "ga_growth_probe_kernel");
+    ga_status status = ga_device_function(&kernel, t->device, "ga_growth_probe_kernel");
     if (status == GA_OK) {
         status = ga_cuda_enter(&scope, t->device);
     }
@@ -174,8 +162,7 @@ ga_status ga_growth_try(int device)
     return status;
 }
 
-void ga_growth_probe_set(void (*kernel)(ga_growth_probe *probe))
+void ga_growth_forget(void)
 {
-    stand_in = kernel;
     memset(known, 0, sizeof known);
 }

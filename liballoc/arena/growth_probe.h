@@ -37,10 +37,9 @@ GA_SIMT uint32_t ga_growth_probe_mark(uint32_t step, uint32_t lane)
  * GA_ERR_DEVICE       no such device, no device code in this build, or a driver that refuses */
 ga_status ga_growth_try(int device);
 
-/* Let `kernel` be called with the block where the kernel would be launched; NULL undoes it. For tests,
- * beside a driver that has no kernels (ga_cuda_driver_set()), while no other thread is in here. What was
- * found out before is forgotten. */
-void ga_growth_probe_set(void (*kernel)(ga_growth_probe *probe));
+/* Forget what was found out. For tests that put another driver in the real one's place, while no other
+ * thread is in here. */
+void ga_growth_forget(void);
 #endif
 
 #endif

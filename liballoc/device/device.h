@@ -17,6 +17,11 @@
  */
 ga_status ga_device_function(CUfunction *out, int device, const char *name);
 
+/* Ask `find` for kernels from now on, instead of the driver: for tests with a driver that is none
+ * (ga_cuda_driver_set()), while no other thread is in here. It answers NULL for names that it does not
+ * know. NULL undoes it. */
+void ga_device_code_set(CUfunction (*find)(const char *name));
+
 /* Run the probe kernel on `device` and check its answers: GA_OK means that our device code runs
  * there. */
 ga_status ga_device_probe(int device);

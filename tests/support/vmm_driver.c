@@ -416,6 +416,7 @@ static void fill(ga_cuda_driver *table)
     table->cuMemGetInfo = mem_info;
     vmm_memory_fill(table);
     vmm_work_fill(table);
+    vmm_kernels_fill(table);
 }
 
 static vmm_driver_options with_defaults(const vmm_driver_options *options)
@@ -431,7 +432,7 @@ static vmm_driver_options with_defaults(const vmm_driver_options *options)
 
 static void empty(void)
 {
-    vmm_trial_clear();
+    vmm_kernels_clear();
     vmm_memory_clear();
     vmm_work_clear();
     for (int i = 0; i < vmm.options.devices; i++) {
@@ -457,7 +458,6 @@ void vmm_driver_start(const vmm_driver_options *options)
     traffic.has_failed = traffic.shut_down = false;
     fill(&table);
     ga_cuda_driver_set(&table);
-    vmm_trial_begin();
 }
 
 void vmm_driver_stop(void)

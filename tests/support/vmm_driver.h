@@ -17,9 +17,9 @@
  *
  * Copies and fills are done at once. Streams are done at once too, unless a test holds them; events
  * and cuStreamWaitEvent() follow. Whoever waits for a held stream ends its work, as time would.
- * Pools, modules and kernels are CUDA_ERROR_NOT_SUPPORTED, but for the one that tries out growth,
- * where that is asked for. A forked child is refused as by the real driver, until it starts one of
- * its own.
+ * Pools, modules and kernels are CUDA_ERROR_NOT_SUPPORTED, but for the library's own, where they are
+ * asked for: its service kernels, and the trial of growth. A forked child is refused as by the real
+ * driver, until it starts one of its own.
  *
  * Thread safe but for vmm_driver_start() and vmm_driver_stop(). Broken use ends the program.
  */
@@ -34,12 +34,12 @@ enum {
     VMM_DRIVER_DEVICES = 4 /* the most */
 };
 
-/* The library's trial (arena/growth_probe.h), which is a kernel. */
-typedef enum vmm_driver_trial {
-    VMM_TRIAL_NONE,  /* there are no kernels */
-    VMM_TRIAL_GROWS, /* memory is mapped while it runs */
-    VMM_TRIAL_ALONE  /* nothing is mapped until it has ended */
-} vmm_driver_trial;
+/* The library's own kernels. */
+typedef enum vmm_driver_kernels {
+    VMM_KERNELS_NONE,
+    VMM_KERNELS_GROW, /* memory is mapped while they run */
+    VMM_KERNELS_ALONE /* nothing is mapped until they have ended */
+} vmm_driver_kernels;
 
 /* What the machine is like. Zeros are good defaults. */
 typedef struct vmm_driver_options {
@@ -51,7 +51,7 @@ typedef struct vmm_driver_options {
     bool no_peers;      /* devices cannot reach each other's memory */
     bool no_fd;         /* memory cannot be shared as a file descriptor */
     bool fabric, rdma;  /* the device can do these */
-    vmm_driver_trial trial;
+    vmm_driver_kernels kernels;
 } vmm_driver_options;
 
 /* Put it in the real driver's place, new and empty. NULL: the defaults. */

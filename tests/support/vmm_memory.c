@@ -346,7 +346,7 @@ static vmm_mapping **mapping_link(vmm_range *range, uintptr_t start)
 static CUresult map(CUdeviceptr start, size_t size, size_t offset,
                     CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
-    vmm_trial_wait();
+    vmm_kernels_wait();
     VMM_CALL(cuMemMap)
     vmm_chunk *chunk = chunk_of(handle);
     vmm_range *range = range_of(start, size);

@@ -131,17 +131,17 @@ int vmm_current_device(void);
 /* Whether the device has that much memory left; if so it has less. */
 bool vmm_use(int device, size_t size);
 
-/* Of the trial: begin and end; and what a call waits for that maps. */
-void vmm_trial_begin(void);
-void vmm_trial_clear(void);
-void vmm_trial_wait(void);
+/* What a call waits for that maps. */
+void vmm_kernels_wait(void);
 
 /* Put the functions of each file into the table, and take down what is left. */
 void vmm_memory_begin(void);
 void vmm_memory_fill(ga_cuda_driver *table);
 void vmm_work_fill(ga_cuda_driver *table);
+void vmm_kernels_fill(ga_cuda_driver *table);
 void vmm_memory_clear(void);
 void vmm_work_clear(void);
+void vmm_kernels_clear(void);
 
 /* End all work of a device, or of all (-1): a wait. */
 void vmm_finish(int device);

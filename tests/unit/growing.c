@@ -87,7 +87,7 @@ static ga_status start(scene *s, uint64_t limit)
 
 static void begin(size_t memory)
 {
-    vmm_driver_start(&(vmm_driver_options){.trial = VMM_TRIAL_GROWS, .memory = memory});
+    vmm_driver_start(&(vmm_driver_options){.kernels = VMM_KERNELS_GROW, .memory = memory});
 }
 
 static void expect_nothing_left(void)
@@ -208,7 +208,7 @@ Test(growing, a_wish_that_nobody_waits_for)
 Test(growing, between_launches_only)
 {
     scene s;
-    vmm_driver_start(&(vmm_driver_options){.trial = VMM_TRIAL_ALONE});
+    vmm_driver_start(&(vmm_driver_options){.kernels = VMM_KERNELS_ALONE});
     assert_ok(start(&s, 0));
     cr_assert_null(s.growing.mailbox);
     cr_assert_eq(run(&s, FIRST + 1, 0), GA_GROWTH_FIXED);
@@ -259,7 +259,8 @@ Test(growing, addresses_that_are_not_there)
 {
     for (uint64_t mib = 16; mib <= 96; mib += 16) {
         scene s;
-        vmm_driver_start(&(vmm_driver_options){.trial = VMM_TRIAL_GROWS, .addresses = mib * MIB});
+        vmm_driver_start(
+            &(vmm_driver_options){.kernels = VMM_KERNELS_GROW, .addresses = mib * MIB});
         ga_status status = start(&s, 0);
         cr_assert_eq(status == GA_OK, mib >= 96, "%" PRIu64 " MiB: %d", mib, (int)status);
         if (status == GA_OK) {

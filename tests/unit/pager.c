@@ -557,7 +557,7 @@ Test(pager, a_trial_that_is_disturbed_can_be_made_again)
 {
     bool reached = true;
     for (uint64_t n = 1; reached; n++) {
-        vmm_driver_start(&(vmm_driver_options){.trial = VMM_TRIAL_GROWS});
+        vmm_driver_start(&(vmm_driver_options){.kernels = VMM_KERNELS_GROW});
         vmm_driver_fail(NULL, n, CUDA_ERROR_OUT_OF_MEMORY);
         ga_status status = ga_growth_try(0);
         reached = vmm_driver_has_failed();
@@ -573,7 +573,7 @@ Test(pager, a_trial_that_is_disturbed_can_be_made_again)
 /* It is tried once, and each device by itself. */
 Test(pager, a_trial_is_made_once)
 {
-    vmm_driver_start(&(vmm_driver_options){.trial = VMM_TRIAL_GROWS, .devices = 2});
+    vmm_driver_start(&(vmm_driver_options){.kernels = VMM_KERNELS_GROW, .devices = 2});
     cr_assert_eq(ga_growth_try(1), GA_OK);
     uint64_t calls = vmm_driver_calls(NULL);
     cr_assert_eq(ga_growth_try(1), GA_OK);
@@ -585,7 +585,7 @@ Test(pager, a_trial_is_made_once)
 
 Test(pager, a_trial_where_nothing_is_mapped_under_kernels)
 {
-    vmm_driver_start(&(vmm_driver_options){.trial = VMM_TRIAL_ALONE});
+    vmm_driver_start(&(vmm_driver_options){.kernels = VMM_KERNELS_ALONE});
     for (int i = 0; i < 2; i++) {
         assert_fails(ga_growth_try(0), GA_ERR_UNSUPPORTED,
                      "growth: device 0: memory does not grow while a kernel runs: the driver maps "
@@ -599,7 +599,7 @@ Test(pager, a_trial_where_nothing_is_mapped_under_kernels)
 /* A card that is full says nothing about its driver. */
 Test(pager, a_trial_on_a_full_card_is_made_again)
 {
-    vmm_driver_start(&(vmm_driver_options){.trial = VMM_TRIAL_GROWS, .memory = 32 << 20});
+    vmm_driver_start(&(vmm_driver_options){.kernels = VMM_KERNELS_GROW, .memory = 32 << 20});
     vmm_driver_take(0, 28 << 20);
     assert_fails(ga_growth_try(0), GA_ERR_MEMORY,
                  "growth: device 0: memory does not grow while a kernel runs: no memory could be "

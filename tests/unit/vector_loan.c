@@ -47,7 +47,7 @@ static void expect_nothing_left(void)
 /* A device whose memory grows while kernels run. */
 static void start_growing_driver(size_t memory)
 {
-    vmm_driver_start(&(vmm_driver_options){.trial = VMM_TRIAL_GROWS, .memory = memory});
+    vmm_driver_start(&(vmm_driver_options){.kernels = VMM_KERNELS_GROW, .memory = memory});
 }
 
 #define BOTH(name)                                                                                 \
@@ -315,9 +315,9 @@ static void fill_what_there_is(ga_vector *v)
     cr_assert_eq(appended.grow_ns_most, 0);
 }
 
-static void grows_between_launches(vmm_driver_trial trial)
+static void grows_between_launches(vmm_driver_kernels kernels)
 {
-    vmm_driver_start(&(vmm_driver_options){.trial = trial});
+    vmm_driver_start(&(vmm_driver_options){.kernels = kernels});
     ga_vector *v = open_at(GA_PLACE_DEVICE, 0, 0);
     fill_what_there_is(v); /* nothing */
     assert_ok(ga_vector_reserve(v, 2 * MIB / sizeof(uint64_t)));
@@ -332,12 +332,12 @@ static void grows_between_launches(vmm_driver_trial trial)
 
 Test(vector_loan, a_driver_that_maps_nothing_under_kernels)
 {
-    grows_between_launches(VMM_TRIAL_ALONE);
+    grows_between_launches(VMM_KERNELS_ALONE);
 }
 
 Test(vector_loan, a_build_or_driver_without_kernels)
 {
-    grows_between_launches(VMM_TRIAL_NONE);
+    grows_between_launches(VMM_KERNELS_NONE);
 }
 
 /* What had no memory to be tried out is tried out at the next loan. */
@@ -367,7 +367,7 @@ Test(vector_loan, a_card_that_is_full_for_a_while)
 Test(vector_loan, the_log_says_why_it_does_not_grow)
 {
     ga_kernel_vector view;
-    vmm_driver_start(&(vmm_driver_options){.trial = VMM_TRIAL_ALONE});
+    vmm_driver_start(&(vmm_driver_options){.kernels = VMM_KERNELS_ALONE});
     ga_vector *v = open_at(GA_PLACE_DEVICE, 0, 0);
     scene_capture_begin();
     assert_ok(ga_vector_lend(v, 0, &view));
