@@ -12,6 +12,7 @@
 #include <cuda.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -210,87 +211,144 @@ static double now_us(void)
     return since.count();
 }
 
-/* us of each kind of call, added up */
+/* us of each kind of call, added up over all threads, and from the first to the last */
 typedef struct mapping {
-    double create, map, access;
+    double create, map, access, all;
 } mapping;
 
-/* Chunks of these sizes one behind the other, as an arena maps them; and all away again, untimed. */
-static mapping map_once(const std::vector<uint64_t> &chunks)
+typedef struct chunk {
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr start;
+    uint64_t size;
+} chunk;
+
+/* As an arena maps it. */
+static void map_chunk(chunk *c, mapping *took)
 {
     CUmemAllocationProp what = {};
     CUmemAccessDesc access = {};
-    std::vector<CUmemGenericAllocationHandle> handles(chunks.size());
-    CUdeviceptr base = 0;
-    uint64_t size = 0, at = 0;
-    mapping took = {};
     what.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     what.location.type = access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    for (uint64_t chunk : chunks) {
-        size += chunk;
+    double begin = now_us();
+    DRIVE(driver.create(&c->handle, c->size, &what, 0));
+    double created = now_us();
+    DRIVE(driver.map(c->start, c->size, 0, c->handle, 0));
+    double mapped = now_us();
+    DRIVE(driver.access(c->start, c->size, &access, 1));
+    took->create += created - begin;
+    took->map += mapped - created;
+    took->access += now_us() - mapped;
+}
+
+/* Each of the threads every so-manieth chunk. */
+static mapping map_chunks(std::vector<chunk> *chunks, size_t threads)
+{
+    std::vector<mapping> took(threads);
+    std::vector<std::thread> others;
+    std::atomic<size_t> ready{0};
+    double begin = 0;
+    for (size_t t = 0; t < threads; t++) {
+        others.emplace_back([&, t] {
+            MUST(cudaSetDevice(0));
+            ready++;
+            while (ready <= threads) { /* until all are, and the clock runs */
+            }
+            for (size_t i = t; i < chunks->size(); i += threads) {
+                map_chunk(&(*chunks)[i], &took[t]);
+            }
+        });
+    }
+    while (ready < threads) {
+    }
+    begin = now_us();
+    ready++;
+    for (std::thread &other : others) {
+        other.join();
+    }
+    mapping sum = {};
+    sum.all = now_us() - begin;
+    for (const mapping &one : took) {
+        sum.create += one.create;
+        sum.map += one.map;
+        sum.access += one.access;
+    }
+    return sum;
+}
+
+/* Chunks of these sizes one behind the other; and all away again, untimed. */
+static mapping map_once(const std::vector<uint64_t> &sizes, size_t threads)
+{
+    std::vector<chunk> chunks;
+    CUdeviceptr base = 0;
+    uint64_t all = 0;
+    for (uint64_t size : sizes) {
+        chunks.push_back({0, all, size});
+        all += size;
     }
     settle();
-    DRIVE(driver.reserve(&base, size, 0, 0, 0));
-    for (size_t i = 0; i < chunks.size(); i++) {
-        double begin = now_us();
-        DRIVE(driver.create(&handles[i], chunks[i], &what, 0));
-        double created = now_us();
-        DRIVE(driver.map(base + at, chunks[i], 0, handles[i], 0));
-        double mapped = now_us();
-        DRIVE(driver.access(base + at, chunks[i], &access, 1));
-        took.create += created - begin;
-        took.map += mapped - created;
-        took.access += now_us() - mapped;
-        at += chunks[i];
+    DRIVE(driver.reserve(&base, all, 0, 0, 0));
+    for (chunk &c : chunks) {
+        c.start += base;
     }
-    for (size_t i = 0; i < chunks.size(); i++) {
-        at -= chunks[chunks.size() - 1 - i];
-        DRIVE(driver.unmap(base + at, chunks[chunks.size() - 1 - i]));
-        DRIVE(driver.release(handles[chunks.size() - 1 - i]));
+    mapping took = map_chunks(&chunks, threads);
+    for (chunk &c : chunks) {
+        DRIVE(driver.unmap(c.start, c.size));
+        DRIVE(driver.release(c.handle));
     }
-    DRIVE(driver.free(base, size));
+    DRIVE(driver.free(base, all));
     return took;
 }
 
-static void map_alone(const char *how, const std::vector<uint64_t> &chunks, double all_there)
+static void map_alone(const char *how, const std::vector<uint64_t> &sizes, size_t threads,
+                      double all_there)
 {
     std::vector<double> create, map, access, all;
     for (int i = 0; i <= rounds; i++) {
-        mapping took = map_once(chunks);
+        mapping took = map_once(sizes, threads);
         if (i) { /* the first does not count */
             create.push_back(took.create);
             map.push_back(took.map);
             access.push_back(took.access);
-            all.push_back(took.create + took.map + took.access);
+            all.push_back(took.all);
         }
     }
     double low, high, us = median(all, &low, &high), ignored[2];
-    printf("the driver alone, no kernel: %llu GiB %s: %.0f us (%.0f to %.0f), of it create %.0f, "
-           "map %.0f, access %.0f; %.2f times the kernel where all is there\n",
+    printf("the driver alone, no kernel: %llu GiB %s: %.0f us (%.0f to %.0f); create %.0f, map "
+           "%.0f, access %.0f; %.2f times the kernel where all is there\n",
            (unsigned long long)gib, how, us, low, high, median(create, &ignored[0], &ignored[1]),
            median(map, &ignored[0], &ignored[1]), median(access, &ignored[0], &ignored[1]),
            us / all_there);
 }
 
-/* Chunks of one size each, and then by doubling up to `most`, as a heap grows. */
+/* From `there` on up to all of it: chunks as large as what is there already, but at least `least` and at
+ * most `most`. */
+static std::vector<uint64_t> chunks_of(uint64_t there, uint64_t least, uint64_t most)
+{
+    std::vector<uint64_t> chunks;
+    const uint64_t all = gib << 30;
+    while (there < all) {
+        chunks.push_back(std::min(std::min(std::max(there, least), most), all - there));
+        there += chunks.back();
+    }
+    return chunks;
+}
+
+/* By chunks of one size each, then as a heap grows, then by several threads. */
 static void floors(double all_there)
 {
-    const uint64_t all = gib << 30, most = (uint64_t)4 << 30;
+    const uint64_t one = (uint64_t)1 << 30, most = 4 * one;
+    char how[64];
     for (uint64_t each : {1, 4, 8, 16, 32}) {
-        char how[64];
         snprintf(how, sizeof how, "in chunks of %llu GiB", (unsigned long long)each);
-        if (each <= gib) {
-            map_alone(how, std::vector<uint64_t>(gib / each, each << 30), all_there);
-        }
+        map_alone(how, chunks_of(0, each * one, each * one), 1, all_there);
     }
-    std::vector<uint64_t> doubling;
-    for (uint64_t size = (uint64_t)BEGIN_MIB << 20; size < all;) { /* which is there already */
-        uint64_t more = std::min(std::min(size, most), all - size);
-        doubling.push_back(more);
-        size += more;
+    map_alone("by doubling, chunks of 64 MiB to 4 GiB",
+              chunks_of((uint64_t)BEGIN_MIB << 20, 0, most), 1, all_there);
+    for (size_t threads : {2, 4}) { /* whether the driver maps several at once */
+        snprintf(how, sizeof how, "in chunks of 4 GiB by %zu threads", threads);
+        map_alone(how, chunks_of(0, most, most), threads, all_there);
     }
-    map_alone("by doubling, chunks of 64 MiB to 4 GiB", doubling, all_there);
 }
 
 /* ---- the program ----------------------------------------------------------------------------- */
