@@ -18,6 +18,8 @@
  * ga_cas_ORDER(word, expected, desired) has succeeded when it answers `expected`; where it fails it
  * is relaxed, or acquire where ORDER has an acquire in it.
  *
+ * Of 16 bits there are loads, stores and ga_cas16_ORDER: what PTX has as well.
+ *
  * Order is on operations and never on fences, since the thread sanitizer sees no fences.
  */
 #ifndef GPUALLOC_SIMT_ATOMIC_H
@@ -33,8 +35,10 @@
 #define GA_SCOPE_block   "cta"
 #define GA_SCOPE_system  "sys"
 #define GA_LETTER        "r"
+#define GA_LETTER16      "h"
 #define GA_LETTER64      "l"
 #define GA_WIDTH         "32"
+#define GA_WIDTH16       "16"
 #define GA_WIDTH64       "64"
 #define GA_PTX_relaxed   "relaxed"
 #define GA_PTX_acquire   "acquire"
@@ -74,11 +78,7 @@
         return before;                                                                             \
     }
 
-#define GA_DEFINE_CHANGES(type, bits, order, suffix, scope)                                        \
-    GA_DEFINE_CHANGE(type, bits, exchange, "exch.b", order, suffix, scope)                         \
-    GA_DEFINE_CHANGE(type, bits, or, "or.b", order, suffix, scope)                                 \
-    GA_DEFINE_CHANGE(type, bits, and, "and.b", order, suffix, scope)                               \
-    GA_DEFINE_CHANGE(type, bits, add, "add.u", order, suffix, scope)                               \
+#define GA_DEFINE_CAS(type, bits, order, suffix, scope)                                            \
     GA_SIMT type ga_cas##bits##_##order##suffix(type *word, type expected, type desired)           \
     {                                                                                              \
         type before;                                                                               \
@@ -88,6 +88,13 @@
                      : "memory");                                                                  \
         return before;                                                                             \
     }
+
+#define GA_DEFINE_CHANGES(type, bits, order, suffix, scope)                                        \
+    GA_DEFINE_CHANGE(type, bits, exchange, "exch.b", order, suffix, scope)                         \
+    GA_DEFINE_CHANGE(type, bits, or, "or.b", order, suffix, scope)                                 \
+    GA_DEFINE_CHANGE(type, bits, and, "and.b", order, suffix, scope)                               \
+    GA_DEFINE_CHANGE(type, bits, add, "add.u", order, suffix, scope)                               \
+    GA_DEFINE_CAS(type, bits, order, suffix, scope)
 
 #define GA_DEFINE_POST(type, bits, name, operation, order, suffix, scope)                          \
     GA_SIMT void ga_post_##name##bits##_##order##suffix(type *word, type value)                    \
@@ -128,6 +135,14 @@
         __atomic_store_n(word, value, GA_ORDER_##order);                                           \
     }
 
+#define GA_DEFINE_CAS(type, bits, order, suffix, scope)                                            \
+    GA_SIMT type ga_cas##bits##_##order##suffix(type *word, type expected, type desired)           \
+    {                                                                                              \
+        __atomic_compare_exchange_n(word, &expected, desired, false, GA_ORDER_##order,             \
+                                    GA_FAILED_##order);                                            \
+        return expected;                                                                           \
+    }
+
 #define GA_DEFINE_CHANGES(type, bits, order, suffix, scope)                                        \
     GA_SIMT type ga_exchange##bits##_##order##suffix(type *word, type value)                       \
     {                                                                                              \
@@ -148,12 +163,7 @@
     {                                                                                              \
         return __atomic_fetch_add(word, value, GA_ORDER_##order);                                  \
     }                                                                                              \
-    GA_SIMT type ga_cas##bits##_##order##suffix(type *word, type expected, type desired)           \
-    {                                                                                              \
-        __atomic_compare_exchange_n(word, &expected, desired, false, GA_ORDER_##order,             \
-                                    GA_FAILED_##order);                                            \
-        return expected;                                                                           \
-    }
+    GA_DEFINE_CAS(type, bits, order, suffix, scope)
 
 #define GA_DEFINE_POST(type, bits, name, operation, order, suffix, scope)                          \
     GA_SIMT void ga_post_##name##bits##_##order##suffix(type *word, type value)                    \
@@ -187,5 +197,14 @@ GA_DEFINE_ATOMICS(uint32_t, , _system, system)
 GA_DEFINE_ATOMICS(uint64_t, 64, , device)
 GA_DEFINE_ATOMICS(uint64_t, 64, _block, block)
 GA_DEFINE_ATOMICS(uint64_t, 64, _system, system)
+
+GA_DEFINE_LOAD(uint16_t, 16, relaxed, , device)
+GA_DEFINE_LOAD(uint16_t, 16, acquire, , device)
+GA_DEFINE_STORE(uint16_t, 16, relaxed, , device)
+GA_DEFINE_STORE(uint16_t, 16, release, , device)
+GA_DEFINE_CAS(uint16_t, 16, relaxed, , device)
+GA_DEFINE_CAS(uint16_t, 16, acquire, , device)
+GA_DEFINE_CAS(uint16_t, 16, release, , device)
+GA_DEFINE_CAS(uint16_t, 16, acq_rel, , device)
 
 #endif

@@ -186,6 +186,18 @@ GA_SIMT ga_lanes ga_lanes_prefix_sum(ga_tile tile, ga_lanes lanes)
     return sums;
 }
 
+/* Each lane of the mask gets what the lane of the mask before it holds; the first, and others, 0. */
+GA_SIMT ga_lanes ga_lanes_previous(ga_tile tile, uint32_t among, ga_lanes lanes)
+{
+    ga_lanes previous = {0};
+    uint32_t value = 0;
+    for (uint32_t rest = among & ga_tile_lanes(tile); rest; rest &= rest - 1u) {
+        previous[ga_bits_lowest(rest)] = value;
+        value = lanes[ga_bits_lowest(rest)];
+    }
+    return previous;
+}
+
 /* Each lane gets the number of bits that are set in the lanes before it. */
 GA_SIMT ga_lanes ga_lanes_prefix_count(ga_tile tile, ga_lanes bits)
 {

@@ -188,6 +188,14 @@ GA_SIMT ga_lanes ga_lanes_prefix_sum(ga_tile tile, ga_lanes lanes)
     return sum - lanes;
 }
 
+GA_SIMT ga_lanes ga_lanes_previous(ga_tile tile, uint32_t among, ga_lanes lanes)
+{
+    uint32_t before = among & ga_bits_below(tile.lane);
+    uint32_t from = before ? 31u - ga_bits_leading(before) : tile.lane;
+    uint32_t value = __shfl_sync(tile.mask, lanes, (int)from, (int)tile.width);
+    return before && (among >> tile.lane) & 1u ? value : 0;
+}
+
 GA_SIMT ga_lanes ga_lanes_prefix_count(ga_tile tile, ga_lanes bits)
 {
     uint32_t before = ga_bits_below(ga_warp_lane());

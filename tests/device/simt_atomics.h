@@ -32,14 +32,25 @@
     SIMT_POSTS_OF(X, bits, release, suffix)                                                        \
     SIMT_POSTS_OF(X, bits, published, suffix)
 
-/* X(KIND, operation, 64 or nothing, order, suffix of the scope) */
+#define SIMT_ATOMICS_OF_HALVES(X)                                                                  \
+    X(LOAD, load, 16, relaxed, )                                                                   \
+    X(LOAD, load, 16, acquire, )                                                                   \
+    X(STORE, store, 16, relaxed, )                                                                 \
+    X(STORE, store, 16, release, )                                                                 \
+    X(CAS, cas, 16, relaxed, )                                                                     \
+    X(CAS, cas, 16, acquire, )                                                                     \
+    X(CAS, cas, 16, release, )                                                                     \
+    X(CAS, cas, 16, acq_rel, )
+
+/* X(KIND, operation, 16, 64 or nothing, order, suffix of the scope) */
 #define SIMT_EACH_ATOMIC(X)                                                                        \
     SIMT_ATOMICS_OF(X, , )                                                                         \
     SIMT_ATOMICS_OF(X, , _block)                                                                   \
     SIMT_ATOMICS_OF(X, , _system)                                                                  \
     SIMT_ATOMICS_OF(X, 64, )                                                                       \
     SIMT_ATOMICS_OF(X, 64, _block)                                                                 \
-    SIMT_ATOMICS_OF(X, 64, _system)
+    SIMT_ATOMICS_OF(X, 64, _system)                                                                \
+    SIMT_ATOMICS_OF_HALVES(X)
 
 enum {
 #define SIMT_ENUMERATE(kind, operation, bits, order, suffix)                                       \
@@ -64,9 +75,13 @@ typedef struct simt_atomic_output {
     uint64_t guard64;
     uint64_t word64;
     uint64_t guards64[2];
+    uint16_t guard16;
+    uint16_t word16;
+    uint16_t guards16[2];
 } simt_atomic_output;
 
 typedef uint32_t simt_word;
+typedef uint16_t simt_word16;
 typedef uint64_t simt_word64;
 
 #define SIMT_DO_LOAD(name, at, operand, expected)     name(at)

@@ -213,6 +213,13 @@ static void expect_each(const simt_input *in, uint32_t lane, simt_output *out)
     out->word[SIMT_lanes_deal][lane] = expect_dealt(in, lane);
 }
 
+/* The last lane of the mask before that one; 32 where there is none, or it is not in the mask. */
+static uint32_t expect_previous(const simt_input *in, uint32_t lane)
+{
+    uint32_t before = count_below(in->chosen, lane);
+    return has(in->chosen, lane) && before ? nth(in->chosen, before - 1) : 32;
+}
+
 static void expect_with_others(const simt_input *in, uint32_t lane, simt_output *out)
 {
     uint32_t sum = 0;
@@ -230,6 +237,8 @@ static void expect_with_others(const simt_input *in, uint32_t lane, simt_output 
         }
     }
     out->word[SIMT_lanes_prefix_sum][lane] = sum;
+    out->word[SIMT_lanes_previous][lane] =
+        expect_previous(in, lane) < 32 ? in->values[expect_previous(in, lane)] : 0;
     out->word[SIMT_lanes_prefix_count][lane] = count;
     out->word[SIMT_lanes_equal][lane] = equal;
     out->word[SIMT_lanes_merge_or][lane] = merged;
@@ -367,7 +376,7 @@ void simt_expect_atomics(const simt_atomic_input *in, simt_atomic_output *out)
     static const size_t widths[] = {SIMT_EACH_ATOMIC(WIDTH_OF)};
     memset(out, 0, sizeof *out);
     for (size_t i = 0; i < SIMT_ATOMICS; i++) {
-        uint64_t all = widths[i] == 8 ? UINT64_MAX : UINT32_MAX;
+        uint64_t all = UINT64_MAX >> (64 - 8 * widths[i]);
         bool as_expected = (in->before & all) == (in->expected & all);
         bool silent = kinds[i] == STORE || kinds[i] >= POST_OR;
         out->answer[i] = silent ? 0 : in->before & all;
@@ -413,7 +422,7 @@ bool simt_atomics_differ(const simt_atomic_input *in, const simt_atomic_output *
         }
     }
     if (got->guard || got->guards[0] || got->guards[1] || got->guard64 || got->guards64[0] ||
-        got->guards64[1]) {
+        got->guards64[1] || got->guard16 || got->guards16[0] || got->guards16[1]) {
         snprintf(text, size, "words beside the changed one stay 0");
         return true;
     }

@@ -39,6 +39,7 @@
     X(lanes_any)                                                                                   \
     X(lanes_same)                                                                                  \
     X(lanes_prefix_sum)                                                                            \
+    X(lanes_previous)                                                                              \
     X(lanes_prefix_count)                                                                          \
     X(lanes_sum)                                                                                   \
     X(lanes_union)                                                                                 \
@@ -190,6 +191,7 @@ GA_SIMT void simt_together(ga_tile tile, const simt_input *in, simt_output *out)
                                  (ga_lanes_same(tile, ga_lanes_all(in->value)) ? 2u : 0u) |
                                  (ga_lanes_same(tile, parted) ? 4u : 0u));
     SIMT_LANES(lanes_prefix_sum, ga_lanes_prefix_sum(tile, values));
+    SIMT_LANES(lanes_previous, ga_lanes_previous(tile, in->chosen, values));
     SIMT_LANES(lanes_prefix_count, ga_lanes_prefix_count(tile, values));
     SIMT_UNIFORM(lanes_sum, ga_lanes_sum(tile, values));
     SIMT_UNIFORM(lanes_union, ga_lanes_union(tile, flags));
