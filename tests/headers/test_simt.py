@@ -17,11 +17,11 @@ HEADERS = [*sorted(header.name for header in SIMT.glob("*.h")),
 # Words are inlined: to see them compiled, somebody must call them.
 GROWTH = """
 #include "../arena/growth.h"
-GA_SIMT void prepare(ga_tile tile, void *context, uint32_t step)
+GA_SIMT void prepare(ga_tile tile, void *context, uint32_t from, uint32_t to)
 {
     uint32_t *rows = (uint32_t *)context;
-    for (uint32_t i = ga_tile_ranks(tile); i < 1024u; i += ga_tile_size(tile)) {
-        rows[step * 1024u + i] = 0;
+    for (uint32_t i = ga_tile_ranks(tile) + from * 1024u; i < to * 1024u; i += ga_tile_size(tile)) {
+        rows[i] = 0;
     }
 }
 GA_SIMT_SLOW uint32_t grow(ga_growth *growth, uint32_t lanes, uint32_t want, uint32_t *rows)
