@@ -16,6 +16,7 @@
 
 enum {
     STEP = 32 << 20,      /* bytes by which kernels grow it, at least */
+    PIECE = 1 << 30,      /* bytes that are backed ahead at most: kernels wait for them */
     STEP_LEAST = 64 << 10 /* so that steps can be counted in 32 bits */
 };
 
@@ -65,13 +66,16 @@ static void back_towards(ga_vector *v, uint32_t there_are, uint32_t needed)
     }
 }
 
-/* As a vector grows on the host: twice what there is, if that can be had; else what is wanted. */
+/* As a vector grows on the host, twice what there is, but no more at once than is backed in a moment:
+ * the next wish comes before that is used up. Else what is wanted. */
 static ga_growth_reason back(void *context, uint32_t wanted, uint32_t *backed)
 {
     ga_vector *v = context;
     uint32_t there_are = steps_there_are(v), most = most_steps(v);
     uint32_t needed = wanted < most ? wanted : most;
-    uint64_t ahead = v->exact ? needed : (uint64_t)2 * there_are;
+    uint64_t piece = PIECE / v->loan->step;
+    uint64_t more = there_are < piece ? there_are : piece;
+    uint64_t ahead = v->exact ? needed : there_are + more;
     bool reached = ahead > needed && back_steps(v, ahead < most ? ahead : most);
     if (!reached && needed > there_are) {
         back_towards(v, there_are, needed);

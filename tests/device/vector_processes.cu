@@ -75,7 +75,7 @@ static bool grow_and_check(word mark)
 
 /* ---- children ------------------------------------------------------------------------------- */
 
-/* This program again with `mode`, on `device`, which is the only one that it sees. */
+/* This program again with `mode`, for `device`; `channel` (-1: none) is its descriptor CHANNEL. */
 static pid_t start(int device, const char *mode, int channel)
 {
     extern char **environ;

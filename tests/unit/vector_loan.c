@@ -189,6 +189,27 @@ BOTH(grows_ahead)
     ga_vector_close(v);
 }
 
+/* What is large does not double at once: that would be waited for. */
+Test(vector_loan, a_large_one_grows_by_pieces)
+{
+    static const uint64_t gib = (uint64_t)1 << 30;
+    ga_kernel_vector view;
+    ga_vector_appended appended;
+    start_growing_driver(8 * gib); /* of which nothing is touched */
+    ga_vector *v = open_at(GA_PLACE_DEVICE, 0, 0);
+    assert_ok(ga_vector_resize(v, 2 * gib / sizeof(uint64_t)));
+    assert_ok(ga_vector_lend(v, 0, &view));
+    ga_append_take(view.state, ga_tile_of(32), ga_lanes_all(1));
+    assert_ok(ga_vector_take_back(v, &appended));
+    cr_assert_eq(appended.appended, 32);
+    cr_assert_eq(appended.growths, 1);
+    uint64_t bytes = ga_vector_capacity(v) * sizeof(uint64_t);
+    cr_assert(bytes > 2 * gib && bytes <= 3 * gib, "%" PRIu64 " bytes", bytes);
+    ga_vector_close(v);
+    expect_nothing_left();
+    vmm_driver_stop();
+}
+
 /* ---- refusals ------------------------------------------------------------------------------ */
 
 static void expect_refusals(ga_vector *v, uint64_t before, uint64_t granted,

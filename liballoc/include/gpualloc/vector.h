@@ -131,8 +131,9 @@ typedef struct ga_kernel_vector {
     void *state;
 } ga_kernel_vector;
 
-/* Lend the vector to kernels. They grow it by the rule of ga_vector_open(), but at least `step`
- * bytes at once (0: 32 MiB; else 64 KiB or more), and to no more than whole steps within its limit.
+/* Lend the vector to kernels. They grow it by the rule of ga_vector_open(), but by at least `step`
+ * bytes at once (0: 32 MiB; else 64 KiB or more) and by not much more than 1 GiB, so that nobody
+ * waits for long; and to no more than whole steps within its limit.
  * Waits for the stream. Until it is taken back, only data, size (as it was), capacity, wait and
  * close can be called. A vector on the host is lent to threads, which append by the words of
  * arena/append.h.
