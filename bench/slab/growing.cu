@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * What it costs that a heap grows while the kernel that uses it runs: the same kernel on a heap that has
- * all its memory from the start, and on one that begins with little. Both are opened anew for each
- * round and take turns. Beside them what the driver alone takes to map as much, in chunks of several
- * sizes: below that no growth can come. Prints GPU, driver and date; docs/bench.md explains the lines.
+ * What it costs that a heap grows while the kernel that uses it runs: the same kernel on a heap
+ * that has all its memory from the start, and on one that begins with little. Both are opened anew
+ * for each round and take turns. Beside them what the driver alone takes to map as much, in chunks
+ * of several sizes: below that no growth can come. Prints GPU, driver and date; docs/bench.md
+ * explains the lines.
  *
  *   bench-slab-growing [--rounds N] [--parent SPEC] [--gib N] [--unit BYTES]
  */
@@ -163,7 +164,7 @@ static bool compare(uint32_t bytes, double *all_there)
     return true;
 }
 
-/* ---- the driver alone ------------------------------------------------------------------------- */
+/* ---- the driver alone ----------------------------------------------------------------------- */
 
 /* Of libcuda, which is not linked. */
 static struct {
@@ -321,8 +322,8 @@ static void map_alone(const char *how, const std::vector<uint64_t> &sizes, size_
            us / all_there);
 }
 
-/* From `there` on up to all of it: chunks as large as what is there already, but at least `least` and at
- * most `most`. */
+/* From `there` on up to all of it: chunks as large as what is there already, but at least `least`
+ * and at most `most`. */
 static std::vector<uint64_t> chunks_of(uint64_t there, uint64_t least, uint64_t most)
 {
     std::vector<uint64_t> chunks;

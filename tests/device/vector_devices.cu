@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Two GPUs: arenas that another device reaches, also while they grow; kernels that append on another
- * device than the current one, and on two at once. Skipped where there is no other device.
+ * Two GPUs: arenas that another device reaches, also while they grow; kernels that append on
+ * another device than the current one, and on two at once. Skipped where there is no other device.
  */
 #include "vector_tests.h"
 
@@ -42,7 +42,7 @@ static bool reaches(int device, int memory_of)
     return can;
 }
 
-/* ---- arenas that another device reaches ------------------------------------------------------- */
+/* ---- arenas that another device reaches --------------------------------------------------- */
 
 /* Of `device`, with access for `peer`. */
 static ga_arena *open_shared(int device, int peer)
@@ -104,7 +104,7 @@ static unsigned wrong_on(int device, const word *at, std::size_t n, word mark)
     return wrong;
 }
 
-/* Each device reads what kernels of the other have written, in what was there and what came later. */
+/* Each device reads what kernels of the other wrote, in what was there and what came later. */
 static void kernels_of_both(int device)
 {
     const int other = other_than(device);
@@ -134,8 +134,8 @@ static void kernels_of_both(int device)
     ga_arena_close(arena);
 }
 
-/* Waits for each step to be announced in flags[0], or for too long, which it says in flags[2]; writes
- * there and says so in flags[1]. */
+/* Waits for each step to be announced in flags[0], or for too long, which it says in flags[2];
+ * writes there and says so in flags[1]. */
 static __global__ void follow(volatile unsigned *flags, unsigned steps, word *to, std::size_t each)
 {
     unsigned long long begin, now;
@@ -196,7 +196,7 @@ static void grows_under_the_others_kernel(int device)
     CUDA(cudaFreeHost((void *)flags));
 }
 
-/* ---- appending -------------------------------------------------------------------------------- */
+/* ---- appending ------------------------------------------------------------------------------ */
 
 static __global__ void append_numbers(ga_kernel_vector view, unsigned each, unsigned *refused)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Vectors that grow under kernels, and processes: two on one card, one that is killed while its vector
- * grows, one that forks while its pager is at work.
+ * Vectors that grow under kernels, and processes: two on one card, one that is killed while its
+ * vector grows, one that forks while its pager is at work.
  */
 #include "vector_tests.h"
 
@@ -50,8 +50,8 @@ static __global__ void count_others(const word *at, std::size_t n, word mark, un
     }
 }
 
-/* One vector from nothing to 512 MiB, and each word of it is what was appended. `refused` and the number
- * of others must be 0. */
+/* One vector from nothing to 512 MiB, and each word of it is what was appended. `refused` and the
+ * number of others must be 0. */
 static bool grow_and_check(word mark)
 {
     words v;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The library's own kernels, run at once by the thread that launches them: with all lanes of a tile, or
- * as loops. Compiled with the spread of heaps for kernels.
+ * The library's own kernels, run at once by the thread that launches them: with all lanes of a
+ * tile, or as loops. Compiled with the spread of heaps for kernels.
  */
 #include "vmm_state.h"
 

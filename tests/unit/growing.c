@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Memory of a device that grows under kernels, over a driver of host memory: kernels are threads that
- * ask for steps as tiles do, prepare what comes in both ranges, and look at it. What is not mapped is a
- * segmentation fault. Each call of the driver fails in its turn, while they run and before and after.
+ * Memory of a device that grows under kernels, over a driver of host memory: kernels are threads
+ * that ask for steps as tiles do, prepare what comes in both ranges, and look at it. What is not
+ * mapped is a segmentation fault. Each call of the driver fails in its turn, while they run and
+ * before and after.
  */
 #include "arena/growing.h"
 
@@ -132,8 +133,8 @@ static void *run_tile(void *argument)
     return NULL;
 }
 
-/* Tiles that ask for one step after the other, up to `want`. Answers what one of them found that did
- * not get all. */
+/* Tiles that ask for one step after the other, up to `want`. Answers what one of them found that
+ * did not get all. */
 static uint32_t run(scene *s, uint32_t want, uint32_t retries)
 {
     pthread_t threads[TILES];
@@ -326,8 +327,7 @@ Test(growing, every_call_under_kernels_in_turn)
     }
 }
 
-/* Several in a row: refused for a while, and asked again. Where the way back of a growth fails too, a
- * chunk may be lost to the driver (docs/arena.md): so no count here. */
+/* Several in a row that want memory: refused for a while, and asked again. */
 Test(growing, several_calls_under_kernels)
 {
     for (uint64_t more = 1; more < 40; more += 6) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Slab heaps for kernels as programs open them, over `vmm` and a driver of host memory that runs the
- * library's own kernels; programs' kernels are threads that claim with all lanes of a tile. The heaps
- * grow under them, or between launches where the driver allows no more. Each call of the driver fails
- * in its turn. Compiled with the spread of heaps for kernels.
+ * Slab heaps for kernels as programs open them, over `vmm` and a driver of host memory that runs
+ * the library's own kernels; programs' kernels are threads that claim with all lanes of a tile. The
+ * heaps grow under them, or between launches where the driver allows no more. Each call of the
+ * driver fails in its turn. Compiled with the spread of heaps for kernels.
  */
 #include "device/kinds.h"
 #include "slab/slab_growing.h"
@@ -268,7 +268,7 @@ Test(slab_kernel, every_call_under_kernels_in_turn)
     each_call(fail_under_kernels, 3);
 }
 
-/* A view, statistics, a unit of the host's and its free: refused, or done; and done the next time. */
+/* A view, statistics, a unit of the host's and its free: refused or done; and done the next time. */
 static bool fail_between(vmm_driver_kernels kernels, uint64_t n, CUresult error)
 {
     ga_stats stats;
