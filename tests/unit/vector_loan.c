@@ -210,6 +210,51 @@ Test(vector_loan, a_large_one_grows_by_pieces)
     vmm_driver_stop();
 }
 
+typedef struct lent {
+    ga_vector *vector;
+    ga_kernel_vector view;
+    uint64_t granted;
+} lent;
+
+static void *run_lent(void *argument)
+{
+    lent *l = argument;
+    l->granted = run(l->view, 3000);
+    return NULL;
+}
+
+/* A pager for each, both at work; each has its own memory. */
+Test(vector_loan, on_two_devices_at_once)
+{
+    lent two[2];
+    pthread_t threads[2];
+    vmm_driver_start(&(vmm_driver_options){.kernels = VMM_KERNELS_GROW, .devices = 2});
+    for (int i = 0; i < 2; i++) {
+        ga_arena_options options = {
+            .options_size = sizeof options, .place = GA_PLACE_DEVICE, .device = i};
+        assert_ok(ga_vector_open(&two[i].vector, sizeof(uint64_t), &options, NULL));
+        assert_ok(ga_vector_lend(two[i].vector, STEP, &two[i].view));
+    }
+    for (int i = 0; i < 2; i++) {
+        pthread_create(&threads[i], NULL, run_lent, &two[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        ga_vector_appended appended;
+        pthread_join(threads[i], NULL);
+        assert_ok(ga_vector_take_back(two[i].vector, &appended));
+        cr_assert(appended.growths > 0 && appended.refused == 0);
+        cr_assert_eq(ga_vector_size(two[i].vector), two[i].granted);
+        expect_no_holes(two[i].vector, 0);
+        uint64_t bytes = ga_vector_capacity(two[i].vector) * sizeof(uint64_t);
+        cr_assert(vmm_driver_accessible(ga_vector_data(two[i].vector), bytes, 1u << i));
+        cr_assert(!vmm_driver_accessible(ga_vector_data(two[i].vector), bytes, 2u >> i));
+    }
+    ga_vector_close(two[0].vector);
+    ga_vector_close(two[1].vector);
+    expect_nothing_left();
+    vmm_driver_stop();
+}
+
 /* ---- refusals ------------------------------------------------------------------------------ */
 
 static void expect_refusals(ga_vector *v, uint64_t before, uint64_t granted,
