@@ -1,20 +1,30 @@
 /* SPDX-License-Identifier: MIT
  *
- * The addresses of a vmm heap: reserved a great many at a time, taken and given in granules, with a
- * note of whose each granule is. Nothing is mapped here.
+ * The addresses of a vmm heap, reserved a great many at a time, and the chunks that are mapped in
+ * them, in the order of addresses. Nothing is mapped here.
  *
- * Free pieces are kept in order and joined, and the smallest that is large enough is taken. Sizes
- * are bytes, multiples of the space's granule. Not thread safe: the heap's lock.
+ *     wall | chunk | chunk | hole | chunk | hole ...           | wall
+ *
+ * Between one chunk and the next there may be a hole: addresses with nothing behind them. Walls
+ * stand for the addresses that are not ours, so that what lies between two neighbours always is.
+ * Sizes are bytes, multiples of the space's granule. Not thread safe: the heap's lock.
  */
 #ifndef GPUALLOC_ARENA_VMM_ADDRESSES_H
 #define GPUALLOC_ARENA_VMM_ADDRESSES_H
 
 #include "space.h"
+#include "vmm_list.h"
 
-typedef struct ga_vmm_piece {
+/* One mapping of the driver's, or a wall. */
+typedef struct ga_vmm_chunk {
+    ga_vmm_link link; /* among all, in the order of addresses */
     uintptr_t base;
     uint64_t size;
-} ga_vmm_piece;
+    bool wall, fresh;           /* fresh: mapped by the call that is under way */
+    uint32_t slot;              /* of the table that is searched (vmm_search.h) */
+    struct ga_vmm_run *run;     /* what it is a part of (vmm_pool.h); NULL: of nothing, and free */
+    struct ga_vmm_fence *fence; /* free: who may be using it yet; NULL: nobody */
+} ga_vmm_chunk;
 
 typedef struct ga_vmm_range ga_vmm_range; /* one reservation */
 
@@ -23,53 +33,44 @@ typedef struct ga_vmm_addresses {
     uint64_t reserve; /* bytes to reserve at a time */
     ga_vmm_range *ranges;
     size_t range_count;
-    ga_vmm_piece *free; /* in the order of addresses */
-    size_t free_count, free_room;
-    size_t taken; /* pieces: there are never more free ones than these and the ranges */
+    ga_vmm_link chunks; /* and walls: one first, one last, one after each range */
+    size_t count;       /* of these */
+    uint64_t changes;   /* to that ring, so far */
 } ga_vmm_addresses;
+
+static inline ga_vmm_chunk *ga_vmm_chunk_of(const ga_vmm_link *link)
+{
+    return GA_VMM_OF(link, ga_vmm_chunk, link);
+}
+
+/* The one behind it; not of the last wall. */
+static inline ga_vmm_chunk *ga_vmm_chunk_after(const ga_vmm_chunk *chunk)
+{
+    return ga_vmm_chunk_of(chunk->link.after);
+}
+
+static inline uintptr_t ga_vmm_chunk_end(const ga_vmm_chunk *chunk)
+{
+    return chunk->base + chunk->size;
+}
 
 /* The first reservation: of `reserve` bytes or, where the system refuses, half, and so on down to
  * 1 GiB. GA_ERR_MEMORY where there is not even that. */
 ga_status ga_vmm_addresses_open(ga_vmm_addresses *addresses, const ga_space *space,
                                 uint64_t reserve);
+
+/* Without chunks. */
 void ga_vmm_addresses_close(ga_vmm_addresses *addresses);
 
-/* A free piece at a multiple of `align` (a power of two); reserves more where none is that large.
- * GA_ERR_MEMORY where that is refused. */
-ga_status ga_vmm_addresses_take(ga_vmm_addresses *addresses, uint64_t size, uint64_t align,
-                                uintptr_t *base);
+/* One more reservation, of `least` bytes or more. GA_ERR_MEMORY where that is refused. */
+ga_status ga_vmm_addresses_reserve(ga_vmm_addresses *addresses, uint64_t least);
 
-/* Those directly behind a taken piece, as a part of it. False: they are not free. */
-bool ga_vmm_addresses_take_behind(ga_vmm_addresses *addresses, uintptr_t base, uint64_t size);
+/* Put a chunk that lies in the hole behind `below`. False: no memory to note where it is. */
+bool ga_vmm_addresses_put(ga_vmm_addresses *addresses, ga_vmm_chunk *below, ga_vmm_chunk *chunk);
 
-/* A whole piece as it was taken. Nobody's any more. */
-void ga_vmm_addresses_give(ga_vmm_addresses *addresses, uintptr_t base, uint64_t size);
+void ga_vmm_addresses_remove(ga_vmm_addresses *addresses, ga_vmm_chunk *chunk);
 
-/* Note that they are `owner`'s, a part of a piece or all of it; NULL: nobody's, of a whole piece,
- * which cannot fail. False: no memory for the note. */
-bool ga_vmm_addresses_note(ga_vmm_addresses *addresses, uintptr_t base, uint64_t size, void *owner);
-
-/* What can fail in a note: so that notes which begin or end there cannot. False: no memory. */
-bool ga_vmm_addresses_prepare(ga_vmm_addresses *addresses, uintptr_t base);
-
-/* Whose that byte is, any pointer; NULL: nobody's. */
-void *ga_vmm_addresses_owner(const ga_vmm_addresses *addresses, const void *pointer);
-
-/* ---- taken pieces, cut and joined ---------------------------------------------------------- */
-
-/* Two pieces instead of one. False: no memory for what may come of that. */
-bool ga_vmm_addresses_split(ga_vmm_addresses *addresses);
-
-/* One piece instead of two that touch. */
-void ga_vmm_addresses_join(ga_vmm_addresses *addresses);
-
-/* Whether pieces may touch there: not from one reservation to the next. */
-bool ga_vmm_addresses_may_join(const ga_vmm_addresses *addresses, uintptr_t base);
-
-/* One chunk is mapped there. */
-void ga_vmm_addresses_mark(ga_vmm_addresses *addresses, uintptr_t base, uint64_t size);
-
-/* Whether a chunk begins there, where one is mapped. */
-bool ga_vmm_addresses_is_mark(const ga_vmm_addresses *addresses, uintptr_t base);
+/* The chunk that the byte lies in, any pointer; NULL: none. */
+ga_vmm_chunk *ga_vmm_addresses_find(const ga_vmm_addresses *addresses, const void *pointer);
 
 #endif

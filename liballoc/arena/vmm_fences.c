@@ -21,6 +21,7 @@ static ga_vmm_fence *fence_of(ga_vmm_link *link)
 void ga_vmm_fences_open(ga_vmm_fences *fences, int device)
 {
     fences->device = device;
+    fences->round = 1;
     ga_vmm_list_begin(&fences->waiting);
     ga_vmm_list_begin(&fences->spare);
 }
@@ -64,6 +65,7 @@ static ga_status put(ga_vmm_fences *fences, const ga_cuda_scope *scope, ga_strea
     ga_vmm_list_append(status == GA_OK ? &fences->waiting : &fences->spare, &fence->link);
     fence->stream = stream;
     fence->done = false;
+    fence->round = 0;
     fence->uses = 1;
     *out = fence;
     return status;
@@ -81,8 +83,9 @@ ga_status ga_vmm_fence_put(ga_vmm_fences *fences, ga_stream stream, ga_vmm_fence
 }
 
 /* In the device's context. */
-static bool look(ga_vmm_fence *fence, const ga_cuda_scope *scope)
+static bool look(const ga_vmm_fences *fences, ga_vmm_fence *fence, const ga_cuda_scope *scope)
 {
+    fence->round = fences->round;
     fence->done = scope->driver->cuEventQuery(fence->event) == CUDA_SUCCESS;
     if (fence->done) {
         ga_vmm_list_remove(&fence->link);
@@ -93,8 +96,9 @@ static bool look(ga_vmm_fence *fence, const ga_cuda_scope *scope)
 bool ga_vmm_fence_done(ga_vmm_fences *fences, ga_vmm_fence *fence)
 {
     ga_cuda_scope scope;
-    if (!fence->done && ga_cuda_enter(&scope, fences->device) == GA_OK) {
-        look(fence, &scope);
+    bool ask = !fence->done && fence->round != fences->round;
+    if (ask && ga_cuda_enter(&scope, fences->device) == GA_OK) {
+        look(fences, fence, &scope);
         ga_cuda_leave(&scope);
     }
     return fence->done;
@@ -107,7 +111,7 @@ ga_status ga_vmm_fence_order(ga_vmm_fences *fences, ga_vmm_fence *fence, ga_stre
     if (fence->done || status != GA_OK) {
         return status;
     }
-    if (!look(fence, &scope)) {
+    if (!look(fences, fence, &scope)) {
         status = GA_CUDA_CALL(scope.driver, cuStreamWaitEvent, stream, fence->event, 0);
     }
     ga_cuda_leave(&scope);
@@ -140,6 +144,7 @@ ga_status ga_vmm_fences_wait(int device, CUevent event)
 
 void ga_vmm_fences_look(ga_vmm_fences *fences)
 {
+    ga_vmm_fences_new_round(fences);
     while (!ga_vmm_list_empty(&fences->waiting) &&
            ga_vmm_fence_done(fences, fence_of(fences->waiting.after))) {
     }

@@ -17,11 +17,13 @@ typedef struct ga_vmm_fence {
     CUevent event;
     ga_stream stream;
     bool done;
-    uint32_t uses; /* by pieces of memory: it is spare when the last drops it */
+    uint64_t round; /* in which it was found not to be */
+    uint32_t uses;  /* by pieces of memory: it is spare when the last drops it */
 } ga_vmm_fence;
 
 typedef struct ga_vmm_fences {
     int device;
+    uint64_t round;
     ga_vmm_link waiting; /* in the order they were put; none of them is known to be done */
     ga_vmm_link spare;
 } ga_vmm_fences;
@@ -33,6 +35,12 @@ void ga_vmm_fences_close(ga_vmm_fences *fences);
 
 /* One behind all that is on `stream` now. The driver's error, or GA_ERR_MEMORY. */
 ga_status ga_vmm_fence_put(ga_vmm_fences *fences, ga_stream stream, ga_vmm_fence **out);
+
+/* From here on the driver is asked again; within a round, once for each fence that is not done. */
+static inline void ga_vmm_fences_new_round(ga_vmm_fences *fences)
+{
+    fences->round++;
+}
 
 /* Whether the stream has come that far. */
 bool ga_vmm_fence_done(ga_vmm_fences *fences, ga_vmm_fence *fence);

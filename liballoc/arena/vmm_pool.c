@@ -4,13 +4,22 @@
  */
 #include "vmm_pool.h"
 
-#include "vmm_compose.h"
-#include "vmm_run.h"
+#include "../platform/libc.h"
+#include "vmm_chunks.h"
+#include "vmm_search.h"
 #include "vmm_steps.h"
 
 #include <gpualloc/backend.h>
 
 typedef unsigned long long ull; /* what %llu takes */
+
+enum {
+    SPARE = 28, /* of the peak such a part may be held besides, free or wasted */
+    SPARE_GRANULES = 32,
+    LOOKS = 32 /* at runs of about the size, at the most */
+};
+
+static const uint64_t ROOMY = (uint64_t)1 << 30; /* from there on runs have room to grow */
 
 static uint64_t most(uint64_t a, uint64_t b)
 {
@@ -22,12 +31,16 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+static ga_vmm_run *run_of(ga_vmm_link *link)
+{
+    return GA_VMM_OF(link, ga_vmm_run, link);
+}
+
 /* ---- opening ----------------------------------------------------------------------------- */
 
 ga_status ga_vmm_pool_open(ga_vmm_pool *pool, uint64_t reserve)
 {
     ga_vmm_list_begin(&pool->lives);
-    ga_vmm_list_begin(&pool->cached);
     for (size_t i = 0; i < GA_VMM_BUCKETS; i++) {
         ga_vmm_list_begin(&pool->buckets[i]);
     }
@@ -35,163 +48,71 @@ ga_status ga_vmm_pool_open(ga_vmm_pool *pool, uint64_t reserve)
     return ga_vmm_addresses_open(&pool->addresses, &pool->space, reserve);
 }
 
+static void free_records(ga_vmm_link *runs)
+{
+    while (!ga_vmm_list_empty(runs)) {
+        ga_vmm_run *run = run_of(runs->after);
+        ga_vmm_list_remove(&run->link);
+        ga_libc.free(run);
+    }
+}
+
+static void drop_fence(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
+{
+    ga_vmm_fence_drop(&pool->fences, chunk->fence);
+    chunk->fence = NULL;
+}
+
+/* For the search, after the run has become live, or has been freed. */
+static void note(ga_vmm_pool *pool, const ga_vmm_run *run)
+{
+    for (const ga_vmm_chunk *c = run->first; c != run->last; c = ga_vmm_chunk_after(c)) {
+        ga_vmm_search_note(pool, c, ga_vmm_chunk_end(c));
+    }
+    ga_vmm_search_note(pool, run->last, run->base + (run->live ? run->room : run->size));
+}
+
 /* Fences first: they wait. */
 void ga_vmm_pool_close(ga_vmm_pool *pool)
 {
-    for (ga_vmm_link *l = pool->cached.after; l != &pool->cached; l = l->after) {
-        ga_vmm_run *run = ga_vmm_run_of(l);
-        ga_vmm_fence_drop(&pool->fences, run->fence);
-        run->fence = NULL;
+    const ga_vmm_link *chunks = &pool->addresses.chunks;
+    for (const ga_vmm_link *l = chunks->after; l != chunks; l = l->after) {
+        drop_fence(pool, ga_vmm_chunk_of(l));
     }
     ga_vmm_fences_close(&pool->fences);
-    ga_vmm_run_end_all(pool, &pool->cached);
-    ga_vmm_run_end_all(pool, &pool->lives);
+    ga_vmm_chunks_end(pool);
     ga_vmm_addresses_close(&pool->addresses);
-}
-
-/* ---- live and cached --------------------------------------------------------------------- */
-
-static ga_vmm_link *bucket_of(ga_vmm_pool *pool, uint64_t size)
-{
-    return &pool->buckets[ga_vmm_step(size / pool->space.granule, 5)];
-}
-
-static void set_live(ga_vmm_pool *pool, ga_vmm_run *run)
-{
-    ga_vmm_list_remove(&run->link);
-    ga_vmm_list_remove(&run->bucket);
-    ga_vmm_list_append(&pool->lives, &run->link);
-    run->live = true;
-    pool->live += run->size;
-    pool->peak = most(pool->peak, pool->live);
-}
-
-void ga_vmm_pool_cache(ga_vmm_pool *pool, ga_vmm_run *run)
-{
-    ga_vmm_list_remove(&run->link);
-    ga_vmm_list_remove(&run->bucket);
-    ga_vmm_list_append(&pool->cached, &run->link);
-    ga_vmm_list_append(bucket_of(pool, run->size), &run->bucket);
-    run->live = false;
-}
-
-void ga_vmm_pool_give(ga_vmm_pool *pool, ga_vmm_run *run, ga_vmm_fence *fence)
-{
-    pool->live -= run->size;
-    pool->waste -= run->waste;
-    run->fence = fence;
-    run->sheet = NULL;
-    ga_vmm_pool_cache(pool, run);
-}
-
-ga_vmm_run *ga_vmm_pool_find(const ga_vmm_pool *pool, const void *pointer)
-{
-    ga_vmm_run *run = ga_vmm_addresses_owner(&pool->addresses, pointer);
-    return run && run->live && (uintptr_t)pointer - run->base < run->size ? run : NULL;
-}
-
-/* ---- cached runs that serve -------------------------------------------------------------- */
-
-enum {
-    LOOKS = 32 /* at cached runs of about the size, at the most */
-};
-
-static bool serves(ga_vmm_pool *pool, const ga_vmm_run *run, const ga_vmm_want *w)
-{
-    return run->size >= w->size && run->size - w->size <= w->size / 32 &&
-           !(run->base & (w->align - 1)) && ga_vmm_is_ready(pool, run, w);
-}
-
-/* The one given last. */
-static ga_vmm_run *search(ga_vmm_pool *pool, ga_vmm_link *bucket, const ga_vmm_want *w)
-{
-    int looks = LOOKS;
-    for (ga_vmm_link *l = bucket->before; l != bucket && looks--; l = l->before) {
-        ga_vmm_run *run = GA_VMM_OF(l, ga_vmm_run, bucket);
-        if (serves(pool, run, w)) {
-            return run;
-        }
+    free_records(&pool->lives);
+    for (size_t i = 0; i < GA_VMM_BUCKETS; i++) {
+        free_records(&pool->buckets[i]);
     }
-    return NULL;
+    ga_libc.free(pool->table);
 }
 
-/* Of about the size, or made so. */
-static ga_vmm_run *find(ga_vmm_pool *pool, const ga_vmm_want *w)
+/* ---- what may be held -------------------------------------------------------------------- */
+
+static uint64_t peak_with(const ga_vmm_pool *pool, uint64_t more)
 {
-    ga_vmm_link *bucket = bucket_of(pool, w->size);
-    ga_vmm_run *run = search(pool, bucket, w);
-    run = run ? run : search(pool, bucket + 1, w);
-    return run ? run : ga_vmm_compose(pool, w);
+    return most(pool->peak, pool->live - pool->waste + more);
 }
 
-static ga_status hand_out(ga_vmm_pool *pool, ga_vmm_run *run, const ga_vmm_want *w,
-                          ga_vmm_run **out)
-{
-    if (run->fence && w->stream) {
-        ga_status status = ga_vmm_fence_order(&pool->fences, run->fence, *w->stream);
-        if (status != GA_OK) {
-            return status;
-        }
-    }
-    ga_vmm_fence_drop(&pool->fences, run->fence);
-    run->fence = NULL;
-    run->waste = run->size - w->size;
-    pool->waste += run->waste;
-    set_live(pool, run);
-    *out = run;
-    return GA_OK;
-}
-
-/* ---- giving to the driver ---------------------------------------------------------------- */
-
-static bool is_idle(ga_vmm_pool *pool, const ga_vmm_run *run)
-{
-    return !run->live && (!run->fence || ga_vmm_fence_done(&pool->fences, run->fence));
-}
-
-/* At least so many bytes of cached runs that nobody uses, if there are: those given first. */
-static uint64_t evict(ga_vmm_pool *pool, uint64_t bytes)
-{
-    uint64_t before = pool->held;
-    ga_vmm_link *next;
-    for (ga_vmm_link *l = pool->cached.after; l != &pool->cached && before - pool->held < bytes;
-         l = next) {
-        ga_vmm_run *run = ga_vmm_run_of(l);
-        next = l->after;
-        if (is_idle(pool, run)) {
-            ga_vmm_run_end(pool, run);
-        }
-    }
-    return before - pool->held;
-}
-
-void ga_vmm_pool_trim(ga_vmm_pool *pool, uint64_t keep)
-{
-    uint64_t cached = pool->held - pool->live;
-    if (cached > keep) {
-        evict(pool, cached - keep);
-    }
-}
-
-/* ---- taking ------------------------------------------------------------------------------ */
-
-/* The most that may be held once `more` bytes are live besides. By itself that is the most that was
- * live at once and a 64th of it: what a program does again finds the memory that it had before, and
- * with what else is lost (ga_vmm_compose(), units) no more than a twentieth is held in vain. */
+/* The most that may be held once `more` bytes are taken besides. By itself that is the most that
+ * was taken at once and a 28th of it: what a program does again finds the memory that it had
+ * before, and with what else is lost (units) no more than a twentieth is held in vain. */
 static uint64_t may_hold(const ga_vmm_pool *pool, uint64_t more)
 {
+    uint64_t peak = peak_with(pool, more);
+    uint64_t usual = peak + most(peak / SPARE, SPARE_GRANULES * pool->space.granule);
     uint64_t live = pool->live + more;
-    uint64_t peak = most(pool->peak, live);
-    uint64_t usual = peak + most(peak / 64, 32 * pool->space.granule);
     return least(pool->cache == UINT64_MAX ? usual : live + pool->cache, pool->limit);
 }
 
-static void make_way(ga_vmm_pool *pool, uint64_t more)
+/* How much larger than `size` a run may be. */
+static uint64_t may_waste(const ga_vmm_pool *pool, uint64_t size)
 {
-    uint64_t may = may_hold(pool, more);
-    if (pool->held + more > may) {
-        evict(pool, pool->held + more - may);
-    }
+    uint64_t may = peak_with(pool, size) / SPARE;
+    uint64_t left = may > pool->waste ? may - pool->waste : 0;
+    return most(least(left, size), size / 32);
 }
 
 static ga_status check_limit(const ga_vmm_pool *pool, uint64_t more)
@@ -203,88 +124,357 @@ static ga_status check_limit(const ga_vmm_pool *pool, uint64_t more)
                    (ull)pool->live);
 }
 
-/* New memory, from the driver; what nobody uses goes back to it if it has no other. */
-static ga_status take_new(ga_vmm_pool *pool, const ga_vmm_want *w, ga_vmm_run **out)
+/* ---- runs -------------------------------------------------------------------------------- */
+
+static ga_vmm_link *bucket_of(ga_vmm_pool *pool, uint64_t size)
 {
-    ga_vmm_run *run;
-    ga_status status;
-    do {
-        status = ga_vmm_run_make(pool, w->size, w->align, &run);
-        if (run) {
-            ga_vmm_pool_cache(pool, run); /* a failure too leaves one, if it could not be undone */
+    return &pool->buckets[ga_vmm_step(size / pool->space.granule, 5)];
+}
+
+static void set_live(ga_vmm_pool *pool, ga_vmm_run *run, uint64_t wanted)
+{
+    uint64_t hole = ga_vmm_chunk_after(run->last)->base - run->base - run->size;
+    ga_vmm_list_remove(&run->link);
+    ga_vmm_list_append(&pool->lives, &run->link);
+    run->live = true;
+    run->wanted = wanted;
+    run->room = run->size + (run->size < ROOMY ? 0 : least(hole, run->size));
+    pool->live += run->size;
+    pool->waste += run->size - wanted;
+    pool->peak = peak_with(pool, 0);
+    note(pool, run);
+}
+
+void ga_vmm_pool_give(ga_vmm_pool *pool, ga_vmm_run *run, ga_vmm_fence *fence)
+{
+    pool->live -= run->size;
+    pool->waste -= run->size - run->wanted;
+    run->live = false;
+    run->sheet = NULL;
+    run->first->fence = fence;
+    for (ga_vmm_chunk *c = run->first; c != run->last;) {
+        c = ga_vmm_chunk_after(c);
+        c->fence = ga_vmm_fence_share(fence);
+    }
+    ga_vmm_list_remove(&run->link);
+    ga_vmm_list_append(bucket_of(pool, run->wanted), &run->link);
+    note(pool, run);
+}
+
+/* Its chunks are free by themselves. */
+static void break_up(ga_vmm_run *run)
+{
+    for (ga_vmm_chunk *c = run->first; c != run->last; c = ga_vmm_chunk_after(c)) {
+        c->run = NULL;
+    }
+    run->last->run = NULL;
+    ga_vmm_list_remove(&run->link);
+    ga_libc.free(run);
+}
+
+/* The free chunks in [base, end) become parts of it. */
+static void claim(ga_vmm_pool *pool, ga_vmm_run *run, ga_vmm_chunk *below, uintptr_t end)
+{
+    for (ga_vmm_chunk *c = ga_vmm_chunk_after(below); c->base < end; c = ga_vmm_chunk_after(c)) {
+        if (c->run) {
+            break_up(c->run);
         }
-    } while (status == GA_ERR_MEMORY && evict(pool, w->size));
-    return status == GA_OK ? hand_out(pool, run, w, out) : status;
+        drop_fence(pool, c);
+        c->run = run;
+        run->first = run->first ? run->first : c;
+        run->last = c;
+    }
+    run->size = end - run->base;
+}
+
+ga_vmm_run *ga_vmm_pool_find(const ga_vmm_pool *pool, const void *pointer)
+{
+    const ga_vmm_chunk *chunk = ga_vmm_addresses_find(&pool->addresses, pointer);
+    return chunk && chunk->run && chunk->run->live ? chunk->run : NULL;
+}
+
+/* ---- giving to the driver ---------------------------------------------------------------- */
+
+static bool is_idle(ga_vmm_pool *pool, const ga_vmm_chunk *chunk)
+{
+    return !chunk->wall && !(chunk->run && chunk->run->live) &&
+           (!chunk->fence || ga_vmm_fence_done(&pool->fences, chunk->fence));
+}
+
+static bool is_larger(const ga_vmm_chunk *a, const ga_vmm_chunk *b)
+{
+    return a->size > b->size || (a->size == b->size && a->base > b->base);
+}
+
+static bool is_of(const ga_vmm_window *window, const ga_vmm_chunk *chunk)
+{
+    return chunk == window->below || (chunk->base >= window->base && chunk->base < window->end);
+}
+
+/* The largest chunk, smaller than `before`, that nobody uses and that is not of the spared window. */
+static ga_vmm_chunk *largest(ga_vmm_pool *pool, const ga_vmm_chunk *before,
+                             const ga_vmm_window *spared)
+{
+    const ga_vmm_link *chunks = &pool->addresses.chunks;
+    ga_vmm_chunk *found = NULL;
+    for (const ga_vmm_link *l = chunks->after; l != chunks; l = l->after) {
+        ga_vmm_chunk *c = ga_vmm_chunk_of(l);
+        bool better = (!found || is_larger(c, found)) && (!before || is_larger(before, c));
+        if (better && !(spared && is_of(spared, c)) && is_idle(pool, c)) {
+            found = c;
+        }
+    }
+    return found;
+}
+
+/* A driver that refuses leaves it as it is. */
+static void unmap(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
+{
+    if (chunk->run) {
+        break_up(chunk->run);
+    }
+    ga_vmm_chunks_unmap(pool, chunk);
+}
+
+/* At least so many bytes that nobody uses, if there are. Large chunks first: that is the fewest
+ * calls, and they are the ones that serve the fewest requests. */
+static uint64_t evict(ga_vmm_pool *pool, uint64_t bytes, const ga_vmm_window *spared)
+{
+    uint64_t before = pool->held;
+    const ga_vmm_chunk *refused = NULL;
+    while (before - pool->held < bytes) {
+        uint64_t held = pool->held;
+        ga_vmm_chunk *chunk = largest(pool, refused, spared);
+        if (!chunk) {
+            break;
+        }
+        unmap(pool, chunk);
+        refused = pool->held == held ? chunk : refused;
+    }
+    return before - pool->held;
+}
+
+void ga_vmm_pool_trim(ga_vmm_pool *pool, uint64_t keep)
+{
+    uint64_t in_vain = pool->held - pool->live;
+    ga_vmm_fences_new_round(&pool->fences);
+    if (in_vain > keep) {
+        evict(pool, in_vain - keep, NULL);
+    }
+}
+
+/* For `fill` bytes of a window; `more` are taken besides. */
+static void make_way(ga_vmm_pool *pool, uint64_t more, const ga_vmm_window *window)
+{
+    uint64_t may = may_hold(pool, more);
+    if (pool->held + window->fill > may) {
+        evict(pool, pool->held + window->fill - may, window);
+    }
+}
+
+/* ---- a run that is whole yet ------------------------------------------------------------- */
+
+static bool serves(ga_vmm_pool *pool, const ga_vmm_run *run, const ga_vmm_want *w)
+{
+    return run->wanted == w->size && run->size - w->size <= w->waste &&
+           !(run->base & (w->align - 1)) && ga_vmm_is_ready(pool, run->first->fence, w);
+}
+
+/* The one given last. */
+static ga_vmm_run *find_whole(ga_vmm_pool *pool, const ga_vmm_want *w)
+{
+    int looks = LOOKS;
+    ga_vmm_link *bucket = bucket_of(pool, w->size);
+    for (ga_vmm_link *l = bucket->before; l != bucket && looks--; l = l->before) {
+        if (serves(pool, run_of(l), w)) {
+            return run_of(l);
+        }
+    }
+    return NULL;
+}
+
+/* Its chunks have one fence. */
+static ga_status take_whole(ga_vmm_pool *pool, ga_vmm_run *run, const ga_vmm_want *w)
+{
+    ga_vmm_fence *fence = run->first->fence;
+    if (fence && w->stream) {
+        ga_status status = ga_vmm_fence_order(&pool->fences, fence, *w->stream);
+        if (status != GA_OK) {
+            return status;
+        }
+    }
+    for (ga_vmm_chunk *c = run->first; c != run->last; c = ga_vmm_chunk_after(c)) {
+        drop_fence(pool, c);
+    }
+    drop_fence(pool, run->last);
+    set_live(pool, run, w->size);
+    return GA_OK;
+}
+
+/* ---- a run made of free chunks and holes -------------------------------------------------- */
+
+/* Let the stream wait for whoever may still be using them. */
+static ga_status order(ga_vmm_pool *pool, const ga_vmm_window *window, ga_stream stream)
+{
+    ga_status status = GA_OK;
+    const ga_vmm_fence *done = NULL;
+    for (ga_vmm_chunk *c = ga_vmm_chunk_after(window->below);
+         status == GA_OK && c->base < window->end; c = ga_vmm_chunk_after(c)) {
+        if (c->fence && c->fence != done) {
+            status = ga_vmm_fence_order(&pool->fences, c->fence, stream);
+            done = c->fence;
+        }
+    }
+    return status;
+}
+
+static ga_status take_window(ga_vmm_pool *pool, const ga_vmm_window *window, const ga_vmm_want *w,
+                             ga_vmm_run **out)
+{
+    ga_vmm_run *run = ga_libc.calloc(1, sizeof *run);
+    if (!run) {
+        return ga_fail(GA_ERR_MEMORY, "no memory for the record of a block");
+    }
+    ga_status status = w->stream ? order(pool, window, *w->stream) : GA_OK;
+    if (status == GA_OK) {
+        status = ga_vmm_chunks_fill(pool, window->below, window->base, window->end);
+    }
+    if (status != GA_OK) {
+        ga_libc.free(run);
+        return status;
+    }
+    ga_vmm_list_begin(&run->link);
+    run->base = window->base;
+    claim(pool, run, window->below, window->end);
+    set_live(pool, run, w->size);
+    *out = run;
+    return GA_OK;
+}
+
+/* With more addresses where there are none for it. */
+static ga_status find_window(ga_vmm_pool *pool, ga_vmm_want *w, ga_vmm_window *window)
+{
+    uint64_t may = may_hold(pool, w->size);
+    w->room = may > pool->held ? may - pool->held : 0;
+    if (ga_vmm_search(pool, w, window)) {
+        return GA_OK;
+    }
+    uint64_t addresses = w->align > pool->space.granule ? w->size + w->align : w->size;
+    ga_status status = ga_vmm_addresses_reserve(&pool->addresses, addresses);
+    if (status == GA_OK && !ga_vmm_search(pool, w, window)) {
+        return ga_fail(GA_ERR_MEMORY, "no memory to search for one");
+    }
+    return status;
+}
+
+/* Of what is mapped, whoever may still be using it. */
+static bool find_used(ga_vmm_pool *pool, ga_vmm_want w, ga_vmm_window *window)
+{
+    w.waiting = true;
+    return w.stream && ga_vmm_search(pool, &w, window) && !window->fill;
+}
+
+/* New memory for a window; what nobody uses goes to the driver if it has no other. */
+static ga_status take_new(ga_vmm_pool *pool, ga_vmm_window *window, ga_vmm_want *w,
+                          ga_vmm_run **out)
+{
+    ga_vmm_window used;
+    make_way(pool, w->size, window);
+    bool full = pool->held + window->fill > may_hold(pool, w->size);
+    if (full && find_used(pool, *w, &used)) {
+        return take_window(pool, &used, w, out);
+    }
+    ga_status status = take_window(pool, window, w, out);
+    while (status == GA_ERR_MEMORY && evict(pool, w->size, NULL)) {
+        status = find_window(pool, w, window);
+        status = status == GA_OK ? take_window(pool, window, w, out) : status;
+    }
+    return status == GA_ERR_MEMORY && find_used(pool, *w, &used) ? take_window(pool, &used, w, out)
+                                                                 : status;
 }
 
 ga_status ga_vmm_pool_take(ga_vmm_pool *pool, uint64_t size, uint64_t align,
                            const ga_stream *stream, ga_vmm_run **out)
 {
-    ga_vmm_want w = {size, align, stream, false};
-    ga_vmm_run *run = find(pool, &w);
-    *out = NULL;
-    if (run) {
-        return hand_out(pool, run, &w, out);
+    ga_vmm_want w = {.size = size, .align = align, .stream = stream};
+    ga_vmm_window window;
+    align = most(align, pool->space.granule);
+    w.align = align;
+    w.waste = may_waste(pool, size);
+    ga_vmm_fences_new_round(&pool->fences);
+    *out = find_whole(pool, &w);
+    if (*out) {
+        return take_whole(pool, *out, &w);
     }
-    ga_status status = check_limit(pool, size);
-    if (status != GA_OK) {
-        return status;
+    ga_status status = find_window(pool, &w, &window);
+    if (status == GA_OK && !window.fill) {
+        return take_window(pool, &window, &w, out);
     }
-    make_way(pool, size);
-    w.waiting = true;
-    run = stream && pool->held + size > may_hold(pool, size) ? find(pool, &w) : NULL;
-    if (!run) {
-        status = take_new(pool, &w, out);
-        run = stream && status == GA_ERR_MEMORY ? find(pool, &w) : NULL;
-    }
-    return run ? hand_out(pool, run, &w, out) : status;
+    ga_status limited = check_limit(pool, size);
+    status = limited == GA_OK ? status : limited;
+    return status == GA_OK ? take_new(pool, &window, &w, out) : status;
 }
 
 /* ---- growing where it stands -------------------------------------------------------------- */
 
-/* The first run from there on, up to `end`; NULL: none. */
-static ga_vmm_run *first_run(const ga_vmm_pool *pool, uintptr_t from, uintptr_t end)
+/* Whether nobody uses what is behind it, up to `end`. */
+static bool is_clear(ga_vmm_pool *pool, const ga_vmm_run *run, uintptr_t end)
 {
-    ga_vmm_run *run = NULL;
-    for (uintptr_t at = from; at < end && !run; at += pool->space.granule) {
-        run = ga_vmm_addresses_owner(&pool->addresses, (const void *)at);
+    const ga_vmm_chunk *c = ga_vmm_chunk_after(run->last);
+    while (c->base < end && is_idle(pool, c)) {
+        c = ga_vmm_chunk_after(c);
     }
-    return run;
+    return c->base >= end;
 }
 
-/* Give cached runs that stand in the way to the driver, if nothing else does. */
-static void clear_behind(ga_vmm_pool *pool, const ga_vmm_run *run, uint64_t size)
+/* No chunk stands across `end`. False: the driver will not have it. */
+static bool cut_at(ga_vmm_pool *pool, const ga_vmm_run *run, uintptr_t end)
 {
-    uintptr_t from = run->base + run->room;
+    uint64_t held = pool->held;
+    ga_vmm_chunk *c = ga_vmm_chunk_after(run->last);
+    while (ga_vmm_chunk_end(c) <= end) {
+        c = ga_vmm_chunk_after(c);
+    }
+    if (c->base >= end) {
+        return true;
+    }
+    unmap(pool, c);
+    return pool->held != held;
+}
+
+static ga_status extend(ga_vmm_pool *pool, ga_vmm_run *run, uint64_t size)
+{
+    ga_vmm_chunk *last = run->last;
     uintptr_t end = run->base + size;
-    ga_vmm_run *next = first_run(pool, from, end);
-    for (ga_vmm_run *r = next; r; r = first_run(pool, r->base + r->room, end)) {
-        if (!is_idle(pool, r)) {
-            return;
-        }
+    ga_status status = ga_vmm_chunks_fill(pool, last, run->base + run->size, end);
+    if (status == GA_OK) {
+        pool->live += size - run->size;
+        pool->waste -= run->size - run->wanted;
+        claim(pool, run, last, end);
+        run->wanted = size; /* it is what was taken that grows */
+        run->room = most(run->room, size);
+        pool->peak = peak_with(pool, 0);
+        note(pool, run);
     }
-    for (uint64_t before = 0; next && pool->held != before; next = first_run(pool, from, end)) {
-        before = pool->held;
-        ga_vmm_run_end(pool, next);
-    }
+    return status;
 }
 
 ga_status ga_vmm_pool_extend(ga_vmm_pool *pool, ga_vmm_run *run, uint64_t size)
 {
-    uint64_t before = run->size;
-    uint64_t more = size - before;
+    uint64_t more = size - run->size;
+    ga_vmm_window behind = {run->last, run->base + run->size, run->base + size, more};
     ga_status status = check_limit(pool, more);
     if (status != GA_OK) {
         return status;
     }
-    clear_behind(pool, run, size);
-    make_way(pool, more);
+    ga_vmm_fences_new_round(&pool->fences);
+    if (!is_clear(pool, run, behind.end) || !cut_at(pool, run, behind.end)) {
+        return ga_fail(GA_ERR_NO_ROOM, "the addresses behind its %llu bytes are not free",
+                       (ull)run->room);
+    }
+    make_way(pool, more, &behind);
     do {
-        status = ga_vmm_run_extend(pool, run, size);
-    } while (status == GA_ERR_MEMORY && evict(pool, more));
-    pool->live += run->size - before;
-    pool->waste -= run->waste;
-    run->waste = 0; /* it is what was taken that grows */
-    pool->peak = most(pool->peak, pool->live);
+        status = extend(pool, run, size);
+    } while (status == GA_ERR_MEMORY && evict(pool, more, NULL));
     return status;
 }

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Chunks, mapped in holes and unmapped: all that the driver is asked for memory. For the pool
+ * (vmm_pool.h), under whose lock.
+ */
+#ifndef GPUALLOC_ARENA_VMM_CHUNKS_H
+#define GPUALLOC_ARENA_VMM_CHUNKS_H
+
+#include "vmm_pool.h"
+
+/* Map every hole in [base, end), behind `below` or chunks that follow it; all of them or none, as
+ * far as the driver undoes it: what it does not is a free chunk, and counted.
+ *
+ * GA_ERR_MEMORY  above the limit, or none left: of the device's, or for records */
+ga_status ga_vmm_chunks_fill(ga_vmm_pool *pool, ga_vmm_chunk *below, uintptr_t base, uintptr_t end);
+
+/* Unmap it and free its record; it is part of no run. A driver that refuses leaves it as it is. */
+void ga_vmm_chunks_unmap(ga_vmm_pool *pool, ga_vmm_chunk *chunk);
+
+/* Unmap all; the records go in any case. */
+void ga_vmm_chunks_end(ga_vmm_pool *pool);
+
+#endif
