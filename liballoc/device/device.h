@@ -22,6 +22,10 @@ ga_status ga_device_function(CUfunction *out, int device, const char *name);
  * know. NULL undoes it. */
 void ga_device_code_set(CUfunction (*find)(const char *name));
 
+/* Before the primary context of `device` is destroyed: forget what lives in it, our module and what
+ * the platform keeps. They come back on next need. Nothing of ours may be at work on the device. */
+void ga_device_forget(int device);
+
 /* Run the probe kernel on `device` and check its answers: GA_OK means that our device code runs
  * there. */
 ga_status ga_device_probe(int device);

@@ -57,3 +57,11 @@ ga_status ga_device_function(CUfunction *out, int device, const char *name)
     ga_cuda_leave(&scope);
     return status;
 }
+
+void ga_device_forget(int device)
+{
+    pthread_mutex_lock(&modules_lock);
+    modules[device] = NULL; /* the driver frees it with the context */
+    pthread_mutex_unlock(&modules_lock);
+    ga_cuda_forget(device);
+}

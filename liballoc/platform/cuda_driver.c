@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * STRUCTURE  one table, filled once; one slot per device with its primary context and a stream
- * INVARIANT  a slot with a context is complete and never changes again
+ * INVARIANT  a slot with a context is complete, and changes again only in ga_cuda_forget()
  * ORDER      D1/D2 publish a slot; pthread_once publishes the table
  * PROGRESS   lock-free once a device has been used; its first use takes slots_lock
  */
@@ -232,6 +232,35 @@ void ga_cuda_leave(const ga_cuda_scope *scope)
 {
     CUcontext ours;
     scope->driver->cuCtxPopCurrent(&ours);
+}
+
+static void forget_locked(const ga_cuda_driver *driver, int ordinal, device_slot *slot)
+{
+    CUdevice device;
+    CUcontext context = slot->context;
+    if (driver->cuCtxPushCurrent(context) == CUDA_SUCCESS) {
+        driver->cuStreamDestroy(slot->stream);
+        driver->cuCtxPopCurrent(&context);
+    }
+    if (driver->cuDeviceGet(&device, ordinal) == CUDA_SUCCESS) {
+        driver->cuDevicePrimaryCtxRelease(device);
+    }
+    slot->stream = NULL;
+    /* relaxed: nobody is in here for the device, and who comes next takes the lock. */
+    __atomic_store_n(&slot->context, NULL, __ATOMIC_RELAXED);
+}
+
+void ga_cuda_forget(int device)
+{
+    const ga_cuda_driver *driver;
+    if (device < 0 || device >= GA_CUDA_DEVICES || ga_cuda_driver_get(&driver) != GA_OK) {
+        return;
+    }
+    pthread_mutex_lock(&slots_lock);
+    if (slots[device].context) {
+        forget_locked(driver, device, &slots[device]);
+    }
+    pthread_mutex_unlock(&slots_lock);
 }
 
 /* ---- small work --------------------------------------------------------------------------- */

@@ -159,6 +159,10 @@ typedef struct ga_cuda_scope {
 ga_status ga_cuda_enter(ga_cuda_scope *scope, int device);
 void ga_cuda_leave(const ga_cuda_scope *scope);
 
+/* Let go of the device's primary context, before somebody destroys it; the next ga_cuda_enter() takes
+ * hold of the new one. No thread is between ga_cuda_enter() and ga_cuda_leave() for that device. */
+void ga_cuda_forget(int device);
+
 /* What the driver knows of a pointer; all 0 for one that it does not know. */
 typedef struct ga_cuda_pointer {
     int memory_type; /* CU_MEMORYTYPE_DEVICE, ... */

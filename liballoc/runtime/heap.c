@@ -418,6 +418,11 @@ static ga_status open_as_told(ga_heap **out, ga_place place, int device, const c
 
 /* ---- the interface ------------------------------------------------------------------------ */
 
+const char *ga_heap_default_spec(ga_place place)
+{
+    return places[place].fallback;
+}
+
 ga_status ga_heap_open(ga_heap **out, ga_place place, int device, const char *spec)
 {
     if (!out || (unsigned)place >= GA_PLACE_COUNT || device < 0) {

@@ -22,10 +22,14 @@ struct ga_heap {
     size_t natural_align; /* what backend->alloc() gives */
     bool root;            /* opened by a caller, not as a parent */
     bool bypassed;        /* the preload calls the backend past the counters; set once, by it */
+    unsigned published;   /* it replaces malloc in kernels: how often a module was told; linked.c */
     ga_spec *spec;        /* the parsed text that values point into; the root's only */
     char *text;           /* ga_heap_spec() */
     ga_heap *following;   /* the list of all open layers, youngest first */
 };
+
+/* What ga_heap_open() takes where neither a caller nor the environment names a spec. */
+const char *ga_heap_default_spec(ga_place place);
 
 /* Call `visit` for every heap that a caller has open. The list is locked meanwhile: the visitor
  * opens and closes none. */

@@ -63,6 +63,14 @@ static double overhead_percent(const ga_stats *s)
                : 0.0;
 }
 
+/* One more line, where the heap replaces malloc in kernels. */
+static size_t write_published(const ga_heap *heap, char *buffer, size_t size, size_t used)
+{
+    int length = snprintf(used < size ? buffer + used : NULL, used < size ? size - used : 0,
+                          "malloc in kernels is replaced, published %u times\n", heap->published);
+    return length < 0 ? 0 : (size_t)length;
+}
+
 size_t ga_heap_stats_text(const ga_heap *heap, char *buffer, size_t size)
 {
     ga_stats s = {0};
@@ -85,7 +93,8 @@ size_t ga_heap_stats_text(const ga_heap *heap, char *buffer, size_t size)
         heap ? heap->text : "", ga_place_text(heap ? heap->place : GA_PLACE_COUNT), s.allocs,
         s.frees, s.reallocs, s.failures, live, s.live_blocks, peak, s.held_bytes ? held : "unknown",
         requested, granted, overhead_percent(&s), s.growths);
-    return length < 0 ? 0 : (size_t)length;
+    size_t used = length < 0 ? 0 : (size_t)length;
+    return heap && heap->published ? used + write_published(heap, buffer, size, used) : used;
 }
 
 /* ---- as JSON ------------------------------------------------------------------------------ */
@@ -150,10 +159,11 @@ size_t ga_heap_stats_json(const ga_heap *heap, char *buffer, size_t size)
         "\"allocs\":%" PRIu64 ",\"frees\":%" PRIu64 ",\"reallocs\":%" PRIu64
         ",\"failures\":%" PRIu64 ",\"live_blocks\":%" PRIu64 ",\"live_bytes\":%" PRIu64
         ",\"peak_bytes\":%" PRIu64 ",\"requested_bytes\":%" PRIu64 ",\"granted_bytes\":%" PRIu64
-        ",\"held_bytes\":%" PRIu64 ",\"growths\":%" PRIu64 "}\n",
+        ",\"held_bytes\":%" PRIu64 ",\"growths\":%" PRIu64 "%s}\n",
         (int)getpid(), program, ga_place_text(heap ? heap->place : GA_PLACE_COUNT),
         heap ? heap->device : 0, spec, s.allocs, s.frees, s.reallocs, s.failures, s.live_blocks,
-        s.live_bytes, s.peak_bytes, s.requested_bytes, s.granted_bytes, s.held_bytes, s.growths);
+        s.live_bytes, s.peak_bytes, s.requested_bytes, s.granted_bytes, s.held_bytes, s.growths,
+        heap && heap->published ? ",\"replaces_malloc\":true" : "");
     return length < 0 ? 0 : (size_t)length;
 }
 
@@ -238,6 +248,30 @@ void ga_report(const ga_heap *heap)
                               : ga_heap_stats_text(heap, text + head, room - head);
     size_t length = head + body < room ? head + body : room - 1;
     if (!append(to, text, length)) {
+        ga_log(GA_LOG_ERROR, "GPUALLOC_STATS: cannot write \"%s\": %s", to, strerror(errno));
+    }
+}
+
+void ga_report_unreplaced(int device)
+{
+    const char *to = destination();
+    char text[512];
+    char program[256];
+    if (!to) {
+        return;
+    }
+    escape(program, sizeof program, program_invocation_short_name);
+    int length =
+        is_json(to)
+            ? snprintf(text, sizeof text,
+                       "{\"abi\":1,\"pid\":%d,\"program\":\"%s\",\"place\":\"kernel\","
+                       "\"device\":%d,\"replaces_malloc\":false}\n",
+                       (int)getpid(), program, device)
+            : snprintf(
+                  text, sizeof text,
+                  "gpualloc: %.200s, process %d, device %d: malloc in kernels is not replaced\n",
+                  program_invocation_short_name, (int)getpid(), device);
+    if (length < 0 || !append(to, text, (size_t)length)) {
         ga_log(GA_LOG_ERROR, "GPUALLOC_STATS: cannot write \"%s\": %s", to, strerror(errno));
     }
 }

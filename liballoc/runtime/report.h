@@ -13,6 +13,10 @@ bool ga_report_wanted(void);
 /* Report on one heap, if asked for. */
 void ga_report(const ga_heap *heap);
 
+/* Report, if asked for, that malloc in the kernels of a module is CUDA's own although the program was
+ * linked to replace it. */
+void ga_report_unreplaced(int device);
+
 /* See to it, once, that heaps still open at exit are reported, if asked for. */
 void ga_report_when_exiting(void);
 

@@ -311,6 +311,7 @@ static CUresult retain(CUcontext *context, CUdevice device)
         return CUDA_ERROR_INVALID_DEVICE;
     }
     vmm.devices[device].retained = true;
+    vmm.devices[device].destroyed = false; /* a new one, of the same address */
     *context = context_of(device);
     return CUDA_SUCCESS;
 }

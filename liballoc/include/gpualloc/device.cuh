@@ -42,9 +42,12 @@ static __device__ __forceinline__ void *ga_kernel_malloc(ga_kernel_heap heap, si
         if (size <= GA_SLAB_WORDS_UNIT(heap.words)) {
             block = ga_slab_kernel_claim(heap);
         }
-    } else if (heap.abi == GA_KERNEL_HEAP_ABI && heap.kind == GA_KERNEL_KIND_CUDA) {
+    }
+#ifndef GA_KERNEL_LINKED /* where malloc is ours, there is no way to CUDA's */
+    if (heap.abi == GA_KERNEL_HEAP_ABI && heap.kind == GA_KERNEL_KIND_CUDA) {
         block = malloc(size);
     }
+#endif
     return block;
 }
 
@@ -54,9 +57,12 @@ static __device__ __forceinline__ void ga_kernel_free(ga_kernel_heap heap, void 
 {
     if (heap.abi == GA_KERNEL_HEAP_ABI && heap.kind == GA_KERNEL_KIND_SLAB) {
         ga_slab_kernel_release(heap, block);
-    } else if (heap.abi == GA_KERNEL_HEAP_ABI && heap.kind == GA_KERNEL_KIND_CUDA) {
+    }
+#ifndef GA_KERNEL_LINKED
+    if (heap.abi == GA_KERNEL_HEAP_ABI && heap.kind == GA_KERNEL_KIND_CUDA) {
         free(block);
     }
+#endif
 }
 
 /* ---- slab heaps: units of one size ---------------------------------------------------------- */

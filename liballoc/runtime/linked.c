@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The heaps behind in-kernel malloc that was replaced by linking: one for each device of the
+ * process, shared by all modules that were linked so.
+ *
+ *   CLOSED --publish--> OPEN or FAILED --ga_kernel_close()--> CLOSED
+ *                       FAILED --ga_kernel_use()--> CLOSED
+ *
+ * STRUCTURE  a slot for each device, and the spec that the program chose, all guarded by `lock`
+ * INVARIANT  a heap in a slot has no layer that calls malloc in kernels
+ * ORDER      the lock's; E1/E2 for the epoch, which is read without it
+ * PROGRESS   blocks while another thread opens or publishes
+ */
+#include "linked.h"
+
+#include "../device/device.h"
+#include "../device/kinds.h"
+#include "../platform/libc.h"
+#include "../platform/log.h"
+#include "heap.h"
+#include "report.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    CLOSED = 0,
+    OPEN,
+    FAILED
+};
+
+typedef struct slot {
+    int state;
+    ga_heap *heap;    /* OPEN */
+    ga_status status; /* FAILED: why, and the sentence that was said */
+    char reason[512];
+} slot;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static slot slots[GA_CUDA_DEVICES];
+static char *chosen; /* ga_kernel_use()'s */
+static uint64_t epoch = 1;
+
+/* ---- fork: the driver does not outlive it, so the child begins anew ------------------------------ */
+
+static void fork_child(void)
+{
+    pthread_mutex_init(&lock, NULL); /* who held it is not here */
+    memset(slots, 0, sizeof slots);
+    epoch++;
+}
+
+static void watch(void)
+{
+    pthread_atfork(NULL, NULL, fork_child);
+}
+
+static void enter(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch);
+    pthread_mutex_lock(&lock);
+}
+
+/* ---- opening ------------------------------------------------------------------------------------ */
+
+bool ga_linked_calls_cuda(const ga_heap *heap)
+{
+    for (; heap; heap = heap->parent) {
+        if (heap->place == GA_PLACE_KERNEL && strcmp(heap->backend->name, "cuda") == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Where the spec comes from, for sentences: ga_heap_open() has its own for the environment. */
+static const char *source(const char *spec)
+{
+    return spec ? "ga_kernel_use" : "GPUALLOC_KERNEL";
+}
+
+/* `spec` as in ga_heap_open(). */
+static ga_status open_one(ga_heap **out, int device, const char *spec)
+{
+    ga_status status = ga_heap_open(out, GA_PLACE_KERNEL, device, spec);
+    if (status != GA_OK) {
+        return spec ? ga_fail(status, "%s: %s", source(spec), ga_error_text()) : status;
+    }
+    if (ga_linked_calls_cuda(*out)) {
+        char text[256];
+        snprintf(text, sizeof text, "%s", ga_heap_spec(*out));
+        ga_heap_close(*out);
+        *out = NULL;
+        return ga_fail(
+            GA_ERR_PLACE,
+            "%s: %s: malloc in kernels is replaced in this program, so that CUDA's own "
+            "would call itself; expected a spec without cuda in the place kernel, as %s. "
+            "To run with CUDA's malloc, link without libgpualloc-kernel.a",
+            source(spec), text, ga_heap_default_spec(GA_PLACE_KERNEL));
+    }
+    return GA_OK;
+}
+
+static void stop_if_strict(void)
+{
+    const char *strict = getenv("GPUALLOC_STRICT");
+    if (strict && strcmp(strict, "1") == 0) {
+        ga_log(GA_LOG_ERROR, "%s", ga_error_text());
+        _exit(2);
+    }
+}
+
+static bool somebody_chose(void)
+{
+    const char *told = getenv("GPUALLOC_KERNEL");
+    return chosen || (told && *told);
+}
+
+/* The heap that was asked for; instead of one that cannot be had, the default. */
+static ga_status open_heap(ga_heap **out, int device)
+{
+    ga_status status = open_one(out, device, chosen);
+    if (status == GA_OK) {
+        return GA_OK;
+    }
+    stop_if_strict();
+    if (status != GA_ERR_DEVICE && somebody_chose()) {
+        const char *fallback = ga_heap_default_spec(GA_PLACE_KERNEL);
+        ga_log(GA_LOG_ERROR, "%s; going on with %s", ga_error_text(), fallback);
+        status = ga_heap_open(out, GA_PLACE_KERNEL, device, fallback);
+        if (status != GA_OK) {
+            ga_fail(status, "%s: %s", fallback, ga_error_text());
+        }
+    }
+    return status;
+}
+
+static void open_slot(slot *it, int device)
+{
+    it->status = open_heap(&it->heap, device);
+    if (it->status == GA_OK) {
+        it->state = OPEN;
+        ga_log(GA_LOG_INFO, "malloc in kernels on device %d is served by %s", device,
+               ga_heap_spec(it->heap));
+        return;
+    }
+    it->state = FAILED;
+    snprintf(it->reason, sizeof it->reason, "%s", ga_error_text());
+    ga_log(GA_LOG_ERROR, "%s; malloc in kernels answers NULL on device %d", it->reason, device);
+}
+
+/* ---- publishing --------------------------------------------------------------------------------- */
+
+/* The variable is of the current context, the heap of the primary one, and other contexts may not
+ * reach its memory. */
+static ga_status check_context(const ga_cuda_scope *scope, CUcontext before, int device)
+{
+    CUcontext primary = NULL;
+    ga_status status = GA_CUDA_CALL(scope->driver, cuCtxGetCurrent, &primary);
+    if (status == GA_OK && before && before != primary) {
+        return ga_fail(GA_ERR_DEVICE,
+                       "malloc in kernels is served in the primary context of device %d, that of "
+                       "the CUDA runtime; expected no other to be current",
+                       device);
+    }
+    return status;
+}
+
+static ga_status write_view(const ga_cuda_scope *scope, const ga_kernel_heap *view, void *variable)
+{
+    ga_status status = GA_CUDA_CALL(scope->driver, cuMemcpyHtoDAsync, (CUdeviceptr)variable, view,
+                                    sizeof *view, scope->stream);
+    return status == GA_OK ? GA_CUDA_CALL(scope->driver, cuStreamSynchronize, scope->stream)
+                           : status;
+}
+
+/* What was current before we make the device's own context current. */
+static ga_status current_context(CUcontext *out)
+{
+    const ga_cuda_driver *driver;
+    *out = NULL;
+    ga_status status = ga_cuda_driver_get(&driver);
+    return status == GA_OK ? GA_CUDA_CALL(driver, cuCtxGetCurrent, out) : status;
+}
+
+static ga_status publish_open(slot *it, int device, void *variable)
+{
+    CUcontext before;
+    ga_cuda_scope scope;
+    ga_kernel_heap view;
+    ga_status status = ga_heap_kernel_view(it->heap, &view);
+    if (status == GA_OK) {
+        status = current_context(&before);
+    }
+    if (status == GA_OK) {
+        status = ga_cuda_enter(&scope, device);
+    }
+    if (status != GA_OK) {
+        return status;
+    }
+    status = check_context(&scope, before, device);
+    if (status == GA_OK) {
+        status = write_view(&scope, &view, variable);
+    }
+    ga_cuda_leave(&scope);
+    it->heap->published += status == GA_OK;
+    return status;
+}
+
+static ga_status publish_locked(slot *it, int device, void *variable)
+{
+    if (it->state == CLOSED) {
+        open_slot(it, device);
+    }
+    if (it->state == FAILED) {
+        return ga_fail(it->status, "%s", it->reason);
+    }
+    ga_status status = publish_open(it, device, variable);
+    if (status != GA_OK) {
+        ga_log(GA_LOG_ERROR, "%s; malloc in kernels answers NULL there", ga_error_text());
+    }
+    return status;
+}
+
+static ga_status not_active(int device)
+{
+    const char *what =
+        "malloc in kernels is CUDA's own here: the device link took nothing from "
+        "libgpualloc-kernel.a. Either no kernel calls malloc, or the archive has no code for the "
+        "architecture that was linked";
+    ga_log(GA_LOG_WARN, "device %d: %s", device, what);
+    ga_report_unreplaced(device);
+    return ga_fail(GA_ERR_UNSUPPORTED, "device %d: %s", device, what);
+}
+
+static slot *slot_of(int device)
+{
+    return device >= 0 && device < GA_CUDA_DEVICES ? &slots[device] : NULL;
+}
+
+static ga_status no_slot(int device)
+{
+    return ga_fail(GA_ERR_DEVICE, "no CUDA device %d: expected one from 0 to %d", device,
+                   GA_CUDA_DEVICES - 1);
+}
+
+ga_status ga_kernel_publish(int device, void *variable)
+{
+    slot *it = slot_of(device);
+    if (!it) {
+        return no_slot(device);
+    }
+    enter();
+    ga_status status = variable ? publish_locked(it, device, variable) : not_active(device);
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+uint64_t ga_kernel_epoch(void)
+{
+    /* E2: acquire. Pairs with E1: whoever sees the new one finds the slot closed. */
+    return __atomic_load_n(&epoch, __ATOMIC_ACQUIRE);
+}
+
+/* ---- choosing, asking, closing ------------------------------------------------------------------- */
+
+static void retry_failed(void)
+{
+    for (int i = 0; i < GA_CUDA_DEVICES; i++) {
+        if (slots[i].state == FAILED) {
+            slots[i].state = CLOSED;
+        }
+    }
+    /* E1: release. Pairs with E2. */
+    __atomic_add_fetch(&epoch, 1, __ATOMIC_RELEASE);
+}
+
+ga_status ga_kernel_use(const char *spec)
+{
+    char *copy = NULL;
+    if (spec) {
+        size_t size = strlen(spec) + 1;
+        copy = ga_libc.malloc(size);
+        if (!copy) {
+            return ga_fail(GA_ERR_MEMORY, "ga_kernel_use: no memory for a copy of %zu bytes", size);
+        }
+        memcpy(copy, spec, size);
+    }
+    enter();
+    char *old = chosen;
+    chosen = copy;
+    ga_libc.free(old);
+    retry_failed();
+    pthread_mutex_unlock(&lock);
+    return GA_OK;
+}
+
+ga_heap *ga_kernel_serving(int device)
+{
+    slot *it = slot_of(device);
+    if (!it) {
+        return NULL;
+    }
+    enter();
+    ga_heap *heap = it->state == OPEN ? it->heap : NULL;
+    pthread_mutex_unlock(&lock);
+    return heap;
+}
+
+ga_status ga_kernel_close(int device)
+{
+    slot *it = slot_of(device);
+    ga_status status = GA_OK;
+    if (!it) {
+        return no_slot(device);
+    }
+    enter();
+    if (it->state == OPEN) {
+        status = ga_heap_close(it->heap);
+        ga_device_forget(device);
+    }
+    *it = (slot){0};
+    /* E1: release. Pairs with E2. */
+    __atomic_add_fetch(&epoch, 1, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&lock);
+    return status;
+}
