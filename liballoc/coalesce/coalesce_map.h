@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The parallel hash map of static coalescing without headers (warp-coalescing-gpumpi-2022, §3.1):
+ * from a payload to its superblock.
+ *
+ * STRUCTURE  Buckets of 8 entries, a row of 128 bytes each. A payload stands in its own bucket, or,
+ *            where that is full, in one of the 32 after it; `spilled` counts, for its own, that it
+ *            stands elsewhere.
+ *
+ * INVARIANT  A key is in the map once: a payload is live once. While it is, nobody else changes its
+ *            entry, and `spilled` of its bucket is not 0 unless it stands at home. So a look-up
+ *            that passes over a bucket finds nothing that is there, and there are no tombstones.
+ *
+ * ORDER      A payload is inserted before it is handed out: whoever looks it up sees it, by
+ *            whatever handed it out. P1 with P2: a value is read before the next one is written.
+ *
+ * PROGRESS   An insertion looks at 33 buckets at most, then answers that the map is full. Each
+ *            attempt at an entry fails only because another's has succeeded.
+ */
+#ifndef GPUALLOC_COALESCE_COALESCE_MAP_H
+#define GPUALLOC_COALESCE_COALESCE_MAP_H
+
+#include "coalesce_heap.h"
+#include "segment.h" /* GA_COALESCE_MUTANT */
+
+enum {
+    GA_MAP_REACH = 32 /* buckets after its own */
+};
+
+GA_SIMT uint32_t ga_map_home(const ga_map *map, uint64_t key)
+{
+    uint32_t hash = ga_bits_mix((uint32_t)(key >> 4) ^ (uint32_t)(key >> 36) * 0x9e3779b1u);
+    return hash & (map->buckets - 1u);
+}
+
+GA_SIMT ga_map_entry *ga_map_at(const ga_map *map, uint32_t bucket, uint32_t place)
+{
+    uint32_t wrapped = bucket & (map->buckets - 1u);
+    return map->entries + (uint64_t)wrapped * GA_MAP_BUCKET + place;
+}
+
+/* How many buckets after its own there are to look at. */
+GA_SIMT uint32_t ga_map_reach(const ga_map *map)
+{
+    return map->buckets <= GA_MAP_REACH ? map->buckets - 1u : GA_MAP_REACH;
+}
+
+/* A free entry of the bucket becomes the key's. False: there is none. */
+GA_SIMT bool ga_map_insert_in(const ga_map *map, uint32_t bucket, uint64_t key, uint64_t value)
+{
+    for (uint32_t place = 0; place < GA_MAP_BUCKET; place++) {
+        ga_map_entry *entry = ga_map_at(map, bucket, place);
+        if (ga_load64_relaxed(&entry->key) == 0) { /* relaxed: a guess */
+#if GA_COALESCE_MUTANT == 10
+            uint64_t found = ga_cas64_relaxed(&entry->key, 0, key);
+#else
+            /* P2: acquire. Pairs with P1. */
+            uint64_t found = ga_cas64_acquire(&entry->key, 0, key);
+#endif
+            if (found == 0) {
+                entry->value = value;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* By one lane. False: the map is full there, and nothing has changed. */
+GA_SIMT bool ga_map_insert(ga_map *map, uint64_t key, uint64_t value)
+{
+    uint32_t home = ga_map_home(map, key);
+    uint32_t reach = ga_map_reach(map);
+    bool done = ga_map_insert_in(map, home, key, value);
+    if (!done) {
+        /* relaxed, and before the key stands elsewhere: whoever looks for it got it later. */
+        ga_post_add_relaxed(map->spilled + home, 1);
+        for (uint32_t i = 1; i <= reach && !done; i++) {
+            done = ga_map_insert_in(map, home + i, key, value);
+        }
+        if (!done) {
+            ga_post_add_relaxed(map->spilled + home, 0u - 1u);
+            return false;
+        }
+    }
+    ga_post_add_relaxed(&map->live, 1); /* relaxed: a figure */
+    return true;
+}
+
+/* The entry of the bucket that the key has, or NULL. */
+GA_SIMT ga_map_entry *ga_map_find_in(const ga_map *map, uint32_t bucket, uint64_t key)
+{
+    for (uint32_t place = 0; place < GA_MAP_BUCKET; place++) {
+        ga_map_entry *entry = ga_map_at(map, bucket, place);
+        if (ga_load64_relaxed(&entry->key) == key) { /* relaxed: see ORDER */
+            return entry;
+        }
+    }
+    return NULL;
+}
+
+/* Take the key out. Answers its value, or 0 where it is not in the map. By one lane. */
+GA_SIMT uint64_t ga_map_remove(ga_map *map, uint64_t key)
+{
+    uint32_t home = ga_map_home(map, key);
+    ga_map_entry *entry = ga_map_find_in(map, home, key);
+    bool spilled = !entry && ga_load_relaxed(map->spilled + home); /* relaxed: see ORDER */
+    if (spilled) {
+        uint32_t reach = ga_map_reach(map);
+        for (uint32_t i = 1; i <= reach && !entry; i++) {
+            entry = ga_map_find_in(map, home + i, key);
+        }
+    }
+    if (!entry) {
+        return 0;
+    }
+    uint64_t value = entry->value;
+#if GA_COALESCE_MUTANT == 9
+    ga_store64_relaxed(&entry->key, 0);
+#else
+    /* P1: release. Pairs with P2: our value has been read. */
+    ga_store64_release(&entry->key, 0);
+#endif
+    if (spilled) {
+        ga_post_add_relaxed(map->spilled + home, 0u - 1u);
+    }
+    ga_post_add_relaxed(&map->live, 0u - 1u);
+    return value;
+}
+
+#endif

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Static coalescing, for CPU and GPU (warp-coalescing-gpumpi-2022, §3.1): a team whose members are
+ * known to call together, and for as many bytes each, has one superblock. One member begins it,
+ * tells the others where it is, and each of them takes its place.
+ *
+ *     with headers       | n . | head payload | head payload | ...      head: where the counter is
+ *     bare, by map       | n . | payload | payload | ...                the map has each payload
+ *     bare, by note      | payload | payload | ...                      the parent has the counter
+ *
+ * STRUCTURE  coalesce_count.h: `n` payloads are live; each that is freed counts itself off.
+ * INVARIANT  A member that cannot take its place has counted itself off.
+ * ORDER      C1 (coalesce_count.h). The counter is there before another member knows the
+ *            superblock: what tells it orders that.
+ * PROGRESS   One call of the parent's for the team.
+ */
+#ifndef GPUALLOC_COALESCE_COALESCE_STATIC_H
+#define GPUALLOC_COALESCE_COALESCE_STATIC_H
+
+#include "coalesce_tile.h"
+
+typedef enum ga_static_kind {
+    GA_STATIC_HEADERS = 0,
+    GA_STATIC_MAPPED,
+    GA_STATIC_NOTED
+} ga_static_kind;
+
+/* The same for all members. */
+typedef struct ga_static_plan {
+    uint64_t stride; /* bytes from one payload to the next; 0: that many are not to be had */
+    uint32_t before; /* from the superblock to the first payload */
+    ga_static_kind kind;
+} ga_static_plan;
+
+/* Without headers where `bare`, and where the heap can find such superblocks. Heaps without headers
+ * have no others. */
+GA_SIMT ga_static_kind ga_static_kind_of(ga_coalesce_view view, bool bare)
+{
+    if (view.form == GA_COALESCE_HEADERLESS || (bare && view.bare == GA_COALESCE_BY_NOTE)) {
+        return GA_STATIC_NOTED;
+    }
+    return bare && view.bare == GA_COALESCE_BY_MAP ? GA_STATIC_MAPPED : GA_STATIC_HEADERS;
+}
+
+/* Payloads are aligned to 16 behind headers and where the heap's all are; else as close as can be:
+ * to 8 or, where `size` is no multiple of that, to 4. */
+GA_SIMT ga_static_plan ga_static_plan_of(ga_coalesce_view view, bool bare, uint64_t size)
+{
+    ga_static_plan plan;
+    plan.kind = ga_static_kind_of(view, bare);
+    bool sixteen = plan.kind == GA_STATIC_HEADERS || view.form >= GA_COALESCE_SIXTEEN;
+    uint64_t align = sixteen ? 16u : size & 7u ? 4u : 8u;
+    uint64_t bytes = size + (size ? 0 : 1u) + (plan.kind == GA_STATIC_HEADERS ? 8u : 0);
+    plan.stride = size > GA_COALESCE_HUGE ? 0 : (bytes + align - 1u) & ~(align - 1u);
+    plan.before = plan.kind == GA_STATIC_NOTED ? 0 : GA_COALESCE_ALIGN;
+    return plan;
+}
+
+/* The word that counts the superblock's payloads. By one lane. */
+GA_SIMT uint32_t *ga_static_counter(ga_coalesce_view view, ga_static_plan plan, char *block)
+{
+    return plan.kind == GA_STATIC_NOTED ? ga_parent_find(view.parent, block).note
+                                        : (uint32_t *)block;
+}
+
+/* A superblock for a team of `n`, by one member, with all lanes of its tile; NULL where there is
+ * none. */
+GA_SIMT char *ga_static_begin(ga_coalesce_view view, ga_tile tile, ga_static_plan plan, uint32_t n)
+{
+    char *block =
+        plan.stride ? ga_parent_claim(view.parent, tile, plan.before + n * plan.stride) : NULL;
+    if (block) {
+        GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+        {
+            (void)own;
+            if (plan.kind != GA_STATIC_NOTED) {
+                ga_coalesce_note(view, block, 0);
+            }
+            ga_count_begin(ga_static_counter(view, plan, block), n);
+        }
+        ga_tile_sync(tile);
+    }
+    return block;
+}
+
+/* Member number `rank` takes its place in the team's superblock. Each lane for itself. NULL: the
+ * map is full, and the member has no payload of it. */
+GA_SIMT char *ga_static_place(ga_coalesce_view view, ga_static_plan plan, char *block,
+                              uint32_t rank)
+{
+    char *payload = block + plan.before + rank * plan.stride;
+    if (plan.kind == GA_STATIC_HEADERS) {
+        ga_segment_write(payload, 8u, GA_SEGMENT_STATIC | (uint64_t)block);
+    } else if (plan.kind == GA_STATIC_MAPPED &&
+               !ga_map_insert(&view.heap->map, (uint64_t)payload, (uint64_t)block)) {
+        if (ga_count_down_by((uint32_t *)block, 1)) {
+            ga_parent_release_alone(view.parent, block);
+        }
+        return NULL;
+    }
+    return payload;
+}
+
+/* A team that is a tile: `size` bytes for each of its lanes, 0 for those that get none. Where there
+ * is no superblock, or the map is full, lanes are served as if they had called ga_coalesce_claim().
+ * */
+GA_SIMT ga_wide ga_static_claim(ga_coalesce_view view, ga_tile tile, bool bare, uint64_t size)
+{
+    ga_static_plan plan = ga_static_plan_of(view, bare, size);
+    ga_lanes ranks = ga_tile_ranks(tile);
+    ga_wide payloads = ga_wide_all(0);
+    char *block = ga_static_begin(view, tile, plan, ga_tile_size(tile));
+    if (block) {
+        GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+        {
+            char *payload = ga_static_place(view, plan, block, ga_lane_read(ranks, own));
+            ga_wide_write(&payloads, own, (uint64_t)payload);
+        }
+        ga_tile_sync(tile);
+    }
+    uint32_t without = ga_tile_lanes(tile) & ~ga_wide_nonzero(tile, payloads);
+    if (without) {
+        ga_wide others = ga_coalesce_claim(view, tile, without, ga_wide_all(size));
+        GA_EACH_LANE(tile, without, own)
+        {
+            ga_wide_write(&payloads, own, ga_wide_read(others, own));
+        }
+    }
+    return payloads;
+}
+
+#endif

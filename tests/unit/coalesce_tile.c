@@ -1,0 +1,573 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What tiles get when their lanes ask together, and what happens when they free in any order:
+ * segments as they should stand, superblocks that go back with their last segment and never before,
+ * and a script of chance held against a plain list.
+ */
+#include "support/coalesce_world.h"
+#include "support/expect.h"
+
+#include <stdio.h>
+
+enum {
+    LANES = 32,
+    SLOTS = 64,
+    SLOT = 1 << 18
+};
+
+static const char *const forms[] = {"auto", "8", "16", "none"};
+
+#define EACH_FORM(form) for (uint32_t form = GA_COALESCE_AUTO; form < GA_COALESCE_FORMS; form++)
+
+static coalesce_world *world_of(uint32_t form)
+{
+    return world_new(form, GA_COALESCE_NO_BARE, 0, SLOTS, SLOT);
+}
+
+static void assert_clean(const coalesce_world *world, const char *what)
+{
+    cr_assert_eq(world_live(world), 0, "%s: %u superblocks are left", what, world_live(world));
+    cr_assert_eq(world->wrong, 0, "%s: %llu releases of what was no superblock", what,
+                 (unsigned long long)world->wrong);
+    cr_assert_eq(world->heap.faults[0] + world->heap.faults[1], 0, "%s: %llu and %llu faults", what,
+                 (unsigned long long)world->heap.faults[0],
+                 (unsigned long long)world->heap.faults[1]);
+}
+
+/* ---- headers
+ * ------------------------------------------------------------------------------------- */
+
+Test(coalesce_tile, a_header_is_told_by_its_payload)
+{
+    static const uint32_t heads[16] = {8, 0, 2, 0, 4, 0, 2, 0, 8, 0, 2, 0, 4, 0, 2, 0};
+    for (uintptr_t i = 0; i < 16; i++) {
+        cr_assert_eq(ga_segment_head((const char *)(0x1000 + i)), heads[i], "payload at %zu mod 16",
+                     (size_t)i);
+    }
+}
+
+Test(coalesce_tile, a_header_keeps_distance_and_flags)
+{
+    static uint64_t memory[8];
+    static const struct {
+        uint32_t at, head;
+        uint64_t distance;
+    } cases[] = {{16, 8, 1u << 30}, {12, 4, 1u << 28}, {10, 2, 16382}};
+    for (size_t i = 0; i < 3; i++) {
+        char *payload = (char *)memory + cases[i].at;
+        memset(memory, 0xff, sizeof memory);
+        for (uint64_t flags = 0; flags < 8; flags++) {
+            uint64_t header = ga_segment_header(cases[i].distance, flags);
+            ga_segment_write(payload, cases[i].head, header);
+            cr_assert_eq(ga_segment_read_relaxed(payload), header);
+            cr_assert_eq(ga_segment_distance(header), cases[i].distance);
+            cr_assert_eq((unsigned char)payload[0], 0xff, "the payload was written to");
+            cr_assert_eq((unsigned char)payload[-(int)cases[i].head - 1], 0xff, "too far down");
+        }
+    }
+}
+
+/* ---- where segments stand
+ * ------------------------------------------------------------------------- */
+
+static uint32_t alignment_of(uint32_t form, uint64_t size)
+{
+    if (form == GA_COALESCE_AUTO) {
+        return size < 4 ? 2 : size % 8 ? 4 : 8;
+    }
+    return form == GA_COALESCE_EIGHT ? 8 : 16;
+}
+
+static void assert_aligned(uint32_t form, uint64_t size, const char *payload)
+{
+    uint32_t align = alignment_of(form, size);
+    cr_assert_eq((uintptr_t)payload % align, 0, "%s: %llu bytes at %p, not aligned to %u",
+                 forms[form], (unsigned long long)size, (const void *)payload, align);
+}
+
+/* All lanes want as much: payloads stand so far apart, and the superblock has so many bytes. */
+static void assert_layout(uint32_t form, uint64_t size, uint32_t apart, uint32_t bytes)
+{
+    coalesce_world *world = world_of(form);
+    uint64_t sizes[LANES];
+    char *payloads[LANES];
+    for (int i = 0; i < LANES; i++) {
+        sizes[i] = size;
+    }
+    world_malloc(world, GA_ALL_BITS, sizes, payloads);
+    for (int i = 0; i < LANES; i++) {
+        cr_assert_eq(payloads[i] - payloads[0], i * (int)apart, "%s: lane %d stands %td bytes on",
+                     forms[form], i, payloads[i] - payloads[0]);
+        assert_aligned(form, size, payloads[i]);
+    }
+    uint64_t got = world->slots[world_place(world, payloads[0])].bytes;
+    cr_assert_eq(got, bytes, "%s: %llu bytes each, %llu in all, expected %u", forms[form],
+                 (unsigned long long)size, (unsigned long long)got, bytes);
+    cr_assert_eq(world->claims, 1, "one call of the parent's for all");
+    world_free(world, GA_ALL_BITS, payloads);
+    assert_clean(world, forms[form]);
+    world_delete(world);
+}
+
+Test(coalesce_tile, segments_stand_close)
+{
+    assert_layout(GA_COALESCE_AUTO, 100, 104, 32 * 104); /* 25 floats, headers of 4 bytes */
+    assert_layout(GA_COALESCE_AUTO, 200, 208, 32 * 208); /* of 8 */
+    assert_layout(GA_COALESCE_AUTO, 2, 4, 32 * 4);       /* of 2 */
+    assert_layout(GA_COALESCE_AUTO, 3, 8, 32 * 8);
+    assert_layout(GA_COALESCE_AUTO, 0, 4, 32 * 4);
+    assert_layout(GA_COALESCE_AUTO, 5, 16, 32 * 16);
+    assert_layout(GA_COALESCE_AUTO, 4, 8, 32 * 8);
+    assert_layout(GA_COALESCE_EIGHT, 100, 112, 32 * 112);
+    assert_layout(GA_COALESCE_EIGHT, 1, 16, 32 * 16);
+    assert_layout(GA_COALESCE_SIXTEEN, 100, 112, 8 + 32 * 112);
+    assert_layout(GA_COALESCE_SIXTEEN, 24, 32, 8 + 32 * 32);
+    assert_layout(GA_COALESCE_SIXTEEN, 0, 16, 8 + 32 * 16);
+    assert_layout(GA_COALESCE_HEADERLESS, 100, 112, 32 * 112);
+    assert_layout(GA_COALESCE_HEADERLESS, 0, 16, 32 * 16);
+    assert_layout(GA_COALESCE_HEADERLESS, 4096, 4096, 32 * 4096);
+}
+
+/* A tiny request among others has a longer header, and keeps its alignment. */
+Test(coalesce_tile, tiny_ones_among_others)
+{
+    coalesce_world *world = world_of(GA_COALESCE_AUTO);
+    uint64_t sizes[LANES] = {2, 8, 1, 12, 3, 0, 4096, 2};
+    char *payloads[LANES];
+    world_malloc(world, 0xff, sizes, payloads);
+    for (int i = 0; i < 8; i++) {
+        assert_aligned(GA_COALESCE_AUTO, sizes[i], payloads[i]);
+        cr_assert_eq(ga_segment_head(payloads[i]), sizes[i] % 8 || !sizes[i] ? 4 : 8);
+    }
+    world_free(world, 0xff, payloads);
+    assert_clean(world, "tiny");
+    world_delete(world);
+}
+
+/* ---- who gets what
+ * ----------------------------------------------------------------------------------- */
+
+Test(coalesce_tile, huge_requests_get_nothing_and_harm_nobody)
+{
+    EACH_FORM(form)
+    {
+        coalesce_world *world = world_of(form);
+        uint64_t sizes[LANES] = {16, UINT64_MAX, 32, (uint64_t)1 << 63, UINT64_MAX - 15,
+                                 8,  SLOT + 1u,  0,  (uint64_t)1 << 40};
+        char *payloads[LANES];
+        world_malloc(world, 0x1ff, sizes, payloads);
+        for (uint32_t i = 0; i < LANES; i++) {
+            bool fits = i < 9 && sizes[i] <= SLOT / 2;
+            cr_assert_eq(payloads[i] != NULL, fits, "%s: lane %u: %p", forms[form], i,
+                         (void *)payloads[i]);
+        }
+        world_free(world, GA_ALL_BITS, payloads);
+        assert_clean(world, forms[form]);
+        world_delete(world);
+    }
+}
+
+/* Who wants more than `most` has a superblock of its own, aligned to 16. */
+Test(coalesce_tile, large_requests_stand_alone)
+{
+    EACH_FORM(form)
+    {
+        coalesce_world *world = world_of(form);
+        uint64_t sizes[LANES] = {1000, 1001, 24, 5000};
+        char *payloads[LANES];
+        world->view.most = 1000;
+        world_malloc(world, 0xf, sizes, payloads);
+        cr_assert_eq(world_live(world), 3, "%u superblocks", world_live(world));
+        cr_assert_eq((uintptr_t)payloads[1] % 16, 0);
+        world_free_one(world, 3, payloads[1]);
+        cr_assert_eq(world_live(world), 2);
+        world_free_one(world, 0, payloads[3]);
+        world_free_one(world, 7, payloads[0]);
+        cr_assert_eq(world_live(world), 1, "one of two is live");
+        world_free_one(world, 0, payloads[2]);
+        assert_clean(world, forms[form]);
+        world_delete(world);
+    }
+}
+
+/* How many of 23 lanes that go together and 5 that go alone get something, where the calls of the
+ * parent's from `at` on fail, or that one only. */
+static uint32_t expected_served(uint64_t at, bool only)
+{
+    if (only) {
+        return at >= 1 && at <= 5 ? 27 : 28; /* without the superblock all are served alone */
+    }
+    return at == 0 ? 0 : at <= 5 ? 23 + (uint32_t)at - 1 : 28;
+}
+
+static void assert_own(char *const *payloads, const uint64_t *sizes, const char *what)
+{
+    for (uint32_t i = 0; i < LANES; i++) {
+        for (uint64_t byte = 0; payloads[i] && byte < sizes[i]; byte++) {
+            cr_assert_eq((unsigned char)payloads[i][byte], i, "%s: lanes overlap", what);
+        }
+    }
+}
+
+static void fail_at(uint32_t form, uint64_t at, bool only)
+{
+    coalesce_world *world = world_of(form);
+    uint64_t sizes[LANES];
+    char *payloads[LANES];
+    uint32_t served = 0;
+    for (uint32_t i = 0; i < LANES; i++) {
+        sizes[i] = i % 5 == 4 ? 3000 + i : i * 3;
+    }
+    world->view.most = 2000;
+    world->fails_at = at;
+    world->fails_to = only ? at + 1 : UINT64_MAX;
+    world_malloc(world, 0xfffff0ffu, sizes, payloads);
+    for (uint32_t i = 0; i < LANES; i++) {
+        if (payloads[i]) {
+            memset(payloads[i], (int)i, sizes[i]);
+            served++;
+        }
+    }
+    cr_assert_eq(served, expected_served(at, only), "%s: %u lanes where call %llu%s fails",
+                 forms[form], served, (unsigned long long)at, only ? "" : " and all after it");
+    cr_assert_eq(world->heap.lone, at ? 0 : 23);
+    assert_own(payloads, sizes, forms[form]);
+    world_free(world, GA_ALL_BITS, payloads);
+    assert_clean(world, forms[form]);
+    world_delete(world);
+}
+
+/* Whatever call of the parent's fails, each lane has all it wanted or NULL, and nothing is lost. */
+Test(coalesce_tile, the_parent_fails_at_each_call)
+{
+    EACH_FORM(form)
+    {
+        for (uint64_t at = 0; at < 30; at++) {
+            fail_at(form, at, true);
+            fail_at(form, at, false);
+        }
+    }
+}
+
+/* ---- the hand-over, in all orders
+ * ------------------------------------------------------------------- */
+
+/* The next permutation in the order of the alphabet; false after the last. */
+static bool next_order(uint32_t *order, uint32_t n)
+{
+    uint32_t i = n - 1;
+    uint32_t j = n - 1;
+    while (i && order[i - 1] > order[i]) {
+        i--;
+    }
+    if (!i) {
+        return false;
+    }
+    while (order[j] < order[i - 1]) {
+        j--;
+    }
+    uint32_t swap = order[i - 1];
+    order[i - 1] = order[j];
+    order[j] = swap;
+    for (j = n - 1; i < j; i++, j--) {
+        swap = order[i];
+        order[i] = order[j];
+        order[j] = swap;
+    }
+    return true;
+}
+
+/* Free the payloads in that order, by tiles: bit k of `cuts` ends a tile's call after the k-th. The
+ * superblock goes back with the last call. */
+static void free_in_order(coalesce_world *world, char *const *all, const uint32_t *order,
+                          uint32_t n, uint32_t cuts)
+{
+    char *payloads[LANES] = {NULL};
+    uint32_t giving = 0;
+    for (uint32_t k = 0; k < n; k++) {
+        /* Lanes that free are others than those that asked, and in another order. */
+        uint32_t lane = (order[k] * 7 + 3 * cuts) % LANES;
+        payloads[lane] = all[order[k]];
+        giving |= 1u << lane;
+        if ((cuts >> k) & 1u || k == n - 1) {
+            cr_assert_eq(world_live(world), 1, "%s: gone with %u of %u free",
+                         forms[world->view.form], k, n);
+            world_free(world, giving, payloads);
+            giving = 0;
+        }
+    }
+    cr_assert_eq(world_live(world), 0, "%s: all %u are free, but it is there",
+                 forms[world->view.form], n);
+}
+
+static void free_in_all_orders(uint32_t form, uint32_t n)
+{
+    coalesce_world *world = world_of(form);
+    uint32_t order[LANES];
+    for (uint32_t i = 0; i < n; i++) {
+        order[i] = i;
+    }
+    do {
+        for (uint32_t cuts = 0; cuts < 1u << (n - 1); cuts++) {
+            uint64_t sizes[LANES] = {2, 24, 4, 100, 1, 8};
+            uint64_t tiny[LANES] = {2, 1, 3, 0, 2, 1};
+            char *got[LANES];
+            world_malloc(world, ga_bits_below(n), cuts % 2 ? sizes : tiny, got);
+            free_in_order(world, got, order, n, cuts);
+        }
+    } while (next_order(order, n));
+    assert_clean(world, forms[form]);
+    world_delete(world);
+}
+
+Test(coalesce_tile, segments_are_freed_in_all_orders)
+{
+    EACH_FORM(form)
+    {
+        for (uint32_t n = 1; n <= 6; n++) {
+            free_in_all_orders(form, n);
+        }
+    }
+}
+
+/* Segments of several superblocks in one call, mixed among the lanes. */
+Test(coalesce_tile, a_tile_frees_of_several_superblocks)
+{
+    EACH_FORM(form)
+    {
+        coalesce_world *world = world_of(form);
+        uint64_t random = form;
+        for (int round = 0; round < 2000; round++) {
+            char *got[3][LANES];
+            char *mixed[3 * LANES];
+            for (uint32_t b = 0; b < 3; b++) {
+                uint64_t sizes[LANES];
+                for (uint32_t i = 0; i < LANES; i++) {
+                    sizes[i] = random_below(&random, 64);
+                }
+                world_malloc(world, GA_ALL_BITS, sizes, got[b]);
+                memcpy(mixed + b * LANES, got[b], sizeof got[b]);
+            }
+            for (size_t i = 3 * LANES - 1; i; i--) {
+                size_t other = random_below(&random, i + 1);
+                char *swap = mixed[i];
+                mixed[i] = mixed[other];
+                mixed[other] = swap;
+            }
+            for (uint32_t b = 0; b < 3; b++) {
+                cr_assert_gt(world_live(world), 0);
+                world_free(world, GA_ALL_BITS, mixed + b * LANES);
+            }
+            assert_clean(world, forms[form]);
+        }
+        world_delete(world);
+    }
+}
+
+/* One atomic of the counter for the whole tile. */
+Test(coalesce_tile, lanes_of_one_superblock_count_together)
+{
+    coalesce_world *world = world_of(GA_COALESCE_HEADERLESS);
+    uint64_t sizes[LANES] = {0};
+    char *payloads[LANES];
+    world_malloc(world, GA_ALL_BITS, sizes, payloads);
+    uint32_t *note = &world->slots[world_place(world, payloads[0])].note;
+    cr_assert_eq(*note, 32, "%u are counted", *note);
+    world_free(world, 0x0000ffffu, payloads);
+    cr_assert_eq(*note, 16, "%u are counted", *note);
+    world_free(world, 0xffff0000u, payloads);
+    assert_clean(world, "count");
+    world_delete(world);
+}
+
+/* ---- what is no payload
+ * ------------------------------------------------------------------------------- */
+
+Test(coalesce_tile, a_second_free_is_noticed)
+{
+    for (uint32_t form = GA_COALESCE_AUTO; form <= GA_COALESCE_SIXTEEN; form++) {
+        coalesce_world *world = world_of(form);
+        uint64_t sizes[LANES] = {4, 8, 100, 24};
+        char *payloads[LANES];
+        world_malloc(world, 0xf, sizes, payloads);
+        for (uint32_t i = 1; i < 4; i++) { /* in the middle, and at the end */
+            world_free_one(world, i, payloads[i]);
+            world_free_one(world, 0, payloads[i]);
+            cr_assert_eq(world->heap.faults[GA_COALESCE_FREED_TWICE], i, "%s: lane %u", forms[form],
+                         i);
+        }
+        cr_assert_eq(world_live(world), 1);
+        world_free_one(world, 5, payloads[0]);
+        cr_assert_eq(world_live(world), 0);
+        world_delete(world);
+    }
+}
+
+/* Two lanes of one tile free the same. */
+Test(coalesce_tile, a_second_free_in_the_same_call)
+{
+    for (uint32_t form = GA_COALESCE_AUTO; form <= GA_COALESCE_SIXTEEN; form++) {
+        coalesce_world *world = world_of(form);
+        uint64_t sizes[LANES] = {4, 8, 100};
+        char *payloads[LANES];
+        world_malloc(world, 0x7, sizes, payloads);
+        payloads[20] = payloads[2];
+        payloads[9] = payloads[1];
+        world_free(world, 1u << 20 | 0x206, payloads);
+        cr_assert_eq(world->heap.faults[GA_COALESCE_FREED_TWICE], 2, "%s", forms[form]);
+        cr_assert_eq(world_live(world), 1);
+        world_free_one(world, 5, payloads[0]);
+        cr_assert_eq(world_live(world), 0);
+        world_delete(world);
+    }
+}
+
+Test(coalesce_tile, pointers_that_are_none)
+{
+    coalesce_world *world = world_of(GA_COALESCE_HEADERLESS);
+    char beside[8];
+    char *payloads[LANES] = {NULL};
+    world_free(world, GA_ALL_BITS, payloads);
+    cr_assert_eq(world->heap.faults[GA_COALESCE_NO_SEGMENT], 0, "NULL is ignored");
+    payloads[4] = beside;
+    payloads[9] = world->memory;
+    world_free(world, GA_ALL_BITS, payloads);
+    cr_assert_eq(world->heap.faults[GA_COALESCE_NO_SEGMENT], 2);
+    world_delete(world);
+    world = world_of(GA_COALESCE_AUTO);
+    world_free_one(world, 4, beside + (((uintptr_t)beside & 1u) ^ 1u));
+    cr_assert_eq(world->heap.faults[GA_COALESCE_NO_SEGMENT], 1, "an odd one is none");
+    world_delete(world);
+}
+
+/* ---- against a plain list
+ * -------------------------------------------------------------------------------- */
+
+enum {
+    STEPS = 20000,
+    MOST_LIVE = 600
+};
+
+typedef struct live_one {
+    char *payload;
+    uint64_t size;
+    unsigned char tag;
+} live_one;
+
+typedef struct script {
+    coalesce_world *world;
+    uint64_t random;
+    live_one live[MOST_LIVE + 2 * LANES];
+    uint32_t count;
+} script;
+
+static uint64_t some_size(uint64_t *random)
+{
+    static const uint32_t bounds[] = {2, 5, 33, 130, 1025, 4097};
+    if (random_below(random, 200) == 0) {
+        return UINT64_MAX - random_below(random, 100);
+    }
+    return random_below(random, bounds[random_below(random, 6)]);
+}
+
+/* No two of those that are live share a byte, nor touch another's header. */
+static void assert_apart(const script *s, const live_one *one)
+{
+    for (uint32_t i = 0; i < s->count; i++) {
+        const live_one *other = &s->live[i];
+        cr_assert(one->payload + one->size <= other->payload ||
+                      other->payload + other->size <= one->payload,
+                  "%s: %llu bytes at %p and %llu at %p overlap", forms[s->world->view.form],
+                  (unsigned long long)one->size, (void *)one->payload,
+                  (unsigned long long)other->size, (void *)other->payload);
+        cr_assert_neq(one->payload, other->payload, "a payload was given twice");
+    }
+}
+
+static void assert_inside(const script *s, const live_one *one)
+{
+    uint64_t place = world_place(s->world, one->payload);
+    const char *start = s->world->memory + place * s->world->slot_bytes;
+    cr_assert_lt(place, s->world->slot_count);
+    cr_assert_leq(one->payload + one->size, start + s->world->slots[place].bytes,
+                  "%s: beyond its superblock", forms[s->world->view.form]);
+}
+
+static void step_malloc(script *s)
+{
+    uint64_t sizes[LANES] = {0};
+    char *payloads[LANES];
+    uint32_t wanting = (uint32_t)random_next(&s->random);
+    bool equal = random_below(&s->random, 3) == 0;
+    wanting &= random_below(&s->random, 2) ? GA_ALL_BITS : (uint32_t)random_next(&s->random);
+    for (uint32_t lane = 0; lane < LANES; lane++) {
+        sizes[lane] = equal && lane ? sizes[0] : some_size(&s->random);
+    }
+    world_malloc(s->world, wanting, sizes, payloads);
+    for (uint32_t lane = 0; lane < LANES; lane++) {
+        cr_assert(!payloads[lane] || (wanting >> lane & 1u), "lane %u did not ask", lane);
+        if (payloads[lane]) {
+            live_one one = {payloads[lane], sizes[lane], (unsigned char)random_next(&s->random)};
+            assert_aligned(s->world->view.form, one.size, one.payload);
+            assert_inside(s, &one);
+            assert_apart(s, &one);
+            memset(one.payload, one.tag, one.size);
+            s->live[s->count++] = one;
+        }
+    }
+}
+
+static void step_free(script *s)
+{
+    char *payloads[LANES] = {NULL};
+    uint32_t giving = (uint32_t)random_next(&s->random);
+    bool neighbours = random_below(&s->random, 2);
+    size_t at = s->count ? random_below(&s->random, s->count) : 0;
+    for (uint32_t lane = 0; lane < LANES && s->count; lane++) {
+        if ((giving >> lane & 1u) && random_below(&s->random, 10)) {
+            at = neighbours && at < s->count ? at : random_below(&s->random, s->count);
+            live_one *one = &s->live[at];
+            for (uint64_t byte = 0; byte < one->size; byte++) {
+                cr_assert_eq((unsigned char)one->payload[byte], one->tag, "%s: byte %llu of %llu",
+                             forms[s->world->view.form], (unsigned long long)byte,
+                             (unsigned long long)one->size);
+            }
+            payloads[lane] = one->payload;
+            *one = s->live[--s->count];
+        }
+    }
+    world_free(s->world, giving, payloads);
+}
+
+static void run_script(uint32_t form, uint32_t most)
+{
+    script *s = calloc(1, sizeof *s);
+    s->world = world_new(form, GA_COALESCE_NO_BARE, 0, 200, SLOT);
+    s->world->view.most = most;
+    s->random = form + most;
+    for (uint32_t step = 0; step < STEPS; step++) {
+        s->world->fails_at = random_below(&s->random, 20) ? UINT64_MAX : s->world->claims;
+        s->world->fails_to = s->world->fails_at == UINT64_MAX ? 0 : s->world->fails_at + 3;
+        bool goes_up = random_below(&s->random, 100) < (step / 256 % 2 ? 60u : 40u);
+        if (s->count < MOST_LIVE && goes_up) {
+            step_malloc(s);
+        } else {
+            step_free(s);
+        }
+    }
+    while (s->count) {
+        step_free(s);
+    }
+    assert_clean(s->world, forms[form]);
+    world_delete(s->world);
+    free(s);
+}
+
+Test(coalesce_tile, a_script_of_chance)
+{
+    EACH_FORM(form)
+    {
+        run_script(form, GA_COALESCE_MOST);
+        run_script(form, 700);
+    }
+}
