@@ -21,6 +21,7 @@ typedef struct ga_vmm_chunk {
     uintptr_t base;
     uint64_t size;
     bool wall, fresh;           /* fresh: mapped by the call that is under way */
+    uint64_t freed;             /* when that was: the pool's clock */
     uint32_t slot;              /* of the table that is searched (vmm_search.h) */
     struct ga_vmm_run *run;     /* what it is a part of (vmm_pool.h); NULL: of nothing, and free */
     struct ga_vmm_fence *fence; /* free: who may be using it yet; NULL: nobody */

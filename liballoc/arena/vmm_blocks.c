@@ -13,6 +13,7 @@ typedef unsigned long long ull; /* what %llu takes */
 static void lock(ga_vmm *vmm)
 {
     pthread_mutex_lock(&vmm->lock);
+    ga_vmm_fences_new_round(&vmm->pool.fences);
 }
 
 static void unlock(ga_vmm *vmm)

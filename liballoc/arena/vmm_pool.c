@@ -151,10 +151,13 @@ void ga_vmm_pool_give(ga_vmm_pool *pool, ga_vmm_run *run, ga_vmm_fence *fence)
     pool->waste -= run->size - run->wanted;
     run->live = false;
     run->sheet = NULL;
-    run->first->fence = fence;
-    for (ga_vmm_chunk *c = run->first; c != run->last;) {
-        c = ga_vmm_chunk_after(c);
-        c->fence = ga_vmm_fence_share(fence);
+    pool->clock++;
+    for (ga_vmm_chunk *c = run->first;; c = ga_vmm_chunk_after(c)) {
+        c->fence = c == run->first ? fence : ga_vmm_fence_share(fence);
+        c->freed = pool->clock;
+        if (c == run->last) {
+            break;
+        }
     }
     ga_vmm_list_remove(&run->link);
     ga_vmm_list_append(bucket_of(pool, run->wanted), &run->link);
@@ -187,39 +190,49 @@ static void claim(ga_vmm_pool *pool, ga_vmm_run *run, ga_vmm_chunk *below, uintp
     run->size = end - run->base;
 }
 
+static bool is_taken(const ga_vmm_chunk *chunk)
+{
+    return chunk->wall || (chunk->run && chunk->run->live);
+}
+
 ga_vmm_run *ga_vmm_pool_find(const ga_vmm_pool *pool, const void *pointer)
 {
     const ga_vmm_chunk *chunk = ga_vmm_addresses_find(&pool->addresses, pointer);
-    return chunk && chunk->run && chunk->run->live ? chunk->run : NULL;
+    return chunk && is_taken(chunk) ? chunk->run : NULL;
 }
 
 /* ---- giving to the driver ---------------------------------------------------------------- */
 
 static bool is_idle(ga_vmm_pool *pool, const ga_vmm_chunk *chunk)
 {
-    return !chunk->wall && !(chunk->run && chunk->run->live) &&
-           (!chunk->fence || ga_vmm_fence_done(&pool->fences, chunk->fence));
+    return !is_taken(chunk) && (!chunk->fence || ga_vmm_fence_done(&pool->fences, chunk->fence));
 }
 
-static bool is_larger(const ga_vmm_chunk *a, const ga_vmm_chunk *b)
+/* Whether `a` is better to go: large, which is the fewest calls and serves the fewest requests, and
+ * long free. Two are never alike. */
+static bool is_better(const ga_vmm_pool *pool, const ga_vmm_chunk *a, const ga_vmm_chunk *b)
 {
-    return a->size > b->size || (a->size == b->size && a->base > b->base);
+    uint64_t granule = pool->space.granule;
+    uint64_t of_a = a->size / granule * (pool->clock - a->freed + 1);
+    uint64_t of_b = b->size / granule * (pool->clock - b->freed + 1);
+    return of_a > of_b || (of_a == of_b && a->base > b->base);
 }
 
 static bool is_of(const ga_vmm_window *window, const ga_vmm_chunk *chunk)
 {
-    return chunk == window->below || (chunk->base >= window->base && chunk->base < window->end);
+    return chunk->base >= window->base && chunk->base < window->end;
 }
 
-/* The largest chunk, smaller than `before`, that nobody uses and that is not of the spared window. */
-static ga_vmm_chunk *largest(ga_vmm_pool *pool, const ga_vmm_chunk *before,
-                             const ga_vmm_window *spared)
+/* The best after `before` that nobody uses and that is not of the spared window. */
+static ga_vmm_chunk *best_to_go(ga_vmm_pool *pool, const ga_vmm_chunk *before,
+                                const ga_vmm_window *spared)
 {
     const ga_vmm_link *chunks = &pool->addresses.chunks;
     ga_vmm_chunk *found = NULL;
     for (const ga_vmm_link *l = chunks->after; l != chunks; l = l->after) {
         ga_vmm_chunk *c = ga_vmm_chunk_of(l);
-        bool better = (!found || is_larger(c, found)) && (!before || is_larger(before, c));
+        bool better =
+            (!found || is_better(pool, c, found)) && (!before || is_better(pool, before, c));
         if (better && !(spared && is_of(spared, c)) && is_idle(pool, c)) {
             found = c;
         }
@@ -236,15 +249,14 @@ static void unmap(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
     ga_vmm_chunks_unmap(pool, chunk);
 }
 
-/* At least so many bytes that nobody uses, if there are. Large chunks first: that is the fewest
- * calls, and they are the ones that serve the fewest requests. */
+/* At least so many bytes that nobody uses, if there are. */
 static uint64_t evict(ga_vmm_pool *pool, uint64_t bytes, const ga_vmm_window *spared)
 {
     uint64_t before = pool->held;
     const ga_vmm_chunk *refused = NULL;
     while (before - pool->held < bytes) {
         uint64_t held = pool->held;
-        ga_vmm_chunk *chunk = largest(pool, refused, spared);
+        ga_vmm_chunk *chunk = best_to_go(pool, refused, spared);
         if (!chunk) {
             break;
         }
@@ -257,18 +269,31 @@ static uint64_t evict(ga_vmm_pool *pool, uint64_t bytes, const ga_vmm_window *sp
 void ga_vmm_pool_trim(ga_vmm_pool *pool, uint64_t keep)
 {
     uint64_t in_vain = pool->held - pool->live;
-    ga_vmm_fences_new_round(&pool->fences);
     if (in_vain > keep) {
         evict(pool, in_vain - keep, NULL);
     }
 }
 
-/* For `fill` bytes of a window; `more` are taken besides. */
-static void make_way(ga_vmm_pool *pool, uint64_t more, const ga_vmm_window *window)
+/* What stands below the window now; `anchor` stands somewhere below it. */
+static ga_vmm_chunk *below(ga_vmm_chunk *anchor, const ga_vmm_window *window)
+{
+    while (ga_vmm_chunk_after(anchor)->base < window->base) {
+        anchor = ga_vmm_chunk_after(anchor);
+    }
+    return anchor;
+}
+
+/* For what the window has no memory for; `more` bytes are taken besides. */
+static void make_way(ga_vmm_pool *pool, uint64_t more, ga_vmm_window *window)
 {
     uint64_t may = may_hold(pool, more);
+    ga_vmm_chunk *anchor = window->below; /* one that stays */
+    while (!is_taken(anchor)) {
+        anchor = ga_vmm_chunk_of(anchor->link.before);
+    }
     if (pool->held + window->fill > may) {
         evict(pool, pool->held + window->fill - may, window);
+        window->below = below(anchor, window);
     }
 }
 
@@ -401,7 +426,6 @@ ga_status ga_vmm_pool_take(ga_vmm_pool *pool, uint64_t size, uint64_t align,
     align = most(align, pool->space.granule);
     w.align = align;
     w.waste = may_waste(pool, size);
-    ga_vmm_fences_new_round(&pool->fences);
     *out = find_whole(pool, &w);
     if (*out) {
         return take_whole(pool, *out, &w);
@@ -467,7 +491,6 @@ ga_status ga_vmm_pool_extend(ga_vmm_pool *pool, ga_vmm_run *run, uint64_t size)
     if (status != GA_OK) {
         return status;
     }
-    ga_vmm_fences_new_round(&pool->fences);
     if (!is_clear(pool, run, behind.end) || !cut_at(pool, run, behind.end)) {
         return ga_fail(GA_ERR_NO_ROOM, "the addresses behind its %llu bytes are not free",
                        (ull)run->room);

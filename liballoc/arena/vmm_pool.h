@@ -14,7 +14,7 @@
  * PROGRESS   under the heap's lock, as everything here. A run of the very size that is whole yet is
  *            found at once; else free chunks side by side serve (vmm_search.h) without a call of
  *            the driver, or the holes between them are mapped. Where more would be held than may
- *            be, the largest free chunks are unmapped first.
+ *            be, free chunks are unmapped first: large ones that have long been free.
  *
  * A chunk's handle is given back as soon as it is mapped: the mapping alone keeps the memory.
  * Sizes are bytes and multiples of the granule. A call that fails changes nothing, as far as the
@@ -52,6 +52,7 @@ typedef struct ga_vmm_pool {
     uint64_t chunk; /* the largest chunk */
     uint64_t live, held, growths; /* bytes of live runs, and of all chunks */
     uint64_t waste;               /* bytes that live runs have and were not taken for */
+    uint64_t clock;               /* runs given so far */
     uint64_t peak;                /* the most that live runs were taken for at once */
     ga_vmm_link lives;
     ga_vmm_link buckets[GA_VMM_BUCKETS]; /* by what they were taken for */

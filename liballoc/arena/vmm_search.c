@@ -92,6 +92,10 @@ static void choose(const span *s, size_t first, size_t last, uintptr_t base, con
     const item *high = &s->items[last + 1];
     uintptr_t end = high->base;
     uint64_t excess = end - base - w->size;
+    bool holes = high->holes != low->holes;
+    if (holes ? best->price < MAP : excess > w->waste) {
+        return; /* most end here */
+    }
     if (high[-1].hole) {
         end -= excess;
         excess = 0;
@@ -99,13 +103,13 @@ static void choose(const span *s, size_t first, size_t last, uintptr_t base, con
         base += excess;
         excess = 0;
     }
-    uint64_t fill = end - base - (high->mapped - low->mapped);
-    uint64_t price = by_mib(excess, WASTE_MIB) + (fill ? MAP : 0);
-    if (excess > w->waste || price > best->price) {
+    if (excess > w->waste) {
         return;
     }
-    price = by_mib(excess, WASTE_MIB) + price_of_driver(w, fill, high->holes - low->holes) +
-            price_of_edges(s, low->mapped, s->mapped - high->mapped);
+    uint64_t fill = end - base - (high->mapped - low->mapped);
+    uint64_t price = by_mib(excess, WASTE_MIB) +
+                     price_of_driver(w, fill, high->holes - low->holes) +
+                     price_of_edges(s, low->mapped, s->mapped - high->mapped);
     if (price < best->price || (price == best->price && s->mapped < best->mapped)) {
         *best = (choice){base, end, fill, low->below, price, s->mapped};
     }
@@ -137,28 +141,35 @@ static bool is_free(ga_vmm_pool *pool, const slot *at, const ga_vmm_want *w)
     return !at->taken && ga_vmm_is_ready(pool, at->fence, w);
 }
 
-/* What may be taken behind the slot `below`; answers the slot where that ends. */
-static size_t find_span(ga_vmm_pool *pool, size_t below, const ga_vmm_want *w, span *s)
+/* The first slot behind `below` that may not be taken. */
+static size_t end_of_span(ga_vmm_pool *pool, size_t below, const ga_vmm_want *w)
 {
     const slot *slots = pool->table->slots;
-    item *items = pool->table->items;
-    size_t count = 0;
-    uint64_t mapped = 0;
+    do {
+        below++;
+    } while (is_free(pool, &slots[below], w));
+    return below;
+}
+
+/* What stands between two slots. */
+static span list_span(const ga_vmm_table *table, size_t below, size_t end)
+{
+    item *items = table->items;
+    span s = {.items = items};
     uint32_t holes = 0;
-    for (;; below++) {
-        const slot *next = &slots[below + 1];
-        if (slots[below].end < next->base) {
-            items[count++] = (item){slots[below].end, mapped, holes++, (uint32_t)below, true};
+    for (; below < end; below++) {
+        const slot *next = &table->slots[below + 1];
+        if (table->slots[below].end < next->base) {
+            items[s.count++] =
+                (item){table->slots[below].end, s.mapped, holes++, (uint32_t)below, true};
         }
-        items[count] = (item){next->base, mapped, holes, (uint32_t)below, false};
-        if (!is_free(pool, next, w)) {
-            break;
+        items[s.count] = (item){next->base, s.mapped, holes, (uint32_t)below, false};
+        if (below + 1 < end) {
+            s.count++;
+            s.mapped += next->end - next->base;
         }
-        count++;
-        mapped += next->end - next->base;
     }
-    *s = (span){items, count, mapped};
-    return below + 1;
+    return s;
 }
 
 /* ---- the table --------------------------------------------------------------------------- */
@@ -226,12 +237,13 @@ void ga_vmm_search_note(ga_vmm_pool *pool, const ga_vmm_chunk *chunk, uintptr_t 
 bool ga_vmm_search(ga_vmm_pool *pool, const ga_vmm_want *w, ga_vmm_window *out)
 {
     choice best = {.price = UINT64_MAX};
-    span s;
     const ga_vmm_table *table = table_of(pool);
-    size_t at = 0;
-    while (table && at + 1 < table->count && best.price) {
-        at = find_span(pool, at, w, &s);
-        search_span(&s, w, &best);
+    for (size_t at = 0, end; table && at + 1 < table->count && best.price; at = end) {
+        end = end_of_span(pool, at, w);
+        if (table->slots[end].base - table->slots[at].end >= w->size) {
+            span s = list_span(table, at, end);
+            search_span(&s, w, &best);
+        }
     }
     if (best.price == UINT64_MAX) {
         return false;

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The vmm backend under programs that do the same again: how often the driver is asked to map and
+ * to unmap, and what is held. Over a device made of host memory, whose memory nobody touches.
+ */
+#include "arena/trace.h"
+#include "support/expect.h"
+#include "support/vmm_scene.h"
+
+#include <stdlib.h>
+
+enum {
+    STREAMS = 4
+};
+
+static CUstream streams[STREAMS];
+static const ga_cuda_driver *cuda;
+
+static ga_heap *begin(const char *spec)
+{
+    ga_heap *heap = vmm_open(&(vmm_driver_options){.memory = 64 * GIB}, spec);
+    ga_cuda_scope scope;
+    assert_ok(ga_cuda_driver_get(&cuda));
+    assert_ok(ga_cuda_enter(&scope, 0));
+    for (size_t i = 0; i < STREAMS; i++) {
+        cr_assert_eq(cuda->cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    }
+    ga_cuda_leave(&scope);
+    return heap;
+}
+
+/* Chunks mapped and unmapped so far. */
+static uint64_t mapping_calls(void)
+{
+    return vmm_driver_calls("cuMemMap") + vmm_driver_calls("cuMemUnmap");
+}
+
+/* ---- traces of programs ------------------------------------------------------------------ */
+
+/* Answers the most bytes held at once. The double is done with streams at once: waits and host
+ * synchronization need not be replayed. */
+static uint64_t replay(ga_heap *heap, const trace *t, void **blocks)
+{
+    uint64_t most = 0;
+    for (size_t i = 0; i < t->count; i++) {
+        const trace_op *op = &t->ops[i];
+        if (op->kind == TRACE_ALLOC) {
+            assert_ok(ga_alloc_on(heap, op->size, 0, streams[op->stream], &blocks[op->block]));
+            uint64_t held = vmm_held(heap);
+            most = held > most ? held : most;
+        } else if (op->kind == TRACE_FREE) {
+            assert_ok(ga_free_on(heap, blocks[op->block], streams[op->stream]));
+        }
+    }
+    return most;
+}
+
+/* A first pass, and a second one that finds what the first has mapped. */
+static void replay_twice(void (*make)(trace *, uint64_t, uint64_t), uint64_t seed, uint64_t first,
+                         uint64_t second)
+{
+    trace t = {0};
+    char why[TRACE_WHY];
+    ga_heap *heap = begin("vmm");
+    make(&t, seed, 48 * GIB);
+    cr_assert(trace_check(&t, why), "%s", why);
+    void **blocks = calloc(t.blocks, sizeof *blocks);
+    for (int pass = 0; pass < 2; pass++) {
+        uint64_t before = mapping_calls();
+        uint64_t held = replay(heap, &t, blocks);
+        uint64_t calls = mapping_calls() - before;
+        cr_assert_leq(calls, pass ? second : first, "seed %" PRIu64 ", pass %d: %" PRIu64 " calls",
+                      seed, pass, calls);
+        cr_assert_leq((double)held, 1.05 * (double)t.peak, "seed %" PRIu64 ": %.4f held", seed,
+                      (double)held / (double)t.peak);
+    }
+    free(blocks);
+    trace_clear(&t);
+    vmm_end(heap);
+}
+
+Test(vmm_replay, a_training_that_goes_on_maps_little)
+{
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+        replay_twice(trace_make_torch, seed, 1500, 250); /* of 17,000 calls */
+    }
+}
+
+Test(vmm_replay, queries_that_go_on_map_little)
+{
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+        replay_twice(trace_make_rmm, seed, 600, 250); /* of 16,000 calls */
+    }
+}
+
+/* ---- what repeats itself exactly --------------------------------------------------------- */
+
+/* Layers that keep two blocks each, then free them in reverse order: sizes go with `length`. */
+static void iterate(ga_heap *heap, size_t length)
+{
+    enum {
+        LAYERS = 12
+    };
+    void *kept[LAYERS][2];
+    for (size_t i = 0; i < LAYERS; i++) {
+        kept[i][0] = vmm_take(heap, length * MIB);
+        assert_ok(ga_free(heap, vmm_take(heap, (length / 2 + 8) * MIB)));
+        kept[i][1] = vmm_take(heap, 4 * length * MIB);
+    }
+    for (size_t i = LAYERS; i-- > 0;) {
+        void *gradient = vmm_take(heap, 3 * length * MIB);
+        assert_ok(ga_free(heap, kept[i][1]));
+        assert_ok(ga_free(heap, kept[i][0]));
+        assert_ok(ga_free(heap, gradient));
+    }
+}
+
+Test(vmm_replay, what_repeats_itself_needs_no_mapping_in_the_end)
+{
+    static const size_t lengths[] = {22, 64, 38, 50, 30, 58};
+    ga_heap *heap = begin("vmm:free=now");
+    for (int round = 0; round < 8; round++) {
+        for (size_t i = 0; i < 6; i++) {
+            iterate(heap, lengths[i]);
+        }
+    }
+    uint64_t calls = vmm_driver_calls(NULL);
+    for (int round = 0; round < 6; round++) {
+        for (size_t i = 0; i < 6; i++) {
+            iterate(heap, lengths[i]);
+        }
+    }
+    cr_assert_eq(vmm_driver_calls(NULL), calls);
+    vmm_end(heap);
+}
