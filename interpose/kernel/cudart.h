@@ -24,6 +24,7 @@ typedef struct CUgraphExec_st *cudaGraphExec_t;
 typedef struct CUkern_st *cudaKernel_t;
 
 cudaError_t cudaGetDevice(int *device);
+cudaError_t cudaFree(void *block);
 cudaError_t cudaGetLastError(void);
 cudaError_t cudaPeekAtLastError(void);
 cudaError_t cudaThreadExchangeStreamCaptureMode(int *mode);

@@ -13,6 +13,7 @@
 #include "cudart.h"
 #include "linked.h"
 
+#include <gpualloc/backend.h>
 #include <gpualloc/kernel.h>
 
 #include <pthread.h>
@@ -107,34 +108,43 @@ static void remember(unsigned long long context)
 
 /* ---- publishing ------------------------------------------------------------------------------------ */
 
-/* The address of our variable. What the runtime says of a module that lacks it is no error of the
- * program's: it must not find it with cudaGetLastError(). */
-static void *find_variable(void)
+/* Where our variable stands in the current context: GA_OK and NULL for a module that lacks it,
+ * GA_ERR_DEVICE where the runtime cannot use the device at all, as the program will see for itself. */
+static ga_status find_variable(void **out)
 {
-    void *variable = NULL;
-    bool was_clean = cudaPeekAtLastError() == cudaSuccess;
-    if (ga_kernel_linked_address(&variable) != cudaSuccess) {
-        variable = NULL;
-        if (was_clean) {
-            cudaGetLastError();
-        }
+    if (ga_kernel_linked_address(out) == cudaSuccess) {
+        return GA_OK;
     }
-    return variable;
+    *out = NULL;
+    return cudaFree(NULL) == cudaSuccess ? GA_OK : GA_ERR_DEVICE;
+}
+
+static ga_status publish_quietly(int device)
+{
+    void *variable;
+    ga_status status = find_variable(&variable);
+    return status == GA_OK ? ga_kernel_publish(device, variable)
+                           : ga_fail(status, "the CUDA runtime cannot use device %d", device);
 }
 
 /* Also while a stream of this or another thread is being captured into a graph: we use none of the
- * program's streams. */
+ * program's streams. And the errors that we meet are not the program's: it must not find them with
+ * cudaGetLastError(). */
 static ga_status publish(void)
 {
     int device;
     int mode = cudaStreamCaptureModeRelaxed;
-    if (cudaGetDevice(&device) != cudaSuccess) {
-        return GA_ERR_DEVICE;
+    bool was_clean = cudaPeekAtLastError() == cudaSuccess;
+    ga_status status = GA_ERR_DEVICE;
+    if (cudaGetDevice(&device) == cudaSuccess) {
+        bool exchanged = cudaThreadExchangeStreamCaptureMode(&mode) == cudaSuccess;
+        status = publish_quietly(device);
+        if (exchanged) {
+            cudaThreadExchangeStreamCaptureMode(&mode);
+        }
     }
-    bool exchanged = cudaThreadExchangeStreamCaptureMode(&mode) == cudaSuccess;
-    ga_status status = ga_kernel_publish(device, find_variable());
-    if (exchanged) {
-        cudaThreadExchangeStreamCaptureMode(&mode);
+    if (was_clean) {
+        cudaGetLastError();
     }
     return status;
 }

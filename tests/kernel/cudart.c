@@ -19,7 +19,8 @@ static _Thread_local cudaError_t last_error;
 
 enum {
     BROKEN = 1,
-    NO_SYMBOL = 13 /* cudaErrorInvalidSymbol */
+    NO_SYMBOL = 13, /* cudaErrorInvalidSymbol */
+    NO_DRIVER = 35  /* cudaErrorInsufficientDriver */
 };
 
 void runtime_start(const vmm_driver_options *options)
@@ -64,6 +65,10 @@ int ga_kernel_linked_address(void **out)
     if (mode != cudaStreamCaptureModeRelaxed) {
         return BROKEN; /* as during a capture */
     }
+    if (runtime.no_driver) {
+        last_error = NO_DRIVER;
+        return NO_DRIVER;
+    }
     started = true;
     if (runtime.no_variable) {
         last_error = NO_SYMBOL;
@@ -77,6 +82,11 @@ cudaError_t cudaGetDevice(int *device)
 {
     *device = current;
     return runtime.no_device ? BROKEN : cudaSuccess;
+}
+
+cudaError_t cudaFree(void *block)
+{
+    return block || runtime.no_driver ? BROKEN : cudaSuccess;
 }
 
 cudaError_t cudaPeekAtLastError(void)

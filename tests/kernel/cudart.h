@@ -22,6 +22,7 @@ typedef struct test_runtime {
     bool no_variable; /* the device link took nothing */
     bool no_numbers;  /* a driver that does not number its contexts */
     bool no_device;   /* cudaGetDevice() fails */
+    bool no_driver;   /* every call that needs one does */
 } test_runtime;
 
 extern test_runtime runtime;

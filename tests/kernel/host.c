@@ -438,6 +438,19 @@ Test(kernel, a_runtime_without_devices)
     vmm_driver_stop();
 }
 
+Test(kernel, a_machine_without_a_driver)
+{
+    runtime.no_driver = true;
+    begin(spec);
+    scene_capture_begin();
+    must_launch();
+    cr_assert_str_eq(scene_capture_end(), "", "the program will say it");
+    cr_assert_eq(cudaPeekAtLastError(), cudaSuccess);
+    cr_assert_eq(ga_kernel_init(), GA_ERR_DEVICE);
+    expect_unserved(0);
+    vmm_driver_stop();
+}
+
 /* Whatever call fails, the launch goes on, and kernels have a heap or none. */
 Test(kernel, each_call_of_the_driver_fails, .timeout = 50)
 {

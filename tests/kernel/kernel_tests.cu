@@ -1,0 +1,510 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * In-kernel malloc replaced by linking, on a GPU: this program, with -rdc=true, and libkernel_other.so,
+ * linked by itself, each with libgpualloc-kernel.a and the wrap flags. Every case is a process of its
+ * own, since each begins with the first launch. One line a case, then `N passed, N failed, N skipped`.
+ * Exit status 0, 1 when a case failed, 77 without a GPU.
+ *
+ *   kernel_tests [--only WORDS]
+ *
+ * Heaps are of KERNEL_TESTS_SPEC, or slab:unit=8K,capacity=64M/vmm.
+ */
+#include "kernel_other.h"
+
+#include <gpualloc/kernel.h>
+
+extern "C" {
+#include "../device/runner.h"
+}
+
+#include <cuda_runtime.h>
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    THREADS = 4096,
+    SIZE = 200
+};
+
+static const char *spec()
+{
+    const char *told = getenv("KERNEL_TESTS_SPEC");
+    return told && *told ? told : "slab:unit=8K,capacity=64M/vmm";
+}
+
+/* ---- kernels ------------------------------------------------------------------------------------ */
+
+__global__ void take(void **out, size_t size)
+{
+    uint32_t me = blockIdx.x * blockDim.x + threadIdx.x;
+    out[me] = malloc(size);
+    if (out[me]) {
+        *(uint32_t *)out[me] = me;
+    }
+}
+
+__global__ void give(void **in, uint32_t *wrong)
+{
+    uint32_t me = blockIdx.x * blockDim.x + threadIdx.x;
+    if (in[me] && *(uint32_t *)in[me] != me) {
+        atomicAdd(wrong, 1);
+    }
+    free(in[me]);
+}
+
+__global__ void take_aligned(void **out, size_t size)
+{
+    uint32_t me = blockIdx.x * blockDim.x + threadIdx.x;
+    out[me] = __nv_aligned_device_malloc(size, (size_t)16 << me % 6);
+}
+
+__global__ void take_and_trap()
+{
+    if (malloc(SIZE) || threadIdx.x == 0) {
+        __trap();
+    }
+}
+
+/* ---- in a case's process: 0 is well, and what is not is printed ----------------------------------- */
+
+static int complain(const char *file, int line, const char *expected)
+{
+    printf("    %s:%d: expected %s; cuda: %s; gpualloc: %s\n", strrchr(file, '/') + 1, line,
+           expected, cudaGetErrorString(cudaPeekAtLastError()), ga_error_text());
+    return 1;
+}
+
+#define NEED(condition)                                                                            \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            return complain(__FILE__, __LINE__, #condition);                                       \
+        }                                                                                          \
+    } while (0)
+
+static bool done()
+{
+    return cudaGetLastError() == cudaSuccess && cudaDeviceSynchronize() == cudaSuccess;
+}
+
+/* Where threads keep their pointers: managed, so that the host may look. */
+struct scene {
+    void **pointers;
+    uint32_t *wrong;
+};
+
+static bool make(scene *it)
+{
+    return cudaMallocManaged(&it->pointers, THREADS * sizeof *it->pointers) == cudaSuccess &&
+           cudaMallocManaged(&it->wrong, sizeof *it->wrong) == cudaSuccess &&
+           cudaMemset(it->wrong, 0, sizeof *it->wrong) == cudaSuccess;
+}
+
+static uint32_t served(const scene *it)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < THREADS; i++) {
+        n += it->pointers[i] != NULL;
+    }
+    return n;
+}
+
+static uint64_t live(int device)
+{
+    ga_stats stats = {};
+    ga_heap *heap = ga_kernel_serving(device);
+    return heap && ga_heap_stats(heap, &stats) == GA_OK ? stats.live_blocks : UINT64_MAX;
+}
+
+/* A round with every block counted by the heap: that it was ours that served them. */
+static int round_on(int device)
+{
+    scene it;
+    NEED(make(&it));
+    take<<<THREADS / 256, 256>>>(it.pointers, SIZE);
+    NEED(done());
+    NEED(served(&it) == THREADS);
+    NEED(live(device) >= 1 && live(device) <= THREADS); /* a layer may merge blocks */
+    give<<<THREADS / 256, 256>>>(it.pointers, it.wrong);
+    NEED(done());
+    NEED(*it.wrong == 0);
+    NEED(live(device) == 0);
+    cudaFree(it.pointers);
+    cudaFree(it.wrong);
+    return 0;
+}
+
+static int first_launch()
+{
+    NEED(!ga_kernel_serving(0));
+    return round_on(0);
+}
+
+static int by_hand()
+{
+    NEED(ga_kernel_init() == GA_OK);
+    NEED(ga_kernel_serving(0));
+    return round_on(0);
+}
+
+static int resets()
+{
+    for (int i = 0; i < 4; i++) {
+        NEED(round_on(0) == 0);
+        scene it;
+        NEED(make(&it));
+        take<<<THREADS / 256, 256>>>(it.pointers, SIZE); /* still held when the context goes */
+        NEED(done());
+        NEED(cudaDeviceReset() == cudaSuccess);
+        NEED(!ga_kernel_serving(0));
+    }
+    return round_on(0);
+}
+
+static int closed_by_hand()
+{
+    for (int i = 0; i < 3; i++) {
+        NEED(round_on(0) == 0);
+        NEED(ga_kernel_close(0) == GA_OK);
+    }
+    return 0;
+}
+
+/* What the driver's own reset does, which no flag of the linker's shows us. Nothing may crash; whether
+ * malloc is served after it is printed. */
+static int unannounced_reset()
+{
+    NEED(round_on(0) == 0);
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    void *symbol = library ? dlsym(library, "cuDevicePrimaryCtxReset_v2") : NULL;
+    int (*reset)(int);
+    memcpy(&reset, &symbol, sizeof reset);
+    NEED(reset && reset(0) == 0);
+    scene it;
+    if (!make(&it)) {
+        printf("    after it: %s\n", cudaGetErrorString(cudaGetLastError()));
+        return 0;
+    }
+    take<<<THREADS / 256, 256>>>(it.pointers, SIZE);
+    bool well = done();
+    printf("    after it: %s, %u of %u served\n",
+           well ? "kernels run" : cudaGetErrorString(cudaGetLastError()), well ? served(&it) : 0,
+           (unsigned)THREADS);
+    return 0;
+}
+
+static int from_another_module()
+{
+    scene it;
+    NEED(make(&it));
+    NEED(kernel_other_take(it.pointers, THREADS, SIZE) == 0);
+    NEED(served(&it) == THREADS);
+    NEED(live(0) >= 1);
+    give<<<THREADS / 256, 256>>>(it.pointers, it.wrong); /* here what was allocated there */
+    NEED(done());
+    NEED(live(0) == 0);
+    take<<<THREADS / 256, 256>>>(it.pointers, SIZE);
+    NEED(done());
+    NEED(kernel_other_give(it.pointers, THREADS) == 0);
+    NEED(live(0) == 0);
+    return *it.wrong != 0;
+}
+
+static int another_device()
+{
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices < 2) {
+        return 77;
+    }
+    for (int i = 0; i < 3; i++) {
+        for (int device = 0; device < 2; device++) {
+            NEED(cudaSetDevice(device) == cudaSuccess);
+            NEED(round_on(device) == 0);
+        }
+    }
+    return ga_kernel_serving(0) == ga_kernel_serving(1);
+}
+
+/* The first launch is captured, and so are the ones of a cooperative grid and with attributes. */
+static int captured()
+{
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    cudaGraphExec_t ready;
+    scene it;
+    NEED(make(&it));
+    NEED(cudaStreamCreate(&stream) == cudaSuccess);
+    NEED(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
+    take<<<THREADS / 256, 256, 0, stream>>>(it.pointers, SIZE);
+    give<<<THREADS / 256, 256, 0, stream>>>(it.pointers, it.wrong);
+    NEED(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
+    NEED(cudaGraphInstantiate(&ready, graph, 0) == cudaSuccess);
+    for (int i = 0; i < 3; i++) {
+        NEED(cudaGraphLaunch(ready, stream) == cudaSuccess);
+        NEED(cudaStreamSynchronize(stream) == cudaSuccess);
+    }
+    NEED(served(&it) == THREADS); /* the pointers, though their blocks are free again */
+    NEED(*it.wrong == 0);
+    NEED(live(0) == 0);
+    return 0;
+}
+
+static int cooperative()
+{
+    scene it;
+    size_t size = SIZE;
+    NEED(make(&it));
+    void *arguments[] = {&it.pointers, &size};
+    NEED(cudaLaunchCooperativeKernel((void *)take, THREADS / 256, 256, arguments, 0, NULL) ==
+         cudaSuccess);
+    NEED(done());
+    NEED(served(&it) == THREADS);
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(THREADS / 256);
+    config.blockDim = dim3(256);
+    NEED(cudaLaunchKernelEx(&config, give, it.pointers, it.wrong) == cudaSuccess);
+    NEED(done());
+    return live(0) != 0;
+}
+
+static int aligned()
+{
+    scene it;
+    NEED(make(&it));
+    take_aligned<<<THREADS / 256, 256>>>(it.pointers, 100);
+    NEED(done());
+    NEED(served(&it) == THREADS);
+    for (uint32_t i = 0; i < THREADS; i++) {
+        NEED((size_t)it.pointers[i] % ((size_t)16 << i % 6) == 0);
+    }
+    return 0;
+}
+
+/* CUDA's own heap has nothing to do with it. */
+static int with_cudas_limit()
+{
+    NEED(cudaDeviceSetLimit(cudaLimitMallocHeapSize, 1 << 20) == cudaSuccess);
+    NEED(round_on(0) == 0);
+    return 0;
+}
+
+static void *launch_rounds(void *)
+{
+    scene it;
+    bool well = make(&it);
+    for (int i = 0; well && i < 5; i++) {
+        cudaStream_t stream = cudaStreamPerThread;
+        take<<<THREADS / 256, 256, 0, stream>>>(it.pointers, SIZE);
+        well = cudaStreamSynchronize(stream) == cudaSuccess && served(&it) == THREADS;
+        give<<<THREADS / 256, 256, 0, stream>>>(it.pointers, it.wrong);
+        well = well && cudaStreamSynchronize(stream) == cudaSuccess && *it.wrong == 0;
+    }
+    return well ? NULL : (void *)1;
+}
+
+static int threads()
+{
+    pthread_t running[8];
+    void *failed = NULL;
+    int failures = 0;
+    for (pthread_t &thread : running) {
+        NEED(pthread_create(&thread, NULL, launch_rounds, NULL) == 0);
+    }
+    for (pthread_t thread : running) {
+        pthread_join(thread, &failed);
+        failures += failed != NULL;
+    }
+    NEED(failures == 0);
+    return live(0) != 0;
+}
+
+static int ended(pid_t child)
+{
+    int status = -1;
+    return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static int forks()
+{
+    fflush(stdout);
+    pid_t before = fork(); /* before CUDA: the child is as free as we are */
+    if (before == 0) {
+        _exit(round_on(0));
+    }
+    NEED(ended(before) == 0);
+    NEED(round_on(0) == 0);
+    fflush(stdout);
+    pid_t after = fork(); /* after it: the child's launches fail, and nothing else */
+    if (after == 0) {
+        take<<<1, 32>>>(NULL, 1);
+        _exit(cudaGetLastError() == cudaSuccess);
+    }
+    NEED(ended(after) == 0);
+    return round_on(0);
+}
+
+static int traps()
+{
+    take_and_trap<<<4, 64>>>();
+    NEED(cudaDeviceSynchronize() != cudaSuccess);
+    return 0; /* and the process ends well */
+}
+
+/* With a heap that cannot be had: NULLs. */
+static int unserved()
+{
+    scene it;
+    NEED(make(&it));
+    take<<<THREADS / 256, 256>>>(it.pointers, SIZE);
+    NEED(done());
+    NEED(served(&it) == (ga_kernel_serving(0) ? THREADS : 0));
+    give<<<THREADS / 256, 256>>>(it.pointers, it.wrong);
+    NEED(done());
+    return 0;
+}
+
+static int statistics()
+{
+    NEED(round_on(0) == 0);
+    return 0; /* the report is written at exit */
+}
+
+/* ---- cases, each in its own process --------------------------------------------------------------- */
+
+typedef struct part {
+    const char *name;
+    int (*run)();
+    const char *spec;  /* NULL: the usual */
+    const char *words; /* on standard error; NULL: whatever */
+} part;
+
+static const part parts[] = {
+    {"the first launch opens the heap", first_launch, NULL, NULL},
+    {"opened by hand", by_hand, NULL, NULL},
+    {"cudaDeviceReset", resets, NULL, NULL},
+    {"closed by hand", closed_by_hand, NULL, NULL},
+    {"a reset that nobody announces", unannounced_reset, NULL, NULL},
+    {"blocks of another module's", from_another_module, NULL, NULL},
+    {"another device", another_device, NULL, NULL},
+    {"a captured first launch", captured, NULL, NULL},
+    {"cooperative and with attributes", cooperative, NULL, NULL},
+    {"aligned blocks", aligned, NULL, NULL},
+    {"with cudaLimitMallocHeapSize", with_cudas_limit, NULL, NULL},
+    {"launches of many threads", threads, NULL, NULL},
+    {"forks", forks, NULL, NULL},
+    {"a kernel that traps with blocks held", traps, NULL, NULL},
+    {"a bad spec", unserved, "bogus", "GPUALLOC_KERNEL: unknown backend \"bogus\""},
+    {"cuda is refused", unserved, "cuda", "CUDA's own would call itself"},
+    {"statistics", statistics, NULL, "malloc in kernels is replaced"},
+};
+
+static bool has_words(const char *path, const char *words)
+{
+    char text[8192];
+    FILE *file = fopen(path, "r");
+    size_t length = file ? fread(text, 1, sizeof text - 1, file) : 0;
+    text[length] = '\0';
+    if (file) {
+        fclose(file);
+    }
+    bool has = strstr(text, words);
+    if (!has) {
+        printf("    expected \"%s\", got:\n%s", words, text);
+    }
+    return has;
+}
+
+/* This program again, for one part. */
+static pid_t start(const part *it, const char *errors)
+{
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        setenv("GPUALLOC_KERNEL", it->spec ? it->spec : spec(), 1);
+        int file = it->words ? open(errors, O_WRONLY | O_TRUNC) : -1;
+        if (file >= 0) {
+            setenv("GPUALLOC_STATS", "1", 1);
+            dup2(file, STDERR_FILENO);
+        }
+        execl("/proc/self/exe", "kernel_tests", "--part", it->name, (char *)NULL);
+        _exit(127);
+    }
+    return child;
+}
+
+static void run_part(const part *it)
+{
+    char errors[] = "/tmp/kernel_tests-XXXXXX";
+    int file = mkstemp(errors);
+    REQUIRE(file >= 0);
+    close(file);
+    int status = ended(start(it, errors));
+    bool said = status == 77 || !it->words || has_words(errors, it->words);
+    unlink(errors);
+    if (status == 77) {
+        SKIP("no such device");
+    }
+    EXPECT(status == 0);
+    EXPECT(said);
+}
+
+static const part *now; /* the runner's cases know no context */
+
+static void run_now(int device)
+{
+    (void)device;
+    run_part(now);
+}
+
+static int run_inside(const char *name)
+{
+    for (const part &it : parts) {
+        if (!strcmp(it.name, name)) {
+            return it.run();
+        }
+    }
+    return 2;
+}
+
+/* CUDA stays untouched in this process: another one looks for a GPU. */
+static bool has_device()
+{
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        int devices = 0;
+        _exit(cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0);
+    }
+    return ended(child) == 1;
+}
+
+int main(int argc, char **argv)
+{
+    const char *only = NULL;
+    if (argc == 3 && !strcmp(argv[1], "--part")) {
+        return run_inside(argv[2]);
+    }
+    if (argc == 3 && !strcmp(argv[1], "--only")) {
+        only = argv[2];
+    } else if (argc != 1) {
+        fprintf(stderr, "usage: kernel_tests [--only WORDS]\n");
+        return 2;
+    }
+    if (!has_device()) {
+        printf("no device\n");
+        return test_summary();
+    }
+    for (const part &it : parts) {
+        now = &it;
+        test_case one = {it.name, run_now};
+        test_run("kernel", &one, 1, 0, only);
+    }
+    return test_summary();
+}
