@@ -162,6 +162,58 @@ Test(vmm, a_part_of_a_large_one_serves_a_small_request)
     vmm_end(heap);
 }
 
+/* The one in the middle has been given to the driver: it alone is mapped anew. */
+Test(vmm, a_hole_between_free_neighbours_is_filled)
+{
+    ga_heap *heap = vmm_open(NULL, "vmm:free=now");
+    char *low = vmm_take(heap, 32 * MIB);
+    void *middle = vmm_take(heap, 48 * MIB);
+    void *high = vmm_take(heap, 32 * MIB);
+    void *behind = vmm_take(heap, 8 * MIB);
+    assert_ok(ga_free(heap, middle));
+    assert_ok(ga_free(heap, low));
+    assert_ok(ga_free(heap, high));
+    assert_ok(ga_trim(heap, 64 * MIB));
+    cr_assert_eq(vmm_held(heap), 72 * MIB);
+    uint64_t maps = vmm_driver_calls("cuMemMap");
+    char *all = vmm_take(heap, 112 * MIB);
+    cr_assert_eq(all, low);
+    cr_assert_eq(vmm_driver_calls("cuMemMap"), maps + 1);
+    cr_assert_eq(vmm_held(heap), 120 * MIB);
+    memset(all, 1, 112 * MIB);
+    assert_ok(ga_free(heap, all));
+    assert_ok(ga_free(heap, behind));
+    vmm_end(heap);
+}
+
+/* One that is a little too large serves, but not so many of them. */
+Test(vmm, what_is_wasted_is_bounded_in_all)
+{
+    enum {
+        BLOCKS = 16
+    };
+    void *blocks[BLOCKS];
+    ga_heap *heap = vmm_open(NULL, "vmm:free=now");
+    for (size_t i = 0; i < BLOCKS; i++) {
+        blocks[i] = vmm_take(heap, 40 * MIB);
+    }
+    for (size_t i = 0; i < BLOCKS; i++) {
+        assert_ok(ga_free(heap, blocks[i]));
+    }
+    uint64_t usable = 0;
+    for (size_t i = 0; i < BLOCKS; i++) {
+        blocks[i] = vmm_take(heap, 32 * MIB);
+        usable += ga_usable_size(heap, blocks[i]);
+    }
+    cr_assert_gt(usable, BLOCKS * 32 * MIB);
+    cr_assert_leq(usable, BLOCKS * 32 * MIB + BLOCKS * 40 * MIB / 28);
+    cr_assert_leq(vmm_held(heap), BLOCKS * 40 * MIB + 64 * MIB);
+    for (size_t i = 0; i < BLOCKS; i++) {
+        assert_ok(ga_free(heap, blocks[i]));
+    }
+    vmm_end(heap);
+}
+
 /* Ranges of 64 MiB that happen to touch are still two to the driver. */
 Test(vmm, nothing_is_joined_over_the_end_of_a_reservation)
 {
@@ -343,6 +395,35 @@ Test(vmm, cache_of_a_size)
     vmm_end(heap);
 }
 
+Test(vmm, what_has_long_been_free_goes_first)
+{
+    ga_heap *heap = vmm_open(NULL, "vmm:free=now");
+    void *old = vmm_take(heap, 16 * MIB);
+    void *other = vmm_take(heap, 16 * MIB);
+    assert_ok(ga_free(heap, old));
+    assert_ok(ga_free(heap, other));
+    assert_ok(ga_trim(heap, 16 * MIB));
+    uint64_t calls = vmm_driver_calls(NULL);
+    cr_assert_eq(vmm_take(heap, 16 * MIB), other);
+    cr_assert_eq(vmm_driver_calls(NULL), calls);
+    assert_ok(ga_free(heap, other));
+    vmm_end(heap);
+}
+
+/* What stands right below the new block is unmapped for it. */
+Test(vmm, a_neighbour_makes_way)
+{
+    ga_heap *heap = vmm_open(NULL, "vmm:cache=0,free=now");
+    char *large = vmm_take(heap, 64 * MIB);
+    assert_ok(ga_free(heap, large));
+    char *small = vmm_take(heap, 8 * MIB);
+    cr_assert_eq(small, large + 64 * MIB);
+    cr_assert_eq(vmm_held(heap), 8 * MIB);
+    memset(small, 1, 8 * MIB);
+    assert_ok(ga_free(heap, small));
+    vmm_end(heap);
+}
+
 Test(vmm, trim_keeps_what_it_is_told)
 {
     ga_heap *heap = vmm_open(NULL, "vmm");
@@ -456,7 +537,9 @@ Test(vmm, freed_neighbours_make_way_for_one_that_grows)
     assert_fails_with(ga_grow(heap, blocks[0], 96 * MIB), GA_ERR_NO_ROOM, "vmm: ");
     cr_assert_eq(vmm_held(heap), 128 * MIB); /* the one behind is in nobody's way yet */
     assert_ok(ga_free(heap, blocks[2]));
+    uint64_t maps = vmm_driver_calls("cuMemMap");
     assert_ok(ga_grow(heap, blocks[0], 96 * MIB));
+    cr_assert_eq(vmm_driver_calls("cuMemMap"), maps, "they become a part of it as they are");
     memset(blocks[0], 1, 96 * MIB);
     cr_assert_eq(vmm_held(heap), 128 * MIB);
     assert_ok(ga_free(heap, blocks[0]));

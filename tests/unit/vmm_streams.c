@@ -203,6 +203,38 @@ Test(vmm_streams, parts_are_ordered_like_the_whole)
     vmm_end(heap);
 }
 
+/* A unit that rests is asked after again with each request. */
+Test(vmm_streams, units_are_had_once_their_stream_is_done)
+{
+    enum {
+        UNITS = 4
+    };
+    void *units[UNITS];
+    ga_heap *heap = begin(NULL, "vmm");
+    for (size_t i = 0; i < UNITS; i++) {
+        units[i] = take_on(heap, 512 << 10, one);
+    }
+    vmm_driver_hold(one);
+    for (size_t i = 0; i < UNITS; i++) {
+        assert_ok(ga_free_on(heap, units[i], one));
+    }
+    void *other = take_on(heap, 512 << 10, two);
+    vmm_driver_let_go(one);
+    uint64_t held = vmm_held(heap);
+    for (size_t round = 0; round < 3; round++) {
+        void *more[UNITS];
+        for (size_t i = 0; i < UNITS; i++) {
+            more[i] = take_on(heap, 512 << 10, two);
+        }
+        for (size_t i = 0; i < UNITS; i++) {
+            assert_ok(ga_free_on(heap, more[i], two));
+        }
+    }
+    cr_assert_eq(vmm_held(heap), held);
+    assert_ok(ga_free_on(heap, other, two));
+    vmm_end(heap);
+}
+
 /* Many frees on a stream that goes on: what rests does not pile up. */
 Test(vmm_streams, events_are_used_again)
 {
