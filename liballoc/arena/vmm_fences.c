@@ -26,7 +26,54 @@ void ga_vmm_fences_open(ga_vmm_fences *fences, int device)
     ga_vmm_list_begin(&fences->spare);
 }
 
-static ga_status make(const ga_cuda_scope *scope, ga_vmm_fence **out)
+/* ---- the device's context ------------------------------------------------------------------ */
+
+/* ga_cuda_enter() asks for more than fences need with each block: whether this is a child of fork()
+ * is the heap's to know, and most who call have the context current already. */
+typedef struct visit {
+    const ga_cuda_driver *driver;
+    bool pushed;
+} visit;
+
+static ga_status learn(ga_vmm_fences *fences)
+{
+    ga_cuda_scope scope;
+    CUcontext context = NULL;
+    ga_status status = ga_cuda_enter(&scope, fences->device);
+    if (status == GA_OK) {
+        status = GA_CUDA_CALL(scope.driver, cuCtxGetCurrent, &context);
+        ga_cuda_leave(&scope);
+    }
+    if (status == GA_OK) {
+        fences->driver = scope.driver;
+        fences->context = context;
+    }
+    return status;
+}
+
+static ga_status enter(ga_vmm_fences *fences, visit *v)
+{
+    CUcontext current = NULL;
+    ga_status status = fences->context ? GA_OK : learn(fences);
+    if (status != GA_OK) {
+        return status;
+    }
+    v->driver = fences->driver;
+    v->pushed = v->driver->cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != fences->context;
+    return v->pushed ? GA_CUDA_CALL(v->driver, cuCtxPushCurrent, fences->context) : GA_OK;
+}
+
+static void leave(const visit *v)
+{
+    CUcontext ours;
+    if (v->pushed) {
+        v->driver->cuCtxPopCurrent(&ours);
+    }
+}
+
+/* ---- fences ------------------------------------------------------------------------------ */
+
+static ga_status make(const visit *v, ga_vmm_fence **out)
 {
     ga_vmm_fence *fence = ga_libc.calloc(1, sizeof *fence);
     if (!fence) {
@@ -34,7 +81,7 @@ static ga_status make(const ga_cuda_scope *scope, ga_vmm_fence **out)
     }
     ga_vmm_list_begin(&fence->link);
     ga_status status =
-        GA_CUDA_CALL(scope->driver, cuEventCreate, &fence->event, CU_EVENT_DISABLE_TIMING);
+        GA_CUDA_CALL(v->driver, cuEventCreate, &fence->event, CU_EVENT_DISABLE_TIMING);
     if (status != GA_OK) {
         ga_libc.free(fence);
         return status;
@@ -43,25 +90,24 @@ static ga_status make(const ga_cuda_scope *scope, ga_vmm_fence **out)
     return GA_OK;
 }
 
-static ga_status get(ga_vmm_fences *fences, const ga_cuda_scope *scope, ga_vmm_fence **out)
+static ga_status get(ga_vmm_fences *fences, const visit *v, ga_vmm_fence **out)
 {
     if (ga_vmm_list_empty(&fences->spare)) {
-        return make(scope, out);
+        return make(v, out);
     }
     *out = fence_of(fences->spare.before);
     ga_vmm_list_remove(&(*out)->link);
     return GA_OK;
 }
 
-static ga_status put(ga_vmm_fences *fences, const ga_cuda_scope *scope, ga_stream stream,
-                     ga_vmm_fence **out)
+static ga_status put(ga_vmm_fences *fences, const visit *v, ga_stream stream, ga_vmm_fence **out)
 {
     ga_vmm_fence *fence = NULL;
-    ga_status status = get(fences, scope, &fence);
+    ga_status status = get(fences, v, &fence);
     if (status != GA_OK) {
         return status;
     }
-    status = GA_CUDA_CALL(scope->driver, cuEventRecord, fence->event, stream);
+    status = GA_CUDA_CALL(v->driver, cuEventRecord, fence->event, stream);
     ga_vmm_list_append(status == GA_OK ? &fences->waiting : &fences->spare, &fence->link);
     fence->stream = stream;
     fence->done = false;
@@ -73,20 +119,20 @@ static ga_status put(ga_vmm_fences *fences, const ga_cuda_scope *scope, ga_strea
 
 ga_status ga_vmm_fence_put(ga_vmm_fences *fences, ga_stream stream, ga_vmm_fence **out)
 {
-    ga_cuda_scope scope;
-    ga_status status = ga_cuda_enter(&scope, fences->device);
+    visit v;
+    ga_status status = enter(fences, &v);
     if (status == GA_OK) {
-        status = put(fences, &scope, stream, out);
-        ga_cuda_leave(&scope);
+        status = put(fences, &v, stream, out);
+        leave(&v);
     }
     return status;
 }
 
 /* In the device's context. */
-static bool look(const ga_vmm_fences *fences, ga_vmm_fence *fence, const ga_cuda_scope *scope)
+static bool look(const ga_vmm_fences *fences, ga_vmm_fence *fence, const visit *v)
 {
     fence->round = fences->round;
-    fence->done = scope->driver->cuEventQuery(fence->event) == CUDA_SUCCESS;
+    fence->done = v->driver->cuEventQuery(fence->event) == CUDA_SUCCESS;
     if (fence->done) {
         ga_vmm_list_remove(&fence->link);
     }
@@ -95,26 +141,26 @@ static bool look(const ga_vmm_fences *fences, ga_vmm_fence *fence, const ga_cuda
 
 bool ga_vmm_fence_done(ga_vmm_fences *fences, ga_vmm_fence *fence)
 {
-    ga_cuda_scope scope;
+    visit v;
     bool ask = !fence->done && fence->round != fences->round;
-    if (ask && ga_cuda_enter(&scope, fences->device) == GA_OK) {
-        look(fences, fence, &scope);
-        ga_cuda_leave(&scope);
+    if (ask && enter(fences, &v) == GA_OK) {
+        look(fences, fence, &v);
+        leave(&v);
     }
     return fence->done;
 }
 
 ga_status ga_vmm_fence_order(ga_vmm_fences *fences, ga_vmm_fence *fence, ga_stream stream)
 {
-    ga_cuda_scope scope;
-    ga_status status = fence->done ? GA_OK : ga_cuda_enter(&scope, fences->device);
+    visit v;
+    ga_status status = fence->done ? GA_OK : enter(fences, &v);
     if (fence->done || status != GA_OK) {
         return status;
     }
-    if (!look(fences, fence, &scope)) {
-        status = GA_CUDA_CALL(scope.driver, cuStreamWaitEvent, stream, fence->event, 0);
+    if (!look(fences, fence, &v)) {
+        status = GA_CUDA_CALL(v.driver, cuStreamWaitEvent, stream, fence->event, 0);
     }
-    ga_cuda_leave(&scope);
+    leave(&v);
     return status;
 }
 

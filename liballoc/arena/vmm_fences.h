@@ -23,6 +23,8 @@ typedef struct ga_vmm_fence {
 
 typedef struct ga_vmm_fences {
     int device;
+    const ga_cuda_driver *driver; /* and the device's context, once a fence was put */
+    CUcontext context;
     uint64_t round;
     ga_vmm_link waiting; /* in the order they were put; none of them is known to be done */
     ga_vmm_link spare;
