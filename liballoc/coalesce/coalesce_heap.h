@@ -16,8 +16,8 @@ enum {
     GA_COALESCE_FORMS
 };
 
-/* How a superblock without headers is found by free, in a heap whose other superblocks have them.
- * */
+/* How a superblock without headers is found by free, in a heap whose other superblocks
+ * have them. */
 enum {
     GA_COALESCE_NO_BARE = 0, /* there are none */
     GA_COALESCE_BY_NOTE,     /* the parent finds it; the note of one with headers is 0 */
@@ -34,8 +34,7 @@ enum {
 
 #define GA_COALESCE_HUGE ((uint64_t)1 << 46) /* more than this is not asked for */
 
-/* ---- the map of payloads (coalesce_map.h)
- * -------------------------------------------------------- */
+/* ---- the map of payloads (coalesce_map.h) ---------------------------------------------------- */
 
 enum {
     GA_MAP_BUCKET = 8 /* entries: 128 bytes, a row */
@@ -55,8 +54,7 @@ typedef struct ga_map {
     uint32_t live; /* relaxed: entries that there are */
 } ga_map;
 
-/* ---- the heap
- * ------------------------------------------------------------------------------------- */
+/* ---- the heap -------------------------------------------------------------------------------- */
 
 typedef struct ga_coalesce_heap {
     /* Set once. */

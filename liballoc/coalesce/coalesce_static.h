@@ -102,8 +102,8 @@ GA_SIMT char *ga_static_place(ga_coalesce_view view, ga_static_plan plan, char *
 }
 
 /* A team that is a tile: `size` bytes for each of its lanes, 0 for those that get none. Where there
- * is no superblock, or the map is full, lanes are served as if they had called ga_coalesce_claim().
- * */
+ * is no superblock, or the map is full, lanes are served as if they had called
+ * ga_coalesce_claim(). */
 GA_SIMT ga_wide ga_static_claim(ga_coalesce_view view, ga_tile tile, bool bare, uint64_t size)
 {
     ga_static_plan plan = ga_static_plan_of(view, bare, size);

@@ -24,8 +24,7 @@
 
 #include "coalesce_count.h"
 
-/* ---- malloc: where segments stand
- * ------------------------------------------------------------------ */
+/* ---- malloc: where segments stand ------------------------------------------------------------ */
 
 /* Each lane's header, and its whole segment, in bytes; 0 for lanes that have none. What stands
  * before the first header. */
@@ -78,8 +77,7 @@ GA_SIMT ga_coalesce_plan ga_coalesce_plan_of(uint32_t form, ga_tile tile, uint32
     return plan;
 }
 
-/* ---- malloc
- * ---------------------------------------------------------------------------------------- */
+/* ---- malloc ---------------------------------------------------------------------------------- */
 
 /* The note of a superblock that the parent finds: how many payloads are counted, 0 where headers do
  * that. By one lane. */
@@ -182,8 +180,7 @@ GA_SIMT ga_wide ga_coalesce_claim(ga_coalesce_view view, ga_tile tile, uint32_t 
     return payloads;
 }
 
-/* ---- free: superblocks without headers
- * --------------------------------------------------------------- */
+/* ---- free: superblocks without headers ------------------------------------------------------- */
 
 /* The lanes of the mask whose payloads are of counted superblocks; and which those are. */
 GA_SIMT uint32_t ga_coalesce_find_notes(ga_coalesce_view view, ga_tile tile, uint32_t giving,
@@ -222,8 +219,7 @@ GA_SIMT uint32_t ga_coalesce_find_mapped(ga_coalesce_view view, ga_tile tile, ui
     return ga_wide_nonzero(tile, counters);
 }
 
-/* ---- free: segments
- * ------------------------------------------------------------------------------------ */
+/* ---- free: segments -------------------------------------------------------------------------- */
 
 /* The lowest segment that can be reached from that of `lane` through those that the tile has just
  * marked: `linked` are the lanes whose segment comes right after that of the lane before them. */
@@ -323,9 +319,7 @@ GA_SIMT ga_wide ga_coalesce_release_segments(ga_coalesce_view view, ga_tile tile
     return walking ? ga_coalesce_walk(tile, marked, walking, payloads, headers) : ga_wide_all(0);
 }
 
-/* ---- free
- * ------------------------------------------------------------------------------------------------
- * */
+/* ---- free ------------------------------------------------------------------------------------ */
 
 /* Count down what the lanes of the mask have, and give back what has none left. */
 GA_SIMT void ga_coalesce_release_counted(ga_coalesce_view view, ga_tile tile, uint32_t giving,

@@ -42,8 +42,7 @@ typedef struct ga_parent_host {
 } ga_parent_host;
 #endif
 
-/* ---- for one lane, inside GA_EACH_LANE --------------------------------------------------------
- * */
+/* ---- for one lane, inside GA_EACH_LANE ------------------------------------------------------- */
 
 GA_SIMT char *ga_parent_claim_alone(ga_parent parent, uint64_t bytes)
 {
@@ -89,8 +88,7 @@ GA_SIMT ga_parent_found ga_parent_find(ga_parent parent, const void *pointer)
     return none;
 }
 
-/* ---- for a tile -------------------------------------------------------------------------------
- * */
+/* ---- for a tile ------------------------------------------------------------------------------ */
 
 /* One block for the whole tile, or NULL: the same in all lanes. */
 GA_SIMT char *ga_parent_claim(ga_parent parent, ga_tile tile, uint64_t bytes)

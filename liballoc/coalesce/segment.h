@@ -16,7 +16,8 @@
  *                | distance / 2 | last | first | free |
  *
  *            A header of 8 bytes with its highest bit set is one of static coalescing: beside
- *            `free`, the address of the superblock, which begins with its counter (coalesce_static.h).
+ *            `free`, the address of the superblock, which begins with its counter
+ *            (coalesce_static.h).
  *
  * INVARIANT  Exactly one segment of a superblock is the last: the highest one that has not been
  *            freed. `last` only moves down, past segments that are free. Who frees the last one
@@ -50,8 +51,7 @@
 #define GA_SEGMENT_FLAGS  ((uint64_t)7)
 #define GA_SEGMENT_STATIC ((uint64_t)1 << 63)
 
-/* ---- headers: always 64 bits in registers
- * --------------------------------------------------------- */
+/* ---- headers: always 64 bits in registers ---------------------------------------------------- */
 
 /* The bytes of the header before that payload; 0 where none can be one. */
 GA_SIMT uint32_t ga_segment_head(const char *payload)

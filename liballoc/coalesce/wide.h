@@ -53,8 +53,8 @@ GA_SIMT uint32_t ga_wide_same(ga_tile tile, ga_wide one, ga_wide other)
     return ga_tile_lanes(tile) & ~differ;
 }
 
-/* Each lane of the mask gets what the lane of the mask before it holds; the first, and others, 0.
- * */
+/* Each lane of the mask gets what the lane of the mask before it holds; the first, and
+ * others, 0. */
 GA_SIMT ga_wide ga_wide_previous(ga_tile tile, uint32_t among, ga_wide wide)
 {
     ga_wide previous;

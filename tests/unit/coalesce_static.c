@@ -103,8 +103,7 @@ static void assert_place(const coalesce_world *world, const ga_static_plan *plan
                   WORLD "beyond its superblock", OF(world));
 }
 
-/* ---- teams of any size
- * ------------------------------------------------------------------------------- */
+/* ---- teams of any size ----------------------------------------------------------------------- */
 
 Test(coalesce_static, each_member_has_a_place)
 {
@@ -129,8 +128,8 @@ Test(coalesce_static, each_member_has_a_place)
     }
 }
 
-/* As far apart as the paper has them: 25 floats with a header and the padding behind it, and bare.
- * */
+/* As far apart as the paper has them: 25 floats with a header and the padding behind it,
+ * and bare. */
 Test(coalesce_static, payloads_are_so_far_apart)
 {
     static const struct {
@@ -165,8 +164,7 @@ Test(coalesce_static, huge_ones_get_nothing)
     }
 }
 
-/* ---- teams that are tiles
- * ------------------------------------------------------------------------------ */
+/* ---- teams that are tiles -------------------------------------------------------------------- */
 
 static void tile_malloc(coalesce_world *world, bool bare, uint64_t size, char **payloads)
 {
@@ -269,8 +267,7 @@ Test(coalesce_static, a_second_free_is_noticed)
     world_delete(world);
 }
 
-/* ---- the map
- * --------------------------------------------------------------------------------------------- */
+/* ---- the map --------------------------------------------------------------------------------- */
 
 enum {
     KEYS = 700, /* about 300 of them are live */

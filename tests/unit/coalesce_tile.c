@@ -34,8 +34,7 @@ static void assert_clean(const coalesce_world *world, const char *what)
                  (unsigned long long)world->heap.faults[1]);
 }
 
-/* ---- headers
- * ------------------------------------------------------------------------------------- */
+/* ---- headers --------------------------------------------------------------------------------- */
 
 Test(coalesce_tile, a_header_is_told_by_its_payload)
 {
@@ -67,8 +66,7 @@ Test(coalesce_tile, a_header_keeps_distance_and_flags)
     }
 }
 
-/* ---- where segments stand
- * ------------------------------------------------------------------------- */
+/* ---- where segments stand -------------------------------------------------------------------- */
 
 static uint32_t alignment_of(uint32_t form, uint64_t size)
 {
@@ -144,8 +142,7 @@ Test(coalesce_tile, tiny_ones_among_others)
     world_delete(world);
 }
 
-/* ---- who gets what
- * ----------------------------------------------------------------------------------- */
+/* ---- who gets what --------------------------------------------------------------------------- */
 
 Test(coalesce_tile, huge_requests_get_nothing_and_harm_nobody)
 {
@@ -249,8 +246,7 @@ Test(coalesce_tile, the_parent_fails_at_each_call)
     }
 }
 
-/* ---- the hand-over, in all orders
- * ------------------------------------------------------------------- */
+/* ---- the hand-over, in all orders ------------------------------------------------------------ */
 
 /* The next permutation in the order of the alphabet; false after the last. */
 static bool next_order(uint32_t *order, uint32_t n)
@@ -380,8 +376,7 @@ Test(coalesce_tile, lanes_of_one_superblock_count_together)
     world_delete(world);
 }
 
-/* ---- what is no payload
- * ------------------------------------------------------------------------------- */
+/* ---- what is no payload ---------------------------------------------------------------------- */
 
 Test(coalesce_tile, a_second_free_is_noticed)
 {
@@ -440,8 +435,7 @@ Test(coalesce_tile, pointers_that_are_none)
     world_delete(world);
 }
 
-/* ---- against a plain list
- * -------------------------------------------------------------------------------- */
+/* ---- against a plain list -------------------------------------------------------------------- */
 
 enum {
     STEPS = 20000,
