@@ -16,10 +16,14 @@
  * and nobody waits long for it. */
 static const uint64_t CHUNK_MOST = UINT64_C(4) << 30;
 
+/* Where less than as much again is wanted ahead, no less than this. */
+static const uint64_t AHEAD_LEAST = UINT64_C(64) << 20;
+
 typedef struct growing_own {
     ga_arena *arena[GA_GROWING_PARTS];
     uint64_t step_bytes[GA_GROWING_PARTS];
     uint32_t most; /* steps */
+    uint32_t ahead;
     uint64_t limit;
     uint32_t steps; /* backed; the pager's while there is one, but see ga_growing_reach() */
     ga_pager_client *client;
@@ -53,11 +57,17 @@ static ga_status back_to(growing_own *own, uint32_t steps)
 
 /* ---- the pager's side ---------------------------------------------------------------------- */
 
-/* Twice what there is, but no more at once than is backed in a moment. */
+/* As much again as there is, or the part of it that the opener wants, but no more at once than is backed in a
+ * moment. */
 static uint32_t ahead_of(const growing_own *own, uint32_t wanted)
 {
     uint64_t piece = CHUNK_MOST / bytes_a_step(own);
-    uint64_t more = own->steps < piece ? own->steps : piece;
+    uint64_t more = own->steps;
+    if (own->ahead) {
+        uint64_t least = AHEAD_LEAST / bytes_a_step(own);
+        more = more / own->ahead > least ? more / own->ahead : least;
+    }
+    more = more < piece ? more : piece;
     uint64_t ahead = own->steps + more;
     return ahead < wanted ? wanted : (uint32_t)(ahead < UINT32_MAX ? ahead : UINT32_MAX);
 }
@@ -147,6 +157,7 @@ ga_status ga_growing_start(ga_growing *growing, int device, uint64_t limit)
         return ga_fail(GA_ERR_MEMORY, "vmm: no memory for a record");
     }
     own->most = growing->steps_most;
+    own->ahead = growing->ahead;
     own->limit = limit;
     growing->own = own;
     growing->mailbox = NULL;

@@ -3,6 +3,7 @@
  * All device code of the library is this one translation unit, which becomes one module.
  */
 #include "../arena/growth_service.cuh"
+#include "../slab/sized_service.cuh"
 #include "../slab/slab_service.cuh"
 #include "probe.h"
 

@@ -135,6 +135,16 @@ GA_SIMT uint32_t ga_lanes_get(ga_tile tile, ga_lanes lanes, uint32_t lane)
     return lanes[lane & (tile.width - 1u)];
 }
 
+/* Each lane gets what the lane holds whose number `from` has for it: one that is here. */
+GA_SIMT ga_lanes ga_lanes_from(ga_tile tile, ga_lanes lanes, ga_lanes from)
+{
+    ga_lanes got = {0};
+    for (uint32_t i = 0; i < tile.width; i++) {
+        got[i] = lanes[from[i] % tile.width];
+    }
+    return got;
+}
+
 /* The lanes of the mask `chosen` take `yes`, the others `no`. */
 GA_SIMT ga_lanes ga_lanes_select(ga_tile tile, uint32_t chosen, ga_lanes yes, ga_lanes no)
 {

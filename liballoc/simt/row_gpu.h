@@ -158,6 +158,11 @@ GA_SIMT uint32_t ga_lanes_get(ga_tile tile, ga_lanes lanes, uint32_t lane)
     return __shfl_sync(tile.mask, lanes, (int)lane, (int)tile.width);
 }
 
+GA_SIMT ga_lanes ga_lanes_from(ga_tile tile, ga_lanes lanes, ga_lanes from)
+{
+    return __shfl_sync(tile.mask, lanes, (int)from, (int)tile.width);
+}
+
 GA_SIMT ga_lanes ga_lanes_select(ga_tile tile, uint32_t chosen, ga_lanes yes, ga_lanes no)
 {
     return (chosen >> tile.lane) & 1u ? yes : no;

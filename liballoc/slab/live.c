@@ -38,6 +38,9 @@ ga_status ga_slab_state_each_live(void *state, ga_visit *visit, void *context)
 {
     ga_slab_state *s = state;
     walk w = {s, 0, visit, context};
+    if (s->sized) {
+        return ga_sized_each_live(s->sized, visit, context);
+    }
     if (s->kernel) {
         return ga_slab_kernel_each_live(s->kernel, visit, context);
     }
@@ -51,6 +54,10 @@ ga_status ga_slab_state_each_live(void *state, ga_visit *visit, void *context)
 void ga_slab_state_stats(void *state, ga_backend_stats *out)
 {
     ga_slab_state *s = state;
+    if (s->sized) {
+        ga_sized_stats(s->sized, out);
+        return;
+    }
     if (s->kernel) {
         ga_slab_kernel_stats(s->kernel, out);
         return;
@@ -83,6 +90,9 @@ static void free_large(void *context, void *block)
 ga_status ga_slab_state_reset(void *state)
 {
     ga_slab_state *s = state;
+    if (s->sized) {
+        return ga_sized_reset(s->sized);
+    }
     if (s->kernel) {
         return ga_slab_kernel_reset(s->kernel);
     }

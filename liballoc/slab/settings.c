@@ -140,10 +140,6 @@ static ga_status read_unit(const ga_open_args *args, ga_slab_settings *s)
     bool kernel = args->place == GA_PLACE_KERNEL;
     s->classes = unit == CLASSES || (unit == AUTO && !kernel && !args->values[PRESET].choice);
     s->unit = unit >= CLASSES ? DEFAULT_UNIT : in_32_bits(unit);
-    if (s->classes && kernel) {
-        return ga_fail(GA_ERR_SPEC,
-                       "slab: unit: expected one unit size in kernels, got \"classes\"");
-    }
     ga_slab_shape shape = {.unit = s->unit, .supers = 1, .light = true};
     ga_status status = ga_slab_shape_check(&shape);
     if (status == GA_OK && args->place == GA_PLACE_DEVICE && !s->classes &&
@@ -198,6 +194,33 @@ static ga_status read_growing(const ga_open_args *args, ga_slab_settings *s)
                ? ga_fail(GA_ERR_SPEC,
                          "slab: capacity: expected a size above 0 up to limit (%llu), got %llu",
                          (unsigned long long)s->limit, (unsigned long long)s->capacity)
+               : GA_OK;
+}
+
+/* Blocks of all sizes in kernels: `capacity` is the beginning, or all where the parent does not grow. */
+static ga_status read_sized(const ga_open_args *args, ga_slab_settings *s)
+{
+    s->grows = ga_growing_open(args->parent, NULL) == GA_OK;
+    s->limit = given(args, LIMIT, 0);
+    s->capacity = given(args, CAPACITY, s->grows ? GROWING_CAPACITY : KERNEL_CAPACITY);
+    if (is_given(args, MAX)) {
+        return unwanted(MAX, "expected elsewhere than in kernels");
+    }
+    if (is_given(args, BLOCKS)) {
+        return unwanted(BLOCKS, "expected with one unit size only, but there are size classes");
+    }
+    if (args->values[PRESET].choice || args->values[ADDRESSING].choice) {
+        int option = args->values[PRESET].choice ? PRESET : ADDRESSING;
+        return unwanted(option, "expected with one unit size only, but there are size classes");
+    }
+    if (s->check) {
+        return unwanted(CHECK, "expected with one unit size only, in kernels");
+    }
+    if (s->grows && s->limit && s->limit < s->capacity) {
+        s->capacity = s->limit;
+    }
+    return !s->capacity || (is_given(args, LIMIT) && !s->limit)
+               ? ga_fail(GA_ERR_SPEC, "slab: capacity, limit: expected sizes above 0, got 0")
                : GA_OK;
 }
 
@@ -259,6 +282,9 @@ ga_status ga_slab_settings_read(const ga_open_args *args, ga_slab_settings *s)
     *s = (ga_slab_settings){.place = args->place, .check = args->values[CHECK].choice != 0};
     bool paper = args->values[PRESET].choice == PRESET_PAPER;
     ga_status status = read_unit(args, s);
+    if (status == GA_OK && s->classes && args->place == GA_PLACE_KERNEL) {
+        return read_sized(args, s);
+    }
     if (status == GA_OK) {
         status = read_max(args, s);
     }

@@ -33,12 +33,15 @@ static ga_status open_kernel(const ga_open_args *args, const ga_slab_settings *s
                              void **state)
 {
     ga_slab_kernel_spec spec = {.check = settings->check, .grows = settings->grows};
+    ga_sized_spec sized = {settings->capacity, settings->limit, settings->grows};
     ga_slab_state *s = ga_libc.calloc(1, sizeof *s);
     if (!s) {
         return no_record();
     }
-    ga_status status = ga_slab_settings_shape(settings, settings->unit, &spec.shape);
-    if (status == GA_OK) {
+    ga_status status = settings->classes
+                           ? ga_sized_open(&s->sized, &sized, args->device, args->parent)
+                           : ga_slab_settings_shape(settings, settings->unit, &spec.shape);
+    if (status == GA_OK && !settings->classes) {
         spec.first = ga_slab_settings_first(settings, &spec.shape);
         status = ga_slab_kernel_open(&s->kernel, &spec, args->device, args->parent);
     }
@@ -136,7 +139,9 @@ static ga_status slab_open(const ga_open_args *args, void **state)
 static void slab_close(void *state)
 {
     ga_slab_state *s = state;
-    if (s->kernel) {
+    if (s->sized) {
+        ga_sized_close(s->sized);
+    } else if (s->kernel) {
         ga_slab_kernel_close(s->kernel);
     } else {
         ga_slab_store_end(&s->store);
@@ -179,6 +184,9 @@ static ga_status alloc_in(ga_slab_state *s, uint32_t class, size_t size, size_t 
 __attribute__((noinline)) ga_status ga_slab_state_alloc_slowly(ga_slab_state *s, size_t size,
                                                                void **out)
 {
+    if (s->sized) {
+        return ga_sized_alloc(s->sized, size, out);
+    }
     if (s->kernel) {
         return ga_slab_kernel_alloc(s->kernel, size, out);
     }
@@ -202,7 +210,7 @@ static ga_status slab_alloc(void *state, size_t size, void **out)
 ga_status ga_slab_state_alloc_aligned(void *state, size_t size, size_t align, void **out)
 {
     ga_slab_state *s = state;
-    if (s->kernel) {
+    if (ga_slab_state_in_kernels(s)) {
         return unsupported("alignment above 16");
     }
     uint32_t class = ga_slab_class_aligned(&s->classes, size, align);
@@ -240,6 +248,9 @@ static ga_status free_single(ga_slab_state *s, ga_slab_region *region, uint32_t 
 
 __attribute__((noinline)) ga_status ga_slab_state_free_slowly(ga_slab_state *s, void *block)
 {
+    if (s->sized) {
+        return ga_sized_free(s->sized, block);
+    }
     if (s->kernel) {
         return ga_slab_kernel_free(s->kernel, block);
     }
@@ -279,6 +290,9 @@ static ga_status slab_free(void *state, void *block)
 
 static __attribute__((noinline)) size_t usable_slowly(ga_slab_state *s, const void *block)
 {
+    if (s->sized) {
+        return ga_sized_usable_size(s->sized, block);
+    }
     if (s->kernel) {
         return ga_slab_kernel_usable_size(s->kernel, block);
     }
@@ -295,6 +309,9 @@ size_t ga_slab_state_usable_size(void *state, const void *block)
 static bool slab_owns(void *state, const void *pointer)
 {
     ga_slab_state *s = state;
+    if (s->sized) {
+        return ga_sized_owns(s->sized, pointer);
+    }
     if (s->kernel) {
         return ga_slab_kernel_owns(s->kernel, pointer);
     }
@@ -336,7 +353,7 @@ static ga_status copy(ga_slab_state *s, void *to, const void *from, size_t size)
 ga_status ga_slab_state_alloc_zeroed(void *state, size_t size, void **out)
 {
     ga_slab_state *s = state;
-    if (s->kernel) {
+    if (ga_slab_state_in_kernels(s)) {
         return unsupported("zeroed allocation");
     }
     if (size > s->classes.max) {
@@ -380,7 +397,7 @@ ga_status ga_slab_state_realloc(void *state, void *block, size_t size, void **ou
 {
     ga_slab_state *s = state;
     const ga_slab_region *region = ga_slab_state_region(s, block);
-    if (s->kernel) {
+    if (ga_slab_state_in_kernels(s)) {
         return unsupported("reallocation");
     }
     if (!region) {
@@ -406,7 +423,8 @@ ga_status ga_slab_state_realloc(void *state, void *block, size_t size, void **ou
 static ga_status slab_grow(void *state, void *block, size_t size)
 {
     ga_slab_state *s = state;
-    if (!s->kernel && !ga_slab_state_region(s, block) && ga_slab_large_owns(&s->large, block)) {
+    if (!ga_slab_state_in_kernels(s) && !ga_slab_state_region(s, block) &&
+        ga_slab_large_owns(&s->large, block)) {
         return ga_slab_large_grow(&s->large, block, size);
     }
     return ga_fail(GA_ERR_NO_ROOM, "slab: %p: a unit cannot grow to %zu bytes where it stands",
@@ -432,7 +450,9 @@ static ga_status slab_alloc_batch(void *state, size_t n, const size_t *sizes, vo
 static void slab_fork_prepare(void *state)
 {
     ga_slab_state *s = state;
-    if (s->kernel) {
+    if (s->sized) {
+        ga_sized_fork(s->sized, true);
+    } else if (s->kernel) {
         ga_slab_kernel_fork(s->kernel, true);
     } else {
         pthread_mutex_lock(&s->store.lock);
@@ -442,7 +462,9 @@ static void slab_fork_prepare(void *state)
 static void slab_fork_parent(void *state)
 {
     ga_slab_state *s = state;
-    if (s->kernel) {
+    if (s->sized) {
+        ga_sized_fork(s->sized, false);
+    } else if (s->kernel) {
         ga_slab_kernel_fork(s->kernel, false);
     } else {
         pthread_mutex_unlock(&s->store.lock);
@@ -452,7 +474,9 @@ static void slab_fork_parent(void *state)
 static void slab_fork_child(void *state)
 {
     ga_slab_state *s = state;
-    if (s->kernel) {
+    if (s->sized) {
+        ga_sized_fork(s->sized, false);
+    } else if (s->kernel) {
         ga_slab_kernel_fork(s->kernel, false);
     } else {
         ga_slab_cache_forget_others(&s->store);
@@ -463,14 +487,23 @@ static void slab_fork_child(void *state)
 static void slab_thread_exit(void *state)
 {
     ga_slab_state *s = state;
-    if (!s->kernel) {
+    if (!ga_slab_state_in_kernels(s)) {
         ga_slab_cache_leave(&s->store);
     }
 }
 
 static ga_status slab_kernel_view(void *state, ga_kernel_heap *out)
 {
-    return ga_slab_kernel_view(((ga_slab_state *)state)->kernel, out);
+    ga_slab_state *s = state;
+    return s->sized ? ga_sized_kernel_view(s->sized, out) : ga_slab_kernel_view(s->kernel, out);
+}
+
+/* In kernels: regions in which nothing is taken. Elsewhere nothing is kept that could be given back. */
+static ga_status slab_trim(void *state, size_t keep)
+{
+    ga_slab_state *s = state;
+    (void)keep;
+    return s->sized ? ga_sized_collect(s->sized) : GA_OK;
 }
 
 static ga_place slab_parent_place(ga_place place)
@@ -499,6 +532,7 @@ const ga_backend ga_slab_backend = {
     .alloc_aligned = ga_slab_state_alloc_aligned,
     .alloc_batch = slab_alloc_batch,
     .grow = slab_grow,
+    .trim = slab_trim,
     .each_live = ga_slab_state_each_live,
     .kernel_view = slab_kernel_view,
     .stats = ga_slab_state_stats,

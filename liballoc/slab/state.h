@@ -9,18 +9,25 @@
 #include "classes.h"
 #include "kernel.h"
 #include "large.h"
+#include "sized.h"
 
 typedef struct ga_slab_state {
     size_t quick_max; /* the largest request that goes through the caches */
     ga_slab_store store;
     ga_slab_classes classes;
-    ga_slab_kernel *kernel; /* NULL but for the place kernel; all else is then unused */
+    ga_slab_kernel *kernel; /* in the place kernel one of these two; all else is then unused */
+    ga_sized *sized;
     int device;
     bool on_device;
     bool check;
     ga_slab_large large;
     ga_slab_host slabs[];
 } ga_slab_state;
+
+static inline bool ga_slab_state_in_kernels(const ga_slab_state *s)
+{
+    return s->kernel || s->sized;
+}
 
 /* The region of this heap's at that address, or NULL. */
 static inline ga_slab_region *ga_slab_state_region(const ga_slab_state *s, const void *pointer)

@@ -48,8 +48,15 @@ Test(slab_settings, values_that_cannot_be)
     expect_refused(GA_PLACE_DEVICE, "slab:unit=128",
                    "slab: unit: expected a multiple of 256 for the place device, whose blocks are "
                    "aligned to that, got 128");
-    expect_refused(GA_PLACE_KERNEL, "slab:unit=classes",
-                   "slab: unit: expected one unit size in kernels, got \"classes\"");
+    expect_refused(GA_PLACE_KERNEL, "slab:unit=classes,check=full",
+                   "slab: check: expected with one unit size only, in kernels, got it as well");
+    expect_refused(GA_PLACE_KERNEL, "slab:unit=classes,max=4K",
+                   "slab: max: expected elsewhere than in kernels, got it as well");
+    expect_refused(GA_PLACE_KERNEL, "slab:unit=classes,addressing=light",
+                   "slab: addressing: expected with one unit size only, but there are size "
+                   "classes, got it as well");
+    expect_refused(GA_PLACE_KERNEL, "slab:unit=classes,capacity=0",
+                   "slab: capacity, limit: expected sizes above 0, got 0");
     expect_refused(GA_PLACE_HOST, "slab:max=8",
                    "slab: max: expected a size from 16 to 65536 bytes, got 8");
     expect_refused(GA_PLACE_HOST, "slab:max=1M",

@@ -68,6 +68,7 @@ typedef struct ga_growing {
     /* Set by who opens it. */
     uint64_t step_bytes[GA_GROWING_PARTS]; /* of each range; 0: there is no second one */
     uint32_t steps_most;                   /* addresses are reserved for so many */
+    uint32_t ahead; /* back 1/ahead more than there is at a time; 0: as much again */
     /* Set by the backend; `steps` as it was asked for when it is opened. */
     uint32_t steps; /* backed, as far as the host has seen */
     void *base[GA_GROWING_PARTS];

@@ -29,6 +29,7 @@
 #include <gpualloc/gpualloc.h>
 
 #include "device/kinds.h"
+#include "slab/sized_kernel.h"
 #include "slab/slab_kernel.h"
 
 /* ---- any heap ---------------------------------------------------------------------------- */
@@ -38,7 +39,9 @@
 static __device__ __forceinline__ void *ga_kernel_malloc(ga_kernel_heap heap, size_t size)
 {
     void *block = NULL;
-    if (heap.abi == GA_KERNEL_HEAP_ABI && heap.kind == GA_KERNEL_KIND_SLAB) {
+    if (heap.abi == GA_KERNEL_HEAP_ABI && heap.kind == GA_KERNEL_KIND_SIZED) {
+        block = ga_sized_kernel_malloc(heap, size);
+    } else if (heap.abi == GA_KERNEL_HEAP_ABI && heap.kind == GA_KERNEL_KIND_SLAB) {
         if (size <= GA_SLAB_WORDS_UNIT(heap.words)) {
             block = ga_slab_kernel_claim(heap);
         }
@@ -55,7 +58,9 @@ static __device__ __forceinline__ void *ga_kernel_malloc(ga_kernel_heap heap, si
  * ignored, counted and, with check=full, reported to the host. */
 static __device__ __forceinline__ void ga_kernel_free(ga_kernel_heap heap, void *block)
 {
-    if (heap.abi == GA_KERNEL_HEAP_ABI && heap.kind == GA_KERNEL_KIND_SLAB) {
+    if (heap.abi == GA_KERNEL_HEAP_ABI && heap.kind == GA_KERNEL_KIND_SIZED) {
+        ga_sized_kernel_free(heap, block);
+    } else if (heap.abi == GA_KERNEL_HEAP_ABI && heap.kind == GA_KERNEL_KIND_SLAB) {
         ga_slab_kernel_release(heap, block);
     }
 #ifndef GA_KERNEL_LINKED

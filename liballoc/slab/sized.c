@@ -1,0 +1,629 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The host's side of heaps of all sizes: setting up, the view, questions.
+ *
+ * Beside the regions stands the bookkeeping, in one block of the parent's: the ga_sized_heap, the owners
+ * of regions, the spares, a table of regions for each class, and where the parent does not grow the
+ * bitmaps. `image` is the ga_sized_heap as the host wrote it.
+ */
+#include "sized.h"
+
+#include "../arena/pager.h"
+#include "../device/device.h"
+#include "../device/kinds.h"
+#include "../platform/cuda_driver.h"
+#include "../platform/libc.h"
+#include "../platform/log.h"
+#include "sized_heap.h"
+#include "sized_words.h"
+
+#include <pthread.h>
+#include <stddef.h>
+#include <string.h>
+
+enum {
+    ALIGN = 256,
+    BLOCK = 256, /* threads of a block of the service kernels */
+    GRID = 512,
+    REGION_BITS_LEAST = 17,
+    REGION_BITS_MOST = 21,
+    REGIONS_USUAL = 512, /* no smaller region than makes so many */
+    GROW_BY = 8          /* an eighth at a time, so that little is held ahead */
+};
+
+struct ga_sized {
+    int device;
+    ga_heap *parent;
+    bool grows;
+    ga_growing growing;
+    uint32_t region_bits, regions; /* the most */
+    char *book;                    /* the bookkeeping, on the device */
+    size_t book_size;
+    ga_sized_heap *heap; /* its beginning */
+    ga_growth *growth;
+    char *fixed; /* where the parent does not grow: all regions */
+    ga_sized_heap image;
+    uint64_t refused; /* requests that had got nothing when the view was made last */
+    pthread_mutex_t lock;
+};
+
+/* ---- work on the device: on its own stream, and waited for --------------------------------------------- */
+
+static ga_status settle(const ga_cuda_scope *scope, ga_status status)
+{
+    return status == GA_OK ? GA_CUDA_CALL(scope->driver, cuStreamSynchronize, scope->stream)
+                           : status;
+}
+
+static ga_status put(const ga_cuda_scope *scope, void *to, const void *from, size_t size)
+{
+    return settle(scope, GA_CUDA_CALL(scope->driver, cuMemcpyHtoDAsync, (CUdeviceptr)to, from, size,
+                                      scope->stream));
+}
+
+static ga_status get(const ga_cuda_scope *scope, void *to, const void *from, size_t size)
+{
+    return settle(scope, GA_CUDA_CALL(scope->driver, cuMemcpyDtoHAsync, to, (CUdeviceptr)from, size,
+                                      scope->stream));
+}
+
+static ga_status launch(const ga_sized *sized, const ga_cuda_scope *scope, const char *name,
+                        uint32_t threads, void **parameters)
+{
+    CUfunction function;
+    uint32_t block = threads < BLOCK ? threads : BLOCK;
+    uint32_t grid = (threads + block - 1) / block;
+    ga_status status = ga_device_function(&function, sized->device, name);
+    if (status == GA_OK) {
+        status = GA_CUDA_CALL(scope->driver, cuLaunchKernel, function, grid < GRID ? grid : GRID, 1,
+                              1, block, 1, 1, 0, scope->stream, parameters, NULL);
+    }
+    return settle(scope, status);
+}
+
+static ga_status enter(ga_sized *sized, ga_cuda_scope *scope)
+{
+    ga_status status = ga_cuda_enter(scope, sized->device);
+    if (status == GA_OK) {
+        pthread_mutex_lock(&sized->lock);
+    }
+    return status;
+}
+
+static void leave(ga_sized *sized, const ga_cuda_scope *scope)
+{
+    pthread_mutex_unlock(&sized->lock);
+    ga_cuda_leave(scope);
+}
+
+static ga_status wait_for_all(const ga_cuda_scope *scope)
+{
+    return GA_CUDA_CALL(scope->driver, cuCtxSynchronize);
+}
+
+/* ---- the shape ------------------------------------------------------------------------------------------ */
+
+static uint64_t region_size(const ga_sized *sized)
+{
+    return UINT64_C(1) << sized->region_bits;
+}
+
+static uint64_t bits_size(const ga_sized *sized)
+{
+    return sizeof(uint32_t) << ga_sized_stride_bits(sized->region_bits);
+}
+
+static ga_status shape_of(ga_sized *sized, uint64_t limit)
+{
+    sized->region_bits = REGION_BITS_MOST;
+    while (sized->region_bits > REGION_BITS_LEAST && limit / REGIONS_USUAL < region_size(sized)) {
+        sized->region_bits--;
+    }
+    uint64_t regions = limit >> sized->region_bits;
+    uint64_t most = UINT64_C(1) << (32 - ga_sized_stride_bits(sized->region_bits));
+    sized->regions = (uint32_t)(regions < most ? regions : most - 1);
+    return regions ? GA_OK
+                   : ga_fail(GA_ERR_SPEC,
+                             "slab: limit: expected room for a region of %llu bytes, got %llu",
+                             (unsigned long long)region_size(sized), (unsigned long long)limit);
+}
+
+/* Where things stand in the bookkeeping, and how large it is. */
+typedef struct book_plan {
+    size_t growth, owners, spares, tables, bits, size;
+} book_plan;
+
+static size_t up(size_t size)
+{
+    return (size + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static uint32_t class_count(const ga_sized *sized)
+{
+    return 8u + (sized->region_bits - 3u - 7u) * 4u; /* up to 1/8 of a region */
+}
+
+static book_plan plan_book(const ga_sized *sized)
+{
+    size_t list = up(sized->regions * sizeof(uint32_t));
+    book_plan plan = {.growth = up(sizeof(ga_sized_heap))};
+    plan.owners = plan.growth + up(sizeof(ga_growth));
+    plan.spares = plan.owners + list;
+    plan.tables = plan.spares + list;
+    plan.bits = plan.tables + list * class_count(sized);
+    plan.size = plan.bits + (sized->grows ? 0 : bits_size(sized) * sized->regions);
+    return plan;
+}
+
+static void fill_class(const ga_sized *sized, ga_sized_class *c, uint32_t class, uint32_t *table)
+{
+    uint32_t units = (uint32_t)(region_size(sized) / ga_sized_unit(class));
+    uint32_t words = (units + 31) / 32;
+    uint32_t shift = 28 + (words > 1 ? 32u - ga_bits_leading(words - 1) : 0);
+    c->way = (ga_sized_way){
+        .table = table,
+        .words = words,
+        .factor = (uint32_t)(((UINT64_C(1) << shift) + words - 1) / words),
+        .straight = shift,
+        .unit = ga_sized_unit(class),
+    };
+    c->units = units;
+    c->tail = units % 32 ? ~ga_bits_below(units % 32) : 0;
+}
+
+static void fill_image(ga_sized *sized, const book_plan *plan)
+{
+    ga_sized_heap *image = &sized->image;
+    *image = (ga_sized_heap){
+        .units = sized->grows ? sized->growing.base[0] : sized->fixed,
+        .bits = sized->grows ? sized->growing.base[1] : (void *)(sized->book + plan->bits),
+        .owners = (uint32_t *)(sized->book + plan->owners),
+        .spares = (uint32_t *)(sized->book + plan->spares),
+        .region_bits = sized->region_bits,
+        .classes = class_count(sized),
+        .regions = sized->regions,
+        .growth = sized->growth,
+        .fixed = sized->grows ? 0 : sized->regions,
+    };
+    size_t list = up(sized->regions * sizeof(uint32_t));
+    for (uint32_t class = 0; class < image->classes; class ++) {
+        fill_class(sized, &image->of[class], class,
+                   (uint32_t *)(sized->book + plan->tables + class * list));
+    }
+}
+
+/* ---- opening and closing ---------------------------------------------------------------------------------- */
+
+static ga_status take_regions(ga_sized *sized, uint64_t capacity)
+{
+    if (!sized->grows) {
+        void *fixed = NULL;
+        ga_status status =
+            ga_alloc(sized->parent, sized->regions * region_size(sized), ALIGN, &fixed);
+        sized->fixed = fixed;
+        return status == GA_OK ? GA_OK
+                               : ga_fail(status, "slab: no %llu bytes: %s",
+                                         (unsigned long long)(sized->regions * region_size(sized)),
+                                         ga_error_text());
+    }
+    uint64_t first = (capacity + region_size(sized) - 1) >> sized->region_bits;
+    sized->growing = (ga_growing){
+        .step_bytes = {region_size(sized), bits_size(sized)},
+        .steps_most = sized->regions,
+        .ahead = GROW_BY,
+        .steps = first < sized->regions ? (uint32_t)(first + !first) : sized->regions,
+    };
+    ga_status status = ga_growing_open(sized->parent, &sized->growing);
+    return status == GA_OK
+               ? GA_OK
+               : ga_fail(status, "slab: no memory that grows under kernels: %s", ga_error_text());
+}
+
+static ga_status tell(ga_sized *sized, const ga_cuda_scope *scope)
+{
+    ga_status status = put(scope, sized->heap, &sized->image, sizeof sized->image);
+    if (status == GA_OK && sized->growth) {
+        ga_growth first = ga_growth_first(sized->growing.mailbox, sized->growing.steps);
+        status = put(scope, sized->growth, &first, sizeof first);
+    }
+    return status;
+}
+
+static ga_status set_up(ga_sized *sized, const ga_sized_spec *spec)
+{
+    ga_cuda_scope scope;
+    book_plan plan = plan_book(sized);
+    void *book = NULL;
+    ga_status status = ga_alloc(sized->parent, plan.size, ALIGN, &book);
+    if (status != GA_OK) {
+        return ga_fail(status, "slab: no %zu bytes for the bookkeeping: %s", plan.size,
+                       ga_error_text());
+    }
+    sized->book = book;
+    sized->book_size = plan.size;
+    sized->heap = book;
+    sized->growth = sized->grows ? (ga_growth *)(sized->book + plan.growth) : NULL;
+    status = take_regions(sized, spec->capacity);
+    if (status == GA_OK) {
+        status = ga_cuda_enter(&scope, sized->device);
+    }
+    if (status != GA_OK) {
+        return status;
+    }
+    fill_image(sized, &plan);
+    status = ga_cuda_clear(&scope, sized->book, plan.bits);
+    if (status == GA_OK) {
+        status = tell(sized, &scope);
+    }
+    ga_cuda_leave(&scope);
+    return status;
+}
+
+static uint64_t all_memory(int device)
+{
+    ga_cuda_scope scope;
+    size_t free = 0, total = 0;
+    if (ga_cuda_enter(&scope, device) == GA_OK) {
+        GA_CUDA_CALL(scope.driver, cuMemGetInfo, &free, &total);
+        ga_cuda_leave(&scope);
+    }
+    return total;
+}
+
+ga_status ga_sized_open(ga_sized **out, const ga_sized_spec *spec, int device, ga_heap *parent)
+{
+    uint64_t limit = spec->limit ? spec->limit : spec->grows ? all_memory(device) : spec->capacity;
+    ga_sized *sized = ga_libc.calloc(1, sizeof *sized);
+    if (!sized) {
+        return ga_fail(GA_ERR_MEMORY, "slab: no memory for the heap's record");
+    }
+    sized->device = device;
+    sized->parent = parent;
+    sized->grows = spec->grows;
+    pthread_mutex_init(&sized->lock, NULL);
+    ga_status status = shape_of(sized, limit);
+    if (status == GA_OK) {
+        status = set_up(sized, spec);
+    }
+    if (status != GA_OK) {
+        ga_sized_close(sized);
+        return status;
+    }
+    *out = sized;
+    return GA_OK;
+}
+
+void ga_sized_close(ga_sized *sized)
+{
+    if (sized->growing.own) {
+        ga_growing_close(sized->parent, &sized->growing);
+    }
+    ga_free(sized->parent, sized->fixed);
+    ga_free(sized->parent, sized->book);
+    pthread_mutex_destroy(&sized->lock);
+    ga_libc.free(sized);
+}
+
+/* ---- the view --------------------------------------------------------------------------------------------- */
+
+static void fill_view(const ga_sized *sized, ga_kernel_heap *out)
+{
+    *out = (ga_kernel_heap){.abi = GA_KERNEL_HEAP_ABI, .kind = GA_KERNEL_KIND_SIZED};
+    out->words[GA_SIZED_WORD_HEAP] = (uint64_t)sized->heap;
+    out->words[GA_SIZED_WORD_UNITS] = (uint64_t)sized->image.units;
+    out->words[GA_SIZED_WORD_BITS] = (uint64_t)sized->image.bits;
+    out->words[GA_SIZED_WORD_SHAPE] = sized->region_bits | (uint64_t)sized->image.classes << 32;
+}
+
+static ga_status look(ga_sized *sized, const ga_cuda_scope *scope, ga_sized_heap *now)
+{
+    return get(scope, now, sized->heap, sizeof *now);
+}
+
+static uint64_t refused_of(const ga_sized_heap *now)
+{
+    uint64_t sum = 0;
+    for (uint32_t class = 0; class < now->classes; class ++) {
+        sum += now->of[class].refused;
+    }
+    return sum;
+}
+
+/* Under the lock; no kernel uses the heap. */
+static ga_status collect(ga_sized *sized, const ga_cuda_scope *scope)
+{
+    void *parameters[] = {&sized->heap};
+    ga_status status = launch(sized, scope, "ga_sized_spares_kernel", 1, parameters);
+    return status == GA_OK ? launch(sized, scope, "ga_sized_collect_kernel",
+                                    sized->image.classes * 32, parameters)
+                           : status;
+}
+
+ga_status ga_sized_kernel_view(ga_sized *sized, ga_kernel_heap *out)
+{
+    ga_cuda_scope scope;
+    ga_sized_heap now;
+    ga_status status = enter(sized, &scope);
+    if (status != GA_OK) {
+        return status;
+    }
+    status = look(sized, &scope, &now);
+    if (status == GA_OK && refused_of(&now) != sized->refused) {
+        sized->refused = refused_of(&now);
+        status = wait_for_all(&scope);
+        if (status == GA_OK) {
+            status = collect(sized, &scope);
+        }
+    }
+    if (status == GA_OK && sized->growing.mailbox) {
+        status = ga_growing_to(sized->parent, &sized->growing, 0); /* a kernel may come soon */
+    }
+    if (status == GA_OK) {
+        fill_view(sized, out);
+    }
+    leave(sized, &scope);
+    return status;
+}
+
+ga_status ga_sized_collect(ga_sized *sized)
+{
+    ga_cuda_scope scope;
+    ga_status status = enter(sized, &scope);
+    if (status != GA_OK) {
+        return status;
+    }
+    status = wait_for_all(&scope);
+    if (status == GA_OK) {
+        status = collect(sized, &scope);
+    }
+    leave(sized, &scope);
+    return status;
+}
+
+/* ---- blocks for the host ------------------------------------------------------------------------------------ */
+
+ga_status ga_sized_alloc(ga_sized *sized, size_t size, void **out)
+{
+    ga_cuda_scope scope;
+    ga_kernel_heap view;
+    uint64_t bytes = size;
+    ga_sized_view shape = {.classes = sized->image.classes};
+    if (ga_sized_class_of(shape, size) == GA_SIZED_NONE) {
+        return ga_fail(GA_ERR_SIZE, "slab: expected at most %u bytes, got %zu",
+                       ga_sized_unit(sized->image.classes - 1), size);
+    }
+    ga_status status = enter(sized, &scope);
+    if (status != GA_OK) {
+        return status;
+    }
+    fill_view(sized, &view);
+    void **answer = (void **)((char *)sized->heap + offsetof(ga_sized_heap, answer));
+    void *parameters[] = {&view, &bytes, &answer};
+    *out = NULL;
+    status = launch(sized, &scope, "ga_sized_take_kernel", 1, parameters);
+    if (status == GA_OK) {
+        status = get(&scope, out, answer, sizeof *out);
+    }
+    leave(sized, &scope);
+    return status == GA_OK && !*out
+               ? ga_fail(GA_ERR_MEMORY, "slab: no more memory for %zu bytes", size)
+               : status;
+}
+
+/* Which block begins there; its class GA_SIZED_NONE where none does. *inside: it is an address of the
+ * heap's. Under the lock. */
+static ga_status find(ga_sized *sized, const ga_cuda_scope *scope, const void *pointer,
+                      ga_sized_found *found, bool *inside)
+{
+    uint64_t offset = (uint64_t)((uintptr_t)pointer - (uintptr_t)sized->image.units);
+    uint64_t region = offset >> sized->region_bits;
+    uint32_t owner = 0;
+    *found = (ga_sized_found){.class_ = GA_SIZED_NONE};
+    *inside = region < sized->regions;
+    if (!*inside) {
+        return GA_OK;
+    }
+    ga_status status = get(scope, &owner, sized->image.owners + region, sizeof owner);
+    if (status != GA_OK || !owner) {
+        return status;
+    }
+    uint32_t unit = ga_sized_unit(owner - 1);
+    uint32_t within = (uint32_t)(offset & (region_size(sized) - 1));
+    uint32_t slot = within / unit;
+    if (within % unit == 0 && slot < sized->image.of[owner - 1].units) {
+        found->class_ = owner - 1;
+        found->key = (uint32_t)(region << ga_sized_stride_bits(sized->region_bits)) + slot / 32;
+        found->place = slot % 32;
+    }
+    return GA_OK;
+}
+
+static ga_status check_taken(ga_sized *sized, const ga_cuda_scope *scope,
+                             const ga_sized_found *found, const void *block)
+{
+    uint32_t word = 0;
+    if (found->class_ == GA_SIZED_NONE) {
+        return ga_fail(GA_ERR_POINTER, "slab: no block of this heap begins at %p", block);
+    }
+    ga_status status = get(scope, &word, sized->image.bits + found->key, sizeof word);
+    return status == GA_OK && !(word >> found->place & 1)
+               ? ga_fail(GA_ERR_POINTER, "slab: %p is free already", block)
+               : status;
+}
+
+ga_status ga_sized_free(ga_sized *sized, void *block)
+{
+    ga_cuda_scope scope;
+    ga_kernel_heap view;
+    ga_sized_found found;
+    bool inside;
+    ga_status status = enter(sized, &scope);
+    if (status != GA_OK) {
+        return ga_cuda_is_gone() ? GA_OK : status;
+    }
+    fill_view(sized, &view);
+    status = find(sized, &scope, block, &found, &inside);
+    if (status == GA_OK) {
+        status = check_taken(sized, &scope, &found, block);
+    }
+    if (status == GA_OK) {
+        void *parameters[] = {&view, &block};
+        status = launch(sized, &scope, "ga_sized_give_kernel", 1, parameters);
+    }
+    leave(sized, &scope);
+    return status;
+}
+
+static uint32_t class_at(ga_sized *sized, const void *pointer, bool *inside)
+{
+    ga_cuda_scope scope;
+    ga_sized_found found = {.class_ = GA_SIZED_NONE};
+    *inside = false;
+    if (enter(sized, &scope) == GA_OK) {
+        if (find(sized, &scope, pointer, &found, inside) != GA_OK) {
+            found.class_ = GA_SIZED_NONE;
+        }
+        leave(sized, &scope);
+    }
+    return found.class_;
+}
+
+bool ga_sized_owns(ga_sized *sized, const void *pointer)
+{
+    bool inside;
+    class_at(sized, pointer, &inside);
+    return inside;
+}
+
+size_t ga_sized_usable_size(ga_sized *sized, const void *block)
+{
+    bool inside;
+    uint32_t class = class_at(sized, block, &inside);
+    return class == GA_SIZED_NONE ? 0 : ga_sized_unit(class);
+}
+
+/* ---- all blocks ------------------------------------------------------------------------------------------------ */
+
+static void visit_region(const ga_sized *sized, uint32_t region, uint32_t class,
+                         const uint32_t *bits, ga_visit *visit, void *context)
+{
+    const ga_sized_class *c = &sized->image.of[class];
+    char *units = sized->image.units + ((uint64_t)region << sized->region_bits);
+    for (uint32_t word = 0; word < c->way.words; word++) {
+        uint32_t rest = bits[word] & ~(word + 1 == c->way.words ? c->tail : 0);
+        for (; rest; rest &= rest - 1) {
+            uint32_t slot = word * 32 + ga_bits_lowest(rest);
+            visit(context, units + (uint64_t)slot * c->way.unit, c->way.unit);
+        }
+    }
+}
+
+/* The owner of the region, and its bitmap; *class GA_SIZED_NONE: nobody's. GA_ERR_NO_ROOM: there are no more. */
+static ga_status copy_region(ga_sized *sized, uint32_t region, uint32_t *class, uint32_t *bits)
+{
+    ga_cuda_scope scope;
+    uint32_t next = 0, owner = 0;
+    ga_status status = enter(sized, &scope);
+    if (status != GA_OK) {
+        return status;
+    }
+    status = wait_for_all(&scope);
+    if (status == GA_OK) {
+        status = get(&scope, &next, &sized->heap->next, sizeof next);
+    }
+    if (status == GA_OK && region < next) {
+        status = get(&scope, &owner, sized->image.owners + region, sizeof owner);
+    }
+    if (status == GA_OK && owner) {
+        const uint32_t *from =
+            sized->image.bits + ((size_t)region << ga_sized_stride_bits(sized->region_bits));
+        status = get(&scope, bits, from, sized->image.of[owner - 1].way.words * sizeof *bits);
+    }
+    leave(sized, &scope);
+    *class = owner - 1;
+    return status == GA_OK && region >= next ? GA_ERR_NO_ROOM : status;
+}
+
+/* No lock is held while `visit` runs: it may call the heap. */
+ga_status ga_sized_each_live(ga_sized *sized, ga_visit *visit, void *context)
+{
+    uint32_t *bits = ga_libc.malloc((size_t)bits_size(sized));
+    uint32_t class;
+    ga_status status = GA_OK;
+    if (!bits) {
+        return ga_fail(GA_ERR_MEMORY, "slab: no %llu bytes to copy the bitmaps to",
+                       (unsigned long long)bits_size(sized));
+    }
+    for (uint32_t region = 0; (status = copy_region(sized, region, &class, bits)) == GA_OK;
+         region++) {
+        if (class != GA_SIZED_NONE) {
+            visit_region(sized, region, class, bits, visit, context);
+        }
+    }
+    ga_libc.free(bits);
+    return status == GA_ERR_NO_ROOM ? GA_OK : status;
+}
+
+static uint64_t held(const ga_sized *sized, uint32_t ready)
+{
+    uint64_t regions = sized->grows ? ready : sized->regions;
+    uint64_t each = region_size(sized) + (sized->grows ? bits_size(sized) : 0);
+    return sized->book_size + regions * each;
+}
+
+void ga_sized_stats(ga_sized *sized, ga_backend_stats *out)
+{
+    ga_cuda_scope scope;
+    uint64_t total[2] = {0};
+    ga_growth growth = {.ready = 0};
+    if (enter(sized, &scope) != GA_OK) {
+        return;
+    }
+    uint64_t *answer = (uint64_t *)((char *)sized->heap + offsetof(ga_sized_heap, live));
+    void *parameters[] = {&sized->heap, &answer};
+    ga_status status = wait_for_all(&scope);
+    if (status == GA_OK) {
+        status = ga_cuda_clear(&scope, answer, sizeof total);
+    }
+    if (status == GA_OK) {
+        status = launch(sized, &scope, "ga_sized_live_kernel", BLOCK * GRID, parameters);
+    }
+    if (status == GA_OK) {
+        status = get(&scope, total, answer, sizeof total);
+    }
+    if (status == GA_OK && sized->growth) {
+        status = get(&scope, &growth, sized->growth, sizeof growth);
+    }
+    if (status == GA_OK) {
+        out->live_blocks = total[0];
+        out->live_bytes = total[1];
+        out->held_bytes = held(sized, growth.ready);
+        out->growths = sized->grows ? growth.ready : 1;
+    }
+    leave(sized, &scope);
+}
+
+ga_status ga_sized_reset(ga_sized *sized)
+{
+    ga_cuda_scope scope;
+    ga_status status = enter(sized, &scope);
+    if (status != GA_OK) {
+        return status;
+    }
+    void *parameters[] = {&sized->heap};
+    status = wait_for_all(&scope);
+    if (status == GA_OK) {
+        status = launch(sized, &scope, "ga_sized_reset_kernel", BLOCK * GRID, parameters);
+    }
+    leave(sized, &scope);
+    return status;
+}
+
+void ga_sized_fork(ga_sized *sized, bool before)
+{
+    if (before) {
+        pthread_mutex_lock(&sized->lock);
+    } else {
+        pthread_mutex_unlock(&sized->lock);
+    }
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A heap of all sizes for kernels, as it stands in memory: size classes that share one pool of regions.
+ * Plain data, the same for both compilers; sized_tile.h has the algorithm.
+ *
+ *     units   | region 0  | region 1  | region 2  |   addresses only    |
+ *     bits    | word word | word word | word word |   addresses only    |    1 bit a unit
+ *     owners  |  class 5  |  class 0  |  class 5  |  0         0        |    class + 1, 0: nobody's
+ *
+ *     class 5   table: region 0, region 2       words are numbered through: 0 .. count * words - 1
+ *
+ * All regions have 2^region_bits bytes. One that a class has taken is units of its size from its first
+ * byte on, and stays that until the host takes it back (between launches, when all are free). The
+ * bitmap of region r begins at word r * 2^(region_bits - 9), whatever its class: at 16 bytes a unit all
+ * words are used.
+ */
+#ifndef GPUALLOC_SLAB_SIZED_HEAP_H
+#define GPUALLOC_SLAB_SIZED_HEAP_H
+
+#include "../arena/mailbox.h"
+#include "../simt/atomic.h"
+
+#define GA_SIZED_CLASSES 60u
+#define GA_SIZED_NONE    0xffffffffu /* no class, no region, no word */
+#define GA_SIZED_GRANULE 16u
+
+/* The stress tests weaken one thing at a time, to see that they notice (tests/stress/meson.build). */
+#ifndef GA_SIZED_MUTANT
+#define GA_SIZED_MUTANT 0
+#endif
+
+/* What every claim in a class needs to know; 32 bytes, which are read at once. What changes grows, while
+ * kernels run. */
+typedef struct ga_sized_way {
+    uint32_t *table; /* its regions, + 1 each, in the order in which it got them; 0: not yet */
+    uint32_t all;    /* S: words of all its regions */
+    uint32_t words;  /* of a region's bitmap */
+    uint32_t factor; /* word / words = word * factor >> shift, for words below 2^28 */
+    uint32_t first;  /* the first of its regions */
+    uint32_t
+        straight;  /* upper 26 bits: so many regions follow on each other from there; then shift */
+    uint32_t unit; /* bytes */
+} ga_sized_way;
+
+#define GA_SIZED_SHIFT(way)    ((way).straight & 63u)
+#define GA_SIZED_STRAIGHT(way) ((way).straight >> 6)
+
+typedef struct ga_sized_class {
+    ga_sized_way way;
+    uint32_t units; /* set once: in a region */
+    uint32_t tail;  /* set once: the bits of a region's last word that are no units */
+    uint8_t apart[88];
+
+    uint32_t turn;    /* T: 1 while a tile gets regions for it */
+    uint32_t hint;    /* relaxed: how far from where a search begins there has been room */
+    uint32_t refused; /* relaxed: requests that got nothing; wraps */
+    uint8_t at_last[116];
+} ga_sized_class;
+
+typedef struct ga_sized_heap {
+    /* Set once, before the first claim. */
+    char *units;
+    uint32_t *bits;
+    uint32_t *owners;     /* a region's class + 1 */
+    uint32_t *spares;     /* regions that the host has taken back */
+    uint32_t region_bits; /* log2 of a region's bytes */
+    uint32_t classes;     /* that there are: the largest unit is 1/8 of a region */
+    uint32_t regions;     /* addresses for so many */
+    uint32_t spare_count;
+    ga_growth *growth; /* regions are its steps; NULL: `fixed` of them, and no more */
+    uint32_t fixed;
+    uint8_t apart[68];
+
+    /* Changed by who has a class's turn, relaxed: the region is then its alone. */
+    uint32_t next;   /* regions below have been taken by classes, or are spares */
+    uint32_t spared; /* spares that have been taken again */
+    uint8_t apart_too[120];
+
+    uint64_t faults;          /* relaxed: pointers freed that were no units */
+    uint64_t answer, live[2]; /* of the host's service kernels */
+    uint8_t at_last[96];
+
+    ga_sized_class of[GA_SIZED_CLASSES];
+} ga_sized_heap;
+
+/* What a claim needs, by value: on the GPU among the kernel's parameters. */
+typedef struct ga_sized_view {
+    ga_sized_heap *heap;
+    char *units;
+    uint32_t *bits;
+    uint32_t region_bits;
+    uint32_t classes;
+} ga_sized_view;
+
+GA_SIMT ga_sized_view ga_sized_view_of(ga_sized_heap *heap)
+{
+    ga_sized_view view;
+    view.heap = heap;
+    view.units = heap->units;
+    view.bits = heap->bits;
+    view.region_bits = heap->region_bits;
+    view.classes = heap->classes;
+    return view;
+}
+
+/* ---- size classes: steps of 16 bytes up to 128, then four to each power of two ------------------- */
+
+/* The class for `size` bytes, or GA_SIZED_NONE. */
+GA_SIMT uint32_t ga_sized_class_of(ga_sized_view heap, uint64_t size)
+{
+    uint32_t last = (uint32_t)size - (size ? 1u : 0u);
+    if (size >> 31) {
+        return GA_SIZED_NONE;
+    }
+    uint32_t power = 31u - ga_bits_leading(last | 64u); /* of two, at or below */
+    uint32_t quarter = (last >> (power - 2u)) & 3u;
+    uint32_t class_ = last < 128u ? last / GA_SIZED_GRANULE : 8u + (power - 7u) * 4u + quarter;
+    return class_ < heap.classes ? class_ : GA_SIZED_NONE;
+}
+
+/* The bytes of its units. */
+GA_SIMT uint32_t ga_sized_unit(uint32_t class_)
+{
+    if (class_ < 8u) {
+        return (class_ + 1u) * GA_SIZED_GRANULE;
+    }
+    uint32_t power = 7u + (class_ - 8u) / 4u;
+    return (5u + (class_ - 8u) % 4u) << (power - 2u);
+}
+
+/* A unit, and where something is in it. */
+typedef struct ga_sized_found {
+    uint32_t class_; /* GA_SIZED_NONE: in none */
+    uint32_t key, place;
+    uint32_t offset; /* from its first byte */
+} ga_sized_found;
+
+/* ---- bitmaps ---------------------------------------------------------------------------------------- */
+
+/* log2 of the words that a region's bitmap has room for. */
+GA_SIMT uint32_t ga_sized_stride_bits(uint32_t region_bits)
+{
+    return region_bits - 9u; /* 16 bytes a unit, 32 units a word */
+}
+
+#endif

@@ -1,0 +1,690 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Blocks of any size for the lanes of a tile, for CPU and GPU: SlabAlloc's bitmaps (slab-hash-2018, §V)
+ * with many unit sizes over one pool of regions.
+ *
+ * STRUCTURE  sized_heap.h has it. Lanes that want the same class are a group; its units come from one
+ *            word, by one atomic, where that has room. A place in the bitmaps is a key, the number
+ *            of a word among those of all regions, and a bit of it.
+ *
+ * INVARIANT  A unit is its tile's from the moment it set the bit until it clears it. A region is
+ *            one class's alone.
+ *
+ * ORDER      U1 and U2: what the last owner did with a unit happens before what the next one does.
+ *            S1 and S2: a region's bitmap has been cleared before a class shows it. T1 and T2: who
+ *            has a class's turn sees what the one before did.
+ *
+ * PROGRESS   A claim makes two attempts at the word of its number and some elsewhere; then it waits for
+ *            a region more, for as long as growth.h says; where there is none it looks at each word
+ *            of the class, and answers none. That is exact as long as nobody frees.
+ */
+#ifndef GPUALLOC_SLAB_SIZED_TILE_H
+#define GPUALLOC_SLAB_SIZED_TILE_H
+
+#include "../arena/growth.h"
+#include "../simt/clock.h"
+#include "../simt/simt.h"
+#include "sized_heap.h"
+
+/* ---- places ------------------------------------------------------------------------------------- */
+
+/* Where units are: for each lane the key of a word, GA_SIZED_NONE for none, and a bit's number. */
+typedef struct ga_sized_got {
+    ga_lanes keys;
+    ga_lanes places;
+} ga_sized_got;
+
+/* What stands at `word`, which only ever grows from 0. On the GPU it may come from the multiprocessor's
+ * own cache, and be old: then it is 0, or there seem to be fewer, and a search asks again. What is new
+ * was released at device scope; the atomics that come to use it are done where that went. On the CPU, S1:
+ * acquire. Pairs with S2. */
+GA_SIMT uint32_t ga_sized_read(const uint32_t *word)
+{
+#ifdef __CUDACC__
+    return *word;
+#elif GA_SIZED_MUTANT == 1
+    return ga_load_relaxed(word);
+#else
+    return ga_load_acquire(word);
+#endif
+}
+
+/* The class's way, in two loads on the GPU; old or new, as ga_sized_read() says. */
+GA_SIMT ga_sized_way ga_sized_way_of(const ga_sized_class *class_)
+{
+    ga_sized_way way;
+#ifdef __CUDACC__
+    const uint4 *from = (const uint4 *)&class_->way;
+    uint4 first = from[0];
+    uint4 second = from[1];
+    way.table = (uint32_t *)((uint64_t)first.y << 32 | first.x);
+    way.all = first.z;
+    way.words = first.w;
+    way.factor = second.x;
+    way.first = second.y;
+    way.straight = second.z;
+    way.unit = second.w;
+#else
+    const ga_sized_way *from = &class_->way;
+    way = (ga_sized_way){.table = from->table,
+                         .all = ga_sized_read(&from->all),
+                         .words = from->words,
+                         .factor = from->factor,
+                         .first = ga_sized_read(&from->first),
+                         .straight = ga_sized_read(&from->straight),
+                         .unit = from->unit};
+#endif
+    return way;
+}
+
+/* The key of the class's word number `word`, which is below `all`. */
+GA_SIMT uint32_t ga_sized_key(ga_sized_view heap, ga_sized_way way, uint32_t word)
+{
+    uint32_t region = (uint32_t)((uint64_t)word * way.factor >> GA_SIZED_SHIFT(way));
+    uint32_t within = word - region * way.words;
+    uint32_t stride = ga_sized_stride_bits(heap.region_bits);
+    if (region < GA_SIZED_STRAIGHT(way)) { /* spares a load */
+        return ((way.first + region) << stride) + within;
+    }
+    uint32_t entry = ga_sized_read(way.table + region);
+    return entry ? ((entry - 1u) << stride) + within : GA_SIZED_NONE;
+}
+
+/* The unit there. */
+GA_SIMT char *ga_sized_pointer(ga_sized_view heap, uint32_t unit, uint32_t key, uint32_t place)
+{
+    uint32_t bits = ga_sized_stride_bits(heap.region_bits);
+    uint64_t region = key >> bits;
+    uint32_t slot = (key & ga_bits_below(bits)) * 32u + place;
+    return heap.units + (region << heap.region_bits) + slot * unit; /* below 2^31 in a region */
+}
+
+/* Which unit `pointer` is in. */
+GA_SIMT ga_sized_found ga_sized_find(ga_sized_view heap, const void *pointer)
+{
+    ga_sized_found found;
+    uint64_t offset = (uint64_t)((const char *)pointer - heap.units);
+    uint64_t region = offset >> heap.region_bits;
+    found.class_ = GA_SIZED_NONE;
+    found.key = found.place = found.offset = 0;
+    if (region >= heap.heap->regions) {
+        return found;
+    }
+    /* relaxed: who has a unit of the region got it after the region got its class. */
+    uint32_t owner = ga_load_relaxed(heap.heap->owners + region);
+    if (owner) {
+        uint32_t within = (uint32_t)offset & ga_bits_below(heap.region_bits);
+        uint32_t unit = ga_sized_unit(owner - 1u);
+        uint32_t slot = within / unit;
+        if (slot < heap.heap->of[owner - 1u].units) {
+            found.class_ = owner - 1u;
+            found.key = (uint32_t)(region << ga_sized_stride_bits(heap.region_bits)) + slot / 32u;
+            found.place = slot % 32u;
+            found.offset = within - slot * unit;
+        }
+    }
+    return found;
+}
+
+/* ---- the usual claim: at the word of the caller's number ----------------------------------------- */
+
+/* Take those of `bits` that are free. By one lane. */
+GA_SIMT uint32_t ga_sized_take(ga_sized_view heap, uint32_t key, uint32_t bits)
+{
+#if GA_SIZED_MUTANT == 2
+    return bits & ~ga_or_relaxed(heap.bits + key, bits);
+#elif GA_SIZED_MUTANT == 3
+    uint32_t taken = ga_load_acquire(heap.bits + key);
+    ga_store_relaxed(heap.bits + key, taken | bits);
+    return bits & ~taken;
+#else
+    /* U1: acquire. Pairs with U2: what a unit's last owner did happens before what we do. */
+    return bits & ~ga_or_acquire(heap.bits + key, bits);
+#endif
+}
+
+/* Where a group of `n` lanes begins, the first of them `lane`, in tile number `number`: tiles have a word
+ * each, as far as there are so many, and groups of a tile, one after the other, different bits of it;
+ * then they have other bits of words that are others' too. */
+typedef struct ga_sized_start {
+    uint32_t word, shift;
+} ga_sized_start;
+
+GA_SIMT ga_sized_start ga_sized_start_of(uint32_t all, uint32_t number, uint32_t lane, uint32_t n)
+{
+    ga_sized_start start = {number, lane};
+    uint32_t bits = n > 1u ? 32u - ga_bits_leading(n - 1u) : 0; /* n is at most 2^bits */
+    if (number >= all) {
+        uint32_t round = number / all;
+        start.word = number - round * all;
+        start.shift += round << bits;
+    }
+    start.shift = start.shift >> bits << bits & 31u;
+    return start;
+}
+
+/* Up to `n` units of the word where the group begins, by one lane; a second attempt takes what the first
+ * has shown to be free. Answers the bits, and the key. */
+GA_SIMT uint32_t ga_sized_take_some(ga_sized_view heap, uint32_t class_, uint32_t n,
+                                    uint32_t number, uint32_t lane, uint32_t *key)
+{
+    ga_sized_way way = ga_sized_way_of(heap.heap->of + class_);
+    *key = GA_SIZED_NONE;
+    if (!way.all) {
+        return 0;
+    }
+    ga_sized_start start = ga_sized_start_of(way.all, number, lane, n);
+    *key = ga_sized_key(heap, way, start.word);
+    if (*key == GA_SIZED_NONE) {
+        return 0;
+    }
+    uint32_t bits = ga_bits_below(n) << start.shift;
+    uint32_t taken = ga_or_acquire(heap.bits + *key, bits); /* U1, as above */
+    uint32_t got = bits & ~taken;
+    if (got != bits) {
+        uint32_t more = ga_bits_take(~(taken | bits), n - ga_bits_count(got));
+        got |= more ? ga_sized_take(heap, *key, more) : 0;
+    }
+    return got;
+}
+
+/* Which bit of them has that rank. */
+GA_SIMT uint32_t ga_sized_nth(uint32_t bits, uint32_t rank)
+{
+    uint32_t lowest = ga_bits_lowest(bits);
+    uint32_t run = bits >> lowest;
+    return run & (run + 1u) ? ga_bits_nth(bits, rank)
+                            : lowest + rank; /* mostly they are neighbours */
+}
+
+/* Each lane's part of what the first of its group has got. */
+GA_SIMT void ga_sized_deal(ga_tile tile, uint32_t wanting, ga_lanes equal, ga_lanes keys,
+                           ga_lanes bits, ga_sized_got *got)
+{
+    ga_lanes leaders = equal;
+    GA_EACH_LANE(tile, wanting, own)
+    {
+        ga_lane_write(&leaders, own, ga_bits_lowest(ga_lane_read(equal, own)));
+    }
+    keys = ga_lanes_from(tile, keys, leaders);
+    bits = ga_lanes_from(tile, bits, leaders);
+    GA_EACH_LANE(tile, wanting, own)
+    {
+        uint32_t theirs = ga_lane_read(bits, own);
+        uint32_t rank = ga_bits_count(ga_lane_read(equal, own) & ga_bits_below(own));
+        if (rank < ga_bits_count(theirs)) {
+            ga_lane_write(&got->keys, own, ga_lane_read(keys, own));
+            ga_lane_write(&got->places, own, ga_sized_nth(theirs, rank));
+        }
+    }
+}
+
+/* ---- the search ------------------------------------------------------------------------------------- */
+
+/* A search for units of one class, by all lanes of a tile. */
+typedef struct ga_sized_search {
+    uint32_t class_;
+    uint32_t wanting; /* the mask of the lanes that want a unit still */
+    ga_sized_got got;
+    uint32_t word; /* where the last ones came from */
+    bool lost;     /* where it looked another tile was faster: there may be more than was wanted */
+} ga_sized_search;
+
+/* Deal out what the lanes have taken: `bits` of the words `keys`. */
+GA_SIMT void ga_sized_search_deal(ga_tile tile, ga_lanes words, ga_lanes keys, ga_lanes bits,
+                                  ga_sized_search *search)
+{
+    uint32_t served = 0;
+    for (uint32_t givers = ga_lanes_nonzero(tile, bits); givers; givers &= givers - 1u) {
+        uint32_t giver = ga_bits_lowest(givers);
+        uint32_t given = ga_lanes_get(tile, bits, giver);
+        uint32_t key = ga_lanes_get(tile, keys, giver);
+        uint32_t takers = ga_bits_take(search->wanting & ~ga_bits_take(search->wanting, served),
+                                       ga_bits_count(given));
+        search->word = ga_lanes_get(tile, words, giver);
+        ga_lanes_deal(tile, search->wanting, served, given, 0, &search->got.places);
+        search->got.keys = ga_lanes_select(tile, takers, ga_lanes_all(key), search->got.keys);
+        served += ga_bits_count(given);
+    }
+    search->wanting &= ~ga_bits_take(search->wanting, served);
+}
+
+/* Look at one word of the class for each lane, and take as many units as are wanted: all of one word,
+ * where one has as many, else what those before a lane leave to be wanted. */
+GA_SIMT void ga_sized_look(ga_sized_view heap, ga_tile tile, ga_lanes words,
+                           ga_sized_search *search)
+{
+    ga_sized_way way = ga_sized_way_of(heap.heap->of + search->class_);
+    uint32_t wanted = ga_bits_count(search->wanting);
+    ga_lanes keys = ga_lanes_all(GA_SIZED_NONE);
+    ga_lanes room = ga_lanes_all(0);
+    ga_lanes enough = ga_lanes_all(0);
+    ga_lanes missed = ga_lanes_all(0);
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        uint32_t key = ga_sized_key(heap, way, ga_lane_read(words, own));
+        uint32_t taken = key == GA_SIZED_NONE ? GA_ALL_BITS : ga_load_relaxed(heap.bits + key);
+        ga_lane_write(&keys, own, key);
+        ga_lane_write(&room, own, ~taken); /* relaxed: a guess, they are asked for below */
+        ga_lane_write(&enough, own, ga_bits_count(~taken) >= wanted);
+    }
+    uint32_t one = ga_lanes_nonzero(tile, enough);
+    ga_lanes before = ga_lanes_prefix_count(tile, room);
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        uint32_t bits = ga_lane_read(room, own);
+        uint32_t ahead =
+            one ? (ga_bits_lowest(one) == own ? 0 : wanted) : ga_lane_read(before, own);
+        bits = ahead < wanted ? ga_bits_take(bits, wanted - ahead) : 0;
+        uint32_t got = bits ? ga_sized_take(heap, ga_lane_read(keys, own), bits) : 0;
+        ga_lane_write(&missed, own, bits & ~got);
+        ga_lane_write(&enough, own, got);
+    }
+    ga_tile_sync(tile);
+    search->lost = ga_lanes_any(tile, missed);
+    ga_sized_search_deal(tile, words, keys, enough, search);
+}
+
+/* As many neighbouring words as the tile has lanes, from `word` on. */
+GA_SIMT ga_lanes ga_sized_beside(ga_tile tile, uint32_t word, uint32_t all)
+{
+    ga_lanes words = ga_tile_ranks(tile);
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        uint32_t mine = word + ga_lane_read(words, own);
+        ga_lane_write(&words, own, mine < all ? mine : (mine - all) % all);
+    }
+    return words;
+}
+
+/* A random word for each lane. */
+GA_SIMT ga_lanes ga_sized_anywhere(ga_tile tile, uint32_t hash, uint32_t all)
+{
+    ga_lanes words = ga_tile_ranks(tile);
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        uint64_t random = ga_bits_mix(hash + ga_lane_read(words, own));
+        ga_lane_write(&words, own, (uint32_t)(random * all >> 32));
+    }
+    return words;
+}
+
+/* Look at every word of the class, from where the tile's number points. */
+GA_SIMT void ga_sized_sweep(ga_sized_view heap, ga_tile tile, uint32_t number, uint32_t all,
+                            ga_sized_search *search)
+{
+    uint32_t size = ga_tile_size(tile);
+    uint32_t begin = number % all / size * size;
+    for (uint32_t done = 0; done < all && search->wanting; done += search->lost ? 0 : size) {
+        uint32_t word = begin + done < all ? begin + done : begin + done - all;
+        ga_sized_look(heap, tile, ga_sized_beside(tile, word, all), search);
+    }
+}
+
+/* ---- regions ------------------------------------------------------------------------------------------ */
+
+/* growth.h: a region needs nothing before a class has it. */
+GA_SIMT void ga_sized_prepare(ga_tile tile, void *context, uint32_t from, uint32_t to)
+{
+    (void)tile;
+    (void)context;
+    (void)from;
+    (void)to;
+}
+
+/* Up to `n` regions that nobody has, neighbours, by one lane: the first, and how many in *n; 0 where
+ * there is none for now. All of it relaxed: the numbers are what is handed out. */
+GA_SIMT uint32_t ga_sized_regions_take(ga_sized_heap *heap, uint32_t ready, uint32_t *n)
+{
+    if (ga_load_relaxed(&heap->spared) < heap->spare_count) {
+        uint32_t spare = ga_add_relaxed(&heap->spared, 1u);
+        if (spare < heap->spare_count) {
+            *n = 1;
+            return heap->spares[spare];
+        }
+    }
+    uint32_t next = ga_load_relaxed(&heap->next);
+    while (next < ready) {
+        uint32_t most = ready - next < *n ? ready - next : *n;
+        uint32_t seen = ga_cas_relaxed(&heap->next, next, next + most);
+        if (seen == next) {
+            *n = most;
+            return next;
+        }
+        next = seen;
+    }
+    *n = 0;
+    return 0;
+}
+
+/* The regions from `first` on, `n` of them, become the class's, by the tile that has its turn. */
+GA_SIMT void ga_sized_regions_give(ga_sized_heap *heap, ga_tile tile, uint32_t class_,
+                                   uint32_t first, uint32_t n)
+{
+    ga_sized_class *c = heap->of + class_;
+    uint32_t words = c->way.words;
+    uint32_t count = c->way.all / words; /* plain: only who has the turn changes it */
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        uint32_t rank = ga_bits_count(ga_tile_lanes(tile) & ga_bits_below(own));
+        for (uint32_t i = rank; i < words * n; i += ga_tile_size(tile)) {
+            uint32_t region = first + i / words;
+            uint32_t word = i % words;
+            uint32_t key = (region << ga_sized_stride_bits(heap->region_bits)) + word;
+            /* relaxed, as what follows: S2 releases it. */
+            ga_store_relaxed(heap->bits + key, word + 1u == words ? c->tail : 0);
+        }
+        for (uint32_t i = rank; i < n; i += ga_tile_size(tile)) {
+            ga_store_relaxed(heap->owners + first + i, class_ + 1u);
+        }
+    }
+    ga_tile_publish(tile);
+    GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+    {
+        (void)own;
+        uint32_t straight = GA_SIZED_STRAIGHT(c->way);
+        for (uint32_t i = 0; i < n; i++) {
+            ga_store_release(c->way.table + count + i, first + i + 1u); /* S2, for single entries */
+        }
+        if (!count) {
+            ga_store_release(&c->way.first, first); /* nobody reads it before `straight` */
+        }
+        if (straight == count && (!count || c->way.first + count == first)) {
+            ga_store_release(&c->way.straight, (count + n) << 6 | GA_SIZED_SHIFT(c->way)); /* S2 */
+        }
+        /* S2: release. Pairs with S1: bitmaps and owners are there. */
+        ga_store_release(&c->way.all, c->way.all + words * n);
+    }
+    ga_tile_sync(tile);
+}
+
+/* How many regions have memory, the same for all lanes. */
+GA_SIMT uint32_t ga_sized_ready(ga_sized_heap *heap, ga_tile tile)
+{
+    uint32_t leader = ga_tile_leader(tile);
+    ga_lanes ready = ga_lanes_all(0);
+    GA_EACH_LANE(tile, 1u << leader, own)
+    {
+        ga_lane_write(&ready, own, heap->growth ? ga_growth_ready(heap->growth) : heap->fixed);
+    }
+    ga_tile_sync(tile);
+    return ga_lanes_get(tile, ready, leader);
+}
+
+/* One eighth more regions for the class than it has, at least one, by the tile that has its turn: how
+ * many. It waits for memory where it must. */
+GA_SIMT uint32_t ga_sized_regions_get(ga_sized_heap *heap, ga_tile tile, uint32_t class_)
+{
+    uint32_t leader = ga_tile_leader(tile);
+    uint32_t more = heap->of[class_].way.all / heap->of[class_].way.words / 8u;
+    for (;;) {
+        uint32_t ready = ga_sized_ready(heap, tile);
+        ga_lanes first = ga_lanes_all(0);
+        ga_lanes n = ga_lanes_all(0);
+        GA_EACH_LANE(tile, 1u << leader, own)
+        {
+            uint32_t wanted = more ? more : 1u;
+            ga_lane_write(&first, own, ga_sized_regions_take(heap, ready, &wanted));
+            ga_lane_write(&n, own, wanted);
+        }
+        ga_tile_sync(tile);
+        uint32_t got = ga_lanes_get(tile, n, leader);
+        if (got) {
+            ga_sized_regions_give(heap, tile, class_, ga_lanes_get(tile, first, leader), got);
+            return got;
+        }
+        if (!heap->growth || ga_growth_await(tile, heap->growth, ready + 1u, ga_sized_prepare,
+                                             heap) != GA_GROWTH_GRANTED) {
+            return 0;
+        }
+    }
+}
+
+/* Whether the class has more words than `seen`, or the tile has its turn now; by the leader, the same for
+ * all. */
+typedef enum ga_sized_turn {
+    GA_SIZED_GROWN = 0,
+    GA_SIZED_TURN,
+    GA_SIZED_WAIT
+} ga_sized_turn;
+
+GA_SIMT uint32_t ga_sized_turn_try(ga_sized_class *c, ga_tile tile, uint32_t seen)
+{
+    uint32_t leader = ga_tile_leader(tile);
+    ga_lanes turn = ga_lanes_all(0);
+    GA_EACH_LANE(tile, 1u << leader, own)
+    {
+        uint32_t standing = GA_SIZED_WAIT;
+        if (ga_load_acquire(&c->way.all) != seen) { /* S1, as in ga_sized_read() */
+            standing = GA_SIZED_GROWN;
+            /* T1: acquire. Pairs with T2: `all` and the table as the last one left them. */
+        } else if (!ga_load_relaxed(&c->turn) && ga_cas_acquire(&c->turn, 0, 1u) == 0) {
+            standing = ga_load_relaxed(&c->way.all) == seen ? GA_SIZED_TURN : GA_SIZED_GROWN;
+            if (standing == GA_SIZED_GROWN) {
+                ga_store_release(&c->turn, 0); /* T2 */
+            }
+        }
+        ga_lane_write(&turn, own, standing);
+    }
+    ga_tile_sync(tile);
+    return ga_lanes_get(tile, turn, leader);
+}
+
+/* More regions for the class, which had `seen` words: true where it has more now, by whomever. */
+GA_SIMT bool ga_sized_grow(ga_sized_heap *heap, ga_tile tile, uint32_t class_, uint32_t seen)
+{
+    ga_sized_class *c = heap->of + class_;
+    uint32_t turn;
+    while ((turn = ga_sized_turn_try(c, tile, seen)) == GA_SIZED_WAIT) {
+        ga_clock_sleep(500);
+    }
+    if (turn == GA_SIZED_GROWN) {
+        return true;
+    }
+    uint32_t got = ga_sized_regions_get(heap, tile, class_);
+    GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+    {
+        (void)own;
+        ga_store_release(&c->turn, 0); /* T2: release. Pairs with T1. */
+    }
+    ga_tile_sync(tile);
+    return got != 0;
+}
+
+/* ---- the rest of a claim ------------------------------------------------------------------------------ */
+
+/* Where a search has found room, far from where it began: others may begin there, too. */
+GA_SIMT void ga_sized_hint_at(ga_sized_class *c, ga_tile tile, uint32_t start, uint32_t word,
+                              uint32_t all)
+{
+    GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+    {
+        (void)own;
+        /* relaxed: a guess. */
+        ga_store_relaxed(&c->hint, word >= start ? word - start : word + all - start);
+    }
+}
+
+/* `all` of the class as it is now, and the hint, the same for all lanes. */
+GA_SIMT uint32_t ga_sized_now(const uint32_t *word, ga_tile tile)
+{
+    uint32_t leader = ga_tile_leader(tile);
+    ga_lanes now = ga_lanes_all(0);
+    GA_EACH_LANE(tile, 1u << leader, own)
+    {
+        ga_lane_write(&now, own, ga_load_acquire(word)); /* S1, as in ga_sized_read() */
+    }
+    ga_tile_sync(tile);
+    return ga_lanes_get(tile, now, leader);
+}
+
+#define GA_SIZED_LOOKS 3u /* at random words, before a class gets more regions */
+
+/* One look where the hint points, some anywhere. */
+GA_SIMT void ga_sized_search_near(ga_sized_view heap, ga_tile tile, uint32_t number, uint32_t all,
+                                  ga_sized_search *search)
+{
+    ga_sized_class *c = heap.heap->of + search->class_;
+    uint32_t start = number % all;
+    uint32_t word = (start + ga_sized_now(&c->hint, tile) % all) % all;
+    uint32_t hash = ga_bits_mix(number) +
+                    ga_lanes_get(tile, ga_lanes_all(ga_tile_noise()), ga_tile_leader(tile));
+    ga_sized_look(heap, tile, ga_sized_beside(tile, word, all), search);
+    for (uint32_t i = 0; i < GA_SIZED_LOOKS && search->wanting; i++) {
+        ga_sized_look(heap, tile, ga_sized_anywhere(tile, hash + i * 0x9e3779b9u, all), search);
+        if (!search->wanting) {
+            ga_sized_hint_at(c, tile, start, search->word, all);
+        }
+    }
+}
+
+/* Units of one class for the lanes of the mask `wanting`; all lanes of the tile help. */
+GA_SIMT_SLOW ga_sized_got ga_sized_claim_rest(ga_sized_heap *heap, uint32_t lanes, uint32_t wanting,
+                                              uint32_t class_, uint32_t number)
+{
+    ga_tile tile = ga_tile_among(lanes);
+    ga_sized_view view = ga_sized_view_of(heap);
+    ga_sized_class *c = heap->of + class_;
+    ga_sized_search search = {
+        class_, wanting, {ga_lanes_all(GA_SIZED_NONE), ga_lanes_all(0)}, 0, false};
+    uint32_t all = ga_sized_now(&c->way.all, tile);
+    for (;;) {
+        if (all) {
+            ga_sized_search_near(view, tile, number, all, &search);
+        }
+        if (!search.wanting || !ga_sized_grow(heap, tile, class_, all)) {
+            break;
+        }
+        uint32_t now = ga_sized_now(&c->way.all, tile);
+        ga_sized_hint_at(c, tile, number % now, all, now); /* where the new ones begin */
+        all = now;
+    }
+    if (search.wanting && all) {
+        ga_sized_sweep(view, tile, number, all, &search);
+    }
+    return search.got;
+}
+
+/* ---- claims -------------------------------------------------------------------------------------------- */
+
+/* What the groups of a tile have got so far: for the first lane of each its word's key, and bits of it. */
+typedef struct ga_sized_taken {
+    ga_lanes equal; /* for each lane the mask of its group */
+    ga_lanes keys, bits;
+} ga_sized_taken;
+
+/* For the lanes that got nothing so far, a class after the other. */
+GA_SIMT void ga_sized_claim_missing(ga_sized_view heap, ga_tile tile, uint32_t missing,
+                                    ga_lanes classes, ga_lanes equal, uint32_t number,
+                                    ga_sized_got *got)
+{
+    while (missing) {
+        uint32_t first = ga_bits_lowest(missing);
+        uint32_t group = ga_lanes_get(tile, equal, first) & missing;
+        ga_sized_got more = ga_sized_claim_rest(heap.heap, ga_tile_members(tile), group,
+                                                ga_lanes_get(tile, classes, first), number);
+        got->keys = ga_lanes_select(tile, group, more.keys, got->keys);
+        got->places = ga_lanes_select(tile, group, more.places, got->places);
+        missing &= ~group;
+    }
+}
+
+/* The rest of a claim whose groups have got so much. */
+GA_SIMT ga_sized_got ga_sized_claim_more(ga_sized_view heap, ga_tile tile, uint32_t wanting,
+                                         ga_lanes classes, uint32_t number, ga_sized_taken taken)
+{
+    ga_sized_got got = {ga_lanes_all(GA_SIZED_NONE), ga_lanes_all(0)};
+    ga_sized_deal(tile, wanting, taken.equal, taken.keys, taken.bits, &got);
+    uint32_t served = ga_lanes_nonzero(tile, got.keys ^ ga_lanes_all(GA_SIZED_NONE));
+    ga_sized_claim_missing(heap, tile, wanting & ~served, classes, taken.equal, number, &got);
+    return got;
+}
+
+/* A unit of the class that `classes` has for it, for each lane of `wanting`. `number` is the caller's:
+ * tiles that call beside each other bring different ones. */
+GA_SIMT ga_sized_got ga_sized_claim(ga_sized_view heap, ga_tile tile, uint32_t wanting,
+                                    ga_lanes classes, uint32_t number)
+{
+    ga_sized_taken taken = {ga_lanes_equal(tile, wanting, classes), ga_lanes_all(GA_SIZED_NONE),
+                            ga_lanes_all(0)};
+    GA_EACH_LANE(tile, wanting, own)
+    {
+        uint32_t group = ga_lane_read(taken.equal, own);
+        if (ga_bits_lowest(group) == own) {
+            uint32_t key;
+            uint32_t bits = ga_sized_take_some(heap, ga_lane_read(classes, own),
+                                               ga_bits_count(group), number, own, &key);
+            ga_lane_write(&taken.bits, own, bits);
+            ga_lane_write(&taken.keys, own, key);
+        }
+    }
+    ga_tile_sync(tile);
+    return ga_sized_claim_more(heap, tile, wanting, classes, number, taken);
+}
+
+/* All units of the word that are free, for a whole tile of 32 lanes: the bits. */
+GA_SIMT uint32_t ga_sized_take_word(ga_sized_view heap, uint32_t key)
+{
+    ga_tile tile = ga_tile_of(32);
+    ga_lanes bits = ga_lanes_all(0);
+    GA_EACH_LANE(tile, 1u, own)
+    {
+        ga_lane_write(&bits, own, ga_sized_take(heap, key, GA_ALL_BITS));
+    }
+    ga_tile_sync(tile);
+    return ga_lanes_get(tile, bits, 0);
+}
+
+/* Units of one class for all lanes of the tile, which have got `bits` of the word `key` of their number:
+ * too little, or where `key` is GA_SIZED_NONE there is no such word yet. */
+GA_SIMT ga_sized_got ga_sized_claim_second(ga_sized_view heap, ga_tile tile, uint32_t class_,
+                                           uint32_t number, uint32_t key, uint32_t bits)
+{
+    uint32_t leader = ga_tile_leader(tile);
+    uint32_t wanting = ga_tile_lanes(tile);
+    uint32_t more = ga_tile_size(tile) - ga_bits_count(bits);
+    ga_sized_taken taken = {ga_lanes_all(wanting), ga_lanes_all(key), ga_lanes_all(bits)};
+    GA_EACH_LANE(tile, 1u << leader, own)
+    {
+        if (key == GA_SIZED_NONE) {
+            bits = ga_sized_take_some(heap, class_, more, number, own, &key);
+        } else if (more < 32u) {
+            /* relaxed: a guess, they are asked for. */
+            uint32_t free = ~ga_load_relaxed(heap.bits + key);
+            bits |= free ? ga_sized_take(heap, key, ga_bits_take(free, more)) : 0;
+        }
+        ga_lane_write(&taken.bits, own, bits);
+        ga_lane_write(&taken.keys, own, key);
+    }
+    ga_tile_sync(tile);
+    return ga_sized_claim_more(heap, tile, wanting, ga_lanes_all(class_), number, taken);
+}
+
+/* ---- giving back ------------------------------------------------------------------------------------------ */
+
+/* Units of one word, by one lane, whose tile has called ga_tile_publish() since it used them. */
+GA_SIMT void ga_sized_give(ga_sized_view heap, uint32_t key, uint32_t bits)
+{
+#if GA_SIZED_MUTANT == 4
+    ga_post_and_relaxed(heap.bits + key, ~bits);
+#else
+    /* U2: release, with the tile's publish. Pairs with U1. Nothing waits for the answer. */
+    ga_post_and_published(heap.bits + key, ~bits);
+#endif
+}
+
+/* One unit for each lane of `giving`. The tile has called ga_tile_publish() since its lanes used them. */
+GA_SIMT void ga_sized_release(ga_sized_view heap, ga_tile tile, uint32_t giving, ga_sized_got got)
+{
+    ga_lanes bits = ga_lanes_all(1u) << got.places;
+    ga_lanes equal = ga_lanes_equal(tile, giving, got.keys);
+    bits = ga_lanes_merge_or(tile, equal, bits);
+    GA_EACH_LANE(tile, giving, own)
+    {
+        if (ga_bits_lowest(ga_lane_read(equal, own)) == own) {
+            ga_sized_give(heap, ga_lane_read(got.keys, own), ga_lane_read(bits, own));
+        }
+    }
+}
+
+#endif
