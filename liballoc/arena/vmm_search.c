@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * One walk over chunks and holes in the order of addresses. What lies between two that may not be
- * taken is a span; in each, a window is moved from start to start, its end going along.
+ * First among free chunks alone, then, where no window there is cheap enough, among chunks and
+ * holes. What lies between two that may not be taken is a span; in each, a window is moved from
+ * start to start, its end going along.
  */
 #include "vmm_search.h"
 
 #include "../platform/libc.h"
+
+#include <string.h>
 
 /* What calls take on an H200 with driver 580, in nanoseconds, and what else is like it. Only their
  * proportions matter. */
@@ -16,7 +19,7 @@ enum {
     UNMAP_MIB = 540,
     WASTE_MIB = 500,
     EDGE = 2000,   /* a free chunk is left on one side only */
-    BROKEN = 5000, /* on both */
+    BROKEN = 10000, /* on both */
     PER_CHUNK = 2, /* items, at the most: itself and the hole behind it */
     MIB_SHIFT = 20
 };
@@ -27,7 +30,6 @@ typedef struct slot {
     uintptr_t base, end; /* end: where the hole behind it begins */
     ga_vmm_chunk *chunk;
     ga_vmm_fence *fence;
-    bool taken;
 } slot;
 
 /* A free chunk or a hole. It ends where the next one begins. */
@@ -43,6 +45,7 @@ struct ga_vmm_table {
     uint64_t changes; /* to the ring of chunks, when the slots were made */
     size_t count, room;
     item *items; /* room for a span of them all */
+    bool *taken; /* for each slot: a wall, or a part of a live run */
     slot slots[];
 };
 
@@ -136,18 +139,18 @@ static void search_span(const span *s, const ga_vmm_want *w, choice *best)
     }
 }
 
-static bool is_free(ga_vmm_pool *pool, const slot *at, const ga_vmm_want *w)
+static bool is_free(ga_vmm_pool *pool, size_t at, const ga_vmm_want *w)
 {
-    return !at->taken && ga_vmm_is_ready(pool, at->fence, w);
+    const ga_vmm_table *table = pool->table;
+    return !table->taken[at] && ga_vmm_is_ready(pool, table->slots[at].fence, w);
 }
 
 /* The first slot behind `below` that may not be taken. */
 static size_t end_of_span(ga_vmm_pool *pool, size_t below, const ga_vmm_want *w)
 {
-    const slot *slots = pool->table->slots;
     do {
         below++;
-    } while (is_free(pool, &slots[below], w));
+    } while (is_free(pool, below, w));
     return below;
 }
 
@@ -172,6 +175,70 @@ static span list_span(const ga_vmm_table *table, size_t below, size_t end)
     return s;
 }
 
+/* ---- free chunks alone -------------------------------------------------------------------- */
+
+/* The next slot from `at` on that is free; `count`: none. */
+static size_t next_free(ga_vmm_pool *pool, size_t at, const ga_vmm_want *w)
+{
+    const ga_vmm_table *table = pool->table;
+    while (at < table->count) {
+        const bool *found = memchr(&table->taken[at], false, table->count - at);
+        at = found ? (size_t)(found - table->taken) : table->count;
+        if (found && is_free(pool, at, w)) {
+            break;
+        }
+        at += found != NULL;
+    }
+    return at;
+}
+
+/* The slot behind a row of free ones that touch. */
+static size_t end_of_row(ga_vmm_pool *pool, size_t first, const ga_vmm_want *w)
+{
+    const slot *slots = pool->table->slots;
+    size_t end = first + 1;
+    while (slots[end - 1].end == slots[end].base && is_free(pool, end, w)) {
+        end++;
+    }
+    return end;
+}
+
+/* Windows in the row [first, end) of slots. */
+static void search_row(const slot *slots, size_t first, size_t end, const ga_vmm_want *w,
+                       choice *best)
+{
+    uintptr_t low = slots[first].base;
+    uintptr_t high = slots[end - 1].end;
+    size_t last = first;
+    for (; first < end && high - slots[first].base >= w->size; first++) {
+        uintptr_t base = slots[first].base;
+        while (slots[last].end < base + w->size) {
+            last++;
+        }
+        uint64_t excess = slots[last].end - base - w->size;
+        if (excess > w->waste || base & (w->align - 1)) {
+            continue;
+        }
+        bool at_end = slots[last].end == high;
+        uint64_t edges = base == low && at_end ? 0 : base == low || at_end ? EDGE : BROKEN;
+        uint64_t price = by_mib(excess, WASTE_MIB) + edges;
+        if (price < best->price || (price == best->price && high - low < best->mapped)) {
+            *best = (choice){base, slots[last].end, 0, (uint32_t)first - 1, price, high - low};
+        }
+    }
+}
+
+/* The last slot is a wall, and so is the first. */
+static void search_rows(ga_vmm_pool *pool, const ga_vmm_want *w, choice *best)
+{
+    const ga_vmm_table *table = pool->table;
+    size_t end;
+    for (size_t at = next_free(pool, 0, w); at < table->count; at = next_free(pool, end, w)) {
+        end = end_of_row(pool, at, w);
+        search_row(table->slots, at, end, w, best);
+    }
+}
+
 /* ---- the table --------------------------------------------------------------------------- */
 
 static ga_vmm_table *make_table(ga_vmm_pool *pool)
@@ -179,12 +246,13 @@ static ga_vmm_table *make_table(ga_vmm_pool *pool)
     size_t room = 2 * pool->addresses.count;
     size_t slots = room * sizeof(slot);
     ga_vmm_table *table =
-        ga_libc.malloc(sizeof *table + slots + (PER_CHUNK * room + 1) * sizeof(item));
+        ga_libc.malloc(sizeof *table + slots + (PER_CHUNK * room + 1) * sizeof(item) + room);
     if (table) {
         ga_libc.free(pool->table);
         pool->table = table;
         table->room = room;
         table->items = (item *)(void *)((char *)table->slots + slots);
+        table->taken = (bool *)(table->items + PER_CHUNK * room + 1);
     }
     return table;
 }
@@ -217,7 +285,8 @@ static ga_vmm_table *table_of(ga_vmm_pool *pool)
         for (const ga_vmm_link *l = chunks->after; l != chunks; l = l->after) {
             ga_vmm_chunk *c = ga_vmm_chunk_of(l);
             c->slot = (uint32_t)table->count;
-            table->slots[table->count++] = (slot){c->base, end_of(c), c, c->fence, is_taken(c)};
+            table->taken[table->count] = is_taken(c);
+            table->slots[table->count++] = (slot){c->base, end_of(c), c, c->fence};
         }
     }
     return table;
@@ -230,7 +299,7 @@ void ga_vmm_search_note(ga_vmm_pool *pool, const ga_vmm_chunk *chunk, uintptr_t 
         slot *at = &table->slots[chunk->slot];
         at->end = end;
         at->fence = chunk->fence;
-        at->taken = is_taken(chunk);
+        table->taken[chunk->slot] = is_taken(chunk);
     }
 }
 
@@ -238,7 +307,10 @@ bool ga_vmm_search(ga_vmm_pool *pool, const ga_vmm_want *w, ga_vmm_window *out)
 {
     choice best = {.price = UINT64_MAX};
     const ga_vmm_table *table = table_of(pool);
-    for (size_t at = 0, end; table && at + 1 < table->count && best.price; at = end) {
+    if (table) {
+        search_rows(pool, w, &best);
+    }
+    for (size_t at = 0, end; table && at + 1 < table->count && best.price >= MAP; at = end) {
         end = end_of_span(pool, at, w);
         if (table->slots[end].base - table->slots[at].end >= w->size) {
             span s = list_span(table, at, end);
