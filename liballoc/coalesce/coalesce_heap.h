@@ -59,7 +59,6 @@ typedef struct ga_map {
 typedef struct ga_coalesce_heap {
     /* Set once. */
     ga_map map;
-    ga_parent parent;
 
     /* Relaxed: figures, which the host reads between launches. */
     uint64_t faults[GA_COALESCE_FAULTS];

@@ -4,27 +4,40 @@
  * aligned to 16 bytes. What was done with a block happens before what its next owner does, if it
  * happens before the release.
  *
- *     GA_PARENT_CUDA     CUDA's own malloc and free in kernels
+ *     GA_PARENT_CUDA     CUDA's own malloc and free in kernels; cannot find
+ *     GA_PARENT_SIZED    slabs of all sizes (slab/sized_kernel.h): finds
  *     GA_PARENT_HOST     host memory, through a table of functions: the CPU compilation
  *
  * A parent that finds tells, from an address inside a live block, where that begins, and has a word
- * for each block that is the layer's above it. Where it answers that there is none, the address is
- * not its.
+ * for each block that is the layer's above it: where `noted`, and else none. Where it answers that
+ * there is none, the address is not its.
  */
 #ifndef GPUALLOC_COALESCE_PARENT_H
 #define GPUALLOC_COALESCE_PARENT_H
 
 #include "wide.h"
 
+#ifdef __CUDACC__
+#include "../device/kinds.h"
+#include "../slab/sized_kernel.h"
+#endif
+
 enum {
     GA_PARENT_NONE = 0,
     GA_PARENT_CUDA = 1,
-    GA_PARENT_HOST = 2
+    GA_PARENT_SIZED = 2,
+    GA_PARENT_HOST = 3
+};
+
+enum {
+    GA_PARENT_WORDS = 4,
+    GA_PARENT_NOTE = 16 /* bytes before a block of slabs, where its word is */
 };
 
 typedef struct ga_parent {
-    void *heap; /* the parent's own */
     uint32_t kind;
+    bool noted;
+    uint64_t words[GA_PARENT_WORDS]; /* the parent's own; GA_PARENT_SIZED: of its view */
 } ga_parent;
 
 typedef struct ga_parent_found {
@@ -33,7 +46,7 @@ typedef struct ga_parent_found {
 } ga_parent_found;
 
 #ifndef __CUDACC__
-/* GA_PARENT_HOST: what `heap` points to. From any thread. */
+/* GA_PARENT_HOST: what the first word points to. From any thread. */
 typedef struct ga_parent_host {
     void *(*claim)(void *own, uint64_t bytes);
     void (*release)(void *own, void *block);
@@ -42,18 +55,55 @@ typedef struct ga_parent_host {
 } ga_parent_host;
 #endif
 
+#ifdef __CUDACC__
+/* The bytes before each block of slabs. */
+GA_SIMT uint32_t ga_parent_before(ga_parent parent)
+{
+    return parent.noted ? GA_PARENT_NOTE : 0;
+}
+
+GA_SIMT ga_kernel_heap ga_parent_sized(ga_parent parent)
+{
+    ga_kernel_heap heap;
+    heap.abi = GA_KERNEL_HEAP_ABI;
+    heap.kind = GA_KERNEL_KIND_SIZED;
+    for (uint32_t i = 0; i < GA_PARENT_WORDS; i++) {
+        heap.words[i] = parent.words[i];
+    }
+    return heap;
+}
+
+GA_SIMT ga_parent_found ga_parent_find_sized(ga_parent parent, const void *pointer)
+{
+    ga_sized_found found = ga_sized_find(ga_sized_view_of_kernel(ga_parent_sized(parent)), pointer);
+    ga_parent_found answer;
+    char *start = (char *)pointer - found.offset;
+    bool is_one = found.class_ != GA_SIZED_NONE && found.offset >= ga_parent_before(parent);
+    answer.start = is_one ? start + ga_parent_before(parent) : NULL;
+    answer.note = is_one && parent.noted ? (uint32_t *)start : NULL;
+    return answer;
+}
+#endif
+
 /* ---- for one lane, inside GA_EACH_LANE ------------------------------------------------------- */
 
 GA_SIMT char *ga_parent_claim_alone(ga_parent parent, uint64_t bytes)
 {
-#ifndef __CUDACC__
-    if (parent.kind == GA_PARENT_HOST) {
-        ga_parent_host *host = (ga_parent_host *)parent.heap;
-        return (char *)host->claim(host->own, bytes);
+#ifdef __CUDACC__
+    if (parent.kind == GA_PARENT_SIZED) {
+        uint32_t before = ga_parent_before(parent);
+        char *block = (char *)ga_sized_kernel_malloc(ga_parent_sized(parent), bytes + before);
+        return block ? block + before : NULL;
     }
-#elif !defined GA_COALESCE_WITHOUT_CUDA
+#ifndef GA_KERNEL_LINKED /* where malloc is ours, there is no way to CUDA's */
     if (parent.kind == GA_PARENT_CUDA) {
         return (char *)malloc(bytes);
+    }
+#endif
+#else
+    if (parent.kind == GA_PARENT_HOST) {
+        ga_parent_host *host = (ga_parent_host *)parent.words[0];
+        return (char *)host->claim(host->own, bytes);
     }
 #endif
     return NULL;
@@ -61,14 +111,19 @@ GA_SIMT char *ga_parent_claim_alone(ga_parent parent, uint64_t bytes)
 
 GA_SIMT void ga_parent_release_alone(ga_parent parent, char *block)
 {
-#ifndef __CUDACC__
-    if (parent.kind == GA_PARENT_HOST) {
-        ga_parent_host *host = (ga_parent_host *)parent.heap;
-        host->release(host->own, block);
+#ifdef __CUDACC__
+    if (parent.kind == GA_PARENT_SIZED) {
+        ga_sized_kernel_free(ga_parent_sized(parent), block - ga_parent_before(parent));
     }
-#elif !defined GA_COALESCE_WITHOUT_CUDA
+#ifndef GA_KERNEL_LINKED
     if (parent.kind == GA_PARENT_CUDA) {
         free(block);
+    }
+#endif
+#else
+    if (parent.kind == GA_PARENT_HOST) {
+        ga_parent_host *host = (ga_parent_host *)parent.words[0];
+        host->release(host->own, block);
     }
 #endif
 }
@@ -78,9 +133,13 @@ GA_SIMT ga_parent_found ga_parent_find(ga_parent parent, const void *pointer)
     ga_parent_found none;
     none.start = NULL;
     none.note = NULL;
-#ifndef __CUDACC__
+#ifdef __CUDACC__
+    if (parent.kind == GA_PARENT_SIZED) {
+        return ga_parent_find_sized(parent, pointer);
+    }
+#else
     if (parent.kind == GA_PARENT_HOST) {
-        ga_parent_host *host = (ga_parent_host *)parent.heap;
+        ga_parent_host *host = (ga_parent_host *)parent.words[0];
         return host->find ? host->find(host->own, pointer) : none;
     }
 #endif

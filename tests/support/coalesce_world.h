@@ -139,11 +139,10 @@ static inline coalesce_world *world_new(uint32_t form, uint32_t bare, uint32_t b
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     world->host = (ga_parent_host){world_claim, world_release, world_find, world};
     world->view = (ga_coalesce_view){.heap = &world->heap,
-                                     .parent = {&world->host, GA_PARENT_HOST},
+                                     .parent = {GA_PARENT_HOST, true, {(uint64_t)&world->host}},
                                      .form = form,
                                      .bare = bare,
                                      .most = GA_COALESCE_MOST};
-    world->heap.parent = world->view.parent;
     if (bare == GA_COALESCE_BY_MAP) {
         world_map_begin(world, buckets);
     }

@@ -28,6 +28,7 @@
 
 #include <gpualloc/gpualloc.h>
 
+#include "coalesce/coalesce_kernel.h"
 #include "device/kinds.h"
 #include "slab/sized_kernel.h"
 #include "slab/slab_kernel.h"
@@ -45,6 +46,8 @@ static __device__ __forceinline__ void *ga_kernel_malloc(ga_kernel_heap heap, si
         if (size <= GA_SLAB_WORDS_UNIT(heap.words)) {
             block = ga_slab_kernel_claim(heap);
         }
+    } else if (heap.abi == GA_KERNEL_HEAP_ABI && heap.kind == GA_KERNEL_KIND_COALESCE) {
+        block = ga_coalesce_general_malloc(heap, size);
     }
 #ifndef GA_KERNEL_LINKED /* where malloc is ours, there is no way to CUDA's */
     if (heap.abi == GA_KERNEL_HEAP_ABI && heap.kind == GA_KERNEL_KIND_CUDA) {
@@ -62,6 +65,8 @@ static __device__ __forceinline__ void ga_kernel_free(ga_kernel_heap heap, void 
         ga_sized_kernel_free(heap, block);
     } else if (heap.abi == GA_KERNEL_HEAP_ABI && heap.kind == GA_KERNEL_KIND_SLAB) {
         ga_slab_kernel_release(heap, block);
+    } else if (heap.abi == GA_KERNEL_HEAP_ABI && heap.kind == GA_KERNEL_KIND_COALESCE) {
+        ga_coalesce_general_free(heap, block);
     }
 #ifndef GA_KERNEL_LINKED
     if (heap.abi == GA_KERNEL_HEAP_ABI && heap.kind == GA_KERNEL_KIND_CUDA) {
