@@ -6,6 +6,7 @@
 
 #include "../platform/libc.h"
 #include "../platform/log.h"
+#include "vmm_search.h"
 
 #include <gpualloc/backend.h>
 
@@ -78,6 +79,7 @@ static ga_status add(ga_vmm_pool *pool, ga_vmm_chunk *below, uintptr_t base, uin
         forget(pool, chunk);
         return status;
     }
+    ga_vmm_search_put(pool, chunk);
     chunk->fresh = true;
     pool->held += size;
     return GA_OK;

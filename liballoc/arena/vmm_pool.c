@@ -190,54 +190,23 @@ static void claim(ga_vmm_pool *pool, ga_vmm_run *run, ga_vmm_chunk *below, uintp
     run->size = end - run->base;
 }
 
-static bool is_taken(const ga_vmm_chunk *chunk)
-{
-    return chunk->wall || (chunk->run && chunk->run->live);
-}
-
 ga_vmm_run *ga_vmm_pool_find(const ga_vmm_pool *pool, const void *pointer)
 {
     const ga_vmm_chunk *chunk = ga_vmm_addresses_find(&pool->addresses, pointer);
-    return chunk && is_taken(chunk) ? chunk->run : NULL;
+    return chunk && ga_vmm_is_taken(chunk) ? chunk->run : NULL;
 }
 
 /* ---- giving to the driver ---------------------------------------------------------------- */
 
 static bool is_idle(ga_vmm_pool *pool, const ga_vmm_chunk *chunk)
 {
-    return !is_taken(chunk) && (!chunk->fence || ga_vmm_fence_done(&pool->fences, chunk->fence));
-}
-
-/* Whether `a` is better to go: large, which is the fewest calls and serves the fewest requests, and
- * long free. Two are never alike. */
-static bool is_better(const ga_vmm_pool *pool, const ga_vmm_chunk *a, const ga_vmm_chunk *b)
-{
-    uint64_t granule = pool->space.granule;
-    uint64_t of_a = a->size / granule * (pool->clock - a->freed + 1);
-    uint64_t of_b = b->size / granule * (pool->clock - b->freed + 1);
-    return of_a > of_b || (of_a == of_b && a->base > b->base);
+    return !ga_vmm_is_taken(chunk) &&
+           (!chunk->fence || ga_vmm_fence_done(&pool->fences, chunk->fence));
 }
 
 static bool is_of(const ga_vmm_window *window, const ga_vmm_chunk *chunk)
 {
     return chunk->base >= window->base && chunk->base < window->end;
-}
-
-/* The best after `before` that nobody uses and that is not of the spared window. */
-static ga_vmm_chunk *best_to_go(ga_vmm_pool *pool, const ga_vmm_chunk *before,
-                                const ga_vmm_window *spared)
-{
-    const ga_vmm_link *chunks = &pool->addresses.chunks;
-    ga_vmm_chunk *found = NULL;
-    for (const ga_vmm_link *l = chunks->after; l != chunks; l = l->after) {
-        ga_vmm_chunk *c = ga_vmm_chunk_of(l);
-        bool better =
-            (!found || is_better(pool, c, found)) && (!before || is_better(pool, before, c));
-        if (better && !(spared && is_of(spared, c)) && is_idle(pool, c)) {
-            found = c;
-        }
-    }
-    return found;
 }
 
 /* A driver that refuses leaves it as it is. */
@@ -249,20 +218,66 @@ static void unmap(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
     ga_vmm_chunks_unmap(pool, chunk);
 }
 
-/* At least so many bytes that nobody uses, if there are. */
+/* A chunk that may go, and how well: large, which is the fewest calls and serves the fewest
+ * requests, and long free. */
+typedef struct leaver {
+    uint64_t weight;
+    ga_vmm_chunk *chunk;
+} leaver;
+
+static bool goes_before(const leaver *a, const leaver *b)
+{
+    return a->weight > b->weight || (a->weight == b->weight && a->chunk->base > b->chunk->base);
+}
+
+/* The list is a heap below `at`; then from there on. (qsort() may call malloc(), which on the host
+ * may be this heap.) */
+static void sift(leaver *list, size_t count, size_t at)
+{
+    leaver moved = list[at];
+    for (size_t child = 2 * at + 1; child < count; child = 2 * at + 1) {
+        child += child + 1 < count && goes_before(&list[child + 1], &list[child]);
+        if (!goes_before(&list[child], &moved)) {
+            break;
+        }
+        list[at] = list[child];
+        at = child;
+    }
+    list[at] = moved;
+}
+
+/* Those that nobody uses and that are not of the spared window. */
+static size_t list_leavers(ga_vmm_pool *pool, const ga_vmm_window *spared, leaver *list)
+{
+    const ga_vmm_link *chunks = &pool->addresses.chunks;
+    size_t count = 0;
+    for (const ga_vmm_link *l = chunks->after; l != chunks; l = l->after) {
+        ga_vmm_chunk *c = ga_vmm_chunk_of(l);
+        if (!(spared && is_of(spared, c)) && is_idle(pool, c)) {
+            uint64_t age = pool->clock - c->freed + 1;
+            list[count++] = (leaver){c->size / pool->space.granule * age, c};
+        }
+    }
+    return count;
+}
+
+/* At least so many bytes that nobody uses, if there are, and memory to list them. */
 static uint64_t evict(ga_vmm_pool *pool, uint64_t bytes, const ga_vmm_window *spared)
 {
     uint64_t before = pool->held;
-    const ga_vmm_chunk *refused = NULL;
-    while (before - pool->held < bytes) {
-        uint64_t held = pool->held;
-        ga_vmm_chunk *chunk = best_to_go(pool, refused, spared);
-        if (!chunk) {
-            break;
-        }
-        unmap(pool, chunk);
-        refused = pool->held == held ? chunk : refused;
+    leaver *list = ga_libc.malloc(pool->addresses.count * sizeof *list);
+    size_t count = list ? list_leavers(pool, spared, list) : 0;
+    for (size_t i = count / 2; i-- > 0;) {
+        sift(list, count, i);
     }
+    while (count && before - pool->held < bytes) {
+        unmap(pool, list[0].chunk);
+        list[0] = list[--count];
+        if (count) {
+            sift(list, count, 0);
+        }
+    }
+    ga_libc.free(list);
     return before - pool->held;
 }
 
@@ -288,7 +303,7 @@ static void make_way(ga_vmm_pool *pool, uint64_t more, ga_vmm_window *window)
 {
     uint64_t may = may_hold(pool, more);
     ga_vmm_chunk *anchor = window->below; /* one that stays */
-    while (!is_taken(anchor)) {
+    while (!ga_vmm_is_taken(anchor)) {
         anchor = ga_vmm_chunk_of(anchor->link.before);
     }
     if (pool->held + window->fill > may) {

@@ -87,6 +87,12 @@ void ga_vmm_pool_trim(ga_vmm_pool *pool, uint64_t keep);
 /* The live run that the byte lies in, or NULL. */
 ga_vmm_run *ga_vmm_pool_find(const ga_vmm_pool *pool, const void *pointer);
 
+/* Whether nobody else may have it. */
+static inline bool ga_vmm_is_taken(const ga_vmm_chunk *chunk)
+{
+    return chunk->wall || (chunk->run && chunk->run->live);
+}
+
 static inline uint64_t ga_vmm_pool_up(const ga_vmm_pool *pool, uint64_t size)
 {
     return (size + pool->space.granule - 1) / pool->space.granule * pool->space.granule;

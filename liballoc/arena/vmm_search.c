@@ -18,9 +18,9 @@ enum {
     UNMAP = 30000,
     UNMAP_MIB = 540,
     WASTE_MIB = 500,
-    EDGE = 2000,   /* a free chunk is left on one side only */
+    EDGE = 2000,    /* a free chunk is left on one side only */
     BROKEN = 10000, /* on both */
-    PER_CHUNK = 2, /* items, at the most: itself and the hole behind it */
+    PER_CHUNK = 2,  /* items, at the most: itself and the hole behind it */
     MIB_SHIFT = 20
 };
 
@@ -44,6 +44,7 @@ typedef struct item {
 struct ga_vmm_table {
     uint64_t changes; /* to the ring of chunks, when the slots were made */
     size_t count, room;
+    size_t hole; /* behind no slot before this one is a hole */
     item *items; /* room for a span of them all */
     bool *taken; /* for each slot: a wall, or a part of a live run */
     slot slots[];
@@ -257,39 +258,65 @@ static ga_vmm_table *make_table(ga_vmm_pool *pool)
     return table;
 }
 
-static bool is_taken(const ga_vmm_chunk *chunk)
-{
-    return chunk->wall || (chunk->run && chunk->run->live);
-}
-
 static uintptr_t end_of(const ga_vmm_chunk *chunk)
 {
     const ga_vmm_run *run = chunk->run;
     return run && run->live && run->last == chunk ? run->base + run->room : ga_vmm_chunk_end(chunk);
 }
 
+static bool has_hole(const ga_vmm_table *table, size_t at)
+{
+    return at + 1 < table->count && table->slots[at].end < table->slots[at + 1].base;
+}
+
+static void set(ga_vmm_table *table, size_t at, ga_vmm_chunk *chunk)
+{
+    chunk->slot = (uint32_t)at;
+    table->taken[at] = ga_vmm_is_taken(chunk);
+    table->slots[at] = (slot){chunk->base, end_of(chunk), chunk, chunk->fence};
+}
+
+static void list_all(ga_vmm_pool *pool, ga_vmm_table *table)
+{
+    const ga_vmm_link *chunks = &pool->addresses.chunks;
+    table->changes = pool->addresses.changes;
+    table->count = 0;
+    table->hole = 0;
+    for (const ga_vmm_link *l = chunks->after; l != chunks; l = l->after) {
+        set(table, table->count++, ga_vmm_chunk_of(l));
+    }
+}
+
 /* As it is now. NULL: no memory. */
 static ga_vmm_table *table_of(ga_vmm_pool *pool)
 {
     ga_vmm_table *table = pool->table;
-    const ga_vmm_link *chunks = &pool->addresses.chunks;
-    if (table && table->changes == pool->addresses.changes) {
-        return table;
-    }
-    if (!table || table->room < pool->addresses.count) {
-        table = make_table(pool);
-    }
-    if (table) {
-        table->count = 0;
-        table->changes = pool->addresses.changes;
-        for (const ga_vmm_link *l = chunks->after; l != chunks; l = l->after) {
-            ga_vmm_chunk *c = ga_vmm_chunk_of(l);
-            c->slot = (uint32_t)table->count;
-            table->taken[table->count] = is_taken(c);
-            table->slots[table->count++] = (slot){c->base, end_of(c), c, c->fence};
+    if (!table || table->changes != pool->addresses.changes) {
+        bool small = !table || table->room < pool->addresses.count;
+        table = small ? make_table(pool) : table;
+        if (table) {
+            list_all(pool, table);
         }
     }
+    while (table && table->hole < table->count && !has_hole(table, table->hole)) {
+        table->hole++;
+    }
     return table;
+}
+
+void ga_vmm_search_put(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
+{
+    ga_vmm_table *table = pool->table;
+    if (!table || table->changes + 1 != pool->addresses.changes || table->count == table->room) {
+        return;
+    }
+    size_t at = ga_vmm_chunk_after(chunk)->slot;
+    for (size_t i = table->count; i > at; i--) {
+        set(table, i, table->slots[i - 1].chunk);
+    }
+    set(table, at, chunk);
+    table->count++;
+    table->changes++;
 }
 
 void ga_vmm_search_note(ga_vmm_pool *pool, const ga_vmm_chunk *chunk, uintptr_t end)
@@ -299,7 +326,28 @@ void ga_vmm_search_note(ga_vmm_pool *pool, const ga_vmm_chunk *chunk, uintptr_t 
         slot *at = &table->slots[chunk->slot];
         at->end = end;
         at->fence = chunk->fence;
-        table->taken[chunk->slot] = is_taken(chunk);
+        table->taken[chunk->slot] = ga_vmm_is_taken(chunk);
+        if (chunk->slot < table->hole && has_hole(table, chunk->slot)) {
+            table->hole = chunk->slot;
+        }
+    }
+}
+
+/* ---- all of it --------------------------------------------------------------------------- */
+
+static void search_spans(ga_vmm_pool *pool, const ga_vmm_want *w, choice *best)
+{
+    const ga_vmm_table *table = pool->table;
+    size_t at = table->hole;
+    while (at > 0 && at < table->count && !table->taken[at]) {
+        at--;
+    }
+    for (size_t end; at + 1 < table->count; at = end) {
+        end = end_of_span(pool, at, w);
+        if (table->slots[end].base - table->slots[at].end >= w->size) {
+            span s = list_span(table, at, end);
+            search_span(&s, w, best);
+        }
     }
 }
 
@@ -310,12 +358,8 @@ bool ga_vmm_search(ga_vmm_pool *pool, const ga_vmm_want *w, ga_vmm_window *out)
     if (table) {
         search_rows(pool, w, &best);
     }
-    for (size_t at = 0, end; table && at + 1 < table->count && best.price >= MAP; at = end) {
-        end = end_of_span(pool, at, w);
-        if (table->slots[end].base - table->slots[at].end >= w->size) {
-            span s = list_span(table, at, end);
-            search_span(&s, w, &best);
-        }
+    if (table && best.price >= MAP) {
+        search_spans(pool, w, &best);
     }
     if (best.price == UINT64_MAX) {
         return false;

@@ -35,7 +35,10 @@ static inline bool ga_vmm_is_ready(ga_vmm_pool *pool, ga_vmm_fence *fence, const
            ga_vmm_fence_done(&pool->fences, fence);
 }
 
-/* Tell the table that is searched what the chunk is now: taken, or free with its fence; and where
+/* Tell the table that is searched of a chunk that was just put among the addresses. */
+void ga_vmm_search_put(ga_vmm_pool *pool, ga_vmm_chunk *chunk);
+
+/* Tell it what the chunk is now: taken, or free with its fence; and where
  * the addresses end that nobody else may have. */
 void ga_vmm_search_note(ga_vmm_pool *pool, const ga_vmm_chunk *chunk, uintptr_t end);
 
