@@ -61,12 +61,14 @@ static const char *const addressing_choices[] = {
     [ADDRESSING_AUTO] = "auto", [ADDRESSING_LIGHT] = "light", [ADDRESSING_TABLE] = "table", NULL};
 
 const ga_option ga_slab_options[GA_SLAB_OPTIONS] = {
-    [UNIT] = {.name = "unit",
-              .type = GA_OPTION_SIZE,
-              .fallback = "auto",
-              .help =
-                  "bytes of a unit, a multiple of 16 up to 64K; auto: 128 in kernels, else classes",
-              .choices = unit_words},
+    [UNIT] =
+        {.name = "unit",
+         .type = GA_OPTION_SIZE,
+         .fallback = "auto",
+         .help =
+             "bytes of a unit, a multiple of 16 up to 64K; auto: classes, in kernels 128 where the "
+             "parent does not grow under them",
+         .choices = unit_words},
     [MAX] = {.name = "max",
              .type = GA_OPTION_SIZE,
              .fallback = "auto",
@@ -134,11 +136,21 @@ static ga_status unwanted(int option, const char *why)
     return ga_fail(GA_ERR_SPEC, "slab: %s: %s, got it as well", ga_slab_options[option].name, why);
 }
 
+/* Whether nobody asked for anything that units of one size alone have. In kernels size classes want a parent
+ * that grows under them, if they are not asked for. */
+static bool wants_classes(const ga_open_args *args)
+{
+    bool kernel = args->place == GA_PLACE_KERNEL;
+    bool single = args->values[PRESET].choice ||
+                  (kernel && (args->values[ADDRESSING].choice || is_given(args, BLOCKS) ||
+                              args->values[CHECK].choice));
+    return !single && (!kernel || ga_growing_open(args->parent, NULL) == GA_OK);
+}
+
 static ga_status read_unit(const ga_open_args *args, ga_slab_settings *s)
 {
     uint64_t unit = args->values[UNIT].size;
-    bool kernel = args->place == GA_PLACE_KERNEL;
-    s->classes = unit == CLASSES || (unit == AUTO && !kernel && !args->values[PRESET].choice);
+    s->classes = unit == CLASSES || (unit == AUTO && wants_classes(args));
     s->unit = unit >= CLASSES ? DEFAULT_UNIT : in_32_bits(unit);
     ga_slab_shape shape = {.unit = s->unit, .supers = 1, .light = true};
     ga_status status = ga_slab_shape_check(&shape);
