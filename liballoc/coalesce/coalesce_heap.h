@@ -66,6 +66,7 @@ typedef struct ga_coalesce_heap {
         lone; /* lanes that were served one by one, since no superblock for all was to be had */
     uint64_t inside; /* blocks of threads between ga_coalesce_init() and ga_coalesce_clean() */
     uint64_t left;   /* entries of the map when the last of them had cleaned up */
+    uint64_t answer; /* of the host's service kernels */
 } ga_coalesce_heap;
 
 typedef struct ga_coalesce_view {

@@ -16,7 +16,7 @@ enum {
 
 /* Where in the high half, and how many bits. */
 #define GA_COALESCE_AT_FORM   0u  /* 4 */
-#define GA_COALESCE_AT_PARENT 4u  /* 4: GA_PARENT_CUDA ... */
+#define GA_COALESCE_AT_PARENT 4u  /* 4: GA_BELOW_CUDA ... */
 #define GA_COALESCE_AT_BARE   8u  /* 4 */
 #define GA_COALESCE_AT_NOTED  12u /* 1 */
 #define GA_COALESCE_AT_STATIC 16u /* 4: which call `coalesce` means, GA_COALESCE_HB ... */

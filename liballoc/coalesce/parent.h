@@ -4,9 +4,9 @@
  * aligned to 16 bytes. What was done with a block happens before what its next owner does, if it
  * happens before the release.
  *
- *     GA_PARENT_CUDA     CUDA's own malloc and free in kernels; cannot find
- *     GA_PARENT_SIZED    slabs of all sizes (slab/sized_kernel.h): finds
- *     GA_PARENT_HOST     host memory, through a table of functions: the CPU compilation
+ *     GA_BELOW_CUDA     CUDA's own malloc and free in kernels; cannot find
+ *     GA_BELOW_SIZED    slabs of all sizes (slab/sized_kernel.h): finds
+ *     GA_BELOW_HOST     host memory, through a table of functions: the CPU compilation
  *
  * A parent that finds tells, from an address inside a live block, where that begins, and has a word
  * for each block that is the layer's above it: where `noted`, and else none. Where it answers that
@@ -23,10 +23,10 @@
 #endif
 
 enum {
-    GA_PARENT_NONE = 0,
-    GA_PARENT_CUDA = 1,
-    GA_PARENT_SIZED = 2,
-    GA_PARENT_HOST = 3
+    GA_BELOW_NONE = 0,
+    GA_BELOW_CUDA = 1,
+    GA_BELOW_SIZED = 2,
+    GA_BELOW_HOST = 3
 };
 
 enum {
@@ -37,7 +37,7 @@ enum {
 typedef struct ga_parent {
     uint32_t kind;
     bool noted;
-    uint64_t words[GA_PARENT_WORDS]; /* the parent's own; GA_PARENT_SIZED: of its view */
+    uint64_t words[GA_PARENT_WORDS]; /* the parent's own; GA_BELOW_SIZED: of its view */
 } ga_parent;
 
 typedef struct ga_parent_found {
@@ -46,7 +46,7 @@ typedef struct ga_parent_found {
 } ga_parent_found;
 
 #ifndef __CUDACC__
-/* GA_PARENT_HOST: what the first word points to. From any thread. */
+/* GA_BELOW_HOST: what the first word points to. From any thread. */
 typedef struct ga_parent_host {
     void *(*claim)(void *own, uint64_t bytes);
     void (*release)(void *own, void *block);
@@ -90,18 +90,18 @@ GA_SIMT ga_parent_found ga_parent_find_sized(ga_parent parent, const void *point
 GA_SIMT char *ga_parent_claim_alone(ga_parent parent, uint64_t bytes)
 {
 #ifdef __CUDACC__
-    if (parent.kind == GA_PARENT_SIZED) {
+    if (parent.kind == GA_BELOW_SIZED) {
         uint32_t before = ga_parent_before(parent);
         char *block = (char *)ga_sized_kernel_malloc(ga_parent_sized(parent), bytes + before);
         return block ? block + before : NULL;
     }
 #ifndef GA_KERNEL_LINKED /* where malloc is ours, there is no way to CUDA's */
-    if (parent.kind == GA_PARENT_CUDA) {
+    if (parent.kind == GA_BELOW_CUDA) {
         return (char *)malloc(bytes);
     }
 #endif
 #else
-    if (parent.kind == GA_PARENT_HOST) {
+    if (parent.kind == GA_BELOW_HOST) {
         ga_parent_host *host = (ga_parent_host *)parent.words[0];
         return (char *)host->claim(host->own, bytes);
     }
@@ -112,16 +112,16 @@ GA_SIMT char *ga_parent_claim_alone(ga_parent parent, uint64_t bytes)
 GA_SIMT void ga_parent_release_alone(ga_parent parent, char *block)
 {
 #ifdef __CUDACC__
-    if (parent.kind == GA_PARENT_SIZED) {
+    if (parent.kind == GA_BELOW_SIZED) {
         ga_sized_kernel_free(ga_parent_sized(parent), block - ga_parent_before(parent));
     }
 #ifndef GA_KERNEL_LINKED
-    if (parent.kind == GA_PARENT_CUDA) {
+    if (parent.kind == GA_BELOW_CUDA) {
         free(block);
     }
 #endif
 #else
-    if (parent.kind == GA_PARENT_HOST) {
+    if (parent.kind == GA_BELOW_HOST) {
         ga_parent_host *host = (ga_parent_host *)parent.words[0];
         host->release(host->own, block);
     }
@@ -134,11 +134,11 @@ GA_SIMT ga_parent_found ga_parent_find(ga_parent parent, const void *pointer)
     none.start = NULL;
     none.note = NULL;
 #ifdef __CUDACC__
-    if (parent.kind == GA_PARENT_SIZED) {
+    if (parent.kind == GA_BELOW_SIZED) {
         return ga_parent_find_sized(parent, pointer);
     }
 #else
-    if (parent.kind == GA_PARENT_HOST) {
+    if (parent.kind == GA_BELOW_HOST) {
         ga_parent_host *host = (ga_parent_host *)parent.words[0];
         return host->find ? host->find(host->own, pointer) : none;
     }

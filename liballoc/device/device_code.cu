@@ -2,7 +2,9 @@
  *
  * All device code of the library is this one translation unit, which becomes one module.
  */
+#define GA_KERNEL_LINKED /* this module has nothing to do with CUDA's own malloc */
 #include "../arena/growth_service.cuh"
+#include "../coalesce/coalesce_service.cuh"
 #include "../slab/sized_service.cuh"
 #include "../slab/slab_service.cuh"
 #include "probe.h"

@@ -6,6 +6,7 @@
 #include "registry.h"
 
 #include "../arena/vmm.h"
+#include "../coalesce/coalesce.h"
 #include "../doubles/doubles.h"
 #include "../native/native.h"
 #include "../platform/log.h"
@@ -210,6 +211,7 @@ static void fill(void)
     add_builtin(&ga_async_backend);
     add_builtin(&ga_vmm_backend);
     add_builtin(&ga_slab_backend);
+    add_builtin(&ga_coalesce_backend);
     add_builtin(&ga_trace_backend);
     add_builtin(&ga_null_backend);
     add_builtin(&ga_fail_backend);

@@ -139,7 +139,7 @@ static inline coalesce_world *world_new(uint32_t form, uint32_t bare, uint32_t b
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     world->host = (ga_parent_host){world_claim, world_release, world_find, world};
     world->view = (ga_coalesce_view){.heap = &world->heap,
-                                     .parent = {GA_PARENT_HOST, true, {(uint64_t)&world->host}},
+                                     .parent = {GA_BELOW_HOST, true, {(uint64_t)&world->host}},
                                      .form = form,
                                      .bare = bare,
                                      .most = GA_COALESCE_MOST};

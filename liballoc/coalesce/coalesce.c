@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The host's side: the options, the heap's record on the device, the view, blocks for the host.
+ *
+ * STRUCTURE  `book` is one block of device memory: the ga_coalesce_heap, then the map's entries and
+ *            what its buckets have spilled. `image` is the ga_coalesce_heap as the host wrote it.
+ * INVARIANT  What is live the parent has; here are only figures, and the map.
+ * ORDER      The lock orders the calls of one heap that use its `answer`.
+ * PROGRESS   Calls for single blocks launch a kernel and wait for it.
+ */
+#include "coalesce.h"
+
+#include "../device/device.h"
+#include "../device/kinds.h"
+#include "../platform/cuda_driver.h"
+#include "../platform/libc.h"
+#include "../platform/log.h"
+#include "coalesce_heap.h"
+#include "coalesce_words.h"
+
+#include <pthread.h>
+#include <stddef.h>
+
+enum {
+    HEADER = 0,
+    STATIC,
+    MAP,
+    MOST,
+    OPTIONS
+};
+
+enum {
+    HEADER_FIT = GA_COALESCE_FORMS, /* the last of its choices */
+    BOOK_ALIGN = 256
+};
+
+typedef struct coalesce_state {
+    int device;
+    ga_heap *parent;
+    ga_parent below;   /* but for the words, which each view has anew */
+    uint32_t form;     /* GA_COALESCE_AUTO ... */
+    uint32_t bare;     /* GA_COALESCE_NO_BARE ... */
+    uint32_t together; /* GA_COALESCE_HB ... */
+    uint32_t most;
+    char *book;
+    ga_coalesce_heap image;
+    uint64_t reported[GA_COALESCE_FAULTS]; /* faults that the log has */
+    pthread_mutex_t lock;
+} coalesce_state;
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static const char *const headers[] = {
+    [GA_COALESCE_AUTO] = "auto",       [GA_COALESCE_EIGHT] = "8", [GA_COALESCE_SIXTEEN] = "16",
+    [GA_COALESCE_HEADERLESS] = "none", [HEADER_FIT] = "fit",      NULL};
+static const char *const statics[] = {[GA_COALESCE_HB] = "hb",
+                                      [GA_COALESCE_NB] = "nb",
+                                      [GA_COALESCE_HW] = "hw",
+                                      [GA_COALESCE_NW] = "nw",
+                                      NULL};
+
+static const ga_option options[OPTIONS] = {
+    [HEADER] =
+        {.name = "header",
+         .type = GA_OPTION_ENUM,
+         .fallback = "fit",
+         .help = "before each block: auto 8, 4 or 2 bytes, which weakens its alignment to that; 8; "
+                 "16 aligns all to 16; none, as the parent finds; fit: none or 16",
+         .choices = headers},
+    [STATIC] = {.name = "static",
+                .type = GA_OPTION_ENUM,
+                .fallback = "hb",
+                .help = "ga_coalesce_malloc(..., true): with Headers or Not, for a Block or a Warp",
+                .choices = statics},
+    [MAP] = {.name = "map",
+             .type = GA_OPTION_INTEGER,
+             .fallback = "0",
+             .help = "nb and nw: so many blocks find their superblock by a hash map; 0: by address",
+             .min = 0,
+             .max = 1 << 28},
+    [MOST] = {.name = "most",
+              .type = GA_OPTION_SIZE,
+              .fallback = "64M",
+              .help = "larger requests are served alone; at most 64M",
+              .min = 1,
+              .max = GA_COALESCE_MOST},
+};
+
+static bool finds(const coalesce_state *s)
+{
+    return s->below.kind == GA_BELOW_SIZED;
+}
+
+static ga_status read_parent(coalesce_state *s)
+{
+    ga_kernel_heap view;
+    ga_status status = ga_heap_kernel_view(s->parent, &view);
+    if (status != GA_OK) {
+        return ga_fail(status, "coalesce: the parent has nothing for kernels: %s", ga_error_text());
+    }
+    s->below.kind = view.kind == GA_KERNEL_KIND_CUDA    ? GA_BELOW_CUDA
+                    : view.kind == GA_KERNEL_KIND_SIZED ? GA_BELOW_SIZED
+                                                        : GA_BELOW_NONE;
+    return s->below.kind != GA_BELOW_NONE
+               ? GA_OK
+               : ga_fail(GA_ERR_SPEC,
+                         "coalesce: expected a parent that has blocks of all sizes in kernels, "
+                         "cuda or slab:unit=classes");
+}
+
+static ga_status read_header(coalesce_state *s, uint32_t header)
+{
+    s->form = header != HEADER_FIT ? header
+              : finds(s)           ? GA_COALESCE_HEADERLESS
+                                   : GA_COALESCE_SIXTEEN;
+    return s->form != GA_COALESCE_HEADERLESS || finds(s)
+               ? GA_OK
+               : ga_fail(GA_ERR_SPEC, "coalesce: header: none wants a parent that finds blocks by "
+                                      "their addresses, slab:unit=classes, got cuda");
+}
+
+static ga_status read_static(coalesce_state *s, int64_t entries)
+{
+    bool bare = s->together == GA_COALESCE_NB || s->together == GA_COALESCE_NW;
+    s->bare = !bare || s->form == GA_COALESCE_HEADERLESS ? GA_COALESCE_NO_BARE
+              : entries                                  ? GA_COALESCE_BY_MAP
+                                                         : GA_COALESCE_BY_NOTE;
+    s->below.noted = s->form == GA_COALESCE_HEADERLESS || s->bare == GA_COALESCE_BY_NOTE;
+    if (s->bare == GA_COALESCE_BY_NOTE && !finds(s)) {
+        return ga_fail(GA_ERR_SPEC, "coalesce: static: %s over cuda wants map=ENTRIES",
+                       statics[s->together]);
+    }
+    return !entries || s->bare == GA_COALESCE_BY_MAP
+               ? GA_OK
+               : ga_fail(GA_ERR_SPEC,
+                         "coalesce: map: expected with static=nb or static=nw and "
+                         "headers, got it with static=%s,header=%s",
+                         statics[s->together], headers[s->form]);
+}
+
+static ga_status read_settings(coalesce_state *s, const ga_value *values)
+{
+    ga_status status = read_parent(s);
+    s->together = (uint32_t)values[STATIC].choice;
+    s->most = (uint32_t)values[MOST].size;
+    if (status == GA_OK) {
+        status = read_header(s, (uint32_t)values[HEADER].choice);
+    }
+    return status == GA_OK ? read_static(s, values[MAP].integer) : status;
+}
+
+/* ---- the book, on the device ----------------------------------------------------------------- */
+
+static size_t up(size_t size)
+{
+    return (size + BOOK_ALIGN - 1) / BOOK_ALIGN * BOOK_ALIGN;
+}
+
+/* Half of the map's entries stay free. */
+static uint32_t buckets_for(int64_t entries)
+{
+    uint32_t buckets = 1;
+    while (entries && (int64_t)buckets * GA_MAP_BUCKET < 2 * entries) {
+        buckets *= 2;
+    }
+    return entries ? buckets : 0;
+}
+
+static ga_status settle(const ga_cuda_scope *scope, ga_status status)
+{
+    return status == GA_OK ? GA_CUDA_CALL(scope->driver, cuStreamSynchronize, scope->stream)
+                           : status;
+}
+
+static ga_status put_image(const coalesce_state *s, const ga_cuda_scope *scope)
+{
+    return settle(scope, GA_CUDA_CALL(scope->driver, cuMemcpyHtoDAsync, (CUdeviceptr)s->book,
+                                      &s->image, sizeof s->image, scope->stream));
+}
+
+static ga_status get(const ga_cuda_scope *scope, void *to, const void *from, size_t size)
+{
+    return settle(scope, GA_CUDA_CALL(scope->driver, cuMemcpyDtoHAsync, to, (CUdeviceptr)from, size,
+                                      scope->stream));
+}
+
+static size_t entries_size(const coalesce_state *s)
+{
+    return (size_t)s->image.map.buckets * GA_MAP_BUCKET * sizeof(ga_map_entry);
+}
+
+static size_t book_size(const coalesce_state *s)
+{
+    return up(sizeof(ga_coalesce_heap)) + entries_size(s) + s->image.map.buckets * sizeof(uint32_t);
+}
+
+static ga_status set_up(coalesce_state *s, const ga_cuda_scope *scope)
+{
+    CUdeviceptr book = 0;
+    size_t size = book_size(s);
+    ga_status status = GA_CUDA_CALL(scope->driver, cuMemAlloc, &book, size);
+    if (status != GA_OK) {
+        return ga_fail(status, "coalesce: no %zu bytes for the heap's record: %s", size,
+                       ga_error_text());
+    }
+    s->book = (char *)book;
+    s->image.map.entries = (ga_map_entry *)(s->book + up(sizeof(ga_coalesce_heap)));
+    s->image.map.spilled = (uint32_t *)((char *)s->image.map.entries + entries_size(s));
+    status = ga_cuda_clear(scope, s->book, size);
+    return status == GA_OK ? put_image(s, scope) : status;
+}
+
+/* ---- opening and closing --------------------------------------------------------------------- */
+
+static const char *const faults[GA_COALESCE_FAULTS] = {
+    [GA_COALESCE_FREED_TWICE] = "were freed twice",
+    [GA_COALESCE_NO_SEGMENT] = "were freed, but are none of this heap's",
+};
+
+/* What kernels have noticed since the last time. Under the lock, or with no other call beside it */
+static void report(coalesce_state *s, const ga_cuda_scope *scope)
+{
+    ga_coalesce_heap now;
+    if (get(scope, &now, s->book, sizeof now) != GA_OK) {
+        return;
+    }
+    for (int i = 0; i < GA_COALESCE_FAULTS; i++) {
+        if (now.faults[i] > s->reported[i]) {
+            ga_log(GA_LOG_ERROR, "coalesce: device %d: %llu blocks %s", s->device,
+                   (unsigned long long)(now.faults[i] - s->reported[i]), faults[i]);
+            s->reported[i] = now.faults[i];
+        }
+    }
+    if (now.left) {
+        ga_log(GA_LOG_INFO, "coalesce: device %d: %llu blocks were left in the map", s->device,
+               (unsigned long long)now.left);
+    }
+}
+
+static void coalesce_close(void *state)
+{
+    coalesce_state *s = state;
+    ga_cuda_scope scope;
+    if (s->book && ga_cuda_enter(&scope, s->device) == GA_OK) {
+        report(s, &scope);
+        scope.driver->cuMemFree((CUdeviceptr)s->book);
+        ga_cuda_leave(&scope);
+    }
+    pthread_mutex_destroy(&s->lock);
+    ga_libc.free(s);
+}
+
+static ga_status coalesce_open(const ga_open_args *args, void **state)
+{
+    ga_cuda_scope scope;
+    coalesce_state *s = ga_libc.calloc(1, sizeof *s);
+    if (!s) {
+        return ga_fail(GA_ERR_MEMORY, "coalesce: no memory for the heap's record");
+    }
+    s->device = args->device;
+    s->parent = args->parent;
+    pthread_mutex_init(&s->lock, NULL);
+    ga_status status = read_settings(s, args->values);
+    if (status == GA_OK) {
+        status = ga_cuda_enter(&scope, s->device);
+    }
+    if (status == GA_OK) {
+        s->image.map.buckets = buckets_for(args->values[MAP].integer);
+        status = set_up(s, &scope);
+        ga_cuda_leave(&scope);
+    }
+    if (status != GA_OK) {
+        coalesce_close(s);
+        return status;
+    }
+    *state = s;
+    return GA_OK;
+}
+
+/* ---- the view -------------------------------------------------------------------------------- */
+
+static void fill_view(const coalesce_state *s, const ga_kernel_heap *below, ga_kernel_heap *out)
+{
+    uint64_t bits = (uint64_t)s->form << GA_COALESCE_AT_FORM |
+                    (uint64_t)s->below.kind << GA_COALESCE_AT_PARENT |
+                    (uint64_t)s->bare << GA_COALESCE_AT_BARE |
+                    (uint64_t)s->below.noted << GA_COALESCE_AT_NOTED |
+                    (uint64_t)s->together << GA_COALESCE_AT_STATIC;
+    *out = (ga_kernel_heap){.abi = GA_KERNEL_HEAP_ABI, .kind = GA_KERNEL_KIND_COALESCE};
+    out->words[GA_COALESCE_WORD_HEAP] = (uint64_t)s->book;
+    out->words[GA_COALESCE_WORD_SHAPE] = s->most | bits << 32;
+    for (int i = 0; i < GA_PARENT_WORDS; i++) {
+        out->words[GA_COALESCE_WORD_PARENT + i] = below->words[i];
+    }
+}
+
+/* The parent's view is made anew each time: that is where it grows. */
+static ga_status view_of(const coalesce_state *s, ga_kernel_heap *out)
+{
+    ga_kernel_heap below;
+    ga_status status = ga_heap_kernel_view(s->parent, &below);
+    if (status == GA_OK) {
+        fill_view(s, &below, out);
+    }
+    return status;
+}
+
+static ga_status coalesce_kernel_view(void *state, ga_kernel_heap *out)
+{
+    coalesce_state *s = state;
+    ga_cuda_scope scope;
+    ga_status status = ga_cuda_enter(&scope, s->device);
+    if (status != GA_OK) {
+        return status;
+    }
+    pthread_mutex_lock(&s->lock);
+    report(s, &scope);
+    pthread_mutex_unlock(&s->lock);
+    ga_cuda_leave(&scope);
+    return view_of(s, out);
+}
+
+/* ---- blocks for the host: over slabs as kernels have them, over CUDA's malloc the device's own */
+
+static ga_status launch(const coalesce_state *s, const ga_cuda_scope *scope, const char *name,
+                        void **parameters)
+{
+    CUfunction function;
+    ga_status status = ga_device_function(&function, s->device, name);
+    if (status == GA_OK) {
+        status = GA_CUDA_CALL(scope->driver, cuLaunchKernel, function, 1, 1, 1, 1, 1, 1, 0,
+                              scope->stream, parameters, NULL);
+    }
+    return settle(scope, status);
+}
+
+static ga_status take(coalesce_state *s, const ga_kernel_heap *view, uint64_t size, void **out)
+{
+    ga_cuda_scope scope;
+    ga_status status = ga_cuda_enter(&scope, s->device);
+    if (status != GA_OK) {
+        return status;
+    }
+    pthread_mutex_lock(&s->lock);
+    char *answer = s->book + offsetof(ga_coalesce_heap, answer);
+    void *parameters[] = {(void *)view, &size, &answer};
+    status = launch(s, &scope, "ga_coalesce_take_kernel", parameters);
+    if (status == GA_OK) {
+        status = get(&scope, out, answer, sizeof *out);
+    }
+    pthread_mutex_unlock(&s->lock);
+    ga_cuda_leave(&scope);
+    return status;
+}
+
+static ga_status coalesce_alloc(void *state, size_t size, void **out)
+{
+    coalesce_state *s = state;
+    ga_kernel_heap view;
+    if (!finds(s)) {
+        return ga_alloc(s->parent, size, 0, out);
+    }
+    *out = NULL;
+    ga_status status = view_of(s, &view);
+    if (status == GA_OK) {
+        status = take(s, &view, size, out);
+    }
+    return status == GA_OK && !*out
+               ? ga_fail(GA_ERR_MEMORY, "coalesce: no more memory for %zu bytes", size)
+               : status;
+}
+
+static ga_status give(coalesce_state *s, const ga_kernel_heap *view, void *block)
+{
+    ga_cuda_scope scope;
+    ga_status status = ga_cuda_enter(&scope, s->device);
+    if (status == GA_OK) {
+        void *parameters[] = {(void *)view, &block};
+        status = launch(s, &scope, "ga_coalesce_give_kernel", parameters);
+        ga_cuda_leave(&scope);
+    }
+    return status;
+}
+
+static bool coalesce_owns(void *state, const void *pointer)
+{
+    return ga_owns(((coalesce_state *)state)->parent, pointer);
+}
+
+static ga_status coalesce_free(void *state, void *block)
+{
+    coalesce_state *s = state;
+    ga_kernel_heap view;
+    if (!finds(s)) {
+        return ga_free(s->parent, block);
+    }
+    if (!ga_owns(s->parent, block)) {
+        return ga_fail(GA_ERR_POINTER, "coalesce: %p is no block of this heap", block);
+    }
+    ga_status status = view_of(s, &view);
+    return status == GA_OK ? give(s, &view, block) : status;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+static ga_status coalesce_reset(void *state)
+{
+    coalesce_state *s = state;
+    ga_cuda_scope scope;
+    ga_status status = ga_heap_reset(s->parent);
+    if (status == GA_OK) {
+        status = ga_cuda_enter(&scope, s->device);
+    }
+    if (status != GA_OK) {
+        return status;
+    }
+    pthread_mutex_lock(&s->lock);
+    report(s, &scope);
+    status = ga_cuda_clear(&scope, s->book, book_size(s));
+    if (status == GA_OK) {
+        status = put_image(s, &scope);
+    }
+    for (int i = 0; i < GA_COALESCE_FAULTS; i++) {
+        s->reported[i] = 0;
+    }
+    pthread_mutex_unlock(&s->lock);
+    ga_cuda_leave(&scope);
+    return status;
+}
+
+static void coalesce_fork_prepare(void *state)
+{
+    pthread_mutex_lock(&((coalesce_state *)state)->lock);
+}
+
+static void coalesce_fork_after(void *state)
+{
+    pthread_mutex_unlock(&((coalesce_state *)state)->lock);
+}
+
+const ga_backend ga_coalesce_backend = {
+    .abi = GA_BACKEND_ABI,
+    .size = sizeof(ga_backend),
+    .name = "coalesce",
+    .help = "what lanes of a warp want together becomes one block",
+    .places = GA_PLACE_BIT(GA_PLACE_KERNEL),
+    .parent_rule = GA_PARENT_REQUIRED,
+    .options = options,
+    .option_count = OPTIONS,
+    .open = coalesce_open,
+    .close = coalesce_close,
+    .alloc = coalesce_alloc,
+    .free = coalesce_free,
+    .owns = coalesce_owns,
+    .kernel_view = coalesce_kernel_view,
+    .fork_prepare = coalesce_fork_prepare,
+    .fork_parent = coalesce_fork_after,
+    .fork_child = coalesce_fork_after,
+    .reset = coalesce_reset,
+};
