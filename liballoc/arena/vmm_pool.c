@@ -334,7 +334,8 @@ static ga_vmm_run *find_whole(ga_vmm_pool *pool, const ga_vmm_want *w)
 }
 
 /* Its chunks have one fence. */
-static ga_status take_whole(ga_vmm_pool *pool, ga_vmm_run *run, const ga_vmm_want *w)
+static ga_status take_whole(ga_vmm_pool *pool, ga_vmm_run *run, const ga_vmm_want *w,
+                            ga_vmm_run **out)
 {
     ga_vmm_fence *fence = run->first->fence;
     if (fence && w->stream) {
@@ -348,6 +349,7 @@ static ga_status take_whole(ga_vmm_pool *pool, ga_vmm_run *run, const ga_vmm_wan
     }
     drop_fence(pool, run->last);
     set_live(pool, run, w->size);
+    *out = run;
     return GA_OK;
 }
 
@@ -441,9 +443,10 @@ ga_status ga_vmm_pool_take(ga_vmm_pool *pool, uint64_t size, uint64_t align,
     align = most(align, pool->space.granule);
     w.align = align;
     w.waste = may_waste(pool, size);
-    *out = find_whole(pool, &w);
-    if (*out) {
-        return take_whole(pool, *out, &w);
+    ga_vmm_run *whole = find_whole(pool, &w);
+    *out = NULL;
+    if (whole) {
+        return take_whole(pool, whole, &w, out);
     }
     ga_status status = find_window(pool, &w, &window);
     if (status == GA_OK && !window.fill) {
