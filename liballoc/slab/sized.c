@@ -140,7 +140,7 @@ static size_t up(size_t size)
 
 static uint32_t class_count(const ga_sized *sized)
 {
-    return 8u + (sized->region_bits - 3u - 7u) * 4u; /* up to 1/8 of a region */
+    return ga_sized_class_count(sized->region_bits);
 }
 
 static book_plan plan_book(const ga_sized *sized)
@@ -153,22 +153,6 @@ static book_plan plan_book(const ga_sized *sized)
     plan.bits = plan.tables + list * class_count(sized);
     plan.size = plan.bits + (sized->grows ? 0 : bits_size(sized) * sized->regions);
     return plan;
-}
-
-static void fill_class(const ga_sized *sized, ga_sized_class *c, uint32_t class, uint32_t *table)
-{
-    uint32_t units = (uint32_t)(region_size(sized) / ga_sized_unit(class));
-    uint32_t words = (units + 31) / 32;
-    uint32_t shift = 28 + (words > 1 ? 32u - ga_bits_leading(words - 1) : 0);
-    c->way = (ga_sized_way){
-        .table = table,
-        .words = words,
-        .factor = (uint32_t)(((UINT64_C(1) << shift) + words - 1) / words),
-        .straight = shift,
-        .unit = ga_sized_unit(class),
-    };
-    c->units = units;
-    c->tail = units % 32 ? ~ga_bits_below(units % 32) : 0;
 }
 
 static void fill_image(ga_sized *sized, const book_plan *plan)
@@ -187,8 +171,8 @@ static void fill_image(ga_sized *sized, const book_plan *plan)
     };
     size_t list = up(sized->regions * sizeof(uint32_t));
     for (uint32_t class = 0; class < image->classes; class ++) {
-        fill_class(sized, &image->of[class], class,
-                   (uint32_t *)(sized->book + plan->tables + class * list));
+        ga_sized_class_begin(&image->of[class], sized->region_bits, class,
+                             (uint32_t *)(sized->book + plan->tables + class * list));
     }
 }
 

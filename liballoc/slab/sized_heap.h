@@ -35,7 +35,7 @@ typedef struct ga_sized_way {
     uint32_t *table; /* its regions, + 1 each, in the order in which it got them; 0: not yet */
     uint32_t all;    /* S: words of all its regions */
     uint32_t words;  /* of a region's bitmap */
-    uint32_t factor; /* word / words = word * factor >> shift, for words below 2^28 */
+    uint32_t factor; /* word / words = word * factor >> shift, for words below 2^31 */
     uint32_t first;  /* the first of its regions */
     uint32_t
         straight;  /* upper 26 bits: so many regions follow on each other from there; then shift */
@@ -141,6 +141,33 @@ typedef struct ga_sized_found {
 GA_SIMT uint32_t ga_sized_stride_bits(uint32_t region_bits)
 {
     return region_bits - 9u; /* 16 bytes a unit, 32 units a word */
+}
+
+/* ---- set once, by the host ---------------------------------------------------------------------- */
+
+/* How many classes there are: units up to 1/8 of a region. */
+GA_SIMT uint32_t ga_sized_class_count(uint32_t region_bits)
+{
+    return 8u + (region_bits - 3u - 7u) * 4u;
+}
+
+/* A class that has no regions yet, into what is all 0; `table` has room for as many as there may be. Its
+ * factor is too large by less than `words` in 2^shift, and words are at most 2^(shift - 31): exact below
+ * 2^31. */
+GA_SIMT void ga_sized_class_begin(ga_sized_class *c, uint32_t region_bits, uint32_t class_,
+                                  uint32_t *table)
+{
+    uint32_t unit = ga_sized_unit(class_);
+    uint32_t units = (1u << region_bits) / unit;
+    uint32_t words = (units + 31u) / 32u;
+    uint32_t shift = 31u + (words > 1u ? 32u - ga_bits_leading(words - 1u) : 0);
+    c->way.table = table;
+    c->way.words = words;
+    c->way.factor = (uint32_t)((((uint64_t)1 << shift) + words - 1u) / words);
+    c->way.straight = shift;
+    c->way.unit = unit;
+    c->units = units;
+    c->tail = units % 32u ? ~ga_bits_below(units % 32u) : 0;
 }
 
 #endif
