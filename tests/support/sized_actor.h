@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Blocks of all sizes for the lanes of a tile, in every way there is: what the tests of the algorithm
+ * share. In a header, so that each program compiles the algorithm for itself, weakened or whole.
+ */
+#ifndef GPUALLOC_TESTS_SUPPORT_SIZED_ACTOR_H
+#define GPUALLOC_TESTS_SUPPORT_SIZED_ACTOR_H
+
+#include "slab/sized_tile.h"
+
+static inline ga_tile sized_tile(void)
+{
+    return ga_tile_of(32);
+}
+
+/* What lane `lane` got of the class, or NULL. */
+static inline char *sized_pointer(ga_sized_heap *heap, uint32_t class, ga_sized_got got,
+                                  uint32_t lane)
+{
+    uint32_t key = ga_lane_read(got.keys, lane);
+    return key == GA_SIZED_NONE ? NULL
+                                : ga_sized_pointer(ga_sized_view_of(heap), ga_sized_unit(class),
+                                                   key, ga_lane_read(got.places, lane));
+}
+
+/* A block of its class for each lane of the mask, NULL for those that got none and all others. Answers how
+ * many got one. */
+static inline uint32_t sized_claim(ga_sized_heap *heap, uint32_t lanes, const uint32_t *classes,
+                                   uint32_t number, char **blocks)
+{
+    ga_lanes wanted = ga_lanes_all(GA_SIZED_NONE);
+    uint32_t count = 0;
+    for (uint32_t lane = 0; lane < 32; lane++) {
+        ga_lane_write(&wanted, lane, classes[lane]);
+    }
+    ga_sized_got got = ga_sized_claim(ga_sized_view_of(heap), sized_tile(), lanes, wanted, number);
+    for (uint32_t lane = 0; lane < 32; lane++) {
+        blocks[lane] = sized_pointer(heap, classes[lane], got, lane);
+        count += blocks[lane] != NULL;
+    }
+    return count;
+}
+
+/* The same for all lanes and one class, as kernels do where all lanes of a warp call: the word of their
+ * number first, whole. */
+static inline uint32_t sized_claim_warp(ga_sized_heap *heap, uint32_t class, uint32_t number,
+                                        char **blocks)
+{
+    ga_sized_view view = ga_sized_view_of(heap);
+    ga_sized_way way = ga_sized_way_of(heap->of + class);
+    uint32_t key = number < way.all ? ga_sized_key(view, way, number) : GA_SIZED_NONE;
+    uint32_t bits = key == GA_SIZED_NONE ? 0 : ga_sized_take_word(view, key);
+    uint32_t count = 0;
+    if (bits == GA_ALL_BITS) {
+        for (uint32_t lane = 0; lane < 32; lane++) {
+            blocks[lane] = ga_sized_pointer(view, way.unit, key, lane);
+        }
+        return 32;
+    }
+    ga_sized_got got = ga_sized_claim_second(view, sized_tile(), class, number, key, bits);
+    for (uint32_t lane = 0; lane < 32; lane++) {
+        blocks[lane] = sized_pointer(heap, class, got, lane);
+        count += blocks[lane] != NULL;
+    }
+    return count;
+}
+
+/* Give back the block of each lane of the mask. False where one is no block's beginning. */
+static inline bool sized_release(ga_sized_heap *heap, uint32_t lanes, char *const *blocks)
+{
+    ga_sized_view view = ga_sized_view_of(heap);
+    ga_sized_got got = {ga_lanes_all(GA_SIZED_NONE), ga_lanes_all(0)};
+    for (uint32_t rest = lanes; rest; rest &= rest - 1u) {
+        uint32_t lane = ga_bits_lowest(rest);
+        ga_sized_found found = ga_sized_find(view, blocks[lane]);
+        if (found.class_ == GA_SIZED_NONE || found.offset) {
+            return false;
+        }
+        ga_lane_write(&got.keys, lane, found.key);
+        ga_lane_write(&got.places, lane, found.place);
+    }
+    ga_tile_publish(sized_tile());
+    ga_sized_release(view, sized_tile(), lanes, got);
+    return true;
+}
+
+#endif
