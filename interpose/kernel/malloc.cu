@@ -35,20 +35,39 @@ static __device__ size_t round_to_power(size_t size)
     return size <= 1 ? 1 : (size_t)1 << (64 - __clzll((long long)(size - 1))) % 64;
 }
 
-/* Blocks of a power of two stand at multiples of their size in every heap whose memory begins at one.
- * A block that does not is given back: NULL, never a wrong alignment. */
-extern "C" __device__ void *__cuda_syscall_aligned_malloc(size_t size, size_t align) noexcept
+/* Whether free takes a pointer that is inside a block for the block's: where superblocks are found by
+ * address, and count what is freed. */
+static __device__ bool frees_by_address()
 {
-    if (align <= 16) {
-        return malloc(size);
+    return ga_kernel_linked.kind == GA_KERNEL_KIND_COALESCE &&
+           GA_COALESCE_WORDS_BITS(ga_kernel_linked.words, GA_COALESCE_AT_FORM) ==
+               GA_COALESCE_HEADERLESS;
+}
+
+/* `align` is a power of two over 16. Elsewhere than above, blocks of a power of two stand at multiples of
+ * their size, if the heap's memory begins at one. One that does not is given back: NULL, never a wrong
+ * alignment. */
+static __device__ void *claim_aligned(size_t size, size_t align)
+{
+    if (frees_by_address()) {
+        char *wide = size <= ~align ? (char *)malloc(size + align) : NULL;
+        return wide ? wide + (align - (size_t)wide % align) % align : NULL;
     }
     size_t whole = round_to_power(size > align ? size : align);
     void *block = whole ? malloc(whole) : NULL;
-    if (block && (size_t)block % align != 0) {
+    if ((size_t)block % align != 0) {
         free(block);
         block = NULL;
     }
     return block;
+}
+
+extern "C" __device__ void *__cuda_syscall_aligned_malloc(size_t size, size_t align) noexcept
+{
+    if (align & (align - 1)) {
+        return NULL;
+    }
+    return align <= 16 ? malloc(size) : claim_aligned(size, align);
 }
 
 /* A use by host code, which keeps the variable findable in programs linked with -dlto. */

@@ -13,6 +13,8 @@
  */
 #include "linked.h"
 
+#include "../coalesce/coalesce_heap.h"
+#include "../coalesce/coalesce_words.h"
 #include "../device/device.h"
 #include "../device/kinds.h"
 #include "../platform/libc.h"
@@ -83,6 +85,40 @@ static const char *source(const char *spec)
     return spec ? "ga_kernel_use" : "GPUALLOC_KERNEL";
 }
 
+bool ga_linked_aligns(const ga_kernel_heap *view)
+{
+    return view->kind != GA_KERNEL_KIND_COALESCE ||
+           GA_COALESCE_WORDS_BITS(view->words, GA_COALESCE_AT_FORM) >= GA_COALESCE_SIXTEEN;
+}
+
+static ga_status refuse_cuda(const char *spec, const char *text)
+{
+    return ga_fail(
+        GA_ERR_PLACE,
+        "%s: %s: malloc in kernels is replaced in this program, so that CUDA's own would "
+        "call itself; expected a spec without cuda in the place kernel, as %s. To run "
+        "with CUDA's malloc, link without libgpualloc-kernel.a",
+        source(spec), text, ga_heap_default_spec(GA_PLACE_KERNEL));
+}
+
+/* Whether the heap can stand in for malloc. */
+static ga_status check_heap(ga_heap *heap, const char *spec)
+{
+    ga_kernel_heap view;
+    if (ga_linked_calls_cuda(heap)) {
+        return refuse_cuda(spec, ga_heap_spec(heap));
+    }
+    ga_status status = ga_heap_kernel_view(heap, &view);
+    if (status == GA_OK && !ga_linked_aligns(&view)) {
+        return ga_fail(
+            GA_ERR_ALIGN,
+            "%s: %s: malloc in kernels promises blocks aligned to 16, which these headers "
+            "are not; expected header=fit, none or 16",
+            source(spec), ga_heap_spec(heap));
+    }
+    return status;
+}
+
 /* `spec` as in ga_heap_open(). */
 static ga_status open_one(ga_heap **out, int device, const char *spec)
 {
@@ -90,19 +126,15 @@ static ga_status open_one(ga_heap **out, int device, const char *spec)
     if (status != GA_OK) {
         return spec ? ga_fail(status, "%s: %s", source(spec), ga_error_text()) : status;
     }
-    if (ga_linked_calls_cuda(*out)) {
-        char text[256];
-        snprintf(text, sizeof text, "%s", ga_heap_spec(*out));
+    status = check_heap(*out, spec);
+    if (status != GA_OK) {
+        char text[512]; /* closing may fail with a sentence of its own */
+        snprintf(text, sizeof text, "%s", ga_error_text());
         ga_heap_close(*out);
         *out = NULL;
-        return ga_fail(
-            GA_ERR_PLACE,
-            "%s: %s: malloc in kernels is replaced in this program, so that CUDA's own "
-            "would call itself; expected a spec without cuda in the place kernel, as %s. "
-            "To run with CUDA's malloc, link without libgpualloc-kernel.a",
-            source(spec), text, ga_heap_default_spec(GA_PLACE_KERNEL));
+        ga_fail(status, "%s", text);
     }
-    return GA_OK;
+    return status;
 }
 
 static void stop_if_strict(void)

@@ -11,4 +11,7 @@
 /* Whether one of the layers is CUDA's malloc in kernels. */
 bool ga_linked_calls_cuda(const ga_heap *heap);
 
+/* Whether its blocks are aligned as CUDA's malloc in kernels promises, to 16. */
+bool ga_linked_aligns(const ga_kernel_heap *view);
+
 #endif

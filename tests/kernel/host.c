@@ -6,8 +6,11 @@
  */
 #include "cudart.h"
 
+#include "coalesce/coalesce_heap.h"
+#include "coalesce/coalesce_words.h"
 #include "device/kinds.h"
 #include "runtime/linked.h"
+#include "runtime/registry.h"
 #include "support/expect.h"
 #include "support/scene.h"
 
@@ -341,6 +344,33 @@ Test(kernel, cuda_would_call_itself)
     expect_refused("cuda",
                    "malloc in kernels is replaced in this program, so that CUDA's own would "
                    "call itself");
+}
+
+static ga_kernel_heap coalescing(uint32_t form)
+{
+    return (ga_kernel_heap){
+        .abi = GA_KERNEL_HEAP_ABI,
+        .kind = GA_KERNEL_KIND_COALESCE,
+        .words = {[GA_COALESCE_WORD_SHAPE] = (uint64_t)form << (32 + GA_COALESCE_AT_FORM)}};
+}
+
+Test(kernel, what_is_not_aligned_to_16_cannot_stand_in)
+{
+    for (uint32_t form = 0; form < GA_COALESCE_FORMS; form++) {
+        ga_kernel_heap view = coalescing(form);
+        bool aligned = form == GA_COALESCE_SIXTEEN || form == GA_COALESCE_HEADERLESS;
+        cr_assert_eq(ga_linked_aligns(&view), aligned, "form %" PRIu32, form);
+    }
+    cr_assert(ga_linked_aligns(&(ga_kernel_heap){.kind = GA_KERNEL_KIND_SLAB}));
+    cr_assert(ga_linked_aligns(&(ga_kernel_heap){.kind = GA_KERNEL_KIND_SIZED}));
+}
+
+Test(kernel, short_headers_are_refused)
+{
+    if (!ga_registry_find("coalesce")) {
+        cr_skip_test("this build has no coalesce");
+    }
+    expect_refused("coalesce:header=auto/slab:unit=classes/vmm", "promises blocks aligned to 16");
 }
 
 Test(kernel, cuda_under_another_layer_is_device_memory)
