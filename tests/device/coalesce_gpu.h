@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the parts of coalesce_tests share: heaps, failures that name values, and what kernels find.
+ * Only for CUDA.
+ */
+#ifndef TESTS_DEVICE_COALESCE_GPU_H
+#define TESTS_DEVICE_COALESCE_GPU_H
+
+#include <gpualloc/coalesce.cuh>
+
+extern "C" {
+#include "coalesce_oracle.h"
+#include "runner.h"
+}
+
+#include <cuda_runtime.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern bool coalesce_quick; /* less work, for a sanitizer */
+
+#define COALESCE_CASES(part)                                                                       \
+    extern const test_case coalesce_##part##_cases[];                                              \
+    extern const size_t coalesce_##part##_case_count;
+COALESCE_CASES(lone)
+COALESCE_CASES(many)
+COALESCE_CASES(static)
+
+/* ---- failures -------------------------------------------------------------------------------- */
+
+void coalesce_fail(const char *file, int line, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+#define FAIL(...) coalesce_fail(__FILE__, __LINE__, __VA_ARGS__)
+
+bool coalesce_cuda(const char *file, int line, const char *call, cudaError_t error);
+#define CUDA_DONE(call) coalesce_cuda(__FILE__, __LINE__, #call, (call))
+#define KERNELS_DONE()  (CUDA_DONE(cudaGetLastError()) && CUDA_DONE(cudaDeviceSynchronize()))
+
+#define EXPECT_EQUAL(what, got, expected)                                                          \
+    do {                                                                                           \
+        uint64_t got_ = (uint64_t)(got);                                                           \
+        uint64_t expected_ = (uint64_t)(expected);                                                 \
+        if (got_ != expected_) {                                                                   \
+            FAIL("%s to be %llu, got %llu", what, (unsigned long long)expected_,                   \
+                 (unsigned long long)got_);                                                        \
+        }                                                                                          \
+    } while (0)
+
+/* ---- heaps ----------------------------------------------------------------------------------- */
+
+/* The specs that every case but the lone tile's runs over. */
+extern const char *const coalesce_specs[];
+extern const size_t coalesce_spec_count;
+#define EACH_SPEC(spec)                                                                            \
+    for (const char *const *spec = coalesce_specs; spec < coalesce_specs + coalesce_spec_count;    \
+         spec++)
+
+typedef struct coalesce_test_heap {
+    const char *spec;
+    ga_heap *heap;
+    ga_kernel_heap view;
+} coalesce_test_heap;
+
+/* False where there is no heap, and the case has failed. */
+bool coalesce_open(coalesce_test_heap *heap, int device, const char *spec);
+
+/* Its record must be clean: no faults, an empty map. */
+void coalesce_close(coalesce_test_heap *heap);
+
+/* The record as it stands. */
+bool coalesce_record(const coalesce_test_heap *heap, ga_coalesce_heap *record);
+
+/* Memory of the device, all 0. */
+void *coalesce_memory(size_t size);
+
+/* ---- what kernels find ----------------------------------------------------------------------- */
+
+typedef struct coalesce_tally {
+    uint64_t given, refused;
+    uint64_t wrong; /* payloads that do not hold what was written, or are misaligned */
+} coalesce_tally;
+
+/* Its contents, then all 0 again; what was wrong fails the case. */
+coalesce_tally coalesce_read(const char *file, int line, const char *spec, coalesce_tally *tally);
+#define READ_TALLY(heap, tally) coalesce_read(__FILE__, __LINE__, (heap)->spec, tally)
+
+/* ---- for kernels ----------------------------------------------------------------------------- */
+
+static __device__ inline uint32_t coalesce_thread(void)
+{
+    uint32_t block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    return block * (blockDim.x * blockDim.y * blockDim.z) + ga_coalesce_rank();
+}
+
+/* How much thread i asks for: all sizes, most of them small. */
+static __device__ inline uint32_t coalesce_size(uint32_t i, uint32_t seed)
+{
+    uint32_t hash = ga_bits_mix(i * 2u + seed);
+    uint32_t bound = hash % 16u == 0 ? 2000u : hash % 3u == 0 ? 4u : 300u;
+    return ga_bits_mix(hash) % bound;
+}
+
+static __device__ inline void coalesce_write(char *payload, uint32_t size, uint32_t i)
+{
+    for (uint32_t byte = 0; byte < size; byte++) {
+        payload[byte] = (char)(i * 7u + byte);
+    }
+}
+
+static __device__ inline void coalesce_check(const volatile char *payload, uint32_t size,
+                                             uint32_t i, coalesce_tally *tally)
+{
+    bool holds = true;
+    for (uint32_t byte = 0; byte < size; byte++) {
+        holds = holds && payload[byte] == (char)(i * 7u + byte);
+    }
+    if (!holds) {
+        ga_post_add64_relaxed(&tally->wrong, 1); /* relaxed: read when the kernel has ended */
+    }
+}
+
+/* Note what a thread got, and write over it. */
+static __device__ inline void coalesce_note_given(ga_kernel_heap heap, char *payload, uint32_t size,
+                                                  uint32_t i, coalesce_tally *tally)
+{
+    uint32_t form = GA_COALESCE_WORDS_BITS(heap.words, GA_COALESCE_AT_FORM);
+    uint32_t align = form >= GA_COALESCE_SIXTEEN ? 16u
+                     : form == GA_COALESCE_EIGHT ? 8u
+                     : size < 4u                 ? 2u
+                     : size % 8u                 ? 4u
+                                                 : 8u;
+    ga_post_add64_relaxed(payload ? &tally->given : &tally->refused, 1);
+    if ((uint64_t)payload % align) {
+        ga_post_add64_relaxed(&tally->wrong, 1);
+    }
+    if (payload) {
+        coalesce_write(payload, size, i);
+    }
+}
+
+#endif

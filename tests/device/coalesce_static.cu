@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Static coalescing on the GPU: each way over each heap, blocks of any shape, frees by other
+ * threads and a later kernel; payloads as close together as they should be; and a program of the
+ * paper's shape.
+ */
+#include "coalesce_gpu.h"
+
+typedef enum way {
+    WAY_OPTION, /* as the heap's option `static` says */
+    WAY_HB,
+    WAY_NB,
+    WAY_HW,
+    WAY_NW,
+    WAYS
+} way;
+
+static __device__ char *ask(ga_kernel_heap heap, uint32_t way, size_t size)
+{
+    return (char *)(way == WAY_OPTION ? ga_coalesce_malloc(heap, size, true)
+                    : way == WAY_HB   ? ga_coalesce_block_malloc(heap, size)
+                    : way == WAY_NB   ? ga_coalesce_block_malloc_bare(heap, size)
+                    : way == WAY_HW   ? ga_coalesce_warp_malloc(heap, size)
+                                      : ga_coalesce_warp_malloc_bare(heap, size));
+}
+
+/* One static call, then a dynamic one of some. */
+static __global__ void ask_kernel(ga_kernel_heap heap, uint32_t way, uint32_t size, char **payloads,
+                                  char **others, coalesce_tally *tally)
+{
+    uint32_t i = coalesce_thread();
+    payloads[i] = ask(heap, way, size);
+    ga_post_add64_relaxed(payloads[i] ? &tally->given : &tally->refused, 1);
+    others[i] = NULL;
+    if (payloads[i]) {
+        coalesce_write(payloads[i], size, i);
+    }
+    if (i % 3u == 0) {
+        others[i] = (char *)ga_coalesce_malloc(heap, coalesce_size(i, size));
+        coalesce_note_given(heap, others[i], coalesce_size(i, size), i, tally);
+    }
+}
+
+static __global__ void free_kernel(ga_kernel_heap heap, uint32_t n, uint32_t size, char **payloads,
+                                   char **others, coalesce_tally *tally)
+{
+    uint32_t thread = coalesce_thread();
+    if (thread < n) {
+        uint32_t i = n - 1u - thread;
+        if (payloads[i]) {
+            coalesce_check(payloads[i], size, i, tally);
+        }
+        if (others[thread]) {
+            coalesce_check(others[thread], coalesce_size(thread, size), thread, tally);
+        }
+        ga_coalesce_free(heap, payloads[i]); /* the one free */
+        ga_kernel_free(heap, others[thread]);
+    }
+}
+
+static void play(coalesce_test_heap *heap, uint32_t way, dim3 block, uint32_t size, char **payloads,
+                 char **others, coalesce_tally *tally)
+{
+    uint32_t grid = 20;
+    uint32_t n = grid * block.x * block.y * block.z;
+    ask_kernel<<<grid, block>>>(heap->view, way, size, payloads, others, tally);
+    KERNELS_DONE();
+    coalesce_tally asked = READ_TALLY(heap, tally);
+    EXPECT_EQUAL("requests that were served", asked.given, n + (n + 2) / 3);
+    free_kernel<<<(n + 63) / 64, 64>>>(heap->view, n, size, payloads, others, tally);
+    KERNELS_DONE();
+    READ_TALLY(heap, tally);
+}
+
+enum {
+    MOST = 20 * 1024
+};
+
+static void each_way_over_each_heap(int device)
+{
+    static const dim3 blocks[] = {dim3(1024), dim3(32),      dim3(33),
+                                  dim3(1),    dim3(7, 5, 3), dim3(100)};
+    static const uint32_t sizes[] = {100, 0, 1, 128, 6, 200, 1600};
+    char **payloads = (char **)coalesce_memory(MOST * sizeof *payloads);
+    char **others = (char **)coalesce_memory(MOST * sizeof *others);
+    coalesce_tally *tally = (coalesce_tally *)coalesce_memory(sizeof *tally);
+    EACH_SPEC(spec)
+    {
+        coalesce_test_heap heap;
+        if (coalesce_open(&heap, device, *spec)) {
+            uint32_t rounds = coalesce_quick ? 10 : 42 * 5;
+            for (uint32_t round = 0; round < rounds; round++) {
+                play(&heap, round % WAYS, blocks[round % 6], sizes[round % 7], payloads, others,
+                     tally);
+            }
+        }
+        coalesce_close(&heap);
+    }
+    cudaFree(payloads);
+    cudaFree(others);
+    cudaFree(tally);
+}
+
+/* ---- how close ------------------------------------------------------------------------------- */
+
+static __global__ void place_kernel(ga_kernel_heap heap, uint32_t way, uint32_t size,
+                                    char **payloads)
+{
+    payloads[threadIdx.x] = ask(heap, way, size);
+    __syncthreads();
+}
+
+static __global__ void unplace_kernel(ga_kernel_heap heap, char **payloads)
+{
+    ga_coalesce_free(heap, payloads[threadIdx.x]);
+}
+
+static void expect_apart(int device, const char *spec, uint32_t way, uint32_t team, int64_t apart)
+{
+    coalesce_test_heap heap;
+    char *got[256];
+    char **payloads = (char **)coalesce_memory(sizeof got);
+    if (coalesce_open(&heap, device, spec)) {
+        place_kernel<<<1, 256>>>(heap.view, way, 100, payloads);
+        KERNELS_DONE();
+        CUDA_DONE(cudaMemcpy(got, payloads, sizeof got, cudaMemcpyDeviceToHost));
+        for (uint32_t i = 0; i < 256; i++) {
+            int64_t from = got[i] - got[i / team * team];
+            if (from != i % team * apart) {
+                FAIL("%s, way %u: thread %u %lld bytes on, got %lld", spec, way, i,
+                     (long long)(i % team * apart), (long long)from);
+                break;
+            }
+        }
+        unplace_kernel<<<1, 256>>>(heap.view, payloads);
+        KERNELS_DONE();
+    }
+    coalesce_close(&heap);
+    cudaFree(payloads);
+}
+
+static void payloads_stand_close(int device)
+{
+    static const char map[] = "coalesce:header=auto,static=nb,map=2000/cuda";
+    static const char slab[] = "coalesce/slab:unit=classes,capacity=64M/cuda";
+    expect_apart(device, map, WAY_HB, 256, 112);
+    expect_apart(device, map, WAY_NB, 256, 100);
+    expect_apart(device, map, WAY_HW, 32, 112);
+    expect_apart(device, map, WAY_NW, 32, 100);
+    expect_apart(device, slab, WAY_NB, 256, 112);
+    expect_apart(device, slab, WAY_NW, 32, 112);
+}
+
+/* ---- a program of the paper's shape (Listing 1) ---------------------------------------------- */
+
+static __device__ void function(ga_kernel_heap heap, bool coalesce = false)
+{
+    int *p = (int *)ga_coalesce_malloc(heap, sizeof(int), coalesce);
+    *p = 1;
+    ga_coalesce_free(heap, p);
+}
+
+static __global__ void program_kernel(ga_kernel_heap heap, coalesce_tally *tally)
+{
+    ga_coalesce_init(heap);
+    int *p = (int *)ga_coalesce_malloc(heap, sizeof(int), true);
+    *p = (int)threadIdx.x;
+    function(heap, true);
+    if (threadIdx.x < 4) {
+        int *q = (int *)ga_coalesce_malloc(heap, sizeof(int));
+        *q = 2;
+        function(heap);
+        ga_coalesce_free(heap, q);
+    }
+    ga_post_add64_relaxed(*p == (int)threadIdx.x ? &tally->given : &tally->wrong, 1);
+    ga_coalesce_free(heap, p);
+    ga_coalesce_clean(heap);
+}
+
+static void a_program_as_in_the_paper(int device)
+{
+    coalesce_tally *tally = (coalesce_tally *)coalesce_memory(sizeof *tally);
+    EACH_SPEC(spec)
+    {
+        coalesce_test_heap heap;
+        ga_coalesce_heap record = {};
+        if (coalesce_open(&heap, device, *spec)) {
+            program_kernel<<<40, 96>>>(heap.view, tally);
+            KERNELS_DONE();
+            EXPECT_EQUAL("threads that came to their end", READ_TALLY(&heap, tally).given, 40 * 96);
+            if (coalesce_record(&heap, &record)) {
+                EXPECT_EQUAL("blocks that have not cleaned up", record.inside, 0);
+            }
+        }
+        coalesce_close(&heap);
+    }
+    cudaFree(tally);
+}
+
+const test_case coalesce_static_cases[] = {
+    {"each way over each heap", each_way_over_each_heap},
+    {"payloads stand close", payloads_stand_close},
+    {"a program as in the paper", a_program_as_in_the_paper},
+};
+const size_t coalesce_static_case_count =
+    sizeof coalesce_static_cases / sizeof *coalesce_static_cases;

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Coalescing on GPUs: a lone tile does what it does on the CPU (coalesce_lone.cu); what warps in
+ * any shape and any divergent code get is theirs, and is freed by whomever (coalesce_many.cu);
+ * static calls (coalesce_static.cu). One line a case, then `N passed, N failed, N skipped`. Exit
+ * status 0, 1 when a case failed, 77 without a GPU.
+ *
+ *   coalesce_tests [--only WORDS] [--quick]
+ *       the cases whose name contains the words; less of each
+ */
+#include "coalesce_gpu.h"
+
+#include <stdarg.h>
+
+enum {
+    CUDA_HEAP = 256 << 20 /* bytes of CUDA's malloc */
+};
+
+bool coalesce_quick;
+
+const char *const coalesce_specs[] = {
+    "coalesce:header=auto/cuda",
+    "coalesce:header=8,static=hw/cuda",
+    "coalesce:header=16,most=128/cuda",
+    "coalesce:header=auto,static=nb,map=200000/cuda",
+    "coalesce:header=16,static=nw,map=1000/cuda", /* a map that is full */
+    "coalesce/slab:unit=classes,capacity=256M/cuda",
+    "coalesce:most=1K,static=nb/slab:unit=classes,capacity=256M/cuda",
+    "coalesce:header=auto,static=nw/slab:unit=classes,capacity=256M/cuda",
+    "coalesce:header=16,static=nb,map=200000/slab:unit=classes,capacity=256M/cuda",
+};
+const size_t coalesce_spec_count = sizeof coalesce_specs / sizeof *coalesce_specs;
+
+void coalesce_fail(const char *file, int line, const char *format, ...)
+{
+    char text[512];
+    const char *name = strrchr(file, '/');
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    test_fail(name ? name + 1 : file, line, text);
+}
+
+bool coalesce_cuda(const char *file, int line, const char *call, cudaError_t error)
+{
+    if (error != cudaSuccess) {
+        coalesce_fail(file, line, "%s to succeed, got %s", call, cudaGetErrorString(error));
+    }
+    return error == cudaSuccess;
+}
+
+void *coalesce_memory(size_t size)
+{
+    void *memory = NULL;
+    return CUDA_DONE(cudaMalloc(&memory, size)) && CUDA_DONE(cudaMemset(memory, 0, size)) ? memory
+                                                                                          : NULL;
+}
+
+bool coalesce_open(coalesce_test_heap *heap, int device, const char *spec)
+{
+    *heap = (coalesce_test_heap){spec, NULL, {}};
+    ga_status status = ga_heap_open(&heap->heap, GA_PLACE_KERNEL, device, spec);
+    if (status == GA_OK) {
+        status = ga_heap_kernel_view(heap->heap, &heap->view);
+    }
+    if (status != GA_OK) {
+        FAIL("\"%s\" to open, got \"%s\": %s", spec, ga_status_text(status), ga_error_text());
+    }
+    return status == GA_OK;
+}
+
+bool coalesce_record(const coalesce_test_heap *heap, ga_coalesce_heap *record)
+{
+    return CUDA_DONE(cudaMemcpy(record, (void *)heap->view.words[GA_COALESCE_WORD_HEAP],
+                                sizeof *record, cudaMemcpyDeviceToHost));
+}
+
+void coalesce_close(coalesce_test_heap *heap)
+{
+    ga_coalesce_heap record;
+    if (heap->view.abi && coalesce_record(heap, &record)) {
+        EXPECT_EQUAL("payloads that were freed twice", record.faults[GA_COALESCE_FREED_TWICE], 0);
+        EXPECT_EQUAL("pointers that were none", record.faults[GA_COALESCE_NO_SEGMENT], 0);
+        EXPECT_EQUAL("entries of the map", record.map.live, 0);
+    }
+    ga_heap_close(heap->heap);
+}
+
+coalesce_tally coalesce_read(const char *file, int line, const char *spec, coalesce_tally *tally)
+{
+    coalesce_tally read = {};
+    if (CUDA_DONE(cudaMemcpy(&read, tally, sizeof read, cudaMemcpyDeviceToHost))) {
+        CUDA_DONE(cudaMemset(tally, 0, sizeof *tally));
+        if (read.wrong) {
+            coalesce_fail(file, line, "%s: all payloads to be whole and aligned, %llu are not",
+                          spec, (unsigned long long)read.wrong);
+        }
+    }
+    return read;
+}
+
+static void run_on(int device, const char *only)
+{
+    cudaDeviceProp properties;
+    if (cudaSetDevice(device) != cudaSuccess ||
+        cudaDeviceSetLimit(cudaLimitMallocHeapSize, CUDA_HEAP) != cudaSuccess ||
+        cudaGetDeviceProperties(&properties, device) != cudaSuccess) {
+        printf("device %d cannot be used: %s\n", device, cudaGetErrorString(cudaGetLastError()));
+        return;
+    }
+    printf("device %d: %s, sm_%d%d\n", device, properties.name, properties.major, properties.minor);
+    test_run("coalesce", coalesce_lone_cases, coalesce_lone_case_count, device, only);
+    test_run("coalesce", coalesce_many_cases, coalesce_many_case_count, device, only);
+    test_run("coalesce", coalesce_static_cases, coalesce_static_case_count, device, only);
+}
+
+int main(int argc, char **argv)
+{
+    const char *only = NULL;
+    int devices = 0;
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--quick")) {
+            coalesce_quick = true;
+        } else if (!strcmp(argv[i], "--only") && i + 1 < argc) {
+            only = argv[++i];
+        } else {
+            fprintf(stderr, "usage: coalesce_tests [--only WORDS] [--quick]\n");
+            return 2;
+        }
+    }
+    cudaError_t error = cudaGetDeviceCount(&devices);
+    if (error != cudaSuccess) {
+        printf("no device: %s\n", cudaGetErrorString(error));
+        devices = 0;
+    }
+    for (int device = 0; device < devices; device++) {
+        run_on(device, only);
+    }
+    return test_summary();
+}
