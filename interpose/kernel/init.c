@@ -18,6 +18,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <string.h>
 
 enum {
     CONTEXTS = 64 /* more than that are published again and again */
@@ -51,7 +52,7 @@ static void find_context_id(void)
     cudaError_t error = cudaGetDriverEntryPointByVersion("cuCtxGetId", &function, 12000,
                                                          cudaEnableDefault, &result);
     if (error == cudaSuccess) {
-        *(void **)&context_id = function;
+        memcpy(&context_id, &function, sizeof context_id);
     }
 }
 

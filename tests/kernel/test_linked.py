@@ -23,6 +23,7 @@ WRAP = os.environ["TEST_WRAP"].split()
 ARCHITECTURES = os.environ["TEST_ARCHITECTURES"].split()
 ARCH = "-arch=sm_90"
 CLEAN = {key: value for key, value in os.environ.items() if not key.startswith("GPUALLOC_")}
+CLEAN["LD_LIBRARY_PATH"] = str(Path(LIBRARY).parent)
 OURS = {"malloc", "free", "__cuda_syscall_aligned_malloc"}
 
 # Every form that device code has, and the host's malloc beside them.
