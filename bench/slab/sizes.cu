@@ -6,7 +6,8 @@
  *
  *   bench-slab-sizes [--rounds N] [--only WORDS]
  */
-#define PROGRAM "bench-slab-sizes"
+#define PROGRAM        "bench-slab-sizes"
+#define GA_KERNEL_ONLY GA_KERNEL_KIND_SIZED /* one backend, chosen when it is built */
 #include "measure.cuh"
 
 #ifndef SPEC

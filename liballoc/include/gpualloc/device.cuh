@@ -35,22 +35,35 @@
 
 /* ---- any heap ---------------------------------------------------------------------------- */
 
+/* Whether it is a heap of that kind, and of this header's version. A program that has kernel heaps of one kind
+ * defines GA_KERNEL_ONLY as it before it includes this, say as GA_KERNEL_KIND_SIZED: the calls below are then
+ * compiled for that alone, and take fewer registers; views of other kinds get NULL. */
+static __device__ __forceinline__ bool ga_kernel_is(ga_kernel_heap heap, uint32_t kind)
+{
+#ifdef GA_KERNEL_ONLY
+    if (kind != GA_KERNEL_ONLY) {
+        return false;
+    }
+#endif
+    return heap.abi == GA_KERNEL_HEAP_ABI && heap.kind == kind;
+}
+
 /* `size` bytes, aligned to 16, for each lane that calls; NULL where the heap has no more, or no blocks
  * of that size, or where the view is not one of this header's version. */
 static __device__ __forceinline__ void *ga_kernel_malloc(ga_kernel_heap heap, size_t size)
 {
     void *block = NULL;
-    if (heap.abi == GA_KERNEL_HEAP_ABI && heap.kind == GA_KERNEL_KIND_SIZED) {
+    if (ga_kernel_is(heap, GA_KERNEL_KIND_SIZED)) {
         block = ga_sized_kernel_malloc(heap, size);
-    } else if (heap.abi == GA_KERNEL_HEAP_ABI && heap.kind == GA_KERNEL_KIND_SLAB) {
+    } else if (ga_kernel_is(heap, GA_KERNEL_KIND_SLAB)) {
         if (size <= GA_SLAB_WORDS_UNIT(heap.words)) {
             block = ga_slab_kernel_claim(heap);
         }
-    } else if (heap.abi == GA_KERNEL_HEAP_ABI && heap.kind == GA_KERNEL_KIND_COALESCE) {
+    } else if (ga_kernel_is(heap, GA_KERNEL_KIND_COALESCE)) {
         block = ga_coalesce_general_malloc(heap, size);
     }
 #ifndef GA_KERNEL_LINKED /* where malloc is ours, there is no way to CUDA's */
-    if (heap.abi == GA_KERNEL_HEAP_ABI && heap.kind == GA_KERNEL_KIND_CUDA) {
+    if (ga_kernel_is(heap, GA_KERNEL_KIND_CUDA)) {
         block = malloc(size);
     }
 #endif
@@ -61,15 +74,15 @@ static __device__ __forceinline__ void *ga_kernel_malloc(ga_kernel_heap heap, si
  * ignored, counted and, with check=full, reported to the host. */
 static __device__ __forceinline__ void ga_kernel_free(ga_kernel_heap heap, void *block)
 {
-    if (heap.abi == GA_KERNEL_HEAP_ABI && heap.kind == GA_KERNEL_KIND_SIZED) {
+    if (ga_kernel_is(heap, GA_KERNEL_KIND_SIZED)) {
         ga_sized_kernel_free(heap, block);
-    } else if (heap.abi == GA_KERNEL_HEAP_ABI && heap.kind == GA_KERNEL_KIND_SLAB) {
+    } else if (ga_kernel_is(heap, GA_KERNEL_KIND_SLAB)) {
         ga_slab_kernel_release(heap, block);
-    } else if (heap.abi == GA_KERNEL_HEAP_ABI && heap.kind == GA_KERNEL_KIND_COALESCE) {
+    } else if (ga_kernel_is(heap, GA_KERNEL_KIND_COALESCE)) {
         ga_coalesce_general_free(heap, block);
     }
 #ifndef GA_KERNEL_LINKED
-    if (heap.abi == GA_KERNEL_HEAP_ABI && heap.kind == GA_KERNEL_KIND_CUDA) {
+    if (ga_kernel_is(heap, GA_KERNEL_KIND_CUDA)) {
         free(block);
     }
 #endif
