@@ -560,7 +560,18 @@ GA_SIMT_SLOW ga_sized_got ga_sized_claim_rest(ga_sized_heap *heap, uint32_t lane
         all = now;
     }
     if (search.wanting && all) {
+        uint32_t missing = search.wanting;
         ga_sized_sweep(view, tile, number, all, &search);
+        if (search.wanting != missing) { /* the next one need not come so far */
+            ga_sized_hint_at(c, tile, number % all, search.word, all);
+        }
+    }
+    if (search.wanting) {
+        GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+        {
+            (void)own;
+            ga_post_add_relaxed(&c->refused, ga_bits_count(search.wanting)); /* relaxed: a count */
+        }
     }
     return search.got;
 }
