@@ -243,20 +243,27 @@ static ga_status set_up(ga_sized *sized, const ga_sized_spec *spec)
     return status;
 }
 
-static uint64_t all_memory(int device)
+/* The most that regions may take. */
+static ga_status limit_of(const ga_sized_spec *spec, int device, uint64_t *limit)
 {
     ga_cuda_scope scope;
     size_t free = 0, total = 0;
-    if (ga_cuda_enter(&scope, device) == GA_OK) {
-        GA_CUDA_CALL(scope.driver, cuMemGetInfo, &free, &total);
+    *limit = spec->limit ? spec->limit : spec->capacity;
+    if (spec->limit || !spec->grows) {
+        return GA_OK;
+    }
+    ga_status status = ga_cuda_enter(&scope, device);
+    if (status == GA_OK) {
+        status = GA_CUDA_CALL(scope.driver, cuMemGetInfo, &free, &total);
         ga_cuda_leave(&scope);
     }
-    return total;
+    *limit = total;
+    return status;
 }
 
 ga_status ga_sized_open(ga_sized **out, const ga_sized_spec *spec, int device, ga_heap *parent)
 {
-    uint64_t limit = spec->limit ? spec->limit : spec->grows ? all_memory(device) : spec->capacity;
+    uint64_t limit;
     ga_sized *sized = ga_libc.calloc(1, sizeof *sized);
     if (!sized) {
         return ga_fail(GA_ERR_MEMORY, "slab: no memory for the heap's record");
@@ -265,7 +272,10 @@ ga_status ga_sized_open(ga_sized **out, const ga_sized_spec *spec, int device, g
     sized->parent = parent;
     sized->grows = spec->grows;
     pthread_mutex_init(&sized->lock, NULL);
-    ga_status status = shape_of(sized, limit);
+    ga_status status = limit_of(spec, device, &limit);
+    if (status == GA_OK) {
+        status = shape_of(sized, limit);
+    }
     if (status == GA_OK) {
         status = set_up(sized, spec);
     }
@@ -323,6 +333,33 @@ static ga_status collect(ga_sized *sized, const ga_cuda_scope *scope)
                            : status;
 }
 
+/* Where the device cannot do it under kernels: twice as many regions, or as many as can be had. Likewise. */
+static ga_status grow_between_launches(ga_sized *sized, const ga_cuda_scope *scope)
+{
+    uint32_t had = sized->growing.steps;
+    uint32_t want = had < sized->regions - had ? 2 * had : sized->regions;
+    if (ga_growing_to(sized->parent, &sized->growing, want) != GA_OK) {
+        ga_log(GA_LOG_INFO, "%s", ga_error_text());
+    }
+    if (sized->growing.steps <= had) {
+        return GA_OK;
+    }
+    ga_growth first = ga_growth_first(NULL, sized->growing.steps);
+    return put(scope, sized->growth, &first, sizeof first);
+}
+
+/* Requests have been refused since the last time. */
+static ga_status make_room(ga_sized *sized, const ga_cuda_scope *scope)
+{
+    ga_status status = wait_for_all(scope);
+    if (status == GA_OK) {
+        status = collect(sized, scope);
+    }
+    return status == GA_OK && sized->grows && !sized->growing.mailbox
+               ? grow_between_launches(sized, scope)
+               : status;
+}
+
 ga_status ga_sized_kernel_view(ga_sized *sized, ga_kernel_heap *out)
 {
     ga_cuda_scope scope;
@@ -333,10 +370,9 @@ ga_status ga_sized_kernel_view(ga_sized *sized, ga_kernel_heap *out)
     }
     status = look(sized, &scope, &now);
     if (status == GA_OK && refused_of(&now) != sized->refused) {
-        sized->refused = refused_of(&now);
-        status = wait_for_all(&scope);
+        status = make_room(sized, &scope);
         if (status == GA_OK) {
-            status = collect(sized, &scope);
+            sized->refused = refused_of(&now); /* else the next view tries again */
         }
     }
     if (status == GA_OK && sized->growing.mailbox) {
