@@ -7,7 +7,11 @@
 
 #include "arena/growth_probe_tile.h"
 #include "device/device.h"
+#include "slab/sized_tile.h"
+#include "slab/sized_words.h"
 #include "slab/slab_growing.h"
+
+#include <gpualloc/gpualloc.h>
 
 #include <stdatomic.h>
 #include <string.h>
@@ -80,12 +84,122 @@ static void give(void **parameters)
     ga_slab_release_lanes(slab, ga_tile_of(32), 1, ga_lanes_all(unit));
 }
 
+/* ---- sized_service.cuh ------------------------------------------------------------------------ */
+
+static ga_sized_heap *sized_heap_of(void **parameters)
+{
+    return (ga_sized_heap *)PARAMETER(ga_kernel_heap, 0).words[GA_SIZED_WORD_HEAP];
+}
+
+static void sized_take(void **parameters)
+{
+    ga_sized_view view = ga_sized_view_of(sized_heap_of(parameters));
+    uint32_t class = ga_sized_class_of(view, PARAMETER(uint64_t, 1));
+    ga_sized_got got = ga_sized_claim(view, ga_tile_of(32), 1, ga_lanes_all(class), 0);
+    uint32_t key = ga_lane_read(got.keys, 0);
+    *PARAMETER(void **, 2) =
+        key == GA_SIZED_NONE
+            ? NULL
+            : ga_sized_pointer(view, ga_sized_unit(class), key, ga_lane_read(got.places, 0));
+}
+
+static void sized_give(void **parameters)
+{
+    ga_sized_view view = ga_sized_view_of(sized_heap_of(parameters));
+    ga_sized_found found = ga_sized_find(view, PARAMETER(void *, 1));
+    ga_sized_got got = {ga_lanes_all(found.key), ga_lanes_all(found.place)};
+    ga_sized_release(view, ga_tile_of(32), 1, got);
+}
+
+static uint32_t *sized_bits(ga_sized_heap *heap, uint32_t region)
+{
+    return heap->bits + ((size_t)region << ga_sized_stride_bits(heap->region_bits));
+}
+
+static uint32_t sized_taken(ga_sized_heap *heap, uint32_t region)
+{
+    const ga_sized_class *c = &heap->of[heap->owners[region] - 1];
+    return taken_in(sized_bits(heap, region), c->way.words) - ga_bits_count(c->tail);
+}
+
+static void sized_live(void **parameters)
+{
+    ga_sized_heap *heap = PARAMETER(ga_sized_heap *, 0);
+    uint64_t *total = PARAMETER(uint64_t *, 1);
+    for (uint32_t region = 0; region < heap->next; region++) {
+        if (heap->owners[region]) {
+            uint32_t taken = sized_taken(heap, region);
+            total[0] += taken;
+            total[1] += (uint64_t)taken * heap->of[heap->owners[region] - 1].way.unit;
+        }
+    }
+}
+
+static void sized_reset(void **parameters)
+{
+    ga_sized_heap *heap = PARAMETER(ga_sized_heap *, 0);
+    for (uint32_t region = 0; region < heap->next; region++) {
+        if (heap->owners[region]) {
+            const ga_sized_class *c = &heap->of[heap->owners[region] - 1];
+            memset(sized_bits(heap, region), 0, c->way.words * sizeof(uint32_t));
+            sized_bits(heap, region)[c->way.words - 1] = c->tail;
+        }
+    }
+}
+
+static void collect_class(ga_sized_heap *heap, ga_sized_class *c)
+{
+    uint32_t count = c->way.all / c->way.words, kept = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t region = c->way.table[i] - 1;
+        c->way.table[i] = 0;
+        if (sized_taken(heap, region)) {
+            c->way.table[kept++] = region + 1;
+        } else {
+            heap->owners[region] = 0;
+            heap->spares[heap->spare_count++] = region;
+        }
+    }
+    c->way.all = kept * c->way.words;
+    c->way.straight = GA_SIZED_SHIFT(c->way);
+    c->hint = 0;
+}
+
+static void sized_collect(void **parameters)
+{
+    ga_sized_heap *heap = PARAMETER(ga_sized_heap *, 0);
+    for (uint32_t class = 0; class < heap->classes; class ++) {
+        if (heap->of[class].way.all) {
+            collect_class(heap, &heap->of[class]);
+        }
+    }
+}
+
+static void sized_spares(void **parameters)
+{
+    ga_sized_heap *heap = PARAMETER(ga_sized_heap *, 0);
+    uint32_t left = 0;
+    for (uint32_t i = heap->spared; i < heap->spare_count; i++) {
+        heap->spares[left++] = heap->spares[i];
+    }
+    heap->spare_count = left;
+    heap->spared = 0;
+}
+
 /* ---- launching ------------------------------------------------------------------------------- */
 
 static struct CUfunc_st kernels[] = {
-    {"ga_growth_probe_kernel", try_growth}, {"ga_slab_recount_kernel", recount},
-    {"ga_slab_live_kernel", count_live},    {"ga_slab_take_kernel", take},
+    {"ga_growth_probe_kernel", try_growth},
+    {"ga_slab_recount_kernel", recount},
+    {"ga_slab_live_kernel", count_live},
+    {"ga_slab_take_kernel", take},
     {"ga_slab_give_kernel", give},
+    {"ga_sized_take_kernel", sized_take},
+    {"ga_sized_give_kernel", sized_give},
+    {"ga_sized_live_kernel", sized_live},
+    {"ga_sized_reset_kernel", sized_reset},
+    {"ga_sized_collect_kernel", sized_collect},
+    {"ga_sized_spares_kernel", sized_spares},
 };
 
 static CUfunction find(const char *name)
