@@ -6,51 +6,10 @@
  *
  *   bench-slab-kernels [--rounds N] [--only WORDS]
  */
-#include <gpualloc/backend.h>
-#include <gpualloc/device.cuh>
-
-#include <algorithm>
-#include <cstdarg>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <ctime>
-#include <vector>
-
-static int rounds = 11;
-static const char *only;
-static unsigned failures; /* lines that could not be measured */
-
-static void must(cudaError_t error, const char *what)
-{
-    if (error != cudaSuccess) {
-        fprintf(stderr, "bench-slab-kernels: %s: %s\n", what, cudaGetErrorString(error));
-        exit(1);
-    }
-}
-#define MUST(call) must((call), #call)
+#define PROGRAM "bench-slab-kernels"
+#include "measure.cuh"
 
 /* ---- kernels --------------------------------------------------------------------------------- */
-
-enum {
-    THREADS = 128 /* a block; sixteen of them fill a multiprocessor */
-};
-
-#define KERNEL __global__ void __launch_bounds__(THREADS, 16)
-
-static __device__ uint32_t thread_number()
-{
-    return blockIdx.x * blockDim.x + threadIdx.x;
-}
-
-static __device__ void touch(void *unit, uint32_t value)
-{
-    *(uint4 *)unit = make_uint4(value, value, value, value);
-}
-
-__global__ void nothing()
-{
-}
 
 /* The limit: units that were there already. */
 KERNEL take_slots(char *slots, uint32_t unit, void **out)
@@ -212,91 +171,6 @@ KERNEL slots_one_by_one(char *slots)
         if (threadIdx.x % 32u == 0) {
             touch(slots + ((uint64_t)warp * IN_SEQUENCE + i) * 128u, i);
         }
-    }
-}
-
-/* ---- measuring --------------------------------------------------------------------------------- */
-
-typedef struct figure {
-    double low, median, high; /* microseconds */
-} figure;
-
-static figure figure_of(std::vector<double> times)
-{
-    std::sort(times.begin(), times.end());
-    return figure{times.front(), times[times.size() / 2], times.back()};
-}
-
-static cudaEvent_t begin_event, end_event;
-
-/* Reads more than the second-level cache holds: what an earlier kernel wrote is written back, so that it
- * is not paid for by the next. */
-__global__ void read_all(const uint4 *from, size_t n, uint32_t *sink)
-{
-    uint32_t sum = 0;
-    for (size_t i = thread_number(); i < n; i += (size_t)gridDim.x * blockDim.x) {
-        sum ^= from[i].x;
-    }
-    if (sum == 0x12345678u) {
-        *sink = sum;
-    }
-}
-
-static uint4 *ballast;
-static uint32_t *sink;
-static const size_t BALLAST = (size_t)256 << 20;
-
-static void write_back()
-{
-    read_all<<<1024, THREADS>>>(ballast, BALLAST / sizeof *ballast, sink);
-}
-
-template <class RUN> static double time_of(RUN run)
-{
-    float ms;
-    write_back();
-    MUST(cudaDeviceSynchronize());
-    MUST(cudaEventRecord(begin_event));
-    run();
-    MUST(cudaEventRecord(end_event));
-    MUST(cudaDeviceSynchronize());
-    MUST(cudaEventElapsedTime(&ms, begin_event, end_event));
-    return ms * 1000.0;
-}
-
-/* Both in turn, `rounds` times after one that does not count; `prepare` comes before ours. */
-template <class LIMIT, class PREPARE, class OURS>
-static void in_turn(LIMIT limit, PREPARE prepare, OURS ours, figure *a, figure *b)
-{
-    std::vector<double> limits, times;
-    for (int i = 0; i <= rounds; i++) {
-        double first = time_of(limit);
-        prepare();
-        double second = time_of(ours);
-        if (i) {
-            limits.push_back(first);
-            times.push_back(second);
-        }
-    }
-    *a = figure_of(limits);
-    *b = figure_of(times);
-}
-
-static bool wanted(const char *name)
-{
-    return !only || strstr(name, only);
-}
-
-static void line(const char *name, double n, figure limit, figure ours, uint32_t failed)
-{
-    printf("%-44s %8.2f G/s (%.2f to %.2f)", name, n / ours.median / 1e3, n / ours.high / 1e3,
-           n / ours.low / 1e3);
-    if (limit.median > 0) {
-        printf("  limit %8.2f G/s  ratio %.3f", n / limit.median / 1e3, limit.median / ours.median);
-    }
-    printf("  %.1f us%s", ours.median, failed ? "  FAILED CLAIMS: " : "\n");
-    if (failed) {
-        printf("%u\n", failed);
     }
 }
 
@@ -641,33 +515,10 @@ static void registers()
 
 /* ---- the program ------------------------------------------------------------------------------------------ */
 
-static void describe()
-{
-    cudaDeviceProp gpu;
-    int driver = 0, runtime = 0;
-    char date[32];
-    time_t now = time(NULL);
-    MUST(cudaGetDeviceProperties(&gpu, 0));
-    MUST(cudaDriverGetVersion(&driver));
-    MUST(cudaRuntimeGetVersion(&runtime));
-    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime(&now));
-    printf("%s, %d multiprocessors; driver for CUDA %d.%d, runtime %d.%d; %s; gpualloc %s\n",
-           gpu.name, gpu.multiProcessorCount, driver / 1000, driver % 1000 / 10, runtime / 1000,
-           runtime % 1000 / 10, date, ga_version_text());
-    printf("medians of %d rounds after a warm-up (slowest to fastest); the limit is the same "
-           "kernel on "
-           "memory that was there already\n",
-           rounds);
-}
-
 static void prepare()
 {
     MUST(cudaDeviceSetLimit(cudaLimitMallocHeapSize, (size_t)512 << 20));
-    MUST(cudaEventCreate(&begin_event));
-    MUST(cudaEventCreate(&end_event));
-    MUST(cudaMalloc(&ballast, BALLAST));
-    MUST(cudaMemset(ballast, 0, BALLAST));
-    MUST(cudaMalloc(&sink, sizeof *sink));
+    prepare_measuring();
     MUST(cudaMalloc(&slots, (size_t)16 << 30));
     MUST(cudaMalloc(&pointers, sizeof *pointers << 24));
     MUST(cudaMalloc(&addresses, sizeof *addresses << 24));
@@ -704,20 +555,9 @@ static void measure_all()
 
 int main(int argc, char **argv)
 {
-    int devices = 0;
-    for (int i = 1; i < argc; i += 2) {
-        if (i + 1 < argc && strcmp(argv[i], "--rounds") == 0 && atoi(argv[i + 1]) > 0) {
-            rounds = atoi(argv[i + 1]);
-        } else if (i + 1 < argc && strcmp(argv[i], "--only") == 0) {
-            only = argv[i + 1];
-        } else {
-            fprintf(stderr, "usage: bench-slab-kernels [--rounds N] [--only WORDS]\n");
-            return 2;
-        }
-    }
-    if (cudaGetDeviceCount(&devices) != cudaSuccess || !devices) {
-        printf("skipped, this machine has no GPU\n");
-        return 77;
+    int status = read_arguments(argc, argv);
+    if (status) {
+        return status;
     }
     describe();
     prepare();
