@@ -25,16 +25,21 @@ GA_SIMT ga_slab_view ga_slab_view_of_kernel(ga_kernel_heap heap)
     return view;
 }
 
-/* The number of the caller's warp in its grid. */
-GA_SIMT uint32_t ga_slab_warp(void)
+/* The number of the caller's warp in its grid, of any shape. */
+GA_SIMT_SLOW uint32_t ga_slab_warp_of_any(void)
 {
-    if (gridDim.y * gridDim.z * blockDim.y * blockDim.z ==
-        1u) { /* the usual case: spares registers */
-        return blockIdx.x * ((blockDim.x + 31u) / 32u) + threadIdx.x / 32u;
-    }
     uint32_t block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
     uint32_t thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
     return block * ((blockDim.x * blockDim.y * blockDim.z + 31u) / 32u) + thread / 32u;
+}
+
+/* The same; of one dimension, which is usual, it takes few instructions. */
+GA_SIMT uint32_t ga_slab_warp(void)
+{
+    if (gridDim.y * gridDim.z * blockDim.y * blockDim.z != 1u) {
+        return ga_slab_warp_of_any();
+    }
+    return blockIdx.x * ((blockDim.x + 31u) / 32u) + threadIdx.x / 32u;
 }
 
 /* Where the caller's warp begins to search: warps in the order of their numbers, so that neighbours take
