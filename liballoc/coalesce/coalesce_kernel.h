@@ -10,6 +10,9 @@
 #include "coalesce_static.h"
 #include "coalesce_words.h"
 
+/* A program all of whose coalescing heaps are over slabs and without headers (`coalesce/slab`) may
+ * define GA_COALESCE_ONLY_SIZED before it includes this: the rest is then not compiled, which saves
+ * registers. */
 GA_SIMT ga_coalesce_view ga_coalesce_view_of_kernel(ga_kernel_heap heap)
 {
     ga_coalesce_view view;
@@ -22,6 +25,12 @@ GA_SIMT ga_coalesce_view ga_coalesce_view_of_kernel(ga_kernel_heap heap)
     for (uint32_t i = 0; i < GA_PARENT_WORDS; i++) {
         view.parent.words[i] = heap.words[GA_COALESCE_WORD_PARENT + i];
     }
+#ifdef GA_COALESCE_ONLY_SIZED
+    view.form = GA_COALESCE_HEADERLESS;
+    view.bare = GA_COALESCE_NO_BARE;
+    view.parent.kind = GA_BELOW_SIZED;
+    view.parent.noted = true;
+#endif
     return view;
 }
 

@@ -59,8 +59,7 @@ GA_SIMT ga_static_plan ga_static_plan_of(ga_coalesce_view view, bool bare, uint6
 /* The word that counts the superblock's payloads. By one lane. */
 GA_SIMT uint32_t *ga_static_counter(ga_coalesce_view view, ga_static_plan plan, char *block)
 {
-    return plan.kind == GA_STATIC_NOTED ? ga_parent_find(view.parent, block).note
-                                        : (uint32_t *)block;
+    return plan.kind == GA_STATIC_NOTED ? ga_parent_note(view.parent, block) : (uint32_t *)block;
 }
 
 /* A superblock for a team of `n`, by one member, with all lanes of its tile; NULL where there is

@@ -81,10 +81,10 @@ GA_SIMT ga_coalesce_plan ga_coalesce_plan_of(uint32_t form, ga_tile tile, uint32
 
 /* The note of a superblock that the parent finds: how many payloads are counted, 0 where headers do
  * that. By one lane. */
-GA_SIMT void ga_coalesce_note(ga_coalesce_view view, const char *block, uint32_t counted)
+GA_SIMT void ga_coalesce_note(ga_coalesce_view view, char *block, uint32_t counted)
 {
     if (view.form == GA_COALESCE_HEADERLESS || view.bare == GA_COALESCE_BY_NOTE) {
-        ga_count_begin(ga_parent_find(view.parent, block).note, counted);
+        ga_count_begin(ga_parent_note(view.parent, block), counted);
     }
 }
 

@@ -73,6 +73,24 @@ GA_SIMT ga_kernel_heap ga_parent_sized(ga_parent parent)
     return heap;
 }
 
+/* One block by one lane, from any bit of its warp's word: else the leaders of all warps would want
+ * the same ones. */
+GA_SIMT char *ga_parent_claim_sized(ga_parent parent, uint64_t bytes)
+{
+    ga_sized_view view = ga_sized_view_of_kernel(ga_parent_sized(parent));
+    uint32_t class_ = ga_sized_class_of(view, bytes + ga_parent_before(parent));
+    if (class_ == GA_SIZED_NONE) {
+        return NULL;
+    }
+    uint32_t key;
+    uint32_t number = ga_slab_warp();
+    uint32_t bits = ga_sized_take_some(view, class_, 1, number, ga_tile_noise() & 31u, &key);
+    char *block = bits ? ga_sized_pointer(view, ga_sized_unit(class_), key, ga_bits_lowest(bits))
+                       : (char *)ga_sized_claim_others(view.heap, 1u << ga_warp_lane(), class_,
+                                                       number, key, 0);
+    return block ? block + ga_parent_before(parent) : NULL;
+}
+
 GA_SIMT ga_parent_found ga_parent_find_sized(ga_parent parent, const void *pointer)
 {
     ga_sized_found found = ga_sized_find(ga_sized_view_of_kernel(ga_parent_sized(parent)), pointer);
@@ -147,6 +165,17 @@ GA_SIMT ga_parent_found ga_parent_find(ga_parent parent, const void *pointer)
     return none;
 }
 
+/* The note of a block that the caller has just claimed, from a parent that has notes. */
+GA_SIMT uint32_t *ga_parent_note(ga_parent parent, char *block)
+{
+#ifdef __CUDACC__
+    if (parent.kind == GA_BELOW_SIZED) {
+        return (uint32_t *)(block - GA_PARENT_NOTE);
+    }
+#endif
+    return ga_parent_find(parent, block).note;
+}
+
 /* ---- for a tile ------------------------------------------------------------------------------ */
 
 /* One block for the whole tile, or NULL: the same in all lanes. */
@@ -156,7 +185,14 @@ GA_SIMT char *ga_parent_claim(ga_parent parent, ga_tile tile, uint64_t bytes)
     ga_wide block = ga_wide_all(0);
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        ga_wide_write(&block, own, (uint64_t)ga_parent_claim_alone(parent, bytes));
+#ifdef __CUDACC__
+        if (parent.kind == GA_BELOW_SIZED) {
+            ga_wide_write(&block, own, (uint64_t)ga_parent_claim_sized(parent, bytes));
+        } else
+#endif
+        {
+            ga_wide_write(&block, own, (uint64_t)ga_parent_claim_alone(parent, bytes));
+        }
     }
     ga_tile_sync(tile);
     return (char *)ga_wide_get(tile, block, leader);
