@@ -39,10 +39,7 @@ enum {
     THREADS = 128 /* a block; sixteen of them fill a multiprocessor */
 };
 
-#ifndef BLOCKS_AT_ONCE
-#define BLOCKS_AT_ONCE 16
-#endif
-#define KERNEL __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
+#define KERNEL __global__ void __launch_bounds__(THREADS, 16)
 
 static __device__ uint32_t thread_number()
 {

@@ -61,7 +61,9 @@ KERNEL allocate(ga_kernel_heap heap, uint32_t size, void **out, uint32_t *failed
     use(ga_kernel_malloc(heap, size), i, out, failed);
 }
 
-KERNEL allocate_mixed(ga_kernel_heap heap, uint32_t seed, void **out, uint32_t *failed)
+/* More registers than fill a multiprocessor, 40: lanes that part keep more in them. */
+__global__ void __launch_bounds__(THREADS, 12)
+    allocate_mixed(ga_kernel_heap heap, uint32_t seed, void **out, uint32_t *failed)
 {
     uint32_t i = thread_number();
     use(ga_kernel_malloc(heap, mixed_size(i + seed)), i, out, failed);
@@ -354,11 +356,14 @@ static void set_up()
 
 static void registers()
 {
-    cudaFuncAttributes of;
+    cudaFuncAttributes of, mixed;
     MUST(cudaFuncGetAttributes(&of, allocate));
     printf("%-44s %8d registers, %zu bytes of local memory\n", "ga_kernel_malloc and a touch",
            of.numRegs, of.localSizeBytes);
     MUST(cudaFuncGetAttributes(&of, release));
+    MUST(cudaFuncGetAttributes(&mixed, allocate_mixed));
+    printf("%-44s %8d registers, %zu bytes of local memory\n", "  where sizes are mixed",
+           mixed.numRegs, mixed.localSizeBytes);
     printf("%-44s %8d registers, %zu bytes of local memory\n", "ga_kernel_free", of.numRegs,
            of.localSizeBytes);
 }

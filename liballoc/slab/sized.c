@@ -28,7 +28,7 @@ enum {
     REGION_BITS_LEAST = 17,
     REGION_BITS_MOST = 21,
     REGIONS_USUAL = 512, /* no smaller region than makes so many */
-    GROW_BY = 8          /* an eighth at a time, so that little is held ahead */
+    GROW_BY = 16         /* a 16th at a time, so that little is held ahead */
 };
 
 struct ga_sized {

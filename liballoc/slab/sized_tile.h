@@ -163,8 +163,33 @@ GA_SIMT ga_sized_start ga_sized_start_of(uint32_t all, uint32_t number, uint32_t
     return start;
 }
 
-/* Up to `n` units of the word where the group begins, by one lane; a second attempt takes what the first
- * has shown to be free. Answers the bits, and the key. */
+/* `n` of the bits, from place `turn` on, going round. */
+GA_SIMT uint32_t ga_sized_pick(uint32_t bits, uint32_t n, uint32_t turn)
+{
+    uint32_t back = (32u - turn) & 31u;
+    uint32_t picked = ga_bits_take(bits >> turn | bits << back, n);
+    return picked << turn | picked >> back;
+}
+
+#define GA_SIZED_ELSEWHERE 4u /* words that a lane looks at before its tile searches together */
+
+/* Up to `n` units of one word anywhere, by one lane. */
+GA_SIMT uint32_t ga_sized_take_elsewhere(ga_sized_view heap, ga_sized_way way, uint32_t n,
+                                         uint32_t hash, uint32_t *key)
+{
+    uint32_t got = 0;
+    for (uint32_t i = 0; i < GA_SIZED_ELSEWHERE && !got; i++) {
+        uint32_t random = ga_bits_mix(hash + i);
+        *key = ga_sized_key(heap, way, (uint32_t)((uint64_t)random * way.all >> 32));
+        /* relaxed: a guess, they are asked for. */
+        uint32_t free = *key == GA_SIZED_NONE ? 0 : ~ga_load_relaxed(heap.bits + *key);
+        got = free ? ga_sized_take(heap, *key, ga_sized_pick(free, n, random & 31u)) : 0;
+    }
+    return got;
+}
+
+/* Up to `n` units of the word where the group begins, or of another, by one lane; a second attempt takes what
+ * the first has shown to be free. Answers the bits, and the key. */
 GA_SIMT uint32_t ga_sized_take_some(ga_sized_view heap, uint32_t class_, uint32_t n,
                                     uint32_t number, uint32_t lane, uint32_t *key)
 {
@@ -185,7 +210,7 @@ GA_SIMT uint32_t ga_sized_take_some(ga_sized_view heap, uint32_t class_, uint32_
         uint32_t more = ga_bits_take(~(taken | bits), n - ga_bits_count(got));
         got |= more ? ga_sized_take(heap, *key, more) : 0;
     }
-    return got;
+    return got ? got : ga_sized_take_elsewhere(heap, way, n, number * 32u + lane, key);
 }
 
 /* Which bit of them has that rank. */
@@ -227,6 +252,7 @@ typedef struct ga_sized_search {
     uint32_t wanting; /* the mask of the lanes that want a unit still */
     ga_sized_got got;
     uint32_t word; /* where the last ones came from */
+    uint32_t turn; /* below 32: where in what is free it begins to take, so that tiles part */
     bool lost;     /* where it looked another tile was faster: there may be more than was wanted */
 } ga_sized_search;
 
@@ -269,13 +295,13 @@ GA_SIMT void ga_sized_look(ga_sized_view heap, ga_tile tile, ga_lanes words,
         ga_lane_write(&enough, own, ga_bits_count(~taken) >= wanted);
     }
     uint32_t one = ga_lanes_nonzero(tile, enough);
+    uint32_t chosen = one ? ga_bits_from(one, search->turn) : 0;
     ga_lanes before = ga_lanes_prefix_count(tile, room);
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
         uint32_t bits = ga_lane_read(room, own);
-        uint32_t ahead =
-            one ? (ga_bits_lowest(one) == own ? 0 : wanted) : ga_lane_read(before, own);
-        bits = ahead < wanted ? ga_bits_take(bits, wanted - ahead) : 0;
+        uint32_t ahead = one ? (chosen == own ? 0 : wanted) : ga_lane_read(before, own);
+        bits = ahead < wanted ? ga_sized_pick(bits, wanted - ahead, search->turn) : 0;
         uint32_t got = bits ? ga_sized_take(heap, ga_lane_read(keys, own), bits) : 0;
         ga_lane_write(&missed, own, bits & ~got);
         ga_lane_write(&enough, own, got);
@@ -411,12 +437,12 @@ GA_SIMT uint32_t ga_sized_ready(ga_sized_heap *heap, ga_tile tile)
     return ga_lanes_get(tile, ready, leader);
 }
 
-/* One eighth more regions for the class than it has, at least one, by the tile that has its turn: how
+/* A 32nd more regions for the class than it has, at least one, by the tile that has its turn: how
  * many. It waits for memory where it must. */
 GA_SIMT uint32_t ga_sized_regions_get(ga_sized_heap *heap, ga_tile tile, uint32_t class_)
 {
     uint32_t leader = ga_tile_leader(tile);
-    uint32_t more = heap->of[class_].way.all / heap->of[class_].way.words / 8u;
+    uint32_t more = heap->of[class_].way.all / heap->of[class_].way.words / 32u;
     for (;;) {
         uint32_t ready = ga_sized_ready(heap, tile);
         ga_lanes first = ga_lanes_all(0);
@@ -519,6 +545,7 @@ GA_SIMT uint32_t ga_sized_now(const uint32_t *word, ga_tile tile)
 }
 
 #define GA_SIZED_LOOKS 3u /* at random words, before a class gets more regions */
+#define GA_SIZED_LOST  8u /* so many more, where others were faster */
 
 /* One look where the hint points, some anywhere. */
 GA_SIMT void ga_sized_search_near(ga_sized_view heap, ga_tile tile, uint32_t number, uint32_t all,
@@ -530,8 +557,12 @@ GA_SIMT void ga_sized_search_near(ga_sized_view heap, ga_tile tile, uint32_t num
     uint32_t hash = ga_bits_mix(number) +
                     ga_lanes_get(tile, ga_lanes_all(ga_tile_noise()), ga_tile_leader(tile));
     ga_sized_look(heap, tile, ga_sized_beside(tile, word, all), search);
-    for (uint32_t i = 0; i < GA_SIZED_LOOKS && search->wanting; i++) {
-        ga_sized_look(heap, tile, ga_sized_anywhere(tile, hash + i * 0x9e3779b9u, all), search);
+    for (uint32_t looks = 0, lost = 0; looks < GA_SIZED_LOOKS && search->wanting;) {
+        uint32_t where = hash + (looks + lost) * 0x9e3779b9u;
+        ga_sized_look(heap, tile, ga_sized_anywhere(tile, where, all), search);
+        bool again = search->lost && lost < GA_SIZED_LOST; /* there was room */
+        lost += again;
+        looks += !again;
         if (!search->wanting) {
             ga_sized_hint_at(c, tile, start, search->word, all);
         }
@@ -545,8 +576,12 @@ GA_SIMT_SLOW ga_sized_got ga_sized_claim_rest(ga_sized_heap *heap, uint32_t lane
     ga_tile tile = ga_tile_among(lanes);
     ga_sized_view view = ga_sized_view_of(heap);
     ga_sized_class *c = heap->of + class_;
-    ga_sized_search search = {
-        class_, wanting, {ga_lanes_all(GA_SIZED_NONE), ga_lanes_all(0)}, 0, false};
+    ga_sized_search search = {class_,
+                              wanting,
+                              {ga_lanes_all(GA_SIZED_NONE), ga_lanes_all(0)},
+                              0,
+                              ga_bits_mix(number) & 31u,
+                              false};
     uint32_t all = ga_sized_now(&c->way.all, tile);
     for (;;) {
         if (all) {
