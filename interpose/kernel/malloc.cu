@@ -19,14 +19,36 @@
  * Constant memory, since all threads read the same words of it. */
 __constant__ ga_kernel_heap ga_kernel_linked;
 
-extern "C" __device__ void *malloc(size_t size) noexcept
+/* Heaps other than the default's kind: functions of their own, so that they cost that nothing. */
+static __device__ __noinline__ void *malloc_elsewhere(size_t size)
 {
     return ga_kernel_malloc(ga_kernel_linked, size);
 }
 
-extern "C" __device__ void free(void *block) noexcept
+static __device__ __noinline__ void free_elsewhere(void *block)
 {
     ga_kernel_free(ga_kernel_linked, block);
+}
+
+/* The same as ga_kernel_malloc() and ga_kernel_free(), which would pass the view on the stack. */
+static __device__ __forceinline__ bool coalesces()
+{
+    return ga_kernel_linked.abi == GA_KERNEL_HEAP_ABI &&
+           ga_kernel_linked.kind == GA_KERNEL_KIND_COALESCE;
+}
+
+extern "C" __device__ void *malloc(size_t size) noexcept
+{
+    return coalesces() ? ga_coalesce_kernel_malloc(ga_kernel_linked, size) : malloc_elsewhere(size);
+}
+
+extern "C" __device__ void free(void *block) noexcept
+{
+    if (coalesces()) {
+        ga_coalesce_kernel_free(ga_kernel_linked, block);
+    } else {
+        free_elsewhere(block);
+    }
 }
 
 /* The least power of two that is at least `size`; 0 where there is none. */
@@ -39,9 +61,8 @@ static __device__ size_t round_to_power(size_t size)
  * address, and count what is freed. */
 static __device__ bool frees_by_address()
 {
-    return ga_kernel_linked.kind == GA_KERNEL_KIND_COALESCE &&
-           GA_COALESCE_WORDS_BITS(ga_kernel_linked.words, GA_COALESCE_AT_FORM) ==
-               GA_COALESCE_HEADERLESS;
+    return coalesces() && GA_COALESCE_WORDS_BITS(ga_kernel_linked.words, GA_COALESCE_AT_FORM) ==
+                              GA_COALESCE_HEADERLESS;
 }
 
 /* `align` is a power of two over 16. Elsewhere than above, blocks of a power of two stand at multiples of

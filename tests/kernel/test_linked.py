@@ -233,6 +233,17 @@ def fatbin_entries(data: bytes) -> list[tuple[str, int]]:
     return entries
 
 
+class Registers(Case):
+    def test_a_kernel_of_1024_threads_can_still_be_launched(self) -> None:
+        """A kernel has the registers of what it calls."""
+        program = self.compile("program", PROGRAM, "-rdc=true")
+        done = self.call(NVCC, ARCH, "-Xnvlink=-v,-suppress-stack-size-warning", "-dlink", "-cubin",
+                         program, ARCHIVE, "-o", "linked.cubin")
+        used = [int(number) for number in re.findall(r"used (\d+) registers", done.stderr)]
+        self.assertEqual(1, len(used), done.stdout + done.stderr)
+        self.assertLessEqual(used[0], 40)
+
+
 class Programs(Case):
     def test_by_nvcc(self) -> None:
         program = self.compile("program", PROGRAM, "-rdc=true")
@@ -305,6 +316,8 @@ class Programs(Case):
         defined, lacks = self.linked("-dlto", whole, ARCHIVE, nvcc=nvcc)
         self.assertIn("ga_kernel_linked", defined, "the host finds the variable")
         self.assertEqual(set(), (defined | lacks) & OURS, "inlined")
+        done = self.call(nvcc, ARCH, "-dlto", "-dlink", "-cubin", whole, ARCHIVE, "-o", "again.cubin")
+        self.assertNotIn("maxrregcount", done.stdout + done.stderr, "it would be the program's, too")
         plain = self.compile("plain", SHARED, "-rdc=true")
         defined, lacks = self.linked("-dlto", whole, plain, ARCHIVE, nvcc=nvcc)
         self.assertIn("ga_kernel_linked", defined)
