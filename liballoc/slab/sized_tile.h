@@ -128,19 +128,25 @@ GA_SIMT ga_sized_found ga_sized_find(ga_sized_view heap, const void *pointer)
 
 /* ---- the usual claim: at the word of the caller's number ----------------------------------------- */
 
-/* Take those of `bits` that are free. By one lane. */
-GA_SIMT uint32_t ga_sized_take(ga_sized_view heap, uint32_t key, uint32_t bits)
+/* Set those bits, by one lane: which were set before. */
+GA_SIMT uint32_t ga_sized_ask(ga_sized_view heap, uint32_t key, uint32_t bits)
 {
 #if GA_SIZED_MUTANT == 2
-    return bits & ~ga_or_relaxed(heap.bits + key, bits);
+    return ga_or_relaxed(heap.bits + key, bits);
 #elif GA_SIZED_MUTANT == 3
     uint32_t taken = ga_load_acquire(heap.bits + key);
     ga_store_relaxed(heap.bits + key, taken | bits);
-    return bits & ~taken;
+    return taken;
 #else
     /* U1: acquire. Pairs with U2: what a unit's last owner did happens before what we do. */
-    return bits & ~ga_or_acquire(heap.bits + key, bits);
+    return ga_or_acquire(heap.bits + key, bits);
 #endif
+}
+
+/* Take those of `bits` that are free. By one lane. */
+GA_SIMT uint32_t ga_sized_take(ga_sized_view heap, uint32_t key, uint32_t bits)
+{
+    return bits & ~ga_sized_ask(heap, key, bits);
 }
 
 /* Where a group of `n` lanes begins, the first of them `lane`, in tile number `number`: tiles have a word
@@ -204,7 +210,7 @@ GA_SIMT uint32_t ga_sized_take_some(ga_sized_view heap, uint32_t class_, uint32_
         return 0;
     }
     uint32_t bits = ga_bits_below(n) << start.shift;
-    uint32_t taken = ga_or_acquire(heap.bits + *key, bits); /* U1, as above */
+    uint32_t taken = ga_sized_ask(heap, *key, bits);
     uint32_t got = bits & ~taken;
     if (got != bits) {
         uint32_t more = ga_bits_take(~(taken | bits), n - ga_bits_count(got));
@@ -383,6 +389,17 @@ GA_SIMT uint32_t ga_sized_regions_take(ga_sized_heap *heap, uint32_t ready, uint
     return 0;
 }
 
+/* Show what readers of `word` may use from now on, by one lane. */
+GA_SIMT void ga_sized_show(uint32_t *word, uint32_t value)
+{
+#if GA_SIZED_MUTANT == 5
+    ga_store_relaxed(word, value);
+#else
+    /* S2: release. Pairs with S1: bitmaps and owners are there. */
+    ga_store_release(word, value);
+#endif
+}
+
 /* The regions from `first` on, `n` of them, become the class's, by the tile that has its turn. */
 GA_SIMT void ga_sized_regions_give(ga_sized_heap *heap, ga_tile tile, uint32_t class_,
                                    uint32_t first, uint32_t n)
@@ -398,7 +415,8 @@ GA_SIMT void ga_sized_regions_give(ga_sized_heap *heap, ga_tile tile, uint32_t c
             uint32_t word = i % words;
             uint32_t key = (region << ga_sized_stride_bits(heap->region_bits)) + word;
             /* relaxed, as what follows: S2 releases it. */
-            ga_store_relaxed(heap->bits + key, word + 1u == words ? c->tail : 0);
+            ga_store_relaxed(heap->bits + key,
+                             word + 1u == words && GA_SIZED_MUTANT != 7 ? c->tail : 0);
         }
         for (uint32_t i = rank; i < n; i += ga_tile_size(tile)) {
             ga_store_relaxed(heap->owners + first + i, class_ + 1u);
@@ -410,16 +428,15 @@ GA_SIMT void ga_sized_regions_give(ga_sized_heap *heap, ga_tile tile, uint32_t c
         (void)own;
         uint32_t straight = GA_SIZED_STRAIGHT(c->way);
         for (uint32_t i = 0; i < n; i++) {
-            ga_store_release(c->way.table + count + i, first + i + 1u); /* S2, for single entries */
+            ga_sized_show(c->way.table + count + i, first + i + 1u);
         }
         if (!count) {
-            ga_store_release(&c->way.first, first); /* nobody reads it before `straight` */
+            ga_sized_show(&c->way.first, first); /* nobody reads it before `straight` */
         }
         if (straight == count && (!count || c->way.first + count == first)) {
-            ga_store_release(&c->way.straight, (count + n) << 6 | GA_SIZED_SHIFT(c->way)); /* S2 */
+            ga_sized_show(&c->way.straight, (count + n) << 6 | GA_SIZED_SHIFT(c->way));
         }
-        /* S2: release. Pairs with S1: bitmaps and owners are there. */
-        ga_store_release(&c->way.all, c->way.all + words * n);
+        ga_sized_show(&c->way.all, c->way.all + words * n);
     }
     ga_tile_sync(tile);
 }
@@ -484,7 +501,8 @@ GA_SIMT uint32_t ga_sized_turn_try(ga_sized_class *c, ga_tile tile, uint32_t see
         if (ga_load_acquire(&c->way.all) != seen) { /* S1, as in ga_sized_read() */
             standing = GA_SIZED_GROWN;
             /* T1: acquire. Pairs with T2: `all` and the table as the last one left them. */
-        } else if (!ga_load_relaxed(&c->turn) && ga_cas_acquire(&c->turn, 0, 1u) == 0) {
+        } else if (GA_SIZED_MUTANT == 6 ||
+                   (!ga_load_relaxed(&c->turn) && ga_cas_acquire(&c->turn, 0, 1u) == 0)) {
             standing = ga_load_relaxed(&c->way.all) == seen ? GA_SIZED_TURN : GA_SIZED_GROWN;
             if (standing == GA_SIZED_GROWN) {
                 ga_store_release(&c->turn, 0); /* T2 */

@@ -91,9 +91,12 @@ static ga_growth_reason back(void *context, uint32_t wanted, uint32_t *backed)
     return *backed >= wanted ? GA_GROWTH_GRANTED : GA_GROWTH_LIMIT;
 }
 
-sized_world *sized_world_growing(uint32_t region_bits, uint32_t regions)
+sized_world *sized_world_limited(uint32_t region_bits, uint32_t regions, uint32_t limit,
+                                 uint32_t refuse)
 {
     sized_world *world = make(region_bits, regions);
+    world->limit = limit;
+    world->refuse = refuse;
     world->backed = calloc(regions, sizeof *world->backed);
     world->growth = aligned_alloc(ALIGN, (sizeof *world->growth + ALIGN - 1) / ALIGN * ALIGN);
     if (!world->backed || !world->growth ||
@@ -107,6 +110,11 @@ sized_world *sized_world_growing(uint32_t region_bits, uint32_t regions)
     world->heap->growth = world->growth;
     world->heap->fixed = 0;
     return world;
+}
+
+sized_world *sized_world_growing(uint32_t region_bits, uint32_t regions)
+{
+    return sized_world_limited(region_bits, regions, regions, 0);
 }
 
 void sized_world_delete(sized_world *world)

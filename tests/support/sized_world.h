@@ -24,7 +24,7 @@ typedef struct sized_world {
     ga_growth *growth;
     ga_pager_client *client;
     uint32_t *backed; /* for each region SIZED_WORLD_BACKED once there is memory behind it */
-    uint32_t limit;   /* regions; may be lowered before the first claim */
+    uint32_t limit;   /* regions */
     uint32_t refuse;  /* the wish of that number is refused for want of memory; 0: none */
     uint32_t wishes;  /* the pager's */
     void *book;
@@ -34,8 +34,11 @@ typedef struct sized_world {
 /* All regions are there from the start. */
 sized_world *sized_world_new(uint32_t region_bits, uint32_t regions);
 
-/* One is, and others come as they are wished for. */
+/* One is, and others come as they are wished for. Of those that there are addresses for up to `limit`;
+ * `refuse` as above. */
 sized_world *sized_world_growing(uint32_t region_bits, uint32_t regions);
+sized_world *sized_world_limited(uint32_t region_bits, uint32_t regions, uint32_t limit,
+                                 uint32_t refuse);
 
 void sized_world_delete(sized_world *world);
 

@@ -477,9 +477,7 @@ Test(sized_tile, refusals_leave_nothing_behind)
 {
     uint64_t random = 8;
     for (uint32_t limit = 1; limit < 12; limit++) {
-        model m = model_of(sized_world_growing(BITS, 12));
-        m.world->limit = limit;
-        m.world->refuse = limit % 3;
+        model m = model_of(sized_world_limited(BITS, 12, limit, limit % 3));
         uint64_t got = 0, units = limit * (REGION / ga_sized_unit(20));
         for (uint32_t tries = 0; got < units && tries < 100000; tries++) {
             got += ask(&m, random_below(&random, WAYS - 1), 20, &random).served;
