@@ -26,6 +26,8 @@ enum {
     TRIES = 1500,
     REFUSALS = 12,
     BOXES = 16,
+    SIPPERS = 2, /* of the threads */
+    SIPS = 3000,
     CROWD = 300,
     PIECES = 4 /* of a block are written to */
 };
@@ -188,10 +190,39 @@ static void crowd(actor *a)
     }
 }
 
+/* Words of the newest region, as far as they are free, and back: by nothing but what a class shows. */
+static void sip(actor *a)
+{
+    ga_sized_view view = ga_sized_view_of(world->heap);
+    for (uint32_t i = 0; i < SIPS; i++) {
+        uint32_t class = classes[random_below(&a->random, CLASSES)];
+        ga_sized_way way = ga_sized_way_of(world->heap->of + class);
+        if (!way.all) {
+            sched_yield();
+            continue;
+        }
+        uint32_t word = way.all - 1 - (uint32_t)random_below(&a->random, way.words);
+        uint32_t key = ga_sized_key(view, way, word);
+        uint32_t bits = key == GA_SIZED_NONE ? 0 : ga_sized_take_word(view, key);
+        for (uint32_t rest = bits; rest; rest &= rest - 1u) {
+            char *block = ga_sized_pointer(view, way.unit, key, ga_bits_lowest(rest));
+            own(block, class);
+            disown(block);
+        }
+        if (bits) {
+            ga_sized_give(view, key, bits);
+        }
+    }
+}
+
 static void work(size_t number)
 {
     actor *a = &actors[number];
     *a = (actor){.random = number_of_round * THREADS + number + 1};
+    if (number + SIPPERS >= THREADS) {
+        sip(a);
+        return;
+    }
     crowd(a);
     for (uint32_t i = 0; i < TRIES && a->refusals < REFUSALS; i++) {
         uint64_t what = random_below(&a->random, 16);
