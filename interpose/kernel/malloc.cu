@@ -71,7 +71,9 @@ static __device__ bool frees_by_address()
 static __device__ void *claim_aligned(size_t size, size_t align)
 {
     if (frees_by_address()) {
-        char *wide = size <= ~align ? (char *)malloc(size + align) : NULL;
+        char *wide = size <= ~align
+                         ? (char *)ga_coalesce_kernel_malloc_wide(ga_kernel_linked, size + align)
+                         : NULL;
         return wide ? wide + (align - (size_t)wide % align) % align : NULL;
     }
     size_t whole = round_to_power(size > align ? size : align);

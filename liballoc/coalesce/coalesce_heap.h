@@ -75,6 +75,7 @@ typedef struct ga_coalesce_view {
     uint32_t form; /* GA_COALESCE_AUTO ... */
     uint32_t bare; /* GA_COALESCE_NO_BARE ... */
     uint32_t most; /* bytes; who wants more is served alone. At most GA_COALESCE_MOST */
+    bool plain;    /* without headers: lanes may get blocks of their own, which are not counted */
 } ga_coalesce_view;
 
 /* Static coalescing without headers is possible. */

@@ -25,8 +25,10 @@ GA_SIMT ga_coalesce_view ga_coalesce_view_of_kernel(ga_kernel_heap heap)
     for (uint32_t i = 0; i < GA_PARENT_WORDS; i++) {
         view.parent.words[i] = heap.words[GA_COALESCE_WORD_PARENT + i];
     }
+    view.plain = view.form == GA_COALESCE_HEADERLESS;
 #ifdef GA_COALESCE_ONLY_SIZED
     view.form = GA_COALESCE_HEADERLESS;
+    view.plain = true;
     view.bare = GA_COALESCE_NO_BARE;
     view.parent.kind = GA_BELOW_SIZED;
     view.parent.noted = true;
@@ -41,6 +43,17 @@ GA_SIMT void *ga_coalesce_kernel_malloc(ga_kernel_heap heap, size_t size)
     ga_tile tile = ga_tile_present();
     ga_wide payload = ga_coalesce_claim(ga_coalesce_view_of_kernel(heap), tile,
                                         ga_tile_members(tile), ga_wide_all(size));
+    return (void *)ga_wide_read(payload, 0);
+}
+
+/* The same, in a heap without headers: what any address of the block frees, not its first alone.
+ * For those who align further. */
+GA_SIMT void *ga_coalesce_kernel_malloc_wide(ga_kernel_heap heap, size_t size)
+{
+    ga_tile tile = ga_tile_present();
+    ga_coalesce_view view = ga_coalesce_view_of_kernel(heap);
+    view.plain = false;
+    ga_wide payload = ga_coalesce_claim(view, tile, ga_tile_members(tile), ga_wide_all(size));
     return (void *)ga_wide_read(payload, 0);
 }
 

@@ -8,7 +8,8 @@
  *            wants more than `most` has a superblock of its own, of one segment; so has each lane
  *            where one for all is not to be had.
  *
- * INVARIANT  Each superblock is of one kind: all of its payloads have headers, or none has.
+ * INVARIANT  Each superblock is of one kind: all of its payloads have headers, or none has. A plain
+ *            block is one payload, and no superblock.
  *
  * ORDER      What its users did with a payload happens before the superblock goes back to the
  *            parent, and so before what the next owner of its memory does (S, C). What a tile wrote
@@ -127,6 +128,14 @@ GA_SIMT bool ga_coalesce_claim_together(ga_coalesce_view view, ga_tile tile, uin
 GA_SIMT void ga_coalesce_claim_alone(ga_coalesce_view view, ga_tile tile, uint32_t wanting,
                                      ga_wide sizes, ga_wide *payloads)
 {
+    if (view.plain) {
+        ga_wide plain = ga_parent_claim_plain(view.parent, tile, wanting, sizes);
+        GA_EACH_LANE(tile, wanting, own)
+        {
+            ga_wide_write(payloads, own, ga_wide_read(plain, own));
+        }
+        return;
+    }
     uint32_t before = view.form == GA_COALESCE_HEADERLESS ? 0 : GA_COALESCE_ALIGN;
     ga_wide bytes = ga_wide_all(0);
     GA_EACH_LANE(tile, wanting, own)
@@ -158,6 +167,9 @@ GA_SIMT ga_wide ga_coalesce_claim(ga_coalesce_view view, ga_tile tile, uint32_t 
 {
     ga_wide payloads = ga_wide_all(0);
     ga_lanes large = ga_lanes_all(0);
+    if (view.plain && wanting && ga_parent_serves_plainly(view.parent, tile, wanting, sizes)) {
+        return ga_parent_claim_plain(view.parent, tile, wanting, sizes);
+    }
     GA_EACH_LANE(tile, wanting, own)
     {
         ga_lane_write(&large, own, ga_wide_read(sizes, own) > view.most ? 1u : 0);
@@ -182,21 +194,25 @@ GA_SIMT ga_wide ga_coalesce_claim(ga_coalesce_view view, ga_tile tile, uint32_t 
 
 /* ---- free: superblocks without headers ------------------------------------------------------- */
 
-/* The lanes of the mask whose payloads are of counted superblocks; and which those are. */
+/* The lanes of the mask whose payloads are of counted superblocks; and which those are. Those that
+ * have plain blocks, too. */
 GA_SIMT uint32_t ga_coalesce_find_notes(ga_coalesce_view view, ga_tile tile, uint32_t giving,
-                                        ga_wide payloads, ga_counted *counted)
+                                        ga_wide payloads, ga_counted *counted, uint32_t *plain)
 {
     ga_wide counters = ga_wide_all(0);
+    ga_lanes alone = ga_lanes_all(0);
     GA_EACH_LANE(tile, giving, own)
     {
         ga_parent_found found =
             ga_parent_find(view.parent, (const char *)ga_wide_read(payloads, own));
         /* relaxed: while a payload lives, its superblock's note is 0 or is not. */
-        if (found.start && ga_load_relaxed(found.note)) {
+        if (found.note && ga_load_relaxed(found.note)) {
             ga_counted_write(counted, own, found.note, found.start);
             ga_wide_write(&counters, own, (uint64_t)found.note);
         }
+        ga_lane_write(&alone, own, found.start && !found.note ? 1u : 0);
     }
+    *plain = ga_lanes_nonzero(tile, alone);
     return ga_wide_nonzero(tile, counters);
 }
 
@@ -338,13 +354,18 @@ GA_SIMT void ga_coalesce_release(ga_coalesce_view view, ga_tile tile, uint32_t g
     ga_counted counted = {ga_wide_all(0), ga_wide_all(0)};
     uint32_t bare = 0;
     uint32_t shared = 0;
+    uint32_t plain = 0;
     giving &= ga_wide_nonzero(tile, payloads);
     if (view.form == GA_COALESCE_HEADERLESS || view.bare == GA_COALESCE_BY_NOTE) {
-        bare = ga_coalesce_find_notes(view, tile, giving, payloads, &counted);
+        bare = ga_coalesce_find_notes(view, tile, giving, payloads, &counted, &plain);
     } else if (view.bare == GA_COALESCE_BY_MAP) {
         bare = ga_coalesce_find_mapped(view, tile, giving, payloads, &counted);
     }
     uint32_t rest = giving & ~bare;
+    if (view.plain && plain) {
+        ga_parent_release_plain(view.parent, tile, plain, payloads);
+        rest &= ~plain;
+    }
     if (rest && view.form == GA_COALESCE_HEADERLESS) {
         GA_EACH_LANE(tile, rest, own)
         {

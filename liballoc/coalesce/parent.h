@@ -10,7 +10,8 @@
  *
  * A parent that finds tells, from an address inside a live block, where that begins, and has a word
  * for each block that is the layer's above it: where `noted`, and else none. Where it answers that
- * there is none, the address is not its.
+ * there is none, the address is not its. Beside such blocks it may have plain ones, without a note,
+ * which it finds by their first byte alone.
  */
 #ifndef GPUALLOC_COALESCE_PARENT_H
 #define GPUALLOC_COALESCE_PARENT_H
@@ -42,7 +43,7 @@ typedef struct ga_parent {
 
 typedef struct ga_parent_found {
     char *start;    /* NULL: no block of the parent's */
-    uint32_t *note; /* the word that is kept for it */
+    uint32_t *note; /* the word that is kept for it; NULL: it is a plain one */
 } ga_parent_found;
 
 #ifndef __CUDACC__
@@ -51,6 +52,7 @@ typedef struct ga_parent_host {
     void *(*claim)(void *own, uint64_t bytes);
     void (*release)(void *own, void *block);
     ga_parent_found (*find)(void *own, const void *pointer); /* NULL: cannot */
+    void (*make_plain)(void *own, void *block);              /* NULL: has none such */
     void *own;
 } ga_parent_host;
 #endif
@@ -96,9 +98,10 @@ GA_SIMT ga_parent_found ga_parent_find_sized(ga_parent parent, const void *point
     ga_sized_found found = ga_sized_find(ga_sized_view_of_kernel(ga_parent_sized(parent)), pointer);
     ga_parent_found answer;
     char *start = (char *)pointer - found.offset;
-    bool is_one = found.class_ != GA_SIZED_NONE && found.offset >= ga_parent_before(parent);
-    answer.start = is_one ? start + ga_parent_before(parent) : NULL;
-    answer.note = is_one && parent.noted ? (uint32_t *)start : NULL;
+    bool plain = found.offset == 0;
+    bool is_one = found.class_ != GA_SIZED_NONE && (plain || found.offset >= GA_PARENT_NOTE);
+    answer.start = !is_one ? NULL : plain ? start : start + GA_PARENT_NOTE;
+    answer.note = is_one && !plain ? (uint32_t *)start : NULL;
     return answer;
 }
 #endif
@@ -209,6 +212,62 @@ GA_SIMT ga_wide ga_parent_claim_lanes(ga_parent parent, ga_tile tile, uint32_t w
         ga_wide_write(&blocks, own, (uint64_t)ga_parent_claim_alone(parent, size));
     }
     return blocks;
+}
+
+/* Whether the lanes of the mask are served as well by a plain block each: slabs have one for each
+ * lane by one atomic where all want the same class, and each goes back by itself. */
+GA_SIMT bool ga_parent_serves_plainly(ga_parent parent, ga_tile tile, uint32_t wanting,
+                                      ga_wide sizes)
+{
+    ga_lanes kinds = ga_lanes_all(0);
+    uint32_t first = ga_bits_lowest(wanting);
+    GA_EACH_LANE(tile, wanting, own)
+    {
+#ifdef __CUDACC__
+        ga_sized_view view = ga_sized_view_of_kernel(ga_parent_sized(parent));
+        ga_lane_write(&kinds, own, ga_sized_class_of(view, ga_wide_read(sizes, own)));
+#else
+        ga_lane_write(&kinds, own, (uint32_t)(ga_wide_read(sizes, own) / 64u));
+#endif
+    }
+    (void)parent;
+    ga_lanes others = kinds ^ ga_lanes_all(ga_lanes_get(tile, kinds, first));
+    return !(ga_lanes_nonzero(tile, others) & wanting);
+}
+
+/* A plain block for each lane of the mask, 0 for those that get none. */
+GA_SIMT ga_wide ga_parent_claim_plain(ga_parent parent, ga_tile tile, uint32_t wanting,
+                                      ga_wide sizes)
+{
+    ga_wide blocks = ga_wide_all(0);
+    GA_EACH_LANE(tile, wanting, own)
+    {
+        uint64_t size = ga_wide_read(sizes, own);
+#ifdef __CUDACC__
+        void *block = ga_sized_kernel_malloc(ga_parent_sized(parent), size);
+#else
+        ga_parent_host *host = (ga_parent_host *)parent.words[0];
+        void *block = host->claim(host->own, size + (size ? 0 : 1u));
+        if (block) {
+            host->make_plain(host->own, block);
+        }
+#endif
+        ga_wide_write(&blocks, own, (uint64_t)block);
+    }
+    return blocks;
+}
+
+GA_SIMT void ga_parent_release_plain(ga_parent parent, ga_tile tile, uint32_t giving,
+                                     ga_wide blocks)
+{
+    GA_EACH_LANE(tile, giving, own)
+    {
+#ifdef __CUDACC__
+        ga_sized_kernel_free(ga_parent_sized(parent), (void *)ga_wide_read(blocks, own));
+#else
+        ga_parent_release_alone(parent, (char *)ga_wide_read(blocks, own));
+#endif
+    }
 }
 
 /* A block of each lane of the mask goes back. */

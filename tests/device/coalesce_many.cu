@@ -236,6 +236,53 @@ static void a_full_heap_serves_as_much_again(int device)
     cudaFree(tally);
 }
 
+/* Over slabs, lanes that want the same have blocks that go back one by one: with half of each
+ * warp's still live, half of the heap can be had again. */
+static __global__ void every_other_kernel(ga_kernel_heap heap, char **payloads)
+{
+    uint32_t i = coalesce_thread();
+    if (i % 2u) {
+        ga_kernel_free(heap, payloads[i]);
+        payloads[i] = NULL;
+    }
+}
+
+static __global__ void free_rest_kernel(ga_kernel_heap heap, char **payloads, char **others)
+{
+    uint32_t i = coalesce_thread();
+    ga_kernel_free(heap, payloads[i]);
+    ga_kernel_free(heap, others[i]);
+}
+
+static void equal_lanes_go_back_one_by_one(int device)
+{
+    uint32_t n = 1 << 18;
+    uint32_t size = 900; /* twice as much as there is */
+    coalesce_test_heap heap;
+    char **payloads = (char **)coalesce_memory(n * sizeof *payloads);
+    char **others = (char **)coalesce_memory(n * sizeof *others);
+    coalesce_tally *tally = (coalesce_tally *)coalesce_memory(sizeof *tally);
+    REQUIRE(coalesce_open(&heap, device, "coalesce/slab:unit=classes,capacity=128M/cuda"));
+    fill_kernel<<<n / 128, 128>>>(heap.view, payloads, size, tally);
+    KERNELS_DONE();
+    uint64_t first = READ_TALLY(&heap, tally).given;
+    EXPECT(first > n / 4 && first < n);
+    every_other_kernel<<<n / 128, 128>>>(heap.view, payloads);
+    fill_kernel<<<n / 128, 128>>>(heap.view, others, size, tally);
+    KERNELS_DONE();
+    uint64_t second = READ_TALLY(&heap, tally).given;
+    if (second < first * 45 / 100) {
+        FAIL("half of %llu blocks again, got %llu", (unsigned long long)first,
+             (unsigned long long)second);
+    }
+    free_rest_kernel<<<n / 128, 128>>>(heap.view, payloads, others);
+    KERNELS_DONE();
+    coalesce_close(&heap);
+    cudaFree(payloads);
+    cudaFree(others);
+    cudaFree(tally);
+}
+
 static __global__ void twice_kernel(ga_kernel_heap heap)
 {
     char *payload = (char *)ga_kernel_malloc(heap, threadIdx.x);
@@ -308,6 +355,7 @@ const test_case coalesce_many_cases[] = {
     {"payloads change hands within a kernel", payloads_change_hands},
     {"huge requests get NULL", huge_requests_get_null},
     {"a full heap serves as much again", a_full_heap_serves_as_much_again},
+    {"equal lanes go back one by one", equal_lanes_go_back_one_by_one},
     {"a second free is counted", a_second_free_is_counted},
     {"the host allocates and frees", the_host_allocates_and_frees},
     {"units of one size are no parent", units_of_one_size_are_no_parent},

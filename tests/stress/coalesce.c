@@ -19,7 +19,7 @@ enum {
     MOST_THREADS = 8,
     LANES = 32,
     SETS = 24, /* superblocks, at least, that all free together */
-    SLOTS = 512,
+    SLOTS = 1024,
     SLOT = 1 << 14,
     BUCKETS = 32 /* 256 entries: full, now and then */
 };
@@ -161,9 +161,10 @@ static void need_clean(void)
     stress_need(world->heap.faults[0] + world->heap.faults[1] == 0, "no faults");
 }
 
-static void play(uint32_t form, uint32_t bare)
+static void play(uint32_t form, uint32_t bare, bool plain)
 {
     world = world_new(form, bare, BUCKETS, SLOTS, SLOT);
+    world->view.plain = plain;
     for (int i = 0; i < 4; i++) {
         arrived = 0;
         seed += MOST_THREADS;
@@ -182,8 +183,9 @@ int main(int argc, char **argv)
     for (uint32_t round = 0; round < least || stress_goes_on(); round++) {
         threads = 2 + round % (MOST_THREADS - 1);
         for (uint32_t form = GA_COALESCE_AUTO; form < GA_COALESCE_FORMS; form++) {
-            play(form, round % 3);
+            play(form, round % 3, false);
         }
+        play(GA_COALESCE_HEADERLESS, GA_COALESCE_NO_BARE, true);
     }
     printf("%llu payloads\n", (unsigned long long)freed);
     return 0;

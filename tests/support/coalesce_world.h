@@ -24,6 +24,7 @@ enum {
 typedef struct world_slot {
     uint32_t taken;
     uint32_t note;
+    bool plain;
     uint64_t bytes;
 } world_slot;
 
@@ -73,6 +74,7 @@ static inline void *world_claim(void *own, uint64_t bytes)
         if (__atomic_compare_exchange_n(&slot->taken, &free_one, 1, false, __ATOMIC_ACQUIRE,
                                         __ATOMIC_RELAXED)) {
             slot->bytes = bytes;
+            slot->plain = false;
             return world->memory + place * world->slot_bytes;
         }
     }
@@ -103,9 +105,18 @@ static inline ga_parent_found world_find(void *own, const void *pointer)
     if (place < world->slot_count &&
         __atomic_load_n(&world->slots[place].taken, __ATOMIC_RELAXED)) {
         found.start = world->memory + place * world->slot_bytes;
-        found.note = &world->slots[place].note;
+        found.note = world->slots[place].plain ? NULL : &world->slots[place].note;
+    }
+    if (found.start && !found.note && found.start != pointer) {
+        found.start = NULL;
     }
     return found;
+}
+
+static inline void world_make_plain(void *own, void *block)
+{
+    coalesce_world *world = own;
+    world->slots[world_place(world, block)].plain = true;
 }
 
 /* Blocks that have not gone back. */
@@ -137,7 +148,7 @@ static inline coalesce_world *world_new(uint32_t form, uint32_t bare, uint32_t b
     world->slots = calloc(slot_count, sizeof *world->slots);
     world->memory = mmap(NULL, slot_count * slot_bytes, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    world->host = (ga_parent_host){world_claim, world_release, world_find, world};
+    world->host = (ga_parent_host){world_claim, world_release, world_find, world_make_plain, world};
     world->view = (ga_coalesce_view){.heap = &world->heap,
                                      .parent = {GA_BELOW_HOST, true, {(uint64_t)&world->host}},
                                      .form = form,

@@ -376,6 +376,50 @@ Test(coalesce_tile, lanes_of_one_superblock_count_together)
     world_delete(world);
 }
 
+/* ---- plain blocks ---------------------------------------------------------------------------- */
+
+/* Lanes that want the same get a block each, which goes back by itself; others a superblock. */
+Test(coalesce_tile, lanes_that_want_the_same_get_plain_blocks)
+{
+    coalesce_world *world = world_of(GA_COALESCE_HEADERLESS);
+    uint64_t sizes[LANES];
+    char *payloads[LANES];
+    world->view.plain = true;
+    for (uint32_t i = 0; i < LANES; i++) {
+        sizes[i] = 64 + i;
+    }
+    world_malloc(world, GA_ALL_BITS, sizes, payloads);
+    cr_assert_eq(world_live(world), 32, "%u blocks", world_live(world));
+    world_free(world, 0xffff, payloads);
+    cr_assert_eq(world_live(world), 16, "%u blocks", world_live(world));
+    world_free(world, 0xffff0000u, payloads);
+    sizes[5] = 63;
+    world_malloc(world, GA_ALL_BITS, sizes, payloads);
+    cr_assert_eq(world_live(world), 1, "%u blocks", world_live(world));
+    world_free(world, GA_ALL_BITS, payloads);
+    assert_clean(world, "plain");
+    world_malloc(world, 1u << 9, sizes, payloads);
+    world_free_one(world, 3, payloads[9] + 16);
+    cr_assert_eq(world->heap.faults[GA_COALESCE_NO_SEGMENT], 1, "it is not its first byte");
+    world_free_one(world, 3, payloads[9]);
+    cr_assert_eq(world_live(world), 0);
+    world_delete(world);
+}
+
+/* Where superblocks are counted any address of a payload frees it. */
+Test(coalesce_tile, an_address_inside_frees)
+{
+    coalesce_world *world = world_of(GA_COALESCE_HEADERLESS);
+    uint64_t sizes[LANES] = {100, 100, 5000};
+    char *payloads[LANES];
+    world_malloc(world, 0x7, sizes, payloads);
+    payloads[0] += 64;
+    payloads[2] += 4096;
+    world_free(world, 0x7, payloads);
+    assert_clean(world, "inside");
+    world_delete(world);
+}
+
 /* ---- what is no payload ---------------------------------------------------------------------- */
 
 Test(coalesce_tile, a_second_free_is_noticed)
@@ -533,11 +577,12 @@ static void step_free(script *s)
     world_free(s->world, giving, payloads);
 }
 
-static void run_script(uint32_t form, uint32_t most)
+static void run_script(uint32_t form, uint32_t most, bool plain)
 {
     script *s = calloc(1, sizeof *s);
-    s->world = world_new(form, GA_COALESCE_NO_BARE, 0, 200, SLOT);
+    s->world = world_new(form, GA_COALESCE_NO_BARE, 0, plain ? 800 : 200, SLOT);
     s->world->view.most = most;
+    s->world->view.plain = plain;
     s->random = form + most;
     for (uint32_t step = 0; step < STEPS; step++) {
         s->world->fails_at = random_below(&s->random, 20) ? UINT64_MAX : s->world->claims;
@@ -561,7 +606,9 @@ Test(coalesce_tile, a_script_of_chance)
 {
     EACH_FORM(form)
     {
-        run_script(form, GA_COALESCE_MOST);
-        run_script(form, 700);
+        run_script(form, GA_COALESCE_MOST, false);
+        run_script(form, 700, false);
     }
+    run_script(GA_COALESCE_HEADERLESS, GA_COALESCE_MOST, true);
+    run_script(GA_COALESCE_HEADERLESS, 700, true);
 }
