@@ -221,6 +221,7 @@ static void work(size_t number)
     *a = (actor){.random = number_of_round * THREADS + number + 1};
     if (number + SIPPERS >= THREADS) {
         sip(a);
+        crowd(a);
         return;
     }
     crowd(a);
