@@ -34,6 +34,9 @@ SLAB_CASES(host)
 SLAB_CASES(fault)
 SLAB_CASES(public)
 SLAB_CASES(growing)
+SLAB_CASES(sized)
+SLAB_CASES(sized_full)
+SLAB_CASES(sized_growing)
 
 /* ---- failures --------------------------------------------------------------------------- */
 

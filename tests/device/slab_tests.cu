@@ -4,12 +4,13 @@
  * share a unit (slab_many.cu, and over 10^9 operations slab_property.cu); the host's side
  * (slab_host.cu); what is found under the hardened checks, and other views (slab_faults.cu); and
  * heaps as programs open them (slab_public.cu), and ones that grow under their kernels
- * (slab_growing.cu). One line a case, then `N passed, N failed, N
- * skipped`. Exit status 0, 1 when a case failed, 77 without a GPU.
+ * (slab_growing.cu). Heaps of all sizes: sized_many.cu, sized_full.cu. One line a case, then `N passed,
+ * N failed, N skipped`. Exit status 0, 1 when a case failed, 77 without a GPU.
  *
  *   slab_tests [--only WORDS] [--quick] [--no-growing] [--operations N]
  *       the cases whose name contains the words; less of each; not those that grow under their
- *       kernels, of which a sanitizer knows no memory; how many operations the property holds for
+ *       kernels, of which a sanitizer knows no memory; how many operations the properties hold for
+ *       (with it a large heap is used up 1,000 times, not 5)
  */
 #include "slab_gpu.h"
 
@@ -64,8 +65,11 @@ static void run_on(int device, const char *only)
     test_run("slab", slab_host_cases, slab_host_case_count, device, only);
     test_run("slab", slab_fault_cases, slab_fault_case_count, device, only);
     test_run("slab", slab_public_cases, slab_public_case_count, device, only);
+    test_run("slab", slab_sized_cases, slab_sized_case_count, device, only);
+    test_run("slab", slab_sized_full_cases, slab_sized_full_case_count, device, only);
     if (!no_growing) {
         test_run("slab", slab_growing_cases, slab_growing_case_count, device, only);
+        test_run("slab", slab_sized_growing_cases, slab_sized_growing_case_count, device, only);
     }
     test_run("slab", slab_property_cases, slab_property_case_count, device, only);
 }
