@@ -82,7 +82,8 @@ GA_SIMT char *ga_parent_claim_sized(ga_parent parent, uint64_t bytes)
     ga_sized_view view = ga_sized_view_of_kernel(ga_parent_sized(parent));
     uint32_t class_ = ga_sized_class_of(view, bytes + ga_parent_before(parent));
     if (class_ == GA_SIZED_NONE) {
-        return NULL;
+        char *run = (char *)ga_sized_claim_runs(view.heap, bytes + ga_parent_before(parent), 1u);
+        return run ? run + ga_parent_before(parent) : NULL;
     }
     uint32_t key;
     uint32_t number = ga_slab_warp();
@@ -95,11 +96,13 @@ GA_SIMT char *ga_parent_claim_sized(ga_parent parent, uint64_t bytes)
 
 GA_SIMT ga_parent_found ga_parent_find_sized(ga_parent parent, const void *pointer)
 {
-    ga_sized_found found = ga_sized_find(ga_sized_view_of_kernel(ga_parent_sized(parent)), pointer);
+    ga_sized_view view = ga_sized_view_of_kernel(ga_parent_sized(parent));
+    ga_sized_found found = ga_sized_find(view, pointer);
     ga_parent_found answer;
-    char *start = (char *)pointer - found.offset;
-    bool plain = found.offset == 0;
-    bool is_one = found.class_ != GA_SIZED_NONE && (plain || found.offset >= GA_PARENT_NOTE);
+    char *start = found.class_ != GA_SIZED_NONE ? (char *)pointer - found.offset
+                                                : ga_sized_run_start(view.heap, pointer);
+    bool plain = pointer == start;
+    bool is_one = start && (plain || (const char *)pointer - start >= GA_PARENT_NOTE);
     answer.start = !is_one ? NULL : plain ? start : start + GA_PARENT_NOTE;
     answer.note = is_one && !plain ? (uint32_t *)start : NULL;
     return answer;

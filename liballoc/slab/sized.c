@@ -3,7 +3,7 @@
  * The host's side of heaps of all sizes: setting up, the view, questions.
  *
  * Beside the regions stands the bookkeeping, in one block of the parent's: the ga_sized_heap, the owners
- * of regions, the spares, a table of regions for each class, and where the parent does not grow the
+ * of regions, the pool, a table of regions for each class, and where the parent does not grow the
  * bitmaps. `image` is the ga_sized_heap as the host wrote it.
  */
 #include "sized.h"
@@ -41,9 +41,10 @@ struct ga_sized {
     size_t book_size;
     ga_sized_heap *heap; /* its beginning */
     ga_growth *growth;
-    char *fixed; /* where the parent does not grow: all regions */
+    void *fixed; /* where the parent does not grow: all regions */
     ga_sized_heap image;
     uint64_t refused; /* requests that had got nothing when the view was made last */
+    uint32_t refusal; /* the reason for the last one that was logged */
     pthread_mutex_t lock;
 };
 
@@ -130,7 +131,7 @@ static ga_status shape_of(ga_sized *sized, uint64_t limit)
 
 /* Where things stand in the bookkeeping, and how large it is. */
 typedef struct book_plan {
-    size_t growth, owners, spares, tables, bits, size;
+    size_t growth, owners, pool, tables, bits, size;
 } book_plan;
 
 static size_t up(size_t size)
@@ -148,8 +149,8 @@ static book_plan plan_book(const ga_sized *sized)
     size_t list = up(sized->regions * sizeof(uint32_t));
     book_plan plan = {.growth = up(sizeof(ga_sized_heap))};
     plan.owners = plan.growth + up(sizeof(ga_growth));
-    plan.spares = plan.owners + list;
-    plan.tables = plan.spares + list;
+    plan.pool = plan.owners + list;
+    plan.tables = plan.pool + up((sized->regions + 31) / 32 * sizeof(uint32_t));
     plan.bits = plan.tables + list * class_count(sized);
     plan.size = plan.bits + (sized->grows ? 0 : bits_size(sized) * sized->regions);
     return plan;
@@ -162,7 +163,7 @@ static void fill_image(ga_sized *sized, const book_plan *plan)
         .units = sized->grows ? sized->growing.base[0] : sized->fixed,
         .bits = sized->grows ? sized->growing.base[1] : (void *)(sized->book + plan->bits),
         .owners = (uint32_t *)(sized->book + plan->owners),
-        .spares = (uint32_t *)(sized->book + plan->spares),
+        .pool = (uint32_t *)(sized->book + plan->pool),
         .region_bits = sized->region_bits,
         .classes = class_count(sized),
         .regions = sized->regions,
@@ -178,17 +179,24 @@ static void fill_image(ga_sized *sized, const book_plan *plan)
 
 /* ---- opening and closing ---------------------------------------------------------------------------------- */
 
+/* Best at a multiple of a region's size, as blocks that are to be aligned want it; not every parent knows
+ * how, but most give so large a block at one anyway. */
+static ga_status take_fixed(ga_sized *sized)
+{
+    uint64_t size = sized->regions * region_size(sized);
+    ga_status status = ga_alloc(sized->parent, size, region_size(sized), &sized->fixed);
+    if (status == GA_ERR_ALIGN) {
+        status = ga_alloc(sized->parent, size, ALIGN, &sized->fixed);
+    }
+    return status == GA_OK ? GA_OK
+                           : ga_fail(status, "slab: no %llu bytes: %s", (unsigned long long)size,
+                                     ga_error_text());
+}
+
 static ga_status take_regions(ga_sized *sized, uint64_t capacity)
 {
     if (!sized->grows) {
-        void *fixed = NULL;
-        ga_status status =
-            ga_alloc(sized->parent, sized->regions * region_size(sized), ALIGN, &fixed);
-        sized->fixed = fixed;
-        return status == GA_OK ? GA_OK
-                               : ga_fail(status, "slab: no %llu bytes: %s",
-                                         (unsigned long long)(sized->regions * region_size(sized)),
-                                         ga_error_text());
+        return take_fixed(sized);
     }
     uint64_t first = (capacity + region_size(sized) - 1) >> sized->region_bits;
     sized->growing = (ga_growing){
@@ -316,7 +324,7 @@ static ga_status look(ga_sized *sized, const ga_cuda_scope *scope, ga_sized_heap
 
 static uint64_t refused_of(const ga_sized_heap *now)
 {
-    uint64_t sum = 0;
+    uint64_t sum = now->refused;
     for (uint32_t class = 0; class < now->classes; class ++) {
         sum += now->of[class].refused;
     }
@@ -327,10 +335,29 @@ static uint64_t refused_of(const ga_sized_heap *now)
 static ga_status collect(ga_sized *sized, const ga_cuda_scope *scope)
 {
     void *parameters[] = {&sized->heap};
-    ga_status status = launch(sized, scope, "ga_sized_spares_kernel", 1, parameters);
-    return status == GA_OK ? launch(sized, scope, "ga_sized_collect_kernel",
-                                    sized->image.classes * 32, parameters)
-                           : status;
+    return launch(sized, scope, "ga_sized_collect_kernel", sized->image.classes * 32, parameters);
+}
+
+static const char *const reasons[GA_GROWTH_REASONS] = {
+    [GA_GROWTH_LIMIT] = "the limit is reached",
+    [GA_GROWTH_MEMORY] = "the device is out of memory",
+    [GA_GROWTH_GONE] = "the pager did not answer",
+    [GA_GROWTH_FIXED] = "it grows between launches only",
+};
+
+/* Why kernels got no more, once for each reason. */
+static ga_status log_refusal(ga_sized *sized, const ga_cuda_scope *scope)
+{
+    ga_growth growth;
+    ga_status status = get(scope, &growth, sized->growth, sizeof growth);
+    uint32_t reason = status == GA_OK ? (uint32_t)growth.verdict & 7u : 0;
+    if (reason && reason != sized->refusal && reason < GA_GROWTH_REASONS) {
+        ga_log(GA_LOG_WARN, "slab: device %d: kernels got no more than %llu bytes: %s",
+               sized->device, (unsigned long long)(growth.ready * region_size(sized)),
+               reasons[reason]);
+    }
+    sized->refusal = reason;
+    return status;
 }
 
 /* Where the device cannot do it under kernels: twice as many regions, or as many as can be had. Likewise. */
@@ -354,6 +381,9 @@ static ga_status make_room(ga_sized *sized, const ga_cuda_scope *scope)
     ga_status status = wait_for_all(scope);
     if (status == GA_OK) {
         status = collect(sized, scope);
+    }
+    if (status == GA_OK && sized->grows) {
+        status = log_refusal(sized, scope);
     }
     return status == GA_OK && sized->grows && !sized->growing.mailbox
                ? grow_between_launches(sized, scope)
@@ -402,15 +432,14 @@ ga_status ga_sized_collect(ga_sized *sized)
 
 /* ---- blocks for the host ------------------------------------------------------------------------------------ */
 
-ga_status ga_sized_alloc(ga_sized *sized, size_t size, void **out)
+ga_status ga_sized_alloc(ga_sized *sized, size_t size, size_t align, void **out)
 {
     ga_cuda_scope scope;
     ga_kernel_heap view;
-    uint64_t bytes = size;
-    ga_sized_view shape = {.classes = sized->image.classes};
-    if (ga_sized_class_of(shape, size) == GA_SIZED_NONE) {
-        return ga_fail(GA_ERR_SIZE, "slab: expected at most %u bytes, got %zu",
-                       ga_sized_unit(sized->image.classes - 1), size);
+    uint64_t bytes = size, multiple = align ? align : GA_SIZED_GRANULE;
+    if (size > sized->regions * region_size(sized)) {
+        return ga_fail(GA_ERR_SIZE, "slab: expected at most limit (%llu) bytes, got %zu",
+                       (unsigned long long)(sized->regions * region_size(sized)), size);
     }
     ga_status status = enter(sized, &scope);
     if (status != GA_OK) {
@@ -418,7 +447,7 @@ ga_status ga_sized_alloc(ga_sized *sized, size_t size, void **out)
     }
     fill_view(sized, &view);
     void **answer = (void **)((char *)sized->heap + offsetof(ga_sized_heap, answer));
-    void *parameters[] = {&view, &bytes, &answer};
+    void *parameters[] = {&view, &bytes, &multiple, &answer};
     *out = NULL;
     status = launch(sized, &scope, "ga_sized_take_kernel", 1, parameters);
     if (status == GA_OK) {
@@ -430,43 +459,59 @@ ga_status ga_sized_alloc(ga_sized *sized, size_t size, void **out)
                : status;
 }
 
-/* Which block begins there; its class GA_SIZED_NONE where none does. *inside: it is an address of the
- * heap's. Under the lock. */
-static ga_status find(ga_sized *sized, const ga_cuda_scope *scope, const void *pointer,
-                      ga_sized_found *found, bool *inside)
+/* What an address is. */
+typedef struct place {
+    bool inside;         /* the heap's */
+    ga_sized_found unit; /* that begins there; its class GA_SIZED_NONE: none */
+    uint32_t regions;    /* of the run that begins there; 0: none */
+} place;
+
+/* A unit of the class begins at that offset. */
+static void find_unit(const ga_sized *sized, uint64_t offset, uint32_t class, place *out)
+{
+    uint32_t unit = ga_sized_unit(class);
+    uint32_t within = (uint32_t)(offset & (region_size(sized) - 1));
+    uint32_t slot = within / unit;
+    if (within % unit == 0 && slot < sized->image.of[class].units) {
+        uint64_t first = offset >> sized->region_bits << ga_sized_stride_bits(sized->region_bits);
+        out->unit.class_ = class;
+        out->unit.key = (uint32_t)first + slot / 32;
+        out->unit.place = slot % 32;
+    }
+}
+
+/* Under the lock. */
+static ga_status find(ga_sized *sized, const ga_cuda_scope *scope, const void *pointer, place *out)
 {
     uint64_t offset = (uint64_t)((uintptr_t)pointer - (uintptr_t)sized->image.units);
     uint64_t region = offset >> sized->region_bits;
     uint32_t owner = 0;
-    *found = (ga_sized_found){.class_ = GA_SIZED_NONE};
-    *inside = region < sized->regions;
-    if (!*inside) {
+    *out = (place){.inside = region < sized->regions, .unit.class_ = GA_SIZED_NONE};
+    if (!out->inside) {
         return GA_OK;
     }
     ga_status status = get(scope, &owner, sized->image.owners + region, sizeof owner);
-    if (status != GA_OK || !owner) {
-        return status;
+    if (status == GA_OK && owner - 1 < GA_SIZED_CLASSES) {
+        find_unit(sized, offset, owner - 1, out);
     }
-    uint32_t unit = ga_sized_unit(owner - 1);
-    uint32_t within = (uint32_t)(offset & (region_size(sized) - 1));
-    uint32_t slot = within / unit;
-    if (within % unit == 0 && slot < sized->image.of[owner - 1].units) {
-        found->class_ = owner - 1;
-        found->key = (uint32_t)(region << ga_sized_stride_bits(sized->region_bits)) + slot / 32;
-        found->place = slot % 32;
+    if (status == GA_OK && owner & GA_SIZED_RUN && offset == region << sized->region_bits) {
+        out->regions = owner & ~GA_SIZED_RUN;
     }
-    return GA_OK;
+    return status;
 }
 
-static ga_status check_taken(ga_sized *sized, const ga_cuda_scope *scope,
-                             const ga_sized_found *found, const void *block)
+static ga_status check_taken(ga_sized *sized, const ga_cuda_scope *scope, const place *at,
+                             const void *block)
 {
     uint32_t word = 0;
-    if (found->class_ == GA_SIZED_NONE) {
+    if (at->regions) {
+        return GA_OK;
+    }
+    if (at->unit.class_ == GA_SIZED_NONE) {
         return ga_fail(GA_ERR_POINTER, "slab: no block of this heap begins at %p", block);
     }
-    ga_status status = get(scope, &word, sized->image.bits + found->key, sizeof word);
-    return status == GA_OK && !(word >> found->place & 1)
+    ga_status status = get(scope, &word, sized->image.bits + at->unit.key, sizeof word);
+    return status == GA_OK && !(word >> at->unit.place & 1)
                ? ga_fail(GA_ERR_POINTER, "slab: %p is free already", block)
                : status;
 }
@@ -475,16 +520,15 @@ ga_status ga_sized_free(ga_sized *sized, void *block)
 {
     ga_cuda_scope scope;
     ga_kernel_heap view;
-    ga_sized_found found;
-    bool inside;
+    place at;
     ga_status status = enter(sized, &scope);
     if (status != GA_OK) {
         return ga_cuda_is_gone() ? GA_OK : status;
     }
     fill_view(sized, &view);
-    status = find(sized, &scope, block, &found, &inside);
+    status = find(sized, &scope, block, &at);
     if (status == GA_OK) {
-        status = check_taken(sized, &scope, &found, block);
+        status = check_taken(sized, &scope, &at, block);
     }
     if (status == GA_OK) {
         void *parameters[] = {&view, &block};
@@ -494,32 +538,29 @@ ga_status ga_sized_free(ga_sized *sized, void *block)
     return status;
 }
 
-static uint32_t class_at(ga_sized *sized, const void *pointer, bool *inside)
+static place place_of(ga_sized *sized, const void *pointer)
 {
     ga_cuda_scope scope;
-    ga_sized_found found = {.class_ = GA_SIZED_NONE};
-    *inside = false;
+    place none = {.unit.class_ = GA_SIZED_NONE}, at = none;
     if (enter(sized, &scope) == GA_OK) {
-        if (find(sized, &scope, pointer, &found, inside) != GA_OK) {
-            found.class_ = GA_SIZED_NONE;
+        if (find(sized, &scope, pointer, &at) != GA_OK) {
+            at = none;
         }
         leave(sized, &scope);
     }
-    return found.class_;
+    return at;
 }
 
 bool ga_sized_owns(ga_sized *sized, const void *pointer)
 {
-    bool inside;
-    class_at(sized, pointer, &inside);
-    return inside;
+    return place_of(sized, pointer).inside;
 }
 
 size_t ga_sized_usable_size(ga_sized *sized, const void *block)
 {
-    bool inside;
-    uint32_t class = class_at(sized, block, &inside);
-    return class == GA_SIZED_NONE ? 0 : ga_sized_unit(class);
+    place at = place_of(sized, block);
+    return at.unit.class_ == GA_SIZED_NONE ? (size_t)(at.regions * region_size(sized))
+                                           : ga_sized_unit(at.unit.class_);
 }
 
 /* ---- all blocks ------------------------------------------------------------------------------------------------ */
@@ -538,12 +579,13 @@ static void visit_region(const ga_sized *sized, uint32_t region, uint32_t class,
     }
 }
 
-/* The owner of the region, and its bitmap; *class GA_SIZED_NONE: nobody's. GA_ERR_NO_ROOM: there are no more. */
-static ga_status copy_region(ga_sized *sized, uint32_t region, uint32_t *class, uint32_t *bits)
+/* What the region is, and its bitmap where it is a class's. GA_ERR_NO_ROOM: there are no more. */
+static ga_status copy_region(ga_sized *sized, uint32_t region, uint32_t *owner, uint32_t *bits)
 {
     ga_cuda_scope scope;
-    uint32_t next = 0, owner = 0;
+    uint32_t next = 0;
     ga_status status = enter(sized, &scope);
+    *owner = 0;
     if (status != GA_OK) {
         return status;
     }
@@ -552,15 +594,14 @@ static ga_status copy_region(ga_sized *sized, uint32_t region, uint32_t *class, 
         status = get(&scope, &next, &sized->heap->next, sizeof next);
     }
     if (status == GA_OK && region < next) {
-        status = get(&scope, &owner, sized->image.owners + region, sizeof owner);
+        status = get(&scope, owner, sized->image.owners + region, sizeof *owner);
     }
-    if (status == GA_OK && owner) {
+    if (status == GA_OK && *owner - 1 < GA_SIZED_CLASSES) {
         const uint32_t *from =
             sized->image.bits + ((size_t)region << ga_sized_stride_bits(sized->region_bits));
-        status = get(&scope, bits, from, sized->image.of[owner - 1].way.words * sizeof *bits);
+        status = get(&scope, bits, from, sized->image.of[*owner - 1].way.words * sizeof *bits);
     }
     leave(sized, &scope);
-    *class = owner - 1;
     return status == GA_OK && region >= next ? GA_ERR_NO_ROOM : status;
 }
 
@@ -568,16 +609,19 @@ static ga_status copy_region(ga_sized *sized, uint32_t region, uint32_t *class, 
 ga_status ga_sized_each_live(ga_sized *sized, ga_visit *visit, void *context)
 {
     uint32_t *bits = ga_libc.malloc((size_t)bits_size(sized));
-    uint32_t class;
+    uint32_t owner;
     ga_status status = GA_OK;
     if (!bits) {
         return ga_fail(GA_ERR_MEMORY, "slab: no %llu bytes to copy the bitmaps to",
                        (unsigned long long)bits_size(sized));
     }
-    for (uint32_t region = 0; (status = copy_region(sized, region, &class, bits)) == GA_OK;
+    for (uint32_t region = 0; (status = copy_region(sized, region, &owner, bits)) == GA_OK;
          region++) {
-        if (class != GA_SIZED_NONE) {
-            visit_region(sized, region, class, bits, visit, context);
+        if (owner - 1 < GA_SIZED_CLASSES) {
+            visit_region(sized, region, owner - 1, bits, visit, context);
+        } else if (owner & GA_SIZED_RUN) {
+            visit(context, sized->image.units + region * region_size(sized),
+                  (size_t)((owner & ~GA_SIZED_RUN) * region_size(sized)));
         }
     }
     ga_libc.free(bits);

@@ -26,18 +26,19 @@ ga_status ga_sized_open(ga_sized **out, const ga_sized_spec *spec, int device, g
 void ga_sized_close(ga_sized *sized);
 
 /* What kernels need. Where they were refused memory since the last time, it waits for the device, and
- * regions in which nothing is taken become any class's again. */
+ * regions in which nothing is taken go back to the pool; where kernels cannot grow the heap, it grows. */
 ga_status ga_sized_kernel_view(ga_sized *sized, ga_kernel_heap *out);
 
-/* A block for the host to hand around, and back. They launch a kernel and wait for it. */
-ga_status ga_sized_alloc(ga_sized *sized, size_t size, void **out);
+/* A block for the host to hand around, at a multiple of `align`, a power of two (0: 16), and back. They
+ * launch a kernel and wait for it. */
+ga_status ga_sized_alloc(ga_sized *sized, size_t size, size_t align, void **out);
 ga_status ga_sized_free(ga_sized *sized, void *block);
 
 bool ga_sized_owns(ga_sized *sized, const void *pointer);
 size_t ga_sized_usable_size(ga_sized *sized, const void *block);
 
 /* Wait for the device, then: every live block; exact counts; none live any more; regions in which nothing
- * is taken are nobody's. */
+ * is taken go back to the pool. */
 ga_status ga_sized_each_live(ga_sized *sized, ga_visit *visit, void *context);
 void ga_sized_stats(ga_sized *sized, ga_backend_stats *out);
 ga_status ga_sized_reset(ga_sized *sized);

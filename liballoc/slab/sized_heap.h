@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: MIT
  *
- * A heap of all sizes for kernels, as it stands in memory: size classes that share one pool of regions.
- * Plain data, the same for both compilers; sized_tile.h has the algorithm.
+ * A heap of all sizes for kernels, as it stands in memory: size classes, and runs of whole regions, that
+ * share one pool of regions. Plain data, the same for both compilers; sized_tile.h and sized_runs.h have
+ * the algorithms.
  *
- *     units   | region 0  | region 1  | region 2  |   addresses only    |
- *     bits    | word word | word word | word word |   addresses only    |    1 bit a unit
- *     owners  |  class 5  |  class 0  |  class 5  |  0         0        |    class + 1, 0: nobody's
+ *     units   | region 0  | region 1  | region 2  | region 3  | region 4  |   addresses only    |
+ *     bits    | word word |           |           | word word |           |   addresses only    |    1 bit a unit
+ *     owners  |  class 5  |  run of 2 | inside, 1 |  class 5  |     0     |  0         0        |
+ *     pool    |     0     |     0     |     0     |     0     |     1     |  0         0        |    1 bit a region
+ *                                                                         ^ next       ^ ready
  *
- *     class 5   table: region 0, region 2       words are numbered through: 0 .. count * words - 1
+ *     class 5   table: region 0, region 3       words are numbered through: 0 .. count * words - 1
  *
  * All regions have 2^region_bits bytes. One that a class has taken is units of its size from its first
  * byte on, and stays that until the host takes it back (between launches, when all are free). The
  * bitmap of region r begins at word r * 2^(region_bits - 9), whatever its class: at 16 bytes a unit all
- * words are used.
+ * words are used. A run is one block: its regions go back to the pool when it is freed. What stands inside
+ * of one stays there then, and counts only where the first region agrees.
  */
 #ifndef GPUALLOC_SLAB_SIZED_HEAP_H
 #define GPUALLOC_SLAB_SIZED_HEAP_H
@@ -23,6 +27,10 @@
 #define GA_SIZED_CLASSES 60u
 #define GA_SIZED_NONE    0xffffffffu /* no class, no region, no word */
 #define GA_SIZED_GRANULE 16u
+
+/* What a region is, beside 0, nobody's, and 1 + its class. */
+#define GA_SIZED_RUN    0x80000000u /* the first of a run, and how many it has */
+#define GA_SIZED_INSIDE 0x40000000u /* one of a run, and how many are before it */
 
 /* The stress tests weaken one thing at a time, to see that they notice (tests/stress/meson.build). */
 #ifndef GA_SIZED_MUTANT
@@ -61,22 +69,28 @@ typedef struct ga_sized_heap {
     /* Set once, before the first claim. */
     char *units;
     uint32_t *bits;
-    uint32_t *owners;     /* a region's class + 1 */
-    uint32_t *spares;     /* regions that the host has taken back */
+    uint32_t *owners;     /* what each region is */
+    uint32_t *pool;       /* P: the bit of a region below `next` is set while it is nobody's */
     uint32_t region_bits; /* log2 of a region's bytes */
-    uint32_t classes;     /* that there are: the largest unit is 1/8 of a region */
+    uint32_t classes;     /* that there are: the largest unit is half a region */
     uint32_t regions;     /* addresses for so many */
-    uint32_t spare_count;
-    ga_growth *growth; /* regions are its steps; NULL: `fixed` of them, and no more */
     uint32_t fixed;
-    uint8_t apart[68];
+    ga_growth *growth; /* regions are its steps; NULL: `fixed` of them, and no more */
+    uint8_t apart[72];
 
-    /* Changed by who has a class's turn, relaxed: the region is then its alone. */
-    uint32_t next;   /* regions below have been taken by classes, or are spares */
-    uint32_t spared; /* spares that have been taken again */
-    uint8_t apart_too[120];
+    /* Changed by who takes regions and gives them back. */
+    uint32_t next;      /* relaxed: regions below have been handed out once */
+    uint32_t pooled;    /* relaxed: no fewer bits are set in the pool */
+    uint32_t pool_hint; /* relaxed: a word of the pool where something was free */
+    uint32_t run_turn;  /* Q: 1 while a tile looks for regions all over the pool */
+    uint64_t
+        hopeless;     /* relaxed: lower half: so many neighbours could not be had, or 0; upper half:
+                           `given` then */
+    uint32_t given;   /* H: how often something went to the pool; wraps */
+    uint32_t refused; /* relaxed: requests for runs that got nothing; wraps */
+    uint8_t apart_too[96];
 
-    uint64_t faults;          /* relaxed: pointers freed that were no units */
+    uint64_t faults;          /* relaxed: pointers freed at which no block began */
     uint64_t answer, live[2]; /* of the host's service kernels */
     uint8_t at_last[96];
 
@@ -128,6 +142,24 @@ GA_SIMT uint32_t ga_sized_unit(uint32_t class_)
     return (5u + (class_ - 8u) % 4u) << (power - 2u);
 }
 
+/* The class for `size` bytes whose units all stand at multiples of `align`, a power of two, or GA_SIZED_NONE.
+ * Regions stand at multiples of their size. */
+GA_SIMT uint32_t ga_sized_class_aligned(ga_sized_view heap, uint64_t size, uint64_t align)
+{
+    if (align <= GA_SIZED_GRANULE) {
+        return ga_sized_class_of(heap, size);
+    }
+    if ((size | align) >> 31) {
+        return GA_SIZED_NONE;
+    }
+    uint64_t whole = ((size ? size : 1u) + align - 1u) & ~(align - 1u);
+    uint32_t class_ = ga_sized_class_of(heap, whole);
+    while (class_ < heap.classes && ga_sized_unit(class_) & (align - 1u)) {
+        class_++;
+    }
+    return class_ < heap.classes ? class_ : GA_SIZED_NONE;
+}
+
 /* A unit, and where something is in it. */
 typedef struct ga_sized_found {
     uint32_t class_; /* GA_SIZED_NONE: in none */
@@ -145,10 +177,10 @@ GA_SIMT uint32_t ga_sized_stride_bits(uint32_t region_bits)
 
 /* ---- set once, by the host ---------------------------------------------------------------------- */
 
-/* How many classes there are: units up to 1/8 of a region. */
+/* How many classes there are: units up to half a region. */
 GA_SIMT uint32_t ga_sized_class_count(uint32_t region_bits)
 {
-    return 8u + (region_bits - 3u - 7u) * 4u;
+    return 8u + (region_bits - 1u - 7u) * 4u;
 }
 
 /* A class that has no regions yet, into what is all 0; `table` has room for as many as there may be. Its

@@ -8,7 +8,7 @@
 
 #include <gpualloc/gpualloc.h>
 
-#include "sized_tile.h"
+#include "sized_runs.h"
 #include "sized_words.h"
 #include "slab_kernel.h"
 
@@ -74,10 +74,49 @@ GA_SIMT void *ga_sized_kernel_claim(ga_sized_view heap, uint32_t class_)
     return ga_sized_pointer(heap, way.unit, key, ga_warp_lane());
 }
 
+/* A run for each lane that calls; `align` in regions, at most GA_SIZED_REGIONS_MOST. */
+GA_SIMT_SLOW void *ga_sized_claim_runs(ga_sized_heap *heap, size_t size, uint32_t align)
+{
+    ga_tile tile = ga_tile_present();
+    ga_sized_view view = ga_sized_view_of(heap);
+    uint32_t phase = (uint32_t)((uint64_t)view.units >> view.region_bits);
+    uint32_t first = ga_sized_runs_claim(heap, tile, ga_tile_lanes(tile),
+                                         ga_sized_run_regions(view, size), align, phase);
+    return first == GA_SIZED_NONE ? NULL : ga_sized_run_pointer(view, first);
+}
+
 GA_SIMT void *ga_sized_kernel_malloc(ga_kernel_heap heap, size_t size)
 {
     ga_sized_view view = ga_sized_view_of_kernel(heap);
-    return ga_sized_kernel_claim(view, ga_sized_class_of(view, size));
+    uint32_t class_ = ga_sized_class_of(view, size);
+    return class_ == GA_SIZED_NONE ? ga_sized_claim_runs(view.heap, size, 1u)
+                                   : ga_sized_kernel_claim(view, class_);
+}
+
+/* NULL for an `align` that is no power of two. */
+GA_SIMT void *ga_sized_kernel_aligned_alloc(ga_kernel_heap heap, size_t align, size_t size)
+{
+    ga_sized_view view = ga_sized_view_of_kernel(heap);
+    uint64_t regions = align >> view.region_bits;
+    if (!align || align & (align - 1u) || regions > GA_SIZED_REGIONS_MOST) {
+        return NULL;
+    }
+    uint32_t class_ = ga_sized_class_aligned(view, size, align);
+    return class_ == GA_SIZED_NONE
+               ? ga_sized_claim_runs(view.heap, size, regions ? (uint32_t)regions : 1u)
+               : ga_sized_kernel_claim(view, class_);
+}
+
+/* What is no unit's first byte, for each lane that calls: runs, and faults. The lanes have published. */
+GA_SIMT_SLOW void ga_sized_free_others(ga_sized_heap *heap, void *block)
+{
+    ga_tile tile = ga_tile_present();
+    ga_sized_run run = ga_sized_run_find(ga_sized_view_of(heap), block);
+    uint32_t giving = ga_lanes_nonzero(tile, run.n && !run.offset);
+    uint32_t given = giving ? ga_sized_runs_release(heap, tile, giving, run.first) : 0;
+    if (!(given >> ga_warp_lane() & 1u)) {
+        ga_post_add64_relaxed(&heap->faults, 1); /* relaxed: a count, read between launches */
+    }
 }
 
 GA_SIMT void ga_sized_kernel_free(ga_kernel_heap heap, void *block)
@@ -93,15 +132,68 @@ GA_SIMT void ga_sized_kernel_free(ga_kernel_heap heap, void *block)
         ga_sized_release(view, tile, giving, got);
     }
     if (!is_one && block) {
-        ga_post_add64_relaxed(&view.heap->faults, 1); /* relaxed: a count, read between launches */
+        ga_sized_free_others(view.heap, block);
     }
 }
 
+/* ---- questions: each lane for itself ------------------------------------------------------------------ */
+
+/* The run that begins there; `n` is 0 where none does. */
+GA_SIMT ga_sized_run ga_sized_kernel_run(ga_sized_view heap, const void *block)
+{
+    ga_sized_run run = ga_sized_run_find(heap, block);
+    run.n = run.offset ? 0 : run.n;
+    return run;
+}
+
 /* Bytes that may be used of it; 0 for what is no block. */
+GA_SIMT_SLOW size_t ga_sized_usable(ga_sized_heap *heap, const void *block)
+{
+    ga_sized_view view = ga_sized_view_of(heap);
+    ga_sized_found found = ga_sized_find(view, block);
+    if (found.class_ != GA_SIZED_NONE) {
+        return found.offset ? 0 : ga_sized_unit(found.class_);
+    }
+    return (size_t)ga_sized_kernel_run(view, block).n << view.region_bits;
+}
+
 GA_SIMT size_t ga_sized_kernel_usable_size(ga_kernel_heap heap, const void *block)
 {
-    ga_sized_found found = ga_sized_find(ga_sized_view_of_kernel(heap), block);
-    return found.class_ == GA_SIZED_NONE || found.offset ? 0 : ga_sized_unit(found.class_);
+    return ga_sized_usable((ga_sized_heap *)heap.words[GA_SIZED_WORD_HEAP], block);
+}
+
+/* Where the block begins that `pointer` is in; NULL where it is in none. A unit counts whether it is taken
+ * or not. */
+GA_SIMT_SLOW char *ga_sized_run_start(ga_sized_heap *heap, const void *pointer)
+{
+    ga_sized_run run = ga_sized_run_find(ga_sized_view_of(heap), pointer);
+    return run.n ? (char *)pointer - run.offset : NULL;
+}
+
+/* ---- resizing -------------------------------------------------------------------------------------------- */
+
+/* Whether the block of each lane that calls, of `usable` bytes, can stay where it is with `size` bytes. A
+ * run gives back what is not needed any more; a unit stays until half of it is enough. */
+GA_SIMT_SLOW bool ga_sized_resize(ga_sized_heap *heap, void *block, size_t usable, size_t size)
+{
+    ga_tile tile = ga_tile_present();
+    ga_sized_view view = ga_sized_view_of(heap);
+    ga_sized_run run = ga_sized_kernel_run(view, block);
+    uint32_t n = ga_sized_run_regions(view, size);
+    bool shorter = run.n > n && ga_sized_class_of(view, size) == GA_SIZED_NONE;
+    ga_tile_publish(tile); /* what the lanes did with what is given back */
+    GA_SHARE(tile, ga_lanes_nonzero(tile, shorter), lane)
+    {
+        ga_sized_run theirs = {ga_lanes_get(tile, run.first, lane), ga_lanes_get(tile, run.n, lane),
+                               0};
+        ga_sized_run_shorten(heap, tile, theirs, ga_lanes_get(tile, n, lane));
+    }
+    return shorter || (size <= usable && (size > usable / 2u || usable <= GA_SIZED_GRANULE));
+}
+
+GA_SIMT bool ga_sized_kernel_resize(ga_kernel_heap heap, void *block, size_t usable, size_t size)
+{
+    return ga_sized_resize((ga_sized_heap *)heap.words[GA_SIZED_WORD_HEAP], block, usable, size);
 }
 
 #endif

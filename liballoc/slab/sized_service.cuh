@@ -9,14 +9,27 @@
 #include "sized_kernel.h"
 
 /* One block for the host, and back. One thread. */
-extern "C" __global__ void ga_sized_take_kernel(ga_kernel_heap heap, uint64_t size, void **out)
+extern "C" __global__ void ga_sized_take_kernel(ga_kernel_heap heap, uint64_t size, uint64_t align,
+                                                void **out)
 {
-    *out = ga_sized_kernel_malloc(heap, size);
+    void *block = ga_sized_kernel_aligned_alloc(heap, align, size);
+    if ((uint64_t)block & (align - 1u)) { /* the heap's memory begins at no multiple of it */
+        ga_sized_kernel_free(heap, block);
+        block = NULL;
+    }
+    *out = block;
 }
 
 extern "C" __global__ void ga_sized_give_kernel(ga_kernel_heap heap, void *block)
 {
     ga_sized_kernel_free(heap, block);
+}
+
+/* The class of the region, or GA_SIZED_NONE where it is no class's. */
+GA_SIMT uint32_t ga_sized_class_at(const ga_sized_heap *heap, uint32_t region)
+{
+    uint32_t owner = heap->owners[region];
+    return owner - 1u < GA_SIZED_CLASSES ? owner - 1u : GA_SIZED_NONE;
 }
 
 /* How many units of the region are taken. By all lanes of a warp. */
@@ -31,6 +44,13 @@ GA_SIMT uint32_t ga_sized_taken_of(const ga_sized_heap *heap, ga_tile tile, uint
     return ga_lanes_sum(tile, taken);
 }
 
+/* relaxed: read when the kernel has ended. */
+GA_SIMT void ga_sized_add_live(uint64_t *total, uint32_t blocks, uint64_t bytes)
+{
+    ga_post_add64_relaxed(total, blocks);
+    ga_post_add64_relaxed(total + 1, bytes);
+}
+
 /* Add what is live: total[0] blocks, total[1] bytes. A warp for each region, in turn. */
 extern "C" __global__ void ga_sized_live_kernel(ga_sized_heap *heap, uint64_t *total)
 {
@@ -38,34 +58,44 @@ extern "C" __global__ void ga_sized_live_kernel(ga_sized_heap *heap, uint64_t *t
     uint32_t warp = (blockIdx.x * blockDim.x + threadIdx.x) / 32u;
     uint32_t warps = gridDim.x * blockDim.x / 32u;
     for (uint32_t region = warp; region < heap->next; region += warps) {
-        if (heap->owners[region]) {
-            uint32_t taken = ga_sized_taken_of(heap, tile, region);
-            if (tile.lane == 0 && taken) {
-                /* relaxed: read when the kernel has ended. */
-                ga_post_add64_relaxed(total, taken);
-                ga_post_add64_relaxed(total + 1, (uint64_t)taken *
-                                                     heap->of[heap->owners[region] - 1u].way.unit);
-            }
+        uint32_t class_ = ga_sized_class_at(heap, region);
+        uint32_t owner = heap->owners[region];
+        uint32_t taken = class_ == GA_SIZED_NONE ? 0 : ga_sized_taken_of(heap, tile, region);
+        if (tile.lane == 0 && taken) {
+            ga_sized_add_live(total, taken, (uint64_t)taken * heap->of[class_].way.unit);
+        } else if (tile.lane == 0 && owner & GA_SIZED_RUN) {
+            ga_sized_add_live(total, 1, (uint64_t)(owner & ~GA_SIZED_RUN) << heap->region_bits);
         }
     }
 }
 
-/* All units are free. */
+/* All units are free, and all runs. By all lanes of a warp, for one region. */
+GA_SIMT void ga_sized_reset_region(ga_sized_heap *heap, ga_tile tile, uint32_t region)
+{
+    uint32_t class_ = ga_sized_class_at(heap, region);
+    uint32_t *bits = heap->bits + ((size_t)region << ga_sized_stride_bits(heap->region_bits));
+    const ga_sized_class *c = heap->of + class_;
+    uint32_t words = class_ == GA_SIZED_NONE ? 0 : c->way.words;
+    for (uint32_t i = tile.lane; i < words; i += 32u) {
+        bits[i] = i + 1u == words ? c->tail : 0;
+    }
+    uint32_t n = ga_sized_run_end(heap, tile, region);
+    if (n) {
+        ga_sized_part part = {region, n};
+        ga_sized_pool_give(heap, tile, part);
+    }
+}
+
 extern "C" __global__ void ga_sized_reset_kernel(ga_sized_heap *heap)
 {
-    uint32_t step = gridDim.x * blockDim.x;
-    for (uint32_t region = 0; region < heap->next; region++) {
-        uint32_t owner = heap->owners[region];
-        const ga_sized_class *c = heap->of + owner - 1u;
-        uint32_t words = owner ? c->way.words : 0;
-        uint32_t *bits = heap->bits + ((size_t)region << ga_sized_stride_bits(heap->region_bits));
-        for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < words; i += step) {
-            bits[i] = i + 1u == words ? c->tail : 0;
-        }
+    uint32_t warp = (blockIdx.x * blockDim.x + threadIdx.x) / 32u;
+    uint32_t warps = gridDim.x * blockDim.x / 32u;
+    for (uint32_t region = warp; region < heap->next; region += warps) {
+        ga_sized_reset_region(heap, ga_tile_of(32), region);
     }
 }
 
-/* A warp for each class: regions in which nothing is taken leave its table and become spares. */
+/* A warp for each class: regions in which nothing is taken leave its table and go to the pool. */
 extern "C" __global__ void ga_sized_collect_kernel(ga_sized_heap *heap)
 {
     ga_tile tile = ga_tile_of(32);
@@ -78,14 +108,19 @@ extern "C" __global__ void ga_sized_collect_kernel(ga_sized_heap *heap)
     for (uint32_t i = 0; i < count; i++) {
         uint32_t region = c->way.table[i] - 1u;
         uint32_t taken = ga_sized_taken_of(heap, tile, region);
-        if (tile.lane == 0 && !taken) {
-            heap->owners[region] = 0;
-            heap->spares[ga_add_relaxed(&heap->spare_count, 1u)] = region; /* places, handed out */
-        } else if (tile.lane == 0) {
-            c->way.table[kept] = region + 1u;
+        if (tile.lane == 0) {
+            if (taken) {
+                c->way.table[kept] = region + 1u;
+            } else {
+                heap->owners[region] = 0;
+            }
+        }
+        __syncwarp();
+        if (!taken) {
+            ga_sized_part part = {region, 1};
+            ga_sized_pool_give(heap, tile, part);
         }
         kept += taken != 0;
-        __syncwarp();
     }
     for (uint32_t i = kept + tile.lane; i < count; i += 32u) {
         c->way.table[i] = 0;
@@ -95,17 +130,6 @@ extern "C" __global__ void ga_sized_collect_kernel(ga_sized_heap *heap)
         c->way.straight = GA_SIZED_SHIFT(c->way); /* of none: the table knows */
         c->hint = 0;
     }
-}
-
-/* Before it: spares that have been taken again leave the list. One thread. */
-extern "C" __global__ void ga_sized_spares_kernel(ga_sized_heap *heap)
-{
-    uint32_t left = 0;
-    for (uint32_t i = heap->spared; i < heap->spare_count; i++) {
-        heap->spares[left++] = heap->spares[i];
-    }
-    heap->spare_count = left;
-    heap->spared = 0;
 }
 
 #endif

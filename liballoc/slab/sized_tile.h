@@ -12,7 +12,7 @@
  *
  * ORDER      U1 and U2: what the last owner did with a unit happens before what the next one does.
  *            S1 and S2: a region's bitmap has been cleared before a class shows it. T1 and T2: who
- *            has a class's turn sees what the one before did.
+ *            has a class's turn sees what the one before did. P, Q and H are the pool's (sized_pool.h).
  *
  * PROGRESS   A claim makes two attempts at the word of its number and some elsewhere; then it waits for
  *            a region more, for as long as growth.h says; where there is none it looks at each word
@@ -25,6 +25,7 @@
 #include "../simt/clock.h"
 #include "../simt/simt.h"
 #include "sized_heap.h"
+#include "sized_pool.h"
 
 /* ---- places ------------------------------------------------------------------------------------- */
 
@@ -99,7 +100,7 @@ GA_SIMT char *ga_sized_pointer(ga_sized_view heap, uint32_t unit, uint32_t key, 
     return heap.units + (region << heap.region_bits) + slot * unit; /* below 2^31 in a region */
 }
 
-/* Which unit `pointer` is in. */
+/* Which unit `pointer` is in; none where that is a run (sized_runs.h). */
 GA_SIMT ga_sized_found ga_sized_find(ga_sized_view heap, const void *pointer)
 {
     ga_sized_found found;
@@ -112,7 +113,7 @@ GA_SIMT ga_sized_found ga_sized_find(ga_sized_view heap, const void *pointer)
     }
     /* relaxed: who has a unit of the region got it after the region got its class. */
     uint32_t owner = ga_load_relaxed(heap.heap->owners + region);
-    if (owner) {
+    if (owner - 1u < GA_SIZED_CLASSES) {
         uint32_t within = (uint32_t)offset & ga_bits_below(heap.region_bits);
         uint32_t unit = ga_sized_unit(owner - 1u);
         uint32_t slot = within / unit;
@@ -355,40 +356,6 @@ GA_SIMT void ga_sized_sweep(ga_sized_view heap, ga_tile tile, uint32_t number, u
 
 /* ---- regions ------------------------------------------------------------------------------------------ */
 
-/* growth.h: a region needs nothing before a class has it. */
-GA_SIMT void ga_sized_prepare(ga_tile tile, void *context, uint32_t from, uint32_t to)
-{
-    (void)tile;
-    (void)context;
-    (void)from;
-    (void)to;
-}
-
-/* Up to `n` regions that nobody has, neighbours, by one lane: the first, and how many in *n; 0 where
- * there is none for now. All of it relaxed: the numbers are what is handed out. */
-GA_SIMT uint32_t ga_sized_regions_take(ga_sized_heap *heap, uint32_t ready, uint32_t *n)
-{
-    if (ga_load_relaxed(&heap->spared) < heap->spare_count) {
-        uint32_t spare = ga_add_relaxed(&heap->spared, 1u);
-        if (spare < heap->spare_count) {
-            *n = 1;
-            return heap->spares[spare];
-        }
-    }
-    uint32_t next = ga_load_relaxed(&heap->next);
-    while (next < ready) {
-        uint32_t most = ready - next < *n ? ready - next : *n;
-        uint32_t seen = ga_cas_relaxed(&heap->next, next, next + most);
-        if (seen == next) {
-            *n = most;
-            return next;
-        }
-        next = seen;
-    }
-    *n = 0;
-    return 0;
-}
-
 /* Show what readers of `word` may use from now on, by one lane. */
 GA_SIMT void ga_sized_show(uint32_t *word, uint32_t value)
 {
@@ -407,6 +374,8 @@ GA_SIMT void ga_sized_regions_give(ga_sized_heap *heap, ga_tile tile, uint32_t c
     ga_sized_class *c = heap->of + class_;
     uint32_t words = c->way.words;
     uint32_t count = c->way.all / words; /* plain: only who has the turn changes it */
+    /* U1 reads what is stored next: behind this fence is what the last owners did (P1). */
+    ga_tile_publish(tile);
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
         uint32_t rank = ga_bits_count(ga_tile_lanes(tile) & ga_bits_below(own));
@@ -441,46 +410,24 @@ GA_SIMT void ga_sized_regions_give(ga_sized_heap *heap, ga_tile tile, uint32_t c
     ga_tile_sync(tile);
 }
 
-/* How many regions have memory, the same for all lanes. */
-GA_SIMT uint32_t ga_sized_ready(ga_sized_heap *heap, ga_tile tile)
-{
-    uint32_t leader = ga_tile_leader(tile);
-    ga_lanes ready = ga_lanes_all(0);
-    GA_EACH_LANE(tile, 1u << leader, own)
-    {
-        ga_lane_write(&ready, own, heap->growth ? ga_growth_ready(heap->growth) : heap->fixed);
-    }
-    ga_tile_sync(tile);
-    return ga_lanes_get(tile, ready, leader);
-}
-
 /* A 32nd more regions for the class than it has, at least one, by the tile that has its turn: how
  * many. It waits for memory where it must. */
 GA_SIMT uint32_t ga_sized_regions_get(ga_sized_heap *heap, ga_tile tile, uint32_t class_)
 {
-    uint32_t leader = ga_tile_leader(tile);
     uint32_t more = heap->of[class_].way.all / heap->of[class_].way.words / 32u;
-    for (;;) {
-        uint32_t ready = ga_sized_ready(heap, tile);
-        ga_lanes first = ga_lanes_all(0);
-        ga_lanes n = ga_lanes_all(0);
-        GA_EACH_LANE(tile, 1u << leader, own)
-        {
-            uint32_t wanted = more ? more : 1u;
-            ga_lane_write(&first, own, ga_sized_regions_take(heap, ready, &wanted));
-            ga_lane_write(&n, own, wanted);
+    ga_sized_wish wish = {1u, more ? more : 1u, 1u, 0};
+    uint32_t got = 0;
+    ga_sized_part part = ga_sized_regions_find(heap, ga_tile_members(tile), wish);
+    while (part.n) {
+        ga_sized_regions_give(heap, tile, class_, part.first, part.n);
+        got += part.n;
+        wish.most -= part.n;
+        if (!wish.most) {
+            break;
         }
-        ga_tile_sync(tile);
-        uint32_t got = ga_lanes_get(tile, n, leader);
-        if (got) {
-            ga_sized_regions_give(heap, tile, class_, ga_lanes_get(tile, first, leader), got);
-            return got;
-        }
-        if (!heap->growth || ga_growth_await(tile, heap->growth, ready + 1u, ga_sized_prepare,
-                                             heap) != GA_GROWTH_GRANTED) {
-            return 0;
-        }
+        part = ga_sized_regions_take(heap, tile, wish); /* what is there at once */
     }
+    return got;
 }
 
 /* Whether the class has more words than `seen`, or the tile has its turn now; by the leader, the same for

@@ -185,7 +185,7 @@ __attribute__((noinline)) ga_status ga_slab_state_alloc_slowly(ga_slab_state *s,
                                                                void **out)
 {
     if (s->sized) {
-        return ga_sized_alloc(s->sized, size, out);
+        return ga_sized_alloc(s->sized, size, 0, out);
     }
     if (s->kernel) {
         return ga_slab_kernel_alloc(s->kernel, size, out);
@@ -210,6 +210,9 @@ static ga_status slab_alloc(void *state, size_t size, void **out)
 ga_status ga_slab_state_alloc_aligned(void *state, size_t size, size_t align, void **out)
 {
     ga_slab_state *s = state;
+    if (s->sized) {
+        return ga_sized_alloc(s->sized, size, align, out);
+    }
     if (ga_slab_state_in_kernels(s)) {
         return unsupported("alignment above 16");
     }

@@ -297,4 +297,11 @@ GA_SIMT void ga_slab_kernel_release_address(ga_kernel_heap heap, uint32_t addres
     ga_slab_release_present(slab, tile, address);
 }
 
+/* Bytes of the unit that begins there; 0 where none does. */
+GA_SIMT_SLOW size_t ga_slab_kernel_usable_size(ga_kernel_heap heap, const void *pointer)
+{
+    ga_slab_view slab = ga_slab_view_of((ga_slab_heap *)heap.words[GA_SLAB_WORD_HEAP]);
+    return ga_slab_unit(slab, pointer) == GA_SLAB_FULL ? 0 : GA_SLAB_WORDS_UNIT(heap.words);
+}
+
 #endif

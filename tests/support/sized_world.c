@@ -56,7 +56,7 @@ static sized_world *make(uint32_t region_bits, uint32_t regions)
     *world->heap = (ga_sized_heap){
         .bits = piece(world, bits),
         .owners = piece(world, list),
-        .spares = piece(world, list),
+        .pool = piece(world, list),
         .region_bits = region_bits,
         .classes = classes,
         .regions = regions,

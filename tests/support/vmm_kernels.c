@@ -7,7 +7,7 @@
 
 #include "arena/growth_probe_tile.h"
 #include "device/device.h"
-#include "slab/sized_tile.h"
+#include "slab/sized_runs.h"
 #include "slab/sized_words.h"
 #include "slab/slab_growing.h"
 
@@ -91,29 +91,65 @@ static ga_sized_heap *sized_heap_of(void **parameters)
     return (ga_sized_heap *)PARAMETER(ga_kernel_heap, 0).words[GA_SIZED_WORD_HEAP];
 }
 
+static void *sized_take_run(ga_sized_view view, uint64_t size, uint64_t align)
+{
+    uint64_t regions = align >> view.region_bits;
+    if (regions > GA_SIZED_REGIONS_MOST) {
+        return NULL;
+    }
+    uint32_t multiple = regions ? (uint32_t)regions : 1;
+    uint32_t phase = (uint32_t)((uintptr_t)view.units >> view.region_bits);
+    uint32_t n = ga_sized_run_regions(view, size);
+    ga_lanes first = ga_sized_runs_claim(view.heap, ga_tile_of(32), 1, ga_lanes_all(n),
+                                         ga_lanes_all(multiple), phase);
+    return ga_lane_read(first, 0) == GA_SIZED_NONE
+               ? NULL
+               : ga_sized_run_pointer(view, ga_lane_read(first, 0));
+}
+
+static void *sized_take_unit(ga_sized_view view, uint32_t class)
+{
+    ga_sized_got got = ga_sized_claim(view, ga_tile_of(32), 1, ga_lanes_all(class), 0);
+    uint32_t key = ga_lane_read(got.keys, 0);
+    return key == GA_SIZED_NONE
+               ? NULL
+               : ga_sized_pointer(view, ga_sized_unit(class), key, ga_lane_read(got.places, 0));
+}
+
+static void sized_release_block(ga_sized_view view, const void *block)
+{
+    ga_sized_found found = ga_sized_find(view, block);
+    ga_sized_run run = ga_sized_run_find(view, block);
+    if (found.class_ != GA_SIZED_NONE) {
+        ga_sized_got got = {ga_lanes_all(found.key), ga_lanes_all(found.place)};
+        ga_sized_release(view, ga_tile_of(32), 1, got);
+    } else if (run.n) {
+        ga_sized_runs_release(view.heap, ga_tile_of(32), 1, ga_lanes_all(run.first));
+    }
+}
+
 static void sized_take(void **parameters)
 {
     ga_sized_view view = ga_sized_view_of(sized_heap_of(parameters));
-    uint32_t class = ga_sized_class_of(view, PARAMETER(uint64_t, 1));
-    ga_sized_got got = ga_sized_claim(view, ga_tile_of(32), 1, ga_lanes_all(class), 0);
-    uint32_t key = ga_lane_read(got.keys, 0);
-    *PARAMETER(void **, 2) =
-        key == GA_SIZED_NONE
-            ? NULL
-            : ga_sized_pointer(view, ga_sized_unit(class), key, ga_lane_read(got.places, 0));
+    uint64_t size = PARAMETER(uint64_t, 1), align = PARAMETER(uint64_t, 2);
+    uint32_t class = ga_sized_class_aligned(view, size, align);
+    *PARAMETER(void **, 3) =
+        class == GA_SIZED_NONE ? sized_take_run(view, size, align) : sized_take_unit(view, class);
 }
 
 static void sized_give(void **parameters)
 {
-    ga_sized_view view = ga_sized_view_of(sized_heap_of(parameters));
-    ga_sized_found found = ga_sized_find(view, PARAMETER(void *, 1));
-    ga_sized_got got = {ga_lanes_all(found.key), ga_lanes_all(found.place)};
-    ga_sized_release(view, ga_tile_of(32), 1, got);
+    sized_release_block(ga_sized_view_of(sized_heap_of(parameters)), PARAMETER(void *, 1));
 }
 
 static uint32_t *sized_bits(ga_sized_heap *heap, uint32_t region)
 {
     return heap->bits + ((size_t)region << ga_sized_stride_bits(heap->region_bits));
+}
+
+static bool sized_is_class(const ga_sized_heap *heap, uint32_t region)
+{
+    return heap->owners[region] - 1 < GA_SIZED_CLASSES;
 }
 
 static uint32_t sized_taken(ga_sized_heap *heap, uint32_t region)
@@ -127,10 +163,14 @@ static void sized_live(void **parameters)
     ga_sized_heap *heap = PARAMETER(ga_sized_heap *, 0);
     uint64_t *total = PARAMETER(uint64_t *, 1);
     for (uint32_t region = 0; region < heap->next; region++) {
-        if (heap->owners[region]) {
+        uint32_t owner = heap->owners[region];
+        if (sized_is_class(heap, region)) {
             uint32_t taken = sized_taken(heap, region);
             total[0] += taken;
-            total[1] += (uint64_t)taken * heap->of[heap->owners[region] - 1].way.unit;
+            total[1] += (uint64_t)taken * heap->of[owner - 1].way.unit;
+        } else if (owner & GA_SIZED_RUN) {
+            total[0]++;
+            total[1] += (uint64_t)(owner & ~GA_SIZED_RUN) << heap->region_bits;
         }
     }
 }
@@ -139,10 +179,12 @@ static void sized_reset(void **parameters)
 {
     ga_sized_heap *heap = PARAMETER(ga_sized_heap *, 0);
     for (uint32_t region = 0; region < heap->next; region++) {
-        if (heap->owners[region]) {
+        if (sized_is_class(heap, region)) {
             const ga_sized_class *c = &heap->of[heap->owners[region] - 1];
             memset(sized_bits(heap, region), 0, c->way.words * sizeof(uint32_t));
             sized_bits(heap, region)[c->way.words - 1] = c->tail;
+        } else if (heap->owners[region] & GA_SIZED_RUN) {
+            ga_sized_runs_release(heap, ga_tile_of(32), 1, ga_lanes_all(region));
         }
     }
 }
@@ -157,7 +199,7 @@ static void collect_class(ga_sized_heap *heap, ga_sized_class *c)
             c->way.table[kept++] = region + 1;
         } else {
             heap->owners[region] = 0;
-            heap->spares[heap->spare_count++] = region;
+            ga_sized_pool_give(heap, ga_tile_of(32), (ga_sized_part){region, 1});
         }
     }
     c->way.all = kept * c->way.words;
@@ -175,31 +217,14 @@ static void sized_collect(void **parameters)
     }
 }
 
-static void sized_spares(void **parameters)
-{
-    ga_sized_heap *heap = PARAMETER(ga_sized_heap *, 0);
-    uint32_t left = 0;
-    for (uint32_t i = heap->spared; i < heap->spare_count; i++) {
-        heap->spares[left++] = heap->spares[i];
-    }
-    heap->spare_count = left;
-    heap->spared = 0;
-}
-
 /* ---- launching ------------------------------------------------------------------------------- */
 
 static struct CUfunc_st kernels[] = {
-    {"ga_growth_probe_kernel", try_growth},
-    {"ga_slab_recount_kernel", recount},
-    {"ga_slab_live_kernel", count_live},
-    {"ga_slab_take_kernel", take},
-    {"ga_slab_give_kernel", give},
-    {"ga_sized_take_kernel", sized_take},
-    {"ga_sized_give_kernel", sized_give},
-    {"ga_sized_live_kernel", sized_live},
-    {"ga_sized_reset_kernel", sized_reset},
-    {"ga_sized_collect_kernel", sized_collect},
-    {"ga_sized_spares_kernel", sized_spares},
+    {"ga_growth_probe_kernel", try_growth}, {"ga_slab_recount_kernel", recount},
+    {"ga_slab_live_kernel", count_live},    {"ga_slab_take_kernel", take},
+    {"ga_slab_give_kernel", give},          {"ga_sized_take_kernel", sized_take},
+    {"ga_sized_give_kernel", sized_give},   {"ga_sized_live_kernel", sized_live},
+    {"ga_sized_reset_kernel", sized_reset}, {"ga_sized_collect_kernel", sized_collect},
 };
 
 static CUfunction find(const char *name)

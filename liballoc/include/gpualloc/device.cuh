@@ -30,6 +30,7 @@
 
 #include "coalesce/coalesce_kernel.h"
 #include "device/kinds.h"
+#include "slab/block_kernel.h"
 #include "slab/sized_kernel.h"
 #include "slab/slab_kernel.h"
 
@@ -49,7 +50,8 @@ static __device__ __forceinline__ bool ga_kernel_is(ga_kernel_heap heap, uint32_
 }
 
 /* `size` bytes, aligned to 16, for each lane that calls; NULL where the heap has no more, or no blocks
- * of that size, or where the view is not one of this header's version. */
+ * of that size, or where the view is not one of this header's version. A size of 0 is one byte.
+ * Heaps of all sizes (slab:unit=classes) have blocks of up to all their memory. */
 static __device__ __forceinline__ void *ga_kernel_malloc(ga_kernel_heap heap, size_t size)
 {
     void *block = NULL;
@@ -86,6 +88,89 @@ static __device__ __forceinline__ void ga_kernel_free(ga_kernel_heap heap, void 
         free(block);
     }
 #endif
+}
+
+/* Bytes that may be used of the block, for each lane for itself: at least what was asked for. 0 for NULL, for what
+ * is no block of the heap's, and in heaps of CUDA's malloc and of coalesce, which do not know. */
+static __device__ __forceinline__ size_t ga_kernel_usable_size(ga_kernel_heap heap,
+                                                               const void *block)
+{
+    if (heap.abi == GA_KERNEL_HEAP_ABI && heap.kind == GA_KERNEL_KIND_SIZED) {
+        return ga_sized_kernel_usable_size(heap, block);
+    }
+    if (heap.abi == GA_KERNEL_HEAP_ABI && heap.kind == GA_KERNEL_KIND_SLAB) {
+        return ga_slab_kernel_usable_size(heap, block);
+    }
+    return 0;
+}
+
+/* n * size bytes, all of them 0; NULL where that is more than a size_t holds, too. */
+static __device__ __forceinline__ void *ga_kernel_calloc(ga_kernel_heap heap, size_t n, size_t size)
+{
+    void *block = __umul64hi(n, size) ? NULL : ga_kernel_malloc(heap, n * size);
+    if (block) {
+        ga_block_fill(block, NULL, n * size);
+    }
+    return block;
+}
+
+/* The block with `size` bytes, which may be another one then: what is in both is copied, and the old one
+ * freed. NULL where there is no memory: then the old one is as it was. A NULL `block` is a malloc; a `size`
+ * of 0 frees and answers NULL. A block that shrinks stays where it is until half of it is enough, and where
+ * there is no smaller one; a large one gives back what it does not need.
+ * NULL, and nothing done, for what is no block, and in heaps that do not know their blocks' sizes:
+ * CUDA's malloc and coalesce. */
+static __device__ __forceinline__ void *ga_kernel_realloc(ga_kernel_heap heap, void *block,
+                                                          size_t size)
+{
+    size_t usable = block ? ga_kernel_usable_size(heap, block) : 0;
+    void *other = NULL;
+    bool stays = false;
+    if (usable && size) {
+        stays = heap.kind == GA_KERNEL_KIND_SIZED
+                    ? ga_sized_kernel_resize(heap, block, usable, size)
+                    : size <= usable;
+    }
+    if (!block || (usable && size && !stays)) {
+        other = ga_kernel_malloc(heap, size);
+    }
+    if (block && other) {
+        ga_block_fill(other, block, usable < size ? usable : size);
+    }
+    if (block && (other || !size)) {
+        ga_kernel_free(heap, block);
+    }
+    return stays || (block && usable && !other && size && size <= usable) ? block : other;
+}
+
+/* `size` bytes at a multiple of `align`, a power of two, else NULL; to be freed like all others.
+ * Heaps of all sizes know every alignment over vmm, and over other parents those that their memory begins at, which is
+ * 256 at least. Slab heaps of one unit size have the largest power of two in it, but no more than their memory
+ * begins at; CUDA's malloc what __nv_aligned_device_malloc() has; coalesce none: NULL. */
+static __device__ __forceinline__ void *ga_kernel_aligned_alloc(ga_kernel_heap heap, size_t align,
+                                                                size_t size)
+{
+    void *block = NULL;
+    if (heap.abi != GA_KERNEL_HEAP_ABI || !align || align & (align - 1)) {
+        return NULL;
+    }
+    if (heap.kind == GA_KERNEL_KIND_SIZED) {
+        block = ga_sized_kernel_aligned_alloc(heap, align, size);
+    } else if (heap.kind == GA_KERNEL_KIND_SLAB) {
+        if (size <= GA_SLAB_WORDS_UNIT(heap.words) && GA_SLAB_WORDS_UNIT(heap.words) % align == 0) {
+            block = ga_slab_kernel_claim(heap);
+        }
+    }
+#ifndef GA_KERNEL_LINKED
+    if (heap.kind == GA_KERNEL_KIND_CUDA) {
+        block = align <= 16 ? malloc(size) : __nv_aligned_device_malloc(size, align);
+    }
+#endif
+    if ((size_t)block & (align - 1)) {
+        ga_kernel_free(heap, block);
+        block = NULL;
+    }
+    return block;
 }
 
 /* ---- slab heaps: units of one size ---------------------------------------------------------- */

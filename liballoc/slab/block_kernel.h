@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Blocks in kernels, whatever heap they are of: cleared and copied. A small one by its lane, a large one by all
+ * lanes that called together, one after the other, so that they read and write neighbouring bytes.
+ */
+#ifndef GPUALLOC_SLAB_BLOCK_KERNEL_H
+#define GPUALLOC_SLAB_BLOCK_KERNEL_H
+
+#include "../simt/share.h"
+#include "../simt/simt.h"
+
+#define GA_BLOCK_SMALL 256u /* bytes: up to here by the lane itself */
+
+GA_SIMT uint64_t ga_block_get(ga_tile tile, uint64_t value, uint32_t lane)
+{
+    uint32_t high = ga_lanes_get(tile, (uint32_t)(value >> 32), lane);
+    return (uint64_t)high << 32 | ga_lanes_get(tile, (uint32_t)value, lane);
+}
+
+/* What one of `step` lanes does of it, number `rank`, in words of that type; from NULL come zeros. */
+template <class WORD>
+GA_SIMT void ga_block_words(char *to, const char *from, size_t bytes, size_t rank, size_t step)
+{
+    for (size_t i = rank; i < bytes / sizeof(WORD); i += step) {
+        ((WORD *)to)[i] = from ? ((const WORD *)from)[i] : WORD();
+    }
+    for (size_t i = bytes / sizeof(WORD) * sizeof(WORD) + rank; i < bytes; i += step) {
+        to[i] = from ? from[i] : 0;
+    }
+}
+
+GA_SIMT void ga_block_part(char *to, const char *from, size_t bytes, size_t rank, size_t step)
+{
+    uint32_t odd = (uint32_t)((size_t)to | (size_t)from);
+    if (odd % 16u == 0) {
+        ga_block_words<uint4>(to, from, bytes, rank, step);
+    } else if (odd % 4u == 0) {
+        ga_block_words<uint32_t>(to, from, bytes, rank, step);
+    } else {
+        ga_block_words<char>(to, from, bytes, rank, step);
+    }
+}
+
+/* `bytes` from `from`, or zeros where that is NULL, for each lane that calls. They do not overlap. */
+GA_SIMT_SLOW void ga_block_fill(void *to, const void *from, size_t bytes)
+{
+    ga_tile tile = ga_tile_present();
+    bool large = bytes > GA_BLOCK_SMALL;
+    if (!large) {
+        ga_block_part((char *)to, (const char *)from, bytes, 0, 1);
+    }
+    uint32_t asking = ga_lanes_nonzero(tile, large);
+    ga_tile_sync(tile); /* what a lane wrote there is read by others */
+    GA_SHARE(tile, asking, lane)
+    {
+        ga_block_part((char *)ga_block_get(tile, (uint64_t)to, lane),
+                      (const char *)ga_block_get(tile, (uint64_t)from, lane),
+                      ga_block_get(tile, bytes, lane), ga_tile_ranks(tile), ga_tile_size(tile));
+    }
+    ga_tile_sync(tile); /* and the other way round */
+}
+
+#endif

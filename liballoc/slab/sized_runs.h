@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Blocks larger than the largest class, for the lanes of a tile: runs of whole neighbouring regions.
+ *
+ * STRUCTURE  sized_heap.h has it. A run's first region says how many there are, the others how far they are
+ *            from it. Lanes that want runs get them one after the other, by the whole tile.
+ *
+ * INVARIANT  A run is its owner's from the moment its first region says so until one lane has cleared
+ *            that: of several who free it one does.
+ *
+ * ORDER      P1 and P2 of the pool: what the last owners did with the regions happens before what the next
+ *            do. What regions are is relaxed: who has the run's address got it from who took it.
+ *
+ * PROGRESS   As sized_pool.h says; a free waits for nobody.
+ */
+#ifndef GPUALLOC_SLAB_SIZED_RUNS_H
+#define GPUALLOC_SLAB_SIZED_RUNS_H
+
+#include "../simt/share.h"
+#include "sized_tile.h"
+
+#define GA_SIZED_REGIONS_MOST (1u << 24) /* that a heap can have (sized.c) */
+
+/* A run, and where something is in it. */
+typedef struct ga_sized_run {
+    uint32_t first, n; /* regions; none where `n` is 0 */
+    uint64_t offset;   /* from its first byte */
+} ga_sized_run;
+
+/* How many regions `size` bytes take; more than there can be where that is too much. */
+GA_SIMT uint32_t ga_sized_run_regions(ga_sized_view heap, uint64_t size)
+{
+    uint64_t n = (size >> heap.region_bits) + ((size & ga_bits_below(heap.region_bits)) != 0);
+    return n < GA_SIZED_REGIONS_MOST ? (uint32_t)n + !n : GA_SIZED_REGIONS_MOST;
+}
+
+GA_SIMT char *ga_sized_run_pointer(ga_sized_view heap, uint32_t first)
+{
+    return heap.units + ((uint64_t)first << heap.region_bits);
+}
+
+/* Which run `pointer` is in. */
+GA_SIMT ga_sized_run ga_sized_run_find(ga_sized_view heap, const void *pointer)
+{
+    ga_sized_run run = {0, 0, 0};
+    uint64_t offset = (uint64_t)((const char *)pointer - heap.units);
+    if (offset >> heap.region_bits >= heap.heap->regions) {
+        return run;
+    }
+    uint32_t region = (uint32_t)(offset >> heap.region_bits);
+    uint32_t owner = ga_load_relaxed(heap.heap->owners + region);
+    uint32_t before = owner & GA_SIZED_INSIDE ? owner & ~GA_SIZED_INSIDE : 0;
+    if (before) {
+        owner = ga_load_relaxed(heap.heap->owners + region - before);
+    }
+    if (owner & GA_SIZED_RUN && (owner & ~GA_SIZED_RUN) > before) {
+        run.first = region - before;
+        run.n = owner & ~GA_SIZED_RUN;
+        run.offset = offset - ((uint64_t)run.first << heap.region_bits);
+    }
+    return run;
+}
+
+/* ---- claims -------------------------------------------------------------------------------------------- */
+
+/* What the regions are from now on. */
+GA_SIMT void ga_sized_run_mark(ga_sized_heap *heap, ga_tile tile, ga_sized_part part)
+{
+    ga_lanes ranks = ga_tile_ranks(tile);
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        for (uint32_t i = ga_lane_read(ranks, own); i < part.n; i += ga_tile_size(tile)) {
+            ga_store_relaxed(heap->owners + part.first + i,
+                             i ? GA_SIZED_INSIDE | i : GA_SIZED_RUN | part.n);
+        }
+    }
+    ga_tile_sync(tile);
+}
+
+/* A run of `n` regions, the first of them at a multiple of `align` when `phase` is added to its number: the
+ * first, or GA_SIZED_NONE. */
+GA_SIMT uint32_t ga_sized_run_claim(ga_sized_heap *heap, ga_tile tile, uint32_t n, uint32_t align,
+                                    uint32_t phase)
+{
+    ga_sized_wish wish = {n, n, align, phase};
+    ga_sized_part part = ga_sized_regions_find(heap, ga_tile_members(tile), wish);
+    if (part.n) {
+        ga_sized_run_mark(heap, tile, part);
+        return part.first;
+    }
+    GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+    {
+        (void)own;
+        ga_post_add_relaxed(&heap->refused, 1u); /* relaxed: a count */
+    }
+    return GA_SIZED_NONE;
+}
+
+/* A run of as many regions as `regions` has for it, for each lane of `wanting`; `aligns` and phase as
+ * above. */
+GA_SIMT ga_lanes ga_sized_runs_claim(ga_sized_heap *heap, ga_tile tile, uint32_t wanting,
+                                     ga_lanes regions, ga_lanes aligns, uint32_t phase)
+{
+    ga_lanes got = ga_lanes_all(GA_SIZED_NONE);
+    GA_SHARE(tile, wanting, lane)
+    {
+        uint32_t align = ga_lanes_get(tile, aligns, lane);
+        uint32_t first = ga_sized_run_claim(heap, tile, ga_lanes_get(tile, regions, lane), align,
+                                            phase & (align - 1u));
+        ga_share_answer(tile, &got, lane, first);
+    }
+    return got;
+}
+
+/* ---- giving back ----------------------------------------------------------------------------------------- */
+
+/* The run that begins there ends: how many regions it had, 0 where none begins there. All lanes. */
+GA_SIMT uint32_t ga_sized_run_end(ga_sized_heap *heap, ga_tile tile, uint32_t first)
+{
+    uint32_t leader = ga_tile_leader(tile);
+    ga_lanes n = ga_lanes_all(0);
+    GA_EACH_LANE(tile, 1u << leader, own)
+    {
+        /* relaxed, as the change: it decides who gives the regions back, and P2 releases them. */
+        uint32_t owner = ga_load_relaxed(heap->owners + first);
+        if (owner & GA_SIZED_RUN && ga_cas_relaxed(heap->owners + first, owner, 0) == owner) {
+            ga_lane_write(&n, own, owner & ~GA_SIZED_RUN);
+        }
+    }
+    ga_tile_sync(tile);
+    return ga_lanes_get(tile, n, leader);
+}
+
+/* The runs whose first regions the lanes of `giving` have: the mask of those at which one began. */
+GA_SIMT uint32_t ga_sized_runs_release(ga_sized_heap *heap, ga_tile tile, uint32_t giving,
+                                       ga_lanes firsts)
+{
+    uint32_t given = 0;
+    ga_tile_sync(tile); /* what any lane did with them comes before */
+    GA_SHARE(tile, giving, lane)
+    {
+        ga_sized_part part = {ga_lanes_get(tile, firsts, lane), 0};
+        part.n = ga_sized_run_end(heap, tile, part.first);
+        if (part.n) {
+            ga_sized_pool_give(heap, tile, part);
+            given |= 1u << lane;
+        }
+    }
+    return given;
+}
+
+/* All but the first `n` regions of the run, which has more: false where it is none any more. */
+GA_SIMT bool ga_sized_run_shorten(ga_sized_heap *heap, ga_tile tile, ga_sized_run run, uint32_t n)
+{
+    uint32_t leader = ga_tile_leader(tile);
+    ga_lanes done = ga_lanes_all(0);
+    GA_EACH_LANE(tile, 1u << leader, own)
+    {
+        uint32_t owner = GA_SIZED_RUN | run.n;
+        /* relaxed, as above */
+        ga_lane_write(&done, own,
+                      ga_cas_relaxed(heap->owners + run.first, owner, GA_SIZED_RUN | n) == owner);
+    }
+    ga_tile_sync(tile);
+    if (!ga_lanes_get(tile, done, leader)) {
+        return false;
+    }
+    ga_sized_part part = {run.first + n, run.n - n};
+    ga_sized_pool_give(heap, tile, part);
+    return true;
+}
+
+#endif
