@@ -61,14 +61,14 @@ static const char *const addressing_choices[] = {
     [ADDRESSING_AUTO] = "auto", [ADDRESSING_LIGHT] = "light", [ADDRESSING_TABLE] = "table", NULL};
 
 const ga_option ga_slab_options[GA_SLAB_OPTIONS] = {
-    [UNIT] =
-        {.name = "unit",
-         .type = GA_OPTION_SIZE,
-         .fallback = "auto",
-         .help =
-             "bytes of a unit, a multiple of 16 up to 64K; auto: classes, in kernels 128 where the "
-             "parent does not grow under them",
-         .choices = unit_words},
+    [UNIT] = {.name = "unit",
+              .type = GA_OPTION_SIZE,
+              .fallback = "auto",
+              .help = "bytes of a unit, a multiple of 16 up to 64K; classes: all sizes, in kernels "
+                      "up to the "
+                      "heap's limit; auto: classes, in kernels 128 where the parent does not grow "
+                      "under them",
+              .choices = unit_words},
     [MAX] = {.name = "max",
              .type = GA_OPTION_SIZE,
              .fallback = "auto",
