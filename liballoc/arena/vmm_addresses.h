@@ -20,8 +20,10 @@ typedef struct ga_vmm_chunk {
     ga_vmm_link link; /* among all, in the order of addresses */
     uintptr_t base;
     uint64_t size;
+    uint64_t handle;            /* the driver's, of its memory */
     bool wall, fresh;           /* fresh: mapped by the call that is under way */
     uint64_t freed;             /* when that was: the pool's clock */
+    uint64_t used, like;        /* vmm_past.h: its last request, and what that was like */
     uint32_t slot;              /* of the table that is searched (vmm_search.h) */
     struct ga_vmm_run *run;     /* what it is a part of (vmm_pool.h); NULL: of nothing, and free */
     struct ga_vmm_fence *fence; /* free: who may be using it yet; NULL: nobody */

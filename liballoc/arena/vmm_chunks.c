@@ -20,76 +20,120 @@ static const uint64_t LEAST_PART = (uint64_t)64 << 20;
 
 /* ---- one chunk --------------------------------------------------------------------------- */
 
-static ga_status say_lost(const ga_vmm_pool *pool, uint64_t size)
+/* One without addresses goes; or stays, loose, for as long as the driver will not have it. */
+static void give_back(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
 {
-    ga_log(GA_LOG_WARN, "vmm: device %d: the driver keeps a chunk of %llu bytes: %s",
-           pool->space.device, (ull)size, ga_error_text());
-    return GA_ERR_DEVICE;
+    if (ga_space_destroy(&pool->space, chunk->handle) == GA_OK) {
+        pool->held -= chunk->size;
+        ga_libc.free(chunk);
+        return;
+    }
+    ga_vmm_list_append(&pool->loose, &chunk->link);
+    pool->loose_bytes += chunk->size;
 }
 
-/* A handle that cannot be given back would keep the memory for ever. */
-static ga_status undo_map(ga_vmm_pool *pool, uintptr_t start, uint64_t size, uint64_t handle)
-{
-    ga_status status = ga_space_unmap(&pool->space, start, size);
-    if (status != GA_OK || ga_space_destroy(&pool->space, handle) != GA_OK) {
-        return say_lost(pool, size);
-    }
-    return ga_fail(GA_ERR_DEVICE, "the driver would not take a chunk's handle back");
-}
-
-/* Its handle goes at once: it lives as long as it is mapped. */
-static ga_status map(ga_vmm_pool *pool, uintptr_t start, uint64_t size)
-{
-    uint64_t handle;
-    ga_status status = ga_space_create(&pool->space, size, &handle);
-    if (status != GA_OK) {
-        return status;
-    }
-    ga_status mapped = ga_space_map(&pool->space, start, size, handle);
-    status = ga_space_destroy(&pool->space, handle);
-    if (mapped == GA_OK) {
-        return status == GA_OK ? GA_OK : undo_map(pool, start, size, handle);
-    }
-    if (status != GA_OK) {
-        say_lost(pool, size);
-    }
-    return mapped;
-}
-
-static void forget(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
+/* It has no addresses then, and nobody uses it. */
+static void take_out(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
 {
     ga_vmm_addresses_remove(&pool->addresses, chunk);
     ga_vmm_fence_drop(&pool->fences, chunk->fence);
-    ga_libc.free(chunk);
+    chunk->fence = NULL;
+    chunk->used = chunk->like = 0;
 }
 
-static ga_status add(ga_vmm_pool *pool, ga_vmm_chunk *below, uintptr_t base, uint64_t size)
+/* With memory, and no addresses. */
+static ga_status create(ga_vmm_pool *pool, uint64_t size, ga_vmm_chunk **out)
 {
     ga_vmm_chunk *chunk = ga_libc.calloc(1, sizeof *chunk);
-    if (chunk) {
-        *chunk = (ga_vmm_chunk){.base = base, .size = size};
-        ga_vmm_list_begin(&chunk->link);
-    }
-    if (!chunk || !ga_vmm_addresses_put(&pool->addresses, below, chunk)) {
-        ga_libc.free(chunk);
+    if (!chunk) {
         return ga_fail(GA_ERR_MEMORY, "no memory for the record of a chunk");
     }
-    ga_status status = map(pool, base, size);
+    chunk->size = size;
+    ga_vmm_list_begin(&chunk->link);
+    ga_status status = ga_space_create(&pool->space, size, &chunk->handle);
     if (status != GA_OK) {
-        forget(pool, chunk);
+        ga_libc.free(chunk);
+        return status;
+    }
+    pool->held += size;
+    *out = chunk;
+    return GA_OK;
+}
+
+/* One that was loosened and is no larger; NULL: there is none. */
+static ga_vmm_chunk *take_loose(ga_vmm_pool *pool, uint64_t most)
+{
+    for (ga_vmm_link *l = pool->loose.after; l != &pool->loose; l = l->after) {
+        ga_vmm_chunk *chunk = ga_vmm_chunk_of(l);
+        if (chunk->size <= most) {
+            ga_vmm_list_remove(l);
+            pool->loose_bytes -= chunk->size;
+            return chunk;
+        }
+    }
+    return NULL;
+}
+
+/* Where its base says. */
+static ga_status map(ga_vmm_pool *pool, ga_vmm_chunk *below, ga_vmm_chunk *chunk)
+{
+    if (!ga_vmm_addresses_put(&pool->addresses, below, chunk)) {
+        return ga_fail(GA_ERR_MEMORY, "no memory for the record of a chunk");
+    }
+    ga_status status = ga_space_map(&pool->space, chunk->base, chunk->size, chunk->handle);
+    if (status != GA_OK) {
+        take_out(pool, chunk);
         return status;
     }
     ga_vmm_search_put(pool, chunk);
     chunk->fresh = true;
-    pool->held += size;
     return GA_OK;
+}
+
+/* One that is loose and fits the hole, or a new one of `size` bytes. */
+static ga_status add(ga_vmm_pool *pool, ga_vmm_chunk *below, uintptr_t base, uint64_t hole,
+                     uint64_t size)
+{
+    ga_vmm_chunk *chunk = take_loose(pool, hole);
+    ga_status status = chunk ? GA_OK : create(pool, size, &chunk);
+    if (status != GA_OK) {
+        return status;
+    }
+    chunk->base = base;
+    status = map(pool, below, chunk);
+    if (status != GA_OK) {
+        give_back(pool, chunk);
+    }
+    return status;
 }
 
 void ga_vmm_chunks_unmap(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
 {
     if (ga_space_unmap(&pool->space, chunk->base, chunk->size) == GA_OK) {
-        pool->held -= chunk->size;
-        forget(pool, chunk);
+        take_out(pool, chunk);
+        give_back(pool, chunk);
+    }
+}
+
+void ga_vmm_chunks_loosen(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
+{
+    if (ga_space_unmap(&pool->space, chunk->base, chunk->size) == GA_OK) {
+        take_out(pool, chunk);
+        ga_vmm_list_append(&pool->loose, &chunk->link);
+        pool->loose_bytes += chunk->size;
+    }
+}
+
+void ga_vmm_chunks_drop_loose(ga_vmm_pool *pool)
+{
+    const ga_vmm_link *last = pool->loose.before;
+    while (!ga_vmm_list_empty(&pool->loose)) {
+        ga_vmm_chunk *chunk = take_loose(pool, UINT64_MAX);
+        bool is_last = &chunk->link == last;
+        give_back(pool, chunk);
+        if (is_last) {
+            break;
+        }
     }
 }
 
@@ -110,9 +154,9 @@ static ga_status fill_hole(ga_vmm_pool *pool, ga_vmm_chunk *below, uintptr_t bas
     ga_status status = GA_OK;
     while (status == GA_OK && base < end) {
         uint64_t size = end - base < most ? end - base : most;
-        status = add(pool, below, base, size);
+        status = add(pool, below, base, end - base, size);
         below = status == GA_OK ? ga_vmm_chunk_after(below) : below;
-        base += size;
+        base = status == GA_OK ? ga_vmm_chunk_end(below) : base;
     }
     return status;
 }
@@ -148,7 +192,7 @@ static void settle(ga_vmm_pool *pool, const ga_vmm_chunk *below, uintptr_t end, 
 
 static ga_status check_limit(const ga_vmm_pool *pool, uint64_t more)
 {
-    if (more <= pool->limit && pool->held <= pool->limit - more) {
+    if (more <= pool->limit && pool->held - pool->loose_bytes <= pool->limit - more) {
         return GA_OK;
     }
     return ga_fail(GA_ERR_MEMORY, "the limit is %llu bytes, and %llu are held", (ull)pool->limit,
@@ -184,6 +228,17 @@ ga_status ga_vmm_chunks_fill(ga_vmm_pool *pool, ga_vmm_chunk *below, uintptr_t b
 
 /* ---- the end ----------------------------------------------------------------------------- */
 
+/* The last time that the driver is asked. */
+static void end_loose(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
+{
+    if (ga_space_destroy(&pool->space, chunk->handle) != GA_OK) {
+        ga_log(GA_LOG_WARN, "vmm: device %d: the driver keeps a chunk of %llu bytes: %s",
+               pool->space.device, (ull)chunk->size, ga_error_text());
+    }
+    pool->held -= chunk->size;
+    ga_libc.free(chunk);
+}
+
 void ga_vmm_chunks_end(ga_vmm_pool *pool)
 {
     ga_vmm_link *chunks = &pool->addresses.chunks;
@@ -193,8 +248,11 @@ void ga_vmm_chunks_end(ga_vmm_pool *pool)
         next = l->after;
         if (!chunk->wall) {
             ga_space_unmap(&pool->space, chunk->base, chunk->size);
-            pool->held -= chunk->size;
-            forget(pool, chunk);
+            take_out(pool, chunk);
+            give_back(pool, chunk);
         }
+    }
+    for (ga_vmm_chunk *c; (c = take_loose(pool, UINT64_MAX)) != NULL;) {
+        end_loose(pool, c);
     }
 }

@@ -8,7 +8,7 @@
 
 #include "vmm_pool.h"
 
-/* Map every hole in [base, end), behind `below` or chunks that follow it; all of them or none, as
+/* Map every hole in [base, end), first with what is loose, behind `below` or chunks that follow it; all of them or none, as
  * far as the driver undoes it: what it does not is a free chunk, and counted.
  *
  * GA_ERR_MEMORY  above the limit, or none left: of the device's, or for records */
@@ -16,6 +16,13 @@ ga_status ga_vmm_chunks_fill(ga_vmm_pool *pool, ga_vmm_chunk *below, uintptr_t b
 
 /* Unmap it and free its record; it is part of no run. A driver that refuses leaves it as it is. */
 void ga_vmm_chunks_unmap(ga_vmm_pool *pool, ga_vmm_chunk *chunk);
+
+/* Unmap it as well, but keep its memory for holes that are about to be filled. It is held, and
+ * loose. */
+void ga_vmm_chunks_loosen(ga_vmm_pool *pool, ga_vmm_chunk *chunk);
+
+/* What was loosened and not used goes to the driver, as does what that would not have before. */
+void ga_vmm_chunks_drop_loose(ga_vmm_pool *pool);
 
 /* Unmap all; the records go in any case. */
 void ga_vmm_chunks_end(ga_vmm_pool *pool);

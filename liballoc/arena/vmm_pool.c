@@ -6,7 +6,7 @@
 
 #include "../platform/libc.h"
 #include "vmm_chunks.h"
-#include "vmm_search.h"
+#include "vmm_places.h"
 #include "vmm_steps.h"
 
 #include <gpualloc/backend.h>
@@ -14,10 +14,15 @@
 typedef unsigned long long ull; /* what %llu takes */
 
 enum {
-    SPARE = 28, /* of the peak such a part may be held besides, free or wasted */
+    SPARE = 25, /* of the peak such a part may be held besides, free or wasted, */
+    WASTE = 28, /* and such a part wasted */
     SPARE_GRANULES = 32,
-    LOOKS = 32 /* at runs of about the size, at the most */
+    LOOKS = 32, /* at runs of about the size, at the most */
+    PIECES = 8, /* what is moved to a hole is no less than such a part of it, */
+    FITTING = 4 /* and goes as one that is as many times as large */
 };
+
+static const uint64_t LEAST_MOVED = (uint64_t)64 << 20; /* to give back less costs less */
 
 static const uint64_t ROOMY = (uint64_t)1 << 30; /* from there on runs have room to grow */
 
@@ -40,6 +45,7 @@ static ga_vmm_run *run_of(ga_vmm_link *link)
 
 ga_status ga_vmm_pool_open(ga_vmm_pool *pool, uint64_t reserve)
 {
+    ga_vmm_list_begin(&pool->loose);
     ga_vmm_list_begin(&pool->lives);
     for (size_t i = 0; i < GA_VMM_BUCKETS; i++) {
         ga_vmm_list_begin(&pool->buckets[i]);
@@ -87,6 +93,7 @@ void ga_vmm_pool_close(ga_vmm_pool *pool)
         free_records(&pool->buckets[i]);
     }
     ga_libc.free(pool->table);
+    ga_vmm_past_clear(&pool->past);
 }
 
 /* ---- what may be held -------------------------------------------------------------------- */
@@ -97,7 +104,7 @@ static uint64_t peak_with(const ga_vmm_pool *pool, uint64_t more)
 }
 
 /* The most that may be held once `more` bytes are taken besides. By itself that is the most that
- * was taken at once and a 28th of it: what a program does again finds the memory that it had
+ * was taken at once and a 25th of it: what a program does again finds the memory that it had
  * before, and with what else is lost (units) no more than a twentieth is held in vain. */
 static uint64_t may_hold(const ga_vmm_pool *pool, uint64_t more)
 {
@@ -110,7 +117,7 @@ static uint64_t may_hold(const ga_vmm_pool *pool, uint64_t more)
 /* How much larger than `size` a run may be. */
 static uint64_t may_waste(const ga_vmm_pool *pool, uint64_t size)
 {
-    uint64_t may = peak_with(pool, size) / SPARE;
+    uint64_t may = peak_with(pool, size) / WASTE;
     uint64_t left = may > pool->waste ? may - pool->waste : 0;
     return most(least(left, size), size / 32);
 }
@@ -210,16 +217,26 @@ static bool is_of(const ga_vmm_window *window, const ga_vmm_chunk *chunk)
 }
 
 /* A driver that refuses leaves it as it is. */
-static void unmap(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
+static void unmap(ga_vmm_pool *pool, ga_vmm_chunk *chunk, bool keep)
 {
     if (chunk->run) {
         break_up(chunk->run);
     }
-    ga_vmm_chunks_unmap(pool, chunk);
+    if (keep) {
+        ga_vmm_chunks_loosen(pool, chunk);
+    } else {
+        ga_vmm_chunks_unmap(pool, chunk);
+    }
+}
+
+/* Whether it is better moved to a hole than given back: that takes the driver's time by size. */
+static bool is_for(uint64_t hole, const ga_vmm_chunk *chunk)
+{
+    return chunk->size >= LEAST_MOVED && chunk->size <= hole && chunk->size >= hole / PIECES;
 }
 
 /* A chunk that may go, and how well: large, which is the fewest calls and serves the fewest
- * requests, and long free. */
+ * requests, and long unused. */
 typedef struct leaver {
     uint64_t weight;
     ga_vmm_chunk *chunk;
@@ -247,46 +264,71 @@ static void sift(leaver *list, size_t count, size_t at)
 }
 
 /* Those that nobody uses and that are not of the spared window. */
-static size_t list_leavers(ga_vmm_pool *pool, const ga_vmm_window *spared, leaver *list)
+static size_t list_leavers(ga_vmm_pool *pool, const ga_vmm_window *spared, uint64_t hole,
+                           leaver *list)
 {
     const ga_vmm_link *chunks = &pool->addresses.chunks;
     size_t count = 0;
     for (const ga_vmm_link *l = chunks->after; l != chunks; l = l->after) {
         ga_vmm_chunk *c = ga_vmm_chunk_of(l);
         if (!(spared && is_of(spared, c)) && is_idle(pool, c)) {
-            uint64_t age = pool->clock - c->freed + 1;
-            list[count++] = (leaver){c->size / pool->space.granule * age, c};
+            uint64_t weight = c->size / pool->space.granule * ga_vmm_places_rest(pool, c);
+            list[count++] = (leaver){is_for(hole, c) ? FITTING * weight : weight, c};
         }
+    }
+    for (size_t i = count / 2; i-- > 0;) {
+        sift(list, count, i);
     }
     return count;
 }
 
-/* At least so many bytes that nobody uses, if there are, and memory to list them. */
-static uint64_t evict(ga_vmm_pool *pool, uint64_t bytes, const ga_vmm_window *spared)
+/* Bytes held, without those that are on their way to a hole. */
+static uint64_t settled(const ga_vmm_pool *pool)
 {
-    uint64_t before = pool->held;
+    return pool->held - pool->loose_bytes;
+}
+
+/* At least so many bytes that nobody uses, if there are, and memory to list them; to the driver, or
+ * on the way to a hole of so many bytes. */
+static uint64_t evict(ga_vmm_pool *pool, uint64_t bytes, const ga_vmm_window *spared, uint64_t hole)
+{
+    uint64_t before = settled(pool);
     leaver *list = ga_libc.malloc(pool->addresses.count * sizeof *list);
-    size_t count = list ? list_leavers(pool, spared, list) : 0;
-    for (size_t i = count / 2; i-- > 0;) {
-        sift(list, count, i);
-    }
-    while (count && before - pool->held < bytes) {
-        unmap(pool, list[0].chunk);
+    size_t count = list ? list_leavers(pool, spared, hole, list) : 0;
+    while (count && before - settled(pool) < bytes) {
+        uint64_t loose = pool->loose_bytes;
+        unmap(pool, list[0].chunk, is_for(hole, list[0].chunk));
+        hole -= pool->loose_bytes - loose;
         list[0] = list[--count];
         if (count) {
             sift(list, count, 0);
         }
     }
     ga_libc.free(list);
-    return before - pool->held;
+    return before - settled(pool);
 }
 
 void ga_vmm_pool_trim(ga_vmm_pool *pool, uint64_t keep)
 {
+    ga_vmm_chunks_drop_loose(pool);
     uint64_t in_vain = pool->held - pool->live;
     if (in_vain > keep) {
-        evict(pool, in_vain - keep, NULL);
+        evict(pool, in_vain - keep, NULL, 0);
     }
+}
+
+/* Bytes of the largest hole in it. */
+static uint64_t largest_hole(const ga_vmm_window *window)
+{
+    uint64_t largest = 0;
+    uintptr_t base = window->base;
+    for (const ga_vmm_chunk *c = window->below; base < window->end;) {
+        c = ga_vmm_chunk_after(c);
+        uintptr_t end = least(c->base, window->end);
+        largest = end > base ? most(largest, end - base) : largest;
+        base = ga_vmm_chunk_end(c);
+    }
+    return largest;
 }
 
 /* What stands below the window now; `anchor` stands somewhere below it. */
@@ -298,7 +340,8 @@ static ga_vmm_chunk *below(ga_vmm_chunk *anchor, const ga_vmm_window *window)
     return anchor;
 }
 
-/* For what the window has no memory for; `more` bytes are taken besides. */
+/* For what the window has no memory for; `more` bytes are taken besides. What is loose then is to
+ * be used at once, or dropped. */
 static void make_way(ga_vmm_pool *pool, uint64_t more, ga_vmm_window *window)
 {
     uint64_t may = may_hold(pool, more);
@@ -307,7 +350,7 @@ static void make_way(ga_vmm_pool *pool, uint64_t more, ga_vmm_window *window)
         anchor = ga_vmm_chunk_of(anchor->link.before);
     }
     if (pool->held + window->fill > may) {
-        evict(pool, pool->held + window->fill - may, window);
+        evict(pool, pool->held + window->fill - may, window, largest_hole(window));
         window->below = below(anchor, window);
     }
 }
@@ -320,17 +363,26 @@ static bool serves(ga_vmm_pool *pool, const ga_vmm_run *run, const ga_vmm_want *
            !(run->base & (w->align - 1)) && ga_vmm_is_ready(pool, run->first->fence, w);
 }
 
-/* The one given last. */
+/* The one that rests longest; where nothing is known of that, the one given last. */
 static ga_vmm_run *find_whole(ga_vmm_pool *pool, const ga_vmm_want *w)
 {
     int looks = LOOKS;
+    uint64_t longest = 0;
+    ga_vmm_run *found = NULL;
     ga_vmm_link *bucket = bucket_of(pool, w->size);
     for (ga_vmm_link *l = bucket->before; l != bucket && looks--; l = l->before) {
-        if (serves(pool, run_of(l), w)) {
-            return run_of(l);
+        ga_vmm_run *run = run_of(l);
+        if (!serves(pool, run, w)) {
+            continue;
         }
+        if (!pool->past.cursor) {
+            return run;
+        }
+        uint64_t rest = ga_vmm_places_rest(pool, run->first);
+        found = rest > longest ? run : found;
+        longest = most(rest, longest);
     }
-    return NULL;
+    return found;
 }
 
 /* Its chunks have one fence. */
@@ -422,12 +474,14 @@ static ga_status take_new(ga_vmm_pool *pool, ga_vmm_window *window, ga_vmm_want 
 {
     ga_vmm_window used;
     make_way(pool, w->size, window);
-    bool full = pool->held + window->fill > may_hold(pool, w->size);
-    if (full && find_used(pool, *w, &used)) {
-        return take_window(pool, &used, w, out);
+    bool full = settled(pool) + window->fill > may_hold(pool, w->size);
+    bool waits = full && find_used(pool, *w, &used);
+    ga_status status = take_window(pool, waits ? &used : window, w, out);
+    ga_vmm_chunks_drop_loose(pool);
+    if (waits) {
+        return status;
     }
-    ga_status status = take_window(pool, window, w, out);
-    while (status == GA_ERR_MEMORY && evict(pool, w->size, NULL)) {
+    while (status == GA_ERR_MEMORY && evict(pool, w->size, NULL, 0)) {
         status = find_window(pool, w, window);
         status = status == GA_OK ? take_window(pool, window, w, out) : status;
     }
@@ -435,26 +489,62 @@ static ga_status take_new(ga_vmm_pool *pool, ga_vmm_window *window, ga_vmm_want 
                                                                  : status;
 }
 
+static ga_status take_searched(ga_vmm_pool *pool, ga_vmm_want *w, ga_vmm_run **out)
+{
+    ga_vmm_window window;
+    ga_status status = find_window(pool, w, &window);
+    if (status == GA_OK && !window.fill) {
+        return take_window(pool, &window, w, out);
+    }
+    ga_status limited = check_limit(pool, w->size);
+    status = limited == GA_OK ? status : limited;
+    return status == GA_OK ? take_new(pool, &window, w, out) : status;
+}
+
+/* ---- any run ------------------------------------------------------------------------------ */
+
+/* The run that the window is, whole yet, or a new one of its chunks. */
+static ga_status take_place(ga_vmm_pool *pool, const ga_vmm_window *window, const ga_vmm_want *w,
+                            ga_vmm_run **out)
+{
+    ga_vmm_run *run = ga_vmm_chunk_after(window->below)->run;
+    bool whole = run && run->base == window->base && run->base + run->size == window->end;
+    return whole && run->wanted == w->size ? take_whole(pool, run, w, out)
+                                           : take_window(pool, window, w, out);
+}
+
+/* Where the one that it is like stood, or else what costs least. */
+static ga_status take(ga_vmm_pool *pool, ga_vmm_want *w, uint64_t *like, ga_vmm_run **out)
+{
+    ga_vmm_window window;
+    uint64_t other;
+    if (ga_vmm_places_find(pool, w, GA_VMM_LIKE_NEXT, &window, like)) {
+        return take_place(pool, &window, w, out);
+    }
+    ga_vmm_run *whole = find_whole(pool, w);
+    if (whole) {
+        return take_whole(pool, whole, w, out);
+    }
+    if (ga_vmm_places_find(pool, w, GA_VMM_LIKE_ANY, &window, &other)) {
+        *like = *like ? *like : other;
+        return take_place(pool, &window, w, out);
+    }
+    return take_searched(pool, w, out);
+}
+
 ga_status ga_vmm_pool_take(ga_vmm_pool *pool, uint64_t size, uint64_t align,
                            const ga_stream *stream, ga_vmm_run **out)
 {
-    ga_vmm_want w = {.size = size, .align = align, .stream = stream};
-    ga_vmm_window window;
-    align = most(align, pool->space.granule);
-    w.align = align;
+    ga_vmm_want w = {.size = size, .align = most(align, pool->space.granule), .stream = stream};
+    uint64_t like = 0;
     w.waste = may_waste(pool, size);
-    ga_vmm_run *whole = find_whole(pool, &w);
     *out = NULL;
-    if (whole) {
-        return take_whole(pool, whole, &w, out);
+    ga_vmm_past_ask(&pool->past, size, stream ? (uintptr_t)*stream + 1 : 0);
+    ga_status status = take(pool, &w, &like, out);
+    if (status == GA_OK) {
+        ga_vmm_places_note(pool, like, *out);
     }
-    ga_status status = find_window(pool, &w, &window);
-    if (status == GA_OK && !window.fill) {
-        return take_window(pool, &window, &w, out);
-    }
-    ga_status limited = check_limit(pool, size);
-    status = limited == GA_OK ? status : limited;
-    return status == GA_OK ? take_new(pool, &window, &w, out) : status;
+    return status;
 }
 
 /* ---- growing where it stands -------------------------------------------------------------- */
@@ -480,7 +570,7 @@ static bool cut_at(ga_vmm_pool *pool, const ga_vmm_run *run, uintptr_t end)
     if (c->base >= end) {
         return true;
     }
-    unmap(pool, c);
+    unmap(pool, c, false);
     return pool->held != held;
 }
 
@@ -516,6 +606,7 @@ ga_status ga_vmm_pool_extend(ga_vmm_pool *pool, ga_vmm_run *run, uint64_t size)
     make_way(pool, more, &behind);
     do {
         status = extend(pool, run, size);
-    } while (status == GA_ERR_MEMORY && evict(pool, more, NULL));
+        ga_vmm_chunks_drop_loose(pool);
+    } while (status == GA_ERR_MEMORY && evict(pool, more, NULL, 0));
     return status;
 }

@@ -14,17 +14,19 @@
  * PROGRESS   under the heap's lock, as everything here. A run of the very size that is whole yet is
  *            found at once; else free chunks side by side serve (vmm_search.h) without a call of
  *            the driver, or the holes between them are mapped. Where more would be held than may
- *            be, free chunks are unmapped first: large ones that have long been free.
+ *            be, free chunks are unmapped first: large ones that are not soon wanted again. A
+ *            program that repeats itself finds each place as it was (vmm_places.h).
  *
- * A chunk's handle is given back as soon as it is mapped: the mapping alone keeps the memory.
- * Sizes are bytes and multiples of the granule. A call that fails changes nothing, as far as the
- * driver lets what it has just mapped be unmapped: otherwise that is free memory, and counted.
+ * Sizes are bytes and multiples of the granule. A call that fails changes nothing but for free
+ * memory that went to the driver in vain; should the driver not let what it has just mapped be
+ * unmapped, that is free memory, and counted.
  */
 #ifndef GPUALLOC_ARENA_VMM_POOL_H
 #define GPUALLOC_ARENA_VMM_POOL_H
 
 #include "vmm_addresses.h"
 #include "vmm_fences.h"
+#include "vmm_past.h"
 
 enum {
     GA_VMM_BUCKETS = 1536 /* of runs that are whole yet: 32 sizes to each doubling of granules */
@@ -47,6 +49,7 @@ typedef struct ga_vmm_pool {
     ga_space space;
     ga_vmm_addresses addresses;
     ga_vmm_fences fences;
+    ga_vmm_past past;
     uint64_t limit; /* bytes that may be held; UINT64_MAX: no limit */
     uint64_t cache; /* bytes that may be free and held; UINT64_MAX: a share of the peak */
     uint64_t chunk; /* the largest chunk */
@@ -54,6 +57,8 @@ typedef struct ga_vmm_pool {
     uint64_t waste;               /* bytes that live runs have and were not taken for */
     uint64_t clock;               /* runs given so far */
     uint64_t peak;                /* the most that live runs were taken for at once */
+    ga_vmm_link loose;            /* chunks without addresses (vmm_chunks.h), and their bytes */
+    uint64_t loose_bytes;
     ga_vmm_link lives;
     ga_vmm_link buckets[GA_VMM_BUCKETS]; /* by what they were taken for */
     ga_vmm_table *table;                 /* what is searched; NULL before the first search */
