@@ -298,7 +298,7 @@ static uint64_t evict(ga_vmm_pool *pool, uint64_t bytes, const ga_vmm_window *sp
     while (count && before - settled(pool) < bytes) {
         uint64_t loose = pool->loose_bytes;
         unmap(pool, list[0].chunk, is_for(hole, list[0].chunk));
-        hole -= pool->loose_bytes - loose;
+        hole -= least(hole, pool->loose_bytes - loose);
         list[0] = list[--count];
         if (count) {
             sift(list, count, 0);

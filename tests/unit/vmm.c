@@ -27,6 +27,29 @@ Test(vmm, a_block_is_mapped_by_itself_and_kept_when_freed)
     vmm_end(heap);
 }
 
+/* Two free chunks of 64 MiB before a live block; behind that 128 MiB that are free, and a hole. */
+Test(vmm, memory_that_is_wanted_elsewhere_is_moved)
+{
+    ga_heap *heap = vmm_open(NULL, "vmm:free=now,cache=0");
+    void *low = vmm_take(heap, 128 * MIB);
+    void *kept = vmm_take(heap, 64 * MIB);
+    void *high = vmm_take(heap, 128 * MIB);
+    assert_ok(ga_free(heap, low));
+    assert_ok(ga_free(heap, high));
+    uint64_t created = vmm_driver_calls("cuMemCreate");
+    uint64_t mapped = vmm_driver_calls("cuMemMap");
+    char *block = vmm_take(heap, 192 * MIB);
+    cr_assert_eq((void *)block, high);
+    memset(block, 1, 192 * MIB);
+    cr_assert_eq(vmm_driver_calls("cuMemCreate"), created);
+    cr_assert_eq(vmm_driver_calls("cuMemMap"), mapped + 1);
+    cr_assert_eq(vmm_held(heap), 256 * MIB);
+    cr_assert_eq(vmm_driver_count().chunk_bytes, 256 * MIB);
+    assert_ok(ga_free(heap, block));
+    assert_ok(ga_free(heap, kept));
+    vmm_end(heap);
+}
+
 Test(vmm, the_same_size_again_needs_no_call_but_the_wait)
 {
     ga_heap *heap = vmm_open(NULL, "vmm:free=now");

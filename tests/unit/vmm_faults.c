@@ -193,6 +193,42 @@ static bool fail_some(const operation *o, uint64_t n, uint64_t more, CUresult er
     return failed;
 }
 
+/* 64 MiB are moved to the hole behind `high`, and 64 MiB are given back. Whether there was an n-th
+ * call. */
+static bool fail_moving(uint64_t n, uint64_t more)
+{
+    ga_heap *heap = vmm_open(NULL, "vmm:free=now,cache=0");
+    void *low = vmm_take(heap, 128 * MIB);
+    void *kept = vmm_take(heap, 64 * MIB);
+    void *high = vmm_take(heap, 128 * MIB);
+    void *block = NULL;
+    mark(kept, 64 * MIB);
+    assert_ok(ga_free(heap, low));
+    assert_ok(ga_free(heap, high));
+    vmm_driver_fail_many(NULL, n, more, CUDA_ERROR_NOT_PERMITTED);
+    ga_status status = ga_alloc(heap, 192 * MIB, 0, &block);
+    bool failed = vmm_driver_has_failed();
+    vmm_driver_fail(NULL, 0, CUDA_SUCCESS);
+    vmm_driver_counts is = vmm_driver_count();
+    cr_assert(status == GA_OK ? block != NULL : failed && !block, "call %" PRIu64, n);
+    cr_assert(more || is.chunk_bytes == vmm_held(heap), "call %" PRIu64, n);
+    cr_assert(more || is.handles == is.mappings, "call %" PRIu64, n);
+    check("moving", kept, 64 * MIB);
+    assert_ok(ga_free(heap, block));
+    assert_ok(ga_free(heap, vmm_take(heap, 192 * MIB)));
+    assert_ok(ga_free(heap, kept));
+    vmm_end(heap);
+    return failed;
+}
+
+Test(vmm_faults, moving_memory_fails_at_each_call)
+{
+    for (uint64_t more = 0; more < 2; more++) {
+        for (uint64_t n = 1; fail_moving(n, more); n++) {
+        }
+    }
+}
+
 Test(vmm_faults, every_call_of_the_driver_in_turn)
 {
     static const CUresult errors[] = {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_NOT_PERMITTED};
@@ -205,6 +241,26 @@ Test(vmm_faults, every_call_of_the_driver_in_turn)
             cr_assert_gt(n, 1, "%s calls nothing", operations[i].name);
         }
     }
+}
+
+/* A release that is refused: what has no addresses then is held, and mapped for the next. */
+Test(vmm_faults, what_cannot_be_released_is_used_again)
+{
+    ga_heap *heap = vmm_open(NULL, "vmm");
+    assert_ok(ga_free(heap, vmm_take(heap, 32 * MIB)));
+    vmm_driver_fail_many("cuMemRelease", 1, 100, CUDA_ERROR_NOT_PERMITTED);
+    assert_ok(ga_trim(heap, 0));
+    vmm_driver_fail(NULL, 0, CUDA_SUCCESS);
+    cr_assert_eq(vmm_held(heap), 32 * MIB);
+    cr_assert_eq(vmm_driver_count().mappings, 0);
+    uint64_t created = vmm_driver_calls("cuMemCreate");
+    void *block = vmm_take(heap, 32 * MIB);
+    cr_assert_eq(vmm_driver_calls("cuMemCreate"), created);
+    cr_assert_eq(vmm_held(heap), 32 * MIB);
+    assert_ok(ga_free(heap, block));
+    assert_ok(ga_trim(heap, 0));
+    cr_assert_eq(vmm_held(heap), 0);
+    vmm_end(heap);
 }
 
 /* An unmap that is refused for good: what is mapped stays, counted and of use. */

@@ -8,6 +8,7 @@
 #include "support/vmm_scene.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     STREAMS = 4
@@ -131,5 +132,52 @@ Test(vmm_replay, what_repeats_itself_needs_no_mapping_in_the_end)
         }
     }
     cr_assert_eq(vmm_driver_calls(NULL), calls);
+    vmm_end(heap);
+}
+
+/* ---- what comes again -------------------------------------------------------------------- */
+
+enum {
+    KEPT = 24,
+    STEPS = 400
+};
+
+/* Blocks of chance come and go, and all go in the end; the same ones for the same seed. */
+static void churn(ga_heap *heap, uint64_t seed, void *places[STEPS])
+{
+    void *kept[KEPT] = {NULL};
+    for (int i = 0; i < STEPS; i++) {
+        size_t at = trace_below(&seed, KEPT);
+        assert_ok(ga_free(heap, kept[at]));
+        kept[at] = places[i] = vmm_take(heap, (5 + trace_below(&seed, 40)) * MIB);
+    }
+    for (size_t i = 0; i < KEPT; i++) {
+        assert_ok(ga_free(heap, kept[i]));
+    }
+}
+
+Test(vmm_replay, what_comes_again_stands_where_it_stood)
+{
+    static void *first[STEPS], *second[STEPS];
+    ga_heap *heap = begin("vmm:free=now,cache=16G");
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        churn(heap, seed, first);
+        churn(heap, seed, first);
+        uint64_t calls = vmm_driver_calls(NULL);
+        churn(heap, seed, second);
+        cr_assert_eq(vmm_driver_calls(NULL), calls);
+        cr_assert_eq(memcmp(first, second, sizeof first), 0);
+    }
+    vmm_end(heap);
+}
+
+/* Longer than what is remembered. */
+Test(vmm_replay, what_is_long_forgotten_is_no_harm)
+{
+    ga_heap *heap = begin("vmm:free=now,cache=16G");
+    static void *places[STEPS];
+    for (uint64_t seed = 1; seed <= 100; seed++) {
+        churn(heap, seed % 70, places);
+    }
     vmm_end(heap);
 }
