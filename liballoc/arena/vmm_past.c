@@ -23,12 +23,6 @@ static uint64_t *chain_of(const ga_vmm_past *past)
     return &past->last[(past->key >> 20) % GA_VMM_PAST];
 }
 
-ga_vmm_event *ga_vmm_past_at(const ga_vmm_past *past, uint64_t at)
-{
-    bool known = past->events && at && at <= past->count && past->count - at < GA_VMM_PAST;
-    return known ? &past->events[at % GA_VMM_PAST] : NULL;
-}
-
 static bool is_like(const ga_vmm_past *past, uint64_t at)
 {
     const ga_vmm_event *event = ga_vmm_past_at(past, at);

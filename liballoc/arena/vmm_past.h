@@ -15,6 +15,7 @@
 #define GPUALLOC_ARENA_VMM_PAST_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum {
@@ -52,7 +53,11 @@ bool ga_vmm_past_follows(const ga_vmm_past *past, uint64_t at);
 uint64_t ga_vmm_past_note(ga_vmm_past *past, uint64_t at, uintptr_t base, uint64_t size);
 
 /* What stood at the position; NULL: long forgotten. */
-ga_vmm_event *ga_vmm_past_at(const ga_vmm_past *past, uint64_t at);
+static inline ga_vmm_event *ga_vmm_past_at(const ga_vmm_past *past, uint64_t at)
+{
+    bool known = past->events && at && at <= past->count && past->count - at < GA_VMM_PAST;
+    return known ? &past->events[at % GA_VMM_PAST] : NULL;
+}
 
 void ga_vmm_past_clear(ga_vmm_past *past);
 

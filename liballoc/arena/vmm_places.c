@@ -17,6 +17,13 @@ static bool fits(const ga_vmm_event *event, const ga_vmm_want *w)
            !(event->base & (w->align - 1));
 }
 
+/* The chunk is the first of a run that is whole yet, as it was; such a run has one fence. */
+static bool is_whole(const ga_vmm_chunk *chunk, const ga_vmm_event *event)
+{
+    const ga_vmm_run *run = chunk->run;
+    return run && !run->live && run->base == event->base && run->size == event->size;
+}
+
 /* Free chunks from its base to its end. */
 static bool stands(ga_vmm_pool *pool, const ga_vmm_event *event, const ga_vmm_want *w,
                    ga_vmm_window *out)
@@ -28,6 +35,9 @@ static bool stands(ga_vmm_pool *pool, const ga_vmm_event *event, const ga_vmm_wa
         return false;
     }
     *out = (ga_vmm_window){ga_vmm_chunk_of(c->link.before), at, end, 0};
+    if (is_whole(c, event)) {
+        return ga_vmm_is_ready(pool, c->fence, w);
+    }
     while (at < end && c->base == at && !ga_vmm_is_taken(c) && ga_vmm_is_ready(pool, c->fence, w)) {
         at = ga_vmm_chunk_end(c);
         c = ga_vmm_chunk_after(c);
