@@ -118,6 +118,52 @@ static void exhausted(int device)
     sized_tear_down(&r);
 }
 
+/* ---- large blocks ----------------------------------------------------------------------- */
+
+static __global__ void one_kernel(ga_kernel_heap heap, size_t size, slab_tally *tally)
+{
+    char *block = (char *)ga_kernel_malloc(heap, size);
+    slab_count(block ? &tally->given : &tally->full, 1);
+    if (block) {
+        block[0] = block[size - 1u] = 1;
+        ga_kernel_free(heap, block);
+    }
+}
+
+/* Larger than any class, of all lanes at once: all or NULL, nothing is lost, and in the end one block has
+ * most of the heap. */
+static void large(int device)
+{
+    const uint32_t room = slab_quick ? 16 : 64, most = 8 * room;
+    sized_rig r;
+    if (!sized_set_up(&r, device, "slab:unit=classes,capacity=256M/cuda", most)) {
+        return;
+    }
+    for (uint32_t round = 0; round < (slab_quick ? 2u : 10u); round++) {
+        sized_asking asking = {100000, 3000000, round};
+        EXPECT_EQUAL("the blocks given where there is room", sized_ask_all(&r, asking, room), room);
+        sized_expect_live(&r, room, 100000);
+        sized_free_all(&r, asking, room, 7);
+        sized_expect_live(&r, 0, 0);
+        asking.from = slab_quick ? 2900000 : 1000000;
+        uint64_t given = sized_ask_all(&r, asking, most);
+        if (given < 60 || given == most) {
+            FAIL("some of %u large blocks to be given, got %llu", most, (unsigned long long)given);
+        }
+        sized_expect_live(&r, given, asking.from);
+        sized_free_all(&r, asking, most, 7);
+        sized_expect_live(&r, 0, 0);
+        one_kernel<<<1, 1>>>(r.view, (size_t)200 << 20, r.tally);
+        one_kernel<<<1, 1>>>(r.view, ((size_t)256 << 20) + 1u, r.tally);
+        KERNELS_DONE();
+        slab_tally found = READ_TALLY(r.tally);
+        EXPECT_EQUAL("blocks of 200 MiB given", found.given, 1);
+        EXPECT_EQUAL("blocks of more than the heap refused", found.full, 1);
+        sized_expect_live(&r, 0, 0);
+    }
+    sized_tear_down(&r);
+}
+
 /* ---- divergent callers ------------------------------------------------------------------ */
 
 typedef enum pattern {
@@ -468,6 +514,7 @@ extern const test_case slab_sized_cases[] = {
     {"sized: sizes that no heap has", too_large},
     {"sized: whole heaps of each class", fill},
     {"sized: mixed until there is no more", exhausted},
+    {"sized: large blocks", large},
     {"sized: divergent callers, blocks of all shapes", divergent},
     {"sized: recursion", recursion},
     {"sized: blocks that change hands", pass_on},
