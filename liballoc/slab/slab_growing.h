@@ -7,8 +7,9 @@
  *     rows    | row row | row row | row row |   addresses only   |
  *     counts  | n n n n   n n n n   n n n n   0 0 0 0 0 0 0 0 0 0 |   all there, from the start
  *
- * ORDER      G1 and G2: where a new count is seen, its row has been cleared. G3 and G4: so have the rows of
- *            all words that are counted. Both come from the tile that prepares a super block.
+ * ORDER      G1 and G2: where a new count is seen, its row has been cleared, and its words are
+ *            counted. G3 and G4: so have the rows of all words that are counted. Both come from the
+ *            tile that prepares a super block.
  *
  * PROGRESS   A claim that has found nothing waits as growth.h says; with what has come it tries again.
  *            It answers FULL once growth is refused, after a search of its own in all there was by then.
@@ -72,23 +73,25 @@ GA_SIMT void ga_slab_prepare_steps(ga_slab_heap *heap, ga_tile tile, uint32_t fr
         ga_slab_prepare_units(heap, tile, step);
     }
     ga_tile_publish(tile);
+    GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+    {
+        (void)own;
+        /* G4: release. Pairs with G3 (slab_heap.h): the rows are clear. Before the counts, which lead others
+         * here: what they claim they may free at once, and then it must be known for a unit. */
+        ga_store_release(&heap->words, first + words);
+    }
+    ga_tile_publish(tile);
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
         uint32_t rank = ga_bits_count(ga_tile_lanes(tile) & ga_bits_below(own));
         for (uint32_t i = rank; i < words / GA_SLAB_ROW_WORDS; i += ga_tile_size(tile)) {
             uint32_t block = (from << heap->super_bits) + i;
             uint32_t *count = heap->free + ga_slab_count_place(GA_SLAB_SPREAD, block);
-            /* G2: release, with the publish. Pairs with G1 (slab_tile.h): the row is clear. */
+            /* G2: release, with the publish. Pairs with G1 (slab_tile.h): the row is clear, and counted. */
             ga_post_add_published(count, GA_SLAB_MUTANT == 10 ? 0 : GA_SLAB_BLOCK_UNITS);
         }
     }
     ga_tile_sync(tile);
-    GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
-    {
-        (void)own;
-        /* G4: release. Pairs with G3 (slab_heap.h). */
-        ga_store_release(&heap->words, first + words);
-    }
 }
 
 /* By pieces that take some microseconds: others may begin with the first. */
