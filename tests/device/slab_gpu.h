@@ -35,6 +35,7 @@ SLAB_CASES(fault)
 SLAB_CASES(public)
 SLAB_CASES(growing)
 SLAB_CASES(sized)
+SLAB_CASES(sized_large)
 SLAB_CASES(sized_full)
 SLAB_CASES(sized_growing)
 

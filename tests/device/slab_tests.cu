@@ -66,6 +66,7 @@ static void run_on(int device, const char *only)
     test_run("slab", slab_fault_cases, slab_fault_case_count, device, only);
     test_run("slab", slab_public_cases, slab_public_case_count, device, only);
     test_run("slab", slab_sized_cases, slab_sized_case_count, device, only);
+    test_run("slab", slab_sized_large_cases, slab_sized_large_case_count, device, only);
     test_run("slab", slab_sized_full_cases, slab_sized_full_case_count, device, only);
     if (!no_growing) {
         test_run("slab", slab_growing_cases, slab_growing_case_count, device, only);
