@@ -34,7 +34,14 @@ static const struct {
 };
 
 /* On a device that is made of host memory. */
-static const char *const stood_in[] = {"vmm", "vmm:free=now,chunk=2M,limit=512M"};
+static const struct {
+    ga_place place;
+    const char *spec;
+} stood_in[] = {
+    {GA_PLACE_DEVICE, "vmm"},
+    {GA_PLACE_DEVICE, "vmm:free=now,chunk=2M,limit=512M"},
+    {GA_PLACE_KERNEL, "slab:unit=classes,capacity=64M,limit=512M/vmm"},
+};
 
 static subject all[MOST];
 static size_t count;
@@ -48,7 +55,7 @@ static ga_status open_heap(const subject *s)
 {
     char spec[512];
     if (s->stood_in) {
-        vmm_driver_start(NULL);
+        vmm_driver_start(&(vmm_driver_options){.kernels = VMM_KERNELS_GROW});
     }
     const char *mark = strstr(s->spec, "%s");
     int head = mark ? (int)(mark - s->spec) : (int)strlen(s->spec);
@@ -101,9 +108,10 @@ static void add_stood_in(void)
 {
     for (size_t i = 0; i < sizeof stood_in / sizeof *stood_in && count < MOST; i++) {
         subject *s = &all[count++];
-        *s = (subject){.place = GA_PLACE_DEVICE, .stood_in = true};
-        snprintf(s->name, sizeof s->name, "%.*s", (int)strcspn(stood_in[i], ":"), stood_in[i]);
-        snprintf(s->spec, sizeof s->spec, "%s", stood_in[i]);
+        const char *spec = stood_in[i].spec;
+        *s = (subject){.place = stood_in[i].place, .stood_in = true};
+        snprintf(s->name, sizeof s->name, "%.*s", (int)strcspn(spec, ":"), spec);
+        snprintf(s->spec, sizeof s->spec, "%s", spec);
     }
 }
 
@@ -172,7 +180,7 @@ void subject_open(const subject *s)
     scene_enter_folder();
     cr_assert_eq(open_heap(s), GA_OK, "%s: %s", s->spec, ga_error_text());
     touchable = s->place == GA_PLACE_HOST || s->stood_in;
-    natural_align = s->place == GA_PLACE_HOST ? 16 : 256;
+    natural_align = s->place == GA_PLACE_DEVICE ? 256 : 16;
     bool over_libc = ends_with(ga_heap_spec(heap), "system");
     ((subject *)s)->over_libc = over_libc;
     ((subject *)s)->can_tell = !over_libc || begins_with(s->spec, "slab");
