@@ -511,9 +511,9 @@ GA_SIMT void ga_sized_run_turn_end(ga_sized_heap *heap, ga_tile tile, ga_sized_w
 #define GA_SIZED_NAP  500u /* ns, and so many times for twice as long as before */
 #define GA_SIZED_NAPS 4u
 
-/* Regions for the tile of these lanes; n is 0 where there are none. It waits for memory where it must. */
-GA_SIMT_SLOW ga_sized_part ga_sized_regions_find(ga_sized_heap *heap, uint32_t lanes,
-                                                 ga_sized_wish wish)
+/* Regions for the tile of these lanes; n is 0 where there are none. It waits for memory where it must. Part of
+ * functions that are slow anyway: one of its own would cost kernels twenty registers more. */
+GA_SIMT ga_sized_part ga_sized_regions_find(ga_sized_heap *heap, uint32_t lanes, ga_sized_wish wish)
 {
     ga_tile tile = ga_tile_among(lanes);
     ga_sized_part part = {0, 0};

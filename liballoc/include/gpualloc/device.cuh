@@ -95,10 +95,10 @@ static __device__ __forceinline__ void ga_kernel_free(ga_kernel_heap heap, void 
 static __device__ __forceinline__ size_t ga_kernel_usable_size(ga_kernel_heap heap,
                                                                const void *block)
 {
-    if (heap.abi == GA_KERNEL_HEAP_ABI && heap.kind == GA_KERNEL_KIND_SIZED) {
+    if (ga_kernel_is(heap, GA_KERNEL_KIND_SIZED)) {
         return ga_sized_kernel_usable_size(heap, block);
     }
-    if (heap.abi == GA_KERNEL_HEAP_ABI && heap.kind == GA_KERNEL_KIND_SLAB) {
+    if (ga_kernel_is(heap, GA_KERNEL_KIND_SLAB)) {
         return ga_slab_kernel_usable_size(heap, block);
     }
     return 0;
@@ -127,7 +127,7 @@ static __device__ __forceinline__ void *ga_kernel_realloc(ga_kernel_heap heap, v
     void *other = NULL;
     bool stays = false;
     if (usable && size) {
-        stays = heap.kind == GA_KERNEL_KIND_SIZED
+        stays = ga_kernel_is(heap, GA_KERNEL_KIND_SIZED)
                     ? ga_sized_kernel_resize(heap, block, usable, size)
                     : size <= usable;
     }
@@ -151,18 +151,18 @@ static __device__ __forceinline__ void *ga_kernel_aligned_alloc(ga_kernel_heap h
                                                                 size_t size)
 {
     void *block = NULL;
-    if (heap.abi != GA_KERNEL_HEAP_ABI || !align || align & (align - 1)) {
+    if (!align || align & (align - 1)) {
         return NULL;
     }
-    if (heap.kind == GA_KERNEL_KIND_SIZED) {
+    if (ga_kernel_is(heap, GA_KERNEL_KIND_SIZED)) {
         block = ga_sized_kernel_aligned_alloc(heap, align, size);
-    } else if (heap.kind == GA_KERNEL_KIND_SLAB) {
+    } else if (ga_kernel_is(heap, GA_KERNEL_KIND_SLAB)) {
         if (size <= GA_SLAB_WORDS_UNIT(heap.words) && GA_SLAB_WORDS_UNIT(heap.words) % align == 0) {
             block = ga_slab_kernel_claim(heap);
         }
     }
 #ifndef GA_KERNEL_LINKED
-    if (heap.kind == GA_KERNEL_KIND_CUDA) {
+    if (ga_kernel_is(heap, GA_KERNEL_KIND_CUDA)) {
         block = align <= 16 ? malloc(size) : __nv_aligned_device_malloc(size, align);
     }
 #endif
