@@ -183,29 +183,6 @@ static int closed_by_hand()
     return 0;
 }
 
-/* What the driver's own reset does, which no flag of the linker's shows us. Nothing may crash; whether
- * malloc is served after it is printed. */
-static int unannounced_reset()
-{
-    NEED(round_on(0) == 0);
-    void *library = dlopen("libcuda.so.1", RTLD_NOW);
-    void *symbol = library ? dlsym(library, "cuDevicePrimaryCtxReset_v2") : NULL;
-    int (*reset)(int);
-    memcpy(&reset, &symbol, sizeof reset);
-    NEED(reset && reset(0) == 0);
-    scene it;
-    if (!make(&it)) {
-        printf("    after it: %s\n", cudaGetErrorString(cudaGetLastError()));
-        return 0;
-    }
-    take<<<THREADS / 256, 256>>>(it.pointers, SIZE);
-    bool well = done();
-    printf("    after it: %s, %u of %u served\n",
-           well ? "kernels run" : cudaGetErrorString(cudaGetLastError()), well ? served(&it) : 0,
-           (unsigned)THREADS);
-    return 0;
-}
-
 static int from_another_module()
 {
     scene it;
@@ -396,7 +373,6 @@ static const part parts[] = {
     {"opened by hand", by_hand, NULL, NULL},
     {"cudaDeviceReset", resets, NULL, NULL},
     {"closed by hand", closed_by_hand, NULL, NULL},
-    {"a reset that nobody announces", unannounced_reset, NULL, NULL},
     {"blocks of another module's", from_another_module, NULL, NULL},
     {"another device", another_device, NULL, NULL},
     {"a captured first launch", captured, NULL, NULL},
