@@ -201,7 +201,8 @@ __global__ void edges()
     void *empty = malloc(0); /* NULL or a block: both may be freed */
     free(empty);
     free(NULL);
-    for (int shift = 40; shift < 60; shift += 4) { /* CUDA's own serves some near 2^64 with a block */
+    for (int shift = 40; shift < 60;
+         shift += 4) { /* CUDA's own serves some near 2^64 with a block */
         if (malloc((size_t)1 << shift)) {
             atomicAdd(&found.wrong, 1ull);
         }
