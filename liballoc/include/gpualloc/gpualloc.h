@@ -85,8 +85,7 @@ typedef void *ga_stream;
 
 /* Open a heap of `spec` for `place`. `device` counts as the CUDA driver does; the host ignores
  * it. A NULL spec reads GPUALLOC_HOST, GPUALLOC_DEVICE or GPUALLOC_KERNEL, and where that is
- * unset or empty takes `system`, `cuda` or `coalesce/slab/vmm` (which this version does not have:
- * name one for kernels).
+ * unset or empty takes `system`, `cuda` or `coalesce/slab/vmm`.
  *
  * GA_ERR_SPEC     the text does not parse, or names an unknown backend or option
  * GA_ERR_PLACE    a backend in it does not serve the place
