@@ -204,12 +204,12 @@ static void fill_again(vmm_driver_kernels kernels, const char *spec, uint64_t ro
     end(heap);
 }
 
-Test(sized, grows_to_its_limit_and_classes_change_hands, .timeout = 60)
+Test(sized, grows_to_its_limit_and_classes_change_hands)
 {
     fill_again(VMM_KERNELS_GROW, growing, LIMIT);
 }
 
-Test(sized, takes_all_of_a_fixed_capacity, .timeout = 60)
+Test(sized, takes_all_of_a_fixed_capacity)
 {
     fill_again(VMM_KERNELS_GROW, fixed, LIMIT);
     fill_again(VMM_KERNELS_GROW, "slab:unit=classes,capacity=128K/cuda", 128 << 10);
@@ -556,7 +556,7 @@ static bool fail_open_fixed(uint64_t n, CUresult error)
     return fail_open("slab:unit=classes,capacity=1M/cuda", n, error);
 }
 
-Test(sized, every_call_of_opening_in_turn, .timeout = 60)
+Test(sized, every_call_of_opening_in_turn)
 {
     each_call(fail_open_growing, 30);
     each_call(fail_open_fixed, 10);
@@ -579,7 +579,7 @@ static bool fail_under_kernels(uint64_t n, CUresult error)
     return failed;
 }
 
-Test(sized, every_call_under_kernels_in_turn, .timeout = 60)
+Test(sized, every_call_under_kernels_in_turn)
 {
     each_call(fail_under_kernels, 3);
 }
@@ -627,7 +627,7 @@ static bool fail_growth_between_launches(uint64_t n, CUresult error)
     return fail_between(VMM_KERNELS_ALONE, n, error);
 }
 
-Test(sized, every_call_between_launches_in_turn, .timeout = 120)
+Test(sized, every_call_between_launches_in_turn)
 {
     each_call(fail_between_launches, 30);
     each_call(fail_growth_between_launches, 30);
@@ -646,7 +646,7 @@ static bool fail_close(uint64_t n, CUresult error)
     return failed;
 }
 
-Test(sized, every_call_of_closing_in_turn, .timeout = 60)
+Test(sized, every_call_of_closing_in_turn)
 {
     each_call(fail_close, 10);
 }

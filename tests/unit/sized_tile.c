@@ -401,7 +401,7 @@ Test(sized_tile, each_class_is_filled_to_the_last_unit)
     fill_each_class(sized_world_new, 3);
 }
 
-Test(sized_tile, each_class_grows_to_the_last_unit, .timeout = 60)
+Test(sized_tile, each_class_grows_to_the_last_unit)
 {
     fill_each_class(sized_world_growing, 3);
 }
@@ -605,7 +605,7 @@ static void script(model *m, uint64_t seed, uint32_t steps)
     free(all);
 }
 
-Test(sized_tile, scripts_against_a_plain_map, .timeout = 120)
+Test(sized_tile, scripts_against_a_plain_map)
 {
     for (uint64_t seed = 1; seed <= 12; seed++) {
         uint32_t regions = 10 + 30 * (uint32_t)(seed % 4);
