@@ -41,6 +41,15 @@ GA_SIMT ga_tile ga_tile_present(void)
     return (ga_tile){32};
 }
 
+/* Whether the lanes are all of a warp, and the caller had better have code of its own for that, with
+ * ga_tile_of(32): exchanges within a tile of which the compiler does not know the lanes cost the GPU
+ * twice as many instructions. On the CPU there is nothing to be gained. */
+GA_SIMT bool ga_warp_is_whole(uint32_t lanes)
+{
+    (void)lanes;
+    return false;
+}
+
 /* The lanes that there are. */
 GA_SIMT uint32_t ga_tile_lanes(ga_tile tile)
 {

@@ -78,9 +78,26 @@ GA_SIMT ga_tile ga_tile_among(uint32_t lanes)
     return tile;
 }
 
+/* The lanes that are here now. The compiler (nvcc 13.0) takes what a vote answers for the same in all
+ * lanes that run, and keeps it, and what comes of it, in registers of the whole warp. But tiles that
+ * have parted may come to run together, at the same place of a loop or of a function: then one would
+ * go on with the other's mask (docs/simt.md). So a bit that is never set, of which the compiler knows
+ * nothing, is added: that makes it a value of each lane. tests/device/simt_meet.cu sees to it. */
+GA_SIMT uint32_t ga_warp_present(void)
+{
+    uint32_t below;
+    asm("mov.u32 %0, %%lanemask_lt;" : "=r"(below)); /* of lane 31 it is bits 0 to 30 */
+    return __activemask() | below >> 31;
+}
+
 GA_SIMT ga_tile ga_tile_present(void)
 {
-    return ga_tile_among(__activemask());
+    return ga_tile_among(ga_warp_present());
+}
+
+GA_SIMT bool ga_warp_is_whole(uint32_t lanes)
+{
+    return lanes == GA_ALL_BITS;
 }
 
 GA_SIMT uint32_t ga_tile_lanes(ga_tile tile)
@@ -126,6 +143,12 @@ GA_DEFINE_PUBLISH(, device)
 GA_DEFINE_PUBLISH(_block, block)
 GA_DEFINE_PUBLISH(_system, system)
 
+/* The same for a lane that is alone. */
+GA_SIMT void ga_lane_publish(void)
+{
+    asm volatile(GA_FENCE_RELEASE GA_SCOPE_device ";" ::: "memory");
+}
+
 /* ---- lanes ------------------------------------------------------------------------------- */
 
 #define GA_EACH_LANE(tile, mask, own)                                                              \
@@ -170,7 +193,8 @@ GA_SIMT ga_lanes ga_lanes_select(ga_tile tile, uint32_t chosen, ga_lanes yes, ga
 
 GA_SIMT uint32_t ga_lanes_nonzero(ga_tile tile, ga_lanes lanes)
 {
-    return (__ballot_sync(tile.mask, lanes != 0) >> tile.base) & ga_bits_below(tile.width);
+    uint32_t votes = __ballot_sync(tile.mask, lanes != 0);
+    return ((votes & tile.mask) >> tile.base) & ga_bits_below(tile.width);
 }
 
 GA_SIMT bool ga_lanes_any(ga_tile tile, ga_lanes lanes)

@@ -46,7 +46,10 @@ GA_SIMT_SLOW void *ga_sized_claim_others(ga_sized_heap *heap, uint32_t lanes, ui
 {
     ga_sized_view view = ga_sized_view_of(heap);
     return ga_sized_pointer_of(
-        view, class_, ga_sized_claim_second(view, ga_tile_among(lanes), class_, number, key, bits));
+        view, class_,
+        ga_warp_is_whole(lanes)
+            ? ga_sized_claim_second(view, ga_tile_of(32), class_, number, key, bits)
+            : ga_sized_claim_second(view, ga_tile_among(lanes), class_, number, key, bits));
 }
 
 /* A unit of its class for each lane that calls. */
@@ -55,10 +58,10 @@ GA_SIMT void *ga_sized_kernel_claim(ga_sized_view heap, uint32_t class_)
     if (class_ == GA_SIZED_NONE) {
         return NULL;
     }
-    uint32_t lanes = ga_tile_members(ga_tile_present());
+    uint32_t lanes = ga_warp_present();
     uint32_t number = ga_slab_warp();
     bool alone = !(lanes & (lanes - 1u));
-    if (!alone && (lanes != GA_ALL_BITS || !ga_lanes_same(ga_tile_of(32), class_))) {
+    if (!alone && (!ga_warp_is_whole(lanes) || !ga_lanes_same(ga_tile_of(32), class_))) {
         return ga_sized_claim_divided(heap.heap, lanes, class_, number);
     }
     /* The usual cases. Each lane's bit in its warp's word is that of its number. */
@@ -119,11 +122,10 @@ GA_SIMT_SLOW void ga_sized_free_others(ga_sized_heap *heap, void *block)
     }
 }
 
-GA_SIMT void ga_sized_kernel_free(ga_kernel_heap heap, void *block)
+/* The units at which the blocks of the tile's lanes begin: false for a lane whose block is none. */
+GA_SIMT bool ga_sized_free_units(ga_sized_view view, ga_tile tile, void *block)
 {
-    ga_tile tile = ga_tile_present();
     ga_tile_publish(tile);
-    ga_sized_view view = ga_sized_view_of_kernel(heap);
     ga_sized_found found = ga_sized_find(view, block);
     bool is_one = found.class_ != GA_SIZED_NONE && !found.offset;
     uint32_t giving = ga_lanes_nonzero(tile, is_one);
@@ -131,7 +133,39 @@ GA_SIMT void ga_sized_kernel_free(ga_kernel_heap heap, void *block)
         ga_sized_got got = {is_one ? found.key : GA_SIZED_NONE, found.place};
         ga_sized_release(view, tile, giving, got);
     }
-    if (!is_one && block) {
+    return is_one;
+}
+
+GA_SIMT_SLOW bool ga_sized_free_some(ga_sized_heap *heap, uint32_t lanes, void *block)
+{
+    return ga_sized_free_units(ga_sized_view_of(heap), ga_tile_among(lanes), block);
+}
+
+/* The same for a lone lane, which waits for nobody. */
+GA_SIMT bool ga_sized_free_alone(ga_sized_view view, void *block)
+{
+    ga_lane_publish();
+    ga_sized_found found = ga_sized_find(view, block);
+    bool is_one = found.class_ != GA_SIZED_NONE && !found.offset;
+    if (is_one) {
+        ga_sized_give(view, found.key, 1u << found.place);
+    }
+    return is_one;
+}
+
+GA_SIMT void ga_sized_kernel_free(ga_kernel_heap heap, void *block)
+{
+    ga_sized_view view = ga_sized_view_of_kernel(heap);
+    uint32_t lanes = ga_warp_present();
+    bool done;
+    if (ga_warp_is_whole(lanes)) {
+        done = ga_sized_free_units(view, ga_tile_of(32), block);
+    } else if (!(lanes & (lanes - 1u))) {
+        done = ga_sized_free_alone(view, block);
+    } else {
+        done = ga_sized_free_some(view.heap, lanes, block);
+    }
+    if (!done && block) {
         ga_sized_free_others(view.heap, block);
     }
 }

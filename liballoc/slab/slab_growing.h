@@ -167,9 +167,9 @@ GA_SIMT uint32_t ga_slab_start_behind(uint32_t number, uint32_t full, uint32_t w
 
 /* A unit for each lane of the mask, like ga_slab_claim_lanes(), but where there is none it waits until the
  * heap has grown, and begins in what has come. `number` is the caller's, by which it chooses where. */
-GA_SIMT_SLOW ga_lanes ga_slab_claim_growing(ga_slab_heap *heap, uint32_t lanes, uint32_t number)
+GA_SIMT ga_lanes ga_slab_claim_growing_by(ga_slab_heap *heap, ga_tile tile, uint32_t lanes,
+                                          uint32_t number)
 {
-    ga_tile tile = ga_tile_among(lanes);
     uint32_t wanting = ga_tile_lanes(tile) & lanes;
     ga_lanes units = ga_lanes_all(GA_SLAB_FULL);
     uint32_t steps = ga_slab_steps_ready(heap, tile);
@@ -190,6 +190,13 @@ GA_SIMT_SLOW ga_lanes ga_slab_claim_growing(ga_slab_heap *heap, uint32_t lanes, 
     }
     ga_slab_grow_ahead(heap, tile, ga_bits_count(lanes & ~wanting), steps);
     return units;
+}
+
+GA_SIMT_SLOW ga_lanes ga_slab_claim_growing(ga_slab_heap *heap, uint32_t lanes, uint32_t number)
+{
+    return ga_warp_is_whole(lanes)
+               ? ga_slab_claim_growing_by(heap, ga_tile_of(32), lanes, number)
+               : ga_slab_claim_growing_by(heap, ga_tile_among(lanes), lanes, number);
 }
 
 /* A word of units for a tile: like ga_slab_claim_word(). */

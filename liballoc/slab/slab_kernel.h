@@ -109,14 +109,13 @@ GA_SIMT_SLOW void ga_slab_release_checked(ga_slab_heap *heap, void *pointer)
 
 /* ---- typed calls -------------------------------------------------------------------------- */
 
-/* A claim with two-level addressing, checks or growth: a function of its own, so that the usual claim stays
- * small. `lanes` are those that call, `start` as ga_slab_start() gives it. */
+/* A claim of some lanes of a warp, or with two-level addressing, checks or growth: a function of its own, so
+ * that the usual claim stays small. `lanes` are those that call, `start` as ga_slab_start() gives it. */
 GA_SIMT_SLOW void *ga_slab_claim_general(ga_slab_heap *heap, uint32_t lanes, uint32_t start)
 {
-    ga_tile tile = ga_tile_among(lanes);
     ga_slab_view slab = ga_slab_view_of(heap);
     uint32_t unit = heap->growth ? ga_slab_claim_growing(heap, lanes, ga_slab_warp())
-                                 : ga_slab_claim_lanes(slab, tile, lanes, start);
+                                 : ga_slab_claim_lanes(slab, ga_tile_among(lanes), lanes, start);
     if (unit == GA_SLAB_FULL) {
         return NULL;
     }
@@ -127,16 +126,22 @@ GA_SIMT_SLOW void *ga_slab_claim_general(ga_slab_heap *heap, uint32_t lanes, uin
     return pointer;
 }
 
+/* Whether a call of these lanes is not a usual one. */
+GA_SIMT bool ga_slab_is_general(ga_kernel_heap heap, uint32_t lanes)
+{
+    return (GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAG_GENERAL) || !ga_warp_is_whole(lanes);
+}
+
 GA_SIMT void *ga_slab_kernel_claim(ga_kernel_heap heap)
 {
     ga_slab_view slab = ga_slab_view_of_kernel(heap);
-    ga_tile tile = ga_tile_present();
+    uint32_t lanes = ga_warp_present();
     uint32_t start = ga_slab_start(slab);
-    if (GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAG_GENERAL) {
-        return ga_slab_claim_general(slab.heap, ga_tile_members(tile), start);
+    if (ga_slab_is_general(heap, lanes)) {
+        return ga_slab_claim_general(slab.heap, lanes, start);
     }
     slab.light = true; /* a constant from here on */
-    uint32_t unit = ga_slab_claim_lanes(slab, tile, ga_tile_members(tile), start);
+    uint32_t unit = ga_slab_claim_lanes(slab, ga_tile_of(32), GA_ALL_BITS, start);
     return unit == GA_SLAB_FULL ? NULL : ga_slab_pointer(slab, unit);
 }
 
@@ -163,14 +168,14 @@ GA_SIMT uint32_t ga_slab_unit_of_address(ga_slab_view slab, uint32_t address)
 GA_SIMT uint32_t ga_slab_kernel_claim_address(ga_kernel_heap heap)
 {
     ga_slab_view slab = ga_slab_view_of_kernel(heap);
-    ga_tile tile = ga_tile_present();
+    uint32_t lanes = ga_warp_present();
     uint32_t start = ga_slab_start(slab);
-    if (GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAG_GENERAL) {
-        void *pointer = ga_slab_claim_general(slab.heap, ga_tile_members(tile), start);
+    if (ga_slab_is_general(heap, lanes)) {
+        void *pointer = ga_slab_claim_general(slab.heap, lanes, start);
         return pointer ? ga_slab_address_of_unit(slab, ga_slab_unit(slab, pointer)) : GA_SLAB_FULL;
     }
     slab.light = true;
-    return ga_slab_claim_lanes(slab, tile, ga_tile_members(tile), start);
+    return ga_slab_claim_lanes(slab, ga_tile_of(32), GA_ALL_BITS, start);
 }
 
 GA_SIMT void *ga_slab_kernel_pointer(ga_kernel_heap heap, uint32_t address)
@@ -202,51 +207,68 @@ GA_SIMT_SLOW ga_slab_claimed ga_slab_claim_word_general(ga_slab_heap *heap, uint
     return claimed;
 }
 
-/* A free with two-level addressing or checks. The lanes have published what they did. */
-GA_SIMT_SLOW void ga_slab_release_general(ga_slab_heap *heap, uint32_t lanes, void *pointer)
+/* The units of the lanes of the tile, which have published; GA_SLAB_FULL is none. */
+GA_SIMT void ga_slab_release_all(ga_slab_view slab, ga_tile tile, uint32_t unit)
 {
-    ga_slab_view slab = ga_slab_view_of(heap);
-    ga_tile tile = ga_tile_among(lanes);
-    uint32_t unit = pointer ? ga_slab_unit(slab, pointer) : GA_SLAB_FULL;
     uint32_t giving = ga_lanes_nonzero(tile, ~unit); /* ~GA_SLAB_FULL is 0 */
-    if (heap->growth && giving) {
-        ga_slab_weigh(heap, tile, 0u - ga_bits_count(giving));
-    }
-    if (heap->check) {
-        if (pointer) {
-            ga_slab_release_checked(heap, pointer);
-        }
-        return;
-    }
     if (giving) {
         ga_slab_release_lanes(slab, tile, giving, unit);
     }
-    if (unit == GA_SLAB_FULL && pointer) {
+}
+
+/* The same where the heap may be one that grows, or has the hardened checks, which look at each pointer. */
+GA_SIMT void ga_slab_release_any(ga_slab_view slab, ga_tile tile, uint32_t unit, void *pointer)
+{
+    uint32_t giving = ga_lanes_nonzero(tile, ~unit);
+    if (slab.heap->growth && giving) {
+        ga_slab_weigh(slab.heap, tile, 0u - ga_bits_count(giving));
+    }
+    if (!slab.heap->check) {
+        ga_slab_release_all(slab, tile, unit);
+    } else if (pointer) {
+        ga_slab_release_checked(slab.heap, pointer);
+    }
+}
+
+/* A free of some lanes of a warp, or with two-level addressing, checks or growth. The lanes have published
+ * what they did. */
+GA_SIMT_SLOW void ga_slab_release_general(ga_slab_heap *heap, uint32_t lanes, void *pointer)
+{
+    ga_slab_view slab = ga_slab_view_of(heap);
+    uint32_t unit = pointer ? ga_slab_unit(slab, pointer) : GA_SLAB_FULL;
+    if (ga_warp_is_whole(lanes)) {
+        ga_slab_release_any(slab, ga_tile_of(32), unit, pointer);
+    } else {
+        ga_slab_release_any(slab, ga_tile_among(lanes), unit, pointer);
+    }
+    if (unit == GA_SLAB_FULL && pointer && !heap->check) {
         ga_slab_report_fault(heap, GA_SLAB_NO_UNIT, pointer);
     }
 }
 
-/* The units of the lanes that call, which have published; GA_SLAB_FULL is none. */
-GA_SIMT void ga_slab_release_present(ga_slab_view slab, ga_tile tile, uint32_t unit)
+/* The lanes will free something. First of all, as was measured to be best: the load of what to free may be
+ * under way. */
+GA_SIMT void ga_slab_publish(uint32_t lanes)
 {
-    uint32_t giving = ga_lanes_nonzero(tile, ~unit); /* ~GA_SLAB_FULL is 0 */
-    if (giving) {
-        ga_slab_release_lanes(slab, tile, giving, unit);
+    if (ga_warp_is_whole(lanes)) {
+        ga_tile_publish(ga_tile_of(32));
+    } else {
+        ga_tile_publish(ga_tile_among(lanes));
     }
 }
 
-/* One free of the lanes of `tile`, which have published. */
-GA_SIMT void ga_slab_release_here(ga_kernel_heap heap, ga_slab_view slab, ga_tile tile,
+/* One free of the lanes, which have published. */
+GA_SIMT void ga_slab_release_here(ga_kernel_heap heap, ga_slab_view slab, uint32_t lanes,
                                   void *pointer)
 {
-    if (GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAGS_DIVIDE) {
-        ga_slab_release_general(slab.heap, ga_tile_members(tile), pointer);
+    if ((GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAGS_DIVIDE) || !ga_warp_is_whole(lanes)) {
+        ga_slab_release_general(slab.heap, lanes, pointer);
         return;
     }
     slab.light = true; /* constants from here on */
     slab.inverse = 0;
     uint32_t unit = ga_slab_unit(slab, pointer);
-    ga_slab_release_present(slab, tile, unit);
+    ga_slab_release_all(slab, ga_tile_of(32), unit);
     if (unit == GA_SLAB_FULL && pointer) {
         ga_slab_report_fault(slab.heap, GA_SLAB_NO_UNIT, pointer);
     }
@@ -254,31 +276,29 @@ GA_SIMT void ga_slab_release_here(ga_kernel_heap heap, ga_slab_view slab, ga_til
 
 GA_SIMT void ga_slab_kernel_release(ga_kernel_heap heap, void *pointer)
 {
-    ga_tile tile = ga_tile_present();
-    /* First of all, as was measured to be best: the load of what to free may be under way. */
-    ga_tile_publish(tile);
-    ga_slab_release_here(heap, ga_slab_view_of_kernel(heap), tile, pointer);
+    uint32_t lanes = ga_warp_present();
+    ga_slab_publish(lanes);
+    ga_slab_release_here(heap, ga_slab_view_of_kernel(heap), lanes, pointer);
 }
 
 /* The lanes stay together from one to the next, and wait once. */
 GA_SIMT void ga_slab_kernel_release_several(ga_kernel_heap heap, void *const *pointers, uint32_t n)
 {
     ga_slab_view slab = ga_slab_view_of_kernel(heap);
-    ga_tile tile = ga_tile_present();
-    ga_tile_publish(tile);
+    uint32_t lanes = ga_warp_present();
+    ga_slab_publish(lanes);
 #pragma unroll
     for (uint32_t i = 0; i < n; i++) {
-        ga_slab_release_here(heap, slab, tile, pointers[i]);
+        ga_slab_release_here(heap, slab, lanes, pointers[i]);
     }
 }
 
 GA_SIMT void ga_slab_kernel_release_address(ga_kernel_heap heap, uint32_t address)
 {
-    ga_tile tile = ga_tile_present();
-    /* First of all, as was measured to be best: the load of what to free may be under way. */
-    ga_tile_publish(tile);
+    uint32_t lanes = ga_warp_present();
+    ga_slab_publish(lanes);
     ga_slab_view slab = ga_slab_view_of_kernel(heap);
-    if (GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAG_GENERAL) {
+    if (ga_slab_is_general(heap, lanes)) {
         uint32_t unit = ga_slab_unit_of_address(slab, address);
         bool is_one =
             unit / 32u < ga_slab_words(slab.heap) && ga_slab_address_of_unit(slab, unit) == address;
@@ -286,7 +306,7 @@ GA_SIMT void ga_slab_kernel_release_address(ga_kernel_heap heap, uint32_t addres
         void *pointer = address == GA_SLAB_FULL ? NULL
                         : is_one                ? ga_slab_pointer(slab, unit)
                                                 : (void *)(uint64_t)address;
-        ga_slab_release_general(slab.heap, ga_tile_members(tile), pointer);
+        ga_slab_release_general(slab.heap, lanes, pointer);
         return;
     }
     slab.light = true;
@@ -294,7 +314,7 @@ GA_SIMT void ga_slab_kernel_release_address(ga_kernel_heap heap, uint32_t addres
         ga_slab_report_fault(slab.heap, GA_SLAB_NO_UNIT, ga_slab_pointer(slab, address));
         address = GA_SLAB_FULL;
     }
-    ga_slab_release_present(slab, tile, address);
+    ga_slab_release_all(slab, ga_tile_of(32), address);
 }
 
 /* Bytes of the unit that begins there; 0 where none does. */

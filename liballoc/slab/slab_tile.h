@@ -304,11 +304,9 @@ typedef enum ga_slab_step {
  * the latter only `got`. It looks at 32 words at a time: those beside `tried`, if that is promising; some
  * all over the heap (where one unit in ten is free, 32 words hold a hundred); those of every block that
  * has room. */
-GA_SIMT_SLOW ga_lanes ga_slab_claim_rest(ga_slab_heap *heap, uint32_t lanes, uint32_t wanting,
-                                         uint32_t start, uint32_t tried, uint32_t got,
-                                         uint32_t words)
+GA_SIMT ga_lanes ga_slab_claim_rest_by(ga_slab_heap *heap, ga_tile tile, uint32_t wanting,
+                                       uint32_t start, uint32_t tried, uint32_t got, uint32_t words)
 {
-    ga_tile tile = ga_tile_among(lanes);
     if (!got) {
         uint32_t word = ga_slab_hint_anew(ga_slab_view_with(heap, words), tile, start, tried);
         if (word != tried) {
@@ -336,6 +334,17 @@ GA_SIMT_SLOW ga_lanes ga_slab_claim_rest(ga_slab_heap *heap, uint32_t lanes, uin
         ga_slab_claim_look(heap, words, tile, block, place, &search);
     }
     return search.units;
+}
+
+GA_SIMT_SLOW ga_lanes ga_slab_claim_rest(ga_slab_heap *heap, uint32_t lanes, uint32_t wanting,
+                                         uint32_t start, uint32_t tried, uint32_t got,
+                                         uint32_t words)
+{
+    if (ga_warp_is_whole(lanes)) {
+        return ga_slab_claim_rest_by(heap, ga_tile_of(32), wanting, start, tried, got, words);
+    }
+    ga_tile tile = ga_tile_among(lanes);
+    return ga_slab_claim_rest_by(heap, tile, wanting, start, tried, got, words);
 }
 
 /* A unit for each lane of the mask `wanting` (not empty), GA_SLAB_FULL for those that get none. One

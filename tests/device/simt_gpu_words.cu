@@ -404,6 +404,7 @@ const test_case simt_word_cases[] = {
     {"words, up to 4 tiles with gaps in a warp, one by one", words_with_gaps_apart},
     {"the tile of the lanes that are present", tiles_of_present_lanes},
     {"the tile of another tile's lanes", tiles_of_a_tiles_lanes},
+    {"tiles that meet", simt_meetings},
     {"atomics of every order, scope and width, as on the CPU", atomics_alone},
 };
 const size_t simt_word_case_count = sizeof simt_word_cases / sizeof simt_word_cases[0];

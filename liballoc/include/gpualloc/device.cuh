@@ -10,7 +10,8 @@
  *     }
  *
  * Any lanes of a warp may call, in divergent code as well; those that call together are served together,
- * so call where as many as possible are. No call waits for another lane, warp or block.
+ * so call where as many as possible are. No call waits for another lane, warp or block. A kernel for blocks of
+ * more than 512 threads says so, with __launch_bounds__: else it may have more registers than they can have.
  *
  * Lanes that call together bring the same heap. To take from one of two, branch on which it is, and call in
  * each branch:
