@@ -146,8 +146,8 @@ enum part {
 };
 
 template <call HOW, bool COALESCES>
-__global__ void run_kernel(ga_kernel_heap heap, operation what, team t, uint64_t *times,
-                           uint64_t *failed)
+__global__ void __launch_bounds__(1024)
+    run_kernel(ga_kernel_heap heap, operation what, team t, uint64_t *times, uint64_t *failed)
 {
     uint32_t rank = blockIdx.x * blockDim.x + threadIdx.x;
     uint32_t n = what == ALLTOALL ? t.ranks * t.count : t.count;

@@ -125,7 +125,8 @@ static __device__ void add_all(uint64_t *sum, uint64_t value)
 }
 
 template <call HOW, bool COALESCES>
-__global__ void run_kernel(ga_kernel_heap heap, work what, uint32_t n, cycles *sums, float **got)
+__global__ void __launch_bounds__(1024)
+    run_kernel(ga_kernel_heap heap, work what, uint32_t n, cycles *sums, float **got)
 {
     uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x;
     int64_t t0 = clock64();

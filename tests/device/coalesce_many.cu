@@ -25,8 +25,8 @@ enum {
 };
 
 /* Some ask at once, some in branches, some not at all. */
-static __global__ void ask_kernel(ga_kernel_heap heap, char **payloads, uint32_t seed,
-                                  coalesce_tally *tally)
+static __global__ void __launch_bounds__(1024)
+    ask_kernel(ga_kernel_heap heap, char **payloads, uint32_t seed, coalesce_tally *tally)
 {
     uint32_t i = coalesce_thread();
     uint32_t size = coalesce_size(i, seed);
@@ -115,7 +115,8 @@ static void payloads_are_their_owners(int device)
 /* ---- within one kernel ----------------------------------------------------------------------- */
 
 /* Each thread frees what another of its block got, while others ask. */
-static __global__ void hand_on_kernel(ga_kernel_heap heap, uint32_t rounds, coalesce_tally *tally)
+static __global__ void __launch_bounds__(1024)
+    hand_on_kernel(ga_kernel_heap heap, uint32_t rounds, coalesce_tally *tally)
 {
     static __shared__ char *handed[1024];
     uint32_t n = ga_coalesce_team();

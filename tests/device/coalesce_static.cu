@@ -25,8 +25,9 @@ static __device__ char *ask(ga_kernel_heap heap, uint32_t way, size_t size)
 }
 
 /* One static call, then a dynamic one of some. */
-static __global__ void ask_kernel(ga_kernel_heap heap, uint32_t way, uint32_t size, char **payloads,
-                                  char **others, coalesce_tally *tally)
+static __global__ void __launch_bounds__(1024)
+    ask_kernel(ga_kernel_heap heap, uint32_t way, uint32_t size, char **payloads, char **others,
+               coalesce_tally *tally)
 {
     uint32_t i = coalesce_thread();
     payloads[i] = ask(heap, way, size);

@@ -19,9 +19,10 @@ extern "C" {
 #include <stdlib.h>
 #include <string.h>
 
-/* Less work, for a sanitizer; and how many operations the property must hold for, 0: as many as
- * usual. */
+/* Less work, and no heap that grows under its kernels, for a sanitizer; and how many operations the
+ * property must hold for, 0: as many as usual. */
 extern bool slab_quick;
+extern bool slab_no_growing;
 extern uint64_t slab_operations;
 
 #define SLAB_CASES(part)                                                                           \

@@ -17,6 +17,7 @@
 #include <stdarg.h>
 
 bool slab_quick;
+bool slab_no_growing;
 uint64_t slab_operations;
 
 void slab_fail(const char *file, int line, const char *format, ...)
@@ -48,8 +49,6 @@ bool slab_equal(const char *file, int line, const char *what, uint64_t got, uint
     return got == expected;
 }
 
-static bool no_growing;
-
 static void run_on(int device, const char *only)
 {
     cudaDeviceProp properties;
@@ -68,7 +67,7 @@ static void run_on(int device, const char *only)
     test_run("slab", slab_sized_cases, slab_sized_case_count, device, only);
     test_run("slab", slab_sized_large_cases, slab_sized_large_case_count, device, only);
     test_run("slab", slab_sized_full_cases, slab_sized_full_case_count, device, only);
-    if (!no_growing) {
+    if (!slab_no_growing) {
         test_run("slab", slab_growing_cases, slab_growing_case_count, device, only);
         test_run("slab", slab_sized_growing_cases, slab_sized_growing_case_count, device, only);
     }
@@ -83,7 +82,7 @@ int main(int argc, char **argv)
         if (!strcmp(argv[i], "--quick")) {
             slab_quick = true;
         } else if (!strcmp(argv[i], "--no-growing")) {
-            no_growing = true;
+            slab_no_growing = true;
         } else if (!strcmp(argv[i], "--only") && i + 1 < argc) {
             only = argv[++i];
         } else if (!strcmp(argv[i], "--operations") && i + 1 < argc) {
