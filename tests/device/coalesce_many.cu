@@ -20,9 +20,15 @@ static uint32_t threads_of(shape s)
     return s.grid.x * s.grid.y * s.grid.z * s.block.x * s.block.y * s.block.z;
 }
 
-enum {
-    MOST_THREADS = 64 * 256
-};
+/* Of any of the shapes. */
+static size_t most_threads(void)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < shape_count; i++) {
+        most = threads_of(shapes[i]) > most ? threads_of(shapes[i]) : most;
+    }
+    return most;
+}
 
 /* Some ask at once, some in branches, some not at all. */
 static __global__ void __launch_bounds__(1024)
@@ -95,7 +101,7 @@ static void play(coalesce_test_heap *heap, shape s, char **payloads, uint32_t se
 
 static void payloads_are_their_owners(int device)
 {
-    char **payloads = (char **)coalesce_memory(MOST_THREADS * sizeof *payloads);
+    char **payloads = (char **)coalesce_memory(most_threads() * sizeof *payloads);
     coalesce_tally *tally = (coalesce_tally *)coalesce_memory(sizeof *tally);
     EACH_SPEC(spec)
     {
