@@ -111,6 +111,12 @@ static bool wait_for_a_stream(ga_vmm *vmm)
     return status == GA_OK;
 }
 
+/* Units that need not rest any longer, whose streams were seen to be done; or else a wait. */
+static bool wait_for_memory(ga_vmm *vmm)
+{
+    return ga_vmm_packed_settle(&vmm->packed) || wait_for_a_stream(vmm);
+}
+
 /* A child of fork() has no driver, and is told so. */
 static ga_status check_driver(const ga_vmm *vmm)
 {
@@ -148,7 +154,7 @@ ga_status ga_vmm_take(ga_vmm *vmm, uint64_t size, uint64_t align, const ga_strea
     if (status == GA_OK) {
         do {
             status = take(vmm, size, align, stream, out);
-        } while (status == GA_ERR_MEMORY && wait_for_a_stream(vmm));
+        } while (status == GA_ERR_MEMORY && wait_for_memory(vmm));
     }
     unlock(vmm);
     return status;
@@ -254,7 +260,7 @@ ga_status ga_vmm_grow(ga_vmm *vmm, const void *block, uint64_t size)
     if (status == GA_OK) {
         do {
             status = grow(vmm, block, size);
-        } while (status == GA_ERR_MEMORY && wait_for_a_stream(vmm));
+        } while (status == GA_ERR_MEMORY && wait_for_memory(vmm));
     }
     unlock(vmm);
     return status;
@@ -280,6 +286,7 @@ ga_status ga_vmm_trim(ga_vmm *vmm, uint64_t keep)
     ga_status status = check_driver(vmm);
     if (status == GA_OK) {
         wait_for_streams(vmm);
+        ga_vmm_packed_settle(&vmm->packed); /* those whose streams were seen to be done before */
         ga_vmm_pool_trim(&vmm->pool, keep);
     }
     unlock(vmm);

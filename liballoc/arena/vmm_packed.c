@@ -271,25 +271,30 @@ static void wake(ga_vmm_packed *p, rest *r)
     ga_vmm_list_append(&p->spare, &r->link);
 }
 
-/* Up to `most` of those that have rested longest. */
-static void settle(ga_vmm_packed *p, ga_vmm_class *class, size_t most)
+/* Up to `most` of those that have rested longest. Answers whether that set any free. */
+static bool settle(ga_vmm_packed *p, ga_vmm_class *class, size_t most)
 {
     ga_vmm_link *next;
+    bool freed = false;
     for (ga_vmm_link *l = class->resting.after; l != &class->resting && most--; l = next) {
         rest *r = rest_of(l);
         next = l->after;
         if (ga_vmm_fence_done(&p->pool->fences, r->fence)) {
             wake(p, r);
             free_unit(p, r->sheet, r->unit);
+            freed = true;
         }
     }
+    return freed;
 }
 
-void ga_vmm_packed_settle(ga_vmm_packed *p)
+bool ga_vmm_packed_settle(ga_vmm_packed *p)
 {
+    bool freed = false;
     for (uint32_t i = 0; i < p->class_count; i++) {
-        settle(p, &p->classes[i], SIZE_MAX);
+        freed |= settle(p, &p->classes[i], SIZE_MAX);
     }
+    return freed;
 }
 
 static bool lay_down(ga_vmm_packed *p, ga_vmm_sheet *sheet, uint32_t unit, ga_vmm_fence *fence)

@@ -57,8 +57,8 @@ bool ga_vmm_sheet_has(const ga_vmm_sheet *sheet, const void *pointer);
 ga_status ga_vmm_packed_give(ga_vmm_packed *packed, ga_vmm_sheet *sheet, const void *block,
                              ga_vmm_fence *fence);
 
-/* Free what rests and need not rest any longer. */
-void ga_vmm_packed_settle(ga_vmm_packed *packed);
+/* Free what rests and need not rest any longer. Answers whether anything did. */
+bool ga_vmm_packed_settle(ga_vmm_packed *packed);
 
 /* Every unit is free. Nobody is using any. */
 void ga_vmm_packed_reset(ga_vmm_packed *packed);
