@@ -190,10 +190,16 @@ ga_status ga_vmm_fences_wait(int device, CUevent event)
 
 void ga_vmm_fences_look(ga_vmm_fences *fences)
 {
-    ga_vmm_fences_new_round(fences);
-    while (!ga_vmm_list_empty(&fences->waiting) &&
-           ga_vmm_fence_done(fences, fence_of(fences->waiting.after))) {
+    visit v;
+    if (ga_vmm_list_empty(&fences->waiting) || enter(fences, &v) != GA_OK) {
+        return;
     }
+    ga_vmm_fence *oldest = fence_of(fences->waiting.after);
+    while (oldest->round != fences->round && look(fences, oldest, &v) &&
+           !ga_vmm_list_empty(&fences->waiting)) {
+        oldest = fence_of(fences->waiting.after);
+    }
+    leave(&v);
 }
 
 /* ---- the end ----------------------------------------------------------------------------- */

@@ -29,8 +29,12 @@ enum {
 typedef struct slot {
     uintptr_t base, end; /* end: where the hole behind it begins */
     ga_vmm_chunk *chunk;
-    ga_vmm_fence *fence;
 } slot;
+
+enum {
+    APART = 1, /* a hole is before it, or it is taken */
+    FENCED = 2 /* somebody may be using it yet, as far as is known */
+};
 
 /* A free chunk or a hole. It ends where the next one begins. */
 typedef struct item {
@@ -44,9 +48,10 @@ typedef struct item {
 struct ga_vmm_table {
     uint64_t changes; /* to the ring of chunks, when the slots were made */
     size_t count, room;
-    size_t hole; /* behind no slot before this one is a hole */
-    item *items; /* room for a span of them all */
-    bool *taken; /* for each slot: a wall, or a part of a live run */
+    size_t hole;    /* behind no slot before this one is a hole */
+    item *items;    /* room for a span of them all */
+    bool *taken;    /* for each slot: a wall, or a part of a live run */
+    uint8_t *marks; /* for each slot that is not: what keeps it from being one with the last */
     slot slots[];
 };
 
@@ -140,10 +145,23 @@ static void search_span(const span *s, const ga_vmm_want *w, choice *best)
     }
 }
 
+/* Of what is not taken. A fence that is done is none from then on. */
+static bool is_ready(ga_vmm_pool *pool, size_t at, const ga_vmm_want *w)
+{
+    ga_vmm_table *table = pool->table;
+    const ga_vmm_chunk *chunk = table->slots[at].chunk;
+    if (!(table->marks[at] & FENCED)) {
+        return true;
+    }
+    if (!chunk->fence || chunk->fence->done) {
+        table->marks[at] &= (uint8_t)~FENCED;
+    }
+    return ga_vmm_is_ready(pool, chunk->fence, w);
+}
+
 static bool is_free(ga_vmm_pool *pool, size_t at, const ga_vmm_want *w)
 {
-    const ga_vmm_table *table = pool->table;
-    return !table->taken[at] && ga_vmm_is_ready(pool, table->slots[at].fence, w);
+    return !pool->table->taken[at] && is_ready(pool, at, w);
 }
 
 /* The first slot behind `below` that may not be taken. */
@@ -185,7 +203,7 @@ static size_t next_free(ga_vmm_pool *pool, size_t at, const ga_vmm_want *w)
     while (at < table->count) {
         const bool *found = memchr(&table->taken[at], false, table->count - at);
         at = found ? (size_t)(found - table->taken) : table->count;
-        if (found && is_free(pool, at, w)) {
+        if (found && is_ready(pool, at, w)) {
             break;
         }
         at += found != NULL;
@@ -196,9 +214,9 @@ static size_t next_free(ga_vmm_pool *pool, size_t at, const ga_vmm_want *w)
 /* The slot behind a row of free ones that touch. */
 static size_t end_of_row(ga_vmm_pool *pool, size_t first, const ga_vmm_want *w)
 {
-    const slot *slots = pool->table->slots;
+    const uint8_t *marks = pool->table->marks;
     size_t end = first + 1;
-    while (slots[end - 1].end == slots[end].base && is_free(pool, end, w)) {
+    while (!marks[end] || (marks[end] == FENCED && is_ready(pool, end, w))) {
         end++;
     }
     return end;
@@ -247,13 +265,14 @@ static ga_vmm_table *make_table(ga_vmm_pool *pool)
     size_t room = 2 * pool->addresses.count;
     size_t slots = room * sizeof(slot);
     ga_vmm_table *table =
-        ga_libc.malloc(sizeof *table + slots + (PER_CHUNK * room + 1) * sizeof(item) + room);
+        ga_libc.malloc(sizeof *table + slots + (PER_CHUNK * room + 1) * sizeof(item) + 2 * room);
     if (table) {
         ga_libc.free(pool->table);
         pool->table = table;
         table->room = room;
         table->items = (item *)(void *)((char *)table->slots + slots);
         table->taken = (bool *)(table->items + PER_CHUNK * room + 1);
+        table->marks = (uint8_t *)(table->taken + room);
     }
     return table;
 }
@@ -269,11 +288,20 @@ static bool has_hole(const ga_vmm_table *table, size_t at)
     return at + 1 < table->count && table->slots[at].end < table->slots[at + 1].base;
 }
 
+/* Once the slot before it is as it is to be. */
+static void mark(ga_vmm_table *table, size_t at)
+{
+    const ga_vmm_chunk *chunk = table->slots[at].chunk;
+    bool taken = ga_vmm_is_taken(chunk);
+    bool apart = taken || has_hole(table, at - 1); /* the first is a wall */
+    table->taken[at] = taken;
+    table->marks[at] = (uint8_t)((apart ? APART : 0) | (chunk->fence ? FENCED : 0));
+}
+
 static void set(ga_vmm_table *table, size_t at, ga_vmm_chunk *chunk)
 {
     chunk->slot = (uint32_t)at;
-    table->taken[at] = ga_vmm_is_taken(chunk);
-    table->slots[at] = (slot){chunk->base, end_of(chunk), chunk, chunk->fence};
+    table->slots[at] = (slot){chunk->base, end_of(chunk), chunk};
 }
 
 static void list_all(ga_vmm_pool *pool, ga_vmm_table *table)
@@ -284,6 +312,7 @@ static void list_all(ga_vmm_pool *pool, ga_vmm_table *table)
     table->hole = 0;
     for (const ga_vmm_link *l = chunks->after; l != chunks; l = l->after) {
         set(table, table->count++, ga_vmm_chunk_of(l));
+        mark(table, table->count - 1);
     }
 }
 
@@ -311,22 +340,27 @@ void ga_vmm_search_put(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
         return;
     }
     size_t at = ga_vmm_chunk_after(chunk)->slot;
-    for (size_t i = table->count; i > at; i--) {
-        set(table, i, table->slots[i - 1].chunk);
-    }
-    set(table, at, chunk);
+    size_t behind = table->count - at;
+    memmove(&table->slots[at + 1], &table->slots[at], behind * sizeof *table->slots);
+    memmove(&table->taken[at + 1], &table->taken[at], behind);
+    memmove(&table->marks[at + 1], &table->marks[at], behind);
     table->count++;
     table->changes++;
+    set(table, at, chunk);
+    for (size_t i = at + 1; i < table->count; i++) {
+        table->slots[i].chunk->slot = (uint32_t)i;
+    }
+    mark(table, at);
+    mark(table, at + 1);
 }
 
 void ga_vmm_search_note(ga_vmm_pool *pool, const ga_vmm_chunk *chunk, uintptr_t end)
 {
     ga_vmm_table *table = pool->table;
     if (table && table->changes == pool->addresses.changes) {
-        slot *at = &table->slots[chunk->slot];
-        at->end = end;
-        at->fence = chunk->fence;
-        table->taken[chunk->slot] = ga_vmm_is_taken(chunk);
+        table->slots[chunk->slot].end = end;
+        mark(table, chunk->slot);
+        mark(table, chunk->slot + 1); /* there is one: no wall is noted */
         if (chunk->slot < table->hole && has_hole(table, chunk->slot)) {
             table->hole = chunk->slot;
         }
@@ -355,6 +389,7 @@ bool ga_vmm_search(ga_vmm_pool *pool, const ga_vmm_want *w, ga_vmm_window *out)
 {
     choice best = {.price = UINT64_MAX};
     const ga_vmm_table *table = table_of(pool);
+    ga_vmm_fences_look(&pool->fences);
     if (table) {
         search_rows(pool, w, &best);
     }

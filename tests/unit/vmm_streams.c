@@ -266,6 +266,38 @@ Test(vmm_streams, trim_waits_for_what_rests)
     vmm_end(heap);
 }
 
+/* Units rest, and a search has seen that their stream is done: nobody is left to wait for. */
+static ga_heap *begin_with_units(size_t memory, size_t count)
+{
+    ga_heap *heap = begin(&(vmm_driver_options){.memory = memory}, "vmm");
+    void *units[8];
+    for (size_t i = 0; i < count; i++) {
+        units[i] = take_on(heap, sizes[0], one);
+    }
+    vmm_driver_hold(one);
+    for (size_t i = 0; i < count; i++) {
+        assert_ok(ga_free_on(heap, units[i], one));
+    }
+    vmm_driver_let_go(one);
+    assert_ok(ga_free(heap, vmm_take(heap, 8 * MIB)));
+    return heap;
+}
+
+Test(vmm_streams, what_rested_is_trimmed_though_nobody_is_waited_for)
+{
+    ga_heap *heap = begin_with_units(GIB, 8);
+    assert_ok(ga_trim(heap, 0));
+    cr_assert_eq(vmm_held(heap), 0);
+    vmm_end(heap);
+}
+
+Test(vmm_streams, what_rested_is_memory_though_nobody_is_waited_for)
+{
+    ga_heap *heap = begin_with_units(16 * MIB, 8);
+    assert_ok(ga_free(heap, vmm_take(heap, 16 * MIB)));
+    vmm_end(heap);
+}
+
 Test(vmm_streams, trouble_with_events_becomes_a_wait)
 {
     static const char *const calls[] = {"cuEventCreate", "cuEventRecord"};
