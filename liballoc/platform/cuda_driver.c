@@ -27,15 +27,18 @@ static const struct {
     size_t offset;
 } rows[] = {GA_CUDA_FUNCTIONS(ROW)};
 
-/* Written by load() alone, under pthread_once. */
+/* Written by load() alone, under pthread_once; but for what a child of fork() notes, before it has a
+ * second thread. Asking for the process's number each time would be a call of the kernel. */
 static struct {
     ga_cuda_driver table;
     bool usable;
-    pid_t pid; /* whose driver it is */
+    bool inherited; /* this is a child of the process whose driver it is */
+    pid_t pid;      /* of that process */
     char reason[400];
 } loaded;
 
 static const ga_cuda_driver *stand_in; /* set by tests, while no other thread is in here */
+static bool stand_in_inherited;
 static pid_t stand_in_pid;
 static bool gone; /* relaxed: a hint that needs no order */
 
@@ -60,9 +63,28 @@ static const char *resolve(void *library)
     return NULL;
 }
 
+static void note_child(void)
+{
+    loaded.inherited = loaded.usable;
+    stand_in_inherited = stand_in != NULL;
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, note_child);
+}
+
+/* Before there is a driver that a child could inherit. */
+static void watch_forks_once(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+}
+
 /* The library stays loaded for ever: the driver has threads of its own. */
 static void load(void)
 {
+    watch_forks_once();
     /* Not from the environment of a program that runs with another user's rights. */
     const char *named = secure_getenv("GPUALLOC_CUDA_DRIVER");
     const char *path = named && *named ? named : "libcuda.so.1";
@@ -97,12 +119,11 @@ ga_status ga_cuda_driver_get(const ga_cuda_driver **out)
     if (!stand_in && !loaded.usable) {
         return ga_fail(GA_ERR_DEVICE, "%s", loaded.reason);
     }
-    pid_t starter = stand_in ? stand_in_pid : loaded.pid;
-    if (starter != getpid()) {
+    if (stand_in ? stand_in_inherited : loaded.inherited) {
         return ga_fail(GA_ERR_DEVICE,
                        "no CUDA in this process: process %ld started the driver before fork(), "
                        "and the driver does not outlive that; start it after fork()",
-                       (long)starter);
+                       (long)(stand_in ? stand_in_pid : loaded.pid));
     }
     *out = stand_in ? stand_in : &loaded.table;
     return GA_OK;
@@ -146,7 +167,9 @@ void ga_cuda_driver_set(const ga_cuda_driver *driver)
 {
     memset(slots, 0, sizeof slots);
     gone = false;
+    watch_forks_once();
     stand_in = driver;
+    stand_in_inherited = false;
     stand_in_pid = getpid();
 }
 
