@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Appending to a vector from kernels, which grows meanwhile (growth.h). The host lends the vector to
- * them (loan.c); gpualloc/vector.cuh has the calls that programs use.
+ * Appending to a vector from kernels, which grows meanwhile (growth.h). The host lends the vector
+ * to them (loan.c); gpualloc/vector.cuh has the calls that programs use.
  *
  * STRUCTURE  `tail` hands out places, by one atomic for all lanes that call together. Up to `gate`
  *            there is memory behind them. Who has got places beyond it waits until the gate has

@@ -12,8 +12,8 @@
 #include <gpualloc/arena.h>
 #include <inttypes.h>
 
-/* Bytes of a chunk, and of what is backed ahead at a time: one large chunk costs half of what four cost,
- * and nobody waits long for it. */
+/* Bytes of a chunk, and of what is backed ahead at a time: one large chunk costs half of what four
+ * cost, and nobody waits long for it. */
 static const uint64_t CHUNK_MOST = UINT64_C(4) << 30;
 
 /* Where less than as much again is wanted ahead, no less than this. */
@@ -41,8 +41,8 @@ static uint32_t most_steps(const growing_own *own)
     return most < own->most ? (uint32_t)most : own->most;
 }
 
-/* Back all ranges up to that many steps. What one of them got and another did not stays there for the next
- * time. */
+/* Back all ranges up to that many steps. What one of them got and another did not stays there for
+ * the next time. */
 static ga_status back_to(growing_own *own, uint32_t steps)
 {
     ga_status status = GA_OK;
@@ -57,8 +57,8 @@ static ga_status back_to(growing_own *own, uint32_t steps)
 
 /* ---- the pager's side ---------------------------------------------------------------------- */
 
-/* As much again as there is, or the part of it that the opener wants, but no more at once than is backed in a
- * moment. */
+/* As much again as there is, or the part of it that the opener wants, but no more at once than is
+ * backed in a moment. */
 static uint32_t ahead_of(const growing_own *own, uint32_t wanted)
 {
     uint64_t piece = CHUNK_MOST / bytes_a_step(own);

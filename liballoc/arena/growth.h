@@ -1,31 +1,32 @@
 /* SPDX-License-Identifier: MIT
  *
- * Growing under a running kernel, the kernels' side (docs/growth.md has the drawing). The kernel asks
- * in the mailbox and waits; the pager backs; the kernel prepares what has come, and goes on. Nothing is
- * launched and nothing is copied for it.
+ * Growing under a running kernel, the kernels' side (docs/growth.md has the drawing). The kernel
+ * asks in the mailbox and waits; the pager backs; the kernel prepares what has come, and goes on.
+ * Nothing is launched and nothing is copied for it.
  *
- * STRUCTURE  One tile at a time has the turn: it looks at the mailbox, prepares the steps that have been
- *            backed, and speaks to the pager. That takes a bounded time, and then it hands the turn on.
- *            All others sleep, and look at device memory only: reading the host's takes a microsecond,
- *            and ten thousand tiles would read.
+ * STRUCTURE  One tile at a time has the turn: it looks at the mailbox, prepares the steps that have
+ *            been backed, and speaks to the pager. That takes a bounded time, and then it hands the
+ *            turn on. All others sleep, and look at device memory only: reading the host's takes a
+ *            microsecond, and ten thousand tiles would read.
  *
- * INVARIANT  ready <= backed. Steps below `ready` are prepared; those from there on belong to the tile
- *            that has the turn. At most one wish is unanswered, but it may be replaced by a larger one.
+ * INVARIANT  ready <= backed. Steps below `ready` are prepared; those from there on belong to the
+ *            tile that has the turn. At most one wish is unanswered, but it may be replaced by a
+ *            larger one.
  *
- * ORDER      M (mailbox.h's answer): what the host did to back a step happens before it is prepared.
- *            R (ready): what was done to prepare it happens before anybody uses it. T (turn): what the
- *            last tile that had it wrote. V (verdict): what has become ready happens before the refusal
- *            of the rest, so that nobody is refused what he could have.
+ * ORDER      M (mailbox.h's answer): what the host did to back a step happens before it is
+ *            prepared. R (ready): what was done to prepare it happens before anybody uses it. T
+ *            (turn): what the last tile that had it wrote. V (verdict): what has become ready
+ *            happens before the refusal of the rest, so that nobody is refused what he could have.
  *
  * PROGRESS   Who waits for memory waits for the pager, but not for ever: `patience`. Who waits for
- *            the turn waits for a tile that looks and prepares, and for nothing else. Tiles of one warp
- *            may wait for each other, since lanes that have parted go on independently (sm_70 and later);
- *            the lanes of one tile never do: they go together.
+ *            the turn waits for a tile that looks and prepares, and for nothing else. Tiles of one
+ *            warp may wait for each other, since lanes that have parted go on independently (sm_70
+ *            and later); the lanes of one tile never do: they go together.
  *
- * Steps are prepared by a function of the caller's, prepare(tile, context, from, to), which the whole
- * tile calls for all that have come at once, from to to - 1: one fence serves a hundred of them. What its
- * lanes write is published afterwards. All words here are collective, for any tile of 32
- * lanes or with gaps, and cost registers: call them from a GA_SIMT_SLOW function.
+ * Steps are prepared by a function of the caller's, prepare(tile, context, from, to), which the
+ * whole tile calls for all that have come at once, from to to - 1: one fence serves a hundred of
+ * them. What its lanes write is published afterwards. All words here are collective, for any tile
+ * of 32 lanes or with gaps, and cost registers: call them from a GA_SIMT_SLOW function.
  */
 #ifndef GPUALLOC_ARENA_GROWTH_H
 #define GPUALLOC_ARENA_GROWTH_H
@@ -56,8 +57,9 @@ GA_SIMT uint32_t ga_growth_ready(const ga_growth *growth)
 #endif
 }
 
-/* Whether `want` steps are ready (GRANTED), or why not, for one who `began` to wait then; WAIT where
- * that is open. A refusal that came later than he did is meant for him, even if it is old by now. */
+/* Whether `want` steps are ready (GRANTED), or why not, for one who `began` to wait then; WAIT
+ * where that is open. A refusal that came later than he did is meant for him, even if it is old by
+ * now. */
 GA_SIMT uint32_t ga_growth_standing(const ga_growth *growth, uint32_t want, uint64_t began)
 {
     /* V2: acquire. Pairs with V1: what was granted together with the refusal is ready by now. */
@@ -100,8 +102,8 @@ GA_SIMT void ga_growth_pronounce(ga_growth *growth, uint32_t reason, uint64_t un
     ga_store64_release(&growth->verdict, (until & GA_GROWTH_FOR_EVER) | reason);
 }
 
-/* The last wish has been answered with too little. `verdict` is what has been pronounced on it: a refusal
- * is made known first, and once that is old the pager is asked anew. */
+/* The last wish has been answered with too little. `verdict` is what has been pronounced on it: a
+ * refusal is made known first, and once that is old the pager is asked anew. */
 GA_SIMT void ga_growth_answered(ga_growth *growth, uint32_t want, uint64_t began, uint32_t reason)
 {
     uint64_t now = ga_clock_ns();
@@ -118,8 +120,8 @@ GA_SIMT void ga_growth_answered(ga_growth *growth, uint32_t want, uint64_t began
     }
 }
 
-/* The last wish has not been answered yet. Clocks of multiprocessors may differ a little: `now` may be
- * before `asked`. */
+/* The last wish has not been answered yet. Clocks of multiprocessors may differ a little: `now` may
+ * be before `asked`. */
 GA_SIMT void ga_growth_unanswered(ga_growth *growth, uint32_t want)
 {
     uint64_t now = ga_clock_ns();
@@ -130,8 +132,8 @@ GA_SIMT void ga_growth_unanswered(ga_growth *growth, uint32_t want)
     }
 }
 
-/* The answer that stands in the mailbox has the lower half `heard`, and less than `want` steps. A pager's
- * goodbye answers every wish. */
+/* The answer that stands in the mailbox has the lower half `heard`, and less than `want` steps. A
+ * pager's goodbye answers every wish. */
 GA_SIMT void ga_growth_speak(ga_growth *growth, uint32_t want, uint64_t began, uint32_t heard)
 {
     uint32_t reason = ga_mail_reason(heard);
@@ -172,7 +174,8 @@ GA_SIMT void ga_growth_publish(ga_tile tile, ga_growth *growth, uint32_t n)
     }
 }
 
-/* The tile has the turn: look at the mailbox, make ready what has come, speak, and hand the turn on. */
+/* The tile has the turn: look at the mailbox, make ready what has come, speak, and hand the turn
+ * on. */
 GA_SIMT void ga_growth_look(ga_tile tile, ga_growth *growth, uint32_t want, uint64_t began,
                             ga_growth_prepare prepare, void *context)
 {
@@ -208,8 +211,8 @@ GA_SIMT void ga_growth_look(ga_tile tile, ga_growth *growth, uint32_t want, uint
     }
 }
 
-/* How it stands with `want` steps, for all lanes; and the turn, where it is to be had. `began` is the
- * leader's. */
+/* How it stands with `want` steps, for all lanes; and the turn, where it is to be had. `began` is
+ * the leader's. */
 GA_SIMT uint32_t ga_growth_ask(ga_tile tile, ga_growth *growth, uint32_t want, uint64_t began)
 {
     uint32_t leader = ga_tile_leader(tile);
@@ -240,8 +243,8 @@ GA_SIMT void ga_growth_count_wait(ga_tile tile, ga_growth *growth, uint64_t bega
 
 /* ---- for those who grow -------------------------------------------------------------------- */
 
-/* Wait until `want` steps are ready: GA_GROWTH_GRANTED, or the reason why they will not be. Who has found
- * nothing in n steps wants n + 1. */
+/* Wait until `want` steps are ready: GA_GROWTH_GRANTED, or the reason why they will not be. Who has
+ * found nothing in n steps wants n + 1. */
 GA_SIMT uint32_t ga_growth_await(ga_tile tile, ga_growth *growth, uint32_t want,
                                  ga_growth_prepare prepare, void *context)
 {
@@ -262,8 +265,9 @@ GA_SIMT uint32_t ga_growth_await(ga_tile tile, ga_growth *growth, uint32_t want,
     return found;
 }
 
-/* It is getting low: `want` steps will be wanted soon. Asks for them, and makes ready what has come, when
- * nobody else is about to; waits for nothing. To be called now and then until they are ready. */
+/* It is getting low: `want` steps will be wanted soon. Asks for them, and makes ready what has
+ * come, when nobody else is about to; waits for nothing. To be called now and then until they are
+ * ready. */
 GA_SIMT void ga_growth_hint(ga_tile tile, ga_growth *growth, uint32_t want,
                             ga_growth_prepare prepare, void *context)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the trial's warp does: it grows step by step, and reads what has been written there. The same
- * source on the GPU and on the CPU.
+ * What the trial's warp does: it grows step by step, and reads what has been written there. The
+ * same source on the GPU and on the CPU.
  */
 #ifndef GPUALLOC_ARENA_GROWTH_PROBE_TILE_H
 #define GPUALLOC_ARENA_GROWTH_PROBE_TILE_H

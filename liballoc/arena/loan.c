@@ -66,8 +66,8 @@ static void back_towards(ga_vector *v, uint32_t there_are, uint32_t needed)
     }
 }
 
-/* As a vector grows on the host, twice what there is, but no more at once than is backed in a moment:
- * the next wish comes before that is used up. Else what is wanted. */
+/* As a vector grows on the host, twice what there is, but no more at once than is backed in a
+ * moment: the next wish comes before that is used up. Else what is wanted. */
 static ga_growth_reason back(void *context, uint32_t wanted, uint32_t *backed)
 {
     ga_vector *v = context;

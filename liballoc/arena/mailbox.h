@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * Between kernels that run out of memory and the pager, the host's thread that backs more while they
- * run. Plain data, the same for both compilers; growth.h is the kernels' side, pager.h the host's.
+ * Between kernels that run out of memory and the pager, the host's thread that backs more while
+ * they run. Plain data, the same for both compilers; growth.h is the kernels' side, pager.h the
+ * host's.
  *
- * What grows does so in steps of equal size, numbered from 0: a slab heap's step is a super block, a
- * vector's so many bytes. A step is backed (the host has put memory behind its addresses), then
+ * What grows does so in steps of equal size, numbered from 0: a slab heap's step is a super block,
+ * a vector's so many bytes. A step is backed (the host has put memory behind its addresses), then
  * prepared (a tile has written what must stand in it), then ready, and stays that. Each of these
  * states holds for steps 0 to n - 1.
  *
- * The mailbox is in pinned host memory, a line of its own for each writer, one word each way. Kernels
- * only ever load and store there: not every bus knows more (docs/simt.md). A word has
+ * The mailbox is in pinned host memory, a line of its own for each writer, one word each way.
+ * Kernels only ever load and store there: not every bus knows more (docs/simt.md). A word has
  *
  *     steps    upper 32 bits   a wish: so many shall be backed; an answer: so many are
  *     serial   next 24 bits    the wish's number; an answer's: which wish it answers
@@ -20,7 +21,8 @@
 
 #include "../simt/bits.h"
 
-/* The stress tests weaken one thing at a time, to see that they notice (tests/stress/meson.build). */
+/* The stress tests weaken one thing at a time, to see that they notice
+ * (tests/stress/meson.build). */
 #ifndef GA_GROWTH_MUTANT
 #define GA_GROWTH_MUTANT 0
 #endif
@@ -64,8 +66,8 @@ typedef struct ga_growth {
     uint64_t asked;   /* likewise: since when that is unanswered */
     uint8_t apart_too[88];
 
-    /* relaxed: counts, which the host reads between launches. waits[i]: how many waited for 2^i ns up
-     * to twice as long. */
+    /* relaxed: counts, which the host reads between launches. waits[i]: how many waited for 2^i ns
+     * up to twice as long. */
     uint32_t waits[GA_GROWTH_WAITS];
 } ga_growth;
 

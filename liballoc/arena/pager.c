@@ -282,8 +282,8 @@ static void clear_mailbox(ga_pager_client *client)
     say(client, GA_GROWTH_GRANTED);
 }
 
-/* Pages of our own: the driver's would go with its context, while we look at them. They are shared, so
- * that a fork leaves ours where the device knows them to be, and copies nothing. */
+/* Pages of our own: the driver's would go with its context, while we look at them. They are shared,
+ * so that a fork leaves ours where the device knows them to be, and copies nothing. */
 static ga_status open_mailbox(ga_pager_client *client)
 {
     void *pages = ga_os_memory_get()->mmap(NULL, MAILBOX_SIZE, PROT_READ | PROT_WRITE,
@@ -310,8 +310,8 @@ static void close_mailbox(ga_pager_client *client)
     ga_os_memory_get()->munmap(client->mailbox, MAILBOX_SIZE);
 }
 
-/* Put the client before the pager. What the process registers last is called first when it ends, so that
- * a driver that has been loaded by now is still there while the pager stops. */
+/* Put the client before the pager. What the process registers last is called first when it ends, so
+ * that a driver that has been loaded by now is still there while the pager stops. */
 static ga_status enlist(ga_pager_client *client)
 {
     ga_pager *pager = client->pager;

@@ -8,8 +8,9 @@
 
 #include "vmm_pool.h"
 
-/* Map every hole in [base, end), first with what is loose, behind `below` or chunks that follow it; all of them or none, as
- * far as the driver undoes it: what it does not is a free chunk, and counted.
+/* Map every hole in [base, end), first with what is loose, behind `below` or chunks that follow it;
+ * all of them or none, as far as the driver undoes it: what it does not is a free chunk, and
+ * counted.
  *
  * GA_ERR_MEMORY  above the limit, or none left: of the device's, or for records */
 ga_status ga_vmm_chunks_fill(ga_vmm_pool *pool, ga_vmm_chunk *below, uintptr_t base, uintptr_t end);

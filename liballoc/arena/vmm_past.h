@@ -42,7 +42,8 @@ typedef struct ga_vmm_past {
 /* For a request: `what` tells those of one size from others (its stream, say). */
 void ga_vmm_past_ask(ga_vmm_past *past, uint64_t size, uint64_t what);
 
-/* Where such a request was before position `at`; 0: the last time. Answers 0 where there is none. */
+/* Where such a request was before position `at`; 0: the last time. Answers 0 where there is
+ * none. */
 uint64_t ga_vmm_past_look(const ga_vmm_past *past, uint64_t at);
 
 /* Whether the two before it were as they are now. */

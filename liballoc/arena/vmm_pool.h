@@ -70,10 +70,10 @@ ga_status ga_vmm_pool_open(ga_vmm_pool *pool, uint64_t reserve);
 /* All runs, live ones too, once what streams have left to do with free chunks is done. */
 void ga_vmm_pool_close(ga_vmm_pool *pool);
 
-/* A run of `size` bytes at a multiple of `align`, for work on *stream, or for anybody where `stream`
- * is NULL. It may be larger: by 1/32, or by more as long as all live runs together have no more
- * than 1/28 of the peak too much. Waits for nothing: where only what other streams may still be
- * using is left, *stream is made to wait.
+/* A run of `size` bytes at a multiple of `align`, for work on *stream, or for anybody where
+ * `stream` is NULL. It may be larger: by 1/32, or by more as long as all live runs together have no
+ * more than 1/28 of the peak too much. Waits for nothing: where only what other streams may still
+ * be using is left, *stream is made to wait.
  *
  * GA_ERR_MEMORY  above the limit, or the driver has none. Later there may be: see
  *                ga_vmm_fences_oldest() */

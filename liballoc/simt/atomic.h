@@ -12,8 +12,9 @@
  *
  *     ga_post_or_ORDER  ga_post_and_ORDER  ga_post_add_ORDER    ORDER: relaxed, release, published
  *
- * A post answers nothing, so that on the GPU nobody waits for it. A `published` one releases what its
- * tile did before its last ga_tile_publish() of that scope, and no more: one wait serves many posts.
+ * A post answers nothing, so that on the GPU nobody waits for it. A `published` one releases what
+ * its tile did before its last ga_tile_publish() of that scope, and no more: one wait serves many
+ * posts.
  *
  * ga_cas_ORDER(word, expected, desired) has succeeded when it answers `expected`; where it fails it
  * is relaxed, or acquire where ORDER has an acquire in it.
@@ -29,8 +30,8 @@
 
 #ifdef __CUDACC__
 
-/* In PTX, since the builtins (__nv_atomic_*) take every address for a generic one, which costs a lookup
- * of whose it is, and let the warp wait for answers that nobody uses. */
+/* In PTX, since the builtins (__nv_atomic_*) take every address for a generic one, which costs a
+ * lookup of whose it is, and let the warp wait for answers that nobody uses. */
 #define GA_SCOPE_device  "gpu"
 #define GA_SCOPE_block   "cta"
 #define GA_SCOPE_system  "sys"
@@ -119,8 +120,8 @@
 #define GA_FAILED_release           GA_ORDER_relaxed
 #define GA_FAILED_acq_rel           GA_ORDER_acquire
 
-/* Where all bits are set it is an exchange, one instruction of x86-64, which for an `or` with an answer
- * needs a loop. Only for constants: nothing is tested at run time. */
+/* Where all bits are set it is an exchange, one instruction of x86-64, which for an `or` with an
+ * answer needs a loop. Only for constants: nothing is tested at run time. */
 #define GA_IS_ALL_BITS(type, value) (__builtin_constant_p(value) && (value) == (type) ~(type)0)
 
 #define GA_DEFINE_LOAD(type, bits, order, suffix, scope)                                           \

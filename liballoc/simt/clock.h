@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Time and sleep, for whoever waits for something outside the tile. Not collective, and what the clock
- * says is not uniform: let the leader read it, and hand on what it decides.
+ * Time and sleep, for whoever waits for something outside the tile. Not collective, and what the
+ * clock says is not uniform: let the leader read it, and hand on what it decides.
  */
 #ifndef GPUALLOC_SIMT_CLOCK_H
 #define GPUALLOC_SIMT_CLOCK_H
@@ -12,7 +12,8 @@
 #include <time.h>
 #endif
 
-/* Nanoseconds since some moment of the past; on the GPU it goes on in steps of up to a microsecond. */
+/* Nanoseconds since some moment of the past; on the GPU it goes on in steps of up to a
+ * microsecond. */
 GA_SIMT uint64_t ga_clock_ns(void)
 {
 #ifdef __CUDACC__
@@ -26,8 +27,8 @@ GA_SIMT uint64_t ga_clock_ns(void)
 #endif
 }
 
-/* Sleep for about so long, below a millisecond, and leave the multiprocessor or core to others; on the
- * GPU between no time and twice as long. */
+/* Sleep for about so long, below a millisecond, and leave the multiprocessor or core to others; on
+ * the GPU between no time and twice as long. */
 GA_SIMT void ga_clock_sleep(uint32_t ns)
 {
 #ifdef __CUDACC__

@@ -2,8 +2,8 @@
  *
  * Tiles, lanes and rows on the CPU, where one thread is the tile; and what each word means.
  *
- * Rows and lanes are vectors of 32 words, so that a branch on them does not compile. The words below
- * work on them in plain loops, which gcc vectorises.
+ * Rows and lanes are vectors of 32 words, so that a branch on them does not compile. The words
+ * below work on them in plain loops, which gcc vectorises.
  */
 #ifndef GPUALLOC_SIMT_ROW_CPU_H
 #define GPUALLOC_SIMT_ROW_CPU_H
@@ -27,8 +27,8 @@ GA_SIMT ga_tile ga_tile_of(uint32_t width)
     return (ga_tile){width};
 }
 
-/* The lanes of the mask, out of the caller's warp, which all call this and work together from now on.
- * Lanes, and the words on rows that say so, work with such a tile; ga_row values do not. */
+/* The lanes of the mask, out of the caller's warp, which all call this and work together from now
+ * on. Lanes, and the words on rows that say so, work with such a tile; ga_row values do not. */
 GA_SIMT ga_tile ga_tile_among(uint32_t lanes)
 {
     (void)lanes; /* a CPU thread is never divided */
@@ -41,9 +41,9 @@ GA_SIMT ga_tile ga_tile_present(void)
     return (ga_tile){32};
 }
 
-/* Whether the lanes are all of a warp, and the caller had better have code of its own for that, with
- * ga_tile_of(32): exchanges within a tile of which the compiler does not know the lanes cost the GPU
- * twice as many instructions. On the CPU there is nothing to be gained. */
+/* Whether the lanes are all of a warp, and the caller had better have code of its own for that,
+ * with ga_tile_of(32): exchanges within a tile of which the compiler does not know the lanes cost
+ * the GPU twice as many instructions. On the CPU there is nothing to be gained. */
 GA_SIMT bool ga_warp_is_whole(uint32_t lanes)
 {
     (void)lanes;
@@ -82,9 +82,9 @@ GA_SIMT void ga_tile_sync(ga_tile tile)
     (void)tile;
 }
 
-/* What lanes of the tile did before happens before what others do once they have acquired what a lane of
- * the tile posts afterwards, by any number of ga_post_*_published of the same scope. On the CPU those
- * release by themselves. */
+/* What lanes of the tile did before happens before what others do once they have acquired what a
+ * lane of the tile posts afterwards, by any number of ga_post_*_published of the same scope. On the
+ * CPU those release by themselves. */
 GA_SIMT void ga_tile_publish(ga_tile tile)
 {
     (void)tile;
@@ -100,8 +100,9 @@ GA_SIMT void ga_tile_publish_system(ga_tile tile)
     (void)tile;
 }
 
-/* Any number, best another in each call, so that a search need not repeat itself; not uniform on the
- * GPU. On the CPU, and where GA_SIMT_NO_NOISE is defined, it is 0: what a lone tile does can be told. */
+/* Any number, best another in each call, so that a search need not repeat itself; not uniform on
+ * the GPU. On the CPU, and where GA_SIMT_NO_NOISE is defined, it is 0: what a lone tile does can be
+ * told. */
 GA_SIMT uint32_t ga_tile_noise(void)
 {
     return 0;
@@ -162,8 +163,8 @@ GA_SIMT ga_lanes ga_lanes_select(ga_tile tile, uint32_t chosen, ga_lanes yes, ga
     return (yes & mask) | (no & ~mask);
 }
 
-/* Bit i of a mask, for what belongs to lane or word i. Masks are put together with it rather than with
- * shifts, for which SSE2 has no vectors. */
+/* Bit i of a mask, for what belongs to lane or word i. Masks are put together with it rather than
+ * with shifts, for which SSE2 has no vectors. */
 GA_SIMT ga_lanes ga_cpu_one_bit_each(void)
 {
     return (ga_lanes){1u << 0,  1u << 1,  1u << 2,  1u << 3,  1u << 4,  1u << 5,  1u << 6,
@@ -205,7 +206,8 @@ GA_SIMT ga_lanes ga_lanes_prefix_sum(ga_tile tile, ga_lanes lanes)
     return sums;
 }
 
-/* Each lane of the mask gets what the lane of the mask before it holds; the first, and others, 0. */
+/* Each lane of the mask gets what the lane of the mask before it holds; the first, and others,
+ * 0. */
 GA_SIMT ga_lanes ga_lanes_previous(ga_tile tile, uint32_t among, ga_lanes lanes)
 {
     ga_lanes previous = {0};
@@ -291,8 +293,9 @@ GA_SIMT ga_lanes ga_lanes_merge_or(ga_tile tile, ga_lanes equal, ga_lanes bits)
     return merged;
 }
 
-/* The lane of the mask `takers` with `skip + k` of them below it gets `first` and the place of the set bit
- * of `bits` with k of those below it; where there is no such bit, and outside the mask, lanes stay. */
+/* The lane of the mask `takers` with `skip + k` of them below it gets `first` and the place of the
+ * set bit of `bits` with k of those below it; where there is no such bit, and outside the mask,
+ * lanes stay. */
 GA_SIMT void ga_lanes_deal(ga_tile tile, uint32_t takers, uint32_t skip, uint32_t bits,
                            uint32_t first, ga_lanes *lanes)
 {
@@ -378,8 +381,8 @@ GA_SIMT void ga_row_prefetch(ga_tile tile, const uint32_t *row)
     __builtin_prefetch(row + 16);
 }
 
-/* The place of the first word in memory, from place `start` (below 32) on and going round, that is not
- * `other_than`, or GA_NONE; read relaxed. For any tile. */
+/* The place of the first word in memory, from place `start` (below 32) on and going round, that is
+ * not `other_than`, or GA_NONE; read relaxed. For any tile. */
 GA_SIMT uint32_t ga_row_seek(ga_tile tile, uint32_t *row, uint32_t other_than, uint32_t start)
 {
     (void)tile;
@@ -392,7 +395,8 @@ GA_SIMT uint32_t ga_row_seek(ga_tile tile, uint32_t *row, uint32_t other_than, u
     return GA_NONE;
 }
 
-/* The mask of the words in memory that are not `other_than`, read by acquire loads. For any tile. */
+/* The mask of the words in memory that are not `other_than`, read by acquire loads. For any
+ * tile. */
 GA_SIMT uint32_t ga_row_scan(ga_tile tile, uint32_t *row, uint32_t other_than)
 {
     uint32_t mask = 0;

@@ -2,9 +2,9 @@
  *
  * Tiles, lanes and rows on the GPU. row_cpu.h has the same words, and says what they mean.
  *
- * A lane of a tile of W lanes holds 32 / W words of a row, which it loads 16 bytes at a time where it
- * has that many: lane l has words 4l to 4l + 3 of each load. A width is a constant wherever it is
- * used, so that the loops below unroll and nothing of a row leaves the registers.
+ * A lane of a tile of W lanes holds 32 / W words of a row, which it loads 16 bytes at a time where
+ * it has that many: lane l has words 4l to 4l + 3 of each load. A width is a constant wherever it
+ * is used, so that the loops below unroll and nothing of a row leaves the registers.
  *
  * This half stays small: no sanitizer sees the races between lanes, nor a scope that is too narrow.
  * tests/device/ has litmus tests, and compares each word with row_cpu.h.
@@ -78,11 +78,12 @@ GA_SIMT ga_tile ga_tile_among(uint32_t lanes)
     return tile;
 }
 
-/* The lanes that are here now. The compiler (nvcc 13.0) takes what a vote answers for the same in all
- * lanes that run, and keeps it, and what comes of it, in registers of the whole warp. But tiles that
- * have parted may come to run together, at the same place of a loop or of a function: then one would
- * go on with the other's mask (docs/simt.md). So a bit that is never set, of which the compiler knows
- * nothing, is added: that makes it a value of each lane. tests/device/simt_meet.cu sees to it. */
+/* The lanes that are here now. The compiler (nvcc 13.0) takes what a vote answers for the same in
+ * all lanes that run, and keeps it, and what comes of it, in registers of the whole warp. But tiles
+ * that have parted may come to run together, at the same place of a loop or of a function: then one
+ * would go on with the other's mask (docs/simt.md). So a bit that is never set, of which the
+ * compiler knows nothing, is added: that makes it a value of each lane. tests/device/simt_meet.cu
+ * sees to it. */
 GA_SIMT uint32_t ga_warp_present(void)
 {
     uint32_t below;
@@ -125,9 +126,9 @@ GA_SIMT void ga_tile_sync(ga_tile tile)
     __syncwarp(tile.mask);
 }
 
-/* One fence for all lanes, after they met: what each did is then the leader's too, in the order of PTX,
- * and the same for every other lane. A fence that only releases leaves the cache of the multiprocessor
- * alone. */
+/* One fence for all lanes, after they met: what each did is then the leader's too, in the order of
+ * PTX, and the same for every other lane. A fence that only releases leaves the cache of the
+ * multiprocessor alone. */
 #if !defined __CUDA_ARCH__ || __CUDA_ARCH__ >= 900
 #define GA_FENCE_RELEASE "fence.release."
 #else

@@ -9,9 +9,9 @@
  *         ga_share_answer(tile, &answers, lane, value);
  *     }
  *
- * `asking` is the mask of the lanes with a request; `lane`, whose turn it is, goes through them from
- * the lowest on. On the CPU the lanes are a batch, and ga_share_ahead() tells whose turn comes later,
- * so that its rows can be fetched now.
+ * `asking` is the mask of the lanes with a request; `lane`, whose turn it is, goes through them
+ * from the lowest on. On the CPU the lanes are a batch, and ga_share_ahead() tells whose turn comes
+ * later, so that its rows can be fetched now.
  */
 #ifndef GPUALLOC_SIMT_SHARE_H
 #define GPUALLOC_SIMT_SHARE_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Blocks in kernels, whatever heap they are of: cleared and copied. A small one by its lane, a large one by all
- * lanes that called together, one after the other, so that they read and write neighbouring bytes.
+ * Blocks in kernels, whatever heap they are of: cleared and copied. A small one by its lane, a
+ * large one by all lanes that called together, one after the other, so that they read and write
+ * neighbouring bytes.
  */
 #ifndef GPUALLOC_SLAB_BLOCK_KERNEL_H
 #define GPUALLOC_SLAB_BLOCK_KERNEL_H
@@ -17,7 +18,8 @@ GA_SIMT uint64_t ga_block_get(ga_tile tile, uint64_t value, uint32_t lane)
     return (uint64_t)high << 32 | ga_lanes_get(tile, (uint32_t)value, lane);
 }
 
-/* What one of `step` lanes does of it, number `rank`, in words of that type; from NULL come zeros. */
+/* What one of `step` lanes does of it, number `rank`, in words of that type; from NULL come
+ * zeros. */
 template <class WORD>
 GA_SIMT void ga_block_words(char *to, const char *from, size_t bytes, size_t rank, size_t step)
 {
@@ -41,7 +43,8 @@ GA_SIMT void ga_block_part(char *to, const char *from, size_t bytes, size_t rank
     }
 }
 
-/* `bytes` from `from`, or zeros where that is NULL, for each lane that calls. They do not overlap. */
+/* `bytes` from `from`, or zeros where that is NULL, for each lane that calls. They do not
+ * overlap. */
 GA_SIMT_SLOW void ga_block_fill(void *to, const void *from, size_t bytes)
 {
     ga_tile tile = ga_tile_present();

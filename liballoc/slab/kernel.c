@@ -2,10 +2,10 @@
  *
  * The host's side of slab heaps in device memory: setting up, growing, the view.
  *
- * Beside the units stands the bookkeeping, in one block of the parent's: the ga_slab_heap, the counts,
- * the table of super blocks, and with light addressing all bitmap rows. With two-level addressing each
- * super block is one block of the parent's: its units, then its rows. `image` is the ga_slab_heap as the
- * host wrote it last.
+ * Beside the units stands the bookkeeping, in one block of the parent's: the ga_slab_heap, the
+ * counts, the table of super blocks, and with light addressing all bitmap rows. With two-level
+ * addressing each super block is one block of the parent's: its units, then its rows. `image` is
+ * the ga_slab_heap as the host wrote it last.
  */
 #include "kernel_state.h"
 
@@ -30,7 +30,7 @@ static size_t up(size_t size)
     return (size + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* ---- work on the device: all on its own stream, and waited for -------------------------------- */
+/* ---- work on the device: all on its own stream, and waited for ----------------------------- */
 
 static ga_status settle(const ga_cuda_scope *scope, ga_status status)
 {
@@ -72,7 +72,7 @@ ga_status ga_slab_kernel_recount(const ga_slab_kernel *slab, const ga_cuda_scope
     return ga_slab_kernel_launch(slab, scope, "ga_slab_recount_kernel", n, parameters);
 }
 
-/* ---- super blocks ----------------------------------------------------------------------------- */
+/* ---- super blocks -------------------------------------------------------------------------- */
 
 static size_t super_size(const ga_slab_shape *shape)
 {
@@ -170,7 +170,7 @@ static ga_status add_super(ga_slab_kernel *slab, const ga_cuda_scope *scope)
     return GA_OK;
 }
 
-/* ---- opening ------------------------------------------------------------------------------------ */
+/* ---- opening ------------------------------------------------------------------------------- */
 
 /* Where things stand in the bookkeeping, and how large it is. */
 typedef struct book_plan {
@@ -307,7 +307,7 @@ ga_status ga_slab_kernel_open(ga_slab_kernel **out, const ga_slab_kernel_spec *s
     return GA_OK;
 }
 
-/* ---- what kernels found --------------------------------------------------------------------------- */
+/* ---- what kernels found -------------------------------------------------------------------- */
 
 static const char *const faults[GA_SLAB_FAULTS] = {
     [GA_SLAB_DOUBLE_FREE] = "freed twice in a kernel",
@@ -372,18 +372,18 @@ void ga_slab_kernel_close(ga_slab_kernel *slab)
     ga_libc.free(slab);
 }
 
-/* ---- the view ----------------------------------------------------------------------------------------- */
+/* ---- the view ------------------------------------------------------------------------------ */
 
-/* Whether kernels found no room, or had to change their resident blocks so often that the heap is about
- * full. */
+/* Whether kernels found no room, or had to change their resident blocks so often that the heap is
+ * about full. */
 static bool is_crowded(const ga_slab_kernel *slab, const ga_slab_heap *now)
 {
     uint32_t blocks = now->words / GA_SLAB_ROW_WORDS;
     return now->full != slab->full || now->changes - slab->changes > blocks / BLOCKS_A_CHANGE;
 }
 
-/* As many super blocks again as there are, where there may be more and kernels asked for them. A parent
- * that has none left is no failure: the heap is as large as it can be. */
+/* As many super blocks again as there are, where there may be more and kernels asked for them. A
+ * parent that has none left is no failure: the heap is as large as it can be. */
 static ga_status grow_between_launches(ga_slab_kernel *slab, const ga_cuda_scope *scope)
 {
     ga_slab_heap now;

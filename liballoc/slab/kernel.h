@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The `slab` backend for the place kernel: the heap stands in device memory, kernels claim and free, and
- * the host sets up, adds super blocks between launches, counts and reports. docs/slab.md.
+ * The `slab` backend for the place kernel: the heap stands in device memory, kernels claim and
+ * free, and the host sets up, adds super blocks between launches, counts and reports. docs/slab.md.
  */
 #ifndef GPUALLOC_SLAB_KERNEL_H
 #define GPUALLOC_SLAB_KERNEL_H
@@ -25,8 +25,8 @@ ga_status ga_slab_kernel_open(ga_slab_kernel **out, const ga_slab_kernel_spec *s
 /* Gives everything back to the parent. No kernel may use the heap any more. */
 void ga_slab_kernel_close(ga_slab_kernel *slab);
 
-/* Adds as many super blocks as there are first, if there may be more and kernels found it hard to find
- * room; waits for the device then. Faults that kernels reported are written to the log. */
+/* Adds as many super blocks as there are first, if there may be more and kernels found it hard to
+ * find room; waits for the device then. Faults that kernels reported are written to the log. */
 ga_status ga_slab_kernel_view(ga_slab_kernel *slab, ga_kernel_heap *out);
 
 /* One unit for the host to hand around, and back. They launch a kernel and wait for it. */
@@ -41,8 +41,8 @@ ga_status ga_slab_kernel_each_live(ga_slab_kernel *slab, ga_visit *visit, void *
 void ga_slab_kernel_stats(ga_slab_kernel *slab, ga_backend_stats *out);
 ga_status ga_slab_kernel_reset(ga_slab_kernel *slab);
 
-/* Around a fork, so that the child finds no lock of a thread that it has not: before it, and after it in
- * parent and child. */
+/* Around a fork, so that the child finds no lock of a thread that it has not: before it, and after
+ * it in parent and child. */
 void ga_slab_kernel_fork(ga_slab_kernel *slab, bool before);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Slab heaps that grow under kernels, as the host sees them: their units and rows are memory that the
- * parent grows (backend.h), a super block a step, and kernels prepare what comes (slab_growing.h).
- * `image` is behind what kernels have done, and is brought up to it before the host uses it.
+ * Slab heaps that grow under kernels, as the host sees them: their units and rows are memory that
+ * the parent grows (backend.h), a super block a step, and kernels prepare what comes
+ * (slab_growing.h). `image` is behind what kernels have done, and is brought up to it before the
+ * host uses it.
  */
 #include "kernel_state.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What kernel.c and kernel_units.c share: the record of a slab heap in device memory, and work on the
- * device, all of it on the library's own stream and waited for.
+ * What kernel.c and kernel_units.c share: the record of a slab heap in device memory, and work on
+ * the device, all of it on the library's own stream and waited for.
  */
 #ifndef GPUALLOC_SLAB_KERNEL_STATE_H
 #define GPUALLOC_SLAB_KERNEL_STATE_H
@@ -45,8 +45,8 @@ ga_status ga_slab_kernel_launch(const ga_slab_kernel *slab, const ga_cuda_scope 
 /* The heap as kernels have left it; its reports go to the log. */
 ga_status ga_slab_kernel_look(ga_slab_kernel *slab, const ga_cuda_scope *scope, ga_slab_heap *now);
 
-/* No unit is taken, and under the checks all have been free for ever. The counts are made anew by the
- * second: those of `n` memory blocks. */
+/* No unit is taken, and under the checks all have been free for ever. The counts are made anew by
+ * the second: those of `n` memory blocks. */
 ga_status ga_slab_kernel_prepare(const ga_slab_kernel *slab, const ga_cuda_scope *scope,
                                  void *units, uint64_t size, void *rows, size_t rows_size);
 ga_status ga_slab_kernel_recount(const ga_slab_kernel *slab, const ga_cuda_scope *scope,
@@ -58,12 +58,13 @@ uint64_t ga_slab_kernel_held(const ga_slab_kernel *slab);
 /* Copy to the device. */
 ga_status ga_slab_kernel_put(const ga_cuda_scope *scope, void *to, const void *from, size_t size);
 
-/* ---- kernel_growing.c: heaps that grow under kernels ------------------------------------------------- */
+/* ---- kernel_growing.c: heaps that grow under kernels --------------------------------------- */
 
 /* The first super blocks, and the device told of them. */
 ga_status ga_slab_growing_take(ga_slab_kernel *slab, const ga_cuda_scope *scope, uint32_t first);
 
-/* What kernels have grown since becomes part of `image`; why they were refused more goes to the log. */
+/* What kernels have grown since becomes part of `image`; why they were refused more goes to the
+ * log. */
 ga_status ga_slab_growing_refresh(ga_slab_kernel *slab, const ga_cuda_scope *scope);
 
 /* Before a launch: where kernels cannot grow it and found no room, twice as much. */

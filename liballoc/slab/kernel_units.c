@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-/* ---- units for the host ----------------------------------------------------------------------------------- */
+/* ---- units for the host -------------------------------------------------------------------- */
 
 /* Which unit begins there; GA_SLAB_FULL for other pointers. */
 static uint32_t unit_at(const ga_slab_kernel *slab, const void *pointer, bool *inside)
@@ -125,7 +125,7 @@ size_t ga_slab_kernel_usable_size(ga_slab_kernel *slab, const void *block)
     return look_up(slab, block, &inside) == GA_SLAB_FULL ? 0 : slab->shape.unit;
 }
 
-/* ---- all units ------------------------------------------------------------------------------------------------ */
+/* ---- all units ----------------------------------------------------------------------------- */
 
 static void visit_rows(const ga_slab_kernel *slab, const uint32_t *rows, size_t words, char *units,
                        ga_visit *visit, void *context)

@@ -136,8 +136,8 @@ static ga_status unwanted(int option, const char *why)
     return ga_fail(GA_ERR_SPEC, "slab: %s: %s, got it as well", ga_slab_options[option].name, why);
 }
 
-/* Whether nobody asked for anything that units of one size alone have. In kernels size classes want a parent
- * that grows under them, if they are not asked for. */
+/* Whether nobody asked for anything that units of one size alone have. In kernels size classes want
+ * a parent that grows under them, if they are not asked for. */
 static bool wants_classes(const ga_open_args *args)
 {
     bool kernel = args->place == GA_PLACE_KERNEL;
@@ -195,7 +195,8 @@ static ga_status read_blocks(const ga_open_args *args, ga_slab_settings *s)
                : GA_OK;
 }
 
-/* The parent has memory that grows under kernels: `capacity` is the beginning and `limit` the end. */
+/* The parent has memory that grows under kernels: `capacity` is the beginning and `limit` the
+ * end. */
 static ga_status read_growing(const ga_open_args *args, ga_slab_settings *s)
 {
     uint64_t reach = ga_slab_reach(s->unit);
@@ -209,7 +210,8 @@ static ga_status read_growing(const ga_open_args *args, ga_slab_settings *s)
                : GA_OK;
 }
 
-/* Blocks of all sizes in kernels: `capacity` is the beginning, or all where the parent does not grow. */
+/* Blocks of all sizes in kernels: `capacity` is the beginning, or all where the parent does not
+ * grow. */
 static ga_status read_sized(const ga_open_args *args, ga_slab_settings *s)
 {
     s->grows = ga_growing_open(args->parent, NULL) == GA_OK;

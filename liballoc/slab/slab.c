@@ -501,7 +501,8 @@ static ga_status slab_kernel_view(void *state, ga_kernel_heap *out)
     return s->sized ? ga_sized_kernel_view(s->sized, out) : ga_slab_kernel_view(s->kernel, out);
 }
 
-/* In kernels: regions in which nothing is taken. Elsewhere nothing is kept that could be given back. */
+/* In kernels: regions in which nothing is taken. Elsewhere nothing is kept that could be given
+ * back. */
 static ga_status slab_trim(void *state, size_t keep)
 {
     ga_slab_state *s = state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A slab heap that grows while it is used: its super blocks are the steps of growth.h. Addressing is
- * light, over a reservation that has addresses for all there may ever be.
+ * A slab heap that grows while it is used: its super blocks are the steps of growth.h. Addressing
+ * is light, over a reservation that has addresses for all there may ever be.
  *
  *     units   | super 0 | super 1 | super 2 |   addresses only   |
  *     rows    | row row | row row | row row |   addresses only   |
@@ -11,8 +11,9 @@
  *            counted. G3 and G4: so have the rows of all words that are counted. Both come from the
  *            tile that prepares a super block.
  *
- * PROGRESS   A claim that has found nothing waits as growth.h says; with what has come it tries again.
- *            It answers FULL once growth is refused, after a search of its own in all there was by then.
+ * PROGRESS   A claim that has found nothing waits as growth.h says; with what has come it tries
+ *            again. It answers FULL once growth is refused, after a search of its own in all there
+ *            was by then.
  */
 #ifndef GPUALLOC_SLAB_SLAB_GROWING_H
 #define GPUALLOC_SLAB_SLAB_GROWING_H
@@ -21,8 +22,8 @@
 #include "slab_tile.h"
 #include "slab_words.h"
 
-/* One claim and one free in so many changes the estimate of what is taken, by so much more. On the CPU,
- * where noise is 0, each does. */
+/* One claim and one free in so many changes the estimate of what is taken, by so much more. On the
+ * CPU, where noise is 0, each does. */
 #ifdef __CUDACC__
 #define GA_SLAB_SAMPLE 64u
 #else
@@ -54,8 +55,8 @@ GA_SIMT void ga_slab_prepare_units(ga_slab_heap *heap, ga_tile tile, uint32_t st
     }
 }
 
-/* Super blocks `from` to `to` - 1 have been backed: all their units are free. Together, so that they wait
- * for memory once. */
+/* Super blocks `from` to `to` - 1 have been backed: all their units are free. Together, so that
+ * they wait for memory once. */
 GA_SIMT void ga_slab_prepare_steps(ga_slab_heap *heap, ga_tile tile, uint32_t from, uint32_t to)
 {
     uint32_t first = ga_slab_step_words(heap) * from;
@@ -76,8 +77,9 @@ GA_SIMT void ga_slab_prepare_steps(ga_slab_heap *heap, ga_tile tile, uint32_t fr
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
-        /* G4: release. Pairs with G3 (slab_heap.h): the rows are clear. Before the counts, which lead others
-         * here: what they claim they may free at once, and then it must be known for a unit. */
+        /* G4: release. Pairs with G3 (slab_heap.h): the rows are clear. Before the counts, which
+         * lead others here: what they claim they may free at once, and then it must be known for a
+         * unit. */
         ga_store_release(&heap->words, first + words);
     }
     ga_tile_publish(tile);
@@ -87,7 +89,8 @@ GA_SIMT void ga_slab_prepare_steps(ga_slab_heap *heap, ga_tile tile, uint32_t fr
         for (uint32_t i = rank; i < words / GA_SLAB_ROW_WORDS; i += ga_tile_size(tile)) {
             uint32_t block = (from << heap->super_bits) + i;
             uint32_t *count = heap->free + ga_slab_count_place(GA_SLAB_SPREAD, block);
-            /* G2: release, with the publish. Pairs with G1 (slab_tile.h): the row is clear, and counted. */
+            /* G2: release, with the publish. Pairs with G1 (slab_tile.h): the row is clear, and
+             * counted. */
             ga_post_add_published(count, GA_SLAB_MUTANT == 10 ? 0 : GA_SLAB_BLOCK_UNITS);
         }
     }
@@ -107,10 +110,10 @@ GA_SIMT void ga_slab_prepare(ga_tile tile, void *context, uint32_t from, uint32_
     }
 }
 
-/* ---- low water -------------------------------------------------------------------------------- */
+/* ---- low water ----------------------------------------------------------------------------- */
 
-/* About how many units are taken now that `n` more are, or fewer where that is below 0; 0 from most calls,
- * which do not count. */
+/* About how many units are taken now that `n` more are, or fewer where that is below 0; 0 from most
+ * calls, which do not count. */
 GA_SIMT uint32_t ga_slab_weigh(ga_slab_heap *heap, ga_tile tile, uint32_t n)
 {
     uint32_t leader = ga_tile_leader(tile);
@@ -134,7 +137,7 @@ GA_SIMT bool ga_slab_is_low(uint32_t taken, uint32_t words)
     return (int32_t)taken > 0 && taken / 24u >= words;
 }
 
-/* ---- claims ------------------------------------------------------------------------------------ */
+/* ---- claims -------------------------------------------------------------------------------- */
 
 /* How many super blocks are ready, the same for all lanes. */
 GA_SIMT uint32_t ga_slab_steps_ready(ga_slab_heap *heap, ga_tile tile)
@@ -165,8 +168,9 @@ GA_SIMT uint32_t ga_slab_start_behind(uint32_t number, uint32_t full, uint32_t w
     return start < full ? full + number % (words - full) : start;
 }
 
-/* A unit for each lane of the mask, like ga_slab_claim_lanes(), but where there is none it waits until the
- * heap has grown, and begins in what has come. `number` is the caller's, by which it chooses where. */
+/* A unit for each lane of the mask, like ga_slab_claim_lanes(), but where there is none it waits
+ * until the heap has grown, and begins in what has come. `number` is the caller's, by which it
+ * chooses where. */
 GA_SIMT ga_lanes ga_slab_claim_growing_by(ga_slab_heap *heap, ga_tile tile, uint32_t lanes,
                                           uint32_t number)
 {

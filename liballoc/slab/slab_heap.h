@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * A slab heap as it stands in memory, for the host, for kernels and for the tests: units of one size,
- * their bitmaps, how many are free in each memory block. Plain data, the same for both compilers.
+ * A slab heap as it stands in memory, for the host, for kernels and for the tests: units of one
+ * size, their bitmaps, how many are free in each memory block. Plain data, the same for both
+ * compilers.
  *
  * Units are numbered through: number = block * 1024 + place. With light addressing all super blocks
  * are one array, and a unit's address is base + number * size. With two-level addressing each super
- * block stands where the parent put it, and the number's upper bits choose it. shape.h turns numbers
- * into the paper's 32-bit addresses.
+ * block stands where the parent put it, and the number's upper bits choose it. shape.h turns
+ * numbers into the paper's 32-bit addresses.
  */
 #ifndef GPUALLOC_SLAB_SLAB_HEAP_H
 #define GPUALLOC_SLAB_SLAB_HEAP_H
@@ -17,12 +18,13 @@
 #define GA_SLAB_BLOCK_BITS  10u
 #define GA_SLAB_BLOCK_UNITS 1024u /* a memory block's units, and the bits of a row */
 #define GA_SLAB_ROW_WORDS   32u
-#define GA_SLAB_FULL        0xffffffffu /* no unit, no block; the unit of that number is never used */
+#define GA_SLAB_FULL        0xffffffffu /* no unit, no block; that unit is never used */
 
 #define GA_SLAB_REPORTS 64u
 #define GA_SLAB_HINTS   1024u /* places that the hint stands in */
 
-/* The stress tests weaken one thing at a time, to see that they notice (tests/stress/meson.build). */
+/* The stress tests weaken one thing at a time, to see that they notice
+ * (tests/stress/meson.build). */
 #ifndef GA_SLAB_MUTANT
 #define GA_SLAB_MUTANT 0
 #endif
@@ -64,8 +66,9 @@ typedef struct ga_slab_heap {
     uint32_t check;    /* the hardened checks are on */
     ga_growth *growth; /* where kernels get super blocks while they run (slab_growing.h), or NULL */
 
-    /* Changed by the host while no claim runs, or under the heap's lock before the new super block's
-     * counts say that there is room; `words`, where there is `growth`, by the tile that has its turn. */
+    /* Changed by the host while no claim runs, or under the heap's lock before the new super
+     * block's counts say that there is room; `words`, where there is `growth`, by the tile that has
+     * its turn. */
     uint32_t super_count; /* super blocks there are */
     uint32_t words;       /* bitmap words there are, 32 units each */
 
@@ -113,9 +116,9 @@ GA_SIMT uint32_t ga_slab_blocks(ga_slab_view slab)
 #endif
 #endif
 
-/* Where the count of `block` stands. Tiles work in neighbouring blocks, and atomics on one row wait for
- * each other: with a spread of s, 2^s neighbours stand in 2^s rows. A row has the blocks b, b + 2^s,
- * b + 2 * 2^s and so on, and 2^(s + 5) blocks fill whole rows. */
+/* Where the count of `block` stands. Tiles work in neighbouring blocks, and atomics on one row wait
+ * for each other: with a spread of s, 2^s neighbours stand in 2^s rows. A row has the blocks b, b +
+ * 2^s, b + 2 * 2^s and so on, and 2^(s + 5) blocks fill whole rows. */
 GA_SIMT uint32_t ga_slab_count_place(uint32_t spread, uint32_t block)
 {
     uint32_t low = block & ((1u << spread) - 1u);
@@ -131,9 +134,9 @@ GA_SIMT uint32_t ga_slab_count_block(uint32_t spread, uint32_t place)
     return (high << spread) + low;
 }
 
-/* How many bitmap words there are. Super blocks may come meanwhile: on the CPU always, in kernels where there
- * is `growth`; G3: acquire. Pairs with G4 (host.c, slab_growing.h): the words that are counted can be
- * reached. */
+/* How many bitmap words there are. Super blocks may come meanwhile: on the CPU always, in kernels
+ * where there is `growth`; G3: acquire. Pairs with G4 (host.c, slab_growing.h): the words that are
+ * counted can be reached. */
 GA_SIMT uint32_t ga_slab_words(const ga_slab_heap *heap)
 {
 #if defined __CUDACC__

@@ -28,7 +28,7 @@
 #define GA_SLAB_SEEKING  0xffffffffu /* one looks just now */
 #define GA_SLAB_NOWHERE  0xfffffffeu /* free blocks lie nowhere together */
 
-#define GA_SLAB_FIRST   131072u /* one tile in so many, the first above all, looks for a first hint */
+#define GA_SLAB_FIRST   131072u /* one tile in so many, above all the first, seeks a first hint */
 #define GA_SLAB_SEEKERS 2048u   /* one in so many for the next */
 #define GA_SLAB_AHEAD   256u    /* where there is room so many blocks on, the old one will do */
 #define GA_SLAB_NAP_NS  1000u   /* between two looks at a hint that is to come */
@@ -164,7 +164,8 @@ GA_SIMT bool ga_slab_should_seek(ga_slab_view slab, ga_tile tile, uint32_t start
 }
 
 /* Who began at `start` found nothing there, nor at `tried`. The word to try next: where the hint
- * points, if that is new, or where free blocks begin, which is the hint from then on; or `tried`. */
+ * points, if that is new, or where free blocks begin, which is the hint from then on; or
+ * `tried`. */
 GA_SIMT uint32_t ga_slab_hint_anew(ga_slab_view slab, ga_tile tile, uint32_t start, uint32_t tried)
 {
     uint32_t hint = ga_slab_hint_now(slab.heap, tile, start);

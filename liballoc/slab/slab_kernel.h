@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * SlabAlloc in kernels: from the view that a kernel was handed to the algorithm of slab_tile.h, and the
- * hardened checks. gpualloc/device.cuh has the calls that programs use.
+ * SlabAlloc in kernels: from the view that a kernel was handed to the algorithm of slab_tile.h, and
+ * the hardened checks. gpualloc/device.cuh has the calls that programs use.
  */
 #ifndef GPUALLOC_SLAB_SLAB_KERNEL_H
 #define GPUALLOC_SLAB_SLAB_KERNEL_H
@@ -42,8 +42,8 @@ GA_SIMT uint32_t ga_slab_warp(void)
     return blockIdx.x * ((blockDim.x + 31u) / 32u) + threadIdx.x / 32u;
 }
 
-/* Where the caller's warp begins to search: warps in the order of their numbers, so that neighbours take
- * neighbouring words. */
+/* Where the caller's warp begins to search: warps in the order of their numbers, so that neighbours
+ * take neighbouring words. */
 GA_SIMT uint32_t ga_slab_start(ga_slab_view slab)
 {
     uint32_t warp = ga_slab_warp();
@@ -68,8 +68,8 @@ GA_SIMT_SLOW void ga_slab_report_fault(ga_slab_heap *heap, uint32_t fault, const
     }
 }
 
-/* A unit that has been free since it was filled with GA_SLAB_POISON: where it holds anything else, say
- * where, once. */
+/* A unit that has been free since it was filled with GA_SLAB_POISON: where it holds anything else,
+ * say where, once. */
 GA_SIMT_SLOW void ga_slab_check_poison(ga_slab_heap *heap, void *unit)
 {
     uint32_t *words = (uint32_t *)unit;
@@ -81,7 +81,8 @@ GA_SIMT_SLOW void ga_slab_check_poison(ga_slab_heap *heap, void *unit)
     }
 }
 
-/* Free one unit with every check. Each lane for itself; false sharing of words is no concern here. */
+/* Free one unit with every check. Each lane for itself; false sharing of words is no concern
+ * here. */
 GA_SIMT_SLOW void ga_slab_release_checked(ga_slab_heap *heap, void *pointer)
 {
     ga_slab_view slab = ga_slab_view_of(heap);
@@ -109,8 +110,9 @@ GA_SIMT_SLOW void ga_slab_release_checked(ga_slab_heap *heap, void *pointer)
 
 /* ---- typed calls -------------------------------------------------------------------------- */
 
-/* A claim of some lanes of a warp, or with two-level addressing, checks or growth: a function of its own, so
- * that the usual claim stays small. `lanes` are those that call, `start` as ga_slab_start() gives it. */
+/* A claim of some lanes of a warp, or with two-level addressing, checks or growth: a function of
+ * its own, so that the usual claim stays small. `lanes` are those that call, `start` as
+ * ga_slab_start() gives it. */
 GA_SIMT_SLOW void *ga_slab_claim_general(ga_slab_heap *heap, uint32_t lanes, uint32_t start)
 {
     ga_slab_view slab = ga_slab_view_of(heap);
@@ -216,7 +218,8 @@ GA_SIMT void ga_slab_release_all(ga_slab_view slab, ga_tile tile, uint32_t unit)
     }
 }
 
-/* The same where the heap may be one that grows, or has the hardened checks, which look at each pointer. */
+/* The same where the heap may be one that grows, or has the hardened checks, which look at each
+ * pointer. */
 GA_SIMT void ga_slab_release_any(ga_slab_view slab, ga_tile tile, uint32_t unit, void *pointer)
 {
     uint32_t giving = ga_lanes_nonzero(tile, ~unit);
@@ -230,8 +233,8 @@ GA_SIMT void ga_slab_release_any(ga_slab_view slab, ga_tile tile, uint32_t unit,
     }
 }
 
-/* A free of some lanes of a warp, or with two-level addressing, checks or growth. The lanes have published
- * what they did. */
+/* A free of some lanes of a warp, or with two-level addressing, checks or growth. The lanes have
+ * published what they did. */
 GA_SIMT_SLOW void ga_slab_release_general(ga_slab_heap *heap, uint32_t lanes, void *pointer)
 {
     ga_slab_view slab = ga_slab_view_of(heap);
@@ -246,8 +249,8 @@ GA_SIMT_SLOW void ga_slab_release_general(ga_slab_heap *heap, uint32_t lanes, vo
     }
 }
 
-/* The lanes will free something. First of all, as was measured to be best: the load of what to free may be
- * under way. */
+/* The lanes will free something. First of all, as was measured to be best: the load of what to free
+ * may be under way. */
 GA_SIMT void ga_slab_publish(uint32_t lanes)
 {
     if (ga_warp_is_whole(lanes)) {

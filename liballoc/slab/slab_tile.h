@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * SlabAlloc over tiles and rows, for CPU and GPU (slab-hash-2018, §V; docs/slab.md has the drawing).
+ * SlabAlloc over tiles and rows, for CPU and GPU (slab-hash-2018, §V; docs/slab.md has the
+ * drawing).
  *
  * STRUCTURE  A memory block is 1024 units and one row of 1024 bits: a bit is set while its unit is
  *            taken. Each memory block has a count of its free units as well, 32 of them a row.
@@ -44,8 +45,8 @@ GA_SIMT void ga_slab_count_given(ga_slab_view slab, uint32_t word, uint32_t n)
     ga_post_add_relaxed(slab.free + place, GA_SLAB_MUTANT == 3 ? 0 : n);
 }
 
-/* Take those of `bits` in the word that are free. Answers what was taken before. By one lane, which has
- * to change the count. */
+/* Take those of `bits` in the word that are free. Answers what was taken before. By one lane, which
+ * has to change the count. */
 GA_SIMT uint32_t ga_slab_take_bits(ga_slab_view slab, uint32_t word, uint32_t bits)
 {
     uint32_t *at = ga_slab_word(slab, word);
@@ -110,8 +111,8 @@ GA_SIMT void ga_slab_tile_give(ga_slab_view slab, ga_tile tile, uint32_t word, u
 
 /* ---- the sweep: which memory blocks have room ----------------------------------------------- */
 
-/* A walk over all counts, a row of 32 memory blocks a step, once round, in an order that takes it far
- * from row to row: what is full often lies together. */
+/* A walk over all counts, a row of 32 memory blocks a step, once round, in an order that takes it
+ * far from row to row: what is full often lies together. */
 typedef struct ga_slab_sweep {
     uint32_t left; /* steps still to come */
     uint32_t row;  /* of counts */
@@ -143,8 +144,8 @@ GA_SIMT ga_slab_sweep ga_slab_sweep_begin(ga_slab_view slab)
     return sweep;
 }
 
-/* The next memory block that may have room, or GA_SLAB_FULL at the end: the paper's resident change.
- * `start`, the same in each call of a sweep, is where it begins, so that tiles spread. */
+/* The next memory block that may have room, or GA_SLAB_FULL at the end: the paper's resident
+ * change. `start`, the same in each call of a sweep, is where it begins, so that tiles spread. */
 GA_SIMT uint32_t ga_slab_sweep_next(ga_slab_view slab, ga_tile tile, ga_slab_sweep *sweep,
                                     uint32_t start)
 {
@@ -166,8 +167,8 @@ GA_SIMT uint32_t ga_slab_sweep_next(ga_slab_view slab, ga_tile tile, ga_slab_swe
             sweep->open = ga_row_differ(
                 tile, ga_row_load(tile, slab.free + (size_t)sweep->row * GA_SLAB_ROW_WORDS), 0);
 #else
-            /* G1: acquire. Pairs with G2 (host.c): where a new super block's count is seen, so is the
-             * super block. */
+            /* G1: acquire. Pairs with G2 (host.c): where a new super block's count is seen, so is
+             * the super block. */
             sweep->open = ga_row_scan(tile, slab.free + (size_t)sweep->row * GA_SLAB_ROW_WORDS, 0);
 #endif
         }
@@ -203,8 +204,8 @@ typedef struct ga_slab_search {
     bool lost; /* in the last look another tile was faster: there may be more than was asked for */
 } ga_slab_search;
 
-/* Look at one word for each lane of the mask `looking`, take as many units as are wanted, and deal them
- * out. `together`: the words are all of one memory block. */
+/* Look at one word for each lane of the mask `looking`, take as many units as are wanted, and deal
+ * them out. `together`: the words are all of one memory block. */
 GA_SIMT void ga_slab_claim_in_words(ga_slab_view slab, ga_tile tile, uint32_t looking,
                                     ga_lanes words, bool together, ga_slab_search *search)
 {
@@ -215,7 +216,8 @@ GA_SIMT void ga_slab_claim_in_words(ga_slab_view slab, ga_tile tile, uint32_t lo
     {
         ga_lane_write(&room, own, ~ga_load_relaxed(ga_slab_word(slab, ga_lane_read(words, own))));
     }
-    /* One word that has enough serves all; else each gives what those before it leave to be wanted. */
+    /* One word that has enough serves all; else each gives what those before it leave to be
+     * wanted. */
     uint32_t enough = ga_lanes_nonzero(tile, ga_slab_has(tile, room, wanted));
     ga_lanes before = enough ? ga_lanes_select(tile, enough & (0u - enough), ga_lanes_all(0),
                                                ga_lanes_all(wanted))
@@ -266,8 +268,8 @@ GA_SIMT ga_lanes ga_slab_words_anywhere(uint32_t all, ga_tile tile, uint32_t has
     return words;
 }
 
-/* The whole row of `block`, or with GA_SLAB_FULL as many words anywhere, from place `start` on: as often as
- * the tile has fewer lanes than the row has words. */
+/* The whole row of `block`, or with GA_SLAB_FULL as many words anywhere, from place `start` on: as
+ * often as the tile has fewer lanes than the row has words. */
 GA_SIMT void ga_slab_claim_look(ga_slab_heap *heap, uint32_t all, ga_tile tile, uint32_t block,
                                 uint32_t start, ga_slab_search *search)
 {
@@ -296,14 +298,14 @@ GA_SIMT uint32_t ga_slab_claim_some(ga_slab_view slab, ga_tile tile, uint32_t wa
 /* Where step `step` of a search looks. */
 typedef enum ga_slab_step {
     GA_SLAB_LOOK_BESIDE = 0, /* the block of the word that it has tried last */
-    GA_SLAB_LOOK_ANYWHERE, /* a few times; from then on blocks whose counts say that they have room */
+    GA_SLAB_LOOK_ANYWHERE,   /* a few times; then in blocks whose counts say that they have room */
     GA_SLAB_LOOK_COUNTS = GA_SLAB_LOOK_ANYWHERE + 3
 } ga_slab_step;
 
-/* What ga_slab_claim_lanes() does where words `start` and `tried`, which may be the same, had too little,
- * the latter only `got`. It looks at 32 words at a time: those beside `tried`, if that is promising; some
- * all over the heap (where one unit in ten is free, 32 words hold a hundred); those of every block that
- * has room. */
+/* What ga_slab_claim_lanes() does where words `start` and `tried`, which may be the same, had too
+ * little, the latter only `got`. It looks at 32 words at a time: those beside `tried`, if that is
+ * promising; some all over the heap (where one unit in ten is free, 32 words hold a hundred); those
+ * of every block that has room. */
 GA_SIMT ga_lanes ga_slab_claim_rest_by(ga_slab_heap *heap, ga_tile tile, uint32_t wanting,
                                        uint32_t start, uint32_t tried, uint32_t got, uint32_t words)
 {
@@ -392,8 +394,8 @@ GA_SIMT void ga_slab_release_words(ga_slab_view slab, ga_tile tile, uint32_t giv
     }
 }
 
-/* Give back one unit for each lane of `giving` (not empty). Units of one word go back by one atomic. The
- * tile has called ga_tile_publish() since its lanes used them. */
+/* Give back one unit for each lane of `giving` (not empty). Units of one word go back by one
+ * atomic. The tile has called ga_tile_publish() since its lanes used them. */
 GA_SIMT void ga_slab_release_lanes(ga_slab_view slab, ga_tile tile, uint32_t giving, ga_lanes units)
 {
     ga_lanes words = units / 32u;
@@ -539,8 +541,8 @@ GA_SIMT void ga_slab_give_word(ga_slab_view slab, ga_tile tile, ga_slab_claimed 
     }
 }
 
-/* One unit for the tile out of the word that it has claimed, claiming the next when that is used up;
- * or GA_SLAB_FULL. One atomic for up to 32 units. */
+/* One unit for the tile out of the word that it has claimed, claiming the next when that is used
+ * up; or GA_SLAB_FULL. One atomic for up to 32 units. */
 GA_SIMT uint32_t ga_slab_claim_next(ga_slab_view slab, ga_tile tile, ga_slab_claimed *claimed)
 {
     if (!claimed->units) {

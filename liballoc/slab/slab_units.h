@@ -40,9 +40,10 @@ GA_SIMT void *ga_slab_pointer(ga_slab_view slab, uint32_t unit)
     return heap->supers[unit >> bits].units + (uint64_t)(unit & ga_bits_below(bits)) * slab.unit;
 }
 
-/* offset / unit where it divides and is below 2^32; else GA_SLAB_FULL. Multiplying by the inverse is exact
- * here: odd is below 2^12 and what is multiplied below 2^44; larger offsets do not come back. Rotation
- * brings whatever a power of two does not divide to the top, where it is too much. */
+/* offset / unit where it divides and is below 2^32; else GA_SLAB_FULL. Multiplying by the inverse
+ * is exact here: odd is below 2^12 and what is multiplied below 2^44; larger offsets do not come
+ * back. Rotation brings whatever a power of two does not divide to the top, where it is too
+ * much. */
 GA_SIMT uint32_t ga_slab_divide(ga_slab_view slab, uint64_t offset)
 {
     uint64_t number = ga_bits_rotate(offset, slab.shift);
@@ -53,8 +54,8 @@ GA_SIMT uint32_t ga_slab_divide(ga_slab_view slab, uint64_t offset)
     return number >> 32 ? GA_SLAB_FULL : (uint32_t)number;
 }
 
-/* What stands at `word`, which on the CPU changes when super blocks come meanwhile; G7: acquire. Pairs with
- * G5 (host.c): so many super blocks can be reached. */
+/* What stands at `word`, which on the CPU changes when super blocks come meanwhile; G7: acquire.
+ * Pairs with G5 (host.c): so many super blocks can be reached. */
 GA_SIMT uint32_t ga_slab_read(const uint32_t *word)
 {
 #ifdef __CUDACC__
@@ -64,8 +65,9 @@ GA_SIMT uint32_t ga_slab_read(const uint32_t *word)
 #endif
 }
 
-/* The same where the binary search has found nothing: a super block that comes moves others in `sorted`,
- * and then the search may pass over one that is there. On the GPU none come while kernels run. */
+/* The same where the binary search has found nothing: a super block that comes moves others in
+ * `sorted`, and then the search may pass over one that is there. On the GPU none come while kernels
+ * run. */
 GA_SIMT uint32_t ga_slab_unit_unsorted(ga_slab_view slab, const void *pointer)
 {
 #ifndef __CUDACC__
@@ -83,8 +85,8 @@ GA_SIMT uint32_t ga_slab_unit_unsorted(ga_slab_view slab, const void *pointer)
     return GA_SLAB_FULL;
 }
 
-/* Which unit of the heap begins at `pointer`, or GA_SLAB_FULL. Two-level addressing looks through the
- * super blocks, which the heap keeps in the order of their addresses besides. */
+/* Which unit of the heap begins at `pointer`, or GA_SLAB_FULL. Two-level addressing looks through
+ * the super blocks, which the heap keeps in the order of their addresses besides. */
 GA_SIMT uint32_t ga_slab_unit(ga_slab_view slab, const void *pointer)
 {
     if (slab.light) {

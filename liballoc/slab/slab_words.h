@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the words of a ga_kernel_heap of the kind GA_KERNEL_KIND_SLAB hold, for the host that fills them
- * and the kernels that read them.
+ * What the words of a ga_kernel_heap of the kind GA_KERNEL_KIND_SLAB hold, for the host that fills
+ * them and the kernels that read them.
  */
 #ifndef GPUALLOC_SLAB_SLAB_WORDS_H
 #define GPUALLOC_SLAB_SLAB_WORDS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The typed calls, compiled for one thread a tile. The order of memory is slab_tile.h's: whatever is
- * taken or given back here goes through ga_slab_take() and ga_slab_give().
+ * The typed calls, compiled for one thread a tile. The order of memory is slab_tile.h's: whatever
+ * is taken or given back here goes through ga_slab_take() and ga_slab_give().
  */
 #include "typed.h"
 
@@ -93,8 +93,8 @@ uint32_t ga_slab_claim_batch(ga_slab_heap *heap, uint32_t *near, uint32_t n, voi
     return claim_rest(heap, near, ~taken, n, units);
 }
 
-/* Whether 32 units stand side by side, as those of a whole word do where ga_slab_claim_batch() listed
- * them. */
+/* Whether 32 units stand side by side, as those of a whole word do where ga_slab_claim_batch()
+ * listed them. */
 GA_SIMT bool are_in_order(void *const *units, size_t unit)
 {
     uintptr_t differ = 0;
@@ -104,7 +104,8 @@ GA_SIMT bool are_in_order(void *const *units, size_t unit)
     return !differ;
 }
 
-/* Give back those of one word, that of the first of them; write down the others. Answers how many. */
+/* Give back those of one word, that of the first of them; write down the others. Answers how
+ * many. */
 static uint32_t release_of_word(ga_slab_view slab, uint32_t *near, uint32_t n, void *const *units,
                                 void **others)
 {
@@ -170,8 +171,8 @@ static void hold(ga_slab_hand *hand, uint32_t word, uint32_t units)
     hand->first = ga_slab_pointer(ga_slab_view_of(hand->heap), word * LANES);
 }
 
-/* Deal the next unit once `units` is empty: from what came back, else from the other word, else from
- * the heap. */
+/* Deal the next unit once `units` is empty: from what came back, else from the other word, else
+ * from the heap. */
 void *ga_slab_hand_refill(ga_slab_hand *hand)
 {
     if (hand->back) {
