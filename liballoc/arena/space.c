@@ -27,7 +27,7 @@ ga_status ga_space_open(ga_space *space, const ga_arena_options *options)
     }
 }
 
-ga_status ga_space_reserve(const ga_space *space, uint64_t size, uintptr_t wanted, uintptr_t *base)
+ga_status ga_space_reserve(ga_space *space, uint64_t size, uintptr_t wanted, uintptr_t *base)
 {
     return space->ops->reserve(space, size, wanted, base);
 }
@@ -37,12 +37,12 @@ ga_status ga_space_create(const ga_space *space, uint64_t size, uint64_t *chunk)
     return space->ops->create(space, size, chunk);
 }
 
-ga_status ga_space_map(const ga_space *space, uintptr_t start, uint64_t size, uint64_t chunk)
+ga_status ga_space_map(ga_space *space, uintptr_t start, uint64_t size, uint64_t chunk)
 {
     return space->ops->map(space, start, size, chunk);
 }
 
-ga_status ga_space_move(const ga_space *space, uintptr_t from, uintptr_t to, uint64_t size,
+ga_status ga_space_move(ga_space *space, uintptr_t from, uintptr_t to, uint64_t size,
                         uint64_t chunk)
 {
     return space->ops->move(space, from, to, size, chunk);
@@ -50,7 +50,7 @@ ga_status ga_space_move(const ga_space *space, uintptr_t from, uintptr_t to, uin
 
 /* ---- giving back, asked twice ------------------------------------------------------------- */
 
-ga_status ga_space_unreserve(const ga_space *space, uintptr_t base, uint64_t size)
+ga_status ga_space_unreserve(ga_space *space, uintptr_t base, uint64_t size)
 {
     ga_status status = space->ops->unreserve(space, base, size);
     return status == GA_OK ? GA_OK : space->ops->unreserve(space, base, size);

@@ -25,15 +25,18 @@ typedef struct ga_space ga_space;
 
 /* One for each place, asked through the functions below. */
 typedef struct ga_space_ops {
-    ga_status (*reserve)(const ga_space *, uint64_t size, uintptr_t wanted, uintptr_t *base);
-    ga_status (*unreserve)(const ga_space *, uintptr_t base, uint64_t size);
+    ga_status (*reserve)(ga_space *, uint64_t size, uintptr_t wanted, uintptr_t *base);
+    ga_status (*unreserve)(ga_space *, uintptr_t base, uint64_t size);
     ga_status (*create)(const ga_space *, uint64_t size, uint64_t *chunk);
     ga_status (*destroy)(const ga_space *, uint64_t chunk);
-    ga_status (*map)(const ga_space *, uintptr_t start, uint64_t size, uint64_t chunk);
+    ga_status (*map)(ga_space *, uintptr_t start, uint64_t size, uint64_t chunk);
     ga_status (*unmap)(const ga_space *, uintptr_t start, uint64_t size);
-    ga_status (*move)(const ga_space *, uintptr_t from, uintptr_t to, uint64_t size,
-                      uint64_t chunk);
+    ga_status (*move)(ga_space *, uintptr_t from, uintptr_t to, uint64_t size, uint64_t chunk);
 } ga_space_ops;
+
+enum {
+    GA_SPACE_LEFT = 16
+};
 
 struct ga_space {
     const ga_space_ops *ops;
@@ -43,6 +46,11 @@ struct ga_space {
     CUmemAllocationProp prop;
     size_t access_count;
     CUmemAccessDesc access[GA_CUDA_DEVICES]; /* who may read and write it, the device first */
+    size_t left_count;
+    struct {
+        uintptr_t start;
+        uint64_t size;
+    } left[GA_SPACE_LEFT]; /* mapped in vain: the driver would not undo it, and is asked again */
 };
 
 /* The place, device, flags and peers of `options`; nothing else in them matters here. Where flags
@@ -55,10 +63,10 @@ ga_status ga_space_open(ga_space *space, const ga_arena_options *options);
 
 /* Addresses: at `wanted` or GA_ERR_NO_ROOM; wanted 0: anywhere, at a multiple of 2 MiB if they are
  * that many. GA_ERR_MEMORY where there are none. */
-ga_status ga_space_reserve(const ga_space *space, uint64_t size, uintptr_t wanted, uintptr_t *base);
+ga_status ga_space_reserve(ga_space *space, uint64_t size, uintptr_t wanted, uintptr_t *base);
 
 /* As it was reserved, with nothing mapped in it; the host drops what is. */
-ga_status ga_space_unreserve(const ga_space *space, uintptr_t base, uint64_t size);
+ga_status ga_space_unreserve(ga_space *space, uintptr_t base, uint64_t size);
 
 /* GA_ERR_MEMORY  none left */
 ga_status ga_space_create(const ga_space *space, uint64_t size, uint64_t *chunk);
@@ -67,14 +75,14 @@ ga_status ga_space_create(const ga_space *space, uint64_t size, uint64_t *chunk)
 ga_status ga_space_destroy(const ga_space *space, uint64_t chunk);
 
 /* For all that have access. GA_ERR_MEMORY may come from here as well. */
-ga_status ga_space_map(const ga_space *space, uintptr_t start, uint64_t size, uint64_t chunk);
+ga_status ga_space_map(ga_space *space, uintptr_t start, uint64_t size, uint64_t chunk);
 
 /* Nobody may be using it. */
 ga_status ga_space_unmap(const ga_space *space, uintptr_t start, uint64_t size);
 
 /* A mapped chunk with what it holds, from `from` to `to`, where nothing is mapped. Nobody may be
  * using it. */
-ga_status ga_space_move(const ga_space *space, uintptr_t from, uintptr_t to, uint64_t size,
+ga_status ga_space_move(ga_space *space, uintptr_t from, uintptr_t to, uint64_t size,
                         uint64_t chunk);
 
 /* Only where the flags allow it (GA_ARENA_SHARE_*); offset and size are left to the caller. */

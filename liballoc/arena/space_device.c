@@ -5,6 +5,8 @@
  */
 #include "space.h"
 
+#include "../platform/log.h"
+
 #include <gpualloc/backend.h>
 
 #include <stdint.h>
@@ -13,6 +15,48 @@
 static const uint64_t ALIGN = (uint64_t)2 << 20;
 
 typedef unsigned long long ull; /* what %llu takes */
+
+/* ---- what is mapped in vain --------------------------------------------------------------- */
+
+/* A mapping that nobody has, and that the driver would not undo. */
+static void leave(ga_space *space, uintptr_t start, uint64_t size)
+{
+    if (space->left_count < GA_SPACE_LEFT) {
+        space->left[space->left_count].start = start;
+        space->left[space->left_count++].size = size;
+        return;
+    }
+    ga_log(GA_LOG_WARN, "device %d: the driver keeps %llu bytes mapped at %p: %s", space->device,
+           (ull)size, (void *)start, ga_error_text());
+}
+
+/* Before addresses are used, and before they go. */
+static void unmap_left(ga_space *space)
+{
+    for (size_t i = space->left_count; i--;) {
+        if (ga_space_unmap(space, space->left[i].start, space->left[i].size) == GA_OK) {
+            space->left[i] = space->left[--space->left_count];
+        }
+    }
+}
+
+/* Something was mapped there now: what was has been undone after all, whatever the driver said. */
+static void forget_left(ga_space *space, uintptr_t start, uint64_t size)
+{
+    for (size_t i = space->left_count; i--;) {
+        if (space->left[i].start < start + size &&
+            start < space->left[i].start + space->left[i].size) {
+            space->left[i] = space->left[--space->left_count];
+        }
+    }
+}
+
+static void undo_map(ga_space *space, uintptr_t start, uint64_t size)
+{
+    if (ga_space_unmap(space, start, size) != GA_OK) {
+        leave(space, start, size);
+    }
+}
 
 /* ---- addresses --------------------------------------------------------------------------- */
 
@@ -27,8 +71,7 @@ static ga_status reserve_anywhere(const ga_cuda_driver *driver, const ga_space *
 }
 
 /* The driver takes `wanted` as a wish. */
-static ga_status device_reserve(const ga_space *space, uint64_t size, uintptr_t wanted,
-                                uintptr_t *base)
+static ga_status device_reserve(ga_space *space, uint64_t size, uintptr_t wanted, uintptr_t *base)
 {
     ga_cuda_scope scope;
     CUdeviceptr got = 0;
@@ -47,9 +90,10 @@ static ga_status device_reserve(const ga_space *space, uint64_t size, uintptr_t 
     return status;
 }
 
-static ga_status device_unreserve(const ga_space *space, uintptr_t base, uint64_t size)
+static ga_status device_unreserve(ga_space *space, uintptr_t base, uint64_t size)
 {
     ga_cuda_scope scope;
+    unmap_left(space);
     ga_status status = ga_cuda_enter(&scope, space->device);
     if (status == GA_OK) {
         status = GA_CUDA_CALL(scope.driver, cuMemAddressFree, base, size);
@@ -89,23 +133,25 @@ static ga_status device_destroy(const ga_space *space, uint64_t chunk)
 
 /* ---- mappings ---------------------------------------------------------------------------- */
 
-static ga_status map_with_access(const ga_cuda_driver *driver, const ga_space *space,
-                                 uintptr_t start, uint64_t size, uint64_t chunk)
+static ga_status map_with_access(const ga_cuda_driver *driver, ga_space *space, uintptr_t start,
+                                 uint64_t size, uint64_t chunk)
 {
     ga_status status = GA_CUDA_CALL(driver, cuMemMap, start, size, 0, chunk, 0);
     if (status != GA_OK) {
         return status;
     }
+    forget_left(space, start, size);
     status = GA_CUDA_CALL(driver, cuMemSetAccess, start, size, space->access, space->access_count);
     if (status != GA_OK) {
-        ga_space_unmap(space, start, size);
+        undo_map(space, start, size);
     }
     return status;
 }
 
-static ga_status device_map(const ga_space *space, uintptr_t start, uint64_t size, uint64_t chunk)
+static ga_status device_map(ga_space *space, uintptr_t start, uint64_t size, uint64_t chunk)
 {
     ga_cuda_scope scope;
+    unmap_left(space);
     ga_status status = ga_cuda_enter(&scope, space->device);
     if (status != GA_OK) {
         return status;
@@ -129,7 +175,7 @@ static ga_status device_unmap(const ga_space *space, uintptr_t start, uint64_t s
 }
 
 /* In both places for a moment. */
-static ga_status device_move(const ga_space *space, uintptr_t from, uintptr_t to, uint64_t size,
+static ga_status device_move(ga_space *space, uintptr_t from, uintptr_t to, uint64_t size,
                              uint64_t chunk)
 {
     ga_status status = device_map(space, to, size, chunk);
@@ -138,7 +184,7 @@ static ga_status device_move(const ga_space *space, uintptr_t from, uintptr_t to
     }
     status = ga_space_unmap(space, from, size);
     if (status != GA_OK) {
-        ga_space_unmap(space, to, size);
+        undo_map(space, to, size);
     }
     return status;
 }

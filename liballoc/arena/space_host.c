@@ -75,8 +75,7 @@ static ga_status trim(uintptr_t got, uint64_t size, uintptr_t *base)
     return status;
 }
 
-static ga_status host_reserve(const ga_space *space, uint64_t size, uintptr_t wanted,
-                              uintptr_t *base)
+static ga_status host_reserve(ga_space *space, uint64_t size, uintptr_t wanted, uintptr_t *base)
 {
     (void)space;
     if (wanted) {
@@ -92,7 +91,7 @@ static ga_status host_reserve(const ga_space *space, uint64_t size, uintptr_t wa
     return more ? trim((uintptr_t)got, size, base) : GA_OK;
 }
 
-static ga_status host_unreserve(const ga_space *space, uintptr_t base, uint64_t size)
+static ga_status host_unreserve(ga_space *space, uintptr_t base, uint64_t size)
 {
     (void)space;
     int failed = ga_os_memory_get()->munmap((void *)base, size);
@@ -122,7 +121,7 @@ static ga_status host_unmap(const ga_space *space, uintptr_t start, uint64_t siz
     return map_nothing(start, size, MAP_FIXED) == MAP_FAILED ? refused("mmap", size) : GA_OK;
 }
 
-static ga_status host_map(const ga_space *space, uintptr_t start, uint64_t size, uint64_t chunk)
+static ga_status host_map(ga_space *space, uintptr_t start, uint64_t size, uint64_t chunk)
 {
     const ga_os_memory *os = ga_os_memory_get();
     (void)chunk;
@@ -160,7 +159,7 @@ static ga_status move_pages(uintptr_t from, uintptr_t to, uint64_t size)
 }
 
 /* The old place is empty then; should the kernel not take access away too, nothing is lost. */
-static ga_status host_move(const ga_space *space, uintptr_t from, uintptr_t to, uint64_t size,
+static ga_status host_move(ga_space *space, uintptr_t from, uintptr_t to, uint64_t size,
                            uint64_t chunk)
 {
     (void)chunk;

@@ -113,7 +113,7 @@ ga_status ga_vmm_addresses_reserve(ga_vmm_addresses *a, uint64_t least)
     return status;
 }
 
-ga_status ga_vmm_addresses_open(ga_vmm_addresses *a, const ga_space *space, uint64_t reserve)
+ga_status ga_vmm_addresses_open(ga_vmm_addresses *a, ga_space *space, uint64_t reserve)
 {
     uint64_t granule = space->granule;
     *a = (ga_vmm_addresses){.space = space, .reserve = (reserve + granule - 1) / granule * granule};

@@ -32,7 +32,7 @@ typedef struct ga_vmm_chunk {
 typedef struct ga_vmm_range ga_vmm_range; /* one reservation */
 
 typedef struct ga_vmm_addresses {
-    const ga_space *space;
+    ga_space *space;
     uint64_t reserve; /* bytes to reserve at a time */
     ga_vmm_range *ranges;
     size_t range_count;
@@ -59,8 +59,7 @@ static inline uintptr_t ga_vmm_chunk_end(const ga_vmm_chunk *chunk)
 
 /* The first reservation: of `reserve` bytes or, where the system refuses, half, and so on down to
  * 1 GiB. GA_ERR_MEMORY where there is not even that. */
-ga_status ga_vmm_addresses_open(ga_vmm_addresses *addresses, const ga_space *space,
-                                uint64_t reserve);
+ga_status ga_vmm_addresses_open(ga_vmm_addresses *addresses, ga_space *space, uint64_t reserve);
 
 /* Without chunks. */
 void ga_vmm_addresses_close(ga_vmm_addresses *addresses);
