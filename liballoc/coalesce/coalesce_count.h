@@ -37,6 +37,8 @@ GA_SIMT bool ga_count_down_by(uint32_t *counter, uint32_t n)
 #if GA_COALESCE_MUTANT == 5
     return ga_add_relaxed(counter, 0u - n) == n;
 #elif GA_COALESCE_MUTANT == 11
+    /* C1 in two steps, acquire and release. Pairs with itself. What others count in between is
+     * lost. */
     uint32_t before = ga_load_acquire(counter);
     ga_clock_sleep(GA_COALESCE_MUTANT_NAP);
     ga_store_release(counter, before - n);

@@ -91,6 +91,7 @@ GA_SIMT uint64_t ga_segment_read_relaxed(const char *payload){
                        ga_load_relaxed((const uint32_t *)payload - 1),
                        ga_load16_relaxed((const uint16_t *)payload - 1))}
 
+/* S4's, or S2's where a change of it failed: acquire. Pairs with S3, or S1. */
 GA_SIMT uint64_t ga_segment_read_acquire(const char *payload){
     GA_SEGMENT_BY_HEAD(payload, ga_load64_acquire((const uint64_t *)payload - 1),
                        ga_load_acquire((const uint32_t *)payload - 1),

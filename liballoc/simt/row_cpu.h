@@ -402,6 +402,7 @@ GA_SIMT uint32_t ga_row_scan(ga_tile tile, uint32_t *row, uint32_t other_than)
     uint32_t mask = 0;
     (void)tile;
     for (uint32_t i = 0; i < 32; i++) {
+        /* acquire. Pairs with whatever release the caller's algorithm has for its words. */
         mask |= (ga_load_acquire(row + i) != other_than ? 1u : 0u) << i;
     }
     return mask;

@@ -409,6 +409,7 @@ GA_SIMT uint32_t ga_row_scan(ga_tile tile, uint32_t *row, uint32_t other_than)
     uint32_t rank = ga_tile_ranks(tile);
     uint32_t mine = 0;
     for (uint32_t place = rank; place < 32u; place += size) {
+        /* acquire. Pairs with whatever release the caller's algorithm has for its words. */
         mine |= (ga_load_acquire(row + place) != other_than ? 1u : 0u) << place;
     }
     return ga_lanes_union(tile, mine);

@@ -342,7 +342,8 @@ GA_SIMT bool ga_sized_pool_take(ga_sized_heap *heap, ga_tile tile, ga_sized_part
     {
         uint32_t index = part.first / 32u + ga_lane_read(ranks, own);
         for (uint32_t i = 0; i < ga_lane_read(taken, own); i++, index += size) {
-            /* P2, as above: nothing was done with them, but before P1 something may have been. */
+            /* P2, as above: release. Pairs with P1: nothing was done with them, but before our own
+             * P1 something may have been. */
             ga_post_or_release(heap->pool + index, ga_sized_pool_bits(part, index));
         }
     }

@@ -46,7 +46,7 @@ GA_SIMT uint32_t ga_sized_read(const uint32_t *word)
 #elif GA_SIZED_MUTANT == 1
     return ga_load_relaxed(word);
 #else
-    return ga_load_acquire(word);
+    return ga_load_acquire(word); /* S1. Pairs with S2. */
 #endif
 }
 
@@ -135,7 +135,7 @@ GA_SIMT uint32_t ga_sized_ask(ga_sized_view heap, uint32_t key, uint32_t bits)
 #if GA_SIZED_MUTANT == 2
     return ga_or_relaxed(heap.bits + key, bits);
 #elif GA_SIZED_MUTANT == 3
-    uint32_t taken = ga_load_acquire(heap.bits + key);
+    uint32_t taken = ga_load_acquire(heap.bits + key); /* U1, but not at once. Pairs with U2. */
     ga_store_relaxed(heap.bits + key, taken | bits);
     return taken;
 #else
@@ -445,7 +445,7 @@ GA_SIMT uint32_t ga_sized_turn_try(ga_sized_class *c, ga_tile tile, uint32_t see
     GA_EACH_LANE(tile, 1u << leader, own)
     {
         uint32_t standing = GA_SIZED_WAIT;
-        if (ga_load_acquire(&c->way.all) != seen) { /* S1, as in ga_sized_read() */
+        if (ga_load_acquire(&c->way.all) != seen) { /* S1. Pairs with S2. */
             standing = GA_SIZED_GROWN;
             /* T1: acquire. Pairs with T2: `all` and the table as the last one left them. */
         } else if (GA_SIZED_MUTANT == 6 ||
@@ -503,7 +503,7 @@ GA_SIMT uint32_t ga_sized_now(const uint32_t *word, ga_tile tile)
     ga_lanes now = ga_lanes_all(0);
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        ga_lane_write(&now, own, ga_load_acquire(word)); /* S1, as in ga_sized_read() */
+        ga_lane_write(&now, own, ga_load_acquire(word)); /* S1. Pairs with S2. */
     }
     ga_tile_sync(tile);
     return ga_lanes_get(tile, now, leader);

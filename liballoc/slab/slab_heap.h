@@ -140,7 +140,7 @@ GA_SIMT uint32_t ga_slab_count_block(uint32_t spread, uint32_t place)
 GA_SIMT uint32_t ga_slab_words(const ga_slab_heap *heap)
 {
 #if defined __CUDACC__
-    return heap->growth ? ga_load_acquire(&heap->words) : heap->words;
+    return heap->growth ? ga_load_acquire(&heap->words) : heap->words; /* G3. Pairs with G4. */
 #elif GA_SLAB_MUTANT == 8
     return ga_load_relaxed(&heap->words);
 #else

@@ -53,7 +53,7 @@ GA_SIMT uint32_t ga_slab_take_bits(ga_slab_view slab, uint32_t word, uint32_t bi
 #if GA_SLAB_MUTANT == 1
     return ga_or_relaxed(at, bits);
 #elif GA_SLAB_MUTANT == 4
-    uint32_t taken = ga_load_acquire(at);
+    uint32_t taken = ga_load_acquire(at); /* U1, but not at once. Pairs with U2. */
     ga_store_relaxed(at, taken | bits);
     return taken;
 #else
