@@ -82,20 +82,25 @@ GA_SIMT void ga_segment_write(char *payload, uint32_t head, uint64_t header)
     }
 }
 
+/* By the bytes of the header before `payload`. */
 #define GA_SEGMENT_BY_HEAD(payload, eight, four, two)                                              \
     uint32_t head = ga_segment_head(payload);                                                      \
-    return head == 8u ? eight : head == 4u ? four : two;
+    return head == 8u ? eight : head == 4u ? four : two
 
-GA_SIMT uint64_t ga_segment_read_relaxed(const char *payload){
+GA_SIMT uint64_t ga_segment_read_relaxed(const char *payload)
+{
     GA_SEGMENT_BY_HEAD(payload, ga_load64_relaxed((const uint64_t *)payload - 1),
                        ga_load_relaxed((const uint32_t *)payload - 1),
-                       ga_load16_relaxed((const uint16_t *)payload - 1))}
+                       ga_load16_relaxed((const uint16_t *)payload - 1));
+}
 
-/* S4's, or S2's where a change of it failed: acquire. Pairs with S3, or S1. */
-GA_SIMT uint64_t ga_segment_read_acquire(const char *payload){
+/* Pairs with what released the header: S1 or S3. */
+GA_SIMT uint64_t ga_segment_read_acquire(const char *payload)
+{
     GA_SEGMENT_BY_HEAD(payload, ga_load64_acquire((const uint64_t *)payload - 1),
                        ga_load_acquire((const uint32_t *)payload - 1),
-                       ga_load16_acquire((const uint16_t *)payload - 1))}
+                       ga_load16_acquire((const uint16_t *)payload - 1));
+}
 
 #define GA_SEGMENT_CAS(order)                                                                      \
     GA_SIMT uint64_t ga_segment_cas_##order(char *payload, uint64_t expected, uint64_t desired)    \
@@ -103,18 +108,20 @@ GA_SIMT uint64_t ga_segment_read_acquire(const char *payload){
         GA_SEGMENT_BY_HEAD(                                                                        \
             payload, ga_cas64_##order((uint64_t *)payload - 1, expected, desired),                 \
             ga_cas_##order((uint32_t *)payload - 1, (uint32_t)expected, (uint32_t)desired),        \
-            ga_cas16_##order((uint16_t *)payload - 1, (uint16_t)expected, (uint16_t)desired))      \
+            ga_cas16_##order((uint16_t *)payload - 1, (uint16_t)expected, (uint16_t)desired));     \
     }
-GA_SEGMENT_CAS(relaxed) GA_SEGMENT_CAS(acquire) GA_SEGMENT_CAS(release) GA_SEGMENT_CAS(acq_rel)
+/* clang-format off */
+GA_SEGMENT_CAS(relaxed)
+GA_SEGMENT_CAS(acquire)
+GA_SEGMENT_CAS(release)
+GA_SEGMENT_CAS(acq_rel)
+/* clang-format on */
 
-    /* ---- free
-     * -------------------------------------------------------------------------------------------
-     * */
+/* ---- free ------------------------------------------------------------------------------------ */
 
-    /* The caller's segment is free from now on. Answers the header as it was: with GA_SEGMENT_FREE
-     * in it, it
- * had been freed before, and nothing has changed; with GA_SEGMENT_LAST, the caller has to walk. */
-    GA_SIMT uint64_t ga_segment_mark(char *payload)
+/* The caller's segment is free from now on. Answers the header as it was: with GA_SEGMENT_FREE in it,
+ * it had been freed before, and nothing has changed; with GA_SEGMENT_LAST, the caller has to walk. */
+GA_SIMT uint64_t ga_segment_mark(char *payload)
 {
     uint64_t seen = ga_segment_read_relaxed(payload); /* relaxed: a guess */
     while (!(seen & GA_SEGMENT_FREE)) {
