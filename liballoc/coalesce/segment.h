@@ -119,8 +119,9 @@ GA_SEGMENT_CAS(acq_rel)
 
 /* ---- free ------------------------------------------------------------------------------------ */
 
-/* The caller's segment is free from now on. Answers the header as it was: with GA_SEGMENT_FREE in it,
- * it had been freed before, and nothing has changed; with GA_SEGMENT_LAST, the caller has to walk. */
+/* The caller's segment is free from now on. Answers the header as it was: with GA_SEGMENT_FREE in
+ * it, it had been freed before, and nothing has changed; with GA_SEGMENT_LAST, the caller has to
+ * walk. */
 GA_SIMT uint64_t ga_segment_mark(char *payload)
 {
     uint64_t seen = ga_segment_read_relaxed(payload); /* relaxed: a guess */
@@ -132,8 +133,8 @@ GA_SIMT uint64_t ga_segment_mark(char *payload)
         ga_clock_sleep(GA_COALESCE_MUTANT_NAP);
         ga_segment_write(payload, ga_segment_head(payload), seen | GA_SEGMENT_FREE);
 #else
-        /* S1: release. Pairs with S2: what we did with it happens before the superblock goes back.
-         * */
+        /* S1: release. Pairs with S2: what we did with it happens before the superblock goes
+         * back. */
         uint64_t found = ga_segment_cas_release(payload, seen, seen | GA_SEGMENT_FREE);
 #endif
         if (found == seen) {
