@@ -173,7 +173,7 @@ typedef uintptr_t __attribute__((may_alias)) ga_hazard_word;
  * what was written before the word was stored there is seen. */
 static inline uintptr_t ga_hazard_load(const ga_hazards *mine, const ga_hazard_word *location)
 {
-    /* P2: seq_cst, or acquire. Pairs with S1 (reclaim.c): this load sees that the object was
+    /* P2: seq_cst, or acquire. Pairs with S1 (scan.c): this load sees that the object was
      * unlinked, or the scan sees the slot. Also acquires what was published with the word. */
     return mine->seq_cst ? __atomic_load_n(location, __ATOMIC_SEQ_CST)
                          : __atomic_load_n(location, __ATOMIC_ACQUIRE);
@@ -185,13 +185,13 @@ static inline void ga_hazard_set(const ga_hazards *mine, uint32_t slot, const vo
 {
     uintptr_t *place = &mine->slots[slot];
     if (mine->seq_cst && GA_RECLAIM_MUTANT != 2) {
-        /* P1: seq_cst. Pairs with S1 and S2 (reclaim.c), through P2. */
+        /* P1: seq_cst. Pairs with S1 and S2 (scan.c), through P2. */
         __atomic_store_n(place, (uintptr_t)object, __ATOMIC_SEQ_CST);
     } else {
-        /* P1: release. Pairs with S2 (reclaim.c): what was read of the slot's last object was
+        /* P1: release. Pairs with S2 (scan.c): what was read of the slot's last object was
          * read before. */
         __atomic_store_n(place, (uintptr_t)object, __ATOMIC_RELEASE);
-        /* P3: for the compiler alone. Pairs with S1 (reclaim.c), whose membarrier makes of it a
+        /* P3: for the compiler alone. Pairs with S1 (scan.c), whose membarrier makes of it a
          * fence. */
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
     }
@@ -203,7 +203,7 @@ static inline void ga_hazard_clear(const ga_hazards *mine, uint32_t slot)
 #if GA_RECLAIM_MUTANT == 5
     __atomic_store_n(&mine->slots[slot], 0, __ATOMIC_RELAXED);
 #else
-    /* P4: release. Pairs with S2 (reclaim.c): what was read of the object was read before it is
+    /* P4: release. Pairs with S2 (scan.c): what was read of the object was read before it is
      * freed. */
     __atomic_store_n(&mine->slots[slot], 0, __ATOMIC_RELEASE);
 #endif

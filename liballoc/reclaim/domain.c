@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Opening, closing, counting, and fork(); state.h has what stands where.
+ */
+#include <gpualloc/backend.h>
+
+#include "../platform/libc.h"
+#include "../platform/membarrier.h"
+#include "state.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+
+enum {
+    SLOTS = 8,
+    BATCH = 4096
+};
+
+#define BATCH_BYTES (UINT64_C(64) << 20)
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static ga_domain *newest; /* guarded by `lock` */
+
+static bool needs_seq_cst(void)
+{
+#if defined(__SANITIZE_THREAD__)
+    return true;
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+    return true;
+#endif
+#endif
+    return !ga_membarrier.enroll();
+}
+
+/* ---- fork ---------------------------------------------------------------------------------- */
+
+static void lock_domains(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+static void unlock_domains(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+static bool came_along(const ga_member *member)
+{
+    uint32_t state = ga_member_standing(member);
+    return (state == GA_MEMBER_JOINED && member->thread == ga_member_self()) ||
+           (state == GA_MEMBER_TENDED && member->tender == ga_member_self());
+}
+
+/* The only thread there is protects what it did: it needs no fence for that. */
+static void begin_domain(ga_domain *domain, bool seq_cst)
+{
+    domain->seq_cst |= seq_cst;
+    for (ga_member *member = ga_member_head(domain); member; member = member->next) {
+        member->hazards.seq_cst = domain->seq_cst;
+        if (!came_along(member)) {
+            ga_member_orphan(member);
+        }
+    }
+}
+
+static void begin_child(void)
+{
+    bool seq_cst = newest && needs_seq_cst();
+    for (ga_domain *domain = newest; domain; domain = domain->older) {
+        begin_domain(domain, seq_cst);
+    }
+    pthread_mutex_init(&lock, NULL);
+}
+
+static void hook_fork(void)
+{
+    pthread_atfork(lock_domains, unlock_domains, begin_child);
+}
+
+static void enlist(ga_domain *domain)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, hook_fork);
+    pthread_mutex_lock(&lock);
+    domain->older = newest;
+    if (newest) {
+        newest->newer = domain;
+    }
+    newest = domain;
+    pthread_mutex_unlock(&lock);
+}
+
+static void delist(ga_domain *domain)
+{
+    pthread_mutex_lock(&lock);
+    if (domain->older) {
+        domain->older->newer = domain->newer;
+    }
+    *(domain->newer ? &domain->newer->older : &newest) = domain->older;
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- open ---------------------------------------------------------------------------------- */
+
+static ga_status check_options(const ga_domain_options *options)
+{
+    if (options->options_size != sizeof *options) {
+        return ga_fail(GA_ERR_ARGUMENT,
+                       "domain: options of %u bytes; expected options_size to be %zu",
+                       options->options_size, sizeof *options);
+    }
+    if (options->flags & ~(uint32_t)GA_DOMAIN_SEQ_CST) {
+        return ga_fail(GA_ERR_ARGUMENT, "domain: flags 0x%x; expected GA_DOMAIN_SEQ_CST or 0",
+                       options->flags);
+    }
+    if (options->slots > GA_DOMAIN_SLOTS_MOST) {
+        return ga_fail(GA_ERR_ARGUMENT, "domain: slots %u; expected 0 to %d", options->slots,
+                       GA_DOMAIN_SLOTS_MOST);
+    }
+    if (options->batch > GA_DOMAIN_BATCH_MOST) {
+        return ga_fail(GA_ERR_ARGUMENT, "domain: batch %u; expected 0 to %d", options->batch,
+                       GA_DOMAIN_BATCH_MOST);
+    }
+    return GA_OK;
+}
+
+ga_status ga_domain_open(ga_domain **out, const ga_domain_options *options)
+{
+    static const ga_domain_options fallback = {.options_size = sizeof fallback};
+    const ga_domain_options *o = options ? options : &fallback;
+    if (!out) {
+        return ga_fail(GA_ERR_ARGUMENT, "domain: nowhere to put the domain; expected a pointer");
+    }
+    *out = NULL;
+    ga_status status = check_options(o);
+    if (status != GA_OK) {
+        return status;
+    }
+    ga_domain *domain = ga_libc.memalign(GA_RECLAIM_APART, sizeof *domain);
+    if (!domain) {
+        return ga_fail(GA_ERR_MEMORY, "domain: no memory for %zu bytes of its own", sizeof *domain);
+    }
+    memset(domain, 0, sizeof *domain);
+    domain->slots = o->slots ? o->slots : SLOTS;
+    domain->batch = o->batch ? o->batch : BATCH;
+    domain->batch_bytes = o->batch_bytes ? o->batch_bytes : BATCH_BYTES;
+    domain->seq_cst = (o->flags & GA_DOMAIN_SEQ_CST) || needs_seq_cst();
+    domain->closer = ga_member_make(domain);
+    if (!domain->closer) {
+        ga_libc.free(domain);
+        return ga_fail(GA_ERR_MEMORY, "domain: no memory for a member with %u slots",
+                       o->slots ? o->slots : SLOTS);
+    }
+    enlist(domain);
+    *out = domain;
+    return GA_OK;
+}
+
+/* ---- close --------------------------------------------------------------------------------- */
+
+static uint64_t count_set(const ga_domain *domain)
+{
+    uint64_t set = 0;
+    for (const ga_member *member = ga_member_head(domain); member; member = member->next) {
+        for (uint32_t slot = 0; slot < member->hazards.count; slot++) {
+            /* S3: acquire. Pairs with P4 (gpualloc/reclaim.h), as S2 does. */
+            set += __atomic_load_n(&member->hazards.slots[slot], __ATOMIC_ACQUIRE) != 0;
+        }
+    }
+    return set;
+}
+
+/* Nobody else touches the member from here on. */
+static void seize(ga_member *member)
+{
+    while (!ga_member_take(member, GA_MEMBER_JOINED, GA_MEMBER_TENDED) &&
+           !ga_member_take(member, GA_MEMBER_IDLE, GA_MEMBER_TENDED) &&
+           !ga_member_take(member, GA_MEMBER_LEFT, GA_MEMBER_TENDED)) {
+        sched_yield(); /* its thread is just ending */
+    }
+}
+
+static void seize_others(const ga_domain *domain, const ga_member *me)
+{
+    for (ga_member *member = ga_member_head(domain); member; member = member->next) {
+        if (member != me) {
+            seize(member);
+        }
+    }
+}
+
+/* What is freed may retire more, to `me`. */
+static void empty_all(const ga_domain *domain, ga_member *me)
+{
+    for (ga_member *member = ga_member_head(domain); member; member = member->next) {
+        if (member != me) {
+            ga_scan_empty(me, member);
+        }
+    }
+    ga_scan_empty(me, me);
+}
+
+static void dispose(const ga_domain *domain, const ga_member *me)
+{
+    ga_member *next;
+    for (ga_member *member = ga_member_head(domain); member; member = next) {
+        next = member->next; /* now: once CLOSED, its thread may free the member at any time */
+        if (member == me) {
+            continue;
+        }
+        if (member->thread) {
+            /* J4: release. Pairs with J2 (state.h): nothing more is done with the member. */
+            __atomic_store_n(&member->state, GA_MEMBER_CLOSED, __ATOMIC_RELEASE);
+        } else {
+            ga_member_free(member);
+        }
+    }
+}
+
+ga_status ga_domain_close(ga_domain *domain)
+{
+    uint64_t set = domain ? count_set(domain) : 0;
+    if (set) {
+        return ga_fail(GA_ERR_ARGUMENT,
+                       "domain: to be closed with %llu slots set; expected all to be clear",
+                       (unsigned long long)set);
+    }
+    if (domain) {
+        delist(domain);
+        ga_member *me = ga_member_close_with(domain->closer);
+        seize_others(domain, me);
+        empty_all(domain, me);
+        dispose(domain, me);
+        if (me != domain->closer) {
+            ga_member_free(domain->closer);
+        }
+        ga_member_forget(me);
+        ga_libc.free(domain);
+    }
+    return GA_OK;
+}
+
+/* ---- drain, and what is there -------------------------------------------------------------- */
+
+static bool has_left(const ga_domain *domain)
+{
+    for (ga_member *member = ga_member_head(domain); member; member = member->next) {
+        if (ga_member_standing(member) == GA_MEMBER_LEFT) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Each scan takes over what one thread left: in turn, so that after as many as there are members
+ * each has been looked at. */
+ga_status ga_domain_drain(ga_domain *domain)
+{
+    ga_hazards *mine;
+    ga_status status = ga_domain_join(domain, &mine);
+    if (status != GA_OK) {
+        return status;
+    }
+    uint32_t rounds = ga_member_head(domain)->number;
+    do {
+        if (!ga_scan_all((ga_member *)mine)) {
+            return ga_fail(GA_ERR_UNSUPPORTED,
+                           "domain: the kernel refused a membarrier (%s); "
+                           "expected what it had granted before",
+                           strerror(errno));
+        }
+    } while (has_left(domain) && --rounds);
+    return GA_OK;
+}
+
+static void add_counts(const ga_member *member, ga_domain_stats *out)
+{
+    const ga_member_counts *counts = &member->counts;
+    /* relaxed: each is right for some moment. Freed first: no more than were retired. */
+    out->freed += __atomic_load_n(&counts->freed, __ATOMIC_RELAXED);
+    out->retired += __atomic_load_n(&counts->retired, __ATOMIC_RELAXED);
+    out->scans += __atomic_load_n(&counts->scans, __ATOMIC_RELAXED);
+    out->refused += __atomic_load_n(&counts->refused, __ATOMIC_RELAXED);
+    out->inherited += __atomic_load_n(&counts->inherited, __ATOMIC_RELAXED);
+    out->not_freed += __atomic_load_n(&counts->not_freed, __ATOMIC_RELAXED);
+    uint32_t state = ga_member_standing(member);
+    out->members += state == GA_MEMBER_JOINED;
+    out->memberships++;
+}
+
+void ga_domain_get_stats(const ga_domain *domain, ga_domain_stats *out)
+{
+    if (!out) {
+        return;
+    }
+    *out = (ga_domain_stats){0};
+    if (!domain) {
+        return;
+    }
+    for (ga_member *member = ga_member_head(domain); member; member = member->next) {
+        add_counts(member, out);
+    }
+    out->slots = domain->slots;
+    out->pending = out->retired > out->freed ? out->retired - out->freed : 0;
+    out->bound = out->memberships * (domain->batch + out->memberships * domain->slots);
+    out->seq_cst = domain->seq_cst;
+}

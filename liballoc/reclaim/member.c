@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Joining and leaving; state.h has what stands where.
+ */
+#include <gpualloc/backend.h>
+
+#include "../platform/libc.h"
+#include "../platform/thread.h"
+#include "state.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+
+static _Thread_local ga_member *memberships; /* the one that was asked for last comes first */
+
+const void *ga_member_self(void)
+{
+    return &memberships;
+}
+
+/* ---- taking and handing on ----------------------------------------------------------------- */
+
+bool ga_member_take(ga_member *member, ga_member_state from, ga_member_state to)
+{
+    uint32_t expected = from;
+    /* relaxed: a look first, since most are not to be had. */
+    if (__atomic_load_n(&member->state, __ATOMIC_RELAXED) != expected) {
+        return false;
+    }
+    /* J3: acquire. Pairs with J1: what its last user did with its list. */
+    if (!__atomic_compare_exchange_n(&member->state, &expected, to, false, __ATOMIC_ACQUIRE,
+                                     __ATOMIC_RELAXED)) {
+        return false;
+    }
+    member->tender = to == GA_MEMBER_TENDED ? ga_member_self() : NULL;
+    return true;
+}
+
+static void set_state(ga_member *member, ga_member_state state)
+{
+    /* J1: release. Pairs with J2 (state.h) and J3. */
+    __atomic_store_n(&member->state, state, __ATOMIC_RELEASE);
+}
+
+void ga_member_hand_on(ga_member *member)
+{
+    member->thread = NULL;
+    member->tender = NULL;
+    set_state(member, member->count ? GA_MEMBER_LEFT : GA_MEMBER_IDLE);
+}
+
+/* ---- memory -------------------------------------------------------------------------------- */
+
+static size_t round_up(size_t size)
+{
+    return (size + GA_RECLAIM_APART - 1) / GA_RECLAIM_APART * GA_RECLAIM_APART;
+}
+
+/* The slots stand behind it, in lines of their own to the end. */
+ga_member *ga_member_make(ga_domain *domain)
+{
+    size_t slots = round_up(domain->slots * sizeof(uintptr_t));
+    ga_member *member = ga_libc.memalign(GA_RECLAIM_APART, sizeof *member + slots);
+    if (member) {
+        memset(member, 0, sizeof *member + slots);
+        member->hazards = (ga_hazards){
+            .slots = (uintptr_t *)(member + 1), .count = domain->slots, .seq_cst = domain->seq_cst};
+        member->domain = domain;
+        member->limit = domain->batch;
+        member->limit_bytes = domain->batch_bytes;
+        member->state = GA_MEMBER_JOINED;
+    }
+    return member;
+}
+
+void ga_member_free(ga_member *member)
+{
+    ga_libc.free(member->seen);
+    ga_libc.free(member->list);
+    ga_libc.free(member);
+}
+
+/* ---- joining ------------------------------------------------------------------------------- */
+
+static ga_member *take_idle(ga_domain *domain)
+{
+    for (ga_member *member = ga_member_head(domain); member; member = member->next) {
+        if (ga_member_take(member, GA_MEMBER_IDLE, GA_MEMBER_JOINED) ||
+            ga_member_take(member, GA_MEMBER_LEFT, GA_MEMBER_JOINED)) {
+            return member;
+        }
+    }
+    return NULL;
+}
+
+static void push(ga_domain *domain, ga_member *member)
+{
+    ga_member *head = ga_member_head(domain);
+    do {
+        member->next = head;
+        member->number = head ? head->number + 1 : 1;
+        /* H1: release. Pairs with H2 (state.h): the member is whole. */
+    } while (!__atomic_compare_exchange_n(&domain->head, &head, member, true, __ATOMIC_RELEASE,
+                                          __ATOMIC_ACQUIRE));
+}
+
+/* The link to the calling thread's membership in that domain, or to the NULL at the end. Drops
+ * members of domains that are gone, whose addresses may be others' by now. */
+static ga_member **find(const ga_domain *domain)
+{
+    ga_member **link = &memberships;
+    while (*link) {
+        ga_member *member = *link;
+        if (ga_member_standing(member) == GA_MEMBER_CLOSED) {
+            *link = member->sibling;
+            ga_member_free(member);
+        } else if (member->domain == domain) {
+            break;
+        } else {
+            link = &member->sibling;
+        }
+    }
+    return link;
+}
+
+static void bring_to_front(ga_member **link)
+{
+    ga_member *member = *link;
+    *link = member->sibling;
+    member->sibling = memberships;
+    memberships = member;
+}
+
+static void leave_all(void);
+
+static void hook_thread_exit(void)
+{
+    ga_thread_on_exit(leave_all);
+}
+
+static ga_member *admit(ga_domain *domain)
+{
+    ga_member *member = take_idle(domain);
+    if (!member) {
+        member = ga_member_make(domain);
+        if (!member) {
+            return NULL;
+        }
+        push(domain, member);
+    }
+    member->thread = ga_member_self();
+    member->sibling = memberships;
+    memberships = member;
+    return member;
+}
+
+ga_status ga_member_join(ga_domain *domain, ga_member **out, bool *leave)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    ga_member **link = find(domain);
+    *leave = false;
+    if (*link) {
+        bring_to_front(link);
+        *out = memberships;
+        return GA_OK;
+    }
+    pthread_once(&once, hook_thread_exit);
+    *leave = !ga_thread_enroll();
+    link = find(domain); /* again: enrolling may have allocated, and so have come here */
+    *out = *link ? *link : admit(domain);
+    return *out ? GA_OK
+                : ga_fail(GA_ERR_MEMORY, "domain: no memory for a member with %u slots",
+                          domain->slots);
+}
+
+ga_status ga_domain_join(ga_domain *domain, ga_hazards **out)
+{
+    if (!out) {
+        return ga_fail(GA_ERR_ARGUMENT,
+                       "domain: nowhere to put the membership; expected a pointer");
+    }
+    *out = NULL;
+    if (!domain) {
+        return ga_fail(GA_ERR_ARGUMENT, "domain: NULL to join; expected ga_domain_open()'s");
+    }
+    ga_member *member = memberships;
+    if (!member || member->domain != domain || ga_member_standing(member) == GA_MEMBER_CLOSED) {
+        bool leave;
+        ga_status status = ga_member_join(domain, &member, &leave);
+        if (status != GA_OK) {
+            return status;
+        }
+    }
+    *out = &member->hazards;
+    return GA_OK;
+}
+
+/* ---- leaving ------------------------------------------------------------------------------- */
+
+/* A list whose sweep will not go on: its thread did not come with fork(), or ended in a reclaim
+ * function. It may be at any step; see the borders in state.h. */
+static void settle(ga_member *member)
+{
+    uint32_t kept = (uint32_t)member->borders;
+    uint32_t first = (uint32_t)(member->borders >> 32);
+    if (first != kept) {
+        while (first < member->count) {
+            member->list[kept++] = member->list[first++];
+        }
+        member->count = kept;
+    }
+    member->borders = 0;
+    member->bytes = 0;
+    for (uint32_t i = 0; i < member->count; i++) {
+        member->bytes += member->list[i].size;
+    }
+    member->sweeping = false;
+}
+
+/* The thread ends inside a reclaim function. */
+static void break_off(ga_member *member)
+{
+    settle(member);
+    if (member->tending) {
+        settle(member->tending);
+        ga_member_hand_on(member->tending);
+        member->tending = NULL;
+    }
+}
+
+/* The first of the thread's memberships. A domain that is being closed comes before. */
+static void leave_first(ga_member *member)
+{
+    while (!ga_member_take(member, GA_MEMBER_JOINED, GA_MEMBER_TENDED)) {
+        if (ga_member_standing(member) == GA_MEMBER_CLOSED) {
+            memberships = member->sibling;
+            ga_member_free(member);
+            return;
+        }
+        sched_yield();
+    }
+    if (GA_RECLAIM_MUTANT != 9) {
+        ga_hazard_clear_all(&member->hazards);
+    }
+    if (member->sweeping) {
+        break_off(member);
+    }
+    ga_scan_all(member);
+    ga_member **link = &memberships; /* reclaim functions may have asked for others */
+    while (*link != member) {
+        link = &(*link)->sibling;
+    }
+    *link = member->sibling;
+    ga_member_hand_on(member);
+}
+
+static void leave_all(void)
+{
+    while (memberships) {
+        leave_first(memberships);
+    }
+}
+
+void ga_domain_leave(ga_domain *domain)
+{
+    ga_member **link = find(domain);
+    if (*link) {
+        bring_to_front(link);
+        leave_first(memberships);
+    }
+}
+
+ga_member *ga_member_close_with(ga_member *closer)
+{
+    ga_member **link = find(closer->domain);
+    if (!*link) {
+        closer->sibling = memberships;
+        memberships = closer;
+        link = &memberships;
+    }
+    return *link;
+}
+
+void ga_member_forget(ga_member *member)
+{
+    ga_member **link = find(member->domain);
+    if (*link) {
+        *link = member->sibling;
+    }
+    ga_member_free(member);
+}
+
+/* ---- fork ---------------------------------------------------------------------------------- */
+
+void ga_member_orphan(ga_member *member)
+{
+    ga_hazard_clear_all(&member->hazards);
+    settle(member);
+    ga_member_hand_on(member);
+}

@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Retiring and scanning; state.h has what stands where. A scan makes sure that every reader
+ * either has its slot set for all to see, or will see that the object is gone (S1). Then it
+ * reads all slots once, sorts what it found, and goes through the list: for almost every object
+ * one bit of a filter says that no slot holds it.
+ *
+ * Where there is no memory for what was found, each suspect is looked for in the slots
+ * themselves: a scan never fails for want of memory.
+ */
+#include <gpualloc/backend.h>
+
+#include "../platform/libc.h"
+#include "../platform/membarrier.h"
+#include "state.h"
+
+#include <string.h>
+
+#if defined(__SANITIZE_THREAD__)
+#define GA_RECLAIM_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define GA_RECLAIM_TSAN 1
+#endif
+#endif
+
+enum {
+    FIRST_ROOM = 64,
+    FILTER_SHIFT = 12, /* a filter of 2^12 bits */
+    FILTER_WORDS = (1 << FILTER_SHIFT) / 64
+};
+
+/* ---- what the slots hold ------------------------------------------------------------------- */
+
+typedef struct scan_view {
+    const ga_member *head;
+    const uintptr_t *seen; /* sorted; NULL: ask the slots */
+    uint32_t count;
+    uint64_t filter[FILTER_WORDS];
+} scan_view;
+
+static uint32_t filter_bit(uintptr_t address)
+{
+    /* Fibonacci hashing: any multiple of 8 or 16 spreads well. */
+    return (uint32_t)((uint64_t)address * UINT64_C(0x9e3779b97f4a7c15) >> (64 - FILTER_SHIFT));
+}
+
+/* Every reader that finds an object which was unlinked before this call, and confirms it, has
+ * set its slot for us to see. False: the kernel refuses. */
+static bool order_readers(ga_domain *domain)
+{
+#if GA_RECLAIM_MUTANT == 3
+    (void)domain;
+    return true;
+#endif
+    if (!domain->seq_cst) {
+        /* S1: a fence in every thread. Pairs with P3 (gpualloc/reclaim.h): before it, the slot
+         * is set for S2 to see; after it, P2 sees that the object was unlinked. */
+        return ga_membarrier.issue();
+    }
+#ifdef GA_RECLAIM_TSAN
+    /* S1: seq_cst. Pairs with P1 and P2; an access, because that sanitizer sees no fences. */
+    __atomic_fetch_add(&domain->order, 1, __ATOMIC_SEQ_CST);
+#else
+    /* S1: seq_cst. Pairs with P1 and P2 (gpualloc/reclaim.h): the unlinking stands before it,
+     * the reading of the slots behind it. */
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+    return true;
+}
+
+static uintptr_t read_slot(const ga_member *member, uint32_t slot)
+{
+#if GA_RECLAIM_MUTANT == 6
+    return __atomic_load_n(&member->hazards.slots[slot], __ATOMIC_RELAXED);
+#else
+    /* S2: acquire. Pairs with P1 and P4 (gpualloc/reclaim.h): what its reader did with the slot's
+     * last object happens before that is freed. Upwards, so that who copies an object to a slot
+     * of higher number is seen with the one or the other. */
+    return __atomic_load_n(&member->hazards.slots[slot], __ATOMIC_ACQUIRE);
+#endif
+}
+
+static uint32_t slots_to_read(const ga_member *member)
+{
+    return GA_RECLAIM_MUTANT == 7 ? 1 : member->hazards.count;
+}
+
+static bool is_in_slots(const ga_member *head, uintptr_t address)
+{
+    for (const ga_member *member = head; member; member = member->next) {
+        for (uint32_t slot = 0; slot < slots_to_read(member); slot++) {
+            if (read_slot(member, slot) == address) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static bool is_in_sorted(const uintptr_t *seen, uint32_t count, uintptr_t address)
+{
+    uint32_t low = 0;
+    while (count) {
+        uint32_t half = count / 2;
+        if (seen[low + half] == address) {
+            return true;
+        }
+        if (seen[low + half] < address) {
+            low += half + 1;
+            count -= half + 1;
+        } else {
+            count = half;
+        }
+    }
+    return false;
+}
+
+static bool is_protected(const scan_view *view, const void *object)
+{
+    uintptr_t address = (uintptr_t)object;
+    uint32_t bit = filter_bit(address);
+    if (!(view->filter[bit / 64] >> bit % 64 & 1)) {
+        return false;
+    }
+    return view->seen ? is_in_sorted(view->seen, view->count, address)
+                      : is_in_slots(view->head, address);
+}
+
+/* Shell's sort: few words as a rule, and no call to anybody else's malloc. */
+static void sort(uintptr_t *words, uint32_t count)
+{
+    for (uint32_t gap = count / 2; gap; gap /= 2) {
+        for (uint32_t i = gap; i < count; i++) {
+            uintptr_t word = words[i];
+            uint32_t j = i;
+            for (; j >= gap && words[j - gap] > word; j -= gap) {
+                words[j] = words[j - gap];
+            }
+            words[j] = word;
+        }
+    }
+}
+
+/* Room for what `words` slots hold; NULL where there is none. */
+static uintptr_t *make_seen(ga_member *me, uint64_t words)
+{
+    if (me->seen_room < words) {
+        uintptr_t *seen = words <= UINT32_MAX ? ga_libc.malloc(words * sizeof *seen) : NULL;
+        if (!seen) {
+            return NULL;
+        }
+        ga_libc.free(me->seen);
+        me->seen = seen;
+        me->seen_room = (uint32_t)words;
+    }
+    return me->seen;
+}
+
+static void read_slots(ga_member *me, scan_view *view)
+{
+    memset(view->filter, 0, sizeof view->filter);
+    view->head = ga_member_head(me->domain);
+    view->count = 0;
+    uintptr_t *seen = make_seen(me, (uint64_t)view->head->number * me->domain->slots);
+    view->seen = seen;
+    for (const ga_member *member = view->head; member; member = member->next) {
+        for (uint32_t slot = 0; slot < slots_to_read(member); slot++) {
+            uintptr_t word = read_slot(member, slot);
+            if (word) {
+                uint32_t bit = filter_bit(word);
+                view->filter[bit / 64] |= UINT64_C(1) << bit % 64;
+                if (seen) {
+                    seen[view->count++] = word;
+                }
+            }
+        }
+    }
+    if (seen) {
+        sort(seen, view->count);
+    }
+}
+
+/* ---- sweeping ------------------------------------------------------------------------------ */
+
+static void set_borders(ga_member *of, uint32_t kept, uint32_t first)
+{
+    /* F2: release. Pairs with fork(): list[kept - 1] was in its place before. */
+    __atomic_store_n(&of->borders, (uint64_t)first << 32 | kept, __ATOMIC_RELEASE);
+}
+
+static void set_count(ga_member *of, uint32_t count)
+{
+    /* F1: release. Pairs with fork(): list[count - 1] was in its place before. */
+    __atomic_store_n(&of->count, count, __ATOMIC_RELEASE);
+}
+
+static void free_one(ga_member *me, const ga_retired *retired)
+{
+    ga_member_count(&me->counts.freed, 1);
+    if (retired->reclaim) {
+        retired->reclaim(retired->context, retired->object);
+    } else if (ga_free(retired->context, retired->object) != GA_OK) {
+        ga_member_count(&me->counts.not_freed, 1);
+    }
+}
+
+/* What a reclaim function retires meanwhile goes to the end of `me`'s list: it was not unlinked
+ * before this scan's S1, so it stays. */
+static void sweep(ga_member *me, ga_member *of, const scan_view *view)
+{
+    uint32_t end = of->count;
+    uint32_t kept = 0;
+    uint32_t left = 0;
+    uint64_t left_bytes = 0;
+    for (uint32_t i = 0; i < of->count; i++) {
+        ga_retired retired = of->list[i];
+        bool late = i >= end && GA_RECLAIM_MUTANT != 8;
+        if (late || is_protected(view, retired.object)) {
+            of->list[kept++] = retired;
+            left += !late;
+            left_bytes += late ? 0 : retired.size;
+            set_borders(of, kept, i + 1);
+        } else {
+            set_borders(of, kept, i + 1);
+            of->bytes -= retired.size;
+            free_one(me, &retired);
+        }
+    }
+    set_count(of, kept);
+    set_borders(of, 0, 0);
+    of->limit = left + me->domain->batch;
+    of->limit_bytes = left_bytes + me->domain->batch_bytes;
+}
+
+/* One member that has left something, each in turn; NULL where there is none. */
+static ga_member *take_left(ga_domain *domain)
+{
+    /* relaxed: whose turn it is is a matter of fairness only. */
+    uint32_t last = __atomic_load_n(&domain->tended, __ATOMIC_RELAXED);
+    ga_member *head = ga_member_head(domain);
+    for (int round = 0; round < 2; round++) {
+        for (ga_member *member = head; member; member = member->next) {
+            if ((round || member->number < last) &&
+                ga_member_take(member, GA_MEMBER_LEFT, GA_MEMBER_TENDED)) {
+                __atomic_store_n(&domain->tended, member->number, __ATOMIC_RELAXED);
+                return member;
+            }
+        }
+    }
+    return NULL;
+}
+
+static void put_off(ga_member *me)
+{
+    me->limit = me->count + me->domain->batch;
+    me->limit_bytes = me->bytes + me->domain->batch_bytes;
+    ga_member_count(&me->counts.refused, 1);
+}
+
+bool ga_scan(ga_member *me)
+{
+    scan_view view;
+    /* Before S1: what its thread had retired was unlinked before. */
+    ga_member *left = me->tending = take_left(me->domain);
+    bool ordered = order_readers(me->domain);
+    if (ordered) {
+        ga_member_count(&me->counts.scans, 1);
+        me->sweeping = true;
+        read_slots(me, &view);
+        sweep(me, me, &view);
+        if (left) {
+            uint32_t before = left->count;
+            sweep(me, left, &view);
+            ga_member_count(&me->counts.inherited, before - left->count);
+        }
+        me->sweeping = false;
+    } else {
+        put_off(me);
+    }
+    if (left) {
+        me->tending = NULL;
+        ga_member_hand_on(left);
+    }
+    return ordered;
+}
+
+static bool is_due(const ga_member *me)
+{
+    return me->count >= me->limit || me->bytes >= me->limit_bytes;
+}
+
+/* More than one scan is due only where reclaim functions retired a batch. */
+static void scan_if_due(ga_member *me)
+{
+    while (is_due(me) && !me->sweeping && ga_scan(me)) {
+    }
+}
+
+bool ga_scan_all(ga_member *me)
+{
+    uint64_t before;
+    do {
+        before = me->counts.retired;
+        if (!ga_scan(me)) {
+            return false;
+        }
+    } while (me->counts.retired != before);
+    return true;
+}
+
+void ga_scan_empty(ga_member *me, ga_member *of)
+{
+    scan_view nothing = {.head = NULL};
+    me->sweeping = true;
+    while (of->count) {
+        sweep(me, of, &nothing);
+    }
+    me->sweeping = false;
+}
+
+/* ---- retiring ------------------------------------------------------------------------------ */
+
+static bool grow_list(ga_member *me, uint64_t room)
+{
+    if (room > UINT32_MAX / 2) {
+        return false;
+    }
+    ga_retired *list = ga_libc.malloc(room * sizeof *list);
+    if (!list) {
+        return false;
+    }
+    if (me->count) {
+        memcpy(list, me->list, me->count * sizeof *list);
+    }
+    ga_retired *old = me->list;
+    /* F3: release. Pairs with fork(): the objects are in their new places before. */
+    __atomic_store_n(&me->list, list, __ATOMIC_RELEASE);
+    me->room = (uint32_t)room;
+    ga_libc.free(old);
+    return true;
+}
+
+/* Where memory is short, a scan may make room. */
+static ga_status make_room(ga_member *me, uint32_t count)
+{
+    uint64_t wanted = (uint64_t)me->count + count;
+    uint64_t twice = (uint64_t)me->room * 2 + FIRST_ROOM;
+    if (grow_list(me, twice > wanted ? twice : wanted) || grow_list(me, wanted)) {
+        return GA_OK;
+    }
+    if (!me->sweeping && me->count) {
+        ga_scan(me);
+    }
+    if (me->room - me->count >= count) {
+        return GA_OK;
+    }
+    return ga_fail(GA_ERR_MEMORY, "domain: no memory for a list of %llu retired objects",
+                   (unsigned long long)wanted);
+}
+
+ga_status ga_hazard_reserve(ga_hazards *mine, uint32_t count)
+{
+    ga_member *me = (ga_member *)mine;
+    if (!mine) {
+        return ga_fail(GA_ERR_ARGUMENT, "domain: no membership; expected ga_domain_join()'s");
+    }
+    return me->room - me->count >= count ? GA_OK : make_room(me, count);
+}
+
+static ga_status retire(ga_member *me, const ga_retired *retired)
+{
+    if (__builtin_expect(me->count == me->room, 0)) {
+        ga_status status = make_room(me, 1);
+        if (status != GA_OK) {
+            return status;
+        }
+    }
+    me->list[me->count] = *retired;
+    me->bytes += retired->size;
+    ga_member_count(&me->counts.retired, 1);
+    set_count(me, me->count + 1);
+    if (__builtin_expect(is_due(me), 0)) {
+        scan_if_due(me);
+    }
+    return GA_OK;
+}
+
+static ga_status refuse(const ga_hazards *mine, const void *object, const char *what)
+{
+    return ga_fail(GA_ERR_ARGUMENT, "domain: %s is NULL; expected %s",
+                   !mine     ? "the membership"
+                   : !object ? "the object"
+                             : what,
+                   !mine ? "ga_domain_join()'s" : "what to free, and how");
+}
+
+ga_status ga_hazard_retire(ga_hazards *mine, void *object, size_t size, ga_reclaim *reclaim,
+                           void *context)
+{
+    if (!mine || !object || !reclaim) {
+        return refuse(mine, object, "the reclaim function");
+    }
+    ga_retired retired = {object, reclaim, context, size};
+    return retire((ga_member *)mine, &retired);
+}
+
+ga_status ga_hazard_retire_to(ga_hazards *mine, void *object, size_t size, ga_heap *heap)
+{
+    if (!mine || !object || !heap) {
+        return refuse(mine, object, "the heap");
+    }
+    ga_retired retired = {object, NULL, heap, size};
+    return retire((ga_member *)mine, &retired);
+}

@@ -1,0 +1,562 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Hazard-pointer domains: what is protected stays, what is not goes, and no more than
+ * the bound waits.
+ */
+#include <gpualloc/reclaim.h>
+
+#include "support/expect.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdlib.h>
+
+enum {
+    OBJECTS = 4096
+};
+
+/* What is retired: an object counts how often it was freed. */
+typedef struct object {
+    uint64_t freed;
+    struct object *child; /* retired when this one is freed */
+} object;
+
+static object objects[OBJECTS];
+static ga_domain *domain;
+static uint64_t frees; /* relaxed: counted by all threads */
+
+static void free_object(void *context, void *retired)
+{
+    object *o = retired;
+    (void)context;
+    /* relaxed: counts, read when the threads are gone. */
+    __atomic_fetch_add(&o->freed, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&frees, 1, __ATOMIC_RELAXED);
+    if (o->child) {
+        ga_hazards *mine;
+        assert_ok(ga_domain_join(domain, &mine));
+        assert_ok(ga_hazard_retire(mine, o->child, sizeof *o, free_object, NULL));
+    }
+}
+
+static uint64_t freed_so_far(void)
+{
+    return __atomic_load_n(&frees, __ATOMIC_RELAXED); /* relaxed: a count */
+}
+
+#define OPTIONS(...) (&(ga_domain_options){.options_size = sizeof(ga_domain_options), __VA_ARGS__})
+
+static ga_hazards *join(ga_domain *which)
+{
+    ga_hazards *mine;
+    assert_ok(ga_domain_join(which, &mine));
+    return mine;
+}
+
+static void retire(uint64_t from, uint64_t to)
+{
+    ga_hazards *mine = join(domain);
+    for (uint64_t i = from; i < to; i++) {
+        assert_ok(ga_hazard_retire(mine, &objects[i], sizeof *objects, free_object, NULL));
+    }
+}
+
+static ga_domain_stats stats_of(const ga_domain *which)
+{
+    ga_domain_stats stats;
+    ga_domain_get_stats(which, &stats);
+    return stats;
+}
+
+static void in_a_thread(void *(*body)(void *), void *context)
+{
+    pthread_t thread;
+    cr_assert_eq(pthread_create(&thread, NULL, body, context), 0);
+    cr_assert_eq(pthread_join(thread, NULL), 0);
+}
+
+/* ---- one thread ---------------------------------------------------------------------------- */
+
+Test(reclaim, options_out_of_range_are_refused)
+{
+    assert_fails_with(ga_domain_open(NULL, NULL), GA_ERR_ARGUMENT, "domain: nowhere to put");
+    ga_domain *d = (ga_domain *)&objects;
+    assert_fails_with(ga_domain_open(&d, &(ga_domain_options){.slots = 1}), GA_ERR_ARGUMENT,
+                      "domain: options of 0 bytes; expected");
+    cr_assert_null(d);
+    assert_fails(ga_domain_open(&d, OPTIONS(.flags = 6)), GA_ERR_ARGUMENT,
+                 "domain: flags 0x6; expected GA_DOMAIN_SEQ_CST or 0");
+    assert_fails(ga_domain_open(&d, OPTIONS(.slots = GA_DOMAIN_SLOTS_MOST + 1)), GA_ERR_ARGUMENT,
+                 "domain: slots 65537; expected 0 to 65536");
+    assert_fails(ga_domain_open(&d, OPTIONS(.batch = GA_DOMAIN_BATCH_MOST + 1)), GA_ERR_ARGUMENT,
+                 "domain: batch 16777217; expected 0 to 16777216");
+    ga_hazards *mine = (ga_hazards *)&objects;
+    assert_fails_with(ga_domain_join(NULL, &mine), GA_ERR_ARGUMENT, "domain: NULL to join");
+    cr_assert_null(mine);
+    assert_ok(ga_domain_open(&d, NULL));
+    assert_fails_with(ga_domain_join(d, NULL), GA_ERR_ARGUMENT, "domain: nowhere to put");
+    mine = join(d);
+    cr_assert_eq(mine->count, 8);
+    assert_fails_with(ga_hazard_retire(mine, NULL, 1, free_object, NULL), GA_ERR_ARGUMENT,
+                      "domain: the object is NULL");
+    assert_fails_with(ga_hazard_retire(mine, objects, 1, NULL, NULL), GA_ERR_ARGUMENT,
+                      "domain: the reclaim function is NULL");
+    assert_fails_with(ga_hazard_retire_to(mine, objects, 1, NULL), GA_ERR_ARGUMENT,
+                      "domain: the heap is NULL");
+    assert_fails_with(ga_hazard_retire(NULL, objects, 1, free_object, NULL), GA_ERR_ARGUMENT,
+                      "domain: the membership is NULL");
+    assert_fails_with(ga_hazard_reserve(NULL, 1), GA_ERR_ARGUMENT, "domain: no membership");
+    assert_ok(ga_domain_close(d));
+    assert_ok(ga_domain_close(NULL));
+    ga_domain_get_stats(NULL, NULL);
+    cr_assert_eq(stats_of(NULL).memberships, 0);
+}
+
+static void protects_and_frees(uint32_t flags)
+{
+    assert_ok(ga_domain_open(&domain, OPTIONS(.flags = flags, .slots = 3, .batch = 10)));
+    ga_hazards *mine = join(domain);
+    void *root = &objects[4];
+    cr_assert_eq(ga_hazard_protect_pointer(mine, 2, &root), &objects[4]);
+    root = NULL;
+    retire(0, 9);
+    cr_assert_eq(frees, 0, "it frees in batches");
+    retire(9, 10);
+    cr_assert_eq(frees, 9, "a batch is freed");
+    cr_assert_eq(objects[4].freed, 0, "but for what is protected");
+    assert_ok(ga_domain_drain(domain));
+    cr_assert_eq(objects[4].freed, 0);
+    cr_assert_eq(stats_of(domain).pending, 1);
+    ga_hazard_clear(mine, 2);
+    assert_ok(ga_domain_drain(domain));
+    for (int i = 0; i < 10; i++) {
+        cr_assert_eq(objects[i].freed, 1);
+    }
+    ga_domain_stats stats = stats_of(domain);
+    cr_assert_eq(stats.retired, 10);
+    cr_assert_eq(stats.freed, 10);
+    cr_assert_eq(stats.scans, 3);
+    cr_assert_eq(stats.members, 1);
+    cr_assert_eq(stats.memberships, 1);
+    cr_assert_eq(stats.bound, 13);
+    assert_ok(ga_domain_close(domain));
+}
+
+Test(reclaim, what_is_protected_is_not_freed)
+{
+    protects_and_frees(0);
+}
+
+Test(reclaim, what_is_protected_is_not_freed_without_membarriers)
+{
+    protects_and_frees(GA_DOMAIN_SEQ_CST);
+    assert_ok(ga_domain_open(&domain, OPTIONS(.flags = GA_DOMAIN_SEQ_CST)));
+    cr_assert(stats_of(domain).seq_cst);
+    assert_ok(ga_domain_close(domain));
+}
+
+Test(reclaim, many_slots_protect_each)
+{
+    enum {
+        SLOTS = 700
+    };
+    assert_ok(ga_domain_open(&domain, OPTIONS(.slots = SLOTS, .batch = 64)));
+    ga_hazards *mine = join(domain);
+    cr_assert_eq(mine->count, SLOTS);
+    for (uint32_t i = 0; i < SLOTS; i++) {
+        ga_hazard_set(mine, i, &objects[(i * 2003) % OBJECTS]); /* all odd and even ones mixed */
+    }
+    retire(0, OBJECTS);
+    assert_ok(ga_domain_drain(domain));
+    cr_assert_eq(frees, OBJECTS - SLOTS);
+    for (uint32_t i = 0; i < SLOTS; i++) {
+        cr_assert_eq(objects[(i * 2003) % OBJECTS].freed, 0);
+    }
+    assert_fails(ga_domain_close(domain), GA_ERR_ARGUMENT,
+                 "domain: to be closed with 700 slots set; expected all to be clear");
+    cr_assert_eq(frees, OBJECTS - SLOTS, "nothing is freed by a close that fails");
+    ga_hazard_clear_all(mine);
+    assert_ok(ga_domain_close(domain));
+    cr_assert_eq(frees, OBJECTS);
+}
+
+Test(reclaim, tags_are_no_part_of_the_address)
+{
+    assert_ok(ga_domain_open(&domain, OPTIONS(.slots = 1, .batch = 1)));
+    ga_hazards *mine = join(domain);
+    ga_hazard_word root = (uintptr_t)&objects[0] | 5;
+    cr_assert_eq(ga_hazard_protect(mine, 0, &root, 7), (uintptr_t)&objects[0] | 5);
+    retire(0, 2);
+    cr_assert_eq(objects[0].freed, 0);
+    cr_assert_eq(objects[1].freed, 1);
+    uintptr_t word = root;
+    root = (uintptr_t)&objects[2] | 1;
+    cr_assert(!ga_hazard_try(mine, 0, &root, 7, &word), "it has changed");
+    cr_assert_eq(word, root);
+    cr_assert(ga_hazard_try(mine, 0, &root, 7, &word));
+    retire(2, 3);
+    cr_assert_eq(objects[0].freed, 1);
+    cr_assert_eq(objects[2].freed, 0);
+    ga_hazard_clear(mine, 0);
+    assert_ok(ga_domain_close(domain));
+    cr_assert_eq(objects[2].freed, 1);
+}
+
+Test(reclaim, bytes_make_a_batch_too)
+{
+    assert_ok(ga_domain_open(&domain, OPTIONS(.slots = 1, .batch_bytes = 4096)));
+    ga_hazards *mine = join(domain);
+    ga_hazard_set(mine, 0, &objects[0]);
+    for (int i = 0; i < 4; i++) {
+        assert_ok(ga_hazard_retire(mine, &objects[i], 1023, free_object, NULL));
+    }
+    cr_assert_eq(frees, 0);
+    assert_ok(ga_hazard_retire(mine, &objects[4], 10, free_object, NULL));
+    cr_assert_eq(frees, 4);
+    assert_ok(ga_hazard_retire(mine, &objects[5], 4095, free_object, NULL));
+    cr_assert_eq(frees, 4, "what was left does not count");
+    assert_ok(ga_hazard_retire(mine, &objects[6], 1, free_object, NULL));
+    cr_assert_eq(frees, 6);
+    ga_hazard_clear(mine, 0);
+    assert_ok(ga_domain_close(domain));
+    cr_assert_eq(frees, 7);
+}
+
+Test(reclaim, what_is_freed_may_retire_more)
+{
+    assert_ok(ga_domain_open(&domain, OPTIONS(.slots = 1, .batch = 16)));
+    for (int i = 0; i + 1 < OBJECTS; i++) {
+        objects[i].child = i % 100 ? &objects[i + 1] : NULL;
+    }
+    for (int i = 0; i < OBJECTS; i += 100) {
+        retire((uint64_t)i, (uint64_t)i + 1);
+        if (i + 1 < OBJECTS) {
+            retire((uint64_t)i + 1, (uint64_t)i + 2);
+        }
+    }
+    assert_ok(ga_domain_drain(domain));
+    cr_assert_eq(stats_of(domain).pending, 0, "draining goes to the end of each chain");
+    for (int i = 0; i < OBJECTS; i++) {
+        cr_assert_eq(objects[i].freed, i && i % 100 == 0 ? 2 : 1, "object %d", i);
+    }
+    assert_ok(ga_domain_close(domain));
+}
+
+Test(reclaim, closing_frees_all_and_what_that_retires)
+{
+    assert_ok(ga_domain_open(&domain, NULL));
+    for (int i = 0; i + 1 < OBJECTS; i++) {
+        objects[i].child = &objects[i + 1];
+    }
+    retire(0, 1);
+    assert_ok(ga_domain_close(domain));
+    cr_assert_eq(frees, OBJECTS);
+}
+
+Test(reclaim, blocks_go_back_to_their_heap)
+{
+    ga_heap *heap;
+    ga_heap *refusing;
+    void *block;
+    assert_ok(ga_heap_open(&heap, GA_PLACE_HOST, 0, "system"));
+    assert_ok(ga_heap_open(&refusing, GA_PLACE_HOST, 0, "null"));
+    assert_ok(ga_domain_open(&domain, OPTIONS(.batch = 100)));
+    ga_hazards *mine = join(domain);
+    for (int i = 0; i < 250; i++) {
+        assert_ok(ga_alloc(heap, 48, 0, &block));
+        assert_ok(ga_hazard_retire_to(mine, block, 48, heap));
+    }
+    assert_ok(ga_hazard_retire_to(mine, objects, 1, refusing));
+    ga_stats stats;
+    assert_ok(ga_heap_stats(heap, &stats));
+    cr_assert_eq(stats.live_blocks, 50);
+    assert_ok(ga_domain_drain(domain));
+    assert_ok(ga_heap_stats(heap, &stats));
+    cr_assert_eq(stats.live_blocks, 0);
+    cr_assert_eq(stats_of(domain).not_freed, 1);
+    assert_ok(ga_domain_close(domain));
+    assert_ok(ga_heap_close(refusing));
+    assert_ok(ga_heap_close(heap));
+}
+
+/* ---- threads ------------------------------------------------------------------------------- */
+
+static sem_t arrived, go_on;
+
+/* Stays inside a protected section until it is told to go on. */
+static void *stand_still(void *at)
+{
+    ga_hazards *mine = join(domain);
+    ga_hazard_set(mine, 0, at);
+    sem_post(&arrived);
+    sem_wait(&go_on);
+    ga_hazard_clear(mine, 0);
+    return NULL;
+}
+
+static void start_standing(pthread_t *thread, object *at)
+{
+    cr_assert_eq(pthread_create(thread, NULL, stand_still, at), 0);
+    sem_wait(&arrived);
+}
+
+static void begin_scene(uint32_t slots, uint32_t batch)
+{
+    sem_init(&arrived, 0, 0);
+    sem_init(&go_on, 0, 0);
+    assert_ok(ga_domain_open(&domain, OPTIONS(.slots = slots, .batch = batch)));
+}
+
+/* As many as there are threads; the main one does not retire. */
+static void *retire_for_long(void *unused)
+{
+    ga_hazards *mine = join(domain);
+    (void)unused;
+    for (int i = 0; i < 40000; i++) {
+        assert_ok(ga_hazard_retire(mine, &objects[i % 100], 1, free_object, NULL));
+        if (i % 64 == 0) {
+            ga_domain_stats stats = stats_of(domain);
+            cr_assert_leq(stats.pending, stats.bound);
+        }
+    }
+    return NULL;
+}
+
+Test(reclaim, the_bound_holds_while_a_thread_stands_still)
+{
+    enum {
+        RETIRERS = 3
+    };
+    pthread_t standing;
+    pthread_t retirers[RETIRERS];
+    begin_scene(2, 50);
+    start_standing(&standing, &objects[4000]);
+    retire(4000, 4001);
+    for (int i = 0; i < RETIRERS; i++) {
+        cr_assert_eq(pthread_create(&retirers[i], NULL, retire_for_long, NULL), 0);
+    }
+    for (int i = 0; i < RETIRERS; i++) {
+        pthread_join(retirers[i], NULL);
+    }
+    ga_domain_stats stats = stats_of(domain);
+    cr_assert_leq(stats.memberships, 2 + RETIRERS);
+    cr_assert_eq(stats.bound, stats.memberships * (50 + stats.memberships * 2));
+    assert_ok(ga_domain_drain(domain));
+    cr_assert_eq(stats_of(domain).pending, 1, "only what is protected is left");
+    cr_assert_eq(objects[4000].freed, 0);
+    cr_assert_eq(frees, RETIRERS * 40000);
+    sem_post(&go_on);
+    pthread_join(standing, NULL);
+    assert_ok(ga_domain_drain(domain));
+    cr_assert_eq(objects[4000].freed, 1);
+    assert_ok(ga_domain_close(domain));
+}
+
+static void *end_inside(void *unused)
+{
+    ga_hazards *mine = join(domain);
+    (void)unused;
+    ga_hazard_set(mine, 1, &objects[0]);
+    ga_hazard_set(mine, 0, &objects[7]);
+    retire(0, 5);
+    return NULL; /* with both slots set */
+}
+
+Test(reclaim, a_thread_that_ends_protects_nothing)
+{
+    begin_scene(2, 100);
+    in_a_thread(end_inside, NULL);
+    cr_assert_eq(frees, 5, "it frees what it can, when it goes");
+    cr_assert_eq(stats_of(domain).members, 0);
+    retire(7, 8);
+    assert_ok(ga_domain_drain(domain));
+    cr_assert_eq(frees, 6);
+    assert_ok(ga_domain_close(domain));
+}
+
+static void *retire_ten(void *unused)
+{
+    (void)unused;
+    retire(0, 10);
+    return NULL;
+}
+
+Test(reclaim, what_threads_leave_is_taken_over)
+{
+    pthread_t standing;
+    begin_scene(1, 100);
+    start_standing(&standing, &objects[3]);
+    in_a_thread(retire_ten, NULL);
+    cr_assert_eq(frees, 9);
+    cr_assert_eq(stats_of(domain).pending, 1);
+    sem_post(&go_on);
+    pthread_join(standing, NULL); /* whose last scan finds it */
+    cr_assert_eq(frees, 10);
+    cr_assert_eq(stats_of(domain).inherited, 1);
+    assert_ok(ga_domain_close(domain));
+}
+
+static void *leave_and_return(void *unused)
+{
+    (void)unused;
+    ga_domain_leave(domain); /* is no member */
+    for (int i = 0; i < 100; i++) {
+        ga_hazards *mine = join(domain);
+        cr_assert_eq(join(domain), mine, "a thread is a member once");
+        for (uint32_t slot = 0; slot < mine->count; slot++) {
+            cr_assert_eq(mine->slots[slot], 0, "its slots are clear");
+        }
+        ga_hazard_set(mine, 1, &objects[i]);
+        ga_domain_leave(domain);
+    }
+    return NULL;
+}
+
+Test(reclaim, threads_leave_and_return)
+{
+    begin_scene(3, 100);
+    for (int i = 0; i < 20; i++) {
+        in_a_thread(leave_and_return, NULL);
+    }
+    cr_assert_eq(stats_of(domain).memberships, 1, "what one leaves the next one gets");
+    assert_ok(ga_domain_close(domain));
+}
+
+Test(reclaim, more_threads_than_anybody_expected)
+{
+    enum {
+        MANY = 200
+    };
+    static pthread_t threads[MANY];
+    begin_scene(1, 10);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < MANY; i++) {
+            start_standing(&threads[i], &objects[i]);
+        }
+        retire((uint64_t)round * 1000, (uint64_t)round * 1000 + 1000);
+        assert_ok(ga_domain_drain(domain));
+        cr_assert_eq(frees, round * 1000 + 1000 - MANY, "the same are protected again");
+        cr_assert_eq(stats_of(domain).members, MANY + 1);
+        cr_assert_leq(stats_of(domain).memberships, MANY + 2);
+        for (int i = 0; i < MANY; i++) {
+            sem_post(&go_on);
+        }
+        for (int i = 0; i < MANY; i++) {
+            pthread_join(threads[i], NULL);
+        }
+    }
+    assert_ok(ga_domain_close(domain));
+    cr_assert_eq(frees, 2000);
+}
+
+static void free_and_end(void *context, void *retired)
+{
+    free_object(context, retired);
+    pthread_exit(NULL);
+}
+
+static void *end_in_the_midst(void *unused)
+{
+    ga_hazards *mine = join(domain);
+    (void)unused;
+    ga_hazard_set(mine, 0, &objects[1]);
+    retire(0, 4);
+    assert_ok(ga_hazard_retire(mine, &objects[4], 1, free_and_end, NULL));
+    retire(5, 10);
+    return (void *)1;
+}
+
+Test(reclaim, a_thread_may_end_in_a_reclaim_function)
+{
+    begin_scene(1, 8);
+    in_a_thread(end_in_the_midst, NULL);
+    assert_ok(ga_domain_close(domain));
+    for (int i = 0; i < 8; i++) {
+        cr_assert_eq(objects[i].freed, 1, "object %d", i);
+    }
+    cr_assert_eq(frees, 8, "the thread came to its eighth object");
+}
+
+/* ---- several domains ----------------------------------------------------------------------- */
+
+static ga_domain *several[5];
+
+static void *use_several(void *unused)
+{
+    (void)unused;
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 5; i++) {
+            ga_hazards *mine = join(several[i]);
+            ga_hazard_set(mine, 0, &objects[i]);
+            assert_ok(ga_hazard_retire(mine, &objects[round * 10 + i], 1, free_object, NULL));
+        }
+    }
+    for (int i = 0; i < 5; i++) {
+        ga_hazard_clear(join(several[i]), 0);
+    }
+    sem_post(&arrived);
+    sem_wait(&go_on);
+    for (int i = 0; i < 5; i++) { /* these are new, most likely where the old ones were */
+        ga_hazards *mine = join(several[i]);
+        cr_assert_eq(mine->slots[0], 0);
+        assert_ok(ga_hazard_retire(mine, &objects[100 + i], 1, free_object, NULL));
+    }
+    return NULL;
+}
+
+Test(reclaim, domains_do_not_know_each_other)
+{
+    pthread_t thread;
+    sem_init(&arrived, 0, 0);
+    sem_init(&go_on, 0, 0);
+    for (int i = 0; i < 5; i++) {
+        assert_ok(ga_domain_open(&several[i], OPTIONS(.slots = 1, .batch = 50)));
+    }
+    cr_assert_eq(pthread_create(&thread, NULL, use_several, NULL), 0);
+    sem_wait(&arrived);
+    for (int i = 0; i < 5; i++) {
+        cr_assert_eq(stats_of(several[i]).pending, 3);
+        assert_ok(ga_domain_close(several[i])); /* the thread is a member of each */
+        cr_assert_eq(frees, 3 * (i + 1));
+        assert_ok(ga_domain_open(&several[i], NULL));
+    }
+    sem_post(&go_on);
+    pthread_join(thread, NULL);
+    cr_assert_eq(freed_so_far(), 20, "it left the new ones when it ended");
+    for (int i = 0; i < 5; i++) {
+        assert_ok(ga_domain_close(several[i]));
+    }
+}
+
+Test(reclaim, a_slot_of_another_domain_protects_nothing)
+{
+    ga_domain *other;
+    assert_ok(ga_domain_open(&domain, OPTIONS(.batch = 1)));
+    assert_ok(ga_domain_open(&other, NULL));
+    ga_hazard_set(join(other), 0, &objects[0]);
+    retire(0, 1);
+    cr_assert_eq(objects[0].freed, 1);
+    ga_hazard_clear_all(join(other));
+    assert_ok(ga_domain_close(other));
+    assert_ok(ga_domain_close(domain));
+}
+
+/* ---- where the slots stand ----------------------------------------------------------------- */
+
+static void *look_at_slots(void *theirs)
+{
+    ga_hazards *mine = join(domain);
+    uintptr_t a = (uintptr_t)mine->slots;
+    uintptr_t b = (uintptr_t)((ga_hazards *)theirs)->slots;
+    cr_assert_eq(a % 128, 0);
+    cr_assert_eq(b % 128, 0);
+    cr_assert_neq(a, b);
+    return NULL;
+}
+
+Test(reclaim, slots_have_lines_of_their_own)
+{
+    assert_ok(ga_domain_open(&domain, OPTIONS(.slots = 1)));
+    in_a_thread(look_at_slots, join(domain));
+    assert_ok(ga_domain_close(domain));
+}

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Hazard-pointer domains where memory runs out, the kernel refuses, or the process forks.
+ */
+#include <gpualloc/reclaim.h>
+
+#include "platform/libc.h"
+#include "platform/membarrier.h"
+#include "support/expect.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    OBJECTS = 1000
+};
+
+static uint8_t freed[OBJECTS]; /* how often each was */
+static ga_domain *domain;
+
+static void free_object(void *context, void *object)
+{
+    (void)context;
+    /* relaxed: counts, read when the threads are gone. */
+    __atomic_fetch_add((uint8_t *)object, 1, __ATOMIC_RELAXED);
+}
+
+#define OPTIONS(...) (&(ga_domain_options){.options_size = sizeof(ga_domain_options), __VA_ARGS__})
+
+static ga_hazards *join(void)
+{
+    ga_hazards *mine;
+    assert_ok(ga_domain_join(domain, &mine));
+    return mine;
+}
+
+static void retire(int from, int to)
+{
+    for (int i = from; i < to; i++) {
+        assert_ok(ga_hazard_retire(join(), &freed[i], 1, free_object, NULL));
+    }
+}
+
+static ga_domain_stats stats(void)
+{
+    ga_domain_stats now;
+    ga_domain_get_stats(domain, &now);
+    return now;
+}
+
+static int count_freed(int from, int to)
+{
+    int count = 0;
+    for (int i = from; i < to; i++) {
+        cr_assert_leq(freed[i], 1, "object %d was freed %d times", i, freed[i]);
+        count += freed[i];
+    }
+    return count;
+}
+
+/* ---- memory -------------------------------------------------------------------------------- */
+
+static ga_libc_table whole; /* the C library's */
+static int requests, refuse_at, refuse_from;
+
+static bool refuses(void)
+{
+    requests++;
+    return requests == refuse_at || (refuse_from && requests >= refuse_from);
+}
+
+static void *short_malloc(size_t size)
+{
+    return refuses() ? NULL : whole.malloc(size);
+}
+
+static void *short_memalign(size_t align, size_t size)
+{
+    return refuses() ? NULL : whole.memalign(align, size);
+}
+
+static void run_short(int at, int from)
+{
+    whole = whole.malloc ? whole : ga_libc;
+    requests = 0;
+    refuse_at = at;
+    refuse_from = from;
+    ga_libc.malloc = short_malloc;
+    ga_libc.memalign = short_memalign;
+}
+
+static void run_well(void)
+{
+    ga_libc = whole;
+}
+
+/* All that a domain does. How many objects it took; the others stay with us. */
+static int live_through(void)
+{
+    int taken = 0;
+    ga_hazards *mine;
+    if (ga_domain_open(&domain, OPTIONS(.slots = 2, .batch = 300)) != GA_OK) {
+        cr_assert_null(domain);
+        return 0;
+    }
+    if (ga_domain_join(domain, &mine) == GA_OK) {
+        ga_hazard_set(mine, 1, &freed[5]);
+        while (taken < OBJECTS && ga_hazard_reserve(mine, 3) == GA_OK) {
+            for (int i = 0; i < 3 && taken < OBJECTS; i++) {
+                assert_ok(ga_hazard_retire(mine, &freed[taken++], 1, free_object, NULL));
+            }
+        }
+        cr_assert_eq(freed[5], 0);
+        ga_hazard_clear(mine, 1);
+    } else {
+        cr_assert_null(mine);
+    }
+    assert_ok(ga_domain_close(domain));
+    return taken;
+}
+
+/* From the n-th request on, for a while or for ever: nothing is lost, and nothing freed twice. */
+static void refuse_each(bool for_ever)
+{
+    int points = 0;
+    int taken;
+    do {
+        memset(freed, 0, sizeof freed);
+        points++;
+        run_short(for_ever ? 0 : points, for_ever ? points : 0);
+        taken = live_through();
+        run_well();
+        cr_assert_eq(count_freed(0, taken), taken);
+        cr_assert_eq(count_freed(taken, OBJECTS), 0);
+    } while (requests >= points);
+    cr_assert_gt(points, 5, "there were requests to refuse");
+    cr_assert_eq(taken, OBJECTS, "the last round was refused nothing");
+}
+
+Test(reclaim_faults, memory_is_refused_once_at_every_point)
+{
+    refuse_each(false);
+}
+
+Test(reclaim_faults, memory_is_refused_from_every_point_on)
+{
+    refuse_each(true);
+}
+
+Test(reclaim_faults, what_was_reserved_cannot_be_refused)
+{
+    assert_ok(ga_domain_open(&domain, OPTIONS(.batch = OBJECTS + 1)));
+    ga_hazards *mine = join();
+    assert_ok(ga_hazard_reserve(mine, OBJECTS));
+    run_short(0, 1);
+    retire(0, OBJECTS);
+    run_well();
+    cr_assert_eq(requests, 0);
+    assert_ok(ga_domain_close(domain));
+    cr_assert_eq(count_freed(0, OBJECTS), OBJECTS);
+}
+
+Test(reclaim_faults, a_full_list_without_memory_is_scanned)
+{
+    assert_ok(ga_domain_open(&domain, NULL));
+    ga_hazards *mine = join();
+    assert_ok(ga_hazard_reserve(mine, 1));
+    run_short(0, 1);
+    ga_hazard_set(mine, 0, &freed[0]);
+    retire(0, 600);
+    run_well();
+    cr_assert_gt(requests, 0, "the list was full");
+    cr_assert_eq(freed[0], 0);
+    cr_assert_gt(count_freed(0, 600), 400, "and scanned without memory for what the slots hold");
+    ga_hazard_clear(mine, 0);
+    assert_ok(ga_domain_close(domain));
+    cr_assert_eq(count_freed(0, 600), 600);
+}
+
+Test(reclaim_faults, what_there_is_no_room_for_stays_the_callers)
+{
+    assert_ok(ga_domain_open(&domain, OPTIONS(.slots = 100)));
+    ga_hazards *mine = join();
+    for (uint32_t i = 0; i < 100; i++) {
+        ga_hazard_set(mine, i, &freed[i]);
+    }
+    int taken = 0;
+    assert_ok(ga_hazard_reserve(mine, 1));
+    run_short(0, 1);
+    while (ga_hazard_retire(mine, &freed[taken], 1, free_object, NULL) == GA_OK) {
+        taken++;
+    }
+    run_well();
+    cr_assert_lt(taken, 100);
+    assert_fails_with(GA_ERR_MEMORY, GA_ERR_MEMORY, "domain: no memory for a list of ");
+    ga_hazard_clear_all(mine);
+    assert_ok(ga_domain_close(domain));
+    cr_assert_eq(count_freed(0, taken), taken);
+    cr_assert_eq(freed[taken], 0);
+}
+
+/* ---- membarrier ---------------------------------------------------------------------------- */
+
+static bool refuse_call(void)
+{
+    errno = EPERM;
+    return false;
+}
+
+Test(reclaim_faults, without_membarrier_protection_is_seq_cst)
+{
+    ga_membarrier.enroll = refuse_call;
+    ga_membarrier.issue = refuse_call;
+    assert_ok(ga_domain_open(&domain, OPTIONS(.batch = 10)));
+    cr_assert(stats().seq_cst);
+    cr_assert(join()->seq_cst);
+    ga_hazard_set(join(), 0, &freed[3]);
+    retire(0, 10);
+    cr_assert_eq(count_freed(0, 10), 9);
+    ga_hazard_clear(join(), 0);
+    assert_ok(ga_domain_drain(domain));
+    cr_assert_eq(stats().refused, 0);
+    assert_ok(ga_domain_close(domain));
+}
+
+Test(reclaim_faults, a_membarrier_refused_later_frees_nothing)
+{
+    assert_ok(ga_domain_open(&domain, OPTIONS(.batch = 10)));
+    if (stats().seq_cst) {
+        cr_skip("no membarriers here");
+    }
+    ga_membarrier_table granted = ga_membarrier;
+    ga_membarrier.issue = refuse_call;
+    retire(0, 35);
+    cr_assert_eq(count_freed(0, 35), 0);
+    cr_assert_eq(stats().refused, 3, "once a batch");
+    assert_fails(ga_domain_drain(domain), GA_ERR_UNSUPPORTED,
+                 "domain: the kernel refused a membarrier (Operation not permitted); expected "
+                 "what it had granted before");
+    ga_membarrier = granted;
+    assert_ok(ga_domain_drain(domain));
+    cr_assert_eq(count_freed(0, 35), 35);
+    retire(35, 40);
+    ga_membarrier.issue = refuse_call;
+    assert_ok(ga_domain_close(domain));
+    cr_assert_eq(count_freed(35, 40), 5, "closing needs none");
+}
+
+/* ---- fork ---------------------------------------------------------------------------------- */
+
+static sem_t arrived, go_on;
+
+static void *stand_still(void *unused)
+{
+    ga_hazards *mine = join();
+    (void)unused;
+    ga_hazard_set(mine, 0, &freed[0]);
+    retire(100, 120);
+    sem_post(&arrived);
+    sem_wait(&go_on);
+    ga_hazard_clear(mine, 0);
+    return NULL;
+}
+
+/* Exits with a number that says which of these did not hold. */
+static void be_child(void)
+{
+    ga_hazards *mine = join();
+    if (mine->slots[1] != (uintptr_t)&freed[1] || stats().members != 1) {
+        _exit(1);
+    }
+    if (ga_domain_drain(domain) != GA_OK || freed[0] != 1 || freed[1] != 0) {
+        _exit(2); /* the other thread's protection is void, ours is not */
+    }
+    if (count_freed(100, 120) != 20 || stats().pending != 1) {
+        _exit(3); /* what the other thread had retired is taken over */
+    }
+    ga_hazard_clear_all(mine);
+    retire(500, 600);
+    if (ga_domain_close(domain) != GA_OK || count_freed(500, 600) != 100 || freed[1] != 1) {
+        _exit(4);
+    }
+    _exit(0);
+}
+
+static void must_end_well(pid_t child)
+{
+    int status;
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status 0x%x", status);
+}
+
+Test(reclaim_faults, a_forked_child_goes_on_alone)
+{
+    pthread_t thread;
+    sem_init(&arrived, 0, 0);
+    sem_init(&go_on, 0, 0);
+    assert_ok(ga_domain_open(&domain, OPTIONS(.slots = 2, .batch = 300)));
+    cr_assert_eq(pthread_create(&thread, NULL, stand_still, NULL), 0);
+    sem_wait(&arrived);
+    ga_hazard_set(join(), 1, &freed[1]);
+    retire(0, 2);
+    pid_t child = fork();
+    if (child == 0) {
+        be_child();
+    }
+    must_end_well(child);
+    assert_ok(ga_domain_drain(domain));
+    cr_assert_eq(freed[0] + freed[1], 0, "the parent's are as they were");
+    cr_assert_eq(stats().members, 2);
+    sem_post(&go_on);
+    pthread_join(thread, NULL);
+    ga_hazard_clear_all(join());
+    assert_ok(ga_domain_close(domain));
+    cr_assert_eq(count_freed(0, OBJECTS), 22);
+}
+
+/* Forks in the midst of a scan, of which the child does the rest. */
+static pid_t forked;
+
+static void fork_and_free(void *context, void *object)
+{
+    forked = fork();
+    free_object(context, object);
+}
+
+Test(reclaim_faults, a_fork_in_a_reclaim_function_goes_on_twice)
+{
+    assert_ok(ga_domain_open(&domain, OPTIONS(.slots = 2, .batch = 30)));
+    ga_hazard_set(join(), 0, &freed[2]);
+    retire(0, 10);
+    assert_ok(ga_hazard_retire(join(), &freed[10], 1, fork_and_free, NULL));
+    retire(11, 30);
+    int count = count_freed(0, 30);
+    ga_hazard_clear(join(), 0);
+    bool closed = ga_domain_close(domain) == GA_OK;
+    if (forked == 0) {
+        _exit(count == 29 && closed && count_freed(0, 30) == 30 ? 0 : 1);
+    }
+    must_end_well(forked);
+    cr_assert_eq(count, 29);
+    cr_assert_eq(count_freed(0, 30), 30);
+}
+
+/* A thread that scans all the time, and forks at any point of that: a child must find each object
+ * freed once, or on a list, or, one for that thread, on its way. */
+static bool stop;
+static uint32_t rounds;
+
+static void *retire_round_and_round(void *unused)
+{
+    ga_hazards *mine = join();
+    (void)unused;
+    while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE)) {
+        for (int i = 0; i < OBJECTS; i++) {
+            ga_hazard_set(mine, (uint32_t)i % 2, &freed[i]);
+            ga_hazard_retire(mine, &freed[i], 1, free_object, NULL);
+        }
+        ga_hazard_clear_all(mine);
+        ga_domain_drain(domain);
+        __atomic_fetch_add(&rounds, 1, __ATOMIC_RELEASE);
+    }
+    return NULL;
+}
+
+/* In round r an object counts r, or r + 1 once it is freed, modulo 256: up to some object all
+ * are. */
+static void check_forked(void)
+{
+    if (ga_domain_drain(domain) != GA_OK) {
+        _exit(1);
+    }
+    uint8_t last = freed[OBJECTS - 1];
+    int ahead = 0; /* how far the round has come */
+    int behind[2] = {0};
+    for (int i = OBJECTS - 1; i >= 0; i--) {
+        uint8_t beyond = (uint8_t)(freed[i] - last);
+        ahead = ahead || beyond != 1 ? ahead : i + 1;
+        behind[0] += beyond == 0 && i < ahead;
+        behind[1] += beyond == 255;
+        if (beyond != 0 && beyond != 1 && beyond != 255) {
+            _exit(2);
+        }
+    }
+    _exit(behind[ahead ? 0 : 1] > 1 || (ahead && behind[1]) ? 3 : 0);
+}
+
+Test(reclaim_faults, a_fork_beside_a_scan_finds_every_object_once)
+{
+    pthread_t thread;
+    assert_ok(ga_domain_open(&domain, OPTIONS(.slots = 2, .batch = 5)));
+    cr_assert_eq(pthread_create(&thread, NULL, retire_round_and_round, NULL), 0);
+    for (int i = 0; i < 40; i++) {
+        uint32_t seen = __atomic_load_n(&rounds, __ATOMIC_ACQUIRE);
+        while (__atomic_load_n(&rounds, __ATOMIC_ACQUIRE) == seen) {
+            sched_yield();
+        }
+        for (volatile int wait = 0; wait < i * 50; wait++) {
+        }
+        pid_t child = fork();
+        if (child == 0) {
+            check_forked();
+        }
+        must_end_well(child);
+    }
+    __atomic_store_n(&stop, true, __ATOMIC_RELEASE);
+    pthread_join(thread, NULL);
+    assert_ok(ga_domain_close(domain));
+}
