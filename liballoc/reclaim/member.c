@@ -39,8 +39,12 @@ bool ga_member_take(ga_member *member, ga_member_state from, ga_member_state to)
 
 static void set_state(ga_member *member, ga_member_state state)
 {
+#if GA_RECLAIM_MUTANT == 11
+    __atomic_store_n(&member->state, state, __ATOMIC_RELAXED);
+#else
     /* J1: release. Pairs with J2 (state.h) and J3. */
     __atomic_store_n(&member->state, state, __ATOMIC_RELEASE);
+#endif
 }
 
 void ga_member_hand_on(ga_member *member)
@@ -96,13 +100,14 @@ static ga_member *take_idle(ga_domain *domain)
 
 static void push(ga_domain *domain, ga_member *member)
 {
+    const int order = GA_RECLAIM_MUTANT == 12 ? __ATOMIC_RELAXED : __ATOMIC_RELEASE;
     ga_member *head = ga_member_head(domain);
     do {
         member->next = head;
         member->number = head ? head->number + 1 : 1;
         /* H1: release. Pairs with H2 (state.h): the member is whole. */
-    } while (!__atomic_compare_exchange_n(&domain->head, &head, member, true, __ATOMIC_RELEASE,
-                                          __ATOMIC_ACQUIRE));
+    } while (
+        !__atomic_compare_exchange_n(&domain->head, &head, member, true, order, __ATOMIC_ACQUIRE));
 }
 
 /* The link to the calling thread's membership in that domain, or to the NULL at the end. Drops

@@ -173,6 +173,9 @@ typedef uintptr_t __attribute__((may_alias)) ga_hazard_word;
  * what was written before the word was stored there is seen. */
 static inline uintptr_t ga_hazard_load(const ga_hazards *mine, const ga_hazard_word *location)
 {
+#if GA_RECLAIM_MUTANT == 10
+    return __atomic_load_n(location, __ATOMIC_RELAXED);
+#endif
     /* P2: seq_cst, or acquire. Pairs with S1 (scan.c): this load sees that the object was
      * unlinked, or the scan sees the slot. Also acquires what was published with the word. */
     return mine->seq_cst ? __atomic_load_n(location, __ATOMIC_SEQ_CST)
@@ -224,12 +227,9 @@ static inline bool ga_hazard_try(const ga_hazards *mine, uint32_t slot,
 {
     uintptr_t seen = *word;
     ga_hazard_set(mine, slot, (const void *)(seen & ~tags));
-#if GA_RECLAIM_MUTANT == 1
-    return true;
-#else
-    *word = ga_hazard_load(mine, location);
+    uintptr_t now = ga_hazard_load(mine, location);
+    *word = GA_RECLAIM_MUTANT == 1 ? seen : now;
     return *word == seen;
-#endif
 }
 
 /* The word at `location`, with its tags, and what it leads to protected. Tries until it has: it

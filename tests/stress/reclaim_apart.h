@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Other names for the domains of hazard pointers, so that a program can have them weakened
+ * (GA_RECLAIM_MUTANT) beside the library's.
+ */
+#ifndef GPUALLOC_TESTS_STRESS_RECLAIM_APART_H
+#define GPUALLOC_TESTS_STRESS_RECLAIM_APART_H
+
+#define ga_domain_close      apart_domain_close
+#define ga_domain_drain      apart_domain_drain
+#define ga_domain_get_stats  apart_domain_get_stats
+#define ga_domain_join       apart_domain_join
+#define ga_domain_leave      apart_domain_leave
+#define ga_domain_open       apart_domain_open
+#define ga_hazard_reserve    apart_hazard_reserve
+#define ga_hazard_retire     apart_hazard_retire
+#define ga_hazard_retire_to  apart_hazard_retire_to
+#define ga_member_close_with apart_member_close_with
+#define ga_member_forget     apart_member_forget
+#define ga_member_free       apart_member_free
+#define ga_member_hand_on    apart_member_hand_on
+#define ga_member_join       apart_member_join
+#define ga_member_make       apart_member_make
+#define ga_member_orphan     apart_member_orphan
+#define ga_member_self       apart_member_self
+#define ga_member_take       apart_member_take
+#define ga_scan              apart_scan
+#define ga_scan_all          apart_scan_all
+#define ga_scan_empty        apart_scan_empty
+
+#endif
