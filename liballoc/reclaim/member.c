@@ -98,16 +98,20 @@ static ga_member *take_idle(ga_domain *domain)
     return NULL;
 }
 
+enum {
+    H1_RELEASE = GA_RECLAIM_MUTANT == 12 ? __ATOMIC_RELAXED : __ATOMIC_RELEASE,
+    H1_ACQUIRE = GA_RECLAIM_MUTANT == 12 ? __ATOMIC_RELAXED : __ATOMIC_ACQUIRE
+};
+
 static void push(ga_domain *domain, ga_member *member)
 {
-    const int order = GA_RECLAIM_MUTANT == 12 ? __ATOMIC_RELAXED : __ATOMIC_RELEASE;
     ga_member *head = ga_member_head(domain);
     do {
         member->next = head;
         member->number = head ? head->number + 1 : 1;
-        /* H1: release. Pairs with H2 (state.h): the member is whole. */
+        /* H1: release; acquire where another was first. Pairs with H2 (state.h): it is whole. */
     } while (
-        !__atomic_compare_exchange_n(&domain->head, &head, member, true, order, __ATOMIC_ACQUIRE));
+        !__atomic_compare_exchange_n(&domain->head, &head, member, true, H1_RELEASE, H1_ACQUIRE));
 }
 
 /* The link to the calling thread's membership in that domain, or to the NULL at the end. Drops
