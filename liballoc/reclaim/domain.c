@@ -220,6 +220,22 @@ static void dispose(const ga_domain *domain, const ga_member *me)
     }
 }
 
+uint64_t ga_domain_shut(ga_domain *domain)
+{
+    uint64_t set = count_set(domain);
+    delist(domain);
+    ga_member *me = ga_member_close_with(domain->closer);
+    seize_others(domain, me);
+    empty_all(domain, me);
+    dispose(domain, me);
+    if (me != domain->closer) {
+        ga_member_free(domain->closer);
+    }
+    ga_member_forget(me);
+    ga_libc.free(domain);
+    return set;
+}
+
 ga_status ga_domain_close(ga_domain *domain)
 {
     uint64_t set = domain ? count_set(domain) : 0;
@@ -229,16 +245,7 @@ ga_status ga_domain_close(ga_domain *domain)
                        (unsigned long long)set);
     }
     if (domain) {
-        delist(domain);
-        ga_member *me = ga_member_close_with(domain->closer);
-        seize_others(domain, me);
-        empty_all(domain, me);
-        dispose(domain, me);
-        if (me != domain->closer) {
-            ga_member_free(domain->closer);
-        }
-        ga_member_forget(me);
-        ga_libc.free(domain);
+        ga_domain_shut(domain);
     }
     return GA_OK;
 }

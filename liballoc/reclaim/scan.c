@@ -309,6 +309,11 @@ bool ga_scan_all(ga_member *me)
     return true;
 }
 
+bool ga_scan_single(ga_domain *domain, const void *object)
+{
+    return order_readers(domain) && !is_in_slots(ga_member_head(domain), (uintptr_t)object);
+}
+
 void ga_scan_empty(ga_member *me, ga_member *of)
 {
     scan_view nothing = {.head = NULL};

@@ -118,6 +118,11 @@ static inline void ga_member_count(uint64_t *count, uint64_t more)
     __atomic_store_n(count, *count + more, __ATOMIC_RELAXED);
 }
 
+/* ---- domain.c ------------------------------------------------------------------------------ */
+
+/* Close it, whatever the slots hold; how many were set. */
+uint64_t ga_domain_shut(ga_domain *domain);
+
 /* ---- member.c ------------------------------------------------------------------------------ */
 
 /* Names the calling thread; the same in a forked child. */
@@ -157,6 +162,9 @@ bool ga_scan(ga_member *me);
 
 /* Scan until nothing is on the list but what was protected. */
 bool ga_scan_all(ga_member *me);
+
+/* Whether an object that was unlinked may be freed at once. Needs no memory and no membership. */
+bool ga_scan_single(ga_domain *domain, const void *object);
 
 /* Free everything that is on the list, whatever the slots hold, for `me`. */
 void ga_scan_empty(ga_member *me, ga_member *of);

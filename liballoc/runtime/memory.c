@@ -2,6 +2,7 @@
  *
  * The calls on a heap: check the request, let the backend serve it, count the outcome.
  */
+#include "../reclaim/hazard.h"
 #include "heap.h"
 
 #include <stdint.h>
@@ -192,6 +193,17 @@ ga_status ga_retire(ga_heap *heap, void *block)
         ga_counters_free(heap->counters, bytes);
     }
     return count_failure(heap, status);
+}
+
+ga_status ga_heap_domain(ga_heap *heap, ga_domain **out)
+{
+    if (!heap || !out) {
+        return ga_fail(GA_ERR_ARGUMENT, "expected %s, got NULL",
+                       heap ? "room for the domain's address" : "a heap");
+    }
+    bool has = heap->backend == &ga_hazard_backend;
+    *out = has ? ga_hazard_domain(heap->state) : NULL;
+    return has ? GA_OK : unsupported(heap, "domain; open it as hazard/...");
 }
 
 /* ---- batches ------------------------------------------------------------------------------ */

@@ -10,6 +10,7 @@
 #include "../doubles/doubles.h"
 #include "../native/native.h"
 #include "../platform/log.h"
+#include "../reclaim/hazard.h"
 #include "../slab/slab.h"
 #include "../trace/trace.h"
 #include "options.h"
@@ -212,6 +213,7 @@ static void fill(void)
     add_builtin(&ga_vmm_backend);
     add_builtin(&ga_slab_backend);
     add_builtin(&ga_coalesce_backend);
+    add_builtin(&ga_hazard_backend);
     add_builtin(&ga_trace_backend);
     add_builtin(&ga_null_backend);
     add_builtin(&ga_fail_backend);

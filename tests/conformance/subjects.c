@@ -31,6 +31,9 @@ static const struct {
     {"slab", "slab:unit=1K", false},
     {"slab", "slab:unit=512,addressing=light,capacity=4M", false},
     {"slab", "slab:check=full", false},
+    {"hazard", "hazard", false},
+    {"hazard", "hazard:batch=1/slab:check=full", false},
+    {"hazard", "hazard:batch=3,fences=seq_cst", false},
 };
 
 /* On a device that is made of host memory. */

@@ -12,6 +12,7 @@
 #define ga_domain_join       apart_domain_join
 #define ga_domain_leave      apart_domain_leave
 #define ga_domain_open       apart_domain_open
+#define ga_domain_shut       apart_domain_shut
 #define ga_hazard_reserve    apart_hazard_reserve
 #define ga_hazard_retire     apart_hazard_retire
 #define ga_hazard_retire_to  apart_hazard_retire_to
@@ -27,5 +28,6 @@
 #define ga_scan              apart_scan
 #define ga_scan_all          apart_scan_all
 #define ga_scan_empty        apart_scan_empty
+#define ga_scan_single       apart_scan_single
 
 #endif

@@ -100,6 +100,12 @@ GA_API ga_status ga_domain_open(ga_domain **out, const ga_domain_options *option
  *                  was freed, and the domain stays open. */
 GA_API ga_status ga_domain_close(ga_domain *domain);
 
+/* The domain of a heap whose spec begins with `hazard`, for those who read what others free
+ * there. It lives as long as the heap, which closes it.
+ *
+ * GA_ERR_UNSUPPORTED  another spec */
+GA_API ga_status ga_heap_domain(ga_heap *heap, ga_domain **out);
+
 /* Free what the calling thread and threads that have left retired, as far as nothing protects
  * it: on return they hold nothing else. What other members retired is theirs to free. Joins the
  * thread.

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A model of hazard pointers (gpualloc/reclaim.h and liballoc/reclaim/scan.c): readers that protect what
+ * a cell leads to, look at it, hand it on to another slot and clear; one writer that puts other objects
+ * into the cell, retires and scans. check_model explores all that can happen.
+ *
+ * MEMORY    Spin knows sequential consistency only, so what is weaker is spelled out. A store goes to the
+ *           buffer of the one who stores, and from there to memory at any later time: a release behind all
+ *           that he stored before it, another one in any order but behind his earlier ones to that place.
+ *           He sees his own stores at once. That a load is made too early, or too late, is a mutant of its
+ *           own: 5, 6.
+ *
+ * BARRIERS  A fence waits until the buffer of the one who makes it is empty. A membarrier makes one in every
+ *           thread, at some time each while it lasts: in the writer first, then in the readers, in any order.
+ *
+ * CHECKED   What a reader looks at between confirming and clearing has not been freed. (The writer retires
+ *           and frees each object again and again, so that addresses come back.)
+ *
+ * MUTANT    Each weakens one rule, and must be found. Readers: 1 do not look again, 3 do not fence between
+ *           slot and second look, 5 look at the object before they confirm, 6 after they clear, 7 hand on
+ *           and clear in any order. The writer: 2 orders no readers, 4 reads the slots before it does, 8
+ *           reads a reader's slots downwards, 9 retires before it unlinks, 10 does not wait for its own
+ *           unlinking, 11 frees what was retired after the slots were read.
+ */
+#ifndef MUTANT
+#define MUTANT 0
+#endif
+#ifndef SEQ_CST /* else there are membarriers */
+#define SEQ_CST 0
+#endif
+#ifndef TURNS /* of the writer */
+#define TURNS 2
+#endif
+
+#define READERS 2
+#define WRITER  2 /* whose stores these are, beside the readers' */
+#define AGENTS  3
+#define OBJECTS 3
+#define NOTHING 3 /* what a clear slot holds */
+#define PENDING 4
+
+/* Places in memory. */
+#define CELL              0
+#define SLOT(reader, number) (1 + 2 * (reader) + (number))
+#define PLACES            5
+
+/* Of an object. */
+#define FREE    0
+#define LIVE    1 /* or about to be unlinked */
+#define RETIRED 2
+
+typedef store {
+    byte place;
+    byte value;
+    bool release;
+}
+
+typedef agent {
+    store pending[PENDING];
+    byte count
+}
+
+byte memory[PLACES];
+agent agents[AGENTS];
+byte state[OBJECTS];
+
+/* ---- stores ---------------------------------------------------------------------------------- */
+
+inline put(who, where, what, ordered)
+{
+    atomic {
+        agents[who].count < PENDING;
+        agents[who].pending[agents[who].count].place = where;
+        agents[who].pending[agents[who].count].value = what;
+        agents[who].pending[agents[who].count].release = ordered;
+        agents[who].count++
+    }
+}
+
+inline fence(who)
+{
+    agents[who].count == 0
+}
+
+/* A store leaves the buffer. */
+proctype buffer(byte who)
+{
+    byte i, j;
+end:
+    do
+    :: atomic {
+        agents[who].count > 0 ->
+        i = 0;
+        do
+        :: i + 1 < agents[who].count -> i++
+        :: break
+        od;
+        if
+        :: agents[who].pending[i].release -> i = 0
+        :: else
+        fi;
+        j = 0;
+        do
+        :: j < i && agents[who].pending[j].place == agents[who].pending[i].place -> i = j
+        :: j < i && agents[who].pending[j].place != agents[who].pending[i].place -> j++
+        :: else -> break
+        od;
+        memory[agents[who].pending[i].place] = agents[who].pending[i].value;
+        do
+        :: i + 1 < agents[who].count ->
+            agents[who].pending[i].place = agents[who].pending[i + 1].place;
+            agents[who].pending[i].value = agents[who].pending[i + 1].value;
+            agents[who].pending[i].release = agents[who].pending[i + 1].release;
+            i++
+        :: else -> break
+        od;
+        agents[who].count--;
+        agents[who].pending[agents[who].count].place = 0;
+        agents[who].pending[agents[who].count].value = 0;
+        agents[who].pending[agents[who].count].release = false;
+        i = 0;
+        j = 0
+       }
+    od
+}
+
+/* ---- readers: gpualloc/reclaim.h ------------------------------------------------------------- */
+
+#define LOOK(object) assert(state[object] != FREE)
+
+/* He begins anew once all that he did before is in memory: what stores of an earlier round could do, those
+ * of this one can, too. */
+proctype reader(byte me)
+{
+    byte object = NOTHING;
+    bool found;
+    byte last;
+end:
+    do
+    :: atomic {
+        agents[me].count == 0;
+        object = memory[CELL] /* a guess */
+       };
+       if
+       :: MUTANT == 5 -> found = (state[object] != FREE) /* it is looked at before P2 */
+       :: else
+       fi;
+       put(me, SLOT(me, 0), object, MUTANT != 7); /* P1 */
+       if
+       :: SEQ_CST && MUTANT != 3 -> fence(me)
+       :: else
+       fi;
+       if
+       :: atomic {
+           memory[CELL] == object || MUTANT == 1 -> /* P2 */
+           if
+           :: MUTANT == 5 -> assert(found)
+           :: else -> LOOK(object)
+           fi
+          };
+          if
+          :: true -> /* hand it on */
+              put(me, SLOT(me, 1), object, MUTANT != 7);
+              atomic { put(me, SLOT(me, 0), NOTHING, MUTANT != 7); last = 1 }
+          :: true
+          fi;
+          atomic {
+              if
+              :: MUTANT != 6 -> LOOK(object)
+              :: else
+              fi;
+              put(me, SLOT(me, last), NOTHING, MUTANT != 7) /* P4 */
+          };
+          if
+          :: MUTANT == 6 -> LOOK(object) /* later than P4 */
+          :: else
+          fi
+       :: atomic { memory[CELL] != object && MUTANT != 1 -> skip }
+       fi;
+       atomic { object = NOTHING; found = false; last = 0 }
+    od
+}
+
+/* ---- the writer: scan.c ---------------------------------------------------------------------- */
+
+inline order_readers()
+{
+    if
+    :: MUTANT != 10 -> fence(WRITER)
+    :: else
+    fi;
+    if
+    :: !SEQ_CST -> /* at some time each */
+        if
+        :: fence(0); fence(1)
+        :: fence(1); fence(0)
+        fi
+    :: else
+    fi
+}
+
+inline read_slot(place)
+{
+    atomic {
+        if
+        :: memory[place] != NOTHING -> seen = seen | (1 << memory[place])
+        :: else
+        fi
+    }
+}
+
+inline read_slots()
+{
+    if
+    :: MUTANT != 8 ->
+        read_slot(SLOT(0, 0)); read_slot(SLOT(0, 1)); read_slot(SLOT(1, 0)); read_slot(SLOT(1, 1))
+    :: else ->
+        read_slot(SLOT(0, 1)); read_slot(SLOT(0, 0)); read_slot(SLOT(1, 1)); read_slot(SLOT(1, 0))
+    fi
+}
+
+inline take_retired()
+{
+    d_step {
+        object = 0;
+        do
+        :: object < OBJECTS ->
+            list = (state[object] == RETIRED -> list | (1 << object) : list);
+            object++
+        :: else -> break
+        od;
+        object = 0
+    }
+}
+
+inline sweep()
+{
+    d_step {
+        object = 0;
+        do
+        :: object < OBJECTS ->
+            state[object] = ((list & ~seen) & (1 << object) -> FREE : state[object]);
+            object++
+        :: else -> break
+        od;
+        object = 0;
+        list = 0;
+        seen = 0
+    }
+}
+
+inline unlink()
+{
+    /* some free object takes the place of the one that is there */
+    atomic {
+        if
+        :: state[0] == FREE -> fresh = 0
+        :: state[1] == FREE -> fresh = 1
+        :: state[2] == FREE -> fresh = 2
+        fi;
+        state[fresh] = LIVE
+    };
+    put(WRITER, CELL, fresh, true);
+    atomic { state[linked] = RETIRED; linked = fresh; fresh = 0 }
+}
+
+proctype writer()
+{
+    byte linked, fresh, object, list, seen, turn;
+    do
+    :: turn < TURNS ->
+        if
+        :: state[0] == FREE || state[1] == FREE || state[2] == FREE ->
+            if
+            :: MUTANT == 9 -> /* it is retired, and the scan begins, before it is unlinked */
+                atomic { state[linked] = RETIRED; take_retired(); state[linked] = LIVE };
+                order_readers(); read_slots();
+                unlink();
+                sweep()
+            :: else -> unlink(); turn++
+            fi
+        :: else
+        fi;
+        if
+        :: true -> /* a batch is full */
+            take_retired();
+            if
+            :: MUTANT == 2
+            :: MUTANT == 4 -> read_slots(); order_readers()
+            :: MUTANT != 2 && MUTANT != 4 -> order_readers() /* S1 */
+            fi;
+            if
+            :: MUTANT == 11 && (state[0] == FREE || state[1] == FREE || state[2] == FREE) ->
+                read_slots();
+                unlink(); /* a reclaim function does, and it goes with the rest */
+                take_retired()
+            :: else ->
+                if
+                :: MUTANT != 4 -> read_slots() /* S2 */
+                :: else
+                fi
+            fi;
+            sweep()
+        :: true
+        fi
+    :: else -> break
+    od
+}
+
+init
+{
+    atomic {
+        memory[SLOT(0, 0)] = NOTHING;
+        memory[SLOT(0, 1)] = NOTHING;
+        memory[SLOT(1, 0)] = NOTHING;
+        memory[SLOT(1, 1)] = NOTHING;
+        state[0] = LIVE;
+        run buffer(0);
+        run buffer(1);
+        run buffer(WRITER);
+        run reader(0);
+        run reader(1);
+        run writer()
+    }
+}

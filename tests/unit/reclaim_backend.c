@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The `hazard` backend: what is freed stays as it is for whoever protects it.
+ */
+#include <gpualloc/backend.h>
+#include <gpualloc/reclaim.h>
+
+#include "platform/libc.h"
+#include "support/expect.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+static ga_heap *heap;
+static ga_domain *domain;
+
+static void open_heap(const char *spec)
+{
+    assert_ok(ga_heap_open(&heap, GA_PLACE_HOST, 0, spec));
+    assert_ok(ga_heap_domain(heap, &domain));
+}
+
+static ga_hazards *join(void)
+{
+    ga_hazards *mine;
+    assert_ok(ga_domain_join(domain, &mine));
+    return mine;
+}
+
+static ga_domain_stats stats(void)
+{
+    ga_domain_stats now;
+    ga_domain_get_stats(domain, &now);
+    return now;
+}
+
+static char *take(size_t size)
+{
+    void *block;
+    assert_ok(ga_alloc(heap, size, 0, &block));
+    memset(block, 0x5a, size);
+    return block;
+}
+
+static void check(const char *block, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        cr_assert_eq(block[i], 0x5a, "byte %zu of a protected block", i);
+    }
+}
+
+Test(reclaim_backend, what_is_freed_stays_for_who_protects_it)
+{
+    open_heap("hazard:batch=1/slab:check=full");
+    char *block = take(100);
+    ga_hazard_set(join(), 3, block);
+    assert_ok(ga_free(heap, block));
+    for (int i = 0; i < 1000; i++) { /* whatever is freed beside it is used again */
+        assert_ok(ga_free(heap, take(100)));
+    }
+    check(block, 100);
+    cr_assert_eq(stats().pending, 1);
+    ga_hazard_clear(join(), 3);
+    assert_ok(ga_trim(heap, 0));
+    cr_assert_eq(stats().pending, 0);
+    ga_stats counted;
+    assert_ok(ga_heap_stats(heap, &counted));
+    cr_assert_eq(counted.allocs, 1001);
+    cr_assert_eq(counted.frees, 1001);
+    assert_ok(ga_heap_close(heap));
+}
+
+Test(reclaim_backend, retire_is_free)
+{
+    open_heap("hazard:batch=1");
+    char *block = take(50);
+    ga_hazard_set(join(), 0, block);
+    assert_ok(ga_retire(heap, block));
+    cr_assert_eq(stats().pending, 1);
+    ga_hazard_clear(join(), 0);
+    assert_ok(ga_domain_drain(domain));
+    cr_assert_eq(stats().freed, 1);
+    assert_ok(ga_heap_close(heap));
+}
+
+Test(reclaim_backend, a_block_that_moves_leaves_the_old_one_standing)
+{
+    open_heap("hazard:batch=1,fences=seq_cst");
+    cr_assert(stats().seq_cst);
+    char *block = take(100);
+    void *moved;
+    ga_hazard_set(join(), 0, block);
+    assert_ok(ga_realloc(heap, block, 100000, 0, &moved));
+    cr_assert_neq(moved, block);
+    check(moved, 100);
+    check(block, 100);
+    ga_hazard_clear(join(), 0);
+    assert_ok(ga_free(heap, moved));
+    assert_ok(ga_heap_close(heap));
+}
+
+Test(reclaim_backend, only_its_heaps_have_a_domain)
+{
+    ga_heap *plain;
+    ga_domain *none = (ga_domain *)&plain;
+    assert_ok(ga_heap_open(&plain, GA_PLACE_HOST, 0, "slab/hazard"));
+    assert_fails(ga_heap_domain(plain, &none), GA_ERR_UNSUPPORTED,
+                 "slab: has no domain; open it as hazard/...");
+    cr_assert_null(none);
+    assert_fails_with(ga_heap_domain(NULL, &none), GA_ERR_ARGUMENT, "expected a heap");
+    assert_fails_with(ga_heap_domain(plain, NULL), GA_ERR_ARGUMENT, "expected room");
+    assert_ok(ga_heap_close(plain));
+    assert_fails_with(ga_heap_open(&plain, GA_PLACE_HOST, 0, "hazard:slots=0"), GA_ERR_SPEC,
+                      "hazard");
+}
+
+Test(reclaim_backend, foreign_pointers_are_refused)
+{
+    int mine;
+    open_heap("hazard/slab");
+    assert_fails_with(ga_free(heap, &mine), GA_ERR_POINTER, "hazard: ");
+    assert_ok(ga_heap_close(heap));
+}
+
+Test(reclaim_backend, what_waits_is_freed_where_memory_is_short)
+{
+    open_heap("hazard/fail:nth=11/system");
+    for (int i = 0; i < 10; i++) {
+        assert_ok(ga_free(heap, take(10)));
+    }
+    cr_assert_eq(stats().pending, 10);
+    char *block = take(10); /* its first request is refused */
+    cr_assert_eq(stats().pending, 0);
+    assert_ok(ga_free(heap, block));
+    assert_ok(ga_heap_close(heap));
+}
+
+static void *refuse_memory(size_t size)
+{
+    (void)size;
+    return NULL;
+}
+
+static void *refuse_aligned(size_t align, size_t size)
+{
+    (void)align;
+    (void)size;
+    return NULL;
+}
+
+Test(reclaim_backend, free_needs_no_memory)
+{
+    ga_libc_table whole = ga_libc;
+    open_heap("hazard/slab");
+    char *free_one = take(10);
+    char *protected = take(10);
+    ga_libc.malloc = refuse_memory;
+    ga_libc.memalign = refuse_aligned;
+    assert_ok(ga_free(heap, free_one)); /* there is no membership to be had */
+    cr_assert_eq(stats().memberships, 0);
+    ga_libc = whole;
+    ga_hazard_set(join(), 0, protected);
+    ga_libc.malloc = refuse_memory;
+    assert_fails_with(ga_free(heap, protected), GA_ERR_MEMORY, "domain: ");
+    check(protected, 10);
+    ga_libc = whole;
+    ga_hazard_clear(join(), 0);
+    assert_ok(ga_free(heap, protected));
+    ga_stats counted;
+    assert_ok(ga_heap_stats(heap, &counted));
+    cr_assert_eq(counted.live_blocks, 0);
+    assert_ok(ga_heap_close(heap));
+}
+
+/* ---- threads ------------------------------------------------------------------------------- */
+
+enum {
+    ROUNDS = 4 /* PTHREAD_DESTRUCTOR_ITERATIONS of glibc */
+};
+
+static pthread_key_t late_key;
+
+/* Comes after the library's own, most likely, and again in the last round of destructors. */
+static void free_late(void *block)
+{
+    static _Thread_local int rounds;
+    if (++rounds < ROUNDS) {
+        pthread_setspecific(late_key, block);
+    } else {
+        assert_ok(ga_free(heap, block));
+    }
+}
+
+static void *free_at_the_end(void *unused)
+{
+    (void)unused;
+    assert_ok(ga_free(heap, take(20)));
+    pthread_setspecific(late_key, take(20));
+    return NULL;
+}
+
+Test(reclaim_backend, a_thread_may_free_until_its_very_end)
+{
+    open_heap("hazard");
+    cr_assert_eq(pthread_key_create(&late_key, free_late), 0);
+    for (int i = 0; i < 20; i++) {
+        pthread_t thread;
+        cr_assert_eq(pthread_create(&thread, NULL, free_at_the_end, NULL), 0);
+        pthread_join(thread, NULL);
+    }
+    cr_assert_eq(stats().members, 0, "none stays a member for ever");
+    cr_assert_eq(stats().memberships, 1);
+    cr_assert_eq(stats().freed, 40);
+    assert_ok(ga_heap_close(heap));
+}
+
+Test(reclaim_backend, a_heap_closes_whatever_is_protected)
+{
+    open_heap("hazard");
+    char *block = take(10);
+    ga_hazard_set(join(), 0, block);
+    assert_ok(ga_free(heap, block));
+    assert_ok(ga_heap_close(heap)); /* says so in the log, and leaks nothing */
+}
