@@ -320,6 +320,25 @@ Test(reclaim_faults, a_forked_child_goes_on_alone)
     cr_assert_eq(count_freed(0, OBJECTS), 22);
 }
 
+Test(reclaim_faults, a_forked_child_may_be_refused_membarriers)
+{
+    assert_ok(ga_domain_open(&domain, OPTIONS(.slots = 2, .batch = 10)));
+    bool before = stats().seq_cst;
+    ga_hazard_set(join(), 1, &freed[1]);
+    ga_membarrier.enroll = refuse_call;
+    pid_t child = fork();
+    if (child == 0) {
+        ga_membarrier.issue = refuse_call;
+        ga_hazard_set(join(), 0, &freed[0]);
+        retire(0, 10);
+        _exit(stats().seq_cst && join()->seq_cst && count_freed(0, 10) == 8 ? 0 : 1);
+    }
+    must_end_well(child);
+    cr_assert_eq(stats().seq_cst, before, "the parent goes on as it was");
+    ga_hazard_clear_all(join());
+    assert_ok(ga_domain_close(domain));
+}
+
 /* Forks in the midst of a scan, of which the child does the rest. */
 static pid_t forked;
 

@@ -125,7 +125,7 @@ typedef struct ga_domain_stats {
     uint64_t bound;       /* the most `pending` can be with these: see ga_domain_options */
     uint64_t scans;       /* that looked through the slots of all members */
     uint64_t refused;     /* scans that could not be made: the kernel refused a membarrier */
-    uint64_t inherited;   /* objects of threads that had left that others took over */
+    uint64_t inherited;   /* objects of threads that had left, freed by others */
     uint64_t not_freed;   /* objects whose heap refused them: ga_hazard_retire_to() */
     bool seq_cst;         /* protection is sequentially consistent; else there are membarriers */
 } ga_domain_stats;
