@@ -118,6 +118,7 @@ static double run_threads(unsigned count, double (*body)(void))
 
 static double load_plain(void)
 {
+    /* Acquire. Pairs with nothing: the cells stand as set_up() left them. */
     LOADS(__atomic_load_n(&cells[at], __ATOMIC_ACQUIRE),
           (void)0); /* as a reader that never frees */
 }

@@ -98,6 +98,7 @@ static ga_member *take_idle(ga_domain *domain)
     return NULL;
 }
 
+/* H1, below; Pairs with H2 (state.h). */
 enum {
     H1_RELEASE = GA_RECLAIM_MUTANT == 12 ? __ATOMIC_RELAXED : __ATOMIC_RELEASE,
     H1_ACQUIRE = GA_RECLAIM_MUTANT == 12 ? __ATOMIC_RELAXED : __ATOMIC_ACQUIRE
