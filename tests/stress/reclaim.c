@@ -169,8 +169,12 @@ static void read_one(ga_hazards *mine, uint64_t *random)
     uint32_t number = (uint32_t)random_next(random);
     const ga_hazard_word *cell = &world.cells[number % (CELLS + OTHERS)];
     uint32_t slot = number / 16 % 2;
+    /* relaxed: a guess, which may be old by the time it is tried. */
+    uintptr_t word = __atomic_load_n(cell, __ATOMIC_RELAXED);
     fill_store_buffer(number);
-    const object *o = (const object *)ga_hazard_protect(mine, slot, cell, 0);
+    while (!ga_hazard_try(mine, slot, cell, 0, &word)) {
+    }
+    const object *o = (const object *)word;
     int times = number / 1024 % 4 ? 2 : 200; /* some stay long enough for a membarrier */
     look_at(o, times);
     if (slot == 0) {
