@@ -4,6 +4,7 @@
  */
 #include "../../liballoc/runtime/options.h"
 #include "../../liballoc/runtime/registry.h"
+#include "../cuda/hooks.h"
 #include "cli.h"
 
 #include <gpualloc/backend.h>
@@ -19,8 +20,12 @@ enum {
     MOST_NAMED = 64 /* backends that the registry holds */
 };
 
+enum {
+    KEY_HOOKS = 0x100
+};
+
 typedef struct list_args {
-    bool json;
+    bool json, hooks;
     size_t count; /* 0: all of them */
     const ga_backend *named[MOST_NAMED];
 } list_args;
@@ -82,6 +87,20 @@ static json_t *json_backend(const ga_backend *backend)
                      "options", options);
 }
 
+/* Takes the object. NULL: it could not be made. */
+static int print_packed(json_t *list)
+{
+    char *text = list ? json_dumps(list, JSON_COMPACT) : NULL;
+    json_decref(list);
+    if (!text) {
+        fputs("gpualloc list: the list cannot be written as JSON\n", stderr);
+        return GA_CLI_FAILED;
+    }
+    puts(text); /* whether it could be written is asked at the end */
+    free(text);
+    return GA_CLI_OK;
+}
+
 /* jansson passes a NULL on, so that one check at the end is enough; a text that is not UTF-8, as
  * a plugin's may be, makes one. */
 static int print_json(const list_args *args)
@@ -93,15 +112,11 @@ static int print_json(const list_args *args)
         failed |= json_array_append_new(backends, json_backend(backend));
     }
     json_t *list = json_pack("{s:i, s:o}", "abi", (int)GA_BACKEND_ABI, "backends", backends);
-    char *text = failed || !list ? NULL : json_dumps(list, JSON_COMPACT);
-    json_decref(list);
-    if (!text) {
-        fputs("gpualloc list: the list cannot be written as JSON\n", stderr);
-        return GA_CLI_FAILED;
+    if (failed) {
+        json_decref(list);
+        list = NULL;
     }
-    puts(text); /* whether it could be written is asked at the end */
-    free(text);
-    return GA_CLI_OK;
+    return print_packed(list);
 }
 
 /* ---- for people ---------------------------------------------------------------------------- */
@@ -157,9 +172,62 @@ static int print_table(const list_args *args)
     return GA_CLI_OK;
 }
 
+/* ---- the hook table ------------------------------------------------------------------------- */
+
+static const ga_cuda_hook hooks[] = {GA_CUDA_HOOKS(GA_CUDA_HOOK_ROW)};
+
+#define RUNTIME_CALL(call, symbol) {#call, #symbol},
+
+static const struct {
+    const char *call, *symbol;
+} runtime_calls[] = {GA_CUDA_RUNTIME_CALLS(RUNTIME_CALL)};
+
+static const char *const kinds[] = {
+    [GA_CUDA_FINDS] = "finds",     [GA_CUDA_SERVES] = "serves",   [GA_CUDA_ANSWERS] = "answers",
+    [GA_CUDA_WATCHES] = "watches", [GA_CUDA_RETRIES] = "retries", [GA_CUDA_PASSES] = "passes",
+};
+
+static int print_hooks(void)
+{
+    printf("%-36s %-8s %-6s %s\n", "DRIVER FUNCTION", "KIND", "SINCE", "WHAT IT IS");
+    for (size_t i = 0; i < GA_CUDA_HOOK_COUNT; i++) {
+        printf("%-36s %-8s %2d.%-3d %s\n", hooks[i].symbol, kinds[hooks[i].kind],
+               hooks[i].since / 1000, hooks[i].since % 1000 / 10, hooks[i].what);
+    }
+    printf("\n%-36s %s\n", "CALL OF THE CUDA RUNTIME", "REACHES");
+    for (size_t i = 0; i < sizeof runtime_calls / sizeof *runtime_calls; i++) {
+        printf("%-36s %s\n", runtime_calls[i].call, runtime_calls[i].symbol);
+    }
+    return GA_CLI_OK;
+}
+
+static json_t *json_hook(const ga_cuda_hook *hook)
+{
+    static const char *const streams[] = {"any", "legacy", "thread"};
+    return json_pack("{s:s, s:s, s:s, s:i, s:s, s:s}", "symbol", hook->symbol, "name", hook->name,
+                     "kind", kinds[hook->kind], "since", hook->since, "streams",
+                     streams[hook->streams], "help", hook->what);
+}
+
+static int print_hooks_json(void)
+{
+    json_t *rows = json_array();
+    json_t *calls = json_object();
+    int failed = 0;
+    for (size_t i = 0; i < GA_CUDA_HOOK_COUNT; i++) {
+        failed |= json_array_append_new(rows, json_hook(&hooks[i]));
+    }
+    for (size_t i = 0; i < sizeof runtime_calls / sizeof *runtime_calls; i++) {
+        failed |=
+            json_object_set_new(calls, runtime_calls[i].call, json_string(runtime_calls[i].symbol));
+    }
+    return print_packed(failed ? NULL : json_pack("{s:o, s:o}", "hooks", rows, "runtime", calls));
+}
+
 /* ---- the command --------------------------------------------------------------------------- */
 
 static const struct argp_option options[] = {
+    {"hooks", KEY_HOOKS, NULL, 0, "list what the preload for CUDA programs stands in for", 0},
     {"json", 'j', NULL, 0, "write JSON, for programs", 0},
     {0},
 };
@@ -192,8 +260,16 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case 'j':
         args->json = true;
         return 0;
+    case KEY_HOOKS:
+        args->hooks = true;
+        return 0;
     case ARGP_KEY_ARG:
         return add_named(args, arg, state);
+    case ARGP_KEY_END:
+        if (args->hooks && args->count) {
+            argp_error(state, "--hooks: expected no backend");
+        }
+        return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
@@ -204,5 +280,8 @@ int ga_cmd_list(int argc, char **argv)
     static const struct argp argp = {options, parse, "[BACKEND...]", doc, NULL, NULL, NULL};
     list_args args = {0};
     argp_parse(&argp, argc, argv, 0, NULL, &args);
+    if (args.hooks) {
+        return args.json ? print_hooks_json() : print_hooks();
+    }
     return args.json ? print_json(&args) : print_table(&args);
 }

@@ -67,8 +67,13 @@ static bool try_host(run_args *args)
 
 static bool try_specs(run_args *args)
 {
+    const char *source = args->device ? "--device" : "GPUALLOC_DEVICE";
+    const char *from_environment = getenv("GPUALLOC_DEVICE");
+    if (!args->device && from_environment && *from_environment) {
+        args->device = from_environment;
+    }
     if (args->device && ga_trial_syntax(args->device) != GA_OK) {
-        return refuse("--device");
+        return refuse(source);
     }
     if (args->kernel && ga_trial_syntax(args->kernel) != GA_OK) {
         return refuse("--kernel");
@@ -86,9 +91,20 @@ static bool try_files(const run_args *args)
     return !named || ga_trial_trace_file(args->trace) == GA_OK || refuse("--trace");
 }
 
-static bool try_preload(ga_path *library)
+/* What is to be preloaded, as LD_PRELOAD has it; `first` is the library for malloc. Device memory
+ * is only replaced where somebody says by what. */
+static bool try_preload(const run_args *args, ga_path *first, char **all)
 {
-    return ga_preload_find(library) == GA_OK || refuse(NULL);
+    ga_path device = {""};
+    if (ga_preload_find(first, GA_PRELOAD_MALLOC) != GA_OK ||
+        (args->device && ga_preload_find(&device, GA_PRELOAD_CUDA) != GA_OK)) {
+        return refuse(NULL);
+    }
+    if (asprintf(all, "%s%s%s", first->text, *device.text ? ":" : "", device.text) < 0) {
+        ga_fail(GA_ERR_MEMORY, "no memory for the names of the libraries");
+        return refuse(NULL);
+    }
+    return true;
 }
 
 static int cannot_run(const char *name, int error)
@@ -146,8 +162,9 @@ static bool set_environment(const run_args *args, const char *library)
 static int run(run_args *args)
 {
     ga_path library, program;
+    char *libraries = NULL;
     set("GPUALLOC_LOG", args->log); /* it holds for this process too */
-    if (!try_specs(args) || !try_preload(&library)) {
+    if (!try_specs(args) || !try_preload(args, &library, &libraries)) {
         return GA_CLI_USAGE;
     }
     int error = ga_program_find(&program, args->program[0]);
@@ -157,7 +174,7 @@ static int run(run_args *args)
     if (!try_reach(args, program.text, library.text) || !try_files(args)) {
         return GA_CLI_USAGE;
     }
-    if (set_environment(args, library.text)) {
+    if (set_environment(args, libraries)) {
         execvp(program.text, args->program);
     }
     return cannot_run(args->program[0], errno);
@@ -169,7 +186,8 @@ static const struct argp_option options[] = {
     {NULL, 0, NULL, 0, "Allocators:", 1},
     {"host", KEY_HOST, "SPEC", 0,
      "for malloc and its family (default: GPUALLOC_HOST, else jemalloc, else system)", 0},
-    {"device", KEY_DEVICE, "SPEC", 0, "for device memory, in programs that link -lgpualloc", 0},
+    {"device", KEY_DEVICE, "SPEC", 0,
+     "for device memory, of CUDA programs and in those that link -lgpualloc", 0},
     {"kernel", KEY_KERNEL, "SPEC", 0, "for memory in kernels, in programs that link -lgpualloc", 0},
     {NULL, 0, NULL, 0, "What to write:", 2},
     {"stats", KEY_STATS, "FILE", OPTION_ARG_OPTIONAL,

@@ -9,7 +9,11 @@
 
 #include <limits.h>
 
-#define GA_PRELOAD_NAME "libgpualloc-malloc.so"
+/* The libraries to preload. */
+typedef enum ga_preload {
+    GA_PRELOAD_MALLOC = 0,
+    GA_PRELOAD_CUDA
+} ga_preload;
 
 typedef struct ga_path {
     char text[PATH_MAX];
@@ -18,8 +22,8 @@ typedef struct ga_path {
 /* The path from "/" on: a program may change its directory. GA_ERR_IO where it is too long. */
 ga_status ga_path_absolute(ga_path *out, const char *path);
 
-/* The preload library. GA_ERR_LIBRARY, with a sentence that says where it was looked for. */
-ga_status ga_preload_find(ga_path *out);
+/* A library to preload. GA_ERR_LIBRARY, with a sentence that says where it was looked for. */
+ga_status ga_preload_find(ga_path *out, ga_preload which);
 
 /* The file that execvp(3) would run: 0, or the errno that it would leave. */
 int ga_program_find(ga_path *out, const char *name);

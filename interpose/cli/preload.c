@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The preload is looked for beside this executable, so that a build tree and an installation that
+ * The preloads are looked for beside this executable, so that a build tree and an installation that
  * was moved both work.
  */
 #include "paths.h"
@@ -12,9 +12,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* From the directory above this executable's; GA_CLI_LIBDIR is the libdir of the build, relative
- * to its prefix where it lies within. */
-static const char *const beside[] = {"malloc", GA_CLI_LIBDIR, "lib64", "lib"};
+static const struct {
+    const char *name, *folder; /* in a build tree */
+} libraries[] = {
+    [GA_PRELOAD_MALLOC] = {"libgpualloc-malloc.so", "malloc"},
+    [GA_PRELOAD_CUDA] = {"libgpualloc-cuda.so", "cuda"},
+};
 
 ga_status ga_path_absolute(ga_path *out, const char *path)
 {
@@ -30,19 +33,19 @@ ga_status ga_path_absolute(ga_path *out, const char *path)
     return GA_OK;
 }
 
-static bool is_in(ga_path *out, const char *dir)
+static bool is_in(ga_path *out, const char *dir, const char *name)
 {
-    int length = snprintf(out->text, sizeof out->text, "%s/" GA_PRELOAD_NAME, dir);
+    int length = snprintf(out->text, sizeof out->text, "%s/%s", dir, name);
     return length < (int)sizeof out->text && access(out->text, R_OK) == 0;
 }
 
-static ga_status find_in(ga_path *out, const char *dir)
+static ga_status find_in(ga_path *out, const char *dir, const char *name)
 {
     ga_path base;
     ga_status status = ga_path_absolute(&base, dir);
-    if (status == GA_OK && !is_in(out, base.text)) {
-        status = ga_fail(GA_ERR_LIBRARY,
-                         "GPUALLOC_PRELOAD_DIR: expected " GA_PRELOAD_NAME " in \"%s\"", base.text);
+    if (status == GA_OK && !is_in(out, base.text, name)) {
+        status =
+            ga_fail(GA_ERR_LIBRARY, "GPUALLOC_PRELOAD_DIR: expected %s in \"%s\"", name, base.text);
     }
     return status;
 }
@@ -62,30 +65,35 @@ static bool find_base(ga_path *out)
     return true;
 }
 
-static ga_status find_beside(ga_path *out)
+/* From the directory above this executable's; GA_CLI_LIBDIR is the libdir of the build, relative
+ * to its prefix where it lies within. */
+static ga_status find_beside(ga_path *out, const char *name, const char *folder)
 {
+    const char *const beside[] = {folder, GA_CLI_LIBDIR, "lib64", "lib"};
     ga_path base;
     bool known = find_base(&base);
     for (size_t i = 0; known && i < sizeof beside / sizeof *beside; i++) {
         char dir[PATH_MAX];
         int length = snprintf(dir, sizeof dir, "%s/%s", base.text, beside[i]);
-        if (length < (int)sizeof dir && is_in(out, dir)) {
+        if (length < (int)sizeof dir && is_in(out, dir, name)) {
             return GA_OK;
         }
     }
-    if (is_in(out, GA_CLI_LIBDIR_FULL)) {
+    if (is_in(out, GA_CLI_LIBDIR_FULL, name)) {
         return GA_OK;
     }
     return ga_fail(GA_ERR_LIBRARY,
-                   "cannot find " GA_PRELOAD_NAME " in malloc, " GA_CLI_LIBDIR
+                   "cannot find %s in %s, " GA_CLI_LIBDIR
                    ", lib64 or lib of \"%s\"; GPUALLOC_PRELOAD_DIR can say where it is",
-                   known ? base.text : GA_CLI_LIBDIR_FULL);
+                   name, folder, known ? base.text : GA_CLI_LIBDIR_FULL);
 }
 
-ga_status ga_preload_find(ga_path *out)
+ga_status ga_preload_find(ga_path *out, ga_preload which)
 {
     const char *dir = getenv("GPUALLOC_PRELOAD_DIR");
-    ga_status status = dir && *dir ? find_in(out, dir) : find_beside(out);
+    const char *name = libraries[which].name;
+    ga_status status =
+        dir && *dir ? find_in(out, dir, name) : find_beside(out, name, libraries[which].folder);
     if (status == GA_OK && strpbrk(out->text, " :")) {
         return ga_fail(GA_ERR_LIBRARY,
                        "\"%s\": LD_PRELOAD cannot hold a path with a space or a colon; put a link "

@@ -138,7 +138,7 @@ const char *ga_program_trouble(const char *program, const char *preload)
         return NULL;
     }
     if (header.e_ident[EI_CLASS] != own.e_ident[EI_CLASS] || header.e_machine != own.e_machine) {
-        return "it is made for another kind of processor than " GA_PRELOAD_NAME;
+        return "it is made for another kind of processor than the library";
     }
     return has_loader(path.text, &header) ? NULL : "it is linked statically";
 }

@@ -276,6 +276,15 @@ void ga_report_unreplaced(int device)
     }
 }
 
+void ga_report_text(const char *plain, const char *json)
+{
+    const char *to = destination();
+    const char *text = to && is_json(to) ? json : plain;
+    if (to && !append(to, text, strlen(text))) {
+        ga_log(GA_LOG_ERROR, "GPUALLOC_STATS: cannot write \"%s\": %s", to, strerror(errno));
+    }
+}
+
 static void report_all(void)
 {
     ga_heap_each_root(ga_report);

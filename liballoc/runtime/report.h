@@ -17,6 +17,9 @@ void ga_report(const ga_heap *heap);
  * linked to replace it. */
 void ga_report_unreplaced(int device);
 
+/* Report, if asked for, one of two texts, each of whole lines: for a file of JSON, or else. */
+void ga_report_text(const char *plain, const char *json);
+
 /* See to it, once, that heaps still open at exit are reported, if asked for. */
 void ga_report_when_exiting(void);
 

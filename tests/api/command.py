@@ -21,14 +21,16 @@ SANITIZED = bool(os.environ.get("GPUALLOC_SANITIZED"))
 COMMANDS = ("run", "bench", "trace", "list", "check", "help")
 REPO = Path(__file__).resolve().parents[2]
 PRELOAD = "libgpualloc-malloc.so"
+CUDA_PRELOAD = "libgpualloc-cuda.so"
 
 
 def empty_preload() -> str:
-    """A folder with a library of the preload's name and nothing in it."""
+    """A folder with libraries of the preloads' names and nothing in them."""
     folder = tempfile.mkdtemp(prefix="gpualloc-preload-")
     atexit.register(shutil.rmtree, folder)
-    subprocess.run(["cc", "-shared", "-o", f"{folder}/{PRELOAD}", "-x", "c", "/dev/null"],
-                   check=True)
+    for name in (PRELOAD, CUDA_PRELOAD):
+        subprocess.run(["cc", "-shared", "-o", f"{folder}/{name}", "-x", "c", "/dev/null"],
+                       check=True)
     return folder
 
 

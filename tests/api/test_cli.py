@@ -163,6 +163,18 @@ class List(CommandTest):
         self.refused(self.gpualloc("list", "sistem"), 2, '"sistem"', "known: system")
         self.refused(self.gpualloc("list", *["system"] * 65), 2, "at most 64")
 
+    def test_hooks(self) -> None:
+        answer = self.gpualloc("list", "--hooks")
+        self.assertEqual((0, ""), (answer.status, answer.err))
+        table = json.loads(self.gpualloc("list", "--hooks", "--json").out)
+        for hook in table["hooks"]:
+            self.assertRegex(answer.out, rf"(?m)^{hook['symbol']} +{hook['kind']} ")
+        symbols = {hook["symbol"] for hook in table["hooks"]}
+        self.assertEqual(len(symbols), len(table["hooks"]))
+        self.assertLessEqual(set(table["runtime"].values()), symbols)
+        self.assertIn("cudaMalloc", table["runtime"])
+        self.refused(self.gpualloc("list", "--hooks", "system"), 2, "--hooks")
+
     def test_plugin_that_is_missing(self) -> None:
         answer = self.gpualloc("list", "--json", env={"GPUALLOC_PLUGINS": "/nonesuch.so"})
         self.assertEqual(0, answer.status)

@@ -133,6 +133,14 @@ class Environment(RunTest):
             out = self.run_shell(f'printf %s "$GPUALLOC_{name}"; rm -f /dev/shm/$$*', option).out
             self.assertEqual(value, out)
 
+    def test_preloads(self) -> None:
+        """The one for CUDA programs only where somebody says what is to serve them."""
+        names = [Path(path).name for path in self.variable("LD_PRELOAD").split(":")]
+        self.assertEqual([PRELOAD], names)
+        for options, env in ((["--device=vmm"], {}), ([], {"GPUALLOC_DEVICE": "vmm"})):
+            paths = self.variable("LD_PRELOAD", *options, env=env).split(":")
+            self.assertEqual([PRELOAD, command.CUDA_PRELOAD], [Path(path).name for path in paths])
+
     def test_program_keeps_its_arguments(self) -> None:
         for args in (["printf", "%s,", "--stats", "-x", "--"], ["--", "printf", "%s,", "--stats",
                                                                 "-x", "--"]):
@@ -163,6 +171,8 @@ class Refused(RunTest):
                 self.refused(self.gpualloc("run", "true", env={"GPUALLOC_HOST": spec}), 2,
                              "GPUALLOC_HOST: ", part)
         self.refused(self.gpualloc("run", "--device=a b", "true"), 2, "--device: ", "column 2")
+        self.refused(self.gpualloc("run", "true", env={"GPUALLOC_DEVICE": "a b"}), 2,
+                     "GPUALLOC_DEVICE: ", "column 2")
         self.refused(self.gpualloc("run", "--kernel=/", "true"), 2, "--kernel: ", "column 1")
         self.assertEqual([], self.files())
 

@@ -11,6 +11,7 @@
     X(CUDA_SUCCESS)                                                                                \
     X(CUDA_ERROR_INVALID_VALUE)                                                                    \
     X(CUDA_ERROR_OUT_OF_MEMORY)                                                                    \
+    X(CUDA_ERROR_NOT_INITIALIZED)                                                                  \
     X(CUDA_ERROR_DEINITIALIZED)                                                                    \
     X(CUDA_ERROR_NO_DEVICE)                                                                        \
     X(CUDA_ERROR_INVALID_DEVICE)                                                                   \
@@ -20,6 +21,9 @@
     X(CUDA_ERROR_CONTEXT_IS_DESTROYED)                                                             \
     X(CUDA_ERROR_NOT_PERMITTED)                                                                    \
     X(CUDA_ERROR_NOT_SUPPORTED)                                                                    \
+    X(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)                                                       \
+    X(CUDA_ERROR_UNKNOWN)                                                                          \
+    X(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT)                                                       \
     X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)                                                \
     X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)                                                \
     X(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)                                     \
@@ -28,10 +32,16 @@
     X(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)                                                  \
     X(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED)                                            \
     X(CU_MEMORYTYPE_DEVICE)                                                                        \
+    X(CU_POINTER_ATTRIBUTE_CONTEXT)                                                                \
     X(CU_POINTER_ATTRIBUTE_MEMORY_TYPE)                                                            \
     X(CU_POINTER_ATTRIBUTE_IS_MANAGED)                                                             \
     X(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)                                                         \
+    X(CU_POINTER_ATTRIBUTE_RANGE_START_ADDR)                                                       \
+    X(CU_POINTER_ATTRIBUTE_RANGE_SIZE)                                                             \
     X(CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE)                                                         \
+    X(CU_STREAM_CAPTURE_STATUS_NONE)                                                               \
+    X(CU_GET_PROC_ADDRESS_LEGACY_STREAM)                                                           \
+    X(CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)                                               \
     X(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)                                                           \
     X(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)                                                        \
     X(CU_MEMPOOL_ATTR_USED_MEM_CURRENT)                                                            \

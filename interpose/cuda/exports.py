@@ -1,0 +1,24 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Write the symbol map of the preload for CUDA programs: the symbols of the hook table, and the
+two lookups. No versions: an unversioned definition serves references to every version.
+
+  exports.py HOOKS_H MAP
+"""
+
+import re
+import sys
+
+ROW = re.compile(r"X\((?:FINDS|SERVES|ANSWERS|WATCHES|RETRIES|PASSES), \w+, \d+, (\w+), ")
+
+
+def main() -> None:
+    with open(sys.argv[1], encoding="utf-8") as file:
+        symbols = ROW.findall(file.read())
+    names = ["dlsym", "dlvsym", *symbols]
+    with open(sys.argv[2], "w", encoding="utf-8") as file:
+        file.write("{\nglobal:\n" + "".join(f"    {name};\n" for name in names)
+                   + "local:\n    *;\n};\n")
+
+
+main()

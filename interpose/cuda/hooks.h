@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The hook table: every driver function that the preload for CUDA programs stands in for, and every
+ * call of the CUDA runtime with the driver function that it reaches. This is the one place: the
+ * exports, the look-ups, the counters, `gpualloc list --hooks` and the tests are made from it.
+ */
+#ifndef GPUALLOC_INTERPOSE_CUDA_HOOKS_H
+#define GPUALLOC_INTERPOSE_CUDA_HOOKS_H
+
+/* X(kind, name, since, symbol, streams, what)
+ *
+ *   kind     FINDS    finds driver functions: answers with ours where the table has them
+ *            SERVES   allocates and frees: from the heap that GPUALLOC_DEVICE names
+ *            ANSWERS  a question: answered for our blocks, else by the driver
+ *            WATCHES  the driver's, and we take note
+ *            RETRIES  the driver's; where it has no memory, our caches go and it is asked again
+ *            PASSES   the driver's
+ *   name     as cuGetProcAddress() is asked for it
+ *   since    the CUDA version from which on that name means this symbol
+ *   symbol   as the library exports it
+ *   streams  ANY, or what the default stream is to it: LEGACY, THREAD (its own in each thread)
+ *
+ * All take at most six arguments, integers and pointers. */
+/* clang-format off */
+#define GA_CUDA_HOOKS(X)                                                                           \
+    X(FINDS, cuGetProcAddress, 11030, cuGetProcAddress, ANY, "a driver function by name")          \
+    X(FINDS, cuGetProcAddress, 12000, cuGetProcAddress_v2, ANY, "the same, with a status")         \
+    X(PASSES, cuMemAlloc, 3020, cuMemAlloc_v2, ANY, "a block")                                     \
+    X(PASSES, cuMemAllocPitch, 3020, cuMemAllocPitch_v2, ANY, "a block of padded rows")            \
+    X(PASSES, cuMemFree, 3020, cuMemFree_v2, ANY, "waits for the device, frees")                   \
+    X(PASSES, cuMemAllocAsync, 11020, cuMemAllocAsync, LEGACY, "a block in stream order")          \
+    X(PASSES, cuMemAllocAsync, 11020, cuMemAllocAsync_ptsz, THREAD, "the same")                    \
+    X(PASSES, cuMemAllocFromPoolAsync, 11020, cuMemAllocFromPoolAsync, LEGACY,                     \
+      "served for the default pool")                                                               \
+    X(PASSES, cuMemAllocFromPoolAsync, 11020, cuMemAllocFromPoolAsync_ptsz, THREAD, "the same")    \
+    X(PASSES, cuMemFreeAsync, 11020, cuMemFreeAsync, LEGACY, "frees in stream order")              \
+    X(PASSES, cuMemFreeAsync, 11020, cuMemFreeAsync_ptsz, THREAD, "the same")                      \
+    X(PASSES, cuMemGetInfo, 3020, cuMemGetInfo_v2, ANY, "our caches are free memory; limit=")     \
+    X(PASSES, cuMemGetAddressRange, 3020, cuMemGetAddressRange_v2, ANY, "our block's")            \
+    X(PASSES, cuPointerGetAttribute, 4000, cuPointerGetAttribute, ANY,                            \
+      "our block's start, size, context")                                                          \
+    X(PASSES, cuPointerGetAttributes, 7000, cuPointerGetAttributes, ANY, "the same")              \
+    X(PASSES, cuStreamBeginCapture, 10000, cuStreamBeginCapture, LEGACY,                          \
+      "the driver serves meanwhile")                                                               \
+    X(PASSES, cuStreamBeginCapture, 10000, cuStreamBeginCapture_ptsz, THREAD, "the same")         \
+    X(PASSES, cuStreamBeginCapture, 10010, cuStreamBeginCapture_v2, LEGACY, "the same")           \
+    X(PASSES, cuStreamBeginCapture, 10010, cuStreamBeginCapture_v2_ptsz, THREAD, "the same")      \
+    X(PASSES, cuStreamBeginCaptureToGraph, 12030, cuStreamBeginCaptureToGraph, LEGACY,            \
+      "the same")                                                                                  \
+    X(PASSES, cuStreamBeginCaptureToGraph, 12030, cuStreamBeginCaptureToGraph_ptsz, THREAD,       \
+      "the same")                                                                                  \
+    X(PASSES, cuStreamEndCapture, 10000, cuStreamEndCapture, LEGACY,                              \
+      "frees put off are made good")                                                               \
+    X(PASSES, cuStreamEndCapture, 10000, cuStreamEndCapture_ptsz, THREAD, "the same")             \
+    X(PASSES, cuStreamDestroy, 4000, cuStreamDestroy_v2, ANY, "may end a capture")                \
+    X(PASSES, cuDevicePrimaryCtxReset, 7000, cuDevicePrimaryCtxReset, ANY,                        \
+      "our heap on the device goes first")                                                         \
+    X(PASSES, cuDevicePrimaryCtxReset, 11000, cuDevicePrimaryCtxReset_v2, ANY, "the same")        \
+    X(PASSES, cuDevicePrimaryCtxRelease, 7000, cuDevicePrimaryCtxRelease, ANY,                    \
+      "contexts are looked at anew")                                                               \
+    X(PASSES, cuDevicePrimaryCtxRelease, 11000, cuDevicePrimaryCtxRelease_v2, ANY, "the same")    \
+    X(PASSES, cuCtxDestroy, 4000, cuCtxDestroy_v2, ANY, "the same")                               \
+    X(PASSES, cuCtxEnablePeerAccess, 4000, cuCtxEnablePeerAccess, ANY,                            \
+      "the driver serves that device from then on")                                                \
+    X(PASSES, cuIpcGetMemHandle, 4010, cuIpcGetMemHandle, ANY, "says that ipc=compat would help") \
+    X(PASSES, cuMemAllocManaged, 6000, cuMemAllocManaged, ANY, "managed memory")                  \
+    X(PASSES, cuArrayCreate, 3020, cuArrayCreate_v2, ANY, "arrays")                               \
+    X(PASSES, cuArray3DCreate, 3020, cuArray3DCreate_v2, ANY, "arrays")                           \
+    X(PASSES, cuMipmappedArrayCreate, 5000, cuMipmappedArrayCreate, ANY, "arrays")                \
+    X(PASSES, cuMemCreate, 10020, cuMemCreate, ANY, "the program's own memory to map")            \
+    X(PASSES, cuMemAlloc, 2000, cuMemAlloc, ANY, "of CUDA before 3.2")                             \
+    X(PASSES, cuMemAllocPitch, 2000, cuMemAllocPitch, ANY, "of CUDA before 3.2")                   \
+    X(PASSES, cuMemFree, 2000, cuMemFree, ANY, "of CUDA before 3.2")                               \
+    X(PASSES, cuMemGetInfo, 2000, cuMemGetInfo, ANY, "of CUDA before 3.2")                         \
+    X(PASSES, cuMemGetAddressRange, 2000, cuMemGetAddressRange, ANY, "of CUDA before 3.2")         \
+    X(PASSES, cuPointerSetAttribute, 6000, cuPointerSetAttribute, ANY,                             \
+      "what the driver keeps of a pointer")                                                        \
+    X(PASSES, cuMemAllocHost, 3020, cuMemAllocHost_v2, ANY, "pinned host memory")                  \
+    X(PASSES, cuMemHostAlloc, 2020, cuMemHostAlloc, ANY, "pinned host memory")                     \
+    X(PASSES, cuMemFreeHost, 2000, cuMemFreeHost, ANY, "pinned host memory")                       \
+    X(PASSES, cuMemHostRegister, 6050, cuMemHostRegister_v2, ANY, "pinned host memory")            \
+    X(PASSES, cuMemHostUnregister, 4000, cuMemHostUnregister, ANY, "pinned host memory")           \
+    X(PASSES, cuArrayDestroy, 2000, cuArrayDestroy, ANY, "arrays")                                 \
+    X(PASSES, cuMipmappedArrayDestroy, 5000, cuMipmappedArrayDestroy, ANY, "arrays")               \
+    X(PASSES, cuIpcOpenMemHandle, 4010, cuIpcOpenMemHandle, ANY, "another process's block")        \
+    X(PASSES, cuIpcOpenMemHandle, 11000, cuIpcOpenMemHandle_v2, ANY, "another process's block")    \
+    X(PASSES, cuIpcCloseMemHandle, 4010, cuIpcCloseMemHandle, ANY, "another process's block")      \
+    X(PASSES, cuMemAddressReserve, 10020, cuMemAddressReserve, ANY, "the program's own addresses") \
+    X(PASSES, cuMemAddressFree, 10020, cuMemAddressFree, ANY, "the program's own addresses")       \
+    X(PASSES, cuMemMap, 10020, cuMemMap, ANY, "the program's own mappings")                        \
+    X(PASSES, cuMemUnmap, 10020, cuMemUnmap, ANY, "the program's own mappings")                    \
+    X(PASSES, cuMemSetAccess, 10020, cuMemSetAccess, ANY, "the program's own mappings")            \
+    X(PASSES, cuMemRelease, 10020, cuMemRelease, ANY, "the program's own memory to map")           \
+    X(PASSES, cuMemExportToShareableHandle, 10020, cuMemExportToShareableHandle, ANY,              \
+      "the program's own memory to map")                                                           \
+    X(PASSES, cuMemImportFromShareableHandle, 10020, cuMemImportFromShareableHandle, ANY,          \
+      "the program's own memory to map")                                                           \
+    X(PASSES, cuMemRetainAllocationHandle, 11000, cuMemRetainAllocationHandle, ANY,                \
+      "the program's own memory to map")                                                           \
+    X(PASSES, cuMemMapArrayAsync, 11010, cuMemMapArrayAsync, LEGACY, "the program's own mappings") \
+    X(PASSES, cuMemMapArrayAsync, 11010, cuMemMapArrayAsync_ptsz, THREAD,                          \
+      "the program's own mappings")                                                                \
+    X(PASSES, cuMemPoolCreate, 11020, cuMemPoolCreate, ANY, "the program's own pools")             \
+    X(PASSES, cuMemPoolDestroy, 11020, cuMemPoolDestroy, ANY, "the program's own pools")           \
+    X(PASSES, cuMemPoolTrimTo, 11020, cuMemPoolTrimTo, ANY, "the program's own pools")             \
+    X(PASSES, cuMemPoolSetAttribute, 11020, cuMemPoolSetAttribute, ANY, "the program's own pools") \
+    X(PASSES, cuMemPoolGetAttribute, 11020, cuMemPoolGetAttribute, ANY, "the program's own pools") \
+    X(PASSES, cuMemPoolSetAccess, 11020, cuMemPoolSetAccess, ANY, "the program's own pools")       \
+    X(PASSES, cuMemPoolGetAccess, 11020, cuMemPoolGetAccess, ANY, "the program's own pools")       \
+    X(PASSES, cuMemPoolExportToShareableHandle, 11020, cuMemPoolExportToShareableHandle, ANY,      \
+      "the program's own pools")                                                                   \
+    X(PASSES, cuMemPoolImportFromShareableHandle, 11020, cuMemPoolImportFromShareableHandle, ANY,  \
+      "the program's own pools")                                                                   \
+    X(PASSES, cuMemPoolExportPointer, 11020, cuMemPoolExportPointer, ANY,                          \
+      "the program's own pools")                                                                   \
+    X(PASSES, cuMemPoolImportPointer, 11020, cuMemPoolImportPointer, ANY,                          \
+      "the program's own pools")                                                                   \
+    X(PASSES, cuDeviceSetMemPool, 11020, cuDeviceSetMemPool, ANY, "the program's own pools")       \
+    X(PASSES, cuGraphAddMemAllocNode, 11040, cuGraphAddMemAllocNode, ANY, "memory of graphs")      \
+    X(PASSES, cuGraphAddMemFreeNode, 11040, cuGraphAddMemFreeNode, ANY, "memory of graphs")        \
+    X(PASSES, cuDeviceGraphMemTrim, 11040, cuDeviceGraphMemTrim, ANY, "memory of graphs")          \
+    X(PASSES, cuImportExternalMemory, 10000, cuImportExternalMemory, ANY,                          \
+      "memory of other interfaces")                                                                \
+    X(PASSES, cuExternalMemoryGetMappedBuffer, 10000, cuExternalMemoryGetMappedBuffer, ANY,        \
+      "memory of other interfaces")                                                                \
+    X(PASSES, cuDestroyExternalMemory, 10000, cuDestroyExternalMemory, ANY,                        \
+      "memory of other interfaces")
+
+/* Y(call, driver function): what the CUDA runtime's calls come to. Nothing of the runtime's is
+ * replaced: linked statically, it could not be. */
+#define GA_CUDA_RUNTIME_CALLS(Y)                                                                   \
+    Y(cudaMalloc, cuMemAlloc_v2)                                                                   \
+    Y(cudaMallocPitch, cuMemAllocPitch_v2)                                                         \
+    Y(cudaMalloc3D, cuMemAllocPitch_v2)                                                            \
+    Y(cudaFree, cuMemFree_v2)                                                                      \
+    Y(cudaMallocAsync, cuMemAllocAsync)                                                            \
+    Y(cudaMallocFromPoolAsync, cuMemAllocFromPoolAsync)                                            \
+    Y(cudaFreeAsync, cuMemFreeAsync)                                                               \
+    Y(cudaMemGetInfo, cuMemGetInfo_v2)                                                             \
+    Y(cudaPointerGetAttributes, cuPointerGetAttributes)                                            \
+    Y(cudaDeviceReset, cuDevicePrimaryCtxReset_v2)                                                 \
+    Y(cudaStreamBeginCapture, cuStreamBeginCapture_v2)                                             \
+    Y(cudaStreamEndCapture, cuStreamEndCapture)                                                    \
+    Y(cudaIpcGetMemHandle, cuIpcGetMemHandle)                                                      \
+    Y(cudaDeviceEnablePeerAccess, cuCtxEnablePeerAccess)                                           \
+    Y(cudaMallocManaged, cuMemAllocManaged)                                                        \
+    Y(cudaMallocHost, cuMemHostAlloc)                                                              \
+    Y(cudaHostAlloc, cuMemHostAlloc)                                                               \
+    Y(cudaMallocArray, cuArray3DCreate_v2)                                                         \
+    Y(cudaGetDriverEntryPoint, cuGetProcAddress_v2)                                                \
+    Y(cudaGetDriverEntryPointByVersion, cuGetProcAddress_v2)
+/* clang-format on */
+
+typedef enum ga_cuda_kind {
+    GA_CUDA_FINDS = 0,
+    GA_CUDA_SERVES,
+    GA_CUDA_ANSWERS,
+    GA_CUDA_WATCHES,
+    GA_CUDA_RETRIES,
+    GA_CUDA_PASSES
+} ga_cuda_kind;
+
+typedef enum ga_cuda_streams {
+    GA_CUDA_ANY = 0,
+    GA_CUDA_LEGACY, /* the values are those of cuGetProcAddress()'s flags */
+    GA_CUDA_THREAD
+} ga_cuda_streams;
+
+typedef struct ga_cuda_hook {
+    ga_cuda_kind kind;
+    ga_cuda_streams streams;
+    int since;
+    const char *name, *symbol, *what;
+} ga_cuda_hook;
+
+/* What prints the table needs its rows; what implements it, an index for each. */
+#define GA_CUDA_HOOK_ROW(kind, name, since, symbol, streams, what)                                 \
+    {GA_CUDA_##kind, GA_CUDA_##streams, since, #name, #symbol, what},
+#define GA_CUDA_HOOK_INDEX(kind, name, since, symbol, streams, what) GA_HOOK_##symbol,
+
+typedef enum ga_cuda_hook_index {
+    GA_CUDA_HOOKS(GA_CUDA_HOOK_INDEX) GA_CUDA_HOOK_COUNT
+} ga_cuda_hook_index;
+
+#endif

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * STRUCTURE  a table of the driver's functions, and two of the C library's
+ * INVARIANT  an entry is NULL or what it will be for ever: whoever finds it writes the same
+ * ORDER      N1/N2 publish the table; the entries themselves are single words
+ * PROGRESS   no lock of ours: dlopen() holds the loader's, under which constructors call dlsym()
+ */
+#include "next.h"
+
+#include "lookup.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stddef.h>
+#include <string.h>
+
+/* ---- the C library's dlsym: by hand, since asking dlsym() for it would ask us -------------- */
+
+typedef void *dlsym_fn(void *handle, const char *symbol);
+typedef void *dlvsym_fn(void *handle, const char *symbol, const char *version);
+
+static void *next_dlsym, *next_dlvsym;
+
+/* One object's symbols, as its dynamic section says. */
+typedef struct symbols {
+    const ElfW(Sym) * table;
+    const char *names;
+    const uint32_t *hashes; /* the GNU hash table */
+} symbols;
+
+/* The loader has made addresses of these, but for the kernel's own object. */
+static const void *place_of(const struct dl_phdr_info *object, const ElfW(Dyn) * entry)
+{
+    ElfW(Addr) at = entry->d_un.d_ptr;
+    return (const void *)(at < object->dlpi_addr ? at + object->dlpi_addr : at);
+}
+
+static symbols symbols_of(const struct dl_phdr_info *object, const ElfW(Dyn) * entry)
+{
+    symbols found = {0};
+    for (; entry && entry->d_tag != DT_NULL; entry++) {
+        if (entry->d_tag == DT_SYMTAB) {
+            found.table = place_of(object, entry);
+        } else if (entry->d_tag == DT_STRTAB) {
+            found.names = place_of(object, entry);
+        } else if (entry->d_tag == DT_GNU_HASH) {
+            found.hashes = place_of(object, entry);
+        }
+    }
+    return found;
+}
+
+static uint32_t hash_of(const char *name)
+{
+    uint32_t hash = 5381;
+    for (; *name; name++) {
+        hash = hash * 33 + (unsigned char)*name;
+    }
+    return hash;
+}
+
+/* The hash table: counts of buckets, of the first symbol, of words of a filter and a shift; the
+ * filter; the buckets; then a hash for each symbol, the last of a bucket with its lowest bit set.
+ */
+static const ElfW(Sym) * look_up(const symbols *in, const char *name)
+{
+    uint32_t bucket_count = in->hashes[0];
+    uint32_t first = in->hashes[1];
+    const uint32_t *buckets = in->hashes + 4 + in->hashes[2] * (sizeof(ElfW(Addr)) / 4);
+    const uint32_t *chain = buckets + bucket_count;
+    uint32_t hash = hash_of(name);
+    uint32_t at = bucket_count ? buckets[hash % bucket_count] : 0;
+    for (; at >= first && at; at++) {
+        const ElfW(Sym) *symbol = &in->table[at];
+        if ((chain[at - first] | 1) == (hash | 1) && symbol->st_shndx != SHN_UNDEF &&
+            strcmp(in->names + symbol->st_name, name) == 0) {
+            return symbol;
+        }
+        if (chain[at - first] & 1) {
+            break;
+        }
+    }
+    return NULL;
+}
+
+typedef struct search {
+    const char *name;
+    bool passed_us;
+    void *found;
+} search;
+
+static bool holds(const struct dl_phdr_info *object, const void *address)
+{
+    for (int i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &object->dlpi_phdr[i];
+        uintptr_t start = object->dlpi_addr + part->p_vaddr;
+        if (part->p_type == PT_LOAD && (uintptr_t)address - start < part->p_memsz) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static const ElfW(Dyn) * dynamic_of(const struct dl_phdr_info *object)
+{
+    for (int i = 0; i < object->dlpi_phnum; i++) {
+        if (object->dlpi_phdr[i].p_type == PT_DYNAMIC) {
+            return (const ElfW(Dyn) *)(object->dlpi_addr + object->dlpi_phdr[i].p_vaddr);
+        }
+    }
+    return NULL;
+}
+
+/* Objects come in the order in which they are searched. */
+static int look_in(struct dl_phdr_info *object, size_t size, void *context)
+{
+    search *s = context;
+    (void)size;
+    if (!s->passed_us) {
+        s->passed_us = holds(object, &next_dlsym);
+        return 0;
+    }
+    symbols in = symbols_of(object, dynamic_of(object));
+    const ElfW(Sym) *symbol = in.table && in.names && in.hashes ? look_up(&in, s->name) : NULL;
+    if (symbol) {
+        s->found = (void *)(object->dlpi_addr + symbol->st_value);
+    }
+    return symbol != NULL;
+}
+
+static void *find_behind_us(const char *name)
+{
+    search s = {.name = name};
+    dl_iterate_phdr(look_in, &s);
+    return s.found;
+}
+
+/* relaxed, both: whoever finds it writes the same word */
+static void *found_once(void **kept, const char *name)
+{
+    void *next = __atomic_load_n(kept, __ATOMIC_RELAXED);
+    if (!next) {
+        next = find_behind_us(name);
+        __atomic_store_n(kept, next, __ATOMIC_RELAXED);
+    }
+    return next;
+}
+
+void *ga_cuda_next_dlsym_itself(void)
+{
+    return found_once(&next_dlsym, "dlsym");
+}
+
+void *ga_cuda_next_dlvsym_itself(void)
+{
+    return found_once(&next_dlvsym, "dlvsym");
+}
+
+void *ga_cuda_next_dlsym(void *handle, const char *symbol)
+{
+    dlsym_fn *next;
+    *(void **)&next = ga_cuda_next_dlsym_itself();
+    return next ? next(handle, symbol) : NULL;
+}
+
+void *ga_cuda_next_dlvsym(void *handle, const char *symbol, const char *version)
+{
+    dlvsym_fn *next;
+    *(void **)&next = ga_cuda_next_dlvsym_itself();
+    return next ? next(handle, symbol, version) : NULL;
+}
+
+/* ---- the driver ------------------------------------------------------------------------------ */
+
+void *ga_cuda_next[GA_CUDA_HOOK_COUNT];
+static void *library; /* the driver; never given back */
+
+bool ga_cuda_next_start(bool load)
+{
+    /* N2: acquire. Pairs with N1. */
+    if (__atomic_load_n(&library, __ATOMIC_ACQUIRE)) {
+        return true;
+    }
+    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
+    if (!driver && load) {
+        driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+    }
+    if (!driver) {
+        dlerror(); /* the program did not ask */
+        return false;
+    }
+    for (int i = 0; i < GA_CUDA_HOOK_COUNT; i++) {
+        void *function = ga_cuda_next_dlsym(driver, ga_cuda_hooks[i].symbol);
+        /* relaxed: a word that is the same whoever writes it; N1 publishes them all */
+        __atomic_store_n(&ga_cuda_next[i], function, __ATOMIC_RELAXED);
+    }
+    dlerror();
+    ga_cuda_lookup_begun();
+    /* N1: release. Pairs with N2: the table is seen with the library. */
+    __atomic_store_n(&library, driver, __ATOMIC_RELEASE);
+    return true;
+}
+
+ga_cuda_any *ga_cuda_next_find(ga_cuda_hook_index row)
+{
+    ga_cuda_next_start(true);
+    /* relaxed: as above */
+    void *function = __atomic_load_n(&ga_cuda_next[row], __ATOMIC_RELAXED);
+    ga_cuda_any *next;
+    memcpy(&next, &function, sizeof next);
+    return next;
+}
+
+/* As the driver says before cuInit(); and where it is older than the call. */
+CUresult ga_cuda_next_missing(void)
+{
+    return ga_cuda_next_start(false) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+void *ga_cuda_next_symbol(const char *symbol)
+{
+    if (!ga_cuda_next_start(true)) {
+        return NULL;
+    }
+    void *function = ga_cuda_next_dlsym(library, symbol);
+    if (!function) {
+        dlerror();
+    }
+    return function;
+}
+
+/* The runtime in this library finds the driver's own functions, not ours: the linker gives its
+ * calls of dlsym() this name. */
+extern void *__wrap_dlsym(void *handle, const char *symbol);
+
+void *__wrap_dlsym(void *handle, const char *symbol)
+{
+    return ga_cuda_next_dlsym(handle, symbol);
+}

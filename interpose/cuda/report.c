@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * How often each function of the table was called, as GPUALLOC_STATS says, when the process ends.
+ */
+#include "lookup.h"
+
+#include "../../liballoc/runtime/report.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum {
+    MOST_TEXT = 8192 /* more than all rows need */
+};
+
+typedef struct text {
+    char buffer[MOST_TEXT];
+    size_t length;
+} text;
+
+__attribute__((format(printf, 2, 3))) static void add(text *t, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int length = vsnprintf(t->buffer + t->length, sizeof t->buffer - t->length, format, args);
+    va_end(args);
+    size_t room = sizeof t->buffer - 1 - t->length;
+    t->length += length < 0 ? 0 : (size_t)length < room ? (size_t)length : room;
+}
+
+/* relaxed: a figure, when the process ends */
+static uint64_t calls_of(int row)
+{
+    return __atomic_load_n(&ga_cuda_calls[row], __ATOMIC_RELAXED);
+}
+
+static void add_rows(text *t, const char *format, const char *between)
+{
+    const char *before = "";
+    for (int i = 0; i < GA_CUDA_HOOK_COUNT; i++) {
+        if (calls_of(i)) {
+            add(t, "%s", before);
+            add(t, format, ga_cuda_hooks[i].symbol, calls_of(i));
+            before = between;
+        }
+    }
+}
+
+static void report(void)
+{
+    static text plain, json;
+    add(&plain, "gpualloc: CUDA calls of %.200s, process %d\n", program_invocation_short_name,
+        (int)getpid());
+    add_rows(&plain, "%-32s %20" PRIu64 "\n", "");
+    add(&json, "{\"abi\":1,\"pid\":%d,\"place\":\"device\",\"calls\":{", (int)getpid());
+    add_rows(&json, "\"%s\":%" PRIu64, ",");
+    add(&json, "}}\n");
+    ga_report_text(plain.buffer, json.buffer);
+}
+
+void ga_cuda_lookup_begun(void)
+{
+    static int begun;
+    int before = 0;
+    /* relaxed: elects the one that registers */
+    bool first =
+        __atomic_compare_exchange_n(&begun, &before, 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    if (first && ga_report_wanted()) {
+        ga_report_when_exiting(); /* keeps standard error; heaps are reported after this */
+        atexit(report);
+    }
+}

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: MIT
+"""Programs with the stand-in for the driver, with and without the preload."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import support
+
+REPO = Path(__file__).resolve().parents[2]
+HOOKS = REPO / "interpose" / "cuda" / "hooks.h"
+LIBCUDA = os.environ["GA_LIBCUDA"]
+LIBCUDA_OLD = os.environ["GA_LIBCUDA_OLD"]
+ENVIRONMENT = ("LD_LIBRARY_PATH",)
+
+
+class Case(support.Case):
+    """A test with a folder of its own."""
+
+    def run_cuda(self, program: str, *arguments: str, driver: str = LIBCUDA, device: str = "",
+                 preload: bool = True, behind: str = "", **variables: str) -> support.Outcome:
+        """Run a program to its end; `device` is GPUALLOC_DEVICE, `variables` more of the kind."""
+        environment = {"LD_LIBRARY_PATH": driver, "GPUALLOC_DEVICE": device} | variables
+        return support.run(program, *arguments, environment=environment, preload=preload,
+                           behind=behind)
+
+    def passes(self, program: str, *arguments: str, quiet: bool = True,
+               **options: object) -> support.Outcome:
+        """Run a program that finds everything as it expects, and says nothing else."""
+        outcome = self.run_cuda(program, *arguments, **options)
+        self.assertEqual(outcome.status, 0, outcome.stdout + outcome.stderr)
+        if quiet:
+            self.assertEqual(outcome.stderr, "")
+        return outcome
+
+    def calls(self, path: Path) -> dict[str, int]:
+        """What a report says of the table's functions."""
+        for line in path.read_text(encoding="utf-8").splitlines():
+            report = json.loads(line)
+            if "calls" in report:
+                return report["calls"]
+        self.fail(f"no calls in {path.read_text(encoding='utf-8')}")

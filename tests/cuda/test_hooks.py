@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Every way to a driver function finds the preload's, for every row of the hook table, and what it
+passes on arrives. Programs without CUDA find what they find without it."""
+
+import os
+import re
+import subprocess
+import unittest
+from pathlib import Path
+
+import support
+from driver import HOOKS, LIBCUDA_OLD, Case
+
+ROW = re.compile(r"X\((\w+), (\w+), (\d+), (\w+), (ANY|LEGACY|THREAD),")
+OURS, THEIRS = "libgpualloc-cuda.so", "libcuda.so.1"
+
+
+def rows() -> list[tuple[str, str, str, str, str]]:
+    return ROW.findall(HOOKS.read_text(encoding="utf-8"))
+
+
+class Hooks(Case):
+    def test_every_way_to_every_row(self) -> None:
+        outcome = self.passes("paths", OURS)
+        self.assertEqual(outcome.stdout, f"paths: {len(rows())} rows, 0 not so\n")
+
+    def test_without_the_preload_all_is_the_drivers(self) -> None:
+        self.passes("paths", THEIRS, preload=False)
+
+    def test_behind_the_other_preload(self) -> None:
+        malloc = Path(support.PRELOAD).parent.parent / "malloc" / "libgpualloc-malloc.so"
+        self.passes("paths", OURS, behind=str(malloc), GPUALLOC_HOST="system")
+
+    def test_calls_are_counted(self) -> None:
+        path = self.folder / "stats.json"
+        self.passes("paths", OURS, GPUALLOC_STATS=str(path))
+        calls = self.calls(path)
+        passed = [symbol for kind, *_, symbol, _ in rows() if kind in ("PASSES", "RETRIES")]
+        self.assertGreater(len(passed), 30)
+        for symbol in passed:
+            self.assertGreaterEqual(calls.get(symbol, 0), 9, symbol)
+        text = self.passes("paths", OURS, quiet=False, GPUALLOC_STATS="1").stderr
+        self.assertRegex(text, r"\Agpualloc: CUDA calls of paths, process \d+\n")
+        self.assertRegex(text, r"(?m)^cuMemHostAlloc +\d+$")
+
+    def test_old_driver(self) -> None:
+        """One without cuGetProcAddress() and pools: what it lacks is lacking."""
+        code = ("import ctypes; d = ctypes.CDLL('libcuda.so.1'); "
+                "print(hasattr(d, 'cuMemAlloc_v2'), hasattr(d, 'cuGetProcAddress'), "
+                "hasattr(d, 'cuMemAllocAsync'))")
+        outcome = self.passes("/usr/bin/python3", "-c", code, driver=LIBCUDA_OLD)
+        self.assertEqual(outcome.stdout, "True False False\n")
+
+    def test_program_without_cuda(self) -> None:
+        for preload in (True, False):
+            self.passes("bystander", os.environ["GA_NAMESAKE"], preload=preload)
+            self.passes("bystander", os.environ["GA_NAMESAKE"], preload=preload, driver="")
+
+    def test_versions_of_the_table(self) -> None:
+        """Each row's name and version are those of CUDA's own header."""
+        header = Path(os.environ["GA_CUDA_HEADERS"]) / "cudaTypedefs.h"
+        if not header.exists():
+            self.skipTest(f"no {header}")
+        known = set(re.findall(r"PFN_(\w+)\)", header.read_text(encoding="utf-8")))
+        for _, name, since, symbol, streams in rows():
+            suffix = "_ptsz" if streams == "THREAD" else ""
+            self.assertIn(f"{name}_v{since}{suffix}", known)
+            self.assertRegex(symbol, rf"^{name}(_v\d)?{suffix}$")
+
+    def test_exports(self) -> None:
+        text = subprocess.run(["nm", "-D", "--defined-only", support.PRELOAD], check=True,
+                              capture_output=True, text=True).stdout
+        exported = {line.split()[-1] for line in text.splitlines()}
+        self.assertEqual(exported, {"dlsym", "dlvsym"} | {row[3] for row in rows()})
+
+
+if __name__ == "__main__":
+    support.main()

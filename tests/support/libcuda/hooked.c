@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The symbols of the hook table: counted, made to fail, echoed, or done.
+ */
+#include "libcuda.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A figure each, for any thread; settings are made while one thread runs. */
+static struct {
+    uint64_t calls[GA_CUDA_HOOK_COUNT];
+    int failures[GA_CUDA_HOOK_COUNT];
+    CUresult error[GA_CUDA_HOOK_COUNT];
+    bool echo;
+} rows;
+
+static const ga_cuda_hook hooks[] = {GA_CUDA_HOOKS(GA_CUDA_HOOK_ROW)};
+
+static int row_of(const char *symbol)
+{
+    for (int i = 0; i < GA_CUDA_HOOK_COUNT; i++) {
+        if (strcmp(hooks[i].symbol, symbol) == 0) {
+            return i;
+        }
+    }
+    abort();
+}
+
+void stand_in_echo(bool on)
+{
+    rows.echo = on;
+}
+
+void stand_in_fail(const char *symbol, int n, CUresult error)
+{
+    int row = row_of(symbol);
+    rows.failures[row] = n;
+    rows.error[row] = error;
+}
+
+uint64_t stand_in_calls(const char *symbol)
+{
+    return __atomic_load_n(&rows.calls[row_of(symbol)], __ATOMIC_RELAXED); /* a figure */
+}
+
+/* ---- by symbol: what vmm_driver has, and what is our own ----------------------------------- */
+
+#define MEMBER(name, symbol, parameters)                                                           \
+    if (strcmp(wanted, symbol) == 0) {                                                             \
+        memcpy(&found, &stand_in_table.name, sizeof found);                                        \
+    }
+
+static stand_in_function *function_of(int row)
+{
+    const char *wanted = hooks[row].symbol;
+    stand_in_function *found = stand_in_own(wanted);
+    if (!found) {
+        GA_CUDA_FUNCTIONS(MEMBER)
+    }
+    return found;
+}
+
+static stand_in_function *known[GA_CUDA_HOOK_COUNT]; /* the same word, whoever writes it */
+
+static CUresult call(int row, stand_in_word a, stand_in_word b, stand_in_word c, stand_in_word d,
+                     stand_in_word e, stand_in_word f)
+{
+    __atomic_fetch_add(&rows.calls[row], 1, __ATOMIC_RELAXED); /* a figure */
+    if (rows.echo) {
+        bool kept = a == 11 && b == 22 && c == 33 && d == 44 && e == 55 && f == 66;
+        return kept ? STAND_IN_ECHO_BASE + row : STAND_IN_GARBLED;
+    }
+    CUresult refusal = stand_in_arrive(hooks[row].kind != GA_CUDA_FINDS);
+    if (refusal != CUDA_SUCCESS) {
+        return refusal;
+    }
+    if (rows.failures[row]) {
+        rows.failures[row]--;
+        return rows.error[row];
+    }
+    stand_in_function *real = __atomic_load_n(&known[row], __ATOMIC_RELAXED); /* as it says */
+    if (!real) {
+        real = function_of(row);
+        __atomic_store_n(&known[row], real, __ATOMIC_RELAXED); /* as it says */
+    }
+    return real ? real(a, b, c, d, e, f) : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+#define EXPORT(kind, name, since, symbol, streams, what)                                           \
+    STAND_IN_API stand_in_function symbol;                                                         \
+    CUresult symbol(stand_in_word a, stand_in_word b, stand_in_word c, stand_in_word d,            \
+                    stand_in_word e, stand_in_word f)                                              \
+    {                                                                                              \
+        return call(GA_HOOK_##symbol, a, b, c, d, e, f);                                           \
+    }
+
+GA_CUDA_HOOKS(EXPORT)

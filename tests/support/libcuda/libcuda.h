@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A libcuda.so.1 for tests on machines without a GPU: vmm_driver.h behind the driver's own symbols,
+ * with memory pools, captures, a second kind of context and both cuGetProcAddress(). What else the
+ * hook table names answers as stand_in_echo() says. It is not a driver for the CUDA runtime, which
+ * wants tables of the driver's that are nobody else's business.
+ *
+ * STAND_IN_DEVICES and STAND_IN_MEMORY (bytes) in the environment say what machine it is. Programs
+ * find the functions below by dlsym().
+ */
+#ifndef GPUALLOC_TESTS_SUPPORT_LIBCUDA_H
+#define GPUALLOC_TESTS_SUPPORT_LIBCUDA_H
+
+#include "../../../interpose/cuda/hooks.h"
+#include "../vmm_driver.h"
+
+#define STAND_IN_API __attribute__((visibility("default")))
+
+typedef uintptr_t stand_in_word;
+typedef CUresult stand_in_function(stand_in_word a, stand_in_word b, stand_in_word c,
+                                   stand_in_word d, stand_in_word e, stand_in_word f);
+
+enum {
+    STAND_IN_CAPTURES = 16,    /* streams capturing at once */
+    STAND_IN_ECHO_BASE = 5000, /* and the row's number: its arguments came through */
+    STAND_IN_GARBLED = 4999
+};
+
+/* From now on each function of the table answers STAND_IN_ECHO_BASE and its row's number, if its
+ * six arguments are 11, 22, 33, 44, 55 and 66. */
+STAND_IN_API void stand_in_echo(bool on);
+
+/* The next `n` calls of that symbol fail with `error`, and do nothing. */
+STAND_IN_API void stand_in_fail(const char *symbol, int n, CUresult error);
+
+/* Calls so far of a function of the table, by its symbol. */
+STAND_IN_API uint64_t stand_in_calls(const char *symbol);
+
+STAND_IN_API vmm_driver_counts stand_in_count(void);
+STAND_IN_API void stand_in_hold(CUstream stream);
+STAND_IN_API void stand_in_let_go(CUstream stream);
+STAND_IN_API void stand_in_shut_down(void);
+
+/* Calls that a capture under way forbids, and blocks that became nodes of a graph. */
+STAND_IN_API uint64_t stand_in_violations(void);
+STAND_IN_API uint64_t stand_in_nodes(void);
+
+/* ---- between its files --------------------------------------------------------------------- */
+
+extern ga_cuda_driver stand_in_table; /* vmm_driver's */
+
+/* Begin, on first need. What a call answers that must not be made now: before cuInit(), in a child
+ * of fork(). */
+CUresult stand_in_arrive(bool needs_init);
+
+/* Functions of the hook table that vmm_driver has not; NULL: only an echo. */
+stand_in_function *stand_in_own(const char *symbol);
+
+/* A call that a capture of another kind than relaxed forbids; `always`: of any kind. */
+CUresult stand_in_unsafe(bool always);
+
+#endif
