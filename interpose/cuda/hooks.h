@@ -25,49 +25,49 @@
 #define GA_CUDA_HOOKS(X)                                                                           \
     X(FINDS, cuGetProcAddress, 11030, cuGetProcAddress, ANY, "a driver function by name")          \
     X(FINDS, cuGetProcAddress, 12000, cuGetProcAddress_v2, ANY, "the same, with a status")         \
-    X(PASSES, cuMemAlloc, 3020, cuMemAlloc_v2, ANY, "a block")                                     \
-    X(PASSES, cuMemAllocPitch, 3020, cuMemAllocPitch_v2, ANY, "a block of padded rows")            \
-    X(PASSES, cuMemFree, 3020, cuMemFree_v2, ANY, "waits for the device, frees")                   \
-    X(PASSES, cuMemAllocAsync, 11020, cuMemAllocAsync, LEGACY, "a block in stream order")          \
-    X(PASSES, cuMemAllocAsync, 11020, cuMemAllocAsync_ptsz, THREAD, "the same")                    \
-    X(PASSES, cuMemAllocFromPoolAsync, 11020, cuMemAllocFromPoolAsync, LEGACY,                     \
+    X(SERVES, cuMemAlloc, 3020, cuMemAlloc_v2, ANY, "a block")                                     \
+    X(SERVES, cuMemAllocPitch, 3020, cuMemAllocPitch_v2, ANY, "a block of padded rows")            \
+    X(SERVES, cuMemFree, 3020, cuMemFree_v2, ANY, "waits for the device, frees")                   \
+    X(SERVES, cuMemAllocAsync, 11020, cuMemAllocAsync, LEGACY, "a block in stream order")          \
+    X(SERVES, cuMemAllocAsync, 11020, cuMemAllocAsync_ptsz, THREAD, "the same")                    \
+    X(SERVES, cuMemAllocFromPoolAsync, 11020, cuMemAllocFromPoolAsync, LEGACY,                     \
       "served for the default pool")                                                               \
-    X(PASSES, cuMemAllocFromPoolAsync, 11020, cuMemAllocFromPoolAsync_ptsz, THREAD, "the same")    \
-    X(PASSES, cuMemFreeAsync, 11020, cuMemFreeAsync, LEGACY, "frees in stream order")              \
-    X(PASSES, cuMemFreeAsync, 11020, cuMemFreeAsync_ptsz, THREAD, "the same")                      \
-    X(PASSES, cuMemGetInfo, 3020, cuMemGetInfo_v2, ANY, "our caches are free memory; limit=")     \
-    X(PASSES, cuMemGetAddressRange, 3020, cuMemGetAddressRange_v2, ANY, "our block's")            \
-    X(PASSES, cuPointerGetAttribute, 4000, cuPointerGetAttribute, ANY,                            \
+    X(SERVES, cuMemAllocFromPoolAsync, 11020, cuMemAllocFromPoolAsync_ptsz, THREAD, "the same")    \
+    X(SERVES, cuMemFreeAsync, 11020, cuMemFreeAsync, LEGACY, "frees in stream order")              \
+    X(SERVES, cuMemFreeAsync, 11020, cuMemFreeAsync_ptsz, THREAD, "the same")                      \
+    X(ANSWERS, cuMemGetInfo, 3020, cuMemGetInfo_v2, ANY, "our caches are free memory; limit=")     \
+    X(ANSWERS, cuMemGetAddressRange, 3020, cuMemGetAddressRange_v2, ANY, "our block's")            \
+    X(ANSWERS, cuPointerGetAttribute, 4000, cuPointerGetAttribute, ANY,                            \
       "our block's start, size, context")                                                          \
-    X(PASSES, cuPointerGetAttributes, 7000, cuPointerGetAttributes, ANY, "the same")              \
-    X(PASSES, cuStreamBeginCapture, 10000, cuStreamBeginCapture, LEGACY,                          \
+    X(ANSWERS, cuPointerGetAttributes, 7000, cuPointerGetAttributes, ANY, "the same")              \
+    X(WATCHES, cuStreamBeginCapture, 10000, cuStreamBeginCapture, LEGACY,                          \
       "the driver serves meanwhile")                                                               \
-    X(PASSES, cuStreamBeginCapture, 10000, cuStreamBeginCapture_ptsz, THREAD, "the same")         \
-    X(PASSES, cuStreamBeginCapture, 10010, cuStreamBeginCapture_v2, LEGACY, "the same")           \
-    X(PASSES, cuStreamBeginCapture, 10010, cuStreamBeginCapture_v2_ptsz, THREAD, "the same")      \
-    X(PASSES, cuStreamBeginCaptureToGraph, 12030, cuStreamBeginCaptureToGraph, LEGACY,            \
+    X(WATCHES, cuStreamBeginCapture, 10000, cuStreamBeginCapture_ptsz, THREAD, "the same")         \
+    X(WATCHES, cuStreamBeginCapture, 10010, cuStreamBeginCapture_v2, LEGACY, "the same")           \
+    X(WATCHES, cuStreamBeginCapture, 10010, cuStreamBeginCapture_v2_ptsz, THREAD, "the same")      \
+    X(WATCHES, cuStreamBeginCaptureToGraph, 12030, cuStreamBeginCaptureToGraph, LEGACY,            \
       "the same")                                                                                  \
-    X(PASSES, cuStreamBeginCaptureToGraph, 12030, cuStreamBeginCaptureToGraph_ptsz, THREAD,       \
+    X(WATCHES, cuStreamBeginCaptureToGraph, 12030, cuStreamBeginCaptureToGraph_ptsz, THREAD,       \
       "the same")                                                                                  \
-    X(PASSES, cuStreamEndCapture, 10000, cuStreamEndCapture, LEGACY,                              \
+    X(WATCHES, cuStreamEndCapture, 10000, cuStreamEndCapture, LEGACY,                              \
       "frees put off are made good")                                                               \
-    X(PASSES, cuStreamEndCapture, 10000, cuStreamEndCapture_ptsz, THREAD, "the same")             \
-    X(PASSES, cuStreamDestroy, 4000, cuStreamDestroy_v2, ANY, "may end a capture")                \
-    X(PASSES, cuDevicePrimaryCtxReset, 7000, cuDevicePrimaryCtxReset, ANY,                        \
+    X(WATCHES, cuStreamEndCapture, 10000, cuStreamEndCapture_ptsz, THREAD, "the same")             \
+    X(WATCHES, cuStreamDestroy, 4000, cuStreamDestroy_v2, ANY, "may end a capture")                \
+    X(WATCHES, cuDevicePrimaryCtxReset, 7000, cuDevicePrimaryCtxReset, ANY,                        \
       "our heap on the device goes first")                                                         \
-    X(PASSES, cuDevicePrimaryCtxReset, 11000, cuDevicePrimaryCtxReset_v2, ANY, "the same")        \
-    X(PASSES, cuDevicePrimaryCtxRelease, 7000, cuDevicePrimaryCtxRelease, ANY,                    \
+    X(WATCHES, cuDevicePrimaryCtxReset, 11000, cuDevicePrimaryCtxReset_v2, ANY, "the same")        \
+    X(WATCHES, cuDevicePrimaryCtxRelease, 7000, cuDevicePrimaryCtxRelease, ANY,                    \
       "contexts are looked at anew")                                                               \
-    X(PASSES, cuDevicePrimaryCtxRelease, 11000, cuDevicePrimaryCtxRelease_v2, ANY, "the same")    \
-    X(PASSES, cuCtxDestroy, 4000, cuCtxDestroy_v2, ANY, "the same")                               \
-    X(PASSES, cuCtxEnablePeerAccess, 4000, cuCtxEnablePeerAccess, ANY,                            \
+    X(WATCHES, cuDevicePrimaryCtxRelease, 11000, cuDevicePrimaryCtxRelease_v2, ANY, "the same")    \
+    X(WATCHES, cuCtxDestroy, 4000, cuCtxDestroy_v2, ANY, "the same")                               \
+    X(WATCHES, cuCtxEnablePeerAccess, 4000, cuCtxEnablePeerAccess, ANY,                            \
       "the driver serves that device from then on")                                                \
-    X(PASSES, cuIpcGetMemHandle, 4010, cuIpcGetMemHandle, ANY, "says that ipc=compat would help") \
-    X(PASSES, cuMemAllocManaged, 6000, cuMemAllocManaged, ANY, "managed memory")                  \
-    X(PASSES, cuArrayCreate, 3020, cuArrayCreate_v2, ANY, "arrays")                               \
-    X(PASSES, cuArray3DCreate, 3020, cuArray3DCreate_v2, ANY, "arrays")                           \
-    X(PASSES, cuMipmappedArrayCreate, 5000, cuMipmappedArrayCreate, ANY, "arrays")                \
-    X(PASSES, cuMemCreate, 10020, cuMemCreate, ANY, "the program's own memory to map")            \
+    X(WATCHES, cuIpcGetMemHandle, 4010, cuIpcGetMemHandle, ANY, "says that ipc=compat would help") \
+    X(RETRIES, cuMemAllocManaged, 6000, cuMemAllocManaged, ANY, "managed memory")                  \
+    X(RETRIES, cuArrayCreate, 3020, cuArrayCreate_v2, ANY, "arrays")                               \
+    X(RETRIES, cuArray3DCreate, 3020, cuArray3DCreate_v2, ANY, "arrays")                           \
+    X(RETRIES, cuMipmappedArrayCreate, 5000, cuMipmappedArrayCreate, ANY, "arrays")                \
+    X(RETRIES, cuMemCreate, 10020, cuMemCreate, ANY, "the program's own memory to map")            \
     X(PASSES, cuMemAlloc, 2000, cuMemAlloc, ANY, "of CUDA before 3.2")                             \
     X(PASSES, cuMemAllocPitch, 2000, cuMemAllocPitch, ANY, "of CUDA before 3.2")                   \
     X(PASSES, cuMemFree, 2000, cuMemFree, ANY, "of CUDA before 3.2")                               \

@@ -174,6 +174,27 @@ void *ga_cuda_next_dlvsym(void *handle, const char *symbol, const char *version)
 
 void *ga_cuda_next[GA_CUDA_HOOK_COUNT];
 static void *library; /* the driver; never given back */
+static ga_cuda_asks asks;
+static bool lacks_none;
+
+#define ASKED(symbol, parameters) {#symbol, offsetof(ga_cuda_asks, symbol)},
+
+static const struct {
+    const char *symbol;
+    size_t offset;
+} asked[] = {GA_CUDA_ASKED(ASKED)};
+
+/* relaxed: words that are the same whoever writes them; N1 publishes them all */
+static void find_asked(void *driver)
+{
+    bool none = true;
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        void *function = ga_cuda_next_dlsym(driver, asked[i].symbol);
+        __atomic_store_n((void **)((char *)&asks + asked[i].offset), function, __ATOMIC_RELAXED);
+        none = none && function;
+    }
+    __atomic_store_n(&lacks_none, none, __ATOMIC_RELAXED);
+}
 
 bool ga_cuda_next_start(bool load)
 {
@@ -194,6 +215,7 @@ bool ga_cuda_next_start(bool load)
         /* relaxed: a word that is the same whoever writes it; N1 publishes them all */
         __atomic_store_n(&ga_cuda_next[i], function, __ATOMIC_RELAXED);
     }
+    find_asked(driver);
     dlerror();
     ga_cuda_lookup_begun();
     /* N1: release. Pairs with N2: the table is seen with the library. */
@@ -217,16 +239,9 @@ CUresult ga_cuda_next_missing(void)
     return ga_cuda_next_start(false) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_NOT_INITIALIZED;
 }
 
-void *ga_cuda_next_symbol(const char *symbol)
+const ga_cuda_asks *ga_cuda_next_asks(void)
 {
-    if (!ga_cuda_next_start(true)) {
-        return NULL;
-    }
-    void *function = ga_cuda_next_dlsym(library, symbol);
-    if (!function) {
-        dlerror();
-    }
-    return function;
+    return ga_cuda_next_start(true) && lacks_none ? &asks : NULL;
 }
 
 /* The runtime in this library finds the driver's own functions, not ours: the linker gives its

@@ -29,8 +29,31 @@ ga_cuda_any *ga_cuda_next_find(ga_cuda_hook_index row);
 /* What a call comes to that has no driver to go to. */
 CUresult ga_cuda_next_missing(void);
 
-/* One more driver function, by its symbol; NULL: none. */
-void *ga_cuda_next_symbol(const char *symbol);
+/* What else we ask the driver, by the driver's own symbols. */
+/* clang-format off */
+#define GA_CUDA_ASKED(X)                                                                           \
+    X(cuCtxGetCurrent, (CUcontext *context))                                                       \
+    X(cuCtxPushCurrent_v2, (CUcontext context))                                                    \
+    X(cuCtxPopCurrent_v2, (CUcontext *context))                                                    \
+    X(cuCtxGetDevice, (CUdevice *device))                                                          \
+    X(cuCtxSynchronize, (void))                                                                    \
+    X(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned *flags, int *active))                 \
+    X(cuDevicePrimaryCtxRetain, (CUcontext *context, CUdevice device))                             \
+    X(cuDevicePrimaryCtxRelease_v2, (CUdevice device))                                             \
+    X(cuDeviceGetAttribute, (int *value, CUdevice_attribute attribute, CUdevice device))           \
+    X(cuStreamIsCapturing, (CUstream stream, int *status))                                         \
+    X(cuStreamGetCtx, (CUstream stream, CUcontext *context))                                       \
+    X(cuDeviceGetDefaultMemPool, (CUmemoryPool *pool, CUdevice device))
+/* clang-format on */
+
+#define GA_CUDA_ASK(symbol, parameters) CUresult(*symbol) parameters;
+
+typedef struct ga_cuda_asks {
+    GA_CUDA_ASKED(GA_CUDA_ASK)
+} ga_cuda_asks;
+
+/* NULL: there is no driver, or one without all of these, and then nothing is served. */
+const ga_cuda_asks *ga_cuda_next_asks(void);
 
 /* dlsym() and dlvsym() as they are behind us. Lookups with RTLD_NEXT and RTLD_DEFAULT start from
  * this library. */

@@ -4,6 +4,7 @@
  */
 #include "lookup.h"
 #include "next.h"
+#include "served.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -23,6 +24,17 @@ static inline CUresult pass(ga_cuda_hook_index row, ga_cuda_word a, ga_cuda_word
     return __builtin_expect(next != NULL, 1) ? next(a, b, c, d, e, f) : ga_cuda_next_missing();
 }
 
+/* What we cache may be just what the driver lacks. */
+static CUresult pass_twice(ga_cuda_hook_index row, ga_cuda_word a, ga_cuda_word b, ga_cuda_word c,
+                           ga_cuda_word d, ga_cuda_word e, ga_cuda_word f)
+{
+    CUresult result = pass(row, a, b, c, d, e, f);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && ga_cuda_served_trim()) {
+        result = next_of(row)(a, b, c, d, e, f);
+    }
+    return result;
+}
+
 #define DEFINE(symbol, how)                                                                        \
     EXPORT ga_cuda_any symbol;                                                                     \
     CUresult symbol(ga_cuda_word a, ga_cuda_word b, ga_cuda_word c, ga_cuda_word d,                \
@@ -32,6 +44,10 @@ static inline CUresult pass(ga_cuda_hook_index row, ga_cuda_word a, ga_cuda_word
     }
 
 #define DEFINE_FINDS(symbol)
+#define DEFINE_SERVES(symbol)
+#define DEFINE_ANSWERS(symbol)
+#define DEFINE_WATCHES(symbol)
+#define DEFINE_RETRIES(symbol)                               DEFINE(symbol, pass_twice)
 #define DEFINE_PASSES(symbol)                                DEFINE(symbol, pass)
 #define DEFINE_ROW(kind, name, since, symbol, streams, what) DEFINE_##kind(symbol)
 

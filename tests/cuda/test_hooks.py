@@ -74,6 +74,13 @@ class Hooks(Case):
         exported = {line.split()[-1] for line in text.splitlines()}
         self.assertEqual(exported, {"dlsym", "dlvsym"} | {row[3] for row in rows()})
 
+    def test_needs_the_c_library_alone(self) -> None:
+        text = subprocess.run(["readelf", "--wide", "--dynamic", support.PRELOAD], check=True,
+                              capture_output=True, text=True).stdout
+        needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", text))
+        self.assertLessEqual(needed, {"libc.so.6", "libpthread.so.0", "libdl.so.2",
+                                      "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"})
+
 
 if __name__ == "__main__":
     support.main()

@@ -27,7 +27,7 @@ enum {
 /* ---- beginning ----------------------------------------------------------------------------- */
 
 ga_cuda_driver stand_in_table;
-static pid_t starter; /* who called cuInit(); 0: nobody */
+static pid_t starter; /* who called cuInit(); 0: nobody. Relaxed, as all words here: one alone */
 static bool shut_down;
 
 /* vmm_driver puts its table here instead of into a runtime of ours. */
@@ -71,10 +71,11 @@ CUresult stand_in_arrive(bool needs_init)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, begin);
-    if (shut_down) {
+    if (__atomic_load_n(&shut_down, __ATOMIC_RELAXED)) {
         return CUDA_ERROR_DEINITIALIZED;
     }
-    return needs_init && starter != getpid() ? CUDA_ERROR_NOT_INITIALIZED : CUDA_SUCCESS;
+    pid_t who = __atomic_load_n(&starter, __ATOMIC_RELAXED);
+    return needs_init && who != getpid() ? CUDA_ERROR_NOT_INITIALIZED : CUDA_SUCCESS;
 }
 
 STAND_IN_API CUresult cuInit(unsigned flags);
@@ -82,10 +83,12 @@ STAND_IN_API CUresult cuInit(unsigned flags);
 CUresult cuInit(unsigned flags)
 {
     CUresult refusal = stand_in_arrive(false);
-    if (starter && starter != getpid()) {
+    pid_t before = 0;
+    if (!__atomic_compare_exchange_n(&starter, &before, getpid(), false, __ATOMIC_RELAXED,
+                                     __ATOMIC_RELAXED) &&
+        before != getpid()) {
         return CUDA_ERROR_NOT_INITIALIZED; /* it does not outlive fork() */
     }
-    starter = getpid();
     return refusal == CUDA_SUCCESS ? stand_in_table.cuInit(flags) : refusal;
 }
 
@@ -106,7 +109,7 @@ void stand_in_let_go(CUstream stream)
 
 void stand_in_shut_down(void)
 {
-    shut_down = true;
+    __atomic_store_n(&shut_down, true, __ATOMIC_RELAXED);
 }
 
 /* ---- contexts ------------------------------------------------------------------------------ */
@@ -207,7 +210,7 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *is_ac
 {
     CUresult result = stand_in_arrive(true);
     *flags = 0;
-    *is_active = result == CUDA_SUCCESS && active[device];
+    *is_active = result == CUDA_SUCCESS && __atomic_load_n(&active[device], __ATOMIC_RELAXED);
     return result;
 }
 
@@ -219,7 +222,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
     result =
         result == CUDA_SUCCESS ? stand_in_table.cuDevicePrimaryCtxRetain(context, device) : result;
     if (result == CUDA_SUCCESS) {
-        active[device] = 1;
+        __atomic_store_n(&active[device], 1, __ATOMIC_RELAXED);
     }
     return result;
 }
@@ -227,7 +230,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 static CUresult reset(WORDS)
 {
     vmm_driver_destroy_context((CUdevice)a);
-    active[a] = 0;
+    __atomic_store_n(&active[a], 0, __ATOMIC_RELAXED);
     return CUDA_SUCCESS;
 }
 
@@ -376,15 +379,17 @@ CUresult cuEventQuery(CUevent event)
 
 struct CUmemPoolHandle_st {
     int device;
-    uint64_t used;
+    uint64_t used, reserved;
 };
 
 static struct CUmemPoolHandle_st default_pools[VMM_DRIVER_DEVICES];
 
+/* A pool keeps what is freed, until it is trimmed or memory is short. */
 typedef struct pooled {
     CUdeviceptr block;
     size_t size;
     CUmemoryPool pool;
+    bool freed;
     struct pooled *next;
 } pooled;
 
@@ -406,20 +411,75 @@ static CUresult alloc_pitch(WORDS)
     return mem_alloc(a, *(size_t *)b * d, 0, 0, 0, 0);
 }
 
+/* All under pool_lock. */
+static pooled *find_pooled(CUdeviceptr block)
+{
+    pooled *p = all_pooled;
+    while (p && (p->freed || p->block != block)) {
+        p = p->next;
+    }
+    return p;
+}
+
+static pooled *find_freed(CUmemoryPool pool, size_t size)
+{
+    pooled *p = all_pooled;
+    while (p && (!p->freed || p->pool != pool || p->size != size)) {
+        p = p->next;
+    }
+    return p;
+}
+
+/* NULL: of all pools. */
+static void trim(CUmemoryPool pool)
+{
+    for (pooled **at = &all_pooled; *at;) {
+        pooled *p = *at;
+        if (!p->freed || (pool && p->pool != pool)) {
+            at = &p->next;
+            continue;
+        }
+        *at = p->next;
+        p->pool->reserved -= p->size;
+        stand_in_table.cuMemFree(p->block);
+        free(p);
+    }
+}
+
+static CUresult add_pooled(size_t size, CUmemoryPool pool, pooled **out)
+{
+    CUdeviceptr block = 0;
+    CUresult result = stand_in_table.cuMemAlloc(&block, size);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        trim(NULL);
+        result = stand_in_table.cuMemAlloc(&block, size);
+    }
+    pooled *made = result == CUDA_SUCCESS ? malloc(sizeof *made) : NULL;
+    if (!made) {
+        return result;
+    }
+    *made = (pooled){block, size, pool, true, all_pooled};
+    all_pooled = *out = made;
+    pool->reserved += size;
+    return CUDA_SUCCESS;
+}
+
 static CUresult from_pool(CUdeviceptr *out, size_t size, CUmemoryPool pool, CUstream stream)
 {
-    if (is_capturing(stream)) {
-        captures.nodes++;
+    bool node = is_capturing(stream);
+    CUresult result = CUDA_SUCCESS;
+    pthread_mutex_lock(&pool_lock);
+    captures.nodes += node;
+    pooled *p = find_freed(pool, size);
+    if (!p) {
+        result = add_pooled(size, pool, &p);
     }
-    CUresult result = stand_in_table.cuMemAlloc(out, size);
-    pooled *made = result == CUDA_SUCCESS ? malloc(sizeof *made) : NULL;
-    if (made) {
-        pthread_mutex_lock(&pool_lock);
-        *made = (pooled){*out, size, pool, all_pooled};
-        all_pooled = made;
+    if (p && result == CUDA_SUCCESS) {
+        p->freed = false;
         pool->used += size;
-        pthread_mutex_unlock(&pool_lock);
+        *out = p->block;
     }
+    pthread_mutex_unlock(&pool_lock);
     return result;
 }
 
@@ -446,41 +506,51 @@ static CUresult alloc_from_pool(WORDS)
     return from_pool((CUdeviceptr *)a, b, (CUmemoryPool)c, (CUstream)d);
 }
 
-/* The pool's block, taken off the list; NULL: it is none. */
-static pooled *take_pooled(CUdeviceptr block)
+/* False: it is no block of a pool's. */
+static bool free_pooled(CUdeviceptr block)
 {
     pthread_mutex_lock(&pool_lock);
-    pooled **at = &all_pooled;
-    while (*at && (*at)->block != block) {
-        at = &(*at)->next;
-    }
-    pooled *found = *at;
+    pooled *found = find_pooled(block);
     if (found) {
-        *at = found->next;
+        found->freed = true;
         found->pool->used -= found->size;
     }
     pthread_mutex_unlock(&pool_lock);
-    return found;
+    return found != NULL;
+}
+
+static bool is_kept(CUdeviceptr block)
+{
+    pthread_mutex_lock(&pool_lock);
+    const pooled *p = all_pooled;
+    while (p && p->block != block) {
+        p = p->next;
+    }
+    pthread_mutex_unlock(&pool_lock);
+    return p != NULL;
 }
 
 static CUresult free_async(WORDS)
 {
-    pooled *found = take_pooled(a);
-    if (!found) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    free(found);
-    return stand_in_table.cuMemFree(a);
+    return free_pooled(a) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult mem_free(WORDS)
 {
     CUresult result = stand_in_unsafe(false);
-    if (result == CUDA_SUCCESS) {
-        free(take_pooled(a));
-        result = stand_in_table.cuMemFree(a);
+    if (result == CUDA_SUCCESS && is_kept(a)) {
+        stand_in_table.cuCtxSynchronize();
+        return free_async(a, 0, 0, 0, 0, 0);
     }
-    return result;
+    return result == CUDA_SUCCESS ? stand_in_table.cuMemFree(a) : result;
+}
+
+static CUresult pool_trim(WORDS)
+{
+    pthread_mutex_lock(&pool_lock);
+    trim((CUmemoryPool)a);
+    pthread_mutex_unlock(&pool_lock);
+    return CUDA_SUCCESS;
 }
 
 static CUresult pool_create(WORDS)
@@ -498,10 +568,10 @@ static CUresult pool_create(WORDS)
 static CUresult pool_get(WORDS)
 {
     pthread_mutex_lock(&pool_lock);
-    *(uint64_t *)c =
-        b == CU_MEMPOOL_ATTR_USED_MEM_CURRENT || b == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT
-            ? ((CUmemoryPool)a)->used
-            : 0;
+    const struct CUmemPoolHandle_st *pool = (CUmemoryPool)a;
+    *(uint64_t *)c = b == CU_MEMPOOL_ATTR_USED_MEM_CURRENT       ? pool->used
+                     : b == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ? pool->reserved
+                                                                 : 0;
     pthread_mutex_unlock(&pool_lock);
     return CUDA_SUCCESS;
 }
@@ -538,7 +608,7 @@ static CUmemoryPool pool_of(CUdeviceptr pointer)
     CUmemoryPool pool = NULL;
     pthread_mutex_lock(&pool_lock);
     for (const pooled *p = all_pooled; p; p = p->next) {
-        if (pointer - p->block < p->size) {
+        if (!p->freed && pointer - p->block < p->size) {
             pool = p->pool;
         }
     }
@@ -563,6 +633,21 @@ static void describe(CUpointer_attribute attribute, void *value, CUdeviceptr poi
     } else {
         stand_in_table.cuPointerGetAttributes(1, &attribute, &value, pointer);
     }
+}
+
+/* Both answers may be left out. */
+static CUresult address_range(WORDS)
+{
+    CUdeviceptr base = 0;
+    size_t size = 0;
+    CUresult result = stand_in_table.cuMemGetAddressRange(&base, &size, c);
+    if (result == CUDA_SUCCESS && a) {
+        *(CUdeviceptr *)a = base;
+    }
+    if (result == CUDA_SUCCESS && b) {
+        *(size_t *)b = size;
+    }
+    return result;
 }
 
 static CUresult pointer_attributes(WORDS)
@@ -678,6 +763,7 @@ stand_in_function *stand_in_own(const char *symbol)
         {"cuMemAllocFromPoolAsync_ptsz", alloc_from_pool},
         {"cuMemFreeAsync", free_async},
         {"cuMemFreeAsync_ptsz", free_async},
+        {"cuMemGetAddressRange_v2", address_range},
         {"cuPointerGetAttribute", pointer_attribute},
         {"cuPointerGetAttributes", pointer_attributes},
         {"cuStreamBeginCapture", begin_v1},
@@ -697,7 +783,7 @@ stand_in_function *stand_in_own(const char *symbol)
         {"cuMemPoolCreate", pool_create},
         {"cuMemPoolSetAttribute", done},
         {"cuMemPoolGetAttribute", pool_get},
-        {"cuMemPoolTrimTo", done},
+        {"cuMemPoolTrimTo", pool_trim},
         {"cuMemAllocManaged", mem_alloc},
     };
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The rows that are answered, and those that are watched.
+ */
+#include "../../liballoc/platform/log.h"
+#include "../../liballoc/runtime/heap.h"
+#include "lookup.h"
+#include "next.h"
+#include "served.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+typedef CUresult mem_info_fn(size_t *available, size_t *total);
+typedef CUresult range_fn(CUdeviceptr *base, size_t *size, CUdeviceptr pointer);
+typedef CUresult attribute_fn(void *value, CUpointer_attribute attribute, CUdeviceptr pointer);
+typedef CUresult attributes_fn(unsigned count, CUpointer_attribute *attributes, void **values,
+                               CUdeviceptr pointer);
+typedef CUresult of_device_fn(CUdevice device);
+typedef CUresult of_context_fn(CUcontext context);
+typedef CUresult peer_fn(CUcontext owner, unsigned flags);
+typedef CUresult ipc_fn(void *handle, CUdeviceptr block);
+
+/* The driver's function of a row, in the row's own type; NULL: none. */
+#define NEXT(type, symbol) ((type *)(uintptr_t)ga_cuda_next_find(GA_HOOK_##symbol))
+
+/* ---- how much memory there is --------------------------------------------------------------- */
+
+static uint64_t less(uint64_t from, uint64_t what)
+{
+    return from > what ? from - what : 0;
+}
+
+/* The most that a layer of the heap holds: each takes its memory from the one below. */
+static uint64_t held_by(const ga_heap *heap)
+{
+    uint64_t most = 0;
+    for (; heap; heap = heap->parent) {
+        ga_stats stats = {0};
+        ga_heap_stats(heap, &stats);
+        most = stats.held_bytes > most ? stats.held_bytes : most;
+    }
+    return most;
+}
+
+/* What the heap holds and nobody uses serves the next request like memory that the device has
+ * left. */
+static void correct(const ga_cuda_visit *visit, size_t *available, size_t *total)
+{
+    uint64_t limit = ga_cuda_limit();
+    uint64_t used = ga_cuda_used(visit);
+    ga_stats stats = {0};
+    ga_heap_stats(ga_cuda_heap(visit), &stats);
+    uint64_t cached = less(held_by(ga_cuda_heap(visit)), stats.live_bytes);
+    uint64_t there = *available + cached;
+    *total = *total < limit ? *total : (size_t)limit;
+    there = there < *total ? there : *total;
+    *available = (size_t)(there < less(limit, used) ? there : less(limit, used));
+}
+
+EXPORT mem_info_fn cuMemGetInfo_v2;
+
+CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
+{
+    mem_info_fn *next = NEXT(mem_info_fn, cuMemGetInfo_v2);
+    ga_cuda_visit visit;
+    ga_cuda_count(GA_HOOK_cuMemGetInfo_v2);
+    CUresult result = next ? next(available, total) : ga_cuda_next_missing();
+    if (result == CUDA_SUCCESS && available && total && ga_cuda_enter_current(&visit)) {
+        correct(&visit, available, total);
+        ga_cuda_leave_current(&visit);
+    }
+    return result;
+}
+
+/* ---- what a pointer is ---------------------------------------------------------------------- */
+
+/* The heap's block that holds the address, if the driver knows less of it than the program. */
+static bool find_block(CUdeviceptr pointer, ga_cuda_block *block)
+{
+    return ga_cuda_blocks_find(pointer, block) && block->generation;
+}
+
+EXPORT range_fn cuMemGetAddressRange_v2;
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr pointer)
+{
+    range_fn *next = NEXT(range_fn, cuMemGetAddressRange_v2);
+    ga_cuda_block block;
+    ga_cuda_count(GA_HOOK_cuMemGetAddressRange_v2);
+    CUresult result = next ? next(base, size, pointer) : ga_cuda_next_missing();
+    if (result == CUDA_SUCCESS && find_block(pointer, &block)) {
+        if (base) {
+            *base = block.start;
+        }
+        if (size) {
+            *size = block.size;
+        }
+    }
+    return result;
+}
+
+static bool is_ours(CUpointer_attribute attribute)
+{
+    return attribute == CU_POINTER_ATTRIBUTE_CONTEXT ||
+           attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR ||
+           attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE;
+}
+
+/* The context is the device's primary one, as it would be of a block of the driver's. */
+static void correct_attribute(const ga_cuda_block *block, CUpointer_attribute attribute,
+                              void *value)
+{
+    if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) {
+        *(CUdeviceptr *)value = block->start;
+    } else if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE) {
+        *(size_t *)value = block->size;
+    } else if (attribute == CU_POINTER_ATTRIBUTE_CONTEXT && !*(CUcontext *)value) {
+        *(CUcontext *)value = ga_cuda_primary(block->device);
+    }
+}
+
+EXPORT attribute_fn cuPointerGetAttribute;
+
+/* Of memory that is mapped the driver may refuse to tell a context, and we can. */
+CUresult cuPointerGetAttribute(void *value, CUpointer_attribute attribute, CUdeviceptr pointer)
+{
+    attribute_fn *next = NEXT(attribute_fn, cuPointerGetAttribute);
+    ga_cuda_block block;
+    ga_cuda_count(GA_HOOK_cuPointerGetAttribute);
+    CUresult result = next ? next(value, attribute, pointer) : ga_cuda_next_missing();
+    if (value && is_ours(attribute) && find_block(pointer, &block)) {
+        if (attribute == CU_POINTER_ATTRIBUTE_CONTEXT && result == CUDA_ERROR_INVALID_VALUE) {
+            *(CUcontext *)value = NULL;
+            result = CUDA_SUCCESS;
+        }
+        if (result == CUDA_SUCCESS) {
+            correct_attribute(&block, attribute, value);
+        }
+    }
+    return result;
+}
+
+EXPORT attributes_fn cuPointerGetAttributes;
+
+CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes, void **values,
+                                CUdeviceptr pointer)
+{
+    attributes_fn *next = NEXT(attributes_fn, cuPointerGetAttributes);
+    ga_cuda_block block;
+    ga_cuda_count(GA_HOOK_cuPointerGetAttributes);
+    CUresult result = next ? next(count, attributes, values, pointer) : ga_cuda_next_missing();
+    if (result == CUDA_SUCCESS && find_block(pointer, &block)) {
+        for (unsigned i = 0; i < count; i++) {
+            correct_attribute(&block, attributes[i], values[i]);
+        }
+    }
+    return result;
+}
+
+/* ---- contexts ------------------------------------------------------------------------------- */
+
+#define DEFINE_RESET(symbol)                                                                       \
+    EXPORT of_device_fn symbol;                                                                    \
+    CUresult symbol(CUdevice device)                                                               \
+    {                                                                                              \
+        of_device_fn *next = NEXT(of_device_fn, symbol);                                           \
+        ga_cuda_count(GA_HOOK_##symbol);                                                           \
+        ga_cuda_served_reset(device);                                                              \
+        return next ? next(device) : ga_cuda_next_missing();                                       \
+    }
+
+DEFINE_RESET(cuDevicePrimaryCtxReset)
+DEFINE_RESET(cuDevicePrimaryCtxReset_v2)
+
+/* Contexts that other threads know of are looked at again afterwards. */
+#define DEFINE_GONE(type, symbol, argument)                                                        \
+    EXPORT type symbol;                                                                            \
+    CUresult symbol(argument gone)                                                                 \
+    {                                                                                              \
+        type *next = NEXT(type, symbol);                                                           \
+        ga_cuda_count(GA_HOOK_##symbol);                                                           \
+        CUresult result = next ? next(gone) : ga_cuda_next_missing();                              \
+        ga_cuda_served_contexts();                                                                 \
+        return result;                                                                             \
+    }
+
+DEFINE_GONE(of_device_fn, cuDevicePrimaryCtxRelease, CUdevice)
+DEFINE_GONE(of_device_fn, cuDevicePrimaryCtxRelease_v2, CUdevice)
+DEFINE_GONE(of_context_fn, cuCtxDestroy_v2, CUcontext)
+
+/* ---- memory that others are to reach -------------------------------------------------------- */
+
+EXPORT peer_fn cuCtxEnablePeerAccess;
+
+CUresult cuCtxEnablePeerAccess(CUcontext owner, unsigned flags)
+{
+    peer_fn *next = NEXT(peer_fn, cuCtxEnablePeerAccess);
+    ga_cuda_count(GA_HOOK_cuCtxEnablePeerAccess);
+    CUresult result = next ? next(owner, flags) : ga_cuda_next_missing();
+    if (result == CUDA_SUCCESS) {
+        ga_cuda_served_peer(owner);
+    }
+    return result;
+}
+
+EXPORT ipc_fn cuIpcGetMemHandle;
+
+CUresult cuIpcGetMemHandle(void *handle, CUdeviceptr pointer)
+{
+    static bool said;
+    ipc_fn *next = NEXT(ipc_fn, cuIpcGetMemHandle);
+    ga_cuda_block block;
+    ga_cuda_count(GA_HOOK_cuIpcGetMemHandle);
+    CUresult result = next ? next(handle, pointer) : ga_cuda_next_missing();
+    /* relaxed: it is said once, or by two at once */
+    if (result != CUDA_SUCCESS && find_block(pointer, &block) &&
+        !__atomic_exchange_n(&said, true, __ATOMIC_RELAXED)) {
+        ga_log(GA_LOG_WARN,
+               "cuIpcGetMemHandle: a block of %zu bytes is not the driver's own; with "
+               "ipc=compat it would be",
+               block.size);
+    }
+    return result;
+}

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * STRUCTURE  two lists under one lock: streams that capture, and blocks put off; a count of the
+ *            first that is read without it
+ * INVARIANT  a stream is in the list from before its capture begins until the driver says that it
+ *            does not capture
+ * ORDER      C1/C2 for the count: a capture that this thread has begun is seen by it; what another
+ *            thread begins at the same time as we allocate may go either way, as without us
+ * PROGRESS   blocks while another thread is in here
+ */
+#include "captures.h"
+
+#include "../../liballoc/platform/libc.h"
+#include "lookup.h"
+#include "next.h"
+#include "served.h"
+
+#include <pthread.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+typedef struct capture {
+    CUcontext context;
+    CUstream stream;
+    pthread_t thread; /* whose default stream it is, for those of threads */
+    struct capture *following;
+} capture;
+
+typedef struct kept {
+    ga_cuda_block block;
+    struct kept *following;
+} kept;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static capture *captures;
+static kept *put_off;
+static unsigned count; /* of the captures */
+
+bool ga_cuda_capturing(void)
+{
+    /* C2: acquire. Pairs with C1. */
+    return __builtin_expect(__atomic_load_n(&count, __ATOMIC_ACQUIRE) != 0, 0);
+}
+
+/* ---- blocks put off ------------------------------------------------------------------------ */
+
+bool ga_cuda_put_off(const ga_cuda_block *block)
+{
+    kept *made = ga_libc.malloc(sizeof *made);
+    if (made) {
+        pthread_mutex_lock(&lock);
+        *made = (kept){*block, put_off};
+        put_off = made;
+        pthread_mutex_unlock(&lock);
+    }
+    return made != NULL;
+}
+
+bool ga_cuda_is_put_off(CUdeviceptr start)
+{
+    pthread_mutex_lock(&lock);
+    const kept *at = put_off;
+    while (at && at->block.start != start) {
+        at = at->following;
+    }
+    pthread_mutex_unlock(&lock);
+    return at != NULL;
+}
+
+bool ga_cuda_put_off_next(ga_cuda_block *out)
+{
+    pthread_mutex_lock(&lock);
+    kept *first = put_off;
+    if (first) {
+        *out = first->block;
+        put_off = first->following;
+    }
+    pthread_mutex_unlock(&lock);
+    ga_libc.free(first);
+    return first != NULL;
+}
+
+/* ---- the list of captures ------------------------------------------------------------------ */
+
+enum {
+    STREAM_LEGACY = 1,
+    STREAM_THREAD = 2 /* CU_STREAM_LEGACY and CU_STREAM_PER_THREAD, as handles */
+};
+
+static CUstream handle(int number)
+{
+    return (CUstream)(uintptr_t)number;
+}
+
+static CUstream named(CUstream stream, ga_cuda_streams meaning)
+{
+    if (stream) {
+        return stream == handle(STREAM_LEGACY) ? NULL : stream;
+    }
+    return meaning == GA_CUDA_THREAD ? handle(STREAM_THREAD) : NULL;
+}
+
+static bool is_capturing(CUstream stream)
+{
+    const ga_cuda_asks *asks = ga_cuda_next_asks();
+    int status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return asks && asks->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static CUcontext current(void)
+{
+    const ga_cuda_asks *asks = ga_cuda_next_asks();
+    CUcontext context = NULL;
+    return asks && asks->cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context : NULL;
+}
+
+/* Without memory for the note it is as if the capture were not there: the driver refuses what it
+ * forbids. */
+static void begun(CUstream stream)
+{
+    capture *made = ga_libc.malloc(sizeof *made);
+    if (made) {
+        pthread_mutex_lock(&lock);
+        *made = (capture){current(), stream, pthread_self(), captures};
+        captures = made;
+        /* C1: release. Pairs with C2. */
+        __atomic_fetch_add(&count, 1, __ATOMIC_RELEASE);
+        pthread_mutex_unlock(&lock);
+    }
+}
+
+typedef bool is_it(const capture *c, const void *context);
+
+static void strike_out(is_it *matches, const void *context, bool all)
+{
+    pthread_mutex_lock(&lock);
+    for (capture **at = &captures; *at;) {
+        capture *c = *at;
+        if (!matches(c, context)) {
+            at = &c->following;
+            continue;
+        }
+        *at = c->following;
+        ga_libc.free(c);
+        /* C1: release. Pairs with C2. */
+        __atomic_fetch_sub(&count, 1, __ATOMIC_RELEASE);
+        if (!all) {
+            break;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    if (!ga_cuda_capturing()) {
+        ga_cuda_served_put_off();
+    }
+}
+
+static bool is_stream(const capture *c, const void *context)
+{
+    const CUstream *stream = context;
+    return c->stream == *stream &&
+           (*stream != handle(STREAM_THREAD) || pthread_equal(c->thread, pthread_self()));
+}
+
+static bool is_context(const capture *c, const void *context)
+{
+    return c->context == (CUcontext)(uintptr_t)context;
+}
+
+void ga_cuda_captures_end(CUcontext context)
+{
+    if (ga_cuda_capturing()) {
+        strike_out(is_context, context, true);
+    }
+}
+
+void ga_cuda_captures_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void ga_cuda_captures_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- the driver's functions ---------------------------------------------------------------- */
+
+static CUresult begin(ga_cuda_hook_index row, ga_cuda_word a, ga_cuda_word b, ga_cuda_word c,
+                      ga_cuda_word d, ga_cuda_word e, ga_cuda_word f)
+{
+    ga_cuda_any *next = ga_cuda_next_find(row);
+    ga_cuda_count(row);
+    CUresult result = next ? next(a, b, c, d, e, f) : ga_cuda_next_missing();
+    if (result == CUDA_SUCCESS) {
+        begun(named((CUstream)a, ga_cuda_hooks[row].streams));
+    }
+    return result;
+}
+
+/* However the call ends: it is what the driver says of the stream afterwards that counts. */
+static CUresult end(ga_cuda_hook_index row, ga_cuda_word a, ga_cuda_word b, ga_cuda_word c,
+                    ga_cuda_word d, ga_cuda_word e, ga_cuda_word f)
+{
+    ga_cuda_any *next = ga_cuda_next_find(row);
+    CUstream stream = named((CUstream)a, ga_cuda_hooks[row].streams);
+    ga_cuda_count(row);
+    if (!next) {
+        return ga_cuda_next_missing();
+    }
+    bool was = ga_cuda_capturing() && is_capturing(stream);
+    CUresult result = next(a, b, c, d, e, f);
+    bool gone = row == GA_HOOK_cuStreamDestroy_v2 && result == CUDA_SUCCESS;
+    if (was && (gone || !is_capturing(stream))) {
+        strike_out(is_stream, &stream, false);
+    }
+    return result;
+}
+
+#define DEFINE(symbol, how)                                                                        \
+    EXPORT ga_cuda_any symbol;                                                                     \
+    CUresult symbol(ga_cuda_word a, ga_cuda_word b, ga_cuda_word c, ga_cuda_word d,                \
+                    ga_cuda_word e, ga_cuda_word f)                                                \
+    {                                                                                              \
+        return how(GA_HOOK_##symbol, a, b, c, d, e, f);                                            \
+    }
+
+DEFINE(cuStreamBeginCapture, begin)
+DEFINE(cuStreamBeginCapture_ptsz, begin)
+DEFINE(cuStreamBeginCapture_v2, begin)
+DEFINE(cuStreamBeginCapture_v2_ptsz, begin)
+DEFINE(cuStreamBeginCaptureToGraph, begin)
+DEFINE(cuStreamBeginCaptureToGraph_ptsz, begin)
+DEFINE(cuStreamEndCapture, end)
+DEFINE(cuStreamEndCapture_ptsz, end)
+DEFINE(cuStreamDestroy_v2, end)

@@ -1,0 +1,543 @@
+/* SPDX-License-Identifier: MIT
+ *
+ *   CLOSED --first request--> OPEN or REFUSED --primary context reset--> CLOSED
+ *
+ * STRUCTURE  a record for each device, with the heap; what is known of the context that a thread
+ * had
+ *            last, in the thread
+ * INVARIANT  a block of generation g is the heap's that was opened as the g-th, or of none
+ * ORDER      a device's lock: shared by visits, exclusive where its heap comes and goes; S1/S2 for
+ *            the settings; `epoch` is a hint that a context is to be looked at again, changed by
+ * the
+ *            thread that destroys one
+ * PROGRESS   a visit waits only for a heap that is being opened or closed
+ */
+#include "served.h"
+
+#include "../../liballoc/device/device.h"
+#include "../../liballoc/platform/cuda_driver.h"
+#include "../../liballoc/platform/log.h"
+#include "../../liballoc/runtime/heap.h"
+#include "captures.h"
+#include "lookup.h"
+#include "next.h"
+#include "settings.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    TEXTURE_ALIGN = 512, /* what every block of the driver's is aligned to */
+    STREAM_THREAD = 2    /* CU_STREAM_PER_THREAD, as a handle */
+};
+
+enum {
+    CLOSED = 0,
+    OPEN,
+    REFUSED
+};
+
+struct ga_cuda_device {
+    pthread_rwlock_t lock;
+    int state;
+    ga_heap *heap;
+    unsigned generation;
+    size_t align;  /* of blocks without a stream; 0: what the heap gives */
+    bool plain;    /* the heap is the driver's own cuMemAlloc */
+    bool streams;  /* it has stream order */
+    bool own_pool; /* of the driver's, which knows the threads' default streams apart */
+    bool shared;   /* other devices reach its memory */
+    uint64_t used; /* relaxed: a figure, within which a limit is kept */
+};
+
+static ga_cuda_device devices[GA_CUDA_DEVICES];
+static unsigned last_generation; /* under the lock of the device that is opened, and open_lock */
+static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* ---- the settings -------------------------------------------------------------------------- */
+
+enum {
+    UNREAD = 0,
+    SERVING,
+    PASSING
+};
+
+static int mode;
+static ga_cuda_settings settings;
+
+/* A bad setting costs one line, and with GPUALLOC_STRICT=1 the run: exit 2. */
+static void refuse(const char *source)
+{
+    const char *strict = getenv("GPUALLOC_STRICT");
+    if (strict && strcmp(strict, "1") == 0) {
+        ga_log(GA_LOG_ERROR, "%s%s", source, ga_error_text());
+        _exit(2);
+    }
+    ga_log(GA_LOG_ERROR, "%s%s; going on with the driver's own allocator", source, ga_error_text());
+}
+
+static void fork_prepare(void)
+{
+    pthread_mutex_lock(&open_lock);
+    ga_cuda_captures_lock();
+    ga_cuda_blocks_lock();
+}
+
+static void fork_parent(void)
+{
+    ga_cuda_blocks_unlock();
+    ga_cuda_captures_unlock();
+    pthread_mutex_unlock(&open_lock);
+}
+
+/* Who held a device's lock is not here. */
+static void fork_child(void)
+{
+    fork_parent();
+    for (int i = 0; i < GA_CUDA_DEVICES; i++) {
+        pthread_rwlock_init(&devices[i].lock, NULL);
+    }
+}
+
+static void read_settings(void)
+{
+    const char *told = getenv("GPUALLOC_DEVICE");
+    int read = told && *told ? SERVING : PASSING;
+    if (read == SERVING && ga_cuda_settings_read(&settings, told) != GA_OK) {
+        refuse("GPUALLOC_DEVICE: ");
+        read = PASSING;
+    }
+    for (int i = 0; i < GA_CUDA_DEVICES; i++) {
+        pthread_rwlock_init(&devices[i].lock, NULL);
+    }
+    pthread_atfork(fork_prepare, fork_parent, fork_child);
+    /* S1: release. Pairs with S2. */
+    __atomic_store_n(&mode, read, __ATOMIC_RELEASE);
+}
+
+static bool serving(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    /* S2: acquire. Pairs with S1. */
+    int now = __atomic_load_n(&mode, __ATOMIC_ACQUIRE);
+    if (__builtin_expect(now == UNREAD, 0)) {
+        pthread_once(&once, read_settings);
+        now = mode;
+    }
+    return now == SERVING;
+}
+
+/* ---- contexts ------------------------------------------------------------------------------ */
+
+static unsigned epoch = 1;
+
+static _Thread_local struct {
+    CUcontext context;
+    unsigned epoch;
+    int device; /* whose primary context it is; -1: none's */
+} known;
+
+void ga_cuda_served_contexts(void)
+{
+    __atomic_fetch_add(&epoch, 1, __ATOMIC_RELAXED); /* relaxed: a hint, see ORDER */
+}
+
+/* Nothing is made by asking: a primary context that nobody uses is not this one. */
+static int look_at(const ga_cuda_asks *asks, CUcontext context)
+{
+    CUdevice device = -1;
+    CUcontext primary = NULL;
+    unsigned flags;
+    int active = 0;
+    if (asks->cuCtxGetDevice(&device) != CUDA_SUCCESS ||
+        asks->cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS || !active ||
+        asks->cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS) {
+        return -1;
+    }
+    asks->cuDevicePrimaryCtxRelease_v2(device);
+    return primary == context && device < GA_CUDA_DEVICES ? device : -1;
+}
+
+/* The device whose primary context is current; -1: none's is. */
+static int current_device(const ga_cuda_asks *asks, CUcontext *context)
+{
+    if (asks->cuCtxGetCurrent(context) != CUDA_SUCCESS || !*context) {
+        return -1;
+    }
+    unsigned now = __atomic_load_n(&epoch, __ATOMIC_RELAXED); /* relaxed: a hint, see ORDER */
+    if (__builtin_expect(known.context != *context || known.epoch != now, 0)) {
+        known.device = look_at(asks, *context);
+        known.context = *context;
+        known.epoch = now;
+    }
+    return known.device;
+}
+
+/* ---- opening ------------------------------------------------------------------------------- */
+
+/* The layer that serves: below those that only look on. */
+static const ga_heap *working(const ga_heap *heap)
+{
+    while (heap->backend->passes_through && heap->parent) {
+        heap = heap->parent;
+    }
+    return heap;
+}
+
+static bool is(const ga_heap *heap, const char *backend)
+{
+    return strcmp(heap->backend->name, backend) == 0;
+}
+
+static void open_heap(ga_cuda_device *d, int ordinal)
+{
+    ga_heap *heap;
+    if (ga_heap_open(&heap, GA_PLACE_DEVICE, ordinal, settings.spec) != GA_OK) {
+        refuse("GPUALLOC_DEVICE: ");
+        d->state = REFUSED;
+        return;
+    }
+    const ga_heap *works = working(heap);
+    d->heap = heap;
+    d->align = works->backend->alloc_aligned ? TEXTURE_ALIGN : 0;
+    d->plain = is(works, "cuda");
+    d->streams = works->backend->alloc_on != NULL;
+    d->own_pool = is(works, "async");
+    pthread_mutex_lock(&open_lock);
+    d->generation = ++last_generation;
+    pthread_mutex_unlock(&open_lock);
+    d->state = OPEN;
+    ga_log(GA_LOG_INFO, "memory of device %d is served by %s", ordinal, ga_heap_spec(heap));
+}
+
+static void open_first(ga_cuda_device *d, int ordinal)
+{
+    pthread_rwlock_wrlock(&d->lock);
+    if (d->state == CLOSED) {
+        open_heap(d, ordinal);
+    }
+    pthread_rwlock_unlock(&d->lock);
+}
+
+bool ga_cuda_enter_current(ga_cuda_visit *visit)
+{
+    const ga_cuda_asks *asks = serving() ? ga_cuda_next_asks() : NULL;
+    int ordinal = asks ? current_device(asks, &visit->context) : -1;
+    if (ordinal < 0) {
+        return false;
+    }
+    ga_cuda_device *d = &devices[ordinal];
+    pthread_rwlock_rdlock(&d->lock);
+    if (__builtin_expect(d->state == CLOSED, 0) && !ga_cuda_capturing()) {
+        pthread_rwlock_unlock(&d->lock);
+        open_first(d, ordinal);
+        pthread_rwlock_rdlock(&d->lock);
+    }
+    visit->device = d;
+    visit->ordinal = ordinal;
+    if (d->state != OPEN) {
+        pthread_rwlock_unlock(&d->lock);
+    }
+    return d->state == OPEN;
+}
+
+void ga_cuda_leave_current(const ga_cuda_visit *visit)
+{
+    pthread_rwlock_unlock(&visit->device->lock);
+}
+
+ga_heap *ga_cuda_heap(const ga_cuda_visit *visit)
+{
+    return visit->device->heap;
+}
+
+bool ga_cuda_serves(const ga_cuda_visit *visit)
+{
+    return !settings.ipc_compat && !visit->device->shared && !ga_cuda_capturing();
+}
+
+bool ga_cuda_serves_streams(const ga_cuda_visit *visit)
+{
+    return visit->device->streams && !visit->device->shared && !ga_cuda_capturing();
+}
+
+/* ---- how much there is --------------------------------------------------------------------- */
+
+uint64_t ga_cuda_limit(void)
+{
+    return settings.limit;
+}
+
+uint64_t ga_cuda_used(const ga_cuda_visit *visit)
+{
+    return __atomic_load_n(&visit->device->used, __ATOMIC_RELAXED); /* relaxed: a figure */
+}
+
+static void unuse(ga_cuda_device *d, size_t size)
+{
+    __atomic_fetch_sub(&d->used, size, __ATOMIC_RELAXED); /* relaxed: a figure */
+}
+
+bool ga_cuda_reserve(const ga_cuda_visit *visit, size_t size)
+{
+    ga_cuda_device *d = visit->device;
+    /* relaxed: a figure; of two that would pass the limit together, one sees the other's */
+    uint64_t before = __atomic_fetch_add(&d->used, size, __ATOMIC_RELAXED);
+    if (before <= settings.limit && size <= settings.limit - before) {
+        return true;
+    }
+    unuse(d, size);
+    return false;
+}
+
+void ga_cuda_unreserve(const ga_cuda_visit *visit, size_t size)
+{
+    unuse(visit->device, size);
+}
+
+/* ---- getting blocks ------------------------------------------------------------------------ */
+
+/* To a backend that takes a stream for what its handle says, all threads' default streams are one:
+ * there it is asked for a block that nobody uses any more. */
+static bool on_stream(const ga_cuda_device *d, const CUstream *stream)
+{
+    return stream && (d->own_pool || (uintptr_t)*stream != STREAM_THREAD);
+}
+
+static ga_status ask(const ga_cuda_device *d, size_t size, const CUstream *stream, void **out)
+{
+    return on_stream(d, stream) ? ga_alloc_on(d->heap, size, d->align, *stream, out)
+                                : ga_alloc(d->heap, size, d->align, out);
+}
+
+static ga_status ask_twice(const ga_cuda_device *d, size_t size, const CUstream *stream, void **out)
+{
+    ga_status status = ask(d, size, stream, out);
+    if (status == GA_ERR_MEMORY && ga_trim(d->heap, 0) == GA_OK) {
+        status = ask(d, size, stream, out);
+    }
+    return status;
+}
+
+/* Caches of the heap count against the limit, too: what it may not keep beside this block goes. */
+static void make_room(const ga_cuda_device *d, size_t size)
+{
+    ga_stats stats = {0};
+    if (settings.limit == UINT64_MAX || ga_heap_stats(d->heap, &stats) != GA_OK) {
+        return;
+    }
+    if (stats.held_bytes > settings.limit || size > settings.limit - stats.held_bytes) {
+        ga_trim(d->heap, 0);
+    }
+}
+
+CUresult ga_cuda_take(const ga_cuda_visit *visit, size_t size, const CUstream *stream,
+                      CUdeviceptr *out)
+{
+    ga_cuda_device *d = visit->device;
+    void *block;
+    if (!ga_cuda_reserve(visit, size)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    make_room(d, size);
+    ga_status status = ask_twice(d, size, stream, &block);
+    if (status != GA_OK) {
+        unuse(d, size);
+        return status == GA_ERR_MEMORY ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_SUPPORTED;
+    }
+    ga_cuda_block note = {(CUdeviceptr)(uintptr_t)block, size, visit->ordinal, d->generation};
+    if (!ga_cuda_blocks_put(&note)) {
+        ga_free(d->heap, block);
+        unuse(d, size);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *out = note.start;
+    return CUDA_SUCCESS;
+}
+
+/* Without memory for the note the block is the driver's all the same; only its bytes stay counted.
+ */
+void ga_cuda_note(const ga_cuda_visit *visit, CUdeviceptr start, size_t size)
+{
+    ga_cuda_block note = {start, size, visit->ordinal, 0};
+    ga_cuda_blocks_put(&note);
+}
+
+/* ---- giving them back ---------------------------------------------------------------------- */
+
+/* What a failed call comes to: the heap says only that the driver refused, and the driver says
+ * again what it is that it has. */
+static CUresult trouble(void)
+{
+    const ga_cuda_asks *asks = ga_cuda_next_asks();
+    CUresult result = asks ? asks->cuCtxSynchronize() : CUDA_SUCCESS;
+    return result == CUDA_SUCCESS ? CUDA_ERROR_UNKNOWN : result;
+}
+
+static ga_status hand_back(const ga_cuda_device *d, const ga_cuda_block *block,
+                           const CUstream *stream)
+{
+    void *start = (void *)(uintptr_t)block->start;
+    CUstream legacy = NULL;
+    const CUstream *behind = stream ? stream : settings.free_by_event ? &legacy : NULL;
+    return behind && d->streams ? ga_free_on(d->heap, start, *behind) : ga_free(d->heap, start);
+}
+
+static CUresult give(ga_cuda_device *d, const ga_cuda_block *block, const CUstream *stream)
+{
+    if (!block->generation || block->generation != d->generation || d->state != OPEN) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (stream && !d->streams) {
+        return CUDA_ERROR_NOT_SUPPORTED; /* no block of stream order: the driver's error */
+    }
+    if (ga_cuda_capturing() && ga_cuda_put_off(block)) {
+        return CUDA_SUCCESS;
+    }
+    if (hand_back(d, block, stream) != GA_OK) {
+        ga_cuda_blocks_put(block);
+        return trouble();
+    }
+    unuse(d, block->size);
+    return CUDA_SUCCESS;
+}
+
+CUresult ga_cuda_give(const ga_cuda_block *block, const CUstream *stream)
+{
+    ga_cuda_device *d = &devices[block->device];
+    pthread_rwlock_rdlock(&d->lock);
+    CUresult result = give(d, block, stream);
+    pthread_rwlock_unlock(&d->lock);
+    return result;
+}
+
+/* What it did not free, it may yet. */
+void ga_cuda_driver_freed(const ga_cuda_block *block, CUresult result)
+{
+    if (result == CUDA_SUCCESS) {
+        unuse(&devices[block->device], block->size);
+    } else {
+        ga_cuda_blocks_put(block);
+    }
+}
+
+static bool holds(ga_cuda_device *d, CUdeviceptr address)
+{
+    pthread_rwlock_rdlock(&d->lock);
+    bool own = d->state == OPEN && !d->plain && !d->own_pool &&
+               ga_owns(d->heap, (const void *)(uintptr_t)address);
+    pthread_rwlock_unlock(&d->lock);
+    return own;
+}
+
+bool ga_cuda_holds(CUdeviceptr address)
+{
+    bool held = false;
+    for (int i = 0; serving() && !held && i < GA_CUDA_DEVICES; i++) {
+        held = holds(&devices[i], address);
+    }
+    return held;
+}
+
+void ga_cuda_served_put_off(void)
+{
+    ga_cuda_block block;
+    while (!ga_cuda_capturing() && ga_cuda_put_off_next(&block)) {
+        ga_cuda_give(&block, NULL);
+    }
+}
+
+bool ga_cuda_served_trim(void)
+{
+    bool trimmed = false;
+    for (int i = 0; serving() && !ga_cuda_capturing() && i < GA_CUDA_DEVICES; i++) {
+        pthread_rwlock_rdlock(&devices[i].lock);
+        bool open = devices[i].state == OPEN;
+        trimmed = (open && ga_trim(devices[i].heap, 0) == GA_OK) || trimmed;
+        pthread_rwlock_unlock(&devices[i].lock);
+    }
+    return trimmed;
+}
+
+/* ---- contexts that go, and devices that reach each other ----------------------------------- */
+
+/* The heap is told of every block, so that it closes empty: the context's memory goes with it. */
+static void close_heap(ga_cuda_device *d, int ordinal)
+{
+    ga_cuda_block block;
+    while (ga_cuda_blocks_take_any(ordinal, &block)) {
+        if (block.generation == d->generation) {
+            ga_free(d->heap, (void *)(uintptr_t)block.start);
+        }
+    }
+    ga_heap_close(d->heap);
+    ga_device_forget(ordinal);
+    d->heap = NULL;
+    d->state = CLOSED;
+    d->shared = false;
+    __atomic_store_n(&d->used, 0, __ATOMIC_RELAXED); /* relaxed: a figure */
+}
+
+CUcontext ga_cuda_primary(int device)
+{
+    const ga_cuda_asks *asks = ga_cuda_next_asks();
+    CUcontext primary = NULL;
+    if (asks && asks->cuDevicePrimaryCtxRetain(&primary, device) == CUDA_SUCCESS) {
+        asks->cuDevicePrimaryCtxRelease_v2(device);
+    }
+    return primary;
+}
+
+void ga_cuda_served_reset(CUdevice device)
+{
+    if (!serving() || device < 0 || device >= GA_CUDA_DEVICES) {
+        return;
+    }
+    ga_cuda_device *d = &devices[device];
+    pthread_rwlock_rdlock(&d->lock);
+    bool open = d->state == OPEN;
+    pthread_rwlock_unlock(&d->lock);
+    if (open) { /* else the context may not even be there, and asking would make it */
+        ga_cuda_captures_end(ga_cuda_primary(device));
+    }
+    pthread_rwlock_wrlock(&d->lock);
+    if (d->state == OPEN) {
+        close_heap(d, device);
+    }
+    pthread_rwlock_unlock(&d->lock);
+    ga_cuda_served_contexts();
+}
+
+static int device_of(const ga_cuda_asks *asks, CUcontext context)
+{
+    CUdevice device = -1;
+    if (asks->cuCtxPushCurrent_v2(context) == CUDA_SUCCESS) {
+        CUresult result = asks->cuCtxGetDevice(&device);
+        asks->cuCtxPopCurrent_v2(&context);
+        device = result == CUDA_SUCCESS ? device : -1;
+    }
+    return device < GA_CUDA_DEVICES ? device : -1;
+}
+
+void ga_cuda_served_peer(CUcontext owner)
+{
+    const ga_cuda_asks *asks = serving() ? ga_cuda_next_asks() : NULL;
+    int device = asks ? device_of(asks, owner) : -1;
+    if (device < 0) {
+        return;
+    }
+    ga_cuda_device *d = &devices[device];
+    pthread_rwlock_wrlock(&d->lock);
+    bool changes = !d->shared && !(d->state == OPEN && d->plain);
+    d->shared = d->shared || changes;
+    pthread_rwlock_unlock(&d->lock);
+    if (changes) {
+        ga_log(
+            GA_LOG_WARN,
+            "device %d is to be reached by another device: the driver serves it from now on, and "
+            "blocks of before cannot be reached",
+            device);
+    }
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The heaps that serve CUDA programs: one for each device, in its primary context, opened by the
+ * first request there. Until GPUALLOC_DEVICE names a spec, all is the driver's. Thread safe.
+ */
+#ifndef GPUALLOC_INTERPOSE_CUDA_SERVED_H
+#define GPUALLOC_INTERPOSE_CUDA_SERVED_H
+
+#include "blocks.h"
+
+#include <gpualloc/gpualloc.h>
+
+typedef struct ga_cuda_device ga_cuda_device;
+
+/* A visit to the device of the context that is current: its heap stays until the visit ends. */
+typedef struct ga_cuda_visit {
+    ga_cuda_device *device;
+    CUcontext context;
+    int ordinal;
+} ga_cuda_visit;
+
+/* False: nothing is served here. The context is not its device's primary one, or there is none; no
+ * spec is named; the heap could not be opened, which was logged once. */
+bool ga_cuda_enter_current(ga_cuda_visit *visit);
+void ga_cuda_leave_current(const ga_cuda_visit *visit);
+
+/* The heap, for the length of a visit. */
+ga_heap *ga_cuda_heap(const ga_cuda_visit *visit);
+
+/* Whether requests without a stream, and those with one, are the heap's at all. */
+bool ga_cuda_serves(const ga_cuda_visit *visit);
+bool ga_cuda_serves_streams(const ga_cuda_visit *visit);
+
+/* The context that the heap of a device is in. */
+CUcontext ga_cuda_primary(int device);
+
+/* The bytes of live blocks that we know of, and how many there may be. */
+uint64_t ga_cuda_used(const ga_cuda_visit *visit);
+uint64_t ga_cuda_limit(void);
+
+/* A block of the heap. CUDA_ERROR_OUT_OF_MEMORY: also after all caches were given back.
+ * CUDA_ERROR_NOT_SUPPORTED: ask the driver. `stream`: NULL for none. */
+CUresult ga_cuda_take(const ga_cuda_visit *visit, size_t size, const CUstream *stream,
+                      CUdeviceptr *out);
+
+/* Count and note a block that the driver is to serve; give the bytes back where it does not. */
+bool ga_cuda_reserve(const ga_cuda_visit *visit, size_t size);
+void ga_cuda_note(const ga_cuda_visit *visit, CUdeviceptr start, size_t size);
+void ga_cuda_unreserve(const ga_cuda_visit *visit, size_t size);
+
+/* Give back a block that was struck out; NULL for no stream. Where it fails, the block is noted
+ * again. CUDA_ERROR_NOT_SUPPORTED: it is the driver's to free, see ga_cuda_driver_freed(). */
+CUresult ga_cuda_give(const ga_cuda_block *block, const CUstream *stream);
+void ga_cuda_driver_freed(const ga_cuda_block *block, CUresult result);
+
+/* Whether an address that no live block starts at lies in memory of a heap's that has it from the
+ * driver in larger blocks: freed there, it could be one of those. */
+bool ga_cuda_holds(CUdeviceptr address);
+
+/* Give the caches of all heaps back to the driver. False: there are none, or a capture forbids it.
+ */
+bool ga_cuda_served_trim(void);
+
+/* Free what was put off, now that no stream captures. */
+void ga_cuda_served_put_off(void);
+
+/* Before the primary context of a device goes: our heap there goes, and every block. */
+void ga_cuda_served_reset(CUdevice device);
+
+/* Contexts may have come and gone. */
+void ga_cuda_served_contexts(void);
+
+/* From now on the driver serves the device, whose memory another one is to reach. */
+void ga_cuda_served_peer(CUcontext owner);
+
+#endif

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The spec is taken apart, and put together again without what is ours.
+ */
+#include "settings.h"
+
+#include "../../liballoc/platform/libc.h"
+#include "../../liballoc/platform/size.h"
+#include "../../liballoc/runtime/registry.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- our options --------------------------------------------------------------------------- */
+
+static ga_status wrong(const ga_spec_option *option, const char *expected)
+{
+    return ga_fail(GA_ERR_SPEC, "%s: expected %s, got \"%s\"", option->key, expected,
+                   option->value ? option->value : "");
+}
+
+static bool is(const char *value, const char *text)
+{
+    return value && strcmp(value, text) == 0;
+}
+
+static ga_status read_ipc(ga_cuda_settings *out, const ga_spec_option *option)
+{
+    out->ipc_compat = is(option->value, "compat");
+    return out->ipc_compat || is(option->value, "none") ? GA_OK : wrong(option, "none or compat");
+}
+
+static ga_status read_limit(ga_cuda_settings *out, const ga_spec_option *option)
+{
+    if (is(option->value, "none")) {
+        return GA_OK;
+    }
+    bool parsed = option->value && ga_size_parse(option->value, &out->limit);
+    return parsed && out->limit ? GA_OK : wrong(option, "a size from 1 byte on, or none");
+}
+
+static bool has_option(const char *layer, const char *key)
+{
+    const ga_backend *backend = ga_registry_find(layer);
+    for (size_t i = 0; backend && i < backend->option_count; i++) {
+        if (strcmp(backend->options[i].name, key) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* `*taken`: it is ours alone. */
+static ga_status read_option(ga_cuda_settings *out, const char *layer, const ga_spec_option *option,
+                             bool *taken)
+{
+    *taken = false;
+    if (strcmp(option->key, "ipc") == 0) {
+        *taken = true;
+        return read_ipc(out, option);
+    }
+    if (strcmp(option->key, "limit") == 0) {
+        *taken = !has_option(layer, "limit"); /* a layer that has one keeps its caches within it */
+        return read_limit(out, option);
+    }
+    if (strcmp(option->key, "free") == 0) {
+        out->free_by_event = is(option->value, "event");
+        *taken = out->free_by_event || is(option->value, "sync");
+        return *taken || has_option(layer, "free") ? GA_OK : wrong(option, "sync or event");
+    }
+    return GA_OK;
+}
+
+/* ---- the spec without them ----------------------------------------------------------------- */
+
+typedef struct text {
+    char *buffer;
+    size_t size, length;
+} text;
+
+__attribute__((format(printf, 2, 3))) static void add(text *t, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    size_t room = t->length < t->size ? t->size - t->length : 0;
+    int length = vsnprintf(room ? t->buffer + t->length : NULL, room, format, args);
+    va_end(args);
+    t->length += length > 0 ? (size_t)length : 0;
+}
+
+static void add_value(text *t, const char *value)
+{
+    if (!ga_spec_needs_quotes(value)) {
+        add(t, "=%s", value);
+        return;
+    }
+    add(t, "=\"");
+    for (; *value; value++) {
+        add(t, *value == '"' || *value == '\\' ? "\\%c" : "%c", *value);
+    }
+    add(t, "\"");
+}
+
+static ga_status add_layer(ga_cuda_settings *out, text *t, const ga_spec_layer *layer, bool first)
+{
+    const char *before = ":";
+    add(t, "%s%s", first ? "" : "/", layer->name);
+    for (size_t i = 0; i < layer->option_count; i++) {
+        const ga_spec_option *option = &layer->options[i];
+        bool taken = false;
+        ga_status status = first ? read_option(out, layer->name, option, &taken) : GA_OK;
+        if (status != GA_OK) {
+            return status;
+        }
+        if (!taken) {
+            add(t, "%s%s", before, option->key);
+            before = ",";
+        }
+        if (!taken && option->value) {
+            add_value(t, option->value);
+        }
+    }
+    return GA_OK;
+}
+
+static const char *bare_option(const char *name)
+{
+    const ga_backend *backend = ga_registry_find(name);
+    return backend ? backend->bare_option : NULL;
+}
+
+static ga_status read_into(ga_cuda_settings *out, ga_spec *spec, const char *from)
+{
+    text t = {out->spec, sizeof out->spec, 0};
+    ga_status status = ga_spec_parse(spec, from, bare_option);
+    for (size_t i = 0; status == GA_OK && i < spec->layer_count; i++) {
+        status = add_layer(out, &t, &spec->layers[i], i == 0);
+    }
+    if (status == GA_OK && t.length >= t.size) {
+        return ga_fail(GA_ERR_SPEC, "expected a spec of at most %zu bytes", t.size - 1);
+    }
+    return status;
+}
+
+ga_status ga_cuda_settings_read(ga_cuda_settings *out, const char *from)
+{
+    *out = (ga_cuda_settings){.limit = UINT64_MAX};
+    ga_spec *spec = ga_libc.malloc(sizeof *spec);
+    if (!spec) {
+        return ga_fail(GA_ERR_MEMORY, "no memory to read the spec in");
+    }
+    ga_status status = read_into(out, spec, from);
+    ga_libc.free(spec);
+    return status;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What GPUALLOC_DEVICE says to the preload: a spec, whose first layer may have three options more.
+ *
+ *   free=sync   cuMemFree() waits for the device, as the driver's does (the default)
+ *   free=event  it does not: the block is used again once the work is done that is now on streams
+ *               that wait for the legacy default stream; work on others is the program's affair
+ *   limit=SIZE  the program may have so many bytes, and is told that the device has no more
+ *   ipc=compat  cuMemAlloc() is the driver's, so that cuIpcGetMemHandle() takes its blocks
+ *   ipc=none    it is the heap's (the default)
+ */
+#ifndef GPUALLOC_INTERPOSE_CUDA_SETTINGS_H
+#define GPUALLOC_INTERPOSE_CUDA_SETTINGS_H
+
+#include "../../liballoc/runtime/spec.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct ga_cuda_settings {
+    char spec[GA_SPEC_LENGTH]; /* without the options above, as far as the layer has none such */
+    uint64_t limit;            /* UINT64_MAX: none */
+    bool free_by_event;
+    bool ipc_compat;
+} ga_cuda_settings;
+
+/* GA_ERR_SPEC: the text does not parse, or a value is none of the above. What else may be wrong
+ * with it shows when it is opened. */
+ga_status ga_cuda_settings_read(ga_cuda_settings *out, const char *text);
+
+#endif

@@ -1,0 +1,208 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""CUDA programs whose memory is served by each backend: they are told what the driver would tell
+them. Settings that are wrong cost a line, and change nothing else."""
+
+import json
+import os
+import struct
+import unittest
+from pathlib import Path
+
+import support
+from driver import LIBCUDA_OLD, Case
+
+MIB = 1 << 20
+# What `serving` is told: who serves blocks without a stream, and whether these are the driver's own.
+SPECS = {
+    "": ["driver"],
+    "cuda": ["driver"],
+    "async": ["heap", "plain"],
+    "vmm": ["heap"],
+    "slab/vmm": ["heap"],
+    "slab/cuda": ["driver"],
+}
+
+
+def with_options(spec: str, options: str) -> str:
+    first, slash, rest = spec.partition("/")
+    return first + (":" + options if options else "") + slash + rest
+
+
+class Serving(Case):
+    def under_each(self, name: str, memory: int = 1024 * MIB, specs: tuple[str, ...] = tuple(SPECS),
+                   options: str = "", told: list[str] | None = None, **variables: str) -> None:
+        for spec in specs:
+            with self.subTest(f"{name} {spec or 'without'} {options}"):
+                self.passes("serving", name, *(told or SPECS[spec]),
+                            device=with_options(spec, options), STAND_IN_MEMORY=str(memory),
+                            **variables)
+
+    def test_without_the_preload(self) -> None:
+        for name in ("blocks", "wrong", "pitch", "questions", "streams", "capture", "contexts"):
+            self.passes("serving", name, "driver", preload=False)
+
+    def test_blocks(self) -> None:
+        self.under_each("blocks")
+
+    def test_wrong_calls(self) -> None:
+        self.under_each("wrong")
+
+    def test_padded_rows(self) -> None:
+        self.under_each("pitch")
+
+    def test_questions(self) -> None:
+        self.under_each("questions")
+        self.under_each("information")
+
+    def test_memory_that_ends(self) -> None:
+        self.under_each("exhausted", memory=64 * MIB)
+
+    def test_limit(self) -> None:
+        served = ("cuda", "async", "vmm", "slab/vmm")
+        self.under_each("exhausted", specs=served, options="limit=32M")
+
+    def test_caches_are_given_up_for_the_drivers_own(self) -> None:
+        self.under_each("given_up", memory=64 * MIB, specs=("cuda", "async", "vmm"))
+
+    def test_streams(self) -> None:
+        self.under_each("streams")
+
+    def test_free_waits_or_not(self) -> None:
+        self.under_each("sync_free")
+        served = ("async", "vmm")
+        self.under_each("sync_free", specs=served, options="free=sync")
+        self.under_each("event_free", specs=served, options="free=event")
+        self.under_each("event_free", specs=("vmm",), options="free=now")
+
+    def test_captures(self) -> None:
+        self.under_each("capture")
+
+    def test_reset(self) -> None:
+        self.under_each("reset")
+
+    def test_contexts_and_devices(self) -> None:
+        self.under_each("contexts")
+        two = {"STAND_IN_DEVICES": "2"}
+        self.passes("serving", "two_devices", "driver", **two)
+        outcome = self.passes("serving", "two_devices", "heap", quiet=False, device="vmm", **two)
+        self.assertRegex(outcome.stderr, r"\Agpualloc: device 0 is to be reached .*\n\Z")
+
+    def test_processes(self) -> None:
+        self.under_each("forked")
+
+    def test_threads(self) -> None:
+        self.under_each("threads")
+
+    def test_driver_that_shuts_down(self) -> None:
+        self.under_each("ending")
+        self.under_each("ending", GPUALLOC_STATS=str(self.folder / "stats.json"))
+
+    def test_sharing_with_processes(self) -> None:
+        self.under_each("ipc", specs=("", "cuda", "async"))
+        self.under_each("ipc", specs=("vmm", "async"), options="ipc=compat", told=["driver"])
+        outcome = self.passes("serving", "ipc", "heap", quiet=False, device="vmm")
+        self.assertEqual(outcome.stderr.count("\n"), 1)
+        self.assertIn("ipc=compat", outcome.stderr)
+
+
+class Settings(Case):
+    WRONG = [
+        ("bogus", "unknown backend"),
+        ("vmm:nosuch=1", "nosuch"),
+        ("vmm:limit=0", "limit: expected a size"),
+        ("cuda:limit=0", "limit: expected a size"),
+        ("vmm:limit=1", "limit: expected"),
+        ("cuda:limit=much", "limit: expected a size"),
+        ("vmm:ipc=some", "ipc: expected none or compat"),
+        ("cuda:free=later", "free: expected sync or event"),
+        ("vmm:free=later", "free"),
+        ("jemalloc", "jemalloc"),
+        ("vmm:", "column"),
+        ("vmm/ipc=compat", "column"),
+    ]
+
+    def test_wrong_specs(self) -> None:
+        for spec, part in self.WRONG:
+            with self.subTest(spec):
+                outcome = self.passes("serving", "blocks", "driver", quiet=False, device=spec)
+                self.assertEqual(outcome.stderr.count("\n"), 1, outcome.stderr)
+                self.assertTrue(outcome.stderr.startswith("gpualloc: GPUALLOC_DEVICE: "),
+                                outcome.stderr)
+                self.assertIn(part, outcome.stderr)
+                self.assertIn("; going on with the driver's own allocator", outcome.stderr)
+
+    def test_strict(self) -> None:
+        for spec, part in self.WRONG:
+            with self.subTest(spec):
+                outcome = self.run_cuda("serving", "blocks", "driver", device=spec,
+                                        GPUALLOC_STRICT="1")
+                self.assertEqual((outcome.status, outcome.stdout), (2, ""))
+                self.assertIn(part, outcome.stderr)
+
+    def test_options_in_any_order_and_quoted(self) -> None:
+        for spec in ("vmm:ipc=none,free=sync,limit=1G", "vmm:chunk=32M,free=sync,cache=auto",
+                     'vmm:limit="512M",reserve=1G', "vmm:free=wait"):
+            self.passes("serving", "blocks", "heap", device=spec)
+
+    def test_old_driver(self) -> None:
+        """One without pools serves nobody of ours; what it can, it goes on doing."""
+        code = ("import ctypes\n"
+                "d = ctypes.CDLL('libcuda.so.1')\n"
+                "c, p = ctypes.c_void_p(), ctypes.c_uint64()\n"
+                "d.cuInit(0), d.cuDevicePrimaryCtxRetain(ctypes.byref(c), 0)\n"
+                "d.cuCtxPushCurrent_v2(c)\n"
+                "print(d.cuMemAlloc_v2(ctypes.byref(p), 100), d.cuMemFree_v2(p), p.value != 0)")
+        outcome = self.passes("/usr/bin/python3", "-c", code, driver=LIBCUDA_OLD, device="vmm")
+        self.assertEqual(outcome.stdout, "0 0 True\n")
+
+    def test_no_driver(self) -> None:
+        outcome = self.run_cuda("serving", "blocks", "heap", driver="", device="vmm")
+        self.assertEqual((outcome.status, outcome.stdout), (1, "no driver\n"))
+
+    def test_spec_is_nobodys_business_without_cuda(self) -> None:
+        outcome = support.run("/bin/true", environment={"GPUALLOC_DEVICE": "bogus",
+                                                        "GPUALLOC_STRICT": "1"})
+        self.assertEqual((outcome.status, outcome.stderr), (0, ""))
+
+
+class Command(Case):
+    def test_run(self) -> None:
+        """`gpualloc run --device` sets all of it up."""
+        path = self.folder / "stats.json"
+        program = str(support.PROGRAMS / "serving")
+        self.passes(os.environ["GA_COMMAND"], "run", "--device=vmm:limit=500M", f"--stats={path}",
+                    "--", program, "blocks", "heap", preload=False)
+        self.assertEqual(self.calls(path)["cuMemAlloc_v2"], 600)
+
+
+class Records(Case):
+    RECORD = struct.Struct("<QQQQQIBBBb")  # trace/format.h
+
+    def reports(self, path: Path) -> list[dict]:
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+    def test_statistics(self) -> None:
+        path = self.folder / "stats.json"
+        self.passes("serving", "blocks", "heap", device="vmm", GPUALLOC_STATS=str(path))
+        calls = self.calls(path)
+        self.assertEqual((calls["cuMemAlloc_v2"], calls["cuMemFree_v2"]), (600, 601))
+        [heap] = [line for line in self.reports(path) if "spec" in line]
+        self.assertEqual((heap["place"], heap["allocs"], heap["frees"]), ("device", 600, 600))
+        self.assertTrue(heap["spec"].startswith("vmm:"))
+
+    def test_trace(self) -> None:
+        path = self.folder / "trace"
+        self.passes("serving", "streams", "heap", device="vmm", GPUALLOC_TRACE=str(path))
+        data = path.read_bytes()
+        start = struct.unpack_from("<8sIII", data)[3]
+        whole = (len(data) - start) // self.RECORD.size * self.RECORD.size
+        records = [record for record in self.RECORD.iter_unpack(data[start:start + whole])
+                   if record[6]]
+        self.assertGreater(len(records), 500)
+        self.assertEqual({record[8:10] for record in records}, {(1, 0)})  # place, device
+        self.assertGreater(len({record[4] for record in records}), 2)  # streams
+
+
+if __name__ == "__main__":
+    support.main()

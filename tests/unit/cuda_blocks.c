@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The live blocks of a CUDA program: whose an address is, whatever the order in which blocks come
+ * and go.
+ */
+#include "../../interpose/cuda/blocks.h"
+#include "support/random.h"
+
+#include <criterion/criterion.h>
+
+enum {
+    PLACES = 512,
+    PLACE_BYTES = 1000,
+    STEPS = 100000
+};
+
+static size_t sizes[PLACES]; /* 0: nothing stands there */
+
+static CUdeviceptr start_of(size_t place)
+{
+    return 0x10000 + place * PLACE_BYTES;
+}
+
+static void check(size_t place, size_t offset)
+{
+    ga_cuda_block found = {0};
+    bool inside = offset < sizes[place];
+    cr_assert_eq(ga_cuda_blocks_find(start_of(place) + offset, &found), inside);
+    cr_assert(!inside || (found.start == start_of(place) && found.size == sizes[place] &&
+                          found.device == (int)(place % 3)));
+}
+
+static void put(size_t place, size_t size)
+{
+    ga_cuda_block block = {start_of(place), size, (int)(place % 3), 1};
+    cr_assert(ga_cuda_blocks_put(&block));
+    sizes[place] = size;
+}
+
+static void take(size_t place)
+{
+    ga_cuda_block found = {0};
+    cr_assert_eq(ga_cuda_blocks_take(start_of(place), &found), sizes[place] != 0);
+    cr_assert_eq(found.size, sizes[place]);
+    cr_assert(!ga_cuda_blocks_take(start_of(place), &found));
+    sizes[place] = 0;
+}
+
+Test(cuda_blocks, like_a_list)
+{
+    uint64_t seed = 1;
+    for (int i = 0; i < STEPS; i++) {
+        size_t place = random_below(&seed, PLACES);
+        if (random_below(&seed, 2)) {
+            put(place, 1 + random_below(&seed, PLACE_BYTES));
+        } else {
+            take(place);
+        }
+        check(random_below(&seed, PLACES), random_below(&seed, PLACE_BYTES));
+    }
+    for (size_t place = 0; place < PLACES; place++) {
+        check(place, 0);
+        check(place, PLACE_BYTES - 1);
+        take(place);
+    }
+}
+
+/* In the order of addresses, which is the worst for a tree without ranks. */
+Test(cuda_blocks, in_order)
+{
+    for (size_t i = 0; i < 100000; i++) {
+        ga_cuda_block block = {0x1000 + i * 16, 16, 0, 1};
+        cr_assert(ga_cuda_blocks_put(&block));
+    }
+    for (size_t i = 0; i < 100000; i++) {
+        ga_cuda_block found;
+        cr_assert(ga_cuda_blocks_take(0x1000 + i * 16, &found));
+    }
+}
+
+Test(cuda_blocks, of_a_device)
+{
+    ga_cuda_block found;
+    size_t left = 0;
+    for (size_t place = 0; place < PLACES; place++) {
+        put(place, 1);
+    }
+    while (ga_cuda_blocks_take_any(1, &found)) {
+        cr_assert_eq(found.device, 1);
+        left++;
+    }
+    cr_assert_eq(left, PLACES / 3 + 1);
+    for (size_t place = 0; place < PLACES; place++) {
+        cr_assert_eq(ga_cuda_blocks_take(start_of(place), &found), place % 3 != 1);
+    }
+}
+
+Test(cuda_blocks, none)
+{
+    ga_cuda_block found;
+    cr_assert(!ga_cuda_blocks_find(0, &found));
+    cr_assert(!ga_cuda_blocks_take(0, &found));
+    cr_assert(!ga_cuda_blocks_take_any(0, &found));
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What GPUALLOC_DEVICE says to the preload for CUDA programs, and what is left of it for a heap.
+ */
+#include "../../interpose/cuda/settings.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+static ga_cuda_settings read_good(const char *text, const char *spec)
+{
+    ga_cuda_settings settings;
+    cr_assert_eq(ga_cuda_settings_read(&settings, text), GA_OK, "%s: %s", text, ga_error_text());
+    cr_assert_str_eq(settings.spec, spec);
+    return settings;
+}
+
+Test(cuda_settings, nothing_of_ours)
+{
+    static const char *const specs[] = {"cuda",
+                                        "vmm",
+                                        "vmm:free=wait",
+                                        "slab/vmm:limit=3G",
+                                        "async:release=0,free=now",
+                                        "vmm/cuda:free=sync"};
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        ga_cuda_settings settings = read_good(specs[i], specs[i]);
+        cr_assert(settings.limit == UINT64_MAX && !settings.free_by_event && !settings.ipc_compat);
+    }
+}
+
+Test(cuda_settings, ours)
+{
+    ga_cuda_settings s = read_good("cuda:free=event,ipc=compat,limit=20G", "cuda");
+    cr_assert(s.free_by_event && s.ipc_compat);
+    cr_assert_eq(s.limit, UINT64_C(20) << 30);
+    s = read_good("cuda:free=sync,ipc=none,limit=none", "cuda");
+    cr_assert(!s.free_by_event && !s.ipc_compat && s.limit == UINT64_MAX);
+    s = read_good("vmm:chunk=32M,free=event,limit=1G,cache=0", "vmm:chunk=32M,limit=1G,cache=0");
+    cr_assert(s.free_by_event && s.limit == UINT64_C(1) << 30);
+    s = read_good("async:limit=1,release=\"0\"", "async:release=0");
+    cr_assert_eq(s.limit, 1);
+    read_good("trace:file=\"a b\",ipc=none/vmm", "trace:file=\"a b\"/vmm");
+    read_good("trace:file=\"a\\\"b\"/vmm", "trace:file=\"a\\\"b\"/vmm");
+}
+
+Test(cuda_settings, wrong)
+{
+    static const struct {
+        const char *text, *part;
+    } wrong[] = {
+        {"", "column 1"},
+        {"vmm:", "column"},
+        {"vmm:limit=0", "limit: expected a size from 1 byte on, or none, got \"0\""},
+        {"cuda:limit", "got \"\""},
+        {"cuda:limit=99999999999999999999", "limit"},
+        {"cuda:ipc=yes", "ipc: expected none or compat, got \"yes\""},
+        {"cuda:ipc", "ipc"},
+        {"cuda:free=now", "free: expected sync or event, got \"now\""},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        ga_cuda_settings settings;
+        cr_assert_eq(ga_cuda_settings_read(&settings, wrong[i].text), GA_ERR_SPEC);
+        cr_assert(strstr(ga_error_text(), wrong[i].part), "%s: %s", wrong[i].text, ga_error_text());
+    }
+}
+
+Test(cuda_settings, long_ones)
+{
+    static char text[GA_SPEC_LENGTH + 100];
+    ga_cuda_settings settings;
+    memset(text, 'a', sizeof text - 1);
+    cr_assert_eq(ga_cuda_settings_read(&settings, text), GA_ERR_SPEC);
+    text[GA_SPEC_LENGTH - 1] = '\0';
+    cr_assert_eq(ga_cuda_settings_read(&settings, text), GA_OK);
+    cr_assert_str_eq(settings.spec, text);
+}
