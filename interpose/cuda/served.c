@@ -44,9 +44,10 @@ struct ga_cuda_device {
     int state;
     ga_heap *heap;
     unsigned generation;
-    size_t align;  /* of blocks without a stream; 0: what the heap gives */
-    bool plain;    /* the heap is the driver's own cuMemAlloc */
-    bool streams;  /* it has stream order */
+    size_t align; /* of blocks without a stream; 0: what the heap gives */
+    bool plain;   /* the heap is the driver's own cuMemAlloc */
+    bool streams; /* it has stream order */
+    bool waits;   /* a free without a stream waits for the device, unless the spec says otherwise */
     bool own_pool; /* of the driver's, which knows the threads' default streams apart */
     bool shared;   /* other devices reach its memory */
     uint64_t used; /* relaxed: a figure, within which a limit is kept */
@@ -205,6 +206,7 @@ static void open_heap(ga_cuda_device *d, int ordinal)
     d->plain = is(works, "cuda");
     d->streams = works->backend->alloc_on != NULL;
     d->own_pool = is(works, "async");
+    d->waits = d->plain || d->own_pool || is(works, "vmm");
     pthread_mutex_lock(&open_lock);
     d->generation = ++last_generation;
     pthread_mutex_unlock(&open_lock);
@@ -376,13 +378,29 @@ static CUresult trouble(void)
     return result == CUDA_SUCCESS ? CUDA_ERROR_UNKNOWN : result;
 }
 
+/* For a heap that would hand the block out at once. */
+static ga_status wait_for_device(int device)
+{
+    ga_cuda_scope scope;
+    ga_status status = ga_cuda_enter(&scope, device);
+    if (status == GA_OK) {
+        status = ga_cuda_check(scope.driver, scope.driver->cuCtxSynchronize(), "cuCtxSynchronize");
+        ga_cuda_leave(&scope);
+    }
+    return status;
+}
+
 static ga_status hand_back(const ga_cuda_device *d, const ga_cuda_block *block,
                            const CUstream *stream)
 {
     void *start = (void *)(uintptr_t)block->start;
     CUstream legacy = NULL;
     const CUstream *behind = stream ? stream : settings.free_by_event ? &legacy : NULL;
-    return behind && d->streams ? ga_free_on(d->heap, start, *behind) : ga_free(d->heap, start);
+    if (behind && d->streams) {
+        return ga_free_on(d->heap, start, *behind);
+    }
+    ga_status status = d->waits ? GA_OK : wait_for_device(block->device);
+    return status == GA_OK ? ga_free(d->heap, start) : status;
 }
 
 static CUresult give(ga_cuda_device *d, const ga_cuda_block *block, const CUstream *stream)

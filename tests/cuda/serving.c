@@ -240,13 +240,13 @@ static void streams(void)
 }
 
 /* Whether cuMemFree() waits for work that holds. */
-static uint64_t waits_of_a_free(void)
+static uint64_t waits_of_a_free(size_t size)
 {
     CUstream stream;
     CHECK_SAME(0, cu.stream(&stream, 0));
-    CUdeviceptr block = alloc(3 * MIB);
+    CUdeviceptr block = alloc(size);
     cu.hold(stream);
-    CHECK_SAME(0, cu.fill_on(block, 0, 3 * MIB, stream));
+    CHECK_SAME(0, cu.fill_on(block, 0, size, stream));
     uint64_t before = cu.count().waits;
     CHECK_SAME(0, cu.free(block));
     uint64_t waits = cu.count().waits - before;
@@ -256,12 +256,14 @@ static uint64_t waits_of_a_free(void)
 
 static void sync_free(void)
 {
-    CHECK_SAME(1, waits_of_a_free());
+    CHECK_SAME(1, waits_of_a_free(3 * MIB));
+    CHECK_SAME(1, waits_of_a_free(1000));
 }
 
 static void event_free(void)
 {
-    CHECK_SAME(0, waits_of_a_free());
+    CHECK_SAME(0, waits_of_a_free(3 * MIB));
+    CHECK_SAME(0, waits_of_a_free(1000));
 }
 
 /* ---- captures ------------------------------------------------------------------------------ */

@@ -73,6 +73,7 @@ class Serving(Case):
         served = ("async", "vmm")
         self.under_each("sync_free", specs=served, options="free=sync")
         self.under_each("event_free", specs=served, options="free=event")
+        self.under_each("sync_free", specs=("cuda", "slab/vmm"), options="free=event")
         self.under_each("event_free", specs=("vmm",), options="free=now")
 
     def test_captures(self) -> None:

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: MIT
+ *
+ *   CLOSED --first request--> OPEN or FAILED, for ever
+ *
+ * STRUCTURE  a slot for each device; a list of blocks that more than one stream uses
+ * INVARIANT  a heap in a slot is never closed; `used` is what was asked for in live blocks
+ * ORDER      F1/F2 publish a heap; the list and the opening are under one lock; `used` and `most`
+ * are
+ *            figures
+ * PROGRESS   blocks while a heap is being opened
+ */
+#include <gpualloc/frameworks.h>
+
+#include "../platform/cuda_driver.h"
+#include "../platform/libc.h"
+#include "../platform/log.h"
+#include "heap.h"
+
+#include <pthread.h>
+
+enum {
+    CLOSED = 0,
+    OPEN,
+    FAILED
+};
+
+enum {
+    STREAM_LEGACY = 1, /* CU_STREAM_LEGACY and CU_STREAM_PER_THREAD, as handles */
+    STREAM_THREAD = 2
+};
+
+typedef struct slot {
+    int state;
+    ga_heap *heap;
+    bool streams;  /* it has stream order */
+    bool limited;  /* `most` holds */
+    uint64_t most; /* relaxed, as `used`: figures */
+    uint64_t used;
+} slot;
+
+/* A block that streams beside its own use. */
+typedef struct shared {
+    const void *block;
+    struct shared *following;
+} shared;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static slot slots[GA_CUDA_DEVICES];
+static shared *all_shared;  /* guarded by `lock` */
+static unsigned any_shared; /* relaxed: a hint; who records a stream does so before the free */
+
+/* ---- heaps --------------------------------------------------------------------------------- */
+
+static void fork_child(void)
+{
+    pthread_mutex_init(&lock, NULL); /* who held it is not here */
+}
+
+static void watch(void)
+{
+    pthread_atfork(NULL, NULL, fork_child);
+}
+
+/* The layer that serves: below those that only look on. */
+static bool has_streams(const ga_heap *heap)
+{
+    while (heap->backend->passes_through && heap->parent) {
+        heap = heap->parent;
+    }
+    return heap->backend->alloc_on != NULL;
+}
+
+static void open_slot(slot *it, int device)
+{
+    int state = OPEN;
+    if (ga_heap_open(&it->heap, GA_PLACE_DEVICE, device, NULL) == GA_OK) {
+        it->streams = has_streams(it->heap);
+    } else {
+        ga_log(GA_LOG_ERROR, "%s; every request on device %d fails", ga_error_text(), device);
+        state = FAILED;
+    }
+    /* F1: release. Pairs with F2: the heap is seen with the state. */
+    __atomic_store_n(&it->state, state, __ATOMIC_RELEASE);
+}
+
+/* NULL: there is no heap, and a sentence says why. */
+static slot *slot_of(int device)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (device < 0 || device >= GA_CUDA_DEVICES) {
+        ga_fail(GA_ERR_DEVICE, "no CUDA device %d: expected one from 0 to %d", device,
+                GA_CUDA_DEVICES - 1);
+        return NULL;
+    }
+    slot *it = &slots[device];
+    /* F2: acquire. Pairs with F1. */
+    if (__atomic_load_n(&it->state, __ATOMIC_ACQUIRE) == CLOSED) {
+        pthread_once(&once, watch);
+        pthread_mutex_lock(&lock);
+        if (it->state == CLOSED) {
+            open_slot(it, device);
+        }
+        pthread_mutex_unlock(&lock);
+    }
+    if (it->state == FAILED) {
+        ga_fail(GA_ERR_DEVICE, "device %d: its heap could not be opened", device);
+        return NULL;
+    }
+    return it;
+}
+
+ga_heap *ga_framework_heap(int device)
+{
+    slot *it = slot_of(device);
+    return it ? it->heap : NULL;
+}
+
+/* ---- how much there may be ----------------------------------------------------------------- */
+
+/* relaxed, all: figures; of two that would pass the limit together, one sees the other's */
+static bool reserve(slot *it, uint64_t size)
+{
+    uint64_t before = __atomic_fetch_add(&it->used, size, __ATOMIC_RELAXED);
+    uint64_t most = __atomic_load_n(&it->most, __ATOMIC_RELAXED);
+    bool limited = __atomic_load_n(&it->limited, __ATOMIC_RELAXED);
+    if (!limited || (before <= most && size <= most - before)) {
+        return true;
+    }
+    __atomic_fetch_sub(&it->used, size, __ATOMIC_RELAXED);
+    ga_fail(GA_ERR_MEMORY, "no block of %llu bytes: expected %llu at most in all, %llu are in use",
+            (unsigned long long)size, (unsigned long long)most, (unsigned long long)before);
+    return false;
+}
+
+static void unreserve(slot *it, uint64_t size)
+{
+    __atomic_fetch_sub(&it->used, size, __ATOMIC_RELAXED); /* relaxed: a figure */
+}
+
+static ga_status total_of(int device, size_t *total)
+{
+    ga_cuda_scope scope;
+    CUdevice cuda_device = 0;
+    ga_status status = ga_cuda_enter(&scope, device);
+    if (status != GA_OK) {
+        return status;
+    }
+    status = GA_CUDA_CALL(scope.driver, cuDeviceGet, &cuda_device, device);
+    if (status == GA_OK) {
+        status = GA_CUDA_CALL(scope.driver, cuDeviceTotalMem, total, cuda_device);
+    }
+    ga_cuda_leave(&scope);
+    return status;
+}
+
+void ga_torch_memory_fraction(double fraction, int device)
+{
+    slot *it = slot_of(device);
+    size_t total = 0;
+    if (!it || !(fraction >= 0 && fraction <= 1) || total_of(device, &total) != GA_OK) {
+        ga_log(GA_LOG_WARN,
+               "ga_torch_memory_fraction: device %d, %g: expected a device and a part "
+               "from 0 to 1; nothing is changed",
+               device, fraction);
+        return;
+    }
+    /* relaxed: figures */
+    __atomic_store_n(&it->most, (uint64_t)(fraction * (double)total), __ATOMIC_RELAXED);
+    __atomic_store_n(&it->limited, true, __ATOMIC_RELAXED);
+}
+
+/* ---- blocks that streams share ------------------------------------------------------------- */
+
+void ga_torch_record_stream(void *block, ga_stream stream)
+{
+    shared *made = ga_libc.malloc(sizeof *made);
+    (void)stream; /* whichever it is: the free waits for all */
+    if (!made) {
+        ga_log(GA_LOG_ERROR, "ga_torch_record_stream: no memory for the note of a stream");
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    *made = (shared){block, all_shared};
+    all_shared = made;
+    __atomic_store_n(&any_shared, 1, __ATOMIC_RELAXED); /* relaxed: see there */
+    pthread_mutex_unlock(&lock);
+}
+
+/* Whether streams share the block, which is forgotten. */
+static bool was_shared(const void *block)
+{
+    bool found = false;
+    if (!__atomic_load_n(&any_shared, __ATOMIC_RELAXED)) { /* relaxed: see there */
+        return false;
+    }
+    pthread_mutex_lock(&lock);
+    for (shared **at = &all_shared; *at;) {
+        shared *s = *at;
+        if (s->block == block) {
+            *at = s->following;
+            ga_libc.free(s);
+            found = true;
+        } else {
+            at = &s->following;
+        }
+    }
+    __atomic_store_n(&any_shared, all_shared != NULL, __ATOMIC_RELAXED); /* relaxed: see there */
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+/* ---- PyTorch ------------------------------------------------------------------------------- */
+
+/* All threads' default streams have one handle: for them as if there were no streams. */
+static bool in_order(const slot *it, ga_stream stream)
+{
+    return it->streams && (uintptr_t)stream != STREAM_THREAD;
+}
+
+/* Free without a stream. A heap without stream order may hand the block out at once. */
+static ga_status free_after_all(const slot *it, void *block)
+{
+    ga_cuda_scope scope;
+    ga_status status = it->streams ? GA_OK : ga_cuda_enter(&scope, ga_heap_device(it->heap));
+    if (status == GA_OK && !it->streams) {
+        status = ga_cuda_check(scope.driver, scope.driver->cuCtxSynchronize(), "cuCtxSynchronize");
+        ga_cuda_leave(&scope);
+    }
+    return status == GA_OK ? ga_free(it->heap, block) : status;
+}
+
+static ga_stream named(ga_stream stream)
+{
+    return (uintptr_t)stream == STREAM_LEGACY ? NULL : stream;
+}
+
+static void *alloc(slot *it, size_t size, const ga_stream *stream)
+{
+    void *block = NULL;
+    if (!reserve(it, size)) {
+        return NULL;
+    }
+    ga_status status = stream ? ga_alloc_on(it->heap, size, 0, *stream, &block)
+                              : ga_alloc(it->heap, size, 0, &block);
+    if (status != GA_OK) {
+        unreserve(it, size);
+    }
+    return block;
+}
+
+void *ga_torch_alloc(ssize_t size, int device, ga_stream stream)
+{
+    slot *it = slot_of(device);
+    ga_stream on = named(stream);
+    if (size < 0) {
+        ga_fail(GA_ERR_SIZE, "expected a size from 0 on, got %zd", size);
+        return NULL;
+    }
+    return it ? alloc(it, (size_t)size, in_order(it, on) ? &on : NULL) : NULL;
+}
+
+void ga_torch_free(void *block, ssize_t size, int device, ga_stream stream)
+{
+    slot *it = slot_of(device);
+    ga_stream on = named(stream);
+    if (!it || !block) {
+        return;
+    }
+    bool waits = was_shared(block) || !in_order(it, on);
+    ga_status status = waits ? free_after_all(it, block) : ga_free_on(it->heap, block, on);
+    if (status == GA_OK) {
+        unreserve(it, size > 0 ? (uint64_t)size : 0);
+    } else {
+        ga_log(GA_LOG_ERROR, "ga_torch_free: %s", ga_error_text());
+    }
+}
+
+void ga_torch_init(int device_count)
+{
+    (void)device_count;
+}
+
+void ga_torch_reset(void)
+{
+    for (int i = 0; i < GA_CUDA_DEVICES; i++) {
+        /* F2: acquire. Pairs with F1. */
+        bool open = __atomic_load_n(&slots[i].state, __ATOMIC_ACQUIRE) == OPEN;
+        if (open && ga_trim(slots[i].heap, 0) != GA_OK) {
+            ga_log(GA_LOG_INFO, "ga_torch_reset: device %d: %s", i, ga_error_text());
+        }
+    }
+}
+
+void *ga_torch_base_alloc(void *block, size_t *size)
+{
+    size_t usable = 0;
+    for (int i = 0; i < GA_CUDA_DEVICES && !usable; i++) {
+        /* F2: acquire. Pairs with F1. */
+        bool open = __atomic_load_n(&slots[i].state, __ATOMIC_ACQUIRE) == OPEN;
+        usable = open ? ga_usable_size(slots[i].heap, block) : 0;
+    }
+    if (size) {
+        *size = usable;
+    }
+    return block;
+}
+
+/* ---- CuPy ---------------------------------------------------------------------------------- */
+
+void *ga_cupy_malloc(void *heap, size_t size, int device)
+{
+    void *block = NULL;
+    ga_heap *from = heap ? heap : ga_framework_heap(device);
+    return from && ga_alloc(from, size, 0, &block) == GA_OK ? block : NULL;
+}
+
+void ga_cupy_free(void *heap, void *block, int device)
+{
+    slot *it = heap ? NULL : slot_of(device);
+    if (!block || (!heap && !it)) {
+        return;
+    }
+    ga_status status = heap ? ga_free(heap, block) : free_after_all(it, block);
+    if (status != GA_OK) {
+        ga_log(GA_LOG_ERROR, "ga_cupy_free: %s", ga_error_text());
+    }
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Device memory in the forms of frameworks, over a device made of host memory.
+ */
+#include "support/vmm_scene.h"
+
+#include <gpualloc/frameworks.h>
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+static void start(const char *spec, int devices)
+{
+    vmm_driver_options options = {.devices = devices, .memory = 256 * MIB};
+    setenv("GPUALLOC_DEVICE", spec, 1);
+    vmm_driver_start(&options);
+}
+
+static CUstream make_stream(void)
+{
+    CUstream stream;
+    ga_cuda_scope scope;
+    assert_ok(ga_cuda_enter(&scope, 0));
+    cr_assert_eq(scope.driver->cuStreamCreate(&stream, 1), CUDA_SUCCESS);
+    ga_cuda_leave(&scope);
+    return stream;
+}
+
+Test(frameworks, torch_in_stream_order)
+{
+    start("vmm", 2);
+    CUstream one = make_stream();
+    CUstream two = make_stream();
+    void *first = ga_torch_alloc(10 * MIB, 0, one);
+    cr_assert(first);
+    vmm_driver_hold(one);
+    ga_cuda_scope scope;
+    assert_ok(ga_cuda_enter(&scope, 0));
+    scope.driver->cuMemsetD8Async((CUdeviceptr)first, 0, 1, one);
+    uint64_t waits = vmm_driver_count().waits;
+    ga_torch_free(first, 10 * MIB, 0, one);
+    cr_assert_eq(ga_torch_alloc(10 * MIB, 0, one), first);
+    cr_assert_neq(ga_torch_alloc(10 * MIB, 0, two), first);
+    cr_assert_eq(vmm_driver_count().waits, waits);
+    ga_cuda_leave(&scope);
+    cr_assert_neq(ga_framework_heap(0), ga_framework_heap(1));
+    cr_assert_eq(ga_heap_device(ga_framework_heap(1)), 1);
+}
+
+/* What another stream uses, too, is free when the device has done its work. */
+Test(frameworks, torch_recorded_streams)
+{
+    start("vmm", 1);
+    CUstream one = make_stream();
+    CUstream two = make_stream();
+    ga_cuda_scope scope;
+    void *block = ga_torch_alloc(MIB, 0, one);
+    void *other = ga_torch_alloc(MIB, 0, one);
+    ga_torch_record_stream(block, two);
+    vmm_driver_hold(two);
+    assert_ok(ga_cuda_enter(&scope, 0));
+    scope.driver->cuMemsetD8Async((CUdeviceptr)block, 0, 1, two);
+    ga_cuda_leave(&scope);
+    uint64_t waits = vmm_driver_count().waits;
+    ga_torch_free(other, MIB, 0, one);
+    cr_assert_eq(vmm_driver_count().waits, waits);
+    ga_torch_free(block, MIB, 0, one);
+    cr_assert_eq(vmm_driver_count().waits, waits + 1);
+    block = ga_torch_alloc(MIB, 0, one); /* the note is gone with the block */
+    ga_torch_free(block, MIB, 0, one);
+    cr_assert_eq(vmm_driver_count().waits, waits + 1);
+}
+
+Test(frameworks, torch_fraction)
+{
+    start("vmm", 1);
+    ga_torch_init(1);
+    ga_torch_memory_fraction(0.25, 0);
+    void *half = ga_torch_alloc(40 * MIB, 0, NULL);
+    cr_assert(half);
+    cr_assert_not(ga_torch_alloc(40 * MIB, 0, NULL));
+    ga_torch_free(half, 40 * MIB, 0, NULL);
+    cr_assert(ga_torch_alloc(60 * MIB, 0, NULL));
+    ga_torch_memory_fraction(2, 0); /* no part of it: nothing changes */
+    cr_assert_not(ga_torch_alloc(10 * MIB, 0, NULL));
+}
+
+Test(frameworks, torch_empties_caches)
+{
+    start("vmm", 1);
+    size_t size = 0;
+    void *block = ga_torch_alloc(40 * MIB, 0, NULL);
+    cr_assert_eq(ga_torch_base_alloc(block, &size), block);
+    cr_assert_geq(size, 40 * MIB);
+    ga_torch_free(block, 40 * MIB, 0, NULL);
+    cr_assert_geq(vmm_driver_count().chunk_bytes, 40 * MIB);
+    ga_torch_reset();
+    cr_assert_eq(vmm_driver_count().chunk_bytes, 0);
+}
+
+/* A heap without stream order, and the handle that stands for each thread's own stream. */
+Test(frameworks, torch_without_streams)
+{
+    start("cuda", 1);
+    void *block = ga_torch_alloc(MIB, 0, make_stream());
+    cr_assert(block);
+    ga_torch_free(block, MIB, 0, NULL);
+    cr_assert_eq(vmm_driver_count().blocks, 0);
+}
+
+/* A block of slabs would be handed out at once. */
+Test(frameworks, torch_slabs_wait)
+{
+    start("slab/vmm", 1);
+    CUstream stream = make_stream();
+    ga_cuda_scope scope;
+    void *block = ga_torch_alloc(1000, 0, stream);
+    vmm_driver_hold(stream);
+    assert_ok(ga_cuda_enter(&scope, 0));
+    scope.driver->cuMemsetD8Async((CUdeviceptr)block, 0, 1, stream);
+    ga_cuda_leave(&scope);
+    uint64_t waits = vmm_driver_count().waits;
+    ga_torch_free(block, 1000, 0, stream);
+    cr_assert_eq(vmm_driver_count().waits, waits + 1);
+}
+
+Test(frameworks, torch_thread_streams)
+{
+    start("vmm", 1);
+    void *block = ga_torch_alloc(MIB, 0, (ga_stream)2);
+    cr_assert(block);
+    ga_torch_free(block, MIB, 0, (ga_stream)2);
+    cr_assert_eq(ga_torch_alloc(MIB, 0, (ga_stream)1), block);
+}
+
+Test(frameworks, cupy)
+{
+    start("vmm", 1);
+    ga_heap *own;
+    void *block = ga_cupy_malloc(NULL, 1000, 0);
+    cr_assert(block && ga_owns(ga_framework_heap(0), block));
+    ga_cupy_free(NULL, block, 0);
+    ga_cupy_free(NULL, NULL, 0);
+    assert_ok(ga_heap_open(&own, GA_PLACE_DEVICE, 0, "cuda"));
+    block = ga_cupy_malloc(own, 1000, 0);
+    cr_assert(block && !ga_owns(ga_framework_heap(0), block));
+    ga_cupy_free(own, block, 0);
+    assert_ok(ga_heap_close(own));
+}
+
+/* What cannot be had is NULL with a sentence, and nothing falls over. */
+Test(frameworks, refused)
+{
+    start("vmm", 1);
+    int mine = 0;
+    cr_assert_not(ga_torch_alloc(-1, 0, NULL));
+    cr_assert_not(ga_torch_alloc(1, -1, NULL));
+    cr_assert_not(ga_torch_alloc(1, 1000, NULL));
+    cr_assert_not(ga_torch_alloc(1, 1, NULL), "a device that is not there");
+    cr_assert_not(ga_framework_heap(1));
+    cr_assert_not(ga_torch_alloc(1024 * MIB, 0, NULL));
+    cr_assert_not(ga_cupy_malloc(NULL, 1024 * MIB, 0));
+    cr_assert_neq(*ga_error_text(), '\0');
+    setenv("GPUALLOC_LOG", "error", 1);
+    ga_torch_free(&mine, 4, 0, NULL);
+    ga_torch_free(NULL, 4, 0, NULL);
+    ga_torch_free(&mine, 4, 7, NULL);
+    ga_cupy_free(NULL, &mine, 0);
+    ga_torch_memory_fraction(0.5, 7);
+    size_t size = 1;
+    cr_assert_eq(ga_torch_base_alloc(&mine, &size), &mine);
+    cr_assert_eq(size, 0);
+}
