@@ -138,7 +138,7 @@
     Y(cudaFreeAsync, cuMemFreeAsync)                                                               \
     Y(cudaMemGetInfo, cuMemGetInfo_v2)                                                             \
     Y(cudaPointerGetAttributes, cuPointerGetAttributes)                                            \
-    Y(cudaDeviceReset, cuDevicePrimaryCtxReset_v2)                                                 \
+    Y(cudaDeviceReset, cuDevicePrimaryCtxReset)                                                    \
     Y(cudaStreamBeginCapture, cuStreamBeginCapture_v2)                                             \
     Y(cudaStreamEndCapture, cuStreamEndCapture)                                                    \
     Y(cudaIpcGetMemHandle, cuIpcGetMemHandle)                                                      \

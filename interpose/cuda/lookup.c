@@ -8,6 +8,7 @@
  */
 #include "lookup.h"
 
+#include "../../liballoc/platform/log.h"
 #include "next.h"
 
 #include <dlfcn.h>
@@ -161,7 +162,10 @@ static void replace(const char *name, void **function)
 {
     if (name && function && *function) {
         int row = row_of(name, *function);
-        *function = row < 0 ? *function : ours[row];
+        if (row >= 0) {
+            *function = ours[row];
+            ga_log(GA_LOG_DEBUG, "cuGetProcAddress: %s is ours", ga_cuda_hooks[row].symbol);
+        }
     }
 }
 
