@@ -32,6 +32,15 @@ __attribute__((format(printf, 2, 3))) static void add(text *t, const char *forma
     t->length += length < 0 ? 0 : (size_t)length < room ? (size_t)length : room;
 }
 
+/* A name as the inside of a JSON string; what is not plain in it is a question mark. */
+static void add_escaped(text *t, const char *name)
+{
+    for (; *name; name++) {
+        bool is_plain = *name >= ' ' && *name <= '~' && *name != '"' && *name != '\\';
+        add(t, "%c", is_plain ? *name : '?');
+    }
+}
+
 /* relaxed: a figure, when the process ends */
 static uint64_t calls_of(int row)
 {
@@ -56,7 +65,9 @@ static void report(void)
     add(&plain, "gpualloc: CUDA calls of %.200s, process %d\n", program_invocation_short_name,
         (int)getpid());
     add_rows(&plain, "%-32s %20" PRIu64 "\n", "");
-    add(&json, "{\"abi\":1,\"pid\":%d,\"place\":\"device\",\"calls\":{", (int)getpid());
+    add(&json, "{\"abi\":1,\"pid\":%d,\"program\":\"", (int)getpid());
+    add_escaped(&json, program_invocation_short_name);
+    add(&json, "\",\"place\":\"device\",\"calls\":{");
     add_rows(&json, "\"%s\":%" PRIu64, ",");
     add(&json, "}}\n");
     ga_report_text(plain.buffer, json.buffer);

@@ -188,6 +188,8 @@ class Records(Case):
         self.passes("serving", "blocks", "heap", device="vmm", GPUALLOC_STATS=str(path))
         calls = self.calls(path)
         self.assertEqual((calls["cuMemAlloc_v2"], calls["cuMemFree_v2"]), (600, 601))
+        [report] = [line for line in self.reports(path) if "calls" in line]
+        self.assertEqual((report["program"], report["place"]), ("serving", "device"))
         [heap] = [line for line in self.reports(path) if "spec" in line]
         self.assertEqual((heap["place"], heap["allocs"], heap["frees"]), ("device", 600, 600))
         self.assertTrue(heap["spec"].startswith("vmm:"))
