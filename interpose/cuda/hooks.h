@@ -61,7 +61,7 @@
     X(WATCHES, cuDevicePrimaryCtxRelease, 11000, cuDevicePrimaryCtxRelease_v2, ANY, "the same")    \
     X(WATCHES, cuCtxDestroy, 4000, cuCtxDestroy_v2, ANY, "the same")                               \
     X(WATCHES, cuCtxEnablePeerAccess, 4000, cuCtxEnablePeerAccess, ANY,                            \
-      "the driver serves that device from then on")                                                \
+      "our blocks let the other device reach them")                                                \
     X(WATCHES, cuIpcGetMemHandle, 4010, cuIpcGetMemHandle, ANY, "says that ipc=compat would help") \
     X(RETRIES, cuMemAllocManaged, 6000, cuMemAllocManaged, ANY, "managed memory")                  \
     X(RETRIES, cuArrayCreate, 3020, cuArrayCreate_v2, ANY, "arrays")                               \

@@ -14,6 +14,7 @@
  */
 #include "served.h"
 
+#include "../../liballoc/arena/vmm.h"
 #include "../../liballoc/device/device.h"
 #include "../../liballoc/platform/cuda_driver.h"
 #include "../../liballoc/platform/log.h"
@@ -48,9 +49,10 @@ struct ga_cuda_device {
     bool plain;   /* the heap is the driver's own cuMemAlloc */
     bool streams; /* it has stream order */
     bool waits;   /* a free without a stream waits for the device, unless the spec says otherwise */
-    bool own_pool; /* of the driver's, which knows the threads' default streams apart */
-    bool shared;   /* other devices reach its memory */
-    uint64_t used; /* relaxed: a figure, within which a limit is kept */
+    bool own_pool;  /* of the driver's, which knows the threads' default streams apart */
+    bool shared;    /* other devices are to reach its memory, and the heap cannot let them */
+    uint64_t peers; /* a bit for each of these devices */
+    uint64_t used;  /* relaxed: a figure, within which a limit is kept */
 };
 
 static ga_cuda_device devices[GA_CUDA_DEVICES];
@@ -192,6 +194,37 @@ static bool is(const ga_heap *heap, const char *backend)
     return strcmp(heap->backend->name, backend) == 0;
 }
 
+/* The layer that all memory comes from. */
+static const ga_heap *lowest(const ga_heap *heap)
+{
+    while (heap->parent) {
+        heap = heap->parent;
+    }
+    return heap;
+}
+
+/* Whether the heap lets all peers reach its memory. The driver's own they reach as it is. */
+static bool admit_peers(const ga_cuda_device *d)
+{
+    const ga_heap *below = lowest(d->heap);
+    bool mapped = below->backend == &ga_vmm_backend;
+    bool admitted = mapped || !d->peers || is(below, "cuda");
+    for (int peer = 0; mapped && admitted && peer < GA_CUDA_DEVICES; peer++) {
+        if (d->peers >> peer & 1) {
+            admitted = ga_vmm_backend_allow(below->state, peer) == GA_OK;
+        }
+    }
+    return admitted;
+}
+
+static void say_shared(int ordinal)
+{
+    ga_log(GA_LOG_WARN,
+           "device %d is to be reached by another device: the driver serves it from now on, and "
+           "blocks of before cannot be reached",
+           ordinal);
+}
+
 static void open_heap(ga_cuda_device *d, int ordinal)
 {
     ga_heap *heap;
@@ -211,6 +244,10 @@ static void open_heap(ga_cuda_device *d, int ordinal)
     d->generation = ++last_generation;
     pthread_mutex_unlock(&open_lock);
     d->state = OPEN;
+    d->shared = !admit_peers(d);
+    if (d->shared) {
+        say_shared(ordinal);
+    }
     ga_log(GA_LOG_INFO, "memory of device %d is served by %s", ordinal, ga_heap_spec(heap));
 }
 
@@ -495,6 +532,7 @@ static void close_heap(ga_cuda_device *d, int ordinal)
     d->heap = NULL;
     d->state = CLOSED;
     d->shared = false;
+    d->peers = 0;
     __atomic_store_n(&d->used, 0, __ATOMIC_RELAXED); /* relaxed: a figure */
 }
 
@@ -543,19 +581,18 @@ void ga_cuda_served_peer(CUcontext owner)
 {
     const ga_cuda_asks *asks = serving() ? ga_cuda_next_asks() : NULL;
     int device = asks ? device_of(asks, owner) : -1;
-    if (device < 0) {
+    CUdevice peer = -1;
+    if (device < 0 || asks->cuCtxGetDevice(&peer) != CUDA_SUCCESS || peer < 0 ||
+        peer >= GA_CUDA_DEVICES) {
         return;
     }
     ga_cuda_device *d = &devices[device];
     pthread_rwlock_wrlock(&d->lock);
-    bool changes = !d->shared && !(d->state == OPEN && d->plain);
+    d->peers |= UINT64_C(1) << peer;
+    bool changes = d->state == OPEN && !d->shared && !admit_peers(d);
     d->shared = d->shared || changes;
     pthread_rwlock_unlock(&d->lock);
     if (changes) {
-        ga_log(
-            GA_LOG_WARN,
-            "device %d is to be reached by another device: the driver serves it from now on, and "
-            "blocks of before cannot be reached",
-            device);
+        say_shared(device);
     }
 }

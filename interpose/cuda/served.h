@@ -70,7 +70,8 @@ void ga_cuda_served_reset(CUdevice device);
 /* Contexts may have come and gone. */
 void ga_cuda_served_contexts(void);
 
-/* From now on the driver serves the device, whose memory another one is to reach. */
+/* The device of the current context is to reach memory of the owner's from now on. A heap that cannot
+ * let it serves no more: the driver does. */
 void ga_cuda_served_peer(CUcontext owner);
 
 #endif

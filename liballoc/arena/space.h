@@ -12,7 +12,7 @@
  * within one reservation. A call that fails changes nothing and leaves a sentence, without the name
  * of a room in front. What cannot be given back would be lost, so whoever refuses is asked twice.
  *
- * A space never changes once it is open, and owns nothing. Thread safe.
+ * A space never changes once it is open, but for peers that are added, and owns nothing. Thread safe.
  */
 #ifndef GPUALLOC_ARENA_SPACE_H
 #define GPUALLOC_ARENA_SPACE_H
@@ -84,6 +84,12 @@ ga_status ga_space_unmap(const ga_space *space, uintptr_t start, uint64_t size);
  * using it. */
 ga_status ga_space_move(ga_space *space, uintptr_t from, uintptr_t to, uint64_t size,
                         uint64_t chunk);
+
+/* Let one more device reach what is mapped from now on, and what is mapped already, piece by piece.
+ * Nobody else is in the space meanwhile. GA_ERR_UNSUPPORTED: it cannot reach this device. */
+ga_status ga_space_add_peer(ga_space *space, int peer);
+ga_status ga_space_renew(const ga_space *space, uintptr_t start, uint64_t size);
+void ga_space_drop_peer(ga_space *space); /* the last one that was added */
 
 /* Only where the flags allow it (GA_ARENA_SHARE_*); offset and size are left to the caller. */
 ga_status ga_space_export(const ga_space *space, uint64_t chunk, ga_arena_share *out);

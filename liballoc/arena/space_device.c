@@ -336,6 +336,39 @@ static ga_status add_peers(ga_space *space, const ga_cuda_driver *driver,
     return status;
 }
 
+ga_status ga_space_add_peer(ga_space *space, int peer)
+{
+    const ga_cuda_driver *driver;
+    if (has_access(space, peer)) {
+        return GA_OK;
+    }
+    ga_status status = ga_cuda_driver_get(&driver);
+    if (status == GA_OK) {
+        status = check_peer(driver, space->device, peer);
+    }
+    if (status == GA_OK) {
+        give_access(space, peer);
+    }
+    return status;
+}
+
+void ga_space_drop_peer(ga_space *space)
+{
+    space->access_count -= space->access_count > 1;
+}
+
+ga_status ga_space_renew(const ga_space *space, uintptr_t start, uint64_t size)
+{
+    ga_cuda_scope scope;
+    ga_status status = ga_cuda_enter(&scope, space->device);
+    if (status == GA_OK) {
+        status = GA_CUDA_CALL(scope.driver, cuMemSetAccess, start, size, space->access,
+                              space->access_count);
+        ga_cuda_leave(&scope);
+    }
+    return status;
+}
+
 static void describe_chunks(ga_space *space)
 {
     uint32_t flags = space->flags;

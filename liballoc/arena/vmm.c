@@ -368,6 +368,13 @@ static void vmm_growing_close(void *state, ga_growing *growing)
     ga_vmm_growing_close(&s->vmm, growing);
 }
 
+ga_status ga_vmm_backend_allow(void *state, int peer)
+{
+    vmm_state *s = state;
+    return ga_vmm_on_device(&s->vmm) ? told(ga_vmm_allow(&s->vmm, peer))
+                                     : ga_fail(GA_ERR_PLACE, "vmm: the host is reached by all");
+}
+
 /* ---- figures ------------------------------------------------------------------------------ */
 
 static void vmm_stats(void *state, ga_backend_stats *out)

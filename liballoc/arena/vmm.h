@@ -9,4 +9,8 @@
 
 extern const ga_backend ga_vmm_backend;
 
+/* Let one more device reach the memory of a heap on another, as that is and will be. `state` is of this
+ * backend. GA_ERR_UNSUPPORTED where the device cannot; GA_ERR_PLACE on the host. Thread safe. */
+ga_status ga_vmm_backend_allow(void *state, int peer);
+
 #endif

@@ -5,6 +5,7 @@
 #include "vmm_blocks.h"
 
 #include "../platform/libc.h"
+#include "vmm_chunks.h"
 
 #include <gpualloc/backend.h>
 
@@ -288,6 +289,17 @@ ga_status ga_vmm_trim(ga_vmm *vmm, uint64_t keep)
         wait_for_streams(vmm);
         ga_vmm_packed_settle(&vmm->packed); /* those whose streams were seen to be done before */
         ga_vmm_pool_trim(&vmm->pool, keep);
+    }
+    unlock(vmm);
+    return status;
+}
+
+ga_status ga_vmm_allow(ga_vmm *vmm, int peer)
+{
+    lock(vmm);
+    ga_status status = check_driver(vmm);
+    if (status == GA_OK) {
+        status = ga_vmm_chunks_allow(&vmm->pool, peer);
     }
     unlock(vmm);
     return status;

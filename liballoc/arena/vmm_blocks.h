@@ -61,6 +61,9 @@ bool ga_vmm_owns(ga_vmm *vmm, const void *pointer);
 /* Wait for what streams still do with freed memory; then cache no more than `keep` bytes. */
 ga_status ga_vmm_trim(ga_vmm *vmm, uint64_t keep);
 
+/* Let one more device reach every block that there is and will be. */
+ga_status ga_vmm_allow(ga_vmm *vmm, int peer);
+
 /* Every block is free; nobody is using any. */
 void ga_vmm_reset(ga_vmm *vmm);
 

@@ -239,6 +239,24 @@ static void end_loose(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
     ga_libc.free(chunk);
 }
 
+ga_status ga_vmm_chunks_allow(ga_vmm_pool *pool, int peer)
+{
+    const ga_vmm_link *chunks = &pool->addresses.chunks;
+    size_t before = pool->space.access_count;
+    ga_status status = ga_space_add_peer(&pool->space, peer);
+    if (status != GA_OK || pool->space.access_count == before) {
+        return status;
+    }
+    for (const ga_vmm_link *l = chunks->after; status == GA_OK && l != chunks; l = l->after) {
+        const ga_vmm_chunk *chunk = ga_vmm_chunk_of(l);
+        status = chunk->wall ? GA_OK : ga_space_renew(&pool->space, chunk->base, chunk->size);
+    }
+    if (status != GA_OK) {
+        ga_space_drop_peer(&pool->space);
+    }
+    return status;
+}
+
 void ga_vmm_chunks_end(ga_vmm_pool *pool)
 {
     ga_vmm_link *chunks = &pool->addresses.chunks;

@@ -25,6 +25,9 @@ void ga_vmm_chunks_loosen(ga_vmm_pool *pool, ga_vmm_chunk *chunk);
 /* What was loosened and not used goes to the driver, as does what that would not have before. */
 void ga_vmm_chunks_drop_loose(ga_vmm_pool *pool);
 
+/* Let one more device reach all chunks, and those to come. Where the driver refuses, none to come. */
+ga_status ga_vmm_chunks_allow(ga_vmm_pool *pool, int peer);
+
 /* Unmap all; the records go in any case. */
 void ga_vmm_chunks_end(ga_vmm_pool *pool);
 

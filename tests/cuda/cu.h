@@ -56,6 +56,7 @@ static struct {
     CU_FUNCTIONS(CU_MEMBER)
     uint64_t (*calls)(const char *symbol);
     vmm_driver_counts (*count)(void);
+    bool (*accessible)(const void *start, size_t size, unsigned devices);
     void (*hold)(CUstream stream);
     void (*let_go)(CUstream stream);
     void (*shut_down)(void);
@@ -98,6 +99,7 @@ static inline void cu_open(int device)
     CU_FUNCTIONS(CU_FIND)
     CU_EXTRA(calls);
     CU_EXTRA(count);
+    CU_EXTRA(accessible);
     CU_EXTRA(hold);
     CU_EXTRA(let_go);
     CU_EXTRA(shut_down);

@@ -343,12 +343,30 @@ static void contexts(void)
     CHECK_SAME(calls + (by_heap ? 1 : 2), cu.calls("cuMemAlloc_v2"));
 }
 
+/* Both devices reach what was there and what comes; the driver serves where a heap cannot let them. */
+static void check_shared(CUdeviceptr kept)
+{
+    uint64_t calls = cu.calls("cuMemAlloc_v2");
+    CUdeviceptr small = alloc(1000);
+    CUdeviceptr large = alloc(20 * MIB);
+    bool heap = by_heap && !plain;
+    CHECK_SAME(calls + (heap ? 0 : 2), cu.calls("cuMemAlloc_v2"));
+    if (heap) {
+        CHECK(cu.accessible((void *)kept, 5 * MIB, 3), "%llx", kept);
+        CHECK(cu.accessible((void *)small, 1000, 3), "%llx", small);
+        CHECK(cu.accessible((void *)large, 20 * MIB, 3), "%llx", large);
+    }
+    CHECK_SAME(0, cu.free(small));
+    CHECK_SAME(0, cu.free(large));
+}
+
 static void two_devices(void)
 {
     CUcontext one;
     CUcontext first;
     CUcontext second;
     CUdeviceptr at_first = alloc(10 * MIB);
+    CUdeviceptr kept = alloc(5 * MIB);
     size_t with = available();
     CHECK_SAME(0, cu.get_current(&first));
     CHECK_SAME(0, cu.retain(&second, 1));
@@ -361,10 +379,8 @@ static void two_devices(void)
     CHECK_SAME(0, cu.peer(first, 0)); /* the first's memory is to be reached */
     CHECK_SAME(0, cu.pop(&one));
     CHECK(available() > with, "%zu, before %zu", available(), with);
-    uint64_t calls = cu.calls("cuMemAlloc_v2");
-    CUdeviceptr shared = alloc(MIB);
-    CHECK_SAME(calls + 1, cu.calls("cuMemAlloc_v2"));
-    CHECK_SAME(0, cu.free(shared));
+    check_shared(kept);
+    CHECK_SAME(0, cu.free(kept));
     CHECK_SAME(0, cu.free(at_second));
 }
 

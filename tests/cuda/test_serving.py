@@ -84,9 +84,9 @@ class Serving(Case):
 
     def test_contexts_and_devices(self) -> None:
         self.under_each("contexts")
-        two = {"STAND_IN_DEVICES": "2"}
-        self.passes("serving", "two_devices", "driver", **two)
-        outcome = self.passes("serving", "two_devices", "heap", quiet=False, device="vmm", **two)
+        self.under_each("two_devices", specs=("", "vmm", "slab/vmm", "cuda"), STAND_IN_DEVICES="2")
+        outcome = self.passes("serving", "two_devices", *SPECS["async"], quiet=False,
+                              device="async", STAND_IN_DEVICES="2")
         self.assertRegex(outcome.stderr, r"\Agpualloc: device 0 is to be reached .*\n\Z")
 
     def test_processes(self) -> None:

@@ -7,6 +7,9 @@
 #include "support/random.h"
 #include "support/vmm_scene.h"
 
+#include "arena/vmm.h"
+#include "runtime/heap.h"
+
 #include <gpualloc/backend.h>
 
 #include <stdlib.h>
@@ -664,5 +667,31 @@ Test(vmm, zeroed_blocks)
         cr_assert(block[0] == 0 && block[size - 1] == 0);
         assert_ok(ga_free(heap, zeroed));
     }
+    vmm_end(heap);
+}
+
+/* Another device is let in: to what is mapped, what is cached and what comes; or to nothing more. */
+Test(vmm, peers)
+{
+    vmm_driver_options two = {.devices = 3};
+    ga_heap *heap = vmm_open(&two, "vmm");
+    void *live = vmm_take(heap, 40 * MIB);
+    void *small = vmm_take(heap, 1000);
+    cr_assert(!vmm_driver_accessible(live, 40 * MIB, 2));
+    assert_ok(ga_vmm_backend_allow(heap->state, 1));
+    assert_ok(ga_vmm_backend_allow(heap->state, 1));
+    assert_ok(ga_vmm_backend_allow(heap->state, 0));
+    cr_assert(vmm_driver_accessible(live, 40 * MIB, 3));
+    cr_assert(vmm_driver_accessible(small, 1000, 3));
+    cr_assert(vmm_driver_accessible(vmm_take(heap, 90 * MIB), 90 * MIB, 3));
+    vmm_driver_fail("cuMemSetAccess", 2, CUDA_ERROR_INVALID_VALUE);
+    cr_assert_eq(ga_vmm_backend_allow(heap->state, 2), GA_ERR_DEVICE);
+    void *later = vmm_take(heap, 200 * MIB);
+    cr_assert(vmm_driver_accessible(later, 200 * MIB, 3));
+    cr_assert(!vmm_driver_accessible(later, 200 * MIB, 4));
+    cr_assert_eq(ga_vmm_backend_allow(heap->state, 7), GA_ERR_DEVICE);
+    assert_ok(ga_vmm_backend_allow(heap->state, 2));
+    cr_assert(vmm_driver_accessible(later, 200 * MIB, 7));
+    setenv("GPUALLOC_LOG", "error", 1);
     vmm_end(heap);
 }

@@ -37,6 +37,7 @@ STAND_IN_API void stand_in_fail(const char *symbol, int n, CUresult error);
 STAND_IN_API uint64_t stand_in_calls(const char *symbol);
 
 STAND_IN_API vmm_driver_counts stand_in_count(void);
+STAND_IN_API bool stand_in_accessible(const void *start, size_t size, unsigned devices);
 STAND_IN_API void stand_in_hold(CUstream stream);
 STAND_IN_API void stand_in_let_go(CUstream stream);
 STAND_IN_API void stand_in_shut_down(void);

@@ -97,6 +97,11 @@ vmm_driver_counts stand_in_count(void)
     return vmm_driver_count();
 }
 
+bool stand_in_accessible(const void *start, size_t size, unsigned bits)
+{
+    return vmm_driver_accessible(start, size, bits);
+}
+
 void stand_in_hold(CUstream stream)
 {
     vmm_driver_hold(stream);
