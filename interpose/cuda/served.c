@@ -276,10 +276,11 @@ bool ga_cuda_enter_current(ga_cuda_visit *visit)
     }
     visit->device = d;
     visit->ordinal = ordinal;
-    if (d->state != OPEN) {
+    bool open = d->state == OPEN;
+    if (!open) {
         pthread_rwlock_unlock(&d->lock);
     }
-    return d->state == OPEN;
+    return open;
 }
 
 void ga_cuda_leave_current(const ga_cuda_visit *visit)

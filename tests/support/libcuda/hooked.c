@@ -54,7 +54,8 @@ uint64_t stand_in_calls(const char *symbol)
 static stand_in_function *function_of(int row)
 {
     const char *wanted = hooks[row].symbol;
-    stand_in_function *found = stand_in_own(wanted);
+    stand_in_function *found = stand_in_own_context(wanted);
+    found = found ? found : stand_in_own_memory(wanted);
     if (!found) {
         GA_CUDA_FUNCTIONS(MEMBER)
     }

@@ -54,8 +54,15 @@ extern ga_cuda_driver stand_in_table; /* vmm_driver's */
  * of fork(). */
 CUresult stand_in_arrive(bool needs_init);
 
-/* Functions of the hook table that vmm_driver has not; NULL: only an echo. */
-stand_in_function *stand_in_own(const char *symbol);
+/* Functions of the hook table that vmm_driver has not, in contexts.c and memory.c; NULL: not there. */
+stand_in_function *stand_in_own_context(const char *symbol);
+stand_in_function *stand_in_own_memory(const char *symbol);
+
+/* Whether a stream captures; one more block is a node of its graph. */
+bool stand_in_capturing(CUstream stream);
+void stand_in_add_node(void);
+
+STAND_IN_API CUresult cuCtxGetDevice(CUdevice *device);
 
 /* A call that a capture of another kind than relaxed forbids; `always`: of any kind. */
 CUresult stand_in_unsafe(bool always);

@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Contexts, those that are not the device's own too, and captures: what vmm_driver has not.
+ */
+#include "libcuda.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#pragma GCC diagnostic ignored "-Wunused-parameter" /* functions of one form, in a table */
+
+#define WORDS                                                                                      \
+    stand_in_word a, stand_in_word b, stand_in_word c, stand_in_word d, stand_in_word e,           \
+        stand_in_word f
+
+enum {
+    ILLEGAL_STATE = 401,
+    CAPTURE_UNSUPPORTED = 900,
+    MODE_RELAXED = 2
+};
+
+/* ---- beginning ----------------------------------------------------------------------------- */
+
+ga_cuda_driver stand_in_table;
+static pid_t starter; /* who called cuInit(); 0: nobody. Relaxed, as all words here: one alone */
+static bool shut_down;
+
+/* vmm_driver puts its table here instead of into a runtime of ours. */
+void ga_cuda_driver_set(const ga_cuda_driver *driver)
+{
+    stand_in_table = driver ? *driver : (ga_cuda_driver){0};
+}
+
+/* Kernels of the library's are not run here. */
+void vmm_kernels_fill(ga_cuda_driver *table);
+void vmm_kernels_clear(void);
+void vmm_kernels_wait(void);
+
+void vmm_kernels_fill(ga_cuda_driver *table)
+{
+    (void)table;
+}
+
+void vmm_kernels_clear(void)
+{
+}
+
+void vmm_kernels_wait(void)
+{
+}
+
+static uint64_t number_in(const char *variable)
+{
+    const char *text = getenv(variable);
+    return text ? strtoull(text, NULL, 10) : 0;
+}
+
+static void begin(void)
+{
+    vmm_driver_options options = {.devices = (int)number_in("STAND_IN_DEVICES"),
+                                  .memory = number_in("STAND_IN_MEMORY")};
+    vmm_driver_start(&options);
+}
+
+CUresult stand_in_arrive(bool needs_init)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, begin);
+    if (__atomic_load_n(&shut_down, __ATOMIC_RELAXED)) {
+        return CUDA_ERROR_DEINITIALIZED;
+    }
+    pid_t who = __atomic_load_n(&starter, __ATOMIC_RELAXED);
+    return needs_init && who != getpid() ? CUDA_ERROR_NOT_INITIALIZED : CUDA_SUCCESS;
+}
+
+STAND_IN_API CUresult cuInit(unsigned flags);
+
+CUresult cuInit(unsigned flags)
+{
+    CUresult refusal = stand_in_arrive(false);
+    pid_t before = 0;
+    if (!__atomic_compare_exchange_n(&starter, &before, getpid(), false, __ATOMIC_RELAXED,
+                                     __ATOMIC_RELAXED) &&
+        before != getpid()) {
+        return CUDA_ERROR_NOT_INITIALIZED; /* it does not outlive fork() */
+    }
+    return refusal == CUDA_SUCCESS ? stand_in_table.cuInit(flags) : refusal;
+}
+
+vmm_driver_counts stand_in_count(void)
+{
+    return vmm_driver_count();
+}
+
+bool stand_in_accessible(const void *start, size_t size, unsigned bits)
+{
+    return vmm_driver_accessible(start, size, bits);
+}
+
+void stand_in_hold(CUstream stream)
+{
+    vmm_driver_hold(stream);
+}
+
+void stand_in_let_go(CUstream stream)
+{
+    vmm_driver_let_go(stream);
+}
+
+void stand_in_shut_down(void)
+{
+    __atomic_store_n(&shut_down, true, __ATOMIC_RELAXED);
+}
+
+/* ---- contexts ------------------------------------------------------------------------------ */
+
+/* A context that is not the device's own: what is asked of it is asked of the device's. `over` is
+ * where in the thread's stack it stands. */
+static _Thread_local struct {
+    CUcontext other;
+    int depth, over;
+} stack;
+
+static char others[VMM_DRIVER_DEVICES]; /* an address for each */
+
+STAND_IN_API CUresult cuCtxPushCurrent_v2(CUcontext context);
+STAND_IN_API CUresult cuCtxPopCurrent_v2(CUcontext *context);
+STAND_IN_API CUresult cuCtxGetCurrent(CUcontext *context);
+STAND_IN_API CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device);
+STAND_IN_API CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active);
+
+CUresult cuCtxPushCurrent_v2(CUcontext context)
+{
+    CUresult result = stand_in_arrive(true);
+    result = result == CUDA_SUCCESS ? stand_in_table.cuCtxPushCurrent(context) : result;
+    stack.depth += result == CUDA_SUCCESS;
+    return result;
+}
+
+CUresult cuCtxPopCurrent_v2(CUcontext *context)
+{
+    CUresult result = stand_in_arrive(true);
+    result = result == CUDA_SUCCESS ? stand_in_table.cuCtxPopCurrent(context) : result;
+    stack.depth -= result == CUDA_SUCCESS;
+    if (stack.other && stack.depth < stack.over) {
+        stack.other = NULL;
+    }
+    return result;
+}
+
+CUresult cuCtxGetCurrent(CUcontext *context)
+{
+    CUresult result = stand_in_arrive(true);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (stack.other && stack.depth == stack.over) {
+        *context = stack.other;
+        return CUDA_SUCCESS;
+    }
+    return stand_in_table.cuCtxGetCurrent(context);
+}
+
+CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device)
+{
+    CUcontext own;
+    CUresult result = stand_in_arrive(true);
+    result =
+        result == CUDA_SUCCESS ? stand_in_table.cuDevicePrimaryCtxRetain(&own, device) : result;
+    result = result == CUDA_SUCCESS ? cuCtxPushCurrent_v2(own) : result;
+    if (result == CUDA_SUCCESS) {
+        stack.other = *context = (CUcontext)(void *)&others[device];
+        stack.over = stack.depth;
+    }
+    return result;
+}
+
+static CUcontext own_context(CUdevice device)
+{
+    CUcontext own = NULL;
+    stand_in_table.cuDevicePrimaryCtxRetain(&own, device);
+    stand_in_table.cuDevicePrimaryCtxRelease(device);
+    return own;
+}
+
+static int device_count(void)
+{
+    int count = 0;
+    stand_in_table.cuDeviceGetCount(&count);
+    return count;
+}
+
+CUresult cuCtxGetDevice(CUdevice *device)
+{
+    CUcontext current = NULL;
+    CUresult result = stand_in_arrive(true);
+    result = result == CUDA_SUCCESS ? stand_in_table.cuCtxGetCurrent(&current) : result;
+    for (*device = 0; result == CUDA_SUCCESS && current && *device < device_count(); ++*device) {
+        if (own_context(*device) == current) {
+            return CUDA_SUCCESS;
+        }
+    }
+    return result == CUDA_SUCCESS ? CUDA_ERROR_INVALID_CONTEXT : result;
+}
+
+static int active[VMM_DRIVER_DEVICES]; /* somebody has used the device's own context */
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *is_active)
+{
+    CUresult result = stand_in_arrive(true);
+    *flags = 0;
+    *is_active = result == CUDA_SUCCESS && __atomic_load_n(&active[device], __ATOMIC_RELAXED);
+    return result;
+}
+
+STAND_IN_API CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device);
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+{
+    CUresult result = stand_in_arrive(true);
+    result =
+        result == CUDA_SUCCESS ? stand_in_table.cuDevicePrimaryCtxRetain(context, device) : result;
+    if (result == CUDA_SUCCESS) {
+        __atomic_store_n(&active[device], 1, __ATOMIC_RELAXED);
+    }
+    return result;
+}
+
+static CUresult reset(WORDS)
+{
+    vmm_driver_destroy_context((CUdevice)a);
+    __atomic_store_n(&active[a], 0, __ATOMIC_RELAXED);
+    return CUDA_SUCCESS;
+}
+
+static CUresult done(WORDS)
+{
+    return CUDA_SUCCESS;
+}
+
+/* ---- captures ------------------------------------------------------------------------------ */
+
+static struct {
+    pthread_mutex_t lock;
+    CUstream streams[STAND_IN_CAPTURES];
+    int modes[STAND_IN_CAPTURES];
+    int count;
+    uint64_t violations, nodes;
+} captures = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static int capture_of(CUstream stream)
+{
+    for (int i = 0; i < captures.count; i++) {
+        if (captures.streams[i] == stream) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+bool stand_in_capturing(CUstream stream)
+{
+    pthread_mutex_lock(&captures.lock);
+    bool capturing = capture_of(stream) >= 0;
+    pthread_mutex_unlock(&captures.lock);
+    return capturing;
+}
+
+CUresult stand_in_unsafe(bool always)
+{
+    CUresult result = CUDA_SUCCESS;
+    pthread_mutex_lock(&captures.lock);
+    for (int i = 0; i < captures.count; i++) {
+        if (always || captures.modes[i] != MODE_RELAXED) {
+            result = CAPTURE_UNSUPPORTED;
+        }
+    }
+    captures.violations += result != CUDA_SUCCESS;
+    pthread_mutex_unlock(&captures.lock);
+    return result;
+}
+
+uint64_t stand_in_violations(void)
+{
+    return captures.violations;
+}
+
+void stand_in_add_node(void)
+{
+    pthread_mutex_lock(&captures.lock);
+    captures.nodes++;
+    pthread_mutex_unlock(&captures.lock);
+}
+
+uint64_t stand_in_nodes(void)
+{
+    return captures.nodes;
+}
+
+static CUresult begin_capture(CUstream stream, int mode)
+{
+    pthread_mutex_lock(&captures.lock);
+    bool fits = captures.count < STAND_IN_CAPTURES && capture_of(stream) < 0;
+    if (fits) {
+        captures.streams[captures.count] = stream;
+        captures.modes[captures.count++] = mode;
+    }
+    pthread_mutex_unlock(&captures.lock);
+    return fits ? CUDA_SUCCESS : ILLEGAL_STATE;
+}
+
+static CUresult end_of(CUstream stream)
+{
+    pthread_mutex_lock(&captures.lock);
+    int at = capture_of(stream);
+    if (at >= 0) {
+        captures.count--;
+        captures.streams[at] = captures.streams[captures.count];
+        captures.modes[at] = captures.modes[captures.count];
+    }
+    pthread_mutex_unlock(&captures.lock);
+    return at >= 0 ? CUDA_SUCCESS : ILLEGAL_STATE;
+}
+
+static CUresult begin_v1(WORDS)
+{
+    return begin_capture((CUstream)a, 0);
+}
+
+static CUresult begin_v2(WORDS)
+{
+    return begin_capture((CUstream)a, (int)b);
+}
+
+static CUresult begin_to_graph(WORDS)
+{
+    return begin_capture((CUstream)a, (int)f);
+}
+
+static CUresult end_capture(WORDS)
+{
+    *(void **)b = NULL;
+    return end_of((CUstream)a);
+}
+
+static CUresult stream_destroy(WORDS)
+{
+    end_of((CUstream)a);
+    return stand_in_table.cuStreamDestroy((CUstream)a);
+}
+
+STAND_IN_API CUresult cuStreamIsCapturing(CUstream stream, int *status);
+STAND_IN_API CUresult cuStreamGetCtx(CUstream stream, CUcontext *context);
+STAND_IN_API CUresult cuCtxSynchronize(void);
+STAND_IN_API CUresult cuEventQuery(CUevent event);
+
+CUresult cuStreamIsCapturing(CUstream stream, int *status)
+{
+    CUresult result = stand_in_arrive(true);
+    *status = stand_in_capturing(stream);
+    return result;
+}
+
+/* All streams here are of the context that is current. */
+CUresult cuStreamGetCtx(CUstream stream, CUcontext *context)
+{
+    return cuCtxGetCurrent(context);
+}
+
+CUresult cuCtxSynchronize(void)
+{
+    CUresult result = stand_in_arrive(true);
+    result = result == CUDA_SUCCESS ? stand_in_unsafe(true) : result;
+    return result == CUDA_SUCCESS ? stand_in_table.cuCtxSynchronize() : result;
+}
+
+CUresult cuEventQuery(CUevent event)
+{
+    CUresult result = stand_in_arrive(true);
+    result = result == CUDA_SUCCESS ? stand_in_unsafe(false) : result;
+    return result == CUDA_SUCCESS ? stand_in_table.cuEventQuery(event) : result;
+}
+
+/* ---- by symbol ---------------------------------------------------------------------------- */
+
+stand_in_function *stand_in_own_context(const char *symbol)
+{
+    static const struct {
+        const char *symbol;
+        stand_in_function *function;
+    } own[] = {
+        {"cuStreamBeginCapture", begin_v1},
+        {"cuStreamBeginCapture_ptsz", begin_v1},
+        {"cuStreamBeginCapture_v2", begin_v2},
+        {"cuStreamBeginCapture_v2_ptsz", begin_v2},
+        {"cuStreamBeginCaptureToGraph", begin_to_graph},
+        {"cuStreamBeginCaptureToGraph_ptsz", begin_to_graph},
+        {"cuStreamEndCapture", end_capture},
+        {"cuStreamEndCapture_ptsz", end_capture},
+        {"cuStreamDestroy_v2", stream_destroy},
+        {"cuDevicePrimaryCtxReset", reset},
+        {"cuDevicePrimaryCtxReset_v2", reset},
+        {"cuCtxDestroy_v2", done},
+        {"cuCtxEnablePeerAccess", done},
+        {"cuMemPoolSetAttribute", done},
+    };
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        if (strcmp(own[i].symbol, symbol) == 0) {
+            return own[i].function;
+        }
+    }
+    return NULL;
+}
