@@ -4,6 +4,7 @@
  */
 #include "../../liballoc/platform/log.h"
 #include "../../liballoc/runtime/heap.h"
+#include "contexts.h"
 #include "lookup.h"
 #include "next.h"
 #include "served.h"
@@ -180,7 +181,7 @@ DEFINE_RESET(cuDevicePrimaryCtxReset_v2)
         type *next = NEXT(type, symbol);                                                           \
         ga_cuda_count(GA_HOOK_##symbol);                                                           \
         CUresult result = next ? next(gone) : ga_cuda_next_missing();                              \
-        ga_cuda_served_contexts();                                                                 \
+        ga_cuda_contexts_changed();                                                                \
         return result;                                                                             \
     }
 

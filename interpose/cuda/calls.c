@@ -51,7 +51,7 @@ static CUresult from_driver(const ga_cuda_visit *visit, const call *c, size_t si
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     CUresult result = ask_driver(c);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && ga_cuda_served_trim()) {
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && ga_cuda_trim(visit)) {
         result = ask_driver(c);
     }
     if (result == CUDA_SUCCESS) {

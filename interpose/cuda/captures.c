@@ -4,8 +4,8 @@
  *            first that is read without it
  * INVARIANT  a stream is in the list from before its capture begins until the driver says that it
  *            does not capture
- * ORDER      C1/C2 for the count: a capture that this thread has begun is seen by it; what another
- *            thread begins at the same time as we allocate may go either way, as without us
+ * ORDER      C1/C2 for the count, which is asked during visits to a device (served.h); a capture
+ *            begins once all visits have ended that may have seen the count of before
  * PROGRESS   blocks while another thread is in here
  */
 #include "captures.h"
@@ -117,7 +117,7 @@ static CUcontext current(void)
 
 /* Without memory for the note it is as if the capture were not there: the driver refuses what it
  * forbids. */
-static void begun(CUstream stream)
+static void note(CUstream stream)
 {
     capture *made = ga_libc.malloc(sizeof *made);
     if (made) {
@@ -190,10 +190,16 @@ static CUresult begin(ga_cuda_hook_index row, ga_cuda_word a, ga_cuda_word b, ga
                       ga_cuda_word d, ga_cuda_word e, ga_cuda_word f)
 {
     ga_cuda_any *next = ga_cuda_next_find(row);
+    CUstream stream = named((CUstream)a, ga_cuda_hooks[row].streams);
     ga_cuda_count(row);
-    CUresult result = next ? next(a, b, c, d, e, f) : ga_cuda_next_missing();
-    if (result == CUDA_SUCCESS) {
-        begun(named((CUstream)a, ga_cuda_hooks[row].streams));
+    if (!next) {
+        return ga_cuda_next_missing();
+    }
+    note(stream);
+    ga_cuda_served_barrier();
+    CUresult result = next(a, b, c, d, e, f);
+    if (result != CUDA_SUCCESS) {
+        strike_out(is_stream, &stream, false);
     }
     return result;
 }

@@ -2,15 +2,11 @@
  *
  *   CLOSED --first request--> OPEN or REFUSED --primary context reset--> CLOSED
  *
- * STRUCTURE  a record for each device, with the heap; what is known of the context that a thread
- * had
- *            last, in the thread
+ * STRUCTURE  a record for each device, with the heap
  * INVARIANT  a block of generation g is the heap's that was opened as the g-th, or of none
  * ORDER      a device's lock: shared by visits, exclusive where its heap comes and goes; S1/S2 for
- *            the settings; `epoch` is a hint that a context is to be looked at again, changed by
- * the
- *            thread that destroys one
- * PROGRESS   a visit waits only for a heap that is being opened or closed
+ *            the settings
+ * PROGRESS   a visit waits only for a heap that is being opened or closed, and for captures to begin
  */
 #include "served.h"
 
@@ -20,6 +16,7 @@
 #include "../../liballoc/platform/log.h"
 #include "../../liballoc/runtime/heap.h"
 #include "captures.h"
+#include "contexts.h"
 #include "lookup.h"
 #include "next.h"
 #include "settings.h"
@@ -95,13 +92,23 @@ static void fork_parent(void)
     pthread_mutex_unlock(&open_lock);
 }
 
+/* Who wants it alone does not wait for ever; so no visit begins within another. */
+static void init_locks(void)
+{
+    pthread_rwlockattr_t fair;
+    pthread_rwlockattr_init(&fair);
+    pthread_rwlockattr_setkind_np(&fair, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+    for (int i = 0; i < GA_CUDA_DEVICES; i++) {
+        pthread_rwlock_init(&devices[i].lock, &fair);
+    }
+    pthread_rwlockattr_destroy(&fair);
+}
+
 /* Who held a device's lock is not here. */
 static void fork_child(void)
 {
     fork_parent();
-    for (int i = 0; i < GA_CUDA_DEVICES; i++) {
-        pthread_rwlock_init(&devices[i].lock, NULL);
-    }
+    init_locks();
 }
 
 static void read_settings(void)
@@ -112,9 +119,7 @@ static void read_settings(void)
         refuse("GPUALLOC_DEVICE: ");
         read = PASSING;
     }
-    for (int i = 0; i < GA_CUDA_DEVICES; i++) {
-        pthread_rwlock_init(&devices[i].lock, NULL);
-    }
+    init_locks();
     pthread_atfork(fork_prepare, fork_parent, fork_child);
     /* S1: release. Pairs with S2. */
     __atomic_store_n(&mode, read, __ATOMIC_RELEASE);
@@ -130,52 +135,6 @@ static bool serving(void)
         now = mode;
     }
     return now == SERVING;
-}
-
-/* ---- contexts ------------------------------------------------------------------------------ */
-
-static unsigned epoch = 1;
-
-static _Thread_local struct {
-    CUcontext context;
-    unsigned epoch;
-    int device; /* whose primary context it is; -1: none's */
-} known;
-
-void ga_cuda_served_contexts(void)
-{
-    __atomic_fetch_add(&epoch, 1, __ATOMIC_RELAXED); /* relaxed: a hint, see ORDER */
-}
-
-/* Nothing is made by asking: a primary context that nobody uses is not this one. */
-static int look_at(const ga_cuda_asks *asks, CUcontext context)
-{
-    CUdevice device = -1;
-    CUcontext primary = NULL;
-    unsigned flags;
-    int active = 0;
-    if (asks->cuCtxGetDevice(&device) != CUDA_SUCCESS ||
-        asks->cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS || !active ||
-        asks->cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS) {
-        return -1;
-    }
-    asks->cuDevicePrimaryCtxRelease_v2(device);
-    return primary == context && device < GA_CUDA_DEVICES ? device : -1;
-}
-
-/* The device whose primary context is current; -1: none's is. */
-static int current_device(const ga_cuda_asks *asks, CUcontext *context)
-{
-    if (asks->cuCtxGetCurrent(context) != CUDA_SUCCESS || !*context) {
-        return -1;
-    }
-    unsigned now = __atomic_load_n(&epoch, __ATOMIC_RELAXED); /* relaxed: a hint, see ORDER */
-    if (__builtin_expect(known.context != *context || known.epoch != now, 0)) {
-        known.device = look_at(asks, *context);
-        known.context = *context;
-        known.epoch = now;
-    }
-    return known.device;
 }
 
 /* ---- opening ------------------------------------------------------------------------------- */
@@ -263,7 +222,7 @@ static void open_first(ga_cuda_device *d, int ordinal)
 bool ga_cuda_enter_current(ga_cuda_visit *visit)
 {
     const ga_cuda_asks *asks = serving() ? ga_cuda_next_asks() : NULL;
-    int ordinal = asks ? current_device(asks, &visit->context) : -1;
+    int ordinal = asks ? ga_cuda_context_device(asks, &visit->context) : -1;
     if (ordinal < 0) {
         return false;
     }
@@ -505,14 +464,26 @@ void ga_cuda_served_put_off(void)
     }
 }
 
+void ga_cuda_served_barrier(void)
+{
+    for (int i = 0; serving() && i < GA_CUDA_DEVICES; i++) {
+        pthread_rwlock_wrlock(&devices[i].lock);
+        pthread_rwlock_unlock(&devices[i].lock);
+    }
+}
+
+bool ga_cuda_trim(const ga_cuda_visit *visit)
+{
+    return !ga_cuda_capturing() && ga_trim(visit->device->heap, 0) == GA_OK;
+}
+
 bool ga_cuda_served_trim(void)
 {
+    ga_cuda_visit visit;
     bool trimmed = false;
-    for (int i = 0; serving() && !ga_cuda_capturing() && i < GA_CUDA_DEVICES; i++) {
-        pthread_rwlock_rdlock(&devices[i].lock);
-        bool open = devices[i].state == OPEN;
-        trimmed = (open && ga_trim(devices[i].heap, 0) == GA_OK) || trimmed;
-        pthread_rwlock_unlock(&devices[i].lock);
+    if (ga_cuda_enter_current(&visit)) {
+        trimmed = ga_cuda_trim(&visit);
+        ga_cuda_leave_current(&visit);
     }
     return trimmed;
 }
@@ -564,7 +535,7 @@ void ga_cuda_served_reset(CUdevice device)
         close_heap(d, device);
     }
     pthread_rwlock_unlock(&d->lock);
-    ga_cuda_served_contexts();
+    ga_cuda_contexts_changed();
 }
 
 static int device_of(const ga_cuda_asks *asks, CUcontext context)

@@ -12,7 +12,8 @@
 
 typedef struct ga_cuda_device ga_cuda_device;
 
-/* A visit to the device of the context that is current: its heap stays until the visit ends. */
+/* A visit to the device of the context that is current: its heap stays until the visit ends. A thread
+ * makes one at a time. */
 typedef struct ga_cuda_visit {
     ga_cuda_device *device;
     CUcontext context;
@@ -57,18 +58,19 @@ void ga_cuda_driver_freed(const ga_cuda_block *block, CUresult result);
  * driver in larger blocks: freed there, it could be one of those. */
 bool ga_cuda_holds(CUdeviceptr address);
 
-/* Give the caches of all heaps back to the driver. False: there are none, or a capture forbids it.
- */
+/* Give the caches of the current device's heap back to the driver, outside a visit or within one.
+ * False: it has none, or a capture forbids it. */
 bool ga_cuda_served_trim(void);
+bool ga_cuda_trim(const ga_cuda_visit *visit);
+
+/* Until every visit that is under way has ended. */
+void ga_cuda_served_barrier(void);
 
 /* Free what was put off, now that no stream captures. */
 void ga_cuda_served_put_off(void);
 
 /* Before the primary context of a device goes: our heap there goes, and every block. */
 void ga_cuda_served_reset(CUdevice device);
-
-/* Contexts may have come and gone. */
-void ga_cuda_served_contexts(void);
 
 /* The device of the current context is to reach memory of the owner's from now on. A heap that cannot
  * let it serves no more: the driver does. */

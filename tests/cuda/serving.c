@@ -3,8 +3,9 @@
  * What a CUDA program may ask, under each spec, and what it is told. Device memory is host memory
  * here, so that blocks are written to.
  *
- *   serving CASE driver|heap [plain]    who serves blocks without a stream; `plain`: the driver's
- * own
+ *   serving CASE driver|heap [plain]
+ *
+ * The second says who serves blocks without a stream; `plain` that they are the driver's all the same.
  */
 #include "cu.h"
 

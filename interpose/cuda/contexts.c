@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Each thread remembers the context that it had last. `epoch` is a hint that it is to be looked at
+ * again, changed by the thread that destroys one: what other threads then do with that context is
+ * wrong with or without us.
+ */
+#include "contexts.h"
+
+#include "../../liballoc/platform/cuda_driver.h"
+
+static unsigned epoch = 1;
+
+static _Thread_local struct {
+    CUcontext context;
+    unsigned epoch;
+    int device; /* whose primary context it is; -1: none's */
+} known;
+
+void ga_cuda_contexts_changed(void)
+{
+    __atomic_fetch_add(&epoch, 1, __ATOMIC_RELAXED); /* relaxed: a hint, see there */
+}
+
+/* Nothing is made by asking: a primary context that nobody uses is not this one. */
+static int look_at(const ga_cuda_asks *asks, CUcontext context)
+{
+    CUdevice device = -1;
+    CUcontext primary = NULL;
+    unsigned flags;
+    int active = 0;
+    if (asks->cuCtxGetDevice(&device) != CUDA_SUCCESS ||
+        asks->cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS || !active ||
+        asks->cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS) {
+        return -1;
+    }
+    asks->cuDevicePrimaryCtxRelease_v2(device);
+    return primary == context && device < GA_CUDA_DEVICES ? device : -1;
+}
+
+int ga_cuda_context_device(const ga_cuda_asks *asks, CUcontext *context)
+{
+    if (asks->cuCtxGetCurrent(context) != CUDA_SUCCESS || !*context) {
+        return -1;
+    }
+    unsigned now = __atomic_load_n(&epoch, __ATOMIC_RELAXED); /* relaxed: a hint, see there */
+    if (__builtin_expect(known.context != *context || known.epoch != now, 0)) {
+        known.device = look_at(asks, *context);
+        known.context = *context;
+        known.epoch = now;
+    }
+    return known.device;
+}
