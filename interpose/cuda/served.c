@@ -6,7 +6,7 @@
  * INVARIANT  a block of generation g is the heap's that was opened as the g-th, or of none
  * ORDER      a device's lock: shared by visits, exclusive where its heap comes and goes; S1/S2 for
  *            the settings
- * PROGRESS   a visit waits only for a heap that is being opened or closed, and for captures to begin
+ * PROGRESS   a visit waits for a heap that is being opened or closed, or for a capture to begin
  */
 #include "served.h"
 

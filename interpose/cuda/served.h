@@ -12,8 +12,8 @@
 
 typedef struct ga_cuda_device ga_cuda_device;
 
-/* A visit to the device of the context that is current: its heap stays until the visit ends. A thread
- * makes one at a time. */
+/* A visit to the device of the context that is current: its heap stays until the visit ends. A
+ * thread makes one at a time. */
 typedef struct ga_cuda_visit {
     ga_cuda_device *device;
     CUcontext context;
@@ -72,8 +72,8 @@ void ga_cuda_served_put_off(void);
 /* Before the primary context of a device goes: our heap there goes, and every block. */
 void ga_cuda_served_reset(CUdevice device);
 
-/* The device of the current context is to reach memory of the owner's from now on. A heap that cannot
- * let it serves no more: the driver does. */
+/* The device of the current context is to reach memory of the owner's from now on. A heap that
+ * cannot let it serves no more: the driver does. */
 void ga_cuda_served_peer(CUcontext owner);
 
 #endif

@@ -4,8 +4,7 @@
  *
  * STRUCTURE  a slot for each device; a list of blocks that more than one stream uses
  * INVARIANT  a heap in a slot is never closed; `used` is what was asked for in live blocks
- * ORDER      F1/F2 publish a heap; the list and the opening are under one lock; `used` and `most` are
- *            figures
+ * ORDER      F1/F2 publish a heap; the list and the opening are under a lock; the rest are figures
  * PROGRESS   blocks while a heap is being opened
  */
 #include <gpualloc/frameworks.h>

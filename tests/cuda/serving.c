@@ -5,7 +5,8 @@
  *
  *   serving CASE driver|heap [plain]
  *
- * The second says who serves blocks without a stream; `plain` that they are the driver's all the same.
+ * The second says who serves blocks without a stream; `plain` that they are the driver's all the
+ * same.
  */
 #include "cu.h"
 
@@ -344,7 +345,8 @@ static void contexts(void)
     CHECK_SAME(calls + (by_heap ? 1 : 2), cu.calls("cuMemAlloc_v2"));
 }
 
-/* Both devices reach what was there and what comes; the driver serves where a heap cannot let them. */
+/* Both devices reach what was there and what comes; the driver serves where a heap cannot let
+ * them. */
 static void check_shared(CUdeviceptr kept)
 {
     uint64_t calls = cu.calls("cuMemAlloc_v2");
