@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The public calls: opening and closing, nodes, figures. The variants do the rest.
+ */
+#include "map.h"
+
+#include "../../liballoc/platform/libc.h"
+
+enum {
+    CHUNK = 4, /* where the options say 0 */
+    CHUNK_MOST = 8,
+    CHAIN = 4,
+    CHAIN_MOST = 16,
+    ROOT = 14,
+    ROOT_MOST = 24,
+    BATCH = 4096
+};
+
+static const lfht_variant *const variants[GA_LFHT_VARIANT_COUNT] = {
+    [GA_LFHT_FHPA] = &ga_lfht_fhpa, [GA_LFHT_FHP] = &ga_lfht_fhp, [GA_LFHT_SNF] = &ga_lfht_snf,
+    [GA_LFHT_FNF] = &ga_lfht_fnf,   [GA_LFHT_CNF] = &ga_lfht_cnf,
+};
+
+const char *ga_lfht_variant_text(ga_lfht_variant variant)
+{
+    return (unsigned)variant < GA_LFHT_VARIANT_COUNT ? variants[variant]->name : "?";
+}
+
+/* Different for different keys: each step can be undone (splitmix64). */
+static uint64_t spread(void *context, uint64_t key)
+{
+    (void)context;
+    key = (key ^ (key >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    key = (key ^ (key >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return key ^ (key >> 31);
+}
+
+/* ---- nodes ---------------------------------------------------------------------------------- */
+
+void *ga_lfht_node(ga_lfht *map, size_t size)
+{
+    void *node;
+    if (ga_alloc(map->heap, size + (map->variant->keeps ? sizeof(lfht_word) : 0), 0, &node) !=
+        GA_OK) {
+        return NULL;
+    }
+    if (((lfht_word)node & LFHT_ADDRESS) != (lfht_word)node) {
+        ga_fail(GA_ERR_MEMORY, "lfht: the heap gave a node at %p: expected a multiple of 16 below 2^58",
+                node);
+        ga_free(map->heap, node);
+        return NULL;
+    }
+    return node;
+}
+
+lfht_hash *ga_lfht_hash_node(ga_lfht *map, lfht_hash *above, uint32_t level, uint32_t used,
+                             uint32_t bits)
+{
+    lfht_hash *node = ga_lfht_node(map, sizeof *node + ((size_t)8 << bits));
+    if (node) {
+        node->above = above;
+        node->count = 1;
+        node->level = level;
+        node->used = (uint16_t)used;
+        node->bits = (uint16_t)bits;
+        for (uint32_t i = 0; i < 1u << bits; i++) {
+            node->buckets[i] = lfht_empty(node) | LFHT_FRESH;
+        }
+    }
+    return node;
+}
+
+/* Threads may still be reading what was removed: the list goes through a word behind each node. */
+static lfht_word *garbage_link(lfht_word word)
+{
+    return (lfht_word *)((char *)lfht_at(word) + lfht_size(word));
+}
+
+void ga_lfht_keep(lfht_lane *lane, lfht_word word)
+{
+    lfht_word *link = garbage_link(word);
+    /* relaxed: nobody follows the list before the map is closed */
+    *link = __atomic_load_n(&lane->garbage, __ATOMIC_RELAXED);
+    /* G: release. Pairs with whatever tells the closing thread that the others are done: it alone
+     * reads the list. */
+    while (!__atomic_compare_exchange_n(&lane->garbage, link, word, true, __ATOMIC_RELEASE,
+                                        __ATOMIC_RELAXED)) {
+    }
+}
+
+lfht_lane *ga_lfht_lane(ga_lfht *map)
+{
+    static uint32_t threads;
+    static _Thread_local uint32_t own;
+    if (!own) {
+        own = __atomic_add_fetch(&threads, 1, __ATOMIC_RELAXED); /* relaxed: a number of its own */
+    }
+    return &map->lanes[own % LFHT_LANES];
+}
+
+/* ---- open ----------------------------------------------------------------------------------- */
+
+static ga_status in_range(const char *option, uint32_t value, uint32_t most)
+{
+    return value <= most ? GA_OK
+                         : ga_fail(GA_ERR_ARGUMENT, "lfht: %s=%u: expected 1 to %u, or 0", option,
+                                   value, most);
+}
+
+static ga_status check(const ga_lfht_options *o)
+{
+    if (o->options_size != sizeof *o) {
+        return ga_fail(GA_ERR_ARGUMENT, "lfht: options_size=%u: expected %zu", o->options_size,
+                       sizeof *o);
+    }
+    if (o->flags & ~(uint32_t)GA_LFHT_COUNT) {
+        return ga_fail(GA_ERR_ARGUMENT, "lfht: flags=0x%x: expected GA_LFHT_COUNT or none",
+                       o->flags);
+    }
+    if ((unsigned)o->variant >= GA_LFHT_VARIANT_COUNT) {
+        return ga_fail(GA_ERR_ARGUMENT, "lfht: variant=%d: expected 0 to %d", (int)o->variant,
+                       GA_LFHT_VARIANT_COUNT - 1);
+    }
+    if (o->heap && ga_heap_place(o->heap) != GA_PLACE_HOST) {
+        return ga_fail(GA_ERR_PLACE, "lfht: a heap for the %s: expected one for the host",
+                       ga_place_text(ga_heap_place(o->heap)));
+    }
+    ga_status status = in_range("chunk", o->chunk, CHUNK_MOST);
+    status = status ? status : in_range("chain", o->chain, CHAIN_MOST);
+    status = status ? status : in_range("root", o->root, ROOT_MOST);
+    return status ? status : in_range("batch", o->batch, GA_DOMAIN_BATCH_MOST);
+}
+
+/* The record, from the options. */
+static void fill(ga_lfht *map, const ga_lfht_options *o)
+{
+    map->variant = variants[o->variant];
+    map->heap = o->heap;
+    map->hash = o->hash ? o->hash : spread;
+    map->equal = o->equal;
+    map->context = o->context;
+    map->chunk = o->chunk ? o->chunk : CHUNK;
+    map->chain = o->chain ? o->chain : CHAIN;
+    map->leaf_slots = map->chain + 1;
+    map->counting = o->flags & GA_LFHT_COUNT;
+}
+
+static ga_status open_domain(ga_lfht *map, uint32_t batch)
+{
+    ga_domain_options options = {.options_size = sizeof options,
+                                 .flags = map->variant->seq_cst ? GA_DOMAIN_SEQ_CST : 0,
+                                 .slots = LFHT_SLOT_LEAVES + map->leaf_slots,
+                                 .batch = batch ? batch : BATCH};
+    return map->variant->keeps ? GA_OK : ga_domain_open(&map->domain, &options);
+}
+
+static ga_status set_up(ga_lfht *map, const ga_lfht_options *o)
+{
+    ga_status status = GA_OK;
+    if (!map->heap) {
+        map->own_heap = true;
+        status = ga_heap_open(&map->heap, GA_PLACE_HOST, 0, NULL);
+    }
+    status = status ? status : open_domain(map, o->batch);
+    if (status != GA_OK) {
+        return status;
+    }
+    map->root = ga_lfht_hash_node(map, NULL, 0, 0, o->root ? o->root : ROOT);
+    return map->root ? GA_OK : GA_ERR_MEMORY;
+}
+
+static void give_back(ga_lfht *map)
+{
+    if (map->own_heap) {
+        ga_heap_close(map->heap);
+    }
+    ga_libc.free(map);
+}
+
+ga_status ga_lfht_open(ga_lfht **out, const ga_lfht_options *options)
+{
+    static const ga_lfht_options usual = {.options_size = sizeof usual};
+    if (!out) {
+        return ga_fail(GA_ERR_ARGUMENT, "lfht: no place for the map: expected a pointer");
+    }
+    *out = NULL;
+    options = options ? options : &usual;
+    ga_status status = check(options);
+    if (status != GA_OK) {
+        return status;
+    }
+    ga_lfht *map = ga_libc.memalign(LFHT_LINE, sizeof *map);
+    if (!map) {
+        return ga_fail(GA_ERR_MEMORY, "lfht: no memory for the map's record");
+    }
+    *map = (ga_lfht){0};
+    fill(map, options);
+    status = set_up(map, options);
+    if (status != GA_OK) {
+        ga_domain_close(map->domain);
+        give_back(map);
+        return status;
+    }
+    *out = map;
+    return GA_OK;
+}
+
+/* ---- close ---------------------------------------------------------------------------------- */
+
+static void free_below(ga_lfht *map, lfht_hash *node);
+
+/* What a bucket leads to. No expansion is under way. */
+static void free_bucket(ga_lfht *map, lfht_hash *node, lfht_word word)
+{
+    while (lfht_kind(word) == LFHT_LEAF) {
+        lfht_leaf *leaf = lfht_at(word);
+        word = leaf->next;
+        ga_free(map->heap, leaf);
+    }
+    if (lfht_at(word) == node || lfht_frozen(word)) {
+        return;
+    }
+    if (lfht_kind(word) != LFHT_HASH) { /* a thread has ended while it compressed */
+        lfht_freeze *freeze = lfht_at(word);
+        word = lfht_to(freeze->node, LFHT_HASH);
+        ga_free(map->heap, freeze);
+    }
+    free_below(map, lfht_at(word));
+}
+
+static void free_below(ga_lfht *map, lfht_hash *node)
+{
+    for (uint32_t i = 0; i < 1u << node->bits; i++) {
+        free_bucket(map, node, node->buckets[i]);
+    }
+    ga_free(map->heap, node);
+}
+
+static void free_garbage(ga_lfht *map, lfht_word garbage)
+{
+    while (garbage) {
+        void *node = lfht_at(garbage);
+        garbage = *garbage_link(garbage);
+        ga_free(map->heap, node);
+    }
+}
+
+ga_status ga_lfht_close(ga_lfht *map)
+{
+    if (!map) {
+        return GA_OK;
+    }
+    ga_status status = map->variant->each(map, NULL, NULL);
+    if (status != GA_OK) {
+        return status;
+    }
+    status = ga_domain_close(map->domain);
+    if (status != GA_OK) {
+        return status;
+    }
+    free_below(map, map->root);
+    for (uint32_t i = 0; i < LFHT_LANES; i++) {
+        free_garbage(map, map->lanes[i].garbage);
+    }
+    give_back(map);
+    return GA_OK;
+}
+
+/* ---- calls ---------------------------------------------------------------------------------- */
+
+static ga_status no_map(const ga_lfht *map)
+{
+    return map ? GA_OK : ga_fail(GA_ERR_ARGUMENT, "lfht: no map: expected one that is open");
+}
+
+static ga_status put(ga_lfht *map, lfht_how how, uint64_t key, uint64_t value, uint64_t expected,
+                     ga_lfht_found *was)
+{
+    lfht_change change = {how, key, value, expected};
+    ga_status status = no_map(map);
+    return status ? status : map->variant->put(map, &change, was);
+}
+
+ga_status ga_lfht_insert(ga_lfht *map, uint64_t key, uint64_t value, ga_lfht_found *was)
+{
+    return put(map, LFHT_INSERT, key, value, 0, was);
+}
+
+ga_status ga_lfht_upsert(ga_lfht *map, uint64_t key, uint64_t value, ga_lfht_found *was)
+{
+    return put(map, LFHT_UPSERT, key, value, 0, was);
+}
+
+ga_status ga_lfht_replace(ga_lfht *map, uint64_t key, uint64_t value, ga_lfht_found *was)
+{
+    return put(map, LFHT_REPLACE, key, value, 0, was);
+}
+
+ga_status ga_lfht_compare_replace(ga_lfht *map, uint64_t key, uint64_t expected, uint64_t value,
+                                  ga_lfht_found *was)
+{
+    return put(map, LFHT_COMPARE, key, value, expected, was);
+}
+
+ga_status ga_lfht_remove(ga_lfht *map, uint64_t key, ga_lfht_found *was)
+{
+    ga_status status = no_map(map);
+    return status ? status : map->variant->remove(map, key, was);
+}
+
+ga_status ga_lfht_lookup(ga_lfht *map, uint64_t key, ga_lfht_found *found)
+{
+    ga_status status = no_map(map);
+    if (status == GA_OK && !found) {
+        status = ga_fail(GA_ERR_ARGUMENT, "lfht: no place for what is found: expected a pointer");
+    }
+    return status ? status : map->variant->lookup(map, key, found);
+}
+
+ga_status ga_lfht_each(ga_lfht *map, ga_lfht_visit *visit, void *context)
+{
+    ga_status status = no_map(map);
+    if (status == GA_OK && !visit) {
+        status = ga_fail(GA_ERR_ARGUMENT, "lfht: no function to call: expected a pointer");
+    }
+    return status ? status : map->variant->each(map, visit, context);
+}
+
+ga_status ga_lfht_drain(ga_lfht *map)
+{
+    ga_status status = no_map(map);
+    return status || !map->domain ? status : ga_domain_drain(map->domain);
+}
+
+/* ---- figures -------------------------------------------------------------------------------- */
+
+static uint64_t counted(const uint64_t *count)
+{
+    return __atomic_load_n(count, __ATOMIC_RELAXED); /* relaxed: a sum */
+}
+
+uint64_t ga_lfht_size(const ga_lfht *map)
+{
+    uint64_t inserted = 0, removed = 0;
+    for (uint32_t i = 0; map && i < LFHT_LANES; i++) {
+        removed += counted(&map->lanes[i].removed);
+    }
+    for (uint32_t i = 0; map && i < LFHT_LANES; i++) {
+        inserted += counted(&map->lanes[i].inserted);
+    }
+    return inserted > removed ? inserted - removed : 0;
+}
+
+static void add_lane(ga_lfht_stats *out, const lfht_lane *lane)
+{
+    uint64_t depth = counted(&lane->depth);
+    out->expansions += counted(&lane->expansions);
+    out->compressions += counted(&lane->compressions);
+    out->aborted += counted(&lane->aborted);
+    out->retries += counted(&lane->retries);
+    out->lookups += counted(&lane->lookups);
+    out->hops += counted(&lane->hops);
+    out->depth = out->depth > depth ? out->depth : depth;
+}
+
+void ga_lfht_get_stats(const ga_lfht *map, ga_lfht_stats *out)
+{
+    ga_domain_stats domain = {0};
+    *out = (ga_lfht_stats){0};
+    if (!map) {
+        return;
+    }
+    for (uint32_t i = 0; i < LFHT_LANES; i++) {
+        add_lane(out, &map->lanes[i]);
+    }
+    ga_domain_get_stats(map->domain, &domain);
+    out->size = ga_lfht_size(map);
+    out->retired = domain.retired;
+    out->freed = domain.freed;
+    out->bound = domain.bound;
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a map is made of (lfht-reclamation-2022, §3): hash nodes, leaves, and the nodes that freeze.
+ */
+#ifndef GPUALLOC_LFHT_MAP_H
+#define GPUALLOC_LFHT_MAP_H
+
+#include "words.h"
+
+#include <gpualloc/backend.h>
+#include <gpualloc/lfht.h>
+#include <gpualloc/reclaim.h>
+
+enum {
+    LFHT_LANES = 64,
+    LFHT_LINE = 128, /* bytes: two lines, which are fetched together */
+    /* Slots of a thread: the hash node, the one above it, the one below it, a freeze node, and from
+     * LFHT_SLOT_LEAVES on one for each leaf of a chain, and one more: at the last level they take
+     * turns. */
+    LFHT_SLOT_FREEZE = 3,
+    LFHT_SLOT_LEAVES = 4
+};
+
+/* Written before it is published, and then never, but for `next`. */
+typedef struct lfht_leaf {
+    lfht_word next;
+    uint64_t hash, key, value;
+} lfht_leaf;
+
+/* `index` of the bits from `used` on, the highest first, is the bucket of a hash. An empty bucket
+ * leads back to the node. */
+typedef struct lfht_hash {
+    struct lfht_hash *above; /* A: the parent; NULL for the root, and before it is detached */
+    uint64_t count;          /* C: CNF: buckets in use, and one while it is being filled; 0: dead */
+    uint32_t level;          /* 0 for the root */
+    uint16_t used, bits;
+    lfht_word buckets[];
+} lfht_hash;
+
+/* Stands between a hash node and its parent while its buckets are frozen. */
+typedef struct lfht_freeze {
+    lfht_hash *node;
+} lfht_freeze;
+
+/* What threads count; each has a lane of its own while there are no more than LFHT_LANES. */
+typedef struct lfht_lane {
+    /* relaxed, all of them: sums that nothing depends on */
+    uint64_t inserted, removed;
+    uint64_t expansions, compressions, aborted, retries, lookups, hops;
+    uint64_t depth;
+    /* G: nodes that are kept until the map is closed, where nothing is reclaimed. */
+    lfht_word garbage;
+} __attribute__((aligned(LFHT_LINE))) lfht_lane;
+
+typedef enum lfht_how {
+    LFHT_INSERT = 0, /* only where the key is not there */
+    LFHT_UPSERT,
+    LFHT_REPLACE, /* only where it is */
+    LFHT_COMPARE  /* and only where its value is `expected` */
+} lfht_how;
+
+typedef struct lfht_change {
+    lfht_how how;
+    uint64_t key, value, expected;
+} lfht_change;
+
+/* The operations of one variant. */
+typedef struct lfht_variant {
+    ga_status (*put)(ga_lfht *map, const lfht_change *change, ga_lfht_found *was);
+    ga_status (*remove)(ga_lfht *map, uint64_t key, ga_lfht_found *was);
+    ga_status (*lookup)(ga_lfht *map, uint64_t key, ga_lfht_found *was);
+    ga_status (*each)(ga_lfht *map, ga_lfht_visit *visit, void *context);
+    bool keeps;   /* what is removed stays until the map is closed */
+    bool seq_cst; /* the protection */
+    const char *name;
+} lfht_variant;
+
+extern const lfht_variant ga_lfht_snf, ga_lfht_fnf, ga_lfht_cnf, ga_lfht_fhp, ga_lfht_fhpa;
+
+struct ga_lfht {
+    const lfht_variant *variant;
+    lfht_hash *root;
+    ga_heap *heap;
+    ga_domain *domain; /* NULL where nothing is reclaimed */
+    ga_lfht_hash *hash;
+    ga_lfht_equal *equal;
+    void *context;
+    uint32_t chunk, chain, leaf_slots;
+    bool counting;
+    bool own_heap;
+    lfht_lane lanes[LFHT_LANES];
+};
+
+lfht_lane *ga_lfht_lane(ga_lfht *map);
+
+/* A node of `size` bytes. NULL, with a sentence, where the heap has none; and where it gives an
+ * address that leaves no room for the tags. */
+void *ga_lfht_node(ga_lfht *map, size_t size);
+
+/* A hash node with every bucket empty. */
+lfht_hash *ga_lfht_hash_node(ga_lfht *map, lfht_hash *above, uint32_t level, uint32_t used,
+                             uint32_t bits);
+
+/* What the word leads to goes to the lane's garbage. */
+void ga_lfht_keep(lfht_lane *lane, lfht_word word);
+
+static inline size_t lfht_hash_size(const lfht_hash *node)
+{
+    return sizeof *node + ((size_t)8 << node->bits);
+}
+
+/* Bytes of what the word leads to. */
+static inline size_t lfht_size(lfht_word word)
+{
+    if (lfht_kind(word) == LFHT_LEAF) {
+        return sizeof(lfht_leaf);
+    }
+    return lfht_kind(word) == LFHT_HASH ? lfht_hash_size(lfht_at(word)) : sizeof(lfht_freeze);
+}
+
+static inline lfht_word *lfht_bucket(lfht_hash *node, uint64_t hash)
+{
+    return &node->buckets[hash << node->used >> (64 - node->bits)];
+}
+
+static inline bool lfht_last(const lfht_hash *node)
+{
+    return node->used + node->bits >= 64;
+}
+
+static inline lfht_word lfht_empty(const lfht_hash *node)
+{
+    return lfht_to(node, LFHT_HASH);
+}
+
+static inline bool lfht_is_empty(const lfht_hash *node, lfht_word word)
+{
+    return lfht_target(word) == lfht_empty(node) && !(word & LFHT_GONE);
+}
+
+static inline bool lfht_leads_to(lfht_word word, const void *node, lfht_word kind)
+{
+    return lfht_target(word) == lfht_to(node, kind);
+}
+
+static inline void lfht_add(uint64_t *count, uint64_t n)
+{
+    __atomic_fetch_add(count, n, __ATOMIC_RELAXED); /* relaxed: a sum */
+}
+
+#endif

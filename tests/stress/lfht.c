@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Threads that put keys into a map and take them out, in rounds: every variant, and shapes that make
+ * it expand and shrink all the time. Three sorts of keys share the buckets: ones that are always
+ * there, whose values change, must be found by every lookup; ones that never are must not; of the
+ * others all that went in and out must add up to what is there in the end. A value says whose it is.
+ * After each round everything is taken out: what is removed must be freed, and blocks of the heap
+ * are counted.
+ *
+ * GA_LFHT_MUTANT weakens one thing at a time; each of these programs must fail (meson.build).
+ */
+#include "stress.h"
+
+#include <gpualloc/lfht.h>
+
+#include "support/random.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    THREADS = 6,
+    KEYS_MOST = 1024,
+    STEPS = 4000 /* of each thread and round */
+};
+
+typedef enum sort {
+    COMES_AND_GOES = 0, /* two of four */
+    ALWAYS = 2,
+    NEVER = 3
+} sort;
+
+static struct {
+    ga_heap *heap;
+    ga_lfht *map;
+    uint64_t keys, spread, round, steps;
+    int64_t net[KEYS_MOST]; /* relaxed: put in less taken out, a sum */
+} world;
+
+/* Few different hashes, or all in one path of the trie: keys collide in full. */
+static uint64_t coarse(void *context, uint64_t key)
+{
+    (void)context;
+    return world.spread ? key % world.spread * UINT64_C(0x9e3779b97f4a7c15) : 7;
+}
+
+static uint64_t key_of(uint64_t number)
+{
+    return number == 0 ? UINT64_MAX : number == 1 ? 0 : number * UINT64_C(0x100000001b3);
+}
+
+static sort sort_of(uint64_t number)
+{
+    return number % 4 >= ALWAYS ? (sort)(number % 4) : COMES_AND_GOES;
+}
+
+static uint64_t value_of(uint64_t number, uint64_t *random)
+{
+    return number << 32 | (random_next(random) & 0xffffffff);
+}
+
+static void need_owner(ga_lfht_found was, uint64_t number)
+{
+    stress_need(!was.found || was.value >> 32 == number, "a key has another's value");
+}
+
+static void count(uint64_t number, int64_t change)
+{
+    __atomic_fetch_add(&world.net[number], change, __ATOMIC_RELAXED);
+}
+
+/* ---- steps ---------------------------------------------------------------------------------- */
+
+static void change(uint64_t number, uint64_t *random)
+{
+    uint64_t key = key_of(number), value = value_of(number, random);
+    ga_lfht_found was;
+    switch (random_below(random, 8)) {
+    case 0:
+        NEED(ga_lfht_upsert(world.map, key, value, &was) == GA_OK);
+        count(number, !was.found);
+        break;
+    case 1:
+        NEED(ga_lfht_replace(world.map, key, value, &was) == GA_OK);
+        break;
+    case 2:
+    case 3:
+    case 4:
+        NEED(ga_lfht_insert(world.map, key, value, &was) == GA_OK);
+        count(number, !was.found);
+        break;
+    default:
+        NEED(ga_lfht_remove(world.map, key, &was) == GA_OK);
+        count(number, -(int64_t)was.found);
+    }
+    need_owner(was, number);
+}
+
+static void change_value(uint64_t number, uint64_t *random)
+{
+    uint64_t key = key_of(number);
+    ga_lfht_found was, old;
+    NEED(ga_lfht_lookup(world.map, key, &old) == GA_OK);
+    stress_need(old.found, "a key that is always there is not found");
+    need_owner(old, number);
+    NEED(ga_lfht_compare_replace(world.map, key, old.value, value_of(number, random), &was) ==
+         GA_OK);
+    stress_need(was.found, "a key that is always there is not there to be replaced");
+    need_owner(was, number);
+}
+
+static void look(uint64_t number)
+{
+    ga_lfht_found found;
+    NEED(ga_lfht_lookup(world.map, key_of(number), &found) == GA_OK);
+    need_owner(found, number);
+    stress_need(found.found || sort_of(number) != ALWAYS, "a key that is always there is lost");
+    stress_need(!found.found || sort_of(number) != NEVER, "a key is found that is never there");
+}
+
+typedef struct seen {
+    uint64_t always, total;
+    uint64_t last;
+    bool ordered;
+} seen;
+
+static bool see(void *context, uint64_t key, uint64_t value)
+{
+    seen *s = context;
+    uint64_t number = value >> 32;
+    stress_need(number < world.keys && key_of(number) == key, "an invented key is visited");
+    s->always += sort_of(number) == ALWAYS;
+    s->total++;
+    return true;
+}
+
+static uint64_t always_there(void)
+{
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < world.keys; i++) {
+        n += sort_of(i) == ALWAYS;
+    }
+    return n;
+}
+
+static void visit_all(void)
+{
+    seen s = {0};
+    NEED(ga_lfht_each(world.map, see, &s) == GA_OK);
+    stress_need(s.always == always_there(), "a key that is always there is not visited once");
+}
+
+static void work(size_t number)
+{
+    uint64_t random = world.round * THREADS + number + 1;
+    for (uint64_t step = 0; step < world.steps; step++) {
+        uint64_t key = random_below(&random, world.keys);
+        if (random_below(&random, 4) == 0 || sort_of(key) == NEVER) {
+            look(key);
+        } else if (sort_of(key) == ALWAYS) {
+            change_value(key, &random);
+        } else {
+            change(key, &random);
+        }
+    }
+    visit_all();
+}
+
+/* ---- rounds --------------------------------------------------------------------------------- */
+
+static void open_map(void)
+{
+    uint64_t random = world.round;
+    ga_lfht_options options = {.options_size = sizeof options,
+                               .variant = (ga_lfht_variant)(world.round % GA_LFHT_VARIANT_COUNT),
+                               .flags = world.round % 2 ? GA_LFHT_COUNT : 0,
+                               .chunk = 1 + (uint32_t)random_below(&random, 3),
+                               .chain = 1 + (uint32_t)random_below(&random, 3),
+                               .root = 1 + (uint32_t)random_below(&random, 2),
+                               .batch = 1 + (uint32_t)random_below(&random, 100),
+                               .heap = world.heap};
+    static const uint64_t few[] = {8, 16, 40, 200, KEYS_MOST};
+    static const uint64_t spreads[] = {0, 3, 11, 100};
+    world.keys = few[random_below(&random, 5)];
+    world.steps = STEPS;
+    if (random_below(&random, 3) == 0) {
+        world.spread = spreads[random_below(&random, 4)];
+        options.hash = coarse;
+        world.keys = world.keys > 40 ? 40 : world.keys; /* long chains are slow */
+    }
+    NEED(ga_lfht_open(&world.map, &options) == GA_OK);
+    memset(world.net, 0, sizeof world.net);
+    for (uint64_t i = 0; i < world.keys; i++) {
+        if (sort_of(i) == ALWAYS) {
+            NEED(ga_lfht_insert(world.map, key_of(i), value_of(i, &random), NULL) == GA_OK);
+        }
+    }
+}
+
+/* What is there is what was put in and not taken out. */
+static void check(void)
+{
+    uint64_t there = always_there();
+    seen s = {0};
+    for (uint64_t i = 0; i < world.keys; i++) {
+        ga_lfht_found found;
+        NEED(ga_lfht_lookup(world.map, key_of(i), &found) == GA_OK);
+        stress_need(world.net[i] == 0 || world.net[i] == 1, "a key was put in or out twice");
+        stress_need(found.found == (world.net[i] || sort_of(i) == ALWAYS),
+                    "a key was lost, or came back");
+        there += (uint64_t)world.net[i];
+    }
+    NEED(ga_lfht_each(world.map, see, &s) == GA_OK);
+    stress_need(s.total == there, "not every key is visited once");
+    stress_need(ga_lfht_size(world.map) == there, "the size is wrong");
+}
+
+/* The threads share the keys. */
+static void clear(size_t number)
+{
+    for (uint64_t i = number; i < world.keys; i += THREADS) {
+        NEED(ga_lfht_remove(world.map, key_of(i), NULL) == GA_OK);
+    }
+}
+
+static void check_empty(void)
+{
+    seen s = {0};
+    ga_lfht_stats stats;
+    ga_stats blocks;
+    NEED(ga_lfht_each(world.map, see, &s) == GA_OK);
+    stress_need(s.total == 0 && ga_lfht_size(world.map) == 0, "something is left in the map");
+    NEED(ga_lfht_drain(world.map) == GA_OK);
+    ga_lfht_get_stats(world.map, &stats);
+    NEED(ga_heap_stats(world.heap, &blocks) == GA_OK);
+    if (stats.bound) {
+        stress_need(stats.retired == stats.freed, "something that was removed is not freed");
+        stress_need(blocks.live_blocks == 1, "an empty map has more than its root");
+    }
+    NEED(ga_lfht_close(world.map) == GA_OK);
+    NEED(ga_heap_stats(world.heap, &blocks) == GA_OK);
+    stress_need(blocks.live_blocks == 0, "a closed map has left nodes behind");
+}
+
+int main(int argc, char **argv)
+{
+    stress_begin(argc, argv);
+    world.heap = stress_open(getenv("LFHT_HEAP") ? getenv("LFHT_HEAP") : "system");
+    while (stress_goes_on() || world.round < 2 * GA_LFHT_VARIANT_COUNT) {
+        open_map();
+        stress_threads(THREADS, work);
+        check();
+        stress_threads(THREADS, clear);
+        check_empty();
+        world.round++;
+    }
+    printf("%llu rounds, %llu steps\n", (unsigned long long)world.round,
+           (unsigned long long)world.round * STEPS * THREADS);
+    NEED(ga_heap_close(world.heap) == GA_OK);
+    return 0;
+}
