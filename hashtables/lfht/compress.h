@@ -159,16 +159,17 @@ static void unfreeze(walk *w, lfht_word word)
     lfht_freeze *freeze = lfht_at(word);
     lfht_word *place = lfht_bucket(w->above, w->hash);
     lfht_word mine = lfht_read(place);
-    /* Kept, so that no other freeze node gets its address before the swaps below; it may be another
-     * by now, of a node that came after this one. */
-    bool kept = lfht_at(mine) == freeze && lfht_kind(mine) >= LFHT_FREEZE &&
-                keep(w, LFHT_SLOT_FREEZE, freeze, place, mine) && freeze->node == w->node;
-    if (kept && lfht_leads_to(mine, freeze, LFHT_FREEZE)) {
-        lfht_swap(place, mine, lfht_to(freeze, LFHT_UNFREEZE));
-    } else if (kept && lfht_leads_to(mine, freeze, LFHT_UNFREEZE)) {
-        lfht_swap(w->bucket, word, lfht_empty(w->node));
-    } else {
+    bool freezes = mine == lfht_to(freeze, LFHT_FREEZE);
+    bool cancelled = mine == lfht_to(freeze, LFHT_UNFREEZE);
+    /* Kept, so that no other freeze node gets its address before the swaps below. It may have one
+     * by now, and be that of a node that came after this one. */
+    if (!(freezes || cancelled) || !keep(w, LFHT_SLOT_FREEZE, freeze, place, mine) ||
+        (GA_LFHT_MUTANT != 8 && freeze->node != w->node)) {
         go_to_root(w); /* the node is out, or has been thawed */
+    } else if (freezes) {
+        lfht_swap(place, mine, lfht_to(freeze, LFHT_UNFREEZE));
+    } else {
+        lfht_swap(w->bucket, word, lfht_empty(w->node));
     }
 }
 
