@@ -2,32 +2,31 @@
  *
  * Expansion: a chain that is full moves into a hash node of its own (§3.3). Included by update.h.
  *
- *     bucket -> a -> b -> c -> [new]        1. the new node is put at the tail: nothing can be added
- *                                              to the chain any more
- *     bucket -> a => b => c => [new]        2. every leaf is MOVING: nothing can be removed from it
- *     bucket -> a => b -> [new] -> c        3. from tail to head: c is put before what is in its
- *     bucket -> a -> [new] -> b -> c           bucket of the new node, then cut off the chain
- *     bucket -> [new] -> a -> ...           4. the last cut leads the bucket to the new node
+ *     bucket -> a -> b -> c -> [new]         1. the new node is put at the tail: nothing can be added
+ *                                               to the chain any more
+ *     bucket -> a -> b -> c -> x -> [new]    2. from tail to head: a leaf leads to what is first in its
+ *                                               bucket of the new node,
+ *               [new] bucket -> c -> x       3. becomes the first itself,
+ *     bucket -> a -> b -> [new]              4. and is cut off the chain. The last cut leads the bucket
+ *     bucket -> [new]                           to the new node
  *
- * Any thread can do any of the steps, and all who change something do them before they go on
- * (§4.4.2), so that nobody else writes in the new node before it is whole. Each step is one
- * compare-and-swap that can succeed once:
+ * All who would add something finish this before they go on (§4.4.2), so nobody else writes in the new
+ * node before it is whole. Each step is one compare-and-swap that can succeed once:
  *
  * INVARIANT  1. A tail gets a new node once: it never leads to the chain's end again at that level.
- *            2. MOVING is only set by who has seen the new node at the tail, or a leaf that has
- *               moved, behind the leaf: then the leaf is part of an expansion, or no longer at this
- *               level, which its word says.
- *            3. A leaf's level rises once. Until the expansion is over, the words of the new node's
- *               buckets are FRESH, and each is there once: the word of its first leaf, the one
- *               before it, ... A place that still leads to the leaf says that it is not over. So
- *               who reads the bucket first and the place after that has a word that never comes
- *               back.
- *            4. The bucket leads to the first leaf, which never comes back to this level.
+ *            2. A leaf's level rises here, once.
+ *            3. Until the expansion is over, the words of the new node's buckets are FRESH, and each is
+ *               there once: empty, then the leaf nearest to the tail, the one before it, ... A place in
+ *               the chain that leads to the leaf, in a leaf of the old level that is not GONE or in the
+ *               bucket, says that it has not been cut off. So who reads the new bucket first, and the
+ *               place after that, knows a word that will never come back.
+ *            4. A place that has led to a leaf of the chain, and then elsewhere, never leads to it again.
  *
- * A leaf that is removed cannot be put in again by a thread that was stopped (the delegation
- * problem, §4.4.3): a leaf that is MOVING is not removed, one that is in two chains neither, and a
- * thread that is late fails at every step. So nothing is found again once it was retired, and the
- * hazard pointers are looked through once.
+ * Leaves that do not lead to the new node can be removed and replaced meanwhile: that changes the word
+ * which the cut must find. One that does lead there belongs to the expansion: whoever wants to remove
+ * it finishes that first. So no thread, however late, can put a leaf that was removed into the new node
+ * (the delegation problem, §4.4.3, which the thesis solves for the tail and for helpers that are not
+ * late). Nothing is found again once it was retired, and one look at the hazard pointers is enough.
  */
 #ifndef GPUALLOC_LFHT_EXPAND_H
 #define GPUALLOC_LFHT_EXPAND_H
@@ -37,12 +36,6 @@
 enum {
     LFHT_MOST_CHAIN = 16
 };
-
-/* A leaf of the chain, and what it led to. */
-typedef struct link {
-    lfht_leaf *leaf;
-    lfht_word next;
-} link;
 
 /* Take `leaf`, which `word` at `place` leads to and which is GONE, out of the chain. False where the
  * place has changed, or is none of this chain. `*word` is what stands there then. */
@@ -56,7 +49,7 @@ LFHT_INLINE bool unlink_leaf(walk *w, lfht_word *place, lfht_word *word, lfht_le
         return false;
     }
     if (!first) {
-        wanted |= *word & (LFHT_LEVEL | LFHT_MOVING);
+        wanted |= *word & LFHT_LEVEL;
     }
     if (!lfht_swap(place, *word, wanted)) {
         return false;
@@ -77,7 +70,7 @@ static bool ends(const walk *w, const lfht_hash *below, lfht_word next)
 
 /* The leaves of the chain that moves to `below`, all kept. 0 where it is there no more, or has
  * changed meanwhile. */
-static uint32_t read_chain(walk *w, const lfht_hash *below, link *chain)
+static uint32_t read_chain(walk *w, const lfht_hash *below, lfht_leaf **chain)
 {
     lfht_word *place = w->bucket;
     lfht_word word = lfht_read(place);
@@ -95,7 +88,7 @@ static uint32_t read_chain(walk *w, const lfht_hash *below, link *chain)
             }
             continue;
         }
-        chain[n++] = (link){leaf, next};
+        chain[n++] = leaf;
         if (ends(w, below, next)) {
             return n;
         }
@@ -106,22 +99,6 @@ static uint32_t read_chain(walk *w, const lfht_hash *below, link *chain)
         word = next;
     }
     return 0;
-}
-
-/* Nothing goes out of the chain any more. False where something has gone, or it has moved. */
-static bool hold_chain(const walk *w, link *chain, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        lfht_word next = chain[i].next;
-        if (GA_LFHT_MUTANT == 3 || lfht_level(next) != w->node->level || next & LFHT_MOVING) {
-            continue;
-        }
-        if (!lfht_swap(&chain[i].leaf->next, next, next | LFHT_MOVING)) {
-            return false;
-        }
-        chain[i].next |= LFHT_MOVING;
-    }
-    return true;
 }
 
 /* ---- a leaf --------------------------------------------------------------------------------- */
@@ -177,8 +154,7 @@ static bool cut(const walk *w, lfht_hash *below, lfht_word *place, lfht_word wor
     if (place == w->bucket) {
         return lfht_swap(place, word, lfht_to(below, LFHT_HASH));
     }
-    lfht_swap(place, word,
-              lfht_to(below, LFHT_HASH) | lfht_level_bits(w->node->level) | LFHT_MOVING);
+    lfht_swap(place, word, lfht_to(below, LFHT_HASH) | lfht_level_bits(w->node->level));
     return false;
 }
 
@@ -195,16 +171,16 @@ static void bury_below(walk *w, lfht_hash *below)
  * been done. The walk stands in the same bucket, or at the root. */
 static void help(walk *w, lfht_hash *below)
 {
-    link chain[LFHT_MOST_CHAIN];
+    lfht_leaf *chain[LFHT_MOST_CHAIN];
     uint32_t n = read_chain(w, below, chain);
     /* A5: acquire. Pairs with A1: the node was not detached before the chain was read, so the chain
      * is not a later one of the same bucket, on its way to another node. */
-    if (!__atomic_load_n(&below->above, __ATOMIC_ACQUIRE) || !hold_chain(w, chain, n)) {
+    if (!__atomic_load_n(&below->above, __ATOMIC_ACQUIRE)) {
         return;
     }
     while (n-- > 0) {
-        lfht_leaf *leaf = chain[n].leaf;
-        lfht_word *place = n ? &chain[n - 1].leaf->next : w->bucket;
+        lfht_leaf *leaf = chain[n];
+        lfht_word *place = n ? &chain[n - 1]->next : w->bucket;
         lfht_word word = lfht_read(place);
         bool dead = false;
         if (!lfht_leads_to(word, leaf, LFHT_LEAF) || word & LFHT_GONE ||
@@ -235,8 +211,7 @@ static ga_status expand(walk *w)
         return GA_ERR_MEMORY;
     }
     keep_own(w, w->at_below, below);
-    if (lfht_swap(w->place, w->seen,
-                  lfht_to(below, LFHT_HASH) | lfht_level_bits(node->level) | LFHT_MOVING)) {
+    if (lfht_swap(w->place, w->seen, lfht_to(below, LFHT_HASH) | lfht_level_bits(node->level))) {
         help(w, below);
     } else {
         ga_free(w->map->heap, below);

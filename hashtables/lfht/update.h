@@ -16,7 +16,7 @@
 typedef enum aim_of {
     READS = 0, /* the key, to read it: helps nobody, but with removals */
     ADDS,      /* the key, or the end of a chain that is whole */
-    CHANGES,   /* the key in a chain that is whole, or the end of that */
+    CHANGES,   /* the key in a leaf that stays in its chain, or the end of one that is whole */
     GATHERS    /* every leaf of a chain that is whole */
 } aim_of;
 
@@ -66,12 +66,12 @@ LFHT_INLINE bool is_key(const walk *w, const lfht_leaf *leaf)
                  : leaf->key == w->key;
 }
 
-/* Whether what a leaf leads to says that it is in a chain of the node, and no expansion is going
- * on. */
-LFHT_INLINE bool is_whole(const walk *w, lfht_word next)
+/* Whether what a leaf leads to says that it is in a chain of the node, and has not begun to leave
+ * it. */
+LFHT_INLINE bool stays(const walk *w, lfht_word next)
 {
-    return lfht_level(next) == w->node->level && !(next & LFHT_MOVING) &&
-           (lfht_kind(next) == LFHT_LEAF || lfht_at(next) == w->node);
+    return lfht_level(next) == w->node->level &&
+           (lfht_kind(next) == LFHT_LEAF || lfht_at(next) == w->node || GA_LFHT_MUTANT == 3);
 }
 
 /* The word leads to the leaf of `word`, which is GONE. */
@@ -124,7 +124,7 @@ LFHT_INLINE outcome pass(walk *w, aim_of aims)
             if (w->gathered && !gather(w, leaf)) {
                 return FAILED;
             }
-        } else if (is_key(w, leaf) && (aims != CHANGES || is_whole(w, next))) {
+        } else if (is_key(w, leaf) && (aims != CHANGES || stays(w, next))) {
             w->leaf = leaf;
             w->next = next;
             w->place = place;

@@ -62,11 +62,7 @@ LFHT_INLINE bool keep(walk *w, uint32_t slot, const void *object, const lfht_wor
     }
     lfht_nap();
     ga_hazard_set(w->mine, slot, object);
-#if GA_LFHT_MUTANT == 1
-    return true;
-#else
-    return ga_hazard_load(w->mine, place) == word;
-#endif
+    return GA_LFHT_MUTANT == 1 || ga_hazard_load(w->mine, place) == word;
 }
 
 /* Keep what nobody else knows yet. */

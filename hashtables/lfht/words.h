@@ -2,11 +2,11 @@
  *
  * The words that lead from node to node: an address, what it is the address of, and a few tags.
  *
- *     63    58 57                                 4   3    2   1    0
- *     | level | address, a multiple of 16         | tag | kind | GONE |
+ *     63    58 57                               4    3     2  1    0
+ *     | level | address, a multiple of 16        | FRESH | kind | GONE |
  *
- * Two sorts of places hold them. A bucket of a hash node has no level; its tag is FRESH. The `next`
- * of a leaf has the level of the chain that the leaf is in; its tag is MOVING.
+ * Two sorts of places hold them. A bucket of a hash node may be FRESH, and has no level. The `next` of
+ * a leaf has the level of the chain that the leaf is in.
  *
  * The level is what makes the algorithms of the thesis safe from a word that comes back (ABA). A
  * leaf goes down, never up, so a compare-and-swap that was meant for the leaf in a chain above
@@ -43,7 +43,6 @@ enum {
 #define LFHT_HASH     ((lfht_word)2) /* a hash node: the chain's own is its end */
 #define LFHT_FREEZE   ((lfht_word)4) /* a freeze node, and behind it a hash node */
 #define LFHT_UNFREEZE ((lfht_word)6) /* the same node, once its compression is cancelled */
-#define LFHT_MOVING   ((lfht_word)8) /* of a leaf: changes only as the expansion wants */
 #define LFHT_FRESH    ((lfht_word)8) /* of a bucket: nobody but an expansion has written it */
 #define LFHT_LEVEL    (~(lfht_word)0 << LFHT_LEVEL_SHIFT)
 #define LFHT_ADDRESS  (~LFHT_LEVEL & ~(lfht_word)(LFHT_ALIGN - 1))

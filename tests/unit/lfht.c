@@ -1,0 +1,547 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The lock-free hash trie map in one thread: each variant beside an array that says what must be in
+ * it; bad options; heaps that fail.
+ */
+#include <gpualloc/lfht.h>
+
+#include "support/expect.h"
+#include "support/random.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    KEYS = 300
+};
+
+static ga_heap *open_heap(const char *spec)
+{
+    ga_heap *heap = NULL;
+    assert_ok(ga_heap_open(&heap, GA_PLACE_HOST, 0, spec));
+    return heap;
+}
+
+static uint64_t blocks_of(ga_heap *heap)
+{
+    ga_stats stats;
+    assert_ok(ga_heap_stats(heap, &stats));
+    return stats.live_blocks;
+}
+
+/* Small nodes, short chains: everything happens with few keys. */
+static ga_lfht_options small(ga_lfht_variant variant, ga_heap *heap)
+{
+    return (ga_lfht_options){.options_size = sizeof(ga_lfht_options),
+                             .flags = GA_LFHT_COUNT,
+                             .variant = variant,
+                             .chunk = 2,
+                             .chain = 2,
+                             .root = 1,
+                             .heap = heap};
+}
+
+static uint64_t same(void *context, uint64_t key)
+{
+    (void)context;
+    (void)key;
+    return 0;
+}
+
+static uint64_t low_bits(void *context, uint64_t key)
+{
+    (void)context;
+    return key & 3;
+}
+
+static uint64_t itself(void *context, uint64_t key)
+{
+    (void)context;
+    return key;
+}
+
+/* ---- a map and what must be in it ----------------------------------------------------------- */
+
+typedef struct subject {
+    ga_lfht *map;
+    ga_lfht_found array[KEYS];
+} subject;
+
+/* The ends of the range among them. */
+static uint64_t key_of(uint64_t number)
+{
+    static const uint64_t first[] = {0, UINT64_MAX, 1, UINT64_MAX - 1, UINT64_C(1) << 63};
+    return number < 5 ? first[number] : number << (number % 2 ? 50 : 0);
+}
+
+static void expect_was(ga_lfht_found was, ga_lfht_found expected, uint64_t key)
+{
+    cr_assert_eq(was.found, expected.found, "key %" PRIx64 ": found %d, expected %d", key,
+                 was.found, expected.found);
+    cr_assert_eq(was.value, expected.value, "key %" PRIx64 ": %" PRIu64 ", expected %" PRIu64, key,
+                 was.value, expected.value);
+}
+
+static void expect_key(subject *s, uint64_t number)
+{
+    ga_lfht_found found;
+    assert_ok(ga_lfht_lookup(s->map, key_of(number), &found));
+    expect_was(found, s->array[number], key_of(number));
+}
+
+/* One call, and the same for the array if it is answered. */
+static ga_status step(subject *s, uint64_t what, uint64_t number, uint64_t value)
+{
+    ga_lfht_found *now = &s->array[number], was = {false, 77}, before = *now, after = before;
+    uint64_t key = key_of(number), expected = before.value + value % 2;
+    ga_status status;
+    switch (what) {
+    case 0:
+        status = ga_lfht_insert(s->map, key, value, &was);
+        after = before.found ? before : (ga_lfht_found){true, value};
+        break;
+    case 1:
+        status = ga_lfht_upsert(s->map, key, value, &was);
+        after = (ga_lfht_found){true, value};
+        break;
+    case 2:
+        status = ga_lfht_replace(s->map, key, value, &was);
+        after = before.found ? (ga_lfht_found){true, value} : before;
+        break;
+    case 3:
+        status = ga_lfht_compare_replace(s->map, key, expected, value, &was);
+        after = before.found && before.value == expected ? (ga_lfht_found){true, value} : before;
+        break;
+    case 4:
+        status = ga_lfht_remove(s->map, key, &was);
+        after = (ga_lfht_found){false, 0};
+        break;
+    default:
+        status = ga_lfht_lookup(s->map, key, &was);
+    }
+    if (status == GA_OK) {
+        expect_was(was, before, key);
+        *now = after;
+    }
+    expect_key(s, number);
+    return status;
+}
+
+static bool count_one(void *context, uint64_t key, uint64_t value)
+{
+    (void)key;
+    (void)value;
+    ++*(uint64_t *)context;
+    return true;
+}
+
+static void expect_all(subject *s)
+{
+    uint64_t there = 0, visited = 0;
+    for (uint64_t i = 0; i < KEYS; i++) {
+        expect_key(s, i);
+        there += s->array[i].found;
+    }
+    assert_ok(ga_lfht_each(s->map, count_one, &visited));
+    cr_assert_eq(visited, there, "%" PRIu64 " visited of %" PRIu64, visited, there);
+    cr_assert_eq(ga_lfht_size(s->map), there);
+}
+
+/* Grows for a while, then shrinks, and so on. */
+static void work(subject *s, uint64_t seed, uint64_t steps)
+{
+    uint64_t random = seed;
+    for (uint64_t i = 0; i < steps; i++) {
+        uint64_t what = random_below(&random, 6);
+        if (random_below(&random, 2)) {
+            what = i / 700 % 2 ? 4 : 0;
+        }
+        uint64_t number = random_below(&random, KEYS);
+        /* values at the ends of the range too */
+        uint64_t value = random_below(&random, 4) ? random_next(&random) : UINT64_MAX * (i % 2);
+        assert_ok(step(s, what, number, value));
+    }
+    expect_all(s);
+}
+
+static void clear(subject *s)
+{
+    for (uint64_t i = 0; i < KEYS; i++) {
+        assert_ok(step(s, 4, i, 0));
+    }
+    expect_all(s);
+}
+
+/* In every variant, with what `shape` makes of the options. */
+static void try_all(void (*shape)(ga_lfht_options *options, uint64_t round), uint64_t rounds)
+{
+    for (uint64_t i = 0; i < rounds * GA_LFHT_VARIANT_COUNT; i++) {
+        ga_heap *heap = open_heap("system");
+        subject s = {0};
+        ga_lfht_options options = small((ga_lfht_variant)(i % GA_LFHT_VARIANT_COUNT), heap);
+        shape(&options, i / GA_LFHT_VARIANT_COUNT);
+        assert_ok(ga_lfht_open(&s.map, &options));
+        work(&s, i, 3000);
+        clear(&s);
+        work(&s, i, 1000);
+        assert_ok(ga_lfht_close(s.map));
+        cr_assert_eq(blocks_of(heap), 0);
+        assert_ok(ga_heap_close(heap));
+    }
+}
+
+static void all_shapes(ga_lfht_options *options, uint64_t round)
+{
+    static const uint32_t chunks[] = {1, 2, 3, 7, 8}, chains[] = {1, 2, 16, 1, 5},
+                          roots[] = {1, 2, 10, 9, 5};
+    options->chunk = chunks[round];
+    options->chain = chains[round];
+    options->root = roots[round];
+    options->batch = 1 + (uint32_t)round * 100;
+}
+
+Test(lfht, does_what_the_array_does)
+{
+    try_all(all_shapes, 5);
+}
+
+static void bad_hashes(ga_lfht_options *options, uint64_t round)
+{
+    static ga_lfht_hash *const hashes[] = {same, low_bits, itself};
+    options->hash = hashes[round];
+}
+
+/* Keys that have all their hash in common, or the bits that are looked at last. */
+Test(lfht, takes_any_hash)
+{
+    try_all(bad_hashes, 3);
+}
+
+/* ---- keys that are pointers ----------------------------------------------------------------- */
+
+static uint64_t text_hash(void *context, uint64_t key)
+{
+    (void)context;
+    return (uint64_t)strlen((const char *)(uintptr_t)key);
+}
+
+static bool text_equal(void *context, uint64_t a, uint64_t b)
+{
+    ++*(uint64_t *)context;
+    return strcmp((const char *)(uintptr_t)a, (const char *)(uintptr_t)b) == 0;
+}
+
+static uint64_t text(const char *key)
+{
+    return (uint64_t)(uintptr_t)key;
+}
+
+Test(lfht, asks_the_callers_functions)
+{
+    char one[] = "one", too[] = "one", six[] = "six";
+    uint64_t calls = 0;
+    ga_lfht *map;
+    ga_lfht_found found;
+    ga_lfht_options options = {.options_size = sizeof options,
+                               .hash = text_hash,
+                               .equal = text_equal,
+                               .context = &calls};
+    assert_ok(ga_lfht_open(&map, &options));
+    assert_ok(ga_lfht_insert(map, text(one), 1, NULL));
+    assert_ok(ga_lfht_insert(map, text(six), 6, NULL));
+    assert_ok(ga_lfht_lookup(map, text(too), &found));
+    cr_assert(found.found && found.value == 1);
+    assert_ok(ga_lfht_insert(map, text(too), 2, &found));
+    cr_assert(found.found && found.value == 1);
+    assert_ok(ga_lfht_remove(map, text(too), &found));
+    cr_assert(found.found);
+    assert_ok(ga_lfht_lookup(map, text(six), &found));
+    cr_assert(found.found && found.value == 6);
+    cr_assert_gt(calls, 0);
+    assert_ok(ga_lfht_close(map));
+}
+
+/* ---- growing, shrinking --------------------------------------------------------------------- */
+
+Test(lfht, counts_what_it_does)
+{
+    for (int v = 0; v < GA_LFHT_VARIANT_COUNT; v++) {
+        ga_heap *heap = open_heap("system");
+        ga_lfht_options options = small((ga_lfht_variant)v, heap);
+        ga_lfht_stats stats;
+        subject s = {0};
+        bool shrinks = v != GA_LFHT_SNF;
+        assert_ok(ga_lfht_open(&s.map, &options));
+        work(&s, 1, 600);
+        ga_lfht_get_stats(s.map, &stats);
+        cr_assert_gt(stats.expansions, 20);
+        cr_assert_gt(stats.depth, 2);
+        cr_assert_gt(stats.hops, stats.lookups);
+        clear(&s);
+        assert_ok(ga_lfht_drain(s.map));
+        ga_lfht_get_stats(s.map, &stats);
+        cr_assert_eq(stats.compressions, shrinks ? stats.expansions : 0);
+        cr_assert_eq(stats.size, 0);
+        if (v == GA_LFHT_FHP || v == GA_LFHT_FHPA) {
+            cr_assert_eq(stats.freed, stats.retired);
+            cr_assert_gt(stats.bound, 0);
+            cr_assert_eq(blocks_of(heap), 1, "the root alone is left");
+        } else {
+            cr_assert_eq(stats.freed, 0);
+        }
+        assert_ok(ga_lfht_close(s.map));
+        assert_ok(ga_heap_close(heap));
+    }
+}
+
+Test(lfht, counts_nothing_but_keys_unless_asked_to)
+{
+    ga_lfht *map;
+    ga_lfht_found found;
+    ga_lfht_stats stats;
+    assert_ok(ga_lfht_open(&map, NULL));
+    assert_ok(ga_lfht_insert(map, 1, 2, NULL));
+    assert_ok(ga_lfht_lookup(map, 1, &found));
+    ga_lfht_get_stats(map, &stats);
+    cr_assert_eq(stats.lookups, 0);
+    cr_assert_eq(stats.size, 1);
+    assert_ok(ga_lfht_close(map));
+}
+
+/* ---- visiting ------------------------------------------------------------------------------- */
+
+typedef struct visitor {
+    ga_lfht *map;
+    uint64_t last, visited, most;
+} visitor;
+
+/* Takes out what it sees. */
+static bool take_out(void *context, uint64_t key, uint64_t value)
+{
+    visitor *v = context;
+    ga_lfht_found was;
+    assert_ok(ga_lfht_remove(v->map, key, &was));
+    cr_assert(was.found && was.value == value);
+    cr_assert(v->visited == 0 || key > v->last, "in the order of the hashes");
+    v->last = key;
+    return ++v->visited < v->most;
+}
+
+Test(lfht, visits_in_order_and_may_be_changed_meanwhile)
+{
+    for (int variant = 0; variant < GA_LFHT_VARIANT_COUNT; variant++) {
+        visitor v = {.most = 40};
+        ga_lfht_options options = small((ga_lfht_variant)variant, NULL);
+        options.hash = itself;
+        assert_ok(ga_lfht_open(&v.map, &options));
+        for (uint64_t i = 0; i < 100; i++) {
+            assert_ok(ga_lfht_insert(v.map, i * UINT64_C(0x28f5c28f5c28f5c), i, NULL));
+        }
+        assert_ok(ga_lfht_each(v.map, take_out, &v));
+        cr_assert_eq(v.visited, 40, "it ends when it is told to");
+        cr_assert_eq(ga_lfht_size(v.map), 60);
+        v.visited = 0;
+        v.most = 1000;
+        assert_ok(ga_lfht_each(v.map, take_out, &v));
+        cr_assert_eq(v.visited, 60);
+        assert_ok(ga_lfht_close(v.map));
+    }
+}
+
+/* ---- what cannot be ------------------------------------------------------------------------- */
+
+static void refuses(ga_lfht_options options, ga_status status, const char *sentence)
+{
+    ga_lfht *map = (ga_lfht *)&options;
+    options.options_size = options.options_size ? options.options_size : sizeof options;
+    assert_fails(ga_lfht_open(&map, &options), status, sentence);
+    cr_assert_null(map);
+}
+
+Test(lfht, refuses_options_that_cannot_be)
+{
+    refuses((ga_lfht_options){.chunk = 9}, GA_ERR_ARGUMENT, "lfht: chunk=9: expected 1 to 8, or 0");
+    refuses((ga_lfht_options){.chain = 17}, GA_ERR_ARGUMENT,
+            "lfht: chain=17: expected 1 to 16, or 0");
+    refuses((ga_lfht_options){.root = 25}, GA_ERR_ARGUMENT,
+            "lfht: root=25: expected 1 to 24, or 0");
+    refuses((ga_lfht_options){.batch = UINT32_MAX}, GA_ERR_ARGUMENT,
+            "lfht: batch=4294967295: expected 1 to 16777216, or 0");
+    refuses((ga_lfht_options){.flags = 6}, GA_ERR_ARGUMENT,
+            "lfht: flags=0x6: expected GA_LFHT_COUNT or none");
+    refuses((ga_lfht_options){.variant = GA_LFHT_VARIANT_COUNT}, GA_ERR_ARGUMENT,
+            "lfht: variant=5: expected 0 to 4");
+    refuses((ga_lfht_options){.options_size = 8}, GA_ERR_ARGUMENT,
+            "lfht: options_size=8: expected 64");
+}
+
+Test(lfht, refuses_a_heap_that_fails)
+{
+    ga_heap *heap = open_heap("fail:nth=1/system");
+    refuses((ga_lfht_options){.heap = heap}, GA_ERR_MEMORY,
+            "fail: refused as nth=1 says; asked for 131096 bytes");
+    cr_assert_eq(blocks_of(heap), 0);
+    assert_ok(ga_heap_close(heap));
+}
+
+Test(lfht, refuses_to_do_without)
+{
+    ga_lfht *map;
+    ga_lfht_found found;
+    ga_lfht_stats stats;
+    assert_fails(ga_lfht_open(NULL, NULL), GA_ERR_ARGUMENT,
+                 "lfht: no place for the map: expected a pointer");
+    assert_fails(ga_lfht_insert(NULL, 1, 1, NULL), GA_ERR_ARGUMENT,
+                 "lfht: no map: expected one that is open");
+    assert_fails(ga_lfht_remove(NULL, 1, NULL), GA_ERR_ARGUMENT,
+                 "lfht: no map: expected one that is open");
+    assert_fails(ga_lfht_drain(NULL), GA_ERR_ARGUMENT, "lfht: no map: expected one that is open");
+    assert_ok(ga_lfht_open(&map, NULL));
+    assert_fails(ga_lfht_lookup(map, 1, NULL), GA_ERR_ARGUMENT,
+                 "lfht: no place for what is found: expected a pointer");
+    assert_fails(ga_lfht_lookup(NULL, 1, &found), GA_ERR_ARGUMENT,
+                 "lfht: no map: expected one that is open");
+    assert_fails(ga_lfht_each(map, NULL, NULL), GA_ERR_ARGUMENT,
+                 "lfht: no function to call: expected a pointer");
+    assert_ok(ga_lfht_close(map));
+    assert_ok(ga_lfht_close(NULL));
+    cr_assert_eq(ga_lfht_size(NULL), 0);
+    ga_lfht_get_stats(NULL, &stats);
+    cr_assert_eq(stats.size + stats.bound, 0);
+    cr_assert_str_eq(ga_lfht_variant_text(GA_LFHT_CNF), "CNF");
+    cr_assert_str_eq(ga_lfht_variant_text((ga_lfht_variant)99), "?");
+}
+
+/* ---- heaps that fail ------------------------------------------------------------------------ */
+
+/* A call that fails has changed nothing, and can be made again. Whether none has failed. */
+static bool script(subject *s)
+{
+    uint64_t random = 5, refusals = 0;
+    for (uint64_t i = 0; i < 250; i++) {
+        uint64_t what = i < 100 ? 0 : i < 200 ? random_below(&random, 6) : 4;
+        uint64_t number = i < 100 ? i : random_below(&random, 100);
+        uint64_t value = random_next(&random);
+        if (step(s, what, number, value) != GA_OK) {
+            refusals++;
+            assert_ok(step(s, what, number, value));
+        }
+    }
+    cr_assert_leq(refusals, 1);
+    uint64_t there = 0;
+    for (uint64_t i = 0; i < KEYS; i++) {
+        there += s->array[i].found;
+    }
+    cr_assert_eq(ga_lfht_size(s->map), there);
+    return refusals == 0;
+}
+
+/* Every request for memory fails once. Freezing asks too, and then goes without: so the script
+ * also ends without a refusal before the last one. */
+Test(lfht, stays_whole_when_memory_runs_out)
+{
+    for (int v = 0; v < GA_LFHT_VARIANT_COUNT; v++) {
+        uint64_t refused = 0;
+        for (uint64_t nth = 2; nth < 400; nth++) {
+            char spec[64];
+            snprintf(spec, sizeof spec, "fail:nth=%" PRIu64 "/system", nth);
+            ga_heap *heap = open_heap(spec);
+            ga_lfht_options options = small((ga_lfht_variant)v, heap);
+            subject s = {0};
+            assert_ok(ga_lfht_open(&s.map, &options));
+            refused += !script(&s);
+            assert_ok(ga_lfht_close(s.map));
+            cr_assert_eq(blocks_of(heap), 0);
+            assert_ok(ga_heap_close(heap));
+        }
+        cr_assert_gt(refused, 120, "%" PRIu64 " refused", refused);
+        cr_assert_lt(refused, 390, "the script has more requests than are tried");
+    }
+}
+
+Test(lfht, visits_nothing_more_when_memory_runs_out)
+{
+    ga_heap *heap = open_heap("fail:nth=3/system");
+    ga_lfht_options options = small(GA_LFHT_FHPA, heap);
+    ga_lfht *map;
+    uint64_t visited = 0;
+    assert_ok(ga_lfht_open(&map, &options));
+    assert_ok(ga_lfht_insert(map, 1, 1, NULL));
+    assert_fails(ga_lfht_each(map, count_one, &visited), GA_ERR_MEMORY,
+                 "fail: refused as nth=3 says; asked for 256 bytes");
+    cr_assert_eq(visited, 0);
+    assert_ok(ga_lfht_each(map, count_one, &visited));
+    cr_assert_eq(visited, 1);
+    assert_ok(ga_lfht_close(map));
+    assert_ok(ga_heap_close(heap));
+}
+
+/* ---- threads that end ----------------------------------------------------------------------- */
+
+static bool ends_the_thread(void *context, uint64_t a, uint64_t b)
+{
+    if (context) {
+        pthread_exit(NULL);
+    }
+    return a == b;
+}
+
+static void *insert_colliding(void *map)
+{
+    assert_ok(ga_lfht_insert(map, 2, 2, NULL));
+    return NULL;
+}
+
+/* In the middle of a call, with what it looks at protected. */
+Test(lfht, survives_a_thread_that_ends_inside)
+{
+    for (int v = 0; v < GA_LFHT_VARIANT_COUNT; v++) {
+        ga_lfht *map;
+        pthread_t thread;
+        ga_lfht_found found;
+        ga_lfht_options options = small((ga_lfht_variant)v, NULL);
+        options.hash = same;
+        options.equal = ends_the_thread;
+        options.context = &options;
+        assert_ok(ga_lfht_open(&map, &options));
+        assert_ok(ga_lfht_insert(map, 1, 1, NULL));
+        cr_assert_eq(pthread_create(&thread, NULL, insert_colliding, map), 0);
+        pthread_join(thread, NULL);
+        assert_ok(ga_lfht_lookup(map, 1, &found)); /* the key itself: nobody is asked */
+        cr_assert(found.found);
+        assert_ok(ga_lfht_remove(map, 1, &found));
+        cr_assert(found.found);
+        assert_ok(ga_lfht_close(map));
+    }
+}
+
+static void *insert_some(void *map)
+{
+    static uint64_t next;
+    uint64_t first = __atomic_fetch_add(&next, 10, __ATOMIC_RELAXED); /* relaxed: a number */
+    for (uint64_t i = first; i < first + 10; i++) {
+        assert_ok(ga_lfht_insert(map, i, i, NULL));
+    }
+    return NULL;
+}
+
+/* More than have lanes of their own. */
+Test(lfht, takes_any_number_of_threads)
+{
+    enum {
+        THREADS = 150
+    };
+    ga_lfht *map;
+    assert_ok(ga_lfht_open(&map, NULL));
+    for (int i = 0; i < THREADS; i++) {
+        pthread_t thread;
+        cr_assert_eq(pthread_create(&thread, NULL, insert_some, map), 0);
+        pthread_join(thread, NULL);
+    }
+    cr_assert_eq(ga_lfht_size(map), 10 * THREADS);
+    assert_ok(ga_lfht_close(map));
+}
