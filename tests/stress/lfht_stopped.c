@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Lock-freedom: threads that work on a map are stopped wherever they happen to be, by a signal whose
+ * handler waits. Meanwhile another thread makes calls of every kind on the same few keys, and all of
+ * them end; if one waited for somebody who is stopped the alarm would end the program. The nodes come
+ * from slabs, since other heaps' locks would be what it waits for; what the heap and the domain have
+ * to grow for is asked for before.
+ */
+#include "stress.h"
+
+#include <gpualloc/lfht.h>
+
+#include "support/random.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+
+enum {
+    VICTIMS = 3,
+    KEYS = 12,
+    CALLS = 60,    /* while some are stopped */
+    STOPS = 3,     /* for each map */
+    QUOTA = 3000,  /* calls of a victim that may change a map which frees nothing */
+    BEFORE = 30000 /* blocks of each size that the heap has had */
+};
+
+static struct {
+    ga_heap *heap;
+    ga_lfht *map;
+    pthread_t victims[VICTIMS];
+    uint32_t stopped; /* seq_cst: victims that wait */
+    uint32_t held;    /* seq_cst: whether they have to */
+    uint32_t over;    /* relaxed: read until it is seen */
+    bool frees;       /* the variant frees what is removed */
+    uint64_t calls, stops;
+} world;
+
+static void stop_here(int number)
+{
+    (void)number;
+    __atomic_add_fetch(&world.stopped, 1, __ATOMIC_SEQ_CST); /* Pairs with the wait in stop(). */
+    /* Pairs with the store in go_on(). */
+    while (__atomic_load_n(&world.held, __ATOMIC_SEQ_CST)) {
+        sched_yield();
+    }
+    __atomic_sub_fetch(&world.stopped, 1, __ATOMIC_SEQ_CST); /* Pairs with the wait in go_on(). */
+}
+
+/* Three hashes, in two paths of the trie. */
+static uint64_t coarse(void *context, uint64_t key)
+{
+    (void)context;
+    return key % 3 * (UINT64_MAX / 2);
+}
+
+static void call(uint64_t *random)
+{
+    uint64_t key = random_below(random, KEYS), value = random_next(random);
+    ga_lfht_found was;
+    switch (random_below(random, 8)) {
+    case 0:
+        NEED(ga_lfht_upsert(world.map, key, value, &was) == GA_OK);
+        break;
+    case 1:
+        NEED(ga_lfht_replace(world.map, key, value, &was) == GA_OK);
+        break;
+    case 2:
+    case 3:
+        NEED(ga_lfht_insert(world.map, key, value, &was) == GA_OK);
+        break;
+    case 4:
+    case 5:
+    case 6:
+        NEED(ga_lfht_remove(world.map, key, &was) == GA_OK);
+        break;
+    default:
+        NEED(ga_lfht_lookup(world.map, key, &was) == GA_OK);
+    }
+}
+
+static void *work(void *number)
+{
+    uint64_t random = (uintptr_t)number, calls = 0;
+    while (!__atomic_load_n(&world.over, __ATOMIC_RELAXED)) {
+        if (world.frees || ++calls < QUOTA) {
+            call(&random);
+        } else {
+            ga_lfht_found was;
+            NEED(ga_lfht_lookup(world.map, random_below(&random, KEYS), &was) == GA_OK);
+        }
+    }
+    return NULL;
+}
+
+static void stop(uint32_t count)
+{
+    __atomic_store_n(&world.held, 1, __ATOMIC_SEQ_CST); /* Pairs with the load in stop_here(). */
+    for (uint32_t i = 0; i < count; i++) {
+        NEED(pthread_kill(world.victims[i], SIGUSR1) == 0);
+    }
+    /* Pairs with the additions in stop_here(). */
+    while (__atomic_load_n(&world.stopped, __ATOMIC_SEQ_CST) < count) {
+        sched_yield();
+    }
+}
+
+static void go_on(void)
+{
+    __atomic_store_n(&world.held, 0, __ATOMIC_SEQ_CST); /* Pairs with the load in stop_here(). */
+    /* Pairs with the subtractions in stop_here(). */
+    while (__atomic_load_n(&world.stopped, __ATOMIC_SEQ_CST) > 0) {
+        sched_yield();
+    }
+}
+
+static bool see(void *context, uint64_t key, uint64_t value)
+{
+    (void)value;
+    ++*(uint64_t *)context;
+    return key < KEYS;
+}
+
+static void round_of(uint64_t *random)
+{
+    uint32_t count = 1 + (uint32_t)random_below(random, VICTIMS);
+    for (uint64_t i = random_below(random, 400); i > 0; i--) {
+        call(random); /* so that they are somewhere else */
+    }
+    stop(count);
+    for (uint32_t i = 0; i < CALLS; i++) {
+        call(random);
+        world.calls++;
+    }
+    uint64_t seen = 0;
+    NEED(ga_lfht_each(world.map, see, &seen) == GA_OK);
+    go_on();
+    world.stops++;
+}
+
+static void try_map(uint64_t number)
+{
+    uint64_t random = number;
+    ga_lfht_options options = {.options_size = sizeof options,
+                               .variant = (ga_lfht_variant)(number % GA_LFHT_VARIANT_COUNT),
+                               .chunk = 1 + (uint32_t)random_below(&random, 3),
+                               .chain = 1 + (uint32_t)random_below(&random, 2),
+                               .root = 1,
+                               .batch = 32,
+                               .hash = random_below(&random, 3) ? NULL : coarse,
+                               .heap = world.heap};
+    NEED(ga_lfht_open(&world.map, &options) == GA_OK);
+    world.over = 0;
+    world.frees = options.variant == GA_LFHT_FHP || options.variant == GA_LFHT_FHPA;
+    for (uintptr_t i = 0; i < VICTIMS; i++) {
+        NEED(pthread_create(&world.victims[i], NULL, work, (void *)(i + 1)) == 0);
+    }
+    sched_yield();
+    for (uint32_t i = 0; i < STOPS && stress_goes_on(); i++) {
+        round_of(&random);
+    }
+    __atomic_store_n(&world.over, 1, __ATOMIC_RELAXED);
+    for (uint32_t i = 0; i < VICTIMS; i++) {
+        pthread_join(world.victims[i], NULL);
+    }
+    NEED(ga_lfht_close(world.map) == GA_OK);
+}
+
+/* The heap has grown to what it will need. */
+static void grow_heap(void)
+{
+    static void *blocks[8 * BEFORE];
+    for (uint32_t i = 0; i < 8 * BEFORE; i++) {
+        NEED(ga_alloc(world.heap, 16 * (1 + i % 8), 0, &blocks[i]) == GA_OK);
+    }
+    for (uint32_t i = 0; i < 8 * BEFORE; i++) {
+        NEED(ga_free(world.heap, blocks[i]) == GA_OK);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct sigaction action = {.sa_handler = stop_here, .sa_flags = SA_RESTART};
+    uint64_t maps = 0;
+    stress_begin(argc, argv);
+    NEED(sigaction(SIGUSR1, &action, NULL) == 0);
+    world.heap = stress_open("slab");
+    grow_heap();
+    while (stress_goes_on() || maps < GA_LFHT_VARIANT_COUNT) {
+        try_map(maps++);
+    }
+    printf("%llu maps, %llu stops, %llu calls meanwhile\n", (unsigned long long)maps,
+           (unsigned long long)world.stops, (unsigned long long)world.calls);
+    NEED(ga_heap_close(world.heap) == GA_OK);
+    return 0;
+}
