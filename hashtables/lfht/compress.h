@@ -8,9 +8,10 @@
  *            node is out. Whoever wants to put something into a frozen bucket turns the freeze node
  *            in the parent's bucket into an unfreeze node: the same node, in a word that says so.
  *            One compare-and-swap on that bucket decides between the two. The thread that froze
- *            clears what it froze, also when it stops halfway (Algorithm 7 leaves it, line 10), then
- *            takes the freeze node out, and nobody else does either. So a bucket that is frozen
- *            while the parent's does not lead through this freeze node says: the node is out.
+ *            clears what it froze, also when it stops halfway (Algorithm 7 leaves it, line 10),
+ *            then takes the freeze node out, and nobody else does either. So a bucket that is
+ *            frozen while the parent's does not lead through this freeze node says: the node is
+ *            out.
  *
  * COUNTS     A node counts its buckets in use. The count is raised before a bucket is filled, and
  *            lowered by who empties it, or raised it in vain. Once 0 it stays so: the node is dead,
@@ -159,7 +160,11 @@ static void unfreeze(walk *w, lfht_word word)
     lfht_freeze *freeze = lfht_at(word);
     lfht_word *place = lfht_bucket(w->above, w->hash);
     lfht_word mine = lfht_read(place);
+#if GA_LFHT_MUTANT == 8
+    bool freezes = lfht_leads_to(mine, freeze, LFHT_FREEZE);
+#else
     bool freezes = mine == lfht_to(freeze, LFHT_FREEZE);
+#endif
     bool cancelled = mine == lfht_to(freeze, LFHT_UNFREEZE);
     /* Kept, so that no other freeze node gets its address before the swaps below. It may have one
      * by now, and be that of a node that came after this one. */
@@ -202,7 +207,8 @@ LFHT_INLINE bool lower_count(lfht_hash *node)
     return __atomic_sub_fetch(&node->count, 1, __ATOMIC_ACQ_REL) == 0;
 }
 
-/* The node is dead: take it out, and its parent if it dies of it. Leaves the walk somewhere above. */
+/* The node is dead: take it out, and its parent if it dies of it. Leaves the walk somewhere
+ * above. */
 static void compress_counted(walk *w)
 {
     do {

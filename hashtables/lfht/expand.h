@@ -2,31 +2,32 @@
  *
  * Expansion: a chain that is full moves into a hash node of its own (§3.3). Included by update.h.
  *
- *     bucket -> a -> b -> c -> [new]         1. the new node is put at the tail: nothing can be added
- *                                               to the chain any more
- *     bucket -> a -> b -> c -> x -> [new]    2. from tail to head: a leaf leads to what is first in its
- *                                               bucket of the new node,
- *               [new] bucket -> c -> x       3. becomes the first itself,
- *     bucket -> a -> b -> [new]              4. and is cut off the chain. The last cut leads the bucket
- *     bucket -> [new]                           to the new node
+ *     bucket -> a -> b -> c -> [new]       1. the new node is put at the tail: nothing can be
+ *                                             added to the chain any more
+ *     bucket -> a -> b -> c -> x -> [new]  2. from tail to head: a leaf leads to what is first in
+ *                                             its bucket of the new node,
+ *               [new] bucket -> c -> x     3. becomes the first itself,
+ *     bucket -> a -> b -> [new]            4. and is cut off the chain. The last cut leads the
+ *     bucket -> [new]                         bucket to the new node
  *
- * All who would add something finish this before they go on (§4.4.2), so nobody else writes in the new
- * node before it is whole. Each step is one compare-and-swap that can succeed once:
+ * All who would add something finish this before they go on (§4.4.2), so nobody else writes in the
+ * new node before it is whole. Each step is one compare-and-swap that can succeed once:
  *
  * INVARIANT  1. A tail gets a new node once: it never leads to the chain's end again at that level.
  *            2. A leaf's level rises here, once.
- *            3. Until the expansion is over, the words of the new node's buckets are FRESH, and each is
- *               there once: empty, then the leaf nearest to the tail, the one before it, ... A place in
- *               the chain that leads to the leaf, in a leaf of the old level that is not GONE or in the
- *               bucket, says that it has not been cut off. So who reads the new bucket first, and the
- *               place after that, knows a word that will never come back.
- *            4. A place that has led to a leaf of the chain, and then elsewhere, never leads to it again.
+ *            3. Until the expansion is over, the words of the new node's buckets are FRESH, and
+ *               each is there once: empty, then the leaf nearest to the tail, the one before it,
+ *               ... A place in the chain that leads to the leaf, in a leaf of the old level that is
+ *               not GONE or in the bucket, says that it has not been cut off. So who reads the new
+ *               bucket first, and the place after that, knows a word that will never come back.
+ *            4. A place that has led to a leaf of the chain, and then elsewhere, never does again.
  *
- * Leaves that do not lead to the new node can be removed and replaced meanwhile: that changes the word
- * which the cut must find. One that does lead there belongs to the expansion: whoever wants to remove
- * it finishes that first. So no thread, however late, can put a leaf that was removed into the new node
- * (the delegation problem, §4.4.3, which the thesis solves for the tail and for helpers that are not
- * late). Nothing is found again once it was retired, and one look at the hazard pointers is enough.
+ * Leaves that do not lead to the new node can be removed and replaced meanwhile: that changes the
+ * word which the cut must find. One that does lead there belongs to the expansion: whoever wants to
+ * remove it finishes that first. So no thread, however late, can put a leaf that was removed into
+ * the new node (the delegation problem, §4.4.3, which the thesis solves for the tail and for
+ * helpers that are not late). Nothing is found again once it was retired, and one look at the
+ * hazard pointers is enough.
  */
 #ifndef GPUALLOC_LFHT_EXPAND_H
 #define GPUALLOC_LFHT_EXPAND_H
@@ -37,15 +38,15 @@ enum {
     LFHT_MOST_CHAIN = 16
 };
 
-/* Take `leaf`, which `word` at `place` leads to and which is GONE, out of the chain. False where the
- * place has changed, or is none of this chain. `*word` is what stands there then. */
+/* Take `leaf`, which `word` at `place` leads to and which is GONE, out of the chain. False where
+ * the place has changed, or is none of this chain. `*word` is what stands there then. */
 LFHT_INLINE bool unlink_leaf(walk *w, lfht_word *place, lfht_word *word, lfht_leaf *leaf,
                              lfht_word next)
 {
     bool first = place == w->bucket;
     lfht_word wanted = lfht_target(next);
-    if (lfht_level(next) != w->node->level ||
-        (!first && lfht_level(*word) != w->node->level) || !reserve(w, 1)) {
+    if (lfht_level(next) != w->node->level || (!first && lfht_level(*word) != w->node->level) ||
+        !reserve(w, 1)) {
         return false;
     }
     if (!first) {
@@ -128,7 +129,8 @@ static bool aim(const walk *w, lfht_hash *below, const lfht_word *place, lfht_wo
 
 /* The leaf is the first in its bucket of `below`. False where the expansion is over; `*dead` where
  * the node died of that. */
-static bool put(lfht_hash *below, const lfht_word *place, lfht_word word, lfht_leaf *leaf, bool *dead)
+static bool put(lfht_hash *below, const lfht_word *place, lfht_word word, lfht_leaf *leaf,
+                bool *dead)
 {
     lfht_word *bucket = lfht_bucket(below, leaf->hash);
     lfht_word first = lfht_read(bucket);
@@ -167,8 +169,8 @@ static void bury_below(walk *w, lfht_hash *below)
 
 /* ---- all of it ------------------------------------------------------------------------------ */
 
-/* Finish moving the bucket's chain to `below`, which is kept in the slot for it, or find that it has
- * been done. The walk stands in the same bucket, or at the root. */
+/* Finish moving the bucket's chain to `below`, which is kept in the slot for it, or find that it
+ * has been done. The walk stands in the same bucket, or at the root. */
 static void help(walk *w, lfht_hash *below)
 {
     lfht_leaf *chain[LFHT_MOST_CHAIN];
@@ -205,8 +207,8 @@ static void help(walk *w, lfht_hash *below)
 static ga_status expand(walk *w)
 {
     lfht_hash *node = w->node;
-    lfht_hash *below = ga_lfht_hash_node(w->map, node, node->level + 1, node->used + node->bits,
-                                         w->map->chunk);
+    lfht_hash *below =
+        ga_lfht_hash_node(w->map, node, node->level + 1, node->used + node->bits, w->map->chunk);
     if (!below) {
         return GA_ERR_MEMORY;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * FHP and FHPA: shrinks by freeze nodes, and frees what no hazard pointer protects. Which of the two
- * is the domain's affair.
+ * FHP and FHPA: shrinks by freeze nodes, and frees what no hazard pointer protects. Which of the
+ * two is the domain's affair.
  */
 #define LFHT_SHRINKS LFHT_FREEZES
 #define LFHT_HAZARDS 1

@@ -45,8 +45,8 @@ void *ga_lfht_node(ga_lfht *map, size_t size)
         return NULL;
     }
     if (((lfht_word)node & LFHT_ADDRESS) != (lfht_word)node) {
-        ga_fail(GA_ERR_MEMORY, "lfht: the heap gave a node at %p: expected a multiple of 16 below 2^58",
-                node);
+        ga_fail(GA_ERR_MEMORY,
+                "lfht: the heap gave a node at %p: expected a multiple of 16 below 2^58", node);
         ga_free(map->heap, node);
         return NULL;
     }

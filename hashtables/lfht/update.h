@@ -70,8 +70,8 @@ LFHT_INLINE bool is_key(const walk *w, const lfht_leaf *leaf)
  * it. */
 LFHT_INLINE bool stays(const walk *w, lfht_word next)
 {
-    return lfht_level(next) == w->node->level &&
-           (lfht_kind(next) == LFHT_LEAF || lfht_at(next) == w->node || GA_LFHT_MUTANT == 3);
+    return GA_LFHT_MUTANT == 3 || (lfht_level(next) == w->node->level &&
+                                   (lfht_kind(next) == LFHT_LEAF || lfht_at(next) == w->node));
 }
 
 /* The word leads to the leaf of `word`, which is GONE. */
@@ -212,7 +212,7 @@ static ga_status lookup(ga_lfht *map, uint64_t key, ga_lfht_found *was)
 
 /* ---- removing ------------------------------------------------------------------------------- */
 
-/* The leaf is GONE, and leads on to `next`: take it out of the chain, or have somebody else do it. */
+/* The leaf is GONE, and leads on to `next`: take it out of the chain, or have another do it. */
 static void sweep(walk *w, lfht_word next)
 {
     lfht_word word = w->seen;

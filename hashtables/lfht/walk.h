@@ -38,15 +38,15 @@ typedef struct walk {
     uint64_t hash, key;
     lfht_hash *above, *node; /* where it is, and the parent: NULL at the root */
     lfht_word *bucket;
-    lfht_word *place;               /* what leads to `leaf` or to the end of the chain */
-    lfht_word seen;                 /* what stands there */
-    lfht_leaf *leaf;                /* the key's */
-    lfht_word next;                 /* what it leads to */
-    uint32_t count;                 /* leaves that were met in the bucket */
-    uint32_t most;                  /* ... in any bucket: so many slots are in use */
-    uint64_t hops;                  /* nodes that were met */
+    lfht_word *place;                    /* what leads to `leaf` or to the end of the chain */
+    lfht_word seen;                      /* what stands there */
+    lfht_leaf *leaf;                     /* the key's */
+    lfht_word next;                      /* what it leads to */
+    uint32_t count;                      /* leaves that were met in the bucket */
+    uint32_t most;                       /* ... in any bucket: so many slots are in use */
+    uint64_t hops;                       /* nodes that were met */
     uint8_t at_above, at_node, at_below; /* their slots, which change roles */
-    bool failed;                    /* a record of what is retired could not be had */
+    bool failed;                         /* a record of what is retired could not be had */
     /* For ga_lfht_each(): leaves are collected. */
     struct gathered *gathered;
 } walk;
@@ -151,8 +151,8 @@ LFHT_INLINE void go_down(walk *w, lfht_hash *below)
     stand(w, w->node, below);
 }
 
-/* The hash node below that the word leads to, kept; behind a freeze node, if there is one. NULL where
- * it does not lead there any more. */
+/* The hash node below that the word leads to, kept; behind a freeze node, if there is one. NULL
+ * where it does not lead there any more. */
 LFHT_INLINE lfht_hash *look_down(walk *w, const lfht_word *place, lfht_word word)
 {
     lfht_hash *below = lfht_at(word);

@@ -5,8 +5,8 @@
  *     63    58 57                               4    3     2  1    0
  *     | level | address, a multiple of 16        | FRESH | kind | GONE |
  *
- * Two sorts of places hold them. A bucket of a hash node may be FRESH, and has no level. The `next` of
- * a leaf has the level of the chain that the leaf is in.
+ * Two sorts of places hold them. A bucket of a hash node may be FRESH, and has no level. The `next`
+ * of a leaf has the level of the chain that the leaf is in.
  *
  * The level is what makes the algorithms of the thesis safe from a word that comes back (ABA). A
  * leaf goes down, never up, so a compare-and-swap that was meant for the leaf in a chain above
@@ -96,19 +96,28 @@ static inline void lfht_nap(void)
 
 static inline lfht_word lfht_read(const lfht_word *place)
 {
+#if GA_LFHT_MUTANT == 9
+    return __atomic_load_n(place, __ATOMIC_RELAXED);
+#else
     /* W2: acquire. Pairs with W1: the node that the word leads to is seen as it was made, and what
      * was done before the word changed is seen to have been done. */
     return __atomic_load_n(place, __ATOMIC_ACQUIRE);
+#endif
 }
 
 /* Change the word from `seen` to `wanted`; false where it is something else. */
 static inline bool lfht_swap(lfht_word *place, lfht_word seen, lfht_word wanted)
 {
     lfht_nap();
+#if GA_LFHT_MUTANT == 10
+    return __atomic_compare_exchange_n(place, &seen, wanted, false, __ATOMIC_RELAXED,
+                                       __ATOMIC_RELAXED);
+#else
     /* W1: seq_cst. Pairs with W2; among themselves and with E1 (compress.h) in one order: of two
      * threads that empty two buckets, one sees both empty. */
     return __atomic_compare_exchange_n(place, &seen, wanted, false, __ATOMIC_SEQ_CST,
                                        __ATOMIC_ACQUIRE);
+#endif
 }
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Threads that put keys into a map and take them out, in rounds: every variant, and shapes that make
- * it expand and shrink all the time. Three sorts of keys share the buckets: ones that are always
- * there, whose values change, must be found by every lookup; ones that never are must not; of the
- * others all that went in and out must add up to what is there in the end. A value says whose it is.
- * After each round everything is taken out: what is removed must be freed, and blocks of the heap
- * are counted.
+ * Threads that put keys into a map and take them out, in rounds: every variant, and shapes that
+ * make it expand and shrink all the time. Three sorts of keys share the buckets: ones that are
+ * always there, whose values change, must be found by every lookup; ones that never are must not;
+ * of the others all that went in and out must add up to what is there in the end. A value says
+ * whose it is. After each round everything is taken out: what is removed must be freed, and blocks
+ * of the heap are counted.
  *
  * GA_LFHT_MUTANT weakens one thing at a time; each of these programs must fail (meson.build).
  */

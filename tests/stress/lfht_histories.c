@@ -147,9 +147,8 @@ static void try_checker(void)
                           {REMOVE, 0, 0, 0, two, 7, 9},
                           {INSERT, 0, 3, 0, none, 8, 10}};
     call wrong[] = {{INSERT, 0, 1, 0, none, 1, 2}, {LOOKUP, 0, 0, 0, none, 3, 4}};
-    call twice[] = {{INSERT, 0, 1, 0, none, 1, 2},
-                    {REMOVE, 0, 0, 0, one, 3, 6},
-                    {REMOVE, 0, 0, 0, one, 4, 5}};
+    call twice[] = {
+        {INSERT, 0, 1, 0, none, 1, 2}, {REMOVE, 0, 0, 0, one, 3, 6}, {REMOVE, 0, 0, 0, one, 4, 5}};
     stress_need(linearizable(right, 5, 0), "the checker refuses what is right");
     stress_need(!linearizable(wrong, 2, 0), "the checker takes a lost key");
     stress_need(!linearizable(twice, 3, 0), "the checker takes a key that is removed twice");
@@ -183,7 +182,8 @@ static uint64_t spread(void *context, uint64_t key)
 static void do_call(call *c)
 {
     ga_status status;
-    c->began = __atomic_add_fetch(&world.clock, 1, __ATOMIC_SEQ_CST); /* Pairs with itself: moments */
+    c->began =
+        __atomic_add_fetch(&world.clock, 1, __ATOMIC_SEQ_CST); /* Pairs with itself: moments */
     switch (c->kind) {
     case INSERT:
         status = ga_lfht_insert(world.map, c->key, c->value, &c->was);
@@ -203,7 +203,8 @@ static void do_call(call *c)
     default:
         status = ga_lfht_lookup(world.map, c->key, &c->was);
     }
-    c->ended = __atomic_add_fetch(&world.clock, 1, __ATOMIC_SEQ_CST); /* Pairs with itself: moments */
+    c->ended =
+        __atomic_add_fetch(&world.clock, 1, __ATOMIC_SEQ_CST); /* Pairs with itself: moments */
     NEED(status == GA_OK);
 }
 
@@ -211,8 +212,8 @@ static void do_call(call *c)
 static void draw(uint64_t *random)
 {
     for (uint32_t i = 0; i < world.threads * CALLS; i++) {
-        static const kind kinds[] = {LOOKUP, LOOKUP,  INSERT,  INSERT, INSERT,
-                                     UPSERT, REPLACE, COMPARE, REMOVE, REMOVE, REMOVE};
+        static const kind kinds[] = {LOOKUP,  LOOKUP,  INSERT, INSERT, INSERT, UPSERT,
+                                     REPLACE, COMPARE, REMOVE, REMOVE, REMOVE};
         world.calls[i] = (call){.kind = kinds[random_below(random, 11)],
                                 .key = random_below(random, world.keys),
                                 .value = i + 1,
@@ -255,14 +256,16 @@ static void check(void)
             for (uint32_t i = 0; i < world.threads * CALLS; i++) {
                 const call *c = &world.calls[i];
                 if (c->key == key) {
-                    fprintf(stderr, "kind %d value %llu expected %llu was %d %llu at %llu to %llu\n",
-                            (int)c->kind, (unsigned long long)c->value,
-                            (unsigned long long)c->expected, c->was.found,
-                            (unsigned long long)c->was.value, (unsigned long long)c->began,
-                            (unsigned long long)c->ended);
+                    fprintf(
+                        stderr, "kind %d value %llu expected %llu was %d %llu at %llu to %llu\n",
+                        (int)c->kind, (unsigned long long)c->value, (unsigned long long)c->expected,
+                        c->was.found, (unsigned long long)c->was.value,
+                        (unsigned long long)c->began, (unsigned long long)c->ended);
                 }
             }
-            fprintf(stderr, "%s, round %llu\n", ga_lfht_variant_text((ga_lfht_variant)(world.histories / BATCH % GA_LFHT_VARIANT_COUNT)),
+            fprintf(stderr, "%s, round %llu\n",
+                    ga_lfht_variant_text(
+                        (ga_lfht_variant)(world.histories / BATCH % GA_LFHT_VARIANT_COUNT)),
                     (unsigned long long)(world.histories / BATCH));
             stress_need(false, "a history is not linearizable");
         }

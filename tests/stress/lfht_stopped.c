@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Lock-freedom: threads that work on a map are stopped wherever they happen to be, by a signal whose
- * handler waits. Meanwhile another thread makes calls of every kind on the same few keys, and all of
- * them end; if one waited for somebody who is stopped the alarm would end the program. The nodes come
- * from slabs, since other heaps' locks would be what it waits for; what the heap and the domain have
- * to grow for is asked for before.
+ * Lock-freedom: threads that work on a map are stopped wherever they happen to be, by a signal
+ * whose handler waits. Meanwhile another thread makes calls of every kind on the same few keys, and
+ * all of them end; if one waited for somebody who is stopped the alarm would end the program. The
+ * nodes come from slabs, since other heaps' locks would be what it waits for; what the heap and the
+ * domain have to grow for is asked for before.
  */
 #include "stress.h"
 

@@ -246,10 +246,8 @@ Test(lfht, asks_the_callers_functions)
     uint64_t calls = 0;
     ga_lfht *map;
     ga_lfht_found found;
-    ga_lfht_options options = {.options_size = sizeof options,
-                               .hash = text_hash,
-                               .equal = text_equal,
-                               .context = &calls};
+    ga_lfht_options options = {
+        .options_size = sizeof options, .hash = text_hash, .equal = text_equal, .context = &calls};
     assert_ok(ga_lfht_open(&map, &options));
     assert_ok(ga_lfht_insert(map, text(one), 1, NULL));
     assert_ok(ga_lfht_insert(map, text(six), 6, NULL));

@@ -16,8 +16,8 @@
  * every key, and a sentence in ga_error_text(). That a key is or is not there is no failure:
  * ga_lfht_found says it.
  *
- * Thread safety: every call may be made by any thread at any time, except that ga_lfht_close() wants
- * a map that no other thread is using. Calls on a map are linearizable, but for
+ * Thread safety: every call may be made by any thread at any time, except that ga_lfht_close()
+ * wants a map that no other thread is using. Calls on a map are linearizable, but for
  * ga_lfht_each() and ga_lfht_get_stats(). They are lock-free, as far as the heap that the nodes
  * come from is: a thread that is stopped for ever inside a call stops no other. None is
  * async-signal-safe. Threads need not be registered; what a thread keeps for a map goes when it
