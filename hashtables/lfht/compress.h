@@ -52,6 +52,7 @@ static bool go_up(walk *w)
     uint8_t free = w->at_node;
     w->at_node = w->at_above;
     w->at_above = free;
+    lfht_nap();
     if (LFHT_HAZARDS) {
         ga_hazard_set(w->mine, w->at_above, above);
         /* A3: seq_cst or acquire. Pairs with A1. */
@@ -86,7 +87,7 @@ static bool freeze_all(lfht_hash *node, const lfht_freeze *freeze)
 {
     for (uint32_t i = 0; i < 1u << node->bits; i++) {
         lfht_word word = lfht_read(&node->buckets[i]);
-        if (GA_LFHT_MUTANT == 6 && !lfht_is_empty(node, word)) {
+        if (GA_LFHT_MUTANT == 4 && !lfht_is_empty(node, word)) {
             continue;
         }
         if (!lfht_is_empty(node, word) || !lfht_swap(&node->buckets[i], word, frozen(freeze))) {
@@ -113,9 +114,7 @@ static bool freeze_out(walk *w, lfht_word *place, const lfht_freeze *freeze)
         lfht_swap(place, mine, lfht_to(freeze, LFHT_UNFREEZE));
         return false;
     }
-#if GA_LFHT_MUTANT != 2
     forget_parent(w->node);
-#endif
     if (lfht_swap(place, mine, lfht_empty(w->above))) {
         return true;
     }
@@ -160,16 +159,12 @@ static void unfreeze(walk *w, lfht_word word)
     lfht_freeze *freeze = lfht_at(word);
     lfht_word *place = lfht_bucket(w->above, w->hash);
     lfht_word mine = lfht_read(place);
-#if GA_LFHT_MUTANT == 8
-    bool freezes = lfht_leads_to(mine, freeze, LFHT_FREEZE);
-#else
     bool freezes = mine == lfht_to(freeze, LFHT_FREEZE);
-#endif
     bool cancelled = mine == lfht_to(freeze, LFHT_UNFREEZE);
     /* Kept, so that no other freeze node gets its address before the swaps below. It may have one
      * by now, and be that of a node that came after this one. */
     if (!(freezes || cancelled) || !keep(w, LFHT_SLOT_FREEZE, freeze, place, mine) ||
-        (GA_LFHT_MUTANT != 8 && freeze->node != w->node)) {
+        freeze->node != w->node) {
         go_to_root(w); /* the node is out, or has been thawed */
     } else if (freezes) {
         lfht_swap(place, mine, lfht_to(freeze, LFHT_UNFREEZE));

@@ -107,7 +107,7 @@ static uint32_t read_chain(walk *w, const lfht_hash *below, lfht_leaf **chain)
 static bool still(const lfht_word *place, lfht_word word)
 {
     lfht_nap();
-    return GA_LFHT_MUTANT == 4 || lfht_read(place) == word;
+    return GA_LFHT_MUTANT == 2 || lfht_read(place) == word;
 }
 
 /* The leaf leads to what is first in its bucket of `below`. False where it is not to be moved any
@@ -115,6 +115,7 @@ static bool still(const lfht_word *place, lfht_word word)
 static bool aim(const walk *w, lfht_hash *below, const lfht_word *place, lfht_word word,
                 lfht_leaf *leaf)
 {
+    lfht_nap();
     lfht_word next = lfht_read(&leaf->next);
     if (lfht_level(next) == w->node->level) {
         lfht_word first = lfht_read(lfht_bucket(below, leaf->hash));

@@ -70,8 +70,8 @@ LFHT_INLINE bool is_key(const walk *w, const lfht_leaf *leaf)
  * it. */
 LFHT_INLINE bool stays(const walk *w, lfht_word next)
 {
-    return GA_LFHT_MUTANT == 3 || (lfht_level(next) == w->node->level &&
-                                   (lfht_kind(next) == LFHT_LEAF || lfht_at(next) == w->node));
+    return lfht_level(next) == w->node->level &&
+           (lfht_kind(next) == LFHT_LEAF || lfht_at(next) == w->node);
 }
 
 /* The word leads to the leaf of `word`, which is GONE. */
@@ -144,7 +144,7 @@ LFHT_INLINE outcome pass(walk *w, aim_of aims)
         return FROZEN;
     }
     lfht_hash *below = look_down(w, place, word);
-    if (below && aims != READS && place != w->bucket && GA_LFHT_MUTANT != 5) {
+    if (below && aims != READS && place != w->bucket && GA_LFHT_MUTANT != 3) {
         help(w, below);
     } else if (below) {
         go_down(w, below);
@@ -269,17 +269,17 @@ static bool append(walk *w, lfht_leaf *leaf)
     bool first = w->place == w->bucket;
     lfht_word level = lfht_level_bits(w->node->level);
     leaf->next = lfht_empty(w->node) | level;
-    if (first && GA_LFHT_MUTANT != 7 && !raise_count(w->node)) {
+    if (first && GA_LFHT_MUTANT != 5 && !raise_count(w->node)) {
         bury(w);
         return false;
     }
     if (lfht_swap(w->place, w->seen, lfht_to(leaf, LFHT_LEAF) | (first ? 0 : level))) {
-        if (first && GA_LFHT_MUTANT == 7) {
+        if (first && GA_LFHT_MUTANT == 5) {
             raise_count(w->node);
         }
         return true;
     }
-    if (first && GA_LFHT_MUTANT != 7 && lower_count(w->node)) {
+    if (first && GA_LFHT_MUTANT != 5 && lower_count(w->node)) {
         bury(w);
     }
     return false;

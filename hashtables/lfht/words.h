@@ -96,7 +96,7 @@ static inline void lfht_nap(void)
 
 static inline lfht_word lfht_read(const lfht_word *place)
 {
-#if GA_LFHT_MUTANT == 9
+#if GA_LFHT_MUTANT == 6
     return __atomic_load_n(place, __ATOMIC_RELAXED);
 #else
     /* W2: acquire. Pairs with W1: the node that the word leads to is seen as it was made, and what
@@ -109,7 +109,7 @@ static inline lfht_word lfht_read(const lfht_word *place)
 static inline bool lfht_swap(lfht_word *place, lfht_word seen, lfht_word wanted)
 {
     lfht_nap();
-#if GA_LFHT_MUTANT == 10
+#if GA_LFHT_MUTANT == 7
     return __atomic_compare_exchange_n(place, &seen, wanted, false, __ATOMIC_RELAXED,
                                        __ATOMIC_RELAXED);
 #else

@@ -6,8 +6,6 @@
  * of the others all that went in and out must add up to what is there in the end. A value says
  * whose it is. After each round everything is taken out: what is removed must be freed, and blocks
  * of the heap are counted.
- *
- * GA_LFHT_MUTANT weakens one thing at a time; each of these programs must fail (meson.build).
  */
 #include "stress.h"
 

@@ -8,7 +8,10 @@
  *
  * The checker itself is tried first, with histories that are right and wrong.
  *
- * GA_LFHT_MUTANT: as in lfht.c.
+ * GA_LFHT_MUTANT weakens one thing at a time; each of these programs must fail, or be reported by a
+ * sanitizer (meson.build here, and that of tests/planted). The one that frees too early is tried in the
+ * variants that free, the others in those that do not, where nothing worse can happen than a wrong
+ * answer.
  */
 #include "stress.h"
 
@@ -19,6 +22,10 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+
+#ifndef GA_LFHT_MUTANT
+#define GA_LFHT_MUTANT 0
+#endif
 
 enum {
     THREADS_MOST = 4,
@@ -44,6 +51,17 @@ typedef struct call {
     ga_lfht_found was;
     uint64_t began, ended;
 } call;
+
+#if GA_LFHT_MUTANT == 1
+#define FIRST_VARIANT GA_LFHT_FHPA
+#define VARIANTS      2
+#elif GA_LFHT_MUTANT > 1
+#define FIRST_VARIANT GA_LFHT_SNF
+#define VARIANTS      3
+#else
+#define FIRST_VARIANT GA_LFHT_FHPA
+#define VARIANTS      GA_LFHT_VARIANT_COUNT
+#endif
 
 /* ---- the checker ---------------------------------------------------------------------------- */
 
@@ -221,18 +239,23 @@ static void draw(uint64_t *random)
     }
 }
 
+static ga_lfht_variant variant(void)
+{
+    return (ga_lfht_variant)(FIRST_VARIANT + world.histories / BATCH % VARIANTS);
+}
+
 static void open_map(void)
 {
     uint64_t random = world.histories;
-    ga_lfht_options options = {
-        .options_size = sizeof options,
-        .variant = (ga_lfht_variant)(world.histories / BATCH % GA_LFHT_VARIANT_COUNT),
-        .chunk = 1 + (uint32_t)random_below(&random, 2),
-        .chain = 1 + (uint32_t)random_below(&random, 2),
-        .root = 1,
-        .batch = 1,
-        .hash = random_below(&random, 8) ? spread : coarse,
-        .heap = world.heap};
+    ga_lfht_options options = {.options_size = sizeof options,
+                               .variant = variant(),
+                               .chunk = 1 + (uint32_t)random_below(&random, 2),
+                               .chain = 1 + (uint32_t)random_below(&random, 2),
+                               .root = 1,
+                               .batch = 1,
+                               .hash =
+                                   random_below(&random, GA_LFHT_MUTANT ? 2 : 8) ? spread : coarse,
+                               .heap = world.heap};
     NEED(ga_lfht_open(&world.map, &options) == GA_OK);
 }
 
@@ -263,10 +286,8 @@ static void check(void)
                         (unsigned long long)c->began, (unsigned long long)c->ended);
                 }
             }
-            fprintf(stderr, "%s, round %llu\n",
-                    ga_lfht_variant_text(
-                        (ga_lfht_variant)(world.histories / BATCH % GA_LFHT_VARIANT_COUNT)),
-                    (unsigned long long)(world.histories / BATCH));
+            fprintf(stderr, "%s, history %llu\n", ga_lfht_variant_text(variant()),
+                    (unsigned long long)world.histories);
             stress_need(false, "a history is not linearizable");
         }
     }

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A model of an expansion with removals (hashtables/lfht/expand.h): a chain of two leaves that moves
+ * into a new hash node, where both fall into one bucket. Two threads help, as late as they like; one
+ * removes a leaf, and helps where it has to; one looks the other leaf up. check_model explores all
+ * that can happen. Every step is a read or a compare-and-swap of one word, in one order: what the
+ * map's words have (W1, W2).
+ *
+ * CHECKED   A leaf that has been taken out is never put in again: what finds it later would find what
+ *           was retired (the delegation problem, lfht-reclamation-2022 §4.4.3). It is taken out once.
+ *           The lookup finds its leaf. In the end the bucket leads to the new node, and that to the
+ *           leaf that was not removed alone.
+ *
+ * MUTANT    1 a helper does not look again whether the leaf still is where it came from; 2 words of
+ *           the new buckets are not FRESH; 3 a leaf's word does not say its level; 4 a leaf that has
+ *           begun to move is removed. Each must be found.
+ */
+#ifndef MUTANT
+#define MUTANT 0
+#endif
+#ifndef VICTIM /* the leaf that is removed: 0 the first, 1 the last of the chain */
+#define VICTIM 0
+#endif
+#define WANTED (1 - VICTIM)
+
+/* What a word leads to: a leaf, the old hash node's end, the new hash node. */
+#define OLD 2
+#define NEW 3
+
+/* A word: where to; the leaf's level; GONE of a leaf, FRESH of a bucket. */
+#define WORD(to, level, tag) ((to) + 4 * (level) + 8 * (tag))
+#define TO(word)             ((word) & 3)
+#define LEVEL(word)          (((word) >> 2) & 1)
+#define TAG(word)            (((word) >> 3) & 1)
+#if MUTANT == 2
+#define FRESH 0
+#else
+#define FRESH 1
+#endif
+#if MUTANT == 3
+#define BELOW 0
+#else
+#define BELOW 1
+#endif
+
+/* Places: the `next` of leaves 0 and 1, the old bucket, the new one. */
+#define OLD_BUCKET 2
+#define NEW_BUCKET 3
+byte word[4];
+bool out[2];    /* the leaf has been taken out of its chain */
+byte finished;  /* threads */
+
+#define IS_LEAF(w) (TO(w) < OLD)
+
+/* `ok` says whether the word was `seen`, and is `wanted` now. A leaf that is out is put nowhere. */
+inline swap(place, seen, wanted)
+{
+    d_step {
+        ok = word[place] == (seen);
+        if
+        :: ok ->
+            word[place] = (wanted);
+            assert(!(place == NEW_BUCKET && IS_LEAF(wanted)) || !out[TO(wanted) & 1]);
+        :: else -> skip
+        fi
+    }
+}
+
+/* Take the leaf, which is GONE, out, where the place leads to it. */
+inline unlink(place, seen, leaf, gone)
+{
+    d_step {
+        ok = word[place] == (seen);
+        if
+        :: ok ->
+            word[place] = WORD(TO(gone), LEVEL(seen), 0);
+            assert(!out[leaf]);
+            out[leaf] = true;
+        :: else -> skip
+        fi
+    }
+}
+
+/* help(): once through the chain, as far as it goes. */
+inline help()
+{
+    n = 0;
+    place = OLD_BUCKET;
+    w = word[OLD_BUCKET];
+    moved = false;
+    /* read_chain() */
+    do
+    :: !IS_LEAF(w) || n == 2 || moved -> break
+    :: else ->
+        leaf = TO(w);
+        next = word[leaf];
+        if
+        :: TAG(next) && LEVEL(next) == 0 ->
+            unlink(place, w, leaf, next);
+            if
+            :: ok -> w = WORD(TO(next), LEVEL(w), 0)
+            :: else -> n = 0; w = OLD; moved = false
+            fi
+        :: TAG(next) && LEVEL(next) == 1 -> n = 0; w = OLD
+        :: else ->
+            chain[n] = leaf;
+            n++;
+            moved = LEVEL(next) == 1 && BELOW == 1 || TO(next) == NEW;
+            place = leaf;
+            w = next
+        fi
+    od;
+    if
+    :: !moved -> n = 0
+    :: else -> skip
+    fi;
+    do
+    :: n == 0 -> break
+    :: else ->
+        n--;
+        leaf = chain[n];
+        place = (n == 1 -> chain[0] : OLD_BUCKET);
+        w = word[place];
+        if
+        :: TO(w) != leaf || (place < OLD_BUCKET && (TAG(w) || LEVEL(w) == 1)) -> break
+        :: else -> skip
+        fi;
+        /* aim() */
+        next = word[leaf];
+        if
+        :: LEVEL(next) == 0 ->
+            first = word[NEW_BUCKET];
+            if
+            :: TO(next) != NEW -> break
+            :: else -> skip
+            fi;
+            if
+            :: MUTANT != 1 && word[place] != w -> break
+            :: else -> skip
+            fi;
+            swap(leaf, next, WORD(TO(first), BELOW, 0));
+            next = word[leaf]
+        :: else -> skip
+        fi;
+        if
+        :: LEVEL(next) != BELOW || TAG(next) -> break
+        :: else -> skip
+        fi;
+        /* put() */
+        first = word[NEW_BUCKET];
+        if
+        :: MUTANT != 1 && word[place] != w -> break
+        :: else -> skip
+        fi;
+        if
+        :: TO(first) != leaf -> swap(NEW_BUCKET, first, WORD(leaf, 0, FRESH))
+        :: else -> skip
+        fi;
+        /* cut() */
+        swap(place, w, WORD(NEW, 0, 0))
+    od
+}
+
+#define LOCALS                                                                                     \
+    byte n, place, w, leaf, next, first;                                                           \
+    byte chain[2];                                                                                 \
+    bool ok, moved
+
+proctype helper()
+{
+    LOCALS;
+    help();
+    finished++
+}
+
+/* Remove VICTIM: from the old chain while it stays there, else from the new one. */
+proctype remover()
+{
+    LOCALS;
+    byte bucket, level;
+again:
+    bucket = OLD_BUCKET;
+    level = 0;
+    w = word[OLD_BUCKET];
+    if
+    :: TO(w) == NEW ->
+        bucket = NEW_BUCKET;
+        level = 1;
+        w = word[NEW_BUCKET]
+    :: else -> skip
+    fi;
+    place = bucket;
+    do
+    :: !IS_LEAF(w) -> break
+    :: else ->
+        leaf = TO(w);
+        next = word[leaf];
+        if
+        :: leaf == VICTIM && !TAG(next) && LEVEL(next) == level * BELOW &&
+               (level == 1 || TO(next) != NEW || MUTANT == 4) ->
+            swap(leaf, next, WORD(TO(next), LEVEL(next), 1));
+            if
+            :: ok -> goto gone
+            :: else -> goto again
+            fi
+        :: else -> skip
+        fi;
+        place = leaf;
+        w = next
+    od;
+    if
+    :: level == 0 -> help() /* it leaves the old chain */
+    :: else -> skip /* it is being moved, or was not yet there: look again */
+    fi;
+    goto again;
+gone:
+    next = word[VICTIM];
+    w = word[place];
+    if
+    :: TO(w) == VICTIM && !(place < OLD_BUCKET && TAG(w)) -> unlink(place, w, VICTIM, next)
+    :: else -> skip
+    fi;
+    /* sweep(): if it has not been taken out, another is doing it, or it is done here. */
+    do
+    :: out[VICTIM] -> break
+    :: else ->
+        w = word[OLD_BUCKET];
+        place = OLD_BUCKET;
+        if
+        :: TO(w) == NEW ->
+            w = word[NEW_BUCKET];
+            place = NEW_BUCKET
+        :: else -> skip
+        fi;
+        if
+        :: TO(w) == WANTED ->
+            place = WANTED;
+            w = word[WANTED]
+        :: else -> skip
+        fi;
+        if
+        :: TO(w) == VICTIM && !(place < OLD_BUCKET && TAG(w)) -> unlink(place, w, VICTIM, next)
+        :: else -> skip
+        fi
+    od;
+    finished++
+}
+
+/* Looks WANTED up: nobody removes it. */
+proctype reader()
+{
+    byte w, next, leaf;
+    bool below;
+    w = word[OLD_BUCKET];
+    do
+    :: IS_LEAF(w) && TO(w) == WANTED -> break
+    :: IS_LEAF(w) && TO(w) != WANTED ->
+        leaf = TO(w);
+        w = word[leaf]
+    :: TO(w) == NEW && !below ->
+        below = true;
+        w = word[NEW_BUCKET]
+    :: else -> assert(false) /* it is lost */
+    od;
+    finished++
+}
+
+init
+{
+    atomic {
+        word[OLD_BUCKET] = WORD(0, 0, 0);
+        word[0] = WORD(1, 0, 0);
+        word[1] = WORD(NEW, 0, 0);
+        word[NEW_BUCKET] = WORD(NEW, 0, FRESH);
+        run helper();
+        run helper();
+        run remover();
+        run reader()
+    }
+    finished == 4;
+    /* Whoever comes next finishes what was left: then it must be whole. */
+    LOCALS;
+    do
+    :: TO(word[OLD_BUCKET]) == NEW -> break
+    :: else -> help()
+    od;
+    assert(TO(word[NEW_BUCKET]) == WANTED);
+    assert(TO(word[WANTED]) == NEW && LEVEL(word[WANTED]) == BELOW && !TAG(word[WANTED]))
+}
