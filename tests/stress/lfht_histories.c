@@ -9,9 +9,9 @@
  * The checker itself is tried first, with histories that are right and wrong.
  *
  * GA_LFHT_MUTANT weakens one thing at a time; each of these programs must fail, or be reported by a
- * sanitizer (meson.build here, and that of tests/planted). The one that frees too early is tried in the
- * variants that free, the others in those that do not, where nothing worse can happen than a wrong
- * answer.
+ * sanitizer (meson.build here, and that of tests/planted). The one that frees too early is tried in
+ * the variants that free, the others in those that do not, where nothing worse can happen than a
+ * wrong answer.
  */
 #include "stress.h"
 
@@ -326,7 +326,7 @@ int main(int argc, char **argv)
     stress_begin(argc, argv);
     try_checker();
     world.heap = stress_open("system");
-    while (stress_goes_on() || world.histories < 4 * BATCH * GA_LFHT_VARIANT_COUNT) {
+    while (stress_goes_on() || world.histories < BATCH * GA_LFHT_VARIANT_COUNT) {
         world.threads = 2 + world.histories / BATCH % 3;
         world.keys = 1 + world.histories / BATCH % KEYS_MOST;
         world.arrivals = 0;
