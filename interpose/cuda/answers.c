@@ -4,6 +4,7 @@
  */
 #include "../../liballoc/platform/log.h"
 #include "../../liballoc/runtime/heap.h"
+#include "captures.h"
 #include "contexts.h"
 #include "lookup.h"
 #include "next.h"
@@ -174,20 +175,34 @@ DEFINE_RESET(cuDevicePrimaryCtxReset)
 DEFINE_RESET(cuDevicePrimaryCtxReset_v2)
 
 /* Contexts that other threads know of are looked at again afterwards. */
-#define DEFINE_GONE(type, symbol, argument)                                                        \
-    EXPORT type symbol;                                                                            \
-    CUresult symbol(argument gone)                                                                 \
+#define DEFINE_GONE(symbol)                                                                        \
+    EXPORT of_device_fn symbol;                                                                    \
+    CUresult symbol(CUdevice gone)                                                                 \
     {                                                                                              \
-        type *next = NEXT(type, symbol);                                                           \
+        of_device_fn *next = NEXT(of_device_fn, symbol);                                           \
         ga_cuda_count(GA_HOOK_##symbol);                                                           \
         CUresult result = next ? next(gone) : ga_cuda_next_missing();                              \
         ga_cuda_contexts_changed();                                                                \
         return result;                                                                             \
     }
 
-DEFINE_GONE(of_device_fn, cuDevicePrimaryCtxRelease, CUdevice)
-DEFINE_GONE(of_device_fn, cuDevicePrimaryCtxRelease_v2, CUdevice)
-DEFINE_GONE(of_context_fn, cuCtxDestroy_v2, CUcontext)
+DEFINE_GONE(cuDevicePrimaryCtxRelease)
+DEFINE_GONE(cuDevicePrimaryCtxRelease_v2)
+
+EXPORT of_context_fn cuCtxDestroy_v2;
+
+/* Captures on its streams end with it, and nobody will say so. */
+CUresult cuCtxDestroy_v2(CUcontext gone)
+{
+    of_context_fn *next = NEXT(of_context_fn, cuCtxDestroy_v2);
+    ga_cuda_count(GA_HOOK_cuCtxDestroy_v2);
+    CUresult result = next ? next(gone) : ga_cuda_next_missing();
+    if (result == CUDA_SUCCESS) {
+        ga_cuda_captures_end(gone);
+    }
+    ga_cuda_contexts_changed();
+    return result;
+}
 
 /* ---- memory that others are to reach -------------------------------------------------------- */
 

@@ -282,13 +282,15 @@ static void unuse(ga_cuda_device *d, size_t size)
 bool ga_cuda_reserve(const ga_cuda_visit *visit, size_t size)
 {
     ga_cuda_device *d = visit->device;
-    /* relaxed: a figure; of two that would pass the limit together, one sees the other's */
-    uint64_t before = __atomic_fetch_add(&d->used, size, __ATOMIC_RELAXED);
-    if (before <= settings.limit && size <= settings.limit - before) {
-        return true;
-    }
-    unuse(d, size);
-    return false;
+    /* relaxed, both: a figure. What is too much is never counted: others would see it. */
+    uint64_t before = __atomic_load_n(&d->used, __ATOMIC_RELAXED);
+    do {
+        if (before > settings.limit || size > settings.limit - before) {
+            return false;
+        }
+    } while (!__atomic_compare_exchange_n(&d->used, &before, before + size, true, __ATOMIC_RELAXED,
+                                          __ATOMIC_RELAXED));
+    return true;
 }
 
 void ga_cuda_unreserve(const ga_cuda_visit *visit, size_t size)
@@ -387,31 +389,46 @@ static ga_status wait_for_device(int device)
     return status;
 }
 
+/* After all that the device does, where no stream says after what. */
 static ga_status hand_back(const ga_cuda_device *d, const ga_cuda_block *block,
-                           const CUstream *stream)
+                           const CUstream *stream, bool anywhere)
 {
     void *start = (void *)(uintptr_t)block->start;
     CUstream legacy = NULL;
     const CUstream *behind = stream ? stream : settings.free_by_event ? &legacy : NULL;
-    if (behind && d->streams) {
+    if (behind && d->streams && !anywhere) {
         return ga_free_on(d->heap, start, *behind);
     }
-    ga_status status = d->waits ? GA_OK : wait_for_device(block->device);
+    ga_status status = d->waits && !anywhere ? GA_OK : wait_for_device(block->device);
     return status == GA_OK ? ga_free(d->heap, start) : status;
 }
 
-static CUresult give(ga_cuda_device *d, const ga_cuda_block *block, const CUstream *stream)
+/* Whether a default stream is meant that is not one of the context that the heap is in. */
+static bool is_elsewhere(const ga_cuda_block *block, const CUstream *stream)
+{
+    const ga_cuda_asks *asks = ga_cuda_next_asks();
+    CUcontext current = NULL;
+    return stream && (uintptr_t)*stream <= STREAM_THREAD && asks &&
+           ga_cuda_context_device(asks, &current) != block->device;
+}
+
+/* `late`: it was put off, and which streams used the block is no longer known. */
+static CUresult give(ga_cuda_device *d, const ga_cuda_block *block, const CUstream *stream,
+                     bool late)
 {
     if (!block->generation || block->generation != d->generation || d->state != OPEN) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    if (stream && !d->streams) {
-        return CUDA_ERROR_NOT_SUPPORTED; /* no block of stream order: the driver's error */
-    }
     if (ga_cuda_capturing() && ga_cuda_put_off(block)) {
         return CUDA_SUCCESS;
     }
-    if (hand_back(d, block, stream) != GA_OK) {
+    bool elsewhere = is_elsewhere(block, stream);
+    CUresult waited = elsewhere ? ga_cuda_next_asks()->cuCtxSynchronize() : CUDA_SUCCESS;
+    if (waited != CUDA_SUCCESS) {
+        ga_cuda_blocks_put(block);
+        return waited;
+    }
+    if (hand_back(d, block, elsewhere ? NULL : stream, late) != GA_OK) {
         ga_cuda_blocks_put(block);
         return trouble();
     }
@@ -419,13 +436,18 @@ static CUresult give(ga_cuda_device *d, const ga_cuda_block *block, const CUstre
     return CUDA_SUCCESS;
 }
 
-CUresult ga_cuda_give(const ga_cuda_block *block, const CUstream *stream)
+static CUresult give_locked(const ga_cuda_block *block, const CUstream *stream, bool late)
 {
     ga_cuda_device *d = &devices[block->device];
     pthread_rwlock_rdlock(&d->lock);
-    CUresult result = give(d, block, stream);
+    CUresult result = give(d, block, stream, late);
     pthread_rwlock_unlock(&d->lock);
     return result;
+}
+
+CUresult ga_cuda_give(const ga_cuda_block *block, const CUstream *stream)
+{
+    return give_locked(block, stream, false);
 }
 
 /* What it did not free, it may yet. */
@@ -460,7 +482,7 @@ void ga_cuda_served_put_off(void)
 {
     ga_cuda_block block;
     while (!ga_cuda_capturing() && ga_cuda_put_off_next(&block)) {
-        ga_cuda_give(&block, NULL);
+        give_locked(&block, NULL, true);
     }
 }
 

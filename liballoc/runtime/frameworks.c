@@ -115,19 +115,22 @@ ga_heap *ga_framework_heap(int device)
 
 /* ---- how much there may be ----------------------------------------------------------------- */
 
-/* relaxed, all: figures; of two that would pass the limit together, one sees the other's */
+/* relaxed, all: figures. What is too much is never counted: others would see it. */
 static bool reserve(slot *it, uint64_t size)
 {
-    uint64_t before = __atomic_fetch_add(&it->used, size, __ATOMIC_RELAXED);
-    uint64_t most = __atomic_load_n(&it->most, __ATOMIC_RELAXED);
-    bool limited = __atomic_load_n(&it->limited, __ATOMIC_RELAXED);
-    if (!limited || (before <= most && size <= most - before)) {
-        return true;
-    }
-    __atomic_fetch_sub(&it->used, size, __ATOMIC_RELAXED);
-    ga_fail(GA_ERR_MEMORY, "no block of %llu bytes: expected %llu at most in all, %llu are in use",
-            (unsigned long long)size, (unsigned long long)most, (unsigned long long)before);
-    return false;
+    uint64_t before = __atomic_load_n(&it->used, __ATOMIC_RELAXED);
+    do {
+        uint64_t most = __atomic_load_n(&it->most, __ATOMIC_RELAXED);
+        bool limited = __atomic_load_n(&it->limited, __ATOMIC_RELAXED);
+        if (limited && (before > most || size > most - before)) {
+            ga_fail(GA_ERR_MEMORY,
+                    "no block of %llu bytes: expected %llu at most in all, %llu are in use",
+                    (unsigned long long)size, (unsigned long long)most, (unsigned long long)before);
+            return false;
+        }
+    } while (!__atomic_compare_exchange_n(&it->used, &before, before + size, true, __ATOMIC_RELAXED,
+                                          __ATOMIC_RELAXED));
+    return true;
 }
 
 static void unreserve(slot *it, uint64_t size)
@@ -215,12 +218,12 @@ static bool in_order(const slot *it, ga_stream stream)
     return it->streams && (uintptr_t)stream != STREAM_THREAD;
 }
 
-/* Free without a stream. A heap without stream order may hand the block out at once. */
-static ga_status free_after_all(const slot *it, void *block)
+/* Free without a stream; where it is to wait, once the device has done all there is. */
+static ga_status free_after_all(const slot *it, void *block, bool wait)
 {
     ga_cuda_scope scope;
-    ga_status status = it->streams ? GA_OK : ga_cuda_enter(&scope, ga_heap_device(it->heap));
-    if (status == GA_OK && !it->streams) {
+    ga_status status = wait ? ga_cuda_enter(&scope, ga_heap_device(it->heap)) : GA_OK;
+    if (status == GA_OK && wait) {
         status = ga_cuda_check(scope.driver, scope.driver->cuCtxSynchronize(), "cuCtxSynchronize");
         ga_cuda_leave(&scope);
     }
@@ -265,7 +268,7 @@ void ga_torch_free(void *block, ssize_t size, int device, ga_stream stream)
         return;
     }
     bool waits = was_shared(block) || !in_order(it, on);
-    ga_status status = waits ? free_after_all(it, block) : ga_free_on(it->heap, block, on);
+    ga_status status = waits ? free_after_all(it, block, true) : ga_free_on(it->heap, block, on);
     if (status == GA_OK) {
         unreserve(it, size > 0 ? (uint64_t)size : 0);
     } else {
@@ -318,7 +321,7 @@ void ga_cupy_free(void *heap, void *block, int device)
     if (!block || (!heap && !it)) {
         return;
     }
-    ga_status status = heap ? ga_free(heap, block) : free_after_all(it, block);
+    ga_status status = heap ? ga_free(heap, block) : free_after_all(it, block, !it->streams);
     if (status != GA_OK) {
         ga_log(GA_LOG_ERROR, "ga_cupy_free: %s", ga_error_text());
     }
