@@ -366,6 +366,9 @@ static void add_lane(ga_lfht_stats *out, const lfht_lane *lane)
 void ga_lfht_get_stats(const ga_lfht *map, ga_lfht_stats *out)
 {
     ga_domain_stats domain = {0};
+    if (!out) {
+        return;
+    }
     *out = (ga_lfht_stats){0};
     if (!map) {
         return;

@@ -40,6 +40,7 @@ typedef struct lfht_hash {
 /* Stands between a hash node and its parent while its buckets are frozen. */
 typedef struct lfht_freeze {
     lfht_hash *node;
+    uint64_t apart; /* smaller blocks may stand at multiples of 8, where tags would not fit */
 } lfht_freeze;
 
 /* What threads count; each has a lane of its own while there are no more than LFHT_LANES. */

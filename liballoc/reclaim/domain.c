@@ -264,16 +264,11 @@ static bool has_left(const ga_domain *domain)
 
 /* Each scan takes over what one thread left: in turn, so that after as many as there are members
  * each has been looked at. */
-ga_status ga_domain_drain(ga_domain *domain)
+static ga_status drain_with(ga_domain *domain, ga_member *me)
 {
-    ga_hazards *mine;
-    ga_status status = ga_domain_join(domain, &mine);
-    if (status != GA_OK) {
-        return status;
-    }
     uint32_t rounds = ga_member_head(domain)->number;
     do {
-        if (!ga_scan_all((ga_member *)mine)) {
+        if (!ga_scan_all(me)) {
             return ga_fail(GA_ERR_UNSUPPORTED,
                            "domain: the kernel refused a membarrier (%s); "
                            "expected what it had granted before",
@@ -281,6 +276,26 @@ ga_status ga_domain_drain(ga_domain *domain)
         }
     } while (has_left(domain) && --rounds);
     return GA_OK;
+}
+
+ga_status ga_domain_drain(ga_domain *domain)
+{
+    ga_member *me;
+    bool leave;
+    if (!domain) {
+        return ga_fail(GA_ERR_ARGUMENT, "domain: NULL to drain; expected ga_domain_open()'s");
+    }
+    ga_status status = ga_member_join(domain, &me, &leave);
+    if (status != GA_OK) {
+        return status;
+    }
+    status = me->sweeping ? ga_fail(GA_ERR_ARGUMENT, "domain: to be drained in a reclaim function; "
+                                                     "expected to be called outside of it")
+                          : drain_with(domain, me);
+    if (leave) {
+        ga_domain_leave(domain);
+    }
+    return status;
 }
 
 static void add_counts(const ga_member *member, ga_domain_stats *out)

@@ -98,9 +98,10 @@ static ga_member *take_idle(ga_domain *domain)
     return NULL;
 }
 
-/* H1, below; Pairs with H2 (state.h). */
+/* H1, below; Pairs with H2 (state.h). Sequentially consistent: a scan that does not find the member
+ * was before it in that order, and so before all that the member protects. */
 enum {
-    H1_RELEASE = GA_RECLAIM_MUTANT == 12 ? __ATOMIC_RELAXED : __ATOMIC_RELEASE,
+    H1_RELEASE = GA_RECLAIM_MUTANT == 12 ? __ATOMIC_RELAXED : __ATOMIC_SEQ_CST,
     H1_ACQUIRE = GA_RECLAIM_MUTANT == 12 ? __ATOMIC_RELAXED : __ATOMIC_ACQUIRE
 };
 
@@ -307,5 +308,6 @@ void ga_member_orphan(ga_member *member)
 {
     ga_hazard_clear_all(&member->hazards);
     settle(member);
+    member->tending = NULL;
     ga_member_hand_on(member);
 }

@@ -142,6 +142,12 @@ static void sort(uintptr_t *words, uint32_t count)
     }
 }
 
+/* Where there is no limit there is none plus something, either. */
+static uint64_t capped(uint64_t bytes, uint64_t more)
+{
+    return bytes > UINT64_MAX - more ? UINT64_MAX : bytes + more;
+}
+
 /* Room for what `words` slots hold; NULL where there is none. */
 static uintptr_t *make_seen(ga_member *me, uint64_t words)
 {
@@ -150,9 +156,11 @@ static uintptr_t *make_seen(ga_member *me, uint64_t words)
         if (!seen) {
             return NULL;
         }
-        ga_libc.free(me->seen);
-        me->seen = seen;
+        uintptr_t *old = me->seen;
+        /* F4: release. Pairs with fork(): a child finds one that has not been freed. */
+        __atomic_store_n(&me->seen, seen, __ATOMIC_RELEASE);
         me->seen_room = (uint32_t)words;
+        ga_libc.free(old);
     }
     return me->seen;
 }
@@ -230,7 +238,7 @@ static void sweep(ga_member *me, ga_member *of, const scan_view *view)
     set_count(of, kept);
     set_borders(of, 0, 0);
     of->limit = left + me->domain->batch;
-    of->limit_bytes = left_bytes + me->domain->batch_bytes;
+    of->limit_bytes = capped(left_bytes, me->domain->batch_bytes);
 }
 
 /* One member that has left something, each in turn; NULL where there is none. */
@@ -254,7 +262,7 @@ static ga_member *take_left(ga_domain *domain)
 static void put_off(ga_member *me)
 {
     me->limit = me->count + me->domain->batch;
-    me->limit_bytes = me->bytes + me->domain->batch_bytes;
+    me->limit_bytes = capped(me->bytes, me->domain->batch_bytes);
     ga_member_count(&me->counts.refused, 1);
 }
 

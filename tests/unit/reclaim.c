@@ -222,6 +222,47 @@ Test(reclaim, bytes_make_a_batch_too)
     cr_assert_eq(frees, 7);
 }
 
+/* As many bytes as there can be are no limit, also beside what a scan has left. */
+Test(reclaim, bytes_may_be_no_limit)
+{
+    assert_ok(ga_domain_open(&domain, OPTIONS(.batch = 1, .batch_bytes = UINT64_MAX)));
+    ga_hazards *mine = join(domain);
+    ga_hazard_set(mine, 0, &objects[0]);
+    retire(0, 3);
+    cr_assert_eq(stats_of(domain).pending, 1);
+    ga_hazard_clear(mine, 0);
+    assert_ok(ga_domain_drain(domain));
+    cr_assert_eq(freed_so_far(), 3);
+    assert_ok(ga_domain_close(domain));
+}
+
+static void drain_inside(void *context, void *retired)
+{
+    (void)context;
+    (void)retired;
+    assert_fails(
+        ga_domain_drain(domain), GA_ERR_ARGUMENT,
+        "domain: to be drained in a reclaim function; expected to be called outside of it");
+    __atomic_fetch_add(&frees, 1, __ATOMIC_RELAXED); /* relaxed: a count */
+}
+
+Test(reclaim, nothing_is_drained_in_a_reclaim_function)
+{
+    assert_ok(ga_domain_open(&domain, NULL));
+    ga_hazards *mine = join(domain);
+    ga_hazard_set(mine, 0, &objects[0]);
+    for (int i = 0; i < 5; i++) {
+        assert_ok(ga_hazard_retire(mine, &objects[i], 1, drain_inside, NULL));
+    }
+    assert_ok(ga_domain_drain(domain));
+    cr_assert_eq(freed_so_far(), 4, "each once, and not what is protected");
+    ga_hazard_clear(mine, 0);
+    assert_ok(ga_domain_close(domain));
+    cr_assert_eq(freed_so_far(), 5);
+    assert_fails(ga_domain_drain(NULL), GA_ERR_ARGUMENT,
+                 "domain: NULL to drain; expected ga_domain_open()'s");
+}
+
 Test(reclaim, what_is_freed_may_retire_more)
 {
     assert_ok(ga_domain_open(&domain, OPTIONS(.slots = 1, .batch = 16)));

@@ -19,9 +19,11 @@
  * Thread safety: every call may be made by any thread at any time, except that ga_lfht_close()
  * wants a map that no other thread is using. Calls on a map are linearizable, but for
  * ga_lfht_each() and ga_lfht_get_stats(). They are lock-free, as far as the heap that the nodes
- * come from is: a thread that is stopped for ever inside a call stops no other. None is
- * async-signal-safe. Threads need not be registered; what a thread keeps for a map goes when it
- * ends, or when the map is closed.
+ * come from is, and in FHP and FHPA the C library's malloc, which a thread's first call, a list
+ * that grows and a scan after threads have joined ask: a thread that is stopped for ever elsewhere
+ * inside a call stops no other. None is async-signal-safe. Threads need not be registered; what a
+ * thread keeps for a map goes when it ends, or, if it called from its last destructors, when the
+ * map is closed.
  *
  * Compiles alone as C11, C++17 and under nvcc (host code).
  */
@@ -124,9 +126,9 @@ GA_API ga_status ga_lfht_remove(ga_lfht *map, uint64_t key, ga_lfht_found *was);
 GA_API ga_status ga_lfht_lookup(ga_lfht *map, uint64_t key, ga_lfht_found *found);
 
 /* Call `visit` for each key and value, while others may change the map: what is there all the time
- * is seen once, in the order of the hashes; what comes or goes meanwhile may be seen or not, and a
- * key that goes and comes again may be seen twice. `visit` may call for the map. It ends the round
- * by answering false.
+ * is seen once, by buckets in the order of the hashes and in any within one; what comes or goes
+ * meanwhile may be seen or not, and a key that goes and comes again may be seen twice. `visit` may
+ * call for the map. It ends the round by answering false.
  *
  * GA_ERR_MEMORY    no memory to remember a bucket's leaves
  * GA_ERR_ARGUMENT  `visit` is NULL */

@@ -29,7 +29,8 @@
  *
  * Thread safety: all calls may be made by any thread at any time, except that ga_domain_close()
  * wants a domain that no other thread is calling for, and that a ga_hazards is its thread's
- * alone. No call waits for another thread, but for ga_domain_close(), and fork(). None is
+ * alone. No call waits for another thread, but for ga_domain_open() and _close(), a thread that
+ * leaves a domain that is being closed, and fork(); and some ask the C library for memory. None is
  * async-signal-safe. After fork() the child has a copy of each domain with what was in it, in
  * which only the forking thread is a member: the protection of the others is void, and what they
  * had retired is taken over.
@@ -107,9 +108,10 @@ GA_API ga_status ga_domain_close(ga_domain *domain);
 GA_API ga_status ga_heap_domain(ga_heap *heap, ga_domain **out);
 
 /* Free what the calling thread and threads that have left retired, as far as nothing protects
- * it: on return they hold nothing else. What other members retired is theirs to free. Joins the
- * thread.
+ * it: on return they hold nothing else, but for what another thread's scan has taken over just
+ * then. What other members retired is theirs to free. Joins the thread.
  *
+ * GA_ERR_ARGUMENT     `domain` is NULL, or the call is made in a reclaim function
  * GA_ERR_MEMORY       no memory to join
  * GA_ERR_UNSUPPORTED  the kernel refused a membarrier that it granted before: nothing was freed */
 GA_API ga_status ga_domain_drain(ga_domain *domain);
