@@ -91,19 +91,21 @@ static bool try_files(const run_args *args)
     return !named || ga_trial_trace_file(args->trace) == GA_OK || refuse("--trace");
 }
 
-/* What is to be preloaded, as LD_PRELOAD has it; `first` is the library for malloc. Device memory
- * is only replaced where somebody says by what. */
-static bool try_preload(const run_args *args, ga_path *first, char **all)
+/* What is to be preloaded, as LD_PRELOAD has it. */
+typedef struct preload_list {
+    char text[2 * sizeof(ga_path)];
+} preload_list;
+
+/* `first` is the library for malloc. Device memory is only replaced where somebody says by what. */
+static bool try_preload(const run_args *args, ga_path *first, preload_list *all)
 {
     ga_path device = {""};
     if (ga_preload_find(first, GA_PRELOAD_MALLOC) != GA_OK ||
         (args->device && ga_preload_find(&device, GA_PRELOAD_CUDA) != GA_OK)) {
         return refuse(NULL);
     }
-    if (asprintf(all, "%s%s%s", first->text, *device.text ? ":" : "", device.text) < 0) {
-        ga_fail(GA_ERR_MEMORY, "no memory for the names of the libraries");
-        return refuse(NULL);
-    }
+    snprintf(all->text, sizeof all->text, "%s%s%s", first->text, *device.text ? ":" : "",
+             device.text);
     return true;
 }
 
@@ -162,7 +164,7 @@ static bool set_environment(const run_args *args, const char *library)
 static int run(run_args *args)
 {
     ga_path library, program;
-    char *libraries = NULL;
+    preload_list libraries;
     set("GPUALLOC_LOG", args->log); /* it holds for this process too */
     if (!try_specs(args) || !try_preload(args, &library, &libraries)) {
         return GA_CLI_USAGE;
@@ -174,7 +176,7 @@ static int run(run_args *args)
     if (!try_reach(args, program.text, library.text) || !try_files(args)) {
         return GA_CLI_USAGE;
     }
-    if (set_environment(args, libraries)) {
+    if (set_environment(args, libraries.text)) {
         execvp(program.text, args->program);
     }
     return cannot_run(args->program[0], errno);
