@@ -471,7 +471,7 @@ static void registers(int device)
     int major = 0;
     CUDA_DONE(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
     say_registers("a claim, for blocks of 256 threads", (const void *)claim_bounded,
-                  major >= 8 ? 32 : 64, 136); /* of what is not the usual case */
+                  major >= 8 ? 32 : 64, 96);
     say_registers("a claim, unbounded", (const void *)claim_unbounded, 0, 0);
     say_registers("a release, unbounded", (const void *)release_unbounded, 0, 0);
 }
