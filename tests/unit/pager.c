@@ -21,7 +21,8 @@ enum {
     CLIENTS = 5
 };
 
-/* Something that grows. Written by the pager's thread; read once an answer says so, or after removal. */
+/* Something that grows. Written by the pager's thread; read once an answer says so, or after
+ * removal. */
 typedef struct subject {
     ga_growth growth;
     ga_pager_client *client;
@@ -343,7 +344,8 @@ Test(pager, signals_are_for_others)
 
 /* ---- forks and the end -------------------------------------------------------------------- */
 
-/* In the child: the parent's clients are only records, and it may have its own. */
+/* In the child: the parent's clients are only records, and it may have its own. The mailbox is one
+ * for both: only while the parent's pager is held up in a call does its answer stay. */
 static int child(void *context)
 {
     subject *theirs = context;
@@ -351,7 +353,7 @@ static int child(void *context)
     uint64_t answer = ga_pager_mailbox(theirs->client)->answer;
     ga_mailbox *mailbox = ga_pager_mailbox(theirs->client);
     ga_pager_wake(theirs->client);
-    if (mailbox->answer != answer || threads() != 1) {
+    if ((theirs->gates && mailbox->answer != answer) || threads() != 1) {
         return 1;
     }
     ga_pager_remove(theirs->client);
@@ -371,6 +373,9 @@ Test(pager, forks_with_a_live_pager)
 {
     subject s = {0};
     begin(&s);
+    if (UNDER_ASAN) { /* a thread begins with its heap's locks: a child would never see them free */
+        cr_assert_eq(await(&s, 2), GA_GROWTH_GRANTED);
+    }
     for (uint32_t round = 0; round < 20; round++) {
         hint(&s, 2 * round + 2);
         cr_assert_eq(scene_in_child(child, &s), 0);
