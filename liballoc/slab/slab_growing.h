@@ -152,12 +152,25 @@ GA_SIMT uint32_t ga_slab_steps_ready(ga_slab_heap *heap, ga_tile tile)
     return ga_lanes_get(tile, ready, leader);
 }
 
-/* Ask for a super block more, where it is low; waits for nothing. */
+/* Wait for a super block more than `steps`, or ask for it and wait for nothing. Functions of their
+ * own, so that claims keep little over them. */
+GA_SIMT_SLOW bool ga_slab_await(ga_slab_heap *heap, uint32_t lanes, uint32_t steps)
+{
+    return ga_growth_await(ga_tile_among(lanes), heap->growth, steps + 1u, ga_slab_prepare, heap) ==
+           GA_GROWTH_GRANTED;
+}
+
+GA_SIMT_SLOW void ga_slab_hint_more(ga_slab_heap *heap, uint32_t lanes, uint32_t steps)
+{
+    ga_growth_hint(ga_tile_among(lanes), heap->growth, steps + 1u, ga_slab_prepare, heap);
+}
+
+/* Ask for a super block more, where it is low. */
 GA_SIMT void ga_slab_grow_ahead(ga_slab_heap *heap, ga_tile tile, uint32_t claimed, uint32_t steps)
 {
     uint32_t taken = ga_slab_weigh(heap, tile, claimed);
     if (ga_slab_is_low(taken, steps * ga_slab_step_words(heap))) {
-        ga_growth_hint(tile, heap->growth, steps + 1u, ga_slab_prepare, heap);
+        ga_slab_hint_more(heap, ga_tile_members(tile), steps);
     }
 }
 
@@ -185,8 +198,7 @@ GA_SIMT ga_lanes ga_slab_claim_growing_by(ga_slab_heap *heap, ga_tile tile, uint
         ga_lanes got = ga_slab_claim_lanes(slab, tile, wanting, start);
         units = ga_lanes_select(tile, wanting, got, units);
         wanting &= ~ga_lanes_nonzero(tile, units ^ ga_lanes_all(GA_SLAB_FULL));
-        if (!wanting || ga_growth_await(tile, heap->growth, steps + 1u, ga_slab_prepare, heap) !=
-                            GA_GROWTH_GRANTED) {
+        if (!wanting || !ga_slab_await(heap, ga_tile_members(tile), steps)) {
             break;
         }
         full = words;
@@ -216,8 +228,7 @@ GA_SIMT_SLOW ga_slab_claimed ga_slab_claim_word_growing(ga_slab_heap *heap, uint
         claimed.word = ga_slab_start_behind(word, full, words);
         claimed.units = 0;
         ga_slab_claim_word(ga_slab_view_with(heap, words), tile, &claimed);
-        if (claimed.units || ga_growth_await(tile, heap->growth, steps + 1u, ga_slab_prepare,
-                                             heap) != GA_GROWTH_GRANTED) {
+        if (claimed.units || !ga_slab_await(heap, lanes, steps)) {
             break;
         }
         full = words;

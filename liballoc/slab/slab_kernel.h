@@ -110,18 +110,24 @@ GA_SIMT_SLOW void ga_slab_release_checked(ga_slab_heap *heap, void *pointer)
 
 /* ---- typed calls -------------------------------------------------------------------------- */
 
+/* A claim in a heap that does not grow. */
+GA_SIMT_SLOW uint32_t ga_slab_claim_fixed(ga_slab_heap *heap, uint32_t lanes, uint32_t start)
+{
+    return ga_slab_claim_lanes(ga_slab_view_of(heap), ga_tile_among(lanes), lanes, start);
+}
+
 /* A claim of some lanes of a warp, or with two-level addressing, checks or growth: a function of
  * its own, so that the usual claim stays small. `lanes` are those that call, `start` as
  * ga_slab_start() gives it. */
 GA_SIMT_SLOW void *ga_slab_claim_general(ga_slab_heap *heap, uint32_t lanes, uint32_t start)
 {
-    ga_slab_view slab = ga_slab_view_of(heap);
     uint32_t unit = heap->growth ? ga_slab_claim_growing(heap, lanes, ga_slab_warp())
-                                 : ga_slab_claim_lanes(slab, ga_tile_among(lanes), lanes, start);
+                                 : ga_slab_claim_fixed(heap, lanes, start);
     if (unit == GA_SLAB_FULL) {
         return NULL;
     }
-    void *pointer = ga_slab_pointer(slab, unit);
+    /* A view only from here on: nothing of it is kept over the claim. */
+    void *pointer = ga_slab_pointer(ga_slab_view_of(heap), unit);
     if (heap->check) {
         ga_slab_check_poison(heap, pointer);
     }

@@ -338,15 +338,27 @@ GA_SIMT ga_lanes ga_slab_claim_rest_by(ga_slab_heap *heap, ga_tile tile, uint32_
     return search.units;
 }
 
-GA_SIMT_SLOW ga_lanes ga_slab_claim_rest(ga_slab_heap *heap, uint32_t lanes, uint32_t wanting,
-                                         uint32_t start, uint32_t tried, uint32_t got,
-                                         uint32_t words)
+/* Functions of their own: for a whole warp so much is constant that it takes half the room. */
+GA_SIMT_SLOW ga_lanes ga_slab_claim_rest_whole(ga_slab_heap *heap, uint32_t wanting, uint32_t start,
+                                               uint32_t tried, uint32_t got, uint32_t words)
 {
-    if (ga_warp_is_whole(lanes)) {
-        return ga_slab_claim_rest_by(heap, ga_tile_of(32), wanting, start, tried, got, words);
-    }
+    return ga_slab_claim_rest_by(heap, ga_tile_of(32), wanting, start, tried, got, words);
+}
+
+GA_SIMT_SLOW ga_lanes ga_slab_claim_rest_among(ga_slab_heap *heap, uint32_t lanes, uint32_t wanting,
+                                               uint32_t start, uint32_t tried, uint32_t got,
+                                               uint32_t words)
+{
     ga_tile tile = ga_tile_among(lanes);
     return ga_slab_claim_rest_by(heap, tile, wanting, start, tried, got, words);
+}
+
+GA_SIMT ga_lanes ga_slab_claim_rest(ga_slab_heap *heap, uint32_t lanes, uint32_t wanting,
+                                    uint32_t start, uint32_t tried, uint32_t got, uint32_t words)
+{
+    return ga_warp_is_whole(lanes)
+               ? ga_slab_claim_rest_whole(heap, wanting, start, tried, got, words)
+               : ga_slab_claim_rest_among(heap, lanes, wanting, start, tried, got, words);
 }
 
 /* A unit for each lane of the mask `wanting` (not empty), GA_SLAB_FULL for those that get none. One
