@@ -101,8 +101,8 @@ const char *scene_capture_end(void)
 
 /* ---- a child ------------------------------------------------------------------------------ */
 
-/* A child finds the locks of gcc's asan as they were, those of its heap too. Threads take these while
- * they begin; most that we test take them seldom afterwards. */
+/* A child finds the locks of gcc's asan as they were, those of its heap too. Threads take these
+ * while they begin; most that we test take them seldom afterwards. */
 static void let_threads_begin(void)
 {
     if (UNDER_ASAN) {

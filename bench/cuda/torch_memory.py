@@ -1,0 +1,208 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""PyTorch's memory, served in several ways: its own cache and that cache's settings, cudaMalloc without a
+cache, and the preload for CUDA programs.
+
+  torch_memory.py LIBGPUALLOC-CUDA.SO [--rounds N] [--fill PERCENT] [--only WORD] [--json FILE]
+
+Each way is a process of its own, and they take turns, a round each. Three things are measured:
+
+  rate   tensors of mixed sizes come and go, about 200 live: calls a second
+  step   training steps of a transformer: ms a step
+  drift  live tensors fill PERCENT of the card while their sizes drift from 2 MiB up to 1 GiB: ms for
+         each that comes (and is written), and whether memory ran out
+
+The table has the median over rounds, the least and the most, and the ratio to PyTorch's own cache.
+77 where there is no PyTorch, or no GPU."""
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+
+WAYS = {  # name: environment; PRELOAD stands for the library
+    "own cache": {},
+    "expandable segments": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
+    "cudaMallocAsync": {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"},
+    "cudaMalloc, no cache": {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"},
+    "vmm, no cache": {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1", "LD_PRELOAD": "PRELOAD",
+                      "GPUALLOC_DEVICE": "vmm"},
+    "vmm:free=event, no cache": {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1", "LD_PRELOAD": "PRELOAD",
+                                 "GPUALLOC_DEVICE": "vmm:free=event"},
+    "vmm, own cache": {"LD_PRELOAD": "PRELOAD", "GPUALLOC_DEVICE": "vmm"},
+}
+BASE = "own cache"
+WAITS = ("cudaMalloc, no cache",)  # these take minutes to fill the card piece by piece
+UNITS = {"rate": "calls/s", "step": "ms", "drift": "ms"}
+MIB = 1 << 20
+
+
+# ---- in a process of its own: what is measured --------------------------------------------------
+
+def rate(torch, seconds: float = 1.5) -> float:
+    """Sizes as in training: most below 1 MiB, some of tens."""
+    choose = random.Random(1)
+    sizes = [int(2 ** choose.uniform(9, 25)) for _ in range(4096)]
+    live = [None] * 200
+    calls = 0
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    while time.perf_counter() < began + seconds:
+        for _ in range(100):
+            live[choose.randrange(len(live))] = torch.empty(sizes[calls % len(sizes)],
+                                                            dtype=torch.uint8, device="cuda")
+            calls += 1
+    return calls / (time.perf_counter() - began)
+
+
+def transformer(torch):
+    """Forward, backward and optimizer of a model of 6 layers, for batches of changing length."""
+    nn = torch.nn
+    layer = nn.TransformerEncoderLayer(768, 12, 3072, dropout=0.1, batch_first=True)
+    model = nn.Sequential(nn.Embedding(8192, 768),
+                          nn.TransformerEncoder(layer, 6, enable_nested_tensor=False),
+                          nn.Linear(768, 8192)).cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+
+    def step(number: int) -> None:
+        tokens = torch.randint(8192, (16, 384 + 64 * (number % 3)), device="cuda")
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            out = model(tokens)
+            loss = nn.functional.cross_entropy(out.flatten(0, 1), tokens.flatten())
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def step_time(torch, warm: int = 9, steps: int = 45) -> float:
+    step = transformer(torch)
+    for i in range(warm):
+        step(i)
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    for i in range(steps):
+        step(i)
+    torch.cuda.synchronize()
+    return (time.perf_counter() - began) / steps * 1e3
+
+
+def drift(torch, percent: float, comings: int = 1500) -> tuple[float, str]:
+    """Live bytes go up to the mark; then whatever comes makes others go, by chance."""
+    choose = random.Random(2)
+    free, total = torch.cuda.mem_get_info()
+    mark = min(total * percent / 100, free - 512 * MIB)
+    live, held, times = [], 0, []
+    for i in range(comings):
+        size = int(2 * MIB * 512 ** min(1.0, i / comings * choose.uniform(0.8, 1.2)))
+        size = size // 512 * 512
+        while i < comings // 3 and held + size * 8 < mark:  # the card fills early, with small ones
+            live.append(torch.empty(size, dtype=torch.uint8, device="cuda"))
+            held += size
+        while held + size > mark:
+            place = choose.randrange(len(live))
+            live[place], live[-1] = live[-1], live[place]
+            held -= live.pop().numel()
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        try:
+            live.append(torch.empty(size, dtype=torch.uint8, device="cuda"))
+        except torch.OutOfMemoryError:
+            return statistics.mean(times or [0]), \
+                f"out of memory at {size // MIB} MiB, number {i} of {comings}"
+        live[-1].fill_(i % 251)
+        torch.cuda.synchronize()
+        times.append((time.perf_counter() - began) * 1e3)
+        held += size
+    return statistics.mean(times), ""
+
+
+def measure(what: str, percent: float) -> dict:
+    import torch
+    torch.zeros(1, device="cuda")
+    if what == "drift":
+        value, fault = drift(torch, percent)
+        return {"value": value, "fault": fault}
+    return {"value": rate(torch) if what == "rate" else step_time(torch), "fault": ""}
+
+
+# ---- outside: the ways take turns ----------------------------------------------------------------
+
+def run(library: str, way: str, what: str, percent: float) -> dict:
+    extra = {key: library if value == "PRELOAD" else value for key, value in WAYS[way].items()}
+    command = [sys.executable, __file__, library, "--measure", what, "--fill", str(percent)]
+    try:
+        done = subprocess.run(command, env={**os.environ, **extra}, capture_output=True, text=True,
+                              timeout=120, check=False)
+    except subprocess.TimeoutExpired:
+        return {"value": None, "fault": "longer than 120 s"}
+    if done.stderr and extra.get("LD_PRELOAD"):
+        print(done.stderr.strip()[-1000:], file=sys.stderr)
+    if done.returncode:
+        return {"value": None, "fault": f"status {done.returncode}: {done.stderr.strip()[-300:]}"}
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def show(what: str, results: dict[str, list[dict]]) -> None:
+    print(f"\n{what} ({UNITS[what]})"
+          f"\n{'':26} {'median':>10} {'least':>10} {'most':>10} {'ratio':>7}")
+    medians = {way: statistics.median(r["value"] for r in rounds if r["value"] is not None)
+               for way, rounds in results.items() if any(r["value"] is not None for r in rounds)}
+    for way, rounds in results.items():
+        faults = " ".join(sorted({r["fault"] for r in rounds if r["fault"]}))
+        if way not in medians:
+            print(f"{way:26} {faults}")
+            continue
+        values = [r["value"] for r in rounds if r["value"] is not None]
+        ratio = f"{medians[way] / medians[BASE]:7.2f}" if medians.get(BASE) else ""
+        print(f"{way:26} {medians[way]:10.4g} {min(values):10.4g} {max(values):10.4g} {ratio}"
+              f" {faults}")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("library", help="path of libgpualloc-cuda.so")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--fill", type=float, default=95, help="percent of the card, for drift")
+    parser.add_argument("--only", default="", help="ways whose name has this in it, and the base")
+    parser.add_argument("--json", help="file for one line of JSON a measurement")
+    parser.add_argument("--measure", choices=UNITS, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = arguments()
+    if options.measure:
+        print(json.dumps(measure(options.measure, options.fill)))
+        return 0
+    try:
+        import torch
+    except ImportError:
+        return 77
+    if not torch.cuda.is_available():
+        return 77
+    card = torch.cuda.get_device_name()
+    print(f"{card}, PyTorch {torch.__version__}, CUDA {torch.version.cuda}, {options.rounds} rounds")
+    ways = [way for way in WAYS if way == BASE or options.only in way]
+    for what in UNITS:
+        results: dict[str, list[dict]] = {way: [] for way in ways}
+        for _ in range(1 if what == "drift" else options.rounds):
+            for way in ways:
+                if what != "drift" or way not in WAITS:
+                    results[way].append(run(options.library, way, what, options.fill))
+        show(what, {way: found for way, found in results.items() if found})
+        if options.json:
+            with open(options.json, "a", encoding="utf-8") as out:
+                for way, found in results.items():
+                    for line in found:
+                        out.write(json.dumps({"bench": "torch", "metric": what, "spec": way,
+                                              "device": card, **line}) + "\n")
+    return 0
+
+
+sys.exit(main())
