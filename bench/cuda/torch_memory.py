@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""PyTorch's memory, served in several ways: its own cache and that cache's settings, cudaMalloc without a
-cache, and the preload for CUDA programs.
+"""PyTorch's memory, served in several ways: its own cache and that cache's settings, cudaMalloc
+without a cache, and the preload for CUDA programs.
 
   torch_memory.py LIBGPUALLOC-CUDA.SO [--rounds N] [--fill PERCENT] [--only WORD] [--json FILE]
 
-Each way is a process of its own, and they take turns, a round each. Three things are measured:
+Each way is two processes: one measures rate and step, so many rounds, the other drift, once. What
+is measured:
 
   rate   tensors of mixed sizes come and go, about 200 live: calls a second
   step   training steps of a transformer: ms a step
-  drift  live tensors fill PERCENT of the card while their sizes drift from 2 MiB up to 1 GiB: ms for
-         each that comes (and is written), and whether memory ran out
+  drift  live tensors fill PERCENT of the card while their sizes drift from 2 MiB up to 1 GiB: ms
+         for each that comes (and is written), and whether memory ran out
 
 The table has the median over rounds, the least and the most, and the ratio to PyTorch's own cache.
 77 where there is no PyTorch, or no GPU."""
@@ -38,10 +39,11 @@ WAYS = {  # name: environment; PRELOAD stands for the library
 BASE = "own cache"
 WAITS = ("cudaMalloc, no cache",)  # these take minutes to fill the card piece by piece
 UNITS = {"rate": "calls/s", "step": "ms", "drift": "ms"}
+PATIENCE = 120  # seconds for a process
 MIB = 1 << 20
 
 
-# ---- in a process of its own: what is measured --------------------------------------------------
+# ---- in a process of its own: what is measured ----------------------------------------------
 
 def rate(torch, seconds: float = 1.5) -> float:
     """Sizes as in training: most below 1 MiB, some of tens."""
@@ -122,46 +124,58 @@ def drift(torch, percent: float, comings: int = 1500) -> tuple[float, str]:
     return statistics.mean(times), ""
 
 
-def measure(what: str, percent: float) -> dict:
+def measure(what: str, rounds: int, percent: float) -> None:
+    """Print a line of JSON for each metric."""
     import torch
     torch.zeros(1, device="cuda")
     if what == "drift":
         value, fault = drift(torch, percent)
-        return {"value": value, "fault": fault}
-    return {"value": rate(torch) if what == "rate" else step_time(torch), "fault": ""}
+        print(json.dumps({"metric": "drift", "values": [value], "fault": fault}))
+        return
+    for name, one in (("rate", rate), ("step", step_time)):
+        values = [one(torch) for _ in range(rounds)]
+        print(json.dumps({"metric": name, "values": values, "fault": ""}), flush=True)
 
 
-# ---- outside: the ways take turns ----------------------------------------------------------------
+# ---- outside: a process for each way --------------------------------------------------------
 
-def run(library: str, way: str, what: str, percent: float) -> dict:
-    extra = {key: library if value == "PRELOAD" else value for key, value in WAYS[way].items()}
-    command = [sys.executable, __file__, library, "--measure", what, "--fill", str(percent)]
-    try:
-        done = subprocess.run(command, env={**os.environ, **extra}, capture_output=True, text=True,
-                              timeout=120, check=False)
-    except subprocess.TimeoutExpired:
-        return {"value": None, "fault": "longer than 120 s"}
-    if done.stderr and extra.get("LD_PRELOAD"):
-        print(done.stderr.strip()[-1000:], file=sys.stderr)
-    if done.returncode:
-        return {"value": None, "fault": f"status {done.returncode}: {done.stderr.strip()[-300:]}"}
-    return json.loads(done.stdout.splitlines()[-1])
+def run(options: argparse.Namespace, way: str, what: str) -> list[dict]:
+    """What the process has printed until its end, and why it ended where that was too early."""
+    preloaded = "LD_PRELOAD" in WAYS[way]
+    extra = {key: options.library if value == "PRELOAD" else value
+             for key, value in WAYS[way].items()}
+    command = [sys.executable, __file__, options.library, "--measure", what,
+               "--rounds", str(options.rounds), "--fill", str(options.fill)]
+    with subprocess.Popen(command, env={**os.environ, **extra}, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True) as child:
+        try:
+            out, said = child.communicate(timeout=PATIENCE)
+            fault = f"status {child.returncode}: {said.strip()[-300:]}" if child.returncode else ""
+        except subprocess.TimeoutExpired:
+            child.kill()
+            out, said = child.communicate()
+            fault = f"longer than {PATIENCE} s"
+    if said and preloaded:
+        print(f"{way}: {said.strip()[-1000:]}", file=sys.stderr)
+    found = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+    wanted = ["drift"] if what == "drift" else ["rate", "step"]
+    missing = [metric for metric in wanted if metric not in {line["metric"] for line in found}]
+    return found + [{"metric": metric, "values": [], "fault": fault} for metric in missing]
 
 
-def show(what: str, results: dict[str, list[dict]]) -> None:
-    print(f"\n{what} ({UNITS[what]})"
+def show(metric: str, results: dict[str, dict]) -> None:
+    print(f"\n{metric} ({UNITS[metric]})"
           f"\n{'':26} {'median':>10} {'least':>10} {'most':>10} {'ratio':>7}")
-    medians = {way: statistics.median(r["value"] for r in rounds if r["value"] is not None)
-               for way, rounds in results.items() if any(r["value"] is not None for r in rounds)}
-    for way, rounds in results.items():
-        faults = " ".join(sorted({r["fault"] for r in rounds if r["fault"]}))
-        if way not in medians:
-            print(f"{way:26} {faults}")
+    base = results.get(BASE, {}).get("values")
+    for way, line in results.items():
+        values = line["values"]
+        if not values:
+            print(f"{way:26} {line['fault']}")
             continue
-        values = [r["value"] for r in rounds if r["value"] is not None]
-        ratio = f"{medians[way] / medians[BASE]:7.2f}" if medians.get(BASE) else ""
-        print(f"{way:26} {medians[way]:10.4g} {min(values):10.4g} {max(values):10.4g} {ratio}"
-              f" {faults}")
+        median = statistics.median(values)
+        ratio = f"{median / statistics.median(base):7.2f}" if base else ""
+        print(f"{way:26} {median:10.4g} {min(values):10.4g} {max(values):10.4g} {ratio}"
+              f" {line['fault']}")
 
 
 def arguments() -> argparse.Namespace:
@@ -171,14 +185,14 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--fill", type=float, default=95, help="percent of the card, for drift")
     parser.add_argument("--only", default="", help="ways whose name has this in it, and the base")
     parser.add_argument("--json", help="file for one line of JSON a measurement")
-    parser.add_argument("--measure", choices=UNITS, help=argparse.SUPPRESS)
+    parser.add_argument("--measure", choices=("speed", "drift"), help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 def main() -> int:
     options = arguments()
     if options.measure:
-        print(json.dumps(measure(options.measure, options.fill)))
+        measure(options.measure, options.rounds, options.fill)
         return 0
     try:
         import torch
@@ -187,21 +201,22 @@ def main() -> int:
     if not torch.cuda.is_available():
         return 77
     card = torch.cuda.get_device_name()
-    print(f"{card}, PyTorch {torch.__version__}, CUDA {torch.version.cuda}, {options.rounds} rounds")
+    print(f"{card}, PyTorch {torch.__version__}, CUDA {torch.version.cuda}, "
+          f"{options.rounds} rounds")
     ways = [way for way in WAYS if way == BASE or options.only in way]
-    for what in UNITS:
-        results: dict[str, list[dict]] = {way: [] for way in ways}
-        for _ in range(1 if what == "drift" else options.rounds):
-            for way in ways:
-                if what != "drift" or way not in WAITS:
-                    results[way].append(run(options.library, way, what, options.fill))
-        show(what, {way: found for way, found in results.items() if found})
-        if options.json:
-            with open(options.json, "a", encoding="utf-8") as out:
-                for way, found in results.items():
-                    for line in found:
-                        out.write(json.dumps({"bench": "torch", "metric": what, "spec": way,
-                                              "device": card, **line}) + "\n")
+    results: dict[str, dict[str, dict]] = {metric: {} for metric in UNITS}
+    for way in ways:
+        lines = run(options, way, "speed")
+        if way not in WAITS:
+            lines += run(options, way, "drift")
+        for line in lines:
+            results[line["metric"]][way] = line
+            if options.json:
+                with open(options.json, "a", encoding="utf-8") as out:
+                    out.write(json.dumps({"bench": "torch", "spec": way, "device": card, **line})
+                              + "\n")
+    for metric, found in results.items():
+        show(metric, found)
     return 0
 
 
