@@ -8,18 +8,11 @@
 
 #include <gpualloc/coalesce.cuh>
 
+#include "gpu_suite.h"
+
 extern "C" {
 #include "coalesce_oracle.h"
-#include "runner.h"
 }
-
-#include <cuda_runtime.h>
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-extern bool coalesce_quick; /* less work, for a sanitizer */
 
 #define COALESCE_CASES(part)                                                                       \
     extern const test_case coalesce_##part##_cases[];                                              \
@@ -27,26 +20,6 @@ extern bool coalesce_quick; /* less work, for a sanitizer */
 COALESCE_CASES(lone)
 COALESCE_CASES(many)
 COALESCE_CASES(static)
-
-/* ---- failures -------------------------------------------------------------------------------- */
-
-void coalesce_fail(const char *file, int line, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-#define FAIL(...) coalesce_fail(__FILE__, __LINE__, __VA_ARGS__)
-
-bool coalesce_cuda(const char *file, int line, const char *call, cudaError_t error);
-#define CUDA_DONE(call) coalesce_cuda(__FILE__, __LINE__, #call, (call))
-#define KERNELS_DONE()  (CUDA_DONE(cudaGetLastError()) && CUDA_DONE(cudaDeviceSynchronize()))
-
-#define EXPECT_EQUAL(what, got, expected)                                                          \
-    do {                                                                                           \
-        uint64_t got_ = (uint64_t)(got);                                                           \
-        uint64_t expected_ = (uint64_t)(expected);                                                 \
-        if (got_ != expected_) {                                                                   \
-            FAIL("%s to be %llu, got %llu", what, (unsigned long long)expected_,                   \
-                 (unsigned long long)got_);                                                        \
-        }                                                                                          \
-    } while (0)
 
 /* ---- heaps ----------------------------------------------------------------------------------- */
 
@@ -71,9 +44,6 @@ void coalesce_close(coalesce_test_heap *heap);
 
 /* The record as it stands. */
 bool coalesce_record(const coalesce_test_heap *heap, ga_coalesce_heap *record);
-
-/* Memory of the device, all 0. */
-void *coalesce_memory(size_t size);
 
 /* ---- what kernels find ----------------------------------------------------------------------- */
 

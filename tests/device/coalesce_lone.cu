@@ -73,13 +73,13 @@ static void compare(const coalesce_script *script, const coalesce_outcome *got)
 
 static void a_lone_tile_does_as_on_the_cpu(int device)
 {
-    uint32_t count = coalesce_quick ? 200 : 5000;
+    uint32_t count = suite.quick ? 200 : 5000;
     coalesce_test_heap heap;
     REQUIRE(coalesce_open(&heap, device, "coalesce:header=auto/cuda"));
     coalesce_script *scripts = (coalesce_script *)calloc(count, sizeof *scripts);
     coalesce_outcome *got = (coalesce_outcome *)calloc(count, sizeof *got);
-    void *scripts_there = coalesce_memory(count * sizeof *scripts);
-    void *got_there = coalesce_memory(count * sizeof *got);
+    void *scripts_there = suite_memory(count * sizeof *scripts);
+    void *got_there = suite_memory(count * sizeof *got);
     uint64_t seed = 3;
     for (uint32_t i = 0; i < count; i++) {
         coalesce_make_script(&seed, scripts + i);

@@ -101,13 +101,13 @@ static void play(coalesce_test_heap *heap, shape s, char **payloads, uint32_t se
 
 static void payloads_are_their_owners(int device)
 {
-    char **payloads = (char **)coalesce_memory(most_threads() * sizeof *payloads);
-    coalesce_tally *tally = (coalesce_tally *)coalesce_memory(sizeof *tally);
+    char **payloads = (char **)suite_memory(most_threads() * sizeof *payloads);
+    coalesce_tally *tally = (coalesce_tally *)suite_memory(sizeof *tally);
     EACH_SPEC(spec)
     {
         coalesce_test_heap heap;
         if (coalesce_open(&heap, device, *spec)) {
-            uint32_t rounds = coalesce_quick ? 2 : 120; /* 100 MB each at most, of 256 */
+            uint32_t rounds = suite.quick ? 2 : 120; /* 100 MB each at most, of 256 */
             for (uint32_t round = 0; round < rounds; round++) {
                 play(&heap, shapes[round % shape_count], payloads, round + 1, tally);
             }
@@ -145,13 +145,13 @@ static __global__ void __launch_bounds__(1024)
 
 static void payloads_change_hands(int device)
 {
-    coalesce_tally *tally = (coalesce_tally *)coalesce_memory(sizeof *tally);
+    coalesce_tally *tally = (coalesce_tally *)suite_memory(sizeof *tally);
     EACH_SPEC(spec)
     {
         coalesce_test_heap heap;
         if (coalesce_open(&heap, device, *spec)) {
             for (uint32_t block = 32; block <= 1024; block += 31 * 32) { /* no multiple of 5 */
-                uint32_t rounds = coalesce_quick ? 2 : 100;
+                uint32_t rounds = suite.quick ? 2 : 100;
                 hand_on_kernel<<<24, block>>>(heap.view, rounds, tally);
                 KERNELS_DONE();
                 EXPECT_EQUAL("requests that were served", READ_TALLY(&heap, tally).given,
@@ -179,7 +179,7 @@ static __global__ void huge_kernel(ga_kernel_heap heap, coalesce_tally *tally)
 
 static void huge_requests_get_null(int device)
 {
-    coalesce_tally *tally = (coalesce_tally *)coalesce_memory(sizeof *tally);
+    coalesce_tally *tally = (coalesce_tally *)suite_memory(sizeof *tally);
     EACH_SPEC(spec)
     {
         coalesce_test_heap heap;
@@ -216,13 +216,13 @@ static void a_full_heap_serves_as_much_again(int device)
 {
     uint32_t n = 1 << 18;
     uint32_t size = 1500; /* 400 MB of 256 */
-    char **payloads = (char **)coalesce_memory(n * sizeof *payloads);
-    coalesce_tally *tally = (coalesce_tally *)coalesce_memory(sizeof *tally);
+    char **payloads = (char **)suite_memory(n * sizeof *payloads);
+    coalesce_tally *tally = (coalesce_tally *)suite_memory(sizeof *tally);
     EACH_SPEC(spec)
     {
         coalesce_test_heap heap;
         uint64_t first = 0;
-        if (!coalesce_quick && coalesce_open(&heap, device, *spec)) {
+        if (!suite.quick && coalesce_open(&heap, device, *spec)) {
             for (int round = 0; round < 6; round++) {
                 fill_kernel<<<n / 128, 128>>>(heap.view, payloads, size, tally);
                 KERNELS_DONE();
@@ -266,9 +266,9 @@ static void equal_lanes_go_back_one_by_one(int device)
     uint32_t n = 1 << 18;
     uint32_t size = 900; /* twice as much as there is */
     coalesce_test_heap heap;
-    char **payloads = (char **)coalesce_memory(n * sizeof *payloads);
-    char **others = (char **)coalesce_memory(n * sizeof *others);
-    coalesce_tally *tally = (coalesce_tally *)coalesce_memory(sizeof *tally);
+    char **payloads = (char **)suite_memory(n * sizeof *payloads);
+    char **others = (char **)suite_memory(n * sizeof *others);
+    coalesce_tally *tally = (coalesce_tally *)suite_memory(sizeof *tally);
     REQUIRE(coalesce_open(&heap, device, "coalesce/slab:unit=classes,capacity=128M/cuda"));
     fill_kernel<<<n / 128, 128>>>(heap.view, payloads, size, tally);
     KERNELS_DONE();
@@ -328,8 +328,8 @@ static __global__ void free_one_kernel(ga_kernel_heap heap, char *payload)
 static void the_host_allocates_and_frees(int device)
 {
     coalesce_test_heap heap;
-    char **payloads = (char **)coalesce_memory(32 * sizeof *payloads);
-    coalesce_tally *tally = (coalesce_tally *)coalesce_memory(sizeof *tally);
+    char **payloads = (char **)suite_memory(32 * sizeof *payloads);
+    coalesce_tally *tally = (coalesce_tally *)suite_memory(sizeof *tally);
     char *got[32];
     void *block = NULL;
     REQUIRE(coalesce_open(&heap, device, "coalesce/slab:unit=classes,capacity=256M/cuda"));

@@ -82,14 +82,14 @@ static void each_way_over_each_heap(int device)
     static const dim3 blocks[] = {dim3(1024), dim3(32),      dim3(33),
                                   dim3(1),    dim3(7, 5, 3), dim3(100)};
     static const uint32_t sizes[] = {100, 0, 1, 128, 6, 200, 1600};
-    char **payloads = (char **)coalesce_memory(MOST * sizeof *payloads);
-    char **others = (char **)coalesce_memory(MOST * sizeof *others);
-    coalesce_tally *tally = (coalesce_tally *)coalesce_memory(sizeof *tally);
+    char **payloads = (char **)suite_memory(MOST * sizeof *payloads);
+    char **others = (char **)suite_memory(MOST * sizeof *others);
+    coalesce_tally *tally = (coalesce_tally *)suite_memory(sizeof *tally);
     EACH_SPEC(spec)
     {
         coalesce_test_heap heap;
         if (coalesce_open(&heap, device, *spec)) {
-            uint32_t rounds = coalesce_quick ? 10 : 42 * 5;
+            uint32_t rounds = suite.quick ? 10 : 42 * 5;
             for (uint32_t round = 0; round < rounds; round++) {
                 play(&heap, round % WAYS, blocks[round % 6], sizes[round % 7], payloads, others,
                      tally);
@@ -120,7 +120,7 @@ static void expect_apart(int device, const char *spec, uint32_t way, uint32_t te
 {
     coalesce_test_heap heap;
     char *got[256];
-    char **payloads = (char **)coalesce_memory(sizeof got);
+    char **payloads = (char **)suite_memory(sizeof got);
     if (coalesce_open(&heap, device, spec)) {
         place_kernel<<<1, 256>>>(heap.view, way, 100, payloads);
         KERNELS_DONE();
@@ -180,7 +180,7 @@ static __global__ void program_kernel(ga_kernel_heap heap, coalesce_tally *tally
 
 static void a_program_as_in_the_paper(int device)
 {
-    coalesce_tally *tally = (coalesce_tally *)coalesce_memory(sizeof *tally);
+    coalesce_tally *tally = (coalesce_tally *)suite_memory(sizeof *tally);
     EACH_SPEC(spec)
     {
         coalesce_test_heap heap;

@@ -10,13 +10,9 @@
  */
 #include "coalesce_gpu.h"
 
-#include <stdarg.h>
-
 enum {
     CUDA_HEAP = 256 << 20 /* bytes of CUDA's malloc */
 };
-
-bool coalesce_quick;
 
 const char *const coalesce_specs[] = {
     "coalesce:header=auto/cuda",
@@ -30,32 +26,6 @@ const char *const coalesce_specs[] = {
     "coalesce:header=16,static=nb,map=200000/slab:unit=classes,capacity=256M/cuda",
 };
 const size_t coalesce_spec_count = sizeof coalesce_specs / sizeof *coalesce_specs;
-
-void coalesce_fail(const char *file, int line, const char *format, ...)
-{
-    char text[512];
-    const char *name = strrchr(file, '/');
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    test_fail(name ? name + 1 : file, line, text);
-}
-
-bool coalesce_cuda(const char *file, int line, const char *call, cudaError_t error)
-{
-    if (error != cudaSuccess) {
-        coalesce_fail(file, line, "%s to succeed, got %s", call, cudaGetErrorString(error));
-    }
-    return error == cudaSuccess;
-}
-
-void *coalesce_memory(size_t size)
-{
-    void *memory = NULL;
-    return CUDA_DONE(cudaMalloc(&memory, size)) && CUDA_DONE(cudaMemset(memory, 0, size)) ? memory
-                                                                                          : NULL;
-}
 
 bool coalesce_open(coalesce_test_heap *heap, int device, const char *spec)
 {
@@ -93,49 +63,23 @@ coalesce_tally coalesce_read(const char *file, int line, const char *spec, coale
     if (CUDA_DONE(cudaMemcpy(&read, tally, sizeof read, cudaMemcpyDeviceToHost))) {
         CUDA_DONE(cudaMemset(tally, 0, sizeof *tally));
         if (read.wrong) {
-            coalesce_fail(file, line, "%s: all payloads to be whole and aligned, %llu are not",
-                          spec, (unsigned long long)read.wrong);
+            suite_fail(file, line, "%s: all payloads to be whole and aligned, %llu are not", spec,
+                       (unsigned long long)read.wrong);
         }
     }
     return read;
 }
 
-static void run_on(int device, const char *only)
+static void run_on(int device)
 {
-    cudaDeviceProp properties;
-    if (cudaSetDevice(device) != cudaSuccess ||
-        cudaDeviceSetLimit(cudaLimitMallocHeapSize, CUDA_HEAP) != cudaSuccess ||
-        cudaGetDeviceProperties(&properties, device) != cudaSuccess) {
-        printf("device %d cannot be used: %s\n", device, cudaGetErrorString(cudaGetLastError()));
-        return;
+    if (CUDA_DONE(cudaDeviceSetLimit(cudaLimitMallocHeapSize, CUDA_HEAP))) {
+        test_run("coalesce", coalesce_lone_cases, coalesce_lone_case_count, device, suite.only);
+        test_run("coalesce", coalesce_many_cases, coalesce_many_case_count, device, suite.only);
+        test_run("coalesce", coalesce_static_cases, coalesce_static_case_count, device, suite.only);
     }
-    printf("device %d: %s, sm_%d%d\n", device, properties.name, properties.major, properties.minor);
-    test_run("coalesce", coalesce_lone_cases, coalesce_lone_case_count, device, only);
-    test_run("coalesce", coalesce_many_cases, coalesce_many_case_count, device, only);
-    test_run("coalesce", coalesce_static_cases, coalesce_static_case_count, device, only);
 }
 
 int main(int argc, char **argv)
 {
-    const char *only = NULL;
-    int devices = 0;
-    for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--quick")) {
-            coalesce_quick = true;
-        } else if (!strcmp(argv[i], "--only") && i + 1 < argc) {
-            only = argv[++i];
-        } else {
-            fprintf(stderr, "usage: coalesce_tests [--only WORDS] [--quick]\n");
-            return 2;
-        }
-    }
-    cudaError_t error = cudaGetDeviceCount(&devices);
-    if (error != cudaSuccess) {
-        printf("no device: %s\n", cudaGetErrorString(error));
-        devices = 0;
-    }
-    for (int device = 0; device < devices; device++) {
-        run_on(device, only);
-    }
-    return test_summary();
+    return suite_main(argc, argv, run_on);
 }

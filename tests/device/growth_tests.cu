@@ -11,18 +11,13 @@
 #include <gpualloc/arena.h>
 #include <gpualloc/arena/growth.h>
 
+#include "gpu_suite.h"
+
 extern "C" {
 #include "arena/pager.h"
-#include "runner.h"
 /* Of arena/growth_probe.h, for the host. */
 ga_status ga_growth_try(int device);
 }
-
-#include <cuda_runtime.h>
-
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 
 #define UNIT       4096u /* bytes */
 #define STEP       (2u << 20)
@@ -30,38 +25,6 @@ ga_status ga_growth_try(int device);
 #define THREADS    256u
 #define READY_UNIT 0x600df00du
 #define MANY_STEPS 1024u /* 2 GiB */
-
-static bool quick;
-
-static void fail(int line, const char *format, ...)
-{
-    char text[512];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    test_fail("growth_tests.cu", line, text);
-}
-
-#define FAIL(...) fail(__LINE__, __VA_ARGS__)
-
-static bool cuda_done(int line, const char *call, cudaError_t error)
-{
-    if (error != cudaSuccess) {
-        fail(line, "%s to succeed, got %s", call, cudaGetErrorString(error));
-    }
-    return error == cudaSuccess;
-}
-
-#define CUDA_DONE(call) cuda_done(__LINE__, #call, (call))
-#define EXPECT_EQUAL(what, got, expected)                                                          \
-    do {                                                                                           \
-        uint64_t got_ = (got), expected_ = (expected);                                             \
-        if (got_ != expected_) {                                                                   \
-            FAIL("%s to be %llu, got %llu", what, (unsigned long long)expected_,                   \
-                 (unsigned long long)got_);                                                        \
-        }                                                                                          \
-    } while (0)
 
 /* ---- what grows --------------------------------------------------------------------------- */
 
@@ -441,7 +404,7 @@ static void a_pager_that_never_answers(int device)
 /* Each with an arena of its own, beside cudaMalloc and copies on another stream. */
 static void many_in_a_row(int device)
 {
-    int kernels = quick ? 20 : 200;
+    int kernels = suite.quick ? 20 : 200;
     uint64_t bytes = 0;
     cudaStream_t stream;
     CUDA_DONE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
@@ -471,7 +434,7 @@ static void many_in_a_row(int device)
  * told that the pager is gone: they come to their end, and that is all that must hold. */
 static void beside_a_free(int device)
 {
-    int kernels = quick ? 4 : 20;
+    int kernels = suite.quick ? 4 : 20;
     int refused = 0;
     for (int i = 0; i < kernels; i++) {
         host h = {};
@@ -509,27 +472,12 @@ static const test_case cases[] = {
     {"beside a cudaFree", beside_a_free},
 };
 
+static void run_on(int device)
+{
+    test_run("growth", cases, sizeof cases / sizeof *cases, device, suite.only);
+}
+
 int main(int argc, char **argv)
 {
-    const char *only = NULL;
-    int devices = 0;
-    for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--quick")) {
-            quick = true;
-        } else if (!strcmp(argv[i], "--only") && i + 1 < argc) {
-            only = argv[++i];
-        } else {
-            fprintf(stderr, "usage: growth_tests [--only WORDS] [--quick]\n");
-            return 2;
-        }
-    }
-    if (cudaGetDeviceCount(&devices) != cudaSuccess) {
-        printf("no device: %s\n", cudaGetErrorString(cudaGetLastError()));
-        devices = 0;
-    }
-    for (int device = 0; device < devices; device++) {
-        CUDA_DONE(cudaSetDevice(device));
-        test_run("growth", cases, sizeof cases / sizeof *cases, device, only);
-    }
-    return test_summary();
+    return suite_main(argc, argv, run_on);
 }

@@ -23,8 +23,8 @@ static bool batch_begin(batch *batch, uint32_t tiles)
     batch->tiles = tiles;
     batch->in = (simt_input *)aligned_alloc(alignof(simt_input), tiles * sizeof(simt_input));
     batch->out = (simt_output *)calloc(tiles, sizeof(simt_output));
-    batch->d_in = (simt_input *)simt_device_memory(tiles * sizeof(simt_input));
-    batch->d_out = (simt_output *)simt_device_memory(tiles * sizeof(simt_output));
+    batch->d_in = (simt_input *)suite_memory(tiles * sizeof(simt_input));
+    batch->d_out = (simt_output *)suite_memory(tiles * sizeof(simt_output));
     return batch->in && batch->out && batch->d_in && batch->d_out;
 }
 
@@ -61,7 +61,7 @@ static bool batch_check(batch *batch, uint32_t i, const simt_output *expected)
     if (!simt_differs(&batch->in[i], expected, &batch->out[i], text, sizeof text)) {
         return true;
     }
-    simt_fail(__LINE__, "in tile %u %s", i, text);
+    FAIL("in tile %u %s", i, text);
     return false;
 }
 
@@ -104,7 +104,7 @@ static void compare_words(uint32_t width)
     simt_output *expected = (simt_output *)calloc(1, sizeof *expected);
     uint64_t seed = width;
     uint32_t wrong = 0;
-    if (batch_begin(&batch, simt_quick ? 256 : 8192)) {
+    if (batch_begin(&batch, suite.quick ? 256 : 8192)) {
         for (uint32_t i = 0; i < batch.tiles; i++) {
             simt_make_input(&seed, all_lanes(width), &batch.in[i]);
         }
@@ -195,10 +195,10 @@ static void compare_gaps(bool apart)
 {
     batch batch;
     simt_output *expected = (simt_output *)calloc(1, sizeof *expected);
-    uint32_t tiles = simt_quick ? 256 : 8192;
+    uint32_t tiles = suite.quick ? 256 : 8192;
     size_t size = tiles / PARTS * 32u * sizeof(uint32_t);
     uint32_t *labels = (uint32_t *)malloc(size);
-    uint32_t *d_labels = (uint32_t *)simt_device_memory(size);
+    uint32_t *d_labels = (uint32_t *)suite_memory(size);
     uint32_t wrong = 0;
     if (batch_begin(&batch, tiles) && d_labels) {
         make_gaps(&batch, labels);
@@ -294,10 +294,9 @@ static bool presence_is_right(presence got, uint32_t mask, uint32_t lane)
 static void check_presence(presence got, uint32_t mask, uint32_t lane)
 {
     if (!presence_is_right(got, mask, lane)) {
-        simt_fail(__LINE__,
-                  "lane %u of the lanes %#x to be in a tile of such, got the tile %#x with %u "
-                  "lanes, their sum %u, own rank %u",
-                  lane, mask, got.lanes, got.size, got.sum, got.rank);
+        FAIL("lane %u of the lanes %#x to be in a tile of such, got the tile %#x with %u "
+             "lanes, their sum %u, own rank %u",
+             lane, mask, got.lanes, got.size, got.sum, got.rank);
     }
 }
 
@@ -310,8 +309,8 @@ static void tiles_of_present_lanes(int device)
     uint64_t seed = 3;
     uint32_t masks[WARPS];
     presence *got = (presence *)calloc(WARPS * 32, sizeof *got);
-    presence *d_got = (presence *)simt_device_memory(WARPS * 32 * sizeof *got);
-    uint32_t *d_masks = (uint32_t *)simt_device_memory(sizeof masks);
+    presence *d_got = (presence *)suite_memory(WARPS * 32 * sizeof *got);
+    uint32_t *d_masks = (uint32_t *)suite_memory(sizeof masks);
     for (uint32_t i = 0; i < WARPS; i++) {
         masks[i] = i < 32 ? 1u << i : i == 32 ? 0xffffffffu : (uint32_t)random_next(&seed);
     }
@@ -335,7 +334,7 @@ static void tiles_of_a_tiles_lanes(int device)
 {
     (void)device;
     presence got[BLOCK];
-    presence *d_got = (presence *)simt_device_memory(sizeof got);
+    presence *d_got = (presence *)suite_memory(sizeof got);
     for (uint32_t width = 4; d_got && width <= 32u; width *= 2) {
         regroup<<<1, BLOCK>>>(width, d_got);
         if (CUDA_DONE(cudaMemcpy(got, d_got, sizeof got, cudaMemcpyDeviceToHost))) {
@@ -344,7 +343,7 @@ static void tiles_of_a_tiles_lanes(int device)
                 uint32_t mask = all_lanes(width) << (lane / width * width);
                 check_presence(got[i], mask, lane);
                 if (got[i].lanes != mask) {
-                    simt_fail(__LINE__, "the tile of the lanes %#x, got %#x", mask, got[i].lanes);
+                    FAIL("the tile of the lanes %#x, got %#x", mask, got[i].lanes);
                 }
             }
         }
@@ -363,15 +362,15 @@ static __global__ void atomics(const simt_atomic_input *in, simt_atomic_output *
 static void atomics_alone(int device)
 {
     (void)device;
-    uint32_t count = simt_quick ? 256 : 4096;
+    uint32_t count = suite.quick ? 256 : 4096;
     uint64_t seed = 9;
     uint32_t wrong = 0;
     char text[400];
     simt_atomic_input *in = (simt_atomic_input *)calloc(count, sizeof *in);
     simt_atomic_output *out = (simt_atomic_output *)calloc(count, sizeof *out);
     simt_atomic_output *expected = (simt_atomic_output *)calloc(1, sizeof *expected);
-    simt_atomic_input *d_in = (simt_atomic_input *)simt_device_memory(count * sizeof *in);
-    simt_atomic_output *d_out = (simt_atomic_output *)simt_device_memory(count * sizeof *out);
+    simt_atomic_input *d_in = (simt_atomic_input *)suite_memory(count * sizeof *in);
+    simt_atomic_output *d_out = (simt_atomic_output *)suite_memory(count * sizeof *out);
     for (uint32_t i = 0; i < count; i++) {
         simt_make_atomic_input(&seed, &in[i]);
     }
@@ -382,7 +381,7 @@ static void atomics_alone(int device)
             for (uint32_t i = 0; i < count && wrong < 5; i++) {
                 simt_cpu_atomics(&in[i], expected);
                 if (simt_atomics_differ(&in[i], expected, &out[i], text, sizeof text)) {
-                    simt_fail(__LINE__, "of thread %u %s", i, text);
+                    FAIL("of thread %u %s", i, text);
                     wrong++;
                 }
             }

@@ -122,15 +122,14 @@ static void judge(const char *name, uint32_t total, const litmus_result *got)
 {
     printf("    %-44s %9u messages, %u read, %u too late\n", name, total, got->seen, got->late);
     if (got->late) {
-        simt_fail(__LINE__,
-                  "%s: no message read before it was there, got %u; the first: message %u, words "
-                  "%#x and %#x, expected %#x and %#x",
-                  name, got->late, got->index, got->got[0], got->got[1], got->expected[0],
-                  got->expected[1]);
+        FAIL("%s: no message read before it was there, got %u; the first: message %u, words "
+             "%#x and %#x, expected %#x and %#x",
+             name, got->late, got->index, got->got[0], got->got[1], got->expected[0],
+             got->expected[1]);
     }
     if (got->seen < total / 2) {
-        simt_fail(__LINE__, "%s: at least half of %u messages to be read, got %u (%u given up)",
-                  name, total, got->seen, got->missed);
+        FAIL("%s: at least half of %u messages to be read, got %u (%u given up)", name, total,
+             got->seen, got->missed);
     }
 }
 
@@ -154,13 +153,13 @@ static __global__ void clear_cells(litmus_cell *cells, uint32_t count)
 
 static uint32_t launches(void)
 {
-    return simt_quick ? 1 : 16;
+    return suite.quick ? 1 : 16;
 }
 
 static void send_messages(const scope *scope, const named_edge *edge, litmus_cell *cells,
                           litmus_result *d_result, bool must)
 {
-    litmus_run run = {BOTH_ROLES, scope->unit, simt_quick ? 2u : 16u, DEVICE_PATIENCE, 0};
+    litmus_run run = {BOTH_ROLES, scope->unit, suite.quick ? 2u : 16u, DEVICE_PATIENCE, 0};
     uint32_t count = BLOCKS * THREADS / 2 * run.rounds;
     litmus_result sum = {};
     for (uint32_t i = 0; i < launches(); i++) {
@@ -175,9 +174,8 @@ static void send_messages(const scope *scope, const named_edge *edge, litmus_cel
 
 static void messages_in(const scope *scope)
 {
-    litmus_cell *cells =
-        (litmus_cell *)simt_device_memory(BLOCKS * THREADS / 2 * 16 * sizeof *cells);
-    litmus_result *d_result = (litmus_result *)simt_device_memory(sizeof *d_result);
+    litmus_cell *cells = (litmus_cell *)suite_memory(BLOCKS * THREADS / 2 * 16 * sizeof *cells);
+    litmus_result *d_result = (litmus_result *)suite_memory(sizeof *d_result);
     if (cells && d_result) {
         printf("    scope %s, between %s\n", scope->name, scope->between);
         for (uint32_t i = 0; i < COUNT(edges); i++) {
@@ -235,7 +233,7 @@ static const named_edge tile_edges[] = {
 static void send_boards(const scope *scope, uint32_t width, const named_edge *edge,
                         litmus_board *boards, litmus_result *d_result, bool must)
 {
-    litmus_run run = {BOTH_ROLES, scope->unit, simt_quick ? 1u : 8u, DEVICE_PATIENCE, 0};
+    litmus_run run = {BOTH_ROLES, scope->unit, suite.quick ? 1u : 8u, DEVICE_PATIENCE, 0};
     uint32_t count = BLOCKS * THREADS / 2 / (width ? width : 32u) * run.rounds;
     litmus_result sum = {};
     char name[64];
@@ -258,8 +256,8 @@ static void boards_in(const scope *scope)
 {
     static const uint32_t widths[] = {4, 8, 16, 32, 0}; /* 0: with gaps */
     litmus_board *boards =
-        (litmus_board *)simt_device_memory(BLOCKS * THREADS / 2 / 4 * 8 * sizeof *boards);
-    litmus_result *d_result = (litmus_result *)simt_device_memory(sizeof *d_result);
+        (litmus_board *)suite_memory(BLOCKS * THREADS / 2 / 4 * 8 * sizeof *boards);
+    litmus_result *d_result = (litmus_result *)suite_memory(sizeof *d_result);
     if (boards && d_result) {
         printf("    scope %s, between tiles of %s\n", scope->name, scope->between);
         for (uint32_t i = 0; i < COUNT(widths); i++) {
@@ -303,7 +301,7 @@ static uint32_t lost_owners(const uint32_t *bitmap, const litmus_cell *slots, ui
     for (uint32_t i = 0; i < count; i++) {
         sum += slots[i].data[0];
         if (i % 32u == 0 && bitmap[i / 32u]) {
-            simt_fail(__LINE__, "all slots free at the end, got the word %#x", bitmap[i / 32u]);
+            FAIL("all slots free at the end, got the word %#x", bitmap[i / 32u]);
         }
     }
     return owned - sum;
@@ -314,13 +312,12 @@ static void judge_slots(const char *name, uint32_t lost, const litmus_result *go
     printf("    %s%s: owned %u times, %u times in disorder, %u owners' writes lost\n",
            must ? "" : "for information: ", name, got->seen, got->late, lost);
     if (must && (got->late || lost)) {
-        simt_fail(__LINE__,
-                  "%s: each owner sees the last one's writes, got %u times other ones and %u lost; "
-                  "the first: slot %u, words %u and %u",
-                  name, got->late, lost, got->index, got->got[0], got->got[1]);
+        FAIL("%s: each owner sees the last one's writes, got %u times other ones and %u lost; "
+             "the first: slot %u, words %u and %u",
+             name, got->late, lost, got->index, got->got[0], got->got[1]);
     }
     if (!got->seen) {
-        simt_fail(__LINE__, "%s: slots to be owned, got none", name);
+        FAIL("%s: slots to be owned, got none", name);
     }
 }
 
@@ -329,12 +326,12 @@ static void pass_slots(const scope *scope, bool ordered)
     uint32_t group = scope->unit == 32u ? 64u : 1024u; /* slots of one; of a block: 2 warps' */
     uint32_t count = scope->unit == 32u ? BLOCKS * group : group;
     litmus_run run = {BOTH_ROLES, scope->unit == 32u ? THREADS : BLOCKS * THREADS,
-                      simt_quick ? 8u : 256u, 0, 1};
+                      suite.quick ? 8u : 256u, 0, 1};
     litmus_cell *copy = (litmus_cell *)malloc(count * sizeof *copy);
     uint32_t *bits = (uint32_t *)malloc(count / 8u);
-    litmus_cell *slots = (litmus_cell *)simt_device_memory(count * sizeof *slots);
-    uint32_t *bitmap = (uint32_t *)simt_device_memory(count / 8u);
-    litmus_result *d_result = (litmus_result *)simt_device_memory(sizeof *d_result);
+    litmus_cell *slots = (litmus_cell *)suite_memory(count * sizeof *slots);
+    uint32_t *bitmap = (uint32_t *)suite_memory(count / 8u);
+    litmus_result *d_result = (litmus_result *)suite_memory(sizeof *d_result);
     litmus_result sum = {};
     if (slots && bitmap && d_result) {
         scope->slots<<<BLOCKS, THREADS>>>(bitmap, slots, group, ordered, run, d_result);
@@ -413,7 +410,7 @@ static void exchange_with_host(const named_edge *edge, bool host_writes, litmus_
                                litmus_result *d_result)
 {
     uint32_t roles = host_writes ? ALL_READ : ALL_WRITE;
-    litmus_run run = {roles, 1, simt_quick ? 4u : 400u, HOST_PATIENCE, 0};
+    litmus_run run = {roles, 1, suite.quick ? 4u : 400u, HOST_PATIENCE, 0};
     uint32_t count = THREADS * run.rounds;
     litmus_result sum = {};
     litmus_result own = {};
@@ -435,7 +432,7 @@ static void exchange_with_host(const named_edge *edge, bool host_writes, litmus_
 static void exchange_all_with_host(int device, bool host_writes)
 {
     litmus_cell *cells = (litmus_cell *)simt_pinned_memory(THREADS * 400u * sizeof *cells);
-    litmus_result *d_result = (litmus_result *)simt_device_memory(sizeof *d_result);
+    litmus_result *d_result = (litmus_result *)suite_memory(sizeof *d_result);
     if (cells && d_result) {
         for (uint32_t i = 0; i < COUNT(edges); i++) {
             bool device_changes = host_writes ? edges[i].edge.look != LOOK_LOAD
@@ -477,10 +474,10 @@ static void turns_with_host(int device)
     if (!kernels_run_beside_host()) {
         SKIP(NOT_BESIDE);
     }
-    uint32_t count = simt_quick ? 100u : 20000u;
+    uint32_t count = suite.quick ? 100u : 20000u;
     litmus_cell *cell = (litmus_cell *)simt_pinned_memory(sizeof *cell);
     uint32_t *had = (uint32_t *)simt_pinned_memory(sizeof *had);
-    litmus_result *d_result = (litmus_result *)simt_device_memory(sizeof *d_result);
+    litmus_result *d_result = (litmus_result *)suite_memory(sizeof *d_result);
     for (uint32_t first = 0; cell && had && d_result && first < 2u; first++) {
         litmus_result sum = {};
         litmus_result own = {};
@@ -498,10 +495,9 @@ static void turns_with_host(int device)
         printf("    %s first: %u turns of the host, %u of the GPU, %u stale words\n",
                first ? "the host" : "the GPU", host_had, *had, sum.late);
         if (host_had != count / 2 || *had != count / 2 || sum.late) {
-            simt_fail(__LINE__,
-                      "%u turns of each and no stale word, got %u of the host, %u of the GPU, %u "
-                      "stale words; the first in turn %u, word %u: %u",
-                      count / 2, host_had, *had, sum.late, sum.index, sum.got[1], sum.got[0]);
+            FAIL("%u turns of each and no stale word, got %u of the host, %u of the GPU, %u "
+                 "stale words; the first in turn %u, word %u: %u",
+                 count / 2, host_had, *had, sum.late, sum.index, sum.got[1], sum.got[0]);
         }
     }
     cudaFreeHost(cell);
@@ -517,10 +513,10 @@ static void slots_with_host(int device)
     if (!host_atomics_are_native(device)) {
         SKIP("this device's atomics on host memory are not atomic for the host");
     }
-    litmus_run run = {BOTH_ROLES, THREADS, simt_quick ? 16u : 2000u, 0, 1};
+    litmus_run run = {BOTH_ROLES, THREADS, suite.quick ? 16u : 2000u, 0, 1};
     litmus_cell *slots = (litmus_cell *)simt_pinned_memory(SLOTS * sizeof *slots);
     uint32_t *bitmap = (uint32_t *)simt_pinned_memory(sizeof *bitmap);
-    litmus_result *d_result = (litmus_result *)simt_device_memory(sizeof *d_result);
+    litmus_result *d_result = (litmus_result *)suite_memory(sizeof *d_result);
     litmus_result sum = {};
     litmus_result own = {};
     if (slots && bitmap && d_result) {

@@ -187,19 +187,19 @@ static __global__ void meet_kernel(uint32_t rounds, meet_tally *tally)
 void simt_meetings(int device)
 {
     meet_tally found;
-    meet_tally *tally = (meet_tally *)simt_device_memory(sizeof *tally);
+    meet_tally *tally = (meet_tally *)suite_memory(sizeof *tally);
     (void)device;
     if (!tally) {
         return;
     }
-    meet_kernel<<<64, 256>>>(simt_quick ? 3 : 60, tally);
+    meet_kernel<<<64, 256>>>(suite.quick ? 3 : 60, tally);
     if (CUDA_DONE(cudaMemcpy(&found, tally, sizeof found, cudaMemcpyDeviceToHost))) {
         printf("    %llu calls; lanes of other tiles ran beside %llu looks\n",
                (unsigned long long)found.calls, (unsigned long long)found.met);
         for (int kind = 0; kind < MEET_KINDS; kind++) {
             if (found.wrong[kind]) {
-                simt_fail(__LINE__, "each tile to have its own \"%s\", %llu times it had not",
-                          meet_names[kind], (unsigned long long)found.wrong[kind]);
+                FAIL("each tile to have its own \"%s\", %llu times it had not", meet_names[kind],
+                     (unsigned long long)found.wrong[kind]);
             }
         }
     }

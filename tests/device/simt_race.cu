@@ -32,8 +32,8 @@ static void check_distinct(const char *name, uint64_t *answers, uint32_t n)
     qsort(answers, n, sizeof *answers, compare_answers);
     for (uint32_t i = 0; i < n; i++) {
         if (answers[i] != i) {
-            simt_fail(__LINE__, "%s: each answer once, got %llu as number %u", name,
-                      (unsigned long long)answers[i], i);
+            FAIL("%s: each answer once, got %llu as number %u", name,
+                 (unsigned long long)answers[i], i);
             return;
         }
     }
@@ -64,12 +64,12 @@ static void check_answers(const litmus_race_words *words, const litmus_race_answ
 static void check_counts(const litmus_race_words *words, uint32_t n)
 {
     if (words->cas != n || words->post_add != n || words->gave_up) {
-        simt_fail(__LINE__, "%u changes by cas and by post_add, got %u and %u; %u gave up", n,
-                  words->cas, words->post_add, words->gave_up);
+        FAIL("%u changes by cas and by post_add, got %u and %u; %u gave up", n, words->cas,
+             words->post_add, words->gave_up);
     }
     if (words->won_or != n / 4u || words->won_and != n / 4u) {
-        simt_fail(__LINE__, "one winner of each of %u bits, got %u by or and %u by and", n / 4u,
-                  words->won_or, words->won_and);
+        FAIL("one winner of each of %u bits, got %u by or and %u by and", n / 4u, words->won_or,
+             words->won_and);
     }
 }
 
@@ -80,8 +80,8 @@ static void race_in(race_kernel kernel, uint32_t groups, uint32_t unit, uint32_t
     litmus_race_answers *answers = (litmus_race_answers *)calloc(groups * unit, sizeof *answers);
     size_t size = groups * sizeof *words;
     size_t answers_size = groups * unit * sizeof *answers;
-    litmus_race_words *d_words = (litmus_race_words *)simt_device_memory(size);
-    litmus_race_answers *d_answers = (litmus_race_answers *)simt_device_memory(answers_size);
+    litmus_race_words *d_words = (litmus_race_words *)suite_memory(size);
+    litmus_race_answers *d_answers = (litmus_race_answers *)suite_memory(answers_size);
     for (uint32_t i = 0; i < groups; i++) {
         memset(words[i].cleared, 0xff, sizeof words[i].cleared);
     }

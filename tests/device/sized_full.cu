@@ -100,8 +100,8 @@ static uint64_t audit_slots(slot *all, uint32_t count)
 
 static void one_script(int device, const char *spec, uint64_t operations)
 {
-    const uint32_t n = slab_quick ? 1024 : 32768, steps = slab_quick ? 8 : 64;
-    slot *slots = (slot *)slab_device_memory((size_t)n * SLOTS * sizeof *slots);
+    const uint32_t n = suite.quick ? 1024 : 32768, steps = suite.quick ? 8 : 64;
+    slot *slots = (slot *)suite_memory((size_t)n * SLOTS * sizeof *slots);
     slot *copy = (slot *)malloc((size_t)n * SLOTS * sizeof *copy);
     uint64_t done = 0, held = 0;
     sized_rig r;
@@ -136,11 +136,11 @@ static void one_script(int device, const char *spec, uint64_t operations)
 
 static void scripts(int device)
 {
-    uint64_t operations = slab_operations ? slab_operations : slab_quick ? 20000 : 100000000;
+    uint64_t operations = suite.operations ? suite.operations : suite.quick ? 20000 : 100000000;
     one_script(device, "slab:unit=classes,capacity=512M/cuda", operations);
     one_script(device,
-               slab_quick ? "slab:unit=classes,capacity=2M/cuda"
-                          : "slab:unit=classes,capacity=64M/cuda", /* not for all */
+               suite.quick ? "slab:unit=classes,capacity=2M/cuda"
+                           : "slab:unit=classes,capacity=64M/cuda", /* not for all */
                operations / 2);
 }
 
@@ -149,7 +149,7 @@ static void scripts(int device)
 /* How many threads ask at once: a NULL is noticed after them. */
 static uint32_t launch_size(void)
 {
-    return slab_quick ? 1u << 12 : 1u << 18;
+    return suite.quick ? 1u << 12 : 1u << 18;
 }
 
 static __device__ sized_asking mix_of(uint32_t round)
@@ -239,10 +239,10 @@ static uint64_t serve(sized_rig *r, uint32_t most, uint32_t round, uint64_t *byt
  * it is so again. Where the device has less, less of the same share. */
 static void serves_again(int device)
 {
-    const uint32_t rounds = slab_quick ? 2 : slab_operations ? 1000 : 5;
+    const uint32_t rounds = suite.quick ? 2 : suite.operations ? 1000 : 5;
     size_t free_bytes = 0, total = 0;
-    uint64_t capacity = slab_quick ? UINT64_C(256) << 20 : UINT64_C(64) << 30;
-    uint64_t *bytes = (uint64_t *)slab_device_memory(sizeof *bytes);
+    uint64_t capacity = suite.quick ? UINT64_C(256) << 20 : UINT64_C(64) << 30;
+    uint64_t *bytes = (uint64_t *)suite_memory(sizeof *bytes);
     uint64_t least = UINT64_MAX;
     char spec[64];
     sized_rig r;
@@ -292,7 +292,7 @@ static void serves_again(int device)
 /* From 4 MiB on, all at once; and again in what has grown. */
 static void grows(int device)
 {
-    const uint32_t n = slab_quick ? 1u << 16 : 1u << 21;
+    const uint32_t n = suite.quick ? 1u << 16 : 1u << 21;
     sized_rig r;
     if (!sized_set_up(&r, device, "slab:unit=classes,capacity=4M,limit=8G/vmm", n)) {
         return;
@@ -334,7 +334,7 @@ static void grows_on_streams(int device)
     enum {
         STREAMS = 4
     };
-    const uint32_t each = slab_quick ? 1u << 14 : 1u << 19;
+    const uint32_t each = suite.quick ? 1u << 14 : 1u << 19;
     cudaStream_t streams[STREAMS];
     sized_rig r;
     if (!sized_set_up(&r, device, "slab:unit=classes,capacity=4M,limit=8G/vmm",

@@ -49,7 +49,7 @@ static inline bool sized_set_up(sized_rig *r, int device, const char *spec, size
         return false;
     }
     EXPECT_EQUAL("the kind of the view", r->view.kind, GA_KERNEL_KIND_SIZED);
-    r->blocks = (char **)slab_device_memory(n * sizeof *r->blocks);
+    r->blocks = (char **)suite_memory(n * sizeof *r->blocks);
     r->tally = slab_tally_new();
     return true; /* what is missing has failed the case, and kernels of it fail too */
 }

@@ -64,7 +64,7 @@ static const char *const large_specs[] = {"slab:unit=classes,capacity=1G/cuda",
 /* The last one grows while its kernels run. */
 static size_t large_spec_count(void)
 {
-    return slab_no_growing ? 1 : 2;
+    return suite.no_growing ? 1 : 2;
 }
 
 static void large_rounds(int device)
@@ -74,7 +74,7 @@ static void large_rounds(int device)
         if (!sized_set_up(&r, device, large_specs[i], 1)) {
             return;
         }
-        large_rounds_kernel<<<16, 64>>>(r.view, slab_quick ? 5 : 50, r.tally);
+        large_rounds_kernel<<<16, 64>>>(r.view, suite.quick ? 5 : 50, r.tally);
         KERNELS_DONE();
         slab_tally found = READ_TALLY(r.tally);
         printf("    %s: %llu given, %llu not\n", large_specs[i], (unsigned long long)found.given,
@@ -168,8 +168,8 @@ static __global__ void large_calls_kernel(ga_kernel_heap heap, slab_tally *tally
 static void large_calls(int device)
 {
     sized_rig r;
-    const char *spec =
-        slab_no_growing ? "slab:unit=classes,capacity=16G/cuda" : "slab:unit=classes,limit=16G/vmm";
+    const char *spec = suite.no_growing ? "slab:unit=classes,capacity=16G/cuda"
+                                        : "slab:unit=classes,limit=16G/vmm";
     if (!sized_set_up(&r, device, spec, 1)) {
         return;
     }

@@ -14,7 +14,7 @@ static void each_size(int device)
 {
     static const uint32_t sizes[] = {0,   1,   15,  16,  17,   32,   100,  128,   129,
                                      160, 161, 500, 777, 1024, 2048, 4097, 10000, 16384};
-    const uint32_t n = slab_quick ? 200 : 1000;
+    const uint32_t n = suite.quick ? 200 : 1000;
     sized_rig r;
     if (!sized_set_up(&r, device, "slab:unit=classes,capacity=64M/cuda", n)) {
         return;
@@ -63,7 +63,7 @@ static void too_large(int device)
 static void fill(int device)
 {
     static const uint32_t units[] = {16, 48, 128, 1024, 320, 4096, 16};
-    const uint32_t capacity = slab_quick ? 1u << 20 : 64u << 20;
+    const uint32_t capacity = suite.quick ? 1u << 20 : 64u << 20;
     char spec[64];
     sized_rig r;
     snprintf(spec, sizeof spec, "slab:unit=classes,capacity=%u/cuda", capacity);
@@ -89,8 +89,8 @@ static void fill(int device)
 /* Mixed sizes until there is no more: each lane has all or NULL, nothing is lost, again and again. */
 static void exhausted(int device)
 {
-    const uint32_t n = slab_quick ? 20000 : 200000;
-    const uint64_t capacity = slab_quick ? 4u << 20 : 64u << 20;
+    const uint32_t n = suite.quick ? 20000 : 200000;
+    const uint64_t capacity = suite.quick ? 4u << 20 : 64u << 20;
     char spec[64];
     sized_rig r;
     uint64_t least = UINT64_MAX;
@@ -99,7 +99,7 @@ static void exhausted(int device)
     if (!sized_set_up(&r, device, spec, n)) {
         return;
     }
-    for (uint32_t round = 0; round < (slab_quick ? 2u : 20u); round++) {
+    for (uint32_t round = 0; round < (suite.quick ? 2u : 20u); round++) {
         sized_asking asking = {1, 2048, round};
         uint64_t given = sized_ask_all(&r, asking, n);
         if (given == n) {
@@ -111,7 +111,7 @@ static void exhausted(int device)
         sized_expect_live(&r, 0, 0);
         EXPECT_STATUS(ga_heap_kernel_view(r.heap, &r.view), GA_OK);
     }
-    if (!slab_quick && least * 1024 < capacity / 10 * 7) { /* a small one has few regions */
+    if (!suite.quick && least * 1024 < capacity / 10 * 7) { /* a small one has few regions */
         FAIL("0.7 of the heap to be given out at least, got %llu blocks of 1 KiB on average",
              (unsigned long long)least);
     }
@@ -134,18 +134,18 @@ static __global__ void one_kernel(ga_kernel_heap heap, size_t size, slab_tally *
  * most of the heap. */
 static void large(int device)
 {
-    const uint32_t room = slab_quick ? 16 : 64, most = 8 * room;
+    const uint32_t room = suite.quick ? 16 : 64, most = 8 * room;
     sized_rig r;
     if (!sized_set_up(&r, device, "slab:unit=classes,capacity=256M/cuda", most)) {
         return;
     }
-    for (uint32_t round = 0; round < (slab_quick ? 2u : 10u); round++) {
+    for (uint32_t round = 0; round < (suite.quick ? 2u : 10u); round++) {
         sized_asking asking = {100000, 3000000, round};
         EXPECT_EQUAL("the blocks given where there is room", sized_ask_all(&r, asking, room), room);
         sized_expect_live(&r, room, 100000);
         sized_free_all(&r, asking, room, 7);
         sized_expect_live(&r, 0, 0);
-        asking.from = slab_quick ? 2900000 : 1000000;
+        asking.from = suite.quick ? 2900000 : 1000000;
         uint64_t given = sized_ask_all(&r, asking, most);
         if (given < 60 || given == most) {
             FAIL("some of %u large blocks to be given, got %llu", most, (unsigned long long)given);
@@ -296,7 +296,7 @@ static void divergent(int device)
     }
     for (uint32_t pattern = 0; pattern < PATTERNS; pattern++) {
         for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
-            for (size_t j = slab_quick ? 2 : 0; j < (slab_quick ? 3u : 5u); j++) {
+            for (size_t j = suite.quick ? 2 : 0; j < (suite.quick ? 3u : 5u); j++) {
                 one_pattern(&r, pattern, grids[j], blocks[i]);
             }
         }
@@ -361,7 +361,7 @@ static __global__ void cut_kernel(ga_kernel_heap heap, node **roots, uint32_t n,
 
 static void recursion(int device)
 {
-    const uint32_t blocks = slab_quick ? 4 : 64, n = blocks * 96;
+    const uint32_t blocks = suite.quick ? 4 : 64, n = blocks * 96;
     size_t stack = 0;
     sized_rig r;
     CUDA_DONE(cudaDeviceGetLimit(&stack, cudaLimitStackSize));
@@ -437,8 +437,8 @@ static void pass_on(int device)
     static const char *const specs[] = {"slab:unit=classes,capacity=128M/cuda",
                                         "slab:unit=classes,capacity=8M/cuda"}; /* not for all */
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
-        uint32_t blocks = slab_quick ? 8 : 128;
-        uint64_t *boxes = (uint64_t *)slab_device_memory(BOXES * sizeof *boxes);
+        uint32_t blocks = suite.quick ? 8 : 128;
+        uint64_t *boxes = (uint64_t *)suite_memory(BOXES * sizeof *boxes);
         sized_rig r;
         if (boxes && sized_set_up(&r, device, specs[i], 1)) {
             /* On two streams at once. */
@@ -446,8 +446,8 @@ static void pass_on(int device)
             CUDA_DONE(cudaStreamCreate(&streams[0]));
             CUDA_DONE(cudaStreamCreate(&streams[1]));
             for (int k = 0; k < 2; k++) {
-                pass_on_kernel<<<blocks, SLAB_BLOCK, 0, streams[k]>>>(r.view, boxes,
-                                                                      slab_quick ? 4 : 40, r.tally);
+                pass_on_kernel<<<blocks, SLAB_BLOCK, 0, streams[k]>>>(
+                    r.view, boxes, suite.quick ? 4 : 40, r.tally);
             }
             KERNELS_DONE();
             empty_boxes_kernel<<<2, SLAB_BLOCK>>>(r.view, boxes, r.tally);

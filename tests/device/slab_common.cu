@@ -110,9 +110,9 @@ static uint64_t audit_rows(const char *file, int line, const ga_slab_heap *image
         uint32_t high = at >> image->spread;
         uint32_t count = counts[((high >> 5) << (image->spread + 5u)) + (low << 5) + (high & 31u)];
         if (count != GA_SLAB_BLOCK_UNITS - taken && !off++) {
-            slab_fail(file, line,
-                      "memory block %u to count %u free units as its bitmap has, got %u", at,
-                      GA_SLAB_BLOCK_UNITS - taken, count);
+            suite_fail(file, line,
+                       "memory block %u to count %u free units as its bitmap has, got %u", at,
+                       GA_SLAB_BLOCK_UNITS - taken, count);
         }
         live += taken;
     }
@@ -156,37 +156,24 @@ void slab_audit(const char *file, int line, slab_test_heap *heap, uint64_t live)
     }
     ga_slab_kernel_stats(heap->slab, &stats);
     ga_status status = ga_slab_kernel_each_live(heap->slab, visit_unit, &seen);
-    slab_equal(file, line, "the status of each_live", status, GA_OK);
-    slab_equal(file, line, "stats.live_blocks", stats.live_blocks, live);
-    slab_equal(file, line, "stats.live_bytes", stats.live_bytes, live * heap->wish.unit);
-    slab_equal(file, line, "the units that each_live visits", seen.count, live);
-    slab_equal(file, line, "the strange blocks that each_live visits", seen.strange, 0);
+    suite_equal(file, line, "the status of each_live", status, GA_OK);
+    suite_equal(file, line, "stats.live_blocks", stats.live_blocks, live);
+    suite_equal(file, line, "stats.live_bytes", stats.live_bytes, live * heap->wish.unit);
+    suite_equal(file, line, "the units that each_live visits", seen.count, live);
+    suite_equal(file, line, "the strange blocks that each_live visits", seen.strange, 0);
     if (live) {
         bool owned = ga_slab_kernel_owns(heap->slab, seen.first) &&
                      ga_slab_kernel_owns(heap->slab, seen.last);
-        slab_equal(file, line, "whether the heap owns what each_live visits", owned, true);
+        suite_equal(file, line, "whether the heap owns what each_live visits", owned, true);
     }
-    slab_equal(file, line, "the bits of the bitmaps", audit_bitmaps(file, line, heap), live);
-}
-
-void *slab_device_memory(size_t size)
-{
-    void *memory = NULL;
-    if (!CUDA_DONE(cudaMalloc(&memory, size))) {
-        return NULL;
-    }
-    if (!CUDA_DONE(cudaMemset(memory, 0, size)) || !CUDA_DONE(cudaDeviceSynchronize())) {
-        cudaFree(memory);
-        return NULL;
-    }
-    return memory;
+    suite_equal(file, line, "the bits of the bitmaps", audit_bitmaps(file, line, heap), live);
 }
 
 /* ---- tallies ---------------------------------------------------------------------------- */
 
 slab_tally *slab_tally_new(void)
 {
-    return (slab_tally *)slab_device_memory(sizeof(slab_tally));
+    return (slab_tally *)suite_memory(sizeof(slab_tally));
 }
 
 slab_tally slab_tally_read(const char *file, int line, slab_tally *tally)
@@ -201,10 +188,10 @@ slab_tally slab_tally_read(const char *file, int line, slab_tally *tally)
         return now;
     }
     if (now.wrong) {
-        slab_fail(file, line, "%s 0x%llx, expected 0x%llx, got 0x%llx, the first of %llu",
-                  now.what < SLAB_WRONGS ? names[now.what] : "?", (unsigned long long)now.at,
-                  (unsigned long long)now.expected, (unsigned long long)now.got,
-                  (unsigned long long)now.wrong);
+        suite_fail(file, line, "%s 0x%llx, expected 0x%llx, got 0x%llx, the first of %llu",
+                   now.what < SLAB_WRONGS ? names[now.what] : "?", (unsigned long long)now.at,
+                   (unsigned long long)now.expected, (unsigned long long)now.got,
+                   (unsigned long long)now.wrong);
     }
     return now;
 }

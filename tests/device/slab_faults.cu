@@ -171,7 +171,7 @@ static uint32_t expect_of(uint32_t misdeed, uint64_t unit, uint32_t bytes, uint6
 static void claim_and_release(slab_test_heap *heap)
 {
     uint32_t units = slab_units(heap);
-    char **all = (char **)slab_device_memory(units * sizeof *all);
+    char **all = (char **)suite_memory(units * sizeof *all);
     slab_tally *tally = slab_tally_new();
     if (all && tally) {
         slab_claim_all(heap->view, all, units, tally, 0);
@@ -186,8 +186,8 @@ static void claim_and_release(slab_test_heap *heap)
 static void commit(int device, const slab_wish *wish, uint32_t misdeed)
 {
     slab_test_heap heap;
-    uint64_t *answers = (uint64_t *)slab_device_memory(2 * sizeof *answers);
-    char *foreign = (char *)slab_device_memory(4096);
+    uint64_t *answers = (uint64_t *)suite_memory(2 * sizeof *answers);
+    char *foreign = (char *)suite_memory(4096);
     uint64_t got[2] = {};
     expectation expected[EXPECTED_MOST];
     ga_slab_heap image;
@@ -304,7 +304,7 @@ static void unchecked(int device)
     static const slab_wish wishes[] = {{128, 0, 2, 2, true, false, NULL},
                                        {128, 0, 3, 2, false, false, NULL},
                                        {48, 0, 2, 2, true, false, NULL}};
-    char *foreign = (char *)slab_device_memory(4096);
+    char *foreign = (char *)suite_memory(4096);
     for (size_t i = 0; foreign && i < sizeof wishes / sizeof *wishes; i++) {
         slab_test_heap heap;
         ga_slab_heap image;

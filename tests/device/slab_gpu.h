@@ -8,22 +8,11 @@
 
 #include <gpualloc/device.cuh>
 
+#include "gpu_suite.h"
+
 extern "C" {
-#include "runner.h"
 #include "slab/kernel.h"
 }
-
-#include <cuda_runtime.h>
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-/* Less work, and no heap that grows under its kernels, for a sanitizer; and how many operations the
- * property must hold for, 0: as many as usual. */
-extern bool slab_quick;
-extern bool slab_no_growing;
-extern uint64_t slab_operations;
 
 #define SLAB_CASES(part)                                                                           \
     extern const test_case slab_##part##_cases[];                                                  \
@@ -41,22 +30,6 @@ SLAB_CASES(sized_full)
 SLAB_CASES(sized_growing)
 
 /* ---- failures --------------------------------------------------------------------------- */
-
-/* The case has failed: what was expected, as a sentence. */
-void slab_fail(const char *file, int line, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-#define FAIL(...) slab_fail(__FILE__, __LINE__, __VA_ARGS__)
-
-/* Whether the call succeeded; where it did not, the case has failed. */
-bool slab_cuda(const char *file, int line, const char *call, cudaError_t error);
-#define CUDA_DONE(call) slab_cuda(__FILE__, __LINE__, #call, (call))
-
-/* Whether the launch before it, and all other work, came to its end. */
-#define KERNELS_DONE() (CUDA_DONE(cudaGetLastError()) && CUDA_DONE(cudaDeviceSynchronize()))
-
-bool slab_equal(const char *file, int line, const char *what, uint64_t got, uint64_t expected);
-#define EXPECT_EQUAL(what, got, expected)                                                          \
-    slab_equal(__FILE__, __LINE__, what, (uint64_t)(got), (uint64_t)(expected))
 
 #define EXPECT_STATUS(call, expected)                                                              \
     do {                                                                                           \
@@ -98,9 +71,6 @@ bool slab_image(const slab_test_heap *heap, ga_slab_heap *image);
  * each memory block is what its bitmap says. */
 void slab_audit(const char *file, int line, slab_test_heap *heap, uint64_t live);
 #define EXPECT_LIVE(heap, live) slab_audit(__FILE__, __LINE__, heap, live)
-
-/* Memory of the device, all 0; NULL when there is none, and the case has failed. */
-void *slab_device_memory(size_t size);
 
 /* Standard error goes to a file until the end, which gives the text. */
 typedef struct slab_capture {

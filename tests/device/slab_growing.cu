@@ -199,7 +199,7 @@ static void grows(int device, const char *spec, uint32_t n)
 {
     ga_kernel_heap view;
     ga_heap *heap = open_heap(device, spec, 0, &view);
-    uint32_t **units = (uint32_t **)slab_device_memory(n * sizeof *units);
+    uint32_t **units = (uint32_t **)suite_memory(n * sizeof *units);
     slab_tally *tally = slab_tally_new();
     if (heap && units && tally) {
         ga_stats before = {}, after = {};
@@ -227,12 +227,12 @@ static void grows(int device, const char *spec, uint32_t n)
 
 static void grows_of_each_size(int device)
 {
-    grows(device, "slab:unit=128,capacity=4M,limit=16G/grower", slab_quick ? 1u << 18 : 1u << 23);
-    grows(device, "slab:unit=4K,capacity=64M,limit=40G/grower", slab_quick ? 1u << 16 : 1u << 21);
-    grows(device, "slab:unit=48,capacity=1M,limit=4G/grower", slab_quick ? 1u << 17 : 1u << 22);
-    grows(device, "slab:unit=64K,limit=8G/grower", slab_quick ? 1u << 12 : 1u << 16);
+    grows(device, "slab:unit=128,capacity=4M,limit=16G/grower", suite.quick ? 1u << 18 : 1u << 23);
+    grows(device, "slab:unit=4K,capacity=64M,limit=40G/grower", suite.quick ? 1u << 16 : 1u << 21);
+    grows(device, "slab:unit=48,capacity=1M,limit=4G/grower", suite.quick ? 1u << 17 : 1u << 22);
+    grows(device, "slab:unit=64K,limit=8G/grower", suite.quick ? 1u << 12 : 1u << 16);
     grows(device, "slab:unit=1K,capacity=4M,limit=8G,check=full/grower",
-          slab_quick ? 1u << 14 : 1u << 19);
+          suite.quick ? 1u << 14 : 1u << 19);
 }
 
 /* What the limit has room for is given, all of it, and no more. */
@@ -243,7 +243,7 @@ static void ends_at_its_limit(int device)
     slab_capture capture;
     char text[2048] = "";
     ga_heap *heap = open_heap(device, "slab:unit=1K,capacity=4M,limit=64M/grower", 0, &view);
-    uint32_t **units = (uint32_t **)slab_device_memory(n * sizeof *units);
+    uint32_t **units = (uint32_t **)suite_memory(n * sizeof *units);
     slab_tally *tally = slab_tally_new();
     bool captured = heap && units && tally && slab_capture_begin(&capture);
     if (captured) {
@@ -275,7 +275,7 @@ static void parent_ends_first(int device)
     ga_kernel_heap view;
     ga_heap *heap =
         open_heap(device, "slab:unit=1K,capacity=4M,limit=64M/grower", 33u << 20, &view);
-    uint32_t **units = (uint32_t **)slab_device_memory(n * sizeof *units);
+    uint32_t **units = (uint32_t **)suite_memory(n * sizeof *units);
     slab_tally *tally = slab_tally_new();
     if (heap && units && tally) {
         take<<<slab_grid(n), SLAB_BLOCK>>>(view, units, n, tally);
@@ -297,10 +297,10 @@ static void parent_ends_first(int device)
 
 static void lanes_that_part(int device)
 {
-    const uint32_t n = slab_quick ? 1u << 15 : 1u << 20, claimers = n - n / 3u;
+    const uint32_t n = suite.quick ? 1u << 15 : 1u << 20, claimers = n - n / 3u;
     ga_kernel_heap view;
     ga_heap *heap = open_heap(device, "slab:unit=256,capacity=1M,limit=4G/grower", 0, &view);
-    uint32_t **units = (uint32_t **)slab_device_memory(n * sizeof *units);
+    uint32_t **units = (uint32_t **)suite_memory(n * sizeof *units);
     slab_tally *tally = slab_tally_new();
     if (heap && units && tally) {
         take_apart<<<slab_grid(n), SLAB_BLOCK>>>(view, units, n, tally);
@@ -318,10 +318,10 @@ static void lanes_that_part(int device)
 
 static void tiles_in_turn(int device)
 {
-    const uint32_t tiles = slab_quick ? 1u << 10 : 1u << 14, each = 50, n = tiles * each;
+    const uint32_t tiles = suite.quick ? 1u << 10 : 1u << 14, each = 50, n = tiles * each;
     ga_kernel_heap view;
     ga_heap *heap = open_heap(device, "slab:unit=512,capacity=1M,limit=4G/grower", 0, &view);
-    uint32_t **units = (uint32_t **)slab_device_memory(n * sizeof *units);
+    uint32_t **units = (uint32_t **)suite_memory(n * sizeof *units);
     slab_tally *tally = slab_tally_new();
     if (heap && units && tally) {
         take_in_turn<<<tiles * 8 / SLAB_BLOCK, SLAB_BLOCK>>>(view, units, each, tally);
@@ -341,10 +341,10 @@ static void tiles_in_turn(int device)
  * other work goes on: copies, cudaMalloc, other streams. */
 static void again_and_again(int device)
 {
-    const int rounds = slab_quick ? 10 : (slab_operations ? 10000 : 500);
+    const int rounds = suite.quick ? 10 : (suite.operations ? 10000 : 500);
     const uint32_t n = 24u << 10;
-    uint32_t **units = (uint32_t **)slab_device_memory(n * sizeof *units);
-    char *other = (char *)slab_device_memory(64u << 20);
+    uint32_t **units = (uint32_t **)suite_memory(n * sizeof *units);
+    char *other = (char *)suite_memory(64u << 20);
     slab_tally *tally = slab_tally_new();
     cudaStream_t streams[2];
     if (!units || !other || !tally || !CUDA_DONE(cudaStreamCreate(&streams[0])) ||

@@ -21,7 +21,7 @@ static bool set_up(store *s, int device, const slab_wish *wish, uint32_t n)
         return false;
     }
     s->n = n;
-    s->units = (char **)slab_device_memory(n * sizeof *s->units);
+    s->units = (char **)suite_memory(n * sizeof *s->units);
     s->tally = slab_tally_new();
     return true;
 }
@@ -50,7 +50,7 @@ static uint64_t ask_for(store *s, uint32_t n)
  * here. */
 static void look_at_pieces(store *s, uint32_t piece)
 {
-    uint32_t *seen = (uint32_t *)slab_device_memory(slab_units(&s->heap) / 8);
+    uint32_t *seen = (uint32_t *)suite_memory(slab_units(&s->heap) / 8);
     for (uint32_t first = 0; seen && first + piece <= s->used; first += piece) {
         slab_check_all(s->heap.view, s->units + first, piece, seen, s->tally, 0);
     }

@@ -129,8 +129,8 @@ static void play(slab_test_heap *heap, const slab_oracle *oracle)
     ga_slab_heap image;
     size_t steps_size = oracle->plot.count * sizeof(slab_step);
     size_t answers_size = oracle->plot.count * 32u * sizeof(uint32_t);
-    slab_step *steps = (slab_step *)slab_device_memory(steps_size);
-    uint32_t *answers = (uint32_t *)slab_device_memory(answers_size);
+    slab_step *steps = (slab_step *)suite_memory(steps_size);
+    uint32_t *answers = (uint32_t *)suite_memory(answers_size);
     uint32_t *got = (uint32_t *)malloc(answers_size);
     if (steps && answers && got && slab_image(heap, &image) &&
         copy_rows(heap, &image, oracle->rows_before, oracle->rows_size, cudaMemcpyHostToDevice) &&
@@ -181,7 +181,7 @@ static void as_on_the_cpu(int device)
     };
     for (size_t i = 0; i < sizeof plots / sizeof *plots; i++) {
         slab_plot plot = plots[i];
-        plot.count = slab_quick ? 300 : plot.count;
+        plot.count = suite.quick ? 300 : plot.count;
         play_plot(device, &plot);
     }
 }
@@ -238,8 +238,8 @@ static void use_addresses(slab_test_heap *heap)
 {
     uint32_t units = slab_units(heap);
     uint32_t n = units + 100;
-    uint32_t *addresses = (uint32_t *)slab_device_memory(n * sizeof *addresses);
-    uint32_t *seen = (uint32_t *)slab_device_memory(units / 8);
+    uint32_t *addresses = (uint32_t *)suite_memory(n * sizeof *addresses);
+    uint32_t *seen = (uint32_t *)suite_memory(units / 8);
     slab_tally *tally = slab_tally_new();
     ga_slab_heap image;
     if (addresses && seen && tally) {

@@ -20,8 +20,8 @@ static bool set_up(rig *b, int device, const slab_wish *wish, uint32_t n)
         return false;
     }
     b->n = n;
-    b->units = (char **)slab_device_memory(n * sizeof *b->units);
-    b->seen = (uint32_t *)slab_device_memory(slab_units(&b->heap) / 8);
+    b->units = (char **)suite_memory(n * sizeof *b->units);
+    b->seen = (uint32_t *)suite_memory(slab_units(&b->heap) / 8);
     b->tally = slab_tally_new();
     return true; /* what is missing has failed the case, and kernels of it fail too */
 }
@@ -69,13 +69,13 @@ static void everything(int device)
     for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++) {
         rig b = {};
         slab_wish wish = wishes[i];
-        if (slab_quick) {
+        if (suite.quick) {
             wish.supers = wish.first = wish.supers > 4 ? 4 : wish.supers;
             wish.super_bits = wish.super_bits > 2 ? 2 : wish.super_bits;
         }
         uint32_t units = wish.supers << (wish.super_bits + GA_SLAB_BLOCK_BITS);
         if (set_up(&b, device, &wish, units + 4095)) {
-            for (uint32_t round = 0; round < (slab_quick ? 2u : 4u); round++) {
+            for (uint32_t round = 0; round < (suite.quick ? 2u : 4u); round++) {
                 take_everything(&b, strides[round]);
             }
             tear_down(&b);
@@ -212,7 +212,7 @@ static void one_pattern(rig *b, uint32_t pattern, dim3 grid, dim3 block)
 {
     uint32_t n = grid.x * grid.y * grid.z * block.x * block.y * block.z;
     uint64_t expected = 0;
-    char **copy = (char **)slab_device_memory((size_t)n * MOST * sizeof *copy);
+    char **copy = (char **)suite_memory((size_t)n * MOST * sizeof *copy);
     for (uint32_t i = 0; i < n; i++) {
         expected += wants(pattern, i);
     }
@@ -251,7 +251,7 @@ static void divergent(int device)
         }
         for (uint32_t pattern = 0; pattern < PATTERNS; pattern++) {
             for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
-                for (size_t j = slab_quick ? 2 : 0; j < (slab_quick ? 3u : 5u); j++) {
+                for (size_t j = suite.quick ? 2 : 0; j < (suite.quick ? 3u : 5u); j++) {
                     one_pattern(&b, pattern, grids[j], blocks[i]);
                 }
             }
@@ -323,8 +323,8 @@ static void rounds(int device)
         {64, 0, 20, 20, false, false, NULL}, {48, 0, 1, 1, true, false, NULL},
         {64, 0, 9, 9, true, true, NULL},
     };
-    uint32_t threads = slab_quick ? 2048 : 32768;
-    uint32_t repeats = slab_quick ? 4 : 100;
+    uint32_t threads = suite.quick ? 2048 : 32768;
+    uint32_t repeats = suite.quick ? 4 : 100;
     for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++) {
         rig b = {};
         if (set_up(&b, device, &wishes[i], 1)) {
@@ -399,13 +399,13 @@ static void pass_on(int device)
     static const slab_wish wishes[] = {{128, 0, 40, 40, true, false, NULL},
                                        {128, 0, 40, 40, false, false, NULL},
                                        {16, 0, 3, 3, true, false, NULL}};
-    uint32_t threads = slab_quick ? 2048 : 32768;
+    uint32_t threads = suite.quick ? 2048 : 32768;
     for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++) {
         rig b = {};
-        uint64_t *boxes = (uint64_t *)slab_device_memory(BOXES * sizeof *boxes);
+        uint64_t *boxes = (uint64_t *)suite_memory(BOXES * sizeof *boxes);
         if (boxes && set_up(&b, device, &wishes[i], 1)) {
             pass_on_kernel<<<slab_grid(threads), SLAB_BLOCK>>>(b.heap.view, boxes,
-                                                               slab_quick ? 4 : 100, b.tally);
+                                                               suite.quick ? 4 : 100, b.tally);
             empty_boxes_kernel<<<slab_grid(BOXES), SLAB_BLOCK>>>(b.heap.view, boxes, b.tally);
             EXPECT_LIVE(&b.heap, 0);
             slab_tally found = READ_TALLY(b.tally);
@@ -445,8 +445,8 @@ static void shared(int device)
 {
     static const slab_wish wish = {128, 0, 100, 100, true, false, NULL};
     rig b = {};
-    uint32_t blocks = slab_quick ? 8 : 200;
-    uint32_t times = slab_quick ? 4 : 100;
+    uint32_t blocks = suite.quick ? 8 : 200;
+    uint32_t times = suite.quick ? 4 : 100;
     if (set_up(&b, device, &wish, 1)) {
         shared_kernel<<<blocks, SLAB_BLOCK>>>(b.heap.view, times, b.tally);
         EXPECT_LIVE(&b.heap, 0);
@@ -470,7 +470,7 @@ static void start_streams(rig *b, cudaStream_t *streams)
 {
     for (uint32_t i = 0; i < STREAMS; i++) {
         char **own = b->units + i * SHARE;
-        for (uint32_t round = 0; round < (slab_quick ? 1u : 10u); round++) {
+        for (uint32_t round = 0; round < (suite.quick ? 1u : 10u); round++) {
             slab_claim_all(b->heap.view, own, SHARE, b->tally, streams[i]);
             rounds_kernel<<<16, SLAB_BLOCK, 0, streams[i]>>>(b->heap.view, 3, b->tally);
             slab_release_all(b->heap.view, own, SHARE, 4095, b->tally, streams[i]);

@@ -278,7 +278,7 @@ static uint64_t churn_until(churn *c, const level *l, uint64_t wanted, uint32_t 
     double begin = seconds();
     while (done < wanted && seconds() - begin < l->patience) {
         c->seed = c->seed * 1664525u + 1013904223u;
-        churn_kernel<<<blocks, SLAB_BLOCK>>>(*c, slab_quick ? 8 : ROUNDS);
+        churn_kernel<<<blocks, SLAB_BLOCK>>>(*c, suite.quick ? 8 : ROUNDS);
         if (!KERNELS_DONE()) {
             break;
         }
@@ -324,10 +324,10 @@ static void property_of(int device, const slab_wish *wish, uint64_t wanted)
         !slab_open(&heap, device, wish)) {
         return;
     }
-    uint32_t blocks = slab_quick ? 8 : (uint32_t)properties.multiProcessorCount * 4u;
+    uint32_t blocks = suite.quick ? 8 : (uint32_t)properties.multiProcessorCount * 4u;
     c.heap = heap.view;
     c.seed = wish->unit;
-    c.shadow = (uint32_t *)slab_device_memory((size_t)slab_units(&heap) * sizeof *c.shadow);
+    c.shadow = (uint32_t *)suite_memory((size_t)slab_units(&heap) * sizeof *c.shadow);
     c.tally = slab_tally_new();
     for (uint32_t i = 0; c.shadow && c.tally && i < LEVELS; i++) {
         uint64_t lasting = 0;
@@ -354,8 +354,8 @@ static void no_overlap(int device)
     static const slab_wish wishes[] = {{16, 9, 3, 3, true, false, NULL},
                                        {48, 9, 3, 3, false, false, NULL}};
     static const slab_wish small = {16, 2, 1, 1, true, false, NULL};
-    uint64_t wanted = slab_operations ? slab_operations : slab_quick ? 20000 : 1000000000;
-    if (slab_quick) {
+    uint64_t wanted = suite.operations ? suite.operations : suite.quick ? 20000 : 1000000000;
+    if (suite.quick) {
         property_of(device, &small, wanted);
         return;
     }

@@ -131,7 +131,7 @@ static void use(ga_heap *heap, uint32_t unit)
 {
     ga_kernel_heap view;
     uint32_t n = 1000;
-    char **blocks = (char **)slab_device_memory(n * sizeof *blocks);
+    char **blocks = (char **)suite_memory(n * sizeof *blocks);
     slab_tally *tally = slab_tally_new();
     if (blocks && tally && look(heap, &view)) {
         EXPECT_EQUAL("the kind of the view", view.kind, GA_KERNEL_KIND_SLAB);
@@ -152,7 +152,7 @@ static void specs(int device)
 {
     for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++) {
         ga_heap *heap = NULL;
-        if (subjects[i].large && slab_quick) {
+        if (subjects[i].large && suite.quick) {
             continue;
         }
         heap = open_heap(device, subjects[i].spec);
@@ -176,7 +176,7 @@ static void growth(int device)
     };
     ga_heap *heap =
         open_heap(device, "slab:unit=64,addressing=table,blocks=2,capacity=128K,limit=512K/cuda");
-    char **blocks = (char **)slab_device_memory((size_t)PIECES * ASKED * sizeof *blocks);
+    char **blocks = (char **)suite_memory((size_t)PIECES * ASKED * sizeof *blocks);
     slab_tally *tally = slab_tally_new();
     ga_kernel_heap view;
     uint64_t given = 0;
@@ -208,7 +208,7 @@ static void leak(int device)
     slab_capture c = {};
     ga_kernel_heap view;
     ga_heap *heap = open_heap(device, "slab:unit=64,blocks=1,capacity=64K/cuda");
-    char **blocks = (char **)slab_device_memory(7 * sizeof *blocks);
+    char **blocks = (char **)suite_memory(7 * sizeof *blocks);
     slab_tally *tally = slab_tally_new();
     if (heap && blocks && tally && look(heap, &view)) {
         EXPECT_EQUAL("the blocks given", ask(view, blocks, 7, 64, tally), 7);

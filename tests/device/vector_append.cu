@@ -251,7 +251,7 @@ static void grows_beside_other_work(int)
     for (cudaStream_t &stream : streams) {
         CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     }
-    for (int round = 0; round < (vector_quick ? 10 : 100); round++) {
+    for (int round = 0; round < (suite.quick ? 10 : 100); round++) {
         words v;
         ga_kernel_vector view;
         void *block = nullptr, *pooled = nullptr;

@@ -163,7 +163,7 @@ static void killed_while_it_grows(int device)
 {
     SKIP_WHERE_NOTHING_GROWS
     const std::size_t before = left_of_memory(), slack = 256 * MIB;
-    for (int round = 0; round < (vector_quick ? 1 : 4); round++) {
+    for (int round = 0; round < (suite.quick ? 1 : 4); round++) {
         int ends[2], status = 0;
         char byte = 0;
         REQUIRE(pipe(ends) == 0);

@@ -37,8 +37,6 @@
 
 using gpualloc::device_vector;
 
-bool vector_quick, vector_no_growing;
-
 static const std::size_t MIB = 1 << 20;
 
 /* What is in it. */
@@ -124,7 +122,7 @@ static void grows_in_place(int)
 {
     device_vector<unsigned long long> v;
     const unsigned long long *data = v.raw();
-    const std::size_t most = vector_quick ? 64 * MIB : 1024 * MIB;
+    const std::size_t most = suite.quick ? 64 * MIB : 1024 * MIB;
     for (std::size_t n = MIB / 8; n <= most / 8; n *= 2) {
         const std::size_t before = v.size();
         v.resize(n);
@@ -146,7 +144,7 @@ static void grows_in_place(int)
 static void grows_on_a_full_card(int)
 {
     std::size_t left = 0, all = 0;
-    if (vector_quick) {
+    if (suite.quick) {
         SKIP("it fills the card");
     }
     CUDA(cudaMemGetInfo(&left, &all));
@@ -430,38 +428,21 @@ static const test_case cases[] = {
     {"heaps as resources of CCCL", guarded<is_a_resource_of_cccl>},
 };
 
+static void run_on(int device)
+{
+    test_run("vector", cases, sizeof cases / sizeof *cases, device, suite.only);
+    test_run("vector", vector_append_cases, vector_append_case_count, device, suite.only);
+    test_run("vector", vector_process_cases, vector_process_case_count, device, suite.only);
+    test_run("vector", vector_device_cases, vector_device_case_count, device, suite.only);
+}
+
 int main(int argc, char **argv)
 {
-    int devices = 0;
-    const char *only = nullptr;
     if (argc == 2 && !std::strcmp(argv[1], "--append-beside")) {
         return vector_append_beside();
     }
     if (argc == 2 && !std::strcmp(argv[1], "--append-for-ever")) {
         return vector_append_for_ever();
     }
-    for (int i = 1; i < argc; i++) {
-        if (!std::strcmp(argv[i], "--quick")) {
-            vector_quick = true;
-        } else if (!std::strcmp(argv[i], "--no-growing")) {
-            vector_no_growing = true;
-        } else if (!std::strcmp(argv[i], "--only") && i + 1 < argc) {
-            only = argv[++i];
-        } else {
-            fprintf(stderr, "usage: vector_tests [--only WORDS] [--quick] [--no-growing]\n");
-            return 2;
-        }
-    }
-    if (cudaGetDeviceCount(&devices) != cudaSuccess) {
-        printf("no device: %s\n", cudaGetErrorString(cudaGetLastError()));
-        devices = 0;
-    }
-    for (int device = 0; device < devices; device++) {
-        CUDA(cudaSetDevice(device));
-        test_run("vector", cases, sizeof cases / sizeof *cases, device, only);
-        test_run("vector", vector_append_cases, vector_append_case_count, device, only);
-        test_run("vector", vector_process_cases, vector_process_case_count, device, only);
-        test_run("vector", vector_device_cases, vector_device_case_count, device, only);
-    }
-    return test_summary();
+    return suite_main(argc, argv, run_on);
 }

@@ -5,22 +5,15 @@
 #ifndef TESTS_DEVICE_VECTOR_TESTS_H
 #define TESTS_DEVICE_VECTOR_TESTS_H
 
-extern "C" {
-#include "runner.h"
-}
+#include "gpu_suite.h"
 
-#include <cuda_runtime.h>
-
-#include <cstdio>
 #include <exception>
 
 #define CUDA(call) EXPECT((call) == cudaSuccess)
 
-extern bool vector_quick, vector_no_growing;
-
 /* For a case whose memory comes while its kernel runs. */
 #define SKIP_WHERE_NOTHING_GROWS                                                                   \
-    if (vector_no_growing) {                                                                       \
+    if (suite.no_growing) {                                                                        \
         SKIP("it grows under a kernel");                                                           \
     }
 
