@@ -165,7 +165,9 @@ static ga_status end(const work *w, ga_status status)
     return status;
 }
 
-ga_status ga_carrier_bring(const ga_carrier *carrier, void *to, const void *from, uint64_t size)
+static ga_status carry(const ga_carrier *carrier, void *to, const void *from, uint64_t size,
+                       ga_status (*on_device)(const work *w, char *to, const char *from,
+                                              uint64_t size))
 {
     work w;
     if (!size) {
@@ -176,21 +178,17 @@ ga_status ga_carrier_bring(const ga_carrier *carrier, void *to, const void *from
         return GA_OK;
     }
     ga_status status = begin(carrier, &w);
-    return status == GA_OK ? end(&w, device_bring(&w, to, from, size)) : status;
+    return status == GA_OK ? end(&w, on_device(&w, to, from, size)) : status;
+}
+
+ga_status ga_carrier_bring(const ga_carrier *carrier, void *to, const void *from, uint64_t size)
+{
+    return carry(carrier, to, from, size, device_bring);
 }
 
 ga_status ga_carrier_take(const ga_carrier *carrier, void *to, const void *from, uint64_t size)
 {
-    work w;
-    if (!size) {
-        return GA_OK;
-    }
-    if (carrier->place == GA_PLACE_HOST) {
-        memcpy(to, from, size);
-        return GA_OK;
-    }
-    ga_status status = begin(carrier, &w);
-    return status == GA_OK ? end(&w, device_take(&w, to, from, size)) : status;
+    return carry(carrier, to, from, size, device_take);
 }
 
 ga_status ga_carrier_shift(const ga_carrier *carrier, void *to, const void *from, uint64_t size,

@@ -67,7 +67,9 @@ static ga_status too_many(uint64_t reserve)
                    (ull)reserve);
 }
 
-ga_status ga_arena_extend(ga_arena *arena, uint64_t reserve)
+/* Under the lock, with a whole number of what the arena reserves in. */
+static ga_status reserve_by(ga_status (*how)(ga_arena *arena, uint64_t reserve), ga_arena *arena,
+                            uint64_t reserve)
 {
     if (!arena) {
         return ga_arena_missing();
@@ -77,9 +79,14 @@ ga_status ga_arena_extend(ga_arena *arena, uint64_t reserve)
         return too_many(reserve);
     }
     pthread_mutex_lock(&arena->lock);
-    ga_status status = extend(arena, size);
+    ga_status status = how(arena, size);
     pthread_mutex_unlock(&arena->lock);
     return ga_arena_told(status);
+}
+
+ga_status ga_arena_extend(ga_arena *arena, uint64_t reserve)
+{
+    return reserve_by(extend, arena, reserve);
 }
 
 /* ---- elsewhere --------------------------------------------------------------------------- */
@@ -125,15 +132,5 @@ static ga_status extend_or_relocate(ga_arena *arena, uint64_t reserve)
 
 ga_status ga_arena_move(ga_arena *arena, uint64_t reserve)
 {
-    if (!arena) {
-        return ga_arena_missing();
-    }
-    uint64_t size = whole(arena, reserve);
-    if (reserve && !size) {
-        return too_many(reserve);
-    }
-    pthread_mutex_lock(&arena->lock);
-    ga_status status = extend_or_relocate(arena, size);
-    pthread_mutex_unlock(&arena->lock);
-    return ga_arena_told(status);
+    return reserve_by(extend_or_relocate, arena, reserve);
 }

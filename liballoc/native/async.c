@@ -129,19 +129,6 @@ static ga_status get_settled(const ga_cuda_scope *scope, const async_state *asyn
     return status;
 }
 
-static ga_status async_alloc(void *state, size_t size, void **out)
-{
-    async_state *async = state;
-    ga_cuda_scope scope;
-    CUdeviceptr block = 0;
-    ga_status status = ga_cuda_enter(&scope, async->device);
-    if (status == GA_OK) {
-        status = get_settled(&scope, async, size, &block);
-        ga_cuda_leave(&scope);
-    }
-    return handed_out(async, status, block, size, out);
-}
-
 static ga_status get_zeroed(const ga_cuda_scope *scope, const async_state *async, size_t size,
                             CUdeviceptr *block)
 {
@@ -156,17 +143,28 @@ static ga_status get_zeroed(const ga_cuda_scope *scope, const async_state *async
     return status;
 }
 
-static ga_status async_alloc_zeroed(void *state, size_t size, void **out)
+static ga_status alloc_by(ga_status (*get_one)(const ga_cuda_scope *scope, const async_state *async,
+                                               size_t size, CUdeviceptr *block),
+                          async_state *async, size_t size, void **out)
 {
-    async_state *async = state;
     ga_cuda_scope scope;
     CUdeviceptr block = 0;
     ga_status status = ga_cuda_enter(&scope, async->device);
     if (status == GA_OK) {
-        status = get_zeroed(&scope, async, size, &block);
+        status = get_one(&scope, async, size, &block);
         ga_cuda_leave(&scope);
     }
     return handed_out(async, status, block, size, out);
+}
+
+static ga_status async_alloc(void *state, size_t size, void **out)
+{
+    return alloc_by(get_settled, state, size, out);
+}
+
+static ga_status async_alloc_zeroed(void *state, size_t size, void **out)
+{
+    return alloc_by(get_zeroed, state, size, out);
 }
 
 /* All of them, then one wait. */

@@ -450,41 +450,37 @@ static ga_status slab_alloc_batch(void *state, size_t n, const size_t *sizes, vo
 
 /* ---- forks and threads ----------------------------------------------------------------------- */
 
+/* Nobody works on a heap while it is copied: `before` begins that, and ends it otherwise. */
+static void hold_for_fork(ga_slab_state *s, bool before)
+{
+    if (s->sized) {
+        ga_sized_fork(s->sized, before);
+    } else if (s->kernel) {
+        ga_slab_kernel_fork(s->kernel, before);
+    } else if (before) {
+        pthread_mutex_lock(&s->store.lock);
+    } else {
+        pthread_mutex_unlock(&s->store.lock);
+    }
+}
+
 static void slab_fork_prepare(void *state)
 {
-    ga_slab_state *s = state;
-    if (s->sized) {
-        ga_sized_fork(s->sized, true);
-    } else if (s->kernel) {
-        ga_slab_kernel_fork(s->kernel, true);
-    } else {
-        pthread_mutex_lock(&s->store.lock);
-    }
+    hold_for_fork(state, true);
 }
 
 static void slab_fork_parent(void *state)
 {
-    ga_slab_state *s = state;
-    if (s->sized) {
-        ga_sized_fork(s->sized, false);
-    } else if (s->kernel) {
-        ga_slab_kernel_fork(s->kernel, false);
-    } else {
-        pthread_mutex_unlock(&s->store.lock);
-    }
+    hold_for_fork(state, false);
 }
 
 static void slab_fork_child(void *state)
 {
     ga_slab_state *s = state;
-    if (s->sized) {
-        ga_sized_fork(s->sized, false);
-    } else if (s->kernel) {
-        ga_slab_kernel_fork(s->kernel, false);
-    } else {
+    if (!ga_slab_state_in_kernels(s)) {
         ga_slab_cache_forget_others(&s->store);
-        pthread_mutex_unlock(&s->store.lock);
     }
+    hold_for_fork(s, false);
 }
 
 static void slab_thread_exit(void *state)
