@@ -5,6 +5,7 @@
  * what an owner wrote is there until it frees.
  */
 #define GA_KERNEL_ONLY GA_KERNEL_KIND_SIZED
+#include "patterns.h"
 #include "sized_gpu.h"
 
 /* ---- sizes ------------------------------------------------------------------------------ */
@@ -165,38 +166,6 @@ static void large(int device)
 }
 
 /* ---- divergent callers ------------------------------------------------------------------ */
-
-typedef enum pattern {
-    ODD_LANES = 0,
-    ONE_LANE,     /* of each warp another */
-    BRANCHES,     /* thirds of the lanes call elsewhere, for other sizes */
-    LOOPS,        /* lanes leave one after the other */
-    EARLY_RETURN, /* some lanes are gone */
-    LANE_BY_LANE, /* all lanes, each alone */
-    PATTERNS
-} pattern;
-
-enum {
-    MOST = 4 /* blocks a thread has at most */
-};
-
-static __host__ __device__ uint32_t wants(uint32_t pattern, uint32_t i)
-{
-    switch (pattern) {
-    case ODD_LANES:
-        return i & 1u;
-    case ONE_LANE:
-        return i % 32u == i / 32u % 32u;
-    case BRANCHES:
-        return i % 3u ? 1 : 2;
-    case LOOPS:
-        return i % (MOST + 1u);
-    case EARLY_RETURN:
-        return i % 4u ? 1 : 0;
-    default:
-        return 1;
-    }
-}
 
 static __device__ uint32_t slot_size(uint32_t slot)
 {

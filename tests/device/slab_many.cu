@@ -3,6 +3,7 @@
  * Many warps at once: each unit has one owner, whoever calls and in whatever shape, FULL is
  * answered when all are taken and not before, and what an owner wrote is there until it releases.
  */
+#include "patterns.h"
 #include "slab_gpu.h"
 
 /* What most cases need beside the heap. */
@@ -84,39 +85,6 @@ static void everything(int device)
 }
 
 /* ---- divergent callers ------------------------------------------------------------------ */
-
-typedef enum pattern {
-    ODD_LANES = 0,
-    ONE_LANE,     /* of each warp another */
-    BRANCHES,     /* each third of the lanes calls elsewhere */
-    LOOPS,        /* lanes leave one after the other */
-    EARLY_RETURN, /* some lanes are gone */
-    LANE_BY_LANE, /* all lanes, each alone */
-    PATTERNS
-} pattern;
-
-enum {
-    MOST = 4 /* units a thread claims at most */
-};
-
-/* How many units thread `i` claims. */
-static __host__ __device__ uint32_t wants(uint32_t pattern, uint32_t i)
-{
-    switch (pattern) {
-    case ODD_LANES:
-        return i & 1u;
-    case ONE_LANE:
-        return i % 32u == i / 32u % 32u;
-    case BRANCHES:
-        return i % 3u ? 1 : 2;
-    case LOOPS:
-        return i % (MOST + 1u);
-    case EARLY_RETURN:
-        return i % 4u ? 1 : 0;
-    default:
-        return 1;
-    }
-}
 
 static __device__ void claim_into(ga_kernel_heap heap, char **unit, uint32_t tag, slab_tally *tally)
 {
