@@ -57,24 +57,13 @@ static __device__ size_t round_to_power(size_t size)
     return size <= 1 ? 1 : (size_t)1 << (64 - __clzll((long long)(size - 1))) % 64;
 }
 
-/* Whether free takes a pointer that is inside a block for the block's: where superblocks are found by
- * address, and count what is freed. */
-static __device__ bool frees_by_address()
-{
-    return coalesces() && GA_COALESCE_WORDS_BITS(ga_kernel_linked.words, GA_COALESCE_AT_FORM) ==
-                              GA_COALESCE_HEADERLESS;
-}
-
 /* `align` is a power of two over 16. Elsewhere than above, blocks of a power of two stand at multiples of
  * their size, if the heap's memory begins at one. One that does not is given back: NULL, never a wrong
  * alignment. */
 static __device__ void *claim_aligned(size_t size, size_t align)
 {
-    if (frees_by_address()) {
-        char *wide = size <= ~align
-                         ? (char *)ga_coalesce_kernel_malloc_wide(ga_kernel_linked, size + align)
-                         : NULL;
-        return wide ? wide + (align - (size_t)wide % align) % align : NULL;
+    if (coalesces() && ga_coalesce_kernel_frees_inside(ga_kernel_linked)) {
+        return ga_coalesce_kernel_malloc_aligned(ga_kernel_linked, align, size);
     }
     size_t whole = round_to_power(size > align ? size : align);
     void *block = whole ? malloc(whole) : NULL;

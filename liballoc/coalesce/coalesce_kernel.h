@@ -57,6 +57,21 @@ GA_SIMT void *ga_coalesce_kernel_malloc_wide(ga_kernel_heap heap, size_t size)
     return (void *)ga_wide_read(payload, 0);
 }
 
+/* Whether the heap frees a payload by any address inside it. */
+GA_SIMT bool ga_coalesce_kernel_frees_inside(ga_kernel_heap heap)
+{
+    return GA_COALESCE_WORDS_BITS(heap.words, GA_COALESCE_AT_FORM) == GA_COALESCE_HEADERLESS;
+}
+
+/* `size` bytes at a multiple of `align`, a power of two, in such a heap: in a payload that is larger
+ * by as much. */
+GA_SIMT void *ga_coalesce_kernel_malloc_aligned(ga_kernel_heap heap, size_t align, size_t size)
+{
+    size_t wide = size <= ~align ? size + align : ~(size_t)0; /* which gets nothing */
+    char *payload = (char *)ga_coalesce_kernel_malloc_wide(heap, wide);
+    return payload ? payload + (align - (size_t)payload % align) % align : NULL;
+}
+
 GA_SIMT void ga_coalesce_kernel_free(ga_kernel_heap heap, void *payload)
 {
     ga_tile tile = ga_tile_present();
@@ -68,6 +83,14 @@ GA_SIMT void ga_coalesce_kernel_free(ga_kernel_heap heap, void *payload)
 GA_SIMT_SLOW void *ga_coalesce_general_malloc(ga_kernel_heap heap, size_t size)
 {
     return ga_coalesce_kernel_malloc(heap, size);
+}
+
+/* With headers it is as aligned as it comes: the caller looks. */
+GA_SIMT_SLOW void *ga_coalesce_general_aligned(ga_kernel_heap heap, size_t align, size_t size)
+{
+    return align > GA_COALESCE_ALIGN && ga_coalesce_kernel_frees_inside(heap)
+               ? ga_coalesce_kernel_malloc_aligned(heap, align, size)
+               : ga_coalesce_kernel_malloc(heap, size);
 }
 
 GA_SIMT_SLOW void ga_coalesce_general_free(ga_kernel_heap heap, void *payload)

@@ -290,6 +290,63 @@ static void equal_lanes_go_back_one_by_one(int device)
     cudaFree(tally);
 }
 
+static __device__ size_t alignment_of(uint32_t i)
+{
+    return (size_t)1 << i % 13u;
+}
+
+static __global__ void aligned_kernel(ga_kernel_heap heap, char **payloads, coalesce_tally *tally)
+{
+    uint32_t i = coalesce_thread();
+    size_t align = alignment_of(i);
+    uint32_t size = coalesce_size(i, 5);
+    char *payload = (char *)ga_kernel_aligned_alloc(heap, align, size);
+    ga_post_add64_relaxed(payload ? &tally->given : &tally->refused, 1);
+    if ((size_t)payload % align) {
+        ga_post_add64_relaxed(&tally->wrong, 1);
+    }
+    if (payload) {
+        coalesce_write(payload, size, i);
+    }
+    payloads[i] = payload;
+}
+
+static __global__ void free_aligned_kernel(ga_kernel_heap heap, char **payloads,
+                                           coalesce_tally *tally)
+{
+    uint32_t i = coalesce_thread();
+    if (payloads[i]) {
+        coalesce_check(payloads[i], coalesce_size(i, 5), i, tally);
+    }
+    ga_kernel_free(heap, payloads[i]);
+}
+
+/* Without headers all of them; with headers those that happen to be. */
+static void aligned_blocks(int device)
+{
+    const uint32_t n = 1 << 14;
+    coalesce_test_heap heap;
+    char **payloads = (char **)suite_memory(n * sizeof *payloads);
+    coalesce_tally *tally = (coalesce_tally *)suite_memory(sizeof *tally);
+    EACH_SPEC(spec)
+    {
+        REQUIRE(coalesce_open(&heap, device, *spec));
+        bool any =
+            GA_COALESCE_WORDS_BITS(heap.view.words, GA_COALESCE_AT_FORM) == GA_COALESCE_HEADERLESS;
+        aligned_kernel<<<n / 128, 128>>>(heap.view, payloads, tally);
+        KERNELS_DONE();
+        coalesce_tally found = READ_TALLY(&heap, tally);
+        EXPECT_EQUAL("the answers", found.given + found.refused, n);
+        EXPECT(any ? found.given == n : found.given > n / 13);
+        free_aligned_kernel<<<n / 128, 128>>>(heap.view, payloads, tally);
+        KERNELS_DONE();
+        READ_TALLY(&heap, tally);
+        coalesce_close(&heap);
+    }
+    cudaFree(payloads);
+    cudaFree(tally);
+}
+
 static __global__ void twice_kernel(ga_kernel_heap heap)
 {
     char *payload = (char *)ga_kernel_malloc(heap, threadIdx.x);
@@ -363,6 +420,7 @@ const test_case coalesce_many_cases[] = {
     {"huge requests get NULL", huge_requests_get_null},
     {"a full heap serves as much again", a_full_heap_serves_as_much_again},
     {"equal lanes go back one by one", equal_lanes_go_back_one_by_one},
+    {"aligned blocks", aligned_blocks},
     {"a second free is counted", a_second_free_is_counted},
     {"the host allocates and frees", the_host_allocates_and_frees},
     {"units of one size are no parent", units_of_one_size_are_no_parent},

@@ -147,7 +147,8 @@ static __device__ __forceinline__ void *ga_kernel_realloc(ga_kernel_heap heap, v
 /* `size` bytes at a multiple of `align`, a power of two, else NULL; to be freed like all others.
  * Heaps of all sizes know every alignment over vmm, and over other parents those that their memory begins at, which is
  * 256 at least. Slab heaps of one unit size have the largest power of two in it, but no more than their memory
- * begins at; CUDA's malloc what __nv_aligned_device_malloc() has; coalesce none: NULL. */
+ * begins at; CUDA's malloc what __nv_aligned_device_malloc() has; coalesce without headers every one, by a block that
+ * is larger by `align`, and with headers what these leave (docs/coalesce.md). NULL for what cannot be had. */
 static __device__ __forceinline__ void *ga_kernel_aligned_alloc(ga_kernel_heap heap, size_t align,
                                                                 size_t size)
 {
@@ -161,6 +162,8 @@ static __device__ __forceinline__ void *ga_kernel_aligned_alloc(ga_kernel_heap h
         if (size <= GA_SLAB_WORDS_UNIT(heap.words) && GA_SLAB_WORDS_UNIT(heap.words) % align == 0) {
             block = ga_slab_kernel_claim(heap);
         }
+    } else if (ga_kernel_is(heap, GA_KERNEL_KIND_COALESCE)) {
+        block = ga_coalesce_general_aligned(heap, align, size);
     }
 #ifndef GA_KERNEL_LINKED
     if (ga_kernel_is(heap, GA_KERNEL_KIND_CUDA)) {
