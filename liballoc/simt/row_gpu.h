@@ -335,6 +335,33 @@ GA_SIMT ga_row ga_row_load(ga_tile tile, const uint32_t *row)
     return loaded;
 }
 
+/* Pairs are elements of their own, 64 bits wide: of these PTX says that they do not tear. */
+GA_SIMT ga_row ga_row_load_pairs(ga_tile tile, const uint32_t *row)
+{
+    ga_row loaded;
+    const uint32_t *own = row + ga_row_place(tile, 0);
+    if (tile.width == 32u) { /* a lane has but one word: no pair is whole */
+        return ga_row_load(tile, row);
+    }
+#pragma unroll
+    for (uint32_t j = 0; j < 32u / tile.width; j += 4) {
+        uint64_t low;
+        uint64_t high = 0;
+        if (tile.width == 16u) {
+            asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(low) : "l"(own));
+        } else {
+            asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];"
+                         : "=l"(low), "=l"(high)
+                         : "l"(own + j * tile.width));
+        }
+        loaded.word[j] = (uint32_t)low;
+        loaded.word[j + 1] = (uint32_t)(low >> 32);
+        loaded.word[j + 2] = (uint32_t)high;
+        loaded.word[j + 3] = (uint32_t)(high >> 32);
+    }
+    return loaded;
+}
+
 GA_SIMT uint32_t ga_row_match(ga_tile tile, ga_row row, uint32_t key)
 {
     uint32_t mask = 0;

@@ -275,6 +275,7 @@ static void expect_row(const simt_input *in, uint32_t lane, simt_output *out)
     out->word[SIMT_row_find][lane] = nth(match, 0);
     out->word[SIMT_row_get][lane] = in->row[in->place];
     out->word[SIMT_row_get_each][lane] = each;
+    out->word[SIMT_row_load_pairs][lane] = each;
     out->word[SIMT_row_count][lane] = count;
     out->word[SIMT_row_put][lane] = in->value;
     out->word[SIMT_row_put_match][lane] = put;

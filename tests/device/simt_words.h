@@ -53,6 +53,7 @@
     X(row_find)                                                                                    \
     X(row_get)                                                                                     \
     X(row_get_each)                                                                                \
+    X(row_load_pairs)                                                                              \
     X(row_put)                                                                                     \
     X(row_put_match)                                                                               \
     X(row_count)                                                                                   \
@@ -230,6 +231,12 @@ GA_SIMT void simt_row(ga_tile tile, const simt_input *in, simt_output *out)
     SIMT_UNIFORM(row_get, ga_row_get(tile, row, in->place));
     SIMT_UNIFORM(row_get_each, each);
     SIMT_UNIFORM(row_count, ga_row_count(tile, row));
+    ga_row pairs = ga_row_load_pairs(tile, in->row);
+    each = 0;
+    for (uint32_t i = 0; i < 32u; i++) {
+        each = ga_bits_mix(each ^ ga_row_get(tile, pairs, i));
+    }
+    SIMT_UNIFORM(row_load_pairs, each);
     ga_row_put(tile, &row, in->place, in->value);
     SIMT_UNIFORM(row_put, ga_row_get(tile, row, in->place));
     SIMT_UNIFORM(row_put_match, ga_row_match(tile, row, in->value));
