@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The slab hash (slab-hash-2018, §III-C) over tiles and rows: an array of slab lists (list_tile.h),
+ * of which a hash chooses the one that a key is in; and what is done with a whole table, a bucket
+ * at a time: a tile each.
+ */
+#ifndef GPUALLOC_SLABHASH_HASH_TILE_H
+#define GPUALLOC_SLABHASH_HASH_TILE_H
+
+#include "list_tile.h"
+
+/* ---- the hash ------------------------------------------------------------------------------- */
+
+#define GA_SLABHASH_PRIME ((UINT64_C(1) << 61) - 1u)
+
+/* (a k + b) mod p with p = 2^61 - 1 (§III-C); a and b are below p. Keys that stand in a pattern
+ * would stand in one still: so it is mixed, each number to another (the finaliser of MurmurHash3,
+ * Austin Appleby, public domain), which leaves what the seed promises for any two keys as it is.
+ * The table scales it to its buckets by a multiplication instead of the paper's mod B. Keys of 64
+ * bits that differ by a multiple of p share a hash: at most nine do. */
+GA_SIMT uint64_t ga_slabhash_seeded(ga_slabhash_view table, uint64_t key)
+{
+    uint64_t low_key = (key & GA_SLABHASH_PRIME) + (key >> 61);
+    uint64_t high = ga_bits_high(table.a, low_key);
+    uint64_t low = table.a * low_key;
+    /* The product is below 2^123: its upper part begins at bit 61, and 2^61 is 1 mod p. */
+    uint64_t sum = (low & GA_SLABHASH_PRIME) + (high << 3 | low >> 61);
+    sum = (sum & GA_SLABHASH_PRIME) + (sum >> 61) + table.b;
+    sum = (sum & GA_SLABHASH_PRIME) + (sum >> 61);
+    sum -= sum >= GA_SLABHASH_PRIME ? GA_SLABHASH_PRIME : 0;
+    sum = (sum ^ sum >> 33) * UINT64_C(0xff51afd7ed558ccd);
+    sum = (sum ^ sum >> 33) * UINT64_C(0xc4ceb9fe1a85ec53);
+    return sum ^ sum >> 33;
+}
+
+/* ---- one request ---------------------------------------------------------------------------- */
+
+/* Whether the key and the value, which are what the mode has room for, are none of the reserved
+ * ones. */
+GA_SIMT bool ga_slabhash_allowed(uint32_t kind, uint32_t op, uint64_t key, uint64_t value)
+{
+    if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64) {
+        bool puts = op != GA_SLABHASH_SEARCH && op != GA_SLABHASH_DELETE;
+        return key != GA_SLABHASH_EMPTY && !(puts && value == GA_SLABHASH_UNSET);
+    }
+    return (uint32_t)key < GA_SLABHASH_DELETED;
+}
+
+/* Whether tables of the kind have the operation. */
+GA_SIMT bool ga_slabhash_has(uint32_t kind, uint32_t op)
+{
+    return op < GA_SLABHASH_OP_COUNT &&
+           !(GA_SLABHASH_IS_MULTI(kind) &&
+             (op == GA_SLABHASH_REPLACE || op == GA_SLABHASH_APPLY)) &&
+           !(GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32 && op == GA_SLABHASH_APPLY);
+}
+
+/* One operation of any kind by the whole tile, with everything checked. */
+GA_SIMT ga_slabhash_answer ga_slabhash_do(uint32_t kind, ga_slabhash_view table, ga_tile tile,
+                                          ga_slab_claimed *claimed, uint64_t hash,
+                                          ga_slabhash_change_to to)
+{
+    if (!ga_slabhash_has(kind, to.op) || !ga_slabhash_allowed(kind, to.op, to.key, to.value)) {
+        return ga_slabhash_say(GA_SLABHASH_REFUSED, 0);
+    }
+    ga_slabhash_walk walk = ga_slabhash_walk_path(table, hash);
+    switch (to.op) {
+    case GA_SLABHASH_SEARCH:
+        return ga_slabhash_find(kind, table, tile, walk, to.key);
+    case GA_SLABHASH_DELETE:
+        return ga_slabhash_remove(kind, table, tile, walk, to.key);
+    default:
+        return ga_slabhash_put(kind, table, tile, walk, claimed, to);
+    }
+}
+
+/* ---- a bucket ------------------------------------------------------------------------------- */
+
+/* What there is in a bucket's slab and its chain. */
+typedef struct ga_slabhash_census {
+    uint64_t live, deleted, chained, marked;
+} ga_slabhash_census;
+
+GA_SIMT void ga_slabhash_count(uint32_t kind, ga_slabhash_view table, ga_tile tile, uint32_t bucket,
+                               ga_slabhash_census *census)
+{
+    ga_slabhash_walk walk = ga_slabhash_walk_chain(table, bucket);
+    uint32_t slabs = 0;
+    ga_row row;
+    do {
+        row = ga_slabhash_look(kind, tile, walk.row);
+        uint32_t empty = ga_slabhash_match(kind, tile, row, GA_SLABHASH_EMPTY);
+        uint32_t live = ga_slabhash_live(kind, tile, row);
+        census->live += ga_bits_count(live);
+        census->deleted += ga_bits_count(ga_slabhash_places(kind) & ~empty & ~live);
+        if (!slabs++) {
+            census->marked += ga_row_get(tile, row, GA_SLABHASH_MARK) & 1u ? 0 : 1;
+        }
+    } while (ga_slabhash_next(kind, table, tile, &walk, row, false));
+    census->chained += slabs - 1u;
+}
+
+/* The tile's leader takes `n` places of an array of which `cursor` says how many are taken. */
+GA_SIMT uint64_t ga_slabhash_reserve(ga_tile tile, uint64_t *cursor, uint32_t n)
+{
+    uint32_t leader = ga_tile_leader(tile);
+    ga_lanes low = ga_lanes_all(0);
+    ga_lanes high = ga_lanes_all(0);
+    GA_EACH_LANE(tile, 1u << leader, own)
+    {
+        uint64_t first = ga_add64_relaxed(cursor, n); /* relaxed: hands out places */
+        ga_lane_write(&low, own, (uint32_t)first);
+        ga_lane_write(&high, own, (uint32_t)(first >> 32));
+    }
+    return ga_lanes_get(tile, low, leader) | (uint64_t)ga_lanes_get(tile, high, leader) << 32;
+}
+
+GA_SIMT void ga_slabhash_write(uint32_t kind, void *array, uint64_t place, uint64_t what)
+{
+    if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64) {
+        ((uint64_t *)array)[place] = what;
+    } else {
+        ((uint32_t *)array)[place] = (uint32_t)what;
+    }
+}
+
+/* Write the bucket's pairs to the arrays, which may be NULL and have `room`; `cursor` counts all.
+ * */
+GA_SIMT void ga_slabhash_copy(uint32_t kind, ga_slabhash_view table, ga_tile tile, uint32_t bucket,
+                              void *keys, void *values, uint64_t room, uint64_t *cursor)
+{
+    ga_slabhash_walk walk = ga_slabhash_walk_chain(table, bucket);
+    ga_row row;
+    do {
+        row = ga_slabhash_look(kind, tile, walk.row);
+        uint32_t live = ga_slabhash_live(kind, tile, row);
+        uint64_t at = live ? ga_slabhash_reserve(tile, cursor, ga_bits_count(live)) : 0;
+        for (; live; live &= live - 1u, at++) {
+            uint64_t key = ga_slabhash_key_at(kind, tile, row, ga_bits_lowest(live));
+            uint64_t value = ga_slabhash_value_at(kind, tile, row, ga_bits_lowest(live));
+            GA_EACH_LANE(tile, at < room ? 1u << ga_tile_leader(tile) : 0, own)
+            {
+                (void)own;
+                if (keys) {
+                    ga_slabhash_write(kind, keys, at, key);
+                }
+                if (values) {
+                    ga_slabhash_write(kind, values, at, value);
+                }
+            }
+        }
+    } while (ga_slabhash_next(kind, table, tile, &walk, row, false));
+}
+
+/* ---- FLUSH, clear: alone -------------------------------------------------------------------- */
+
+/* The slab's words, all but the mark of a bucket's, become those of an empty one from `place` on.
+ * Relaxed stores: nobody else is here. */
+GA_SIMT void ga_slabhash_wipe(ga_tile tile, uint32_t *row, uint32_t place, bool mark)
+{
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        for (uint32_t i = own; i < GA_SLABHASH_WORDS; i += ga_tile_size(tile)) {
+            if (i >= place && (i != GA_SLABHASH_MARK || mark)) {
+                ga_store_relaxed(row + i, 0xffffffffu);
+            }
+        }
+    }
+    ga_tile_sync(tile);
+}
+
+/* Give back the slab `unit` and all behind it. */
+GA_SIMT void ga_slabhash_free_chain(ga_slabhash_view table, ga_tile tile, uint32_t unit)
+{
+    while (unit != GA_SLABHASH_NO_SLAB) {
+        uint32_t next = ga_load_relaxed(ga_slabhash_row(table, unit) + GA_SLABHASH_NEXT);
+#ifdef __CUDACC__
+        if (table.heap->growth) {
+            ga_slab_weigh(table.heap, tile, 0u - 1u);
+        }
+#endif
+        ga_slab_release_one(ga_slab_view_of(table.heap), tile, unit);
+        unit = next;
+    }
+}
+
+/* The bucket empty and unmarked, its chain given back. */
+GA_SIMT void ga_slabhash_clear_bucket(ga_slabhash_view table, ga_tile tile, uint32_t bucket)
+{
+    uint32_t *row = table.rows + (size_t)bucket * GA_SLABHASH_WORDS;
+    uint32_t chain = ga_load_relaxed(row + GA_SLABHASH_NEXT);
+    ga_tile_sync(tile); /* all have read it */
+    ga_slabhash_wipe(tile, row, 0, true);
+    ga_slabhash_free_chain(table, tile, chain);
+}
+
+/* Where a flush writes the next pair. */
+typedef struct ga_slabhash_target {
+    uint32_t *row;
+    uint32_t place; /* of the next pair; GA_SLABHASH_MARK or more: the slab is full */
+} ga_slabhash_target;
+
+/* Words that a place takes. */
+GA_SIMT uint32_t ga_slabhash_width(uint32_t kind)
+{
+    return GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32   ? 1u
+           : GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP32 ? 2u
+                                                         : 4u;
+}
+
+/* The first word behind the places. */
+GA_SIMT uint32_t ga_slabhash_places_end(uint32_t kind)
+{
+    return GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 ? 28u : GA_SLABHASH_MARK;
+}
+
+/* Move the pairs of one slab, as loaded, to where the target is. That never comes behind them. */
+GA_SIMT void ga_slabhash_move(uint32_t kind, ga_slabhash_view table, ga_tile tile, ga_row row,
+                              ga_slabhash_target *to)
+{
+    uint32_t width = ga_slabhash_width(kind);
+    for (uint32_t live = ga_slabhash_live(kind, tile, row); live; live &= live - 1u) {
+        if (to->place >= ga_slabhash_places_end(kind)) {
+            uint32_t next = ga_load_relaxed(to->row + GA_SLABHASH_NEXT);
+            to->row = ga_slabhash_row(table, next); /* it is there: the pairs come from behind */
+            to->place = 0;
+        }
+        for (uint32_t i = 0; i < width; i++) {
+            uint32_t word = ga_row_get(tile, row, ga_bits_lowest(live) + i);
+            GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+            {
+                (void)own;
+                ga_store_relaxed(to->row + to->place + i, word); /* relaxed: alone */
+            }
+        }
+        to->place += width;
+    }
+}
+
+/* FLUSH of a bucket: its pairs and those of its chain stand in as few slabs as possible, in the
+ * order in which they stood; the others are given back. Marks stay, since a bucket's slab may have
+ * sent keys of other homes on. A chain has keys of its own home alone, so that they may come back
+ * to it. */
+GA_SIMT void ga_slabhash_flush_bucket(uint32_t kind, ga_slabhash_view table, ga_tile tile,
+                                      uint32_t bucket)
+{
+    ga_slabhash_walk walk = ga_slabhash_walk_chain(table, bucket);
+    ga_slabhash_target to;
+    ga_row row;
+    to.row = walk.row;
+    to.place = 0;
+    do {
+        row = ga_slabhash_look(kind, tile, walk.row);
+        ga_tile_sync(tile); /* all have read it */
+        ga_slabhash_move(kind, table, tile, row, &to);
+        ga_tile_sync(tile);
+    } while (ga_slabhash_next(kind, table, tile, &walk, row, false));
+    uint32_t rest = ga_load_relaxed(to.row + GA_SLABHASH_NEXT);
+    ga_tile_sync(tile); /* all have read it */
+    ga_slabhash_wipe(tile, to.row, to.place, false);
+    ga_slabhash_free_chain(table, tile, rest);
+}
+
+#endif

@@ -1,0 +1,499 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The slab list (slab-hash-2018, §III-A, §IV-C) over tiles and rows, for CPU and GPU: the slabs
+ * that a key may stand in, one after the other, and what is done with them.
+ *
+ * STRUCTURE  A path begins at a bucket's slab, its home. With a path of K it goes on to K - 1 other
+ *            buckets' slabs, each time only if the one before is marked as having been full; then
+ *            to the chain of slabs that hangs on the home. K = 1 is the paper's list.
+ *
+ *              home ----------> 2nd bucket ---> ... ---> Kth bucket
+ *              | next    marked            marked         |
+ *              v                                          |
+ *              slab -> slab -> ...   <--------------------+
+ *
+ * INVARIANT  The path of a key is fixed, and only becomes longer; so is the order of its places. A
+ *            key is put into the first place on it that was seen empty, by somebody who has seen
+ *            every place of the path, the key in none of them, before it. So with unique keys no
+ *            two places hold one key: docs/slabhash.md has the argument. A mark is set before any
+ *            key is put further on.
+ *
+ * ORDER      L1 and L2: a slab is empty, but for its first pair, before anybody follows the link to
+ *            it. Marks are relaxed: who is to find what stands further on has seen its mark, or
+ *            somebody before him has.
+ *
+ * PROGRESS   Lock-free: an attempt fails because another tile's has succeeded. Where a slab is
+ * wanted
+ *            and there is none, the answer is FULL and nothing is done.
+ */
+#ifndef GPUALLOC_SLABHASH_LIST_TILE_H
+#define GPUALLOC_SLABHASH_LIST_TILE_H
+
+#include "slots.h"
+
+#ifdef __CUDACC__
+#include <gpualloc/slab/slab_kernel.h>
+#else
+#include <gpualloc/slab/slab_tile.h>
+#endif
+
+/* A table as tiles see it, by value: a list is a table of one bucket. */
+typedef struct ga_slabhash_view {
+    uint32_t *rows;     /* a slab for each bucket */
+    ga_slab_heap *heap; /* where the others come from: units of 128 bytes */
+    uint32_t buckets;
+    uint32_t path;  /* K */
+    uint32_t apart; /* the most that two bucket slabs of a path are apart: buckets / path */
+    uint32_t kind;  /* for those who dispatch */
+    uint64_t a, b;  /* the hash */
+} ga_slabhash_view;
+
+/* What the operations answer. */
+typedef struct ga_slabhash_answer {
+    uint32_t result; /* ga_slabhash_result */
+    uint64_t value;  /* what was there, else 0 */
+} ga_slabhash_answer;
+
+GA_SIMT ga_slabhash_answer ga_slabhash_say(uint32_t result, uint64_t value)
+{
+    ga_slabhash_answer answer;
+    answer.result = result;
+    answer.value = value;
+    return answer;
+}
+
+/* ---- slabs ---------------------------------------------------------------------------------- */
+
+GA_SIMT uint32_t *ga_slabhash_row(ga_slabhash_view table, uint32_t unit)
+{
+    return (uint32_t *)ga_slab_pointer(ga_slab_view_with(table.heap, 0), unit);
+}
+
+/* A tile claims slabs a bitmap word at a time, and hands them out of `claimed`: begin with any
+ * number that is another for each tile, and give back what is left at the end. */
+GA_SIMT ga_slab_claimed ga_slabhash_claim_begin(uint32_t number)
+{
+    ga_slab_claimed claimed;
+    claimed.word = number;
+    claimed.units = 0;
+    return claimed;
+}
+
+GA_SIMT void ga_slabhash_claim_end(ga_slabhash_view table, ga_tile tile, ga_slab_claimed *claimed)
+{
+    if (claimed->units) {
+        ga_slab_give_word(ga_slab_view_of(table.heap), tile, claimed);
+    }
+}
+
+/* A word with free units, from `word` on; without any where the heap is full. */
+GA_SIMT_SLOW ga_slab_claimed ga_slabhash_claim_word(ga_slab_heap *heap, ga_tile tile, uint32_t word)
+{
+    uint32_t words = ga_slab_words(heap);
+    ga_slab_claimed claimed = ga_slabhash_claim_begin(word);
+    if (words) { /* on the CPU there are none before the first super block */
+        claimed.word %= words;
+#ifdef __CUDACC__
+        claimed = ga_slab_claim_word_general(heap, ga_tile_members(tile), claimed.word);
+#else
+        ga_slab_claim_word(ga_slab_view_with(heap, words), tile, &claimed);
+#endif
+    }
+    return claimed;
+}
+
+/* One slab's unit, or GA_SLABHASH_NO_SLAB. */
+GA_SIMT uint32_t ga_slabhash_claim(ga_slab_heap *heap, ga_tile tile, ga_slab_claimed *claimed)
+{
+    if (!claimed->units) {
+        *claimed = ga_slabhash_claim_word(heap, tile, claimed->word);
+        if (!claimed->units) {
+            return GA_SLABHASH_NO_SLAB;
+        }
+    }
+    uint32_t place = ga_bits_lowest(claimed->units);
+    claimed->units &= claimed->units - 1u;
+    return claimed->word * 32u + place;
+}
+
+/* The tile writes the slab anew: empty, but for the pair in its first place. Plain: nobody else
+ * knows of it. The key EMPTY makes it empty altogether. */
+GA_SIMT void ga_slabhash_make(uint32_t kind, ga_tile tile, uint32_t *row, uint64_t key,
+                              uint64_t value)
+{
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        for (uint32_t i = own; i < GA_SLABHASH_WORDS; i += ga_tile_size(tile)) {
+            row[i] = ga_slabhash_fresh_word(kind, i, key, value);
+        }
+    }
+    ga_tile_sync(tile);
+}
+
+/* Make `unit` the slab behind `row`, which has none. Answers what stands there then, if anybody
+ * else was faster: his. */
+GA_SIMT uint32_t ga_slabhash_link(uint32_t kind, ga_tile tile, uint32_t *row, uint32_t unit)
+{
+    uint32_t leader = ga_tile_leader(tile);
+    ga_lanes stands = ga_lanes_all(unit);
+    ga_slabhash_nap();
+    GA_EACH_LANE(tile, 1u << leader, own)
+    {
+        uint32_t before = GA_SLABHASH_NO_SLAB;
+        if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
+#if GA_SLABHASH_MUTANT == 7
+            before = ga_cas_relaxed(row + GA_SLABHASH_NEXT, before, unit);
+#else
+            /* L1: release. Pairs with L2: whoever follows finds what ga_slabhash_make() wrote. */
+            before = ga_cas_release(row + GA_SLABHASH_NEXT, before, unit);
+#endif
+        } else {
+            uint64_t *both = (uint64_t *)(void *)(row + GA_SLABHASH_MARK);
+            uint64_t seen = ga_load64_relaxed(both); /* relaxed: the compare-and-swap asks again */
+            uint64_t now = seen;
+            do { /* again where the mark alone has changed, which it does once */
+                seen = now;
+                before = (uint32_t)(seen >> 32);
+                if (before != GA_SLABHASH_NO_SLAB) {
+                    break;
+                }
+                uint64_t linked = (uint32_t)seen | (uint64_t)unit << 32;
+#if GA_SLABHASH_MUTANT == 4
+                ga_slabhash_nap();
+                ga_store64_release(both, linked); /* Pairs with L2 */
+                now = seen;
+#elif GA_SLABHASH_MUTANT == 7
+                now = ga_cas64_relaxed(both, seen, linked);
+#else
+                /* L1: release. Pairs with L2. */
+                now = ga_cas64_release(both, seen, linked);
+#endif
+            } while (now != seen);
+        }
+        ga_lane_write(&stands, own, before == GA_SLABHASH_NO_SLAB ? unit : before);
+    }
+    return ga_lanes_get(tile, stands, leader);
+}
+
+/* The slab was full, and whoever looks for a key that it has not goes on from now on. */
+GA_SIMT void ga_slabhash_mark(uint32_t kind, ga_tile tile, uint32_t *row)
+{
+    GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+    {
+        (void)own;
+#if GA_SLABHASH_MUTANT != 5
+        /* relaxed: see ORDER. */
+        if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
+            ga_and_relaxed(row + GA_SLABHASH_MARK, ~1u);
+        } else {
+            ga_and64_relaxed((uint64_t *)(void *)(row + GA_SLABHASH_MARK), ~UINT64_C(1));
+        }
+#else
+        (void)kind;
+        (void)row;
+#endif
+    }
+}
+
+/* ---- a path --------------------------------------------------------------------------------- */
+
+typedef struct ga_slabhash_walk {
+    uint32_t *row;   /* where it is */
+    uint32_t *end;   /* the slab whose link is the path's next behind the buckets' */
+    uint32_t link;   /* what stands there, once that was loaded */
+    uint32_t bucket; /* whose slab `row` is, while it is a bucket's */
+    uint32_t step;   /* from there to the next bucket */
+    uint32_t left;   /* buckets still to come */
+} ga_slabhash_walk;
+
+/* The chain of one bucket alone. */
+GA_SIMT ga_slabhash_walk ga_slabhash_walk_chain(ga_slabhash_view table, uint32_t bucket)
+{
+    ga_slabhash_walk walk;
+    walk.row = table.rows + (size_t)bucket * GA_SLABHASH_WORDS;
+    walk.end = walk.row;
+    walk.link = GA_SLABHASH_NO_SLAB;
+    walk.bucket = bucket;
+    walk.step = 0;
+    walk.left = 0;
+    return walk;
+}
+
+/* The path of a hash. Its upper bits choose the home; all others are a number from 1 to `apart`
+ * further on each, so that no two are one. */
+GA_SIMT ga_slabhash_walk ga_slabhash_walk_path(ga_slabhash_view table, uint64_t hash)
+{
+    ga_slabhash_walk walk =
+        ga_slabhash_walk_chain(table, (uint32_t)ga_bits_high(hash, table.buckets));
+    if (table.path > 1u) {
+        uint32_t other = ga_bits_mix((uint32_t)hash ^ (uint32_t)(hash >> 32));
+        walk.step = 1u + (uint32_t)((uint64_t)other * table.apart >> 32);
+        walk.left = table.path - 1u;
+    }
+    return walk;
+}
+
+/* Follow a link that was read at the walk's end. */
+GA_SIMT bool ga_slabhash_follow(uint32_t kind, ga_slabhash_view table, ga_slabhash_walk *walk,
+                                uint32_t link)
+{
+    if (link == GA_SLABHASH_NO_SLAB) {
+        return false;
+    }
+    /* L2: acquire. Pairs with L1: the slab as it was made, or later. Each lane for itself. */
+    if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
+        (void)ga_load_acquire(walk->end + GA_SLABHASH_NEXT); /* L2. Pairs with L1 */
+    } else {
+        /* L2: acquire. Pairs with L1. */
+        (void)ga_load64_acquire((uint64_t *)(void *)(walk->end + GA_SLABHASH_MARK));
+    }
+    walk->row = ga_slabhash_row(table, link);
+    walk->end = walk->row;
+    return true;
+}
+
+/* On to the next slab of the path behind the one that was loaded, if there is one; from a bucket's
+ * slab to the next bucket's if it is marked, or `marked` says so. */
+GA_SIMT bool ga_slabhash_next(uint32_t kind, ga_slabhash_view table, ga_tile tile,
+                              ga_slabhash_walk *walk, ga_row row, bool marked)
+{
+    if (walk->row == walk->end) {
+        walk->link = ga_row_get(tile, row, GA_SLABHASH_NEXT);
+    }
+    if (!walk->left) {
+        return ga_slabhash_follow(kind, table, walk, walk->link);
+    }
+    if (!marked && ga_row_get(tile, row, GA_SLABHASH_MARK) & 1u) {
+        return false;
+    }
+    ga_slabhash_nap();
+    walk->left--;
+    walk->bucket += walk->step;
+    walk->bucket -= walk->bucket >= table.buckets ? table.buckets : 0;
+    walk->row = table.rows + (size_t)walk->bucket * GA_SLABHASH_WORDS;
+    return true;
+}
+
+/* ---- SEARCH, SEARCHALL ---------------------------------------------------------------------- */
+
+GA_SIMT ga_slabhash_answer ga_slabhash_find(uint32_t kind, ga_slabhash_view table, ga_tile tile,
+                                            ga_slabhash_walk walk, uint64_t key)
+{
+    ga_row row;
+    do {
+        row = ga_slabhash_look(kind, tile, walk.row);
+        uint32_t found = ga_slabhash_match(kind, tile, row, key);
+        if (found) {
+            uint32_t place = ga_slabhash_first(kind, tile, row, found, true);
+            if (place != GA_NONE) {
+                ga_slabhash_seen(kind, walk.row + place);
+                return ga_slabhash_say(GA_SLABHASH_FOUND,
+                                       ga_slabhash_value_at(kind, tile, row, place));
+            }
+            if (!GA_SLABHASH_IS_MULTI(kind)) { /* the key's own place: it is nowhere else */
+                break;
+            }
+        }
+    } while (ga_slabhash_next(kind, table, tile, &walk, row, false));
+    return ga_slabhash_say(GA_SLABHASH_ABSENT, 0);
+}
+
+/* All values of the key, the first `room` of them written down. Answers how many. */
+GA_SIMT uint64_t ga_slabhash_find_all(uint32_t kind, ga_slabhash_view table, ga_tile tile,
+                                      ga_slabhash_walk walk, uint64_t key, uint64_t *values,
+                                      uint64_t room)
+{
+    uint64_t count = 0;
+    ga_row row;
+    do {
+        row = ga_slabhash_look(kind, tile, walk.row);
+        for (uint32_t found = ga_slabhash_match(kind, tile, row, key); found; found &= found - 1u) {
+            uint64_t value = ga_slabhash_value_at(kind, tile, row, ga_bits_lowest(found));
+            if (!ga_slabhash_is_set(kind, value)) {
+                continue;
+            }
+            ga_slabhash_seen(kind, walk.row + ga_bits_lowest(found));
+            GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+            {
+                (void)own;
+                if (count < room) {
+                    values[count] = value;
+                }
+            }
+            count++;
+        }
+    } while (ga_slabhash_next(kind, table, tile, &walk, row, false));
+    return count;
+}
+
+/* ---- INSERT, REPLACE, insert-or-apply ------------------------------------------------------- */
+
+/* What is to be put in, and how where the key is there. */
+typedef struct ga_slabhash_change_to {
+    uint64_t key, value;
+    uint32_t op;  /* GA_SLABHASH_INSERT, _REPLACE or _APPLY */
+    uint32_t how; /* of the last; GA_SLABHASH_HOW_COUNT: `function` */
+    ga_slabhash_function *function;
+    void *context;
+} ga_slabhash_change_to;
+
+GA_SIMT uint64_t ga_slabhash_applied(ga_slabhash_change_to to, uint64_t there)
+{
+    switch (to.how) {
+    case GA_SLABHASH_ADD:
+        return there + to.value;
+    case GA_SLABHASH_MIN:
+        return there < to.value ? there : to.value;
+    case GA_SLABHASH_MAX:
+        return there > to.value ? there : to.value;
+    default:
+        return to.function(to.context, there, to.value);
+    }
+}
+
+/* The key's place is `place` of the slab, as loaded. False where it has changed since. */
+GA_SIMT bool ga_slabhash_put_over(uint32_t kind, ga_tile tile, uint32_t *at, ga_row row,
+                                  uint32_t place, ga_slabhash_change_to to,
+                                  ga_slabhash_answer *answer)
+{
+    uint64_t there = ga_slabhash_value_at(kind, tile, row, place);
+    bool found = ga_slabhash_is_set(kind, there);
+    uint64_t after = to.value;
+    *answer = ga_slabhash_say(found ? GA_SLABHASH_FOUND : GA_SLABHASH_ABSENT, found ? there : 0);
+    if (found && to.op == GA_SLABHASH_INSERT) {
+        ga_slabhash_seen(kind, at + place);
+        return true;
+    }
+    if (found && to.op == GA_SLABHASH_APPLY) {
+        after = ga_slabhash_applied(to, there);
+        if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 && after == GA_SLABHASH_UNSET) {
+            answer->result = GA_SLABHASH_REFUSED;
+            return true;
+        }
+    }
+    if (!ga_slabhash_change(kind, tile, at + place, to.key, there, after)) {
+        return false;
+    }
+    if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
+        ga_slabhash_seen(kind, at + place);
+    }
+    return true;
+}
+
+/* The path is at its end, and has no empty place: another slab, with the pair in it. False where
+ * somebody else was faster, and the walk is at his slab. */
+GA_SIMT bool ga_slabhash_append(uint32_t kind, ga_slabhash_view table, ga_tile tile,
+                                ga_slabhash_walk *walk, ga_slab_claimed *claimed,
+                                ga_slabhash_change_to to, ga_slabhash_answer *answer)
+{
+    uint32_t unit = ga_slabhash_claim(table.heap, tile, claimed);
+    if (unit == GA_SLABHASH_NO_SLAB) {
+        *answer = ga_slabhash_say(GA_SLABHASH_FULL, 0);
+        return true;
+    }
+    ga_slabhash_make(kind, tile, ga_slabhash_row(table, unit), to.key, to.value);
+    uint32_t stands = ga_slabhash_link(kind, tile, walk->end, unit);
+    if (stands == unit) {
+        *answer = ga_slabhash_say(GA_SLABHASH_ABSENT, 0);
+        return true;
+    }
+    claimed->units |= 1u << unit % 32u; /* the word is still the one it came from */
+    ga_slabhash_follow(kind, table, walk, stands);
+    return false;
+}
+
+/* Put the pair in. The walk goes through the whole path, remembers the first empty place, and fills
+ * it; where that fails it goes on from there. */
+GA_SIMT ga_slabhash_answer ga_slabhash_put(uint32_t kind, ga_slabhash_view table, ga_tile tile,
+                                           ga_slabhash_walk walk, ga_slab_claimed *claimed,
+                                           ga_slabhash_change_to to)
+{
+    bool multi = GA_SLABHASH_IS_MULTI(kind);
+    ga_slabhash_answer answer = ga_slabhash_say(GA_SLABHASH_ABSENT, 0);
+    ga_slabhash_walk spot_at = walk;
+    uint32_t spot = GA_NONE;
+    for (;;) {
+        ga_row row = ga_slabhash_look(kind, tile, walk.row);
+        uint32_t found = ga_slabhash_match(kind, tile, row, to.key);
+        uint32_t place = !found  ? GA_NONE
+                         : multi ? ga_slabhash_first(kind, tile, row, found, false)
+                                 : ga_bits_lowest(found);
+        if (place != GA_NONE && (!multi || GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64)) {
+            if (ga_slabhash_put_over(kind, tile, walk.row, row, place, to, &answer)) {
+                return answer;
+            }
+            continue;
+        }
+        uint32_t empty = ga_slabhash_match(kind, tile, row, GA_SLABHASH_EMPTY);
+        if (empty && spot == GA_NONE) {
+            spot = ga_bits_lowest(empty);
+            spot_at = walk;
+        }
+        if (!empty && walk.left && ga_row_get(tile, row, GA_SLABHASH_MARK) & 1u) {
+            ga_slabhash_mark(kind, tile, walk.row);
+        }
+        if (!(multi && spot != GA_NONE) &&
+            ga_slabhash_next(kind, table, tile, &walk, row, !empty)) {
+            continue;
+        }
+        if (spot == GA_NONE) {
+            if (ga_slabhash_append(kind, table, tile, &walk, claimed, to, &answer)) {
+                return answer;
+            }
+        } else if (ga_slabhash_fill(kind, tile, spot_at.row + spot, to.key, to.value)) {
+            return answer;
+        } else {
+            walk = spot_at;
+            spot = GA_NONE;
+        }
+    }
+}
+
+/* ---- DELETE, DELETEALL ---------------------------------------------------------------------- */
+
+GA_SIMT ga_slabhash_answer ga_slabhash_remove(uint32_t kind, ga_slabhash_view table, ga_tile tile,
+                                              ga_slabhash_walk walk, uint64_t key)
+{
+    for (;;) {
+        ga_row row = ga_slabhash_look(kind, tile, walk.row);
+        uint32_t found = ga_slabhash_match(kind, tile, row, key);
+        uint32_t place = found ? ga_slabhash_first(kind, tile, row, found, true) : GA_NONE;
+        if (place != GA_NONE) {
+            uint64_t value = ga_slabhash_value_at(kind, tile, row, place);
+            if (ga_slabhash_erase(kind, tile, walk.row + place, key, value)) {
+                return ga_slabhash_say(GA_SLABHASH_FOUND, value);
+            }
+            continue;
+        }
+        if ((found && !GA_SLABHASH_IS_MULTI(kind)) ||
+            !ga_slabhash_next(kind, table, tile, &walk, row, false)) {
+            return ga_slabhash_say(GA_SLABHASH_ABSENT, 0);
+        }
+    }
+}
+
+/* Answers how many were taken out. A place that changes meanwhile is looked at again, with its
+ * slab. */
+GA_SIMT uint64_t ga_slabhash_remove_all(uint32_t kind, ga_slabhash_view table, ga_tile tile,
+                                        ga_slabhash_walk walk, uint64_t key)
+{
+    uint64_t count = 0;
+    for (;;) {
+        ga_row row = ga_slabhash_look(kind, tile, walk.row);
+        bool changed = false;
+        for (uint32_t found = ga_slabhash_match(kind, tile, row, key); found; found &= found - 1u) {
+            uint32_t place = ga_bits_lowest(found);
+            uint64_t value = ga_slabhash_value_at(kind, tile, row, place);
+            if (ga_slabhash_is_set(kind, value)) {
+                bool done = ga_slabhash_erase(kind, tile, walk.row + place, key, value);
+                count += done ? 1u : 0u;
+                changed = changed || !done;
+            }
+        }
+        if (!changed && !ga_slabhash_next(kind, table, tile, &walk, row, false)) {
+            return count;
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The algorithm compiled for host threads: included by ops.c and ops_avx2.c, which define OPS_NAME,
+ * the table of tables, and OPS_TARGET, what the functions may use of the processor. Nothing here is
+ * called but through that table.
+ */
+#include "table.h"
+
+enum {
+    OPS_AHEAD = 12 /* requests of a batch whose first slabs are fetched meanwhile */
+};
+
+/* Threads begin to look for slabs in different places. */
+static uint32_t ops_number(void)
+{
+    static uint32_t threads;
+    static _Thread_local uint32_t own;
+    if (!own) {
+        own = __atomic_add_fetch(&threads, 1, __ATOMIC_RELAXED); /* relaxed: a number of its own */
+    }
+    return own * GA_SLAB_ROW_WORDS;
+}
+
+GA_SIMT void ops_end(const ga_slabhash *table, ga_slab_claimed *claimed)
+{
+    ga_slabhash_claim_end(table->view, SLABHASH_TILE, claimed);
+}
+
+GA_SIMT ga_slabhash_answer ops_run(uint32_t kind, const ga_slabhash *table,
+                                   const ga_slabhash_change_to *to)
+{
+    ga_slab_claimed claimed = ga_slabhash_claim_begin(0);
+    if (to->op != GA_SLABHASH_SEARCH && to->op != GA_SLABHASH_DELETE) {
+        claimed.word = ops_number();
+    }
+    ga_slabhash_answer answer = ga_slabhash_do(kind, table->view, SLABHASH_TILE, &claimed,
+                                               slabhash_hash_of(table, to->key), *to);
+    ops_end(table, &claimed);
+    return answer;
+}
+
+GA_SIMT uint64_t ops_find_all(uint32_t kind, const ga_slabhash *table, uint64_t key,
+                              uint64_t *values, uint64_t room)
+{
+    ga_slabhash_walk walk = ga_slabhash_walk_path(table->view, slabhash_hash_of(table, key));
+    return ga_slabhash_find_all(kind, table->view, SLABHASH_TILE, walk, key, values, room);
+}
+
+GA_SIMT uint64_t ops_remove_all(uint32_t kind, const ga_slabhash *table, uint64_t key)
+{
+    ga_slabhash_walk walk = ga_slabhash_walk_path(table->view, slabhash_hash_of(table, key));
+    return ga_slabhash_remove_all(kind, table->view, SLABHASH_TILE, walk, key);
+}
+
+/* ---- batches -------------------------------------------------------------------------------- */
+
+GA_SIMT uint64_t ops_of(uint32_t kind, const void *array, uint64_t i)
+{
+    return GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 ? ((const uint64_t *)array)[i]
+                                                       : ((const uint32_t *)array)[i];
+}
+
+GA_SIMT void ops_answer(uint32_t kind, const ga_slabhash_batch *batch, uint64_t i,
+                        ga_slabhash_answer answer)
+{
+    if (batch->results) {
+        batch->results[i] = (uint8_t)answer.result;
+    }
+    if (batch->found) {
+        ga_slabhash_write(kind, batch->found, i, answer.value);
+    }
+}
+
+/* `op` is a constant where all are the same, and searches and deletes need no values. */
+GA_SIMT uint64_t ops_batch_of(uint32_t kind, const ga_slabhash *table,
+                              const ga_slabhash_batch *batch, slabhash_range range, uint32_t op,
+                              uint64_t *counts)
+{
+    uint64_t hashes[OPS_AHEAD];
+    ga_slab_claimed claimed = ga_slabhash_claim_begin(ops_number());
+    uint64_t i = range.first;
+    for (uint64_t ahead = range.first; i < range.end; i++) {
+        for (; ahead < range.end && ahead < i + OPS_AHEAD; ahead++) {
+            uint64_t hash = slabhash_hash_of(table, ops_of(kind, batch->keys, ahead));
+            hashes[ahead % OPS_AHEAD] = hash;
+            ga_row_prefetch(SLABHASH_TILE, ga_slabhash_walk_path(table->view, hash).row);
+        }
+        ga_slabhash_change_to to = {.key = ops_of(kind, batch->keys, i),
+                                    .value = batch->values ? ops_of(kind, batch->values, i) : 0,
+                                    .op = batch->ops ? batch->ops[i] : op,
+                                    .how = batch->how};
+        ga_slabhash_answer answer =
+            ga_slabhash_do(kind, table->view, SLABHASH_TILE, &claimed, hashes[i % OPS_AHEAD], to);
+        ops_answer(kind, batch, i, answer);
+        if (answer.result == GA_SLABHASH_FULL) {
+            break;
+        }
+        counts[answer.result]++;
+    }
+    ops_end(table, &claimed);
+    return i;
+}
+
+GA_SIMT uint64_t ops_batch(uint32_t kind, const ga_slabhash *table, const ga_slabhash_batch *batch,
+                           slabhash_range range, uint64_t *counts)
+{
+    if (!batch->ops && batch->op == GA_SLABHASH_SEARCH) {
+        return ops_batch_of(kind, table, batch, range, GA_SLABHASH_SEARCH, counts);
+    }
+    return ops_batch_of(kind, table, batch, range, batch->op, counts);
+}
+
+/* ---- the whole table ------------------------------------------------------------------------ */
+
+GA_SIMT void ops_count(uint32_t kind, const ga_slabhash *table, ga_slabhash_census *census)
+{
+    for (uint32_t bucket = 0; bucket < table->view.buckets; bucket++) {
+        ga_slabhash_count(kind, table->view, SLABHASH_TILE, bucket, census);
+    }
+}
+
+GA_SIMT bool ops_each(uint32_t kind, const ga_slabhash *table, ga_slabhash_visit *visit,
+                      void *context)
+{
+    for (uint32_t bucket = 0; bucket < table->view.buckets; bucket++) {
+        ga_slabhash_walk walk = ga_slabhash_walk_chain(table->view, bucket);
+        ga_row row;
+        do {
+            row = ga_slabhash_look(kind, SLABHASH_TILE, walk.row);
+            uint32_t live = ga_slabhash_live(kind, SLABHASH_TILE, row);
+            for (; live; live &= live - 1u) {
+                uint32_t place = ga_bits_lowest(live);
+                ga_slabhash_seen(kind, walk.row + place);
+                if (!visit(context, ga_slabhash_key_at(kind, SLABHASH_TILE, row, place),
+                           ga_slabhash_value_at(kind, SLABHASH_TILE, row, place))) {
+                    return false;
+                }
+            }
+        } while (ga_slabhash_next(kind, table->view, SLABHASH_TILE, &walk, row, false));
+    }
+    return true;
+}
+
+GA_SIMT void ops_copy(uint32_t kind, const ga_slabhash *table, void *keys, void *values,
+                      uint64_t room, uint64_t *count)
+{
+    for (uint32_t bucket = 0; bucket < table->view.buckets; bucket++) {
+        ga_slabhash_copy(kind, table->view, SLABHASH_TILE, bucket, keys, values, room, count);
+    }
+}
+
+GA_SIMT void ops_flush(uint32_t kind, const ga_slabhash *table)
+{
+    for (uint32_t bucket = 0; bucket < table->view.buckets; bucket++) {
+        ga_slabhash_flush_bucket(kind, table->view, SLABHASH_TILE, bucket);
+    }
+}
+
+/* ---- each kind ------------------------------------------------------------------------------ */
+
+#define OPS_DEFINE(name, kind)                                                                     \
+    OPS_TARGET static ga_slabhash_answer name##_run(const ga_slabhash *table,                      \
+                                                    const ga_slabhash_change_to *to)               \
+    {                                                                                              \
+        return ops_run(kind, table, to);                                                           \
+    }                                                                                              \
+    OPS_TARGET static uint64_t name##_find_all(const ga_slabhash *table, uint64_t key,             \
+                                               uint64_t *values, uint64_t room)                    \
+    {                                                                                              \
+        return ops_find_all(kind, table, key, values, room);                                       \
+    }                                                                                              \
+    OPS_TARGET static uint64_t name##_remove_all(const ga_slabhash *table, uint64_t key)           \
+    {                                                                                              \
+        return ops_remove_all(kind, table, key);                                                   \
+    }                                                                                              \
+    OPS_TARGET static uint64_t name##_batch(const ga_slabhash *table,                              \
+                                            const ga_slabhash_batch *batch, slabhash_range range,  \
+                                            uint64_t *counts)                                      \
+    {                                                                                              \
+        return ops_batch(kind, table, batch, range, counts);                                       \
+    }                                                                                              \
+    OPS_TARGET static void name##_count(const ga_slabhash *table, ga_slabhash_census *census)      \
+    {                                                                                              \
+        ops_count(kind, table, census);                                                            \
+    }                                                                                              \
+    OPS_TARGET static bool name##_each(const ga_slabhash *table, ga_slabhash_visit *visit,         \
+                                       void *context)                                              \
+    {                                                                                              \
+        return ops_each(kind, table, visit, context);                                              \
+    }                                                                                              \
+    OPS_TARGET static void name##_copy(const ga_slabhash *table, void *keys, void *values,         \
+                                       uint64_t room, uint64_t *count)                             \
+    {                                                                                              \
+        ops_copy(kind, table, keys, values, room, count);                                          \
+    }                                                                                              \
+    OPS_TARGET static void name##_flush(const ga_slabhash *table)                                  \
+    {                                                                                              \
+        ops_flush(kind, table);                                                                    \
+    }                                                                                              \
+    static const slabhash_ops name = {name##_run,   name##_find_all, name##_remove_all,            \
+                                      name##_batch, name##_count,    name##_each,                  \
+                                      name##_copy,  name##_flush};
+
+OPS_DEFINE(set32, GA_SLABHASH_KIND(GA_SLABHASH_SET32, false))
+OPS_DEFINE(map32, GA_SLABHASH_KIND(GA_SLABHASH_MAP32, false))
+OPS_DEFINE(map64, GA_SLABHASH_KIND(GA_SLABHASH_MAP64, false))
+OPS_DEFINE(multiset32, GA_SLABHASH_KIND(GA_SLABHASH_SET32, true))
+OPS_DEFINE(multimap32, GA_SLABHASH_KIND(GA_SLABHASH_MAP32, true))
+OPS_DEFINE(multimap64, GA_SLABHASH_KIND(GA_SLABHASH_MAP64, true))
+
+const slabhash_ops *const OPS_NAME[GA_SLABHASH_KINDS] = {
+    &set32, &map32, &map64, NULL, &multiset32, &multimap32, &multimap64, NULL,
+};

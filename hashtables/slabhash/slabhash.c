@@ -1,0 +1,484 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The public calls: opening and closing, one operation, the whole table.
+ *
+ * STRUCTURE  an array of bucket slabs in one block of the heap's; slabs chained to them are units
+ * of a
+ *            slab allocator of the table's own, over the same heap
+ * PROGRESS   an operation that finds no slab asks for more under `grow`, and begins anew
+ */
+#include "table.h"
+
+#include "../../liballoc/platform/libc.h"
+#include "../../liballoc/platform/machine.h"
+
+enum {
+    BUCKETS = 1024, /* where the options say 0 */
+    PATH_MOST = 16,
+    SUPER_BITS = 3, /* slabs are taken from the heap 1 MiB at a time */
+    ROW_BYTES = GA_SLABHASH_WORDS * sizeof(uint32_t)
+};
+
+static const uint64_t LIMIT = UINT64_C(16) << 30;
+static const uint64_t LIMIT_MOST = UINT64_C(64) << 30;
+
+/* Records of tables that were closed: never freed, so that a call for one finds out. */
+static struct {
+    pthread_mutex_t lock;
+    ga_slabhash *first; /* guarded by `lock` */
+} closed = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+const char *ga_slabhash_mode_text(ga_slabhash_mode mode)
+{
+    static const char *const names[GA_SLABHASH_MODE_COUNT] = {"set32", "map32", "map64"};
+    return (unsigned)mode < GA_SLABHASH_MODE_COUNT ? names[mode] : "?";
+}
+
+/* ---- open ----------------------------------------------------------------------------------- */
+
+static ga_status check_numbers(const ga_slabhash_options *o)
+{
+    uint32_t buckets = o->buckets ? o->buckets : BUCKETS;
+    uint32_t most = buckets < PATH_MOST ? buckets : PATH_MOST;
+    if (o->buckets > UINT32_C(1) << 31) {
+        return ga_fail(GA_ERR_ARGUMENT, "slabhash: buckets=%u: expected 1 to %u, or 0", o->buckets,
+                       UINT32_C(1) << 31);
+    }
+    if (o->path > most) {
+        return ga_fail(GA_ERR_ARGUMENT, "slabhash: path=%u with buckets=%u: expected 1 to %u, or 0",
+                       o->path, buckets, most);
+    }
+    if (o->limit > LIMIT_MOST) {
+        return ga_fail(GA_ERR_ARGUMENT, "slabhash: limit=%llu: expected at most %llu bytes, or 0",
+                       (unsigned long long)o->limit, (unsigned long long)LIMIT_MOST);
+    }
+    return GA_OK;
+}
+
+static ga_status check_options(const ga_slabhash_options *o)
+{
+    if (o->options_size != sizeof *o) {
+        return ga_fail(GA_ERR_ARGUMENT, "slabhash: options_size=%u: expected %zu", o->options_size,
+                       sizeof *o);
+    }
+    if (o->flags & ~(uint32_t)GA_SLABHASH_MULTI) {
+        return ga_fail(GA_ERR_ARGUMENT, "slabhash: flags=0x%x: expected GA_SLABHASH_MULTI or none",
+                       o->flags);
+    }
+    if (o->reserved) {
+        return ga_fail(GA_ERR_ARGUMENT, "slabhash: reserved=%u: expected 0", o->reserved);
+    }
+    if ((unsigned)o->mode >= GA_SLABHASH_MODE_COUNT) {
+        return ga_fail(GA_ERR_ARGUMENT, "slabhash: mode=%d: expected 0 to %d", (int)o->mode,
+                       GA_SLABHASH_MODE_COUNT - 1);
+    }
+    if (o->heap && ga_heap_place(o->heap) != GA_PLACE_HOST) {
+        return ga_fail(GA_ERR_PLACE, "slabhash: a heap for the %s: expected one for the host",
+                       ga_place_text(ga_heap_place(o->heap)));
+    }
+    return check_numbers(o);
+}
+
+/* Different numbers for different seeds (splitmix64), below the prime. */
+static uint64_t drawn(uint64_t *seed)
+{
+    uint64_t z = (*seed += UINT64_C(0x9e3779b97f4a7c15));
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return (z ^ (z >> 31)) % GA_SLABHASH_PRIME;
+}
+
+static const slabhash_ops *ops_of(uint32_t kind)
+{
+#ifdef __x86_64__
+    if (ga_slabhash_ops_avx2[kind] && __builtin_cpu_supports("avx2") &&
+        __builtin_cpu_supports("popcnt") && __builtin_cpu_supports("bmi")) {
+        return ga_slabhash_ops_avx2[kind];
+    }
+#endif
+    return ga_slabhash_ops[kind];
+}
+
+/* The record, from the options. */
+static void fill(ga_slabhash *table, const ga_slabhash_options *o)
+{
+    uint64_t seed = o->seed;
+    uint64_t super = UINT64_C(1) << (SUPER_BITS + GA_SLAB_BLOCK_BITS);
+    super *= ROW_BYTES;
+    ga_slab_shape shape = {.unit = ROW_BYTES,
+                           .super_bits = SUPER_BITS,
+                           .supers =
+                               (uint32_t)(((o->limit ? o->limit : LIMIT) + super - 1) / super),
+                           .spread = GA_SLAB_SPREAD_HOST};
+    table->kind = GA_SLABHASH_KIND(o->mode, o->flags & GA_SLABHASH_MULTI);
+    table->ops = ops_of(table->kind);
+    table->hash = o->hash;
+    table->context = o->context;
+    table->heap = o->heap;
+    table->view.kind = table->kind;
+    table->view.buckets = o->buckets ? o->buckets : BUCKETS;
+    table->view.path = o->path ? o->path : 1;
+    table->view.apart = table->view.buckets / table->view.path;
+    table->view.a = drawn(&seed);
+    table->view.a += table->view.a ? 0 : 1;
+    table->view.b = drawn(&seed);
+    table->view.heap = &table->slabs.heap;
+    table->slabs.serial = UINT64_MAX; /* no heap's */
+    ga_slab_host_begin(&table->slabs, &shape, table->heap);
+}
+
+static ga_status set_up(ga_slabhash *table)
+{
+    size_t bytes = (size_t)table->view.buckets * ROW_BYTES;
+    void *rows = NULL;
+    ga_status status = GA_OK;
+    if (!table->heap) {
+        table->own_heap = true;
+        status = ga_heap_open(&table->heap, GA_PLACE_HOST, 0, "vmm");
+        table->slabs.parent = table->heap;
+    }
+    status = status ? status : ga_alloc(table->heap, bytes, ROW_BYTES, &rows);
+    if (status == GA_OK) {
+        table->view.rows = rows;
+        memset(rows, 0xff, bytes);
+    }
+    return status;
+}
+
+static ga_slabhash *new_record(void)
+{
+    pthread_mutex_lock(&closed.lock);
+    ga_slabhash *table = closed.first;
+    if (table) {
+        closed.first = table->next_closed;
+    }
+    pthread_mutex_unlock(&closed.lock);
+    return table ? table : ga_libc.memalign(ROW_BYTES, sizeof *table);
+}
+
+/* Everything but the record, which says from now on that it is closed. */
+static void give_back(ga_slabhash *table)
+{
+    ga_slab_host_end(&table->slabs);
+    if (table->view.rows) {
+        ga_free(table->heap, table->view.rows);
+    }
+    if (table->own_heap) {
+        ga_heap_close(table->heap);
+    }
+    pthread_mutex_destroy(&table->grow);
+    pthread_mutex_lock(&closed.lock);
+    table->next_closed = closed.first;
+    closed.first = table;
+    pthread_mutex_unlock(&closed.lock);
+}
+
+ga_status ga_slabhash_open(ga_slabhash **out, const ga_slabhash_options *options)
+{
+    static const ga_slabhash_options usual = {.options_size = sizeof usual};
+    if (!out) {
+        return ga_fail(GA_ERR_ARGUMENT, "slabhash: no place for the table: expected a pointer");
+    }
+    *out = NULL;
+    options = options ? options : &usual;
+    ga_status status = check_options(options);
+    if (status != GA_OK) {
+        return status;
+    }
+    ga_slabhash *table = new_record();
+    if (!table) {
+        return ga_fail(GA_ERR_MEMORY, "slabhash: no memory for the table's record");
+    }
+    memset(table, 0, sizeof *table);
+    pthread_mutex_init(&table->grow, NULL);
+    fill(table, options);
+    status = set_up(table);
+    if (status != GA_OK) {
+        give_back(table);
+        return status;
+    }
+    table->open = 1;
+    *out = table;
+    return GA_OK;
+}
+
+ga_status ga_slabhash_check(const ga_slabhash *table)
+{
+    if (!table) {
+        return ga_fail(GA_ERR_ARGUMENT, "slabhash: no table: expected one that is open");
+    }
+    /* relaxed: a caller's mistake is to be noticed, not to be ordered */
+    return ga_load_relaxed(&table->open)
+               ? GA_OK
+               : ga_fail(GA_ERR_ARGUMENT,
+                         "slabhash: a table that was closed: expected an open one");
+}
+
+ga_status ga_slabhash_close(ga_slabhash *table)
+{
+    ga_status status = table ? ga_slabhash_check(table) : GA_OK;
+    if (table && status == GA_OK) {
+        ga_store_relaxed(&table->open, 0); /* relaxed: see ga_slabhash_check() */
+        give_back(table);
+    }
+    return status;
+}
+
+ga_status ga_slabhash_grow(ga_slabhash *table, uint32_t seen)
+{
+    pthread_mutex_lock(&table->grow);
+    ga_status status = ga_slab_host_grow(&table->slabs, seen);
+    pthread_mutex_unlock(&table->grow);
+    return status;
+}
+
+/* ---- one operation -------------------------------------------------------------------------- */
+
+static bool is_wide(const ga_slabhash *table)
+{
+    return GA_SLABHASH_MODE(table->kind) == GA_SLABHASH_MAP64;
+}
+
+static ga_status refused(const ga_slabhash *table, const char *what, uint64_t number)
+{
+    return ga_fail(GA_ERR_ARGUMENT, "slabhash: %s 0x%llx in a %s: expected %s", what,
+                   (unsigned long long)number,
+                   ga_slabhash_mode_text((ga_slabhash_mode)GA_SLABHASH_MODE(table->kind)),
+                   is_wide(table) ? "anything but all bits set"
+                   : *what == 'k' ? "0 to 0xfffffffd"
+                                  : "32 bits");
+}
+
+static ga_status check_pair(const ga_slabhash *table, uint32_t op, uint64_t key, uint64_t value)
+{
+    ga_status status = ga_slabhash_check(table);
+    if (status != GA_OK) {
+        return status;
+    }
+    bool has_value = GA_SLABHASH_MODE(table->kind) != GA_SLABHASH_SET32;
+    if ((!is_wide(table) && key >> 32) || !ga_slabhash_allowed(table->kind, op, key, 0)) {
+        return refused(table, "key", key);
+    }
+    if (has_value &&
+        ((!is_wide(table) && value >> 32) || !ga_slabhash_allowed(table->kind, op, key, value))) {
+        return refused(table, "value", value);
+    }
+    return GA_OK;
+}
+
+/* Until it is not for lack of a slab that it fails. */
+static ga_status run(ga_slabhash *table, const ga_slabhash_change_to *to, ga_slabhash_found *was)
+{
+    ga_slabhash_answer answer;
+    for (;;) {
+        uint32_t seen = slabhash_supers(table);
+        answer = table->ops->run(table, to);
+        if (answer.result != GA_SLABHASH_FULL) {
+            break;
+        }
+        ga_status status = ga_slabhash_grow(table, seen);
+        if (status != GA_OK) {
+            return status;
+        }
+    }
+    if (answer.result == GA_SLABHASH_REFUSED) { /* the function's answer */
+        return refused(table, "value", GA_SLABHASH_UNSET);
+    }
+    if (was) {
+        was->found = answer.result == GA_SLABHASH_FOUND;
+        was->value = was->found ? answer.value : 0;
+    }
+    return GA_OK;
+}
+
+static ga_status no_such(const ga_slabhash *table, const char *op)
+{
+    return ga_fail(GA_ERR_UNSUPPORTED, "slabhash: %s in a %s%s: expected %s", op,
+                   GA_SLABHASH_IS_MULTI(table->kind) ? "multi" : "",
+                   ga_slabhash_mode_text((ga_slabhash_mode)GA_SLABHASH_MODE(table->kind)),
+                   *op == 'r' ? "a table of unique keys" : "a map of unique keys");
+}
+
+static ga_status put(ga_slabhash *table, const char *name, const ga_slabhash_change_to *to,
+                     ga_slabhash_found *was)
+{
+    ga_status status = check_pair(table, to->op, to->key, to->value);
+    if (status == GA_OK && !ga_slabhash_has(table->kind, to->op)) {
+        status = no_such(table, name);
+    }
+    return status ? status : run(table, to, was);
+}
+
+ga_status ga_slabhash_insert(ga_slabhash *table, uint64_t key, uint64_t value,
+                             ga_slabhash_found *was)
+{
+    ga_slabhash_change_to to = {.key = key, .value = value, .op = GA_SLABHASH_INSERT};
+    return put(table, "insert", &to, was);
+}
+
+ga_status ga_slabhash_replace(ga_slabhash *table, uint64_t key, uint64_t value,
+                              ga_slabhash_found *was)
+{
+    ga_slabhash_change_to to = {.key = key, .value = value, .op = GA_SLABHASH_REPLACE};
+    return put(table, "replace", &to, was);
+}
+
+ga_status ga_slabhash_apply(ga_slabhash *table, uint64_t key, uint64_t value, ga_slabhash_how how,
+                            ga_slabhash_found *was)
+{
+    ga_slabhash_change_to to = {.key = key, .value = value, .op = GA_SLABHASH_APPLY, .how = how};
+    if ((unsigned)how >= GA_SLABHASH_HOW_COUNT) {
+        return ga_fail(GA_ERR_ARGUMENT, "slabhash: how=%d: expected 0 to %d", (int)how,
+                       GA_SLABHASH_HOW_COUNT - 1);
+    }
+    return put(table, "apply", &to, was);
+}
+
+ga_status ga_slabhash_apply_by(ga_slabhash *table, uint64_t key, uint64_t value,
+                               ga_slabhash_function *function, void *context,
+                               ga_slabhash_found *was)
+{
+    ga_slabhash_change_to to = {.key = key,
+                                .value = value,
+                                .op = GA_SLABHASH_APPLY,
+                                .how = GA_SLABHASH_HOW_COUNT,
+                                .function = function,
+                                .context = context};
+    if (!function) {
+        return ga_fail(GA_ERR_ARGUMENT, "slabhash: no function to apply: expected a pointer");
+    }
+    return put(table, "apply", &to, was);
+}
+
+static ga_status look(ga_slabhash *table, uint32_t op, uint64_t key, ga_slabhash_found *was)
+{
+    ga_slabhash_change_to to = {.key = key, .op = op};
+    ga_status status = check_pair(table, op, key, 0);
+    return status ? status : run(table, &to, was);
+}
+
+ga_status ga_slabhash_delete(ga_slabhash *table, uint64_t key, ga_slabhash_found *was)
+{
+    return look(table, GA_SLABHASH_DELETE, key, was);
+}
+
+ga_status ga_slabhash_search(ga_slabhash *table, uint64_t key, ga_slabhash_found *found)
+{
+    if (!found) {
+        return ga_fail(GA_ERR_ARGUMENT, "slabhash: no place for what is found: expected a pointer");
+    }
+    return look(table, GA_SLABHASH_SEARCH, key, found);
+}
+
+ga_status ga_slabhash_delete_all(ga_slabhash *table, uint64_t key, uint64_t *count)
+{
+    ga_status status = check_pair(table, GA_SLABHASH_DELETE, key, 0);
+    if (status == GA_OK) {
+        uint64_t deleted = table->ops->remove_all(table, key);
+        if (count) {
+            *count = deleted;
+        }
+    }
+    return status;
+}
+
+ga_status ga_slabhash_search_all(ga_slabhash *table, uint64_t key, uint64_t *values, uint64_t room,
+                                 uint64_t *count)
+{
+    ga_status status = check_pair(table, GA_SLABHASH_SEARCH, key, 0);
+    if (status == GA_OK && (!count || (room && !values))) {
+        status = ga_fail(GA_ERR_ARGUMENT, "slabhash: no place for %s: expected a pointer",
+                         count ? "the values" : "their number");
+    }
+    if (status == GA_OK) {
+        *count = table->ops->find_all(table, key, values, room);
+    }
+    return status;
+}
+
+/* ---- the whole table ------------------------------------------------------------------------ */
+
+ga_status ga_slabhash_get_stats(ga_slabhash *table, ga_slabhash_stats *out)
+{
+    ga_slabhash_census census = {0};
+    ga_status status = ga_slabhash_check(table);
+    if (status == GA_OK && !out) {
+        status = ga_fail(GA_ERR_ARGUMENT, "slabhash: no place for figures: expected a pointer");
+    }
+    if (status != GA_OK) {
+        return status;
+    }
+    table->ops->count(table, &census);
+    uint32_t width = ga_slabhash_width(table->kind) * (uint32_t)sizeof(uint32_t);
+    uint64_t slabs = table->view.buckets + census.chained;
+    *out = (ga_slabhash_stats){
+        .size = census.live,
+        .deleted = census.deleted,
+        .slabs = slabs,
+        .chained = census.chained,
+        .marked = census.marked,
+        .bytes_held = (uint64_t)table->view.buckets * ROW_BYTES +
+                      __atomic_load_n(&table->slabs.held, __ATOMIC_RELAXED), /* relaxed: a figure */
+        .utilisation = (double)(census.live * width) / (double)(slabs * ROW_BYTES),
+    };
+    return GA_OK;
+}
+
+ga_status ga_slabhash_size(ga_slabhash *table, uint64_t *size)
+{
+    ga_slabhash_stats stats;
+    ga_status status = ga_slabhash_check(table);
+    if (status == GA_OK && !size) {
+        status = ga_fail(GA_ERR_ARGUMENT, "slabhash: no place for the size: expected a pointer");
+    }
+    status = status ? status : ga_slabhash_get_stats(table, &stats);
+    if (status == GA_OK) {
+        *size = stats.size;
+    }
+    return status;
+}
+
+ga_status ga_slabhash_each(ga_slabhash *table, ga_slabhash_visit *visit, void *context)
+{
+    ga_status status = ga_slabhash_check(table);
+    if (status == GA_OK && !visit) {
+        status = ga_fail(GA_ERR_ARGUMENT, "slabhash: no function to call: expected a pointer");
+    }
+    if (status == GA_OK) {
+        table->ops->each(table, visit, context);
+    }
+    return status;
+}
+
+ga_status ga_slabhash_retrieve(ga_slabhash *table, void *keys, void *values, uint64_t room,
+                               uint64_t *count)
+{
+    ga_status status = ga_slabhash_check(table);
+    if (status == GA_OK && !count) {
+        status =
+            ga_fail(GA_ERR_ARGUMENT, "slabhash: no place for their number: expected a pointer");
+    }
+    if (status == GA_OK) {
+        *count = 0;
+        table->ops->copy(table, keys, values, room, count);
+    }
+    return status;
+}
+
+ga_status ga_slabhash_flush(ga_slabhash *table)
+{
+    ga_status status = ga_slabhash_check(table);
+    if (status == GA_OK) {
+        table->ops->flush(table);
+    }
+    return status;
+}
+
+ga_status ga_slabhash_clear(ga_slabhash *table)
+{
+    ga_status status = ga_slabhash_check(table);
+    for (uint32_t bucket = 0; status == GA_OK && bucket < table->view.buckets; bucket++) {
+        ga_slabhash_clear_bucket(table->view, SLABHASH_TILE, bucket);
+    }
+    return status;
+}

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a slab holds, and every way in which it changes.
+ *
+ *            word 0        2        4                          28       30     31
+ *     set32   key   key   key  key  key  ...                   key key  mark   next
+ *     map32   key   value key  value     ...                   key val  mark   next
+ *     map64   key 64      value 64       ...      7 pairs      unused   mark   next
+ *
+ * An empty slab has all its bits set: an empty place has the key EMPTY (all ones) and, in maps, a
+ * value of all ones. Bit 0 of the mark is cleared once the slab was found full. `next` is the
+ * number of a unit, or all ones.
+ *
+ * INVARIANT  A place that is a tile's or thread's to fill is only ever filled by a compare-and-swap
+ *            against what was read there. In tables of unique keys it goes
+ *                set32, map32    EMPTY -> (key, value), any number of values -> DELETED
+ *                map64           EMPTY -> key, which stays; its value is UNSET where the key is not
+ *                                there, so that each change is one of 64 bits
+ *            and begins again with a flush, which is alone. In multimaps of 32 bits it goes back to
+ *            EMPTY; in those of 64 bits it is the key's until a flush.
+ *
+ * ORDER      V1 and V2: what was done before a pair was put in happens before what follows its
+ *            being found, on the CPU. A word is read and changed at one width: pairs at 64 bits.
+ */
+#ifndef GPUALLOC_SLABHASH_SLOTS_H
+#define GPUALLOC_SLABHASH_SLOTS_H
+
+#include <gpualloc/simt/simt.h>
+#include <gpualloc/slabhash.h>
+
+/* The stress tests weaken one thing at a time, to see that they notice
+ * (tests/stress/meson.build). */
+#ifndef GA_SLABHASH_MUTANT
+#define GA_SLABHASH_MUTANT 0
+#endif
+#if GA_SLABHASH_MUTANT
+#include <sched.h>
+#endif
+
+/* A mode and whether keys may be there several times, a constant wherever it is used. */
+#define GA_SLABHASH_KIND(mode, multi) ((uint32_t)(mode) | ((multi) ? 4u : 0u))
+#define GA_SLABHASH_KINDS             8u /* 3 and 7 are none */
+#define GA_SLABHASH_MODE(kind)        ((kind)&3u)
+#define GA_SLABHASH_IS_MULTI(kind)    (((kind)&4u) != 0)
+
+#define GA_SLABHASH_EMPTY   UINT64_MAX /* the key of an empty place; its lower half with 32 bits */
+#define GA_SLABHASH_UNSET   UINT64_MAX /* map64: the value of a key that is not there */
+#define GA_SLABHASH_DELETED 0xfffffffeu
+#define GA_SLABHASH_NO_SLAB 0xffffffffu
+#define GA_SLABHASH_MARK    30u
+#define GA_SLABHASH_NEXT    31u
+
+/* A row's bytes and words. */
+#define GA_SLABHASH_WORDS 32u
+
+/* ---- what is read --------------------------------------------------------------------------- */
+
+/* The mask of the words at which places begin. */
+GA_SIMT uint32_t ga_slabhash_places(uint32_t kind)
+{
+    return GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32   ? 0x3fffffffu
+           : GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP32 ? 0x15555555u
+                                                         : 0x01111111u;
+}
+
+/* The slab in registers. In maps the tile has no more than 16 lanes. */
+GA_SIMT ga_row ga_slabhash_look(uint32_t kind, ga_tile tile, const uint32_t *row)
+{
+    return GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32 ? ga_row_load(tile, row)
+                                                       : ga_row_load_pairs(tile, row);
+}
+
+/* The mask of the places that hold the key. */
+GA_SIMT uint32_t ga_slabhash_match(uint32_t kind, ga_tile tile, ga_row row, uint64_t key)
+{
+    uint32_t found = ga_row_match(tile, row, (uint32_t)key) & ga_slabhash_places(kind);
+    if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 && found) {
+        found &= ga_row_match(tile, row, (uint32_t)(key >> 32)) >> 1;
+    }
+    return found;
+}
+
+GA_SIMT uint64_t ga_slabhash_word64(ga_tile tile, ga_row row, uint32_t place)
+{
+    return ga_row_get(tile, row, place) | (uint64_t)ga_row_get(tile, row, place + 1u) << 32;
+}
+
+GA_SIMT uint64_t ga_slabhash_key_at(uint32_t kind, ga_tile tile, ga_row row, uint32_t place)
+{
+    return GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 ? ga_slabhash_word64(tile, row, place)
+                                                       : ga_row_get(tile, row, place);
+}
+
+GA_SIMT uint64_t ga_slabhash_value_at(uint32_t kind, ga_tile tile, ga_row row, uint32_t place)
+{
+    switch (GA_SLABHASH_MODE(kind)) {
+    case GA_SLABHASH_SET32:
+        return 0;
+    case GA_SLABHASH_MAP32:
+        return ga_row_get(tile, row, place + 1u);
+    default:
+        return ga_slabhash_word64(tile, row, place + 2u);
+    }
+}
+
+/* Whether a key with this value is there. */
+GA_SIMT bool ga_slabhash_is_set(uint32_t kind, uint64_t value)
+{
+    return GA_SLABHASH_MODE(kind) != GA_SLABHASH_MAP64 || value != GA_SLABHASH_UNSET;
+}
+
+/* The first of the places `found`, which hold one key, at which it is there (`is_set`) or, in
+ * map64, is not; GA_NONE where there is none such. */
+GA_SIMT uint32_t ga_slabhash_first(uint32_t kind, ga_tile tile, ga_row row, uint32_t found,
+                                   bool is_set)
+{
+    for (; found; found &= found - 1u) {
+        uint32_t place = ga_bits_lowest(found);
+        if (ga_slabhash_is_set(kind, ga_slabhash_value_at(kind, tile, row, place)) == is_set) {
+            return place;
+        }
+    }
+    return GA_NONE;
+}
+
+/* The mask of the places whose pairs are there, whatever their keys. */
+GA_SIMT uint32_t ga_slabhash_live(uint32_t kind, ga_tile tile, ga_row row)
+{
+    uint32_t places = ga_slabhash_places(kind);
+    uint32_t ones = ga_row_match(tile, row, 0xffffffffu);
+    if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64) {
+        return places & ~(ones & ones >> 1) & ~(ones >> 2 & ones >> 3);
+    }
+    return places & ~ones & ~ga_row_match(tile, row, GA_SLABHASH_DELETED);
+}
+
+/* ---- what is changed ------------------------------------------------------------------------ */
+
+/* Where threads give way to others, so that whatever can happen in between does; in tests. */
+GA_SIMT void ga_slabhash_nap(void)
+{
+#if GA_SLABHASH_MUTANT
+    static _Thread_local uint32_t state;
+    state = state * 1664525u + 1013904223u + (uint32_t)(uintptr_t)&state;
+    if (state >> 28 == 0) {
+        sched_yield();
+    }
+#endif
+}
+
+/* A compare-and-swap by the tile's leader; whether it has succeeded. */
+GA_SIMT bool ga_slabhash_swap32(ga_tile tile, uint32_t *word, uint32_t before, uint32_t after)
+{
+    uint32_t leader = ga_tile_leader(tile);
+    ga_lanes done = ga_lanes_all(0);
+    ga_slabhash_nap();
+    GA_EACH_LANE(tile, 1u << leader, own)
+    {
+#if GA_SLABHASH_MUTANT == 8 || defined __CUDACC__
+        /* relaxed: the word is all there is to be seen; on the CPU it is a message as well. */
+        bool same = ga_cas_relaxed(word, before, after) == before;
+#else
+        /* V1: acq_rel. Pairs with V2: what was done before happens before what a finder does. */
+        bool same = ga_cas_acq_rel(word, before, after) == before;
+#endif
+        ga_lane_write(&done, own, same ? 1u : 0u);
+    }
+    return ga_lanes_get(tile, done, leader) != 0;
+}
+
+GA_SIMT bool ga_slabhash_swap64(ga_tile tile, uint32_t *words, uint64_t before, uint64_t after)
+{
+    uint32_t leader = ga_tile_leader(tile);
+    ga_lanes done = ga_lanes_all(0);
+    ga_slabhash_nap();
+    GA_EACH_LANE(tile, 1u << leader, own)
+    {
+#if GA_SLABHASH_MUTANT == 8 || defined __CUDACC__
+        /* relaxed: as above. */
+        bool same = ga_cas64_relaxed((uint64_t *)(void *)words, before, after) == before;
+#else
+        /* V1: acq_rel. Pairs with V2. */
+        bool same = ga_cas64_acq_rel((uint64_t *)(void *)words, before, after) == before;
+#endif
+        ga_lane_write(&done, own, same ? 1u : 0u);
+    }
+    return ga_lanes_get(tile, done, leader) != 0;
+}
+
+/* The same, taken apart: what mutants do in its place. */
+GA_SIMT bool ga_slabhash_torn64(ga_tile tile, uint32_t *words, uint64_t before, uint64_t after)
+{
+    (void)tile;
+    if (ga_load64_acquire((uint64_t *)(void *)words) != before) { /* Pairs with V1 */
+        return false;
+    }
+    ga_slabhash_nap();
+    ga_store64_release((uint64_t *)(void *)words, after); /* Pairs with V2 */
+    return true;
+}
+
+GA_SIMT uint64_t ga_slabhash_pair(uint64_t key, uint64_t value)
+{
+    return (uint32_t)key | value << 32;
+}
+
+/* The place was found to hold the pair: V2, on the CPU. On the GPU values are data, not messages.
+ * */
+GA_SIMT void ga_slabhash_seen(uint32_t kind, const uint32_t *place)
+{
+#if !defined __CUDACC__ && GA_SLABHASH_MUTANT != 9
+    /* V2: acquire. Pairs with V1: no change of the place since is anything but V1. */
+    if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
+        (void)ga_load_acquire(place); /* V2. Pairs with V1 */
+    } else {
+        place += GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 ? 2 : 0;
+        (void)ga_load64_acquire((const uint64_t *)(const void *)place); /* V2. Pairs with V1 */
+    }
+#else
+    (void)kind;
+    (void)place;
+#endif
+}
+
+/* Put the pair in an empty place. False where it is not empty any more; and in map64 where it is
+ * the key's by now, but somebody else has given it its value. */
+GA_SIMT bool ga_slabhash_fill(uint32_t kind, ga_tile tile, uint32_t *place, uint64_t key,
+                              uint64_t value)
+{
+    switch (GA_SLABHASH_MODE(kind)) {
+    case GA_SLABHASH_SET32:
+        return ga_slabhash_swap32(tile, place, (uint32_t)GA_SLABHASH_EMPTY, (uint32_t)key);
+    case GA_SLABHASH_MAP32:
+        return (GA_SLABHASH_MUTANT == 1 ? ga_slabhash_torn64 : ga_slabhash_swap64)(
+            tile, place, GA_SLABHASH_EMPTY, ga_slabhash_pair(key, value));
+    default:
+        return (GA_SLABHASH_MUTANT == 1 ? ga_slabhash_torn64 : ga_slabhash_swap64)(
+                   tile, place, GA_SLABHASH_EMPTY, key) &&
+               ga_slabhash_swap64(tile, place + 2, GA_SLABHASH_UNSET, value);
+    }
+}
+
+/* Change the value of the place's key. */
+GA_SIMT bool ga_slabhash_change(uint32_t kind, ga_tile tile, uint32_t *place, uint64_t key,
+                                uint64_t before, uint64_t after)
+{
+    switch (GA_SLABHASH_MODE(kind)) {
+    case GA_SLABHASH_SET32:
+        return true;
+    case GA_SLABHASH_MAP32:
+        return (GA_SLABHASH_MUTANT == 2 ? ga_slabhash_torn64 : ga_slabhash_swap64)(
+            tile, place, ga_slabhash_pair(key, before), ga_slabhash_pair(key, after));
+    default:
+        return (GA_SLABHASH_MUTANT == 2 ? ga_slabhash_torn64 : ga_slabhash_swap64)(tile, place + 2,
+                                                                                   before, after);
+    }
+}
+
+/* Take the pair out. */
+GA_SIMT bool ga_slabhash_erase(uint32_t kind, ga_tile tile, uint32_t *place, uint64_t key,
+                               uint64_t value)
+{
+    bool reused = GA_SLABHASH_IS_MULTI(kind) || GA_SLABHASH_MUTANT == 6;
+    switch (GA_SLABHASH_MODE(kind)) {
+    case GA_SLABHASH_SET32:
+        return ga_slabhash_swap32(tile, place, (uint32_t)key,
+                                  reused ? (uint32_t)GA_SLABHASH_EMPTY : GA_SLABHASH_DELETED);
+    case GA_SLABHASH_MAP32:
+        return (GA_SLABHASH_MUTANT == 3 ? ga_slabhash_torn64 : ga_slabhash_swap64)(
+            tile, place, ga_slabhash_pair(key, value),
+            reused ? GA_SLABHASH_EMPTY : ga_slabhash_pair(GA_SLABHASH_DELETED, UINT32_MAX));
+    default:
+        return (GA_SLABHASH_MUTANT == 3 ? ga_slabhash_torn64 : ga_slabhash_swap64)(
+            tile, place + 2, value, GA_SLABHASH_UNSET);
+    }
+}
+
+/* What stands in word `word` of an otherwise empty slab whose first place has the pair. */
+GA_SIMT uint32_t ga_slabhash_fresh_word(uint32_t kind, uint32_t word, uint64_t key, uint64_t value)
+{
+    uint64_t pair =
+        GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP32 ? ga_slabhash_pair(key, value) : key;
+    pair = word >= 2u ? value : pair;
+    uint32_t words = GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32   ? 1u
+                     : GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP32 ? 2u
+                                                                   : 4u;
+    return word < words ? (uint32_t)(pair >> (word % 2u * 32u)) : 0xffffffffu;
+}
+
+#endif
