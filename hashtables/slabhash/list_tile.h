@@ -37,6 +37,11 @@
 #include <gpualloc/slab/slab_tile.h>
 #endif
 
+/* In kernels the caller's own way is a macro, defined before the header is included. */
+#ifndef GA_SLABHASH_FUNCTION
+#define GA_SLABHASH_FUNCTION(there, given) (given)
+#endif
+
 /* A table as tiles see it, by value: a list is a table of one bucket. */
 typedef struct ga_slabhash_view {
     uint32_t *rows;     /* a slab for each bucket */
@@ -347,7 +352,11 @@ GA_SIMT uint64_t ga_slabhash_applied(ga_slabhash_change_to to, uint64_t there)
     case GA_SLABHASH_MAX:
         return there > to.value ? there : to.value;
     default:
+#ifdef __CUDACC__
+        return GA_SLABHASH_FUNCTION(there, to.value);
+#else
         return to.function(to.context, there, to.value);
+#endif
     }
 }
 
@@ -409,7 +418,7 @@ GA_SIMT ga_slabhash_answer ga_slabhash_put(uint32_t kind, ga_slabhash_view table
                                            ga_slabhash_change_to to)
 {
     bool multi = GA_SLABHASH_IS_MULTI(kind);
-    ga_slabhash_answer answer = ga_slabhash_say(GA_SLABHASH_ABSENT, 0);
+    ga_slabhash_answer answer;
     ga_slabhash_walk spot_at = walk;
     uint32_t spot = GA_NONE;
     for (;;) {
@@ -441,7 +450,7 @@ GA_SIMT ga_slabhash_answer ga_slabhash_put(uint32_t kind, ga_slabhash_view table
                 return answer;
             }
         } else if (ga_slabhash_fill(kind, tile, spot_at.row + spot, to.key, to.value)) {
-            return answer;
+            return ga_slabhash_say(GA_SLABHASH_ABSENT, 0);
         } else {
             walk = spot_at;
             spot = GA_NONE;

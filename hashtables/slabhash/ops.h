@@ -26,15 +26,18 @@ GA_SIMT void ops_end(const ga_slabhash *table, ga_slab_claimed *claimed)
     ga_slabhash_claim_end(table->view, SLABHASH_TILE, claimed);
 }
 
-GA_SIMT ga_slabhash_answer ops_run(uint32_t kind, const ga_slabhash *table,
+/* ga_slabhash_do() of one kind: a function of its own, since it is long. */
+typedef ga_slabhash_answer ops_do(const ga_slabhash *table, ga_slab_claimed *claimed, uint64_t hash,
+                                  const ga_slabhash_change_to *to);
+
+GA_SIMT ga_slabhash_answer ops_run(ops_do *perform, const ga_slabhash *table,
                                    const ga_slabhash_change_to *to)
 {
     ga_slab_claimed claimed = ga_slabhash_claim_begin(0);
     if (to->op != GA_SLABHASH_SEARCH && to->op != GA_SLABHASH_DELETE) {
         claimed.word = ops_number();
     }
-    ga_slabhash_answer answer = ga_slabhash_do(kind, table->view, SLABHASH_TILE, &claimed,
-                                               slabhash_hash_of(table, to->key), *to);
+    ga_slabhash_answer answer = perform(table, &claimed, slabhash_hash_of(table, to->key), to);
     ops_end(table, &claimed);
     return answer;
 }
@@ -71,26 +74,32 @@ GA_SIMT void ops_answer(uint32_t kind, const ga_slabhash_batch *batch, uint64_t 
     }
 }
 
-/* `op` is a constant where all are the same, and searches and deletes need no values. */
-GA_SIMT uint64_t ops_batch_of(uint32_t kind, const ga_slabhash *table,
-                              const ga_slabhash_batch *batch, slabhash_range range, uint32_t op,
-                              uint64_t *counts)
+/* The next requests' first slabs are fetched; answers up to where. */
+GA_SIMT uint64_t ops_fetch(uint32_t kind, const ga_slabhash *table, const ga_slabhash_batch *batch,
+                           uint64_t ahead, uint64_t end, uint64_t *hashes)
+{
+    for (; ahead < end; ahead++) {
+        uint64_t hash = slabhash_hash_of(table, ops_of(kind, batch->keys, ahead));
+        hashes[ahead % OPS_AHEAD] = hash;
+        ga_row_prefetch(SLABHASH_TILE, ga_slabhash_walk_path(table->view, hash).row);
+    }
+    return ahead;
+}
+
+GA_SIMT uint64_t ops_batch(uint32_t kind, ops_do *perform, const ga_slabhash *table,
+                           const ga_slabhash_batch *batch, slabhash_range range, uint64_t *counts)
 {
     uint64_t hashes[OPS_AHEAD];
     ga_slab_claimed claimed = ga_slabhash_claim_begin(ops_number());
     uint64_t i = range.first;
-    for (uint64_t ahead = range.first; i < range.end; i++) {
-        for (; ahead < range.end && ahead < i + OPS_AHEAD; ahead++) {
-            uint64_t hash = slabhash_hash_of(table, ops_of(kind, batch->keys, ahead));
-            hashes[ahead % OPS_AHEAD] = hash;
-            ga_row_prefetch(SLABHASH_TILE, ga_slabhash_walk_path(table->view, hash).row);
-        }
+    for (uint64_t ahead = i; i < range.end; i++) {
+        uint64_t end = range.end - i < OPS_AHEAD ? range.end : i + OPS_AHEAD;
+        ahead = ops_fetch(kind, table, batch, ahead, end, hashes);
         ga_slabhash_change_to to = {.key = ops_of(kind, batch->keys, i),
                                     .value = batch->values ? ops_of(kind, batch->values, i) : 0,
-                                    .op = batch->ops ? batch->ops[i] : op,
+                                    .op = batch->ops ? batch->ops[i] : (uint32_t)batch->op,
                                     .how = batch->how};
-        ga_slabhash_answer answer =
-            ga_slabhash_do(kind, table->view, SLABHASH_TILE, &claimed, hashes[i % OPS_AHEAD], to);
+        ga_slabhash_answer answer = perform(table, &claimed, hashes[i % OPS_AHEAD], &to);
         ops_answer(kind, batch, i, answer);
         if (answer.result == GA_SLABHASH_FULL) {
             break;
@@ -101,13 +110,26 @@ GA_SIMT uint64_t ops_batch_of(uint32_t kind, const ga_slabhash *table,
     return i;
 }
 
-GA_SIMT uint64_t ops_batch(uint32_t kind, const ga_slabhash *table, const ga_slabhash_batch *batch,
-                           slabhash_range range, uint64_t *counts)
+/* A batch of searches alone, which are short. */
+GA_SIMT uint64_t ops_searches(uint32_t kind, const ga_slabhash *table,
+                              const ga_slabhash_batch *batch, slabhash_range range,
+                              uint64_t *counts)
 {
-    if (!batch->ops && batch->op == GA_SLABHASH_SEARCH) {
-        return ops_batch_of(kind, table, batch, range, GA_SLABHASH_SEARCH, counts);
+    uint64_t hashes[OPS_AHEAD];
+    uint64_t i = range.first;
+    for (uint64_t ahead = i; i < range.end; i++) {
+        uint64_t end = range.end - i < OPS_AHEAD ? range.end : i + OPS_AHEAD;
+        ahead = ops_fetch(kind, table, batch, ahead, end, hashes);
+        uint64_t key = ops_of(kind, batch->keys, i);
+        ga_slabhash_answer answer = ga_slabhash_say(GA_SLABHASH_REFUSED, 0);
+        if (ga_slabhash_allowed(kind, GA_SLABHASH_SEARCH, key, 0)) {
+            ga_slabhash_walk walk = ga_slabhash_walk_path(table->view, hashes[i % OPS_AHEAD]);
+            answer = ga_slabhash_find(kind, table->view, SLABHASH_TILE, walk, key);
+        }
+        ops_answer(kind, batch, i, answer);
+        counts[answer.result]++;
     }
-    return ops_batch_of(kind, table, batch, range, batch->op, counts);
+    return i;
 }
 
 /* ---- the whole table ------------------------------------------------------------------------ */
@@ -159,10 +181,16 @@ GA_SIMT void ops_flush(uint32_t kind, const ga_slabhash *table)
 /* ---- each kind ------------------------------------------------------------------------------ */
 
 #define OPS_DEFINE(name, kind)                                                                     \
+    OPS_TARGET static __attribute__((noinline))                                                    \
+    ga_slabhash_answer name##_do(const ga_slabhash *table, ga_slab_claimed *claimed,               \
+                                 uint64_t hash, const ga_slabhash_change_to *to)                   \
+    {                                                                                              \
+        return ga_slabhash_do(kind, table->view, SLABHASH_TILE, claimed, hash, *to);               \
+    }                                                                                              \
     OPS_TARGET static ga_slabhash_answer name##_run(const ga_slabhash *table,                      \
                                                     const ga_slabhash_change_to *to)               \
     {                                                                                              \
-        return ops_run(kind, table, to);                                                           \
+        return ops_run(name##_do, table, to);                                                      \
     }                                                                                              \
     OPS_TARGET static uint64_t name##_find_all(const ga_slabhash *table, uint64_t key,             \
                                                uint64_t *values, uint64_t room)                    \
@@ -177,7 +205,9 @@ GA_SIMT void ops_flush(uint32_t kind, const ga_slabhash *table)
                                             const ga_slabhash_batch *batch, slabhash_range range,  \
                                             uint64_t *counts)                                      \
     {                                                                                              \
-        return ops_batch(kind, table, batch, range, counts);                                       \
+        return !batch->ops && batch->op == GA_SLABHASH_SEARCH                                      \
+                   ? ops_searches(kind, table, batch, range, counts)                               \
+                   : ops_batch(kind, name##_do, table, batch, range, counts);                      \
     }                                                                                              \
     OPS_TARGET static void name##_count(const ga_slabhash *table, ga_slabhash_census *census)      \
     {                                                                                              \

@@ -72,11 +72,15 @@ static ga_status check_options(const ga_slabhash_options *o)
         return ga_fail(GA_ERR_ARGUMENT, "slabhash: mode=%d: expected 0 to %d", (int)o->mode,
                        GA_SLABHASH_MODE_COUNT - 1);
     }
-    if (o->heap && ga_heap_place(o->heap) != GA_PLACE_HOST) {
-        return ga_fail(GA_ERR_PLACE, "slabhash: a heap for the %s: expected one for the host",
-                       ga_place_text(ga_heap_place(o->heap)));
-    }
     return check_numbers(o);
+}
+
+static ga_status check_heap(const ga_slabhash_options *o)
+{
+    return !o->heap || ga_heap_place(o->heap) == GA_PLACE_HOST
+               ? GA_OK
+               : ga_fail(GA_ERR_PLACE, "slabhash: a heap for the %s: expected one for the host",
+                         ga_place_text(ga_heap_place(o->heap)));
 }
 
 /* Different numbers for different seeds (splitmix64), below the prime. */
@@ -99,30 +103,48 @@ static const slabhash_ops *ops_of(uint32_t kind)
     return ga_slabhash_ops[kind];
 }
 
-/* The record, from the options. */
-static void fill(ga_slabhash *table, const ga_slabhash_options *o)
+ga_status ga_slabhash_plan_of(const ga_slabhash_options *options, ga_slabhash_plan *out)
 {
-    uint64_t seed = o->seed;
-    uint64_t super = UINT64_C(1) << (SUPER_BITS + GA_SLAB_BLOCK_BITS);
-    super *= ROW_BYTES;
+    if (!options || !out) {
+        return ga_fail(GA_ERR_ARGUMENT, "slabhash: no %s: expected a pointer",
+                       options ? "place for the plan" : "options");
+    }
+    ga_status status = check_options(options);
+    if (status == GA_OK) {
+        uint64_t seed = options->seed;
+        uint64_t a = drawn(&seed);
+        out->kind = GA_SLABHASH_KIND(options->mode, options->flags & GA_SLABHASH_MULTI);
+        out->buckets = options->buckets ? options->buckets : BUCKETS;
+        out->path = options->path ? options->path : 1;
+        out->apart = out->buckets / out->path;
+        out->a = a ? a : 1;
+        out->b = drawn(&seed);
+        out->bytes = (uint64_t)out->buckets * ROW_BYTES;
+    }
+    return status;
+}
+
+/* The record, from the options, which are good. */
+static void fill(ga_slabhash *table, const ga_slabhash_options *o, const ga_slabhash_plan *plan)
+{
+    uint64_t super = (uint64_t)ROW_BYTES << (SUPER_BITS + GA_SLAB_BLOCK_BITS);
+    uint64_t limit = o->limit ? o->limit : LIMIT;
     ga_slab_shape shape = {.unit = ROW_BYTES,
                            .super_bits = SUPER_BITS,
-                           .supers =
-                               (uint32_t)(((o->limit ? o->limit : LIMIT) + super - 1) / super),
+                           .supers = (uint32_t)((limit + super - 1) / super),
                            .spread = GA_SLAB_SPREAD_HOST};
-    table->kind = GA_SLABHASH_KIND(o->mode, o->flags & GA_SLABHASH_MULTI);
+    table->kind = plan->kind;
     table->ops = ops_of(table->kind);
     table->hash = o->hash;
     table->context = o->context;
     table->heap = o->heap;
-    table->view.kind = table->kind;
-    table->view.buckets = o->buckets ? o->buckets : BUCKETS;
-    table->view.path = o->path ? o->path : 1;
-    table->view.apart = table->view.buckets / table->view.path;
-    table->view.a = drawn(&seed);
-    table->view.a += table->view.a ? 0 : 1;
-    table->view.b = drawn(&seed);
-    table->view.heap = &table->slabs.heap;
+    table->view = (ga_slabhash_view){.heap = &table->slabs.heap,
+                                     .buckets = plan->buckets,
+                                     .path = plan->path,
+                                     .apart = plan->apart,
+                                     .kind = plan->kind,
+                                     .a = plan->a,
+                                     .b = plan->b};
     table->slabs.serial = UINT64_MAX; /* no heap's */
     ga_slab_host_begin(&table->slabs, &shape, table->heap);
 }
@@ -181,7 +203,9 @@ ga_status ga_slabhash_open(ga_slabhash **out, const ga_slabhash_options *options
     }
     *out = NULL;
     options = options ? options : &usual;
-    ga_status status = check_options(options);
+    ga_slabhash_plan plan;
+    ga_status status = ga_slabhash_plan_of(options, &plan);
+    status = status ? status : check_heap(options);
     if (status != GA_OK) {
         return status;
     }
@@ -191,7 +215,7 @@ ga_status ga_slabhash_open(ga_slabhash **out, const ga_slabhash_options *options
     }
     memset(table, 0, sizeof *table);
     pthread_mutex_init(&table->grow, NULL);
-    fill(table, options);
+    fill(table, options, &plan);
     status = set_up(table);
     if (status != GA_OK) {
         give_back(table);

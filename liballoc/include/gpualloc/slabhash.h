@@ -87,6 +87,18 @@ typedef struct ga_slabhash_options {
  * GA_ERR_MEMORY    no memory for the buckets or the table's record */
 GA_API ga_status ga_slabhash_open(ga_slabhash **out, const ga_slabhash_options *options);
 
+/* The numbers that a table of these options is made of, for one in other memory than the host's:
+ * gpualloc/slabhash.cuh. `heap`, `limit`, `hash` and `context` are not looked at. Errors as above. */
+typedef struct ga_slabhash_plan {
+    uint32_t kind; /* mode, and 4 for a multimap */
+    uint32_t buckets, path;
+    uint32_t apart; /* the most that two bucket slabs of a path are apart */
+    uint64_t a, b;  /* of the hash */
+    uint64_t bytes; /* of the bucket slabs; empty ones have all bits set */
+} ga_slabhash_plan;
+
+GA_API ga_status ga_slabhash_plan_of(const ga_slabhash_options *options, ga_slabhash_plan *out);
+
 /* Give all slabs back, and the table. Nobody may be using it. NULL is ignored.
  *
  * GA_ERR_ARGUMENT  the table is closed already; noticed as long as no other was opened since */

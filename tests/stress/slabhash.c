@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Rounds of threads on tables of each kind, one operation at a time and in batches; then what must
+ * hold for each key: what was put in and not taken out is there, once, and nothing else is; keys
+ * that stay are found by every search; a value that was put in once is taken out once. What a
+ * thread wrote before it put a pair in is there for who finds it: the thread sanitizer looks.
+ */
+#include "stress.h"
+
+#include <gpualloc/slabhash.h>
+
+#include "support/random.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    THREADS = 4,
+    KEYS = 400,
+    STAYING = 50, /* of these, the first are never taken out */
+    CALLS = 4000, /* of each thread in a round */
+    BATCH = 100,  /* of these in a batch, now and then */
+    VALUES = THREADS * CALLS + KEYS
+};
+
+static struct {
+    ga_heap *heap;
+    ga_slabhash *table;
+    ga_slabhash_mode mode;
+    bool multi;
+    uint64_t round;
+    int32_t there[THREADS][KEYS];    /* how often each thread has put a key in, less taken out */
+    uint8_t in[VALUES], out[VALUES]; /* by value, each written by one thread; relaxed for `out` */
+    uint32_t messages[VALUES];       /* plain: by value, written before that is put in */
+} world;
+
+static bool has_values(void)
+{
+    return world.mode != GA_SLABHASH_SET32;
+}
+
+/* Keys of 64 bits differ in either half. */
+static uint64_t key_of(uint64_t number)
+{
+    return world.mode == GA_SLABHASH_MAP64 && number % 2 ? number << 40 : number;
+}
+
+static uint64_t number_of(uint64_t key)
+{
+    return key >> 40 ? key >> 40 : key;
+}
+
+static void write_message(uint64_t value)
+{
+    world.messages[value] = (uint32_t)(value + world.round);
+}
+
+static void read_message(uint64_t value)
+{
+    if (has_values()) {
+        stress_need(value < VALUES, "a value that nobody put in");
+        stress_need(world.messages[value] == (uint32_t)(value + world.round),
+                    "a value is found before what its owner did");
+    }
+}
+
+/* A value comes out of the table for good: deleted, or replaced. */
+static void note_out(uint64_t value)
+{
+    if (has_values()) {
+        /* relaxed: it is to be done once */
+        stress_need(!__atomic_exchange_n(&world.out[value], 1, __ATOMIC_RELAXED),
+                    "a value is taken out twice");
+    }
+}
+
+static void put(size_t thread, uint64_t number, uint64_t value, bool replace)
+{
+    ga_slabhash_found was = {false, 0};
+    write_message(value);
+    ga_status status = replace && !world.multi
+                           ? ga_slabhash_replace(world.table, key_of(number), value, &was)
+                           : ga_slabhash_insert(world.table, key_of(number), value, &was);
+    NEED(status == GA_OK);
+    if (was.found) {
+        read_message(was.value);
+    }
+    if (!was.found || replace) {
+        world.in[value] = 1;
+    }
+    if (was.found && replace) {
+        note_out(was.value);
+    }
+    world.there[thread][number] += was.found ? 0 : 1;
+}
+
+static void take(size_t thread, uint64_t number)
+{
+    ga_slabhash_found was;
+    NEED(ga_slabhash_delete(world.table, key_of(number), &was) == GA_OK);
+    if (was.found) {
+        read_message(was.value);
+        note_out(was.value);
+        world.there[thread][number]--;
+    }
+}
+
+static void look(uint64_t number)
+{
+    ga_slabhash_found found;
+    NEED(ga_slabhash_search(world.table, key_of(number), &found) == GA_OK);
+    stress_need(found.found || number >= STAYING, "a key that stays is not found");
+    if (found.found) {
+        read_message(found.value);
+    }
+}
+
+/* A batch of inserts, whose values are `value` and those after it. */
+static void put_batch(size_t thread, uint64_t value, uint64_t *random)
+{
+    uint32_t narrow[2][BATCH];
+    uint64_t wide[2][BATCH], done;
+    uint32_t numbers[BATCH];
+    uint8_t results[BATCH];
+    bool is_wide = world.mode == GA_SLABHASH_MAP64;
+    for (uint32_t i = 0; i < BATCH; i++) {
+        numbers[i] = STAYING + (uint32_t)random_below(random, KEYS - STAYING);
+        write_message(value + i);
+        wide[0][i] = key_of(numbers[i]);
+        wide[1][i] = value + i;
+        narrow[0][i] = (uint32_t)wide[0][i];
+        narrow[1][i] = (uint32_t)wide[1][i];
+    }
+    ga_slabhash_batch batch = {.count = BATCH,
+                               .keys = is_wide ? (void *)wide[0] : narrow[0],
+                               .values = is_wide ? (void *)wide[1] : narrow[1],
+                               .results = results,
+                               .op = GA_SLABHASH_INSERT};
+    NEED(ga_slabhash_run(world.table, &batch, &done) == GA_OK);
+    NEED(done == BATCH);
+    for (uint32_t i = 0; i < BATCH; i++) {
+        if (results[i] == GA_SLABHASH_ABSENT) {
+            world.in[value + i] = 1;
+            world.there[thread][numbers[i]]++;
+        }
+    }
+}
+
+static void work(size_t thread)
+{
+    uint64_t random = world.round * THREADS + thread;
+    for (uint64_t i = 0; i < CALLS; i++) {
+        uint64_t what = random_below(&random, 8), number = random_below(&random, KEYS);
+        uint64_t value = KEYS + thread * CALLS + i;
+        if (number >= STAYING && what < 3) {
+            put(thread, number, value, what == 0 && !world.multi);
+        } else if (number >= STAYING && what < 6) {
+            take(thread, number);
+        } else if (what == 7 && i % 500 == 0 && i + BATCH <= CALLS) {
+            put_batch(thread, value, &random);
+            i += BATCH - 1;
+        } else {
+            look(number);
+        }
+    }
+}
+
+/* ---- after it ---------------------------------------------------------------------------------
+ * */
+
+static bool see(void *context, uint64_t key, uint64_t value)
+{
+    uint32_t *seen = context;
+    stress_need(number_of(key) < KEYS, "a key that nobody put in");
+    seen[number_of(key)]++;
+    read_message(value);
+    if (has_values()) {
+        stress_need(world.in[value], "a value that nobody put in is there");
+        note_out(value);
+    }
+    return true;
+}
+
+static void check(void)
+{
+    static uint32_t seen[KEYS];
+    memset(seen, 0, sizeof seen);
+    NEED(ga_slabhash_each(world.table, see, seen) == GA_OK);
+    for (uint32_t number = 0; number < KEYS; number++) {
+        int32_t there = 0;
+        for (uint32_t thread = 0; thread < THREADS; thread++) {
+            there += world.there[thread][number];
+        }
+        if (there != (int32_t)seen[number]) {
+            fprintf(stderr, "key %u of a %s%s: put in and not taken out %d times, there %u times\n",
+                    number, world.multi ? "multi" : "", ga_slabhash_mode_text(world.mode), there,
+                    seen[number]);
+        }
+        stress_need(there == (int32_t)seen[number], "keys are lost or doubled");
+        stress_need(world.multi || seen[number] <= 1, "a key is there twice");
+    }
+    for (uint32_t value = 0; has_values() && value < VALUES; value++) {
+        stress_need(world.in[value] == world.out[value], "a value is lost");
+    }
+}
+
+static void open_table(void)
+{
+    uint64_t random = world.round;
+    uint32_t buckets = 1 + (uint32_t)random_below(&random, random_below(&random, 2) ? 40 : 8);
+    uint32_t longest = buckets < 6 ? buckets : 6;
+    world.mode = (ga_slabhash_mode)(world.round % GA_SLABHASH_MODE_COUNT);
+    world.multi = world.round / GA_SLABHASH_MODE_COUNT % 2;
+    ga_slabhash_options options = {.options_size = sizeof options,
+                                   .flags = world.multi ? GA_SLABHASH_MULTI : 0,
+                                   .mode = world.mode,
+                                   .buckets = buckets,
+                                   .path = 1 + (uint32_t)random_below(&random, longest),
+                                   .seed = world.round,
+                                   .heap = world.heap};
+    NEED(ga_slabhash_open(&world.table, &options) == GA_OK);
+}
+
+int main(int argc, char **argv)
+{
+    stress_begin(argc, argv);
+    world.heap = stress_open("system");
+    for (; stress_goes_on() || world.round < 2 * GA_SLABHASH_MODE_COUNT; world.round++) {
+        memset(world.there, 0, sizeof world.there);
+        memset(world.in, 0, sizeof world.in);
+        memset(world.out, 0, sizeof world.out);
+        open_table();
+        for (uint64_t number = 0; number < STAYING; number++) {
+            put(0, number, number, false);
+        }
+        stress_threads(THREADS, work);
+        check();
+        NEED(ga_slabhash_close(world.table) == GA_OK);
+    }
+    printf("%" PRIu64 " rounds\n", world.round);
+    NEED(ga_heap_close(world.heap) == GA_OK);
+    return 0;
+}

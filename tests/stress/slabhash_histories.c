@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Short histories of tables of unique keys, each of which must be linearizable
+ * (support/histories.h), on small tables that stand before a mark, a link or a place that
+ * everybody wants: other keys fill them up, and deleted places pile up until a flush. At the end
+ * of each history no key may be there twice.
+ *
+ * GA_SLABHASH_MUTANT weakens one thing at a time; each of these programs must fail (meson.build).
+ */
+#include "stress.h"
+
+#include <gpualloc/slabhash.h>
+
+#include "support/histories.h"
+#include "support/random.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    THREADS_MOST = 4,
+    CALLS = 6, /* of each thread */
+    KEYS_MOST = 4,
+    BATCH = 256, /* histories of a table, and between two looks at the clock */
+    FLUSHES = 8, /* histories between two flushes */
+    ALL = THREADS_MOST * CALLS,
+    OTHERS = 1000 /* keys from here on fill tables up */
+};
+_Static_assert((int)ALL <= (int)HISTORY_MOST, "a history has room for all calls");
+
+static struct {
+    ga_heap *heap;
+    ga_slabhash *table;
+    ga_slabhash_mode mode;
+    uint64_t random;
+    history_call calls[ALL];
+    uint64_t histories, keys, threads;
+    uint64_t clock;    /* seq_cst: moments */
+    uint32_t arrivals; /* seq_cst: threads that have come to a barrier */
+} world;
+
+/* All keys share a path, of any length. */
+static uint64_t same(void *context, uint64_t key)
+{
+    (void)context;
+    (void)key;
+    return 0;
+}
+
+/* Two homes, whose paths cross. */
+static uint64_t two(void *context, uint64_t key)
+{
+    (void)context;
+    return key << 63;
+}
+
+/* In sets every key has the value 1. */
+static uint64_t value_of(uint64_t value)
+{
+    return world.mode == GA_SLABHASH_SET32 ? 1 : value;
+}
+
+static void do_call(history_call *c)
+{
+    ga_status status;
+    ga_slabhash_found was;
+    c->began = history_moment(&world.clock);
+    switch (c->kind) {
+    case HISTORY_INSERT:
+        status = ga_slabhash_insert(world.table, c->key, c->value, &was);
+        break;
+    case HISTORY_UPSERT:
+        status = ga_slabhash_replace(world.table, c->key, c->value, &was);
+        break;
+    case HISTORY_ADD:
+        status = ga_slabhash_apply(world.table, c->key, c->value, GA_SLABHASH_ADD, &was);
+        break;
+    case HISTORY_REMOVE:
+        status = ga_slabhash_delete(world.table, c->key, &was);
+        break;
+    default:
+        status = ga_slabhash_search(world.table, c->key, &was);
+    }
+    c->ended = history_moment(&world.clock);
+    NEED(status == GA_OK);
+    c->found = was.found;
+    c->was = was.found ? value_of(was.value) : 0;
+}
+
+/* What each thread will do. */
+static void draw(void)
+{
+    for (uint32_t i = 0; i < world.threads * CALLS; i++) {
+        static const history_kind kinds[] = {HISTORY_LOOKUP, HISTORY_LOOKUP, HISTORY_INSERT,
+                                             HISTORY_INSERT, HISTORY_UPSERT, HISTORY_ADD,
+                                             HISTORY_REMOVE, HISTORY_REMOVE, HISTORY_REMOVE};
+        history_kind kind = kinds[random_below(&world.random, 9)];
+        if (world.mode == GA_SLABHASH_SET32 && kind == HISTORY_ADD) {
+            kind = HISTORY_UPSERT;
+        }
+        world.calls[i] = (history_call){
+            .kind = kind, .key = random_below(&world.random, world.keys), .value = value_of(i + 1)};
+    }
+}
+
+static void open_table(void)
+{
+    static ga_slabhash_hash *const hashes[] = {NULL, same, two, same};
+    uint32_t buckets = 1 + (uint32_t)random_below(&world.random, 4);
+    world.mode = (ga_slabhash_mode)(world.histories / BATCH % GA_SLABHASH_MODE_COUNT);
+    ga_slabhash_options options = {.options_size = sizeof options,
+                                   .mode = world.mode,
+                                   .buckets = buckets,
+                                   .path = 1 + (uint32_t)random_below(&world.random, buckets),
+                                   .hash = hashes[random_below(&world.random, 4)],
+                                   .limit = 1 << 20,
+                                   .heap = world.heap};
+    NEED(ga_slabhash_open(&world.table, &options) == GA_OK);
+}
+
+/* The next history begins with none of its keys; with others, and with places that are full of
+ * deleted ones. */
+static void prepare(uint64_t number)
+{
+    for (uint64_t key = 0; key < world.keys; key++) {
+        NEED(ga_slabhash_delete_all(world.table, key, NULL) == GA_OK);
+    }
+    if (number % FLUSHES == 0) {
+        uint64_t others = random_below(&world.random, 130);
+        for (uint64_t key = OTHERS; key < OTHERS + 130; key++) {
+            NEED(ga_slabhash_delete(world.table, key, NULL) == GA_OK);
+        }
+        if (random_below(&world.random, 2)) {
+            NEED(ga_slabhash_flush(world.table) == GA_OK);
+        } else {
+            NEED(ga_slabhash_clear(world.table) == GA_OK);
+        }
+        for (uint64_t key = OTHERS; key < OTHERS + others; key++) {
+            NEED(ga_slabhash_insert(world.table, key, 1, NULL) == GA_OK);
+        }
+    }
+}
+
+static void check(void)
+{
+    uint32_t count = (uint32_t)world.threads * CALLS;
+    for (uint64_t key = 0; key < world.keys; key++) {
+        uint64_t places;
+        if (!history_linearizable(world.calls, count, key)) {
+            history_print(world.calls, count, key);
+            fprintf(stderr, "%s, history %llu\n", ga_slabhash_mode_text(world.mode),
+                    (unsigned long long)world.histories);
+            stress_need(false, "a history is not linearizable");
+        }
+        NEED(ga_slabhash_search_all(world.table, key, NULL, 0, &places) == GA_OK);
+        stress_need(places <= 1, "a key is there twice");
+    }
+}
+
+static void work(size_t number)
+{
+    uint64_t turn = 0;
+    for (uint64_t i = 0; i < BATCH; i++) {
+        if (number == 0) {
+            prepare(i);
+            draw();
+        }
+        history_meet(&world.arrivals, ++turn, world.threads);
+        for (uint32_t c = 0; c < CALLS; c++) {
+            do_call(&world.calls[number * CALLS + c]);
+        }
+        history_meet(&world.arrivals, ++turn, world.threads);
+        if (number == 0) {
+            check();
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    stress_begin(argc, argv);
+    const char *wrong = history_try_checker();
+    stress_need(!wrong, wrong);
+    world.heap = stress_open("system");
+    while (stress_goes_on() || world.histories < BATCH * GA_SLABHASH_MODE_COUNT) {
+        world.random = world.histories;
+        world.threads = 2 + world.histories / BATCH % 3;
+        world.keys = 1 + random_below(&world.random, KEYS_MOST);
+        world.arrivals = 0;
+        open_table();
+        stress_threads(world.threads, work);
+        NEED(ga_slabhash_close(world.table) == GA_OK);
+        world.histories += BATCH;
+    }
+    printf("%llu histories\n", (unsigned long long)world.histories);
+    NEED(ga_heap_close(world.heap) == GA_OK);
+    return 0;
+}
