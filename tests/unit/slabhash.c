@@ -537,14 +537,14 @@ Test(slabhash, batches_of_all_operations)
 /* ---- memory that ends -------------------------------------------------------------------------
  * */
 
-/* 1 MiB of slabs and one bucket: 8193 slabs of 15. */
+/* 1 MiB of slabs beside the buckets: 8192 more of 15. */
 Test(slabhash, full_in_the_middle_of_a_batch)
 {
     enum {
         MOST = 8193 * 15
     };
     ga_slabhash *table = open_table((ga_slabhash_options){
-        .mode = GA_SLABHASH_MAP32, .flags = GA_SLABHASH_MULTI, .buckets = 64, .limit = 1 << 20});
+        .mode = GA_SLABHASH_MAP32, .flags = GA_SLABHASH_MULTI, .buckets = 1024, .limit = 1 << 20});
     uint32_t *keys = calloc(2 * MOST, sizeof *keys);
     uint64_t done, size;
     ga_slabhash_batch batch = {
@@ -556,7 +556,7 @@ Test(slabhash, full_in_the_middle_of_a_batch)
                       "slabhash: no slabs for ");
     assert_ok(ga_slabhash_size(table, &size));
     cr_assert_eq(size, done);
-    cr_assert_eq(done, (8192 + 64) * 15);
+    cr_assert_eq(done, (8192 + 1024) * 15);
     assert_fails(ga_slabhash_insert(table, 5, 5, NULL), GA_ERR_MEMORY,
                  "slab: all 8192 units of 128 bytes are taken");
     assert_ok(ga_slabhash_clear(table));
@@ -708,7 +708,7 @@ Test(slabhash, a_file_for_which_there_is_no_memory)
     make_path();
     ga_slabhash *table = filled(GA_SLABHASH_MAP64, 0, 70000);
     ga_slabhash *small =
-        open_table((ga_slabhash_options){.mode = GA_SLABHASH_MAP64, .buckets = 64, .limit = 1});
+        open_table((ga_slabhash_options){.mode = GA_SLABHASH_MAP64, .buckets = 512, .limit = 1});
     char sentence[100];
     uint64_t size;
     assert_ok(ga_slabhash_save(table, path));

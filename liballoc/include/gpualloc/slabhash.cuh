@@ -1,0 +1,531 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The slab hash in device memory: what gpualloc/slabhash.h has, for kernels, and for batches of
+ * arrays in device memory. docs/slabhash.md.
+ *
+ *     ga_slabhash_device table;
+ *     ga_slabhash_options options = {.options_size = sizeof options, .mode = GA_SLABHASH_MAP32,
+ *                                    .buckets = 1 << 20, .path = 4};
+ *     ga_slabhash_device_open(&table, &options, 0, stream);
+ *     ga_slabhash_device_run(&table, &batch, counts, stream);      arrays of the device's
+ *     my_kernel<<<grid, 128, 0, stream>>>(table.view, ...);
+ *     ga_slabhash_device_close(&table);
+ *
+ * In a kernel, 8 lanes are a tile that works on a slab together. Each lane brings an operation of
+ * its own, whichever; the tile serves one lane after the other (slab-hash-2018, §IV-A):
+ *
+ *     ga_slabhash_turn turn = ga_slabhash_turn_begin(view);
+ *     ga_slabhash_answer a = ga_slabhash_lanes<kind>(&turn, asks, op, key, value);
+ *     ga_slabhash_turn_end(&turn);
+ *
+ * Operations of all kernels and streams may run beside each other, but for those that say that
+ * they are alone. In tables of unique keys those on one key are linearizable. Values are data:
+ * what a kernel wrote before it put a pair in is not promised to be seen by who finds it within
+ * the same launch.
+ *
+ * The slabs come from a slab heap of 128-byte units for kernels. Where that cannot grow under
+ * kernels it grows between calls of ga_slabhash_device_run(); what found it full has the result
+ * GA_SLABHASH_FULL.
+ *
+ * A program with a hash of its own defines GA_SLABHASH_HASH(table, key), 64 bits, the upper ones
+ * of which choose the bucket; one with a way of its own to apply GA_SLABHASH_FUNCTION(there,
+ * given), for `how` = GA_SLABHASH_HOW_COUNT; both before it includes this, the same wherever the
+ * table is used.
+ *
+ * Header only; compile with nvcc 13.0 or later for sm_75 or later, as C++17. Host functions: one
+ * thread at a time for a table.
+ */
+#ifndef GPUALLOC_SLABHASH_CUH
+#define GPUALLOC_SLABHASH_CUH
+
+#include <gpualloc/backend.h>
+#include <gpualloc/slabhash.h>
+
+#include "device/kinds.h"
+#include "slabhash/hash_tile.h"
+
+#ifndef GA_SLABHASH_HASH
+#define GA_SLABHASH_HASH(table, key) ga_slabhash_seeded(table, key)
+#endif
+
+/* A tile's lanes: 8 load 16 bytes each. */
+#define GA_SLABHASH_TILE 8u
+
+/* ---- in kernels ---------------------------------------------------------------------------- */
+
+/* What a tile keeps between its operations; in registers. All 8 lanes of a tile are there and call
+ * together: blocks are whole tiles, of one dimension. End it, or the slabs that it has claimed
+ * ahead stay taken. */
+typedef struct ga_slabhash_turn {
+    ga_slabhash_view table;
+    ga_tile tile;
+    ga_slab_claimed claimed;
+} ga_slabhash_turn;
+
+static __device__ __forceinline__ ga_slabhash_turn ga_slabhash_turn_begin(ga_slabhash_view table)
+{
+    ga_slabhash_turn turn;
+    turn.table = table;
+    turn.tile = ga_tile_of(GA_SLABHASH_TILE);
+    turn.claimed =
+        ga_slabhash_claim_begin((blockIdx.x * blockDim.x + threadIdx.x) / GA_SLABHASH_TILE);
+    return turn;
+}
+
+static __device__ __forceinline__ void ga_slabhash_turn_end(ga_slabhash_turn *turn)
+{
+    ga_slabhash_claim_end(turn->table, turn->tile, &turn->claimed);
+}
+
+/* One operation by the whole tile: the same in each of its lanes. `kind` is GA_SLABHASH_KIND(mode,
+ * multi); `op` and `how` as in ga_slabhash_batch. Answers the result and what was there. */
+template <uint32_t kind>
+static __device__ __forceinline__ ga_slabhash_answer
+ga_slabhash_tile(ga_slabhash_turn *turn, uint32_t op, uint64_t key, uint64_t value,
+                 uint32_t how = GA_SLABHASH_ADD)
+{
+    ga_slabhash_change_to to;
+    to.key = key;
+    to.value = value;
+    to.op = op;
+    to.how = how;
+    to.function = NULL;
+    to.context = NULL;
+    return ga_slabhash_do(kind, turn->table, turn->tile, &turn->claimed,
+                          GA_SLABHASH_HASH(turn->table, key), to);
+}
+
+/* One operation for each lane that `asks`: others only help. Where all lanes have the same
+ * operation it is given as `fixed`, which takes fewer registers. */
+template <uint32_t kind, uint32_t fixed = GA_SLABHASH_OP_COUNT>
+static __device__ __forceinline__ ga_slabhash_answer
+ga_slabhash_lanes(ga_slabhash_turn *turn, bool asks, uint32_t op, uint64_t key, uint64_t value,
+                  uint32_t how = GA_SLABHASH_ADD)
+{
+    ga_tile tile = turn->tile;
+    ga_slabhash_answer mine = ga_slabhash_say(GA_SLABHASH_ABSENT, 0);
+    uint32_t asking = ga_lanes_nonzero(tile, asks ? 1u : 0u);
+    GA_SHARE(tile, asking, lane)
+    {
+        uint64_t its_key = ga_lanes_get(tile, (uint32_t)key, lane);
+        uint64_t its_value = 0;
+        if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64) {
+            its_key |= (uint64_t)ga_lanes_get(tile, (uint32_t)(key >> 32), lane) << 32;
+            its_value = (uint64_t)ga_lanes_get(tile, (uint32_t)(value >> 32), lane) << 32;
+        }
+        if (GA_SLABHASH_MODE(kind) != GA_SLABHASH_SET32) {
+            its_value |= ga_lanes_get(tile, (uint32_t)value, lane);
+        }
+        uint32_t its_op = fixed < GA_SLABHASH_OP_COUNT ? fixed : ga_lanes_get(tile, op, lane);
+        ga_slabhash_answer answer = ga_slabhash_tile<kind>(turn, its_op, its_key, its_value, how);
+        GA_EACH_LANE(tile, 1u << lane, own)
+        {
+            (void)own;
+            mine = answer;
+        }
+    }
+    return mine;
+}
+
+/* ---- the kernels of the calls below
+ * -------------------------------------------------------------- */
+
+enum {
+    GA_SLABHASH_BLOCK = 128,               /* threads */
+    GA_SLABHASH_ANY = GA_SLABHASH_OP_COUNT /* operation of a kernel: what the batch says */
+};
+
+static __device__ __forceinline__ uint64_t ga_slabhash_grid_tile(void)
+{
+    return ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x) / GA_SLABHASH_TILE;
+}
+
+static __device__ __forceinline__ uint64_t ga_slabhash_grid_tiles(void)
+{
+    return (uint64_t)gridDim.x * (blockDim.x / GA_SLABHASH_TILE);
+}
+
+template <uint32_t kind>
+static __device__ __forceinline__ uint64_t ga_slabhash_of(const void *array, uint64_t i)
+{
+    return GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 ? ((const uint64_t *)array)[i]
+                                                       : ((const uint32_t *)array)[i];
+}
+
+template <uint32_t kind, uint32_t fixed>
+static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK)
+    ga_slabhash_batch_kernel(ga_slabhash_view table, ga_slabhash_batch batch, uint64_t *counts)
+{
+    ga_slabhash_turn turn = ga_slabhash_turn_begin(table);
+    uint64_t step = ga_slabhash_grid_tiles() * GA_SLABHASH_TILE;
+    for (uint64_t first = ga_slabhash_grid_tile() * GA_SLABHASH_TILE; first < batch.count;
+         first += step) {
+        uint64_t i = first + turn.tile.lane;
+        bool asks = i < batch.count;
+        uint32_t op = fixed != GA_SLABHASH_ANY ? fixed
+                      : batch.ops && asks      ? batch.ops[i]
+                                               : (uint32_t)batch.op;
+        uint64_t key = asks ? ga_slabhash_of<kind>(batch.keys, i) : 0;
+        uint64_t value = 0;
+        if (asks && fixed == GA_SLABHASH_ANY && batch.values) {
+            value = ga_slabhash_of<kind>(batch.values, i);
+        }
+        ga_slabhash_answer answer =
+            ga_slabhash_lanes<kind, fixed>(&turn, asks, op, key, value, (uint32_t)batch.how);
+        if (asks && batch.results) {
+            batch.results[i] = (uint8_t)answer.result;
+        }
+        if (asks && batch.found) {
+            ga_slabhash_write(kind, batch.found, i, answer.value);
+        }
+        for (uint32_t result = 0; counts && result <= GA_SLABHASH_REFUSED; result++) {
+            uint32_t n = ga_bits_count(
+                ga_lanes_nonzero(turn.tile, asks && answer.result == result ? 1u : 0u));
+            if (n && turn.tile.lane == 0) {
+                ga_post_add64_relaxed(counts + result, n); /* relaxed: read after the kernel */
+            }
+        }
+    }
+    ga_slabhash_turn_end(&turn);
+}
+
+/* What is done with each bucket. */
+enum ga_slabhash_task {
+    GA_SLABHASH_COUNT_ALL = 0,
+    GA_SLABHASH_COPY_ALL,
+    GA_SLABHASH_FLUSH_ALL,
+    GA_SLABHASH_CLEAR_ALL
+};
+
+typedef struct ga_slabhash_whole {
+    ga_slabhash_census *census; /* of the device's, for COUNT_ALL */
+    void *keys, *values;        /* for COPY_ALL, and the two below */
+    uint64_t room;
+    uint64_t *cursor; /* of the device's */
+} ga_slabhash_whole;
+
+template <uint32_t kind, uint32_t task>
+static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK)
+    ga_slabhash_whole_kernel(ga_slabhash_view table, ga_slabhash_whole whole)
+{
+    ga_tile tile = ga_tile_of(GA_SLABHASH_TILE);
+    ga_slabhash_census census = {};
+    for (uint64_t bucket = ga_slabhash_grid_tile(); bucket < table.buckets;
+         bucket += ga_slabhash_grid_tiles()) {
+        if (task == GA_SLABHASH_COUNT_ALL) {
+            ga_slabhash_count(kind, table, tile, (uint32_t)bucket, &census);
+        } else if (task == GA_SLABHASH_COPY_ALL) {
+            ga_slabhash_copy(kind, table, tile, (uint32_t)bucket, whole.keys, whole.values,
+                             whole.room, whole.cursor);
+        } else if (task == GA_SLABHASH_FLUSH_ALL) {
+            ga_slabhash_flush_bucket(kind, table, tile, (uint32_t)bucket);
+        } else {
+            ga_slabhash_clear_bucket(table, tile, (uint32_t)bucket);
+        }
+    }
+    if (task == GA_SLABHASH_COUNT_ALL && tile.lane == 0) {
+        /* relaxed: read after the kernel */
+        ga_post_add64_relaxed(&whole.census->live, census.live);
+        ga_post_add64_relaxed(&whole.census->deleted, census.deleted);
+        ga_post_add64_relaxed(&whole.census->chained, census.chained);
+        ga_post_add64_relaxed(&whole.census->marked, census.marked);
+    }
+}
+
+/* ---- the host's side
+ * ---------------------------------------------------------------------------- */
+
+/* A table in device memory. `view` goes to kernels by value, the rest is the functions'. */
+typedef struct ga_slabhash_device {
+    ga_slabhash_view view;
+    ga_heap *buckets; /* where the bucket slabs come from */
+    ga_heap *slabs;   /* and the others */
+    bool own_slabs;
+    uint64_t *scratch; /* of the device's: a census, or a cursor */
+    int device;
+    int grid; /* blocks that fill the device */
+} ga_slabhash_device;
+
+static inline ga_status ga_slabhash_cuda(const char *what, cudaError_t error)
+{
+    return error == cudaSuccess
+               ? GA_OK
+               : ga_fail(error == cudaErrorMemoryAllocation ? GA_ERR_MEMORY : GA_ERR_DEVICE,
+                         "slabhash: cannot %s: %s: expected it to succeed", what,
+                         cudaGetErrorString(error));
+}
+
+/* Give everything back. No kernel may be using the table: it waits for the device. Once more does
+ * nothing. */
+static inline ga_status ga_slabhash_device_close(ga_slabhash_device *table)
+{
+    ga_status status = GA_OK;
+    if (table && table->buckets) {
+        status = ga_slabhash_cuda("wait for the device", cudaDeviceSynchronize());
+        ga_free(table->buckets, table->scratch);
+        ga_free(table->buckets, table->view.rows);
+        ga_heap_close(table->buckets);
+    }
+    if (table && table->own_slabs) {
+        ga_heap_close(table->slabs);
+    }
+    if (table) {
+        *table = ga_slabhash_device{};
+    }
+    return status;
+}
+
+/* The heap of slabs as kernels have it; between launches it grows here where it cannot under them.
+ * */
+static inline ga_status ga_slabhash_device_view(ga_slabhash_device *table)
+{
+    ga_kernel_heap heap = {};
+    ga_status status = ga_heap_kernel_view(table->slabs, &heap);
+    if (status == GA_OK &&
+        (heap.kind != GA_KERNEL_KIND_SLAB ||
+         GA_SLAB_WORDS_UNIT(heap.words) != sizeof(uint32_t) * GA_SLABHASH_WORDS)) {
+        status =
+            ga_fail(GA_ERR_ARGUMENT,
+                    "slabhash: slabs from \"%s\": expected a slab heap of unit=128 for kernels",
+                    ga_heap_spec(table->slabs));
+    }
+    if (status == GA_OK) {
+        table->view.heap = (ga_slab_heap *)heap.words[GA_SLAB_WORD_HEAP];
+    }
+    return status;
+}
+
+static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
+                                                  const ga_slabhash_options *options,
+                                                  cudaStream_t stream)
+{
+    ga_slabhash_plan plan;
+    ga_status status = ga_slabhash_plan_of(options, &plan);
+    void *rows = NULL, *scratch = NULL;
+    int processors = 0;
+    if (status == GA_OK && !table->slabs) {
+        table->own_slabs = true;
+        status = ga_heap_open(&table->slabs, GA_PLACE_KERNEL, table->device, "slab:unit=128/vmm");
+        table->own_slabs = status == GA_OK;
+    }
+    status = status ? status : ga_slabhash_device_view(table);
+    status =
+        status ? status : ga_heap_open(&table->buckets, GA_PLACE_DEVICE, table->device, "cuda");
+    status = status ? status : ga_alloc(table->buckets, plan.bytes, 0, &rows);
+    table->view.rows = (uint32_t *)rows;
+    status = status ? status : ga_alloc(table->buckets, sizeof(ga_slabhash_census), 0, &scratch);
+    table->scratch = (uint64_t *)scratch;
+    if (status != GA_OK) {
+        return status;
+    }
+    table->view.buckets = plan.buckets;
+    table->view.path = plan.path;
+    table->view.apart = plan.apart;
+    table->view.kind = plan.kind;
+    table->view.a = plan.a;
+    table->view.b = plan.b;
+    status = ga_slabhash_cuda(
+        "ask for the multiprocessors",
+        cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, table->device));
+    table->grid = processors * 16;
+    return status ? status
+                  : ga_slabhash_cuda("empty the buckets",
+                                     cudaMemsetAsync(rows, 0xff, plan.bytes, stream));
+}
+
+/* Make a table on `device`, which is the current one, empty for what is put on `stream` after the
+ * call. The options are those of ga_slabhash_open(), but: `heap` is a slab heap of unit=128 for
+ * kernels, or NULL for one that is opened as slab:unit=128/vmm; `limit` is that heap's affair;
+ * there is no `hash`.
+ *
+ * GA_ERR_ARGUMENT  an option out of range, or no such heap
+ * GA_ERR_PLACE, GA_ERR_DEVICE, GA_ERR_MEMORY  as ga_heap_open() and ga_alloc() */
+static inline ga_status ga_slabhash_device_open(ga_slabhash_device *table,
+                                                const ga_slabhash_options *options, int device,
+                                                cudaStream_t stream)
+{
+    if (!table || !options) {
+        return ga_fail(GA_ERR_ARGUMENT, "slabhash: no %s: expected a pointer",
+                       table ? "options" : "place for the table");
+    }
+    *table = ga_slabhash_device{};
+    table->device = device;
+    if (options->options_size == sizeof *options) {
+        table->slabs = options->heap;
+        if (options->hash) {
+            return ga_fail(GA_ERR_ARGUMENT,
+                           "slabhash: a hash of the host's for a table of device "
+                           "%d: expected NULL, and GA_SLABHASH_HASH",
+                           device);
+        }
+    }
+    ga_status status = ga_slabhash_device_set_up(table, options, stream);
+    if (status != GA_OK) {
+        ga_slabhash_device_close(table);
+    }
+    return status;
+}
+
+static inline ga_status ga_slabhash_device_check(const ga_slabhash_device *table)
+{
+    return table && table->view.rows
+               ? GA_OK
+               : ga_fail(GA_ERR_ARGUMENT, "slabhash: %s: expected one that is open",
+                         table ? "a table that is closed" : "no table");
+}
+
+static inline int ga_slabhash_device_grid(const ga_slabhash_device *table, uint64_t tiles)
+{
+    uint64_t blocks = (tiles * GA_SLABHASH_TILE + GA_SLABHASH_BLOCK - 1) / GA_SLABHASH_BLOCK;
+    return blocks < (uint64_t)table->grid ? (int)blocks : table->grid;
+}
+
+/* CALL(kind) for the table's. */
+#define GA_SLABHASH_EACH_KIND(of, CALL)                                                            \
+    switch (of) {                                                                                  \
+    case GA_SLABHASH_KIND(GA_SLABHASH_SET32, false):                                               \
+        CALL(0u);                                                                                  \
+        break;                                                                                     \
+    case GA_SLABHASH_KIND(GA_SLABHASH_MAP32, false):                                               \
+        CALL(1u);                                                                                  \
+        break;                                                                                     \
+    case GA_SLABHASH_KIND(GA_SLABHASH_MAP64, false):                                               \
+        CALL(2u);                                                                                  \
+        break;                                                                                     \
+    case GA_SLABHASH_KIND(GA_SLABHASH_SET32, true):                                                \
+        CALL(4u);                                                                                  \
+        break;                                                                                     \
+    case GA_SLABHASH_KIND(GA_SLABHASH_MAP32, true):                                                \
+        CALL(5u);                                                                                  \
+        break;                                                                                     \
+    default:                                                                                       \
+        CALL(6u);                                                                                  \
+        break;                                                                                     \
+    }
+
+/* All operations of the batch, in no order, after the work that is on `stream`. Its arrays, and
+ * `counts`, are of the device's memory. `counts`, NULL or four numbers for the results ABSENT,
+ * FOUND, FULL and REFUSED, go up: so many went in as the first two say, and those that are FULL
+ * may be tried again. Waits for nothing, but where the heap has to grow between launches.
+ *
+ * GA_ERR_ARGUMENT  no table, batch, keys, or values where the batch puts pairs in (`ops` is not
+ * looked at) GA_ERR_DEVICE    the launch failed */
+static inline ga_status ga_slabhash_device_run(ga_slabhash_device *table,
+                                               const ga_slabhash_batch *batch, uint64_t *counts,
+                                               cudaStream_t stream)
+{
+    ga_status status = ga_slabhash_device_check(table);
+    if (status == GA_OK && (!batch || (unsigned)batch->op >= GA_SLABHASH_OP_COUNT)) {
+        status = ga_fail(GA_ERR_ARGUMENT, "slabhash: %s: expected a batch of operation 0 to %d",
+                         batch ? "no such operation" : "no batch", GA_SLABHASH_OP_COUNT - 1);
+    }
+    if (status != GA_OK || !batch->count) {
+        return status;
+    }
+    bool looks =
+        !batch->ops && (batch->op == GA_SLABHASH_SEARCH || batch->op == GA_SLABHASH_DELETE);
+    if (!batch->keys || (!batch->values && !batch->ops && !looks &&
+                         GA_SLABHASH_MODE(table->view.kind) != GA_SLABHASH_SET32)) {
+        return ga_fail(GA_ERR_ARGUMENT, "slabhash: a batch of %llu without %s: expected an array",
+                       (unsigned long long)batch->count, batch->keys ? "values" : "keys");
+    }
+    status = ga_slabhash_device_view(table);
+    if (status != GA_OK) {
+        return status;
+    }
+    uint64_t tiles = batch->count / GA_SLABHASH_TILE + (batch->count % GA_SLABHASH_TILE ? 1 : 0);
+    int grid = ga_slabhash_device_grid(table, tiles < UINT32_MAX ? tiles : UINT32_MAX);
+#define GA_SLABHASH_SEARCH_CALL(kind)                                                              \
+    ga_slabhash_batch_kernel<kind, GA_SLABHASH_SEARCH>                                             \
+        <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *batch, counts)
+#define GA_SLABHASH_ANY_CALL(kind)                                                                 \
+    ga_slabhash_batch_kernel<kind, GA_SLABHASH_ANY>                                                \
+        <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *batch, counts)
+    if (!batch->ops && batch->op == GA_SLABHASH_SEARCH) {
+        GA_SLABHASH_EACH_KIND(table->view.kind, GA_SLABHASH_SEARCH_CALL)
+    } else {
+        GA_SLABHASH_EACH_KIND(table->view.kind, GA_SLABHASH_ANY_CALL)
+    }
+#undef GA_SLABHASH_SEARCH_CALL
+#undef GA_SLABHASH_ANY_CALL
+    return ga_slabhash_cuda("launch a batch", cudaGetLastError());
+}
+
+template <uint32_t task>
+static inline ga_status ga_slabhash_device_whole(ga_slabhash_device *table,
+                                                 const ga_slabhash_whole *whole,
+                                                 cudaStream_t stream)
+{
+    int grid = ga_slabhash_device_grid(table, table->view.buckets);
+#define GA_SLABHASH_WHOLE_CALL(kind)                                                               \
+    ga_slabhash_whole_kernel<kind, task>                                                           \
+        <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *whole)
+    GA_SLABHASH_EACH_KIND(table->view.kind, GA_SLABHASH_WHOLE_CALL)
+#undef GA_SLABHASH_WHOLE_CALL
+    return ga_slabhash_cuda("launch a kernel for all buckets", cudaGetLastError());
+}
+
+/* FLUSH and clear, as ga_slabhash_flush() and ga_slabhash_clear(): alone, after what is on
+ * `stream`. */
+static inline ga_status ga_slabhash_device_flush(ga_slabhash_device *table, cudaStream_t stream)
+{
+    ga_slabhash_whole whole = {};
+    ga_status status = ga_slabhash_device_check(table);
+    return status ? status : ga_slabhash_device_whole<GA_SLABHASH_FLUSH_ALL>(table, &whole, stream);
+}
+
+static inline ga_status ga_slabhash_device_clear(ga_slabhash_device *table, cudaStream_t stream)
+{
+    ga_slabhash_whole whole = {};
+    ga_status status = ga_slabhash_device_check(table);
+    return status ? status : ga_slabhash_device_whole<GA_SLABHASH_CLEAR_ALL>(table, &whole, stream);
+}
+
+/* What there is, as of the end of what is on `stream`, for which it waits. */
+static inline ga_status ga_slabhash_device_count(ga_slabhash_device *table,
+                                                 ga_slabhash_census *census, cudaStream_t stream)
+{
+    ga_slabhash_whole whole = {};
+    ga_status status = ga_slabhash_device_check(table);
+    if (status != GA_OK) {
+        return status;
+    }
+    whole.census = (ga_slabhash_census *)table->scratch;
+    status =
+        ga_slabhash_cuda("begin a count", cudaMemsetAsync(whole.census, 0, sizeof *census, stream));
+    status =
+        status ? status : ga_slabhash_device_whole<GA_SLABHASH_COUNT_ALL>(table, &whole, stream);
+    status = status ? status
+                    : ga_slabhash_cuda("read a count",
+                                       cudaMemcpyAsync(census, whole.census, sizeof *census,
+                                                       cudaMemcpyDeviceToHost, stream));
+    return status ? status : ga_slabhash_cuda("wait for a count", cudaStreamSynchronize(stream));
+}
+
+/* All pairs, into arrays of the device's with `room`, either of which may be NULL; waits. */
+static inline ga_status ga_slabhash_device_retrieve(ga_slabhash_device *table, void *keys,
+                                                    void *values, uint64_t room, uint64_t *count,
+                                                    cudaStream_t stream)
+{
+    ga_slabhash_whole whole = {};
+    ga_status status = ga_slabhash_device_check(table);
+    if (status != GA_OK) {
+        return status;
+    }
+    whole.keys = keys;
+    whole.values = values;
+    whole.room = room;
+    whole.cursor = table->scratch;
+    status = ga_slabhash_cuda("begin to retrieve",
+                              cudaMemsetAsync(whole.cursor, 0, sizeof *whole.cursor, stream));
+    status =
+        status ? status : ga_slabhash_device_whole<GA_SLABHASH_COPY_ALL>(table, &whole, stream);
+    status = status ? status
+                    : ga_slabhash_cuda("read how many were retrieved",
+                                       cudaMemcpyAsync(count, whole.cursor, sizeof *count,
+                                                       cudaMemcpyDeviceToHost, stream));
+    return status ? status
+                  : ga_slabhash_cuda("wait for what is retrieved", cudaStreamSynchronize(stream));
+}
+
+#endif

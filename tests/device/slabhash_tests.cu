@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The slab hash on GPUs: batches beside what must come of them, tables of each kind; operations that
+ * meet, whose counts must add up and whose histories must be linearizable; memory that ends. One line
+ * a case, then `N passed, N failed, N skipped`. Exit status 0, 1 when a case failed, 77 without a GPU.
+ *
+ *   slabhash_tests [--only WORDS] [--quick]
+ */
+#include <gpualloc/slabhash.cuh>
+
+extern "C" {
+#include "runner.h"
+#include "slabhash_oracle.h"
+}
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <algorithm>
+#include <vector>
+
+static bool quick;
+
+#define CUDA_OK(call)                                                                              \
+    do {                                                                                           \
+        cudaError_t error_ = (call);                                                               \
+        if (error_ != cudaSuccess) {                                                               \
+            test_fail(__FILE__, __LINE__, cudaGetErrorString(error_));                             \
+        }                                                                                          \
+    } while (0)
+
+/* The call succeeds, or the case has failed with the library's sentence. */
+#define OK(call)                                                                                   \
+    do {                                                                                           \
+        if ((call) != GA_OK) {                                                                     \
+            test_fail(__FILE__, __LINE__, ga_error_text());                                        \
+        }                                                                                          \
+    } while (0)
+
+/* An array of the device's. */
+template <typename T> struct device_array {
+    T *data = nullptr;
+    size_t size;
+    explicit device_array(size_t n, int byte = 0) : size(n)
+    {
+        CUDA_OK(cudaMalloc(&data, n * sizeof(T)));
+        CUDA_OK(cudaMemset(data, byte, n * sizeof(T)));
+    }
+    explicit device_array(const std::vector<T> &from) : device_array(from.size())
+    {
+        CUDA_OK(cudaMemcpy(data, from.data(), size * sizeof(T), cudaMemcpyHostToDevice));
+    }
+    device_array(const device_array &) = delete;
+    device_array &operator=(const device_array &) = delete;
+    ~device_array()
+    {
+        cudaFree(data);
+    }
+    std::vector<T> read() const
+    {
+        std::vector<T> to(size);
+        CUDA_OK(cudaMemcpy(to.data(), data, size * sizeof(T), cudaMemcpyDeviceToHost));
+        return to;
+    }
+};
+
+static ga_slabhash_options options_of(ga_slabhash_mode mode, uint32_t flags, uint32_t buckets,
+                                      uint32_t path)
+{
+    ga_slabhash_options options = {};
+    options.options_size = sizeof options;
+    options.mode = mode;
+    options.flags = flags;
+    options.buckets = buckets;
+    options.path = path;
+    options.seed = 5;
+    return options;
+}
+
+/* Keys and values of the width of a mode. */
+struct subject {
+    uint64_t (*key)(uint64_t i);
+    ga_slabhash_mode mode;
+    uint32_t flags, buckets, path;
+};
+
+/* Different numbers for different i, in 31 bits, and in 63. */
+static uint64_t narrow_key(uint64_t i)
+{
+    return (uint32_t)i * 2654435761u & 0x7fffffffu;
+}
+
+static uint64_t wide_key(uint64_t i)
+{
+    return i * UINT64_C(0x9e3779b97f4a7c15) & (UINT64_MAX >> 1);
+}
+
+static const subject subjects[] = {
+    {narrow_key, GA_SLABHASH_SET32, 0, 1000, 1}, {narrow_key, GA_SLABHASH_MAP32, 0, 1000, 1},
+    {narrow_key, GA_SLABHASH_MAP32, 0, 5000, 4}, {wide_key, GA_SLABHASH_MAP64, 0, 3000, 1},
+    {wide_key, GA_SLABHASH_MAP64, 0, 10000, 6},  {narrow_key, GA_SLABHASH_MAP32, 1, 1000, 1},
+    {wide_key, GA_SLABHASH_MAP64, 1, 2000, 3},   {narrow_key, GA_SLABHASH_SET32, 1, 9, 2},
+};
+
+/* ---- batches -------------------------------------------------------------------------------- */
+
+struct batch_run {
+    std::vector<uint8_t> results;
+    std::vector<uint64_t> found, counts;
+};
+
+template <typename T>
+static batch_run run_as(ga_slabhash_device *table, ga_slabhash_op op,
+                        const std::vector<uint64_t> &keys, const std::vector<uint64_t> &values)
+{
+    batch_run run;
+    device_array<T> k(std::vector<T>(keys.begin(), keys.end()));
+    device_array<T> v(std::vector<T>(values.begin(), values.end()));
+    device_array<T> found(keys.size(), 0xee);
+    device_array<uint8_t> results(keys.size(), 0xee);
+    device_array<uint64_t> counts(4);
+    ga_slabhash_batch batch = {};
+    batch.count = keys.size();
+    batch.keys = k.data;
+    batch.values = v.data;
+    batch.results = results.data;
+    batch.found = found.data;
+    batch.op = op;
+    OK(ga_slabhash_device_run(table, &batch, counts.data, 0));
+    CUDA_OK(cudaDeviceSynchronize());
+    std::vector<T> what = found.read();
+    run.found.assign(what.begin(), what.end());
+    run.results = results.read();
+    run.counts = counts.read();
+    return run;
+}
+
+static batch_run run(ga_slabhash_device *table, ga_slabhash_op op,
+                     const std::vector<uint64_t> &keys, const std::vector<uint64_t> &values)
+{
+    return GA_SLABHASH_MODE(table->view.kind) == GA_SLABHASH_MAP64
+               ? run_as<uint64_t>(table, op, keys, values)
+               : run_as<uint32_t>(table, op, keys, values);
+}
+
+static void expect_size(ga_slabhash_device *table, uint64_t size)
+{
+    ga_slabhash_census census = {};
+    OK(ga_slabhash_device_count(table, &census, 0));
+    EXPECT(census.live == size);
+}
+
+/* n keys go in, are found, half of them go out, and the rest is found alone; then a flush. */
+static void one_subject(int device, const subject &s)
+{
+    uint64_t n = quick ? 4000 : 60000;
+    bool map = s.mode != GA_SLABHASH_SET32;
+    ga_slabhash_device table;
+    ga_slabhash_options options = options_of(s.mode, s.flags, s.buckets, s.path);
+    std::vector<uint64_t> keys(n), values(n), half, none(n);
+    for (uint64_t i = 0; i < n; i++) {
+        keys[i] = s.key(i);
+        values[i] = i + 7;
+        none[i] = s.key(n + i);
+        if (i % 2) {
+            half.push_back(keys[i]);
+        }
+    }
+    REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
+    batch_run in = run(&table, GA_SLABHASH_INSERT, keys, values);
+    EXPECT(in.counts[GA_SLABHASH_ABSENT] == n);
+    batch_run hit = run(&table, GA_SLABHASH_SEARCH, keys, keys);
+    EXPECT(hit.counts[GA_SLABHASH_FOUND] == n);
+    EXPECT(!map || hit.found == values);
+    EXPECT(run(&table, GA_SLABHASH_SEARCH, none, none).counts[GA_SLABHASH_ABSENT] == n);
+    EXPECT(run(&table, GA_SLABHASH_DELETE, half, half).counts[GA_SLABHASH_FOUND] == half.size());
+    expect_size(&table, n - half.size());
+    for (int round = 0; round < 2; round++) {
+        batch_run left = run(&table, GA_SLABHASH_SEARCH, keys, keys);
+        bool right = true;
+        for (uint64_t i = 0; i < n; i++) {
+            uint64_t value = i % 2 || !map ? 0 : values[i];
+            right &= left.results[i] == (i % 2 ? GA_SLABHASH_ABSENT : GA_SLABHASH_FOUND) &&
+                     left.found[i] == value;
+        }
+        EXPECT(right);
+        OK(ga_slabhash_device_flush(&table, 0));
+        expect_size(&table, n - half.size());
+    }
+    OK(ga_slabhash_device_clear(&table, 0));
+    expect_size(&table, 0);
+    OK(ga_slabhash_device_close(&table));
+}
+
+static void batches(int device)
+{
+    for (const subject &s : subjects) {
+        one_subject(device, s);
+    }
+}
+
+/* The same keys many times in one batch: of unique keys one goes in, of others all. */
+static void duplicates(int device)
+{
+    uint64_t n = 20000, different = 100;
+    for (uint32_t flags = 0; flags < 2; flags++) {
+        ga_slabhash_device table;
+        ga_slabhash_options options = options_of(GA_SLABHASH_MAP32, flags, 16, 2);
+        std::vector<uint64_t> keys(n);
+        for (uint64_t i = 0; i < n; i++) {
+            keys[i] = narrow_key(i % different);
+        }
+        REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
+        batch_run in = run(&table, GA_SLABHASH_INSERT, keys, keys);
+        EXPECT(in.counts[GA_SLABHASH_ABSENT] == (flags ? n : different));
+        expect_size(&table, flags ? n : different);
+        if (!flags) {
+            batch_run sums = run(&table, GA_SLABHASH_APPLY, keys, std::vector<uint64_t>(n, 1));
+            EXPECT(sums.counts[GA_SLABHASH_FOUND] == n);
+            batch_run now = run(&table, GA_SLABHASH_SEARCH, keys, keys);
+            bool right = true;
+            for (uint64_t i = 0; i < n; i++) {
+                right &= now.found[i] == keys[i] + n / different;
+            }
+            EXPECT(right);
+        }
+        OK(ga_slabhash_device_close(&table));
+    }
+}
+
+static void retrieval(int device)
+{
+    uint64_t n = 5000, count = 0;
+    ga_slabhash_device table;
+    ga_slabhash_options options = options_of(GA_SLABHASH_MAP32, 0, 300, 1);
+    std::vector<uint64_t> keys(n), values(n);
+    for (uint64_t i = 0; i < n; i++) {
+        keys[i] = narrow_key(i);
+        values[i] = i;
+    }
+    REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
+    run(&table, GA_SLABHASH_INSERT, keys, values);
+    device_array<uint32_t> k(n), v(n);
+    OK(ga_slabhash_device_retrieve(&table, k.data, v.data, n, &count, 0));
+    EXPECT(count == n);
+    std::vector<uint32_t> got = v.read(), their = k.read();
+    bool right = true;
+    for (uint64_t i = 0; i < n; i++) {
+        right &= got[i] < n && their[i] == narrow_key(got[i]);
+    }
+    std::sort(got.begin(), got.end());
+    EXPECT(right && std::unique(got.begin(), got.end()) == got.end());
+    OK(ga_slabhash_device_close(&table));
+}
+
+/* ---- operations that meet ------------------------------------------------------------------- */
+
+/* Any operations on few keys; what went in less what went out is there, key by key. */
+static void mixes(int device)
+{
+    uint64_t n = quick ? 20000 : 1 << 20, different = 3000;
+    for (const subject &s : subjects) {
+        ga_slabhash_device table;
+        ga_slabhash_options options = options_of(s.mode, s.flags, s.buckets / 8 + 2, 2);
+        std::vector<uint32_t> narrow(n);
+        std::vector<uint64_t> keys(n), values(n, 1);
+        std::vector<uint8_t> ops(n);
+        std::vector<int64_t> there(different);
+        for (uint64_t i = 0; i < n; i++) {
+            uint64_t random = (i + 1) * UINT64_C(0x9e3779b97f4a7c15) >> 20;
+            keys[i] = s.key(random % different);
+            narrow[i] = (uint32_t)keys[i];
+            values[i] = random % different;
+            ops[i] = random / different % 3 == 0   ? GA_SLABHASH_INSERT
+                     : random / different % 3 == 1 ? GA_SLABHASH_DELETE
+                                                   : GA_SLABHASH_SEARCH;
+        }
+        bool wide = s.mode == GA_SLABHASH_MAP64;
+        device_array<uint32_t> k32(narrow);
+        device_array<uint64_t> k64(keys), v64(values);
+        device_array<uint8_t> o(ops), results(n);
+        ga_slabhash_batch batch = {};
+        batch.count = n;
+        batch.keys = wide ? (void *)k64.data : k32.data;
+        batch.values = wide ? (void *)v64.data : k32.data;
+        batch.ops = o.data;
+        batch.results = results.data;
+        REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
+        OK(ga_slabhash_device_run(&table, &batch, NULL, 0));
+        CUDA_OK(cudaDeviceSynchronize());
+        std::vector<uint8_t> was = results.read();
+        int64_t all = 0;
+        for (uint64_t i = 0; i < n; i++) {
+            there[values[i]] += ops[i] == GA_SLABHASH_INSERT && was[i] == GA_SLABHASH_ABSENT;
+            there[values[i]] -= ops[i] == GA_SLABHASH_DELETE && was[i] == GA_SLABHASH_FOUND;
+        }
+        std::vector<uint64_t> each(different);
+        bool right = true;
+        for (uint64_t i = 0; i < different; i++) {
+            each[i] = s.key(i);
+            all += there[i];
+            right &= there[i] >= 0 && (s.flags || there[i] <= 1);
+        }
+        EXPECT(right);
+        expect_size(&table, (uint64_t)all);
+        batch_run now = run(&table, GA_SLABHASH_SEARCH, each, each);
+        for (uint64_t i = 0; i < different; i++) {
+            right &= (now.results[i] == GA_SLABHASH_FOUND) == (there[i] > 0);
+        }
+        EXPECT(right);
+        OK(ga_slabhash_device_close(&table));
+    }
+}
+
+enum {
+    CALLS = 3,
+    TILES = 8, /* 24 calls in a history, at most on one key */
+    KEYS = 3
+};
+
+/* Each history is TILES blocks, of one tile each, which meet at its gate and then call. */
+template <uint32_t kind>
+static __global__ void history_kernel(ga_slabhash_view table, slabhash_record *records,
+                                      uint32_t *gates, uint64_t *clock)
+{
+    uint32_t history = blockIdx.x / TILES;
+    ga_slabhash_turn turn = ga_slabhash_turn_begin(table);
+    slabhash_record *own = records + (size_t)blockIdx.x * CALLS;
+    if (turn.tile.lane == 0) {
+        ga_add_relaxed(gates + history, 1u);
+        /* Not for ever: blocks of a history may not all be there. */
+        for (uint32_t i = 0; i < 4096 && ga_load_relaxed(gates + history) < TILES; i++) {
+        }
+    }
+    ga_tile_sync(turn.tile);
+    for (uint32_t i = 0; i < CALLS; i++) {
+        if (turn.tile.lane == 0) {
+            own[i].began = ga_add64_relaxed(clock, 1) + 1;
+            __threadfence();
+        }
+        ga_tile_sync(turn.tile);
+        ga_slabhash_answer answer =
+            ga_slabhash_tile<kind>(&turn, own[i].op, own[i].key, own[i].value);
+        ga_tile_sync(turn.tile);
+        if (turn.tile.lane == 0) {
+            __threadfence();
+            own[i].ended = ga_add64_relaxed(clock, 1) + 1;
+            own[i].found = answer.result == GA_SLABHASH_FOUND;
+            own[i].was = answer.value;
+        }
+    }
+    ga_slabhash_turn_end(&turn);
+}
+
+static void histories(int device)
+{
+    const uint32_t ops[] = {GA_SLABHASH_SEARCH, GA_SLABHASH_INSERT,  GA_SLABHASH_INSERT,
+                            GA_SLABHASH_DELETE, GA_SLABHASH_REPLACE, GA_SLABHASH_DELETE,
+                            GA_SLABHASH_APPLY};
+    uint32_t n = quick ? 200 : 20000;
+    EXPECT(!slabhash_try_checker());
+    for (uint32_t kind = GA_SLABHASH_MAP32; kind <= GA_SLABHASH_MAP64; kind++) {
+        ga_slabhash_device table;
+        ga_slabhash_options options = options_of((ga_slabhash_mode)kind, 0, n / 8 + 3, 3);
+        std::vector<slabhash_record> records((size_t)n * TILES * CALLS);
+        for (size_t i = 0; i < records.size(); i++) {
+            uint64_t random = (i + 3) * UINT64_C(0x9e3779b97f4a7c15) >> 24;
+            records[i].op = ops[random % 7];
+            records[i].key = i / (TILES * CALLS) * KEYS + random / 7 % KEYS;
+            records[i].value = i % (TILES * CALLS) + 1;
+        }
+        device_array<slabhash_record> there(records);
+        device_array<uint32_t> gates(n);
+        device_array<uint64_t> clock(1);
+        REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
+        if (kind == GA_SLABHASH_MAP32) {
+            history_kernel<GA_SLABHASH_MAP32>
+                <<<n * TILES, GA_SLABHASH_TILE>>>(table.view, there.data, gates.data, clock.data);
+        } else {
+            history_kernel<GA_SLABHASH_MAP64>
+                <<<n * TILES, GA_SLABHASH_TILE>>>(table.view, there.data, gates.data, clock.data);
+        }
+        CUDA_OK(cudaGetLastError());
+        CUDA_OK(cudaDeviceSynchronize());
+        records = there.read();
+        uint32_t wrong = 0;
+        for (uint32_t h = 0; h < n && !wrong; h++) {
+            for (uint64_t key = 0; key < KEYS; key++) {
+                wrong += !slabhash_linearizable(records.data() + (size_t)h * TILES * CALLS,
+                                                TILES * CALLS, (uint64_t)h * KEYS + key);
+            }
+        }
+        EXPECT(wrong == 0);
+        OK(ga_slabhash_device_close(&table));
+    }
+}
+
+/* ---- memory that ends, and bad input --------------------------------------------------------- */
+
+static void full(int device)
+{
+    uint64_t n = 60000;
+    ga_heap *slabs = NULL;
+    ga_slabhash_device table;
+    ga_slabhash_options options = options_of(GA_SLABHASH_MAP32, 0, 64, 1);
+    std::vector<uint64_t> keys(n);
+    for (uint64_t i = 0; i < n; i++) {
+        keys[i] = narrow_key(i);
+    }
+    /* 1024 slabs of 15 beside 64 buckets. */
+    REQUIRE(ga_heap_open(&slabs, GA_PLACE_KERNEL, device,
+                         "slab:unit=128,addressing=light,blocks=1,capacity=128K/cuda") == GA_OK);
+    options.heap = slabs;
+    REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
+    batch_run in = run(&table, GA_SLABHASH_INSERT, keys, keys);
+    uint64_t went = in.counts[GA_SLABHASH_ABSENT];
+    EXPECT(went > 64 * 15 && went <= (1024 + 64) * 15);
+    EXPECT(went + in.counts[GA_SLABHASH_FULL] == n);
+    expect_size(&table, went);
+    batch_run now = run(&table, GA_SLABHASH_SEARCH, keys, keys);
+    bool right = true;
+    for (uint64_t i = 0; i < n; i++) {
+        right &= (now.results[i] == GA_SLABHASH_FOUND) == (in.results[i] == GA_SLABHASH_ABSENT);
+    }
+    EXPECT(right);
+    OK(ga_slabhash_device_clear(&table, 0));
+    EXPECT(run(&table, GA_SLABHASH_INSERT, {1, 2}, {1, 2}).counts[GA_SLABHASH_ABSENT] == 2);
+    OK(ga_slabhash_device_close(&table));
+    OK(ga_heap_close(slabs));
+}
+
+static void bad_input(int device)
+{
+    ga_slabhash_device table;
+    ga_slabhash_options options = options_of(GA_SLABHASH_MAP32, 0, 64, 1);
+    ga_slabhash_batch batch = {};
+    options.path = 65;
+    EXPECT(ga_slabhash_device_open(&table, &options, device, 0) == GA_ERR_ARGUMENT);
+    EXPECT(test_error_has("path=65"));
+    options.path = 1;
+    REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
+    OK(ga_slabhash_device_run(&table, &batch, NULL, 0)); /* of none */
+    batch.count = 1;
+    EXPECT(ga_slabhash_device_run(&table, &batch, NULL, 0) == GA_ERR_ARGUMENT);
+    EXPECT(test_error_has("without keys"));
+    batch_run refused = run(&table, GA_SLABHASH_INSERT, {0xffffffff, 5, 0xfffffffe}, {1, 2, 3});
+    EXPECT(refused.counts[GA_SLABHASH_REFUSED] == 2 && refused.counts[GA_SLABHASH_ABSENT] == 1);
+    OK(ga_slabhash_device_close(&table));
+    OK(ga_slabhash_device_close(&table));
+    EXPECT(ga_slabhash_device_run(&table, &batch, NULL, 0) == GA_ERR_ARGUMENT);
+    EXPECT(test_error_has("closed"));
+}
+
+static const test_case cases[] = {
+    {"batches go in, are found and go out", batches},
+    {"the same key many times in a batch", duplicates},
+    {"all pairs are retrieved", retrieval},
+    {"mixed operations add up", mixes},
+    {"histories are linearizable", histories},
+    {"memory that ends in the middle", full},
+    {"bad input is refused", bad_input},
+};
+
+int main(int argc, char **argv)
+{
+    const char *only = NULL;
+    int devices = 0;
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--quick")) {
+            quick = true;
+        } else if (!strcmp(argv[i], "--only") && i + 1 < argc) {
+            only = argv[++i];
+        } else {
+            fprintf(stderr, "usage: slabhash_tests [--only WORDS] [--quick]\n");
+            return 2;
+        }
+    }
+    cudaError_t error = cudaGetDeviceCount(&devices);
+    if (error != cudaSuccess) {
+        printf("no device: %s\n", cudaGetErrorString(error));
+        devices = 0;
+    }
+    for (int device = 0; device < devices; device++) {
+        if (cudaSetDevice(device) == cudaSuccess) {
+            test_run("slabhash", cases, sizeof cases / sizeof *cases, device, only);
+        }
+    }
+    return test_summary();
+}
