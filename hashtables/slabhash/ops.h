@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The algorithm compiled for host threads: included by ops.c and ops_avx2.c, which define OPS_NAME,
- * the table of tables, and OPS_TARGET, what the functions may use of the processor. Nothing here is
- * called but through that table.
+ * the table of tables. Nothing here is called but through that table.
  */
 #include "table.h"
 
@@ -181,49 +180,47 @@ GA_SIMT void ops_flush(uint32_t kind, const ga_slabhash *table)
 /* ---- each kind ------------------------------------------------------------------------------ */
 
 #define OPS_DEFINE(name, kind)                                                                     \
-    OPS_TARGET static __attribute__((noinline))                                                    \
+    static __attribute__((noinline))                                                               \
     ga_slabhash_answer name##_do(const ga_slabhash *table, ga_slab_claimed *claimed,               \
                                  uint64_t hash, const ga_slabhash_change_to *to)                   \
     {                                                                                              \
         return ga_slabhash_do(kind, table->view, SLABHASH_TILE, claimed, hash, *to);               \
     }                                                                                              \
-    OPS_TARGET static ga_slabhash_answer name##_run(const ga_slabhash *table,                      \
-                                                    const ga_slabhash_change_to *to)               \
+    static ga_slabhash_answer name##_run(const ga_slabhash *table,                                 \
+                                         const ga_slabhash_change_to *to)                          \
     {                                                                                              \
         return ops_run(name##_do, table, to);                                                      \
     }                                                                                              \
-    OPS_TARGET static uint64_t name##_find_all(const ga_slabhash *table, uint64_t key,             \
-                                               uint64_t *values, uint64_t room)                    \
+    static uint64_t name##_find_all(const ga_slabhash *table, uint64_t key, uint64_t *values,      \
+                                    uint64_t room)                                                 \
     {                                                                                              \
         return ops_find_all(kind, table, key, values, room);                                       \
     }                                                                                              \
-    OPS_TARGET static uint64_t name##_remove_all(const ga_slabhash *table, uint64_t key)           \
+    static uint64_t name##_remove_all(const ga_slabhash *table, uint64_t key)                      \
     {                                                                                              \
         return ops_remove_all(kind, table, key);                                                   \
     }                                                                                              \
-    OPS_TARGET static uint64_t name##_batch(const ga_slabhash *table,                              \
-                                            const ga_slabhash_batch *batch, slabhash_range range,  \
-                                            uint64_t *counts)                                      \
+    static uint64_t name##_batch(const ga_slabhash *table, const ga_slabhash_batch *batch,         \
+                                 slabhash_range range, uint64_t *counts)                           \
     {                                                                                              \
         return !batch->ops && batch->op == GA_SLABHASH_SEARCH                                      \
                    ? ops_searches(kind, table, batch, range, counts)                               \
                    : ops_batch(kind, name##_do, table, batch, range, counts);                      \
     }                                                                                              \
-    OPS_TARGET static void name##_count(const ga_slabhash *table, ga_slabhash_census *census)      \
+    static void name##_count(const ga_slabhash *table, ga_slabhash_census *census)                 \
     {                                                                                              \
         ops_count(kind, table, census);                                                            \
     }                                                                                              \
-    OPS_TARGET static bool name##_each(const ga_slabhash *table, ga_slabhash_visit *visit,         \
-                                       void *context)                                              \
+    static bool name##_each(const ga_slabhash *table, ga_slabhash_visit *visit, void *context)     \
     {                                                                                              \
         return ops_each(kind, table, visit, context);                                              \
     }                                                                                              \
-    OPS_TARGET static void name##_copy(const ga_slabhash *table, void *keys, void *values,         \
-                                       uint64_t room, uint64_t *count)                             \
+    static void name##_copy(const ga_slabhash *table, void *keys, void *values, uint64_t room,     \
+                            uint64_t *count)                                                       \
     {                                                                                              \
         ops_copy(kind, table, keys, values, room, count);                                          \
     }                                                                                              \
-    OPS_TARGET static void name##_flush(const ga_slabhash *table)                                  \
+    static void name##_flush(const ga_slabhash *table)                                             \
     {                                                                                              \
         ops_flush(kind, table);                                                                    \
     }                                                                                              \

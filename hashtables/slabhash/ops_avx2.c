@@ -3,15 +3,15 @@
  * The same for processors with AVX2, where a slab is compared with a key in four steps. Not under
  * sanitizers, which have enough to do with the other.
  */
-#include "table.h"
-
-#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
-#define OPS_SANITIZED
-#endif
-#if defined __x86_64__ && !defined __AVX2__ && !defined OPS_SANITIZED && !GA_SLABHASH_MUTANT
-#define OPS_NAME   ga_slabhash_ops_avx2
-#define OPS_TARGET __attribute__((target("avx2,popcnt,bmi")))
+#if defined __x86_64__ && defined __GNUC__ && !defined __clang__ && !defined __AVX2__ &&           \
+    !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
+/* Before anything is defined: what is inlined must have been compiled for it, too, and what compares
+ * words is made of loops. */
+#pragma GCC target("avx2,popcnt,bmi")
+#pragma GCC optimize("O3")
+#define OPS_NAME ga_slabhash_ops_avx2
 #include "ops.h"
 #else
+#include "table.h"
 const slabhash_ops *const ga_slabhash_ops_avx2[GA_SLABHASH_KINDS] = {NULL};
 #endif

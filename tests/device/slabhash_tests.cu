@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The slab hash on GPUs: batches beside what must come of them, tables of each kind; operations that
- * meet, whose counts must add up and whose histories must be linearizable; memory that ends. One line
- * a case, then `N passed, N failed, N skipped`. Exit status 0, 1 when a case failed, 77 without a GPU.
+ * The slab hash on GPUs: batches beside what must come of them, tables of each kind; operations
+ * that meet, whose counts must add up and whose histories must be linearizable; memory that ends.
+ * One line a case, then `N passed, N failed, N skipped`. Exit status 0, 1 when a case failed, 77
+ * without a GPU.
  *
  *   slabhash_tests [--only WORDS] [--quick]
  */
