@@ -5,31 +5,21 @@
  * One line a case, then `N passed, N failed, N skipped`. Exit status 0, 1 when a case failed, 77
  * without a GPU.
  *
- *   slabhash_tests [--only WORDS] [--quick]
+ *   slabhash_tests [--only WORDS] [--quick] [--no-growing]
  */
 #include <gpualloc/slabhash.cuh>
 
+#include "gpu_suite.h"
+
 extern "C" {
-#include "runner.h"
 #include "slabhash_oracle.h"
 }
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include <algorithm>
 #include <vector>
 
-static bool quick;
-
-#define CUDA_OK(call)                                                                              \
-    do {                                                                                           \
-        cudaError_t error_ = (call);                                                               \
-        if (error_ != cudaSuccess) {                                                               \
-            test_fail(__FILE__, __LINE__, cudaGetErrorString(error_));                             \
-        }                                                                                          \
-    } while (0)
+/* Where slabs come from in runs without growth, of which sanitizers know; else NULL. */
+static ga_heap *slabs_there;
 
 /* The call succeeds, or the case has failed with the library's sentence. */
 #define OK(call)                                                                                   \
@@ -45,12 +35,12 @@ template <typename T> struct device_array {
     size_t size;
     explicit device_array(size_t n, int byte = 0) : size(n)
     {
-        CUDA_OK(cudaMalloc(&data, n * sizeof(T)));
-        CUDA_OK(cudaMemset(data, byte, n * sizeof(T)));
+        CUDA_DONE(cudaMalloc(&data, n * sizeof(T)));
+        CUDA_DONE(cudaMemset(data, byte, n * sizeof(T)));
     }
     explicit device_array(const std::vector<T> &from) : device_array(from.size())
     {
-        CUDA_OK(cudaMemcpy(data, from.data(), size * sizeof(T), cudaMemcpyHostToDevice));
+        CUDA_DONE(cudaMemcpy(data, from.data(), size * sizeof(T), cudaMemcpyHostToDevice));
     }
     device_array(const device_array &) = delete;
     device_array &operator=(const device_array &) = delete;
@@ -61,7 +51,7 @@ template <typename T> struct device_array {
     std::vector<T> read() const
     {
         std::vector<T> to(size);
-        CUDA_OK(cudaMemcpy(to.data(), data, size * sizeof(T), cudaMemcpyDeviceToHost));
+        CUDA_DONE(cudaMemcpy(to.data(), data, size * sizeof(T), cudaMemcpyDeviceToHost));
         return to;
     }
 };
@@ -76,6 +66,7 @@ static ga_slabhash_options options_of(ga_slabhash_mode mode, uint32_t flags, uin
     options.buckets = buckets;
     options.path = path;
     options.seed = 5;
+    options.heap = slabs_there;
     return options;
 }
 
@@ -129,7 +120,7 @@ static batch_run run_as(ga_slabhash_device *table, ga_slabhash_op op,
     batch.found = found.data;
     batch.op = op;
     OK(ga_slabhash_device_run(table, &batch, counts.data, 0));
-    CUDA_OK(cudaDeviceSynchronize());
+    CUDA_DONE(cudaDeviceSynchronize());
     std::vector<T> what = found.read();
     run.found.assign(what.begin(), what.end());
     run.results = results.read();
@@ -149,13 +140,13 @@ static void expect_size(ga_slabhash_device *table, uint64_t size)
 {
     ga_slabhash_census census = {};
     OK(ga_slabhash_device_count(table, &census, 0));
-    EXPECT(census.live == size);
+    EXPECT_EQUAL("the size", census.live, size);
 }
 
 /* n keys go in, are found, half of them go out, and the rest is found alone; then a flush. */
 static void one_subject(int device, const subject &s)
 {
-    uint64_t n = quick ? 4000 : 60000;
+    uint64_t n = suite.quick ? 4000 : 60000;
     bool map = s.mode != GA_SLABHASH_SET32;
     ga_slabhash_device table;
     ga_slabhash_options options = options_of(s.mode, s.flags, s.buckets, s.path);
@@ -170,12 +161,15 @@ static void one_subject(int device, const subject &s)
     }
     REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
     batch_run in = run(&table, GA_SLABHASH_INSERT, keys, values);
-    EXPECT(in.counts[GA_SLABHASH_ABSENT] == n);
+    EXPECT_EQUAL("the results ABSENT", in.counts[GA_SLABHASH_ABSENT], n);
     batch_run hit = run(&table, GA_SLABHASH_SEARCH, keys, keys);
-    EXPECT(hit.counts[GA_SLABHASH_FOUND] == n);
+    EXPECT_EQUAL("the results FOUND", hit.counts[GA_SLABHASH_FOUND], n);
     EXPECT(!map || hit.found == values);
-    EXPECT(run(&table, GA_SLABHASH_SEARCH, none, none).counts[GA_SLABHASH_ABSENT] == n);
-    EXPECT(run(&table, GA_SLABHASH_DELETE, half, half).counts[GA_SLABHASH_FOUND] == half.size());
+    EXPECT_EQUAL("the results ABSENT",
+                 run(&table, GA_SLABHASH_SEARCH, none, none).counts[GA_SLABHASH_ABSENT], n);
+    EXPECT_EQUAL("the results FOUND",
+                 run(&table, GA_SLABHASH_DELETE, half, half).counts[GA_SLABHASH_FOUND],
+                 half.size());
     expect_size(&table, n - half.size());
     for (int round = 0; round < 2; round++) {
         batch_run left = run(&table, GA_SLABHASH_SEARCH, keys, keys);
@@ -214,11 +208,11 @@ static void duplicates(int device)
         }
         REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
         batch_run in = run(&table, GA_SLABHASH_INSERT, keys, keys);
-        EXPECT(in.counts[GA_SLABHASH_ABSENT] == (flags ? n : different));
+        EXPECT_EQUAL("the results ABSENT", in.counts[GA_SLABHASH_ABSENT], (flags ? n : different));
         expect_size(&table, flags ? n : different);
         if (!flags) {
             batch_run sums = run(&table, GA_SLABHASH_APPLY, keys, std::vector<uint64_t>(n, 1));
-            EXPECT(sums.counts[GA_SLABHASH_FOUND] == n);
+            EXPECT_EQUAL("the results FOUND", sums.counts[GA_SLABHASH_FOUND], n);
             batch_run now = run(&table, GA_SLABHASH_SEARCH, keys, keys);
             bool right = true;
             for (uint64_t i = 0; i < n; i++) {
@@ -244,7 +238,7 @@ static void retrieval(int device)
     run(&table, GA_SLABHASH_INSERT, keys, values);
     device_array<uint32_t> k(n), v(n);
     OK(ga_slabhash_device_retrieve(&table, k.data, v.data, n, &count, 0));
-    EXPECT(count == n);
+    EXPECT_EQUAL("the pairs retrieved", count, n);
     std::vector<uint32_t> got = v.read(), their = k.read();
     bool right = true;
     for (uint64_t i = 0; i < n; i++) {
@@ -260,7 +254,7 @@ static void retrieval(int device)
 /* Any operations on few keys; what went in less what went out is there, key by key. */
 static void mixes(int device)
 {
-    uint64_t n = quick ? 20000 : 1 << 20, different = 3000;
+    uint64_t n = suite.quick ? 20000 : 1 << 20, different = 3000;
     for (const subject &s : subjects) {
         ga_slabhash_device table;
         ga_slabhash_options options = options_of(s.mode, s.flags, s.buckets / 8 + 2, 2);
@@ -289,7 +283,7 @@ static void mixes(int device)
         batch.results = results.data;
         REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
         OK(ga_slabhash_device_run(&table, &batch, NULL, 0));
-        CUDA_OK(cudaDeviceSynchronize());
+        CUDA_DONE(cudaDeviceSynchronize());
         std::vector<uint8_t> was = results.read();
         int64_t all = 0;
         for (uint64_t i = 0; i < n; i++) {
@@ -359,7 +353,7 @@ static void histories(int device)
     const uint32_t ops[] = {GA_SLABHASH_SEARCH, GA_SLABHASH_INSERT,  GA_SLABHASH_INSERT,
                             GA_SLABHASH_DELETE, GA_SLABHASH_REPLACE, GA_SLABHASH_DELETE,
                             GA_SLABHASH_APPLY};
-    uint32_t n = quick ? 200 : 20000;
+    uint32_t n = suite.quick ? 200 : 20000;
     EXPECT(!slabhash_try_checker());
     for (uint32_t kind = GA_SLABHASH_MAP32; kind <= GA_SLABHASH_MAP64; kind++) {
         ga_slabhash_device table;
@@ -382,8 +376,8 @@ static void histories(int device)
             history_kernel<GA_SLABHASH_MAP64>
                 <<<n * TILES, GA_SLABHASH_TILE>>>(table.view, there.data, gates.data, clock.data);
         }
-        CUDA_OK(cudaGetLastError());
-        CUDA_OK(cudaDeviceSynchronize());
+        CUDA_DONE(cudaGetLastError());
+        CUDA_DONE(cudaDeviceSynchronize());
         records = there.read();
         uint32_t wrong = 0;
         for (uint32_t h = 0; h < n && !wrong; h++) {
@@ -417,7 +411,7 @@ static void full(int device)
     batch_run in = run(&table, GA_SLABHASH_INSERT, keys, keys);
     uint64_t went = in.counts[GA_SLABHASH_ABSENT];
     EXPECT(went > 64 * 15 && went <= (1024 + 64) * 15);
-    EXPECT(went + in.counts[GA_SLABHASH_FULL] == n);
+    EXPECT_EQUAL("what went in and what is FULL", went + in.counts[GA_SLABHASH_FULL], n);
     expect_size(&table, went);
     batch_run now = run(&table, GA_SLABHASH_SEARCH, keys, keys);
     bool right = true;
@@ -426,7 +420,8 @@ static void full(int device)
     }
     EXPECT(right);
     OK(ga_slabhash_device_clear(&table, 0));
-    EXPECT(run(&table, GA_SLABHASH_INSERT, {1, 2}, {1, 2}).counts[GA_SLABHASH_ABSENT] == 2);
+    EXPECT_EQUAL("the results ABSENT",
+                 run(&table, GA_SLABHASH_INSERT, {1, 2}, {1, 2}).counts[GA_SLABHASH_ABSENT], 2);
     OK(ga_slabhash_device_close(&table));
     OK(ga_heap_close(slabs));
 }
@@ -463,29 +458,18 @@ static const test_case cases[] = {
     {"bad input is refused", bad_input},
 };
 
+static void run_on(int device)
+{
+    if (suite.no_growing) {
+        OK(ga_heap_open(&slabs_there, GA_PLACE_KERNEL, device,
+                        "slab:unit=128,addressing=light,capacity=64M/cuda"));
+    }
+    test_run("slabhash", cases, sizeof cases / sizeof *cases, device, suite.only);
+    ga_heap_close(slabs_there);
+    slabs_there = NULL;
+}
+
 int main(int argc, char **argv)
 {
-    const char *only = NULL;
-    int devices = 0;
-    for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--quick")) {
-            quick = true;
-        } else if (!strcmp(argv[i], "--only") && i + 1 < argc) {
-            only = argv[++i];
-        } else {
-            fprintf(stderr, "usage: slabhash_tests [--only WORDS] [--quick]\n");
-            return 2;
-        }
-    }
-    cudaError_t error = cudaGetDeviceCount(&devices);
-    if (error != cudaSuccess) {
-        printf("no device: %s\n", cudaGetErrorString(error));
-        devices = 0;
-    }
-    for (int device = 0; device < devices; device++) {
-        if (cudaSetDevice(device) == cudaSuccess) {
-            test_run("slabhash", cases, sizeof cases / sizeof *cases, device, only);
-        }
-    }
-    return test_summary();
+    return suite_main(argc, argv, run_on);
 }
