@@ -405,7 +405,7 @@ static void full(int device)
     }
     /* 1024 slabs of 15 beside 64 buckets. */
     REQUIRE(ga_heap_open(&slabs, GA_PLACE_KERNEL, device,
-                         "slab:unit=128,addressing=light,blocks=1,capacity=128K/cuda") == GA_OK);
+                         "slab:unit=128,blocks=1,capacity=128K/cuda") == GA_OK);
     options.heap = slabs;
     REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
     batch_run in = run(&table, GA_SLABHASH_INSERT, keys, keys);

@@ -183,7 +183,7 @@ static inline uint64_t history_moment(uint64_t *clock)
 }
 
 /* All `threads` that take part have come, the `turn`th time. */
-static void history_meet(uint32_t *arrivals, uint64_t turn, uint64_t threads)
+static inline void history_meet(uint32_t *arrivals, uint64_t turn, uint64_t threads)
 {
     /* Pairs with itself: what was done before the barrier is seen behind it. */
     __atomic_add_fetch(arrivals, 1, __ATOMIC_SEQ_CST);
