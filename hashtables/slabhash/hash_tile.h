@@ -138,6 +138,7 @@ GA_SIMT void ga_slabhash_copy(uint32_t kind, ga_slabhash_view table, ga_tile til
         for (; live; live &= live - 1u, at++) {
             uint64_t key = ga_slabhash_key_at(kind, tile, row, ga_bits_lowest(live));
             uint64_t value = ga_slabhash_value_at(kind, tile, row, ga_bits_lowest(live));
+            ga_slabhash_seen(kind, walk.row + ga_bits_lowest(live));
             GA_EACH_LANE(tile, at < room ? 1u << ga_tile_leader(tile) : 0, own)
             {
                 (void)own;

@@ -613,8 +613,8 @@ static void make_path(void)
 
 static ga_slabhash *filled(ga_slabhash_mode mode, uint32_t flags, uint64_t count)
 {
-    ga_slabhash *table =
-        open_table((ga_slabhash_options){.mode = mode, .flags = flags, .buckets = 50});
+    ga_slabhash *table = open_table(
+        (ga_slabhash_options){.mode = mode, .flags = flags, .buckets = 50 + (uint32_t)count / 50});
     for (uint64_t i = 0; i < count; i++) {
         assert_ok(ga_slabhash_insert(table, flags ? i / 2 : i, i, NULL));
     }
