@@ -88,7 +88,8 @@ typedef struct ga_slabhash_options {
 GA_API ga_status ga_slabhash_open(ga_slabhash **out, const ga_slabhash_options *options);
 
 /* The numbers that a table of these options is made of, for one in other memory than the host's:
- * gpualloc/slabhash.cuh. `heap`, `limit`, `hash` and `context` are not looked at. Errors as above. */
+ * gpualloc/slabhash.cuh. `heap`, `limit`, `hash` and `context` are not looked at. Errors as
+ * above. */
 typedef struct ga_slabhash_plan {
     uint32_t kind; /* mode, and 4 for a multimap */
     uint32_t buckets, path;
