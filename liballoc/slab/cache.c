@@ -11,9 +11,11 @@
 
 #include "../platform/libc.h"
 #include "../platform/thread.h"
+#include "trim.h"
 
 enum {
-    APART = 36 /* words: another line of the bitmaps for each thread, and another row soon */
+    APART = 36, /* words: another line of the bitmaps for each thread, and another row soon */
+    SETTLE_BYTES = 256 << 10 /* of words that come back before anybody looks what is empty */
 };
 
 _Thread_local ga_slab_seat ga_slab_seats[GA_SLAB_SEATS];
@@ -96,8 +98,8 @@ uint32_t ga_slab_store_claim(ga_slab_store *store, uint32_t class)
     ga_slab_host *slab = &store->slabs[class];
     uint32_t seen;
     do {
-        seen = ga_slab_host_supers(slab);
-        if (seen) {
+        seen = ga_slab_host_room(slab);
+        if (ga_slab_host_supers(slab)) {
             ga_slab_view view = ga_slab_view_of(&slab->heap);
             uint32_t hint = ga_load_relaxed(&slab->hint); /* a guess */
             uint32_t unit = claim_in_row(view, hint);
@@ -216,11 +218,12 @@ static bool claim_word(ga_slab_cache *cache, uint32_t class)
     ga_slab_host *slab = &cache->store->slabs[class];
     uint32_t seen;
     do {
-        seen = ga_slab_host_supers(slab);
-        if (seen) {
+        seen = ga_slab_host_room(slab);
+        uint32_t supers = ga_slab_host_supers(slab);
+        if (supers) {
             ga_slab_view view = ga_slab_view_of(&slab->heap);
             bool begun = bin->hint != GA_SLAB_NO_WORD;
-            ga_slab_claimed claimed = {begun ? bin->hint : first_hint(cache, slab, seen), 0};
+            ga_slab_claimed claimed = {begun ? bin->hint : first_hint(cache, slab, supers), 0};
             ga_slab_claim_word(view, whole(), &claimed);
             if (claimed.units) {
                 bin->hint = claimed.word;
@@ -244,9 +247,28 @@ __attribute__((noinline)) void *ga_slab_cache_refill(ga_slab_cache *cache, uint3
     return ga_slab_cache_alloc(cache, class);
 }
 
+/* Every so many words that come back: blocks may have become empty. The walk over the counts is
+ * then less than one for each word, and nobody waits for it. */
+static void settle(ga_slab_cache *cache, uint32_t class)
+{
+    ga_slab_host *slab = &cache->store->slabs[class];
+    cache->bins[class].given = 0;
+    if (pthread_mutex_trylock(&cache->store->lock) == 0) {
+        ga_slab_host_settle(slab);
+        pthread_mutex_unlock(&cache->store->lock);
+    }
+}
+
 static void give(ga_slab_cache *cache, uint32_t class, ga_slab_slot slot)
 {
-    ga_slab_give(ga_slab_view_of(&cache->store->slabs[class].heap), slot.word, slot.units);
+    ga_slab_bin *bin = &cache->bins[class];
+    ga_slab_view view = ga_slab_view_of(&cache->store->slabs[class].heap);
+    ga_slab_give(view, slot.word, slot.units);
+    bin->given++;
+    if (bin->given > view.words / GA_SLAB_ROW_WORDS &&
+        (uint64_t)bin->given * bin->span > SETTLE_BYTES) {
+        settle(cache, class);
+    }
 }
 
 /* A unit of a word that the bin does not hold: that becomes the claimed word if the old one is used
@@ -282,6 +304,7 @@ __attribute__((noinline, cold)) ga_status ga_slab_cache_doubled(const void *bloc
 
 static void give_bin(ga_slab_bin *bin, ga_slab_host *slab)
 {
+    bin->given = 0;
     if (!bin->units && !bin->filled) {
         return;
     }
@@ -308,6 +331,26 @@ void ga_slab_cache_empty_all(ga_slab_store *store)
     }
 }
 
+void ga_slab_store_trim(ga_slab_store *store, uint64_t keep)
+{
+    if (growing) {
+        return;
+    }
+    pthread_mutex_lock(&store->lock);
+    ga_slab_cache *cache = *my_place(store);
+    for (uint32_t class = 0; class < store->count; class ++) {
+        ga_slab_host *slab = &store->slabs[class];
+        if (cache) {
+            give_bin(&cache->bins[class], slab);
+        }
+        uint64_t empty = slab->heap.free ? ga_slab_host_empty(slab) : 0;
+        uint64_t kept = empty < keep ? empty : keep;
+        ga_slab_host_trim(slab, kept);
+        keep -= kept;
+    }
+    pthread_mutex_unlock(&store->lock);
+}
+
 void ga_slab_cache_leave(ga_slab_store *store)
 {
     ga_slab_seat *seat = ga_slab_seat_of(store);
@@ -316,7 +359,11 @@ void ga_slab_cache_leave(ga_slab_store *store)
     ga_slab_cache *cache = *place;
     if (cache) {
         for (uint32_t class = 0; class < store->count; class ++) {
+            bool had = cache->bins[class].given || cache->bins[class].units;
             give_bin(&cache->bins[class], &store->slabs[class]);
+            if (had) {
+                ga_slab_host_settle(&store->slabs[class]);
+            }
         }
         *place = cache->next;
         ga_libc.free(cache);

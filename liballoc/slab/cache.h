@@ -54,6 +54,7 @@ typedef struct ga_slab_bin {
     uint32_t span;    /* bytes of a word's units */
     uint64_t inverse; /* 2^32 / unit, rounded up: exact for what is below `span` */
     ga_slab_slot slots[GA_SLAB_SLOTS];
+    uint32_t given; /* words that went back since somebody looked what is empty */
 } ga_slab_bin;
 
 typedef struct ga_slab_cache {
@@ -77,9 +78,13 @@ ga_status ga_slab_store_begin(ga_slab_store *store, ga_slab_host *slabs, uint32_
 /* Forget the caches and end the slabs. Nobody works on them any more. */
 void ga_slab_store_end(ga_slab_store *store);
 
-/* One super block more for a slab that the caller found full with `seen` of them. False where there
+/* More room for a slab that the caller found full, having seen so much (host.h). False where there
  * is none, with a sentence, and for a request from inside the parent that is about to give one. */
 bool ga_slab_store_grow(ga_slab_store *store, uint32_t class, uint32_t seen);
+
+/* Give back what the calling thread holds, and the pages of all blocks that are empty but for about
+ * `keep` bytes of them. What other threads hold stays. Waits for a thread that grows. */
+void ga_slab_store_trim(ga_slab_store *store, uint64_t keep);
 
 /* One unit past the caches, or GA_SLAB_FULL. */
 uint32_t ga_slab_store_claim(ga_slab_store *store, uint32_t class);

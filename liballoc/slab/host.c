@@ -2,7 +2,8 @@
  *
  * STRUCTURE  a table of super blocks, each of which is a region: units that the parent gave, bitmap
  *            rows beside them in host memory. Nothing but the rows is touched.
- * INVARIANT  super blocks come and never go before the end; a word below heap.words can be reached
+ * INVARIANT  super blocks come and never go before the end, though their pages may (trim.c); a word
+ *            below heap.words can be reached
  * ORDER      a new super block is written down first, then told of: in the map of regions (R3), in
  *            `super_count` (G5), in the counts of free units (G2), and last in `words` (G4). Claims
  *            find it by the last two.
@@ -11,6 +12,7 @@
 #include "host.h"
 
 #include "../platform/libc.h"
+#include "trim.h"
 
 enum {
     ROW_BYTES = GA_SLAB_ROW_WORDS * sizeof(uint32_t)
@@ -43,18 +45,20 @@ static ga_status no_tables(const ga_slab_host *slab)
                    slab->shape.unit);
 }
 
-/* Counts, the table of super blocks, and their order. */
+/* Counts, which blocks are away, the table of super blocks, and their order. */
 static ga_status make_tables(ga_slab_host *slab)
 {
     size_t supers = slab->shape.supers;
     size_t counts = ga_slab_counts_bytes(&slab->shape);
     size_t table = slab->shape.light ? 0 : supers * sizeof(ga_slab_super);
     size_t order = slab->shape.light ? 0 : supers * sizeof(uint32_t);
-    char *tables = zeroed(counts + table + order, &slab->tables);
+    size_t away = counts / 32;
+    char *tables = zeroed(counts + away + table + order, &slab->tables);
     if (!tables) {
         return no_tables(slab);
     }
     slab->heap.free = (uint32_t *)tables;
+    slab->away = (uint32_t *)(tables + counts + table + order);
     if (!slab->shape.light) {
         slab->heap.supers = (ga_slab_super *)(tables + counts);
         slab->heap.sorted = (uint32_t *)(tables + counts + table);
@@ -157,10 +161,11 @@ ga_status ga_slab_host_grow(ga_slab_host *slab, uint32_t seen)
     ga_slab_heap *heap = &slab->heap;
     bool light = slab->shape.light;
     uint32_t *rows;
-    if (heap->super_count != seen) {
+    if (slab->room != seen || ga_slab_host_fetch(slab)) {
         return GA_OK;
     }
-    if (seen == slab->shape.supers) {
+    uint32_t super = heap->super_count;
+    if (super == slab->shape.supers) {
         return ga_fail(GA_ERR_MEMORY, "slab: all %llu units of %u bytes are taken",
                        (unsigned long long)heap->words * 32u, slab->shape.unit);
     }
@@ -168,7 +173,7 @@ ga_status ga_slab_host_grow(ga_slab_host *slab, uint32_t seen)
     if (status != GA_OK) {
         return status;
     }
-    ga_slab_region *region = new_region(slab, seen, light ? slab->shape.supers : 1, &rows);
+    ga_slab_region *region = new_region(slab, super, light ? slab->shape.supers : 1, &rows);
     if (!region) {
         return GA_ERR_MEMORY;
     }
@@ -178,13 +183,14 @@ ga_status ga_slab_host_grow(ga_slab_host *slab, uint32_t seen)
         heap->rows = rows;
         heap->units = region->units;
     } else {
-        heap->supers[seen] = (ga_slab_super){region->units, rows};
-        note_order(heap, seen);
+        heap->supers[super] = (ga_slab_super){region->units, rows};
+        note_order(heap, super);
     }
     /* relaxed: figures */
     __atomic_store_n(&slab->held, slab->held + region->bytes, __ATOMIC_RELAXED);
     __atomic_store_n(&slab->growths, slab->growths + 1, __ATOMIC_RELAXED);
     publish(slab, light ? slab->shape.supers : 1);
+    ga_slab_host_tell_room(slab);
     return GA_OK;
 }
 
@@ -209,7 +215,7 @@ void ga_slab_host_each_word(ga_slab_host *slab,
     ga_slab_view view = words ? ga_slab_view_of(&slab->heap) : (ga_slab_view){0};
     for (uint32_t word = 0; word < words; word++) {
         uint32_t bits = ga_load_relaxed(ga_slab_word(view, word)); /* a figure */
-        if (bits) {
+        if (bits && !ga_slab_host_is_away(slab, word / GA_SLAB_ROW_WORDS)) {
             visit(context, word, bits);
         }
     }

@@ -4,7 +4,7 @@
  * It grows by a super block at a time, or stands there whole with light addressing.
  *
  * Claims are those of slab_tile.h on `heap` and need no lock. Where one answers FULL, grow and try
- * again.
+ * again. Memory blocks in which nothing is taken can give their pages back: trim.h.
  */
 #ifndef GPUALLOC_SLAB_HOST_H
 #define GPUALLOC_SLAB_HOST_H
@@ -21,19 +21,26 @@ typedef struct ga_slab_host {
     uint32_t class;  /* and which of the slabs */
     bool device;
     bool check;
+    uint64_t keep; /* bytes that may be empty unasked; UINT64_MAX: all */
     uint32_t hint; /* where the last unit was found past the caches; relaxed, a guess */
-    /* Changed by the growing thread only; `held` and `growths` are read by others, relaxed. */
+    /* Changed by the growing thread only; `held`, `growths` and `away` are read by others,
+     * relaxed, and `room` by G10. */
     ga_slab_region *regions;
     void *tables;
-    uint64_t held; /* bytes taken from the parent */
+    uint64_t held; /* bytes taken from the parent, less those whose pages went back */
     uint32_t growths;
+    uint32_t room;        /* times that there was more to claim from; wraps */
+    uint32_t *away;       /* a bit for each memory block that there may ever be: trim.h */
+    uint32_t away_blocks; /* bits set there */
+    bool pages_stay;      /* the system does not take them back */
 } ga_slab_host;
 
 /* Begin without a super block; takes no memory yet. */
 void ga_slab_host_begin(ga_slab_host *slab, const ga_slab_shape *shape, ga_heap *parent);
 
-/* Take one more super block from the parent, or with light addressing all of them, unless there are
- * more by now than the `seen` that the caller found full. One thread at a time.
+/* Make room: bring back memory blocks that are away, else take one more super block from the
+ * parent, or with light addressing all of them. Nothing is done where ga_slab_host_room() is no
+ * longer the `seen` from before the caller found nothing. One thread at a time.
  * GA_ERR_MEMORY: the limit, or the parent's answer. */
 ga_status ga_slab_host_grow(ga_slab_host *slab, uint32_t seen);
 
@@ -46,10 +53,31 @@ static inline uint32_t ga_slab_host_supers(const ga_slab_host *slab)
     return ga_slab_words(&slab->heap) / GA_SLAB_ROW_WORDS >> slab->shape.super_bits; /* G3 */
 }
 
+/* How often room has come: asked before a claim, told to ga_slab_host_grow() after it. */
+static inline uint32_t ga_slab_host_room(const ga_slab_host *slab)
+{
+    /* G10: acquire. Pairs with G9: what had come by then can be claimed. */
+    return __atomic_load_n(&slab->room, __ATOMIC_ACQUIRE);
+}
+
+/* There is something to claim that was not. By the growing thread, once it is there. */
+static inline void ga_slab_host_tell_room(ga_slab_host *slab)
+{
+    /* G9: release. Pairs with G10. */
+    __atomic_store_n(&slab->room, slab->room + (GA_SLAB_MUTANT == 13 ? 0u : 1u), __ATOMIC_RELEASE);
+}
+
+/* Whether the block's pages went back to the system. Exact for the growing thread. */
+static inline bool ga_slab_host_is_away(const ga_slab_host *slab, uint32_t block)
+{
+    return ga_load_relaxed(&slab->away[block / 32u]) >> block % 32u & 1u; /* relaxed: a figure */
+}
+
 /* Bits that are set in all bitmaps: units that somebody has claimed. Exact while nobody claims. */
 uint64_t ga_slab_host_taken(const ga_slab_host *slab);
 
-/* Call `visit` for each word of the bitmaps that is not 0, with its number and its bits. */
+/* Call `visit` for each word of the bitmaps that is not 0, with its number and its bits; not for
+ * those of blocks that are away. */
 void ga_slab_host_each_word(ga_slab_host *slab,
                             void (*visit)(void *context, uint32_t word, uint32_t bits),
                             void *context);

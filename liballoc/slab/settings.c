@@ -12,7 +12,8 @@ enum {
     ADDRESSING,
     BLOCKS,
     CAPACITY,
-    LIMIT
+    LIMIT,
+    KEEP
 };
 
 enum {
@@ -39,6 +40,7 @@ enum {
 static const uint64_t PAPER_CAPACITY = UINT64_C(32) * 256 * 1024 * DEFAULT_UNIT;
 static const uint64_t DEFAULT_LIMIT = UINT64_C(16) << 30;
 static const uint64_t KERNEL_CAPACITY = UINT64_C(256) << 20;
+static const uint64_t DEFAULT_KEEP = UINT64_C(1) << 20;
 
 /* Over a parent that grows under kernels: to begin with, the most, and a super block of those. */
 static const uint64_t GROWING_CAPACITY = UINT64_C(64) << 20;
@@ -51,8 +53,10 @@ enum {
 /* What the words of a size option are. */
 static const uint64_t AUTO = UINT64_MAX;
 static const uint64_t CLASSES = UINT64_MAX - 1;
+static const uint64_t ALL = UINT64_MAX - 1;
 
 static const char *const automatic[] = {"auto", NULL};
+static const char *const keep_words[] = {"auto", "all", NULL};
 static const char *const unit_words[] = {"auto", "classes", NULL};
 static const char *const check_choices[] = {"off", "full", NULL};
 static const char *const preset_choices[] = {
@@ -111,6 +115,13 @@ const ga_option ga_slab_options[GA_SLAB_OPTIONS] = {
          .help = "bytes: the most of each unit size, what the tables have room for; auto: 16G, 1T "
                  "where it grows under kernels",
          .choices = automatic},
+    [KEEP] = {.name = "keep",
+              .type = GA_OPTION_SIZE,
+              .fallback = "auto",
+              .help = "host: bytes of each unit size that may be empty, beside a quarter of what is "
+                      "in use, before pages go back to the system; all: they go when the heap is "
+                      "trimmed; auto: 1M, with a capacity all",
+              .choices = keep_words},
 };
 
 /* ---- one at a time --------------------------------------------------------------------------- */
@@ -291,13 +302,25 @@ static ga_status read_paper(const ga_open_args *args, ga_slab_settings *s)
     return GA_OK;
 }
 
+/* Who asks for a capacity wants it to be there. */
+static ga_status read_keep(const ga_open_args *args, ga_slab_settings *s)
+{
+    uint64_t keep = given(args, KEEP, s->capacity ? ALL : DEFAULT_KEEP);
+    if (is_given(args, KEEP) && args->place != GA_PLACE_HOST) {
+        return unwanted(KEEP, "expected on the host only");
+    }
+    s->keep = keep == ALL ? UINT64_MAX : keep;
+    return GA_OK;
+}
+
 ga_status ga_slab_settings_read(const ga_open_args *args, ga_slab_settings *s)
 {
     *s = (ga_slab_settings){.place = args->place, .check = args->values[CHECK].choice != 0};
     bool paper = args->values[PRESET].choice == PRESET_PAPER;
     ga_status status = read_unit(args, s);
     if (status == GA_OK && s->classes && args->place == GA_PLACE_KERNEL) {
-        return read_sized(args, s);
+        status = read_sized(args, s);
+        return status == GA_OK ? read_keep(args, s) : status;
     }
     if (status == GA_OK) {
         status = read_max(args, s);
@@ -308,7 +331,7 @@ ga_status ga_slab_settings_read(const ga_open_args *args, ga_slab_settings *s)
     if (status == GA_OK) {
         status = paper ? read_paper(args, s) : read_room(args, s);
     }
-    return status;
+    return status == GA_OK ? read_keep(args, s) : status;
 }
 
 /* ---- shapes ---------------------------------------------------------------------------------- */

@@ -64,6 +64,7 @@ static ga_status begin_slabs(ga_slab_state *s, const ga_slab_settings *settings)
         ga_slab_host_begin(&s->slabs[class], &shape, s->large.parent);
         s->slabs[class].device = s->on_device;
         s->slabs[class].check = s->check;
+        s->slabs[class].keep = settings->keep;
     }
     return ga_slab_store_begin(&s->store, s->slabs, s->classes.count);
 }
@@ -497,13 +498,18 @@ static ga_status slab_kernel_view(void *state, ga_kernel_heap *out)
     return s->sized ? ga_sized_kernel_view(s->sized, out) : ga_slab_kernel_view(s->kernel, out);
 }
 
-/* In kernels: regions in which nothing is taken. Elsewhere nothing is kept that could be given
- * back. */
+/* In kernels: regions in which nothing is taken. On the host: pages of empty memory blocks. A
+ * device's memory stays, since its pages cannot go alone. */
 static ga_status slab_trim(void *state, size_t keep)
 {
     ga_slab_state *s = state;
-    (void)keep;
-    return s->sized ? ga_sized_collect(s->sized) : GA_OK;
+    if (s->sized) {
+        return ga_sized_collect(s->sized);
+    }
+    if (!s->kernel && !s->on_device) {
+        ga_slab_store_trim(&s->store, keep);
+    }
+    return GA_OK;
 }
 
 static ga_place slab_parent_place(ga_place place)

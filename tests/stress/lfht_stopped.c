@@ -185,7 +185,7 @@ int main(int argc, char **argv)
     uint64_t maps = 0;
     stress_begin(argc, argv);
     NEED(sigaction(SIGUSR1, &action, NULL) == 0);
-    world.heap = stress_open("slab");
+    world.heap = stress_open("slab:keep=all");
     grow_heap();
     while (stress_goes_on() || maps < GA_LFHT_VARIANT_COUNT) {
         try_map(maps++);
