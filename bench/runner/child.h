@@ -9,7 +9,7 @@
 #include <gpualloc/gpualloc.h>
 
 enum {
-    GA_BENCH_METRICS_MAX = 8
+    GA_BENCH_METRICS_MAX = 10
 };
 
 /* What a child tells its parent. */

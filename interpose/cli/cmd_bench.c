@@ -4,6 +4,7 @@
  */
 #include "cli.h"
 
+#include "lfht/command.h"
 #include "runner/machine.h"
 #include "runner/plot.h"
 #include "runner/suite.h"
@@ -62,6 +63,7 @@ static const char doc[] =
     "  gpualloc bench --quick\n"
     "  gpualloc bench same-size latency --spec jemalloc --threads 1,8 --size 64,4K\n"
     "  gpualloc bench --spec dl:libmimalloc.so.2 --json new.json --plot new.svg\n"
+    "  gpualloc bench lfht --help     the lock-free hash trie map over node heaps\n"
     "\n"
     "docs/bench.md describes the workloads, the figures and the keys of the JSON lines.";
 
@@ -340,6 +342,10 @@ int ga_cmd_bench(int argc, char **argv)
 {
     static const struct argp parser = {options, parse, "[WORKLOAD...]", doc, NULL, NULL, NULL};
     static request r;
+    if (argc > 1 && strcmp(argv[1], "lfht") == 0) {
+        argv[1] = (char[]){"gpualloc bench lfht"};
+        return ga_bench_lfht_command(argc - 1, argv + 1, "bench lfht", NULL);
+    }
     argp_err_exit_status = GA_CLI_USAGE;
     argp_parse(&parser, argc, argv, 0, NULL, &r);
     if (r.list) {

@@ -41,7 +41,10 @@ _gpualloc_candidates() {
         *,-*) _gpualloc_options "$1" ;;
         list,*) _gpualloc_backends ;;
         help,*) _gpualloc_commands ;;
-        bench,*) gpualloc bench --list 2>/dev/null | sed -nE 's/^([^ ]+) .*/\1/p' ;;
+        bench,*)
+            echo lfht
+            gpualloc bench --list 2>/dev/null | sed -nE 's/^([^ ]+) .*/\1/p'
+            ;;
         run,*) compgen -c -- "$2" ;;
         *) compgen -f -- "$2" ;;
         esac

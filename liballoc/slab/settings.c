@@ -118,9 +118,10 @@ const ga_option ga_slab_options[GA_SLAB_OPTIONS] = {
     [KEEP] = {.name = "keep",
               .type = GA_OPTION_SIZE,
               .fallback = "auto",
-              .help = "host: bytes of each unit size that may be empty, beside a quarter of what is "
-                      "in use, before pages go back to the system; all: they go when the heap is "
-                      "trimmed; auto: 1M, with a capacity all",
+              .help =
+                  "host: bytes of each unit size that may be empty, beside a quarter of what is "
+                  "in use, before pages go back to the system; all: they go when the heap is "
+                  "trimmed; auto: 1M, with a capacity all",
               .choices = keep_words},
 };
 

@@ -98,7 +98,8 @@ static void forget_poison(const ga_slab_host *slab, ga_slab_view view, uint32_t 
     if (slab->check && words) {
         words += (block << GA_SLAB_BLOCK_BITS) / 32u - region->first / 32u;
         for (uint32_t i = 0; i < GA_SLAB_ROW_WORDS; i++) {
-            ga_store_relaxed(&words[i], 0); /* relaxed: the units' owner changes it, see checked.c */
+            ga_store_relaxed(&words[i],
+                             0); /* relaxed: the units' owner changes it, see checked.c */
         }
     }
 }

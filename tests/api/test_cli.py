@@ -212,6 +212,31 @@ class Bench(CommandTest):
                            (["--spec", "sistem"], "sistem"), (["--plot", "x.doc"], "x.doc")):
             self.refused(self.gpualloc("bench", *args), 2, part)
 
+    def test_map(self) -> None:
+        file = self.folder / "map.json"
+        answer = self.gpualloc("bench", "lfht", "hit", "emptied", "--quick", "--keys", "2K", "--threads",
+                               "1,2", "--variant", "FHPA,SNF", "--heap", "slab", "--count", "--json",
+                               str(file))
+        self.assertEqual((0, ""), (answer.status, answer.err))
+        self.assertIn("lfht-hit: lookups of keys that are there; 2K keys, 2 threads", answer.out)
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        shape = "chain=4,chunk=5,root=5,batch=10000"
+        self.assertEqual({f"FHPA:{shape}/slab", f"SNF:{shape}/slab"}, {one["spec"] for one in lines})
+        self.assertEqual({"lfht-hit", "lfht-emptied"}, {one["bench"] for one in lines})
+        self.assertEqual({1, 2}, {one["threads"] for one in lines})
+        path = [one["value"] for one in lines if one["metric"] == "path" and
+                one["spec"].startswith("FHPA") and one["bench"] == "lfht-emptied"]
+        self.assertEqual([1, 1], path)  # the root alone
+        self.assertTrue(all(one["value"] > 0 for one in lines if one["metric"] == "throughput"))
+
+    def test_bad_usage_of_map(self) -> None:
+        for args, part in ((["nonesuch"], "nonesuch"), (["--variant", "FHPB"], "FHPB"),
+                           (["--chunk", "9"], "--chunk"), (["--chain", "0"], "--chain"),
+                           (["--heap", "sistem"], "sistem"), (["--keys", "2T"], "--keys"),
+                           (["--quick", "--json", "/nonesuch/x"], "/nonesuch/x")):
+            status = 1 if "--json" in args else 2
+            self.refused(self.gpualloc("bench", "lfht", *args), status, part)
+
 
 @unittest.skipUnless(shutil.which("bash"), "no bash here")
 class Completion(CommandTest):

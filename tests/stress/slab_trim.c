@@ -14,6 +14,7 @@
 
 enum {
     UNIT = 64,
+    ASKED = 40, /* so that a block of the parent's has another usable size */
     WORDS = UNIT / 8,
     HOLDERS = 4,
     HELD = 1300,      /* by each of them at most: with what caches hold, fewer than there are */
@@ -50,7 +51,7 @@ static void hold(size_t number)
         for (size_t step = 0; step < STEPS; step++) {
             size_t i = random_below(&random, HELD);
             if (!mine[i] && filling) {
-                NEED(ga_alloc(heap, UNIT, 0, (void **)&mine[i]) == GA_OK);
+                NEED(ga_alloc(heap, ASKED, 0, (void **)&mine[i]) == GA_OK);
                 NEED(ga_usable_size(heap, mine[i]) == UNIT); /* else it is the parent's */
                 write_unit(mine[i], mark + i * WORDS);
             } else if (mine[i] && !filling && i % 500) {

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Misses of the last cache, by the processor's counter, of a process and the threads that it starts
+ * later. Where the kernel or the machine has no such counter all is NAN.
+ */
+#ifndef BENCH_LFHT_MISSES_H
+#define BENCH_LFHT_MISSES_H
+
+typedef struct ga_bench_misses {
+    int file; /* -1: there is no counter */
+} ga_bench_misses;
+
+/* Before the threads start. */
+ga_bench_misses ga_bench_misses_begin(void);
+
+/* Count from here on, in all of them. */
+void ga_bench_misses_start(ga_bench_misses *misses);
+
+/* How many there were. */
+double ga_bench_misses_end(ga_bench_misses *misses);
+
+#endif

@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Figures 5.3 to 5.10 of lfht-reclamation-2022 from what `gpualloc bench lfht --json` wrote.
+
+    bench/lfht/plot.py RESULTS.jsonl... FOLDER
+
+A picture for each figure and node heap of which there are results: FOLDER/figure-5.6-slab.svg and so
+on; figure 5.5, which compares heaps, has one for each variant. A panel has the number of threads below
+and a line, with the spread, for each chain length, chunk size, heap or variant. docs/lfht.md has the
+commands that measure them. Needs gnuplot."""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from typing import NamedTuple
+
+ALL = ["insert", "remove", "hit", "miss", "mix"]
+
+
+class Figure(NamedTuple):
+    """What a figure shows: `by` tells its lines apart, `page` the pictures made of it."""
+    title: str
+    panels: list[tuple[str, str]]  # workload and metric
+    by: str
+    page: str = "heap"
+    variants: tuple[str, ...] = ()
+
+
+FIGURES = {
+    "5.3": Figure("chain length", [("insert", "throughput"), ("insert", "expansions"),
+                                   ("hit", "path")], "chain", variants=("SNF",)),
+    "5.4": Figure("chunk size", [("insert", "throughput"), ("insert", "resident")], "chunk",
+                  variants=("SNF",)),
+    "5.5": Figure("node heaps", [("insert", "throughput"), ("insert", "misses")], "heap", "variant"),
+    "5.6": Figure("after filling and emptying", [("reinsert", "throughput"),
+                                                 ("emptied", "throughput")],
+                  "variant", variants=("SNF", "FNF", "CNF")),
+    "5.7": Figure("in a filled map", [("remove", "throughput"), ("hit", "throughput")], "variant",
+                  variants=("SNF", "FNF", "CNF")),
+    "5.8": Figure("cache misses", [("mix", "misses")], "variant"),
+    "5.9": Figure("memory at the end", [("mix", "resident")], "variant"),
+    "5.10": Figure("reclamation", [(load, "throughput") for load in ALL], "variant",
+                   variants=("SNF", "HHL", "FHP", "FHPA")),
+}
+
+
+def parts_of(spec: str) -> dict[str, str] | None:
+    """"FHPA:chain=4,chunk=5/slab" as its parts; None for a peer's map."""
+    match = re.fullmatch(r"(\w+)(?::([^/]*))?/(.*)", spec)
+    if not match:
+        return None
+    options = dict(o.split("=") for o in match[2].split(",")) if match[2] else {}
+    return {"variant": match[1], "heap": match[3], **options}
+
+
+def read(paths: list[str]) -> list[dict]:
+    """The results of our maps, with the parts of their names."""
+    results = []
+    for path in paths:
+        with open(path, encoding="utf-8") as lines:
+            for line in map(json.loads, lines):
+                parts = parts_of(line["spec"])
+                if parts and line["bench"].startswith("lfht-") and line["value"] is not None:
+                    results.append(line | parts)
+    return results
+
+
+def usual(results: list[dict], key: str) -> str | None:
+    """What most results have: the setting that a figure does not vary is held there."""
+    counts: dict[str, int] = defaultdict(int)
+    for result in results:
+        counts[result.get(key)] += 1
+    return max(counts, key=counts.get, default=None)
+
+
+def curves_of(results: list[dict], figure: Figure, panel: tuple[str, str], page: str) -> dict:
+    """For each line of a panel its points: threads, value, spread."""
+    found = [r for r in results if r["bench"] == f"lfht-{panel[0]}" and r["metric"] == panel[1]
+             and r[figure.page] == page and figure.by in r
+             and (not figure.variants or r["variant"] in figure.variants)]
+    for fixed in {"chain", "chunk"} - {figure.by}:
+        value = usual(found, fixed)
+        found = [r for r in found if r.get(fixed) == value]
+    keys = max((r["size"] for r in found), default=0)
+    curves = defaultdict(list)
+    for r in found:
+        if r["size"] == keys:
+            curves[r[figure.by]].append((r["threads"], r["value"], r["spread"]))
+    return curves
+
+
+def panel_script(number: int, title: str, unit: str, curves: dict) -> str:
+    """gnuplot's lines for one panel."""
+    parts, plots = [], []
+    order = sorted(curves, key=lambda name: (len(name), name))
+    for place, name in enumerate(order):
+        block = f"$panel{number}curve{place}"
+        rows = "\n".join(f"{t} {value} {spread / 2}" for t, value, spread in sorted(curves[name]))
+        parts.append(f"{block} << END\n{rows}\nEND\n")
+        plots.append(f"{block} using 1:2:3 with yerrorlines pointtype 7 pointsize 0.5 title '{name}'")
+    parts.append(f"set title '{title}'\nset ylabel '{unit}'\nplot " + ", ".join(plots) + "\n")
+    return "".join(parts)
+
+
+def draw(name: str, figure: Figure, results: list[dict], page: str, folder: pathlib.Path) -> bool:
+    """One picture; False where there is nothing to draw."""
+    units = {r["metric"]: r["unit"] for r in results}
+    panels = [(p, curves) for p in figure.panels if (curves := curves_of(results, figure, p, page))]
+    if not panels or not any(len(curves) > 1 for _, curves in panels):
+        return False
+    picture = folder / f"figure-{name}-{re.sub(r'[^A-Za-z0-9.]+', '-', page)}.svg"
+    columns = min(len(panels), 3)
+    rows = -(-len(panels) // columns)
+    script = [f"set terminal svg size {420 * columns},{340 * rows + 30} dynamic "
+              f"background '#ffffff' font 'sans,11'\nset output '{picture}'\n"
+              f"set multiplot layout {rows},{columns} title "
+              f"'{name} {figure.title}, {page}, {results[0]['device']}'\n"
+              "set xlabel 'threads'\nset yrange [0:*]\nset grid\nset key top left\n"]
+    for number, ((load, metric), curves) in enumerate(panels):
+        script.append(panel_script(number, f"{load}: {metric}", units[metric], curves))
+    script.append("unset multiplot\n")
+    subprocess.run(["gnuplot"], input="".join(script), text=True, check=True)
+    print(picture)
+    return True
+
+
+def main() -> int:
+    """Draw what there is."""
+    if len(sys.argv) < 3 or "'" in sys.argv[-1]:
+        print(__doc__, file=sys.stderr)
+        return 2
+    results = read(sys.argv[1:-1])
+    folder = pathlib.Path(sys.argv[-1])
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn = 0
+    for name, figure in FIGURES.items():
+        for page in sorted({r[figure.page] for r in results}):
+            drawn += draw(name, figure, results, page, folder)
+    if not drawn:
+        print("plot.py: nothing to draw: no figure has two lines in these results", file=sys.stderr)
+    return 0 if drawn else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
