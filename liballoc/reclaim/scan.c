@@ -381,7 +381,11 @@ ga_status ga_hazard_reserve(ga_hazards *mine, uint32_t count)
     return me->room - me->count >= count ? GA_OK : make_room(me, count);
 }
 
-static ga_status retire(ga_member *me, const ga_retired *retired)
+/* By value, and inline: through memory the processor would wait for the four stores of the record to
+ * be read back as two, a third of all that retiring costs. */
+static inline __attribute__((always_inline)) ga_status retire(ga_member *me, void *object,
+                                                              ga_reclaim *reclaim, void *context,
+                                                              size_t size)
 {
     if (__builtin_expect(me->count == me->room, 0)) {
         ga_status status = make_room(me, 1);
@@ -389,10 +393,15 @@ static ga_status retire(ga_member *me, const ga_retired *retired)
             return status;
         }
     }
-    me->list[me->count] = *retired;
-    me->bytes += retired->size;
+    uint32_t count = me->count;
+    ga_retired *record = &me->list[count];
+    record->object = object;
+    record->reclaim = reclaim;
+    record->context = context;
+    record->size = size;
+    me->bytes += size;
     ga_member_count(&me->counts.retired, 1);
-    set_count(me, me->count + 1);
+    set_count(me, count + 1);
     if (__builtin_expect(is_due(me), 0)) {
         scan_if_due(me);
     }
@@ -414,8 +423,7 @@ ga_status ga_hazard_retire(ga_hazards *mine, void *object, size_t size, ga_recla
     if (!mine || !object || !reclaim) {
         return refuse(mine, object, "the reclaim function");
     }
-    ga_retired retired = {object, reclaim, context, size};
-    return retire((ga_member *)mine, &retired);
+    return retire((ga_member *)mine, object, reclaim, context, size);
 }
 
 ga_status ga_hazard_retire_to(ga_hazards *mine, void *object, size_t size, ga_heap *heap)
@@ -423,6 +431,5 @@ ga_status ga_hazard_retire_to(ga_hazards *mine, void *object, size_t size, ga_he
     if (!mine || !object || !heap) {
         return refuse(mine, object, "the heap");
     }
-    ga_retired retired = {object, NULL, heap, size};
-    return retire((ga_member *)mine, &retired);
+    return retire((ga_member *)mine, object, NULL, heap, size);
 }

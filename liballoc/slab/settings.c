@@ -40,7 +40,7 @@ enum {
 static const uint64_t PAPER_CAPACITY = UINT64_C(32) * 256 * 1024 * DEFAULT_UNIT;
 static const uint64_t DEFAULT_LIMIT = UINT64_C(16) << 30;
 static const uint64_t KERNEL_CAPACITY = UINT64_C(256) << 20;
-static const uint64_t DEFAULT_KEEP = UINT64_C(1) << 20;
+static const uint64_t DEFAULT_KEEP = UINT64_C(16) << 20;
 
 /* Over a parent that grows under kernels: to begin with, the most, and a super block of those. */
 static const uint64_t GROWING_CAPACITY = UINT64_C(64) << 20;
@@ -121,7 +121,7 @@ const ga_option ga_slab_options[GA_SLAB_OPTIONS] = {
               .help =
                   "host: bytes of each unit size that may be empty, beside a quarter of what is "
                   "in use, before pages go back to the system; all: they go when the heap is "
-                  "trimmed; auto: 1M, with a capacity all",
+                  "trimmed; auto: 16M, with a capacity all",
               .choices = keep_words},
 };
 

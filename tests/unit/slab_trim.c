@@ -225,7 +225,7 @@ Test(slab_trim, checks_know_what_went)
 
 Test(slab_trim, a_heap_that_was_emptied_holds_little)
 {
-    ga_heap *heap = open_host("slab:unit=64/system");
+    ga_heap *heap = open_host("slab:unit=64,keep=1M/system");
     for (int round = 0; round < 2; round++) {
         fill(heap, 0, UNITS);
         cr_assert_geq(own_stats(heap).held_bytes, (uint64_t)UNITS * UNIT);
@@ -289,7 +289,7 @@ Test(slab_trim, pages_that_cannot_go)
 {
     ga_os_memory table = *ga_os_memory_get();
     table.madvise = refuse_pages;
-    ga_heap *heap = open_host("slab:unit=64/system");
+    ga_heap *heap = open_host("slab:unit=64,keep=1M/system");
     fill(heap, 0, UNITS);
     uint64_t held = own_stats(heap).held_bytes;
     ga_os_memory_set(&table);
