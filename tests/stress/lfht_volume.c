@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Many operations on one variant of the map, in rounds. scripts/volume runs it for hours.
+ *
+ *     stress-lfht-volume VARIANT [OPERATIONS [MOST_THREADS [HEAP...]]]
+ *
+ * A round has 2 to MOST_THREADS threads, a shape and one of the heaps, each in turn, and a map that
+ * is filled and emptied several times, so that it expands and shrinks all over. What is checked:
+ *
+ *   no key lost       what a thread put in alone, it finds until it takes it out; of keys that all
+ *                     threads change, what went in and out adds up to what is there in the end
+ *   none invented     a value says which key it belongs to; keys that nobody puts in are not found
+ *   no leak           once everything has been taken out and drained, nothing waits to be freed
+ *                     (FHPA, FHP) but what slots hold, and the closed map's heap has no live block
+ *
+ * A sanitizer sees uses after free. Status 0 and a line with the sums, or 1 and what is not so.
+ */
+#include "stress.h"
+
+#include <gpualloc/lfht.h>
+
+#include "support/random.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    THREADS_MOST = 64,
+    HEAPS_MOST = 16,
+    SHARED = 1 << 12, /* keys that all threads change */
+    OWN = 1 << 10,    /* keys of each thread alone */
+    ABSENT = 1 << 12, /* keys that nobody puts in */
+    ROUND = 1 << 21,  /* operations: what is not freed before the end fits into memory */
+    TURN = 1 << 14    /* of a thread: it fills, then it empties */
+};
+
+static const struct {
+    uint32_t chain, chunk, root, batch;
+} shapes[] = {{4, 4, 14, 4096}, {4, 5, 5, 10000}, {1, 1, 1, 1}, {3, 3, 4, 100}, {2, 4, 2, 1000}};
+
+static struct {
+    ga_lfht *map;
+    uint64_t each; /* operations of a thread in this round */
+    uint64_t round;
+    int64_t net[SHARED]; /* relaxed: put in less taken out, sums */
+} world;
+
+/* Numbers below SHARED are shared, then those of the threads, then those that are absent. */
+static uint64_t key_of(uint64_t number)
+{
+    return number * UINT64_C(0x9e3779b97f4a7c15) + 1;
+}
+
+static uint64_t first_own(size_t thread)
+{
+    return SHARED + (uint64_t)thread * OWN;
+}
+
+static uint64_t value_of(uint64_t number, uint64_t random)
+{
+    return number << 32 | (random & UINT32_MAX);
+}
+
+static void need_owner(ga_lfht_found was, uint64_t number)
+{
+    stress_need(!was.found || was.value >> 32 == number, "a key has another's value");
+}
+
+/* ---- operations ----------------------------------------------------------------------------- */
+
+typedef struct desk {
+    uint64_t random;
+    uint64_t first;
+    uint64_t values[OWN]; /* 0: not there */
+    int32_t net[SHARED];
+    bool filling;
+} desk;
+
+static void insert(desk *d, uint64_t number)
+{
+    ga_lfht_found was;
+    uint64_t value = value_of(number, random_next(&d->random));
+    bool replaces = random_below(&d->random, 4) == 0;
+    NEED((replaces ? ga_lfht_upsert : ga_lfht_insert)(world.map, key_of(number), value, &was) ==
+         GA_OK);
+    need_owner(was, number);
+    if (number < SHARED) {
+        d->net[number] += !was.found;
+        return;
+    }
+    uint64_t *own = &d->values[number - d->first];
+    stress_need(was.found == (*own != 0) && was.value == *own, "a thread's own key was changed");
+    *own = was.found && !replaces ? *own : value;
+}
+
+static void take_out(desk *d, uint64_t number)
+{
+    ga_lfht_found was;
+    NEED(ga_lfht_remove(world.map, key_of(number), &was) == GA_OK);
+    need_owner(was, number);
+    if (number < SHARED) {
+        d->net[number] -= was.found;
+        return;
+    }
+    uint64_t *own = &d->values[number - d->first];
+    stress_need(was.found == (*own != 0) && was.value == *own, "a thread's own key was lost");
+    *own = 0;
+}
+
+static void change(desk *d, uint64_t number)
+{
+    ga_lfht_found was;
+    uint64_t value = value_of(number, random_next(&d->random));
+    uint64_t expected = number < SHARED ? value : d->values[number - d->first];
+    NEED(ga_lfht_compare_replace(world.map, key_of(number), expected, value, &was) == GA_OK);
+    need_owner(was, number);
+    if (number >= SHARED) {
+        stress_need(was.found == (expected != 0),
+                    "a thread's own key was not there to be replaced");
+        d->values[number - d->first] = was.found ? value : 0;
+    }
+}
+
+static void look(const desk *d, uint64_t number)
+{
+    ga_lfht_found found;
+    NEED(ga_lfht_lookup(world.map, key_of(number), &found) == GA_OK);
+    need_owner(found, number);
+    if (number >= SHARED) {
+        stress_need(found.value == d->values[number - d->first], "a thread's own key is not found");
+    }
+}
+
+static void look_in_vain(desk *d)
+{
+    ga_lfht_found found;
+    uint64_t number = first_own(THREADS_MOST) + random_below(&d->random, ABSENT);
+    NEED(ga_lfht_lookup(world.map, key_of(number), &found) == GA_OK);
+    stress_need(!found.found, "a key is found that nobody put in");
+}
+
+static void operate(desk *d)
+{
+    bool shared = random_below(&d->random, 2);
+    uint64_t number =
+        shared ? random_below(&d->random, SHARED) : d->first + random_below(&d->random, OWN);
+    size_t what = random_below(&d->random, 16);
+    if (what < 6) {
+        d->filling ? insert(d, number) : take_out(d, number);
+    } else if (what < 8) {
+        d->filling ? take_out(d, number) : insert(d, number);
+    } else if (what < 9) {
+        change(d, number);
+    } else if (what < 15) {
+        look(d, number);
+    } else {
+        look_in_vain(d);
+    }
+}
+
+static void work(size_t thread)
+{
+    desk *d = calloc(1, sizeof *d);
+    NEED(d);
+    d->random = world.round * THREADS_MOST + thread + 1;
+    d->first = first_own(thread);
+    for (uint64_t i = 0; i < world.each; i++) {
+        d->filling = i / TURN % 2 == 0;
+        operate(d);
+    }
+    for (uint64_t i = 0; i < OWN; i++) {
+        take_out(d, d->first + i);
+    }
+    for (uint64_t i = 0; i < SHARED; i++) {
+        __atomic_fetch_add(&world.net[i], d->net[i], __ATOMIC_RELAXED);
+    }
+    free(d);
+}
+
+/* ---- a round -------------------------------------------------------------------------------- */
+
+static void empty_shared(void)
+{
+    for (uint64_t i = 0; i < SHARED; i++) {
+        ga_lfht_found was;
+        NEED(ga_lfht_remove(world.map, key_of(i), &was) == GA_OK);
+        need_owner(was, i);
+        stress_need(world.net[i] == was.found, "what went in and out does not add up");
+    }
+    stress_need(ga_lfht_size(world.map) == 0, "the empty map has keys");
+}
+
+static bool see_any(void *context, uint64_t key, uint64_t value)
+{
+    (void)key;
+    (void)value;
+    ++*(uint64_t *)context;
+    return true;
+}
+
+static void run_round(ga_lfht_variant variant, const char *spec, size_t threads, uint64_t wanted)
+{
+    size_t shape = world.round % (sizeof shapes / sizeof *shapes);
+    ga_heap *heap = stress_open(spec);
+    ga_lfht_options options = {.options_size = sizeof options,
+                               .variant = variant,
+                               .chain = shapes[shape].chain,
+                               .chunk = shapes[shape].chunk,
+                               .root = shapes[shape].root,
+                               .batch = shapes[shape].batch,
+                               .heap = heap};
+    uint64_t left = 0;
+    ga_stats stats;
+    NEED(ga_lfht_open(&world.map, &options) == GA_OK);
+    memset(world.net, 0, sizeof world.net);
+    world.each = wanted / threads + 1;
+    stress_threads(threads, work);
+    empty_shared();
+    NEED(ga_lfht_each(world.map, see_any, &left) == GA_OK && left == 0);
+    NEED(ga_lfht_drain(world.map) == GA_OK);
+    ga_lfht_stats map;
+    ga_lfht_get_stats(world.map, &map);
+    bool frees = variant == GA_LFHT_FHPA || variant == GA_LFHT_FHP;
+    stress_need(!frees || map.retired == map.freed,
+                "what was removed waits, though all is drained");
+    NEED(ga_lfht_close(world.map) == GA_OK);
+    NEED(ga_heap_stats(heap, &stats) == GA_OK);
+    stress_need(stats.live_blocks == 0, "nodes are left once the map is closed");
+    NEED(ga_heap_close(heap) == GA_OK);
+}
+
+/* ---- arguments ------------------------------------------------------------------------------ */
+
+static ga_lfht_variant variant_named(const char *name)
+{
+    int variant = 0;
+    while (variant < GA_LFHT_VARIANT_COUNT &&
+           strcmp(name, ga_lfht_variant_text((ga_lfht_variant)variant)) != 0) {
+        variant++;
+    }
+    stress_need(variant < GA_LFHT_VARIANT_COUNT, "the first argument: a variant such as FHPA");
+    return (ga_lfht_variant)variant;
+}
+
+static uint64_t number_at(int argc, char **argv, int at, uint64_t fallback)
+{
+    char *end = "";
+    uint64_t number = argc > at ? strtoull(argv[at], &end, 10) : fallback;
+    stress_need(number && !*end, "OPERATIONS and MOST_THREADS: numbers above 0");
+    return number;
+}
+
+int main(int argc, char **argv)
+{
+    static char *usual[] = {"slab", "system"};
+    stress_need(argc > 1,
+                "usage: stress-lfht-volume VARIANT [OPERATIONS [MOST_THREADS [HEAP...]]]");
+    ga_lfht_variant variant = variant_named(argv[1]);
+    uint64_t wanted = number_at(argc, argv, 2, 200000);
+    uint64_t most = number_at(argc, argv, 3, 8);
+    char **heaps = argc > 4 ? argv + 4 : usual;
+    size_t heap_count = argc > 4 ? (size_t)argc - 4 : 2;
+    size_t threads = 1;
+    uint64_t done = 0;
+    most = most < 2 ? 2 : most > THREADS_MOST ? THREADS_MOST : most;
+    for (; done < wanted; world.round++) {
+        threads = threads * 2 > most ? 2 : threads * 2;
+        uint64_t now = wanted - done < ROUND ? wanted - done : ROUND;
+        run_round(variant, heaps[world.round % heap_count], threads, now);
+        done += world.each * threads;
+    }
+    printf("%s: %llu operations in %llu rounds, 2 to %llu threads\n", argv[1],
+           (unsigned long long)done, (unsigned long long)world.round, (unsigned long long)most);
+    return 0;
+}
