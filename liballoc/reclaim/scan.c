@@ -383,9 +383,8 @@ ga_status ga_hazard_reserve(ga_hazards *mine, uint32_t count)
 
 /* By value, and inline: through memory the processor would wait for the four stores of the record to
  * be read back as two, a third of all that retiring costs. */
-static inline __attribute__((always_inline)) ga_status retire(ga_member *me, void *object,
-                                                              ga_reclaim *reclaim, void *context,
-                                                              size_t size)
+static inline __attribute__((always_inline)) ga_status
+retire(ga_member *me, void *object, ga_reclaim *reclaim, void *context, size_t size)
 {
     if (__builtin_expect(me->count == me->room, 0)) {
         ga_status status = make_room(me, 1);
