@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import unittest
 
 import command
@@ -228,6 +229,25 @@ class Bench(CommandTest):
                 one["spec"].startswith("FHPA") and one["bench"] == "lfht-emptied"]
         self.assertEqual([1, 1], path)  # the root alone
         self.assertTrue(all(one["value"] > 0 for one in lines if one["metric"] == "throughput"))
+
+    @unittest.skipUnless(shutil.which("gnuplot"), "no gnuplot here")
+    def test_pictures_of_map(self) -> None:
+        file, plot = self.folder / "map.json", REPO / "bench" / "lfht" / "plot.py"
+        answer = self.gpualloc("bench", "lfht", "emptied", "reinsert", "--quick", "--keys", "1K",
+                               "--threads", "1,2", "--variant", "SNF,CNF", "--heap", "slab", "--heap",
+                               "system", "--json", str(file))
+        self.assertEqual((0, ""), (answer.status, answer.err))
+        done = subprocess.run([sys.executable, plot, file, self.folder / "figures"],
+                              capture_output=True, text=True)
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        drawn = {picture.name: picture.read_text() for picture in (self.folder / "figures").iterdir()}
+        self.assertEqual({"figure-5.6-slab.svg", "figure-5.6-system.svg"}, set(drawn))
+        for text in drawn.values():
+            for part in ("emptied: throughput", "reinsert: throughput", "SNF", "CNF"):
+                self.assertIn(part, text)
+        answer = subprocess.run([sys.executable, plot, os.devnull, self.folder], capture_output=True,
+                                text=True)
+        self.assertEqual(1, answer.returncode)
 
     def test_bad_usage_of_map(self) -> None:
         for args, part in ((["nonesuch"], "nonesuch"), (["--variant", "FHPB"], "FHPB"),
