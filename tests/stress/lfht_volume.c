@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Many operations on one variant of the map, in rounds. scripts/volume runs it for hours.
+ * Many operations on a variant of the map, or on each, in rounds. scripts/volume runs it for hours.
  *
- *     stress-lfht-volume VARIANT [OPERATIONS [MOST_THREADS [HEAP...]]]
+ *     stress-lfht-volume [VARIANT|all [OPERATIONS [MOST_THREADS [HEAP...]]]]
  *
  * A round has 2 to MOST_THREADS threads, a shape and one of the heaps, each in turn, and a map that
  * is filled and emptied several times, so that it expands and shrinks all over. What is checked:
@@ -13,7 +13,7 @@
  *   no leak           once everything has been taken out and drained, nothing waits to be freed
  *                     (FHPA, FHP) but what slots hold, and the closed map's heap has no live block
  *
- * A sanitizer sees uses after free. Status 0 and a line with the sums, or 1 and what is not so.
+ * A sanitizer sees uses after free. Status 0 and a line for each variant, or 1 and what is not so.
  */
 #include "stress.h"
 
@@ -232,17 +232,6 @@ static void run_round(ga_lfht_variant variant, const char *spec, size_t threads,
 
 /* ---- arguments ------------------------------------------------------------------------------ */
 
-static ga_lfht_variant variant_named(const char *name)
-{
-    int variant = 0;
-    while (variant < GA_LFHT_VARIANT_COUNT &&
-           strcmp(name, ga_lfht_variant_text((ga_lfht_variant)variant)) != 0) {
-        variant++;
-    }
-    stress_need(variant < GA_LFHT_VARIANT_COUNT, "the first argument: a variant such as FHPA");
-    return (ga_lfht_variant)variant;
-}
-
 static uint64_t number_at(int argc, char **argv, int at, uint64_t fallback)
 {
     char *end = "";
@@ -251,26 +240,45 @@ static uint64_t number_at(int argc, char **argv, int at, uint64_t fallback)
     return number;
 }
 
+typedef struct volume {
+    uint64_t wanted, most;
+    char **heaps;
+    size_t heap_count;
+} volume;
+
+static void run_variant(ga_lfht_variant variant, const volume *v)
+{
+    size_t threads = 1;
+    uint64_t done = 0;
+    for (world.round = 0; done < v->wanted; world.round++) {
+        threads = threads * 2 > v->most ? 2 : threads * 2;
+        uint64_t now = v->wanted - done < ROUND ? v->wanted - done : ROUND;
+        run_round(variant, v->heaps[world.round % v->heap_count], threads, now);
+        done += world.each * threads;
+    }
+    printf("%s: %llu operations in %llu rounds, 2 to %llu threads\n", ga_lfht_variant_text(variant),
+           (unsigned long long)done, (unsigned long long)world.round, (unsigned long long)v->most);
+    fflush(stdout);
+}
+
 int main(int argc, char **argv)
 {
     static char *usual[] = {"slab", "system"};
-    stress_need(argc > 1,
-                "usage: stress-lfht-volume VARIANT [OPERATIONS [MOST_THREADS [HEAP...]]]");
-    ga_lfht_variant variant = variant_named(argv[1]);
-    uint64_t wanted = number_at(argc, argv, 2, 200000);
-    uint64_t most = number_at(argc, argv, 3, 8);
-    char **heaps = argc > 4 ? argv + 4 : usual;
-    size_t heap_count = argc > 4 ? (size_t)argc - 4 : 2;
-    size_t threads = 1;
-    uint64_t done = 0;
-    most = most < 2 ? 2 : most > THREADS_MOST ? THREADS_MOST : most;
-    for (; done < wanted; world.round++) {
-        threads = threads * 2 > most ? 2 : threads * 2;
-        uint64_t now = wanted - done < ROUND ? wanted - done : ROUND;
-        run_round(variant, heaps[world.round % heap_count], threads, now);
-        done += world.each * threads;
+    volume v = {.wanted = number_at(argc, argv, 2, 200000),
+                .most = number_at(argc, argv, 3, 8),
+                .heaps = argc > 4 ? argv + 4 : usual,
+                .heap_count = argc > 4 ? (size_t)argc - 4 : 2};
+    const char *wanted = argc > 1 ? argv[1] : "all";
+    bool any = false;
+    v.most = v.most < 2 ? 2 : v.most > THREADS_MOST ? THREADS_MOST : v.most;
+    for (int i = 0; i < GA_LFHT_VARIANT_COUNT; i++) {
+        const char *name = ga_lfht_variant_text((ga_lfht_variant)i);
+        if (strcmp(wanted, name) == 0 || strcmp(wanted, "all") == 0) {
+            run_variant((ga_lfht_variant)i, &v);
+            any = true;
+        }
     }
-    printf("%s: %llu operations in %llu rounds, 2 to %llu threads\n", argv[1],
-           (unsigned long long)done, (unsigned long long)world.round, (unsigned long long)most);
+    stress_need(any,
+                "usage: stress-lfht-volume [VARIANT|all [OPERATIONS [MOST_THREADS [HEAP...]]]]");
     return 0;
 }
