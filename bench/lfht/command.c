@@ -27,8 +27,8 @@ static const size_t KEYS = (size_t)1 << 22;
 static const size_t KEYS_QUICK = (size_t)1 << 16;
 static const size_t KEYS_MOST = (size_t)1 << 30;
 
-/* lfht-reclamation-2022, §5.3: chains of 4, chunks of 5 bits, the root as well; §5.5: a scan after
- * 10,000 removals. */
+/* lfht-reclamation-2022, §5.3: chains of 4, chunks of 5 bits, the root as well; §5.5: a scan
+ * after 10,000 removals. */
 static const ga_bench_shape THESIS = {.chain = 4, .chunk = 5, .root = 5, .batch = 10000};
 
 enum {

@@ -8,8 +8,8 @@
 #include "subject.h"
 
 /* Parse, measure, print. `name` is what messages call it; `peers` are measured beside
- * ours, NULL at the end. Answers the exit status: 0; 1 where a measurement failed or a file cannot be
- * written; 2 for usage, then without coming back. */
+ * ours, NULL at the end. Answers the exit status: 0; 1 where a measurement failed or a file cannot
+ * be written; 2 for usage, then without coming back. */
 int ga_bench_lfht_command(int argc, char **argv, const char *name,
                           const ga_bench_peers *const *peers);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * TBB's concurrent_hash_map, whose elements have locks. Its concurrent_unordered_map is not here: it
- * cannot remove beside other calls.
+ * TBB's concurrent_hash_map, whose elements have locks. Its concurrent_unordered_map is not here:
+ * it cannot remove beside other calls.
  */
 #include "subject.h"
 

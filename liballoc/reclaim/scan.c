@@ -381,8 +381,8 @@ ga_status ga_hazard_reserve(ga_hazards *mine, uint32_t count)
     return me->room - me->count >= count ? GA_OK : make_room(me, count);
 }
 
-/* By value, and inline: through memory the processor would wait for the four stores of the record to
- * be read back as two, a third of all that retiring costs. */
+/* By value, and inline: through memory the processor would wait for the four stores of the record
+ * to be read back as two, a third of all that retiring costs. */
 static inline __attribute__((always_inline)) ga_status
 retire(ga_member *me, void *object, ga_reclaim *reclaim, void *context, size_t size)
 {

@@ -6,8 +6,9 @@
  *            unit of it or looks there. Its row and its addresses stay, so that a claim that comes
  *            by an old hint, and a look-up of an address, find what they always find.
  * ORDER      the slab's claim acquires what the last owners of all 1024 units did (U1, U2 in
- *            slab_tile.h), so nobody reads or writes the pages when they go. Who claims a unit after
- *            the block has come back acquires that it has (U2, U1). G9 tells of room that has come.
+ *            slab_tile.h), so nobody reads or writes the pages when they go. Who claims a unit
+ *            after the block has come back acquires that it has (U2, U1). G9 tells of room that
+ *            has come.
  * PROGRESS   under the lock for growth, one thread at a time. Claims and frees that need no growth
  *            never wait for it; one that finds nothing while a block is being tried waits as
  *            growth does, and looks again.

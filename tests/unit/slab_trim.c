@@ -75,7 +75,7 @@ static bool is_resident(const void *pointer)
     return there & 1;
 }
 
-/* ---- asked ------------------------------------------------------------------------------------ */
+/* ---- asked ----------------------------------------------------------------------------------- */
 
 Test(slab_trim, what_is_empty_goes)
 {
@@ -221,7 +221,7 @@ Test(slab_trim, checks_know_what_went)
     assert_ok(ga_heap_close(heap));
 }
 
-/* ---- unasked ---------------------------------------------------------------------------------- */
+/* ---- unasked --------------------------------------------------------------------------------- */
 
 Test(slab_trim, a_heap_that_was_emptied_holds_little)
 {
@@ -271,7 +271,7 @@ Test(slab_trim, a_capacity_stays_until_it_is_trimmed)
     assert_ok(ga_heap_close(heap));
 }
 
-/* ---- a system that does not take pages back ---------------------------------------------------- */
+/* ---- a system that does not take pages back -------------------------------------------------- */
 
 static uint64_t refused;
 
