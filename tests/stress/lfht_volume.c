@@ -32,7 +32,8 @@ enum {
     OWN = 1 << 10,    /* keys of each thread alone */
     ABSENT = 1 << 12, /* keys that nobody puts in */
     ROUND = 1 << 21,  /* operations: what is not freed before the end fits into memory */
-    TURN = 1 << 14    /* of a thread: it fills, then it empties */
+    ROUNDS = 32,      /* at least, so that all shapes and heaps have their turn */
+    TURNS = 8         /* of a round: a thread fills, then it empties */
 };
 
 static const struct {
@@ -166,7 +167,7 @@ static void work(size_t thread)
     d->random = world.round * THREADS_MOST + thread + 1;
     d->first = first_own(thread);
     for (uint64_t i = 0; i < world.each; i++) {
-        d->filling = i / TURN % 2 == 0;
+        d->filling = i * TURNS / world.each % 2 == 0;
         operate(d);
     }
     for (uint64_t i = 0; i < OWN; i++) {
@@ -252,7 +253,7 @@ static void run_variant(ga_lfht_variant variant, const volume *v)
     uint64_t done = 0;
     for (world.round = 0; done < v->wanted; world.round++) {
         threads = threads * 2 > v->most ? 2 : threads * 2;
-        uint64_t now = v->wanted - done < ROUND ? v->wanted - done : ROUND;
+        uint64_t now = v->wanted / ROUNDS < ROUND ? v->wanted / ROUNDS + 1 : ROUND;
         run_round(variant, v->heaps[world.round % v->heap_count], threads, now);
         done += world.each * threads;
     }
