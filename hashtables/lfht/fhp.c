@@ -5,7 +5,7 @@
  */
 #define LFHT_SHRINKS LFHT_FREEZES
 #define LFHT_HAZARDS 1
-#include "update.h"
+#include "batch.h"
 
 LFHT_VARIANT(ga_lfht_fhp, "FHP", true);
 LFHT_VARIANT(ga_lfht_fhpa, "FHPA", false);

@@ -8,7 +8,6 @@
 
 enum {
     CHUNK = 4, /* where the options say 0 */
-    CHUNK_MOST = 8,
     CHAIN = 4,
     CHAIN_MOST = 16,
     ROOT = 14,
@@ -125,7 +124,7 @@ static ga_status check(const ga_lfht_options *o)
         return ga_fail(GA_ERR_PLACE, "lfht: a heap for the %s: expected one for the host",
                        ga_place_text(ga_heap_place(o->heap)));
     }
-    ga_status status = in_range("chunk", o->chunk, CHUNK_MOST);
+    ga_status status = in_range("chunk", o->chunk, LFHT_CHUNK_MOST);
     status = status ? status : in_range("chain", o->chain, CHAIN_MOST);
     status = status ? status : in_range("root", o->root, ROOT_MOST);
     return status ? status : in_range("batch", o->batch, GA_DOMAIN_BATCH_MOST);
@@ -149,7 +148,8 @@ static ga_status open_domain(ga_lfht *map, uint32_t batch)
 {
     ga_domain_options options = {.options_size = sizeof options,
                                  .flags = map->variant->seq_cst ? GA_DOMAIN_SEQ_CST : 0,
-                                 .slots = LFHT_SLOT_LEAVES + map->leaf_slots,
+                                 .slots = LFHT_SLOT_LEAVES + map->leaf_slots +
+                                          LFHT_WIDTH * LFHT_GLANCE_SLOTS,
                                  .batch = batch ? batch : BATCH};
     return map->variant->keeps ? GA_OK : ga_domain_open(&map->domain, &options);
 }
@@ -315,6 +315,70 @@ ga_status ga_lfht_lookup(ga_lfht *map, uint64_t key, ga_lfht_found *found)
         status = ga_fail(GA_ERR_ARGUMENT, "lfht: no place for what is found: expected a pointer");
     }
     return status ? status : map->variant->lookup(map, key, found);
+}
+
+static ga_status no_array(const char *what, const void *array, size_t n)
+{
+    return array || n == 0
+               ? GA_OK
+               : ga_fail(GA_ERR_ARGUMENT, "lfht: no array of %s for %zu keys: expected a pointer",
+                         what, n);
+}
+
+ga_status ga_lfht_lookup_batch(ga_lfht *map, const uint64_t *keys, size_t n, ga_lfht_found *found)
+{
+    ga_status status = no_map(map);
+    status = status ? status : no_array("keys", keys, n);
+    status = status ? status : no_array("answers", found, n);
+    return status ? status : map->variant->lookup_batch(map, keys, n, found);
+}
+
+ga_status ga_lfht_insert_batch(ga_lfht *map, const uint64_t *keys, const uint64_t *values, size_t n,
+                               ga_lfht_found *was, size_t *done)
+{
+    size_t own = 0;
+    ga_status status = no_map(map);
+    done = done ? done : &own;
+    *done = 0;
+    status = status ? status : no_array("keys", keys, n);
+    status = status ? status : no_array("values", values, n);
+    return status ? status : map->variant->insert_batch(map, keys, values, n, was, done);
+}
+
+/* Of a map that nobody is using: every bucket of the root is empty, and what it led to is freed. */
+static void clear_root(ga_lfht *map)
+{
+    for (uint32_t i = 0; i < 1u << map->root->bits; i++) {
+        free_bucket(map, map->root, map->root->buckets[i]);
+        map->root->buckets[i] = lfht_empty(map->root);
+    }
+}
+
+/* What threads that ended inside a call have begun is finished; hash nodes that were left go. */
+static ga_status build(ga_lfht *map, const uint64_t *keys, const uint64_t *values, size_t n)
+{
+    if (ga_lfht_size(map) > 0) {
+        return ga_fail(GA_ERR_ARGUMENT, "lfht: build: %llu keys in the map: expected none",
+                       (unsigned long long)ga_lfht_size(map));
+    }
+    ga_status status = map->variant->each(map, NULL, NULL);
+    if (status != GA_OK) {
+        return status;
+    }
+    clear_root(map);
+    status = ga_lfht_build_root(map, keys, values, n);
+    if (status != GA_OK) {
+        clear_root(map);
+    }
+    return status;
+}
+
+ga_status ga_lfht_build(ga_lfht *map, const uint64_t *keys, const uint64_t *values, size_t n)
+{
+    ga_status status = no_map(map);
+    status = status ? status : no_array("keys", keys, n);
+    status = status ? status : no_array("values", values, n);
+    return status || n == 0 ? status : build(map, keys, values, n);
 }
 
 ga_status ga_lfht_each(ga_lfht *map, ga_lfht_visit *visit, void *context)

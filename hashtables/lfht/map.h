@@ -13,12 +13,16 @@
 
 enum {
     LFHT_LANES = 64,
+    LFHT_CHUNK_MOST = 8,
     LFHT_LINE = 128, /* bytes: two lines, which are fetched together */
     /* Slots of a thread: the hash node, the one above it, the one below it, a freeze node, and from
      * LFHT_SLOT_LEAVES on one for each leaf of a chain, and one more: at the last level they take
      * turns. */
     LFHT_SLOT_FREEZE = 3,
-    LFHT_SLOT_LEAVES = 4
+    LFHT_SLOT_LEAVES = 4,
+    /* Behind these, for batches: so many keys are on their way at once, each with its slots. */
+    LFHT_WIDTH = 12,
+    LFHT_GLANCE_SLOTS = 4
 };
 
 /* Written before it is published, and then never, but for `next`. */
@@ -70,6 +74,9 @@ typedef struct lfht_variant {
     ga_status (*put)(ga_lfht *map, const lfht_change *change, ga_lfht_found *was);
     ga_status (*remove)(ga_lfht *map, uint64_t key, ga_lfht_found *was);
     ga_status (*lookup)(ga_lfht *map, uint64_t key, ga_lfht_found *was);
+    ga_status (*lookup_batch)(ga_lfht *map, const uint64_t *keys, size_t n, ga_lfht_found *found);
+    ga_status (*insert_batch)(ga_lfht *map, const uint64_t *keys, const uint64_t *values, size_t n,
+                              ga_lfht_found *was, size_t *done);
     ga_status (*each)(ga_lfht *map, ga_lfht_visit *visit, void *context);
     bool keeps;   /* what is removed stays until the map is closed */
     bool seq_cst; /* the protection */
@@ -101,6 +108,9 @@ void *ga_lfht_node(ga_lfht *map, size_t size);
 /* A hash node with every bucket empty. */
 lfht_hash *ga_lfht_hash_node(ga_lfht *map, lfht_hash *above, uint32_t level, uint32_t used,
                              uint32_t bits);
+
+/* Fill the root, whose buckets are empty. Where there is no memory some are filled. */
+ga_status ga_lfht_build_root(ga_lfht *map, const uint64_t *keys, const uint64_t *values, size_t n);
 
 /* What the word leads to goes to the lane's garbage. */
 void ga_lfht_keep(lfht_lane *lane, lfht_word word);

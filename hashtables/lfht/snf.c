@@ -4,6 +4,6 @@
  */
 #define LFHT_SHRINKS LFHT_NEVER
 #define LFHT_HAZARDS 0
-#include "update.h"
+#include "batch.h"
 
 LFHT_VARIANT(ga_lfht_snf, "SNF", false);

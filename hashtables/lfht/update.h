@@ -56,14 +56,12 @@ static bool gather(walk *w, const lfht_leaf *leaf)
     return true;
 }
 
-LFHT_INLINE bool is_key(const walk *w, const lfht_leaf *leaf)
+LFHT_INLINE bool is_key(const ga_lfht *map, uint64_t hash, uint64_t key, const lfht_leaf *leaf)
 {
-    if (leaf->hash != w->hash) {
+    if (leaf->hash != hash) {
         return false;
     }
-    ga_lfht_equal *equal = w->map->equal;
-    return equal ? leaf->key == w->key || equal(w->map->context, leaf->key, w->key)
-                 : leaf->key == w->key;
+    return leaf->key == key || (map->equal && map->equal(map->context, leaf->key, key));
 }
 
 /* Whether what a leaf leads to says that it is in a chain of the node, and has not begun to leave
@@ -124,7 +122,7 @@ LFHT_INLINE outcome pass(walk *w, aim_of aims)
             if (w->gathered && !gather(w, leaf)) {
                 return FAILED;
             }
-        } else if (is_key(w, leaf) && (aims != CHANGES || stays(w, next))) {
+        } else if (is_key(w->map, w->hash, w->key, leaf) && (aims != CHANGES || stays(w, next))) {
             w->leaf = leaf;
             w->next = next;
             w->place = place;
@@ -184,14 +182,19 @@ static void tell(ga_lfht_found *was, const lfht_leaf *leaf)
 
 /* ---- lookup --------------------------------------------------------------------------------- */
 
+static void count_depth(lfht_lane *lane, uint32_t level)
+{
+    /* relaxed: a figure; one that another thread of this lane writes at once may be lost */
+    if (__atomic_load_n(&lane->depth, __ATOMIC_RELAXED) < level) {
+        __atomic_store_n(&lane->depth, level, __ATOMIC_RELAXED);
+    }
+}
+
 static void count_lookup(walk *w)
 {
     lfht_add(&w->lane->lookups, 1);
     lfht_add(&w->lane->hops, w->hops + 1);
-    /* relaxed: a figure; one that another thread of this lane writes at once may be lost */
-    if (__atomic_load_n(&w->lane->depth, __ATOMIC_RELAXED) < w->node->level) {
-        __atomic_store_n(&w->lane->depth, w->node->level, __ATOMIC_RELAXED);
-    }
+    count_depth(w->lane, w->node->level);
 }
 
 static ga_status lookup(ga_lfht *map, uint64_t key, ga_lfht_found *was)
@@ -343,12 +346,13 @@ static ga_status try_put(walk *w, const lfht_change *change, lfht_leaf **leaf, g
     return add(w, change, leaf, done);
 }
 
-static ga_status put_key(ga_lfht *map, const lfht_change *change, ga_lfht_found *was)
+static ga_status put_hashed(ga_lfht *map, const lfht_change *change, uint64_t hash,
+                            ga_lfht_found *was)
 {
     walk w;
     lfht_leaf *leaf = NULL;
     bool done = false;
-    ga_status status = begin(&w, map, change->key, hash_of(map, change->key));
+    ga_status status = begin(&w, map, change->key, hash);
     if (status != GA_OK) {
         return status;
     }
@@ -358,6 +362,11 @@ static ga_status put_key(ga_lfht *map, const lfht_change *change, ga_lfht_found 
     end(&w);
     ga_free(map->heap, leaf);
     return status;
+}
+
+static ga_status put_key(ga_lfht *map, const lfht_change *change, ga_lfht_found *was)
+{
+    return put_hashed(map, change, hash_of(map, change->key), was);
 }
 
 /* ---- all of them ---------------------------------------------------------------------------- */
@@ -397,14 +406,5 @@ static ga_status each(ga_lfht *map, ga_lfht_visit *visit, void *context)
     ga_free(map->heap, leaves.leaves);
     return status;
 }
-
-#define LFHT_VARIANT(variable, text, sequential)                                                   \
-    const lfht_variant variable = {.put = put_key,                                                 \
-                                   .remove = remove_key,                                           \
-                                   .lookup = lookup,                                               \
-                                   .each = each,                                                   \
-                                   .keeps = !LFHT_HAZARDS,                                         \
-                                   .seq_cst = (sequential),                                        \
-                                   .name = (text)}
 
 #endif

@@ -20,6 +20,7 @@
 enum {
     THREADS = 6,
     KEYS_MOST = 1024,
+    SOME = 30,   /* keys of a batch */
     STEPS = 4000 /* of each thread and round */
 };
 
@@ -108,13 +109,51 @@ static void change_value(uint64_t number, uint64_t *random)
     need_owner(was, number);
 }
 
+static void need_found(ga_lfht_found found, uint64_t number)
+{
+    need_owner(found, number);
+    stress_need(found.found || sort_of(number) != ALWAYS, "a key that is always there is lost");
+    stress_need(!found.found || sort_of(number) != NEVER, "a key is found that is never there");
+}
+
 static void look(uint64_t number)
 {
     ga_lfht_found found;
     NEED(ga_lfht_lookup(world.map, key_of(number), &found) == GA_OK);
-    need_owner(found, number);
-    stress_need(found.found || sort_of(number) != ALWAYS, "a key that is always there is lost");
-    stress_need(!found.found || sort_of(number) != NEVER, "a key is found that is never there");
+    need_found(found, number);
+}
+
+/* Of neighbours. */
+static void look_at_some(uint64_t number)
+{
+    uint64_t keys[SOME];
+    ga_lfht_found found[SOME];
+    for (uint64_t i = 0; i < SOME; i++) {
+        keys[i] = key_of((number + i) % world.keys);
+    }
+    NEED(ga_lfht_lookup_batch(world.map, keys, SOME, found) == GA_OK);
+    for (uint64_t i = 0; i < SOME; i++) {
+        need_found(found[i], (number + i) % world.keys);
+    }
+}
+
+/* The same, put in as far as they come and go. */
+static void put_some(uint64_t number, uint64_t *random)
+{
+    uint64_t keys[SOME], values[SOME], numbers[SOME], n = 0;
+    ga_lfht_found was[SOME];
+    size_t done;
+    for (uint64_t i = 0; i < SOME; i++) {
+        numbers[n] = (number + i) % world.keys;
+        keys[n] = key_of(numbers[n]);
+        values[n] = value_of(numbers[n], random);
+        n += sort_of(numbers[n]) == COMES_AND_GOES;
+    }
+    NEED(ga_lfht_insert_batch(world.map, keys, values, n, was, &done) == GA_OK && done == n);
+    for (uint64_t i = 0; i < n; i++) {
+        need_owner(was[i], numbers[i]);
+        count(numbers[i], !was[i].found);
+    }
 }
 
 typedef struct seen {
@@ -154,7 +193,10 @@ static void work(size_t number)
     uint64_t random = world.round * THREADS + number + 1;
     for (uint64_t step = 0; step < world.steps; step++) {
         uint64_t key = random_below(&random, world.keys);
-        if (random_below(&random, 4) == 0 || sort_of(key) == NEVER) {
+        uint64_t batch = random_below(&random, 80);
+        if (batch < 2) {
+            batch ? look_at_some(key) : put_some(key, &random);
+        } else if (random_below(&random, 4) == 0 || sort_of(key) == NEVER) {
             look(key);
         } else if (sort_of(key) == ALWAYS) {
             change_value(key, &random);

@@ -49,6 +49,7 @@ static struct {
     ga_lfht *map;
     history_call calls[ALL];
     uint64_t histories, keys, threads;
+    bool batches;
     uint64_t clock;    /* seq_cst: moments */
     uint32_t arrivals; /* seq_cst: threads that have come to a barrier */
 } world;
@@ -95,6 +96,50 @@ static void do_call(history_call *c)
     c->was = was.value;
 }
 
+/* Calls of one kind, which follow one another, as a batch. */
+static void do_batch(history_call *calls, uint32_t n)
+{
+    uint64_t keys[CALLS], values[CALLS];
+    ga_lfht_found was[CALLS];
+    ga_status status;
+    for (uint32_t i = 0; i < n; i++) {
+        keys[i] = calls[i].key;
+        values[i] = calls[i].value;
+    }
+    uint64_t began = history_moment(&world.clock);
+    if (calls[0].kind == HISTORY_INSERT) {
+        status = ga_lfht_insert_batch(world.map, keys, values, n, was, NULL);
+    } else {
+        status = ga_lfht_lookup_batch(world.map, keys, n, was);
+    }
+    uint64_t ended = history_moment(&world.clock);
+    NEED(status == GA_OK);
+    for (uint32_t i = 0; i < n; i++) {
+        calls[i].found = was[i].found;
+        calls[i].was = was[i].value;
+        calls[i].began = began;
+        calls[i].ended = ended;
+    }
+}
+
+/* In half of the maps batches, where there are two calls that make one. */
+static void do_calls(history_call *calls)
+{
+    bool batches = world.batches;
+    for (uint32_t i = 0, n; i < CALLS; i += n) {
+        n = 1;
+        while (batches && i + n < CALLS && calls[i + n].kind == calls[i].kind) {
+            n++;
+        }
+        if (n > 1 && (calls[i].kind == HISTORY_INSERT || calls[i].kind == HISTORY_LOOKUP)) {
+            do_batch(&calls[i], n);
+        } else {
+            n = 1;
+            do_call(&calls[i]);
+        }
+    }
+}
+
 /* What each thread will do. */
 static void draw(uint64_t *random)
 {
@@ -103,8 +148,9 @@ static void draw(uint64_t *random)
                                              HISTORY_INSERT,  HISTORY_INSERT,  HISTORY_UPSERT,
                                              HISTORY_REPLACE, HISTORY_COMPARE, HISTORY_REMOVE,
                                              HISTORY_REMOVE,  HISTORY_REMOVE};
+        history_kind same = i % CALLS ? world.calls[i - 1].kind : HISTORY_LOOKUP;
         world.calls[i] =
-            (history_call){.kind = kinds[random_below(random, 11)],
+            (history_call){.kind = random_below(random, 3) ? kinds[random_below(random, 11)] : same,
                            .key = random_below(random, world.keys),
                            .value = i + 1,
                            .expected = 1 + random_below(random, world.threads * CALLS)};
@@ -160,9 +206,7 @@ static void work(size_t number)
             draw(&random);
         }
         history_meet(&world.arrivals, ++turn, world.threads);
-        for (uint32_t c = 0; c < CALLS; c++) {
-            do_call(&world.calls[number * CALLS + c]);
-        }
+        do_calls(&world.calls[number * CALLS]);
         history_meet(&world.arrivals, ++turn, world.threads);
         if (number == 0) {
             check();
@@ -178,8 +222,10 @@ int main(int argc, char **argv)
     stress_need(!wrong, wrong);
     world.heap = stress_open("system");
     while (stress_goes_on() || world.histories < BATCH * GA_LFHT_VARIANT_COUNT) {
-        world.threads = 2 + world.histories / BATCH % 3;
-        world.keys = 1 + world.histories / BATCH % KEYS_MOST;
+        uint64_t random = world.histories + 7;
+        world.threads = 2 + random_below(&random, 3);
+        world.keys = 1 + random_below(&random, KEYS_MOST);
+        world.batches = random_below(&random, 2);
         world.arrivals = 0;
         open_map();
         stress_threads(world.threads, work);

@@ -310,6 +310,222 @@ Test(lfht, counts_nothing_but_keys_unless_asked_to)
     assert_ok(ga_lfht_close(map));
 }
 
+/* ---- batches -------------------------------------------------------------------------------- */
+
+enum {
+    BATCH_MOST = 100
+};
+
+/* Some keys more than once; what the array says, and what the map does. */
+static void look_many(subject *s, uint64_t *random)
+{
+    uint64_t keys[BATCH_MOST], numbers[BATCH_MOST], n = random_below(random, BATCH_MOST + 1);
+    ga_lfht_found found[BATCH_MOST];
+    for (uint64_t i = 0; i < n; i++) {
+        numbers[i] = random_below(random, KEYS);
+        keys[i] = key_of(numbers[i]);
+        found[i] = (ga_lfht_found){true, 77};
+    }
+    assert_ok(ga_lfht_lookup_batch(s->map, keys, n, found));
+    for (uint64_t i = 0; i < n; i++) {
+        expect_was(found[i], s->array[numbers[i]], keys[i]);
+    }
+}
+
+/* Different keys; how many the call says it has dealt with. */
+static ga_status put_many(subject *s, uint64_t *random, size_t *done)
+{
+    uint64_t keys[BATCH_MOST], values[BATCH_MOST], n = random_below(random, BATCH_MOST + 1);
+    uint64_t first = random_below(random, KEYS);
+    ga_lfht_found was[BATCH_MOST];
+    for (uint64_t i = 0; i < n; i++) {
+        keys[i] = key_of((first + i) % KEYS);
+        values[i] = random_next(random);
+    }
+    ga_status status = ga_lfht_insert_batch(s->map, keys, values, n, was, done);
+    cr_assert_eq(*done == n, status == GA_OK);
+    for (uint64_t i = 0; i < *done; i++) {
+        ga_lfht_found *now = &s->array[(first + i) % KEYS];
+        expect_was(was[i], *now, keys[i]);
+        *now = now->found ? *now : (ga_lfht_found){true, values[i]};
+    }
+    return status;
+}
+
+static void work_in_batches(subject *s, uint64_t seed)
+{
+    uint64_t random = seed;
+    size_t done;
+    for (int i = 0; i < 30; i++) {
+        assert_ok(put_many(s, &random, &done));
+        look_many(s, &random);
+        for (int j = 0; j < 80; j++) {
+            assert_ok(step(s, 4, random_below(&random, KEYS), 0));
+        }
+        look_many(s, &random);
+    }
+    expect_all(s);
+    clear(s);
+}
+
+static void any_shape(ga_lfht_options *options, uint64_t round)
+{
+    if (round < 5) {
+        all_shapes(options, round);
+    } else {
+        bad_hashes(options, round - 5);
+    }
+}
+
+Test(lfht, does_in_batches_what_it_does_one_by_one)
+{
+    for (uint64_t i = 0; i < 8 * GA_LFHT_VARIANT_COUNT; i++) {
+        ga_heap *heap = open_heap("system");
+        subject s = {0};
+        ga_lfht_options options = small((ga_lfht_variant)(i % GA_LFHT_VARIANT_COUNT), heap);
+        any_shape(&options, i / GA_LFHT_VARIANT_COUNT);
+        assert_ok(ga_lfht_open(&s.map, &options));
+        work_in_batches(&s, i);
+        assert_ok(ga_lfht_close(s.map));
+        cr_assert_eq(blocks_of(heap), 0);
+        assert_ok(ga_heap_close(heap));
+    }
+}
+
+/* With the request of that number refused. Whether a batch has failed of it. */
+static bool batches_fail(ga_lfht_variant variant, uint64_t nth)
+{
+    char spec[64];
+    snprintf(spec, sizeof spec, "fail:nth=%" PRIu64 "/system", nth);
+    ga_heap *heap = open_heap(spec);
+    ga_lfht_options options = small(variant, heap);
+    subject s = {0};
+    uint64_t random = 3, refused = 0;
+    size_t done;
+    assert_ok(ga_lfht_open(&s.map, &options));
+    for (int i = 0; i < 3; i++) {
+        refused += put_many(&s, &random, &done) != GA_OK;
+    }
+    cr_assert_leq(refused, 1);
+    for (uint64_t i = 0; i < KEYS; i++) {
+        expect_key(&s, i);
+    }
+    assert_ok(ga_lfht_close(s.map));
+    cr_assert_eq(blocks_of(heap), 0);
+    assert_ok(ga_heap_close(heap));
+    return refused;
+}
+
+Test(lfht, says_how_much_of_a_batch_went_in)
+{
+    for (int v = 0; v < GA_LFHT_VARIANT_COUNT; v++) {
+        uint64_t nth = 2;
+        while (batches_fail((ga_lfht_variant)v, nth)) {
+            nth++;
+        }
+        cr_assert_gt(nth, 100);
+    }
+}
+
+/* ---- building ------------------------------------------------------------------------------- */
+
+/* Every key, some of them twice: the first of two goes in. */
+static ga_status build(subject *s)
+{
+    uint64_t keys[KEYS + 50], values[KEYS + 50];
+    for (uint64_t i = 0; i < KEYS + 50; i++) {
+        keys[i] = key_of(i % KEYS);
+        values[i] = i * i;
+    }
+    ga_status status = ga_lfht_build(s->map, keys, values, KEYS + 50);
+    for (uint64_t i = 0; status == GA_OK && i < KEYS; i++) {
+        s->array[i] = (ga_lfht_found){true, values[i]};
+    }
+    return status;
+}
+
+Test(lfht, is_built_as_insertions_would_have_left_it)
+{
+    for (uint64_t i = 0; i < 8 * GA_LFHT_VARIANT_COUNT; i++) {
+        ga_heap *heap = open_heap("system");
+        subject s = {0};
+        ga_lfht_stats stats;
+        ga_lfht_options options = small((ga_lfht_variant)(i % GA_LFHT_VARIANT_COUNT), heap);
+        any_shape(&options, i / GA_LFHT_VARIANT_COUNT);
+        assert_ok(ga_lfht_open(&s.map, &options));
+        work(&s, i, 300); /* what that leaves goes */
+        clear(&s);
+        assert_ok(build(&s));
+        expect_all(&s);
+        assert_fails(build(&s), GA_ERR_ARGUMENT, "lfht: build: 300 keys in the map: expected none");
+        work(&s, i, 1000);
+        clear(&s);
+        assert_ok(ga_lfht_drain(s.map));
+        ga_lfht_get_stats(s.map, &stats);
+        cr_assert(!stats.bound || blocks_of(heap) == 1, "the root alone is left");
+        assert_ok(ga_lfht_close(s.map));
+        cr_assert_eq(blocks_of(heap), 0);
+        assert_ok(ga_heap_close(heap));
+    }
+}
+
+Test(lfht, stays_empty_when_there_is_no_memory_to_build_it)
+{
+    for (int v = 0; v < GA_LFHT_VARIANT_COUNT; v++) {
+        uint64_t nth = 2;
+        for (ga_status status = GA_ERR_MEMORY; status != GA_OK; nth += 7) {
+            char spec[64];
+            snprintf(spec, sizeof spec, "fail:nth=%" PRIu64 "/system", nth);
+            ga_heap *heap = open_heap(spec);
+            ga_lfht_options options = small((ga_lfht_variant)v, heap);
+            subject s = {0};
+            assert_ok(ga_lfht_open(&s.map, &options));
+            status = build(&s);
+            cr_assert(status == GA_OK || status == GA_ERR_MEMORY);
+            cr_assert(status == GA_OK || blocks_of(heap) == 1, "the root alone");
+            expect_all(&s);
+            assert_ok(s.array[0].found ? GA_OK : build(&s));
+            expect_all(&s);
+            assert_ok(ga_lfht_close(s.map));
+            cr_assert_eq(blocks_of(heap), 0);
+            assert_ok(ga_heap_close(heap));
+        }
+        cr_assert_gt(nth, KEYS);
+    }
+}
+
+Test(lfht, refuses_arrays_that_are_not_there)
+{
+    ga_lfht *map;
+    uint64_t keys[3] = {1, 2, 3};
+    ga_lfht_found found[3];
+    size_t done = 9;
+    assert_ok(ga_lfht_open(&map, NULL));
+    assert_fails(ga_lfht_lookup_batch(map, keys, 3, NULL), GA_ERR_ARGUMENT,
+                 "lfht: no array of answers for 3 keys: expected a pointer");
+    assert_fails(ga_lfht_lookup_batch(map, NULL, 3, found), GA_ERR_ARGUMENT,
+                 "lfht: no array of keys for 3 keys: expected a pointer");
+    assert_fails(ga_lfht_insert_batch(map, keys, NULL, 3, found, &done), GA_ERR_ARGUMENT,
+                 "lfht: no array of values for 3 keys: expected a pointer");
+    cr_assert_eq(done, 0);
+    assert_fails(ga_lfht_insert_batch(NULL, keys, keys, 3, found, NULL), GA_ERR_ARGUMENT,
+                 "lfht: no map: expected one that is open");
+    assert_fails(ga_lfht_lookup_batch(NULL, keys, 3, found), GA_ERR_ARGUMENT,
+                 "lfht: no map: expected one that is open");
+    assert_fails(ga_lfht_build(map, keys, NULL, 3), GA_ERR_ARGUMENT,
+                 "lfht: no array of values for 3 keys: expected a pointer");
+    assert_fails(ga_lfht_build(NULL, keys, keys, 3), GA_ERR_ARGUMENT,
+                 "lfht: no map: expected one that is open");
+    assert_fails(ga_lfht_build(map, keys, keys, SIZE_MAX / 16), GA_ERR_MEMORY,
+                 "lfht: no memory to sort 1152921504606846975 keys: expected 48 bytes for each");
+    assert_ok(ga_lfht_lookup_batch(map, NULL, 0, NULL));
+    assert_ok(ga_lfht_insert_batch(map, NULL, NULL, 0, NULL, NULL));
+    assert_ok(ga_lfht_build(map, NULL, NULL, 0));
+    assert_ok(ga_lfht_insert_batch(map, keys, keys, 3, NULL, NULL));
+    cr_assert_eq(ga_lfht_size(map), 3);
+    assert_ok(ga_lfht_close(map));
+}
+
 /* ---- visiting ------------------------------------------------------------------------------- */
 
 typedef struct visitor {

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Batches of calls of the lock-free hash trie map beside the same calls one at a time, by one
+ * thread or several:
+ *
+ *     bench-lfht-batch [LOG2 [THREADS [ROUNDS [HEAP]]]]       22, 1, 5, slab
+ *
+ * 2^LOG2 keys, scattered. "one" are single calls, "batch" calls of 512 keys each; in every round
+ * each has its turn. The figure is the median over the rounds, in millions of keys a second, then
+ * the lowest and the highest; "times" is batch over one, the median of the same rounds. Every
+ * answer is checked. "build" fills an empty map by one call of one thread; its "times" is over single
+ * insertions.
+ */
+#include <gpualloc/lfht.h>
+
+#include "commit.h"
+
+#include <err.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum {
+    BATCH = 512,
+    THREADS_MOST = 256,
+    ROUNDS_MOST = 101
+};
+
+typedef enum workload {
+    INSERT = 0,
+    HIT,
+    MISS,
+    LOADS
+} workload;
+
+static const char *const load_names[] = {"insert", "hit", "miss"};
+
+static struct {
+    ga_heap *heap;
+    ga_lfht *map;
+    uint64_t *keys; /* twice as many as go in */
+    uint64_t count;
+    unsigned threads, rounds;
+    workload load;
+    bool batched;
+    uint64_t wrong; /* relaxed: a sum */
+    pthread_barrier_t together;
+} bench;
+
+static double rates[LOADS][2][ROUNDS_MOST], builds[ROUNDS_MOST];
+
+static uint64_t spread(uint64_t i)
+{
+    uint64_t z = (i + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+static void need(ga_status status)
+{
+    if (status != GA_OK) {
+        errx(1, "%s", ga_error_text());
+    }
+}
+
+/* Keys that have an answer which they must not have, of n. */
+static uint64_t batch_of(const uint64_t *keys, uint64_t n)
+{
+    ga_lfht_found found[BATCH];
+    uint64_t wrong = 0;
+    if (bench.load == INSERT && bench.batched) {
+        need(ga_lfht_insert_batch(bench.map, keys, keys, n, found, NULL));
+    } else if (bench.batched) {
+        need(ga_lfht_lookup_batch(bench.map, keys, n, found));
+    }
+    for (uint64_t i = 0; i < n; i++) {
+        if (bench.load == INSERT && !bench.batched) {
+            need(ga_lfht_insert(bench.map, keys[i], keys[i], &found[i]));
+        } else if (!bench.batched) {
+            need(ga_lfht_lookup(bench.map, keys[i], &found[i]));
+        }
+        wrong += found[i].found != (bench.load == HIT);
+    }
+    return wrong;
+}
+
+static void *run(void *context)
+{
+    uint64_t number = (uint64_t)(uintptr_t)context, wrong = 0;
+    uint64_t first = bench.count * number / bench.threads;
+    uint64_t last = bench.count * (number + 1) / bench.threads;
+    const uint64_t *keys = bench.keys + (bench.load == MISS ? bench.count : 0);
+    pthread_barrier_wait(&bench.together);
+    for (uint64_t i = first; i < last; i += BATCH) {
+        wrong += batch_of(keys + i, last - i < BATCH ? last - i : BATCH);
+    }
+    pthread_barrier_wait(&bench.together);
+    __atomic_fetch_add(&bench.wrong, wrong, __ATOMIC_RELAXED); /* relaxed: a sum */
+    return NULL;
+}
+
+static void open_map(void)
+{
+    ga_lfht_options options = {.options_size = sizeof options, .heap = bench.heap};
+    need(ga_lfht_open(&bench.map, &options));
+}
+
+static double measure(workload load, bool batched)
+{
+    pthread_t threads[THREADS_MOST];
+    bench.load = load;
+    bench.batched = batched;
+    for (uintptr_t i = 0; i < bench.threads; i++) {
+        if (pthread_create(&threads[i], NULL, run, (void *)i)) {
+            err(1, "a thread");
+        }
+    }
+    pthread_barrier_wait(&bench.together);
+    double begin = now();
+    pthread_barrier_wait(&bench.together);
+    double seconds = now() - begin;
+    for (unsigned i = 0; i < bench.threads; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    return (double)bench.count / seconds * 1e-6;
+}
+
+static void round_of(unsigned round)
+{
+    for (unsigned turn = 0; turn < 2; turn++) {
+        bool batched = (turn + round) % 2;
+        open_map();
+        for (unsigned load = INSERT; load < LOADS; load++) {
+            rates[load][batched][round] = measure((workload)load, batched);
+        }
+        need(ga_lfht_close(bench.map));
+    }
+    open_map();
+    double begin = now();
+    need(ga_lfht_build(bench.map, bench.keys, bench.keys, bench.count));
+    builds[round] = (double)bench.count / (now() - begin) * 1e-6;
+    bench.wrong += ga_lfht_size(bench.map) != bench.count;
+    need(ga_lfht_close(bench.map));
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, unsigned count)
+{
+    qsort(values, count, sizeof *values, compare);
+    return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
+}
+
+static void print(const char *what, const char *how, const double *values, const double *base)
+{
+    double own[ROUNDS_MOST], ratios[ROUNDS_MOST];
+    for (unsigned i = 0; i < bench.rounds; i++) {
+        own[i] = values[i];
+        ratios[i] = values[i] / base[i];
+    }
+    double middle = median(own, bench.rounds);
+    printf("%-7s %-6s %8.2f %8.2f %8.2f %7.2f\n", what, how, middle, own[0], own[bench.rounds - 1],
+           median(ratios, bench.rounds));
+}
+
+static unsigned number(int argc, char **argv, int which, unsigned usual, unsigned most)
+{
+    char *end = NULL;
+    unsigned long value = argc > which ? strtoul(argv[which], &end, 10) : usual;
+    if (argc > which && (*end || value < 1 || value > most)) {
+        errx(2, "\"%s\": expected a number from 1 to %u", argv[which], most);
+    }
+    return (unsigned)value;
+}
+
+int main(int argc, char **argv)
+{
+    unsigned log2 = number(argc, argv, 1, 22, 28);
+    const char *heap = argc > 4 ? argv[4] : "slab";
+    bench.threads = number(argc, argv, 2, 1, THREADS_MOST);
+    bench.rounds = number(argc, argv, 3, 5, ROUNDS_MOST);
+    bench.count = UINT64_C(1) << log2;
+    bench.keys = malloc(2 * bench.count * sizeof *bench.keys);
+    if (!bench.keys) {
+        err(1, "keys");
+    }
+    for (uint64_t i = 0; i < 2 * bench.count; i++) {
+        bench.keys[i] = spread(i);
+    }
+    need(ga_heap_open(&bench.heap, GA_PLACE_HOST, 0, heap));
+    pthread_barrier_init(&bench.together, NULL, bench.threads + 1);
+    for (unsigned round = 0; round < bench.rounds; round++) {
+        round_of(round);
+    }
+    if (bench.wrong) {
+        errx(1, "%llu wrong answers", (unsigned long long)bench.wrong);
+    }
+    printf("2^%u keys, %u threads, FHPA, nodes from %s, %u rounds, commit %s\n", log2,
+           bench.threads, heap, bench.rounds, GA_BENCH_COMMIT);
+    printf("%-7s %-6s %8s %8s %8s %7s\n", "", "", "M/s", "lowest", "highest", "times");
+    for (unsigned load = INSERT; load < LOADS; load++) {
+        print(load_names[load], "one", rates[load][0], rates[load][0]);
+        print(load_names[load], "batch", rates[load][1], rates[load][0]);
+    }
+    print("build", "", builds, rates[INSERT][0]);
+    need(ga_heap_close(bench.heap));
+    free(bench.keys);
+    return 0;
+}

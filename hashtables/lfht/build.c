@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A map filled at once. The keys are sorted into the root's buckets, those of each into the buckets
+ * of the next node, and so on, until they fit a chain: two arrays take turns. Nobody else is there:
+ * the map is as insertions would have left it, and no step of theirs is taken.
+ */
+#include "map.h"
+
+#include "../../liballoc/platform/libc.h"
+
+#include <string.h>
+
+enum {
+    BUCKETS_MOST = 1 << LFHT_CHUNK_MOST
+};
+
+typedef struct item {
+    uint64_t hash, key, value;
+} item;
+
+typedef struct build {
+    ga_lfht *map;
+    uint64_t leaves, nodes;
+    bool failed;
+} build;
+
+static size_t bucket_of(const lfht_hash *node, uint64_t hash)
+{
+    return (size_t)(hash << node->used >> (64 - node->bits));
+}
+
+/* By buckets, and within one as they came. `ends`, all 0 before, says where each bucket's end. How
+ * many buckets have any. */
+static uint64_t sort(const lfht_hash *node, size_t *ends, const item *from, item *to, size_t n)
+{
+    uint64_t used = 0;
+    size_t start = 0;
+    for (size_t i = 0; i < n; i++) {
+        ends[bucket_of(node, from[i].hash)]++;
+    }
+    for (size_t i = 0; i < (size_t)1 << node->bits; i++) {
+        size_t count = ends[i];
+        used += count > 0;
+        ends[i] = start;
+        start += count;
+    }
+    for (size_t i = 0; i < n; i++) {
+        to[ends[bucket_of(node, from[i].hash)]++] = from[i];
+    }
+    return used;
+}
+
+static bool same_key(const ga_lfht *map, const item *a, const item *b)
+{
+    return a->hash == b->hash &&
+           (a->key == b->key || (map->equal && map->equal(map->context, a->key, b->key)));
+}
+
+/* How many are left, in their order, of n with one hash. */
+static size_t drop_equals(const ga_lfht *map, item *items, size_t n)
+{
+    size_t left = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t j = 0;
+        while (j < left && !same_key(map, &items[j], &items[i])) {
+            j++;
+        }
+        if (j == left) {
+            items[left++] = items[i];
+        }
+    }
+    return left;
+}
+
+static bool one_hash(const item *items, size_t n)
+{
+    size_t i = 1;
+    while (i < n && items[i].hash == items[0].hash) {
+        i++;
+    }
+    return i >= n;
+}
+
+/* ---- what a bucket leads to ----------------------------------------------------------------- */
+
+/* A chain in `node`; as much of it as there is memory for. */
+static lfht_word make_chain(build *b, const lfht_hash *node, const item *items, size_t n)
+{
+    lfht_word level = lfht_level_bits(node->level), word = lfht_empty(node);
+    for (size_t i = n; i-- > 0 && !b->failed;) {
+        lfht_leaf *leaf = ga_lfht_node(b->map, sizeof *leaf);
+        if (leaf) {
+            *leaf = (lfht_leaf){word | level, items[i].hash, items[i].key, items[i].value};
+            word = lfht_to(leaf, LFHT_LEAF);
+            b->leaves++;
+        }
+        b->failed = !leaf;
+    }
+    return word;
+}
+
+static void fill(build *b, lfht_hash *node, const size_t *ends, item *items, item *other);
+
+/* A hash node below `node`. The items' other array is as long. */
+static lfht_word make_node(build *b, lfht_hash *node, item *items, item *other, size_t n)
+{
+    size_t ends[BUCKETS_MOST] = {0};
+    lfht_hash *below =
+        ga_lfht_hash_node(b->map, node, node->level + 1, node->used + node->bits, b->map->chunk);
+    if (!below) {
+        b->failed = true;
+        return lfht_empty(node);
+    }
+    b->nodes++;
+    below->count = sort(below, ends, items, other, n);
+    fill(b, below, ends, other, items);
+    return lfht_to(below, LFHT_HASH);
+}
+
+static lfht_word make(build *b, lfht_hash *node, item *items, item *other, size_t n)
+{
+    size_t left = n <= b->map->chain || one_hash(items, n) ? drop_equals(b->map, items, n) : n;
+    return left <= b->map->chain || lfht_last(node) ? make_chain(b, node, items, left)
+                                                    : make_node(b, node, items, other, left);
+}
+
+/* Each bucket's items end where `ends` says. */
+static void fill(build *b, lfht_hash *node, const size_t *ends, item *items, item *other)
+{
+    size_t first = 0;
+    for (size_t i = 0; i < (size_t)1 << node->bits && !b->failed; i++) {
+        if (ends[i] > first) {
+            node->buckets[i] = make(b, node, items + first, other + first, ends[i] - first);
+        }
+        first = ends[i];
+    }
+}
+
+/* ---- all of it ------------------------------------------------------------------------------ */
+
+static ga_status build_all(ga_lfht *map, item *items, size_t *ends, size_t n)
+{
+    build b = {.map = map};
+    lfht_lane *lane = ga_lfht_lane(map);
+    sort(map->root, ends, items, items + n, n);
+    fill(&b, map->root, ends, items + n, items);
+    if (b.failed) {
+        return GA_ERR_MEMORY;
+    }
+    lfht_add(&lane->inserted, b.leaves);
+    lfht_add(&lane->expansions, b.nodes);
+    return GA_OK;
+}
+
+ga_status ga_lfht_build_root(ga_lfht *map, const uint64_t *keys, const uint64_t *values, size_t n)
+{
+    size_t buckets = (size_t)1 << map->root->bits;
+    item *items = n <= SIZE_MAX / sizeof *items / 2 ? ga_libc.malloc(2 * n * sizeof *items) : NULL;
+    size_t *ends = ga_libc.malloc(buckets * sizeof *ends);
+    ga_status status = GA_ERR_MEMORY;
+    if (items && ends) {
+        memset(ends, 0, buckets * sizeof *ends);
+        for (size_t i = 0; i < n; i++) {
+            items[i] = (item){map->hash(map->context, keys[i]), keys[i], values[i]};
+        }
+        status = build_all(map, items, ends, n);
+    } else {
+        ga_fail(status, "lfht: no memory to sort %zu keys: expected %zu bytes for each", n,
+                2 * sizeof *items);
+    }
+    ga_libc.free(ends);
+    ga_libc.free(items);
+    return status;
+}
