@@ -64,21 +64,28 @@ LFHT_INLINE void fetch(const ga_lfht *map, const glance *g, lfht_word word)
     }
 }
 
-LFHT_INLINE void look_at(const ga_lfht *map, glance *g, const lfht_word *place)
+LFHT_INLINE void look_at(walk *w, glance *g, const lfht_word *place)
 {
+    if (LFHT_HAZARDS == LFHT_PAIRS) { /* before the bucket is read */
+        lfht_pair_level(w->mine, g->slot, g->level);
+    }
     g->place = place;
-    g->seen = lfht_read(place);
-    fetch(map, g, g->seen);
+    g->seen = look(w, place);
+    fetch(w->map, g, g->seen);
 }
 
-LFHT_INLINE void begin_glance(ga_lfht *map, glance *g, uint64_t key, uint64_t hash, size_t number)
+LFHT_INLINE void begin_glance(walk *w, glance *g, uint64_t key, size_t number)
 {
-    g->node = map->root;
+    uint64_t hash = hash_of(w->map, key);
+    if (LFHT_HAZARDS == LFHT_PAIRS) {
+        lfht_pair_hash(w->mine, g->slot, hash);
+    }
+    g->node = w->map->root;
     g->hash = hash;
     g->key = key;
     g->level = g->used = g->count = 0;
     g->number = number;
-    __builtin_prefetch(glance_bucket(g, g->node, 0, map->root->bits));
+    __builtin_prefetch(glance_bucket(g, g->node, 0, g->node->bits));
     g->place = NULL;
 }
 
@@ -92,7 +99,7 @@ LFHT_INLINE sight glance_down(walk *w, glance *g)
     g->used += glance_bits(w->map, g);
     g->level++;
     g->node = below;
-    look_at(w->map, g, glance_bucket(g, below, g->used, glance_bits(w->map, g)));
+    look_at(w, g, glance_bucket(g, below, g->used, glance_bits(w->map, g)));
     return GOES_ON;
 }
 
@@ -106,7 +113,7 @@ LFHT_INLINE sight glance_along(walk *w, glance *g)
         return UNSURE;
     }
     g->count++;
-    lfht_word next = lfht_read(&leaf->next);
+    lfht_word next = look(w, &leaf->next);
     if (next & LFHT_GONE || lfht_level(next) != g->level) {
         return UNSURE;
     }
@@ -125,7 +132,7 @@ LFHT_INLINE sight step(walk *w, glance *g)
 {
     sight saw;
     if (!g->place) {
-        look_at(w->map, g, glance_bucket(g, g->node, 0, w->map->root->bits));
+        look_at(w, g, glance_bucket(g, g->node, 0, w->map->root->bits));
         saw = GOES_ON;
     } else if (lfht_kind(g->seen) == LFHT_LEAF) {
         saw = glance_along(w, g);
@@ -145,17 +152,26 @@ LFHT_INLINE sight step(walk *w, glance *g)
 
 /* ---- several -------------------------------------------------------------------------------- */
 
+LFHT_INLINE uint32_t glance_slot(const ga_lfht *map, uint32_t number)
+{
+    return LFHT_HAZARDS == LFHT_PAIRS
+               ? LFHT_PAIR_SLOTS * (1 + number)
+               : LFHT_SLOT_LEAVES + map->leaf_slots + LFHT_GLANCE_SLOTS * number;
+}
+
 LFHT_INLINE void end_glances(walk *w)
 {
-    for (uint32_t i = 0; LFHT_HAZARDS && i < LFHT_WIDTH * LFHT_GLANCE_SLOTS; i++) {
-        ga_hazard_clear(w->mine, LFHT_SLOT_LEAVES + w->map->leaf_slots + i);
+    uint32_t last = glance_slot(w->map, LFHT_WIDTH);
+    for (uint32_t slot = glance_slot(w->map, 0); LFHT_HAZARDS && slot < last; slot++) {
+        ga_hazard_clear(w->mine, slot);
     }
+    end(w);
 }
 
 LFHT_INLINE void place_glances(const ga_lfht *map, glance *glances)
 {
     for (uint32_t i = 0; i < LFHT_WIDTH; i++) {
-        glances[i].slot = LFHT_SLOT_LEAVES + map->leaf_slots + i * LFHT_GLANCE_SLOTS;
+        glances[i].slot = glance_slot(map, i);
     }
 }
 
@@ -187,7 +203,7 @@ static ga_status lookup_batch(ga_lfht *map, const uint64_t *keys, size_t n, ga_l
     }
     place_glances(map, glances);
     for (; width < LFHT_WIDTH && next < n; width++, next++) {
-        begin_glance(map, &glances[width], keys[next], hash_of(map, keys[next]), next);
+        begin_glance(&w, &glances[width], keys[next], next);
     }
     while (width > 0 && status == GA_OK) {
         for (uint32_t i = 0; i < width && status == GA_OK; i++) {
@@ -197,12 +213,10 @@ static ga_status lookup_batch(ga_lfht *map, const uint64_t *keys, size_t n, ga_l
             }
             status = answer(map, &w, &glances[i], saw, found);
             if (next < n) {
-                begin_glance(map, &glances[i], keys[next], hash_of(map, keys[next]), next);
+                begin_glance(&w, &glances[i], keys[next], next);
                 next++;
             } else {
-                uint32_t slot = glances[i].slot;
                 glances[i] = glances[--width];
-                glances[width].slot = slot; /* of nobody any more */
             }
         }
     }
@@ -236,7 +250,7 @@ static ga_status insert_some(ga_lfht *map, walk *w, const uint64_t *keys, const 
     ga_status status = GA_OK;
     place_glances(map, glances);
     for (uint32_t i = 0; i < width; i++) {
-        begin_glance(map, &glances[i], keys[i], hash_of(map, keys[i]), i);
+        begin_glance(w, &glances[i], keys[i], i);
     }
     glance_at_all(w, glances, saw, width);
     for (uint32_t i = 0; i < width && status == GA_OK; i++) {
@@ -276,7 +290,8 @@ static ga_status insert_batch(ga_lfht *map, const uint64_t *keys, const uint64_t
                                    .lookup_batch = lookup_batch,                                   \
                                    .insert_batch = insert_batch,                                   \
                                    .each = each,                                                   \
-                                   .keeps = !LFHT_HAZARDS,                                         \
+                                   .hazards = LFHT_HAZARDS,                                        \
+                                   .shrinks = LFHT_SHRINKS != LFHT_NEVER,                          \
                                    .seq_cst = (sequential),                                        \
                                    .name = (text)}
 

@@ -92,6 +92,9 @@ static lfht_word make_chain(build *b, const lfht_hash *node, const item *items, 
         if (leaf) {
             *leaf = (lfht_leaf){word | level, items[i].hash, items[i].key, items[i].value};
             word = lfht_to(leaf, LFHT_LEAF);
+            if (b->map->variant->hazards == LFHT_PAIRS) {
+                *lfht_link(word) = level; /* where it was born */
+            }
             b->leaves++;
         }
         b->failed = !leaf;

@@ -53,7 +53,7 @@ static bool go_up(walk *w)
     w->at_node = w->at_above;
     w->at_above = free;
     lfht_nap();
-    if (LFHT_HAZARDS) {
+    if (LFHT_HAZARDS == LFHT_POINTERS) {
         ga_hazard_set(w->mine, w->at_above, above);
         /* A3: seq_cst or acquire. Pairs with A1. */
         uintptr_t again = ga_hazard_load(w->mine, (const ga_hazard_word *)&node->above);

@@ -74,7 +74,7 @@ static bool ends(const walk *w, const lfht_hash *below, lfht_word next)
 static uint32_t read_chain(walk *w, const lfht_hash *below, lfht_leaf **chain)
 {
     lfht_word *place = w->bucket;
-    lfht_word word = lfht_read(place);
+    lfht_word word = look(w, place);
     uint32_t n = 0;
     while (lfht_kind(word) == LFHT_LEAF && n < w->map->chain) {
         lfht_leaf *leaf = lfht_at(word);
@@ -82,7 +82,7 @@ static uint32_t read_chain(walk *w, const lfht_hash *below, lfht_leaf **chain)
         if (!keep(w, leaf_slot(w, n), leaf, place, word)) {
             return 0;
         }
-        lfht_word next = lfht_read(&leaf->next);
+        lfht_word next = look(w, &leaf->next);
         if (next & LFHT_GONE) {
             if (!unlink_leaf(w, place, &word, leaf, next)) {
                 return 0;

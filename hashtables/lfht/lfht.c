@@ -2,7 +2,7 @@
  *
  * The public calls: opening and closing, nodes, figures. The variants do the rest.
  */
-#include "map.h"
+#include "hhl.h"
 
 #include "../../liballoc/platform/libc.h"
 
@@ -17,7 +17,7 @@ enum {
 
 static const lfht_variant *const variants[GA_LFHT_VARIANT_COUNT] = {
     [GA_LFHT_FHPA] = &ga_lfht_fhpa, [GA_LFHT_FHP] = &ga_lfht_fhp, [GA_LFHT_SNF] = &ga_lfht_snf,
-    [GA_LFHT_FNF] = &ga_lfht_fnf,   [GA_LFHT_CNF] = &ga_lfht_cnf,
+    [GA_LFHT_FNF] = &ga_lfht_fnf,   [GA_LFHT_CNF] = &ga_lfht_cnf, [GA_LFHT_HHL] = &ga_lfht_hhl,
 };
 
 const char *ga_lfht_variant_text(ga_lfht_variant variant)
@@ -39,8 +39,8 @@ static uint64_t spread(void *context, uint64_t key)
 void *ga_lfht_node(ga_lfht *map, size_t size)
 {
     void *node;
-    if (ga_alloc(map->heap, size + (map->variant->keeps ? sizeof(lfht_word) : 0), 0, &node) !=
-        GA_OK) {
+    bool linked = map->variant->hazards != LFHT_POINTERS;
+    if (ga_alloc(map->heap, size + (linked ? sizeof(lfht_word) : 0), 0, &node) != GA_OK) {
         return NULL;
     }
     if (((lfht_word)node & LFHT_ADDRESS) != (lfht_word)node) {
@@ -48,6 +48,9 @@ void *ga_lfht_node(ga_lfht *map, size_t size)
                 "lfht: the heap gave a node at %p: expected a multiple of 16 below 2^58", node);
         ga_free(map->heap, node);
         return NULL;
+    }
+    if (linked) {
+        *(lfht_word *)((char *)node + size) = 0;
     }
     return node;
 }
@@ -69,22 +72,17 @@ lfht_hash *ga_lfht_hash_node(ga_lfht *map, lfht_hash *above, uint32_t level, uin
     return node;
 }
 
-/* Threads may still be reading what was removed: the list goes through a word behind each node. */
-static lfht_word *garbage_link(lfht_word word)
-{
-    return (lfht_word *)((char *)lfht_at(word) + lfht_size(word));
-}
-
 void ga_lfht_keep(lfht_lane *lane, lfht_word word)
 {
-    lfht_word *link = garbage_link(word);
-    /* relaxed: nobody follows the list before the map is closed */
-    *link = __atomic_load_n(&lane->garbage, __ATOMIC_RELAXED);
-    /* G: release. Pairs with whatever tells the closing thread that the others are done: it alone
-     * reads the list. */
-    while (!__atomic_compare_exchange_n(&lane->garbage, link, word, true, __ATOMIC_RELEASE,
-                                        __ATOMIC_RELAXED)) {
-    }
+    lfht_word *link = lfht_link(word), born = *link & LFHT_LEVEL;
+    /* relaxed: nobody follows the list but who takes it over */
+    lfht_word first = __atomic_load_n(&lane->garbage, __ATOMIC_RELAXED);
+    do {
+        *link = first | born;
+        /* G: release. Pairs with G2 (hhl.c), and with whatever tells the closing thread that the
+         * others are done. */
+    } while (!__atomic_compare_exchange_n(&lane->garbage, &first, word, true, __ATOMIC_RELEASE,
+                                          __ATOMIC_RELAXED));
 }
 
 lfht_lane *ga_lfht_lane(ga_lfht *map)
@@ -112,13 +110,20 @@ static ga_status check(const ga_lfht_options *o)
         return ga_fail(GA_ERR_ARGUMENT, "lfht: options_size=%u: expected %zu", o->options_size,
                        sizeof *o);
     }
-    if (o->flags & ~(uint32_t)GA_LFHT_COUNT) {
-        return ga_fail(GA_ERR_ARGUMENT, "lfht: flags=0x%x: expected GA_LFHT_COUNT or none",
+    if (o->flags & ~(uint32_t)(GA_LFHT_COUNT | GA_LFHT_SHRINK | GA_LFHT_CHECK)) {
+        return ga_fail(GA_ERR_ARGUMENT,
+                       "lfht: flags=0x%x: expected any of GA_LFHT_COUNT, _SHRINK, _CHECK, or none",
                        o->flags);
     }
     if ((unsigned)o->variant >= GA_LFHT_VARIANT_COUNT) {
         return ga_fail(GA_ERR_ARGUMENT, "lfht: variant=%d: expected 0 to %d", (int)o->variant,
                        GA_LFHT_VARIANT_COUNT - 1);
+    }
+    if (o->flags & GA_LFHT_SHRINK && !variants[o->variant]->shrinks) {
+        return ga_fail(GA_ERR_ARGUMENT,
+                       "lfht: %s with GA_LFHT_SHRINK: its hash nodes stay; expected FHPA, FHP, FNF "
+                       "or CNF",
+                       variants[o->variant]->name);
     }
     if (o->heap && ga_heap_place(o->heap) != GA_PLACE_HOST) {
         return ga_fail(GA_ERR_PLACE, "lfht: a heap for the %s: expected one for the host",
@@ -141,17 +146,26 @@ static void fill(ga_lfht *map, const ga_lfht_options *o)
     map->chunk = o->chunk ? o->chunk : CHUNK;
     map->chain = o->chain ? o->chain : CHAIN;
     map->leaf_slots = map->chain + 1;
+    map->batch = o->batch ? o->batch : BATCH;
     map->counting = o->flags & GA_LFHT_COUNT;
+    map->checked = o->flags & GA_LFHT_CHECK;
 }
 
-static ga_status open_domain(ga_lfht *map, uint32_t batch)
+/* Slots of a thread. */
+static uint32_t slots(const ga_lfht *map)
+{
+    return map->variant->hazards == LFHT_PAIRS
+               ? LFHT_PAIR_SLOTS * (1 + LFHT_WIDTH)
+               : LFHT_SLOT_LEAVES + map->leaf_slots + LFHT_WIDTH * LFHT_GLANCE_SLOTS;
+}
+
+static ga_status open_domain(ga_lfht *map)
 {
     ga_domain_options options = {.options_size = sizeof options,
                                  .flags = map->variant->seq_cst ? GA_DOMAIN_SEQ_CST : 0,
-                                 .slots = LFHT_SLOT_LEAVES + map->leaf_slots +
-                                          LFHT_WIDTH * LFHT_GLANCE_SLOTS,
-                                 .batch = batch ? batch : BATCH};
-    return map->variant->keeps ? GA_OK : ga_domain_open(&map->domain, &options);
+                                 .slots = slots(map),
+                                 .batch = map->batch};
+    return map->variant->hazards ? ga_domain_open(&map->domain, &options) : GA_OK;
 }
 
 static ga_status set_up(ga_lfht *map, const ga_lfht_options *o)
@@ -161,7 +175,7 @@ static ga_status set_up(ga_lfht *map, const ga_lfht_options *o)
         map->own_heap = true;
         status = ga_heap_open(&map->heap, GA_PLACE_HOST, 0, NULL);
     }
-    status = status ? status : open_domain(map, o->batch);
+    status = status ? status : open_domain(map);
     if (status != GA_OK) {
         return status;
     }
@@ -175,6 +189,21 @@ static void give_back(ga_lfht *map)
         ga_heap_close(map->heap);
     }
     ga_libc.free(map);
+}
+
+/* A checked one, whose record stays to be known by. */
+static void leave_closed(ga_lfht *map)
+{
+    static ga_lfht *closed; /* leak checkers find them here */
+    if (map->own_heap) {
+        ga_heap_close(map->heap);
+    }
+    /* relaxed: nobody follows the list */
+    map->next = __atomic_load_n(&closed, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(&closed, &map->next, map, true, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED)) {
+    }
+    __atomic_store_n(&map->closed, true, __ATOMIC_RELAXED); /* relaxed: no thread is calling */
 }
 
 ga_status ga_lfht_open(ga_lfht **out, const ga_lfht_options *options)
@@ -203,6 +232,21 @@ ga_status ga_lfht_open(ga_lfht **out, const ga_lfht_options *options)
     }
     *out = map;
     return GA_OK;
+}
+
+/* relaxed: whoever uses a closed map has nothing to go by */
+static bool is_closed(const ga_lfht *map)
+{
+    return __atomic_load_n(&map->closed, __ATOMIC_RELAXED);
+}
+
+static ga_status no_map(const ga_lfht *map)
+{
+    if (map && !is_closed(map)) {
+        return GA_OK;
+    }
+    return ga_fail(GA_ERR_ARGUMENT, "lfht: %s: expected one that is open",
+                   map ? "the map is closed" : "no map");
 }
 
 /* ---- close ---------------------------------------------------------------------------------- */
@@ -240,7 +284,7 @@ static void free_garbage(ga_lfht *map, lfht_word garbage)
 {
     while (garbage) {
         void *node = lfht_at(garbage);
-        garbage = *garbage_link(garbage);
+        garbage = *lfht_link(garbage) & ~LFHT_LEVEL;
         ga_free(map->heap, node);
     }
 }
@@ -250,7 +294,8 @@ ga_status ga_lfht_close(ga_lfht *map)
     if (!map) {
         return GA_OK;
     }
-    ga_status status = map->variant->each(map, NULL, NULL);
+    ga_status status = no_map(map);
+    status = status ? status : map->variant->each(map, NULL, NULL);
     if (status != GA_OK) {
         return status;
     }
@@ -262,16 +307,11 @@ ga_status ga_lfht_close(ga_lfht *map)
     for (uint32_t i = 0; i < LFHT_LANES; i++) {
         free_garbage(map, map->lanes[i].garbage);
     }
-    give_back(map);
+    map->checked ? leave_closed(map) : give_back(map);
     return GA_OK;
 }
 
 /* ---- calls ---------------------------------------------------------------------------------- */
-
-static ga_status no_map(const ga_lfht *map)
-{
-    return map ? GA_OK : ga_fail(GA_ERR_ARGUMENT, "lfht: no map: expected one that is open");
-}
 
 static ga_status put(ga_lfht *map, lfht_how how, uint64_t key, uint64_t value, uint64_t expected,
                      ga_lfht_found *was)
@@ -393,7 +433,13 @@ ga_status ga_lfht_each(ga_lfht *map, ga_lfht_visit *visit, void *context)
 ga_status ga_lfht_drain(ga_lfht *map)
 {
     ga_status status = no_map(map);
-    return status || !map->domain ? status : ga_domain_drain(map->domain);
+    if (status != GA_OK || map->variant->hazards != LFHT_PAIRS) {
+        return status || !map->domain ? status : ga_domain_drain(map->domain);
+    }
+    return ga_lfht_hhl_drain(map)
+               ? GA_OK
+               : ga_fail(GA_ERR_UNSUPPORTED, "lfht: the kernel refused a membarrier; expected what "
+                                             "it had granted before");
 }
 
 /* ---- figures -------------------------------------------------------------------------------- */
@@ -406,6 +452,7 @@ static uint64_t counted(const uint64_t *count)
 uint64_t ga_lfht_size(const ga_lfht *map)
 {
     uint64_t inserted = 0, removed = 0;
+    map = map && is_closed(map) ? NULL : map;
     for (uint32_t i = 0; map && i < LFHT_LANES; i++) {
         removed += counted(&map->lanes[i].removed);
     }
@@ -424,6 +471,8 @@ static void add_lane(ga_lfht_stats *out, const lfht_lane *lane)
     out->retries += counted(&lane->retries);
     out->lookups += counted(&lane->lookups);
     out->hops += counted(&lane->hops);
+    out->freed += counted(&lane->freed);
+    out->retired += counted(&lane->retired);
     out->depth = out->depth > depth ? out->depth : depth;
 }
 
@@ -434,7 +483,7 @@ void ga_lfht_get_stats(const ga_lfht *map, ga_lfht_stats *out)
         return;
     }
     *out = (ga_lfht_stats){0};
-    if (!map) {
+    if (!map || is_closed(map)) {
         return;
     }
     for (uint32_t i = 0; i < LFHT_LANES; i++) {
@@ -442,7 +491,9 @@ void ga_lfht_get_stats(const ga_lfht *map, ga_lfht_stats *out)
     }
     ga_domain_get_stats(map->domain, &domain);
     out->size = ga_lfht_size(map);
-    out->retired = domain.retired;
-    out->freed = domain.freed;
-    out->bound = domain.bound;
+    if (map->variant->hazards == LFHT_POINTERS) {
+        out->retired = domain.retired;
+        out->freed = domain.freed;
+        out->bound = domain.bound;
+    }
 }

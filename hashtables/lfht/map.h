@@ -53,7 +53,9 @@ typedef struct lfht_lane {
     uint64_t inserted, removed;
     uint64_t expansions, compressions, aborted, retries, lookups, hops;
     uint64_t depth;
-    /* G: nodes that are kept until the map is closed, where nothing is reclaimed. */
+    uint64_t retired, freed; /* HHL */
+    uint64_t waiting, limit; /* HHL: leaves that are kept, and with how many a scan is due */
+    /* G: nodes that are kept until the map is closed, or no pair protects them. */
     lfht_word garbage;
 } __attribute__((aligned(LFHT_LINE))) lfht_lane;
 
@@ -69,6 +71,13 @@ typedef struct lfht_change {
     uint64_t key, value, expected;
 } lfht_change;
 
+/* What keeps nodes from being freed. */
+enum {
+    LFHT_KEEPS = 0, /* they stay until the map is closed */
+    LFHT_POINTERS,  /* hazard pointers */
+    LFHT_PAIRS      /* leaves: hazard pairs; hash nodes stay */
+};
+
 /* The operations of one variant. */
 typedef struct lfht_variant {
     ga_status (*put)(ga_lfht *map, const lfht_change *change, ga_lfht_found *was);
@@ -78,12 +87,14 @@ typedef struct lfht_variant {
     ga_status (*insert_batch)(ga_lfht *map, const uint64_t *keys, const uint64_t *values, size_t n,
                               ga_lfht_found *was, size_t *done);
     ga_status (*each)(ga_lfht *map, ga_lfht_visit *visit, void *context);
-    bool keeps;   /* what is removed stays until the map is closed */
+    uint32_t hazards; /* LFHT_KEEPS, ... */
+    bool shrinks;
     bool seq_cst; /* the protection */
     const char *name;
 } lfht_variant;
 
-extern const lfht_variant ga_lfht_snf, ga_lfht_fnf, ga_lfht_cnf, ga_lfht_fhp, ga_lfht_fhpa;
+extern const lfht_variant ga_lfht_snf, ga_lfht_fnf, ga_lfht_cnf, ga_lfht_fhp, ga_lfht_fhpa,
+    ga_lfht_hhl;
 
 struct ga_lfht {
     const lfht_variant *variant;
@@ -93,9 +104,11 @@ struct ga_lfht {
     ga_lfht_hash *hash;
     ga_lfht_equal *equal;
     void *context;
-    uint32_t chunk, chain, leaf_slots;
+    uint32_t chunk, chain, leaf_slots, batch;
     bool counting;
     bool own_heap;
+    bool checked, closed; /* GA_LFHT_CHECK */
+    ga_lfht *next;        /* of those that were checked and are closed */
     lfht_lane lanes[LFHT_LANES];
 };
 
@@ -127,6 +140,13 @@ static inline size_t lfht_size(lfht_word word)
         return sizeof(lfht_leaf);
     }
     return lfht_kind(word) == LFHT_HASH ? lfht_hash_size(lfht_at(word)) : sizeof(lfht_freeze);
+}
+
+/* But with hazard pointers nodes have a word behind them: threads may still be reading what was
+ * removed, so the list of these goes through there. Its level bits say where a leaf was born. */
+static inline lfht_word *lfht_link(lfht_word word)
+{
+    return (lfht_word *)((char *)lfht_at(word) + lfht_size(word));
 }
 
 static inline lfht_word *lfht_bucket(lfht_hash *node, uint64_t hash)

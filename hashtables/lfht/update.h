@@ -77,12 +77,12 @@ LFHT_INLINE outcome pass_gone(walk *w, lfht_word **place, lfht_word *word, lfht_
                               aim_of aims)
 {
     lfht_leaf *leaf = lfht_at(*word);
-    if (!LFHT_HAZARDS && aims == READS) { /* nothing is freed: it leads on */
+    if (LFHT_HAZARDS != LFHT_POINTERS && aims == READS) { /* what it leads to is not freed */
         *place = &leaf->next;
         *word = next & ~LFHT_GONE;
         return FOUND;
     }
-    if (!unlink_leaf(w, *place, word, leaf, next)) {
+    if ((GA_LFHT_MUTANT == 8 && aims == READS) || !unlink_leaf(w, *place, word, leaf, next)) {
         return w->failed ? FAILED : AGAIN;
     }
     if (*place != w->bucket || !lfht_is_empty(w->node, *word)) {
@@ -97,7 +97,7 @@ LFHT_INLINE outcome pass(walk *w, aim_of aims)
 {
     uint32_t most = lfht_last(w->node) ? UINT32_MAX : w->map->chain;
     lfht_word *place = w->bucket;
-    lfht_word word = lfht_read(place);
+    lfht_word word = look(w, place);
     w->count = 0;
     while (lfht_kind(word) == LFHT_LEAF) {
         lfht_leaf *leaf = lfht_at(word);
@@ -106,7 +106,7 @@ LFHT_INLINE outcome pass(walk *w, aim_of aims)
         if (w->count >= most || !keep(w, slot, leaf, place, word)) {
             return AGAIN;
         }
-        lfht_word next = lfht_read(&leaf->next);
+        lfht_word next = look(w, &leaf->next);
         w->hops++;
         if (lfht_level(next) > w->node->level + 1) {
             return AGAIN;
@@ -266,12 +266,21 @@ static lfht_leaf *leaf_for(walk *w, const lfht_change *change, lfht_leaf **leaf)
     return *leaf;
 }
 
+/* It goes in at the level of the node. */
+LFHT_INLINE void note_birth(const walk *w, lfht_leaf *leaf)
+{
+    if (LFHT_HAZARDS == LFHT_PAIRS) {
+        *lfht_link(lfht_to(leaf, LFHT_LEAF)) = lfht_level_bits(w->node->level);
+    }
+}
+
 /* The new leaf becomes the last of the chain. */
 static bool append(walk *w, lfht_leaf *leaf)
 {
     bool first = w->place == w->bucket;
     lfht_word level = lfht_level_bits(w->node->level);
     leaf->next = lfht_empty(w->node) | level;
+    note_birth(w, leaf);
     if (first && GA_LFHT_MUTANT != 5 && !raise_count(w->node)) {
         bury(w);
         return false;
@@ -312,6 +321,7 @@ static ga_status exchange(walk *w, const lfht_change *change, lfht_leaf **leaf, 
     }
     lfht_word level = lfht_level_bits(w->node->level);
     (*leaf)->next = w->next;
+    note_birth(w, *leaf);
     lfht_word next = lfht_to(*leaf, LFHT_LEAF) | level | LFHT_GONE;
     if (lfht_swap(&w->leaf->next, w->next, next)) {
         *leaf = NULL;

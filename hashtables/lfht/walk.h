@@ -21,7 +21,7 @@
 #ifndef GPUALLOC_LFHT_WALK_H
 #define GPUALLOC_LFHT_WALK_H
 
-#include "map.h"
+#include "hhl.h"
 
 enum {
     LFHT_NEVER = 0, /* LFHT_SHRINKS */
@@ -57,7 +57,7 @@ typedef struct walk {
 LFHT_INLINE bool keep(walk *w, uint32_t slot, const void *object, const lfht_word *place,
                       lfht_word word)
 {
-    if (!LFHT_HAZARDS) {
+    if (LFHT_HAZARDS != LFHT_POINTERS) {
         return true;
     }
     lfht_nap();
@@ -68,9 +68,16 @@ LFHT_INLINE bool keep(walk *w, uint32_t slot, const void *object, const lfht_wor
 /* Keep what nobody else knows yet. */
 LFHT_INLINE void keep_own(walk *w, uint32_t slot, const void *object)
 {
-    if (LFHT_HAZARDS) {
+    if (LFHT_HAZARDS == LFHT_POINTERS) {
         ga_hazard_set(w->mine, slot, object);
     }
+}
+
+/* What stands at a place of a chain, or of the bucket. With pairs nothing is looked at twice: this
+ * must see what was taken out before the pair could be seen. */
+LFHT_INLINE lfht_word look(const walk *w, const lfht_word *place)
+{
+    return LFHT_HAZARDS == LFHT_PAIRS ? ga_hazard_load(w->mine, place) : lfht_read(place);
 }
 
 LFHT_INLINE uint32_t leaf_slot(const walk *w, uint32_t number)
@@ -81,7 +88,7 @@ LFHT_INLINE uint32_t leaf_slot(const walk *w, uint32_t number)
 /* Room for so many calls of retire(). */
 LFHT_INLINE bool reserve(walk *w, uint32_t count)
 {
-    if (LFHT_HAZARDS && ga_hazard_reserve(w->mine, count) != GA_OK) {
+    if (LFHT_HAZARDS == LFHT_POINTERS && ga_hazard_reserve(w->mine, count) != GA_OK) {
         w->failed = true;
         return false;
     }
@@ -91,8 +98,10 @@ LFHT_INLINE bool reserve(walk *w, uint32_t count)
 /* Nobody can come to what the word leads to any more; there is room. */
 LFHT_INLINE void retire(walk *w, lfht_word word)
 {
-    if (LFHT_HAZARDS) {
+    if (LFHT_HAZARDS == LFHT_POINTERS) {
         ga_hazard_retire_to(w->mine, lfht_at(word), lfht_size(word), w->map->heap);
+    } else if (LFHT_HAZARDS == LFHT_PAIRS) {
+        ga_lfht_hhl_retire(w->map, w->lane, word);
     } else {
         ga_lfht_keep(w->lane, word);
     }
@@ -102,6 +111,10 @@ LFHT_INLINE void retire(walk *w, lfht_word word)
 
 LFHT_INLINE void stand(walk *w, lfht_hash *above, lfht_hash *node)
 {
+    if (LFHT_HAZARDS == LFHT_PAIRS) { /* before the bucket is read */
+        lfht_nap();
+        lfht_pair_level(w->mine, 0, node->level);
+    }
     w->above = above;
     w->node = node;
     w->bucket = lfht_bucket(node, w->hash);
@@ -126,13 +139,23 @@ LFHT_INLINE ga_status begin(walk *w, ga_lfht *map, uint64_t key, uint64_t hash)
     w->at_below = 2;
     w->failed = false;
     w->gathered = NULL;
-    go_to_root(w);
-    return LFHT_HAZARDS ? ga_domain_join(map->domain, &w->mine) : GA_OK;
+    ga_status status = LFHT_HAZARDS ? ga_domain_join(map->domain, &w->mine) : GA_OK;
+    if (status == GA_OK) {
+        if (LFHT_HAZARDS == LFHT_PAIRS) {
+            lfht_pair_hash(w->mine, 0, hash);
+        }
+        go_to_root(w);
+    }
+    return status;
 }
 
 LFHT_INLINE void end(walk *w)
 {
-    if (!LFHT_HAZARDS) {
+    if (LFHT_HAZARDS == LFHT_PAIRS) {
+        ga_hazard_clear(w->mine, LFHT_SLOT_LEVEL);
+        ga_hazard_clear(w->mine, LFHT_SLOT_HASH);
+    }
+    if (LFHT_HAZARDS != LFHT_POINTERS) {
         return;
     }
     uint32_t leaves = w->most < w->map->leaf_slots ? w->most : w->map->leaf_slots;

@@ -81,6 +81,16 @@ static uintptr_t read_slot(const ga_member *member, uint32_t slot)
 #endif
 }
 
+bool ga_scan_order(ga_domain *domain)
+{
+    return order_readers(domain);
+}
+
+uintptr_t ga_scan_slot(const ga_member *member, uint32_t slot)
+{
+    return read_slot(member, slot);
+}
+
 static uint32_t slots_to_read(const ga_member *member)
 {
     return GA_RECLAIM_MUTANT == 7 ? 1 : member->hazards.count;

@@ -166,6 +166,12 @@ bool ga_scan_all(ga_member *me);
 /* Whether an object that was unlinked may be freed at once. Needs no memory and no membership. */
 bool ga_scan_single(ga_domain *domain, const void *object);
 
+/* For a structure whose slots hold something else than addresses, and which frees for itself: every
+ * thread has what it set before this call seen, or sees what was done before (S1). False where the
+ * kernel refused the barrier. And what a slot holds (S2), to be read behind that. */
+bool ga_scan_order(ga_domain *domain);
+uintptr_t ga_scan_slot(const ga_member *member, uint32_t slot);
+
 /* Free everything that is on the list, whatever the slots hold, for `me`. */
 void ga_scan_empty(ga_member *me, ga_member *of);
 

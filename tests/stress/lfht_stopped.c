@@ -2,7 +2,8 @@
  *
  * Lock-freedom: threads that work on a map are stopped wherever they happen to be, by a signal
  * whose handler waits. Meanwhile another thread makes calls of every kind on the same few keys, and
- * all of them end; if one waited for somebody who is stopped the alarm would end the program. The
+ * all of them end; if one waited for somebody who is stopped the alarm would say so, as it does where
+ * lookups leave what others have begun to remove (GA_LFHT_MUTANT 8). The
  * nodes come from slabs, since other heaps' locks would be what it waits for; what the heap and the
  * domain have to grow for is asked for before.
  */
@@ -16,12 +17,18 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <unistd.h>
+
+#ifndef GA_LFHT_MUTANT
+#define GA_LFHT_MUTANT 0
+#endif
 
 enum {
     VICTIMS = 3,
     KEYS = 12,
-    CALLS = 60,    /* while some are stopped */
-    STOPS = 3,     /* for each map */
+    CALLS = 60,                               /* while some are stopped */
+    STOPS = 3,                                /* for each map */
+    PATIENCE = GA_LFHT_MUTANT > 0 ? 10 : 100, /* seconds for those */
     QUOTA = 3000,  /* calls of a victim that may change a map which frees nothing */
     BEFORE = 30000 /* blocks of each size that the heap has had */
 };
@@ -46,6 +53,13 @@ static void stop_here(int number)
         sched_yield();
     }
     __atomic_sub_fetch(&world.stopped, 1, __ATOMIC_SEQ_CST); /* Pairs with the wait in go_on(). */
+}
+
+static void give_up(int number)
+{
+    static const char text[] = "a call waits for a thread that is stopped\n";
+    (void)number;
+    _exit(write(STDERR_FILENO, text, sizeof text - 1) > 0 ? 1 : 2);
 }
 
 /* Three hashes, in two paths of the trie. */
@@ -129,6 +143,7 @@ static void round_of(uint64_t *random)
         call(random); /* so that they are somewhere else */
     }
     stop(count);
+    alarm(PATIENCE);
     for (uint32_t i = 0; i < CALLS; i++) {
         call(random);
         world.calls++;
@@ -184,7 +199,7 @@ int main(int argc, char **argv)
     struct sigaction action = {.sa_handler = stop_here, .sa_flags = SA_RESTART};
     uint64_t maps = 0;
     stress_begin(argc, argv);
-    NEED(sigaction(SIGUSR1, &action, NULL) == 0);
+    NEED(sigaction(SIGUSR1, &action, NULL) == 0 && signal(SIGALRM, give_up) != SIG_ERR);
     world.heap = stress_open("slab:keep=all");
     grow_heap();
     while (stress_goes_on() || maps < GA_LFHT_VARIANT_COUNT) {

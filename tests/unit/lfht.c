@@ -272,7 +272,8 @@ Test(lfht, counts_what_it_does)
         ga_lfht_options options = small((ga_lfht_variant)v, heap);
         ga_lfht_stats stats;
         subject s = {0};
-        bool shrinks = v != GA_LFHT_SNF;
+        bool shrinks = v != GA_LFHT_SNF && v != GA_LFHT_HHL;
+        options.flags |= shrinks ? GA_LFHT_SHRINK : 0;
         assert_ok(ga_lfht_open(&s.map, &options));
         work(&s, 1, 600);
         ga_lfht_get_stats(s.map, &stats);
@@ -288,6 +289,11 @@ Test(lfht, counts_what_it_does)
             cr_assert_eq(stats.freed, stats.retired);
             cr_assert_gt(stats.bound, 0);
             cr_assert_eq(blocks_of(heap), 1, "the root alone is left");
+        } else if (v == GA_LFHT_HHL) {
+            cr_assert_gt(stats.freed, 100);
+            cr_assert_eq(stats.freed, stats.retired);
+            cr_assert_eq(stats.bound, 0);
+            cr_assert_eq(blocks_of(heap), 1 + stats.expansions, "hash nodes alone are left");
         } else {
             cr_assert_eq(stats.freed, 0);
         }
@@ -585,10 +591,14 @@ Test(lfht, refuses_options_that_cannot_be)
             "lfht: root=25: expected 1 to 24, or 0");
     refuses((ga_lfht_options){.batch = UINT32_MAX}, GA_ERR_ARGUMENT,
             "lfht: batch=4294967295: expected 1 to 16777216, or 0");
-    refuses((ga_lfht_options){.flags = 6}, GA_ERR_ARGUMENT,
-            "lfht: flags=0x6: expected GA_LFHT_COUNT or none");
+    refuses((ga_lfht_options){.flags = 14}, GA_ERR_ARGUMENT,
+            "lfht: flags=0xe: expected any of GA_LFHT_COUNT, _SHRINK, _CHECK, or none");
     refuses((ga_lfht_options){.variant = GA_LFHT_VARIANT_COUNT}, GA_ERR_ARGUMENT,
-            "lfht: variant=5: expected 0 to 4");
+            "lfht: variant=6: expected 0 to 5");
+    refuses((ga_lfht_options){.flags = GA_LFHT_SHRINK, .variant = GA_LFHT_HHL}, GA_ERR_ARGUMENT,
+            "lfht: HHL with GA_LFHT_SHRINK: its hash nodes stay; expected FHPA, FHP, FNF or CNF");
+    refuses((ga_lfht_options){.flags = GA_LFHT_SHRINK, .variant = GA_LFHT_SNF}, GA_ERR_ARGUMENT,
+            "lfht: SNF with GA_LFHT_SHRINK: its hash nodes stay; expected FHPA, FHP, FNF or CNF");
     refuses((ga_lfht_options){.options_size = 8}, GA_ERR_ARGUMENT,
             "lfht: options_size=8: expected 64");
 }
@@ -628,6 +638,34 @@ Test(lfht, refuses_to_do_without)
     cr_assert_eq(stats.size + stats.bound, 0);
     cr_assert_str_eq(ga_lfht_variant_text(GA_LFHT_CNF), "CNF");
     cr_assert_str_eq(ga_lfht_variant_text((ga_lfht_variant)99), "?");
+}
+
+Test(lfht, knows_a_checked_map_that_is_closed)
+{
+    for (int v = 0; v < GA_LFHT_VARIANT_COUNT; v++) {
+        const char *sentence = "lfht: the map is closed: expected one that is open";
+        ga_lfht *map;
+        ga_lfht_found found;
+        ga_lfht_stats stats;
+        uint64_t key = 1, seen = 0;
+        ga_lfht_options options = small((ga_lfht_variant)v, NULL);
+        options.flags |= GA_LFHT_CHECK;
+        assert_ok(ga_lfht_open(&map, &options));
+        assert_ok(ga_lfht_insert(map, 1, 1, NULL));
+        assert_ok(ga_lfht_close(map));
+        assert_fails(ga_lfht_insert(map, 2, 2, NULL), GA_ERR_ARGUMENT, sentence);
+        assert_fails(ga_lfht_lookup(map, 1, &found), GA_ERR_ARGUMENT, sentence);
+        assert_fails(ga_lfht_remove(map, 1, &found), GA_ERR_ARGUMENT, sentence);
+        assert_fails(ga_lfht_lookup_batch(map, &key, 1, &found), GA_ERR_ARGUMENT, sentence);
+        assert_fails(ga_lfht_insert_batch(map, &key, &key, 1, NULL, NULL), GA_ERR_ARGUMENT,
+                     sentence);
+        assert_fails(ga_lfht_build(map, &key, &key, 1), GA_ERR_ARGUMENT, sentence);
+        assert_fails(ga_lfht_each(map, count_one, &seen), GA_ERR_ARGUMENT, sentence);
+        assert_fails(ga_lfht_drain(map), GA_ERR_ARGUMENT, sentence);
+        assert_fails(ga_lfht_close(map), GA_ERR_ARGUMENT, sentence);
+        ga_lfht_get_stats(map, &stats);
+        cr_assert_eq(ga_lfht_size(map) + stats.size + stats.lookups, 0);
+    }
 }
 
 /* ---- heaps that fail ------------------------------------------------------------------------ */

@@ -45,6 +45,8 @@ typedef enum ga_lfht_variant {
     GA_LFHT_SNF,      /* never shrinks; what is removed is freed by ga_lfht_close() alone */
     GA_LFHT_FNF,      /* shrinks by freeze nodes (§3.5.1); frees nothing before it is closed */
     GA_LFHT_CNF,      /* shrinks by counters (§3.5.2); frees nothing before it is closed */
+    GA_LFHT_HHL, /* never shrinks; hazard hash and level (§4.3.2): keys that are removed are freed,
+                       * without a bound if threads stop */
     GA_LFHT_VARIANT_COUNT
 } ga_lfht_variant;
 
@@ -76,7 +78,11 @@ typedef struct ga_lfht_options {
 } ga_lfht_options;
 
 enum {
-    GA_LFHT_COUNT = 1 /* count what ga_lfht_stats lists, not `size` alone */
+    GA_LFHT_COUNT = 1,  /* count what ga_lfht_stats lists, not `size` alone */
+    GA_LFHT_SHRINK = 2, /* hash nodes that have become empty must go: refuses the variants in which
+                         * they stay. HHL cannot: a pair protects no hash node */
+    GA_LFHT_CHECK = 4   /* calls for the map once it is closed are refused, by any thread and at any
+                         * later time: its record, of 8 KiB, is kept until the process ends */
 };
 
 /* Make a map, empty; the caller closes it. NULL for `options` is all zeros.
@@ -105,7 +111,7 @@ typedef struct ga_lfht_found {
  *
  * GA_ERR_MEMORY    no memory for a node; here, in the other calls that put something in, and in
  *                  any call of FHP and FHPA for the record of what is removed, or of the thread
- * GA_ERR_ARGUMENT  the map is NULL; also below */
+ * GA_ERR_ARGUMENT  the map is NULL, or closed and opened with GA_LFHT_CHECK; also below */
 GA_API ga_status ga_lfht_insert(ga_lfht *map, uint64_t key, uint64_t value, ga_lfht_found *was);
 
 /* Put `value` in, in the place of what is there. */
@@ -184,7 +190,7 @@ typedef struct ga_lfht_stats {
     uint64_t depth;        /* the deepest level that a lookup came to; the root's is 0 */
     uint64_t retired;      /* nodes that were taken out, */
     uint64_t freed;        /* and freed */
-    uint64_t bound;        /* the most that retired - freed can be; see ga_domain_stats */
+    uint64_t bound;        /* the most that retired - freed can be; see ga_domain_stats. 0: none */
 } ga_lfht_stats;
 
 /* All zeros for NULL. */
