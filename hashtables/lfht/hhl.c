@@ -4,30 +4,32 @@
  * (lfht-reclamation-2022, §4.3.2). Members and the order of their slots are those of a domain
  * (docs/reclaim.md), which retires nothing itself: it knows addresses, and a pair is none.
  *
- * STRUCTURE  thread -> (hash, level), ...       one for its walk, and one for each glance of a batch
- *            lane -> leaf -> leaf -> ...        retired, by the words behind them, whose level bits
+ * STRUCTURE  thread -> (hash, level), ...      one for its walk, and one for each glance of a batch
+ *            lane -> leaf -> leaf -> ...       retired, by the words behind them, whose level bits
  *                                               say where each was born: the level at which it was
  *                                               put into the map
  *
- * INVARIANT  A thread sets the pair before it reads the bucket that has the hash in the node of that
- *            level, and from there finds nothing but leaves whose hashes begin with the same bits, up
- *            to that bucket's, and which were born at that level, above it, or one below: words of
- *            higher levels it does not follow. So a pair protects all of these, and no others.
+ * INVARIANT  A thread sets the pair before it reads the bucket that has the hash in the node of
+ *            that level, and from there finds nothing but leaves whose hashes begin with the same
+ *            bits, up to that bucket's, and which were born at that level, above it, or one below:
+ *            words of higher levels it does not follow. So a pair protects all of these, and no
+ *            others.
  *            Hash nodes are never freed: nobody has to protect one.
  *
  * ORDER      U is the swap that took a leaf out, before it was retired. S1 and S2 are the domain's
  *            (scan.c there), P1 and P2 its readers': the scan sees the pair, or the thread set it
  *            behind S1, and then, in the bucket and from there on, sees U; as with hazard pointers,
- *            but what P2 reads is wanted itself, and is not looked at again. A leaf in front of this
- *            one that was out already is not found either: it was taken out before. A pair that is
- *            half of one call and half of the next was set behind S1.
+ *            but what P2 reads is wanted itself, and is not looked at again. A leaf in front of
+ *            this one that was out already is not found either: it was taken out before. A pair
+ *            that is half of one call and half of the next was set behind S1.
  *            G (lfht.c): what was retired, and U, happen before whoever takes the list over.
  *
  *            All pairs are read twice, as the method has it for helpers that put back what was
  *            removed (§4.4.3). Here none does (expand.h), and once would do.
  *
- * PROGRESS   Retiring needs no memory. A scan takes steps by the leaves of a lane and the pairs. There
- *            is no bound: one who stops inside a call keeps whatever is removed from that chain.
+ * PROGRESS   Retiring needs no memory. A scan takes steps by the leaves of a lane and the pairs.
+ *            There is no bound: one who stops inside a call keeps whatever is removed from that
+ *            chain.
  */
 #define LFHT_SHRINKS LFHT_NEVER
 #define LFHT_HAZARDS LFHT_PAIRS

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Hazard hash and level (lfht-reclamation-2022, §4.3.2): a thread says in one pair which chain it is
- * in, not which leaves it looks at. hhl.c has the rules.
+ * Hazard hash and level (lfht-reclamation-2022, §4.3.2): a thread says in one pair which chain it
+ * is in, not which leaves it looks at. hhl.c has the rules.
  */
 #ifndef GPUALLOC_LFHT_HHL_H
 #define GPUALLOC_LFHT_HHL_H

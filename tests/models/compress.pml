@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * A model of going up to the parent (hashtables/lfht/compress.h; lfht-reclamation-2022 §4.4.2): hash
- * node P, whose parent is G. The climber has taken a child out of P and goes on with P, for which it
- * wants G; it has P protected. Meanwhile another thread takes P out, and a third G, once P is out;
- * G is freed where no slot holds it. The climber touches G first, as Algorithm 7 does (the map looks
- * whether P is empty before, which guards it once more). Steps are in one order; for store buffers
- * see reclaim.pml.
+ * A model of going up to the parent (hashtables/lfht/compress.h; lfht-reclamation-2022 §4.4.2):
+ * hash node P, whose parent is G. The climber has taken a child out of P and goes on with P, for
+ * which it wants G; it has P protected. Meanwhile another thread takes P out, and a third G, once P
+ * is out; G is freed where no slot holds it. The climber touches G first, as Algorithm 7 does (the
+ * map looks whether P is empty before, which guards it once more). Steps are in one order; for
+ * store buffers see reclaim.pml.
  *
  * CHECKED   Nobody touches G once it is freed. It is freed where nobody wants it.
  *
- * MUTANT    1 `above` stays as it is; 2 it is made NULL after P was detached; 3 the climber does not
- *           look again. Each must be found.
+ * MUTANT    1 `above` stays as it is; 2 it is made NULL after P was detached; 3 the climber does
+ *           not look again. Each must be found.
  */
 #ifndef MUTANT
 #define MUTANT 0

@@ -2,8 +2,8 @@
  *
  * Lock-freedom: threads that work on a map are stopped wherever they happen to be, by a signal
  * whose handler waits. Meanwhile another thread makes calls of every kind on the same few keys, and
- * all of them end; if one waited for somebody who is stopped the alarm would say so, as it does where
- * lookups leave what others have begun to remove (GA_LFHT_MUTANT 8). The
+ * all of them end; if one waited for somebody who is stopped the alarm would say so, as it does
+ * where lookups leave what others have begun to remove (GA_LFHT_MUTANT 8). The
  * nodes come from slabs, since other heaps' locks would be what it waits for; what the heap and the
  * domain have to grow for is asked for before.
  */

@@ -131,9 +131,9 @@ GA_API ga_status ga_lfht_remove(ga_lfht *map, uint64_t key, ga_lfht_found *was);
 /* GA_ERR_ARGUMENT  `found` is NULL */
 GA_API ga_status ga_lfht_lookup(ga_lfht *map, uint64_t key, ga_lfht_found *found);
 
-/* ga_lfht_lookup() of n keys, in any order: found[i] is the answer for keys[i]. Several are on their
- * way at once, so that what one waits for from memory comes while others go on: batches of some
- * dozens and more, in maps larger than the caches, take a fraction of the time.
+/* ga_lfht_lookup() of n keys, in any order: found[i] is the answer for keys[i]. Several are on
+ * their way at once, so that what one waits for from memory comes while others go on: batches of
+ * some dozens and more, in maps larger than the caches, take a fraction of the time.
  *
  * GA_ERR_MEMORY    as in a lookup; `found` may have been written in part
  * GA_ERR_ARGUMENT  an array is NULL and n is not 0 */
