@@ -5,11 +5,11 @@
  *
  *     bench-lfht-batch [LOG2 [THREADS [ROUNDS [HEAP]]]]       22, 1, 5, slab
  *
- * 2^LOG2 keys, scattered. "one" are single calls, "batch" calls of 512 keys each; in every round
- * each has its turn. The figure is the median over the rounds, in millions of keys a second, then
- * the lowest and the highest; "times" is batch over one, the median of the same rounds. Every
- * answer is checked. "build" fills an empty map by one call of one thread; its "times" is over single
- * insertions.
+ * 2^LOG2 keys, scattered. "one" are single calls, "batch" calls of 512 keys each, "counts" single
+ * calls of a map that counts (lfht-reclamation-2022, Figure 5.1); in every round each has its turn.
+ * The figure is the median over the rounds, in millions of keys a second, then the lowest and the
+ * highest; "times" is the ratio to "one", the median of the same rounds. Every answer is checked.
+ * "build" fills an empty map by one call of one thread; its "times" is over single insertions.
  */
 #include <gpualloc/lfht.h>
 
@@ -34,6 +34,14 @@ typedef enum workload {
     LOADS
 } workload;
 
+typedef enum manner {
+    ONE = 0,
+    BATCHED,
+    COUNTED, /* one at a time, in a map with GA_LFHT_COUNT */
+    WAYS
+} manner;
+
+static const char *const way_names[] = {"one", "batch", "counts"};
 static const char *const load_names[] = {"insert", "hit", "miss"};
 
 static struct {
@@ -43,12 +51,13 @@ static struct {
     uint64_t count;
     unsigned threads, rounds;
     workload load;
-    bool batched;
+    manner way;
     uint64_t wrong; /* relaxed: a sum */
     pthread_barrier_t together;
+    double began[THREADS_MOST], ended[THREADS_MOST]; /* by the threads' own clocks */
 } bench;
 
-static double rates[LOADS][2][ROUNDS_MOST], builds[ROUNDS_MOST];
+static double rates[LOADS][WAYS][ROUNDS_MOST], builds[ROUNDS_MOST];
 
 static uint64_t spread(uint64_t i)
 {
@@ -77,15 +86,16 @@ static uint64_t batch_of(const uint64_t *keys, uint64_t n)
 {
     ga_lfht_found found[BATCH];
     uint64_t wrong = 0;
-    if (bench.load == INSERT && bench.batched) {
+    bool batched = bench.way == BATCHED;
+    if (bench.load == INSERT && batched) {
         need(ga_lfht_insert_batch(bench.map, keys, keys, n, found, NULL));
-    } else if (bench.batched) {
+    } else if (batched) {
         need(ga_lfht_lookup_batch(bench.map, keys, n, found));
     }
     for (uint64_t i = 0; i < n; i++) {
-        if (bench.load == INSERT && !bench.batched) {
+        if (bench.load == INSERT && !batched) {
             need(ga_lfht_insert(bench.map, keys[i], keys[i], &found[i]));
-        } else if (!bench.batched) {
+        } else if (!batched) {
             need(ga_lfht_lookup(bench.map, keys[i], &found[i]));
         }
         wrong += found[i].found != (bench.load == HIT);
@@ -100,51 +110,53 @@ static void *run(void *context)
     uint64_t last = bench.count * (number + 1) / bench.threads;
     const uint64_t *keys = bench.keys + (bench.load == MISS ? bench.count : 0);
     pthread_barrier_wait(&bench.together);
+    bench.began[number] = now();
     for (uint64_t i = first; i < last; i += BATCH) {
         wrong += batch_of(keys + i, last - i < BATCH ? last - i : BATCH);
     }
-    pthread_barrier_wait(&bench.together);
+    bench.ended[number] = now();
     __atomic_fetch_add(&bench.wrong, wrong, __ATOMIC_RELAXED); /* relaxed: a sum */
     return NULL;
 }
 
-static void open_map(void)
+static void open_map(manner way)
 {
-    ga_lfht_options options = {.options_size = sizeof options, .heap = bench.heap};
+    ga_lfht_options options = {.options_size = sizeof options,
+                               .flags = way == COUNTED ? GA_LFHT_COUNT : 0,
+                               .heap = bench.heap};
+    bench.way = way;
     need(ga_lfht_open(&bench.map, &options));
 }
 
-static double measure(workload load, bool batched)
+static double measure(workload load)
 {
     pthread_t threads[THREADS_MOST];
     bench.load = load;
-    bench.batched = batched;
     for (uintptr_t i = 0; i < bench.threads; i++) {
         if (pthread_create(&threads[i], NULL, run, (void *)i)) {
             err(1, "a thread");
         }
     }
-    pthread_barrier_wait(&bench.together);
-    double begin = now();
-    pthread_barrier_wait(&bench.together);
-    double seconds = now() - begin;
+    double began = 0, ended = 0;
     for (unsigned i = 0; i < bench.threads; i++) {
         pthread_join(threads[i], NULL);
+        began = i && began < bench.began[i] ? began : bench.began[i];
+        ended = ended > bench.ended[i] ? ended : bench.ended[i];
     }
-    return (double)bench.count / seconds * 1e-6;
+    return (double)bench.count / (ended - began) * 1e-6;
 }
 
 static void round_of(unsigned round)
 {
-    for (unsigned turn = 0; turn < 2; turn++) {
-        bool batched = (turn + round) % 2;
-        open_map();
+    for (unsigned turn = 0; turn < WAYS; turn++) {
+        unsigned way_now = (turn + round) % WAYS;
+        open_map((manner)way_now);
         for (unsigned load = INSERT; load < LOADS; load++) {
-            rates[load][batched][round] = measure((workload)load, batched);
+            rates[load][way_now][round] = measure((workload)load);
         }
         need(ga_lfht_close(bench.map));
     }
-    open_map();
+    open_map(ONE);
     double begin = now();
     need(ga_lfht_build(bench.map, bench.keys, bench.keys, bench.count));
     builds[round] = (double)bench.count / (now() - begin) * 1e-6;
@@ -201,7 +213,7 @@ int main(int argc, char **argv)
         bench.keys[i] = spread(i);
     }
     need(ga_heap_open(&bench.heap, GA_PLACE_HOST, 0, heap));
-    pthread_barrier_init(&bench.together, NULL, bench.threads + 1);
+    pthread_barrier_init(&bench.together, NULL, bench.threads);
     for (unsigned round = 0; round < bench.rounds; round++) {
         round_of(round);
     }
@@ -212,10 +224,11 @@ int main(int argc, char **argv)
            bench.threads, heap, bench.rounds, GA_BENCH_COMMIT);
     printf("%-7s %-6s %8s %8s %8s %7s\n", "", "", "M/s", "lowest", "highest", "times");
     for (unsigned load = INSERT; load < LOADS; load++) {
-        print(load_names[load], "one", rates[load][0], rates[load][0]);
-        print(load_names[load], "batch", rates[load][1], rates[load][0]);
+        for (unsigned i = 0; i < WAYS; i++) {
+            print(load_names[load], way_names[i], rates[load][i], rates[load][ONE]);
+        }
     }
-    print("build", "", builds, rates[INSERT][0]);
+    print("build", "", builds, rates[INSERT][ONE]);
     need(ga_heap_close(bench.heap));
     free(bench.keys);
     return 0;
