@@ -28,6 +28,8 @@
 #define ga_scan              apart_scan
 #define ga_scan_all          apart_scan_all
 #define ga_scan_empty        apart_scan_empty
+#define ga_scan_order        apart_scan_order
 #define ga_scan_single       apart_scan_single
+#define ga_scan_slot         apart_scan_slot
 
 #endif
