@@ -303,13 +303,31 @@ GA_SIMT ga_slabhash_answer ga_slabhash_find(uint32_t kind, ga_slabhash_view tabl
     return ga_slabhash_say(GA_SLABHASH_ABSENT, 0);
 }
 
-/* All values of the key, the first `room` of them written down. Answers how many. */
+/* Write the `number`th value down, where there is room for it. */
+GA_SIMT void ga_slabhash_note(ga_tile tile, uint64_t *values, uint64_t room, uint64_t number,
+                              uint64_t value)
+{
+    GA_EACH_LANE(tile, number < room ? 1u << ga_tile_leader(tile) : 0, own)
+    {
+        (void)own;
+        values[number] = value;
+    }
+}
+
+/* All values of the key, the first `room` of them written down. Answers how many. A unique key is
+ * looked for once: taken out and put in again further on meanwhile, it would be counted twice. */
 GA_SIMT uint64_t ga_slabhash_find_all(uint32_t kind, ga_slabhash_view table, ga_tile tile,
                                       ga_slabhash_walk walk, uint64_t key, uint64_t *values,
                                       uint64_t room)
 {
     uint64_t count = 0;
     ga_row row;
+    if (!GA_SLABHASH_IS_MULTI(kind)) {
+        ga_slabhash_answer one = ga_slabhash_find(kind, table, tile, walk, key);
+        bool found = one.result == GA_SLABHASH_FOUND;
+        ga_slabhash_note(tile, values, found ? room : 0, 0, one.value);
+        return found ? 1 : 0;
+    }
     do {
         row = ga_slabhash_look(kind, tile, walk.row);
         for (uint32_t found = ga_slabhash_match(kind, tile, row, key); found; found &= found - 1u) {
@@ -318,13 +336,7 @@ GA_SIMT uint64_t ga_slabhash_find_all(uint32_t kind, ga_slabhash_view table, ga_
                 continue;
             }
             ga_slabhash_seen(kind, walk.row + ga_bits_lowest(found));
-            GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
-            {
-                (void)own;
-                if (count < room) {
-                    values[count] = value;
-                }
-            }
+            ga_slabhash_note(tile, values, room, count, value);
             count++;
         }
     } while (ga_slabhash_next(kind, table, tile, &walk, row, false));
@@ -482,11 +494,15 @@ GA_SIMT ga_slabhash_answer ga_slabhash_remove(uint32_t kind, ga_slabhash_view ta
 }
 
 /* Answers how many were taken out. A place that changes meanwhile is looked at again, with its
- * slab. */
+ * slab. A unique key is taken out once, as it is found once. */
 GA_SIMT uint64_t ga_slabhash_remove_all(uint32_t kind, ga_slabhash_view table, ga_tile tile,
                                         ga_slabhash_walk walk, uint64_t key)
 {
     uint64_t count = 0;
+    if (!GA_SLABHASH_IS_MULTI(kind)) {
+        ga_slabhash_answer one = ga_slabhash_remove(kind, table, tile, walk, key);
+        return one.result == GA_SLABHASH_FOUND ? 1 : 0;
+    }
     for (;;) {
         ga_row row = ga_slabhash_look(kind, tile, walk.row);
         bool changed = false;

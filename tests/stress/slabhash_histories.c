@@ -63,7 +63,8 @@ static uint64_t value_of(uint64_t value)
 static void do_call(history_call *c)
 {
     ga_status status;
-    ga_slabhash_found was;
+    ga_slabhash_found was = {false, 0};
+    uint64_t count = 0;
     c->began = history_moment(&world.clock);
     switch (c->kind) {
     case HISTORY_INSERT:
@@ -78,11 +79,19 @@ static void do_call(history_call *c)
     case HISTORY_REMOVE:
         status = ga_slabhash_delete(world.table, c->key, &was);
         break;
+    case HISTORY_REMOVE_ALL:
+        status = ga_slabhash_delete_all(world.table, c->key, &count);
+        break;
+    case HISTORY_LOOKUP_ALL:
+        status = ga_slabhash_search_all(world.table, c->key, &was.value, 1, &count);
+        break;
     default:
         status = ga_slabhash_search(world.table, c->key, &was);
     }
     c->ended = history_moment(&world.clock);
     NEED(status == GA_OK);
+    stress_need(count <= 1, "a unique key is counted twice");
+    was.found = was.found || count;
     c->found = was.found;
     c->was = was.found ? value_of(was.value) : 0;
 }
@@ -91,9 +100,9 @@ static void do_call(history_call *c)
 static void draw(void)
 {
     for (uint32_t i = 0; i < world.threads * CALLS; i++) {
-        static const history_kind kinds[] = {HISTORY_LOOKUP, HISTORY_LOOKUP, HISTORY_INSERT,
-                                             HISTORY_INSERT, HISTORY_UPSERT, HISTORY_ADD,
-                                             HISTORY_REMOVE, HISTORY_REMOVE, HISTORY_REMOVE};
+        static const history_kind kinds[] = {
+            HISTORY_LOOKUP, HISTORY_LOOKUP_ALL, HISTORY_INSERT, HISTORY_INSERT,    HISTORY_UPSERT,
+            HISTORY_ADD,    HISTORY_REMOVE,     HISTORY_REMOVE, HISTORY_REMOVE_ALL};
         history_kind kind = kinds[random_below(&world.random, 9)];
         if (world.mode == GA_SLABHASH_SET32 && kind == HISTORY_ADD) {
             kind = HISTORY_UPSERT;

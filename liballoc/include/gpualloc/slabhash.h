@@ -229,13 +229,13 @@ GA_API ga_status ga_slabhash_get_stats(ga_slabhash *table, ga_slabhash_stats *ou
 GA_API ga_status ga_slabhash_size(ga_slabhash *table, uint64_t *size);
 
 /* Call `visit` for each pair, while others may change the table: what is there all the time is seen
- * once; what comes or goes meanwhile may be seen or not. `visit` may call for the table, but for
- * the calls that want it alone. It ends the round by answering false. */
+ * once; what comes or goes meanwhile may be seen or not, or twice. `visit` may call for the table,
+ * but for the calls that want it alone. It ends the round by answering false. */
 typedef bool ga_slabhash_visit(void *context, uint64_t key, uint64_t value);
 GA_API ga_status ga_slabhash_each(ga_slabhash *table, ga_slabhash_visit *visit, void *context);
 
 /* All pairs: `count`, how many, and the first `room` of them in the arrays, each of which may be
- * NULL. Like ga_slabhash_each(). */
+ * NULL. Like ga_slabhash_each(): also a pair that comes and goes may be retrieved twice. */
 GA_API ga_status ga_slabhash_retrieve(ga_slabhash *table, void *keys, void *values, uint64_t room,
                                       uint64_t *count);
 
