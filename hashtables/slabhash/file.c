@@ -1,19 +1,26 @@
 /* SPDX-License-Identifier: MIT
  *
  * Tables in files: a head of 48 bytes, then the keys and values of all pairs, one after the other,
- * in the machine's order of bytes, of which the head's first word tells.
+ * in the machine's order of bytes, of which the head's first word tells. A new one is written
+ * beside the old one, and takes its place once it is whole.
  */
 #include "table.h"
 
 #include "../../liballoc/platform/libc.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
-    PAIRS = 4096 /* read or written at once */
+    PAIRS = 4096, /* read or written at once */
+    NAME = 64,    /* bytes for the name of a file beside another */
+    NAMES = 100   /* that are tried: files that others have left may have some */
 };
 
 static const uint64_t MAGIC = UINT64_C(0x3168736162616c73); /* "slabash1" */
@@ -32,8 +39,11 @@ typedef struct stream {
     const char *path;
     uint32_t kind;
     uint64_t count, sum;
-    bool failed;
+    int error; /* errno of the first write that failed, else 0 */
     uint32_t held;
+    mode_t mode;                  /* of the file that is there, else 0 */
+    char target[PATH_MAX];        /* what is written, links followed */
+    char beside[PATH_MAX + NAME]; /* where, until it is whole */
     uint64_t pairs[2 * PAIRS];
 } stream;
 
@@ -60,12 +70,20 @@ static ga_status bad(const stream *s, const char *what, const char *expected)
     return ga_fail(GA_ERR_IO, "slabhash: %s: %s: expected %s", s->path, what, expected);
 }
 
-static ga_status system_says(const stream *s, const char *verb)
+static ga_status system_says(const stream *s, const char *verb, int error)
 {
-    return ga_fail(GA_ERR_IO, "slabhash: %s: cannot %s it: %s", s->path, verb, strerror(errno));
+    return ga_fail(GA_ERR_IO, "slabhash: %s: cannot %s it: %s", s->path, verb, strerror(error));
 }
 
 /* ---- save ----------------------------------------------------------------------------------- */
+
+static void write_bytes(stream *s, const void *bytes, size_t size)
+{
+    errno = 0;
+    if (!s->error && fwrite(bytes, 1, size, s->file) != size) {
+        s->error = errno ? errno : EIO;
+    }
+}
 
 /* Pairs stand in files at 64 bits each, whatever the mode. */
 static void write_held(stream *s)
@@ -73,7 +91,7 @@ static void write_held(stream *s)
     size_t size = s->held * 2 * sizeof(uint64_t);
     s->sum = add_to_sum(s->sum, s->pairs, size);
     s->count += s->held;
-    s->failed = s->failed || fwrite(s->pairs, 1, size, s->file) != size;
+    write_bytes(s, s->pairs, size);
     s->held = 0;
 }
 
@@ -85,23 +103,26 @@ static bool write_pair(void *context, uint64_t key, uint64_t value)
     if (++s->held == PAIRS) {
         write_held(s);
     }
-    return !s->failed;
+    return !s->error;
 }
 
 static ga_status write_all(ga_slabhash *table, stream *s)
 {
     head h = {.magic = MAGIC, .head_size = sizeof h, .kind = table->kind};
-    s->failed = fwrite(&h, 1, sizeof h, s->file) != sizeof h; /* its place; not valid as it is */
+    write_bytes(s, &h, sizeof h); /* its place; not valid as it is */
     table->ops->each(table, write_pair, s);
     write_held(s);
     h.count = s->count;
     h.sum = s->sum;
     h.seal = seal_of(&h);
-    if (s->failed || fseek(s->file, 0, SEEK_SET) || fwrite(&h, 1, sizeof h, s->file) != sizeof h ||
-        fflush(s->file)) {
-        return system_says(s, "write");
+    if (!s->error && fseek(s->file, 0, SEEK_SET)) {
+        s->error = errno;
     }
-    return GA_OK;
+    write_bytes(s, &h, sizeof h);
+    if (!s->error && (fflush(s->file) || fsync(fileno(s->file)))) {
+        s->error = errno;
+    }
+    return s->error ? system_says(s, "write", s->error) : GA_OK;
 }
 
 static ga_status check_path(const ga_slabhash *table, const char *path)
@@ -112,8 +133,7 @@ static ga_status check_path(const ga_slabhash *table, const char *path)
                : ga_fail(GA_ERR_ARGUMENT, "slabhash: no path of a file: expected a text");
 }
 
-static ga_status new_stream(stream **out, const ga_slabhash *table, const char *path,
-                            const char *how)
+static ga_status new_stream(stream **out, const ga_slabhash *table, const char *path)
 {
     stream *s = ga_libc.calloc(1, sizeof *s);
     *out = s;
@@ -122,29 +142,94 @@ static ga_status new_stream(stream **out, const ga_slabhash *table, const char *
     }
     s->path = path;
     s->kind = table->kind;
-    s->file = fopen(path, how);
-    if (!s->file) {
-        ga_status status = system_says(s, *how == 'r' ? "open" : "make");
-        ga_libc.free(s);
+    return GA_OK;
+}
+
+/* Which file is to be written: one that is there, or none yet. What is no file stays. */
+static ga_status find_target(stream *s)
+{
+    struct stat there;
+    if (stat(s->path, &there) == 0) {
+        if (!S_ISREG(there.st_mode)) {
+            return bad(s, "no regular file", "one, or none yet");
+        }
+        s->mode = there.st_mode & 0777;
+        return access(s->path, W_OK) || !realpath(s->path, s->target)
+                   ? system_says(s, "write", errno)
+                   : GA_OK;
+    }
+    if (errno != ENOENT) {
+        return system_says(s, "make", errno);
+    }
+    if (lstat(s->path, &there) == 0) {
+        return bad(s, "a link to nothing", "a regular file, or none yet");
+    }
+    size_t size = strlen(s->path) + 1;
+    if (size > sizeof s->target) {
+        return system_says(s, "make", ENAMETOOLONG);
+    }
+    memcpy(s->target, s->path, size);
+    return GA_OK;
+}
+
+/* A new file in the target's directory, by a name of its own. */
+static int make_beside(stream *s)
+{
+    static uint32_t number;
+    const char *slash = strrchr(s->target, '/');
+    size_t size = slash ? (size_t)(slash + 1 - s->target) : 0;
+    int file = -1;
+    memcpy(s->beside, s->target, size);
+    for (int i = 0; file < 0 && i < NAMES && (!i || errno == EEXIST); i++) {
+        /* relaxed: a number of its own. */
+        uint32_t own = __atomic_add_fetch(&number, 1, __ATOMIC_RELAXED);
+        snprintf(s->beside + size, NAME, ".slabhash-%ld-%u", (long)getpid(), own);
+        file = open(s->beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    }
+    return file;
+}
+
+static ga_status open_beside(stream *s)
+{
+    ga_status status = find_target(s);
+    if (status != GA_OK) {
         return status;
     }
-    return GA_OK;
+    int file = make_beside(s);
+    if (file < 0) {
+        return system_says(s, "make", errno);
+    }
+    if ((s->mode && fchmod(file, s->mode)) || !(s->file = fdopen(file, "wb"))) {
+        status = system_says(s, "make", errno);
+        close(file);
+        unlink(s->beside);
+    }
+    return status;
+}
+
+/* What was written takes the target's place; or is taken away, and the target is as it was. */
+static ga_status put_in_place(stream *s, ga_status status)
+{
+    if (fclose(s->file) && status == GA_OK) {
+        status = system_says(s, "write", errno);
+    }
+    if (status == GA_OK && rename(s->beside, s->target)) {
+        status = system_says(s, "replace", errno);
+    }
+    if (status != GA_OK) {
+        unlink(s->beside);
+    }
+    return status;
 }
 
 ga_status ga_slabhash_save(ga_slabhash *table, const char *path)
 {
-    stream *s;
+    stream *s = NULL;
     ga_status status = check_path(table, path);
-    status = status ? status : new_stream(&s, table, path, "wb");
-    if (status != GA_OK) {
-        return status;
-    }
-    status = write_all(table, s);
-    if (fclose(s->file) && status == GA_OK) {
-        status = system_says(s, "write");
-    }
-    if (status != GA_OK) {
-        unlink(path); /* half a file is none */
+    status = status ? status : new_stream(&s, table, path);
+    status = status ? status : open_beside(s);
+    if (status == GA_OK) {
+        status = put_in_place(s, write_all(table, s));
     }
     ga_libc.free(s);
     return status;
@@ -155,7 +240,8 @@ ga_status ga_slabhash_save(ga_slabhash *table, const char *path)
 static ga_status read_head(stream *s, head *h)
 {
     if (fread(h, 1, sizeof *h, s->file) != sizeof *h) {
-        return ferror(s->file) ? system_says(s, "read") : bad(s, "truncated", "a whole head");
+        return ferror(s->file) ? system_says(s, "read", errno)
+                               : bad(s, "truncated", "a whole head");
     }
     if (h->magic != MAGIC || h->head_size != sizeof *h) {
         return bad(s, "no table", "a file of ga_slabhash_save() on a machine like this");
@@ -179,7 +265,7 @@ static ga_status read_some(stream *s, uint64_t left)
     s->held = left < PAIRS ? (uint32_t)left : PAIRS;
     size_t size = s->held * 2 * sizeof(uint64_t);
     if (fread(s->pairs, 1, size, s->file) != size) {
-        return ferror(s->file) ? system_says(s, "read")
+        return ferror(s->file) ? system_says(s, "read", errno)
                                : bad(s, "truncated", "as many pairs as its head says");
     }
     return GA_OK;
@@ -226,12 +312,12 @@ static ga_status put_in(ga_slabhash *table, const stream *s, uint64_t *loaded)
 
 static ga_status load(ga_slabhash *table, stream *s)
 {
-    head h;
+    head h = {0};
     uint64_t loaded = 0;
     ga_status status = read_head(s, &h);
     status = status ? status : look_through(s, &h);
     if (status == GA_OK && fseek(s->file, sizeof h, SEEK_SET)) {
-        status = system_says(s, "read");
+        status = system_says(s, "read", errno);
     }
     for (uint64_t left = h.count; status == GA_OK && left; left -= s->held) {
         status = read_some(s, left);
@@ -245,14 +331,16 @@ static ga_status load(ga_slabhash *table, stream *s)
 
 ga_status ga_slabhash_load(ga_slabhash *table, const char *path)
 {
-    stream *s;
+    stream *s = NULL;
     ga_status status = check_path(table, path);
-    status = status ? status : new_stream(&s, table, path, "rb");
-    if (status != GA_OK) {
-        return status;
+    status = status ? status : new_stream(&s, table, path);
+    if (status == GA_OK && !(s->file = fopen(path, "rb"))) {
+        status = system_says(s, "open", errno);
     }
-    status = load(table, s);
-    fclose(s->file);
+    if (status == GA_OK) {
+        status = load(table, s);
+        fclose(s->file);
+    }
     ga_libc.free(s);
     return status;
 }

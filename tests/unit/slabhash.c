@@ -8,11 +8,15 @@
 #include "support/expect.h"
 #include "support/random.h"
 
+#include <dirent.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -720,6 +724,98 @@ Test(slabhash, a_file_for_which_there_is_no_memory)
     unlink(path);
     assert_ok(ga_slabhash_close(table));
     assert_ok(ga_slabhash_close(small));
+}
+
+/* ---- files that cannot be written: what was there stays ---------------------------------------
+ * */
+
+static uint32_t entries(const char *directory)
+{
+    uint32_t count = 0;
+    DIR *d = opendir(directory);
+    cr_assert(d);
+    while (readdir(d)) {
+        count++;
+    }
+    closedir(d);
+    return count - 2; /* . and .. */
+}
+
+/* A directory of its own, and the path of a file in it. */
+static char directory[32];
+
+static void make_directory(void)
+{
+    strcpy(directory, "/tmp/slabhash-XXXXXX");
+    cr_assert(mkdtemp(directory));
+    snprintf(path, sizeof path, "%s/file", directory);
+}
+
+static void limit_files(rlim_t bytes)
+{
+    struct rlimit limit;
+    cr_assert_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = bytes < limit.rlim_max ? bytes : limit.rlim_max;
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+Test(slabhash, a_save_that_fails_keeps_the_old_file)
+{
+    char sentence[200];
+    uint64_t size;
+    struct stat now;
+    ga_slabhash *small = filled(GA_SLABHASH_MAP32, 0, 10);
+    ga_slabhash *large = filled(GA_SLABHASH_MAP32, 0, 20000);
+    make_directory();
+    assert_ok(ga_slabhash_save(small, path));
+    cr_assert_eq(chmod(path, 0640), 0);
+    signal(SIGXFSZ, SIG_IGN);
+    limit_files(65536);
+    ga_status status = ga_slabhash_save(large, path);
+    limit_files(RLIM_INFINITY);
+    snprintf(sentence, sizeof sentence, "slabhash: %s: cannot write it: File too large", path);
+    assert_fails(status, GA_ERR_IO, sentence);
+    cr_assert_eq(entries(directory), 1);
+    assert_ok(ga_slabhash_clear(small));
+    assert_ok(ga_slabhash_load(small, path));
+    assert_ok(ga_slabhash_size(small, &size));
+    cr_assert_eq(size, 10);
+    assert_ok(ga_slabhash_save(large, path));
+    cr_assert(stat(path, &now) == 0 && (now.st_mode & 0777) == 0640);
+    cr_assert_eq(now.st_size, 48 + 16 * 20000);
+    cr_assert_eq(entries(directory), 1);
+    cr_assert(unlink(path) == 0 && rmdir(directory) == 0);
+    assert_ok(ga_slabhash_close(small));
+    assert_ok(ga_slabhash_close(large));
+}
+
+/* A link is followed; what it leads to is written if it is a file. */
+Test(slabhash, what_is_no_file_stays)
+{
+    char link_path[80], sentence[200];
+    struct stat there;
+    ga_slabhash *table = filled(GA_SLABHASH_SET32, 0, 10);
+    make_directory();
+    snprintf(link_path, sizeof link_path, "%s/link", directory);
+    for (int to_nothing = 0; to_nothing < 2; to_nothing++) {
+        cr_assert_eq(symlink(to_nothing ? path : "/dev/full", link_path), 0);
+        snprintf(sentence, sizeof sentence, "slabhash: %s: %s: expected", link_path,
+                 to_nothing ? "a link to nothing" : "no regular file");
+        assert_fails_with(ga_slabhash_save(table, link_path), GA_ERR_IO, sentence);
+        cr_assert(lstat(link_path, &there) == 0 && S_ISLNK(there.st_mode));
+        cr_assert_eq(entries(directory), 1);
+        cr_assert_eq(unlink(link_path), 0);
+    }
+    assert_fails_with(ga_slabhash_save(table, directory), GA_ERR_IO, "slabhash: /tmp/slabhash-");
+    assert_ok(ga_slabhash_save(table, path));
+    cr_assert_eq(symlink("file", link_path), 0);
+    assert_ok(ga_slabhash_insert(table, 77, 0, NULL));
+    assert_ok(ga_slabhash_save(table, link_path));
+    cr_assert(lstat(link_path, &there) == 0 && S_ISLNK(there.st_mode));
+    cr_assert(stat(path, &there) == 0 && there.st_size == 48 + 16 * 11);
+    cr_assert_eq(entries(directory), 2);
+    cr_assert(unlink(link_path) == 0 && unlink(path) == 0 && rmdir(directory) == 0);
+    assert_ok(ga_slabhash_close(table));
 }
 
 /* ---- retrieval ------------------------------------------------------------------------------ */

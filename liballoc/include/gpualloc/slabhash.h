@@ -249,10 +249,13 @@ GA_API ga_status ga_slabhash_clear(ga_slabhash *table);
 /* Write all pairs to a file, in place of what it was; and put the pairs of such a file in, as
  * ga_slabhash_replace() does, or in a multimap ga_slabhash_insert(). A file serves tables of the
  * same mode and flags, whatever their buckets and hash. It is looked through before the first pair
- * is put in.
+ * is put in. A new one is written beside the old one, in the same directory, and takes its place,
+ * and its permissions, once it is whole: a save that fails leaves the old one as it was.
  *
  * GA_ERR_IO        the file cannot be read or written; is truncated, longer than it says, or
- * corrupt GA_ERR_ARGUMENT  it is of another mode; the path is NULL
+ *                  corrupt; saving: there is something that is no regular file, or a link to
+ *                  nothing
+ * GA_ERR_ARGUMENT  it is of another mode; the path is NULL
  * GA_ERR_MEMORY    loading: not all pairs went in */
 GA_API ga_status ga_slabhash_save(ga_slabhash *table, const char *path);
 GA_API ga_status ga_slabhash_load(ga_slabhash *table, const char *path);
