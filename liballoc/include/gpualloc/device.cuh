@@ -273,6 +273,9 @@ static __device__ __forceinline__ void *ga_slab_turn_claim(ga_slab_turn *turn)
 /* Give back what the tile claimed ahead. */
 static __device__ __forceinline__ void ga_slab_turn_end(ga_slab_turn *turn)
 {
+    if (turn->claimed.units && turn->heap->growth) { /* its estimate has them for taken */
+        ga_slab_weigh(turn->heap, turn->tile, 0u - ga_bits_count(turn->claimed.units));
+    }
     ga_slab_give_word(ga_slab_view_of(turn->heap), turn->tile, &turn->claimed);
 }
 
