@@ -87,6 +87,11 @@ GA_SIMT ga_slab_claimed ga_slabhash_claim_begin(uint32_t number)
 GA_SIMT void ga_slabhash_claim_end(ga_slabhash_view table, ga_tile tile, ga_slab_claimed *claimed)
 {
     if (claimed->units) {
+#ifdef __CUDACC__
+        if (table.heap->growth) { /* its estimate has them for taken */
+            ga_slab_weigh(table.heap, tile, 0u - ga_bits_count(claimed->units));
+        }
+#endif
         ga_slab_give_word(ga_slab_view_of(table.heap), tile, claimed);
     }
 }
@@ -177,6 +182,7 @@ GA_SIMT uint32_t ga_slabhash_link(uint32_t kind, ga_tile tile, uint32_t *row, ui
         }
         ga_lane_write(&stands, own, before == GA_SLABHASH_NO_SLAB ? unit : before);
     }
+    ga_tile_sync(tile); /* what the leader did is seen by all */
     return ga_lanes_get(tile, stands, leader);
 }
 
@@ -198,6 +204,7 @@ GA_SIMT void ga_slabhash_mark(uint32_t kind, ga_tile tile, uint32_t *row)
         (void)row;
 #endif
     }
+    ga_tile_sync(tile);
 }
 
 /* ---- a path --------------------------------------------------------------------------------- */
@@ -239,12 +246,13 @@ GA_SIMT ga_slabhash_walk ga_slabhash_walk_path(ga_slabhash_view table, uint64_t 
 }
 
 /* Follow a link that was read at the walk's end. */
-GA_SIMT bool ga_slabhash_follow(uint32_t kind, ga_slabhash_view table, ga_slabhash_walk *walk,
-                                uint32_t link)
+GA_SIMT bool ga_slabhash_follow(uint32_t kind, ga_slabhash_view table, ga_tile tile,
+                                ga_slabhash_walk *walk, uint32_t link)
 {
     if (link == GA_SLABHASH_NO_SLAB) {
         return false;
     }
+    ga_tile_sync(tile); /* the link was read, by whichever lane, before each lane acquires */
     /* L2: acquire. Pairs with L1: the slab as it was made, or later. Each lane for itself. */
     if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
         (void)ga_load_acquire(walk->end + GA_SLABHASH_NEXT); /* L2. Pairs with L1 */
@@ -266,7 +274,7 @@ GA_SIMT bool ga_slabhash_next(uint32_t kind, ga_slabhash_view table, ga_tile til
         walk->link = ga_row_get(tile, row, GA_SLABHASH_NEXT);
     }
     if (!walk->left) {
-        return ga_slabhash_follow(kind, table, walk, walk->link);
+        return ga_slabhash_follow(kind, table, tile, walk, walk->link);
     }
     if (!marked && ga_row_get(tile, row, GA_SLABHASH_MARK) & 1u) {
         return false;
@@ -419,7 +427,7 @@ GA_SIMT bool ga_slabhash_append(uint32_t kind, ga_slabhash_view table, ga_tile t
         return true;
     }
     claimed->units |= 1u << unit % 32u; /* the word is still the one it came from */
-    ga_slabhash_follow(kind, table, walk, stands);
+    ga_slabhash_follow(kind, table, tile, walk, stands);
     return false;
 }
 

@@ -165,6 +165,7 @@ GA_SIMT bool ga_slabhash_swap32(ga_tile tile, uint32_t *word, uint32_t before, u
 #endif
         ga_lane_write(&done, own, same ? 1u : 0u);
     }
+    ga_tile_sync(tile); /* what the leader did is seen by all */
     return ga_lanes_get(tile, done, leader) != 0;
 }
 
@@ -184,6 +185,7 @@ GA_SIMT bool ga_slabhash_swap64(ga_tile tile, uint32_t *words, uint64_t before, 
 #endif
         ga_lane_write(&done, own, same ? 1u : 0u);
     }
+    ga_tile_sync(tile); /* what the leader did is seen by all */
     return ga_lanes_get(tile, done, leader) != 0;
 }
 
