@@ -8,10 +8,10 @@
 static bool puts_any(const ga_slabhash_batch *batch)
 {
     if (!batch->ops) {
-        return batch->op != GA_SLABHASH_SEARCH && batch->op != GA_SLABHASH_DELETE;
+        return ga_slabhash_puts(batch->op);
     }
     for (uint64_t i = 0; i < batch->count; i++) {
-        if (batch->ops[i] != GA_SLABHASH_SEARCH && batch->ops[i] != GA_SLABHASH_DELETE) {
+        if (ga_slabhash_puts(batch->ops[i])) {
             return true;
         }
     }

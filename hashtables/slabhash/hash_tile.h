@@ -35,17 +35,6 @@ GA_SIMT uint64_t ga_slabhash_seeded(ga_slabhash_view table, uint64_t key)
 
 /* ---- one request ---------------------------------------------------------------------------- */
 
-/* Whether the key and the value, which are what the mode has room for, are none of the reserved
- * ones. */
-GA_SIMT bool ga_slabhash_allowed(uint32_t kind, uint32_t op, uint64_t key, uint64_t value)
-{
-    if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64) {
-        bool puts = op != GA_SLABHASH_SEARCH && op != GA_SLABHASH_DELETE;
-        return key != GA_SLABHASH_EMPTY && !(puts && value == GA_SLABHASH_UNSET);
-    }
-    return (uint32_t)key < GA_SLABHASH_DELETED;
-}
-
 /* Whether tables of the kind have the operation. */
 GA_SIMT bool ga_slabhash_has(uint32_t kind, uint32_t op)
 {

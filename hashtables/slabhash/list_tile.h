@@ -322,14 +322,18 @@ GA_SIMT void ga_slabhash_note(ga_tile tile, uint64_t *values, uint64_t room, uin
     }
 }
 
-/* All values of the key, the first `room` of them written down. Answers how many. A unique key is
- * looked for once: taken out and put in again further on meanwhile, it would be counted twice. */
+/* All values of the key, the first `room` of them written down. Answers how many; 0 for keys that
+ * are reserved or too wide. A unique key is looked for once: taken out and put in again further on
+ * meanwhile, it would be counted twice. */
 GA_SIMT uint64_t ga_slabhash_find_all(uint32_t kind, ga_slabhash_view table, ga_tile tile,
                                       ga_slabhash_walk walk, uint64_t key, uint64_t *values,
                                       uint64_t room)
 {
     uint64_t count = 0;
     ga_row row;
+    if (!ga_slabhash_allowed(kind, GA_SLABHASH_SEARCH, key, 0)) {
+        return 0;
+    }
     if (!GA_SLABHASH_IS_MULTI(kind)) {
         ga_slabhash_answer one = ga_slabhash_find(kind, table, tile, walk, key);
         bool found = one.result == GA_SLABHASH_FOUND;
@@ -501,12 +505,16 @@ GA_SIMT ga_slabhash_answer ga_slabhash_remove(uint32_t kind, ga_slabhash_view ta
     }
 }
 
-/* Answers how many were taken out. A place that changes meanwhile is looked at again, with its
- * slab. A unique key is taken out once, as it is found once. */
+/* Answers how many were taken out; 0 for keys that are reserved or too wide. A place that changes
+ * meanwhile is looked at again, with its slab. A unique key is taken out once, as it is found once.
+ */
 GA_SIMT uint64_t ga_slabhash_remove_all(uint32_t kind, ga_slabhash_view table, ga_tile tile,
                                         ga_slabhash_walk walk, uint64_t key)
 {
     uint64_t count = 0;
+    if (!ga_slabhash_allowed(kind, GA_SLABHASH_DELETE, key, 0)) {
+        return 0;
+    }
     if (!GA_SLABHASH_IS_MULTI(kind)) {
         ga_slabhash_answer one = ga_slabhash_remove(kind, table, tile, walk, key);
         return one.result == GA_SLABHASH_FOUND ? 1 : 0;

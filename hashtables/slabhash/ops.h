@@ -33,7 +33,7 @@ GA_SIMT ga_slabhash_answer ops_run(ops_do *perform, const ga_slabhash *table,
                                    const ga_slabhash_change_to *to)
 {
     ga_slab_claimed claimed = ga_slabhash_claim_begin(0);
-    if (to->op != GA_SLABHASH_SEARCH && to->op != GA_SLABHASH_DELETE) {
+    if (ga_slabhash_puts(to->op)) {
         claimed.word = ops_number();
     }
     ga_slabhash_answer answer = perform(table, &claimed, slabhash_hash_of(table, to->key), to);

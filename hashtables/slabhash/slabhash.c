@@ -279,15 +279,11 @@ static ga_status check_pair(const ga_slabhash *table, uint32_t op, uint64_t key,
     if (status != GA_OK) {
         return status;
     }
-    bool has_value = GA_SLABHASH_MODE(table->kind) != GA_SLABHASH_SET32;
-    if ((!is_wide(table) && key >> 32) || !ga_slabhash_allowed(table->kind, op, key, 0)) {
+    if (!ga_slabhash_allowed(table->kind, op, key, 0)) {
         return refused(table, "key", key);
     }
-    if (has_value &&
-        ((!is_wide(table) && value >> 32) || !ga_slabhash_allowed(table->kind, op, key, value))) {
-        return refused(table, "value", value);
-    }
-    return GA_OK;
+    return ga_slabhash_allowed(table->kind, op, key, value) ? GA_OK
+                                                            : refused(table, "value", value);
 }
 
 /* Until it is not for lack of a slab that it fails. */

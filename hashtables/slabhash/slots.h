@@ -53,6 +53,30 @@
 /* A row's bytes and words. */
 #define GA_SLABHASH_WORDS 32u
 
+/* ---- what may be asked ---------------------------------------------------------------------- */
+
+/* Whether the operation puts pairs in, and so has a value. */
+GA_SIMT bool ga_slabhash_puts(uint32_t op)
+{
+    return op != GA_SLABHASH_SEARCH && op != GA_SLABHASH_DELETE;
+}
+
+/* Whether the mode has room for the key and the value. */
+GA_SIMT bool ga_slabhash_fits(uint32_t kind, uint32_t op, uint64_t key, uint64_t value)
+{
+    bool valued = GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP32 && ga_slabhash_puts(op);
+    return GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 || !(key >> 32 || (valued && value >> 32));
+}
+
+/* The same, and that they are none of the reserved ones. */
+GA_SIMT bool ga_slabhash_allowed(uint32_t kind, uint32_t op, uint64_t key, uint64_t value)
+{
+    if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64) {
+        return key != GA_SLABHASH_EMPTY && !(ga_slabhash_puts(op) && value == GA_SLABHASH_UNSET);
+    }
+    return ga_slabhash_fits(kind, op, key, value) && key < GA_SLABHASH_DELETED;
+}
+
 /* ---- what is read --------------------------------------------------------------------------- */
 
 /* The mask of the words at which places begin. */

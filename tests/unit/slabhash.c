@@ -5,6 +5,8 @@
  */
 #include <gpualloc/slabhash.h>
 
+#include "../../hashtables/slabhash/table.h"
+
 #include "support/expect.h"
 #include "support/random.h"
 
@@ -876,6 +878,52 @@ Test(slabhash, reserved_keys_and_values)
                  "set");
     assert_ok(ga_slabhash_close(map32));
     assert_ok(ga_slabhash_close(map64));
+}
+
+static uint32_t done(const ga_slabhash *table, uint32_t op, uint64_t key, uint64_t value)
+{
+    ga_slab_claimed claimed = ga_slabhash_claim_begin(0);
+    ga_slabhash_change_to to = {.key = key, .value = value, .op = op};
+    return ga_slabhash_do(table->kind, table->view, SLABHASH_TILE, &claimed,
+                          slabhash_hash_of(table, key), to)
+        .result;
+}
+
+/* What kernels call refuses them by itself, with empty and deleted places all around. */
+Test(slabhash, reserved_and_wide_keys_in_kernels)
+{
+    static const uint64_t narrow[] = {0xffffffff, 0xfffffffe, UINT64_MAX, UINT64_C(7) << 32 | 3};
+    for (uint32_t kind = 0; kind < 7; kind += kind == 2 ? 2 : 1) {
+        bool wide = GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64;
+        ga_slabhash *table =
+            open_table((ga_slabhash_options){.mode = (ga_slabhash_mode)GA_SLABHASH_MODE(kind),
+                                             .flags = GA_SLABHASH_IS_MULTI(kind) ? 1 : 0,
+                                             .buckets = 1});
+        uint64_t values[4] = {5}, size;
+        for (uint64_t key = 0; key < 5; key++) {
+            assert_ok(ga_slabhash_insert(table, key, 9, NULL));
+        }
+        assert_ok(ga_slabhash_delete(table, 4, NULL));
+        for (uint32_t i = 0; i < 4; i++) {
+            uint64_t key = wide ? UINT64_MAX : narrow[i];
+            ga_slabhash_walk walk = ga_slabhash_walk_path(table->view, 0);
+            cr_assert_eq(
+                ga_slabhash_find_all(table->kind, table->view, SLABHASH_TILE, walk, key, values, 4),
+                0);
+            cr_assert_eq(ga_slabhash_remove_all(table->kind, table->view, SLABHASH_TILE, walk, key),
+                         0);
+            for (uint32_t op = 0; op < GA_SLABHASH_OP_COUNT; op++) {
+                cr_assert_eq(done(table, op, key, 1), GA_SLABHASH_REFUSED, "kind %u, operation %u",
+                             kind, op);
+            }
+        }
+        bool map32 = GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP32;
+        cr_assert_eq(done(table, GA_SLABHASH_INSERT, 8, UINT64_C(1) << 32),
+                     map32 ? GA_SLABHASH_REFUSED : GA_SLABHASH_ABSENT);
+        assert_ok(ga_slabhash_size(table, &size));
+        cr_assert(values[0] == 5 && size == (map32 ? 4 : 5));
+        assert_ok(ga_slabhash_close(table));
+    }
 }
 
 Test(slabhash, operations_that_a_table_has_not)
