@@ -48,10 +48,6 @@ static ga_status check_numbers(const ga_slabhash_options *o)
         return ga_fail(GA_ERR_ARGUMENT, "slabhash: path=%u with buckets=%u: expected 1 to %u, or 0",
                        o->path, buckets, most);
     }
-    if (o->limit > LIMIT_MOST) {
-        return ga_fail(GA_ERR_ARGUMENT, "slabhash: limit=%llu: expected at most %llu bytes, or 0",
-                       (unsigned long long)o->limit, (unsigned long long)LIMIT_MOST);
-    }
     return GA_OK;
 }
 
@@ -75,8 +71,13 @@ static ga_status check_options(const ga_slabhash_options *o)
     return check_numbers(o);
 }
 
-static ga_status check_heap(const ga_slabhash_options *o)
+/* What concerns tables of host threads alone. */
+static ga_status check_host(const ga_slabhash_options *o)
 {
+    if (o->limit > LIMIT_MOST) {
+        return ga_fail(GA_ERR_ARGUMENT, "slabhash: limit=%llu: expected at most %llu bytes, or 0",
+                       (unsigned long long)o->limit, (unsigned long long)LIMIT_MOST);
+    }
     return !o->heap || ga_heap_place(o->heap) == GA_PLACE_HOST
                ? GA_OK
                : ga_fail(GA_ERR_PLACE, "slabhash: a heap for the %s: expected one for the host",
@@ -205,7 +206,7 @@ ga_status ga_slabhash_open(ga_slabhash **out, const ga_slabhash_options *options
     options = options ? options : &usual;
     ga_slabhash_plan plan;
     ga_status status = ga_slabhash_plan_of(options, &plan);
-    status = status ? status : check_heap(options);
+    status = status ? status : check_host(options);
     if (status != GA_OK) {
         return status;
     }

@@ -986,6 +986,10 @@ Test(slabhash, bad_options)
     bad.limit = (UINT64_C(64) << 30) + 1;
     assert_fails(ga_slabhash_open(&table, &bad), GA_ERR_ARGUMENT,
                  "slabhash: limit=68719476737: expected at most 68719476736 bytes, or 0");
+    ga_slabhash_plan plan;
+    bad.limit = UINT64_MAX; /* no affair of tables in other memory */
+    assert_ok(ga_slabhash_plan_of(&bad, &plan));
+    cr_assert(plan.buckets == 1024 && plan.bytes == 1024 * 128);
     assert_fails(ga_slabhash_open(NULL, &good), GA_ERR_ARGUMENT,
                  "slabhash: no place for the table: expected a pointer");
     assert_ok(ga_slabhash_open(&table, NULL));

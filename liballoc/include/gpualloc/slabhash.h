@@ -73,7 +73,9 @@ typedef struct ga_slabhash_options {
                        * no more than `buckets`; 0: 1, the paper's. 4 to 6 fill slabs better */
     uint32_t reserved; /* 0 */
     uint64_t seed;     /* of the hash: ((a k + b) mod 2^61 - 1), with a and b made of it */
-    uint64_t limit;    /* bytes of chained slabs, at most 64 GiB; 0: 16 GiB. Whole MiB */
+    uint64_t limit;    /* bytes of chained slabs, at most 64 GiB; 0: 16 GiB. Whole MiB. A
+                        * thread that puts pairs in holds up to 32 slabs ahead during its call:
+                        * another may find no slab when as few are left */
     ga_heap *heap;     /* where slabs come from: on the host, and outlives the table; NULL: one that
                         * is opened as `vmm` */
     ga_slabhash_hash *hash; /* the caller's own; NULL: the seeded one */
@@ -88,8 +90,9 @@ typedef struct ga_slabhash_options {
 GA_API ga_status ga_slabhash_open(ga_slabhash **out, const ga_slabhash_options *options);
 
 /* The numbers that a table of these options is made of, for one in other memory than the host's:
- * gpualloc/slabhash.cuh. `heap`, `limit`, `hash` and `context` are not looked at. Errors as
- * above. */
+ * gpualloc/slabhash.cuh. `heap`, `limit`, `hash` and `context` are not looked at.
+ *
+ * GA_ERR_ARGUMENT  another option out of range; a pointer is NULL */
 typedef struct ga_slabhash_plan {
     uint32_t kind; /* mode, and 4 for a multimap */
     uint32_t buckets, path;
