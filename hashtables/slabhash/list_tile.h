@@ -38,7 +38,10 @@
 #endif
 
 /* In kernels the caller's own way is a macro, defined before the header is included. */
-#ifndef GA_SLABHASH_FUNCTION
+#ifdef GA_SLABHASH_FUNCTION
+#define GA_SLABHASH_HOWS (GA_SLABHASH_HOW_COUNT + 1)
+#else
+#define GA_SLABHASH_HOWS                   GA_SLABHASH_HOW_COUNT
 #define GA_SLABHASH_FUNCTION(there, given) (given)
 #endif
 

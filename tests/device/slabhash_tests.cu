@@ -426,6 +426,83 @@ static void full(int device)
     OK(ga_heap_close(slabs));
 }
 
+static uint64_t live_of(ga_heap *heap)
+{
+    ga_stats stats = {};
+    OK(ga_heap_stats(heap, &stats));
+    return stats.live_blocks;
+}
+
+/* A table that is closed full gives its slabs back to the heap of the caller's. */
+static void given_back(int device)
+{
+    ga_heap *slabs = NULL;
+    std::vector<uint64_t> keys(6000);
+    for (uint64_t i = 0; i < keys.size(); i++) {
+        keys[i] = narrow_key(i);
+    }
+    REQUIRE(ga_heap_open(&slabs, GA_PLACE_KERNEL, device,
+                         "slab:unit=128,addressing=light,capacity=64M/cuda") == GA_OK);
+    for (uint32_t mode = 0; mode < GA_SLABHASH_MODE_COUNT; mode++) {
+        ga_slabhash_device table;
+        ga_slabhash_options options = options_of((ga_slabhash_mode)mode, 0, 64, 3);
+        options.heap = slabs;
+        REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
+        batch_run in = run(&table, GA_SLABHASH_INSERT, keys, keys);
+        EXPECT_EQUAL("the results ABSENT", in.counts[GA_SLABHASH_ABSENT], keys.size());
+        EXPECT(live_of(slabs) >= keys.size() / 30 - 64);
+        OK(ga_slabhash_device_close(&table));
+        EXPECT_EQUAL("slabs that are still taken", live_of(slabs), 0);
+    }
+    OK(ga_heap_close(slabs));
+}
+
+/* Each lane's own way to apply. */
+static __global__ void apply_kernel(ga_slabhash_view table, uint32_t *results)
+{
+    ga_slabhash_turn turn = ga_slabhash_turn_begin(table);
+    uint32_t lane = turn.tile.lane;
+    ga_slabhash_answer answer = ga_slabhash_lanes<GA_SLABHASH_MAP32>(
+        &turn, true, GA_SLABHASH_APPLY, lane, 10 + lane, lane % GA_SLABHASH_HOW_COUNT);
+    results[lane] = answer.result;
+    answer = ga_slabhash_lanes<GA_SLABHASH_MAP32>(&turn, true, GA_SLABHASH_SEARCH,
+                                                  (uint64_t)(lane % 2) << 32 | lane, UINT64_MAX);
+    results[8 + lane] = answer.result;
+    answer = ga_slabhash_lanes<GA_SLABHASH_SET32>(&turn, true, GA_SLABHASH_SEARCH, lane, 0);
+    results[16 + lane] = answer.result;
+    ga_slabhash_turn_end(&turn);
+}
+
+static void lanes_differ(int device)
+{
+    ga_slabhash_device table;
+    ga_slabhash_options options = options_of(GA_SLABHASH_MAP32, 0, 8, 1);
+    std::vector<uint64_t> keys(8), values(8, 12);
+    device_array<uint32_t> results(24);
+    for (uint64_t i = 0; i < 8; i++) {
+        keys[i] = i;
+    }
+    REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
+    run(&table, GA_SLABHASH_INSERT, keys, values);
+    apply_kernel<<<1, GA_SLABHASH_TILE>>>(table.view, results.data);
+    CUDA_DONE(cudaGetLastError());
+    CUDA_DONE(cudaDeviceSynchronize());
+    std::vector<uint32_t> was = results.read();
+    batch_run now = run(&table, GA_SLABHASH_SEARCH, keys, keys);
+    for (uint64_t i = 0; i < 8; i++) {
+        uint64_t given = 10 + i;
+        uint64_t value = i % 3 == GA_SLABHASH_ADD   ? 12 + given
+                         : i % 3 == GA_SLABHASH_MIN ? std::min<uint64_t>(12, given)
+                                                    : std::max<uint64_t>(12, given);
+        EXPECT_EQUAL("the value", now.found[i], value);
+        EXPECT_EQUAL("the result of apply", was[i], GA_SLABHASH_FOUND);
+        EXPECT_EQUAL("the result of a wide key", was[8 + i],
+                     (i % 2 ? GA_SLABHASH_REFUSED : GA_SLABHASH_FOUND));
+        EXPECT_EQUAL("the result of another kind", was[16 + i], GA_SLABHASH_REFUSED);
+    }
+    OK(ga_slabhash_device_close(&table));
+}
+
 static void bad_input(int device)
 {
     ga_slabhash_device table;
@@ -435,11 +512,35 @@ static void bad_input(int device)
     EXPECT(ga_slabhash_device_open(&table, &options, device, 0) == GA_ERR_ARGUMENT);
     EXPECT(test_error_has("path=65"));
     options.path = 1;
+    ga_heap *checked = NULL;
+    REQUIRE(ga_heap_open(&checked, GA_PLACE_KERNEL, device,
+                         "slab:unit=128,blocks=1,check=full,capacity=128K/cuda") == GA_OK);
+    options.heap = checked;
+    EXPECT(ga_slabhash_device_open(&table, &options, device, 0) == GA_ERR_ARGUMENT);
+    EXPECT(test_error_has("with check=full: expected a heap without"));
+    OK(ga_heap_close(checked));
+    options.heap = slabs_there;
     REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
     OK(ga_slabhash_device_run(&table, &batch, NULL, 0)); /* of none */
     batch.count = 1;
     EXPECT(ga_slabhash_device_run(&table, &batch, NULL, 0) == GA_ERR_ARGUMENT);
     EXPECT(test_error_has("without keys"));
+    batch.how = GA_SLABHASH_HOW_COUNT; /* there is no GA_SLABHASH_FUNCTION here */
+    EXPECT(ga_slabhash_device_run(&table, &batch, NULL, 0) == GA_ERR_ARGUMENT);
+    EXPECT(test_error_has("how=3: expected 0 to 2"));
+    batch.how = GA_SLABHASH_ADD;
+    device_array<uint32_t> four(std::vector<uint32_t>{1, 2, 3, 4});
+    device_array<uint8_t> ops(std::vector<uint8_t>{GA_SLABHASH_INSERT, GA_SLABHASH_SEARCH,
+                                                   GA_SLABHASH_REPLACE, GA_SLABHASH_DELETE});
+    device_array<uint64_t> counts(4);
+    batch.count = 4;
+    batch.keys = four.data;
+    batch.ops = ops.data; /* without values */
+    OK(ga_slabhash_device_run(&table, &batch, counts.data, 0));
+    CUDA_DONE(cudaDeviceSynchronize());
+    EXPECT(counts.read() == (std::vector<uint64_t>{2, 0, 0, 2}));
+    batch.count = 1;
+    batch.ops = NULL;
     batch_run refused = run(&table, GA_SLABHASH_INSERT, {0xffffffff, 5, 0xfffffffe}, {1, 2, 3});
     EXPECT(refused.counts[GA_SLABHASH_REFUSED] == 2 && refused.counts[GA_SLABHASH_ABSENT] == 1);
     OK(ga_slabhash_device_close(&table));
@@ -455,6 +556,8 @@ static const test_case cases[] = {
     {"mixed operations add up", mixes},
     {"histories are linearizable", histories},
     {"memory that ends in the middle", full},
+    {"slabs go back to the heap they came from", given_back},
+    {"each lane has its own operation", lanes_differ},
     {"bad input is refused", bad_input},
 };
 

@@ -78,13 +78,18 @@ static __device__ __forceinline__ void ga_slabhash_turn_end(ga_slabhash_turn *tu
 }
 
 /* One operation by the whole tile: the same in each of its lanes. `kind` is GA_SLABHASH_KIND(mode,
- * multi); `op` and `how` as in ga_slabhash_batch. Answers the result and what was there. */
+ * multi), and the table's: for one of another kind, and keys and values too wide for it, the answer
+ * is GA_SLABHASH_REFUSED. `op` and `how` as in ga_slabhash_batch. Answers the result and what was
+ * there. */
 template <uint32_t kind>
 static __device__ __forceinline__ ga_slabhash_answer
 ga_slabhash_tile(ga_slabhash_turn *turn, uint32_t op, uint64_t key, uint64_t value,
                  uint32_t how = GA_SLABHASH_ADD)
 {
     ga_slabhash_change_to to;
+    if (turn->table.kind != kind) {
+        return ga_slabhash_say(GA_SLABHASH_REFUSED, 0);
+    }
     to.key = key;
     to.value = value;
     to.op = op;
@@ -95,16 +100,24 @@ ga_slabhash_tile(ga_slabhash_turn *turn, uint32_t op, uint64_t key, uint64_t val
                           GA_SLABHASH_HASH(turn->table, key), to);
 }
 
-/* One operation for each lane that `asks`: others only help. Where all lanes have the same
- * operation it is given as `fixed`, which takes fewer registers. */
+/* Whether the operation of a kernel for `fixed` may be to apply, so that `how` counts. */
+GA_SIMT bool ga_slabhash_may_apply(uint32_t kind, uint32_t fixed)
+{
+    return ga_slabhash_has(kind, GA_SLABHASH_APPLY) &&
+           (fixed == GA_SLABHASH_APPLY || fixed >= GA_SLABHASH_OP_COUNT);
+}
+
+/* One operation for each lane that `asks`, whichever in each: others only help. Where all lanes
+ * have the same operation it is given as `fixed`, which takes fewer registers. */
 template <uint32_t kind, uint32_t fixed = GA_SLABHASH_OP_COUNT>
 static __device__ __forceinline__ ga_slabhash_answer
 ga_slabhash_lanes(ga_slabhash_turn *turn, bool asks, uint32_t op, uint64_t key, uint64_t value,
                   uint32_t how = GA_SLABHASH_ADD)
 {
     ga_tile tile = turn->tile;
-    ga_slabhash_answer mine = ga_slabhash_say(GA_SLABHASH_ABSENT, 0);
-    uint32_t asking = ga_lanes_nonzero(tile, asks ? 1u : 0u);
+    bool fits = ga_slabhash_fits(kind, fixed < GA_SLABHASH_OP_COUNT ? fixed : op, key, value);
+    ga_slabhash_answer mine = ga_slabhash_say(fits ? GA_SLABHASH_ABSENT : GA_SLABHASH_REFUSED, 0);
+    uint32_t asking = ga_lanes_nonzero(tile, asks && fits ? 1u : 0u);
     GA_SHARE(tile, asking, lane)
     {
         uint64_t its_key = ga_lanes_get(tile, (uint32_t)key, lane);
@@ -117,7 +130,9 @@ ga_slabhash_lanes(ga_slabhash_turn *turn, bool asks, uint32_t op, uint64_t key, 
             its_value |= ga_lanes_get(tile, (uint32_t)value, lane);
         }
         uint32_t its_op = fixed < GA_SLABHASH_OP_COUNT ? fixed : ga_lanes_get(tile, op, lane);
-        ga_slabhash_answer answer = ga_slabhash_tile<kind>(turn, its_op, its_key, its_value, how);
+        uint32_t its_how = ga_slabhash_may_apply(kind, fixed) ? ga_lanes_get(tile, how, lane) : how;
+        ga_slabhash_answer answer =
+            ga_slabhash_tile<kind>(turn, its_op, its_key, its_value, its_how);
         GA_EACH_LANE(tile, 1u << lane, own)
         {
             (void)own;
@@ -127,8 +142,7 @@ ga_slabhash_lanes(ga_slabhash_turn *turn, bool asks, uint32_t op, uint64_t key, 
     return mine;
 }
 
-/* ---- the kernels of the calls below
- * -------------------------------------------------------------- */
+/* ---- the kernels of the calls below ---------------------------------------------------------- */
 
 enum {
     GA_SLABHASH_BLOCK = 128,               /* threads */
@@ -167,7 +181,11 @@ static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK)
                                                : (uint32_t)batch.op;
         uint64_t key = asks ? ga_slabhash_of<kind>(batch.keys, i) : 0;
         uint64_t value = 0;
-        if (asks && fixed == GA_SLABHASH_ANY && batch.values) {
+        if (fixed == GA_SLABHASH_ANY && !batch.values) {
+            op = GA_SLABHASH_MODE(kind) != GA_SLABHASH_SET32 && ga_slabhash_puts(op)
+                     ? (uint32_t)GA_SLABHASH_OP_COUNT /* which is refused */
+                     : op;
+        } else if (fixed == GA_SLABHASH_ANY && asks) {
             value = ga_slabhash_of<kind>(batch.values, i);
         }
         ga_slabhash_answer answer =
@@ -232,8 +250,7 @@ static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK)
     }
 }
 
-/* ---- the host's side
- * ---------------------------------------------------------------------------- */
+/* ---- the host's side ------------------------------------------------------------------------- */
 
 /* A table in device memory. `view` goes to kernels by value, the rest is the functions'. */
 typedef struct ga_slabhash_device {
@@ -241,6 +258,7 @@ typedef struct ga_slabhash_device {
     ga_heap *buckets; /* where the bucket slabs come from */
     ga_heap *slabs;   /* and the others */
     bool own_slabs;
+    bool emptied;      /* the buckets, so that they hold slabs of the heap's and nothing else */
     uint64_t *scratch; /* of the device's: a census, or a cursor */
     int device;
     int grid; /* blocks that fill the device */
@@ -255,13 +273,70 @@ static inline ga_status ga_slabhash_cuda(const char *what, cudaError_t error)
                          cudaGetErrorString(error));
 }
 
-/* Give everything back. No kernel may be using the table: it waits for the device. Once more does
- * nothing. */
+static inline ga_status ga_slabhash_device_check(const ga_slabhash_device *table)
+{
+    return table && table->view.rows
+               ? GA_OK
+               : ga_fail(GA_ERR_ARGUMENT, "slabhash: %s: expected one that is open",
+                         table ? "a table that is closed" : "no table");
+}
+
+static inline int ga_slabhash_device_grid(const ga_slabhash_device *table, uint64_t tiles)
+{
+    uint64_t blocks = (tiles * GA_SLABHASH_TILE + GA_SLABHASH_BLOCK - 1) / GA_SLABHASH_BLOCK;
+    return blocks < (uint64_t)table->grid ? (int)blocks : table->grid;
+}
+
+/* CALL(kind) for the table's. */
+#define GA_SLABHASH_EACH_KIND(of, CALL)                                                            \
+    switch (of) {                                                                                  \
+    case GA_SLABHASH_KIND(GA_SLABHASH_SET32, false):                                               \
+        CALL(0u);                                                                                  \
+        break;                                                                                     \
+    case GA_SLABHASH_KIND(GA_SLABHASH_MAP32, false):                                               \
+        CALL(1u);                                                                                  \
+        break;                                                                                     \
+    case GA_SLABHASH_KIND(GA_SLABHASH_MAP64, false):                                               \
+        CALL(2u);                                                                                  \
+        break;                                                                                     \
+    case GA_SLABHASH_KIND(GA_SLABHASH_SET32, true):                                                \
+        CALL(4u);                                                                                  \
+        break;                                                                                     \
+    case GA_SLABHASH_KIND(GA_SLABHASH_MAP32, true):                                                \
+        CALL(5u);                                                                                  \
+        break;                                                                                     \
+    default:                                                                                       \
+        CALL(6u);                                                                                  \
+        break;                                                                                     \
+    }
+
+template <uint32_t task>
+static inline ga_status ga_slabhash_device_whole(ga_slabhash_device *table,
+                                                 const ga_slabhash_whole *whole,
+                                                 cudaStream_t stream)
+{
+    int grid = ga_slabhash_device_grid(table, table->view.buckets);
+#define GA_SLABHASH_WHOLE_CALL(kind)                                                               \
+    ga_slabhash_whole_kernel<kind, task>                                                           \
+        <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *whole)
+    GA_SLABHASH_EACH_KIND(table->view.kind, GA_SLABHASH_WHOLE_CALL)
+#undef GA_SLABHASH_WHOLE_CALL
+    return ga_slabhash_cuda("launch a kernel for all buckets", cudaGetLastError());
+}
+
+/* Give everything back; slabs to the heap of the caller's, too, for which all buckets are cleared.
+ * No kernel may be using the table: it waits for the device. Once more does nothing. */
 static inline ga_status ga_slabhash_device_close(ga_slabhash_device *table)
 {
     ga_status status = GA_OK;
     if (table && table->buckets) {
         status = ga_slabhash_cuda("wait for the device", cudaDeviceSynchronize());
+        if (status == GA_OK && table->emptied && !table->own_slabs) {
+            ga_slabhash_whole whole = {};
+            status = ga_slabhash_device_whole<GA_SLABHASH_CLEAR_ALL>(table, &whole, 0);
+            status =
+                status ? status : ga_slabhash_cuda("give the slabs back", cudaDeviceSynchronize());
+        }
         ga_free(table->buckets, table->scratch);
         ga_free(table->buckets, table->view.rows);
         ga_heap_close(table->buckets);
@@ -288,6 +363,12 @@ static inline ga_status ga_slabhash_device_view(ga_slabhash_device *table)
             ga_fail(GA_ERR_ARGUMENT,
                     "slabhash: slabs from \"%s\": expected a slab heap of unit=128 for kernels",
                     ga_heap_spec(table->slabs));
+    }
+    if (status == GA_OK && GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAG_CHECK) {
+        status = ga_fail(GA_ERR_ARGUMENT,
+                         "slabhash: slabs from \"%s\", with check=full: expected a heap without, "
+                         "since slabs are freed as they are, not filled as it wants them",
+                         ga_heap_spec(table->slabs));
     }
     if (status == GA_OK) {
         table->view.heap = (ga_slab_heap *)heap.words[GA_SLAB_WORD_HEAP];
@@ -328,15 +409,17 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
         "ask for the multiprocessors",
         cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, table->device));
     table->grid = processors * 16;
-    return status ? status
-                  : ga_slabhash_cuda("empty the buckets",
-                                     cudaMemsetAsync(rows, 0xff, plan.bytes, stream));
+    status = status ? status
+                    : ga_slabhash_cuda("empty the buckets",
+                                       cudaMemsetAsync(rows, 0xff, plan.bytes, stream));
+    table->emptied = status == GA_OK;
+    return status;
 }
 
 /* Make a table on `device`, which is the current one, empty for what is put on `stream` after the
  * call. The options are those of ga_slabhash_open(), but: `heap` is a slab heap of unit=128 for
- * kernels, or NULL for one that is opened as slab:unit=128/vmm; `limit` is that heap's affair;
- * there is no `hash`.
+ * kernels, without check=full, which outlives the table; or NULL for one that is opened as
+ * slab:unit=128/vmm; `limit` is that heap's affair; there is no `hash`.
  *
  * GA_ERR_ARGUMENT  an option out of range, or no such heap
  * GA_ERR_PLACE, GA_ERR_DEVICE, GA_ERR_MEMORY  as ga_heap_open() and ga_alloc() */
@@ -366,50 +449,15 @@ static inline ga_status ga_slabhash_device_open(ga_slabhash_device *table,
     return status;
 }
 
-static inline ga_status ga_slabhash_device_check(const ga_slabhash_device *table)
-{
-    return table && table->view.rows
-               ? GA_OK
-               : ga_fail(GA_ERR_ARGUMENT, "slabhash: %s: expected one that is open",
-                         table ? "a table that is closed" : "no table");
-}
-
-static inline int ga_slabhash_device_grid(const ga_slabhash_device *table, uint64_t tiles)
-{
-    uint64_t blocks = (tiles * GA_SLABHASH_TILE + GA_SLABHASH_BLOCK - 1) / GA_SLABHASH_BLOCK;
-    return blocks < (uint64_t)table->grid ? (int)blocks : table->grid;
-}
-
-/* CALL(kind) for the table's. */
-#define GA_SLABHASH_EACH_KIND(of, CALL)                                                            \
-    switch (of) {                                                                                  \
-    case GA_SLABHASH_KIND(GA_SLABHASH_SET32, false):                                               \
-        CALL(0u);                                                                                  \
-        break;                                                                                     \
-    case GA_SLABHASH_KIND(GA_SLABHASH_MAP32, false):                                               \
-        CALL(1u);                                                                                  \
-        break;                                                                                     \
-    case GA_SLABHASH_KIND(GA_SLABHASH_MAP64, false):                                               \
-        CALL(2u);                                                                                  \
-        break;                                                                                     \
-    case GA_SLABHASH_KIND(GA_SLABHASH_SET32, true):                                                \
-        CALL(4u);                                                                                  \
-        break;                                                                                     \
-    case GA_SLABHASH_KIND(GA_SLABHASH_MAP32, true):                                                \
-        CALL(5u);                                                                                  \
-        break;                                                                                     \
-    default:                                                                                       \
-        CALL(6u);                                                                                  \
-        break;                                                                                     \
-    }
-
 /* All operations of the batch, in no order, after the work that is on `stream`. Its arrays, and
  * `counts`, are of the device's memory. `counts`, NULL or four numbers for the results ABSENT,
  * FOUND, FULL and REFUSED, go up: so many went in as the first two say, and those that are FULL
- * may be tried again. Waits for nothing, but where the heap has to grow between launches.
+ * may be tried again. Waits for nothing, but where the heap has to grow between launches. The host
+ * does not look at `ops`: those that put pairs into a map without `values` are REFUSED.
  *
- * GA_ERR_ARGUMENT  no table, batch, keys, or values where the batch puts pairs in (`ops` is not
- * looked at) GA_ERR_DEVICE    the launch failed */
+ * GA_ERR_ARGUMENT  no table, batch or keys; no values where `op` puts pairs into a map; `op` or
+ *                  `how` is none: GA_SLABHASH_HOW_COUNT is one where there is GA_SLABHASH_FUNCTION
+ * GA_ERR_DEVICE    the launch failed */
 static inline ga_status ga_slabhash_device_run(ga_slabhash_device *table,
                                                const ga_slabhash_batch *batch, uint64_t *counts,
                                                cudaStream_t stream)
@@ -419,13 +467,16 @@ static inline ga_status ga_slabhash_device_run(ga_slabhash_device *table,
         status = ga_fail(GA_ERR_ARGUMENT, "slabhash: %s: expected a batch of operation 0 to %d",
                          batch ? "no such operation" : "no batch", GA_SLABHASH_OP_COUNT - 1);
     }
+    if (status == GA_OK && (unsigned)batch->how >= GA_SLABHASH_HOWS) {
+        status = ga_fail(GA_ERR_ARGUMENT, "slabhash: how=%d: expected 0 to %d", (int)batch->how,
+                         GA_SLABHASH_HOWS - 1);
+    }
     if (status != GA_OK || !batch->count) {
         return status;
     }
-    bool looks =
-        !batch->ops && (batch->op == GA_SLABHASH_SEARCH || batch->op == GA_SLABHASH_DELETE);
-    if (!batch->keys || (!batch->values && !batch->ops && !looks &&
-                         GA_SLABHASH_MODE(table->view.kind) != GA_SLABHASH_SET32)) {
+    bool puts = !batch->ops && batch->op != GA_SLABHASH_SEARCH && batch->op != GA_SLABHASH_DELETE;
+    if (!batch->keys ||
+        (!batch->values && puts && GA_SLABHASH_MODE(table->view.kind) != GA_SLABHASH_SET32)) {
         return ga_fail(GA_ERR_ARGUMENT, "slabhash: a batch of %llu without %s: expected an array",
                        (unsigned long long)batch->count, batch->keys ? "values" : "keys");
     }
@@ -449,20 +500,6 @@ static inline ga_status ga_slabhash_device_run(ga_slabhash_device *table,
 #undef GA_SLABHASH_SEARCH_CALL
 #undef GA_SLABHASH_ANY_CALL
     return ga_slabhash_cuda("launch a batch", cudaGetLastError());
-}
-
-template <uint32_t task>
-static inline ga_status ga_slabhash_device_whole(ga_slabhash_device *table,
-                                                 const ga_slabhash_whole *whole,
-                                                 cudaStream_t stream)
-{
-    int grid = ga_slabhash_device_grid(table, table->view.buckets);
-#define GA_SLABHASH_WHOLE_CALL(kind)                                                               \
-    ga_slabhash_whole_kernel<kind, task>                                                           \
-        <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *whole)
-    GA_SLABHASH_EACH_KIND(table->view.kind, GA_SLABHASH_WHOLE_CALL)
-#undef GA_SLABHASH_WHOLE_CALL
-    return ga_slabhash_cuda("launch a kernel for all buckets", cudaGetLastError());
 }
 
 /* FLUSH and clear, as ga_slabhash_flush() and ga_slabhash_clear(): alone, after what is on
