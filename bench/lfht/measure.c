@@ -81,10 +81,16 @@ const char *ga_bench_lfht_load_help(ga_bench_lfht_load load)
 
 /* ---- a thread ------------------------------------------------------------------------------- */
 
+/* When a thread's calls began and ended. By itself: the main thread may wake late. */
+typedef struct stretch {
+    uint64_t begin, end;
+} stretch;
+
 typedef struct task {
     const ga_bench_lfht_case *run;
     void *map;
     ga_bench_histogram *times; /* one for each thread */
+    stretch *stretches;        /* the same */
     uint64_t wrong;            /* relaxed: a sum */
 } task;
 
@@ -177,12 +183,14 @@ static void duty(ga_bench_worker *worker)
     wrong += loads[t->run->load].filled ? fill(t, first, last) : 0;
     wrong += loads[t->run->load].emptied ? empty(t, first, last) : 0;
     pthread_barrier_wait(worker->meet);
+    t->stretches[worker->index].begin = ga_bench_now();
     for (uint64_t i = first; i < last; i++) {
         bool right = i % SAMPLE ? call(t, i) : timed_call(t, i, &t->times[worker->index]);
         wrong += !right;
     }
-    pthread_barrier_wait(worker->meet); /* the clock is read, */
-    pthread_barrier_wait(worker->meet); /* and memory looked at */
+    t->stretches[worker->index].end = ga_bench_now();
+    pthread_barrier_wait(worker->meet);
+    pthread_barrier_wait(worker->meet); /* memory has been looked at */
     wrong += empty_behind(t, first, last);
     if (s->leave) {
         s->leave();
@@ -208,6 +216,18 @@ static void read_percentiles(task *t, ga_bench_report *report)
         double ns = ga_bench_histogram_quantile(&t->times[0], quantiles[i], clock.step);
         report->values[P50 + i] = ns > clock.cost ? ns - clock.cost : 0;
     }
+}
+
+/* From the first call of all threads to the last. */
+static double throughput(const task *t)
+{
+    stretch whole = t->stretches[0];
+    for (unsigned i = 1; i < t->run->threads; i++) {
+        const stretch *one = &t->stretches[i];
+        whole.begin = one->begin < whole.begin ? one->begin : whole.begin;
+        whole.end = one->end > whole.end ? one->end : whole.end;
+    }
+    return (double)t->run->keys * 1e3 / (double)(whole.end - whole.begin + 1);
 }
 
 static void read_counters(const task *t, ga_bench_report *report)
@@ -252,11 +272,9 @@ static ga_status run_team(task *t, ga_heap *heap, size_t resident, ga_bench_repo
     }
     ga_bench_team_meet(&team);
     ga_bench_misses_start(&misses);
-    uint64_t begin = ga_bench_now();
     ga_bench_team_meet(&team);
-    uint64_t ns = ga_bench_now() - begin;
     report->values[MISSES] = ga_bench_misses_end(&misses) / (double)t->run->keys;
-    report->values[THROUGHPUT] = (double)t->run->keys * 1e3 / (double)(ns + !ns);
+    report->values[THROUGHPUT] = throughput(t);
     report->values[RESIDENT] = mebibytes(ga_bench_resident(), resident);
     read_counters(t, report);
     ga_bench_team_meet(&team);
@@ -288,7 +306,8 @@ ga_status ga_bench_lfht_measure(void *context, ga_bench_report *report)
     task t = {.run = context};
     ga_heap *heap = NULL;
     t.times = ga_bench_space(t.run->threads * sizeof *t.times);
-    if (!t.times) {
+    t.stretches = ga_bench_space(t.run->threads * sizeof *t.stretches);
+    if (!t.times || !t.stretches) {
         return GA_ERR_MEMORY;
     }
     size_t resident = ga_bench_resident();
