@@ -2,11 +2,13 @@
  *
  * STRUCTURE  a table of the driver's functions, and two of the C library's
  * INVARIANT  an entry is NULL or what it will be for ever: whoever finds it writes the same
- * ORDER      N1/N2 publish the table; the entries themselves are single words
+ * ORDER      N1/N2 publish the table; the entries themselves are single words. N3/N4 publish what
+ *            we ask the driver ourselves, written once
  * PROGRESS   no lock of ours: dlopen() holds the loader's, under which constructors call dlsym()
  */
 #include "next.h"
 
+#include "../../liballoc/platform/libc.h"
 #include "lookup.h"
 
 #include <dlfcn.h>
@@ -173,9 +175,8 @@ void *ga_cuda_next_dlvsym(void *handle, const char *symbol, const char *version)
 /* ---- the driver ------------------------------------------------------------------------------ */
 
 void *ga_cuda_next[GA_CUDA_HOOK_COUNT];
-static void *library; /* the driver; never given back */
-static ga_cuda_asks asks;
-static bool lacks_none;
+static void *library;            /* the driver; never given back */
+static const ga_cuda_asks *asks; /* NULL: the driver lacks one; never given back */
 
 #define ASKED(symbol, parameters) {#symbol, offsetof(ga_cuda_asks, symbol)},
 
@@ -184,16 +185,22 @@ static const struct {
     size_t offset;
 } asked[] = {GA_CUDA_ASKED(ASKED)};
 
-/* relaxed: words that are the same whoever writes them; N1 publishes them all */
+/* Threads may come here together: the table of the first stays, since others may read it by now. */
 static void find_asked(void *driver)
 {
-    bool none = true;
-    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+    const ga_cuda_asks *nobodys = NULL;
+    ga_cuda_asks *found = ga_libc.calloc(1, sizeof *found);
+    bool all = found != NULL;
+    for (size_t i = 0; all && i < sizeof asked / sizeof *asked; i++) {
         void *function = ga_cuda_next_dlsym(driver, asked[i].symbol);
-        __atomic_store_n((void **)((char *)&asks + asked[i].offset), function, __ATOMIC_RELAXED);
-        none = none && function;
+        memcpy((char *)found + asked[i].offset, &function, sizeof function);
+        all = function != NULL;
     }
-    __atomic_store_n(&lacks_none, none, __ATOMIC_RELAXED);
+    /* N3: release. Pairs with N4: the table is whole. */
+    if (!all || !__atomic_compare_exchange_n(&asks, &nobodys, found, false, __ATOMIC_RELEASE,
+                                             __ATOMIC_RELAXED)) {
+        ga_libc.free(found);
+    }
 }
 
 bool ga_cuda_next_start(bool load)
@@ -241,7 +248,8 @@ CUresult ga_cuda_next_missing(void)
 
 const ga_cuda_asks *ga_cuda_next_asks(void)
 {
-    return ga_cuda_next_start(true) && lacks_none ? &asks : NULL;
+    /* N4: acquire. Pairs with N3. */
+    return ga_cuda_next_start(true) ? __atomic_load_n(&asks, __ATOMIC_ACQUIRE) : NULL;
 }
 
 /* The runtime in this library finds the driver's own functions, not ours: the linker gives its
