@@ -9,6 +9,7 @@
 
 #include <gpualloc/coalesce.cuh>
 
+#include "../runner/percentiles.cuh"
 #include "commit.h"
 
 #include <algorithm>
@@ -155,27 +156,6 @@ static bool coalesces(int i)
             break;                                                                                 \
         }                                                                                          \
     } while (0)
-
-/* ---- figures --------------------------------------------------------------------------------- */
-
-static double at(const std::vector<double> &sorted, double part)
-{
-    double place = part * (double)(sorted.size() - 1);
-    size_t low = (size_t)place;
-    size_t high = low + 1 < sorted.size() ? low + 1 : low;
-    return sorted[low] + (place - (double)low) * (sorted[high] - sorted[low]);
-}
-
-static std::vector<double> sorted_of(std::vector<double> values)
-{
-    std::sort(values.begin(), values.end());
-    return values;
-}
-
-static double median_of(std::vector<double> values)
-{
-    return at(sorted_of(values), 0.5);
-}
 
 /* ---- lines of JSON: as bench/runner writes them, and the 5th and 95th percentile ------------- */
 

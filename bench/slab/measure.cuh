@@ -46,7 +46,7 @@ static __device__ uint32_t thread_number()
     return blockIdx.x * blockDim.x + threadIdx.x;
 }
 
-static __device__ void touch(void *unit, uint32_t value)
+static inline __device__ void touch(void *unit, uint32_t value)
 {
     *(uint4 *)unit = make_uint4(value, value, value, value);
 }
@@ -100,17 +100,23 @@ static void write_back()
     read_all<<<1024, THREADS>>>(ballast, BALLAST / sizeof *ballast, sink);
 }
 
-template <class RUN> static double time_of(RUN run)
+/* Of what `run` puts on the stream, behind what is there. */
+template <class RUN> static double time_behind(RUN run)
 {
     float ms;
-    write_back();
-    MUST(cudaDeviceSynchronize());
     MUST(cudaEventRecord(begin_event));
     run();
     MUST(cudaEventRecord(end_event));
     MUST(cudaDeviceSynchronize());
     MUST(cudaEventElapsedTime(&ms, begin_event, end_event));
     return ms * 1000.0;
+}
+
+template <class RUN> static double time_of(RUN run)
+{
+    write_back();
+    MUST(cudaDeviceSynchronize());
+    return time_behind(run);
 }
 
 /* Both in turn, `rounds` times after one that does not count; `prepare` comes before ours. */
@@ -133,12 +139,12 @@ static void in_turn(LIMIT limit, PREPARE prepare, OURS ours, figure *a, figure *
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-static bool wanted(const char *name)
+static inline bool wanted(const char *name)
 {
     return !only || strstr(name, only);
 }
 
-static void line(const char *name, double n, figure limit, figure ours, uint32_t failed)
+static inline void line(const char *name, double n, figure limit, figure ours, uint32_t failed)
 {
     printf("%-44s %8.2f G/s (%.2f to %.2f)", name, n / ours.median / 1e3, n / ours.high / 1e3,
            n / ours.low / 1e3);
@@ -151,7 +157,7 @@ static void line(const char *name, double n, figure limit, figure ours, uint32_t
     }
 }
 
-static void describe()
+static inline void describe_gpu()
 {
     cudaDeviceProp gpu;
     int driver, runtime;
@@ -164,6 +170,11 @@ static void describe()
     printf("%s, %d multiprocessors, driver for CUDA %d.%d, runtime %d.%d, %s, gpualloc %s\n",
            gpu.name, gpu.multiProcessorCount, driver / 1000, driver % 1000 / 10, runtime / 1000,
            runtime % 1000 / 10, date, ga_version_text());
+}
+
+static inline void describe()
+{
+    describe_gpu();
     printf("medians of %d rounds after a warm-up (slowest to fastest); the limit is the same "
            "kernel on memory that was there already\n",
            rounds);
@@ -172,7 +183,7 @@ static void describe()
 /* ---- the program ----------------------------------------------------------------------------- */
 
 /* Reads --rounds and --only; 0, or the exit status. */
-static int read_arguments(int argc, char **argv)
+static inline int read_arguments(int argc, char **argv)
 {
     int devices = 0;
     for (int i = 1; i < argc; i += 2) {
