@@ -4,8 +4,9 @@
  * that a key may stand in, one after the other, and what is done with them.
  *
  * STRUCTURE  A path begins at a bucket's slab, its home. With a path of K it goes on to K - 1 other
- *            buckets' slabs, each time only if the one before is marked as having been full; then
- *            to the chain of slabs that hangs on the home. K = 1 is the paper's list.
+ *            buckets' slabs, each time only if the one before is marked: a key of the same class,
+ *            of which there are 32, found it full. Then to the chain of slabs that hangs on the
+ *            home. K = 1 is the paper's list.
  *
  *              home ----------> 2nd bucket ---> ... ---> Kth bucket
  *              | next    marked            marked         |
@@ -15,8 +16,8 @@
  * INVARIANT  The path of a key is fixed, and only becomes longer; so is the order of its places. A
  *            key is put into the first place on it that was seen empty, by somebody who has seen
  *            every place of the path, the key in none of them, before it. So with unique keys no
- *            two places hold one key: docs/slabhash.md has the argument. A mark is set before any
- *            key is put further on.
+ *            two places hold one key: docs/slabhash.md has the argument. The mark of
+ *            its class is set before a key is put further on.
  *
  * ORDER      L1 and L2: a slab is empty, but for its first pair, before anybody follows the link to
  *            it. Marks are relaxed: who is to find what stands further on has seen its mark, or
@@ -164,7 +165,7 @@ GA_SIMT uint32_t ga_slabhash_link(uint32_t kind, ga_tile tile, uint32_t *row, ui
             uint64_t *both = (uint64_t *)(void *)(row + GA_SLABHASH_MARK);
             uint64_t seen = ga_load64_relaxed(both); /* relaxed: the compare-and-swap asks again */
             uint64_t now = seen;
-            do { /* again where the mark alone has changed, which it does once */
+            do { /* again where the mark alone has changed: at most once for each class */
                 seen = now;
                 before = (uint32_t)(seen >> 32);
                 if (before != GA_SLABHASH_NO_SLAB) {
@@ -189,8 +190,8 @@ GA_SIMT uint32_t ga_slabhash_link(uint32_t kind, ga_tile tile, uint32_t *row, ui
     return ga_lanes_get(tile, stands, leader);
 }
 
-/* The slab was full, and whoever looks for a key that it has not goes on from now on. */
-GA_SIMT void ga_slabhash_mark(uint32_t kind, ga_tile tile, uint32_t *row)
+/* The slab was full, and whoever looks in vain for a key of the class goes on from now on. */
+GA_SIMT void ga_slabhash_mark(uint32_t kind, ga_tile tile, uint32_t *row, uint32_t bit)
 {
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
@@ -198,13 +199,14 @@ GA_SIMT void ga_slabhash_mark(uint32_t kind, ga_tile tile, uint32_t *row)
 #if GA_SLABHASH_MUTANT != 5
         /* relaxed: see ORDER. */
         if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
-            ga_and_relaxed(row + GA_SLABHASH_MARK, ~1u);
+            ga_and_relaxed(row + GA_SLABHASH_MARK, ~bit);
         } else {
-            ga_and64_relaxed((uint64_t *)(void *)(row + GA_SLABHASH_MARK), ~UINT64_C(1));
+            ga_and64_relaxed((uint64_t *)(void *)(row + GA_SLABHASH_MARK), ~(uint64_t)bit);
         }
 #else
         (void)kind;
         (void)row;
+        (void)bit;
 #endif
     }
     ga_tile_sync(tile);
@@ -219,6 +221,7 @@ typedef struct ga_slabhash_walk {
     uint32_t bucket; /* whose slab `row` is, while it is a bucket's */
     uint32_t step;   /* from there to the next bucket */
     uint32_t left;   /* buckets still to come */
+    uint32_t bit;    /* of the mark: the key's class */
 } ga_slabhash_walk;
 
 /* The chain of one bucket alone. */
@@ -231,11 +234,12 @@ GA_SIMT ga_slabhash_walk ga_slabhash_walk_chain(ga_slabhash_view table, uint32_t
     walk.bucket = bucket;
     walk.step = 0;
     walk.left = 0;
+    walk.bit = 1u;
     return walk;
 }
 
 /* The path of a hash. Its upper bits choose the home; all others are a number from 1 to `apart`
- * further on each, so that no two are one. */
+ * further on each, so that no two are one. The class is that of a path of several. */
 GA_SIMT ga_slabhash_walk ga_slabhash_walk_path(ga_slabhash_view table, uint64_t hash)
 {
     ga_slabhash_walk walk =
@@ -244,6 +248,7 @@ GA_SIMT ga_slabhash_walk ga_slabhash_walk_path(ga_slabhash_view table, uint64_t 
         uint32_t other = ga_bits_mix((uint32_t)hash ^ (uint32_t)(hash >> 32));
         walk.step = 1u + (uint32_t)((uint64_t)other * table.apart >> 32);
         walk.left = table.path - 1u;
+        walk.bit = 1u << other % 32u;
     }
     return walk;
 }
@@ -269,7 +274,7 @@ GA_SIMT bool ga_slabhash_follow(uint32_t kind, ga_slabhash_view table, ga_tile t
 }
 
 /* On to the next slab of the path behind the one that was loaded, if there is one; from a bucket's
- * slab to the next bucket's if it is marked, or `marked` says so. */
+ * slab to the next bucket's if it is marked for the class, or `marked` says so. */
 GA_SIMT bool ga_slabhash_next(uint32_t kind, ga_slabhash_view table, ga_tile tile,
                               ga_slabhash_walk *walk, ga_row row, bool marked)
 {
@@ -279,7 +284,7 @@ GA_SIMT bool ga_slabhash_next(uint32_t kind, ga_slabhash_view table, ga_tile til
     if (!walk->left) {
         return ga_slabhash_follow(kind, table, tile, walk, walk->link);
     }
-    if (!marked && ga_row_get(tile, row, GA_SLABHASH_MARK) & 1u) {
+    if (!marked && ga_row_get(tile, row, GA_SLABHASH_MARK) & walk->bit) {
         return false;
     }
     ga_slabhash_nap();
@@ -465,8 +470,8 @@ GA_SIMT ga_slabhash_answer ga_slabhash_put(uint32_t kind, ga_slabhash_view table
             spot = ga_bits_lowest(empty);
             spot_at = walk;
         }
-        if (!empty && walk.left && ga_row_get(tile, row, GA_SLABHASH_MARK) & 1u) {
-            ga_slabhash_mark(kind, tile, walk.row);
+        if (!empty && walk.left && ga_row_get(tile, row, GA_SLABHASH_MARK) & walk.bit) {
+            ga_slabhash_mark(kind, tile, walk.row, walk.bit);
         }
         if (!(multi && spot != GA_NONE) &&
             ga_slabhash_next(kind, table, tile, &walk, row, !empty)) {

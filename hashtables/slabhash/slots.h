@@ -8,8 +8,8 @@
  *     map64   key 64      value 64       ...      7 pairs      unused   mark   next
  *
  * An empty slab has all its bits set: an empty place has the key EMPTY (all ones) and, in maps, a
- * value of all ones. Bit 0 of the mark is cleared once the slab was found full. `next` is the
- * number of a unit, or all ones.
+ * value of all ones. A bit of the mark is cleared once a key of its class found the slab full.
+ * `next` is the number of a unit, or all ones.
  *
  * INVARIANT  A place that is a tile's or thread's to fill is only ever filled by a compare-and-swap
  *            against what was read there. In tables of unique keys it goes
