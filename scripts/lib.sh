@@ -131,3 +131,39 @@ run_tests() {
     # Verbose, since only then Criterion tells of the tests that were skipped.
     CRITERION_VERBOSITY_LEVEL=1 "$(find_meson)" test -C "$dir" --no-rebuild --print-errorlogs "$@"
 }
+
+# What is staged for another machine. It travels as one archive of at most so many bytes.
+STAGE_BYTES=$((64 << 20))
+
+# Print where the loader finds a library, if it does.
+find_library() {
+    PATH=$PATH:/sbin:/usr/sbin ldconfig -p | awk -v name="$1" '$1 == name { print $NF; exit }'
+}
+
+# Copy the libraries that the programs in $1/bin need, beyond the C library's own, to $1/lib.
+stage_libraries() {
+    local program library
+    for library in $(for program in "$1"/bin/*; do
+        ldd "$program" | awk '$2 == "=>" && $1 !~ /^lib(c|m|dl|pthread|rt)\.so/ { print $3 }'
+    done | sort -u); do
+        cp -L "$library" "$1/lib/"
+    done
+}
+
+# Write folder $1's commit and, where $2 is not empty, make it one archive. $3 is what runs it there.
+finish_stage() {
+    local stage=$1 archive bytes
+    (git -C "$REPO" describe --always --dirty 2>/dev/null || echo unknown) >"$stage/COMMIT"
+    if [[ ! $2 ]]; then
+        say "$(du -sm "$stage" | cut -f 1) MiB staged; run ${stage#"$REPO"/}/$3 on the other machine"
+        return
+    fi
+    archive=$(mktemp -p "$(dirname "$stage")")
+    tar c -C "$stage" --transform 's,^\.,stage,' . | gzip >"$archive"
+    rm -rf "${stage:?}"/*
+    mv "$archive" "$stage/stage.tgz"
+    chmod 644 "$stage/stage.tgz"
+    bytes=$(stat -c %s "$stage/stage.tgz")
+    ((bytes < STAGE_BYTES)) || die "the archive has $bytes bytes; expected fewer than $STAGE_BYTES"
+    say "$((bytes >> 20)) MiB packed into ${stage#"$REPO"/}/stage.tgz"
+}
