@@ -42,7 +42,9 @@ class Transformer(torch.nn.Module):
         self.register_buffer("mask", torch.nn.Transformer.generate_square_subsequent_mask(LENGTH))
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        return self.out(self.layers(self.tokens(tokens) + self.places, mask=self.mask))
+        # Told so, since to find out that the mask is causal waits for the device: no capture allows it.
+        seen = self.layers(self.tokens(tokens) + self.places, mask=self.mask, is_causal=True)
+        return self.out(seen)
 
 
 def batches() -> list[torch.Tensor]:
