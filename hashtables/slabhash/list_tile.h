@@ -190,24 +190,30 @@ GA_SIMT uint32_t ga_slabhash_link(uint32_t kind, ga_tile tile, uint32_t *row, ui
     return ga_lanes_get(tile, stands, leader);
 }
 
-/* The slab was full, and whoever looks in vain for a key of the class goes on from now on. */
+/* The slab was full, and whoever looks in vain for a key of the class goes on from now on. By the
+ * calling lane, or the tile's leader. */
+GA_SIMT void ga_slabhash_mark_own(uint32_t kind, uint32_t *row, uint32_t bit)
+{
+#if GA_SLABHASH_MUTANT != 5
+    /* relaxed: see ORDER. */
+    if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
+        ga_post_and_relaxed(row + GA_SLABHASH_MARK, ~bit);
+    } else {
+        ga_post_and64_relaxed((uint64_t *)(void *)(row + GA_SLABHASH_MARK), ~(uint64_t)bit);
+    }
+#else
+    (void)kind;
+    (void)row;
+    (void)bit;
+#endif
+}
+
 GA_SIMT void ga_slabhash_mark(uint32_t kind, ga_tile tile, uint32_t *row, uint32_t bit)
 {
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
-#if GA_SLABHASH_MUTANT != 5
-        /* relaxed: see ORDER. */
-        if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
-            ga_and_relaxed(row + GA_SLABHASH_MARK, ~bit);
-        } else {
-            ga_and64_relaxed((uint64_t *)(void *)(row + GA_SLABHASH_MARK), ~(uint64_t)bit);
-        }
-#else
-        (void)kind;
-        (void)row;
-        (void)bit;
-#endif
+        ga_slabhash_mark_own(kind, row, bit);
     }
     ga_tile_sync(tile);
 }

@@ -172,7 +172,30 @@ GA_SIMT void ga_slabhash_nap(void)
 #endif
 }
 
-/* A compare-and-swap by the tile's leader; whether it has succeeded. */
+/* A compare-and-swap by the calling lane; whether it has succeeded. */
+GA_SIMT bool ga_slabhash_own_swap32(uint32_t *word, uint32_t before, uint32_t after)
+{
+#if GA_SLABHASH_MUTANT == 8 || defined __CUDACC__
+    /* relaxed: the word is all there is to be seen; on the CPU it is a message as well. */
+    return ga_cas_relaxed(word, before, after) == before;
+#else
+    /* V1: acq_rel. Pairs with V2: what was done before happens before what a finder does. */
+    return ga_cas_acq_rel(word, before, after) == before;
+#endif
+}
+
+GA_SIMT bool ga_slabhash_own_swap64(uint32_t *words, uint64_t before, uint64_t after)
+{
+#if GA_SLABHASH_MUTANT == 8 || defined __CUDACC__
+    /* relaxed: as above. */
+    return ga_cas64_relaxed((uint64_t *)(void *)words, before, after) == before;
+#else
+    /* V1: acq_rel. Pairs with V2. */
+    return ga_cas64_acq_rel((uint64_t *)(void *)words, before, after) == before;
+#endif
+}
+
+/* The same by the tile's leader. */
 GA_SIMT bool ga_slabhash_swap32(ga_tile tile, uint32_t *word, uint32_t before, uint32_t after)
 {
     uint32_t leader = ga_tile_leader(tile);
@@ -180,14 +203,7 @@ GA_SIMT bool ga_slabhash_swap32(ga_tile tile, uint32_t *word, uint32_t before, u
     ga_slabhash_nap();
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-#if GA_SLABHASH_MUTANT == 8 || defined __CUDACC__
-        /* relaxed: the word is all there is to be seen; on the CPU it is a message as well. */
-        bool same = ga_cas_relaxed(word, before, after) == before;
-#else
-        /* V1: acq_rel. Pairs with V2: what was done before happens before what a finder does. */
-        bool same = ga_cas_acq_rel(word, before, after) == before;
-#endif
-        ga_lane_write(&done, own, same ? 1u : 0u);
+        ga_lane_write(&done, own, ga_slabhash_own_swap32(word, before, after) ? 1u : 0u);
     }
     ga_tile_sync(tile); /* what the leader did is seen by all */
     return ga_lanes_get(tile, done, leader) != 0;
@@ -200,14 +216,7 @@ GA_SIMT bool ga_slabhash_swap64(ga_tile tile, uint32_t *words, uint64_t before, 
     ga_slabhash_nap();
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-#if GA_SLABHASH_MUTANT == 8 || defined __CUDACC__
-        /* relaxed: as above. */
-        bool same = ga_cas64_relaxed((uint64_t *)(void *)words, before, after) == before;
-#else
-        /* V1: acq_rel. Pairs with V2. */
-        bool same = ga_cas64_acq_rel((uint64_t *)(void *)words, before, after) == before;
-#endif
-        ga_lane_write(&done, own, same ? 1u : 0u);
+        ga_lane_write(&done, own, ga_slabhash_own_swap64(words, before, after) ? 1u : 0u);
     }
     ga_tile_sync(tile); /* what the leader did is seen by all */
     return ga_lanes_get(tile, done, leader) != 0;

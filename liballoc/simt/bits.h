@@ -10,13 +10,16 @@
 #include <stdint.h>
 
 /* GA_SIMT: a word of the vocabulary, or an algorithm's fast path. GA_SIMT_SLOW: what is seldom
- * called and must not cost its callers registers. */
+ * called and must not cost its callers registers. GA_UNROLL before a loop: on the
+ * GPU it is unrolled. */
 #ifdef __CUDACC__
 #define GA_SIMT      static __device__ __forceinline__
 #define GA_SIMT_SLOW static __device__ __noinline__
+#define GA_UNROLL    _Pragma("unroll")
 #else
 #define GA_SIMT      static inline __attribute__((always_inline, unused))
 #define GA_SIMT_SLOW static __attribute__((noinline, unused))
+#define GA_UNROLL
 #endif
 
 /* No such word, bit or lane. */

@@ -27,6 +27,15 @@ GA_SIMT ga_tile ga_tile_of(uint32_t width)
     return (ga_tile){width};
 }
 
+/* The same where the warp is whole and all its tiles go through the same words together, in no
+ * branch that only some of them take: votes and shuffles cost the GPU one instruction each. Such a
+ * tile works with ga_lanes_get, _nonzero, and _any, which asks all of them; with rows, but for
+ * ga_row_match and what is made of it; and with ga_tile_sync, which all wait for. */
+GA_SIMT ga_tile ga_tile_abreast(uint32_t width)
+{
+    return ga_tile_of(width);
+}
+
 /* The lanes of the mask, out of the caller's warp, which all call this and work together from now
  * on. Lanes, and the words on rows that say so, work with such a tile; ga_row values do not. */
 GA_SIMT ga_tile ga_tile_among(uint32_t lanes)
@@ -78,6 +87,13 @@ GA_SIMT ga_lanes ga_tile_ranks(ga_tile tile)
 
 /* What lanes of the tile wrote before is seen by the others after. */
 GA_SIMT void ga_tile_sync(ga_tile tile)
+{
+    (void)tile;
+}
+
+/* Loads before are asked for before any of them is waited for after, where the GPU's assembler
+ * would mix them. No order of memory. */
+GA_SIMT void ga_tile_gate(ga_tile tile)
 {
     (void)tile;
 }
@@ -364,6 +380,33 @@ GA_SIMT uint32_t ga_row_match(ga_tile tile, ga_row row, uint32_t key)
         mask |= row[i] == key ? bits[i] : 0;
     }
     return mask;
+}
+
+/* The first of the places, a constant, whose word is `key`; or GA_NONE. */
+GA_SIMT uint32_t ga_row_first(ga_tile tile, ga_row row, uint32_t places, uint32_t key)
+{
+    uint32_t found = ga_row_match(tile, row, key) & places;
+    return found ? ga_bits_lowest(found) : GA_NONE;
+}
+
+/* The first of the places, all even, whose word and the next are the halves of `key`, the lower one
+ * first; or GA_NONE. On the GPU of a tile of up to 8 lanes. */
+GA_SIMT uint32_t ga_row_first64(ga_tile tile, ga_row row, uint32_t places, uint64_t key)
+{
+    uint32_t found = ga_row_match(tile, row, (uint32_t)key) & places;
+    found &= ga_row_match(tile, row, (uint32_t)(key >> 32)) >> 1;
+    return found ? ga_bits_lowest(found) : GA_NONE;
+}
+
+/* The word `further` behind `place`, the first of `places` whose word is `key`, in the same 16
+ * bytes; anything where it is GA_NONE. On the GPU of a tile of up to 8 lanes. */
+GA_SIMT uint32_t ga_row_behind(ga_tile tile, ga_row row, uint32_t places, uint32_t key,
+                               uint32_t place, uint32_t further)
+{
+    (void)tile;
+    (void)places;
+    (void)key;
+    return row[(place + further) & 31u];
 }
 
 /* Word `place` (below 32). */

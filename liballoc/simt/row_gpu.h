@@ -67,6 +67,14 @@ GA_SIMT ga_tile ga_tile_of(uint32_t width)
     return tile;
 }
 
+/* Votes and shuffles are the whole warp's, whose mask the compiler knows. */
+GA_SIMT ga_tile ga_tile_abreast(uint32_t width)
+{
+    ga_tile tile = ga_tile_of(width);
+    tile.mask = GA_ALL_BITS;
+    return tile;
+}
+
 GA_SIMT ga_tile ga_tile_among(uint32_t lanes)
 {
     ga_tile tile;
@@ -124,6 +132,18 @@ GA_SIMT ga_lanes ga_tile_ranks(ga_tile tile)
 GA_SIMT void ga_tile_sync(ga_tile tile)
 {
     __syncwarp(tile.mask);
+}
+
+/* The assembler (ptxas 13.0) takes what was loaded first in hand before it asks for the rest, and
+ * no barrier keeps it from that: a branch of which it knows nothing does. It is never taken. */
+GA_SIMT void ga_tile_gate(ga_tile tile)
+{
+    uint32_t blocks;
+    (void)tile;
+    asm volatile("mov.u32 %0, %%nctaid.x;" : "=r"(blocks));
+    if (!blocks) {
+        __trap();
+    }
 }
 
 /* One fence for all lanes, after they met: what each did is then the leader's too, in the order of
@@ -373,6 +393,71 @@ GA_SIMT uint32_t ga_row_match(ga_tile tile, ga_row row, uint32_t key)
         mask |= (row.word[j] == key ? 1u : 0u) << ga_row_place(tile, j);
     }
     return ga_lanes_union(tile, mask);
+}
+
+/* The first of the places of `words` words each at which `here` says that it stands, by word of the
+ * lane. A vote for each word that is a place in some lane; which those are is known beforehand. */
+GA_SIMT uint32_t ga_row_first_place(ga_tile tile, const bool *here, uint32_t places)
+{
+    uint32_t each = tile.width > 8u ? 32u / tile.width : 4u; /* words of one load */
+    uint32_t first = GA_NONE;
+#pragma unroll
+    for (uint32_t i = 32u / tile.width / each; i-- > 0;) { /* the last load first */
+        uint32_t votes[4], any = 0;
+#pragma unroll
+        for (uint32_t j = 0; j < each; j++) {
+            bool some = false;
+            for (uint32_t lane = 0; lane < tile.width; lane++) {
+                some |= (places >> (i * tile.width * each + lane * each + j)) & 1u;
+            }
+            votes[j] = some ? ga_lanes_nonzero(tile, here[i * each + j] ? 1u : 0u) : 0;
+            any |= votes[j];
+        }
+        uint32_t lane = any ? ga_bits_lowest(any) : 0;
+        uint32_t within = each - 1u;
+#pragma unroll
+        for (uint32_t j = each - 1u; j-- > 0;) {
+            within = (votes[j] >> lane) & 1u ? j : within;
+        }
+        first = any ? i * tile.width * each + lane * each + within : first;
+    }
+    return first;
+}
+
+GA_SIMT uint32_t ga_row_first(ga_tile tile, ga_row row, uint32_t places, uint32_t key)
+{
+    bool here[8];
+#pragma unroll
+    for (uint32_t j = 0; j < 32u / tile.width; j++) {
+        here[j] = row.word[j] == key && (places >> ga_row_place(tile, j)) & 1u;
+    }
+    return ga_row_first_place(tile, here, places);
+}
+
+/* Of a tile of up to 8 lanes, so that a lane holds both words. */
+GA_SIMT uint32_t ga_row_first64(ga_tile tile, ga_row row, uint32_t places, uint64_t key)
+{
+    bool here[8];
+#pragma unroll
+    for (uint32_t j = 0; j < 32u / tile.width; j++) {
+        here[j] = row.word[j] == (uint32_t)key && row.word[j + 1 & 7u] == (uint32_t)(key >> 32) &&
+                  (places >> ga_row_place(tile, j)) & 1u;
+    }
+    return ga_row_first_place(tile, here, places);
+}
+
+/* Of a lane's own words the one behind the key goes to all. */
+GA_SIMT uint32_t ga_row_behind(ga_tile tile, ga_row row, uint32_t places, uint32_t key,
+                               uint32_t place, uint32_t further)
+{
+    uint32_t each = tile.width > 8u ? 32u / tile.width : 4u;
+    uint32_t mine = 0;
+#pragma unroll
+    for (uint32_t j = 32u / tile.width; j-- > 0;) {
+        bool here = row.word[j] == key && (places >> ga_row_place(tile, j)) & 1u;
+        mine = here ? row.word[(j + further) & 7u] : mine;
+    }
+    return ga_lanes_get(tile, mine, place % (tile.width * each) / each);
 }
 
 GA_SIMT uint32_t ga_row_get(ga_tile tile, ga_row row, uint32_t place)

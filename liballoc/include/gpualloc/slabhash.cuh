@@ -42,7 +42,7 @@
 #include <gpualloc/slabhash.h>
 
 #include "device/kinds.h"
-#include "slabhash/hash_tile.h"
+#include "slabhash/many_tile.h"
 
 #ifndef GA_SLABHASH_HASH
 #define GA_SLABHASH_HASH(table, key) ga_slabhash_seeded(table, key)
@@ -100,6 +100,29 @@ ga_slabhash_tile(ga_slabhash_turn *turn, uint32_t op, uint64_t key, uint64_t val
                           GA_SLABHASH_HASH(turn->table, key), to);
 }
 
+/* The same as a function of its own, so that its registers are not its callers'. */
+typedef struct ga_slabhash_alone {
+    ga_slabhash_answer answer;
+    ga_slab_claimed claimed;
+} ga_slabhash_alone;
+
+template <uint32_t kind>
+static __device__ __noinline__ ga_slabhash_alone ga_slabhash_tile_alone(ga_slabhash_view table,
+                                                                        ga_slab_claimed claimed,
+                                                                        uint32_t op, uint64_t key,
+                                                                        uint64_t value,
+                                                                        uint32_t how)
+{
+    ga_slabhash_alone alone;
+    ga_slabhash_turn turn;
+    turn.table = table;
+    turn.tile = ga_tile_of(GA_SLABHASH_TILE);
+    turn.claimed = claimed;
+    alone.answer = ga_slabhash_tile<kind>(&turn, op, key, value, how);
+    alone.claimed = turn.claimed;
+    return alone;
+}
+
 /* Whether the operation of a kernel for `fixed` may be to apply, so that `how` counts. */
 GA_SIMT bool ga_slabhash_may_apply(uint32_t kind, uint32_t fixed)
 {
@@ -107,17 +130,49 @@ GA_SIMT bool ga_slabhash_may_apply(uint32_t kind, uint32_t fixed)
            (fixed == GA_SLABHASH_APPLY || fixed >= GA_SLABHASH_OP_COUNT);
 }
 
+/* The lanes' operations as far as the tiles of a whole warp serve them together: `asks` is left set
+ * where one is still to be done. */
+template <uint32_t kind, uint32_t fixed>
+static __device__ __forceinline__ ga_slabhash_answer
+ga_slabhash_abreast(ga_slabhash_turn *turn, bool *asks, uint32_t op, uint64_t key, uint64_t value)
+{
+    ga_tile tile = ga_tile_abreast(GA_SLABHASH_TILE);
+    ga_slabhash_many many = {};
+    bool served = *asks && ga_slabhash_is_served(kind, fixed < GA_SLABHASH_OP_COUNT ? fixed : op);
+    many.key = (uint32_t)key;
+    many.key_high = (uint32_t)(key >> 32);
+    many.value = (uint32_t)value;
+    many.value_high = (uint32_t)(value >> 32);
+    many.op = op;
+    many.result = GA_SLABHASH_LATER;
+    ga_slabhash_many_begin(turn->table, &many, tile.lane, GA_SLABHASH_HASH(turn->table, key));
+    uint32_t asking = ga_lanes_nonzero(tile, served ? 1u : 0u);
+    (void)ga_slabhash_serve_many(kind, fixed, turn->table, tile, asking, &many);
+    *asks = *asks && many.result == GA_SLABHASH_LATER;
+    return ga_slabhash_say(many.result, many.was | (uint64_t)many.was_high << 32);
+}
+
 /* One operation for each lane that `asks`, whichever in each: others only help. Where all lanes
- * have the same operation it is given as `fixed`, which takes fewer registers. */
-template <uint32_t kind, uint32_t fixed = GA_SLABHASH_OP_COUNT>
+ * have the same operation it is given as `fixed`, which takes fewer registers; where all tiles of
+ * every warp call together `whole` spares the question. What whole warps ask is served together,
+ * but for what is left over. */
+template <uint32_t kind, uint32_t fixed = GA_SLABHASH_OP_COUNT, bool whole = false>
 static __device__ __forceinline__ ga_slabhash_answer
 ga_slabhash_lanes(ga_slabhash_turn *turn, bool asks, uint32_t op, uint64_t key, uint64_t value,
                   uint32_t how = GA_SLABHASH_ADD)
 {
     ga_tile tile = turn->tile;
-    bool fits = ga_slabhash_fits(kind, fixed < GA_SLABHASH_OP_COUNT ? fixed : op, key, value);
-    ga_slabhash_answer mine = ga_slabhash_say(fits ? GA_SLABHASH_ABSENT : GA_SLABHASH_REFUSED, 0);
-    uint32_t asking = ga_lanes_nonzero(tile, asks && fits ? 1u : 0u);
+    op = fixed < GA_SLABHASH_OP_COUNT ? fixed : op;
+    bool allowed = turn->table.kind == kind && ga_slabhash_has(kind, op) &&
+                   ga_slabhash_allowed(kind, op, key, value);
+    ga_slabhash_answer mine =
+        ga_slabhash_say(allowed ? GA_SLABHASH_ABSENT : GA_SLABHASH_REFUSED, 0);
+    bool left = asks && allowed;
+    if (whole || ga_warp_is_whole(ga_warp_present())) {
+        ga_slabhash_answer answer = ga_slabhash_abreast<kind, fixed>(turn, &left, op, key, value);
+        mine = asks && allowed ? answer : mine;
+    }
+    uint32_t asking = ga_lanes_nonzero(tile, left ? 1u : 0u);
     GA_SHARE(tile, asking, lane)
     {
         uint64_t its_key = ga_lanes_get(tile, (uint32_t)key, lane);
@@ -131,12 +186,13 @@ ga_slabhash_lanes(ga_slabhash_turn *turn, bool asks, uint32_t op, uint64_t key, 
         }
         uint32_t its_op = fixed < GA_SLABHASH_OP_COUNT ? fixed : ga_lanes_get(tile, op, lane);
         uint32_t its_how = ga_slabhash_may_apply(kind, fixed) ? ga_lanes_get(tile, how, lane) : how;
-        ga_slabhash_answer answer =
-            ga_slabhash_tile<kind>(turn, its_op, its_key, its_value, its_how);
+        ga_slabhash_alone alone = ga_slabhash_tile_alone<kind>(turn->table, turn->claimed, its_op,
+                                                               its_key, its_value, its_how);
+        turn->claimed = alone.claimed;
         GA_EACH_LANE(tile, 1u << lane, own)
         {
             (void)own;
-            mine = answer;
+            mine = alone.answer;
         }
     }
     return mine;
@@ -166,43 +222,65 @@ static __device__ __forceinline__ uint64_t ga_slabhash_of(const void *array, uin
                                                        : ((const uint32_t *)array)[i];
 }
 
+/* Request i's operation; one that is refused where its value is missing. */
 template <uint32_t kind, uint32_t fixed>
-static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK)
+static __device__ __forceinline__ uint32_t ga_slabhash_op_of(const ga_slabhash_batch &batch,
+                                                             uint64_t i)
+{
+    if (fixed != GA_SLABHASH_ANY) {
+        return fixed;
+    }
+    uint32_t op = batch.ops ? batch.ops[i] : (uint32_t)batch.op;
+    bool misses = !batch.values && GA_SLABHASH_MODE(kind) != GA_SLABHASH_SET32;
+    return misses && ga_slabhash_puts(op) ? (uint32_t)GA_SLABHASH_OP_COUNT : op;
+}
+
+/* How often each result came, of the thread: the warp adds them up. */
+static __device__ __forceinline__ void ga_slabhash_tell(const uint32_t *tally, uint64_t *counts)
+{
+    ga_tile warp = ga_tile_of(32);
+    for (uint32_t result = 0; result <= GA_SLABHASH_REFUSED; result++) {
+        uint32_t n = ga_lanes_sum(warp, tally[result]);
+        if (n && warp.lane == 0) {
+            ga_post_add64_relaxed(counts + result, n); /* relaxed: read after the kernel */
+        }
+    }
+}
+
+/* Registers are for as many blocks as it takes to have enough slabs under way. */
+template <uint32_t kind, uint32_t fixed>
+static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK, fixed == GA_SLABHASH_SEARCH ? 8 : 6)
     ga_slabhash_batch_kernel(ga_slabhash_view table, ga_slabhash_batch batch, uint64_t *counts)
 {
     ga_slabhash_turn turn = ga_slabhash_turn_begin(table);
-    uint64_t step = ga_slabhash_grid_tiles() * GA_SLABHASH_TILE;
-    for (uint64_t first = ga_slabhash_grid_tile() * GA_SLABHASH_TILE; first < batch.count;
-         first += step) {
-        uint64_t i = first + turn.tile.lane;
+    ga_tile warp = ga_tile_of(32);
+    uint32_t tally[GA_SLABHASH_REFUSED + 1] = {};
+    uint64_t thread = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    uint64_t step = (uint64_t)gridDim.x * blockDim.x;
+    for (uint64_t first = thread - warp.lane; first < batch.count; first += step) {
+        uint64_t i = first + warp.lane;
         bool asks = i < batch.count;
-        uint32_t op = fixed != GA_SLABHASH_ANY ? fixed
-                      : batch.ops && asks      ? batch.ops[i]
-                                               : (uint32_t)batch.op;
-        uint64_t key = asks ? ga_slabhash_of<kind>(batch.keys, i) : 0;
-        uint64_t value = 0;
-        if (fixed == GA_SLABHASH_ANY && !batch.values) {
-            op = GA_SLABHASH_MODE(kind) != GA_SLABHASH_SET32 && ga_slabhash_puts(op)
-                     ? (uint32_t)GA_SLABHASH_OP_COUNT /* which is refused */
-                     : op;
-        } else if (fixed == GA_SLABHASH_ANY && asks) {
-            value = ga_slabhash_of<kind>(batch.values, i);
-        }
+        uint64_t at = asks ? i : first;
+        uint32_t op = ga_slabhash_op_of<kind, fixed>(batch, at);
+        uint64_t key = ga_slabhash_of<kind>(batch.keys, at);
+        bool valued = batch.values && (fixed == GA_SLABHASH_ANY || ga_slabhash_puts(fixed));
+        uint64_t value = valued ? ga_slabhash_of<kind>(batch.values, at) : 0;
+        ga_tile_sync(warp); /* its tiles go on abreast */
         ga_slabhash_answer answer =
-            ga_slabhash_lanes<kind, fixed>(&turn, asks, op, key, value, (uint32_t)batch.how);
+            ga_slabhash_lanes<kind, fixed, true>(&turn, asks, op, key, value, (uint32_t)batch.how);
         if (asks && batch.results) {
             batch.results[i] = (uint8_t)answer.result;
         }
         if (asks && batch.found) {
             ga_slabhash_write(kind, batch.found, i, answer.value);
         }
-        for (uint32_t result = 0; counts && result <= GA_SLABHASH_REFUSED; result++) {
-            uint32_t n = ga_bits_count(
-                ga_lanes_nonzero(turn.tile, asks && answer.result == result ? 1u : 0u));
-            if (n && turn.tile.lane == 0) {
-                ga_post_add64_relaxed(counts + result, n); /* relaxed: read after the kernel */
-            }
+        for (uint32_t result = 0; result <= GA_SLABHASH_REFUSED; result++) {
+            tally[result] += asks && answer.result == result ? 1u : 0u;
         }
+    }
+    ga_tile_sync(warp);
+    if (counts) {
+        ga_slabhash_tell(tally, counts);
     }
     ga_slabhash_turn_end(&turn);
 }
@@ -489,15 +567,21 @@ static inline ga_status ga_slabhash_device_run(ga_slabhash_device *table,
 #define GA_SLABHASH_SEARCH_CALL(kind)                                                              \
     ga_slabhash_batch_kernel<kind, GA_SLABHASH_SEARCH>                                             \
         <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *batch, counts)
+#define GA_SLABHASH_INSERT_CALL(kind)                                                              \
+    ga_slabhash_batch_kernel<kind, GA_SLABHASH_INSERT>                                             \
+        <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *batch, counts)
 #define GA_SLABHASH_ANY_CALL(kind)                                                                 \
     ga_slabhash_batch_kernel<kind, GA_SLABHASH_ANY>                                                \
         <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *batch, counts)
     if (!batch->ops && batch->op == GA_SLABHASH_SEARCH) {
         GA_SLABHASH_EACH_KIND(table->view.kind, GA_SLABHASH_SEARCH_CALL)
+    } else if (!batch->ops && batch->op == GA_SLABHASH_INSERT) {
+        GA_SLABHASH_EACH_KIND(table->view.kind, GA_SLABHASH_INSERT_CALL)
     } else {
         GA_SLABHASH_EACH_KIND(table->view.kind, GA_SLABHASH_ANY_CALL)
     }
 #undef GA_SLABHASH_SEARCH_CALL
+#undef GA_SLABHASH_INSERT_CALL
 #undef GA_SLABHASH_ANY_CALL
     return ga_slabhash_cuda("launch a batch", cudaGetLastError());
 }

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Requests of a tile's lanes, one each, served together: the tile looks at the slabs of several
+ * requests at once, so that their loads are under way together, and then each lane makes the one
+ * change that its request comes to, all lanes at once.
+ *
+ * STRUCTURE  queue    lanes whose request has a slab to look at, a mask
+ *            look     the tile loads the slabs of the next GA_SLABHASH_AT_ONCE of them; what it
+ *                     sees in each the lane keeps whose request it is; and so on for all
+ *            judge    each lane what it has seen: answered, or a change to be made, or on to the
+ *                     next slab, and so in the queue again
+ *            act      each lane's compare-and-swap
+ *            later    what this does not know, and swaps that fail: the caller serves those one by
+ *                     one, from their beginning (ga_slabhash_do)
+ *
+ * INVARIANT  A lane changes what ga_slabhash_put() and ga_slabhash_remove() would, by the same
+ *            compare-and-swap: an empty place that was the path's first, once the path was seen to
+ *            its end, or the key's own.
+ *
+ * In kernels the tiles of a warp stay abreast: no collective word below stands in a branch that
+ * only some of them take.
+ */
+#ifndef GPUALLOC_SLABHASH_MANY_TILE_H
+#define GPUALLOC_SLABHASH_MANY_TILE_H
+
+#include "hash_tile.h"
+
+/* Rows of a tile that are loaded together. */
+#ifndef GA_SLABHASH_AT_ONCE
+#define GA_SLABHASH_AT_ONCE 4u
+#endif
+
+/* What becomes of a request, beside the results. */
+enum {
+    GA_SLABHASH_FILLS = 8, /* puts its pair in an empty place */
+    GA_SLABHASH_CHANGES,   /* changes the key's own */
+    GA_SLABHASH_LATER
+};
+
+/* In lanes. Of 64-bit keys and values there are upper halves. */
+typedef struct ga_slabhash_many {
+    ga_lanes key, key_high, value, value_high; /* set by the caller, as is `op` */
+    ga_lanes op;
+    ga_lanes row, row_high; /* the slab's address */
+    ga_lanes at;            /* which bucket's it is */
+    ga_lanes step;          /* to the next */
+    ga_lanes left;          /* buckets still to come */
+    ga_lanes bit;           /* the class */
+    ga_lanes place;
+    ga_lanes result;
+    ga_lanes was, was_high; /* the value that is there */
+} ga_slabhash_many;
+
+/* What was seen in a slab, in the lane whose request it is: places are GA_NONE where there are
+ * none. */
+typedef struct ga_slabhash_sight {
+    ga_lanes found, empty;      /* the first place of the key; the first empty one */
+    ga_lanes value, value_high; /* at `found` */
+    ga_lanes mark, next;
+} ga_slabhash_sight;
+
+GA_SIMT uint64_t ga_slabhash_wide(ga_lanes low, ga_lanes high, uint32_t lane)
+{
+    return ga_lane_read(low, lane) | (uint64_t)ga_lane_read(high, lane) << 32;
+}
+
+/* The operations of a kind that this serves; others are for later. */
+GA_SIMT bool ga_slabhash_is_served(uint32_t kind, uint32_t op)
+{
+    bool multi = GA_SLABHASH_IS_MULTI(kind);
+    return op == GA_SLABHASH_SEARCH || (!multi && op == GA_SLABHASH_REPLACE) ||
+           ((op == GA_SLABHASH_INSERT || op == GA_SLABHASH_DELETE) &&
+            !(multi && GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64));
+}
+
+/* Whether it may be one that puts pairs in, where all operations are `fixed`, or it is none. */
+GA_SIMT bool ga_slabhash_may_put(uint32_t fixed)
+{
+    return fixed >= GA_SLABHASH_OP_COUNT || ga_slabhash_puts(fixed);
+}
+
+/* Lane `own` goes to the slab. */
+GA_SIMT void ga_slabhash_many_at(ga_slabhash_many *many, uint32_t own, uint32_t *row)
+{
+    ga_lane_write(&many->row, own, (uint32_t)(uintptr_t)row);
+    ga_lane_write(&many->row_high, own, (uint32_t)((uint64_t)(uintptr_t)row >> 32));
+}
+
+/* Each lane's request begins at its home. */
+GA_SIMT void ga_slabhash_many_begin(ga_slabhash_view table, ga_slabhash_many *many, uint32_t own,
+                                    uint64_t hash)
+{
+    ga_slabhash_walk walk = ga_slabhash_walk_path(table, hash);
+    ga_slabhash_many_at(many, own, walk.row);
+    ga_lane_write(&many->at, own, walk.bucket);
+    ga_lane_write(&many->step, own, walk.step);
+    ga_lane_write(&many->left, own, walk.left);
+    ga_lane_write(&many->bit, own, walk.bit);
+}
+
+GA_SIMT uint32_t *ga_slabhash_many_row(const ga_slabhash_many *many, uint32_t own)
+{
+    return (uint32_t *)(uintptr_t)ga_slabhash_wide(many->row, many->row_high, own);
+}
+
+/* What the tile sees in the slab for lane `lane`, if that is none of GA_NONE. */
+GA_SIMT void ga_slabhash_see(uint32_t kind, uint32_t fixed, ga_tile tile, ga_row row, uint64_t key,
+                             uint32_t lane, ga_slabhash_sight *sight)
+{
+    uint32_t places = ga_slabhash_places(kind);
+    bool wide = GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64;
+    uint32_t found = wide ? ga_row_first64(tile, row, places, key)
+                          : ga_row_first(tile, row, places, (uint32_t)key);
+    uint32_t empty = !ga_slabhash_may_put(fixed) ? GA_NONE
+                     : wide ? ga_row_first64(tile, row, places, GA_SLABHASH_EMPTY)
+                            : ga_row_first(tile, row, places, (uint32_t)GA_SLABHASH_EMPTY);
+    uint32_t low = 0, high = 0;
+    if (GA_SLABHASH_MODE(kind) != GA_SLABHASH_SET32) {
+        low = ga_row_behind(tile, row, places, (uint32_t)key, found, wide ? 2u : 1u);
+    }
+    if (wide) {
+        high = ga_row_behind(tile, row, places, (uint32_t)key, found, 3u);
+    }
+    uint32_t mark = ga_row_get(tile, row, GA_SLABHASH_MARK);
+    uint32_t next = ga_row_get(tile, row, GA_SLABHASH_NEXT);
+    GA_EACH_LANE(tile, lane != GA_NONE ? 1u << lane : 0, own)
+    {
+        ga_lane_write(&sight->found, own, found);
+        ga_lane_write(&sight->empty, own, empty);
+        ga_lane_write(&sight->value, own, low);
+        ga_lane_write(&sight->value_high, own, high);
+        ga_lane_write(&sight->mark, own, mark);
+        ga_lane_write(&sight->next, own, next);
+    }
+}
+
+/* ---- what a lane makes of it ---------------------------------------------------------------- */
+
+/* The key stands in the slab. */
+GA_SIMT uint32_t ga_slabhash_judge_found(uint32_t kind, uint32_t op, uint64_t value)
+{
+    bool is_set = ga_slabhash_is_set(kind, value);
+    bool set32 = GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32;
+    if (op == GA_SLABHASH_DELETE || (op == GA_SLABHASH_REPLACE && !set32)) {
+        return is_set || op == GA_SLABHASH_REPLACE ? GA_SLABHASH_CHANGES : GA_SLABHASH_ABSENT;
+    }
+    return is_set                     ? GA_SLABHASH_FOUND
+           : op == GA_SLABHASH_SEARCH ? GA_SLABHASH_ABSENT /* its own place: it is nowhere else */
+                                      : GA_SLABHASH_CHANGES;
+}
+
+/* On to the next bucket, or down the chain of a path of one. */
+GA_SIMT void ga_slabhash_many_go(uint32_t kind, ga_slabhash_view table, ga_slabhash_many *many,
+                                 uint32_t own, uint32_t *row, uint32_t next)
+{
+    uint32_t at = ga_lane_read(many->at, own) + ga_lane_read(many->step, own);
+    if (table.path > 1u) {
+        at -= at >= table.buckets ? table.buckets : 0;
+        ga_lane_write(&many->at, own, at);
+        ga_lane_write(&many->left, own, ga_lane_read(many->left, own) - 1u);
+        ga_slabhash_many_at(many, own, table.rows + (size_t)at * GA_SLABHASH_WORDS);
+        return;
+    }
+    if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
+        (void)ga_load_acquire(row + GA_SLABHASH_NEXT); /* L2: acquire. Pairs with L1 */
+    } else {
+        /* L2: acquire. Pairs with L1: for all lanes, once they have met. */
+        (void)ga_load64_acquire((uint64_t *)(void *)(row + GA_SLABHASH_MARK));
+    }
+    ga_slabhash_many_at(many, own, ga_slabhash_row(table, next));
+}
+
+/* The key does not stand in the slab; whether the lane goes on. */
+GA_SIMT bool ga_slabhash_judge_not(uint32_t kind, ga_slabhash_view table, ga_slabhash_many *many,
+                                   uint32_t own, uint32_t op, uint32_t *row,
+                                   const ga_slabhash_sight *sight)
+{
+    uint32_t left = ga_lane_read(many->left, own);
+    uint32_t next = ga_lane_read(sight->next, own);
+    bool unmarked = (ga_lane_read(sight->mark, own) & ga_lane_read(many->bit, own)) != 0;
+    bool ends = left ? unmarked : table.path == 1u && next == GA_SLABHASH_NO_SLAB;
+    bool puts = ga_slabhash_puts(op);
+    if (puts && ga_lane_read(sight->empty, own) != GA_NONE) {
+        bool first = ends || GA_SLABHASH_IS_MULTI(kind); /* there is nothing more to be seen */
+        ga_lane_write(&many->place, own, ga_lane_read(sight->empty, own));
+        ga_lane_write(&many->result, own, first ? GA_SLABHASH_FILLS : GA_SLABHASH_LATER);
+        return false;
+    }
+    if (!left && (ends ? puts : table.path > 1u)) { /* a slab more; or the home's chain */
+        ga_lane_write(&many->result, own, GA_SLABHASH_LATER);
+        return false;
+    }
+    if (ends && !puts) {
+        ga_lane_write(&many->result, own, GA_SLABHASH_ABSENT);
+        return false;
+    }
+    if (ends) {
+        ga_slabhash_mark_own(kind, row, ga_lane_read(many->bit, own));
+    }
+    ga_slabhash_many_go(kind, table, many, own, row, next);
+    return true;
+}
+
+/* What lane `own` makes of what was seen in its slab; whether it goes on. */
+GA_SIMT bool ga_slabhash_judge(uint32_t kind, uint32_t fixed, ga_slabhash_view table,
+                               ga_slabhash_many *many, uint32_t own, const ga_slabhash_sight *sight)
+{
+    bool multi = GA_SLABHASH_IS_MULTI(kind);
+    uint32_t op = fixed < GA_SLABHASH_OP_COUNT ? fixed : ga_lane_read(many->op, own);
+    uint32_t found = ga_lane_read(sight->found, own);
+    uint32_t *row = ga_slabhash_many_row(many, own);
+    if (found == GA_NONE || (multi && ga_slabhash_puts(op))) {
+        return ga_slabhash_judge_not(kind, table, many, own, op, row, sight);
+    }
+    uint64_t value = ga_slabhash_wide(sight->value, sight->value_high, own);
+    uint32_t result = multi && !ga_slabhash_is_set(kind, value)
+                          ? (uint32_t)GA_SLABHASH_LATER
+                          : ga_slabhash_judge_found(kind, op, value);
+    if (result == GA_SLABHASH_FOUND) {
+        ga_slabhash_seen(kind, row + found);
+    }
+    ga_lane_write(&many->place, own, found);
+    ga_lane_write(&many->result, own, result);
+    ga_lane_write(&many->was, own, (uint32_t)value);
+    ga_lane_write(&many->was_high, own, (uint32_t)(value >> 32));
+    return false;
+}
+
+/* ---- look ----------------------------------------------------------------------------------- */
+
+/* What there is in the slabs of the next few of the queue, which is handed on without them. */
+GA_SIMT uint32_t ga_slabhash_look_at_some(uint32_t kind, uint32_t fixed, ga_tile tile,
+                                          uint32_t queue, const ga_slabhash_many *many,
+                                          ga_slabhash_sight *sight)
+{
+    uint32_t lanes[GA_SLABHASH_AT_ONCE];
+    ga_row rows[GA_SLABHASH_AT_ONCE];
+    GA_UNROLL
+    for (uint32_t i = 0; i < GA_SLABHASH_AT_ONCE; i++) {
+        lanes[i] = queue ? ga_bits_lowest(queue) : GA_NONE; /* then any slab */
+        queue &= queue - 1u;
+        uint32_t lane = lanes[i] % ga_tile_size(tile);
+        uint64_t row = ga_lanes_get(tile, many->row, lane) |
+                       (uint64_t)ga_lanes_get(tile, many->row_high, lane) << 32;
+        rows[i] = ga_slabhash_look(kind, tile, (const uint32_t *)(uintptr_t)row);
+    }
+    ga_tile_gate(tile); /* all loads are under way before any is waited for */
+    GA_UNROLL
+    for (uint32_t i = 0; i < GA_SLABHASH_AT_ONCE; i++) {
+        uint32_t lane = lanes[i] % ga_tile_size(tile);
+        uint64_t key = ga_lanes_get(tile, many->key, lane);
+        if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64) {
+            key |= (uint64_t)ga_lanes_get(tile, many->key_high, lane) << 32;
+        }
+        ga_slabhash_see(kind, fixed, tile, rows[i], key, lanes[i], sight);
+    }
+    return queue;
+}
+
+GA_SIMT void ga_slabhash_look_at_many(uint32_t kind, uint32_t fixed, ga_slabhash_view table,
+                                      ga_tile tile, uint32_t asking, ga_slabhash_many *many)
+{
+    while (ga_lanes_any(tile, ga_lanes_all(asking))) {
+        ga_slabhash_sight sight;
+        ga_lanes again = ga_lanes_all(0);
+        uint32_t queue = asking;
+        sight.found = sight.empty = sight.value = sight.value_high = ga_lanes_all(0);
+        sight.mark = sight.next = ga_lanes_all(0);
+        do {
+            queue = ga_slabhash_look_at_some(kind, fixed, tile, queue, many, &sight);
+        } while (ga_lanes_any(tile, ga_lanes_all(queue)));
+        GA_EACH_LANE(tile, asking, own)
+        {
+            bool on = ga_slabhash_judge(kind, fixed, table, many, own, &sight);
+            ga_lane_write(&again, own, on ? 1u : 0u);
+        }
+        ga_tile_sync(tile); /* what a lane acquired is the others' */
+        asking = ga_lanes_nonzero(tile, again);
+    }
+}
+
+/* ---- act ------------------------------------------------------------------------------------ */
+
+/* The change that lane `own` has come to; whether it was made. */
+GA_SIMT bool ga_slabhash_act(uint32_t kind, uint32_t op, ga_slabhash_many *many, uint32_t own,
+                             uint32_t *place)
+{
+    bool fills = ga_lane_read(many->result, own) == GA_SLABHASH_FILLS;
+    bool erases = op == GA_SLABHASH_DELETE;
+    uint32_t key = ga_lane_read(many->key, own);
+    uint64_t was = ga_slabhash_wide(many->was, many->was_high, own);
+    uint64_t value = ga_slabhash_wide(many->value, many->value_high, own);
+    uint32_t deleted = GA_SLABHASH_IS_MULTI(kind) ? 0xffffffffu : GA_SLABHASH_DELETED;
+    switch (GA_SLABHASH_MODE(kind)) {
+    case GA_SLABHASH_SET32:
+        return ga_slabhash_own_swap32(place, fills ? 0xffffffffu : key, fills ? key : deleted);
+    case GA_SLABHASH_MAP32:
+        return ga_slabhash_own_swap64(place, fills ? GA_SLABHASH_EMPTY : ga_slabhash_pair(key, was),
+                                      erases ? ga_slabhash_pair(deleted, UINT32_MAX)
+                                             : ga_slabhash_pair(key, value));
+    default:
+        return (!fills ||
+                ga_slabhash_own_swap64(place, GA_SLABHASH_EMPTY,
+                                       ga_slabhash_wide(many->key, many->key_high, own))) &&
+               ga_slabhash_own_swap64(place + 2, fills ? GA_SLABHASH_UNSET : was,
+                                      erases ? GA_SLABHASH_UNSET : value);
+    }
+}
+
+/* All of it for the lanes of the mask, whose operations the kind has, whose keys and values are
+ * allowed, and which have begun. Answers the mask of those that are for later; the others have
+ * their results and what was there. */
+GA_SIMT uint32_t ga_slabhash_serve_many(uint32_t kind, uint32_t fixed, ga_slabhash_view table,
+                                        ga_tile tile, uint32_t asking, ga_slabhash_many *many)
+{
+    ga_lanes later = ga_lanes_all(0);
+    ga_slabhash_look_at_many(kind, fixed, table, tile, asking, many);
+    GA_EACH_LANE(tile, asking, own)
+    {
+        uint32_t result = ga_lane_read(many->result, own);
+        bool fills = result == GA_SLABHASH_FILLS;
+        bool is_set =
+            !fills && ga_slabhash_is_set(kind, ga_slabhash_wide(many->was, many->was_high, own));
+        if (fills || result == GA_SLABHASH_CHANGES) {
+            uint32_t *row = ga_slabhash_many_row(many, own);
+            uint32_t op = fixed < GA_SLABHASH_OP_COUNT ? fixed : ga_lane_read(many->op, own);
+            bool done = ga_slabhash_act(kind, op, many, own, row + ga_lane_read(many->place, own));
+            result = !done    ? (uint32_t)GA_SLABHASH_LATER
+                     : is_set ? (uint32_t)GA_SLABHASH_FOUND
+                              : (uint32_t)GA_SLABHASH_ABSENT;
+        }
+        if (result != GA_SLABHASH_FOUND) {
+            ga_lane_write(&many->was, own, 0);
+            ga_lane_write(&many->was_high, own, 0);
+        }
+        ga_lane_write(&many->result, own, result);
+        ga_lane_write(&later, own, result == GA_SLABHASH_LATER ? 1u : 0u);
+    }
+    ga_tile_sync(tile); /* what a lane did comes before what is done for it later */
+    return ga_lanes_nonzero(tile, later);
+}
+
+#endif

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Requests of a tile that are served together (many_tile.h), as in kernels, beside an array that
+ * says what must come of each.
+ */
+#include "../../hashtables/slabhash/many_tile.h"
+#include "../../hashtables/slabhash/table.h"
+
+#include "support/expect.h"
+#include "support/random.h"
+
+#include <inttypes.h>
+
+static ga_slabhash *open_table(ga_slabhash_options options)
+{
+    ga_slabhash *table = NULL;
+    options.options_size = sizeof options;
+    assert_ok(ga_slabhash_open(&table, &options));
+    return table;
+}
+
+/* One request by itself, with as many slabs as it wants. */
+static ga_slabhash_answer serve_one(ga_slabhash *table, ga_slabhash_change_to to)
+{
+    for (;;) {
+        uint32_t seen = slabhash_supers(table);
+        ga_slab_claimed claimed = ga_slabhash_claim_begin(0);
+        ga_slabhash_answer answer = ga_slabhash_do(table->kind, table->view, SLABHASH_TILE,
+                                                   &claimed, slabhash_hash_of(table, to.key), to);
+        ga_slabhash_claim_end(table->view, SLABHASH_TILE, &claimed);
+        if (answer.result != GA_SLABHASH_FULL) {
+            return answer;
+        }
+        assert_ok(ga_slabhash_grow(table, seen));
+    }
+}
+
+/* As a warp of kernels does: together as far as that goes, then one by one. */
+static void serve(ga_slabhash *table, uint32_t fixed, uint32_t asking, const uint64_t *keys,
+                  const uint64_t *values, const uint32_t *whats, ga_slabhash_answer *answers,
+                  uint32_t *later)
+{
+    ga_slabhash_many many = {0};
+    uint32_t served = 0;
+    for (uint32_t lane = 0; lane < 8; lane++) {
+        many.key[lane] = (uint32_t)keys[lane];
+        many.key_high[lane] = (uint32_t)(keys[lane] >> 32);
+        many.value[lane] = (uint32_t)values[lane];
+        many.value_high[lane] = (uint32_t)(values[lane] >> 32);
+        many.op[lane] = whats[lane];
+        many.result[lane] = GA_SLABHASH_LATER;
+        served |= (ga_slabhash_is_served(table->kind, whats[lane]) ? 1u : 0u) << lane;
+        ga_slabhash_many_begin(table->view, &many, lane, slabhash_hash_of(table, keys[lane]));
+    }
+    ga_slabhash_serve_many(table->kind, fixed, table->view, ga_tile_abreast(8), asking & served,
+                           &many);
+    for (uint32_t lane = 0; lane < 8; lane++) {
+        answers[lane].result = many.result[lane];
+        answers[lane].value = many.was[lane] | (uint64_t)many.was_high[lane] << 32;
+        if ((asking >> lane) & 1u && many.result[lane] == GA_SLABHASH_LATER) {
+            answers[lane] =
+                serve_one(table, (ga_slabhash_change_to){
+                                     .key = keys[lane], .value = values[lane], .op = whats[lane]});
+            ++*later;
+        }
+    }
+}
+
+/* What a table of unique keys answers, from an array of what is there. */
+static ga_slabhash_answer modelled(ga_slabhash_mode mode, bool *there, uint64_t *value, uint32_t op,
+                                   uint64_t given)
+{
+    ga_slabhash_answer answer = {*there ? GA_SLABHASH_FOUND : GA_SLABHASH_ABSENT,
+                                 *there && mode != GA_SLABHASH_SET32 ? *value : 0};
+    if (op == GA_SLABHASH_REPLACE || (op == GA_SLABHASH_INSERT && !*there)) {
+        *value = given;
+    }
+    *there = op == GA_SLABHASH_DELETE ? false : *there || op != GA_SLABHASH_SEARCH;
+    return answer;
+}
+
+enum {
+    SERVED_KEYS = 600
+};
+
+static void serve_random(ga_slabhash_mode mode, uint32_t buckets, uint32_t path, uint64_t seed)
+{
+    static const uint32_t whats_of[] = {GA_SLABHASH_SEARCH, GA_SLABHASH_INSERT, GA_SLABHASH_INSERT,
+                                        GA_SLABHASH_REPLACE, GA_SLABHASH_DELETE};
+    bool there[SERVED_KEYS] = {false};
+    uint64_t value[SERVED_KEYS] = {0};
+    uint32_t later = 0, all = 0;
+    ga_slabhash *table =
+        open_table((ga_slabhash_options){.mode = mode, .buckets = buckets, .path = path});
+    for (uint32_t round = 0; round < 4000; round++) {
+        uint64_t keys[8], values[8];
+        uint32_t whats[8], numbers[8], asking = (uint32_t)random_next(&seed) & 0xff;
+        bool one =
+            random_next(&seed) % 2; /* operation for all: as kernels that are compiled apart */
+        uint32_t what = whats_of[random_next(&seed) % 2];
+        ga_slabhash_answer answers[8];
+        uint32_t first = (uint32_t)random_next(&seed) % SERVED_KEYS;
+        for (uint32_t lane = 0; lane < 8; lane++) { /* different keys: each has one right answer */
+            numbers[lane] = (first + lane * 7) % SERVED_KEYS;
+            keys[lane] = mode == GA_SLABHASH_MAP64 ? numbers[lane] * UINT64_C(0x9e3779b97f4a7c15)
+                                                   : numbers[lane] * 2654435761u % 0xffffffu;
+            values[lane] = random_next(&seed) >> (mode == GA_SLABHASH_MAP64 ? 1 : 33);
+            whats[lane] = one ? what : whats_of[random_next(&seed) % 5];
+        }
+        serve(table, one ? what : GA_SLABHASH_OP_COUNT, asking, keys, values, whats, answers,
+              &later);
+        for (uint32_t lane = 0; lane < 8; lane++) {
+            if ((asking >> lane) & 1u) {
+                uint32_t n = numbers[lane];
+                ga_slabhash_answer right =
+                    modelled(mode, &there[n], &value[n], whats[lane], values[lane]);
+                cr_assert(answers[lane].result == right.result &&
+                              answers[lane].value == right.value,
+                          "round %u, operation %u on key %" PRIu64 ": %u %" PRIx64
+                          ", expected %u %" PRIx64,
+                          round, whats[lane], keys[lane], answers[lane].result, answers[lane].value,
+                          right.result, right.value);
+                all++;
+            }
+        }
+    }
+    cr_assert(later < all / 2, "%u of %u were served one by one", later, all);
+    assert_ok(ga_slabhash_close(table));
+}
+
+Test(slabhash, requests_that_are_served_together)
+{
+    for (int mode = 0; mode < GA_SLABHASH_MODE_COUNT; mode++) {
+        serve_random((ga_slabhash_mode)mode, 200, 1, 1);
+        serve_random((ga_slabhash_mode)mode, 200, 4, 2);
+        serve_random((ga_slabhash_mode)mode, 8, 1, 3);  /* long chains */
+        serve_random((ga_slabhash_mode)mode, 60, 6, 4); /* full buckets */
+    }
+}
+
+/* The same new key in all lanes: one of them has put it in. */
+Test(slabhash, equal_requests_that_are_served_together)
+{
+    for (int mode = 0; mode < GA_SLABHASH_MODE_COUNT; mode++) {
+        ga_slabhash *table = open_table(
+            (ga_slabhash_options){.mode = (ga_slabhash_mode)mode, .buckets = 4, .path = 2});
+        for (uint64_t key = 1; key < 100; key++) {
+            uint64_t keys[8], values[8] = {7, 7, 7, 7, 7, 7, 7, 7}, size;
+            uint32_t whats[8], later = 0, in = 0;
+            ga_slabhash_answer answers[8];
+            for (uint32_t lane = 0; lane < 8; lane++) {
+                keys[lane] = key;
+                whats[lane] = GA_SLABHASH_INSERT;
+            }
+            serve(table, GA_SLABHASH_INSERT, 0xff, keys, values, whats, answers, &later);
+            for (uint32_t lane = 0; lane < 8; lane++) {
+                in += answers[lane].result == GA_SLABHASH_ABSENT;
+            }
+            assert_ok(ga_slabhash_size(table, &size));
+            cr_assert(in == 1 && size == key, "key %" PRIu64 ": put in by %u", key, in);
+        }
+        assert_ok(ga_slabhash_close(table));
+    }
+}
