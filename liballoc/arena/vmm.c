@@ -21,12 +21,18 @@ enum {
     OPTION_RESERVE,
     OPTION_CHUNK,
     OPTION_CACHE,
-    OPTION_FREE
+    OPTION_FREE,
+    OPTION_SHARE
 };
 
 enum {
     FREE_WAIT = 0,
     FREE_NOW
+};
+
+enum {
+    SHARE_NONE = 0,
+    SHARE_FD
 };
 
 enum {
@@ -99,6 +105,9 @@ static ga_status open_space(ga_vmm *vmm, const ga_open_args *args)
     ga_space *space = &vmm->pool.space;
     ga_arena_options options = {
         .options_size = sizeof options, .place = args->place, .device = args->device};
+    if (args->values[OPTION_SHARE].choice == SHARE_FD) {
+        options.flags = GA_ARENA_SHARE_FD;
+    }
     ga_status status = ga_space_open(space, &options);
     if (args->place == GA_PLACE_HOST && space->granule < HOST_GRANULE) {
         space->granule = HOST_GRANULE;
@@ -375,6 +384,12 @@ ga_status ga_vmm_backend_allow(void *state, int peer)
                                      : ga_fail(GA_ERR_PLACE, "vmm: the host is reached by all");
 }
 
+ga_status ga_vmm_backend_export(void *state, const void *start, uint64_t size, ga_vmm_pieces *out)
+{
+    vmm_state *s = state;
+    return told(ga_vmm_export(&s->vmm, start, size, out));
+}
+
 /* ---- figures ------------------------------------------------------------------------------ */
 
 static void vmm_stats(void *state, ga_backend_stats *out)
@@ -412,6 +427,7 @@ static void vmm_fork_child(void *state)
 /* ---- the table ---------------------------------------------------------------------------- */
 
 static const char *const free_choices[] = {[FREE_WAIT] = "wait", [FREE_NOW] = "now", NULL};
+static const char *const share_choices[] = {[SHARE_NONE] = "none", [SHARE_FD] = "fd", NULL};
 static const char *const none[] = {"none", NULL};
 static const char *const automatic[] = {"auto", NULL};
 
@@ -442,6 +458,11 @@ static const ga_option options[] = {
                      .fallback = "wait",
                      .help = "free without a stream: wait for the device, or free now",
                      .choices = free_choices},
+    [OPTION_SHARE] = {.name = "share",
+                      .type = GA_OPTION_ENUM,
+                      .fallback = "none",
+                      .help = "fd: other processes may map its memory, on a device",
+                      .choices = share_choices},
 };
 
 const ga_backend ga_vmm_backend = {

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Memory that goes to other processes, and memory that comes from there.
+ */
+#include "vmm_share.h"
+
+#include "../platform/libc.h"
+#include "../platform/log.h"
+
+#include <gpualloc/backend.h>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+typedef unsigned long long ull; /* what %llu takes */
+
+/* ---- pieces ------------------------------------------------------------------------------ */
+
+static ga_status make_list(ga_vmm_pieces *out, size_t count)
+{
+    *out = (ga_vmm_pieces){0};
+    if (count > GA_VMM_PIECES) {
+        return ga_fail(GA_ERR_MEMORY, "%zu pieces of memory: expected at most %d", count,
+                       GA_VMM_PIECES);
+    }
+    out->list = ga_libc.calloc(count, sizeof *out->list);
+    return out->list ? GA_OK : ga_fail(GA_ERR_MEMORY, "no memory to list %zu pieces", count);
+}
+
+void ga_vmm_pieces_drop(ga_vmm_pieces *pieces)
+{
+    for (size_t i = 0; i < pieces->count; i++) {
+        close(pieces->list[i].fd);
+    }
+    ga_libc.free(pieces->list);
+    *pieces = (ga_vmm_pieces){0};
+}
+
+ga_status ga_vmm_pieces_copy(const ga_vmm_pieces *from, ga_vmm_pieces *out)
+{
+    ga_status status = make_list(out, from->count);
+    out->before = from->before;
+    for (size_t i = 0; status == GA_OK && i < from->count; i++) {
+        int fd = fcntl(from->list[i].fd, F_DUPFD_CLOEXEC, 0);
+        if (fd < 0) {
+            status = ga_fail(GA_ERR_MEMORY, "no file descriptor is left");
+        } else {
+            out->list[out->count++] = (struct ga_vmm_piece){from->list[i].size, fd};
+        }
+    }
+    if (status != GA_OK) {
+        ga_vmm_pieces_drop(out);
+    }
+    return status;
+}
+
+/* ---- going to another process -------------------------------------------------------------- */
+
+static ga_status export_chunk(const ga_vmm *vmm, const ga_vmm_chunk *chunk, ga_vmm_pieces *out)
+{
+    ga_arena_share share = {.fd = -1};
+    ga_status status = ga_space_export(&vmm->pool.space, chunk->handle, &share);
+    if (status == GA_OK) {
+        fcntl(share.fd, F_SETFD, FD_CLOEXEC);
+        out->list[out->count++] = (struct ga_vmm_piece){chunk->size, share.fd};
+    }
+    return status;
+}
+
+/* The chunks of one live run from the one that holds `start` on. */
+static ga_status export_run(const ga_vmm *vmm, uintptr_t start, uint64_t size, ga_vmm_pieces *out)
+{
+    const ga_vmm_chunk *first = ga_vmm_addresses_find(&vmm->pool.addresses, (const void *)start);
+    size_t count = 1;
+    for (const ga_vmm_chunk *c = first; ga_vmm_chunk_end(c) < start + size; count++) {
+        c = ga_vmm_chunk_after(c);
+    }
+    ga_status status = make_list(out, count);
+    out->before = start - first->base;
+    for (const ga_vmm_chunk *c = first; status == GA_OK && out->count < count;
+         c = ga_vmm_chunk_after(c)) {
+        status = export_chunk(vmm, c, out);
+    }
+    if (status != GA_OK) {
+        ga_vmm_pieces_drop(out);
+    }
+    return status;
+}
+
+static ga_status export(ga_vmm *vmm, const void *start, uint64_t size, ga_vmm_pieces *out)
+{
+    if (!(vmm->pool.space.flags & GA_ARENA_SHARE_FD)) {
+        return ga_fail(GA_ERR_UNSUPPORTED, "the heap was opened without share=fd");
+    }
+    const ga_vmm_run *run = ga_vmm_pool_find(&vmm->pool, start);
+    uint64_t into = run ? (uintptr_t)start - run->base : 0;
+    if (!run || !size || into > run->size || size > run->size - into) {
+        return ga_fail(GA_ERR_POINTER, "%llu bytes at %p are not of one live block", (ull)size,
+                       start);
+    }
+    return export_run(vmm, (uintptr_t)start, size, out);
+}
+
+ga_status ga_vmm_export(ga_vmm *vmm, const void *start, uint64_t size, ga_vmm_pieces *out)
+{
+    *out = (ga_vmm_pieces){0};
+    pthread_mutex_lock(&vmm->lock);
+    ga_status status = export(vmm, start, size, out);
+    pthread_mutex_unlock(&vmm->lock);
+    return status;
+}
+
+/* ---- coming from there ----------------------------------------------------------------------- */
+
+static ga_status check_sizes(ga_vmm_guest *guest, const ga_vmm_pieces *pieces)
+{
+    uint64_t most = (uint64_t)1 << 47;
+    guest->reserved = 0;
+    for (size_t i = 0; i < pieces->count; i++) {
+        uint64_t size = pieces->list[i].size;
+        if (!size || size % guest->space.granule || size > most - guest->reserved) {
+            return ga_fail(GA_ERR_ARGUMENT, "a piece of %llu bytes: expected a multiple of %llu",
+                           (ull)size, (ull)guest->space.granule);
+        }
+        guest->reserved += size;
+    }
+    return guest->reserved ? GA_OK : ga_fail(GA_ERR_ARGUMENT, "expected pieces, got none");
+}
+
+/* The mapping alone holds it afterwards. */
+static ga_status map_piece(ga_vmm_guest *guest, const struct ga_vmm_piece *piece)
+{
+    ga_arena_share share = {.size = piece->size, .fd = piece->fd};
+    uint64_t handle;
+    ga_status status = ga_space_import(&guest->space, &share, &handle);
+    if (status == GA_OK) {
+        status = ga_space_map(&guest->space, guest->base + guest->mapped, piece->size, handle);
+        ga_space_destroy(&guest->space, handle);
+    }
+    guest->mapped += status == GA_OK ? piece->size : 0;
+    return status;
+}
+
+ga_status ga_vmm_guest_open(ga_vmm_guest *guest, int device, const ga_vmm_pieces *pieces)
+{
+    ga_arena_options options = {.options_size = sizeof options,
+                                .place = GA_PLACE_DEVICE,
+                                .device = device,
+                                .flags = GA_ARENA_SHARE_FD};
+    *guest = (ga_vmm_guest){0};
+    ga_status status = ga_space_open(&guest->space, &options);
+    if (status == GA_OK) {
+        status = check_sizes(guest, pieces);
+    }
+    if (status == GA_OK) {
+        status = ga_space_reserve(&guest->space, guest->reserved, 0, &guest->base);
+    }
+    if (status != GA_OK) {
+        return status;
+    }
+    for (size_t i = 0; status == GA_OK && i < pieces->count; i++) {
+        status = map_piece(guest, &pieces->list[i]);
+    }
+    if (status != GA_OK) {
+        ga_vmm_guest_close(guest);
+    }
+    return status;
+}
+
+void ga_vmm_guest_close(ga_vmm_guest *guest)
+{
+    bool unmapped =
+        !guest->mapped || ga_space_unmap(&guest->space, guest->base, guest->mapped) == GA_OK;
+    if (!unmapped || ga_space_unreserve(&guest->space, guest->base, guest->reserved) != GA_OK) {
+        ga_log(GA_LOG_WARN, "device %d: the driver keeps %llu bytes of another process's: %s",
+               guest->space.device, (ull)guest->mapped, ga_error_text());
+    }
+}

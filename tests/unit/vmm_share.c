@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Blocks of a vmm heap that other processes map, and what becomes of each call that fails on the
+ * way. Here the other process is this one: the driver knows the memory by its file all the same.
+ */
+#include "arena/vmm.h"
+#include "runtime/heap.h"
+#include "support/vmm_scene.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+
+static size_t open_files(void)
+{
+    size_t count = 0;
+    DIR *files = opendir("/proc/self/fd");
+    cr_assert(files);
+    while (readdir(files)) {
+        count++;
+    }
+    closedir(files);
+    return count;
+}
+
+static void check_guest(ga_heap *heap, char *block, size_t size)
+{
+    ga_vmm_pieces pieces;
+    ga_vmm_pieces copy;
+    ga_vmm_guest guest;
+    size_t files = open_files();
+    vmm_driver_counts before = vmm_driver_count();
+    memset(block, 1, size);
+    assert_ok(ga_vmm_backend_export(heap->state, block, size, &pieces));
+    assert_ok(ga_vmm_pieces_copy(&pieces, &copy));
+    ga_vmm_pieces_drop(&pieces);
+    assert_ok(ga_vmm_guest_open(&guest, 0, &copy));
+    char *there = (char *)guest.base + copy.before;
+    ga_vmm_pieces_drop(&copy);
+    cr_assert(there != block && memcmp(there, block, size) == 0);
+    memset(there, 2, size);
+    cr_assert(block[0] == 2 && block[size - 1] == 2);
+    ga_vmm_guest_close(&guest);
+    vmm_driver_counts after = vmm_driver_count();
+    cr_assert_eq(open_files(), files);
+    cr_assert_eq(memcmp(&before, &after, sizeof before), 0, "something is left");
+}
+
+/* One chunk, several, and units of a sheet. */
+Test(vmm_share, what_is_written_is_seen)
+{
+    static const char *const specs[] = {"vmm:share=fd", "vmm:share=fd,chunk=2M"};
+    static const size_t sizes[] = {1, 1000, 300000, 2 * MIB, 5 * MIB + 1, 40 * MIB};
+    for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
+        ga_heap *heap = vmm_open(NULL, specs[s]);
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            char *beside = vmm_take(heap, sizes[i]);
+            char *block = vmm_take(heap, sizes[i]);
+            memset(beside, 9, sizes[i]);
+            check_guest(heap, block, sizes[i]);
+            cr_assert(beside[0] == 9 && beside[sizes[i] - 1] == 9);
+        }
+        setenv("GPUALLOC_LOG", "error", 1); /* blocks are left */
+        vmm_end(heap);
+    }
+}
+
+/* A part of a block is its part of the chunks. */
+Test(vmm_share, a_part_of_a_block)
+{
+    ga_heap *heap = vmm_open(NULL, "vmm:share=fd,chunk=2M");
+    char *block = vmm_take(heap, 10 * MIB);
+    ga_vmm_pieces pieces;
+    assert_ok(ga_vmm_backend_export(heap->state, block + 3 * MIB, 2 * MIB, &pieces));
+    cr_assert_eq(pieces.count, 2);
+    cr_assert_eq(pieces.before, MIB);
+    ga_vmm_pieces_drop(&pieces);
+    assert_ok(ga_free(heap, block));
+    vmm_end(heap);
+}
+
+Test(vmm_share, who_has_it_mapped_keeps_it)
+{
+    ga_heap *heap = vmm_open(NULL, "vmm:share=fd");
+    char *block = vmm_take(heap, 4 * MIB);
+    ga_vmm_pieces pieces;
+    ga_vmm_guest guest;
+    memset(block, 5, 4 * MIB);
+    assert_ok(ga_vmm_backend_export(heap->state, block, 4 * MIB, &pieces));
+    assert_ok(ga_vmm_guest_open(&guest, 0, &pieces));
+    ga_vmm_pieces_drop(&pieces);
+    assert_ok(ga_free(heap, block));
+    assert_ok(ga_trim(heap, 0));
+    cr_assert_eq(((char *)guest.base)[4 * MIB - 1], 5);
+    ga_vmm_guest_close(&guest);
+    vmm_end(heap);
+}
+
+Test(vmm_share, what_cannot_be_shared)
+{
+    ga_vmm_pieces pieces;
+    vmm_driver_options none = {.no_fd = true};
+    ga_heap *heap = vmm_open(NULL, "vmm");
+    char *block = vmm_take(heap, MIB);
+    assert_fails(ga_vmm_backend_export(heap->state, block, MIB, &pieces), GA_ERR_UNSUPPORTED,
+                 "vmm: the heap was opened without share=fd");
+    assert_ok(ga_free(heap, block));
+    vmm_end(heap);
+    heap = vmm_open(NULL, "vmm:share=fd");
+    block = vmm_take(heap, 8 * MIB);
+    cr_assert_eq(ga_vmm_backend_export(heap->state, block, 8 * MIB + 1, &pieces), GA_ERR_POINTER);
+    cr_assert_eq(ga_vmm_backend_export(heap->state, block, 0, &pieces), GA_ERR_POINTER);
+    cr_assert_eq(ga_vmm_backend_export(heap->state, block - 1, 2, &pieces), GA_ERR_POINTER);
+    cr_assert_eq(ga_vmm_backend_export(heap->state, block, UINT64_MAX, &pieces), GA_ERR_POINTER);
+    assert_ok(ga_free(heap, block));
+    cr_assert_eq(ga_vmm_backend_export(heap->state, block, 1, &pieces), GA_ERR_POINTER);
+    vmm_end(heap);
+    vmm_driver_start(&none);
+    cr_assert_eq(ga_heap_open(&heap, GA_PLACE_DEVICE, 0, "vmm:share=fd"), GA_ERR_DEVICE);
+    cr_assert_neq(ga_heap_open(&heap, GA_PLACE_HOST, 0, "vmm:share=fd"), GA_OK);
+    cr_assert_neq(ga_heap_open(&heap, GA_PLACE_DEVICE, 0, "vmm:share=all"), GA_OK);
+    vmm_driver_stop();
+}
+
+Test(vmm_share, sizes_that_are_none)
+{
+    struct ga_vmm_piece list[2] = {{2 * MIB, -1}, {MIB, -1}};
+    ga_vmm_pieces pieces = {.count = 2, .list = list};
+    ga_vmm_guest guest;
+    vmm_driver_start(NULL);
+    cr_assert_eq(ga_vmm_guest_open(&guest, 0, &pieces), GA_ERR_ARGUMENT);
+    list[1].size = 0;
+    cr_assert_eq(ga_vmm_guest_open(&guest, 0, &pieces), GA_ERR_ARGUMENT);
+    list[1].size = UINT64_MAX - 2 * MIB + 1;
+    cr_assert_eq(ga_vmm_guest_open(&guest, 0, &pieces), GA_ERR_ARGUMENT);
+    pieces.count = 0;
+    cr_assert_eq(ga_vmm_guest_open(&guest, 0, &pieces), GA_ERR_ARGUMENT);
+    pieces.count = 1;
+    cr_assert_neq(ga_vmm_guest_open(&guest, 0, &pieces), GA_OK); /* no descriptor */
+    vmm_assert_nothing_left();
+    vmm_driver_stop();
+}
+
+/* Every call of the driver's fails once: nothing is left, neither here nor there. */
+Test(vmm_share, calls_that_fail)
+{
+    ga_heap *heap = vmm_open(NULL, "vmm:share=fd,chunk=2M");
+    char *block = vmm_take(heap, 6 * MIB);
+    size_t files = open_files();
+    vmm_driver_counts before = vmm_driver_count();
+    int failures = 0;
+    setenv("GPUALLOC_LOG", "error", 1);
+    for (uint64_t n = 1, done = 0; !done; n++) {
+        ga_vmm_pieces pieces;
+        ga_vmm_guest guest;
+        vmm_driver_fail(NULL, n, CUDA_ERROR_OUT_OF_MEMORY);
+        ga_status status = ga_vmm_backend_export(heap->state, block, 6 * MIB, &pieces);
+        if (status == GA_OK) {
+            status = ga_vmm_guest_open(&guest, 0, &pieces);
+            ga_vmm_pieces_drop(&pieces);
+        }
+        if (status == GA_OK) {
+            ga_vmm_guest_close(&guest);
+        }
+        failures += status != GA_OK;
+        done = !vmm_driver_has_failed();
+        vmm_driver_fail(NULL, 0, CUDA_SUCCESS);
+        vmm_driver_counts after = vmm_driver_count();
+        cr_assert_eq(memcmp(&before, &after, sizeof before), 0, "call %" PRIu64, n);
+        cr_assert_eq(open_files(), files, "call %" PRIu64, n);
+    }
+    cr_assert_gt(failures, 10);
+    assert_ok(ga_free(heap, block));
+    vmm_end(heap);
+}
