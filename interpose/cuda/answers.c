@@ -2,10 +2,10 @@
  *
  * The rows that are answered, and those that are watched.
  */
-#include "../../liballoc/platform/log.h"
 #include "../../liballoc/runtime/heap.h"
 #include "captures.h"
 #include "contexts.h"
+#include "ipc.h"
 #include "lookup.h"
 #include "next.h"
 #include "served.h"
@@ -20,7 +20,6 @@ typedef CUresult attributes_fn(unsigned count, CUpointer_attribute *attributes, 
 typedef CUresult of_device_fn(CUdevice device);
 typedef CUresult of_context_fn(CUcontext context);
 typedef CUresult peer_fn(CUcontext owner, unsigned flags);
-typedef CUresult ipc_fn(void *handle, CUdeviceptr block);
 
 /* The driver's function of a row, in the row's own type; NULL: none. */
 #define NEXT(type, symbol) ((type *)(uintptr_t)ga_cuda_next_find(GA_HOOK_##symbol))
@@ -76,10 +75,12 @@ CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
 
 /* ---- what a pointer is ---------------------------------------------------------------------- */
 
-/* The heap's block that holds the address, if the driver knows less of it than the program. */
+/* The block that holds the address, if the driver knows less of it than the program: a heap's here,
+ * or of another process. */
 static bool find_block(CUdeviceptr pointer, ga_cuda_block *block)
 {
-    return ga_cuda_blocks_find(pointer, block) && block->generation;
+    return (ga_cuda_blocks_find(pointer, block) && block->generation) ||
+           ga_cuda_ipc_find(pointer, block);
 }
 
 EXPORT range_fn cuMemGetAddressRange_v2;
@@ -167,6 +168,7 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
     {                                                                                              \
         of_device_fn *next = NEXT(of_device_fn, symbol);                                           \
         ga_cuda_count(GA_HOOK_##symbol);                                                           \
+        ga_cuda_ipc_reset(device);                                                                 \
         ga_cuda_served_reset(device);                                                              \
         return next ? next(device) : ga_cuda_next_missing();                                       \
     }
@@ -215,26 +217,6 @@ CUresult cuCtxEnablePeerAccess(CUcontext owner, unsigned flags)
     CUresult result = next ? next(owner, flags) : ga_cuda_next_missing();
     if (result == CUDA_SUCCESS) {
         ga_cuda_served_peer(owner);
-    }
-    return result;
-}
-
-EXPORT ipc_fn cuIpcGetMemHandle;
-
-CUresult cuIpcGetMemHandle(void *handle, CUdeviceptr pointer)
-{
-    static bool said;
-    ipc_fn *next = NEXT(ipc_fn, cuIpcGetMemHandle);
-    ga_cuda_block block;
-    ga_cuda_count(GA_HOOK_cuIpcGetMemHandle);
-    CUresult result = next ? next(handle, pointer) : ga_cuda_next_missing();
-    /* relaxed: it is said once, or by two at once */
-    if (result != CUDA_SUCCESS && find_block(pointer, &block) &&
-        !__atomic_exchange_n(&said, true, __ATOMIC_RELAXED)) {
-        ga_log(GA_LOG_WARN,
-               "cuIpcGetMemHandle: a block of %zu bytes is not the driver's own; with "
-               "ipc=compat it would be",
-               block.size);
     }
     return result;
 }

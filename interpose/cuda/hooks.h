@@ -20,7 +20,7 @@
  *   symbol   as the library exports it
  *   streams  ANY, or what the default stream is to it: LEGACY, THREAD (its own in each thread)
  *
- * All take at most six arguments, integers and pointers. */
+ * Those that are passed take at most six arguments, integers and pointers. */
 /* clang-format off */
 #define GA_CUDA_HOOKS(X)                                                                           \
     X(FINDS, cuGetProcAddress, 11030, cuGetProcAddress, ANY, "a driver function by name")          \
@@ -62,7 +62,11 @@
     X(WATCHES, cuCtxDestroy, 4000, cuCtxDestroy_v2, ANY, "the same")                               \
     X(WATCHES, cuCtxEnablePeerAccess, 4000, cuCtxEnablePeerAccess, ANY,                            \
       "our blocks let the other device reach them")                                                \
-    X(WATCHES, cuIpcGetMemHandle, 4010, cuIpcGetMemHandle, ANY, "says that ipc=compat would help") \
+    X(ANSWERS, cuIpcGetMemHandle, 4010, cuIpcGetMemHandle, ANY, "our block's, with ipc=handle")    \
+    X(ANSWERS, cuIpcOpenMemHandle, 4010, cuIpcOpenMemHandle, ANY,                                 \
+      "a handle of ours: another process's block")                                                 \
+    X(ANSWERS, cuIpcOpenMemHandle, 11000, cuIpcOpenMemHandle_v2, ANY, "the same")                  \
+    X(ANSWERS, cuIpcCloseMemHandle, 4010, cuIpcCloseMemHandle, ANY, "the same")                    \
     X(RETRIES, cuMemAllocManaged, 6000, cuMemAllocManaged, ANY, "managed memory")                  \
     X(RETRIES, cuArrayCreate, 3020, cuArrayCreate_v2, ANY, "arrays")                               \
     X(RETRIES, cuArray3DCreate, 3020, cuArray3DCreate_v2, ANY, "arrays")                           \
@@ -82,9 +86,6 @@
     X(PASSES, cuMemHostUnregister, 4000, cuMemHostUnregister, ANY, "pinned host memory")           \
     X(PASSES, cuArrayDestroy, 2000, cuArrayDestroy, ANY, "arrays")                                 \
     X(PASSES, cuMipmappedArrayDestroy, 5000, cuMipmappedArrayDestroy, ANY, "arrays")               \
-    X(PASSES, cuIpcOpenMemHandle, 4010, cuIpcOpenMemHandle, ANY, "another process's block")        \
-    X(PASSES, cuIpcOpenMemHandle, 11000, cuIpcOpenMemHandle_v2, ANY, "another process's block")    \
-    X(PASSES, cuIpcCloseMemHandle, 4010, cuIpcCloseMemHandle, ANY, "another process's block")      \
     X(PASSES, cuMemAddressReserve, 10020, cuMemAddressReserve, ANY, "the program's own addresses") \
     X(PASSES, cuMemAddressFree, 10020, cuMemAddressFree, ANY, "the program's own addresses")       \
     X(PASSES, cuMemMap, 10020, cuMemMap, ANY, "the program's own mappings")                        \

@@ -17,6 +17,7 @@
 #include "../../liballoc/runtime/heap.h"
 #include "captures.h"
 #include "contexts.h"
+#include "ipc.h"
 #include "lookup.h"
 #include "next.h"
 #include "settings.h"
@@ -44,6 +45,7 @@ struct ga_cuda_device {
     unsigned generation;
     size_t align; /* of blocks without a stream; 0: what the heap gives */
     bool plain;   /* the heap is the driver's own cuMemAlloc */
+    bool mapped;  /* all its memory is mapped, by the vmm backend */
     bool streams; /* it has stream order */
     bool waits;   /* a free without a stream waits for the device, unless the spec says otherwise */
     bool own_pool;  /* of the driver's, which knows the threads' default streams apart */
@@ -83,13 +85,20 @@ static void fork_prepare(void)
     pthread_mutex_lock(&open_lock);
     ga_cuda_captures_lock();
     ga_cuda_blocks_lock();
+    ga_cuda_ipc_lock();
 }
 
-static void fork_parent(void)
+static void unlock_others(void)
 {
     ga_cuda_blocks_unlock();
     ga_cuda_captures_unlock();
     pthread_mutex_unlock(&open_lock);
+}
+
+static void fork_parent(void)
+{
+    ga_cuda_ipc_unlock();
+    unlock_others();
 }
 
 /* Who wants it alone does not wait for ever; so no visit begins within another. */
@@ -107,7 +116,8 @@ static void init_locks(void)
 /* Who held a device's lock is not here. */
 static void fork_child(void)
 {
-    fork_parent();
+    ga_cuda_ipc_child();
+    unlock_others();
     init_locks();
 }
 
@@ -166,9 +176,8 @@ static const ga_heap *lowest(const ga_heap *heap)
 static bool admit_peers(const ga_cuda_device *d)
 {
     const ga_heap *below = lowest(d->heap);
-    bool mapped = below->backend == &ga_vmm_backend;
-    bool admitted = mapped || !d->peers || is(below, "cuda");
-    for (int peer = 0; mapped && admitted && peer < GA_CUDA_DEVICES; peer++) {
+    bool admitted = d->mapped || !d->peers || is(below, "cuda");
+    for (int peer = 0; d->mapped && admitted && peer < GA_CUDA_DEVICES; peer++) {
         if (d->peers >> peer & 1) {
             admitted = ga_vmm_backend_allow(below->state, peer) == GA_OK;
         }
@@ -196,6 +205,7 @@ static void open_heap(ga_cuda_device *d, int ordinal)
     d->heap = heap;
     d->align = works->backend->alloc_aligned ? TEXTURE_ALIGN : 0;
     d->plain = is(works, "cuda");
+    d->mapped = lowest(heap)->backend == &ga_vmm_backend;
     d->streams = works->backend->alloc_on != NULL;
     d->own_pool = is(works, "async");
     d->waits = d->plain || d->own_pool || is(works, "vmm");
@@ -219,9 +229,23 @@ static void open_first(ga_cuda_device *d, int ordinal)
     pthread_rwlock_unlock(&d->lock);
 }
 
+/* What we ask of the driver, where a spec is named. A driver that lacks some of it serves alone. */
+static const ga_cuda_asks *asks_to_serve(void)
+{
+    static bool said;
+    const ga_cuda_asks *asks = serving() ? ga_cuda_next_asks() : NULL;
+    /* relaxed: it is said once */
+    if (!asks && serving() && ga_cuda_next_start(false) &&
+        !__atomic_exchange_n(&said, true, __ATOMIC_RELAXED)) {
+        ga_log(GA_LOG_WARN, "GPUALLOC_DEVICE: the driver is older than CUDA 11.2; going on with "
+                            "its own allocator");
+    }
+    return asks;
+}
+
 bool ga_cuda_enter_current(ga_cuda_visit *visit)
 {
-    const ga_cuda_asks *asks = serving() ? ga_cuda_next_asks() : NULL;
+    const ga_cuda_asks *asks = asks_to_serve();
     int ordinal = asks ? ga_cuda_context_device(asks, &visit->context) : -1;
     if (ordinal < 0) {
         return false;
@@ -252,9 +276,15 @@ ga_heap *ga_cuda_heap(const ga_cuda_visit *visit)
     return visit->device->heap;
 }
 
+/* Whether other processes are to map blocks that this heap has no memory for which they could. */
+static bool is_for_driver(const ga_cuda_device *d)
+{
+    return settings.ipc == GA_CUDA_IPC_COMPAT || (settings.ipc == GA_CUDA_IPC_HANDLE && !d->mapped);
+}
+
 bool ga_cuda_serves(const ga_cuda_visit *visit)
 {
-    return !settings.ipc_compat && !visit->device->shared && !ga_cuda_capturing();
+    return !is_for_driver(visit->device) && !visit->device->shared && !ga_cuda_capturing();
 }
 
 bool ga_cuda_serves_streams(const ga_cuda_visit *visit)
@@ -447,6 +477,7 @@ static CUresult give_locked(const ga_cuda_block *block, const CUstream *stream, 
 
 CUresult ga_cuda_give(const ga_cuda_block *block, const CUstream *stream)
 {
+    ga_cuda_ipc_freed(block->start); /* also if it fails then, where the driver is in trouble */
     return give_locked(block, stream, false);
 }
 
@@ -458,6 +489,22 @@ void ga_cuda_driver_freed(const ga_cuda_block *block, CUresult result)
     } else {
         ga_cuda_blocks_put(block);
     }
+}
+
+CUresult ga_cuda_share(const ga_cuda_block *block, ga_vmm_pieces *out)
+{
+    ga_cuda_device *d = &devices[block->device];
+    ga_status status = GA_ERR_UNSUPPORTED;
+    pthread_rwlock_rdlock(&d->lock);
+    if (settings.ipc == GA_CUDA_IPC_HANDLE && d->mapped && d->state == OPEN &&
+        block->generation == d->generation) {
+        status = ga_vmm_backend_export(lowest(d->heap)->state,
+                                       (const void *)(uintptr_t)block->start, block->size, out);
+    }
+    pthread_rwlock_unlock(&d->lock);
+    return status == GA_OK                ? CUDA_SUCCESS
+           : status == GA_ERR_UNSUPPORTED ? CUDA_ERROR_NOT_SUPPORTED
+                                          : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 static bool holds(ga_cuda_device *d, CUdeviceptr address)

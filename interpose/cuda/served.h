@@ -6,6 +6,7 @@
 #ifndef GPUALLOC_INTERPOSE_CUDA_SERVED_H
 #define GPUALLOC_INTERPOSE_CUDA_SERVED_H
 
+#include "../../liballoc/arena/vmm_share.h"
 #include "blocks.h"
 
 #include <gpualloc/gpualloc.h>
@@ -53,6 +54,10 @@ void ga_cuda_unreserve(const ga_cuda_visit *visit, size_t size);
  * again. CUDA_ERROR_NOT_SUPPORTED: it is the driver's to free, see ga_cuda_driver_freed(). */
 CUresult ga_cuda_give(const ga_cuda_block *block, const CUstream *stream);
 void ga_cuda_driver_freed(const ga_cuda_block *block, CUresult result);
+
+/* What a live block lies in, for other processes (ipc=handle). CUDA_ERROR_NOT_SUPPORTED: that is
+ * not wanted, or its heap has no such memory. CUDA_ERROR_OUT_OF_MEMORY: no descriptors, say. */
+CUresult ga_cuda_share(const ga_cuda_block *block, ga_vmm_pieces *out);
 
 /* Whether an address that no live block starts at lies in memory of a heap's that has it from the
  * driver in larger blocks: freed there, it could be one of those. */

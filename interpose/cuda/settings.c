@@ -27,8 +27,16 @@ static bool is(const char *value, const char *text)
 
 static ga_status read_ipc(ga_cuda_settings *out, const ga_spec_option *option)
 {
-    out->ipc_compat = is(option->value, "compat");
-    return out->ipc_compat || is(option->value, "none") ? GA_OK : wrong(option, "none or compat");
+    static const char *const names[] = {[GA_CUDA_IPC_NONE] = "none",
+                                        [GA_CUDA_IPC_COMPAT] = "compat",
+                                        [GA_CUDA_IPC_HANDLE] = "handle"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (is(option->value, names[i])) {
+            out->ipc = (ga_cuda_ipc)i;
+            return GA_OK;
+        }
+    }
+    return wrong(option, "none, compat or handle");
 }
 
 static ga_status read_limit(ga_cuda_settings *out, const ga_spec_option *option)
@@ -102,6 +110,19 @@ static void add_value(text *t, const char *value)
     add(t, "\"");
 }
 
+/* What the layer needs of ours: memory that can be shared, unless the spec says what it wants. */
+static void add_ours(const ga_cuda_settings *out, text *t, const ga_spec_layer *layer,
+                     const char *before)
+{
+    bool told = out->ipc != GA_CUDA_IPC_HANDLE || !is(layer->name, "vmm");
+    for (size_t i = 0; i < layer->option_count; i++) {
+        told = told || strcmp(layer->options[i].key, "share") == 0;
+    }
+    if (!told) {
+        add(t, "%sshare=fd", before);
+    }
+}
+
 static ga_status add_layer(ga_cuda_settings *out, text *t, const ga_spec_layer *layer, bool first)
 {
     const char *before = ":";
@@ -121,6 +142,7 @@ static ga_status add_layer(ga_cuda_settings *out, text *t, const ga_spec_layer *
             add_value(t, option->value);
         }
     }
+    add_ours(out, t, layer, before);
     return GA_OK;
 }
 

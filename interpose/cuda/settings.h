@@ -7,6 +7,8 @@
  *               that wait for the legacy default stream; work on others is the program's affair
  *   limit=SIZE  the program may have so many bytes, and is told that the device has no more
  *   ipc=compat  cuMemAlloc() is the driver's, so that cuIpcGetMemHandle() takes its blocks
+ *   ipc=handle  heaps over vmm make memory that other processes can map, and cuIpcGetMemHandle()
+ *               gives them to those under this preload; for other heaps as compat
  *   ipc=none    it is the heap's (the default)
  */
 #ifndef GPUALLOC_INTERPOSE_CUDA_SETTINGS_H
@@ -17,11 +19,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+typedef enum ga_cuda_ipc {
+    GA_CUDA_IPC_NONE = 0,
+    GA_CUDA_IPC_COMPAT,
+    GA_CUDA_IPC_HANDLE
+} ga_cuda_ipc;
+
 typedef struct ga_cuda_settings {
-    char spec[GA_SPEC_LENGTH]; /* without the options above, as far as the layer has none such */
+    char spec[GA_SPEC_LENGTH]; /* without the options above, as far as the layer has none such;
+                                  with ipc=handle, share=fd of vmm's */
     uint64_t limit;            /* UINT64_MAX: none */
     bool free_by_event;
-    bool ipc_compat;
+    ga_cuda_ipc ipc;
 } ga_cuda_settings;
 
 /* GA_ERR_SPEC: the text does not parse, or a value is none of the above. What else may be wrong

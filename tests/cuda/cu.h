@@ -12,6 +12,11 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
+/* CUipcMemHandle, by value. */
+typedef struct cu_handle {
+    char bytes[64];
+} cu_handle;
+
 /* X(member, name, flags, parameters): flags 2 for threads' default streams. */
 /* clang-format off */
 #define CU_FUNCTIONS(X)                                                                            \
@@ -47,6 +52,8 @@
     X(begin_capture, "cuStreamBeginCapture", 0, (CUstream stream, int mode))                       \
     X(end_capture, "cuStreamEndCapture", 0, (CUstream stream, void **graph))                       \
     X(ipc, "cuIpcGetMemHandle", 0, (void *handle, CUdeviceptr block))                              \
+    X(ipc_open, "cuIpcOpenMemHandle", 0, (CUdeviceptr *out, cu_handle handle, unsigned flags))     \
+    X(ipc_close, "cuIpcCloseMemHandle", 0, (CUdeviceptr block))                                    \
     X(peer, "cuCtxEnablePeerAccess", 0, (CUcontext owner, unsigned flags))
 /* clang-format on */
 
@@ -64,6 +71,7 @@ static struct {
     uint64_t (*nodes)(void);
 } cu;
 
+/* The first form takes one argument less, and overlooks the last. */
 typedef CUresult cu_get(const char *name, void **function, int version, uint64_t flags,
                         int *status);
 
@@ -91,6 +99,9 @@ static inline void cu_open(int device)
     CUcontext context;
     if (driver) {
         *(void **)&get = dlsym(driver, "cuGetProcAddress_v2");
+    }
+    if (driver && !get) {
+        *(void **)&get = dlsym(driver, "cuGetProcAddress");
     }
     if (!get) {
         puts("no driver");

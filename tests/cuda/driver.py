@@ -12,6 +12,7 @@ REPO = Path(__file__).resolve().parents[2]
 HOOKS = REPO / "interpose" / "cuda" / "hooks.h"
 LIBCUDA = os.environ["GA_LIBCUDA"]
 LIBCUDA_OLD = os.environ["GA_LIBCUDA_OLD"]
+LIBCUDA_BETWEEN = os.environ["GA_LIBCUDA_BETWEEN"]
 ENVIRONMENT = ("LD_LIBRARY_PATH",)
 
 

@@ -415,13 +415,18 @@ static void forked(void)
     CHECK_SAME(0, cu.free(block));
 }
 
+/* A handle of the driver's goes through us as it is, by value. */
 static void ipc(void)
 {
-    char handle[64];
+    cu_handle handle = {{0}};
+    CUdeviceptr theirs = 0;
     CUdeviceptr block = alloc(3 * MIB);
     bool can = !by_heap || plain;
-    CHECK_SAME(can ? 0 : INVALID, cu.ipc(handle, block));
-    CHECK_SAME(can ? 0 : INVALID, cu.ipc(handle, block));
+    CHECK_SAME(can ? 0 : INVALID, cu.ipc(&handle, block));
+    CHECK_SAME(can ? 0 : INVALID, cu.ipc(&handle, block));
+    CHECK_SAME(can ? 0 : CUDA_ERROR_INVALID_HANDLE, cu.ipc_open(&theirs, handle, 1));
+    CHECK_SAME(can ? 0x7001 : 0, theirs);
+    CHECK_SAME(can ? 0 : INVALID, cu.ipc_close(theirs));
     CHECK_SAME(0, cu.free(block));
 }
 
@@ -465,6 +470,49 @@ static void threads(void)
     }
 }
 
+/* All at once, each with a block of its own. */
+static pthread_barrier_t all_here;
+
+static void *in_crowd(void *argument)
+{
+    CUdeviceptr mine = 0;
+    int number = (int)(intptr_t)argument;
+    size_t size = (size_t)(number % 100) * KIB + 1;
+    bool good = cu.push(everybodys) == 0 && cu.alloc(&mine, size) == 0;
+    if (good) {
+        memset((void *)mine, number, size);
+    }
+    pthread_barrier_wait(&all_here);
+    for (size_t i = 0; good && i < size; i++) {
+        good = ((char *)mine)[i] == (char)number;
+    }
+    return (void *)(intptr_t)(good && cu.free(mine) == 0);
+}
+
+static void crowd(void)
+{
+    static pthread_t all[THREADS];
+    pthread_attr_t small;
+    CHECK_SAME(0, cu.get_current(&everybodys));
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 128 * KIB);
+    pthread_barrier_init(&all_here, NULL, THREADS);
+    for (int i = 0; i < THREADS; i++) {
+        int result = pthread_create(&all[i], &small, in_crowd, (void *)(intptr_t)i);
+        if (result) { /* those that are here would wait for ever */
+            CHECK_SAME(0, result);
+            return;
+        }
+    }
+    for (int i = 0; i < THREADS; i++) {
+        void *good = NULL;
+        pthread_join(all[i], &good);
+        CHECK(good, "thread %d", i);
+    }
+    pthread_attr_destroy(&small);
+    pthread_barrier_destroy(&all_here);
+}
+
 /* ---- the end ------------------------------------------------------------------------------- */
 
 static CUdeviceptr last;
@@ -485,6 +533,49 @@ static void ending(void)
     last = alloc(MIB);
     alloc_on(MIB, NULL);
     cu.shut_down();
+}
+
+/* Registered before the preload has seen the driver: it runs after all that the preload does. */
+static void before_driver(const char *name)
+{
+    if (strcmp(name, "ending_early") == 0) {
+        atexit(at_exit);
+    }
+}
+
+static void ending_early(void)
+{
+    last = alloc(MIB);
+    alloc_on(MIB, NULL);
+    cu.shut_down();
+}
+
+static void *never_ends(void *argument)
+{
+    CUdeviceptr mine = 0;
+    cu.push(everybodys);
+    for (;;) {
+        CUresult result = cu.alloc(&mine, KIB);
+        if (result == CUDA_SUCCESS) {
+            result = cu.free(mine);
+        }
+        if (result != CUDA_SUCCESS && result != CUDA_ERROR_DEINITIALIZED) {
+            printf("while ending: %d\n", result);
+            fflush(stdout);
+            _exit(1);
+        }
+    }
+    return argument;
+}
+
+static void ending_busy(void)
+{
+    pthread_t thread;
+    CHECK_SAME(0, cu.get_current(&everybodys));
+    for (int i = 0; i < 4; i++) {
+        CHECK_SAME(0, pthread_create(&thread, NULL, never_ends, NULL));
+    }
+    ending();
 }
 
 static const struct {
@@ -508,13 +599,17 @@ static const struct {
     {"forked", forked},
     {"ipc", ipc},
     {"threads", threads},
+    {"crowd", crowd},
     {"ending", ending},
+    {"ending_early", ending_early},
+    {"ending_busy", ending_busy},
 };
 
 int main(int argc, char **argv)
 {
     by_heap = argc > 2 && strcmp(argv[2], "heap") == 0;
     plain = argc > 3 && strcmp(argv[3], "plain") == 0;
+    before_driver(argc > 1 ? argv[1] : "");
     cu_open(0);
     for (size_t i = 0; argc > 1 && i < sizeof cases / sizeof *cases; i++) {
         if (strcmp(cases[i].name, argv[1]) == 0) {

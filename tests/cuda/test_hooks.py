@@ -14,6 +14,21 @@ from driver import HOOKS, LIBCUDA_OLD, Case
 
 ROW = re.compile(r"X\((\w+), (\w+), (\d+), (\w+), (ANY|LEGACY|THREAD),")
 OURS, THEIRS = "libgpualloc-cuda.so", "libcuda.so.1"
+PAGE = HOOKS.parents[2] / "docs" / "cuda-preload.md"
+HOOK_LINE = re.compile(r'X\((\w+), (\w+), \d+, \w+, \w+,[ \\]*"([^"]*)"\)')
+# What is passed on, and the words of the page for it.
+GROUPS = {
+    "of CUDA before 3.2": "forms of CUDA before 3.2",
+    "what the driver keeps of a pointer": "`cuPointerSetAttribute`",
+    "pinned host memory": "pinned host memory",
+    "arrays": "arrays",
+    "the program's own addresses": "mappings",
+    "the program's own mappings": "mappings",
+    "the program's own memory to map": "`cuMemCreate`",
+    "the program's own pools": "pools",
+    "memory of graphs": "graph nodes",
+    "memory of other interfaces": "external memory",
+}
 
 
 def rows() -> list[tuple[str, str, str, str, str]]:
@@ -56,6 +71,29 @@ class Hooks(Case):
         for preload in (True, False):
             self.passes("bystander", os.environ["GA_NAMESAKE"], preload=preload)
             self.passes("bystander", os.environ["GA_NAMESAKE"], preload=preload, driver="")
+
+    def test_scopes(self) -> None:
+        """Libraries loaded as usual find us; with a scope of their own they find the driver."""
+        for how in ("plain", "deepbind", "namespace"):
+            for preload, server in ((True, OURS), (False, THEIRS)):
+                for device in ("vmm", "slab/vmm"):
+                    with self.subTest(f"{how} {server} {device}"):
+                        self.passes("scopes", how, os.environ["GA_APART"], server, device=device,
+                                    preload=preload)
+
+    def test_page(self) -> None:
+        """The page names each function that is not just passed on, and each group that is."""
+        page = PAGE.read_text(encoding="utf-8")
+        groups = set()
+        for line in HOOK_LINE.findall(" ".join(HOOKS.read_text(encoding="utf-8").split())):
+            kind, name, what = line
+            if kind == "PASSES":
+                groups.add(what)
+            else:
+                self.assertIn(f"`{name}", page)
+        self.assertEqual(groups, set(GROUPS))
+        for words in GROUPS.values():
+            self.assertIn(words, page)
 
     def test_versions_of_the_table(self) -> None:
         """Each row's name and version are those of CUDA's own header."""

@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 import support
-from driver import LIBCUDA_OLD, Case
+from driver import LIBCUDA_BETWEEN, LIBCUDA_OLD, Case
 
 MIB = 1 << 20
 # What `serving` is told: who serves blocks without a stream, and whether these are the driver's own.
@@ -94,10 +94,13 @@ class Serving(Case):
 
     def test_threads(self) -> None:
         self.under_each("threads")
+        self.under_each("crowd", specs=("", "vmm", "async", "slab/vmm"))
 
     def test_driver_that_shuts_down(self) -> None:
-        self.under_each("ending")
-        self.under_each("ending", GPUALLOC_STATS=str(self.folder / "stats.json"))
+        """Before our own report or after it, and beside threads that go on freeing."""
+        for name in ("ending", "ending_early", "ending_busy"):
+            self.under_each(name)
+            self.under_each(name, GPUALLOC_STATS=str(self.folder / "stats.json"))
 
     def test_sharing_with_processes(self) -> None:
         self.under_each("ipc", specs=("", "cuda", "async"))
@@ -105,6 +108,26 @@ class Serving(Case):
         outcome = self.passes("serving", "ipc", "heap", quiet=False, device="vmm")
         self.assertEqual(outcome.stderr.count("\n"), 1)
         self.assertIn("ipc=compat", outcome.stderr)
+
+    def test_handles_of_ours(self) -> None:
+        """Blocks of heaps over vmm go to other processes; other heaps leave them to the driver."""
+        self.under_each("ipc", specs=("cuda", "async", "slab/cuda"), options="ipc=handle",
+                        told=["driver"])
+        self.under_each("blocks", specs=("vmm", "slab/vmm"), options="ipc=handle")
+        for spec in ("vmm:ipc=handle", "vmm:ipc=handle,chunk=2M", "slab:ipc=handle/vmm"):
+            for name in ("maps", "both", "resets", "ends"):
+                with self.subTest(f"{name} {spec}"):
+                    self.shares(name, spec)
+        for spec in ("vmm:ipc=handle", "slab:ipc=handle/vmm"):
+            self.shares("refusals", spec, warns=True)
+        self.shares("user", "vmm:ipc=handle", warns=True)
+        for importer in ("", "cuda", "async", "vmm", "vmm:ipc=compat"):
+            self.shares("maps", "vmm:ipc=handle", importer)
+
+    def shares(self, name: str, spec: str, *importer: str, warns: bool = False) -> None:
+        outcome = self.passes("sharing", name, *importer, device=spec, quiet=False)
+        if not warns and name != "ends":
+            self.assertEqual(outcome.stderr, "")
 
 
 class Settings(Case):
@@ -115,7 +138,7 @@ class Settings(Case):
         ("cuda:limit=0", "limit: expected a size"),
         ("vmm:limit=1", "limit: expected"),
         ("cuda:limit=much", "limit: expected a size"),
-        ("vmm:ipc=some", "ipc: expected none or compat"),
+        ("vmm:ipc=some", "ipc: expected none, compat or handle"),
         ("cuda:free=later", "free: expected sync or event"),
         ("vmm:free=later", "free"),
         ("jemalloc", "jemalloc"),
@@ -154,8 +177,18 @@ class Settings(Case):
                 "d.cuInit(0), d.cuDevicePrimaryCtxRetain(ctypes.byref(c), 0)\n"
                 "d.cuCtxPushCurrent_v2(c)\n"
                 "print(d.cuMemAlloc_v2(ctypes.byref(p), 100), d.cuMemFree_v2(p), p.value != 0)")
-        outcome = self.passes("/usr/bin/python3", "-c", code, driver=LIBCUDA_OLD, device="vmm")
+        outcome = self.passes("/usr/bin/python3", "-c", code, driver=LIBCUDA_OLD, device="vmm",
+                              quiet=False)
         self.assertEqual(outcome.stdout, "0 0 True\n")
+        self.assertRegex(outcome.stderr, r"\Agpualloc: GPUALLOC_DEVICE: .* older than .*\n\Z")
+
+    def test_driver_of_between(self) -> None:
+        """One for CUDA 11.4 is found by the first cuGetProcAddress(), and serves as any other."""
+        for name in ("blocks", "wrong", "questions", "streams", "capture", "reset"):
+            for device in ("vmm", "async", "cuda"):
+                with self.subTest(f"{name} {device}"):
+                    self.passes("serving", name, *SPECS[device], device=device,
+                                driver=LIBCUDA_BETWEEN, STAND_IN_MEMORY=str(1024 * MIB))
 
     def test_no_driver(self) -> None:
         outcome = self.run_cuda("serving", "blocks", "heap", driver="", device="vmm")

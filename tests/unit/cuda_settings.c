@@ -25,21 +25,28 @@ Test(cuda_settings, nothing_of_ours)
                                         "vmm/cuda:free=sync"};
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
         ga_cuda_settings settings = read_good(specs[i], specs[i]);
-        cr_assert(settings.limit == UINT64_MAX && !settings.free_by_event && !settings.ipc_compat);
+        cr_assert(settings.limit == UINT64_MAX && !settings.free_by_event &&
+                  settings.ipc == GA_CUDA_IPC_NONE);
     }
 }
 
 Test(cuda_settings, ours)
 {
     ga_cuda_settings s = read_good("cuda:free=event,ipc=compat,limit=20G", "cuda");
-    cr_assert(s.free_by_event && s.ipc_compat);
+    cr_assert(s.free_by_event && s.ipc == GA_CUDA_IPC_COMPAT);
     cr_assert_eq(s.limit, UINT64_C(20) << 30);
     s = read_good("cuda:free=sync,ipc=none,limit=none", "cuda");
-    cr_assert(!s.free_by_event && !s.ipc_compat && s.limit == UINT64_MAX);
+    cr_assert(!s.free_by_event && s.ipc == GA_CUDA_IPC_NONE && s.limit == UINT64_MAX);
     s = read_good("vmm:chunk=32M,free=event,limit=1G,cache=0", "vmm:chunk=32M,limit=1G,cache=0");
     cr_assert(s.free_by_event && s.limit == UINT64_C(1) << 30);
     s = read_good("async:limit=1,release=\"0\"", "async:release=0");
     cr_assert_eq(s.limit, 1);
+    s = read_good("vmm:ipc=handle,cache=0", "vmm:cache=0,share=fd");
+    cr_assert_eq(s.ipc, GA_CUDA_IPC_HANDLE);
+    read_good("vmm:ipc=handle", "vmm:share=fd");
+    read_good("slab:ipc=handle/vmm:chunk=2M", "slab/vmm:chunk=2M,share=fd");
+    read_good("vmm:share=none,ipc=handle", "vmm:share=none");
+    read_good("cuda:ipc=handle", "cuda");
     read_good("trace:file=\"a b\",ipc=none/vmm", "trace:file=\"a b\"/vmm");
     read_good("trace:file=\"a\\\"b\"/vmm", "trace:file=\"a\\\"b\"/vmm");
 }
@@ -54,7 +61,7 @@ Test(cuda_settings, wrong)
         {"vmm:limit=0", "limit: expected a size from 1 byte on, or none, got \"0\""},
         {"cuda:limit", "got \"\""},
         {"cuda:limit=99999999999999999999", "limit"},
-        {"cuda:ipc=yes", "ipc: expected none or compat, got \"yes\""},
+        {"cuda:ipc=yes", "ipc: expected none, compat or handle, got \"yes\""},
         {"cuda:ipc", "ipc"},
         {"cuda:free=now", "free: expected sync or event, got \"now\""},
     };

@@ -39,6 +39,11 @@ void stand_in_fail(const char *symbol, int n, CUresult error)
     rows.error[row] = error;
 }
 
+void stand_in_called(const char *symbol)
+{
+    __atomic_fetch_add(&rows.calls[row_of(symbol)], 1, __ATOMIC_RELAXED); /* a figure */
+}
+
 uint64_t stand_in_calls(const char *symbol)
 {
     return __atomic_load_n(&rows.calls[row_of(symbol)], __ATOMIC_RELAXED); /* a figure */
@@ -95,5 +100,9 @@ static CUresult call(int row, stand_in_word a, stand_in_word b, stand_in_word c,
     {                                                                                              \
         return call(GA_HOOK_##symbol, a, b, c, d, e, f);                                           \
     }
+
+/* memory.c has these, which take more than words. */
+#define cuIpcOpenMemHandle    stand_in_words_open
+#define cuIpcOpenMemHandle_v2 stand_in_words_open_v2
 
 GA_CUDA_HOOKS(EXPORT)

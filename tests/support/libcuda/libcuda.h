@@ -58,6 +58,9 @@ CUresult stand_in_arrive(bool needs_init);
 stand_in_function *stand_in_own_context(const char *symbol);
 stand_in_function *stand_in_own_memory(const char *symbol);
 
+/* Count a call of a function of the hook table that is defined elsewhere. */
+void stand_in_called(const char *symbol);
+
 /* Whether a stream captures; one more block is a node of its graph. */
 bool stand_in_capturing(CUstream stream);
 void stand_in_add_node(void);

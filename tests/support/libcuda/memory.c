@@ -309,6 +309,11 @@ static CUresult pointer_attribute(WORDS)
     return CUDA_SUCCESS;
 }
 
+static CUresult ipc_close(WORDS)
+{
+    return a >> 12 == 7 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 /* Memory that is mapped has no handle of this kind. */
 static CUresult ipc_handle(WORDS)
 {
@@ -322,6 +327,33 @@ static CUresult ipc_handle(WORDS)
     }
     memset((void *)a, 7, 64);
     return CUDA_SUCCESS;
+}
+
+/* 64 bytes by value, which the table's words do not have. One of ours opens as an address that says
+ * with which flags; others are unknown. */
+typedef struct ipc_bytes {
+    char bytes[64];
+} ipc_bytes;
+
+STAND_IN_API CUresult cuIpcOpenMemHandle(CUdeviceptr *out, ipc_bytes handle, unsigned flags);
+STAND_IN_API CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *out, ipc_bytes handle, unsigned flags);
+
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *out, ipc_bytes handle, unsigned flags)
+{
+    CUresult result = stand_in_arrive(true);
+    stand_in_called("cuIpcOpenMemHandle_v2");
+    for (size_t i = 0; i < sizeof handle.bytes && result == CUDA_SUCCESS; i++) {
+        result = handle.bytes[i] == 7 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (result == CUDA_SUCCESS) {
+        *out = 0x7000 + flags;
+    }
+    return result;
+}
+
+CUresult cuIpcOpenMemHandle(CUdeviceptr *out, ipc_bytes handle, unsigned flags)
+{
+    return cuIpcOpenMemHandle_v2(out, handle, flags);
 }
 
 /* ---- finding functions --------------------------------------------------------------------- */
@@ -412,6 +444,7 @@ stand_in_function *stand_in_own_memory(const char *symbol)
         {"cuPointerGetAttribute", pointer_attribute},
         {"cuPointerGetAttributes", pointer_attributes},
         {"cuIpcGetMemHandle", ipc_handle},
+        {"cuIpcCloseMemHandle", ipc_close},
         {"cuMemPoolCreate", pool_create},
         {"cuMemPoolGetAttribute", pool_get},
         {"cuMemPoolTrimTo", pool_trim},

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Two processes that share blocks by legacy IPC, under a heap whose memory others can map. The
+ * first has blocks, the second opens them; each has a driver of its own.
+ *
+ *   sharing CASE [SPEC]
+ *
+ * SPEC is the second process's GPUALLOC_DEVICE, where it is not the first one's.
+ */
+#include "cu.h"
+
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    KIB = 1 << 10,
+    MIB = 1 << 20,
+    LAZY = 1, /* the flag that must be given */
+    ROUNDS = 50,
+    NOBODY = 65534
+};
+
+static int other; /* where the other process is */
+
+typedef struct message {
+    cu_handle handle;
+    size_t size;
+    int value; /* what its bytes are */
+} message;
+
+static void tell(const void *what, size_t size)
+{
+    CHECK(write(other, what, size) == (ssize_t)size, "the other is gone");
+}
+
+static void hear(void *what, size_t size)
+{
+    CHECK(read(other, what, size) == (ssize_t)size, "the other is gone");
+}
+
+/* Both have come so far. */
+static void meet(void)
+{
+    char here = 1;
+    tell(&here, 1);
+    hear(&here, 1);
+}
+
+static CUdeviceptr alloc(size_t size, int value)
+{
+    CUdeviceptr block = 0;
+    CHECK_SAME(0, cu.alloc(&block, size));
+    memset((void *)block, value, size);
+    return block;
+}
+
+static bool holds(CUdeviceptr block, size_t size, int value)
+{
+    const unsigned char *bytes = (const unsigned char *)block;
+    for (size_t i = 0; i < size; i++) {
+        if (bytes[i] != value) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void give(CUdeviceptr block, size_t size, int value)
+{
+    message m = {.size = size, .value = value};
+    CHECK_SAME(0, cu.ipc(&m.handle, block));
+    tell(&m, sizeof m);
+}
+
+static CUdeviceptr take(message *m)
+{
+    CUdeviceptr block = 0;
+    hear(m, sizeof *m);
+    CHECK_SAME(0, cu.ipc_open(&block, m->handle, LAZY));
+    CHECK(block != 0, "none");
+    return block;
+}
+
+/* ---- one gives, one takes ------------------------------------------------------------------- */
+
+static const size_t sizes[] = {1000, 700 * KIB, 3 * MIB, 40 * MIB + 1};
+
+enum {
+    SIZES = sizeof sizes / sizeof *sizes
+};
+
+static void maps_first(void)
+{
+    for (int i = 0; i < SIZES; i++) {
+        cu_handle again;
+        message m;
+        CUdeviceptr beside = alloc(sizes[i], 99);
+        CUdeviceptr block = alloc(sizes[i], i + 1);
+        give(block, sizes[i], i + 1);
+        hear(&m, sizeof m);
+        CHECK(holds(block, sizes[i], i + 100), "%zu bytes", sizes[i]);
+        CHECK(holds(beside, sizes[i], 99), "%zu bytes beside", sizes[i]);
+        CHECK_SAME(0, cu.ipc(&again, block));
+        CHECK(memcmp(&again, &m.handle, sizeof again) == 0, "another handle");
+        CHECK_SAME(0, cu.free(block));
+        CHECK_SAME(0, cu.free(beside));
+    }
+}
+
+static void check_answers(CUdeviceptr block, size_t size)
+{
+    CUdeviceptr base = 0;
+    CUcontext context = NULL;
+    CUcontext current = NULL;
+    size_t length = 0;
+    CHECK_SAME(0, cu.range(&base, &length, block + size - 1));
+    CHECK(base == block && length == size, "%llx, %zu", base, length);
+    CHECK_SAME(0, cu.attribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, block));
+    CHECK_SAME(0, cu.get_current(&current));
+    CHECK(context == current, "another context");
+}
+
+static void maps_second(void)
+{
+    uint64_t mappings = 0;
+    for (int i = 0; i < SIZES; i++) {
+        message m;
+        CUdeviceptr again = 0;
+        mappings = i ? mappings : cu.count().mappings;
+        CUdeviceptr block = take(&m);
+        CHECK(holds(block, m.size, m.value), "%zu bytes", m.size);
+        check_answers(block, m.size);
+        CHECK_SAME(0, cu.ipc_open(&again, m.handle, LAZY));
+        CHECK_SAME(block, again);
+        CHECK(cu.free(block) != CUDA_SUCCESS, "freed");
+        memset((void *)block, i + 100, m.size);
+        CHECK_SAME(0, cu.ipc_close(block));
+        CHECK(holds(block, m.size, i + 100), "closed too early");
+        CHECK_SAME(0, cu.ipc_close(block));
+        CHECK(cu.ipc_close(block) != CUDA_SUCCESS, "closed once more");
+        CHECK_SAME(mappings, cu.count().mappings);
+        tell(&m, sizeof m);
+    }
+}
+
+/* ---- what is not to be had ------------------------------------------------------------------- */
+
+static void refusals_first(void)
+{
+    CUdeviceptr none = 0;
+    CUdeviceptr block = alloc(MIB, 1);
+    CUdeviceptr freed = alloc(MIB, 2);
+    message m;
+    CHECK_SAME(0, cu.ipc(&m.handle, block));
+    CHECK_SAME(CUDA_ERROR_INVALID_CONTEXT, cu.ipc_open(&none, m.handle, LAZY)); /* one's own */
+    give(block, MIB, 1);
+    give(freed, MIB, 2);
+    CHECK_SAME(0, cu.free(freed));
+    meet();
+    meet();
+    CHECK_SAME(0, cu.reset(0));
+    meet();
+    meet();
+}
+
+static void refusals_second(void)
+{
+    message live;
+    message freed;
+    CUdeviceptr none = 0;
+    hear(&live, sizeof live);
+    hear(&freed, sizeof freed);
+    meet();
+    CHECK_SAME(CUDA_ERROR_INVALID_HANDLE, cu.ipc_open(&none, freed.handle, LAZY));
+    CHECK_SAME(CUDA_ERROR_INVALID_VALUE, cu.ipc_open(&none, live.handle, 0));
+    CHECK_SAME(CUDA_ERROR_INVALID_VALUE, cu.ipc_open(NULL, live.handle, LAZY));
+    message wrong = live;
+    wrong.handle.bytes[8] ^= 1; /* the process */
+    CHECK_SAME(CUDA_ERROR_INVALID_HANDLE, cu.ipc_open(&none, wrong.handle, LAZY));
+    wrong = live;
+    wrong.handle.bytes[24] ^= 64; /* the number */
+    CHECK_SAME(CUDA_ERROR_INVALID_HANDLE, cu.ipc_open(&none, wrong.handle, LAZY));
+    wrong = live;
+    wrong.handle.bytes[36] ^= 1; /* the size: 4 GiB more */
+    CHECK_SAME(CUDA_ERROR_INVALID_HANDLE, cu.ipc_open(&none, wrong.handle, LAZY));
+    CHECK_SAME(0, cu.ipc_open(&none, live.handle, LAZY));
+    meet();
+    meet();
+    CHECK(holds(none, MIB, 1), "what was mapped went with the other's context");
+    CHECK_SAME(0, cu.ipc_close(none));
+    CHECK_SAME(CUDA_ERROR_INVALID_HANDLE, cu.ipc_open(&none, live.handle, LAZY));
+    meet();
+}
+
+/* Its own context goes with blocks of others in it. */
+static void resets_first(void)
+{
+    CUdeviceptr block = alloc(5 * MIB, 5);
+    give(block, 5 * MIB, 5);
+    meet();
+    CHECK(holds(block, 5 * MIB, 5), "lost");
+    CHECK_SAME(0, cu.free(block));
+}
+
+static void resets_second(void)
+{
+    message m;
+    CUdeviceptr block = take(&m);
+    CHECK_SAME(0, cu.reset(0));
+    CHECK_SAME(0, cu.count().mappings);
+    CHECK_SAME(0, cu.count().ranges);
+    CHECK(cu.ipc_close(block) != CUDA_SUCCESS, "closed");
+    meet();
+}
+
+/* ---- who ends, and who forks --------------------------------------------------------------- */
+
+static void ends_first(void)
+{
+    give(alloc(MIB, 1), MIB, 1);
+    if (fork() == 0) { /* it has what its parent had open, and does not answer */
+        for (int fd = 3; fd < 64; fd++) {
+            char at[64];
+            char name[64] = "";
+            snprintf(at, sizeof at, "/proc/self/fd/%d", fd);
+            CHECK(readlink(at, name, sizeof name - 1) < 0 || !strstr(name, "socket") || fd == other,
+                  "%d is the parent's: %s", fd, name);
+        }
+        sleep(1);
+        _exit(not_so != 0);
+    }
+    fflush(stdout);
+    _exit(not_so != 0);
+}
+
+static void ends_second(void)
+{
+    message m;
+    char end;
+    CUdeviceptr none = 0;
+    time_t begin = time(NULL);
+    hear(&m, sizeof m);
+    usleep(300000); /* until it has ended */
+    CHECK_SAME(CUDA_ERROR_INVALID_HANDLE, cu.ipc_open(&none, m.handle, LAZY));
+    CHECK(time(NULL) - begin <= 2, "it was waited for");
+    CHECK(read(other, &end, 1) <= 0, "still there");
+}
+
+/* ---- both at once -------------------------------------------------------------------------- */
+
+static void both(void)
+{
+    for (int i = 0; i < ROUNDS; i++) {
+        message m;
+        size_t size = (size_t)(i % 5 + 1) * MIB;
+        CUdeviceptr mine = alloc(size, i);
+        give(mine, size, i);
+        CUdeviceptr theirs = take(&m);
+        CHECK(holds(theirs, m.size, m.value), "round %d", i);
+        CHECK_SAME(0, cu.ipc_close(theirs));
+        meet();
+        CHECK_SAME(0, cu.free(mine));
+    }
+}
+
+/* ---- another user -------------------------------------------------------------------------- */
+
+static void user_first(void)
+{
+    give(alloc(MIB, 1), MIB, 1);
+    meet();
+}
+
+/* Whether whoever has the memory sends anything, asked without us. */
+static bool is_answered(const cu_handle *handle)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    char answer[64];
+    char *path = address.sun_path + 1;
+    int length = snprintf(path, sizeof address.sun_path - 1, "gpualloc-cuda-");
+    for (int i = 0; i < 16; i++) {
+        length += snprintf(path + length, 3, "%02x", (unsigned char)handle->bytes[8 + i]);
+    }
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+    socklen_t size = (socklen_t)(path + length - (char *)&address);
+    CHECK_SAME(0, connect(fd, (struct sockaddr *)&address, size));
+    send(fd, handle->bytes + 24, 8, MSG_NOSIGNAL);
+    ssize_t got = recv(fd, answer, sizeof answer, 0);
+    close(fd);
+    return got > 0;
+}
+
+static void user_second(void)
+{
+    message m;
+    CUdeviceptr none = 0;
+    hear(&m, sizeof m);
+    CHECK(is_answered(&m.handle), "the test asks wrongly");
+    if (seteuid(NOBODY) == 0) {
+        CHECK_SAME(CUDA_ERROR_INVALID_HANDLE, cu.ipc_open(&none, m.handle, LAZY));
+        CHECK(!is_answered(&m.handle), "another user gets the memory");
+    }
+    meet();
+}
+
+static const struct {
+    const char *name;
+    void (*first)(void);
+    void (*second)(void);
+} cases[] = {
+    {"maps", maps_first, maps_second},
+    {"refusals", refusals_first, refusals_second},
+    {"resets", resets_first, resets_second},
+    {"ends", ends_first, ends_second},
+    {"both", both, both},
+    {"user", user_first, user_second},
+};
+
+static int run(void (*body)(void), int fd)
+{
+    other = fd;
+    cu_open(0);
+    body();
+    fflush(stdout);
+    return not_so != 0;
+}
+
+int main(int argc, char **argv)
+{
+    int ends[2];
+    for (size_t i = 0; argc > 1 && i < sizeof cases / sizeof *cases; i++) {
+        if (strcmp(cases[i].name, argv[1]) != 0 ||
+            socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends)) {
+            continue;
+        }
+        pid_t first = fork();
+        if (first == 0) {
+            close(ends[1]);
+            _exit(run(cases[i].first, ends[0]));
+        }
+        close(ends[0]);
+        if (argc > 2) {
+            setenv("GPUALLOC_DEVICE", argv[2], 1);
+        }
+        int status = 0;
+        int result = run(cases[i].second, ends[1]);
+        CHECK(waitpid(first, &status, 0) == first && status == 0, "the first: %d", status);
+        printf("%s: %d not so\n", argv[1], not_so);
+        return result || not_so;
+    }
+    puts("no such case");
+    return 2;
+}
