@@ -41,19 +41,14 @@ static void add_escaped(text *t, const char *name)
     }
 }
 
-/* relaxed: a figure, when the process ends */
-static uint64_t calls_of(int row)
-{
-    return __atomic_load_n(&ga_cuda_calls[row], __ATOMIC_RELAXED);
-}
-
 static void add_rows(text *t, const char *format, const char *between)
 {
     const char *before = "";
     for (int i = 0; i < GA_CUDA_HOOK_COUNT; i++) {
-        if (calls_of(i)) {
+        uint64_t calls = ga_cuda_calls_of((ga_cuda_hook_index)i);
+        if (calls) {
             add(t, "%s", before);
-            add(t, format, ga_cuda_hooks[i].symbol, calls_of(i));
+            add(t, format, ga_cuda_hooks[i].symbol, calls);
             before = between;
         }
     }

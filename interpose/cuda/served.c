@@ -17,10 +17,10 @@
 #include "../../liballoc/runtime/heap.h"
 #include "captures.h"
 #include "contexts.h"
+#include "device.h"
 #include "ipc.h"
 #include "lookup.h"
 #include "next.h"
-#include "settings.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -30,28 +30,6 @@
 enum {
     TEXTURE_ALIGN = 512, /* what every block of the driver's is aligned to */
     STREAM_THREAD = 2    /* CU_STREAM_PER_THREAD, as a handle */
-};
-
-enum {
-    CLOSED = 0,
-    OPEN,
-    REFUSED
-};
-
-struct ga_cuda_device {
-    pthread_rwlock_t lock;
-    int state;
-    ga_heap *heap;
-    unsigned generation;
-    size_t align; /* of blocks without a stream; 0: what the heap gives */
-    bool plain;   /* the heap is the driver's own cuMemAlloc */
-    bool mapped;  /* all its memory is mapped, by the vmm backend */
-    bool streams; /* it has stream order */
-    bool waits;   /* a free without a stream waits for the device, unless the spec says otherwise */
-    bool own_pool;  /* of the driver's, which knows the threads' default streams apart */
-    bool shared;    /* other devices are to reach its memory, and the heap cannot let them */
-    uint64_t peers; /* a bit for each of these devices */
-    uint64_t used;  /* relaxed: a figure, within which a limit is kept */
 };
 
 static ga_cuda_device devices[GA_CUDA_DEVICES];
@@ -67,7 +45,6 @@ enum {
 };
 
 static int mode;
-static ga_cuda_settings settings;
 
 /* A bad setting costs one line, and with GPUALLOC_STRICT=1 the run: exit 2. */
 static void refuse(const char *source)
@@ -125,7 +102,7 @@ static void read_settings(void)
 {
     const char *told = getenv("GPUALLOC_DEVICE");
     int read = told && *told ? SERVING : PASSING;
-    if (read == SERVING && ga_cuda_settings_read(&settings, told) != GA_OK) {
+    if (read == SERVING && ga_cuda_settings_read(&ga_cuda_told, told) != GA_OK) {
         refuse("GPUALLOC_DEVICE: ");
         read = PASSING;
     }
@@ -196,7 +173,7 @@ static void say_shared(int ordinal)
 static void open_heap(ga_cuda_device *d, int ordinal)
 {
     ga_heap *heap;
-    if (ga_heap_open(&heap, GA_PLACE_DEVICE, ordinal, settings.spec) != GA_OK) {
+    if (ga_heap_open(&heap, GA_PLACE_DEVICE, ordinal, ga_cuda_told.spec) != GA_OK) {
         refuse("GPUALLOC_DEVICE: ");
         d->state = REFUSED;
         return;
@@ -279,7 +256,8 @@ ga_heap *ga_cuda_heap(const ga_cuda_visit *visit)
 /* Whether other processes are to map blocks that this heap has no memory for which they could. */
 static bool is_for_driver(const ga_cuda_device *d)
 {
-    return settings.ipc == GA_CUDA_IPC_COMPAT || (settings.ipc == GA_CUDA_IPC_HANDLE && !d->mapped);
+    return ga_cuda_told.ipc == GA_CUDA_IPC_COMPAT ||
+           (ga_cuda_told.ipc == GA_CUDA_IPC_HANDLE && !d->mapped);
 }
 
 bool ga_cuda_serves(const ga_cuda_visit *visit)
@@ -290,42 +268,6 @@ bool ga_cuda_serves(const ga_cuda_visit *visit)
 bool ga_cuda_serves_streams(const ga_cuda_visit *visit)
 {
     return visit->device->streams && !visit->device->shared && !ga_cuda_capturing();
-}
-
-/* ---- how much there is --------------------------------------------------------------------- */
-
-uint64_t ga_cuda_limit(void)
-{
-    return settings.limit;
-}
-
-uint64_t ga_cuda_used(const ga_cuda_visit *visit)
-{
-    return __atomic_load_n(&visit->device->used, __ATOMIC_RELAXED); /* relaxed: a figure */
-}
-
-static void unuse(ga_cuda_device *d, size_t size)
-{
-    __atomic_fetch_sub(&d->used, size, __ATOMIC_RELAXED); /* relaxed: a figure */
-}
-
-bool ga_cuda_reserve(const ga_cuda_visit *visit, size_t size)
-{
-    ga_cuda_device *d = visit->device;
-    /* relaxed, both: a figure. What is too much is never counted: others would see it. */
-    uint64_t before = __atomic_load_n(&d->used, __ATOMIC_RELAXED);
-    do {
-        if (before > settings.limit || size > settings.limit - before) {
-            return false;
-        }
-    } while (!__atomic_compare_exchange_n(&d->used, &before, before + size, true, __ATOMIC_RELAXED,
-                                          __ATOMIC_RELAXED));
-    return true;
-}
-
-void ga_cuda_unreserve(const ga_cuda_visit *visit, size_t size)
-{
-    unuse(visit->device, size);
 }
 
 /* ---- getting blocks ------------------------------------------------------------------------ */
@@ -356,10 +298,10 @@ static ga_status ask_twice(const ga_cuda_device *d, size_t size, const CUstream 
 static void make_room(const ga_cuda_device *d, size_t size)
 {
     ga_stats stats = {0};
-    if (settings.limit == UINT64_MAX || ga_heap_stats(d->heap, &stats) != GA_OK) {
+    if (ga_cuda_told.limit == UINT64_MAX || ga_heap_stats(d->heap, &stats) != GA_OK) {
         return;
     }
-    if (stats.held_bytes > settings.limit || size > settings.limit - stats.held_bytes) {
+    if (stats.held_bytes > ga_cuda_told.limit || size > ga_cuda_told.limit - stats.held_bytes) {
         ga_trim(d->heap, 0);
     }
 }
@@ -375,13 +317,13 @@ CUresult ga_cuda_take(const ga_cuda_visit *visit, size_t size, const CUstream *s
     make_room(d, size);
     ga_status status = ask_twice(d, size, stream, &block);
     if (status != GA_OK) {
-        unuse(d, size);
+        ga_cuda_unuse(d, size);
         return status == GA_ERR_MEMORY ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_SUPPORTED;
     }
     ga_cuda_block note = {(CUdeviceptr)(uintptr_t)block, size, visit->ordinal, d->generation};
     if (!ga_cuda_blocks_put(&note)) {
         ga_free(d->heap, block);
-        unuse(d, size);
+        ga_cuda_unuse(d, size);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     *out = note.start;
@@ -425,7 +367,7 @@ static ga_status hand_back(const ga_cuda_device *d, const ga_cuda_block *block,
 {
     void *start = (void *)(uintptr_t)block->start;
     CUstream legacy = NULL;
-    const CUstream *behind = stream ? stream : settings.free_by_event ? &legacy : NULL;
+    const CUstream *behind = stream ? stream : ga_cuda_told.free_by_event ? &legacy : NULL;
     if (behind && d->streams && !anywhere) {
         return ga_free_on(d->heap, start, *behind);
     }
@@ -462,7 +404,7 @@ static CUresult give(ga_cuda_device *d, const ga_cuda_block *block, const CUstre
         ga_cuda_blocks_put(block);
         return trouble();
     }
-    unuse(d, block->size);
+    ga_cuda_unuse(d, block->size);
     return CUDA_SUCCESS;
 }
 
@@ -485,7 +427,7 @@ CUresult ga_cuda_give(const ga_cuda_block *block, const CUstream *stream)
 void ga_cuda_driver_freed(const ga_cuda_block *block, CUresult result)
 {
     if (result == CUDA_SUCCESS) {
-        unuse(&devices[block->device], block->size);
+        ga_cuda_unuse(&devices[block->device], block->size);
     } else {
         ga_cuda_blocks_put(block);
     }
@@ -496,7 +438,7 @@ CUresult ga_cuda_share(const ga_cuda_block *block, ga_vmm_pieces *out)
     ga_cuda_device *d = &devices[block->device];
     ga_status status = GA_ERR_UNSUPPORTED;
     pthread_rwlock_rdlock(&d->lock);
-    if (settings.ipc == GA_CUDA_IPC_HANDLE && d->mapped && d->state == OPEN &&
+    if (ga_cuda_told.ipc == GA_CUDA_IPC_HANDLE && d->mapped && d->state == OPEN &&
         block->generation == d->generation) {
         status = ga_vmm_backend_export(lowest(d->heap)->state,
                                        (const void *)(uintptr_t)block->start, block->size, out);

@@ -166,8 +166,8 @@ int main(int argc, char **argv)
         NEED(cuDevicePrimaryCtxReset_v2(0) == CUDA_SUCCESS);
     }
     printf("%u rounds, %llu blocks\n", rounds,
-           (unsigned long long)(ga_cuda_calls[GA_HOOK_cuMemAlloc_v2] +
-                                ga_cuda_calls[GA_HOOK_cuMemAllocAsync] +
-                                ga_cuda_calls[GA_HOOK_cuMemAllocAsync_ptsz]));
+           (unsigned long long)(ga_cuda_calls_of(GA_HOOK_cuMemAlloc_v2) +
+                                ga_cuda_calls_of(GA_HOOK_cuMemAllocAsync) +
+                                ga_cuda_calls_of(GA_HOOK_cuMemAllocAsync_ptsz)));
     return 0;
 }

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A device's record, between served.c and limits.c.
+ */
+#ifndef GPUALLOC_INTERPOSE_CUDA_DEVICE_H
+#define GPUALLOC_INTERPOSE_CUDA_DEVICE_H
+
+#include "served.h"
+#include "settings.h"
+
+#include <pthread.h>
+
+enum {
+    CLOSED = 0,
+    OPEN,
+    REFUSED
+};
+
+struct ga_cuda_device {
+    pthread_rwlock_t lock;
+    int state;
+    ga_heap *heap;
+    unsigned generation;
+    size_t align; /* of blocks without a stream; 0: what the heap gives */
+    bool plain;   /* the heap is the driver's own cuMemAlloc */
+    bool mapped;  /* all its memory is mapped, by the vmm backend */
+    bool streams; /* it has stream order */
+    bool waits;   /* a free without a stream waits for the device, unless the spec says otherwise */
+    bool own_pool;  /* of the driver's, which knows the threads' default streams apart */
+    bool shared;    /* other devices are to reach its memory, and the heap cannot let them */
+    uint64_t peers; /* a bit for each of these devices */
+    uint64_t used;  /* relaxed: a figure, within which a limit is kept */
+};
+
+/* What GPUALLOC_DEVICE says; written before the first visit. */
+extern ga_cuda_settings ga_cuda_told;
+
+/* Bytes of a block that goes. */
+void ga_cuda_unuse(ga_cuda_device *d, size_t size);
+
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * How many bytes a program has in blocks, and may have.
+ */
+#include "device.h"
+
+ga_cuda_settings ga_cuda_told;
+
+uint64_t ga_cuda_limit(void)
+{
+    return ga_cuda_told.limit;
+}
+
+uint64_t ga_cuda_used(const ga_cuda_visit *visit)
+{
+    return __atomic_load_n(&visit->device->used, __ATOMIC_RELAXED); /* relaxed: a figure */
+}
+
+void ga_cuda_unuse(ga_cuda_device *d, size_t size)
+{
+    __atomic_fetch_sub(&d->used, size, __ATOMIC_RELAXED); /* relaxed: a figure */
+}
+
+bool ga_cuda_reserve(const ga_cuda_visit *visit, size_t size)
+{
+    ga_cuda_device *d = visit->device;
+    /* relaxed, both: a figure. What is too much is never counted: others would see it. */
+    uint64_t before = __atomic_load_n(&d->used, __ATOMIC_RELAXED);
+    do {
+        if (before > ga_cuda_told.limit || size > ga_cuda_told.limit - before) {
+            return false;
+        }
+    } while (!__atomic_compare_exchange_n(&d->used, &before, before + size, true, __ATOMIC_RELAXED,
+                                          __ATOMIC_RELAXED));
+    return true;
+}
+
+void ga_cuda_unreserve(const ga_cuda_visit *visit, size_t size)
+{
+    ga_cuda_unuse(visit->device, size);
+}
