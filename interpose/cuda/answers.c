@@ -8,6 +8,7 @@
 #include "ipc.h"
 #include "lookup.h"
 #include "next.h"
+#include "pinned.h"
 #include "served.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -76,11 +77,11 @@ CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
 /* ---- what a pointer is ---------------------------------------------------------------------- */
 
 /* The block that holds the address, if the driver knows less of it than the program: a heap's here,
- * or of another process. */
+ * or of another process; pinned memory that may be larger than was asked for. */
 static bool find_block(CUdeviceptr pointer, ga_cuda_block *block)
 {
-    return (ga_cuda_blocks_find(pointer, block) && block->generation) ||
-           ga_cuda_ipc_find(pointer, block);
+    return (ga_cuda_blocks_find(&ga_cuda_live, pointer, block) && block->generation) ||
+           ga_cuda_ipc_find(pointer, block) || ga_cuda_pinned_find(pointer, block);
 }
 
 EXPORT range_fn cuMemGetAddressRange_v2;
@@ -169,6 +170,7 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
         of_device_fn *next = NEXT(of_device_fn, symbol);                                           \
         ga_cuda_count(GA_HOOK_##symbol);                                                           \
         ga_cuda_ipc_reset(device);                                                                 \
+        ga_cuda_pinned_reset(device);                                                              \
         ga_cuda_served_reset(device);                                                              \
         return next ? next(device) : ga_cuda_next_missing();                                       \
     }

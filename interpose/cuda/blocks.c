@@ -10,24 +10,20 @@
 
 #include "../../liballoc/platform/libc.h"
 
-#include <pthread.h>
-
-typedef struct node {
+typedef struct ga_cuda_blocks_node {
     ga_cuda_block block;
     uint32_t rank; /* no less than those below */
-    struct node *left, *right;
+    struct ga_cuda_blocks_node *left, *right;
 } node;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static node *root;
-static uint32_t last_rank = 1;
+ga_cuda_blocks ga_cuda_live = GA_CUDA_BLOCKS_INIT;
 
-static uint32_t next_rank(void)
+static uint32_t next_rank(ga_cuda_blocks *in)
 {
-    last_rank ^= last_rank << 13; /* xorshift32 */
-    last_rank ^= last_rank >> 17;
-    last_rank ^= last_rank << 5;
-    return last_rank;
+    in->last_rank ^= in->last_rank << 13; /* xorshift32 */
+    in->last_rank ^= in->last_rank >> 17;
+    in->last_rank ^= in->last_rank << 5;
+    return in->last_rank;
 }
 
 /* What starts before `start`, and the rest. */
@@ -67,18 +63,18 @@ static node *join(node *before, node *rest)
     return joined;
 }
 
-static node **link_of(CUdeviceptr start)
+static node **link_of(ga_cuda_blocks *in, CUdeviceptr start)
 {
-    node **at = &root;
+    node **at = &in->root;
     while (*at && (*at)->block.start != start) {
         at = start < (*at)->block.start ? &(*at)->left : &(*at)->right;
     }
     return at;
 }
 
-static bool take(CUdeviceptr start, ga_cuda_block *out)
+static bool take(ga_cuda_blocks *in, CUdeviceptr start, ga_cuda_block *out)
 {
-    node **at = link_of(start);
+    node **at = link_of(in, start);
     node *found = *at;
     if (found) {
         *out = found->block;
@@ -88,31 +84,31 @@ static bool take(CUdeviceptr start, ga_cuda_block *out)
     return found != NULL;
 }
 
-bool ga_cuda_blocks_put(const ga_cuda_block *block)
+bool ga_cuda_blocks_put(ga_cuda_blocks *in, const ga_cuda_block *block)
 {
     node *made = ga_libc.malloc(sizeof *made);
     ga_cuda_block old;
     if (!made) {
         return false;
     }
-    pthread_mutex_lock(&lock);
-    take(block->start, &old);
-    *made = (node){.block = *block, .rank = next_rank()};
-    node **at = &root;
+    pthread_mutex_lock(&in->lock);
+    take(in, block->start, &old);
+    *made = (node){.block = *block, .rank = next_rank(in)};
+    node **at = &in->root;
     while (*at && (*at)->rank >= made->rank) {
         at = block->start < (*at)->block.start ? &(*at)->left : &(*at)->right;
     }
     split(*at, block->start, &made->left, &made->right);
     *at = made;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&in->lock);
     return true;
 }
 
-bool ga_cuda_blocks_take(CUdeviceptr start, ga_cuda_block *out)
+bool ga_cuda_blocks_take(ga_cuda_blocks *in, CUdeviceptr start, ga_cuda_block *out)
 {
-    pthread_mutex_lock(&lock);
-    bool found = take(start, out);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&in->lock);
+    bool found = take(in, start, out);
+    pthread_mutex_unlock(&in->lock);
     return found;
 }
 
@@ -126,22 +122,30 @@ static const node *first_of(const node *tree, int device)
     return found;
 }
 
-bool ga_cuda_blocks_take_any(int device, ga_cuda_block *out)
+bool ga_cuda_blocks_take_any(ga_cuda_blocks *in, int device, ga_cuda_block *out)
 {
-    pthread_mutex_lock(&lock);
-    const node *found = first_of(root, device);
+    pthread_mutex_lock(&in->lock);
+    const node *found = first_of(in->root, device);
     if (found) {
-        take(found->block.start, out);
+        take(in, found->block.start, out);
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&in->lock);
     return found != NULL;
 }
 
-bool ga_cuda_blocks_find(CUdeviceptr address, ga_cuda_block *out)
+bool ga_cuda_blocks_take_first(ga_cuda_blocks *in, ga_cuda_block *out)
+{
+    pthread_mutex_lock(&in->lock);
+    bool found = in->root && take(in, in->root->block.start, out);
+    pthread_mutex_unlock(&in->lock);
+    return found;
+}
+
+bool ga_cuda_blocks_find(ga_cuda_blocks *in, CUdeviceptr address, ga_cuda_block *out)
 {
     const node *best = NULL; /* the last that does not start behind it */
-    pthread_mutex_lock(&lock);
-    for (const node *at = root; at;) {
+    pthread_mutex_lock(&in->lock);
+    for (const node *at = in->root; at;) {
         best = at->block.start <= address ? at : best;
         at = at->block.start <= address ? at->right : at->left;
     }
@@ -149,16 +153,16 @@ bool ga_cuda_blocks_find(CUdeviceptr address, ga_cuda_block *out)
     if (found) {
         *out = best->block;
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&in->lock);
     return found;
 }
 
-void ga_cuda_blocks_lock(void)
+void ga_cuda_blocks_lock(ga_cuda_blocks *in)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&in->lock);
 }
 
-void ga_cuda_blocks_unlock(void)
+void ga_cuda_blocks_unlock(ga_cuda_blocks *in)
 {
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&in->lock);
 }

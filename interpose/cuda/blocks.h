@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
  * The live blocks of a CUDA program, by address: who serves each, and whose an address within one
- * is. Thread safe; one lock.
+ * is. Thread safe; one lock for a set.
  */
 #ifndef GPUALLOC_INTERPOSE_CUDA_BLOCKS_H
 #define GPUALLOC_INTERPOSE_CUDA_BLOCKS_H
 
 #include "../../liballoc/platform/cuda_types.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -15,24 +16,42 @@ typedef struct ga_cuda_block {
     CUdeviceptr start;
     size_t size; /* as asked for */
     int device;
-    unsigned generation; /* of the device's heap; 0: the driver served it */
+    unsigned generation; /* of the device's heap; 0: the driver served it. Pinned: its flags */
 } ga_cuda_block;
+
+/* A set of blocks that do not overlap. */
+typedef struct ga_cuda_blocks {
+    pthread_mutex_t lock;
+    struct ga_cuda_blocks_node *root;
+    uint32_t last_rank;
+} ga_cuda_blocks;
+
+#define GA_CUDA_BLOCKS_INIT                                                                        \
+    {                                                                                              \
+        PTHREAD_MUTEX_INITIALIZER, NULL, 1                                                         \
+    }
+
+/* Those of device memory. */
+extern ga_cuda_blocks ga_cuda_live;
 
 /* Note a block; one that stood there before is forgotten. False: there is no memory for the note.
  */
-bool ga_cuda_blocks_put(const ga_cuda_block *block);
+bool ga_cuda_blocks_put(ga_cuda_blocks *in, const ga_cuda_block *block);
 
 /* Strike out the block that starts there. False: none does. */
-bool ga_cuda_blocks_take(CUdeviceptr start, ga_cuda_block *out);
+bool ga_cuda_blocks_take(ga_cuda_blocks *in, CUdeviceptr start, ga_cuda_block *out);
 
 /* Strike out any block of the device. False: it has none. */
-bool ga_cuda_blocks_take_any(int device, ga_cuda_block *out);
+bool ga_cuda_blocks_take_any(ga_cuda_blocks *in, int device, ga_cuda_block *out);
+
+/* Strike out any block. False: there is none. */
+bool ga_cuda_blocks_take_first(ga_cuda_blocks *in, ga_cuda_block *out);
 
 /* The block that holds an address. */
-bool ga_cuda_blocks_find(CUdeviceptr address, ga_cuda_block *out);
+bool ga_cuda_blocks_find(ga_cuda_blocks *in, CUdeviceptr address, ga_cuda_block *out);
 
 /* Around fork(2). */
-void ga_cuda_blocks_lock(void);
-void ga_cuda_blocks_unlock(void);
+void ga_cuda_blocks_lock(ga_cuda_blocks *in);
+void ga_cuda_blocks_unlock(ga_cuda_blocks *in);
 
 #endif

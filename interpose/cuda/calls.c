@@ -211,7 +211,7 @@ DEFINE_ALLOC_FROM(cuMemAllocFromPoolAsync_ptsz)
 static CUresult give(const call *c, CUdeviceptr start, const CUstream *stream)
 {
     ga_cuda_block block;
-    if (!start || !ga_cuda_blocks_take(start, &block)) {
+    if (!start || !ga_cuda_blocks_take(&ga_cuda_live, start, &block)) {
         bool nobodys = start && (ga_cuda_is_put_off(start) || ga_cuda_holds(start));
         return nobodys ? CUDA_ERROR_INVALID_VALUE : ask_driver(c);
     }

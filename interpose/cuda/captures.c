@@ -4,8 +4,8 @@
  *            first that is read without it
  * INVARIANT  a stream is in the list from before its capture begins until the driver says that it
  *            does not capture
- * ORDER      C1/C2 for the count, which is asked during visits to a device (served.h); a capture
- *            begins once all visits have ended that may have seen the count of before
+ * ORDER      C1/C2 for the count, which is asked during visits to a device (served.h) and by those
+ *            who hold; a capture begins once all have ended that may have seen the count of before
  * PROGRESS   blocks while another thread is in here
  */
 #include "captures.h"
@@ -40,6 +40,30 @@ bool ga_cuda_capturing(void)
 {
     /* C2: acquire. Pairs with C1. */
     return __builtin_expect(__atomic_load_n(&count, __ATOMIC_ACQUIRE) != 0, 0);
+}
+
+/* Shared by calls that captures forbid; exclusive before one begins, outside visits to a device. */
+static pthread_rwlock_t calm = PTHREAD_RWLOCK_INITIALIZER;
+
+bool ga_cuda_captures_hold(void)
+{
+    pthread_rwlock_rdlock(&calm);
+    bool none = !ga_cuda_capturing();
+    if (!none) {
+        pthread_rwlock_unlock(&calm);
+    }
+    return none;
+}
+
+void ga_cuda_captures_let_go(void)
+{
+    pthread_rwlock_unlock(&calm);
+}
+
+static void wait_for_calm(void)
+{
+    pthread_rwlock_wrlock(&calm);
+    pthread_rwlock_unlock(&calm);
 }
 
 /* ---- blocks put off ------------------------------------------------------------------------ */
@@ -184,6 +208,13 @@ void ga_cuda_captures_unlock(void)
     pthread_mutex_unlock(&lock);
 }
 
+/* Who held the other lock is not here. */
+void ga_cuda_captures_child(void)
+{
+    pthread_mutex_unlock(&lock);
+    pthread_rwlock_init(&calm, NULL);
+}
+
 /* ---- the driver's functions ---------------------------------------------------------------- */
 
 static CUresult begin(ga_cuda_hook_index row, ga_cuda_word a, ga_cuda_word b, ga_cuda_word c,
@@ -197,6 +228,7 @@ static CUresult begin(ga_cuda_hook_index row, ga_cuda_word a, ga_cuda_word b, ga
     }
     note(stream);
     ga_cuda_served_barrier();
+    wait_for_calm();
     CUresult result = next(a, b, c, d, e, f);
     if (result != CUDA_SUCCESS) {
         strike_out(is_stream, &stream, false);

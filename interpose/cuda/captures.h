@@ -12,6 +12,11 @@
 /* Whether there is one. */
 bool ga_cuda_capturing(void);
 
+/* For calls that captures forbid: none begins until it is let go of. False: there is one. Blocks
+ * while one begins; not twice in a thread. */
+bool ga_cuda_captures_hold(void);
+void ga_cuda_captures_let_go(void);
+
 /* Keep a block until there is none. False: there is no memory for the note. */
 bool ga_cuda_put_off(const ga_cuda_block *block);
 
@@ -28,5 +33,6 @@ void ga_cuda_captures_end(CUcontext context);
 /* Around fork(2). */
 void ga_cuda_captures_lock(void);
 void ga_cuda_captures_unlock(void);
+void ga_cuda_captures_child(void);
 
 #endif

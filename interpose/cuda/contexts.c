@@ -37,6 +37,33 @@ static int look_at(const ga_cuda_asks *asks, CUcontext context)
     return primary == context && device < GA_CUDA_DEVICES ? device : -1;
 }
 
+bool ga_cuda_wait_for(int device)
+{
+    ga_cuda_scope scope;
+    if (ga_cuda_enter(&scope, device) != GA_OK) {
+        return false;
+    }
+    ga_status status =
+        ga_cuda_check(scope.driver, scope.driver->cuCtxSynchronize(), "cuCtxSynchronize");
+    ga_cuda_leave(&scope);
+    return status == GA_OK;
+}
+
+bool ga_cuda_wait_for_all(void)
+{
+    const ga_cuda_asks *asks = ga_cuda_next_asks();
+    unsigned flags;
+    int active = 0;
+    bool waited = asks != NULL;
+    for (int i = 0; waited && i < GA_CUDA_DEVICES; i++) {
+        if (asks->cuDevicePrimaryCtxGetState(i, &flags, &active) != CUDA_SUCCESS) {
+            break; /* there are no more */
+        }
+        waited = !active || ga_cuda_wait_for(i);
+    }
+    return waited;
+}
+
 int ga_cuda_context_device(const ga_cuda_asks *asks, CUcontext *context)
 {
     if (asks->cuCtxGetCurrent(context) != CUDA_SUCCESS || !*context) {

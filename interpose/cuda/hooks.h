@@ -35,6 +35,9 @@
     X(SERVES, cuMemAllocFromPoolAsync, 11020, cuMemAllocFromPoolAsync_ptsz, THREAD, "the same")    \
     X(SERVES, cuMemFreeAsync, 11020, cuMemFreeAsync, LEGACY, "frees in stream order")              \
     X(SERVES, cuMemFreeAsync, 11020, cuMemFreeAsync_ptsz, THREAD, "the same")                      \
+    X(SERVES, cuMemAllocHost, 3020, cuMemAllocHost_v2, ANY, "pinned host memory, with pinned=")    \
+    X(SERVES, cuMemHostAlloc, 2020, cuMemHostAlloc, ANY, "the same")                               \
+    X(SERVES, cuMemFreeHost, 2000, cuMemFreeHost, ANY, "waits for all devices, and keeps it")      \
     X(ANSWERS, cuMemGetInfo, 3020, cuMemGetInfo_v2, ANY, "our caches are free memory; limit=")     \
     X(ANSWERS, cuMemGetAddressRange, 3020, cuMemGetAddressRange_v2, ANY, "our block's")            \
     X(ANSWERS, cuPointerGetAttribute, 4000, cuPointerGetAttribute, ANY,                            \
@@ -68,6 +71,7 @@
     X(ANSWERS, cuIpcOpenMemHandle, 11000, cuIpcOpenMemHandle_v2, ANY, "the same")                  \
     X(ANSWERS, cuIpcCloseMemHandle, 4010, cuIpcCloseMemHandle, ANY, "the same")                    \
     X(RETRIES, cuMemAllocManaged, 6000, cuMemAllocManaged, ANY, "managed memory")                  \
+    X(RETRIES, cuMemHostRegister, 6050, cuMemHostRegister_v2, ANY, "pinned host memory")           \
     X(RETRIES, cuArrayCreate, 3020, cuArrayCreate_v2, ANY, "arrays")                               \
     X(RETRIES, cuArray3DCreate, 3020, cuArray3DCreate_v2, ANY, "arrays")                           \
     X(RETRIES, cuMipmappedArrayCreate, 5000, cuMipmappedArrayCreate, ANY, "arrays")                \
@@ -79,10 +83,6 @@
     X(PASSES, cuMemGetAddressRange, 2000, cuMemGetAddressRange, ANY, "of CUDA before 3.2")         \
     X(PASSES, cuPointerSetAttribute, 6000, cuPointerSetAttribute, ANY,                             \
       "what the driver keeps of a pointer")                                                        \
-    X(PASSES, cuMemAllocHost, 3020, cuMemAllocHost_v2, ANY, "pinned host memory")                  \
-    X(PASSES, cuMemHostAlloc, 2020, cuMemHostAlloc, ANY, "pinned host memory")                     \
-    X(PASSES, cuMemFreeHost, 2000, cuMemFreeHost, ANY, "pinned host memory")                       \
-    X(PASSES, cuMemHostRegister, 6050, cuMemHostRegister_v2, ANY, "pinned host memory")            \
     X(PASSES, cuMemHostUnregister, 4000, cuMemHostUnregister, ANY, "pinned host memory")           \
     X(PASSES, cuArrayDestroy, 2000, cuArrayDestroy, ANY, "arrays")                                 \
     X(PASSES, cuMipmappedArrayDestroy, 5000, cuMipmappedArrayDestroy, ANY, "arrays")               \

@@ -227,7 +227,7 @@ CUresult cuIpcGetMemHandle(void *out, CUdeviceptr pointer)
     get_fn *next = (get_fn *)(uintptr_t)ga_cuda_next_find(GA_HOOK_cuIpcGetMemHandle);
     ga_cuda_block block;
     ga_cuda_count(GA_HOOK_cuIpcGetMemHandle);
-    bool ours = ga_cuda_blocks_find(pointer, &block) && block.generation;
+    bool ours = ga_cuda_blocks_find(&ga_cuda_live, pointer, &block) && block.generation;
     if (ours && out) {
         CUresult result = give_away(&block, out);
         if (result != CUDA_ERROR_NOT_SUPPORTED) {
@@ -360,10 +360,9 @@ static CUresult open_guest(CUdeviceptr *out, const handle *wanted)
 static void drop_guest(guest **at)
 {
     guest *gone = *at;
-    ga_cuda_scope scope;
-    if (!ga_cuda_capturing() && ga_cuda_enter(&scope, gone->block.device) == GA_OK) {
-        scope.driver->cuCtxSynchronize();
-        ga_cuda_leave(&scope);
+    if (ga_cuda_captures_hold()) {
+        ga_cuda_wait_for(gone->block.device);
+        ga_cuda_captures_let_go();
     }
     __atomic_store_n(at, gone->following, __ATOMIC_RELAXED); /* relaxed: under the lock */
     ga_vmm_guest_close(&gone->memory);

@@ -21,6 +21,7 @@
 #include "ipc.h"
 #include "lookup.h"
 #include "next.h"
+#include "pinned.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -61,21 +62,18 @@ static void fork_prepare(void)
 {
     pthread_mutex_lock(&open_lock);
     ga_cuda_captures_lock();
-    ga_cuda_blocks_lock();
+    ga_cuda_blocks_lock(&ga_cuda_live);
     ga_cuda_ipc_lock();
-}
-
-static void unlock_others(void)
-{
-    ga_cuda_blocks_unlock();
-    ga_cuda_captures_unlock();
-    pthread_mutex_unlock(&open_lock);
+    ga_cuda_pinned_lock();
 }
 
 static void fork_parent(void)
 {
+    ga_cuda_pinned_unlock();
     ga_cuda_ipc_unlock();
-    unlock_others();
+    ga_cuda_blocks_unlock(&ga_cuda_live);
+    ga_cuda_captures_unlock();
+    pthread_mutex_unlock(&open_lock);
 }
 
 /* Who wants it alone does not wait for ever; so no visit begins within another. */
@@ -93,8 +91,11 @@ static void init_locks(void)
 /* Who held a device's lock is not here. */
 static void fork_child(void)
 {
+    ga_cuda_pinned_child();
     ga_cuda_ipc_child();
-    unlock_others();
+    ga_cuda_blocks_unlock(&ga_cuda_live);
+    ga_cuda_captures_child();
+    pthread_mutex_unlock(&open_lock);
     init_locks();
 }
 
@@ -122,6 +123,11 @@ static bool serving(void)
         now = mode;
     }
     return now == SERVING;
+}
+
+uint64_t ga_cuda_pinned_limit(void)
+{
+    return serving() ? ga_cuda_told.pinned : 0;
 }
 
 /* ---- opening ------------------------------------------------------------------------------- */
@@ -321,7 +327,7 @@ CUresult ga_cuda_take(const ga_cuda_visit *visit, size_t size, const CUstream *s
         return status == GA_ERR_MEMORY ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_SUPPORTED;
     }
     ga_cuda_block note = {(CUdeviceptr)(uintptr_t)block, size, visit->ordinal, d->generation};
-    if (!ga_cuda_blocks_put(&note)) {
+    if (!ga_cuda_blocks_put(&ga_cuda_live, &note)) {
         ga_free(d->heap, block);
         ga_cuda_unuse(d, size);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -335,7 +341,7 @@ CUresult ga_cuda_take(const ga_cuda_visit *visit, size_t size, const CUstream *s
 void ga_cuda_note(const ga_cuda_visit *visit, CUdeviceptr start, size_t size)
 {
     ga_cuda_block note = {start, size, visit->ordinal, 0};
-    ga_cuda_blocks_put(&note);
+    ga_cuda_blocks_put(&ga_cuda_live, &note);
 }
 
 /* ---- giving them back ---------------------------------------------------------------------- */
@@ -349,18 +355,6 @@ static CUresult trouble(void)
     return result == CUDA_SUCCESS ? CUDA_ERROR_UNKNOWN : result;
 }
 
-/* For a heap that would hand the block out at once. */
-static ga_status wait_for_device(int device)
-{
-    ga_cuda_scope scope;
-    ga_status status = ga_cuda_enter(&scope, device);
-    if (status == GA_OK) {
-        status = ga_cuda_check(scope.driver, scope.driver->cuCtxSynchronize(), "cuCtxSynchronize");
-        ga_cuda_leave(&scope);
-    }
-    return status;
-}
-
 /* After all that the device does, where no stream says after what. */
 static ga_status hand_back(const ga_cuda_device *d, const ga_cuda_block *block,
                            const CUstream *stream, bool anywhere)
@@ -371,8 +365,8 @@ static ga_status hand_back(const ga_cuda_device *d, const ga_cuda_block *block,
     if (behind && d->streams && !anywhere) {
         return ga_free_on(d->heap, start, *behind);
     }
-    ga_status status = d->waits && !anywhere ? GA_OK : wait_for_device(block->device);
-    return status == GA_OK ? ga_free(d->heap, start) : status;
+    bool waited = (d->waits && !anywhere) || ga_cuda_wait_for(block->device);
+    return waited ? ga_free(d->heap, start) : GA_ERR_DEVICE;
 }
 
 /* Whether a default stream is meant that is not one of the context that the heap is in. */
@@ -397,11 +391,11 @@ static CUresult give(ga_cuda_device *d, const ga_cuda_block *block, const CUstre
     bool elsewhere = is_elsewhere(block, stream);
     CUresult waited = elsewhere ? ga_cuda_next_asks()->cuCtxSynchronize() : CUDA_SUCCESS;
     if (waited != CUDA_SUCCESS) {
-        ga_cuda_blocks_put(block);
+        ga_cuda_blocks_put(&ga_cuda_live, block);
         return waited;
     }
     if (hand_back(d, block, elsewhere ? NULL : stream, late) != GA_OK) {
-        ga_cuda_blocks_put(block);
+        ga_cuda_blocks_put(&ga_cuda_live, block);
         return trouble();
     }
     ga_cuda_unuse(d, block->size);
@@ -429,7 +423,7 @@ void ga_cuda_driver_freed(const ga_cuda_block *block, CUresult result)
     if (result == CUDA_SUCCESS) {
         ga_cuda_unuse(&devices[block->device], block->size);
     } else {
-        ga_cuda_blocks_put(block);
+        ga_cuda_blocks_put(&ga_cuda_live, block);
     }
 }
 
@@ -496,7 +490,7 @@ bool ga_cuda_served_trim(void)
         trimmed = ga_cuda_trim(&visit);
         ga_cuda_leave_current(&visit);
     }
-    return trimmed;
+    return ga_cuda_pinned_trim() || trimmed;
 }
 
 /* ---- contexts that go, and devices that reach each other ----------------------------------- */
@@ -505,7 +499,7 @@ bool ga_cuda_served_trim(void)
 static void close_heap(ga_cuda_device *d, int ordinal)
 {
     ga_cuda_block block;
-    while (ga_cuda_blocks_take_any(ordinal, &block)) {
+    while (ga_cuda_blocks_take_any(&ga_cuda_live, ordinal, &block)) {
         if (block.generation == d->generation) {
             ga_free(d->heap, (void *)(uintptr_t)block.start);
         }

@@ -40,6 +40,9 @@ CUcontext ga_cuda_primary(int device);
 uint64_t ga_cuda_used(const ga_cuda_visit *visit);
 uint64_t ga_cuda_limit(void);
 
+/* The bytes of pinned memory to keep; 0: none, or no spec is named. */
+uint64_t ga_cuda_pinned_limit(void);
+
 /* A block of the heap. CUDA_ERROR_OUT_OF_MEMORY: also after all caches were given back.
  * CUDA_ERROR_NOT_SUPPORTED: ask the driver. `stream`: NULL for none. */
 CUresult ga_cuda_take(const ga_cuda_visit *visit, size_t size, const CUstream *stream,

@@ -48,6 +48,13 @@ static ga_status read_limit(ga_cuda_settings *out, const ga_spec_option *option)
     return parsed && out->limit ? GA_OK : wrong(option, "a size from 1 byte on, or none");
 }
 
+static ga_status read_pinned(ga_cuda_settings *out, const ga_spec_option *option)
+{
+    bool none = is(option->value, "none");
+    bool parsed = option->value && !none && ga_size_parse(option->value, &out->pinned);
+    return none || parsed ? GA_OK : wrong(option, "a size, or none");
+}
+
 static bool has_option(const char *layer, const char *key)
 {
     const ga_backend *backend = ga_registry_find(layer);
@@ -67,6 +74,10 @@ static ga_status read_option(ga_cuda_settings *out, const char *layer, const ga_
     if (strcmp(option->key, "ipc") == 0) {
         *taken = true;
         return read_ipc(out, option);
+    }
+    if (strcmp(option->key, "pinned") == 0) {
+        *taken = true;
+        return read_pinned(out, option);
     }
     if (strcmp(option->key, "limit") == 0) {
         *taken = !has_option(layer, "limit"); /* a layer that has one keeps its caches within it */

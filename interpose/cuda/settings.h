@@ -10,6 +10,8 @@
  *   ipc=handle  heaps over vmm make memory that other processes can map, and cuIpcGetMemHandle()
  *               gives them to those under this preload; for other heaps as compat
  *   ipc=none    it is the heap's (the default)
+ *   pinned=SIZE so many bytes of pinned host memory that the program has freed are kept for it;
+ *               none by default
  */
 #ifndef GPUALLOC_INTERPOSE_CUDA_SETTINGS_H
 #define GPUALLOC_INTERPOSE_CUDA_SETTINGS_H
@@ -29,6 +31,7 @@ typedef struct ga_cuda_settings {
     char spec[GA_SPEC_LENGTH]; /* without the options above, as far as the layer has none such;
                                   with ipc=handle, share=fd of vmm's */
     uint64_t limit;            /* UINT64_MAX: none */
+    uint64_t pinned;           /* 0: none */
     bool free_by_event;
     ga_cuda_ipc ipc;
 } ga_cuda_settings;

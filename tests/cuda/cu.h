@@ -42,6 +42,9 @@ typedef struct cu_handle {
       (CUdeviceptr *out, size_t size, CUmemoryPool pool, CUstream stream))                         \
     X(default_pool, "cuDeviceGetDefaultMemPool", 0, (CUmemoryPool *pool, CUdevice device))         \
     X(pool_create, "cuMemPoolCreate", 0, (CUmemoryPool *pool, const CUmemPoolProps *props))        \
+    X(host_alloc, "cuMemHostAlloc", 0, (void **out, size_t size, unsigned flags))                  \
+    X(alloc_host, "cuMemAllocHost", 0, (void **out, size_t size))                                  \
+    X(free_host, "cuMemFreeHost", 0, (void *block))                                                \
     X(managed, "cuMemAllocManaged", 0, (CUdeviceptr *out, size_t size, unsigned flags))            \
     X(info, "cuMemGetInfo", 0, (size_t *available, size_t *total))                                 \
     X(range, "cuMemGetAddressRange", 0, (CUdeviceptr *base, size_t *size, CUdeviceptr at))         \

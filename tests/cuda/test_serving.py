@@ -31,10 +31,11 @@ def with_options(spec: str, options: str) -> str:
 
 class Serving(Case):
     def under_each(self, name: str, memory: int = 1024 * MIB, specs: tuple[str, ...] = tuple(SPECS),
-                   options: str = "", told: list[str] | None = None, **variables: str) -> None:
+                   options: str = "", told: list[str] | None = None, program: str = "serving",
+                   **variables: str) -> None:
         for spec in specs:
             with self.subTest(f"{name} {spec or 'without'} {options}"):
-                self.passes("serving", name, *(told or SPECS[spec]),
+                self.passes(program, name, *(told or SPECS[spec]),
                             device=with_options(spec, options), STAND_IN_MEMORY=str(memory),
                             **variables)
 
@@ -93,14 +94,15 @@ class Serving(Case):
         self.under_each("forked")
 
     def test_threads(self) -> None:
-        self.under_each("threads")
-        self.under_each("crowd", specs=("", "vmm", "async", "slab/vmm"))
+        self.under_each("threads", program="crowds")
+        self.under_each("crowd", program="crowds", specs=("", "vmm", "async", "slab/vmm"))
 
     def test_driver_that_shuts_down(self) -> None:
         """Before our own report or after it, and beside threads that go on freeing."""
         for name in ("ending", "ending_early", "ending_busy"):
-            self.under_each(name)
-            self.under_each(name, GPUALLOC_STATS=str(self.folder / "stats.json"))
+            self.under_each(name, program="crowds")
+            self.under_each(name, program="crowds",
+                            GPUALLOC_STATS=str(self.folder / "stats.json"))
 
     def test_sharing_with_processes(self) -> None:
         self.under_each("ipc", specs=("", "cuda", "async"))
@@ -108,6 +110,16 @@ class Serving(Case):
         outcome = self.passes("serving", "ipc", "heap", quiet=False, device="vmm")
         self.assertEqual(outcome.stderr.count("\n"), 1)
         self.assertIn("ipc=compat", outcome.stderr)
+
+    def test_pinned_memory(self) -> None:
+        cases = ("kept", "wrong", "questions", "waits", "reset", "capture", "forked", "threads")
+        for spec in ("vmm:pinned=64M", "async:free=event,pinned=64M", "slab:pinned=64M/vmm"):
+            for name in cases:
+                with self.subTest(f"{name} {spec}"):
+                    self.passes("pinned", name, device=spec)
+        self.passes("pinned", "bounded", device="cuda:pinned=8M", STAND_IN_PINNED=str(16 * MIB))
+        for spec in ("", "vmm", "vmm:pinned=none", "vmm:pinned=0"):
+            self.passes("pinned", "passed", device=spec)
 
     def test_handles_of_ours(self) -> None:
         """Blocks of heaps over vmm go to other processes; other heaps leave them to the driver."""
@@ -140,6 +152,8 @@ class Settings(Case):
         ("cuda:limit=much", "limit: expected a size"),
         ("vmm:ipc=some", "ipc: expected none, compat or handle"),
         ("cuda:free=later", "free: expected sync or event"),
+        ("cuda:pinned=much", "pinned: expected a size"),
+        ("cuda:pinned", "pinned: expected a size"),
         ("vmm:free=later", "free"),
         ("jemalloc", "jemalloc"),
         ("vmm:", "column"),

@@ -2,8 +2,10 @@
  *
  * The calls of a CUDA program by many threads at once, as the preload serves them, over the driver
  * for tests: blocks with and without streams, questions, captures that come and go, and the
- * device's context reset under it all between rounds. Blocks are written to and read back.
+ * device's context reset under it all between rounds. Blocks are written to and read back. With
+ * ipc=handle some are given away, and asked for as another process would.
  */
+#include "../../interpose/cuda/handover.h"
 #include "../../interpose/cuda/lookup.h"
 #include "../support/random.h"
 #include "platform/cuda_types.h"
@@ -38,6 +40,7 @@ extern CUresult cuStreamBeginCapture_v2(CUstream stream, uintptr_t mode, uintptr
 extern CUresult cuStreamEndCapture(CUstream stream, void **graph, uintptr_t c, uintptr_t d,
                                    uintptr_t e, uintptr_t f);
 extern CUresult cuDevicePrimaryCtxReset_v2(CUdevice device);
+extern CUresult cuIpcGetMemHandle(void *handle, CUdeviceptr block);
 
 static struct {
     CUresult (*init)(unsigned flags);
@@ -48,6 +51,8 @@ static struct {
 } driver;
 
 static CUcontext context;
+static bool handles;    /* ipc=handle */
+static unsigned shared; /* blocks, so far */
 
 typedef struct held {
     CUdeviceptr start;
@@ -109,6 +114,29 @@ static void ask(const held *h)
     NEED(cuMemGetInfo_v2(&size, &total) == CUDA_SUCCESS && size <= total);
 }
 
+/* Our handles: eight bytes of a mark, the name, the number. */
+static void share(const held *h)
+{
+    unsigned char handle[64] = {0};
+    ga_cuda_name name;
+    uint64_t number;
+    uint64_t bytes = 0;
+    ga_vmm_pieces pieces;
+    if (cuIpcGetMemHandle(handle, h->start) != CUDA_SUCCESS || memcmp(handle, "gpualloc", 8) != 0) {
+        return; /* a block of the driver's */
+    }
+    memcpy(&name, handle + 8, sizeof name);
+    memcpy(&number, handle + 24, sizeof number);
+    NEED(ga_cuda_handover_ask(&name, number, &pieces) == GA_OK);
+    for (size_t i = 0; i < pieces.count; i++) {
+        bytes += pieces.list[i].size;
+    }
+    NEED(pieces.before + h->size <= bytes);
+    ga_vmm_pieces_drop(&pieces);
+    /* relaxed: a figure */
+    __atomic_fetch_add(&shared, 1, __ATOMIC_RELAXED);
+}
+
 static void give(held *h, uint64_t *seed, CUstream stream)
 {
     check_content(h);
@@ -142,6 +170,9 @@ static void work(size_t number)
             give(h, &seed, stream);
         } else {
             take(h, &seed, stream);
+            if (handles && random_below(&seed, 8) == 0) {
+                share(h);
+            }
         }
         if (random_below(&seed, 50) == 0) {
             capture(stream);
@@ -158,6 +189,8 @@ static void work(size_t number)
 int main(int argc, char **argv)
 {
     unsigned rounds = 0;
+    const char *spec = getenv("GPUALLOC_DEVICE");
+    handles = spec && strstr(spec, "ipc=handle");
     stress_begin(argc, argv);
     start();
     for (; rounds == 0 || stress_goes_on(); rounds++) {
@@ -165,7 +198,8 @@ int main(int argc, char **argv)
         stress_threads(THREADS, work);
         NEED(cuDevicePrimaryCtxReset_v2(0) == CUDA_SUCCESS);
     }
-    printf("%u rounds, %llu blocks\n", rounds,
+    NEED(!handles || shared);
+    printf("%u rounds, %u blocks shared of %llu\n", rounds, shared,
            (unsigned long long)(ga_cuda_calls_of(GA_HOOK_cuMemAlloc_v2) +
                                 ga_cuda_calls_of(GA_HOOK_cuMemAllocAsync) +
                                 ga_cuda_calls_of(GA_HOOK_cuMemAllocAsync_ptsz)));

@@ -25,7 +25,7 @@ static void check(size_t place, size_t offset)
 {
     ga_cuda_block found = {0};
     bool inside = offset < sizes[place];
-    cr_assert_eq(ga_cuda_blocks_find(start_of(place) + offset, &found), inside);
+    cr_assert_eq(ga_cuda_blocks_find(&ga_cuda_live, start_of(place) + offset, &found), inside);
     cr_assert(!inside || (found.start == start_of(place) && found.size == sizes[place] &&
                           found.device == (int)(place % 3)));
 }
@@ -33,16 +33,16 @@ static void check(size_t place, size_t offset)
 static void put(size_t place, size_t size)
 {
     ga_cuda_block block = {start_of(place), size, (int)(place % 3), 1};
-    cr_assert(ga_cuda_blocks_put(&block));
+    cr_assert(ga_cuda_blocks_put(&ga_cuda_live, &block));
     sizes[place] = size;
 }
 
 static void take(size_t place)
 {
     ga_cuda_block found = {0};
-    cr_assert_eq(ga_cuda_blocks_take(start_of(place), &found), sizes[place] != 0);
+    cr_assert_eq(ga_cuda_blocks_take(&ga_cuda_live, start_of(place), &found), sizes[place] != 0);
     cr_assert_eq(found.size, sizes[place]);
-    cr_assert(!ga_cuda_blocks_take(start_of(place), &found));
+    cr_assert(!ga_cuda_blocks_take(&ga_cuda_live, start_of(place), &found));
     sizes[place] = 0;
 }
 
@@ -70,11 +70,11 @@ Test(cuda_blocks, in_order)
 {
     for (size_t i = 0; i < 100000; i++) {
         ga_cuda_block block = {0x1000 + i * 16, 16, 0, 1};
-        cr_assert(ga_cuda_blocks_put(&block));
+        cr_assert(ga_cuda_blocks_put(&ga_cuda_live, &block));
     }
     for (size_t i = 0; i < 100000; i++) {
         ga_cuda_block found;
-        cr_assert(ga_cuda_blocks_take(0x1000 + i * 16, &found));
+        cr_assert(ga_cuda_blocks_take(&ga_cuda_live, 0x1000 + i * 16, &found));
     }
 }
 
@@ -85,20 +85,20 @@ Test(cuda_blocks, of_a_device)
     for (size_t place = 0; place < PLACES; place++) {
         put(place, 1);
     }
-    while (ga_cuda_blocks_take_any(1, &found)) {
+    while (ga_cuda_blocks_take_any(&ga_cuda_live, 1, &found)) {
         cr_assert_eq(found.device, 1);
         left++;
     }
     cr_assert_eq(left, PLACES / 3 + 1);
     for (size_t place = 0; place < PLACES; place++) {
-        cr_assert_eq(ga_cuda_blocks_take(start_of(place), &found), place % 3 != 1);
+        cr_assert_eq(ga_cuda_blocks_take(&ga_cuda_live, start_of(place), &found), place % 3 != 1);
     }
 }
 
 Test(cuda_blocks, none)
 {
     ga_cuda_block found;
-    cr_assert(!ga_cuda_blocks_find(0, &found));
-    cr_assert(!ga_cuda_blocks_take(0, &found));
-    cr_assert(!ga_cuda_blocks_take_any(0, &found));
+    cr_assert(!ga_cuda_blocks_find(&ga_cuda_live, 0, &found));
+    cr_assert(!ga_cuda_blocks_take(&ga_cuda_live, 0, &found));
+    cr_assert(!ga_cuda_blocks_take_any(&ga_cuda_live, 0, &found));
 }

@@ -47,6 +47,10 @@ Test(cuda_settings, ours)
     read_good("slab:ipc=handle/vmm:chunk=2M", "slab/vmm:chunk=2M,share=fd");
     read_good("vmm:share=none,ipc=handle", "vmm:share=none");
     read_good("cuda:ipc=handle", "cuda");
+    s = read_good("async:pinned=1G,release=0", "async:release=0");
+    cr_assert_eq(s.pinned, UINT64_C(1) << 30);
+    s = read_good("async:pinned=none", "async");
+    cr_assert_eq(s.pinned, 0);
     read_good("trace:file=\"a b\",ipc=none/vmm", "trace:file=\"a b\"/vmm");
     read_good("trace:file=\"a\\\"b\"/vmm", "trace:file=\"a\\\"b\"/vmm");
 }
@@ -63,6 +67,7 @@ Test(cuda_settings, wrong)
         {"cuda:limit=99999999999999999999", "limit"},
         {"cuda:ipc=yes", "ipc: expected none, compat or handle, got \"yes\""},
         {"cuda:ipc", "ipc"},
+        {"cuda:pinned=-1", "pinned: expected a size, or none, got \"-1\""},
         {"cuda:free=now", "free: expected sync or event, got \"now\""},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

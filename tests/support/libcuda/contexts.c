@@ -211,6 +211,9 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *is_ac
 {
     CUresult result = stand_in_arrive(true);
     *flags = 0;
+    if (result == CUDA_SUCCESS && (device < 0 || device >= device_count())) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
     *is_active = result == CUDA_SUCCESS && __atomic_load_n(&active[device], __ATOMIC_RELAXED);
     return result;
 }
@@ -231,6 +234,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 static CUresult reset(WORDS)
 {
     vmm_driver_destroy_context((CUdevice)a);
+    stand_in_unpin();
     __atomic_store_n(&active[a], 0, __ATOMIC_RELAXED);
     return CUDA_SUCCESS;
 }

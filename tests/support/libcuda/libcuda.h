@@ -5,8 +5,8 @@
  * hook table names answers as stand_in_echo() says. It is not a driver for the CUDA runtime, which
  * wants tables of the driver's that are nobody else's business.
  *
- * STAND_IN_DEVICES and STAND_IN_MEMORY (bytes) in the environment say what machine it is. Programs
- * find the functions below by dlsym().
+ * STAND_IN_DEVICES, STAND_IN_MEMORY and STAND_IN_PINNED (bytes, pinned at once) in the environment
+ * say what machine it is. Programs find the functions below by dlsym().
  */
 #ifndef GPUALLOC_TESTS_SUPPORT_LIBCUDA_H
 #define GPUALLOC_TESTS_SUPPORT_LIBCUDA_H
@@ -57,6 +57,9 @@ CUresult stand_in_arrive(bool needs_init);
 /* Functions of the hook table that vmm_driver has not, in contexts.c and memory.c; NULL: not there. */
 stand_in_function *stand_in_own_context(const char *symbol);
 stand_in_function *stand_in_own_memory(const char *symbol);
+
+/* Pinned memory goes with its context. */
+void stand_in_unpin(void);
 
 /* Count a call of a function of the hook table that is defined elsewhere. */
 void stand_in_called(const char *symbol);

@@ -246,6 +246,94 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
     return result;
 }
 
+/* ---- pinned host memory -------------------------------------------------------------------- */
+
+typedef struct pinned {
+    void *start;
+    size_t size;
+    struct pinned *next;
+} pinned;
+
+static pinned *all_pinned; /* under pinned_lock */
+static size_t pinned_bytes;
+static pthread_mutex_t pinned_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* STAND_IN_PINNED in the environment: bytes that may be pinned at once. */
+static CUresult add_pinned(void **out, size_t size)
+{
+    const char *most = getenv("STAND_IN_PINNED");
+    pinned *made = malloc(sizeof *made);
+    if (!made || (most && pinned_bytes + size > strtoull(most, NULL, 10)) ||
+        posix_memalign(out, 4096, size)) {
+        free(made);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *made = (pinned){*out, size, all_pinned};
+    all_pinned = made;
+    pinned_bytes += size;
+    return CUDA_SUCCESS;
+}
+
+static CUresult host_alloc(WORDS)
+{
+    if (!a || !b) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    pthread_mutex_lock(&pinned_lock);
+    CUresult result = add_pinned((void **)a, b);
+    pthread_mutex_unlock(&pinned_lock);
+    return result;
+}
+
+static bool drop_pinned(const void *start)
+{
+    pthread_mutex_lock(&pinned_lock);
+    pinned **at = &all_pinned;
+    while (*at && start && (*at)->start != start) {
+        at = &(*at)->next;
+    }
+    pinned *gone = *at;
+    if (gone) {
+        *at = gone->next;
+        pinned_bytes -= gone->size;
+        free(gone->start);
+        free(gone);
+    }
+    pthread_mutex_unlock(&pinned_lock);
+    return gone != NULL;
+}
+
+static CUresult free_host(WORDS)
+{
+    CUresult result = stand_in_unsafe(false);
+    if (result == CUDA_SUCCESS) {
+        stand_in_table.cuCtxSynchronize();
+        result = a && drop_pinned((void *)a) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    }
+    return result;
+}
+
+void stand_in_unpin(void)
+{
+    while (drop_pinned(NULL)) {
+    }
+}
+
+static CUresult pinned_range(CUdeviceptr *base, size_t *size, CUdeviceptr pointer)
+{
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&pinned_lock);
+    for (const pinned *p = all_pinned; p; p = p->next) {
+        if (pointer - (uintptr_t)p->start < p->size) {
+            *base = (uintptr_t)p->start;
+            *size = p->size;
+            result = CUDA_SUCCESS;
+        }
+    }
+    pthread_mutex_unlock(&pinned_lock);
+    return result;
+}
+
 /* ---- what is asked of pointers ------------------------------------------------------------- */
 
 static CUmemoryPool pool_of(CUdeviceptr pointer)
@@ -286,6 +374,7 @@ static CUresult address_range(WORDS)
     CUdeviceptr base = 0;
     size_t size = 0;
     CUresult result = stand_in_table.cuMemGetAddressRange(&base, &size, c);
+    result = result == CUDA_SUCCESS ? result : pinned_range(&base, &size, c);
     if (result == CUDA_SUCCESS && a) {
         *(CUdeviceptr *)a = base;
     }
@@ -449,6 +538,9 @@ stand_in_function *stand_in_own_memory(const char *symbol)
         {"cuMemPoolGetAttribute", pool_get},
         {"cuMemPoolTrimTo", pool_trim},
         {"cuMemAllocManaged", mem_alloc},
+        {"cuMemHostAlloc", host_alloc},
+        {"cuMemAllocHost_v2", host_alloc},
+        {"cuMemFreeHost", free_host},
     };
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
         if (strcmp(own[i].symbol, symbol) == 0) {
