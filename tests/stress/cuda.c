@@ -13,6 +13,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +42,8 @@ extern CUresult cuStreamEndCapture(CUstream stream, void **graph, uintptr_t c, u
                                    uintptr_t e, uintptr_t f);
 extern CUresult cuDevicePrimaryCtxReset_v2(CUdevice device);
 extern CUresult cuIpcGetMemHandle(void *handle, CUdeviceptr block);
+extern CUresult cuMemHostAlloc(void **out, size_t size, unsigned flags);
+extern CUresult cuMemFreeHost(void *block);
 
 static struct {
     CUresult (*init)(unsigned flags);
@@ -149,6 +152,20 @@ static void give(held *h, uint64_t *seed, CUstream stream)
     h->start = 0;
 }
 
+/* Pinned memory, which the spec may keep. */
+static void pin(uint64_t *seed)
+{
+    void *block = NULL;
+    size_t size = 1 + random_below(seed, 100000);
+    int value = (int)random_below(seed, 256);
+    unsigned flags = (unsigned)random_below(seed, 2);
+    NEED(cuMemHostAlloc(&block, size, flags) == CUDA_SUCCESS);
+    memset(block, value, size);
+    sched_yield();
+    NEED(*((unsigned char *)block + size - 1) == value);
+    NEED(cuMemFreeHost(block) == CUDA_SUCCESS);
+}
+
 static void capture(CUstream stream)
 {
     void *graph;
@@ -173,6 +190,9 @@ static void work(size_t number)
             if (handles && random_below(&seed, 8) == 0) {
                 share(h);
             }
+        }
+        if (random_below(&seed, 4) == 0) {
+            pin(&seed);
         }
         if (random_below(&seed, 50) == 0) {
             capture(stream);
