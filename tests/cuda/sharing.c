@@ -219,19 +219,30 @@ static void resets_second(void)
 
 /* ---- who ends, and who forks --------------------------------------------------------------- */
 
+/* Sockets that this process has, beside the one to the other. */
+static int sockets(void)
+{
+    int count = 0;
+    for (int fd = 3; fd < 64; fd++) {
+        char at[64];
+        char name[64] = "";
+        snprintf(at, sizeof at, "/proc/self/fd/%d", fd);
+        count += readlink(at, name, sizeof name - 1) > 0 && strstr(name, "socket") && fd != other;
+    }
+    return count;
+}
+
+/* The child has what its parent had open, and does not answer. */
 static void ends_first(void)
 {
+    CHECK(sockets() == 0, "there are others");
     give(alloc(MIB, 1), MIB, 1);
-    if (fork() == 0) { /* it has what its parent had open, and does not answer */
-        for (int fd = 3; fd < 64; fd++) {
-            char at[64];
-            char name[64] = "";
-            snprintf(at, sizeof at, "/proc/self/fd/%d", fd);
-            CHECK(readlink(at, name, sizeof name - 1) < 0 || !strstr(name, "socket") || fd == other,
-                  "%d is the parent's: %s", fd, name);
-        }
+    CHECK_SAME(1, sockets());
+    if (fork() == 0) {
+        int left = sockets();
+        tell(&left, sizeof left);
         sleep(1);
-        _exit(not_so != 0);
+        _exit(0);
     }
     fflush(stdout);
     _exit(not_so != 0);
@@ -241,9 +252,12 @@ static void ends_second(void)
 {
     message m;
     char end;
+    int left = -1;
     CUdeviceptr none = 0;
     time_t begin = time(NULL);
     hear(&m, sizeof m);
+    hear(&left, sizeof left);
+    CHECK_SAME(0, left);
     usleep(300000); /* until it has ended */
     CHECK_SAME(CUDA_ERROR_INVALID_HANDLE, cu.ipc_open(&none, m.handle, LAZY));
     CHECK(time(NULL) - begin <= 2, "it was waited for");
@@ -275,18 +289,25 @@ static void user_first(void)
     meet();
 }
 
-/* Whether whoever has the memory sends anything, asked without us. */
-static bool is_answered(const cu_handle *handle)
+/* Where the process of a handle answers. */
+static socklen_t address_of(const cu_handle *handle, struct sockaddr_un *out)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    char answer[64];
-    char *path = address.sun_path + 1;
-    int length = snprintf(path, sizeof address.sun_path - 1, "gpualloc-cuda-");
+    *out = (struct sockaddr_un){.sun_family = AF_UNIX};
+    char *path = out->sun_path + 1;
+    int length = snprintf(path, sizeof out->sun_path - 1, "gpualloc-cuda-");
     for (int i = 0; i < 16; i++) {
         length += snprintf(path + length, 3, "%02x", (unsigned char)handle->bytes[8 + i]);
     }
+    return (socklen_t)(path + length - (char *)out);
+}
+
+/* Whether it sends anything, asked without us. */
+static bool is_answered(const cu_handle *handle)
+{
+    struct sockaddr_un address;
+    char answer[64];
+    socklen_t size = address_of(handle, &address);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
-    socklen_t size = (socklen_t)(path + length - (char *)&address);
     CHECK_SAME(0, connect(fd, (struct sockaddr *)&address, size));
     send(fd, handle->bytes + 24, 8, MSG_NOSIGNAL);
     ssize_t got = recv(fd, answer, sizeof answer, 0);
@@ -294,15 +315,34 @@ static bool is_answered(const cu_handle *handle)
     return got > 0;
 }
 
+/* One that another user answers for is not even asked. */
+static void check_impostor(cu_handle handle)
+{
+    struct sockaddr_un address;
+    CUdeviceptr none = 0;
+    handle.bytes[8] ^= 1;
+    socklen_t size = address_of(&handle, &address);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+    CHECK_SAME(0, bind(fd, (struct sockaddr *)&address, size));
+    CHECK_SAME(0, listen(fd, 1));
+    CHECK_SAME(0, seteuid(0));
+    time_t begin = time(NULL);
+    CHECK_SAME(CUDA_ERROR_INVALID_HANDLE, cu.ipc_open(&none, handle, LAZY));
+    CHECK(time(NULL) - begin <= 5, "it was asked, and waited for");
+    close(fd);
+}
+
+/* Nothing but for root, who can be another. */
 static void user_second(void)
 {
     message m;
     CUdeviceptr none = 0;
     hear(&m, sizeof m);
     CHECK(is_answered(&m.handle), "the test asks wrongly");
-    if (seteuid(NOBODY) == 0) {
+    if (geteuid() == 0 && seteuid(NOBODY) == 0) {
         CHECK_SAME(CUDA_ERROR_INVALID_HANDLE, cu.ipc_open(&none, m.handle, LAZY));
         CHECK(!is_answered(&m.handle), "another user gets the memory");
+        check_impostor(m.handle);
     }
     meet();
 }
