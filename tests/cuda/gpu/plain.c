@@ -202,6 +202,40 @@ static void graphs(void)
     cudaFreeHost(out);
 }
 
+/* ---- pinned memory ------------------------------------------------------------------------- */
+
+static int through_device(unsigned char *host, void *block, size_t size, int value)
+{
+    memset(host, value, size);
+    int good = cudaMemcpyAsync(block, host, size, cudaMemcpyHostToDevice, NULL) == cudaSuccess;
+    cudaDeviceSynchronize();
+    memset(host, 0, size);
+    good &= cudaMemcpyAsync(host, block, size, cudaMemcpyDeviceToHost, NULL) == cudaSuccess;
+    cudaDeviceSynchronize();
+    return good && host[0] == value && host[size - 1] == value;
+}
+
+static void pinned(void)
+{
+    void *block = NULL;
+    int good = 1;
+    int freed = 1;
+    cudaMalloc(&block, size_of(BLOCKS));
+    for (int i = 1; i < BLOCKS; i++) {
+        void *host = NULL;
+        unsigned flags = i % 2 ? cudaHostAllocDefault : cudaHostAllocPortable;
+        good &= cudaHostAlloc(&host, size_of(i), flags) == cudaSuccess;
+        good &= through_device(host, block, size_of(i), i % 256);
+        /* The last copy into it may be under way when it is freed. */
+        cudaMemcpyAsync(block, host, size_of(i), cudaMemcpyHostToDevice, NULL);
+        freed &= cudaFreeHost(host) == cudaSuccess;
+        good &= holds(block, size_of(i), i % 256);
+    }
+    cudaFree(block);
+    need("pinned memory holds what is copied", good);
+    need("pinned memory is freed", freed);
+}
+
 /* ---- threads, and the end ------------------------------------------------------------------ */
 
 static void *in_thread(void *number)
@@ -282,6 +316,7 @@ int main(int argc, char **argv)
     padded();
     streams();
     graphs();
+    pinned();
     threads();
     if (!brief) {
         wrong();
