@@ -76,7 +76,7 @@ LFHT_INLINE void look_at(walk *w, glance *g, const lfht_word *place)
 
 LFHT_INLINE void begin_glance(walk *w, glance *g, uint64_t key, size_t number)
 {
-    uint64_t hash = hash_of(w->map, key);
+    uint64_t hash = lfht_hash_of(w->map, key);
     if (LFHT_HAZARDS == LFHT_PAIRS) {
         lfht_pair_hash(w->mine, g->slot, hash);
     }
@@ -185,7 +185,7 @@ static ga_status answer(ga_lfht *map, walk *w, const glance *g, sight saw, ga_lf
     if (map->counting) {
         lfht_add(&w->lane->lookups, 1);
         lfht_add(&w->lane->hops, g->level + 1 + g->count);
-        count_depth(w->lane, g->level);
+        lfht_count_depth(w->lane, g->level);
     }
     return GA_OK;
 }
@@ -290,6 +290,12 @@ static ga_status insert_batch(ga_lfht *map, const uint64_t *keys, const uint64_t
                                    .lookup_batch = lookup_batch,                                   \
                                    .insert_batch = insert_batch,                                   \
                                    .each = each,                                                   \
+                                   .make_root = ga_lfht_make_root,                                 \
+                                   .clear_root = ga_lfht_clear_root,                               \
+                                   .fill_root = ga_lfht_fill_root,                                 \
+                                   .chunk = LFHT_CHUNK,                                            \
+                                   .chain = LFHT_CHAIN,                                            \
+                                   .most = LFHT_CHAIN_MOST,                                        \
                                    .hazards = LFHT_HAZARDS,                                        \
                                    .shrinks = LFHT_SHRINKS != LFHT_NEVER,                          \
                                    .seq_cst = (sequential),                                        \

@@ -14,50 +14,49 @@ enum {
     BUCKETS_MOST = 1 << LFHT_CHUNK_MOST
 };
 
-typedef struct item {
-    uint64_t hash, key, value;
-} item;
-
 typedef struct build {
     ga_lfht *map;
     uint64_t leaves, nodes;
     bool failed;
 } build;
 
-static size_t bucket_of(const lfht_hash *node, uint64_t hash)
+/* Which of 2^bits buckets, behind `used` bits. */
+typedef struct buckets {
+    uint32_t used, bits;
+} buckets;
+
+static size_t bucket_of(buckets b, uint64_t hash)
 {
-    return (size_t)(hash << node->used >> (64 - node->bits));
+    return (size_t)(hash << b.used >> (64 - b.bits));
 }
 
 /* By buckets, and within one as they came. `ends`, all 0 before, says where each bucket's end. How
  * many buckets have any. */
-static uint64_t sort(const lfht_hash *node, size_t *ends, const item *from, item *to, size_t n)
+static uint64_t sort(buckets b, size_t *ends, const lfht_item *from, lfht_item *to, size_t n)
 {
     uint64_t used = 0;
     size_t start = 0;
     for (size_t i = 0; i < n; i++) {
-        ends[bucket_of(node, from[i].hash)]++;
+        ends[bucket_of(b, from[i].hash)]++;
     }
-    for (size_t i = 0; i < (size_t)1 << node->bits; i++) {
+    for (size_t i = 0; i < (size_t)1 << b.bits; i++) {
         size_t count = ends[i];
         used += count > 0;
         ends[i] = start;
         start += count;
     }
     for (size_t i = 0; i < n; i++) {
-        to[ends[bucket_of(node, from[i].hash)]++] = from[i];
+        to[ends[bucket_of(b, from[i].hash)]++] = from[i];
     }
     return used;
 }
 
-static bool same_key(const ga_lfht *map, const item *a, const item *b)
+static bool same_key(const ga_lfht *map, const lfht_item *a, const lfht_item *b)
 {
-    return a->hash == b->hash &&
-           (a->key == b->key || (map->equal && map->equal(map->context, a->key, b->key)));
+    return a->hash == b->hash && lfht_same_key(map, a->key, b->key);
 }
 
-/* How many are left, in their order, of n with one hash. */
-static size_t drop_equals(const ga_lfht *map, item *items, size_t n)
+size_t ga_lfht_drop_equals(const ga_lfht *map, lfht_item *items, size_t n)
 {
     size_t left = 0;
     for (size_t i = 0; i < n; i++) {
@@ -72,7 +71,7 @@ static size_t drop_equals(const ga_lfht *map, item *items, size_t n)
     return left;
 }
 
-static bool one_hash(const item *items, size_t n)
+static bool one_hash(const lfht_item *items, size_t n)
 {
     size_t i = 1;
     while (i < n && items[i].hash == items[0].hash) {
@@ -84,7 +83,7 @@ static bool one_hash(const item *items, size_t n)
 /* ---- what a bucket leads to ----------------------------------------------------------------- */
 
 /* A chain in `node`; as much of it as there is memory for. */
-static lfht_word make_chain(build *b, const lfht_hash *node, const item *items, size_t n)
+static lfht_word make_chain(build *b, const lfht_hash *node, const lfht_item *items, size_t n)
 {
     lfht_word level = lfht_level_bits(node->level), word = lfht_empty(node);
     for (size_t i = n; i-- > 0 && !b->failed;) {
@@ -102,10 +101,10 @@ static lfht_word make_chain(build *b, const lfht_hash *node, const item *items, 
     return word;
 }
 
-static void fill(build *b, lfht_hash *node, const size_t *ends, item *items, item *other);
+static void fill(build *b, lfht_hash *node, const size_t *ends, lfht_item *items, lfht_item *other);
 
 /* A hash node below `node`. The items' other array is as long. */
-static lfht_word make_node(build *b, lfht_hash *node, item *items, item *other, size_t n)
+static lfht_word make_node(build *b, lfht_hash *node, lfht_item *items, lfht_item *other, size_t n)
 {
     size_t ends[BUCKETS_MOST] = {0};
     lfht_hash *below =
@@ -115,20 +114,21 @@ static lfht_word make_node(build *b, lfht_hash *node, item *items, item *other, 
         return lfht_empty(node);
     }
     b->nodes++;
-    below->count = sort(below, ends, items, other, n);
+    below->count = sort((buckets){below->used, below->bits}, ends, items, other, n);
     fill(b, below, ends, other, items);
     return lfht_to(below, LFHT_HASH);
 }
 
-static lfht_word make(build *b, lfht_hash *node, item *items, item *other, size_t n)
+static lfht_word make(build *b, lfht_hash *node, lfht_item *items, lfht_item *other, size_t n)
 {
-    size_t left = n <= b->map->chain || one_hash(items, n) ? drop_equals(b->map, items, n) : n;
+    size_t left =
+        n <= b->map->chain || one_hash(items, n) ? ga_lfht_drop_equals(b->map, items, n) : n;
     return left <= b->map->chain || lfht_last(node) ? make_chain(b, node, items, left)
                                                     : make_node(b, node, items, other, left);
 }
 
 /* Each bucket's items end where `ends` says. */
-static void fill(build *b, lfht_hash *node, const size_t *ends, item *items, item *other)
+static void fill(build *b, lfht_hash *node, const size_t *ends, lfht_item *items, lfht_item *other)
 {
     size_t first = 0;
     for (size_t i = 0; i < (size_t)1 << node->bits && !b->failed; i++) {
@@ -141,30 +141,35 @@ static void fill(build *b, lfht_hash *node, const size_t *ends, item *items, ite
 
 /* ---- all of it ------------------------------------------------------------------------------ */
 
-static ga_status build_all(ga_lfht *map, item *items, size_t *ends, size_t n)
+bool ga_lfht_fill_root(ga_lfht *map, const size_t *ends, lfht_item *items, lfht_item *other)
 {
     build b = {.map = map};
     lfht_lane *lane = ga_lfht_lane(map);
-    sort(map->root, ends, items, items + n, n);
-    fill(&b, map->root, ends, items + n, items);
-    if (b.failed) {
-        return GA_ERR_MEMORY;
+    fill(&b, map->root, ends, items, other);
+    if (!b.failed) {
+        lfht_add(&lane->inserted, b.leaves);
+        lfht_add(&lane->expansions, b.nodes);
     }
-    lfht_add(&lane->inserted, b.leaves);
-    lfht_add(&lane->expansions, b.nodes);
-    return GA_OK;
+    return !b.failed;
+}
+
+static ga_status build_all(ga_lfht *map, lfht_item *items, size_t *ends, size_t n)
+{
+    sort((buckets){0, map->root_bits}, ends, items, items + n, n);
+    return map->variant->fill_root(map, ends, items + n, items) ? GA_OK : GA_ERR_MEMORY;
 }
 
 ga_status ga_lfht_build_root(ga_lfht *map, const uint64_t *keys, const uint64_t *values, size_t n)
 {
-    size_t buckets = (size_t)1 << map->root->bits;
-    item *items = n <= SIZE_MAX / sizeof *items / 2 ? ga_libc.malloc(2 * n * sizeof *items) : NULL;
-    size_t *ends = ga_libc.malloc(buckets * sizeof *ends);
+    size_t count = (size_t)1 << map->root_bits;
+    lfht_item *items =
+        n <= SIZE_MAX / sizeof *items / 2 ? ga_libc.malloc(2 * n * sizeof *items) : NULL;
+    size_t *ends = ga_libc.malloc(count * sizeof *ends);
     ga_status status = GA_ERR_MEMORY;
     if (items && ends) {
-        memset(ends, 0, buckets * sizeof *ends);
+        memset(ends, 0, count * sizeof *ends);
         for (size_t i = 0; i < n; i++) {
-            items[i] = (item){map->hash(map->context, keys[i]), keys[i], values[i]};
+            items[i] = (lfht_item){lfht_hash_of(map, keys[i]), keys[i], values[i]};
         }
         status = build_all(map, items, ends, n);
     } else {

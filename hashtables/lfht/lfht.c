@@ -7,17 +7,15 @@
 #include "../../liballoc/platform/libc.h"
 
 enum {
-    CHUNK = 4, /* where the options say 0 */
-    CHAIN = 4,
-    CHAIN_MOST = 16,
-    ROOT = 14,
+    ROOT = 14, /* where the options say 0 */
     ROOT_MOST = 24,
     BATCH = 4096
 };
 
 static const lfht_variant *const variants[GA_LFHT_VARIANT_COUNT] = {
-    [GA_LFHT_FHPA] = &ga_lfht_fhpa, [GA_LFHT_FHP] = &ga_lfht_fhp, [GA_LFHT_SNF] = &ga_lfht_snf,
-    [GA_LFHT_FNF] = &ga_lfht_fnf,   [GA_LFHT_CNF] = &ga_lfht_cnf, [GA_LFHT_HHL] = &ga_lfht_hhl,
+    [GA_LFHT_FHPA] = &ga_lfht_fhpa,     [GA_LFHT_FHP] = &ga_lfht_fhp, [GA_LFHT_SNF] = &ga_lfht_snf,
+    [GA_LFHT_FNF] = &ga_lfht_fnf,       [GA_LFHT_CNF] = &ga_lfht_cnf, [GA_LFHT_HHL] = &ga_lfht_hhl,
+    [GA_LFHT_INLINE] = &ga_lfht_inline,
 };
 
 const char *ga_lfht_variant_text(ga_lfht_variant variant)
@@ -104,6 +102,15 @@ static ga_status in_range(const char *option, uint32_t value, uint32_t most)
                                    value, most);
 }
 
+static ga_status fits_bucket(uint32_t chain, const lfht_variant *variant)
+{
+    return chain <= variant->most
+               ? GA_OK
+               : ga_fail(GA_ERR_ARGUMENT,
+                         "lfht: chain=%u with %s: expected 1 to %u, or 0: a line has no more",
+                         chain, variant->name, variant->most);
+}
+
 static ga_status check(const ga_lfht_options *o)
 {
     if (o->options_size != sizeof *o) {
@@ -120,17 +127,19 @@ static ga_status check(const ga_lfht_options *o)
                        GA_LFHT_VARIANT_COUNT - 1);
     }
     if (o->flags & GA_LFHT_SHRINK && !variants[o->variant]->shrinks) {
-        return ga_fail(GA_ERR_ARGUMENT,
-                       "lfht: %s with GA_LFHT_SHRINK: its hash nodes stay; expected FHPA, FHP, FNF "
-                       "or CNF",
-                       variants[o->variant]->name);
+        return ga_fail(
+            GA_ERR_ARGUMENT,
+            "lfht: %s with GA_LFHT_SHRINK: its hash nodes stay; expected FHPA, FHP, FNF, "
+            "CNF or INLINE",
+            variants[o->variant]->name);
     }
     if (o->heap && ga_heap_place(o->heap) != GA_PLACE_HOST) {
         return ga_fail(GA_ERR_PLACE, "lfht: a heap for the %s: expected one for the host",
                        ga_place_text(ga_heap_place(o->heap)));
     }
     ga_status status = in_range("chunk", o->chunk, LFHT_CHUNK_MOST);
-    status = status ? status : in_range("chain", o->chain, CHAIN_MOST);
+    status = status ? status : in_range("chain", o->chain, LFHT_CHAIN_MOST);
+    status = status ? status : fits_bucket(o->chain, variants[o->variant]);
     status = status ? status : in_range("root", o->root, ROOT_MOST);
     return status ? status : in_range("batch", o->batch, GA_DOMAIN_BATCH_MOST);
 }
@@ -143,9 +152,10 @@ static void fill(ga_lfht *map, const ga_lfht_options *o)
     map->hash = o->hash ? o->hash : spread;
     map->equal = o->equal;
     map->context = o->context;
-    map->chunk = o->chunk ? o->chunk : CHUNK;
-    map->chain = o->chain ? o->chain : CHAIN;
+    map->chunk = o->chunk ? o->chunk : map->variant->chunk;
+    map->chain = o->chain ? o->chain : map->variant->chain;
     map->leaf_slots = map->chain + 1;
+    map->root_bits = o->root ? o->root : ROOT;
     map->batch = o->batch ? o->batch : BATCH;
     map->counting = o->flags & GA_LFHT_COUNT;
     map->checked = o->flags & GA_LFHT_CHECK;
@@ -154,6 +164,9 @@ static void fill(ga_lfht *map, const ga_lfht_options *o)
 /* Slots of a thread. */
 static uint32_t slots(const ga_lfht *map)
 {
+    if (map->variant->slots) {
+        return map->variant->slots;
+    }
     return map->variant->hazards == LFHT_PAIRS
                ? LFHT_PAIR_SLOTS * (1 + LFHT_WIDTH)
                : LFHT_SLOT_LEAVES + map->leaf_slots + LFHT_WIDTH * LFHT_GLANCE_SLOTS;
@@ -164,11 +177,12 @@ static ga_status open_domain(ga_lfht *map)
     ga_domain_options options = {.options_size = sizeof options,
                                  .flags = map->variant->seq_cst ? GA_DOMAIN_SEQ_CST : 0,
                                  .slots = slots(map),
-                                 .batch = map->batch};
+                                 .batch = map->batch,
+                                 .batch_bytes = map->variant->batch_bytes};
     return map->variant->hazards ? ga_domain_open(&map->domain, &options) : GA_OK;
 }
 
-static ga_status set_up(ga_lfht *map, const ga_lfht_options *o)
+static ga_status set_up(ga_lfht *map)
 {
     ga_status status = GA_OK;
     if (!map->heap) {
@@ -176,11 +190,7 @@ static ga_status set_up(ga_lfht *map, const ga_lfht_options *o)
         status = ga_heap_open(&map->heap, GA_PLACE_HOST, 0, NULL);
     }
     status = status ? status : open_domain(map);
-    if (status != GA_OK) {
-        return status;
-    }
-    map->root = ga_lfht_hash_node(map, NULL, 0, 0, o->root ? o->root : ROOT);
-    return map->root ? GA_OK : GA_ERR_MEMORY;
+    return status ? status : map->variant->make_root(map, map->root_bits);
 }
 
 static void give_back(ga_lfht *map)
@@ -206,6 +216,12 @@ static void leave_closed(ga_lfht *map)
     __atomic_store_n(&map->closed, true, __ATOMIC_RELAXED); /* relaxed: no thread is calling */
 }
 
+ga_status ga_lfht_make_root(ga_lfht *map, uint32_t bits)
+{
+    map->root = ga_lfht_hash_node(map, NULL, 0, 0, bits);
+    return map->root ? GA_OK : GA_ERR_MEMORY;
+}
+
 ga_status ga_lfht_open(ga_lfht **out, const ga_lfht_options *options)
 {
     static const ga_lfht_options usual = {.options_size = sizeof usual};
@@ -224,7 +240,7 @@ ga_status ga_lfht_open(ga_lfht **out, const ga_lfht_options *options)
     }
     *map = (ga_lfht){0};
     fill(map, options);
-    status = set_up(map, options);
+    status = set_up(map);
     if (status != GA_OK) {
         ga_domain_close(map->domain);
         give_back(map);
@@ -280,6 +296,14 @@ static void free_below(ga_lfht *map, lfht_hash *node)
     ga_free(map->heap, node);
 }
 
+void ga_lfht_clear_root(ga_lfht *map)
+{
+    for (uint32_t i = 0; i < 1u << map->root->bits; i++) {
+        free_bucket(map, map->root, map->root->buckets[i]);
+        map->root->buckets[i] = lfht_empty(map->root);
+    }
+}
+
 static void free_garbage(ga_lfht *map, lfht_word garbage)
 {
     while (garbage) {
@@ -303,7 +327,9 @@ ga_status ga_lfht_close(ga_lfht *map)
     if (status != GA_OK) {
         return status;
     }
-    free_below(map, map->root);
+    map->variant->clear_root(map);
+    ga_free(map->heap, map->root);
+    ga_free(map->heap, map->words);
     for (uint32_t i = 0; i < LFHT_LANES; i++) {
         free_garbage(map, map->lanes[i].garbage);
     }
@@ -385,15 +411,6 @@ ga_status ga_lfht_insert_batch(ga_lfht *map, const uint64_t *keys, const uint64_
     return status ? status : map->variant->insert_batch(map, keys, values, n, was, done);
 }
 
-/* Of a map that nobody is using: every bucket of the root is empty, and what it led to is freed. */
-static void clear_root(ga_lfht *map)
-{
-    for (uint32_t i = 0; i < 1u << map->root->bits; i++) {
-        free_bucket(map, map->root, map->root->buckets[i]);
-        map->root->buckets[i] = lfht_empty(map->root);
-    }
-}
-
 /* What threads that ended inside a call have begun is finished; hash nodes that were left go. */
 static ga_status build(ga_lfht *map, const uint64_t *keys, const uint64_t *values, size_t n)
 {
@@ -405,10 +422,10 @@ static ga_status build(ga_lfht *map, const uint64_t *keys, const uint64_t *value
     if (status != GA_OK) {
         return status;
     }
-    clear_root(map);
+    map->variant->clear_root(map);
     status = ga_lfht_build_root(map, keys, values, n);
     if (status != GA_OK) {
-        clear_root(map);
+        map->variant->clear_root(map);
     }
     return status;
 }

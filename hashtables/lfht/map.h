@@ -14,6 +14,9 @@
 enum {
     LFHT_LANES = 64,
     LFHT_CHUNK_MOST = 8,
+    LFHT_CHUNK = 4, /* where the options say 0 */
+    LFHT_CHAIN = 4,
+    LFHT_CHAIN_MOST = 16,
     LFHT_LINE = 128, /* bytes: two lines, which are fetched together */
     /* Slots of a thread: the hash node, the one above it, the one below it, a freeze node, and from
      * LFHT_SLOT_LEAVES on one for each leaf of a chain, and one more: at the last level they take
@@ -59,6 +62,11 @@ typedef struct lfht_lane {
     lfht_word garbage;
 } __attribute__((aligned(LFHT_LINE))) lfht_lane;
 
+/* A key on its way into a node. */
+typedef struct lfht_item {
+    uint64_t hash, key, value;
+} lfht_item;
+
 typedef enum lfht_how {
     LFHT_INSERT = 0, /* only where the key is not there */
     LFHT_UPSERT,
@@ -87,18 +95,30 @@ typedef struct lfht_variant {
     ga_status (*insert_batch)(ga_lfht *map, const uint64_t *keys, const uint64_t *values, size_t n,
                               ga_lfht_found *was, size_t *done);
     ga_status (*each)(ga_lfht *map, ga_lfht_visit *visit, void *context);
-    uint32_t hazards; /* LFHT_KEEPS, ... */
+    /* The root, with every bucket empty. */
+    ga_status (*make_root)(ga_lfht *map, uint32_t bits);
+    /* Of a map that nobody is using: what the root leads to is freed, and its buckets are empty. */
+    void (*clear_root)(ga_lfht *map);
+    /* The keys of bucket b end at ends[b]; `other` is as long as `items`, and both may be used up.
+     * False where there is no memory: some buckets are filled. */
+    bool (*fill_root)(ga_lfht *map, const size_t *ends, lfht_item *items, lfht_item *other);
+    uint32_t hazards;            /* LFHT_KEEPS, ... */
+    uint32_t slots;              /* of a thread; 0: as chains need */
+    uint32_t chunk, chain, most; /* where the options say 0; and the longest chain there may be */
+    uint64_t batch_bytes;        /* of removed nodes that a thread collects; 0: as domains do */
     bool shrinks;
     bool seq_cst; /* the protection */
     const char *name;
 } lfht_variant;
 
 extern const lfht_variant ga_lfht_snf, ga_lfht_fnf, ga_lfht_cnf, ga_lfht_fhp, ga_lfht_fhpa,
-    ga_lfht_hhl;
+    ga_lfht_hhl, ga_lfht_inline;
 
 struct ga_lfht {
     const lfht_variant *variant;
     lfht_hash *root;
+    lfht_word *words; /* INLINE: its root, without a head; `root` is NULL */
+    uint32_t root_bits;
     ga_heap *heap;
     ga_domain *domain; /* NULL where nothing is reclaimed */
     ga_lfht_hash *hash;
@@ -121,6 +141,15 @@ void *ga_lfht_node(ga_lfht *map, size_t size);
 /* A hash node with every bucket empty. */
 lfht_hash *ga_lfht_hash_node(ga_lfht *map, lfht_hash *above, uint32_t level, uint32_t used,
                              uint32_t bits);
+
+/* make_root, clear_root and fill_root of the variants with chains. */
+ga_status ga_lfht_make_root(ga_lfht *map, uint32_t bits);
+void ga_lfht_clear_root(ga_lfht *map);
+bool ga_lfht_fill_root(ga_lfht *map, const size_t *ends, lfht_item *items, lfht_item *other);
+
+/* How many are left, in their order, of n with one hash, when only the first of equal keys stays.
+ */
+size_t ga_lfht_drop_equals(const ga_lfht *map, lfht_item *items, size_t n);
 
 /* Fill the root, whose buckets are empty. Where there is no memory some are filled. */
 ga_status ga_lfht_build_root(ga_lfht *map, const uint64_t *keys, const uint64_t *values, size_t n);
@@ -177,6 +206,24 @@ static inline bool lfht_leads_to(lfht_word word, const void *node, lfht_word kin
 static inline void lfht_add(uint64_t *count, uint64_t n)
 {
     __atomic_fetch_add(count, n, __ATOMIC_RELAXED); /* relaxed: a sum */
+}
+
+static inline void lfht_count_depth(lfht_lane *lane, uint32_t level)
+{
+    /* relaxed: a figure; one that another thread of this lane writes at once may be lost */
+    if (__atomic_load_n(&lane->depth, __ATOMIC_RELAXED) < level) {
+        __atomic_store_n(&lane->depth, level, __ATOMIC_RELAXED);
+    }
+}
+
+static inline uint64_t lfht_hash_of(const ga_lfht *map, uint64_t key)
+{
+    return map->hash(map->context, key);
+}
+
+static inline bool lfht_same_key(const ga_lfht *map, uint64_t a, uint64_t b)
+{
+    return a == b || (map->equal && map->equal(map->context, a, b));
 }
 
 #endif

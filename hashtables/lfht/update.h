@@ -61,7 +61,7 @@ LFHT_INLINE bool is_key(const ga_lfht *map, uint64_t hash, uint64_t key, const l
     if (leaf->hash != hash) {
         return false;
     }
-    return leaf->key == key || (map->equal && map->equal(map->context, leaf->key, key));
+    return lfht_same_key(map, leaf->key, key);
 }
 
 /* Whether what a leaf leads to says that it is in a chain of the node, and has not begun to leave
@@ -168,11 +168,6 @@ LFHT_INLINE outcome find(walk *w, aim_of aims)
     }
 }
 
-static uint64_t hash_of(const ga_lfht *map, uint64_t key)
-{
-    return map->hash(map->context, key);
-}
-
 static void tell(ga_lfht_found *was, const lfht_leaf *leaf)
 {
     if (was) {
@@ -182,25 +177,17 @@ static void tell(ga_lfht_found *was, const lfht_leaf *leaf)
 
 /* ---- lookup --------------------------------------------------------------------------------- */
 
-static void count_depth(lfht_lane *lane, uint32_t level)
-{
-    /* relaxed: a figure; one that another thread of this lane writes at once may be lost */
-    if (__atomic_load_n(&lane->depth, __ATOMIC_RELAXED) < level) {
-        __atomic_store_n(&lane->depth, level, __ATOMIC_RELAXED);
-    }
-}
-
 static void count_lookup(walk *w)
 {
     lfht_add(&w->lane->lookups, 1);
     lfht_add(&w->lane->hops, w->hops + 1);
-    count_depth(w->lane, w->node->level);
+    lfht_count_depth(w->lane, w->node->level);
 }
 
 static ga_status lookup(ga_lfht *map, uint64_t key, ga_lfht_found *was)
 {
     walk w;
-    ga_status status = begin(&w, map, key, hash_of(map, key));
+    ga_status status = begin(&w, map, key, lfht_hash_of(map, key));
     if (status != GA_OK) {
         return status;
     }
@@ -230,7 +217,7 @@ static void sweep(walk *w, lfht_word next)
 static ga_status remove_key(ga_lfht *map, uint64_t key, ga_lfht_found *was)
 {
     walk w;
-    ga_status status = begin(&w, map, key, hash_of(map, key));
+    ga_status status = begin(&w, map, key, lfht_hash_of(map, key));
     if (status != GA_OK) {
         return status;
     }
@@ -376,7 +363,7 @@ static ga_status put_hashed(ga_lfht *map, const lfht_change *change, uint64_t ha
 
 static ga_status put_key(ga_lfht *map, const lfht_change *change, ga_lfht_found *was)
 {
-    return put_hashed(map, change, hash_of(map, change->key), was);
+    return put_hashed(map, change, lfht_hash_of(map, change->key), was);
 }
 
 /* ---- all of them ---------------------------------------------------------------------------- */

@@ -37,6 +37,9 @@ _Static_assert((int)ALL <= (int)HISTORY_MOST, "a history has room for all calls"
 #elif GA_LFHT_MUTANT == 10 || GA_LFHT_MUTANT == 11
 #define FIRST_VARIANT GA_LFHT_HHL
 #define VARIANTS      1
+#elif GA_LFHT_MUTANT >= 12
+#define FIRST_VARIANT GA_LFHT_INLINE
+#define VARIANTS      1
 #elif GA_LFHT_MUTANT > 1
 #define FIRST_VARIANT GA_LFHT_SNF
 #define VARIANTS      3
@@ -185,6 +188,9 @@ static void open_map(void)
                                .batch = 1,
                                .hash = hashes[random_below(&random, GA_LFHT_MUTANT ? 2 : 8)],
                                .heap = world.heap};
+    if (options.variant == GA_LFHT_INLINE && random_below(&random, 2)) {
+        options.chain = 0; /* lines as wide as they are */
+    }
     NEED(ga_lfht_open(&world.map, &options) == GA_OK);
 }
 

@@ -167,7 +167,8 @@ static void try_map(uint64_t number)
                                .heap = world.heap};
     NEED(ga_lfht_open(&world.map, &options) == GA_OK);
     world.over = 0;
-    world.frees = options.variant == GA_LFHT_FHP || options.variant == GA_LFHT_FHPA;
+    world.frees = options.variant == GA_LFHT_FHP || options.variant == GA_LFHT_FHPA ||
+                  options.variant == GA_LFHT_INLINE;
     for (uintptr_t i = 0; i < VICTIMS; i++) {
         NEED(pthread_create(&world.victims[i], NULL, work, (void *)(i + 1)) == 0);
     }

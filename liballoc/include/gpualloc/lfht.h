@@ -47,6 +47,8 @@ typedef enum ga_lfht_variant {
     GA_LFHT_CNF,      /* shrinks by counters (§3.5.2); frees nothing before it is closed */
     GA_LFHT_HHL, /* never shrinks; hazard hash and level (§4.3.2): keys that are removed are freed,
                        * without a bound if threads stop */
+    GA_LFHT_INLINE, /* keys and values in the buckets themselves, seven to a line of 128 bytes;
+                       * shrinks; hazard pointers with asymmetric fences. Not in the thesis */
     GA_LFHT_VARIANT_COUNT
 } ga_lfht_variant;
 

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * INLINE's batches, and a map filled at once.
+ *
+ * A batch is looked up in groups. Of each the root's words are fetched, then read, and the lines
+ * that they lead to fetched, all of them, before the first is read; and all of that is done for the
+ * next group before this one's lines are read. What a line does not answer by itself goes on with
+ * the rest of its group to the line below; what is frozen, deep or has changed has a call of its
+ * own.
+ *
+ * Each glance has two slots, which take turns. It follows no frozen link: so T (trail.h) needs no
+ * trail.
+ */
+#ifndef GPUALLOC_LFHT_INLINE_BATCH_H
+#define GPUALLOC_LFHT_INLINE_BATCH_H
+
+#include "inline_calls.h"
+
+enum {
+    GLANCE_GROUP = 16,
+    GLANCE_WIDTH = 2 * GLANCE_GROUP,
+    GLANCE_SLOT_FIRST = TRAIL_MOST,
+    BATCH_BYTES = 1 << 20 /* nodes are large: a thread keeps no more of them */
+};
+
+typedef struct glance {
+    const uint64_t *key;
+    ga_lfht_found *found;
+    uint64_t hash;
+    lfht_word *place;
+    uint32_t used, slot, depth;
+} glance;
+
+typedef struct group {
+    glance glances[GLANCE_GROUP];
+    uint32_t count;
+} group;
+
+typedef struct batch {
+    ga_lfht *map;
+    ga_hazards *mine;
+} batch;
+
+/* A line is two of the processor's, where not more. */
+static inline void fetch_line(const lfht_line *line)
+{
+    __builtin_prefetch(line);
+    __builtin_prefetch((const char *)line + LINE_BYTES / 2);
+}
+
+static inline lfht_word *root_place(const ga_lfht *map, uint64_t hash)
+{
+    return &map->words[hash >> (64 - map->root_bits)];
+}
+
+/* Follow the link, which is no deep one's; false where it has changed. */
+static inline bool glance_down(const batch *b, glance *g, lfht_word link)
+{
+    uint32_t slot = g->slot + g->depth % 2;
+    lfht_nap();
+    ga_hazard_set(b->mine, slot, line_at(link));
+    if (GA_LFHT_MUTANT != 1 && ga_hazard_load(b->mine, g->place) != link) {
+        return false;
+    }
+    lfht_line *line = line_of(link, g->used, g->hash);
+    fetch_line(line);
+    g->place = &line->word;
+    g->used += line_log2(link);
+    g->depth++;
+    return true;
+}
+
+typedef enum sight {
+    GOES_ON = 0,
+    ANSWERED,
+    UNSURE
+} sight;
+
+/* What the place says; or to the line below. */
+static inline sight glance_at(const batch *b, glance *g)
+{
+    uint32_t lane;
+    lfht_word word = lfht_read(g->place);
+    *g->found = (ga_lfht_found){false, 0};
+    if (line_is_nothing(word)) {
+        return ANSWERED;
+    }
+    if (word & LINE_LINK) {
+        bool plain = !(word & LINE_FROZEN) && !line_is_deep(word);
+        return plain && glance_down(b, g, word) ? GOES_ON : UNSURE;
+    }
+    uint64_t value;
+    line_sight saw =
+        line_find(b->map, (const lfht_line *)g->place, word, g->hash, *g->key, &lane, &value);
+    if (saw == LINE_SEEN) {
+        *g->found = (ga_lfht_found){true, value};
+    }
+    return saw == LINE_CHANGED ? UNSURE : ANSWERED;
+}
+
+/* Those that go on stay, in any order. */
+static ga_status step(const batch *b, group *at)
+{
+    ga_status status = GA_OK;
+    for (uint32_t i = 0; i < at->count && status == GA_OK;) {
+        glance *g = &at->glances[i];
+        sight saw = glance_at(b, g);
+        if (saw == UNSURE) {
+            status = lookup_hashed(b->map, *g->key, g->hash, g->found);
+        } else if (saw == ANSWERED && b->map->counting) {
+            count_lookup(b->map, g->depth);
+        }
+        if (saw == GOES_ON) {
+            i++;
+        } else {
+            uint32_t slot = g->slot;
+            *g = at->glances[--at->count];
+            at->glances[at->count].slot = slot;
+        }
+    }
+    return status;
+}
+
+/* As many keys as make a group, on their way to their first lines. */
+static ga_status begin_group(const batch *b, group *at, const uint64_t *keys, size_t n,
+                             ga_lfht_found *found)
+{
+    at->count = n < GLANCE_GROUP ? (uint32_t)n : GLANCE_GROUP;
+    for (uint32_t i = 0; i < at->count; i++) {
+        glance *g = &at->glances[i];
+        uint64_t hash = lfht_hash_of(b->map, keys[i]);
+        *g = (glance){.key = &keys[i],
+                      .found = &found[i],
+                      .hash = hash,
+                      .place = root_place(b->map, hash),
+                      .used = b->map->root_bits,
+                      .slot = g->slot};
+        __builtin_prefetch(g->place);
+    }
+    return step(b, at);
+}
+
+static void end_glances(const batch *b)
+{
+    for (uint32_t slot = 0; slot < 2 * GLANCE_WIDTH; slot++) {
+        ga_hazard_clear(b->mine, GLANCE_SLOT_FIRST + slot);
+    }
+}
+
+static ga_status lookup_batch(ga_lfht *map, const uint64_t *keys, size_t n, ga_lfht_found *found)
+{
+    batch b = {.map = map};
+    group groups[2] = {{.count = 0}, {.count = 0}};
+    ga_status status = ga_domain_join(map->domain, &b.mine);
+    if (status != GA_OK) {
+        return status;
+    }
+    for (uint32_t i = 0; i < GLANCE_WIDTH; i++) {
+        groups[i / GLANCE_GROUP].glances[i % GLANCE_GROUP].slot = GLANCE_SLOT_FIRST + 2 * i;
+    }
+    for (size_t first = 0, turn = 0; status == GA_OK; turn ^= 1) {
+        if (first < n) {
+            status = begin_group(&b, &groups[turn], keys + first, n - first, found + first);
+            first += n - first < GLANCE_GROUP ? n - first : GLANCE_GROUP;
+        }
+        group *before = &groups[turn ^ 1];
+        while (status == GA_OK && before->count) {
+            status = step(&b, before);
+        }
+        if (first == n && groups[turn].count == 0) {
+            break;
+        }
+    }
+    end_glances(&b);
+    return status;
+}
+
+/* The first lines of some keys come near. Nothing is read of what a link leads to: it need not be
+ * protected. */
+static void fetch_first(const ga_lfht *map, const uint64_t *hashes, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        __builtin_prefetch(root_place(map, hashes[i]), 0);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        lfht_word link = lfht_read(root_place(map, hashes[i]));
+        if (line_at(link) && !line_is_deep(link)) {
+            fetch_line(line_of(link, map->root_bits, hashes[i]));
+        }
+    }
+}
+
+static ga_status insert_batch(ga_lfht *map, const uint64_t *keys, const uint64_t *values, size_t n,
+                              ga_lfht_found *was, size_t *done)
+{
+    uint64_t hashes[GLANCE_GROUP];
+    ga_status status = GA_OK;
+    while (status == GA_OK && *done < n) {
+        size_t first = *done, width = n - first < GLANCE_GROUP ? n - first : GLANCE_GROUP;
+        for (size_t i = 0; i < width; i++) {
+            hashes[i] = lfht_hash_of(map, keys[first + i]);
+        }
+        fetch_first(map, hashes, (uint32_t)width);
+        for (size_t i = 0; i < width && status == GA_OK; i++) {
+            lfht_change change = {LFHT_INSERT, keys[first + i], values[first + i], 0};
+            status = put_hashed(map, &change, hashes[i], was ? &was[first + i] : NULL);
+            *done += status == GA_OK;
+        }
+    }
+    return status;
+}
+
+/* ---- the root ------------------------------------------------------------------------------- */
+
+static ga_status make_root(ga_lfht *map, uint32_t bits)
+{
+    map->words = line_alloc(map, (size_t)8 << bits);
+    for (size_t i = 0; map->words && i < (size_t)1 << bits; i++) {
+        map->words[i] = LINE_NOTHING;
+    }
+    return map->words ? GA_OK : GA_ERR_MEMORY;
+}
+
+static void clear_root(ga_lfht *map)
+{
+    for (size_t i = 0; i < (size_t)1 << map->root_bits; i++) {
+        line_drop(map, map->words[i]);
+        map->words[i] = LINE_NOTHING;
+    }
+}
+
+/* Runs of `width` items are in order; two and two are merged. Equal ones stay in their order. */
+static void merge(const lfht_item *from, lfht_item *to, size_t n, size_t width)
+{
+    for (size_t i = 0; i < n; i += 2 * width) {
+        size_t a = i, middle = n - i < width ? n : i + width, b = middle;
+        size_t end = n - i < 2 * width ? n : i + 2 * width;
+        for (size_t k = i; k < end; k++) {
+            bool left = a < middle && (b == end || from[a].hash <= from[b].hash);
+            to[k] = left ? from[a++] : from[b++];
+        }
+    }
+}
+
+/* By hash, in one of the two arrays. */
+static lfht_item *in_order(lfht_item *items, lfht_item *other, size_t n)
+{
+    for (size_t width = 1; width < n; width *= 2) {
+        merge(items, other, n, width);
+        lfht_item *swap = items;
+        items = other;
+        other = swap;
+    }
+    return items;
+}
+
+/* How many are left, of items in order, when only the first of equal keys stays. */
+static size_t drop_equals(const ga_lfht *map, lfht_item *items, size_t n)
+{
+    size_t left = 0;
+    for (size_t first = 0, end = 0; first < n; first = end) {
+        while (end < n && items[end].hash == items[first].hash) {
+            end++;
+        }
+        size_t stay = ga_lfht_drop_equals(map, items + first, end - first);
+        for (size_t i = 0; i < stay; i++) {
+            items[left++] = items[first + i];
+        }
+    }
+    return left;
+}
+
+static bool fill_root(ga_lfht *map, const size_t *ends, lfht_item *items, lfht_item *other)
+{
+    lfht_lane *lane = ga_lfht_lane(map);
+    maker m = {.map = map};
+    uint64_t pairs = 0;
+    for (size_t i = 0, first = 0; i < (size_t)1 << map->root_bits && !m.failed; i++) {
+        lfht_item *sorted = in_order(items + first, other + first, ends[i] - first);
+        size_t left = drop_equals(map, sorted, ends[i] - first);
+        map->words[i] = make_node(&m, sorted, left, map->root_bits, 0);
+        pairs += left;
+        first = ends[i];
+    }
+    if (!m.failed) {
+        lfht_add(&lane->inserted, pairs);
+        lfht_add(&lane->expansions, m.nodes);
+    }
+    return !m.failed;
+}
+
+#endif

@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The calls of INLINE for one key, and for all of them; inline.c has the rules.
+ */
+#ifndef GPUALLOC_LFHT_INLINE_CALLS_H
+#define GPUALLOC_LFHT_INLINE_CALLS_H
+
+#include "rebuild.h"
+
+/* ---- deep nodes: arrays that do not change -------------------------------------------------- */
+
+static uint64_t deep_find(const ga_lfht *map, const line_deep *deep, uint64_t key)
+{
+    uint64_t i = 0;
+    while (i < deep->count && !lfht_same_key(map, deep->pairs[i].key, key)) {
+        i++;
+    }
+    return i;
+}
+
+/* A copy without pair `at`, if there is one, and with `pair` in its place or at the end, unless it
+ * is NULL. A link to nothing where nothing is left. */
+static ga_status deep_copy(ga_lfht *map, const line_deep *deep, uint64_t at, const line_pair *pair,
+                           lfht_word *out)
+{
+    uint64_t count = deep->count - (at < deep->count) + (pair != NULL), n = 0;
+    *out = LINE_NOTHING;
+    if (count == 0) {
+        return GA_OK;
+    }
+    line_deep *copy = line_alloc(map, line_deep_size(count));
+    if (!copy) {
+        return GA_ERR_MEMORY;
+    }
+    copy->count = count;
+    for (uint64_t i = 0; i < deep->count; i++) {
+        if (i != at) {
+            copy->pairs[n++] = deep->pairs[i];
+        }
+    }
+    if (pair) {
+        copy->pairs[n] = *pair;
+    }
+    *out = line_to(copy, LINE_DEEP);
+    return GA_OK;
+}
+
+/* The copy for the deep node that the trail has come to. */
+static ga_status deep_replace(trail *t, uint64_t at, const line_pair *pair, bool *done)
+{
+    lfht_word link;
+    if (t->seen & LINE_FROZEN) {
+        return help(t);
+    }
+    if (ga_hazard_reserve(t->mine, 1) != GA_OK ||
+        deep_copy(t->map, line_at(t->seen), at, pair, &link) != GA_OK) {
+        return GA_ERR_MEMORY;
+    }
+    *done = lfht_swap(t->place, t->seen, link);
+    if (!*done) {
+        ga_free(t->map->heap, line_at(link));
+        return GA_OK;
+    }
+    count_nodes(t, line_at(link) != NULL, 1);
+    ga_hazard_retire_to(t->mine, line_at(t->seen), line_node_size(t->seen), t->map->heap);
+    return GA_OK;
+}
+
+/* ---- lookup --------------------------------------------------------------------------------- */
+
+/* What the place of a trail says. False where it has to be looked at again. */
+static inline bool see(const trail *t, ga_lfht_found *found)
+{
+    uint32_t lane;
+    *found = (ga_lfht_found){false, 0};
+    if (t->seen & LINE_LINK) {
+        const line_deep *deep = line_at(t->seen);
+        uint64_t at = deep ? deep_find(t->map, deep, t->key) : 0;
+        if (deep && at < deep->count) {
+            *found = (ga_lfht_found){true, deep->pairs[at].value};
+        }
+        return true;
+    }
+    line_sight sight = line_find(t->map, (const lfht_line *)t->place, t->seen, t->hash, t->key,
+                                 &lane, &found->value);
+    found->found = sight == LINE_SEEN;
+    found->value = found->found ? found->value : 0;
+    return sight != LINE_CHANGED;
+}
+
+static void count_lookup(const ga_lfht *map, uint32_t depth)
+{
+    lfht_lane *lane = ga_lfht_lane((ga_lfht *)map);
+    lfht_add(&lane->lookups, 1);
+    lfht_add(&lane->hops, depth + 1);
+    lfht_count_depth(lane, depth);
+}
+
+static ga_status lookup_hashed(ga_lfht *map, uint64_t key, uint64_t hash, ga_lfht_found *found)
+{
+    trail t;
+    ga_status status = trail_begin(&t, map, key, hash);
+    if (status != GA_OK) {
+        return status;
+    }
+    trail_find(&t);
+    while (!see(&t, found)) {
+        trail_follow(&t);
+    }
+    if (map->counting) {
+        count_lookup(map, t.depth);
+    }
+    trail_end(&t);
+    return GA_OK;
+}
+
+static ga_status lookup(ga_lfht *map, uint64_t key, ga_lfht_found *found)
+{
+    return lookup_hashed(map, key, lfht_hash_of(map, key), found);
+}
+
+/* ---- removing ------------------------------------------------------------------------------- */
+
+static void tell(ga_lfht_found *was, bool found, uint64_t value)
+{
+    if (was) {
+        *was = (ga_lfht_found){found, found ? value : 0};
+    }
+}
+
+/* Where the line is still one with pairs, and has changed or not. */
+static ga_status remove_from_line(trail *t, ga_lfht_found *was, bool *done)
+{
+    lfht_line *line = (lfht_line *)t->place;
+    uint32_t lane = 0;
+    uint64_t value = 0;
+    line_sight sight = line_find(t->map, line, t->seen, t->hash, t->key, &lane, &value);
+    if (sight == LINE_CHANGED) {
+        return GA_OK;
+    }
+    tell(was, sight == LINE_SEEN, value);
+    if (sight == LINE_ABSENT) {
+        *done = true;
+        return GA_OK;
+    }
+    if (t->seen & LINE_FROZEN) {
+        return help(t);
+    }
+    if (line_worn(t->seen)) {
+        return rebuild(t, t->depth - 1);
+    }
+    lfht_word next = line_raised(line_set(t->seen, lane, LINE_FREE));
+    *done = lfht_swap(&line->word, t->seen, next);
+    if (*done) {
+        lfht_add(&ga_lfht_lane(t->map)->removed, 1);
+    }
+    if (*done && !line_live(next)) {
+        emptied(t);
+    }
+    return GA_OK;
+}
+
+static ga_status remove_from_deep(trail *t, ga_lfht_found *was, bool *done)
+{
+    const line_deep *deep = line_at(t->seen);
+    uint64_t at = deep ? deep_find(t->map, deep, t->key) : 0;
+    bool found = deep && at < deep->count, last = found && deep->count == 1;
+    tell(was, found, found ? deep->pairs[at].value : 0);
+    if (!found) {
+        *done = true;
+        return GA_OK;
+    }
+    ga_status status = deep_replace(t, at, NULL, done);
+    if (*done) {
+        lfht_add(&ga_lfht_lane(t->map)->removed, 1);
+    }
+    if (*done && last) {
+        emptied(t);
+    }
+    return status;
+}
+
+static ga_status remove_key(ga_lfht *map, uint64_t key, ga_lfht_found *was)
+{
+    trail t;
+    bool done = false;
+    ga_status status = trail_begin(&t, map, key, lfht_hash_of(map, key));
+    if (status != GA_OK) {
+        return status;
+    }
+    while (status == GA_OK && !done) {
+        trail_find(&t);
+        status = t.seen & LINE_LINK ? remove_from_deep(&t, was, &done)
+                                    : remove_from_line(&t, was, &done);
+    }
+    trail_end(&t);
+    return status;
+}
+
+/* ---- putting -------------------------------------------------------------------------------- */
+
+/* Whether the change is one, for a key that is there or not. */
+static inline bool wants_to_write(const lfht_change *change, bool found, uint64_t value)
+{
+    if (!found) {
+        return change->how == LFHT_INSERT || change->how == LFHT_UPSERT;
+    }
+    return change->how != LFHT_INSERT && (change->how != LFHT_COMPARE || value == change->expected);
+}
+
+static void count_put(const trail *t, bool found)
+{
+    if (!found) {
+        lfht_add(&ga_lfht_lane(t->map)->inserted, 1);
+    }
+}
+
+/* A node for one pair. */
+static ga_status put_at_nothing(trail *t, const lfht_change *change, bool *done)
+{
+    lfht_item item = {t->hash, change->key, change->value};
+    maker m = {.map = t->map};
+    lfht_word link;
+    if (t->seen & LINE_FROZEN) {
+        return help(t);
+    }
+    if (make(&m, &item, 1, t->used, 0, &link) != GA_OK) {
+        return GA_ERR_MEMORY;
+    }
+    *done = lfht_swap(t->place, t->seen, link);
+    if (!*done) {
+        line_drop(t->map, link);
+        return GA_OK;
+    }
+    count_nodes(t, m.nodes, 0);
+    return GA_OK;
+}
+
+static ga_status put_at_link(trail *t, const lfht_change *change, ga_lfht_found *was, bool *done)
+{
+    const line_deep *deep = line_at(t->seen);
+    uint64_t at = deep ? deep_find(t->map, deep, t->key) : 0;
+    bool found = deep && at < deep->count;
+    uint64_t value = found ? deep->pairs[at].value : 0;
+    line_pair pair = {change->key, change->value};
+    tell(was, found, value);
+    if (!wants_to_write(change, found, value)) {
+        *done = true;
+        return GA_OK;
+    }
+    ga_status status = deep ? deep_replace(t, at, &pair, done) : put_at_nothing(t, change, done);
+    if (*done) {
+        count_put(t, found);
+    }
+    return status;
+}
+
+/* A thread's business with a line. */
+typedef struct put_in {
+    lfht_line *line;
+    uint32_t claimed; /* its lane, or LINE_NONE */
+    uint32_t lane;    /* the key's, */
+    uint64_t value;   /* and its value, */
+    bool found;       /* if it is there */
+    bool over;        /* the node may be gone: the line is not to be touched */
+} put_in;
+
+/* Nothing is to be written: what was claimed is free again. False where the line has changed. */
+static bool put_nothing(const trail *t, const put_in *p)
+{
+    if (p->claimed == LINE_NONE || t->seen & LINE_FROZEN || line_worn(t->seen)) {
+        return true; /* it goes with the node */
+    }
+    lfht_word next = line_raised(line_set(t->seen, p->claimed, LINE_FREE));
+    return lfht_swap(&p->line->word, t->seen, next);
+}
+
+/* A lane, with the pair written. The line is what `seen` says then, too. */
+static bool put_claim(trail *t, put_in *p, const lfht_change *change)
+{
+    uint32_t lane = line_lane(line_free(t->seen));
+    lfht_word next = line_raised(line_set(t->seen, lane, LINE_CLAIMED));
+    if (!lfht_swap(&p->line->word, t->seen, next)) {
+        return false;
+    }
+    p->claimed = lane;
+    t->seen = next;
+    line_write(&p->line->pairs[lane], change->key, change->value);
+    return true;
+}
+
+static bool put_publish(const trail *t, const put_in *p)
+{
+    lfht_word next = line_set(t->seen, p->claimed, line_code(t->hash));
+    next = line_raised(p->found ? line_set(next, p->lane, LINE_FREE) : next);
+    return lfht_swap(&p->line->word, t->seen, next);
+}
+
+/* The pair has to be written. */
+static ga_status put_pair(trail *t, put_in *p, const lfht_change *change, bool *done)
+{
+    bool adds = !p->found;
+    t->room = adds || t->map->chain == LINE_PAIRS;
+    p->over = true;
+    if (t->seen & LINE_FROZEN) {
+        return help(t);
+    }
+    if (line_worn(t->seen)) {
+        return rebuild(t, t->depth - 1);
+    }
+    if (p->claimed == LINE_NONE) {
+        bool full = adds && line_count(line_live(t->seen)) >= t->map->chain;
+        if (full || !line_free(t->seen)) {
+            return expand(t);
+        }
+        p->over = false;
+        if (!put_claim(t, p, change) || line_worn(t->seen)) {
+            return GA_OK;
+        }
+    }
+    p->over = false;
+    *done = put_publish(t, p);
+    return GA_OK;
+}
+
+/* One look at the line, which `seen` is the word of. */
+static ga_status put_try(trail *t, put_in *p, const lfht_change *change, ga_lfht_found *was,
+                         bool *done)
+{
+    line_sight sight = line_find(t->map, p->line, t->seen, t->hash, t->key, &p->lane, &p->value);
+    if (GA_LFHT_MUTANT == 15 && p->claimed != LINE_NONE) {
+        sight = p->found ? LINE_SEEN : LINE_ABSENT;
+    }
+    if (sight == LINE_CHANGED) {
+        return GA_OK;
+    }
+    p->found = sight == LINE_SEEN;
+    tell(was, p->found, p->value);
+    if (!wants_to_write(change, p->found, p->value)) {
+        *done = put_nothing(t, p);
+        return GA_OK;
+    }
+    ga_status status = put_pair(t, p, change, done);
+    if (*done) {
+        count_put(t, p->found);
+    }
+    return status;
+}
+
+/* Until the line is one with pairs no more, or has been rebuilt. */
+static ga_status put_in_line(trail *t, const lfht_change *change, ga_lfht_found *was, bool *done)
+{
+    put_in p = {.line = (lfht_line *)t->place, .claimed = LINE_NONE};
+    ga_status status = GA_OK;
+    while (status == GA_OK && !*done && !p.over) {
+        status = put_try(t, &p, change, was, done);
+        if (!*done && !p.over) {
+            t->seen = lfht_read(&p.line->word);
+            p.over = t->seen & LINE_LINK;
+        }
+    }
+    return status;
+}
+
+static ga_status put_hashed(ga_lfht *map, const lfht_change *change, uint64_t hash,
+                            ga_lfht_found *was)
+{
+    trail t;
+    bool done = false;
+    ga_status status = trail_begin(&t, map, change->key, hash);
+    if (status != GA_OK) {
+        return status;
+    }
+    while (status == GA_OK && !done) {
+        trail_find(&t);
+        status = t.seen & LINE_LINK ? put_at_link(&t, change, was, &done)
+                                    : put_in_line(&t, change, was, &done);
+    }
+    trail_end(&t);
+    return status;
+}
+
+static ga_status put_key(ga_lfht *map, const lfht_change *change, ga_lfht_found *was)
+{
+    return put_hashed(map, change, lfht_hash_of(map, change->key), was);
+}
+
+/* ---- all of them ---------------------------------------------------------------------------- */
+
+/* What a place holds, copied: behind `few`, or, of a deep node, in a block of the heap. */
+static ga_status copy_place(trail *t, line_pair *few, void **many, uint64_t *n)
+{
+    *n = 0;
+    if (!(t->seen & LINE_LINK)) {
+        while ((*n = line_copy((const lfht_line *)t->place, t->seen, few)) == LINE_NONE) {
+            trail_follow(t);
+            if (t->seen & LINE_LINK) {
+                return copy_place(t, few, many, n);
+            }
+        }
+        return GA_OK;
+    }
+    const line_deep *deep = line_at(t->seen);
+    if (!deep) {
+        return GA_OK;
+    }
+    if (ga_alloc(t->map->heap, deep->count * sizeof *few, 0, many) != GA_OK) {
+        return GA_ERR_MEMORY;
+    }
+    *n = deep->count;
+    for (uint64_t i = 0; i < *n; i++) {
+        ((line_pair *)*many)[i] = deep->pairs[i];
+    }
+    return GA_OK;
+}
+
+/* Those at the place of `*hash` and not before it, which were seen when the node had more lines.
+ * Then `*hash` is the first one behind the place; 0: there is none. */
+static ga_status visit_place(ga_lfht *map, uint64_t *hash, ga_lfht_visit *visit, void *context,
+                             bool *goes_on)
+{
+    trail t;
+    line_pair few[LINE_PAIRS];
+    void *many = NULL;
+    uint64_t n, from = *hash;
+    ga_status status = trail_begin(&t, map, 0, from);
+    if (status != GA_OK) {
+        return status;
+    }
+    trail_find(&t);
+    status = copy_place(&t, few, &many, &n);
+    *hash = t.used < 64 ? ((from >> (64 - t.used)) + 1) << (64 - t.used) : from + 1;
+    trail_end(&t);
+    const line_pair *pairs = many ? many : few;
+    for (uint64_t i = 0; status == GA_OK && *goes_on && i < n; i++) {
+        if (lfht_hash_of(map, pairs[i].key) >= from) {
+            *goes_on = visit(context, pairs[i].key, pairs[i].value);
+        }
+    }
+    ga_free(map->heap, many);
+    return status;
+}
+
+/* Without `visit` nothing has to be done: what threads have left half done goes with the map. */
+static ga_status each(ga_lfht *map, ga_lfht_visit *visit, void *context)
+{
+    uint64_t hash = 0;
+    bool goes_on = visit != NULL;
+    ga_status status = GA_OK;
+    while (status == GA_OK && goes_on) {
+        status = visit_place(map, &hash, visit, context, &goes_on);
+        goes_on = goes_on && hash != 0;
+    }
+    return status;
+}
+
+#endif

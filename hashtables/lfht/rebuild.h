@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * How a map of lines grows and shrinks.
+ *
+ *     a full line          becomes a link to a node with its pairs: one swap of its word, from the
+ *                          one that the pairs were read by
+ *     a node with too      goes, with all below it, for one of another size, or for nothing: its
+ *     many links, or too   lines are frozen, one after the other, then what is in them is copied,
+ *     few pairs, or a      and the link to it is swapped
+ *     worn line
+ *
+ * INVARIANT  A frozen line's word never changes, nor do its pairs; so all who copy a frozen node
+ *            copy the same. One of them swaps the link; the others free what they have made. A link
+ *            that is frozen is swapped by nobody: who froze it, or comes by, takes out the node
+ *            above.
+ *            What was claimed and not put in when a line was frozen or became a link is not in the
+ *            map: its thread fails to put it in, and starts again.
+ *
+ * ORDER      W1 among themselves: a pair was put in before its line was frozen, and is copied; or
+ *            its thread sees that the line is frozen. E1: of two threads that take the last pairs
+ *            of two lines, one sees both empty.
+ *
+ * PROGRESS   Nobody waits for a thread that copies: whoever has to change a frozen line copies too.
+ *            Without memory a node stays frozen, and calls that have to change it fail.
+ */
+#ifndef GPUALLOC_LFHT_REBUILD_H
+#define GPUALLOC_LFHT_REBUILD_H
+
+#include "trail.h"
+
+enum {
+    REBUILD_FEW = 24, /* pairs that need no memory of their own on the way */
+    REBUILD_RUN = 7   /* empty lines behind one another that make a node look sparse */
+};
+
+/* ---- making --------------------------------------------------------------------------------- */
+
+static void *line_alloc(ga_lfht *map, size_t size)
+{
+    void *node;
+    return ga_alloc(map->heap, size, LINE_BYTES, &node) == GA_OK ? node : NULL;
+}
+
+/* All that a link leads to, which nobody else knows, or uses. */
+static void line_drop(ga_lfht *map, lfht_word link)
+{
+    lfht_line *lines = line_at(link);
+    for (uint32_t i = 0; lines && !line_is_deep(link) && i < 1u << line_log2(link); i++) {
+        if (lines[i].word & LINE_LINK) {
+            line_drop(map, lines[i].word);
+        }
+    }
+    ga_free(map->heap, lines);
+}
+
+typedef struct maker {
+    ga_lfht *map;
+    uint64_t hash; /* its line has room for one pair more, */
+    bool room;     /* where this says so */
+    uint64_t nodes;
+    bool failed;
+} maker;
+
+static maker maker_for(const trail *t)
+{
+    return (maker){.map = t->map, .hash = t->hash, .room = t->room};
+}
+
+/* The log2 of lines that n pairs want: on average five in a line of seven, at most. */
+static uint32_t line_wanted(const ga_lfht *map, size_t n, uint32_t used)
+{
+    uint32_t most = map->chunk < 64 - used ? map->chunk : 64 - used, log2 = 0;
+    while (log2 < most && 7 * n > (size_t)5 * map->chain << log2) {
+        log2++;
+    }
+    return log2;
+}
+
+static lfht_word make_deep(maker *m, const lfht_item *items, size_t n)
+{
+    line_deep *deep = line_alloc(m->map, line_deep_size(n));
+    m->failed |= !deep;
+    if (!deep) {
+        return LINE_NOTHING;
+    }
+    m->nodes++;
+    deep->count = n;
+    for (size_t i = 0; i < n; i++) {
+        deep->pairs[i] = (line_pair){items[i].key, items[i].value};
+    }
+    return line_to(deep, LINE_DEEP);
+}
+
+static lfht_word make_lines(maker *m, const lfht_item *items, size_t n, uint32_t used,
+                            uint32_t log2);
+
+/* What n pairs, in the order of their hashes, become. With LINE_NOTHING it may have failed. */
+static lfht_word make_node(maker *m, const lfht_item *items, size_t n, uint32_t used,
+                           uint32_t least)
+{
+    uint32_t log2 = line_wanted(m->map, n, used);
+    if (n == 0) {
+        return LINE_NOTHING;
+    }
+    return used == 64 && n >= m->map->chain
+               ? make_deep(m, items, n)
+               : make_lines(m, items, n, used, log2 > least ? log2 : least);
+}
+
+static lfht_word make_line(lfht_line *line, const lfht_item *items, size_t n)
+{
+    lfht_word word = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        line->pairs[i] = (line_pair){items[i].key, items[i].value};
+        word = line_set(word, i, line_code(items[i].hash));
+    }
+    return word;
+}
+
+/* Or a link, where the line cannot have so many. */
+static void make_place(maker *m, lfht_word link, lfht_line *line, const lfht_item *items, size_t n,
+                       uint32_t used)
+{
+    bool own = m->room && line_of(link, used, m->hash) == line;
+    if (n + own <= m->map->chain) {
+        line->word = make_line(line, items, n);
+        return;
+    }
+    used += line_log2(link);
+    line->word = make_node(m, items, n, used, used < 64);
+    ((lfht_line *)line_at(link))->expanded++;
+}
+
+static lfht_word make_lines(maker *m, const lfht_item *items, size_t n, uint32_t used,
+                            uint32_t log2)
+{
+    lfht_line *lines = line_alloc(m->map, (size_t)LINE_BYTES << log2);
+    m->failed |= !lines;
+    if (!lines) {
+        return LINE_NOTHING;
+    }
+    lfht_word link = line_to(lines, log2);
+    m->nodes++;
+    lines->expanded = 0;
+    for (size_t i = 0, first = 0; i < (size_t)1 << log2; i++) {
+        size_t end = first;
+        while (end < n && line_of(link, used, items[end].hash) == &lines[i]) {
+            end++;
+        }
+        make_place(m, link, &lines[i], items + first, end - first, used);
+        first = end;
+    }
+    return link;
+}
+
+/* The same, dropped where not all could be had. */
+static ga_status make(maker *m, const lfht_item *items, size_t n, uint32_t used, uint32_t least,
+                      lfht_word *out)
+{
+    *out = make_node(m, items, n, used, least);
+    if (m->failed) {
+        line_drop(m->map, *out);
+        return GA_ERR_MEMORY;
+    }
+    return GA_OK;
+}
+
+/* ---- through a node, line by line ----------------------------------------------------------- */
+
+typedef enum pass_of {
+    FREEZES = 0, /* and counts */
+    COLLECTS,    /* what is frozen, in the order of the hashes */
+    RETIRES      /* what nobody can come to any more */
+} pass_of;
+
+/* A node and all below it, which the step `top` of the trail leads to by `link`, unfrozen. */
+typedef struct harvest {
+    trail *t;
+    pass_of pass;
+    uint32_t top;
+    lfht_word link;
+    uint64_t nodes;
+    size_t count;
+    lfht_item *items;
+} harvest;
+
+static lfht_word freeze(lfht_word *place)
+{
+    lfht_word word = lfht_read(place);
+    while (!(word & LINE_FROZEN) && GA_LFHT_MUTANT != 14 &&
+           !lfht_swap(place, word, word | LINE_FROZEN)) {
+        word = lfht_read(place);
+    }
+    return word;
+}
+
+/* By hash, behind those from `first` on. */
+static void collect(harvest *h, size_t first, line_pair pair)
+{
+    uint64_t hash = lfht_hash_of(h->t->map, pair.key);
+    size_t i = h->count++;
+    for (; i > first && h->items[i - 1].hash > hash; i--) {
+        h->items[i] = h->items[i - 1];
+    }
+    h->items[i] = (lfht_item){hash, pair.key, pair.value};
+}
+
+static void collect_line(harvest *h, const lfht_line *line, lfht_word word)
+{
+    size_t first = h->count;
+    for (lfht_word lasts = line_live(word); lasts; lasts &= lasts - 1) {
+        const line_pair *pair = &line->pairs[line_lane(lasts)];
+        collect(h, first, (line_pair){line_read(&pair->key), line_read(&pair->value)});
+    }
+}
+
+static void collect_deep(harvest *h, const line_deep *deep)
+{
+    for (uint64_t i = 0; i < deep->count; i++) {
+        collect(h, h->count, deep->pairs[i]);
+    }
+}
+
+static bool pass_node(harvest *h, lfht_word link, uint32_t slot);
+
+static bool pass_line(harvest *h, lfht_line *line, uint32_t slot)
+{
+    lfht_word word = h->pass == FREEZES ? freeze(&line->word) : lfht_read(&line->word);
+    if (word & LINE_LINK) {
+        return !line_at(word) || pass_node(h, word, slot);
+    }
+    if (h->pass == FREEZES) {
+        h->count += line_count(line_live(word));
+    } else if (h->pass == COLLECTS) {
+        collect_line(h, line, word);
+    }
+    return true;
+}
+
+/* It is protected once the top still leads to all of it. */
+static bool hold_below(harvest *h, lfht_word link, uint32_t slot)
+{
+    trail_hold(h->t, slot, line_at(link));
+    return ga_hazard_load(h->t->mine, h->t->steps[h->top].place) == h->link;
+}
+
+/* False where another thread has taken it out; not in the last pass. */
+static bool pass_node(harvest *h, lfht_word link, uint32_t slot)
+{
+    if (h->pass != RETIRES && !hold_below(h, link, slot)) {
+        return false;
+    }
+    lfht_line *lines = line_at(link);
+    if (!line_is_deep(link)) {
+        for (uint32_t i = 0; i < 1u << line_log2(link); i++) {
+            if (!pass_line(h, &lines[i], slot + 1)) {
+                return false;
+            }
+        }
+    } else if (h->pass == FREEZES) {
+        h->count += ((const line_deep *)line_at(link))->count;
+    } else if (h->pass == COLLECTS) {
+        collect_deep(h, line_at(link));
+    }
+    h->nodes += h->pass == FREEZES;
+    if (h->pass == RETIRES) {
+        ga_hazard_retire_to(h->t->mine, lines, line_node_size(link), h->t->map->heap);
+    }
+    return true;
+}
+
+/* ---- another node for one ------------------------------------------------------------------- */
+
+static void emptied(trail *t);
+
+static void count_nodes(const trail *t, uint64_t in, uint64_t out)
+{
+    lfht_lane *lane = ga_lfht_lane(t->map);
+    lfht_add(&lane->expansions, in);
+    lfht_add(&lane->compressions, out);
+}
+
+/* The link is swapped for one to what the items become. The thread that does it goes on with the
+ * node above where nothing is left. */
+static ga_status replace_node(harvest *h)
+{
+    trail *t = h->t;
+    uint32_t used = t->steps[h->top].used, log2 = line_log2(h->link);
+    uint32_t wanted = line_wanted(t->map, h->count, used);
+    bool grows = wanted > log2, sparse = 2 * h->count <= (size_t)1 << log2;
+    maker m = maker_for(t);
+    lfht_word link;
+    if (make(&m, h->items, h->count, used, grows || sparse ? wanted : log2, &link) != GA_OK) {
+        return GA_ERR_MEMORY;
+    }
+    if (!lfht_swap(t->steps[h->top].place, h->link, link)) {
+        line_drop(t->map, link);
+        lfht_add(&ga_lfht_lane(t->map)->aborted, 1);
+        return GA_OK;
+    }
+    count_nodes(t, m.nodes, h->nodes);
+    h->pass = RETIRES;
+    pass_node(h, h->link, h->top);
+    if (line_is_nothing(link)) {
+        t->depth = h->top;
+        t->place = t->steps[h->top].place;
+        emptied(t);
+    }
+    return GA_OK;
+}
+
+/* Step `top` of the trail, and what is below it, are made anew; the trail ends there. GA_OK, too,
+ * where another thread has done it, or does it from further up. */
+static ga_status rebuild(trail *t, uint32_t top)
+{
+    lfht_item few[REBUILD_FEW];
+    harvest h = {.t = t, .top = top, .link = lfht_read(t->steps[top].place)};
+    void *many = NULL;
+    if (line_at(h.link) != line_at(t->steps[top].link) || h.link & LINE_FROZEN ||
+        !pass_node(&h, h.link, top)) {
+        return GA_OK;
+    }
+    size_t count = h.count;
+    if (ga_hazard_reserve(t->mine, (uint32_t)h.nodes) != GA_OK ||
+        (count > REBUILD_FEW &&
+         ga_alloc(t->map->heap, count * sizeof *h.items, 0, &many) != GA_OK)) {
+        return GA_ERR_MEMORY;
+    }
+    h.items = many ? many : few;
+    h.count = 0;
+    h.pass = COLLECTS;
+    ga_status status = pass_node(&h, h.link, top) ? replace_node(&h) : GA_OK;
+    ga_free(t->map->heap, many);
+    return status;
+}
+
+/* The place is frozen: finish what was begun. */
+static ga_status help(trail *t)
+{
+    uint32_t top;
+    trail_count_retry(t);
+    return trail_holds(t, &top) ? rebuild(t, top) : GA_OK;
+}
+
+/* ---- shrinking ------------------------------------------------------------------------------ */
+
+/* Pairs of a line; of a link as many as make one. */
+static uint32_t weight(const lfht_line *line)
+{
+    /* E1: seq_cst. Pairs with W1. */
+    lfht_word word = __atomic_load_n(&line->word, __ATOMIC_SEQ_CST);
+    return word & LINE_LINK ? (line_at(word) ? LINE_PAIRS + 1 : 0) : line_count(line_live(word));
+}
+
+/* The place is a line that has become empty. Few of the node's are not, and none of the next. */
+static bool is_sparse(const trail *t)
+{
+    const lfht_line *lines = line_at(trail_node(t));
+    uint32_t all = 1u << line_log2(trail_node(t));
+    uint32_t own = (uint32_t)((const lfht_line *)t->place - lines), sum = 0;
+    for (uint32_t i = 0; i < all; i++) {
+        sum += weight(&lines[(own + i) % all]);
+        if (i <= REBUILD_RUN ? sum > 0 : 2 * sum > all) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A line has become empty: nodes that have little left go, up to the root's words. */
+static void emptied(trail *t)
+{
+    if (t->depth > 0 && is_sparse(t)) {
+        rebuild(t, t->depth - 1); /* what fails for want of memory is another's to do */
+    }
+}
+
+/* ---- growing -------------------------------------------------------------------------------- */
+
+/* The pairs of a line that is full. False where it has changed. */
+static bool read_line(trail *t, lfht_item *items, uint32_t *n)
+{
+    line_pair pairs[LINE_PAIRS];
+    *n = line_copy((const lfht_line *)t->place, t->seen, pairs);
+    harvest h = {.t = t, .items = items};
+    for (uint32_t i = 0; *n != LINE_NONE && i < *n; i++) {
+        collect(&h, 0, pairs[i]);
+    }
+    return *n != LINE_NONE;
+}
+
+/* The line, which `seen` is the word of, becomes a link to a node with its pairs. */
+static ga_status expand_line(trail *t, uint64_t *expanded)
+{
+    lfht_item items[LINE_PAIRS];
+    maker m = maker_for(t);
+    lfht_word link;
+    uint32_t n;
+    if (!read_line(t, items, &n)) {
+        return GA_OK;
+    }
+    if (make(&m, items, n, t->used, t->used < 64, &link) != GA_OK) {
+        return GA_ERR_MEMORY;
+    }
+    if (lfht_swap(t->place, t->seen, link)) {
+        __atomic_fetch_add(expanded, 1, __ATOMIC_RELAXED); /* relaxed: a hint */
+        count_nodes(t, m.nodes, 0);
+    } else {
+        line_drop(t->map, link);
+    }
+    return GA_OK;
+}
+
+/* There is no room in the line. A node of which more than a quarter would be links is made anew. */
+static ga_status expand(trail *t)
+{
+    lfht_line *lines = line_at(trail_node(t));
+    /* relaxed: a hint */
+    uint64_t links = __atomic_load_n(&lines->expanded, __ATOMIC_RELAXED) + 1;
+    return 4 * links > UINT64_C(1) << line_log2(trail_node(t)) ? rebuild(t, t->depth - 1)
+                                                               : expand_line(t, &lines->expanded);
+}
+
+#endif
