@@ -3,7 +3,7 @@
  * Batches of calls of the lock-free hash trie map beside the same calls one at a time, by one
  * thread or several:
  *
- *     bench-lfht-batch [LOG2 [THREADS [ROUNDS [HEAP]]]]       22, 1, 5, slab
+ *     bench-lfht-batch [LOG2 [THREADS [ROUNDS [HEAP [VARIANT]]]]]       22, 1, 5, slab, FHPA
  *
  * 2^LOG2 keys, scattered. "one" are single calls, "batch" calls of 512 keys each, "counts" single
  * calls of a map that counts (lfht-reclamation-2022, Figure 5.1); in every round each has its turn.
@@ -19,6 +19,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 enum {
@@ -52,6 +53,7 @@ static struct {
     unsigned threads, rounds;
     workload load;
     manner way;
+    ga_lfht_variant variant;
     uint64_t wrong; /* relaxed: a sum */
     pthread_barrier_t together;
     double began[THREADS_MOST], ended[THREADS_MOST]; /* by the threads' own clocks */
@@ -123,6 +125,7 @@ static void open_map(manner way)
 {
     ga_lfht_options options = {.options_size = sizeof options,
                                .flags = way == COUNTED ? GA_LFHT_COUNT : 0,
+                               .variant = bench.variant,
                                .heap = bench.heap};
     bench.way = way;
     need(ga_lfht_open(&bench.map, &options));
@@ -198,12 +201,25 @@ static unsigned number(int argc, char **argv, int which, unsigned usual, unsigne
     return (unsigned)value;
 }
 
+static ga_lfht_variant variant_of(const char *name)
+{
+    ga_lfht_variant variant = 0;
+    while (variant < GA_LFHT_VARIANT_COUNT && strcmp(name, ga_lfht_variant_text(variant)) != 0) {
+        variant++;
+    }
+    if (variant == GA_LFHT_VARIANT_COUNT) {
+        errx(2, "\"%s\": expected a variant such as FHPA", name);
+    }
+    return variant;
+}
+
 int main(int argc, char **argv)
 {
     unsigned log2 = number(argc, argv, 1, 22, 28);
     const char *heap = argc > 4 ? argv[4] : "slab";
     bench.threads = number(argc, argv, 2, 1, THREADS_MOST);
     bench.rounds = number(argc, argv, 3, 5, ROUNDS_MOST);
+    bench.variant = variant_of(argc > 5 ? argv[5] : "FHPA");
     bench.count = UINT64_C(1) << log2;
     bench.keys = malloc(2 * bench.count * sizeof *bench.keys);
     if (!bench.keys) {
@@ -220,8 +236,8 @@ int main(int argc, char **argv)
     if (bench.wrong) {
         errx(1, "%llu wrong answers", (unsigned long long)bench.wrong);
     }
-    printf("2^%u keys, %u threads, FHPA, nodes from %s, %u rounds, commit %s\n", log2,
-           bench.threads, heap, bench.rounds, GA_BENCH_COMMIT);
+    printf("2^%u keys, %u threads, %s, nodes from %s, %u rounds, commit %s\n", log2, bench.threads,
+           ga_lfht_variant_text(bench.variant), heap, bench.rounds, GA_BENCH_COMMIT);
     printf("%-7s %-6s %8s %8s %8s %7s\n", "", "", "M/s", "lowest", "highest", "times");
     for (unsigned load = INSERT; load < LOADS; load++) {
         for (unsigned i = 0; i < WAYS; i++) {

@@ -2,11 +2,10 @@
  *
  * INLINE's batches, and a map filled at once.
  *
- * A batch is looked up in groups. Of each the root's words are fetched, then read, and the lines
- * that they lead to fetched, all of them, before the first is read; and all of that is done for the
- * next group before this one's lines are read. What a line does not answer by itself goes on with
- * the rest of its group to the line below; what is frozen, deep or has changed has a call of its
- * own.
+ * A batch is looked up in groups. Of each the root's words are fetched, all of them, before the first
+ * is read, then what these lead to, and so on. Three groups take turns: one begins, one makes its
+ * second step, the third is answered, so that what a group waits for comes while others go on. What
+ * is frozen, deep or has changed has a call of its own.
  *
  * Each glance has two slots, which take turns. It follows no frozen link: so T (trail.h) needs no
  * trail.
@@ -17,8 +16,9 @@
 #include "inline_calls.h"
 
 enum {
-    GLANCE_GROUP = 16,
-    GLANCE_WIDTH = 2 * GLANCE_GROUP,
+    GLANCE_GROUP = 12,
+    GLANCE_GROUPS = 3,
+    GLANCE_WIDTH = GLANCE_GROUPS * GLANCE_GROUP,
     GLANCE_SLOT_FIRST = TRAIL_MOST,
     BATCH_BYTES = 1 << 20 /* nodes are large: a thread keeps no more of them */
 };
@@ -41,13 +41,6 @@ typedef struct batch {
     ga_hazards *mine;
 } batch;
 
-/* A line is two of the processor's, where not more. */
-static inline void fetch_line(const lfht_line *line)
-{
-    __builtin_prefetch(line);
-    __builtin_prefetch((const char *)line + LINE_BYTES / 2);
-}
-
 static inline lfht_word *root_place(const ga_lfht *map, uint64_t hash)
 {
     return &map->words[hash >> (64 - map->root_bits)];
@@ -62,11 +55,13 @@ static inline bool glance_down(const batch *b, glance *g, lfht_word link)
     if (GA_LFHT_MUTANT != 1 && ga_hazard_load(b->mine, g->place) != link) {
         return false;
     }
-    lfht_line *line = line_of(link, g->used, g->hash);
-    fetch_line(line);
-    g->place = &line->word;
-    g->used += line_log2(link);
+    g->place = line_place_of(link, g->used, g->hash);
+    g->used += line_bits(link);
     g->depth++;
+    __builtin_prefetch(g->place);
+    if (!line_is_index(link)) {
+        __builtin_prefetch((const char *)g->place + LINE_BYTES / 2);
+    }
     return true;
 }
 
@@ -140,9 +135,18 @@ static ga_status begin_group(const batch *b, group *at, const uint64_t *keys, si
     return step(b, at);
 }
 
-static void end_glances(const batch *b)
+/* Slots of `group`, where nothing is protected. */
+static void place_glances(group *at, uint32_t number)
 {
-    for (uint32_t slot = 0; slot < 2 * GLANCE_WIDTH; slot++) {
+    for (uint32_t i = 0; i < GLANCE_GROUP; i++) {
+        at->glances[i].slot = GLANCE_SLOT_FIRST + 2 * (number * GLANCE_GROUP + i);
+    }
+    at->count = 0;
+}
+
+static void end_glances(const batch *b, uint32_t groups)
+{
+    for (uint32_t slot = 0; slot < 2 * groups * GLANCE_GROUP; slot++) {
         ga_hazard_clear(b->mine, GLANCE_SLOT_FIRST + slot);
     }
 }
@@ -150,62 +154,67 @@ static void end_glances(const batch *b)
 static ga_status lookup_batch(ga_lfht *map, const uint64_t *keys, size_t n, ga_lfht_found *found)
 {
     batch b = {.map = map};
-    group groups[2] = {{.count = 0}, {.count = 0}};
+    group groups[GLANCE_GROUPS];
+    size_t turns = (n + GLANCE_GROUP - 1) / GLANCE_GROUP + 2;
     ga_status status = ga_domain_join(map->domain, &b.mine);
-    if (status != GA_OK) {
-        return status;
+    for (uint32_t i = 0; i < GLANCE_GROUPS; i++) {
+        place_glances(&groups[i], i);
     }
-    for (uint32_t i = 0; i < GLANCE_WIDTH; i++) {
-        groups[i / GLANCE_GROUP].glances[i % GLANCE_GROUP].slot = GLANCE_SLOT_FIRST + 2 * i;
-    }
-    for (size_t first = 0, turn = 0; status == GA_OK; turn ^= 1) {
+    for (size_t turn = 0; turn < turns && status == GA_OK; turn++) {
+        size_t first = turn * GLANCE_GROUP;
         if (first < n) {
-            status = begin_group(&b, &groups[turn], keys + first, n - first, found + first);
-            first += n - first < GLANCE_GROUP ? n - first : GLANCE_GROUP;
+            status = begin_group(&b, &groups[turn % 3], keys + first, n - first, found + first);
         }
-        group *before = &groups[turn ^ 1];
-        while (status == GA_OK && before->count) {
-            status = step(&b, before);
-        }
-        if (first == n && groups[turn].count == 0) {
-            break;
+        status = status ? status : step(&b, &groups[(turn + 2) % 3]);
+        while (status == GA_OK && groups[(turn + 1) % 3].count) {
+            status = step(&b, &groups[(turn + 1) % 3]);
         }
     }
-    end_glances(&b);
+    if (b.mine) {
+        end_glances(&b, GLANCE_GROUPS);
+    }
     return status;
 }
 
-/* The first lines of some keys come near. Nothing is read of what a link leads to: it need not be
- * protected. */
-static void fetch_first(const ga_lfht *map, const uint64_t *hashes, uint32_t n)
+/* As many keys as make a group are looked up, which brings their lines near; then those that were
+ * not there go in, in their order. */
+static ga_status insert_some(const batch *b, group *at, const uint64_t *keys,
+                             const uint64_t *values, uint32_t width, ga_lfht_found *was,
+                             size_t *done)
 {
-    for (uint32_t i = 0; i < n; i++) {
-        __builtin_prefetch(root_place(map, hashes[i]), 0);
+    ga_lfht_found found[GLANCE_GROUP];
+    ga_status status = begin_group(b, at, keys, width, found);
+    while (status == GA_OK && at->count) {
+        status = step(b, at);
     }
-    for (uint32_t i = 0; i < n; i++) {
-        lfht_word link = lfht_read(root_place(map, hashes[i]));
-        if (line_at(link) && !line_is_deep(link)) {
-            fetch_line(line_of(link, map->root_bits, hashes[i]));
+    for (uint32_t i = 0; i < width && status == GA_OK; i++) {
+        lfht_change change = {LFHT_INSERT, keys[i], values[i], 0};
+        if (!found[i].found) {
+            status = put_key(b->map, &change, &found[i]);
         }
+        if (was && status == GA_OK) {
+            was[i] = found[i];
+        }
+        *done += status == GA_OK;
     }
+    return status;
 }
 
 static ga_status insert_batch(ga_lfht *map, const uint64_t *keys, const uint64_t *values, size_t n,
                               ga_lfht_found *was, size_t *done)
 {
-    uint64_t hashes[GLANCE_GROUP];
-    ga_status status = GA_OK;
+    batch b = {.map = map};
+    group at;
+    ga_status status = ga_domain_join(map->domain, &b.mine);
+    place_glances(&at, 0);
     while (status == GA_OK && *done < n) {
-        size_t first = *done, width = n - first < GLANCE_GROUP ? n - first : GLANCE_GROUP;
-        for (size_t i = 0; i < width; i++) {
-            hashes[i] = lfht_hash_of(map, keys[first + i]);
-        }
-        fetch_first(map, hashes, (uint32_t)width);
-        for (size_t i = 0; i < width && status == GA_OK; i++) {
-            lfht_change change = {LFHT_INSERT, keys[first + i], values[first + i], 0};
-            status = put_hashed(map, &change, hashes[i], was ? &was[first + i] : NULL);
-            *done += status == GA_OK;
-        }
+        size_t first = *done, left = n - first;
+        status = insert_some(&b, &at, keys + first, values + first,
+                             left < GLANCE_GROUP ? (uint32_t)left : GLANCE_GROUP,
+                             was ? was + first : NULL, done);
+    }
+    if (b.mine) {
+        end_glances(&b, 1);
     }
     return status;
 }
@@ -278,7 +287,7 @@ static bool fill_root(ga_lfht *map, const size_t *ends, lfht_item *items, lfht_i
     for (size_t i = 0, first = 0; i < (size_t)1 << map->root_bits && !m.failed; i++) {
         lfht_item *sorted = in_order(items + first, other + first, ends[i] - first);
         size_t left = drop_equals(map, sorted, ends[i] - first);
-        map->words[i] = make_node(&m, sorted, left, map->root_bits, 0);
+        map->words[i] = make_node(&m, (plan){sorted, left, map->root_bits}, 0);
         pairs += left;
         first = ends[i];
     }

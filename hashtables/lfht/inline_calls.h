@@ -220,11 +220,11 @@ static ga_status put_at_nothing(trail *t, const lfht_change *change, bool *done)
 {
     lfht_item item = {t->hash, change->key, change->value};
     maker m = {.map = t->map};
-    lfht_word link;
     if (t->seen & LINE_FROZEN) {
         return help(t);
     }
-    if (make(&m, &item, 1, t->used, 0, &link) != GA_OK) {
+    lfht_word link = make_node(&m, (plan){&item, 1, t->used}, 0);
+    if (made(&m, link) != GA_OK) {
         return GA_ERR_MEMORY;
     }
     *done = lfht_swap(t->place, t->seen, link);

@@ -5,13 +5,15 @@
  *
  *     63                                    22 21        2  1        0
  *     | seven lanes of six bits               | version   | 0 | FROZEN |    a line with pairs
- *     | address, a multiple of 128      | log2 of lines   | 1 | FROZEN |    a link
+ *     | address, a multiple of 128            | size    | 1 | FROZEN |    a link
  *
  * A lane says of its pair: 0 free; 1 claimed, by a thread that is writing it; from 2 on it is in
  * the map, and the lane is a part of its key's hash.
  *
- * A link leads to the node below: 2^log2 lines, or, where no bits of the hash are left, a deep
- * node: keys with one hash, in an array that never changes. Or to nothing.
+ * A link leads to the node below: up to eight lines; or an index, of links to such nodes; or, where
+ * no bits of the hash are left, a deep node: keys with one hash, in an array that never changes. Or
+ * to nothing. The root is an index. So all large nodes have one size, and memory that one leaves
+ * serves the next.
  *
  * INVARIANT  A line's word never comes back. Each swap raises the version; one that cannot rise any
  *            more is worn, and only a new node goes on. Links never become pairs again: the line
@@ -28,9 +30,11 @@
 enum {
     LINE_PAIRS = 7,
     LINE_BYTES = 128,
-    LINE_LOG2_SHIFT = 2,
-    LINE_LOG2_MASK = 15,
-    LINE_DEEP = 15, /* in the place of log2: a deep node */
+    LINE_PAGE = GA_LFHT_MUTANT ? 1 : 3, /* log2 of the most lines of a node */
+    LINE_SIZE_SHIFT = 2,
+    LINE_SIZE_MASK = 15,
+    LINE_INDEX = 8, /* sizes: log2 of lines; this and log2 of an index's links; */
+    LINE_DEEP = 15, /* a deep node */
     LINE_VERSION_SHIFT = 2,
     LINE_VERSION_BITS = 20,
     LINE_LANE_SHIFT = 22,
@@ -60,12 +64,18 @@ typedef struct line_pair {
 
 typedef struct lfht_line {
     lfht_word word;
-    uint64_t expanded; /* relaxed; of a node's first line: how many lines have become links. A hint
-                        * of when the node is too small */
+    /* relaxed; of a node's first line: how many lines of the node have become links. A hint of when
+     * it is too small. An index counts for its nodes. */
+    uint64_t expanded;
     line_pair pairs[LINE_PAIRS];
 } __attribute__((aligned(LINE_BYTES))) lfht_line;
 
 _Static_assert(sizeof(lfht_line) == LINE_BYTES, "no pair stands in two cache lines");
+
+typedef struct line_index {
+    uint64_t apart, expanded; /* where a line has it */
+    lfht_word words[];
+} line_index;
 
 typedef struct line_deep {
     uint64_t count, apart;
@@ -79,24 +89,65 @@ static inline void *line_at(lfht_word link)
     return (void *)(link & ~(lfht_word)(LINE_BYTES - 1));
 }
 
-static inline uint32_t line_log2(lfht_word link)
+static inline uint32_t line_size(lfht_word link)
 {
-    return (uint32_t)(link >> LINE_LOG2_SHIFT) & LINE_LOG2_MASK;
+    return (uint32_t)(link >> LINE_SIZE_SHIFT) & LINE_SIZE_MASK;
 }
 
-static inline lfht_word line_to(const void *node, uint32_t log2)
+static inline lfht_word line_to(const void *node, uint32_t size)
 {
-    return (lfht_word)node | (lfht_word)log2 << LINE_LOG2_SHIFT | LINE_LINK;
+    return (lfht_word)node | (lfht_word)size << LINE_SIZE_SHIFT | LINE_LINK;
 }
 
 static inline bool line_is_deep(lfht_word link)
 {
-    return line_log2(link) == LINE_DEEP;
+    return line_size(link) == LINE_DEEP;
+}
+
+static inline bool line_is_index(lfht_word link)
+{
+    return line_size(link) >= LINE_INDEX;
 }
 
 static inline bool line_is_nothing(lfht_word word)
 {
     return word & LINE_LINK && !line_at(word);
+}
+
+/* Bits of the hash that tell the node's places from each other. */
+static inline uint32_t line_bits(lfht_word link)
+{
+    return line_size(link) % LINE_INDEX;
+}
+
+/* Log2 of the lines in the node, or in those that an index leads to. */
+static inline uint32_t line_log2(lfht_word link)
+{
+    return line_bits(link) + (line_is_index(link) ? LINE_PAGE : 0);
+}
+
+static inline uint32_t line_places(lfht_word link)
+{
+    return line_is_deep(link) ? 0 : 1u << line_bits(link);
+}
+
+static inline lfht_word *line_place(lfht_word link, uint64_t number)
+{
+    return line_is_index(link) ? &((line_index *)line_at(link))->words[number]
+                               : &((lfht_line *)line_at(link))[number].word;
+}
+
+/* Of the hash, in a node behind `used` bits. */
+static inline lfht_word *line_place_of(lfht_word link, uint32_t used, uint64_t hash)
+{
+    uint32_t bits = line_bits(link);
+    return line_place(link, bits ? hash << used >> (64 - bits) : 0);
+}
+
+static inline uint64_t *line_expanded(lfht_word link)
+{
+    return line_is_index(link) ? &((line_index *)line_at(link))->expanded
+                               : &((lfht_line *)line_at(link))->expanded;
 }
 
 static inline size_t line_deep_size(uint64_t count)
@@ -107,15 +158,11 @@ static inline size_t line_deep_size(uint64_t count)
 /* Bytes of the node. */
 static inline size_t line_node_size(lfht_word link)
 {
-    return line_is_deep(link) ? line_deep_size(((const line_deep *)line_at(link))->count)
-                              : (size_t)LINE_BYTES << line_log2(link);
-}
-
-/* The line in a node behind `used` bits. */
-static inline lfht_line *line_of(lfht_word link, uint32_t used, uint64_t hash)
-{
-    uint32_t log2 = line_log2(link);
-    return (lfht_line *)line_at(link) + (log2 ? hash << used >> (64 - log2) : 0);
+    if (line_is_deep(link)) {
+        return line_deep_size(((const line_deep *)line_at(link))->count);
+    }
+    return line_is_index(link) ? sizeof(line_index) + (sizeof(lfht_word) << line_bits(link))
+                               : (size_t)LINE_BYTES << line_bits(link);
 }
 
 /* ---- lanes ---------------------------------------------------------------------------------- */

@@ -44,13 +44,13 @@ static void *line_alloc(ga_lfht *map, size_t size)
 /* All that a link leads to, which nobody else knows, or uses. */
 static void line_drop(ga_lfht *map, lfht_word link)
 {
-    lfht_line *lines = line_at(link);
-    for (uint32_t i = 0; lines && !line_is_deep(link) && i < 1u << line_log2(link); i++) {
-        if (lines[i].word & LINE_LINK) {
-            line_drop(map, lines[i].word);
+    for (uint32_t i = 0; line_at(link) && i < line_places(link); i++) {
+        lfht_word below = *line_place(link, i);
+        if (below & LINE_LINK) {
+            line_drop(map, below);
         }
     }
-    ga_free(map->heap, lines);
+    ga_free(map->heap, line_at(link));
 }
 
 typedef struct maker {
@@ -66,10 +66,15 @@ static maker maker_for(const trail *t)
     return (maker){.map = t->map, .hash = t->hash, .room = t->room};
 }
 
-/* The log2 of lines that n pairs want: on average five in a line of seven, at most. */
-static uint32_t line_wanted(const ga_lfht *map, size_t n, uint32_t used)
+static uint32_t least_of(uint32_t a, uint32_t b)
 {
-    uint32_t most = map->chunk < 64 - used ? map->chunk : 64 - used, log2 = 0;
+    return a < b ? a : b;
+}
+
+/* The log2 of lines that n pairs want, up to `most`: on average five in a line of seven, no more. */
+static uint32_t line_wanted(const ga_lfht *map, size_t n, uint32_t most)
+{
+    uint32_t log2 = 0;
     while (log2 < most && 7 * n > (size_t)5 * map->chain << log2) {
         log2++;
     }
@@ -91,20 +96,36 @@ static lfht_word make_deep(maker *m, const lfht_item *items, size_t n)
     return line_to(deep, LINE_DEEP);
 }
 
-static lfht_word make_lines(maker *m, const lfht_item *items, size_t n, uint32_t used,
-                            uint32_t log2);
+/* What there is to make: the pairs in the order of their hashes, and the bits before the node. */
+typedef struct plan {
+    const lfht_item *items;
+    size_t n;
+    uint32_t used;
+} plan;
 
-/* What n pairs, in the order of their hashes, become. With LINE_NOTHING it may have failed. */
-static lfht_word make_node(maker *m, const lfht_item *items, size_t n, uint32_t used,
-                           uint32_t least)
+static lfht_word make_places(maker *m, plan p, lfht_word link);
+
+/* With 2^log2 lines. With LINE_NOTHING it has failed, or there is nothing to make. */
+static lfht_word make_sized(maker *m, plan p, uint32_t log2)
 {
-    uint32_t log2 = line_wanted(m->map, n, used);
-    if (n == 0) {
+    bool index = log2 > LINE_PAGE;
+    uint32_t size = index ? LINE_INDEX + log2 - LINE_PAGE : log2;
+    if (p.n == 0) {
         return LINE_NOTHING;
     }
-    return used == 64 && n >= m->map->chain
-               ? make_deep(m, items, n)
-               : make_lines(m, items, n, used, log2 > least ? log2 : least);
+    if (p.used == 64 && p.n >= m->map->chain) {
+        return make_deep(m, p.items, p.n);
+    }
+    void *node = line_alloc(m->map, line_node_size(line_to(NULL, size)));
+    m->failed |= !node;
+    return node ? make_places(m, p, line_to(node, size)) : LINE_NOTHING;
+}
+
+/* At least 2^least. */
+static lfht_word make_node(maker *m, plan p, uint32_t least)
+{
+    uint32_t log2 = line_wanted(m->map, p.n, least_of(m->map->chunk, 64 - p.used));
+    return make_sized(m, p, log2 > least ? log2 : least);
 }
 
 static lfht_word make_line(lfht_line *line, const lfht_item *items, size_t n)
@@ -117,52 +138,45 @@ static lfht_word make_line(lfht_line *line, const lfht_item *items, size_t n)
     return word;
 }
 
-/* Or a link, where the line cannot have so many. */
-static void make_place(maker *m, lfht_word link, lfht_line *line, const lfht_item *items, size_t n,
-                       uint32_t used)
+/* A line, or a link where it cannot have so many; in an index a node of the size that all have. */
+static void make_place(maker *m, lfht_word link, lfht_word *place, plan p)
 {
-    bool own = m->room && line_of(link, used, m->hash) == line;
-    if (n + own <= m->map->chain) {
-        line->word = make_line(line, items, n);
-        return;
+    bool own = m->room && line_place_of(link, p.used, m->hash) == place;
+    p.used += line_bits(link);
+    if (line_is_index(link)) {
+        *place = make_sized(m, p, LINE_PAGE);
+        *line_expanded(link) += line_at(*place) ? *line_expanded(*place) : 0;
+    } else if (p.n + own <= m->map->chain) {
+        *place = make_line((lfht_line *)place, p.items, p.n);
+    } else {
+        *place = make_node(m, p, p.used < 64);
+        ++*line_expanded(link);
     }
-    used += line_log2(link);
-    line->word = make_node(m, items, n, used, used < 64);
-    ((lfht_line *)line_at(link))->expanded++;
 }
 
-static lfht_word make_lines(maker *m, const lfht_item *items, size_t n, uint32_t used,
-                            uint32_t log2)
+static lfht_word make_places(maker *m, plan p, lfht_word link)
 {
-    lfht_line *lines = line_alloc(m->map, (size_t)LINE_BYTES << log2);
-    m->failed |= !lines;
-    if (!lines) {
-        return LINE_NOTHING;
-    }
-    lfht_word link = line_to(lines, log2);
+    size_t end = 0;
     m->nodes++;
-    lines->expanded = 0;
-    for (size_t i = 0, first = 0; i < (size_t)1 << log2; i++) {
-        size_t end = first;
-        while (end < n && line_of(link, used, items[end].hash) == &lines[i]) {
+    *line_expanded(link) = 0;
+    for (uint32_t i = 0; i < line_places(link); i++) {
+        lfht_word *place = line_place(link, i);
+        size_t first = end;
+        while (end < p.n && line_place_of(link, p.used, p.items[end].hash) == place) {
             end++;
         }
-        make_place(m, link, &lines[i], items + first, end - first, used);
-        first = end;
+        make_place(m, link, place, (plan){p.items + first, end - first, p.used});
     }
     return link;
 }
 
-/* The same, dropped where not all could be had. */
-static ga_status make(maker *m, const lfht_item *items, size_t n, uint32_t used, uint32_t least,
-                      lfht_word *out)
+/* All of it is dropped where not all could be had. */
+static ga_status made(const maker *m, lfht_word link)
 {
-    *out = make_node(m, items, n, used, least);
     if (m->failed) {
-        line_drop(m->map, *out);
-        return GA_ERR_MEMORY;
+        line_drop(m->map, link);
     }
-    return GA_OK;
+    return m->failed ? GA_ERR_MEMORY : GA_OK;
 }
 
 /* ---- through a node, line by line ----------------------------------------------------------- */
@@ -223,16 +237,16 @@ static void collect_deep(harvest *h, const line_deep *deep)
 
 static bool pass_node(harvest *h, lfht_word link, uint32_t slot);
 
-static bool pass_line(harvest *h, lfht_line *line, uint32_t slot)
+static bool pass_place(harvest *h, lfht_word *place, uint32_t slot)
 {
-    lfht_word word = h->pass == FREEZES ? freeze(&line->word) : lfht_read(&line->word);
+    lfht_word word = h->pass == FREEZES ? freeze(place) : lfht_read(place);
     if (word & LINE_LINK) {
         return !line_at(word) || pass_node(h, word, slot);
     }
     if (h->pass == FREEZES) {
         h->count += line_count(line_live(word));
     } else if (h->pass == COLLECTS) {
-        collect_line(h, line, word);
+        collect_line(h, (const lfht_line *)place, word);
     }
     return true;
 }
@@ -250,21 +264,19 @@ static bool pass_node(harvest *h, lfht_word link, uint32_t slot)
     if (h->pass != RETIRES && !hold_below(h, link, slot)) {
         return false;
     }
-    lfht_line *lines = line_at(link);
-    if (!line_is_deep(link)) {
-        for (uint32_t i = 0; i < 1u << line_log2(link); i++) {
-            if (!pass_line(h, &lines[i], slot + 1)) {
-                return false;
-            }
+    for (uint32_t i = 0; i < line_places(link); i++) {
+        if (!pass_place(h, line_place(link, i), slot + 1)) {
+            return false;
         }
-    } else if (h->pass == FREEZES) {
+    }
+    if (line_is_deep(link) && h->pass == FREEZES) {
         h->count += ((const line_deep *)line_at(link))->count;
-    } else if (h->pass == COLLECTS) {
+    } else if (line_is_deep(link) && h->pass == COLLECTS) {
         collect_deep(h, line_at(link));
     }
     h->nodes += h->pass == FREEZES;
     if (h->pass == RETIRES) {
-        ga_hazard_retire_to(h->t->mine, lines, line_node_size(link), h->t->map->heap);
+        ga_hazard_retire_to(h->t->mine, line_at(link), line_node_size(link), h->t->map->heap);
     }
     return true;
 }
@@ -280,17 +292,29 @@ static void count_nodes(const trail *t, uint64_t in, uint64_t out)
     lfht_add(&lane->compressions, out);
 }
 
+static bool in_index(const trail *t, uint32_t step)
+{
+    return step > 0 && line_is_index(t->steps[step - 1].link);
+}
+
+/* The log2 of the most lines that the step's node can have in its place. */
+static uint32_t most_lines(const trail *t, uint32_t step)
+{
+    uint32_t most = least_of(t->map->chunk, 64 - t->steps[step].used);
+    return in_index(t, step) ? least_of(most, LINE_PAGE) : most;
+}
+
 /* The link is swapped for one to what the items become. The thread that does it goes on with the
  * node above where nothing is left. */
 static ga_status replace_node(harvest *h)
 {
     trail *t = h->t;
-    uint32_t used = t->steps[h->top].used, log2 = line_log2(h->link);
-    uint32_t wanted = line_wanted(t->map, h->count, used);
-    bool grows = wanted > log2, sparse = 2 * h->count <= (size_t)1 << log2;
+    plan p = {h->items, h->count, t->steps[h->top].used};
+    uint32_t log2 = line_log2(h->link), wanted = line_wanted(t->map, p.n, most_lines(t, h->top));
+    bool fits = wanted <= log2 && 2 * p.n > (size_t)1 << log2;
     maker m = maker_for(t);
-    lfht_word link;
-    if (make(&m, h->items, h->count, used, grows || sparse ? wanted : log2, &link) != GA_OK) {
+    lfht_word link = make_sized(&m, p, fits ? log2 : wanted);
+    if (made(&m, link) != GA_OK) {
         return GA_ERR_MEMORY;
     }
     if (!lfht_swap(t->steps[h->top].place, h->link, link)) {
@@ -344,22 +368,24 @@ static ga_status help(trail *t)
 
 /* ---- shrinking ------------------------------------------------------------------------------ */
 
-/* Pairs of a line; of a link as many as make one. */
-static uint32_t weight(const lfht_line *line)
+/* Pairs of a line; of a link as many as make one; of an index's more than it may be sparse with. */
+static uint32_t weight(lfht_word link, const lfht_word *place)
 {
     /* E1: seq_cst. Pairs with W1. */
-    lfht_word word = __atomic_load_n(&line->word, __ATOMIC_SEQ_CST);
-    return word & LINE_LINK ? (line_at(word) ? LINE_PAIRS + 1 : 0) : line_count(line_live(word));
+    lfht_word word = __atomic_load_n(place, __ATOMIC_SEQ_CST);
+    uint32_t full = line_is_index(link) ? line_places(link) : LINE_PAIRS + 1;
+    return word & LINE_LINK ? (line_at(word) ? full : 0) : line_count(line_live(word));
 }
 
-/* The place is a line that has become empty. Few of the node's are not, and none of the next. */
+/* The place has become empty. Few of the node's are not, and none of the next. */
 static bool is_sparse(const trail *t)
 {
-    const lfht_line *lines = line_at(trail_node(t));
-    uint32_t all = 1u << line_log2(trail_node(t));
-    uint32_t own = (uint32_t)((const lfht_line *)t->place - lines), sum = 0;
+    lfht_word link = trail_node(t);
+    uint32_t all = line_places(link), sum = 0;
+    size_t apart = line_is_index(link) ? sizeof(lfht_word) : sizeof(lfht_line);
+    uintptr_t own = ((uintptr_t)t->place - (uintptr_t)line_place(link, 0)) / apart;
     for (uint32_t i = 0; i < all; i++) {
-        sum += weight(&lines[(own + i) % all]);
+        sum += weight(link, line_place(link, (own + i) % all));
         if (i <= REBUILD_RUN ? sum > 0 : 2 * sum > all) {
             return false;
         }
@@ -394,12 +420,12 @@ static ga_status expand_line(trail *t, uint64_t *expanded)
 {
     lfht_item items[LINE_PAIRS];
     maker m = maker_for(t);
-    lfht_word link;
     uint32_t n;
     if (!read_line(t, items, &n)) {
         return GA_OK;
     }
-    if (make(&m, items, n, t->used, t->used < 64, &link) != GA_OK) {
+    lfht_word link = make_node(&m, (plan){items, n, t->used}, t->used < 64);
+    if (made(&m, link) != GA_OK) {
         return GA_ERR_MEMORY;
     }
     if (lfht_swap(t->place, t->seen, link)) {
@@ -411,14 +437,20 @@ static ga_status expand_line(trail *t, uint64_t *expanded)
     return GA_OK;
 }
 
-/* There is no room in the line. A node of which more than a quarter would be links is made anew. */
+/* There is no room in the line. The node is made anew, or, where it has its full size, the index
+ * that leads to it, if more than a quarter of their lines would be links. */
 static ga_status expand(trail *t)
 {
-    lfht_line *lines = line_at(trail_node(t));
+    uint32_t step = t->depth - 1;
+    if (in_index(t, step) && line_log2(t->steps[step].link) == LINE_PAGE) {
+        step--;
+    }
+    uint32_t log2 = line_log2(t->steps[step].link);
+    uint64_t *expanded = line_expanded(t->steps[step].link);
     /* relaxed: a hint */
-    uint64_t links = __atomic_load_n(&lines->expanded, __ATOMIC_RELAXED) + 1;
-    return 4 * links > UINT64_C(1) << line_log2(trail_node(t)) ? rebuild(t, t->depth - 1)
-                                                               : expand_line(t, &lines->expanded);
+    uint64_t links = __atomic_load_n(expanded, __ATOMIC_RELAXED) + 1;
+    bool grows = 4 * links > UINT64_C(1) << log2 && log2 < most_lines(t, step);
+    return grows || log2 == 0 ? rebuild(t, step) : expand_line(t, expanded);
 }
 
 #endif

@@ -2,8 +2,8 @@
  *
  * The way of a thread through a map of lines, and what it protects.
  *
- * STRUCTURE  root: words -> node: lines -> node: lines -> ...     a place is a word of the root, or
- *            that of a line; the trail has all places from the root on whose links it has followed.
+ * STRUCTURE  root: words -> index: words -> node: lines -> ...     a place is a word of the root or
+ *            of an index, or that of a line; the trail has all places from the root on whose links it has followed.
  *
  * INVARIANT  T: all nodes on the trail are protected, each in the slot of its depth, and each was
  *            reachable from the root at some moment of the call. So was what is found in a line: a
@@ -127,7 +127,8 @@ static void trail_count_retry(const trail *t)
     }
 }
 
-/* From the place to the line of the hash, or a link to nothing or to a deep node, which is kept. */
+/* From the place to the line of the hash, or a link to nothing or to a deep node, which is kept.
+ */
 static inline void trail_follow(trail *t)
 {
     for (;;) {
@@ -145,8 +146,8 @@ static inline void trail_follow(trail *t)
                 return;
             }
             t->steps[t->depth++] = (trail_step){t->place, word, t->used};
-            t->place = &line_of(word, t->used, t->hash)->word;
-            t->used += line_log2(word);
+            t->place = line_place_of(word, t->used, t->hash);
+            t->used += line_bits(word);
         }
     }
 }

@@ -220,8 +220,9 @@ static void open_map(void)
                                .root = 1 + (uint32_t)random_below(&random, 2),
                                .batch = 1 + (uint32_t)random_below(&random, 100),
                                .heap = world.heap};
-    if (options.variant == GA_LFHT_INLINE && random_below(&random, 2)) {
-        options.chain = 0; /* lines as wide as they are */
+    if (options.variant == GA_LFHT_INLINE) { /* lines as wide as they are, and indices */
+        options.chain = random_below(&random, 2) ? 0 : options.chain;
+        options.chunk += (uint32_t)random_below(&random, 5);
     }
     static const uint64_t few[] = {8, 16, 40, 200, KEYS_MOST};
     static const uint64_t spreads[] = {0, 3, 11, 100};

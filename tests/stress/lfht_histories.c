@@ -188,8 +188,9 @@ static void open_map(void)
                                .batch = 1,
                                .hash = hashes[random_below(&random, GA_LFHT_MUTANT ? 2 : 8)],
                                .heap = world.heap};
-    if (options.variant == GA_LFHT_INLINE && random_below(&random, 2)) {
-        options.chain = 0; /* lines as wide as they are */
+    if (options.variant == GA_LFHT_INLINE) { /* lines as wide as they are, and indices */
+        options.chain = random_below(&random, 2) ? 0 : options.chain;
+        options.chunk += (uint32_t)random_below(&random, 5);
     }
     NEED(ga_lfht_open(&world.map, &options) == GA_OK);
 }

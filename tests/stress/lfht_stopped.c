@@ -193,6 +193,12 @@ static void grow_heap(void)
     for (uint32_t i = 0; i < 8 * BEFORE; i++) {
         NEED(ga_free(world.heap, blocks[i]) == GA_OK);
     }
+    for (uint32_t i = 0; i < BEFORE / 8; i++) { /* INLINE's nodes */
+        NEED(ga_alloc(world.heap, (size_t)256 << i % 4, 128, &blocks[i]) == GA_OK);
+    }
+    for (uint32_t i = 0; i < BEFORE / 8; i++) {
+        NEED(ga_free(world.heap, blocks[i]) == GA_OK);
+    }
 }
 
 int main(int argc, char **argv)

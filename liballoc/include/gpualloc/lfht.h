@@ -19,9 +19,9 @@
  * Thread safety: every call may be made by any thread at any time, except that ga_lfht_close()
  * wants a map that no other thread is using. Calls on a map are linearizable, but for
  * ga_lfht_each() and ga_lfht_get_stats(). They are lock-free, as far as the heap that the nodes
- * come from is, and in FHP and FHPA the C library's malloc, which a thread's first call, a list
- * that grows and a scan after threads have joined ask: a thread that is stopped for ever elsewhere
- * inside a call stops no other. None is async-signal-safe. Threads need not be registered; what a
+ * come from is, and in FHP, FHPA and INLINE the C library's malloc, which a thread's first call, a
+ * list that grows and a scan after threads have joined ask: a thread that is stopped for ever
+ * elsewhere inside a call stops no other. None is async-signal-safe. Threads need not be registered; what a
  * thread keeps for a map goes when it ends, or, if it called from its last destructors, when the
  * map is closed.
  *
@@ -38,7 +38,7 @@ extern "C" {
 
 typedef struct ga_lfht ga_lfht;
 
-/* The variants of the thesis (§5). All have the same calls. */
+/* The variants of the thesis (§5), and one more. All have the same calls. */
 typedef enum ga_lfht_variant {
     GA_LFHT_FHPA = 0, /* shrinks by freeze nodes; hazard pointers with asymmetric fences */
     GA_LFHT_FHP,      /* the same, sequentially consistent, without membarriers */
@@ -66,8 +66,10 @@ typedef struct ga_lfht_options {
     uint32_t options_size; /* sizeof(ga_lfht_options) */
     uint32_t flags;        /* GA_LFHT_* below */
     ga_lfht_variant variant;
-    uint32_t chunk; /* a hash node has 2^chunk buckets, 1 to 8; 0: 4 */
-    uint32_t chain; /* leaves in a bucket before it is expanded, 1 to 16; 0: 4 */
+    uint32_t chunk; /* a hash node has 2^chunk buckets, 1 to 8; 0: 4. INLINE's have up to so many;
+                     * 0: 8 */
+    uint32_t chain; /* leaves in a bucket before it is expanded, 1 to 16; 0: 4. In INLINE pairs, 1
+                     * to 7; 0: 7 */
     uint32_t root;  /* the root has 2^root buckets, 1 to 24; 0: 14. The thesis: the same as chunk */
     uint32_t batch; /* removed nodes that a thread collects before it frees what it can, up to
                      * 2^24; 0: 4096. The thesis: 10,000 */
@@ -112,7 +114,9 @@ typedef struct ga_lfht_found {
  * stays. `was` may be NULL, here and below, but for ga_lfht_lookup().
  *
  * GA_ERR_MEMORY    no memory for a node; here, in the other calls that put something in, and in
- *                  any call of FHP and FHPA for the record of what is removed, or of the thread
+ *                  any call of FHP and FHPA for the record of what is removed, or of the thread. In
+ *                  INLINE a removal, too, may need nodes, where one that has grown or shrunk is
+ *                  half copied; a lookup only the record of the thread
  * GA_ERR_ARGUMENT  the map is NULL, or closed and opened with GA_LFHT_CHECK; also below */
 GA_API ga_status ga_lfht_insert(ga_lfht *map, uint64_t key, uint64_t value, ga_lfht_found *was);
 
@@ -182,7 +186,7 @@ GA_API ga_status ga_lfht_drain(ga_lfht *map);
  * three are 0 without GA_LFHT_COUNT. */
 typedef struct ga_lfht_stats {
     uint64_t size;         /* keys */
-    uint64_t expansions;   /* hash nodes that took over a chain */
+    uint64_t expansions;   /* hash nodes that took over a chain; in INLINE all that were put in */
     uint64_t compressions; /* hash nodes that were taken out */
     uint64_t aborted;      /* compressions that were cancelled */
     uint64_t retries;      /* times that a call went back to the bucket or to the root */
