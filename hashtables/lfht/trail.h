@@ -148,6 +148,9 @@ static inline void trail_follow(trail *t)
             t->steps[t->depth++] = (trail_step){t->place, word, t->used};
             t->place = line_place_of(word, t->used, t->hash);
             t->used += line_bits(word);
+            if (!line_is_index(word)) { /* a line is two of the processor's */
+                __builtin_prefetch((const char *)t->place + LINE_BYTES / 2);
+            }
         }
     }
 }
