@@ -143,10 +143,15 @@
     Y(cudaStreamBeginCapture, cuStreamBeginCapture_v2)                                             \
     Y(cudaStreamEndCapture, cuStreamEndCapture)                                                    \
     Y(cudaIpcGetMemHandle, cuIpcGetMemHandle)                                                      \
+    Y(cudaIpcOpenMemHandle, cuIpcOpenMemHandle_v2)                                                 \
+    Y(cudaIpcCloseMemHandle, cuIpcCloseMemHandle)                                                  \
     Y(cudaDeviceEnablePeerAccess, cuCtxEnablePeerAccess)                                           \
     Y(cudaMallocManaged, cuMemAllocManaged)                                                        \
     Y(cudaMallocHost, cuMemHostAlloc)                                                              \
     Y(cudaHostAlloc, cuMemHostAlloc)                                                               \
+    Y(cudaFreeHost, cuMemFreeHost)                                                                 \
+    Y(cudaHostRegister, cuMemHostRegister_v2)                                                      \
+    Y(cudaHostUnregister, cuMemHostUnregister)                                                     \
     Y(cudaMallocArray, cuArray3DCreate_v2)                                                         \
     Y(cudaGetDriverEntryPoint, cuGetProcAddress_v2)                                                \
     Y(cudaGetDriverEntryPointByVersion, cuGetProcAddress_v2)
