@@ -69,6 +69,10 @@ ga_status ga_slabhash_run(ga_slabhash *table, const ga_slabhash_batch *batch, ui
     if (status != GA_OK) {
         return status;
     }
+    status = ga_slabhash_enroll(table);
+    if (status != GA_OK) {
+        return status;
+    }
     slabhash_range range = {0, batch->count};
     while (range.first < range.end) {
         uint32_t seen = slabhash_supers(table);

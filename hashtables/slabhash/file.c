@@ -20,7 +20,8 @@
 enum {
     PAIRS = 4096, /* read or written at once */
     NAME = 64,    /* bytes for the name of a file beside another */
-    NAMES = 100   /* that are tried: files that others have left may have some */
+    NAMES = 100,  /* that are tried: files that others have left may have some */
+    FIXED = 7     /* of a kind: what files say of it, not whether the table grows */
 };
 
 static const uint64_t MAGIC = UINT64_C(0x3168736162616c73); /* "slabash1" */
@@ -108,7 +109,7 @@ static bool write_pair(void *context, uint64_t key, uint64_t value)
 
 static ga_status write_all(ga_slabhash *table, stream *s)
 {
-    head h = {.magic = MAGIC, .head_size = sizeof h, .kind = table->kind};
+    head h = {.magic = MAGIC, .head_size = sizeof h, .kind = table->kind & FIXED};
     write_bytes(s, &h, sizeof h); /* its place; not valid as it is */
     table->ops->each(table, write_pair, s);
     write_held(s);
@@ -249,7 +250,7 @@ static ga_status read_head(stream *s, head *h)
     if (h->seal != seal_of(h) || h->zero) {
         return bad(s, "corrupt", "a head that fits its seal");
     }
-    if (h->kind != s->kind) {
+    if (h->kind != (s->kind & FIXED)) {
         return ga_fail(GA_ERR_ARGUMENT, "slabhash: %s: a %s%s: expected a %s%s", s->path,
                        GA_SLABHASH_IS_MULTI(h->kind) ? "multi" : "",
                        ga_slabhash_mode_text((ga_slabhash_mode)GA_SLABHASH_MODE(h->kind)),
@@ -292,6 +293,13 @@ static ga_status look_through(stream *s, const head *h)
     }
     if (status == GA_OK && fgetc(s->file) != EOF) {
         status = bad(s, "longer than it says", "as many pairs as its head says");
+    }
+    if (status == GA_OK && s->sum == h->sum && !possible && GA_SLABHASH_IS_GROWING(s->kind)) {
+        return ga_fail(GA_ERR_ARGUMENT,
+                       "slabhash: %s: a pair that a table that grows cannot have: expected keys "
+                       "to 0x%llx and values to 0x%llx",
+                       s->path, (unsigned long long)ga_slabhash_key_most(s->kind),
+                       (unsigned long long)ga_slabhash_value_most(s->kind));
     }
     if (status == GA_OK && (s->sum != h->sum || !possible)) {
         status = bad(s, "corrupt", "pairs that fit their sum");

@@ -162,7 +162,8 @@ GA_SIMT void ga_slabhash_wipe(ga_tile tile, uint32_t *row, uint32_t place, bool 
 /* Give back the slab `unit` and all behind it. */
 GA_SIMT void ga_slabhash_free_chain(ga_slabhash_view table, ga_tile tile, uint32_t unit)
 {
-    while (unit != GA_SLABHASH_NO_SLAB) {
+    bool grows = GA_SLABHASH_IS_GROWING(table.kind);
+    while (unit != GA_SLABHASH_NO_SLAB && !(grows && unit == GA_SLABHASH_SEALED)) {
         uint32_t next = ga_load_relaxed(ga_slabhash_row(table, unit) + GA_SLABHASH_NEXT);
 #ifdef __CUDACC__
         if (table.heap->growth) {

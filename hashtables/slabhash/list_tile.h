@@ -63,6 +63,9 @@ typedef struct ga_slabhash_answer {
     uint64_t value;  /* what was there, else 0 */
 } ga_slabhash_answer;
 
+/* A result of tables that grow, from one generation: nothing done, the key's bucket moves on. */
+#define GA_SLABHASH_MOVES 4u
+
 GA_SIMT ga_slabhash_answer ga_slabhash_say(uint32_t result, uint64_t value)
 {
     ga_slabhash_answer answer;
@@ -263,7 +266,8 @@ GA_SIMT ga_slabhash_walk ga_slabhash_walk_path(ga_slabhash_view table, uint64_t 
 GA_SIMT bool ga_slabhash_follow(uint32_t kind, ga_slabhash_view table, ga_tile tile,
                                 ga_slabhash_walk *walk, uint32_t link)
 {
-    if (link == GA_SLABHASH_NO_SLAB) {
+    if (link == GA_SLABHASH_NO_SLAB ||
+        (GA_SLABHASH_IS_GROWING(kind) && link == GA_SLABHASH_SEALED)) {
         return false;
     }
     ga_tile_sync(tile); /* the link was read, by whichever lane, before each lane acquires */
@@ -299,6 +303,23 @@ GA_SIMT bool ga_slabhash_next(uint32_t kind, ga_slabhash_view table, ga_tile til
     walk->bucket -= walk->bucket >= table.buckets ? table.buckets : 0;
     walk->row = table.rows + (size_t)walk->bucket * GA_SLABHASH_WORDS;
     return true;
+}
+
+/* ---- tables that grow (grow_tile.h) -----------------------------------------------------------
+ * */
+
+/* Whether the key, at the places `found`, is frozen in the slab. */
+GA_SIMT bool ga_slabhash_has_moved(uint32_t kind, ga_tile tile, ga_row row, uint64_t key,
+                                   uint32_t found)
+{
+    return GA_SLABHASH_IS_GROWING(kind) &&
+           ga_slabhash_frozen_at(kind, tile, row, key, found) != GA_NONE;
+}
+
+/* Whether the walk came to the end of a chain that is frozen to its end. */
+GA_SIMT bool ga_slabhash_is_sealed(uint32_t kind, ga_slabhash_walk walk)
+{
+    return GA_SLABHASH_IS_GROWING(kind) && walk.link == GA_SLABHASH_SEALED;
 }
 
 /* ---- SEARCH, SEARCHALL ---------------------------------------------------------------------- */
@@ -413,7 +434,7 @@ GA_SIMT bool ga_slabhash_put_over(uint32_t kind, ga_tile tile, uint32_t *at, ga_
     }
     if (found && to.op == GA_SLABHASH_APPLY) {
         after = ga_slabhash_applied(to, there);
-        if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 && after == GA_SLABHASH_UNSET) {
+        if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 && after > ga_slabhash_value_most(kind)) {
             answer->result = GA_SLABHASH_REFUSED;
             return true;
         }
@@ -462,6 +483,9 @@ GA_SIMT ga_slabhash_answer ga_slabhash_put(uint32_t kind, ga_slabhash_view table
     for (;;) {
         ga_row row = ga_slabhash_look(kind, tile, walk.row);
         uint32_t found = ga_slabhash_match(kind, tile, row, to.key);
+        if (ga_slabhash_has_moved(kind, tile, row, to.key, found)) {
+            return ga_slabhash_say(GA_SLABHASH_MOVES, 0);
+        }
         uint32_t place = !found  ? GA_NONE
                          : multi ? ga_slabhash_first(kind, tile, row, found, false)
                                  : ga_bits_lowest(found);
@@ -482,6 +506,9 @@ GA_SIMT ga_slabhash_answer ga_slabhash_put(uint32_t kind, ga_slabhash_view table
         if (!(multi && spot != GA_NONE) &&
             ga_slabhash_next(kind, table, tile, &walk, row, !empty)) {
             continue;
+        }
+        if (spot == GA_NONE && ga_slabhash_is_sealed(kind, walk)) {
+            return ga_slabhash_say(GA_SLABHASH_MOVES, 0);
         }
         if (spot == GA_NONE) {
             if (ga_slabhash_append(kind, table, tile, &walk, claimed, to, &answer)) {
@@ -504,6 +531,9 @@ GA_SIMT ga_slabhash_answer ga_slabhash_remove(uint32_t kind, ga_slabhash_view ta
     for (;;) {
         ga_row row = ga_slabhash_look(kind, tile, walk.row);
         uint32_t found = ga_slabhash_match(kind, tile, row, key);
+        if (ga_slabhash_has_moved(kind, tile, row, key, found)) {
+            return ga_slabhash_say(GA_SLABHASH_MOVES, 0);
+        }
         uint32_t place = found ? ga_slabhash_first(kind, tile, row, found, true) : GA_NONE;
         if (place != GA_NONE) {
             uint64_t value = ga_slabhash_value_at(kind, tile, row, place);

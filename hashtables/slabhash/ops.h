@@ -140,24 +140,51 @@ GA_SIMT void ops_count(uint32_t kind, const ga_slabhash *table, ga_slabhash_cens
     }
 }
 
+/* A round, and of a bucket that has not moved yet whose pairs it is to see: all, where `shift` is
+ * NULL. */
+typedef struct ops_round {
+    ga_slabhash_visit *visit;
+    void *context;
+    const ga_slabhash_shift *shift;
+    uint32_t goal;
+} ops_round;
+
+GA_SIMT bool ops_each_bucket(uint32_t kind, ga_slabhash_view view, uint32_t bucket,
+                             const ops_round *round)
+{
+    ga_slabhash_walk walk = ga_slabhash_walk_chain(view, bucket);
+    ga_row row;
+    do {
+        row = ga_slabhash_look(kind, SLABHASH_TILE, walk.row);
+        uint32_t live = ga_slabhash_live(kind, SLABHASH_TILE, row);
+        for (; live; live &= live - 1u) {
+            uint32_t place = ga_bits_lowest(live);
+            uint64_t key =
+                ga_slabhash_plain_key(kind, ga_slabhash_key_at(kind, SLABHASH_TILE, row, place));
+            uint64_t value = ga_slabhash_plain_value(
+                kind, ga_slabhash_value_at(kind, SLABHASH_TILE, row, place));
+            const ga_slabhash_shift *shift = round->shift;
+            if (shift &&
+                ga_slabhash_bucket(shift->to, ga_slabhash_rehash(*shift, key)) != round->goal) {
+                continue;
+            }
+            ga_slabhash_seen(kind, walk.row + place);
+            if (!round->visit(round->context, key, value)) {
+                return false;
+            }
+        }
+    } while (ga_slabhash_next(kind, view, SLABHASH_TILE, &walk, row, false));
+    return true;
+}
+
 GA_SIMT bool ops_each(uint32_t kind, const ga_slabhash *table, ga_slabhash_visit *visit,
                       void *context)
 {
+    ops_round round = {.visit = visit, .context = context};
     for (uint32_t bucket = 0; bucket < table->view.buckets; bucket++) {
-        ga_slabhash_walk walk = ga_slabhash_walk_chain(table->view, bucket);
-        ga_row row;
-        do {
-            row = ga_slabhash_look(kind, SLABHASH_TILE, walk.row);
-            uint32_t live = ga_slabhash_live(kind, SLABHASH_TILE, row);
-            for (; live; live &= live - 1u) {
-                uint32_t place = ga_bits_lowest(live);
-                ga_slabhash_seen(kind, walk.row + place);
-                if (!visit(context, ga_slabhash_key_at(kind, SLABHASH_TILE, row, place),
-                           ga_slabhash_value_at(kind, SLABHASH_TILE, row, place))) {
-                    return false;
-                }
-            }
-        } while (ga_slabhash_next(kind, table->view, SLABHASH_TILE, &walk, row, false));
+        if (!ops_each_bucket(kind, table->view, bucket, &round)) {
+            return false;
+        }
     }
     return true;
 }
@@ -175,6 +202,140 @@ GA_SIMT void ops_flush(uint32_t kind, const ga_slabhash *table)
     for (uint32_t bucket = 0; bucket < table->view.buckets; bucket++) {
         ga_slabhash_flush_bucket(kind, table->view, SLABHASH_TILE, bucket);
     }
+}
+
+/* ---- tables that grow ------------------------------------------------------------------------ */
+
+/* ga_slabhash_do_growing() of one kind: a function of its own, as above. */
+typedef ga_slabhash_answer ops_do_growing(const ga_slabhash_shift *shift, ga_slab_claimed *claimed,
+                                          uint64_t hash, const ga_slabhash_change_to *to,
+                                          bool *opened);
+
+/* In the generations that there are; again where they are others meanwhile. */
+GA_SIMT ga_slabhash_answer ops_run_pinned(ops_do_growing *perform, const ga_slabhash *table,
+                                          ga_slab_claimed *claimed, uint64_t hash,
+                                          const ga_slabhash_change_to *to)
+{
+    ga_slabhash_answer answer;
+    do {
+        slabhash_pin pin = ga_slabhash_pin(table);
+        ga_slab_claimed before = *claimed;
+        bool opened = false;
+        answer = perform(&pin.shift, claimed, hash, to, &opened);
+        if (to->op != GA_SLABHASH_SEARCH) {
+            bool chained = !opened && answer.result == GA_SLABHASH_ABSENT &&
+                           (before.word != claimed->word || before.units != claimed->units);
+            ga_slabhash_tend(&pin, hash, opened, chained,
+                             to->op == GA_SLABHASH_DELETE && answer.result == GA_SLABHASH_FOUND);
+        }
+        ga_slabhash_unpin(&pin);
+    } while (answer.result == GA_SLABHASH_MOVES);
+    return answer;
+}
+
+GA_SIMT ga_slabhash_answer ops_run_growing(ops_do_growing *perform, const ga_slabhash *table,
+                                           const ga_slabhash_change_to *to)
+{
+    ga_slab_claimed claimed =
+        ga_slabhash_claim_begin(to->op == GA_SLABHASH_SEARCH ? 0 : ops_number());
+    uint64_t hash = slabhash_hash_of(table, to->key);
+    ga_slabhash_answer answer = ops_run_pinned(perform, table, &claimed, hash, to);
+    ops_end(table, &claimed);
+    return answer;
+}
+
+/* The slabs of the next requests are fetched, from the generation in which they will be looked for.
+ */
+GA_SIMT void ops_fetch_growing(uint32_t kind, const ga_slabhash *table,
+                               const ga_slabhash_batch *batch, slabhash_range range,
+                               uint64_t *hashes)
+{
+    slabhash_pin pin = ga_slabhash_pin(table);
+    ga_slabhash_view view = pin.next ? pin.shift.to : pin.shift.from;
+    for (uint64_t i = range.first; i < range.end; i++) {
+        uint64_t hash = slabhash_hash_of(table, ops_of(kind, batch->keys, i));
+        hashes[i % OPS_AHEAD] = hash;
+        ga_row_prefetch(SLABHASH_TILE,
+                        ga_slabhash_bucket_row(view, ga_slabhash_bucket(view, hash)));
+    }
+    ga_slabhash_unpin(&pin);
+}
+
+GA_SIMT uint64_t ops_batch_growing(uint32_t kind, ops_do_growing *perform, const ga_slabhash *table,
+                                   const ga_slabhash_batch *batch, slabhash_range range,
+                                   uint64_t *counts)
+{
+    uint64_t hashes[OPS_AHEAD];
+    ga_slab_claimed claimed = ga_slabhash_claim_begin(ops_number());
+    uint64_t i = range.first;
+    for (uint64_t ahead = i; i < range.end; i++) {
+        if (i == ahead) {
+            ahead = range.end - i < OPS_AHEAD ? range.end : i + OPS_AHEAD;
+            ops_fetch_growing(kind, table, batch, (slabhash_range){i, ahead}, hashes);
+        }
+        ga_slabhash_change_to to = {.key = ops_of(kind, batch->keys, i),
+                                    .value = batch->values ? ops_of(kind, batch->values, i) : 0,
+                                    .op = batch->ops ? batch->ops[i] : (uint32_t)batch->op,
+                                    .how = batch->how};
+        ga_slabhash_answer answer =
+            ops_run_pinned(perform, table, &claimed, hashes[i % OPS_AHEAD], &to);
+        ops_answer(kind, batch, i, answer);
+        if (answer.result == GA_SLABHASH_FULL) {
+            break;
+        }
+        counts[answer.result]++;
+    }
+    ops_end(table, &claimed);
+    return i;
+}
+
+GA_SIMT bool ops_open(uint32_t kind, const slabhash_pin *pin, slabhash_range range)
+{
+    ga_slab_claimed claimed = ga_slabhash_claim_begin(ops_number());
+    uint32_t opened = 0;
+    bool all = true;
+    for (uint64_t bucket = range.first; bucket < range.end; bucket++) {
+        uint32_t opening =
+            ga_slabhash_shift_bucket(kind, pin->shift, SLABHASH_TILE, &claimed, (uint32_t)bucket);
+        opened += opening == GA_SLABHASH_OPENED ? 1 : 0;
+        all = all && opening != GA_SLABHASH_SHUT;
+    }
+    ops_end(pin->now->table, &claimed);
+    slabhash_note_opened(pin, opened);
+    return all;
+}
+
+GA_SIMT void ops_sample(uint32_t kind, const slabhash_generation *generation, slabhash_range range,
+                        uint32_t step, ga_slabhash_census *census)
+{
+    for (uint64_t bucket = range.first; bucket < range.end; bucket += step) {
+        ga_slabhash_count(kind, generation->view, SLABHASH_TILE, (uint32_t)bucket, census);
+    }
+}
+
+/* A bucket of the newer generation that is shut has its pairs in the older one still. */
+GA_SIMT bool ops_each_growing(uint32_t kind, const ga_slabhash *table, ga_slabhash_visit *visit,
+                              void *context)
+{
+    slabhash_pin pin = ga_slabhash_stay(table);
+    ga_slabhash_view newer = pin.next ? pin.shift.to : pin.shift.from;
+    ops_round all = {.visit = visit, .context = context};
+    ops_round some = {.visit = visit, .context = context, .shift = &pin.shift};
+    bool goes_on = true;
+    for (uint32_t bucket = 0; goes_on && bucket < newer.buckets; bucket++) {
+        if (!pin.next ||
+            ga_slabhash_is_open(kind, SLABHASH_TILE, ga_slabhash_bucket_row(newer, bucket))) {
+            goes_on = ops_each_bucket(kind, newer, bucket, &all);
+            continue;
+        }
+        ga_slabhash_sources sources = ga_slabhash_sources_of(pin.shift, bucket);
+        some.goal = bucket;
+        for (uint32_t i = sources.first; goes_on && i < sources.end; i++) {
+            goes_on = ops_each_bucket(kind, pin.shift.from, i, &some);
+        }
+    }
+    ga_slabhash_leave(&pin);
+    return goes_on;
 }
 
 /* ---- each kind ------------------------------------------------------------------------------ */
@@ -224,9 +385,50 @@ GA_SIMT void ops_flush(uint32_t kind, const ga_slabhash *table)
     {                                                                                              \
         ops_flush(kind, table);                                                                    \
     }                                                                                              \
-    static const slabhash_ops name = {name##_run,   name##_find_all, name##_remove_all,            \
-                                      name##_batch, name##_count,    name##_each,                  \
-                                      name##_copy,  name##_flush};
+    static const slabhash_ops name = {.run = name##_run,                                           \
+                                      .find_all = name##_find_all,                                 \
+                                      .remove_all = name##_remove_all,                             \
+                                      .batch = name##_batch,                                       \
+                                      .count = name##_count,                                       \
+                                      .each = name##_each,                                         \
+                                      .copy = name##_copy,                                         \
+                                      .flush = name##_flush};
+
+#define OPS_DEFINE_GROWING(name, kind)                                                             \
+    static __attribute__((noinline))                                                               \
+    ga_slabhash_answer name##_do(const ga_slabhash_shift *shift, ga_slab_claimed *claimed,         \
+                                 uint64_t hash, const ga_slabhash_change_to *to, bool *opened)     \
+    {                                                                                              \
+        return ga_slabhash_do_growing(kind, *shift, SLABHASH_TILE, claimed, hash, *to, opened);    \
+    }                                                                                              \
+    static ga_slabhash_answer name##_run(const ga_slabhash *table,                                 \
+                                         const ga_slabhash_change_to *to)                          \
+    {                                                                                              \
+        return ops_run_growing(name##_do, table, to);                                              \
+    }                                                                                              \
+    static uint64_t name##_batch(const ga_slabhash *table, const ga_slabhash_batch *batch,         \
+                                 slabhash_range range, uint64_t *counts)                           \
+    {                                                                                              \
+        return ops_batch_growing(kind, name##_do, table, batch, range, counts);                    \
+    }                                                                                              \
+    static bool name##_each(const ga_slabhash *table, ga_slabhash_visit *visit, void *context)     \
+    {                                                                                              \
+        return ops_each_growing(kind, table, visit, context);                                      \
+    }                                                                                              \
+    static bool name##_open(const slabhash_pin *pin, slabhash_range range)                         \
+    {                                                                                              \
+        return ops_open(kind, pin, range);                                                         \
+    }                                                                                              \
+    static void name##_sample(const slabhash_generation *generation, slabhash_range range,         \
+                              uint32_t step, ga_slabhash_census *census)                           \
+    {                                                                                              \
+        ops_sample(kind, generation, range, step, census);                                         \
+    }                                                                                              \
+    static const slabhash_ops name = {.run = name##_run,                                           \
+                                      .batch = name##_batch,                                       \
+                                      .each = name##_each,                                         \
+                                      .open = name##_open,                                         \
+                                      .sample = name##_sample};
 
 OPS_DEFINE(set32, GA_SLABHASH_KIND(GA_SLABHASH_SET32, false))
 OPS_DEFINE(map32, GA_SLABHASH_KIND(GA_SLABHASH_MAP32, false))
@@ -234,7 +436,12 @@ OPS_DEFINE(map64, GA_SLABHASH_KIND(GA_SLABHASH_MAP64, false))
 OPS_DEFINE(multiset32, GA_SLABHASH_KIND(GA_SLABHASH_SET32, true))
 OPS_DEFINE(multimap32, GA_SLABHASH_KIND(GA_SLABHASH_MAP32, true))
 OPS_DEFINE(multimap64, GA_SLABHASH_KIND(GA_SLABHASH_MAP64, true))
+OPS_DEFINE_GROWING(growing_set32, GA_SLABHASH_SET32 | GA_SLABHASH_GROWING)
+OPS_DEFINE_GROWING(growing_map32, GA_SLABHASH_MAP32 | GA_SLABHASH_GROWING)
+OPS_DEFINE_GROWING(growing_map64, GA_SLABHASH_MAP64 | GA_SLABHASH_GROWING)
 
 const slabhash_ops *const OPS_NAME[GA_SLABHASH_KINDS] = {
-    &set32, &map32, &map64, NULL, &multiset32, &multimap32, &multimap64, NULL,
+    &set32,      &map32, &map64,         NULL,           &multiset32,    &multimap32,
+    &multimap64, NULL,   &growing_set32, &growing_map32, &growing_map64, NULL,
+    NULL,        NULL,   NULL,           NULL,
 };

@@ -13,7 +13,8 @@
 #include "../../liballoc/platform/machine.h"
 
 enum {
-    BUCKETS = 1024, /* where the options say 0 */
+    BUCKETS = 1024,        /* where the options say 0, */
+    BUCKETS_AT_FIRST = 16, /* in a table that grows */
     PATH_MOST = 16,
     SUPER_BITS = 3, /* slabs are taken from the heap 1 MiB at a time */
     ROW_BYTES = GA_SLABHASH_WORDS * sizeof(uint32_t)
@@ -36,13 +37,23 @@ const char *ga_slabhash_mode_text(ga_slabhash_mode mode)
 
 /* ---- open ----------------------------------------------------------------------------------- */
 
+static uint32_t buckets_of(const ga_slabhash_options *o)
+{
+    uint32_t usual = o->flags & GA_SLABHASH_GROW ? BUCKETS_AT_FIRST : BUCKETS;
+    return o->buckets ? o->buckets : usual;
+}
+
 static ga_status check_numbers(const ga_slabhash_options *o)
 {
-    uint32_t buckets = o->buckets ? o->buckets : BUCKETS;
+    uint32_t buckets = buckets_of(o);
     uint32_t most = buckets < PATH_MOST ? buckets : PATH_MOST;
     if (o->buckets > UINT32_C(1) << 31) {
         return ga_fail(GA_ERR_ARGUMENT, "slabhash: buckets=%u: expected 1 to %u, or 0", o->buckets,
                        UINT32_C(1) << 31);
+    }
+    if (o->flags & GA_SLABHASH_GROW && o->path > 1) {
+        return ga_fail(GA_ERR_UNSUPPORTED,
+                       "slabhash: path=%u of a table that grows: expected 1, or 0", o->path);
     }
     if (o->path > most) {
         return ga_fail(GA_ERR_ARGUMENT, "slabhash: path=%u with buckets=%u: expected 1 to %u, or 0",
@@ -57,9 +68,14 @@ static ga_status check_options(const ga_slabhash_options *o)
         return ga_fail(GA_ERR_ARGUMENT, "slabhash: options_size=%u: expected %zu", o->options_size,
                        sizeof *o);
     }
-    if (o->flags & ~(uint32_t)GA_SLABHASH_MULTI) {
-        return ga_fail(GA_ERR_ARGUMENT, "slabhash: flags=0x%x: expected GA_SLABHASH_MULTI or none",
+    if (o->flags & ~(uint32_t)(GA_SLABHASH_MULTI | GA_SLABHASH_GROW)) {
+        return ga_fail(GA_ERR_ARGUMENT,
+                       "slabhash: flags=0x%x: expected GA_SLABHASH_MULTI, GA_SLABHASH_GROW or none",
                        o->flags);
+    }
+    if (o->flags == (GA_SLABHASH_MULTI | GA_SLABHASH_GROW)) {
+        return ga_fail(GA_ERR_UNSUPPORTED,
+                       "slabhash: a multimap that grows: expected unique keys, or fixed buckets");
     }
     if (o->reserved) {
         return ga_fail(GA_ERR_ARGUMENT, "slabhash: reserved=%u: expected 0", o->reserved);
@@ -104,7 +120,7 @@ static const slabhash_ops *ops_of(uint32_t kind)
     return ga_slabhash_ops[kind];
 }
 
-ga_status ga_slabhash_plan_of(const ga_slabhash_options *options, ga_slabhash_plan *out)
+static ga_status plan_of(const ga_slabhash_options *options, ga_slabhash_plan *out)
 {
     if (!options || !out) {
         return ga_fail(GA_ERR_ARGUMENT, "slabhash: no %s: expected a pointer",
@@ -115,7 +131,8 @@ ga_status ga_slabhash_plan_of(const ga_slabhash_options *options, ga_slabhash_pl
         uint64_t seed = options->seed;
         uint64_t a = drawn(&seed);
         out->kind = GA_SLABHASH_KIND(options->mode, options->flags & GA_SLABHASH_MULTI);
-        out->buckets = options->buckets ? options->buckets : BUCKETS;
+        out->kind |= options->flags & GA_SLABHASH_GROW ? GA_SLABHASH_GROWING : 0;
+        out->buckets = buckets_of(options);
         out->path = options->path ? options->path : 1;
         out->apart = out->buckets / out->path;
         out->a = a ? a : 1;
@@ -123,6 +140,17 @@ ga_status ga_slabhash_plan_of(const ga_slabhash_options *options, ga_slabhash_pl
         out->bytes = (uint64_t)out->buckets * ROW_BYTES;
     }
     return status;
+}
+
+ga_status ga_slabhash_plan_of(const ga_slabhash_options *options, ga_slabhash_plan *out)
+{
+    ga_status status = plan_of(options, out);
+    return status == GA_OK && out->kind & GA_SLABHASH_GROWING
+               ? ga_fail(GA_ERR_UNSUPPORTED,
+                         "slabhash: flags=0x%x in other memory than the host's: "
+                         "expected no GA_SLABHASH_GROW",
+                         options->flags)
+               : status;
 }
 
 /* The record, from the options, which are good. */
@@ -150,22 +178,29 @@ static void fill(ga_slabhash *table, const ga_slabhash_options *o, const ga_slab
     ga_slab_host_begin(&table->slabs, &shape, table->heap);
 }
 
-static ga_status set_up(ga_slabhash *table)
+static ga_status make_buckets(ga_slabhash *table)
 {
     size_t bytes = (size_t)table->view.buckets * ROW_BYTES;
     void *rows = NULL;
+    ga_status status = ga_alloc(table->heap, bytes, ROW_BYTES, &rows);
+    if (status == GA_OK) {
+        table->view.rows = rows;
+        memset(rows, 0xff, bytes);
+    }
+    return status;
+}
+
+static ga_status set_up(ga_slabhash *table)
+{
     ga_status status = GA_OK;
     if (!table->heap) {
         table->own_heap = true;
         status = ga_heap_open(&table->heap, GA_PLACE_HOST, 0, "vmm");
         table->slabs.parent = table->heap;
     }
-    status = status ? status : ga_alloc(table->heap, bytes, ROW_BYTES, &rows);
-    if (status == GA_OK) {
-        table->view.rows = rows;
-        memset(rows, 0xff, bytes);
-    }
-    return status;
+    return status                  ? status
+           : slabhash_grows(table) ? ga_slabhash_generations_begin(table)
+                                   : make_buckets(table);
 }
 
 static ga_slabhash *new_record(void)
@@ -182,6 +217,9 @@ static ga_slabhash *new_record(void)
 /* Everything but the record, which says from now on that it is closed. */
 static void give_back(ga_slabhash *table)
 {
+    if (slabhash_grows(table)) {
+        ga_slabhash_generations_end(table);
+    }
     ga_slab_host_end(&table->slabs);
     if (table->view.rows) {
         ga_free(table->heap, table->view.rows);
@@ -205,7 +243,7 @@ ga_status ga_slabhash_open(ga_slabhash **out, const ga_slabhash_options *options
     *out = NULL;
     options = options ? options : &usual;
     ga_slabhash_plan plan;
-    ga_status status = ga_slabhash_plan_of(options, &plan);
+    ga_status status = plan_of(options, &plan);
     status = status ? status : check_host(options);
     if (status != GA_OK) {
         return status;
@@ -266,6 +304,15 @@ static bool is_wide(const ga_slabhash *table)
 
 static ga_status refused(const ga_slabhash *table, const char *what, uint64_t number)
 {
+    if (slabhash_grows(table)) {
+        bool key = *what == 'k';
+        return ga_fail(GA_ERR_ARGUMENT,
+                       "slabhash: %s 0x%llx in a %s that grows: expected 0 to 0x%llx", what,
+                       (unsigned long long)number,
+                       ga_slabhash_mode_text((ga_slabhash_mode)GA_SLABHASH_MODE(table->kind)),
+                       (unsigned long long)(key ? ga_slabhash_key_most(table->kind)
+                                                : ga_slabhash_value_most(table->kind)));
+    }
     return ga_fail(GA_ERR_ARGUMENT, "slabhash: %s 0x%llx in a %s: expected %s", what,
                    (unsigned long long)number,
                    ga_slabhash_mode_text((ga_slabhash_mode)GA_SLABHASH_MODE(table->kind)),
@@ -291,13 +338,17 @@ static ga_status check_pair(const ga_slabhash *table, uint32_t op, uint64_t key,
 static ga_status run(ga_slabhash *table, const ga_slabhash_change_to *to, ga_slabhash_found *was)
 {
     ga_slabhash_answer answer;
+    ga_status status = ga_slabhash_enroll(table);
+    if (status != GA_OK) {
+        return status;
+    }
     for (;;) {
         uint32_t seen = slabhash_supers(table);
         answer = table->ops->run(table, to);
         if (answer.result != GA_SLABHASH_FULL) {
             break;
         }
-        ga_status status = ga_slabhash_grow(table, seen);
+        status = ga_slabhash_grow(table, seen);
         if (status != GA_OK) {
             return status;
         }
@@ -393,7 +444,15 @@ ga_status ga_slabhash_search(ga_slabhash *table, uint64_t key, ga_slabhash_found
 
 ga_status ga_slabhash_delete_all(ga_slabhash *table, uint64_t key, uint64_t *count)
 {
+    ga_slabhash_found was = {false, 0};
     ga_status status = check_pair(table, GA_SLABHASH_DELETE, key, 0);
+    if (status == GA_OK && slabhash_grows(table)) {
+        status = look(table, GA_SLABHASH_DELETE, key, &was);
+        if (status == GA_OK && count) {
+            *count = was.found;
+        }
+        return status;
+    }
     if (status == GA_OK) {
         uint64_t deleted = table->ops->remove_all(table, key);
         if (count) {
@@ -411,6 +470,15 @@ ga_status ga_slabhash_search_all(ga_slabhash *table, uint64_t key, uint64_t *val
         status = ga_fail(GA_ERR_ARGUMENT, "slabhash: no place for %s: expected a pointer",
                          count ? "the values" : "their number");
     }
+    if (status == GA_OK && slabhash_grows(table)) {
+        ga_slabhash_found was = {false, 0};
+        status = look(table, GA_SLABHASH_SEARCH, key, &was);
+        *count = status == GA_OK && was.found;
+        if (*count && room) {
+            values[0] = was.value;
+        }
+        return status;
+    }
     if (status == GA_OK) {
         *count = table->ops->find_all(table, key, values, room);
     }
@@ -419,8 +487,48 @@ ga_status ga_slabhash_search_all(ga_slabhash *table, uint64_t key, uint64_t *val
 
 /* ---- the whole table ------------------------------------------------------------------------ */
 
+static uint64_t bytes_held(const ga_slabhash *table)
+{
+    /* relaxed: figures */
+    uint64_t slabs = __atomic_load_n(&table->slabs.held, __ATOMIC_RELAXED);
+    return slabs + (slabhash_grows(table) ? __atomic_load_n(&table->arrays, __ATOMIC_RELAXED)
+                                          : (uint64_t)table->view.buckets * ROW_BYTES);
+}
+
+static bool count_one(void *context, uint64_t key, uint64_t value)
+{
+    (void)key;
+    (void)value;
+    ++*(uint64_t *)context;
+    return true;
+}
+
+/* Moves that are under way are ended first, if they can be. */
+static ga_status count_growing(ga_slabhash *table, ga_slabhash_census *census, uint64_t *buckets)
+{
+    ga_status status = ga_slabhash_enroll(table);
+    if (status != GA_OK) {
+        return status;
+    }
+    bool ended = ga_slabhash_settle(table, false) == GA_OK;
+    slabhash_pin pin = ga_slabhash_stay(table);
+    table->ops->sample(pin.now, (slabhash_range){0, pin.now->view.buckets}, 1, census);
+    *buckets = pin.now->view.buckets;
+    if (pin.next) {
+        table->ops->sample(pin.next, (slabhash_range){0, pin.next->view.buckets}, 1, census);
+        *buckets += pin.next->view.buckets;
+    }
+    if (pin.next || !ended) {
+        census->live = 0;
+        table->ops->each(table, count_one, &census->live);
+    }
+    ga_slabhash_leave(&pin);
+    return GA_OK;
+}
+
 ga_status ga_slabhash_get_stats(ga_slabhash *table, ga_slabhash_stats *out)
 {
+    uint64_t buckets = 0;
     ga_slabhash_census census = {0};
     ga_status status = ga_slabhash_check(table);
     if (status == GA_OK && !out) {
@@ -429,17 +537,25 @@ ga_status ga_slabhash_get_stats(ga_slabhash *table, ga_slabhash_stats *out)
     if (status != GA_OK) {
         return status;
     }
-    table->ops->count(table, &census);
+    if (slabhash_grows(table)) {
+        status = count_growing(table, &census, &buckets);
+    } else {
+        buckets = table->view.buckets;
+        table->ops->count(table, &census);
+    }
+    if (status != GA_OK) {
+        return status;
+    }
     uint32_t width = ga_slabhash_width(table->kind) * (uint32_t)sizeof(uint32_t);
-    uint64_t slabs = table->view.buckets + census.chained;
+    uint64_t slabs = buckets + census.chained;
     *out = (ga_slabhash_stats){
         .size = census.live,
         .deleted = census.deleted,
         .slabs = slabs,
         .chained = census.chained,
         .marked = census.marked,
-        .bytes_held = (uint64_t)table->view.buckets * ROW_BYTES +
-                      __atomic_load_n(&table->slabs.held, __ATOMIC_RELAXED), /* relaxed: a figure */
+        .buckets = buckets,
+        .bytes_held = bytes_held(table),
         .utilisation = (double)(census.live * width) / (double)(slabs * ROW_BYTES),
     };
     return GA_OK;
@@ -465,10 +581,31 @@ ga_status ga_slabhash_each(ga_slabhash *table, ga_slabhash_visit *visit, void *c
     if (status == GA_OK && !visit) {
         status = ga_fail(GA_ERR_ARGUMENT, "slabhash: no function to call: expected a pointer");
     }
+    status = status ? status : ga_slabhash_enroll(table);
     if (status == GA_OK) {
         table->ops->each(table, visit, context);
     }
     return status;
+}
+
+/* Arrays that pairs are written to. */
+typedef struct sink {
+    const ga_slabhash *table;
+    void *keys, *values;
+    uint64_t room, count;
+} sink;
+
+static bool write_one(void *context, uint64_t key, uint64_t value)
+{
+    sink *to = context;
+    if (to->count < to->room && to->keys) {
+        ga_slabhash_write(to->table->kind, to->keys, to->count, key);
+    }
+    if (to->count < to->room && to->values) {
+        ga_slabhash_write(to->table->kind, to->values, to->count, value);
+    }
+    to->count++;
+    return true;
 }
 
 ga_status ga_slabhash_retrieve(ga_slabhash *table, void *keys, void *values, uint64_t room,
@@ -479,16 +616,36 @@ ga_status ga_slabhash_retrieve(ga_slabhash *table, void *keys, void *values, uin
         status =
             ga_fail(GA_ERR_ARGUMENT, "slabhash: no place for their number: expected a pointer");
     }
-    if (status == GA_OK) {
+    if (status == GA_OK && slabhash_grows(table)) {
+        sink to = {.table = table, .keys = keys, .values = values, .room = room};
+        status = ga_slabhash_each(table, write_one, &to);
+        *count = to.count;
+    } else if (status == GA_OK) {
         *count = 0;
         table->ops->copy(table, keys, values, room, count);
     }
     return status;
 }
 
+ga_status ga_slabhash_compact(ga_slabhash *table)
+{
+    ga_status status = ga_slabhash_check(table);
+    if (status == GA_OK && !slabhash_grows(table)) {
+        status = ga_fail(GA_ERR_UNSUPPORTED,
+                         "slabhash: compact in a table of %u buckets: expected one with "
+                         "GA_SLABHASH_GROW, or ga_slabhash_flush()",
+                         table->view.buckets);
+    }
+    status = status ? status : ga_slabhash_enroll(table);
+    return status ? status : ga_slabhash_settle(table, true);
+}
+
 ga_status ga_slabhash_flush(ga_slabhash *table)
 {
     ga_status status = ga_slabhash_check(table);
+    if (status == GA_OK && slabhash_grows(table)) {
+        return ga_slabhash_compact(table);
+    }
     if (status == GA_OK) {
         table->ops->flush(table);
     }
@@ -498,6 +655,10 @@ ga_status ga_slabhash_flush(ga_slabhash *table)
 ga_status ga_slabhash_clear(ga_slabhash *table)
 {
     ga_status status = ga_slabhash_check(table);
+    if (status == GA_OK && slabhash_grows(table)) {
+        ga_slabhash_generations_clear(table);
+        return GA_OK;
+    }
     for (uint32_t bucket = 0; status == GA_OK && bucket < table->view.buckets; bucket++) {
         ga_slabhash_clear_bucket(table->view, SLABHASH_TILE, bucket);
     }

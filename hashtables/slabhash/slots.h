@@ -17,7 +17,11 @@
  *                map64           EMPTY -> key, which stays; its value is UNSET where the key is not
  *                                there, so that each change is one of 64 bits
  *            and begins again with a flush, which is alone. In multimaps of 32 bits it goes back to
- *            EMPTY; in those of 64 bits it is the key's until a flush.
+ *            EMPTY; in those of 64 bits it is the key's until a flush. In tables that grow the top
+ *            bit of the key, in map64 of the value, says that the place is FROZEN: nothing of it
+ *            changes any more (grow_tile.h). Who finds an empty place seals it: as DELETED, in
+ *            map64 with the key SEALED. There a value that was deleted is GONE, and never UNSET
+ *            again.
  *
  * ORDER      V1 and V2: what was done before a pair was put in happens before what follows its
  *            being found, on the CPU. A word is read and changed at one width: pairs at 64 bits.
@@ -39,19 +43,31 @@
 
 /* A mode and whether keys may be there several times, a constant wherever it is used. */
 #define GA_SLABHASH_KIND(mode, multi) ((uint32_t)(mode) | ((multi) ? 4u : 0u))
-#define GA_SLABHASH_KINDS             8u /* 3 and 7 are none */
+#define GA_SLABHASH_KINDS             16u /* 3, 7 and those above 10 are none */
+#define GA_SLABHASH_GROWING           8u  /* of a kind: its tables grow; unique keys alone */
 #define GA_SLABHASH_MODE(kind)        ((kind)&3u)
 #define GA_SLABHASH_IS_MULTI(kind)    (((kind)&4u) != 0)
+#define GA_SLABHASH_IS_GROWING(kind)  (((kind)&GA_SLABHASH_GROWING) != 0)
 
 #define GA_SLABHASH_EMPTY   UINT64_MAX /* the key of an empty place; its lower half with 32 bits */
 #define GA_SLABHASH_UNSET   UINT64_MAX /* map64: the value of a key that is not there */
 #define GA_SLABHASH_DELETED 0xfffffffeu
 #define GA_SLABHASH_NO_SLAB 0xffffffffu
-#define GA_SLABHASH_MARK    30u
-#define GA_SLABHASH_NEXT    31u
+#define GA_SLABHASH_SEALED                                                                         \
+    0xfffffffeu /* tables that grow: the link of a chain that is at its end */
+#define GA_SLABHASH_MARK 30u
+#define GA_SLABHASH_NEXT 31u
 
 /* A row's bytes and words. */
 #define GA_SLABHASH_WORDS 32u
+
+/* Tables that grow: the bit of a frozen place; of map64 the key of a sealed place, and the values
+ * of keys that are not there: deleted, and the same for good. */
+#define GA_SLABHASH_FROZEN32    0x80000000u
+#define GA_SLABHASH_FROZEN64    (UINT64_C(1) << 63)
+#define GA_SLABHASH_SEALED_KEY  (UINT64_MAX - 1u)
+#define GA_SLABHASH_GONE        (UINT64_MAX - 1u)
+#define GA_SLABHASH_FROZEN_GONE (UINT64_MAX - 2u)
 
 /* ---- what may be asked ---------------------------------------------------------------------- */
 
@@ -59,6 +75,24 @@
 GA_SIMT bool ga_slabhash_puts(uint32_t op)
 {
     return op != GA_SLABHASH_SEARCH && op != GA_SLABHASH_DELETE;
+}
+
+/* The largest key and value. */
+GA_SIMT uint64_t ga_slabhash_key_most(uint32_t kind)
+{
+    bool grows = GA_SLABHASH_IS_GROWING(kind);
+    if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64) {
+        return grows ? GA_SLABHASH_SEALED_KEY - 1u : GA_SLABHASH_EMPTY - 1u;
+    }
+    return (GA_SLABHASH_DELETED - 1u) & (grows ? ~GA_SLABHASH_FROZEN32 : 0xffffffffu);
+}
+
+GA_SIMT uint64_t ga_slabhash_value_most(uint32_t kind)
+{
+    if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64) {
+        return GA_SLABHASH_IS_GROWING(kind) ? GA_SLABHASH_FROZEN64 - 4u : GA_SLABHASH_UNSET - 1u;
+    }
+    return 0xffffffffu;
 }
 
 /* Whether the mode has room for the key and the value. */
@@ -72,9 +106,10 @@ GA_SIMT bool ga_slabhash_fits(uint32_t kind, uint32_t op, uint64_t key, uint64_t
 GA_SIMT bool ga_slabhash_allowed(uint32_t kind, uint32_t op, uint64_t key, uint64_t value)
 {
     if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64) {
-        return key != GA_SLABHASH_EMPTY && !(ga_slabhash_puts(op) && value == GA_SLABHASH_UNSET);
+        return key <= ga_slabhash_key_most(kind) &&
+               !(ga_slabhash_puts(op) && value > ga_slabhash_value_most(kind));
     }
-    return ga_slabhash_fits(kind, op, key, value) && key < GA_SLABHASH_DELETED;
+    return ga_slabhash_fits(kind, op, key, value) && key <= ga_slabhash_key_most(kind);
 }
 
 /* ---- what is read --------------------------------------------------------------------------- */
@@ -127,10 +162,16 @@ GA_SIMT uint64_t ga_slabhash_value_at(uint32_t kind, ga_tile tile, ga_row row, u
     }
 }
 
-/* Whether a key with this value is there. */
+/* Whether a key with this value is there; in tables that grow, here and not frozen. */
 GA_SIMT bool ga_slabhash_is_set(uint32_t kind, uint64_t value)
 {
-    return GA_SLABHASH_MODE(kind) != GA_SLABHASH_MAP64 || value != GA_SLABHASH_UNSET;
+    return GA_SLABHASH_MODE(kind) != GA_SLABHASH_MAP64 || value <= ga_slabhash_value_most(kind);
+}
+
+/* Whether map64's value is frozen. */
+GA_SIMT bool ga_slabhash_is_frozen64(uint64_t value)
+{
+    return value >= GA_SLABHASH_FROZEN64 && value <= GA_SLABHASH_FROZEN_GONE;
 }
 
 /* The first of the places `found`, which hold one key, at which it is there (`is_set`) or, in
@@ -147,11 +188,47 @@ GA_SIMT uint32_t ga_slabhash_first(uint32_t kind, ga_tile tile, ga_row row, uint
     return GA_NONE;
 }
 
-/* The mask of the places whose pairs are there, whatever their keys. */
+/* A key and a value as they were put in, frozen or not. */
+GA_SIMT uint64_t ga_slabhash_plain_key(uint32_t kind, uint64_t key)
+{
+    bool marked = GA_SLABHASH_IS_GROWING(kind) && GA_SLABHASH_MODE(kind) != GA_SLABHASH_MAP64;
+    return marked ? key & ~(uint64_t)GA_SLABHASH_FROZEN32 : key;
+}
+
+GA_SIMT uint64_t ga_slabhash_plain_value(uint32_t kind, uint64_t value)
+{
+    bool marked = GA_SLABHASH_IS_GROWING(kind) && GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64;
+    return marked ? value & ~GA_SLABHASH_FROZEN64 : value;
+}
+
+/* The place at which the key is frozen, of those `found` to hold it in map64; or GA_NONE. */
+GA_SIMT uint32_t ga_slabhash_frozen_at(uint32_t kind, ga_tile tile, ga_row row, uint64_t key,
+                                       uint32_t found)
+{
+    if (GA_SLABHASH_MODE(kind) != GA_SLABHASH_MAP64) {
+        found = ga_slabhash_match(kind, tile, row, key | GA_SLABHASH_FROZEN32);
+        return found ? ga_bits_lowest(found) : GA_NONE;
+    }
+    uint32_t place = found ? ga_bits_lowest(found) : GA_NONE;
+    return found && ga_slabhash_is_frozen64(ga_slabhash_word64(tile, row, place + 2u)) ? place
+                                                                                       : GA_NONE;
+}
+
+/* The mask of the places whose pairs are there, whatever their keys, frozen or not. */
 GA_SIMT uint32_t ga_slabhash_live(uint32_t kind, ga_tile tile, ga_row row)
 {
     uint32_t places = ga_slabhash_places(kind);
     uint32_t ones = ga_row_match(tile, row, 0xffffffffu);
+    if (GA_SLABHASH_IS_GROWING(kind) && GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64) {
+        uint32_t live = 0;
+        for (uint32_t rest = places; rest; rest &= rest - 1u) {
+            uint32_t place = ga_bits_lowest(rest);
+            bool is = ga_slabhash_word64(tile, row, place) < GA_SLABHASH_SEALED_KEY &&
+                      ga_slabhash_word64(tile, row, place + 2u) < GA_SLABHASH_FROZEN_GONE;
+            live |= is ? 1u << place : 0;
+        }
+        return live;
+    }
     if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64) {
         return places & ~(ones & ones >> 1) & ~(ones >> 2 & ones >> 3);
     }
@@ -306,7 +383,9 @@ GA_SIMT bool ga_slabhash_erase(uint32_t kind, ga_tile tile, uint32_t *place, uin
             reused ? GA_SLABHASH_EMPTY : ga_slabhash_pair(GA_SLABHASH_DELETED, UINT32_MAX));
     default:
         return (GA_SLABHASH_MUTANT == 3 ? ga_slabhash_torn64 : ga_slabhash_swap64)(
-            tile, place + 2, value, GA_SLABHASH_UNSET);
+            tile, place + 2, value,
+            GA_SLABHASH_IS_GROWING(kind) && GA_SLABHASH_MUTANT != 16 ? GA_SLABHASH_GONE
+                                                                     : GA_SLABHASH_UNSET);
     }
 }
 

@@ -6,9 +6,11 @@
 #ifndef GPUALLOC_SLABHASH_TABLE_H
 #define GPUALLOC_SLABHASH_TABLE_H
 
-#include "hash_tile.h"
+#include "grow_tile.h"
 
 #include "../../liballoc/slab/host.h"
+
+#include <gpualloc/reclaim.h>
 
 #include <pthread.h>
 
@@ -19,7 +21,36 @@ typedef struct slabhash_range {
     uint64_t first, end; /* of a batch's operations */
 } slabhash_range;
 
-/* The algorithm for one kind of table. */
+/* Of a table that grows: an array of buckets and their chains (grow.c). */
+typedef struct slabhash_generation {
+    ga_slabhash *table;               /* set once, as is the view */
+    ga_slabhash_view view;            /* all there is of tables that do not grow */
+    struct slabhash_generation *next; /* N: where it moves, or NULL; set once */
+    uint64_t bytes;                   /* of the array */
+    uint64_t cursor;                  /* relaxed: runs of buckets handed out to be opened */
+    uint32_t opened;                  /* C: buckets */
+    uint32_t chained;                 /* relaxed: slabs behind buckets */
+    uint32_t wanted;                  /* relaxed: with so many it moves on */
+    uint32_t users;                   /* U: the table, and rounds over it */
+} slabhash_generation;
+
+/* The generations that a call works on; they stay until it lets go. */
+typedef struct slabhash_pin {
+    slabhash_generation *now, *next; /* `next` may be NULL */
+    ga_hazards *mine;
+    ga_slabhash_shift shift;
+} slabhash_pin;
+
+static inline void slabhash_note_opened(const slabhash_pin *pin, uint32_t count)
+{
+    if (count) {
+        /* C: acq_rel. Pairs with itself: who counts the last has what the others opened. */
+        __atomic_fetch_add(&pin->next->opened, count, __ATOMIC_ACQ_REL);
+    }
+}
+
+/* The algorithm for one kind of table. Those that do not grow have all but the last two, the others
+ * run, batch, each and these. */
 typedef struct slabhash_ops {
     ga_slabhash_answer (*run)(const ga_slabhash *table, const ga_slabhash_change_to *to);
     uint64_t (*find_all)(const ga_slabhash *table, uint64_t key, uint64_t *values, uint64_t room);
@@ -32,6 +63,12 @@ typedef struct slabhash_ops {
     void (*copy)(const ga_slabhash *table, void *keys, void *values, uint64_t room,
                  uint64_t *count);
     void (*flush)(const ga_slabhash *table);
+    /* Open some buckets of the newer generation, from `range.first`
+     * to before `range.end`: false where a slab is wanted. And what there is in some buckets of one
+     * generation, `step` apart. */
+    bool (*open)(const slabhash_pin *pin, slabhash_range range);
+    void (*sample)(const slabhash_generation *generation, slabhash_range range, uint32_t step,
+                   ga_slabhash_census *census);
 } slabhash_ops;
 
 /* Of each kind; those for AVX2 are NULL where the compiler has none. */
@@ -48,6 +85,12 @@ struct ga_slabhash {
     bool own_heap;
     uint32_t kind;
     uint32_t open; /* relaxed: 0 once it was closed */
+    /* Of tables that grow (grow.c). */
+    uint32_t least;            /* buckets; set once */
+    ga_domain *domain;         /* set once: where generations are retired */
+    slabhash_generation *now;  /* W: what calls begin with */
+    uint64_t arrays;           /* relaxed: bytes of all generations' buckets */
+    pthread_mutex_t beginning; /* tried alone: who makes the next generation */
     /* Guarded by `grow`, but for what slab/host.h says. */
     ga_slab_host slabs;
     pthread_mutex_t grow;
@@ -67,6 +110,40 @@ static inline uint32_t slabhash_supers(const ga_slabhash *table)
 {
     return ga_slab_host_supers(&table->slabs);
 }
+
+/* ---- tables that grow (grow.c) --------------------------------------------------------------- */
+
+static inline bool slabhash_grows(const ga_slabhash *table)
+{
+    return GA_SLABHASH_IS_GROWING(table->kind);
+}
+
+/* The first generation of a table, and what else it needs. And all that goes at its end. */
+ga_status ga_slabhash_generations_begin(ga_slabhash *table);
+void ga_slabhash_generations_end(ga_slabhash *table);
+
+/* The calling thread may pin: once before any of the calls below. */
+ga_status ga_slabhash_enroll(ga_slabhash *table);
+
+/* Pins nest not: two are one. */
+slabhash_pin ga_slabhash_pin(const ga_slabhash *table);
+void ga_slabhash_unpin(const slabhash_pin *pin);
+
+/* A pin of a round over the table, in which calls are made for it; they may be several. */
+slabhash_pin ga_slabhash_stay(const ga_slabhash *table);
+void ga_slabhash_leave(const slabhash_pin *pin);
+
+/* After each operation that is no search, pinned: open some buckets where the table moves, see
+ * whether it has moved, or whether it should. `chained`: a slab was; `emptied`: a pair was taken
+ * out. */
+void ga_slabhash_tend(const slabhash_pin *pin, uint64_t hash, bool opened, bool chained,
+                      bool emptied);
+
+/* Move the table, to as many buckets or half, until it has. GA_ERR_MEMORY */
+ga_status ga_slabhash_settle(ga_slabhash *table, bool begin);
+
+/* Alone: take everything out. */
+void ga_slabhash_generations_clear(ga_slabhash *table);
 
 /* GA_ERR_ARGUMENT where it is NULL or closed. */
 ga_status ga_slabhash_check(const ga_slabhash *table);

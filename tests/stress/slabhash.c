@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rounds of threads on tables of each kind, one operation at a time and in batches; then what must
- * hold for each key: what was put in and not taken out is there, once, and nothing else is; keys
- * that stay are found by every search; a value that was put in once is taken out once. What a
- * thread wrote before it put a pair in is there for who finds it: the thread sanitizer looks.
+ * Rounds of threads on tables of each kind, of fixed buckets and such that grow and are compacted,
+ * one operation at a time and in batches; then what must hold for each key: what was put in and not
+ * taken out is there, once, and nothing else is; keys that stay are found by every search; a value
+ * that was put in once is taken out once. What a thread wrote before it put a pair in is there for
+ * who finds it: the thread sanitizer looks.
  */
 #include "stress.h"
 
@@ -29,7 +30,7 @@ static struct {
     ga_heap *heap;
     ga_slabhash *table;
     ga_slabhash_mode mode;
-    bool multi;
+    bool multi, grows;
     uint64_t round;
     int32_t there[THREADS][KEYS];    /* how often each thread has put a key in, less taken out */
     uint8_t in[VALUES], out[VALUES]; /* by value, each written by one thread; relaxed for `out` */
@@ -161,6 +162,8 @@ static void work(size_t thread)
         } else if (what == 7 && i % 500 == 0 && i + BATCH <= CALLS) {
             put_batch(thread, value, &random);
             i += BATCH - 1;
+        } else if (what == 7 && i % 50 == 1 && world.grows) {
+            NEED(ga_slabhash_compact(world.table) == GA_OK);
         } else {
             look(number);
         }
@@ -212,14 +215,18 @@ static void open_table(void)
     uint32_t buckets = 1 + (uint32_t)random_below(&random, random_below(&random, 2) ? 40 : 8);
     uint32_t longest = buckets < 6 ? buckets : 6;
     world.mode = (ga_slabhash_mode)(world.round % GA_SLABHASH_MODE_COUNT);
-    world.multi = world.round / GA_SLABHASH_MODE_COUNT % 2;
-    ga_slabhash_options options = {.options_size = sizeof options,
-                                   .flags = world.multi ? GA_SLABHASH_MULTI : 0,
-                                   .mode = world.mode,
-                                   .buckets = buckets,
-                                   .path = 1 + (uint32_t)random_below(&random, longest),
-                                   .seed = world.round,
-                                   .heap = world.heap};
+    world.multi = world.round / GA_SLABHASH_MODE_COUNT % 3 == 1;
+    world.grows = world.round / GA_SLABHASH_MODE_COUNT % 3 == 2;
+    ga_slabhash_options options = {
+        .options_size = sizeof options,
+        .flags = world.multi   ? GA_SLABHASH_MULTI
+                 : world.grows ? GA_SLABHASH_GROW
+                               : 0,
+        .mode = world.mode,
+        .buckets = buckets,
+        .path = world.grows ? 1 : 1 + (uint32_t)random_below(&random, longest),
+        .seed = world.round,
+        .heap = world.heap};
     NEED(ga_slabhash_open(&world.table, &options) == GA_OK);
 }
 
@@ -227,7 +234,7 @@ int main(int argc, char **argv)
 {
     stress_begin(argc, argv);
     world.heap = stress_open("system");
-    for (; stress_goes_on() || world.round < 2 * GA_SLABHASH_MODE_COUNT; world.round++) {
+    for (; stress_goes_on() || world.round < 3 * GA_SLABHASH_MODE_COUNT; world.round++) {
         memset(world.there, 0, sizeof world.there);
         memset(world.in, 0, sizeof world.in);
         memset(world.out, 0, sizeof world.out);

@@ -2,8 +2,9 @@
  *
  * Short histories of tables of unique keys, each of which must be linearizable
  * (support/histories.h), on small tables that stand before a mark, a link or a place that
- * everybody wants: other keys fill them up, and deleted places pile up until a flush. At the end
- * of each history no key may be there twice.
+ * everybody wants: other keys fill them up, and deleted places pile up until a flush. Half of them
+ * grow, and are compacted by one of the threads meanwhile. At the end of each history no key may be
+ * there twice.
  *
  * GA_SLABHASH_MUTANT weakens one thing at a time; each of these programs must fail (meson.build).
  */
@@ -32,9 +33,11 @@ static struct {
     ga_heap *heap;
     ga_slabhash *table;
     ga_slabhash_mode mode;
+    bool grows;
     uint64_t random;
     history_call calls[ALL];
     uint64_t histories, keys, threads;
+    uint64_t compacts; /* before which call of the last thread */
     uint64_t clock;    /* seq_cst: moments */
     uint32_t arrivals; /* seq_cst: threads that have come to a barrier */
 } world;
@@ -110,6 +113,7 @@ static void draw(void)
         world.calls[i] = (history_call){
             .kind = kind, .key = random_below(&world.random, world.keys), .value = value_of(i + 1)};
     }
+    world.compacts = world.grows ? random_below(&world.random, CALLS + 1) : CALLS;
 }
 
 static void open_table(void)
@@ -117,10 +121,13 @@ static void open_table(void)
     static ga_slabhash_hash *const hashes[] = {NULL, same, two, same};
     uint32_t buckets = 1 + (uint32_t)random_below(&world.random, 4);
     world.mode = (ga_slabhash_mode)(world.histories / BATCH % GA_SLABHASH_MODE_COUNT);
+    uint32_t path = 1 + (uint32_t)random_below(&world.random, buckets);
+    world.grows = world.histories / BATCH / GA_SLABHASH_MODE_COUNT % 2;
     ga_slabhash_options options = {.options_size = sizeof options,
+                                   .flags = world.grows ? GA_SLABHASH_GROW : 0,
                                    .mode = world.mode,
                                    .buckets = buckets,
-                                   .path = 1 + (uint32_t)random_below(&world.random, buckets),
+                                   .path = world.grows ? 1 : path,
                                    .hash = hashes[random_below(&world.random, 4)],
                                    .limit = 1 << 20,
                                    .heap = world.heap};
@@ -176,6 +183,9 @@ static void work(size_t number)
         }
         history_meet(&world.arrivals, ++turn, world.threads);
         for (uint32_t c = 0; c < CALLS; c++) {
+            if (c == world.compacts && number == world.threads - 1) {
+                NEED(ga_slabhash_compact(world.table) == GA_OK);
+            }
             do_call(&world.calls[number * CALLS + c]);
         }
         history_meet(&world.arrivals, ++turn, world.threads);
@@ -191,7 +201,7 @@ int main(int argc, char **argv)
     const char *wrong = history_try_checker();
     stress_need(!wrong, wrong);
     world.heap = stress_open("system");
-    while (stress_goes_on() || world.histories < BATCH * GA_SLABHASH_MODE_COUNT) {
+    while (stress_goes_on() || world.histories < 2 * BATCH * GA_SLABHASH_MODE_COUNT) {
         world.random = world.histories;
         world.threads = 2 + world.histories / BATCH % 3;
         world.keys = 1 + random_below(&world.random, KEYS_MOST);

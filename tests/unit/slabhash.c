@@ -968,7 +968,7 @@ Test(slabhash, bad_options)
     bad = good;
     bad.flags = 6;
     assert_fails(ga_slabhash_open(&table, &bad), GA_ERR_ARGUMENT,
-                 "slabhash: flags=0x6: expected GA_SLABHASH_MULTI or none");
+                 "slabhash: flags=0x6: expected GA_SLABHASH_MULTI, GA_SLABHASH_GROW or none");
     bad = good;
     bad.mode = (ga_slabhash_mode)3;
     assert_fails(ga_slabhash_open(&table, &bad), GA_ERR_ARGUMENT,

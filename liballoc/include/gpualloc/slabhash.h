@@ -19,15 +19,16 @@
  * key is or is not there is no failure.
  *
  * Reserved: the keys 0xffffffff and 0xfffffffe in the 32-bit modes; the key and the value of 64 set
- * bits in the 64-bit mode. GA_ERR_ARGUMENT says so. All other keys and values can be used.
+ * bits in the 64-bit mode; more in tables that grow: see GA_SLABHASH_GROW. GA_ERR_ARGUMENT says so.
+ * All other keys and values can be used.
  *
- * Thread safety: any thread may make any call at any time, except that ga_slabhash_flush(),
- * _clear(), _load() and _close() want a table that no other thread is using, and _save() one that
- * no other changes. In tables of unique keys all other calls on one key are linearizable; in
- * multimaps see ga_slabhash_search(). What a thread did before it put a pair in happens before
- * what another does that has found it. Calls are lock-free, but for a call that needs a slab where
- * there is none free: that takes more from the heap, one thread at a time. None is
- * async-signal-safe.
+ * Thread safety: any thread may make any call at any time, except that ga_slabhash_flush() of a
+ * table that does not grow, _clear(), _load() and _close() want a table that no other thread is
+ * using, and _save() one that no other changes. In tables of unique keys all other calls on one key
+ * are linearizable; in multimaps see ga_slabhash_search(). What a thread did before it put a pair
+ * in happens before what another does that has found it. Calls are lock-free, but for a call that
+ * needs a slab where there is none free, or begins to move a table that grows: that takes more from
+ * the heap, one thread at a time. None is async-signal-safe.
  *
  * Compiles alone as C11, C++17 and under nvcc.
  */
@@ -54,7 +55,14 @@ typedef enum ga_slabhash_mode {
 GA_API const char *ga_slabhash_mode_text(ga_slabhash_mode mode);
 
 enum {
-    GA_SLABHASH_MULTI = 1 /* a key may be there several times: a multiset or multimap */
+    GA_SLABHASH_MULTI = 1, /* a key may be there several times: a multiset or multimap */
+    /* The table has as many buckets as its keys need: twice as many when it is full, half when it
+     * is nearly empty. Each time its pairs move to another array, a few with each call that changes
+     * the table; until all have, there are both: up to three times the older one's memory. Path 1,
+     * unique keys, on the host; keys below 2^31 - 2 in the 32-bit modes; in the 64-bit mode keys
+     * below 2^64 - 2, and values below 2^63 - 3. Every call may answer GA_ERR_MEMORY the first time
+     * that its thread uses the table. */
+    GA_SLABHASH_GROW = 2
 };
 
 /* Keys that are equal have the same hash; its upper bits choose the bucket. Called at any time, by
@@ -64,11 +72,11 @@ typedef uint64_t ga_slabhash_hash(void *context, uint64_t key);
 /* What a table is made with: fixed from then on. */
 typedef struct ga_slabhash_options {
     uint32_t options_size; /* sizeof(ga_slabhash_options) */
-    uint32_t flags;        /* GA_SLABHASH_MULTI or 0 */
+    uint32_t flags;        /* GA_SLABHASH_MULTI, GA_SLABHASH_GROW or 0 */
     ga_slabhash_mode mode;
     uint32_t buckets; /* of one slab each, 1 to 2^31; 0: 1024. Keys are placed best where these have
-                       * room for 1.2 to 1.5 times as many; more than that chain slabs behind them
-                       * */
+                       * room for 1.2 to 1.5 times as many; more than that chain slabs behind them.
+                       * With GA_SLABHASH_GROW how many there are at first, and at least; 0: 16 */
     uint32_t path;    /* bucket slabs that a key may stand in before slabs are chained, 1 to 16, and
                        * no more than `buckets`; 0: 1, the paper's. 4 to 6 fill slabs better */
     uint32_t reserved; /* 0 */
@@ -158,7 +166,10 @@ GA_API ga_status ga_slabhash_apply_by(ga_slabhash *table, uint64_t key, uint64_t
                                       ga_slabhash_function *function, void *context,
                                       ga_slabhash_found *was);
 
-/* Take the key out; in a multimap the first of its pairs along its path. */
+/* Take the key out; in a multimap the first of its pairs along its path.
+ *
+ * GA_ERR_MEMORY    with GA_SLABHASH_GROW, while the table moves: no slab to be had for the pairs
+ *                  that move with this one; also below. Nothing is done */
 GA_API ga_status ga_slabhash_delete(ga_slabhash *table, uint64_t key, ga_slabhash_found *was);
 
 /* Take out all pairs of the key. `count`, how many, may be NULL. */
@@ -219,11 +230,12 @@ GA_API ga_status ga_slabhash_run(ga_slabhash *table, const ga_slabhash_batch *ba
 /* How many pairs there are; and what they stand in. Each goes through all slabs. Right when no
  * thread changes the table. */
 typedef struct ga_slabhash_stats {
-    uint64_t size;       /* pairs */
-    uint64_t deleted;    /* places that wait for a flush */
-    uint64_t slabs;      /* in use: buckets and those chained to them */
-    uint64_t chained;    /* of these */
-    uint64_t marked;     /* buckets that were full once and send searches on */
+    uint64_t size;    /* pairs */
+    uint64_t deleted; /* places that wait for a flush */
+    uint64_t slabs;   /* in use: buckets and those chained to them */
+    uint64_t chained; /* of these */
+    uint64_t marked;  /* buckets that were full once and send searches on */
+    uint64_t buckets; /* of both arrays where the table moves and cannot go on for want of memory */
     uint64_t bytes_held; /* taken from the heap, used or not */
     double utilisation;  /* bytes of the pairs / bytes of the slabs in use (§III-C) */
 } ga_slabhash_stats;
@@ -243,22 +255,33 @@ GA_API ga_status ga_slabhash_retrieve(ga_slabhash *table, void *keys, void *valu
                                       uint64_t *count);
 
 /* Make places of deleted pairs free again, move pairs to the front of their chains, and free the
- * slabs that are left over. Alone. */
+ * slabs that are left over. Alone; with GA_SLABHASH_GROW the same as ga_slabhash_compact(). */
 GA_API ga_status ga_slabhash_flush(ga_slabhash *table);
+
+/* The same beside other calls, in a table with GA_SLABHASH_GROW: its pairs move to a new array of
+ * as many buckets, or half where these have room, and the older one is freed with its slabs once no
+ * call is in it any more.
+ *
+ * GA_ERR_MEMORY       no memory for the array, or a slab; the table is whole, and goes on moving
+ *                     with later calls
+ * GA_ERR_UNSUPPORTED  a table without GA_SLABHASH_GROW */
+GA_API ga_status ga_slabhash_compact(ga_slabhash *table);
 
 /* Take everything out, and free all chained slabs. Alone. */
 GA_API ga_status ga_slabhash_clear(ga_slabhash *table);
 
 /* Write all pairs to a file, in place of what it was; and put the pairs of such a file in, as
  * ga_slabhash_replace() does, or in a multimap ga_slabhash_insert(). A file serves tables of the
- * same mode and flags, whatever their buckets and hash. It is looked through before the first pair
- * is put in. A new one is written beside the old one, in the same directory, and takes its place,
- * and its permissions, once it is whole: a save that fails leaves the old one as it was.
+ * same mode and, but for GA_SLABHASH_GROW, flags, whatever their buckets and hash. It is looked
+ * through before the first pair is put in. A new one is written beside the old one, in the same
+ * directory, and takes its place, and its permissions, once it is whole: a save that fails leaves
+ * the old one as it was.
  *
  * GA_ERR_IO        the file cannot be read or written; is truncated, longer than it says, or
  *                  corrupt; saving: there is something that is no regular file, or a link to
  *                  nothing
- * GA_ERR_ARGUMENT  it is of another mode; the path is NULL
+ * GA_ERR_ARGUMENT  it is of another mode; the path is NULL; loading: a pair that a table that grows
+ *                  cannot have
  * GA_ERR_MEMORY    loading: not all pairs went in */
 GA_API ga_status ga_slabhash_save(ga_slabhash *table, const char *path);
 GA_API ga_status ga_slabhash_load(ga_slabhash *table, const char *path);

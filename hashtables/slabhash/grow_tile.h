@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Moving a slab hash to another array of buckets while it is used, over tiles and rows: twice as
+ * many buckets, as many, or half. docs/slabhash.md has the argument, tests/models/slabhash.pml a
+ * model.
+ *
+ * STRUCTURE  Two generations: an array of buckets and their chains each, path 1, over one slab
+ *            heap. A bucket of the new one has its pairs from one bucket of the old one, or two:
+ *
+ *              old  [ frozen ]             OPEN: all pairs of these keys are here
+ *                       |                        |
+ *              new  [ shut ][ OPEN ]  <----------+
+ *
+ * INVARIANT  A bucket is frozen from its first place to the end of its chain: places that are empty
+ *            are sealed, pairs have their frozen bit, the last link is SEALED. Nothing of it
+ *            changes any more. Only then are its pairs brought to the new buckets, each to a place
+ *            that follows from what is frozen alone, by a compare-and-swap of an empty place; only
+ *            then is the new bucket OPEN. Nobody but who brings pairs looks at one that is shut.
+ *
+ * ORDER      O1 and O2: a new bucket is whole before anybody sees it OPEN. V1 and V2, L1 and L2 as
+ *            in slots.h and list_tile.h, through frozen places to the new ones.
+ *
+ * PROGRESS   Lock-free: any number of tiles may freeze a bucket and bring its pairs over; each does
+ *            what the others have not. A place is frozen by a compare-and-swap that fails where
+ *            another's change of it has succeeded. Where a slab is wanted and there is none, the
+ *            bucket stays shut and whoever wants to change it is told FULL; searches go on.
+ */
+#ifndef GPUALLOC_SLABHASH_GROW_TILE_H
+#define GPUALLOC_SLABHASH_GROW_TILE_H
+
+#include "hash_tile.h"
+
+/* From where to where. */
+typedef struct ga_slabhash_shift {
+    ga_slabhash_view from, to;
+    ga_slabhash_hash *hash; /* NULL: the seeded one */
+    void *context;
+    uint32_t *chained; /* relaxed: slabs behind the new generation's buckets */
+} ga_slabhash_shift;
+
+/* The bucket of a key in a generation. */
+GA_SIMT uint32_t ga_slabhash_bucket(ga_slabhash_view table, uint64_t hash)
+{
+    return (uint32_t)ga_bits_high(hash, table.buckets);
+}
+
+GA_SIMT uint32_t *ga_slabhash_bucket_row(ga_slabhash_view table, uint32_t bucket)
+{
+    return table.rows + (size_t)bucket * GA_SLABHASH_WORDS;
+}
+
+/* ---- open or shut: bit 1 of the mark --------------------------------------------------------- */
+
+/* Whether the new bucket is OPEN. */
+GA_SIMT bool ga_slabhash_is_open(uint32_t kind, ga_tile tile, const uint32_t *row)
+{
+    ga_tile_sync(tile); /* what was read before was, by whichever lane */
+#if GA_SLABHASH_MUTANT == 18
+    uint32_t mark = ga_load_relaxed(row + GA_SLABHASH_MARK);
+#else
+    uint32_t mark;
+    if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
+        mark = ga_load_acquire(row + GA_SLABHASH_MARK); /* O2: acquire. Pairs with O1 */
+    } else {
+        /* O2: acquire. Pairs with O1: all pairs that were to come are there. */
+        mark =
+            (uint32_t)ga_load64_acquire((const uint64_t *)(const void *)(row + GA_SLABHASH_MARK));
+    }
+#endif
+    (void)kind;
+    return !(mark & 2u);
+}
+
+/* Open it. True for one caller, the first. */
+GA_SIMT bool ga_slabhash_open_bucket(uint32_t kind, ga_tile tile, uint32_t *row)
+{
+    uint32_t leader = ga_tile_leader(tile);
+    ga_lanes before = ga_lanes_all(0);
+    ga_slabhash_nap();
+    GA_EACH_LANE(tile, 1u << leader, own)
+    {
+        uint32_t mark;
+        if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
+            mark = ga_and_acq_rel(row + GA_SLABHASH_MARK, ~2u); /* O1: release. Pairs with O2 */
+        } else {
+            /* O1: release, and acquire: what others brought. Pairs with O2. */
+            mark = (uint32_t)ga_and64_acq_rel((uint64_t *)(void *)(row + GA_SLABHASH_MARK),
+                                              ~UINT64_C(2));
+        }
+        ga_lane_write(&before, own, mark & 2u);
+    }
+    ga_tile_sync(tile);
+    return ga_lanes_get(tile, before, leader) != 0;
+}
+
+/* ---- freezing -------------------------------------------------------------------------------- */
+
+/* One attempt at a place, as loaded: true where nothing of it can change any more. */
+GA_SIMT bool ga_slabhash_freeze_pair(uint32_t kind, ga_tile tile, uint32_t *at, ga_row row,
+                                     uint32_t place)
+{
+    uint64_t key = ga_slabhash_key_at(kind, tile, row, place);
+    uint64_t value = ga_slabhash_value_at(kind, tile, row, place);
+    bool empty = key == (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 ? GA_SLABHASH_EMPTY
+                                                                     : (uint32_t)GA_SLABHASH_EMPTY);
+    if (empty && GA_SLABHASH_MUTANT == 10) {
+        return true;
+    }
+    if (GA_SLABHASH_MUTANT == 11 && !empty) {
+        return true;
+    }
+    switch (GA_SLABHASH_MODE(kind)) {
+    case GA_SLABHASH_SET32:
+        return (!empty && key & GA_SLABHASH_FROZEN32) ||
+               ga_slabhash_swap32(tile, at + place, (uint32_t)key,
+                                  empty ? GA_SLABHASH_DELETED
+                                        : (uint32_t)key | GA_SLABHASH_FROZEN32);
+    case GA_SLABHASH_MAP32:
+        return (!empty && key & GA_SLABHASH_FROZEN32) ||
+               ga_slabhash_swap64(tile, at + place, ga_slabhash_pair(key, value),
+                                  empty ? ga_slabhash_pair(GA_SLABHASH_DELETED, UINT32_MAX)
+                                        : ga_slabhash_pair(key | GA_SLABHASH_FROZEN32, value));
+    default:
+        if (empty) {
+            return ga_slabhash_swap64(tile, at + place, key, GA_SLABHASH_SEALED_KEY);
+        }
+        return key == GA_SLABHASH_SEALED_KEY || ga_slabhash_is_frozen64(value) ||
+               ga_slabhash_swap64(tile, at + place + 2, value,
+                                  value < GA_SLABHASH_FROZEN64 ? value | GA_SLABHASH_FROZEN64
+                                                               : GA_SLABHASH_FROZEN_GONE);
+    }
+}
+
+/* All places of the slab, each again until it is. */
+GA_SIMT void ga_slabhash_freeze_slab(uint32_t kind, ga_tile tile, uint32_t *at)
+{
+    uint32_t left = ga_slabhash_places(kind);
+    while (left) {
+        ga_row row = ga_slabhash_look(kind, tile, at);
+        for (uint32_t rest = left; rest; rest &= rest - 1u) {
+            if (ga_slabhash_freeze_pair(kind, tile, at, row, ga_bits_lowest(rest))) {
+                left &= ~(rest & (0u - rest));
+            }
+        }
+    }
+}
+
+/* The bucket and its chain, to the end. */
+GA_SIMT void ga_slabhash_freeze_bucket(uint32_t kind, ga_slabhash_view table, ga_tile tile,
+                                       uint32_t bucket)
+{
+    ga_slabhash_walk walk = ga_slabhash_walk_chain(table, bucket);
+    uint32_t link;
+    do {
+        ga_slabhash_freeze_slab(kind, tile, walk.row);
+#if GA_SLABHASH_MUTANT == 12
+        link = ga_row_get(tile, ga_slabhash_look(kind, tile, walk.row), GA_SLABHASH_NEXT);
+#else
+        link = ga_slabhash_link(kind, tile, walk.row, GA_SLABHASH_SEALED);
+#endif
+    } while (ga_slabhash_follow(kind, table, tile, &walk, link));
+}
+
+/* ---- bringing pairs over --------------------------------------------------------------------- */
+
+/* The target's next slab, which it makes where nobody has; false where there is none to be had. */
+GA_SIMT bool ga_slabhash_extend(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
+                                ga_slab_claimed *claimed, ga_slabhash_walk *to)
+{
+    ga_row row = ga_slabhash_look(kind, tile, to->row);
+    uint32_t link = ga_row_get(tile, row, GA_SLABHASH_NEXT);
+    if (link == GA_SLABHASH_NO_SLAB) {
+        uint32_t unit = ga_slabhash_claim(shift.to.heap, tile, claimed);
+        if (unit == GA_SLABHASH_NO_SLAB) {
+            return false;
+        }
+        ga_slabhash_make(kind, tile, ga_slabhash_row(shift.to, unit), GA_SLABHASH_EMPTY,
+                         UINT64_MAX);
+        link = ga_slabhash_link(kind, tile, to->row, unit);
+        claimed->units |= link == unit ? 0 : 1u << unit % 32u;
+        GA_EACH_LANE(tile, link == unit ? 1u << ga_tile_leader(tile) : 0, own)
+        {
+            (void)own;
+            ga_post_add_relaxed(shift.chained, 1); /* relaxed: a figure */
+        }
+    }
+    return ga_slabhash_follow(kind, shift.to, tile, to, link);
+}
+
+/* Put the pair in the place where it must be, unless somebody has: it is never empty again. */
+GA_SIMT void ga_slabhash_bring(uint32_t kind, ga_tile tile, uint32_t *place, uint64_t key,
+                               uint64_t value)
+{
+#if GA_SLABHASH_MUTANT == 14
+    if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP32) {
+        ga_slabhash_nap();
+        ga_store64_release((uint64_t *)(void *)place, ga_slabhash_pair(key, value));
+        return;
+    }
+#endif
+    if (GA_SLABHASH_MODE(kind) != GA_SLABHASH_MAP64) {
+        (void)ga_slabhash_fill(kind, tile, place, key, value);
+        return;
+    }
+    (void)ga_slabhash_swap64(tile, place, GA_SLABHASH_EMPTY,
+                             key); /* else he may have stopped here */
+    (void)ga_slabhash_swap64(tile, place + 2, GA_SLABHASH_UNSET, value);
+}
+
+GA_SIMT uint64_t ga_slabhash_rehash(ga_slabhash_shift shift, uint64_t key)
+{
+#ifndef __CUDACC__
+    if (shift.hash) {
+        return shift.hash(shift.context, key);
+    }
+#endif
+    return ga_slabhash_seeded(shift.from, key);
+}
+
+/* Where the next pair goes. */
+typedef struct ga_slabhash_goal {
+    ga_slabhash_walk at;
+    uint32_t bucket;
+    uint32_t place;
+} ga_slabhash_goal;
+
+/* Bring what is in a frozen bucket and belongs to the goal's. */
+GA_SIMT bool ga_slabhash_bring_all(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
+                                   ga_slab_claimed *claimed, uint32_t bucket,
+                                   ga_slabhash_goal *goal)
+{
+    ga_slabhash_walk walk = ga_slabhash_walk_chain(shift.from, bucket);
+    ga_row row;
+    do {
+        row = ga_slabhash_look(kind, tile, walk.row);
+        for (uint32_t live = ga_slabhash_live(kind, tile, row); live; live &= live - 1u) {
+            uint32_t place = ga_bits_lowest(live);
+            uint64_t key = ga_slabhash_plain_key(kind, ga_slabhash_key_at(kind, tile, row, place));
+            if (ga_slabhash_bucket(shift.to, ga_slabhash_rehash(shift, key)) != goal->bucket) {
+                continue;
+            }
+            if (goal->place >= ga_slabhash_places_end(kind)) {
+                if (!ga_slabhash_extend(kind, shift, tile, claimed, &goal->at)) {
+                    return false;
+                }
+                goal->place = 0;
+            }
+            ga_slabhash_seen(kind, walk.row + place);
+            ga_slabhash_bring(
+                kind, tile, goal->at.row + goal->place, key,
+                ga_slabhash_plain_value(kind, ga_slabhash_value_at(kind, tile, row, place)));
+            goal->place += ga_slabhash_width(kind);
+        }
+    } while (ga_slabhash_next(kind, shift.from, tile, &walk, row, false));
+    return true;
+}
+
+/* The old buckets that the new one has its pairs from. */
+typedef struct ga_slabhash_sources {
+    uint32_t first, end;
+} ga_slabhash_sources;
+
+GA_SIMT ga_slabhash_sources ga_slabhash_sources_of(ga_slabhash_shift shift, uint32_t bucket)
+{
+    ga_slabhash_sources sources;
+    uint64_t first = (uint64_t)bucket * shift.from.buckets / shift.to.buckets;
+    uint32_t each = shift.from.buckets / shift.to.buckets;
+    sources.first = (uint32_t)first;
+    sources.end = (uint32_t)first + (each ? each : 1u);
+    return sources;
+}
+
+/* What came of opening a new bucket. */
+typedef enum ga_slabhash_opening {
+    GA_SLABHASH_WAS_OPEN = 0,
+    GA_SLABHASH_OPENED, /* by this call */
+    GA_SLABHASH_SHUT    /* no slab to be had */
+} ga_slabhash_opening;
+
+/* See to it that a bucket of the new generation is OPEN. */
+GA_SIMT uint32_t ga_slabhash_shift_bucket(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
+                                          ga_slab_claimed *claimed, uint32_t bucket)
+{
+    uint32_t *row = ga_slabhash_bucket_row(shift.to, bucket);
+    ga_slabhash_sources sources = ga_slabhash_sources_of(shift, bucket);
+    ga_slabhash_goal goal;
+    if (ga_slabhash_is_open(kind, tile, row)) {
+        return GA_SLABHASH_WAS_OPEN;
+    }
+    for (uint32_t source = sources.first; source < sources.end; source++) {
+        ga_slabhash_freeze_bucket(kind, shift.from, tile, source);
+    }
+#if GA_SLABHASH_MUTANT == 13
+    (void)ga_slabhash_open_bucket(kind, tile, row);
+#endif
+    goal.at = ga_slabhash_walk_chain(shift.to, bucket);
+    goal.bucket = bucket;
+    goal.place = 0;
+    for (uint32_t source = sources.first; source < sources.end; source++) {
+        if (!ga_slabhash_bring_all(kind, shift, tile, claimed, source, &goal)) {
+            return GA_SLABHASH_SHUT;
+        }
+    }
+    return ga_slabhash_open_bucket(kind, tile, row) ? GA_SLABHASH_OPENED : GA_SLABHASH_WAS_OPEN;
+}
+
+/* ---- searching while a table moves ----------------------------------------------------------- */
+
+/* The value of a key that is frozen at the place, or that it is not there. */
+GA_SIMT ga_slabhash_answer ga_slabhash_say_frozen(uint32_t kind, ga_tile tile, ga_row row,
+                                                  uint32_t place)
+{
+    uint64_t value = ga_slabhash_value_at(kind, tile, row, place);
+    return GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 && value == GA_SLABHASH_FROZEN_GONE
+               ? ga_slabhash_say(GA_SLABHASH_ABSENT, 0)
+               : ga_slabhash_say(GA_SLABHASH_FOUND, ga_slabhash_plain_value(kind, value));
+}
+
+/* The key in one generation, frozen or not. */
+GA_SIMT ga_slabhash_answer ga_slabhash_find_growing(uint32_t kind, ga_slabhash_view table,
+                                                    ga_tile tile, uint64_t hash, uint64_t key)
+{
+    ga_slabhash_walk walk = ga_slabhash_walk_chain(table, ga_slabhash_bucket(table, hash));
+    ga_row row;
+    do {
+        row = ga_slabhash_look(kind, tile, walk.row);
+        uint32_t found = ga_slabhash_match(kind, tile, row, key);
+        uint32_t frozen = ga_slabhash_frozen_at(kind, tile, row, key, found);
+        if (frozen != GA_NONE) {
+            ga_slabhash_seen(kind, walk.row + frozen);
+            return ga_slabhash_say_frozen(kind, tile, row, frozen);
+        }
+        if (found) {
+            uint32_t place = ga_bits_lowest(found);
+            uint64_t value = ga_slabhash_value_at(kind, tile, row, place);
+            if (!ga_slabhash_is_set(kind, value)) {
+                break;
+            }
+            ga_slabhash_seen(kind, walk.row + place);
+            return ga_slabhash_say(GA_SLABHASH_FOUND, value);
+        }
+    } while (ga_slabhash_next(kind, table, tile, &walk, row, false));
+    return ga_slabhash_say(GA_SLABHASH_ABSENT, 0);
+}
+
+/* The key in a table that moves, or, where `to` has no rows, may begin to. Writes nothing, and
+ * never has to begin anew: when it began, the generation in which it looks was the one to look in,
+ * and what is frozen there since was so at that moment. */
+GA_SIMT ga_slabhash_answer ga_slabhash_seek(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
+                                            uint64_t hash, uint64_t key)
+{
+    bool newer = shift.to.rows != NULL;
+    if (newer && GA_SLABHASH_MUTANT != 15) {
+        uint32_t bucket = ga_slabhash_bucket(shift.to, hash);
+        newer = ga_slabhash_is_open(kind, tile, ga_slabhash_bucket_row(shift.to, bucket));
+    }
+    ga_slabhash_nap();
+    return ga_slabhash_find_growing(kind, newer ? shift.to : shift.from, tile, hash, key);
+}
+
+/* Any other operation: the new bucket is opened first. `shift.to` may have no rows, as above. */
+GA_SIMT ga_slabhash_answer ga_slabhash_do_growing(uint32_t kind, ga_slabhash_shift shift,
+                                                  ga_tile tile, ga_slab_claimed *claimed,
+                                                  uint64_t hash, ga_slabhash_change_to to,
+                                                  bool *opened)
+{
+    if (!ga_slabhash_has(kind, to.op) || !ga_slabhash_allowed(kind, to.op, to.key, to.value)) {
+        return ga_slabhash_say(GA_SLABHASH_REFUSED, 0);
+    }
+    if (to.op == GA_SLABHASH_SEARCH) {
+        return ga_slabhash_seek(kind, shift, tile, hash, to.key);
+    }
+    if (!shift.to.rows) {
+        return ga_slabhash_do(kind, shift.from, tile, claimed, hash, to);
+    }
+    uint32_t opening =
+        ga_slabhash_shift_bucket(kind, shift, tile, claimed, ga_slabhash_bucket(shift.to, hash));
+    *opened = opening == GA_SLABHASH_OPENED;
+    return opening == GA_SLABHASH_SHUT ? ga_slabhash_say(GA_SLABHASH_FULL, 0)
+                                       : ga_slabhash_do(kind, shift.to, tile, claimed, hash, to);
+}
+
+#endif

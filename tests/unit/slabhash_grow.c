@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Slab hashes that grow, in one thread: each mode beside an array that says what must be in it,
+ * while it grows, shrinks and is compacted; figures; memory that ends in the middle of a move; what
+ * is refused.
+ */
+#include <gpualloc/slabhash.h>
+
+#include "../../hashtables/slabhash/table.h"
+
+#include "support/expect.h"
+#include "support/random.h"
+
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    KEYS = 6000
+};
+
+/* Keys with the ends of the range among them, and what each has: 0 where it is not there. */
+typedef struct subject {
+    ga_slabhash *table;
+    ga_slabhash_mode mode;
+    uint64_t values[KEYS];
+    uint64_t size;
+} subject;
+
+static ga_slabhash *open_table(ga_slabhash_options options)
+{
+    ga_slabhash *table = NULL;
+    options.options_size = sizeof options;
+    options.flags = GA_SLABHASH_GROW;
+    assert_ok(ga_slabhash_open(&table, &options));
+    return table;
+}
+
+static uint64_t key_of(ga_slabhash_mode mode, uint64_t number)
+{
+    static const uint64_t narrow[] = {0x7ffffffd, 0x7ffffffc, 0x40000000};
+    static const uint64_t wide[] = {UINT64_MAX - 2, UINT64_C(1) << 63, UINT64_C(0xffffffff) << 32};
+    if (number < 3) {
+        return mode == GA_SLABHASH_MAP64 ? wide[number] : narrow[number];
+    }
+    return mode == GA_SLABHASH_MAP64 && number % 2 ? number << 32 : number * 7;
+}
+
+/* Never 0; the largest now and then. */
+static uint64_t value_of(ga_slabhash_mode mode, uint64_t random)
+{
+    static const uint64_t most[] = {1, 0xffffffff, (UINT64_C(1) << 63) - 4};
+    return mode == GA_SLABHASH_SET32 || random % 9 == 0 ? most[mode] : 1 + random % 1000;
+}
+
+static void expect_was(const subject *s, uint64_t number, ga_slabhash_found was)
+{
+    uint64_t there = s->mode == GA_SLABHASH_SET32 ? 0 : s->values[number];
+    cr_assert_eq(was.found, s->values[number] != 0);
+    cr_assert_eq(was.value, there, "key %" PRIu64 ": %" PRIu64 ", expected %" PRIu64, number,
+                 was.value, there);
+}
+
+static void put(subject *s, uint64_t number, uint64_t value, bool replace)
+{
+    ga_slabhash_found was;
+    uint64_t key = key_of(s->mode, number);
+    assert_ok(replace ? ga_slabhash_replace(s->table, key, value, &was)
+                      : ga_slabhash_insert(s->table, key, value, &was));
+    expect_was(s, number, was);
+    s->size += was.found ? 0 : 1;
+    s->values[number] = replace || !was.found ? value : s->values[number];
+}
+
+static void take(subject *s, uint64_t number, bool all)
+{
+    ga_slabhash_found was = {false, 0};
+    uint64_t count = 0;
+    if (all) {
+        assert_ok(ga_slabhash_delete_all(s->table, key_of(s->mode, number), &count));
+        cr_assert_eq(count, s->values[number] ? 1 : 0);
+    } else {
+        assert_ok(ga_slabhash_delete(s->table, key_of(s->mode, number), &was));
+        expect_was(s, number, was);
+    }
+    s->size -= s->values[number] ? 1 : 0;
+    s->values[number] = 0;
+}
+
+static void expect_key(subject *s, uint64_t number)
+{
+    ga_slabhash_found found;
+    uint64_t value = 0, count;
+    assert_ok(ga_slabhash_search(s->table, key_of(s->mode, number), &found));
+    expect_was(s, number, found);
+    assert_ok(ga_slabhash_search_all(s->table, key_of(s->mode, number), &value, 1, &count));
+    cr_assert_eq(count, s->values[number] ? 1 : 0);
+    cr_assert_eq(value, found.value);
+}
+
+typedef struct round_seen {
+    subject *s;
+    uint8_t seen[KEYS];
+    uint64_t count;
+} round_seen;
+
+static bool see(void *context, uint64_t key, uint64_t value)
+{
+    round_seen *round = context;
+    uint64_t guess = key >> 32 ? key >> 32 : key / 7;
+    for (uint64_t i = 0; i < KEYS; i++) {
+        uint64_t number = (guess + i) % KEYS;
+        if (key_of(round->s->mode, number) == key) {
+            cr_assert(round->s->values[number] && !round->seen[number]++);
+            cr_assert(round->s->mode == GA_SLABHASH_SET32 || value == round->s->values[number]);
+            round->count++;
+            return true;
+        }
+    }
+    cr_assert_fail("a key 0x%" PRIx64 " that nobody put in", key);
+    return false;
+}
+
+static void expect_all(subject *s)
+{
+    static round_seen round;
+    uint64_t size, count;
+    memset(&round, 0, sizeof round);
+    round.s = s;
+    assert_ok(ga_slabhash_each(s->table, see, &round)); /* in the middle of a move, it may be */
+    cr_assert_eq(round.count, s->size);
+    assert_ok(ga_slabhash_retrieve(s->table, NULL, NULL, 0, &count));
+    cr_assert_eq(count, s->size);
+    for (uint64_t number = 0; number < KEYS; number += 7) {
+        expect_key(s, number);
+    }
+    assert_ok(ga_slabhash_size(s->table, &size));
+    cr_assert_eq(size, s->size);
+}
+
+/* Up and down: what is done for some time is mostly inserts, then mostly removals. */
+static void up_and_down(ga_slabhash_mode mode, ga_slabhash_hash *hash, uint64_t keys)
+{
+    static subject s;
+    uint64_t seed = mode + 1;
+    memset(&s, 0, sizeof s);
+    s.mode = mode;
+    s.table = open_table((ga_slabhash_options){.mode = mode, .buckets = 1, .hash = hash});
+    for (uint32_t step = 0; step < 8 * keys; step++) {
+        bool up = step / keys % 4 < 2;
+        uint64_t what = random_below(&seed, 10), number = random_below(&seed, keys);
+        if (what < (up ? 8 : 2)) {
+            put(&s, number, value_of(mode, random_next(&seed)), what % 2);
+        } else {
+            take(&s, number, what == 9);
+        }
+        if (step % 500 == 0) {
+            assert_ok(step % 1000 ? ga_slabhash_compact(s.table) : GA_OK);
+            expect_all(&s);
+        }
+    }
+    assert_ok(ga_slabhash_clear(s.table));
+    memset(s.values, 0, sizeof s.values);
+    s.size = 0;
+    expect_all(&s);
+    put(&s, 7, 1, false);
+    expect_all(&s);
+    assert_ok(ga_slabhash_close(s.table));
+}
+
+static uint64_t same(void *context, uint64_t key)
+{
+    (void)context;
+    (void)key;
+    return UINT64_MAX;
+}
+
+static uint64_t few(void *context, uint64_t key)
+{
+    (void)context;
+    return key << 61;
+}
+
+Test(slabhash_grow, set32)
+{
+    up_and_down(GA_SLABHASH_SET32, NULL, KEYS);
+}
+
+Test(slabhash_grow, map32)
+{
+    up_and_down(GA_SLABHASH_MAP32, NULL, KEYS);
+}
+
+Test(slabhash_grow, map64)
+{
+    up_and_down(GA_SLABHASH_MAP64, NULL, KEYS);
+}
+
+Test(slabhash_grow, hashes_that_do_not_spread)
+{
+    for (ga_slabhash_mode mode = GA_SLABHASH_SET32; mode < GA_SLABHASH_MODE_COUNT; mode++) {
+        up_and_down(mode, same, 300);
+        up_and_down(mode, few, 300);
+    }
+}
+
+/* ---- how large it is ------------------------------------------------------------------------- */
+
+static ga_slabhash_stats stats_of(ga_slabhash *table)
+{
+    ga_slabhash_stats stats;
+    assert_ok(ga_slabhash_get_stats(table, &stats));
+    return stats;
+}
+
+Test(slabhash_grow, as_many_buckets_as_keys_need)
+{
+    ga_slabhash *table = open_table((ga_slabhash_options){.mode = GA_SLABHASH_MAP32});
+    cr_assert_eq(stats_of(table).buckets, 16);
+    for (uint64_t key = 0; key < 100000; key++) {
+        assert_ok(ga_slabhash_insert(table, key, key, NULL));
+    }
+    ga_slabhash_stats full = stats_of(table);
+    cr_assert_eq(full.size, 100000);
+    cr_assert(full.utilisation > 0.35 && full.utilisation < 0.8, "%f", full.utilisation);
+    cr_assert_lt(full.chained, full.buckets / 4);
+    for (uint64_t key = 100; key < 100000; key++) {
+        assert_ok(ga_slabhash_delete(table, key, NULL));
+    }
+    assert_ok(ga_slabhash_compact(table));
+    ga_slabhash_stats empty = stats_of(table);
+    cr_assert_eq(empty.size, 100);
+    cr_assert_eq(empty.deleted, 0);
+    cr_assert_leq(empty.buckets, 128, "%" PRIu64 " buckets for 100 keys", empty.buckets);
+    cr_assert_lt(empty.bytes_held, full.bytes_held / 2); /* a MiB of them for chained slabs */
+    assert_ok(ga_slabhash_close(table));
+}
+
+/* Places of deleted keys are had again without a flush, and buckets do not become more for them. */
+Test(slabhash_grow, deleted_keys_take_no_room_for_long)
+{
+    for (ga_slabhash_mode mode = GA_SLABHASH_SET32; mode < GA_SLABHASH_MODE_COUNT; mode++) {
+        ga_slabhash *table = open_table((ga_slabhash_options){.mode = mode});
+        for (uint64_t key = 0; key < 30000; key++) {
+            assert_ok(ga_slabhash_insert(table, key, 1, NULL));
+            assert_ok(key < 100 ? GA_OK : ga_slabhash_delete(table, key - 100, NULL));
+        }
+        ga_slabhash_stats stats = stats_of(table);
+        cr_assert_eq(stats.size, 100);
+        cr_assert_leq(stats.slabs, 256, "%s: %" PRIu64 " slabs for 100 keys",
+                      ga_slabhash_mode_text(mode), stats.slabs);
+        assert_ok(ga_slabhash_close(table));
+    }
+}
+
+static uint32_t keys32[20000], values32[20000], found32[20000];
+
+Test(slabhash_grow, batches)
+{
+    ga_slabhash *table = open_table((ga_slabhash_options){.mode = GA_SLABHASH_MAP32});
+    uint64_t done = 0;
+    ga_slabhash_batch batch = {.count = 20000,
+                               .keys = keys32,
+                               .values = values32,
+                               .found = found32,
+                               .op = GA_SLABHASH_INSERT};
+    for (uint32_t i = 0; i < 20000; i++) {
+        keys32[i] = i % 15000;
+        values32[i] = i + 1;
+    }
+    assert_ok(ga_slabhash_run(table, &batch, &done));
+    cr_assert_eq(done, 20000);
+    for (uint32_t i = 0; i < 20000; i++) {
+        cr_assert_eq(found32[i], i < 15000 ? 0 : i - 15000 + 1);
+    }
+    batch.op = GA_SLABHASH_SEARCH;
+    assert_ok(ga_slabhash_run(table, &batch, &done));
+    for (uint32_t i = 0; i < 20000; i++) {
+        cr_assert_eq(found32[i], keys32[i] + 1);
+    }
+    keys32[7] = 0x7ffffffe;
+    assert_fails(ga_slabhash_run(table, &batch, &done), GA_ERR_ARGUMENT,
+                 "slabhash: 1 of a batch of 20000 refused: expected keys and values that are not "
+                 "reserved, and operations of a map32");
+    assert_ok(ga_slabhash_close(table));
+}
+
+/* ---- rounds in which calls are made -----------------------------------------------------------
+ * */
+
+typedef struct nest {
+    ga_slabhash *table;
+    uint64_t seen, depth;
+} nest;
+
+static bool change_all(void *context, uint64_t key, uint64_t value)
+{
+    nest *n = context;
+    uint64_t count;
+    n->seen += value;
+    assert_ok(ga_slabhash_insert(n->table, key + 1000 * (n->seen % 7 + 1), 0, NULL));
+    if (n->seen == 50) {
+        assert_ok(ga_slabhash_compact(n->table));
+        assert_ok(ga_slabhash_retrieve(n->table, NULL, NULL, 0, &count));
+        cr_assert_geq(count, 100);
+    }
+    return true;
+}
+
+/* Each key that stays is seen once, though the table moves several times below the round. */
+Test(slabhash_grow, rounds_go_on_while_the_table_moves)
+{
+    ga_slabhash *table = open_table((ga_slabhash_options){.mode = GA_SLABHASH_MAP32, .buckets = 2});
+    nest n = {.table = table};
+    for (uint64_t key = 0; key < 100; key++) {
+        assert_ok(ga_slabhash_insert(table, key, 1, NULL));
+    }
+    assert_ok(ga_slabhash_each(table, change_all, &n));
+    cr_assert_eq(n.seen, 100);
+    assert_ok(ga_slabhash_close(table));
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+/* To a table of fixed buckets and back; but not what it cannot have. */
+Test(slabhash_grow, save_and_load)
+{
+    static const char *path = "/tmp/slabhash-grow-test";
+    char sentence[160];
+    uint64_t size;
+    ga_slabhash *fixed = NULL;
+    ga_slabhash_options options = {.options_size = sizeof options, .mode = GA_SLABHASH_MAP32};
+    ga_slabhash *table = open_table((ga_slabhash_options){.mode = GA_SLABHASH_MAP32});
+    assert_ok(ga_slabhash_open(&fixed, &options));
+    for (uint64_t key = 0; key < 5000; key++) {
+        assert_ok(ga_slabhash_insert(table, key, key, NULL));
+    }
+    assert_ok(ga_slabhash_save(table, path));
+    assert_ok(ga_slabhash_load(fixed, path));
+    assert_ok(ga_slabhash_save(fixed, path));
+    assert_ok(ga_slabhash_clear(table));
+    assert_ok(ga_slabhash_load(table, path));
+    assert_ok(ga_slabhash_size(table, &size));
+    cr_assert_eq(size, 5000);
+    assert_ok(ga_slabhash_insert(fixed, 0x90000000, 1, NULL));
+    assert_ok(ga_slabhash_save(fixed, path));
+    assert_ok(ga_slabhash_clear(table));
+    snprintf(sentence, sizeof sentence,
+             "slabhash: %s: a pair that a table that grows cannot have: expected keys to "
+             "0x7ffffffd and values to 0xffffffff",
+             path);
+    assert_fails(ga_slabhash_load(table, path), GA_ERR_ARGUMENT, sentence);
+    assert_ok(ga_slabhash_size(table, &size));
+    cr_assert_eq(size, 0);
+    unlink(path);
+    assert_ok(ga_slabhash_close(fixed));
+    assert_ok(ga_slabhash_close(table));
+}
+
+/* ---- memory that ends -------------------------------------------------------------------------
+ * */
+
+/* Each request fails once, those in the middle of a growth, too. */
+Test(slabhash_grow, each_request_fails_once)
+{
+    for (uint32_t nth = 1; nth <= 12; nth++) {
+        char spec[64];
+        ga_heap *heap;
+        ga_slabhash *table = NULL;
+        ga_stats stats;
+        snprintf(spec, sizeof spec, "fail:nth=%u/system", nth);
+        assert_ok(ga_heap_open(&heap, GA_PLACE_HOST, 0, spec));
+        ga_slabhash_options options = {.options_size = sizeof options,
+                                       .mode = GA_SLABHASH_MAP64,
+                                       .flags = GA_SLABHASH_GROW,
+                                       .buckets = 1,
+                                       .heap = heap};
+        while (ga_slabhash_open(&table, &options) != GA_OK) {
+            cr_assert_eq(nth, 1);
+        }
+        for (uint64_t key = 0; key < 3000; key++) {
+            ga_slabhash_found found;
+            if (ga_slabhash_insert(table, key, key, NULL) == GA_ERR_MEMORY) {
+                assert_ok(ga_slabhash_search(table, key, &found));
+                cr_assert(!found.found);
+                assert_ok(ga_slabhash_insert(table, key, key, NULL));
+            }
+        }
+        for (uint64_t key = 0; key < 3000; key++) {
+            ga_slabhash_found found;
+            assert_ok(ga_slabhash_search(table, key, &found));
+            cr_assert(found.found && found.value == key);
+        }
+        assert_ok(ga_slabhash_close(table));
+        assert_ok(ga_heap_stats(heap, &stats));
+        cr_assert_eq(stats.live_blocks, 0);
+        assert_ok(ga_heap_close(heap));
+    }
+}
+
+/* One long chain, and no room for a second one beside it: what was moved so far stays where it is,
+ * all is found, and it ends once there is room. */
+Test(slabhash_grow, no_slab_in_the_middle_of_a_move)
+{
+    enum {
+        WORDS = 8192 / 32 /* of the bitmaps of 1 MiB of slabs */
+    };
+    ga_slabhash *table = open_table((ga_slabhash_options){
+        .mode = GA_SLABHASH_MAP64, .buckets = 1, .hash = same, .limit = 1 << 20});
+    ga_slab_claimed claimed[WORDS];
+    uint64_t size, count;
+    uint32_t words = 0;
+    ga_slabhash_found found;
+    table->now->wanted = UINT32_MAX; /* it does not move by itself */
+    for (uint64_t key = 0; key < 1400; key++) {
+        assert_ok(ga_slabhash_insert(table, key, key, NULL));
+    }
+    do { /* all other slabs are somebody else's */
+        cr_assert_lt(words, WORDS);
+        claimed[words] = ga_slabhash_claim_word(table->view.heap, SLABHASH_TILE, words);
+    } while (claimed[words++].units);
+    assert_fails_with(ga_slabhash_compact(table), GA_ERR_MEMORY, "slab");
+    cr_assert(table->now->next);
+    assert_fails_with(ga_slabhash_insert(table, 77777, 1, NULL), GA_ERR_MEMORY, "slab");
+    assert_fails_with(ga_slabhash_delete(table, 5, NULL), GA_ERR_MEMORY, "slab");
+    for (uint64_t key = 0; key < 1400; key += 13) {
+        assert_ok(ga_slabhash_search(table, key, &found));
+        cr_assert(found.found && found.value == key);
+    }
+    assert_ok(ga_slabhash_search(table, 77777, &found));
+    cr_assert(!found.found);
+    assert_ok(ga_slabhash_size(table, &size));
+    cr_assert_eq(size, 1400);
+    assert_ok(ga_slabhash_retrieve(table, NULL, NULL, 0, &count));
+    cr_assert_eq(count, 1400);
+    while (words--) {
+        ga_slabhash_claim_end(table->view, SLABHASH_TILE, &claimed[words]);
+    }
+    assert_ok(ga_slabhash_delete(table, 5, &found));
+    cr_assert(found.found);
+    cr_assert_null(table->now->next);
+    assert_ok(ga_slabhash_size(table, &size));
+    cr_assert_eq(size, 1399);
+    assert_ok(ga_slabhash_close(table));
+}
+
+/* ---- what is refused --------------------------------------------------------------------------
+ * */
+
+static void expect_no_table(ga_slabhash_options options, ga_status status, const char *sentence)
+{
+    ga_slabhash *table = NULL;
+    options.options_size = sizeof options;
+    assert_fails(ga_slabhash_open(&table, &options), status, sentence);
+    cr_assert_null(table);
+}
+
+Test(slabhash_grow, refused)
+{
+    ga_slabhash_plan plan;
+    ga_slabhash_options options = {.options_size = sizeof options, .flags = GA_SLABHASH_GROW};
+    expect_no_table((ga_slabhash_options){.flags = GA_SLABHASH_GROW | GA_SLABHASH_MULTI},
+                    GA_ERR_UNSUPPORTED,
+                    "slabhash: a multimap that grows: expected unique keys, or fixed buckets");
+    expect_no_table((ga_slabhash_options){.flags = GA_SLABHASH_GROW, .path = 2, .buckets = 4},
+                    GA_ERR_UNSUPPORTED, "slabhash: path=2 of a table that grows: expected 1, or 0");
+    assert_fails(ga_slabhash_plan_of(&options, &plan), GA_ERR_UNSUPPORTED,
+                 "slabhash: flags=0x2 in other memory than the host's: expected no "
+                 "GA_SLABHASH_GROW");
+    ga_slabhash *table = open_table((ga_slabhash_options){.mode = GA_SLABHASH_MAP32});
+    assert_fails(ga_slabhash_insert(table, 0x7ffffffe, 1, NULL), GA_ERR_ARGUMENT,
+                 "slabhash: key 0x7ffffffe in a map32 that grows: expected 0 to 0x7ffffffd");
+    assert_fails(ga_slabhash_search(table, 0x80000000, &(ga_slabhash_found){0}), GA_ERR_ARGUMENT,
+                 "slabhash: key 0x80000000 in a map32 that grows: expected 0 to 0x7ffffffd");
+    assert_ok(ga_slabhash_close(table));
+    table = open_table((ga_slabhash_options){.mode = GA_SLABHASH_MAP64});
+    assert_fails(ga_slabhash_insert(table, UINT64_MAX - 1, 1, NULL), GA_ERR_ARGUMENT,
+                 "slabhash: key 0xfffffffffffffffe in a map64 that grows: expected 0 to "
+                 "0xfffffffffffffffd");
+    assert_fails(ga_slabhash_insert(table, 1, (UINT64_C(1) << 63) - 3, NULL), GA_ERR_ARGUMENT,
+                 "slabhash: value 0x7ffffffffffffffd in a map64 that grows: expected 0 to "
+                 "0x7ffffffffffffffc");
+    assert_ok(ga_slabhash_insert(table, 1, (UINT64_C(1) << 63) - 4, NULL));
+    assert_fails_with(ga_slabhash_apply(table, 1, 1, GA_SLABHASH_ADD, NULL), GA_ERR_ARGUMENT,
+                      "slabhash: value");
+    assert_ok(ga_slabhash_close(table));
+    options.flags = 0;
+    assert_ok(ga_slabhash_open(&table, &options));
+    assert_fails(ga_slabhash_compact(table), GA_ERR_UNSUPPORTED,
+                 "slabhash: compact in a table of 1024 buckets: expected one with "
+                 "GA_SLABHASH_GROW, or ga_slabhash_flush()");
+    assert_ok(ga_slabhash_close(table));
+    assert_fails(ga_slabhash_compact(table), GA_ERR_ARGUMENT,
+                 "slabhash: a table that was closed: expected an open one");
+}
