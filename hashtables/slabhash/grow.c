@@ -32,12 +32,13 @@ static slabhash_generation *new_generation(ga_slabhash *table, uint32_t buckets)
 {
     uint64_t bytes = (uint64_t)buckets * ROW_BYTES;
     void *rows = NULL;
-    slabhash_generation *g = ga_libc.calloc(1, sizeof *g);
+    slabhash_generation *g = ga_libc.memalign(SLABHASH_APART, sizeof *g);
     if (!g || ga_alloc(table->heap, bytes, ROW_BYTES, &rows) != GA_OK) {
         ga_libc.free(g);
         return NULL;
     }
     memset(rows, 0xff, bytes);
+    memset(g, 0, sizeof *g);
     g->table = table;
     g->view = table->view;
     g->view.rows = rows;
@@ -64,7 +65,8 @@ static void free_generation(slabhash_generation *g)
 static void drop(slabhash_generation *g)
 {
     /* U: acq_rel. Pairs with itself: the last one has all that others did behind him. */
-    if (__atomic_sub_fetch(&g->users, 1, __ATOMIC_ACQ_REL) == 0) {
+    int order = GA_SLABHASH_MUTANT == 19 ? __ATOMIC_RELAXED : __ATOMIC_ACQ_REL;
+    if (__atomic_sub_fetch(&g->users, 1, order) == 0) {
         free_generation(g);
     }
 }
@@ -114,6 +116,9 @@ ga_status ga_slabhash_enroll(ga_slabhash *table)
 
 static slabhash_generation *next_of(const slabhash_generation *g)
 {
+#if GA_SLABHASH_MUTANT == 18
+    return __atomic_load_n(&g->next, __ATOMIC_RELAXED);
+#endif
     /* N2: acquire. Pairs with N1: the generation is whole. */
     return __atomic_load_n(&g->next, __ATOMIC_ACQUIRE);
 }

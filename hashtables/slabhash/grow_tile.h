@@ -55,9 +55,6 @@ GA_SIMT uint32_t *ga_slabhash_bucket_row(ga_slabhash_view table, uint32_t bucket
 GA_SIMT bool ga_slabhash_is_open(uint32_t kind, ga_tile tile, const uint32_t *row)
 {
     ga_tile_sync(tile); /* what was read before was, by whichever lane */
-#if GA_SLABHASH_MUTANT == 18
-    uint32_t mark = ga_load_relaxed(row + GA_SLABHASH_MARK);
-#else
     uint32_t mark;
     if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
         mark = ga_load_acquire(row + GA_SLABHASH_MARK); /* O2: acquire. Pairs with O1 */
@@ -66,8 +63,6 @@ GA_SIMT bool ga_slabhash_is_open(uint32_t kind, ga_tile tile, const uint32_t *ro
         mark =
             (uint32_t)ga_load64_acquire((const uint64_t *)(const void *)(row + GA_SLABHASH_MARK));
     }
-#endif
-    (void)kind;
     return !(mark & 2u);
 }
 

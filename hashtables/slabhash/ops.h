@@ -6,7 +6,8 @@
 #include "table.h"
 
 enum {
-    OPS_AHEAD = 12 /* requests of a batch whose first slabs are fetched meanwhile */
+    OPS_AHEAD = 12,  /* requests of a batch whose first slabs are fetched meanwhile */
+    OPS_PINNED = 512 /* searches of a batch for which a generation stays */
 };
 
 /* Threads begin to look for slabs in different places. */
@@ -74,13 +75,14 @@ GA_SIMT void ops_answer(uint32_t kind, const ga_slabhash_batch *batch, uint64_t 
 }
 
 /* The next requests' first slabs are fetched; answers up to where. */
-GA_SIMT uint64_t ops_fetch(uint32_t kind, const ga_slabhash *table, const ga_slabhash_batch *batch,
-                           uint64_t ahead, uint64_t end, uint64_t *hashes)
+GA_SIMT uint64_t ops_fetch(uint32_t kind, const ga_slabhash *table, ga_slabhash_view view,
+                           const ga_slabhash_batch *batch, uint64_t ahead, uint64_t end,
+                           uint64_t *hashes)
 {
     for (; ahead < end; ahead++) {
         uint64_t hash = slabhash_hash_of(table, ops_of(kind, batch->keys, ahead));
         hashes[ahead % OPS_AHEAD] = hash;
-        ga_row_prefetch(SLABHASH_TILE, ga_slabhash_walk_path(table->view, hash).row);
+        ga_row_prefetch(SLABHASH_TILE, ga_slabhash_walk_path(view, hash).row);
     }
     return ahead;
 }
@@ -93,7 +95,7 @@ GA_SIMT uint64_t ops_batch(uint32_t kind, ops_do *perform, const ga_slabhash *ta
     uint64_t i = range.first;
     for (uint64_t ahead = i; i < range.end; i++) {
         uint64_t end = range.end - i < OPS_AHEAD ? range.end : i + OPS_AHEAD;
-        ahead = ops_fetch(kind, table, batch, ahead, end, hashes);
+        ahead = ops_fetch(kind, table, table->view, batch, ahead, end, hashes);
         ga_slabhash_change_to to = {.key = ops_of(kind, batch->keys, i),
                                     .value = batch->values ? ops_of(kind, batch->values, i) : 0,
                                     .op = batch->ops ? batch->ops[i] : (uint32_t)batch->op,
@@ -118,7 +120,7 @@ GA_SIMT uint64_t ops_searches(uint32_t kind, const ga_slabhash *table,
     uint64_t i = range.first;
     for (uint64_t ahead = i; i < range.end; i++) {
         uint64_t end = range.end - i < OPS_AHEAD ? range.end : i + OPS_AHEAD;
-        ahead = ops_fetch(kind, table, batch, ahead, end, hashes);
+        ahead = ops_fetch(kind, table, table->view, batch, ahead, end, hashes);
         uint64_t key = ops_of(kind, batch->keys, i);
         ga_slabhash_answer answer = ga_slabhash_say(GA_SLABHASH_REFUSED, 0);
         if (ga_slabhash_allowed(kind, GA_SLABHASH_SEARCH, key, 0)) {
@@ -251,13 +253,8 @@ GA_SIMT void ops_fetch_growing(uint32_t kind, const ga_slabhash *table,
                                uint64_t *hashes)
 {
     slabhash_pin pin = ga_slabhash_pin(table);
-    ga_slabhash_view view = pin.next ? pin.shift.to : pin.shift.from;
-    for (uint64_t i = range.first; i < range.end; i++) {
-        uint64_t hash = slabhash_hash_of(table, ops_of(kind, batch->keys, i));
-        hashes[i % OPS_AHEAD] = hash;
-        ga_row_prefetch(SLABHASH_TILE,
-                        ga_slabhash_bucket_row(view, ga_slabhash_bucket(view, hash)));
-    }
+    (void)ops_fetch(kind, table, pin.next ? pin.shift.to : pin.shift.from, batch, range.first,
+                    range.end, hashes);
     ga_slabhash_unpin(&pin);
 }
 
@@ -287,6 +284,42 @@ GA_SIMT uint64_t ops_batch_growing(uint32_t kind, ops_do_growing *perform, const
     }
     ops_end(table, &claimed);
     return i;
+}
+
+/* Searches alone: some of them with one pin. What they find was there since then. */
+GA_SIMT uint64_t ops_searches_growing(uint32_t kind, const ga_slabhash *table,
+                                      const ga_slabhash_batch *batch, slabhash_range range,
+                                      uint64_t *counts)
+{
+    uint64_t hashes[OPS_AHEAD];
+    slabhash_pin pin = ga_slabhash_pin(table);
+    ga_slabhash_view view = pin.next ? pin.shift.to : pin.shift.from;
+    uint64_t i = range.first;
+    for (uint64_t ahead = i; i < range.end; i++) {
+        uint64_t end = range.end - i < OPS_AHEAD ? range.end : i + OPS_AHEAD;
+        ahead = ops_fetch(kind, table, view, batch, ahead, end, hashes);
+        uint64_t key = ops_of(kind, batch->keys, i);
+        ga_slabhash_answer answer = ga_slabhash_say(GA_SLABHASH_REFUSED, 0);
+        if (ga_slabhash_allowed(kind, GA_SLABHASH_SEARCH, key, 0)) {
+            answer = ga_slabhash_seek(kind, pin.shift, SLABHASH_TILE, hashes[i % OPS_AHEAD], key);
+        }
+        ops_answer(kind, batch, i, answer);
+        counts[answer.result]++;
+    }
+    ga_slabhash_unpin(&pin);
+    return i;
+}
+
+GA_SIMT uint64_t ops_search_all(uint32_t kind, const ga_slabhash *table,
+                                const ga_slabhash_batch *batch, slabhash_range range,
+                                uint64_t *counts)
+{
+    while (range.first < range.end) {
+        slabhash_range some = range;
+        some.end = range.end - range.first < OPS_PINNED ? range.end : range.first + OPS_PINNED;
+        range.first = ops_searches_growing(kind, table, batch, some, counts);
+    }
+    return range.first;
 }
 
 GA_SIMT bool ops_open(uint32_t kind, const slabhash_pin *pin, slabhash_range range)
@@ -409,7 +442,9 @@ GA_SIMT bool ops_each_growing(uint32_t kind, const ga_slabhash *table, ga_slabha
     static uint64_t name##_batch(const ga_slabhash *table, const ga_slabhash_batch *batch,         \
                                  slabhash_range range, uint64_t *counts)                           \
     {                                                                                              \
-        return ops_batch_growing(kind, name##_do, table, batch, range, counts);                    \
+        return !batch->ops && batch->op == GA_SLABHASH_SEARCH                                      \
+                   ? ops_search_all(kind, table, batch, range, counts)                             \
+                   : ops_batch_growing(kind, name##_do, table, batch, range, counts);              \
     }                                                                                              \
     static bool name##_each(const ga_slabhash *table, ga_slabhash_visit *visit, void *context)     \
     {                                                                                              \

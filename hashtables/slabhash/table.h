@@ -21,17 +21,22 @@ typedef struct slabhash_range {
     uint64_t first, end; /* of a batch's operations */
 } slabhash_range;
 
+enum {
+    SLABHASH_APART = 128 /* bytes: two lines, which processors fetch together */
+};
+
 /* Of a table that grows: an array of buckets and their chains (grow.c). */
 typedef struct slabhash_generation {
     ga_slabhash *table;               /* set once, as is the view */
     ga_slabhash_view view;            /* all there is of tables that do not grow */
     struct slabhash_generation *next; /* N: where it moves, or NULL; set once */
     uint64_t bytes;                   /* of the array */
-    uint64_t cursor;                  /* relaxed: runs of buckets handed out to be opened */
-    uint32_t opened;                  /* C: buckets */
-    uint32_t chained;                 /* relaxed: slabs behind buckets */
-    uint32_t wanted;                  /* relaxed: with so many it moves on */
-    uint32_t users;                   /* U: the table, and rounds over it */
+    uint32_t wanted;                  /* relaxed: with so many slabs behind buckets it moves on */
+    /* What many change, apart from what all read. */
+    _Alignas(SLABHASH_APART) uint64_t cursor; /* relaxed: runs of buckets handed out */
+    uint32_t opened;                          /* C: buckets */
+    uint32_t chained;                         /* relaxed: slabs behind buckets */
+    uint32_t users;                           /* U: the table, and rounds over it */
 } slabhash_generation;
 
 /* The generations that a call works on; they stay until it lets go. */
@@ -63,9 +68,8 @@ typedef struct slabhash_ops {
     void (*copy)(const ga_slabhash *table, void *keys, void *values, uint64_t room,
                  uint64_t *count);
     void (*flush)(const ga_slabhash *table);
-    /* Open some buckets of the newer generation, from `range.first`
-     * to before `range.end`: false where a slab is wanted. And what there is in some buckets of one
-     * generation, `step` apart. */
+    /* Open some buckets of the newer generation: false where a slab is wanted. And what there is in
+     * some buckets of one generation, `step` apart. */
     bool (*open)(const slabhash_pin *pin, slabhash_range range);
     void (*sample)(const slabhash_generation *generation, slabhash_range range, uint32_t step,
                    ga_slabhash_census *census);

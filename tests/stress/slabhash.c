@@ -23,6 +23,7 @@ enum {
     STAYING = 50, /* of these, the first are never taken out */
     CALLS = 4000, /* of each thread in a round */
     BATCH = 100,  /* of these in a batch, now and then */
+    RUSH = 3001,  /* keys of a table that grows from one bucket; a prime */
     VALUES = THREADS * CALLS + KEYS
 };
 
@@ -35,6 +36,7 @@ static struct {
     int32_t there[THREADS][KEYS];    /* how often each thread has put a key in, less taken out */
     uint8_t in[VALUES], out[VALUES]; /* by value, each written by one thread; relaxed for `out` */
     uint32_t messages[VALUES];       /* plain: by value, written before that is put in */
+    uint64_t won[THREADS];           /* of the keys of a rush, by the thread that had each */
 } world;
 
 static bool has_values(void)
@@ -149,6 +151,26 @@ static void put_batch(size_t thread, uint64_t value, uint64_t *random)
     }
 }
 
+static bool count_staying(void *context, uint64_t key, uint64_t value)
+{
+    uint32_t *seen = context;
+    (void)value;
+    if (number_of(key) < STAYING) {
+        seen[number_of(key)]++;
+    }
+    return true;
+}
+
+/* A round beside all others: what stays is seen once. */
+static void look_at_all(void)
+{
+    uint32_t seen[STAYING] = {0};
+    NEED(ga_slabhash_each(world.table, count_staying, seen) == GA_OK);
+    for (uint32_t number = 0; number < STAYING; number++) {
+        stress_need(seen[number] == 1, "a round does not see a key that stays once");
+    }
+}
+
 static void work(size_t thread)
 {
     uint64_t random = world.round * THREADS + thread;
@@ -164,6 +186,8 @@ static void work(size_t thread)
             i += BATCH - 1;
         } else if (what == 7 && i % 50 == 1 && world.grows) {
             NEED(ga_slabhash_compact(world.table) == GA_OK);
+        } else if (what == 7 && i % 50 == 2) {
+            look_at_all();
         } else {
             look(number);
         }
@@ -230,6 +254,59 @@ static void open_table(void)
     NEED(ga_slabhash_open(&world.table, &options) == GA_OK);
 }
 
+/* ---- a rush: all threads put all keys in, each in an order of its own; then take them out ---- */
+
+static void rush_in(size_t thread)
+{
+    for (uint64_t i = 0; i < RUSH; i++) {
+        uint64_t number = (i * (2 * thread + 1) + thread * RUSH / THREADS) % RUSH;
+        ga_slabhash_found was;
+        NEED(ga_slabhash_insert(world.table, key_of(number), number, &was) == GA_OK);
+        world.won[thread] += was.found ? 0 : 1;
+        NEED(ga_slabhash_search(world.table, key_of(number), &was) == GA_OK);
+        stress_need(was.found && (!has_values() || was.value == number), "a key is lost");
+    }
+}
+
+static void rush_out(size_t thread)
+{
+    for (uint64_t i = 0; i < RUSH; i++) {
+        uint64_t number = (i * (2 * thread + 1) + thread * RUSH / THREADS) % RUSH;
+        ga_slabhash_found was;
+        NEED(ga_slabhash_delete(world.table, key_of(number), &was) == GA_OK);
+        world.won[thread] += was.found ? 1 : 0;
+        NEED(ga_slabhash_search(world.table, key_of(number), &was) == GA_OK);
+        stress_need(!was.found, "a key that was taken out is there");
+    }
+}
+
+static void rush(void (*work_of)(size_t thread), uint64_t size)
+{
+    uint64_t won = 0, there;
+    memset(world.won, 0, sizeof world.won);
+    stress_threads(THREADS, work_of);
+    for (uint32_t thread = 0; thread < THREADS; thread++) {
+        won += world.won[thread];
+    }
+    stress_need(won == RUSH, "a key is put in or taken out twice, or by nobody");
+    NEED(ga_slabhash_size(world.table, &there) == GA_OK);
+    stress_need(there == size, "the size is wrong");
+}
+
+static void grow_and_shrink(void)
+{
+    ga_slabhash_options options = {.options_size = sizeof options,
+                                   .flags = GA_SLABHASH_GROW,
+                                   .mode = world.mode,
+                                   .buckets = 1,
+                                   .seed = world.round,
+                                   .heap = world.heap};
+    NEED(ga_slabhash_open(&world.table, &options) == GA_OK);
+    rush(rush_in, RUSH);
+    rush(rush_out, 0);
+    NEED(ga_slabhash_close(world.table) == GA_OK);
+}
+
 int main(int argc, char **argv)
 {
     stress_begin(argc, argv);
@@ -245,6 +322,9 @@ int main(int argc, char **argv)
         stress_threads(THREADS, work);
         check();
         NEED(ga_slabhash_close(world.table) == GA_OK);
+        if (world.grows) {
+            grow_and_shrink();
+        }
     }
     printf("%" PRIu64 " rounds\n", world.round);
     NEED(ga_heap_close(world.heap) == GA_OK);
