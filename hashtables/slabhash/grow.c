@@ -65,8 +65,7 @@ static void free_generation(slabhash_generation *g)
 static void drop(slabhash_generation *g)
 {
     /* U: acq_rel. Pairs with itself: the last one has all that others did behind him. */
-    int order = GA_SLABHASH_MUTANT == 19 ? __ATOMIC_RELAXED : __ATOMIC_ACQ_REL;
-    if (__atomic_sub_fetch(&g->users, 1, order) == 0) {
+    if (__atomic_sub_fetch(&g->users, 1, __ATOMIC_ACQ_REL) == 0) {
         free_generation(g);
     }
 }

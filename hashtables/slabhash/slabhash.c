@@ -553,7 +553,7 @@ ga_status ga_slabhash_get_stats(ga_slabhash *table, ga_slabhash_stats *out)
         .deleted = census.deleted,
         .slabs = slabs,
         .chained = census.chained,
-        .marked = census.marked,
+        .marked = slabhash_grows(table) ? 0 : census.marked, /* there it says what is OPEN */
         .buckets = buckets,
         .bytes_held = bytes_held(table),
         .utilisation = (double)(census.live * width) / (double)(slabs * ROW_BYTES),
@@ -637,7 +637,8 @@ ga_status ga_slabhash_compact(ga_slabhash *table)
                          table->view.buckets);
     }
     status = status ? status : ga_slabhash_enroll(table);
-    return status ? status : ga_slabhash_settle(table, true);
+    status = status ? status : ga_slabhash_settle(table, true);
+    return status ? status : ga_domain_drain(table->domain);
 }
 
 ga_status ga_slabhash_flush(ga_slabhash *table)

@@ -21,7 +21,7 @@
  *            bit of the key, in map64 of the value, says that the place is FROZEN: nothing of it
  *            changes any more (grow_tile.h). Who finds an empty place seals it: as DELETED, in
  *            map64 with the key SEALED. There a value that was deleted is GONE, and never UNSET
- *            again.
+ *            again; and bit 1 of a bucket's mark says that it is shut.
  *
  * ORDER      V1 and V2: what was done before a pair was put in happens before what follows its
  *            being found, on the CPU. A word is read and changed at one width: pairs at 64 bits.

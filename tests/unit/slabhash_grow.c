@@ -322,6 +322,53 @@ Test(slabhash_grow, rounds_go_on_while_the_table_moves)
     assert_ok(ga_slabhash_close(table));
 }
 
+/* ---- threads that are stopped in the middle of a move ------------------------------------------
+ * */
+
+/* One has frozen buckets and opened none; one has opened some, and has not counted them. All is
+ * found, and the move is ended by the calls of another. */
+Test(slabhash_grow, a_stopped_thread_stops_no_move)
+{
+    enum {
+        KIND = GA_SLABHASH_MAP32 | GA_SLABHASH_GROWING
+    };
+    ga_slabhash *table =
+        open_table((ga_slabhash_options){.mode = GA_SLABHASH_MAP32, .buckets = 64});
+    ga_slab_claimed claimed = ga_slabhash_claim_begin(0);
+    ga_slabhash_found found;
+    uint64_t keys = 0, calls = 0;
+    while (!table->now->next) {
+        assert_ok(ga_slabhash_insert(table, keys, keys, NULL));
+        keys++;
+    }
+    slabhash_pin pin = ga_slabhash_pin(table);
+    for (uint32_t bucket = 1; bucket < 64; bucket += 2) {
+        ga_slabhash_freeze_bucket(KIND, pin.shift.from, SLABHASH_TILE, bucket);
+    }
+    for (uint32_t bucket = 50; bucket < 60; bucket++) {
+        cr_assert_eq(ga_slabhash_shift_bucket(KIND, pin.shift, SLABHASH_TILE, &claimed, bucket),
+                     GA_SLABHASH_OPENED);
+    }
+    slabhash_generation *next = pin.next;
+    uint32_t buckets = next->view.buckets;
+    ga_slabhash_unpin(&pin);
+    ga_slabhash_claim_end(table->view, SLABHASH_TILE, &claimed);
+    for (uint64_t key = 0; key < keys; key++) {
+        assert_ok(ga_slabhash_search(table, key, &found));
+        cr_assert(found.found && found.value == key);
+    }
+    for (; table->now != next; calls++) {
+        assert_ok(ga_slabhash_replace(table, calls % keys, calls % keys, &found));
+        cr_assert(found.found);
+        cr_assert_lt(calls, 3 * buckets / 8 + 1);
+    }
+    for (uint64_t key = 0; key < keys; key++) {
+        assert_ok(ga_slabhash_search(table, key, &found));
+        cr_assert(found.found && found.value == key);
+    }
+    assert_ok(ga_slabhash_close(table));
+}
+
 /* ---- files ----------------------------------------------------------------------------------- */
 
 /* To a table of fixed buckets and back; but not what it cannot have. */

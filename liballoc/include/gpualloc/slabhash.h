@@ -264,7 +264,8 @@ GA_API ga_status ga_slabhash_flush(ga_slabhash *table);
  *
  * GA_ERR_MEMORY       no memory for the array, or a slab; the table is whole, and goes on moving
  *                     with later calls
- * GA_ERR_UNSUPPORTED  a table without GA_SLABHASH_GROW */
+ * GA_ERR_UNSUPPORTED  a table without GA_SLABHASH_GROW; or the kernel refused a membarrier that it
+ *                     granted before: the older array is freed later */
 GA_API ga_status ga_slabhash_compact(ga_slabhash *table);
 
 /* Take everything out, and free all chained slabs. Alone. */
