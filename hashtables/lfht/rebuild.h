@@ -5,9 +5,9 @@
  *     a full line          becomes a link to a node with its pairs: one swap of its word, from the
  *                          one that the pairs were read by
  *     a node with too      goes, with all below it, for one of another size, or for nothing: its
- *     many links, or too   lines are frozen, one after the other, then what is in them is copied,
- *     few pairs, or a      and the link to it is swapped
- *     worn line
+ *     many links, or no    lines are frozen, one after the other, then what is in them is copied,
+ *     pairs, or a worn     and the link to it is swapped
+ *     line
  *
  * INVARIANT  A frozen line's word never changes, nor do its pairs; so all who copy a frozen node
  *            copy the same. One of them swaps the link; the others free what they have made. A link
@@ -29,8 +29,7 @@
 #include "trail.h"
 
 enum {
-    REBUILD_FEW = 24, /* pairs that need no memory of their own on the way */
-    REBUILD_RUN = 7   /* empty lines behind one another that make a node look sparse */
+    REBUILD_FEW = 24 /* pairs that need no memory of their own on the way */
 };
 
 /* ---- making --------------------------------------------------------------------------------- */
@@ -71,7 +70,7 @@ static uint32_t least_of(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* The log2 of lines that n pairs want, up to `most`: on average five in a line of seven, no more. */
+/* The log2 of lines that n pairs want, up to `most`: on average five in a line of seven. */
 static uint32_t line_wanted(const ga_lfht *map, size_t n, uint32_t most)
 {
     uint32_t log2 = 0;
@@ -368,35 +367,30 @@ static ga_status help(trail *t)
 
 /* ---- shrinking ------------------------------------------------------------------------------ */
 
-/* Pairs of a line; of a link as many as make one; of an index's more than it may be sparse with. */
-static uint32_t weight(lfht_word link, const lfht_word *place)
+static bool is_empty_place(const lfht_word *place)
 {
     /* E1: seq_cst. Pairs with W1. */
     lfht_word word = __atomic_load_n(place, __ATOMIC_SEQ_CST);
-    uint32_t full = line_is_index(link) ? line_places(link) : LINE_PAIRS + 1;
-    return word & LINE_LINK ? (line_at(word) ? full : 0) : line_count(line_live(word));
+    return word & LINE_LINK ? !line_at(word) : !line_live(word);
 }
 
-/* The place has become empty. Few of the node's are not, and none of the next. */
-static bool is_sparse(const trail *t)
+/* From the place on, which has become empty: the next is likely not to be. */
+static bool is_empty_node(const trail *t)
 {
     lfht_word link = trail_node(t);
-    uint32_t all = line_places(link), sum = 0;
     size_t apart = line_is_index(link) ? sizeof(lfht_word) : sizeof(lfht_line);
-    uintptr_t own = ((uintptr_t)t->place - (uintptr_t)line_place(link, 0)) / apart;
-    for (uint32_t i = 0; i < all; i++) {
-        sum += weight(link, line_place(link, (own + i) % all));
-        if (i <= REBUILD_RUN ? sum > 0 : 2 * sum > all) {
-            return false;
-        }
+    uint64_t own = ((uintptr_t)t->place - (uintptr_t)line_place(link, 0)) / apart;
+    uint32_t all = line_places(link), i = 0;
+    while (i < all && is_empty_place(line_place(link, (own + i) % all))) {
+        i++;
     }
-    return true;
+    return i == all;
 }
 
-/* A line has become empty: nodes that have little left go, up to the root's words. */
+/* A place has become empty: nodes that have nothing left go, up to the root's words. */
 static void emptied(trail *t)
 {
-    if (t->depth > 0 && is_sparse(t)) {
+    if (t->depth > 0 && is_empty_node(t)) {
         rebuild(t, t->depth - 1); /* what fails for want of memory is another's to do */
     }
 }

@@ -3,7 +3,8 @@
  * The way of a thread through a map of lines, and what it protects.
  *
  * STRUCTURE  root: words -> index: words -> node: lines -> ...     a place is a word of the root or
- *            of an index, or that of a line; the trail has all places from the root on whose links it has followed.
+ *            of an index, or that of a line; the trail has all places from the root on whose links
+ *            it has followed.
  *
  * INVARIANT  T: all nodes on the trail are protected, each in the slot of its depth, and each was
  *            reachable from the root at some moment of the call. So was what is found in a line: a
