@@ -4,8 +4,8 @@
  *
  * A batch is looked up in groups. Of each the root's words are fetched, all of them, before the
  * first is read, then what these lead to, and so on. Three groups take turns: one begins, one makes
- * its second step, the third is answered, so that what a group waits for comes while others go on. What
- * is frozen, deep or has changed has a call of its own.
+ * its second step, the third is answered, so that what a group waits for comes while others go on.
+ * What is frozen, deep or has changed has a call of its own.
  *
  * Each glance has two slots, which take turns. It follows no frozen link: so T (trail.h) needs no
  * trail.
