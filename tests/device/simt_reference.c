@@ -264,7 +264,11 @@ static void expect_row(const simt_input *in, uint32_t lane, simt_output *out)
     uint32_t put = 0;
     uint32_t each = 0;
     uint32_t count = 0;
+    uint32_t wide = 0;
     for (uint32_t i = 0; i < 32; i++) {
+        wide |= i % 4 == 0 && i < 28 && in->row[i] == in->key && in->row[i + 1] == in->common
+                    ? 1u << i
+                    : 0;
         match |= in->row[i] == in->key ? 1u << i : 0;
         put |= (i == in->place ? in->value : in->row[i]) == in->value ? 1u << i : 0;
         each = mix(each ^ in->row[i]);
@@ -273,6 +277,11 @@ static void expect_row(const simt_input *in, uint32_t lane, simt_output *out)
     out->word[SIMT_row_match][lane] = match;
     out->word[SIMT_row_differ][lane] = 0xffffffffu - match;
     out->word[SIMT_row_find][lane] = nth(match, 0);
+    uint32_t first = nth(match & 0x15555555u, 0);
+    out->word[SIMT_row_first][lane] = first;
+    out->word[SIMT_row_first_abreast][lane] = nth(match & 0x3fffffffu, 0);
+    out->word[SIMT_row_first64][lane] = nth(wide, 0);
+    out->word[SIMT_row_behind][lane] = first < 32 ? in->row[first + 1] : 0;
     out->word[SIMT_row_get][lane] = in->row[in->place];
     out->word[SIMT_row_get_each][lane] = each;
     out->word[SIMT_row_load_pairs][lane] = each;

@@ -51,6 +51,10 @@
     X(row_match)                                                                                   \
     X(row_differ)                                                                                  \
     X(row_find)                                                                                    \
+    X(row_first)                                                                                   \
+    X(row_first_abreast)                                                                           \
+    X(row_first64)                                                                                 \
+    X(row_behind)                                                                                  \
     X(row_get)                                                                                     \
     X(row_get_each)                                                                                \
     X(row_load_pairs)                                                                              \
@@ -216,6 +220,36 @@ GA_SIMT void simt_share(ga_tile tile, const simt_input *in, simt_output *out)
     SIMT_UNIFORM(share_ahead, ahead);
 }
 
+/* The first of `places` with `key` and the word behind it, where a lane has both; else by another
+ * way. */
+GA_SIMT uint32_t simt_first64(ga_tile tile, ga_row row, uint32_t places, uint64_t key)
+{
+    if (tile.width <= 8u) {
+        return ga_row_first64(tile, row, places, key);
+    }
+    uint32_t found = ga_row_match(tile, row, (uint32_t)key) & places;
+    found &= ga_row_match(tile, row, (uint32_t)(key >> 32)) >> 1;
+    return found ? ga_bits_lowest(found) : GA_NONE;
+}
+
+/* All tiles of the warp are here. */
+GA_SIMT void simt_row_first(ga_tile tile, ga_row row, const simt_input *in, simt_output *out)
+{
+    ga_tile abreast = ga_tile_abreast(tile.width);
+    uint32_t first = ga_row_first(tile, row, 0x15555555u, in->key);
+    uint32_t behind = tile.width > 8u && first != GA_NONE ? ga_row_get(tile, row, first + 1u) : 0;
+    ga_tile_sync(abreast);
+    ga_tile_gate(abreast);
+    SIMT_UNIFORM(row_first, first);
+    SIMT_UNIFORM(row_first_abreast, ga_row_first(abreast, row, 0x3fffffffu, in->key));
+    SIMT_UNIFORM(row_first64, simt_first64(tile.width <= 8u ? abreast : tile, row, 0x01111111u,
+                                           in->key | (uint64_t)in->common << 32));
+    if (tile.width <= 8u) {
+        behind = ga_row_behind(abreast, row, 0x15555555u, in->key, first, 1);
+    }
+    SIMT_UNIFORM(row_behind, first != GA_NONE ? behind : 0);
+}
+
 /* For tiles without gaps. */
 GA_SIMT void simt_row(ga_tile tile, const simt_input *in, simt_output *out)
 {
@@ -228,6 +262,7 @@ GA_SIMT void simt_row(ga_tile tile, const simt_input *in, simt_output *out)
     SIMT_UNIFORM(row_match, ga_row_match(tile, row, in->key));
     SIMT_UNIFORM(row_differ, ga_row_differ(tile, row, in->key));
     SIMT_UNIFORM(row_find, ga_row_find(tile, row, in->key));
+    simt_row_first(tile, row, in, out);
     SIMT_UNIFORM(row_get, ga_row_get(tile, row, in->place));
     SIMT_UNIFORM(row_get_each, each);
     SIMT_UNIFORM(row_count, ga_row_count(tile, row));
