@@ -228,25 +228,29 @@ GA_SIMT bool ga_slabhash_judge(uint32_t kind, uint32_t fixed, ga_slabhash_view t
 
 /* ---- look ----------------------------------------------------------------------------------- */
 
-/* What there is in the slabs of the next few of the queue, which is handed on without them. */
-GA_SIMT uint32_t ga_slabhash_look_at_some(uint32_t kind, uint32_t fixed, ga_tile tile,
+/* What there is in the slabs of the next `n` (a constant) of the queue, which is handed on without
+ * them. */
+GA_SIMT uint32_t ga_slabhash_look_at_some(uint32_t kind, uint32_t fixed, ga_tile tile, uint32_t n,
                                           uint32_t queue, const ga_slabhash_many *many,
                                           ga_slabhash_sight *sight)
 {
+    uint64_t spare = ga_lanes_pick(tile, queue, many->row) |
+                     (uint64_t)ga_lanes_pick(tile, queue, many->row_high) << 32;
     uint32_t lanes[GA_SLABHASH_AT_ONCE];
     ga_row rows[GA_SLABHASH_AT_ONCE];
     GA_UNROLL
-    for (uint32_t i = 0; i < GA_SLABHASH_AT_ONCE; i++) {
-        lanes[i] = queue ? ga_bits_lowest(queue) : GA_NONE; /* then any slab */
+    for (uint32_t i = 0; i < n; i++) {
+        lanes[i] = queue ? ga_bits_lowest(queue) : GA_NONE;
         queue &= queue - 1u;
         uint32_t lane = lanes[i] % ga_tile_size(tile);
         uint64_t row = ga_lanes_get(tile, many->row, lane) |
                        (uint64_t)ga_lanes_get(tile, many->row_high, lane) << 32;
+        row = lanes[i] != GA_NONE ? row : spare; /* what another tile looks at costs nothing */
         rows[i] = ga_slabhash_look(kind, tile, (const uint32_t *)(uintptr_t)row);
     }
     ga_tile_gate(tile); /* all loads are under way before any is waited for */
     GA_UNROLL
-    for (uint32_t i = 0; i < GA_SLABHASH_AT_ONCE; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         uint32_t lane = lanes[i] % ga_tile_size(tile);
         uint64_t key = ga_lanes_get(tile, many->key, lane);
         if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64) {
@@ -257,26 +261,26 @@ GA_SIMT uint32_t ga_slabhash_look_at_some(uint32_t kind, uint32_t fixed, ga_tile
     return queue;
 }
 
-GA_SIMT void ga_slabhash_look_at_many(uint32_t kind, uint32_t fixed, ga_slabhash_view table,
-                                      ga_tile tile, uint32_t asking, ga_slabhash_many *many)
+/* All requests of the mask look at a slab each, `n` at once; answers which go on. */
+GA_SIMT uint32_t ga_slabhash_look_at_many(uint32_t kind, uint32_t fixed, ga_slabhash_view table,
+                                          ga_tile tile, uint32_t n, uint32_t asking,
+                                          ga_slabhash_many *many)
 {
-    while (ga_lanes_any(tile, ga_lanes_all(asking))) {
-        ga_slabhash_sight sight;
-        ga_lanes again = ga_lanes_all(0);
-        uint32_t queue = asking;
-        sight.found = sight.empty = sight.value = sight.value_high = ga_lanes_all(0);
-        sight.mark = sight.next = ga_lanes_all(0);
-        do {
-            queue = ga_slabhash_look_at_some(kind, fixed, tile, queue, many, &sight);
-        } while (ga_lanes_any(tile, ga_lanes_all(queue)));
-        GA_EACH_LANE(tile, asking, own)
-        {
-            bool on = ga_slabhash_judge(kind, fixed, table, many, own, &sight);
-            ga_lane_write(&again, own, on ? 1u : 0u);
-        }
-        ga_tile_sync(tile); /* what a lane acquired is the others' */
-        asking = ga_lanes_nonzero(tile, again);
+    ga_slabhash_sight sight;
+    ga_lanes again = ga_lanes_all(0);
+    uint32_t queue = asking;
+    sight.found = sight.empty = sight.value = sight.value_high = ga_lanes_all(0);
+    sight.mark = sight.next = ga_lanes_all(0);
+    do {
+        queue = ga_slabhash_look_at_some(kind, fixed, tile, n, queue, many, &sight);
+    } while (ga_lanes_any(tile, ga_lanes_all(queue)));
+    GA_EACH_LANE(tile, asking, own)
+    {
+        bool on = ga_slabhash_judge(kind, fixed, table, many, own, &sight);
+        ga_lane_write(&again, own, on ? 1u : 0u);
     }
+    ga_tile_sync(tile); /* what a lane acquired is the others' */
+    return ga_lanes_nonzero(tile, again);
 }
 
 /* ---- act ------------------------------------------------------------------------------------ */
@@ -314,7 +318,13 @@ GA_SIMT uint32_t ga_slabhash_serve_many(uint32_t kind, uint32_t fixed, ga_slabha
                                         ga_tile tile, uint32_t asking, ga_slabhash_many *many)
 {
     ga_lanes later = ga_lanes_all(0);
-    ga_slabhash_look_at_many(kind, fixed, table, tile, asking, many);
+    uint32_t on = asking;
+    if (ga_lanes_any(tile, ga_lanes_all(on))) {
+        on = ga_slabhash_look_at_many(kind, fixed, table, tile, GA_SLABHASH_AT_ONCE, on, many);
+    }
+    while (ga_lanes_any(tile, ga_lanes_all(on))) { /* few are left */
+        on = ga_slabhash_look_at_many(kind, fixed, table, tile, GA_SLABHASH_AT_ONCE / 2u, on, many);
+    }
     GA_EACH_LANE(tile, asking, own)
     {
         uint32_t result = ga_lane_read(many->result, own);

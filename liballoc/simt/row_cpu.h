@@ -161,6 +161,14 @@ GA_SIMT uint32_t ga_lanes_get(ga_tile tile, ga_lanes lanes, uint32_t lane)
     return lanes[lane & (tile.width - 1u)];
 }
 
+/* What the first lane of the mask holds; of tiles abreast, that of the first tile whose mask has
+ * one, for all. Lane 31's where there is none. */
+GA_SIMT uint32_t ga_lanes_pick(ga_tile tile, uint32_t among, ga_lanes lanes)
+{
+    (void)tile;
+    return lanes[among ? ga_bits_lowest(among) : 31u];
+}
+
 /* Each lane gets what the lane holds whose number `from` has for it: one that is here. */
 GA_SIMT ga_lanes ga_lanes_from(ga_tile tile, ga_lanes lanes, ga_lanes from)
 {

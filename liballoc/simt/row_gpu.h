@@ -202,6 +202,12 @@ GA_SIMT uint32_t ga_lanes_get(ga_tile tile, ga_lanes lanes, uint32_t lane)
     return __shfl_sync(tile.mask, lanes, (int)lane, (int)tile.width);
 }
 
+GA_SIMT uint32_t ga_lanes_pick(ga_tile tile, uint32_t among, ga_lanes lanes)
+{
+    uint32_t votes = __ballot_sync(tile.mask, (among >> tile.lane) & 1u);
+    return __shfl_sync(tile.mask, lanes, __ffs((int)(votes & tile.mask)) - 1);
+}
+
 GA_SIMT ga_lanes ga_lanes_from(ga_tile tile, ga_lanes lanes, ga_lanes from)
 {
     return __shfl_sync(tile.mask, lanes, (int)from, (int)tile.width);

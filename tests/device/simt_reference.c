@@ -312,6 +312,7 @@ static void expect_uniform(const simt_input *in, uint32_t lane, simt_output *out
     out->word[SIMT_tile_size][lane] = count_below(in->here, 32);
     out->word[SIMT_tile_leader][lane] = nth(in->here, 0);
     out->word[SIMT_lanes_get][lane] = in->values[in->lane];
+    out->word[SIMT_lanes_pick][lane] = in->asking ? in->values[nth(in->asking, 0)] : 0;
     out->word[SIMT_lanes_nonzero][lane] = nonzero;
     out->word[SIMT_lanes_any][lane] = nonzero ? 1 : 0;
     out->word[SIMT_lanes_same][lane] = (same ? 1u : 0) | 2u | (parted ? 0 : 4u);

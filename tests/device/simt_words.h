@@ -34,6 +34,7 @@
     X(lanes_numbers)                                                                               \
     X(lanes_operators)                                                                             \
     X(lanes_get)                                                                                   \
+    X(lanes_pick)                                                                                  \
     X(lanes_select)                                                                                \
     X(lanes_nonzero)                                                                               \
     X(lanes_any)                                                                                   \
@@ -188,6 +189,7 @@ GA_SIMT void simt_together(ga_tile tile, const simt_input *in, simt_output *out)
     ga_lanes flags = simt_lanes(tile, in->flags);
     ga_lanes equal = ga_lanes_equal(tile, in->among, simt_lanes(tile, in->keys));
     SIMT_UNIFORM(lanes_get, ga_lanes_get(tile, values, in->lane));
+    SIMT_UNIFORM(lanes_pick, in->asking ? ga_lanes_pick(tile, in->asking, values) : 0);
     SIMT_UNIFORM(lanes_nonzero, ga_lanes_nonzero(tile, flags));
     SIMT_UNIFORM(lanes_any, ga_lanes_any(tile, flags) ? 1u : 0u);
     ga_lanes parted =
