@@ -18,6 +18,13 @@
 
 #include <pthread.h>
 
+/* The stress tests weaken one thing at a time, to see that they notice
+ * (tests/stress/meson.build). */
+#ifndef GA_ARENA_MUTANT
+#define GA_ARENA_MUTANT 0
+#endif
+#define GA_ARENA_WEAKEN(mutant, order) (GA_ARENA_MUTANT == (mutant) ? __ATOMIC_RELAXED : (order))
+
 typedef struct ga_arena_chunk {
     uint64_t handle;      /* as ga_space_create() gave it */
     uint64_t start, size; /* bytes, from the base on */

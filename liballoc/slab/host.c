@@ -144,7 +144,7 @@ static void publish(ga_slab_host *slab, uint32_t supers)
     ga_slab_heap *heap = &slab->heap;
     uint32_t first = heap->super_count << slab->shape.super_bits;
     uint32_t last = (heap->super_count + supers) << slab->shape.super_bits;
-    /* G5: release. Pairs with G7 (slab_tile.h). */
+    /* G5: release. Pairs with G7 (slab_units.h). */
     __atomic_store_n(&heap->super_count, heap->super_count + supers, __ATOMIC_RELEASE);
     for (uint32_t block = first; block < last; block++) {
         /* G2: release. Pairs with G1 (slab_tile.h). */

@@ -57,7 +57,7 @@ static inline uint32_t ga_slab_host_supers(const ga_slab_host *slab)
 static inline uint32_t ga_slab_host_room(const ga_slab_host *slab)
 {
     /* G10: acquire. Pairs with G9: what had come by then can be claimed. */
-    return __atomic_load_n(&slab->room, __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&slab->room, GA_SLAB_WEAKEN(16, __ATOMIC_ACQUIRE));
 }
 
 /* There is something to claim that was not. By the growing thread, once it is there. */

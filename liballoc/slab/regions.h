@@ -45,13 +45,14 @@ static inline ga_slab_region *ga_slab_region_at(const void *pointer)
         return NULL;
     }
     /* R2: acquire. Pairs with R1: a leaf is empty before it is seen. */
-    ga_slab_region_leaf *leaf =
-        __atomic_load_n(&ga_slab_region_root[step >> GA_SLAB_LEAF_BITS], __ATOMIC_ACQUIRE);
+    ga_slab_region_leaf *leaf = __atomic_load_n(&ga_slab_region_root[step >> GA_SLAB_LEAF_BITS],
+                                                GA_SLAB_WEAKEN(17, __ATOMIC_ACQUIRE));
     if (__builtin_expect(!leaf, 0)) {
         return NULL;
     }
     /* R4: acquire. Pairs with R3: so is what the region says. */
-    return __atomic_load_n(&(*leaf)[step & ((1u << GA_SLAB_LEAF_BITS) - 1u)], __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&(*leaf)[step & ((1u << GA_SLAB_LEAF_BITS) - 1u)],
+                           GA_SLAB_WEAKEN(18, __ATOMIC_ACQUIRE));
 }
 
 /* Whether a unit begins at `pointer`, and its number. An offset of k units gives k exactly, since

@@ -28,6 +28,7 @@
 #ifndef GA_SLAB_MUTANT
 #define GA_SLAB_MUTANT 0
 #endif
+#define GA_SLAB_WEAKEN(mutant, order) (GA_SLAB_MUTANT == (mutant) ? __ATOMIC_RELAXED : (order))
 
 /* What the hardened checks have found. */
 typedef enum ga_slab_fault {

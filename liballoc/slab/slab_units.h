@@ -55,13 +55,33 @@ GA_SIMT uint32_t ga_slab_divide(ga_slab_view slab, uint64_t offset)
 }
 
 /* What stands at `word`, which on the CPU changes when super blocks come meanwhile; G7: acquire.
- * Pairs with G5 (host.c): so many super blocks can be reached. */
+ * Pairs with G5 (host.c): so many super blocks can be reached; and of `sorted` with G8 there. */
 GA_SIMT uint32_t ga_slab_read(const uint32_t *word)
 {
 #ifdef __CUDACC__
     return *word;
 #else
     return ga_load_acquire(word);
+#endif
+}
+
+/* How many super blocks there are. */
+GA_SIMT uint32_t ga_slab_super_count(const ga_slab_heap *heap)
+{
+#if GA_SLAB_MUTANT == 14
+    return ga_load_relaxed(&heap->super_count);
+#else
+    return ga_slab_read(&heap->super_count);
+#endif
+}
+
+/* The super block at place `at` in the order of addresses. */
+GA_SIMT uint32_t ga_slab_super_at(const ga_slab_heap *heap, uint32_t at)
+{
+#if GA_SLAB_MUTANT == 15
+    return ga_load_relaxed(heap->sorted + at);
+#else
+    return ga_slab_read(heap->sorted + at);
 #endif
 }
 
@@ -72,7 +92,7 @@ GA_SIMT uint32_t ga_slab_unit_unsorted(ga_slab_view slab, const void *pointer)
 {
 #ifndef __CUDACC__
     const ga_slab_heap *heap = slab.heap;
-    uint32_t supers = ga_slab_read(&heap->super_count);
+    uint32_t supers = ga_slab_super_count(heap);
     for (uint32_t super = 0; super < supers; super++) {
         uint64_t offset = (uint64_t)((const char *)pointer - heap->supers[super].units);
         if (offset < heap->super_bytes) {
@@ -95,10 +115,10 @@ GA_SIMT uint32_t ga_slab_unit(ga_slab_view slab, const void *pointer)
     }
     const ga_slab_heap *heap = slab.heap;
     uint32_t low = 0;
-    uint32_t high = ga_slab_read(&heap->super_count); /* it is one of low to high - 1, if any */
+    uint32_t high = ga_slab_super_count(heap); /* it is one of low to high - 1, if any */
     while (low < high) {
         uint32_t middle = (low + high) / 2;
-        uint32_t super = ga_slab_read(heap->sorted + middle);
+        uint32_t super = ga_slab_super_at(heap, middle);
         const char *units = heap->supers[super].units;
         if ((uintptr_t)pointer < (uintptr_t)units) {
             high = middle;

@@ -8,6 +8,8 @@
  */
 #include "starts.h"
 
+#include "slab_heap.h"
+
 #include <sys/mman.h>
 
 enum {
@@ -22,7 +24,7 @@ enum {
 static void *load(void *const *slot)
 {
     /* L2: acquire. Pairs with L1: a table is empty before it is seen. */
-    return __atomic_load_n(slot, __ATOMIC_ACQUIRE);
+    return __atomic_load_n(slot, GA_SLAB_WEAKEN(20, __ATOMIC_ACQUIRE));
 }
 
 /* What the slot points to, made of `size` bytes where there is nothing yet. */

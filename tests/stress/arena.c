@@ -4,26 +4,35 @@
  * arenas of their own on the same device meanwhile. What was backed stays where it is and keeps
  * what it holds, and nothing is left in the end. On a device whose memory is the host's, and on the
  * host.
+ *
+ * Two more look on until an arena has grown, or got more addresses, and then plainly at what was
+ * written down of that, with nothing but the size they read to order it. GA_ARENA_MUTANT weakens A2
+ * (1) or A4 (2): the thread sanitizer must report it (tests/planted).
  */
 #include "stress.h"
 
+#include "arena/state.h"
 #include "support/vmm_driver.h"
 
 #include <gpualloc/arena.h>
 
+#include <sched.h>
 #include <string.h>
 
 enum {
     GROWERS = 2,
     USERS = 2,
     OTHERS = 2,
+    LOOKERS = 3, /* one grows, one extends an arena of their own */
     STEP = 2 << 20,
     STEPS = 64
 };
 
 static ga_place place;
 static ga_arena *shared;
-static int growers_left; /* acq_rel: what they did has been done; users look no further then */
+static ga_arena *extended; /* by one who is told of it, while another asks how far */
+static int not_extended;   /* relaxed: the driver had no addresses; an end, and orders nothing */
+static int growers_left;   /* acq_rel: what they did has been done; users look no further then */
 
 static ga_arena *open_one(uint64_t steps)
 {
@@ -81,27 +90,77 @@ static void come_and_go(size_t number)
     }
 }
 
+/* ---- looking on ---------------------------------------------------------------------------- */
+
+/* Nobody grows it any more: its chunks are what was there when its size was told. */
+static void look_at_chunks(void)
+{
+    while (ga_arena_size(shared) < STEPS * (uint64_t)STEP) {
+        sched_yield();
+    }
+    NEED(ga_arena_end(shared) == STEPS * (uint64_t)STEP);
+}
+
+static void extend(void)
+{
+    ga_status status = ga_arena_move(extended, 8 * STEP);
+    NEED(status == GA_OK || (status == GA_ERR_UNSUPPORTED && place == GA_PLACE_HOST));
+    __atomic_store_n(&not_extended, status != GA_OK, __ATOMIC_RELAXED);
+}
+
+/* What may be grown into is reserved, behind or elsewhere. */
+static void look_at_ranges(void)
+{
+    uint64_t size = 0;
+    while (ga_arena_reserved(extended) < 8 * STEP) {
+        if (__atomic_load_n(&not_extended, __ATOMIC_RELAXED)) {
+            return;
+        }
+        sched_yield();
+    }
+    for (size_t i = 0; i < extended->range_count; i++) {
+        size += extended->ranges[i].size;
+    }
+    NEED(size == 8 * STEP);
+}
+
+static void look_on(size_t number)
+{
+    if (number == 0) {
+        look_at_chunks();
+    } else if (number == 1) {
+        extend();
+    } else {
+        look_at_ranges();
+    }
+}
+
 static void run(size_t number)
 {
     if (number < GROWERS) {
         grow();
     } else if (number < GROWERS + USERS) {
         use();
-    } else {
+    } else if (number < GROWERS + USERS + OTHERS) {
         come_and_go(number);
+    } else {
+        look_on(number - GROWERS - USERS - OTHERS);
     }
 }
 
 static void one_round(void)
 {
     shared = open_one(STEPS);
+    extended = open_one(2);
     growers_left = GROWERS;
-    stress_threads(GROWERS + USERS + OTHERS, run);
+    not_extended = 0;
+    stress_threads(GROWERS + USERS + OTHERS + LOOKERS, run);
     for (uint64_t step = 0; step < STEPS; step++) {
         int count = 0;
         memcpy(&count, (char *)ga_arena_base(shared) + step * STEP + 4096, sizeof count);
         NEED(count == USERS);
     }
+    ga_arena_close(extended);
     ga_arena_close(shared);
 }
 

@@ -135,7 +135,7 @@ void slab_world_grow(slab_world *world)
     if (!world->shape.light) {
         place_super(world, super);
     }
-    /* G5: release. Pairs with G7 (slab_tile.h). */
+    /* G5: release. Pairs with G7 (slab_units.h). */
     __atomic_store_n(&heap->super_count, super + 1, __ATOMIC_RELEASE);
     for (uint32_t block = super * blocks; room && block < (super + 1) * blocks; block++) {
         /* G2: release. Pairs with G1 (slab_tile.h). */

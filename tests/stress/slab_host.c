@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A slab of the host's that gets super blocks, one after the other, from its parent, while others
+ * look up pointers in it: some that are units, and one that is none, for which all super blocks are
+ * looked at. And one thread that is told when room has come, and then reads what has come, with
+ * nothing but that to order it.
+ *
+ * GA_SLAB_MUTANT weakens G7, of `super_count` (14) or `sorted` (15), or G10 (16): the thread
+ * sanitizer must report it (tests/planted).
+ */
+#include "stress.h"
+
+#include "slab/host.h"
+
+#include <stdio.h>
+
+enum {
+    UNIT = 16, /* so that super blocks are small, and come fast */
+    SUPERS = 48,
+    LEAST = GA_SLAB_MUTANT ? 2000 : 1 /* rounds: a busy machine must not let a mutant live */
+};
+
+static const ga_slab_shape shape = {UNIT, 0, SUPERS, GA_SLAB_SPREAD_HOST, false};
+static const char stranger[UNIT];
+
+static ga_heap *parent;
+static ga_slab_host slab;
+static bool watching; /* this round */
+static int done;      /* relaxed: an end, and orders nothing */
+
+static void grow(void)
+{
+    ga_status status = GA_OK;
+    for (uint32_t i = 0; i < SUPERS && status == GA_OK; i++) {
+        status = ga_slab_host_grow(&slab, ga_slab_host_room(&slab));
+    }
+    stress_need(status == GA_OK, "a super block");
+    __atomic_store_n(&done, 1, __ATOMIC_RELAXED);
+}
+
+static void look_up(ga_slab_view view, uint32_t super)
+{
+    uint32_t unit = super * GA_SLAB_BLOCK_UNITS + 7;
+    stress_need(ga_slab_unit(view, ga_slab_pointer(view, unit)) == unit, "a pointer's unit");
+}
+
+/* The first and the last that there are, and what is not there. */
+static void find(void)
+{
+    uint32_t words;
+    do {
+        words = ga_slab_words(&slab.heap);
+        ga_slab_view view = ga_slab_view_with(&slab.heap, words);
+        if (words) {
+            look_up(view, 0);
+            look_up(view, words / GA_SLAB_ROW_WORDS - 1);
+        }
+        for (int i = 0; i < 8; i++) {
+            stress_need(ga_slab_unit(view, stranger) == GA_SLAB_FULL, "no unit's pointer");
+        }
+    } while (!__atomic_load_n(&done, __ATOMIC_RELAXED));
+}
+
+/* Nothing comes any more: what has come is read plainly. */
+static void watch(void)
+{
+    uint64_t units = 0;
+    while (ga_slab_host_room(&slab) < SUPERS) {
+    }
+    for (const ga_slab_region *region = slab.regions; region; region = region->next) {
+        units += region->count;
+    }
+    stress_need(units == SUPERS * (uint64_t)GA_SLAB_BLOCK_UNITS, "all that room was told of");
+}
+
+static void work(size_t number)
+{
+    if (number == 0) {
+        grow();
+    } else if (watching) {
+        watch();
+    } else {
+        find();
+    }
+}
+
+static void one_round(bool watched)
+{
+    watching = watched;
+    done = 0;
+    slab = (ga_slab_host){.serial = 1};
+    ga_slab_host_begin(&slab, &shape, parent);
+    stress_threads(2, work);
+    ga_slab_host_end(&slab);
+}
+
+int main(int argc, char **argv)
+{
+    uint32_t round = 0;
+    stress_begin(argc, argv);
+    parent = stress_open("system");
+    for (; round < LEAST || stress_goes_on(); round++) {
+        one_round(round % 4 == 3);
+    }
+    stress_need(ga_heap_close(parent) == GA_OK, "everything has gone back");
+    printf("%u times %d super blocks\n", round, (int)SUPERS);
+    return 0;
+}
