@@ -240,6 +240,7 @@ typedef struct presence {
     uint32_t size;
     uint32_t sum; /* of the lanes' numbers in the warp */
     uint32_t rank;
+    bool whole; /* the tile is a whole warp */
 } presence;
 
 static __device__ presence describe(ga_tile tile)
@@ -249,6 +250,7 @@ static __device__ presence describe(ga_tile tile)
     is.size = ga_tile_size(tile);
     is.sum = ga_lanes_sum(tile, ga_warp_lane());
     is.rank = ga_tile_ranks(tile);
+    is.whole = ga_warp_is_whole(is.lanes);
     return is;
 }
 
@@ -287,7 +289,7 @@ static bool presence_is_right(presence got, uint32_t mask, uint32_t lane)
     uint32_t below = got.lanes & all_lanes(lane);
     return ((got.lanes >> lane) & 1u) && !(got.lanes & ~mask) &&
            got.size == (uint32_t)__builtin_popcount(got.lanes) &&
-           got.sum == sum_of_places(got.lanes) &&
+           got.sum == sum_of_places(got.lanes) && got.whole == (got.lanes == 0xffffffffu) &&
            got.rank == (lane ? (uint32_t)__builtin_popcount(below) : 0);
 }
 
@@ -295,8 +297,9 @@ static void check_presence(presence got, uint32_t mask, uint32_t lane)
 {
     if (!presence_is_right(got, mask, lane)) {
         FAIL("lane %u of the lanes %#x to be in a tile of such, got the tile %#x with %u "
-             "lanes, their sum %u, own rank %u",
-             lane, mask, got.lanes, got.size, got.sum, got.rank);
+             "lanes, their sum %u, own rank %u, %s",
+             lane, mask, got.lanes, got.size, got.sum, got.rank,
+             got.whole ? "a whole warp" : "no whole warp");
     }
 }
 
@@ -404,6 +407,7 @@ const test_case simt_word_cases[] = {
     {"the tile of the lanes that are present", tiles_of_present_lanes},
     {"the tile of another tile's lanes", tiles_of_a_tiles_lanes},
     {"tiles that meet", simt_meetings},
+    {"the clock, sleep and noise", simt_clock},
     {"atomics of every order, scope and width, as on the CPU", atomics_alone},
 };
 const size_t simt_word_case_count = sizeof simt_word_cases / sizeof simt_word_cases[0];

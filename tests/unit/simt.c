@@ -150,4 +150,27 @@ Test(simt, tiles_of_the_lanes_that_are_there)
     cr_assert_eq(ga_tile_size(ga_tile_among(1)), 32);
     cr_assert_eq(ga_tile_members(ga_tile_of(8)), 0xff);
     cr_assert_eq(ga_tile_noise(), 0, "what a CPU thread does can be repeated");
+    cr_assert_not(ga_warp_is_whole(GA_ALL_BITS), "a path of its own pays on the GPU alone");
+    cr_assert_not(ga_warp_is_whole(1));
+}
+
+Test(simt, the_clock_never_goes_back)
+{
+    uint64_t first = ga_clock_ns();
+    uint64_t before = first;
+    for (int i = 0; i < 100000; i++) {
+        uint64_t now = ga_clock_ns();
+        cr_assert_geq(now, before);
+        before = now;
+    }
+    cr_assert_gt(before, first);
+}
+
+Test(simt, a_sleep_lasts_at_least_as_long)
+{
+    for (uint32_t ns = 1; ns < 1000000; ns *= 10) {
+        uint64_t began = ga_clock_ns();
+        ga_clock_sleep(ns);
+        cr_assert_geq(ga_clock_ns() - began, ns);
+    }
 }
