@@ -42,12 +42,36 @@ static growth_cost costs[GROWTH_WAYS][ROUNDS_MAX];
 /* ---- rounds ------------------------------------------------------------------------------ */
 
 /* What the child prints. */
+static bool write_answer(const growth_cost *cost)
+{
+    printf("%.9f %.9f %.9f %.6f %u", cost->all, cost->growing, cost->worst, cost->peak,
+           cost->count);
+    for (uint32_t i = 0; i < cost->count; i++) {
+        printf(" %.9f", cost->each[i]);
+    }
+    return printf("\n") > 0 && fflush(stdout) == 0;
+}
+
 static bool read_answer(int from, growth_cost *cost)
 {
-    char text[128] = "";
-    ssize_t got = read(from, text, sizeof text - 1); /* they print once */
-    return got > 0 && sscanf(text, "%lf %lf %lf %lf", &cost->all, &cost->growing, &cost->worst,
-                             &cost->peak) == 4;
+    char text[4096] = "";
+    ssize_t got = read(from, text, sizeof text - 1); /* they print once, less than a pipe holds */
+    int used = 0;
+    if (got <= 0 ||
+        sscanf(text, "%lf %lf %lf %lf %u%n", &cost->all, &cost->growing, &cost->worst, &cost->peak,
+               &cost->count, &used) != 5 ||
+        cost->count > GROWTHS_MAX) {
+        return false;
+    }
+    char *rest = text + used;
+    for (uint32_t i = 0; i < cost->count; i++) {
+        char *begin = rest;
+        cost->each[i] = strtod(begin, &rest);
+        if (rest == begin) {
+            return false;
+        }
+    }
+    return true;
 }
 
 static pid_t start(char **arguments, int out)
@@ -108,7 +132,7 @@ static int run_child(char **arguments)
         return 1;
     }
     cost.peak = 1024.0 * (double)usage.ru_maxrss / (double)size;
-    return printf("%.9f %.9f %.9f %.6f\n", cost.all, cost.growing, cost.worst, cost.peak) < 0;
+    return write_answer(&cost) ? 0 : 1;
 }
 
 /* ---- results ----------------------------------------------------------------------------- */
@@ -187,6 +211,29 @@ static void print_row(const settings *set, unsigned which)
     printf("\n");
 }
 
+/* Of the growths of all rounds, in order: what so many in a thousand do not exceed. */
+static double quantile(const double *values, unsigned n, unsigned per_mille)
+{
+    return values[(n * per_mille + 999) / 1000 - 1];
+}
+
+static void print_tail(const settings *set, unsigned which)
+{
+    static double all[ROUNDS_MAX * GROWTHS_MAX];
+    unsigned n = 0;
+    for (unsigned round = 0; round < set->rounds; round++) {
+        const growth_cost *cost = &costs[which][round];
+        memcpy(all + n, cost->each, cost->count * sizeof *all);
+        n += cost->count;
+    }
+    if (n) {
+        qsort(all, n, sizeof *all, compare);
+        printf("%-18s  %u growths, us: p50 %.1f, p99 %.1f, p99.9 %.1f, longest %.1f\n",
+               growth_ways[which].name, n, 1e6 * quantile(all, n, 500), 1e6 * quantile(all, n, 990),
+               1e6 * quantile(all, n, 999), 1e6 * all[n - 1]);
+    }
+}
+
 static void print_table(const settings *set)
 {
     printf("\n%-18s", "with");
@@ -201,6 +248,10 @@ static void print_table(const settings *set)
     printf("\n");
     for (unsigned which = 0; which < GROWTH_WAYS; which++) {
         print_row(set, which);
+    }
+    printf("\n");
+    for (unsigned which = 0; which < GROWTH_WAYS; which++) {
+        print_tail(set, which);
     }
 }
 

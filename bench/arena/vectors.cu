@@ -27,6 +27,7 @@
 #include <thread>
 #include <vector>
 
+#include "../runner/percentiles.cuh"
 #include "commit.h"
 
 static const double PEAK_MOST = 1.05; /* of the final size */
@@ -267,6 +268,21 @@ static void print_row(const char *title, std::size_t step)
            times_as_fast(ZEROED, step).median);
 }
 
+/* Of all resizes of all rounds, but those a vector begins with. */
+static void print_tail(int who)
+{
+    std::vector<double> all;
+    for (const times &t : measured[who]) {
+        all.insert(all.end(), t.begin() + 1, t.end());
+    }
+    if (!all.empty()) {
+        all = sorted_of(all);
+        printf("%-16s %zu growths, us: p50 %.1f, p99 %.1f, p99.9 %.1f, longest %.1f\n",
+               contenders[who].name, all.size(), at(all, 0.5), at(all, 0.99), at(all, 0.999),
+               all.back());
+    }
+}
+
 static void print_times()
 {
     printf("\nresize to, in us: median (quartiles); thrust's time over the own\n%8s", "");
@@ -278,6 +294,9 @@ static void print_times()
         print_row(bytes_text(sizes[step] * sizeof(element)).c_str(), step);
     }
     print_row("growth", TOTAL);
+    for (int who = 0; who < CONTENDERS; who++) {
+        print_tail(who);
+    }
 }
 
 static const char *verdict(bool held)

@@ -17,15 +17,18 @@ extern "C" {
 enum {
     GROWTH_FIRST = 512, /* elements at first: a page */
     GROWTH_WAYS = 4,
-    GROWTH_FIRST_BASELINE = 2 /* the ways from there on */
+    GROWTH_FIRST_BASELINE = 2, /* the ways from there on */
+    GROWTHS_MAX = 64           /* by doubling there are no more */
 };
 
 /* In seconds. */
 typedef struct growth_cost {
-    double all;     /* from the empty vector to the full one */
-    double growing; /* of that, in calls that make room */
-    double worst;   /* the longest of these */
-    double peak;    /* the most that was resident, over the vector's final bytes */
+    double all;               /* from the empty vector to the full one */
+    double growing;           /* of that, in calls that make room */
+    double worst;             /* the longest of these */
+    double peak;              /* the most that was resident, over the vector's final bytes */
+    uint32_t count;           /* of calls that made room, */
+    double each[GROWTHS_MAX]; /* and of each */
 } growth_cost;
 
 typedef struct growth_way {
@@ -48,6 +51,9 @@ static inline void growth_note(growth_cost *cost, double seconds)
 {
     cost->growing += seconds;
     cost->worst = seconds > cost->worst ? seconds : cost->worst;
+    if (cost->count < GROWTHS_MAX) {
+        cost->each[cost->count++] = seconds;
+    }
 }
 
 /* Whether the numbers are there, one in each page. */

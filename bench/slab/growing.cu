@@ -2,9 +2,10 @@
  *
  * What it costs that a heap grows while the kernel that uses it runs: the same kernel on a heap
  * that has all its memory from the start, and on one that begins with little. Both are opened anew
- * for each round and take turns. Beside them what the driver alone takes to map as much, in chunks
- * of several sizes: below that no growth can come. Prints GPU, driver and date; docs/bench.md
- * explains the lines.
+ * for each round and take turns. With GPUALLOC_LOG=info the library says beside each round how long
+ * its pager was busy with the driver. And what the driver alone takes to map as much, in chunks of
+ * several sizes, which is no floor: all of it is created anew after what the round before had was
+ * given back. Prints GPU, driver and date; docs/bench.md explains the lines.
  *
  *   bench-slab-growing [--rounds N] [--parent SPEC] [--gib N] [--unit BYTES]
  */
@@ -140,6 +141,8 @@ static bool compare(uint32_t bytes, double *all_there)
         if (!measure(fixed_spec, n, bytes, &a) || !measure(growing_spec, n, bytes, &b)) {
             return false;
         }
+        printf("round %d, %u B written: all there %.0f us, growing %.0f us\n", i, bytes, a.us,
+               b.us);
         failed += a.failed + b.failed;
         begun = b.begun;
         held = b.held;
@@ -336,7 +339,7 @@ static std::vector<uint64_t> chunks_of(uint64_t there, uint64_t least, uint64_t 
 }
 
 /* By chunks of one size each, then as a heap grows, then by several threads. */
-static void floors(double all_there)
+static void map_all_ways(double all_there)
 {
     const uint64_t one = (uint64_t)1 << 30, most = 4 * one;
     char how[64];
@@ -394,6 +397,7 @@ int main(int argc, char **argv)
     if (!read_arguments(argc, argv)) {
         return 2;
     }
+    setvbuf(stdout, NULL, _IOLBF, 0); /* in the order of the library's lines */
     if (cudaGetDeviceCount(&devices) != cudaSuccess || !devices) {
         printf("skipped, this machine has no GPU\n");
         return 77;
@@ -407,6 +411,6 @@ int main(int argc, char **argv)
     if (!compare(16, &all_there)) {
         return 1;
     }
-    floors(all_there);
+    map_all_ways(all_there);
     return compare((uint32_t)unit, &all_written) ? 0 : 1;
 }

@@ -210,9 +210,10 @@ static void log_times(const growing_own *own)
     if (stats.granted) {
         ga_log(GA_LOG_INFO,
                "vmm: kernels grew it %" PRIu64 " times, %" PRIu64 " refused, to %" PRIu32
-               " steps; us: p50 %" PRIu64 ", p99 %" PRIu64 ", p99.9 %" PRIu64 ", longest %" PRIu64,
+               " steps; us: p50 %" PRIu64 ", p99 %" PRIu64 ", p99.9 %" PRIu64 ", longest %" PRIu64
+               ", together %" PRIu64,
                stats.granted, stats.refused, own->steps, stats.p50 / 1000, stats.p99 / 1000,
-               stats.p999 / 1000, stats.most / 1000);
+               stats.p999 / 1000, stats.most / 1000, stats.sum / 1000);
     }
 }
 
@@ -226,6 +227,14 @@ void ga_growing_end(ga_growing *growing)
     }
     ga_libc.free(own);
     growing->own = NULL;
+}
+
+void ga_growing_add_times(const ga_growing *growing, ga_latency *out)
+{
+    const growing_own *own = growing->own;
+    if (own->client) {
+        ga_pager_add_times(own->client, out);
+    }
 }
 
 uint64_t ga_growing_held(const ga_growing *growing)

@@ -10,6 +10,8 @@
 #ifndef GPUALLOC_ARENA_GROWING_H
 #define GPUALLOC_ARENA_GROWING_H
 
+#include "../platform/latency.h"
+
 #include <gpualloc/backend.h>
 
 /* `growing` as backend.h says. `limit`: the most bytes that it may back, both ranges together; 0:
@@ -22,6 +24,9 @@ ga_status ga_growing_reach(ga_growing *growing, uint32_t steps);
 
 /* Nobody uses it any more. */
 void ga_growing_end(ga_growing *growing);
+
+/* How long the pager took for each wish, added to what `out` has; nothing where there is none. */
+void ga_growing_add_times(const ga_growing *growing, ga_latency *out);
 
 /* Bytes backed now. */
 uint64_t ga_growing_held(const ga_growing *growing);

@@ -440,6 +440,14 @@ void ga_pager_get_stats(ga_pager_client *client, ga_pager_stats *out)
     out->p99 = ga_latency_quantile(&client->latency, 990);
     out->p999 = ga_latency_quantile(&client->latency, 999);
     out->most = client->latency.most;
+    out->sum = client->latency.sum;
+    pthread_mutex_unlock(&client->pager->lock);
+}
+
+void ga_pager_add_times(ga_pager_client *client, ga_latency *out)
+{
+    pthread_mutex_lock(&client->pager->lock);
+    ga_latency_join(out, &client->latency);
     pthread_mutex_unlock(&client->pager->lock);
 }
 

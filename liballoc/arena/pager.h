@@ -15,6 +15,7 @@
 #ifndef GPUALLOC_ARENA_PAGER_H
 #define GPUALLOC_ARENA_PAGER_H
 
+#include "../platform/latency.h"
 #include "mailbox.h"
 
 #include <gpualloc/gpualloc.h>
@@ -58,9 +59,13 @@ ga_mailbox *ga_pager_mailbox(const ga_pager_client *client);
 typedef struct ga_pager_stats {
     uint64_t granted, refused;     /* wishes */
     uint64_t p50, p99, p999, most; /* ns, from the wish seen until the answer was there */
+    uint64_t sum;                  /* the same, all together */
 } ga_pager_stats;
 
 void ga_pager_get_stats(ga_pager_client *client, ga_pager_stats *out);
+
+/* The times themselves, added to what `out` has. */
+void ga_pager_add_times(ga_pager_client *client, ga_latency *out);
 
 /* What stands in device memory at first: `steps` steps are ready. Without a mailbox more will be
  * refused, with GA_GROWTH_FIXED. */

@@ -29,7 +29,18 @@ void ga_latency_add(ga_latency *latency, uint64_t ns)
 {
     latency->count++;
     latency->most = ns > latency->most ? ns : latency->most;
+    latency->sum += ns;
     latency->counts[size_of(ns)]++;
+}
+
+void ga_latency_join(ga_latency *latency, const ga_latency *other)
+{
+    latency->count += other->count;
+    latency->most = other->most > latency->most ? other->most : latency->most;
+    latency->sum += other->sum;
+    for (unsigned size = 0; size < GA_LATENCY_SIZES; size++) {
+        latency->counts[size] += other->counts[size];
+    }
 }
 
 uint64_t ga_latency_quantile(const ga_latency *latency, unsigned per_mille)

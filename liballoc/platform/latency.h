@@ -16,10 +16,14 @@ enum {
 typedef struct ga_latency {
     uint64_t count;
     uint64_t most;
+    uint64_t sum; /* 584 years of it */
     uint32_t counts[GA_LATENCY_SIZES];
 } ga_latency;
 
 void ga_latency_add(ga_latency *latency, uint64_t ns);
+
+/* All that `other` counts counts in `latency`, too. */
+void ga_latency_join(ga_latency *latency, const ga_latency *other);
 
 /* The time that so many in a thousand did not exceed, rounded up to its size's end, but at most the
  * longest there was; 1000: that. 0 where there were none. */

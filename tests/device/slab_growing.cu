@@ -13,6 +13,7 @@ extern "C" {
 
 static uint64_t parent_limit;
 static int parent_device;
+static ga_latency parent_times; /* the pager's, of a case */
 
 static ga_status parent_open(const ga_open_args *args, void **state)
 {
@@ -53,7 +54,21 @@ static ga_status parent_growing_to(void *, ga_growing *growing, uint32_t steps)
 
 static void parent_growing_close(void *, ga_growing *growing)
 {
+    ga_growing_add_times(growing, &parent_times);
     ga_growing_end(growing);
+}
+
+/* Of all heaps that were closed since the last time. */
+static void print_times(void)
+{
+    printf("    the pager answered %llu times; us: p50 %.0f, p99 %.0f, p99.9 %.0f, longest %.0f, "
+           "together %.0f\n",
+           (unsigned long long)parent_times.count,
+           (double)ga_latency_quantile(&parent_times, 500) / 1e3,
+           (double)ga_latency_quantile(&parent_times, 990) / 1e3,
+           (double)ga_latency_quantile(&parent_times, 999) / 1e3, (double)parent_times.most / 1e3,
+           (double)parent_times.sum / 1e3);
+    memset(&parent_times, 0, sizeof parent_times);
 }
 
 static void have_parent(void)
@@ -222,6 +237,7 @@ static void grows(int device, const char *spec, uint32_t n)
     cudaFree(tally);
     if (heap) {
         close_heap(heap);
+        print_times();
     }
 }
 
@@ -265,6 +281,7 @@ static void ends_at_its_limit(int device)
     cudaFree(tally);
     if (heap) {
         close_heap(heap);
+        print_times();
     }
 }
 
@@ -292,6 +309,7 @@ static void parent_ends_first(int device)
     cudaFree(tally);
     if (heap) {
         close_heap(heap);
+        print_times();
     }
 }
 
@@ -313,6 +331,7 @@ static void lanes_that_part(int device)
     cudaFree(tally);
     if (heap) {
         close_heap(heap);
+        print_times();
     }
 }
 
@@ -334,6 +353,7 @@ static void tiles_in_turn(int device)
     cudaFree(tally);
     if (heap) {
         close_heap(heap);
+        print_times();
     }
 }
 
@@ -383,6 +403,7 @@ static void again_and_again(int device)
     }
     printf("    %d kernels in a row grew while they ran: %llu MiB of units given\n", rounds,
            (unsigned long long)(given >> 10));
+    print_times();
     cudaStreamDestroy(streams[0]);
     cudaStreamDestroy(streams[1]);
     cudaFree(units);

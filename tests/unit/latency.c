@@ -50,3 +50,17 @@ Test(latency, small_times_are_exact)
     cr_assert_eq(ga_latency_quantile(&small, 500), 7);
     cr_assert_eq(ga_latency_quantile(&small, 1000), 15);
 }
+
+Test(latency, joined_they_are_as_if_counted_together)
+{
+    ga_latency parts[2] = {{0}};
+    ga_latency all = {0};
+    for (uint64_t ns = 1; ns <= 50000; ns += 7) {
+        ga_latency_add(&parts[ns % 3 == 0], ns);
+        ga_latency_add(&all, ns);
+    }
+    cr_assert(parts[0].count && parts[1].count);
+    ga_latency_join(&parts[0], &parts[1]);
+    cr_assert_arr_eq(&parts[0], &all, sizeof all);
+    cr_assert_eq(all.sum, all.count * (1 + all.most) / 2);
+}
