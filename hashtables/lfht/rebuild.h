@@ -333,14 +333,18 @@ static ga_status replace_node(harvest *h)
 }
 
 /* Step `top` of the trail, and what is below it, are made anew; the trail ends there. GA_OK, too,
- * where another thread has done it, or does it from further up. */
+ * where another thread has done it. Where one has begun further up, that is finished first: it may
+ * have been stopped before it froze what the caller cannot change, who would come back for ever. */
 static ga_status rebuild(trail *t, uint32_t top)
 {
     lfht_item few[REBUILD_FEW];
     harvest h = {.t = t, .top = top, .link = lfht_read(t->steps[top].place)};
     void *many = NULL;
-    if (line_at(h.link) != line_at(t->steps[top].link) || h.link & LINE_FROZEN ||
-        !pass_node(&h, h.link, top)) {
+    if (line_at(h.link) == line_at(t->steps[top].link) && h.link & LINE_FROZEN) {
+        t->depth = top; /* what froze the place began at a step above this one */
+        return trail_holds(t, &top) ? rebuild(t, top) : GA_OK;
+    }
+    if (line_at(h.link) != line_at(t->steps[top].link) || !pass_node(&h, h.link, top)) {
         return GA_OK;
     }
     size_t count = h.count;

@@ -75,7 +75,7 @@ ga_status ga_slabhash_run(ga_slabhash *table, const ga_slabhash_batch *batch, ui
     }
     slabhash_range range = {0, batch->count};
     while (range.first < range.end) {
-        uint32_t seen = slabhash_supers(table);
+        uint32_t seen = slabhash_room(table);
         range.first = table->ops->batch(table, batch, range, counts);
         if (range.first < range.end && ga_slabhash_grow(table, seen) != GA_OK) {
             range.first = skip(batch, range.first);

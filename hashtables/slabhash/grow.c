@@ -332,7 +332,7 @@ static ga_status open_all(const slabhash_pin *pin)
     slabhash_range all = {0, pin->next->view.buckets};
     uint32_t seen;
     do {
-        seen = slabhash_supers(pin->now->table);
+        seen = slabhash_room(pin->now->table);
         if (pin->now->table->ops->open(pin, all)) {
             finish(pin);
             return GA_OK;

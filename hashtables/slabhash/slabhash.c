@@ -343,7 +343,7 @@ static ga_status run(ga_slabhash *table, const ga_slabhash_change_to *to, ga_sla
         return status;
     }
     for (;;) {
-        uint32_t seen = slabhash_supers(table);
+        uint32_t seen = slabhash_room(table);
         answer = table->ops->run(table, to);
         if (answer.result != GA_SLABHASH_FULL) {
             break;

@@ -109,10 +109,10 @@ static inline uint64_t slabhash_hash_of(const ga_slabhash *table, uint64_t key)
 /* More slabs, where a call found none. GA_ERR_MEMORY: there are no more to be had. */
 ga_status ga_slabhash_grow(ga_slabhash *table, uint32_t seen);
 
-/* How many super blocks there are: what a call has seen, when it asks for more. */
-static inline uint32_t slabhash_supers(const ga_slabhash *table)
+/* How often room has come: what a call has seen, when it asks for more. */
+static inline uint32_t slabhash_room(const ga_slabhash *table)
 {
-    return ga_slab_host_supers(&table->slabs);
+    return ga_slab_host_room(&table->slabs);
 }
 
 /* ---- tables that grow (grow.c) --------------------------------------------------------------- */

@@ -23,7 +23,7 @@ static ga_slabhash *open_table(ga_slabhash_options options)
 static ga_slabhash_answer serve_one(ga_slabhash *table, ga_slabhash_change_to to)
 {
     for (;;) {
-        uint32_t seen = slabhash_supers(table);
+        uint32_t seen = slabhash_room(table);
         ga_slab_claimed claimed = ga_slabhash_claim_begin(0);
         ga_slabhash_answer answer = ga_slabhash_do(table->kind, table->view, SLABHASH_TILE,
                                                    &claimed, slabhash_hash_of(table, to.key), to);
