@@ -10,6 +10,7 @@
  *   no key lost       what a thread put in alone, it finds until it takes it out; of keys that all
  *                     threads change, what went in and out adds up to what is there in the end
  *   none invented     a value says which key it belongs to; keys that nobody puts in are not found
+ *   no hang           a round is over in time: a chain that leads back into itself has no end
  *   no leak           once everything has been taken out and drained, nothing waits to be freed
  *                     (FHPA, FHP) but what slots hold, and the closed map's heap has no live block
  *
@@ -21,9 +22,15 @@
 
 #include "support/random.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#ifndef GA_LFHT_MUTANT
+#define GA_LFHT_MUTANT 0
+#endif
 
 enum {
     THREADS_MOST = 64,
@@ -33,7 +40,8 @@ enum {
     ABSENT = 1 << 12, /* keys that nobody puts in */
     ROUND = 1 << 21,  /* operations: what is not freed before the end fits into memory */
     ROUNDS = 32,      /* at least, so that all shapes and heaps have their turn */
-    TURNS = 8         /* of a round: a thread fills, then it empties */
+    TURNS = 8,        /* of a round: a thread fills, then it empties */
+    PATIENCE = GA_LFHT_MUTANT > 0 ? 30 : 1200 /* seconds for a round */
 };
 
 static const struct {
@@ -213,6 +221,7 @@ static void run_round(ga_lfht_variant variant, const char *spec, size_t threads,
                                .heap = heap};
     uint64_t left = 0;
     ga_stats stats;
+    alarm(PATIENCE);
     NEED(ga_lfht_open(&world.map, &options) == GA_OK);
     memset(world.net, 0, sizeof world.net);
     world.each = wanted / threads + 1;
@@ -262,6 +271,13 @@ static void run_variant(ga_lfht_variant variant, const volume *v)
     fflush(stdout);
 }
 
+static void give_up(int number)
+{
+    static const char text[] = "a round does not end\n";
+    (void)number;
+    _exit(write(STDERR_FILENO, text, sizeof text - 1) > 0 ? 1 : 2);
+}
+
 int main(int argc, char **argv)
 {
     static char *usual[] = {"slab", "system"};
@@ -271,6 +287,7 @@ int main(int argc, char **argv)
                 .heap_count = argc > 4 ? (size_t)argc - 4 : 2};
     const char *wanted = argc > 1 ? argv[1] : "all";
     bool any = false;
+    signal(SIGALRM, give_up);
     v.most = v.most < 2 ? 2 : v.most > THREADS_MOST ? THREADS_MOST : v.most;
     for (int i = 0; i < GA_LFHT_VARIANT_COUNT; i++) {
         const char *name = ga_lfht_variant_text((ga_lfht_variant)i);
