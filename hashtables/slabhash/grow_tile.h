@@ -189,6 +189,7 @@ GA_SIMT void ga_slabhash_bring(uint32_t kind, ga_tile tile, uint32_t *place, uin
 #if GA_SLABHASH_MUTANT == 14
     if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP32) {
         ga_slabhash_nap();
+        /* Pairs with V2, as the swap below; a store, which is what must be noticed. */
         ga_store64_release((uint64_t *)(void *)place, ga_slabhash_pair(key, value));
         return;
     }
