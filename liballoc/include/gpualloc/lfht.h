@@ -182,8 +182,8 @@ GA_API uint64_t ga_lfht_size(const ga_lfht *map);
  * using it; see ga_domain_drain(). Nothing where the variant frees nothing. */
 GA_API ga_status ga_lfht_drain(ga_lfht *map);
 
-/* Counts since the map was opened, each right for some recent moment. All but `size` and the last
- * three are 0 without GA_LFHT_COUNT. */
+/* Counts since the map was opened, each right for some recent moment. `retries`, `lookups`, `hops`
+ * and `depth` are 0 without GA_LFHT_COUNT. */
 typedef struct ga_lfht_stats {
     uint64_t size;         /* keys */
     uint64_t expansions;   /* hash nodes that took over a chain; in INLINE all that were put in */
