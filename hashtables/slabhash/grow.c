@@ -19,6 +19,8 @@
 
 #include "../../liballoc/platform/libc.h"
 
+#include <string.h>
+
 enum {
     RUN = 8,      /* buckets that an operation opens */
     SAMPLE = 256, /* buckets that are looked at to see how full a table is */

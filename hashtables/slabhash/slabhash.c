@@ -12,6 +12,8 @@
 #include "../../liballoc/platform/libc.h"
 #include "../../liballoc/platform/machine.h"
 
+#include <string.h>
+
 enum {
     BUCKETS = 1024,        /* where the options say 0, */
     BUCKETS_AT_FIRST = 16, /* in a table that grows */

@@ -88,6 +88,53 @@ GA_SIMT uint64_t ga_bits_high(uint64_t a, uint64_t b)
 #endif
 }
 
+/* The upper 32 bits of the product. */
+GA_SIMT uint32_t ga_bits_high32(uint32_t a, uint32_t b)
+{
+#ifdef __CUDACC__
+    return __umulhi(a, b);
+#else
+    return (uint32_t)((uint64_t)a * b >> 32);
+#endif
+}
+
+/* Four times the power of two at or below `x`, and the two bits after its highest: four steps to a
+ * doubling. `x` is 4 at least; from 2^24 on the answer may be one more. On the GPU by way of a
+ * float, which has them side by side. */
+GA_SIMT uint32_t ga_bits_quarters(uint32_t x)
+{
+#ifdef __CUDACC__
+    return (__float_as_uint((float)x) >> 21) - 4u * 127u;
+#else
+    uint32_t power = 31u - ga_bits_leading(x);
+    return 4u * power + ((x >> (power - 2u)) & 3u);
+#endif
+}
+
+/* `n` % 32 bits to the right: of `n` the lowest five bits count, so that the rest may hold
+ * something else. */
+GA_SIMT uint32_t ga_bits_down(uint32_t bits, uint32_t n)
+{
+#ifdef __CUDACC__
+    return __funnelshift_r(bits, 0, n);
+#else
+    return bits >> (n & 31u);
+#endif
+}
+
+/* Where element number `n` begins, of `size` bytes each. On the GPU one instruction: of a size that
+ * is a power of two the compiler would make shifts of 64 bits, and an addition. */
+GA_SIMT char *ga_bits_element(char *base, uint32_t n, uint32_t size)
+{
+#ifdef __CUDACC__
+    uint64_t at;
+    asm("mad.wide.u32 %0, %1, %2, %3;" : "=l"(at) : "r"(n), "r"(size), "l"(base));
+    return (char *)at;
+#else
+    return (char *)((uintptr_t)base + (uint64_t)n * size); /* wraps, as there, for any base */
+#endif
+}
+
 /* The place of the bit of `bits` that has `rank` set bits below it; there is one. */
 GA_SIMT uint32_t ga_bits_nth(uint32_t bits, uint32_t rank)
 {

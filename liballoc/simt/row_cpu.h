@@ -2,18 +2,56 @@
  *
  * Tiles, lanes and rows on the CPU, where one thread is the tile; and what each word means.
  *
- * Rows and lanes are vectors of 32 words, so that a branch on them does not compile. The words
- * below work on them in plain loops, which gcc vectorises.
+ * Lanes are a vector of 32 words, a row is several vectors of as many as the processor compares at
+ * once, so that a branch on them does not compile. The words below work on lanes in plain loops,
+ * which gcc vectorises. A vector wider than the processor's stands in memory: a row that was put
+ * there in pieces of one size and read back in pieces of another would have to leave the store
+ * buffer first, and searches one after the other would not overlap. So rows are made of pieces that
+ * stay in registers.
  */
 #ifndef GPUALLOC_SIMT_ROW_CPU_H
 #define GPUALLOC_SIMT_ROW_CPU_H
 
 #include "atomic.h"
 
-#include <string.h>
+#ifdef __AVX2__
+#include <immintrin.h>
+#elif defined __SSE2__
+#include <emmintrin.h>
+#endif
 
 typedef uint32_t ga_lanes __attribute__((vector_size(128)));
-typedef uint32_t ga_row __attribute__((vector_size(128)));
+
+/* A row in vector registers. The same in memory for all processors: what is compiled for one may be
+ * handed a row by what is compiled for another. */
+#ifdef __AVX2__
+#define GA_CPU_PIECE 8u /* words */
+#else
+#define GA_CPU_PIECE 4u
+#endif
+#define GA_CPU_PIECES (32u / GA_CPU_PIECE)
+typedef uint32_t ga_cpu_piece __attribute__((vector_size(GA_CPU_PIECE * 4)));
+typedef uint32_t ga_cpu_piece_at
+    __attribute__((vector_size(GA_CPU_PIECE * 4), aligned(4), may_alias));
+typedef uint32_t ga_cpu_word __attribute__((may_alias));
+typedef struct ga_row {
+    ga_cpu_piece pieces[GA_CPU_PIECES];
+} __attribute__((aligned(32))) ga_row;
+
+/* DO(i) for each piece of a row: no loop, which might be unrolled too late for registers. */
+#ifdef __AVX2__
+#define GA_CPU_EACH_PIECE(DO) DO(0) DO(1) DO(2) DO(3)
+#else
+#define GA_CPU_EACH_PIECE(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
+#endif
+
+typedef struct ga_sector {
+    uint32_t word[8];
+} ga_sector;
+
+typedef struct ga_sectors {
+    ga_lanes word[8];
+} ga_sectors;
 
 typedef struct ga_tile {
     uint32_t width; /* lanes are numbered from 0 to width - 1 */
@@ -350,11 +388,14 @@ GA_SIMT ga_row ga_row_load(ga_tile tile, const uint32_t *row)
     (void)tile;
 #ifdef __SANITIZE_THREAD__
     for (uint32_t i = 0; i < 32; i++) {
-        loaded[i] = ga_load_relaxed(row + i);
+        loaded.pieces[i / GA_CPU_PIECE][i % GA_CPU_PIECE] = ga_load_relaxed(row + i);
     }
 #else
+    const ga_cpu_piece_at *from = (const ga_cpu_piece_at *)(const void *)row;
     __asm__ volatile("" ::: "memory"); /* loaded here, once */
-    memcpy(&loaded, row, sizeof loaded);
+#define GA_CPU_LOAD(i) loaded.pieces[i] = from[i];
+    GA_CPU_EACH_PIECE(GA_CPU_LOAD)
+#undef GA_CPU_LOAD
     __asm__ volatile("" ::: "memory");
 #endif
     return loaded;
@@ -365,12 +406,12 @@ GA_SIMT ga_row ga_row_load(ga_tile tile, const uint32_t *row)
 GA_SIMT ga_row ga_row_load_pairs(ga_tile tile, const uint32_t *row)
 {
 #ifdef __SANITIZE_THREAD__
-    ga_row loaded = {0};
+    ga_row loaded;
     (void)tile;
     for (uint32_t i = 0; i < 32; i += 2) {
         uint64_t pair = ga_load64_relaxed((const uint64_t *)(const void *)(row + i));
-        loaded[i] = (uint32_t)pair;
-        loaded[i + 1] = (uint32_t)(pair >> 32);
+        loaded.pieces[i / GA_CPU_PIECE][i % GA_CPU_PIECE] = (uint32_t)pair;
+        loaded.pieces[i / GA_CPU_PIECE][i % GA_CPU_PIECE + 1u] = (uint32_t)(pair >> 32);
     }
     return loaded;
 #else
@@ -378,15 +419,46 @@ GA_SIMT ga_row ga_row_load_pairs(ga_tile tile, const uint32_t *row)
 #endif
 }
 
+/* Word `place` (below 32). */
+GA_SIMT uint32_t ga_row_get(ga_tile tile, ga_row row, uint32_t place)
+{
+    (void)tile;
+    if (__builtin_constant_p(place)) {
+        return row.pieces[place / GA_CPU_PIECE][place % GA_CPU_PIECE];
+    }
+    ga_row copy = row; /* in memory: `row` may stay in registers */
+    return ((const ga_cpu_word *)(const void *)&copy)[place];
+}
+
 /* The mask of the words that are `key`. */
 GA_SIMT uint32_t ga_row_match(ga_tile tile, ga_row row, uint32_t key)
 {
-    ga_lanes bits = ga_cpu_one_bit_each();
     uint32_t mask = 0;
     (void)tile;
-    for (uint32_t i = 0; i < 32; i++) {
-        mask |= row[i] == key ? bits[i] : 0;
-    }
+#ifdef __AVX2__
+    /* A byte for each word. Each half of a register is packed for itself: the order at the end. */
+#define GA_CPU_MATCH(i) __m256i same##i = (__m256i)(row.pieces[i] == key);
+    GA_CPU_EACH_PIECE(GA_CPU_MATCH)
+    __m256i packed =
+        _mm256_packs_epi16(_mm256_packs_epi32(same0, same1), _mm256_packs_epi32(same2, same3));
+    __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    mask = (uint32_t)_mm256_movemask_epi8(_mm256_permutevar8x32_epi32(packed, order));
+#elif defined __SSE2__
+    /* A byte for each word, 16 of them at a time. */
+#define GA_CPU_MATCH(i) __m128i same##i = (__m128i)(row.pieces[i] == key);
+    GA_CPU_EACH_PIECE(GA_CPU_MATCH)
+    __m128i low = _mm_packs_epi16(_mm_packs_epi32(same0, same1), _mm_packs_epi32(same2, same3));
+    __m128i high = _mm_packs_epi16(_mm_packs_epi32(same4, same5), _mm_packs_epi32(same6, same7));
+    mask = (uint32_t)_mm_movemask_epi8(low) | (uint32_t)_mm_movemask_epi8(high) << 16;
+#else
+    ga_cpu_piece all = {0};
+#define GA_CPU_MATCH(i)                                                                            \
+    all |= (ga_cpu_piece)(row.pieces[i] == key) &                                                  \
+           (ga_cpu_piece){1u << 4u * (i), 2u << 4u * (i), 4u << 4u * (i), 8u << 4u * (i)};
+    GA_CPU_EACH_PIECE(GA_CPU_MATCH)
+    mask = all[0] | all[1] | all[2] | all[3];
+#endif
+#undef GA_CPU_MATCH
     return mask;
 }
 
@@ -411,35 +483,84 @@ GA_SIMT uint32_t ga_row_first64(ga_tile tile, ga_row row, uint32_t places, uint6
 GA_SIMT uint32_t ga_row_behind(ga_tile tile, ga_row row, uint32_t places, uint32_t key,
                                uint32_t place, uint32_t further)
 {
-    (void)tile;
     (void)places;
     (void)key;
-    return row[(place + further) & 31u];
-}
-
-/* Word `place` (below 32). */
-GA_SIMT uint32_t ga_row_get(ga_tile tile, ga_row row, uint32_t place)
-{
-    (void)tile;
-    return row[place];
+    return ga_row_get(tile, row, (place + further) & 31u);
 }
 
 /* Change a word of the row in registers. */
 GA_SIMT void ga_row_put(ga_tile tile, ga_row *row, uint32_t place, uint32_t value)
 {
     (void)tile;
-    (*row)[place] = value;
+    ((ga_cpu_word *)(void *)row)[place] = value;
 }
 
 /* How many bits are set. */
 GA_SIMT uint32_t ga_row_count(ga_tile tile, ga_row row)
 {
+    const ga_cpu_word *words = (const ga_cpu_word *)(const void *)&row;
     uint32_t count = 0;
     (void)tile;
     for (uint32_t i = 0; i < 32; i++) {
-        count += ga_bits_count(row[i]);
+        count += ga_bits_count(words[i]);
     }
     return count;
+}
+
+/* A quarter of a row, for one lane alone: 8 words, from a multiple of 32 bytes on, each a relaxed
+ * load. */
+GA_SIMT ga_sector ga_sector_load(const uint32_t *words)
+{
+    ga_sector loaded;
+    for (uint32_t i = 0; i < 8; i++) {
+        loaded.word[i] = ga_load_relaxed(words + i);
+    }
+    return loaded;
+}
+
+/* The same, each aligned pair of its words one relaxed load of 64 bits. */
+GA_SIMT ga_sector ga_sector_load_pairs(const uint32_t *words)
+{
+    ga_sector loaded;
+    for (uint32_t i = 0; i < 8; i += 2) {
+        uint64_t pair = ga_load64_relaxed((const uint64_t *)(const void *)(words + i));
+        loaded.word[i] = (uint32_t)pair;
+        loaded.word[i + 1] = (uint32_t)(pair >> 32);
+    }
+    return loaded;
+}
+
+/* Each lane of the mask its own sector, whose address is in two halves; the others have zeros. As
+ * ga_sector_load(). */
+GA_SIMT ga_sectors ga_sectors_load(ga_tile tile, uint32_t lanes, ga_lanes low, ga_lanes high)
+{
+    ga_sectors loaded = {{{0}}};
+    (void)tile;
+    for (; lanes; lanes &= lanes - 1u) {
+        uint32_t lane = ga_bits_lowest(lanes);
+        uintptr_t own = (uintptr_t)(low[lane] | (uint64_t)high[lane] << 32);
+        ga_sector sector = ga_sector_load((const uint32_t *)own);
+        for (uint32_t i = 0; i < 8; i++) {
+            loaded.word[i][lane] = sector.word[i];
+        }
+    }
+    return loaded;
+}
+
+/* As ga_sector_load_pairs(). */
+GA_SIMT ga_sectors ga_sectors_load_pairs(ga_tile tile, uint32_t lanes, ga_lanes low, ga_lanes high)
+{
+    ga_sectors loaded = {{{0}}};
+    (void)tile;
+    for (; lanes; lanes &= lanes - 1u) {
+        uint32_t lane = ga_bits_lowest(lanes);
+        uintptr_t own = (uintptr_t)(low[lane] | (uint64_t)high[lane] << 32);
+        ga_sector sector = ga_sector_load_pairs((const uint32_t *)own);
+        for (uint32_t i = 0; i < 8; i++) {
+            loaded.word[i][lane] = sector.word[i];
+        }
+    }
+    return loaded;
 }
 
 /* The row will be wanted soon. */

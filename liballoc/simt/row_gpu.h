@@ -20,6 +20,14 @@ typedef struct ga_row {
     uint32_t word[8]; /* the first 32 / width */
 } ga_row;
 
+typedef struct ga_sector {
+    uint32_t word[8];
+} ga_sector;
+
+typedef struct ga_sectors {
+    ga_lanes word[8];
+} ga_sectors;
+
 typedef struct ga_tile {
     uint32_t width; /* lanes are numbered from 0 to width - 1 */
     uint32_t lane;  /* the own number */
@@ -495,6 +503,80 @@ GA_SIMT uint32_t ga_row_count(ga_tile tile, ga_row row)
         count += ga_bits_count(row.word[j]);
     }
     return ga_lanes_sum(tile, count);
+}
+
+/* 16 bytes, by words or (a constant) pairs of them; zeros where they are not `wanted`, without a
+ * branch, so that several loads are under way together. */
+GA_SIMT void ga_sector_half(const uint32_t *words, bool pairs, bool wanted, uint32_t *to)
+{
+    if (pairs) {
+        uint64_t low = 0, high = 0;
+        asm volatile("{ .reg .pred wanted; setp.ne.u32 wanted, %3, 0;\n\t"
+                     "@wanted ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2]; }"
+                     : "+l"(low), "+l"(high)
+                     : "l"(words), "r"((uint32_t)wanted));
+        to[0] = (uint32_t)low;
+        to[1] = (uint32_t)(low >> 32);
+        to[2] = (uint32_t)high;
+        to[3] = (uint32_t)(high >> 32);
+    } else {
+        to[0] = to[1] = to[2] = to[3] = 0;
+        asm volatile("{ .reg .pred wanted; setp.ne.u32 wanted, %5, 0;\n\t"
+                     "@wanted ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4]; }"
+                     : "+r"(to[0]), "+r"(to[1]), "+r"(to[2]), "+r"(to[3])
+                     : "l"(words), "r"((uint32_t)wanted));
+    }
+}
+
+GA_SIMT ga_sector ga_sector_load(const uint32_t *words)
+{
+    ga_sector loaded;
+    ga_sector_half(words, false, true, loaded.word);
+    ga_sector_half(words + 4, false, true, loaded.word + 4);
+    return loaded;
+}
+
+GA_SIMT ga_sector ga_sector_load_pairs(const uint32_t *words)
+{
+    ga_sector loaded;
+    ga_sector_half(words, true, true, loaded.word);
+    ga_sector_half(words + 4, true, true, loaded.word + 4);
+    return loaded;
+}
+
+/* Two neighbours load their two sectors together, half of each, so that a sector is one request;
+ * then each hands over the half that is the other's. */
+GA_SIMT ga_sectors ga_sectors_of_neighbours(ga_tile tile, uint32_t lanes, ga_lanes low,
+                                            ga_lanes high, bool pairs)
+{
+    ga_sectors loaded;
+    bool odd = tile.lane % 2u;
+    uint32_t both = lanes >> (tile.lane & ~1u);
+    uint64_t own = low | (uint64_t)high << 32;
+    uint64_t other =
+        __shfl_xor_sync(tile.mask, low, 1) | (uint64_t)__shfl_xor_sync(tile.mask, high, 1) << 32;
+    uint32_t of_even[4], of_odd[4];
+    ga_sector_half((const uint32_t *)(odd ? other : own) + (odd ? 4 : 0), pairs, both & 1u,
+                   of_even);
+    ga_sector_half((const uint32_t *)(odd ? own : other) + (odd ? 4 : 0), pairs, both & 2u, of_odd);
+#pragma unroll
+    for (uint32_t i = 0; i < 4u; i++) {
+        uint32_t mine = odd ? of_odd[i] : of_even[i];
+        uint32_t got = __shfl_xor_sync(tile.mask, odd ? of_even[i] : of_odd[i], 1);
+        loaded.word[i] = odd ? got : mine;
+        loaded.word[i + 4u] = odd ? mine : got;
+    }
+    return loaded;
+}
+
+GA_SIMT ga_sectors ga_sectors_load(ga_tile tile, uint32_t lanes, ga_lanes low, ga_lanes high)
+{
+    return ga_sectors_of_neighbours(tile, lanes, low, high, false);
+}
+
+GA_SIMT ga_sectors ga_sectors_load_pairs(ga_tile tile, uint32_t lanes, ga_lanes low, ga_lanes high)
+{
+    return ga_sectors_of_neighbours(tile, lanes, low, high, true);
 }
 
 GA_SIMT void ga_row_prefetch(ga_tile tile, const uint32_t *row)

@@ -174,6 +174,17 @@ static void expect_bits(const simt_input *in, uint32_t lane, simt_output *out)
     out->word[SIMT_bits_mix][lane] = mix(n);
     out->word[SIMT_bits_high][lane] = (uint32_t)high_product(bits, n, n, ~bits);
     out->word[SIMT_bits_high_top][lane] = (uint32_t)(high_product(bits, n, n, ~bits) >> 32);
+    uint64_t product = (uint64_t)bits * n;
+    uint64_t place = ((uint64_t)n << 32) + product;
+    uint32_t quarters = 8; /* of 4, and one more for each step of a quarter */
+    for (uint64_t x = 4, step = 1; x + step <= ((bits & 0xffffffu) | 4u); quarters++) {
+        x += step;
+        step = x == 8 * step ? 2 * step : step;
+    }
+    out->word[SIMT_bits_high32][lane] = (uint32_t)(product >> 32);
+    out->word[SIMT_bits_down][lane] = bits / (1u << n % 32);
+    out->word[SIMT_bits_quarters][lane] = quarters;
+    out->word[SIMT_bits_element][lane] = (uint32_t)place ^ (uint32_t)(place >> 32) * 3u;
     uint32_t turned[2] = {n, bits}; /* one bit at a time */
     for (uint32_t i = 0; i < n % 32; i++) {
         uint32_t low = turned[0] & 1u;
@@ -285,6 +296,15 @@ static void expect_row(const simt_input *in, uint32_t lane, simt_output *out)
     out->word[SIMT_row_get][lane] = in->row[in->place];
     out->word[SIMT_row_get_each][lane] = each;
     out->word[SIMT_row_load_pairs][lane] = each;
+    uint32_t sector = 0, nothing = 0;
+    for (uint32_t i = 0; i < 8; i++) {
+        nothing = mix(nothing);
+        sector = mix(sector ^ in->row[(3 - lane % 4) * 8 + i]);
+    }
+    out->word[SIMT_sector_load][lane] = sector;
+    out->word[SIMT_sector_load_pairs][lane] = sector;
+    out->word[SIMT_sectors_load][lane] = sector;
+    out->word[SIMT_sectors_load_pairs][lane] = in->chosen >> lane & 1u ? sector : nothing;
     out->word[SIMT_row_count][lane] = count;
     out->word[SIMT_row_put][lane] = in->value;
     out->word[SIMT_row_put_match][lane] = put;

@@ -23,6 +23,10 @@
     X(bits_high)                                                                                   \
     X(bits_high_top)                                                                               \
     X(bits_rotate)                                                                                 \
+    X(bits_high32)                                                                                 \
+    X(bits_down)                                                                                   \
+    X(bits_quarters)                                                                               \
+    X(bits_element)                                                                                \
     X(tile_lanes)                                                                                  \
     X(tile_members)                                                                                \
     X(tile_size)                                                                                   \
@@ -59,6 +63,10 @@
     X(row_get)                                                                                     \
     X(row_get_each)                                                                                \
     X(row_load_pairs)                                                                              \
+    X(sector_load)                                                                                 \
+    X(sector_load_pairs)                                                                           \
+    X(sectors_load)                                                                                \
+    X(sectors_load_pairs)                                                                          \
     X(row_put)                                                                                     \
     X(row_put_match)                                                                               \
     X(row_count)                                                                                   \
@@ -134,6 +142,11 @@ GA_SIMT void simt_bits(ga_tile tile, const simt_input *in, simt_output *out)
         uint64_t high = ga_bits_high((uint64_t)bits << 32 | n, (uint64_t)n << 32 | ~bits);
         out->word[SIMT_bits_high][own] = (uint32_t)high;
         out->word[SIMT_bits_high_top][own] = (uint32_t)(high >> 32);
+        out->word[SIMT_bits_high32][own] = ga_bits_high32(bits, n);
+        out->word[SIMT_bits_down][own] = ga_bits_down(bits, n);
+        out->word[SIMT_bits_quarters][own] = ga_bits_quarters((bits & 0xffffffu) | 4u);
+        uint64_t place = (uint64_t)ga_bits_element((char *)((uint64_t)n << 32), bits, n);
+        out->word[SIMT_bits_element][own] = (uint32_t)place ^ (uint32_t)(place >> 32) * 3u;
         uint64_t turned = ga_bits_rotate((uint64_t)bits << 32 | n, n % 32u);
         out->word[SIMT_bits_rotate][own] = (uint32_t)(turned >> 32) ^ (uint32_t)turned * 3u;
         if (bits) {
@@ -252,6 +265,43 @@ GA_SIMT void simt_row_first(ga_tile tile, ga_row row, const simt_input *in, simt
     SIMT_UNIFORM(row_behind, first != GA_NONE ? behind : 0);
 }
 
+GA_SIMT uint32_t simt_hash(const uint32_t *words, uint32_t n)
+{
+    uint32_t hash = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        hash = ga_bits_mix(hash ^ words[i]);
+    }
+    return hash;
+}
+
+/* Lane after lane the row's sectors, from the last on. */
+GA_SIMT void simt_sectors(ga_tile tile, const simt_input *in, simt_output *out)
+{
+    ga_lanes low = ga_lanes_all(0), high = ga_lanes_all(0);
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        const uint32_t *words = in->row + (3u - own % 4u) * 8u;
+        ga_sector sector = ga_sector_load(words);
+        ga_sector pairs = ga_sector_load_pairs(words);
+        out->word[SIMT_sector_load][own] = simt_hash(sector.word, 8);
+        out->word[SIMT_sector_load_pairs][own] = simt_hash(pairs.word, 8);
+        ga_lane_write(&low, own, (uint32_t)(uintptr_t)words);
+        ga_lane_write(&high, own, (uint32_t)((uint64_t)(uintptr_t)words >> 32));
+    }
+    ga_sectors sectors = ga_sectors_load(tile, ga_tile_lanes(tile), low, high);
+    ga_sectors pairs = ga_sectors_load_pairs(tile, in->chosen, low, high);
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        uint32_t words[8], halves[8];
+        for (uint32_t i = 0; i < 8u; i++) {
+            words[i] = ga_lane_read(sectors.word[i], own);
+            halves[i] = ga_lane_read(pairs.word[i], own);
+        }
+        out->word[SIMT_sectors_load][own] = simt_hash(words, 8);
+        out->word[SIMT_sectors_load_pairs][own] = simt_hash(halves, 8);
+    }
+}
+
 /* For tiles without gaps. */
 GA_SIMT void simt_row(ga_tile tile, const simt_input *in, simt_output *out)
 {
@@ -274,6 +324,7 @@ GA_SIMT void simt_row(ga_tile tile, const simt_input *in, simt_output *out)
         each = ga_bits_mix(each ^ ga_row_get(tile, pairs, i));
     }
     SIMT_UNIFORM(row_load_pairs, each);
+    simt_sectors(tile, in, out);
     ga_row_put(tile, &row, in->place, in->value);
     SIMT_UNIFORM(row_put, ga_row_get(tile, row, in->place));
     SIMT_UNIFORM(row_put_match, ga_row_match(tile, row, in->value));

@@ -95,6 +95,14 @@ Test(simt, bits)
     cr_assert_eq(ga_bits_from(0x11u, 0), 0);
     cr_assert_eq(ga_bits_high(UINT64_MAX, UINT64_MAX), UINT64_MAX - 1);
     cr_assert_eq(ga_bits_high(UINT64_MAX, 1), 0);
+    cr_assert_eq(ga_bits_high32(GA_ALL_BITS, GA_ALL_BITS), GA_ALL_BITS - 1);
+    cr_assert_eq(ga_bits_down(0x80u, 7), 1);
+    cr_assert_eq(ga_bits_down(0x80u, 32 + 7), 1);
+    cr_assert_eq(ga_bits_down(0x80u, 32), 0x80u);
+    cr_assert_eq(ga_bits_quarters(4), 8);
+    cr_assert_eq(ga_bits_quarters(127), 27);
+    cr_assert_eq(ga_bits_quarters(128), 28);
+    cr_assert_eq(ga_bits_quarters(0xffffffu), 95);
     cr_assert_eq(ga_bits_mix(0), 0);
     cr_assert_eq(ga_bits_mix(1), 0x514e28b7u); /* as MurmurHash3's authors print it */
 }
