@@ -39,7 +39,10 @@ enum {
     THREADS = 128 /* a block; sixteen of them fill a multiprocessor */
 };
 
-#define KERNEL __global__ void __launch_bounds__(THREADS, 16)
+#ifndef RESIDENT
+#define RESIDENT 16 /* blocks on a multiprocessor, at least: 32 registers a thread */
+#endif
+#define KERNEL __global__ void __launch_bounds__(THREADS, RESIDENT)
 
 static __device__ uint32_t thread_number()
 {

@@ -1,18 +1,47 @@
 /* SPDX-License-Identifier: MIT
  *
- * In-kernel malloc for all sizes, ga_kernel_malloc() over a heap of size classes, against memory that was
- * there already and CUDA's malloc. Figures are medians of several rounds, in which the limit and ours
- * take turns. docs/bench.md explains the lines.
+ * In-kernel malloc for all sizes against memory that was there already: ga_kernel_malloc() over a
+ * heap of size classes, or, with LINKED defined, malloc and free themselves, replaced by
+ * libgpualloc-kernel.a, over what GPUALLOC_KERNEL says, else the default. Figures are medians of
+ * several rounds, in which the limit and ours take turns. docs/bench.md explains the lines.
  *
  *   bench-slab-sizes [--rounds N] [--only WORDS]
+ *   bench-slab-sizes-linked [--rounds N] [--only WORDS]
  */
+#ifdef LINKED
+#define PROGRAM  "bench-slab-sizes-linked"
+#define RESIDENT 12 /* a kernel has the 40 registers of the functions that it is linked with */
+#else
 #define PROGRAM        "bench-slab-sizes"
 #define GA_KERNEL_ONLY GA_KERNEL_KIND_SIZED /* one backend, chosen when it is built */
+#endif
 #include "measure.cuh"
+
+#include <gpualloc/kernel.h>
 
 #ifndef SPEC
 #define SPEC "slab:unit=classes/vmm"
 #endif
+
+/* ---- what is measured ------------------------------------------------------------------------ */
+
+static __device__ __forceinline__ void *take(ga_kernel_heap heap, size_t size)
+{
+#ifdef LINKED
+    return malloc(size);
+#else
+    return ga_kernel_malloc(heap, size);
+#endif
+}
+
+static __device__ __forceinline__ void give_back(ga_kernel_heap heap, void *block)
+{
+#ifdef LINKED
+    free(block);
+#else
+    ga_kernel_free(heap, block);
+#endif
+}
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
@@ -58,7 +87,7 @@ static __device__ void use(void *block, uint32_t i, void **out, uint32_t *failed
 KERNEL allocate(ga_kernel_heap heap, uint32_t size, void **out, uint32_t *failed)
 {
     uint32_t i = thread_number();
-    use(ga_kernel_malloc(heap, size), i, out, failed);
+    use(take(heap, size), i, out, failed);
 }
 
 /* More registers than fill a multiprocessor, 40: lanes that part keep more in them. */
@@ -66,28 +95,28 @@ __global__ void __launch_bounds__(THREADS, 12)
     allocate_mixed(ga_kernel_heap heap, uint32_t seed, void **out, uint32_t *failed)
 {
     uint32_t i = thread_number();
-    use(ga_kernel_malloc(heap, mixed_size(i + seed)), i, out, failed);
+    use(take(heap, mixed_size(i + seed)), i, out, failed);
 }
 
 KERNEL release(ga_kernel_heap heap, void **in)
 {
-    ga_kernel_free(heap, in[thread_number()]);
+    give_back(heap, in[thread_number()]);
 }
 
 /* Each warp frees what lanes of other warps got. */
 KERNEL release_apart(ga_kernel_heap heap, void **in, uint32_t n)
 {
     uint32_t i = thread_number();
-    ga_kernel_free(heap, in[(i & 31u) * (n / 32u) + i / 32u]);
+    give_back(heap, in[(i & 31u) * (n / 32u) + i / 32u]);
 }
 
 KERNEL pairs_kernel(ga_kernel_heap heap, uint32_t size, uint32_t each, uint32_t *failed)
 {
     for (uint32_t i = 0; i < each; i++) {
-        void *block = ga_kernel_malloc(heap, size);
+        void *block = take(heap, size);
         if (block) {
             touch(block, i);
-            ga_kernel_free(heap, block);
+            give_back(heap, block);
         } else {
             atomicAdd(failed, 1u);
         }
@@ -99,7 +128,7 @@ KERNEL one_by_one(ga_kernel_heap heap, uint32_t size, uint32_t *failed)
 {
     for (uint32_t i = 0; i < 32u; i++) {
         if ((threadIdx.x & 31u) == i) {
-            void *block = ga_kernel_malloc(heap, size);
+            void *block = take(heap, size);
             if (block) {
                 touch(block, i);
             } else {
@@ -115,7 +144,7 @@ KERNEL one_lane(ga_kernel_heap heap, uint32_t size, uint32_t *failed)
 {
     if ((threadIdx.x & 31u) == 0) {
         for (uint32_t i = 0; i < 32u; i++) {
-            void *block = ga_kernel_malloc(heap, size);
+            void *block = take(heap, size);
             if (block) {
                 touch(block, i);
             } else {
@@ -154,15 +183,37 @@ static uint32_t take_failed()
     return n;
 }
 
-static bool open_subject(subject *s, const char *spec)
+/* The heap as it is when it has just been opened. */
+static bool open_subject(subject *s)
 {
-    if (ga_heap_open(&s->heap, GA_PLACE_KERNEL, 0, spec) != GA_OK ||
-        ga_heap_kernel_view(s->heap, &s->view) != GA_OK) {
-        printf("%s: %s\n", spec, ga_error_text());
+#ifdef LINKED
+    ga_status status = ga_kernel_init();
+    s->heap = ga_kernel_serving(0);
+    s->view = ga_kernel_heap{}; /* malloc has its own */
+    if (status != GA_OK || !s->heap) {
+        printf("malloc in kernels is not replaced: %s\n", ga_error_text());
         failures++;
         return false;
     }
+#else
+    if (ga_heap_open(&s->heap, GA_PLACE_KERNEL, 0, SPEC) != GA_OK ||
+        ga_heap_kernel_view(s->heap, &s->view) != GA_OK) {
+        printf("%s: %s\n", SPEC, ga_error_text());
+        failures++;
+        return false;
+    }
+#endif
     return true;
+}
+
+static void close_subject(subject *s)
+{
+#ifdef LINKED
+    ga_kernel_close(0);
+#else
+    ga_heap_close(s->heap);
+#endif
+    s->heap = NULL;
 }
 
 static double held_bytes(const subject *s)
@@ -198,7 +249,7 @@ static void single(uint32_t size, uint32_t n)
     subject s;
     figure limit, ours, frees;
     snprintf(name, sizeof name, "malloc %u B x 2^%d", size, __builtin_ctz(n));
-    if (!wanted(name) || !open_subject(&s, SPEC)) {
+    if (!wanted(name) || !open_subject(&s)) {
         return;
     }
     uint32_t blocks = n / THREADS;
@@ -233,7 +284,7 @@ static void single(uint32_t size, uint32_t n)
         printf("  LIVE: %.0f bytes\n", live_bytes(&s));
         failures++;
     }
-    ga_heap_close(s.heap);
+    close_subject(&s);
 }
 
 static uint64_t sum_of_mixed(uint32_t n, std::vector<uint64_t> *offsets)
@@ -257,7 +308,7 @@ static void mixed(uint32_t n)
     uint64_t *offsets;
     std::vector<uint64_t> at;
     snprintf(name, sizeof name, "malloc 16 to 2048 B x 2^%d, mixed", __builtin_ctz(n));
-    if (!wanted(name) || !open_subject(&s, SPEC)) {
+    if (!wanted(name) || !open_subject(&s)) {
         return;
     }
     uint32_t blocks = n / THREADS;
@@ -295,7 +346,7 @@ static void mixed(uint32_t n)
         failures++;
     }
     MUST(cudaFree(offsets));
-    ga_heap_close(s.heap);
+    close_subject(&s);
 }
 
 static void pairs(uint32_t size)
@@ -305,14 +356,14 @@ static void pairs(uint32_t size)
     figure none, ours;
     char name[64];
     snprintf(name, sizeof name, "malloc and free %u B, %u rounds", size, each);
-    if (!wanted(name) || !open_subject(&s, SPEC)) {
+    if (!wanted(name) || !open_subject(&s)) {
         return;
     }
     in_turn([] { nothing<<<1, 1>>>(); }, [] {},
             [&] { pairs_kernel<<<n / THREADS, THREADS>>>(s.view, size, each, failed_claims); },
             &none, &ours);
     line(name, (double)n * each, figure{}, ours, take_failed());
-    ga_heap_close(s.heap);
+    close_subject(&s);
 }
 
 template <class KERNEL_OF> static void singly(const char *name, KERNEL_OF kernel)
@@ -320,14 +371,14 @@ template <class KERNEL_OF> static void singly(const char *name, KERNEL_OF kernel
     const uint32_t warps = 32768;
     subject s;
     figure none, ours;
-    if (!wanted(name) || !open_subject(&s, SPEC)) {
+    if (!wanted(name) || !open_subject(&s)) {
         return;
     }
     in_turn([] { nothing<<<1, 1>>>(); }, [&] { ga_heap_reset(s.heap); },
             [&] { kernel<<<warps * 32 / THREADS, THREADS>>>(s.view, 128, failed_claims); }, &none,
             &ours);
     line(name, warps * 32.0, figure{}, ours, take_failed());
-    ga_heap_close(s.heap);
+    close_subject(&s);
 }
 
 static void set_up()
@@ -341,13 +392,13 @@ static void set_up()
         struct timespec a, b;
         subject s;
         clock_gettime(CLOCK_MONOTONIC, &a);
-        if (!open_subject(&s, SPEC)) {
+        if (!open_subject(&s)) {
             return;
         }
         clock_gettime(CLOCK_MONOTONIC, &b);
         times.push_back((double)(b.tv_sec - a.tv_sec) * 1e6 +
                         (double)(b.tv_nsec - a.tv_nsec) / 1e3);
-        ga_heap_close(s.heap);
+        close_subject(&s);
     }
     figure ours = figure_of(times);
     printf("%-44s %8.1f us (%.1f to %.1f)\n", "set-up, parent included", ours.median, ours.high,
@@ -358,13 +409,13 @@ static void registers()
 {
     cudaFuncAttributes of, mixed;
     MUST(cudaFuncGetAttributes(&of, allocate));
-    printf("%-44s %8d registers, %zu bytes of local memory\n", "ga_kernel_malloc and a touch",
-           of.numRegs, of.localSizeBytes);
+    printf("%-44s %8d registers, %zu bytes of local memory\n", "malloc and a touch", of.numRegs,
+           of.localSizeBytes);
     MUST(cudaFuncGetAttributes(&of, release));
     MUST(cudaFuncGetAttributes(&mixed, allocate_mixed));
     printf("%-44s %8d registers, %zu bytes of local memory\n", "  where sizes are mixed",
            mixed.numRegs, mixed.localSizeBytes);
-    printf("%-44s %8d registers, %zu bytes of local memory\n", "ga_kernel_free", of.numRegs,
+    printf("%-44s %8d registers, %zu bytes of local memory\n", "free", of.numRegs,
            of.localSizeBytes);
 }
 

@@ -35,6 +35,7 @@ static get_context_id *context_id; /* the driver's cuCtxGetId, set once */
 static _Thread_local struct {
     unsigned long long context;
     uint64_t epoch;
+    int device; /* + 1; 0: none */
 } last;
 
 /* ---- fork --------------------------------------------------------------------------------------- */
@@ -138,6 +139,7 @@ static ga_status publish(void)
     bool was_clean = cudaPeekAtLastError() == cudaSuccess;
     ga_status status = GA_ERR_DEVICE;
     if (cudaGetDevice(&device) == cudaSuccess) {
+        last.device = device + 1;
         bool exchanged = cudaThreadExchangeStreamCaptureMode(&mode) == cudaSuccess;
         status = publish_quietly(device);
         if (exchanged) {
@@ -179,8 +181,10 @@ static void look_again(unsigned long long context, uint64_t epoch)
 {
     pthread_mutex_lock(&lock);
     if (context && served_epoch == epoch && is_served(context)) {
+        int device;
         last.context = context;
         last.epoch = epoch;
+        last.device = cudaGetDevice(&device) == cudaSuccess ? device + 1 : 0;
     } else {
         publish_locked();
     }
@@ -201,7 +205,10 @@ void ga_kernel_before_launch(void)
 void ga_kernel_before_reset(void)
 {
     int device;
-    if (cudaGetDevice(&device) == cudaSuccess) {
+    if (cudaGetDevice(&device) != cudaSuccess) {
+        device = last.device - 1; /* after a kernel that trapped the runtime may answer only that */
+    }
+    if (device >= 0) {
         ga_kernel_close(device);
     }
 }

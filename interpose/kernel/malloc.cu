@@ -37,17 +37,40 @@ static __device__ __forceinline__ bool coalesces()
            ga_kernel_linked.kind == GA_KERNEL_KIND_COALESCE;
 }
 
-extern "C" __device__ void *malloc(size_t size) noexcept
+/* Calls that are not the usual ones: functions of their own as well, so that those need not save
+ * the registers that these take. */
+static __device__ __noinline__ void *malloc_general(size_t size)
 {
     return coalesces() ? ga_coalesce_kernel_malloc(ga_kernel_linked, size) : malloc_elsewhere(size);
 }
 
-extern "C" __device__ void free(void *block) noexcept
+static __device__ __noinline__ void free_general(void *block)
 {
     if (coalesces()) {
         ga_coalesce_kernel_free(ga_kernel_linked, block);
     } else {
         free_elsewhere(block);
+    }
+}
+
+static __device__ __forceinline__ bool is_plain()
+{
+    return coalesces() && ga_coalesce_kernel_is_plain(ga_kernel_linked);
+}
+
+extern "C" __device__ void *malloc(size_t size) noexcept
+{
+    void *block;
+    if (is_plain() && ga_coalesce_kernel_malloc_usual(ga_kernel_linked, size, &block)) {
+        return block;
+    }
+    return malloc_general(size);
+}
+
+extern "C" __device__ void free(void *block) noexcept
+{
+    if (!is_plain() || !ga_coalesce_kernel_free_usual(ga_kernel_linked, block)) {
+        free_general(block);
     }
 }
 
@@ -64,6 +87,9 @@ static __device__ void *claim_aligned(size_t size, size_t align)
 {
     if (coalesces() && ga_coalesce_kernel_frees_inside(ga_kernel_linked)) {
         return ga_coalesce_kernel_malloc_aligned(ga_kernel_linked, align, size);
+    }
+    if (coalesces()) {
+        return ga_coalesce_general_aligned(ga_kernel_linked, align, size);
     }
     size_t whole = round_to_power(size > align ? size : align);
     void *block = whole ? malloc(whole) : NULL;

@@ -15,6 +15,7 @@
 #include "../platform/cuda_driver.h"
 #include "../platform/libc.h"
 #include "../platform/log.h"
+#include "../slab/sized_words.h"
 #include "coalesce_heap.h"
 #include "coalesce_words.h"
 
@@ -26,12 +27,19 @@ enum {
     STATIC,
     MAP,
     MOST,
+    CHECK,
     OPTIONS
 };
 
 enum {
     HEADER_FIT = GA_COALESCE_FORMS, /* the last of its choices */
     BOOK_ALIGN = 256
+};
+
+enum {
+    CHECK_AUTO = 0,
+    CHECK_OFF,
+    CHECK_FULL
 };
 
 typedef struct coalesce_state {
@@ -42,7 +50,9 @@ typedef struct coalesce_state {
     uint32_t bare;     /* GA_COALESCE_NO_BARE ... */
     uint32_t together; /* GA_COALESCE_HB ... */
     uint32_t most;
+    bool single; /* check=full: the parent checks each free */
     char *book;
+    bool ready; /* the book has been written */
     ga_coalesce_heap image;
     uint64_t reported[GA_COALESCE_FAULTS]; /* faults that the log has */
     pthread_mutex_t lock;
@@ -58,6 +68,9 @@ static const char *const statics[] = {[GA_COALESCE_HB] = "hb",
                                       [GA_COALESCE_HW] = "hw",
                                       [GA_COALESCE_NW] = "nw",
                                       NULL};
+
+static const char *const checks[] = {
+    [CHECK_AUTO] = "auto", [CHECK_OFF] = "off", [CHECK_FULL] = "full", NULL};
 
 static const ga_option options[OPTIONS] = {
     [HEADER] =
@@ -84,6 +97,13 @@ static const ga_option options[OPTIONS] = {
               .help = "larger requests are served alone; at most 64M",
               .min = 1,
               .max = GA_COALESCE_MOST},
+    [CHECK] = {.name = "check",
+               .type = GA_OPTION_ENUM,
+               .fallback = "auto",
+               .help =
+                   "full: nothing is coalesced, so that slab:unit=classes,check=full below sees "
+                   "each free; off; auto: full there without headers, else off",
+               .choices = checks},
 };
 
 static bool finds(const coalesce_state *s)
@@ -91,16 +111,15 @@ static bool finds(const coalesce_state *s)
     return s->below.kind == GA_BELOW_SIZED;
 }
 
-static ga_status read_parent(coalesce_state *s)
+static ga_status read_parent(coalesce_state *s, ga_kernel_heap *view)
 {
-    ga_kernel_heap view;
-    ga_status status = ga_heap_kernel_view(s->parent, &view);
+    ga_status status = ga_heap_kernel_view(s->parent, view);
     if (status != GA_OK) {
         return ga_fail(status, "coalesce: the parent has nothing for kernels: %s", ga_error_text());
     }
-    s->below.kind = view.kind == GA_KERNEL_KIND_CUDA    ? GA_BELOW_CUDA
-                    : view.kind == GA_KERNEL_KIND_SIZED ? GA_BELOW_SIZED
-                                                        : GA_BELOW_NONE;
+    s->below.kind = view->kind == GA_KERNEL_KIND_CUDA    ? GA_BELOW_CUDA
+                    : view->kind == GA_KERNEL_KIND_SIZED ? GA_BELOW_SIZED
+                                                         : GA_BELOW_NONE;
     return s->below.kind != GA_BELOW_NONE
                ? GA_OK
                : ga_fail(GA_ERR_SPEC,
@@ -138,15 +157,29 @@ static ga_status read_static(coalesce_state *s, int64_t entries)
                          statics[s->together], headers[s->form]);
 }
 
+static ga_status read_check(coalesce_state *s, const ga_kernel_heap *below, int check)
+{
+    bool can = s->form == GA_COALESCE_HEADERLESS && GA_SIZED_WORDS_CHECK(below->words);
+    s->single = can && check != CHECK_OFF;
+    return can || check != CHECK_FULL
+               ? GA_OK
+               : ga_fail(GA_ERR_SPEC, "coalesce: check: full wants slab:unit=classes,check=full as "
+                                      "parent, and no headers");
+}
+
 static ga_status read_settings(coalesce_state *s, const ga_value *values)
 {
-    ga_status status = read_parent(s);
+    ga_kernel_heap below;
+    ga_status status = read_parent(s, &below);
     s->together = (uint32_t)values[STATIC].choice;
     s->most = (uint32_t)values[MOST].size;
     if (status == GA_OK) {
         status = read_header(s, (uint32_t)values[HEADER].choice);
     }
-    return status == GA_OK ? read_static(s, values[MAP].integer) : status;
+    if (status == GA_OK) {
+        status = read_static(s, values[MAP].integer);
+    }
+    return status == GA_OK ? read_check(s, &below, values[CHECK].choice) : status;
 }
 
 /* ---- the book, on the device ----------------------------------------------------------------- */
@@ -242,7 +275,9 @@ static void coalesce_close(void *state)
     coalesce_state *s = state;
     ga_cuda_scope scope;
     if (s->book && ga_cuda_enter(&scope, s->device) == GA_OK) {
-        report(s, &scope);
+        if (s->ready) {
+            report(s, &scope);
+        }
         scope.driver->cuMemFree((CUdeviceptr)s->book);
         ga_cuda_leave(&scope);
     }
@@ -273,6 +308,7 @@ static ga_status coalesce_open(const ga_open_args *args, void **state)
         coalesce_close(s);
         return status;
     }
+    s->ready = true;
     *state = s;
     return GA_OK;
 }
@@ -285,7 +321,8 @@ static void fill_view(const coalesce_state *s, const ga_kernel_heap *below, ga_k
                     (uint64_t)s->below.kind << GA_COALESCE_AT_PARENT |
                     (uint64_t)s->bare << GA_COALESCE_AT_BARE |
                     (uint64_t)s->below.noted << GA_COALESCE_AT_NOTED |
-                    (uint64_t)s->together << GA_COALESCE_AT_STATIC;
+                    (uint64_t)s->together << GA_COALESCE_AT_STATIC |
+                    (uint64_t)s->single << GA_COALESCE_AT_SINGLE;
     *out = (ga_kernel_heap){.abi = GA_KERNEL_HEAP_ABI, .kind = GA_KERNEL_KIND_COALESCE};
     out->words[GA_COALESCE_WORD_HEAP] = (uint64_t)s->book;
     out->words[GA_COALESCE_WORD_SHAPE] = s->most | bits << 32;
@@ -428,6 +465,24 @@ static ga_status coalesce_reset(void *state)
     return status;
 }
 
+static ga_status coalesce_trim(void *state, size_t keep)
+{
+    return ga_trim(((coalesce_state *)state)->parent, keep);
+}
+
+/* The parent's: a superblock is one block. */
+static void coalesce_stats(void *state, ga_backend_stats *out)
+{
+    ga_stats below;
+    *out = (ga_backend_stats){0};
+    if (ga_heap_stats(((coalesce_state *)state)->parent, &below) == GA_OK) {
+        out->live_blocks = below.live_blocks;
+        out->live_bytes = below.live_bytes;
+        out->held_bytes = below.held_bytes;
+        out->growths = below.growths;
+    }
+}
+
 static void coalesce_fork_prepare(void *state)
 {
     pthread_mutex_lock(&((coalesce_state *)state)->lock);
@@ -452,6 +507,8 @@ const ga_backend ga_coalesce_backend = {
     .alloc = coalesce_alloc,
     .free = coalesce_free,
     .owns = coalesce_owns,
+    .trim = coalesce_trim,
+    .stats = coalesce_stats,
     .kernel_view = coalesce_kernel_view,
     .fork_prepare = coalesce_fork_prepare,
     .fork_parent = coalesce_fork_after,

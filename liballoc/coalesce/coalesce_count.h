@@ -2,7 +2,12 @@
  *
  * Superblocks that are counted: a word has the number of their live payloads, and who takes the
  * last one off gives the superblock back (warp-coalescing-gpumpi-2022, §3.1). The word is the
- * parent's note for a superblock that it finds, or else its first one.
+ * first of the parent's note for a superblock that it finds, or else of the superblock.
+ *
+ * STRUCTURE  The next word tells where payloads end: they are so many times 4 bytes apart; or it is
+ *            GA_COUNT_ALONE, and there is one, up to the end of the superblock; or
+ *            GA_COUNT_TABLE: then two more words of the note say where behind the payloads a table
+ *            begins, and how many ends it has, in bytes from the superblock.
  *
  * ORDER  C1 with itself: what was done with each payload happens before the superblock goes back.
  */
@@ -24,10 +29,57 @@ GA_SIMT void ga_counted_write(ga_counted *counted, uint32_t own, const void *cou
     ga_wide_write(&counted->blocks, own, (uint64_t)block);
 }
 
-/* A new one, by whoever makes it. Relaxed: nobody else has a payload of it yet. */
-GA_SIMT void ga_count_begin(uint32_t *counter, uint32_t n)
+#define GA_COUNT_ALONE 0u
+#define GA_COUNT_TABLE 0xffffffffu
+#define GA_COUNT_APART ((uint64_t)4 * (GA_COUNT_TABLE - 1u)) /* bytes; no further */
+
+/* A new one, by whoever makes it; `apart` is the word that tells where payloads end. Relaxed:
+ * nobody else has a payload of it yet. */
+GA_SIMT void ga_count_begin(uint32_t *counter, uint32_t n, uint32_t apart)
 {
     ga_store_relaxed(counter, n);
+    ga_store_relaxed(counter + 1, apart);
+}
+
+/* Its payloads end where the table at `table` bytes says, which has `n` ends. Likewise. */
+GA_SIMT void ga_count_begin_table(uint32_t *counter, uint32_t n, uint32_t table)
+{
+    ga_count_begin(counter, n, GA_COUNT_TABLE);
+    ga_store_relaxed(counter + 2, table);
+    ga_store_relaxed(counter + 3, n);
+}
+
+/* The first of `n` ends that is above `offset`; 0 where none is. */
+GA_SIMT uint64_t ga_count_end_in(const uint32_t *ends, uint32_t n, uint64_t offset)
+{
+    uint32_t first = 0;
+    uint32_t rest = n;
+    while (rest) {
+        uint32_t half = rest / 2u;
+        bool above = ga_load_relaxed(ends + first + half) > offset; /* relaxed: written once */
+        first += above ? 0 : half + 1u;
+        rest = above ? half : rest - half - 1u;
+    }
+    return first < n ? ga_load_relaxed(ends + first) : 0;
+}
+
+/* Where the payload ends that has the byte at `offset` of the superblock; the parent's block has
+ * `bytes`. 0 where none has. Relaxed: who has a payload got it after these were written, and who
+ * has none may be told anything within the block. */
+GA_SIMT uint64_t ga_count_end(const uint32_t *counter, const char *block, uint64_t bytes,
+                              uint64_t offset)
+{
+    uint64_t apart = ga_load_relaxed(counter + 1);
+    uint64_t end = bytes;
+    if (apart == GA_COUNT_TABLE) {
+        uint32_t table = ga_load_relaxed(counter + 2);
+        uint32_t n = ga_load_relaxed(counter + 3);
+        bool whole = n <= 32u && !(table & 3u) && table + (uint64_t)n * 4u <= bytes;
+        end = whole ? ga_count_end_in((const uint32_t *)(block + table), n, offset) : 0;
+    } else if (apart != GA_COUNT_ALONE) {
+        end = (offset / (4u * apart) + 1u) * (4u * apart);
+    }
+    return end <= bytes ? end : 0;
 }
 
 /* `n` fewer are live; the caller's tile has synchronised since it used them. True: there are none

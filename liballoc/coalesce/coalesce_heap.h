@@ -34,6 +34,9 @@ enum {
 
 #define GA_COALESCE_HUGE ((uint64_t)1 << 46) /* more than this is not asked for */
 
+/* With headers, no payload is aligned to more: the distance to its superblock has to fit. */
+#define GA_COALESCE_ALIGN_MOST ((uint64_t)1 << 28)
+
 /* ---- the map of payloads (coalesce_map.h) ---------------------------------------------------- */
 
 enum {
@@ -76,6 +79,7 @@ typedef struct ga_coalesce_view {
     uint32_t bare; /* GA_COALESCE_NO_BARE ... */
     uint32_t most; /* bytes; who wants more is served alone. At most GA_COALESCE_MOST */
     bool plain;    /* without headers: lanes may get blocks of their own, which are not counted */
+    bool single;   /* and get no others, so that the parent sees each free and can check it */
 } ga_coalesce_view;
 
 /* Static coalescing without headers is possible. */

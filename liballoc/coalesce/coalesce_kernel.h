@@ -26,6 +26,7 @@ GA_SIMT ga_coalesce_view ga_coalesce_view_of_kernel(ga_kernel_heap heap)
         view.parent.words[i] = heap.words[GA_COALESCE_WORD_PARENT + i];
     }
     view.plain = view.form == GA_COALESCE_HEADERLESS;
+    view.single = GA_COALESCE_WORDS_BITS(heap.words, GA_COALESCE_AT_SINGLE) != 0;
 #ifdef GA_COALESCE_ONLY_SIZED
     view.form = GA_COALESCE_HEADERLESS;
     view.plain = true;
@@ -46,8 +47,47 @@ GA_SIMT void *ga_coalesce_kernel_malloc(ga_kernel_heap heap, size_t size)
     return (void *)ga_wide_read(payload, 0);
 }
 
+/* ---- the usual calls: a small part of the above, for who has the rest as a function ---------- */
+
+/* Whether all of a heap's small blocks may be plain ones of slabs, seen at once. */
+GA_SIMT bool ga_coalesce_kernel_is_plain(ga_kernel_heap heap)
+{
+    const uint32_t form = 15u << GA_COALESCE_AT_FORM;
+    const uint32_t single = 15u << GA_COALESCE_AT_SINGLE;
+    uint32_t bits = (uint32_t)(heap.words[GA_COALESCE_WORD_SHAPE] >> 32);
+    return (bits & (form | single)) == GA_COALESCE_HEADERLESS << GA_COALESCE_AT_FORM;
+}
+
+/* The view of the slabs below such a heap. */
+GA_SIMT ga_sized_view ga_coalesce_kernel_below(ga_kernel_heap heap)
+{
+    ga_kernel_heap below = heap;
+    for (uint32_t i = 0; i < GA_PARENT_WORDS; i++) {
+        below.words[i] = heap.words[GA_COALESCE_WORD_PARENT + i];
+    }
+    return ga_sized_view_of_kernel(below);
+}
+
+/* A lone lane, or a whole warp that wants one size class, in such a heap: as
+ * ga_coalesce_kernel_malloc(). False where it is neither, or for 0 bytes, and nothing is done. */
+GA_SIMT bool ga_coalesce_kernel_malloc_usual(ga_kernel_heap heap, size_t size, void **block)
+{
+    ga_sized_view view = ga_coalesce_kernel_below(heap);
+    uint32_t class_ = ga_sized_class_to(view, size - 1u);
+    return class_ != GA_SIZED_NONE && ga_sized_claim_usual(view, ga_warp_present(), class_, block);
+}
+
+/* A lone lane that frees a plain block, or a whole warp; with check=off. False for a lane whose
+ * block is none, or that calls otherwise, and nothing is done for it. */
+GA_SIMT bool ga_coalesce_kernel_free_usual(ga_kernel_heap heap, void *block)
+{
+    return ga_sized_free_usual(ga_coalesce_kernel_below(heap), ga_warp_present(), block);
+}
+
+/* ---- dynamic coalescing, further ------------------------------------------------------------- */
+
 /* The same, in a heap without headers: what any address of the block frees, not its first alone.
- * For those who align further. */
+ * For those who align further. Not so with check=full. */
 GA_SIMT void *ga_coalesce_kernel_malloc_wide(ga_kernel_heap heap, size_t size)
 {
     ga_tile tile = ga_tile_present();
@@ -63,13 +103,47 @@ GA_SIMT bool ga_coalesce_kernel_frees_inside(ga_kernel_heap heap)
     return GA_COALESCE_WORDS_BITS(heap.words, GA_COALESCE_AT_FORM) == GA_COALESCE_HEADERLESS;
 }
 
-/* `size` bytes at a multiple of `align`, a power of two, in such a heap: in a payload that is larger
- * by as much. */
+/* With check=full blocks are the parent's, and so are their alignments. */
+GA_SIMT_SLOW void *ga_coalesce_single_aligned(ga_kernel_heap heap, size_t align, size_t size)
+{
+    ga_kernel_heap below = ga_parent_sized(ga_coalesce_view_of_kernel(heap).parent);
+    void *block = ga_sized_kernel_aligned_alloc(below, align, size);
+    if ((size_t)block % align) { /* the parent's memory begins at no multiple of it */
+        ga_sized_kernel_free(below, block);
+        block = NULL;
+    }
+    return block;
+}
+
+/* `size` bytes at a multiple of `align`, a power of two, in such a heap: in a payload that is
+ * larger by as much. */
 GA_SIMT void *ga_coalesce_kernel_malloc_aligned(ga_kernel_heap heap, size_t align, size_t size)
 {
+    if (GA_COALESCE_WORDS_BITS(heap.words, GA_COALESCE_AT_SINGLE)) {
+        return ga_coalesce_single_aligned(heap, align, size);
+    }
     size_t wide = size <= ~align ? size + align : ~(size_t)0; /* which gets nothing */
     char *payload = (char *)ga_coalesce_kernel_malloc_wide(heap, wide);
     return payload ? payload + (align - (size_t)payload % align) % align : NULL;
+}
+
+/* The same in a heap with headers: in a segment that is larger by as much, with the header right
+ * before the payload. */
+GA_SIMT void *ga_coalesce_kernel_malloc_headed(ga_kernel_heap heap, size_t align, size_t size)
+{
+    ga_tile tile = ga_tile_present();
+    bool can = align <= GA_COALESCE_ALIGN_MOST;
+    ga_wide payload = ga_coalesce_claim_aligned(
+        ga_coalesce_view_of_kernel(heap), tile, ga_tile_members(tile),
+        ga_wide_all(can ? size : ~(uint64_t)0), ga_lanes_all(can ? (uint32_t)align : 1u));
+    return (void *)ga_wide_read(payload, 0);
+}
+
+/* What all payloads of a heap of that form are aligned to. */
+GA_SIMT uint32_t ga_coalesce_kernel_natural(ga_kernel_heap heap)
+{
+    uint32_t form = GA_COALESCE_WORDS_BITS(heap.words, GA_COALESCE_AT_FORM);
+    return form == GA_COALESCE_AUTO ? 2u : form == GA_COALESCE_EIGHT ? 8u : GA_COALESCE_ALIGN;
 }
 
 GA_SIMT void ga_coalesce_kernel_free(ga_kernel_heap heap, void *payload)
@@ -85,17 +159,43 @@ GA_SIMT_SLOW void *ga_coalesce_general_malloc(ga_kernel_heap heap, size_t size)
     return ga_coalesce_kernel_malloc(heap, size);
 }
 
-/* With headers it is as aligned as it comes: the caller looks. */
 GA_SIMT_SLOW void *ga_coalesce_general_aligned(ga_kernel_heap heap, size_t align, size_t size)
 {
-    return align > GA_COALESCE_ALIGN && ga_coalesce_kernel_frees_inside(heap)
+    if (align <= ga_coalesce_kernel_natural(heap)) {
+        return ga_coalesce_kernel_malloc(heap, size);
+    }
+    return ga_coalesce_kernel_frees_inside(heap)
                ? ga_coalesce_kernel_malloc_aligned(heap, align, size)
-               : ga_coalesce_kernel_malloc(heap, size);
+               : ga_coalesce_kernel_malloc_headed(heap, align, size);
 }
 
 GA_SIMT_SLOW void ga_coalesce_general_free(ga_kernel_heap heap, void *payload)
 {
     ga_coalesce_kernel_free(heap, payload);
+}
+
+/* ---- sizes: each lane for itself ------------------------------------------------------------- */
+
+/* Bytes that may be used of the payload; 0 for what is seen to be none. */
+GA_SIMT_SLOW size_t ga_coalesce_general_usable_size(ga_kernel_heap heap, const void *payload)
+{
+    return ga_coalesce_usable(ga_coalesce_view_of_kernel(heap), (const char *)payload);
+}
+
+/* Whether the payload of each lane that calls, of `usable` bytes, can stay where it is with `size`
+ * bytes. Plain blocks do as slabs have it; a segment stays where it has the room, since it would
+ * not go back alone. */
+GA_SIMT_SLOW bool ga_coalesce_general_resize(ga_kernel_heap heap, void *payload, size_t usable,
+                                             size_t size)
+{
+    ga_coalesce_view view = ga_coalesce_view_of_kernel(heap);
+    if (view.plain) {
+        ga_parent_found found = ga_parent_find(view.parent, payload);
+        if (found.start && !found.note) {
+            return ga_sized_kernel_resize(ga_parent_sized(view.parent), payload, usable, size);
+        }
+    }
+    return size <= usable;
 }
 
 /* ---- static coalescing: all threads of a warp or a block ------------------------------------- */

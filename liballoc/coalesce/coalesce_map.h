@@ -99,18 +99,34 @@ GA_SIMT ga_map_entry *ga_map_find_in(const ga_map *map, uint32_t bucket, uint64_
     return NULL;
 }
 
-/* Take the key out. Answers its value, or 0 where it is not in the map. By one lane. */
-GA_SIMT uint64_t ga_map_remove(ga_map *map, uint64_t key)
+/* The key's entry, or NULL; `*spilled`: in another bucket than its own. By one lane. */
+GA_SIMT ga_map_entry *ga_map_find(const ga_map *map, uint64_t key, bool *spilled)
 {
     uint32_t home = ga_map_home(map, key);
     ga_map_entry *entry = ga_map_find_in(map, home, key);
-    bool spilled = !entry && ga_load_relaxed(map->spilled + home); /* relaxed: see ORDER */
-    if (spilled) {
+    *spilled = !entry && ga_load_relaxed(map->spilled + home); /* relaxed: see ORDER */
+    if (*spilled) {
         uint32_t reach = ga_map_reach(map);
         for (uint32_t i = 1; i <= reach && !entry; i++) {
             entry = ga_map_find_in(map, home + i, key);
         }
     }
+    return entry;
+}
+
+/* The key's value, or 0 where it is not in the map. By one lane, which has the payload. */
+GA_SIMT uint64_t ga_map_value(const ga_map *map, uint64_t key)
+{
+    bool spilled;
+    const ga_map_entry *entry = ga_map_find(map, key, &spilled);
+    return entry ? entry->value : 0;
+}
+
+/* Take the key out. Answers its value, or 0 where it is not in the map. By one lane. */
+GA_SIMT uint64_t ga_map_remove(ga_map *map, uint64_t key)
+{
+    bool spilled;
+    ga_map_entry *entry = ga_map_find(map, key, &spilled);
     if (!entry) {
         return 0;
     }
@@ -122,7 +138,7 @@ GA_SIMT uint64_t ga_map_remove(ga_map *map, uint64_t key)
     ga_store64_release(&entry->key, 0);
 #endif
     if (spilled) {
-        ga_post_add_relaxed(map->spilled + home, 0u - 1u);
+        ga_post_add_relaxed(map->spilled + ga_map_home(map, key), 0u - 1u);
     }
     ga_post_add_relaxed(&map->live, 0u - 1u);
     return value;

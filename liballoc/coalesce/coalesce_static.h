@@ -51,7 +51,8 @@ GA_SIMT ga_static_plan ga_static_plan_of(ga_coalesce_view view, bool bare, uint6
     bool sixteen = plan.kind == GA_STATIC_HEADERS || view.form >= GA_COALESCE_SIXTEEN;
     uint64_t align = sixteen ? 16u : size & 7u ? 4u : 8u;
     uint64_t bytes = size + (size ? 0 : 1u) + (plan.kind == GA_STATIC_HEADERS ? 8u : 0);
-    plan.stride = size > GA_COALESCE_HUGE ? 0 : (bytes + align - 1u) & ~(align - 1u);
+    bool none = view.single || size > GA_COUNT_APART - 32u;
+    plan.stride = none ? 0 : (bytes + align - 1u) & ~(align - 1u);
     plan.before = plan.kind == GA_STATIC_NOTED ? 0 : GA_COALESCE_ALIGN;
     return plan;
 }
@@ -73,9 +74,9 @@ GA_SIMT char *ga_static_begin(ga_coalesce_view view, ga_tile tile, ga_static_pla
         {
             (void)own;
             if (plan.kind != GA_STATIC_NOTED) {
-                ga_coalesce_note(view, block, 0);
+                ga_coalesce_note_none(view, block);
             }
-            ga_count_begin(ga_static_counter(view, plan, block), n);
+            ga_count_begin(ga_static_counter(view, plan, block), n, (uint32_t)(plan.stride / 4u));
         }
         ga_tile_sync(tile);
     }

@@ -20,6 +20,7 @@ enum {
 #define GA_COALESCE_AT_BARE   8u  /* 4 */
 #define GA_COALESCE_AT_NOTED  12u /* 1 */
 #define GA_COALESCE_AT_STATIC 16u /* 4: which call `coalesce` means, GA_COALESCE_HB ... */
+#define GA_COALESCE_AT_SINGLE 20u /* 1 */
 
 #define GA_COALESCE_WORDS_MOST(words) ((uint32_t)(words)[GA_COALESCE_WORD_SHAPE])
 #define GA_COALESCE_WORDS_BITS(words, at)                                                          \

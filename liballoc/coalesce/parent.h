@@ -8,10 +8,10 @@
  *     GA_BELOW_SIZED    slabs of all sizes (slab/sized_kernel.h): finds
  *     GA_BELOW_HOST     host memory, through a table of functions: the CPU compilation
  *
- * A parent that finds tells, from an address inside a live block, where that begins, and has a word
- * for each block that is the layer's above it: where `noted`, and else none. Where it answers that
- * there is none, the address is not its. Beside such blocks it may have plain ones, without a note,
- * which it finds by their first byte alone.
+ * A parent that finds tells, from an address inside a live block, where that begins, and has a
+ * note, four words, for each block that is the layer's above it: where `noted`, and else none.
+ * Where it answers that there is none, the address is not its. Beside such blocks it may have
+ * plain ones, without a note, which it finds by their first byte alone.
  */
 #ifndef GPUALLOC_COALESCE_PARENT_H
 #define GPUALLOC_COALESCE_PARENT_H
@@ -32,7 +32,7 @@ enum {
 
 enum {
     GA_PARENT_WORDS = 4,
-    GA_PARENT_NOTE = 16 /* bytes before a block of slabs, where its word is */
+    GA_PARENT_NOTE = 16 /* bytes before a block of slabs, where its note is */
 };
 
 typedef struct ga_parent {
@@ -43,7 +43,7 @@ typedef struct ga_parent {
 
 typedef struct ga_parent_found {
     char *start;    /* NULL: no block of the parent's */
-    uint32_t *note; /* the word that is kept for it; NULL: it is a plain one */
+    uint32_t *note; /* the words that are kept for it; NULL: it is a plain one */
 } ga_parent_found;
 
 #ifndef __CUDACC__
@@ -53,6 +53,7 @@ typedef struct ga_parent_host {
     void (*release)(void *own, void *block);
     ga_parent_found (*find)(void *own, const void *pointer); /* NULL: cannot */
     void (*make_plain)(void *own, void *block);              /* NULL: has none such */
+    uint64_t (*usable)(void *own, const void *block);        /* its bytes */
     void *own;
 } ga_parent_host;
 #endif
@@ -180,6 +181,25 @@ GA_SIMT uint32_t *ga_parent_note(ga_parent parent, char *block)
     }
 #endif
     return ga_parent_find(parent, block).note;
+}
+
+/* The bytes of a block that has been found. */
+GA_SIMT uint64_t ga_parent_usable(ga_parent parent, ga_parent_found found)
+{
+#ifdef __CUDACC__
+    if (parent.kind == GA_BELOW_SIZED) {
+        const char *start = found.note ? (const char *)found.note : found.start;
+        uint64_t bytes = ga_sized_kernel_usable_size(ga_parent_sized(parent), start);
+        return bytes - (uint64_t)(found.start - start);
+    }
+#else
+    if (parent.kind == GA_BELOW_HOST) {
+        ga_parent_host *host = (ga_parent_host *)parent.words[0];
+        return host->usable(host->own, found.start);
+    }
+#endif
+    (void)found;
+    return 0;
 }
 
 /* ---- for a tile ------------------------------------------------------------------------------ */

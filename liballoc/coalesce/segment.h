@@ -10,10 +10,22 @@
  *                payload at 8n + 4      4 bytes
  *                payload at 4n + 2      2 bytes
  *
- *            It holds three bits and how far it is from the payload before it to this one, or from
- *            the superblock to the first one, in units of 2 bytes:
+ *            It holds three bits, how far it is from the payload before it to this one, or from
+ *            the superblock to the first one, and how many bytes the payload has room for; both in
+ *            units of 2 bytes:
  *
- *                | distance / 2 | last | first | free |
+ *                         63   62       33   32       3        2      1      0
+ *                8 bytes  0  | room     |    distance      | last | first | free |
+ *
+ *                              31   30       17   16       3        2      1      0
+ *                4 bytes       1  | room     |    distance      | last | first | free |
+ *
+ *                                                 15       3        2      1      0
+ *                2 bytes                     |    distance      | last | first | free |
+ *
+ *            Bit 31 tells the second from the first, where distances are below 2^29. Payloads with
+ *            2 bytes before them have room for 2. A room of 0 is too large to stand there: then the
+ *            superblock has no other payload, and begins with 64 bits that tell.
  *
  *            A header of 8 bytes with its highest bit set is one of static coalescing: beside
  *            `free`, the address of the superblock, which begins with its counter
@@ -49,7 +61,11 @@
 #define GA_SEGMENT_FIRST  ((uint64_t)2)
 #define GA_SEGMENT_LAST   ((uint64_t)4)
 #define GA_SEGMENT_FLAGS  ((uint64_t)7)
+#define GA_SEGMENT_NEAR   ((uint64_t)1 << 31)
 #define GA_SEGMENT_STATIC ((uint64_t)1 << 63)
+
+/* Headers of 4 bytes serve payloads of so many bytes, among others of so many. */
+#define GA_SEGMENT_NEAR_MOST ((uint32_t)1 << 14)
 
 /* ---- headers: always 64 bits in registers ---------------------------------------------------- */
 
@@ -62,12 +78,32 @@ GA_SIMT uint32_t ga_segment_head(const char *payload)
 
 GA_SIMT uint64_t ga_segment_distance(uint64_t header)
 {
-    return header >> 3 << 1;
+    uint64_t mask = header & GA_SEGMENT_NEAR ? 0x1ffff : 0x1ffffffff;
+    return (header & mask) >> 3 << 1;
 }
 
 GA_SIMT uint64_t ga_segment_header(uint64_t distance, uint64_t flags)
 {
     return distance >> 1 << 3 | flags;
+}
+
+/* The same, before a payload with `head` bytes of header, which has so much room. */
+GA_SIMT uint64_t ga_segment_with_room(uint64_t header, uint32_t head, uint64_t room)
+{
+    return head == 8u   ? header | room >> 1 << 33
+           : head == 4u ? header | GA_SEGMENT_NEAR | room >> 1 << 17
+                        : header;
+}
+
+/* How many bytes there are behind the header of `payload`. */
+GA_SIMT uint64_t ga_segment_room(const char *payload, uint64_t header)
+{
+    uint32_t head = ga_segment_head(payload);
+    uint64_t room = head == 8u   ? (header >> 33 & 0x3fffffff) << 1
+                    : head == 4u ? (header >> 17 & 0x3fff) << 1
+                                 : 2u;
+    return room ? room
+                : ga_load64_relaxed((const uint64_t *)(payload - ga_segment_distance(header)));
 }
 
 /* A new segment, by whoever makes it. Relaxed: nobody else has a payload of its superblock yet. */

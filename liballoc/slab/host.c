@@ -12,10 +12,15 @@
 #include "host.h"
 
 #include "../platform/libc.h"
+#include "../platform/os_memory.h"
 #include "trim.h"
 
+#include <errno.h>
+#include <sys/mman.h>
+
 enum {
-    ROW_BYTES = GA_SLAB_ROW_WORDS * sizeof(uint32_t)
+    ROW_BYTES = GA_SLAB_ROW_WORDS * sizeof(uint32_t),
+    HUGE_BYTES = 2 << 20
 };
 
 void ga_slab_host_begin(ga_slab_host *slab, const ga_slab_shape *shape, ga_heap *parent)
@@ -68,17 +73,39 @@ static ga_status make_tables(ga_slab_host *slab)
 
 /* ---- memory of the parent's ------------------------------------------------------------------ */
 
+/* A slab that has filled its first super block is going to fill others: these get huge pages, where
+ * the system has any, so that units in random order do not cost a walk through page tables each. */
+static bool wants_huge(const ga_slab_host *slab, size_t size)
+{
+    return !slab->device && slab->heap.super_count && size >= HUGE_BYTES;
+}
+
+static void ask_for_huge(const ga_slab_region *region)
+{
+    int error = errno; /* malloc() keeps it; kernels without huge pages refuse */
+    ga_os_memory_get()->madvise(region->units, region->bytes, MADV_HUGEPAGE);
+    errno = error;
+}
+
 /* On a step, whole steps. */
 static ga_status take_units(ga_slab_host *slab, size_t size, ga_slab_region *region)
 {
     size = up(size, GA_SLAB_STEP);
-    ga_status status = ga_alloc(slab->parent, size, GA_SLAB_STEP, &region->block);
+    bool huge = wants_huge(slab, size);
+    ga_status status =
+        ga_alloc(slab->parent, size, huge ? HUGE_BYTES : GA_SLAB_STEP, &region->block);
+    if (huge && status != GA_OK) {
+        status = ga_alloc(slab->parent, size, GA_SLAB_STEP, &region->block);
+    }
     if (status == GA_ERR_ALIGN) {
         size += GA_SLAB_STEP;
         status = ga_alloc(slab->parent, size, 0, &region->block);
     }
     region->units = (char *)up((uintptr_t)region->block, GA_SLAB_STEP);
     region->bytes = size;
+    if (huge && status == GA_OK) {
+        ask_for_huge(region);
+    }
     return status;
 }
 

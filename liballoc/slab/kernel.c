@@ -13,6 +13,7 @@
 #include "../device/kinds.h"
 #include "../platform/libc.h"
 #include "../platform/log.h"
+#include "checked.h"
 #include "slab_words.h"
 
 #include <string.h>
@@ -315,33 +316,12 @@ static const char *const faults[GA_SLAB_FAULTS] = {
     [GA_SLAB_WRITTEN_FREE] = "written to while its unit was free",
 };
 
-static void log_reports(ga_slab_kernel *slab, const ga_slab_heap *now)
-{
-    for (; slab->reported < now->reported && slab->reported < GA_SLAB_REPORTS; slab->reported++) {
-        const ga_slab_report *report = &now->reports[slab->reported];
-        /* F2: as it was when the heap was copied. Pairs with F1 (slab_kernel.h). */
-        if (!report->ready) {
-            return; /* a kernel is at it */
-        }
-        ga_log(GA_LOG_ERROR, "slab: device %d: 0x%llx: %s", slab->device,
-               (unsigned long long)report->address, faults[report->fault]);
-    }
-    if (now->reported > GA_SLAB_REPORTS && slab->reported < now->reported) {
-        ga_log(GA_LOG_ERROR, "slab: device %d: %llu more faults, which had no room to be reported",
-               slab->device,
-               (unsigned long long)(now->reported - (slab->reported > GA_SLAB_REPORTS
-                                                         ? slab->reported
-                                                         : GA_SLAB_REPORTS)));
-        slab->reported = now->reported;
-    }
-}
-
 /* The heap as kernels have left it; its reports go to the log. Under the lock. */
 ga_status ga_slab_kernel_look(ga_slab_kernel *slab, const ga_cuda_scope *scope, ga_slab_heap *now)
 {
     ga_status status = ga_slab_kernel_get(scope, now, slab->heap, sizeof *now);
     if (status == GA_OK) {
-        log_reports(slab, now);
+        ga_slab_checked_log(slab->device, faults, now->reports, now->reported, &slab->reported);
     }
     return status;
 }

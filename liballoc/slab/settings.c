@@ -81,7 +81,9 @@ const ga_option ga_slab_options[GA_SLAB_OPTIONS] = {
     [CHECK] = {.name = "check",
                .type = GA_OPTION_ENUM,
                .fallback = "off",
-               .help = "full: find double frees, frees of no unit, and writes to free units",
+               .help =
+                   "full: find double frees, frees of no unit, and writes to free units, the last "
+                   "not with unit=classes in kernels",
                .choices = check_choices},
     [PRESET] = {.name = "preset",
                 .type = GA_OPTION_ENUM,
@@ -238,9 +240,6 @@ static ga_status read_sized(const ga_open_args *args, ga_slab_settings *s)
     if (args->values[PRESET].choice || args->values[ADDRESSING].choice) {
         int option = args->values[PRESET].choice ? PRESET : ADDRESSING;
         return unwanted(option, "expected with one unit size only, but there are size classes");
-    }
-    if (s->check) {
-        return unwanted(CHECK, "expected with one unit size only, in kernels");
     }
     if (s->grows && s->limit && s->limit < s->capacity) {
         s->capacity = s->limit;

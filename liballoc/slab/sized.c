@@ -8,6 +8,8 @@
  */
 #include "sized.h"
 
+#include "checked.h"
+
 #include "../arena/pager.h"
 #include "../device/device.h"
 #include "../device/kinds.h"
@@ -45,6 +47,8 @@ struct ga_sized {
     ga_sized_heap image;
     uint64_t refused; /* requests that had got nothing when the view was made last */
     uint32_t refusal; /* the reason for the last one that was logged */
+    uint64_t told;    /* reports of kernels that the log has had */
+    bool ready;       /* the bookkeeping has been written */
     pthread_mutex_t lock;
 };
 
@@ -168,6 +172,7 @@ static void fill_image(ga_sized *sized, const book_plan *plan)
         .classes = class_count(sized),
         .regions = sized->regions,
         .growth = sized->growth,
+        .check = sized->image.check,
         .fixed = sized->grows ? 0 : sized->regions,
     };
     size_t list = up(sized->regions * sizeof(uint32_t));
@@ -248,6 +253,7 @@ static ga_status set_up(ga_sized *sized, const ga_sized_spec *spec)
         status = tell(sized, &scope);
     }
     ga_cuda_leave(&scope);
+    sized->ready = status == GA_OK;
     return status;
 }
 
@@ -279,6 +285,7 @@ ga_status ga_sized_open(ga_sized **out, const ga_sized_spec *spec, int device, g
     sized->device = device;
     sized->parent = parent;
     sized->grows = spec->grows;
+    sized->image.check = spec->check;
     pthread_mutex_init(&sized->lock, NULL);
     ga_status status = limit_of(spec, device, &limit);
     if (status == GA_OK) {
@@ -295,8 +302,36 @@ ga_status ga_sized_open(ga_sized **out, const ga_sized_spec *spec, int device, g
     return GA_OK;
 }
 
+/* ---- what kernels found --------------------------------------------------------------------------------------- */
+
+static const char *const faults[GA_SLAB_FAULTS] = {
+    [GA_SLAB_DOUBLE_FREE] = "freed twice in a kernel",
+    [GA_SLAB_NO_UNIT] = "freed in a kernel, but no block of this heap begins there",
+};
+
+/* The heap as kernels have left it; their reports go to the log. Under the lock. */
+static ga_status look(ga_sized *sized, const ga_cuda_scope *scope, ga_sized_heap *now)
+{
+    ga_status status = get(scope, now, sized->heap, sizeof *now);
+    if (status == GA_OK) {
+        ga_slab_checked_log(sized->device, faults, now->reports, now->reported, &sized->told);
+    }
+    return status;
+}
+
+static void look_at_last(ga_sized *sized)
+{
+    ga_cuda_scope scope;
+    ga_sized_heap now;
+    if (sized->image.check && sized->ready && ga_cuda_enter(&scope, sized->device) == GA_OK) {
+        look(sized, &scope, &now);
+        ga_cuda_leave(&scope);
+    }
+}
+
 void ga_sized_close(ga_sized *sized)
 {
+    look_at_last(sized);
     if (sized->growing.own) {
         ga_growing_close(sized->parent, &sized->growing);
     }
@@ -314,12 +349,9 @@ static void fill_view(const ga_sized *sized, ga_kernel_heap *out)
     out->words[GA_SIZED_WORD_HEAP] = (uint64_t)sized->heap;
     out->words[GA_SIZED_WORD_UNITS] = (uint64_t)sized->image.units;
     out->words[GA_SIZED_WORD_BITS] = (uint64_t)sized->image.bits;
-    out->words[GA_SIZED_WORD_SHAPE] = sized->region_bits | (uint64_t)sized->image.classes << 32;
-}
-
-static ga_status look(ga_sized *sized, const ga_cuda_scope *scope, ga_sized_heap *now)
-{
-    return get(scope, now, sized->heap, sizeof *now);
+    out->words[GA_SIZED_WORD_SHAPE] = sized->region_bits |
+                                      (sized->image.check ? GA_SIZED_FLAG_CHECK : 0) |
+                                      (uint64_t)sized->image.classes << 32;
 }
 
 static uint64_t refused_of(const ga_sized_heap *now)
@@ -657,6 +689,10 @@ void ga_sized_stats(ga_sized *sized, ga_backend_stats *out)
     }
     if (status == GA_OK && sized->growth) {
         status = get(&scope, &growth, sized->growth, sizeof growth);
+    }
+    if (status == GA_OK && sized->image.check) {
+        ga_sized_heap now;
+        status = look(sized, &scope, &now);
     }
     if (status == GA_OK) {
         out->live_blocks = total[0];

@@ -14,6 +14,7 @@ typedef struct ga_sized_spec {
     uint64_t capacity; /* bytes of regions to begin with */
     uint64_t limit;    /* the most; 0: what the device has */
     bool grows;        /* the parent has memory that grows under kernels */
+    bool check;        /* the hardened checks */
 } ga_sized_spec;
 
 typedef struct ga_sized ga_sized;

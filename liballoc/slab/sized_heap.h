@@ -23,6 +23,7 @@
 
 #include "../arena/mailbox.h"
 #include "../simt/atomic.h"
+#include "report.h"
 
 #define GA_SIZED_CLASSES 60u
 #define GA_SIZED_NONE    0xffffffffu /* no class, no region, no word */
@@ -76,7 +77,8 @@ typedef struct ga_sized_heap {
     uint32_t regions;     /* addresses for so many */
     uint32_t fixed;
     ga_growth *growth; /* regions are its steps; NULL: `fixed` of them, and no more */
-    uint8_t apart[72];
+    uint32_t check;    /* the hardened checks are on: sized_checked.h */
+    uint8_t apart[68];
 
     /* Changed by who takes regions and gives them back. */
     uint32_t next;      /* relaxed: regions below have been handed out once */
@@ -95,6 +97,9 @@ typedef struct ga_sized_heap {
     uint8_t at_last[96];
 
     ga_sized_class of[GA_SIZED_CLASSES];
+
+    uint64_t reported; /* relaxed: places of reports that were asked for */
+    ga_slab_report reports[GA_SLAB_REPORTS];
 } ga_sized_heap;
 
 /* What a claim needs, by value: on the GPU among the kernel's parameters. */
@@ -119,17 +124,18 @@ GA_SIMT ga_sized_view ga_sized_view_of(ga_sized_heap *heap)
 
 /* ---- size classes: steps of 16 bytes up to 128, then four to each power of two ------------------- */
 
+/* The class of the units whose last byte may be number `last`, or GA_SIZED_NONE. */
+GA_SIMT uint32_t ga_sized_class_to(ga_sized_view heap, uint64_t last)
+{
+    uint32_t bits = (uint32_t)last;
+    uint32_t class_ = bits < 64u ? bits / GA_SIZED_GRANULE : ga_bits_quarters(bits) - 20u;
+    return last >> 31 || class_ >= heap.classes ? GA_SIZED_NONE : class_;
+}
+
 /* The class for `size` bytes, or GA_SIZED_NONE. */
 GA_SIMT uint32_t ga_sized_class_of(ga_sized_view heap, uint64_t size)
 {
-    uint32_t last = (uint32_t)size - (size ? 1u : 0u);
-    if (size >> 31) {
-        return GA_SIZED_NONE;
-    }
-    uint32_t power = 31u - ga_bits_leading(last | 64u); /* of two, at or below */
-    uint32_t quarter = (last >> (power - 2u)) & 3u;
-    uint32_t class_ = last < 128u ? last / GA_SIZED_GRANULE : 8u + (power - 7u) * 4u + quarter;
-    return class_ < heap.classes ? class_ : GA_SIZED_NONE;
+    return ga_sized_class_to(heap, size - (size ? 1u : 0));
 }
 
 /* The bytes of its units. */

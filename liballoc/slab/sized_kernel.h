@@ -8,7 +8,7 @@
 
 #include <gpualloc/gpualloc.h>
 
-#include "sized_runs.h"
+#include "sized_checked.h"
 #include "sized_words.h"
 #include "slab_kernel.h"
 
@@ -18,7 +18,7 @@ GA_SIMT ga_sized_view ga_sized_view_of_kernel(ga_kernel_heap heap)
     view.heap = (ga_sized_heap *)heap.words[GA_SIZED_WORD_HEAP];
     view.units = (char *)heap.words[GA_SIZED_WORD_UNITS];
     view.bits = (uint32_t *)heap.words[GA_SIZED_WORD_BITS];
-    view.region_bits = (uint32_t)heap.words[GA_SIZED_WORD_SHAPE];
+    view.region_bits = GA_SIZED_WORDS_REGION_BITS(heap.words);
     view.classes = (uint32_t)(heap.words[GA_SIZED_WORD_SHAPE] >> 32);
     return view;
 }
@@ -40,7 +40,8 @@ GA_SIMT_SLOW void *ga_sized_claim_divided(ga_sized_heap *heap, uint32_t lanes, u
     return ga_sized_pointer_of(view, class_, ga_sized_claim(view, tile, lanes, class_, number));
 }
 
-/* The lanes want one class, and have got `bits` of the word `key`, which was too little. */
+/* The lanes want one class, and have got `bits` of the word `key` of their number: too little, or
+ * there is no such word. */
 GA_SIMT_SLOW void *ga_sized_claim_others(ga_sized_heap *heap, uint32_t lanes, uint32_t class_,
                                          uint32_t number, uint32_t key, uint32_t bits)
 {
@@ -52,29 +53,77 @@ GA_SIMT_SLOW void *ga_sized_claim_others(ga_sized_heap *heap, uint32_t lanes, ui
             : ga_sized_claim_second(view, ga_tile_among(lanes), class_, number, key, bits));
 }
 
+/* Its own unit of its warp's word was taken, and `free` are those that are not: another one. */
+GA_SIMT_SLOW void *ga_sized_claim_beside(ga_sized_heap *heap, uint32_t lanes, uint32_t class_,
+                                         uint32_t number, uint32_t key, uint32_t free)
+{
+    ga_sized_view view = ga_sized_view_of(heap);
+    uint32_t bit = free & (0u - free);
+    if (free && ga_sized_take(view, key, bit)) {
+        return ga_sized_pointer(view, ga_sized_unit(class_), key, ga_bits_lowest(bit));
+    }
+    return ga_sized_claim_others(heap, lanes, class_, number, GA_SIZED_NONE, 0);
+}
+
+/* A unit for a lane that calls alone, `lanes` its bit: that of its number in its warp's word. */
+GA_SIMT void *ga_sized_claim_alone(ga_sized_view heap, uint32_t lanes, uint32_t class_,
+                                   uint32_t number)
+{
+    ga_sized_spot spot;
+    ga_sized_way way = ga_sized_way_of(heap.heap->of + class_);
+    uint32_t key = GA_SIZED_NONE;
+    uint32_t taken = GA_ALL_BITS;
+    if (ga_sized_straight(way, number, &spot)) {
+        key = ga_sized_spot_key(heap, spot);
+        taken = ga_sized_ask(heap, key, lanes);
+    }
+    if (taken & lanes) {
+        return ga_sized_claim_beside(heap.heap, lanes, class_, number, key, ~taken);
+    }
+    return ga_sized_spot_pointer(heap, way.unit, spot, ga_warp_lane());
+}
+
+/* Units of one class for a whole warp: all of its word. */
+GA_SIMT void *ga_sized_claim_together(ga_sized_view heap, uint32_t class_, uint32_t number)
+{
+    ga_sized_spot spot;
+    ga_sized_way way = ga_sized_way_of(heap.heap->of + class_);
+    bool straight = ga_sized_straight(way, number, &spot);
+    uint32_t key = straight           ? ga_sized_spot_key(heap, spot)
+                   : number < way.all ? ga_sized_key(heap, way, number)
+                                      : GA_SIZED_NONE;
+    uint32_t bits = key != GA_SIZED_NONE ? ga_sized_take_word(heap, key) : 0;
+    if (bits != GA_ALL_BITS) {
+        return ga_sized_claim_others(heap.heap, GA_ALL_BITS, class_, number, key, bits);
+    }
+    return straight ? ga_sized_spot_pointer(heap, way.unit, spot, ga_warp_lane())
+                    : ga_sized_pointer(heap, way.unit, key, ga_warp_lane());
+}
+
+/* The usual calls, of a lone lane and of a whole warp that wants one class: a unit for each, or
+ * NULL. False where it is another, and nothing is done. */
+GA_SIMT bool ga_sized_claim_usual(ga_sized_view heap, uint32_t lanes, uint32_t class_, void **block)
+{
+    if (!(lanes & (lanes - 1u))) {
+        *block = ga_sized_claim_alone(heap, lanes, class_, ga_slab_warp());
+        return true;
+    }
+    if (ga_warp_is_whole(lanes) && ga_lanes_same(ga_tile_of(32), class_)) {
+        *block = ga_sized_claim_together(heap, class_, ga_slab_warp());
+        return true;
+    }
+    return false;
+}
+
 /* A unit of its class for each lane that calls. */
 GA_SIMT void *ga_sized_kernel_claim(ga_sized_view heap, uint32_t class_)
 {
-    if (class_ == GA_SIZED_NONE) {
-        return NULL;
-    }
+    void *block = NULL;
     uint32_t lanes = ga_warp_present();
-    uint32_t number = ga_slab_warp();
-    bool alone = !(lanes & (lanes - 1u));
-    if (!alone && (!ga_warp_is_whole(lanes) || !ga_lanes_same(ga_tile_of(32), class_))) {
-        return ga_sized_claim_divided(heap.heap, lanes, class_, number);
+    if (class_ != GA_SIZED_NONE && !ga_sized_claim_usual(heap, lanes, class_, &block)) {
+        block = ga_sized_claim_divided(heap.heap, lanes, class_, ga_slab_warp());
     }
-    /* The usual cases. Each lane's bit in its warp's word is that of its number. */
-    ga_sized_way way = ga_sized_way_of(heap.heap->of + class_);
-    uint32_t key = number < way.all ? ga_sized_key(heap, way, number) : GA_SIZED_NONE;
-    uint32_t bits = 0;
-    if (key != GA_SIZED_NONE) {
-        bits = alone ? ga_sized_take(heap, key, lanes) : ga_sized_take_word(heap, key);
-    }
-    if (bits != lanes) {
-        return ga_sized_claim_others(heap.heap, lanes, class_, number, key, bits);
-    }
-    return ga_sized_pointer(heap, way.unit, key, ga_warp_lane());
+    return block;
 }
 
 /* A run for each lane that calls; `align` in regions, at most GA_SIZED_REGIONS_MOST. */
@@ -153,15 +202,35 @@ GA_SIMT bool ga_sized_free_alone(ga_sized_view view, void *block)
     return is_one;
 }
 
+/* Of each lane that calls, with every check. */
+GA_SIMT_SLOW void ga_sized_free_checked(ga_sized_heap *heap, void *block)
+{
+    ga_tile tile = ga_tile_present();
+    ga_sized_release_checked(heap, tile, ga_lanes_nonzero(tile, block != NULL),
+                             (uint32_t)(uint64_t)block, (uint32_t)((uint64_t)block >> 32));
+}
+
+/* The usual frees, of a lone lane and of a whole warp: false where they are others, or for a lane
+ * whose block is no unit. */
+GA_SIMT bool ga_sized_free_usual(ga_sized_view view, uint32_t lanes, void *block)
+{
+    if (ga_warp_is_whole(lanes)) {
+        return ga_sized_free_units(view, ga_tile_of(32), block);
+    }
+    return !(lanes & (lanes - 1u)) && ga_sized_free_alone(view, block);
+}
+
 GA_SIMT void ga_sized_kernel_free(ga_kernel_heap heap, void *block)
 {
     ga_sized_view view = ga_sized_view_of_kernel(heap);
     uint32_t lanes = ga_warp_present();
     bool done;
-    if (ga_warp_is_whole(lanes)) {
-        done = ga_sized_free_units(view, ga_tile_of(32), block);
-    } else if (!(lanes & (lanes - 1u))) {
-        done = ga_sized_free_alone(view, block);
+    if (GA_SIZED_WORDS_CHECK(heap.words)) {
+        ga_sized_free_checked(view.heap, block);
+        return;
+    }
+    if (ga_warp_is_whole(lanes) || !(lanes & (lanes - 1u))) {
+        done = ga_sized_free_usual(view, lanes, block);
     } else {
         done = ga_sized_free_some(view.heap, lanes, block);
     }

@@ -33,7 +33,7 @@ static ga_status open_kernel(const ga_open_args *args, const ga_slab_settings *s
                              void **state)
 {
     ga_slab_kernel_spec spec = {.check = settings->check, .grows = settings->grows};
-    ga_sized_spec sized = {settings->capacity, settings->limit, settings->grows};
+    ga_sized_spec sized = {settings->capacity, settings->limit, settings->grows, settings->check};
     ga_slab_state *s = ga_libc.calloc(1, sizeof *s);
     if (!s) {
         return no_record();

@@ -14,14 +14,14 @@
 
 #include "../arena/mailbox.h"
 #include "../simt/atomic.h"
+#include "report.h"
 
 #define GA_SLAB_BLOCK_BITS  10u
 #define GA_SLAB_BLOCK_UNITS 1024u /* a memory block's units, and the bits of a row */
 #define GA_SLAB_ROW_WORDS   32u
 #define GA_SLAB_FULL        0xffffffffu /* no unit, no block; that unit is never used */
 
-#define GA_SLAB_REPORTS 64u
-#define GA_SLAB_HINTS   1024u /* places that the hint stands in */
+#define GA_SLAB_HINTS 1024u /* places that the hint stands in */
 
 /* The stress tests weaken one thing at a time, to see that they notice
  * (tests/stress/meson.build). */
@@ -29,20 +29,6 @@
 #define GA_SLAB_MUTANT 0
 #endif
 #define GA_SLAB_WEAKEN(mutant, order) (GA_SLAB_MUTANT == (mutant) ? __ATOMIC_RELAXED : (order))
-
-/* What the hardened checks have found. */
-typedef enum ga_slab_fault {
-    GA_SLAB_DOUBLE_FREE = 0, /* the unit was free */
-    GA_SLAB_NO_UNIT,         /* no unit of this heap begins there */
-    GA_SLAB_WRITTEN_FREE,    /* a free unit has been written to */
-    GA_SLAB_FAULTS
-} ga_slab_fault;
-
-typedef struct ga_slab_report {
-    uint64_t address;
-    uint32_t fault;
-    uint32_t ready; /* 1 once the other two are there */
-} ga_slab_report;
 
 typedef struct ga_slab_super {
     char *units;    /* super_bytes of them */

@@ -25,9 +25,11 @@ GA_SIMT ga_slab_view ga_slab_view_of_kernel(ga_kernel_heap heap)
     return view;
 }
 
-/* The number of the caller's warp in its grid, of any shape. */
-GA_SIMT_SLOW uint32_t ga_slab_warp_of_any(void)
+/* The number of the caller's warp in its grid, of any shape. The empty asm keeps the compiler from
+ * working it out always, to choose afterwards. */
+GA_SIMT uint32_t ga_slab_warp_of_any(void)
 {
+    asm volatile("");
     uint32_t block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
     uint32_t thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
     return block * ((blockDim.x * blockDim.y * blockDim.z + 31u) / 32u) + thread / 32u;
@@ -36,7 +38,7 @@ GA_SIMT_SLOW uint32_t ga_slab_warp_of_any(void)
 /* The same; of one dimension, which is usual, it takes few instructions. */
 GA_SIMT uint32_t ga_slab_warp(void)
 {
-    if (gridDim.y * gridDim.z * blockDim.y * blockDim.z != 1u) {
+    if (gridDim.y + gridDim.z + blockDim.y + blockDim.z != 4u) { /* each is 1 at least */
         return ga_slab_warp_of_any();
     }
     return blockIdx.x * ((blockDim.x + 31u) / 32u) + threadIdx.x / 32u;
@@ -57,14 +59,7 @@ GA_SIMT_SLOW void ga_slab_report_fault(ga_slab_heap *heap, uint32_t fault, const
 {
     ga_post_add64_relaxed(&heap->faults[fault], 1); /* relaxed: a count, read between launches */
     if (heap->check) {
-        /* relaxed: hands out places. */
-        uint64_t place = ga_add64_relaxed(&heap->reported, 1);
-        if (place < GA_SLAB_REPORTS) {
-            heap->reports[place].address = (uint64_t)address;
-            heap->reports[place].fault = fault;
-            /* F1: release, to the host. Pairs with F2 (kernel.c): it may look while we run. */
-            ga_store_release_system(&heap->reports[place].ready, 1);
-        }
+        ga_slab_report_put(heap->reports, &heap->reported, fault, address);
     }
 }
 

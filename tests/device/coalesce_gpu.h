@@ -19,13 +19,15 @@ extern "C" {
     extern const size_t coalesce_##part##_case_count;
 COALESCE_CASES(lone)
 COALESCE_CASES(many)
+COALESCE_CASES(large)
+COALESCE_CASES(sizes)
 COALESCE_CASES(static)
 
 /* ---- heaps ----------------------------------------------------------------------------------- */
 
 /* The specs that every case but the lone tile's runs over. */
 extern const char *const coalesce_specs[];
-extern const size_t coalesce_spec_count;
+extern size_t coalesce_spec_count;
 #define EACH_SPEC(spec)                                                                            \
     for (const char *const *spec = coalesce_specs; spec < coalesce_specs + coalesce_spec_count;    \
          spec++)
@@ -39,7 +41,14 @@ typedef struct coalesce_test_heap {
 /* False where there is no heap, and the case has failed. */
 bool coalesce_open(coalesce_test_heap *heap, int device, const char *spec);
 
-/* Its record must be clean: no faults, an empty map. */
+/* How many blocks are live in its parent, slabs; others keep no count. */
+bool coalesce_counts(const coalesce_test_heap *heap);
+uint64_t coalesce_live(const coalesce_test_heap *heap);
+
+/* Whether it grows while its kernels run, to more than these cases ask for. */
+bool coalesce_grows(const coalesce_test_heap *heap);
+
+/* Its record must be clean: no faults, an empty map; nothing may be live in slabs below. */
 void coalesce_close(coalesce_test_heap *heap);
 
 /* The record as it stands. */

@@ -15,7 +15,7 @@ static void note_headers(const coalesce_script *script, char *const *payloads, u
 
 void coalesce_make_script(uint64_t *seed, coalesce_script *script)
 {
-    static const uint32_t bounds[] = {3, 4, 9, 100, 400, 2000};
+    static const uint32_t bounds[] = {2, 4, 9, 100, 400, 2000};
     uint32_t bound = bounds[random_below(seed, 6)];
     memset(script, 0, sizeof *script);
     script->form = (uint32_t)random_below(seed, GA_COALESCE_HEADERLESS);

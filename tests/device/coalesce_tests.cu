@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * Coalescing on GPUs: a lone tile does what it does on the CPU (coalesce_lone.cu); what warps in
- * any shape and any divergent code get is theirs, and is freed by whomever (coalesce_many.cu);
- * static calls (coalesce_static.cu). One line a case, then `N passed, N failed, N skipped`. Exit
+ * any shape and any divergent code get is theirs, and is freed by whomever (coalesce_many.cu); sizes
+ * of blocks (coalesce_sizes.cu), large ones (coalesce_large.cu); static calls
+ * (coalesce_static.cu). One line a case, then `N passed, N failed, N skipped`. Exit
  * status 0, 1 when a case failed, 77 without a GPU.
  *
- *   coalesce_tests [--only WORDS] [--quick]
- *       the cases whose name contains the words; less of each
+ *   coalesce_tests [--only WORDS] [--quick] [--no-growing]
+ *       the cases whose name contains the words; less of each; no heaps that grow under kernels
  */
 #include "coalesce_gpu.h"
 
@@ -24,8 +25,16 @@ const char *const coalesce_specs[] = {
     "coalesce:most=1K,static=nb/slab:unit=classes,capacity=256M/cuda",
     "coalesce:header=auto,static=nw/slab:unit=classes,capacity=256M/cuda",
     "coalesce:header=16,static=nb,map=200000/slab:unit=classes,capacity=256M/cuda",
+    "coalesce/slab:unit=classes,capacity=256M,check=full/cuda",
+    /* What grows while its kernels run. */
+    "coalesce/slab:unit=classes,capacity=4M,limit=8G/vmm",
+    "coalesce:header=auto,static=nb/slab:unit=classes,capacity=4M,limit=8G/vmm",
 };
-const size_t coalesce_spec_count = sizeof coalesce_specs / sizeof *coalesce_specs;
+enum {
+    SPECS = sizeof coalesce_specs / sizeof *coalesce_specs,
+    GROWING_SPECS = 2
+};
+size_t coalesce_spec_count = SPECS;
 
 bool coalesce_open(coalesce_test_heap *heap, int device, const char *spec)
 {
@@ -46,6 +55,25 @@ bool coalesce_record(const coalesce_test_heap *heap, ga_coalesce_heap *record)
                                 sizeof *record, cudaMemcpyDeviceToHost));
 }
 
+bool coalesce_counts(const coalesce_test_heap *heap)
+{
+    return strstr(heap->spec, "slab") != NULL;
+}
+
+uint64_t coalesce_live(const coalesce_test_heap *heap)
+{
+    ga_stats stats = {};
+    if (ga_heap_stats(heap->heap, &stats) != GA_OK) {
+        FAIL("statistics of \"%s\", got %s", heap->spec, ga_error_text());
+    }
+    return stats.live_blocks;
+}
+
+bool coalesce_grows(const coalesce_test_heap *heap)
+{
+    return strstr(heap->spec, "/vmm") != NULL;
+}
+
 void coalesce_close(coalesce_test_heap *heap)
 {
     ga_coalesce_heap record;
@@ -53,6 +81,8 @@ void coalesce_close(coalesce_test_heap *heap)
         EXPECT_EQUAL("payloads that were freed twice", record.faults[GA_COALESCE_FREED_TWICE], 0);
         EXPECT_EQUAL("pointers that were none", record.faults[GA_COALESCE_NO_SEGMENT], 0);
         EXPECT_EQUAL("entries of the map", record.map.live, 0);
+        EXPECT_EQUAL("blocks live in the parent", coalesce_counts(heap) ? coalesce_live(heap) : 0,
+                     0);
     }
     ga_heap_close(heap->heap);
 }
@@ -72,9 +102,12 @@ coalesce_tally coalesce_read(const char *file, int line, const char *spec, coale
 
 static void run_on(int device)
 {
+    coalesce_spec_count = suite.no_growing ? SPECS - GROWING_SPECS : SPECS;
     if (CUDA_DONE(cudaDeviceSetLimit(cudaLimitMallocHeapSize, CUDA_HEAP))) {
         test_run("coalesce", coalesce_lone_cases, coalesce_lone_case_count, device, suite.only);
         test_run("coalesce", coalesce_many_cases, coalesce_many_case_count, device, suite.only);
+        test_run("coalesce", coalesce_large_cases, coalesce_large_case_count, device, suite.only);
+        test_run("coalesce", coalesce_sizes_cases, coalesce_sizes_case_count, device, suite.only);
         test_run("coalesce", coalesce_static_cases, coalesce_static_case_count, device, suite.only);
     }
 }

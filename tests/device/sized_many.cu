@@ -71,7 +71,7 @@ static void fill(int device)
     if (!sized_set_up(&r, device, spec, capacity / 16 + 4095)) {
         return;
     }
-    uint32_t region = 1u << (uint32_t)r.view.words[GA_SIZED_WORD_SHAPE];
+    uint32_t region = 1u << GA_SIZED_WORDS_REGION_BITS(r.view.words);
     for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
         uint32_t all = capacity / region * (region / units[i]);
         sized_asking asking = {units[i], units[i], 1};

@@ -234,7 +234,7 @@ static void refusals(int device)
         {"slab:unit=0/cuda", GA_ERR_SPEC},
         {"slab:unit=24/cuda", GA_ERR_SPEC},
         {"slab:unit=128K/cuda", GA_ERR_SPEC},
-        {"slab:unit=classes,check=full/cuda", GA_ERR_SPEC},
+        {"slab:unit=classes,check=some/cuda", GA_ERR_SPEC},
         {"slab:unit=16,addressing=light,capacity=1T/cuda", GA_ERR_SPEC},
         {"slab:unit=64/system", GA_ERR_PLACE},
         {"slab:unit=64,capacity=64K/fail:nth=1/cuda", GA_ERR_MEMORY},

@@ -229,6 +229,23 @@ Test(kernel, after_a_reset_it_opens_again)
     end();
 }
 
+/* As after a kernel that trapped, when the runtime answers nothing but that. */
+Test(kernel, a_reset_when_the_runtime_knows_no_device)
+{
+    begin(spec);
+    must_launch();
+    runtime_use(1);
+    must_launch();
+    runtime.no_device = true;
+    cr_assert_eq(__wrap_cudaDeviceReset(), cudaSuccess);
+    runtime.no_device = false;
+    expect_unserved(1);
+    expect_served(0);
+    must_launch();
+    expect_served(1);
+    end();
+}
+
 Test(kernel, a_reset_before_the_first_launch)
 {
     begin(spec);

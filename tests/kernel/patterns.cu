@@ -156,6 +156,56 @@ struct node {
     }
 };
 
+/* Deleting the root deletes all of it, at another depth in each lane. */
+struct tree {
+    tree *child[2];
+    uint32_t value;
+    __device__ explicit tree(uint32_t v) : child{NULL, NULL}, value(v)
+    {
+    }
+    __device__ ~tree()
+    {
+        delete child[0];
+        delete child[1];
+    }
+};
+
+static __device__ __noinline__ tree *grow(uint32_t value, uint32_t levels)
+{
+    void *room = malloc(sizeof(tree));
+    count(room, 16);
+    if (!room) {
+        return NULL;
+    }
+    tree *root = new (room) tree(value);
+    for (uint32_t i = 0; levels && i < 2; i++) {
+        root->child[i] = grow(2 * value + i, levels - 1);
+    }
+    return root;
+}
+
+/* Whether all nodes are as they were made. */
+static __device__ __noinline__ bool whole(const tree *root, uint32_t value, uint32_t levels)
+{
+    bool is = root && root->value == value;
+    for (uint32_t i = 0; is && levels && i < 2; i++) {
+        is = whole(root->child[i], 2 * value + i, levels - 1);
+    }
+    return is;
+}
+
+/* Threads of 4 blocks: CUDA's own heap has to have room for all. */
+__global__ void trees(uint32_t round)
+{
+    uint32_t me = own_number();
+    uint32_t levels = (me + round) % 5;
+    tree *root = grow(me + 1, levels);
+    if (root && !whole(root, me + 1, levels)) {
+        atomicAdd(&found.wrong, 1ull);
+    }
+    delete root;
+}
+
 struct alignas(128) wide {
     uint32_t words[32];
 };
@@ -272,6 +322,9 @@ static void run(uint32_t round)
     objects<<<BLOCKS, THREADS>>>(round);
     end("objects", ALL * 5ull);
     begin();
+    trees<<<4, THREADS>>>(round);
+    end("trees", 4 * THREADS);
+    begin();
     aligned_objects<<<BLOCKS, THREADS>>>();
     end("aligned objects", ALL / 4);
     begin();
@@ -303,6 +356,7 @@ int main(int argc, char **argv)
                cudaGetErrorString(cudaGetLastError()));
         return 77;
     }
+    must(cudaDeviceSetLimit(cudaLimitStackSize, 4 << 10), "a stack for recursion");
     for (long round = 0; round < rounds; round++) {
         run((uint32_t)round);
     }

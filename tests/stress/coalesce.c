@@ -41,7 +41,7 @@ static uint64_t freed;   /* relaxed: a sum, read after all have joined */
 
 static uint64_t some_size(uint64_t *random, bool tiny)
 {
-    return random_below(random, tiny ? 4 : 64);
+    return random_below(random, tiny ? 3 : 64);
 }
 
 static void make_dynamic(uint64_t *random, char **payloads, uint64_t *sizes)

@@ -23,7 +23,7 @@ enum {
 
 typedef struct world_slot {
     uint32_t taken;
-    uint32_t note;
+    uint32_t note[4];
     bool plain;
     uint64_t bytes;
 } world_slot;
@@ -33,9 +33,10 @@ typedef struct coalesce_world {
     size_t slot_bytes;
     uint32_t slot_count;
     world_slot *slots;
-    uint32_t next;     /* relaxed: where to begin to look */
-    uint64_t claims;   /* relaxed: how many there were */
-    uint64_t wrong;    /* relaxed: releases of what was no live block */
+    uint32_t next;   /* relaxed: where to begin to look */
+    uint64_t claims; /* relaxed: how many there were */
+    uint64_t wrong;  /* relaxed: releases of what was no live block */
+    const void *last_wrong;
     uint64_t fails_at; /* the claim of that number fails, ... */
     uint64_t
         fails_to; /* ... and those up to this one, which does not; all: both 0 and UINT64_MAX */
@@ -88,6 +89,7 @@ static inline void world_release(void *own, void *block)
     if (place >= world->slot_count || !world->slots[place].taken ||
         block != world->memory + place * world->slot_bytes) {
         __atomic_fetch_add(&world->wrong, 1, __ATOMIC_RELAXED);
+        __atomic_store_n(&world->last_wrong, block, __ATOMIC_RELAXED);
         return;
     }
     world_slot *slot = &world->slots[place];
@@ -105,7 +107,7 @@ static inline ga_parent_found world_find(void *own, const void *pointer)
     if (place < world->slot_count &&
         __atomic_load_n(&world->slots[place].taken, __ATOMIC_RELAXED)) {
         found.start = world->memory + place * world->slot_bytes;
-        found.note = world->slots[place].plain ? NULL : &world->slots[place].note;
+        found.note = world->slots[place].plain ? NULL : world->slots[place].note;
     }
     if (found.start && !found.note && found.start != pointer) {
         found.start = NULL;
@@ -117,6 +119,13 @@ static inline void world_make_plain(void *own, void *block)
 {
     coalesce_world *world = own;
     world->slots[world_place(world, block)].plain = true;
+}
+
+/* As many as it was claimed with. */
+static inline uint64_t world_usable(void *own, const void *block)
+{
+    coalesce_world *world = own;
+    return world->slots[world_place(world, block)].bytes;
 }
 
 /* Blocks that have not gone back. */
@@ -148,7 +157,12 @@ static inline coalesce_world *world_new(uint32_t form, uint32_t bare, uint32_t b
     world->slots = calloc(slot_count, sizeof *world->slots);
     world->memory = mmap(NULL, slot_count * slot_bytes, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    world->host = (ga_parent_host){world_claim, world_release, world_find, world_make_plain, world};
+    world->host = (ga_parent_host){.claim = world_claim,
+                                   .release = world_release,
+                                   .find = world_find,
+                                   .make_plain = world_make_plain,
+                                   .usable = world_usable,
+                                   .own = world};
     world->view = (ga_coalesce_view){.heap = &world->heap,
                                      .parent = {GA_BELOW_HOST, true, {(uint64_t)&world->host}},
                                      .form = form,
@@ -186,6 +200,28 @@ static inline void world_malloc(coalesce_world *world, uint32_t wanting, const u
     for (uint32_t lane = 0; lane < 32; lane++) {
         payloads[lane] = (char *)ga_wide_read(wide, lane);
     }
+}
+
+/* The same at multiples of aligns[lane]; in a heap with headers. */
+static inline void world_malloc_aligned(coalesce_world *world, uint32_t wanting,
+                                        const uint64_t *sizes, const uint32_t *aligns,
+                                        char **payloads)
+{
+    ga_wide wide = ga_wide_all(0);
+    ga_lanes multiples = ga_lanes_all(0);
+    for (uint32_t lane = 0; lane < 32; lane++) {
+        ga_wide_write(&wide, lane, sizes[lane]);
+        ga_lane_write(&multiples, lane, aligns[lane]);
+    }
+    wide = ga_coalesce_claim_aligned(world->view, world_tile(), wanting, wide, multiples);
+    for (uint32_t lane = 0; lane < 32; lane++) {
+        payloads[lane] = (char *)ga_wide_read(wide, lane);
+    }
+}
+
+static inline uint64_t world_usable_of(const coalesce_world *world, const char *payload)
+{
+    return ga_coalesce_usable(world->view, payload);
 }
 
 /* The lanes of the mask free payloads[lane]. */

@@ -7,7 +7,7 @@
 
 #include "arena/growth_probe_tile.h"
 #include "device/device.h"
-#include "slab/sized_runs.h"
+#include "slab/sized_checked.h"
 #include "slab/sized_words.h"
 #include "slab/slab_growing.h"
 
@@ -139,7 +139,14 @@ static void sized_take(void **parameters)
 
 static void sized_give(void **parameters)
 {
-    sized_release_block(ga_sized_view_of(sized_heap_of(parameters)), PARAMETER(void *, 1));
+    ga_sized_heap *heap = sized_heap_of(parameters);
+    uint64_t block = (uint64_t)PARAMETER(void *, 1);
+    if (heap->check) {
+        ga_sized_release_checked(heap, ga_tile_of(32), 1, ga_lanes_all((uint32_t)block),
+                                 ga_lanes_all((uint32_t)(block >> 32)));
+    } else {
+        sized_release_block(ga_sized_view_of(heap), (void *)block);
+    }
 }
 
 static uint32_t *sized_bits(ga_sized_heap *heap, uint32_t region)

@@ -7,7 +7,9 @@
 #include "coalesce/coalesce_words.h"
 
 #include "device/kinds.h"
+#include "slab/sized_words.h"
 #include "support/expect.h"
+#include "support/sized_actor.h"
 #include "support/vmm_driver.h"
 
 #include <gpualloc/backend.h>
@@ -139,6 +141,40 @@ Test(coalesce_backend, what_does_not_go_together)
     cr_assert_neq(ga_heap_open(&heap, GA_PLACE_KERNEL, 0, "coalesce:most=0"), GA_OK);
 }
 
+static const struct {
+    const char *spec;
+    bool single;
+} checked[] = {
+    {"coalesce/slab:unit=classes,capacity=16M,check=full/cuda", true},
+    {"coalesce:check=full/slab:unit=classes,capacity=16M,check=full/cuda", true},
+    {"coalesce:check=full,static=nb/slab:unit=classes,capacity=16M,check=full/vmm", true},
+    {"coalesce:check=off/slab:unit=classes,capacity=16M,check=full/cuda", false},
+    {"coalesce:header=16/slab:unit=classes,capacity=16M,check=full/cuda", false},
+    {"coalesce/" SLABS, false},
+    {"coalesce", false},
+};
+
+Test(coalesce_backend, a_parent_that_checks_sees_each_free)
+{
+    static const char *const no_parent[] = {
+        "coalesce:check=full/cuda", "coalesce:check=full/" SLABS,
+        "coalesce:check=full,header=16/slab:unit=classes,capacity=16M,check=full/cuda"};
+    for (size_t i = 0; i < sizeof checked / sizeof *checked; i++) {
+        ga_heap *heap = heap_of(checked[i].spec);
+        ga_kernel_heap view;
+        assert_ok(ga_heap_kernel_view(heap, &view));
+        cr_assert_eq(GA_COALESCE_WORDS_BITS(view.words, GA_COALESCE_AT_SINGLE), checked[i].single,
+                     "%s", checked[i].spec);
+        ga_heap_close(heap);
+    }
+    for (size_t i = 0; i < sizeof no_parent / sizeof *no_parent; i++) {
+        ga_heap *heap;
+        assert_fails(ga_heap_open(&heap, GA_PLACE_KERNEL, 0, no_parent[i]), GA_ERR_SPEC,
+                     "coalesce: check: full wants slab:unit=classes,check=full as parent, and no "
+                     "headers");
+    }
+}
+
 /* ---- blocks for the host, figures, failures -------------------------------------------------------- */
 
 Test(coalesce_backend, blocks_of_the_host_over_cuda)
@@ -149,6 +185,35 @@ Test(coalesce_backend, blocks_of_the_host_over_cuda)
     cr_assert(ga_owns(heap, block));
     assert_ok(ga_free(heap, block));
     cr_assert_neq(ga_free(heap, (char *)block + 1), GA_OK);
+    ga_heap_close(heap);
+}
+
+/* What is live below is: a superblock counts as one. */
+Test(coalesce_backend, statistics_are_the_parents)
+{
+    static const uint32_t classes[32] = {3, 3, 3, 9};
+    char *blocks[32];
+    ga_stats stats;
+    ga_kernel_heap view;
+    vmm_driver_stop();
+    vmm_driver_start(&(vmm_driver_options){.kernels = VMM_KERNELS_GROW});
+    ga_heap *heap = heap_of("coalesce/" SLABS);
+    assert_ok(ga_heap_kernel_view(heap, &view));
+    ga_sized_heap *below =
+        (ga_sized_heap *)view.words[GA_COALESCE_WORD_PARENT + GA_SIZED_WORD_HEAP];
+    assert_ok(ga_heap_stats(heap, &stats));
+    cr_assert_eq(stats.live_blocks, 0);
+    cr_assert_geq(stats.held_bytes, 16 << 20);
+    cr_assert_eq(sized_claim(below, 0xf, classes, 0, blocks), 4);
+    assert_ok(ga_heap_stats(heap, &stats));
+    cr_assert_eq(stats.live_blocks, 4, "%llu", (unsigned long long)stats.live_blocks);
+    cr_assert_eq(stats.live_bytes, 3 * ga_sized_unit(3) + ga_sized_unit(9));
+    cr_assert(sized_release(below, 0xf, blocks));
+    assert_ok(ga_heap_stats(heap, &stats));
+    cr_assert_eq(stats.live_blocks + stats.live_bytes, 0);
+    cr_assert_gt(below->of[3].way.all, 0);
+    assert_ok(ga_trim(heap, 0));
+    cr_assert_eq(below->of[3].way.all, 0, "its regions go back to the pool");
     ga_heap_close(heap);
 }
 

@@ -82,6 +82,7 @@ static void free_all(coalesce_world *world, uint64_t *random, char **payloads, u
         }
         cr_assert_gt(world_live(world), 0, WORLD "gone too early", OF(world));
         world_free(world, giving, some);
+        cr_assert_eq(ga_coalesce_usable(world->view, NULL), 0, WORLD "a size of NULL", OF(world));
     }
 }
 
@@ -97,7 +98,15 @@ static void assert_place(const coalesce_world *world, const ga_static_plan *plan
                      (void *)payloads[i]);
         cr_assert(!i || payloads[i] >= payloads[i - 1] + size, WORLD "payload %u overlaps",
                   OF(world), i);
-        memset(payloads[i], (int)i, size);
+        uint64_t usable = ga_coalesce_usable(world->view, payloads[i]);
+        cr_assert(usable >= size && usable <= size + 16, WORLD "%llu bytes: %llu told", OF(world),
+                  (unsigned long long)size, (unsigned long long)usable);
+        memset(payloads[i], (int)i, usable);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t usable = ga_coalesce_usable(world->view, payloads[i]);
+        cr_assert(!usable || (unsigned char)payloads[i][usable - 1] == (unsigned char)i,
+                  WORLD "payload %u is another's", OF(world), i);
     }
     cr_assert_leq(payloads[n - 1] + size, world->memory + place * SLOT + world->slots[place].bytes,
                   WORLD "beyond its superblock", OF(world));
@@ -174,6 +183,22 @@ static void tile_malloc(coalesce_world *world, bool bare, uint64_t size, char **
     }
 }
 
+/* All that may be used of each is written to, and is no other's. */
+static void fill_all(const coalesce_world *world, char *const *payloads, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        memset(payloads[i], (int)i, ga_coalesce_usable(world->view, payloads[i]));
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t usable = ga_coalesce_usable(world->view, payloads[i]);
+        cr_assert(usable, WORLD "payload %u has no size", OF(world), i);
+        for (uint64_t byte = 0; byte < usable; byte++) {
+            cr_assert_eq((unsigned char)payloads[i][byte], (unsigned char)i,
+                         WORLD "payload %u is another's", OF(world), i);
+        }
+    }
+}
+
 /* All kinds of payloads are live at once, and go in any order by the one free. */
 Test(coalesce_static, one_free_for_all)
 {
@@ -194,6 +219,7 @@ Test(coalesce_static, one_free_for_all)
             world->view.most = 100; /* some alone */
             world_malloc(world, GA_ALL_BITS, sizes, payloads + 5 * LANES);
             world->view.most = GA_COALESCE_MOST;
+            fill_all(world, payloads, 6 * LANES);
             shuffle(&random, payloads, 6 * LANES);
             free_all(world, &random, payloads, 6 * LANES);
             assert_clean(world);

@@ -66,6 +66,34 @@ Test(coalesce_tile, a_header_keeps_distance_and_flags)
     }
 }
 
+/* What a header of 4 or 8 bytes tells of its room, whatever else it holds; of 2 it is always 2. */
+Test(coalesce_tile, a_header_keeps_the_room)
+{
+    static uint64_t memory[8];
+    static const struct {
+        uint32_t at, head;
+        uint64_t distance, room;
+    } cases[] = {{16, 8, ((uint64_t)1 << 29) - 2, ((uint64_t)1 << 31) - 2},
+                 {16, 8, 8, 2},
+                 {16, 8, ((uint64_t)1 << 26) + 40, (uint64_t)1 << 26},
+                 {12, 4, 32766, 32766},
+                 {12, 4, 4, 2},
+                 {10, 2, 16382, 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *payload = (char *)memory + cases[i].at;
+        for (uint64_t flags = 0; flags < 8; flags++) {
+            uint64_t header = ga_segment_header(cases[i].distance, flags);
+            header = ga_segment_with_room(header, cases[i].head, cases[i].room);
+            ga_segment_write(payload, cases[i].head, header);
+            uint64_t read = ga_segment_read_relaxed(payload);
+            cr_assert_eq(ga_segment_distance(read), cases[i].distance, "case %zu", i);
+            cr_assert_eq(ga_segment_room(payload, read), cases[i].room, "case %zu", i);
+            cr_assert_eq(read & GA_SEGMENT_FLAGS, flags);
+            cr_assert_eq(read & GA_SEGMENT_STATIC, 0);
+        }
+    }
+}
+
 /* ---- where segments stand -------------------------------------------------------------------- */
 
 static uint32_t alignment_of(uint32_t form, uint64_t size)
@@ -306,9 +334,14 @@ static void free_in_all_orders(uint32_t form, uint32_t n)
     do {
         for (uint32_t cuts = 0; cuts < 1u << (n - 1); cuts++) {
             uint64_t sizes[LANES] = {2, 24, 4, 100, 1, 8};
-            uint64_t tiny[LANES] = {2, 1, 3, 0, 2, 1};
+            uint64_t small[LANES] = {2, 1, 3, 0, 2, 1};
+            uint64_t tiny[LANES] = {2, 1, 2, 0, 2, 1};
             char *got[LANES];
-            world_malloc(world, ga_bits_below(n), cuts % 2 ? sizes : tiny, got);
+            world_malloc(world, ga_bits_below(n),
+                         cuts % 2        ? sizes
+                         : cuts / 2 % 2u ? small
+                                         : tiny,
+                         got);
             free_in_order(world, got, order, n, cuts);
         }
     } while (next_order(order, n));
@@ -367,7 +400,7 @@ Test(coalesce_tile, lanes_of_one_superblock_count_together)
     uint64_t sizes[LANES] = {0};
     char *payloads[LANES];
     world_malloc(world, GA_ALL_BITS, sizes, payloads);
-    uint32_t *note = &world->slots[world_place(world, payloads[0])].note;
+    uint32_t *note = world->slots[world_place(world, payloads[0])].note;
     cr_assert_eq(*note, 32, "%u are counted", *note);
     world_free(world, 0x0000ffffu, payloads);
     cr_assert_eq(*note, 16, "%u are counted", *note);
@@ -403,6 +436,37 @@ Test(coalesce_tile, lanes_that_want_the_same_get_plain_blocks)
     cr_assert_eq(world->heap.faults[GA_COALESCE_NO_SEGMENT], 1, "it is not its first byte");
     world_free_one(world, 3, payloads[9]);
     cr_assert_eq(world_live(world), 0);
+    world_delete(world);
+}
+
+/* With check=full all lanes have blocks of their own, by static calls too, and the parent sees each
+ * free as it is. */
+Test(coalesce_tile, the_parent_sees_each_free)
+{
+    coalesce_world *world = world_of(GA_COALESCE_HEADERLESS);
+    uint64_t sizes[LANES] = {0, 5, 100, 3000, 7, UINT64_MAX};
+    char *payloads[LANES];
+    world->view.plain = world->view.single = true;
+    world_malloc(world, 0x3f, sizes, payloads);
+    cr_assert_eq(world_live(world), 5, "%u blocks", world_live(world));
+    cr_assert_null(payloads[5]);
+    for (uint32_t i = 0; i < 5; i++) {
+        cr_assert_geq(ga_coalesce_usable(world->view, payloads[i]), sizes[i]);
+        cr_assert_eq(ga_coalesce_usable(world->view, payloads[i] + 16), 0, "inside");
+    }
+    world_free_one(world, 7, payloads[2] + 16);
+    cr_assert(world->wrong == 1 && world->last_wrong == payloads[2] + 16);
+    payloads[9] = payloads[1];
+    world_free(world, 0x23f, payloads); /* one of them twice at once, and NULL */
+    cr_assert_eq(world_live(world), 0);
+    cr_assert(world->wrong == 2 && world->last_wrong == payloads[1]);
+    world_free_one(world, 7, payloads[3]);
+    cr_assert(world->wrong == 3 && world->last_wrong == payloads[3]);
+    ga_wide wide = ga_static_claim(world->view, world_tile(), true, 60);
+    cr_assert_eq(world_live(world), LANES);
+    ga_coalesce_release(world->view, world_tile(), GA_ALL_BITS, wide);
+    cr_assert_eq(world_live(world), 0);
+    cr_assert_eq(world->wrong, 3);
     world_delete(world);
 }
 
@@ -486,6 +550,7 @@ enum {
     MOST_LIVE = 600
 };
 
+/* `size`: what may be used of it, which is all written to. */
 typedef struct live_one {
     char *payload;
     uint64_t size;
@@ -545,8 +610,11 @@ static void step_malloc(script *s)
     for (uint32_t lane = 0; lane < LANES; lane++) {
         cr_assert(!payloads[lane] || (wanting >> lane & 1u), "lane %u did not ask", lane);
         if (payloads[lane]) {
-            live_one one = {payloads[lane], sizes[lane], (unsigned char)random_next(&s->random)};
-            assert_aligned(s->world->view.form, one.size, one.payload);
+            live_one one = {payloads[lane], world_usable_of(s->world, payloads[lane]),
+                            (unsigned char)random_next(&s->random)};
+            assert_aligned(s->world->view.form, sizes[lane], one.payload);
+            cr_assert_geq(one.size, sizes[lane]);
+            cr_assert_leq(one.size, sizes[lane] + 16);
             assert_inside(s, &one);
             assert_apart(s, &one);
             memset(one.payload, one.tag, one.size);

@@ -491,7 +491,7 @@ Test(sized, specs_that_are_refused)
         {"slab:unit=classes,limit=0/vmm", GA_ERR_SPEC},
         {"slab:unit=classes,max=4K/vmm", GA_ERR_SPEC},
         {"slab:unit=classes,blocks=4/vmm", GA_ERR_SPEC},
-        {"slab:unit=classes,check=full/vmm", GA_ERR_SPEC},
+        {"slab:unit=classes,check=some/vmm", GA_ERR_SPEC},
         {"slab:unit=classes,preset=paper/vmm", GA_ERR_SPEC},
         {"slab:unit=classes,addressing=table/vmm", GA_ERR_SPEC},
         {"slab:unit=classes,capacity=2G/cuda", GA_ERR_MEMORY},

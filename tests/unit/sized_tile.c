@@ -144,6 +144,19 @@ Test(sized_tile, a_class_holds_what_fits_into_a_region)
     }
 }
 
+/* The same by the short way, which knows the straight regions alone. */
+static void check_spot(ga_sized_view view, ga_sized_way way, uint32_t word, uint32_t expected)
+{
+    ga_sized_spot spot;
+    bool straight = ga_sized_straight(way, word, &spot);
+    cr_assert_eq(straight, expected != GA_SIZED_NONE, "word %u of %u", word, way.all);
+    if (straight) {
+        cr_assert_eq(ga_sized_spot_key(view, spot), expected, "word %u of %u", word, way.all);
+        cr_assert_eq(ga_sized_spot_pointer(view, way.unit, spot, 31),
+                     ga_sized_pointer(view, way.unit, expected, 31));
+    }
+}
+
 /* The key of every word: in regions that follow on each other, in ones of the table, and none where the
  * table does not say yet. */
 Test(sized_tile, keys_by_straight_regions_and_by_the_table)
@@ -162,6 +175,7 @@ Test(sized_tile, keys_by_straight_regions_and_by_the_table)
             }
             table[REGIONS - 1] = 0;
             way.first = order[0];
+            way.all = REGIONS * way.words;
             way.straight |= straight << 6;
             for (uint32_t word = 0; word < REGIONS * way.words; word++) {
                 uint32_t region = word / way.words;
@@ -169,6 +183,13 @@ Test(sized_tile, keys_by_straight_regions_and_by_the_table)
                 expected = region == REGIONS - 1 ? GA_SIZED_NONE : expected;
                 cr_assert_eq(ga_sized_key(view_of(world), way, word), expected,
                              "class %u, %u straight, word %u", class, straight, word);
+                if (way.words > 1) {
+                    check_spot(view_of(world), way, word,
+                               region < straight ? expected : GA_SIZED_NONE);
+                }
+            }
+            for (uint32_t i = 0; i < 16 && way.words > 1; i++) { /* far beyond all words */
+                check_spot(view_of(world), way, UINT32_MAX >> i, GA_SIZED_NONE);
             }
         }
     }

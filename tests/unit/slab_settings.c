@@ -48,8 +48,6 @@ Test(slab_settings, values_that_cannot_be)
     expect_refused(GA_PLACE_DEVICE, "slab:unit=128",
                    "slab: unit: expected a multiple of 256 for the place device, whose blocks are "
                    "aligned to that, got 128");
-    expect_refused(GA_PLACE_KERNEL, "slab:unit=classes,check=full",
-                   "slab: check: expected with one unit size only, in kernels, got it as well");
     expect_refused(GA_PLACE_KERNEL, "slab:unit=classes,max=4K",
                    "slab: max: expected elsewhere than in kernels, got it as well");
     expect_refused(GA_PLACE_KERNEL, "slab:unit=classes,addressing=light",
@@ -99,6 +97,19 @@ Test(slab_settings, values_that_do_not_go_together)
                    "slab: unit: expected to be left to preset=paper, got it as well");
     expect_refused(GA_PLACE_HOST, "slab:preset=paper,addressing=table",
                    "slab: addressing: expected to be left to preset=paper, got it as well");
+}
+
+/* Both kinds of heaps in kernels have the checks; who asks for nothing else has units of one size,
+ * which check more. */
+Test(slab_settings, checks_in_kernels)
+{
+    ga_slab_settings settings;
+    assert_ok(settings_of(GA_PLACE_KERNEL, "slab:unit=classes,check=full", &settings));
+    cr_assert(settings.classes && settings.check);
+    assert_ok(settings_of(GA_PLACE_KERNEL, "slab:unit=classes,check=off", &settings));
+    cr_assert(settings.classes && !settings.check);
+    assert_ok(settings_of(GA_PLACE_KERNEL, "slab:check=full", &settings));
+    cr_assert(!settings.classes && settings.check);
 }
 
 Test(slab_settings, the_papers_preset)

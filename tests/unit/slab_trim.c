@@ -24,7 +24,10 @@ enum {
     BLOCK = 1024 * UNIT,
     BLOCKS = 64,
     UNITS = BLOCKS * 1024,
-    PAGE = 4096
+    PAGE = 4096,
+    HUGE = 2 << 20,
+    SUPER = 4 << 20, /* a super block of HUGE_UNITs */
+    HUGE_UNIT = 1024
 };
 
 static uint64_t *units[UNITS];
@@ -308,4 +311,50 @@ Test(slab_trim, pages_that_cannot_go)
         drop(heap, i);
     }
     assert_ok(ga_heap_close(heap));
+}
+
+/* ---- a system that has huge pages ------------------------------------------------------------ */
+
+static uint64_t advised;
+
+static int note_advice(void *start, size_t size, int advice)
+{
+    (void)size;
+    if (advice == MADV_HUGEPAGE) {
+        cr_assert_eq((uintptr_t)start % HUGE, 0, "units begin with a huge page");
+        advised++;
+    }
+    errno = EINVAL; /* and it may have none for us */
+    return -1;
+}
+
+/* Claims as many units as fill that many super blocks, and how often huge pages were asked for. */
+static uint64_t advised_for(const char *spec, size_t supers)
+{
+    static void *blocks[3 * SUPER / HUGE_UNIT];
+    ga_os_memory table = *ga_os_memory_get();
+    size_t n = supers * SUPER / HUGE_UNIT;
+    table.madvise = note_advice;
+    advised = 0;
+    ga_heap *heap = open_host(spec);
+    ga_os_memory_set(&table);
+    for (size_t i = 0; i < n; i++) {
+        errno = 77;
+        assert_ok(ga_alloc(heap, HUGE_UNIT, 0, &blocks[i]));
+        cr_assert_eq(errno, 77, "what serves malloc keeps errno");
+    }
+    ga_os_memory_set(NULL);
+    for (size_t i = 0; i < n; i++) {
+        assert_ok(ga_free(heap, blocks[i]));
+    }
+    assert_ok(ga_heap_close(heap));
+    return advised;
+}
+
+/* The first super block of a size is most often the only one. */
+Test(slab_trim, huge_pages_for_slabs_that_grow)
+{
+    cr_assert_eq(advised_for("slab/system", 1), 0);
+    cr_assert_eq(advised_for("slab/system", 3), 2);
+    cr_assert_eq(advised_for("slab/vmm", 3), 2);
 }

@@ -92,7 +92,8 @@ static __device__ __forceinline__ void ga_kernel_free(ga_kernel_heap heap, void 
 }
 
 /* Bytes that may be used of the block, for each lane for itself: at least what was asked for. 0 for NULL, for what
- * is no block of the heap's, and in heaps of CUDA's malloc and of coalesce, which do not know. */
+ * is seen to be no block of the heap's, and in heaps of CUDA's malloc alone, which does not know. Where coalesce
+ * keeps headers, `block` is one of its blocks. */
 static __device__ __forceinline__ size_t ga_kernel_usable_size(ga_kernel_heap heap,
                                                                const void *block)
 {
@@ -101,6 +102,9 @@ static __device__ __forceinline__ size_t ga_kernel_usable_size(ga_kernel_heap he
     }
     if (ga_kernel_is(heap, GA_KERNEL_KIND_SLAB)) {
         return ga_slab_kernel_usable_size(heap, block);
+    }
+    if (ga_kernel_is(heap, GA_KERNEL_KIND_COALESCE)) {
+        return ga_coalesce_general_usable_size(heap, block);
     }
     return 0;
 }
@@ -118,9 +122,9 @@ static __device__ __forceinline__ void *ga_kernel_calloc(ga_kernel_heap heap, si
 /* The block with `size` bytes, which may be another one then: what is in both is copied, and the old one
  * freed. NULL where there is no memory: then the old one is as it was. A NULL `block` is a malloc; a `size`
  * of 0 frees and answers NULL. A block that shrinks stays where it is until half of it is enough, and where
- * there is no smaller one; a large one gives back what it does not need.
- * NULL, and nothing done, for what is no block, and in heaps that do not know their blocks' sizes:
- * CUDA's malloc and coalesce. */
+ * there is no smaller one; a large one gives back what it does not need. One that shares a superblock of coalesce's
+ * with others stays while it fits.
+ * NULL, and nothing done, for what is no block, and in heaps of CUDA's malloc alone, which does not know sizes. */
 static __device__ __forceinline__ void *ga_kernel_realloc(ga_kernel_heap heap, void *block,
                                                           size_t size)
 {
@@ -128,9 +132,13 @@ static __device__ __forceinline__ void *ga_kernel_realloc(ga_kernel_heap heap, v
     void *other = NULL;
     bool stays = false;
     if (usable && size) {
-        stays = ga_kernel_is(heap, GA_KERNEL_KIND_SIZED)
-                    ? ga_sized_kernel_resize(heap, block, usable, size)
-                    : size <= usable;
+        if (ga_kernel_is(heap, GA_KERNEL_KIND_SIZED)) {
+            stays = ga_sized_kernel_resize(heap, block, usable, size);
+        } else if (ga_kernel_is(heap, GA_KERNEL_KIND_COALESCE)) {
+            stays = ga_coalesce_general_resize(heap, block, usable, size);
+        } else {
+            stays = size <= usable;
+        }
     }
     if (!block || (usable && size && !stays)) {
         other = ga_kernel_malloc(heap, size);
@@ -147,8 +155,8 @@ static __device__ __forceinline__ void *ga_kernel_realloc(ga_kernel_heap heap, v
 /* `size` bytes at a multiple of `align`, a power of two, else NULL; to be freed like all others.
  * Heaps of all sizes know every alignment over vmm, and over other parents those that their memory begins at, which is
  * 256 at least. Slab heaps of one unit size have the largest power of two in it, but no more than their memory
- * begins at; CUDA's malloc what __nv_aligned_device_malloc() has; coalesce without headers every one, by a block that
- * is larger by `align`, and with headers what these leave (docs/coalesce.md). NULL for what cannot be had. */
+ * begins at; CUDA's malloc what __nv_aligned_device_malloc() has; coalesce every one, with headers up to 256 MiB, by a
+ * block that is larger by `align`. NULL for what cannot be had. */
 static __device__ __forceinline__ void *ga_kernel_aligned_alloc(ga_kernel_heap heap, size_t align,
                                                                 size_t size)
 {

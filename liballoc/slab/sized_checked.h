@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Frees in heaps of all sizes with the hardened checks (check=full): each is held against the
+ * bitmap, or the run's first region, by one atomic whose answer says whether the block was taken.
+ * What was not, and addresses at which no block begins, are reported (report.h); nothing else is
+ * done with them.
+ *
+ * ORDER  U2 (sized_tile.h), with an answer: of those who free a unit one finds it taken.
+ */
+#ifndef GPUALLOC_SLAB_SIZED_CHECKED_H
+#define GPUALLOC_SLAB_SIZED_CHECKED_H
+
+#include "sized_runs.h"
+
+/* By one lane. */
+GA_SIMT void ga_sized_report(ga_sized_heap *heap, uint32_t fault, const void *address)
+{
+    ga_post_add64_relaxed(&heap->faults, 1); /* relaxed: a count, read between launches */
+    ga_slab_report_put(heap->reports, &heap->reported, fault, address);
+}
+
+/* The unit of the lane's block, which begins there. */
+GA_SIMT void ga_sized_give_checked(ga_sized_view heap, ga_sized_found found, const void *block)
+{
+    uint32_t bit = 1u << found.place;
+    /* U2: release, with an answer. Pairs with U1 (sized_tile.h). */
+    if (!(ga_and_release(heap.bits + found.key, ~bit) & bit)) {
+        ga_sized_report(heap.heap, GA_SLAB_DOUBLE_FREE, block);
+    }
+}
+
+/* What a lane frees, where it is no unit: the first region of the run that begins there, + 1; else
+ * 0, and it has been reported. */
+GA_SIMT uint32_t ga_sized_run_checked(ga_sized_view heap, const void *block)
+{
+    ga_sized_run run = ga_sized_run_find(heap, block);
+    if (run.n && !run.offset) {
+        return run.first + 1u;
+    }
+    ga_sized_report(heap.heap, GA_SLAB_NO_UNIT, block);
+    return 0;
+}
+
+/* The blocks of the lanes in the mask, by the halves of their addresses; none is NULL. */
+GA_SIMT void ga_sized_release_checked(ga_sized_heap *heap, ga_tile tile, uint32_t giving,
+                                      ga_lanes low, ga_lanes high)
+{
+    ga_sized_view view = ga_sized_view_of(heap);
+    ga_lanes runs = ga_lanes_all(0);
+    ga_tile_publish(tile); /* what any lane did with a run's memory */
+    GA_EACH_LANE(tile, giving, own)
+    {
+        const void *block =
+            (const void *)((uint64_t)ga_lane_read(high, own) << 32 | ga_lane_read(low, own));
+        ga_sized_found found = ga_sized_find(view, block);
+        if (found.class_ == GA_SIZED_NONE) {
+            ga_lane_write(&runs, own, ga_sized_run_checked(view, block));
+        } else if (found.offset) {
+            ga_sized_report(heap, GA_SLAB_NO_UNIT, block);
+        } else {
+            ga_sized_give_checked(view, found, block);
+        }
+    }
+    uint32_t ending = ga_lanes_nonzero(tile, runs) & giving;
+    uint32_t ended =
+        ending ? ga_sized_runs_release(heap, tile, ending, runs + ga_lanes_all(0u - 1u)) : 0;
+    GA_EACH_LANE(tile, ending & ~ended, own) /* another one was faster */
+    {
+        uint64_t address = (uint64_t)ga_lane_read(high, own) << 32 | ga_lane_read(low, own);
+        ga_sized_report(heap, GA_SLAB_DOUBLE_FREE, (const void *)address);
+    }
+}
+
+#endif
