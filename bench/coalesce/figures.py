@@ -7,7 +7,7 @@ bench-coalesce-mpi printed; a log of gpu-run will do.
 
 Into the folder go linear.svg and quadratic.svg (Figures 1 and 2: the rate of the work), and
 tables.md (Figures 3 to 5: how much faster the work is, how long malloc and free take, and MPI's
-calls). Needs gnuplot."""
+calls; then the paper's map beside the look-up by address). Needs gnuplot."""
 
 import json
 import pathlib
@@ -84,6 +84,24 @@ def times(lines: list[dict], metric: str) -> str:
     return table([""] + [str(n) for n in SIZES], rows)
 
 
+def lookups(lines: list[dict]) -> str:
+    """Superblocks found by the paper's map and by the address, both over slabs: cycles in the same
+    runs, and how many times as long the map takes, by the medians."""
+    rows = []
+    for metric in ("malloc", "free"):
+        ways = floats(lines, "linear", metric)
+        for name in ("NB", "NW"):
+            both = [ways.get(f"slabs, {name} by {how}", {}) for how in ("address", "map")]
+            for n in SIZES:
+                if all(n in points for points in both):
+                    address, by_map = (points[n] for points in both)
+                    rows.append([name, metric, str(n)] + [
+                        f"{line['value']:.4g} ({line['p5']:.3g} to {line['p95']:.3g})"
+                        for line in (address, by_map)] +
+                        [f"{by_map['value'] / address['value']:.2f}"])
+    return table(["", "cycles of", "floats", "by address", "by map", "ratio"], rows) if rows else ""
+
+
 def mpi(lines: list[dict]) -> str:
     rows = []
     for line in lines:
@@ -115,6 +133,8 @@ def main() -> int:
         text += ["## Figure 3: the work, times as fast as with CUDA's malloc\n", speedups(unit),
                  "## Figure 4: malloc, cycles: median (5th to 95th percentile)\n",
                  times(unit, "malloc"), "## and free\n", times(unit, "free")]
+        if compared := lookups(unit):
+            text += ["## The map beside the look-up by address\n", compared]
     if ranks:
         text += ["## Figure 5: MPI's calls\n", mpi(ranks)]
     (folder / "tables.md").write_text("\n".join(text), encoding="utf-8")

@@ -61,7 +61,9 @@ static const way ways[] = {
     {"slabs", SLABS, CALL_ANY},
     {"slabs, coalesced", "coalesce/" SLABS, CALL_ANY},
     {"slabs, NB by address", "coalesce:static=nb/" SLABS, CALL_NB},
+    {"slabs, NB by map", "coalesce:header=16,static=nb,map=65536/" SLABS, CALL_NB},
     {"slabs, NW by address", "coalesce:static=nw/" SLABS, CALL_NW},
+    {"slabs, NW by map", "coalesce:header=16,static=nw,map=65536/" SLABS, CALL_NW},
 };
 enum {
     WAYS = sizeof ways / sizeof *ways

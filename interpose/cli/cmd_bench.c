@@ -64,6 +64,7 @@ static const char doc[] =
     "  gpualloc bench same-size latency --spec jemalloc --threads 1,8 --size 64,4K\n"
     "  gpualloc bench --spec dl:libmimalloc.so.2 --json new.json --plot new.svg\n"
     "  gpualloc bench lfht --help     the lock-free hash trie map over node heaps\n"
+    "  gpualloc bench coalesce --help     malloc in kernels, as in the paper\n"
     "\n"
     "docs/bench.md describes the workloads, the figures and the keys of the JSON lines.";
 
@@ -345,6 +346,10 @@ int ga_cmd_bench(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "lfht") == 0) {
         argv[1] = (char[]){"gpualloc bench lfht"};
         return ga_bench_lfht_command(argc - 1, argv + 1, "bench lfht", NULL);
+    }
+    if (argc > 1 && strcmp(argv[1], "coalesce") == 0) {
+        argv[1] = (char[]){"gpualloc bench coalesce"};
+        return ga_cmd_bench_coalesce(argc - 1, argv + 1);
     }
     argp_err_exit_status = GA_CLI_USAGE;
     argp_parse(&parser, argc, argv, 0, NULL, &r);

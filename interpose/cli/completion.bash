@@ -42,7 +42,7 @@ _gpualloc_candidates() {
         list,*) _gpualloc_backends ;;
         help,*) _gpualloc_commands ;;
         bench,*)
-            echo lfht
+            printf '%s\n' coalesce lfht
             gpualloc bench --list 2>/dev/null | sed -nE 's/^([^ ]+) .*/\1/p'
             ;;
         run,*) compgen -c -- "$2" ;;

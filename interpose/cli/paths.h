@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The files that `gpualloc run` deals with: the library for LD_PRELOAD, and the program.
+ * The files that `gpualloc run` deals with, the library for LD_PRELOAD and the program, and the
+ * programs of `gpualloc bench coalesce`.
  */
 #ifndef INTERPOSE_CLI_PATHS_H
 #define INTERPOSE_CLI_PATHS_H
@@ -24,6 +25,10 @@ ga_status ga_path_absolute(ga_path *out, const char *path);
 
 /* A library to preload. GA_ERR_LIBRARY, with a sentence that says where it was looked for. */
 ga_status ga_preload_find(ga_path *out, ga_preload which);
+
+/* A benchmark that is a program of its own. GA_ERR_LIBRARY, with a sentence that says where it was
+ * looked for. */
+ga_status ga_bench_program_find(ga_path *out, const char *name);
 
 /* The file that execvp(3) would run: 0, or the errno that it would leave. */
 int ga_program_find(ga_path *out, const char *name);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The preloads are looked for beside this executable, so that a build tree and an installation that
- * was moved both work.
+ * The preloads, and benchmarks that are programs, are looked for beside this executable, so that a
+ * build tree and an installation that was moved both work.
  */
 #include "paths.h"
 
@@ -39,13 +39,12 @@ static bool is_in(ga_path *out, const char *dir, const char *name)
     return length < (int)sizeof out->text && access(out->text, R_OK) == 0;
 }
 
-static ga_status find_in(ga_path *out, const char *dir, const char *name)
+static ga_status find_in(ga_path *out, const char *variable, const char *dir, const char *name)
 {
     ga_path base;
     ga_status status = ga_path_absolute(&base, dir);
     if (status == GA_OK && !is_in(out, base.text, name)) {
-        status =
-            ga_fail(GA_ERR_LIBRARY, "GPUALLOC_PRELOAD_DIR: expected %s in \"%s\"", name, base.text);
+        status = ga_fail(GA_ERR_LIBRARY, "%s: expected %s in \"%s\"", variable, name, base.text);
     }
     return status;
 }
@@ -92,8 +91,8 @@ ga_status ga_preload_find(ga_path *out, ga_preload which)
 {
     const char *dir = getenv("GPUALLOC_PRELOAD_DIR");
     const char *name = libraries[which].name;
-    ga_status status =
-        dir && *dir ? find_in(out, dir, name) : find_beside(out, name, libraries[which].folder);
+    ga_status status = dir && *dir ? find_in(out, "GPUALLOC_PRELOAD_DIR", dir, name)
+                                   : find_beside(out, name, libraries[which].folder);
     if (status == GA_OK && strpbrk(out->text, " :")) {
         return ga_fail(GA_ERR_LIBRARY,
                        "\"%s\": LD_PRELOAD cannot hold a path with a space or a colon; put a link "
@@ -101,4 +100,27 @@ ga_status ga_preload_find(ga_path *out, ga_preload which)
                        out->text);
     }
     return status;
+}
+
+ga_status ga_bench_program_find(ga_path *out, const char *name)
+{
+    static const char *const beside[] = {"../bench/coalesce", GA_CLI_LIBEXECDIR, "bin"};
+    const char *told = getenv("GPUALLOC_BENCH_DIR");
+    ga_path base;
+    if (told && *told) {
+        return find_in(out, "GPUALLOC_BENCH_DIR", told, name);
+    }
+    bool known = find_base(&base);
+    for (size_t i = 0; known && i < sizeof beside / sizeof *beside; i++) {
+        char dir[PATH_MAX];
+        int length = snprintf(dir, sizeof dir, "%s/%s", base.text, beside[i]);
+        if (length < (int)sizeof dir && is_in(out, dir, name)) {
+            return GA_OK;
+        }
+    }
+    return ga_fail(GA_ERR_LIBRARY,
+                   "cannot find %s in ../bench/coalesce, " GA_CLI_LIBEXECDIR
+                   " or bin of \"%s\": it is there where nvcc was found when gpualloc was built; "
+                   "GPUALLOC_BENCH_DIR can say where it is",
+                   name, known ? base.text : "");
 }

@@ -3,6 +3,7 @@
 """The command as its users meet it: help, list and check; test_run.py and test_trace.py have the
 rest. Set GPUALLOC_BIN to the command."""
 
+import gzip
 import json
 import os
 import re
@@ -237,14 +238,25 @@ class Bench(CommandTest):
                                "--threads", "1,2", "--variant", "SNF,CNF", "--heap", "slab", "--heap",
                                "system", "--json", str(file))
         self.assertEqual((0, ""), (answer.status, answer.err))
-        done = subprocess.run([sys.executable, plot, file, self.folder / "figures"],
+        tuned = self.folder / "tuned.json"
+        answer = self.gpualloc("bench", "lfht", "insert", "emptied", "reinsert", "--quick", "--keys",
+                               "1K", "--threads", "1,2", "--variant", "FHPA,INLINE", "--heap", "slab",
+                               "--heap", "system", "--tuned", "--json", str(tuned))
+        self.assertEqual((0, ""), (answer.status, answer.err))
+        done = subprocess.run([sys.executable, plot, file, tuned, self.folder / "figures"],
                               capture_output=True, text=True)
         self.assertEqual((0, ""), (done.returncode, done.stderr))
         drawn = {picture.name: picture.read_text() for picture in (self.folder / "figures").iterdir()}
-        self.assertEqual({"figure-5.6-slab.svg", "figure-5.6-system.svg"}, set(drawn))
-        for text in drawn.values():
-            for part in ("emptied: throughput", "reinsert: throughput", "SNF", "CNF"):
-                self.assertIn(part, text)
+        self.assertEqual({f"figure-{name}.svg" for name in
+                          ("5.5-FHPA", "5.5-INLINE", "5.6-slab", "5.6-system", "5.10-slab",
+                           "5.10-system", "peers-slab", "peers-system")}, set(drawn))
+        for name, text in drawn.items():
+            if "5.6" in name:
+                for part in ("emptied: throughput", "reinsert: throughput", "SNF", "CNF", "INLINE"):
+                    self.assertIn(part, text)
+            if "peers" in name:
+                for part in ("insert: throughput", "FHPA", "INLINE"):
+                    self.assertIn(part, text)
         answer = subprocess.run([sys.executable, plot, os.devnull, self.folder], capture_output=True,
                                 text=True)
         self.assertEqual(1, answer.returncode)
@@ -256,6 +268,83 @@ class Bench(CommandTest):
                            (["--quick", "--json", "/nonesuch/x"], "/nonesuch/x")):
             status = 1 if "--json" in args else 2
             self.refused(self.gpualloc("bench", "lfht", *args), status, part)
+
+
+class BenchCoalesce(CommandTest):
+    """The programs need a GPU: in their place stands one that prints lines of a log, picked by the
+    part that it is told."""
+
+    PARTS = ["floats", "small", "shapes", "anatomy", "reduce", "broadcast", "alltoall"]
+    LOG = REPO / "bench" / "results" / "nvidia-h200" / "coalesce-20261122.jsonl.gz"
+
+    def logged(self, part: str) -> list[str]:
+        with gzip.open(self.LOG, "rt") as lines:
+            return [line for line in lines if f'"coalesce-{part}' in line][:8]
+
+    def stand_in(self, name: str, body: str) -> dict[str, str]:
+        """Make that the program `name`; the environment in which it is found."""
+        for part in ("small", "reduce"):
+            (self.folder / part).write_text("".join(self.logged(part)))
+        program = self.folder / name
+        program.write_text(f"#!/bin/sh\necho \"$@\" >>arguments\n{body}\n")
+        program.chmod(0o755)
+        return {"GPUALLOC_BENCH_DIR": str(self.folder)}
+
+    def coalesce(self, *args: str, env: dict[str, str] | None = None) -> command.Answer:
+        return self.gpualloc("bench", "coalesce", *args, env=env or {})
+
+    def test_lists_parts(self) -> None:
+        answer = self.coalesce("--list")
+        self.assertEqual((0, ""), (answer.status, answer.err))
+        self.assertEqual(self.PARTS,
+                         [line.split()[0] for line in answer.out.splitlines()])
+
+    def test_bad_usage(self) -> None:
+        for args, part in ((["nonesuch"], "nonesuch"), (["--runs", "0"], "--runs"),
+                           (["--runs", "1001"], "1001"), (["--runs", "1,2"], "1,2")):
+            self.refused(self.coalesce(*args), 2, part)
+        self.refused(self.coalesce("--json", "/nonesuch/x"), 1, "/nonesuch/x")
+
+    def test_no_programs(self) -> None:
+        answer = self.coalesce("floats", env={"GPUALLOC_BENCH_DIR": "nonesuch"})
+        self.refused(answer, 1, "GPUALLOC_BENCH_DIR", "bench-coalesce-unit", "nonesuch")
+
+    def test_table_and_lines(self) -> None:
+        env = self.stand_in("bench-coalesce-unit", "cat small; echo a word on the side")
+        self.stand_in("bench-coalesce-mpi", "cat reduce")
+        file = self.folder / "new.json"
+        answer = self.coalesce("reduce", "small", "--runs", "3", "--json", str(file), env=env)
+        self.assertEqual((0, ""), (answer.status, answer.err))
+        self.assertEqual("--only small --runs 3\n--only reduce --runs 3\n",
+                         (self.folder / "arguments").read_text())
+        lines = self.logged("small") + self.logged("reduce")
+        self.assertEqual("".join(lines), file.read_text())
+        rows = answer.out.splitlines()
+        self.assertIn("a word on the side", rows)
+        rows.remove("a word on the side")
+        self.assertEqual(len(lines), len(rows))
+        for row, line in zip(rows, map(json.loads, lines)):
+            for key in ("bench", "way", "metric", "unit"):
+                self.assertIn(f" {line[key]} ", f" {row} ")
+            self.assertIn(f"{line['value']:.4g} ({line['p5']:.4g} to {line['p95']:.4g})", row)
+
+    def test_all_parts(self) -> None:
+        env = self.stand_in("bench-coalesce-unit", "exit 0")
+        self.stand_in("bench-coalesce-mpi", "exit 0")
+        self.assertEqual(0, self.coalesce(env=env).status)
+        told = (self.folder / "arguments").read_text().splitlines()
+        self.assertEqual(self.PARTS,
+                         [line.split()[1] for line in told])
+
+    def test_programs_that_fail(self) -> None:
+        for body, part in (("echo skipped; exit 77", "no GPU"), ("exit 3", "status 3"),
+                           ("kill -9 $$", "signal 9"),
+                           ("sed 's/\"failed\": 0/\"failed\": 5/;q' small", "5 threads")):
+            env = self.stand_in("bench-coalesce-unit", body)
+            answer = self.coalesce("small", env=env)
+            self.assertEqual(1, answer.status)
+            self.assertIn(part, answer.err)
+            self.assertEqual(1, len(answer.err.splitlines()))
 
 
 @unittest.skipUnless(shutil.which("bash"), "no bash here")
@@ -286,6 +375,7 @@ class Completion(CommandTest):
         self.assertEqual(["system"], self.complete("list", "sy"))
         self.assertEqual(["warn"], self.complete("run", "--log", "w"))
         self.assertEqual(["same-size"], self.complete("bench", "same"))
+        self.assertEqual(["coalesce"], self.complete("bench", "coal"))
         (self.folder / "a file.trace").touch()
         self.assertEqual(["a", "file.trace"], self.complete("trace", "a f"))
 
