@@ -9,6 +9,8 @@ Each way is two processes: one measures rate and step, so many rounds, the other
 is measured:
 
   rate   tensors of mixed sizes come and go, about 200 live: calls a second
+  alloc  the same without PyTorch's own work, which is what it takes for tensors of no bytes, in the
+         same process: a tensor's memory, had and given back, a second
   step   training steps of a transformer: ms a step
   drift  live tensors fill PERCENT of the card while their sizes drift from 2 MiB up to 1 GiB: ms
          for each that comes (and is written), and whether memory ran out
@@ -34,21 +36,24 @@ WAYS = {  # name: environment; PRELOAD stands for the library
                       "GPUALLOC_DEVICE": "vmm"},
     "vmm:free=event, no cache": {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1", "LD_PRELOAD": "PRELOAD",
                                  "GPUALLOC_DEVICE": "vmm:free=event"},
+    "vmm:free=order, no cache": {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1", "LD_PRELOAD": "PRELOAD",
+                                 "GPUALLOC_DEVICE": "vmm:free=order"},
     "vmm, own cache": {"LD_PRELOAD": "PRELOAD", "GPUALLOC_DEVICE": "vmm"},
 }
 BASE = "own cache"
 WAITS = ("cudaMalloc, no cache",)  # these take minutes to fill the card piece by piece
-UNITS = {"rate": "calls/s", "step": "ms", "drift": "ms"}
+UNITS = {"rate": "calls/s", "alloc": "calls/s", "step": "ms", "drift": "ms"}
+SPEED = ("rate", "alloc", "step")
 PATIENCE = 120  # seconds for a process
 MIB = 1 << 20
 
 
 # ---- in a process of its own: what is measured ----------------------------------------------
 
-def rate(torch, seconds: float = 1.5) -> float:
+def rate(torch, seconds: float = 1.5, empty: bool = False) -> float:
     """Sizes as in training: most below 1 MiB, some of tens."""
     choose = random.Random(1)
-    sizes = [int(2 ** choose.uniform(9, 25)) for _ in range(4096)]
+    sizes = [0 if empty else int(2 ** choose.uniform(9, 25)) for _ in range(4096)]
     live = [None] * 200
     calls = 0
     torch.cuda.synchronize()
@@ -132,9 +137,14 @@ def measure(what: str, rounds: int, percent: float) -> None:
         value, fault = drift(torch, percent)
         print(json.dumps({"metric": "drift", "values": [value], "fault": fault}))
         return
-    for name, one in (("rate", rate), ("step", step_time)):
-        values = [one(torch) for _ in range(rounds)]
-        print(json.dumps({"metric": name, "values": values, "fault": ""}), flush=True)
+    values = {metric: [] for metric in SPEED}
+    for _ in range(rounds):
+        values["rate"].append(rate(torch))
+        memory = 1 / values["rate"][-1] - 1 / rate(torch, empty=True)
+        values["alloc"].append(1 / max(memory, 1e-8))
+        values["step"].append(step_time(torch))
+    for name in SPEED:
+        print(json.dumps({"metric": name, "values": values[name], "fault": ""}), flush=True)
 
 
 # ---- outside: a process for each way --------------------------------------------------------
@@ -158,7 +168,7 @@ def run(options: argparse.Namespace, way: str, what: str) -> list[dict]:
     if said and preloaded:
         print(f"{way}: {said.strip()[-1000:]}", file=sys.stderr)
     found = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
-    wanted = ["drift"] if what == "drift" else ["rate", "step"]
+    wanted = ["drift"] if what == "drift" else SPEED
     missing = [metric for metric in wanted if metric not in {line["metric"] for line in found}]
     return found + [{"metric": metric, "values": [], "fault": fault} for metric in missing]
 

@@ -163,6 +163,7 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
 
 /* ---- contexts ------------------------------------------------------------------------------- */
 
+/* Who looked at contexts while it went looks again. */
 #define DEFINE_RESET(symbol)                                                                       \
     EXPORT of_device_fn symbol;                                                                    \
     CUresult symbol(CUdevice device)                                                               \
@@ -172,7 +173,9 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
         ga_cuda_ipc_reset(device);                                                                 \
         ga_cuda_pinned_reset(device);                                                              \
         ga_cuda_served_reset(device);                                                              \
-        return next ? next(device) : ga_cuda_next_missing();                                       \
+        CUresult result = next ? next(device) : ga_cuda_next_missing();                            \
+        ga_cuda_contexts_changed();                                                                \
+        return result;                                                                             \
     }
 
 DEFINE_RESET(cuDevicePrimaryCtxReset)

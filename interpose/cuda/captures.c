@@ -11,6 +11,7 @@
 #include "captures.h"
 
 #include "../../liballoc/platform/libc.h"
+#include "ipc.h"
 #include "lookup.h"
 #include "next.h"
 #include "served.h"
@@ -176,6 +177,7 @@ static void strike_out(is_it *matches, const void *context, bool all)
     pthread_mutex_unlock(&lock);
     if (!ga_cuda_capturing()) {
         ga_cuda_served_put_off();
+        ga_cuda_ipc_put_off();
     }
 }
 

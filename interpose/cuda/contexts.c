@@ -49,17 +49,26 @@ bool ga_cuda_wait_for(int device)
     return status == GA_OK;
 }
 
-bool ga_cuda_wait_for_all(void)
+/* -1: there is no such device. A context that is not in use is not made by waiting for it. */
+static int is_active(int device)
 {
     const ga_cuda_asks *asks = ga_cuda_next_asks();
     unsigned flags;
     int active = 0;
-    bool waited = asks != NULL;
-    for (int i = 0; waited && i < GA_CUDA_DEVICES; i++) {
-        if (asks->cuDevicePrimaryCtxGetState(i, &flags, &active) != CUDA_SUCCESS) {
-            break; /* there are no more */
-        }
-        waited = !active || ga_cuda_wait_for(i);
+    bool is = asks && asks->cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS;
+    return is ? active : -1;
+}
+
+bool ga_cuda_wait_if_active(int device)
+{
+    return is_active(device) <= 0 || ga_cuda_wait_for(device);
+}
+
+bool ga_cuda_wait_for_all(void)
+{
+    bool waited = ga_cuda_next_asks() != NULL;
+    for (int i = 0; waited && i < GA_CUDA_DEVICES && is_active(i) >= 0; i++) {
+        waited = ga_cuda_wait_if_active(i);
     }
     return waited;
 }

@@ -10,9 +10,10 @@
 /* The device whose primary context is current; -1: none's is. */
 int ga_cuda_context_device(const ga_cuda_asks *asks, CUcontext *context);
 
-/* Wait for all work on a device, in its primary context; on every device where that is in use.
- * False: the driver says that something failed. */
+/* Wait for all work on a device, in its primary context; the same, if that is in use; on every
+ * device where it is. False: the driver says that something failed. */
 bool ga_cuda_wait_for(int device);
+bool ga_cuda_wait_if_active(int device);
 bool ga_cuda_wait_for_all(void);
 
 /* Contexts may have come and gone. */

@@ -6,7 +6,9 @@
  * INVARIANT  who asks and who answers have the same effective user: both look (SO_PEERCRED)
  * ORDER      the caller's for the beginning, before the thread is there; H1/H2 for who asks
  *            whether a name is ours
- * PROGRESS   who does not send or take within a second is dropped
+ * PROGRESS   who has not sent within a second, or not taken all within ten, is dropped. Signals
+ *            make no wait longer, nor end it. The program may close our socket and have its number
+ *            again: it is looked at before it is used.
  */
 #include "handover.h"
 
@@ -15,6 +17,8 @@
 #include <gpualloc/backend.h>
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
@@ -22,14 +26,15 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
-    ANSWER_SECONDS = 1, /* that a request may take to come, and a packet to be taken */
-    ASK_SECONDS = 10,   /* that an answer may take */
-    WAITING = 128       /* connections that nobody has looked at yet */
+    REQUEST_TIME = 1000, /* milliseconds that a request may take to come */
+    ANSWER_TIME = 10000, /* that an answer may take, all of it, to go or to come */
+    WAITING = 128,       /* connections that nobody has looked at yet */
+    MOST_DESCRIPTORS = 2 /* in a packet: there is room for one, and it is padded */
 };
 
 typedef struct head {
@@ -41,7 +46,8 @@ static struct {
     int socket; /* -1: none, or none yet */
     ga_cuda_name name;
     ga_cuda_find_pieces *find;
-} own = {.socket = -1};
+    int answer_time; /* milliseconds */
+} own = {.socket = -1, .answer_time = ANSWER_TIME};
 
 /* ---- sockets ----------------------------------------------------------------------------- */
 
@@ -66,11 +72,72 @@ static int make_socket(void)
     return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 }
 
-static void be_patient(int socket, int seconds)
+static int64_t now(void)
 {
-    struct timeval time = {.tv_sec = seconds};
-    setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
-    setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &time, sizeof time);
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
+}
+
+/* Sockets do not block; who waits for one does it here, until `end` of the clock. False: it took
+ * too long, or something is wrong with it. */
+static bool wait_for(int socket, short events, int64_t end)
+{
+    struct pollfd one = {.fd = socket, .events = events};
+    int ready = 0;
+    do {
+        int64_t left = end - now();
+        ready = poll(&one, 1, left > 0 ? (int)left : 0);
+    } while (ready < 0 && errno == EINTR);
+    return ready > 0;
+}
+
+static bool is_for_later(ssize_t result)
+{
+    return result < 0 && (errno == EAGAIN || errno == EINTR);
+}
+
+static bool put_packet(int socket, const struct msghdr *packet, size_t size, int64_t end)
+{
+    ssize_t sent;
+    do {
+        sent = sendmsg(socket, packet, MSG_NOSIGNAL | MSG_DONTWAIT);
+    } while (is_for_later(sent) && wait_for(socket, POLLOUT, end));
+    return sent == (ssize_t)size;
+}
+
+/* How many bytes; -1: none came in time. */
+static ssize_t take_packet(int socket, struct msghdr *packet, int64_t end)
+{
+    ssize_t got;
+    do {
+        got = recvmsg(socket, packet, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    } while (is_for_later(got) && wait_for(socket, POLLIN, end));
+    return got;
+}
+
+static bool put_bytes(int socket, void *from, size_t size, int64_t end)
+{
+    struct iovec data = {from, size};
+    struct msghdr packet = {.msg_iov = &data, .msg_iovlen = 1};
+    return put_packet(socket, &packet, size, end);
+}
+
+static bool take_bytes(int socket, void *out, size_t size, int64_t end)
+{
+    struct iovec data = {out, size};
+    struct msghdr packet = {.msg_iov = &data, .msg_iovlen = 1};
+    return take_packet(socket, &packet, end) == (ssize_t)size;
+}
+
+/* Whether that number is our socket's yet, by its name. */
+static bool is_our_socket(int socket)
+{
+    struct sockaddr_un ours, its;
+    socklen_t size = address_of(&own.name, &ours);
+    socklen_t its_size = sizeof its;
+    return getsockname(socket, (struct sockaddr *)&its, &its_size) == 0 && its_size == size &&
+           memcmp(&ours, &its, size) == 0;
 }
 
 static bool is_same_user(int socket)
@@ -83,7 +150,7 @@ static bool is_same_user(int socket)
 /* ---- answering --------------------------------------------------------------------------- */
 
 /* One packet that takes a descriptor along. */
-static bool send_piece(int socket, const struct ga_vmm_piece *piece)
+static bool send_piece(int socket, const struct ga_vmm_piece *piece, int64_t end)
 {
     union {
         struct cmsghdr header;
@@ -98,15 +165,16 @@ static bool send_piece(int socket, const struct ga_vmm_piece *piece)
     control.header = (struct cmsghdr){
         .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
     memcpy(CMSG_DATA(&control.header), &piece->fd, sizeof piece->fd);
-    return sendmsg(socket, &packet, MSG_NOSIGNAL) == (ssize_t)sizeof size;
+    return put_packet(socket, &packet, sizeof size, end);
 }
 
 static void send_pieces(int socket, const ga_vmm_pieces *pieces)
 {
     head first = {.before = pieces->before, .count = (uint32_t)pieces->count};
-    bool sent = send(socket, &first, sizeof first, MSG_NOSIGNAL) == (ssize_t)sizeof first;
+    int64_t end = now() + own.answer_time;
+    bool sent = put_bytes(socket, &first, sizeof first, end);
     for (size_t i = 0; sent && i < pieces->count; i++) {
-        sent = send_piece(socket, &pieces->list[i]);
+        sent = send_piece(socket, &pieces->list[i], end);
     }
 }
 
@@ -114,8 +182,7 @@ static void serve(int socket)
 {
     uint64_t number;
     ga_vmm_pieces pieces = {0};
-    be_patient(socket, ANSWER_SECONDS);
-    if (is_same_user(socket) && recv(socket, &number, sizeof number, 0) == sizeof number) {
+    if (is_same_user(socket) && take_bytes(socket, &number, sizeof number, now() + REQUEST_TIME)) {
         own.find(number, &pieces);
         send_pieces(socket, &pieces);
         ga_vmm_pieces_drop(&pieces);
@@ -133,7 +200,7 @@ static bool goes_on(int error)
 static void *answer(void *argument)
 {
     int listening = (int)(intptr_t)argument;
-    for (;;) {
+    while (is_our_socket(listening)) {
         int socket = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
         if (socket >= 0) {
             serve(socket);
@@ -144,6 +211,7 @@ static void *answer(void *argument)
             usleep(10000); /* until a descriptor is closed somewhere */
         }
     }
+    return NULL;
 }
 
 /* Signals are for the program's own threads. */
@@ -206,25 +274,42 @@ bool ga_cuda_handover_is_ours(const ga_cuda_name *name)
 
 void ga_cuda_handover_child(void)
 {
-    if (own.socket >= 0) {
+    if (own.socket >= 0 && is_our_socket(own.socket)) {
         close(own.socket);
-        own.socket = -1;
     }
+    own.socket = -1;
+}
+
+void ga_cuda_handover_patience(int milliseconds)
+{
+    own.answer_time = milliseconds;
 }
 
 /* ---- asking ------------------------------------------------------------------------------- */
 
-static int connect_to(const ga_cuda_name *name)
+/* A queue of those who ask that is full is tried again: it has no event to wait for. */
+static bool reaches(int socket, const ga_cuda_name *name, int64_t end)
 {
     struct sockaddr_un address;
     socklen_t size = address_of(name, &address);
+    int result = -1;
+    do {
+        if (result < 0 && errno == EAGAIN) {
+            usleep(1000);
+        }
+        result = connect(socket, (struct sockaddr *)&address, size);
+    } while (result != 0 && (errno == EAGAIN || errno == EINTR) && now() < end);
+    return result == 0;
+}
+
+static int connect_to(const ga_cuda_name *name, int64_t end)
+{
     int made = make_socket();
     if (made < 0) {
         ga_fail(GA_ERR_MEMORY, "no socket: %s", strerror(errno));
         return -1;
     }
-    be_patient(made, ASK_SECONDS);
-    if (connect(made, (struct sockaddr *)&address, size) != 0) {
+    if (fcntl(made, F_SETFL, O_NONBLOCK) != 0 || !reaches(made, name, end)) {
         ga_fail(GA_ERR_POINTER, "the process that has the memory does not answer: %s",
                 strerror(errno));
     } else if (!is_same_user(made)) {
@@ -236,36 +321,44 @@ static int connect_to(const ga_cuda_name *name)
     return -1;
 }
 
-/* -1: there was none in the packet. */
+/* One descriptor and no more; what else came is closed. -1: there was none, or too many. */
 static int descriptor_in(struct msghdr *packet)
 {
-    int fd = -1;
+    int found[MOST_DESCRIPTORS];
+    size_t count = 0;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(packet); c; c = CMSG_NXTHDR(packet, c)) {
-        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
-            c->cmsg_len == CMSG_LEN(sizeof fd)) {
-            memcpy(&fd, CMSG_DATA(c), sizeof fd);
+        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
+            size_t bytes = c->cmsg_len - CMSG_LEN(0);
+            memcpy(found + count, CMSG_DATA(c), bytes); /* there is room for all that fits */
+            count += bytes / sizeof *found;
         }
     }
-    return fd;
+    if (count == 1 && !(packet->msg_flags & MSG_CTRUNC)) {
+        return found[0];
+    }
+    while (count) {
+        close(found[--count]);
+    }
+    return -1;
 }
 
-static bool take_piece(int socket, struct ga_vmm_piece *out)
+static bool take_piece(int socket, struct ga_vmm_piece *out, int64_t end)
 {
     union {
         struct cmsghdr header;
-        char room[CMSG_SPACE(sizeof(int))];
+        char room[CMSG_SPACE(sizeof(int))]; /* or two: it is padded */
     } control;
     struct iovec data = {&out->size, sizeof out->size};
     struct msghdr packet = {.msg_iov = &data,
                             .msg_iovlen = 1,
                             .msg_control = control.room,
                             .msg_controllen = sizeof control.room};
-    ssize_t got = recvmsg(socket, &packet, MSG_CMSG_CLOEXEC);
+    ssize_t got = take_packet(socket, &packet, end);
     out->fd = got < 0 ? -1 : descriptor_in(&packet);
     return got == (ssize_t)sizeof out->size && out->fd >= 0;
 }
 
-static ga_status take_list(int socket, uint32_t count, ga_vmm_pieces *out)
+static ga_status take_list(int socket, uint32_t count, int64_t end, ga_vmm_pieces *out)
 {
     out->list = ga_libc.calloc(count, sizeof *out->list);
     if (!out->list) {
@@ -273,7 +366,7 @@ static ga_status take_list(int socket, uint32_t count, ga_vmm_pieces *out)
     }
     while (out->count < count) {
         struct ga_vmm_piece *piece = &out->list[out->count];
-        bool taken = take_piece(socket, piece);
+        bool taken = take_piece(socket, piece, end);
         out->count += piece->fd >= 0;
         if (!taken) {
             ga_vmm_pieces_drop(out);
@@ -283,26 +376,41 @@ static ga_status take_list(int socket, uint32_t count, ga_vmm_pieces *out)
     return GA_OK;
 }
 
-static ga_status take_answer(int socket, uint64_t number, ga_vmm_pieces *out)
+/* Whether there was an answer at all: a process that has no time sends its request late, and is
+ * dropped. */
+static bool take_head(int socket, uint64_t number, int64_t end, head *out)
 {
-    head first;
-    bool told = send(socket, &number, sizeof number, MSG_NOSIGNAL) == (ssize_t)sizeof number &&
-                recv(socket, &first, sizeof first, 0) == (ssize_t)sizeof first;
-    if (!told || !first.count || first.count > GA_VMM_PIECES) {
-        return ga_fail(GA_ERR_POINTER, "the process that has had the memory has it no more");
-    }
-    out->before = first.before;
-    return take_list(socket, first.count, out);
+    return put_bytes(socket, &number, sizeof number, end) &&
+           take_bytes(socket, out, sizeof *out, end);
 }
 
+static ga_status take_answer(int socket, const head *first, int64_t end, ga_vmm_pieces *out)
+{
+    if (!first->count || first->count > GA_VMM_PIECES) {
+        return ga_fail(GA_ERR_POINTER, "the process that has had the memory has it no more");
+    }
+    out->before = first->before;
+    return take_list(socket, first->count, end, out);
+}
+
+/* Again, then, as long as there is time. */
 ga_status ga_cuda_handover_ask(const ga_cuda_name *name, uint64_t number, ga_vmm_pieces *out)
 {
+    int64_t end = now() + own.answer_time;
+    head first;
     *out = (ga_vmm_pieces){0};
-    int socket = connect_to(name);
-    if (socket < 0) {
-        return GA_ERR_POINTER;
-    }
-    ga_status status = take_answer(socket, number, out);
-    close(socket);
-    return status;
+    do {
+        int socket = connect_to(name, end);
+        if (socket < 0) {
+            return GA_ERR_POINTER;
+        }
+        bool told = take_head(socket, number, end, &first);
+        ga_status status = told ? take_answer(socket, &first, end, out) : GA_ERR_POINTER;
+        close(socket);
+        if (told) {
+            return status;
+        }
+        usleep(1000);
+    } while (now() < end);
+    return ga_fail(GA_ERR_POINTER, "the process that has the memory does not answer");
 }

@@ -29,13 +29,17 @@ ga_status ga_cuda_handover_begin(ga_cuda_find_pieces *find, ga_cuda_name *name);
 /* The name, if the process has begun. */
 bool ga_cuda_handover_is_ours(const ga_cuda_name *name);
 
-/* What another process has by that number; a process that is stopped is waited for, 10 s at most.
+/* What another process has by that number; all of it is waited for 10 s at most, signals or not.
  *
  * GA_ERR_POINTER  no such process, not of this user, or nothing of that number
  * GA_ERR_MEMORY   no socket, or no room for the pieces */
 ga_status ga_cuda_handover_ask(const ga_cuda_name *name, uint64_t number, ga_vmm_pieces *out);
 
-/* In a child of fork(): the parent's thread is not here, and its socket is let go of. */
+/* In a child of fork(): the parent's thread is not here, and its socket is let go of, unless the
+ * program has put something else in its place. */
 void ga_cuda_handover_child(void);
+
+/* For tests: 10 s are so many milliseconds, from the next question on. */
+void ga_cuda_handover_patience(int milliseconds);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * STRUCTURE  two lists, each under a lock of its own: blocks given away, with the descriptors of
- *            their memory, and blocks of others, mapped here. A count of the first that frees read
- *            without it. Two locks, since processes ask each other at the same time.
- * INVARIANT  a block given away is live; its descriptors are closed with it. A block of another
- *            process is mapped as long as it was opened more often than closed
- * ORDER      I1/I2 for the count. A block is given away before its handle is anybody's
- * PROGRESS   opening blocks while another thread does, which asks another process, 10 s at most; no
- *            lock is held while a heap is asked
+ * STRUCTURE  two lists, each under a lock of its own: blocks given away, and blocks of others,
+ *            mapped here. A count of the first that frees read without it. What was closed during a
+ *            capture is in a third list, under the second's lock, until there is none.
+ * INVARIANT  a block given away is live. A block of another process is mapped as long as it was
+ *            opened more often than closed, or put off
+ * ORDER      I1/I2 for the count. A block is given away before its handle is anybody's, and its
+ *            handle is struck out before it is free
+ * PROGRESS   no lock is held while another process, a heap, a device or a capture is waited for
  */
 #include "ipc.h"
 
@@ -44,10 +44,8 @@ _Static_assert(sizeof(handle) == sizeof(ga_cuda_ipc_bytes), "64 bytes");
 static const char MARK[8] = {'g', 'p', 'u', 'a', 'l', 'l', 'o', 'c'};
 
 typedef struct given {
-    CUdeviceptr start;
-    int device;
+    ga_cuda_block block;
     handle handle;
-    ga_vmm_pieces pieces;
     struct given *following;
 } given;
 
@@ -65,7 +63,7 @@ static uint64_t last_number;
 static unsigned given_count;
 
 static pthread_mutex_t guest_lock = PTHREAD_MUTEX_INITIALIZER;
-static guest *all_guests;
+static guest *all_guests, *put_off;
 
 /* ---- giving away -------------------------------------------------------------------------- */
 
@@ -74,7 +72,6 @@ static void drop_given(given **at)
 {
     given *gone = *at;
     *at = gone->following;
-    ga_vmm_pieces_drop(&gone->pieces);
     ga_libc.free(gone);
     /* I1: release. Pairs with I2. */
     __atomic_fetch_sub(&given_count, 1, __ATOMIC_RELEASE);
@@ -90,8 +87,7 @@ void ga_cuda_ipc_unlock(void)
     pthread_mutex_unlock(&given_lock);
 }
 
-/* The descriptors are the parent's memory: held here, it would outlive the parent. What is mapped
- * is the parent's, too; who held the other lock is not here. */
+/* What is mapped is the parent's; who held the other lock is not here. */
 void ga_cuda_ipc_child(void)
 {
     ga_cuda_handover_child();
@@ -99,7 +95,7 @@ void ga_cuda_ipc_child(void)
         drop_given(&all_given);
     }
     pthread_mutex_init(&guest_lock, NULL);
-    all_guests = NULL;
+    all_guests = put_off = NULL;
     ga_cuda_ipc_unlock();
 }
 
@@ -111,7 +107,7 @@ void ga_cuda_ipc_freed(CUdeviceptr start)
     }
     pthread_mutex_lock(&given_lock);
     for (given **at = &all_given; *at; at = &(*at)->following) {
-        if ((*at)->start == start) {
+        if ((*at)->block.start == start) {
             drop_given(at);
             break;
         }
@@ -119,29 +115,44 @@ void ga_cuda_ipc_freed(CUdeviceptr start)
     pthread_mutex_unlock(&given_lock);
 }
 
-/* For whoever asks for it, in the thread that answers. */
-static bool find_pieces(uint64_t number, ga_vmm_pieces *out)
+static bool is_given(uint64_t number, ga_cuda_block *out)
 {
     pthread_mutex_lock(&given_lock);
     const given *g = all_given;
     while (g && g->handle.number != number) {
         g = g->following;
     }
-    bool found = g && ga_vmm_pieces_copy(&g->pieces, out) == GA_OK;
+    if (g) {
+        *out = g->block;
+    }
     pthread_mutex_unlock(&given_lock);
+    return g != NULL;
+}
+
+/* For whoever asks for it, in the thread that answers. Descriptors are made then and there: kept,
+ * they would be more than a process may have. Should the block have been freed meanwhile, they may
+ * be another's. */
+static bool find_pieces(uint64_t number, ga_vmm_pieces *out)
+{
+    ga_cuda_block block;
+    bool found = is_given(number, &block) && ga_cuda_share(&block, out) == CUDA_SUCCESS;
+    if (found && !is_given(number, &block)) {
+        ga_vmm_pieces_drop(out);
+        found = false;
+    }
     return found;
 }
 
 static given *find_given(CUdeviceptr start)
 {
     given *g = all_given;
-    while (g && g->start != start) {
+    while (g && g->block.start != start) {
         g = g->following;
     }
     return g;
 }
 
-static CUresult add_given(const ga_cuda_block *block, ga_vmm_pieces *pieces, given **out)
+static CUresult add_given(const ga_cuda_block *block, given **out)
 {
     ga_cuda_name name;
     given *made = ga_libc.calloc(1, sizeof *made);
@@ -149,10 +160,8 @@ static CUresult add_given(const ga_cuda_block *block, ga_vmm_pieces *pieces, giv
         ga_libc.free(made);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    *made = (given){.start = block->start,
-                    .device = block->device,
+    *made = (given){.block = *block,
                     .handle = {.name = name, .number = ++last_number, .size = block->size},
-                    .pieces = *pieces,
                     .following = all_given};
     memcpy(made->handle.mark, MARK, sizeof MARK);
     all_given = *out = made;
@@ -169,28 +178,23 @@ static bool copy_handle(const given *g, void *out)
     return g != NULL;
 }
 
-/* The pieces are used up. Another thread may have been faster. */
-static CUresult add_once(const ga_cuda_block *block, ga_vmm_pieces *pieces, void *out)
+/* Another thread may have been faster. */
+static CUresult add_once(const ga_cuda_block *block, void *out)
 {
     CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&given_lock);
     given *g = find_given(block->start);
-    bool used = !g;
     if (!g) {
-        result = add_given(block, pieces, &g);
-        used = result == CUDA_SUCCESS;
+        result = add_given(block, &g);
     }
     if (result == CUDA_SUCCESS) {
         copy_handle(g, out);
     }
     pthread_mutex_unlock(&given_lock);
-    if (!used) {
-        ga_vmm_pieces_drop(pieces);
-    }
     return result;
 }
 
-/* A block keeps its handle as long as it lives. */
+/* A block keeps its handle as long as it lives. That it can be had is tried out at once. */
 static CUresult give_away(const ga_cuda_block *block, void *out)
 {
     ga_vmm_pieces pieces;
@@ -201,7 +205,11 @@ static CUresult give_away(const ga_cuda_block *block, void *out)
         return CUDA_SUCCESS;
     }
     CUresult result = ga_cuda_share(block, &pieces);
-    return result == CUDA_SUCCESS ? add_once(block, &pieces, out) : result;
+    if (result == CUDA_SUCCESS) {
+        ga_vmm_pieces_drop(&pieces);
+        result = add_once(block, out);
+    }
+    return result;
 }
 
 /* Once: what would help. */
@@ -315,7 +323,7 @@ static ga_status map_guest(guest *made, int device)
     return status;
 }
 
-static CUresult add_guest(const handle *wanted, int device, guest **out)
+static CUresult make_guest(const handle *wanted, int device, guest **out)
 {
     guest *made = ga_libc.calloc(1, sizeof *made);
     if (!made) {
@@ -327,12 +335,36 @@ static CUresult add_guest(const handle *wanted, int device, guest **out)
         ga_libc.free(made);
         return refused(status);
     }
-    made->following = all_guests;
-    __atomic_store_n(&all_guests, made, __ATOMIC_RELAXED); /* relaxed: under the lock */
     *out = made;
     return CUDA_SUCCESS;
 }
 
+/* The one of that handle that is open here, or `made`, where none is: that one is it then. NULL:
+ * none is. */
+static guest *open_once_more(const handle *wanted, int device, guest *made, CUdeviceptr *out)
+{
+    pthread_mutex_lock(&guest_lock);
+    guest *g = find_opened(wanted, device);
+    if (!g && made) {
+        made->following = all_guests;
+        __atomic_store_n(&all_guests, made, __ATOMIC_RELAXED); /* relaxed: under the lock */
+        g = made;
+    }
+    if (g) {
+        g->opened++;
+        *out = g->block.start;
+    }
+    pthread_mutex_unlock(&guest_lock);
+    return g;
+}
+
+static void end_guest(guest *gone)
+{
+    ga_vmm_guest_close(&gone->memory);
+    ga_libc.free(gone);
+}
+
+/* While the other process is asked nobody is kept waiting; another thread may be faster. */
 static CUresult open_guest(CUdeviceptr *out, const handle *wanted)
 {
     const ga_cuda_asks *asks = ga_cuda_next_asks();
@@ -341,67 +373,119 @@ static CUresult open_guest(CUdeviceptr *out, const handle *wanted)
     if (device < 0) {
         return CUDA_ERROR_INVALID_CONTEXT;
     }
-    pthread_mutex_lock(&guest_lock);
-    CUresult result = CUDA_SUCCESS;
-    guest *g = find_opened(wanted, device);
-    if (!g) {
-        bool own = ga_cuda_handover_is_ours(&wanted->name); /* the driver's answer to that */
-        result = own ? CUDA_ERROR_INVALID_CONTEXT : add_guest(wanted, device, &g);
+    if (open_once_more(wanted, device, NULL, out)) {
+        return CUDA_SUCCESS;
     }
-    if (result == CUDA_SUCCESS) {
-        g->opened++;
-        *out = g->block.start;
+    if (ga_cuda_handover_is_ours(&wanted->name)) {
+        return CUDA_ERROR_INVALID_CONTEXT; /* the driver's answer to that */
     }
-    pthread_mutex_unlock(&guest_lock);
+    guest *made = NULL;
+    CUresult result = make_guest(wanted, device, &made);
+    if (result == CUDA_SUCCESS && open_once_more(wanted, device, made, out) != made) {
+        end_guest(made);
+    }
     return result;
 }
 
-/* Work of this process on the device is waited for: nothing may use what is unmapped. */
-static void drop_guest(guest **at)
+/* Work of this process on the device is waited for: nothing may use what is unmapped. False: a
+ * capture forbids it. */
+static bool drop_guest(guest *gone)
 {
-    guest *gone = *at;
-    if (ga_cuda_captures_hold()) {
+    bool calm = ga_cuda_captures_hold();
+    if (calm) {
         ga_cuda_wait_for(gone->block.device);
+        end_guest(gone);
         ga_cuda_captures_let_go();
     }
+    return calm;
+}
+
+/* A capture that ends meanwhile may have looked too early. */
+static void drop_guest_later(guest *gone)
+{
+    pthread_mutex_lock(&guest_lock);
+    gone->following = put_off;
+    put_off = gone;
+    pthread_mutex_unlock(&guest_lock);
+    if (!ga_cuda_capturing()) {
+        ga_cuda_ipc_put_off();
+    }
+}
+
+void ga_cuda_ipc_put_off(void)
+{
+    pthread_mutex_lock(&guest_lock);
+    guest *list = put_off;
+    put_off = NULL;
+    pthread_mutex_unlock(&guest_lock);
+    while (list) {
+        guest *gone = list;
+        list = gone->following;
+        if (!drop_guest(gone)) {
+            drop_guest_later(gone);
+        }
+    }
+}
+
+/* Under the lock. */
+static guest *take_guest(guest **at)
+{
+    guest *gone = *at;
     __atomic_store_n(at, gone->following, __ATOMIC_RELAXED); /* relaxed: under the lock */
-    ga_vmm_guest_close(&gone->memory);
-    ga_libc.free(gone);
+    return gone;
 }
 
 /* False: it is none of ours. */
 static bool close_guest(CUdeviceptr start)
 {
+    guest *gone = NULL;
     pthread_mutex_lock(&guest_lock);
     guest **at = find_guest(start);
     bool found = *at != NULL;
     if (found && --(*at)->opened == 0) {
-        drop_guest(at);
+        gone = take_guest(at);
     }
     pthread_mutex_unlock(&guest_lock);
+    if (gone && !drop_guest(gone)) {
+        drop_guest_later(gone);
+    }
     return found;
 }
 
+/* One of the device, open or put off; NULL: there is none. */
+static guest *take_guest_of(int device)
+{
+    guest **const lists[] = {&all_guests, &put_off};
+    guest *gone = NULL;
+    pthread_mutex_lock(&guest_lock);
+    for (size_t i = 0; !gone && i < 2; i++) {
+        guest **at = lists[i];
+        while (*at && (*at)->block.device != device) {
+            at = &(*at)->following;
+        }
+        gone = *at ? take_guest(at) : NULL;
+    }
+    pthread_mutex_unlock(&guest_lock);
+    return gone;
+}
+
+/* The context goes, and captures in it. */
 void ga_cuda_ipc_reset(int device)
 {
     pthread_mutex_lock(&given_lock);
     for (given **at = &all_given; *at;) {
-        if ((*at)->device == device) {
+        if ((*at)->block.device == device) {
             drop_given(at);
         } else {
             at = &(*at)->following;
         }
     }
     pthread_mutex_unlock(&given_lock);
-    pthread_mutex_lock(&guest_lock);
-    for (guest **at = &all_guests; *at;) {
-        if ((*at)->block.device == device) {
-            drop_guest(at);
-        } else {
-            at = &(*at)->following;
+    for (guest *gone; (gone = take_guest_of(device)) != NULL;) {
+        if (!drop_guest(gone)) {
+            end_guest(gone);
         }
     }
-    pthread_mutex_unlock(&guest_lock);
 }
 
 typedef CUresult open_fn(CUdeviceptr *out, ga_cuda_ipc_bytes bytes, unsigned flags);

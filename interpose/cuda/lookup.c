@@ -42,6 +42,12 @@ uint64_t ga_cuda_calls_of(ga_cuda_hook_index row)
     return all;
 }
 
+/* What the parent has called is the parent's to report. */
+void ga_cuda_calls_child(void)
+{
+    memset(ga_cuda_parts, 0, sizeof ga_cuda_parts);
+}
+
 /* ---- ours, for the driver's ---------------------------------------------------------------- */
 
 /* Their types are elsewhere; here only addresses count. */

@@ -40,6 +40,9 @@ static inline void ga_cuda_count(ga_cuda_hook_index row)
 /* All parts: what other threads count meanwhile may be missing. */
 uint64_t ga_cuda_calls_of(ga_cuda_hook_index row);
 
+/* In a child of fork(): none so far. */
+void ga_cuda_calls_child(void);
+
 /* The driver has been found: from now on there is something to report when the process ends. */
 void ga_cuda_lookup_begun(void);
 

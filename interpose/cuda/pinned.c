@@ -155,17 +155,36 @@ static free_fn *next_free(void)
     return (free_fn *)(uintptr_t)ga_cuda_next_find(GA_HOOK_cuMemFreeHost);
 }
 
-/* -1: of all devices. */
+/* What the driver would not have is kept on, and counted. */
+static void keep_on(kept *list, uint32_t step)
+{
+    while (list) {
+        kept *k = list;
+        list = k->following;
+        pthread_mutex_lock(&lock);
+        kept_bytes += step_bytes(step);
+        pthread_mutex_unlock(&lock);
+        keep(k, step);
+    }
+}
+
+/* -1: of all devices. False: nothing went. */
 static bool trim(int device)
 {
     bool trimmed = false;
     free_fn *next = next_free();
     for (uint32_t step = 0; next && step < STEPS; step++) {
+        kept *refused = NULL;
         for (kept *k; (k = take(step, 0, device, true)) != NULL;) {
-            next((void *)(uintptr_t)k->start);
-            ga_libc.free(k);
-            trimmed = true;
+            if (next((void *)(uintptr_t)k->start) == CUDA_SUCCESS) {
+                ga_libc.free(k);
+                trimmed = true;
+            } else {
+                k->following = refused;
+                refused = k;
+            }
         }
+        keep_on(refused, step);
     }
     return trimmed;
 }
@@ -181,11 +200,17 @@ bool ga_cuda_pinned_trim(void)
     return trimmed;
 }
 
+/* The driver frees with the context what it would not free before. */
 void ga_cuda_pinned_reset(int device)
 {
     ga_cuda_block gone;
     if (ga_cuda_pinned_limit()) {
         trim(device);
+        for (uint32_t step = 0; step < STEPS; step++) {
+            for (kept *k; (k = take(step, 0, device, true)) != NULL;) {
+                ga_libc.free(k);
+            }
+        }
         while (ga_cuda_blocks_take_any(&live, device, &gone)) {
         }
     }

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,5 +79,6 @@ void ga_cuda_lookup_begun(void)
     if (first && ga_report_wanted()) {
         ga_report_when_exiting(); /* keeps standard error; heaps are reported after this */
         atexit(report);
+        pthread_atfork(NULL, NULL, ga_cuda_calls_child);
     }
 }

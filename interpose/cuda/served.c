@@ -285,8 +285,17 @@ static bool on_stream(const ga_cuda_device *d, const CUstream *stream)
     return stream && (d->own_pool || (uintptr_t)*stream != STREAM_THREAD);
 }
 
+/* Whether work on the device goes by its legacy default stream: what other devices do with its
+ * memory does not. */
+static bool in_order(const ga_cuda_device *d, ga_cuda_free how)
+{
+    return ga_cuda_told.free == how && d->streams && !d->peers;
+}
+
 static ga_status ask(const ga_cuda_device *d, size_t size, const CUstream *stream, void **out)
 {
+    CUstream legacy = NULL;
+    stream = !stream && in_order(d, GA_CUDA_FREE_ORDER) ? &legacy : stream;
     return on_stream(d, stream) ? ga_alloc_on(d->heap, size, d->align, *stream, out)
                                 : ga_alloc(d->heap, size, d->align, out);
 }
@@ -355,17 +364,29 @@ static CUresult trouble(void)
     return result == CUDA_SUCCESS ? CUDA_ERROR_UNKNOWN : result;
 }
 
+/* What other devices do with it, too, where they may. */
+static bool wait_for_peers(const ga_cuda_device *d)
+{
+    bool waited = true;
+    for (int peer = 0; d->peers && waited && peer < GA_CUDA_DEVICES; peer++) {
+        waited = !(d->peers >> peer & 1) || ga_cuda_wait_if_active(peer);
+    }
+    return waited;
+}
+
 /* After all that the device does, where no stream says after what. */
 static ga_status hand_back(const ga_cuda_device *d, const ga_cuda_block *block,
                            const CUstream *stream, bool anywhere)
 {
     void *start = (void *)(uintptr_t)block->start;
     CUstream legacy = NULL;
-    const CUstream *behind = stream ? stream : ga_cuda_told.free_by_event ? &legacy : NULL;
+    bool ordered = in_order(d, GA_CUDA_FREE_EVENT) || in_order(d, GA_CUDA_FREE_ORDER);
+    const CUstream *behind = stream ? stream : ordered ? &legacy : NULL;
     if (behind && d->streams && !anywhere) {
         return ga_free_on(d->heap, start, *behind);
     }
     bool waited = (d->waits && !anywhere) || ga_cuda_wait_for(block->device);
+    waited = waited && wait_for_peers(d);
     return waited ? ga_free(d->heap, start) : GA_ERR_DEVICE;
 }
 
@@ -413,8 +434,13 @@ static CUresult give_locked(const ga_cuda_block *block, const CUstream *stream, 
 
 CUresult ga_cuda_give(const ga_cuda_block *block, const CUstream *stream)
 {
+    bool capturing = ga_cuda_capturing();
     ga_cuda_ipc_freed(block->start); /* also if it fails then, where the driver is in trouble */
-    return give_locked(block, stream, false);
+    CUresult result = give_locked(block, stream, false);
+    if (capturing && !ga_cuda_capturing()) {
+        ga_cuda_served_put_off(); /* the capture's end may have looked before it was put off */
+    }
+    return result;
 }
 
 /* What it did not free, it may yet. */
@@ -505,7 +531,6 @@ static void close_heap(ga_cuda_device *d, int ordinal)
         }
     }
     ga_heap_close(d->heap);
-    ga_device_forget(ordinal);
     d->heap = NULL;
     d->state = CLOSED;
     d->shared = false;
@@ -523,11 +548,14 @@ CUcontext ga_cuda_primary(int device)
     return primary;
 }
 
+/* The context is held without a heap as well: by who waited for the device, or has mapped another
+ * process's blocks there. */
 void ga_cuda_served_reset(CUdevice device)
 {
-    if (!serving() || device < 0 || device >= GA_CUDA_DEVICES) {
+    if (device < 0 || device >= GA_CUDA_DEVICES) {
         return;
     }
+    serving(); /* its locks are there then */
     ga_cuda_device *d = &devices[device];
     pthread_rwlock_rdlock(&d->lock);
     bool open = d->state == OPEN;
@@ -539,8 +567,8 @@ void ga_cuda_served_reset(CUdevice device)
     if (d->state == OPEN) {
         close_heap(d, device);
     }
+    ga_device_forget(device);
     pthread_rwlock_unlock(&d->lock);
-    ga_cuda_contexts_changed();
 }
 
 static int device_of(const ga_cuda_asks *asks, CUcontext context)

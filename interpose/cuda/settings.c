@@ -39,6 +39,22 @@ static ga_status read_ipc(ga_cuda_settings *out, const ga_spec_option *option)
     return wrong(option, "none, compat or handle");
 }
 
+/* False: it is none of ours. */
+static bool read_free(ga_cuda_settings *out, const ga_spec_option *option)
+{
+    static const char *const names[] = {[GA_CUDA_FREE_SYNC] = "sync",
+                                        [GA_CUDA_FREE_EVENT] = "event",
+                                        [GA_CUDA_FREE_ORDER] = "order"};
+    out->free = GA_CUDA_FREE_SYNC;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (is(option->value, names[i])) {
+            out->free = (ga_cuda_free)i;
+            return true;
+        }
+    }
+    return false;
+}
+
 static ga_status read_limit(ga_cuda_settings *out, const ga_spec_option *option)
 {
     if (is(option->value, "none")) {
@@ -84,9 +100,8 @@ static ga_status read_option(ga_cuda_settings *out, const char *layer, const ga_
         return read_limit(out, option);
     }
     if (strcmp(option->key, "free") == 0) {
-        out->free_by_event = is(option->value, "event");
-        *taken = out->free_by_event || is(option->value, "sync");
-        return *taken || has_option(layer, "free") ? GA_OK : wrong(option, "sync or event");
+        *taken = read_free(out, option);
+        return *taken || has_option(layer, "free") ? GA_OK : wrong(option, "sync, event or order");
     }
     return GA_OK;
 }
@@ -121,15 +136,28 @@ static void add_value(text *t, const char *value)
     add(t, "\"");
 }
 
-/* What the layer needs of ours: memory that can be shared, unless the spec says what it wants. */
+static bool is_told(const ga_spec_layer *layer, const char *key)
+{
+    bool told = false;
+    for (size_t i = 0; i < layer->option_count; i++) {
+        told = told || strcmp(layer->options[i].key, key) == 0;
+    }
+    return told;
+}
+
+/* What vmm does for us unless the spec says what it wants: it keeps more than by itself, since it
+ * stands where a framework's cache would; and its memory can be shared, where that is asked for. */
 static void add_ours(const ga_cuda_settings *out, text *t, const ga_spec_layer *layer,
                      const char *before)
 {
-    bool told = out->ipc != GA_CUDA_IPC_HANDLE || !is(layer->name, "vmm");
-    for (size_t i = 0; i < layer->option_count; i++) {
-        told = told || strcmp(layer->options[i].key, "share") == 0;
+    if (!is(layer->name, "vmm")) {
+        return;
     }
-    if (!told) {
+    if (!is_told(layer, "cache")) {
+        add(t, "%scache=wide", before);
+        before = ",";
+    }
+    if (out->ipc == GA_CUDA_IPC_HANDLE && !is_told(layer, "share")) {
         add(t, "%sshare=fd", before);
     }
 }

@@ -5,6 +5,8 @@
  *   free=sync   cuMemFree() waits for the device, as the driver's does (the default)
  *   free=event  it does not: the block is used again once the work is done that is now on streams
  *               that wait for the legacy default stream; work on others is the program's affair
+ *   free=order  it does not, and nor does cuMemAlloc(): a block is used again at once, by work that
+ *               comes after the free in the order of the legacy default stream
  *   limit=SIZE  the program may have so many bytes, and is told that the device has no more
  *   ipc=compat  cuMemAlloc() is the driver's, so that cuIpcGetMemHandle() takes its blocks
  *   ipc=handle  heaps over vmm make memory that other processes can map, and cuIpcGetMemHandle()
@@ -27,12 +29,19 @@ typedef enum ga_cuda_ipc {
     GA_CUDA_IPC_HANDLE
 } ga_cuda_ipc;
 
+/* What cuMemFree() waits for. */
+typedef enum ga_cuda_free {
+    GA_CUDA_FREE_SYNC = 0,
+    GA_CUDA_FREE_EVENT,
+    GA_CUDA_FREE_ORDER
+} ga_cuda_free;
+
 typedef struct ga_cuda_settings {
     char spec[GA_SPEC_LENGTH]; /* without the options above, as far as the layer has none such;
-                                  with ipc=handle, share=fd of vmm's */
+                                  vmm's with cache=wide, and for ipc=handle share=fd, unless told */
     uint64_t limit;            /* UINT64_MAX: none */
     uint64_t pinned;           /* 0: none */
-    bool free_by_event;
+    ga_cuda_free free;
     ga_cuda_ipc ipc;
 } ga_cuda_settings;
 

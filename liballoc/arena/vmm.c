@@ -73,7 +73,7 @@ static ga_status set_sizes(ga_vmm_pool *pool, const ga_value *values)
     }
     pool->limit = limit == UINT64_MAX ? limit : whole(limit, granule);
     pool->chunk = whole(chunk, granule);
-    pool->cache = values[OPTION_CACHE].size;
+    pool->cache = values[OPTION_CACHE].size; /* the words are the pool's numbers */
     return GA_OK;
 }
 
@@ -120,6 +120,7 @@ static ga_status open_pool(ga_vmm *vmm, const ga_value *values)
 {
     uint32_t quantum = ga_vmm_on_device(vmm) ? DEVICE_ALIGN : HOST_ALIGN;
     ga_status status = set_sizes(&vmm->pool, values);
+    vmm->pool.total = vmm->total;
     if (status == GA_OK) {
         status = ga_vmm_packed_open(&vmm->packed, &vmm->pool, quantum);
     }
@@ -429,7 +430,7 @@ static void vmm_fork_child(void *state)
 static const char *const free_choices[] = {[FREE_WAIT] = "wait", [FREE_NOW] = "now", NULL};
 static const char *const share_choices[] = {[SHARE_NONE] = "none", [SHARE_FD] = "fd", NULL};
 static const char *const none[] = {"none", NULL};
-static const char *const automatic[] = {"auto", NULL};
+static const char *const caches[] = {"auto", "wide", NULL};
 
 static const ga_option options[] = {
     [OPTION_LIMIT] = {.name = "limit",
@@ -451,8 +452,8 @@ static const ga_option options[] = {
                       .type = GA_OPTION_SIZE,
                       .fallback = "auto",
                       .help = "bytes of free memory to keep mapped; auto: no more in all than was "
-                              "in use at once, and a little",
-                      .choices = automatic},
+                              "in use at once, and a little; wide: half as much again",
+                      .choices = caches},
     [OPTION_FREE] = {.name = "free",
                      .type = GA_OPTION_ENUM,
                      .fallback = "wait",

@@ -212,7 +212,7 @@ static ga_status give_on(ga_vmm *vmm, ga_vmm_run *run, const void *block, ga_str
     if (status == GA_OK) {
         status = give(vmm, run, block, fence);
         if (status != GA_OK) {
-            ga_vmm_fence_drop(&vmm->pool.fences, fence);
+            ga_vmm_fence_drop(&vmm->pool.fences, fence, 0);
         }
     }
     return status == GA_OK ? GA_OK : give_after_waiting(vmm, run, block, stream);
@@ -272,11 +272,7 @@ ga_status ga_vmm_grow(ga_vmm *vmm, const void *block, uint64_t size)
 /* For those that are waited for now; others may go on freeing meanwhile. */
 static void wait_for_streams(ga_vmm *vmm)
 {
-    size_t count = 0;
-    const ga_vmm_link *waiting = &vmm->pool.fences.waiting;
-    for (const ga_vmm_link *l = waiting->after; l != waiting; l = l->after) {
-        count++;
-    }
+    size_t count = ga_vmm_fences_count(&vmm->pool.fences);
     while (count-- && wait_for_a_stream(vmm)) {
     }
 }

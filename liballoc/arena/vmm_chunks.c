@@ -36,7 +36,8 @@ static void give_back(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
 static void take_out(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
 {
     ga_vmm_addresses_remove(&pool->addresses, chunk);
-    ga_vmm_fence_drop(&pool->fences, chunk->fence);
+    ga_vmm_search_drop(pool, chunk);
+    ga_vmm_fence_drop(&pool->fences, chunk->fence, chunk->size);
     chunk->fence = NULL;
     chunk->used = chunk->like = 0;
 }

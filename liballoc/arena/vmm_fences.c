@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * STRUCTURE  two rings of fences: those that are waited for, in the order they were put, and spare
- *            ones; those that are done and not yet dropped are in neither
+ * STRUCTURE  three rings of fences: those that are waited for, in the order they were put, the
+ *            legacy stream's apart from the others', and spare ones; those that are done and not
+ *            yet dropped are in none
+ * INVARIANT  only the last of the legacy stream's may be open. What is freed on it stays behind it:
+ *            the event comes later than the free, never earlier.
  * ORDER      under the heap's lock
  * PROGRESS   nobody waits but in ga_vmm_fences_wait() and at the end. That a stream has a fence of
  *            its own in front of it is no reason to leave the wait out: streams come and go, and a
- *            new one may have an old one's handle.
+ *            new one may have an old one's handle. The legacy one does not: it is its context's.
  */
 #include "vmm_fences.h"
 
@@ -23,6 +26,7 @@ void ga_vmm_fences_open(ga_vmm_fences *fences, int device)
     fences->device = device;
     fences->round = 1;
     ga_vmm_list_begin(&fences->waiting);
+    ga_vmm_list_begin(&fences->legacy);
     ga_vmm_list_begin(&fences->spare);
 }
 
@@ -100,50 +104,120 @@ static ga_status get(ga_vmm_fences *fences, const visit *v, ga_vmm_fence **out)
     return GA_OK;
 }
 
-static ga_status put(ga_vmm_fences *fences, const visit *v, ga_stream stream, ga_vmm_fence **out)
+static bool is_legacy(ga_stream stream)
+{
+    return stream == NULL;
+}
+
+static ga_vmm_link *ring_of(ga_vmm_fences *fences, ga_stream stream)
+{
+    return is_legacy(stream) ? &fences->legacy : &fences->waiting;
+}
+
+/* Behind all that is on its stream now. One that the driver refuses stays as it is. */
+static ga_status record(ga_vmm_fences *fences, ga_vmm_fence *fence, const visit *v)
+{
+    ga_status status = GA_CUDA_CALL(v->driver, cuEventRecord, fence->event, fence->stream);
+    if (status == GA_OK) {
+        fence->recorded = true;
+        fences->open = fences->open == fence ? NULL : fences->open;
+    }
+    return status;
+}
+
+static ga_status begin(ga_vmm_fences *fences, const visit *v, ga_stream stream, ga_vmm_fence **out)
 {
     ga_vmm_fence *fence = NULL;
     ga_status status = get(fences, v, &fence);
     if (status != GA_OK) {
         return status;
     }
-    status = GA_CUDA_CALL(v->driver, cuEventRecord, fence->event, stream);
-    ga_vmm_list_append(status == GA_OK ? &fences->waiting : &fences->spare, &fence->link);
     fence->stream = stream;
-    fence->done = false;
-    fence->round = 0;
-    fence->uses = 1;
+    fence->done = fence->recorded = false;
+    fence->round = fence->bytes = 0;
+    fence->puts = fence->uses = 1;
+    if (is_legacy(stream)) {
+        fences->open = fence;
+        fences->legacy_used = true;
+    } else {
+        status = record(fences, fence, v);
+    }
+    ga_vmm_list_append(status == GA_OK ? ring_of(fences, stream) : &fences->spare, &fence->link);
     *out = fence;
     return status;
+}
+
+/* The open one takes one more; that it cannot be recorded is tried again with the next. */
+static void join(ga_vmm_fences *fences, ga_vmm_fence *fence)
+{
+    visit v;
+    fence->uses++;
+    if (++fence->puts >= GA_VMM_FENCE_BATCH && enter(fences, &v) == GA_OK) {
+        record(fences, fence, &v);
+        leave(&v);
+    }
 }
 
 ga_status ga_vmm_fence_put(ga_vmm_fences *fences, ga_stream stream, ga_vmm_fence **out)
 {
     visit v;
+    if (is_legacy(stream) && fences->open) {
+        *out = fences->open;
+        join(fences, *out);
+        return GA_OK;
+    }
+    if (is_legacy(stream) && !ga_vmm_list_empty(&fences->spare)) {
+        return begin(fences, NULL, stream, out); /* asks the driver nothing */
+    }
     ga_status status = enter(fences, &v);
     if (status == GA_OK) {
-        status = put(fences, &v, stream, out);
+        status = begin(fences, &v, stream, out);
         leave(&v);
     }
     return status;
 }
 
 /* In the device's context. */
-static bool look(const ga_vmm_fences *fences, ga_vmm_fence *fence, const visit *v)
+static bool look(ga_vmm_fences *fences, ga_vmm_fence *fence, const visit *v)
 {
     fence->round = fences->round;
-    fence->done = v->driver->cuEventQuery(fence->event) == CUDA_SUCCESS;
+    fence->done = (fence->recorded || record(fences, fence, v) == GA_OK) &&
+                  v->driver->cuEventQuery(fence->event) == CUDA_SUCCESS;
     if (fence->done) {
+        fences->bytes -= fence->bytes;
         ga_vmm_list_remove(&fence->link);
     }
     return fence->done;
 }
 
-bool ga_vmm_fence_done(ga_vmm_fences *fences, ga_vmm_fence *fence)
+/* From the oldest on, up to the first that is not done in this round. */
+static void look_along(ga_vmm_fences *fences, ga_vmm_link *ring, const visit *v)
+{
+    bool done = true;
+    while (done && !ga_vmm_list_empty(ring)) {
+        ga_vmm_fence *oldest = fence_of(ring->after);
+        done = oldest->round != fences->round && look(fences, oldest, v);
+    }
+}
+
+/* None of its fences is done before those that were put earlier: one query a round, and one for
+ * each that is done. */
+static void look_at_legacy(ga_vmm_fences *fences)
 {
     visit v;
-    bool ask = !fence->done && fence->round != fences->round;
-    if (ask && enter(fences, &v) == GA_OK) {
+    if (fences->legacy_round != fences->round && enter(fences, &v) == GA_OK) {
+        fences->legacy_round = fences->round;
+        look_along(fences, &fences->legacy, &v);
+        leave(&v);
+    }
+}
+
+bool ga_vmm_fence_ask(ga_vmm_fences *fences, ga_vmm_fence *fence)
+{
+    visit v;
+    if (is_legacy(fence->stream)) {
+        look_at_legacy(fences);
+    } else if (enter(fences, &v) == GA_OK) {
         look(fences, fence, &v);
         leave(&v);
     }
@@ -153,28 +227,70 @@ bool ga_vmm_fence_done(ga_vmm_fences *fences, ga_vmm_fence *fence)
 ga_status ga_vmm_fence_order(ga_vmm_fences *fences, ga_vmm_fence *fence, ga_stream stream)
 {
     visit v;
-    ga_status status = fence->done ? GA_OK : enter(fences, &v);
-    if (fence->done || status != GA_OK) {
+    if (fence->done || (is_legacy(stream) && is_legacy(fence->stream))) {
+        return GA_OK;
+    }
+    ga_status status = enter(fences, &v);
+    if (status != GA_OK) {
         return status;
     }
-    if (!look(fences, fence, &v)) {
+    if (!fence->recorded) {
+        status = record(fences, fence, &v);
+    }
+    if (status == GA_OK && !look(fences, fence, &v)) {
         status = GA_CUDA_CALL(v.driver, cuStreamWaitEvent, stream, fence->event, 0);
     }
     leave(&v);
     return status;
 }
 
-void ga_vmm_fence_drop(ga_vmm_fences *fences, ga_vmm_fence *fence)
+void ga_vmm_fence_drop(ga_vmm_fences *fences, ga_vmm_fence *fence, uint64_t bytes)
 {
-    if (fence && --fence->uses == 0) {
+    if (!fence) {
+        return;
+    }
+    fence->bytes -= bytes;
+    fences->bytes -= fence->done ? 0 : bytes;
+    if (--fence->uses == 0) {
+        fences->open = fences->open == fence ? NULL : fences->open;
         ga_vmm_list_remove(&fence->link);
         ga_vmm_list_append(&fences->spare, &fence->link);
     }
 }
 
-CUevent ga_vmm_fences_oldest(const ga_vmm_fences *fences)
+size_t ga_vmm_fences_count(const ga_vmm_fences *fences)
 {
-    return ga_vmm_list_empty(&fences->waiting) ? NULL : fence_of(fences->waiting.after)->event;
+    const ga_vmm_link *rings[] = {&fences->waiting, &fences->legacy};
+    size_t count = 0;
+    for (size_t i = 0; i < 2; i++) {
+        for (const ga_vmm_link *l = rings[i]->after; l != rings[i]; l = l->after) {
+            count++;
+        }
+    }
+    return count;
+}
+
+/* The oldest is the open one where there is no other. */
+static bool record_open(ga_vmm_fences *fences)
+{
+    visit v;
+    bool recorded = enter(fences, &v) == GA_OK;
+    if (recorded) {
+        recorded = record(fences, fences->open, &v) == GA_OK;
+        leave(&v);
+    }
+    return recorded;
+}
+
+CUevent ga_vmm_fences_oldest(ga_vmm_fences *fences)
+{
+    const ga_vmm_link *ring =
+        ga_vmm_list_empty(&fences->waiting) ? &fences->legacy : &fences->waiting;
+    if (ga_vmm_list_empty(ring)) {
+        return NULL;
+    }
+    const ga_vmm_fence *oldest = fence_of(ring->after);
+    return oldest->recorded || record_open(fences) ? oldest->event : NULL;
 }
 
 ga_status ga_vmm_fences_wait(int device, CUevent event)
@@ -191,15 +307,16 @@ ga_status ga_vmm_fences_wait(int device, CUevent event)
 void ga_vmm_fences_look(ga_vmm_fences *fences)
 {
     visit v;
-    if (ga_vmm_list_empty(&fences->waiting) || enter(fences, &v) != GA_OK) {
-        return;
+    if (!ga_vmm_list_empty(&fences->legacy)) {
+        look_at_legacy(fences);
     }
-    ga_vmm_fence *oldest = fence_of(fences->waiting.after);
-    while (oldest->round != fences->round && look(fences, oldest, &v) &&
-           !ga_vmm_list_empty(&fences->waiting)) {
-        oldest = fence_of(fences->waiting.after);
+    const ga_vmm_link *oldest = fences->waiting.after;
+    if (!ga_vmm_list_empty(&fences->waiting) &&
+        GA_VMM_OF(oldest, ga_vmm_fence, link)->round != fences->round &&
+        enter(fences, &v) == GA_OK) {
+        look_along(fences, &fences->waiting, &v);
+        leave(&v);
     }
-    leave(&v);
 }
 
 /* ---- the end ----------------------------------------------------------------------------- */
@@ -217,13 +334,31 @@ static void end(ga_vmm_link *ring, const ga_cuda_scope *scope)
     }
 }
 
+/* What was freed on the legacy stream may have dropped a fence that was never recorded. */
+static void wait_for_legacy(const ga_vmm_fences *fences, const ga_cuda_scope *scope)
+{
+    const ga_vmm_link *ring = ga_vmm_list_empty(&fences->spare) ? &fences->legacy : &fences->spare;
+    if (fences->legacy_used && !ga_vmm_list_empty(ring)) {
+        scope->driver->cuEventRecord(fence_of(ring->after)->event,
+                                     NULL); /* ended with the others */
+    }
+}
+
 void ga_vmm_fences_close(ga_vmm_fences *fences)
 {
     ga_cuda_scope scope;
-    bool any = !ga_vmm_list_empty(&fences->waiting) || !ga_vmm_list_empty(&fences->spare);
+    ga_vmm_link *const rings[] = {&fences->waiting, &fences->legacy, &fences->spare};
+    bool any = false;
+    for (size_t i = 0; i < 3; i++) {
+        any = any || !ga_vmm_list_empty(rings[i]);
+    }
     bool entered = any && ga_cuda_enter(&scope, fences->device) == GA_OK;
-    end(&fences->waiting, entered ? &scope : NULL);
-    end(&fences->spare, entered ? &scope : NULL);
+    if (entered) {
+        wait_for_legacy(fences, &scope);
+    }
+    for (size_t i = 0; i < 3; i++) {
+        end(rings[i], entered ? &scope : NULL);
+    }
     if (entered) {
         ga_cuda_leave(&scope);
     }

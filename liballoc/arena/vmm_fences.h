@@ -5,6 +5,11 @@
  *
  * A fence belongs to the memory that it was put for, which drops it; what is cut in two shares it.
  * Not thread safe: the heap's lock, but for ga_vmm_fences_wait(), which wants it not held.
+ *
+ * The legacy default stream (NULL) is special, since it goes only with its context: work on it
+ * needs no wait for what was freed on it. So its event is recorded later than it could be, for up
+ * to GA_VMM_FENCE_BATCH frees together, or when somebody else asks whether it is done; and one
+ * fence of its own that is not done says the same of all that were put later.
  */
 #ifndef GPUALLOC_ARENA_VMM_FENCES_H
 #define GPUALLOC_ARENA_VMM_FENCES_H
@@ -12,13 +17,20 @@
 #include "../platform/cuda_driver.h"
 #include "vmm_list.h"
 
+enum {
+    GA_VMM_FENCE_BATCH = 16 /* frees on the legacy stream behind one event, at the most */
+};
+
 typedef struct ga_vmm_fence {
     ga_vmm_link link; /* among those that are waited for, or the spare ones */
     CUevent event;
     ga_stream stream;
     bool done;
-    uint64_t round; /* in which it was found not to be */
+    bool recorded;  /* else it is the open one, and is to be put behind more */
+    uint64_t round; /* in which it was found not to be done */
+    uint32_t puts;  /* frees that it stands for */
     uint32_t uses;  /* by pieces of memory: it is spare when the last drops it */
+    uint64_t bytes; /* of runs that it keeps from others */
 } ga_vmm_fence;
 
 typedef struct ga_vmm_fences {
@@ -26,8 +38,13 @@ typedef struct ga_vmm_fences {
     const ga_cuda_driver *driver; /* and the device's context, once a fence was put */
     CUcontext context;
     uint64_t round;
-    ga_vmm_link waiting; /* in the order they were put; none of them is known to be done */
+    uint64_t legacy_round; /* in which the oldest of the legacy stream's was found not to be done */
+    uint64_t bytes;        /* of runs behind fences that are not known to be done */
+    ga_vmm_link waiting;   /* in the order they were put; none of them is known to be done */
+    ga_vmm_link legacy;    /* the same, of the legacy stream's alone */
+    ga_vmm_fence *open;    /* the last of these, not recorded yet; NULL: there is none */
     ga_vmm_link spare;
+    bool legacy_used;
 } ga_vmm_fences;
 
 void ga_vmm_fences_open(ga_vmm_fences *fences, int device);
@@ -38,16 +55,32 @@ void ga_vmm_fences_close(ga_vmm_fences *fences);
 /* One behind all that is on `stream` now. The driver's error, or GA_ERR_MEMORY. */
 ga_status ga_vmm_fence_put(ga_vmm_fences *fences, ga_stream stream, ga_vmm_fence **out);
 
+/* So many bytes of a run are behind it. NULL: behind nothing. */
+static inline void ga_vmm_fence_cover(ga_vmm_fences *fences, ga_vmm_fence *fence, uint64_t bytes)
+{
+    if (fence) {
+        fence->bytes += bytes;
+        fences->bytes += bytes; /* it was put just now */
+    }
+}
+
 /* From here on the driver is asked again; within a round, once for each fence that is not done. */
 static inline void ga_vmm_fences_new_round(ga_vmm_fences *fences)
 {
     fences->round++;
 }
 
-/* Whether the stream has come that far. */
-bool ga_vmm_fence_done(ga_vmm_fences *fences, ga_vmm_fence *fence);
+/* Whether the stream has come that far; ga_vmm_fence_ask() for one that is not known to be done,
+ * and was not asked after in this round. */
+bool ga_vmm_fence_ask(ga_vmm_fences *fences, ga_vmm_fence *fence);
 
-/* Let `stream` wait for it; this thread does not. */
+static inline bool ga_vmm_fence_done(ga_vmm_fences *fences, ga_vmm_fence *fence)
+{
+    uint64_t asked = fence->stream ? fence->round : fences->legacy_round;
+    return fence->done || (asked != fences->round && ga_vmm_fence_ask(fences, fence));
+}
+
+/* Let `stream` wait for it; this thread does not. Nothing where both are the legacy stream. */
 ga_status ga_vmm_fence_order(ga_vmm_fences *fences, ga_vmm_fence *fence, ga_stream stream);
 
 /* For one more piece of memory. NULL stays NULL. */
@@ -59,16 +92,20 @@ static inline ga_vmm_fence *ga_vmm_fence_share(ga_vmm_fence *fence)
     return fence;
 }
 
-/* NULL is ignored. */
-void ga_vmm_fence_drop(ga_vmm_fences *fences, ga_vmm_fence *fence);
+/* By one piece of memory, with the bytes that it covered. NULL is ignored. */
+void ga_vmm_fence_drop(ga_vmm_fences *fences, ga_vmm_fence *fence, uint64_t bytes);
 
-/* The event of the oldest that is waited for; NULL: there is none. */
-CUevent ga_vmm_fences_oldest(const ga_vmm_fences *fences);
+/* How many are waited for. */
+size_t ga_vmm_fences_count(const ga_vmm_fences *fences);
+
+/* The event of the oldest that is waited for, of other streams first; NULL: there is none, or the
+ * driver would not record it. */
+CUevent ga_vmm_fences_oldest(ga_vmm_fences *fences);
 
 /* Wait for an event of theirs, which may be in use again meanwhile: then for longer. */
 ga_status ga_vmm_fences_wait(int device, CUevent event);
 
-/* Note which are done, up to the first that is not. */
+/* Note which are done, up to the first that is not: of the legacy stream's, and of the others. */
 void ga_vmm_fences_look(ga_vmm_fences *fences);
 
 #endif

@@ -17,7 +17,7 @@ enum {
     SMALL_QUANTA = 256,
     MAX_GRANULES = 2,  /* the largest unit */
     RUN_GRANULES = 16, /* the largest sheet */
-    SETTLES = 4        /* resting units that each free looks at */
+    SETTLES = 4        /* resting units that are looked at for each free */
 };
 
 struct ga_vmm_sheet {
@@ -266,7 +266,7 @@ static rest *rest_of(ga_vmm_link *link)
 static void wake(ga_vmm_packed *p, rest *r)
 {
     flip(resting_bits(r->sheet), r->unit);
-    ga_vmm_fence_drop(&p->pool->fences, r->fence);
+    ga_vmm_fence_drop(&p->pool->fences, r->fence, 0);
     ga_vmm_list_remove(&r->link);
     ga_vmm_list_append(&p->spare, &r->link);
 }
@@ -380,7 +380,11 @@ ga_status ga_vmm_packed_give(ga_vmm_packed *p, ga_vmm_sheet *sheet, const void *
     if (!lay_down(p, sheet, unit, fence)) {
         return ga_fail(GA_ERR_MEMORY, "no memory to note a block that a stream still uses");
     }
-    settle(p, sheet->class, SETTLES);
+    if (fence->stream) {
+        settle(p, sheet->class, SETTLES);
+    } else if (++p->given % GA_VMM_FENCE_BATCH == 0) {
+        settle(p, sheet->class, (size_t)SETTLES * GA_VMM_FENCE_BATCH); /* the same, seldom */
+    }
     return GA_OK;
 }
 

@@ -7,6 +7,7 @@
 #include "../platform/libc.h"
 #include "vmm_chunks.h"
 #include "vmm_places.h"
+#include "vmm_search.h"
 #include "vmm_steps.h"
 
 #include <gpualloc/backend.h>
@@ -45,6 +46,7 @@ static ga_vmm_run *run_of(ga_vmm_link *link)
 
 ga_status ga_vmm_pool_open(ga_vmm_pool *pool, uint64_t reserve)
 {
+    pool->ceiling = UINT64_MAX;
     ga_vmm_list_begin(&pool->loose);
     ga_vmm_list_begin(&pool->lives);
     for (size_t i = 0; i < GA_VMM_BUCKETS; i++) {
@@ -65,14 +67,14 @@ static void free_records(ga_vmm_link *runs)
 
 static void drop_fence(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
 {
-    ga_vmm_fence_drop(&pool->fences, chunk->fence);
+    ga_vmm_fence_drop(&pool->fences, chunk->fence, chunk->size);
     chunk->fence = NULL;
 }
 
 /* For the search, after the run has become live, or has been freed. */
 static void note(ga_vmm_pool *pool, const ga_vmm_run *run)
 {
-    for (const ga_vmm_chunk *c = run->first; c != run->last; c = ga_vmm_chunk_after(c)) {
+    for (ga_vmm_chunk *c = run->first; c != run->last; c = ga_vmm_chunk_after(c)) {
         ga_vmm_search_note(pool, c, ga_vmm_chunk_end(c));
     }
     ga_vmm_search_note(pool, run->last, run->base + (run->live ? run->room : run->size));
@@ -98,20 +100,47 @@ void ga_vmm_pool_close(ga_vmm_pool *pool)
 
 /* ---- what may be held -------------------------------------------------------------------- */
 
+/* Bytes held, without those that are on their way to a hole. */
+static uint64_t settled(const ga_vmm_pool *pool)
+{
+    return pool->held - pool->loose_bytes;
+}
+
 static uint64_t peak_with(const ga_vmm_pool *pool, uint64_t more)
 {
     return most(pool->peak, pool->live - pool->waste + more);
 }
 
-/* The most that may be held once `more` bytes are taken besides. By itself that is the most that
- * was taken at once and a 25th of it: what a program does again finds the memory that it had
- * before, and with what else is lost (units) no more than a twentieth is held in vain. */
-static uint64_t may_hold(const ga_vmm_pool *pool, uint64_t more)
+/* Bytes that were freed and are in use to whoever asks now. With a stream they may be had. */
+static uint64_t in_flight(const ga_vmm_pool *pool, const ga_stream *stream)
 {
-    uint64_t peak = peak_with(pool, more);
+    return stream ? 0 : pool->fences.bytes;
+}
+
+/* The most that may be held once `more` bytes are taken besides. By itself that is the most that
+ * was in use at once and a 25th of it: what a program does again finds the memory that it had
+ * before, and with what else is lost (units) no more than a twentieth is held in vain. */
+static uint64_t may_hold(const ga_vmm_pool *pool, uint64_t more, const ga_stream *stream)
+{
+    uint64_t peak = peak_with(pool, more + in_flight(pool, stream));
     uint64_t usual = peak + most(peak / SPARE, SPARE_GRANULES * pool->space.granule);
+    uint64_t wide = least(peak + peak / 2, pool->total / 16 * 15);
     uint64_t live = pool->live + more;
-    return least(pool->cache == UINT64_MAX ? usual : live + pool->cache, pool->limit);
+    uint64_t may = pool->cache == GA_VMM_CACHE_AUTO   ? usual
+                   : pool->cache == GA_VMM_CACHE_WIDE ? most(usual, wide)
+                                                      : live + pool->cache;
+    return least(may, least(pool->limit, pool->ceiling));
+}
+
+/* What the driver has said of how much there is: more than that is asked for only where nothing
+ * free is left. It costs the driver's time to say so, each time. */
+static void note_ceiling(ga_vmm_pool *pool, ga_status status)
+{
+    if (status == GA_ERR_MEMORY) {
+        pool->ceiling = settled(pool);
+    } else if (status == GA_OK && pool->held > pool->ceiling) {
+        pool->ceiling = UINT64_MAX;
+    }
 }
 
 /* How much larger than `size` a run may be. */
@@ -159,6 +188,7 @@ void ga_vmm_pool_give(ga_vmm_pool *pool, ga_vmm_run *run, ga_vmm_fence *fence)
     run->live = false;
     run->sheet = NULL;
     pool->clock++;
+    ga_vmm_fence_cover(&pool->fences, fence, run->size);
     for (ga_vmm_chunk *c = run->first;; c = ga_vmm_chunk_after(c)) {
         c->fence = c == run->first ? fence : ga_vmm_fence_share(fence);
         c->freed = pool->clock;
@@ -263,14 +293,23 @@ static void sift(leaver *list, size_t count, size_t at)
     list[at] = moved;
 }
 
+/* NULL: there is none, or no memory to list them. */
+static leaver *room_for_leavers(ga_vmm_pool *pool)
+{
+    size_t count = 0;
+    for (size_t at = 0; ga_vmm_search_free(pool, &at);) {
+        count++;
+    }
+    return count ? ga_libc.malloc(count * sizeof(leaver)) : NULL;
+}
+
 /* Those that nobody uses and that are not of the spared window. */
 static size_t list_leavers(ga_vmm_pool *pool, const ga_vmm_window *spared, uint64_t hole,
                            leaver *list)
 {
-    const ga_vmm_link *chunks = &pool->addresses.chunks;
     size_t count = 0;
-    for (const ga_vmm_link *l = chunks->after; l != chunks; l = l->after) {
-        ga_vmm_chunk *c = ga_vmm_chunk_of(l);
+    size_t at = 0;
+    for (ga_vmm_chunk *c; (c = ga_vmm_search_free(pool, &at)) != NULL;) {
         if (!(spared && is_of(spared, c)) && is_idle(pool, c)) {
             uint64_t weight = c->size / pool->space.granule * ga_vmm_places_rest(pool, c);
             list[count++] = (leaver){is_for(hole, c) ? FITTING * weight : weight, c};
@@ -282,18 +321,12 @@ static size_t list_leavers(ga_vmm_pool *pool, const ga_vmm_window *spared, uint6
     return count;
 }
 
-/* Bytes held, without those that are on their way to a hole. */
-static uint64_t settled(const ga_vmm_pool *pool)
-{
-    return pool->held - pool->loose_bytes;
-}
-
 /* At least so many bytes that nobody uses, if there are, and memory to list them; to the driver, or
  * on the way to a hole of so many bytes. */
 static uint64_t evict(ga_vmm_pool *pool, uint64_t bytes, const ga_vmm_window *spared, uint64_t hole)
 {
     uint64_t before = settled(pool);
-    leaver *list = ga_libc.malloc(pool->addresses.count * sizeof *list);
+    leaver *list = room_for_leavers(pool);
     size_t count = list ? list_leavers(pool, spared, hole, list) : 0;
     while (count && before - settled(pool) < bytes) {
         uint64_t loose = pool->loose_bytes;
@@ -342,9 +375,10 @@ static ga_vmm_chunk *below(ga_vmm_chunk *anchor, const ga_vmm_window *window)
 
 /* For what the window has no memory for; `more` bytes are taken besides. What is loose then is to
  * be used at once, or dropped. */
-static void make_way(ga_vmm_pool *pool, uint64_t more, ga_vmm_window *window)
+static void make_way(ga_vmm_pool *pool, uint64_t more, const ga_stream *stream,
+                     ga_vmm_window *window)
 {
-    uint64_t may = may_hold(pool, more);
+    uint64_t may = may_hold(pool, more, stream);
     ga_vmm_chunk *anchor = window->below; /* one that stays */
     while (!ga_vmm_is_taken(anchor)) {
         anchor = ga_vmm_chunk_of(anchor->link.before);
@@ -448,7 +482,8 @@ static ga_status take_window(ga_vmm_pool *pool, const ga_vmm_window *window, con
 /* With more addresses where there are none for it. */
 static ga_status find_window(ga_vmm_pool *pool, ga_vmm_want *w, ga_vmm_window *window)
 {
-    uint64_t may = may_hold(pool, w->size);
+    ga_vmm_fences_look(&pool->fences);
+    uint64_t may = may_hold(pool, w->size, w->stream);
     w->room = may > pool->held ? may - pool->held : 0;
     if (ga_vmm_search(pool, w, window)) {
         return GA_OK;
@@ -473,13 +508,18 @@ static ga_status take_new(ga_vmm_pool *pool, ga_vmm_window *window, ga_vmm_want 
                           ga_vmm_run **out)
 {
     ga_vmm_window used;
-    make_way(pool, w->size, window);
-    bool full = settled(pool) + window->fill > may_hold(pool, w->size);
+    uint64_t flying = in_flight(pool, w->stream);
+    make_way(pool, w->size, w->stream, window);
+    bool full = settled(pool) + window->fill > may_hold(pool, w->size, w->stream);
     bool waits = full && find_used(pool, *w, &used);
     ga_status status = take_window(pool, waits ? &used : window, w, out);
     ga_vmm_chunks_drop_loose(pool);
+    note_ceiling(pool, waits ? GA_OK : status);
     if (waits) {
         return status;
+    }
+    if (status == GA_OK) {
+        pool->peak = peak_with(pool, flying);
     }
     while (status == GA_ERR_MEMORY && evict(pool, w->size, NULL, 0)) {
         status = find_window(pool, w, window);
@@ -603,7 +643,7 @@ ga_status ga_vmm_pool_extend(ga_vmm_pool *pool, ga_vmm_run *run, uint64_t size)
         return ga_fail(GA_ERR_NO_ROOM, "the addresses behind its %llu bytes are not free",
                        (ull)run->room);
     }
-    make_way(pool, more, &behind);
+    make_way(pool, more, NULL, &behind);
     do {
         status = extend(pool, run, size);
         ga_vmm_chunks_drop_loose(pool);

@@ -32,6 +32,10 @@ enum {
     GA_VMM_BUCKETS = 1536 /* of runs that are whole yet: 32 sizes to each doubling of granules */
 };
 
+/* A 25th; half, as long as no more than 15/16 of all there is are held. */
+#define GA_VMM_CACHE_AUTO UINT64_MAX
+#define GA_VMM_CACHE_WIDE (UINT64_MAX - 1)
+
 typedef struct ga_vmm_run {
     uintptr_t base;
     uint64_t size;              /* of its chunks */
@@ -50,13 +54,16 @@ typedef struct ga_vmm_pool {
     ga_vmm_addresses addresses;
     ga_vmm_fences fences;
     ga_vmm_past past;
-    uint64_t limit; /* bytes that may be held; UINT64_MAX: no limit */
-    uint64_t cache; /* bytes that may be free and held; UINT64_MAX: a share of the peak */
-    uint64_t chunk; /* the largest chunk */
+    uint64_t limit;   /* bytes that may be held; UINT64_MAX: no limit */
+    uint64_t cache;   /* bytes that may be free and held; or one of these: a share of the peak */
+    uint64_t total;   /* bytes that there are at all */
+    uint64_t chunk;   /* the largest chunk */
+    uint64_t ceiling; /* bytes held when the driver last had no more; UINT64_MAX: it has had more */
     uint64_t live, held, growths; /* bytes of live runs, and of all chunks */
     uint64_t waste;               /* bytes that live runs have and were not taken for */
     uint64_t clock;               /* runs given so far */
-    uint64_t peak;                /* the most that live runs were taken for at once */
+    uint64_t peak;                /* the most that live runs were taken for at once, with what
+                                     streams still used when more had to be mapped */
     ga_vmm_link loose;            /* chunks without addresses (vmm_chunks.h), and their bytes */
     uint64_t loose_bytes;
     ga_vmm_link lives;
@@ -64,7 +71,7 @@ typedef struct ga_vmm_pool {
     ga_vmm_table *table;                 /* what is searched; NULL before the first search */
 } ga_vmm_pool;
 
-/* With limit, cache, chunk and an open space in it already, the rest zeros. */
+/* With limit, cache, total, chunk and an open space in it already, the rest zeros. */
 ga_status ga_vmm_pool_open(ga_vmm_pool *pool, uint64_t reserve);
 
 /* All runs, live ones too, once what streams have left to do with free chunks is done. */

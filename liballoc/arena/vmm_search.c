@@ -25,10 +25,11 @@ enum {
 };
 
 /* A chunk or a wall, as the search wants to know it: all in a row, so that looking at each is
- * cheap. */
+ * cheap. There may be a hundred thousand: one that comes or goes moves those behind it, but reads
+ * none of their chunks. */
 typedef struct slot {
     uintptr_t base, end; /* end: where the hole behind it begins */
-    ga_vmm_chunk *chunk;
+    ga_vmm_chunk *chunk; /* NULL: it is gone, and the slot goes before the table is used again */
 } slot;
 
 enum {
@@ -46,8 +47,9 @@ typedef struct item {
 } item;
 
 struct ga_vmm_table {
-    uint64_t changes; /* to the ring of chunks, when the slots were made */
+    uint64_t changes; /* to the ring of chunks that the slots show */
     size_t count, room;
+    size_t gone;    /* of these slots */
     size_t hole;    /* behind no slot before this one is a hole */
     item *items;    /* room for a span of them all */
     bool *taken;    /* for each slot: a wall, or a part of a live run */
@@ -308,12 +310,64 @@ static void list_all(ga_vmm_pool *pool, ga_vmm_table *table)
 {
     const ga_vmm_link *chunks = &pool->addresses.chunks;
     table->changes = pool->addresses.changes;
-    table->count = 0;
+    table->count = table->gone = 0;
     table->hole = 0;
     for (const ga_vmm_link *l = chunks->after; l != chunks; l = l->after) {
         set(table, table->count++, ga_vmm_chunk_of(l));
         mark(table, table->count - 1);
     }
+}
+
+/* Those that are gone go; who stood behind one has a hole before it. */
+static void close_up(ga_vmm_table *table)
+{
+    size_t to = 0;
+    bool gap = false;
+    for (size_t from = 0; table->gone && from < table->count; from++) {
+        if (!table->slots[from].chunk) {
+            gap = true;
+            continue;
+        }
+        table->slots[to] = table->slots[from];
+        table->taken[to] = table->taken[from];
+        table->marks[to] = table->marks[from];
+        if (gap) { /* never the first, which is a wall */
+            mark(table, to);
+            table->hole = to - 1 < table->hole ? to - 1 : table->hole;
+        }
+        gap = false;
+        to++;
+    }
+    table->count = table->gone ? to : table->count;
+    table->gone = 0;
+}
+
+/* Where it was last, unless others have moved it since. Several may begin at one address: walls of
+ * no bytes. */
+static size_t slot_of(const ga_vmm_table *table, const ga_vmm_chunk *chunk)
+{
+    size_t low = 0;
+    size_t high = table->count;
+    if (chunk->slot < high && table->slots[chunk->slot].chunk == chunk) {
+        return chunk->slot;
+    }
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        bool before = table->slots[middle].base < chunk->base;
+        low = before ? middle + 1 : low;
+        high = before ? high : middle;
+    }
+    while (table->slots[low].chunk != chunk) {
+        low++;
+    }
+    return low;
+}
+
+static size_t find_slot(const ga_vmm_table *table, ga_vmm_chunk *chunk)
+{
+    size_t at = slot_of(table, chunk);
+    chunk->slot = (uint32_t)at;
+    return at;
 }
 
 /* As it is now. NULL: no memory. */
@@ -327,6 +381,9 @@ static ga_vmm_table *table_of(ga_vmm_pool *pool)
             list_all(pool, table);
         }
     }
+    if (table) {
+        close_up(table);
+    }
     while (table && table->hole < table->count && !has_hole(table, table->hole)) {
         table->hole++;
     }
@@ -339,7 +396,8 @@ void ga_vmm_search_put(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
     if (!table || table->changes + 1 != pool->addresses.changes || table->count == table->room) {
         return;
     }
-    size_t at = ga_vmm_chunk_after(chunk)->slot;
+    close_up(table);
+    size_t at = find_slot(table, ga_vmm_chunk_after(chunk));
     size_t behind = table->count - at;
     memmove(&table->slots[at + 1], &table->slots[at], behind * sizeof *table->slots);
     memmove(&table->taken[at + 1], &table->taken[at], behind);
@@ -347,24 +405,44 @@ void ga_vmm_search_put(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
     table->count++;
     table->changes++;
     set(table, at, chunk);
-    for (size_t i = at + 1; i < table->count; i++) {
-        table->slots[i].chunk->slot = (uint32_t)i;
-    }
     mark(table, at);
     mark(table, at + 1);
 }
 
-void ga_vmm_search_note(ga_vmm_pool *pool, const ga_vmm_chunk *chunk, uintptr_t end)
+void ga_vmm_search_drop(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
+{
+    ga_vmm_table *table = pool->table;
+    if (table && table->changes + 1 == pool->addresses.changes) {
+        table->slots[slot_of(table, chunk)].chunk = NULL;
+        table->gone++;
+        table->changes++;
+    }
+}
+
+void ga_vmm_search_note(ga_vmm_pool *pool, ga_vmm_chunk *chunk, uintptr_t end)
 {
     ga_vmm_table *table = pool->table;
     if (table && table->changes == pool->addresses.changes) {
-        table->slots[chunk->slot].end = end;
-        mark(table, chunk->slot);
-        mark(table, chunk->slot + 1); /* there is one: no wall is noted */
-        if (chunk->slot < table->hole && has_hole(table, chunk->slot)) {
-            table->hole = chunk->slot;
+        close_up(table);
+        size_t at = find_slot(table, chunk);
+        table->slots[at].end = end;
+        mark(table, at);
+        mark(table, at + 1); /* there is one: no wall is noted */
+        if (at < table->hole && has_hole(table, at)) {
+            table->hole = at;
         }
     }
+}
+
+ga_vmm_chunk *ga_vmm_search_free(ga_vmm_pool *pool, size_t *at)
+{
+    const ga_vmm_table *table = *at ? pool->table : table_of(pool);
+    const bool *found = table ? memchr(&table->taken[*at], false, table->count - *at) : NULL;
+    if (!found) {
+        return NULL;
+    }
+    *at = (size_t)(found - table->taken) + 1;
+    return table->slots[*at - 1].chunk;
 }
 
 /* ---- all of it --------------------------------------------------------------------------- */

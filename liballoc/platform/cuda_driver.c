@@ -276,7 +276,10 @@ static void forget_locked(const ga_cuda_driver *driver, int ordinal, device_slot
 void ga_cuda_forget(int device)
 {
     const ga_cuda_driver *driver;
-    if (device < 0 || device >= GA_CUDA_DEVICES || ga_cuda_driver_get(&driver) != GA_OK) {
+    bool known = device >= 0 && device < GA_CUDA_DEVICES;
+    /* D2: acquire. Pairs with D1. Without a context there is no driver to be loaded for it. */
+    known = known && __atomic_load_n(&slots[device].context, __ATOMIC_ACQUIRE);
+    if (!known || ga_cuda_driver_get(&driver) != GA_OK) {
         return;
     }
     pthread_mutex_lock(&slots_lock);

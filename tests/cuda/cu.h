@@ -65,11 +65,13 @@ typedef struct cu_handle {
 static struct {
     CU_FUNCTIONS(CU_MEMBER)
     uint64_t (*calls)(const char *symbol);
+    uint64_t (*arrived)(const char *name);
     vmm_driver_counts (*count)(void);
     bool (*accessible)(const void *start, size_t size, unsigned devices);
     void (*hold)(CUstream stream);
     void (*let_go)(CUstream stream);
     void (*shut_down)(void);
+    void (*fail)(const char *symbol, int n, CUresult error);
     uint64_t (*violations)(void);
     uint64_t (*nodes)(void);
 } cu;
@@ -112,11 +114,13 @@ static inline void cu_open(int device)
     }
     CU_FUNCTIONS(CU_FIND)
     CU_EXTRA(calls);
+    CU_EXTRA(arrived);
     CU_EXTRA(count);
     CU_EXTRA(accessible);
     CU_EXTRA(hold);
     CU_EXTRA(let_go);
     CU_EXTRA(shut_down);
+    CU_EXTRA(fail);
     CU_EXTRA(violations);
     CU_EXTRA(nodes);
     CHECK_SAME(0, cu.init(0));

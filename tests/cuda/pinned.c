@@ -169,6 +169,45 @@ static void reset(void)
     CHECK_SAME(before + 1, asked());
 }
 
+/* A device that was waited for is none that is known after its reset: the heap has yet to come. */
+static void reset_alone(void)
+{
+    CUcontext context;
+    CHECK_SAME(0, cu.free_host(pin(MIB, 0)));
+    for (int round = 0; round < 3; round++) {
+        CHECK_SAME(0, cu.reset(0));
+        CHECK_SAME(0, cu.retain(&context, 0));
+        CHECK_SAME(0, cu.push(context));
+        uint64_t before = asked();
+        for (int i = 0; i < 5; i++) {
+            CHECK_SAME(0, cu.free_host(pin(MIB, 0)));
+        }
+        CHECK_SAME(before + 1, asked());
+    }
+}
+
+/* What the driver does not take back is not lost. */
+static void refused(void)
+{
+    char *at[2];
+    void *none = NULL;
+    for (int i = 0; i < 2; i++) {
+        at[i] = pin(4 * MIB, 0);
+    }
+    char *live = pin(8 * MIB, 0);
+    for (int i = 0; i < 2; i++) {
+        CHECK_SAME(0, cu.free_host(at[i]));
+    }
+    CHECK_SAME(0, freed());
+    cu.fail("cuMemFreeHost", 1, CUDA_ERROR_NOT_PERMITTED);
+    CHECK_SAME(CUDA_ERROR_OUT_OF_MEMORY, cu.host_alloc(&none, 8 * MIB, 0));
+    CHECK_SAME(2, freed());
+    uint64_t before = asked();
+    CHECK_SAME(0, cu.free_host(pin(4 * MIB, 0)));
+    CHECK_SAME(before, asked());
+    CHECK_SAME(0, cu.free_host(live));
+}
+
 static void forked(void)
 {
     int status = -1;
@@ -243,9 +282,9 @@ static const struct {
     const char *name;
     void (*run)(void);
 } cases[] = {
-    {"kept", kept},       {"wrong", wrong},   {"questions", questions}, {"bounded", bounded},
-    {"waits", waits},     {"reset", reset},   {"capture", capture},     {"forked", forked},
-    {"threads", threads}, {"passed", passed},
+    {"kept", kept},       {"wrong", wrong},   {"questions", questions},     {"bounded", bounded},
+    {"waits", waits},     {"reset", reset},   {"capture", capture},         {"forked", forked},
+    {"threads", threads}, {"passed", passed}, {"reset_alone", reset_alone}, {"refused", refused},
 };
 
 int main(int argc, char **argv)

@@ -267,6 +267,34 @@ static void event_free(void)
     CHECK_SAME(0, waits_of_a_free(1000));
 }
 
+/* What is freed behind work that goes on is had again by work that follows it, without a call of
+ * the driver but to ask for the context. */
+static void in_order(void)
+{
+    static const size_t sizes[] = {1000, 3 * MIB, 40 * MIB};
+    cu.hold(NULL);
+    for (size_t i = 0; i < 3; i++) {
+        CUdeviceptr block = alloc(sizes[i]);
+        CHECK_SAME(0, cu.fill_on(block, 0, sizes[i], NULL));
+        CHECK_SAME(0, cu.free(block));
+        uint64_t calls = cu.arrived(NULL);
+        CHECK_SAME(block, alloc(sizes[i]));
+        CHECK_SAME(calls + 1, cu.arrived(NULL));
+    }
+    CHECK_SAME(0, cu.count().waits);
+    cu.let_go(NULL);
+}
+
+static void not_in_order(void)
+{
+    cu.hold(NULL);
+    CUdeviceptr block = alloc(3 * MIB);
+    CHECK_SAME(0, cu.fill_on(block, 0, 3 * MIB, NULL));
+    CHECK_SAME(0, cu.free(block));
+    CHECK(alloc(3 * MIB) != block, "it is in use yet");
+    cu.let_go(NULL);
+}
+
 /* ---- captures ------------------------------------------------------------------------------ */
 
 static void capture(void)
@@ -386,6 +414,28 @@ static void two_devices(void)
     CHECK_SAME(0, cu.free(at_second));
 }
 
+/* Work of a device that may reach the memory goes on when it is freed. */
+static void peers_wait(void)
+{
+    CUcontext one;
+    CUcontext first;
+    CUcontext second;
+    CUstream stream;
+    CUdeviceptr block = alloc(3 * MIB);
+    CHECK_SAME(0, cu.get_current(&first));
+    CHECK_SAME(0, cu.retain(&second, 1));
+    CHECK_SAME(0, cu.push(second));
+    CHECK_SAME(0, cu.peer(first, 0));
+    CHECK_SAME(0, cu.stream(&stream, 1));
+    cu.hold(stream);
+    CHECK_SAME(0, cu.fill_on(block, 0, 3 * MIB, stream));
+    CHECK_SAME(0, cu.pop(&one));
+    uint64_t before = cu.count().waits;
+    CHECK_SAME(0, cu.free(block));
+    CHECK_SAME(before + 1, cu.count().waits);
+    cu.let_go(stream);
+}
+
 static int in_child(CUdeviceptr block)
 {
     CUdeviceptr mine = 0;
@@ -412,6 +462,22 @@ static void forked(void)
         cu.free(alloc(MIB));
     }
     CHECK_SAME(0, cu.free(block));
+}
+
+/* The child reports what it has called itself. */
+static void reported(void)
+{
+    int status = -1;
+    for (int i = 0; i < 10; i++) {
+        CHECK_SAME(0, cu.free(alloc(MIB)));
+    }
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        CUdeviceptr none = 0;
+        exit(cu.alloc(&none, MIB) != CUDA_ERROR_NOT_INITIALIZED);
+    }
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0, "%d", status);
 }
 
 /* A handle of the driver's goes through us as it is, by value. */
@@ -443,11 +509,15 @@ static const struct {
     {"streams", streams},
     {"sync_free", sync_free},
     {"event_free", event_free},
+    {"in_order", in_order},
+    {"not_in_order", not_in_order},
     {"capture", capture},
     {"reset", reset},
     {"contexts", contexts},
     {"two_devices", two_devices},
+    {"peers_wait", peers_wait},
     {"forked", forked},
+    {"reported", reported},
     {"ipc", ipc},
 };
 

@@ -9,6 +9,9 @@
  */
 #include "cu.h"
 
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -24,7 +27,8 @@ enum {
     NOBODY = 65534
 };
 
-static int other; /* where the other process is */
+static int other;       /* where the other process is */
+static pid_t the_first; /* its number, in the second */
 
 typedef struct message {
     cu_handle handle;
@@ -217,6 +221,152 @@ static void resets_second(void)
     meet();
 }
 
+/* ---- many blocks --------------------------------------------------------------------------- */
+
+enum {
+    MANY = 60
+};
+
+static int descriptors(void)
+{
+    int count = 0;
+    for (int fd = 3; fd < 1024; fd++) {
+        count += fcntl(fd, F_GETFD) >= 0;
+    }
+    return count;
+}
+
+/* However many are given away, they take no descriptors but for one to answer at. */
+static void many_first(void)
+{
+    CUdeviceptr blocks[MANY];
+    message all[MANY];
+    give(alloc(MIB, 0), MIB, 0);
+    meet();
+    for (int i = 0; i < MANY; i++) {
+        blocks[i] = alloc(20 * KIB, i + 1); /* their memory is a file or two of the driver's */
+    }
+    usleep(100000); /* until the answer to the first has ended */
+    int before = descriptors();
+    for (int i = 0; i < MANY; i++) {
+        all[i] = (message){.size = 20 * KIB, .value = i + 1};
+        CHECK_SAME(0, cu.ipc(&all[i].handle, blocks[i]));
+    }
+    CHECK_SAME(before, descriptors());
+    for (int i = 0; i < MANY; i++) {
+        tell(&all[i], sizeof all[i]);
+    }
+    meet();
+    for (int i = 0; i < MANY; i++) {
+        CHECK_SAME(0, cu.free(blocks[i]));
+    }
+}
+
+static void many_second(void)
+{
+    message m;
+    CHECK_SAME(0, cu.ipc_close(take(&m)));
+    meet();
+    int before = descriptors();
+    for (int i = 0; i < MANY; i++) {
+        CUdeviceptr block = take(&m);
+        CHECK(holds(block, m.size, m.value), "block %d", i);
+        CHECK_SAME(0, cu.ipc_close(block));
+    }
+    CHECK_SAME(before, descriptors());
+    meet();
+}
+
+/* ---- who does not answer -------------------------------------------------------------------- */
+
+static void stops_first(void)
+{
+    give(alloc(MIB, 1), MIB, 1);
+    give(alloc(MIB, 2), MIB, 2);
+    meet();
+}
+
+typedef struct opening {
+    CUcontext context;
+    message m;
+    CUdeviceptr block;
+    CUresult result;
+    bool begun;
+} opening;
+
+static void *open_it(void *argument)
+{
+    opening *o = argument;
+    o->result = cu.push(o->context);
+    __atomic_store_n(&o->begun, true, __ATOMIC_RELAXED); /* a hint */
+    o->result = o->result ? o->result : cu.ipc_open(&o->block, o->m.handle, LAZY);
+    return NULL;
+}
+
+/* Who waits for another process keeps nobody else waiting. */
+static void stops_second(void)
+{
+    message m;
+    opening o = {0};
+    pthread_t thread;
+    CUdeviceptr base = 0;
+    CUdeviceptr block = take(&m);
+    hear(&o.m, sizeof o.m);
+    CHECK_SAME(0, cu.get_current(&o.context));
+    CHECK_SAME(0, kill(the_first, SIGSTOP));
+    CHECK_SAME(0, pthread_create(&thread, NULL, open_it, &o));
+    while (!__atomic_load_n(&o.begun, __ATOMIC_RELAXED)) { /* as it says */
+        usleep(1000);
+    }
+    usleep(100000); /* it waits for the answer */
+    time_t begin = time(NULL);
+    CHECK_SAME(0, cu.range(&base, NULL, block + 1000));
+    CHECK(base == block, "%llx", base);
+    CHECK_SAME(0, cu.ipc_close(block));
+    CHECK(time(NULL) - begin <= 3, "they wait, too");
+    CHECK_SAME(0, kill(the_first, SIGCONT));
+    CHECK_SAME(0, pthread_join(thread, NULL));
+    CHECK_SAME(0, o.result);
+    CHECK(holds(o.block, MIB, 2), "another block");
+    CHECK_SAME(0, cu.ipc_close(o.block));
+    meet();
+}
+
+/* ---- captures ------------------------------------------------------------------------------- */
+
+static void captures_first(void)
+{
+    give(alloc(5 * MIB, 5), 5 * MIB, 5);
+    meet();
+}
+
+/* What is closed while a stream captures is unmapped once it does not. */
+static void captures_second(void)
+{
+    message m;
+    CUstream stream;
+    void *graph;
+    CUdeviceptr again = 0;
+    uint64_t mappings = cu.count().mappings;
+    CUdeviceptr block = take(&m);
+    uint64_t with = cu.count().mappings;
+    CHECK_SAME(0, cu.stream(&stream, 1));
+    CHECK_SAME(0, cu.begin_capture(stream, 0));
+    CHECK_SAME(0, cu.ipc_close(block));
+    CHECK(cu.ipc_close(block) != CUDA_SUCCESS, "closed twice");
+    CHECK_SAME(with, cu.count().mappings);
+    CHECK(holds(block, m.size, m.value), "work in flight may use it");
+    CHECK_SAME(0, cu.end_capture(stream, &graph));
+    CHECK_SAME(mappings, cu.count().mappings);
+    CHECK_SAME(0, cu.violations());
+    CHECK_SAME(0, cu.ipc_open(&again, m.handle, LAZY));
+    CHECK_SAME(0, cu.begin_capture(stream, 0));
+    CHECK_SAME(0, cu.ipc_close(again));
+    CHECK_SAME(0, cu.reset(0)); /* and that is its end */
+    CHECK_SAME(0, cu.count().mappings);
+    meet();
+}
+
 /* ---- who ends, and who forks --------------------------------------------------------------- */
 
 /* Sockets that this process has, beside the one to the other. */
@@ -352,11 +502,10 @@ static const struct {
     void (*first)(void);
     void (*second)(void);
 } cases[] = {
-    {"maps", maps_first, maps_second},
-    {"refusals", refusals_first, refusals_second},
-    {"resets", resets_first, resets_second},
-    {"ends", ends_first, ends_second},
-    {"both", both, both},
+    {"maps", maps_first, maps_second},       {"refusals", refusals_first, refusals_second},
+    {"resets", resets_first, resets_second}, {"many", many_first, many_second},
+    {"stops", stops_first, stops_second},    {"captures", captures_first, captures_second},
+    {"ends", ends_first, ends_second},       {"both", both, both},
     {"user", user_first, user_second},
 };
 
@@ -377,7 +526,7 @@ int main(int argc, char **argv)
             socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends)) {
             continue;
         }
-        pid_t first = fork();
+        pid_t first = the_first = fork();
         if (first == 0) {
             close(ends[1]);
             _exit(run(cases[i].first, ends[0]));

@@ -76,6 +76,32 @@ class Serving(Case):
         self.under_each("event_free", specs=served, options="free=event")
         self.under_each("sync_free", specs=("cuda", "slab/vmm"), options="free=event")
         self.under_each("event_free", specs=("vmm",), options="free=now")
+        self.under_each("event_free", specs=served, options="free=order")
+        self.under_each("sync_free", specs=("cuda", "slab/vmm"), options="free=order")
+
+    def test_blocks_in_order(self) -> None:
+        """Nothing else is different under free=order, but that a block comes back at once."""
+        for name in ("blocks", "wrong", "pitch", "questions", "information", "streams", "capture",
+                     "reset", "contexts", "forked"):
+            self.under_each(name, specs=("async", "vmm", "slab/vmm"), options="free=order")
+        self.under_each("exhausted", memory=64 * MIB, specs=("vmm",), options="free=order")
+        self.under_each("given_up", memory=64 * MIB, specs=("vmm",), options="free=order")
+        self.under_each("in_order", specs=("vmm",), options="free=order")
+        self.under_each("not_in_order", specs=("vmm",), options="free=event")
+
+    def test_calls_of_the_driver(self) -> None:
+        """For 1000 cuMemAlloc() and 1000 cuMemFree(), at the most (docs/cuda-preload.md)."""
+        for spec, case, alloc, free in (
+                ("vmm", "idle", 1000, 2000), ("vmm", "behind", 1000, 2000),
+                ("vmm:free=event", "idle", 1510, 120), ("vmm:free=event", "behind", 1600, 210),
+                ("vmm:free=order", "idle", 1000, 230), ("vmm:free=order", "behind", 1000, 210)):
+            with self.subTest(f"{spec} {case}"):
+                self.passes("costs", case, str(alloc), str(free), device=spec)
+
+    def test_work_of_peers_is_waited_for(self) -> None:
+        for options in ("", "free=event", "free=order"):
+            self.under_each("peers_wait", specs=("vmm", "cuda", "slab/vmm"), options=options,
+                            STAND_IN_DEVICES="2")
 
     def test_captures(self) -> None:
         self.under_each("capture")
@@ -112,12 +138,14 @@ class Serving(Case):
         self.assertIn("ipc=compat", outcome.stderr)
 
     def test_pinned_memory(self) -> None:
-        cases = ("kept", "wrong", "questions", "waits", "reset", "capture", "forked", "threads")
+        cases = ("kept", "wrong", "questions", "waits", "reset", "reset_alone", "capture", "forked",
+                 "threads")
         for spec in ("vmm:pinned=64M", "async:free=event,pinned=64M", "slab:pinned=64M/vmm"):
             for name in cases:
                 with self.subTest(f"{name} {spec}"):
                     self.passes("pinned", name, device=spec)
-        self.passes("pinned", "bounded", device="cuda:pinned=8M", STAND_IN_PINNED=str(16 * MIB))
+        for name in ("bounded", "refused"):
+            self.passes("pinned", name, device="cuda:pinned=8M", STAND_IN_PINNED=str(16 * MIB))
         for spec in ("", "vmm", "vmm:pinned=none", "vmm:pinned=0"):
             self.passes("pinned", "passed", device=spec)
 
@@ -127,7 +155,7 @@ class Serving(Case):
                         told=["driver"])
         self.under_each("blocks", specs=("vmm", "slab/vmm"), options="ipc=handle")
         for spec in ("vmm:ipc=handle", "vmm:ipc=handle,chunk=2M", "slab:ipc=handle/vmm"):
-            for name in ("maps", "both", "resets", "ends"):
+            for name in ("maps", "both", "resets", "many", "stops", "captures", "ends"):
                 with self.subTest(f"{name} {spec}"):
                     self.shares(name, spec)
         for spec in ("vmm:ipc=handle", "slab:ipc=handle/vmm"):
@@ -151,7 +179,7 @@ class Settings(Case):
         ("vmm:limit=1", "limit: expected"),
         ("cuda:limit=much", "limit: expected a size"),
         ("vmm:ipc=some", "ipc: expected none, compat or handle"),
-        ("cuda:free=later", "free: expected sync or event"),
+        ("cuda:free=later", "free: expected sync, event or order"),
         ("cuda:pinned=much", "pinned: expected a size"),
         ("cuda:pinned", "pinned: expected a size"),
         ("vmm:free=later", "free"),
@@ -240,6 +268,13 @@ class Records(Case):
         [heap] = [line for line in self.reports(path) if "spec" in line]
         self.assertEqual((heap["place"], heap["allocs"], heap["frees"]), ("device", 600, 600))
         self.assertTrue(heap["spec"].startswith("vmm:"))
+
+    def test_statistics_of_a_child(self) -> None:
+        path = self.folder / "stats.json"
+        self.passes("serving", "reported", "heap", device="vmm", GPUALLOC_STATS=str(path))
+        calls = [report["calls"] for report in self.reports(path) if "calls" in report]
+        self.assertEqual([(c["cuMemAlloc_v2"], c.get("cuMemFree_v2")) for c in calls],
+                         [(1, None), (10, 10)])
 
     def test_trace(self) -> None:
         path = self.folder / "trace"

@@ -174,29 +174,37 @@ enum {
 };
 
 static _Thread_local struct {
-    int devices[DEPTH];
+    CUcontext stack[DEPTH];
     int depth;
 } contexts;
 
+/* An address for each that a device has had: those of before are none any more. */
 static CUcontext context_of(int device)
 {
-    return (CUcontext)(void *)&vmm.devices[device];
+    VMM_REQUIRE(vmm.devices[device].generation < sizeof(vmm_device));
+    return (CUcontext)(void *)((char *)&vmm.devices[device] + vmm.devices[device].generation);
 }
 
 static int device_of(CUcontext context)
 {
     for (int i = 0; i < vmm.options.devices; i++) {
-        if (context == context_of(i)) {
+        if ((uintptr_t)context - (uintptr_t)&vmm.devices[i] < sizeof(vmm_device)) {
             return i;
         }
     }
     return -1;
 }
 
+static bool is_gone(CUcontext context)
+{
+    int device = device_of(context);
+    return vmm.devices[device].destroyed || context != context_of(device);
+}
+
 int vmm_current_device(void)
 {
-    int device = contexts.depth ? contexts.devices[contexts.depth - 1] : -1;
-    return device >= 0 && !vmm.devices[device].destroyed ? device : -1;
+    CUcontext context = contexts.depth ? contexts.stack[contexts.depth - 1] : NULL;
+    return context && !is_gone(context) ? device_of(context) : -1;
 }
 
 bool vmm_use(int device, size_t size)
@@ -222,6 +230,7 @@ void vmm_driver_destroy_context(int device)
 {
     vmm_lock();
     vmm.devices[device].destroyed = true;
+    vmm.devices[device].generation++;
     vmm_unlock(NULL);
 }
 
@@ -311,7 +320,7 @@ static CUresult retain(CUcontext *context, CUdevice device)
         return CUDA_ERROR_INVALID_DEVICE;
     }
     vmm.devices[device].retained = true;
-    vmm.devices[device].destroyed = false; /* a new one, of the same address */
+    vmm.devices[device].destroyed = false; /* a new one */
     *context = context_of(device);
     return CUDA_SUCCESS;
 }
@@ -325,15 +334,14 @@ static CUresult release(CUdevice device)
 static CUresult push(CUcontext context)
 {
     VMM_CALL(cuCtxPushCurrent)
-    int device = device_of(context);
-    if (device < 0) {
+    if (device_of(context) < 0) {
         return CUDA_ERROR_INVALID_CONTEXT;
     }
-    if (vmm.devices[device].destroyed) {
+    if (is_gone(context)) {
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     }
     VMM_REQUIRE(contexts.depth < DEPTH);
-    contexts.devices[contexts.depth++] = device;
+    contexts.stack[contexts.depth++] = context;
     return CUDA_SUCCESS;
 }
 
@@ -342,7 +350,7 @@ static CUresult pop(CUcontext *context)
     if (!contexts.depth) {
         return CUDA_ERROR_INVALID_CONTEXT;
     }
-    *context = context_of(contexts.devices[--contexts.depth]);
+    *context = contexts.stack[--contexts.depth];
     return CUDA_SUCCESS;
 }
 

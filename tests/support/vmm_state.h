@@ -53,7 +53,8 @@ typedef struct vmm_device {
     int file;     /* its memory: chunks are pieces of it, each at an offset of its own */
     off_t end;
     bool destroyed;
-    bool retained; /* and the next stream made is the library's */
+    unsigned generation; /* of its context: how often it was destroyed */
+    bool retained;       /* and the next stream made is the library's */
     vmm_stream null_stream;
 } vmm_device;
 

@@ -18,14 +18,14 @@ static ga_cuda_settings read_good(const char *text, const char *spec)
 Test(cuda_settings, nothing_of_ours)
 {
     static const char *const specs[] = {"cuda",
-                                        "vmm",
-                                        "vmm:free=wait",
-                                        "slab/vmm:limit=3G",
+                                        "vmm:cache=auto",
+                                        "vmm:free=wait,cache=wide",
+                                        "slab/vmm:limit=3G,cache=1G",
                                         "async:release=0,free=now",
-                                        "vmm/cuda:free=sync"};
+                                        "vmm:cache=0/cuda:free=sync"};
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
         ga_cuda_settings settings = read_good(specs[i], specs[i]);
-        cr_assert(settings.limit == UINT64_MAX && !settings.free_by_event &&
+        cr_assert(settings.limit == UINT64_MAX && settings.free == GA_CUDA_FREE_SYNC &&
                   settings.ipc == GA_CUDA_IPC_NONE);
     }
 }
@@ -33,26 +33,29 @@ Test(cuda_settings, nothing_of_ours)
 Test(cuda_settings, ours)
 {
     ga_cuda_settings s = read_good("cuda:free=event,ipc=compat,limit=20G", "cuda");
-    cr_assert(s.free_by_event && s.ipc == GA_CUDA_IPC_COMPAT);
+    cr_assert(s.free == GA_CUDA_FREE_EVENT && s.ipc == GA_CUDA_IPC_COMPAT);
     cr_assert_eq(s.limit, UINT64_C(20) << 30);
     s = read_good("cuda:free=sync,ipc=none,limit=none", "cuda");
-    cr_assert(!s.free_by_event && s.ipc == GA_CUDA_IPC_NONE && s.limit == UINT64_MAX);
+    cr_assert(s.free == GA_CUDA_FREE_SYNC && s.ipc == GA_CUDA_IPC_NONE && s.limit == UINT64_MAX);
     s = read_good("vmm:chunk=32M,free=event,limit=1G,cache=0", "vmm:chunk=32M,limit=1G,cache=0");
-    cr_assert(s.free_by_event && s.limit == UINT64_C(1) << 30);
+    cr_assert(s.free == GA_CUDA_FREE_EVENT && s.limit == UINT64_C(1) << 30);
     s = read_good("async:limit=1,release=\"0\"", "async:release=0");
     cr_assert_eq(s.limit, 1);
     s = read_good("vmm:ipc=handle,cache=0", "vmm:cache=0,share=fd");
     cr_assert_eq(s.ipc, GA_CUDA_IPC_HANDLE);
-    read_good("vmm:ipc=handle", "vmm:share=fd");
-    read_good("slab:ipc=handle/vmm:chunk=2M", "slab/vmm:chunk=2M,share=fd");
-    read_good("vmm:share=none,ipc=handle", "vmm:share=none");
+    read_good("vmm:ipc=handle", "vmm:cache=wide,share=fd");
+    read_good("slab:ipc=handle/vmm:chunk=2M", "slab/vmm:chunk=2M,cache=wide,share=fd");
+    read_good("vmm:share=none,ipc=handle", "vmm:share=none,cache=wide");
+    read_good("vmm", "vmm:cache=wide");
+    s = read_good("vmm:free=order", "vmm:cache=wide");
+    cr_assert_eq(s.free, GA_CUDA_FREE_ORDER);
     read_good("cuda:ipc=handle", "cuda");
     s = read_good("async:pinned=1G,release=0", "async:release=0");
     cr_assert_eq(s.pinned, UINT64_C(1) << 30);
     s = read_good("async:pinned=none", "async");
     cr_assert_eq(s.pinned, 0);
-    read_good("trace:file=\"a b\",ipc=none/vmm", "trace:file=\"a b\"/vmm");
-    read_good("trace:file=\"a\\\"b\"/vmm", "trace:file=\"a\\\"b\"/vmm");
+    read_good("trace:file=\"a b\",ipc=none/vmm", "trace:file=\"a b\"/vmm:cache=wide");
+    read_good("trace:file=\"a\\\"b\"/vmm", "trace:file=\"a\\\"b\"/vmm:cache=wide");
 }
 
 Test(cuda_settings, wrong)
@@ -68,7 +71,7 @@ Test(cuda_settings, wrong)
         {"cuda:ipc=yes", "ipc: expected none, compat or handle, got \"yes\""},
         {"cuda:ipc", "ipc"},
         {"cuda:pinned=-1", "pinned: expected a size, or none, got \"-1\""},
-        {"cuda:free=now", "free: expected sync or event, got \"now\""},
+        {"cuda:free=now", "free: expected sync, event or order, got \"now\""},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         ga_cuda_settings settings;

@@ -695,3 +695,62 @@ Test(vmm, peers)
     setenv("GPUALLOC_LOG", "error", 1);
     vmm_end(heap);
 }
+
+/* ---- a device that is full ----------------------------------------------------------------- */
+
+/* What was created so far, and what of it has been released. */
+static uint64_t refused_chunks(void)
+{
+    return vmm_driver_calls("cuMemCreate") - vmm_driver_count().chunks -
+           vmm_driver_calls("cuMemRelease");
+}
+
+/* Once the driver has had no more it is not asked for more before free memory is given back: to
+ * say so takes it time. When it has more again, that is had. */
+Test(vmm, a_full_device_is_not_asked_in_vain)
+{
+    enum {
+        BLOCKS = 64
+    };
+    void *blocks[BLOCKS];
+    void *large[12];
+    uint64_t seed = 1;
+    ga_heap *heap = vmm_open(&(vmm_driver_options){.memory = 2 * BLOCKS * MIB}, "vmm:cache=wide");
+    for (size_t i = 0; i < BLOCKS; i++) {
+        blocks[i] = vmm_take(heap, 2 * MIB);
+    }
+    for (size_t round = 0; round < 12; round++) {
+        for (int i = 0; i < 4; i++) {
+            size_t at = random_below(&seed, BLOCKS);
+            while (!blocks[at]) {
+                at = (at + 1) % BLOCKS;
+            }
+            assert_ok(ga_free(heap, blocks[at]));
+            blocks[at] = NULL;
+        }
+        large[round] = vmm_take(heap, 8 * MIB);
+    }
+    cr_assert_leq(refused_chunks(), 1);
+    cr_assert_eq(vmm_held(heap), 2 * BLOCKS * MIB);
+    for (size_t i = 0; i < BLOCKS; i++) {
+        assert_ok(ga_free(heap, blocks[i]));
+    }
+    for (size_t i = 0; i < 12; i++) {
+        assert_ok(ga_free(heap, large[i]));
+    }
+    vmm_end(heap);
+}
+
+Test(vmm, more_is_had_when_there_is_more)
+{
+    ga_heap *heap = vmm_open(&(vmm_driver_options){.memory = 64 * MIB}, "vmm");
+    void *block = NULL;
+    vmm_driver_take(0, 32 * MIB);
+    void *half = vmm_take(heap, 32 * MIB);
+    cr_assert_eq(ga_alloc(heap, 8 * MIB, 0, &block), GA_ERR_MEMORY);
+    vmm_driver_take(0, 0);
+    void *rest = vmm_take(heap, 32 * MIB);
+    assert_ok(ga_free(heap, half));
+    assert_ok(ga_free(heap, rest));
+    vmm_end(heap);
+}

@@ -36,6 +36,9 @@ STAND_IN_API void stand_in_fail(const char *symbol, int n, CUresult error);
 /* Calls so far of a function of the table, by its symbol. */
 STAND_IN_API uint64_t stand_in_calls(const char *symbol);
 
+/* Calls so far that reached vmm_driver, whoever made them; see vmm_driver_calls(). */
+STAND_IN_API uint64_t stand_in_arrived(const char *name);
+
 STAND_IN_API vmm_driver_counts stand_in_count(void);
 STAND_IN_API bool stand_in_accessible(const void *start, size_t size, unsigned devices);
 STAND_IN_API void stand_in_hold(CUstream stream);
