@@ -126,7 +126,8 @@ static void open_map(manner way)
     ga_lfht_options options = {.options_size = sizeof options,
                                .flags = way == COUNTED ? GA_LFHT_COUNT : 0,
                                .variant = bench.variant,
-                               .heap = bench.heap};
+                               .heap = bench.heap,
+                               .expected = bench.count};
     bench.way = way;
     need(ga_lfht_open(&bench.map, &options));
 }

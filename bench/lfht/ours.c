@@ -19,8 +19,8 @@ static void *open_ours(const ga_bench_subject *self, ga_heap *heap, const ga_ben
                                .chunk = shape->chunk,
                                .root = shape->root,
                                .batch = shape->batch,
-                               .heap = heap};
-    (void)keys;
+                               .heap = heap,
+                               .expected = keys};
     return ga_lfht_open(&map, &options) == GA_OK ? map : NULL;
 }
 

@@ -5,8 +5,11 @@
     bench/lfht/plot.py RESULTS.jsonl... FOLDER
 
 A picture for each figure and node heap of which there are results: FOLDER/figure-5.6-slab.svg and so
-on; figure 5.5, which compares heaps, has one for each variant. A panel has the number of threads below
-and a line, with the spread, for each chain length, chunk size, heap or variant. docs/lfht.md has the
+on; figure 5.5, which compares heaps, has one for each variant, and "peers", which is not the thesis's,
+puts what was measured in the library's own shape (--tuned) beside others' maps. INLINE, which is not
+the thesis's either, is in figures 5.6 to 5.10 with the shape that most of its results have. A panel
+has the number of threads below and a line, with the spread, for each chain length, chunk size, heap
+or variant. docs/lfht.md has the
 commands that measure them. Needs gnuplot."""
 
 import json
@@ -37,33 +40,37 @@ FIGURES = {
     "5.5": Figure("node heaps", [("insert", "throughput"), ("insert", "misses")], "heap", "variant"),
     "5.6": Figure("after filling and emptying", [("reinsert", "throughput"),
                                                  ("emptied", "throughput")],
-                  "variant", variants=("SNF", "FNF", "CNF")),
+                  "variant", variants=("SNF", "FNF", "CNF", "INLINE")),
     "5.7": Figure("in a filled map", [("remove", "throughput"), ("hit", "throughput")], "variant",
-                  variants=("SNF", "FNF", "CNF")),
+                  variants=("SNF", "FNF", "CNF", "INLINE")),
     "5.8": Figure("cache misses", [("mix", "misses")], "variant"),
     "5.9": Figure("memory at the end", [("mix", "resident")], "variant"),
     "5.10": Figure("reclamation", [(load, "throughput") for load in ALL], "variant",
-                   variants=("SNF", "HHL", "FHP", "FHPA")),
+                   variants=("SNF", "HHL", "FHP", "FHPA", "INLINE")),
+    "peers": Figure("beside other maps", [(load, "throughput") for load in ALL], "map"),
 }
+SHAPE = ("chain", "chunk")
 
 
-def parts_of(spec: str) -> dict[str, str] | None:
-    """"FHPA:chain=4,chunk=5/slab" as its parts; None for a peer's map."""
+def parts_of(spec: str) -> dict[str, str]:
+    """"FHPA:chain=4,chunk=5/slab" as its parts; others' maps have no heap to choose."""
     match = re.fullmatch(r"(\w+)(?::([^/]*))?/(.*)", spec)
     if not match:
-        return None
-    options = dict(o.split("=") for o in match[2].split(",")) if match[2] else {}
+        return {"map": spec}
+    if not match[2]:
+        return {"map": match[1], "variant": match[1], "heap": match[3]}
+    options = dict(o.split("=") for o in match[2].split(","))
     return {"variant": match[1], "heap": match[3], **options}
 
 
 def read(paths: list[str]) -> list[dict]:
-    """The results of our maps, with the parts of their names."""
+    """The results, with the parts of the maps' names."""
     results = []
     for path in paths:
         with open(path, encoding="utf-8") as lines:
             for line in map(json.loads, lines):
                 parts = parts_of(line["spec"])
-                if parts and line["bench"].startswith("lfht-") and line["value"] is not None:
+                if line["bench"].startswith("lfht-") and line["value"] is not None:
                     results.append(line | parts)
     return results
 
@@ -76,14 +83,26 @@ def usual(results: list[dict], key: str) -> str | None:
     return max(counts, key=counts.get, default=None)
 
 
+def held(results: list[dict], fixed: str) -> list[dict]:
+    """Those with the usual setting; INLINE's own, whose buckets are no chains."""
+    kept = []
+    for inline in (False, True):
+        part = [r for r in results if (r.get("variant") == "INLINE") == inline]
+        value = usual(part, fixed)
+        kept += [r for r in part if r.get(fixed) == value]
+    return kept
+
+
 def curves_of(results: list[dict], figure: Figure, panel: tuple[str, str], page: str) -> dict:
     """For each line of a panel its points: threads, value, spread."""
     found = [r for r in results if r["bench"] == f"lfht-{panel[0]}" and r["metric"] == panel[1]
-             and r[figure.page] == page and figure.by in r
+             and figure.by in r and r.get(figure.page, page) == page
              and (not figure.variants or r["variant"] in figure.variants)]
-    for fixed in {"chain", "chunk"} - {figure.by}:
-        value = usual(found, fixed)
-        found = [r for r in found if r.get(fixed) == value]
+    if not any(r.get(figure.page) == page for r in found):
+        return {}  # others' maps alone
+    for fixed in SHAPE:
+        if fixed != figure.by and figure.by != "map":
+            found = held(found, fixed)
     keys = max((r["size"] for r in found), default=0)
     curves = defaultdict(list)
     for r in found:
@@ -137,7 +156,7 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     drawn = 0
     for name, figure in FIGURES.items():
-        for page in sorted({r[figure.page] for r in results}):
+        for page in sorted({r[figure.page] for r in results if figure.page in r}):
             drawn += draw(name, figure, results, page, folder)
     if not drawn:
         print("plot.py: nothing to draw: no figure has two lines in these results", file=sys.stderr)

@@ -5,10 +5,7 @@
  * A batch is looked up in groups. Of each the root's words are fetched, all of them, before the
  * first is read, then what these lead to, and so on. Three groups take turns: one begins, one makes
  * its second step, the third is answered, so that what a group waits for comes while others go on.
- * What is frozen, deep or has changed has a call of its own.
- *
- * Each glance has two slots, which take turns. It follows no frozen link: so T (trail.h) needs no
- * trail.
+ * What is not a glance's (glance.h) has a call of its own.
  */
 #ifndef GPUALLOC_LFHT_INLINE_BATCH_H
 #define GPUALLOC_LFHT_INLINE_BATCH_H
@@ -23,75 +20,10 @@ enum {
     BATCH_BYTES = 1 << 20 /* nodes are large: a thread keeps no more of them */
 };
 
-typedef struct glance {
-    const uint64_t *key;
-    ga_lfht_found *found;
-    uint64_t hash;
-    lfht_word *place;
-    uint32_t used, slot, depth;
-} glance;
-
 typedef struct group {
     glance glances[GLANCE_GROUP];
     uint32_t count;
 } group;
-
-typedef struct batch {
-    ga_lfht *map;
-    ga_hazards *mine;
-} batch;
-
-static inline lfht_word *root_place(const ga_lfht *map, uint64_t hash)
-{
-    return &map->words[hash >> (64 - map->root_bits)];
-}
-
-/* Follow the link, which is no deep one's; false where it has changed. */
-static inline bool glance_down(const batch *b, glance *g, lfht_word link)
-{
-    uint32_t slot = g->slot + g->depth % 2;
-    lfht_nap();
-    ga_hazard_set(b->mine, slot, line_at(link));
-    if (GA_LFHT_MUTANT != 1 && ga_hazard_load(b->mine, g->place) != link) {
-        return false;
-    }
-    g->place = line_place_of(link, g->used, g->hash);
-    g->used += line_bits(link);
-    g->depth++;
-    __builtin_prefetch(g->place);
-    if (!line_is_index(link)) {
-        __builtin_prefetch((const char *)g->place + LINE_BYTES / 2);
-    }
-    return true;
-}
-
-typedef enum sight {
-    GOES_ON = 0,
-    ANSWERED,
-    UNSURE
-} sight;
-
-/* What the place says; or to the line below. */
-static inline sight glance_at(const batch *b, glance *g)
-{
-    uint32_t lane;
-    lfht_word word = lfht_read(g->place);
-    *g->found = (ga_lfht_found){false, 0};
-    if (line_is_nothing(word)) {
-        return ANSWERED;
-    }
-    if (word & LINE_LINK) {
-        bool plain = !(word & LINE_FROZEN) && !line_is_deep(word);
-        return plain && glance_down(b, g, word) ? GOES_ON : UNSURE;
-    }
-    uint64_t value;
-    line_sight saw =
-        line_find(b->map, (const lfht_line *)g->place, word, g->hash, *g->key, &lane, &value);
-    if (saw == LINE_SEEN) {
-        *g->found = (ga_lfht_found){true, value};
-    }
-    return saw == LINE_CHANGED ? UNSURE : ANSWERED;
-}
 
 /* Those that go on stay, in any order. */
 static ga_status step(const batch *b, group *at)
@@ -99,7 +31,7 @@ static ga_status step(const batch *b, group *at)
     ga_status status = GA_OK;
     for (uint32_t i = 0; i < at->count && status == GA_OK;) {
         glance *g = &at->glances[i];
-        sight saw = glance_at(b, g);
+        glance_sight saw = glance_at(b, g);
         if (saw == UNSURE) {
             status = lookup_hashed(b->map, *g->key, g->hash, g->found);
         } else if (saw == ANSWERED && b->map->counting) {

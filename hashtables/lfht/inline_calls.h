@@ -5,6 +5,7 @@
 #ifndef GPUALLOC_LFHT_INLINE_CALLS_H
 #define GPUALLOC_LFHT_INLINE_CALLS_H
 
+#include "glance.h"
 #include "rebuild.h"
 
 /* ---- deep nodes: arrays that do not change -------------------------------------------------- */
@@ -114,9 +115,32 @@ static ga_status lookup_hashed(ga_lfht *map, uint64_t key, uint64_t hash, ga_lfh
     return GA_OK;
 }
 
+/* A glance, most often: it writes nothing but two slots, and less than a third as many instructions
+ * of it are between this lookup and the next, so that the processor waits for both at once. The
+ * slots are a trail's, which there is none of meanwhile. */
 static ga_status lookup(ga_lfht *map, uint64_t key, ga_lfht_found *found)
 {
-    return lookup_hashed(map, key, lfht_hash_of(map, key), found);
+    batch b = {.map = map};
+    ga_status status = ga_domain_join(map->domain, &b.mine);
+    if (status != GA_OK) {
+        return status;
+    }
+    glance g = {.key = &key, .found = found, .hash = lfht_hash_of(map, key)};
+    g.place = root_place(map, g.hash);
+    g.used = map->root_bits;
+    glance_sight saw = glance_at(&b, &g);
+    while (saw == GOES_ON) {
+        saw = glance_at(&b, &g);
+    }
+    ga_hazard_clear(b.mine, 0);
+    ga_hazard_clear(b.mine, 1);
+    if (saw == UNSURE) {
+        return lookup_hashed(map, key, g.hash, found);
+    }
+    if (map->counting) {
+        count_lookup(map, g.depth);
+    }
+    return GA_OK;
 }
 
 /* ---- removing ------------------------------------------------------------------------------- */
@@ -215,6 +239,14 @@ static void count_put(const trail *t, bool found)
     }
 }
 
+/* The log2 of lines for those that are expected: without steps on the way there, and without the
+ * memory of smaller nodes that nothing wants any more. */
+static uint32_t lines_expected(const trail *t)
+{
+    uint32_t most = least_of(t->map->chunk, LINE_PAGE);
+    return t->depth ? 0 : line_wanted(t->map, t->map->per_bucket, most);
+}
+
 /* A node for one pair. */
 static ga_status put_at_nothing(trail *t, const lfht_change *change, bool *done)
 {
@@ -223,7 +255,7 @@ static ga_status put_at_nothing(trail *t, const lfht_change *change, bool *done)
     if (t->seen & LINE_FROZEN) {
         return help(t);
     }
-    lfht_word link = make_node(&m, (plan){&item, 1, t->used}, 0);
+    lfht_word link = make_node(&m, (plan){&item, 1, t->used}, lines_expected(t));
     if (made(&m, link) != GA_OK) {
         return GA_ERR_MEMORY;
     }

@@ -30,7 +30,7 @@
 enum {
     LINE_PAIRS = 7,
     LINE_BYTES = 128,
-    LINE_PAGE = GA_LFHT_MUTANT ? 1 : 3, /* log2 of the most lines of a node */
+    LINE_PAGE = GA_LFHT_MUTANT ? 2 : 3, /* log2 of the most lines of a node */
     LINE_SIZE_SHIFT = 2,
     LINE_SIZE_MASK = 15,
     LINE_INDEX = 8, /* sizes: log2 of lines; this and log2 of an index's links; */
@@ -71,6 +71,9 @@ typedef struct lfht_line {
 } __attribute__((aligned(LINE_BYTES))) lfht_line;
 
 _Static_assert(sizeof(lfht_line) == LINE_BYTES, "no pair stands in two cache lines");
+_Static_assert((int)LINE_DEEP <= (int)LINE_SIZE_MASK &&
+                   LINE_INDEX + LFHT_CHUNK_MOST - LINE_PAGE < (int)LINE_DEEP,
+               "a deep node's size is that of no index, and fits the word");
 
 typedef struct line_index {
     uint64_t apart, expanded; /* where a line has it */
@@ -263,6 +266,22 @@ typedef enum line_sight {
     LINE_CHANGED /* look at the word again */
 } line_sight;
 
+/* Where keys are equal that are the same: nothing is called, so that a lookup's values stay in
+ * registers. */
+static inline line_sight line_find_same(const lfht_line *line, lfht_word word, lfht_word lasts,
+                                        uint64_t key, uint32_t *lane, uint64_t *value)
+{
+    do {
+        *lane = line_lane(lasts);
+        if (line_read(&line->pairs[*lane].key) == key) {
+            *value = line_read(&line->pairs[*lane].value);
+            return line_is(line, word) ? LINE_SEEN : LINE_CHANGED;
+        }
+        lasts &= lasts - 1;
+    } while (lasts);
+    return line_is(line, word) ? LINE_ABSENT : LINE_CHANGED;
+}
+
 /* The key's lane and value, as they were when the word was read. Only keys that were in the map
  * then are shown to the caller's function. */
 static inline line_sight line_find(const ga_lfht *map, const lfht_line *line, lfht_word word,
@@ -272,11 +291,14 @@ static inline line_sight line_find(const ga_lfht *map, const lfht_line *line, lf
     if (!lasts) {
         return LINE_ABSENT;
     }
+    if (__builtin_expect(!map->equal, 1)) {
+        return line_find_same(line, word, lasts, key, lane, value);
+    }
     do {
         *lane = line_lane(lasts);
         uint64_t seen = line_read(&line->pairs[*lane].key);
         *value = line_read(&line->pairs[*lane].value);
-        if ((seen == key || map->equal) && !line_is(line, word)) {
+        if (!line_is(line, word)) {
             return LINE_CHANGED;
         }
         if (lfht_same_key(map, seen, key)) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a map is made of (lfht-reclamation-2022, §3): hash nodes, leaves, and the nodes that freeze.
+ * What a map is made of (lfht-reclamation-2022, §3): hash nodes, leaves, and nodes that freeze.
  */
 #ifndef GPUALLOC_LFHT_MAP_H
 #define GPUALLOC_LFHT_MAP_H
@@ -119,6 +119,7 @@ struct ga_lfht {
     lfht_hash *root;
     lfht_word *words; /* INLINE: its root, without a head; `root` is NULL */
     uint32_t root_bits;
+    uint64_t per_bucket; /* keys that are expected in a bucket of the root; 0: not known */
     ga_heap *heap;
     ga_domain *domain; /* NULL where nothing is reclaimed */
     ga_lfht_hash *hash;

@@ -21,6 +21,10 @@
  *            of two lines, one sees both empty.
  *
  * PROGRESS   Nobody waits for a thread that copies: whoever has to change a frozen line copies too.
+ *            Claims go with a line that is made anew, and who had them claims again. So that this
+ *            does not go on for ever between threads of which none gets to put its pair in, a line
+ *            that has lanes for all its pairs but for the claims, CROWDED, gives way to more lines
+ *            or bits, and where there are none to be had to a deep node, which knows no claims.
  *            Without memory a node stays frozen, and calls that have to change it fail.
  */
 #ifndef GPUALLOC_LFHT_REBUILD_H
@@ -56,6 +60,7 @@ typedef struct maker {
     ga_lfht *map;
     uint64_t hash; /* its line has room for one pair more, */
     bool room;     /* where this says so */
+    bool crowded;  /* nodes without bits are deep */
     uint64_t nodes;
     bool failed;
 } maker;
@@ -112,7 +117,7 @@ static lfht_word make_sized(maker *m, plan p, uint32_t log2)
     if (p.n == 0) {
         return LINE_NOTHING;
     }
-    if (p.used == 64 && p.n >= m->map->chain) {
+    if (p.used == 64 && (p.n >= m->map->chain || m->crowded)) {
         return make_deep(m, p.items, p.n);
     }
     void *node = line_alloc(m->map, line_node_size(line_to(NULL, size)));
@@ -195,7 +200,14 @@ typedef struct harvest {
     uint64_t nodes;
     size_t count;
     lfht_item *items;
+    bool crowded;
 } harvest;
+
+/* No lane is free, and some are claimed. Of a frozen line, so that all who copy see the same. */
+static bool is_crowded(lfht_word word)
+{
+    return !line_free(word) && line_count(line_live(word)) < LINE_PAIRS;
+}
 
 static lfht_word freeze(lfht_word *place)
 {
@@ -244,6 +256,7 @@ static bool pass_place(harvest *h, lfht_word *place, uint32_t slot)
     }
     if (h->pass == FREEZES) {
         h->count += line_count(line_live(word));
+        h->crowded |= is_crowded(word);
     } else if (h->pass == COLLECTS) {
         collect_line(h, (const lfht_line *)place, word);
     }
@@ -309,9 +322,15 @@ static ga_status replace_node(harvest *h)
 {
     trail *t = h->t;
     plan p = {h->items, h->count, t->steps[h->top].used};
-    uint32_t log2 = line_log2(h->link), wanted = line_wanted(t->map, p.n, most_lines(t, h->top));
+    uint32_t log2 = line_log2(h->link), most = most_lines(t, h->top);
+    uint32_t wanted = line_wanted(t->map, p.n, most);
     bool fits = wanted <= log2 && 2 * p.n > (size_t)1 << log2;
     maker m = maker_for(t);
+    m.crowded = h->crowded;
+    if (h->crowded && wanted <= log2) {
+        wanted = least_of(log2 + 1, most);
+        fits = false;
+    }
     lfht_word link = make_sized(&m, p, fits ? log2 : wanted);
     if (made(&m, link) != GA_OK) {
         return GA_ERR_MEMORY;
@@ -342,7 +361,7 @@ static ga_status rebuild(trail *t, uint32_t top)
     void *many = NULL;
     if (line_at(h.link) == line_at(t->steps[top].link) && h.link & LINE_FROZEN) {
         t->depth = top; /* what froze the place began at a step above this one */
-        return trail_holds(t, &top) ? rebuild(t, top) : GA_OK;
+        return GA_LFHT_MUTANT != 17 && trail_holds(t, &top) ? rebuild(t, top) : GA_OK;
     }
     if (line_at(h.link) != line_at(t->steps[top].link) || !pass_node(&h, h.link, top)) {
         return GA_OK;
@@ -422,6 +441,7 @@ static ga_status expand_line(trail *t, uint64_t *expanded)
     if (!read_line(t, items, &n)) {
         return GA_OK;
     }
+    m.crowded = is_crowded(t->seen);
     lfht_word link = make_node(&m, (plan){items, n, t->used}, t->used < 64);
     if (made(&m, link) != GA_OK) {
         return GA_ERR_MEMORY;

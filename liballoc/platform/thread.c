@@ -5,6 +5,7 @@
  */
 #include "thread.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <sys/syscall.h>
@@ -63,6 +64,14 @@ uint32_t ga_thread_id(void)
         id = (uint32_t)syscall(SYS_gettid);
     }
     return id;
+}
+
+bool ga_thread_lives(uint32_t of)
+{
+    int error = errno;
+    bool gone = syscall(SYS_tgkill, getpid(), of, 0) != 0 && errno == ESRCH;
+    errno = error;
+    return !gone;
 }
 
 void ga_thread_on_exit(void (*hook)(void))

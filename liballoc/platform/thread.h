@@ -22,4 +22,7 @@ void ga_thread_on_exit(void (*hook)(void));
  * have run, when whatever would be kept for the thread must not be kept. */
 bool ga_thread_enroll(void);
 
+/* Whether a thread of this process has that id still; keeps errno. One that has just ended may. */
+bool ga_thread_lives(uint32_t of);
+
 #endif

@@ -6,12 +6,15 @@
 
 #include "../platform/libc.h"
 #include "../platform/membarrier.h"
+#include "../platform/thread.h"
 #include "state.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 enum {
     SLOTS = 8,
@@ -22,6 +25,8 @@ enum {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static ga_domain *newest; /* guarded by `lock` */
+/* Guarded by `lock`: CLOSED or DONE, by `next`. */
+static ga_member *closed;
 
 static bool needs_seq_cst(void)
 {
@@ -66,18 +71,47 @@ static void begin_domain(ga_domain *domain, bool seq_cst)
     }
 }
 
+/* The forking thread has another id in the child. */
+static void rename_own(ga_member *member)
+{
+    for (; member; member = member->next) {
+        if (member->thread == ga_member_self()) {
+            member->thread_id = (uint32_t)syscall(SYS_gettid);
+        }
+    }
+}
+
 static void begin_child(void)
 {
     bool seq_cst = newest && needs_seq_cst();
     for (ga_domain *domain = newest; domain; domain = domain->older) {
         begin_domain(domain, seq_cst);
+        rename_own(ga_member_head(domain));
     }
+    rename_own(closed);
     pthread_mutex_init(&lock, NULL);
 }
 
 static void hook_fork(void)
 {
     pthread_atfork(lock_domains, unlock_domains, begin_child);
+}
+
+/* Frees what no thread will look at again. */
+static void drop_closed(void)
+{
+    ga_member **link = &closed;
+    while (*link) {
+        ga_member *member = *link;
+        bool over = ga_member_standing(member) == GA_MEMBER_DONE ||
+                    (member->thread != ga_member_self() && !ga_thread_lives(member->thread_id));
+        if (over) {
+            *link = member->next;
+            ga_member_free(member);
+        } else {
+            link = &member->next;
+        }
+    }
 }
 
 static void enlist(ga_domain *domain)
@@ -90,6 +124,7 @@ static void enlist(ga_domain *domain)
         newest->newer = domain;
     }
     newest = domain;
+    drop_closed();
     pthread_mutex_unlock(&lock);
 }
 
@@ -206,18 +241,23 @@ static void empty_all(const ga_domain *domain, ga_member *me)
 static void dispose(const ga_domain *domain, const ga_member *me)
 {
     ga_member *next;
+    pthread_mutex_lock(&lock);
     for (ga_member *member = ga_member_head(domain); member; member = next) {
-        next = member->next; /* now: once CLOSED, its thread may free the member at any time */
+        next = member->next;
         if (member == me) {
             continue;
         }
         if (member->thread) {
+            member->next = closed;
+            closed = member;
             /* J4: release. Pairs with J2 (state.h): nothing more is done with the member. */
             __atomic_store_n(&member->state, GA_MEMBER_CLOSED, __ATOMIC_RELEASE);
         } else {
             ga_member_free(member);
         }
     }
+    drop_closed();
+    pthread_mutex_unlock(&lock);
 }
 
 uint64_t ga_domain_shut(ga_domain *domain)

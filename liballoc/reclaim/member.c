@@ -125,7 +125,7 @@ static ga_member **find(const ga_domain *domain)
         ga_member *member = *link;
         if (ga_member_standing(member) == GA_MEMBER_CLOSED) {
             *link = member->sibling;
-            ga_member_free(member);
+            set_state(member, GA_MEMBER_DONE);
         } else if (member->domain == domain) {
             break;
         } else {
@@ -161,6 +161,7 @@ static ga_member *admit(ga_domain *domain)
         push(domain, member);
     }
     member->thread = ga_member_self();
+    member->thread_id = ga_thread_id();
     member->sibling = memberships;
     memberships = member;
     return member;
@@ -246,7 +247,7 @@ static void leave_first(ga_member *member)
     while (!ga_member_take(member, GA_MEMBER_JOINED, GA_MEMBER_TENDED)) {
         if (ga_member_standing(member) == GA_MEMBER_CLOSED) {
             memberships = member->sibling;
-            ga_member_free(member);
+            set_state(member, GA_MEMBER_DONE);
             return;
         }
         sched_yield();

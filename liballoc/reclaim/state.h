@@ -14,7 +14,11 @@
  *            JOINED  its thread
  *            TENDED  `tender`: its thread on its way out, a scan that frees what others left,
  *                    or ga_domain_close()
- *            CLOSED  its thread, which frees the member: the domain is gone
+ *            CLOSED  its thread, until that finds it so: the domain is gone
+ *            DONE    nobody
+ *
+ *            Members that are CLOSED or DONE are on a list of domain.c, to be freed once they are
+ *            DONE or their thread has ended: one that joined in its last destructors never leaves.
  *
  * INVARIANT  An object is on one list, once, from its retirement until just before it is freed.
  *            Of a list that is being swept, kept <= first <= count, and what counts as being on
@@ -48,7 +52,8 @@ typedef enum ga_member_state {
     GA_MEMBER_LEFT,
     GA_MEMBER_JOINED,
     GA_MEMBER_TENDED,
-    GA_MEMBER_CLOSED
+    GA_MEMBER_CLOSED,
+    GA_MEMBER_DONE
 } ga_member_state;
 
 typedef struct ga_retired {
@@ -70,6 +75,7 @@ typedef struct ga_member {
     uint32_t number;           /* how many stand behind it, and itself; set once */
     struct ga_member *sibling; /* of the same thread; its own */
     const void *thread;        /* whose, JOINED or on its way out; else NULL. For fork() */
+    uint32_t thread_id;        /* the same; for when the domain is closed */
     const void *tender;        /* which thread's, while TENDED; else NULL. For fork() */
     struct ga_member *tending; /* by a scan through this member, or NULL; its thread's own */
 
@@ -145,7 +151,7 @@ ga_member *ga_member_make(ga_domain *domain);
  * none. */
 ga_member *ga_member_close_with(ga_member *closer);
 
-/* The calling thread is no member of that domain any more, and frees the member. */
+/* The calling thread is no member of that domain any more; the member is freed. */
 void ga_member_forget(ga_member *member);
 
 /* Frees the member and what it has, but none of the retired objects. */

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * Lock-freedom: threads that work on a map are stopped wherever they happen to be, by a signal
- * whose handler waits. Meanwhile another thread makes calls of every kind on the same few keys, and
- * all of them end; if one waited for somebody who is stopped the alarm would say so, as it does
- * where lookups leave what others have begun to remove (GA_LFHT_MUTANT 8). The
- * nodes come from slabs, since other heaps' locks would be what it waits for; what the heap and the
- * domain have to grow for is asked for before.
+ * whose handler waits. Meanwhile another thread makes calls of every kind on the same few keys,
+ * and all of them end; if one waited for somebody who is stopped the alarm would say so, as it
+ * does where lookups leave what others have begun to remove (GA_LFHT_MUTANT 8). In a deep map, of
+ * INLINE with one pair in a line, hundreds of keys come and go, so that nodes far up are made
+ * anew while others below are; nobody may leave that to who began it (17). The nodes come from
+ * slabs, since other heaps' locks would be what it waits for; what the heap and the domain have
+ * to grow for is asked for before.
  */
 #include "stress.h"
 
@@ -17,6 +19,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifndef GA_LFHT_MUTANT
@@ -25,9 +28,13 @@
 
 enum {
     VICTIMS = 3,
+    MAPS = GA_LFHT_VARIANT_COUNT + 1, /* and a deep one */
     KEYS = 12,
     CALLS = 60,                               /* while some are stopped */
-    STOPS = 3,                                /* for each map */
+    SWEEP = 600,                              /* keys that come and go in a deep map */
+    SWEEP_STOPPED = 1500,                     /* while some are stopped */
+    STOPS = 3,                                /* for each map, */
+    STOPS_DEEP = 30,                          /* and a deep one */
     PATIENCE = GA_LFHT_MUTANT > 0 ? 10 : 100, /* seconds for those */
     QUOTA = 3000,  /* calls of a victim that may change a map which frees nothing */
     BEFORE = 30000 /* blocks of each size that the heap has had */
@@ -41,8 +48,15 @@ static struct {
     uint32_t held;    /* seq_cst: whether they have to */
     uint32_t over;    /* relaxed: read until it is seen */
     bool frees;       /* the variant frees what is removed */
+    bool deep;
     uint64_t calls, stops;
 } world;
+
+/* Not by giving way: on a busy machine that is long, and the others would not get the time. */
+static void wait_a_little(void)
+{
+    nanosleep(&(struct timespec){0, 20000}, NULL);
+}
 
 static void stop_here(int number)
 {
@@ -50,7 +64,7 @@ static void stop_here(int number)
     __atomic_add_fetch(&world.stopped, 1, __ATOMIC_SEQ_CST); /* Pairs with the wait in stop(). */
     /* Pairs with the store in go_on(). */
     while (__atomic_load_n(&world.held, __ATOMIC_SEQ_CST)) {
-        sched_yield();
+        wait_a_little();
     }
     __atomic_sub_fetch(&world.stopped, 1, __ATOMIC_SEQ_CST); /* Pairs with the wait in go_on(). */
 }
@@ -67,6 +81,12 @@ static uint64_t coarse(void *context, uint64_t key)
 {
     (void)context;
     return key % 3 * (UINT64_MAX / 2);
+}
+
+static uint64_t itself(void *context, uint64_t key)
+{
+    (void)context;
+    return key;
 }
 
 static void call(uint64_t *random)
@@ -94,11 +114,25 @@ static void call(uint64_t *random)
     }
 }
 
+/* So many keys come, and go. */
+static void sweep(uint64_t *random, uint32_t keys)
+{
+    uint64_t again = *random;
+    for (uint32_t i = 0; i < keys; i++) {
+        NEED(ga_lfht_insert(world.map, random_next(random), i, NULL) == GA_OK);
+    }
+    for (uint32_t i = 0; i < keys; i++) {
+        NEED(ga_lfht_remove(world.map, random_next(&again), NULL) == GA_OK);
+    }
+}
+
 static void *work(void *number)
 {
     uint64_t random = (uintptr_t)number, calls = 0;
     while (!__atomic_load_n(&world.over, __ATOMIC_RELAXED)) {
-        if (world.frees || ++calls < QUOTA) {
+        if (world.deep) {
+            sweep(&random, SWEEP);
+        } else if (world.frees || ++calls < QUOTA) {
             call(&random);
         } else {
             ga_lfht_found was;
@@ -116,7 +150,7 @@ static void stop(uint32_t count)
     }
     /* Pairs with the additions in stop_here(). */
     while (__atomic_load_n(&world.stopped, __ATOMIC_SEQ_CST) < count) {
-        sched_yield();
+        wait_a_little();
     }
 }
 
@@ -125,7 +159,7 @@ static void go_on(void)
     __atomic_store_n(&world.held, 0, __ATOMIC_SEQ_CST); /* Pairs with the load in stop_here(). */
     /* Pairs with the subtractions in stop_here(). */
     while (__atomic_load_n(&world.stopped, __ATOMIC_SEQ_CST) > 0) {
-        sched_yield();
+        wait_a_little();
     }
 }
 
@@ -138,7 +172,7 @@ static bool see(void *context, uint64_t key, uint64_t value)
 
 static void round_of(uint64_t *random)
 {
-    uint32_t count = 1 + (uint32_t)random_below(random, VICTIMS);
+    uint32_t count = world.deep ? VICTIMS : 1 + (uint32_t)random_below(random, VICTIMS);
     for (uint64_t i = random_below(random, 400); i > 0; i--) {
         call(random); /* so that they are somewhere else */
     }
@@ -146,8 +180,11 @@ static void round_of(uint64_t *random)
     alarm(PATIENCE);
     for (uint32_t i = 0; i < CALLS; i++) {
         call(random);
-        world.calls++;
     }
+    if (world.deep) {
+        sweep(random, SWEEP_STOPPED);
+    }
+    world.calls += world.deep ? CALLS + 2 * (uint64_t)SWEEP_STOPPED : CALLS;
     uint64_t seen = 0;
     NEED(ga_lfht_each(world.map, see, &seen) == GA_OK);
     go_on();
@@ -157,14 +194,21 @@ static void round_of(uint64_t *random)
 static void try_map(uint64_t number)
 {
     uint64_t random = number;
+    world.deep = number % MAPS == GA_LFHT_VARIANT_COUNT;
     ga_lfht_options options = {.options_size = sizeof options,
-                               .variant = (ga_lfht_variant)(number % GA_LFHT_VARIANT_COUNT),
+                               .variant =
+                                   world.deep ? GA_LFHT_INLINE : (ga_lfht_variant)(number % MAPS),
                                .chunk = 1 + (uint32_t)random_below(&random, 3),
                                .chain = 1 + (uint32_t)random_below(&random, 2),
                                .root = 1,
                                .batch = 32,
                                .hash = random_below(&random, 3) ? NULL : coarse,
                                .heap = world.heap};
+    if (world.deep) {
+        options.chain = 1;
+        options.chunk = 4;
+        options.hash = itself;
+    }
     NEED(ga_lfht_open(&world.map, &options) == GA_OK);
     world.over = 0;
     world.frees = options.variant == GA_LFHT_FHP || options.variant == GA_LFHT_FHPA ||
@@ -173,9 +217,10 @@ static void try_map(uint64_t number)
         NEED(pthread_create(&world.victims[i], NULL, work, (void *)(i + 1)) == 0);
     }
     sched_yield();
-    for (uint32_t i = 0; i < STOPS && stress_goes_on(); i++) {
+    uint32_t stops = world.deep ? STOPS_DEEP : STOPS;
+    do {
         round_of(&random);
-    }
+    } while (--stops && stress_goes_on());
     __atomic_store_n(&world.over, 1, __ATOMIC_RELAXED);
     for (uint32_t i = 0; i < VICTIMS; i++) {
         pthread_join(world.victims[i], NULL);
@@ -193,10 +238,10 @@ static void grow_heap(void)
     for (uint32_t i = 0; i < 8 * BEFORE; i++) {
         NEED(ga_free(world.heap, blocks[i]) == GA_OK);
     }
-    for (uint32_t i = 0; i < BEFORE / 8; i++) { /* INLINE's nodes */
-        NEED(ga_alloc(world.heap, (size_t)256 << i % 4, 128, &blocks[i]) == GA_OK);
+    for (uint32_t i = 0; i < BEFORE; i++) { /* INLINE's nodes */
+        NEED(ga_alloc(world.heap, (size_t)128 << i % 5, 128, &blocks[i]) == GA_OK);
     }
-    for (uint32_t i = 0; i < BEFORE / 8; i++) {
+    for (uint32_t i = 0; i < BEFORE; i++) {
         NEED(ga_free(world.heap, blocks[i]) == GA_OK);
     }
 }
@@ -209,7 +254,7 @@ int main(int argc, char **argv)
     NEED(sigaction(SIGUSR1, &action, NULL) == 0 && signal(SIGALRM, give_up) != SIG_ERR);
     world.heap = stress_open("slab:keep=all");
     grow_heap();
-    while (stress_goes_on() || maps < GA_LFHT_VARIANT_COUNT) {
+    while (stress_goes_on() || maps < MAPS) {
         try_map(maps++);
     }
     printf("%llu maps, %llu stops, %llu calls meanwhile\n", (unsigned long long)maps,

@@ -5,6 +5,7 @@
  */
 #include <gpualloc/lfht.h>
 
+#include "../../hashtables/lfht/lines.h"
 #include "support/expect.h"
 #include "support/random.h"
 
@@ -615,7 +616,7 @@ Test(lfht, refuses_options_that_cannot_be)
             "lfht: SNF with GA_LFHT_SHRINK: its hash nodes stay; expected FHPA, FHP, FNF, CNF or "
             "INLINE");
     refuses((ga_lfht_options){.options_size = 8}, GA_ERR_ARGUMENT,
-            "lfht: options_size=8: expected 64");
+            "lfht: options_size=8: expected 72");
 }
 
 Test(lfht, refuses_a_heap_that_fails)
@@ -625,6 +626,33 @@ Test(lfht, refuses_a_heap_that_fails)
             "fail: refused as nth=1 says; asked for 131096 bytes");
     cr_assert_eq(blocks_of(heap), 0);
     assert_ok(ga_heap_close(heap));
+}
+
+/* The first that is asked for is the root. */
+static void wants_root_of(uint32_t bits, ga_lfht_options options)
+{
+    char sentence[96];
+    size_t head = options.variant == GA_LFHT_INLINE ? 0 : 24;
+    options.heap = open_heap("fail:nth=1/system");
+    snprintf(sentence, sizeof sentence, "fail: refused as nth=1 says; asked for %zu bytes",
+             ((size_t)8 << bits) + head);
+    refuses(options, GA_ERR_MEMORY, sentence);
+    assert_ok(ga_heap_close(options.heap));
+}
+
+Test(lfht, makes_the_root_for_the_keys_that_it_expects)
+{
+    static const struct {
+        uint64_t keys;
+        uint32_t bits;
+    } cases[] = {{0, 14},       {1, 14},        {36 << 14, 15},  {(36 << 14) - 1, 14},
+                 {4 << 20, 17}, {16 << 20, 19}, {UINT64_MAX, 24}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        wants_root_of(cases[i].bits, (ga_lfht_options){.expected = cases[i].keys});
+        wants_root_of(cases[i].bits,
+                      (ga_lfht_options){.variant = GA_LFHT_INLINE, .expected = cases[i].keys});
+    }
+    wants_root_of(5, (ga_lfht_options){.expected = 4 << 20, .root = 5});
 }
 
 Test(lfht, refuses_to_do_without)
@@ -811,4 +839,63 @@ Test(lfht, takes_any_number_of_threads)
     }
     cr_assert_eq(ga_lfht_size(map), 10 * THREADS);
     assert_ok(ga_lfht_close(map));
+}
+
+/* ---- claims of threads that are stopped ----------------------------------------------------- */
+
+/* The line that the hash's pair is in, and how many bits of the hash lead to it. */
+static lfht_line *line_of(const ga_lfht *map, uint64_t hash, uint32_t *used)
+{
+    lfht_word *place = &map->words[hash >> (64 - map->root_bits)];
+    *used = map->root_bits;
+    while (*place & LINE_LINK && line_at(*place) && !line_is_deep(*place)) {
+        lfht_word link = *place;
+        place = line_place_of(link, *used, hash);
+        *used += line_bits(link);
+    }
+    return *place & LINE_LINK ? NULL : (lfht_line *)place;
+}
+
+/* All free lanes are claimed, as by threads that were stopped before they put their pairs in. */
+static void claim_all(lfht_line *line)
+{
+    while (line_free(line->word)) {
+        line->word =
+            line_raised(line_set(line->word, line_lane(line_free(line->word)), LINE_CLAIMED));
+    }
+}
+
+/* Who comes next finds no lane. What it makes anew must not be as large as before: else all could
+ * claim and come for ever, and none would get its pair in. In the end no bits are left, and the
+ * pairs are in an array, which knows no claims. */
+Test(lfht, claims_do_not_come_for_ever)
+{
+    ga_heap *heap = open_heap("slab/system");
+    ga_lfht_options options = {.options_size = sizeof options,
+                               .variant = GA_LFHT_INLINE,
+                               .root = 1,
+                               .chunk = 1,
+                               .hash = same,
+                               .heap = heap};
+    ga_lfht *map;
+    ga_lfht_found was;
+    uint32_t used, before = 0, rounds = 0;
+    assert_ok(ga_lfht_open(&map, &options));
+    assert_ok(ga_lfht_insert(map, 1, 1, NULL));
+    uint64_t hash = same(NULL, 1);
+    for (lfht_line *line; (line = line_of(map, hash, &used)); rounds++) {
+        cr_assert(rounds == 0 || used > before, "%u bits, and then %u", before, used);
+        before = used;
+        claim_all(line);
+        assert_ok(ga_lfht_insert(map, 2, 2, &was));
+        cr_assert_not(was.found);
+        assert_ok(ga_lfht_remove(map, 2, &was));
+        cr_assert(was.found);
+    }
+    cr_assert_eq(rounds, 64, "a bit each time, and an array: %u", rounds);
+    assert_ok(ga_lfht_lookup(map, 1, &was));
+    cr_assert(was.found && was.value == 1);
+    assert_ok(ga_lfht_close(map));
+    cr_assert_eq(blocks_of(heap), 0);
+    assert_ok(ga_heap_close(heap));
 }

@@ -8,8 +8,10 @@
 #include "platform/libc.h"
 #include "support/expect.h"
 
+#include <malloc.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static ga_heap *heap;
 static ga_domain *domain;
@@ -211,6 +213,68 @@ Test(reclaim_backend, a_thread_may_free_until_its_very_end)
     cr_assert_eq(stats().members, 0, "none stays a member for ever");
     cr_assert_eq(stats().memberships, 1);
     cr_assert_eq(stats().freed, 40);
+    assert_ok(ga_heap_close(heap));
+}
+
+/* The same, but the membership is asked for by itself, and kept. */
+static ga_domain *late_domain;
+
+static void join_late(void *unused)
+{
+    static _Thread_local int rounds;
+    ga_hazards *mine;
+    if (++rounds < ROUNDS) {
+        pthread_setspecific(late_key, unused);
+    } else {
+        assert_ok(ga_domain_join(late_domain, &mine));
+    }
+}
+
+/* Some of them have been members of another domain, and so left all before the end. */
+static void *join_at_the_end(void *number)
+{
+    if ((uintptr_t)number % 2) {
+        join();
+    }
+    pthread_setspecific(late_key, &late_domain);
+    return NULL;
+}
+
+static void join_late_in_a_domain(uintptr_t threads)
+{
+    ga_domain_stats late;
+    assert_ok(ga_domain_open(&late_domain, NULL));
+    for (uintptr_t i = 0; i < threads; i++) {
+        pthread_t thread;
+        cr_assert_eq(pthread_create(&thread, NULL, join_at_the_end, (void *)i), 0);
+        pthread_join(thread, NULL);
+    }
+    ga_domain_get_stats(late_domain, &late);
+    cr_assert_eq(late.members, threads, "nobody has left for them");
+    assert_ok(ga_domain_close(late_domain));
+}
+
+/* What the C library has given and not got back; 0 under sanitizers, which look for leaks. */
+static size_t in_use(void)
+{
+    return mallinfo2().uordblks;
+}
+
+Test(reclaim_backend, a_thread_that_joins_at_its_very_end_leaves_nothing)
+{
+    open_heap("hazard"); /* the library's destructor is there, and comes before */
+    join();
+    cr_assert_eq(pthread_key_create(&late_key, join_late), 0);
+    join_late_in_a_domain(20);
+    size_t before = in_use();
+    for (int i = 0; i < 10; i++) {
+        join_late_in_a_domain(20);
+    }
+    for (int i = 0; i < 1000 && in_use() > before; i++) { /* the last ones are just ending */
+        join_late_in_a_domain(0);
+        usleep(1000);
+    }
+    cr_assert_leq(in_use(), before + 40 * 1024, "200 members of more than 512 bytes are gone");
     assert_ok(ga_heap_close(heap));
 }
 

@@ -19,11 +19,11 @@
  * Thread safety: every call may be made by any thread at any time, except that ga_lfht_close()
  * wants a map that no other thread is using. Calls on a map are linearizable, but for
  * ga_lfht_each() and ga_lfht_get_stats(). They are lock-free, as far as the heap that the nodes
- * come from is, and in FHP, FHPA and INLINE the C library's malloc, which a thread's first call, a
- * list that grows and a scan after threads have joined ask: a thread that is stopped for ever
- * elsewhere inside a call stops no other. None is async-signal-safe. Threads need not be registered; what a
- * thread keeps for a map goes when it ends, or, if it called from its last destructors, when the
- * map is closed.
+ * come from is, and in FHP, FHPA and INLINE the C library's malloc, which a thread's first call,
+ * a list that grows and a scan after threads have joined ask: a thread that is stopped for ever
+ * elsewhere inside a call stops no other. None is async-signal-safe. Threads need not be
+ * registered; what a thread keeps for a map goes when it ends, or, if it called from its last
+ * destructors, when the map is closed.
  *
  * Compiles alone as C11, C++17 and under nvcc (host code).
  */
@@ -70,7 +70,8 @@ typedef struct ga_lfht_options {
                      * 0: 8 */
     uint32_t chain; /* leaves in a bucket before it is expanded, 1 to 16; 0: 4. In INLINE pairs, 1
                      * to 7; 0: 7 */
-    uint32_t root;  /* the root has 2^root buckets, 1 to 24; 0: 14. The thesis: the same as chunk */
+    uint32_t root;  /* the root has 2^root buckets, 1 to 24; 0: as `expected` says. The thesis: the
+                     * same as chunk */
     uint32_t batch; /* removed nodes that a thread collects before it frees what it can, up to
                      * 2^24; 0: 4096. The thesis: 10,000 */
     ga_heap *heap;  /* of the nodes: on the host, and outlives the map; NULL: one that is opened as
@@ -79,6 +80,10 @@ typedef struct ga_lfht_options {
                            * hashes */
     ga_lfht_equal *equal; /* NULL: the same 64 bits */
     void *context;        /* for both */
+    uint64_t expected;    /* about so many keys there will be: where `root` is 0 the root gets a
+                           * bucket for 18 to 36 of them, 2^14 to 2^24 in all, so that calls go
+                           * through few nodes. The root is 8 bytes a bucket and stays while the map
+                           * is open. 0: not known, 2^14 */
 } ga_lfht_options;
 
 enum {

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A glance: a look at one key on the straight way from the root to its line, without a trail. A
+ * lookup is one; a batch has many at once.
+ *
+ * It goes through links that are neither frozen nor deep, and protects two nodes: the one that the
+ * place is in, and the one above. So T (trail.h) needs no trail: a link that is not frozen, seen
+ * after the slot was set, says that its node is reachable. What is frozen, deep or has changed is
+ * for a call with a trail.
+ */
+#ifndef GPUALLOC_LFHT_GLANCE_H
+#define GPUALLOC_LFHT_GLANCE_H
+
+#include "trail.h"
+
+typedef struct glance {
+    const uint64_t *key;
+    ga_lfht_found *found;
+    uint64_t hash;
+    lfht_word *place;
+    uint32_t used, slot, depth; /* this slot and the next, which take turns */
+} glance;
+
+typedef struct batch {
+    ga_lfht *map;
+    ga_hazards *mine;
+} batch;
+
+typedef enum glance_sight {
+    GOES_ON = 0,
+    ANSWERED,
+    UNSURE
+} glance_sight;
+
+static inline lfht_word *root_place(const ga_lfht *map, uint64_t hash)
+{
+    return &map->words[hash >> (64 - map->root_bits)];
+}
+
+/* Follow the link, which is no deep one's; false where it has changed. */
+static inline bool glance_down(const batch *b, glance *g, lfht_word link)
+{
+    uint32_t slot = g->slot + g->depth % 2;
+    lfht_word *place = line_place_of(link, g->used, g->hash);
+    __builtin_prefetch(place);
+    if (!line_is_index(link)) { /* a line is two of the processor's */
+        __builtin_prefetch((const char *)place + LINE_BYTES / 2);
+    }
+    lfht_nap();
+    ga_hazard_set(b->mine, slot, line_at(link));
+    if (GA_LFHT_MUTANT != 1 && ga_hazard_load(b->mine, g->place) != link) {
+        return false;
+    }
+    g->place = place;
+    g->used += line_bits(link);
+    g->depth++;
+    return true;
+}
+
+/* What the place says; or to the line below. */
+static inline glance_sight glance_at(const batch *b, glance *g)
+{
+    uint32_t lane;
+    uint64_t value;
+    lfht_word word = lfht_read(g->place);
+    if (word & LINE_LINK && line_at(word)) {
+        bool plain = !(word & LINE_FROZEN) && !line_is_deep(word);
+        return plain && glance_down(b, g, word) ? GOES_ON : UNSURE;
+    }
+    line_sight saw = word & LINE_LINK ? LINE_ABSENT
+                                      : line_find(b->map, (const lfht_line *)g->place, word,
+                                                  g->hash, *g->key, &lane, &value);
+    *g->found = (ga_lfht_found){saw == LINE_SEEN, saw == LINE_SEEN ? value : 0};
+    return saw == LINE_CHANGED ? UNSURE : ANSWERED;
+}
+
+#endif
