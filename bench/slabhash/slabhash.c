@@ -7,6 +7,7 @@
  * insert   keys into an empty table
  * hit      searches of keys that are there
  * miss     searches of keys that are not
+ * mix      25 % inserts, 25 % deletes and 50 % searches of keys that are there, in the filled table
  *
  * 2^LOG2 scattered keys of 32 bits with values of 32 bits, and as many calls, shared by the
  * threads. Every table has places for its keys with PERCENT of them filled, before slabs are
@@ -14,7 +15,7 @@
  * a round every way has its turn, each round beginning with another one. The figure is the median
  * over the rounds, in millions of calls a second, then the lowest and the highest; "times" is the
  * ratio to the first way of the table, the median of the same rounds. Every answer is counted and
- * compared.
+ * compared. `used` is that before the mix.
  */
 #include <gpualloc/slabhash.h>
 
@@ -39,10 +40,11 @@ typedef enum workload {
     INSERT = 0,
     HIT,
     MISS,
+    MIX,
     WORKLOADS
 } workload;
 
-static const char *const workload_names[] = {"insert", "hit", "miss"};
+static const char *const workload_names[] = {"insert", "hit", "miss", "mix"};
 
 /* ---- the baseline --------------------------------------------------------------------------- */
 
@@ -89,6 +91,20 @@ static bool plain_search(const plain *table, uint32_t key, uint32_t *value)
     }
 }
 
+/* Its place stays taken, by a key that nobody looks for. */
+static bool plain_delete(plain *table, uint32_t key)
+{
+    uint64_t at = plain_home(table, key);
+    for (;; at = at + 1 == table->count ? 0 : at + 1) {
+        uint64_t there = __atomic_load_n(&table->places[at], __ATOMIC_RELAXED); /* as above */
+        if (!there || ((uint32_t)there == key &&
+                       __atomic_compare_exchange_n(&table->places[at], &there, UINT32_MAX, false,
+                                                   __ATOMIC_RELAXED, __ATOMIC_RELAXED))) {
+            return there != 0;
+        }
+    }
+}
+
 /* ---- ways ----------------------------------------------------------------------------------- */
 
 typedef struct way {
@@ -123,70 +139,134 @@ static struct {
     pthread_barrier_t gate;
 } world;
 
-static uint64_t work_plain(uint64_t first, uint64_t end)
+/* Compiled for each workload, which is a constant then: so that nothing is asked in a loop. */
+#define FOR_EACH_WORKLOAD static inline __attribute__((always_inline))
+
+typedef struct calls {
+    workload what;
+    const uint32_t *keys, *others;
+} calls;
+
+/* What call `i` does, and with which key: each key is in one call of a workload. */
+FOR_EACH_WORKLOAD ga_slabhash_op op_of(calls c, uint64_t i)
+{
+    ga_slabhash_op mixed = i % 4 == 0   ? GA_SLABHASH_INSERT
+                           : i % 4 == 1 ? GA_SLABHASH_DELETE
+                                        : GA_SLABHASH_SEARCH;
+    return c.what == MIX ? mixed : c.what == INSERT ? GA_SLABHASH_INSERT : GA_SLABHASH_SEARCH;
+}
+
+FOR_EACH_WORKLOAD uint32_t key_of(calls c, uint64_t i)
+{
+    bool other = c.what == MISS || (c.what == MIX && i % 4 == 0);
+    return (other ? c.others : c.keys)[i];
+}
+
+/* Whether it is right that the key was there, or was not, with this value where it asks for it. */
+FOR_EACH_WORKLOAD bool is_right(calls c, uint64_t i, bool found, uint32_t value)
+{
+    bool should = c.what == HIT || (c.what == MIX && i % 4 != 0);
+    bool valued = op_of(c, i) == GA_SLABHASH_SEARCH && found;
+    return found == should && (!valued || value == ~key_of(c, i));
+}
+
+FOR_EACH_WORKLOAD uint64_t work_plain(calls c, uint64_t first, uint64_t end)
 {
     uint64_t right = 0;
-    const uint32_t *keys = world.what == MISS ? world.others : world.keys;
     for (uint64_t i = first; i < end; i++) {
-        uint32_t value = 0;
+        uint32_t key = key_of(c, i), value = 0;
         if (world.way->batches && i + AHEAD < end) {
-            __builtin_prefetch(&world.plain.places[plain_home(&world.plain, keys[i + AHEAD])]);
+            __builtin_prefetch(&world.plain.places[plain_home(&world.plain, key_of(c, i + AHEAD))]);
         }
-        if (world.what == INSERT) {
-            right += plain_insert(&world.plain, keys[i], ~keys[i]);
-        } else {
-            bool found = plain_search(&world.plain, keys[i], &value);
-            right += world.what == HIT ? found && value == ~keys[i] : !found;
+        switch (op_of(c, i)) {
+        case GA_SLABHASH_INSERT:
+            right += is_right(c, i, !plain_insert(&world.plain, key, ~key), 0);
+            break;
+        case GA_SLABHASH_DELETE:
+            right += is_right(c, i, plain_delete(&world.plain, key), 0);
+            break;
+        default: {
+            bool found = plain_search(&world.plain, key, &value);
+            right += is_right(c, i, found, value);
+        }
         }
     }
     return right;
 }
 
-static uint64_t work_batches(uint64_t first, uint64_t end)
+FOR_EACH_WORKLOAD uint64_t work_batches(calls c, uint64_t first, uint64_t end)
 {
-    static _Thread_local uint32_t values[CHUNK];
-    static _Thread_local uint8_t results[CHUNK];
+    static _Thread_local uint32_t keys[CHUNK], values[CHUNK];
+    static _Thread_local uint8_t results[CHUNK], ops[CHUNK];
+    bool asks = c.what == HIT || c.what == MIX;
     uint64_t right = 0;
-    const uint32_t *keys = world.what == MISS ? world.others : world.keys;
     for (uint64_t i = first; i < end; i += CHUNK) {
         uint64_t n = end - i < CHUNK ? end - i : CHUNK;
         ga_slabhash_batch batch = {.count = n,
-                                   .keys = keys + i,
+                                   .keys = (c.what == MISS ? c.others : c.keys) + i,
                                    .values = values,
                                    .results = results,
-                                   .found = world.what == HIT ? values : NULL,
-                                   .op = world.what == INSERT ? GA_SLABHASH_INSERT
-                                                              : GA_SLABHASH_SEARCH};
-        for (uint64_t k = 0; world.what == INSERT && k < n; k++) {
-            values[k] = ~keys[i + k];
+                                   .found = asks ? values : NULL,
+                                   .op = op_of(c, i)};
+        for (uint64_t k = 0; (c.what == INSERT || c.what == MIX) && k < n; k++) {
+            keys[k] = key_of(c, i + k);
+            values[k] = ~keys[k];
+            ops[k] = (uint8_t)op_of(c, i + k);
+        }
+        if (c.what == MIX) {
+            batch.keys = keys;
+            batch.ops = ops;
         }
         if (ga_slabhash_run(world.table, &batch, NULL) != GA_OK) {
             errx(1, "%s", ga_error_text());
         }
         for (uint64_t k = 0; k < n; k++) {
-            right += world.what == HIT
-                         ? results[k] == GA_SLABHASH_FOUND && values[k] == ~keys[i + k]
-                         : results[k] == GA_SLABHASH_ABSENT;
+            right += is_right(c, i + k, results[k] == GA_SLABHASH_FOUND, values[k]);
         }
     }
     return right;
 }
 
-static uint64_t work_single(uint64_t first, uint64_t end)
+FOR_EACH_WORKLOAD uint64_t work_single(calls c, uint64_t first, uint64_t end)
 {
     uint64_t right = 0;
-    const uint32_t *keys = world.what == MISS ? world.others : world.keys;
     for (uint64_t i = first; i < end; i++) {
+        uint32_t key = key_of(c, i);
         ga_slabhash_found was;
-        ga_status status = world.what == INSERT
-                               ? ga_slabhash_insert(world.table, keys[i], ~keys[i], &was)
-                               : ga_slabhash_search(world.table, keys[i], &was);
+        ga_slabhash_op op = op_of(c, i);
+        ga_status status = op == GA_SLABHASH_INSERT
+                               ? ga_slabhash_insert(world.table, key, ~key, &was)
+                           : op == GA_SLABHASH_DELETE ? ga_slabhash_delete(world.table, key, &was)
+                                                      : ga_slabhash_search(world.table, key, &was);
         if (status != GA_OK) {
             errx(1, "%s", ga_error_text());
         }
-        right += world.what == HIT ? was.found && was.value == ~keys[i] : !was.found;
+        right += is_right(c, i, was.found, (uint32_t)was.value);
     }
     return right;
+}
+
+/* The calls of one thread; how many answers are right. */
+FOR_EACH_WORKLOAD uint64_t work_of(workload what, uint64_t first, uint64_t end)
+{
+    calls c = {.what = what, .keys = world.keys, .others = world.others};
+    return !world.way->path     ? work_plain(c, first, end)
+           : world.way->batches ? work_batches(c, first, end)
+                                : work_single(c, first, end);
+}
+
+static uint64_t work_through(uint64_t first, uint64_t end)
+{
+    switch (world.what) {
+    case INSERT:
+        return work_of(INSERT, first, end);
+    case HIT:
+        return work_of(HIT, first, end);
+    case MISS:
+        return work_of(MISS, first, end);
+    default:
+        return work_of(MIX, first, end);
+    }
 }
 
 static void *work(void *argument)
@@ -195,9 +275,7 @@ static void *work(void *argument)
     uint64_t first = world.count * number / world.threads;
     uint64_t end = world.count * (number + 1) / world.threads;
     pthread_barrier_wait(&world.gate);
-    uint64_t right = !world.way->path     ? work_plain(first, end)
-                     : world.way->batches ? work_batches(first, end)
-                                          : work_single(first, end);
+    uint64_t right = work_through(first, end);
     if (right != end - first) {
         errx(1, "%s: %s: %llu of %llu answers are wrong", world.way->name,
              workload_names[world.what], (unsigned long long)(end - first - right),
@@ -320,9 +398,9 @@ static void run(const settings *s, unsigned threads)
             world.way = &ways[i];
             open_table(s);
             for (world.what = INSERT; world.what < WORKLOADS; world.what++) {
+                used[i] = world.what == MIX ? share_used() : used[i];
                 rates[world.what][i][r] = measure();
             }
-            used[i] = share_used();
             close_table();
         }
     }

@@ -82,6 +82,7 @@ ga_status ga_slabhash_run(ga_slabhash *table, const ga_slabhash_batch *batch, ui
             full++;
         }
     }
+    full += counts[GA_SLABHASH_FULL]; /* at the limit of a table that grows */
     if (done) {
         *done = counts[GA_SLABHASH_ABSENT] + counts[GA_SLABHASH_FOUND];
     }

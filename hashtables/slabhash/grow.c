@@ -5,12 +5,14 @@
  *
  * STRUCTURE  table -> now -> next     `next` only while the table moves; both are tables of their
  *            own over the same slabs
- * INVARIANT  `now` becomes `next` once all buckets of that are OPEN, and the old generation is
- *            retired to the table's domain of hazard pointers: slot 0 protects `now`, slot 1 its
- *            `next`. A generation is freed when nobody protects it and no round is in it (`users`).
+ * INVARIANT  `now` becomes `next` once all buckets of that are OPEN, and the old generation goes to
+ *            the table's list of retired ones, from which any thread frees those that nobody
+ *            protects, in the table's domain of hazard pointers: slot 0 protects `now`, slot 1 its
+ *            `next`; and that no round is in (`users`).
  * ORDER      W: a generation is whole before it is `now`; N: before it is somebody's `next`. C:
  *            buckets that others have opened are OPEN for who sees that all are. U: what a round
- *            read it has read before the generation is freed.
+ *            read it has read before the generation is freed. R: it was `now` for the last time
+ *            before another thread looks whether anybody protects it.
  * PROGRESS   No call waits for another. One thread at a time makes the next generation, while
  *            others go on in the one there is, chaining slabs: stopped there it stops growth.
  *            Stopped anywhere else it stops nothing: others open the buckets that it was to open.
@@ -18,13 +20,15 @@
 #include "table.h"
 
 #include "../../liballoc/platform/libc.h"
+#include "../../liballoc/reclaim/state.h"
 
 #include <string.h>
 
 enum {
-    RUN = 8,      /* buckets that an operation opens */
-    SAMPLE = 256, /* buckets that are looked at to see how full a table is */
-    SELDOM = 63,  /* of the lowest bits of a hash: one removal in 64 looks whether to shrink */
+    RUN = 8,       /* buckets that an operation opens */
+    SAMPLE = 256,  /* buckets that are looked at to see how full a table is */
+    SELDOM = 63,   /* of 64 removals one looks whether to shrink; of 1024 changes one whether */
+    RARELY = 1023, /* what was retired can be freed: that may cost a membarrier */
     ROW_BYTES = GA_SLABHASH_WORDS * sizeof(uint32_t)
 };
 
@@ -33,18 +37,18 @@ enum {
 static slabhash_generation *new_generation(ga_slabhash *table, uint32_t buckets)
 {
     uint64_t bytes = (uint64_t)buckets * ROW_BYTES;
-    void *rows = NULL;
+    uint32_t *rows = NULL;
     slabhash_generation *g = ga_libc.memalign(SLABHASH_APART, sizeof *g);
-    if (!g || ga_alloc(table->heap, bytes, ROW_BYTES, &rows) != GA_OK) {
+    if (!g || ga_slabhash_make_rows(table, bytes, &rows) != GA_OK) {
         ga_libc.free(g);
         return NULL;
     }
-    memset(rows, 0xff, bytes);
     memset(g, 0, sizeof *g);
     g->table = table;
     g->view = table->view;
     g->view.rows = rows;
     g->view.buckets = buckets;
+    g->view.chained = &g->chained;
     g->bytes = bytes;
     g->wanted = buckets / 8;
     g->users = 1;
@@ -72,10 +76,32 @@ static void drop(slabhash_generation *g)
     }
 }
 
-static void reclaim(void *context, void *object)
+/* One that no call finds any more. */
+static void retire(ga_slabhash *table, slabhash_generation *g)
 {
-    (void)context;
-    drop(object);
+    /* relaxed: a guess, which the compare-and-swap confirms */
+    slabhash_generation *first = __atomic_load_n(&table->retired, __ATOMIC_RELAXED);
+    do {
+        g->later = first;
+        /* R1: release. Pairs with R2: it was unlinked before. */
+    } while (!__atomic_compare_exchange_n(&table->retired, &first, g, true, __ATOMIC_RELEASE,
+                                          __ATOMIC_RELAXED));
+}
+
+/* Free the retired ones that nobody protects, whoever retired them. */
+static void sweep(ga_slabhash *table)
+{
+    /* R2: acquire. Pairs with R1: who protects one has found it before now. */
+    slabhash_generation *g = __atomic_exchange_n(&table->retired, NULL, __ATOMIC_ACQUIRE);
+    while (g) {
+        slabhash_generation *later = g->later;
+        if (ga_scan_single(table->domain, g)) {
+            drop(g);
+        } else {
+            retire(table, g);
+        }
+        g = later;
+    }
 }
 
 ga_status ga_slabhash_generations_begin(ga_slabhash *table)
@@ -95,6 +121,11 @@ ga_status ga_slabhash_generations_begin(ga_slabhash *table)
 
 void ga_slabhash_generations_end(ga_slabhash *table)
 {
+    slabhash_generation *later;
+    for (slabhash_generation *g = table->retired; g; g = later) {
+        later = g->later;
+        drop(g);
+    }
     if (table->domain) {
         ga_domain_close(table->domain);
     }
@@ -191,9 +222,6 @@ static void finish(const slabhash_pin *pin)
     /* relaxed: figures. Whoever appends meanwhile is counted or not. */
     uint32_t chained = __atomic_load_n(&pin->next->chained, __ATOMIC_RELAXED);
     uint32_t usual = pin->next->view.buckets / 8;
-    if (ga_hazard_reserve(pin->mine, 1) != GA_OK) {
-        return; /* another call will do it */
-    }
     __atomic_store_n(&pin->next->wanted, 2 * chained > usual ? 2 * chained : usual,
                      __ATOMIC_RELAXED);
     /* W1: release, and acquire: all that was opened is. Pairs with P2, and C. */
@@ -204,7 +232,8 @@ static void finish(const slabhash_pin *pin)
         drop(now);
         return;
 #endif
-        (void)ga_hazard_retire(pin->mine, now, now->bytes, reclaim, NULL);
+        retire(table, now);
+        sweep(table);
     }
 }
 
@@ -296,12 +325,18 @@ static void consider_growing(slabhash_generation *g)
     }
 }
 
+/* One in so many of all hashes, whatever of their bits are alike: a power of 2 less 1. */
+static bool is_one_of(uint32_t many, uint64_t hash)
+{
+    return (ga_bits_mix((uint32_t)hash ^ (uint32_t)(hash >> 32)) & many) == 0;
+}
+
 /* A pair was taken out. Seldom, and where its bucket has few: is the table as empty? */
 static void consider_shrinking(slabhash_generation *g, uint64_t hash)
 {
     uint32_t buckets = g->view.buckets;
     uint32_t bucket = ga_slabhash_bucket(g->view, hash);
-    if ((hash & SELDOM) == 0 && buckets / 2 >= g->table->least && !next_of(g) &&
+    if (is_one_of(SELDOM, hash) && buckets / 2 >= g->table->least && !next_of(g) &&
         fullness(g, (slabhash_range){bucket, bucket + 1}, 1) < 12) {
         uint32_t percent = fullness_of_all(g);
         if (percent < 12) {
@@ -313,6 +348,11 @@ static void consider_shrinking(slabhash_generation *g, uint64_t hash)
 void ga_slabhash_tend(const slabhash_pin *pin, uint64_t hash, bool opened, bool chained,
                       bool emptied)
 {
+    ga_slabhash *table = pin->now->table;
+    /* relaxed: a guess. What is protected still will be looked at again. */
+    if (__atomic_load_n(&table->retired, __ATOMIC_RELAXED) && is_one_of(RARELY, hash)) {
+        sweep(table);
+    }
     if (pin->next) {
         slabhash_note_opened(pin, opened ? 1 : 0);
         /* relaxed: a figure */
@@ -372,6 +412,7 @@ ga_status ga_slabhash_settle(ga_slabhash *table, bool begin_one)
         status = move_once(table, again, &moved);
         status = status == GA_OK && again ? move_once(table, false, &moved) : status;
     }
+    sweep(table);
     return status;
 }
 

@@ -17,16 +17,17 @@
  * would stand in one still: so it is mixed, each number to another (the finaliser of MurmurHash3,
  * Austin Appleby, public domain), which leaves what the seed promises for any two keys as it is.
  * The table scales it to its buckets by a multiplication instead of the paper's mod B. Keys of 64
- * bits that differ by a multiple of p share a hash: at most nine do. */
+ * bits that differ by a multiple of p share a hash: at most nine do. b is added to what is folded,
+ * not to the product: the carry would be had from an instruction that waits for what was in its
+ * register before, which on x86-64 makes each search wait for the one before it. */
 GA_SIMT uint64_t ga_slabhash_seeded(ga_slabhash_view table, uint64_t key)
 {
     uint64_t low_key = (key & GA_SLABHASH_PRIME) + (key >> 61);
     uint64_t high = ga_bits_high(table.a, low_key);
     uint64_t low = table.a * low_key;
     /* The product is below 2^123: its upper part begins at bit 61, and 2^61 is 1 mod p. */
-    uint64_t sum = (low & GA_SLABHASH_PRIME) + (high << 3 | low >> 61);
-    sum = (sum & GA_SLABHASH_PRIME) + (sum >> 61) + table.b;
-    sum = (sum & GA_SLABHASH_PRIME) + (sum >> 61);
+    uint64_t sum = (low & GA_SLABHASH_PRIME) + (high << 3 | low >> 61) + table.b;
+    sum = (sum & GA_SLABHASH_PRIME) + (sum >> 61); /* p and 2 at most */
     sum -= sum >= GA_SLABHASH_PRIME ? GA_SLABHASH_PRIME : 0;
     sum = (sum ^ sum >> 33) * UINT64_C(0xff51afd7ed558ccd);
     sum = (sum ^ sum >> 33) * UINT64_C(0xc4ceb9fe1a85ec53);

@@ -55,6 +55,14 @@ typedef struct ga_slabhash_view {
     uint32_t apart; /* the most that two bucket slabs of a path are apart: buckets / path */
     uint32_t kind;  /* for those who dispatch */
     uint64_t a, b;  /* the hash */
+    /* Not 0: keys stand in their order at home (near_tile.h), and no flush has moved any since.
+     * NULL: they never do. Plain: changed by who is alone. */
+    const uint32_t *ordered;
+    uint32_t far; /* not 0: larger than the caches by so much that each request counts */
+    /* Of tables that grow: slabs behind these buckets, relaxed, and the most that calls chain
+     * there; moving goes on beyond that, or it might never end. Else NULL. */
+    const uint32_t *chained;
+    uint32_t most;
 } ga_slabhash_view;
 
 /* What the operations answer. */
@@ -65,6 +73,9 @@ typedef struct ga_slabhash_answer {
 
 /* A result of tables that grow, from one generation: nothing done, the key's bucket moves on. */
 #define GA_SLABHASH_MOVES 4u
+
+/* The value beside the result FULL where that is for the limit, and more slabs would not help. */
+#define GA_SLABHASH_AT_LIMIT 1u
 
 GA_SIMT ga_slabhash_answer ga_slabhash_say(uint32_t result, uint64_t value)
 {
@@ -231,7 +242,36 @@ typedef struct ga_slabhash_walk {
     uint32_t step;   /* from there to the next bucket */
     uint32_t left;   /* buckets still to come */
     uint32_t bit;    /* of the mark: the key's class */
+    uint32_t spin;   /* 16 bits: where in `row` the key's order begins; 0 behind its home */
 } ga_slabhash_walk;
+
+/* Whether keys of unique tables are put in, and so may be looked for, in their order. */
+GA_SIMT bool ga_slabhash_is_ordered(ga_slabhash_view table)
+{
+    return table.ordered && *table.ordered;
+}
+
+/* The word at which the order begins: a sector's first, each chosen as often as it has places. From
+ * there it goes to the last place, and on from the first. */
+GA_SIMT uint32_t ga_slabhash_turn_of(uint32_t kind, uint32_t spin)
+{
+    uint32_t places = GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32   ? 30u
+                      : GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP32 ? 15u
+                                                                    : 7u;
+    uint32_t width = GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32   ? 1u
+                     : GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP32 ? 2u
+                                                                   : 4u;
+    return (spin * places >> 16) * width & ~7u;
+}
+
+/* The first place of the mask, which is not 0, in the key's order; multimaps have none. */
+GA_SIMT uint32_t ga_slabhash_first_in_order(uint32_t kind, ga_slabhash_walk walk, uint32_t places)
+{
+    bool turns = !GA_SLABHASH_IS_MULTI(kind) && GA_SLABHASH_MUTANT != 19;
+    uint32_t turn = turns ? ga_slabhash_turn_of(kind, walk.spin) : 0;
+    uint32_t behind = places & ~0u << turn;
+    return ga_bits_lowest(behind ? behind : places);
+}
 
 /* The chain of one bucket alone. */
 GA_SIMT ga_slabhash_walk ga_slabhash_walk_chain(ga_slabhash_view table, uint32_t bucket)
@@ -244,6 +284,7 @@ GA_SIMT ga_slabhash_walk ga_slabhash_walk_chain(ga_slabhash_view table, uint32_t
     walk.step = 0;
     walk.left = 0;
     walk.bit = 1u;
+    walk.spin = 0;
     return walk;
 }
 
@@ -253,8 +294,13 @@ GA_SIMT ga_slabhash_walk ga_slabhash_walk_path(ga_slabhash_view table, uint64_t 
 {
     ga_slabhash_walk walk =
         ga_slabhash_walk_chain(table, (uint32_t)ga_bits_high(hash, table.buckets));
+    bool ordered = ga_slabhash_is_ordered(table);
+    uint32_t other = 0;
+    if (ordered || table.path > 1u) {
+        other = ga_bits_mix((uint32_t)hash ^ (uint32_t)(hash >> 32));
+        walk.spin = ordered ? other >> 8 & 0xffffu : 0;
+    }
     if (table.path > 1u) {
-        uint32_t other = ga_bits_mix((uint32_t)hash ^ (uint32_t)(hash >> 32));
         walk.step = 1u + (uint32_t)((uint64_t)other * table.apart >> 32);
         walk.left = table.path - 1u;
         walk.bit = 1u << other % 32u;
@@ -280,6 +326,7 @@ GA_SIMT bool ga_slabhash_follow(uint32_t kind, ga_slabhash_view table, ga_tile t
     }
     walk->row = ga_slabhash_row(table, link);
     walk->end = walk->row;
+    walk->spin = 0;
     return true;
 }
 
@@ -302,6 +349,7 @@ GA_SIMT bool ga_slabhash_next(uint32_t kind, ga_slabhash_view table, ga_tile til
     walk->bucket += walk->step;
     walk->bucket -= walk->bucket >= table.buckets ? table.buckets : 0;
     walk->row = table.rows + (size_t)walk->bucket * GA_SLABHASH_WORDS;
+    walk->spin = 0;
     return true;
 }
 
@@ -332,13 +380,12 @@ GA_SIMT ga_slabhash_answer ga_slabhash_find(uint32_t kind, ga_slabhash_view tabl
         row = ga_slabhash_look(kind, tile, walk.row);
         uint32_t found = ga_slabhash_match(kind, tile, row, key);
         if (found) {
-            uint32_t place = ga_slabhash_first(kind, tile, row, found, true);
-            if (place != GA_NONE) {
-                ga_slabhash_seen(kind, walk.row + place);
-                return ga_slabhash_say(GA_SLABHASH_FOUND,
-                                       ga_slabhash_value_at(kind, tile, row, place));
+            uint64_t value;
+            if (ga_slabhash_take(kind, tile, row, walk.row, found, key, &value) != GA_NONE) {
+                return ga_slabhash_say(GA_SLABHASH_FOUND, value);
             }
-            if (!GA_SLABHASH_IS_MULTI(kind)) { /* the key's own place: it is nowhere else */
+            /* The key's own place: it is nowhere else. Or one that it was taken out of now. */
+            if (!GA_SLABHASH_IS_MULTI(kind)) {
                 break;
             }
         }
@@ -454,6 +501,11 @@ GA_SIMT bool ga_slabhash_append(uint32_t kind, ga_slabhash_view table, ga_tile t
                                 ga_slabhash_walk *walk, ga_slab_claimed *claimed,
                                 ga_slabhash_change_to to, ga_slabhash_answer *answer)
 {
+    /* relaxed: a figure */
+    if (GA_SLABHASH_IS_GROWING(kind) && ga_load_relaxed(table.chained) >= table.most) {
+        *answer = ga_slabhash_say(GA_SLABHASH_FULL, GA_SLABHASH_AT_LIMIT);
+        return true;
+    }
     uint32_t unit = ga_slabhash_claim(table.heap, tile, claimed);
     if (unit == GA_SLABHASH_NO_SLAB) {
         *answer = ga_slabhash_say(GA_SLABHASH_FULL, 0);
@@ -497,7 +549,7 @@ GA_SIMT ga_slabhash_answer ga_slabhash_put(uint32_t kind, ga_slabhash_view table
         }
         uint32_t empty = ga_slabhash_match(kind, tile, row, GA_SLABHASH_EMPTY);
         if (empty && spot == GA_NONE) {
-            spot = ga_bits_lowest(empty);
+            spot = ga_slabhash_first_in_order(kind, walk, empty);
             spot_at = walk;
         }
         if (!empty && walk.left && ga_row_get(tile, row, GA_SLABHASH_MARK) & walk.bit) {

@@ -4,7 +4,9 @@
  * requests at once, so that their loads are under way together, and then each lane makes the one
  * change that its request comes to, all lanes at once.
  *
- * STRUCTURE  queue    lanes whose request has a slab to look at, a mask
+ * STRUCTURE  home     in tables that are ordered (near_tile.h) each lane looks at its request's
+ *                     home by itself, judges, and makes its change
+ *            queue    lanes whose request has a slab to look at, a mask
  *            look     the tile loads the slabs of the next GA_SLABHASH_AT_ONCE of them; what it
  *                     sees in each the lane keeps whose request it is; and so on for all
  *            judge    each lane what it has seen: answered, or a change to be made, or on to the
@@ -23,7 +25,7 @@
 #ifndef GPUALLOC_SLABHASH_MANY_TILE_H
 #define GPUALLOC_SLABHASH_MANY_TILE_H
 
-#include "hash_tile.h"
+#include "near_tile.h"
 
 /* Rows of a tile that are loaded together. */
 #ifndef GA_SLABHASH_AT_ONCE
@@ -45,24 +47,12 @@ typedef struct ga_slabhash_many {
     ga_lanes at;            /* which bucket's it is */
     ga_lanes step;          /* to the next */
     ga_lanes left;          /* buckets still to come */
+    ga_lanes spin;          /* where the order at home begins */
     ga_lanes bit;           /* the class */
     ga_lanes place;
     ga_lanes result;
     ga_lanes was, was_high; /* the value that is there */
 } ga_slabhash_many;
-
-/* What was seen in a slab, in the lane whose request it is: places are GA_NONE where there are
- * none. */
-typedef struct ga_slabhash_sight {
-    ga_lanes found, empty;      /* the first place of the key; the first empty one */
-    ga_lanes value, value_high; /* at `found` */
-    ga_lanes mark, next;
-} ga_slabhash_sight;
-
-GA_SIMT uint64_t ga_slabhash_wide(ga_lanes low, ga_lanes high, uint32_t lane)
-{
-    return ga_lane_read(low, lane) | (uint64_t)ga_lane_read(high, lane) << 32;
-}
 
 /* The operations of a kind that this serves; others are for later. */
 GA_SIMT bool ga_slabhash_is_served(uint32_t kind, uint32_t op)
@@ -77,6 +67,12 @@ GA_SIMT bool ga_slabhash_is_served(uint32_t kind, uint32_t op)
 GA_SIMT bool ga_slabhash_may_put(uint32_t fixed)
 {
     return fixed >= GA_SLABHASH_OP_COUNT || ga_slabhash_puts(fixed);
+}
+
+/* Whether it may change anything. */
+GA_SIMT bool ga_slabhash_may_change(uint32_t fixed)
+{
+    return fixed != GA_SLABHASH_SEARCH;
 }
 
 /* Lane `own` goes to the slab. */
@@ -95,6 +91,7 @@ GA_SIMT void ga_slabhash_many_begin(ga_slabhash_view table, ga_slabhash_many *ma
     ga_lane_write(&many->at, own, walk.bucket);
     ga_lane_write(&many->step, own, walk.step);
     ga_lane_write(&many->left, own, walk.left);
+    ga_lane_write(&many->spin, own, walk.spin);
     ga_lane_write(&many->bit, own, walk.bit);
 }
 
@@ -274,6 +271,7 @@ GA_SIMT uint32_t ga_slabhash_look_at_many(uint32_t kind, uint32_t fixed, ga_slab
     do {
         queue = ga_slabhash_look_at_some(kind, fixed, tile, n, queue, many, &sight);
     } while (ga_lanes_any(tile, ga_lanes_all(queue)));
+    ga_tile_sync(tile); /* links were read, by whichever lane, before each lane acquires: L2 */
     GA_EACH_LANE(tile, asking, own)
     {
         bool on = ga_slabhash_judge(kind, fixed, table, many, own, &sight);
@@ -311,20 +309,12 @@ GA_SIMT bool ga_slabhash_act(uint32_t kind, uint32_t op, ga_slabhash_many *many,
     }
 }
 
-/* All of it for the lanes of the mask, whose operations the kind has, whose keys and values are
- * allowed, and which have begun. Answers the mask of those that are for later; the others have
- * their results and what was there. */
-GA_SIMT uint32_t ga_slabhash_serve_many(uint32_t kind, uint32_t fixed, ga_slabhash_view table,
-                                        ga_tile tile, uint32_t asking, ga_slabhash_many *many)
+/* Each lane makes the change that its request has come to, and its answer is whole. The mask of
+ * those whose swap has failed. */
+GA_SIMT uint32_t ga_slabhash_act_all(uint32_t kind, uint32_t fixed, ga_tile tile, uint32_t asking,
+                                     ga_slabhash_many *many)
 {
-    ga_lanes later = ga_lanes_all(0);
-    uint32_t on = asking;
-    if (ga_lanes_any(tile, ga_lanes_all(on))) {
-        on = ga_slabhash_look_at_many(kind, fixed, table, tile, GA_SLABHASH_AT_ONCE, on, many);
-    }
-    while (ga_lanes_any(tile, ga_lanes_all(on))) { /* few are left */
-        on = ga_slabhash_look_at_many(kind, fixed, table, tile, GA_SLABHASH_AT_ONCE / 2u, on, many);
-    }
+    ga_lanes failed = ga_lanes_all(0);
     GA_EACH_LANE(tile, asking, own)
     {
         uint32_t result = ga_lane_read(many->result, own);
@@ -338,15 +328,113 @@ GA_SIMT uint32_t ga_slabhash_serve_many(uint32_t kind, uint32_t fixed, ga_slabha
             result = !done    ? (uint32_t)GA_SLABHASH_LATER
                      : is_set ? (uint32_t)GA_SLABHASH_FOUND
                               : (uint32_t)GA_SLABHASH_ABSENT;
+            ga_lane_write(&failed, own, done ? 0 : 1u);
         }
         if (result != GA_SLABHASH_FOUND) {
             ga_lane_write(&many->was, own, 0);
             ga_lane_write(&many->was_high, own, 0);
         }
         ga_lane_write(&many->result, own, result);
-        ga_lane_write(&later, own, result == GA_SLABHASH_LATER ? 1u : 0u);
     }
     ga_tile_sync(tile); /* what a lane did comes before what is done for it later */
+    return ga_lanes_nonzero(tile, failed);
+}
+
+/* ---- at home, each lane by itself ------------------------------------------------------------ */
+
+/* The sectors at which the orders of the lanes of the mask begin. */
+GA_SIMT ga_sectors ga_slabhash_look_at_firsts(uint32_t kind, ga_tile tile, uint32_t lanes,
+                                              const ga_slabhash_many *many)
+{
+    ga_lanes low = ga_lanes_all(0), high = ga_lanes_all(0);
+    GA_EACH_LANE(tile, lanes, own)
+    {
+        const uint32_t *at = ga_slabhash_many_row(many, own) +
+                             ga_slabhash_turn_of(kind, ga_lane_read(many->spin, own));
+        ga_lane_write(&low, own, (uint32_t)(uintptr_t)at);
+        ga_lane_write(&high, own, (uint32_t)((uint64_t)(uintptr_t)at >> 32));
+    }
+    return ga_slabhash_look_together(kind, tile, lanes, low, high);
+}
+
+/* All requests of the mask look at their homes, each lane at its own: at one sector, and where that
+ * says nothing at the other three at once. Answers which go on to the next slab. In tables that are
+ * far it is requests that count, and neighbours load the first sectors together; near, it is
+ * instructions. */
+GA_SIMT uint32_t ga_slabhash_look_at_homes(uint32_t kind, uint32_t fixed, ga_slabhash_view table,
+                                           ga_tile tile, uint32_t asking, ga_slabhash_many *many)
+{
+    ga_slabhash_sight sight;
+    ga_sectors firsts;
+    ga_lanes again = ga_lanes_all(0);
+    sight.mark = sight.next = ga_lanes_all(0xffffffffu);
+    GA_UNROLL
+    for (uint32_t i = 0; i < 8u; i++) {
+        firsts.word[i] = ga_lanes_all(0);
+    }
+    if (table.far) {
+        firsts = ga_slabhash_look_at_firsts(kind, tile, asking, many);
+    }
+    GA_EACH_LANE(tile, asking, own)
+    {
+        const uint32_t *row = ga_slabhash_many_row(many, own);
+        uint64_t key = ga_slabhash_wide(many->key, many->key_high, own);
+        uint32_t turn = ga_slabhash_turn_of(kind, ga_lane_read(many->spin, own));
+        ga_sector first = table.far ? ga_slabhash_sector_of(&firsts, own)
+                                    : ga_slabhash_look_near(kind, row + turn);
+        if (!ga_slabhash_see_near(kind, first, turn, key, own, &sight)) {
+            ga_slabhash_see_rest(kind, row, turn, key, own, &sight);
+        }
+        ga_slabhash_see_end(own, &sight);
+        bool on = ga_slabhash_judge(kind, fixed, table, many, own, &sight);
+        ga_lane_write(&again, own, on ? 1u : 0u);
+    }
+    ga_tile_sync(tile); /* what a lane acquired is the others' */
+    return ga_lanes_nonzero(tile, again);
+}
+
+/* The same, with changes. Swaps that fail are tried again, since another's has succeeded. */
+GA_SIMT uint32_t ga_slabhash_serve_homes(uint32_t kind, uint32_t fixed, ga_slabhash_view table,
+                                         ga_tile tile, uint32_t asking, ga_slabhash_many *many)
+{
+    uint32_t on = 0;
+    uint32_t rest = asking;
+    do {
+        uint32_t further = ga_slabhash_look_at_homes(kind, fixed, table, tile, rest, many);
+        on |= further;
+        rest = ga_slabhash_may_change(fixed)
+                   ? ga_slabhash_act_all(kind, fixed, tile, rest & ~further, many)
+                   : 0;
+    } while (ga_slabhash_may_change(fixed) && ga_lanes_any(tile, ga_lanes_all(rest)));
+    return on;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------ */
+
+/* All of it for the lanes of the mask, whose operations the kind has, whose keys and values are
+ * allowed, and which have begun. Answers the mask of those that are for later; the others have
+ * their results and what was there. */
+GA_SIMT uint32_t ga_slabhash_serve_many(uint32_t kind, uint32_t fixed, ga_slabhash_view table,
+                                        ga_tile tile, uint32_t asking, ga_slabhash_many *many)
+{
+    bool ordered = ga_slabhash_may_be_near(kind) && ga_slabhash_is_ordered(table);
+    ga_lanes later = ga_lanes_all(0);
+    uint32_t on = asking;
+    uint32_t to_act = asking;
+    if (ordered) {
+        on = ga_slabhash_serve_homes(kind, fixed, table, tile, on, many);
+        to_act = ga_slabhash_may_change(fixed) ? on : asking;
+    } else if (ga_lanes_any(tile, ga_lanes_all(on))) {
+        on = ga_slabhash_look_at_many(kind, fixed, table, tile, GA_SLABHASH_AT_ONCE, on, many);
+    }
+    while (ga_lanes_any(tile, ga_lanes_all(on))) {
+        on = ga_slabhash_look_at_many(kind, fixed, table, tile, GA_SLABHASH_AT_ONCE / 2u, on, many);
+    }
+    (void)ga_slabhash_act_all(kind, fixed, tile, to_act, many);
+    GA_EACH_LANE(tile, asking, own)
+    {
+        ga_lane_write(&later, own, ga_lane_read(many->result, own) == GA_SLABHASH_LATER ? 1u : 0u);
+    }
     return ga_lanes_nonzero(tile, later);
 }
 

@@ -42,6 +42,129 @@ GA_SIMT ga_slabhash_answer ops_run(ops_do *perform, const ga_slabhash *table,
     return answer;
 }
 
+/* A search that goes on behind its home, or has another hash: a function of its own, so that what
+ * is before it needs no registers but those that a call may change. */
+typedef ga_status ops_find_on(ga_slabhash *table, uint64_t key, ga_slabhash_found *found);
+
+GA_SIMT ga_status ops_found(ga_slabhash_found *found, bool is, uint64_t value)
+{
+    found->found = is;
+    found->value = value;
+    return GA_OK;
+}
+
+GA_SIMT ga_status ops_search_on(uint32_t kind, ga_slabhash *table, uint64_t key,
+                                ga_slabhash_found *found)
+{
+    if (!ga_slabhash_allowed(kind, GA_SLABHASH_SEARCH, key, 0)) {
+        return ga_slabhash_look_for(table, key, found);
+    }
+    ga_slabhash_walk walk = ga_slabhash_walk_path(table->view, slabhash_hash_of(table, key));
+    ga_slabhash_answer answer = ga_slabhash_find(kind, table->view, SLABHASH_TILE, walk, key);
+    return ops_found(found, answer.result == GA_SLABHASH_FOUND, answer.value);
+}
+
+/* Whether the path of the hash ends at its home, as loaded. */
+GA_SIMT bool ops_ends(ga_slabhash_view table, ga_row row, uint64_t hash)
+{
+    ga_slabhash_walk walk = ga_slabhash_walk_path(table, hash);
+    return walk.left ? (ga_row_get(SLABHASH_TILE, row, GA_SLABHASH_MARK) & walk.bit) != 0
+                     : ga_row_get(SLABHASH_TILE, row, GA_SLABHASH_NEXT) == GA_SLABHASH_NO_SLAB;
+}
+
+/* A key's home, as loaded, for calls that need no other slab as a rule; where that is not so they
+ * begin anew with all of the path. */
+typedef struct ops_home {
+    uint64_t key, hash;
+    uint32_t *at;
+    ga_row row;
+    uint32_t is; /* the places at which the key was seen */
+} ops_home;
+
+/* Not for a hash of the caller's: a call would want registers that are kept. */
+GA_SIMT ops_home ops_look_home(uint32_t kind, const ga_slabhash *table, uint64_t key)
+{
+    ops_home home;
+    /* As it is; the hash of 32 bits is shorter. */
+    home.key = GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 ? key : (uint32_t)key;
+    home.hash = ga_slabhash_seeded(table->view, home.key);
+    home.at = ga_slabhash_bucket_row(table->view, ga_slabhash_bucket(table->view, home.hash));
+    home.row = ga_slabhash_look(kind, SLABHASH_TILE, home.at);
+    home.is = ga_slabhash_match(kind, SLABHASH_TILE, home.row, home.key);
+    return home;
+}
+
+/* The key's place, and its value; GA_NONE where it is not there any more. */
+GA_SIMT uint32_t ops_take_home(uint32_t kind, const ops_home *home, uint64_t *value)
+{
+    return !home->is ? GA_NONE
+                     : ga_slabhash_take(kind, SLABHASH_TILE, home->row, home->at, home->is,
+                                        home->key, value);
+}
+
+/* Nearly all searches end there; else from the beginning, by `on`. */
+GA_SIMT ga_status ops_search(uint32_t kind, ops_find_on *on, ga_slabhash *table, uint64_t key,
+                             ga_slabhash_found *found)
+{
+    uint64_t value;
+    if (key > ga_slabhash_key_most(kind) || table->hash) {
+        return on(table, key, found);
+    }
+    ops_home home = ops_look_home(kind, table, key);
+    if (ops_take_home(kind, &home, &value) != GA_NONE) {
+        return ops_found(found, true, value);
+    }
+    if (!home.is && ops_ends(table->view, home.row, home.hash)) {
+        return ops_found(found, false, 0);
+    }
+    return on(table, key, found);
+}
+
+/* The first empty place, where the path ends with this slab: as ga_slabhash_put() does it where keys
+ * have no order of their own. */
+GA_SIMT bool ops_insert_home(uint32_t kind, const ga_slabhash *table, uint64_t key, uint64_t value,
+                             ga_slabhash_found *was)
+{
+    uint64_t there = 0;
+    if (table->hash || table->view.ordered ||
+        !ga_slabhash_allowed(kind, GA_SLABHASH_INSERT, key, value)) {
+        return false;
+    }
+    ops_home home = ops_look_home(kind, table, key);
+    bool found = ops_take_home(kind, &home, &there) != GA_NONE;
+    if (!found) {
+        uint32_t empty = ga_slabhash_match(kind, SLABHASH_TILE, home.row, GA_SLABHASH_EMPTY);
+        if (home.is || !empty || !ops_ends(table->view, home.row, home.hash) ||
+            !ga_slabhash_fill(kind, SLABHASH_TILE, home.at + ga_bits_lowest(empty), key, value)) {
+            return false;
+        }
+    }
+    if (was) {
+        (void)ops_found(was, found, found ? there : 0);
+    }
+    return true;
+}
+
+GA_SIMT bool ops_erase_home(uint32_t kind, const ga_slabhash *table, uint64_t key,
+                            ga_slabhash_found *was)
+{
+    uint64_t there;
+    if (key > ga_slabhash_key_most(kind) || table->hash) {
+        return false;
+    }
+    ops_home home = ops_look_home(kind, table, key);
+    uint32_t place = ops_take_home(kind, &home, &there);
+    bool found = place != GA_NONE;
+    if (found ? !ga_slabhash_erase(kind, SLABHASH_TILE, home.at + place, key, there)
+              : home.is || !ops_ends(table->view, home.row, home.hash)) {
+        return false;
+    }
+    if (was) {
+        (void)ops_found(was, found, found ? there : 0);
+    }
+    return true;
+}
+
 GA_SIMT uint64_t ops_find_all(uint32_t kind, const ga_slabhash *table, uint64_t key,
                               uint64_t *values, uint64_t room)
 {
@@ -258,6 +381,12 @@ GA_SIMT void ops_fetch_growing(uint32_t kind, const ga_slabhash *table,
     ga_slabhash_unpin(&pin);
 }
 
+/* Whether there is to be no slab for it: to ask for more would be in vain. */
+GA_SIMT bool ops_is_at_limit(ga_slabhash_answer answer)
+{
+    return answer.result == GA_SLABHASH_FULL && answer.value == GA_SLABHASH_AT_LIMIT;
+}
+
 GA_SIMT uint64_t ops_batch_growing(uint32_t kind, ops_do_growing *perform, const ga_slabhash *table,
                                    const ga_slabhash_batch *batch, slabhash_range range,
                                    uint64_t *counts)
@@ -276,8 +405,10 @@ GA_SIMT uint64_t ops_batch_growing(uint32_t kind, ops_do_growing *perform, const
                                     .how = batch->how};
         ga_slabhash_answer answer =
             ops_run_pinned(perform, table, &claimed, hashes[i % OPS_AHEAD], &to);
+        bool at_limit = ops_is_at_limit(answer);
+        answer.value = at_limit ? 0 : answer.value;
         ops_answer(kind, batch, i, answer);
-        if (answer.result == GA_SLABHASH_FULL) {
+        if (answer.result == GA_SLABHASH_FULL && !at_limit) {
             break;
         }
         counts[answer.result]++;
@@ -375,10 +506,28 @@ GA_SIMT bool ops_each_growing(uint32_t kind, const ga_slabhash *table, ga_slabha
 
 #define OPS_DEFINE(name, kind)                                                                     \
     static __attribute__((noinline))                                                               \
+    ga_status name##_search_on(ga_slabhash *table, uint64_t key, ga_slabhash_found *found)         \
+    {                                                                                              \
+        return ops_search_on(kind, table, key, found);                                             \
+    }                                                                                              \
+    static ga_status name##_search(ga_slabhash *table, uint64_t key, ga_slabhash_found *found)     \
+    {                                                                                              \
+        return ops_search(kind, name##_search_on, table, key, found);                              \
+    }                                                                                              \
+    static __attribute__((noinline))                                                               \
     ga_slabhash_answer name##_do(const ga_slabhash *table, ga_slab_claimed *claimed,               \
                                  uint64_t hash, const ga_slabhash_change_to *to)                   \
     {                                                                                              \
         return ga_slabhash_do(kind, table->view, SLABHASH_TILE, claimed, hash, *to);               \
+    }                                                                                              \
+    static bool name##_insert(const ga_slabhash *table, uint64_t key, uint64_t value,              \
+                              ga_slabhash_found *was)                                              \
+    {                                                                                              \
+        return ops_insert_home(kind, table, key, value, was);                                      \
+    }                                                                                              \
+    static bool name##_erase(const ga_slabhash *table, uint64_t key, ga_slabhash_found *was)       \
+    {                                                                                              \
+        return ops_erase_home(kind, table, key, was);                                              \
     }                                                                                              \
     static ga_slabhash_answer name##_run(const ga_slabhash *table,                                 \
                                          const ga_slabhash_change_to *to)                          \
@@ -418,7 +567,10 @@ GA_SIMT bool ops_each_growing(uint32_t kind, const ga_slabhash *table, ga_slabha
     {                                                                                              \
         ops_flush(kind, table);                                                                    \
     }                                                                                              \
-    static const slabhash_ops name = {.run = name##_run,                                           \
+    static const slabhash_ops name = {.search = name##_search,                                     \
+                                      .insert = GA_SLABHASH_IS_MULTI(kind) ? NULL : name##_insert, \
+                                      .erase = GA_SLABHASH_IS_MULTI(kind) ? NULL : name##_erase,   \
+                                      .run = name##_run,                                           \
                                       .find_all = name##_find_all,                                 \
                                       .remove_all = name##_remove_all,                             \
                                       .batch = name##_batch,                                       \
@@ -459,7 +611,8 @@ GA_SIMT bool ops_each_growing(uint32_t kind, const ga_slabhash *table, ga_slabha
     {                                                                                              \
         ops_sample(kind, generation, range, step, census);                                         \
     }                                                                                              \
-    static const slabhash_ops name = {.run = name##_run,                                           \
+    static const slabhash_ops name = {.search = ga_slabhash_look_for,                              \
+                                      .run = name##_run,                                           \
                                       .batch = name##_batch,                                       \
                                       .each = name##_each,                                         \
                                       .open = name##_open,                                         \

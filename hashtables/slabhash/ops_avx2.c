@@ -5,8 +5,8 @@
  */
 #if defined __x86_64__ && defined __GNUC__ && !defined __clang__ && !defined __AVX2__ &&           \
     !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
-/* Before anything is defined: what is inlined must have been compiled for it, too, and what compares
- * words is made of loops. */
+/* Before anything is defined: what is inlined must have been compiled for it, too, and what
+ * compares words is made of loops. */
 #pragma GCC target("avx2,popcnt,bmi")
 #pragma GCC optimize("O3")
 #define OPS_NAME ga_slabhash_ops_avx2

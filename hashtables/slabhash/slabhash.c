@@ -11,6 +11,9 @@
 
 #include "../../liballoc/platform/libc.h"
 #include "../../liballoc/platform/machine.h"
+#include "../../liballoc/platform/os_memory.h"
+
+#include <sys/mman.h>
 
 #include <string.h>
 
@@ -19,7 +22,8 @@ enum {
     BUCKETS_AT_FIRST = 16, /* in a table that grows */
     PATH_MOST = 16,
     SUPER_BITS = 3, /* slabs are taken from the heap 1 MiB at a time */
-    ROW_BYTES = GA_SLABHASH_WORDS * sizeof(uint32_t)
+    ROW_BYTES = GA_SLABHASH_WORDS * sizeof(uint32_t),
+    HUGE = 2 << 20
 };
 
 static const uint64_t LIMIT = UINT64_C(16) << 30;
@@ -160,9 +164,12 @@ static void fill(ga_slabhash *table, const ga_slabhash_options *o, const ga_slab
 {
     uint64_t super = (uint64_t)ROW_BYTES << (SUPER_BITS + GA_SLAB_BLOCK_BITS);
     uint64_t limit = o->limit ? o->limit : LIMIT;
+    uint32_t supers = (uint32_t)((limit + super - 1) / super);
+    bool grows = GA_SLABHASH_IS_GROWING(plan->kind);
+    /* While it moves there are the slabs of both arrays: `most` is the limit of each. */
     ga_slab_shape shape = {.unit = ROW_BYTES,
                            .super_bits = SUPER_BITS,
-                           .supers = (uint32_t)((limit + super - 1) / super),
+                           .supers = grows ? (uint32_t)(LIMIT_MOST / super) : supers,
                            .spread = GA_SLAB_SPREAD_HOST};
     table->kind = plan->kind;
     table->ops = ops_of(table->kind);
@@ -175,21 +182,32 @@ static void fill(ga_slabhash *table, const ga_slabhash_options *o, const ga_slab
                                      .apart = plan->apart,
                                      .kind = plan->kind,
                                      .a = plan->a,
-                                     .b = plan->b};
+                                     .b = plan->b,
+                                     .most = supers << (SUPER_BITS + GA_SLAB_BLOCK_BITS)};
     table->slabs.serial = UINT64_MAX; /* no heap's */
     ga_slab_host_begin(&table->slabs, &shape, table->heap);
 }
 
+ga_status ga_slabhash_make_rows(ga_slabhash *table, uint64_t bytes, uint32_t **rows)
+{
+    bool huge = table->own_heap && bytes >= HUGE;
+    void *block = NULL;
+    ga_status status = ga_alloc(table->heap, bytes, huge ? HUGE : ROW_BYTES, &block);
+    *rows = block;
+    if (status != GA_OK) {
+        return status;
+    }
+    if (huge) {
+        ga_os_memory_get()->madvise(block, bytes, MADV_HUGEPAGE); /* kernels without them refuse */
+    }
+    memset(block, 0xff, bytes);
+    return GA_OK;
+}
+
 static ga_status make_buckets(ga_slabhash *table)
 {
-    size_t bytes = (size_t)table->view.buckets * ROW_BYTES;
-    void *rows = NULL;
-    ga_status status = ga_alloc(table->heap, bytes, ROW_BYTES, &rows);
-    if (status == GA_OK) {
-        table->view.rows = rows;
-        memset(rows, 0xff, bytes);
-    }
-    return status;
+    return ga_slabhash_make_rows(table, (uint64_t)table->view.buckets * ROW_BYTES,
+                                 &table->view.rows);
 }
 
 static ga_status set_up(ga_slabhash *table)
@@ -336,6 +354,14 @@ static ga_status check_pair(const ga_slabhash *table, uint32_t op, uint64_t key,
                                                             : refused(table, "value", value);
 }
 
+static ga_status at_limit(const ga_slabhash *table)
+{
+    return ga_fail(GA_ERR_MEMORY,
+                   "slabhash: all %u slabs of the limit are taken: expected a larger limit, or "
+                   "fewer keys",
+                   table->view.most);
+}
+
 /* Until it is not for lack of a slab that it fails. */
 static ga_status run(ga_slabhash *table, const ga_slabhash_change_to *to, ga_slabhash_found *was)
 {
@@ -349,6 +375,9 @@ static ga_status run(ga_slabhash *table, const ga_slabhash_change_to *to, ga_sla
         answer = table->ops->run(table, to);
         if (answer.result != GA_SLABHASH_FULL) {
             break;
+        }
+        if (answer.value == GA_SLABHASH_AT_LIMIT) {
+            return at_limit(table);
         }
         status = ga_slabhash_grow(table, seen);
         if (status != GA_OK) {
@@ -383,9 +412,18 @@ static ga_status put(ga_slabhash *table, const char *name, const ga_slabhash_cha
     return status ? status : run(table, to, was);
 }
 
+/* Whether the short ways may be tried. relaxed: see ga_slabhash_check() */
+static bool is_short(const ga_slabhash *table)
+{
+    return table && ga_load_relaxed(&table->open) && table->ops->insert;
+}
+
 ga_status ga_slabhash_insert(ga_slabhash *table, uint64_t key, uint64_t value,
                              ga_slabhash_found *was)
 {
+    if (is_short(table) && table->ops->insert(table, key, value, was)) {
+        return GA_OK;
+    }
     ga_slabhash_change_to to = {.key = key, .value = value, .op = GA_SLABHASH_INSERT};
     return put(table, "insert", &to, was);
 }
@@ -433,15 +471,25 @@ static ga_status look(ga_slabhash *table, uint32_t op, uint64_t key, ga_slabhash
 
 ga_status ga_slabhash_delete(ga_slabhash *table, uint64_t key, ga_slabhash_found *was)
 {
-    return look(table, GA_SLABHASH_DELETE, key, was);
+    return is_short(table) && table->ops->erase(table, key, was)
+               ? GA_OK
+               : look(table, GA_SLABHASH_DELETE, key, was);
 }
 
-ga_status ga_slabhash_search(ga_slabhash *table, uint64_t key, ga_slabhash_found *found)
+ga_status ga_slabhash_look_for(ga_slabhash *table, uint64_t key, ga_slabhash_found *found)
 {
     if (!found) {
         return ga_fail(GA_ERR_ARGUMENT, "slabhash: no place for what is found: expected a pointer");
     }
     return look(table, GA_SLABHASH_SEARCH, key, found);
+}
+
+ga_status ga_slabhash_search(ga_slabhash *table, uint64_t key, ga_slabhash_found *found)
+{
+    /* relaxed: see ga_slabhash_check() */
+    return table && found && ga_load_relaxed(&table->open)
+               ? table->ops->search(table, key, found)
+               : ga_slabhash_look_for(table, key, found);
 }
 
 ga_status ga_slabhash_delete_all(ga_slabhash *table, uint64_t key, uint64_t *count)
@@ -639,8 +687,7 @@ ga_status ga_slabhash_compact(ga_slabhash *table)
                          table->view.buckets);
     }
     status = status ? status : ga_slabhash_enroll(table);
-    status = status ? status : ga_slabhash_settle(table, true);
-    return status ? status : ga_domain_drain(table->domain);
+    return status ? status : ga_slabhash_settle(table, true);
 }
 
 ga_status ga_slabhash_flush(ga_slabhash *table)

@@ -334,6 +334,58 @@ GA_SIMT void ga_slabhash_seen(uint32_t kind, const uint32_t *place)
 #endif
 }
 
+#ifndef __CUDACC__
+/* V2: what stands at the place: key and value, map64: the value. */
+GA_SIMT uint64_t ga_slabhash_read(uint32_t kind, const uint32_t *place)
+{
+    const uint64_t *pair = (const uint64_t *)(const void *)place;
+    ga_slabhash_nap();
+#if GA_SLABHASH_MUTANT == 9
+    return GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32   ? ga_load_relaxed(place)
+           : GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP32 ? ga_load64_relaxed(pair)
+                                                         : ga_load64_relaxed(pair + 1);
+#else
+    switch (GA_SLABHASH_MODE(kind)) {
+    case GA_SLABHASH_SET32:
+        return ga_load_acquire(place); /* V2: acquire. Pairs with V1 */
+    case GA_SLABHASH_MAP32:
+        return ga_load64_acquire(pair); /* V2: acquire. Pairs with V1 */
+    default:
+        return ga_load64_acquire(pair + 1); /* V2: acquire. Pairs with V1 */
+    }
+#endif
+}
+#endif
+
+/* The first of the places `found`, at which the row's words were the key's, that holds it, and its
+ * value: GA_NONE where none does. On the CPU the place is read once more, by V2: a row is many
+ * registers, and a value is had from memory sooner than out of one of them. A place that changed
+ * meanwhile lost its key within this call. */
+GA_SIMT uint32_t ga_slabhash_take(uint32_t kind, ga_tile tile, ga_row row, const uint32_t *at,
+                                  uint32_t found, uint64_t key, uint64_t *value)
+{
+#ifdef __CUDACC__
+    uint32_t place = ga_slabhash_first(kind, tile, row, found, true);
+    *value = place != GA_NONE ? ga_slabhash_value_at(kind, tile, row, place) : 0;
+    (void)at;
+    (void)key;
+    return place;
+#else
+    (void)tile;
+    (void)row;
+    for (; found; found &= found - 1u) {
+        uint32_t place = ga_bits_lowest(found);
+        uint64_t there = ga_slabhash_read(kind, at + place);
+        *value = GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 ? there : there >> 32;
+        if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 ? ga_slabhash_is_set(kind, there)
+                                                        : (uint32_t)there == (uint32_t)key) {
+            return place;
+        }
+    }
+    return GA_NONE;
+#endif
+}
+
 /* Put the pair in an empty place. False where it is not empty any more; and in map64 where it is
  * the key's by now, but somebody else has given it its value. */
 GA_SIMT bool ga_slabhash_fill(uint32_t kind, ga_tile tile, uint32_t *place, uint64_t key,

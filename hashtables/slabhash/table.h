@@ -13,6 +13,7 @@
 #include <gpualloc/reclaim.h>
 
 #include <pthread.h>
+#include <string.h>
 
 /* One thread is a tile; the width only says how loops over lanes are written. */
 #define SLABHASH_TILE ga_tile_of(8)
@@ -27,11 +28,12 @@ enum {
 
 /* Of a table that grows: an array of buckets and their chains (grow.c). */
 typedef struct slabhash_generation {
-    ga_slabhash *table;               /* set once, as is the view */
-    ga_slabhash_view view;            /* all there is of tables that do not grow */
-    struct slabhash_generation *next; /* N: where it moves, or NULL; set once */
-    uint64_t bytes;                   /* of the array */
-    uint32_t wanted;                  /* relaxed: with so many slabs behind buckets it moves on */
+    ga_slabhash *table;                /* set once, as is the view */
+    ga_slabhash_view view;             /* all there is of tables that do not grow */
+    struct slabhash_generation *next;  /* N: where it moves, or NULL; set once */
+    struct slabhash_generation *later; /* on the list of retired ones; whose that is */
+    uint64_t bytes;                    /* of the array */
+    uint32_t wanted;                   /* relaxed: with so many slabs behind buckets it moves on */
     /* What many change, apart from what all read. */
     _Alignas(SLABHASH_APART) uint64_t cursor; /* relaxed: runs of buckets handed out */
     uint32_t opened;                          /* C: buckets */
@@ -55,8 +57,15 @@ static inline void slabhash_note_opened(const slabhash_pin *pin, uint32_t count)
 }
 
 /* The algorithm for one kind of table. Those that do not grow have all but the last two, the others
- * run, batch, each and these. */
+ * search, run, batch, each and these. */
 typedef struct slabhash_ops {
+    /* SEARCH alone, as few instructions as can be: so that the processor begins with the next
+     * search while this one waits for its slab. */
+    ga_status (*search)(ga_slabhash *table, uint64_t key, ga_slabhash_found *found);
+    /* INSERT and DELETE where they need no more than the key's home; else false, and nothing done.
+     * Of tables of unique keys that do not grow, else NULL. */
+    bool (*insert)(const ga_slabhash *table, uint64_t key, uint64_t value, ga_slabhash_found *was);
+    bool (*erase)(const ga_slabhash *table, uint64_t key, ga_slabhash_found *was);
     ga_slabhash_answer (*run)(const ga_slabhash *table, const ga_slabhash_change_to *to);
     uint64_t (*find_all)(const ga_slabhash *table, uint64_t key, uint64_t *values, uint64_t room);
     uint64_t (*remove_all)(const ga_slabhash *table, uint64_t key);
@@ -90,11 +99,12 @@ struct ga_slabhash {
     uint32_t kind;
     uint32_t open; /* relaxed: 0 once it was closed */
     /* Of tables that grow (grow.c). */
-    uint32_t least;            /* buckets; set once */
-    ga_domain *domain;         /* set once: where generations are retired */
-    slabhash_generation *now;  /* W: what calls begin with */
-    uint64_t arrays;           /* relaxed: bytes of all generations' buckets */
-    pthread_mutex_t beginning; /* tried alone: who makes the next generation */
+    uint32_t least;               /* buckets; set once */
+    ga_domain *domain;            /* set once: where generations are protected */
+    slabhash_generation *now;     /* W: what calls begin with */
+    slabhash_generation *retired; /* R: those that no call finds any more, but one may have found */
+    uint64_t arrays;              /* relaxed: bytes of all generations' buckets */
+    pthread_mutex_t beginning;    /* tried alone: who makes the next generation */
     /* Guarded by `grow`, but for what slab/host.h says. */
     ga_slab_host slabs;
     pthread_mutex_t grow;
@@ -105,6 +115,10 @@ static inline uint64_t slabhash_hash_of(const ga_slabhash *table, uint64_t key)
 {
     return table->hash ? table->hash(table->context, key) : ga_slabhash_seeded(table->view, key);
 }
+
+/* An array of buckets, all empty; it is freed to the table's heap. Where the table has opened that
+ * for itself it asks for huge pages: else each search waits for an address to be translated. */
+ga_status ga_slabhash_make_rows(ga_slabhash *table, uint64_t bytes, uint32_t **rows);
 
 /* More slabs, where a call found none. GA_ERR_MEMORY: there are no more to be had. */
 ga_status ga_slabhash_grow(ga_slabhash *table, uint32_t seen);
@@ -148,6 +162,10 @@ ga_status ga_slabhash_settle(ga_slabhash *table, bool begin);
 
 /* Alone: take everything out. */
 void ga_slabhash_generations_clear(ga_slabhash *table);
+
+/* The search for one key, whatever it is, with all that is to be checked; and where an open table
+ * has it for a search. */
+ga_status ga_slabhash_look_for(ga_slabhash *table, uint64_t key, ga_slabhash_found *found);
 
 /* GA_ERR_ARGUMENT where it is NULL or closed. */
 ga_status ga_slabhash_check(const ga_slabhash *table);

@@ -16,6 +16,8 @@ extern "C" {
 }
 
 #include <algorithm>
+#include <string>
+#include <unistd.h>
 #include <vector>
 
 /* Where slabs come from in runs without growth, of which sanitizers know; else NULL. */
@@ -348,47 +350,99 @@ static __global__ void history_kernel(ga_slabhash_view table, slabhash_record *r
     ga_slabhash_turn_end(&turn);
 }
 
-static void histories(int device)
+/* The calls of a history are made by lanes, 8 in each of 3 warps, one each: a warp's, of 4
+ * histories, are served together (many_tile.h). */
+template <uint32_t kind>
+static __global__ void lanes_kernel(ga_slabhash_view table, slabhash_record *records,
+                                    uint32_t *gates, uint64_t *clock)
+{
+    ga_slabhash_turn turn = ga_slabhash_turn_begin(table);
+    uint32_t group = blockIdx.x / CALLS;
+    uint32_t history = group * (32 / TILES) + threadIdx.x / TILES;
+    slabhash_record *own =
+        records + ((size_t)history * CALLS + blockIdx.x % CALLS) * TILES + threadIdx.x % TILES;
+    uint32_t op = own->op;
+    uint64_t key = own->key, value = own->value;
+    if (threadIdx.x == 0) {
+        ga_add_relaxed(gates + group, 1u);
+        for (uint32_t i = 0; i < 4096 && ga_load_relaxed(gates + group) < CALLS; i++) {
+        }
+    }
+    __syncwarp();
+    own->began = ga_add64_relaxed(clock, 1) + 1;
+    __threadfence();
+    __syncwarp();
+    ga_slabhash_answer answer = ga_slabhash_lanes<kind>(&turn, true, op, key, value);
+    __threadfence();
+    own->ended = ga_add64_relaxed(clock, 1) + 1;
+    own->found = answer.result == GA_SLABHASH_FOUND;
+    own->was = answer.value;
+    ga_slabhash_turn_end(&turn);
+}
+
+/* What all of `n` histories are to do, on keys of their own. */
+static std::vector<slabhash_record> calls_of(uint32_t n)
 {
     const uint32_t ops[] = {GA_SLABHASH_SEARCH, GA_SLABHASH_INSERT,  GA_SLABHASH_INSERT,
                             GA_SLABHASH_DELETE, GA_SLABHASH_REPLACE, GA_SLABHASH_DELETE,
                             GA_SLABHASH_APPLY};
+    std::vector<slabhash_record> records((size_t)n * TILES * CALLS);
+    for (size_t i = 0; i < records.size(); i++) {
+        uint64_t random = (i + 3) * UINT64_C(0x9e3779b97f4a7c15) >> 24;
+        records[i].op = ops[random % 7];
+        records[i].key = i / (TILES * CALLS) * KEYS + random / 7 % KEYS;
+        records[i].value = i % (TILES * CALLS) + 1;
+    }
+    return records;
+}
+
+static void expect_linearizable(const std::vector<slabhash_record> &records, uint32_t n)
+{
+    uint32_t wrong = 0;
+    for (uint32_t h = 0; h < n && !wrong; h++) {
+        for (uint64_t key = 0; key < KEYS; key++) {
+            wrong += !slabhash_linearizable(records.data() + (size_t)h * TILES * CALLS,
+                                            TILES * CALLS, (uint64_t)h * KEYS + key);
+        }
+    }
+    EXPECT(wrong == 0);
+}
+
+/* Calls by whole tiles, or by lanes. */
+template <uint32_t kind> static void histories_of(int device, uint32_t n, bool lanes)
+{
+    ga_slabhash_device table;
+    ga_slabhash_options options = options_of((ga_slabhash_mode)kind, 0, n / 8 + 3, lanes ? 2 : 3);
+    device_array<slabhash_record> there(calls_of(n));
+    device_array<uint32_t> gates(n);
+    device_array<uint64_t> clock(1);
+    REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
+    if (lanes) {
+        lanes_kernel<kind>
+            <<<n / (32 / TILES) * CALLS, 32>>>(table.view, there.data, gates.data, clock.data);
+    } else {
+        history_kernel<kind>
+            <<<n * TILES, GA_SLABHASH_TILE>>>(table.view, there.data, gates.data, clock.data);
+    }
+    CUDA_DONE(cudaGetLastError());
+    CUDA_DONE(cudaDeviceSynchronize());
+    expect_linearizable(there.read(), n);
+    OK(ga_slabhash_device_close(&table));
+}
+
+static void histories(int device)
+{
     uint32_t n = suite.quick ? 200 : 20000;
     EXPECT(!slabhash_try_checker());
-    for (uint32_t kind = GA_SLABHASH_MAP32; kind <= GA_SLABHASH_MAP64; kind++) {
-        ga_slabhash_device table;
-        ga_slabhash_options options = options_of((ga_slabhash_mode)kind, 0, n / 8 + 3, 3);
-        std::vector<slabhash_record> records((size_t)n * TILES * CALLS);
-        for (size_t i = 0; i < records.size(); i++) {
-            uint64_t random = (i + 3) * UINT64_C(0x9e3779b97f4a7c15) >> 24;
-            records[i].op = ops[random % 7];
-            records[i].key = i / (TILES * CALLS) * KEYS + random / 7 % KEYS;
-            records[i].value = i % (TILES * CALLS) + 1;
-        }
-        device_array<slabhash_record> there(records);
-        device_array<uint32_t> gates(n);
-        device_array<uint64_t> clock(1);
-        REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
-        if (kind == GA_SLABHASH_MAP32) {
-            history_kernel<GA_SLABHASH_MAP32>
-                <<<n * TILES, GA_SLABHASH_TILE>>>(table.view, there.data, gates.data, clock.data);
-        } else {
-            history_kernel<GA_SLABHASH_MAP64>
-                <<<n * TILES, GA_SLABHASH_TILE>>>(table.view, there.data, gates.data, clock.data);
-        }
-        CUDA_DONE(cudaGetLastError());
-        CUDA_DONE(cudaDeviceSynchronize());
-        records = there.read();
-        uint32_t wrong = 0;
-        for (uint32_t h = 0; h < n && !wrong; h++) {
-            for (uint64_t key = 0; key < KEYS; key++) {
-                wrong += !slabhash_linearizable(records.data() + (size_t)h * TILES * CALLS,
-                                                TILES * CALLS, (uint64_t)h * KEYS + key);
-            }
-        }
-        EXPECT(wrong == 0);
-        OK(ga_slabhash_device_close(&table));
-    }
+    histories_of<GA_SLABHASH_MAP32>(device, n, false);
+    histories_of<GA_SLABHASH_MAP64>(device, n, false);
+}
+
+static void histories_of_lanes(int device)
+{
+    uint32_t n = suite.quick ? 200 : 20000;
+    histories_of<GA_SLABHASH_MAP32>(device, n, true);
+    histories_of<GA_SLABHASH_MAP64>(device, n, true);
 }
 
 /* ---- memory that ends, and bad input --------------------------------------------------------- */
@@ -549,16 +603,139 @@ static void bad_input(int device)
     EXPECT(test_error_has("closed"));
 }
 
+/* The name of a file in the directory for those, which is there no more. */
+static std::string file_of(const char *name)
+{
+    const char *folder = getenv("TMPDIR");
+    std::string path = std::string(folder ? folder : "/tmp") + "/slabhash-" + name + "-" +
+                       std::to_string((long)getpid());
+    unlink(path.c_str());
+    return path;
+}
+
+/* All pairs go to a file, and from there to a table of other buckets, and to one of the host's. */
+static void files(int device)
+{
+    std::string path = file_of("pairs");
+    for (const subject &s : subjects) {
+        ga_slabhash_device table, other;
+        ga_slabhash *host = NULL;
+        uint64_t n = 7000, size = 0;
+        std::vector<uint64_t> keys(n), values(n);
+        for (uint64_t i = 0; i < n; i++) {
+            keys[i] = s.key(i);
+            values[i] = s.key(i + 7);
+        }
+        ga_slabhash_options options = options_of(s.mode, s.flags, s.buckets, s.path);
+        REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
+        options.buckets = s.buckets + 77;
+        options.seed = 99;
+        REQUIRE(ga_slabhash_device_open(&other, &options, device, 0) == GA_OK);
+        OK(ga_slabhash_device_save(&table, path.c_str(), 0)); /* of none */
+        OK(ga_slabhash_device_load(&other, path.c_str(), 0));
+        expect_size(&other, 0);
+        run(&table, GA_SLABHASH_INSERT, keys, values);
+        OK(ga_slabhash_device_save(&table, path.c_str(), 0));
+        OK(ga_slabhash_device_load(&other, path.c_str(), 0));
+        expect_size(&other, n);
+        batch_run now = run(&other, GA_SLABHASH_SEARCH, keys, values);
+        bool right = true;
+        for (uint64_t i = 0; i < n; i++) {
+            right &= now.results[i] == GA_SLABHASH_FOUND;
+            right &= s.mode == GA_SLABHASH_SET32 || now.found[i] == values[i];
+        }
+        EXPECT(right);
+        options.heap = NULL;
+        OK(ga_slabhash_open(&host, &options));
+        OK(ga_slabhash_load(host, path.c_str()));
+        OK(ga_slabhash_size(host, &size));
+        EXPECT_EQUAL("pairs in a table of the host's", size, n);
+        OK(ga_slabhash_close(host));
+        OK(ga_slabhash_device_close(&other));
+        OK(ga_slabhash_device_close(&table));
+    }
+    unlink(path.c_str());
+}
+
+/* Cut off, changed, of another mode, not there: refused, and nothing went in. */
+static void bad_files(int device)
+{
+    std::string path = file_of("bad");
+    ga_slabhash_device table, set;
+    ga_slabhash_options options = options_of(GA_SLABHASH_MAP32, 0, 64, 1);
+    REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
+    options.mode = GA_SLABHASH_SET32;
+    REQUIRE(ga_slabhash_device_open(&set, &options, device, 0) == GA_OK);
+    EXPECT(ga_slabhash_device_load(&table, path.c_str(), 0) == GA_ERR_IO);
+    EXPECT(ga_slabhash_device_load(&table, NULL, 0) == GA_ERR_ARGUMENT);
+    EXPECT(ga_slabhash_device_save(&table, NULL, 0) == GA_ERR_ARGUMENT);
+    run(&table, GA_SLABHASH_INSERT, {1, 2, 3, 4, 5}, {11, 12, 13, 14, 15});
+    OK(ga_slabhash_device_save(&table, path.c_str(), 0));
+    EXPECT(ga_slabhash_device_load(&set, path.c_str(), 0) == GA_ERR_ARGUMENT);
+    OK(ga_slabhash_device_clear(&table, 0));
+    FILE *file = fopen(path.c_str(), "rb+");
+    REQUIRE(file != NULL);
+    EXPECT(fseek(file, -3, SEEK_END) == 0 && fputc(0x5a, file) == 0x5a && fclose(file) == 0);
+    EXPECT(ga_slabhash_device_load(&table, path.c_str(), 0) == GA_ERR_IO);
+    EXPECT(truncate(path.c_str(), 60) == 0);
+    EXPECT(ga_slabhash_device_load(&table, path.c_str(), 0) == GA_ERR_IO);
+    expect_size(&table, 0);
+    expect_size(&set, 0);
+    OK(ga_slabhash_device_close(&set));
+    OK(ga_slabhash_device_close(&table));
+    unlink(path.c_str());
+}
+
+/* Calls are made on the table's device, whichever is the caller's; what has no place is refused. */
+static void other_devices(int device)
+{
+    ga_slabhash_device table;
+    ga_slabhash_options options = options_of(GA_SLABHASH_MAP32, 0, 64, 1);
+    int devices = 0, now = -1;
+    uint64_t count = 0;
+    REQUIRE(cudaGetDeviceCount(&devices) == cudaSuccess);
+    int other = devices > 1 ? (device + 1) % devices : device;
+    ga_heap *strange = NULL;
+    if (other != device) {
+        REQUIRE(ga_heap_open(&strange, GA_PLACE_KERNEL, other,
+                             "slab:unit=128,addressing=light,capacity=64M/cuda") == GA_OK);
+        options.heap = strange;
+        EXPECT(ga_slabhash_device_open(&table, &options, device, 0) == GA_ERR_ARGUMENT);
+        EXPECT(test_error_has("expected a heap of the same device"));
+        OK(ga_heap_close(strange));
+        options.heap = slabs_there;
+    }
+    CUDA_DONE(cudaSetDevice(other));
+    OK(ga_slabhash_device_open(&table, &options, device, 0));
+    CUDA_DONE(cudaGetDevice(&now));
+    EXPECT(now == other);
+    OK(ga_slabhash_device_clear(&table, 0));
+    OK(ga_slabhash_device_retrieve(&table, NULL, NULL, 0, &count, 0));
+    EXPECT_EQUAL("pairs of an empty table", count, 0);
+    EXPECT(ga_slabhash_device_count(&table, NULL, 0) == GA_ERR_ARGUMENT);
+    EXPECT(test_error_has("no place for a census"));
+    EXPECT(ga_slabhash_device_retrieve(&table, NULL, NULL, 0, NULL, 0) == GA_ERR_ARGUMENT);
+    EXPECT(test_error_has("no place for their number"));
+    OK(ga_slabhash_device_close(&table));
+    CUDA_DONE(cudaGetDevice(&now));
+    EXPECT(now == other);
+    CUDA_DONE(cudaSetDevice(device));
+}
+
 static const test_case cases[] = {
     {"batches go in, are found and go out", batches},
     {"the same key many times in a batch", duplicates},
     {"all pairs are retrieved", retrieval},
     {"mixed operations add up", mixes},
     {"histories are linearizable", histories},
+    {"histories of lanes that are served together are", histories_of_lanes},
     {"memory that ends in the middle", full},
     {"slabs go back to the heap they came from", given_back},
     {"each lane has its own operation", lanes_differ},
     {"bad input is refused", bad_input},
+    {"a table's device, and the caller's", other_devices},
+    {"pairs go to files and come from them", files},
+    {"files that are damaged are refused", bad_files},
 };
 
 static void run_on(int device)

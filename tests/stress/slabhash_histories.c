@@ -2,15 +2,16 @@
  *
  * Short histories of tables of unique keys, each of which must be linearizable
  * (support/histories.h), on small tables that stand before a mark, a link or a place that
- * everybody wants: other keys fill them up, and deleted places pile up until a flush. Half of them
- * grow, and are compacted by one of the threads meanwhile. At the end of each history no key may be
- * there twice.
+ * everybody wants: other keys fill them up, and deleted places pile up until a flush. A third of
+ * them grows, and is compacted by one of the threads meanwhile; in another third keys stand in
+ * their order, and most calls are made as lanes of kernels make them (many_tile.h). At the end of
+ * each history no key may be there twice.
  *
  * GA_SLABHASH_MUTANT weakens one thing at a time; each of these programs must fail (meson.build).
  */
+#include "../../hashtables/slabhash/many_tile.h"
+#include "../../hashtables/slabhash/table.h"
 #include "stress.h"
-
-#include <gpualloc/slabhash.h>
 
 #include "support/histories.h"
 #include "support/random.h"
@@ -34,6 +35,8 @@ static struct {
     ga_slabhash *table;
     ga_slabhash_mode mode;
     bool grows;
+    bool in_order;
+    uint32_t ordered; /* what tables of the second kind look at */
     uint64_t random;
     history_call calls[ALL];
     uint64_t histories, keys, threads;
@@ -63,13 +66,63 @@ static uint64_t value_of(uint64_t value)
     return world.mode == GA_SLABHASH_SET32 ? 1 : value;
 }
 
+/* By all of a tile's lanes, one of which asks; then, as in kernels, by the tile. */
+static ga_status as_a_lane(uint32_t op, history_call *c, ga_slabhash_found *was)
+{
+    uint32_t lane = (uint32_t)c->value % 8;
+    uint64_t hash = slabhash_hash_of(world.table, c->key);
+    ga_slabhash_many many = {0};
+    many.key[lane] = (uint32_t)c->key;
+    many.value[lane] = (uint32_t)c->value;
+    many.op[lane] = op;
+    ga_slabhash_many_begin(world.table->view, &many, lane, hash);
+    bool later = ga_slabhash_serve_many(world.table->kind, GA_SLABHASH_OP_COUNT, world.table->view,
+                                        ga_tile_abreast(8), 1u << lane, &many) != 0;
+    ga_slabhash_answer answer = {many.result[lane],
+                                 many.was[lane] | (uint64_t)many.was_high[lane] << 32};
+    while (later) {
+        uint32_t seen = slabhash_room(world.table);
+        ga_slab_claimed claimed = ga_slabhash_claim_begin(0);
+        ga_slabhash_change_to to = {.key = c->key, .value = c->value, .op = op};
+        answer =
+            ga_slabhash_do(world.table->kind, world.table->view, SLABHASH_TILE, &claimed, hash, to);
+        ga_slabhash_claim_end(world.table->view, SLABHASH_TILE, &claimed);
+        later = answer.result == GA_SLABHASH_FULL;
+        if (later && ga_slabhash_grow(world.table, seen) != GA_OK) {
+            return GA_ERR_MEMORY;
+        }
+    }
+    was->found = answer.result == GA_SLABHASH_FOUND;
+    was->value = answer.value;
+    return GA_OK;
+}
+
+static ga_status do_as_a_lane(history_call *c, ga_slabhash_found *was)
+{
+    switch (c->kind) {
+    case HISTORY_INSERT:
+        return as_a_lane(GA_SLABHASH_INSERT, c, was);
+    case HISTORY_UPSERT:
+        return as_a_lane(GA_SLABHASH_REPLACE, c, was);
+    case HISTORY_REMOVE:
+        return as_a_lane(GA_SLABHASH_DELETE, c, was);
+    case HISTORY_LOOKUP:
+        return as_a_lane(GA_SLABHASH_SEARCH, c, was);
+    default:
+        return GA_ERR_UNSUPPORTED;
+    }
+}
+
 static void do_call(history_call *c)
 {
     ga_status status;
     ga_slabhash_found was = {false, 0};
     uint64_t count = 0;
     c->began = history_moment(&world.clock);
-    switch (c->kind) {
+    status = world.in_order ? do_as_a_lane(c, &was) : GA_ERR_UNSUPPORTED;
+    switch (status == GA_ERR_UNSUPPORTED ? c->kind : HISTORY_KINDS) {
+    case HISTORY_KINDS: /* it is done */
+        break;
     case HISTORY_INSERT:
         status = ga_slabhash_insert(world.table, c->key, c->value, &was);
         break;
@@ -122,7 +175,8 @@ static void open_table(void)
     uint32_t buckets = 1 + (uint32_t)random_below(&world.random, 4);
     world.mode = (ga_slabhash_mode)(world.histories / BATCH % GA_SLABHASH_MODE_COUNT);
     uint32_t path = 1 + (uint32_t)random_below(&world.random, buckets);
-    world.grows = world.histories / BATCH / GA_SLABHASH_MODE_COUNT % 2;
+    world.grows = world.histories / BATCH / GA_SLABHASH_MODE_COUNT % 3 == 1;
+    world.in_order = world.histories / BATCH / GA_SLABHASH_MODE_COUNT % 3 == 2;
     ga_slabhash_options options = {.options_size = sizeof options,
                                    .flags = world.grows ? GA_SLABHASH_GROW : 0,
                                    .mode = world.mode,
@@ -132,6 +186,9 @@ static void open_table(void)
                                    .limit = 1 << 20,
                                    .heap = world.heap};
     NEED(ga_slabhash_open(&world.table, &options) == GA_OK);
+    world.ordered = 1;
+    world.table->view.ordered = world.in_order ? &world.ordered : NULL;
+    world.table->view.far = (uint32_t)random_below(&world.random, 2);
 }
 
 /* The next history begins with none of its keys; with others, and with places that are full of
@@ -148,8 +205,10 @@ static void prepare(uint64_t number)
         }
         if (random_below(&world.random, 2)) {
             NEED(ga_slabhash_flush(world.table) == GA_OK);
+            world.ordered = 0;
         } else {
             NEED(ga_slabhash_clear(world.table) == GA_OK);
+            world.ordered = 1;
         }
         for (uint64_t key = OTHERS; key < OTHERS + others; key++) {
             NEED(ga_slabhash_insert(world.table, key, 1, NULL) == GA_OK);
@@ -201,7 +260,7 @@ int main(int argc, char **argv)
     const char *wrong = history_try_checker();
     stress_need(!wrong, wrong);
     world.heap = stress_open("system");
-    while (stress_goes_on() || world.histories < 2 * BATCH * GA_SLABHASH_MODE_COUNT) {
+    while (stress_goes_on() || world.histories < 3 * BATCH * GA_SLABHASH_MODE_COUNT) {
         world.random = world.histories;
         world.threads = 2 + world.histories / BATCH % 3;
         world.keys = 1 + random_below(&world.random, KEYS_MOST);

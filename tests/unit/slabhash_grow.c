@@ -12,6 +12,7 @@
 #include "support/random.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -238,6 +239,28 @@ Test(slabhash_grow, as_many_buckets_as_keys_need)
     assert_ok(ga_slabhash_close(table));
 }
 
+/* A caller's hash promises good upper bits; the lower ones are the same for all keys here. */
+static uint64_t upper_bits_only(void *context, uint64_t key)
+{
+    (void)context;
+    return key * UINT64_C(0x9e3779b97f4a7c15) | 0xffff;
+}
+
+Test(slabhash_grow, a_hash_with_good_upper_bits_alone_shrinks_as_well)
+{
+    ga_slabhash *table =
+        open_table((ga_slabhash_options){.mode = GA_SLABHASH_MAP32, .hash = upper_bits_only});
+    for (uint64_t key = 0; key < 20000; key++) {
+        assert_ok(ga_slabhash_insert(table, key, key, NULL));
+    }
+    uint64_t buckets = stats_of(table).buckets;
+    for (uint64_t key = 0; key < 20000; key++) {
+        assert_ok(ga_slabhash_delete(table, key, NULL));
+    }
+    cr_assert_lt(stats_of(table).buckets, buckets, "%" PRIu64 " buckets", buckets);
+    assert_ok(ga_slabhash_close(table));
+}
+
 /* Places of deleted keys are had again without a flush, and buckets do not become more for them. */
 Test(slabhash_grow, deleted_keys_take_no_room_for_long)
 {
@@ -369,6 +392,46 @@ Test(slabhash_grow, a_stopped_thread_stops_no_move)
     assert_ok(ga_slabhash_close(table));
 }
 
+/* A call of another thread's that is under way, until it is told to end. */
+typedef struct visitor {
+    ga_slabhash *table;
+    pthread_barrier_t gate;
+} visitor;
+
+static void *stay_and_compact(void *argument)
+{
+    visitor *v = argument;
+    assert_ok(ga_slabhash_enroll(v->table));
+    slabhash_pin pin = ga_slabhash_pin(v->table);
+    pthread_barrier_wait(&v->gate); /* it is in the table's array, */
+    pthread_barrier_wait(&v->gate); /* which another thread has retired by now */
+    ga_slabhash_unpin(&pin);
+    assert_ok(ga_slabhash_compact(v->table));
+    return NULL;
+}
+
+/* What one thread retired while another was in it is freed by the other's call. */
+Test(slabhash_grow, what_one_thread_retired_another_frees)
+{
+    visitor v = {.table = open_table((ga_slabhash_options){.mode = GA_SLABHASH_MAP32})};
+    pthread_t thread;
+    for (uint64_t key = 0; key < 1000; key++) {
+        assert_ok(ga_slabhash_insert(v.table, key, key, NULL));
+    }
+    pthread_barrier_init(&v.gate, NULL, 2);
+    cr_assert_eq(pthread_create(&thread, NULL, stay_and_compact, &v), 0);
+    pthread_barrier_wait(&v.gate);
+    assert_ok(ga_slabhash_compact(v.table));
+    cr_assert_gt(v.table->arrays, v.table->now->bytes); /* he is in it still */
+    pthread_barrier_wait(&v.gate);
+    cr_assert_eq(pthread_join(thread, NULL), 0);
+    cr_assert_eq(v.table->arrays, v.table->now->bytes, "%" PRIu64 " bytes of arrays, %" PRIu64,
+                 v.table->arrays, v.table->now->bytes);
+    cr_assert_null(v.table->retired);
+    pthread_barrier_destroy(&v.gate);
+    assert_ok(ga_slabhash_close(v.table));
+}
+
 /* ---- files ----------------------------------------------------------------------------------- */
 
 /* To a table of fixed buckets and back; but not what it cannot have. */
@@ -454,8 +517,10 @@ Test(slabhash_grow, no_slab_in_the_middle_of_a_move)
     enum {
         WORDS = 8192 / 32 /* of the bitmaps of 1 MiB of slabs */
     };
-    ga_slabhash *table = open_table((ga_slabhash_options){
-        .mode = GA_SLABHASH_MAP64, .buckets = 1, .hash = same, .limit = 1 << 20});
+    ga_heap *heap; /* a MiB of slabs and two arrays, and no more */
+    assert_ok(ga_heap_open(&heap, GA_PLACE_HOST, 0, "vmm:limit=1600K"));
+    ga_slabhash *table = open_table(
+        (ga_slabhash_options){.mode = GA_SLABHASH_MAP64, .buckets = 1, .hash = same, .heap = heap});
     ga_slab_claimed claimed[WORDS];
     uint64_t size, count;
     uint32_t words = 0;
@@ -468,10 +533,10 @@ Test(slabhash_grow, no_slab_in_the_middle_of_a_move)
         cr_assert_lt(words, WORDS);
         claimed[words] = ga_slabhash_claim_word(table->view.heap, SLABHASH_TILE, words);
     } while (claimed[words++].units);
-    assert_fails_with(ga_slabhash_compact(table), GA_ERR_MEMORY, "slab");
+    assert_fails_with(ga_slabhash_compact(table), GA_ERR_MEMORY, "vmm: no block");
     cr_assert(table->now->next);
-    assert_fails_with(ga_slabhash_insert(table, 77777, 1, NULL), GA_ERR_MEMORY, "slab");
-    assert_fails_with(ga_slabhash_delete(table, 5, NULL), GA_ERR_MEMORY, "slab");
+    assert_fails_with(ga_slabhash_insert(table, 77777, 1, NULL), GA_ERR_MEMORY, "vmm: no block");
+    assert_fails_with(ga_slabhash_delete(table, 5, NULL), GA_ERR_MEMORY, "vmm: no block");
     for (uint64_t key = 0; key < 1400; key += 13) {
         assert_ok(ga_slabhash_search(table, key, &found));
         cr_assert(found.found && found.value == key);
@@ -490,6 +555,50 @@ Test(slabhash_grow, no_slab_in_the_middle_of_a_move)
     cr_assert_null(table->now->next);
     assert_ok(ga_slabhash_size(table, &size));
     cr_assert_eq(size, 1399);
+    assert_ok(ga_slabhash_close(table));
+    assert_ok(ga_heap_close(heap));
+}
+
+/* Few of the upper bits, so that chains are long. */
+static uint64_t coarse(void *context, uint64_t key)
+{
+    (void)context;
+    return (key & 63) << 58;
+}
+
+/* A table that has chained all the slabs of its limit can move still, and another time, too. */
+Test(slabhash_grow, at_its_limit_a_table_moves)
+{
+    ga_slabhash *table = open_table((ga_slabhash_options){
+        .mode = GA_SLABHASH_MAP64, .buckets = 64, .hash = coarse, .limit = 1 << 20});
+    uint64_t size = 0, key = 0;
+    ga_slabhash_found found;
+    table->now->wanted = UINT32_MAX; /* it does not move by itself */
+    while (ga_slabhash_insert(table, key, key, NULL) == GA_OK) {
+        key++;
+    }
+    assert_fails_with(ga_slabhash_insert(table, key, key, NULL), GA_ERR_MEMORY,
+                      "slabhash: all 8192 slabs of the limit are taken");
+    cr_assert_geq(key, 8192 * 7);
+    uint8_t result = GA_SLABHASH_REFUSED;
+    ga_slabhash_batch batch = {
+        .count = 1, .keys = &key, .values = &key, .results = &result, .op = GA_SLABHASH_INSERT};
+    assert_fails_with(ga_slabhash_run(table, &batch, &size), GA_ERR_MEMORY,
+                      "slabhash: no slabs for 1 of a batch of 1");
+    cr_assert(result == GA_SLABHASH_FULL && size == 0);
+    for (uint32_t time = 0; time < 2; time++) {
+        assert_ok(ga_slabhash_compact(table));
+        cr_assert_null(table->now->next);
+        table->now->wanted = UINT32_MAX;
+    }
+    assert_ok(ga_slabhash_size(table, &size));
+    cr_assert_eq(size, key);
+    for (uint64_t i = 0; i < key; i += 111) {
+        assert_ok(ga_slabhash_search(table, i, &found));
+        cr_assert(found.found && found.value == i);
+    }
+    assert_ok(ga_slabhash_delete(table, 5, &found));
+    cr_assert(found.found);
     assert_ok(ga_slabhash_close(table));
 }
 

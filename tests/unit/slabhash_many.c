@@ -11,11 +11,17 @@
 
 #include <inttypes.h>
 
-static ga_slabhash *open_table(ga_slabhash_options options)
+/* Whether keys stand in their order, as in device memory. */
+static uint32_t ordered;
+
+static ga_slabhash *open_table(ga_slabhash_options options, bool in_order)
 {
     ga_slabhash *table = NULL;
     options.options_size = sizeof options;
     assert_ok(ga_slabhash_open(&table, &options));
+    ordered = 1;
+    table->view.ordered = in_order ? &ordered : NULL;
+    table->view.far = options.buckets == 200; /* either way to load */
     return table;
 }
 
@@ -83,7 +89,21 @@ enum {
     SERVED_KEYS = 600
 };
 
-static void serve_random(ga_slabhash_mode mode, uint32_t buckets, uint32_t path, uint64_t seed)
+/* FLUSH, after which there is no order; or clear, after which there is again. */
+static void flush_or_clear(ga_slabhash *table, uint64_t chance, bool *there)
+{
+    if (chance % 512 == 0) {
+        assert_ok(ga_slabhash_flush(table));
+        ordered = 0;
+    } else if (chance % 512 == 1) {
+        assert_ok(ga_slabhash_clear(table));
+        ordered = 1;
+        memset(there, 0, SERVED_KEYS * sizeof *there);
+    }
+}
+
+static void serve_random(ga_slabhash_mode mode, uint32_t buckets, uint32_t path, bool in_order,
+                         uint64_t seed)
 {
     static const uint32_t whats_of[] = {GA_SLABHASH_SEARCH, GA_SLABHASH_INSERT, GA_SLABHASH_INSERT,
                                         GA_SLABHASH_REPLACE, GA_SLABHASH_DELETE};
@@ -91,7 +111,7 @@ static void serve_random(ga_slabhash_mode mode, uint32_t buckets, uint32_t path,
     uint64_t value[SERVED_KEYS] = {0};
     uint32_t later = 0, all = 0;
     ga_slabhash *table =
-        open_table((ga_slabhash_options){.mode = mode, .buckets = buckets, .path = path});
+        open_table((ga_slabhash_options){.mode = mode, .buckets = buckets, .path = path}, in_order);
     for (uint32_t round = 0; round < 4000; round++) {
         uint64_t keys[8], values[8];
         uint32_t whats[8], numbers[8], asking = (uint32_t)random_next(&seed) & 0xff;
@@ -123,6 +143,7 @@ static void serve_random(ga_slabhash_mode mode, uint32_t buckets, uint32_t path,
                 all++;
             }
         }
+        flush_or_clear(table, random_next(&seed), there);
     }
     cr_assert(later < all / 2, "%u of %u were served one by one", later, all);
     assert_ok(ga_slabhash_close(table));
@@ -131,19 +152,22 @@ static void serve_random(ga_slabhash_mode mode, uint32_t buckets, uint32_t path,
 Test(slabhash, requests_that_are_served_together)
 {
     for (int mode = 0; mode < GA_SLABHASH_MODE_COUNT; mode++) {
-        serve_random((ga_slabhash_mode)mode, 200, 1, 1);
-        serve_random((ga_slabhash_mode)mode, 200, 4, 2);
-        serve_random((ga_slabhash_mode)mode, 8, 1, 3);  /* long chains */
-        serve_random((ga_slabhash_mode)mode, 60, 6, 4); /* full buckets */
+        for (int in_order = 0; in_order < 2; in_order++) {
+            serve_random((ga_slabhash_mode)mode, 200, 1, in_order, 1);
+            serve_random((ga_slabhash_mode)mode, 200, 4, in_order, 2);
+            serve_random((ga_slabhash_mode)mode, 8, 1, in_order, 3);  /* long chains */
+            serve_random((ga_slabhash_mode)mode, 60, 6, in_order, 4); /* full buckets */
+        }
     }
 }
 
 /* The same new key in all lanes: one of them has put it in. */
 Test(slabhash, equal_requests_that_are_served_together)
 {
-    for (int mode = 0; mode < GA_SLABHASH_MODE_COUNT; mode++) {
+    for (int mode = 0; mode < 2 * GA_SLABHASH_MODE_COUNT; mode++) {
         ga_slabhash *table = open_table(
-            (ga_slabhash_options){.mode = (ga_slabhash_mode)mode, .buckets = 4, .path = 2});
+            (ga_slabhash_options){.mode = (ga_slabhash_mode)(mode / 2), .buckets = 4, .path = 2},
+            mode % 2);
         for (uint64_t key = 1; key < 100; key++) {
             uint64_t keys[8], values[8] = {7, 7, 7, 7, 7, 7, 7, 7}, size;
             uint32_t whats[8], later = 0, in = 0;

@@ -41,6 +41,9 @@
 #include <gpualloc/backend.h>
 #include <gpualloc/slabhash.h>
 
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "device/kinds.h"
 #include "slabhash/many_tile.h"
 
@@ -351,6 +354,28 @@ static inline ga_status ga_slabhash_cuda(const char *what, cudaError_t error)
                          cudaGetErrorString(error));
 }
 
+/* What a call does is done on the table's device; behind it the caller's is current again. */
+struct ga_slabhash_device_scope {
+    int before;
+    ga_status status;
+    explicit ga_slabhash_device_scope(int device) : before(-1)
+    {
+        status = ga_slabhash_cuda("ask for the current device", cudaGetDevice(&before));
+        status = status || before == device
+                     ? status
+                     : ga_slabhash_cuda("make the table's device the current one",
+                                        cudaSetDevice(device));
+    }
+    ~ga_slabhash_device_scope()
+    {
+        if (before >= 0) {
+            (void)cudaSetDevice(before);
+        }
+    }
+    ga_slabhash_device_scope(const ga_slabhash_device_scope &) = delete;
+    ga_slabhash_device_scope &operator=(const ga_slabhash_device_scope &) = delete;
+};
+
 static inline ga_status ga_slabhash_device_check(const ga_slabhash_device *table)
 {
     return table && table->view.rows
@@ -393,6 +418,10 @@ static inline ga_status ga_slabhash_device_whole(ga_slabhash_device *table,
                                                  const ga_slabhash_whole *whole,
                                                  cudaStream_t stream)
 {
+    ga_slabhash_device_scope scope(table->device);
+    if (scope.status != GA_OK) {
+        return scope.status;
+    }
     int grid = ga_slabhash_device_grid(table, table->view.buckets);
 #define GA_SLABHASH_WHOLE_CALL(kind)                                                               \
     ga_slabhash_whole_kernel<kind, task>                                                           \
@@ -402,14 +431,16 @@ static inline ga_status ga_slabhash_device_whole(ga_slabhash_device *table,
     return ga_slabhash_cuda("launch a kernel for all buckets", cudaGetLastError());
 }
 
-/* Give everything back; slabs to the heap of the caller's, too, for which all buckets are cleared.
- * No kernel may be using the table: it waits for the device. Once more does nothing. */
+/* Give everything back, the slabs to their heap, for which all buckets are cleared. No kernel may
+ * be using the table: it waits for the device. Once more does nothing. */
 static inline ga_status ga_slabhash_device_close(ga_slabhash_device *table)
 {
     ga_status status = GA_OK;
     if (table && table->buckets) {
-        status = ga_slabhash_cuda("wait for the device", cudaDeviceSynchronize());
-        if (status == GA_OK && table->emptied && !table->own_slabs) {
+        ga_slabhash_device_scope scope(table->device);
+        status = scope.status ? scope.status
+                              : ga_slabhash_cuda("wait for the device", cudaDeviceSynchronize());
+        if (status == GA_OK && table->emptied) {
             ga_slabhash_whole whole = {};
             status = ga_slabhash_device_whole<GA_SLABHASH_CLEAR_ALL>(table, &whole, 0);
             status =
@@ -454,6 +485,15 @@ static inline ga_status ga_slabhash_device_view(ga_slabhash_device *table)
     return status;
 }
 
+/* Whether the keys stand in their order, for kernels after what is on `stream` (near_tile.h). */
+static inline ga_status ga_slabhash_device_order(ga_slabhash_device *table, bool ordered,
+                                                 cudaStream_t stream)
+{
+    return ga_slabhash_cuda("say in what order keys stand",
+                            cudaMemsetAsync((uint32_t *)table->view.ordered, ordered ? 0xff : 0,
+                                            sizeof *table->view.ordered, stream));
+}
+
 static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
                                                   const ga_slabhash_options *options,
                                                   cudaStream_t stream)
@@ -461,7 +501,7 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
     ga_slabhash_plan plan;
     ga_status status = ga_slabhash_plan_of(options, &plan);
     void *rows = NULL, *scratch = NULL;
-    int processors = 0;
+    int processors = 0, cache = 0;
     if (status == GA_OK && !table->slabs) {
         table->own_slabs = true;
         status = ga_heap_open(&table->slabs, GA_PLACE_KERNEL, table->device, "slab:unit=128/vmm");
@@ -470,7 +510,8 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
     status = status ? status : ga_slabhash_device_view(table);
     status =
         status ? status : ga_heap_open(&table->buckets, GA_PLACE_DEVICE, table->device, "cuda");
-    status = status ? status : ga_alloc(table->buckets, plan.bytes, 0, &rows);
+    status = status ? status
+                    : ga_alloc(table->buckets, plan.bytes + sizeof *table->view.ordered, 0, &rows);
     table->view.rows = (uint32_t *)rows;
     status = status ? status : ga_alloc(table->buckets, sizeof(ga_slabhash_census), 0, &scratch);
     table->scratch = (uint64_t *)scratch;
@@ -488,18 +529,25 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
         cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, table->device));
     table->grid = processors * 16;
     status = status ? status
+                    : ga_slabhash_cuda(
+                          "ask for the size of the L2 cache",
+                          cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, table->device));
+    table->view.far = plan.bytes > 4u * (uint64_t)cache ? 1u : 0u;
+    status = status ? status
                     : ga_slabhash_cuda("empty the buckets",
                                        cudaMemsetAsync(rows, 0xff, plan.bytes, stream));
     table->emptied = status == GA_OK;
+    table->view.ordered = table->view.rows + plan.bytes / sizeof *table->view.rows;
+    status = status ? status : ga_slabhash_device_order(table, true, stream);
     return status;
 }
 
-/* Make a table on `device`, which is the current one, empty for what is put on `stream` after the
- * call. The options are those of ga_slabhash_open(), but: `heap` is a slab heap of unit=128 for
- * kernels, without check=full, which outlives the table; or NULL for one that is opened as
- * slab:unit=128/vmm; `limit` is that heap's affair; there is no `hash`.
+/* Make a table on `device`, whichever is the current one, empty for what is put on `stream`, one of
+ * that device's, after the call. The options are those of ga_slabhash_open(), but: `heap` is a slab
+ * heap of unit=128 for kernels, without check=full, which outlives the table; or NULL for one that
+ * is opened as slab:unit=128/vmm; `limit` is that heap's affair; there is no `hash`.
  *
- * GA_ERR_ARGUMENT  an option out of range, or no such heap
+ * GA_ERR_ARGUMENT  an option out of range, or no such heap, or one of another device
  * GA_ERR_PLACE, GA_ERR_DEVICE, GA_ERR_MEMORY  as ga_heap_open() and ga_alloc() */
 static inline ga_status ga_slabhash_device_open(ga_slabhash_device *table,
                                                 const ga_slabhash_options *options, int device,
@@ -512,6 +560,12 @@ static inline ga_status ga_slabhash_device_open(ga_slabhash_device *table,
     *table = ga_slabhash_device{};
     table->device = device;
     if (options->options_size == sizeof *options) {
+        if (options->heap && ga_heap_device(options->heap) != device) {
+            return ga_fail(GA_ERR_ARGUMENT,
+                           "slabhash: slabs from \"%s\" of device %d for a table of device %d: "
+                           "expected a heap of the same device",
+                           ga_heap_spec(options->heap), ga_heap_device(options->heap), device);
+        }
         table->slabs = options->heap;
         if (options->hash) {
             return ga_fail(GA_ERR_ARGUMENT,
@@ -520,7 +574,9 @@ static inline ga_status ga_slabhash_device_open(ga_slabhash_device *table,
                            device);
         }
     }
-    ga_status status = ga_slabhash_device_set_up(table, options, stream);
+    ga_slabhash_device_scope scope(device);
+    ga_status status =
+        scope.status ? scope.status : ga_slabhash_device_set_up(table, options, stream);
     if (status != GA_OK) {
         ga_slabhash_device_close(table);
     }
@@ -558,7 +614,8 @@ static inline ga_status ga_slabhash_device_run(ga_slabhash_device *table,
         return ga_fail(GA_ERR_ARGUMENT, "slabhash: a batch of %llu without %s: expected an array",
                        (unsigned long long)batch->count, batch->keys ? "values" : "keys");
     }
-    status = ga_slabhash_device_view(table);
+    ga_slabhash_device_scope scope(table->device);
+    status = scope.status ? scope.status : ga_slabhash_device_view(table);
     if (status != GA_OK) {
         return status;
     }
@@ -587,11 +644,13 @@ static inline ga_status ga_slabhash_device_run(ga_slabhash_device *table,
 }
 
 /* FLUSH and clear, as ga_slabhash_flush() and ga_slabhash_clear(): alone, after what is on
- * `stream`. */
+ * `stream`. After a flush and until a clear, lanes do not look at 32 bytes first (near_tile.h):
+ * whatever is asked reads whole slabs. */
 static inline ga_status ga_slabhash_device_flush(ga_slabhash_device *table, cudaStream_t stream)
 {
     ga_slabhash_whole whole = {};
     ga_status status = ga_slabhash_device_check(table);
+    status = status ? status : ga_slabhash_device_order(table, false, stream);
     return status ? status : ga_slabhash_device_whole<GA_SLABHASH_FLUSH_ALL>(table, &whole, stream);
 }
 
@@ -599,18 +658,26 @@ static inline ga_status ga_slabhash_device_clear(ga_slabhash_device *table, cuda
 {
     ga_slabhash_whole whole = {};
     ga_status status = ga_slabhash_device_check(table);
-    return status ? status : ga_slabhash_device_whole<GA_SLABHASH_CLEAR_ALL>(table, &whole, stream);
+    status =
+        status ? status : ga_slabhash_device_whole<GA_SLABHASH_CLEAR_ALL>(table, &whole, stream);
+    return status ? status : ga_slabhash_device_order(table, true, stream);
 }
 
-/* What there is, as of the end of what is on `stream`, for which it waits. */
+/* What there is, as of the end of what is on `stream`, for which it waits.
+ *
+ * GA_ERR_ARGUMENT  no table, or `census` is NULL */
 static inline ga_status ga_slabhash_device_count(ga_slabhash_device *table,
                                                  ga_slabhash_census *census, cudaStream_t stream)
 {
     ga_slabhash_whole whole = {};
     ga_status status = ga_slabhash_device_check(table);
+    if (status == GA_OK && !census) {
+        status = ga_fail(GA_ERR_ARGUMENT, "slabhash: no place for a census: expected a pointer");
+    }
     if (status != GA_OK) {
         return status;
     }
+    ga_slabhash_device_scope scope(table->device);
     whole.census = (ga_slabhash_census *)table->scratch;
     status =
         ga_slabhash_cuda("begin a count", cudaMemsetAsync(whole.census, 0, sizeof *census, stream));
@@ -623,16 +690,23 @@ static inline ga_status ga_slabhash_device_count(ga_slabhash_device *table,
     return status ? status : ga_slabhash_cuda("wait for a count", cudaStreamSynchronize(stream));
 }
 
-/* All pairs, into arrays of the device's with `room`, either of which may be NULL; waits. */
+/* All pairs, into arrays of the device's with `room`, either of which may be NULL; waits.
+ *
+ * GA_ERR_ARGUMENT  no table, or `count` is NULL */
 static inline ga_status ga_slabhash_device_retrieve(ga_slabhash_device *table, void *keys,
                                                     void *values, uint64_t room, uint64_t *count,
                                                     cudaStream_t stream)
 {
     ga_slabhash_whole whole = {};
     ga_status status = ga_slabhash_device_check(table);
+    if (status == GA_OK && !count) {
+        status =
+            ga_fail(GA_ERR_ARGUMENT, "slabhash: no place for their number: expected a pointer");
+    }
     if (status != GA_OK) {
         return status;
     }
+    ga_slabhash_device_scope scope(table->device);
     whole.keys = keys;
     whole.values = values;
     whole.room = room;
@@ -647,6 +721,203 @@ static inline ga_status ga_slabhash_device_retrieve(ga_slabhash_device *table, v
                                                        cudaMemcpyDeviceToHost, stream));
     return status ? status
                   : ga_slabhash_cuda("wait for what is retrieved", cudaStreamSynchronize(stream));
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+/* Pairs on their way between the device and the host: `count` of each array, on both sides; a set
+ * has no values. */
+typedef struct ga_slabhash_device_pairs {
+    uint64_t count;
+    size_t width;        /* bytes of a key, and of a value */
+    void *keys, *values; /* of the device's */
+    uint8_t *there;      /* of the host's: the keys, the values behind them */
+    ga_heap *heap;
+} ga_slabhash_device_pairs;
+
+static inline void ga_slabhash_device_pairs_free(ga_slabhash_device_pairs *pairs)
+{
+    ga_free(pairs->heap, pairs->keys);
+    ga_free(pairs->heap, pairs->values);
+    free(pairs->there);
+}
+
+static inline ga_status ga_slabhash_device_pairs_make(ga_slabhash_device_pairs *pairs,
+                                                      const ga_slabhash_device *table,
+                                                      uint64_t count)
+{
+    uint32_t mode = GA_SLABHASH_MODE(table->view.kind);
+    *pairs = ga_slabhash_device_pairs{};
+    pairs->count = count;
+    pairs->width = mode == GA_SLABHASH_MAP64 ? 8 : 4;
+    pairs->heap = table->buckets;
+    size_t bytes = count * pairs->width;
+    ga_status status = GA_OK;
+    if (count) {
+        status = ga_alloc(pairs->heap, bytes, 0, &pairs->keys);
+        status = status || mode == GA_SLABHASH_SET32
+                     ? status
+                     : ga_alloc(pairs->heap, bytes, 0, &pairs->values);
+        pairs->there = (uint8_t *)malloc(2 * bytes);
+    }
+    return status || !count || pairs->there
+               ? status
+               : ga_fail(GA_ERR_MEMORY, "slabhash: no memory for %llu pairs on the host",
+                         (unsigned long long)count);
+}
+
+static inline void *ga_slabhash_device_pairs_values(const ga_slabhash_device_pairs *pairs)
+{
+    return pairs->values ? pairs->there + pairs->count * pairs->width : NULL;
+}
+
+/* From the device to the host, or the other way; waits. */
+static inline ga_status ga_slabhash_device_pairs_copy(const ga_slabhash_device_pairs *pairs,
+                                                      bool to_host, cudaStream_t stream)
+{
+    size_t bytes = pairs->count * pairs->width;
+    void *values = ga_slabhash_device_pairs_values(pairs);
+    cudaMemcpyKind kind = to_host ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice;
+    cudaError_t error = cudaSuccess;
+    if (pairs->count) {
+        error = cudaMemcpyAsync(to_host ? pairs->there : pairs->keys,
+                                to_host ? pairs->keys : pairs->there, bytes, kind, stream);
+    }
+    if (error == cudaSuccess && values) {
+        error = cudaMemcpyAsync(to_host ? values : pairs->values, to_host ? pairs->values : values,
+                                bytes, kind, stream);
+    }
+    error = error == cudaSuccess ? cudaStreamSynchronize(stream) : error;
+    return ga_slabhash_cuda("copy pairs", error);
+}
+
+/* A table of the host's for as many pairs of the same kind: it knows files. */
+static inline ga_status ga_slabhash_device_twin(ga_slabhash **out, const ga_slabhash_device *table,
+                                                uint64_t pairs)
+{
+    ga_slabhash_options options = {};
+    uint64_t buckets = pairs / 5 + 1;
+    options.options_size = sizeof options;
+    options.mode = (ga_slabhash_mode)GA_SLABHASH_MODE(table->view.kind);
+    options.flags = GA_SLABHASH_IS_MULTI(table->view.kind) ? GA_SLABHASH_MULTI : 0;
+    options.buckets = buckets < UINT32_C(1) << 31 ? (uint32_t)buckets : UINT32_C(1) << 31;
+    return ga_slabhash_open(out, &options);
+}
+
+/* Write all pairs to a file, as ga_slabhash_save(): tables of the host can read it, and the other
+ * way. As of the end of what is on `stream`, for which it waits. No kernel may change the table
+ * meanwhile. Takes memory for all pairs, on the device once and on the host twice.
+ *
+ * GA_ERR_IO, GA_ERR_ARGUMENT  as ga_slabhash_save()
+ * GA_ERR_MEMORY               no memory for the pairs; the file is as it was */
+static inline ga_status ga_slabhash_device_save(ga_slabhash_device *table, const char *path,
+                                                cudaStream_t stream)
+{
+    ga_slabhash_device_pairs pairs = {};
+    ga_slabhash *twin = NULL;
+    uint64_t count = 0;
+    ga_status status = ga_slabhash_device_retrieve(table, NULL, NULL, 0, &count, stream);
+    if (status != GA_OK) {
+        return status;
+    }
+    ga_slabhash_device_scope scope(table->device);
+    status = ga_slabhash_device_pairs_make(&pairs, table, count);
+    status = status ? status
+                    : ga_slabhash_device_retrieve(table, pairs.keys, pairs.values, count, &count,
+                                                  stream);
+    if (status == GA_OK && count != pairs.count) {
+        status = ga_fail(GA_ERR_ARGUMENT,
+                         "slabhash: %llu pairs to be saved became %llu meanwhile: expected a table "
+                         "that nobody changes",
+                         (unsigned long long)pairs.count, (unsigned long long)count);
+    }
+    status = status ? status : ga_slabhash_device_pairs_copy(&pairs, true, stream);
+    status = status ? status : ga_slabhash_device_twin(&twin, table, count);
+    if (status == GA_OK && count) {
+        ga_slabhash_batch batch = {};
+        batch.count = count;
+        batch.keys = pairs.there;
+        batch.values = ga_slabhash_device_pairs_values(&pairs);
+        batch.op = GA_SLABHASH_INSERT;
+        status = ga_slabhash_run(twin, &batch, NULL);
+    }
+    status = status ? status : ga_slabhash_save(twin, path);
+    ga_slabhash_close(twin);
+    ga_slabhash_device_pairs_free(&pairs);
+    return status;
+}
+
+/* Bytes of a file, or 0 where it cannot be told. */
+static inline uint64_t ga_slabhash_device_file_bytes(const char *path)
+{
+    FILE *file = path ? fopen(path, "rb") : NULL;
+    long bytes = file && !fseek(file, 0, SEEK_END) ? ftell(file) : 0;
+    if (file) {
+        fclose(file);
+    }
+    return bytes > 0 ? (uint64_t)bytes : 0;
+}
+
+/* Put the pairs in: in place of what is there, or in a multimap as more of them. */
+static inline ga_status ga_slabhash_device_put_in(ga_slabhash_device *table,
+                                                  const ga_slabhash_device_pairs *pairs,
+                                                  cudaStream_t stream)
+{
+    uint64_t counts[GA_SLABHASH_REFUSED + 1] = {};
+    ga_slabhash_batch batch = {};
+    batch.count = pairs->count;
+    batch.keys = pairs->keys;
+    batch.values = pairs->values;
+    batch.op = GA_SLABHASH_IS_MULTI(table->view.kind) ? GA_SLABHASH_INSERT : GA_SLABHASH_REPLACE;
+    ga_status status = ga_slabhash_cuda("begin to load",
+                                        cudaMemsetAsync(table->scratch, 0, sizeof counts, stream));
+    status = status ? status : ga_slabhash_device_run(table, &batch, table->scratch, stream);
+    status = status ? status
+                    : ga_slabhash_cuda("read how many were loaded",
+                                       cudaMemcpyAsync(counts, table->scratch, sizeof counts,
+                                                       cudaMemcpyDeviceToHost, stream));
+    status = status ? status : ga_slabhash_cuda("wait for a load", cudaStreamSynchronize(stream));
+    uint64_t went = counts[GA_SLABHASH_ABSENT] + counts[GA_SLABHASH_FOUND];
+    return status || went == pairs->count
+               ? status
+               : ga_fail(GA_ERR_MEMORY,
+                         "slabhash: %llu of %llu pairs were loaded: expected slabs for all",
+                         (unsigned long long)went, (unsigned long long)pairs->count);
+}
+
+/* Put the pairs of such a file in, as ga_slabhash_load(), after what is on `stream`; waits. It is
+ * looked through before the first pair is put in. Takes memory as ga_slabhash_device_save().
+ *
+ * GA_ERR_IO, GA_ERR_ARGUMENT  as ga_slabhash_load()
+ * GA_ERR_MEMORY               no memory for the pairs; or not all went in */
+static inline ga_status ga_slabhash_device_load(ga_slabhash_device *table, const char *path,
+                                                cudaStream_t stream)
+{
+    ga_slabhash_device_pairs pairs = {};
+    ga_slabhash *twin = NULL;
+    uint64_t count = 0;
+    ga_status status = ga_slabhash_device_check(table);
+    if (status != GA_OK) {
+        return status;
+    }
+    ga_slabhash_device_scope scope(table->device);
+    status = scope.status
+                 ? scope.status
+                 : ga_slabhash_device_twin(&twin, table, ga_slabhash_device_file_bytes(path) / 4);
+    status = status ? status : ga_slabhash_load(twin, path);
+    status = status ? status : ga_slabhash_size(twin, &count);
+    if (status == GA_OK) {
+        status = ga_slabhash_device_pairs_make(&pairs, table, count);
+        status = status || !count
+                     ? status
+                     : ga_slabhash_retrieve(twin, pairs.there,
+                                            ga_slabhash_device_pairs_values(&pairs), count, &count);
+        status = status ? status : ga_slabhash_device_pairs_copy(&pairs, false, stream);
+        status = status || !count ? status : ga_slabhash_device_put_in(table, &pairs, stream);
+        ga_slabhash_device_pairs_free(&pairs);
+    }
+    ga_slabhash_close(twin);
+    return status;
 }
 
 #endif

@@ -81,7 +81,8 @@ typedef struct ga_slabhash_options {
                        * no more than `buckets`; 0: 1, the paper's. 4 to 6 fill slabs better */
     uint32_t reserved; /* 0 */
     uint64_t seed;     /* of the hash: ((a k + b) mod 2^61 - 1), with a and b made of it */
-    uint64_t limit;    /* bytes of chained slabs, at most 64 GiB; 0: 16 GiB. Whole MiB. A
+    uint64_t limit;    /* bytes of chained slabs, at most 64 GiB; 0: 16 GiB. Whole MiB. With
+                        * GA_SLABHASH_GROW of each array's: what moves may have as many more. A
                         * thread that puts pairs in holds up to 32 slabs ahead during its call:
                         * another may find no slab when as few are left */
     ga_heap *heap;     /* where slabs come from: on the host, and outlives the table; NULL: one that
@@ -264,8 +265,7 @@ GA_API ga_status ga_slabhash_flush(ga_slabhash *table);
  *
  * GA_ERR_MEMORY       no memory for the array, or a slab; the table is whole, and goes on moving
  *                     with later calls
- * GA_ERR_UNSUPPORTED  a table without GA_SLABHASH_GROW; or the kernel refused a membarrier that it
- *                     granted before: the older array is freed later */
+ * GA_ERR_UNSUPPORTED  a table without GA_SLABHASH_GROW */
 GA_API ga_status ga_slabhash_compact(ga_slabhash *table);
 
 /* Take everything out, and free all chained slabs. Alone. */
