@@ -390,6 +390,10 @@ static inline int ga_slabhash_device_grid(const ga_slabhash_device *table, uint6
     return blocks < (uint64_t)table->grid ? (int)blocks : table->grid;
 }
 
+/* Functions that launch kernels are templates, so that those, many and slow to compile, are compiled
+ * where they are called and not wherever this is included. */
+#define GA_SLABHASH_WHERE_CALLED template <typename unused = void>
+
 /* CALL(kind) for the table's. */
 #define GA_SLABHASH_EACH_KIND(of, CALL)                                                            \
     switch (of) {                                                                                  \
@@ -433,6 +437,7 @@ static inline ga_status ga_slabhash_device_whole(ga_slabhash_device *table,
 
 /* Give everything back, the slabs to their heap, for which all buckets are cleared. No kernel may
  * be using the table: it waits for the device. Once more does nothing. */
+GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_close(ga_slabhash_device *table)
 {
     ga_status status = GA_OK;
@@ -549,6 +554,7 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
  *
  * GA_ERR_ARGUMENT  an option out of range, or no such heap, or one of another device
  * GA_ERR_PLACE, GA_ERR_DEVICE, GA_ERR_MEMORY  as ga_heap_open() and ga_alloc() */
+GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_open(ga_slabhash_device *table,
                                                 const ga_slabhash_options *options, int device,
                                                 cudaStream_t stream)
@@ -592,6 +598,7 @@ static inline ga_status ga_slabhash_device_open(ga_slabhash_device *table,
  * GA_ERR_ARGUMENT  no table, batch or keys; no values where `op` puts pairs into a map; `op` or
  *                  `how` is none: GA_SLABHASH_HOW_COUNT is one where there is GA_SLABHASH_FUNCTION
  * GA_ERR_DEVICE    the launch failed */
+GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_run(ga_slabhash_device *table,
                                                const ga_slabhash_batch *batch, uint64_t *counts,
                                                cudaStream_t stream)
@@ -646,6 +653,7 @@ static inline ga_status ga_slabhash_device_run(ga_slabhash_device *table,
 /* FLUSH and clear, as ga_slabhash_flush() and ga_slabhash_clear(): alone, after what is on
  * `stream`. After a flush and until a clear, lanes do not look at 32 bytes first (near_tile.h):
  * whatever is asked reads whole slabs. */
+GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_flush(ga_slabhash_device *table, cudaStream_t stream)
 {
     ga_slabhash_whole whole = {};
@@ -654,6 +662,7 @@ static inline ga_status ga_slabhash_device_flush(ga_slabhash_device *table, cuda
     return status ? status : ga_slabhash_device_whole<GA_SLABHASH_FLUSH_ALL>(table, &whole, stream);
 }
 
+GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_clear(ga_slabhash_device *table, cudaStream_t stream)
 {
     ga_slabhash_whole whole = {};
@@ -666,6 +675,7 @@ static inline ga_status ga_slabhash_device_clear(ga_slabhash_device *table, cuda
 /* What there is, as of the end of what is on `stream`, for which it waits.
  *
  * GA_ERR_ARGUMENT  no table, or `census` is NULL */
+GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_count(ga_slabhash_device *table,
                                                  ga_slabhash_census *census, cudaStream_t stream)
 {
@@ -693,6 +703,7 @@ static inline ga_status ga_slabhash_device_count(ga_slabhash_device *table,
 /* All pairs, into arrays of the device's with `room`, either of which may be NULL; waits.
  *
  * GA_ERR_ARGUMENT  no table, or `count` is NULL */
+GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_retrieve(ga_slabhash_device *table, void *keys,
                                                     void *values, uint64_t room, uint64_t *count,
                                                     cudaStream_t stream)
@@ -810,6 +821,7 @@ static inline ga_status ga_slabhash_device_twin(ga_slabhash **out, const ga_slab
  *
  * GA_ERR_IO, GA_ERR_ARGUMENT  as ga_slabhash_save()
  * GA_ERR_MEMORY               no memory for the pairs; the file is as it was */
+GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_save(ga_slabhash_device *table, const char *path,
                                                 cudaStream_t stream)
 {
@@ -859,6 +871,7 @@ static inline uint64_t ga_slabhash_device_file_bytes(const char *path)
 }
 
 /* Put the pairs in: in place of what is there, or in a multimap as more of them. */
+GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_put_in(ga_slabhash_device *table,
                                                   const ga_slabhash_device_pairs *pairs,
                                                   cudaStream_t stream)
@@ -890,6 +903,7 @@ static inline ga_status ga_slabhash_device_put_in(ga_slabhash_device *table,
  *
  * GA_ERR_IO, GA_ERR_ARGUMENT  as ga_slabhash_load()
  * GA_ERR_MEMORY               no memory for the pairs; or not all went in */
+GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_load(ga_slabhash_device *table, const char *path,
                                                 cudaStream_t stream)
 {
