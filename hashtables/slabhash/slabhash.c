@@ -3,8 +3,7 @@
  * The public calls: opening and closing, one operation, the whole table.
  *
  * STRUCTURE  an array of bucket slabs in one block of the heap's; slabs chained to them are units
- * of a
- *            slab allocator of the table's own, over the same heap
+ *            of a slab allocator of the table's own, over the same heap
  * PROGRESS   an operation that finds no slab asks for more under `grow`, and begins anew
  */
 #include "table.h"
@@ -13,9 +12,8 @@
 #include "../../liballoc/platform/machine.h"
 #include "../../liballoc/platform/os_memory.h"
 
-#include <sys/mman.h>
-
 #include <string.h>
+#include <sys/mman.h>
 
 enum {
     BUCKETS = 1024,        /* where the options say 0, */
