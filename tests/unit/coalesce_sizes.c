@@ -3,34 +3,10 @@
  * How much payloads hold, in all forms: no less than was asked for, nothing that is another's; also
  * where they are to be aligned.
  */
-#include "support/coalesce_world.h"
+#include "support/coalesce_forms.h"
 #include "support/expect.h"
 
-enum {
-    LANES = 32,
-    SLOTS = 64,
-    SLOT = 1 << 18
-};
-
-static const char *const forms[] = {"auto", "8", "16", "none"};
 static const uint32_t natural[] = {2, 8, 16, 16}; /* what all payloads are aligned to */
-
-#define EACH_FORM(form) for (uint32_t form = GA_COALESCE_AUTO; form < GA_COALESCE_FORMS; form++)
-
-static coalesce_world *world_of(uint32_t form)
-{
-    return world_new(form, GA_COALESCE_NO_BARE, 0, SLOTS, SLOT);
-}
-
-static void assert_clean(const coalesce_world *world, const char *what)
-{
-    cr_assert_eq(world_live(world), 0, "%s: %u superblocks are left", what, world_live(world));
-    cr_assert_eq(world->wrong, 0, "%s: %llu releases of what was no superblock", what,
-                 (unsigned long long)world->wrong);
-    cr_assert_eq(world->heap.faults[0] + world->heap.faults[1], 0, "%s: %llu and %llu faults", what,
-                 (unsigned long long)world->heap.faults[0],
-                 (unsigned long long)world->heap.faults[1]);
-}
 
 /* What was asked for, and what fills up to the next segment. */
 static void assert_usable(const coalesce_world *world, const char *payload, uint64_t size)

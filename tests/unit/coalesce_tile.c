@@ -4,35 +4,10 @@
  * segments as they should stand, superblocks that go back with their last segment and never before,
  * and a script of chance held against a plain list.
  */
-#include "support/coalesce_world.h"
+#include "support/coalesce_forms.h"
 #include "support/expect.h"
 
 #include <stdio.h>
-
-enum {
-    LANES = 32,
-    SLOTS = 64,
-    SLOT = 1 << 18
-};
-
-static const char *const forms[] = {"auto", "8", "16", "none"};
-
-#define EACH_FORM(form) for (uint32_t form = GA_COALESCE_AUTO; form < GA_COALESCE_FORMS; form++)
-
-static coalesce_world *world_of(uint32_t form)
-{
-    return world_new(form, GA_COALESCE_NO_BARE, 0, SLOTS, SLOT);
-}
-
-static void assert_clean(const coalesce_world *world, const char *what)
-{
-    cr_assert_eq(world_live(world), 0, "%s: %u superblocks are left", what, world_live(world));
-    cr_assert_eq(world->wrong, 0, "%s: %llu releases of what was no superblock", what,
-                 (unsigned long long)world->wrong);
-    cr_assert_eq(world->heap.faults[0] + world->heap.faults[1], 0, "%s: %llu and %llu faults", what,
-                 (unsigned long long)world->heap.faults[0],
-                 (unsigned long long)world->heap.faults[1]);
-}
 
 /* ---- headers --------------------------------------------------------------------------------- */
 
