@@ -25,12 +25,13 @@ typedef struct grower {
     std::function<void(uint64_t, uint64_t)> add;
 } grower;
 
-/* The final utilisation is 0.65, as in the paper. */
-static grower slab_grower(const point &base, uint32_t path)
+/* The final utilisation is 0.65, as in the paper, but where the table grows as it will. */
+static grower slab_grower(const point &base, uint32_t path, bool grows)
 {
     uint32_t buckets = buckets_for(GA_SLABHASH_MAP32, path, UINT64_C(1) << BATCHES_LOG2, 0.65);
     grower g;
-    g.table = slab_way(base, GA_SLABHASH_MAP32, path, buckets, slabs_from, NULL);
+    g.table = slab_way(base, GA_SLABHASH_MAP32, path, grows ? 0 : buckets, slabs_from,
+                       grows ? "grows" : NULL);
     std::function<void(const ga_slabhash_batch *)> run = g.table.run;
     g.add = [=](uint64_t first, uint64_t end) {
         ga_slabhash_batch batch = {};
@@ -95,8 +96,9 @@ static void batches_of(uint64_t size)
     growers.push_back(open_grower(base));
     growers.push_back(cuckoo_grower(base));
     for (uint32_t path : {1u, 4u}) {
-        growers.push_back(slab_grower(base, path));
+        growers.push_back(slab_grower(base, path, false));
     }
+    growers.push_back(slab_grower(base, 4u, true));
     fill_world<GA_SLABHASH_MAP32>(n);
     for (int round = 0; round <= rounds; round++) {
         for (size_t i = 0; i < growers.size(); i++) {

@@ -271,6 +271,7 @@ static ga_slabhash_batch search_batch(uint32_t mode, const void *keys, uint64_t 
     return batch;
 }
 
+/* Without buckets a table that grows, and is made anew in place of being cleared. */
 static way slab_way(const point &base, uint32_t mode, uint32_t path, uint32_t buckets,
                     const char *spec, const char *name)
 {
@@ -278,6 +279,7 @@ static way slab_way(const point &base, uint32_t mode, uint32_t path, uint32_t bu
     ga_slabhash_options options = {};
     options.options_size = sizeof options;
     options.mode = (ga_slabhash_mode)mode;
+    options.flags = buckets ? 0 : GA_SLABHASH_GROW;
     options.buckets = buckets;
     options.path = path;
     options.seed = 11;
@@ -293,7 +295,14 @@ static way slab_way(const point &base, uint32_t mode, uint32_t path, uint32_t bu
     w.what.path = path;
     w.what.buckets = buckets;
     w.what.spec = ga_heap_spec(t->device.slabs);
-    w.clear = [=] { must_ga(ga_slabhash_device_clear(&t->device, 0)); };
+    w.clear = [=] {
+        if (buckets) {
+            must_ga(ga_slabhash_device_clear(&t->device, 0));
+        } else {
+            must_ga(ga_slabhash_device_close(&t->device));
+            must_ga(ga_slabhash_device_open(&t->device, &options, 0, 0));
+        }
+    };
     w.run = [=](const ga_slabhash_batch *b) {
         must_ga(ga_slabhash_device_run(&t->device, b, NULL, 0));
     };
@@ -309,7 +318,10 @@ static way slab_way(const point &base, uint32_t mode, uint32_t path, uint32_t bu
         ga_slabhash_batch batch = search_batch(mode, keys, count);
         must_ga(ga_slabhash_device_run(&t->device, &batch, NULL, 0));
     };
-    w.weigh = [=](point *what) { weigh_slabs(t.get(), mode, what); };
+    w.weigh = [=](point *what) {
+        weigh_slabs(t.get(), mode, what);
+        what->buckets = t->device.view.buckets;
+    };
     return w;
 }
 
@@ -484,6 +496,22 @@ static void sizes()
     }
 }
 
+/* Tables that nobody has told how many keys will come, in one batch, beside one that knows. */
+static void growing()
+{
+    for (uint32_t log2 : {16u, 22u, 26u}) {
+        point base = point_of("growing", GA_SLABHASH_MAP32, log2, 0);
+        uint32_t buckets = buckets_for(GA_SLABHASH_MAP32, 4, UINT64_C(1) << log2, 0.6);
+        if (asks(asked_keys, log2)) {
+            std::vector<way> ways;
+            ways.push_back(open_way<GA_SLABHASH_MAP32>(base, share_of(GA_SLABHASH_MAP32, 0.6)));
+            ways.push_back(slab_way(base, GA_SLABHASH_MAP32, 4, buckets, slabs_from, "known"));
+            ways.push_back(slab_way(base, GA_SLABHASH_MAP32, 4, 0, slabs_from, "grows"));
+            compare<GA_SLABHASH_MAP32>(&ways);
+        }
+    }
+}
+
 /* Slabs in one array beside a table of super blocks (§V), where chains are long. */
 static void addressing()
 {
@@ -513,11 +541,8 @@ static const struct {
     const char *name;
     void (*run)();
 } sections[] = {
-    {"utilisation", utilisation},
-    {"sizes", sizes},
-    {"batches", batches},
-    {"mixes", mixes},
-    {"lists", lists},
+    {"utilisation", utilisation}, {"sizes", sizes}, {"growing", growing},
+    {"batches", batches},         {"mixes", mixes}, {"lists", lists},
     {"addressing", addressing},
 };
 

@@ -56,6 +56,7 @@ static bar bars[] = {
     {"utilisation", 26, 0.90, "build", 9.03, 0, ""},
     {"utilisation", 26, 0.90, "hit", 20, 0, ""},
     {"utilisation", 26, 0.90, "miss", 7.5, 0, ""},
+    {"growing", 26, 0, "build", 6, 0, ""},
     {"mixes", 22, 0.60, "updates 100 %", 20, 0, ""},
     {"mixes", 22, 0.60, "updates 40 %", 18, 0, ""},
     {"mixes", 22, 0.60, "updates 20 %", 20, 0, ""},
@@ -71,7 +72,7 @@ static bool is_bar(const bar &b, const point &p)
 {
     return !strcmp(b.section, p.section) && !strcmp(b.metric, p.metric) && b.log2 == p.log2 &&
            fabs(b.target - p.target) < 0.001 && p.path && p.mode == "map32" &&
-           p.used > p.target - 0.01;
+           p.used > p.target - 0.01 && (strcmp(p.section, "growing") || p.way == "grows");
 }
 
 /* Whether the rate meets the bar of its point; the text for behind its line. */

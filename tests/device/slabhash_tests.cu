@@ -557,6 +557,150 @@ static void lanes_differ(int device)
     OK(ga_slabhash_device_close(&table));
 }
 
+/* ---- growth between calls ------------------------------------------------------------------- */
+
+/* All kinds, from few buckets: what goes in, is found and goes out as in tables that are fixed. */
+static void growing(int device)
+{
+    for (subject s : subjects) {
+        s.flags |= GA_SLABHASH_GROW;
+        s.buckets = 16;
+        one_subject(device, s);
+    }
+}
+
+/* Batch after batch of other keys; the buckets are as many as they need, before and after they go
+ * out again. */
+static void growing_fits(int device)
+{
+    uint64_t sizes[] = {1, 1000, 20000, 200000, 100};
+    uint64_t n = 0;
+    ga_slabhash_device table;
+    ga_slabhash_options options = options_of(GA_SLABHASH_MAP32, GA_SLABHASH_GROW, 16, 4);
+    std::vector<uint64_t> all;
+    REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
+    for (uint64_t size : sizes) {
+        std::vector<uint64_t> keys(size);
+        for (uint64_t i = 0; i < size; i++) {
+            keys[i] = narrow_key(n + i);
+        }
+        all.insert(all.end(), keys.begin(), keys.end());
+        EXPECT_EQUAL("the results ABSENT",
+                     run(&table, GA_SLABHASH_INSERT, keys, keys).counts[GA_SLABHASH_ABSENT], size);
+        n += size;
+        batch_run hit = run(&table, GA_SLABHASH_SEARCH, all, all);
+        EXPECT(hit.found == all);
+        expect_size(&table, n);
+        uint64_t places = (uint64_t)table.view.buckets * 15;
+        EXPECT(n * 100 <= places * GA_SLABHASH_FULL_AT);
+        EXPECT(places <= 16 * 15 || places <= n * 2);
+    }
+    std::vector<uint64_t> most(all.begin() + 500, all.end());
+    run(&table, GA_SLABHASH_DELETE, most, most);
+    uint32_t buckets = table.view.buckets;
+    OK(ga_slabhash_device_flush(&table, 0));
+    EXPECT(table.view.buckets < buckets / 100);
+    expect_size(&table, 500);
+    EXPECT_EQUAL("the results FOUND",
+                 run(&table, GA_SLABHASH_SEARCH, all, all).counts[GA_SLABHASH_FOUND], 500);
+    OK(ga_slabhash_device_close(&table));
+}
+
+/* More requests than a part has, all for the same few keys: the second part finds room enough. */
+static void growing_for_few(int device)
+{
+    uint64_t n = (suite.quick ? 1u : 3u) << 22, part = 1u << 22;
+    ga_slabhash_device table;
+    ga_slabhash_options options = options_of(GA_SLABHASH_SET32, GA_SLABHASH_GROW, 16, 4);
+    std::vector<uint64_t> keys(n + 100);
+    for (uint64_t i = 0; i < keys.size(); i++) {
+        keys[i] = narrow_key(i % 100);
+    }
+    REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
+    batch_run in = run(&table, GA_SLABHASH_INSERT, keys, keys);
+    EXPECT_EQUAL("the results ABSENT", in.counts[GA_SLABHASH_ABSENT], 100);
+    EXPECT_EQUAL("the results FOUND", in.counts[GA_SLABHASH_FOUND], n);
+    EXPECT((uint64_t)table.view.buckets * 30 <= part * 2);
+    expect_size(&table, 100);
+    OK(ga_slabhash_device_close(&table));
+}
+
+/* Kernels put in by themselves what was reserved for; a fixed table refuses. */
+static __global__ void put_kernel(ga_slabhash_view table, uint32_t n, uint32_t *full)
+{
+    ga_slabhash_turn turn = ga_slabhash_turn_begin(table);
+    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    ga_slabhash_answer answer =
+        ga_slabhash_lanes<GA_SLABHASH_MAP32>(&turn, i < n, GA_SLABHASH_INSERT, i, i);
+    if (i < n && answer.result != GA_SLABHASH_ABSENT) {
+        atomicAdd(full, 1u);
+    }
+    ga_slabhash_turn_end(&turn);
+}
+
+static void reserved(int device)
+{
+    const uint32_t n = 100000;
+    ga_slabhash_device table;
+    ga_slabhash_options options = options_of(GA_SLABHASH_MAP32, GA_SLABHASH_GROW, 0, 4);
+    device_array<uint32_t> full(1);
+    REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
+    OK(ga_slabhash_device_reserve(&table, 10 * n, 0));
+    uint32_t *rows = table.view.rows;
+    EXPECT((uint64_t)table.view.buckets * 15 > 10 * n);
+    put_kernel<<<(n + 127) / 128, 128>>>(table.view, n, full.data);
+    CUDA_DONE(cudaDeviceSynchronize());
+    EXPECT_EQUAL("what did not go in", full.read()[0], 0);
+    OK(ga_slabhash_device_reserve(&table, n, 0));
+    EXPECT(table.view.rows == rows);
+    expect_size(&table, n);
+    OK(ga_slabhash_device_close(&table));
+    options.flags = 0;
+    REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
+    EXPECT_EQUAL("the status", ga_slabhash_device_reserve(&table, n, 0), GA_ERR_UNSUPPORTED);
+    OK(ga_slabhash_device_close(&table));
+}
+
+/* No slabs for the pairs that move: the table stays where it is, and loses nothing. */
+static void growing_without_slabs(int device)
+{
+    const uint64_t n = 600; /* pairs of one key: 40 slabs behind one bucket */
+    ga_heap *slabs = NULL;
+    ga_slabhash_device table, other;
+    ga_slabhash_options options =
+        options_of(GA_SLABHASH_MAP32, GA_SLABHASH_GROW | GA_SLABHASH_MULTI, 64, 1);
+    ga_slabhash_options rest = options_of(GA_SLABHASH_MAP32, 0, 64, 1);
+    std::vector<uint64_t> same(n, 5), many(60000);
+    for (uint64_t i = 0; i < many.size(); i++) {
+        many[i] = narrow_key(i);
+    }
+    REQUIRE(ga_heap_open(&slabs, GA_PLACE_KERNEL, device,
+                         "slab:unit=128,blocks=1,capacity=128K/cuda") == GA_OK);
+    options.heap = rest.heap = slabs;
+    REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
+    REQUIRE(ga_slabhash_device_open(&other, &rest, device, 0) == GA_OK);
+    EXPECT_EQUAL("the results ABSENT",
+                 run(&table, GA_SLABHASH_INSERT, same, same).counts[GA_SLABHASH_ABSENT], n);
+    while (run(&other, GA_SLABHASH_INSERT, many, many).counts[GA_SLABHASH_ABSENT]) {
+        /* until no slab is left, not even one that another tile had claimed ahead */
+    }
+    uint32_t *rows = table.view.rows;
+    batch_run more = run(&table, GA_SLABHASH_INSERT, many, many);
+    EXPECT(table.view.rows == rows);
+    EXPECT(more.counts[GA_SLABHASH_FULL] > 0);
+    expect_size(&table, n + more.counts[GA_SLABHASH_ABSENT]);
+    EXPECT_EQUAL("the status", ga_slabhash_device_reserve(&table, 1000000, 0), GA_ERR_MEMORY);
+    EXPECT_EQUAL("the results FOUND",
+                 run(&table, GA_SLABHASH_SEARCH, same, same).counts[GA_SLABHASH_FOUND], n);
+    OK(ga_slabhash_device_close(&other));
+    OK(ga_slabhash_device_reserve(&table, 1000000, 0));
+    EXPECT(table.view.rows != rows);
+    expect_size(&table, n + more.counts[GA_SLABHASH_ABSENT]);
+    OK(ga_slabhash_device_close(&table));
+    EXPECT_EQUAL("slabs that are still taken", live_of(slabs), 0);
+    OK(ga_heap_close(slabs));
+}
+
 static void bad_input(int device)
 {
     ga_slabhash_device table;
@@ -732,6 +876,11 @@ static const test_case cases[] = {
     {"memory that ends in the middle", full},
     {"slabs go back to the heap they came from", given_back},
     {"each lane has its own operation", lanes_differ},
+    {"tables grow between calls", growing},
+    {"tables that grow have as many buckets as they need", growing_fits},
+    {"few keys in a large batch make no large table", growing_for_few},
+    {"room is reserved for kernels", reserved},
+    {"a table that finds no slabs to grow stays whole", growing_without_slabs},
     {"bad input is refused", bad_input},
     {"a table's device, and the caller's", other_devices},
     {"pairs go to files and come from them", files},

@@ -27,6 +27,11 @@
  * kernels it grows between calls of ga_slabhash_device_run(); what found it full has the result
  * GA_SLABHASH_FULL.
  *
+ * With GA_SLABHASH_GROW there are as many buckets as the batches of ga_slabhash_device_run() need,
+ * and ga_slabhash_device_reserve() makes room for what kernels put in by themselves. Both may give
+ * the table another array, which is in table.view: views from before are no longer good, and no
+ * kernel may be using one meanwhile. All kinds of tables grow so, with any path and all keys.
+ *
  * A program with a hash of its own defines GA_SLABHASH_HASH(table, key), 64 bits, the upper ones
  * of which choose the bucket; one with a way of its own to apply GA_SLABHASH_FUNCTION(there,
  * given), for `how` = GA_SLABHASH_HOW_COUNT; both before it includes this, the same wherever the
@@ -331,6 +336,8 @@ static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK)
     }
 }
 
+#include "slabhash/move_kernel.cuh"
+
 /* ---- the host's side ------------------------------------------------------------------------- */
 
 /* A table in device memory. `view` goes to kernels by value, the rest is the functions'. */
@@ -342,7 +349,11 @@ typedef struct ga_slabhash_device {
     bool emptied;      /* the buckets, so that they hold slabs of the heap's and nothing else */
     uint64_t *scratch; /* of the device's: a census, or a cursor */
     int device;
-    int grid; /* blocks that fill the device */
+    int grid;       /* blocks that fill the device */
+    uint64_t cache; /* bytes of its L2 cache */
+    bool grows;
+    uint32_t least; /* buckets, where it grows */
+    uint64_t taken; /* where it grows: the most places that can be taken, kernels' own apart */
 } ga_slabhash_device;
 
 static inline ga_status ga_slabhash_cuda(const char *what, cudaError_t error)
@@ -390,9 +401,15 @@ static inline int ga_slabhash_device_grid(const ga_slabhash_device *table, uint6
     return blocks < (uint64_t)table->grid ? (int)blocks : table->grid;
 }
 
-/* Functions that launch kernels are templates, so that those, many and slow to compile, are compiled
- * where they are called and not wherever this is included. */
+/* Functions that launch kernels are templates, so that those, many and slow to compile, are
+ * compiled where they are called and not wherever this is included. */
 #define GA_SLABHASH_WHERE_CALLED template <typename unused = void>
+
+enum {
+    GA_SLABHASH_DEVICE_BUCKETS = 16384, /* at first, in tables that grow */
+    GA_SLABHASH_FULL_AT = 75,           /* of 100 places: then they grow, */
+    GA_SLABHASH_FILL_TO = 60            /* so far that these are taken */
+};
 
 /* CALL(kind) for the table's. */
 #define GA_SLABHASH_EACH_KIND(of, CALL)                                                            \
@@ -499,14 +516,62 @@ static inline ga_status ga_slabhash_device_order(ga_slabhash_device *table, bool
                                             sizeof *table->view.ordered, stream));
 }
 
+/* An array of so many buckets for the view, empty after what is on `stream`; keys are to stand in
+ * their order. */
+static inline ga_status ga_slabhash_device_rows(ga_slabhash_device *table, uint32_t buckets,
+                                                ga_slabhash_view *view, cudaStream_t stream)
+{
+    uint64_t bytes = (uint64_t)buckets * GA_SLABHASH_WORDS * sizeof(uint32_t);
+    void *rows = NULL;
+    ga_status status = ga_alloc(table->buckets, bytes + sizeof *view->ordered, 0, &rows);
+    if (status != GA_OK) {
+        return status;
+    }
+    view->rows = (uint32_t *)rows;
+    view->ordered = view->rows + bytes / sizeof *view->rows;
+    view->buckets = buckets;
+    view->apart = buckets / view->path;
+    view->far = bytes > 4u * table->cache ? 1u : 0u;
+    status = ga_slabhash_cuda("empty the buckets",
+                              cudaMemsetAsync(rows, 0xff, bytes + sizeof *view->ordered, stream));
+    if (status != GA_OK) {
+        ga_free(table->buckets, rows);
+        view->rows = NULL;
+    }
+    return status;
+}
+
+/* What the device has, that decides how the table is used. */
+static inline ga_status ga_slabhash_device_measure(ga_slabhash_device *table)
+{
+    int processors = 0, cache = 0;
+    ga_status status = ga_slabhash_cuda(
+        "ask for the multiprocessors",
+        cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, table->device));
+    table->grid = processors * 16;
+    status = status ? status
+                    : ga_slabhash_cuda(
+                          "ask for the size of the L2 cache",
+                          cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, table->device));
+    table->cache = (uint64_t)cache;
+    return status;
+}
+
 static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
                                                   const ga_slabhash_options *options,
                                                   cudaStream_t stream)
 {
+    ga_slabhash_options fixed = *options;
     ga_slabhash_plan plan;
-    ga_status status = ga_slabhash_plan_of(options, &plan);
-    void *rows = NULL, *scratch = NULL;
-    int processors = 0, cache = 0;
+    if (options->options_size == sizeof *options) { /* else the plan says what is wrong */
+        table->grows = options->flags & GA_SLABHASH_GROW;
+        fixed.flags &= ~(uint32_t)GA_SLABHASH_GROW;
+        if (table->grows && !options->buckets) {
+            fixed.buckets = GA_SLABHASH_DEVICE_BUCKETS;
+        }
+    }
+    ga_status status = ga_slabhash_plan_of(&fixed, &plan);
+    void *scratch = NULL;
     if (status == GA_OK && !table->slabs) {
         table->own_slabs = true;
         status = ga_heap_open(&table->slabs, GA_PLACE_KERNEL, table->device, "slab:unit=128/vmm");
@@ -515,42 +580,27 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
     status = status ? status : ga_slabhash_device_view(table);
     status =
         status ? status : ga_heap_open(&table->buckets, GA_PLACE_DEVICE, table->device, "cuda");
-    status = status ? status
-                    : ga_alloc(table->buckets, plan.bytes + sizeof *table->view.ordered, 0, &rows);
-    table->view.rows = (uint32_t *)rows;
     status = status ? status : ga_alloc(table->buckets, sizeof(ga_slabhash_census), 0, &scratch);
     table->scratch = (uint64_t *)scratch;
+    status = status ? status : ga_slabhash_device_measure(table);
     if (status != GA_OK) {
         return status;
     }
-    table->view.buckets = plan.buckets;
+    table->least = plan.buckets;
     table->view.path = plan.path;
-    table->view.apart = plan.apart;
     table->view.kind = plan.kind;
     table->view.a = plan.a;
     table->view.b = plan.b;
-    status = ga_slabhash_cuda(
-        "ask for the multiprocessors",
-        cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, table->device));
-    table->grid = processors * 16;
-    status = status ? status
-                    : ga_slabhash_cuda(
-                          "ask for the size of the L2 cache",
-                          cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, table->device));
-    table->view.far = plan.bytes > 4u * (uint64_t)cache ? 1u : 0u;
-    status = status ? status
-                    : ga_slabhash_cuda("empty the buckets",
-                                       cudaMemsetAsync(rows, 0xff, plan.bytes, stream));
+    status = ga_slabhash_device_rows(table, plan.buckets, &table->view, stream);
     table->emptied = status == GA_OK;
-    table->view.ordered = table->view.rows + plan.bytes / sizeof *table->view.rows;
-    status = status ? status : ga_slabhash_device_order(table, true, stream);
     return status;
 }
 
 /* Make a table on `device`, whichever is the current one, empty for what is put on `stream`, one of
  * that device's, after the call. The options are those of ga_slabhash_open(), but: `heap` is a slab
  * heap of unit=128 for kernels, without check=full, which outlives the table; or NULL for one that
- * is opened as slab:unit=128/vmm; `limit` is that heap's affair; there is no `hash`.
+ * is opened as slab:unit=128/vmm; `limit` is that heap's affair; there is no `hash`. With
+ * GA_SLABHASH_GROW `buckets` is how many there are at least, 0: 16384, and the rest is as without.
  *
  * GA_ERR_ARGUMENT  an option out of range, or no such heap, or one of another device
  * GA_ERR_PLACE, GA_ERR_DEVICE, GA_ERR_MEMORY  as ga_heap_open() and ga_alloc() */
@@ -587,89 +637,6 @@ static inline ga_status ga_slabhash_device_open(ga_slabhash_device *table,
         ga_slabhash_device_close(table);
     }
     return status;
-}
-
-/* All operations of the batch, in no order, after the work that is on `stream`. Its arrays, and
- * `counts`, are of the device's memory. `counts`, NULL or four numbers for the results ABSENT,
- * FOUND, FULL and REFUSED, go up: so many went in as the first two say, and those that are FULL
- * may be tried again. Waits for nothing, but where the heap has to grow between launches. The host
- * does not look at `ops`: those that put pairs into a map without `values` are REFUSED.
- *
- * GA_ERR_ARGUMENT  no table, batch or keys; no values where `op` puts pairs into a map; `op` or
- *                  `how` is none: GA_SLABHASH_HOW_COUNT is one where there is GA_SLABHASH_FUNCTION
- * GA_ERR_DEVICE    the launch failed */
-GA_SLABHASH_WHERE_CALLED
-static inline ga_status ga_slabhash_device_run(ga_slabhash_device *table,
-                                               const ga_slabhash_batch *batch, uint64_t *counts,
-                                               cudaStream_t stream)
-{
-    ga_status status = ga_slabhash_device_check(table);
-    if (status == GA_OK && (!batch || (unsigned)batch->op >= GA_SLABHASH_OP_COUNT)) {
-        status = ga_fail(GA_ERR_ARGUMENT, "slabhash: %s: expected a batch of operation 0 to %d",
-                         batch ? "no such operation" : "no batch", GA_SLABHASH_OP_COUNT - 1);
-    }
-    if (status == GA_OK && (unsigned)batch->how >= GA_SLABHASH_HOWS) {
-        status = ga_fail(GA_ERR_ARGUMENT, "slabhash: how=%d: expected 0 to %d", (int)batch->how,
-                         GA_SLABHASH_HOWS - 1);
-    }
-    if (status != GA_OK || !batch->count) {
-        return status;
-    }
-    bool puts = !batch->ops && batch->op != GA_SLABHASH_SEARCH && batch->op != GA_SLABHASH_DELETE;
-    if (!batch->keys ||
-        (!batch->values && puts && GA_SLABHASH_MODE(table->view.kind) != GA_SLABHASH_SET32)) {
-        return ga_fail(GA_ERR_ARGUMENT, "slabhash: a batch of %llu without %s: expected an array",
-                       (unsigned long long)batch->count, batch->keys ? "values" : "keys");
-    }
-    ga_slabhash_device_scope scope(table->device);
-    status = scope.status ? scope.status : ga_slabhash_device_view(table);
-    if (status != GA_OK) {
-        return status;
-    }
-    uint64_t tiles = batch->count / GA_SLABHASH_TILE + (batch->count % GA_SLABHASH_TILE ? 1 : 0);
-    int grid = ga_slabhash_device_grid(table, tiles < UINT32_MAX ? tiles : UINT32_MAX);
-#define GA_SLABHASH_SEARCH_CALL(kind)                                                              \
-    ga_slabhash_batch_kernel<kind, GA_SLABHASH_SEARCH>                                             \
-        <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *batch, counts)
-#define GA_SLABHASH_INSERT_CALL(kind)                                                              \
-    ga_slabhash_batch_kernel<kind, GA_SLABHASH_INSERT>                                             \
-        <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *batch, counts)
-#define GA_SLABHASH_ANY_CALL(kind)                                                                 \
-    ga_slabhash_batch_kernel<kind, GA_SLABHASH_ANY>                                                \
-        <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *batch, counts)
-    if (!batch->ops && batch->op == GA_SLABHASH_SEARCH) {
-        GA_SLABHASH_EACH_KIND(table->view.kind, GA_SLABHASH_SEARCH_CALL)
-    } else if (!batch->ops && batch->op == GA_SLABHASH_INSERT) {
-        GA_SLABHASH_EACH_KIND(table->view.kind, GA_SLABHASH_INSERT_CALL)
-    } else {
-        GA_SLABHASH_EACH_KIND(table->view.kind, GA_SLABHASH_ANY_CALL)
-    }
-#undef GA_SLABHASH_SEARCH_CALL
-#undef GA_SLABHASH_INSERT_CALL
-#undef GA_SLABHASH_ANY_CALL
-    return ga_slabhash_cuda("launch a batch", cudaGetLastError());
-}
-
-/* FLUSH and clear, as ga_slabhash_flush() and ga_slabhash_clear(): alone, after what is on
- * `stream`. After a flush and until a clear, lanes do not look at 32 bytes first (near_tile.h):
- * whatever is asked reads whole slabs. */
-GA_SLABHASH_WHERE_CALLED
-static inline ga_status ga_slabhash_device_flush(ga_slabhash_device *table, cudaStream_t stream)
-{
-    ga_slabhash_whole whole = {};
-    ga_status status = ga_slabhash_device_check(table);
-    status = status ? status : ga_slabhash_device_order(table, false, stream);
-    return status ? status : ga_slabhash_device_whole<GA_SLABHASH_FLUSH_ALL>(table, &whole, stream);
-}
-
-GA_SLABHASH_WHERE_CALLED
-static inline ga_status ga_slabhash_device_clear(ga_slabhash_device *table, cudaStream_t stream)
-{
-    ga_slabhash_whole whole = {};
-    ga_status status = ga_slabhash_device_check(table);
-    status =
-        status ? status : ga_slabhash_device_whole<GA_SLABHASH_CLEAR_ALL>(table, &whole, stream);
-    return status ? status : ga_slabhash_device_order(table, true, stream);
 }
 
 /* What there is, as of the end of what is on `stream`, for which it waits.
@@ -732,6 +699,299 @@ static inline ga_status ga_slabhash_device_retrieve(ga_slabhash_device *table, v
                                                        cudaMemcpyDeviceToHost, stream));
     return status ? status
                   : ga_slabhash_cuda("wait for what is retrieved", cudaStreamSynchronize(stream));
+}
+
+/* ---- growth --------------------------------------------------------------------------------- */
+
+/* Give an array's slabs and the array back; nobody uses it. Waits for the device. */
+GA_SLABHASH_WHERE_CALLED
+static inline ga_status ga_slabhash_device_drop(ga_slabhash_device *table, ga_slabhash_view view,
+                                                cudaStream_t stream)
+{
+    ga_slabhash_device gone = *table;
+    ga_slabhash_whole whole = {};
+    gone.view = view;
+    ga_status status = ga_slabhash_device_whole<GA_SLABHASH_CLEAR_ALL>(&gone, &whole, stream);
+    status = status ? status : ga_slabhash_cuda("give slabs back", cudaStreamSynchronize(stream));
+    ga_free(table->buckets, view.rows);
+    return status;
+}
+
+/* Launch the move to another array, and wait for it. `left`: pairs for which there was no slab. */
+GA_SLABHASH_WHERE_CALLED
+static inline ga_status ga_slabhash_device_move(ga_slabhash_device *table, ga_slabhash_view to,
+                                                uint64_t *left, cudaStream_t stream)
+{
+    int grid = ga_slabhash_device_grid(table, table->view.buckets);
+    ga_status status = ga_slabhash_cuda(
+        "begin to move", cudaMemsetAsync(table->scratch, 0, sizeof *table->scratch, stream));
+    if (status != GA_OK) {
+        return status;
+    }
+#define GA_SLABHASH_MOVE_CALL(kind)                                                                \
+    ga_slabhash_move_kernel<kind>                                                                  \
+        <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, to, table->scratch)
+    GA_SLABHASH_EACH_KIND(table->view.kind, GA_SLABHASH_MOVE_CALL)
+#undef GA_SLABHASH_MOVE_CALL
+    status = ga_slabhash_cuda("launch a move", cudaGetLastError());
+    status = status ? status
+                    : ga_slabhash_cuda("read what a move left",
+                                       cudaMemcpyAsync(left, table->scratch, sizeof *left,
+                                                       cudaMemcpyDeviceToHost, stream));
+    return status ? status : ga_slabhash_cuda("wait for a move", cudaStreamSynchronize(stream));
+}
+
+/* Move to so many buckets, without what was deleted. The table is as it was where that fails. */
+GA_SLABHASH_WHERE_CALLED
+static inline ga_status ga_slabhash_device_resize(ga_slabhash_device *table, uint32_t buckets,
+                                                  cudaStream_t stream)
+{
+    uint64_t left = 0;
+    ga_status status = ga_slabhash_device_view(table);
+    ga_slabhash_view from = table->view, to = table->view;
+    status = status ? status : ga_slabhash_device_rows(table, buckets, &to, stream);
+    if (status != GA_OK) {
+        return status;
+    }
+    status = ga_slabhash_device_move(table, to, &left, stream);
+    if (status == GA_OK && left) {
+        status = ga_fail(GA_ERR_MEMORY,
+                         "slabhash: no slabs for %llu pairs that move to %u buckets: expected a "
+                         "heap with more",
+                         (unsigned long long)left, buckets);
+    }
+    if (status != GA_OK) {
+        (void)ga_slabhash_device_drop(table, to, stream);
+        return status;
+    }
+    table->view = to;
+    return ga_slabhash_device_drop(table, from, stream);
+}
+
+/* How many buckets the pairs want. */
+static inline uint32_t ga_slabhash_device_buckets(const ga_slabhash_device *table, uint64_t pairs)
+{
+    uint64_t places = ga_slabhash_places_of(table->view.kind);
+    uint64_t buckets = pairs / places * 100u / GA_SLABHASH_FILL_TO + 1u;
+    buckets = buckets > table->least ? buckets : table->least;
+    return buckets < (UINT64_C(1) << 31) ? (uint32_t)buckets : UINT32_C(1) << 31;
+}
+
+/* How many pairs more there may be before the buckets are too full. */
+static inline uint64_t ga_slabhash_device_spare(const ga_slabhash_device *table)
+{
+    uint64_t places = ga_slabhash_places_of(table->view.kind);
+    uint64_t most = (uint64_t)table->view.buckets * places * GA_SLABHASH_FULL_AT / 100u;
+    return most > table->taken ? most - table->taken : 0;
+}
+
+/* Count anew what is taken. */
+GA_SLABHASH_WHERE_CALLED
+static inline ga_status ga_slabhash_device_recount(ga_slabhash_device *table, uint64_t *live,
+                                                   cudaStream_t stream)
+{
+    ga_slabhash_census census = {};
+    ga_status status = ga_slabhash_device_count(table, &census, stream);
+    *live = census.live;
+    table->taken = census.live + census.deleted;
+    return status;
+}
+
+/* Have room for `more` pairs beside the `live` ones of a count. */
+GA_SLABHASH_WHERE_CALLED
+static inline ga_status ga_slabhash_device_widen(ga_slabhash_device *table, uint64_t live,
+                                                 uint64_t more, cudaStream_t stream)
+{
+    if (more <= ga_slabhash_device_spare(table)) {
+        return GA_OK;
+    }
+    uint32_t buckets = ga_slabhash_device_buckets(table, live + more);
+    ga_status status = ga_slabhash_device_resize(table, buckets, stream);
+    table->taken = status ? table->taken : live;
+    return status;
+}
+
+/* Room for `pairs` in all, in a table that grows, for kernels that put them in by themselves. It
+ * waits, and the view is another one where there was not enough.
+ *
+ * GA_ERR_MEMORY       no memory for the buckets, or a slab; the table is as it was
+ * GA_ERR_UNSUPPORTED  a table without GA_SLABHASH_GROW */
+GA_SLABHASH_WHERE_CALLED
+static inline ga_status ga_slabhash_device_reserve(ga_slabhash_device *table, uint64_t pairs,
+                                                   cudaStream_t stream)
+{
+    uint64_t live = 0;
+    ga_status status = ga_slabhash_device_check(table);
+    if (status == GA_OK && !table->grows) {
+        status = ga_fail(GA_ERR_UNSUPPORTED,
+                         "slabhash: room for %llu pairs in a table of %u buckets for good: "
+                         "expected one with GA_SLABHASH_GROW",
+                         (unsigned long long)pairs, table->view.buckets);
+    }
+    if (status != GA_OK) {
+        return status;
+    }
+    ga_slabhash_device_scope scope(table->device);
+    status = scope.status ? scope.status : ga_slabhash_device_recount(table, &live, stream);
+    uint64_t more = pairs > live ? pairs - live : 0;
+    return status ? status : ga_slabhash_device_widen(table, live, more, stream);
+}
+
+/* The part of a batch from request `first` on. */
+static inline ga_slabhash_batch ga_slabhash_batch_from(const ga_slabhash_batch *batch,
+                                                       uint32_t kind, uint64_t first)
+{
+    size_t width =
+        GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 ? sizeof(uint64_t) : sizeof(uint32_t);
+    ga_slabhash_batch part = *batch;
+    part.count -= first;
+    part.keys = (const char *)batch->keys + first * width;
+    part.values = batch->values ? (const char *)batch->values + first * width : NULL;
+    part.ops = batch->ops ? batch->ops + first : NULL;
+    part.results = batch->results ? batch->results + first : NULL;
+    part.found = batch->found ? (char *)batch->found + first * width : NULL;
+    return part;
+}
+
+/* The batch's kernel; everything is checked. */
+GA_SLABHASH_WHERE_CALLED
+static inline ga_status ga_slabhash_device_launch(ga_slabhash_device *table,
+                                                  const ga_slabhash_batch *batch, uint64_t *counts,
+                                                  cudaStream_t stream)
+{
+    ga_slabhash_device_scope scope(table->device);
+    ga_status status = scope.status ? scope.status : ga_slabhash_device_view(table);
+    if (status != GA_OK) {
+        return status;
+    }
+    uint64_t tiles = batch->count / GA_SLABHASH_TILE + (batch->count % GA_SLABHASH_TILE ? 1 : 0);
+    int grid = ga_slabhash_device_grid(table, tiles < UINT32_MAX ? tiles : UINT32_MAX);
+#define GA_SLABHASH_SEARCH_CALL(kind)                                                              \
+    ga_slabhash_batch_kernel<kind, GA_SLABHASH_SEARCH>                                             \
+        <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *batch, counts)
+#define GA_SLABHASH_INSERT_CALL(kind)                                                              \
+    ga_slabhash_batch_kernel<kind, GA_SLABHASH_INSERT>                                             \
+        <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *batch, counts)
+#define GA_SLABHASH_ANY_CALL(kind)                                                                 \
+    ga_slabhash_batch_kernel<kind, GA_SLABHASH_ANY>                                                \
+        <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *batch, counts)
+    if (!batch->ops && batch->op == GA_SLABHASH_SEARCH) {
+        GA_SLABHASH_EACH_KIND(table->view.kind, GA_SLABHASH_SEARCH_CALL)
+    } else if (!batch->ops && batch->op == GA_SLABHASH_INSERT) {
+        GA_SLABHASH_EACH_KIND(table->view.kind, GA_SLABHASH_INSERT_CALL)
+    } else {
+        GA_SLABHASH_EACH_KIND(table->view.kind, GA_SLABHASH_ANY_CALL)
+    }
+#undef GA_SLABHASH_SEARCH_CALL
+#undef GA_SLABHASH_INSERT_CALL
+#undef GA_SLABHASH_ANY_CALL
+    return ga_slabhash_cuda("launch a batch", cudaGetLastError());
+}
+
+/* The batch in parts, each in a table that has room for what the part may put in, as far as memory
+ * goes. What a part has put in says how much of the next is new, and a part is at most 16 times
+ * what went before: so a batch of few keys, each many times, does not make a large table. */
+GA_SLABHASH_WHERE_CALLED
+static inline ga_status ga_slabhash_device_run_growing(ga_slabhash_device *table,
+                                                       const ga_slabhash_batch *batch,
+                                                       uint64_t *counts, cudaStream_t stream)
+{
+    const uint64_t least = UINT64_C(1) << 22;
+    bool puts = batch->ops || (batch->op != GA_SLABHASH_SEARCH && batch->op != GA_SLABHASH_DELETE);
+    ga_slabhash_device_scope scope(table->device);
+    ga_status status = scope.status;
+    uint64_t done = 0, last = 0, before = 0, live = 0;
+    while (status == GA_OK && done < batch->count) {
+        ga_slabhash_batch part = ga_slabhash_batch_from(batch, table->view.kind, done);
+        if (puts && part.count > ga_slabhash_device_spare(table)) {
+            uint64_t most = done > least / 16u ? 16u * done : least;
+            part.count = part.count < most ? part.count : most;
+            status = ga_slabhash_device_recount(table, &live, stream);
+            double fresh = last ? (double)(table->taken - before) / (double)last : 1.0;
+            uint64_t more = (uint64_t)((double)part.count * (fresh < 1.0 ? fresh : 1.0)) + 1u;
+            status = status ? status : ga_slabhash_device_widen(table, live, more, stream);
+            /* Without memory chains become longer, and what finds no slab is FULL. */
+            status = status == GA_ERR_MEMORY ? GA_OK : status;
+            before = table->taken;
+            last = part.count;
+        }
+        status = status ? status : ga_slabhash_device_launch(table, &part, counts, stream);
+        table->taken += puts ? part.count : 0;
+        done += part.count;
+    }
+    return status;
+}
+
+/* FLUSH and clear, as ga_slabhash_flush() and ga_slabhash_clear(): alone, after what is on
+ * `stream`. After a flush and until a clear, lanes do not look at 32 bytes first (near_tile.h):
+ * whatever is asked reads whole slabs. A flush of a table that grows waits, and moves it to as many
+ * buckets as its pairs want, where there is memory for them: there lanes look so again. */
+GA_SLABHASH_WHERE_CALLED
+static inline ga_status ga_slabhash_device_flush(ga_slabhash_device *table, cudaStream_t stream)
+{
+    ga_slabhash_whole whole = {};
+    uint64_t live = 0;
+    ga_status status = ga_slabhash_device_check(table);
+    if (status == GA_OK && table->grows) {
+        ga_slabhash_device_scope scope(table->device);
+        status = scope.status ? scope.status : ga_slabhash_device_recount(table, &live, stream);
+        uint32_t buckets = ga_slabhash_device_buckets(table, live);
+        status = status ? status : ga_slabhash_device_resize(table, buckets, stream);
+        table->taken = live;
+        if (status != GA_ERR_MEMORY) {
+            return status;
+        }
+        status = GA_OK;
+    }
+    status = status ? status : ga_slabhash_device_order(table, false, stream);
+    return status ? status : ga_slabhash_device_whole<GA_SLABHASH_FLUSH_ALL>(table, &whole, stream);
+}
+
+GA_SLABHASH_WHERE_CALLED
+static inline ga_status ga_slabhash_device_clear(ga_slabhash_device *table, cudaStream_t stream)
+{
+    ga_slabhash_whole whole = {};
+    ga_status status = ga_slabhash_device_check(table);
+    status =
+        status ? status : ga_slabhash_device_whole<GA_SLABHASH_CLEAR_ALL>(table, &whole, stream);
+    table->taken = status ? table->taken : 0;
+    return status ? status : ga_slabhash_device_order(table, true, stream);
+}
+
+/* All operations of the batch, in no order, after the work that is on `stream`. Its arrays, and
+ * `counts`, are of the device's memory. `counts`, NULL or four numbers for the results ABSENT,
+ * FOUND, FULL and REFUSED, go up: so many went in as the first two say, and those that are FULL
+ * may be tried again. Waits for nothing, but where the heap, or the table, has to grow. The host
+ * does not look at `ops`: those that put pairs into a map without `values` are REFUSED.
+ *
+ * GA_ERR_ARGUMENT  no table, batch or keys; no values where `op` puts pairs into a map; `op` or
+ *                  `how` is none: GA_SLABHASH_HOW_COUNT is one where there is GA_SLABHASH_FUNCTION
+ * GA_ERR_DEVICE    the launch failed */
+GA_SLABHASH_WHERE_CALLED
+static inline ga_status ga_slabhash_device_run(ga_slabhash_device *table,
+                                               const ga_slabhash_batch *batch, uint64_t *counts,
+                                               cudaStream_t stream)
+{
+    ga_status status = ga_slabhash_device_check(table);
+    if (status == GA_OK && (!batch || (unsigned)batch->op >= GA_SLABHASH_OP_COUNT)) {
+        status = ga_fail(GA_ERR_ARGUMENT, "slabhash: %s: expected a batch of operation 0 to %d",
+                         batch ? "no such operation" : "no batch", GA_SLABHASH_OP_COUNT - 1);
+    }
+    if (status == GA_OK && (unsigned)batch->how >= GA_SLABHASH_HOWS) {
+        status = ga_fail(GA_ERR_ARGUMENT, "slabhash: how=%d: expected 0 to %d", (int)batch->how,
+                         GA_SLABHASH_HOWS - 1);
+    }
+    if (status != GA_OK || !batch->count) {
+        return status;
+    }
+    bool puts = !batch->ops && batch->op != GA_SLABHASH_SEARCH && batch->op != GA_SLABHASH_DELETE;
+    if (!batch->keys ||
+        (!batch->values && puts && GA_SLABHASH_MODE(table->view.kind) != GA_SLABHASH_SET32)) {
+        return ga_fail(GA_ERR_ARGUMENT, "slabhash: a batch of %llu without %s: expected an array",
+                       (unsigned long long)batch->count, batch->keys ? "values" : "keys");
+    }
+    return table->grows ? ga_slabhash_device_run_growing(table, batch, counts, stream)
+                        : ga_slabhash_device_launch(table, batch, counts, stream);
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */

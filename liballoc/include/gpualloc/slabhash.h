@@ -61,7 +61,8 @@ enum {
      * the table; until all have, there are both: up to three times the older one's memory. Path 1,
      * unique keys, on the host; keys below 2^31 - 2 in the 32-bit modes; in the 64-bit mode keys
      * below 2^64 - 2, and values below 2^63 - 3. Every call may answer GA_ERR_MEMORY the first time
-     * that its thread uses the table. */
+     * that its thread uses the table. Tables in device memory grow in another way:
+     * gpualloc/slabhash.cuh. */
     GA_SLABHASH_GROW = 2
 };
 
