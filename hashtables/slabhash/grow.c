@@ -265,13 +265,17 @@ static uint32_t places(const ga_slabhash *table)
     return ga_bits_count(ga_slabhash_places(table->kind));
 }
 
-/* How full buckets are, in percent of their first slabs' places: 100 and more with chains. */
+/* How full buckets are, in percent of their first slabs' places. Chains behind one count as a full
+ * one: if few have them, as with a key that is there very often, more buckets are no help. */
 static uint32_t fullness(const slabhash_generation *g, slabhash_range range, uint32_t step)
 {
-    ga_slabhash_census census = {0};
-    g->table->ops->sample(g, range, step, &census);
-    uint64_t seen = (range.end - range.first + step - 1) / step;
-    return (uint32_t)(census.live * 100 / (seen * places(g->table)));
+    uint64_t seen = 0, taken = 0;
+    for (uint64_t bucket = range.first; bucket < range.end; bucket += step, seen++) {
+        ga_slabhash_census census = {0};
+        g->table->ops->sample(g, (slabhash_range){bucket, bucket + 1}, 1, &census);
+        taken += census.live < places(g->table) ? census.live : places(g->table);
+    }
+    return (uint32_t)(taken * 100 / (seen * places(g->table)));
 }
 
 static uint32_t fullness_of_all(const slabhash_generation *g)

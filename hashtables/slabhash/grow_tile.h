@@ -101,6 +101,9 @@ GA_SIMT bool ga_slabhash_freeze_pair(uint32_t kind, ga_tile tile, uint32_t *at, 
     if (empty && GA_SLABHASH_MUTANT == 10) {
         return true;
     }
+    if (ga_slabhash_frees(kind) && key == GA_SLABHASH_FREE && GA_SLABHASH_MUTANT == 21) {
+        return true;
+    }
     if (GA_SLABHASH_MUTANT == 11 && !empty) {
         return true;
     }
@@ -312,6 +315,27 @@ GA_SIMT ga_slabhash_answer ga_slabhash_say_frozen(uint32_t kind, ga_tile tile, g
                : ga_slabhash_say(GA_SLABHASH_FOUND, ga_slabhash_plain_value(kind, value));
 }
 
+/* Note all values of the key in one generation, frozen or not. Answers how many. */
+GA_SIMT uint64_t ga_slabhash_find_all_growing(uint32_t kind, ga_slabhash_view table, ga_tile tile,
+                                              uint64_t hash, uint64_t key, uint64_t *values,
+                                              uint64_t room)
+{
+    ga_slabhash_walk walk = ga_slabhash_walk_chain(table, ga_slabhash_bucket(table, hash));
+    uint64_t count = 0;
+    ga_row row;
+    do {
+        row = ga_slabhash_look(kind, tile, walk.row);
+        for (uint32_t here = ga_slabhash_here(kind, tile, row, key); here; here &= here - 1u) {
+            uint32_t place = ga_bits_lowest(here);
+            uint64_t value = ga_slabhash_value_at(kind, tile, row, place);
+            ga_slabhash_seen(kind, walk.row + place);
+            ga_slabhash_note(tile, values, room, count, ga_slabhash_plain_value(kind, value));
+            count++;
+        }
+    } while (ga_slabhash_next(kind, table, tile, &walk, row, false));
+    return count;
+}
+
 /* The key in one generation, frozen or not. */
 GA_SIMT ga_slabhash_answer ga_slabhash_find_growing(uint32_t kind, ga_slabhash_view table,
                                                     ga_tile tile, uint64_t hash, uint64_t key)
@@ -320,6 +344,16 @@ GA_SIMT ga_slabhash_answer ga_slabhash_find_growing(uint32_t kind, ga_slabhash_v
     ga_row row;
     do {
         row = ga_slabhash_look(kind, tile, walk.row);
+        if (GA_SLABHASH_IS_MULTI(kind)) {
+            uint32_t here = ga_slabhash_here(kind, tile, row, key);
+            if (here) {
+                uint32_t place = ga_bits_lowest(here);
+                uint64_t value = ga_slabhash_value_at(kind, tile, row, place);
+                ga_slabhash_seen(kind, walk.row + place);
+                return ga_slabhash_say(GA_SLABHASH_FOUND, ga_slabhash_plain_value(kind, value));
+            }
+            continue;
+        }
         uint32_t found = ga_slabhash_match(kind, tile, row, key);
         uint32_t frozen = ga_slabhash_frozen_at(kind, tile, row, key, found);
         if (frozen != GA_NONE) {
@@ -339,11 +373,10 @@ GA_SIMT ga_slabhash_answer ga_slabhash_find_growing(uint32_t kind, ga_slabhash_v
     return ga_slabhash_say(GA_SLABHASH_ABSENT, 0);
 }
 
-/* The key in a table that moves, or, where `to` has no rows, may begin to. Writes nothing, and
- * never has to begin anew: when it began, the generation in which it looks was the one to look in,
- * and what is frozen there since was so at that moment. */
-GA_SIMT ga_slabhash_answer ga_slabhash_seek(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
-                                            uint64_t hash, uint64_t key)
+/* The generation of a table that moves, or, where `to` has no rows, may begin to, in which a key is
+ * to be looked for. */
+GA_SIMT ga_slabhash_view ga_slabhash_where(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
+                                           uint64_t hash)
 {
     bool newer = shift.to.rows != NULL;
     if (newer && GA_SLABHASH_MUTANT != 15) {
@@ -351,7 +384,30 @@ GA_SIMT ga_slabhash_answer ga_slabhash_seek(uint32_t kind, ga_slabhash_shift shi
         newer = ga_slabhash_is_open(kind, tile, ga_slabhash_bucket_row(shift.to, bucket));
     }
     ga_slabhash_nap();
-    return ga_slabhash_find_growing(kind, newer ? shift.to : shift.from, tile, hash, key);
+    return newer ? shift.to : shift.from;
+}
+
+/* The key. Writes nothing, and never has to begin anew: when it began, the generation in which it
+ * looks was the one to look in, and what is frozen there since was so at that moment. */
+GA_SIMT ga_slabhash_answer ga_slabhash_seek(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
+                                            uint64_t hash, uint64_t key)
+{
+    return ga_slabhash_find_growing(kind, ga_slabhash_where(kind, shift, tile, hash), tile, hash,
+                                    key);
+}
+
+/* The same for all values of the key, as ga_slabhash_find_all(). */
+GA_SIMT uint64_t ga_slabhash_seek_all(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
+                                      uint64_t hash, uint64_t key, uint64_t *values, uint64_t room)
+{
+    ga_slabhash_view table = ga_slabhash_where(kind, shift, tile, hash);
+    if (!GA_SLABHASH_IS_MULTI(kind)) {
+        ga_slabhash_answer one = ga_slabhash_find_growing(kind, table, tile, hash, key);
+        bool found = one.result == GA_SLABHASH_FOUND;
+        ga_slabhash_note(tile, values, found ? room : 0, 0, one.value);
+        return found ? 1 : 0;
+    }
+    return ga_slabhash_find_all_growing(kind, table, tile, hash, key, values, room);
 }
 
 /* Any other operation: the new bucket is opened first. `shift.to` may have no rows, as above. */
@@ -374,6 +430,25 @@ GA_SIMT ga_slabhash_answer ga_slabhash_do_growing(uint32_t kind, ga_slabhash_shi
     *opened = opening == GA_SLABHASH_OPENED;
     return opening == GA_SLABHASH_SHUT ? ga_slabhash_say(GA_SLABHASH_FULL, 0)
                                        : ga_slabhash_do(kind, shift.to, tile, claimed, hash, to);
+}
+
+/* DELETEALL, as ga_slabhash_remove_each(): also FULL, where there is no slab to open the bucket. */
+GA_SIMT uint32_t ga_slabhash_remove_growing(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
+                                            ga_slab_claimed *claimed, uint64_t hash, uint64_t key,
+                                            uint64_t *count, bool *opened)
+{
+    ga_slabhash_view table = shift.from;
+    if (shift.to.rows) {
+        uint32_t opening = ga_slabhash_shift_bucket(kind, shift, tile, claimed,
+                                                    ga_slabhash_bucket(shift.to, hash));
+        *opened = opening == GA_SLABHASH_OPENED;
+        table = shift.to;
+        if (opening == GA_SLABHASH_SHUT) {
+            return GA_SLABHASH_FULL;
+        }
+    }
+    return ga_slabhash_remove_each(kind, table, tile, ga_slabhash_walk_path(table, hash), key,
+                                   count);
 }
 
 #endif

@@ -79,10 +79,10 @@ GA_SIMT void ga_slabhash_count(uint32_t kind, ga_slabhash_view table, ga_tile ti
     ga_row row;
     do {
         row = ga_slabhash_look(kind, tile, walk.row);
-        uint32_t empty = ga_slabhash_match(kind, tile, row, GA_SLABHASH_EMPTY);
+        uint32_t vacant = ga_slabhash_vacant(kind, tile, row);
         uint32_t live = ga_slabhash_live(kind, tile, row);
         census->live += ga_bits_count(live);
-        census->deleted += ga_bits_count(ga_slabhash_places(kind) & ~empty & ~live);
+        census->deleted += ga_bits_count(ga_slabhash_places(kind) & ~vacant & ~live);
         if (!slabs++) {
             census->marked += ga_row_get(tile, row, GA_SLABHASH_MARK) != 0xffffffffu ? 1 : 0;
         }

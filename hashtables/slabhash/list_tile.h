@@ -532,6 +532,7 @@ GA_SIMT ga_slabhash_answer ga_slabhash_put(uint32_t kind, ga_slabhash_view table
     ga_slabhash_answer answer;
     ga_slabhash_walk spot_at = walk;
     uint32_t spot = GA_NONE;
+    bool was_free = false;
     for (;;) {
         ga_row row = ga_slabhash_look(kind, tile, walk.row);
         uint32_t found = ga_slabhash_match(kind, tile, row, to.key);
@@ -547,10 +548,12 @@ GA_SIMT ga_slabhash_answer ga_slabhash_put(uint32_t kind, ga_slabhash_view table
             }
             continue;
         }
-        uint32_t empty = ga_slabhash_match(kind, tile, row, GA_SLABHASH_EMPTY);
+        uint32_t empty = ga_slabhash_vacant(kind, tile, row);
         if (empty && spot == GA_NONE) {
             spot = ga_slabhash_first_in_order(kind, walk, empty);
             spot_at = walk;
+            was_free = ga_slabhash_frees(kind) &&
+                       ga_slabhash_key_at(kind, tile, row, spot) == GA_SLABHASH_FREE;
         }
         if (!empty && walk.left && ga_row_get(tile, row, GA_SLABHASH_MARK) & walk.bit) {
             ga_slabhash_mark(kind, tile, walk.row, walk.bit);
@@ -566,7 +569,9 @@ GA_SIMT ga_slabhash_answer ga_slabhash_put(uint32_t kind, ga_slabhash_view table
             if (ga_slabhash_append(kind, table, tile, &walk, claimed, to, &answer)) {
                 return answer;
             }
-        } else if (ga_slabhash_fill(kind, tile, spot_at.row + spot, to.key, to.value)) {
+        } else if (was_free
+                       ? ga_slabhash_fill_again(kind, tile, spot_at.row + spot, to.key, to.value)
+                       : ga_slabhash_fill(kind, tile, spot_at.row + spot, to.key, to.value)) {
             return ga_slabhash_say(GA_SLABHASH_ABSENT, 0);
         } else {
             walk = spot_at;
@@ -601,36 +606,49 @@ GA_SIMT ga_slabhash_answer ga_slabhash_remove(uint32_t kind, ga_slabhash_view ta
     }
 }
 
-/* Answers how many were taken out; 0 for keys that are reserved or too wide. A place that changes
- * meanwhile is looked at again, with its slab. A unique key is taken out once, as it is found once.
- */
-GA_SIMT uint64_t ga_slabhash_remove_all(uint32_t kind, ga_slabhash_view table, ga_tile tile,
-                                        ga_slabhash_walk walk, uint64_t key)
+/* All pairs of the key, which is allowed: FOUND or ABSENT, or MOVES; `count` goes up by each that
+ * was taken out, whatever the result. A place that changes meanwhile is looked at again, with its
+ * slab. A unique key is taken out once, as it is found once. */
+GA_SIMT uint32_t ga_slabhash_remove_each(uint32_t kind, ga_slabhash_view table, ga_tile tile,
+                                         ga_slabhash_walk walk, uint64_t key, uint64_t *count)
 {
-    uint64_t count = 0;
-    if (!ga_slabhash_allowed(kind, GA_SLABHASH_DELETE, key, 0)) {
-        return 0;
-    }
+    uint64_t before = *count;
     if (!GA_SLABHASH_IS_MULTI(kind)) {
         ga_slabhash_answer one = ga_slabhash_remove(kind, table, tile, walk, key);
-        return one.result == GA_SLABHASH_FOUND ? 1 : 0;
+        *count += one.result == GA_SLABHASH_FOUND ? 1u : 0u;
+        return one.result;
     }
     for (;;) {
         ga_row row = ga_slabhash_look(kind, tile, walk.row);
+        uint32_t found = ga_slabhash_match(kind, tile, row, key);
         bool changed = false;
-        for (uint32_t found = ga_slabhash_match(kind, tile, row, key); found; found &= found - 1u) {
+        if (ga_slabhash_has_moved(kind, tile, row, key, found)) {
+            return GA_SLABHASH_MOVES;
+        }
+        for (; found; found &= found - 1u) {
             uint32_t place = ga_bits_lowest(found);
             uint64_t value = ga_slabhash_value_at(kind, tile, row, place);
             if (ga_slabhash_is_set(kind, value)) {
                 bool done = ga_slabhash_erase(kind, tile, walk.row + place, key, value);
-                count += done ? 1u : 0u;
+                *count += done ? 1u : 0u;
                 changed = changed || !done;
             }
         }
         if (!changed && !ga_slabhash_next(kind, table, tile, &walk, row, false)) {
-            return count;
+            return *count == before ? GA_SLABHASH_ABSENT : GA_SLABHASH_FOUND;
         }
     }
+}
+
+/* Answers how many were taken out; 0 for keys that are reserved or too wide. */
+GA_SIMT uint64_t ga_slabhash_remove_all(uint32_t kind, ga_slabhash_view table, ga_tile tile,
+                                        ga_slabhash_walk walk, uint64_t key)
+{
+    uint64_t count = 0;
+    if (ga_slabhash_allowed(kind, GA_SLABHASH_DELETE, key, 0)) {
+        (void)ga_slabhash_remove_each(kind, table, tile, walk, key, &count);
+    }
+    return count;
 }
 
 #endif

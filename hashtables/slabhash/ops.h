@@ -172,10 +172,11 @@ GA_SIMT uint64_t ops_find_all(uint32_t kind, const ga_slabhash *table, uint64_t 
     return ga_slabhash_find_all(kind, table->view, SLABHASH_TILE, walk, key, values, room);
 }
 
-GA_SIMT uint64_t ops_remove_all(uint32_t kind, const ga_slabhash *table, uint64_t key)
+GA_SIMT bool ops_remove_all(uint32_t kind, const ga_slabhash *table, uint64_t key, uint64_t *count)
 {
     ga_slabhash_walk walk = ga_slabhash_walk_path(table->view, slabhash_hash_of(table, key));
-    return ga_slabhash_remove_all(kind, table->view, SLABHASH_TILE, walk, key);
+    (void)ga_slabhash_remove_each(kind, table->view, SLABHASH_TILE, walk, key, count);
+    return true;
 }
 
 /* ---- batches -------------------------------------------------------------------------------- */
@@ -369,6 +370,34 @@ GA_SIMT ga_slabhash_answer ops_run_growing(ops_do_growing *perform, const ga_sla
     return answer;
 }
 
+GA_SIMT uint64_t ops_find_all_growing(uint32_t kind, const ga_slabhash *table, uint64_t key,
+                                      uint64_t *values, uint64_t room)
+{
+    slabhash_pin pin = ga_slabhash_pin(table);
+    uint64_t count = ga_slabhash_seek_all(kind, pin.shift, SLABHASH_TILE,
+                                          slabhash_hash_of(table, key), key, values, room);
+    ga_slabhash_unpin(&pin);
+    return count;
+}
+
+GA_SIMT bool ops_remove_all_growing(uint32_t kind, const ga_slabhash *table, uint64_t key,
+                                    uint64_t *count)
+{
+    ga_slab_claimed claimed = ga_slabhash_claim_begin(ops_number());
+    uint64_t hash = slabhash_hash_of(table, key);
+    uint32_t result;
+    do {
+        slabhash_pin pin = ga_slabhash_pin(table);
+        bool opened = false;
+        result = ga_slabhash_remove_growing(kind, pin.shift, SLABHASH_TILE, &claimed, hash, key,
+                                            count, &opened);
+        ga_slabhash_tend(&pin, hash, opened, false, result == GA_SLABHASH_FOUND);
+        ga_slabhash_unpin(&pin);
+    } while (result == GA_SLABHASH_MOVES);
+    ops_end(table, &claimed);
+    return result != GA_SLABHASH_FULL;
+}
+
 /* The slabs of the next requests are fetched, from the generation in which they will be looked for.
  */
 GA_SIMT void ops_fetch_growing(uint32_t kind, const ga_slabhash *table,
@@ -539,9 +568,9 @@ GA_SIMT bool ops_each_growing(uint32_t kind, const ga_slabhash *table, ga_slabha
     {                                                                                              \
         return ops_find_all(kind, table, key, values, room);                                       \
     }                                                                                              \
-    static uint64_t name##_remove_all(const ga_slabhash *table, uint64_t key)                      \
+    static bool name##_remove_all(const ga_slabhash *table, uint64_t key, uint64_t *count)         \
     {                                                                                              \
-        return ops_remove_all(kind, table, key);                                                   \
+        return ops_remove_all(kind, table, key, count);                                            \
     }                                                                                              \
     static uint64_t name##_batch(const ga_slabhash *table, const ga_slabhash_batch *batch,         \
                                  slabhash_range range, uint64_t *counts)                           \
@@ -591,6 +620,15 @@ GA_SIMT bool ops_each_growing(uint32_t kind, const ga_slabhash *table, ga_slabha
     {                                                                                              \
         return ops_run_growing(name##_do, table, to);                                              \
     }                                                                                              \
+    static uint64_t name##_find_all(const ga_slabhash *table, uint64_t key, uint64_t *values,      \
+                                    uint64_t room)                                                 \
+    {                                                                                              \
+        return ops_find_all_growing(kind, table, key, values, room);                               \
+    }                                                                                              \
+    static bool name##_remove_all(const ga_slabhash *table, uint64_t key, uint64_t *count)         \
+    {                                                                                              \
+        return ops_remove_all_growing(kind, table, key, count);                                    \
+    }                                                                                              \
     static uint64_t name##_batch(const ga_slabhash *table, const ga_slabhash_batch *batch,         \
                                  slabhash_range range, uint64_t *counts)                           \
     {                                                                                              \
@@ -613,6 +651,8 @@ GA_SIMT bool ops_each_growing(uint32_t kind, const ga_slabhash *table, ga_slabha
     }                                                                                              \
     static const slabhash_ops name = {.search = ga_slabhash_look_for,                              \
                                       .run = name##_run,                                           \
+                                      .find_all = name##_find_all,                                 \
+                                      .remove_all = name##_remove_all,                             \
                                       .batch = name##_batch,                                       \
                                       .each = name##_each,                                         \
                                       .open = name##_open,                                         \
@@ -627,9 +667,28 @@ OPS_DEFINE(multimap64, GA_SLABHASH_KIND(GA_SLABHASH_MAP64, true))
 OPS_DEFINE_GROWING(growing_set32, GA_SLABHASH_SET32 | GA_SLABHASH_GROWING)
 OPS_DEFINE_GROWING(growing_map32, GA_SLABHASH_MAP32 | GA_SLABHASH_GROWING)
 OPS_DEFINE_GROWING(growing_map64, GA_SLABHASH_MAP64 | GA_SLABHASH_GROWING)
+OPS_DEFINE_GROWING(growing_multiset32,
+                   GA_SLABHASH_KIND(GA_SLABHASH_SET32, true) | GA_SLABHASH_GROWING)
+OPS_DEFINE_GROWING(growing_multimap32,
+                   GA_SLABHASH_KIND(GA_SLABHASH_MAP32, true) | GA_SLABHASH_GROWING)
+OPS_DEFINE_GROWING(growing_multimap64,
+                   GA_SLABHASH_KIND(GA_SLABHASH_MAP64, true) | GA_SLABHASH_GROWING)
 
 const slabhash_ops *const OPS_NAME[GA_SLABHASH_KINDS] = {
-    &set32,      &map32, &map64,         NULL,           &multiset32,    &multimap32,
-    &multimap64, NULL,   &growing_set32, &growing_map32, &growing_map64, NULL,
-    NULL,        NULL,   NULL,           NULL,
+    &set32,
+    &map32,
+    &map64,
+    NULL,
+    &multiset32,
+    &multimap32,
+    &multimap64,
+    NULL,
+    &growing_set32,
+    &growing_map32,
+    &growing_map64,
+    NULL,
+    &growing_multiset32,
+    &growing_multimap32,
+    &growing_multimap64,
+    NULL,
 };

@@ -77,10 +77,6 @@ static ga_status check_options(const ga_slabhash_options *o)
                        "slabhash: flags=0x%x: expected GA_SLABHASH_MULTI, GA_SLABHASH_GROW or none",
                        o->flags);
     }
-    if (o->flags == (GA_SLABHASH_MULTI | GA_SLABHASH_GROW)) {
-        return ga_fail(GA_ERR_UNSUPPORTED,
-                       "slabhash: a multimap that grows: expected unique keys, or fixed buckets");
-    }
     if (o->reserved) {
         return ga_fail(GA_ERR_ARGUMENT, "slabhash: reserved=%u: expected 0", o->reserved);
     }
@@ -492,20 +488,19 @@ ga_status ga_slabhash_search(ga_slabhash *table, uint64_t key, ga_slabhash_found
 
 ga_status ga_slabhash_delete_all(ga_slabhash *table, uint64_t key, uint64_t *count)
 {
-    ga_slabhash_found was = {false, 0};
+    uint64_t deleted = 0;
     ga_status status = check_pair(table, GA_SLABHASH_DELETE, key, 0);
-    if (status == GA_OK && slabhash_grows(table)) {
-        status = look(table, GA_SLABHASH_DELETE, key, &was);
-        if (status == GA_OK && count) {
-            *count = was.found;
-        }
+    status = status ? status : ga_slabhash_enroll(table);
+    if (status != GA_OK) {
         return status;
     }
-    if (status == GA_OK) {
-        uint64_t deleted = table->ops->remove_all(table, key);
-        if (count) {
-            *count = deleted;
-        }
+    for (uint32_t seen = slabhash_room(table);
+         status == GA_OK && !table->ops->remove_all(table, key, &deleted);
+         seen = slabhash_room(table)) {
+        status = ga_slabhash_grow(table, seen);
+    }
+    if (count) {
+        *count = deleted;
     }
     return status;
 }
@@ -518,15 +513,7 @@ ga_status ga_slabhash_search_all(ga_slabhash *table, uint64_t key, uint64_t *val
         status = ga_fail(GA_ERR_ARGUMENT, "slabhash: no place for %s: expected a pointer",
                          count ? "the values" : "their number");
     }
-    if (status == GA_OK && slabhash_grows(table)) {
-        ga_slabhash_found was = {false, 0};
-        status = look(table, GA_SLABHASH_SEARCH, key, &was);
-        *count = status == GA_OK && was.found;
-        if (*count && room) {
-            values[0] = was.value;
-        }
-        return status;
-    }
+    status = status ? status : ga_slabhash_enroll(table);
     if (status == GA_OK) {
         *count = table->ops->find_all(table, key, values, room);
     }

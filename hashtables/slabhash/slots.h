@@ -21,7 +21,9 @@
  *            bit of the key, in map64 of the value, says that the place is FROZEN: nothing of it
  *            changes any more (grow_tile.h). Who finds an empty place seals it: as DELETED, in
  *            map64 with the key SEALED. There a value that was deleted is GONE, and never UNSET
- *            again; and bit 1 of a bucket's mark says that it is shut.
+ *            again; a place of a multimap of 32 bits that was deleted is FREE, and never EMPTY
+ *            again: FREE with the frozen bit is DELETED. Bit 1 of a bucket's mark says that it is
+ *            shut.
  *
  * ORDER      V1 and V2: what was done before a pair was put in happens before what follows its
  *            being found, on the CPU. A word is read and changed at one width: pairs at 64 bits.
@@ -43,8 +45,8 @@
 
 /* A mode and whether keys may be there several times, a constant wherever it is used. */
 #define GA_SLABHASH_KIND(mode, multi) ((uint32_t)(mode) | ((multi) ? 4u : 0u))
-#define GA_SLABHASH_KINDS             16u /* 3, 7 and those above 10 are none */
-#define GA_SLABHASH_GROWING           8u  /* of a kind: its tables grow; unique keys alone */
+#define GA_SLABHASH_KINDS             16u /* 3, 7, 11 and 15 are none */
+#define GA_SLABHASH_GROWING           8u  /* of a kind: its tables grow */
 #define GA_SLABHASH_MODE(kind)        ((kind)&3u)
 #define GA_SLABHASH_IS_MULTI(kind)    (((kind)&4u) != 0)
 #define GA_SLABHASH_IS_GROWING(kind)  (((kind)&GA_SLABHASH_GROWING) != 0)
@@ -61,9 +63,11 @@
 /* A row's bytes and words. */
 #define GA_SLABHASH_WORDS 32u
 
-/* Tables that grow: the bit of a frozen place; of map64 the key of a sealed place, and the values
- * of keys that are not there: deleted, and the same for good. */
+/* Tables that grow: the bit of a frozen place; the key of a place of a multimap of 32 bits that is
+ * to be filled again; of map64 the key of a sealed place, and the values of keys that are not
+ * there: deleted, and the same for good. */
 #define GA_SLABHASH_FROZEN32    0x80000000u
+#define GA_SLABHASH_FREE        (GA_SLABHASH_DELETED & ~GA_SLABHASH_FROZEN32)
 #define GA_SLABHASH_FROZEN64    (UINT64_C(1) << 63)
 #define GA_SLABHASH_SEALED_KEY  (UINT64_MAX - 1u)
 #define GA_SLABHASH_GONE        (UINT64_MAX - 1u)
@@ -120,6 +124,13 @@ GA_SIMT uint32_t ga_slabhash_places(uint32_t kind)
     return GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32   ? 0x3fffffffu
            : GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP32 ? 0x15555555u
                                                          : 0x01111111u;
+}
+
+/* Whether places of deleted pairs are FREE. */
+GA_SIMT bool ga_slabhash_frees(uint32_t kind)
+{
+    return GA_SLABHASH_IS_MULTI(kind) && GA_SLABHASH_IS_GROWING(kind) &&
+           GA_SLABHASH_MODE(kind) != GA_SLABHASH_MAP64;
 }
 
 /* The slab in registers. In maps the tile has no more than 16 lanes. */
@@ -209,9 +220,31 @@ GA_SIMT uint32_t ga_slabhash_frozen_at(uint32_t kind, ga_tile tile, ga_row row, 
         found = ga_slabhash_match(kind, tile, row, key | GA_SLABHASH_FROZEN32);
         return found ? ga_bits_lowest(found) : GA_NONE;
     }
-    uint32_t place = found ? ga_bits_lowest(found) : GA_NONE;
-    return found && ga_slabhash_is_frozen64(ga_slabhash_word64(tile, row, place + 2u)) ? place
-                                                                                       : GA_NONE;
+    for (; found; found &= found - 1u) {
+        uint32_t place = ga_bits_lowest(found);
+        if (ga_slabhash_is_frozen64(ga_slabhash_word64(tile, row, place + 2u))) {
+            return place;
+        }
+        if (!GA_SLABHASH_IS_MULTI(kind)) { /* it has one place */
+            break;
+        }
+    }
+    return GA_NONE;
+}
+
+/* Tables that grow: the mask of the places at which the key is there, frozen or not. */
+GA_SIMT uint32_t ga_slabhash_here(uint32_t kind, ga_tile tile, ga_row row, uint64_t key)
+{
+    uint32_t here = ga_slabhash_match(kind, tile, row, key);
+    if (GA_SLABHASH_MODE(kind) != GA_SLABHASH_MAP64) {
+        return here | ga_slabhash_match(kind, tile, row, key | GA_SLABHASH_FROZEN32);
+    }
+    for (uint32_t rest = here; rest; rest &= rest - 1u) {
+        uint32_t place = ga_bits_lowest(rest);
+        bool is = ga_slabhash_word64(tile, row, place + 2u) < GA_SLABHASH_FROZEN_GONE;
+        here &= is ? ~0u : ~(1u << place);
+    }
+    return here;
 }
 
 /* The mask of the places whose pairs are there, whatever their keys, frozen or not. */
@@ -232,7 +265,16 @@ GA_SIMT uint32_t ga_slabhash_live(uint32_t kind, ga_tile tile, ga_row row)
     if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64) {
         return places & ~(ones & ones >> 1) & ~(ones >> 2 & ones >> 3);
     }
-    return places & ~ones & ~ga_row_match(tile, row, GA_SLABHASH_DELETED);
+    uint32_t live = places & ~ones & ~ga_row_match(tile, row, GA_SLABHASH_DELETED);
+    return ga_slabhash_frees(kind) ? live & ~ga_row_match(tile, row, GA_SLABHASH_FREE) : live;
+}
+
+/* The mask of the places that can be filled. */
+GA_SIMT uint32_t ga_slabhash_vacant(uint32_t kind, ga_tile tile, ga_row row)
+{
+    uint32_t vacant = ga_slabhash_match(kind, tile, row, GA_SLABHASH_EMPTY);
+    return ga_slabhash_frees(kind) ? vacant | ga_slabhash_match(kind, tile, row, GA_SLABHASH_FREE)
+                                   : vacant;
 }
 
 /* ---- what is changed ------------------------------------------------------------------------ */
@@ -404,6 +446,16 @@ GA_SIMT bool ga_slabhash_fill(uint32_t kind, ga_tile tile, uint32_t *place, uint
     }
 }
 
+/* The same with a FREE place, of multimaps of 32 bits that grow. */
+GA_SIMT bool ga_slabhash_fill_again(uint32_t kind, ga_tile tile, uint32_t *place, uint64_t key,
+                                    uint64_t value)
+{
+    return GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32
+               ? ga_slabhash_swap32(tile, place, GA_SLABHASH_FREE, (uint32_t)key)
+               : ga_slabhash_swap64(tile, place, ga_slabhash_pair(GA_SLABHASH_FREE, UINT32_MAX),
+                                    ga_slabhash_pair(key, value));
+}
+
 /* Change the value of the place's key. */
 GA_SIMT bool ga_slabhash_change(uint32_t kind, ga_tile tile, uint32_t *place, uint64_t key,
                                 uint64_t before, uint64_t after)
@@ -425,14 +477,16 @@ GA_SIMT bool ga_slabhash_erase(uint32_t kind, ga_tile tile, uint32_t *place, uin
                                uint64_t value)
 {
     bool reused = GA_SLABHASH_IS_MULTI(kind) || GA_SLABHASH_MUTANT == 6;
+    bool frees = ga_slabhash_frees(kind) && GA_SLABHASH_MUTANT != 20;
+    uint32_t after = frees    ? GA_SLABHASH_FREE
+                     : reused ? (uint32_t)GA_SLABHASH_EMPTY
+                              : GA_SLABHASH_DELETED;
     switch (GA_SLABHASH_MODE(kind)) {
     case GA_SLABHASH_SET32:
-        return ga_slabhash_swap32(tile, place, (uint32_t)key,
-                                  reused ? (uint32_t)GA_SLABHASH_EMPTY : GA_SLABHASH_DELETED);
+        return ga_slabhash_swap32(tile, place, (uint32_t)key, after);
     case GA_SLABHASH_MAP32:
         return (GA_SLABHASH_MUTANT == 3 ? ga_slabhash_torn64 : ga_slabhash_swap64)(
-            tile, place, ga_slabhash_pair(key, value),
-            reused ? GA_SLABHASH_EMPTY : ga_slabhash_pair(GA_SLABHASH_DELETED, UINT32_MAX));
+            tile, place, ga_slabhash_pair(key, value), ga_slabhash_pair(after, UINT32_MAX));
     default:
         return (GA_SLABHASH_MUTANT == 3 ? ga_slabhash_torn64 : ga_slabhash_swap64)(
             tile, place + 2, value,

@@ -57,7 +57,7 @@ static inline void slabhash_note_opened(const slabhash_pin *pin, uint32_t count)
 }
 
 /* The algorithm for one kind of table. Those that do not grow have all but the last two, the others
- * search, run, batch, each and these. */
+ * search, run, find_all, remove_all, batch, each and these. */
 typedef struct slabhash_ops {
     /* SEARCH alone, as few instructions as can be: so that the processor begins with the next
      * search while this one waits for its slab. */
@@ -68,7 +68,8 @@ typedef struct slabhash_ops {
     bool (*erase)(const ga_slabhash *table, uint64_t key, ga_slabhash_found *was);
     ga_slabhash_answer (*run)(const ga_slabhash *table, const ga_slabhash_change_to *to);
     uint64_t (*find_all)(const ga_slabhash *table, uint64_t key, uint64_t *values, uint64_t room);
-    uint64_t (*remove_all)(const ga_slabhash *table, uint64_t key);
+    /* False where a slab is wanted; `count` goes up by what was taken out all the same. */
+    bool (*remove_all)(const ga_slabhash *table, uint64_t key, uint64_t *count);
     /* Up to the first that is FULL, or all: how far it came. `counts` of results go up. */
     uint64_t (*batch)(const ga_slabhash *table, const ga_slabhash_batch *batch,
                       slabhash_range range, uint64_t *counts);

@@ -239,13 +239,11 @@ static void open_table(void)
     uint32_t buckets = 1 + (uint32_t)random_below(&random, random_below(&random, 2) ? 40 : 8);
     uint32_t longest = buckets < 6 ? buckets : 6;
     world.mode = (ga_slabhash_mode)(world.round % GA_SLABHASH_MODE_COUNT);
-    world.multi = world.round / GA_SLABHASH_MODE_COUNT % 3 == 1;
-    world.grows = world.round / GA_SLABHASH_MODE_COUNT % 3 == 2;
+    world.multi = world.round / GA_SLABHASH_MODE_COUNT % 2 == 1;
+    world.grows = world.round / GA_SLABHASH_MODE_COUNT % 4 >= 2;
     ga_slabhash_options options = {
         .options_size = sizeof options,
-        .flags = world.multi   ? GA_SLABHASH_MULTI
-                 : world.grows ? GA_SLABHASH_GROW
-                               : 0,
+        .flags = (world.multi ? GA_SLABHASH_MULTI : 0u) | (world.grows ? GA_SLABHASH_GROW : 0u),
         .mode = world.mode,
         .buckets = buckets,
         .path = world.grows ? 1 : 1 + (uint32_t)random_below(&random, longest),
@@ -311,7 +309,7 @@ int main(int argc, char **argv)
 {
     stress_begin(argc, argv);
     world.heap = stress_open("system");
-    for (; stress_goes_on() || world.round < 3 * GA_SLABHASH_MODE_COUNT; world.round++) {
+    for (; stress_goes_on() || world.round < 4 * GA_SLABHASH_MODE_COUNT; world.round++) {
         memset(world.there, 0, sizeof world.there);
         memset(world.in, 0, sizeof world.in);
         memset(world.out, 0, sizeof world.out);
@@ -322,7 +320,7 @@ int main(int argc, char **argv)
         stress_threads(THREADS, work);
         check();
         NEED(ga_slabhash_close(world.table) == GA_OK);
-        if (world.grows) {
+        if (world.grows && !world.multi) {
             grow_and_shrink();
         }
     }

@@ -9,7 +9,8 @@
 #ifndef GPUALLOC_TESTS_SUPPORT_HISTORIES_H
 #define GPUALLOC_TESTS_SUPPORT_HISTORIES_H
 
-#include <sched.h>
+#include "moments.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -177,27 +178,6 @@ static const char *history_try_checker(void)
     }
     wrong[1].began = 1;
     return history_linearizable(wrong, 2, 0) ? NULL : "the checker refuses calls that overlap";
-}
-
-/* ---- threads -------------------------------------------------------------------------------- */
-
-/* The next moment. */
-static inline uint64_t history_moment(uint64_t *clock)
-{
-    return __atomic_add_fetch(clock, 1, __ATOMIC_SEQ_CST); /* Pairs with itself: moments */
-}
-
-/* All `threads` that take part have come, the `turn`th time. */
-static inline void history_meet(uint32_t *arrivals, uint64_t turn, uint64_t threads)
-{
-    /* Pairs with itself: what was done before the barrier is seen behind it. */
-    __atomic_add_fetch(arrivals, 1, __ATOMIC_SEQ_CST);
-    for (uint32_t tries = 1; __atomic_load_n(arrivals, __ATOMIC_SEQ_CST) < turn * threads;
-         tries++) {
-        if (tries % 64 == 0) {
-            sched_yield();
-        }
-    }
 }
 
 #endif

@@ -59,7 +59,7 @@ enum {
     /* The table has as many buckets as its keys need: twice as many when it is full, half when it
      * is nearly empty. Each time its pairs move to another array, a few with each call that changes
      * the table; until all have, there are both: up to three times the older one's memory. Path 1,
-     * unique keys, on the host; keys below 2^31 - 2 in the 32-bit modes; in the 64-bit mode keys
+     * on the host; keys below 2^31 - 2 in the 32-bit modes; in the 64-bit mode keys
      * below 2^64 - 2, and values below 2^63 - 3. Every call may answer GA_ERR_MEMORY the first time
      * that its thread uses the table. Tables in device memory grow in another way:
      * gpualloc/slabhash.cuh. */
@@ -174,7 +174,10 @@ GA_API ga_status ga_slabhash_apply_by(ga_slabhash *table, uint64_t key, uint64_t
  *                  that move with this one; also below. Nothing is done */
 GA_API ga_status ga_slabhash_delete(ga_slabhash *table, uint64_t key, ga_slabhash_found *was);
 
-/* Take out all pairs of the key. `count`, how many, may be NULL. */
+/* Take out all pairs of the key that are there when the call begins, and stay until it comes to them.
+ * `count`, how many, may be NULL; it is right whatever the call answers.
+ *
+ * GA_ERR_MEMORY    as above, but that some may have been taken out */
 GA_API ga_status ga_slabhash_delete_all(ga_slabhash *table, uint64_t key, uint64_t *count);
 
 /* Look for the key; in a multimap the first of its pairs along its path. There it may be missed
@@ -233,7 +236,7 @@ GA_API ga_status ga_slabhash_run(ga_slabhash *table, const ga_slabhash_batch *ba
  * thread changes the table. */
 typedef struct ga_slabhash_stats {
     uint64_t size;    /* pairs */
-    uint64_t deleted; /* places that wait for a flush */
+    uint64_t deleted; /* places of deleted pairs that wait for a flush */
     uint64_t slabs;   /* in use: buckets and those chained to them */
     uint64_t chained; /* of these */
     uint64_t marked;  /* buckets that were full once and send searches on */
