@@ -4,6 +4,10 @@
  */
 #include "table.h"
 
+enum {
+    AHEAD = 12 /* keys whose first slabs are fetched meanwhile */
+};
+
 /* Whether any operation of the batch puts something in. */
 static bool puts_any(const ga_slabhash_batch *batch)
 {
@@ -58,6 +62,25 @@ static uint64_t skip(const ga_slabhash_batch *batch, uint64_t i)
     return i + 1;
 }
 
+/* Some of a batch were not carried out, and why. */
+static ga_status no_slabs(uint64_t full, uint64_t count)
+{
+    return ga_fail(GA_ERR_MEMORY,
+                   "slabhash: no slabs for %llu of a batch of %llu: expected a larger limit, or "
+                   "more memory",
+                   (unsigned long long)full, (unsigned long long)count);
+}
+
+static ga_status some_refused(const ga_slabhash *table, uint64_t refused, uint64_t count)
+{
+    return ga_fail(GA_ERR_ARGUMENT,
+                   "slabhash: %llu of a batch of %llu refused: expected keys and values that are "
+                   "not reserved, and operations of a %s%s",
+                   (unsigned long long)refused, (unsigned long long)count,
+                   GA_SLABHASH_IS_MULTI(table->kind) ? "multi" : "",
+                   ga_slabhash_mode_text((ga_slabhash_mode)GA_SLABHASH_MODE(table->kind)));
+}
+
 ga_status ga_slabhash_run(ga_slabhash *table, const ga_slabhash_batch *batch, uint64_t *done)
 {
     uint64_t counts[GA_SLABHASH_REFUSED + 1] = {0};
@@ -87,20 +110,115 @@ ga_status ga_slabhash_run(ga_slabhash *table, const ga_slabhash_batch *batch, ui
         *done = counts[GA_SLABHASH_ABSENT] + counts[GA_SLABHASH_FOUND];
     }
     if (full) {
-        return ga_fail(
-            GA_ERR_MEMORY,
-            "slabhash: no slabs for %llu of a batch of %llu: expected a larger limit, or "
-            "more memory",
-            (unsigned long long)full, (unsigned long long)batch->count);
+        return no_slabs(full, batch->count);
     }
-    if (counts[GA_SLABHASH_REFUSED]) {
-        return ga_fail(
-            GA_ERR_ARGUMENT,
-            "slabhash: %llu of a batch of %llu refused: expected keys and values that are "
-            "not reserved, and operations of a %s%s",
-            (unsigned long long)counts[GA_SLABHASH_REFUSED], (unsigned long long)batch->count,
-            GA_SLABHASH_IS_MULTI(table->kind) ? "multi" : "",
-            ga_slabhash_mode_text((ga_slabhash_mode)GA_SLABHASH_MODE(table->kind)));
+    return counts[GA_SLABHASH_REFUSED]
+               ? some_refused(table, counts[GA_SLABHASH_REFUSED], batch->count)
+               : GA_OK;
+}
+
+/* ---- SEARCHALL and DELETEALL ----------------------------------------------------------------- */
+
+static ga_status check_all(const ga_slabhash *table, const ga_slabhash_all *all)
+{
+    ga_status status = ga_slabhash_check(table);
+    if (status != GA_OK) {
+        return status;
     }
-    return GA_OK;
+    if (!all) {
+        return ga_fail(GA_ERR_ARGUMENT, "slabhash: no batch: expected a pointer");
+    }
+    if (all->count && !all->keys) {
+        return ga_fail(GA_ERR_ARGUMENT, "slabhash: a batch of %llu without keys: expected an array",
+                       (unsigned long long)all->count);
+    }
+    return all->room && !all->values
+               ? ga_fail(GA_ERR_ARGUMENT,
+                         "slabhash: room for %llu values without an array: expected one, or 0",
+                         (unsigned long long)all->room)
+               : GA_OK;
+}
+
+static uint64_t key_of(const ga_slabhash *table, const ga_slabhash_all *all, uint64_t i)
+{
+    return GA_SLABHASH_MODE(table->kind) == GA_SLABHASH_MAP64 ? ((const uint64_t *)all->keys)[i]
+                                                              : ((const uint32_t *)all->keys)[i];
+}
+
+/* The first slab of a key that is asked for soon; which it will be in a table that grows is not
+ * known yet. */
+static void fetch(const ga_slabhash *table, const ga_slabhash_all *all, uint64_t i)
+{
+    if (i < all->count && !slabhash_grows(table)) {
+        uint64_t hash = slabhash_hash_of(table, key_of(table, all, i));
+        ga_row_prefetch(SLABHASH_TILE, ga_slabhash_walk_path(table->view, hash).row);
+    }
+}
+
+/* One key: all its values behind the `total` that others have, or all its pairs taken out. False
+ * where no slab is to be had for that. */
+static bool all_of_one(ga_slabhash *table, const ga_slabhash_all *all, bool removes, uint64_t key,
+                       uint64_t total, uint64_t *count)
+{
+    if (!removes) {
+        uint64_t room = total < all->room ? all->room - total : 0;
+        *count = table->ops->find_all(table, key, room ? all->values + total : NULL, room);
+        return true;
+    }
+    for (;;) {
+        uint32_t seen = slabhash_room(table);
+        if (table->ops->remove_all(table, key, count)) {
+            return true;
+        }
+        if (ga_slabhash_grow(table, seen) != GA_OK) {
+            return false;
+        }
+    }
+}
+
+static ga_status run_all(ga_slabhash *table, const ga_slabhash_all *all, bool removes,
+                         uint64_t *total)
+{
+    uint32_t op = removes ? GA_SLABHASH_DELETE : GA_SLABHASH_SEARCH;
+    uint64_t sum = 0, refused = 0, full = 0;
+    ga_status status = check_all(table, all);
+    status = status ? status : ga_slabhash_enroll(table);
+    if (status != GA_OK) {
+        return status;
+    }
+    for (uint64_t i = 0; i < AHEAD; i++) {
+        fetch(table, all, i);
+    }
+    for (uint64_t i = 0; i < all->count; i++) {
+        uint64_t key = key_of(table, all, i), count = 0;
+        fetch(table, all, i + AHEAD);
+        bool allowed = ga_slabhash_allowed(table->kind, op, key, 0);
+        refused += allowed ? 0 : 1;
+        full += allowed && !all_of_one(table, all, removes, key, sum, &count) ? 1 : 0;
+        if (all->counts) {
+            all->counts[i] = count;
+        }
+        if (all->firsts && !removes) {
+            all->firsts[i] = sum;
+        }
+        sum += count;
+    }
+    if (total) {
+        *total = sum;
+    }
+    return full      ? no_slabs(full, all->count)
+           : refused ? some_refused(table, refused, all->count)
+                     : GA_OK;
+}
+
+ga_status ga_slabhash_run_search_all(ga_slabhash *table, const ga_slabhash_all *all,
+                                     uint64_t *total)
+{
+    return run_all(table, all, false, total);
+}
+
+ga_status ga_slabhash_run_delete_all(ga_slabhash *table, const ga_slabhash_all *all,
+                                     uint64_t *total)
+{
+    return run_all(table, all, true, total);
 }

@@ -211,6 +211,29 @@ GA_SIMT uint64_t ops_fetch(uint32_t kind, const ga_slabhash *table, ga_slabhash_
     return ahead;
 }
 
+GA_SIMT ga_slabhash_change_to ops_request(uint32_t kind, const ga_slabhash_batch *batch, uint64_t i)
+{
+    return (ga_slabhash_change_to){.key = ops_of(kind, batch->keys, i),
+                                   .value = batch->values ? ops_of(kind, batch->values, i) : 0,
+                                   .op = batch->ops ? batch->ops[i] : (uint32_t)batch->op,
+                                   .how = batch->how};
+}
+
+/* Request i's answer is written down and counted; false where it is to be made again, with more
+ * slabs: at the limit of a table that grows that would be in vain. */
+GA_SIMT bool ops_note(uint32_t kind, const ga_slabhash_batch *batch, uint64_t i,
+                      ga_slabhash_answer answer, uint64_t *counts)
+{
+    bool full = answer.result == GA_SLABHASH_FULL;
+    if (GA_SLABHASH_IS_GROWING(kind) && full && answer.value == GA_SLABHASH_AT_LIMIT) {
+        answer.value = 0;
+        full = false;
+    }
+    ops_answer(kind, batch, i, answer);
+    counts[answer.result] += full ? 0 : 1;
+    return !full;
+}
+
 GA_SIMT uint64_t ops_batch(uint32_t kind, ops_do *perform, const ga_slabhash *table,
                            const ga_slabhash_batch *batch, slabhash_range range, uint64_t *counts)
 {
@@ -220,36 +243,36 @@ GA_SIMT uint64_t ops_batch(uint32_t kind, ops_do *perform, const ga_slabhash *ta
     for (uint64_t ahead = i; i < range.end; i++) {
         uint64_t end = range.end - i < OPS_AHEAD ? range.end : i + OPS_AHEAD;
         ahead = ops_fetch(kind, table, table->view, batch, ahead, end, hashes);
-        ga_slabhash_change_to to = {.key = ops_of(kind, batch->keys, i),
-                                    .value = batch->values ? ops_of(kind, batch->values, i) : 0,
-                                    .op = batch->ops ? batch->ops[i] : (uint32_t)batch->op,
-                                    .how = batch->how};
+        ga_slabhash_change_to to = ops_request(kind, batch, i);
         ga_slabhash_answer answer = perform(table, &claimed, hashes[i % OPS_AHEAD], &to);
-        ops_answer(kind, batch, i, answer);
-        if (answer.result == GA_SLABHASH_FULL) {
+        if (!ops_note(kind, batch, i, answer, counts)) {
             break;
         }
-        counts[answer.result]++;
     }
     ops_end(table, &claimed);
     return i;
 }
 
-/* A batch of searches alone, which are short. */
+/* A batch of searches alone, which are short; in tables that grow, with one pin: what they find was
+ * there since then. */
 GA_SIMT uint64_t ops_searches(uint32_t kind, const ga_slabhash *table,
-                              const ga_slabhash_batch *batch, slabhash_range range,
-                              uint64_t *counts)
+                              const ga_slabhash_shift *shift, const ga_slabhash_batch *batch,
+                              slabhash_range range, uint64_t *counts)
 {
     uint64_t hashes[OPS_AHEAD];
+    ga_slabhash_view view = !shift ? table->view : shift->to.rows ? shift->to : shift->from;
     uint64_t i = range.first;
     for (uint64_t ahead = i; i < range.end; i++) {
         uint64_t end = range.end - i < OPS_AHEAD ? range.end : i + OPS_AHEAD;
-        ahead = ops_fetch(kind, table, table->view, batch, ahead, end, hashes);
+        ahead = ops_fetch(kind, table, view, batch, ahead, end, hashes);
         uint64_t key = ops_of(kind, batch->keys, i);
+        uint64_t hash = hashes[i % OPS_AHEAD];
         ga_slabhash_answer answer = ga_slabhash_say(GA_SLABHASH_REFUSED, 0);
         if (ga_slabhash_allowed(kind, GA_SLABHASH_SEARCH, key, 0)) {
-            ga_slabhash_walk walk = ga_slabhash_walk_path(table->view, hashes[i % OPS_AHEAD]);
-            answer = ga_slabhash_find(kind, table->view, SLABHASH_TILE, walk, key);
+            answer = GA_SLABHASH_IS_GROWING(kind)
+                         ? ga_slabhash_seek(kind, *shift, SLABHASH_TILE, hash, key)
+                         : ga_slabhash_find(kind, view, SLABHASH_TILE,
+                                            ga_slabhash_walk_path(view, hash), key);
         }
         ops_answer(kind, batch, i, answer);
         counts[answer.result]++;
@@ -410,12 +433,6 @@ GA_SIMT void ops_fetch_growing(uint32_t kind, const ga_slabhash *table,
     ga_slabhash_unpin(&pin);
 }
 
-/* Whether there is to be no slab for it: to ask for more would be in vain. */
-GA_SIMT bool ops_is_at_limit(ga_slabhash_answer answer)
-{
-    return answer.result == GA_SLABHASH_FULL && answer.value == GA_SLABHASH_AT_LIMIT;
-}
-
 GA_SIMT uint64_t ops_batch_growing(uint32_t kind, ops_do_growing *perform, const ga_slabhash *table,
                                    const ga_slabhash_batch *batch, slabhash_range range,
                                    uint64_t *counts)
@@ -428,56 +445,28 @@ GA_SIMT uint64_t ops_batch_growing(uint32_t kind, ops_do_growing *perform, const
             ahead = range.end - i < OPS_AHEAD ? range.end : i + OPS_AHEAD;
             ops_fetch_growing(kind, table, batch, (slabhash_range){i, ahead}, hashes);
         }
-        ga_slabhash_change_to to = {.key = ops_of(kind, batch->keys, i),
-                                    .value = batch->values ? ops_of(kind, batch->values, i) : 0,
-                                    .op = batch->ops ? batch->ops[i] : (uint32_t)batch->op,
-                                    .how = batch->how};
+        ga_slabhash_change_to to = ops_request(kind, batch, i);
         ga_slabhash_answer answer =
             ops_run_pinned(perform, table, &claimed, hashes[i % OPS_AHEAD], &to);
-        bool at_limit = ops_is_at_limit(answer);
-        answer.value = at_limit ? 0 : answer.value;
-        ops_answer(kind, batch, i, answer);
-        if (answer.result == GA_SLABHASH_FULL && !at_limit) {
+        if (!ops_note(kind, batch, i, answer, counts)) {
             break;
         }
-        counts[answer.result]++;
     }
     ops_end(table, &claimed);
     return i;
 }
 
-/* Searches alone: some of them with one pin. What they find was there since then. */
+/* Searches alone: some of them with one pin. */
 GA_SIMT uint64_t ops_searches_growing(uint32_t kind, const ga_slabhash *table,
                                       const ga_slabhash_batch *batch, slabhash_range range,
                                       uint64_t *counts)
 {
-    uint64_t hashes[OPS_AHEAD];
-    slabhash_pin pin = ga_slabhash_pin(table);
-    ga_slabhash_view view = pin.next ? pin.shift.to : pin.shift.from;
-    uint64_t i = range.first;
-    for (uint64_t ahead = i; i < range.end; i++) {
-        uint64_t end = range.end - i < OPS_AHEAD ? range.end : i + OPS_AHEAD;
-        ahead = ops_fetch(kind, table, view, batch, ahead, end, hashes);
-        uint64_t key = ops_of(kind, batch->keys, i);
-        ga_slabhash_answer answer = ga_slabhash_say(GA_SLABHASH_REFUSED, 0);
-        if (ga_slabhash_allowed(kind, GA_SLABHASH_SEARCH, key, 0)) {
-            answer = ga_slabhash_seek(kind, pin.shift, SLABHASH_TILE, hashes[i % OPS_AHEAD], key);
-        }
-        ops_answer(kind, batch, i, answer);
-        counts[answer.result]++;
-    }
-    ga_slabhash_unpin(&pin);
-    return i;
-}
-
-GA_SIMT uint64_t ops_search_all(uint32_t kind, const ga_slabhash *table,
-                                const ga_slabhash_batch *batch, slabhash_range range,
-                                uint64_t *counts)
-{
     while (range.first < range.end) {
         slabhash_range some = range;
+        slabhash_pin pin = ga_slabhash_pin(table);
         some.end = range.end - range.first < OPS_PINNED ? range.end : range.first + OPS_PINNED;
-        range.first = ops_searches_growing(kind, table, batch, some, counts);
+        range.first = ops_searches(kind, table, &pin.shift, batch, some, counts);
+        ga_slabhash_unpin(&pin);
     }
     return range.first;
 }
@@ -576,7 +565,7 @@ GA_SIMT bool ops_each_growing(uint32_t kind, const ga_slabhash *table, ga_slabha
                                  slabhash_range range, uint64_t *counts)                           \
     {                                                                                              \
         return !batch->ops && batch->op == GA_SLABHASH_SEARCH                                      \
-                   ? ops_searches(kind, table, batch, range, counts)                               \
+                   ? ops_searches(kind, table, NULL, batch, range, counts)                         \
                    : ops_batch(kind, name##_do, table, batch, range, counts);                      \
     }                                                                                              \
     static void name##_count(const ga_slabhash *table, ga_slabhash_census *census)                 \
@@ -633,7 +622,7 @@ GA_SIMT bool ops_each_growing(uint32_t kind, const ga_slabhash *table, ga_slabha
                                  slabhash_range range, uint64_t *counts)                           \
     {                                                                                              \
         return !batch->ops && batch->op == GA_SLABHASH_SEARCH                                      \
-                   ? ops_search_all(kind, table, batch, range, counts)                             \
+                   ? ops_searches_growing(kind, table, batch, range, counts)                       \
                    : ops_batch_growing(kind, name##_do, table, batch, range, counts);              \
     }                                                                                              \
     static bool name##_each(const ga_slabhash *table, ga_slabhash_visit *visit, void *context)     \

@@ -56,6 +56,18 @@ static uint64_t two(void *context, uint64_t key)
     return key << 63;
 }
 
+/* All pairs of the key, by a batch of one. */
+static ga_status all_by_batch(bag_call *c, bool removes)
+{
+    uint32_t narrow = (uint32_t)c->key;
+    ga_slabhash_all all = {.count = 1,
+                           .keys = world.mode == GA_SLABHASH_MAP64 ? (void *)&c->key : &narrow,
+                           .values = c->values,
+                           .room = BAG_VALUES};
+    return (removes ? ga_slabhash_run_delete_all : ga_slabhash_run_search_all)(world.table, &all,
+                                                                               &c->count);
+}
+
 static void do_call(bag_call *c)
 {
     ga_slabhash_found was = {false, 0};
@@ -69,13 +81,16 @@ static void do_call(bag_call *c)
         status = ga_slabhash_search(world.table, c->key, &was);
         break;
     case BAG_SEARCH_ALL:
-        status = ga_slabhash_search_all(world.table, c->key, c->values, BAG_VALUES, &c->count);
+        status = c->began % 2 ? all_by_batch(c, false)
+                              : ga_slabhash_search_all(world.table, c->key, c->values, BAG_VALUES,
+                                                       &c->count);
         break;
     case BAG_DELETE:
         status = ga_slabhash_delete(world.table, c->key, &was);
         break;
     default:
-        status = ga_slabhash_delete_all(world.table, c->key, &c->count);
+        status = c->began % 2 ? all_by_batch(c, true)
+                              : ga_slabhash_delete_all(world.table, c->key, &c->count);
     }
     c->ended = history_moment(&world.clock);
     NEED(status == GA_OK);

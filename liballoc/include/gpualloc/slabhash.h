@@ -230,6 +230,29 @@ typedef struct ga_slabhash_batch {
 GA_API ga_status ga_slabhash_run(ga_slabhash *table, const ga_slabhash_batch *batch,
                                  uint64_t *done);
 
+/* SEARCHALL and DELETEALL of many keys, which stand in an array as those of a batch. */
+typedef struct ga_slabhash_all {
+    uint64_t count;
+    const void *keys;
+    uint64_t *counts; /* how many pairs each key has; may be NULL */
+    uint64_t *firsts; /* searches: where in `values` those of each key begin; may be NULL */
+    uint64_t *values; /* searches: the first `room` of all that are found; may be NULL with 0 */
+    uint64_t room;
+} ga_slabhash_all;
+
+/* For each key what ga_slabhash_search_all() and ga_slabhash_delete_all() do; the values of a key
+ * stand together. `total`, how many pairs there were or were taken out of all keys, may be NULL; a
+ * search finds out with a `room` of 0 how much it wants. Slabs are fetched ahead. Keys that are
+ * reserved have no pairs.
+ *
+ * GA_ERR_MEMORY    deletes with GA_SLABHASH_GROW: for some keys there was no slab to be had, as in
+ *                  ga_slabhash_delete(); all others are carried out
+ * GA_ERR_ARGUMENT  some keys were refused; or, and nothing was done, an array is missing */
+GA_API ga_status ga_slabhash_run_search_all(ga_slabhash *table, const ga_slabhash_all *all,
+                                            uint64_t *total);
+GA_API ga_status ga_slabhash_run_delete_all(ga_slabhash *table, const ga_slabhash_all *all,
+                                            uint64_t *total);
+
 /* ---- the whole table ------------------------------------------------------------------------ */
 
 /* How many pairs there are; and what they stand in. Each goes through all slabs. Right when no

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Batches of more than 2^31 operations. Their arrays are as long as that, but the part before 2^31
+ * is one file of 2 MiB, mapped again and again, in which all keys are reserved, and so refused at
+ * once; what is behind has memory of its own, and is looked at.
+ */
+#include "stress.h"
+
+#include <gpualloc/slabhash.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum {
+    PIECE = 2 << 20, /* bytes that are mapped again and again */
+    KEYS = 1000      /* behind the others */
+};
+
+static const uint64_t MANY = UINT64_C(1) << 31;
+
+/* An array of MANY + KEYS elements of `width` bytes, those before MANY one file's. */
+static void *long_array(size_t width, int byte)
+{
+    uint64_t before = MANY * width;
+    int file = memfd_create("slabhash-large", MFD_CLOEXEC);
+    char *array = mmap(NULL, before + PIECE, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (file < 0 || array == MAP_FAILED || ftruncate(file, PIECE)) {
+        printf("no arrays of 2^31 elements here\n");
+        exit(77);
+    }
+    for (uint64_t at = 0; at < before; at += PIECE) {
+        NEED(mmap(array + at, PIECE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) !=
+             MAP_FAILED);
+    }
+    memset(array, byte, PIECE);
+    close(file);
+    return array;
+}
+
+/* All keys behind MANY, by one operation: the answers of those before are all the same. */
+static void run(ga_slabhash *table, ga_slabhash_batch *batch, ga_slabhash_op op, uint64_t found)
+{
+    char sentence[200];
+    uint64_t done;
+    batch->op = op;
+    NEED(ga_slabhash_run(table, batch, &done) == GA_ERR_ARGUMENT);
+    snprintf(sentence, sizeof sentence, "slabhash: %llu of a batch of %llu refused",
+             (unsigned long long)MANY, (unsigned long long)batch->count);
+    stress_need(!strncmp(ga_error_text(), sentence, strlen(sentence)), "another number is refused");
+    stress_need(done == KEYS, "another number was carried out");
+    stress_need(batch->results[MANY - 1] == GA_SLABHASH_REFUSED, "a reserved key is not refused");
+    for (uint64_t i = MANY; i < batch->count; i++) {
+        stress_need(batch->results[i] == (i - MANY < found), "a result is wrong");
+    }
+}
+
+int main(int argc, char **argv)
+{
+    stress_begin(argc, argv);
+    uint32_t *keys = long_array(sizeof *keys, 0xff);
+    uint8_t *results = long_array(sizeof *results, 0);
+    ga_slabhash_options options = {
+        .options_size = sizeof options, .mode = GA_SLABHASH_SET32, .buckets = 100};
+    ga_slabhash *table;
+    NEED(ga_slabhash_open(&table, &options) == GA_OK);
+    ga_slabhash_batch batch = {.count = MANY + KEYS, .keys = keys, .results = results};
+    for (uint32_t i = 0; i < KEYS; i++) {
+        keys[MANY + i] = i;
+    }
+    run(table, &batch, GA_SLABHASH_INSERT, 0);
+    run(table, &batch, GA_SLABHASH_SEARCH, KEYS);
+    uint64_t size;
+    NEED(ga_slabhash_size(table, &size) == GA_OK);
+    stress_need(size == KEYS, "the size is wrong");
+    NEED(ga_slabhash_close(table) == GA_OK);
+    printf("two batches of %llu\n", (unsigned long long)batch.count);
+    return 0;
+}
