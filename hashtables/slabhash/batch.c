@@ -93,6 +93,7 @@ ga_status ga_slabhash_run(ga_slabhash *table, const ga_slabhash_batch *batch, ui
         return status;
     }
     status = ga_slabhash_enroll(table);
+    status = status ? status : ga_slabhash_enter(table, NULL);
     if (status != GA_OK) {
         return status;
     }
@@ -105,6 +106,7 @@ ga_status ga_slabhash_run(ga_slabhash *table, const ga_slabhash_batch *batch, ui
             full++;
         }
     }
+    ga_slabhash_exit(table, NULL);
     full += counts[GA_SLABHASH_FULL]; /* at the limit of a table that grows */
     if (done) {
         *done = counts[GA_SLABHASH_ABSENT] + counts[GA_SLABHASH_FOUND];
@@ -183,6 +185,7 @@ static ga_status run_all(ga_slabhash *table, const ga_slabhash_all *all, bool re
     uint64_t sum = 0, refused = 0, full = 0;
     ga_status status = check_all(table, all);
     status = status ? status : ga_slabhash_enroll(table);
+    status = status ? status : ga_slabhash_enter(table, NULL);
     if (status != GA_OK) {
         return status;
     }
@@ -203,6 +206,7 @@ static ga_status run_all(ga_slabhash *table, const ga_slabhash_all *all, bool re
         }
         sum += count;
     }
+    ga_slabhash_exit(table, NULL);
     if (total) {
         *total = sum;
     }

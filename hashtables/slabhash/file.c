@@ -229,9 +229,11 @@ ga_status ga_slabhash_save(ga_slabhash *table, const char *path)
     ga_status status = check_path(table, path);
     status = status ? status : ga_slabhash_enroll(table);
     status = status ? status : new_stream(&s, table, path);
-    status = status ? status : open_beside(s);
+    status = status ? status : ga_slabhash_enter(table, NULL);
     if (status == GA_OK) {
-        status = put_in_place(s, write_all(table, s));
+        status = open_beside(s);
+        status = status ? status : put_in_place(s, write_all(table, s));
+        ga_slabhash_exit(table, NULL);
     }
     ga_libc.free(s);
     return status;
@@ -347,7 +349,11 @@ ga_status ga_slabhash_load(ga_slabhash *table, const char *path)
         status = system_says(s, "open", errno);
     }
     if (status == GA_OK) {
-        status = load(table, s);
+        status = ga_slabhash_enter(table, "load");
+        if (status == GA_OK) {
+            status = load(table, s);
+            ga_slabhash_exit(table, "load");
+        }
         fclose(s->file);
     }
     ga_libc.free(s);

@@ -63,6 +63,11 @@ typedef struct ga_slabhash_view {
      * there; moving goes on beyond that, or it might never end. Else NULL. */
     const uint32_t *chained;
     uint32_t most;
+#ifdef GA_SLABHASH_CHECKED
+    /* In kernels that are compiled with checks: who uses the table (use_tile.h), and behind it how
+     * many tiles have met whom they must not. NULL: not looked for. */
+    uint64_t *use;
+#endif
 } ga_slabhash_view;
 
 /* What the operations answer. */

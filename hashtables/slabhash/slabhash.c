@@ -72,9 +72,10 @@ static ga_status check_options(const ga_slabhash_options *o)
         return ga_fail(GA_ERR_ARGUMENT, "slabhash: options_size=%u: expected %zu", o->options_size,
                        sizeof *o);
     }
-    if (o->flags & ~(uint32_t)(GA_SLABHASH_MULTI | GA_SLABHASH_GROW)) {
+    if (o->flags & ~(uint32_t)(GA_SLABHASH_MULTI | GA_SLABHASH_GROW | GA_SLABHASH_CHECK)) {
         return ga_fail(GA_ERR_ARGUMENT,
-                       "slabhash: flags=0x%x: expected GA_SLABHASH_MULTI, GA_SLABHASH_GROW or none",
+                       "slabhash: flags=0x%x: expected any of GA_SLABHASH_MULTI, _GROW, _CHECK, "
+                       "or none",
                        o->flags);
     }
     if (o->reserved) {
@@ -167,6 +168,14 @@ static void fill(ga_slabhash *table, const ga_slabhash_options *o, const ga_slab
                            .spread = GA_SLAB_SPREAD_HOST};
     table->kind = plan->kind;
     table->ops = ops_of(table->kind);
+    table->checked = o->flags & GA_SLABHASH_CHECK;
+    if (table->checked) {
+        table->checked_ops = *table->ops;
+        table->checked_ops.search = ga_slabhash_look_for;
+        table->checked_ops.insert = NULL;
+        table->checked_ops.erase = NULL;
+        table->ops = &table->checked_ops;
+    }
     table->hash = o->hash;
     table->context = o->context;
     table->heap = o->heap;
@@ -225,7 +234,7 @@ static ga_slabhash *new_record(void)
         closed.first = table->next_closed;
     }
     pthread_mutex_unlock(&closed.lock);
-    return table ? table : ga_libc.memalign(ROW_BYTES, sizeof *table);
+    return table ? table : ga_libc.memalign(SLABHASH_APART, sizeof *table);
 }
 
 /* Everything but the record, which says from now on that it is closed. */
@@ -243,8 +252,10 @@ static void give_back(ga_slabhash *table)
     }
     pthread_mutex_destroy(&table->grow);
     pthread_mutex_lock(&closed.lock);
-    table->next_closed = closed.first;
-    closed.first = table;
+    if (!table->checked) { /* a record of those is closed for good */
+        table->next_closed = closed.first;
+        closed.first = table;
+    }
     pthread_mutex_unlock(&closed.lock);
 }
 
@@ -291,11 +302,44 @@ ga_status ga_slabhash_check(const ga_slabhash *table)
                          "slabhash: a table that was closed: expected an open one");
 }
 
+/* ---- checked tables --------------------------------------------------------------------------- */
+
+/* The table that the thread has alone: the calls that it makes for it are its own. */
+static _Thread_local const ga_slabhash *own;
+
+ga_status ga_slabhash_enter(ga_slabhash *table, const char *alone)
+{
+    if (!table->checked || own == table) {
+        return GA_OK;
+    }
+    uint64_t before = ga_slabhash_use_begin(&table->use, alone != NULL);
+    if (alone ? !before : !ga_slabhash_use_meets(before, false)) {
+        own = alone ? table : own;
+        return GA_OK;
+    }
+    ga_slabhash_use_end(&table->use, alone != NULL);
+    return alone ? ga_fail(GA_ERR_ARGUMENT,
+                           "slabhash: %s beside %u other calls: expected the table alone", alone,
+                           (uint32_t)before + (uint32_t)(before >> 32))
+                 : ga_fail(GA_ERR_ARGUMENT, "slabhash: a call beside one that wants the table "
+                                            "alone: expected one after the other");
+}
+
+void ga_slabhash_exit(ga_slabhash *table, const char *alone)
+{
+    if (table->checked && (alone || own != table)) {
+        own = alone ? NULL : own;
+        ga_slabhash_use_end(&table->use, alone != NULL);
+    }
+}
+
 ga_status ga_slabhash_close(ga_slabhash *table)
 {
     ga_status status = table ? ga_slabhash_check(table) : GA_OK;
+    status = table && status == GA_OK ? ga_slabhash_enter(table, "close") : status;
     if (table && status == GA_OK) {
         ga_store_relaxed(&table->open, 0); /* relaxed: see ga_slabhash_check() */
+        own = own == table ? NULL : own;   /* a checked one stays taken: who is late is refused */
         give_back(table);
     }
     return status;
@@ -357,7 +401,8 @@ static ga_status at_limit(const ga_slabhash *table)
 }
 
 /* Until it is not for lack of a slab that it fails. */
-static ga_status run(ga_slabhash *table, const ga_slabhash_change_to *to, ga_slabhash_found *was)
+static ga_status run_inside(ga_slabhash *table, const ga_slabhash_change_to *to,
+                            ga_slabhash_found *was)
 {
     ga_slabhash_answer answer;
     ga_status status = ga_slabhash_enroll(table);
@@ -386,6 +431,16 @@ static ga_status run(ga_slabhash *table, const ga_slabhash_change_to *to, ga_sla
         was->value = was->found ? answer.value : 0;
     }
     return GA_OK;
+}
+
+static ga_status run(ga_slabhash *table, const ga_slabhash_change_to *to, ga_slabhash_found *was)
+{
+    ga_status status = ga_slabhash_enter(table, NULL);
+    if (status == GA_OK) {
+        status = run_inside(table, to, was);
+        ga_slabhash_exit(table, NULL);
+    }
+    return status;
 }
 
 static ga_status no_such(const ga_slabhash *table, const char *op)
@@ -491,6 +546,7 @@ ga_status ga_slabhash_delete_all(ga_slabhash *table, uint64_t key, uint64_t *cou
     uint64_t deleted = 0;
     ga_status status = check_pair(table, GA_SLABHASH_DELETE, key, 0);
     status = status ? status : ga_slabhash_enroll(table);
+    status = status ? status : ga_slabhash_enter(table, NULL);
     if (status != GA_OK) {
         return status;
     }
@@ -499,6 +555,7 @@ ga_status ga_slabhash_delete_all(ga_slabhash *table, uint64_t key, uint64_t *cou
          seen = slabhash_room(table)) {
         status = ga_slabhash_grow(table, seen);
     }
+    ga_slabhash_exit(table, NULL);
     if (count) {
         *count = deleted;
     }
@@ -514,8 +571,10 @@ ga_status ga_slabhash_search_all(ga_slabhash *table, uint64_t key, uint64_t *val
                          count ? "the values" : "their number");
     }
     status = status ? status : ga_slabhash_enroll(table);
+    status = status ? status : ga_slabhash_enter(table, NULL);
     if (status == GA_OK) {
         *count = table->ops->find_all(table, key, values, room);
+        ga_slabhash_exit(table, NULL);
     }
     return status;
 }
@@ -569,6 +628,7 @@ ga_status ga_slabhash_get_stats(ga_slabhash *table, ga_slabhash_stats *out)
     if (status == GA_OK && !out) {
         status = ga_fail(GA_ERR_ARGUMENT, "slabhash: no place for figures: expected a pointer");
     }
+    status = status ? status : ga_slabhash_enter(table, NULL);
     if (status != GA_OK) {
         return status;
     }
@@ -578,6 +638,7 @@ ga_status ga_slabhash_get_stats(ga_slabhash *table, ga_slabhash_stats *out)
         buckets = table->view.buckets;
         table->ops->count(table, &census);
     }
+    ga_slabhash_exit(table, NULL);
     if (status != GA_OK) {
         return status;
     }
@@ -617,8 +678,10 @@ ga_status ga_slabhash_each(ga_slabhash *table, ga_slabhash_visit *visit, void *c
         status = ga_fail(GA_ERR_ARGUMENT, "slabhash: no function to call: expected a pointer");
     }
     status = status ? status : ga_slabhash_enroll(table);
+    status = status ? status : ga_slabhash_enter(table, NULL);
     if (status == GA_OK) {
         table->ops->each(table, visit, context);
+        ga_slabhash_exit(table, NULL);
     }
     return status;
 }
@@ -651,14 +714,19 @@ ga_status ga_slabhash_retrieve(ga_slabhash *table, void *keys, void *values, uin
         status =
             ga_fail(GA_ERR_ARGUMENT, "slabhash: no place for their number: expected a pointer");
     }
-    if (status == GA_OK && slabhash_grows(table)) {
+    status = status ? status : ga_slabhash_enter(table, NULL);
+    if (status != GA_OK) {
+        return status;
+    }
+    if (slabhash_grows(table)) {
         sink to = {.table = table, .keys = keys, .values = values, .room = room};
         status = ga_slabhash_each(table, write_one, &to);
         *count = to.count;
-    } else if (status == GA_OK) {
+    } else {
         *count = 0;
         table->ops->copy(table, keys, values, room, count);
     }
+    ga_slabhash_exit(table, NULL);
     return status;
 }
 
@@ -672,7 +740,12 @@ ga_status ga_slabhash_compact(ga_slabhash *table)
                          table->view.buckets);
     }
     status = status ? status : ga_slabhash_enroll(table);
-    return status ? status : ga_slabhash_settle(table, true);
+    status = status ? status : ga_slabhash_enter(table, NULL);
+    if (status == GA_OK) {
+        status = ga_slabhash_settle(table, true);
+        ga_slabhash_exit(table, NULL);
+    }
+    return status;
 }
 
 ga_status ga_slabhash_flush(ga_slabhash *table)
@@ -681,8 +754,10 @@ ga_status ga_slabhash_flush(ga_slabhash *table)
     if (status == GA_OK && slabhash_grows(table)) {
         return ga_slabhash_compact(table);
     }
+    status = status ? status : ga_slabhash_enter(table, "flush");
     if (status == GA_OK) {
         table->ops->flush(table);
+        ga_slabhash_exit(table, "flush");
     }
     return status;
 }
@@ -690,12 +765,17 @@ ga_status ga_slabhash_flush(ga_slabhash *table)
 ga_status ga_slabhash_clear(ga_slabhash *table)
 {
     ga_status status = ga_slabhash_check(table);
-    if (status == GA_OK && slabhash_grows(table)) {
+    status = status ? status : ga_slabhash_enter(table, "clear");
+    if (status != GA_OK) {
+        return status;
+    }
+    if (slabhash_grows(table)) {
         ga_slabhash_generations_clear(table);
-        return GA_OK;
+    } else {
+        for (uint32_t bucket = 0; bucket < table->view.buckets; bucket++) {
+            ga_slabhash_clear_bucket(table->view, SLABHASH_TILE, bucket);
+        }
     }
-    for (uint32_t bucket = 0; status == GA_OK && bucket < table->view.buckets; bucket++) {
-        ga_slabhash_clear_bucket(table->view, SLABHASH_TILE, bucket);
-    }
-    return status;
+    ga_slabhash_exit(table, "clear");
+    return GA_OK;
 }

@@ -7,6 +7,7 @@
 #define GPUALLOC_SLABHASH_TABLE_H
 
 #include "grow_tile.h"
+#include "use_tile.h"
 
 #include "../../liballoc/slab/host.h"
 
@@ -99,10 +100,14 @@ struct ga_slabhash {
     bool own_heap;
     uint32_t kind;
     uint32_t open; /* relaxed: 0 once it was closed */
+    /* GA_SLABHASH_CHECK: who is in a call (use_tile.h), apart from what all read. */
+    bool checked;
+    slabhash_ops checked_ops; /* set once: without the short ways, which do not look at `use` */
+    _Alignas(SLABHASH_APART) uint64_t use;
     /* Of tables that grow (grow.c). */
-    uint32_t least;               /* buckets; set once */
-    ga_domain *domain;            /* set once: where generations are protected */
-    slabhash_generation *now;     /* W: what calls begin with */
+    _Alignas(SLABHASH_APART) uint32_t least; /* buckets; set once */
+    ga_domain *domain;                       /* set once: where generations are protected */
+    slabhash_generation *now;                /* W: what calls begin with */
     slabhash_generation *retired; /* R: those that no call finds any more, but one may have found */
     uint64_t arrays;              /* relaxed: bytes of all generations' buckets */
     pthread_mutex_t beginning;    /* tried alone: who makes the next generation */
@@ -170,5 +175,11 @@ ga_status ga_slabhash_look_for(ga_slabhash *table, uint64_t key, ga_slabhash_fou
 
 /* GA_ERR_ARGUMENT where it is NULL or closed. */
 ga_status ga_slabhash_check(const ga_slabhash *table);
+
+/* A call begins, and ends, after what else there is to check. `alone`: what it is called, where it
+ * wants the table alone; else NULL. GA_ERR_ARGUMENT where the table is checked and others are in
+ * calls that may not be beside this one; then it does not end. */
+ga_status ga_slabhash_enter(ga_slabhash *table, const char *alone);
+void ga_slabhash_exit(ga_slabhash *table, const char *alone);
 
 #endif

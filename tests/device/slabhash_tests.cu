@@ -226,6 +226,102 @@ static void duplicates(int device)
     }
 }
 
+/* Key k has k % 5 pairs, of values 10 k and more; 1 at most where keys are unique. */
+template <typename T> static void all_of_each(int device, ga_slabhash_mode mode, uint32_t flags)
+{
+    uint64_t n = 3000, count = 0;
+    ga_slabhash_device table;
+    ga_slabhash_options options = options_of(mode, flags, 400, 2);
+    std::vector<uint64_t> keys, values;
+    std::vector<T> asked;
+    for (uint64_t key = 0; key < n; key++) {
+        uint64_t pairs = flags || key % 5 < 2 ? key % 5 : 1;
+        for (uint64_t i = 0; i < pairs; i++) {
+            keys.push_back(key);
+            values.push_back(10 * key + i);
+        }
+        count += pairs;
+        asked.push_back((T)key);
+    }
+    asked.push_back((T)UINT64_MAX); /* refused */
+    REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
+    run(&table, GA_SLABHASH_INSERT, keys, values);
+    device_array<T> k(asked);
+    device_array<uint64_t> counts(n + 1, 0xee), firsts(n + 1, 0xee), all(count + 1, 0xee),
+        totals(2);
+    ga_slabhash_all batch = {};
+    batch.count = n + 1;
+    batch.keys = k.data;
+    batch.counts = counts.data;
+    batch.firsts = firsts.data;
+    batch.values = all.data;
+    batch.room = count;
+    OK(ga_slabhash_device_run_all(&table, &batch, false, totals.data, 0));
+    std::vector<uint64_t> c = counts.read(), f = firsts.read(), v = all.read(), t = totals.read();
+    EXPECT_EQUAL("the pairs found", t[0], count);
+    EXPECT_EQUAL("the keys refused", t[1], 1);
+    EXPECT(c[n] == 0 && v[count] == UINT64_C(0xeeeeeeeeeeeeeeee));
+    bool right = true;
+    for (uint64_t key = 0; key < n; key++) {
+        uint64_t pairs = flags || key % 5 < 2 ? key % 5 : 1, seen = 0;
+        for (uint64_t i = 0; i < c[key] && f[key] + i < count; i++) {
+            uint64_t number = mode == GA_SLABHASH_SET32 ? i : v[f[key] + i] - 10 * key;
+            seen |= number < 5 ? UINT64_C(1) << number : 0;
+        }
+        right &= c[key] == pairs && seen == (UINT64_C(1) << pairs) - 1;
+    }
+    EXPECT(right);
+    CUDA_DONE(cudaMemset(totals.data, 0, 2 * sizeof(uint64_t)));
+    OK(ga_slabhash_device_run_all(&table, &batch, true, totals.data, 0));
+    EXPECT_EQUAL("the pairs taken out", totals.read()[0], count);
+    EXPECT(std::equal(c.begin(), c.end(), counts.read().begin()));
+    expect_size(&table, 0);
+    OK(ga_slabhash_device_close(&table));
+}
+
+static void all_pairs_of_keys(int device)
+{
+    for (uint32_t flags = 0; flags < 2; flags++) {
+        all_of_each<uint32_t>(device, GA_SLABHASH_SET32, flags);
+        all_of_each<uint32_t>(device, GA_SLABHASH_MAP32, flags);
+        all_of_each<uint64_t>(device, GA_SLABHASH_MAP64, flags);
+    }
+}
+
+/* Reserved keys up to 2^31, and others behind them. */
+static void more_than_2_31(int device)
+{
+    const uint64_t many = UINT64_C(1) << 31, behind = 1000;
+    size_t free_bytes = 0, bytes = 0;
+    CUDA_DONE(cudaMemGetInfo(&free_bytes, &bytes));
+    if (suite.quick || free_bytes < 3 * many * sizeof(uint32_t)) {
+        SKIP("takes 8 GiB");
+    }
+    ga_slabhash_device table;
+    ga_slabhash_options options = options_of(GA_SLABHASH_SET32, 0, 100, 1);
+    std::vector<uint32_t> last(behind);
+    for (uint32_t i = 0; i < behind; i++) {
+        last[i] = i;
+    }
+    REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
+    device_array<uint32_t> keys(many + behind, 0xff);
+    CUDA_DONE(cudaMemcpy(keys.data + many, last.data(), behind * sizeof(uint32_t),
+                         cudaMemcpyHostToDevice));
+    ga_slabhash_batch batch = {};
+    batch.count = many + behind;
+    batch.keys = keys.data;
+    for (uint32_t time = 0; time < 2; time++) {
+        device_array<uint64_t> counts(4);
+        batch.op = time ? GA_SLABHASH_SEARCH : GA_SLABHASH_INSERT;
+        OK(ga_slabhash_device_run(&table, &batch, counts.data, 0));
+        std::vector<uint64_t> results = counts.read();
+        EXPECT_EQUAL("the results REFUSED", results[GA_SLABHASH_REFUSED], many);
+        EXPECT_EQUAL("the others", results[time ? GA_SLABHASH_FOUND : GA_SLABHASH_ABSENT], behind);
+    }
+    expect_size(&table, behind);
+    OK(ga_slabhash_device_close(&table));
+}
+
 static void retrieval(int device)
 {
     uint64_t n = 5000, count = 0;
@@ -869,6 +965,8 @@ static void other_devices(int device)
 static const test_case cases[] = {
     {"batches go in, are found and go out", batches},
     {"the same key many times in a batch", duplicates},
+    {"all pairs of many keys at once", all_pairs_of_keys},
+    {"a batch of more than 2^31", more_than_2_31},
     {"all pairs are retrieved", retrieval},
     {"mixed operations add up", mixes},
     {"histories are linearizable", histories},

@@ -37,6 +37,11 @@
  * given), for `how` = GA_SLABHASH_HOW_COUNT; both before it includes this, the same wherever the
  * table is used.
  *
+ * With GA_SLABHASH_CHECKED defined before it is included, wherever the table is used, turns of tiles
+ * beside a flush or clear are noticed, for which a tile's turn takes two atomics more:
+ * ga_slabhash_device_count(), _retrieve() and _close() answer GA_ERR_ARGUMENT once they have seen
+ * it.
+ *
  * Header only; compile with nvcc 13.0 or later for sm_75 or later, as C++17. Host functions: one
  * thread at a time for a table.
  */
@@ -51,6 +56,7 @@
 
 #include "device/kinds.h"
 #include "slabhash/many_tile.h"
+#include "slabhash/use_tile.h"
 
 #ifndef GA_SLABHASH_HASH
 #define GA_SLABHASH_HASH(table, key) ga_slabhash_seeded(table, key)
@@ -58,6 +64,38 @@
 
 /* A tile's lanes: 8 load 16 bytes each. */
 #define GA_SLABHASH_TILE 8u
+
+/* ---- in programs with checks ------------------------------------------------------------------ */
+
+#ifdef GA_SLABHASH_CHECKED
+/* A tile begins to use the table; whether it may is noted behind the word. */
+static __device__ __forceinline__ void ga_slabhash_tile_begins(ga_slabhash_view table, ga_tile tile,
+                                                               bool alone)
+{
+    GA_EACH_LANE(tile, table.use ? 1u << ga_tile_leader(tile) : 0, own)
+    {
+        (void)own;
+        if (ga_slabhash_use_meets(ga_slabhash_use_begin(table.use, alone), alone)) {
+            ga_post_add64_relaxed(table.use + 1, 1); /* relaxed: read after the kernels */
+        }
+    }
+    ga_tile_sync(tile);
+}
+
+static __device__ __forceinline__ void ga_slabhash_tile_ends(ga_slabhash_view table, ga_tile tile,
+                                                             bool alone)
+{
+    ga_tile_sync(tile);
+    GA_EACH_LANE(tile, table.use ? 1u << ga_tile_leader(tile) : 0, own)
+    {
+        (void)own;
+        ga_slabhash_use_end(table.use, alone);
+    }
+}
+#else
+#define ga_slabhash_tile_begins(table, tile, alone) ((void)0)
+#define ga_slabhash_tile_ends(table, tile, alone)   ((void)0)
+#endif
 
 /* ---- in kernels ---------------------------------------------------------------------------- */
 
@@ -77,12 +115,14 @@ static __device__ __forceinline__ ga_slabhash_turn ga_slabhash_turn_begin(ga_sla
     turn.tile = ga_tile_of(GA_SLABHASH_TILE);
     turn.claimed =
         ga_slabhash_claim_begin((blockIdx.x * blockDim.x + threadIdx.x) / GA_SLABHASH_TILE);
+    ga_slabhash_tile_begins(table, turn.tile, false);
     return turn;
 }
 
 static __device__ __forceinline__ void ga_slabhash_turn_end(ga_slabhash_turn *turn)
 {
     ga_slabhash_claim_end(turn->table, turn->tile, &turn->claimed);
+    ga_slabhash_tile_ends(turn->table, turn->tile, false);
 }
 
 /* One operation by the whole tile: the same in each of its lanes. `kind` is GA_SLABHASH_KIND(mode,
@@ -293,6 +333,43 @@ static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK, fixed == GA_SLABHASH
     ga_slabhash_turn_end(&turn);
 }
 
+/* SEARCHALL or DELETEALL: a tile for each key. A search counts first, and then writes what there is
+ * room for among the places that it was given. */
+template <uint32_t kind, bool removes>
+static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK)
+    ga_slabhash_all_kernel(ga_slabhash_view table, ga_slabhash_all all, uint64_t *totals)
+{
+    ga_slabhash_turn turn = ga_slabhash_turn_begin(table);
+    ga_tile tile = turn.tile;
+    uint64_t refused = 0;
+    for (uint64_t i = ga_slabhash_grid_tile(); i < all.count; i += ga_slabhash_grid_tiles()) {
+        uint64_t key = ga_slabhash_of<kind>(all.keys, i), first = 0;
+        ga_slabhash_walk walk = ga_slabhash_walk_path(table, GA_SLABHASH_HASH(table, key));
+        uint64_t count = removes ? ga_slabhash_remove_all(kind, table, tile, walk, key)
+                                 : ga_slabhash_find_all(kind, table, tile, walk, key, NULL, 0);
+        refused += ga_slabhash_allowed(kind, GA_SLABHASH_SEARCH, key, 0) ? 0 : 1;
+        if (count) {
+            first = ga_slabhash_reserve(tile, totals, (uint32_t)count);
+        }
+        if (!removes && count && first < all.room) {
+            uint64_t room = all.room - first < count ? all.room - first : count;
+            uint64_t wrote =
+                ga_slabhash_find_all(kind, table, tile, walk, key, all.values + first, room);
+            count = wrote < count ? wrote : count;
+        }
+        if (tile.lane == 0 && all.counts) {
+            all.counts[i] = count;
+        }
+        if (tile.lane == 0 && all.firsts && !removes) {
+            all.firsts[i] = first;
+        }
+    }
+    if (tile.lane == 0 && refused) {
+        ga_post_add64_relaxed(totals + 1, refused); /* relaxed: read after the kernel */
+    }
+    ga_slabhash_turn_end(&turn);
+}
+
 /* What is done with each bucket. */
 enum ga_slabhash_task {
     GA_SLABHASH_COUNT_ALL = 0,
@@ -314,6 +391,9 @@ static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK)
 {
     ga_tile tile = ga_tile_of(GA_SLABHASH_TILE);
     ga_slabhash_census census = {};
+    if (task == GA_SLABHASH_FLUSH_ALL || task == GA_SLABHASH_CLEAR_ALL) {
+        ga_slabhash_tile_begins(table, tile, true);
+    }
     for (uint64_t bucket = ga_slabhash_grid_tile(); bucket < table.buckets;
          bucket += ga_slabhash_grid_tiles()) {
         if (task == GA_SLABHASH_COUNT_ALL) {
@@ -326,6 +406,9 @@ static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK)
         } else {
             ga_slabhash_clear_bucket(table, tile, (uint32_t)bucket);
         }
+    }
+    if (task == GA_SLABHASH_FLUSH_ALL || task == GA_SLABHASH_CLEAR_ALL) {
+        ga_slabhash_tile_ends(table, tile, true);
     }
     if (task == GA_SLABHASH_COUNT_ALL && tile.lane == 0) {
         /* relaxed: read after the kernel */
@@ -393,6 +476,50 @@ static inline ga_status ga_slabhash_device_check(const ga_slabhash_device *table
                ? GA_OK
                : ga_fail(GA_ERR_ARGUMENT, "slabhash: %s: expected one that is open",
                          table ? "a table that is closed" : "no table");
+}
+
+/* In programs with checks: two words, zero, for what ga_slabhash_view says of them. */
+static inline ga_status ga_slabhash_device_watch(ga_slabhash_device *table, cudaStream_t stream)
+{
+#ifdef GA_SLABHASH_CHECKED
+    void *use = NULL;
+    ga_status status = ga_alloc(table->buckets, 2 * sizeof(uint64_t), 0, &use);
+    table->view.use = (uint64_t *)use;
+    return status ? status
+                  : ga_slabhash_cuda("begin to watch the table",
+                                     cudaMemsetAsync(use, 0, 2 * sizeof(uint64_t), stream));
+#else
+    (void)table;
+    (void)stream;
+    return GA_OK;
+#endif
+}
+
+/* What was noticed up to now, by kernels that have ended; once. */
+static inline ga_status ga_slabhash_device_met(ga_slabhash_device *table)
+{
+#ifdef GA_SLABHASH_CHECKED
+    uint64_t met = 0;
+    if (!table->view.use) {
+        return GA_OK;
+    }
+    ga_status status =
+        ga_slabhash_cuda("see who used the table",
+                         cudaMemcpy(&met, table->view.use + 1, sizeof met, cudaMemcpyDeviceToHost));
+    if (status == GA_OK && met) {
+        status = ga_slabhash_cuda("forget who used the table",
+                                  cudaMemset(table->view.use + 1, 0, sizeof met));
+    }
+    return status || !met
+               ? status
+               : ga_fail(GA_ERR_ARGUMENT,
+                         "slabhash: %llu turns of tiles beside a flush or clear: expected one "
+                         "stream, or one after the other",
+                         (unsigned long long)met);
+#else
+    (void)table;
+    return GA_OK;
+#endif
 }
 
 static inline int ga_slabhash_device_grid(const ga_slabhash_device *table, uint64_t tiles)
@@ -468,6 +595,10 @@ static inline ga_status ga_slabhash_device_close(ga_slabhash_device *table)
             status =
                 status ? status : ga_slabhash_cuda("give the slabs back", cudaDeviceSynchronize());
         }
+        status = status ? status : ga_slabhash_device_met(table);
+#ifdef GA_SLABHASH_CHECKED
+        ga_free(table->buckets, table->view.use);
+#endif
         ga_free(table->buckets, table->scratch);
         ga_free(table->buckets, table->view.rows);
         ga_heap_close(table->buckets);
@@ -583,6 +714,7 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
     status = status ? status : ga_alloc(table->buckets, sizeof(ga_slabhash_census), 0, &scratch);
     table->scratch = (uint64_t *)scratch;
     status = status ? status : ga_slabhash_device_measure(table);
+    status = status ? status : ga_slabhash_device_watch(table, stream);
     if (status != GA_OK) {
         return status;
     }
@@ -664,7 +796,8 @@ static inline ga_status ga_slabhash_device_count(ga_slabhash_device *table,
                     : ga_slabhash_cuda("read a count",
                                        cudaMemcpyAsync(census, whole.census, sizeof *census,
                                                        cudaMemcpyDeviceToHost, stream));
-    return status ? status : ga_slabhash_cuda("wait for a count", cudaStreamSynchronize(stream));
+    status = status ? status : ga_slabhash_cuda("wait for a count", cudaStreamSynchronize(stream));
+    return status ? status : ga_slabhash_device_met(table);
 }
 
 /* All pairs, into arrays of the device's with `room`, either of which may be NULL; waits.
@@ -697,8 +830,9 @@ static inline ga_status ga_slabhash_device_retrieve(ga_slabhash_device *table, v
                     : ga_slabhash_cuda("read how many were retrieved",
                                        cudaMemcpyAsync(count, whole.cursor, sizeof *count,
                                                        cudaMemcpyDeviceToHost, stream));
-    return status ? status
-                  : ga_slabhash_cuda("wait for what is retrieved", cudaStreamSynchronize(stream));
+    status = status ? status
+                    : ga_slabhash_cuda("wait for what is retrieved", cudaStreamSynchronize(stream));
+    return status ? status : ga_slabhash_device_met(table);
 }
 
 /* ---- growth --------------------------------------------------------------------------------- */
@@ -992,6 +1126,49 @@ static inline ga_status ga_slabhash_device_run(ga_slabhash_device *table,
     }
     return table->grows ? ga_slabhash_device_run_growing(table, batch, counts, stream)
                         : ga_slabhash_device_launch(table, batch, counts, stream);
+}
+
+/* ga_slabhash_run_search_all() and ga_slabhash_run_delete_all() over arrays of the device's, after
+ * what is on `stream`; waits for nothing. The values of a key stand together, those of different
+ * keys in no order; while others change the table fewer may have been written than `counts` says at
+ * first, and it says how many. `totals`, two numbers of the device's, which begin as 0: how many
+ * pairs there were, and how many keys were refused.
+ *
+ * GA_ERR_ARGUMENT  no table, batch, keys or totals; room without values
+ * GA_ERR_DEVICE    the launch failed */
+GA_SLABHASH_WHERE_CALLED
+static inline ga_status ga_slabhash_device_run_all(ga_slabhash_device *table,
+                                                   const ga_slabhash_all *all, bool removes,
+                                                   uint64_t *totals, cudaStream_t stream)
+{
+    ga_status status = ga_slabhash_device_check(table);
+    if (status == GA_OK && (!all || !totals)) {
+        status = ga_fail(GA_ERR_ARGUMENT, "slabhash: no %s: expected a pointer",
+                         all ? "place for totals" : "batch");
+    }
+    if (status != GA_OK || !all->count) {
+        return status;
+    }
+    if (!all->keys || (all->room && !all->values)) {
+        return ga_fail(GA_ERR_ARGUMENT, "slabhash: a batch of %llu without %s: expected an array",
+                       (unsigned long long)all->count, all->keys ? "values" : "keys");
+    }
+    ga_slabhash_device_scope scope(table->device);
+    if (scope.status != GA_OK) {
+        return scope.status;
+    }
+    int grid = ga_slabhash_device_grid(table, all->count < UINT32_MAX ? all->count : UINT32_MAX);
+#define GA_SLABHASH_ALL_CALL(kind)                                                                 \
+    if (removes) {                                                                                 \
+        ga_slabhash_all_kernel<kind, true>                                                         \
+            <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *all, totals);                   \
+    } else {                                                                                       \
+        ga_slabhash_all_kernel<kind, false>                                                        \
+            <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *all, totals);                   \
+    }
+    GA_SLABHASH_EACH_KIND(table->view.kind, GA_SLABHASH_ALL_CALL)
+#undef GA_SLABHASH_ALL_CALL
+    return ga_slabhash_cuda("launch a batch for all pairs of keys", cudaGetLastError());
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */

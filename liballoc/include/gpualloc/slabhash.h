@@ -59,11 +59,15 @@ enum {
     /* The table has as many buckets as its keys need: twice as many when it is full, half when it
      * is nearly empty. Each time its pairs move to another array, a few with each call that changes
      * the table; until all have, there are both: up to three times the older one's memory. Path 1,
-     * on the host; keys below 2^31 - 2 in the 32-bit modes; in the 64-bit mode keys
-     * below 2^64 - 2, and values below 2^63 - 3. Every call may answer GA_ERR_MEMORY the first time
-     * that its thread uses the table. Tables in device memory grow in another way:
-     * gpualloc/slabhash.cuh. */
-    GA_SLABHASH_GROW = 2
+     * on the host; keys below 2^31 - 2 in the 32-bit modes; in the 64-bit mode keys below 2^64 - 2,
+     * and values below 2^63 - 3. Every call may answer GA_ERR_MEMORY the first time that its
+     * thread uses the table. Tables in device memory grow in another way: gpualloc/slabhash.cuh. */
+    GA_SLABHASH_GROW = 2,
+    /* Mistakes are looked for, and refused: a call for the table once it is closed, by any thread and
+     * at any time, for which its record is never used again; a call that wants the table alone
+     * beside others, and others beside such a one. All calls count in one word, so that they are
+     * slower. */
+    GA_SLABHASH_CHECK = 4
 };
 
 /* Keys that are equal have the same hash; its upper bits choose the bucket. Called at any time, by
@@ -73,7 +77,7 @@ typedef uint64_t ga_slabhash_hash(void *context, uint64_t key);
 /* What a table is made with: fixed from then on. */
 typedef struct ga_slabhash_options {
     uint32_t options_size; /* sizeof(ga_slabhash_options) */
-    uint32_t flags;        /* GA_SLABHASH_MULTI, GA_SLABHASH_GROW or 0 */
+    uint32_t flags;        /* GA_SLABHASH_MULTI, _GROW, _CHECK, or 0 */
     ga_slabhash_mode mode;
     uint32_t buckets; /* of one slab each, 1 to 2^31; 0: 1024. Keys are placed best where these have
                        * room for 1.2 to 1.5 times as many; more than that chain slabs behind them.
@@ -115,7 +119,9 @@ GA_API ga_status ga_slabhash_plan_of(const ga_slabhash_options *options, ga_slab
 
 /* Give all slabs back, and the table. Nobody may be using it. NULL is ignored.
  *
- * GA_ERR_ARGUMENT  the table is closed already; noticed as long as no other was opened since */
+ * GA_ERR_ARGUMENT  the table is closed already; noticed as long as no other was opened since, or
+ *                  with GA_SLABHASH_CHECK. With that also: others are in calls for it, and it
+ *                  stays open; so do all calls that want the table alone, and those beside them */
 GA_API ga_status ga_slabhash_close(ga_slabhash *table);
 
 /* ---- one operation -------------------------------------------------------------------------- */
