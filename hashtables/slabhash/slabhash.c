@@ -511,7 +511,9 @@ ga_status ga_slabhash_apply_by(ga_slabhash *table, uint64_t key, uint64_t value,
     return put(table, "apply", &to, was);
 }
 
-static ga_status look(ga_slabhash *table, uint32_t op, uint64_t key, ga_slabhash_found *was)
+/* A function of its own, so that the short ways before it keep no more registers. */
+static __attribute__((noinline)) ga_status look(ga_slabhash *table, uint32_t op, uint64_t key,
+                                                ga_slabhash_found *was)
 {
     ga_slabhash_change_to to = {.key = key, .op = op};
     ga_status status = check_pair(table, op, key, 0);
