@@ -92,8 +92,7 @@ ga_status ga_slabhash_run(ga_slabhash *table, const ga_slabhash_batch *batch, ui
     if (status != GA_OK) {
         return status;
     }
-    status = ga_slabhash_enroll(table);
-    status = status ? status : ga_slabhash_enter(table, NULL);
+    status = ga_slabhash_enter(table, NULL);
     if (status != GA_OK) {
         return status;
     }
@@ -184,7 +183,6 @@ static ga_status run_all(ga_slabhash *table, const ga_slabhash_all *all, bool re
     uint32_t op = removes ? GA_SLABHASH_DELETE : GA_SLABHASH_SEARCH;
     uint64_t sum = 0, refused = 0, full = 0;
     ga_status status = check_all(table, all);
-    status = status ? status : ga_slabhash_enroll(table);
     status = status ? status : ga_slabhash_enter(table, NULL);
     if (status != GA_OK) {
         return status;

@@ -227,7 +227,6 @@ ga_status ga_slabhash_save(ga_slabhash *table, const char *path)
 {
     stream *s = NULL;
     ga_status status = check_path(table, path);
-    status = status ? status : ga_slabhash_enroll(table);
     status = status ? status : new_stream(&s, table, path);
     status = status ? status : ga_slabhash_enter(table, NULL);
     if (status == GA_OK) {

@@ -230,8 +230,11 @@ GA_SIMT bool ops_note(uint32_t kind, const ga_slabhash_batch *batch, uint64_t i,
         full = false;
     }
     ops_answer(kind, batch, i, answer);
-    counts[answer.result] += full ? 0 : 1;
-    return !full;
+    if (full) {
+        return false;
+    }
+    counts[answer.result]++;
+    return true;
 }
 
 GA_SIMT uint64_t ops_batch(uint32_t kind, ops_do *perform, const ga_slabhash *table,

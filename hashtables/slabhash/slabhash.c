@@ -310,12 +310,16 @@ static _Thread_local const ga_slabhash *own;
 ga_status ga_slabhash_enter(ga_slabhash *table, const char *alone)
 {
     if (!table->checked || own == table) {
-        return GA_OK;
+        return alone ? GA_OK : ga_slabhash_enroll(table);
     }
     uint64_t before = ga_slabhash_use_begin(&table->use, alone != NULL);
     if (alone ? !before : !ga_slabhash_use_meets(before, false)) {
+        ga_status status = alone ? GA_OK : ga_slabhash_enroll(table);
         own = alone ? table : own;
-        return GA_OK;
+        if (status != GA_OK) {
+            ga_slabhash_use_end(&table->use, false);
+        }
+        return status;
     }
     ga_slabhash_use_end(&table->use, alone != NULL);
     return alone ? ga_fail(GA_ERR_ARGUMENT,
@@ -405,10 +409,6 @@ static ga_status run_inside(ga_slabhash *table, const ga_slabhash_change_to *to,
                             ga_slabhash_found *was)
 {
     ga_slabhash_answer answer;
-    ga_status status = ga_slabhash_enroll(table);
-    if (status != GA_OK) {
-        return status;
-    }
     for (;;) {
         uint32_t seen = slabhash_room(table);
         answer = table->ops->run(table, to);
@@ -418,7 +418,7 @@ static ga_status run_inside(ga_slabhash *table, const ga_slabhash_change_to *to,
         if (answer.value == GA_SLABHASH_AT_LIMIT) {
             return at_limit(table);
         }
-        status = ga_slabhash_grow(table, seen);
+        ga_status status = ga_slabhash_grow(table, seen);
         if (status != GA_OK) {
             return status;
         }
@@ -547,7 +547,6 @@ ga_status ga_slabhash_delete_all(ga_slabhash *table, uint64_t key, uint64_t *cou
 {
     uint64_t deleted = 0;
     ga_status status = check_pair(table, GA_SLABHASH_DELETE, key, 0);
-    status = status ? status : ga_slabhash_enroll(table);
     status = status ? status : ga_slabhash_enter(table, NULL);
     if (status != GA_OK) {
         return status;
@@ -572,7 +571,6 @@ ga_status ga_slabhash_search_all(ga_slabhash *table, uint64_t key, uint64_t *val
         status = ga_fail(GA_ERR_ARGUMENT, "slabhash: no place for %s: expected a pointer",
                          count ? "the values" : "their number");
     }
-    status = status ? status : ga_slabhash_enroll(table);
     status = status ? status : ga_slabhash_enter(table, NULL);
     if (status == GA_OK) {
         *count = table->ops->find_all(table, key, values, room);
@@ -600,12 +598,8 @@ static bool count_one(void *context, uint64_t key, uint64_t value)
 }
 
 /* Moves that are under way are ended first, if they can be. */
-static ga_status count_growing(ga_slabhash *table, ga_slabhash_census *census, uint64_t *buckets)
+static void count_growing(ga_slabhash *table, ga_slabhash_census *census, uint64_t *buckets)
 {
-    ga_status status = ga_slabhash_enroll(table);
-    if (status != GA_OK) {
-        return status;
-    }
     bool ended = ga_slabhash_settle(table, false) == GA_OK;
     slabhash_pin pin = ga_slabhash_stay(table);
     table->ops->sample(pin.now, (slabhash_range){0, pin.now->view.buckets}, 1, census);
@@ -619,7 +613,6 @@ static ga_status count_growing(ga_slabhash *table, ga_slabhash_census *census, u
         table->ops->each(table, count_one, &census->live);
     }
     ga_slabhash_leave(&pin);
-    return GA_OK;
 }
 
 ga_status ga_slabhash_get_stats(ga_slabhash *table, ga_slabhash_stats *out)
@@ -635,15 +628,12 @@ ga_status ga_slabhash_get_stats(ga_slabhash *table, ga_slabhash_stats *out)
         return status;
     }
     if (slabhash_grows(table)) {
-        status = count_growing(table, &census, &buckets);
+        count_growing(table, &census, &buckets);
     } else {
         buckets = table->view.buckets;
         table->ops->count(table, &census);
     }
     ga_slabhash_exit(table, NULL);
-    if (status != GA_OK) {
-        return status;
-    }
     uint32_t width = ga_slabhash_width(table->kind) * (uint32_t)sizeof(uint32_t);
     uint64_t slabs = buckets + census.chained;
     *out = (ga_slabhash_stats){
@@ -679,7 +669,6 @@ ga_status ga_slabhash_each(ga_slabhash *table, ga_slabhash_visit *visit, void *c
     if (status == GA_OK && !visit) {
         status = ga_fail(GA_ERR_ARGUMENT, "slabhash: no function to call: expected a pointer");
     }
-    status = status ? status : ga_slabhash_enroll(table);
     status = status ? status : ga_slabhash_enter(table, NULL);
     if (status == GA_OK) {
         table->ops->each(table, visit, context);
@@ -741,7 +730,6 @@ ga_status ga_slabhash_compact(ga_slabhash *table)
                          "GA_SLABHASH_GROW, or ga_slabhash_flush()",
                          table->view.buckets);
     }
-    status = status ? status : ga_slabhash_enroll(table);
     status = status ? status : ga_slabhash_enter(table, NULL);
     if (status == GA_OK) {
         status = ga_slabhash_settle(table, true);

@@ -176,9 +176,10 @@ ga_status ga_slabhash_look_for(ga_slabhash *table, uint64_t key, ga_slabhash_fou
 /* GA_ERR_ARGUMENT where it is NULL or closed. */
 ga_status ga_slabhash_check(const ga_slabhash *table);
 
-/* A call begins, and ends, after what else there is to check. `alone`: what it is called, where it
+/* A call begins, and ends, after what else there is to check; its thread is enrolled unless it is
+ * alone. `alone`: what it is called, where it
  * wants the table alone; else NULL. GA_ERR_ARGUMENT where the table is checked and others are in
- * calls that may not be beside this one; then it does not end. */
+ * calls that may not be beside this one, GA_ERR_MEMORY as above; then it does not end. */
 ga_status ga_slabhash_enter(ga_slabhash *table, const char *alone);
 void ga_slabhash_exit(ga_slabhash *table, const char *alone);
 

@@ -6,7 +6,9 @@
  *
  * STRUCTURE  a word of 64 bits: how many are at work, in its lower half; how many are alone, all
  *            tiles of one call, in its upper half
- * ORDER      none: relaxed. All count in one word, so that of two who meet the later one sees it.
+ * ORDER      M1 and M2: what was done before one ended happens before what one does who began
+ *            later and has not met him. All count in one word, so that of two who meet the later
+ *            one sees it.
  */
 #ifndef GPUALLOC_SLABHASH_USE_TILE_H
 #define GPUALLOC_SLABHASH_USE_TILE_H
@@ -18,13 +20,13 @@
 /* The calling lane begins: what the word said before. */
 GA_SIMT uint64_t ga_slabhash_use_begin(uint64_t *use, bool alone)
 {
-    return ga_add64_relaxed(use, alone ? GA_SLABHASH_ALONE : 1u); /* relaxed: see ORDER */
+    return ga_add64_acquire(use, alone ? GA_SLABHASH_ALONE : 1u); /* M2: acquire. Pairs with M1 */
 }
 
 GA_SIMT void ga_slabhash_use_end(uint64_t *use, bool alone)
 {
-    /* relaxed: see ORDER. The count was ours, so nothing is borrowed from the other half. */
-    ga_post_add64_relaxed(use, 0u - (alone ? GA_SLABHASH_ALONE : UINT64_C(1)));
+    /* M1: release. Pairs with M2. The count was ours: nothing is borrowed from the other half. */
+    ga_post_add64_release(use, 0u - (alone ? GA_SLABHASH_ALONE : UINT64_C(1)));
 }
 
 /* Whether one who began does so beside what he must not meet. */

@@ -4,7 +4,7 @@
  * one operation at a time and in batches; then what must hold for each key: what was put in and not
  * taken out is there, once, and nothing else is; keys that stay are found by every search; a value
  * that was put in once is taken out once. What a thread wrote before it put a pair in is there for
- * who finds it: the thread sanitizer looks.
+ * who finds it: the thread sanitizer looks. Last, checked tables that are used wrongly.
  */
 #include "stress.h"
 
@@ -13,6 +13,7 @@
 #include "support/random.h"
 
 #include <inttypes.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -305,6 +306,51 @@ static void grow_and_shrink(void)
     NEED(ga_slabhash_close(world.table) == GA_OK);
 }
 
+/* ---- a checked table: one thread wants it alone again and again, and then closes it ----------- */
+
+static bool refused(ga_status status)
+{
+    stress_need(status == GA_OK || status == GA_ERR_ARGUMENT, "a call fails");
+    return status != GA_OK;
+}
+
+/* Others call until they are told that it is closed. */
+static void misuse(size_t thread)
+{
+    for (uint64_t i = 0; thread == 0 && i < 500; i++) {
+        (void)refused(i % 2 ? ga_slabhash_clear(world.table) : ga_slabhash_flush(world.table));
+        sched_yield();
+    }
+    while (thread == 0 && refused(ga_slabhash_close(world.table))) {
+        sched_yield();
+    }
+    for (uint64_t key = thread; thread; key = (key + THREADS) % KEYS) {
+        ga_slabhash_found was;
+        if (refused(ga_slabhash_insert(world.table, key, key, NULL)) &&
+            strstr(ga_error_text(), "closed")) {
+            break;
+        }
+        if (!refused(ga_slabhash_search(world.table, key, &was)) && was.found) {
+            stress_need(!has_values() || was.value == key, "another value is found");
+        }
+        (void)refused(ga_slabhash_delete(world.table, key, NULL));
+        sched_yield();
+    }
+}
+
+static void misuse_one(void)
+{
+    ga_slabhash_options options = {.options_size = sizeof options,
+                                   .flags = GA_SLABHASH_CHECK |
+                                            (world.grows ? GA_SLABHASH_GROW : 0u) |
+                                            (world.multi ? GA_SLABHASH_MULTI : 0u),
+                                   .mode = world.mode,
+                                   .buckets = 4,
+                                   .heap = world.heap};
+    NEED(ga_slabhash_open(&world.table, &options) == GA_OK);
+    stress_threads(THREADS, misuse);
+}
+
 int main(int argc, char **argv)
 {
     stress_begin(argc, argv);
@@ -323,6 +369,7 @@ int main(int argc, char **argv)
         if (world.grows && !world.multi) {
             grow_and_shrink();
         }
+        misuse_one();
     }
     printf("%" PRIu64 " rounds\n", world.round);
     NEED(ga_heap_close(world.heap) == GA_OK);

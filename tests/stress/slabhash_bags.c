@@ -122,9 +122,11 @@ static void open_table(void)
     world.mode = (ga_slabhash_mode)(world.histories / BATCH % GA_SLABHASH_MODE_COUNT);
     world.grows = world.histories / BATCH / GA_SLABHASH_MODE_COUNT % 2;
     uint32_t path = 1 + (uint32_t)random_below(&world.random, buckets);
+    bool checked = random_below(&world.random, 2);
     ga_slabhash_options options = {.options_size = sizeof options,
-                                   .flags =
-                                       GA_SLABHASH_MULTI | (world.grows ? GA_SLABHASH_GROW : 0u),
+                                   .flags = GA_SLABHASH_MULTI |
+                                            (world.grows ? GA_SLABHASH_GROW : 0u) |
+                                            (checked ? GA_SLABHASH_CHECK : 0u),
                                    .mode = world.mode,
                                    .buckets = buckets,
                                    .path = world.grows ? 1 : path,
