@@ -31,6 +31,7 @@ static const uint64_t LIMIT_MOST = UINT64_C(64) << 30;
 static struct {
     pthread_mutex_t lock;
     ga_slabhash *first; /* guarded by `lock` */
+    ga_slabhash *kept;  /* guarded by `lock`: checked ones, which are closed for good */
 } closed = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 const char *ga_slabhash_mode_text(ga_slabhash_mode mode)
@@ -252,10 +253,9 @@ static void give_back(ga_slabhash *table)
     }
     pthread_mutex_destroy(&table->grow);
     pthread_mutex_lock(&closed.lock);
-    if (!table->checked) { /* a record of those is closed for good */
-        table->next_closed = closed.first;
-        closed.first = table;
-    }
+    ga_slabhash **list = table->checked ? &closed.kept : &closed.first;
+    table->next_closed = *list;
+    *list = table;
     pthread_mutex_unlock(&closed.lock);
 }
 
