@@ -8,13 +8,9 @@
  *
  * Both are the most calls, for 1000 of them.
  */
-#include "cu.h"
-
-#include <string.h>
+#include "cases.h"
 
 enum {
-    KIB = 1 << 10,
-    MIB = 1 << 20,
     WARM = 40,
     ROUNDS = 40
 };

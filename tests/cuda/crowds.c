@@ -5,16 +5,7 @@
  *
  *   crowds CASE
  */
-#include "cu.h"
-
-#include <pthread.h>
-#include <string.h>
-#include <unistd.h>
-
-enum {
-    KIB = 1 << 10,
-    MIB = 1 << 20
-};
+#include "cases.h"
 
 /* ---- threads ------------------------------------------------------------------------------- */
 
@@ -22,8 +13,6 @@ enum {
     THREADS = 2000,
     AT_ONCE = 50
 };
-
-static CUcontext everybodys;
 
 static void *in_thread(void *argument)
 {
@@ -42,17 +31,11 @@ static void *in_thread(void *argument)
 static void threads(void)
 {
     pthread_t all[AT_ONCE];
-    CHECK_SAME(0, cu.get_current(&everybodys));
-    for (int round = 0; round < THREADS / AT_ONCE; round++) {
-        for (int i = 0; i < AT_ONCE; i++) {
-            void *number = (void *)(intptr_t)(round * AT_ONCE + i);
-            CHECK_SAME(0, pthread_create(&all[i], NULL, in_thread, number));
+    for (int first = 0; first < THREADS; first += AT_ONCE) {
+        if (!begin_threads(all, AT_ONCE, first, NULL, in_thread)) {
+            return;
         }
-        for (int i = 0; i < AT_ONCE; i++) {
-            void *good = NULL;
-            pthread_join(all[i], &good);
-            CHECK(good, "thread %d", i);
-        }
+        end_threads(all, AT_ONCE);
     }
 }
 
@@ -79,22 +62,13 @@ static void crowd(void)
 {
     static pthread_t all[THREADS];
     pthread_attr_t small;
-    CHECK_SAME(0, cu.get_current(&everybodys));
     pthread_attr_init(&small);
     pthread_attr_setstacksize(&small, 128 * KIB);
     pthread_barrier_init(&all_here, NULL, THREADS);
-    for (int i = 0; i < THREADS; i++) {
-        int result = pthread_create(&all[i], &small, in_crowd, (void *)(intptr_t)i);
-        if (result) { /* those that are here would wait for ever */
-            CHECK_SAME(0, result);
-            return;
-        }
+    if (!begin_threads(all, THREADS, 0, &small, in_crowd)) {
+        return; /* those that are here would wait for ever */
     }
-    for (int i = 0; i < THREADS; i++) {
-        void *good = NULL;
-        pthread_join(all[i], &good);
-        CHECK(good, "thread %d", i);
-    }
+    end_threads(all, THREADS);
     pthread_attr_destroy(&small);
     pthread_barrier_destroy(&all_here);
 }
@@ -161,18 +135,12 @@ static void *never_ends(void *argument)
 
 static void ending_busy(void)
 {
-    pthread_t thread;
-    CHECK_SAME(0, cu.get_current(&everybodys));
-    for (int i = 0; i < 4; i++) {
-        CHECK_SAME(0, pthread_create(&thread, NULL, never_ends, NULL));
-    }
+    pthread_t all[4];
+    begin_threads(all, 4, 0, NULL, never_ends);
     ending();
 }
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-} cases[] = {
+static const cu_case cases[] = {
     {"threads", threads},         {"crowd", crowd},
     {"ending", ending},           {"ending_early", ending_early},
     {"ending_busy", ending_busy},
@@ -182,13 +150,5 @@ int main(int argc, char **argv)
 {
     before_driver(argc > 1 ? argv[1] : "");
     cu_open(0);
-    for (size_t i = 0; argc > 1 && i < sizeof cases / sizeof *cases; i++) {
-        if (strcmp(cases[i].name, argv[1]) == 0) {
-            cases[i].run();
-            printf("%s: %d not so\n", argv[1], not_so);
-            return not_so != 0;
-        }
-    }
-    puts("no such case");
-    return 2;
+    return RUN_CASE(argc, argv, cases);
 }

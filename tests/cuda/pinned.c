@@ -4,16 +4,9 @@
  *
  *   pinned CASE
  */
-#include "cu.h"
-
-#include <pthread.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "cases.h"
 
 enum {
-    KIB = 1 << 10,
-    MIB = 1 << 20,
     INVALID = CUDA_ERROR_INVALID_VALUE,
     PORTABLE = 1,
     WRITE_COMBINED = 4
@@ -210,20 +203,17 @@ static void refused(void)
 
 static void forked(void)
 {
-    int status = -1;
     char *kept_one = pin(MIB, 0);
     char *live = pin(MIB, 0);
     CHECK_SAME(0, cu.free_host(kept_one));
-    fflush(stdout);
-    pid_t child = fork();
+    pid_t child = begin_child();
     if (child == 0) {
         void *none = NULL;
-        not_so = 0;
         CHECK_SAME(CUDA_ERROR_NOT_INITIALIZED, cu.host_alloc(&none, MIB, 0));
         CHECK_SAME(CUDA_ERROR_NOT_INITIALIZED, cu.free_host(live));
         _exit(not_so != 0);
     }
-    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0, "%d", status);
+    end_child(child);
     CHECK(pin(MIB, 0) == kept_one, "it went with the child");
     CHECK_SAME(0, cu.free_host(live));
 }
@@ -245,8 +235,6 @@ enum {
     ROUNDS = 1000
 };
 
-static CUcontext everybodys;
-
 static void *in_thread(void *argument)
 {
     int number = (int)(intptr_t)argument;
@@ -266,22 +254,14 @@ static void *in_thread(void *argument)
 static void threads(void)
 {
     pthread_t all[THREADS];
-    CHECK_SAME(0, cu.get_current(&everybodys));
-    for (int i = 0; i < THREADS; i++) {
-        CHECK_SAME(0, pthread_create(&all[i], NULL, in_thread, (void *)(intptr_t)i));
+    if (!begin_threads(all, THREADS, 0, NULL, in_thread)) {
+        return;
     }
-    for (int i = 0; i < THREADS; i++) {
-        void *good = NULL;
-        pthread_join(all[i], &good);
-        CHECK(good, "thread %d", i);
-    }
+    end_threads(all, THREADS);
     CHECK(asked() < THREADS * ROUNDS / 4, "%llu calls", (unsigned long long)asked());
 }
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-} cases[] = {
+static const cu_case cases[] = {
     {"kept", kept},       {"wrong", wrong},   {"questions", questions},     {"bounded", bounded},
     {"waits", waits},     {"reset", reset},   {"capture", capture},         {"forked", forked},
     {"threads", threads}, {"passed", passed}, {"reset_alone", reset_alone}, {"refused", refused},
@@ -290,13 +270,5 @@ static const struct {
 int main(int argc, char **argv)
 {
     cu_open(0);
-    for (size_t i = 0; argc > 1 && i < sizeof cases / sizeof *cases; i++) {
-        if (strcmp(cases[i].name, argv[1]) == 0) {
-            cases[i].run();
-            printf("%s: %d not so\n", argv[1], not_so);
-            return not_so != 0;
-        }
-    }
-    puts("no such case");
-    return 2;
+    return RUN_CASE(argc, argv, cases);
 }

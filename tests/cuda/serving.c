@@ -8,15 +8,9 @@
  * The second says who serves blocks without a stream; `plain` that they are the driver's all the
  * same.
  */
-#include "cu.h"
-
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "cases.h"
 
 enum {
-    KIB = 1 << 10,
-    MIB = 1 << 20,
     INVALID = CUDA_ERROR_INVALID_VALUE
 };
 
@@ -440,7 +434,6 @@ static int in_child(CUdeviceptr block)
 {
     CUdeviceptr mine = 0;
     size_t size;
-    not_so = 0;
     CHECK_SAME(CUDA_ERROR_NOT_INITIALIZED, cu.alloc(&mine, MIB));
     CHECK(cu.free(block) != CUDA_SUCCESS, "freed");
     CHECK(cu.free_on(block, NULL) != CUDA_SUCCESS, "freed");
@@ -452,13 +445,11 @@ static void forked(void)
 {
     CUdeviceptr block = alloc(MIB);
     for (int i = 0; i < 3; i++) {
-        int status = -1;
-        fflush(stdout);
-        pid_t child = fork();
+        pid_t child = begin_child();
         if (child == 0) {
             _exit(in_child(block));
         }
-        CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0, "%d", status);
+        end_child(child);
         cu.free(alloc(MIB));
     }
     CHECK_SAME(0, cu.free(block));
@@ -467,17 +458,15 @@ static void forked(void)
 /* The child reports what it has called itself. */
 static void reported(void)
 {
-    int status = -1;
     for (int i = 0; i < 10; i++) {
         CHECK_SAME(0, cu.free(alloc(MIB)));
     }
-    fflush(stdout);
-    pid_t child = fork();
+    pid_t child = begin_child();
     if (child == 0) {
         CUdeviceptr none = 0;
         exit(cu.alloc(&none, MIB) != CUDA_ERROR_NOT_INITIALIZED);
     }
-    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0, "%d", status);
+    end_child(child);
 }
 
 /* A handle of the driver's goes through us as it is, by value. */
@@ -495,10 +484,7 @@ static void ipc(void)
     CHECK_SAME(0, cu.free(block));
 }
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-} cases[] = {
+static const cu_case cases[] = {
     {"blocks", blocks},
     {"wrong", wrong},
     {"pitch", pitch},
@@ -526,13 +512,5 @@ int main(int argc, char **argv)
     by_heap = argc > 2 && strcmp(argv[2], "heap") == 0;
     plain = argc > 3 && strcmp(argv[3], "plain") == 0;
     cu_open(0);
-    for (size_t i = 0; argc > 1 && i < sizeof cases / sizeof *cases; i++) {
-        if (strcmp(cases[i].name, argv[1]) == 0) {
-            cases[i].run();
-            printf("%s: %d not so\n", argv[1], not_so);
-            return not_so != 0;
-        }
-    }
-    puts("no such case");
-    return 2;
+    return RUN_CASE(argc, argv, cases);
 }

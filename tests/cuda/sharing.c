@@ -7,21 +7,15 @@
  *
  * SPEC is the second process's GPUALLOC_DEVICE, where it is not the first one's.
  */
-#include "cu.h"
+#include "cases.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 enum {
-    KIB = 1 << 10,
-    MIB = 1 << 20,
     LAZY = 1, /* the flag that must be given */
     ROUNDS = 50,
     NOBODY = 65534
