@@ -49,7 +49,7 @@ static ga_status find_in(ga_path *out, const char *variable, const char *dir, co
     return status;
 }
 
-/* Two levels up from the executable's name. */
+/* Two levels up from the executable's name; empty where that is not known. */
 static bool find_base(ga_path *out)
 {
     ssize_t length = readlink("/proc/self/exe", out->text, sizeof out->text - 1);
@@ -57,6 +57,7 @@ static bool find_base(ga_path *out)
     for (int level = 0; level < 2; level++) {
         char *slash = strrchr(out->text, '/');
         if (!slash) {
+            out->text[0] = '\0';
             return false;
         }
         *slash = '\0';
@@ -64,27 +65,33 @@ static bool find_base(ga_path *out)
     return true;
 }
 
-/* From the directory above this executable's; GA_CLI_LIBDIR is the libdir of the build, relative
- * to its prefix where it lies within. */
-static ga_status find_beside(ga_path *out, const char *name, const char *folder)
+/* In one of the folders (the last is NULL), as seen from the directory above this executable's,
+ * which becomes *base. */
+static bool is_beside(ga_path *out, ga_path *base, const char *const folders[], const char *name)
 {
-    const char *const beside[] = {folder, GA_CLI_LIBDIR, "lib64", "lib"};
-    ga_path base;
-    bool known = find_base(&base);
-    for (size_t i = 0; known && i < sizeof beside / sizeof *beside; i++) {
+    bool known = find_base(base);
+    for (size_t i = 0; known && folders[i]; i++) {
         char dir[PATH_MAX];
-        int length = snprintf(dir, sizeof dir, "%s/%s", base.text, beside[i]);
+        int length = snprintf(dir, sizeof dir, "%s/%s", base->text, folders[i]);
         if (length < (int)sizeof dir && is_in(out, dir, name)) {
-            return GA_OK;
+            return true;
         }
     }
-    if (is_in(out, GA_CLI_LIBDIR_FULL, name)) {
+    return false;
+}
+
+/* GA_CLI_LIBDIR is the libdir of the build, relative to its prefix where it lies within. */
+static ga_status find_library(ga_path *out, const char *name, const char *folder)
+{
+    const char *const beside[] = {folder, GA_CLI_LIBDIR, "lib64", "lib", NULL};
+    ga_path base;
+    if (is_beside(out, &base, beside, name) || is_in(out, GA_CLI_LIBDIR_FULL, name)) {
         return GA_OK;
     }
     return ga_fail(GA_ERR_LIBRARY,
                    "cannot find %s in %s, " GA_CLI_LIBDIR
                    ", lib64 or lib of \"%s\"; GPUALLOC_PRELOAD_DIR can say where it is",
-                   name, folder, known ? base.text : GA_CLI_LIBDIR_FULL);
+                   name, folder, *base.text ? base.text : GA_CLI_LIBDIR_FULL);
 }
 
 ga_status ga_preload_find(ga_path *out, ga_preload which)
@@ -92,7 +99,7 @@ ga_status ga_preload_find(ga_path *out, ga_preload which)
     const char *dir = getenv("GPUALLOC_PRELOAD_DIR");
     const char *name = libraries[which].name;
     ga_status status = dir && *dir ? find_in(out, "GPUALLOC_PRELOAD_DIR", dir, name)
-                                   : find_beside(out, name, libraries[which].folder);
+                                   : find_library(out, name, libraries[which].folder);
     if (status == GA_OK && strpbrk(out->text, " :")) {
         return ga_fail(GA_ERR_LIBRARY,
                        "\"%s\": LD_PRELOAD cannot hold a path with a space or a colon; put a link "
@@ -104,23 +111,18 @@ ga_status ga_preload_find(ga_path *out, ga_preload which)
 
 ga_status ga_bench_program_find(ga_path *out, const char *name)
 {
-    static const char *const beside[] = {"../bench/coalesce", GA_CLI_LIBEXECDIR, "bin"};
+    static const char *const beside[] = {"../bench/coalesce", GA_CLI_LIBEXECDIR, "bin", NULL};
     const char *told = getenv("GPUALLOC_BENCH_DIR");
     ga_path base;
     if (told && *told) {
         return find_in(out, "GPUALLOC_BENCH_DIR", told, name);
     }
-    bool known = find_base(&base);
-    for (size_t i = 0; known && i < sizeof beside / sizeof *beside; i++) {
-        char dir[PATH_MAX];
-        int length = snprintf(dir, sizeof dir, "%s/%s", base.text, beside[i]);
-        if (length < (int)sizeof dir && is_in(out, dir, name)) {
-            return GA_OK;
-        }
+    if (is_beside(out, &base, beside, name)) {
+        return GA_OK;
     }
     return ga_fail(GA_ERR_LIBRARY,
                    "cannot find %s in ../bench/coalesce, " GA_CLI_LIBEXECDIR
                    " or bin of \"%s\": it is there where nvcc was found when gpualloc was built; "
                    "GPUALLOC_BENCH_DIR can say where it is",
-                   name, known ? base.text : "");
+                   name, base.text);
 }
