@@ -181,3 +181,85 @@ Test(vmm_replay, what_is_long_forgotten_is_no_harm)
     }
     vmm_end(heap);
 }
+
+/* ---- sizes that drift upward -------------------------------------------------------------- */
+
+enum {
+    LIVES = 4096,
+    COMINGS = 400
+};
+
+static void assert_at_most(uint64_t most, uint64_t calls)
+{
+    cr_assert_leq(calls, most, "%" PRIu64 " calls, expected at most %" PRIu64, calls, most);
+}
+
+typedef struct drifting {
+    ga_heap *heap;
+    struct {
+        void *block;
+        size_t size;
+    } live[LIVES];
+    size_t count, bytes; /* live */
+    size_t small_gone;   /* blocks of one granule */
+} drifting;
+
+static void come(drifting *d, size_t size)
+{
+    d->live[d->count].block = vmm_take(d->heap, size);
+    d->live[d->count++].size = size;
+    d->bytes += size;
+}
+
+static void go(drifting *d, size_t at)
+{
+    assert_ok(ga_free_on(d->heap, d->live[at].block, NULL));
+    d->bytes -= d->live[at].size;
+    d->small_gone += d->live[at].size == 2 * MIB;
+    d->live[at] = d->live[--d->count];
+}
+
+/* Live bytes stay at `mark`; whatever comes makes others go, by chance. */
+static void drift(drifting *d, size_t mark)
+{
+    uint64_t seed = 2;
+    for (size_t i = 0; i < COMINGS; i++) {
+        size_t doublings = 1 + i * 6 / COMINGS;
+        size_t size = ((size_t)2 << doublings) * MIB + trace_below(&seed, (1 << doublings)) * MIB;
+        while (d->bytes + size > mark) {
+            go(d, trace_below(&seed, d->count));
+        }
+        come(d, size);
+    }
+}
+
+static void empty(drifting *d)
+{
+    while (d->count) {
+        go(d, 0);
+    }
+}
+
+/* What was small has to be unmapped for what is large, chunk by chunk, as chunks cannot be joined;
+ * but each only once, and nothing else is unmapped often. What comes gets one chunk, seldom more,
+ * and a card that is full is not asked for more each time. (Unmapping neighbours by one call would
+ * save nothing: of these, one in a hundred has a neighbour that goes with it.) */
+Test(vmm_replay, sizes_that_drift_upward_unmap_what_was_small_once)
+{
+    static drifting d;
+    vmm_driver_start(&(vmm_driver_options){.memory = 8 * GIB});
+    assert_ok(ga_heap_open(&d.heap, GA_PLACE_DEVICE, 0, "vmm:cache=wide"));
+    size_t mark = 8 * GIB / 100 * 95;
+    while (d.bytes + 2 * MIB <= mark) {
+        come(&d, 2 * MIB);
+    }
+    uint64_t maps = vmm_driver_calls("cuMemMap");
+    uint64_t unmaps = vmm_driver_calls("cuMemUnmap");
+    uint64_t creates = vmm_driver_calls("cuMemCreate");
+    drift(&d, mark);
+    assert_at_most(d.small_gone + COMINGS / 2, vmm_driver_calls("cuMemUnmap") - unmaps);
+    assert_at_most(COMINGS + COMINGS / 10, vmm_driver_calls("cuMemMap") - maps);
+    assert_at_most(COMINGS, vmm_driver_calls("cuMemCreate") - creates);
+    empty(&d);
+    vmm_end(d.heap);
+}
