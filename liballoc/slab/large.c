@@ -42,9 +42,24 @@ static bool drop(ga_slab_large *large, void *block)
     return dropped;
 }
 
+/* A block that the parent fails to free (a device in trouble) is as it was. */
+static void keep(ga_slab_large *large, void *block)
+{
+    if (ga_slab_starts_add(&large->starts, block)) {
+        count(large, ga_usable_size(large->parent, block), 0);
+    }
+}
+
 ga_status ga_slab_large_free(ga_slab_large *large, void *block)
 {
-    return drop(large, block) ? ga_free(large->parent, block) : GA_ERR_POINTER;
+    if (!drop(large, block)) {
+        return GA_ERR_POINTER;
+    }
+    ga_status status = ga_free(large->parent, block);
+    if (status != GA_OK && status != GA_ERR_POINTER) {
+        keep(large, block);
+    }
+    return status;
 }
 
 ga_status ga_slab_large_realloc(ga_slab_large *large, void *block, size_t size, void **out)
@@ -52,10 +67,7 @@ ga_status ga_slab_large_realloc(ga_slab_large *large, void *block, size_t size, 
     drop(large, block);
     ga_status status = ga_realloc(large->parent, block, size, 0, out);
     void *now = status == GA_OK ? *out : block;
-    /* The old block is gone, so a note that fails costs a leak at worst, not the contents. */
-    if (ga_slab_starts_add(&large->starts, now)) {
-        count(large, ga_usable_size(large->parent, now), 0);
-    }
+    keep(large, now); /* a note that fails costs a leak at worst, not the contents */
     return status;
 }
 
