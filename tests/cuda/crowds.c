@@ -73,6 +73,147 @@ static void crowd(void)
     pthread_barrier_destroy(&all_here);
 }
 
+/* ---- at the same time ---------------------------------------------------------------------- */
+
+enum {
+    BUSY = 4,
+    TURNS = 200
+};
+
+static bool stop;    /* the busy */
+static bool resets;  /* meanwhile, so that the driver may say that a block or its context is gone */
+static unsigned bad; /* answers */
+
+static void note_answer(CUresult result)
+{
+    bool gone = result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_CONTEXT ||
+                result == CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    bool good = result == CUDA_SUCCESS || result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED ||
+                (resets && gone);
+    if (!good) {
+        printf("busy: %d\n", result);
+        __atomic_fetch_add(&bad, 1, __ATOMIC_RELAXED); /* a figure */
+    }
+}
+
+static void *in_turns(void *argument)
+{
+    CUdeviceptr blocks[8] = {0};
+    note_answer(cu.push(everybodys));
+    for (unsigned i = 0; !__atomic_load_n(&stop, __ATOMIC_RELAXED); i++) { /* as it says */
+        CUdeviceptr *at = &blocks[i % 8];
+        CUresult result = CUDA_SUCCESS;
+        if (*at) {
+            result = cu.free(*at);
+            *at = result == CUDA_SUCCESS || resets ? 0 : *at;
+        } else {
+            result = cu.alloc(at, (i * 37 % 100 + 1) * 60 * KIB);
+        }
+        note_answer(result);
+    }
+    for (int i = 0; i < 8; i++) {
+        note_answer(blocks[i] ? cu.free(blocks[i]) : CUDA_SUCCESS);
+    }
+    return argument;
+}
+
+/* While others allocate and free. */
+static void beside(void (*turn)(void), int turns)
+{
+    pthread_t all[BUSY];
+    if (!begin_threads(all, BUSY, 1, NULL, in_turns)) {
+        return;
+    }
+    for (int i = 0; i < turns; i++) {
+        turn();
+    }
+    __atomic_store_n(&stop, true, __ATOMIC_RELAXED); /* as it says */
+    end_threads(all, BUSY);
+    CHECK_SAME(0, bad);
+}
+
+static void fork_once(void)
+{
+    pid_t child = begin_child();
+    if (child == 0) {
+        CUdeviceptr none = 0;
+        CHECK_SAME(CUDA_ERROR_NOT_INITIALIZED, cu.alloc(&none, MIB));
+        _exit(not_so != 0);
+    }
+    end_child(child);
+}
+
+static void forks(void)
+{
+    beside(fork_once, 50);
+}
+
+static CUstream capturing;
+
+static void capture_once(void)
+{
+    void *graph;
+    CHECK_SAME(0, cu.begin_capture(capturing, 2));
+    usleep(200);
+    CHECK_SAME(0, cu.end_capture(capturing, &graph));
+}
+
+static void captures(void)
+{
+    CHECK_SAME(0, cu.stream(&capturing, 1));
+    beside(capture_once, TURNS);
+}
+
+static void reset_once(void)
+{
+    CUcontext context;
+    usleep(1000);
+    CHECK_SAME(0, cu.reset(0));
+    CHECK_SAME(0, cu.retain(&context, 0));
+}
+
+/* What others do with a context that goes is theirs to answer for; it ends no process. */
+static void resetting(void)
+{
+    resets = true;
+    beside(reset_once, TURNS / 4);
+}
+
+static CUdeviceptr contested;
+static pthread_barrier_t turn_begins, turn_ends;
+static unsigned freed;
+
+static void *in_contest(void *argument)
+{
+    bool good = cu.push(everybodys) == 0;
+    for (int i = 0; i < TURNS; i++) {
+        pthread_barrier_wait(&turn_begins);
+        CUresult result = cu.free(contested);
+        good = good && (result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_VALUE);
+        __atomic_fetch_add(&freed, result == CUDA_SUCCESS, __ATOMIC_RELAXED); /* a figure */
+        pthread_barrier_wait(&turn_ends);
+    }
+    return good ? argument : NULL;
+}
+
+/* Of several who free a block at once, one does. */
+static void contest(void)
+{
+    pthread_t all[BUSY];
+    pthread_barrier_init(&turn_begins, NULL, BUSY + 1);
+    pthread_barrier_init(&turn_ends, NULL, BUSY + 1);
+    if (!begin_threads(all, BUSY, 1, NULL, in_contest)) {
+        return;
+    }
+    for (int i = 0; i < TURNS; i++) {
+        CHECK_SAME(0, cu.alloc(&contested, i % 2 ? KIB : 5 * MIB));
+        pthread_barrier_wait(&turn_begins);
+        pthread_barrier_wait(&turn_ends);
+        CHECK_SAME(i + 1, freed);
+    }
+    end_threads(all, BUSY);
+}
+
 /* ---- the end ------------------------------------------------------------------------------- */
 
 static CUdeviceptr last;
@@ -143,7 +284,9 @@ static void ending_busy(void)
 static const cu_case cases[] = {
     {"threads", threads},         {"crowd", crowd},
     {"ending", ending},           {"ending_early", ending_early},
-    {"ending_busy", ending_busy},
+    {"ending_busy", ending_busy}, {"forks", forks},
+    {"captures", captures},       {"resetting", resetting},
+    {"contest", contest},
 };
 
 int main(int argc, char **argv)

@@ -72,6 +72,8 @@ static struct {
     void (*let_go)(CUstream stream);
     void (*shut_down)(void);
     void (*fail)(const char *symbol, int n, CUresult error);
+    void (*fail_any)(uint64_t n, uint64_t more, CUresult error);
+    bool (*has_failed)(void);
     uint64_t (*violations)(void);
     uint64_t (*nodes)(void);
 } cu;
@@ -121,6 +123,8 @@ static inline void cu_open(int device)
     CU_EXTRA(let_go);
     CU_EXTRA(shut_down);
     CU_EXTRA(fail);
+    CU_EXTRA(fail_any);
+    CU_EXTRA(has_failed);
     CU_EXTRA(violations);
     CU_EXTRA(nodes);
     CHECK_SAME(0, cu.init(0));

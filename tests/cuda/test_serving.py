@@ -123,6 +123,27 @@ class Serving(Case):
         self.under_each("threads", program="crowds")
         self.under_each("crowd", program="crowds", specs=("", "vmm", "async", "slab/vmm"))
 
+    def test_threads_beside(self) -> None:
+        """Forks, captures and resets while other threads allocate and free; one block freed by
+        several threads at once."""
+        served = ("vmm", "async", "cuda", "slab/vmm")
+        for name in ("forks", "captures", "contest"):
+            for options in ("", "free=event", "free=order"):
+                self.under_each(name, program="crowds", specs=served, options=options)
+        for spec in served:
+            with self.subTest(spec):
+                self.passes("crowds", "resetting", device=spec, quiet=False)
+
+    def test_driver_that_fails(self) -> None:
+        """At each of its calls in turn: blocks stay what they were, and none is lost."""
+        for spec in ("", "cuda", "async", "vmm", "vmm:free=event", "vmm:free=order", "slab/vmm",
+                     "slab/cuda"):
+            for name in ("once", "often", "no_memory"):
+                with self.subTest(f"{name} {spec}"):
+                    outcome = self.passes("faults", name, device=spec, quiet=False)
+                    for line in outcome.stderr.splitlines():
+                        self.assertIn("going on with the driver's own allocator", line)
+
     def test_driver_that_shuts_down(self) -> None:
         """Before our own report or after it, and beside threads that go on freeing."""
         for name in ("ending", "ending_early", "ending_busy"):

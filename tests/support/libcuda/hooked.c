@@ -39,6 +39,16 @@ void stand_in_fail(const char *symbol, int n, CUresult error)
     rows.error[row] = error;
 }
 
+void stand_in_fail_any(uint64_t n, uint64_t more, CUresult error)
+{
+    vmm_driver_fail_many(NULL, n, more, error);
+}
+
+bool stand_in_has_failed(void)
+{
+    return vmm_driver_has_failed();
+}
+
 void stand_in_called(const char *symbol)
 {
     __atomic_fetch_add(&rows.calls[row_of(symbol)], 1, __ATOMIC_RELAXED); /* a figure */

@@ -33,6 +33,11 @@ STAND_IN_API void stand_in_echo(bool on);
 /* The next `n` calls of that symbol fail with `error`, and do nothing. */
 STAND_IN_API void stand_in_fail(const char *symbol, int n, CUresult error);
 
+/* The n-th call from now on that reaches vmm_driver fails with `error`, and so do `more` after it;
+ * n = 0: none. Whether it has come. See vmm_driver_fail_many(). */
+STAND_IN_API void stand_in_fail_any(uint64_t n, uint64_t more, CUresult error);
+STAND_IN_API bool stand_in_has_failed(void);
+
 /* Calls so far of a function of the table, by its symbol. */
 STAND_IN_API uint64_t stand_in_calls(const char *symbol);
 
