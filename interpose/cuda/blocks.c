@@ -13,6 +13,7 @@
 typedef struct ga_cuda_blocks_node {
     ga_cuda_block block;
     uint32_t rank; /* no less than those below */
+    bool going;    /* taken, and not gone yet */
     struct ga_cuda_blocks_node *left, *right;
 } node;
 
@@ -72,16 +73,22 @@ static node **link_of(ga_cuda_blocks *in, CUdeviceptr start)
     return at;
 }
 
+static void strike_out(node **at)
+{
+    node *found = *at;
+    *at = join(found->left, found->right);
+    ga_libc.free(found);
+}
+
 static bool take(ga_cuda_blocks *in, CUdeviceptr start, ga_cuda_block *out)
 {
     node **at = link_of(in, start);
-    node *found = *at;
+    bool found = *at != NULL;
     if (found) {
-        *out = found->block;
-        *at = join(found->left, found->right);
-        ga_libc.free(found);
+        *out = (*at)->block;
+        strike_out(at);
     }
-    return found != NULL;
+    return found;
 }
 
 bool ga_cuda_blocks_put(ga_cuda_blocks *in, const ga_cuda_block *block)
@@ -107,9 +114,41 @@ bool ga_cuda_blocks_put(ga_cuda_blocks *in, const ga_cuda_block *block)
 bool ga_cuda_blocks_take(ga_cuda_blocks *in, CUdeviceptr start, ga_cuda_block *out)
 {
     pthread_mutex_lock(&in->lock);
-    bool found = take(in, start, out);
+    node **at = link_of(in, start);
+    bool found = *at && !(*at)->going;
+    if (found) {
+        *out = (*at)->block;
+        if (out->drivers) {
+            (*at)->going = true;
+        } else {
+            strike_out(at);
+        }
+    }
     pthread_mutex_unlock(&in->lock);
     return found;
+}
+
+bool ga_cuda_blocks_is_going(ga_cuda_blocks *in, CUdeviceptr start)
+{
+    pthread_mutex_lock(&in->lock);
+    node *const *at = link_of(in, start);
+    bool going = *at && (*at)->going;
+    pthread_mutex_unlock(&in->lock);
+    return going;
+}
+
+/* Another may stand there by now. */
+void ga_cuda_blocks_gone(ga_cuda_blocks *in, const ga_cuda_block *block)
+{
+    if (!block->drivers) {
+        return;
+    }
+    pthread_mutex_lock(&in->lock);
+    node **at = link_of(in, block->start);
+    if (*at && (*at)->going) {
+        strike_out(at);
+    }
+    pthread_mutex_unlock(&in->lock);
 }
 
 static const node *first_of(const node *tree, int device)

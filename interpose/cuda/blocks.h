@@ -17,6 +17,7 @@ typedef struct ga_cuda_block {
     size_t size; /* as asked for */
     int device;
     unsigned generation; /* of the device's heap; 0: the driver served it. Pinned: its flags */
+    bool drivers;        /* freed by the driver, under this address */
 } ga_cuda_block;
 
 /* A set of blocks that do not overlap. */
@@ -38,8 +39,12 @@ extern ga_cuda_blocks ga_cuda_live;
  */
 bool ga_cuda_blocks_put(ga_cuda_blocks *in, const ga_cuda_block *block);
 
-/* Strike out the block that starts there. False: none does. */
+/* Strike out the block that starts there. False: none does. A block of the driver's is going from
+ * then on, until it is gone or is put again: who frees it a second time meanwhile must not come to
+ * the driver first. */
 bool ga_cuda_blocks_take(ga_cuda_blocks *in, CUdeviceptr start, ga_cuda_block *out);
+bool ga_cuda_blocks_is_going(ga_cuda_blocks *in, CUdeviceptr start);
+void ga_cuda_blocks_gone(ga_cuda_blocks *in, const ga_cuda_block *block);
 
 /* Strike out any block of the device. False: it has none. */
 bool ga_cuda_blocks_take_any(ga_cuda_blocks *in, int device, ga_cuda_block *out);

@@ -212,7 +212,8 @@ static CUresult give(const call *c, CUdeviceptr start, const CUstream *stream)
 {
     ga_cuda_block block;
     if (!start || !ga_cuda_blocks_take(&ga_cuda_live, start, &block)) {
-        bool nobodys = start && (ga_cuda_is_put_off(start) || ga_cuda_holds(start));
+        bool nobodys = start && (ga_cuda_is_put_off(start) || ga_cuda_holds(start) ||
+                                 ga_cuda_blocks_is_going(&ga_cuda_live, start));
         return nobodys ? CUDA_ERROR_INVALID_VALUE : ask_driver(c);
     }
     CUresult result = ga_cuda_give(&block, stream);

@@ -86,3 +86,13 @@ int ga_cuda_context_device(const ga_cuda_asks *asks, CUcontext *context)
     }
     return known.device;
 }
+
+CUcontext ga_cuda_primary(int device)
+{
+    const ga_cuda_asks *asks = ga_cuda_next_asks();
+    CUcontext primary = NULL;
+    if (asks && asks->cuDevicePrimaryCtxRetain(&primary, device) == CUDA_SUCCESS) {
+        asks->cuDevicePrimaryCtxRelease_v2(device);
+    }
+    return primary;
+}

@@ -318,7 +318,8 @@ static ga_status map_guest(guest *made, int device)
     if (status == GA_OK) {
         status = ga_vmm_guest_open(&made->memory, device, &pieces);
     }
-    made->block = (ga_cuda_block){made->memory.base + pieces.before, wanted->size, device, 1};
+    made->block =
+        (ga_cuda_block){made->memory.base + pieces.before, wanted->size, device, 1, false};
     ga_vmm_pieces_drop(&pieces);
     return status;
 }

@@ -335,7 +335,8 @@ CUresult ga_cuda_take(const ga_cuda_visit *visit, size_t size, const CUstream *s
         ga_cuda_unuse(d, size);
         return status == GA_ERR_MEMORY ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_SUPPORTED;
     }
-    ga_cuda_block note = {(CUdeviceptr)(uintptr_t)block, size, visit->ordinal, d->generation};
+    ga_cuda_block note = {(CUdeviceptr)(uintptr_t)block, size, visit->ordinal, d->generation,
+                          d->plain || d->own_pool};
     if (!ga_cuda_blocks_put(&ga_cuda_live, &note)) {
         ga_free(d->heap, block);
         ga_cuda_unuse(d, size);
@@ -349,7 +350,7 @@ CUresult ga_cuda_take(const ga_cuda_visit *visit, size_t size, const CUstream *s
  */
 void ga_cuda_note(const ga_cuda_visit *visit, CUdeviceptr start, size_t size)
 {
-    ga_cuda_block note = {start, size, visit->ordinal, 0};
+    ga_cuda_block note = {start, size, visit->ordinal, 0, true};
     ga_cuda_blocks_put(&ga_cuda_live, &note);
 }
 
@@ -407,6 +408,7 @@ static CUresult give(ga_cuda_device *d, const ga_cuda_block *block, const CUstre
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     if (ga_cuda_capturing() && ga_cuda_put_off(block)) {
+        ga_cuda_blocks_gone(&ga_cuda_live, block);
         return CUDA_SUCCESS;
     }
     bool elsewhere = is_elsewhere(block, stream);
@@ -419,6 +421,7 @@ static CUresult give(ga_cuda_device *d, const ga_cuda_block *block, const CUstre
         ga_cuda_blocks_put(&ga_cuda_live, block);
         return trouble();
     }
+    ga_cuda_blocks_gone(&ga_cuda_live, block);
     ga_cuda_unuse(d, block->size);
     return CUDA_SUCCESS;
 }
@@ -447,6 +450,7 @@ CUresult ga_cuda_give(const ga_cuda_block *block, const CUstream *stream)
 void ga_cuda_driver_freed(const ga_cuda_block *block, CUresult result)
 {
     if (result == CUDA_SUCCESS) {
+        ga_cuda_blocks_gone(&ga_cuda_live, block);
         ga_cuda_unuse(&devices[block->device], block->size);
     } else {
         ga_cuda_blocks_put(&ga_cuda_live, block);
@@ -536,16 +540,6 @@ static void close_heap(ga_cuda_device *d, int ordinal)
     d->shared = false;
     d->peers = 0;
     __atomic_store_n(&d->used, 0, __ATOMIC_RELAXED); /* relaxed: a figure */
-}
-
-CUcontext ga_cuda_primary(int device)
-{
-    const ga_cuda_asks *asks = ga_cuda_next_asks();
-    CUcontext primary = NULL;
-    if (asks && asks->cuDevicePrimaryCtxRetain(&primary, device) == CUDA_SUCCESS) {
-        asks->cuDevicePrimaryCtxRelease_v2(device);
-    }
-    return primary;
 }
 
 /* The context is held without a heap as well: by who waited for the device, or has mapped another

@@ -33,9 +33,6 @@ ga_heap *ga_cuda_heap(const ga_cuda_visit *visit);
 bool ga_cuda_serves(const ga_cuda_visit *visit);
 bool ga_cuda_serves_streams(const ga_cuda_visit *visit);
 
-/* The context that the heap of a device is in. */
-CUcontext ga_cuda_primary(int device);
-
 /* The bytes of live blocks that we know of, and how many there may be. */
 uint64_t ga_cuda_used(const ga_cuda_visit *visit);
 uint64_t ga_cuda_limit(void);

@@ -32,7 +32,7 @@ static void check(size_t place, size_t offset)
 
 static void put(size_t place, size_t size)
 {
-    ga_cuda_block block = {start_of(place), size, (int)(place % 3), 1};
+    ga_cuda_block block = {start_of(place), size, (int)(place % 3), 1, false};
     cr_assert(ga_cuda_blocks_put(&ga_cuda_live, &block));
     sizes[place] = size;
 }
@@ -69,7 +69,7 @@ Test(cuda_blocks, like_a_list)
 Test(cuda_blocks, in_order)
 {
     for (size_t i = 0; i < 100000; i++) {
-        ga_cuda_block block = {0x1000 + i * 16, 16, 0, 1};
+        ga_cuda_block block = {0x1000 + i * 16, 16, 0, 1, false};
         cr_assert(ga_cuda_blocks_put(&ga_cuda_live, &block));
     }
     for (size_t i = 0; i < 100000; i++) {
@@ -93,6 +93,26 @@ Test(cuda_blocks, of_a_device)
     for (size_t place = 0; place < PLACES; place++) {
         cr_assert_eq(ga_cuda_blocks_take(&ga_cuda_live, start_of(place), &found), place % 3 != 1);
     }
+}
+
+/* One of the driver's is taken once, and known as going until it is gone or stands there anew. */
+Test(cuda_blocks, going)
+{
+    const ga_cuda_block block = {0x1000, 16, 0, 1, true};
+    ga_cuda_block found;
+    cr_assert(ga_cuda_blocks_put(&ga_cuda_live, &block));
+    cr_assert(!ga_cuda_blocks_is_going(&ga_cuda_live, 0x1000));
+    for (int round = 0; round < 2; round++) {
+        cr_assert(ga_cuda_blocks_take(&ga_cuda_live, 0x1000, &found));
+        cr_assert(!ga_cuda_blocks_take(&ga_cuda_live, 0x1000, &found));
+        cr_assert(ga_cuda_blocks_is_going(&ga_cuda_live, 0x1000));
+        cr_assert(ga_cuda_blocks_put(&ga_cuda_live, &block));
+        ga_cuda_blocks_gone(&ga_cuda_live, &block); /* which came too late */
+    }
+    cr_assert(ga_cuda_blocks_take(&ga_cuda_live, 0x1000, &found));
+    ga_cuda_blocks_gone(&ga_cuda_live, &block);
+    cr_assert(!ga_cuda_blocks_is_going(&ga_cuda_live, 0x1000));
+    cr_assert(!ga_cuda_blocks_take_any(&ga_cuda_live, 0, &found));
 }
 
 Test(cuda_blocks, none)
