@@ -246,6 +246,13 @@ CUresult ga_cuda_next_missing(void)
     return ga_cuda_next_start(false) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_NOT_INITIALIZED;
 }
 
+CUresult ga_cuda_next_trouble(void)
+{
+    const ga_cuda_asks *all = ga_cuda_next_asks();
+    CUresult result = all ? all->cuCtxSynchronize() : CUDA_SUCCESS;
+    return result == CUDA_SUCCESS ? CUDA_ERROR_UNKNOWN : result;
+}
+
 const ga_cuda_asks *ga_cuda_next_asks(void)
 {
     /* N4: acquire. Pairs with N3. */

@@ -29,6 +29,10 @@ ga_cuda_any *ga_cuda_next_find(ga_cuda_hook_index row);
 /* What a call comes to that has no driver to go to. */
 CUresult ga_cuda_next_missing(void);
 
+/* What a failed call of a heap's comes to: that one says only that the driver refused, and the
+ * driver says again what it is that it has. */
+CUresult ga_cuda_next_trouble(void);
+
 /* What else we ask the driver, by the driver's own symbols. */
 /* clang-format off */
 #define GA_CUDA_ASKED(X)                                                                           \

@@ -356,15 +356,6 @@ void ga_cuda_note(const ga_cuda_visit *visit, CUdeviceptr start, size_t size)
 
 /* ---- giving them back ---------------------------------------------------------------------- */
 
-/* What a failed call comes to: the heap says only that the driver refused, and the driver says
- * again what it is that it has. */
-static CUresult trouble(void)
-{
-    const ga_cuda_asks *asks = ga_cuda_next_asks();
-    CUresult result = asks ? asks->cuCtxSynchronize() : CUDA_SUCCESS;
-    return result == CUDA_SUCCESS ? CUDA_ERROR_UNKNOWN : result;
-}
-
 /* What other devices do with it, too, where they may. */
 static bool wait_for_peers(const ga_cuda_device *d)
 {
@@ -419,7 +410,7 @@ static CUresult give(ga_cuda_device *d, const ga_cuda_block *block, const CUstre
     }
     if (hand_back(d, block, elsewhere ? NULL : stream, late) != GA_OK) {
         ga_cuda_blocks_put(&ga_cuda_live, block);
-        return trouble();
+        return ga_cuda_next_trouble();
     }
     ga_cuda_blocks_gone(&ga_cuda_live, block);
     ga_cuda_unuse(d, block->size);
@@ -494,8 +485,14 @@ bool ga_cuda_holds(CUdeviceptr address)
 void ga_cuda_served_put_off(void)
 {
     ga_cuda_block block;
-    while (!ga_cuda_capturing() && ga_cuda_put_off_next(&block)) {
-        give_locked(&block, NULL, true);
+    bool given = true;
+    while (given && !ga_cuda_capturing() && ga_cuda_put_off_next(&block)) {
+        CUresult result = give_locked(&block, NULL, true);
+        given = result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (!given && ga_cuda_blocks_take(&ga_cuda_live, block.start, &block)) {
+        ga_cuda_put_off(&block); /* the program knows it as freed */
+        ga_cuda_blocks_gone(&ga_cuda_live, &block);
     }
 }
 
@@ -516,6 +513,7 @@ bool ga_cuda_served_trim(void)
 {
     ga_cuda_visit visit;
     bool trimmed = false;
+    ga_cuda_served_put_off(); /* where the driver refused it before */
     if (ga_cuda_enter_current(&visit)) {
         trimmed = ga_cuda_trim(&visit);
         ga_cuda_leave_current(&visit);

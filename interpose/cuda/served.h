@@ -71,7 +71,7 @@ bool ga_cuda_trim(const ga_cuda_visit *visit);
 /* Until every visit that is under way has ended. */
 void ga_cuda_served_barrier(void);
 
-/* Free what was put off, now that no stream captures. */
+/* Free what was put off, now that no stream captures. What the driver refuses stays put off. */
 void ga_cuda_served_put_off(void);
 
 /* Before the primary context of a device goes: our heap there goes, and every block. */

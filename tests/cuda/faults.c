@@ -61,6 +61,20 @@ static void ask(CUdeviceptr block)
     }
 }
 
+static CUdeviceptr put_off;
+
+static void capture(CUstream stream)
+{
+    void *graph;
+    CHECK_SAME(0, cu.begin_capture(stream, 2)); /* relaxed: the driver, too, would free it */
+    CUdeviceptr block = live[1];
+    CUresult result = block ? cu.free(block) : CUDA_SUCCESS;
+    check_told(result);
+    put_off = result == CUDA_SUCCESS ? block : 0;
+    live[1] = result == CUDA_SUCCESS ? 0 : block;
+    CHECK_SAME(0, cu.end_capture(stream, &graph));
+}
+
 /* Everything that a program does, whatever becomes of it. */
 static void work(CUstream stream)
 {
@@ -77,11 +91,17 @@ static void work(CUstream stream)
             }
         }
     }
+    check_told(take(1, stream));
+    capture(stream);
 }
 
-/* What it does once the driver has recovered. */
+/* What it does once the driver has recovered. What was freed during a capture stays freed. */
 static void work_again(CUstream stream)
 {
+    if (put_off) {
+        CHECK_SAME(CUDA_ERROR_INVALID_VALUE, cu.free(put_off));
+    }
+    capture(stream);
     for (size_t i = 0; i < BLOCKS; i++) {
         if (live[i]) {
             CHECK_SAME(0, give(i, stream));
