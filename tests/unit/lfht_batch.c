@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The map's batches of calls, beside an array that says what must be in it.
+ */
+#include "lfht_subject.h"
+
+#include "support/expect.h"
+#include "support/random.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+enum {
+    BATCH_MOST = 100
+};
+
+/* Some keys more than once; what the array says, and what the map does. */
+static void look_many(subject *s, uint64_t *random)
+{
+    uint64_t keys[BATCH_MOST], numbers[BATCH_MOST], n = random_below(random, BATCH_MOST + 1);
+    ga_lfht_found found[BATCH_MOST];
+    for (uint64_t i = 0; i < n; i++) {
+        numbers[i] = random_below(random, SUBJECT_KEYS);
+        keys[i] = subject_key(numbers[i]);
+        found[i] = (ga_lfht_found){true, 77};
+    }
+    assert_ok(ga_lfht_lookup_batch(s->map, keys, n, found));
+    for (uint64_t i = 0; i < n; i++) {
+        expect_was(found[i], s->array[numbers[i]], keys[i]);
+    }
+}
+
+/* Different keys; how many the call says it has dealt with. */
+static ga_status put_many(subject *s, uint64_t *random, size_t *done)
+{
+    uint64_t keys[BATCH_MOST], values[BATCH_MOST], n = random_below(random, BATCH_MOST + 1);
+    uint64_t first = random_below(random, SUBJECT_KEYS);
+    ga_lfht_found was[BATCH_MOST];
+    for (uint64_t i = 0; i < n; i++) {
+        keys[i] = subject_key((first + i) % SUBJECT_KEYS);
+        values[i] = random_next(random);
+    }
+    ga_status status = ga_lfht_insert_batch(s->map, keys, values, n, was, done);
+    cr_assert_eq(*done == n, status == GA_OK);
+    for (uint64_t i = 0; i < *done; i++) {
+        ga_lfht_found *now = &s->array[(first + i) % SUBJECT_KEYS];
+        expect_was(was[i], *now, keys[i]);
+        *now = now->found ? *now : (ga_lfht_found){true, values[i]};
+    }
+    return status;
+}
+
+static void work_in_batches(subject *s, uint64_t seed)
+{
+    uint64_t random = seed;
+    size_t done;
+    for (int i = 0; i < 30; i++) {
+        assert_ok(put_many(s, &random, &done));
+        look_many(s, &random);
+        for (int j = 0; j < 80; j++) {
+            assert_ok(subject_step(s, 4, random_below(&random, SUBJECT_KEYS), 0));
+        }
+        look_many(s, &random);
+    }
+    expect_all(s);
+    subject_clear(s);
+}
+
+Test(lfht_batch, does_in_batches_what_it_does_one_by_one)
+{
+    for (uint64_t i = 0; i < 8 * GA_LFHT_VARIANT_COUNT; i++) {
+        ga_heap *heap = open_heap("system");
+        subject s = {0};
+        ga_lfht_options options = small_options((ga_lfht_variant)(i % GA_LFHT_VARIANT_COUNT), heap);
+        any_shape(&options, i / GA_LFHT_VARIANT_COUNT);
+        assert_ok(ga_lfht_open(&s.map, &options));
+        work_in_batches(&s, i);
+        assert_ok(ga_lfht_close(s.map));
+        cr_assert_eq(blocks_of(heap), 0);
+        assert_ok(ga_heap_close(heap));
+    }
+}
+
+/* With the request of that number refused. Whether a batch has failed of it. */
+static bool batches_fail(ga_lfht_variant variant, uint64_t nth)
+{
+    char spec[64];
+    snprintf(spec, sizeof spec, "fail:nth=%" PRIu64 "/system", nth);
+    ga_heap *heap = open_heap(spec);
+    ga_lfht_options options = narrow_options(variant, heap);
+    subject s = {0};
+    uint64_t random = 3, refused = 0;
+    size_t done;
+    assert_ok(ga_lfht_open(&s.map, &options));
+    for (int i = 0; i < 3; i++) {
+        refused += put_many(&s, &random, &done) != GA_OK;
+    }
+    cr_assert_leq(refused, 1);
+    for (uint64_t i = 0; i < SUBJECT_KEYS; i++) {
+        expect_key(&s, i);
+    }
+    assert_ok(ga_lfht_close(s.map));
+    cr_assert_eq(blocks_of(heap), 0);
+    assert_ok(ga_heap_close(heap));
+    return refused;
+}
+
+Test(lfht_batch, says_how_much_of_a_batch_went_in)
+{
+    for (int v = 0; v < GA_LFHT_VARIANT_COUNT; v++) {
+        uint64_t nth = 2;
+        while (batches_fail((ga_lfht_variant)v, nth)) {
+            nth++;
+        }
+        cr_assert_gt(nth, 100);
+    }
+}
