@@ -293,6 +293,7 @@ static ga_status insert_batch(ga_lfht *map, const uint64_t *keys, const uint64_t
                                    .make_root = ga_lfht_make_root,                                 \
                                    .clear_root = ga_lfht_clear_root,                               \
                                    .fill_root = ga_lfht_fill_root,                                 \
+                                   .root_keys = LFHT_ROOT_KEYS,                                    \
                                    .chunk = LFHT_CHUNK,                                            \
                                    .chain = LFHT_CHAIN,                                            \
                                    .most = LFHT_CHAIN_MOST,                                        \

@@ -9,7 +9,6 @@
 enum {
     ROOT = 14, /* where the options say 0 */
     ROOT_MOST = 24,
-    ROOT_KEYS = 36, /* for a bucket of the root, at most: INLINE's go into one node of 8 lines */
     BATCH = 4096
 };
 
@@ -145,10 +144,10 @@ static ga_status check(const ga_lfht_options *o)
     return status ? status : in_range("batch", o->batch, GA_DOMAIN_BATCH_MOST);
 }
 
-static uint32_t root_bits_for(uint64_t keys)
+static uint32_t root_bits_for(const lfht_variant *variant, uint64_t keys)
 {
     uint32_t bits = ROOT;
-    while (bits < ROOT_MOST && keys >> bits >= ROOT_KEYS) {
+    while (bits < ROOT_MOST && keys >> bits >= variant->root_keys) {
         bits++;
     }
     return bits;
@@ -165,7 +164,7 @@ static void fill(ga_lfht *map, const ga_lfht_options *o)
     map->chunk = o->chunk ? o->chunk : map->variant->chunk;
     map->chain = o->chain ? o->chain : map->variant->chain;
     map->leaf_slots = map->chain + 1;
-    map->root_bits = o->root ? o->root : root_bits_for(o->expected);
+    map->root_bits = o->root ? o->root : root_bits_for(map->variant, o->expected);
     map->per_bucket = o->expected >> map->root_bits;
     map->batch = o->batch ? o->batch : BATCH;
     map->counting = o->flags & GA_LFHT_COUNT;

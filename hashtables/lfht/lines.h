@@ -10,7 +10,7 @@
  * A lane says of its pair: 0 free; 1 claimed, by a thread that is writing it; from 2 on it is in
  * the map, and the lane is a part of its key's hash.
  *
- * A link leads to the node below: up to eight lines; or an index, of links to such nodes; or, where
+ * A link leads to the node below: up to 64 lines; or an index, of links to such nodes; or, where
  * no bits of the hash are left, a deep node: keys with one hash, in an array that never changes. Or
  * to nothing. The root is an index. So all large nodes have one size, and memory that one leaves
  * serves the next.
@@ -30,7 +30,10 @@
 enum {
     LINE_PAIRS = 7,
     LINE_BYTES = 128,
-    LINE_PAGE = GA_LFHT_MUTANT ? 2 : 3, /* log2 of the most lines of a node */
+    /* Log2 of the most lines of a node. As large that roots and indices stay in the processor's
+     * own caches: a call waits for memory once, for its line. */
+    LINE_PAGE = GA_LFHT_MUTANT ? 2 : 6,
+    LINE_ROOT_KEYS = 288, /* four and a half for each line of a node */
     LINE_SIZE_SHIFT = 2,
     LINE_SIZE_MASK = 15,
     LINE_INDEX = 8, /* sizes: log2 of lines; this and log2 of an index's links; */

@@ -16,6 +16,7 @@ enum {
     LFHT_CHUNK_MOST = 8,
     LFHT_CHUNK = 4, /* where the options say 0 */
     LFHT_CHAIN = 4,
+    LFHT_ROOT_KEYS = 36,
     LFHT_CHAIN_MOST = 16,
     LFHT_LINE = 128, /* bytes: two lines, which are fetched together */
     /* Slots of a thread: the hash node, the one above it, the one below it, a freeze node, and from
@@ -105,6 +106,7 @@ typedef struct lfht_variant {
     uint32_t hazards;            /* LFHT_KEEPS, ... */
     uint32_t slots;              /* of a thread; 0: as chains need */
     uint32_t chunk, chain, most; /* where the options say 0; and the longest chain there may be */
+    uint32_t root_keys;          /* for a bucket of the root, fewer than these, where it can be */
     uint64_t batch_bytes;        /* of removed nodes that a thread collects; 0: as domains do */
     bool shrinks;
     bool seq_cst; /* the protection */

@@ -208,6 +208,13 @@ static bool see_any(void *context, uint64_t key, uint64_t value)
     return true;
 }
 
+/* INLINE has an index where nodes of lines are not large enough. */
+static uint32_t chunk_of(ga_lfht_variant variant, size_t shape)
+{
+    uint32_t chunk = shapes[shape].chunk * (variant == GA_LFHT_INLINE ? 2 : 1);
+    return chunk < 8 ? chunk : 8;
+}
+
 static void run_round(ga_lfht_variant variant, const char *spec, size_t threads, uint64_t wanted)
 {
     size_t shape = world.round % (sizeof shapes / sizeof *shapes);
@@ -215,7 +222,7 @@ static void run_round(ga_lfht_variant variant, const char *spec, size_t threads,
     ga_lfht_options options = {.options_size = sizeof options,
                                .variant = variant,
                                .chain = shapes[shape].chain,
-                               .chunk = shapes[shape].chunk,
+                               .chunk = chunk_of(variant, shape),
                                .root = shapes[shape].root,
                                .batch = shapes[shape].batch,
                                .heap = heap};

@@ -64,16 +64,18 @@ static void wants_root_of(uint32_t bits, ga_lfht_options options)
     assert_ok(ga_heap_close(options.heap));
 }
 
+/* The buckets of chains have fewer than 36 keys, those that lead to nodes of lines than 288. */
 Test(lfht_options, makes_the_root_for_the_keys_that_it_expects)
 {
     static const struct {
         uint64_t keys;
-        uint32_t bits;
-    } cases[] = {{0, 14},       {1, 14},        {36 << 14, 15},  {(36 << 14) - 1, 14},
-                 {4 << 20, 17}, {16 << 20, 19}, {UINT64_MAX, 24}};
+        uint32_t bits, lines;
+    } cases[] = {{0, 14, 14},         {1, 14, 14},        {(36 << 14) - 1, 14, 14},
+                 {36 << 14, 15, 14},  {4 << 20, 17, 14},  {(288 << 14) - 1, 17, 14},
+                 {288 << 14, 18, 15}, {16 << 20, 19, 16}, {UINT64_MAX, 24, 24}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         wants_root_of(cases[i].bits, (ga_lfht_options){.expected = cases[i].keys});
-        wants_root_of(cases[i].bits,
+        wants_root_of(cases[i].lines,
                       (ga_lfht_options){.variant = GA_LFHT_INLINE, .expected = cases[i].keys});
     }
     wants_root_of(5, (ga_lfht_options){.expected = 4 << 20, .root = 5});

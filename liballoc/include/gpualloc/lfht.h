@@ -81,9 +81,9 @@ typedef struct ga_lfht_options {
     ga_lfht_equal *equal; /* NULL: the same 64 bits */
     void *context;        /* for both */
     uint64_t expected;    /* about so many keys there will be: where `root` is 0 the root gets a
-                           * bucket for 18 to 36 of them, 2^14 to 2^24 in all, so that calls go
-                           * through few nodes. The root is 8 bytes a bucket and stays while the map
-                           * is open. 0: not known, 2^14 */
+                           * bucket for 18 to 36 of them, INLINE's for 144 to 288, 2^14 to 2^24
+                           * in all, so that calls go through few nodes. The root is 8 bytes a
+                           * bucket and stays while the map is open. 0: not known, 2^14 */
 } ga_lfht_options;
 
 enum {
