@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * A glance: a look at one key on the straight way from the root to its line, without a trail. A
- * lookup is one; a batch has many at once.
+ * lookup is one; a batch has many at once; what is put in begins with one.
  *
  * It goes through links that are neither frozen nor deep, and protects two nodes: the one that the
  * place is in, and the one above. So T (trail.h) needs no trail: a link that is not frozen, seen
@@ -31,6 +31,11 @@ typedef enum glance_sight {
     ANSWERED,
     UNSURE
 } glance_sight;
+
+enum {
+    /* Behind those of trails: a change keeps what its glance has found while a trail goes there. */
+    GLANCE_SLOT_FIRST = TRAIL_MOST
+};
 
 static inline lfht_word *root_place(const ga_lfht *map, uint64_t hash)
 {
@@ -72,6 +77,45 @@ static inline glance_sight glance_at(const batch *b, glance *g)
                                                   g->hash, *g->key, &lane, &value);
     *g->found = (ga_lfht_found){saw == LINE_SEEN, saw == LINE_SEEN ? value : 0};
     return saw == LINE_CHANGED ? UNSURE : ANSWERED;
+}
+
+/* ---- changes -------------------------------------------------------------------------------- */
+
+static inline ga_status begin_glance(batch *b, glance *g, ga_lfht *map, const uint64_t *key)
+{
+    uint64_t hash = lfht_hash_of(map, *key);
+    *b = (batch){.map = map};
+    *g = (glance){.key = key,
+                  .hash = hash,
+                  .place = root_place(map, hash),
+                  .used = map->root_bits,
+                  .slot = GLANCE_SLOT_FIRST};
+    return ga_domain_join(map->domain, &b->mine);
+}
+
+static inline void end_glance(const batch *b, const glance *g)
+{
+    ga_hazard_clear(b->mine, g->slot);
+    ga_hazard_clear(b->mine, g->slot + 1);
+}
+
+/* To the key's line, which is not frozen. Its node stays, and a swap from the line's word says that
+ * it was in the map: frozen words never change. False where a trail is wanted. */
+static inline bool glance_to_line(const batch *b, glance *g, lfht_word *seen)
+{
+    for (;;) {
+        lfht_word word = lfht_read(g->place);
+        *seen = word;
+        if (word & LINE_FROZEN && GA_LFHT_MUTANT != 18) {
+            return false;
+        }
+        if (!(word & LINE_LINK)) {
+            return true;
+        }
+        if (!line_at(word) || line_is_deep(word) || !glance_down(b, g, word)) {
+            return false;
+        }
+    }
 }
 
 #endif

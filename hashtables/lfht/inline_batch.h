@@ -16,7 +16,6 @@ enum {
     GLANCE_GROUP = 12,
     GLANCE_GROUPS = 3,
     GLANCE_WIDTH = GLANCE_GROUPS * GLANCE_GROUP,
-    GLANCE_SLOT_FIRST = TRAIL_MOST,
     BATCH_BYTES = 1 << 20 /* nodes are large: a thread keeps no more of them */
 };
 

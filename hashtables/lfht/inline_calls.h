@@ -232,10 +232,10 @@ static inline bool wants_to_write(const lfht_change *change, bool found, uint64_
     return change->how != LFHT_INSERT && (change->how != LFHT_COMPARE || value == change->expected);
 }
 
-static void count_put(const trail *t, bool found)
+static void count_put(ga_lfht *map, bool found)
 {
     if (!found) {
-        lfht_add(&ga_lfht_lane(t->map)->inserted, 1);
+        lfht_add(&ga_lfht_lane(map)->inserted, 1);
     }
 }
 
@@ -282,7 +282,7 @@ static ga_status put_at_link(trail *t, const lfht_change *change, ga_lfht_found 
     }
     ga_status status = deep ? deep_replace(t, at, &pair, done) : put_at_nothing(t, change, done);
     if (*done) {
-        count_put(t, found);
+        count_put(t->map, found);
     }
     return status;
 }
@@ -307,25 +307,31 @@ static bool put_nothing(const trail *t, const put_in *p)
     return lfht_swap(&p->line->word, t->seen, next);
 }
 
-/* A lane, with the pair written. The line is what `seen` says then, too. */
-static bool put_claim(trail *t, put_in *p, const lfht_change *change)
+/* For one more pair, or for another value. */
+static inline bool put_has_room(const ga_lfht *map, lfht_word seen, bool adds)
 {
-    uint32_t lane = line_lane(line_free(t->seen));
-    lfht_word next = line_raised(line_set(t->seen, lane, LINE_CLAIMED));
-    if (!lfht_swap(&p->line->word, t->seen, next)) {
+    return line_free(seen) && !(adds && line_count(line_live(seen)) >= map->chain);
+}
+
+/* A lane, with the pair written. The line is what `seen` says then, too. */
+static inline bool put_claim(put_in *p, lfht_word *seen, const lfht_change *change)
+{
+    uint32_t lane = line_lane(line_free(*seen));
+    lfht_word next = line_raised(line_set(*seen, lane, LINE_CLAIMED));
+    if (!lfht_swap(&p->line->word, *seen, next)) {
         return false;
     }
     p->claimed = lane;
-    t->seen = next;
+    *seen = next;
     line_write(&p->line->pairs[lane], change->key, change->value);
     return true;
 }
 
-static bool put_publish(const trail *t, const put_in *p)
+static inline bool put_publish(const put_in *p, lfht_word seen, uint64_t hash)
 {
-    lfht_word next = line_set(t->seen, p->claimed, line_code(t->hash));
+    lfht_word next = line_set(seen, p->claimed, line_code(hash));
     next = line_raised(p->found ? line_set(next, p->lane, LINE_FREE) : next);
-    return lfht_swap(&p->line->word, t->seen, next);
+    return lfht_swap(&p->line->word, seen, next);
 }
 
 /* The pair has to be written. */
@@ -341,17 +347,16 @@ static ga_status put_pair(trail *t, put_in *p, const lfht_change *change, bool *
         return rebuild(t, t->depth - 1);
     }
     if (p->claimed == LINE_NONE) {
-        bool full = adds && line_count(line_live(t->seen)) >= t->map->chain;
-        if (full || !line_free(t->seen)) {
+        if (!put_has_room(t->map, t->seen, adds)) {
             return expand(t);
         }
         p->over = false;
-        if (!put_claim(t, p, change) || line_worn(t->seen)) {
+        if (!put_claim(p, &t->seen, change) || line_worn(t->seen)) {
             return GA_OK;
         }
     }
     p->over = false;
-    *done = put_publish(t, p);
+    *done = put_publish(p, t->seen, t->hash);
     return GA_OK;
 }
 
@@ -374,15 +379,19 @@ static ga_status put_try(trail *t, put_in *p, const lfht_change *change, ga_lfht
     }
     ga_status status = put_pair(t, p, change, done);
     if (*done) {
-        count_put(t, p->found);
+        count_put(t->map, p->found);
     }
     return status;
 }
 
-/* Until the line is one with pairs no more, or has been rebuilt. */
-static ga_status put_in_line(trail *t, const lfht_change *change, ga_lfht_found *was, bool *done)
+/* Until the line is one with pairs no more, or has been rebuilt. `glanced` has a lane, or none. */
+static ga_status put_in_line(trail *t, const put_in *glanced, const lfht_change *change,
+                             ga_lfht_found *was, bool *done)
 {
     put_in p = {.line = (lfht_line *)t->place, .claimed = LINE_NONE};
+    if (p.line == glanced->line || GA_LFHT_MUTANT == 19) {
+        p.claimed = glanced->claimed;
+    }
     ga_status status = GA_OK;
     while (status == GA_OK && !*done && !p.over) {
         status = put_try(t, &p, change, was, done);
@@ -394,8 +403,10 @@ static ga_status put_in_line(trail *t, const lfht_change *change, ga_lfht_found 
     return status;
 }
 
-static ga_status put_hashed(ga_lfht *map, const lfht_change *change, uint64_t hash,
-                            ga_lfht_found *was)
+/* Behind a glance, which has a line's node protected in a slot that no trail uses: so a place that
+ * is that line is the line still, and its claim this thread's. */
+static ga_status put_hashed(ga_lfht *map, const put_in *glanced, const lfht_change *change,
+                            uint64_t hash, ga_lfht_found *was)
 {
     trail t;
     bool done = false;
@@ -406,15 +417,59 @@ static ga_status put_hashed(ga_lfht *map, const lfht_change *change, uint64_t ha
     while (status == GA_OK && !done) {
         trail_find(&t);
         status = t.seen & LINE_LINK ? put_at_link(&t, change, was, &done)
-                                    : put_in_line(&t, change, was, &done);
+                                    : put_in_line(&t, glanced, change, was, &done);
     }
     trail_end(&t);
     return status;
 }
 
+/* The swaps, where there is room for them. False: the line has changed, maybe with a claim. */
+static inline bool write_at_glance(const batch *b, const glance *g, put_in *p, lfht_word seen,
+                                   const lfht_change *change)
+{
+    return !line_worn(seen) && put_has_room(b->map, seen, !p->found) &&
+           put_claim(p, &seen, change) && !line_worn(seen) && put_publish(p, seen, g->hash);
+}
+
+/* Most often a line is as one would have it: what is known then is the line, and no trail. False
+ * where it is not, or not any more. */
+static inline bool put_at_glance(const batch *b, glance *g, put_in *p, const lfht_change *change,
+                                 ga_lfht_found *was)
+{
+    lfht_word seen;
+    if (!glance_to_line(b, g, &seen)) {
+        return false;
+    }
+    p->line = (lfht_line *)g->place;
+    line_sight sight = line_find(b->map, p->line, seen, g->hash, change->key, &p->lane, &p->value);
+    p->found = sight == LINE_SEEN;
+    if (sight == LINE_CHANGED) {
+        return false;
+    }
+    if (wants_to_write(change, p->found, p->value)) {
+        if (!write_at_glance(b, g, p, seen, change)) {
+            return false;
+        }
+        count_put(b->map, p->found);
+    }
+    tell(was, p->found, p->value);
+    return true;
+}
+
 static ga_status put_key(ga_lfht *map, const lfht_change *change, ga_lfht_found *was)
 {
-    return put_hashed(map, change, lfht_hash_of(map, change->key), was);
+    batch b;
+    glance g;
+    put_in p = {.claimed = LINE_NONE};
+    ga_status status = begin_glance(&b, &g, map, &change->key);
+    if (status != GA_OK) {
+        return status;
+    }
+    if (!put_at_glance(&b, &g, &p, change, was)) {
+        status = put_hashed(map, &p, change, g.hash, was);
+    }
+    end_glance(&b, &g);
+    return status;
 }
 
 /* ---- all of them ---------------------------------------------------------------------------- */
