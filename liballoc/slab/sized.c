@@ -135,7 +135,7 @@ static ga_status shape_of(ga_sized *sized, uint64_t limit)
 
 /* Where things stand in the bookkeeping, and how large it is. */
 typedef struct book_plan {
-    size_t growth, owners, pool, tables, bits, size;
+    size_t owners, growth, pool, tables, bits, size;
 } book_plan;
 
 static size_t up(size_t size)
@@ -151,9 +151,9 @@ static uint32_t class_count(const ga_sized *sized)
 static book_plan plan_book(const ga_sized *sized)
 {
     size_t list = up(sized->regions * sizeof(uint32_t));
-    book_plan plan = {.growth = up(sizeof(ga_sized_heap))};
-    plan.owners = plan.growth + up(sizeof(ga_growth));
-    plan.pool = plan.owners + list;
+    book_plan plan = {.owners = GA_SIZED_OWNERS_AT};
+    plan.growth = plan.owners + list;
+    plan.pool = plan.growth + up(sizeof(ga_growth));
     plan.tables = plan.pool + up((sized->regions + 31) / 32 * sizeof(uint32_t));
     plan.bits = plan.tables + list * class_count(sized);
     plan.size = plan.bits + (sized->grows ? 0 : bits_size(sized) * sized->regions);
@@ -349,9 +349,9 @@ static void fill_view(const ga_sized *sized, ga_kernel_heap *out)
     out->words[GA_SIZED_WORD_HEAP] = (uint64_t)sized->heap;
     out->words[GA_SIZED_WORD_UNITS] = (uint64_t)sized->image.units;
     out->words[GA_SIZED_WORD_BITS] = (uint64_t)sized->image.bits;
-    out->words[GA_SIZED_WORD_SHAPE] = sized->region_bits |
-                                      (sized->image.check ? GA_SIZED_FLAG_CHECK : 0) |
-                                      (uint64_t)sized->image.classes << 32;
+    out->words[GA_SIZED_WORD_SHAPE] =
+        sized->region_bits | (sized->image.check ? GA_SIZED_FLAG_CHECK : 0) |
+        sized->regions << GA_SIZED_AT_REGIONS | (uint64_t)sized->image.classes << 32;
 }
 
 static uint64_t refused_of(const ga_sized_heap *now)

@@ -102,13 +102,19 @@ typedef struct ga_sized_heap {
     ga_slab_report reports[GA_SLAB_REPORTS];
 } ga_sized_heap;
 
-/* What a claim needs, by value: on the GPU among the kernel's parameters. */
+/* On devices owners stand so many bytes behind the beginning of the heap: who has its address needs to
+ * ask for nothing. */
+#define GA_SIZED_OWNERS_AT ((sizeof(ga_sized_heap) + 255u) / 256u * 256u)
+
+/* What a claim and a free need, by value: on the GPU among the kernel's parameters. */
 typedef struct ga_sized_view {
     ga_sized_heap *heap;
     char *units;
     uint32_t *bits;
+    uint32_t *owners;
     uint32_t region_bits;
     uint32_t classes;
+    uint32_t regions;
 } ga_sized_view;
 
 GA_SIMT ga_sized_view ga_sized_view_of(ga_sized_heap *heap)
@@ -117,8 +123,10 @@ GA_SIMT ga_sized_view ga_sized_view_of(ga_sized_heap *heap)
     view.heap = heap;
     view.units = heap->units;
     view.bits = heap->bits;
+    view.owners = heap->owners;
     view.region_bits = heap->region_bits;
     view.classes = heap->classes;
+    view.regions = heap->regions;
     return view;
 }
 
@@ -146,6 +154,29 @@ GA_SIMT uint32_t ga_sized_unit(uint32_t class_)
     }
     uint32_t power = 7u + (class_ - 8u) / 4u;
     return (5u + (class_ - 8u) % 4u) << (power - 2u);
+}
+
+/* The same, as so many times a power of two: 5 to 8 times. */
+typedef struct ga_sized_steps {
+    uint32_t times, shift;
+} ga_sized_steps;
+
+GA_SIMT ga_sized_steps ga_sized_steps_of(uint32_t class_)
+{
+    bool small = class_ < 3u; /* 8 << 1, 8 << 2, 6 << 3 */
+    ga_sized_steps steps;
+    steps.times = 5u + (small ? 3u - (class_ & 2u) : class_ & 3u);
+    steps.shift = small ? class_ + 1u : 3u + class_ / 4u;
+    return steps;
+}
+
+/* How many units of the class end at or before byte number `within` of a region, without a division: 840
+ * is 5 * 168, 6 * 140, 7 * 120, 8 * 105, a byte each of the constant. What stands
+ * for 1 / 840 is too large by less than 2^-22 of it, so that the answer is exact for 2^22 bytes. */
+GA_SIMT uint32_t ga_sized_slot(ga_sized_steps steps, uint32_t within)
+{
+    uint32_t parts = 0x69788ca8u >> (steps.times - 5u) * 8u & 255u;
+    return ga_bits_high32(within >> steps.shift, parts * 5113057u);
 }
 
 /* The class for `size` bytes whose units all stand at multiples of `align`, a power of two, or GA_SIZED_NONE.

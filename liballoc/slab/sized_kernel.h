@@ -18,8 +18,10 @@ GA_SIMT ga_sized_view ga_sized_view_of_kernel(ga_kernel_heap heap)
     view.heap = (ga_sized_heap *)heap.words[GA_SIZED_WORD_HEAP];
     view.units = (char *)heap.words[GA_SIZED_WORD_UNITS];
     view.bits = (uint32_t *)heap.words[GA_SIZED_WORD_BITS];
+    view.owners = (uint32_t *)(heap.words[GA_SIZED_WORD_HEAP] + GA_SIZED_OWNERS_AT);
     view.region_bits = GA_SIZED_WORDS_REGION_BITS(heap.words);
     view.classes = (uint32_t)(heap.words[GA_SIZED_WORD_SHAPE] >> 32);
+    view.regions = GA_SIZED_WORDS_REGIONS(heap.words);
     return view;
 }
 
@@ -174,8 +176,10 @@ GA_SIMT_SLOW void ga_sized_free_others(ga_sized_heap *heap, void *block)
 /* The units at which the blocks of the tile's lanes begin: false for a lane whose block is none. */
 GA_SIMT bool ga_sized_free_units(ga_sized_view view, ga_tile tile, void *block)
 {
+    uint32_t owner = ga_sized_owner(view, block); /* under way while the fence waits */
     ga_tile_publish(tile);
-    ga_sized_found found = ga_sized_find(view, block);
+    ga_tile_gate(tile); /* the assembler would wait for it first */
+    ga_sized_found found = ga_sized_find_in(view, owner, block);
     bool is_one = found.class_ != GA_SIZED_NONE && !found.offset;
     uint32_t giving = ga_lanes_nonzero(tile, is_one);
     if (giving) {
@@ -193,8 +197,9 @@ GA_SIMT_SLOW bool ga_sized_free_some(ga_sized_heap *heap, uint32_t lanes, void *
 /* The same for a lone lane, which waits for nobody. */
 GA_SIMT bool ga_sized_free_alone(ga_sized_view view, void *block)
 {
+    uint32_t owner = ga_sized_owner(view, block);
     ga_lane_publish();
-    ga_sized_found found = ga_sized_find(view, block);
+    ga_sized_found found = ga_sized_find_in(view, owner, block);
     bool is_one = found.class_ != GA_SIZED_NONE && !found.offset;
     if (is_one) {
         ga_sized_give(view, found.key, 1u << found.place);

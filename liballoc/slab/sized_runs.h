@@ -44,14 +44,14 @@ GA_SIMT ga_sized_run ga_sized_run_find(ga_sized_view heap, const void *pointer)
 {
     ga_sized_run run = {0, 0, 0};
     uint64_t offset = (uint64_t)((const char *)pointer - heap.units);
-    if (offset >> heap.region_bits >= heap.heap->regions) {
+    if (offset >> heap.region_bits >= heap.regions) {
         return run;
     }
     uint32_t region = (uint32_t)(offset >> heap.region_bits);
-    uint32_t owner = ga_load_relaxed(heap.heap->owners + region);
+    uint32_t owner = ga_load_relaxed(heap.owners + region);
     uint32_t before = owner & GA_SIZED_INSIDE ? owner & ~GA_SIZED_INSIDE : 0;
     if (before) {
-        owner = ga_load_relaxed(heap.heap->owners + region - before);
+        owner = ga_load_relaxed(heap.owners + region - before);
     }
     if (owner & GA_SIZED_RUN && (owner & ~GA_SIZED_RUN) > before) {
         run.first = region - before;

@@ -131,31 +131,39 @@ GA_SIMT char *ga_sized_pointer(ga_sized_view heap, uint32_t unit, uint32_t key, 
     return heap.units + (region << heap.region_bits) + slot * unit; /* below 2^31 in a region */
 }
 
-/* Which unit `pointer` is in; none where that is a run (sized_runs.h). */
-GA_SIMT ga_sized_found ga_sized_find(ga_sized_view heap, const void *pointer)
+/* Whose the region is that `pointer` is in; of one that is in none, anything. Nothing is done with
+ * the answer here, so that the load may be under way while the caller does something else. */
+GA_SIMT uint32_t ga_sized_owner(ga_sized_view heap, const void *pointer)
+{
+    uint64_t region = (uint64_t)((const char *)pointer - heap.units) >> heap.region_bits;
+    /* relaxed: who has a unit of the region got it after the region got its class. */
+    return ga_load_relaxed(heap.owners + (region < heap.regions ? region : 0));
+}
+
+/* Which unit `pointer` is in, where that is what ga_sized_owner() has said; none where it is in a
+ * run (sized_runs.h). */
+GA_SIMT ga_sized_found ga_sized_find_in(ga_sized_view heap, uint32_t owner, const void *pointer)
 {
     ga_sized_found found;
+    uint32_t class_ = owner - 1u;
+    uint32_t size = 1u << heap.region_bits;
     uint64_t offset = (uint64_t)((const char *)pointer - heap.units);
+    uint32_t within = (uint32_t)offset & (size - 1u);
+    ga_sized_steps steps = ga_sized_steps_of(class_ & 63u);
+    uint32_t slot = ga_sized_slot(steps, within);
+    uint32_t unit = steps.times << steps.shift;
     uint64_t region = offset >> heap.region_bits;
-    found.class_ = GA_SIZED_NONE;
-    found.key = found.place = found.offset = 0;
-    if (region >= heap.heap->regions) {
-        return found;
-    }
-    /* relaxed: who has a unit of the region got it after the region got its class. */
-    uint32_t owner = ga_load_relaxed(heap.heap->owners + region);
-    if (owner - 1u < GA_SIZED_CLASSES) {
-        uint32_t within = (uint32_t)offset & ga_bits_below(heap.region_bits);
-        uint32_t unit = ga_sized_unit(owner - 1u);
-        uint32_t slot = within / unit;
-        if (slot < heap.heap->of[owner - 1u].units) {
-            found.class_ = owner - 1u;
-            found.key = (uint32_t)(region << ga_sized_stride_bits(heap.region_bits)) + slot / 32u;
-            found.place = slot % 32u;
-            found.offset = within - slot * unit;
-        }
-    }
+    bool is_one = region < heap.regions && class_ < GA_SIZED_CLASSES && (slot + 1u) * unit <= size;
+    found.class_ = is_one ? class_ : GA_SIZED_NONE;
+    found.key = ((uint32_t)region << ga_sized_stride_bits(heap.region_bits)) + slot / 32u;
+    found.place = slot % 32u;
+    found.offset = within - slot * unit;
     return found;
+}
+
+GA_SIMT ga_sized_found ga_sized_find(ga_sized_view heap, const void *pointer)
+{
+    return ga_sized_find_in(heap, ga_sized_owner(heap, pointer), pointer);
 }
 
 /* ---- the usual claim: at the word of the caller's number ----------------------------------------- */

@@ -127,6 +127,21 @@ Test(sized_tile, a_words_region_is_found_without_division)
     }
 }
 
+/* The first and the last byte of each unit, of what is behind the last one too. */
+Test(sized_tile, a_bytes_unit_is_found_without_division)
+{
+    for (uint32_t class = 0; class < GA_SIZED_CLASSES; class ++) {
+        ga_sized_steps steps = ga_sized_steps_of(class);
+        uint32_t unit = ga_sized_unit(class);
+        cr_assert_eq(steps.times << steps.shift, unit, "class %u", class);
+        for (uint32_t at = 0; at + unit <= 1u << (BITS_MOST + 1); at += unit) {
+            uint32_t first = ga_sized_slot(steps, at), last = ga_sized_slot(steps, at + unit - 1);
+            cr_assert(first == at / unit && last == first, "class %u, byte %u: %u, %u", class, at,
+                      first, last);
+        }
+    }
+}
+
 Test(sized_tile, a_class_holds_what_fits_into_a_region)
 {
     for (uint32_t bits = BITS; bits <= BITS_MOST; bits++) {
