@@ -723,9 +723,23 @@ GA_SIMT void ga_sized_give(ga_sized_view heap, uint32_t key, uint32_t bits)
 #endif
 }
 
+/* The same, all of one word, by all lanes of the tile. */
+GA_SIMT void ga_sized_release_word(ga_sized_view heap, ga_tile tile, ga_sized_got got)
+{
+    uint32_t bits = ga_lanes_union(tile, ga_lanes_all(1u) << got.places);
+    GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+    {
+        ga_sized_give(heap, ga_lane_read(got.keys, own), bits);
+    }
+}
+
 /* One unit for each lane of `giving`. The tile has called ga_tile_publish() since its lanes used them. */
 GA_SIMT void ga_sized_release(ga_sized_view heap, ga_tile tile, uint32_t giving, ga_sized_got got)
 {
+    if (giving == ga_tile_lanes(tile) && ga_lanes_same(tile, got.keys)) { /* what a warp claimed */
+        ga_sized_release_word(heap, tile, got);
+        return;
+    }
     ga_lanes bits = ga_lanes_all(1u) << got.places;
     ga_lanes equal = ga_lanes_equal(tile, giving, got.keys);
     bits = ga_lanes_merge_or(tile, equal, bits);
