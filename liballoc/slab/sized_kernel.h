@@ -88,18 +88,13 @@ GA_SIMT void *ga_sized_claim_alone(ga_sized_view heap, uint32_t lanes, uint32_t 
 /* Units of one class for a whole warp: all of its word. */
 GA_SIMT void *ga_sized_claim_together(ga_sized_view heap, uint32_t class_, uint32_t number)
 {
-    ga_sized_spot spot;
     ga_sized_way way = ga_sized_way_of(heap.heap->of + class_);
-    bool straight = ga_sized_straight(way, number, &spot);
-    uint32_t key = straight           ? ga_sized_spot_key(heap, spot)
-                   : number < way.all ? ga_sized_key(heap, way, number)
-                                      : GA_SIZED_NONE;
-    uint32_t bits = key != GA_SIZED_NONE ? ga_sized_take_word(heap, key) : 0;
+    ga_sized_home home = ga_sized_home_of(heap, way, number);
+    uint32_t bits = home.key != GA_SIZED_NONE ? ga_sized_take_word(heap, home.key) : 0;
     if (bits != GA_ALL_BITS) {
-        return ga_sized_claim_others(heap.heap, GA_ALL_BITS, class_, number, key, bits);
+        return ga_sized_claim_others(heap.heap, GA_ALL_BITS, class_, number, home.key, bits);
     }
-    return straight ? ga_sized_spot_pointer(heap, way.unit, spot, ga_warp_lane())
-                    : ga_sized_pointer(heap, way.unit, key, ga_warp_lane());
+    return ga_sized_home_pointer(heap, way.unit, home, ga_warp_lane());
 }
 
 /* The usual calls, of a lone lane and of a whole warp that wants one class: a unit for each, or

@@ -114,6 +114,30 @@ GA_SIMT uint32_t ga_sized_spot_key(ga_sized_view heap, ga_sized_spot spot)
     return (spot.region << ga_sized_stride_bits(heap.region_bits)) + spot.word;
 }
 
+/* Where a whole tile begins that wants units of one class: at the word of its number. Of the tiles
+ * beyond the class's last word each goes round to one, as ga_sized_start_of() has it: where few blocks
+ * live at a time, those are most. */
+typedef struct ga_sized_home {
+    uint32_t key;  /* GA_SIZED_NONE: the class has no word yet */
+    bool straight; /* it is at `spot` */
+    ga_sized_spot spot;
+} ga_sized_home;
+
+GA_SIMT ga_sized_home ga_sized_home_of(ga_sized_view heap, ga_sized_way way, uint32_t number)
+{
+    ga_sized_home home;
+    uint32_t word = number;
+    home.straight = ga_sized_straight(way, word, &home.spot);
+    if (!home.straight && word >= way.all && way.all) {
+        word %= way.all;
+        home.straight = ga_sized_straight(way, word, &home.spot);
+    }
+    home.key = home.straight    ? ga_sized_spot_key(heap, home.spot)
+               : word < way.all ? ga_sized_key(heap, way, word)
+                                : GA_SIZED_NONE;
+    return home;
+}
+
 /* The unit at that place of the word. */
 GA_SIMT char *ga_sized_spot_pointer(ga_sized_view heap, uint32_t unit, ga_sized_spot spot,
                                     uint32_t place)
@@ -129,6 +153,13 @@ GA_SIMT char *ga_sized_pointer(ga_sized_view heap, uint32_t unit, uint32_t key, 
     uint64_t region = key >> bits;
     uint32_t slot = (key & ga_bits_below(bits)) * 32u + place;
     return heap.units + (region << heap.region_bits) + slot * unit; /* below 2^31 in a region */
+}
+
+GA_SIMT char *ga_sized_home_pointer(ga_sized_view heap, uint32_t unit, ga_sized_home home,
+                                    uint32_t place)
+{
+    return home.straight ? ga_sized_spot_pointer(heap, unit, home.spot, place)
+                         : ga_sized_pointer(heap, unit, home.key, place);
 }
 
 /* Whose the region is that `pointer` is in; of one that is in none, anything. Nothing is done with
@@ -257,6 +288,16 @@ GA_SIMT uint32_t ga_sized_take_some(ga_sized_view heap, uint32_t class_, uint32_
         got |= more ? ga_sized_take(heap, *key, more) : 0;
     }
     return got ? got : ga_sized_take_elsewhere(heap, way, n, number * 32u + lane, key);
+}
+
+/* The same for a group that found nothing at the word where it begins: where that was another's as
+ * well, since the class has fewer words than there are tiles. Else nothing: in a heap that is filled in
+ * order, the hint knows better. */
+GA_SIMT uint32_t ga_sized_take_beyond(ga_sized_view heap, uint32_t class_, uint32_t n,
+                                      uint32_t number, uint32_t lane, uint32_t *key)
+{
+    ga_sized_way way = ga_sized_way_of(heap.heap->of + class_);
+    return number < way.all ? 0 : ga_sized_take_elsewhere(heap, way, n, number * 32u + lane, key);
 }
 
 /* Which bit of them has that rank. */
@@ -698,10 +739,12 @@ GA_SIMT ga_sized_got ga_sized_claim_second(ga_sized_view heap, ga_tile tile, uin
     {
         if (key == GA_SIZED_NONE) {
             bits = ga_sized_take_some(heap, class_, more, number, own, &key);
-        } else if (more < 32u) {
+        } else if (bits) {
             /* relaxed: a guess, they are asked for. */
             uint32_t free = ~ga_load_relaxed(heap.bits + key);
             bits |= free ? ga_sized_take(heap, key, ga_bits_take(free, more)) : 0;
+        } else {
+            bits = ga_sized_take_beyond(heap, class_, more, number, own, &key);
         }
         ga_lane_write(&taken.bits, own, bits);
         ga_lane_write(&taken.keys, own, key);

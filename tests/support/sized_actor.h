@@ -48,21 +48,16 @@ static inline uint32_t sized_claim_warp(ga_sized_heap *heap, uint32_t class, uin
 {
     ga_sized_view view = ga_sized_view_of(heap);
     ga_sized_way way = ga_sized_way_of(heap->of + class);
-    ga_sized_spot spot;
-    bool straight = ga_sized_straight(way, number, &spot);
-    uint32_t key = straight           ? ga_sized_spot_key(view, spot)
-                   : number < way.all ? ga_sized_key(view, way, number)
-                                      : GA_SIZED_NONE;
-    uint32_t bits = key == GA_SIZED_NONE ? 0 : ga_sized_take_word(view, key);
+    ga_sized_home home = ga_sized_home_of(view, way, number);
+    uint32_t bits = home.key == GA_SIZED_NONE ? 0 : ga_sized_take_word(view, home.key);
     uint32_t count = 0;
     if (bits == GA_ALL_BITS) {
         for (uint32_t lane = 0; lane < 32; lane++) {
-            blocks[lane] = straight ? ga_sized_spot_pointer(view, way.unit, spot, lane)
-                                    : ga_sized_pointer(view, way.unit, key, lane);
+            blocks[lane] = ga_sized_home_pointer(view, way.unit, home, lane);
         }
         return 32;
     }
-    ga_sized_got got = ga_sized_claim_second(view, sized_tile(), class, number, key, bits);
+    ga_sized_got got = ga_sized_claim_second(view, sized_tile(), class, number, home.key, bits);
     for (uint32_t lane = 0; lane < 32; lane++) {
         blocks[lane] = sized_pointer(heap, class, got, lane);
         count += blocks[lane] != NULL;
