@@ -410,14 +410,14 @@ GA_SIMT ga_lanes ga_sized_beside(ga_tile tile, uint32_t word, uint32_t all)
     return words;
 }
 
-/* A random word for each lane. */
-GA_SIMT ga_lanes ga_sized_anywhere(ga_tile tile, uint32_t hash, uint32_t all)
+/* A random word for each lane, of those from `from` on, `n` of them. */
+GA_SIMT ga_lanes ga_sized_anywhere(ga_tile tile, uint32_t hash, uint32_t from, uint32_t n)
 {
     ga_lanes words = ga_tile_ranks(tile);
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
         uint64_t random = ga_bits_mix(hash + ga_lane_read(words, own));
-        ga_lane_write(&words, own, (uint32_t)(random * all >> 32));
+        ga_lane_write(&words, own, from + (uint32_t)(random * n >> 32));
     }
     return words;
 }
@@ -490,11 +490,13 @@ GA_SIMT void ga_sized_regions_give(ga_sized_heap *heap, ga_tile tile, uint32_t c
     ga_tile_sync(tile);
 }
 
+#define GA_SIZED_PART 32u /* of what a class has, so much more at a time */
+
 /* A 32nd more regions for the class than it has, at least one, by the tile that has its turn: how
  * many. It waits for memory where it must. */
 GA_SIMT uint32_t ga_sized_regions_get(ga_sized_heap *heap, ga_tile tile, uint32_t class_)
 {
-    uint32_t more = heap->of[class_].way.all / heap->of[class_].way.words / 32u;
+    uint32_t more = heap->of[class_].way.all / heap->of[class_].way.words / GA_SIZED_PART;
     ga_sized_wish wish = {1u, more ? more : 1u, 1u, 0};
     uint32_t got = 0;
     ga_sized_part part = ga_sized_regions_find(heap, ga_tile_members(tile), wish);
@@ -589,10 +591,25 @@ GA_SIMT uint32_t ga_sized_now(const uint32_t *word, ga_tile tile)
     return ga_lanes_get(tile, now, leader);
 }
 
-#define GA_SIZED_LOOKS 3u /* at random words, before a class gets more regions */
+#define GA_SIZED_LOOKS 3u /* at random words, and at new ones, before a class gets more regions */
 #define GA_SIZED_LOST  8u /* so many more, where others were faster */
 
-/* One look where the hint points, some anywhere. */
+/* `looks` at random words, of those from `from` on, `n` of them. */
+GA_SIMT void ga_sized_search_in(ga_sized_view heap, ga_tile tile, uint32_t hash, uint32_t from,
+                                uint32_t n, uint32_t looks, ga_sized_search *search)
+{
+    for (uint32_t looked = 0, lost = 0; looked < looks && search->wanting;) {
+        uint32_t where = hash + (looked + lost) * 0x9e3779b9u;
+        ga_sized_look(heap, tile, ga_sized_anywhere(tile, where, from, n), search);
+        bool again = search->lost && lost < GA_SIZED_LOST; /* there was room */
+        lost += again;
+        looked += !again;
+    }
+}
+
+/* One look where the hint points, some anywhere, some at the words that the class got last: a class
+ * grows by a 32nd, which few of those who look anywhere would see, the fewer the smaller their
+ * tiles are, and each of them would make it grow again. */
 GA_SIMT void ga_sized_search_near(ga_sized_view heap, ga_tile tile, uint32_t number, uint32_t all,
                                   ga_sized_search *search)
 {
@@ -601,16 +618,15 @@ GA_SIMT void ga_sized_search_near(ga_sized_view heap, ga_tile tile, uint32_t num
     uint32_t word = (start + ga_sized_now(&c->hint, tile) % all) % all;
     uint32_t hash = ga_bits_mix(number) +
                     ga_lanes_get(tile, ga_lanes_all(ga_tile_noise()), ga_tile_leader(tile));
+    uint32_t last = all / GA_SIZED_PART > c->way.words ? all / GA_SIZED_PART : c->way.words;
     ga_sized_look(heap, tile, ga_sized_beside(tile, word, all), search);
-    for (uint32_t looks = 0, lost = 0; looks < GA_SIZED_LOOKS && search->wanting;) {
-        uint32_t where = hash + (looks + lost) * 0x9e3779b9u;
-        ga_sized_look(heap, tile, ga_sized_anywhere(tile, where, all), search);
-        bool again = search->lost && lost < GA_SIZED_LOST; /* there was room */
-        lost += again;
-        looks += !again;
-        if (!search->wanting) {
-            ga_sized_hint_at(c, tile, start, search->word, all);
-        }
+    if (!search->wanting) {
+        return;
+    }
+    ga_sized_search_in(heap, tile, hash, 0, all, GA_SIZED_LOOKS, search);
+    ga_sized_search_in(heap, tile, ~hash, all - last, last, GA_SIZED_LOOKS, search);
+    if (!search->wanting) {
+        ga_sized_hint_at(c, tile, start, search->word, all);
     }
 }
 

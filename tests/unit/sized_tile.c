@@ -442,6 +442,45 @@ Test(sized_tile, each_class_grows_to_the_last_unit)
     fill_each_class(sized_world_growing, 3);
 }
 
+/* A claim by a tile of `width` lanes, of one unit: false where there is none. As
+ * ga_sized_claim_rest(), which has tiles of 32 lanes here. */
+static bool claim_by(sized_world *world, uint32_t width, uint32_t class, uint32_t number)
+{
+    uint32_t key;
+    ga_tile tile = ga_tile_of(width);
+    ga_sized_view view = view_of(world);
+    uint32_t *all = &world->heap->of[class].way.all;
+    ga_sized_search search = {.class_ = class, .wanting = 1, .turn = number % 32};
+    if (ga_sized_take_some(view, class, 1, number, number % 32, &key)) {
+        return true;
+    }
+    do {
+        if (*all) {
+            ga_sized_search_near(view, tile, number, *all, &search);
+        }
+    } while (search.wanting && ga_sized_grow(world->heap, tile, class, *all));
+    return !search.wanting;
+}
+
+/* However few lanes look for room, what a class has just got is found before it gets more. */
+Test(sized_tile, a_class_is_nearly_full_before_it_grows)
+{
+    const uint32_t classes[] = {0, 7, 19, 36}, widths[] = {1, 2, 8, 32};
+    for (uint32_t i = 0; i < sizeof classes / sizeof *classes; i++) {
+        for (uint32_t j = 0; j < sizeof widths / sizeof *widths; j++) {
+            sized_world *world = sized_world_new(BITS, 1000);
+            uint32_t units = 300 * (REGION / ga_sized_unit(classes[i]));
+            for (uint32_t number = 0; number < units; number++) {
+                cr_assert(claim_by(world, widths[j], classes[i], number));
+            }
+            uint32_t regions = sized_world_regions(world, classes[i]);
+            cr_assert(regions <= 300 * 12 / 11, "class %u, %u lanes: %u regions for what 300 hold",
+                      classes[i], widths[j], regions);
+            sized_world_delete(world);
+        }
+    }
+}
+
 static void free_and_find(uint32_t class, uint32_t regions, uint32_t times, uint64_t *random)
 {
     model m = model_of(sized_world_new(BITS, regions));
