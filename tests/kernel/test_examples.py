@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """examples/kernel-malloc builds as its README.md says, by nvcc, CMake and meson, against what pkg-config
-tells of an installed tree; and programs that include malloc.cuh. Nothing here runs on a GPU."""
+tells of an installed tree, examples/kernel-include as its comment does; and programs that include
+malloc.cuh. Nothing here needs a GPU."""
 
 import os
 import re
@@ -117,6 +118,14 @@ class Including(Case):
         self.must(NVCC, "-std=c++17", "-arch=sm_90", f"-I{SOURCE}/liballoc/include",
                   f"-I{SOURCE}/liballoc", "-cubin", "program.cu", "-o", "program.cubin")
         self.assertIn("ga_device_heap", self.must("readelf", "-sW", "program.cubin"))
+
+    @unittest.skipUnless(shutil.which("pkg-config"), "no pkg-config")
+    def test_example(self) -> None:
+        flags = self.must("pkg-config", "--cflags", "--libs", "gpualloc").split()
+        self.must(NVCC, "-std=c++17", "-arch=sm_90", f"-I{SOURCE}/liballoc",
+                  SOURCE / "examples/kernel-include/paths.cu", "-o", "paths", *flags)
+        self.assertNotIn(" __wrap_", self.must("nm", "paths"))
+        self.must("./paths", status=0 if os.path.exists("/dev/nvidiactl") else 77)
 
 
 if __name__ == "__main__":
