@@ -309,6 +309,20 @@ class BenchCoalesce(CommandTest):
         answer = self.coalesce("floats", env={"GPUALLOC_BENCH_DIR": "nonesuch"})
         self.refused(answer, 1, "GPUALLOC_BENCH_DIR", "bench-coalesce-unit", "nonesuch")
 
+    def test_programs_beside_a_moved_command(self) -> None:
+        command_path = self.folder / "bin" / "gpualloc"
+        command_path.parent.mkdir()
+        shutil.copy(command.BINARY, command_path)
+        env = {name: value for name, value in os.environ.items() if name != "GPUALLOC_BENCH_DIR"}
+        for there in (False, True):
+            if there:
+                self.stand_in("bench-coalesce-mpi", "cat reduce")
+                shutil.move(self.folder / "bench-coalesce-mpi", command_path.parent)
+            done = subprocess.run([command_path, "bench", "coalesce", "reduce"], env=env,
+                                  capture_output=True, cwd=self.folder, check=False)
+            self.assertEqual(0 if there else 1, done.returncode, done.stderr)
+            self.assertEqual(not there, b"bench-coalesce-mpi" in done.stderr)
+
     def test_table_and_lines(self) -> None:
         env = self.stand_in("bench-coalesce-unit", "cat small; echo a word on the side")
         self.stand_in("bench-coalesce-mpi", "cat reduce")
