@@ -73,16 +73,21 @@ static void thread_exit(void)
     pthread_mutex_unlock(&list_lock);
 }
 
-static void watch(void)
+/* From the start, as in registry.c. */
+__attribute__((constructor)) static void watch_forks(void)
 {
     pthread_atfork(fork_prepare, fork_parent, fork_child);
+}
+
+static void watch_threads(void)
+{
     ga_thread_on_exit(thread_exit);
 }
 
 static void list_add(ga_heap *heap)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch);
+    pthread_once(&once, watch_threads);
     pthread_mutex_lock(&list_lock);
     heap->following = list;
     list = heap;

@@ -114,6 +114,9 @@ static const ga_backend *find_locked(const char *name)
     return NULL;
 }
 
+/* Whether this thread is filling the array for the first call. */
+static _Thread_local bool filling;
+
 static ga_status add(const ga_backend *backend)
 {
     ga_status status = check(backend);
@@ -121,7 +124,10 @@ static ga_status add(const ga_backend *backend)
         return status;
     }
     pthread_mutex_lock(&lock);
-    if (find_locked(backend->name)) {
+    const ga_backend *there = find_locked(backend->name);
+    if (there == backend && filling) {
+        status = GA_OK; /* put in before the fork: see fill() */
+    } else if (there) {
         status = ga_fail(GA_ERR_ARGUMENT, "%s: a backend of that name exists", backend->name);
     } else if (count == BACKENDS) {
         status =
@@ -186,7 +192,8 @@ static void load_plugins(void)
     }
 }
 
-/* Around a fork: a child opens heaps too, and must not find the lock with a thread it lost. */
+/* Around a fork: a child opens heaps too, and must not find the lock with a thread it lost. From the
+ * start, since a fork that has begun does not run what is registered meanwhile. */
 static void lock_registry(void)
 {
     pthread_mutex_lock(&lock);
@@ -197,12 +204,16 @@ static void unlock_registry(void)
     pthread_mutex_unlock(&lock);
 }
 
-static _Thread_local bool filling;
+__attribute__((constructor)) static void watch_forks(void)
+{
+    pthread_atfork(lock_registry, unlock_registry, unlock_registry);
+}
 
+/* Once, and once more in the child of a fork that came in the middle of it in another thread: what
+ * that had put in is there. */
 static void fill(void)
 {
     filling = true;
-    pthread_atfork(lock_registry, unlock_registry, unlock_registry);
     add_builtin(&ga_system_backend);
 #ifdef GA_HAVE_JEMALLOC
     add_builtin(&ga_jemalloc_backend);

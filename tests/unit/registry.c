@@ -8,11 +8,13 @@
 #include "support/probe.h"
 #include "support/scene.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -295,6 +297,51 @@ Test(registry, a_forked_child_can_ask, .timeout = 60)
     }
     __atomic_store_n(&over, true, __ATOMIC_RELAXED);
     pthread_join(asking, NULL);
+}
+
+static void *ask_first(void *unused)
+{
+    (void)unused;
+    ga_registry_find("system");
+    return NULL;
+}
+
+/* Says nothing, and finds what there is. */
+static int ask_quietly(void *context)
+{
+    (void)context;
+    alarm(10);
+    unsetenv("GPUALLOC_PLUGINS");
+    scene_capture_begin();
+    size_t n = count_backends();
+    const char *said = scene_capture_end();
+    return n > 5 && !*said && scene_in_child(ask_once, NULL) == 0 ? 0 : 1;
+}
+
+/* Forks beside a thread that has put in what is built in and waits for a plugin, a pipe to which
+ * nobody writes yet. The children begin anew. */
+Test(registry, a_child_of_a_fork_in_the_middle, .timeout = 60)
+{
+    char path[] = "/tmp/gpualloc-registry-XXXXXX";
+    pthread_t asking;
+    cr_assert_not_null(mkdtemp(path));
+    char pipe[sizeof path + 8];
+    snprintf(pipe, sizeof pipe, "%s/pipe", path);
+    cr_assert_eq(mkfifo(pipe, 0600), 0);
+    setenv("GPUALLOC_PLUGINS", pipe, 1);
+    cr_assert_eq(pthread_create(&asking, NULL, ask_first, NULL), 0);
+    for (int i = 0; i < 20; i++) {
+        usleep(10000);
+        cr_assert_eq(scene_in_child(ask_quietly, NULL), 0, "fork number %d", i);
+    }
+    scene_capture_begin();
+    int end = open(pipe, O_WRONLY);
+    cr_assert_neq(end, -1);
+    close(end);
+    pthread_join(asking, NULL);
+    scene_capture_end(); /* that it is no library */
+    unlink(pipe);
+    rmdir(path);
 }
 
 /* ---- plugins: the variable is read when the registry is first used ------------------------- */
