@@ -71,3 +71,50 @@ Test(lfht_faults, visits_nothing_more_when_memory_runs_out)
     assert_ok(ga_lfht_close(map));
     assert_ok(ga_heap_close(heap));
 }
+
+/* In one chain, or array. Whether a request of the visit's was refused; false in `*more` once the
+ * number is past all requests. */
+static bool visit_fails(ga_lfht_variant variant, uint64_t nth, bool *more)
+{
+    enum {
+        KEYS = 20
+    };
+    char spec[64];
+    snprintf(spec, sizeof spec, "fail:nth=%" PRIu64 "/system", nth);
+    ga_heap *heap = open_heap(spec);
+    ga_lfht_options options = small_options(variant, heap);
+    ga_lfht *map;
+    uint64_t refused = 0, visited = 0;
+    options.hash = hash_same;
+    assert_ok(ga_lfht_open(&map, &options));
+    for (uint64_t i = 0; i < KEYS; i++) {
+        while (ga_lfht_insert(map, i, i, NULL) != GA_OK) {
+            refused++;
+        }
+    }
+    bool failed = ga_lfht_each(map, count_one, &visited) != GA_OK;
+    cr_assert_eq(visited == KEYS, !failed, "%" PRIu64 " visited", visited);
+    cr_assert_leq(refused + failed, 1);
+    if (failed) {
+        visited = 0;
+        assert_ok(ga_lfht_each(map, count_one, &visited));
+        cr_assert_eq(visited, KEYS);
+    }
+    assert_ok(ga_lfht_close(map));
+    cr_assert_eq(blocks_of(heap), 0);
+    assert_ok(ga_heap_close(heap));
+    *more = refused || failed;
+    return failed;
+}
+
+Test(lfht_faults, visits_all_once_there_is_memory)
+{
+    for (int v = 0; v < GA_LFHT_VARIANT_COUNT; v++) {
+        uint64_t failed = 0;
+        bool more = true;
+        for (uint64_t nth = 2; more; nth++) {
+            failed += visit_fails((ga_lfht_variant)v, nth, &more);
+        }
+        cr_assert_gt(failed, 0, "variant %d asks for no memory to visit", v);
+    }
+}

@@ -9,6 +9,7 @@
 
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 static void refuses(ga_lfht_options options, ga_status status, const char *sentence)
 {
@@ -50,6 +51,19 @@ Test(lfht_options, refuses_a_heap_that_fails)
             "fail: refused as nth=1 says; asked for 131096 bytes");
     cr_assert_eq(blocks_of(heap), 0);
     assert_ok(ga_heap_close(heap));
+}
+
+/* Nodes come from there where the options name no heap. */
+Test(lfht_options, takes_the_heap_of_the_environment)
+{
+    ga_lfht *map;
+    setenv("GPUALLOC_HOST", "fail:nth=1/system", 1);
+    refuses((ga_lfht_options){0}, GA_ERR_MEMORY,
+            "fail: refused as nth=1 says; asked for 131096 bytes");
+    setenv("GPUALLOC_HOST", "slab", 1);
+    assert_ok(ga_lfht_open(&map, NULL));
+    assert_ok(ga_lfht_insert(map, 1, 1, NULL));
+    assert_ok(ga_lfht_close(map));
 }
 
 /* The first that is asked for is the root. */
