@@ -854,7 +854,8 @@ static std::string file_of(const char *name)
 }
 
 /* All pairs go to a file, and from there to a table of other buckets, and to one of the host's. */
-static void files(int device)
+/* From one table to another, which grows meanwhile where `grows` says so. */
+static void files_of(int device, uint32_t grows)
 {
     std::string path = file_of("pairs");
     for (const subject &s : subjects) {
@@ -868,7 +869,8 @@ static void files(int device)
         }
         ga_slabhash_options options = options_of(s.mode, s.flags, s.buckets, s.path);
         REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
-        options.buckets = s.buckets + 77;
+        options.flags |= grows;
+        options.buckets = grows ? 16 : s.buckets + 77;
         options.seed = 99;
         REQUIRE(ga_slabhash_device_open(&other, &options, device, 0) == GA_OK);
         OK(ga_slabhash_device_save(&table, path.c_str(), 0)); /* of none */
@@ -886,6 +888,7 @@ static void files(int device)
         }
         EXPECT(right);
         options.heap = NULL;
+        options.flags = s.flags;
         OK(ga_slabhash_open(&host, &options));
         OK(ga_slabhash_load(host, path.c_str()));
         OK(ga_slabhash_size(host, &size));
@@ -895,6 +898,12 @@ static void files(int device)
         OK(ga_slabhash_device_close(&table));
     }
     unlink(path.c_str());
+}
+
+static void files(int device)
+{
+    files_of(device, 0);
+    files_of(device, GA_SLABHASH_GROW);
 }
 
 /* Cut off, changed, of another mode, not there: refused, and nothing went in. */

@@ -37,8 +37,8 @@
  * given), for `how` = GA_SLABHASH_HOW_COUNT; both before it includes this, the same wherever the
  * table is used.
  *
- * With GA_SLABHASH_CHECKED defined before it is included, wherever the table is used, turns of tiles
- * beside a flush or clear are noticed, for which a tile's turn takes two atomics more:
+ * With GA_SLABHASH_CHECKED defined before it is included, wherever the table is used, turns of
+ * tiles beside a flush or clear are noticed, for which a tile's turn takes two atomics more:
  * ga_slabhash_device_count(), _retrieve() and _close() answer GA_ERR_ARGUMENT once they have seen
  * it.
  *
@@ -65,7 +65,7 @@
 /* A tile's lanes: 8 load 16 bytes each. */
 #define GA_SLABHASH_TILE 8u
 
-/* ---- in programs with checks ------------------------------------------------------------------ */
+/* ---- in programs with checks ----------------------------------------------------------------- */
 
 #ifdef GA_SLABHASH_CHECKED
 /* A tile begins to use the table; whether it may is noted behind the word. */
@@ -431,6 +431,7 @@ typedef struct ga_slabhash_device {
     bool own_slabs;
     bool emptied;      /* the buckets, so that they hold slabs of the heap's and nothing else */
     uint64_t *scratch; /* of the device's: a census, or a cursor */
+    uint64_t *loaded;  /* behind it: results of a load, in the middle of which a table may grow */
     int device;
     int grid;       /* blocks that fill the device */
     uint64_t cache; /* bytes of its L2 cache */
@@ -711,13 +712,16 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
     status = status ? status : ga_slabhash_device_view(table);
     status =
         status ? status : ga_heap_open(&table->buckets, GA_PLACE_DEVICE, table->device, "cuda");
-    status = status ? status : ga_alloc(table->buckets, sizeof(ga_slabhash_census), 0, &scratch);
+    size_t results = (GA_SLABHASH_REFUSED + 1) * sizeof(uint64_t);
+    status = status ? status
+                    : ga_alloc(table->buckets, sizeof(ga_slabhash_census) + results, 0, &scratch);
     table->scratch = (uint64_t *)scratch;
     status = status ? status : ga_slabhash_device_measure(table);
     status = status ? status : ga_slabhash_device_watch(table, stream);
     if (status != GA_OK) {
         return status;
     }
+    table->loaded = table->scratch + sizeof(ga_slabhash_census) / sizeof(uint64_t);
     table->least = plan.buckets;
     table->view.path = plan.path;
     table->view.kind = plan.kind;
@@ -1319,12 +1323,12 @@ static inline ga_status ga_slabhash_device_put_in(ga_slabhash_device *table,
     batch.keys = pairs->keys;
     batch.values = pairs->values;
     batch.op = GA_SLABHASH_IS_MULTI(table->view.kind) ? GA_SLABHASH_INSERT : GA_SLABHASH_REPLACE;
-    ga_status status = ga_slabhash_cuda("begin to load",
-                                        cudaMemsetAsync(table->scratch, 0, sizeof counts, stream));
-    status = status ? status : ga_slabhash_device_run(table, &batch, table->scratch, stream);
+    ga_status status =
+        ga_slabhash_cuda("begin to load", cudaMemsetAsync(table->loaded, 0, sizeof counts, stream));
+    status = status ? status : ga_slabhash_device_run(table, &batch, table->loaded, stream);
     status = status ? status
                     : ga_slabhash_cuda("read how many were loaded",
-                                       cudaMemcpyAsync(counts, table->scratch, sizeof counts,
+                                       cudaMemcpyAsync(counts, table->loaded, sizeof counts,
                                                        cudaMemcpyDeviceToHost, stream));
     status = status ? status : ga_slabhash_cuda("wait for a load", cudaStreamSynchronize(stream));
     uint64_t went = counts[GA_SLABHASH_ABSENT] + counts[GA_SLABHASH_FOUND];
