@@ -8,6 +8,12 @@
 
 #include "slab_gpu.h"
 
+#ifdef GA_KERNEL_ONLY
+#define SIZED_KIND GA_KERNEL_ONLY
+#else
+#define SIZED_KIND GA_KERNEL_KIND_SIZED
+#endif
+
 typedef struct sized_rig {
     ga_heap *heap;
     ga_kernel_heap view;
@@ -48,7 +54,7 @@ static inline bool sized_set_up(sized_rig *r, int device, const char *spec, size
         ga_heap_close(r->heap);
         return false;
     }
-    EXPECT_EQUAL("the kind of the view", r->view.kind, GA_KERNEL_KIND_SIZED);
+    EXPECT_EQUAL("the kind of the view", r->view.kind, SIZED_KIND);
     r->blocks = (char **)suite_memory(n * sizeof *r->blocks);
     r->tally = slab_tally_new();
     return true; /* what is missing has failed the case, and kernels of it fail too */

@@ -28,6 +28,7 @@ SLAB_CASES(sized)
 SLAB_CASES(sized_large)
 SLAB_CASES(sized_full)
 SLAB_CASES(sized_checked)
+SLAB_CASES(sized_coalesced)
 SLAB_CASES(sized_growing)
 
 /* ---- failures --------------------------------------------------------------------------- */

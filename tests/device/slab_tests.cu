@@ -4,7 +4,8 @@
  * share a unit (slab_many.cu, and over 10^9 operations slab_property.cu); the host's side
  * (slab_host.cu); what is found under the hardened checks, and other views (slab_faults.cu); and
  * heaps as programs open them (slab_public.cu), and ones that grow under their kernels
- * (slab_growing.cu). Heaps of all sizes: sized_many.cu, sized_full.cu, sized_checked.cu. One line a case, then `N passed,
+ * (slab_growing.cu). Heaps of all sizes: sized_many.cu, sized_large.cu, sized_full.cu,
+ * sized_checked.cu, and behind coalescing sized_coalesced.cu. One line a case, then `N passed,
  * N failed, N skipped`. Exit status 0, 1 when a case failed, 77 without a GPU.
  *
  *   slab_tests [--only WORDS] [--quick] [--no-growing] [--operations N]
@@ -25,6 +26,8 @@ static void run_on(int device)
     test_run("slab", slab_sized_large_cases, slab_sized_large_case_count, device, suite.only);
     test_run("slab", slab_sized_full_cases, slab_sized_full_case_count, device, suite.only);
     test_run("slab", slab_sized_checked_cases, slab_sized_checked_case_count, device, suite.only);
+    test_run("slab", slab_sized_coalesced_cases, slab_sized_coalesced_case_count, device,
+             suite.only);
     if (!suite.no_growing) {
         test_run("slab", slab_growing_cases, slab_growing_case_count, device, suite.only);
         test_run("slab", slab_sized_growing_cases, slab_sized_growing_case_count, device,
