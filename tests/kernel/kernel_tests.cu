@@ -124,6 +124,45 @@ __global__ void cut_trees(void **roots)
     delete (tree *)roots[me ^ 33];
 }
 
+/* Each thread frees what is no block: on its stack, a program's own memory, behind the beginning of
+ * one. Then the block. */
+__global__ void free_wrongly(void **out, char *foreign)
+{
+    uint32_t me = blockIdx.x * blockDim.x + threadIdx.x;
+    volatile uint32_t local = me;
+    char *block = (char *)malloc(SIZE);
+    out[me] = block;
+    __syncwarp();
+    free((void *)&local);
+    free(foreign + 16 * me);
+    free(block + 16);
+    free(NULL);
+    free(block);
+}
+
+/* Each block twice: by one thread, then by another; and by two lanes at once. */
+__global__ void free_twice(void **out)
+{
+    static __shared__ void *blocks[32];
+    blocks[threadIdx.x] = malloc(SIZE);
+    out[threadIdx.x] = blocks[threadIdx.x];
+    __syncthreads();
+    free(blocks[threadIdx.x / 2]);
+    __syncthreads();
+    free(blocks[31 - threadIdx.x]);
+}
+
+/* One block, of which the last words are written, too. */
+__global__ void take_large(void **out, size_t size)
+{
+    char *block = (char *)malloc(size);
+    *out = block;
+    if (block) {
+        *(uint32_t *)block = 0;
+        *(uint32_t *)(block + size - 4) = 1;
+    }
+}
+
 __global__ void take_and_trap()
 {
     if (malloc(SIZE) || threadIdx.x == 0) {
@@ -186,11 +225,11 @@ static bool holds(int device, bool some)
 }
 
 /* A round with every block counted by the heap: that it was ours that served them. */
-static int round_on(int device)
+static int round_of(int device, size_t size)
 {
     scene it;
     NEED(make(&it));
-    take<<<THREADS / 256, 256>>>(it.pointers, SIZE);
+    take<<<THREADS / 256, 256>>>(it.pointers, size);
     NEED(done());
     NEED(served(&it) == THREADS);
     NEED(holds(device, true));
@@ -201,6 +240,11 @@ static int round_on(int device)
     cudaFree(it.pointers);
     cudaFree(it.wrong);
     return 0;
+}
+
+static int round_on(int device)
+{
+    return round_of(device, SIZE);
 }
 
 static int first_launch()
@@ -326,12 +370,76 @@ static int aligned()
     return 0;
 }
 
-/* CUDA's own heap has nothing to do with it. */
+/* CUDA's own heap has nothing to do with it: 16 times as much is served. */
 static int with_cudas_limit()
 {
-    NEED(cudaDeviceSetLimit(cudaLimitMallocHeapSize, 1 << 20) == cudaSuccess);
+    const size_t limit = 1 << 20;
+    NEED(cudaDeviceSetLimit(cudaLimitMallocHeapSize, limit) == cudaSuccess);
+    return round_of(0, 16 * limit / THREADS);
+}
+
+/* The program's word comes before the environment's, and does not change a heap that is open. */
+static int chosen_by_the_program()
+{
+    NEED(ga_kernel_use("slab:unit=512,capacity=8M/vmm") == GA_OK);
     NEED(round_on(0) == 0);
+    NEED(strstr(ga_heap_spec(ga_kernel_serving(0)), "unit=512"));
+    NEED(ga_kernel_use("slab:unit=1K,capacity=8M/vmm") == GA_OK);
+    NEED(round_on(0) == 0);
+    NEED(strstr(ga_heap_spec(ga_kernel_serving(0)), "unit=512"));
     return 0;
+}
+
+/* Far beyond any class, and more than 32 bits count. */
+static int large_blocks()
+{
+    scene it;
+    NEED(make(&it));
+    for (size_t size : {(size_t)100 << 20, ((size_t)4 << 30) + 4, (size_t)20 << 30}) {
+        take_large<<<1, 1>>>(it.pointers, size);
+        NEED(done());
+        NEED(it.pointers[0]);
+        NEED(ga_usable_size(ga_kernel_serving(0), it.pointers[0]) >= size);
+        give<<<1, 1>>>(it.pointers, it.wrong);
+        NEED(done());
+        NEED(holds(0, false));
+    }
+    take<<<1, 64>>>(it.pointers, (size_t)200 << 20); /* each lane of two warps */
+    NEED(done());
+    NEED(served(&it) == 64);
+    give<<<1, 64>>>(it.pointers, it.wrong);
+    NEED(done());
+    NEED(*it.wrong == 0);
+    return !holds(0, false);
+}
+
+/* What is no block is counted, and nothing is harmed. The log has how many: three a thread. */
+static int wrong_frees()
+{
+    char *foreign;
+    scene it;
+    NEED(make(&it));
+    NEED(cudaMalloc(&foreign, 16 * 256) == cudaSuccess);
+    free_wrongly<<<2, 128>>>(it.pointers, foreign);
+    NEED(done());
+    NEED(served(&it) == 256);
+    NEED(holds(0, false));
+    NEED(round_on(0) == 0);
+    return ga_kernel_close(0) != GA_OK;
+}
+
+/* With check=full each free that is too many is seen: of 16 blocks that two lanes free at once, and
+ * of the 16 others that have been freed once by then. */
+static int double_frees()
+{
+    scene it;
+    NEED(make(&it));
+    free_twice<<<1, 32>>>(it.pointers);
+    NEED(done());
+    NEED(served(&it) == 32);
+    NEED(holds(0, false));
+    NEED(round_on(0) == 0);
+    return ga_kernel_close(0) != GA_OK;
 }
 
 static void *launch_rounds(void *)
@@ -491,8 +599,9 @@ static int statistics()
 typedef struct part {
     const char *name;
     int (*run)();
-    const char *spec;  /* NULL: the usual */
-    const char *words; /* on standard error; NULL: whatever */
+    const char *spec;   /* NULL: the usual */
+    const char *words;  /* on standard error; NULL: whatever */
+    uint32_t times = 0; /* so often; 0: at least once */
 } part;
 
 static const part parts[] = {
@@ -506,6 +615,12 @@ static const part parts[] = {
     {"cooperative and with attributes", cooperative, NULL, NULL},
     {"aligned blocks", aligned, NULL, NULL},
     {"with cudaLimitMallocHeapSize", with_cudas_limit, NULL, NULL},
+    {"chosen by the program", chosen_by_the_program, "bogus", NULL},
+    {"large blocks", large_blocks, "coalesce/slab/vmm", NULL},
+    {"frees of what is no block", wrong_frees, "coalesce/slab/vmm",
+     "768 blocks were freed, but are none of this heap's"},
+    {"blocks that are freed twice", double_frees,
+     "coalesce/slab:unit=classes,capacity=64M,check=full/cuda", "freed twice in a kernel", 32},
     {"launches of many threads", threads, NULL, NULL},
     {"forks", forks, NULL, NULL},
     {"a kernel that traps with blocks held", traps, NULL, NULL},
@@ -517,18 +632,23 @@ static const part parts[] = {
     {"statistics", statistics, NULL, "malloc in kernels is replaced"},
 };
 
-static bool has_words(const char *path, const char *words)
+static bool has_words(const char *path, const char *words, uint32_t times)
 {
-    char text[8192];
+    char text[16384];
     FILE *file = fopen(path, "r");
     size_t length = file ? fread(text, 1, sizeof text - 1, file) : 0;
     text[length] = '\0';
     if (file) {
         fclose(file);
     }
-    bool has = strstr(text, words);
+    uint32_t found = 0;
+    for (const char *at = strstr(text, words); at; at = strstr(at + 1, words)) {
+        found++;
+    }
+    bool has = times ? found == times : found > 0;
     if (!has) {
-        printf("    expected \"%s\", got:\n%s", words, text);
+        printf("    expected \"%s\", times %u (0: any), got it %u times:\n%s", words, times, found,
+               text);
     }
     return has;
 }
@@ -558,7 +678,7 @@ static void run_part(const part *it)
     REQUIRE(file >= 0);
     close(file);
     int status = ended(start(it, errors));
-    bool said = status == 77 || !it->words || has_words(errors, it->words);
+    bool said = status == 77 || !it->words || has_words(errors, it->words, it->times);
     unlink(errors);
     if (status == 77) {
         SKIP("not on this machine");
