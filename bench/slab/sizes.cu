@@ -9,8 +9,7 @@
  *   bench-slab-sizes-linked [--rounds N] [--only WORDS]
  */
 #ifdef LINKED
-#define PROGRAM  "bench-slab-sizes-linked"
-#define RESIDENT 12 /* a kernel has the 40 registers of the functions that it is linked with */
+#define PROGRAM "bench-slab-sizes-linked"
 #else
 #define PROGRAM        "bench-slab-sizes"
 #define GA_KERNEL_ONLY GA_KERNEL_KIND_SIZED /* one backend, chosen when it is built */

@@ -399,7 +399,6 @@ static int large_blocks()
         take_large<<<1, 1>>>(it.pointers, size);
         NEED(done());
         NEED(it.pointers[0]);
-        NEED(ga_usable_size(ga_kernel_serving(0), it.pointers[0]) >= size);
         give<<<1, 1>>>(it.pointers, it.wrong);
         NEED(done());
         NEED(holds(0, false));

@@ -290,6 +290,55 @@ static void end(const char *name, unsigned long long least)
     failed = failed || bad;
 }
 
+/* ---- many values at once ------------------------------------------------------------------------------ */
+
+enum {
+    MANY = 64
+};
+
+__device__ uint32_t numbers[MANY]; /* number i is i */
+
+/* The assembler knows which registers CUDA's malloc and free leave alone, from sm_80 on more than a
+ * function must: those above 31, too. So must what replaces them. */
+__global__ void many_values(uint32_t round)
+{
+    uint32_t values[MANY];
+    uint32_t me = own_number();
+#pragma unroll
+    for (uint32_t i = 0; i < MANY; i++) {
+        values[i] = ((volatile uint32_t *)numbers)[i] + me;
+    }
+    void *block = malloc(16 + (me + round) % 3 * 100); /* of three sizes in each warp */
+    count(block, 16);
+#pragma unroll
+    for (uint32_t i = 0; i < MANY; i++) {
+        values[i] += block != NULL;
+    }
+    if (me % 5) { /* and by some of its lanes */
+        free(block);
+    }
+    uint32_t right = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < MANY; i++) {
+        right += values[i] == i + me + (block != NULL);
+    }
+    if (right != MANY) {
+        atomicAdd(&found.wrong, 1ull);
+    }
+    if (me % 5 == 0) {
+        free(block);
+    }
+}
+
+static void fill_numbers()
+{
+    uint32_t all[MANY];
+    for (uint32_t i = 0; i < MANY; i++) {
+        all[i] = i;
+    }
+    must(cudaMemcpyToSymbol(numbers, all, sizeof all), "numbers");
+}
+
 static void between_launches()
 {
     cudaStream_t streams[2];
@@ -324,6 +373,10 @@ static void run(uint32_t round)
     begin();
     trees<<<4, THREADS>>>(round);
     end("trees", 4 * THREADS);
+    begin();
+    fill_numbers();
+    many_values<<<BLOCKS, THREADS>>>(round);
+    end("many values", ALL);
     begin();
     aligned_objects<<<BLOCKS, THREADS>>>();
     end("aligned objects", ALL / 4);

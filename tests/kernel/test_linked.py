@@ -234,14 +234,15 @@ def fatbin_entries(data: bytes) -> list[tuple[str, int]]:
 
 
 class Registers(Case):
-    def test_a_kernel_of_1024_threads_can_still_be_launched(self) -> None:
-        """A kernel has the registers of what it calls."""
+    def test_none_above_31(self) -> None:
+        """ptxas takes malloc and free for CUDA's own, which leave those alone; and a kernel has the
+        registers of what it calls."""
         program = self.compile("program", PROGRAM, "-rdc=true")
         done = self.call(NVCC, ARCH, "-Xnvlink=-v,-suppress-stack-size-warning", "-dlink", "-cubin",
                          program, ARCHIVE, "-o", "linked.cubin")
         used = [int(number) for number in re.findall(r"used (\d+) registers", done.stderr)]
         self.assertEqual(1, len(used), done.stdout + done.stderr)
-        self.assertLessEqual(used[0], 40)
+        self.assertLessEqual(used[0], 32)
 
 
 class Programs(Case):
