@@ -233,6 +233,19 @@ static void work(size_t number)
     }
 }
 
+/* The variants have had their turns. */
+static void report(void)
+{
+    uint64_t turns = world.histories / BATCH;
+    printf("%llu histories, of:", (unsigned long long)world.histories);
+    for (uint64_t i = 0; i < VARIANTS; i++) {
+        uint64_t own = turns / VARIANTS + (i < turns % VARIANTS);
+        printf(" %s %llu", ga_lfht_variant_text((ga_lfht_variant)(FIRST_VARIANT + i)),
+               (unsigned long long)(own * BATCH));
+    }
+    printf("\n");
+}
+
 int main(int argc, char **argv)
 {
     stress_begin(argc, argv);
@@ -250,7 +263,7 @@ int main(int argc, char **argv)
         NEED(ga_lfht_close(world.map) == GA_OK);
         world.histories += BATCH;
     }
-    printf("%llu histories\n", (unsigned long long)world.histories);
+    report();
     NEED(ga_heap_close(world.heap) == GA_OK);
     return 0;
 }
