@@ -43,6 +43,7 @@ enum {
     KEY_BATCH,
     KEY_TUNED,
     KEY_COUNT,
+    KEY_PEERS,
     KEY_QUICK,
     KEY_JSON
 };
@@ -62,6 +63,10 @@ static const struct argp_option options[] = {
     {"batch", KEY_BATCH, "N", 0, "removals before a scan (default: the thesis's, 10000)", 0},
     {"tuned", KEY_TUNED, NULL, 0, "the library's own chain, chunk, root and batch instead", 0},
     {"count", KEY_COUNT, NULL, 0, "count path lengths and expansions as well", 0},
+    {"peers", KEY_PEERS, "NAME,NAME", 0,
+     "of others' maps only these, by the names that the tables have (default: all there are, in "
+     "bench-lfht)",
+     0},
     {"quick", KEY_QUICK, NULL, 0, "few keys, one round", 0},
     {"json", KEY_JSON, "FILE", 0, "write the results to FILE as JSON lines", 0},
     {0},
@@ -85,7 +90,7 @@ typedef struct request {
     const char *heaps[HEAPS_MOST];
     ga_bench_list chains, chunks;
     size_t root, batch;
-    const char *json;
+    const char *peers, *json;
 } request;
 
 /* ---- values --------------------------------------------------------------------------------- */
@@ -203,6 +208,9 @@ static error_t parse(int key, char *value, struct argp_state *state)
         return 0;
     case KEY_COUNT:
         r->count = true;
+        return 0;
+    case KEY_PEERS:
+        r->peers = value;
         return 0;
     case KEY_QUICK:
         r->quick = true;
@@ -337,6 +345,48 @@ static bool add_shapes(request *r, ga_lfht_variant variant, const char *heap)
     return true;
 }
 
+/* In "NAME,NAME". */
+static bool is_in_list(const char *name, const char *list)
+{
+    size_t length = strlen(name);
+    for (const char *at = list; at; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (strncmp(at, name, length) == 0 && (!at[length] || at[length] == ',')) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Those of others' that are wanted. False, with a sentence, where one is not there. */
+static bool add_peers(request *r, const ga_bench_peers *const *peers)
+{
+    const char *wanted = r->peers ? r->peers : "";
+    size_t found = 0, names = r->peers ? 1 : 0;
+    for (const char *c = wanted; *c; c++) {
+        names += *c == ',';
+    }
+    for (; peers && *peers; peers++) {
+        for (size_t i = 0; i < (*peers)->count; i++) {
+            const ga_bench_subject *peer = &(*peers)->list[i];
+            if (r->peers && !is_in_list(peer->name, wanted)) {
+                continue;
+            }
+            found++;
+            if (!add_entry(r, peer, NULL, (ga_bench_shape){0})) {
+                return false;
+            }
+        }
+    }
+    if (r->peers && found != names) {
+        fprintf(stderr,
+                "gpualloc: %s: --peers: \"%s\": expected names of maps that were installed when "
+                "bench-lfht was built, such as urcu,tbb\n",
+                r->name, wanted);
+    }
+    return !r->peers || found == names;
+}
+
 static int settle_entries(request *r, const ga_bench_peers *const *peers)
 {
     bool good = true;
@@ -346,12 +396,7 @@ static int settle_entries(request *r, const ga_bench_peers *const *peers)
                    (!r->variants[variant] || add_shapes(r, (ga_lfht_variant)variant, r->heaps[h]));
         }
     }
-    for (; peers && *peers; peers++) {
-        for (size_t i = 0; i < (*peers)->count; i++) {
-            good = good && add_entry(r, &(*peers)->list[i], NULL, (ga_bench_shape){0});
-        }
-    }
-    return good ? 0 : USAGE;
+    return good && add_peers(r, peers) ? 0 : USAGE;
 }
 
 static int run(request *r)

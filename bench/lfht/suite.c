@@ -197,6 +197,9 @@ static bool run_cell(cell c, FILE *out, ga_bench_progress *progress, size_t *fai
         good = summarize(&c, space, failed);
         print(&c, out);
     }
+    if (good && c.plan->json) {
+        fflush(c.plan->json); /* what ends the program later takes nothing of this */
+    }
     if (!good) {
         fputs("gpualloc: bench: out of memory, or the JSON file cannot be written\n", stderr);
     }

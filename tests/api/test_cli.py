@@ -265,6 +265,7 @@ class Bench(CommandTest):
         for args, part in ((["nonesuch"], "nonesuch"), (["--variant", "FHPB"], "FHPB"),
                            (["--chunk", "9"], "--chunk"), (["--chain", "0"], "--chain"),
                            (["--heap", "sistem"], "sistem"), (["--keys", "2T"], "--keys"),
+                           (["--quick", "--peers", "tbb"], "tbb"),
                            (["--quick", "--json", "/nonesuch/x"], "/nonesuch/x")):
             status = 1 if "--json" in args else 2
             self.refused(self.gpualloc("bench", "lfht", *args), status, part)
