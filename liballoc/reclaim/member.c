@@ -12,11 +12,11 @@
 #include <sched.h>
 #include <string.h>
 
-static _Thread_local ga_member *memberships; /* the one that was asked for last comes first */
+_Thread_local ga_member *ga_memberships;
 
 const void *ga_member_self(void)
 {
-    return &memberships;
+    return &ga_memberships;
 }
 
 /* ---- taking and handing on ----------------------------------------------------------------- */
@@ -120,7 +120,7 @@ static void push(ga_domain *domain, ga_member *member)
  * members of domains that are gone, whose addresses may be others' by now. */
 static ga_member **find(const ga_domain *domain)
 {
-    ga_member **link = &memberships;
+    ga_member **link = &ga_memberships;
     while (*link) {
         ga_member *member = *link;
         if (ga_member_standing(member) == GA_MEMBER_CLOSED) {
@@ -139,8 +139,8 @@ static void bring_to_front(ga_member **link)
 {
     ga_member *member = *link;
     *link = member->sibling;
-    member->sibling = memberships;
-    memberships = member;
+    member->sibling = ga_memberships;
+    ga_memberships = member;
 }
 
 static void leave_all(void);
@@ -162,8 +162,8 @@ static ga_member *admit(ga_domain *domain)
     }
     member->thread = ga_member_self();
     member->thread_id = ga_thread_id();
-    member->sibling = memberships;
-    memberships = member;
+    member->sibling = ga_memberships;
+    ga_memberships = member;
     return member;
 }
 
@@ -174,7 +174,7 @@ ga_status ga_member_join(ga_domain *domain, ga_member **out, bool *leave)
     *leave = false;
     if (*link) {
         bring_to_front(link);
-        *out = memberships;
+        *out = ga_memberships;
         return GA_OK;
     }
     pthread_once(&once, hook_thread_exit);
@@ -196,16 +196,16 @@ ga_status ga_domain_join(ga_domain *domain, ga_hazards **out)
     if (!domain) {
         return ga_fail(GA_ERR_ARGUMENT, "domain: NULL to join; expected ga_domain_open()'s");
     }
-    ga_member *member = memberships;
-    if (!member || member->domain != domain || ga_member_standing(member) == GA_MEMBER_CLOSED) {
-        bool leave;
-        ga_status status = ga_member_join(domain, &member, &leave);
-        if (status != GA_OK) {
-            return status;
-        }
+    if (ga_member_at_hand(domain, out)) {
+        return GA_OK;
     }
-    *out = &member->hazards;
-    return GA_OK;
+    ga_member *member;
+    bool leave;
+    ga_status status = ga_member_join(domain, &member, &leave);
+    if (status == GA_OK) {
+        *out = &member->hazards;
+    }
+    return status;
 }
 
 /* ---- leaving ------------------------------------------------------------------------------- */
@@ -246,7 +246,7 @@ static void leave_first(ga_member *member)
 {
     while (!ga_member_take(member, GA_MEMBER_JOINED, GA_MEMBER_TENDED)) {
         if (ga_member_standing(member) == GA_MEMBER_CLOSED) {
-            memberships = member->sibling;
+            ga_memberships = member->sibling;
             set_state(member, GA_MEMBER_DONE);
             return;
         }
@@ -259,7 +259,7 @@ static void leave_first(ga_member *member)
         break_off(member);
     }
     ga_scan_all(member);
-    ga_member **link = &memberships; /* reclaim functions may have asked for others */
+    ga_member **link = &ga_memberships; /* reclaim functions may have asked for others */
     while (*link != member) {
         link = &(*link)->sibling;
     }
@@ -269,8 +269,8 @@ static void leave_first(ga_member *member)
 
 static void leave_all(void)
 {
-    while (memberships) {
-        leave_first(memberships);
+    while (ga_memberships) {
+        leave_first(ga_memberships);
     }
 }
 
@@ -279,7 +279,7 @@ void ga_domain_leave(ga_domain *domain)
     ga_member **link = find(domain);
     if (*link) {
         bring_to_front(link);
-        leave_first(memberships);
+        leave_first(ga_memberships);
     }
 }
 
@@ -287,9 +287,9 @@ ga_member *ga_member_close_with(ga_member *closer)
 {
     ga_member **link = find(closer->domain);
     if (!*link) {
-        closer->sibling = memberships;
-        memberships = closer;
-        link = &memberships;
+        closer->sibling = ga_memberships;
+        ga_memberships = closer;
+        link = &ga_memberships;
     }
     return *link;
 }

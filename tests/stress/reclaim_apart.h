@@ -25,6 +25,7 @@
 #define ga_member_orphan     apart_member_orphan
 #define ga_member_self       apart_member_self
 #define ga_member_take       apart_member_take
+#define ga_memberships       apart_memberships
 #define ga_scan              apart_scan
 #define ga_scan_all          apart_scan_all
 #define ga_scan_empty        apart_scan_empty
