@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * A glance: a look at one key on the straight way from the root to its line, without a trail. A
- * lookup is one; a batch has many at once; what is put in begins with one.
+ * lookup is one; a batch has many at once; changes begin with one.
  *
  * It goes through links that are neither frozen nor deep, and protects two nodes: the one that the
  * place is in, and the one above. So T (trail.h) needs no trail: a link that is not frozen, seen
@@ -23,7 +23,7 @@ typedef struct glance {
 
 typedef struct batch {
     ga_lfht *map;
-    ga_hazards *mine;
+    ga_hazards mine; /* a copy: what is stored between two looks at it does not change it */
 } batch;
 
 typedef enum glance_sight {
@@ -52,13 +52,13 @@ static inline bool glance_down(const batch *b, glance *g, lfht_word link)
         __builtin_prefetch((const char *)place + LINE_BYTES / 2);
     }
     lfht_nap();
-    ga_hazard_set(b->mine, slot, line_at(link));
-    if (GA_LFHT_MUTANT != 1 && ga_hazard_load(b->mine, g->place) != link) {
+    ga_hazard_set(&b->mine, slot, line_at(link));
+    g->depth++;
+    if (GA_LFHT_MUTANT != 1 && ga_hazard_load(&b->mine, g->place) != link) {
         return false;
     }
     g->place = place;
     g->used += line_bits(link);
-    g->depth++;
     return true;
 }
 
@@ -79,24 +79,38 @@ static inline glance_sight glance_at(const batch *b, glance *g)
     return saw == LINE_CHANGED ? UNSURE : ANSWERED;
 }
 
-/* ---- changes -------------------------------------------------------------------------------- */
+static inline ga_status begin_batch(batch *b, ga_lfht *map)
+{
+    ga_hazards *mine;
+    ga_status status = lfht_join(map, &mine);
+    if (status == GA_OK) {
+        *b = (batch){map, *mine};
+    }
+    return status;
+}
+
+/* ---- of a single call ----------------------------------------------------------------------- */
 
 static inline ga_status begin_glance(batch *b, glance *g, ga_lfht *map, const uint64_t *key)
 {
     uint64_t hash = lfht_hash_of(map, *key);
-    *b = (batch){.map = map};
     *g = (glance){.key = key,
                   .hash = hash,
                   .place = root_place(map, hash),
                   .used = map->root_bits,
                   .slot = GLANCE_SLOT_FIRST};
-    return ga_domain_join(map->domain, &b->mine);
+    return begin_batch(b, map);
 }
 
+/* What it has set. */
 static inline void end_glance(const batch *b, const glance *g)
 {
-    ga_hazard_clear(b->mine, g->slot);
-    ga_hazard_clear(b->mine, g->slot + 1);
+    if (g->depth > 0) {
+        ga_hazard_clear(&b->mine, g->slot);
+    }
+    if (g->depth > 1) {
+        ga_hazard_clear(&b->mine, g->slot + 1);
+    }
 }
 
 /* To the key's line, which is not frozen. Its node stays, and a swap from the line's word says that

@@ -35,8 +35,6 @@
 #define LFHT_HAZARDS LFHT_PAIRS
 #include "batch.h"
 
-#include "../../liballoc/reclaim/state.h"
-
 LFHT_VARIANT(ga_lfht_hhl, "HHL", false);
 
 enum {

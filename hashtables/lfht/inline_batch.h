@@ -78,16 +78,19 @@ static void place_glances(group *at, uint32_t number)
 static void end_glances(const batch *b, uint32_t groups)
 {
     for (uint32_t slot = 0; slot < 2 * groups * GLANCE_GROUP; slot++) {
-        ga_hazard_clear(b->mine, GLANCE_SLOT_FIRST + slot);
+        ga_hazard_clear(&b->mine, GLANCE_SLOT_FIRST + slot);
     }
 }
 
 static ga_status lookup_batch(ga_lfht *map, const uint64_t *keys, size_t n, ga_lfht_found *found)
 {
-    batch b = {.map = map};
+    batch b;
     group groups[GLANCE_GROUPS];
     size_t turns = (n + GLANCE_GROUP - 1) / GLANCE_GROUP + 2;
-    ga_status status = ga_domain_join(map->domain, &b.mine);
+    ga_status status = begin_batch(&b, map);
+    if (status != GA_OK) {
+        return status;
+    }
     for (uint32_t i = 0; i < GLANCE_GROUPS; i++) {
         place_glances(&groups[i], i);
     }
@@ -101,9 +104,7 @@ static ga_status lookup_batch(ga_lfht *map, const uint64_t *keys, size_t n, ga_l
             status = step(&b, &groups[(turn + 1) % 3]);
         }
     }
-    if (b.mine) {
-        end_glances(&b, GLANCE_GROUPS);
-    }
+    end_glances(&b, GLANCE_GROUPS);
     return status;
 }
 
@@ -134,9 +135,12 @@ static ga_status insert_some(const batch *b, group *at, const uint64_t *keys,
 static ga_status insert_batch(ga_lfht *map, const uint64_t *keys, const uint64_t *values, size_t n,
                               ga_lfht_found *was, size_t *done)
 {
-    batch b = {.map = map};
+    batch b;
     group at;
-    ga_status status = ga_domain_join(map->domain, &b.mine);
+    ga_status status = begin_batch(&b, map);
+    if (status != GA_OK) {
+        return status;
+    }
     place_glances(&at, 0);
     while (status == GA_OK && *done < n) {
         size_t first = *done, left = n - first;
@@ -144,9 +148,7 @@ static ga_status insert_batch(ga_lfht *map, const uint64_t *keys, const uint64_t
                              left < GLANCE_GROUP ? (uint32_t)left : GLANCE_GROUP,
                              was ? was + first : NULL, done);
     }
-    if (b.mine) {
-        end_glances(&b, 1);
-    }
+    end_glances(&b, 1);
     return status;
 }
 

@@ -115,25 +115,22 @@ static ga_status lookup_hashed(ga_lfht *map, uint64_t key, uint64_t hash, ga_lfh
     return GA_OK;
 }
 
-/* A glance, most often: it writes nothing but two slots, and less than a third as many instructions
- * of it are between this lookup and the next, so that the processor waits for both at once. The
- * slots are a trail's, which there is none of meanwhile. */
+/* A glance, most often: it writes nothing but a slot or two, and few instructions of it are between
+ * this lookup and the next, so that the processor waits for several at once. */
 static ga_status lookup(ga_lfht *map, uint64_t key, ga_lfht_found *found)
 {
-    batch b = {.map = map};
-    ga_status status = ga_domain_join(map->domain, &b.mine);
+    batch b;
+    glance g;
+    ga_status status = begin_glance(&b, &g, map, &key);
     if (status != GA_OK) {
         return status;
     }
-    glance g = {.key = &key, .found = found, .hash = lfht_hash_of(map, key)};
-    g.place = root_place(map, g.hash);
-    g.used = map->root_bits;
+    g.found = found;
     glance_sight saw = glance_at(&b, &g);
     while (saw == GOES_ON) {
         saw = glance_at(&b, &g);
     }
-    ga_hazard_clear(b.mine, 0);
-    ga_hazard_clear(b.mine, 1);
+    end_glance(&b, &g);
     if (saw == UNSURE) {
         return lookup_hashed(map, key, g.hash, found);
     }
@@ -204,11 +201,11 @@ static ga_status remove_from_deep(trail *t, ga_lfht_found *was, bool *done)
     return status;
 }
 
-static ga_status remove_key(ga_lfht *map, uint64_t key, ga_lfht_found *was)
+static ga_status remove_hashed(ga_lfht *map, uint64_t key, uint64_t hash, ga_lfht_found *was)
 {
     trail t;
     bool done = false;
-    ga_status status = trail_begin(&t, map, key, lfht_hash_of(map, key));
+    ga_status status = trail_begin(&t, map, key, hash);
     if (status != GA_OK) {
         return status;
     }
@@ -218,6 +215,58 @@ static ga_status remove_key(ga_lfht *map, uint64_t key, ga_lfht_found *was)
                                     : remove_from_line(&t, was, &done);
     }
     trail_end(&t);
+    return status;
+}
+
+/* The swap that takes the key out, if it is there. False where a trail is wanted. */
+static inline bool remove_at_glance(const batch *b, glance *g, ga_lfht_found *was, bool *empties)
+{
+    lfht_word seen;
+    uint32_t lane = 0;
+    uint64_t value = 0;
+    if (!glance_to_line(b, g, &seen)) {
+        return false;
+    }
+    lfht_line *line = (lfht_line *)g->place;
+    line_sight sight = line_find(b->map, line, seen, g->hash, *g->key, &lane, &value);
+    if (sight == LINE_SEEN) {
+        lfht_word next = line_raised(line_set(seen, lane, LINE_FREE));
+        if (line_worn(seen) || !lfht_swap(&line->word, seen, next)) {
+            return false;
+        }
+        lfht_add(&ga_lfht_lane(b->map)->removed, 1);
+        *empties = !line_live(next);
+    }
+    tell(was, sight == LINE_SEEN, value);
+    return sight != LINE_CHANGED;
+}
+
+/* The hash's line has become empty by a glance: a trail is looked for, with the nodes above it. */
+static void emptied_hashed(ga_lfht *map, uint64_t key, uint64_t hash)
+{
+    trail t;
+    if (trail_begin(&t, map, key, hash) == GA_OK) {
+        trail_find(&t);
+        emptied(&t);
+        trail_end(&t);
+    }
+}
+
+static ga_status remove_key(ga_lfht *map, uint64_t key, ga_lfht_found *was)
+{
+    batch b;
+    glance g;
+    bool empties = false;
+    ga_status status = begin_glance(&b, &g, map, &key);
+    if (status != GA_OK) {
+        return status;
+    }
+    if (!remove_at_glance(&b, &g, was, &empties)) {
+        status = remove_hashed(map, key, g.hash, was);
+    } else if (empties) {
+        emptied_hashed(map, key, g.hash);
+    }
+    end_glance(&b, &g);
     return status;
 }
 

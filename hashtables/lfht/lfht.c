@@ -23,15 +23,6 @@ const char *ga_lfht_variant_text(ga_lfht_variant variant)
     return (unsigned)variant < GA_LFHT_VARIANT_COUNT ? variants[variant]->name : "?";
 }
 
-/* Different for different keys: each step can be undone (splitmix64). */
-static uint64_t spread(void *context, uint64_t key)
-{
-    (void)context;
-    key = (key ^ (key >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    key = (key ^ (key >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return key ^ (key >> 31);
-}
-
 /* ---- nodes ---------------------------------------------------------------------------------- */
 
 void *ga_lfht_node(ga_lfht *map, size_t size)
@@ -158,7 +149,7 @@ static void fill(ga_lfht *map, const ga_lfht_options *o)
 {
     map->variant = variants[o->variant];
     map->heap = o->heap;
-    map->hash = o->hash ? o->hash : spread;
+    map->hash = o->hash;
     map->equal = o->equal;
     map->context = o->context;
     map->chunk = o->chunk ? o->chunk : map->variant->chunk;
@@ -266,13 +257,15 @@ static bool is_closed(const ga_lfht *map)
     return __atomic_load_n(&map->closed, __ATOMIC_RELAXED);
 }
 
-static ga_status no_map(const ga_lfht *map)
+static __attribute__((noinline, cold)) ga_status refuse_map(const ga_lfht *map)
 {
-    if (map && !is_closed(map)) {
-        return GA_OK;
-    }
     return ga_fail(GA_ERR_ARGUMENT, "lfht: %s: expected one that is open",
                    map ? "the map is closed" : "no map");
+}
+
+static inline ga_status no_map(const ga_lfht *map)
+{
+    return map && !is_closed(map) ? GA_OK : refuse_map(map);
 }
 
 /* ---- close ---------------------------------------------------------------------------------- */
@@ -384,13 +377,18 @@ ga_status ga_lfht_remove(ga_lfht *map, uint64_t key, ga_lfht_found *was)
     return status ? status : map->variant->remove(map, key, was);
 }
 
+static __attribute__((noinline, cold)) ga_status refuse_place(void)
+{
+    return ga_fail(GA_ERR_ARGUMENT, "lfht: no place for what is found: expected a pointer");
+}
+
 ga_status ga_lfht_lookup(ga_lfht *map, uint64_t key, ga_lfht_found *found)
 {
     ga_status status = no_map(map);
-    if (status == GA_OK && !found) {
-        status = ga_fail(GA_ERR_ARGUMENT, "lfht: no place for what is found: expected a pointer");
+    if (status != GA_OK) {
+        return status;
     }
-    return status ? status : map->variant->lookup(map, key, found);
+    return found ? map->variant->lookup(map, key, found) : refuse_place();
 }
 
 static ga_status no_array(const char *what, const void *array, size_t n)

@@ -7,9 +7,10 @@
 
 #include "words.h"
 
+#include "../../liballoc/reclaim/state.h"
+
 #include <gpualloc/backend.h>
 #include <gpualloc/lfht.h>
-#include <gpualloc/reclaim.h>
 
 enum {
     LFHT_LANES = 64,
@@ -123,8 +124,8 @@ struct ga_lfht {
     uint32_t root_bits;
     uint64_t per_bucket; /* keys that are expected in a bucket of the root; 0: not known */
     ga_heap *heap;
-    ga_domain *domain; /* NULL where nothing is reclaimed */
-    ga_lfht_hash *hash;
+    ga_domain *domain;  /* NULL where nothing is reclaimed */
+    ga_lfht_hash *hash; /* NULL: lfht_spread() */
     ga_lfht_equal *equal;
     void *context;
     uint32_t chunk, chain, leaf_slots, batch;
@@ -219,9 +220,23 @@ static inline void lfht_count_depth(lfht_lane *lane, uint32_t level)
     }
 }
 
+/* Different for different keys: each step can be undone (splitmix64). */
+static inline uint64_t lfht_spread(uint64_t key)
+{
+    key = (key ^ (key >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    key = (key ^ (key >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return key ^ (key >> 31);
+}
+
 static inline uint64_t lfht_hash_of(const ga_lfht *map, uint64_t key)
 {
-    return map->hash(map->context, key);
+    return map->hash ? map->hash(map->context, key) : lfht_spread(key);
+}
+
+/* The calling thread's slots: every call begins with it. */
+static inline ga_status lfht_join(const ga_lfht *map, ga_hazards **out)
+{
+    return ga_member_at_hand(map->domain, out) ? GA_OK : ga_domain_join(map->domain, out);
 }
 
 static inline bool lfht_same_key(const ga_lfht *map, uint64_t a, uint64_t b)

@@ -56,7 +56,7 @@ static inline ga_status trail_begin(trail *t, ga_lfht *map, uint64_t key, uint64
     t->key = key;
     t->most = 0;
     t->room = false;
-    return ga_domain_join(map->domain, &t->mine);
+    return lfht_join(map, &t->mine);
 }
 
 static inline void trail_end(const trail *t)

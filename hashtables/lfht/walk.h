@@ -139,7 +139,7 @@ LFHT_INLINE ga_status begin(walk *w, ga_lfht *map, uint64_t key, uint64_t hash)
     w->at_below = 2;
     w->failed = false;
     w->gathered = NULL;
-    ga_status status = LFHT_HAZARDS ? ga_domain_join(map->domain, &w->mine) : GA_OK;
+    ga_status status = LFHT_HAZARDS ? lfht_join(map, &w->mine) : GA_OK;
     if (status == GA_OK) {
         if (LFHT_HAZARDS == LFHT_PAIRS) {
             lfht_pair_hash(w->mine, 0, hash);
