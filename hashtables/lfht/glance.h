@@ -62,8 +62,8 @@ static inline bool glance_down(const batch *b, glance *g, lfht_word link)
     return true;
 }
 
-/* What the place says; or to the line below. */
-static inline glance_sight glance_at(const batch *b, glance *g)
+/* What the place says; or to the line below. Not `calls`: keys are equal that are the same. */
+static inline glance_sight glance_at(const batch *b, glance *g, bool calls)
 {
     uint32_t lane;
     uint64_t value;
@@ -72,9 +72,10 @@ static inline glance_sight glance_at(const batch *b, glance *g)
         bool plain = !(word & LINE_FROZEN) && !line_is_deep(word);
         return plain && glance_down(b, g, word) ? GOES_ON : UNSURE;
     }
-    line_sight saw = word & LINE_LINK ? LINE_ABSENT
-                                      : line_find(b->map, (const lfht_line *)g->place, word,
-                                                  g->hash, *g->key, &lane, &value);
+    line_sight saw = word & LINE_LINK
+                         ? LINE_ABSENT
+                         : line_find(calls ? b->map : NULL, (const lfht_line *)g->place, word,
+                                     g->hash, *g->key, &lane, &value);
     *g->found = (ga_lfht_found){saw == LINE_SEEN, saw == LINE_SEEN ? value : 0};
     return saw == LINE_CHANGED ? UNSURE : ANSWERED;
 }
@@ -91,14 +92,18 @@ static inline ga_status begin_batch(batch *b, ga_lfht *map)
 
 /* ---- of a single call ----------------------------------------------------------------------- */
 
+static inline glance glance_of(const ga_lfht *map, const uint64_t *key, uint64_t hash)
+{
+    return (glance){.key = key,
+                    .hash = hash,
+                    .place = root_place(map, hash),
+                    .used = map->root_bits,
+                    .slot = GLANCE_SLOT_FIRST};
+}
+
 static inline ga_status begin_glance(batch *b, glance *g, ga_lfht *map, const uint64_t *key)
 {
-    uint64_t hash = lfht_hash_of(map, *key);
-    *g = (glance){.key = key,
-                  .hash = hash,
-                  .place = root_place(map, hash),
-                  .used = map->root_bits,
-                  .slot = GLANCE_SLOT_FIRST};
+    *g = glance_of(map, key, lfht_hash_of(map, *key));
     return begin_batch(b, map);
 }
 

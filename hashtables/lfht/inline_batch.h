@@ -30,7 +30,7 @@ static ga_status step(const batch *b, group *at)
     ga_status status = GA_OK;
     for (uint32_t i = 0; i < at->count && status == GA_OK;) {
         glance *g = &at->glances[i];
-        glance_sight saw = glance_at(b, g);
+        glance_sight saw = glance_at(b, g, true);
         if (saw == UNSURE) {
             status = lookup_hashed(b->map, *g->key, g->hash, g->found);
         } else if (saw == ANSWERED && b->map->counting) {

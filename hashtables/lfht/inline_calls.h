@@ -115,9 +115,20 @@ static ga_status lookup_hashed(ga_lfht *map, uint64_t key, uint64_t hash, ga_lfh
     return GA_OK;
 }
 
-/* A glance, most often: it writes nothing but a slot or two, and few instructions of it are between
- * this lookup and the next, so that the processor waits for several at once. */
-static ga_status lookup(ga_lfht *map, uint64_t key, ga_lfht_found *found)
+/* To the end of a glance. */
+static inline glance_sight glance_on(const batch *b, glance *g, bool calls)
+{
+    glance_sight saw = glance_at(b, g, calls);
+    while (saw == GOES_ON) {
+        saw = glance_at(b, g, calls);
+    }
+    end_glance(b, g);
+    return saw;
+}
+
+/* In maps that are not simple, and in a thread's first call. */
+static __attribute__((noinline)) ga_status lookup_calling(ga_lfht *map, uint64_t key,
+                                                          ga_lfht_found *found)
 {
     batch b;
     glance g;
@@ -126,18 +137,28 @@ static ga_status lookup(ga_lfht *map, uint64_t key, ga_lfht_found *found)
         return status;
     }
     g.found = found;
-    glance_sight saw = glance_at(&b, &g);
-    while (saw == GOES_ON) {
-        saw = glance_at(&b, &g);
-    }
-    end_glance(&b, &g);
-    if (saw == UNSURE) {
+    if (glance_on(&b, &g, true) == UNSURE) {
         return lookup_hashed(map, key, g.hash, found);
     }
     if (map->counting) {
         count_lookup(map, g.depth);
     }
     return GA_OK;
+}
+
+/* A glance, most often: it writes nothing but a slot or two and calls nothing, so few instructions
+ * are between what this lookup waits for and what the next does, and the processor waits for
+ * several at once. */
+static ga_status lookup(ga_lfht *map, uint64_t key, ga_lfht_found *found)
+{
+    ga_hazards *mine;
+    if (!map->simple || !ga_member_at_hand(map->domain, &mine)) {
+        return lookup_calling(map, key, found);
+    }
+    batch b = {map, *mine};
+    glance g = glance_of(map, &key, lfht_spread(key));
+    g.found = found;
+    return glance_on(&b, &g, false) == UNSURE ? lookup_hashed(map, key, g.hash, found) : GA_OK;
 }
 
 /* ---- removing ------------------------------------------------------------------------------- */

@@ -159,6 +159,7 @@ static void fill(ga_lfht *map, const ga_lfht_options *o)
     map->per_bucket = o->expected >> map->root_bits;
     map->batch = o->batch ? o->batch : BATCH;
     map->counting = o->flags & GA_LFHT_COUNT;
+    map->simple = !o->hash && !o->equal && !map->counting;
     map->checked = o->flags & GA_LFHT_CHECK;
 }
 

@@ -286,7 +286,7 @@ static inline line_sight line_find_same(const lfht_line *line, lfht_word word, l
 }
 
 /* The key's lane and value, as they were when the word was read. Only keys that were in the map
- * then are shown to the caller's function. */
+ * then are shown to the caller's function; without `map` there is none. */
 static inline line_sight line_find(const ga_lfht *map, const lfht_line *line, lfht_word word,
                                    uint64_t hash, uint64_t key, uint32_t *lane, uint64_t *value)
 {
@@ -294,7 +294,7 @@ static inline line_sight line_find(const ga_lfht *map, const lfht_line *line, lf
     if (!lasts) {
         return LINE_ABSENT;
     }
-    if (__builtin_expect(!map->equal, 1)) {
+    if (__builtin_expect(!map || !map->equal, 1)) {
         return line_find_same(line, word, lasts, key, lane, value);
     }
     do {

@@ -130,6 +130,7 @@ struct ga_lfht {
     void *context;
     uint32_t chunk, chain, leaf_slots, batch;
     bool counting;
+    bool simple; /* no function of the caller's, and nothing is counted */
     bool own_heap;
     bool checked, closed; /* GA_LFHT_CHECK */
     ga_lfht *next;        /* of those that were checked and are closed */
