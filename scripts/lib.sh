@@ -135,9 +135,10 @@ run_tests() {
 # What is staged for another machine. It travels as one archive of at most so many bytes.
 STAGE_BYTES=$((64 << 20))
 
-# Print where the loader finds a library, if it does.
+# Print where the loader finds a library, if it does. To the end of the list: who stops reading kills
+# the program that writes, and with pipefail that would be a failure.
 find_library() {
-    PATH=$PATH:/sbin:/usr/sbin ldconfig -p | awk -v name="$1" '$1 == name { print $NF; exit }'
+    PATH=$PATH:/sbin:/usr/sbin ldconfig -p | awk -v name="$1" '$1 == name && !seen++ { print $NF }'
 }
 
 # Copy the libraries that the programs in $1/bin need, beyond the C library's own, to $1/lib.
