@@ -73,10 +73,16 @@ static void thread_exit(void)
     pthread_mutex_unlock(&list_lock);
 }
 
-/* From the start, as in registry.c. */
+/* From the start, as in registry.c; and before the first heap of all, where that is sooner. A heap
+ * that is a process's malloc is opened before libraries' constructors run, and what these register
+ * allocates around a fork: it runs while our handlers hold no lock if ours are the oldest. */
 __attribute__((constructor)) static void watch_forks(void)
 {
-    pthread_atfork(fork_prepare, fork_parent, fork_child);
+    static bool watched;
+    /* relaxed: elects the one that registers. Threads that could fork meanwhile come later. */
+    if (!__atomic_exchange_n(&watched, true, __ATOMIC_RELAXED)) {
+        pthread_atfork(fork_prepare, fork_parent, fork_child);
+    }
 }
 
 static void watch_threads(void)
@@ -87,6 +93,7 @@ static void watch_threads(void)
 static void list_add(ga_heap *heap)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+    watch_forks();
     pthread_once(&once, watch_threads);
     pthread_mutex_lock(&list_lock);
     heap->following = list;

@@ -26,6 +26,14 @@ static void destroy(void *value)
     }
 }
 
+/* Around a fork: registered once malloc was in use, and before the preload's constructors. The
+ * preload's own handlers are older: they hold no lock yet before a fork, and none any more after it. */
+static void allocate(void)
+{
+    free(malloc(3000));
+    free(malloc(300000));
+}
+
 __attribute__((constructor)) static void begin(void)
 {
     CHECK(pthread_key_create(&early_key, destroy) == 0);
@@ -35,6 +43,7 @@ __attribute__((constructor)) static void begin(void)
         check_fill(early_blocks[i], i * 100 + 1, (int)i);
     }
     free(realloc(malloc(10), 100000));
+    CHECK(pthread_atfork(allocate, allocate, allocate) == 0);
 }
 
 __attribute__((destructor)) static void end(void)

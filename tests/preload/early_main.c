@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
  * Allocation before and after everything else: in an indirect function's resolver, which runs
- * while the program is being relocated, in a constructor that runs before the preload's, and in
- * the destructors of keys that are older and younger than the preload's own.
+ * while the program is being relocated, in a constructor that runs before the preload's, in the
+ * destructors of keys that are older and younger than the preload's own, and in handlers around a
+ * fork that are older.
  */
 #include "check.h"
 #include "early.h"
 
 #include <malloc.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 
 /* ---- the resolver -------------------------------------------------------------------------- */
 
@@ -102,11 +104,28 @@ static void test_keys(void)
     puts("keys: served");
 }
 
+/* ---- forks --------------------------------------------------------------------------------- */
+
+static void test_fork(void)
+{
+    for (int i = 0; i < 3; i++) {
+        int status = 1;
+        pid_t child = fork();
+        if (child == 0) {
+            free(malloc(700));
+            _exit(0);
+        }
+        CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    }
+    puts("forks: served");
+}
+
 int main(void)
 {
     test_resolver();
     test_constructor();
     test_keys();
+    test_fork();
     fflush(stdout);
     return 0;
 }
