@@ -99,6 +99,13 @@ static void fork_child(void)
     init_locks();
 }
 
+/* From the start, since a fork that has begun does not run what is registered meanwhile. */
+__attribute__((constructor)) static void watch_forks(void)
+{
+    pthread_atfork(fork_prepare, fork_parent, fork_child);
+}
+
+/* Once, and once more in the child of a fork that came in the middle of it. */
 static void read_settings(void)
 {
     const char *told = getenv("GPUALLOC_DEVICE");
@@ -108,7 +115,6 @@ static void read_settings(void)
         read = PASSING;
     }
     init_locks();
-    pthread_atfork(fork_prepare, fork_parent, fork_child);
     /* S1: release. Pairs with S2. */
     __atomic_store_n(&mode, read, __ATOMIC_RELEASE);
 }

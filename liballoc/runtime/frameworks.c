@@ -54,7 +54,8 @@ static void fork_child(void)
     pthread_mutex_init(&lock, NULL); /* who held it is not here */
 }
 
-static void watch(void)
+/* From the start, since a fork that has begun does not run what is registered meanwhile. */
+__attribute__((constructor)) static void watch_forks(void)
 {
     pthread_atfork(NULL, NULL, fork_child);
 }
@@ -84,7 +85,6 @@ static void open_slot(slot *it, int device)
 /* NULL: there is no heap, and a sentence says why. */
 static slot *slot_of(int device)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (device < 0 || device >= GA_CUDA_DEVICES) {
         ga_fail(GA_ERR_DEVICE, "no CUDA device %d: expected one from 0 to %d", device,
                 GA_CUDA_DEVICES - 1);
@@ -93,7 +93,6 @@ static slot *slot_of(int device)
     slot *it = &slots[device];
     /* F2: acquire. Pairs with F1. */
     if (__atomic_load_n(&it->state, __ATOMIC_ACQUIRE) == CLOSED) {
-        pthread_once(&once, watch);
         pthread_mutex_lock(&lock);
         if (it->state == CLOSED) {
             open_slot(it, device);

@@ -55,16 +55,10 @@ static void fork_child(void)
     epoch++;
 }
 
-static void watch(void)
+/* From the start, since a fork that has begun does not run what is registered meanwhile. */
+__attribute__((constructor)) static void watch_forks(void)
 {
     pthread_atfork(NULL, NULL, fork_child);
-}
-
-static void enter(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch);
-    pthread_mutex_lock(&lock);
 }
 
 /* ---- opening ------------------------------------------------------------------------------------ */
@@ -286,7 +280,7 @@ ga_status ga_kernel_publish(int device, void *variable)
     if (!it) {
         return no_slot(device);
     }
-    enter();
+    pthread_mutex_lock(&lock);
     ga_status status = variable ? publish_locked(it, device, variable) : not_active(device);
     pthread_mutex_unlock(&lock);
     return status;
@@ -322,7 +316,7 @@ ga_status ga_kernel_use(const char *spec)
         }
         memcpy(copy, spec, size);
     }
-    enter();
+    pthread_mutex_lock(&lock);
     char *old = chosen;
     chosen = copy;
     ga_libc.free(old);
@@ -337,7 +331,7 @@ ga_heap *ga_kernel_serving(int device)
     if (!it) {
         return NULL;
     }
-    enter();
+    pthread_mutex_lock(&lock);
     ga_heap *heap = it->state == OPEN ? it->heap : NULL;
     pthread_mutex_unlock(&lock);
     return heap;
@@ -350,7 +344,7 @@ ga_status ga_kernel_close(int device)
     if (!it) {
         return no_slot(device);
     }
-    enter();
+    pthread_mutex_lock(&lock);
     if (it->state == OPEN) {
         status = ga_heap_close(it->heap);
         ga_device_forget(device);

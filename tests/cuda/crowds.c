@@ -5,6 +5,7 @@
  *
  *   crowds CASE
  */
+#include "../support/first_call.h"
 #include "cases.h"
 
 /* ---- threads ------------------------------------------------------------------------------- */
@@ -148,6 +149,32 @@ static void forks(void)
     beside(fork_once, 50);
 }
 
+static void *ask_first(void *unused)
+{
+    CUdeviceptr block = 0;
+    (void)unused;
+    CHECK_SAME(0, cu.push(everybodys));
+    CHECK_SAME(0, cu.alloc(&block, MIB));
+    CHECK_SAME(0, cu.free(block));
+    return NULL;
+}
+
+/* A fork that has begun before the first request, and ends while that opens the heap, whose own
+ * driver is the pipe. The child finds no lock taken, nor do its own children. */
+static void fork_first(void)
+{
+    CHECK_SAME(0, cu.get_current(&everybodys));
+    pid_t child = first_call_fork("GPUALLOC_CUDA_DRIVER", ask_first);
+    if (child == 0) {
+        not_so = 0;
+        CHECK(cu.reset(0) != CUDA_SUCCESS, "there is no device here");
+        fork_once();
+        _exit(not_so != 0);
+    }
+    end_child(child);
+    CHECK(first_call_end(), "the first request did not wait");
+}
+
 static CUstream capturing;
 
 static void capture_once(void)
@@ -286,7 +313,7 @@ static const cu_case cases[] = {
     {"ending", ending},           {"ending_early", ending_early},
     {"ending_busy", ending_busy}, {"forks", forks},
     {"captures", captures},       {"resetting", resetting},
-    {"contest", contest},
+    {"contest", contest},         {"fork_first", fork_first},
 };
 
 int main(int argc, char **argv)

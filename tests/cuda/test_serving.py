@@ -134,6 +134,10 @@ class Serving(Case):
             with self.subTest(spec):
                 self.passes("crowds", "resetting", device=spec, quiet=False)
 
+    def test_fork_in_the_first_request(self) -> None:
+        outcome = self.passes("crowds", "fork_first", device="vmm", quiet=False)
+        self.assertIn("going on with the driver's own allocator", outcome.stderr)
+
     def test_driver_that_fails(self) -> None:
         """At each of its calls in turn: blocks stay what they were, and none is lost."""
         for spec in ("", "cuda", "async", "vmm", "vmm:free=event", "vmm:free=order", "slab/vmm",
