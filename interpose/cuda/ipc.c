@@ -2,7 +2,8 @@
  *
  * STRUCTURE  two lists, each under a lock of its own: blocks given away, and blocks of others,
  *            mapped here. A count of the first that frees read without it. What was closed during a
- *            capture is in a third list, under the second's lock, until there is none.
+ *            capture is in a third list, under the second's lock, until there is none; so is what
+ *            the driver would not take back, until it does.
  * INVARIANT  a block given away is live. A block of another process is mapped as long as it was
  *            opened more often than closed, or put off
  * ORDER      I1/I2 for the count. A block is given away before its handle is anybody's, and its
@@ -306,7 +307,7 @@ static ga_status check_pieces(const handle *wanted, const ga_vmm_pieces *pieces)
                           (unsigned long long)wanted->size);
 }
 
-static ga_status map_guest(guest *made, int device)
+static ga_status map_guest(guest *made)
 {
     ga_vmm_pieces pieces;
     const handle *wanted = &made->handle;
@@ -316,12 +317,32 @@ static ga_status map_guest(guest *made, int device)
     }
     status = check_pieces(wanted, &pieces);
     if (status == GA_OK) {
-        status = ga_vmm_guest_open(&made->memory, device, &pieces);
+        status = ga_vmm_guest_open(&made->memory, made->block.device, &pieces);
     }
-    made->block =
-        (ga_cuda_block){made->memory.base + pieces.before, wanted->size, device, 1, false};
+    made->block.start = made->memory.base + pieces.before;
     ga_vmm_pieces_drop(&pieces);
     return status;
+}
+
+/* Under no lock. */
+static void put_it_off(guest *gone)
+{
+    pthread_mutex_lock(&guest_lock);
+    gone->following = put_off;
+    put_off = gone;
+    pthread_mutex_unlock(&guest_lock);
+}
+
+/* What the driver would not take back is asked for again: when another is opened or closed. */
+static void end_guest(guest *gone)
+{
+    if (ga_vmm_guest_close(&gone->memory)) {
+        ga_libc.free(gone);
+        return;
+    }
+    ga_log(GA_LOG_INFO, "device %d: the driver keeps a block of %zu bytes of another process: %s",
+           gone->block.device, gone->block.size, ga_error_text());
+    put_it_off(gone);
 }
 
 static CUresult make_guest(const handle *wanted, int device, guest **out)
@@ -331,10 +352,12 @@ static CUresult make_guest(const handle *wanted, int device, guest **out)
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     made->handle = *wanted;
-    ga_status status = map_guest(made, device);
+    made->block = (ga_cuda_block){0, wanted->size, device, 1, false};
+    ga_status status = map_guest(made);
     if (status != GA_OK) {
-        ga_libc.free(made);
-        return refused(status);
+        CUresult result = refused(status); /* before what follows has a sentence of its own */
+        end_guest(made);
+        return result;
     }
     *out = made;
     return CUDA_SUCCESS;
@@ -359,12 +382,6 @@ static guest *open_once_more(const handle *wanted, int device, guest *made, CUde
     return g;
 }
 
-static void end_guest(guest *gone)
-{
-    ga_vmm_guest_close(&gone->memory);
-    ga_libc.free(gone);
-}
-
 /* While the other process is asked nobody is kept waiting; another thread may be faster. */
 static CUresult open_guest(CUdeviceptr *out, const handle *wanted)
 {
@@ -377,6 +394,7 @@ static CUresult open_guest(CUdeviceptr *out, const handle *wanted)
     if (open_once_more(wanted, device, NULL, out)) {
         return CUDA_SUCCESS;
     }
+    ga_cuda_ipc_put_off();
     if (ga_cuda_handover_is_ours(&wanted->name)) {
         return CUDA_ERROR_INVALID_CONTEXT; /* the driver's answer to that */
     }
@@ -404,10 +422,7 @@ static bool drop_guest(guest *gone)
 /* A capture that ends meanwhile may have looked too early. */
 static void drop_guest_later(guest *gone)
 {
-    pthread_mutex_lock(&guest_lock);
-    gone->following = put_off;
-    put_off = gone;
-    pthread_mutex_unlock(&guest_lock);
+    put_it_off(gone);
     if (!ga_cuda_capturing()) {
         ga_cuda_ipc_put_off();
     }
@@ -447,6 +462,9 @@ static bool close_guest(CUdeviceptr start)
         gone = take_guest(at);
     }
     pthread_mutex_unlock(&guest_lock);
+    if (found) {
+        ga_cuda_ipc_put_off();
+    }
     if (gone && !drop_guest(gone)) {
         drop_guest_later(gone);
     }
@@ -470,6 +488,18 @@ static guest *take_guest_of(int device)
     return gone;
 }
 
+/* What the driver keeps of it goes with the context: nobody asks for it again. */
+static void end_guest_for_good(guest *gone)
+{
+    if (!ga_vmm_guest_close(&gone->memory)) {
+        ga_log(GA_LOG_WARN,
+               "device %d: the driver keeps a block of %zu bytes of another process: %s",
+               gone->block.device, gone->block.size, ga_error_text());
+    }
+    ga_libc.free(gone->memory.handles);
+    ga_libc.free(gone);
+}
+
 /* The context goes, and captures in it. */
 void ga_cuda_ipc_reset(int device)
 {
@@ -483,8 +513,13 @@ void ga_cuda_ipc_reset(int device)
     }
     pthread_mutex_unlock(&given_lock);
     for (guest *gone; (gone = take_guest_of(device)) != NULL;) {
-        if (!drop_guest(gone)) {
-            end_guest(gone);
+        bool calm = ga_cuda_captures_hold();
+        if (calm) {
+            ga_cuda_wait_for(device);
+        }
+        end_guest_for_good(gone);
+        if (calm) {
+            ga_cuda_captures_let_go();
         }
     }
 }

@@ -23,7 +23,8 @@ bool ga_cuda_ipc_find(CUdeviceptr address, ga_cuda_block *out);
 /* The primary context of the device goes: so does what was given away and mapped there. */
 void ga_cuda_ipc_reset(int device);
 
-/* Unmap what was closed during a capture, now that no stream captures. */
+/* Unmap what was closed during a capture, now that no stream captures; and what the driver would not
+ * take back before. */
 void ga_cuda_ipc_put_off(void);
 
 /* Around fork(2). */

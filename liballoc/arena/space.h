@@ -61,6 +61,10 @@ struct ga_space {
  * GA_ERR_DEVICE       no such device or driver */
 ga_status ga_space_open(ga_space *space, const ga_arena_options *options);
 
+/* A device's, for memory of other processes alone (GA_ARENA_SHARE_FD): no chunk is made. Errors as
+ * above. */
+ga_status ga_space_open_guest(ga_space *space, int device);
+
 /* Addresses: at `wanted` or GA_ERR_NO_ROOM; wanted 0: anywhere, at a multiple of 2 MiB if they are
  * that many. GA_ERR_MEMORY where there are none. */
 ga_status ga_space_reserve(ga_space *space, uint64_t size, uintptr_t wanted, uintptr_t *base);

@@ -420,19 +420,12 @@ static ga_status set_up(ga_space *space, const ga_cuda_driver *driver,
                               CU_MEM_ALLOC_GRANULARITY_MINIMUM);
     }
     space->granule = granule;
-    return status == GA_OK ? try_chunk(space) : status;
+    return status;
 }
 
-ga_status ga_space_open_device(ga_space *space, const ga_arena_options *options)
+static ga_status open_untried(ga_space *space, const ga_arena_options *options)
 {
     ga_cuda_scope scope;
-    if (options->flags & GA_ARENA_HUGE_PAGES) {
-        return ga_fail(GA_ERR_UNSUPPORTED, "GA_ARENA_HUGE_PAGES is for the host");
-    }
-    if (options->peer_count >= GA_CUDA_DEVICES || (options->peer_count && !options->peers)) {
-        return ga_fail(GA_ERR_ARGUMENT, "peers: expected up to %d, got %u at %p",
-                       GA_CUDA_DEVICES - 1, options->peer_count, (const void *)options->peers);
-    }
     ga_status status = ga_cuda_enter(&scope, options->device);
     if (status != GA_OK) {
         return status;
@@ -442,4 +435,27 @@ ga_status ga_space_open_device(ga_space *space, const ga_arena_options *options)
     status = set_up(space, scope.driver, options);
     ga_cuda_leave(&scope);
     return status;
+}
+
+ga_status ga_space_open_guest(ga_space *space, int device)
+{
+    ga_arena_options options = {.options_size = sizeof options,
+                                .place = GA_PLACE_DEVICE,
+                                .device = device,
+                                .flags = GA_ARENA_SHARE_FD};
+    *space = (ga_space){.flags = options.flags};
+    return open_untried(space, &options);
+}
+
+ga_status ga_space_open_device(ga_space *space, const ga_arena_options *options)
+{
+    if (options->flags & GA_ARENA_HUGE_PAGES) {
+        return ga_fail(GA_ERR_UNSUPPORTED, "GA_ARENA_HUGE_PAGES is for the host");
+    }
+    if (options->peer_count >= GA_CUDA_DEVICES || (options->peer_count && !options->peers)) {
+        return ga_fail(GA_ERR_ARGUMENT, "peers: expected up to %d, got %u at %p",
+                       GA_CUDA_DEVICES - 1, options->peer_count, (const void *)options->peers);
+    }
+    ga_status status = open_untried(space, options);
+    return status == GA_OK ? try_chunk(space) : status;
 }

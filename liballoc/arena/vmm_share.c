@@ -5,11 +5,11 @@
 #include "vmm_share.h"
 
 #include "../platform/libc.h"
-#include "../platform/log.h"
 
 #include <gpualloc/backend.h>
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <unistd.h>
 
 typedef unsigned long long ull; /* what %llu takes */
@@ -112,19 +112,19 @@ ga_status ga_vmm_export(ga_vmm *vmm, const void *start, uint64_t size, ga_vmm_pi
 
 /* ---- coming from there ----------------------------------------------------------------------- */
 
-static ga_status check_sizes(ga_vmm_guest *guest, const ga_vmm_pieces *pieces)
+static ga_status check_sizes(const ga_vmm_guest *guest, const ga_vmm_pieces *pieces,
+                             uint64_t *bytes)
 {
     uint64_t most = (uint64_t)1 << 47;
-    guest->reserved = 0;
     for (size_t i = 0; i < pieces->count; i++) {
         uint64_t size = pieces->list[i].size;
-        if (!size || size % guest->space.granule || size > most - guest->reserved) {
+        if (!size || size % guest->space.granule || size > most - *bytes) {
             return ga_fail(GA_ERR_ARGUMENT, "a piece of %llu bytes: expected a multiple of %llu",
                            (ull)size, (ull)guest->space.granule);
         }
-        guest->reserved += size;
+        *bytes += size;
     }
-    return guest->reserved ? GA_OK : ga_fail(GA_ERR_ARGUMENT, "expected pieces, got none");
+    return *bytes ? GA_OK : ga_fail(GA_ERR_ARGUMENT, "expected pieces, got none");
 }
 
 /* The mapping alone holds it afterwards. */
@@ -133,46 +133,80 @@ static ga_status map_piece(ga_vmm_guest *guest, const struct ga_vmm_piece *piece
     ga_arena_share share = {.size = piece->size, .fd = piece->fd};
     uint64_t handle;
     ga_status status = ga_space_import(&guest->space, &share, &handle);
-    if (status == GA_OK) {
-        status = ga_space_map(&guest->space, guest->base + guest->mapped, piece->size, handle);
-        ga_space_destroy(&guest->space, handle);
+    if (status != GA_OK) {
+        return status;
     }
+    status = ga_space_map(&guest->space, guest->base + guest->mapped, piece->size, handle);
     guest->mapped += status == GA_OK ? piece->size : 0;
+    if (ga_space_destroy(&guest->space, handle) != GA_OK) {
+        guest->handles[guest->handle_count++] = handle;
+    }
+    return status;
+}
+
+static ga_status reserve(ga_vmm_guest *guest, const ga_vmm_pieces *pieces)
+{
+    uint64_t bytes = 0;
+    ga_status status = check_sizes(guest, pieces, &bytes);
+    if (status != GA_OK) {
+        return status;
+    }
+    guest->handles = ga_libc.calloc(pieces->count, sizeof *guest->handles);
+    if (!guest->handles) {
+        return ga_fail(GA_ERR_MEMORY, "no memory to list %zu pieces", pieces->count);
+    }
+    status = ga_space_reserve(&guest->space, bytes, 0, &guest->base);
+    guest->reserved = status == GA_OK ? bytes : 0;
+    return status;
+}
+
+static ga_status map_all(ga_vmm_guest *guest, const ga_vmm_pieces *pieces)
+{
+    ga_status status = GA_OK;
+    for (size_t i = 0; status == GA_OK && i < pieces->count; i++) {
+        status = map_piece(guest, &pieces->list[i]);
+    }
     return status;
 }
 
 ga_status ga_vmm_guest_open(ga_vmm_guest *guest, int device, const ga_vmm_pieces *pieces)
 {
-    ga_arena_options options = {.options_size = sizeof options,
-                                .place = GA_PLACE_DEVICE,
-                                .device = device,
-                                .flags = GA_ARENA_SHARE_FD};
     *guest = (ga_vmm_guest){0};
-    ga_status status = ga_space_open(&guest->space, &options);
+    ga_status status = ga_space_open_guest(&guest->space, device);
     if (status == GA_OK) {
-        status = check_sizes(guest, pieces);
+        status = reserve(guest, pieces);
     }
     if (status == GA_OK) {
-        status = ga_space_reserve(&guest->space, guest->reserved, 0, &guest->base);
+        status = map_all(guest, pieces);
     }
     if (status != GA_OK) {
-        return status;
-    }
-    for (size_t i = 0; status == GA_OK && i < pieces->count; i++) {
-        status = map_piece(guest, &pieces->list[i]);
-    }
-    if (status != GA_OK) {
+        char why[512]; /* closing may fail with a sentence of its own */
+        snprintf(why, sizeof why, "%s", ga_error_text());
         ga_vmm_guest_close(guest);
+        ga_fail(status, "%s", why);
     }
     return status;
 }
 
-void ga_vmm_guest_close(ga_vmm_guest *guest)
+/* As far as the driver lets it. */
+bool ga_vmm_guest_close(ga_vmm_guest *guest)
 {
-    bool unmapped =
-        !guest->mapped || ga_space_unmap(&guest->space, guest->base, guest->mapped) == GA_OK;
-    if (!unmapped || ga_space_unreserve(&guest->space, guest->base, guest->reserved) != GA_OK) {
-        ga_log(GA_LOG_WARN, "device %d: the driver keeps %llu bytes of another process's: %s",
-               guest->space.device, (ull)guest->mapped, ga_error_text());
+    const ga_space *space = &guest->space;
+    while (guest->handle_count &&
+           ga_space_destroy(space, guest->handles[guest->handle_count - 1]) == GA_OK) {
+        guest->handle_count--;
     }
+    if (guest->mapped && ga_space_unmap(space, guest->base, guest->mapped) == GA_OK) {
+        guest->mapped = 0;
+    }
+    if (guest->reserved && !guest->mapped &&
+        ga_space_unreserve(&guest->space, guest->base, guest->reserved) == GA_OK) {
+        guest->reserved = 0;
+    }
+    if (guest->handle_count || guest->reserved) {
+        return false;
+    }
+    ga_libc.free(guest->handles);
+    guest->handles = NULL;
+    return true;
 }

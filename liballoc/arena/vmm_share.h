@@ -44,17 +44,22 @@ typedef struct ga_vmm_guest {
     ga_space space;
     uintptr_t base;
     uint64_t reserved, mapped; /* bytes from the base on */
+    uint64_t *handles; /* to pieces: room for all, those that the driver would not release */
+    size_t handle_count;
 } ga_vmm_guest;
 
 /* Map them for a device; the caller keeps the descriptors. That device must reach the memory, which
  * may be another's. Thread safe, as is closing.
  *
+ * Where it fails, what the driver would not take back at once is in `guest` yet: to be closed, too.
+ *
  * GA_ERR_ARGUMENT     sizes that are none of chunks
  * GA_ERR_UNSUPPORTED  the device cannot take memory as file descriptors
- * GA_ERR_DEVICE, GA_ERR_MEMORY  the driver refuses; nothing is mapped then */
+ * GA_ERR_DEVICE, GA_ERR_MEMORY  the driver refuses, or there is no memory for the list */
 ga_status ga_vmm_guest_open(ga_vmm_guest *guest, int device, const ga_vmm_pieces *pieces);
 
-/* Nobody may be using it. */
-void ga_vmm_guest_close(ga_vmm_guest *guest);
+/* Nobody may be using it. False: the driver would not take all of it back, and ga_error_text() says
+ * why; the rest is in `guest`, to be closed once more. One that is closed may be closed again. */
+bool ga_vmm_guest_close(ga_vmm_guest *guest);
 
 #endif

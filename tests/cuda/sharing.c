@@ -361,6 +361,62 @@ static void captures_second(void)
     meet();
 }
 
+/* ---- a driver that fails ------------------------------------------------------------------------ */
+
+static void fails_first(void)
+{
+    give(alloc(5 * MIB, 5), 5 * MIB, 5);
+    give(alloc(MIB, 1), MIB, 1);
+    meet();
+}
+
+/* Whether it is the same, but for what was waited for. */
+static bool is_same(const vmm_driver_counts *a, const vmm_driver_counts *b)
+{
+    return a->ranges == b->ranges && a->mappings == b->mappings && a->handles == b->handles &&
+           a->chunks == b->chunks && a->events == b->events;
+}
+
+/* False: there are less calls than that. */
+static bool open_while_failing(const message *m, uint64_t n, uint64_t more)
+{
+    CUdeviceptr block = 0;
+    cu.fail_any(n, more, CUDA_ERROR_UNKNOWN);
+    CUresult result = cu.ipc_open(&block, m->handle, LAZY);
+    if (result == CUDA_SUCCESS) {
+        result = cu.ipc_close(block); /* whatever the driver says, it is closed */
+        CHECK_SAME(0, result);
+    }
+    bool has_failed = cu.has_failed();
+    cu.fail_any(0, 0, CUDA_SUCCESS);
+    return has_failed;
+}
+
+/* Once the driver has recovered, the next block that is opened finds nothing left of those before. */
+static void fails_second(void)
+{
+    static const uint64_t more[] = {0, 4, 9};
+    message m;
+    message next;
+    hear(&m, sizeof m);
+    hear(&next, sizeof next);
+    while (open_while_failing(&m, 1000, 0)) {
+    }
+    vmm_driver_counts before = cu.count();
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
+        for (uint64_t n = 1; open_while_failing(&m, n, more[i]); n++) {
+            CUdeviceptr block = 0;
+            CHECK_SAME(0, cu.ipc_open(&block, next.handle, LAZY));
+            CHECK(holds(block, next.size, next.value), "call %d", (int)n);
+            CHECK_SAME(0, cu.ipc_close(block));
+            vmm_driver_counts after = cu.count();
+            CHECK(is_same(&before, &after), "call %d, then %d: something is left", (int)n,
+                  (int)more[i]);
+        }
+    }
+    meet();
+}
+
 /* ---- who ends, and who forks --------------------------------------------------------------- */
 
 /* Sockets that this process has, beside the one to the other. */
@@ -500,7 +556,7 @@ static const struct {
     {"resets", resets_first, resets_second}, {"many", many_first, many_second},
     {"stops", stops_first, stops_second},    {"captures", captures_first, captures_second},
     {"ends", ends_first, ends_second},       {"both", both, both},
-    {"user", user_first, user_second},
+    {"user", user_first, user_second},       {"fails", fails_first, fails_second},
 };
 
 static int run(void (*body)(void), int fd)

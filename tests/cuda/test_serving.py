@@ -185,6 +185,7 @@ class Serving(Case):
                     self.shares(name, spec)
         for spec in ("vmm:ipc=handle", "slab:ipc=handle/vmm"):
             self.shares("refusals", spec, warns=True)
+            self.shares("fails", spec, warns=True)
         self.shares("user", "vmm:ipc=handle", warns=True)
         for importer in ("", "cuda", "async", "vmm", "vmm:ipc=compat"):
             self.shares("maps", "vmm:ipc=handle", importer)

@@ -40,7 +40,7 @@ static void check_guest(ga_heap *heap, char *block, size_t size)
     cr_assert(there != block && memcmp(there, block, size) == 0);
     memset(there, 2, size);
     cr_assert(block[0] == 2 && block[size - 1] == 2);
-    ga_vmm_guest_close(&guest);
+    cr_assert(ga_vmm_guest_close(&guest));
     vmm_driver_counts after = vmm_driver_count();
     cr_assert_eq(open_files(), files);
     cr_assert_eq(memcmp(&before, &after, sizeof before), 0, "something is left");
@@ -92,7 +92,7 @@ Test(vmm_share, who_has_it_mapped_keeps_it)
     assert_ok(ga_free(heap, block));
     assert_ok(ga_trim(heap, 0));
     cr_assert_eq(((char *)guest.base)[4 * MIB - 1], 5);
-    ga_vmm_guest_close(&guest);
+    cr_assert(ga_vmm_guest_close(&guest));
     vmm_end(heap);
 }
 
@@ -141,35 +141,55 @@ Test(vmm_share, sizes_that_are_none)
     vmm_driver_stop();
 }
 
-/* Every call of the driver's fails once: nothing is left, neither here nor there. */
-Test(vmm_share, calls_that_fail)
+static ga_status open_and_close(const ga_vmm_pieces *pieces, ga_vmm_guest *guest)
+{
+    ga_status status = ga_vmm_guest_open(guest, 0, pieces);
+    ga_vmm_guest_close(guest);
+    return status;
+}
+
+/* Every call of the driver's fails in its turn, and so many after it: once it fails no more nothing
+ * is left, neither here nor there. */
+static void fail_everywhere(uint64_t more, int least)
 {
     ga_heap *heap = vmm_open(NULL, "vmm:share=fd,chunk=2M");
     char *block = vmm_take(heap, 6 * MIB);
     size_t files = open_files();
     vmm_driver_counts before = vmm_driver_count();
     int failures = 0;
-    setenv("GPUALLOC_LOG", "error", 1);
     for (uint64_t n = 1, done = 0; !done; n++) {
         ga_vmm_pieces pieces;
-        ga_vmm_guest guest;
-        vmm_driver_fail(NULL, n, CUDA_ERROR_OUT_OF_MEMORY);
+        ga_vmm_guest guest = {0};
+        vmm_driver_fail_many(NULL, n, more, CUDA_ERROR_OUT_OF_MEMORY);
         ga_status status = ga_vmm_backend_export(heap->state, block, 6 * MIB, &pieces);
         if (status == GA_OK) {
-            status = ga_vmm_guest_open(&guest, 0, &pieces);
+            status = open_and_close(&pieces, &guest);
             ga_vmm_pieces_drop(&pieces);
-        }
-        if (status == GA_OK) {
-            ga_vmm_guest_close(&guest);
         }
         failures += status != GA_OK;
         done = !vmm_driver_has_failed();
         vmm_driver_fail(NULL, 0, CUDA_SUCCESS);
+        cr_assert(ga_vmm_guest_close(&guest), "call %" PRIu64 ", then %" PRIu64, n, more);
         vmm_driver_counts after = vmm_driver_count();
-        cr_assert_eq(memcmp(&before, &after, sizeof before), 0, "call %" PRIu64, n);
-        cr_assert_eq(open_files(), files, "call %" PRIu64, n);
+        cr_assert_eq(memcmp(&before, &after, sizeof before), 0, "call %" PRIu64 ", then %" PRIu64,
+                     n, more);
+        cr_assert_eq(open_files(), files, "call %" PRIu64 ", then %" PRIu64, n, more);
     }
-    cr_assert_gt(failures, 10);
+    cr_assert_gt(failures, least);
     assert_ok(ga_free(heap, block));
     vmm_end(heap);
+}
+
+Test(vmm_share, calls_that_fail)
+{
+    setenv("GPUALLOC_LOG", "error", 1);
+    fail_everywhere(0, 10);
+}
+
+Test(vmm_share, calls_that_fail_often)
+{
+    setenv("GPUALLOC_LOG", "error", 1);
+    for (uint64_t more = 1; more < 20; more++) {
+        fail_everywhere(more, 10);
+    }
 }
