@@ -31,16 +31,16 @@ typedef struct symbols {
 } symbols;
 
 /* The loader has made addresses of these, but for the kernel's own object. */
-static const void *place_of(const struct dl_phdr_info *object, const ElfW(Dyn) * entry)
+static const void *place_of(const struct link_map *object, const ElfW(Dyn) * entry)
 {
     ElfW(Addr) at = entry->d_un.d_ptr;
-    return (const void *)(at < object->dlpi_addr ? at + object->dlpi_addr : at);
+    return (const void *)(at < object->l_addr ? at + object->l_addr : at);
 }
 
-static symbols symbols_of(const struct dl_phdr_info *object, const ElfW(Dyn) * entry)
+static symbols symbols_of(const struct link_map *object)
 {
     symbols found = {0};
-    for (; entry && entry->d_tag != DT_NULL; entry++) {
+    for (const ElfW(Dyn) *entry = object->l_ld; entry && entry->d_tag != DT_NULL; entry++) {
         if (entry->d_tag == DT_SYMTAB) {
             found.table = place_of(object, entry);
         } else if (entry->d_tag == DT_STRTAB) {
@@ -61,6 +61,16 @@ static uint32_t hash_of(const char *name)
     return hash;
 }
 
+/* By hand, too: a sanitizer's strcmp() is what it may be looking for. */
+static bool is_same(const char *a, const char *b)
+{
+    while (*a && *a == *b) {
+        a++;
+        b++;
+    }
+    return *a == *b;
+}
+
 /* The hash table: counts of buckets, of the first symbol, of words of a filter and a shift; the
  * filter; the buckets; then a hash for each symbol, the last of a bucket with its lowest bit set.
  */
@@ -75,7 +85,7 @@ static const ElfW(Sym) * look_up(const symbols *in, const char *name)
     for (; at >= first && at; at++) {
         const ElfW(Sym) *symbol = &in->table[at];
         if ((chain[at - first] | 1) == (hash | 1) && symbol->st_shndx != SHN_UNDEF &&
-            strcmp(in->names + symbol->st_name, name) == 0) {
+            is_same(in->names + symbol->st_name, name)) {
             return symbol;
         }
         if (chain[at - first] & 1) {
@@ -85,56 +95,23 @@ static const ElfW(Sym) * look_up(const symbols *in, const char *name)
     return NULL;
 }
 
-typedef struct search {
-    const char *name;
-    bool passed_us;
-    void *found;
-} search;
+extern ElfW(Dyn) _DYNAMIC[] __attribute__((visibility("hidden"))); /* our own */
 
-static bool holds(const struct dl_phdr_info *object, const void *address)
-{
-    for (int i = 0; i < object->dlpi_phnum; i++) {
-        const ElfW(Phdr) *part = &object->dlpi_phdr[i];
-        uintptr_t start = object->dlpi_addr + part->p_vaddr;
-        if (part->p_type == PT_LOAD && (uintptr_t)address - start < part->p_memsz) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static const ElfW(Dyn) * dynamic_of(const struct dl_phdr_info *object)
-{
-    for (int i = 0; i < object->dlpi_phnum; i++) {
-        if (object->dlpi_phdr[i].p_type == PT_DYNAMIC) {
-            return (const ElfW(Dyn) *)(object->dlpi_addr + object->dlpi_phdr[i].p_vaddr);
-        }
-    }
-    return NULL;
-}
-
-/* Objects come in the order in which they are searched. */
-static int look_in(struct dl_phdr_info *object, size_t size, void *context)
-{
-    search *s = context;
-    (void)size;
-    if (!s->passed_us) {
-        s->passed_us = holds(object, &next_dlsym);
-        return 0;
-    }
-    symbols in = symbols_of(object, dynamic_of(object));
-    const ElfW(Sym) *symbol = in.table && in.names && in.hashes ? look_up(&in, s->name) : NULL;
-    if (symbol) {
-        s->found = (void *)(object->dlpi_addr + symbol->st_value);
-    }
-    return symbol != NULL;
-}
-
+/* In the order in which objects are searched. The list is the loader's own, and is read without its
+ * lock: from us to the C library it is as the process began with it. (dl_iterate_phdr() may be a
+ * sanitizer's, too.) */
 static void *find_behind_us(const char *name)
 {
-    search s = {.name = name};
-    dl_iterate_phdr(look_in, &s);
-    return s.found;
+    bool passed_us = false;
+    for (const struct link_map *object = _r_debug.r_map; object; object = object->l_next) {
+        symbols in = passed_us ? symbols_of(object) : (symbols){0};
+        const ElfW(Sym) *symbol = in.table && in.names && in.hashes ? look_up(&in, name) : NULL;
+        if (symbol) {
+            return (void *)(object->l_addr + symbol->st_value);
+        }
+        passed_us = passed_us || object->l_ld == _DYNAMIC;
+    }
+    return NULL;
 }
 
 /* relaxed, both: whoever finds it writes the same word */

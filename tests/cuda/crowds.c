@@ -241,6 +241,29 @@ static void contest(void)
     end_threads(all, BUSY);
 }
 
+/* ---- what is wrong ------------------------------------------------------------------------- */
+
+static CUdeviceptr *volatile room; /* for all threads' addresses, and freed */
+
+static void *in_disorder(void *argument)
+{
+    bool good = cu.push(everybodys) == 0;
+    for (int i = 0; i < TURNS; i++) {
+        good = good && cu.alloc(room, KIB) == 0;
+    }
+    return good ? argument : NULL;
+}
+
+/* A program that is wrong so that a sanitizer is to say so, of what our library does for it. */
+static void misused(void)
+{
+    pthread_t all[BUSY];
+    room = malloc(sizeof *room);
+    free(room);
+    begin_threads(all, BUSY, 1, NULL, in_disorder);
+    end_threads(all, BUSY);
+}
+
 /* ---- the end ------------------------------------------------------------------------------- */
 
 static CUdeviceptr last;
@@ -314,6 +337,7 @@ static const cu_case cases[] = {
     {"ending_busy", ending_busy}, {"forks", forks},
     {"captures", captures},       {"resetting", resetting},
     {"contest", contest},         {"fork_first", fork_first},
+    {"misused", misused},
 };
 
 int main(int argc, char **argv)

@@ -4,6 +4,7 @@
 import json
 import os
 import subprocess
+import unittest
 from pathlib import Path
 
 import support
@@ -14,6 +15,11 @@ LIBCUDA = os.environ["GA_LIBCUDA"]
 LIBCUDA_OLD = os.environ["GA_LIBCUDA_OLD"]
 LIBCUDA_BETWEEN = os.environ["GA_LIBCUDA_BETWEEN"]
 ENVIRONMENT = ("LD_LIBRARY_PATH",)
+
+
+def alone(why: str) -> object:
+    """For a test that cannot be where a sanitizer's library is preloaded as well."""
+    return unittest.skipIf(bool(support.FIRST), "beside a sanitizer: " + why)
 
 
 class Case(support.Case):

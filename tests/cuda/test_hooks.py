@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 import support
-from driver import HOOKS, LIBCUDA_OLD, Case
+from driver import HOOKS, LIBCUDA_OLD, Case, alone
 
 ROW = re.compile(r"X\((\w+), (\w+), (\d+), (\w+), (ANY|LEGACY|THREAD),")
 OURS, THEIRS = "libgpualloc-cuda.so", "libcuda.so.1"
@@ -59,6 +59,7 @@ class Hooks(Case):
         self.assertRegex(text, r"\Agpualloc: CUDA calls of paths, process \d+\n")
         self.assertRegex(text, r"(?m)^cuMemHostRegister_v2 +\d+$")
 
+    @alone("python3 leaks")
     def test_old_driver(self) -> None:
         """One without cuGetProcAddress() and pools: what it lacks is lacking."""
         code = ("import ctypes; d = ctypes.CDLL('libcuda.so.1'); "
@@ -67,11 +68,13 @@ class Hooks(Case):
         outcome = self.passes("/usr/bin/python3", "-c", code, driver=LIBCUDA_OLD)
         self.assertEqual(outcome.stdout, "True False False\n")
 
+    @alone("it has functions of the C library's")
     def test_program_without_cuda(self) -> None:
         for preload in (True, False):
             self.passes("bystander", os.environ["GA_NAMESAKE"], preload=preload)
             self.passes("bystander", os.environ["GA_NAMESAKE"], preload=preload, driver="")
 
+    @alone("it wants to be the first of each scope")
     def test_scopes(self) -> None:
         """Libraries loaded as usual find us; with a scope of their own they find the driver."""
         for how in ("plain", "deepbind", "namespace"):
@@ -112,6 +115,7 @@ class Hooks(Case):
         exported = {line.split()[-1] for line in text.splitlines()}
         self.assertEqual(exported, {"dlsym", "dlvsym"} | {row[3] for row in rows()})
 
+    @alone("it is needed, too")
     def test_needs_the_c_library_alone(self) -> None:
         text = subprocess.run(["readelf", "--wide", "--dynamic", support.PRELOAD], check=True,
                               capture_output=True, text=True).stdout

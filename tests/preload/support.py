@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Run programs with and without the preload, under each way of configuring it.
 
-The paths come from the environment: GA_PRELOAD is the library, GA_PROGRAMS the folder with the
-programs of this one. A hang is a failure: every program has a deadline and is killed with all that
+The paths come from the environment: GA_PRELOAD is the library, GA_PRELOAD_FIRST what has to come
+before it, GA_PROGRAMS the folder with the programs of this one. A hang is a failure: every program has a deadline and is killed with all that
 it started.
 """
 
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 PRELOAD = os.environ["GA_PRELOAD"]
+FIRST = os.environ.get("GA_PRELOAD_FIRST", "")  # a sanitizer's own library
 PROGRAMS = Path(os.environ["GA_PROGRAMS"])
 SKIP = 77
 # What the environment of these tests holds must not decide what they find.
@@ -77,8 +78,9 @@ def run(program: str, *arguments: str, environment: dict[str, str] | None = None
     """Run a program; `environment` is added to a clean one, `behind` is a library to preload after
     ours. `options` go to Popen."""
     variables = CLEAN | {"LC_ALL": "C"} | (environment or {})
-    if preload:
-        variables["LD_PRELOAD"] = PRELOAD + (f":{behind}" if behind else "")
+    libraries = [FIRST, PRELOAD, behind] if preload else [FIRST]
+    if any(libraries):
+        variables["LD_PRELOAD"] = ":".join(filter(None, libraries))
     path = program if os.path.isabs(program) else str(PROGRAMS / program)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
     process = subprocess.Popen([path, *arguments], env=variables, text=True,

@@ -258,13 +258,15 @@ static pinned *all_pinned; /* under pinned_lock */
 static size_t pinned_bytes;
 static pthread_mutex_t pinned_lock = PTHREAD_MUTEX_INITIALIZER;
 
+static const size_t MOST_PINNED = (size_t)1 << 40;
+
 /* STAND_IN_PINNED in the environment: bytes that may be pinned at once. */
 static CUresult add_pinned(void **out, size_t size)
 {
-    const char *most = getenv("STAND_IN_PINNED");
+    const char *told = getenv("STAND_IN_PINNED");
+    size_t most = told ? strtoull(told, NULL, 10) : MOST_PINNED;
     pinned *made = malloc(sizeof *made);
-    if (!made || (most && pinned_bytes + size > strtoull(most, NULL, 10)) ||
-        posix_memalign(out, 4096, size)) {
+    if (!made || size > most || pinned_bytes > most - size || posix_memalign(out, 4096, size)) {
         free(made);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
