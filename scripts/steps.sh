@@ -3,6 +3,7 @@
 # shellcheck shell=bash
 
 passed=0 failed=0 skipped=0
+around= # a function that runs each step's command, if any
 only= # an extended regular expression: steps whose names do not match are left out
 
 # Run a step and judge it by its exit status: 77 is a skip.
@@ -11,7 +12,7 @@ step() {
     shift
     [[ $name =~ $only ]] || return 0
     printf '\n== %s\n' "$name"
-    "$@" || status=$?
+    $around "$@" || status=$?
     printf -- '-- %d s\n' $((SECONDS - start))
     case $status in
     0) passed=$((passed + 1)) ;;
