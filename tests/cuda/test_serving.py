@@ -130,9 +130,11 @@ class Serving(Case):
         names = ("forks", "captures", "contest")
         if support.FIRST:  # a child may find a sanitizer's own locks taken; the rest takes long
             served, names = ("vmm", "async"), ("captures", "contest")
+        # What is freed while a capture lasts is the device's only afterwards, and that may be long.
+        memory = 64 * 1024 * MIB
         for name in names:
             for options in ("", "free=event", "free=order"):
-                self.under_each(name, program="crowds", specs=served, options=options)
+                self.under_each(name, memory, specs=served, options=options, program="crowds")
         for spec in served:
             with self.subTest(spec):
                 self.passes("crowds", "resetting", device=spec, quiet=False)
