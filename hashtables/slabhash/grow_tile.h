@@ -51,19 +51,25 @@ GA_SIMT uint32_t *ga_slabhash_bucket_row(ga_slabhash_view table, uint32_t bucket
 
 /* ---- open or shut: bit 1 of the mark --------------------------------------------------------- */
 
-/* Whether the new bucket is OPEN. */
+/* Whether the new bucket is OPEN: the same for all lanes. */
 GA_SIMT bool ga_slabhash_is_open(uint32_t kind, ga_tile tile, const uint32_t *row)
 {
+    uint32_t leader = ga_tile_leader(tile);
+    ga_lanes mark = ga_lanes_all(0);
     ga_tile_sync(tile); /* what was read before was, by whichever lane */
-    uint32_t mark;
-    if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
-        mark = ga_load_acquire(row + GA_SLABHASH_MARK); /* O2: acquire. Pairs with O1 */
-    } else {
-        /* O2: acquire. Pairs with O1: all pairs that were to come are there. */
-        mark =
-            (uint32_t)ga_load64_acquire((const uint64_t *)(const void *)(row + GA_SLABHASH_MARK));
+    GA_EACH_LANE(tile, 1u << leader, own)
+    {
+        if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
+            /* O2: acquire. Pairs with O1 */
+            ga_lane_write(&mark, own, ga_load_acquire(row + GA_SLABHASH_MARK));
+        } else {
+            const uint64_t *both = (const uint64_t *)(const void *)(row + GA_SLABHASH_MARK);
+            /* O2: acquire. Pairs with O1: all pairs that were to come are there. */
+            ga_lane_write(&mark, own, (uint32_t)ga_load64_acquire(both));
+        }
     }
-    return !(mark & 2u);
+    ga_tile_sync(tile); /* what the leader acquired all have */
+    return !(ga_lanes_get(tile, mark, leader) & 2u);
 }
 
 /* Open it. True for one caller, the first. */
@@ -208,12 +214,11 @@ GA_SIMT void ga_slabhash_bring(uint32_t kind, ga_tile tile, uint32_t *place, uin
 
 GA_SIMT uint64_t ga_slabhash_rehash(ga_slabhash_shift shift, uint64_t key)
 {
-#ifndef __CUDACC__
-    if (shift.hash) {
-        return shift.hash(shift.context, key);
-    }
+#ifdef __CUDACC__
+    return GA_SLABHASH_HASH(shift.from, key);
+#else
+    return shift.hash ? shift.hash(shift.context, key) : ga_slabhash_seeded(shift.from, key);
 #endif
-    return ga_slabhash_seeded(shift.from, key);
 }
 
 /* Where the next pair goes. */
@@ -315,16 +320,21 @@ GA_SIMT ga_slabhash_answer ga_slabhash_say_frozen(uint32_t kind, ga_tile tile, g
                : ga_slabhash_say(GA_SLABHASH_FOUND, ga_slabhash_plain_value(kind, value));
 }
 
-/* Note all values of the key in one generation, frozen or not. Answers how many. */
+/* Note all values of the key in one generation, frozen or not. Answers how many. `moved`, here and
+ * below: some of what was seen is frozen, or the chain to its end; so the answer is that of this
+ * generation, and of the table's as long as the newer bucket is shut. */
 GA_SIMT uint64_t ga_slabhash_find_all_growing(uint32_t kind, ga_slabhash_view table, ga_tile tile,
                                               uint64_t hash, uint64_t key, uint64_t *values,
-                                              uint64_t room)
+                                              uint64_t room, bool *moved)
 {
     ga_slabhash_walk walk = ga_slabhash_walk_chain(table, ga_slabhash_bucket(table, hash));
     uint64_t count = 0;
+    *moved = false;
     ga_row row;
     do {
         row = ga_slabhash_look(kind, tile, walk.row);
+        *moved = *moved || ga_slabhash_has_moved(kind, tile, row, key,
+                                                 ga_slabhash_match(kind, tile, row, key));
         for (uint32_t here = ga_slabhash_here(kind, tile, row, key); here; here &= here - 1u) {
             uint32_t place = ga_bits_lowest(here);
             uint64_t value = ga_slabhash_value_at(kind, tile, row, place);
@@ -333,17 +343,23 @@ GA_SIMT uint64_t ga_slabhash_find_all_growing(uint32_t kind, ga_slabhash_view ta
             count++;
         }
     } while (ga_slabhash_next(kind, table, tile, &walk, row, false));
+    *moved = *moved || ga_slabhash_is_sealed(kind, walk);
     return count;
 }
 
 /* The key in one generation, frozen or not. */
 GA_SIMT ga_slabhash_answer ga_slabhash_find_growing(uint32_t kind, ga_slabhash_view table,
-                                                    ga_tile tile, uint64_t hash, uint64_t key)
+                                                    ga_tile tile, uint64_t hash, uint64_t key,
+                                                    bool *moved)
 {
     ga_slabhash_walk walk = ga_slabhash_walk_chain(table, ga_slabhash_bucket(table, hash));
     ga_row row;
+    *moved = false;
     do {
         row = ga_slabhash_look(kind, tile, walk.row);
+        uint32_t found = ga_slabhash_match(kind, tile, row, key);
+        uint32_t frozen = ga_slabhash_frozen_at(kind, tile, row, key, found);
+        *moved = *moved || frozen != GA_NONE;
         if (GA_SLABHASH_IS_MULTI(kind)) {
             uint32_t here = ga_slabhash_here(kind, tile, row, key);
             if (here) {
@@ -354,8 +370,6 @@ GA_SIMT ga_slabhash_answer ga_slabhash_find_growing(uint32_t kind, ga_slabhash_v
             }
             continue;
         }
-        uint32_t found = ga_slabhash_match(kind, tile, row, key);
-        uint32_t frozen = ga_slabhash_frozen_at(kind, tile, row, key, found);
         if (frozen != GA_NONE) {
             ga_slabhash_seen(kind, walk.row + frozen);
             return ga_slabhash_say_frozen(kind, tile, row, frozen);
@@ -364,12 +378,13 @@ GA_SIMT ga_slabhash_answer ga_slabhash_find_growing(uint32_t kind, ga_slabhash_v
             uint32_t place = ga_bits_lowest(found);
             uint64_t value = ga_slabhash_value_at(kind, tile, row, place);
             if (!ga_slabhash_is_set(kind, value)) {
-                break;
+                return ga_slabhash_say(GA_SLABHASH_ABSENT, 0);
             }
             ga_slabhash_seen(kind, walk.row + place);
             return ga_slabhash_say(GA_SLABHASH_FOUND, value);
         }
     } while (ga_slabhash_next(kind, table, tile, &walk, row, false));
+    *moved = *moved || ga_slabhash_is_sealed(kind, walk);
     return ga_slabhash_say(GA_SLABHASH_ABSENT, 0);
 }
 
@@ -392,8 +407,9 @@ GA_SIMT ga_slabhash_view ga_slabhash_where(uint32_t kind, ga_slabhash_shift shif
 GA_SIMT ga_slabhash_answer ga_slabhash_seek(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
                                             uint64_t hash, uint64_t key)
 {
+    bool moved; /* while this call is under way, if at all */
     return ga_slabhash_find_growing(kind, ga_slabhash_where(kind, shift, tile, hash), tile, hash,
-                                    key);
+                                    key, &moved);
 }
 
 /* The same for all values of the key, as ga_slabhash_find_all(). */
@@ -401,16 +417,39 @@ GA_SIMT uint64_t ga_slabhash_seek_all(uint32_t kind, ga_slabhash_shift shift, ga
                                       uint64_t hash, uint64_t key, uint64_t *values, uint64_t room)
 {
     ga_slabhash_view table = ga_slabhash_where(kind, shift, tile, hash);
+    bool moved; /* as above */
     if (!GA_SLABHASH_IS_MULTI(kind)) {
-        ga_slabhash_answer one = ga_slabhash_find_growing(kind, table, tile, hash, key);
+        ga_slabhash_answer one = ga_slabhash_find_growing(kind, table, tile, hash, key, &moved);
         bool found = one.result == GA_SLABHASH_FOUND;
         ga_slabhash_note(tile, values, found ? room : 0, 0, one.value);
         return found ? 1 : 0;
     }
-    return ga_slabhash_find_all_growing(kind, table, tile, hash, key, values, room);
+    return ga_slabhash_find_all_growing(kind, table, tile, hash, key, values, room, &moved);
 }
 
-/* Any other operation: the new bucket is opened first. `shift.to` may have no rows, as above. */
+/* Any other operation, which is allowed: the new bucket is opened first. `shift.to` may have no
+ * rows, as above. */
+GA_SIMT ga_slabhash_answer ga_slabhash_change_growing(uint32_t kind, ga_slabhash_shift shift,
+                                                      ga_tile tile, ga_slab_claimed *claimed,
+                                                      uint64_t hash, ga_slabhash_change_to to,
+                                                      bool *opened)
+{
+    ga_slabhash_view table = shift.from;
+    if (shift.to.rows) {
+        uint32_t opening = ga_slabhash_shift_bucket(kind, shift, tile, claimed,
+                                                    ga_slabhash_bucket(shift.to, hash));
+        *opened = opening == GA_SLABHASH_OPENED;
+        table = shift.to;
+        if (opening == GA_SLABHASH_SHUT) {
+            return ga_slabhash_say(GA_SLABHASH_FULL, 0);
+        }
+    }
+    ga_slabhash_walk walk = ga_slabhash_walk_path(table, hash);
+    return to.op == GA_SLABHASH_DELETE ? ga_slabhash_remove(kind, table, tile, walk, to.key)
+                                       : ga_slabhash_put(kind, table, tile, walk, claimed, to);
+}
+
+/* One operation of any kind, with everything checked. */
 GA_SIMT ga_slabhash_answer ga_slabhash_do_growing(uint32_t kind, ga_slabhash_shift shift,
                                                   ga_tile tile, ga_slab_claimed *claimed,
                                                   uint64_t hash, ga_slabhash_change_to to,
@@ -419,17 +458,9 @@ GA_SIMT ga_slabhash_answer ga_slabhash_do_growing(uint32_t kind, ga_slabhash_shi
     if (!ga_slabhash_has(kind, to.op) || !ga_slabhash_allowed(kind, to.op, to.key, to.value)) {
         return ga_slabhash_say(GA_SLABHASH_REFUSED, 0);
     }
-    if (to.op == GA_SLABHASH_SEARCH) {
-        return ga_slabhash_seek(kind, shift, tile, hash, to.key);
-    }
-    if (!shift.to.rows) {
-        return ga_slabhash_do(kind, shift.from, tile, claimed, hash, to);
-    }
-    uint32_t opening =
-        ga_slabhash_shift_bucket(kind, shift, tile, claimed, ga_slabhash_bucket(shift.to, hash));
-    *opened = opening == GA_SLABHASH_OPENED;
-    return opening == GA_SLABHASH_SHUT ? ga_slabhash_say(GA_SLABHASH_FULL, 0)
-                                       : ga_slabhash_do(kind, shift.to, tile, claimed, hash, to);
+    return to.op == GA_SLABHASH_SEARCH
+               ? ga_slabhash_seek(kind, shift, tile, hash, to.key)
+               : ga_slabhash_change_growing(kind, shift, tile, claimed, hash, to, opened);
 }
 
 /* DELETEALL, as ga_slabhash_remove_each(): also FULL, where there is no slab to open the bucket. */

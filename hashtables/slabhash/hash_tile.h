@@ -83,7 +83,7 @@ GA_SIMT void ga_slabhash_count(uint32_t kind, ga_slabhash_view table, ga_tile ti
         uint32_t live = ga_slabhash_live(kind, tile, row);
         census->live += ga_bits_count(live);
         census->deleted += ga_bits_count(ga_slabhash_places(kind) & ~vacant & ~live);
-        if (!slabs++) {
+        if (!slabs++ && !GA_SLABHASH_IS_GROWING(kind)) { /* where the mark says OPEN */
             census->marked += ga_row_get(tile, row, GA_SLABHASH_MARK) != 0xffffffffu ? 1 : 0;
         }
     } while (ga_slabhash_next(kind, table, tile, &walk, row, false));

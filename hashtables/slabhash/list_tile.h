@@ -63,6 +63,9 @@ typedef struct ga_slabhash_view {
      * there; moving goes on beyond that, or it might never end. Else NULL. */
     const uint32_t *chained;
     uint32_t most;
+#ifdef GA_SLABHASH_GROWING_KINDS
+    struct ga_slabhash_growing *growing; /* grow_turn_tile.h; NULL: it does not grow in kernels */
+#endif
 #ifdef GA_SLABHASH_CHECKED
     /* In kernels that are compiled with checks: who uses the table (use_tile.h), and behind it how
      * many tiles have met whom they must not. NULL: not looked for. */
@@ -375,6 +378,14 @@ GA_SIMT bool ga_slabhash_is_sealed(uint32_t kind, ga_slabhash_walk walk)
     return GA_SLABHASH_IS_GROWING(kind) && walk.link == GA_SLABHASH_SEALED;
 }
 
+/* What is said of a key that is not here, or not here any more: `result`, unless the chain is frozen
+ * to its end, so that it may have come back in the newer generation. */
+GA_SIMT uint32_t ga_slabhash_not_here(uint32_t kind, ga_slabhash_walk walk, uint32_t result)
+{
+    return ga_slabhash_is_sealed(kind, walk) && GA_SLABHASH_MUTANT != 22 ? GA_SLABHASH_MOVES
+                                                                         : result;
+}
+
 /* ---- SEARCH, SEARCHALL ---------------------------------------------------------------------- */
 
 GA_SIMT ga_slabhash_answer ga_slabhash_find(uint32_t kind, ga_slabhash_view table, ga_tile tile,
@@ -606,7 +617,7 @@ GA_SIMT ga_slabhash_answer ga_slabhash_remove(uint32_t kind, ga_slabhash_view ta
         }
         if ((found && !GA_SLABHASH_IS_MULTI(kind)) ||
             !ga_slabhash_next(kind, table, tile, &walk, row, false)) {
-            return ga_slabhash_say(GA_SLABHASH_ABSENT, 0);
+            return ga_slabhash_say(ga_slabhash_not_here(kind, walk, GA_SLABHASH_ABSENT), 0);
         }
     }
 }
@@ -640,7 +651,8 @@ GA_SIMT uint32_t ga_slabhash_remove_each(uint32_t kind, ga_slabhash_view table, 
             }
         }
         if (!changed && !ga_slabhash_next(kind, table, tile, &walk, row, false)) {
-            return *count == before ? GA_SLABHASH_ABSENT : GA_SLABHASH_FOUND;
+            return ga_slabhash_not_here(kind, walk,
+                                        *count == before ? GA_SLABHASH_ABSENT : GA_SLABHASH_FOUND);
         }
     }
 }

@@ -1,0 +1,492 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Slab hashes that grow by themselves (grow_turn_tile.h), by threads as the tiles of kernels: each
+ * has a stand, which becomes as old as it likes. Short histories of unique keys, each of which must
+ * be linearizable (support/histories.h), while one of the threads has the table move on; and
+ * tables of all kinds that grow from one bucket, after which each key must be there as often as it
+ * was put in. Arrays come with anything in them, and every few of them do not come.
+ *
+ * GA_SLABHASH_MUTANT weakens one thing at a time; each of these programs must fail (meson.build).
+ */
+#include "../../hashtables/slabhash/grow_turn_tile.h"
+#include "../../hashtables/slabhash/table.h"
+#include "stress.h"
+
+#include "support/histories.h"
+#include "support/random.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    THREADS_MOST = 4,
+    CALLS = 6, /* of each thread */
+    KEYS_MOST = 4,
+    BATCH = 256,   /* histories of a table, and between two looks at the clock */
+    CLEARED = 8,   /* histories until the table is empty again */
+    VOLUME = 3000, /* keys of each thread that tables grow with */
+    SHARED = 500,  /* the first of them are put in by all */
+    ALL = THREADS_MOST * CALLS,
+    OTHERS = 1000, /* keys from here on fill tables up */
+    OTHERS_MOST = 130
+};
+_Static_assert((int)ALL <= (int)HISTORY_MOST, "a history has room for all calls");
+
+static struct {
+    ga_heap *heap;
+    ga_slabhash *table; /* for its slabs */
+    ga_slabhash_view view;
+    ga_slabhash_growing growing;
+    uint32_t kind;
+    uint64_t random;
+    history_call calls[ALL];
+    uint64_t histories, keys, threads, tables;
+    uint64_t moves;           /* before which call of the last thread */
+    uint32_t refuses;         /* of so many arrays one does not come; 0: all come */
+    uint32_t asked;           /* relaxed: arrays */
+    uint64_t clock;           /* seq_cst: moments */
+    uint32_t arrivals;        /* seq_cst: threads that have come to a barrier */
+    uint64_t went_in, stages; /* relaxed: figures */
+} world;
+
+/* What a tile keeps. */
+typedef struct turn {
+    ga_slab_claimed claimed;
+    ga_slabhash_stand stand;
+} turn;
+
+/* What may be in memory that was an array before: slabs full of the keys that histories have. */
+static void soil(uint32_t *words, size_t bytes)
+{
+    for (size_t i = 0; i < bytes / sizeof *words; i++) {
+        uint32_t word = (uint32_t)i % GA_SLABHASH_WORDS;
+        uint32_t key = word % 4 == 0 ? word / 4 % KEYS_MOST : word % 4 == 2 ? KEYS_MOST - 1 : 0;
+        words[i] = word < GA_SLABHASH_MARK ? key : UINT32_MAX;
+    }
+}
+
+static void *array(void *context, size_t bytes)
+{
+    (void)context;
+    /* relaxed: a number */
+    uint32_t number = __atomic_add_fetch(&world.asked, 1, __ATOMIC_RELAXED);
+    void *rows = world.refuses && number % world.refuses == 0 ? NULL : aligned_alloc(128, bytes);
+    if (rows) {
+        soil(rows, bytes);
+    }
+    return rows;
+}
+
+static uint64_t same(void *context, uint64_t key)
+{
+    (void)context;
+    (void)key;
+    return 0;
+}
+
+static uint64_t two(void *context, uint64_t key)
+{
+    (void)context;
+    return key << 63;
+}
+
+static uint64_t hash_of(uint64_t key)
+{
+    return world.growing.hash ? world.growing.hash(NULL, key) : ga_slabhash_seeded(world.view, key);
+}
+
+/* ---- as a kernel ----------------------------------------------------------------------------- */
+
+/* `kind` as a constant: what is below is compiled for each. */
+#define EACH_KIND(CALL)                                                                            \
+    switch (world.kind) {                                                                          \
+    case GA_SLABHASH_SET32 | GA_SLABHASH_GROWING:                                                  \
+        return CALL(GA_SLABHASH_SET32 | GA_SLABHASH_GROWING);                                      \
+    case GA_SLABHASH_MAP32 | GA_SLABHASH_GROWING:                                                  \
+        return CALL(GA_SLABHASH_MAP32 | GA_SLABHASH_GROWING);                                      \
+    case GA_SLABHASH_MAP64 | GA_SLABHASH_GROWING:                                                  \
+        return CALL(GA_SLABHASH_MAP64 | GA_SLABHASH_GROWING);                                      \
+    case GA_SLABHASH_SET32 | 4u | GA_SLABHASH_GROWING:                                             \
+        return CALL(GA_SLABHASH_SET32 | 4u | GA_SLABHASH_GROWING);                                 \
+    case GA_SLABHASH_MAP32 | 4u | GA_SLABHASH_GROWING:                                             \
+        return CALL(GA_SLABHASH_MAP32 | 4u | GA_SLABHASH_GROWING);                                 \
+    default:                                                                                       \
+        return CALL(GA_SLABHASH_MAP64 | 4u | GA_SLABHASH_GROWING);                                 \
+    }
+
+static ga_slabhash_answer perform(turn *t, ga_slabhash_change_to to)
+{
+#define PERFORM(kind)                                                                              \
+    ga_slabhash_do_standing(kind, world.view, &world.growing, SLABHASH_TILE, &t->claimed,          \
+                            &t->stand, hash_of(to.key), to)
+    EACH_KIND(PERFORM)
+}
+
+static uint64_t find_all(turn *t, uint64_t key, uint64_t *values, uint64_t room)
+{
+#define FIND_ALL(kind)                                                                             \
+    ga_slabhash_find_all_standing(kind, world.view, &world.growing, SLABHASH_TILE, &t->stand,      \
+                                  hash_of(key), key, values, room)
+    EACH_KIND(FIND_ALL)
+}
+
+static uint32_t remove_all(turn *t, uint64_t key, uint64_t *count)
+{
+#define REMOVE_ALL(kind)                                                                           \
+    ga_slabhash_remove_standing(kind, world.view, &world.growing, SLABHASH_TILE, &t->claimed,      \
+                                &t->stand, hash_of(key), key, count)
+    EACH_KIND(REMOVE_ALL)
+}
+
+static uint32_t open_all(turn *t)
+{
+    ga_slabhash_shift shift = ga_slabhash_shift_of(world.view, &world.growing, &t->stand);
+#define OPEN_ALL(kind)                                                                             \
+    ga_slabhash_open_from(kind, shift, SLABHASH_TILE, &t->claimed, 0, shift.to.buckets)
+    EACH_KIND(OPEN_ALL)
+}
+
+static turn begin(uint64_t number)
+{
+    turn t = {.claimed = ga_slabhash_claim_begin((uint32_t)number * GA_SLAB_ROW_WORDS)};
+    ga_slabhash_stand_read(&world.growing, SLABHASH_TILE, &t.stand);
+    return t;
+}
+
+static void end(turn *t)
+{
+    ga_slabhash_claim_end(world.view, SLABHASH_TILE, &t->claimed);
+    t->claimed.units = 0;
+}
+
+/* Again where there was no slab. */
+static ga_slabhash_answer do_one(turn *t, uint32_t op, uint64_t key, uint64_t value)
+{
+    ga_slabhash_change_to to = {.key = key, .value = value, .op = op, .how = GA_SLABHASH_ADD};
+    for (;;) {
+        uint32_t seen = slabhash_room(world.table);
+        ga_slabhash_answer answer = perform(t, to);
+        if (answer.result != GA_SLABHASH_FULL) {
+            return answer;
+        }
+        NEED(ga_slabhash_grow(world.table, seen) == GA_OK);
+    }
+}
+
+static uint64_t delete_each(turn *t, uint64_t key)
+{
+    uint64_t count = 0;
+    for (;;) {
+        uint32_t seen = slabhash_room(world.table);
+        if (remove_all(t, key, &count) != GA_SLABHASH_FULL) {
+            return count;
+        }
+        NEED(ga_slabhash_grow(world.table, seen) == GA_OK);
+    }
+}
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+static void open_table(uint32_t mode, bool multi, uint32_t buckets, ga_slabhash_hash *hash)
+{
+    ga_slabhash_options options = {.options_size = sizeof options,
+                                   .mode = (ga_slabhash_mode)mode,
+                                   .buckets = 1,
+                                   .limit = 64 << 20,
+                                   .heap = world.heap};
+    NEED(ga_slabhash_open(&world.table, &options) == GA_OK);
+    world.view = world.table->view;
+    world.kind = mode | (multi ? 4u : 0) | GA_SLABHASH_GROWING;
+    world.view.kind = world.kind;
+    world.view.most = UINT32_MAX;
+    memset(&world.growing, 0, sizeof world.growing);
+    world.growing.array = array;
+    world.growing.hash = hash;
+    world.growing.there = world.growing.making = 1;
+    world.growing.stages[0].buckets = buckets;
+    world.growing.stages[0].wanted = buckets / 8;
+    world.refuses = 0;
+    world.growing.stages[0].rows = array(NULL, (size_t)buckets * 128);
+    memset(world.growing.stages[0].rows, 0xff, (size_t)buckets * 128);
+}
+
+static void free_stage(ga_slabhash_stage *stage)
+{
+    ga_slabhash_view view = world.view;
+    view.rows = stage->rows;
+    for (uint32_t bucket = 0; bucket < stage->buckets; bucket++) {
+        ga_slabhash_clear_bucket(view, SLABHASH_TILE, bucket);
+    }
+    free(stage->rows);
+    memset(stage, 0, sizeof *stage);
+}
+
+/* Alone: end what is under way, and begin again with one stage. */
+static void settle(void)
+{
+    ga_slabhash_growing *g = &world.growing;
+    turn t = begin(0);
+    while (ga_slabhash_clear_some(g, SLABHASH_TILE)) {
+    }
+    ga_slabhash_stand_read(g, SLABHASH_TILE, &t.stand);
+    while (t.stand.next_rows) {
+        uint32_t seen = slabhash_room(world.table);
+        ga_slabhash_note_opened(g, SLABHASH_TILE, &t.stand, open_all(&t));
+        ga_slabhash_stand_read(g, SLABHASH_TILE, &t.stand);
+        if (t.stand.next_rows) {
+            NEED(ga_slabhash_grow(world.table, seen) == GA_OK);
+        }
+    }
+    end(&t);
+    stress_need(g->now + 1 == g->there && g->there == g->making,
+                "a stage was not made, or moved to");
+    world.stages += g->now;
+    for (uint32_t i = 0; i < g->now; i++) {
+        free_stage(&g->stages[i]);
+    }
+    ga_slabhash_stage last = g->stages[g->now];
+    memset(&g->stages[g->now], 0, sizeof last);
+    g->stages[0] = last;
+    g->now = 0;
+    g->there = g->making = 1;
+}
+
+static void close_table(void)
+{
+    settle();
+    free_stage(&world.growing.stages[0]);
+    NEED(ga_slabhash_close(world.table) == GA_OK);
+}
+
+/* Have the table move on, to as many buckets or more, whatever is in it. */
+static void move_on(turn *t, uint64_t random)
+{
+    ga_slabhash_growing *g = &world.growing;
+    ga_slabhash_stand_read(g, SLABHASH_TILE, &t->stand);
+    uint32_t number = t->stand.number + 1;
+    if (number < GA_SLABHASH_STAGES && ga_cas_acquire(&g->making, number, number + 1) == number) {
+        uint32_t buckets = t->stand.buckets << random % 3;
+        ga_slabhash_make_stage(g, SLABHASH_TILE, number, buckets, 1);
+    }
+    while (ga_slabhash_clear_some(g, SLABHASH_TILE)) {
+    }
+}
+
+/* ---- histories ------------------------------------------------------------------------------- */
+
+/* In sets every key has the value 1. */
+static uint64_t value_of(uint64_t value)
+{
+    return GA_SLABHASH_MODE(world.kind) == GA_SLABHASH_SET32 ? 1 : value;
+}
+
+static void do_call(turn *t, history_call *c)
+{
+    static const uint32_t ops[HISTORY_KINDS] = {[HISTORY_LOOKUP] = GA_SLABHASH_SEARCH,
+                                                [HISTORY_INSERT] = GA_SLABHASH_INSERT,
+                                                [HISTORY_UPSERT] = GA_SLABHASH_REPLACE,
+                                                [HISTORY_ADD] = GA_SLABHASH_APPLY,
+                                                [HISTORY_REMOVE] = GA_SLABHASH_DELETE};
+    ga_slabhash_answer answer = {0};
+    uint64_t count = 0;
+    c->began = history_moment(&world.clock);
+    if (c->kind == HISTORY_LOOKUP_ALL) {
+        count = find_all(t, c->key, &answer.value, 1);
+    } else if (c->kind == HISTORY_REMOVE_ALL) {
+        count = delete_each(t, c->key);
+    } else {
+        answer = do_one(t, ops[c->kind], c->key, c->value);
+    }
+    c->ended = history_moment(&world.clock);
+    stress_need(count <= 1, "a unique key is counted twice");
+    stress_need(answer.result <= GA_SLABHASH_FOUND, "an operation is refused");
+    c->found = answer.result == GA_SLABHASH_FOUND || count;
+    c->was = c->found ? value_of(answer.value) : 0;
+}
+
+/* What each thread will do. */
+static void draw(void)
+{
+    static const history_kind kinds[] = {
+        HISTORY_LOOKUP, HISTORY_LOOKUP, HISTORY_LOOKUP_ALL, HISTORY_INSERT, HISTORY_INSERT,
+        HISTORY_UPSERT, HISTORY_ADD,    HISTORY_REMOVE,     HISTORY_REMOVE, HISTORY_REMOVE_ALL};
+    for (uint32_t i = 0; i < world.threads * CALLS; i++) {
+        history_kind kind = kinds[random_below(&world.random, 10)];
+        if (value_of(2) == 1 && kind == HISTORY_ADD) {
+            kind = HISTORY_UPSERT;
+        }
+        world.calls[i] = (history_call){
+            .kind = kind, .key = random_below(&world.random, world.keys), .value = value_of(i + 1)};
+    }
+    world.moves = random_below(&world.random, CALLS + 2);
+}
+
+/* The next history begins with none of its keys, and with others. */
+static void prepare(turn *t, uint64_t number)
+{
+    for (uint64_t key = 0; key < world.keys; key++) {
+        (void)delete_each(t, key);
+    }
+    if (number % CLEARED == 0) {
+        uint64_t others = random_below(&world.random, OTHERS_MOST);
+        for (uint64_t key = OTHERS; key < OTHERS + OTHERS_MOST; key++) {
+            (void)do_one(t, GA_SLABHASH_DELETE, key, 0);
+        }
+        end(t);
+        settle();
+        if (world.growing.stages[0].buckets > 64) { /* from few buckets on again */
+            free_stage(&world.growing.stages[0]);
+            world.growing.stages[0].buckets = 1;
+            world.growing.stages[0].rows = aligned_alloc(128, 128);
+            memset(world.growing.stages[0].rows, 0xff, 128);
+        }
+        world.refuses = random_below(&world.random, 2) ? 3 : 0;
+        *t = begin(0);
+        for (uint64_t key = OTHERS; key < OTHERS + others; key++) {
+            (void)do_one(t, GA_SLABHASH_INSERT, key, 1);
+        }
+    }
+}
+
+static void check(turn *t)
+{
+    uint32_t count = (uint32_t)world.threads * CALLS;
+    for (uint64_t key = 0; key < world.keys; key++) {
+        if (!history_linearizable(world.calls, count, key)) {
+            history_print(world.calls, count, key);
+            fprintf(stderr, "kind %u, history %llu\n", world.kind,
+                    (unsigned long long)world.histories);
+            stress_need(false, "a history is not linearizable");
+        }
+        stress_need(find_all(t, key, NULL, 0) <= 1, "a key is there twice");
+    }
+}
+
+static void work(size_t number)
+{
+    uint64_t meeting = 0;
+    turn t = begin(number);
+    for (uint64_t i = 0; i < BATCH; i++) {
+        if (number == 0) {
+            prepare(&t, i);
+            draw();
+        }
+        history_meet(&world.arrivals, ++meeting, world.threads);
+        if (i % CLEARED == 0) { /* the stages are others: nobody has a stand from before */
+            end(&t);
+            t = begin(number);
+        }
+        for (uint32_t c = 0; c < CALLS; c++) {
+            if (c == world.moves && number == world.threads - 1) {
+                move_on(&t, i);
+            }
+            do_call(&t, &world.calls[number * CALLS + c]);
+        }
+        end(&t);
+        history_meet(&world.arrivals, ++meeting, world.threads);
+        if (number == 0) {
+            check(&t);
+        }
+    }
+    end(&t);
+}
+
+static void histories(void)
+{
+    static ga_slabhash_hash *const hashes[] = {NULL, same, two, NULL};
+    world.threads = 2 + world.tables % 3;
+    world.keys = 1 + random_below(&world.random, KEYS_MOST);
+    open_table((uint32_t)(world.tables / 2 % 3), false, 1u << random_below(&world.random, 3),
+               hashes[random_below(&world.random, 4)]);
+    stress_threads(world.threads, work);
+    close_table();
+    world.histories += BATCH;
+}
+
+/* ---- volumes --------------------------------------------------------------------------------- */
+
+static void put_in(size_t number)
+{
+    turn t = begin(number);
+    uint64_t own = number * VOLUME, in = 0;
+    for (uint64_t i = 0; i < VOLUME; i++) {
+        uint64_t key = i < SHARED ? i : own + i;
+        ga_slabhash_answer answer = do_one(&t, GA_SLABHASH_INSERT, key, key * 2 + 1);
+        in += answer.result == GA_SLABHASH_ABSENT;
+        uint64_t back = i < SHARED ? key : own + SHARED + i / 2;
+        answer = do_one(&t, GA_SLABHASH_SEARCH, back, 0);
+        bool there = i < SHARED || (i / 2 + SHARED <= i && i / 2 % 3);
+        stress_need(!there || answer.result == GA_SLABHASH_FOUND, "a key is lost");
+        stress_need(answer.result != GA_SLABHASH_FOUND || !answer.value ||
+                        answer.value == back * 2 + 1,
+                    "a value is another's");
+        uint64_t gone = own + SHARED + i / 2;
+        if (i % 2 && i / 2 % 3 == 0 && i / 2 + SHARED <= i) {
+            answer = do_one(&t, GA_SLABHASH_DELETE, gone, 0);
+            stress_need(answer.result == GA_SLABHASH_FOUND, "a key to be deleted is lost");
+        }
+    }
+    end(&t);
+    __atomic_fetch_add(&world.went_in, in, __ATOMIC_RELAXED); /* relaxed: read after all */
+}
+
+/* Whether thread `number` has taken its key out again. */
+static bool is_gone(uint64_t i)
+{
+    for (uint64_t at = 1; at < VOLUME; at += 2) {
+        if (SHARED + at / 2 == i && at / 2 % 3 == 0 && at / 2 + SHARED <= at) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void volumes(void)
+{
+    uint64_t all = 0;
+    bool multi = world.tables / 6 % 2;
+    world.threads = THREADS_MOST;
+    world.went_in = 0;
+    open_table((uint32_t)(world.tables / 2 % 3), multi, 1, NULL);
+    world.refuses = world.tables / 12 % 2 ? 2 : 0;
+    stress_threads(world.threads, put_in);
+    world.refuses = 0;
+    stress_need(world.growing.now > 0 || world.growing.failed > 0, "the table has not grown");
+    settle();
+    turn t = begin(0);
+    for (uint64_t key = 0; key < world.threads * VOLUME; key++) {
+        uint64_t i = key % VOLUME;
+        uint64_t times =
+            i < SHARED ? (key < SHARED ? (multi ? world.threads : 1) : 0) : (is_gone(i) ? 0 : 1);
+        uint64_t count = find_all(&t, key, NULL, 0);
+        if (count != times) {
+            fprintf(stderr, "kind %u: key %llu is there %llu times, not %llu\n", world.kind,
+                    (unsigned long long)key, (unsigned long long)count, (unsigned long long)times);
+        }
+        stress_need(count == times, "a key is not there as often as it was put in");
+        all += key < SHARED || i >= SHARED ? (key < SHARED ? times : 1) : 0;
+    }
+    stress_need(all == world.went_in, "as many went in as were told");
+    end(&t);
+    close_table();
+}
+
+int main(int argc, char **argv)
+{
+    stress_begin(argc, argv);
+    const char *wrong = history_try_checker();
+    stress_need(!wrong, wrong);
+    world.heap = stress_open("system");
+    while (stress_goes_on() || world.tables < 24) {
+        world.random = world.tables;
+        world.arrivals = 0;
+        (world.tables % 2 ? volumes : histories)();
+        world.tables++;
+    }
+    stress_need(world.stages > world.tables, "tables have hardly grown");
+    printf("%llu histories, %llu tables, %llu stages\n", (unsigned long long)world.histories,
+           (unsigned long long)world.tables, (unsigned long long)world.stages);
+    NEED(ga_heap_close(world.heap) == GA_OK);
+    return 0;
+}
