@@ -40,8 +40,10 @@ static __device__ __forceinline__ void ga_slabhash_move_slab(ga_slabhash_turn *t
             }
         }
         ga_tile_sync(warp); /* its tiles go on abreast */
-        ga_slabhash_answer answer = ga_slabhash_lanes<kind, GA_SLABHASH_INSERT, true>(
-            turn, asks, GA_SLABHASH_INSERT, key, value);
+        /* What is moved to does not grow meanwhile. */
+        ga_slabhash_answer answer =
+            ga_slabhash_lanes<(kind & ~GA_SLABHASH_GROWING), GA_SLABHASH_INSERT, true>(
+                turn, asks, GA_SLABHASH_INSERT, key, value);
         *left += asks && answer.result != GA_SLABHASH_ABSENT ? 1u : 0u;
     }
 }

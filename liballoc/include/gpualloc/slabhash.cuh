@@ -32,6 +32,16 @@
  * the table another array, which is in table.view: views from before are no longer good, and no
  * kernel may be using one meanwhile. All kinds of tables grow so, with any path and all keys.
  *
+ * With GA_SLABHASH_GROW_IN_KERNELS a table grows while kernels run, by what they put in: path 1,
+ * keys below 2^31 - 2 in the 32-bit modes, in the 64-bit mode keys below 2^64 - 2 and values below
+ * 2^63 - 3. Views stay good. `kind` in kernels is GA_SLABHASH_KIND(mode, multi) |
+ * GA_SLABHASH_GROWING; lanes are served one after the other. Older arrays, together smaller than the
+ * newest, stay until a call that is alone with the table: flush, clear, _reserve(), _close(). Where
+ * the device cannot get memory under kernels, or has no more, inserts chain slabs, and the table
+ * grows in a later kernel. A program that has such tables defines GA_SLABHASH_GROWING_KINDS before it
+ * includes this, in all that uses them: it takes as long again to compile. Arrays come from a kernel
+ * heap of all sizes of the table's own: "slab/vmm", or what the program defines GA_SLABHASH_ARRAYS as.
+ *
  * A program with a hash of its own defines GA_SLABHASH_HASH(table, key), 64 bits, the upper ones
  * of which choose the bucket; one with a way of its own to apply GA_SLABHASH_FUNCTION(there,
  * given), for `how` = GA_SLABHASH_HOW_COUNT; both before it includes this, the same wherever the
@@ -60,6 +70,13 @@
 
 #ifndef GA_SLABHASH_HASH
 #define GA_SLABHASH_HASH(table, key) ga_slabhash_seeded(table, key)
+#endif
+
+#ifdef GA_SLABHASH_GROWING_KINDS
+#include "slabhash/grow_turn_tile.h"
+#ifndef GA_SLABHASH_ARRAYS
+#define GA_SLABHASH_ARRAYS "slab/vmm"
+#endif
 #endif
 
 /* A tile's lanes: 8 load 16 bytes each. */
@@ -106,7 +123,23 @@ typedef struct ga_slabhash_turn {
     ga_slabhash_view table;
     ga_tile tile;
     ga_slab_claimed claimed;
+#ifdef GA_SLABHASH_GROWING_KINDS
+    ga_slabhash_stand stand; /* of a table that grows */
+#endif
 } ga_slabhash_turn;
+
+/* A turn of a table that grows begins: what its tile knows of that. */
+static __device__ __forceinline__ void ga_slabhash_turn_stands(ga_slabhash_turn *turn)
+{
+#ifdef GA_SLABHASH_GROWING_KINDS
+    turn->stand = ga_slabhash_stand{};
+    if (turn->table.growing) {
+        ga_slabhash_stand_read(turn->table.growing, turn->tile, &turn->stand);
+    }
+#else
+    (void)turn;
+#endif
+}
 
 static __device__ __forceinline__ ga_slabhash_turn ga_slabhash_turn_begin(ga_slabhash_view table)
 {
@@ -116,6 +149,7 @@ static __device__ __forceinline__ ga_slabhash_turn ga_slabhash_turn_begin(ga_sla
     turn.claimed =
         ga_slabhash_claim_begin((blockIdx.x * blockDim.x + threadIdx.x) / GA_SLABHASH_TILE);
     ga_slabhash_tile_begins(table, turn.tile, false);
+    ga_slabhash_turn_stands(&turn);
     return turn;
 }
 
@@ -144,19 +178,53 @@ ga_slabhash_tile(ga_slabhash_turn *turn, uint32_t op, uint64_t key, uint64_t val
     to.how = how;
     to.function = NULL;
     to.context = NULL;
+#ifdef GA_SLABHASH_GROWING_KINDS
+    if (GA_SLABHASH_IS_GROWING(kind)) {
+        return ga_slabhash_do_standing(kind, turn->table, turn->table.growing, turn->tile,
+                                       &turn->claimed, &turn->stand,
+                                       GA_SLABHASH_HASH(turn->table, key), to);
+    }
+#endif
     return ga_slabhash_do(kind, turn->table, turn->tile, &turn->claimed,
                           GA_SLABHASH_HASH(turn->table, key), to);
+}
+
+/* What changes in a turn. */
+typedef struct ga_slabhash_kept {
+    ga_slab_claimed claimed;
+#ifdef GA_SLABHASH_GROWING_KINDS
+    ga_slabhash_stand stand;
+#endif
+} ga_slabhash_kept;
+
+static __device__ __forceinline__ ga_slabhash_kept ga_slabhash_keep(const ga_slabhash_turn *turn)
+{
+    ga_slabhash_kept kept;
+    kept.claimed = turn->claimed;
+#ifdef GA_SLABHASH_GROWING_KINDS
+    kept.stand = turn->stand;
+#endif
+    return kept;
+}
+
+static __device__ __forceinline__ void ga_slabhash_go_on(ga_slabhash_turn *turn,
+                                                         ga_slabhash_kept kept)
+{
+    turn->claimed = kept.claimed;
+#ifdef GA_SLABHASH_GROWING_KINDS
+    turn->stand = kept.stand;
+#endif
 }
 
 /* The same as a function of its own, so that its registers are not its callers'. */
 typedef struct ga_slabhash_alone {
     ga_slabhash_answer answer;
-    ga_slab_claimed claimed;
+    ga_slabhash_kept kept;
 } ga_slabhash_alone;
 
 template <uint32_t kind>
 static __device__ __noinline__ ga_slabhash_alone ga_slabhash_tile_alone(ga_slabhash_view table,
-                                                                        ga_slab_claimed claimed,
+                                                                        ga_slabhash_kept kept,
                                                                         uint32_t op, uint64_t key,
                                                                         uint64_t value,
                                                                         uint32_t how)
@@ -165,9 +233,9 @@ static __device__ __noinline__ ga_slabhash_alone ga_slabhash_tile_alone(ga_slabh
     ga_slabhash_turn turn;
     turn.table = table;
     turn.tile = ga_tile_of(GA_SLABHASH_TILE);
-    turn.claimed = claimed;
+    ga_slabhash_go_on(&turn, kept);
     alone.answer = ga_slabhash_tile<kind>(&turn, op, key, value, how);
-    alone.claimed = turn.claimed;
+    alone.kept = ga_slabhash_keep(&turn);
     return alone;
 }
 
@@ -216,7 +284,7 @@ ga_slabhash_lanes(ga_slabhash_turn *turn, bool asks, uint32_t op, uint64_t key, 
     ga_slabhash_answer mine =
         ga_slabhash_say(allowed ? GA_SLABHASH_ABSENT : GA_SLABHASH_REFUSED, 0);
     bool left = asks && allowed;
-    if (whole || ga_warp_is_whole(ga_warp_present())) {
+    if (!GA_SLABHASH_IS_GROWING(kind) && (whole || ga_warp_is_whole(ga_warp_present()))) {
         ga_slabhash_answer answer = ga_slabhash_abreast<kind, fixed>(turn, &left, op, key, value);
         mine = asks && allowed ? answer : mine;
     }
@@ -234,9 +302,9 @@ ga_slabhash_lanes(ga_slabhash_turn *turn, bool asks, uint32_t op, uint64_t key, 
         }
         uint32_t its_op = fixed < GA_SLABHASH_OP_COUNT ? fixed : ga_lanes_get(tile, op, lane);
         uint32_t its_how = ga_slabhash_may_apply(kind, fixed) ? ga_lanes_get(tile, how, lane) : how;
-        ga_slabhash_alone alone = ga_slabhash_tile_alone<kind>(turn->table, turn->claimed, its_op,
-                                                               its_key, its_value, its_how);
-        turn->claimed = alone.claimed;
+        ga_slabhash_alone alone = ga_slabhash_tile_alone<kind>(turn->table, ga_slabhash_keep(turn),
+                                                               its_op, its_key, its_value, its_how);
+        ga_slabhash_go_on(turn, alone.kept);
         GA_EACH_LANE(tile, 1u << lane, own)
         {
             (void)own;
@@ -333,6 +401,48 @@ static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK, fixed == GA_SLABHASH
     ga_slabhash_turn_end(&turn);
 }
 
+/* A key of which all pairs are wanted, and where they are in a table that does not grow. */
+typedef struct ga_slabhash_sought {
+    uint64_t key, hash;
+    ga_slabhash_walk walk;
+} ga_slabhash_sought;
+
+/* DELETEALL of one key by the whole tile; how many. Where a table that grows has no slab for the
+ * pairs that move with these, some may be left. */
+template <uint32_t kind>
+static __device__ __forceinline__ uint64_t ga_slabhash_tile_removes(ga_slabhash_turn *turn,
+                                                                    ga_slabhash_sought sought)
+{
+#ifdef GA_SLABHASH_GROWING_KINDS
+    if (GA_SLABHASH_IS_GROWING(kind)) {
+        uint64_t count = 0;
+        if (ga_slabhash_allowed(kind, GA_SLABHASH_DELETE, sought.key, 0)) {
+            (void)ga_slabhash_remove_standing(kind, turn->table, turn->table.growing, turn->tile,
+                                              &turn->claimed, &turn->stand, sought.hash, sought.key,
+                                              &count);
+        }
+        return count;
+    }
+#endif
+    return ga_slabhash_remove_all(kind, turn->table, turn->tile, sought.walk, sought.key);
+}
+
+/* SEARCHALL of one key by the whole tile, as ga_slabhash_find_all(). */
+template <uint32_t kind>
+static __device__ __forceinline__ uint64_t ga_slabhash_tile_finds(ga_slabhash_turn *turn,
+                                                                  ga_slabhash_sought sought,
+                                                                  uint64_t *values, uint64_t room)
+{
+#ifdef GA_SLABHASH_GROWING_KINDS
+    if (GA_SLABHASH_IS_GROWING(kind)) {
+        return ga_slabhash_find_all_standing(kind, turn->table, turn->table.growing, turn->tile,
+                                             &turn->stand, sought.hash, sought.key, values, room);
+    }
+#endif
+    return ga_slabhash_find_all(kind, turn->table, turn->tile, sought.walk, sought.key, values,
+                                room);
+}
+
 /* SEARCHALL or DELETEALL: a tile for each key. A search counts first, and then writes what there is
  * room for among the places that it was given. */
 template <uint32_t kind, bool removes>
@@ -344,17 +454,19 @@ static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK)
     uint64_t refused = 0;
     for (uint64_t i = ga_slabhash_grid_tile(); i < all.count; i += ga_slabhash_grid_tiles()) {
         uint64_t key = ga_slabhash_of<kind>(all.keys, i), first = 0;
-        ga_slabhash_walk walk = ga_slabhash_walk_path(table, GA_SLABHASH_HASH(table, key));
-        uint64_t count = removes ? ga_slabhash_remove_all(kind, table, tile, walk, key)
-                                 : ga_slabhash_find_all(kind, table, tile, walk, key, NULL, 0);
+        ga_slabhash_sought sought;
+        sought.key = key;
+        sought.hash = GA_SLABHASH_HASH(table, key);
+        sought.walk = ga_slabhash_walk_path(table, sought.hash);
+        uint64_t count = removes ? ga_slabhash_tile_removes<kind>(&turn, sought)
+                                 : ga_slabhash_tile_finds<kind>(&turn, sought, NULL, 0);
         refused += ga_slabhash_allowed(kind, GA_SLABHASH_SEARCH, key, 0) ? 0 : 1;
         if (count) {
             first = ga_slabhash_reserve(tile, totals, (uint32_t)count);
         }
         if (!removes && count && first < all.room) {
             uint64_t room = all.room - first < count ? all.room - first : count;
-            uint64_t wrote =
-                ga_slabhash_find_all(kind, table, tile, walk, key, all.values + first, room);
+            uint64_t wrote = ga_slabhash_tile_finds<kind>(&turn, sought, all.values + first, room);
             count = wrote < count ? wrote : count;
         }
         if (tile.lane == 0 && all.counts) {
@@ -426,7 +538,8 @@ static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK)
 /* A table in device memory. `view` goes to kernels by value, the rest is the functions'. */
 typedef struct ga_slabhash_device {
     ga_slabhash_view view;
-    ga_heap *buckets; /* where the bucket slabs come from */
+    ga_heap *buckets; /* where the table's own memory comes from */
+    ga_heap *arrays;  /* and the bucket slabs: the same, or a heap that kernels ask, too */
     ga_heap *slabs;   /* and the others */
     bool own_slabs;
     bool emptied;      /* the buckets, so that they hold slabs of the heap's and nothing else */
@@ -539,8 +652,8 @@ enum {
     GA_SLABHASH_FILL_TO = 60            /* so far that these are taken */
 };
 
-/* CALL(kind) for the table's. */
-#define GA_SLABHASH_EACH_KIND(of, CALL)                                                            \
+/* CALL(kind) for the table's, of those that do not grow in kernels. */
+#define GA_SLABHASH_EACH_FIXED_KIND(of, CALL)                                                      \
     switch (of) {                                                                                  \
     case GA_SLABHASH_KIND(GA_SLABHASH_SET32, false):                                               \
         CALL(0u);                                                                                  \
@@ -562,6 +675,18 @@ enum {
         break;                                                                                     \
     }
 
+#ifdef GA_SLABHASH_GROWING_KINDS
+#include "slabhash/grow_kernel.cuh"
+#define GA_SLABHASH_EACH_KIND(of, CALL)                                                            \
+    if (GA_SLABHASH_IS_GROWING(of)) {                                                              \
+        GA_SLABHASH_EACH_GROWING_KIND(of, CALL)                                                    \
+    } else {                                                                                       \
+        GA_SLABHASH_EACH_FIXED_KIND(of, CALL)                                                      \
+    }
+#else
+#define GA_SLABHASH_EACH_KIND(of, CALL) GA_SLABHASH_EACH_FIXED_KIND(of, CALL)
+#endif
+
 template <uint32_t task>
 static inline ga_status ga_slabhash_device_whole(ga_slabhash_device *table,
                                                  const ga_slabhash_whole *whole,
@@ -580,6 +705,43 @@ static inline ga_status ga_slabhash_device_whole(ga_slabhash_device *table,
     return ga_slabhash_cuda("launch a kernel for all buckets", cudaGetLastError());
 }
 
+/* Give an array's slabs and the array back; nobody uses it. Waits for the device. */
+GA_SLABHASH_WHERE_CALLED
+static inline ga_status ga_slabhash_device_drop(ga_slabhash_device *table, ga_slabhash_view view,
+                                                cudaStream_t stream)
+{
+    ga_slabhash_device gone = *table;
+    ga_slabhash_whole whole = {};
+    gone.view = view;
+    ga_status status = ga_slabhash_device_whole<GA_SLABHASH_CLEAR_ALL>(&gone, &whole, stream);
+    status = status ? status : ga_slabhash_cuda("give slabs back", cudaStreamSynchronize(stream));
+    ga_free(table->arrays, view.rows);
+    return status;
+}
+
+#ifdef GA_SLABHASH_GROWING_KINDS
+#include "slabhash/grow_host.cuh"
+#else
+/* What only tables that grow in kernels need. */
+#define ga_slabhash_device_catch_up(table, stream) GA_OK
+#endif
+
+/* Alone: all arrays and their slabs go back, and what says which there are. */
+GA_SLABHASH_WHERE_CALLED
+static inline ga_status ga_slabhash_device_drop_all(ga_slabhash_device *table)
+{
+#ifdef GA_SLABHASH_GROWING_KINDS
+    if (table->view.growing) {
+        ga_slabhash_growing record;
+        ga_status status = ga_slabhash_device_record(table, &record, 0);
+        status = status ? status : ga_slabhash_device_drop_stages(table, &record, NULL, 0);
+        ga_free(table->buckets, table->view.growing);
+        return status;
+    }
+#endif
+    return ga_slabhash_device_drop(table, table->view, 0);
+}
+
 /* Give everything back, the slabs to their heap, for which all buckets are cleared. No kernel may
  * be using the table: it waits for the device. Once more does nothing. */
 GA_SLABHASH_WHERE_CALLED
@@ -591,17 +753,16 @@ static inline ga_status ga_slabhash_device_close(ga_slabhash_device *table)
         status = scope.status ? scope.status
                               : ga_slabhash_cuda("wait for the device", cudaDeviceSynchronize());
         if (status == GA_OK && table->emptied) {
-            ga_slabhash_whole whole = {};
-            status = ga_slabhash_device_whole<GA_SLABHASH_CLEAR_ALL>(table, &whole, 0);
-            status =
-                status ? status : ga_slabhash_cuda("give the slabs back", cudaDeviceSynchronize());
+            status = ga_slabhash_device_drop_all(table);
         }
         status = status ? status : ga_slabhash_device_met(table);
 #ifdef GA_SLABHASH_CHECKED
         ga_free(table->buckets, table->view.use);
 #endif
         ga_free(table->buckets, table->scratch);
-        ga_free(table->buckets, table->view.rows);
+        if (table->arrays != table->buckets) {
+            ga_heap_close(table->arrays);
+        }
         ga_heap_close(table->buckets);
     }
     if (table && table->own_slabs) {
@@ -649,25 +810,26 @@ static inline ga_status ga_slabhash_device_order(ga_slabhash_device *table, bool
 }
 
 /* An array of so many buckets for the view, empty after what is on `stream`; keys are to stand in
- * their order. */
+ * their order, but in tables that grow in kernels. */
 static inline ga_status ga_slabhash_device_rows(ga_slabhash_device *table, uint32_t buckets,
                                                 ga_slabhash_view *view, cudaStream_t stream)
 {
     uint64_t bytes = (uint64_t)buckets * GA_SLABHASH_WORDS * sizeof(uint32_t);
     void *rows = NULL;
-    ga_status status = ga_alloc(table->buckets, bytes + sizeof *view->ordered, 0, &rows);
+    bool ordered = !GA_SLABHASH_IS_GROWING(table->view.kind);
+    ga_status status = ga_alloc(table->arrays, bytes + sizeof *view->ordered, 0, &rows);
     if (status != GA_OK) {
         return status;
     }
     view->rows = (uint32_t *)rows;
-    view->ordered = view->rows + bytes / sizeof *view->rows;
+    view->ordered = ordered ? view->rows + bytes / sizeof *view->rows : NULL;
     view->buckets = buckets;
     view->apart = buckets / view->path;
     view->far = bytes > 4u * table->cache ? 1u : 0u;
     status = ga_slabhash_cuda("empty the buckets",
                               cudaMemsetAsync(rows, 0xff, bytes + sizeof *view->ordered, stream));
     if (status != GA_OK) {
-        ga_free(table->buckets, rows);
+        ga_free(table->arrays, rows);
         view->rows = NULL;
     }
     return status;
@@ -689,15 +851,65 @@ static inline ga_status ga_slabhash_device_measure(ga_slabhash_device *table)
     return status;
 }
 
+/* A table that grows in kernels begins, with no array yet. */
+static inline ga_status ga_slabhash_device_begin_turns(ga_slabhash_device *table,
+                                                       const ga_slabhash_plan *plan)
+{
+#ifdef GA_SLABHASH_GROWING_KINDS
+    void *record = NULL;
+    if (plan->path > 1) {
+        return ga_fail(GA_ERR_UNSUPPORTED,
+                       "slabhash: path=%u of a table that grows in kernels: expected 1, or 0",
+                       plan->path);
+    }
+    ga_status status =
+        ga_heap_open(&table->arrays, GA_PLACE_KERNEL, table->device, GA_SLABHASH_ARRAYS);
+    if (status != GA_OK) {
+        table->arrays = table->buckets;
+        return status;
+    }
+    status = ga_alloc(table->buckets, sizeof(ga_slabhash_growing), 0, &record);
+    table->view.growing = (ga_slabhash_growing *)record;
+    table->view.kind = plan->kind | GA_SLABHASH_GROWING;
+    table->view.most = UINT32_MAX; /* of chained slabs: the heap's affair */
+    return status;
+#else
+    (void)table;
+    return ga_fail(GA_ERR_UNSUPPORTED,
+                   "slabhash: GA_SLABHASH_GROW_IN_KERNELS, with path=%u: expected a program that "
+                   "defines GA_SLABHASH_GROWING_KINDS before it includes gpualloc/slabhash.cuh",
+                   plan->path);
+#endif
+}
+
+/* Alone: kernels find the array that `view` has, and it is all there is. */
+GA_SLABHASH_WHERE_CALLED
+static inline ga_status ga_slabhash_device_adopt(ga_slabhash_device *table, ga_slabhash_view view,
+                                                 cudaStream_t stream)
+{
+#ifdef GA_SLABHASH_GROWING_KINDS
+    if (table->view.growing) {
+        return ga_slabhash_device_begin_at(table, view, stream);
+    }
+#endif
+    (void)stream;
+    table->view = view;
+    return GA_OK;
+}
+
+GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
                                                   const ga_slabhash_options *options,
                                                   cudaStream_t stream)
 {
     ga_slabhash_options fixed = *options;
     ga_slabhash_plan plan;
+    bool turns = false;
     if (options->options_size == sizeof *options) { /* else the plan says what is wrong */
-        table->grows = options->flags & GA_SLABHASH_GROW;
-        fixed.flags &= ~(uint32_t)GA_SLABHASH_GROW;
+        uint32_t grows = GA_SLABHASH_GROW | GA_SLABHASH_GROW_IN_KERNELS;
+        turns = options->flags & GA_SLABHASH_GROW_IN_KERNELS;
+        table->grows = options->flags & grows;
+        fixed.flags &= ~grows;
         if (table->grows && !options->buckets) {
             fixed.buckets = GA_SLABHASH_DEVICE_BUCKETS;
         }
@@ -712,6 +924,7 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
     status = status ? status : ga_slabhash_device_view(table);
     status =
         status ? status : ga_heap_open(&table->buckets, GA_PLACE_DEVICE, table->device, "cuda");
+    table->arrays = table->buckets;
     size_t results = (GA_SLABHASH_REFUSED + 1) * sizeof(uint64_t);
     status = status ? status
                     : ga_alloc(table->buckets, sizeof(ga_slabhash_census) + results, 0, &scratch);
@@ -727,7 +940,10 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
     table->view.kind = plan.kind;
     table->view.a = plan.a;
     table->view.b = plan.b;
-    status = ga_slabhash_device_rows(table, plan.buckets, &table->view, stream);
+    status = turns ? ga_slabhash_device_begin_turns(table, &plan) : GA_OK;
+    ga_slabhash_view view = table->view;
+    status = status ? status : ga_slabhash_device_rows(table, plan.buckets, &view, stream);
+    status = status ? status : ga_slabhash_device_adopt(table, view, stream);
     table->emptied = status == GA_OK;
     return status;
 }
@@ -736,9 +952,11 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
  * that device's, after the call. The options are those of ga_slabhash_open(), but: `heap` is a slab
  * heap of unit=128 for kernels, without check=full, which outlives the table; or NULL for one that
  * is opened as slab:unit=128/vmm; `limit` is that heap's affair; there is no `hash`. With
- * GA_SLABHASH_GROW `buckets` is how many there are at least, 0: 16384, and the rest is as without.
+ * GA_SLABHASH_GROW or _GROW_IN_KERNELS `buckets` is how many there are at least, 0: 16384, and the
+ * rest is as without.
  *
  * GA_ERR_ARGUMENT  an option out of range, or no such heap, or one of another device
+ * GA_ERR_UNSUPPORTED  _GROW_IN_KERNELS with a path, or without GA_SLABHASH_GROWING_KINDS
  * GA_ERR_PLACE, GA_ERR_DEVICE, GA_ERR_MEMORY  as ga_heap_open() and ga_alloc() */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_open(ga_slabhash_device *table,
@@ -777,7 +995,8 @@ static inline ga_status ga_slabhash_device_open(ga_slabhash_device *table,
 
 /* What there is, as of the end of what is on `stream`, for which it waits.
  *
- * GA_ERR_ARGUMENT  no table, or `census` is NULL */
+ * GA_ERR_ARGUMENT  no table, or `census` is NULL
+ * GA_ERR_MEMORY    a table that grows in kernels, and found no slab in the middle of it */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_count(ga_slabhash_device *table,
                                                  ga_slabhash_census *census, cudaStream_t stream)
@@ -792,8 +1011,10 @@ static inline ga_status ga_slabhash_device_count(ga_slabhash_device *table,
     }
     ga_slabhash_device_scope scope(table->device);
     whole.census = (ga_slabhash_census *)table->scratch;
-    status =
-        ga_slabhash_cuda("begin a count", cudaMemsetAsync(whole.census, 0, sizeof *census, stream));
+    status = ga_slabhash_device_catch_up(table, stream);
+    status = status ? status
+                    : ga_slabhash_cuda("begin a count",
+                                       cudaMemsetAsync(whole.census, 0, sizeof *census, stream));
     status =
         status ? status : ga_slabhash_device_whole<GA_SLABHASH_COUNT_ALL>(table, &whole, stream);
     status = status ? status
@@ -806,7 +1027,8 @@ static inline ga_status ga_slabhash_device_count(ga_slabhash_device *table,
 
 /* All pairs, into arrays of the device's with `room`, either of which may be NULL; waits.
  *
- * GA_ERR_ARGUMENT  no table, or `count` is NULL */
+ * GA_ERR_ARGUMENT  no table, or `count` is NULL
+ * GA_ERR_MEMORY    as above */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_retrieve(ga_slabhash_device *table, void *keys,
                                                     void *values, uint64_t room, uint64_t *count,
@@ -826,8 +1048,11 @@ static inline ga_status ga_slabhash_device_retrieve(ga_slabhash_device *table, v
     whole.values = values;
     whole.room = room;
     whole.cursor = table->scratch;
-    status = ga_slabhash_cuda("begin to retrieve",
-                              cudaMemsetAsync(whole.cursor, 0, sizeof *whole.cursor, stream));
+    status = ga_slabhash_device_catch_up(table, stream);
+    status = status
+                 ? status
+                 : ga_slabhash_cuda("begin to retrieve",
+                                    cudaMemsetAsync(whole.cursor, 0, sizeof *whole.cursor, stream));
     status =
         status ? status : ga_slabhash_device_whole<GA_SLABHASH_COPY_ALL>(table, &whole, stream);
     status = status ? status
@@ -840,20 +1065,6 @@ static inline ga_status ga_slabhash_device_retrieve(ga_slabhash_device *table, v
 }
 
 /* ---- growth --------------------------------------------------------------------------------- */
-
-/* Give an array's slabs and the array back; nobody uses it. Waits for the device. */
-GA_SLABHASH_WHERE_CALLED
-static inline ga_status ga_slabhash_device_drop(ga_slabhash_device *table, ga_slabhash_view view,
-                                                cudaStream_t stream)
-{
-    ga_slabhash_device gone = *table;
-    ga_slabhash_whole whole = {};
-    gone.view = view;
-    ga_status status = ga_slabhash_device_whole<GA_SLABHASH_CLEAR_ALL>(&gone, &whole, stream);
-    status = status ? status : ga_slabhash_cuda("give slabs back", cudaStreamSynchronize(stream));
-    ga_free(table->buckets, view.rows);
-    return status;
-}
 
 /* Launch the move to another array, and wait for it. `left`: pairs for which there was no slab. */
 GA_SLABHASH_WHERE_CALLED
@@ -879,6 +1090,23 @@ static inline ga_status ga_slabhash_device_move(ga_slabhash_device *table, ga_sl
     return status ? status : ga_slabhash_cuda("wait for a move", cudaStreamSynchronize(stream));
 }
 
+/* Alone: the table has the array of `to` from now on, and those before, `from` the last, go. */
+GA_SLABHASH_WHERE_CALLED
+static inline ga_status ga_slabhash_device_replace(ga_slabhash_device *table, ga_slabhash_view from,
+                                                   ga_slabhash_view to, cudaStream_t stream)
+{
+#ifdef GA_SLABHASH_GROWING_KINDS
+    if (table->view.growing) {
+        ga_slabhash_growing record;
+        ga_status status = ga_slabhash_device_record(table, &record, stream);
+        status = status ? status : ga_slabhash_device_begin_at(table, to, stream);
+        return status ? status : ga_slabhash_device_drop_stages(table, &record, NULL, stream);
+    }
+#endif
+    ga_status status = ga_slabhash_device_adopt(table, to, stream);
+    return status ? status : ga_slabhash_device_drop(table, from, stream);
+}
+
 /* Move to so many buckets, without what was deleted. The table is as it was where that fails. */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_resize(ga_slabhash_device *table, uint32_t buckets,
@@ -891,6 +1119,7 @@ static inline ga_status ga_slabhash_device_resize(ga_slabhash_device *table, uin
     if (status != GA_OK) {
         return status;
     }
+    to.kind &= ~GA_SLABHASH_GROWING; /* not while this goes on */
     status = ga_slabhash_device_move(table, to, &left, stream);
     if (status == GA_OK && left) {
         status = ga_fail(GA_ERR_MEMORY,
@@ -902,8 +1131,8 @@ static inline ga_status ga_slabhash_device_resize(ga_slabhash_device *table, uin
         (void)ga_slabhash_device_drop(table, to, stream);
         return status;
     }
-    table->view = to;
-    return ga_slabhash_device_drop(table, from, stream);
+    to.kind = from.kind;
+    return ga_slabhash_device_replace(table, from, to, stream);
 }
 
 /* How many buckets the pairs want. */
@@ -1013,12 +1242,17 @@ static inline ga_status ga_slabhash_device_launch(ga_slabhash_device *table,
 #define GA_SLABHASH_ANY_CALL(kind)                                                                 \
     ga_slabhash_batch_kernel<kind, GA_SLABHASH_ANY>                                                \
         <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *batch, counts)
-    if (!batch->ops && batch->op == GA_SLABHASH_SEARCH) {
-        GA_SLABHASH_EACH_KIND(table->view.kind, GA_SLABHASH_SEARCH_CALL)
+#ifdef GA_SLABHASH_GROWING_KINDS
+    if (GA_SLABHASH_IS_GROWING(table->view.kind)) {
+        GA_SLABHASH_EACH_GROWING_KIND(table->view.kind, GA_SLABHASH_ANY_CALL)
+    } else
+#endif
+        if (!batch->ops && batch->op == GA_SLABHASH_SEARCH) {
+        GA_SLABHASH_EACH_FIXED_KIND(table->view.kind, GA_SLABHASH_SEARCH_CALL)
     } else if (!batch->ops && batch->op == GA_SLABHASH_INSERT) {
-        GA_SLABHASH_EACH_KIND(table->view.kind, GA_SLABHASH_INSERT_CALL)
+        GA_SLABHASH_EACH_FIXED_KIND(table->view.kind, GA_SLABHASH_INSERT_CALL)
     } else {
-        GA_SLABHASH_EACH_KIND(table->view.kind, GA_SLABHASH_ANY_CALL)
+        GA_SLABHASH_EACH_FIXED_KIND(table->view.kind, GA_SLABHASH_ANY_CALL)
     }
 #undef GA_SLABHASH_SEARCH_CALL
 #undef GA_SLABHASH_INSERT_CALL
@@ -1060,6 +1294,23 @@ static inline ga_status ga_slabhash_device_run_growing(ga_slabhash_device *table
     return status;
 }
 
+#ifdef GA_SLABHASH_GROWING_KINDS
+/* The batch, in a table that grows by what it puts in; and what is left of a move behind it. */
+GA_SLABHASH_WHERE_CALLED
+static inline ga_status ga_slabhash_device_run_turns(ga_slabhash_device *table,
+                                                     const ga_slabhash_batch *batch,
+                                                     uint64_t *counts, cudaStream_t stream)
+{
+    ga_kernel_heap arrays =
+        {}; /* asked for, so that the heap grows where it cannot under kernels */
+    ga_slabhash_device_scope scope(table->device);
+    ga_status status = scope.status ? scope.status : ga_heap_kernel_view(table->arrays, &arrays);
+    bool puts = batch->ops || batch->op != GA_SLABHASH_SEARCH;
+    status = status ? status : ga_slabhash_device_launch(table, batch, counts, stream);
+    return status || !puts ? status : ga_slabhash_device_settle(table, stream);
+}
+#endif
+
 /* FLUSH and clear, as ga_slabhash_flush() and ga_slabhash_clear(): alone, after what is on
  * `stream`. After a flush and until a clear, lanes do not look at 32 bytes first (near_tile.h):
  * whatever is asked reads whole slabs. A flush of a table that grows waits, and moves it to as many
@@ -1081,7 +1332,9 @@ static inline ga_status ga_slabhash_device_flush(ga_slabhash_device *table, cuda
         }
         status = GA_OK;
     }
-    status = status ? status : ga_slabhash_device_order(table, false, stream);
+    if (status == GA_OK && table->view.ordered) {
+        status = ga_slabhash_device_order(table, false, stream);
+    }
     return status ? status : ga_slabhash_device_whole<GA_SLABHASH_FLUSH_ALL>(table, &whole, stream);
 }
 
@@ -1090,6 +1343,12 @@ static inline ga_status ga_slabhash_device_clear(ga_slabhash_device *table, cuda
 {
     ga_slabhash_whole whole = {};
     ga_status status = ga_slabhash_device_check(table);
+#ifdef GA_SLABHASH_GROWING_KINDS
+    if (status == GA_OK && table->view.growing) {
+        table->taken = 0;
+        return ga_slabhash_device_clear_stages(table, stream);
+    }
+#endif
     status =
         status ? status : ga_slabhash_device_whole<GA_SLABHASH_CLEAR_ALL>(table, &whole, stream);
     table->taken = status ? table->taken : 0;
@@ -1128,6 +1387,11 @@ static inline ga_status ga_slabhash_device_run(ga_slabhash_device *table,
         return ga_fail(GA_ERR_ARGUMENT, "slabhash: a batch of %llu without %s: expected an array",
                        (unsigned long long)batch->count, batch->keys ? "values" : "keys");
     }
+#ifdef GA_SLABHASH_GROWING_KINDS
+    if (table->view.growing) {
+        return ga_slabhash_device_run_turns(table, batch, counts, stream);
+    }
+#endif
     return table->grows ? ga_slabhash_device_run_growing(table, batch, counts, stream)
                         : ga_slabhash_device_launch(table, batch, counts, stream);
 }

@@ -67,7 +67,10 @@ enum {
      * at any time, for which its record is never used again; a call that wants the table alone
      * beside others, and others beside such a one. All calls count in one word, so that they are
      * slower. */
-    GA_SLABHASH_CHECK = 4
+    GA_SLABHASH_CHECK = 4,
+    /* In device memory: the table grows while kernels run, by what they put in; path 1, and keys
+     * and values as with GA_SLABHASH_GROW: gpualloc/slabhash.cuh. */
+    GA_SLABHASH_GROW_IN_KERNELS = 8
 };
 
 /* Keys that are equal have the same hash; its upper bits choose the bucket. Called at any time, by

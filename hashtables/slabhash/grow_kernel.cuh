@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Kernels for tables in device memory that grow while kernels run: for gpualloc/slabhash.cuh, which
+ * includes it where GA_SLABHASH_GROWING_KINDS is defined; docs/slabhash.md.
+ */
+#ifndef GPUALLOC_SLABHASH_GROW_KERNEL_CUH
+#define GPUALLOC_SLABHASH_GROW_KERNEL_CUH
+
+/* End what kernels have begun: all parts of an array that is being made, or all buckets of one that
+ * is there. What finds no slab stays as it is. */
+template <uint32_t kind, bool opens>
+static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK)
+    ga_slabhash_settle_kernel(ga_slabhash_view table)
+{
+    ga_slabhash_turn turn = ga_slabhash_turn_begin(table);
+    ga_slabhash_growing *growing = table.growing;
+    if (!opens) {
+        while (ga_slabhash_clear_some(growing, turn.tile)) {
+        }
+    } else if (turn.stand.next_rows) {
+        ga_slabhash_shift shift = ga_slabhash_shift_of(table, growing, &turn.stand);
+        uint32_t opened = 0;
+        for (uint64_t bucket = ga_slabhash_grid_tile(); bucket < shift.to.buckets;
+             bucket += ga_slabhash_grid_tiles()) {
+            opened += ga_slabhash_open_from(kind, shift, turn.tile, &turn.claimed, bucket, 1u);
+        }
+        ga_slabhash_note_opened(growing, turn.tile, &turn.stand, opened);
+    }
+    ga_slabhash_turn_end(&turn);
+}
+
+/* CALL(kind) for a table's that grows in kernels. */
+#define GA_SLABHASH_EACH_GROWING_KIND(of, CALL)                                                    \
+    switch ((of) & ~GA_SLABHASH_GROWING) {                                                         \
+    case GA_SLABHASH_KIND(GA_SLABHASH_SET32, false):                                               \
+        CALL(8u);                                                                                  \
+        break;                                                                                     \
+    case GA_SLABHASH_KIND(GA_SLABHASH_MAP32, false):                                               \
+        CALL(9u);                                                                                  \
+        break;                                                                                     \
+    case GA_SLABHASH_KIND(GA_SLABHASH_MAP64, false):                                               \
+        CALL(10u);                                                                                 \
+        break;                                                                                     \
+    case GA_SLABHASH_KIND(GA_SLABHASH_SET32, true):                                                \
+        CALL(12u);                                                                                 \
+        break;                                                                                     \
+    case GA_SLABHASH_KIND(GA_SLABHASH_MAP32, true):                                                \
+        CALL(13u);                                                                                 \
+        break;                                                                                     \
+    default:                                                                                       \
+        CALL(14u);                                                                                 \
+        break;                                                                                     \
+    }
+
+#endif

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the programs that test slab hashes on GPUs have in common: batches beside what must come of
+ * them, and histories. Only for CUDA, after gpualloc/slabhash.cuh.
+ */
+#ifndef TESTS_DEVICE_SLABHASH_SUITE_H
+#define TESTS_DEVICE_SLABHASH_SUITE_H
+
+#include "gpu_suite.h"
+
+extern "C" {
+#include "slabhash_oracle.h"
+}
+
+#include <algorithm>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+/* Where slabs come from in runs without growth, of which sanitizers know; else NULL. */
+inline ga_heap *slabs_there;
+
+/* The call succeeds, or the case has failed with the library's sentence. */
+#define OK(call)                                                                                   \
+    do {                                                                                           \
+        if ((call) != GA_OK) {                                                                     \
+            test_fail(__FILE__, __LINE__, ga_error_text());                                        \
+        }                                                                                          \
+    } while (0)
+
+/* An array of the device's. */
+template <typename T> struct device_array {
+    T *data = nullptr;
+    size_t size;
+    explicit device_array(size_t n, int byte = 0) : size(n)
+    {
+        CUDA_DONE(cudaMalloc(&data, n * sizeof(T)));
+        CUDA_DONE(cudaMemset(data, byte, n * sizeof(T)));
+    }
+    explicit device_array(const std::vector<T> &from) : device_array(from.size())
+    {
+        CUDA_DONE(cudaMemcpy(data, from.data(), size * sizeof(T), cudaMemcpyHostToDevice));
+    }
+    device_array(const device_array &) = delete;
+    device_array &operator=(const device_array &) = delete;
+    ~device_array()
+    {
+        cudaFree(data);
+    }
+    std::vector<T> read() const
+    {
+        std::vector<T> to(size);
+        CUDA_DONE(cudaMemcpy(to.data(), data, size * sizeof(T), cudaMemcpyDeviceToHost));
+        return to;
+    }
+};
+
+static inline ga_slabhash_options options_of(ga_slabhash_mode mode, uint32_t flags,
+                                             uint32_t buckets, uint32_t path)
+{
+    ga_slabhash_options options = {};
+    options.options_size = sizeof options;
+    options.mode = mode;
+    options.flags = flags;
+    options.buckets = buckets;
+    options.path = path;
+    options.seed = 5;
+    options.heap = slabs_there;
+    return options;
+}
+
+/* Keys and values of the width of a mode. */
+struct subject {
+    uint64_t (*key)(uint64_t i);
+    ga_slabhash_mode mode;
+    uint32_t flags, buckets, path;
+};
+
+/* Different numbers for different i, in 31 bits, and in 63. */
+static inline uint64_t narrow_key(uint64_t i)
+{
+    return (uint32_t)i * 2654435761u & 0x7fffffffu;
+}
+
+static inline uint64_t wide_key(uint64_t i)
+{
+    return i * UINT64_C(0x9e3779b97f4a7c15) & (UINT64_MAX >> 1);
+}
+
+/* ---- batches -------------------------------------------------------------------------------- */
+
+struct batch_run {
+    std::vector<uint8_t> results;
+    std::vector<uint64_t> found, counts;
+};
+
+template <typename T>
+static inline batch_run run_as(ga_slabhash_device *table, ga_slabhash_op op,
+                               const std::vector<uint64_t> &keys,
+                               const std::vector<uint64_t> &values)
+{
+    batch_run run;
+    device_array<T> k(std::vector<T>(keys.begin(), keys.end()));
+    device_array<T> v(std::vector<T>(values.begin(), values.end()));
+    device_array<T> found(keys.size(), 0xee);
+    device_array<uint8_t> results(keys.size(), 0xee);
+    device_array<uint64_t> counts(4);
+    ga_slabhash_batch batch = {};
+    batch.count = keys.size();
+    batch.keys = k.data;
+    batch.values = v.data;
+    batch.results = results.data;
+    batch.found = found.data;
+    batch.op = op;
+    OK(ga_slabhash_device_run(table, &batch, counts.data, 0));
+    CUDA_DONE(cudaDeviceSynchronize());
+    std::vector<T> what = found.read();
+    run.found.assign(what.begin(), what.end());
+    run.results = results.read();
+    run.counts = counts.read();
+    return run;
+}
+
+static inline batch_run run(ga_slabhash_device *table, ga_slabhash_op op,
+                            const std::vector<uint64_t> &keys, const std::vector<uint64_t> &values)
+{
+    return GA_SLABHASH_MODE(table->view.kind) == GA_SLABHASH_MAP64
+               ? run_as<uint64_t>(table, op, keys, values)
+               : run_as<uint32_t>(table, op, keys, values);
+}
+
+static inline void expect_size(ga_slabhash_device *table, uint64_t size)
+{
+    ga_slabhash_census census = {};
+    OK(ga_slabhash_device_count(table, &census, 0));
+    EXPECT_EQUAL("the size", census.live, size);
+}
+
+/* n keys go in, are found, half of them go out, and the rest is found alone; then a flush. */
+static inline void one_subject(int device, const subject &s)
+{
+    uint64_t n = suite.quick ? 4000 : 60000;
+    bool map = s.mode != GA_SLABHASH_SET32;
+    ga_slabhash_device table;
+    ga_slabhash_options options = options_of(s.mode, s.flags, s.buckets, s.path);
+    std::vector<uint64_t> keys(n), values(n), half, none(n);
+    for (uint64_t i = 0; i < n; i++) {
+        keys[i] = s.key(i);
+        values[i] = i + 7;
+        none[i] = s.key(n + i);
+        if (i % 2) {
+            half.push_back(keys[i]);
+        }
+    }
+    REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
+    batch_run in = run(&table, GA_SLABHASH_INSERT, keys, values);
+    EXPECT_EQUAL("the results ABSENT", in.counts[GA_SLABHASH_ABSENT], n);
+    batch_run hit = run(&table, GA_SLABHASH_SEARCH, keys, keys);
+    EXPECT_EQUAL("the results FOUND", hit.counts[GA_SLABHASH_FOUND], n);
+    EXPECT(!map || hit.found == values);
+    EXPECT_EQUAL("the results ABSENT",
+                 run(&table, GA_SLABHASH_SEARCH, none, none).counts[GA_SLABHASH_ABSENT], n);
+    EXPECT_EQUAL("the results FOUND",
+                 run(&table, GA_SLABHASH_DELETE, half, half).counts[GA_SLABHASH_FOUND],
+                 half.size());
+    expect_size(&table, n - half.size());
+    for (int round = 0; round < 2; round++) {
+        batch_run left = run(&table, GA_SLABHASH_SEARCH, keys, keys);
+        bool right = true;
+        for (uint64_t i = 0; i < n; i++) {
+            uint64_t value = i % 2 || !map ? 0 : values[i];
+            right &= left.results[i] == (i % 2 ? GA_SLABHASH_ABSENT : GA_SLABHASH_FOUND) &&
+                     left.found[i] == value;
+        }
+        EXPECT(right);
+        OK(ga_slabhash_device_flush(&table, 0));
+        expect_size(&table, n - half.size());
+    }
+    OK(ga_slabhash_device_clear(&table, 0));
+    expect_size(&table, 0);
+    OK(ga_slabhash_device_close(&table));
+}
+
+static inline uint64_t live_of(ga_heap *heap)
+{
+    ga_stats stats = {};
+    OK(ga_heap_stats(heap, &stats));
+    return stats.live_blocks;
+}
+
+enum {
+    CALLS = 3,
+    TILES = 8, /* 24 calls in a history, at most on one key */
+    KEYS = 3
+};
+
+/* What all of `n` histories are to do, on keys of their own. */
+static inline std::vector<slabhash_record> calls_of(uint32_t n)
+{
+    const uint32_t ops[] = {GA_SLABHASH_SEARCH, GA_SLABHASH_INSERT,  GA_SLABHASH_INSERT,
+                            GA_SLABHASH_DELETE, GA_SLABHASH_REPLACE, GA_SLABHASH_DELETE,
+                            GA_SLABHASH_APPLY};
+    std::vector<slabhash_record> records((size_t)n * TILES * CALLS);
+    for (size_t i = 0; i < records.size(); i++) {
+        uint64_t random = (i + 3) * UINT64_C(0x9e3779b97f4a7c15) >> 24;
+        records[i].op = ops[random % 7];
+        records[i].key = i / (TILES * CALLS) * KEYS + random / 7 % KEYS;
+        records[i].value = i % (TILES * CALLS) + 1;
+    }
+    return records;
+}
+
+static inline void expect_linearizable(const std::vector<slabhash_record> &records, uint32_t n)
+{
+    uint32_t wrong = 0;
+    for (uint32_t h = 0; h < n && !wrong; h++) {
+        for (uint64_t key = 0; key < KEYS; key++) {
+            wrong += !slabhash_linearizable(records.data() + (size_t)h * TILES * CALLS,
+                                            TILES * CALLS, (uint64_t)h * KEYS + key);
+        }
+    }
+    EXPECT(wrong == 0);
+}
+
+/* Key k has k % 5 pairs, of values 10 k and more; 1 at most where keys are unique. */
+template <typename T>
+static inline void all_of_each(int device, ga_slabhash_mode mode, uint32_t flags)
+{
+    uint64_t n = 3000, count = 0;
+    bool grows = flags & GA_SLABHASH_GROW_IN_KERNELS, multi = flags & GA_SLABHASH_MULTI;
+    ga_slabhash_device table;
+    ga_slabhash_options options = options_of(mode, flags, 400, grows ? 1 : 2);
+    std::vector<uint64_t> keys, values;
+    std::vector<T> asked;
+    for (uint64_t key = 0; key < n; key++) {
+        uint64_t pairs = multi || key % 5 < 2 ? key % 5 : 1;
+        for (uint64_t i = 0; i < pairs; i++) {
+            keys.push_back(key);
+            values.push_back(10 * key + i);
+        }
+        count += pairs;
+        asked.push_back((T)key);
+    }
+    asked.push_back((T)UINT64_MAX); /* refused */
+    REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
+    run(&table, GA_SLABHASH_INSERT, keys, values);
+    device_array<T> k(asked);
+    device_array<uint64_t> counts(n + 1, 0xee), firsts(n + 1, 0xee), all(count + 1, 0xee),
+        totals(2);
+    ga_slabhash_all batch = {};
+    batch.count = n + 1;
+    batch.keys = k.data;
+    batch.counts = counts.data;
+    batch.firsts = firsts.data;
+    batch.values = all.data;
+    batch.room = count;
+    OK(ga_slabhash_device_run_all(&table, &batch, false, totals.data, 0));
+    std::vector<uint64_t> c = counts.read(), f = firsts.read(), v = all.read(), t = totals.read();
+    EXPECT_EQUAL("the pairs found", t[0], count);
+    EXPECT_EQUAL("the keys refused", t[1], 1);
+    EXPECT(c[n] == 0 && v[count] == UINT64_C(0xeeeeeeeeeeeeeeee));
+    bool right = true;
+    for (uint64_t key = 0; key < n; key++) {
+        uint64_t pairs = multi || key % 5 < 2 ? key % 5 : 1, seen = 0;
+        for (uint64_t i = 0; i < c[key] && f[key] + i < count; i++) {
+            uint64_t number = mode == GA_SLABHASH_SET32 ? i : v[f[key] + i] - 10 * key;
+            seen |= number < 5 ? UINT64_C(1) << number : 0;
+        }
+        right &= c[key] == pairs && seen == (UINT64_C(1) << pairs) - 1;
+    }
+    EXPECT(right);
+    CUDA_DONE(cudaMemset(totals.data, 0, 2 * sizeof(uint64_t)));
+    OK(ga_slabhash_device_run_all(&table, &batch, true, totals.data, 0));
+    EXPECT_EQUAL("the pairs taken out", totals.read()[0], count);
+    EXPECT(std::equal(c.begin(), c.end(), counts.read().begin()));
+    expect_size(&table, 0);
+    OK(ga_slabhash_device_close(&table));
+}
+
+#endif
