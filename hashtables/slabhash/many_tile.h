@@ -39,6 +39,9 @@ enum {
     GA_SLABHASH_LATER
 };
 
+/* In the place of where the key was found: it is frozen, in a table that grows, which is for later. */
+#define GA_SLABHASH_IS_FROZEN (GA_NONE - 1u)
+
 /* In lanes. Of 64-bit keys and values there are upper halves. */
 typedef struct ga_slabhash_many {
     ga_lanes key, key_high, value, value_high; /* set by the caller, as is `op` */
@@ -112,6 +115,10 @@ GA_SIMT void ga_slabhash_see(uint32_t kind, uint32_t fixed, ga_tile tile, ga_row
                      : wide ? ga_row_first64(tile, row, places, GA_SLABHASH_EMPTY)
                             : ga_row_first(tile, row, places, (uint32_t)GA_SLABHASH_EMPTY);
     uint32_t low = 0, high = 0;
+    if (GA_SLABHASH_IS_GROWING(kind) && !wide && GA_SLABHASH_MUTANT != 27) {
+        uint32_t frozen = ga_row_first(tile, row, places, (uint32_t)key | GA_SLABHASH_FROZEN32);
+        found = frozen != GA_NONE ? GA_SLABHASH_IS_FROZEN : found;
+    }
     if (GA_SLABHASH_MODE(kind) != GA_SLABHASH_SET32) {
         low = ga_row_behind(tile, row, places, (uint32_t)key, found, wide ? 2u : 1u);
     }
@@ -175,8 +182,13 @@ GA_SIMT bool ga_slabhash_judge_not(uint32_t kind, ga_slabhash_view table, ga_sla
     uint32_t left = ga_lane_read(many->left, own);
     uint32_t next = ga_lane_read(sight->next, own);
     bool unmarked = (ga_lane_read(sight->mark, own) & ga_lane_read(many->bit, own)) != 0;
-    bool ends = left ? unmarked : table.path == 1u && next == GA_SLABHASH_NO_SLAB;
+    bool sealed = GA_SLABHASH_IS_GROWING(kind) && next == GA_SLABHASH_SEALED;
+    bool ends = left ? unmarked : table.path == 1u && (next == GA_SLABHASH_NO_SLAB || sealed);
     bool puts = ga_slabhash_puts(op);
+    if (sealed && GA_SLABHASH_MUTANT != 28) { /* it has moved */
+        ga_lane_write(&many->result, own, GA_SLABHASH_LATER);
+        return false;
+    }
     if (puts && ga_lane_read(sight->empty, own) != GA_NONE) {
         bool first = ends || GA_SLABHASH_IS_MULTI(kind); /* there is nothing more to be seen */
         ga_lane_write(&many->place, own, ga_lane_read(sight->empty, own));
@@ -206,10 +218,16 @@ GA_SIMT bool ga_slabhash_judge(uint32_t kind, uint32_t fixed, ga_slabhash_view t
     uint32_t op = fixed < GA_SLABHASH_OP_COUNT ? fixed : ga_lane_read(many->op, own);
     uint32_t found = ga_lane_read(sight->found, own);
     uint32_t *row = ga_slabhash_many_row(many, own);
-    if (found == GA_NONE || (multi && ga_slabhash_puts(op))) {
+    if (found == GA_NONE || (multi && ga_slabhash_puts(op))) { /* a frozen pair is no obstacle */
         return ga_slabhash_judge_not(kind, table, many, own, op, row, sight);
     }
     uint64_t value = ga_slabhash_wide(sight->value, sight->value_high, own);
+    bool wide = GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64;
+    if (GA_SLABHASH_IS_GROWING(kind) &&
+        (found == GA_SLABHASH_IS_FROZEN || (wide && ga_slabhash_is_frozen64(value)))) {
+        ga_lane_write(&many->result, own, GA_SLABHASH_LATER);
+        return false;
+    }
     uint32_t result = multi && !ga_slabhash_is_set(kind, value)
                           ? (uint32_t)GA_SLABHASH_LATER
                           : ga_slabhash_judge_found(kind, op, value);
@@ -292,7 +310,10 @@ GA_SIMT bool ga_slabhash_act(uint32_t kind, uint32_t op, ga_slabhash_many *many,
     uint32_t key = ga_lane_read(many->key, own);
     uint64_t was = ga_slabhash_wide(many->was, many->was_high, own);
     uint64_t value = ga_slabhash_wide(many->value, many->value_high, own);
-    uint32_t deleted = GA_SLABHASH_IS_MULTI(kind) ? 0xffffffffu : GA_SLABHASH_DELETED;
+    uint32_t deleted = ga_slabhash_frees(kind)      ? GA_SLABHASH_FREE
+                       : GA_SLABHASH_IS_MULTI(kind) ? 0xffffffffu
+                                                    : GA_SLABHASH_DELETED;
+    uint64_t gone = GA_SLABHASH_IS_GROWING(kind) ? GA_SLABHASH_GONE : GA_SLABHASH_UNSET;
     switch (GA_SLABHASH_MODE(kind)) {
     case GA_SLABHASH_SET32:
         return ga_slabhash_own_swap32(place, fills ? 0xffffffffu : key, fills ? key : deleted);
@@ -305,7 +326,7 @@ GA_SIMT bool ga_slabhash_act(uint32_t kind, uint32_t op, ga_slabhash_many *many,
                 ga_slabhash_own_swap64(place, GA_SLABHASH_EMPTY,
                                        ga_slabhash_wide(many->key, many->key_high, own))) &&
                ga_slabhash_own_swap64(place + 2, fills ? GA_SLABHASH_UNSET : was,
-                                      erases ? GA_SLABHASH_UNSET : value);
+                                      erases ? gone : value);
     }
 }
 

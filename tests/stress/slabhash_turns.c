@@ -9,6 +9,7 @@
  * GA_SLABHASH_MUTANT weakens one thing at a time; each of these programs must fail (meson.build).
  */
 #include "../../hashtables/slabhash/grow_turn_tile.h"
+#include "../../hashtables/slabhash/many_tile.h"
 #include "../../hashtables/slabhash/table.h"
 #include "stress.h"
 
@@ -43,6 +44,7 @@ static struct {
     history_call calls[ALL];
     uint64_t histories, keys, threads, tables;
     uint64_t moves;           /* before which call of the last thread */
+    bool lanes;               /* operations are those of lanes where they can be */
     uint32_t refuses;         /* of so many arrays one does not come; 0: all come */
     uint32_t asked;           /* relaxed: arrays */
     uint64_t clock;           /* seq_cst: moments */
@@ -147,6 +149,33 @@ static uint32_t open_all(turn *t)
     EACH_KIND(OPEN_ALL)
 }
 
+static uint32_t serve(const turn *t, uint32_t lane, ga_slabhash_many *many)
+{
+    ga_slabhash_view view = ga_slabhash_shift_of(world.view, &world.growing, &t->stand).from;
+    ga_slabhash_many_begin(view, many, lane,
+                           hash_of(many->key[lane] | (uint64_t)many->key_high[lane] << 32));
+#define SERVE(kind)                                                                                \
+    ga_slabhash_serve_many(kind, GA_SLABHASH_OP_COUNT, view, ga_tile_abreast(8), 1u << lane, many)
+    EACH_KIND(SERVE)
+}
+
+/* As a lane whose warp is served together, in the older generation; false where it is for later. */
+static bool as_a_lane(const turn *t, ga_slabhash_change_to to, ga_slabhash_answer *answer)
+{
+    uint32_t lane = (uint32_t)to.value % 8;
+    ga_slabhash_many many = {0};
+    if (!ga_slabhash_is_served(world.kind, to.op)) {
+        return false;
+    }
+    many.key[lane] = (uint32_t)to.key;
+    many.value[lane] = (uint32_t)to.value;
+    many.op[lane] = to.op;
+    bool later = serve(t, lane, &many) != 0;
+    *answer =
+        ga_slabhash_say(many.result[lane], many.was[lane] | (uint64_t)many.was_high[lane] << 32);
+    return !later;
+}
+
 static turn begin(uint64_t number)
 {
     turn t = {.claimed = ga_slabhash_claim_begin((uint32_t)number * GA_SLAB_ROW_WORDS)};
@@ -164,6 +193,10 @@ static void end(turn *t)
 static ga_slabhash_answer do_one(turn *t, uint32_t op, uint64_t key, uint64_t value)
 {
     ga_slabhash_change_to to = {.key = key, .value = value, .op = op, .how = GA_SLABHASH_ADD};
+    ga_slabhash_answer now;
+    if (world.lanes && !t->stand.next_rows && as_a_lane(t, to, &now)) {
+        return now;
+    }
     for (;;) {
         uint32_t seen = slabhash_room(world.table);
         ga_slabhash_answer answer = perform(t, to);
@@ -366,7 +399,10 @@ static void check(turn *t)
 static void work(size_t number)
 {
     uint64_t meeting = 0;
-    turn t = begin(number);
+    turn t = {{0}, {0}};
+    if (number == 0) { /* the others begin when he has prepared the table */
+        t = begin(0);
+    }
     for (uint64_t i = 0; i < BATCH; i++) {
         if (number == 0) {
             prepare(&t, i);
@@ -481,6 +517,7 @@ int main(int argc, char **argv)
     while (stress_goes_on() || world.tables < 24) {
         world.random = world.tables;
         world.arrivals = 0;
+        world.lanes = world.tables / 4 % 2;
         (world.tables % 2 ? volumes : histories)();
         world.tables++;
     }

@@ -807,6 +807,9 @@ Test(slabhash_grow, refused)
     ga_slabhash_options options = {.options_size = sizeof options, .flags = GA_SLABHASH_GROW};
     expect_no_table((ga_slabhash_options){.flags = GA_SLABHASH_GROW, .path = 2, .buckets = 4},
                     GA_ERR_UNSUPPORTED, "slabhash: path=2 of a table that grows: expected 1, or 0");
+    expect_no_table(
+        (ga_slabhash_options){.flags = GA_SLABHASH_GROW_IN_KERNELS}, GA_ERR_ARGUMENT,
+        "slabhash: flags=0x8: expected any of GA_SLABHASH_MULTI, _GROW, _CHECK, or none");
     assert_fails(ga_slabhash_plan_of(&options, &plan), GA_ERR_UNSUPPORTED,
                  "slabhash: flags=0x2 in other memory than the host's: expected no "
                  "GA_SLABHASH_GROW");

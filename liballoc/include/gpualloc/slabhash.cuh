@@ -35,7 +35,7 @@
  * With GA_SLABHASH_GROW_IN_KERNELS a table grows while kernels run, by what they put in: path 1,
  * keys below 2^31 - 2 in the 32-bit modes, in the 64-bit mode keys below 2^64 - 2 and values below
  * 2^63 - 3. Views stay good. `kind` in kernels is GA_SLABHASH_KIND(mode, multi) |
- * GA_SLABHASH_GROWING; lanes are served one after the other. Older arrays, together smaller than the
+ * GA_SLABHASH_GROWING. Older arrays, together smaller than the
  * newest, stay until a call that is alone with the table: flush, clear, _reserve(), _close(). Where
  * the device cannot get memory under kernels, or has no more, inserts chain slabs, and the table
  * grows in a later kernel. A program that has such tables defines GA_SLABHASH_GROWING_KINDS before it
@@ -189,53 +189,62 @@ ga_slabhash_tile(ga_slabhash_turn *turn, uint32_t op, uint64_t key, uint64_t val
                           GA_SLABHASH_HASH(turn->table, key), to);
 }
 
-/* What changes in a turn. */
-typedef struct ga_slabhash_kept {
+/* What changes in a turn, in tables that do not grow; and in those that do. */
+template <bool grows> struct ga_slabhash_kept {
     ga_slab_claimed claimed;
-#ifdef GA_SLABHASH_GROWING_KINDS
-    ga_slabhash_stand stand;
-#endif
-} ga_slabhash_kept;
+};
 
-static __device__ __forceinline__ ga_slabhash_kept ga_slabhash_keep(const ga_slabhash_turn *turn)
+static __device__ __forceinline__ void ga_slabhash_keep(ga_slabhash_kept<false> *kept,
+                                                        const ga_slabhash_turn *turn)
 {
-    ga_slabhash_kept kept;
-    kept.claimed = turn->claimed;
-#ifdef GA_SLABHASH_GROWING_KINDS
-    kept.stand = turn->stand;
-#endif
-    return kept;
+    kept->claimed = turn->claimed;
 }
 
 static __device__ __forceinline__ void ga_slabhash_go_on(ga_slabhash_turn *turn,
-                                                         ga_slabhash_kept kept)
+                                                         const ga_slabhash_kept<false> *kept)
 {
-    turn->claimed = kept.claimed;
-#ifdef GA_SLABHASH_GROWING_KINDS
-    turn->stand = kept.stand;
-#endif
+    turn->claimed = kept->claimed;
 }
 
+#ifdef GA_SLABHASH_GROWING_KINDS
+template <> struct ga_slabhash_kept<true> {
+    ga_slab_claimed claimed;
+    ga_slabhash_stand stand;
+};
+
+static __device__ __forceinline__ void ga_slabhash_keep(ga_slabhash_kept<true> *kept,
+                                                        const ga_slabhash_turn *turn)
+{
+    kept->claimed = turn->claimed;
+    kept->stand = turn->stand;
+}
+
+static __device__ __forceinline__ void ga_slabhash_go_on(ga_slabhash_turn *turn,
+                                                         const ga_slabhash_kept<true> *kept)
+{
+    turn->claimed = kept->claimed;
+    turn->stand = kept->stand;
+}
+#endif
+
 /* The same as a function of its own, so that its registers are not its callers'. */
-typedef struct ga_slabhash_alone {
+template <uint32_t kind> struct ga_slabhash_alone {
     ga_slabhash_answer answer;
-    ga_slabhash_kept kept;
-} ga_slabhash_alone;
+    ga_slabhash_kept<GA_SLABHASH_IS_GROWING(kind)> kept;
+};
 
 template <uint32_t kind>
-static __device__ __noinline__ ga_slabhash_alone ga_slabhash_tile_alone(ga_slabhash_view table,
-                                                                        ga_slabhash_kept kept,
-                                                                        uint32_t op, uint64_t key,
-                                                                        uint64_t value,
-                                                                        uint32_t how)
+static __device__ __noinline__ ga_slabhash_alone<kind>
+ga_slabhash_tile_alone(ga_slabhash_view table, ga_slabhash_kept<GA_SLABHASH_IS_GROWING(kind)> kept,
+                       uint32_t op, uint64_t key, uint64_t value, uint32_t how)
 {
-    ga_slabhash_alone alone;
+    ga_slabhash_alone<kind> alone;
     ga_slabhash_turn turn;
     turn.table = table;
     turn.tile = ga_tile_of(GA_SLABHASH_TILE);
-    ga_slabhash_go_on(&turn, kept);
+    ga_slabhash_go_on(&turn, &kept);
     alone.answer = ga_slabhash_tile<kind>(&turn, op, key, value, how);
-    alone.kept = ga_slabhash_keep(&turn);
+    ga_slabhash_keep(&alone.kept, &turn);
     return alone;
 }
 
@@ -254,16 +263,24 @@ ga_slabhash_abreast(ga_slabhash_turn *turn, bool *asks, uint32_t op, uint64_t ke
 {
     ga_tile tile = ga_tile_abreast(GA_SLABHASH_TILE);
     ga_slabhash_many many = {};
+    ga_slabhash_view table = turn->table;
     bool served = *asks && ga_slabhash_is_served(kind, fixed < GA_SLABHASH_OP_COUNT ? fixed : op);
+#ifdef GA_SLABHASH_GROWING_KINDS
+    if (GA_SLABHASH_IS_GROWING(kind)) { /* in one array; what moves is for later */
+        table.rows = turn->stand.rows;
+        table.buckets = turn->stand.buckets;
+        served = served && !turn->stand.next_rows;
+    }
+#endif
     many.key = (uint32_t)key;
     many.key_high = (uint32_t)(key >> 32);
     many.value = (uint32_t)value;
     many.value_high = (uint32_t)(value >> 32);
     many.op = op;
     many.result = GA_SLABHASH_LATER;
-    ga_slabhash_many_begin(turn->table, &many, tile.lane, GA_SLABHASH_HASH(turn->table, key));
+    ga_slabhash_many_begin(table, &many, tile.lane, GA_SLABHASH_HASH(turn->table, key));
     uint32_t asking = ga_lanes_nonzero(tile, served ? 1u : 0u);
-    (void)ga_slabhash_serve_many(kind, fixed, turn->table, tile, asking, &many);
+    (void)ga_slabhash_serve_many(kind, fixed, table, tile, asking, &many);
     *asks = *asks && many.result == GA_SLABHASH_LATER;
     return ga_slabhash_say(many.result, many.was | (uint64_t)many.was_high << 32);
 }
@@ -284,7 +301,7 @@ ga_slabhash_lanes(ga_slabhash_turn *turn, bool asks, uint32_t op, uint64_t key, 
     ga_slabhash_answer mine =
         ga_slabhash_say(allowed ? GA_SLABHASH_ABSENT : GA_SLABHASH_REFUSED, 0);
     bool left = asks && allowed;
-    if (!GA_SLABHASH_IS_GROWING(kind) && (whole || ga_warp_is_whole(ga_warp_present()))) {
+    if (whole || ga_warp_is_whole(ga_warp_present())) {
         ga_slabhash_answer answer = ga_slabhash_abreast<kind, fixed>(turn, &left, op, key, value);
         mine = asks && allowed ? answer : mine;
     }
@@ -302,9 +319,11 @@ ga_slabhash_lanes(ga_slabhash_turn *turn, bool asks, uint32_t op, uint64_t key, 
         }
         uint32_t its_op = fixed < GA_SLABHASH_OP_COUNT ? fixed : ga_lanes_get(tile, op, lane);
         uint32_t its_how = ga_slabhash_may_apply(kind, fixed) ? ga_lanes_get(tile, how, lane) : how;
-        ga_slabhash_alone alone = ga_slabhash_tile_alone<kind>(turn->table, ga_slabhash_keep(turn),
-                                                               its_op, its_key, its_value, its_how);
-        ga_slabhash_go_on(turn, alone.kept);
+        ga_slabhash_kept<GA_SLABHASH_IS_GROWING(kind)> kept;
+        ga_slabhash_keep(&kept, turn);
+        ga_slabhash_alone<kind> alone =
+            ga_slabhash_tile_alone<kind>(turn->table, kept, its_op, its_key, its_value, its_how);
+        ga_slabhash_go_on(turn, &alone.kept);
         GA_EACH_LANE(tile, 1u << lane, own)
         {
             (void)own;
@@ -1242,17 +1261,12 @@ static inline ga_status ga_slabhash_device_launch(ga_slabhash_device *table,
 #define GA_SLABHASH_ANY_CALL(kind)                                                                 \
     ga_slabhash_batch_kernel<kind, GA_SLABHASH_ANY>                                                \
         <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *batch, counts)
-#ifdef GA_SLABHASH_GROWING_KINDS
-    if (GA_SLABHASH_IS_GROWING(table->view.kind)) {
-        GA_SLABHASH_EACH_GROWING_KIND(table->view.kind, GA_SLABHASH_ANY_CALL)
-    } else
-#endif
-        if (!batch->ops && batch->op == GA_SLABHASH_SEARCH) {
-        GA_SLABHASH_EACH_FIXED_KIND(table->view.kind, GA_SLABHASH_SEARCH_CALL)
+    if (!batch->ops && batch->op == GA_SLABHASH_SEARCH) {
+        GA_SLABHASH_EACH_KIND(table->view.kind, GA_SLABHASH_SEARCH_CALL)
     } else if (!batch->ops && batch->op == GA_SLABHASH_INSERT) {
-        GA_SLABHASH_EACH_FIXED_KIND(table->view.kind, GA_SLABHASH_INSERT_CALL)
+        GA_SLABHASH_EACH_KIND(table->view.kind, GA_SLABHASH_INSERT_CALL)
     } else {
-        GA_SLABHASH_EACH_FIXED_KIND(table->view.kind, GA_SLABHASH_ANY_CALL)
+        GA_SLABHASH_EACH_KIND(table->view.kind, GA_SLABHASH_ANY_CALL)
     }
 #undef GA_SLABHASH_SEARCH_CALL
 #undef GA_SLABHASH_INSERT_CALL
