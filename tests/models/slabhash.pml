@@ -19,7 +19,14 @@
  *           new bucket that is shut; 7 pairs are brought to whatever place is empty; 8 an operation changes
  *           a new bucket that is shut; 9 who finds a key frozen says that it is not there; 10 a search does
  *           not look at the new bucket at all. Each must be found.
+ *
+ * STALE     As hashtables/slabhash/grow_turn_tile.h has it: a thread may know nothing of the newer
+ *           generation though that has long been there, and asks again only where it meets something frozen,
+ *           or the SEALED end. Mutants: 11 a removal, 12 a search does not ask again.
  */
+#ifndef STALE
+#define STALE 0
+#endif
 #ifndef MUTANT
 #define MUTANT 0
 #endif
@@ -240,10 +247,14 @@ inline swap(place, before, after, v)
 proctype writer(byte me)
 {
     byte i, w, to, e, found, spot, seen, what, mine, turn;
-    bool at_slab, newer, ok, finished;
+    bool at_slab, newer, ok, finished, knows;
     do
     :: turn < TURNS ->
         atomic {
+            if
+            :: STALE -> knows = moving
+            :: true
+            fi;
             had[me] = 1 << value;
             mine = me + 1;
             finished = false;
@@ -255,7 +266,7 @@ proctype writer(byte me)
         };
         do
         :: !finished ->
-            newer = moving;
+            newer = (STALE -> knows : moving);
             if
             :: newer && MUTANT != 8 -> help()
             :: else
@@ -265,7 +276,7 @@ proctype writer(byte me)
             :: found != NOWHERE && seen >= FROZEN ->
                 if
                 :: MUTANT == 9 && what == REMOVE -> atomic { answers(0); finished = true }
-                :: else /* it has moved */
+                :: else -> atomic { assert(moving); knows = STALE } /* it has moved */
                 fi
             :: found != NOWHERE && seen < FROZEN ->
                 if
@@ -274,13 +285,16 @@ proctype writer(byte me)
                 :: what == REMOVE -> swap(found, seen, DELETED, 0); finished = ok
                 fi
             :: found == NOWHERE && what == REMOVE ->
-                atomic { answers(0); finished = true }
+                if
+                :: STALE && !newer && e == SEALED && MUTANT != 11 -> atomic { assert(moving); knows = true }
+                :: else -> atomic { answers(0); finished = true }
+                fi
             :: found == NOWHERE && what != REMOVE && spot != NOWHERE ->
                 swap(spot, EMPTY, PAIR + mine, mine); finished = ok
             :: found == NOWHERE && what != REMOVE && spot == NOWHERE ->
                 assert(!newer);
                 if
-                :: e == SEALED
+                :: e == SEALED -> atomic { assert(moving); knows = STALE }
                 :: e == NONE && !at_slab ->
                     atomic {
                         if
@@ -313,11 +327,25 @@ proctype searcher(byte me)
 {
     byte i, w, e, found, spot, seen;
     bool at_slab, newer;
-    had[me] = 1 << value;
-    newer = moving;
+    atomic {
+        had[me] = 1 << value;
+        if
+        :: !STALE || moving -> newer = moving
+        :: STALE
+        fi
+    };
     if
     :: newer && (open || MUTANT == 6) && MUTANT != 10 -> look(true)
-    :: else -> look(false)
+    :: else -> look(false);
+        if
+        :: STALE && !newer && (found == NOWHERE -> e == SEALED : seen >= FROZEN) && MUTANT != 12 ->
+            assert(moving);
+            if
+            :: open -> look(true)
+            :: else -> look(false)
+            fi
+        :: else
+        fi
     fi;
     atomic {
         if
