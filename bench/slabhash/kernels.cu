@@ -9,6 +9,7 @@
  *                          [--paths K,K] [--slabs SPEC] [--json FILE]
  */
 #define PROGRAM "bench-slabhash-kernels"
+#define GA_SLABHASH_GROWING_KINDS
 #include "baselines.cuh"
 #include "report.cuh"
 
@@ -61,11 +62,19 @@ template <class T> static __device__ __forceinline__ T key_of(uint32_t i)
     return (T)(key >= GA_SLABHASH_DELETED ? ga_bits_mix(key) : key);
 }
 
-template <class T> __global__ void make_keys(T *keys, T *values, uint32_t first, uint64_t n)
+/* The same in 31 bits, for tables that grow in kernels. */
+template <class T> static __device__ __forceinline__ T narrow_key_of(uint32_t i)
+{
+    return (T)(i * 2654435761u & 0x7fffffffu);
+}
+
+template <class T>
+__global__ void make_keys(T *keys, T *values, uint32_t first, uint64_t n, bool narrow)
 {
     uint64_t i = own_number();
     if (i < n) {
-        keys[i] = key_of<T>(first + (uint32_t)i);
+        uint32_t number = first + (uint32_t)i;
+        keys[i] = narrow ? narrow_key_of<T>(number) : key_of<T>(number);
         values[i] = ~keys[i];
     }
 }
@@ -75,6 +84,7 @@ static struct {
     void *keys, *others, *values, *found;
     uint8_t *results, *ops, *expected;
     uint32_t *wrong; /* answers */
+    bool narrow;     /* keys of 31 bits */
 } world;
 
 static const uint32_t MOST_LOG2 = 27;
@@ -101,8 +111,9 @@ static void prepare_world(uint32_t log2)
 template <uint32_t MODE> static void fill_world(uint64_t n)
 {
     typedef word_of<MODE> T;
-    make_keys<<<blocks_for(n), THREADS>>>((T *)world.others, (T *)world.values, (uint32_t)n, n);
-    make_keys<<<blocks_for(n), THREADS>>>((T *)world.keys, (T *)world.values, 0u, n);
+    make_keys<<<blocks_for(n), THREADS>>>((T *)world.others, (T *)world.values, (uint32_t)n, n,
+                                          world.narrow);
+    make_keys<<<blocks_for(n), THREADS>>>((T *)world.keys, (T *)world.values, 0u, n, world.narrow);
 }
 
 template <class T>
@@ -271,16 +282,16 @@ static ga_slabhash_batch search_batch(uint32_t mode, const void *keys, uint64_t 
     return batch;
 }
 
-/* Without buckets a table that grows, and is made anew in place of being cleared. */
+/* Without buckets a table that grows, as `grows` says, and is made anew in place of being cleared. */
 static way slab_way(const point &base, uint32_t mode, uint32_t path, uint32_t buckets,
-                    const char *spec, const char *name)
+                    const char *spec, const char *name, uint32_t grows = GA_SLABHASH_GROW)
 {
     std::shared_ptr<slab_table> t(new slab_table());
     ga_slabhash_options options = {};
     options.options_size = sizeof options;
     options.mode = (ga_slabhash_mode)mode;
-    options.flags = buckets ? 0 : GA_SLABHASH_GROW;
-    options.buckets = buckets;
+    options.flags = buckets ? 0 : grows;
+    options.buckets = buckets || grows == GA_SLABHASH_GROW ? buckets : 1024;
     options.path = path;
     options.seed = 11;
     if (spec) {
@@ -512,6 +523,26 @@ static void growing()
     }
 }
 
+/* The same of tables with a path of one, that grow between calls, and inside the one kernel that
+ * puts all in, from 1024 buckets. */
+static void growing_inside()
+{
+    world.narrow = true;
+    for (uint32_t log2 : {16u, 22u, 26u}) {
+        point base = point_of("inside", GA_SLABHASH_MAP32, log2, 0);
+        uint32_t buckets = buckets_for(GA_SLABHASH_MAP32, 1, UINT64_C(1) << log2, 0.5);
+        if (asks(asked_keys, log2)) {
+            std::vector<way> ways;
+            ways.push_back(slab_way(base, GA_SLABHASH_MAP32, 1, buckets, slabs_from, "known"));
+            ways.push_back(slab_way(base, GA_SLABHASH_MAP32, 1, 0, slabs_from, "between calls"));
+            ways.push_back(slab_way(base, GA_SLABHASH_MAP32, 1, 0, slabs_from, "in one kernel",
+                                    GA_SLABHASH_GROW_IN_KERNELS));
+            compare<GA_SLABHASH_MAP32>(&ways);
+        }
+    }
+    world.narrow = false;
+}
+
 /* Slabs in one array beside a table of super blocks (§V), where chains are long. */
 static void addressing()
 {
@@ -541,9 +572,9 @@ static const struct {
     const char *name;
     void (*run)();
 } sections[] = {
-    {"utilisation", utilisation}, {"sizes", sizes}, {"growing", growing},
-    {"batches", batches},         {"mixes", mixes}, {"lists", lists},
-    {"addressing", addressing},
+    {"utilisation", utilisation}, {"sizes", sizes},           {"growing", growing},
+    {"batches", batches},         {"mixes", mixes},           {"lists", lists},
+    {"addressing", addressing},   {"inside", growing_inside},
 };
 
 static std::vector<double> numbers(const char *text)
