@@ -837,6 +837,10 @@ static inline ga_status ga_slabhash_device_rows(ga_slabhash_device *table, uint3
     void *rows = NULL;
     bool ordered = !GA_SLABHASH_IS_GROWING(table->view.kind);
     ga_status status = ga_alloc(table->arrays, bytes + sizeof *view->ordered, 0, &rows);
+    if (status == GA_ERR_SIZE) { /* more than the heap may ever have */
+        status = ga_fail(GA_ERR_MEMORY, "slabhash: no memory for %u buckets: %s", buckets,
+                         ga_error_text());
+    }
     if (status != GA_OK) {
         return status;
     }
