@@ -244,6 +244,46 @@ __global__ void aligned_objects()
     }
 }
 
+/* ---- many values at once ------------------------------------------------------------------------------ */
+
+enum {
+    MANY = 64
+};
+
+__device__ uint32_t numbers[MANY]; /* number i is i */
+
+/* The assembler knows which registers CUDA's malloc and free leave alone, from sm_80 on more than a
+ * function must: those above 31, too. So must what replaces them. */
+__global__ void many_values(uint32_t round)
+{
+    uint32_t values[MANY];
+    uint32_t me = own_number();
+#pragma unroll
+    for (uint32_t i = 0; i < MANY; i++) {
+        values[i] = ((volatile uint32_t *)numbers)[i] + me;
+    }
+    void *block = malloc(16 + (me + round) % 3 * 100); /* of three sizes in each warp */
+    count(block, 16);
+#pragma unroll
+    for (uint32_t i = 0; i < MANY; i++) {
+        values[i] += block != NULL;
+    }
+    if (me % 5) { /* and by some of its lanes */
+        free(block);
+    }
+    uint32_t right = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < MANY; i++) {
+        right += values[i] == i + me + (block != NULL);
+    }
+    if (right != MANY) {
+        atomicAdd(&found.wrong, 1ull);
+    }
+    if (me % 5 == 0) {
+        free(block);
+    }
+}
+
 /* ---- sizes at the edge ------------------------------------------------------------------------------ */
 
 __global__ void edges()
@@ -288,46 +328,6 @@ static void end(const char *name, unsigned long long least)
     printf("%-16s %8llu served %8llu refused %8llu wrong%s\n", name, now.served, now.refused,
            now.wrong, bad ? "   FAILED" : "");
     failed = failed || bad;
-}
-
-/* ---- many values at once ------------------------------------------------------------------------------ */
-
-enum {
-    MANY = 64
-};
-
-__device__ uint32_t numbers[MANY]; /* number i is i */
-
-/* The assembler knows which registers CUDA's malloc and free leave alone, from sm_80 on more than a
- * function must: those above 31, too. So must what replaces them. */
-__global__ void many_values(uint32_t round)
-{
-    uint32_t values[MANY];
-    uint32_t me = own_number();
-#pragma unroll
-    for (uint32_t i = 0; i < MANY; i++) {
-        values[i] = ((volatile uint32_t *)numbers)[i] + me;
-    }
-    void *block = malloc(16 + (me + round) % 3 * 100); /* of three sizes in each warp */
-    count(block, 16);
-#pragma unroll
-    for (uint32_t i = 0; i < MANY; i++) {
-        values[i] += block != NULL;
-    }
-    if (me % 5) { /* and by some of its lanes */
-        free(block);
-    }
-    uint32_t right = 0;
-#pragma unroll
-    for (uint32_t i = 0; i < MANY; i++) {
-        right += values[i] == i + me + (block != NULL);
-    }
-    if (right != MANY) {
-        atomicAdd(&found.wrong, 1ull);
-    }
-    if (me % 5 == 0) {
-        free(block);
-    }
 }
 
 static void fill_numbers()
