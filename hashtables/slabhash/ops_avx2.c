@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * The same for processors with AVX2, where a slab is compared with a key in four steps. Not under
- * sanitizers, which have enough to do with the other.
+ * sanitizers, nor in programs with a weakened step, which have enough to do with the other.
  */
 #if defined __x86_64__ && defined __GNUC__ && !defined __clang__ && !defined __AVX2__ &&           \
-    !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
+    !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__ && !defined GA_SLABHASH_MUTANT
 /* Before anything is defined: what is inlined must have been compiled for it, too, and what
  * compares words is made of loops. */
 #pragma GCC target("avx2,popcnt,bmi")
