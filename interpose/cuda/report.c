@@ -69,6 +69,12 @@ static void report(void)
     ga_report_text(plain.buffer, json.buffer);
 }
 
+/* From the start, since a fork that has begun does not run what is registered meanwhile. */
+__attribute__((constructor)) static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, ga_cuda_calls_child);
+}
+
 void ga_cuda_lookup_begun(void)
 {
     static int begun;
@@ -79,6 +85,5 @@ void ga_cuda_lookup_begun(void)
     if (first && ga_report_wanted()) {
         ga_report_when_exiting(); /* keeps standard error; heaps are reported after this */
         atexit(report);
-        pthread_atfork(NULL, NULL, ga_cuda_calls_child);
     }
 }

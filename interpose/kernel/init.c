@@ -46,6 +46,12 @@ static void fork_child(void)
     served_epoch = 0;
 }
 
+/* From the start, since a fork that has begun does not run what is registered meanwhile. */
+__attribute__((constructor)) static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, fork_child);
+}
+
 static void find_context_id(void)
 {
     void *function = NULL;
@@ -57,16 +63,10 @@ static void find_context_id(void)
     }
 }
 
-static void start(void)
-{
-    pthread_atfork(NULL, NULL, fork_child);
-    find_context_id();
-}
-
 static void start_once(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, start);
+    pthread_once(&once, find_context_id);
 }
 
 /* ---- which context -------------------------------------------------------------------------------- */

@@ -8,6 +8,7 @@
 #include "pager.h"
 
 #include "../platform/cuda_driver.h"
+#include "../platform/forks.h"
 #include "../platform/latency.h"
 #include "../platform/libc.h"
 #include "../platform/os_memory.h"
@@ -223,21 +224,30 @@ static void begin(ga_pager *pager)
     pthread_condattr_destroy(&monotonic);
 }
 
-/* The child has neither the threads nor the driver; whoever had a lock is not here. */
-static void begin_child(void)
+static bool begun; /* the pagers have locks */
+
+/* Once, and once more in the child of a fork that came in the middle of it. */
+static void begin_all(void)
 {
-    forks++;
+    begun = true;
     for (int i = 0; i < PAGERS; i++) {
         begin(&pagers[i]);
     }
 }
 
-static void begin_all(void)
+/* The child has neither the threads nor the driver; whoever had a lock is not here. */
+static void begin_child(void)
 {
-    for (int i = 0; i < PAGERS; i++) {
-        begin(&pagers[i]);
+    forks++;
+    if (begun) {
+        begin_all();
     }
-    pthread_atfork(NULL, NULL, begin_child);
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    static bool watched;
+    ga_forks_watch(&watched, NULL, NULL, begin_child);
 }
 
 /* ---- clients ------------------------------------------------------------------------------- */
@@ -341,6 +351,7 @@ ga_status ga_pager_add(ga_pager_client **out, int device, uint32_t steps, ga_pag
         return ga_fail(GA_ERR_ARGUMENT, "pager: device %d, expected %d to %d", device,
                        GA_PAGER_HOST, GA_CUDA_DEVICES - 1);
     }
+    watch_forks();
     pthread_once(&once, begin_all);
     ga_pager_client *client = ga_libc.calloc(1, sizeof *client);
     if (!client) {

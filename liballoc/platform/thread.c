@@ -5,6 +5,8 @@
  */
 #include "thread.h"
 
+#include "forks.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <stddef.h>
@@ -51,10 +53,18 @@ static void begin_child(void)
     id = 0;
 }
 
+__attribute__((constructor)) static void watch_forks(void)
+{
+    static bool watched;
+    ga_forks_watch(&watched, NULL, NULL, begin_child);
+}
+
+/* Once, and once more in the child of a fork that came in the middle of it: it has one key in vain,
+ * and no thread that was enrolled with it. */
 static void make_key(void)
 {
+    watch_forks();
     key_made = pthread_key_create(&key, depart) == 0;
-    pthread_atfork(NULL, NULL, begin_child);
 }
 
 uint32_t ga_thread_id(void)

@@ -4,6 +4,7 @@
  */
 #include <gpualloc/backend.h>
 
+#include "../platform/forks.h"
 #include "../platform/libc.h"
 #include "../platform/membarrier.h"
 #include "../platform/thread.h"
@@ -42,14 +43,24 @@ static bool needs_seq_cst(void)
 
 /* ---- fork ---------------------------------------------------------------------------------- */
 
+static bool ever_opened;
+static __thread bool holds; /* the forking thread, from before the fork until after it */
+
+/* Processes that have no domains do without. relaxed: who opens the first one meanwhile is let on; the
+ * list is whole before and behind the store of its head. */
 static void lock_domains(void)
 {
-    pthread_mutex_lock(&lock);
+    holds = __atomic_load_n(&ever_opened, __ATOMIC_RELAXED);
+    if (holds) {
+        pthread_mutex_lock(&lock);
+    }
 }
 
 static void unlock_domains(void)
 {
-    pthread_mutex_unlock(&lock);
+    if (holds) {
+        pthread_mutex_unlock(&lock);
+    }
 }
 
 static bool came_along(const ga_member *member)
@@ -89,12 +100,17 @@ static void begin_child(void)
         rename_own(ga_member_head(domain));
     }
     rename_own(closed);
-    pthread_mutex_init(&lock, NULL);
+    if (holds) {
+        pthread_mutex_unlock(&lock);
+    } else { /* who has it opens the first domain, and is not here */
+        pthread_mutex_init(&lock, NULL);
+    }
 }
 
-static void hook_fork(void)
+__attribute__((constructor)) static void watch_forks(void)
 {
-    pthread_atfork(lock_domains, unlock_domains, begin_child);
+    static bool watched;
+    ga_forks_watch(&watched, lock_domains, unlock_domains, begin_child);
 }
 
 /* Frees what no thread will look at again. */
@@ -116,8 +132,8 @@ static void drop_closed(void)
 
 static void enlist(ga_domain *domain)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, hook_fork);
+    watch_forks();
+    __atomic_store_n(&ever_opened, true, __ATOMIC_RELAXED); /* relaxed: see lock_domains() */
     pthread_mutex_lock(&lock);
     domain->older = newest;
     if (newest) {

@@ -5,6 +5,7 @@
 #include "heap.h"
 
 #include "../platform/error.h"
+#include "../platform/forks.h"
 #include "../platform/libc.h"
 #include "../platform/log.h"
 #include "../platform/thread.h"
@@ -79,10 +80,7 @@ static void thread_exit(void)
 __attribute__((constructor)) static void watch_forks(void)
 {
     static bool watched;
-    /* relaxed: elects the one that registers. Threads that could fork meanwhile come later. */
-    if (!__atomic_exchange_n(&watched, true, __ATOMIC_RELAXED)) {
-        pthread_atfork(fork_prepare, fork_parent, fork_child);
-    }
+    ga_forks_watch(&watched, fork_prepare, fork_parent, fork_child);
 }
 
 static void watch_threads(void)

@@ -11,6 +11,7 @@
  */
 #include "recorder.h"
 
+#include "../platform/forks.h"
 #include "../platform/libc.h"
 #include "../platform/log.h"
 #include "../platform/thread.h"
@@ -258,14 +259,24 @@ static void on_thread_exit(void)
     pthread_mutex_unlock(&lock);
 }
 
+static bool ever_opened;
+static __thread bool holds; /* the forking thread, from before the fork until after it */
+
+/* Processes that record nothing do without. relaxed: who opens the first recorder meanwhile is let on;
+ * the list is whole before and behind the store of its head. */
 static void on_fork_prepare(void)
 {
-    pthread_mutex_lock(&lock);
+    holds = __atomic_load_n(&ever_opened, __ATOMIC_RELAXED);
+    if (holds) {
+        pthread_mutex_lock(&lock);
+    }
 }
 
 static void on_fork_parent(void)
 {
-    pthread_mutex_unlock(&lock);
+    if (holds) {
+        pthread_mutex_unlock(&lock);
+    }
 }
 
 /* The chunks in memory are the parent's: the child forgets them and begins a file of its own with
@@ -277,12 +288,21 @@ static void on_fork_child(void)
         r->spares = 0;
         r->begun = false;
     }
-    pthread_mutex_unlock(&lock);
+    if (holds) {
+        pthread_mutex_unlock(&lock);
+    } else { /* who has it opens the first recorder, and is not here */
+        pthread_mutex_init(&lock, NULL);
+    }
 }
 
-static void watch_forks(void)
+__attribute__((constructor)) static void watch_forks(void)
 {
-    pthread_atfork(on_fork_prepare, on_fork_parent, on_fork_child);
+    static bool watched;
+    ga_forks_watch(&watched, on_fork_prepare, on_fork_parent, on_fork_child);
+}
+
+static void watch_threads(void)
+{
     ga_thread_on_exit(on_thread_exit);
 }
 
@@ -327,7 +347,9 @@ ga_status ga_recorder_open(ga_recorder **out, const char *path)
         return ga_fail(GA_ERR_IO, "trace: file: expected a path of 1 to %d bytes, got %zu",
                        PATH_MAX - 1, strlen(path));
     }
-    pthread_once(&once, watch_forks);
+    watch_forks();
+    pthread_once(&once, watch_threads);
+    __atomic_store_n(&ever_opened, true, __ATOMIC_RELAXED); /* relaxed: see on_fork_prepare() */
     pthread_mutex_lock(&lock);
     ga_recorder *r = recorders;
     while (r && (strcmp(r->wanted, path) != 0 || !goes_on(r))) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A fork while another thread is in the middle of its first call of ours, which waits for what a
- * variable of the environment names: a pipe that nobody writes to yet. That call begins once the
- * fork has, so that the fork runs none of the handlers that the call registers.
+ * A fork that has begun when another thread makes its first call of ours, so that it runs none of the
+ * handlers that the call registers. The call has ended before there is a child; or it waits for what a
+ * variable of the environment names, a pipe that nobody writes to yet.
  */
 #ifndef GPUALLOC_TESTS_SUPPORT_FIRST_CALL_H
 #define GPUALLOC_TESTS_SUPPORT_FIRST_CALL_H
@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum {
@@ -21,7 +22,7 @@ enum {
 
 typedef struct first_call {
     char folder[32];
-    char pipe[40];
+    char pipe[40];         /* "": the call does not wait */
     void *(*body)(void *); /* NULL: it has begun */
     pthread_t thread;
 } first_call;
@@ -33,12 +34,39 @@ static inline void first_call_begin(void)
 {
     void *(*body)(void *) = first_call_now.body;
     first_call_now.body = NULL;
-    if (body && pthread_create(&first_call_now.thread, NULL, body, NULL) == 0) {
+    if (!body || pthread_create(&first_call_now.thread, NULL, body, NULL) != 0) {
+        return;
+    }
+    if (*first_call_now.pipe) {
         usleep(300000); /* until it waits */
+    } else {
+        pthread_join(first_call_now.thread, NULL);
     }
 }
 
-/* As fork(). The child is ended by a signal where it waits for a lock that nobody has there. */
+/* As fork(), with all of the call in the middle of it. The child is ended by a signal where it waits
+ * for what nobody does there. */
+static inline pid_t first_call_fork_around(void *(*body)(void *))
+{
+    if (pthread_atfork(first_call_begin, NULL, NULL) != 0) {
+        return -1;
+    }
+    first_call_now.body = body;
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(FIRST_CALL_CHILD);
+    }
+    return child;
+}
+
+/* Whether the child ended by itself with status 0. */
+static inline bool first_call_child_ended(pid_t child)
+{
+    int status = 0;
+    return child > 0 && waitpid(child, &status, 0) == child && status == 0;
+}
+
+/* The same with a call that waits, until first_call_end(). */
 static inline pid_t first_call_fork(const char *variable, void *(*body)(void *))
 {
     first_call *now = &first_call_now;
@@ -47,15 +75,12 @@ static inline pid_t first_call_fork(const char *variable, void *(*body)(void *))
         return -1;
     }
     snprintf(now->pipe, sizeof now->pipe, "%.31s/pipe", now->folder);
-    if (mkfifo(now->pipe, 0600) != 0 || setenv(variable, now->pipe, 1) != 0 ||
-        pthread_atfork(first_call_begin, NULL, NULL) != 0) {
+    if (mkfifo(now->pipe, 0600) != 0 || setenv(variable, now->pipe, 1) != 0) {
         return -1;
     }
-    now->body = body;
-    pid_t child = fork();
+    pid_t child = first_call_fork_around(body);
     if (child == 0) {
         unsetenv(variable);
-        alarm(FIRST_CALL_CHILD);
     }
     return child;
 }

@@ -179,6 +179,18 @@ Test(hooks, thread_ids_are_the_kernel_s)
     cr_assert_eq(scene_in_child(check_id, &id), 0, "in a forked child too");
 }
 
+static void ask_id(void)
+{
+    ga_thread_id();
+}
+
+Test(hooks, a_fork_that_began_before_the_first_thread_id)
+{
+    uint32_t before = (uint32_t)getpid();
+    cr_assert_eq(pthread_atfork(ask_id, NULL, NULL), 0);
+    cr_assert_eq(scene_in_child(check_id, &before), 0);
+}
+
 static int hooked;
 
 static void hook(void)

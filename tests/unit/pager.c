@@ -6,6 +6,7 @@
 
 #include "arena/growth.h"
 #include "support/expect.h"
+#include "support/first_call.h"
 #include "support/sanitized.h"
 #include "support/scene.h"
 #include "support/vmm_driver.h"
@@ -399,6 +400,26 @@ Test(pager, a_fork_in_the_middle_of_a_call)
     open_gate(&s);
     cr_assert_eq(await(&s, 2), GA_GROWTH_GRANTED);
     ga_pager_remove(s.client);
+}
+
+static subject first;
+
+static void *add_first(void *unused)
+{
+    begin(&first);
+    cr_assert_eq(await(&first, 2), GA_GROWTH_GRANTED);
+    return unused;
+}
+
+Test(pager, a_fork_that_began_before_the_first_client, .timeout = 60)
+{
+    pid_t forked = first_call_fork_around(add_first);
+    if (forked == 0) {
+        _exit(child(&first));
+    }
+    cr_assert(first_call_child_ended(forked));
+    cr_assert_eq(await(&first, 3), GA_GROWTH_GRANTED);
+    ga_pager_remove(first.client);
 }
 
 static ga_mailbox *last_mailbox;

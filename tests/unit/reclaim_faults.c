@@ -7,6 +7,7 @@
 #include "platform/libc.h"
 #include "platform/membarrier.h"
 #include "support/expect.h"
+#include "support/first_call.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -318,6 +319,32 @@ Test(reclaim_faults, a_forked_child_goes_on_alone)
     ga_hazard_clear_all(join());
     assert_ok(ga_domain_close(domain));
     cr_assert_eq(count_freed(0, OBJECTS), 22);
+}
+
+static pthread_t standing;
+
+static void *open_and_stand(void *unused)
+{
+    assert_ok(ga_domain_open(&domain, OPTIONS(.slots = 2, .batch = 300)));
+    cr_assert_eq(pthread_create(&standing, NULL, stand_still, NULL), 0);
+    sem_wait(&arrived);
+    return unused;
+}
+
+/* What the thread has retired that the child has not is the child's. */
+Test(reclaim_faults, a_fork_that_began_before_the_first_domain, .timeout = 60)
+{
+    sem_init(&arrived, 0, 0);
+    sem_init(&go_on, 0, 0);
+    pid_t child = first_call_fork_around(open_and_stand);
+    if (child == 0) {
+        assert_ok(ga_domain_drain(domain));
+        _exit(count_freed(100, 120) == 20 ? 0 : 1);
+    }
+    must_end_well(child);
+    sem_post(&go_on);
+    pthread_join(standing, NULL);
+    assert_ok(ga_domain_close(domain));
 }
 
 Test(reclaim_faults, a_forked_child_may_be_refused_membarriers)

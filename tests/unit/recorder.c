@@ -6,6 +6,7 @@
 #include "trace/recorder.h"
 
 #include "support/expect.h"
+#include "support/first_call.h"
 #include "support/sanitized.h"
 #include "support/scene.h"
 #include "trace/reader.h"
@@ -407,6 +408,29 @@ Test(recorder, a_forked_child_has_a_file_of_its_own)
         cr_assert_eq(records[i].thread, (uint32_t)child);
     }
     expect_rising_times();
+    close_trace();
+}
+
+static const char *first_trace;
+
+static void *trace_first(void *unused)
+{
+    first_trace = open_trace("system");
+    churn(5);
+    return unused;
+}
+
+Test(recorder, a_fork_that_began_before_the_first_trace, .timeout = 60)
+{
+    pid_t child = first_call_fork_around(trace_first);
+    if (child == 0) {
+        _exit(churn_in_child(NULL));
+    }
+    cr_assert(first_call_child_ended(child));
+    read_trace(first_trace);
+    cr_assert_eq(count, 10);
+    read_trace(child_path(first_trace, child));
+    cr_assert_eq(count, 20);
     close_trace();
 }
 
