@@ -99,6 +99,16 @@ def step_time(torch, warm: int = 9, steps: int = 45) -> float:
     return (time.perf_counter() - began) / steps * 1e3
 
 
+def held_by(torch) -> str:
+    """What PyTorch's cache has of the card: in tensors, and in blocks that share a piece of
+    cudaMalloc's with one, which it cannot give back."""
+    stats = torch.cuda.memory_stats()
+    cut = stats.get("inactive_split_bytes.all.current", 0) // MIB
+    return f"{torch.cuda.memory_allocated() // MIB} MiB in tensors, " \
+           f"{torch.cuda.memory_reserved() // MIB} from cudaMalloc, " \
+           f"{torch.cuda.mem_get_info()[0] // MIB} left there, {cut} cut off beside tensors"
+
+
 def drift(torch, percent: float, comings: int = 1500) -> tuple[float, str]:
     """Live bytes go up to the mark; then whatever comes makes others go, by chance."""
     choose = random.Random(2)
@@ -121,7 +131,7 @@ def drift(torch, percent: float, comings: int = 1500) -> tuple[float, str]:
             live.append(torch.empty(size, dtype=torch.uint8, device="cuda"))
         except torch.OutOfMemoryError:
             return statistics.mean(times or [0]), \
-                f"out of memory at {size // MIB} MiB, number {i} of {comings}"
+                f"out of memory at {size // MIB} MiB, number {i} of {comings}: {held_by(torch)}"
         live[-1].fill_(i % 251)
         torch.cuda.synchronize()
         times.append((time.perf_counter() - began) * 1e3)
@@ -230,4 +240,5 @@ def main() -> int:
     return 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -220,8 +220,8 @@ CUresult cuCtxEnablePeerAccess(CUcontext owner, unsigned flags)
     peer_fn *next = NEXT(peer_fn, cuCtxEnablePeerAccess);
     ga_cuda_count(GA_HOOK_cuCtxEnablePeerAccess);
     CUresult result = next ? next(owner, flags) : ga_cuda_next_missing();
-    if (result == CUDA_SUCCESS) {
-        ga_cuda_served_peer(owner);
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) {
+        ga_cuda_served_peer(owner); /* a heap that is younger than the access learns of it so */
     }
     return result;
 }

@@ -28,6 +28,7 @@ struct ga_cuda_device {
     bool waits;   /* a free without a stream waits for the device, unless the spec says otherwise */
     bool own_pool;  /* of the driver's, which knows the threads' default streams apart */
     bool shared;    /* other devices are to reach its memory, and the heap cannot let them */
+    bool every;     /* it takes frees behind all that the device has: GA_VMM_EVERY_STREAM */
     uint64_t peers; /* a bit for each of these devices */
     uint64_t used;  /* relaxed: a figure, within which a limit is kept */
 };

@@ -197,7 +197,8 @@ static void open_heap(ga_cuda_device *d, int ordinal)
     d->mapped = lowest(heap)->backend == &ga_vmm_backend;
     d->streams = works->backend->alloc_on != NULL;
     d->own_pool = is(works, "async");
-    d->waits = d->plain || d->own_pool || is(works, "vmm");
+    d->every = is(works, "vmm");
+    d->waits = d->plain || d->own_pool || d->every;
     pthread_mutex_lock(&open_lock);
     d->generation = ++last_generation;
     pthread_mutex_unlock(&open_lock);
@@ -209,13 +210,43 @@ static void open_heap(ga_cuda_device *d, int ordinal)
     ga_log(GA_LOG_INFO, "memory of device %d is served by %s", ordinal, ga_heap_spec(heap));
 }
 
+/* Whether `device` has a heap over mapped memory; `other` reaches it from now on if it can. */
+static bool let_in(int device, int other)
+{
+    ga_cuda_device *d = &devices[device];
+    pthread_rwlock_wrlock(&d->lock);
+    bool mapped = d->state == OPEN && d->mapped;
+    if (mapped && ga_vmm_backend_allow(lowest(d->heap)->state, other) != GA_OK) {
+        ga_log(GA_LOG_DEBUG, "device %d does not reach the memory of device %d: %s", other, device,
+               ga_error_text());
+    }
+    pthread_rwlock_unlock(&d->lock);
+    return mapped;
+}
+
+/* The driver copies between devices, and from one while another's context is current. Of memory that
+ * is mapped it does so only where the other reaches it: so heaps do, unasked. That is no access of peers:
+ * what they do there without having asked for it, a free need not wait for. */
+static void introduce(int newest)
+{
+    for (int other = 0; other < GA_CUDA_DEVICES; other++) {
+        if (other != newest && let_in(other, newest)) {
+            let_in(newest, other);
+        }
+    }
+}
+
 static void open_first(ga_cuda_device *d, int ordinal)
 {
     pthread_rwlock_wrlock(&d->lock);
-    if (d->state == CLOSED) {
+    bool opens = d->state == CLOSED;
+    if (opens) {
         open_heap(d, ordinal);
     }
     pthread_rwlock_unlock(&d->lock);
+    if (opens) {
+        introduce(ordinal);
+    }
 }
 
 /* What we ask of the driver, where a spec is named. A driver that lacks some of it serves alone. */
@@ -378,8 +409,11 @@ static ga_status hand_back(const ga_cuda_device *d, const ga_cuda_block *block,
 {
     void *start = (void *)(uintptr_t)block->start;
     CUstream legacy = NULL;
-    bool ordered = in_order(d, GA_CUDA_FREE_EVENT) || in_order(d, GA_CUDA_FREE_ORDER);
-    const CUstream *behind = stream ? stream : ordered ? &legacy : NULL;
+    CUstream every = d->every ? GA_VMM_EVERY_STREAM : NULL;
+    const CUstream *behind = stream                            ? stream
+                             : in_order(d, GA_CUDA_FREE_EVENT) ? &every
+                             : in_order(d, GA_CUDA_FREE_ORDER) ? &legacy
+                                                               : NULL;
     if (behind && d->streams && !anywhere) {
         return ga_free_on(d->heap, start, *behind);
     }

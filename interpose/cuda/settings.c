@@ -136,13 +136,13 @@ static void add_value(text *t, const char *value)
     add(t, "\"");
 }
 
-static bool is_told(const ga_spec_layer *layer, const char *key)
+static size_t times_told(const ga_spec_layer *layer, const char *key)
 {
-    bool told = false;
+    size_t times = 0;
     for (size_t i = 0; i < layer->option_count; i++) {
-        told = told || strcmp(layer->options[i].key, key) == 0;
+        times += strcmp(layer->options[i].key, key) == 0;
     }
-    return told;
+    return times;
 }
 
 /* What vmm does for us unless the spec says what it wants: it keeps more than by itself, since it
@@ -153,11 +153,11 @@ static void add_ours(const ga_cuda_settings *out, text *t, const ga_spec_layer *
     if (!is(layer->name, "vmm")) {
         return;
     }
-    if (!is_told(layer, "cache")) {
+    if (!times_told(layer, "cache")) {
         add(t, "%scache=wide", before);
         before = ",";
     }
-    if (out->ipc == GA_CUDA_IPC_HANDLE && !is_told(layer, "share")) {
+    if (out->ipc == GA_CUDA_IPC_HANDLE && !times_told(layer, "share")) {
         add(t, "%sshare=fd", before);
     }
 }
@@ -172,6 +172,10 @@ static ga_status add_layer(ga_cuda_settings *out, text *t, const ga_spec_layer *
         ga_status status = first ? read_option(out, layer->name, option, &taken) : GA_OK;
         if (status != GA_OK) {
             return status;
+        }
+        if (taken && times_told(layer, option->key) > 1) { /* others the backend counts itself */
+            return ga_fail(GA_ERR_SPEC, "%s: %s: expected once, got it twice", layer->name,
+                           option->key);
         }
         if (!taken) {
             add(t, "%s%s", before, option->key);

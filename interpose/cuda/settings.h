@@ -3,8 +3,9 @@
  * What GPUALLOC_DEVICE says to the preload: a spec, whose first layer may have three options more.
  *
  *   free=sync   cuMemFree() waits for the device, as the driver's does (the default)
- *   free=event  it does not: the block is used again once the work is done that is now on streams
- *               that wait for the legacy default stream; work on others is the program's affair
+ *   free=event  it does not: the block is used again once all work is done that is now on streams of
+ *               the device; of `async`, and by drivers before CUDA 12.5, on those that wait for the
+ *               legacy default stream, and work on others is the program's affair
  *   free=order  it does not, and nor does cuMemAlloc(): a block is used again at once, by work that
  *               comes after the free in the order of the legacy default stream
  *   limit=SIZE  the program may have so many bytes, and is told that the device has no more

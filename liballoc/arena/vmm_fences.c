@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * STRUCTURE  three rings of fences: those that are waited for, in the order they were put, the
- *            legacy stream's apart from the others', and spare ones; those that are done and not
- *            yet dropped are in none
- * INVARIANT  only the last of the legacy stream's may be open. What is freed on it stays behind it:
- *            the event comes later than the free, never earlier.
+ * STRUCTURE  three rings of fences: those that are waited for, in the order they were put, the late
+ *            ones apart from the others', and spare ones; those that are done and not yet dropped are
+ *            in none
+ * INVARIANT  only the last of the late ones may be open. What is freed so stays behind it: the event
+ *            comes later than the free, never earlier. One of the legacy stream's may be done before
+ *            one of all streams' that was put earlier: it is found to be, later than it could.
  * ORDER      under the heap's lock
  * PROGRESS   nobody waits but in ga_vmm_fences_wait() and at the end. That a stream has a fence of
  *            its own in front of it is no reason to leave the wait out: streams come and go, and a
@@ -26,7 +27,7 @@ void ga_vmm_fences_open(ga_vmm_fences *fences, int device)
     fences->device = device;
     fences->round = 1;
     ga_vmm_list_begin(&fences->waiting);
-    ga_vmm_list_begin(&fences->legacy);
+    ga_vmm_list_begin(&fences->late);
     ga_vmm_list_begin(&fences->spare);
 }
 
@@ -51,6 +52,7 @@ static ga_status learn(ga_vmm_fences *fences)
     if (status == GA_OK) {
         fences->driver = scope.driver;
         fences->context = context;
+        fences->no_every = !scope.driver->cuCtxRecordEvent;
     }
     return status;
 }
@@ -111,13 +113,27 @@ static bool is_legacy(ga_stream stream)
 
 static ga_vmm_link *ring_of(ga_vmm_fences *fences, ga_stream stream)
 {
-    return is_legacy(stream) ? &fences->legacy : &fences->waiting;
+    return ga_vmm_is_late(stream) ? &fences->late : &fences->waiting;
+}
+
+/* A driver may have the call and no such event on this device: then never again. */
+static ga_status record_every(ga_vmm_fences *fences, ga_vmm_fence *fence, const visit *v)
+{
+    CUresult result = v->driver->cuCtxRecordEvent(fences->context, fence->event);
+    if (result == CUDA_ERROR_NOT_SUPPORTED) {
+        fences->no_every = true;
+        fence->stream = NULL;
+        return GA_CUDA_CALL(v->driver, cuEventRecord, fence->event, NULL);
+    }
+    return ga_cuda_check(v->driver, result, "cuCtxRecordEvent");
 }
 
 /* Behind all that is on its stream now. One that the driver refuses stays as it is. */
 static ga_status record(ga_vmm_fences *fences, ga_vmm_fence *fence, const visit *v)
 {
-    ga_status status = GA_CUDA_CALL(v->driver, cuEventRecord, fence->event, fence->stream);
+    ga_status status = fence->stream == GA_VMM_EVERY_STREAM
+                           ? record_every(fences, fence, v)
+                           : GA_CUDA_CALL(v->driver, cuEventRecord, fence->event, fence->stream);
     if (status == GA_OK) {
         fence->recorded = true;
         fences->open = fences->open == fence ? NULL : fences->open;
@@ -136,9 +152,10 @@ static ga_status begin(ga_vmm_fences *fences, const visit *v, ga_stream stream, 
     fence->done = fence->recorded = false;
     fence->round = fence->bytes = 0;
     fence->puts = fence->uses = 1;
-    if (is_legacy(stream)) {
+    if (ga_vmm_is_late(stream)) {
         fences->open = fence;
-        fences->legacy_used = true;
+        fences->late_used = true;
+        fences->every_used = fences->every_used || stream == GA_VMM_EVERY_STREAM;
     } else {
         status = record(fences, fence, v);
     }
@@ -158,23 +175,43 @@ static void join(ga_vmm_fences *fences, ga_vmm_fence *fence)
     }
 }
 
+static ga_status put(ga_vmm_fences *fences, ga_stream stream, ga_vmm_fence **out)
+{
+    bool late = ga_vmm_is_late(stream);
+    bool other = late && fences->open; /* of another stream: it takes no more */
+    visit v;
+    if (late && !other && !ga_vmm_list_empty(&fences->spare)) {
+        return begin(fences, NULL, stream, out); /* asks the driver nothing */
+    }
+    ga_status status = enter(fences, &v);
+    if (status != GA_OK) {
+        return status;
+    }
+    if (other) {
+        status = record(fences, fences->open, &v);
+    }
+    if (status == GA_OK) {
+        status = begin(fences, &v, stream, out);
+    }
+    leave(&v);
+    return status;
+}
+
 ga_status ga_vmm_fence_put(ga_vmm_fences *fences, ga_stream stream, ga_vmm_fence **out)
 {
-    visit v;
-    if (is_legacy(stream) && fences->open) {
+    ga_status status = stream != GA_VMM_EVERY_STREAM || fences->context ? GA_OK : learn(fences);
+    if (status != GA_OK) {
+        return status;
+    }
+    if (stream == GA_VMM_EVERY_STREAM && fences->no_every) {
+        stream = NULL;
+    }
+    if (fences->open && fences->open->stream == stream) {
         *out = fences->open;
         join(fences, *out);
         return GA_OK;
     }
-    if (is_legacy(stream) && !ga_vmm_list_empty(&fences->spare)) {
-        return begin(fences, NULL, stream, out); /* asks the driver nothing */
-    }
-    ga_status status = enter(fences, &v);
-    if (status == GA_OK) {
-        status = begin(fences, &v, stream, out);
-        leave(&v);
-    }
-    return status;
+    return put(fences, stream, out);
 }
 
 /* In the device's context. */
@@ -202,12 +239,12 @@ static void look_along(ga_vmm_fences *fences, ga_vmm_link *ring, const visit *v)
 
 /* None of its fences is done before those that were put earlier: one query a round, and one for
  * each that is done. */
-static void look_at_legacy(ga_vmm_fences *fences)
+static void look_at_late(ga_vmm_fences *fences)
 {
     visit v;
-    if (fences->legacy_round != fences->round && enter(fences, &v) == GA_OK) {
-        fences->legacy_round = fences->round;
-        look_along(fences, &fences->legacy, &v);
+    if (fences->late_round != fences->round && enter(fences, &v) == GA_OK) {
+        fences->late_round = fences->round;
+        look_along(fences, &fences->late, &v);
         leave(&v);
     }
 }
@@ -215,8 +252,8 @@ static void look_at_legacy(ga_vmm_fences *fences)
 bool ga_vmm_fence_ask(ga_vmm_fences *fences, ga_vmm_fence *fence)
 {
     visit v;
-    if (is_legacy(fence->stream)) {
-        look_at_legacy(fences);
+    if (ga_vmm_is_late(fence->stream)) {
+        look_at_late(fences);
     } else if (enter(fences, &v) == GA_OK) {
         look(fences, fence, &v);
         leave(&v);
@@ -260,7 +297,7 @@ void ga_vmm_fence_drop(ga_vmm_fences *fences, ga_vmm_fence *fence, uint64_t byte
 
 size_t ga_vmm_fences_count(const ga_vmm_fences *fences)
 {
-    const ga_vmm_link *rings[] = {&fences->waiting, &fences->legacy};
+    const ga_vmm_link *rings[] = {&fences->waiting, &fences->late};
     size_t count = 0;
     for (size_t i = 0; i < 2; i++) {
         for (const ga_vmm_link *l = rings[i]->after; l != rings[i]; l = l->after) {
@@ -285,7 +322,7 @@ static bool record_open(ga_vmm_fences *fences)
 CUevent ga_vmm_fences_oldest(ga_vmm_fences *fences)
 {
     const ga_vmm_link *ring =
-        ga_vmm_list_empty(&fences->waiting) ? &fences->legacy : &fences->waiting;
+        ga_vmm_list_empty(&fences->waiting) ? &fences->late : &fences->waiting;
     if (ga_vmm_list_empty(ring)) {
         return NULL;
     }
@@ -307,8 +344,8 @@ ga_status ga_vmm_fences_wait(int device, CUevent event)
 void ga_vmm_fences_look(ga_vmm_fences *fences)
 {
     visit v;
-    if (!ga_vmm_list_empty(&fences->legacy)) {
-        look_at_legacy(fences);
+    if (!ga_vmm_list_empty(&fences->late)) {
+        look_at_late(fences);
     }
     const ga_vmm_link *oldest = fences->waiting.after;
     if (!ga_vmm_list_empty(&fences->waiting) &&
@@ -334,27 +371,32 @@ static void end(ga_vmm_link *ring, const ga_cuda_scope *scope)
     }
 }
 
-/* What was freed on the legacy stream may have dropped a fence that was never recorded. */
-static void wait_for_legacy(const ga_vmm_fences *fences, const ga_cuda_scope *scope)
+/* What was freed late may have dropped a fence that was never recorded. */
+static void wait_for_late(const ga_vmm_fences *fences, const ga_cuda_scope *scope)
 {
-    const ga_vmm_link *ring = ga_vmm_list_empty(&fences->spare) ? &fences->legacy : &fences->spare;
-    if (fences->legacy_used && !ga_vmm_list_empty(ring)) {
-        scope->driver->cuEventRecord(fence_of(ring->after)->event,
-                                     NULL); /* ended with the others */
+    const ga_vmm_link *ring = ga_vmm_list_empty(&fences->spare) ? &fences->late : &fences->spare;
+    if (!fences->late_used || ga_vmm_list_empty(ring)) {
+        return;
+    }
+    CUevent event = fence_of(ring->after)->event; /* ended with the others */
+    if (fences->every_used && !fences->no_every) {
+        scope->driver->cuCtxRecordEvent(fences->context, event);
+    } else {
+        scope->driver->cuEventRecord(event, NULL);
     }
 }
 
 void ga_vmm_fences_close(ga_vmm_fences *fences)
 {
     ga_cuda_scope scope;
-    ga_vmm_link *const rings[] = {&fences->waiting, &fences->legacy, &fences->spare};
+    ga_vmm_link *const rings[] = {&fences->waiting, &fences->late, &fences->spare};
     bool any = false;
     for (size_t i = 0; i < 3; i++) {
         any = any || !ga_vmm_list_empty(rings[i]);
     }
     bool entered = any && ga_cuda_enter(&scope, fences->device) == GA_OK;
     if (entered) {
-        wait_for_legacy(fences, &scope);
+        wait_for_late(fences, &scope);
     }
     for (size_t i = 0; i < 3; i++) {
         end(rings[i], entered ? &scope : NULL);

@@ -10,6 +10,10 @@
  * needs no wait for what was freed on it. So its event is recorded later than it could be, for up
  * to GA_VMM_FENCE_BATCH frees together, or when somebody else asks whether it is done; and one
  * fence of its own that is not done says the same of all that were put later.
+ *
+ * All streams of the context together (GA_VMM_EVERY_STREAM) go only with it, too: theirs are late in
+ * the same way. Nobody gets without a wait what was freed so. Where the driver has no event for a
+ * context, they are the legacy stream's.
  */
 #ifndef GPUALLOC_ARENA_VMM_FENCES_H
 #define GPUALLOC_ARENA_VMM_FENCES_H
@@ -17,9 +21,17 @@
 #include "../platform/cuda_driver.h"
 #include "vmm_list.h"
 
+/* For frees: behind all that is on any stream of the device's primary context. */
+#define GA_VMM_EVERY_STREAM ((ga_stream)UINTPTR_MAX)
+
 enum {
-    GA_VMM_FENCE_BATCH = 16 /* frees on the legacy stream behind one event, at the most */
+    GA_VMM_FENCE_BATCH = 16 /* late frees behind one event, at the most */
 };
+
+static inline bool ga_vmm_is_late(ga_stream stream)
+{
+    return !stream || stream == GA_VMM_EVERY_STREAM;
+}
 
 typedef struct ga_vmm_fence {
     ga_vmm_link link; /* among those that are waited for, or the spare ones */
@@ -38,13 +50,14 @@ typedef struct ga_vmm_fences {
     const ga_cuda_driver *driver; /* and the device's context, once a fence was put */
     CUcontext context;
     uint64_t round;
-    uint64_t legacy_round; /* in which the oldest of the legacy stream's was found not to be done */
-    uint64_t bytes;        /* of runs behind fences that are not known to be done */
-    ga_vmm_link waiting;   /* in the order they were put; none of them is known to be done */
-    ga_vmm_link legacy;    /* the same, of the legacy stream's alone */
-    ga_vmm_fence *open;    /* the last of these, not recorded yet; NULL: there is none */
+    uint64_t late_round; /* in which the oldest of `late` was found not to be done */
+    uint64_t bytes;      /* of runs behind fences that are not known to be done */
+    ga_vmm_link waiting; /* in the order they were put; none of them is known to be done */
+    ga_vmm_link late;    /* the same, of the legacy stream's and all streams' alone */
+    ga_vmm_fence *open;  /* the last of these, not recorded yet; NULL: there is none */
     ga_vmm_link spare;
-    bool legacy_used;
+    bool late_used, every_used;
+    bool no_every; /* the driver has no event for a context */
 } ga_vmm_fences;
 
 void ga_vmm_fences_open(ga_vmm_fences *fences, int device);
@@ -76,7 +89,7 @@ bool ga_vmm_fence_ask(ga_vmm_fences *fences, ga_vmm_fence *fence);
 
 static inline bool ga_vmm_fence_done(ga_vmm_fences *fences, ga_vmm_fence *fence)
 {
-    uint64_t asked = fence->stream ? fence->round : fences->legacy_round;
+    uint64_t asked = ga_vmm_is_late(fence->stream) ? fences->late_round : fence->round;
     return fence->done || (asked != fences->round && ga_vmm_fence_ask(fences, fence));
 }
 
@@ -105,7 +118,7 @@ CUevent ga_vmm_fences_oldest(ga_vmm_fences *fences);
 /* Wait for an event of theirs, which may be in use again meanwhile: then for longer. */
 ga_status ga_vmm_fences_wait(int device, CUevent event);
 
-/* Note which are done, up to the first that is not: of the legacy stream's, and of the others. */
+/* Note which are done, up to the first that is not: of the late ones, and of the others. */
 void ga_vmm_fences_look(ga_vmm_fences *fences);
 
 #endif

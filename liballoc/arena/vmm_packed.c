@@ -380,7 +380,7 @@ ga_status ga_vmm_packed_give(ga_vmm_packed *p, ga_vmm_sheet *sheet, const void *
     if (!lay_down(p, sheet, unit, fence)) {
         return ga_fail(GA_ERR_MEMORY, "no memory to note a block that a stream still uses");
     }
-    if (fence->stream) {
+    if (!ga_vmm_is_late(fence->stream)) {
         settle(p, sheet->class, SETTLES);
     } else if (++p->given % GA_VMM_FENCE_BATCH == 0) {
         settle(p, sheet->class, (size_t)SETTLES * GA_VMM_FENCE_BATCH); /* the same, seldom */

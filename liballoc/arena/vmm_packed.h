@@ -33,7 +33,7 @@ typedef struct ga_vmm_packed {
     uint32_t class_count;
     ga_vmm_class *classes;
     ga_vmm_link spare; /* records of resting units */
-    uint32_t given;    /* on the legacy stream so far */
+    uint32_t given;    /* behind late fences so far */
 } ga_vmm_packed;
 
 /* quantum: 16 or 256, say. GA_ERR_MEMORY. */

@@ -7,6 +7,8 @@
  */
 #include "cuda_driver.h"
 
+#include "forks.h"
+
 #include <gpualloc/backend.h>
 
 #include <dlfcn.h>
@@ -50,12 +52,17 @@ __attribute__((format(printf, 1, 2))) static void refuse(const char *format, ...
     va_end(args);
 }
 
-/* Fill the table; the first symbol that the library lacks, or NULL. */
+static bool may_lack(const char *symbol)
+{
+    return strcmp(symbol, "cuCtxRecordEvent") == 0;
+}
+
+/* Fill the table; the first symbol that the library lacks and must have, or NULL. */
 static const char *resolve(void *library)
 {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         void *function = dlsym(library, rows[i].symbol);
-        if (!function) {
+        if (!function && !may_lack(rows[i].symbol)) {
             return rows[i].symbol;
         }
         memcpy((char *)&loaded.table + rows[i].offset, &function, sizeof function);
@@ -69,22 +76,17 @@ static void note_child(void)
     stand_in_inherited = stand_in != NULL;
 }
 
-static void watch_forks(void)
+__attribute__((constructor)) static void watch_forks(void)
 {
-    pthread_atfork(NULL, NULL, note_child);
+    static bool watched;
+    ga_forks_watch(&watched, NULL, NULL, note_child);
 }
 
-/* Before there is a driver that a child could inherit. */
-static void watch_forks_once(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks);
-}
-
-/* The library stays loaded for ever: the driver has threads of its own. */
+/* The library stays loaded for ever: the driver has threads of its own. Once more in the child of a
+ * fork that came in the middle of it: that may find a driver which says that it is the parent's. */
 static void load(void)
 {
-    watch_forks_once();
+    watch_forks();
     /* Not from the environment of a program that runs with another user's rights. */
     const char *named = secure_getenv("GPUALLOC_CUDA_DRIVER");
     const char *path = named && *named ? named : "libcuda.so.1";
@@ -167,7 +169,6 @@ void ga_cuda_driver_set(const ga_cuda_driver *driver)
 {
     memset(slots, 0, sizeof slots);
     gone = false;
-    watch_forks_once();
     stand_in = driver;
     stand_in_inherited = false;
     stand_in_pid = getpid();

@@ -19,7 +19,8 @@
 
 /* Every driver function we call: name, symbol, parameters. To call one more, add its line. The
  * symbol is the one of the version that the parameters belong to: <cuda.h> maps the plain name to
- * it (cuMemAlloc to cuMemAlloc_v2), dlsym() does not. */
+ * it (cuMemAlloc to cuMemAlloc_v2), dlsym() does not. A driver before CUDA 12.5 lacks
+ * cuCtxRecordEvent: the table has NULL there, then. */
 /* clang-format off */
 #define GA_CUDA_FUNCTIONS(X)                                                                       \
     X(cuInit, "cuInit", (unsigned flags))                                                          \
@@ -40,6 +41,7 @@
     X(cuCtxPopCurrent, "cuCtxPopCurrent_v2", (CUcontext *context))                                 \
     X(cuCtxGetCurrent, "cuCtxGetCurrent", (CUcontext *context))                                    \
     X(cuCtxSynchronize, "cuCtxSynchronize", (void))                                                \
+    X(cuCtxRecordEvent, "cuCtxRecordEvent", (CUcontext context, CUevent event))                    \
     X(cuCtxSetLimit, "cuCtxSetLimit", (CUlimit limit, size_t value))                               \
     X(cuCtxGetStreamPriorityRange, "cuCtxGetStreamPriorityRange", (int *least, int *greatest))     \
     X(cuStreamCreate, "cuStreamCreate", (CUstream *stream, unsigned flags))                        \

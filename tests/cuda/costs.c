@@ -77,10 +77,10 @@ static void behind(tally *t)
 static void measure(void (*run)(tally *), tally *t)
 {
     static const char *const names[] = {
-        "cuCtxGetCurrent", "cuCtxPushCurrent", "cuCtxSynchronize",   "cuEventCreate",
-        "cuEventRecord",   "cuEventQuery",     "cuEventSynchronize", "cuStreamWaitEvent",
-        "cuMemCreate",     "cuMemMap",         "cuMemUnmap",         "cuMemSetAccess",
-        "cuMemRelease"};
+        "cuCtxGetCurrent",   "cuCtxPushCurrent", "cuCtxSynchronize", "cuCtxRecordEvent",
+        "cuEventCreate",     "cuEventRecord",    "cuEventQuery",     "cuEventSynchronize",
+        "cuStreamWaitEvent", "cuMemCreate",      "cuMemMap",         "cuMemUnmap",
+        "cuMemSetAccess",    "cuMemRelease"};
     uint64_t before[sizeof names / sizeof *names];
     tally unseen = {0};
     for (int i = 0; i < WARM; i++) {

@@ -289,6 +289,25 @@ static void not_in_order(void)
     cu.let_go(NULL);
 }
 
+/* Nor is it where a stream goes on that no other one waits for. */
+static void not_beside(void)
+{
+    static const size_t sizes[] = {1000, 3 * MIB, 40 * MIB};
+    CUstream stream;
+    CHECK_SAME(0, cu.stream(&stream, 1));
+    for (size_t i = 0; i < 3; i++) {
+        CUdeviceptr block = alloc(sizes[i]);
+        cu.hold(stream);
+        CHECK_SAME(0, cu.fill_on(block, 0, sizes[i], stream));
+        CHECK_SAME(0, cu.free(block));
+        CUdeviceptr other = alloc(sizes[i]);
+        CHECK(other != block, "it is in use yet");
+        cu.let_go(stream);
+        CHECK_SAME(0, cu.free(other));
+    }
+    CHECK_SAME(0, cu.count().waits);
+}
+
 /* ---- captures ------------------------------------------------------------------------------ */
 
 static void capture(void)
@@ -408,6 +427,106 @@ static void two_devices(void)
     CHECK_SAME(0, cu.free(at_second));
 }
 
+/* Blocks of both devices are reached from both, without a word of the program's: the driver copies
+ * between them. */
+static void both_are_reached(void)
+{
+    CUcontext one;
+    CUcontext second;
+    CUdeviceptr early = alloc(5 * MIB);
+    bool mapped = by_heap && !plain;
+    CHECK_SAME(0, cu.retain(&second, 1));
+    CHECK_SAME(0, cu.push(second));
+    CUdeviceptr other = alloc(30 * MIB);
+    CHECK_SAME(0, cu.pop(&one));
+    CUdeviceptr late = alloc(1000);
+    CHECK(!mapped || cu.accessible((void *)early, 5 * MIB, 3), "%llx", early);
+    CHECK(!mapped || cu.accessible((void *)other, 30 * MIB, 3), "%llx", other);
+    CHECK(!mapped || cu.accessible((void *)late, 1000, 3), "%llx", late);
+    CHECK_SAME(0, cu.free(early));
+    CHECK_SAME(0, cu.free(other));
+    CHECK_SAME(0, cu.free(late));
+}
+
+static CUcontext make_current(CUdevice device)
+{
+    CUcontext context;
+    CHECK_SAME(0, cu.retain(&context, device));
+    CHECK_SAME(0, cu.push(context));
+    return context;
+}
+
+static size_t available_on(CUdevice device)
+{
+    CUcontext one;
+    make_current(device);
+    size_t now = available();
+    CHECK_SAME(0, cu.pop(&one));
+    return now;
+}
+
+/* What one device has says nothing about the other. */
+static void information_of_each(void)
+{
+    CUcontext one;
+    for (int device = 0; device < 2; device++) {
+        size_t here = available_on(device);
+        size_t there = available_on(!device);
+        make_current(device);
+        CUdeviceptr block = alloc(30 * MIB);
+        CHECK_SAME(0, cu.pop(&one));
+        CHECK(available_on(device) + 30 * MIB <= here, "%zu, before %zu", available_on(device),
+              here);
+        CHECK_SAME(there, available_on(!device));
+        make_current(!device);
+        CHECK_SAME(0, cu.free(block));
+        CHECK(cu.free(block) != CUDA_SUCCESS, "freed twice");
+        CHECK_SAME(0, cu.pop(&one));
+        CHECK(available_on(device) + 2 * MIB >= here, "%zu, before %zu", available_on(device),
+              here);
+    }
+}
+
+/* Both devices reach each other's memory; `answer` is what the driver says to that. The current one is
+ * `context`'s. */
+static void let_both_in(CUcontext context, CUcontext other, CUresult answer)
+{
+    CUcontext one;
+    cu.fail("cuCtxEnablePeerAccess", answer ? 2 : 0, answer);
+    CHECK_SAME(answer, cu.peer(other, 0));
+    CHECK_SAME(0, cu.push(other));
+    CHECK_SAME(answer, cu.peer(context, 0));
+    CHECK_SAME(0, cu.pop(&one));
+}
+
+/* Each device in its turn, while both reach each other's memory: the other's blocks stay, and once both
+ * are let in again what there is and comes is reached. */
+static void one_is_reset(void)
+{
+    CUcontext one;
+    CUcontext context[2] = {make_current(0), make_current(1)};
+    for (int device = 1; device >= 0; device--) {
+        CHECK_SAME(0, cu.push(context[device]));
+        let_both_in(context[device], context[!device], CUDA_SUCCESS);
+        CUdeviceptr lost = alloc(3 * MIB);
+        CHECK_SAME(0, cu.push(context[!device]));
+        CUdeviceptr kept = alloc(5 * MIB);
+        CHECK_SAME(0, cu.reset(device));
+        CHECK_SAME(0x5a, ((unsigned char *)kept)[5 * MIB - 1]);
+        context[device] = make_current(device);
+        CHECK(!by_heap || cu.free(lost) != CUDA_SUCCESS, "freed");
+        let_both_in(context[device], context[!device],
+                    device ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+        check_shared(kept);
+        CHECK_SAME(0, cu.push(context[!device]));
+        check_shared(kept);
+        CHECK_SAME(0, cu.free(kept));
+        for (int i = 0; i < 4; i++) {
+            CHECK_SAME(0, cu.pop(&one));
+        }
+    }
+}
+
 /* Work of a device that may reach the memory goes on when it is freed. */
 static void peers_wait(void)
 {
@@ -497,10 +616,14 @@ static const cu_case cases[] = {
     {"event_free", event_free},
     {"in_order", in_order},
     {"not_in_order", not_in_order},
+    {"not_beside", not_beside},
     {"capture", capture},
     {"reset", reset},
     {"contexts", contexts},
     {"two_devices", two_devices},
+    {"both_are_reached", both_are_reached},
+    {"information_of_each", information_of_each},
+    {"one_is_reset", one_is_reset},
     {"peers_wait", peers_wait},
     {"forked", forked},
     {"reported", reported},

@@ -11,7 +11,7 @@ import unittest
 from pathlib import Path
 
 import support
-from driver import Case
+from driver import Case, alone
 
 FOLDERS = [Path(folder) for folder in os.environ["GA_CUDA_RUNTIMES"].split(":")]
 HEADERS = Path(os.environ["GA_CUDA_HEADERS"])
@@ -29,28 +29,40 @@ class Runtimes(Case):
         self.assertEqual(outcome.status, 0, outcome.stderr[-2000:])
         return set(re.findall(r"cuGetProcAddress: (\w+) is ours", outcome.stderr))
 
-    def test_linked(self) -> None:
-        archive = FOLDERS[0] / "libcudart_static.a"
-        if not archive.exists() or not (HEADERS / "cuda_runtime_api.h").exists():
-            self.skipTest(f"no {archive}")
-        program = self.folder / "static"
-        subprocess.run([*os.environ["GA_CC"].split(), SOURCE, "-I", HEADERS, archive, "-o", program,
-                        "-ldl", "-lrt", "-pthread"], check=True)
-        self.assertLessEqual(FOUND, self.found(str(program)))
-        streams = {"cuMemAllocAsync_ptsz", "cuMemFreeAsync_ptsz"}
-        self.assertLessEqual(streams, self.found(str(program)))  # it takes both forms
+    def files(self, name: str) -> list[Path]:
+        """Those of that name that are here, of whichever version."""
+        files = sorted({path.resolve() for folder in FOLDERS for path in folder.rglob(name)})
+        if not files:
+            self.skipTest(f"no {name} is here; scripts/install-cuda-runtimes brings some")
+        return files
 
-    def test_shared(self) -> None:
-        """Each that is here, of whichever version."""
-        libraries = sorted({path.resolve() for folder in FOLDERS
-                            for path in folder.rglob("libcudart.so.*")})
-        if not libraries:
-            self.skipTest("none is here; scripts/install-cuda-runtimes brings some")
-        for library in libraries:
+    def finds_by(self, name: str, call: str) -> None:
+        """`call` of each library of that name, with a place for what it makes."""
+        for library in self.files(name):
             with self.subTest(str(library)):
-                code = (f"import ctypes; ctypes.CDLL({str(library)!r})"
-                        ".cudaMalloc(ctypes.byref(ctypes.c_void_p()), 1000)")
+                code = f"import ctypes as c; c.CDLL({str(library)!r}).{call}"
                 self.assertLessEqual(FOUND, self.found("/usr/bin/python3", "-c", code))
+
+    def test_linked(self) -> None:
+        """What it calls is the same in all versions, so one version's headers are enough."""
+        if not (HEADERS / "cuda_runtime_api.h").exists():
+            self.skipTest(f"no headers in {HEADERS}")
+        for archive in self.files("libcudart_static.a"):
+            with self.subTest(str(archive)):
+                program = self.folder / "static"
+                subprocess.run([*os.environ["GA_CC"].split(), SOURCE, "-I", HEADERS, archive,
+                                "-o", program, "-ldl", "-lrt", "-pthread"], check=True)
+                both = {"cuMemAllocAsync_ptsz", "cuMemFreeAsync_ptsz"}  # forms it takes
+                self.assertLessEqual(FOUND | both, self.found(str(program)))
+
+    @alone("python3 leaks")
+    def test_linked_into_a_library(self) -> None:
+        """The runtime of CUDA 11.8: no wheel has it for linking."""
+        self.finds_by("libnvjpeg.so.*", "nvjpegCreateSimple(c.byref(c.c_void_p()))")
+
+    @alone("python3 leaks")
+    def test_shared(self) -> None:
+        self.finds_by("libcudart.so.*", "cudaMalloc(c.byref(c.c_void_p()), 1000)")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ them. Settings that are wrong cost a line, and change nothing else."""
 
 import json
 import os
+import shutil
 import struct
 import unittest
 from pathlib import Path
@@ -87,7 +88,8 @@ class Serving(Case):
         self.under_each("exhausted", memory=64 * MIB, specs=("vmm",), options="free=order")
         self.under_each("given_up", memory=64 * MIB, specs=("vmm",), options="free=order")
         self.under_each("in_order", specs=("vmm",), options="free=order")
-        self.under_each("not_in_order", specs=("vmm",), options="free=event")
+        for name in ("not_in_order", "not_beside"):
+            self.under_each(name, specs=("vmm",), options="free=event")
 
     def test_calls_of_the_driver(self) -> None:
         """For 1000 cuMemAlloc() and 1000 cuMemFree(), at the most (docs/cuda-preload.md)."""
@@ -112,6 +114,11 @@ class Serving(Case):
     def test_contexts_and_devices(self) -> None:
         self.under_each("contexts")
         self.under_each("two_devices", specs=("", "vmm", "slab/vmm", "cuda"), STAND_IN_DEVICES="2")
+        self.under_each("both_are_reached", specs=("", "vmm", "slab/vmm", "cuda"), STAND_IN_DEVICES="2")
+        for options in ("", "limit=100M"):
+            self.under_each("information_of_each", specs=tuple(SPECS)[1:], options=options,
+                            STAND_IN_DEVICES="2")
+        self.under_each("one_is_reset", specs=("", "vmm", "slab/vmm", "cuda"), STAND_IN_DEVICES="2")
         outcome = self.passes("serving", "two_devices", *SPECS["async"], quiet=False,
                               device="async", STAND_IN_DEVICES="2")
         self.assertRegex(outcome.stderr, r"\Agpualloc: device 0 is to be reached .*\n\Z")
@@ -279,6 +286,24 @@ class Settings(Case):
         outcome = self.run_cuda("serving", "blocks", "heap", driver="", device="vmm")
         self.assertEqual((outcome.status, outcome.stdout), (1, "no driver\n"))
 
+    @alone("its library has to be there")
+    def test_rights_of_another_user(self) -> None:
+        """The loader leaves us out of a program that runs with these."""
+        if os.statvfs(self.folder).f_flag & os.ST_NOSUID:
+            self.skipTest(f"{self.folder} is mounted nosuid")
+        program = self.folder / "cat"
+        shutil.copy("/bin/cat", program)
+        try:
+            os.chown(program, 65534, -1)
+        except PermissionError:
+            self.skipTest("only root can give a program to another user")
+        for mode, there in ((0o755, True), (0o4755, False)):
+            program.chmod(mode)
+            self.folder.chmod(0o755)
+            outcome = self.run_cuda(str(program), "/proc/self/maps", device="vmm")
+            self.assertEqual(outcome.status, 0, outcome.stderr)
+            self.assertEqual("libgpualloc-cuda.so" in outcome.stdout, there)
+
     def test_spec_is_nobodys_business_without_cuda(self) -> None:
         outcome = support.run("/bin/true", environment={"GPUALLOC_DEVICE": "bogus",
                                                         "GPUALLOC_STRICT": "1"})
@@ -320,17 +345,25 @@ class Records(Case):
         self.assertEqual([(c["cuMemAlloc_v2"], c.get("cuMemFree_v2")) for c in calls],
                          [(1, None), (10, 10)])
 
-    def test_trace(self) -> None:
+    def traced(self, case: str, **variables: str) -> list[tuple]:
+        """The records of a case under vmm."""
         path = self.folder / "trace"
-        self.passes("serving", "streams", "heap", device="vmm", GPUALLOC_TRACE=str(path))
+        self.passes("serving", case, "heap", device="vmm", GPUALLOC_TRACE=str(path), **variables)
         data = path.read_bytes()
         start = struct.unpack_from("<8sIII", data)[3]
         whole = (len(data) - start) // self.RECORD.size * self.RECORD.size
-        records = [record for record in self.RECORD.iter_unpack(data[start:start + whole])
-                   if record[6]]
+        return [record for record in self.RECORD.iter_unpack(data[start:start + whole])
+                if record[6]]
+
+    def test_trace(self) -> None:
+        records = self.traced("streams")
         self.assertGreater(len(records), 500)
         self.assertEqual({record[8:10] for record in records}, {(1, 0)})  # place, device
         self.assertGreater(len({record[4] for record in records}), 2)  # streams
+
+    def test_trace_of_two_devices(self) -> None:
+        records = self.traced("information_of_each", STAND_IN_DEVICES="2")
+        self.assertEqual([record[9] for record in records], [0, 0, 1, 1])  # a block each comes and goes
 
 
 if __name__ == "__main__":

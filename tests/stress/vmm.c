@@ -2,7 +2,7 @@
  *
  * One vmm heap under threads, on a device whose memory is the host's: each gets blocks of all
  * sizes on streams of its own and with none, writes its number into them, hands some to the next
- * thread, and gives them back on streams that are held now and then. Memory is short, so that runs
+ * thread, and gives them back on streams that are held now and then, one or all. Memory is short, so that runs
  * are joined, cut, unmapped and waited for all the time. No block is ever another's, too; what is
  * counted adds up, and nothing is left.
  */
@@ -11,6 +11,7 @@
 #include "support/random.h"
 #include "support/vmm_driver.h"
 
+#include "arena/vmm.h"
 #include "platform/cuda_driver.h"
 
 #include <string.h>
@@ -69,9 +70,9 @@ static void get(slot *s, size_t number, uint64_t *random)
 static void give(slot *s, size_t owner, size_t number, uint64_t *random)
 {
     check(s, (unsigned char)owner);
-    ga_status status = random_below(random, 2) ? ga_free_on(heap, s->block, streams[number])
-                                               : ga_free(heap, s->block);
-    NEED(status == GA_OK);
+    CUstream on[] = {streams[number], GA_VMM_EVERY_STREAM, NULL};
+    size_t how = random_below(random, 6);
+    NEED((how < 3 ? ga_free_on(heap, s->block, on[how]) : ga_free(heap, s->block)) == GA_OK);
     s->block = NULL;
 }
 

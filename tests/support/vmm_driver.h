@@ -43,14 +43,15 @@ typedef enum vmm_driver_kernels {
 
 /* What the machine is like. Zeros are good defaults. */
 typedef struct vmm_driver_options {
-    int devices;        /* 0: 1 */
-    size_t memory;      /* bytes of each device; 0: 1 GiB */
-    size_t granularity; /* a multiple of the page size; 0: 2 MiB */
-    uint64_t addresses; /* there are to reserve, from the lowest that are free on; 0: 16 TiB */
-    bool no_vmm;        /* a device without virtual memory management */
-    bool no_peers;      /* devices cannot reach each other's memory */
-    bool no_fd;         /* memory cannot be shared as a file descriptor */
-    bool fabric, rdma;  /* the device can do these */
+    int devices;            /* 0: 1 */
+    size_t memory;          /* bytes of each device; 0: 1 GiB */
+    size_t granularity;     /* a multiple of the page size; 0: 2 MiB */
+    uint64_t addresses;     /* there are to reserve, from the lowest that are free on; 0: 16 TiB */
+    bool no_vmm;            /* a device without virtual memory management */
+    bool no_peers;          /* devices cannot reach each other's memory */
+    bool no_fd;             /* memory cannot be shared as a file descriptor */
+    bool fabric, rdma;      /* the device can do these */
+    bool no_context_events; /* a driver before CUDA 12.5 */
     vmm_driver_kernels kernels;
 } vmm_driver_options;
 

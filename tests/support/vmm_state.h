@@ -41,9 +41,15 @@ struct CUstream_st {
     vmm_stream *next;
 };
 
-struct CUevent_st {
-    vmm_stream *on; /* NULL: never recorded, or its stream is gone */
+/* What one stream, or each of a context's, had put when it was recorded. */
+typedef struct vmm_mark {
+    vmm_stream *on; /* NULL: it is gone */
     uint64_t number;
+} vmm_mark;
+
+struct CUevent_st {
+    vmm_mark *marks;
+    size_t count; /* 0: never recorded */
     struct CUevent_st *next;
 };
 

@@ -127,7 +127,9 @@ static CUresult get_priority(CUstream stream, int *priority)
 static void forget_stream(const vmm_stream *gone)
 {
     for (struct CUevent_st *e = vmm.events; e; e = e->next) {
-        e->on = e->on == gone ? NULL : e->on;
+        for (size_t i = 0; i < e->count; i++) {
+            e->marks[i].on = e->marks[i].on == gone ? NULL : e->marks[i].on;
+        }
     }
     for (vmm_stream *s = vmm.streams; s; s = s->next) {
         for (unsigned i = 0; i < s->gate_count; i++) {
@@ -237,8 +239,17 @@ static CUresult event_destroy(CUevent event)
         return CUDA_ERROR_INVALID_HANDLE;
     }
     *link = event->next;
+    free(event->marks);
     free(event);
     return CUDA_SUCCESS;
+}
+
+static void mark(struct CUevent_st *e, vmm_stream *s)
+{
+    e->marks = realloc(e->marks, (e->count + 1) * sizeof *e->marks);
+    VMM_REQUIRE(e->marks != NULL);
+    put_work(s);
+    e->marks[e->count++] = (vmm_mark){s, s->put};
 }
 
 static CUresult event_record(CUevent event, CUstream stream)
@@ -249,15 +260,45 @@ static CUresult event_record(CUevent event, CUstream stream)
     if (!e || !s) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    put_work(s);
-    e->on = s;
-    e->number = s->put;
+    e->count = 0;
+    mark(e, s);
     return CUDA_SUCCESS;
+}
+
+/* Of the device whose own context is current, which has to be the one that is meant. */
+static CUresult context_record(CUcontext context, CUevent event)
+{
+    VMM_CALL(cuCtxRecordEvent)
+    struct CUevent_st *e = event_of(event);
+    int device = vmm_current_device();
+    if (!context || device < 0) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    if (!e) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    e->count = 0;
+    mark(e, &vmm.devices[device].null_stream);
+    for (vmm_stream *s = vmm.streams; s; s = s->next) {
+        if (s->device == device) {
+            mark(e, s);
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
+static bool mark_has_ended(const vmm_mark *m)
+{
+    return !m->on || has_ended(m->on, m->number);
 }
 
 static bool event_has_ended(const struct CUevent_st *event)
 {
-    return !event->on || has_ended(event->on, event->number);
+    bool ended = true;
+    for (size_t i = 0; i < event->count; i++) {
+        ended = ended && mark_has_ended(&event->marks[i]);
+    }
+    return ended;
 }
 
 static CUresult event_query(CUevent event)
@@ -279,7 +320,11 @@ static CUresult event_synchronize(CUevent event)
     }
     if (!event_has_ended(e)) {
         vmm.waits++;
-        finish(e->on);
+        for (size_t i = 0; i < e->count; i++) {
+            if (!mark_has_ended(&e->marks[i])) {
+                finish(e->marks[i].on);
+            }
+        }
     }
     return CUDA_SUCCESS;
 }
@@ -302,9 +347,15 @@ static CUresult stream_wait_event(CUstream stream, CUevent event, unsigned flags
         return CUDA_ERROR_INVALID_HANDLE;
     }
     drop_ended_gates(s);
-    if (!event_has_ended(e) && e->on != s) {
-        VMM_REQUIRE(s->gate_count < VMM_GATES);
-        s->gates[s->gate_count++] = (vmm_gate){e->on, e->number, s->put + 1};
+    uint64_t from = s->put + 1;
+    for (size_t i = 0; i < e->count; i++) {
+        const vmm_mark *m = &e->marks[i];
+        if (m->on != s && !mark_has_ended(m)) {
+            VMM_REQUIRE(s->gate_count < VMM_GATES);
+            s->gates[s->gate_count++] = (vmm_gate){m->on, m->number, from};
+        }
+    }
+    if (!event_has_ended(e)) {
         put_work(s);
     }
     return CUDA_SUCCESS;
@@ -526,6 +577,7 @@ void vmm_work_fill(ga_cuda_driver *table)
     table->cuEventCreate = event_create;
     table->cuEventDestroy = event_destroy;
     table->cuEventRecord = event_record;
+    table->cuCtxRecordEvent = vmm.options.no_context_events ? NULL : context_record;
     table->cuEventQuery = event_query;
     table->cuEventSynchronize = event_synchronize;
     table->cuMemcpyHtoDAsync = copy_in;
@@ -547,6 +599,7 @@ void vmm_work_clear(void)
     while (vmm.events) {
         struct CUevent_st *event = vmm.events;
         vmm.events = event->next;
+        free(event->marks);
         free(event);
     }
     while (vmm.streams) {

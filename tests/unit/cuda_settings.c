@@ -70,6 +70,10 @@ Test(cuda_settings, wrong)
         {"cuda:limit=99999999999999999999", "limit"},
         {"cuda:ipc=yes", "ipc: expected none, compat or handle, got \"yes\""},
         {"cuda:ipc", "ipc"},
+        {"vmm:free=sync,free=event", "vmm: free: expected once, got it twice"},
+        {"vmm:free=wait,free=event", "vmm: free: expected once, got it twice"},
+        {"cuda:limit=1G,ipc=none,limit=2G", "cuda: limit: expected once, got it twice"},
+        {"async:pinned=1G,pinned=1G", "async: pinned: expected once, got it twice"},
         {"cuda:pinned=-1", "pinned: expected a size, or none, got \"-1\""},
         {"cuda:free=now", "free: expected sync, event or order, got \"now\""},
     };

@@ -10,7 +10,6 @@
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
-#include <sys/wait.h>
 
 static void start(const char *spec, int devices)
 {
@@ -186,17 +185,16 @@ static void *alloc_first(void *unused)
 /* The child's own first call finds no lock taken; what it is told is that it has no device. */
 Test(frameworks, a_child_of_a_fork_in_the_first_call, .timeout = 60)
 {
-    int status = 0;
     start("vmm", 1);
     scene_capture_begin(); /* that the pipe is no library */
     pid_t child = first_call_fork("GPUALLOC_PLUGINS", alloc_first);
     if (child == 0) {
         _exit(ga_torch_alloc(MIB, 0, NULL) ? 1 : 0);
     }
-    bool ended = child > 0 && waitpid(child, &status, 0) == child && status == 0;
+    bool ended = first_call_child_ended(child);
     bool waited = first_call_end();
     scene_capture_end();
-    cr_assert(ended, "the child: %x", (unsigned)status);
+    cr_assert(ended, "the child did not end well");
     cr_assert(waited, "the first call did not wait");
     cr_assert(ga_torch_alloc(MIB, 0, NULL));
 }

@@ -3,6 +3,7 @@
  * The vmm backend when things fail: every call of the driver in its turn, under every operation. A
  * failed one has changed nothing, and nothing is left in the end.
  */
+#include "support/first_call.h"
 #include "support/scene.h"
 #include "support/vmm_scene.h"
 
@@ -399,10 +400,27 @@ static int use_in_child(void *unused)
     return refused && ga_heap_close(inherited) == GA_OK ? 0 : 1;
 }
 
-Test(vmm_faults, a_child_has_no_device)
+static void *open_inherited(void *unused)
 {
     inherited = vmm_open(NULL, "vmm");
     inherited_block = vmm_take(inherited, 16 * MIB);
+    return unused;
+}
+
+Test(vmm_faults, a_child_of_a_fork_that_began_before_the_first_heap, .timeout = 60)
+{
+    pid_t child = first_call_fork_around(open_inherited);
+    if (child == 0) {
+        _exit(use_in_child(NULL));
+    }
+    cr_assert(first_call_child_ended(child));
+    assert_ok(ga_free(inherited, inherited_block));
+    vmm_end(inherited);
+}
+
+Test(vmm_faults, a_child_has_no_device)
+{
+    open_inherited(NULL);
     void *cached = vmm_take(inherited, 16 * MIB);
     assert_ok(ga_free(inherited, cached));
     cr_assert_eq(scene_in_child(use_in_child, NULL), 0);

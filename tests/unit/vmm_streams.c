@@ -2,6 +2,7 @@
  *
  * The vmm backend and streams: who may have a block again that a stream may still be using.
  */
+#include "arena/vmm.h"
 #include "support/vmm_scene.h"
 
 #include <unistd.h>
@@ -388,6 +389,114 @@ Test(vmm_streams, what_the_legacy_stream_uses_is_nobody_elses)
         vmm_end(heap);
     }
 }
+
+/* ---- all streams ---------------------------------------------------------------------------- */
+
+/* One that is neither the block's nor the legacy stream has work; whoever asks meanwhile gets another
+ * block, or waits for it. */
+Test(vmm_streams, what_any_stream_uses_is_nobody_elses)
+{
+    for (size_t i = 0; i < SIZES; i++) {
+        ga_heap *heap = begin(NULL, "vmm");
+        void *block = vmm_take(heap, sizes[i]);
+        vmm_driver_hold(one);
+        uint64_t records = vmm_driver_calls("cuCtxRecordEvent");
+        assert_ok(ga_free_on(heap, block, GA_VMM_EVERY_STREAM));
+        void *anybody = vmm_take(heap, sizes[i]);
+        void *legacy = take_on(heap, sizes[i], NULL);
+        cr_assert(anybody != block && legacy != block);
+        cr_assert_leq(vmm_driver_calls("cuCtxRecordEvent"), records + 1);
+        vmm_driver_let_go(one);
+        uint64_t held = vmm_held(heap);
+        void *later = vmm_take(heap, sizes[i]);
+        cr_assert_eq(vmm_held(heap), held);
+        cr_assert_eq(vmm_driver_count().waits, 0);
+        assert_ok(ga_free(heap, later));
+        assert_ok(ga_free(heap, anybody));
+        assert_ok(ga_free(heap, legacy));
+        vmm_end(heap);
+    }
+}
+
+/* Memory for them is had by making a stream wait for all of them. */
+Test(vmm_streams, others_are_ordered_behind_all)
+{
+    CUstream streams[] = {NULL, one};
+    for (size_t i = 0; i < 2; i++) {
+        ga_heap *heap = begin(&(vmm_driver_options){.memory = 16 * MIB}, "vmm:limit=8M");
+        void *block = vmm_take(heap, 8 * MIB);
+        vmm_driver_hold(one);
+        assert_ok(ga_free_on(heap, block, GA_VMM_EVERY_STREAM));
+        uint64_t orders = vmm_driver_calls("cuStreamWaitEvent");
+        void *other = take_on(heap, 8 * MIB, streams[i]);
+        cr_assert_eq(vmm_driver_calls("cuStreamWaitEvent"), orders + 1);
+        vmm_driver_let_go(one);
+        assert_ok(ga_free_on(heap, other, streams[i]));
+        vmm_end(heap);
+    }
+}
+
+/* Frees on the legacy stream and on all of them take turns; each is behind its own. */
+Test(vmm_streams, all_and_the_legacy_stream_take_turns)
+{
+    enum {
+        BLOCKS = 100
+    };
+    void *blocks[BLOCKS];
+    ga_heap *heap = begin(NULL, "vmm");
+    for (size_t i = 0; i < BLOCKS; i++) {
+        blocks[i] = vmm_take(heap, i % 5 ? 3 * MIB : 1000);
+    }
+    vmm_driver_hold(one);
+    for (size_t i = 0; i < BLOCKS; i++) {
+        assert_ok(ga_free_on(heap, blocks[i], i / 3 % 2 ? NULL : GA_VMM_EVERY_STREAM));
+    }
+    for (size_t i = 0; i < BLOCKS; i++) {
+        void *block = vmm_take(heap, i % 5 ? 3 * MIB : 1000);
+        for (size_t k = 0; k < BLOCKS; k++) {
+            cr_assert(block != blocks[k] || k / 3 % 2, "number %zu is in use yet", k);
+        }
+    }
+    vmm_driver_let_go(one);
+    uint64_t held = vmm_held(heap);
+    for (size_t i = 0; i < 10; i++) {
+        vmm_take(heap, 3 * MIB);
+    }
+    cr_assert_eq(vmm_held(heap), held, "what was behind all of them is free");
+    assert_ok(ga_heap_reset(heap));
+    vmm_end(heap);
+}
+
+/* Without events for contexts the legacy stream's has to do. */
+static void do_without_events_for_contexts(ga_heap *heap)
+{
+    void *block = vmm_take(heap, 3 * MIB);
+    vmm_driver_hold(NULL);
+    assert_ok(ga_free_on(heap, block, GA_VMM_EVERY_STREAM));
+    void *other = vmm_take(heap, 3 * MIB);
+    cr_assert_neq(other, block);
+    vmm_driver_let_go(NULL);
+    uint64_t held = vmm_held(heap);
+    void *later = vmm_take(heap, 3 * MIB);
+    cr_assert_eq(vmm_held(heap), held);
+    assert_ok(ga_free(heap, other));
+    assert_ok(ga_free(heap, later));
+    vmm_end(heap);
+}
+
+Test(vmm_streams, all_streams_of_an_older_driver)
+{
+    do_without_events_for_contexts(begin(&(vmm_driver_options){.no_context_events = true}, "vmm"));
+}
+
+Test(vmm_streams, all_streams_of_a_driver_that_has_the_call_alone)
+{
+    ga_heap *heap = begin(NULL, "vmm");
+    vmm_driver_fail("cuCtxRecordEvent", 1, CUDA_ERROR_NOT_SUPPORTED);
+    do_without_events_for_contexts(heap);
+}
+
+/* ---- how often ------------------------------------------------------------------------------ */
 
 /* One event stands for many frees, and one question for many events. */
 Test(vmm_streams, the_legacy_stream_is_asked_after_once)

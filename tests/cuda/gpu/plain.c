@@ -9,11 +9,10 @@
  * rate: prints allocations per second on standard error, and nothing else. brief: without what is
  * wrong, asks how much memory is free, or uses all of it: for tools that look at the process.
  */
-#include <cuda_runtime_api.h>
+#include "say.h"
 
 #include <pthread.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -25,31 +24,11 @@ enum {
     RATE_PAIRS = 2000
 };
 
-static void say(const char *what, cudaError_t result)
-{
-    printf("%-40s %s\n", what, cudaGetErrorName(result));
-    cudaGetLastError();
-}
-
-static void need(const char *what, int holds)
-{
-    printf("%-40s %s\n", what, holds ? "yes" : "NO");
-}
-
 /* ---- blocks -------------------------------------------------------------------------------- */
 
 static size_t size_of(int i)
 {
     return (size_t)i * (size_t)i * 97 + 1;
-}
-
-/* Whether the block's first and last byte are `value`. */
-static int holds(const void *block, size_t size, int value)
-{
-    unsigned char ends[2] = {0, 0};
-    cudaMemcpy(&ends[0], block, 1, cudaMemcpyDeviceToHost);
-    cudaMemcpy(&ends[1], (const char *)block + size - 1, 1, cudaMemcpyDeviceToHost);
-    return ends[0] == value && ends[1] == value;
 }
 
 static void blocks(void)

@@ -3,10 +3,9 @@
  * Two processes that share blocks by the CUDA runtime's IPC, for a machine with a GPU, to be run
  * without the preload and with it (ipc=handle, ipc=compat): both are to print the same.
  */
-#include <cuda_runtime_api.h>
+#include "say.h"
 
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -34,19 +33,6 @@ static int tell(const message *m)
 static int hear(message *m)
 {
     return read(other, m, sizeof *m) == (ssize_t)sizeof *m;
-}
-
-/* Whether the block's first, middle and last byte are `value`. */
-static int holds(const char *block, size_t size, int value)
-{
-    size_t places[] = {0, size / 2, size - 1};
-    int good = 1;
-    for (int i = 0; i < 3; i++) {
-        unsigned char byte = 0;
-        good &= cudaMemcpy(&byte, block + places[i], 1, cudaMemcpyDeviceToHost) == cudaSuccess;
-        good &= byte == value;
-    }
-    return good;
 }
 
 /* Gives blocks away, and finds in them what the other has written. */

@@ -364,6 +364,7 @@ STAND_IN_API CUresult cuStreamIsCapturing(CUstream stream, int *status);
 STAND_IN_API CUresult cuStreamGetCtx(CUstream stream, CUcontext *context);
 STAND_IN_API CUresult cuCtxSynchronize(void);
 STAND_IN_API CUresult cuEventQuery(CUevent event);
+STAND_IN_API CUresult cuCtxRecordEvent(CUcontext context, CUevent event);
 
 CUresult cuStreamIsCapturing(CUstream stream, int *status)
 {
@@ -383,6 +384,13 @@ CUresult cuCtxSynchronize(void)
     CUresult result = stand_in_arrive(true);
     result = result == CUDA_SUCCESS ? stand_in_unsafe(true) : result;
     return result == CUDA_SUCCESS ? stand_in_table.cuCtxSynchronize() : result;
+}
+
+CUresult cuCtxRecordEvent(CUcontext context, CUevent event)
+{
+    CUresult result = stand_in_arrive(true);
+    result = result == CUDA_SUCCESS ? stand_in_unsafe(true) : result;
+    return result == CUDA_SUCCESS ? stand_in_table.cuCtxRecordEvent(context, event) : result;
 }
 
 CUresult cuEventQuery(CUevent event)
