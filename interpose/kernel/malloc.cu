@@ -19,17 +19,6 @@
  * Constant memory, since all threads read the same words of it. */
 __constant__ ga_kernel_heap ga_kernel_linked;
 
-/* Heaps other than the default's kind: functions of their own, so that they cost that nothing. */
-static __device__ __noinline__ void *malloc_elsewhere(size_t size)
-{
-    return ga_kernel_malloc(ga_kernel_linked, size);
-}
-
-static __device__ __noinline__ void free_elsewhere(void *block)
-{
-    ga_kernel_free(ga_kernel_linked, block);
-}
-
 /* The same as ga_kernel_malloc() and ga_kernel_free(), which would pass the view on the stack. */
 static __device__ __forceinline__ bool coalesces()
 {
@@ -37,40 +26,86 @@ static __device__ __forceinline__ bool coalesces()
            ga_kernel_linked.kind == GA_KERNEL_KIND_COALESCE;
 }
 
-/* Calls that are not the usual ones: functions of their own as well, so that those need not save
- * the registers that these take. */
-static __device__ __noinline__ void *malloc_general(size_t size)
-{
-    return coalesces() ? ga_coalesce_kernel_malloc(ga_kernel_linked, size) : malloc_elsewhere(size);
-}
-
-static __device__ __noinline__ void free_general(void *block)
-{
-    if (coalesces()) {
-        ga_coalesce_kernel_free(ga_kernel_linked, block);
-    } else {
-        free_elsewhere(block);
-    }
-}
-
+/* Whether the heap is of the default's kind, whose usual calls are slabs'. */
 static __device__ __forceinline__ bool is_plain()
 {
     return coalesces() && ga_coalesce_kernel_is_plain(ga_kernel_linked);
 }
 
+static __device__ __forceinline__ ga_sized_view slabs()
+{
+    return ga_coalesce_kernel_below(ga_kernel_linked);
+}
+
+/* Heaps of other kinds, functions of their own, so that they cost the default's nothing. */
+static __device__ __noinline__ void *malloc_elsewhere(size_t size)
+{
+    return coalesces() ? ga_coalesce_kernel_malloc(ga_kernel_linked, size)
+                       : ga_kernel_malloc(ga_kernel_linked, size);
+}
+
+static __device__ __noinline__ void free_elsewhere(void *block)
+{
+    if (coalesces()) {
+        ga_coalesce_kernel_free(ga_kernel_linked, block);
+    } else {
+        ga_kernel_free(ga_kernel_linked, block);
+    }
+}
+
+/* What malloc() and free() leave: they save by themselves the registers that they take. Callers have values in all
+ * from R16 on and in R2, so that malloc() and free() have 14 for themselves, R0 and R3 to R15 (sm_90), and save what
+ * a call takes, R20 and R21 for the address that it returns to and R2 for a barrier. All that was saved comes from
+ * the second-level cache again, behind an acquire: with each register more malloc() of 16 bytes is some 8 % slower.
+ * tests/kernel/test_linked.py sees to it. */
+static __device__ __noinline__ void *malloc_general(size_t size)
+{
+    return is_plain() ? ga_coalesce_kernel_malloc_plain(ga_kernel_linked, size)
+                      : malloc_elsewhere(size);
+}
+
+static __device__ __noinline__ void *malloc_missed(uint32_t lanes, uint32_t unit, uint32_t key,
+                                                   uint32_t taken)
+{
+    ga_sized_missed missed = {unit, key, taken};
+    return ga_sized_claim_unusual(slabs(), lanes, ga_slab_warp(), missed);
+}
+
+static __device__ __noinline__ void free_general(void *block, uint32_t lanes, uint32_t key,
+                                                 uint32_t place)
+{
+    if (!is_plain()) {
+        free_elsewhere(block);
+        return;
+    }
+    ga_sized_got got = {key, place};
+    ga_sized_free_found(slabs(), lanes, got);
+    if (key == GA_SIZED_NONE) {
+        ga_coalesce_kernel_free_plain(ga_kernel_linked, block);
+    }
+}
+
 extern "C" __device__ void *malloc(size_t size) noexcept
 {
-    void *block;
-    if (is_plain() && ga_coalesce_kernel_malloc_usual(ga_kernel_linked, size, &block)) {
-        return block;
+    if (is_plain()) {
+        ga_sized_missed missed;
+        uint32_t lanes = ga_warp_present();
+        uint32_t class_ = ga_sized_class_to(slabs(), size - 1u);
+        ga_tile tile = ga_tile_among(lanes);
+        if (ga_lanes_same(tile, class_) && class_ != GA_SIZED_NONE) {
+            void *block = ga_sized_claim_usual(slabs(), tile, class_, ga_slab_warp(), &missed);
+            return block ? block : malloc_missed(lanes, missed.unit, missed.key, missed.taken);
+        }
     }
     return malloc_general(size);
 }
 
 extern "C" __device__ void free(void *block) noexcept
 {
-    if (!is_plain() || !ga_coalesce_kernel_free_usual(ga_kernel_linked, block)) {
-        free_general(block);
+    ga_sized_got got = {GA_SIZED_NONE, 0};
+    uint32_t lanes = ga_warp_present();
+    if (!is_plain() || !ga_sized_free_usual(slabs(), ga_tile_among(lanes), block, &got)) {
+        free_general(block, lanes, got.keys, got.places);
     }
 }
 

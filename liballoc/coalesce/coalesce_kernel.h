@@ -47,7 +47,7 @@ GA_SIMT void *ga_coalesce_kernel_malloc(ga_kernel_heap heap, size_t size)
     return (void *)ga_wide_read(payload, 0);
 }
 
-/* ---- the usual calls: a small part of the above, for who has the rest as a function ---------- */
+/* ---- heaps whose usual calls are slabs': for who has the rest as functions -------------------- */
 
 /* Whether all of a heap's small blocks may be plain ones of slabs, seen at once. */
 GA_SIMT bool ga_coalesce_kernel_is_plain(ga_kernel_heap heap)
@@ -56,6 +56,19 @@ GA_SIMT bool ga_coalesce_kernel_is_plain(ga_kernel_heap heap)
     const uint32_t single = 15u << GA_COALESCE_AT_SINGLE;
     uint32_t bits = (uint32_t)(heap.words[GA_COALESCE_WORD_SHAPE] >> 32);
     return (bits & (form | single)) == GA_COALESCE_HEADERLESS << GA_COALESCE_AT_FORM;
+}
+
+/* The view of such a heap; what is always so there is constant. */
+GA_SIMT ga_coalesce_view ga_coalesce_view_of_plain(ga_kernel_heap heap)
+{
+    ga_coalesce_view view = ga_coalesce_view_of_kernel(heap);
+    view.form = GA_COALESCE_HEADERLESS;
+    view.plain = true;
+    view.single = false;
+    view.bare = GA_COALESCE_NO_BARE;
+    view.parent.kind = GA_BELOW_SIZED;
+    view.parent.noted = true;
+    return view;
 }
 
 /* The view of the slabs below such a heap. */
@@ -68,20 +81,21 @@ GA_SIMT ga_sized_view ga_coalesce_kernel_below(ga_kernel_heap heap)
     return ga_sized_view_of_kernel(below);
 }
 
-/* A lone lane, or a whole warp that wants one size class, in such a heap: as
- * ga_coalesce_kernel_malloc(). False where it is neither, or for 0 bytes, and nothing is done. */
-GA_SIMT bool ga_coalesce_kernel_malloc_usual(ga_kernel_heap heap, size_t size, void **block)
+/* Lanes that want several size classes in such a heap, or large blocks. */
+GA_SIMT void *ga_coalesce_kernel_malloc_plain(ga_kernel_heap heap, size_t size)
 {
-    ga_sized_view view = ga_coalesce_kernel_below(heap);
-    uint32_t class_ = ga_sized_class_to(view, size - 1u);
-    return class_ != GA_SIZED_NONE && ga_sized_claim_usual(view, ga_warp_present(), class_, block);
+    ga_tile tile = ga_tile_present();
+    ga_wide payload = ga_coalesce_claim(ga_coalesce_view_of_plain(heap), tile,
+                                        ga_tile_members(tile), ga_wide_all(size));
+    return (void *)ga_wide_read(payload, 0);
 }
 
-/* A lone lane that frees a plain block, or a whole warp; with check=off. False for a lane whose
- * block is none, or that calls otherwise, and nothing is done for it. */
-GA_SIMT bool ga_coalesce_kernel_free_usual(ga_kernel_heap heap, void *block)
+/* Lanes that free what is no unit of its slabs. */
+GA_SIMT void ga_coalesce_kernel_free_plain(ga_kernel_heap heap, void *payload)
 {
-    return ga_sized_free_usual(ga_coalesce_kernel_below(heap), ga_warp_present(), block);
+    ga_tile tile = ga_tile_present();
+    ga_coalesce_release(ga_coalesce_view_of_plain(heap), tile, ga_tile_members(tile),
+                        ga_wide_all((uint64_t)payload));
 }
 
 /* ---- dynamic coalescing, further ------------------------------------------------------------- */

@@ -122,6 +122,20 @@ GA_SIMT uint32_t ga_bits_down(uint32_t bits, uint32_t n)
 #endif
 }
 
+/* `n` % `m` for who goes round: on the GPU, which has no division, mostly that, else some other number; for an `m` of
+ * 0 any. */
+GA_SIMT uint32_t ga_bits_round(uint32_t n, uint32_t m)
+{
+#ifdef __CUDACC__
+    float inverse;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(__uint2float_rn(m)));
+    uint32_t rest = n - m * __float2uint_rz(__uint2float_rn(n) * inverse);
+    return (int32_t)rest < 0 ? rest + m : rest; /* a little too many were taken off */
+#else
+    return m ? n % m : n;
+#endif
+}
+
 /* Where element number `n` begins, of `size` bytes each. On the GPU one instruction: of a size that
  * is a power of two the compiler would make shifts of 64 bits, and an addition. */
 GA_SIMT char *ga_bits_element(char *base, uint32_t n, uint32_t size)

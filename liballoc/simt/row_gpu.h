@@ -172,12 +172,6 @@ GA_DEFINE_PUBLISH(, device)
 GA_DEFINE_PUBLISH(_block, block)
 GA_DEFINE_PUBLISH(_system, system)
 
-/* The same for a lane that is alone. */
-GA_SIMT void ga_lane_publish(void)
-{
-    asm volatile(GA_FENCE_RELEASE GA_SCOPE_device ";" ::: "memory");
-}
-
 /* ---- lanes ------------------------------------------------------------------------------- */
 
 #define GA_EACH_LANE(tile, mask, own)                                                              \

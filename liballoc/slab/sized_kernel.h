@@ -56,8 +56,8 @@ GA_SIMT_SLOW void *ga_sized_claim_others(ga_sized_heap *heap, uint32_t lanes, ui
 }
 
 /* Its own unit of its warp's word was taken, and `free` are those that are not: another one. */
-GA_SIMT_SLOW void *ga_sized_claim_beside(ga_sized_heap *heap, uint32_t lanes, uint32_t class_,
-                                         uint32_t number, uint32_t key, uint32_t free)
+GA_SIMT void *ga_sized_claim_beside(ga_sized_heap *heap, uint32_t lanes, uint32_t class_,
+                                    uint32_t number, uint32_t key, uint32_t free)
 {
     ga_sized_view view = ga_sized_view_of(heap);
     uint32_t bit = free & (0u - free);
@@ -67,60 +67,88 @@ GA_SIMT_SLOW void *ga_sized_claim_beside(ga_sized_heap *heap, uint32_t lanes, ui
     return ga_sized_claim_others(heap, lanes, class_, number, GA_SIZED_NONE, 0);
 }
 
-/* A unit for a lane that calls alone, `lanes` its bit: that of its number in its warp's word. */
-GA_SIMT void *ga_sized_claim_alone(ga_sized_view heap, uint32_t lanes, uint32_t class_,
-                                   uint32_t number)
+/* What a usual claim that got too little leaves to be done. */
+typedef struct ga_sized_missed {
+    uint32_t unit;  /* of the class, in bytes */
+    uint32_t key;   /* the word where it was; GA_SIZED_NONE where it was at none */
+    uint32_t taken; /* which of its bits were set before; all, where there is none */
+} ga_sized_missed;
+
+/* Units of one class for the lanes of the tile, which all call: for each that of its own number in the warp's
+ * word, by one atomic for all. NULL for all of them where one was taken; those that were not are theirs all the
+ * same. So few values are alive at a time that malloc by linking (interpose/kernel) need not save registers for
+ * it. */
+GA_SIMT void *ga_sized_claim_usual(ga_sized_view heap, ga_tile tile, uint32_t class_,
+                                   uint32_t number, ga_sized_missed *missed)
 {
-    ga_sized_spot spot;
+    ga_sized_spot home;
     ga_sized_way way = ga_sized_way_of(heap.heap->of + class_);
-    uint32_t key = GA_SIZED_NONE;
-    uint32_t taken = GA_ALL_BITS;
-    if (ga_sized_straight(way, number, &spot)) {
-        key = ga_sized_spot_key(heap, spot);
-        taken = ga_sized_ask(heap, key, lanes);
+    missed->unit = way.unit;
+    missed->key = GA_SIZED_NONE;
+    missed->taken = GA_ALL_BITS;
+    if (ga_sized_home_of(way, number, &home)) {
+        missed->key = ga_sized_spot_key(heap, home);
+        missed->taken = ga_sized_ask_own(heap, tile, missed->key);
     }
-    if (taken & lanes) {
-        return ga_sized_claim_beside(heap.heap, lanes, class_, number, key, ~taken);
-    }
-    return ga_sized_spot_pointer(heap, way.unit, spot, ga_warp_lane());
+    return missed->taken & ga_tile_lanes(tile)
+               ? NULL
+               : ga_sized_spot_pointer(heap, way.unit, home, ga_warp_lane());
 }
 
-/* Units of one class for a whole warp: all of its word. */
-GA_SIMT void *ga_sized_claim_together(ga_sized_view heap, uint32_t class_, uint32_t number)
+/* The same lanes, where that got too little. Where their word is in a region apart from the others they have asked
+ * for nothing yet. */
+GA_SIMT void *ga_sized_claim_unusual(ga_sized_view heap, uint32_t lanes, uint32_t number,
+                                     ga_sized_missed missed)
 {
-    ga_sized_way way = ga_sized_way_of(heap.heap->of + class_);
-    ga_sized_home home = ga_sized_home_of(heap, way, number);
-    uint32_t bits = home.key != GA_SIZED_NONE ? ga_sized_take_word(heap, home.key) : 0;
-    if (bits != GA_ALL_BITS) {
-        return ga_sized_claim_others(heap.heap, GA_ALL_BITS, class_, number, home.key, bits);
+    uint32_t class_ = ga_sized_class_to(heap, missed.unit - 1u);
+    if (missed.key == GA_SIZED_NONE) {
+        ga_sized_way way = ga_sized_way_of(heap.heap->of + class_);
+        uint32_t word = number < way.all ? number : ga_bits_round(number, way.all);
+        missed.key = word < way.all ? ga_sized_key(heap, way, word) : GA_SIZED_NONE;
+        if (missed.key != GA_SIZED_NONE) {
+            missed.taken = ga_sized_ask_own(heap, ga_tile_among(lanes), missed.key);
+        }
+        if (!(missed.taken & lanes)) {
+            return ga_sized_pointer(heap, missed.unit, missed.key, ga_warp_lane());
+        }
     }
-    return ga_sized_home_pointer(heap, way.unit, home, ga_warp_lane());
+    return lanes & (lanes - 1u)
+               ? ga_sized_claim_others(heap.heap, lanes, class_, number, missed.key,
+                                       lanes & ~missed.taken)
+               : ga_sized_claim_beside(heap.heap, lanes, class_, number, missed.key, ~missed.taken);
 }
 
-/* The usual calls, of a lone lane and of a whole warp that wants one class: a unit for each, or
- * NULL. False where it is another, and nothing is done. */
-GA_SIMT bool ga_sized_claim_usual(ga_sized_view heap, uint32_t lanes, uint32_t class_, void **block)
+/* The same as a function, so that the usual claim stays small. */
+GA_SIMT_SLOW void *ga_sized_claim_missed(ga_sized_heap *heap, uint32_t lanes, uint32_t number,
+                                         uint32_t unit, uint32_t key, uint32_t taken)
 {
-    if (!(lanes & (lanes - 1u))) {
-        *block = ga_sized_claim_alone(heap, lanes, class_, ga_slab_warp());
-        return true;
-    }
-    if (ga_warp_is_whole(lanes) && ga_lanes_same(ga_tile_of(32), class_)) {
-        *block = ga_sized_claim_together(heap, class_, ga_slab_warp());
-        return true;
-    }
-    return false;
+    ga_sized_missed missed = {unit, key, taken};
+    return ga_sized_claim_unusual(ga_sized_view_of(heap), lanes, number, missed);
 }
 
-/* A unit of its class for each lane that calls. */
+/* A unit of its class for each lane of the tile, which are those that call. */
+GA_SIMT void *ga_sized_claim_by(ga_sized_view heap, ga_tile tile, uint32_t class_)
+{
+    ga_sized_missed missed;
+    uint32_t lanes = ga_tile_lanes(tile);
+    uint32_t number = ga_slab_warp();
+    if (lanes & (lanes - 1u) && !ga_lanes_same(tile, class_)) {
+        return ga_sized_claim_divided(heap.heap, lanes, class_, number);
+    }
+    void *block = ga_sized_claim_usual(heap, tile, class_, number, &missed);
+    return block ? block
+                 : ga_sized_claim_missed(heap.heap, lanes, number, missed.unit, missed.key,
+                                         missed.taken);
+}
+
 GA_SIMT void *ga_sized_kernel_claim(ga_sized_view heap, uint32_t class_)
 {
-    void *block = NULL;
     uint32_t lanes = ga_warp_present();
-    if (class_ != GA_SIZED_NONE && !ga_sized_claim_usual(heap, lanes, class_, &block)) {
-        block = ga_sized_claim_divided(heap.heap, lanes, class_, ga_slab_warp());
+    if (class_ == GA_SIZED_NONE) {
+        return NULL;
     }
-    return block;
+    return ga_warp_is_whole(lanes) ? ga_sized_claim_by(heap, ga_tile_of(32), class_)
+                                   : ga_sized_claim_by(heap, ga_tile_among(lanes), class_);
 }
 
 /* A run for each lane that calls; `align` in regions, at most GA_SIZED_REGIONS_MOST. */
@@ -168,38 +196,52 @@ GA_SIMT_SLOW void ga_sized_free_others(ga_sized_heap *heap, void *block)
     }
 }
 
-/* The units at which the blocks of the tile's lanes begin: false for a lane whose block is none. */
-GA_SIMT bool ga_sized_free_units(ga_sized_view view, ga_tile tile, void *block)
+/* The units at which the blocks of the tile's lanes begin; GA_SIZED_NONE is the key of a lane whose block is
+ * none. What the lanes did with them is published. */
+GA_SIMT ga_sized_got ga_sized_free_find(ga_sized_view view, ga_tile tile, void *block)
 {
     uint32_t owner = ga_sized_owner(view, block); /* under way while the fence waits */
     ga_tile_publish(tile);
     ga_tile_gate(tile); /* the assembler would wait for it first */
     ga_sized_found found = ga_sized_find_in(view, owner, block);
     bool is_one = found.class_ != GA_SIZED_NONE && !found.offset;
-    uint32_t giving = ga_lanes_nonzero(tile, is_one);
+    ga_sized_got got = {is_one ? found.key : GA_SIZED_NONE, found.place};
+    return got;
+}
+
+/* The usual frees, of lanes that call together: all blocks are units, of one word or no two of one. False, for all
+ * of them, where it is not so: then nothing is given back, and `got` is what has been found. */
+GA_SIMT bool ga_sized_free_usual(ga_sized_view view, ga_tile tile, void *block, ga_sized_got *got)
+{
+    uint32_t lanes = ga_tile_lanes(tile);
+    *got = ga_sized_free_find(view, tile, block);
+    if (!(lanes & (lanes - 1u)) && got->keys != GA_SIZED_NONE) { /* a lone lane has nobody to ask */
+        ga_sized_give(view, got->keys, 1u << got->places);
+        return true;
+    }
+    return !ga_lanes_any(tile, got->keys == GA_SIZED_NONE) &&
+           ga_sized_release_usual(view, tile, *got);
+}
+
+/* The units of what the usual free has found. */
+GA_SIMT void ga_sized_free_found(ga_sized_view view, uint32_t lanes, ga_sized_got got)
+{
+    ga_tile tile = ga_tile_among(lanes);
+    uint32_t giving = ga_lanes_nonzero(tile, got.keys != GA_SIZED_NONE);
     if (giving) {
-        ga_sized_got got = {is_one ? found.key : GA_SIZED_NONE, found.place};
         ga_sized_release(view, tile, giving, got);
     }
-    return is_one;
 }
 
-GA_SIMT_SLOW bool ga_sized_free_some(ga_sized_heap *heap, uint32_t lanes, void *block)
+/* The same, and what is no unit. */
+GA_SIMT_SLOW void ga_sized_free_unusual(ga_sized_heap *heap, uint32_t lanes, void *block,
+                                        uint32_t key, uint32_t place)
 {
-    return ga_sized_free_units(ga_sized_view_of(heap), ga_tile_among(lanes), block);
-}
-
-/* The same for a lone lane, which waits for nobody. */
-GA_SIMT bool ga_sized_free_alone(ga_sized_view view, void *block)
-{
-    uint32_t owner = ga_sized_owner(view, block);
-    ga_lane_publish();
-    ga_sized_found found = ga_sized_find_in(view, owner, block);
-    bool is_one = found.class_ != GA_SIZED_NONE && !found.offset;
-    if (is_one) {
-        ga_sized_give(view, found.key, 1u << found.place);
+    ga_sized_got got = {key, place};
+    ga_sized_free_found(ga_sized_view_of(heap), lanes, got);
+    if (key == GA_SIZED_NONE && block) {
+        ga_sized_free_others(heap, block);
     }
-    return is_one;
 }
 
 /* Of each lane that calls, with every check. */
@@ -210,32 +252,17 @@ GA_SIMT_SLOW void ga_sized_free_checked(ga_sized_heap *heap, void *block)
                              (uint32_t)(uint64_t)block, (uint32_t)((uint64_t)block >> 32));
 }
 
-/* The usual frees, of a lone lane and of a whole warp: false where they are others, or for a lane
- * whose block is no unit. */
-GA_SIMT bool ga_sized_free_usual(ga_sized_view view, uint32_t lanes, void *block)
-{
-    if (ga_warp_is_whole(lanes)) {
-        return ga_sized_free_units(view, ga_tile_of(32), block);
-    }
-    return !(lanes & (lanes - 1u)) && ga_sized_free_alone(view, block);
-}
-
 GA_SIMT void ga_sized_kernel_free(ga_kernel_heap heap, void *block)
 {
     ga_sized_view view = ga_sized_view_of_kernel(heap);
     uint32_t lanes = ga_warp_present();
-    bool done;
+    ga_sized_got got;
     if (GA_SIZED_WORDS_CHECK(heap.words)) {
         ga_sized_free_checked(view.heap, block);
-        return;
-    }
-    if (ga_warp_is_whole(lanes) || !(lanes & (lanes - 1u))) {
-        done = ga_sized_free_usual(view, lanes, block);
-    } else {
-        done = ga_sized_free_some(view.heap, lanes, block);
-    }
-    if (!done && block) {
-        ga_sized_free_others(view.heap, block);
+    } else if (ga_warp_is_whole(lanes)
+                   ? !ga_sized_free_usual(view, ga_tile_of(32), block, &got)
+                   : !ga_sized_free_usual(view, ga_tile_among(lanes), block, &got)) {
+        ga_sized_free_unusual(view.heap, lanes, block, got.keys, got.places);
     }
 }
 

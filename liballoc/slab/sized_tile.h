@@ -114,28 +114,13 @@ GA_SIMT uint32_t ga_sized_spot_key(ga_sized_view heap, ga_sized_spot spot)
     return (spot.region << ga_sized_stride_bits(heap.region_bits)) + spot.word;
 }
 
-/* Where a whole tile begins that wants units of one class: at the word of its number. Of the tiles
- * beyond the class's last word each goes round to one, as ga_sized_start_of() has it: where few blocks
- * live at a time, those are most. */
-typedef struct ga_sized_home {
-    uint32_t key;  /* GA_SIZED_NONE: the class has no word yet */
-    bool straight; /* it is at `spot` */
-    ga_sized_spot spot;
-} ga_sized_home;
-
-GA_SIMT ga_sized_home ga_sized_home_of(ga_sized_view heap, ga_sized_way way, uint32_t number)
+/* Where a tile begins that wants units of one class: at the word of its number. Of the tiles beyond the class's
+ * last word each goes round to one: where few blocks live at a time, those are most. False where that is not in
+ * one of the regions that follow on each other, or the class has none. */
+GA_SIMT bool ga_sized_home_of(ga_sized_way way, uint32_t number, ga_sized_spot *home)
 {
-    ga_sized_home home;
-    uint32_t word = number;
-    home.straight = ga_sized_straight(way, word, &home.spot);
-    if (!home.straight && word >= way.all && way.all) {
-        word %= way.all;
-        home.straight = ga_sized_straight(way, word, &home.spot);
-    }
-    home.key = home.straight    ? ga_sized_spot_key(heap, home.spot)
-               : word < way.all ? ga_sized_key(heap, way, word)
-                                : GA_SIZED_NONE;
-    return home;
+    uint32_t word = number < way.all ? number : ga_bits_round(number, way.all);
+    return ga_sized_straight(way, word, home);
 }
 
 /* The unit at that place of the word. */
@@ -143,7 +128,7 @@ GA_SIMT char *ga_sized_spot_pointer(ga_sized_view heap, uint32_t unit, ga_sized_
                                     uint32_t place)
 {
     char *region = ga_bits_element(heap.units, spot.region, 1u << heap.region_bits);
-    return ga_bits_element(region, spot.word * 32u + place, unit);
+    return region + (spot.word * 32u + place) * unit; /* below 2^31 in a region */
 }
 
 /* The unit there. */
@@ -153,13 +138,6 @@ GA_SIMT char *ga_sized_pointer(ga_sized_view heap, uint32_t unit, uint32_t key, 
     uint64_t region = key >> bits;
     uint32_t slot = (key & ga_bits_below(bits)) * 32u + place;
     return heap.units + (region << heap.region_bits) + slot * unit; /* below 2^31 in a region */
-}
-
-GA_SIMT char *ga_sized_home_pointer(ga_sized_view heap, uint32_t unit, ga_sized_home home,
-                                    uint32_t place)
-{
-    return home.straight ? ga_sized_spot_pointer(heap, unit, home.spot, place)
-                         : ga_sized_pointer(heap, unit, home.key, place);
 }
 
 /* Whose the region is that `pointer` is in; of one that is in none, anything. Nothing is done with
@@ -729,17 +707,27 @@ GA_SIMT ga_sized_got ga_sized_claim(ga_sized_view heap, ga_tile tile, uint32_t w
     return ga_sized_claim_more(heap, tile, wanting, classes, number, taken);
 }
 
+/* The lanes of a tile ask for the bits of their numbers in the word, by one atomic: which were set before. */
+GA_SIMT uint32_t ga_sized_ask_own(ga_sized_view heap, ga_tile tile, uint32_t key)
+{
+    uint32_t lanes = ga_tile_lanes(tile);
+    uint32_t leader = ga_tile_leader(tile);
+    ga_lanes taken = ga_lanes_all(0);
+    GA_EACH_LANE(tile, 1u << leader, own)
+    {
+        ga_lane_write(&taken, own, ga_sized_ask(heap, key, lanes));
+    }
+    if (!(lanes & (lanes - 1u))) { /* a lone lane has nobody to tell */
+        return ga_lane_read(taken, leader);
+    }
+    ga_tile_sync(tile);
+    return ga_lanes_get(tile, taken, leader);
+}
+
 /* All units of the word that are free, for a whole tile of 32 lanes: the bits. */
 GA_SIMT uint32_t ga_sized_take_word(ga_sized_view heap, uint32_t key)
 {
-    ga_tile tile = ga_tile_of(32);
-    ga_lanes bits = ga_lanes_all(0);
-    GA_EACH_LANE(tile, 1u, own)
-    {
-        ga_lane_write(&bits, own, ga_sized_take(heap, key, GA_ALL_BITS));
-    }
-    ga_tile_sync(tile);
-    return ga_lanes_get(tile, bits, 0);
+    return ~ga_sized_ask_own(heap, ga_tile_of(32), key);
 }
 
 /* Units of one class for all lanes of the tile, which have got `bits` of the word `key` of their number:
@@ -792,11 +780,29 @@ GA_SIMT void ga_sized_release_word(ga_sized_view heap, ga_tile tile, ga_sized_go
     }
 }
 
+/* One unit for each lane of the tile, all of one word, or no two of one: false where it is neither, and nothing is
+ * done. The tile has called ga_tile_publish() since its lanes used them. */
+GA_SIMT bool ga_sized_release_usual(ga_sized_view heap, ga_tile tile, ga_sized_got got)
+{
+    if (ga_lanes_same(tile, got.keys)) { /* what a warp claimed */
+        ga_sized_release_word(heap, tile, got);
+        return true;
+    }
+    ga_lanes equal = ga_lanes_equal(tile, ga_tile_lanes(tile), got.keys);
+    if (ga_lanes_any(tile, equal & (equal - ga_lanes_all(1u)))) {
+        return false;
+    }
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        ga_sized_give(heap, ga_lane_read(got.keys, own), 1u << ga_lane_read(got.places, own));
+    }
+    return true;
+}
+
 /* One unit for each lane of `giving`. The tile has called ga_tile_publish() since its lanes used them. */
 GA_SIMT void ga_sized_release(ga_sized_view heap, ga_tile tile, uint32_t giving, ga_sized_got got)
 {
-    if (giving == ga_tile_lanes(tile) && ga_lanes_same(tile, got.keys)) { /* what a warp claimed */
-        ga_sized_release_word(heap, tile, got);
+    if (giving == ga_tile_lanes(tile) && ga_sized_release_usual(heap, tile, got)) {
         return;
     }
     ga_lanes bits = ga_lanes_all(1u) << got.places;

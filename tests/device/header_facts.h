@@ -18,6 +18,7 @@
     X(CUDA_ERROR_INVALID_CONTEXT)                                                                  \
     X(CUDA_ERROR_INVALID_HANDLE)                                                                   \
     X(CUDA_ERROR_NOT_READY)                                                                        \
+    X(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)                                                      \
     X(CUDA_ERROR_CONTEXT_IS_DESTROYED)                                                             \
     X(CUDA_ERROR_NOT_PERMITTED)                                                                    \
     X(CUDA_ERROR_NOT_SUPPORTED)                                                                    \

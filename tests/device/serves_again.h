@@ -103,7 +103,7 @@ static uint64_t serve(sized_rig *r, uint32_t most, uint32_t round, uint64_t *byt
  * the slash after them. */
 static void serves_again_under(int device, const char *over)
 {
-    const uint32_t rounds = suite.quick ? 2 : suite.operations ? 1000 : 5;
+    const uint32_t rounds = suite.quick ? 2 : suite.operations ? (uint32_t)suite.operations : 5;
     size_t free_bytes = 0, total = 0;
     uint64_t capacity = suite.quick ? UINT64_C(256) << 20 : UINT64_C(64) << 30;
     uint64_t *bytes = (uint64_t *)suite_memory(sizeof *bytes);
@@ -140,6 +140,11 @@ static void serves_again_under(int device, const char *over)
         READ_TALLY(r.tally);
         sized_expect_live(&r, 0, 0);
         EXPECT_STATUS(ga_heap_kernel_view(r.heap, &r.view), GA_OK);
+        if (round % 100 == 99) {
+            printf("    %u times by now, at least %llu MiB\n", round + 1,
+                   (unsigned long long)(least >> 20));
+            fflush(stdout);
+        }
     }
     printf(
         "    %u times all of %llu MiB: at least %llu MiB (%.1f %%) of 16 to 2048 bytes before the "

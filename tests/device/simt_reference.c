@@ -183,6 +183,7 @@ static void expect_bits(const simt_input *in, uint32_t lane, simt_output *out)
     }
     out->word[SIMT_bits_high32][lane] = (uint32_t)(product >> 32);
     out->word[SIMT_bits_down][lane] = bits / (1u << n % 32);
+    out->word[SIMT_bits_round][lane] = (n >> 12) % (bits % 1000u + 1u);
     out->word[SIMT_bits_quarters][lane] = quarters;
     out->word[SIMT_bits_element][lane] = (uint32_t)place ^ (uint32_t)(place >> 32) * 3u;
     uint32_t turned[2] = {n, bits}; /* one bit at a time */

@@ -245,6 +245,18 @@ class Registers(Case):
         self.assertLessEqual(used[0], 32)
 
 
+    def test_the_usual_calls_save_what_a_call_takes(self) -> None:
+        """Two registers for the address it returns to and one for a barrier, and no other."""
+        done = self.call(NVCC, ARCH, "-cubin", "-std=c++17", "-O3", "-rdc=true",
+                         "-Xptxas=-v,-maxrregcount=32", "-I", SOURCE / "liballoc/include",
+                         SOURCE / "interpose/kernel/malloc.cu", "-o", "malloc.cubin")
+        for name in ("malloc", "free"):
+            saved = re.search(rf"properties for {name}\n.* (\d+) bytes spill stores", done.stderr)
+            self.assertIsNotNone(saved, done.stdout + done.stderr)
+            assert saved is not None
+            self.assertLessEqual(int(saved[1]), 3 * 4, name)
+
+
 class Programs(Case):
     def test_by_nvcc(self) -> None:
         program = self.compile("program", PROGRAM, "-rdc=true")

@@ -46,18 +46,20 @@ static inline uint32_t sized_claim(ga_sized_heap *heap, uint32_t lanes, const ui
 static inline uint32_t sized_claim_warp(ga_sized_heap *heap, uint32_t class, uint32_t number,
                                         char **blocks)
 {
+    ga_sized_spot home;
     ga_sized_view view = ga_sized_view_of(heap);
     ga_sized_way way = ga_sized_way_of(heap->of + class);
-    ga_sized_home home = ga_sized_home_of(view, way, number);
-    uint32_t bits = home.key == GA_SIZED_NONE ? 0 : ga_sized_take_word(view, home.key);
+    bool straight = ga_sized_home_of(way, number, &home);
+    uint32_t key = straight ? ga_sized_spot_key(view, home) : GA_SIZED_NONE;
+    uint32_t bits = straight ? ga_sized_take_word(view, key) : 0;
     uint32_t count = 0;
     if (bits == GA_ALL_BITS) {
         for (uint32_t lane = 0; lane < 32; lane++) {
-            blocks[lane] = ga_sized_home_pointer(view, way.unit, home, lane);
+            blocks[lane] = ga_sized_spot_pointer(view, way.unit, home, lane);
         }
         return 32;
     }
-    ga_sized_got got = ga_sized_claim_second(view, sized_tile(), class, number, home.key, bits);
+    ga_sized_got got = ga_sized_claim_second(view, sized_tile(), class, number, key, bits);
     for (uint32_t lane = 0; lane < 32; lane++) {
         blocks[lane] = sized_pointer(heap, class, got, lane);
         count += blocks[lane] != NULL;

@@ -10,7 +10,6 @@
 #include <gpualloc/kernel.h>
 
 #include <criterion/criterion.h>
-#include <sys/wait.h>
 
 static void *publish_first(void *unused)
 {
@@ -23,7 +22,6 @@ static void *publish_first(void *unused)
 /* The child's own first call finds no lock taken. */
 Test(linked, a_child_of_a_fork_in_the_first_call, .timeout = 60)
 {
-    int status = 0;
     uint64_t before = ga_kernel_epoch();
     scene_capture_begin(); /* that the pipe is no library, and what cannot be served */
     pid_t child = first_call_fork("GPUALLOC_PLUGINS", publish_first);
@@ -31,9 +29,9 @@ Test(linked, a_child_of_a_fork_in_the_first_call, .timeout = 60)
         bool anew = ga_kernel_epoch() > before && !ga_kernel_serving(0);
         _exit(anew && ga_kernel_close(0) == GA_OK ? 0 : 1);
     }
-    bool ended = child > 0 && waitpid(child, &status, 0) == child && status == 0;
+    bool ended = first_call_child_ended(child);
     bool waited = first_call_end();
     scene_capture_end();
-    cr_assert(ended, "the child: %x", (unsigned)status);
+    cr_assert(ended, "the child did not end well");
     cr_assert(waited, "the first call did not wait");
 }

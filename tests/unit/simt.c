@@ -103,6 +103,9 @@ Test(simt, bits)
     cr_assert_eq(ga_bits_quarters(127), 27);
     cr_assert_eq(ga_bits_quarters(128), 28);
     cr_assert_eq(ga_bits_quarters(0xffffffu), 95);
+    cr_assert_eq(ga_bits_round(7, 8), 7);
+    cr_assert_eq(ga_bits_round(UINT32_MAX, 10), 5);
+    ga_bits_round(7, 0); /* any, but no fault */
     cr_assert_eq(ga_bits_mix(0), 0);
     cr_assert_eq(ga_bits_mix(1), 0x514e28b7u); /* as MurmurHash3's authors print it */
 }

@@ -213,6 +213,33 @@ Test(sized_tile, keys_by_straight_regions_and_by_the_table)
 
 /* ---- where claims begin ---------------------------------------------------------------------- */
 
+/* The word of a tile's number; of those beyond the last one goes round to each. None where that is in a region that
+ * does not follow on the others, or there is none. */
+Test(sized_tile, tiles_begin_at_their_words_and_go_round)
+{
+    for (uint32_t class = 0; class < ga_sized_class_count(BITS); class ++) {
+        uint32_t table[4] = {0, 0, 0, 90};
+        ga_sized_way way = class_of(BITS, class, table).way;
+        ga_sized_spot home;
+        cr_assert_not(ga_sized_home_of(way, 5, &home));
+        if (way.words < 2) {
+            continue; /* such a class has no straight regions */
+        }
+        way.first = 17;
+        way.all = 4 * way.words;
+        way.straight |= 3u << 6;
+        for (uint32_t number = 0; number < 3 * way.all; number++) {
+            uint32_t word = number % way.all;
+            bool straight = word < 3 * way.words;
+            cr_assert_eq(ga_sized_home_of(way, number, &home), straight, "number %u", number);
+            if (straight) {
+                cr_assert_eq(home.region, 17 + word / way.words, "number %u", number);
+                cr_assert_eq(home.word, word % way.words, "number %u", number);
+            }
+        }
+    }
+}
+
 /* Groups of n lanes of one tile have different bits; tiles have different words as long as there are as
  * many, and then tiles of one word different bits of it, as far as 32 have room for. */
 Test(sized_tile, groups_begin_where_others_do_not)
