@@ -5,7 +5,7 @@
  *
  *     bench-lfht-batch [LOG2 [THREADS [ROUNDS [HEAP [VARIANT]]]]]       22, 1, 5, slab, FHPA
  *
- * 2^LOG2 keys, scattered. "one" are single calls, "batch" calls of 512 keys each, "counts" single
+ * 2^LOG2 keys, scattered. "one" are single calls, "batch" calls of 512 keys each (of 512 calls, where they are mixed), "counts" single
  * calls of a map that counts (lfht-reclamation-2022, Figure 5.1); in every round each has its turn.
  * The figure is the median over the rounds, in millions of keys a second, then the lowest and the
  * highest; "times" is the ratio to "one", the median of the same rounds. Every answer is checked.
@@ -32,6 +32,7 @@ typedef enum workload {
     INSERT = 0,
     HIT,
     MISS,
+    MIX, /* a quarter insertions of others, a quarter removals, half lookups */
     LOADS
 } workload;
 
@@ -43,7 +44,7 @@ typedef enum manner {
 } manner;
 
 static const char *const way_names[] = {"one", "batch", "counts"};
-static const char *const load_names[] = {"insert", "hit", "miss"};
+static const char *const load_names[] = {"insert", "hit", "miss", "mix"};
 
 static struct {
     ga_heap *heap;
@@ -83,9 +84,50 @@ static void need(ga_status status)
     }
 }
 
+/* The same keys, in the same order, as `gpualloc bench lfht mix` has. */
+static ga_lfht_call mixed(const uint64_t *key, uint64_t i)
+{
+    switch (i % 4) {
+    case 0:
+        return (ga_lfht_call){GA_LFHT_INSERT, key[bench.count], key[bench.count], 0, {0}};
+    case 1:
+        return (ga_lfht_call){GA_LFHT_REMOVE, *key, 0, 0, {0}};
+    default:
+        return (ga_lfht_call){GA_LFHT_LOOKUP, *key, 0, 0, {0}};
+    }
+}
+
+/* Answers that are not what they must be, of n calls. */
+static uint64_t mixed_batch_of(const uint64_t *keys, uint64_t n)
+{
+    ga_lfht_call calls[BATCH];
+    uint64_t wrong = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        calls[i] = mixed(&keys[i], i);
+    }
+    if (bench.way == BATCHED) {
+        need(ga_lfht_batch(bench.map, calls, n, NULL));
+    }
+    for (uint64_t i = 0; i < n; i++) {
+        ga_lfht_call *c = &calls[i];
+        if (bench.way != BATCHED && c->op == GA_LFHT_LOOKUP) {
+            need(ga_lfht_lookup(bench.map, c->key, &c->was));
+        } else if (bench.way != BATCHED && c->op == GA_LFHT_REMOVE) {
+            need(ga_lfht_remove(bench.map, c->key, &c->was));
+        } else if (bench.way != BATCHED) {
+            need(ga_lfht_insert(bench.map, c->key, c->value, &c->was));
+        }
+        wrong += c->was.found != (c->op != GA_LFHT_INSERT);
+    }
+    return wrong;
+}
+
 /* Keys that have an answer which they must not have, of n. */
 static uint64_t batch_of(const uint64_t *keys, uint64_t n)
 {
+    if (bench.load == MIX) {
+        return mixed_batch_of(keys, n);
+    }
     ga_lfht_found found[BATCH];
     uint64_t wrong = 0;
     bool batched = bench.way == BATCHED;

@@ -9,8 +9,8 @@ on; figure 5.5, which compares heaps, has one for each variant, and "peers", whi
 puts what was measured in the library's own shape (--tuned) beside others' maps. INLINE, which is not
 the thesis's either, is in figures 5.6 to 5.10 with the shape that most of its results have. A panel
 has the number of threads below and a line, with the spread, for each chain length, chunk size, heap
-or variant. docs/lfht.md has the
-commands that measure them. Needs gnuplot."""
+or variant; of one number of threads a bar for each. docs/lfht.md has the commands that measure them.
+Needs gnuplot."""
 
 import json
 import pathlib
@@ -113,8 +113,11 @@ def curves_of(results: list[dict], figure: Figure, panel: tuple[str, str], page:
 
 def panel_script(number: int, title: str, unit: str, curves: dict) -> str:
     """gnuplot's lines for one panel."""
-    parts, plots = [], []
     order = sorted(curves, key=lambda name: (len(name), name))
+    threads = {t for points in curves.values() for t, _, _ in points}
+    if len(threads) == 1:
+        return bars_script(number, title, unit, [(name, curves[name][0]) for name in order])
+    parts, plots = [], []
     for place, name in enumerate(order):
         block = f"$panel{number}curve{place}"
         rows = "\n".join(f"{t} {value} {spread / 2}" for t, value, spread in sorted(curves[name]))
@@ -122,6 +125,16 @@ def panel_script(number: int, title: str, unit: str, curves: dict) -> str:
         plots.append(f"{block} using 1:2:3 with yerrorlines pointtype 7 pointsize 0.5 title '{name}'")
     parts.append(f"set title '{title}'\nset ylabel '{unit}'\nplot " + ", ".join(plots) + "\n")
     return "".join(parts)
+
+
+def bars_script(number: int, title: str, unit: str, bars: list) -> str:
+    """The same, of one number of threads: a bar for what would be a line."""
+    rows = "\n".join(f"{place} {value} {spread / 2} \"{name}\""
+                     for place, (name, (_, value, spread)) in enumerate(bars))
+    return (f"$panel{number} << END\n{rows}\nEND\n"
+            f"set title '{title}'\nset ylabel '{unit}'\nset xlabel '{bars[0][1][0]} threads'\n"
+            f"set style fill solid 0.4\nset boxwidth 0.7\nset xrange [-0.6:{len(bars) - 0.4}]\n"
+            f"plot $panel{number} using 1:2:3:xtic(4) with boxerrorbars linecolor 3 notitle\n")
 
 
 def draw(name: str, figure: Figure, results: list[dict], page: str, folder: pathlib.Path) -> bool:

@@ -3,7 +3,7 @@
  * What hazard pointers cost: a protected load beside a plain one, and retiring beside free. The
  * same for liburcu (memb, deferred frees), where it is installed.
  *
- *     bench-reclaim [--threads N,N] [--rounds N] [--ms N]
+ *     bench-reclaim [--threads N,N] [--rounds N] [--ms N] [--batch N]
  *
  * In a round all ways have their turn, each round beginning with another one. A figure is the
  * median over the rounds, with the quartiles, of the threads' processor time for one operation;
@@ -37,13 +37,13 @@ enum {
 };
 
 typedef struct node {
-    uintptr_t value;
+    void **next; /* the cell that comes after the one which leads here */
     uintptr_t more[7];
 } node;
 
 static struct {
-    unsigned threads[16], counts, rounds, ms;
-} settings = {.threads = {1, 2}, .counts = 2, .rounds = 7, .ms = 100};
+    unsigned threads[16], counts, rounds, ms, batch;
+} settings = {.threads = {1, 2}, .counts = 2, .rounds = 7, .ms = 100, .batch = 4096};
 
 static node nodes[NODES];
 static void *cells[NODES];
@@ -98,20 +98,20 @@ static double run_threads(unsigned count, double (*body)(void))
 
 /* ---- loads --------------------------------------------------------------------------------- */
 
-/* The next cell follows from what was loaded, so that loads stand in a row, as in a structure. */
+/* The next cell's address is in what was loaded, so that loads stand in a row, as in a structure. */
 #define LOADS(load, end)                                                                           \
     uint64_t began = now();                                                                        \
     uint64_t loads = 0;                                                                            \
-    uintptr_t at = 1;                                                                              \
+    void **at = &cells[1];                                                                         \
     do {                                                                                           \
         for (int i = 0; i < CHUNK; i++) {                                                          \
             const node *n = load;                                                                  \
-            at = n->value;                                                                         \
+            at = n->next;                                                                          \
             end;                                                                                   \
         }                                                                                          \
         loads += CHUNK;                                                                            \
     } while (now() - began < (uint64_t)settings.ms * 1000000u);                                    \
-    if (at >= NODES) {                                                                             \
+    if (at < cells || at >= cells + NODES) {                                                       \
         errx(1, "a wrong load");                                                                   \
     }                                                                                              \
     return (double)(now() - began) / (double)loads
@@ -119,8 +119,7 @@ static double run_threads(unsigned count, double (*body)(void))
 static double load_plain(void)
 {
     /* Acquire. Pairs with nothing: the cells stand as set_up() left them. */
-    LOADS(__atomic_load_n(&cells[at], __ATOMIC_ACQUIRE),
-          (void)0); /* as a reader that never frees */
+    LOADS(__atomic_load_n(at, __ATOMIC_ACQUIRE), (void)0); /* as a reader that never frees */
 }
 
 static ga_hazards *join(ga_domain *domain)
@@ -135,7 +134,7 @@ static ga_hazards *join(ga_domain *domain)
 static double load_protected(ga_domain *domain)
 {
     ga_hazards *mine = join(domain);
-    LOADS(ga_hazard_protect_pointer(mine, (uint32_t)i % 2u, &cells[at]), (void)0);
+    LOADS(ga_hazard_protect_pointer(mine, (uint32_t)i % 2u, at), (void)0);
 }
 
 static double load_asymmetric(void)
@@ -155,7 +154,7 @@ static double load_seq_cst(void)
 #ifdef HAVE_URCU
 static double load_urcu_section(void)
 {
-    LOADS((rcu_read_lock(), rcu_dereference(cells[at])), rcu_read_unlock());
+    LOADS((rcu_read_lock(), rcu_dereference(*at)), rcu_read_unlock());
 }
 
 static double load_urcu(void)
@@ -379,7 +378,7 @@ static void read_arguments(int argc, char **argv)
 {
     for (int i = 1; i < argc; i += 2) {
         if (i + 1 == argc) {
-            errx(2, "usage: bench-reclaim [--threads N,N] [--rounds N] [--ms N]");
+            errx(2, "usage: bench-reclaim [--threads N,N] [--rounds N] [--ms N] [--batch N]");
         }
         if (strcmp(argv[i], "--threads") == 0) {
             read_threads(argv[i + 1]);
@@ -387,6 +386,8 @@ static void read_arguments(int argc, char **argv)
             settings.rounds = number(argv[i + 1], ROUNDS_MAX);
         } else if (strcmp(argv[i], "--ms") == 0) {
             settings.ms = number(argv[i + 1], 10000);
+        } else if (strcmp(argv[i], "--batch") == 0) {
+            settings.batch = number(argv[i + 1], OBJECTS);
         } else {
             errx(2, "unknown option \"%s\"", argv[i]);
         }
@@ -397,11 +398,13 @@ static void read_arguments(int argc, char **argv)
 static void set_up(void)
 {
     for (uintptr_t i = 0; i < NODES; i++) {
-        nodes[i].value = (i * 5 + 1) % NODES;
+        nodes[i].next = &cells[(i * 5 + 1) % NODES];
         cells[i] = &nodes[i];
     }
+    ga_domain_options usual = {.options_size = sizeof usual, .batch = settings.batch};
     ga_domain_options strong = {.options_size = sizeof strong, .flags = GA_DOMAIN_SEQ_CST};
-    if (ga_domain_open(&asymmetric, NULL) != GA_OK || ga_domain_open(&seq_cst, &strong) != GA_OK ||
+    if (ga_domain_open(&asymmetric, &usual) != GA_OK ||
+        ga_domain_open(&seq_cst, &strong) != GA_OK ||
         ga_heap_open(&slab, GA_PLACE_HOST, 0, "slab") != GA_OK) {
         errx(1, "%s", ga_error_text());
     }
@@ -419,8 +422,8 @@ int main(int argc, char **argv)
     for (unsigned i = 0; i < settings.counts; i++) {
         printf("loads, %u threads\n", settings.threads[i]);
         compare(loads, settings.threads[i]);
-        printf("objects of %d bytes, %u threads, batches of 4096\n", OBJECT_BYTES,
-               settings.threads[i]);
+        printf("objects of %d bytes, %u threads, batches of %u\n", OBJECT_BYTES,
+               settings.threads[i], settings.batch);
         compare(gives, settings.threads[i]);
     }
     ga_domain_get_stats(asymmetric, &stats);

@@ -22,6 +22,8 @@
 
 #include "update.h"
 
+#include "mixed.h" /* behind the calls */
+
 typedef struct glance {
     lfht_hash *node;
     const lfht_word *place; /* in the node, or in a leaf of its chain; kept */
@@ -283,12 +285,42 @@ static ga_status insert_batch(ga_lfht *map, const uint64_t *keys, const uint64_t
     return status;
 }
 
+/* Of as many as fit the keys are looked at, which brings the nodes near; then they are made. */
+static ga_status do_some(ga_lfht *map, walk *w, ga_lfht_call *calls, uint32_t width, size_t *done)
+{
+    glance glances[LFHT_WIDTH];
+    sight saw[LFHT_WIDTH];
+    place_glances(map, glances);
+    for (uint32_t i = 0; i < width; i++) {
+        begin_glance(w, &glances[i], calls[i].key, i);
+    }
+    glance_at_all(w, glances, saw, width);
+    return do_calls(map, calls, width, done);
+}
+
+static ga_status do_batch(ga_lfht *map, ga_lfht_call *calls, size_t n, size_t *done)
+{
+    walk w;
+    ga_status status = begin(&w, map, 0, 0);
+    if (status != GA_OK) {
+        return status;
+    }
+    while (*done < n && status == GA_OK) {
+        size_t left = n - *done;
+        status =
+            do_some(map, &w, calls + *done, left < LFHT_WIDTH ? (uint32_t)left : LFHT_WIDTH, done);
+    }
+    end_glances(&w);
+    return status;
+}
+
 #define LFHT_VARIANT(variable, text, sequential)                                                   \
     const lfht_variant variable = {.put = put_key,                                                 \
                                    .remove = remove_key,                                           \
                                    .lookup = lookup,                                               \
                                    .lookup_batch = lookup_batch,                                   \
                                    .insert_batch = insert_batch,                                   \
+                                   .do_batch = do_batch,                                           \
                                    .each = each,                                                   \
                                    .make_root = ga_lfht_make_root,                                 \
                                    .clear_root = ga_lfht_clear_root,                               \

@@ -34,7 +34,9 @@ typedef enum glance_sight {
 
 enum {
     /* Behind those of trails: a change keeps what its glance has found while a trail goes there. */
-    GLANCE_SLOT_FIRST = TRAIL_MOST
+    GLANCE_SLOT_FIRST = TRAIL_MOST,
+    /* And behind those of a call's: others of its batch are on their way meanwhile. */
+    BATCH_SLOT_FIRST = GLANCE_SLOT_FIRST + 2
 };
 
 static inline lfht_word *root_place(const ga_lfht *map, uint64_t hash)

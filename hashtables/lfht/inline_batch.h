@@ -12,6 +12,8 @@
 
 #include "inline_calls.h"
 
+#include "mixed.h" /* behind the calls */
+
 enum {
     GLANCE_GROUP = 12,
     GLANCE_GROUPS = 3,
@@ -23,6 +25,15 @@ typedef struct group {
     glance glances[GLANCE_GROUP];
     uint32_t count;
 } group;
+
+/* Its slots serve another. */
+static void drop_glance(group *at, uint32_t number)
+{
+    glance *g = &at->glances[number];
+    uint32_t slot = g->slot;
+    *g = at->glances[--at->count];
+    at->glances[at->count].slot = slot;
+}
 
 /* Those that go on stay, in any order. */
 static ga_status step(const batch *b, group *at)
@@ -39,9 +50,7 @@ static ga_status step(const batch *b, group *at)
         if (saw == GOES_ON) {
             i++;
         } else {
-            uint32_t slot = g->slot;
-            *g = at->glances[--at->count];
-            at->glances[at->count].slot = slot;
+            drop_glance(at, i);
         }
     }
     return status;
@@ -70,7 +79,7 @@ static ga_status begin_group(const batch *b, group *at, const uint64_t *keys, si
 static void place_glances(group *at, uint32_t number)
 {
     for (uint32_t i = 0; i < GLANCE_GROUP; i++) {
-        at->glances[i].slot = GLANCE_SLOT_FIRST + 2 * (number * GLANCE_GROUP + i);
+        at->glances[i].slot = BATCH_SLOT_FIRST + 2 * (number * GLANCE_GROUP + i);
     }
     at->count = 0;
 }
@@ -78,7 +87,7 @@ static void place_glances(group *at, uint32_t number)
 static void end_glances(const batch *b, uint32_t groups)
 {
     for (uint32_t slot = 0; slot < 2 * groups * GLANCE_GROUP; slot++) {
-        ga_hazard_clear(&b->mine, GLANCE_SLOT_FIRST + slot);
+        ga_hazard_clear(&b->mine, BATCH_SLOT_FIRST + slot);
     }
 }
 
@@ -149,6 +158,71 @@ static ga_status insert_batch(ga_lfht *map, const uint64_t *keys, const uint64_t
                              was ? was + first : NULL, done);
     }
     end_glances(&b, 1);
+    return status;
+}
+
+/* ---- any calls ------------------------------------------------------------------------------ */
+
+/* One link further, with what that leads to on its way here. Whether it leads to another link:
+ * what a line says is the call's to see, and what is frozen or deep. */
+static inline bool approach(const batch *b, glance *g)
+{
+    lfht_word link = lfht_read(g->place);
+    bool plain = link & LINE_LINK && line_at(link) && !(link & LINE_FROZEN) && !line_is_deep(link);
+    return plain && glance_down(b, g, link) && line_is_index(link);
+}
+
+static void approach_all(const batch *b, group *at)
+{
+    for (uint32_t i = 0; i < at->count;) {
+        if (approach(b, &at->glances[i])) {
+            i++;
+        } else {
+            drop_glance(at, i);
+        }
+    }
+}
+
+/* The root's words for as many calls as make a group. */
+static void begin_calls(const batch *b, group *at, const ga_lfht_call *calls, size_t n)
+{
+    at->count = n < GLANCE_GROUP ? (uint32_t)n : GLANCE_GROUP;
+    for (uint32_t i = 0; i < at->count; i++) {
+        uint32_t slot = at->glances[i].slot;
+        at->glances[i] = glance_of(b->map, &calls[i].key, lfht_hash_of(b->map, calls[i].key));
+        at->glances[i].slot = slot;
+        __builtin_prefetch(at->glances[i].place);
+    }
+}
+
+/* Groups take turns as in a lookup's batch: while the calls of one are made, in their order, the
+ * lines of the next are on their way. */
+static ga_status do_batch(ga_lfht *map, ga_lfht_call *calls, size_t n, size_t *done)
+{
+    batch b;
+    group groups[GLANCE_GROUPS];
+    size_t turns = (n + GLANCE_GROUP - 1) / GLANCE_GROUP + 2;
+    ga_status status = begin_batch(&b, map);
+    if (status != GA_OK) {
+        return status;
+    }
+    for (uint32_t i = 0; i < GLANCE_GROUPS; i++) {
+        place_glances(&groups[i], i);
+    }
+    for (size_t turn = 0; turn < turns && status == GA_OK; turn++) {
+        size_t first = turn * GLANCE_GROUP, left = n - *done;
+        if (first < n) {
+            begin_calls(&b, &groups[turn % 3], calls + first, n - first);
+        }
+        approach_all(&b, &groups[(turn + 2) % 3]);
+        while (groups[(turn + 1) % 3].count) {
+            approach_all(&b, &groups[(turn + 1) % 3]);
+        }
+        if (turn > 1) {
+            status = do_calls(map, calls + *done, left < GLANCE_GROUP ? left : GLANCE_GROUP, done);
+        }
+    }
+    end_glances(&b, GLANCE_GROUPS);
     return status;
 }
 

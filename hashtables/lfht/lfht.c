@@ -420,6 +420,28 @@ ga_status ga_lfht_insert_batch(ga_lfht *map, const uint64_t *keys, const uint64_
     return status ? status : map->variant->insert_batch(map, keys, values, n, was, done);
 }
 
+static ga_status no_op(const ga_lfht_call *calls, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (calls[i].op > GA_LFHT_REMOVE) {
+            return ga_fail(GA_ERR_ARGUMENT, "lfht: call %zu has op=%u: expected 0 to %d", i,
+                           calls[i].op, (int)GA_LFHT_REMOVE);
+        }
+    }
+    return GA_OK;
+}
+
+ga_status ga_lfht_batch(ga_lfht *map, ga_lfht_call *calls, size_t n, size_t *done)
+{
+    size_t own = 0;
+    ga_status status = no_map(map);
+    done = done ? done : &own;
+    *done = 0;
+    status = status ? status : no_array("calls", calls, n);
+    status = status ? status : no_op(calls, n);
+    return status ? status : map->variant->do_batch(map, calls, n, done);
+}
+
 /* What threads that ended inside a call have begun is finished; hash nodes that were left go. */
 static ga_status build(ga_lfht *map, const uint64_t *keys, const uint64_t *values, size_t n)
 {

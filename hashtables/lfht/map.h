@@ -96,6 +96,7 @@ typedef struct lfht_variant {
     ga_status (*lookup_batch)(ga_lfht *map, const uint64_t *keys, size_t n, ga_lfht_found *found);
     ga_status (*insert_batch)(ga_lfht *map, const uint64_t *keys, const uint64_t *values, size_t n,
                               ga_lfht_found *was, size_t *done);
+    ga_status (*do_batch)(ga_lfht *map, ga_lfht_call *calls, size_t n, size_t *done);
     ga_status (*each)(ga_lfht *map, ga_lfht_visit *visit, void *context);
     /* The root, with every bucket empty. */
     ga_status (*make_root)(ga_lfht *map, uint32_t bits);

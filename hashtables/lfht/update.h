@@ -95,7 +95,8 @@ LFHT_INLINE outcome pass_gone(walk *w, lfht_word **place, lfht_word *word, lfht_
 /* From the bucket on. */
 LFHT_INLINE outcome pass(walk *w, aim_of aims)
 {
-    uint32_t most = lfht_last(w->node) ? UINT32_MAX : w->map->chain;
+    bool limited = lfht_last(w->node) ? GA_LFHT_MUTANT == 21 : GA_LFHT_MUTANT != 20;
+    uint32_t most = limited ? w->map->chain : UINT32_MAX;
     lfht_word *place = w->bucket;
     lfht_word word = look(w, place);
     w->count = 0;

@@ -77,6 +77,7 @@ LFHT_INLINE void keep_own(walk *w, uint32_t slot, const void *object)
  * must see what was taken out before the pair could be seen. */
 LFHT_INLINE lfht_word look(const walk *w, const lfht_word *place)
 {
+    lfht_nap();
     return LFHT_HAZARDS == LFHT_PAIRS ? ga_hazard_load(w->mine, place) : lfht_read(place);
 }
 

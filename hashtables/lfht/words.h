@@ -20,11 +20,14 @@
 #include <stdint.h>
 
 /* The stress tests weaken one thing at a time, to see that they notice, or nothing (-1): in all of
- * these builds threads give way to others between any two steps (tests/stress/meson.build). */
+ * these builds threads give way to others between any two steps, or call a function of the test's
+ * (tests/stress/meson.build). */
 #ifndef GA_LFHT_MUTANT
 #define GA_LFHT_MUTANT 0
 #endif
-#if GA_LFHT_MUTANT
+#ifdef GA_LFHT_ASIDE
+void GA_LFHT_ASIDE(void);
+#elif GA_LFHT_MUTANT
 #include <sched.h>
 #endif
 
@@ -85,7 +88,9 @@ static inline bool lfht_frozen(lfht_word bucket)
 
 static inline void lfht_nap(void)
 {
-#if GA_LFHT_MUTANT
+#ifdef GA_LFHT_ASIDE
+    GA_LFHT_ASIDE();
+#elif GA_LFHT_MUTANT
     static _Thread_local uint32_t state;
     state = state * 1664525u + 1013904223u + (uint32_t)(uintptr_t)&state;
     if (state >> 28 == 0) {

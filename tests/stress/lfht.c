@@ -163,6 +163,30 @@ static void put_some(uint64_t number, uint64_t *random)
     }
 }
 
+/* The same put in, looked for and taken out, in any order. */
+static void do_some(uint64_t number, uint64_t *random)
+{
+    static const ga_lfht_op ops[] = {GA_LFHT_INSERT, GA_LFHT_LOOKUP, GA_LFHT_REMOVE};
+    ga_lfht_call calls[SOME];
+    uint64_t numbers[SOME];
+    size_t done;
+    for (uint64_t i = 0; i < SOME; i++) {
+        numbers[i] = (number + i) % world.keys;
+        bool changes = sort_of(numbers[i]) == COMES_AND_GOES;
+        calls[i] = (ga_lfht_call){.op = changes ? ops[random_below(random, 3)] : GA_LFHT_LOOKUP,
+                                  .key = key_of(numbers[i]),
+                                  .value = value_of(numbers[i], random)};
+    }
+    NEED(ga_lfht_batch(world.map, calls, SOME, &done) == GA_OK && done == SOME);
+    for (uint64_t i = 0; i < SOME; i++) {
+        ga_lfht_found was = calls[i].was;
+        need_found(was, numbers[i]);
+        count(numbers[i], calls[i].op == GA_LFHT_INSERT   ? !was.found
+                          : calls[i].op == GA_LFHT_REMOVE ? -(int64_t)was.found
+                                                          : 0);
+    }
+}
+
 typedef struct seen {
     uint64_t always, total;
     uint64_t last;
@@ -201,7 +225,9 @@ static void work(size_t number)
     for (uint64_t step = 0; step < world.steps; step++) {
         uint64_t key = random_below(&random, world.keys);
         uint64_t batch = random_below(&random, 80);
-        if (batch < 2) {
+        if (batch == 2) {
+            do_some(key, &random);
+        } else if (batch < 2) {
             batch ? look_at_some(key) : put_some(key, &random);
         } else if (random_below(&random, 4) == 0 || sort_of(key) == NEVER) {
             look(key);

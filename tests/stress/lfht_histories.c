@@ -50,12 +50,20 @@ _Static_assert((int)ALL <= (int)HISTORY_MOST, "a history has room for all calls"
 
 /* ---- histories ------------------------------------------------------------------------------ */
 
+/* What of a thread's calls are made as batches. */
+typedef enum batched {
+    NO_CALLS = 0,
+    SAME_CALLS, /* of one kind, which follow one another */
+    ANY_CALLS,
+    BATCHES
+} batched;
+
 static struct {
     ga_heap *heap;
     ga_lfht *map;
     history_call calls[ALL];
     uint64_t histories, keys, threads;
-    bool batches;
+    batched batches;
     uint64_t clock;    /* seq_cst: moments */
     uint32_t arrivals; /* seq_cst: threads that have come to a barrier */
 } world;
@@ -135,13 +143,40 @@ static void do_batch(history_call *calls, uint32_t n)
     }
 }
 
-/* In half of the maps batches, where there are two calls that make one. */
+static void do_mixed_batch(history_call *calls, uint32_t n)
+{
+    static const ga_lfht_op ops[HISTORY_KINDS] = {
+        [HISTORY_LOOKUP] = GA_LFHT_LOOKUP,           [HISTORY_INSERT] = GA_LFHT_INSERT,
+        [HISTORY_UPSERT] = GA_LFHT_UPSERT,           [HISTORY_REPLACE] = GA_LFHT_REPLACE,
+        [HISTORY_COMPARE] = GA_LFHT_COMPARE_REPLACE, [HISTORY_REMOVE] = GA_LFHT_REMOVE};
+    ga_lfht_call batch[CALLS];
+    for (uint32_t i = 0; i < n; i++) {
+        const history_call *c = &calls[i];
+        batch[i] = (ga_lfht_call){ops[c->kind], c->key, c->value, c->expected, {false, 0}};
+    }
+    uint64_t began = history_moment(&world.clock);
+    ga_status status = ga_lfht_batch(world.map, batch, n, NULL);
+    uint64_t ended = history_moment(&world.clock);
+    NEED(status == GA_OK);
+    for (uint32_t i = 0; i < n; i++) {
+        calls[i].found = batch[i].was.found;
+        calls[i].was = batch[i].was.value;
+        calls[i].began = began;
+        calls[i].ended = ended;
+    }
+}
+
+/* In two thirds of the maps batches, where there are two calls that make one. */
 static void do_calls(history_call *calls)
 {
-    bool batches = world.batches;
+    if (world.batches == ANY_CALLS) {
+        do_mixed_batch(calls, CALLS / 2);
+        do_mixed_batch(calls + CALLS / 2, CALLS - CALLS / 2);
+        return;
+    }
     for (uint32_t i = 0, n; i < CALLS; i += n) {
         n = 1;
-        while (batches && i + n < CALLS && calls[i + n].kind == calls[i].kind) {
+        while (world.batches == SAME_CALLS && i + n < CALLS && calls[i + n].kind == calls[i].kind) {
             n++;
         }
         if (n > 1 && (calls[i].kind == HISTORY_INSERT || calls[i].kind == HISTORY_LOOKUP)) {
@@ -256,7 +291,7 @@ int main(int argc, char **argv)
         uint64_t random = world.histories + 7;
         world.threads = 2 + random_below(&random, 3);
         world.keys = 1 + random_below(&random, KEYS_MOST);
-        world.batches = random_below(&random, 2);
+        world.batches = (batched)random_below(&random, BATCHES);
         world.arrivals = 0;
         open_map();
         stress_threads(world.threads, work);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * The lock-free hash trie map in one thread: each variant beside an array that says what must be in
- * it; the caller's functions; what is counted and visited.
+ * it; the caller's functions; what is counted and visited; the memory it takes.
  */
 #include "lfht_subject.h"
 
 #include "support/expect.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 /* ---- beside an array ------------------------------------------------------------------------ */
@@ -172,5 +173,45 @@ Test(lfht, visits_in_order_and_may_be_changed_meanwhile)
         assert_ok(ga_lfht_each(v.map, take_out, &v));
         cr_assert_eq(v.visited, 60);
         assert_ok(ga_lfht_close(v.map));
+    }
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+/* With the library's own shape, over `slab`. */
+Test(lfht, takes_few_bytes_for_a_key_and_gives_them_back)
+{
+    enum {
+        KEYS = 1 << 19,      /* as many for a bucket of the root as of 2^22 */
+        BYTES = 48,          /* for a key, at most */
+        HELD_EMPTY = 2 << 20 /* when all have gone, by the heap */
+    };
+    static const ga_lfht_variant variants[] = {GA_LFHT_FHPA, GA_LFHT_INLINE};
+    for (size_t v = 0; v < 2; v++) {
+        ga_lfht *map;
+        ga_stats stats;
+        ga_heap *heap = open_heap("slab");
+        ga_lfht_options options = {
+            .options_size = sizeof options, .variant = variants[v], .heap = heap, .expected = KEYS};
+        assert_ok(ga_lfht_open(&map, &options));
+        for (uint64_t key = 0; key < KEYS; key++) {
+            assert_ok(ga_lfht_insert(map, key, key, NULL));
+        }
+        assert_ok(ga_heap_stats(heap, &stats));
+        cr_assert_leq(stats.live_bytes, (uint64_t)BYTES * KEYS, "%s: %" PRIu64 " bytes a key",
+                      ga_lfht_variant_text(variants[v]), stats.live_bytes / KEYS);
+        for (uint64_t key = 0; key < KEYS; key++) {
+            assert_ok(ga_lfht_remove(map, key, NULL));
+        }
+        assert_ok(ga_lfht_drain(map));
+        assert_ok(ga_heap_stats(heap, &stats));
+        cr_assert_eq(stats.live_blocks, 1, "the root is left");
+        assert_ok(ga_trim(heap, 0));
+        assert_ok(ga_heap_stats(heap, &stats));
+        cr_assert(stats.held_bytes > 0 && stats.held_bytes <= HELD_EMPTY,
+                  "%s: %" PRIu64 " bytes held", ga_lfht_variant_text(variants[v]),
+                  stats.held_bytes);
+        assert_ok(ga_lfht_close(map));
+        assert_ok(ga_heap_close(heap));
     }
 }

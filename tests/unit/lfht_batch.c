@@ -50,12 +50,50 @@ static ga_status put_many(subject *s, uint64_t *random, size_t *done)
     return status;
 }
 
+/* What the call answers and leaves behind, by the array. */
+static void expect_call(ga_lfht_found *now, const ga_lfht_call *c)
+{
+    expect_was(c->was, *now, c->key);
+    bool writes = c->op == GA_LFHT_UPSERT || (c->op == GA_LFHT_INSERT && !now->found) ||
+                  (c->op == GA_LFHT_REPLACE && now->found) ||
+                  (c->op == GA_LFHT_COMPARE_REPLACE && now->found && now->value == c->expected);
+    if (writes) {
+        *now = (ga_lfht_found){true, c->value};
+    } else if (c->op == GA_LFHT_REMOVE) {
+        *now = (ga_lfht_found){false, 0};
+    }
+}
+
+/* Calls of all kinds, of keys some of which come again: in their order. */
+static ga_status do_many(subject *s, uint64_t *random, size_t *done)
+{
+    ga_lfht_call calls[BATCH_MOST];
+    uint64_t numbers[BATCH_MOST], n = random_below(random, BATCH_MOST + 1);
+    for (uint64_t i = 0; i < n; i++) {
+        bool again = i && !random_below(random, 3);
+        numbers[i] = again ? numbers[random_below(random, i)] : random_below(random, SUBJECT_KEYS);
+        calls[i] = (ga_lfht_call){(uint32_t)random_below(random, GA_LFHT_REMOVE + 1),
+                                  subject_key(numbers[i]),
+                                  random_below(random, 3),
+                                  random_below(random, 3),
+                                  {true, 77}};
+    }
+    ga_status status = ga_lfht_batch(s->map, calls, n, done);
+    cr_assert_eq(*done == n, status == GA_OK);
+    for (uint64_t i = 0; i < *done; i++) {
+        expect_call(&s->array[numbers[i]], &calls[i]);
+    }
+    return status;
+}
+
 static void work_in_batches(subject *s, uint64_t seed)
 {
     uint64_t random = seed;
     size_t done;
     for (int i = 0; i < 30; i++) {
         assert_ok(put_many(s, &random, &done));
+        look_many(s, &random);
+        assert_ok(do_many(s, &random, &done));
         look_many(s, &random);
         for (int j = 0; j < 80; j++) {
             assert_ok(subject_step(s, 4, random_below(&random, SUBJECT_KEYS), 0));
@@ -94,6 +132,7 @@ static bool batches_fail(ga_lfht_variant variant, uint64_t nth)
     assert_ok(ga_lfht_open(&s.map, &options));
     for (int i = 0; i < 3; i++) {
         refused += put_many(&s, &random, &done) != GA_OK;
+        refused += do_many(&s, &random, &done) != GA_OK;
     }
     cr_assert_leq(refused, 1);
     for (uint64_t i = 0; i < SUBJECT_KEYS; i++) {

@@ -147,6 +147,17 @@ Test(lfht_options, refuses_arrays_that_are_not_there)
                  "lfht: no map: expected one that is open");
     assert_fails(ga_lfht_build(map, keys, keys, SIZE_MAX / 16), GA_ERR_MEMORY,
                  "lfht: no memory to sort 1152921504606846975 keys: expected 48 bytes for each");
+    ga_lfht_call calls[2] = {{.op = GA_LFHT_INSERT}, {.op = GA_LFHT_REMOVE + 1}};
+    done = 7;
+    assert_fails(ga_lfht_batch(map, calls, 2, &done), GA_ERR_ARGUMENT,
+                 "lfht: call 1 has op=6: expected 0 to 5");
+    cr_assert_eq(done, 0);
+    cr_assert_eq(ga_lfht_size(map), 0, "nothing of the batch was done");
+    assert_fails(ga_lfht_batch(map, NULL, 2, &done), GA_ERR_ARGUMENT,
+                 "lfht: no array of calls for 2 keys: expected a pointer");
+    assert_fails(ga_lfht_batch(NULL, calls, 1, NULL), GA_ERR_ARGUMENT,
+                 "lfht: no map: expected one that is open");
+    assert_ok(ga_lfht_batch(map, NULL, 0, NULL));
     assert_ok(ga_lfht_lookup_batch(map, NULL, 0, NULL));
     assert_ok(ga_lfht_insert_batch(map, NULL, NULL, 0, NULL, NULL));
     assert_ok(ga_lfht_build(map, NULL, NULL, 0));
@@ -163,6 +174,7 @@ Test(lfht_options, knows_a_checked_map_that_is_closed)
         ga_lfht_found found;
         ga_lfht_stats stats;
         uint64_t key = 1, seen = 0;
+        ga_lfht_call call = {.op = GA_LFHT_LOOKUP};
         ga_lfht_options options = small_options((ga_lfht_variant)v, NULL);
         options.flags |= GA_LFHT_CHECK;
         assert_ok(ga_lfht_open(&map, &options));
@@ -171,6 +183,7 @@ Test(lfht_options, knows_a_checked_map_that_is_closed)
         assert_fails(ga_lfht_insert(map, 2, 2, NULL), GA_ERR_ARGUMENT, sentence);
         assert_fails(ga_lfht_lookup(map, 1, &found), GA_ERR_ARGUMENT, sentence);
         assert_fails(ga_lfht_remove(map, 1, &found), GA_ERR_ARGUMENT, sentence);
+        assert_fails(ga_lfht_batch(map, &call, 1, NULL), GA_ERR_ARGUMENT, sentence);
         assert_fails(ga_lfht_lookup_batch(map, &key, 1, &found), GA_ERR_ARGUMENT, sentence);
         assert_fails(ga_lfht_insert_batch(map, &key, &key, 1, NULL, NULL), GA_ERR_ARGUMENT,
                      sentence);

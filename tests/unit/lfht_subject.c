@@ -41,13 +41,6 @@ ga_lfht_options narrow_options(ga_lfht_variant variant, ga_heap *heap)
     return options;
 }
 
-uint64_t hash_same(void *context, uint64_t key)
-{
-    (void)context;
-    (void)key;
-    return 0;
-}
-
 uint64_t hash_low_bits(void *context, uint64_t key)
 {
     (void)context;

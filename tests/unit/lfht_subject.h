@@ -7,6 +7,8 @@
 
 #include <gpualloc/lfht.h>
 
+#include "support/hashes.h"
+
 enum {
     SUBJECT_KEYS = 300
 };
@@ -27,8 +29,7 @@ ga_lfht_options small_options(ga_lfht_variant variant, ga_heap *heap);
 /* INLINE, too, asks for memory for almost every key. */
 ga_lfht_options narrow_options(ga_lfht_variant variant, ga_heap *heap);
 
-/* Of all keys the same; of all keys the bits that are looked at first; the key. */
-uint64_t hash_same(void *context, uint64_t key);
+/* Of all keys the bits that are looked at first; the key. */
 uint64_t hash_low_bits(void *context, uint64_t key);
 uint64_t hash_itself(void *context, uint64_t key);
 

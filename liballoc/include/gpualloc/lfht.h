@@ -161,6 +161,35 @@ GA_API ga_status ga_lfht_lookup_batch(ga_lfht *map, const uint64_t *keys, size_t
 GA_API ga_status ga_lfht_insert_batch(ga_lfht *map, const uint64_t *keys, const uint64_t *values,
                                       size_t n, ga_lfht_found *was, size_t *done);
 
+typedef enum ga_lfht_op {
+    GA_LFHT_LOOKUP = 0,
+    GA_LFHT_INSERT,
+    GA_LFHT_UPSERT,
+    GA_LFHT_REPLACE,
+    GA_LFHT_COMPARE_REPLACE,
+    GA_LFHT_REMOVE
+} ga_lfht_op;
+
+/* A call that is one of many. */
+typedef struct ga_lfht_call {
+    uint32_t op; /* a ga_lfht_op */
+    uint64_t key;
+    uint64_t value;    /* of what puts one in */
+    uint64_t expected; /* of GA_LFHT_COMPARE_REPLACE */
+    ga_lfht_found was; /* the answer */
+} ga_lfht_call;
+
+/* n calls of any kind, one after the other in the order of the array: each at its own moment during
+ * the call, as if made by itself. What the next ones wait for from memory comes while others are
+ * made: batches of some dozens and more, in maps larger than the caches, take a fraction of the
+ * time. Other threads' calls come in between. `done` may be NULL.
+ *
+ * GA_ERR_MEMORY    as in the call that failed: *done says how many were made, with their answers;
+ *                  none behind these was. n where all were
+ * GA_ERR_ARGUMENT  the array is NULL and n is not 0; an `op` that is none: *done is 0, and none was
+ *                  made */
+GA_API ga_status ga_lfht_batch(ga_lfht *map, ga_lfht_call *calls, size_t n, size_t *done);
+
 /* Put n keys and values into a map that is empty and that no other thread is using: all or none. Of
  * equal keys the first goes in. Its nodes are made as insertions would have left them, without the
  * steps in between. Needs 48 bytes for each key meanwhile, from the C library.
