@@ -81,7 +81,7 @@ static inline ga_status ga_slabhash_device_begin_at(ga_slabhash_device *table,
     record.there = record.making = 1;
     record.stages[0].rows = view.rows;
     record.stages[0].buckets = view.buckets;
-    record.stages[0].wanted = view.buckets / 8u;
+    record.stages[0].wanted = view.buckets / GA_SLABHASH_WANTS;
     table->view.rows = view.rows;
     table->view.buckets = table->view.apart = view.buckets;
     /* Not asynchronous: the record is on this stack. */
@@ -104,7 +104,7 @@ static inline ga_status ga_slabhash_device_drop_stages(ga_slabhash_device *table
         ga_slabhash_view view = table->view;
         ga_slabhash_device_at(&view, record->stages + i);
         if (view.rows != keep) {
-            status = ga_slabhash_device_drop(table, view, stream);
+            status = ga_slabhash_device_drop(table, view, false, stream);
         }
     }
     return status;

@@ -30,6 +30,11 @@
 
 #include "hash_tile.h"
 
+enum {
+    GA_SLABHASH_SHARE_MOST =
+        4 /* places of a slab for one lane: in sets; tiles are of 8 lanes at least */
+};
+
 /* From where to where. */
 typedef struct ga_slabhash_shift {
     ga_slabhash_view from, to;
@@ -51,57 +56,83 @@ GA_SIMT uint32_t *ga_slabhash_bucket_row(ga_slabhash_view table, uint32_t bucket
 
 /* ---- open or shut: bit 1 of the mark --------------------------------------------------------- */
 
-/* Whether the new bucket is OPEN: the same for all lanes. */
+/* Whether the new bucket is OPEN, for the calling lane. */
+GA_SIMT bool ga_slabhash_own_is_open(uint32_t kind, const uint32_t *row)
+{
+    uint32_t mark;
+    if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
+        mark = ga_load_acquire(row + GA_SLABHASH_MARK); /* O2: acquire. Pairs with O1 */
+    } else {
+        const uint64_t *both = (const uint64_t *)(const void *)(row + GA_SLABHASH_MARK);
+        /* O2: acquire. Pairs with O1: all pairs that were to come are there. */
+        mark = (uint32_t)ga_load64_acquire(both);
+    }
+    return !(mark & 2u);
+}
+
+/* The same for all lanes. */
 GA_SIMT bool ga_slabhash_is_open(uint32_t kind, ga_tile tile, const uint32_t *row)
 {
     uint32_t leader = ga_tile_leader(tile);
-    ga_lanes mark = ga_lanes_all(0);
+    ga_lanes open = ga_lanes_all(0);
     ga_tile_sync(tile); /* what was read before was, by whichever lane */
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
-            /* O2: acquire. Pairs with O1 */
-            ga_lane_write(&mark, own, ga_load_acquire(row + GA_SLABHASH_MARK));
-        } else {
-            const uint64_t *both = (const uint64_t *)(const void *)(row + GA_SLABHASH_MARK);
-            /* O2: acquire. Pairs with O1: all pairs that were to come are there. */
-            ga_lane_write(&mark, own, (uint32_t)ga_load64_acquire(both));
-        }
+        ga_lane_write(&open, own, ga_slabhash_own_is_open(kind, row) ? 1u : 0u); /* O2 */
     }
     ga_tile_sync(tile); /* what the leader acquired all have */
-    return !(ga_lanes_get(tile, mark, leader) & 2u);
+    return ga_lanes_get(tile, open, leader) != 0;
 }
 
-/* Open it. True for one caller, the first. */
+/* Open it, by the calling lane. True for one caller, the first. */
+GA_SIMT bool ga_slabhash_own_opens(uint32_t kind, uint32_t *row)
+{
+    if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
+        /* O1: release. Pairs with O2 */
+        return (ga_and_acq_rel(row + GA_SLABHASH_MARK, ~2u) & 2u) != 0;
+    }
+    /* O1: release, and acquire: what others brought. Pairs with O2. */
+    return (ga_and64_acq_rel((uint64_t *)(void *)(row + GA_SLABHASH_MARK), ~UINT64_C(2)) & 2u) != 0;
+}
+
 GA_SIMT bool ga_slabhash_open_bucket(uint32_t kind, ga_tile tile, uint32_t *row)
 {
     uint32_t leader = ga_tile_leader(tile);
-    ga_lanes before = ga_lanes_all(0);
+    ga_lanes first = ga_lanes_all(0);
     ga_slabhash_nap();
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        uint32_t mark;
-        if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
-            mark = ga_and_acq_rel(row + GA_SLABHASH_MARK, ~2u); /* O1: release. Pairs with O2 */
-        } else {
-            /* O1: release, and acquire: what others brought. Pairs with O2. */
-            mark = (uint32_t)ga_and64_acq_rel((uint64_t *)(void *)(row + GA_SLABHASH_MARK),
-                                              ~UINT64_C(2));
-        }
-        ga_lane_write(&before, own, mark & 2u);
+        ga_lane_write(&first, own, ga_slabhash_own_opens(kind, row) ? 1u : 0u); /* O1 */
     }
     ga_tile_sync(tile);
-    return ga_lanes_get(tile, before, leader) != 0;
+    return ga_lanes_get(tile, first, leader) != 0;
 }
 
 /* ---- freezing -------------------------------------------------------------------------------- */
 
-/* One attempt at a place, as loaded: true where nothing of it can change any more. */
-GA_SIMT bool ga_slabhash_freeze_pair(uint32_t kind, ga_tile tile, uint32_t *at, ga_row row,
-                                     uint32_t place)
+/* What a place holds, as the calling lane reads it. Relaxed: who wants more acquires it (V2). */
+GA_SIMT void ga_slabhash_read_own(uint32_t kind, const uint32_t *place, uint64_t *key,
+                                  uint64_t *value)
 {
-    uint64_t key = ga_slabhash_key_at(kind, tile, row, place);
-    uint64_t value = ga_slabhash_value_at(kind, tile, row, place);
+    const uint64_t *wide = (const uint64_t *)(const void *)place;
+    if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
+        *key = ga_load_relaxed(place); /* relaxed: see above */
+        *value = 0;
+        return;
+    }
+    *key = ga_load64_relaxed(wide); /* relaxed: see above */
+    if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64) {
+        *value = ga_load64_relaxed(wide + 1); /* relaxed: see above */
+        return;
+    }
+    *value = *key >> 32;
+    *key = (uint32_t)*key;
+}
+
+/* One attempt of the calling lane at a place that holds this: true where nothing of it can change
+ * any more. */
+GA_SIMT bool ga_slabhash_freeze_own(uint32_t kind, uint32_t *place, uint64_t key, uint64_t value)
+{
     bool empty = key == (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 ? GA_SLABHASH_EMPTY
                                                                      : (uint32_t)GA_SLABHASH_EMPTY);
     if (empty && GA_SLABHASH_MUTANT == 10) {
@@ -116,53 +147,123 @@ GA_SIMT bool ga_slabhash_freeze_pair(uint32_t kind, ga_tile tile, uint32_t *at, 
     switch (GA_SLABHASH_MODE(kind)) {
     case GA_SLABHASH_SET32:
         return (!empty && key & GA_SLABHASH_FROZEN32) ||
-               ga_slabhash_swap32(tile, at + place, (uint32_t)key,
-                                  empty ? GA_SLABHASH_DELETED
-                                        : (uint32_t)key | GA_SLABHASH_FROZEN32);
+               ga_slabhash_own_swap32(place, (uint32_t)key,
+                                      empty ? GA_SLABHASH_DELETED
+                                            : (uint32_t)key | GA_SLABHASH_FROZEN32);
     case GA_SLABHASH_MAP32:
         return (!empty && key & GA_SLABHASH_FROZEN32) ||
-               ga_slabhash_swap64(tile, at + place, ga_slabhash_pair(key, value),
-                                  empty ? ga_slabhash_pair(GA_SLABHASH_DELETED, UINT32_MAX)
-                                        : ga_slabhash_pair(key | GA_SLABHASH_FROZEN32, value));
+               ga_slabhash_own_swap64(place, ga_slabhash_pair(key, value),
+                                      empty ? ga_slabhash_pair(GA_SLABHASH_DELETED, UINT32_MAX)
+                                            : ga_slabhash_pair(key | GA_SLABHASH_FROZEN32, value));
     default:
         if (empty) {
-            return ga_slabhash_swap64(tile, at + place, key, GA_SLABHASH_SEALED_KEY);
+            return ga_slabhash_own_swap64(place, key, GA_SLABHASH_SEALED_KEY);
         }
         return key == GA_SLABHASH_SEALED_KEY || ga_slabhash_is_frozen64(value) ||
-               ga_slabhash_swap64(tile, at + place + 2, value,
-                                  value < GA_SLABHASH_FROZEN64 ? value | GA_SLABHASH_FROZEN64
-                                                               : GA_SLABHASH_FROZEN_GONE);
+               ga_slabhash_own_swap64(place + 2, value,
+                                      value < GA_SLABHASH_FROZEN64 ? value | GA_SLABHASH_FROZEN64
+                                                                   : GA_SLABHASH_FROZEN_GONE);
     }
 }
 
-/* All places of the slab, each again until it is. */
-GA_SIMT void ga_slabhash_freeze_slab(uint32_t kind, ga_tile tile, uint32_t *at)
+/* Places of a slab that one lane of a tile looks after: it has every eighth, or so. */
+GA_SIMT uint32_t ga_slabhash_share_of(uint32_t kind, ga_tile tile)
 {
-    uint32_t left = ga_slabhash_places(kind);
-    while (left) {
-        ga_row row = ga_slabhash_look(kind, tile, at);
-        for (uint32_t rest = left; rest; rest &= rest - 1u) {
-            if (ga_slabhash_freeze_pair(kind, tile, at, row, ga_bits_lowest(rest))) {
-                left &= ~(rest & (0u - rest));
+    return GA_SLABHASH_WORDS / (ga_slabhash_width(kind) * ga_tile_size(tile));
+}
+
+/* The `i`th of lane `own`: all lanes' first places come before their second ones. */
+GA_SIMT uint32_t ga_slabhash_place_of(uint32_t kind, ga_tile tile, uint32_t own, uint32_t i)
+{
+    return (own + i * ga_tile_size(tile)) * ga_slabhash_width(kind);
+}
+
+/* All places of the slab, each lane its own, again until they are: all loads of a lane are under way
+ * together, and so are its swaps. Here and below a tile that does not ask only goes along, where
+ * tiles are abreast. */
+GA_SIMT void ga_slabhash_freeze_slab(uint32_t kind, ga_tile tile, uint32_t *at, bool asks)
+{
+    GA_EACH_LANE(tile, asks ? ga_tile_lanes(tile) : 0, own)
+    {
+        uint64_t keys[GA_SLABHASH_SHARE_MOST], values[GA_SLABHASH_SHARE_MOST];
+        bool done;
+        do {
+            GA_UNROLL
+            for (uint32_t i = 0; i < GA_SLABHASH_SHARE_MOST; i++) {
+                uint32_t place = ga_slabhash_place_of(kind, tile, own, i);
+                if (place < ga_slabhash_places_end(kind)) {
+                    ga_slabhash_read_own(kind, at + place, keys + i, values + i);
+                }
             }
+            ga_slabhash_nap();
+            done = true;
+            GA_UNROLL
+            for (uint32_t i = 0; i < GA_SLABHASH_SHARE_MOST; i++) {
+                uint32_t place = ga_slabhash_place_of(kind, tile, own, i);
+                if (place < ga_slabhash_places_end(kind)) {
+                    done = ga_slabhash_freeze_own(kind, at + place, keys[i], values[i]) && done;
+                }
+            }
+        } while (!done);
+    }
+    ga_tile_sync(tile); /* what each lane froze is frozen for all */
+}
+
+/* See to it that nothing is chained behind the slab any more: what is, or SEALED. */
+GA_SIMT uint32_t ga_slabhash_seal(uint32_t kind, ga_tile tile, uint32_t *row, bool asks)
+{
+    uint32_t leader = ga_tile_leader(tile);
+    ga_lanes stands = ga_lanes_all(GA_SLABHASH_SEALED);
+    ga_slabhash_nap();
+    GA_EACH_LANE(tile, asks ? 1u << leader : 0, own)
+    {
+#if GA_SLABHASH_MUTANT == 12
+        (void)kind;
+        ga_lane_write(&stands, own, ga_load_relaxed(row + GA_SLABHASH_NEXT));
+#else
+        ga_lane_write(&stands, own, ga_slabhash_own_link(kind, row, GA_SLABHASH_SEALED)); /* L1 */
+#endif
+    }
+    ga_tile_sync(tile); /* what the leader did is seen by all */
+    return ga_lanes_get(tile, stands, leader);
+}
+
+/* Follow a link of a chain, as ga_slabhash_follow(). */
+GA_SIMT bool ga_slabhash_go_on_to(uint32_t kind, ga_slabhash_view table, ga_tile tile,
+                                  uint32_t **row, uint32_t link, bool asks)
+{
+    bool more = asks && link != GA_SLABHASH_NO_SLAB && link != GA_SLABHASH_SEALED;
+    ga_tile_sync(tile); /* the link was read, by whichever lane, before each lane acquires */
+    GA_EACH_LANE(tile, more ? ga_tile_lanes(tile) : 0, own)
+    {
+        (void)own;
+        if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
+            (void)ga_load_acquire(*row + GA_SLABHASH_NEXT); /* L2. Pairs with L1 */
+        } else {
+            /* L2: acquire. Pairs with L1. */
+            (void)ga_load64_acquire((uint64_t *)(void *)(*row + GA_SLABHASH_MARK));
         }
     }
+    *row = more ? ga_slabhash_row(table, link) : *row;
+    return more;
 }
 
-/* The bucket and its chain, to the end. */
+/* A bucket and its chain, to the end, of each tile that asks. */
+GA_SIMT void ga_slabhash_freeze_chain(uint32_t kind, ga_slabhash_view table, ga_tile tile,
+                                      uint32_t bucket, bool asks)
+{
+    uint32_t *row = ga_slabhash_bucket_row(table, bucket);
+    while (ga_lanes_any(tile, ga_lanes_all(asks ? 1u : 0u))) {
+        ga_slabhash_freeze_slab(kind, tile, row, asks);
+        uint32_t link = ga_slabhash_seal(kind, tile, row, asks);
+        asks = ga_slabhash_go_on_to(kind, table, tile, &row, link, asks);
+    }
+}
+
 GA_SIMT void ga_slabhash_freeze_bucket(uint32_t kind, ga_slabhash_view table, ga_tile tile,
                                        uint32_t bucket)
 {
-    ga_slabhash_walk walk = ga_slabhash_walk_chain(table, bucket);
-    uint32_t link;
-    do {
-        ga_slabhash_freeze_slab(kind, tile, walk.row);
-#if GA_SLABHASH_MUTANT == 12
-        link = ga_row_get(tile, ga_slabhash_look(kind, tile, walk.row), GA_SLABHASH_NEXT);
-#else
-        link = ga_slabhash_link(kind, tile, walk.row, GA_SLABHASH_SEALED);
-#endif
-    } while (ga_slabhash_follow(kind, table, tile, &walk, link));
+    ga_slabhash_freeze_chain(kind, table, tile, bucket, true);
 }
 
 /* ---- bringing pairs over --------------------------------------------------------------------- */
@@ -191,25 +292,49 @@ GA_SIMT bool ga_slabhash_extend(uint32_t kind, ga_slabhash_shift shift, ga_tile 
     return ga_slabhash_follow(kind, shift.to, tile, to, link);
 }
 
-/* Put the pair in the place where it must be, unless somebody has: it is never empty again. */
+/* Whether a place that holds this has a pair, frozen or not. */
+GA_SIMT bool ga_slabhash_is_live(uint32_t kind, uint64_t key, uint64_t value)
+{
+    if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64) {
+        return key < GA_SLABHASH_SEALED_KEY && value < GA_SLABHASH_FROZEN_GONE;
+    }
+    return key < GA_SLABHASH_DELETED && !(ga_slabhash_frees(kind) && key == GA_SLABHASH_FREE);
+}
+
+/* Put the pair in the place where it must be, unless somebody has: it is never empty again. By the
+ * calling lane. */
+GA_SIMT void ga_slabhash_bring_own(uint32_t kind, uint32_t *place, uint64_t key, uint64_t value)
+{
+    ga_slabhash_nap();
+    switch (GA_SLABHASH_MODE(kind)) {
+    case GA_SLABHASH_SET32:
+        (void)ga_slabhash_own_swap32(place, (uint32_t)GA_SLABHASH_EMPTY, (uint32_t)key);
+        return;
+    case GA_SLABHASH_MAP32:
+#if GA_SLABHASH_MUTANT == 14
+        /* Pairs with V2, as the swap below; a store, which is what must be noticed. */
+        ga_store64_release((uint64_t *)(void *)place, ga_slabhash_pair(key, value));
+#else
+        (void)ga_slabhash_own_swap64(place, GA_SLABHASH_EMPTY, ga_slabhash_pair(key, value));
+#endif
+        return;
+    default:
+        (void)ga_slabhash_own_swap64(place, GA_SLABHASH_EMPTY,
+                                     key); /* else he may have stopped here */
+        ga_slabhash_nap();
+        (void)ga_slabhash_own_swap64(place + 2, GA_SLABHASH_UNSET, value);
+    }
+}
+
 GA_SIMT void ga_slabhash_bring(uint32_t kind, ga_tile tile, uint32_t *place, uint64_t key,
                                uint64_t value)
 {
-#if GA_SLABHASH_MUTANT == 14
-    if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP32) {
-        ga_slabhash_nap();
-        /* Pairs with V2, as the swap below; a store, which is what must be noticed. */
-        ga_store64_release((uint64_t *)(void *)place, ga_slabhash_pair(key, value));
-        return;
+    GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+    {
+        (void)own;
+        ga_slabhash_bring_own(kind, place, key, value);
     }
-#endif
-    if (GA_SLABHASH_MODE(kind) != GA_SLABHASH_MAP64) {
-        (void)ga_slabhash_fill(kind, tile, place, key, value);
-        return;
-    }
-    (void)ga_slabhash_swap64(tile, place, GA_SLABHASH_EMPTY,
-                             key); /* else he may have stopped here */
-    (void)ga_slabhash_swap64(tile, place + 2, GA_SLABHASH_UNSET, value);
+    ga_tile_sync(tile); /* what the leader did is seen by all */
 }
 
 GA_SIMT uint64_t ga_slabhash_rehash(ga_slabhash_shift shift, uint64_t key)
@@ -427,26 +552,30 @@ GA_SIMT uint64_t ga_slabhash_seek_all(uint32_t kind, ga_slabhash_shift shift, ga
     return ga_slabhash_find_all_growing(kind, table, tile, hash, key, values, room, &moved);
 }
 
-/* Any other operation, which is allowed: the new bucket is opened first. `shift.to` may have no
- * rows, as above. */
-GA_SIMT ga_slabhash_answer ga_slabhash_change_growing(uint32_t kind, ga_slabhash_shift shift,
-                                                      ga_tile tile, ga_slab_claimed *claimed,
-                                                      uint64_t hash, ga_slabhash_change_to to,
-                                                      bool *opened)
+/* Any operation but a search, in one generation. */
+GA_SIMT ga_slabhash_answer ga_slabhash_change_in(uint32_t kind, ga_slabhash_view table,
+                                                 ga_tile tile, ga_slab_claimed *claimed,
+                                                 uint64_t hash, ga_slabhash_change_to to)
 {
-    ga_slabhash_view table = shift.from;
-    if (shift.to.rows) {
-        uint32_t opening = ga_slabhash_shift_bucket(kind, shift, tile, claimed,
-                                                    ga_slabhash_bucket(shift.to, hash));
-        *opened = opening == GA_SLABHASH_OPENED;
-        table = shift.to;
-        if (opening == GA_SLABHASH_SHUT) {
-            return ga_slabhash_say(GA_SLABHASH_FULL, 0);
-        }
-    }
     ga_slabhash_walk walk = ga_slabhash_walk_path(table, hash);
     return to.op == GA_SLABHASH_DELETE ? ga_slabhash_remove(kind, table, tile, walk, to.key)
                                        : ga_slabhash_put(kind, table, tile, walk, claimed, to);
+}
+
+/* The generation in which a key may be changed: the newer one, where its bucket is OPEN then. It has
+ * no rows where there was no slab for that. `shift.to` may have none, as above. */
+GA_SIMT ga_slabhash_view ga_slabhash_for_change(uint32_t kind, ga_slabhash_shift shift,
+                                                ga_tile tile, ga_slab_claimed *claimed,
+                                                uint64_t hash, bool *opened)
+{
+    if (!shift.to.rows) {
+        return shift.from;
+    }
+    uint32_t opening =
+        ga_slabhash_shift_bucket(kind, shift, tile, claimed, ga_slabhash_bucket(shift.to, hash));
+    *opened = opening == GA_SLABHASH_OPENED;
+    shift.to.rows = opening == GA_SLABHASH_SHUT ? NULL : shift.to.rows;
+    return shift.to;
 }
 
 /* One operation of any kind, with everything checked. */
@@ -458,9 +587,12 @@ GA_SIMT ga_slabhash_answer ga_slabhash_do_growing(uint32_t kind, ga_slabhash_shi
     if (!ga_slabhash_has(kind, to.op) || !ga_slabhash_allowed(kind, to.op, to.key, to.value)) {
         return ga_slabhash_say(GA_SLABHASH_REFUSED, 0);
     }
-    return to.op == GA_SLABHASH_SEARCH
-               ? ga_slabhash_seek(kind, shift, tile, hash, to.key)
-               : ga_slabhash_change_growing(kind, shift, tile, claimed, hash, to, opened);
+    if (to.op == GA_SLABHASH_SEARCH) {
+        return ga_slabhash_seek(kind, shift, tile, hash, to.key);
+    }
+    ga_slabhash_view table = ga_slabhash_for_change(kind, shift, tile, claimed, hash, opened);
+    return table.rows ? ga_slabhash_change_in(kind, table, tile, claimed, hash, to)
+                      : ga_slabhash_say(GA_SLABHASH_FULL, 0);
 }
 
 /* DELETEALL, as ga_slabhash_remove_each(): also FULL, where there is no slab to open the bucket. */
@@ -468,18 +600,10 @@ GA_SIMT uint32_t ga_slabhash_remove_growing(uint32_t kind, ga_slabhash_shift shi
                                             ga_slab_claimed *claimed, uint64_t hash, uint64_t key,
                                             uint64_t *count, bool *opened)
 {
-    ga_slabhash_view table = shift.from;
-    if (shift.to.rows) {
-        uint32_t opening = ga_slabhash_shift_bucket(kind, shift, tile, claimed,
-                                                    ga_slabhash_bucket(shift.to, hash));
-        *opened = opening == GA_SLABHASH_OPENED;
-        table = shift.to;
-        if (opening == GA_SLABHASH_SHUT) {
-            return GA_SLABHASH_FULL;
-        }
-    }
-    return ga_slabhash_remove_each(kind, table, tile, ga_slabhash_walk_path(table, hash), key,
-                                   count);
+    ga_slabhash_view table = ga_slabhash_for_change(kind, shift, tile, claimed, hash, opened);
+    return table.rows ? ga_slabhash_remove_each(kind, table, tile,
+                                                ga_slabhash_walk_path(table, hash), key, count)
+                      : GA_SLABHASH_FULL;
 }
 
 #endif

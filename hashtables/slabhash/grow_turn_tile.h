@@ -36,6 +36,7 @@
 #define GPUALLOC_SLABHASH_GROW_TURN_TILE_H
 
 #include "grow_tile.h"
+#include "near_tile.h"
 
 #ifdef __CUDACC__
 #include <gpualloc/slab/sized_kernel.h>
@@ -43,11 +44,14 @@
 
 enum {
     GA_SLABHASH_STAGES = 32,
-    GA_SLABHASH_RUN = 8,         /* buckets that an operation opens */
-    GA_SLABHASH_PART = 64,       /* buckets that are cleared at once */
-    GA_SLABHASH_SAMPLE = 32,     /* buckets that are looked at to see how full a table is */
-    GA_SLABHASH_GROWS_AT = 45,   /* of 100 places of these: else more buckets are no help */
+    GA_SLABHASH_RUN = 8,       /* groups of buckets that an operation opens */
+    GA_SLABHASH_GROUP = 16,    /* the most buckets that one bucket's pairs are brought to at once */
+    GA_SLABHASH_PART = 64,     /* buckets that are cleared at once */
+    GA_SLABHASH_SAMPLE = 32,   /* buckets that are looked at to see how full a table is */
+    GA_SLABHASH_GROWS_AT = 35, /* of 100 places of these: else more buckets are no help */
+    GA_SLABHASH_WANTS = 32,    /* one in so many buckets has a slab: then they are asked for */
     GA_SLABHASH_TIMES_MOST = 16, /* as many buckets at once */
+    GA_SLABHASH_SMALL = 1 << 19, /* up to so many buckets become four times as many at least */
     GA_SLABHASH_SELDOM = 16      /* requests between two looks at the record */
 };
 
@@ -270,7 +274,7 @@ GA_SIMT uint32_t ga_slabhash_fullness(uint32_t kind, ga_slabhash_view table, ga_
 GA_SIMT uint32_t ga_slabhash_more(uint32_t buckets, uint32_t chained)
 {
     uint64_t slabs = (uint64_t)buckets + chained;
-    uint32_t times = 2;
+    uint32_t times = buckets <= GA_SLABHASH_SMALL / 4u ? 4u : 2u;
     while (times < GA_SLABHASH_TIMES_MOST && (uint64_t)buckets * times * 2u < slabs * 3u) {
         times *= 2u;
     }
@@ -294,7 +298,7 @@ GA_SIMT void ga_slabhash_make_stage(ga_slabhash_growing *growing, ga_tile tile, 
         if (rows) {
             stage->rows = (uint32_t *)rows;
             stage->buckets = buckets;
-            stage->wanted = buckets / 8u;
+            stage->wanted = buckets / GA_SLABHASH_WANTS;
             ga_store_release(&stage->ready, 1u); /* Y1: release. Pairs with Y2 */
         } else {
             ga_store_relaxed(&stage[-1].wanted, later); /* relaxed: a figure */
@@ -348,11 +352,9 @@ GA_SIMT void ga_slabhash_note_opened(ga_slabhash_growing *growing, ga_tile tile,
                                      const ga_slabhash_stand *stand, uint32_t opened)
 {
     ga_slabhash_stage *next = growing->stages + stand->number + 1u;
-    bool last = ga_slabhash_complete(tile, &next->opened, opened, stand->next_buckets);
-    if (!last && !(GA_SLABHASH_MUTANT == 23 && opened)) {
-        return;
-    }
-    GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+    bool last = ga_slabhash_complete(tile, &next->opened, opened, stand->next_buckets) ||
+                (GA_SLABHASH_MUTANT == 23 && opened);
+    GA_EACH_LANE(tile, last ? 1u << ga_tile_leader(tile) : 0, own)
     {
         (void)own;
         /* H1: release. Pairs with H2. Nobody else does this: one counts the last bucket. */
@@ -361,36 +363,268 @@ GA_SIMT void ga_slabhash_note_opened(ga_slabhash_growing *growing, ga_tile tile,
     ga_tile_sync(tile);
 }
 
-/* Open buckets of the newer stage from `first` on: how many were. */
+/* A group: the buckets of the newer stage that have their pairs from one of the older. */
+GA_SIMT uint32_t ga_slabhash_times(ga_slabhash_shift shift)
+{
+    return shift.to.buckets / shift.from.buckets;
+}
+
+/* Whether one of the group is shut: each lane asks for its own. */
+GA_SIMT bool ga_slabhash_is_shut(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
+                                 uint32_t first, bool asks)
+{
+    ga_lanes shut = ga_lanes_all(0);
+    ga_tile_sync(tile); /* what was read before was, by whichever lane */
+    GA_EACH_LANE(tile, asks ? ga_tile_lanes(tile) : 0, own)
+    {
+        for (uint32_t i = own; i < ga_slabhash_times(shift); i += ga_tile_size(tile)) {
+            if (!ga_slabhash_own_is_open(kind, ga_slabhash_bucket_row(shift.to, first + i))) {
+                ga_lane_write(&shut, own, 1u);
+            }
+        }
+    }
+    ga_tile_sync(tile); /* what a lane acquired all have */
+    return ga_lanes_nonzero(tile, shut) != 0;
+}
+
+/* The sum of what the tile's lanes hold; abreast, too. */
+GA_SIMT uint32_t ga_slabhash_sum(ga_tile tile, ga_lanes lanes)
+{
+    uint32_t sum = 0;
+    for (uint32_t i = 0; i < ga_tile_size(tile); i++) {
+        sum += ga_lanes_get(tile, lanes, i);
+    }
+    return sum;
+}
+
+/* How many pairs each of a group has been brought, 8 bits each: the same in all lanes. */
+typedef struct ga_slabhash_brought {
+    uint32_t word[GA_SLABHASH_GROUP / 4];
+} ga_slabhash_brought;
+
+GA_SIMT uint32_t ga_slabhash_brought_to(const ga_slabhash_brought *brought, uint32_t i)
+{
+    uint32_t count = 0;
+    GA_UNROLL
+    for (uint32_t w = 0; w < GA_SLABHASH_GROUP / 4u; w++) {
+        count |= w == i / 4u ? brought->word[w] >> i % 4u * 8u : 0;
+    }
+    return count & 0xffu;
+}
+
+GA_SIMT void ga_slabhash_brought_one(ga_slabhash_brought *brought, uint32_t i)
+{
+    GA_UNROLL
+    for (uint32_t w = 0; w < GA_SLABHASH_GROUP / 4u; w++) {
+        brought->word[w] += w == i / 4u ? 1u << i % 4u * 8u : 0;
+    }
+}
+
+/* What each lane brings of a slab, and to which of the group. */
+typedef struct ga_slabhash_carried {
+    ga_lanes key, key_high, value, value_high;
+    ga_lanes to;
+} ga_slabhash_carried;
+
+/* Each lane's `round`th place: the mask of those that have a pair. */
+GA_SIMT uint32_t ga_slabhash_take_up(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
+                                     const uint32_t *row, uint32_t first, uint32_t round, bool asks,
+                                     ga_slabhash_carried *load)
+{
+    ga_lanes live = ga_lanes_all(0);
+    GA_EACH_LANE(tile, asks ? ga_tile_lanes(tile) : 0, own)
+    {
+        uint32_t place = ga_slabhash_place_of(kind, tile, own, round);
+        uint64_t key = GA_SLABHASH_EMPTY, value = 0;
+        if (place < ga_slabhash_places_end(kind)) {
+            ga_slabhash_read_own(kind, row + place, &key, &value);
+        }
+        if (ga_slabhash_is_live(kind, key, value)) {
+            ga_slabhash_seen(kind, row + place);
+            key = ga_slabhash_plain_key(kind, key);
+            value = ga_slabhash_plain_value(kind, value);
+            uint64_t hash = ga_slabhash_rehash(shift, key);
+            ga_lane_write(&load->key, own, (uint32_t)key);
+            ga_lane_write(&load->key_high, own, (uint32_t)(key >> 32));
+            ga_lane_write(&load->value, own, (uint32_t)value);
+            ga_lane_write(&load->value_high, own, (uint32_t)(value >> 32));
+            ga_lane_write(&load->to, own, ga_slabhash_bucket(shift.to, hash) - first);
+            ga_lane_write(&live, own, 1u);
+        }
+    }
+    return ga_lanes_nonzero(tile, live);
+}
+
+/* Bring it: in the order of places, so lower lanes first. False where it is more than one of the
+ * group has places for. */
+GA_SIMT bool ga_slabhash_put_down(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
+                                  uint32_t first, uint32_t lanes, const ga_slabhash_carried *load,
+                                  ga_slabhash_brought *brought)
+{
+    ga_lanes equal = ga_lanes_equal(tile, lanes, load->to);
+    ga_lanes over = ga_lanes_all(0);
+    GA_EACH_LANE(tile, lanes, own)
+    {
+        uint32_t i = ga_lane_read(load->to, own);
+        uint32_t before = ga_bits_count(ga_lane_read(equal, own) & ga_bits_below(own));
+        uint32_t place = (ga_slabhash_brought_to(brought, i) + before) * ga_slabhash_width(kind);
+        if (place < ga_slabhash_places_end(kind)) {
+            ga_slabhash_bring_own(kind, ga_slabhash_bucket_row(shift.to, first + i) + place,
+                                  ga_slabhash_wide(load->key, load->key_high, own),
+                                  ga_slabhash_wide(load->value, load->value_high, own));
+        } else {
+            ga_lane_write(&over, own, 1u);
+        }
+    }
+    for (uint32_t lane = 0; lane < ga_tile_size(tile); lane++) {
+        uint32_t i = ga_lanes_get(tile, load->to, lane);
+        if (lanes >> lane & 1u) {
+            ga_slabhash_brought_one(brought, i);
+        }
+    }
+    return ga_lanes_nonzero(tile, over) == 0;
+}
+
+/* Bring what stands in a frozen bucket to its group, as ga_slabhash_bring_all() does one by one, each
+ * lane its own. False, with some of it done, where a bucket of the group needs a second slab. */
+GA_SIMT bool ga_slabhash_bring_group(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
+                                     uint32_t source, bool asks)
+{
+    uint32_t first = source * ga_slabhash_times(shift), leader = ga_tile_leader(tile);
+    uint32_t *row = ga_slabhash_bucket_row(shift.from, source);
+    bool fits = ga_slabhash_times(shift) <= GA_SLABHASH_GROUP;
+    ga_slabhash_brought brought = {{0}};
+    ga_slabhash_carried load;
+    load.key = load.key_high = load.value = load.value_high = load.to = ga_lanes_all(0);
+    asks = asks && fits;
+    while (ga_lanes_any(tile, ga_lanes_all(asks ? 1u : 0u))) {
+        GA_UNROLL
+        for (uint32_t round = 0; round < GA_SLABHASH_SHARE_MOST; round++) {
+            if (round < ga_slabhash_share_of(kind, tile)) { /* the same for all */
+                uint32_t lanes =
+                    ga_slabhash_take_up(kind, shift, tile, row, first, round, asks, &load);
+                fits =
+                    ga_slabhash_put_down(kind, shift, tile, first, lanes, &load, &brought) && fits;
+            }
+        }
+        ga_lanes link = ga_lanes_all(GA_SLABHASH_SEALED);
+        asks = asks && fits;
+        GA_EACH_LANE(tile, asks ? 1u << leader : 0, own)
+        {
+            /* relaxed: frozen; who goes on acquires it */
+            ga_lane_write(&link, own, ga_load_relaxed(row + GA_SLABHASH_NEXT));
+        }
+        asks = ga_slabhash_go_on_to(kind, shift.from, tile, &row, ga_lanes_get(tile, link, leader),
+                                    asks);
+    }
+    return fits;
+}
+
+/* The same with as many slabs behind the new buckets as it takes: false where there is none. */
+GA_SIMT bool ga_slabhash_bring_slabs(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
+                                     ga_slab_claimed *claimed, uint32_t source)
+{
+    for (uint32_t i = 0; i < ga_slabhash_times(shift); i++) {
+        ga_slabhash_goal goal;
+        goal.bucket = source * ga_slabhash_times(shift) + i;
+        goal.at = ga_slabhash_walk_chain(shift.to, goal.bucket);
+        goal.place = 0;
+        if (!ga_slabhash_bring_all(kind, shift, tile, claimed, source, &goal)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Open the buckets of the group: how many were opened by this. */
+GA_SIMT uint32_t ga_slabhash_open_each(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
+                                       uint32_t source, bool asks)
+{
+    uint32_t first = source * ga_slabhash_times(shift);
+    ga_lanes opened = ga_lanes_all(0);
+    ga_slabhash_nap();
+    ga_tile_sync(tile); /* what any lane brought comes before what each opens */
+    GA_EACH_LANE(tile, asks ? ga_tile_lanes(tile) : 0, own)
+    {
+        uint32_t count = 0;
+        for (uint32_t i = own; i < ga_slabhash_times(shift); i += ga_tile_size(tile)) {
+            count +=
+                ga_slabhash_own_opens(kind, ga_slabhash_bucket_row(shift.to, first + i)) ? 1 : 0;
+        }
+        ga_lane_write(&opened, own, count);
+    }
+    ga_tile_sync(tile);
+    return ga_slabhash_sum(tile, opened);
+}
+
+/* See to it that the whole group is OPEN, as ga_slabhash_shift_bucket() does for one: how many this
+ * call has opened. Where there is no slab they stay shut. Tiles may be abreast. */
+GA_SIMT uint32_t ga_slabhash_shift_group(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
+                                         ga_slab_claimed *claimed, uint32_t source, bool asks)
+{
+    asks = ga_slabhash_is_shut(kind, shift, tile, source * ga_slabhash_times(shift), asks);
+    if (!ga_lanes_any(tile, ga_lanes_all(asks ? 1u : 0u))) {
+        return 0;
+    }
+    ga_slabhash_freeze_chain(kind, shift.from, tile, source, asks);
+#if GA_SLABHASH_MUTANT == 13
+    (void)ga_slabhash_open_each(kind, shift, tile, source, asks);
+#endif
+    bool fits = ga_slabhash_bring_group(kind, shift, tile, source, asks);
+    if (asks && !fits) { /* seldom, and each tile for itself */
+        asks =
+            ga_slabhash_bring_slabs(kind, shift, ga_tile_of(ga_tile_size(tile)), claimed, source);
+    }
+    ga_tile_sync(tile); /* abreast again */
+    return ga_slabhash_open_each(kind, shift, tile, source, asks);
+}
+
+/* Open groups of the newer stage from that of `first` on: how many buckets were. */
 GA_SIMT uint32_t ga_slabhash_open_from(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
                                        ga_slab_claimed *claimed, uint64_t first, uint32_t count)
 {
     uint32_t opened = 0;
-    for (uint32_t i = 0; i < count && first + i < shift.to.buckets; i++) {
-        uint32_t opening =
-            ga_slabhash_shift_bucket(kind, shift, tile, claimed, (uint32_t)first + i);
-        opened += opening == GA_SLABHASH_OPENED ? 1u : 0u;
+    for (uint32_t i = 0; i < count && first + i < shift.from.buckets; i++) {
+        opened += ga_slabhash_shift_group(kind, shift, tile, claimed, (uint32_t)first + i, true);
     }
     return opened;
 }
 
-/* Open the buckets of a run that nobody has been given yet; once all have, of one in eight calls
- * each: there may be some for which there was no slab. */
+/* The first group of a run that nobody has been given yet; once all have, of one in eight calls each:
+ * there may be some for which there was no slab. GA_NONE: of none. */
+GA_SIMT uint32_t ga_slabhash_next_run(ga_slabhash_shift shift, ga_slabhash_growing *growing,
+                                      ga_tile tile, const ga_slabhash_stand *stand, bool asks)
+{
+    uint64_t runs = ((uint64_t)shift.from.buckets + GA_SLABHASH_RUN - 1u) / GA_SLABHASH_RUN;
+    uint32_t leader = ga_tile_leader(tile);
+    ga_lanes group = ga_lanes_all(GA_NONE);
+    GA_EACH_LANE(tile, asks ? 1u << leader : 0, own)
+    {
+        /* relaxed: hands out runs */
+        uint64_t run = ga_add64_relaxed(&growing->stages[stand->number + 1u].cursor, 1u);
+        bool again = run >= runs;
+        run = again ? run - runs : run;
+        if (!again || run % 8u == 0) {
+            run = again ? run / 8u % runs : run;
+            ga_lane_write(&group, own, (uint32_t)run * GA_SLABHASH_RUN);
+        }
+    }
+    return ga_lanes_get(tile, group, leader);
+}
+
+/* Open the groups of such a run: how many buckets were. */
 GA_SIMT uint32_t ga_slabhash_open_some(uint32_t kind, ga_slabhash_shift shift,
                                        ga_slabhash_growing *growing, ga_tile tile,
-                                       ga_slab_claimed *claimed, const ga_slabhash_stand *stand)
+                                       ga_slab_claimed *claimed, const ga_slabhash_stand *stand,
+                                       bool asks)
 {
-    uint64_t runs = ((uint64_t)shift.to.buckets + GA_SLABHASH_RUN - 1u) / GA_SLABHASH_RUN;
-    uint64_t run = ga_slabhash_reserve(tile, &growing->stages[stand->number + 1u].cursor, 1u);
-    if (run >= runs) {
-        run -= runs;
-        if (run % 8u) {
-            return 0;
-        }
-        run = run / 8u % runs;
+    uint32_t first = ga_slabhash_next_run(shift, growing, tile, stand, asks);
+    uint32_t opened = 0;
+    for (uint32_t i = 0; i < GA_SLABHASH_RUN; i++) {
+        bool is = first != GA_NONE && first + i < shift.from.buckets;
+        opened += ga_slabhash_shift_group(kind, shift, tile, claimed, is ? first + i : 0, is);
     }
-    return ga_slabhash_open_from(kind, shift, tile, claimed, run * GA_SLABHASH_RUN,
-                                 GA_SLABHASH_RUN);
+    return opened;
 }
 
 /* Look at the record again, and do a part of what is to be done. */
@@ -408,14 +642,14 @@ GA_SIMT void ga_slabhash_look_up(ga_slabhash_growing *growing, ga_tile tile,
 GA_SIMT void ga_slabhash_tend_standing(uint32_t kind, ga_slabhash_shift shift,
                                        ga_slabhash_growing *growing, ga_tile tile,
                                        ga_slab_claimed *claimed, ga_slabhash_stand *stand,
-                                       bool opened, bool chained)
+                                       uint32_t opened, bool chained)
 {
     if (stand->next_rows) {
-        uint32_t some = ga_slabhash_open_some(kind, shift, growing, tile, claimed, stand);
+        uint32_t some = ga_slabhash_open_some(kind, shift, growing, tile, claimed, stand, true);
         if (chained) {
             (void)ga_slabhash_tally(tile, shift.chained, 1u);
         }
-        ga_slabhash_note_opened(growing, tile, stand, some + (opened ? 1u : 0u));
+        ga_slabhash_note_opened(growing, tile, stand, some + opened);
         if (!some) {
             ga_slabhash_stand_read(growing, tile, stand);
         }
@@ -468,6 +702,24 @@ GA_SIMT uint64_t ga_slabhash_find_all_standing(uint32_t kind, ga_slabhash_view t
     }
 }
 
+/* The generation in which a key may be changed, as ga_slabhash_for_change(): with its group. */
+GA_SIMT ga_slabhash_view ga_slabhash_for_change_standing(uint32_t kind, ga_slabhash_shift shift,
+                                                         ga_tile tile, ga_slab_claimed *claimed,
+                                                         uint64_t hash, uint32_t *opened)
+{
+    if (!shift.to.rows) {
+        return shift.from;
+    }
+    uint32_t bucket = ga_slabhash_bucket(shift.to, hash);
+    const uint32_t *row = ga_slabhash_bucket_row(shift.to, bucket);
+    if (!ga_slabhash_is_open(kind, tile, row)) {
+        *opened += ga_slabhash_shift_group(kind, shift, tile, claimed,
+                                           bucket / ga_slabhash_times(shift), true);
+        shift.to.rows = ga_slabhash_is_open(kind, tile, row) ? shift.to.rows : NULL;
+    }
+    return shift.to;
+}
+
 /* One operation of any kind, with everything checked. `table` says all but which array. */
 GA_SIMT ga_slabhash_answer ga_slabhash_do_standing(uint32_t kind, ga_slabhash_view table,
                                                    ga_slabhash_growing *growing, ga_tile tile,
@@ -485,14 +737,17 @@ GA_SIMT ga_slabhash_answer ga_slabhash_do_standing(uint32_t kind, ga_slabhash_vi
     for (;;) {
         ga_slabhash_shift shift = ga_slabhash_shift_of(table, growing, stand);
         ga_slab_claimed before = *claimed;
-        bool opened = false;
+        uint32_t opened = 0;
         if (to.op == GA_SLABHASH_SEARCH) {
             answer = ga_slabhash_seek_standing(kind, shift, tile, hash, to.key);
         } else {
-            answer = ga_slabhash_change_growing(kind, shift, tile, claimed, hash, to, &opened);
+            ga_slabhash_view where =
+                ga_slabhash_for_change_standing(kind, shift, tile, claimed, hash, &opened);
+            answer = where.rows ? ga_slabhash_change_in(kind, where, tile, claimed, hash, to)
+                                : ga_slabhash_say(GA_SLABHASH_FULL, 0);
         }
         if (answer.result == GA_SLABHASH_MOVES) {
-            ga_slabhash_note_opened(growing, tile, stand, opened ? 1u : 0u);
+            ga_slabhash_note_opened(growing, tile, stand, opened);
             ga_slabhash_stand_on(growing, tile, stand);
             continue;
         }
@@ -513,16 +768,79 @@ GA_SIMT uint32_t ga_slabhash_remove_standing(uint32_t kind, ga_slabhash_view tab
 {
     for (;;) {
         ga_slabhash_shift shift = ga_slabhash_shift_of(table, growing, stand);
-        bool opened = false;
+        uint32_t opened = 0;
+        ga_slabhash_view where =
+            ga_slabhash_for_change_standing(kind, shift, tile, claimed, hash, &opened);
         uint32_t result =
-            ga_slabhash_remove_growing(kind, shift, tile, claimed, hash, key, count, &opened);
+            where.rows ? ga_slabhash_remove_each(kind, where, tile,
+                                                 ga_slabhash_walk_path(where, hash), key, count)
+                       : GA_SLABHASH_FULL;
         if (result != GA_SLABHASH_MOVES) {
             ga_slabhash_tend_standing(kind, shift, growing, tile, claimed, stand, opened, false);
             return result;
         }
-        ga_slabhash_note_opened(growing, tile, stand, opened ? 1u : 0u);
+        ga_slabhash_note_opened(growing, tile, stand, opened);
         ga_slabhash_stand_on(growing, tile, stand);
     }
+}
+
+/* ---- lanes that are served together (many_tile.h) --------------------------------------------- */
+
+/* Before the lanes of the mask change what they ask for: the tile looks at the record now and then,
+ * and while the table moves it opens their buckets, and a run of others. Tiles are abreast. */
+GA_SIMT void ga_slabhash_tend_lanes(uint32_t kind, ga_slabhash_view table,
+                                    ga_slabhash_growing *growing, ga_tile tile,
+                                    ga_slab_claimed *claimed, ga_slabhash_stand *stand,
+                                    uint32_t changing, ga_lanes hash, ga_lanes hash_high)
+{
+    ga_tile alone = ga_tile_of(ga_tile_size(tile));
+    if (!--stand->requests) {
+        ga_slabhash_look_up(growing, alone, stand);
+    }
+    ga_tile_sync(tile); /* abreast again */
+    bool asks = stand->next_rows && changing;
+    if (!ga_lanes_any(tile, ga_lanes_all(asks ? 1u : 0u))) {
+        return;
+    }
+    ga_slabhash_shift shift = ga_slabhash_shift_of(table, growing, stand);
+    uint32_t opened = 0;
+    ga_lanes source = ga_lanes_all(0), shut = ga_lanes_all(0);
+    GA_EACH_LANE(tile, asks ? changing : 0, own)
+    {
+        uint32_t its = ga_slabhash_bucket(shift.to, ga_slabhash_wide(hash, hash_high, own));
+        bool open = ga_slabhash_own_is_open(kind, ga_slabhash_bucket_row(shift.to, its));
+        ga_lane_write(&source, own, its / ga_slabhash_times(shift));
+        ga_lane_write(&shut, own, open ? 0 : 1u);
+    }
+    ga_tile_sync(tile); /* what a lane acquired all have */
+    uint32_t queue = ga_lanes_nonzero(tile, shut);
+    while (ga_lanes_any(tile, ga_lanes_all(queue))) {
+        uint32_t next = ga_lanes_get(tile, source, queue ? ga_bits_lowest(queue) : 0);
+        opened += ga_slabhash_shift_group(kind, shift, tile, claimed, next, queue != 0);
+        queue &= queue - 1u;
+    }
+    uint32_t some = ga_slabhash_open_some(kind, shift, growing, tile, claimed, stand, asks);
+    ga_slabhash_note_opened(growing, tile, stand, some + opened);
+    if (asks && !some) {
+        ga_slabhash_stand_read(growing, alone, stand);
+    }
+    ga_tile_sync(tile); /* abreast again */
+}
+
+/* The array in which one lane's request is served: no rows where that is for later, since there was
+ * no slab to open its bucket. Behind it the tile meets, before any of its lanes looks. */
+GA_SIMT ga_slabhash_view ga_slabhash_for_lane(uint32_t kind, ga_slabhash_shift shift, uint32_t op,
+                                              uint64_t hash)
+{
+    uint32_t bucket = shift.to.rows ? ga_slabhash_bucket(shift.to, hash) : 0;
+    if (!shift.to.rows) {
+        return shift.from;
+    }
+    if (ga_slabhash_own_is_open(kind, ga_slabhash_bucket_row(shift.to, bucket))) {
+        return shift.to;
+    }
+    shift.from.rows = op == GA_SLABHASH_SEARCH ? shift.from.rows : NULL;
+    return shift.from;
 }
 
 #endif

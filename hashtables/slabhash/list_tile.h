@@ -166,8 +166,45 @@ GA_SIMT void ga_slabhash_make(uint32_t kind, ga_tile tile, uint32_t *row, uint64
     ga_tile_sync(tile);
 }
 
-/* Make `unit` the slab behind `row`, which has none. Answers what stands there then, if anybody
- * else was faster: his. */
+/* Make `unit` the slab behind `row`, which has none, by the calling lane. Answers what stands there
+ * then, if anybody else was faster: his. */
+GA_SIMT uint32_t ga_slabhash_own_link(uint32_t kind, uint32_t *row, uint32_t unit)
+{
+    uint32_t before = GA_SLABHASH_NO_SLAB;
+    if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
+#if GA_SLABHASH_MUTANT == 7
+        before = ga_cas_relaxed(row + GA_SLABHASH_NEXT, before, unit);
+#else
+        /* L1: release. Pairs with L2: whoever follows finds what ga_slabhash_make() wrote. */
+        before = ga_cas_release(row + GA_SLABHASH_NEXT, before, unit);
+#endif
+    } else {
+        uint64_t *both = (uint64_t *)(void *)(row + GA_SLABHASH_MARK);
+        uint64_t seen = ga_load64_relaxed(both); /* relaxed: the compare-and-swap asks again */
+        uint64_t now = seen;
+        do { /* again where the mark alone has changed: at most once for each class */
+            seen = now;
+            before = (uint32_t)(seen >> 32);
+            if (before != GA_SLABHASH_NO_SLAB) {
+                break;
+            }
+            uint64_t linked = (uint32_t)seen | (uint64_t)unit << 32;
+#if GA_SLABHASH_MUTANT == 4
+            ga_slabhash_nap();
+            ga_store64_release(both, linked); /* Pairs with L2 */
+            now = seen;
+#elif GA_SLABHASH_MUTANT == 7
+            now = ga_cas64_relaxed(both, seen, linked);
+#else
+            /* L1: release. Pairs with L2. */
+            now = ga_cas64_release(both, seen, linked);
+#endif
+        } while (now != seen);
+    }
+    return before == GA_SLABHASH_NO_SLAB ? unit : before;
+}
+
+/* The same by the tile. */
 GA_SIMT uint32_t ga_slabhash_link(uint32_t kind, ga_tile tile, uint32_t *row, uint32_t unit)
 {
     uint32_t leader = ga_tile_leader(tile);
@@ -175,38 +212,7 @@ GA_SIMT uint32_t ga_slabhash_link(uint32_t kind, ga_tile tile, uint32_t *row, ui
     ga_slabhash_nap();
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        uint32_t before = GA_SLABHASH_NO_SLAB;
-        if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
-#if GA_SLABHASH_MUTANT == 7
-            before = ga_cas_relaxed(row + GA_SLABHASH_NEXT, before, unit);
-#else
-            /* L1: release. Pairs with L2: whoever follows finds what ga_slabhash_make() wrote. */
-            before = ga_cas_release(row + GA_SLABHASH_NEXT, before, unit);
-#endif
-        } else {
-            uint64_t *both = (uint64_t *)(void *)(row + GA_SLABHASH_MARK);
-            uint64_t seen = ga_load64_relaxed(both); /* relaxed: the compare-and-swap asks again */
-            uint64_t now = seen;
-            do { /* again where the mark alone has changed: at most once for each class */
-                seen = now;
-                before = (uint32_t)(seen >> 32);
-                if (before != GA_SLABHASH_NO_SLAB) {
-                    break;
-                }
-                uint64_t linked = (uint32_t)seen | (uint64_t)unit << 32;
-#if GA_SLABHASH_MUTANT == 4
-                ga_slabhash_nap();
-                ga_store64_release(both, linked); /* Pairs with L2 */
-                now = seen;
-#elif GA_SLABHASH_MUTANT == 7
-                now = ga_cas64_relaxed(both, seen, linked);
-#else
-                /* L1: release. Pairs with L2. */
-                now = ga_cas64_release(both, seen, linked);
-#endif
-            } while (now != seen);
-        }
-        ga_lane_write(&stands, own, before == GA_SLABHASH_NO_SLAB ? unit : before);
+        ga_lane_write(&stands, own, ga_slabhash_own_link(kind, row, unit));
     }
     ga_tile_sync(tile); /* what the leader did is seen by all */
     return ga_lanes_get(tile, stands, leader);

@@ -4,8 +4,10 @@
  * requests at once, so that their loads are under way together, and then each lane makes the one
  * change that its request comes to, all lanes at once.
  *
- * STRUCTURE  home     in tables that are ordered (near_tile.h) each lane looks at its request's
- *                     home by itself, judges, and makes its change
+ * STRUCTURE  step     in tables that are ordered (near_tile.h) each lane looks at its request's slab
+ *                     by itself, judges, and makes its change or goes on to the next slab. A caller
+ *                     with more requests gives a lane that has its answer another between two steps
+ *            others, and what goes on from its home in tables that are far:
  *            queue    lanes whose request has a slab to look at, a mask
  *            look     the tile loads the slabs of the next GA_SLABHASH_AT_ONCE of them; what it
  *                     sees in each the lane keeps whose request it is; and so on for all
@@ -50,7 +52,8 @@ typedef struct ga_slabhash_many {
     ga_lanes at;            /* which bucket's it is */
     ga_lanes step;          /* to the next */
     ga_lanes left;          /* buckets still to come */
-    ga_lanes spin;          /* where the order at home begins */
+    ga_lanes spin;          /* where the order at home begins; 0 behind it */
+    ga_lanes behind;        /* not 0: the slab is not the home */
     ga_lanes bit;           /* the class */
     ga_lanes place;
     ga_lanes result;
@@ -95,6 +98,7 @@ GA_SIMT void ga_slabhash_many_begin(ga_slabhash_view table, ga_slabhash_many *ma
     ga_lane_write(&many->step, own, walk.step);
     ga_lane_write(&many->left, own, walk.left);
     ga_lane_write(&many->spin, own, walk.spin);
+    ga_lane_write(&many->behind, own, 0);
     ga_lane_write(&many->bit, own, walk.bit);
 }
 
@@ -158,6 +162,8 @@ GA_SIMT void ga_slabhash_many_go(uint32_t kind, ga_slabhash_view table, ga_slabh
                                  uint32_t own, uint32_t *row, uint32_t next)
 {
     uint32_t at = ga_lane_read(many->at, own) + ga_lane_read(many->step, own);
+    ga_lane_write(&many->spin, own, 0);
+    ga_lane_write(&many->behind, own, 1u);
     if (table.path > 1u) {
         at -= at >= table.buckets ? table.buckets : 0;
         ga_lane_write(&many->at, own, at);
@@ -234,6 +240,7 @@ GA_SIMT bool ga_slabhash_judge(uint32_t kind, uint32_t fixed, ga_slabhash_view t
     if (result == GA_SLABHASH_FOUND) {
         ga_slabhash_seen(kind, row + found);
     }
+    value = result == GA_SLABHASH_ABSENT ? 0 : value;
     ga_lane_write(&many->place, own, found);
     ga_lane_write(&many->result, own, result);
     ga_lane_write(&many->was, own, (uint32_t)value);
@@ -361,7 +368,7 @@ GA_SIMT uint32_t ga_slabhash_act_all(uint32_t kind, uint32_t fixed, ga_tile tile
     return ga_lanes_nonzero(tile, failed);
 }
 
-/* ---- at home, each lane by itself ------------------------------------------------------------ */
+/* ---- in tables that are ordered, each lane by itself ---------------------------------------- */
 
 /* The sectors at which the orders of the lanes of the mask begin. */
 GA_SIMT ga_sectors ga_slabhash_look_at_firsts(uint32_t kind, ga_tile tile, uint32_t lanes,
@@ -378,12 +385,12 @@ GA_SIMT ga_sectors ga_slabhash_look_at_firsts(uint32_t kind, ga_tile tile, uint3
     return ga_slabhash_look_together(kind, tile, lanes, low, high);
 }
 
-/* All requests of the mask look at their homes, each lane at its own: at one sector, and where that
- * says nothing at the other three at once. Answers which go on to the next slab. In tables that are
- * far it is requests that count, and neighbours load the first sectors together; near, it is
- * instructions. */
-GA_SIMT uint32_t ga_slabhash_look_at_homes(uint32_t kind, uint32_t fixed, ga_slabhash_view table,
-                                           ga_tile tile, uint32_t asking, ga_slabhash_many *many)
+/* All requests of the mask look at their slabs, each lane at its own: at home at one sector, and
+ * where that says nothing at the other three at once; behind it at all four, since the first are
+ * full. Answers which go on to the next slab. In tables that are far it is requests that count, and
+ * neighbours load the first sectors together; near, it is instructions. */
+GA_SIMT uint32_t ga_slabhash_look_alone(uint32_t kind, uint32_t fixed, ga_slabhash_view table,
+                                        ga_tile tile, uint32_t asking, ga_slabhash_many *many)
 {
     ga_slabhash_sight sight;
     ga_sectors firsts;
@@ -401,10 +408,19 @@ GA_SIMT uint32_t ga_slabhash_look_at_homes(uint32_t kind, uint32_t fixed, ga_sla
         const uint32_t *row = ga_slabhash_many_row(many, own);
         uint64_t key = ga_slabhash_wide(many->key, many->key_high, own);
         uint32_t turn = ga_slabhash_turn_of(kind, ga_lane_read(many->spin, own));
+        bool whole = ga_lane_read(many->behind, own) != 0;
+        ga_sector rest[3] = {{{0}}};
         ga_sector first = table.far ? ga_slabhash_sector_of(&firsts, own)
                                     : ga_slabhash_look_near(kind, row + turn);
-        if (!ga_slabhash_see_near(kind, first, turn, key, own, &sight)) {
-            ga_slabhash_see_rest(kind, row, turn, key, own, &sight);
+        if (whole) {
+            ga_slabhash_look_rest(kind, row, turn, rest);
+        }
+        bool seen = ga_slabhash_see_near(kind, first, turn, key, own, &sight);
+        if (!seen && !whole) {
+            ga_slabhash_look_rest(kind, row, turn, rest);
+        }
+        if (!seen) {
+            ga_slabhash_see_rest(kind, rest, turn, key, own, &sight);
         }
         ga_slabhash_see_end(own, &sight);
         bool on = ga_slabhash_judge(kind, fixed, table, many, own, &sight);
@@ -414,20 +430,32 @@ GA_SIMT uint32_t ga_slabhash_look_at_homes(uint32_t kind, uint32_t fixed, ga_sla
     return ga_lanes_nonzero(tile, again);
 }
 
-/* The same, with changes. Swaps that fail are tried again, since another's has succeeded. */
-GA_SIMT uint32_t ga_slabhash_serve_homes(uint32_t kind, uint32_t fixed, ga_slabhash_view table,
+/* One look of each request of the mask, and the change that it comes to. Answers which go on to the
+ * next slab; `failed`: whose swap has, and who look again, since another's has succeeded. */
+GA_SIMT uint32_t ga_slabhash_serve_step(uint32_t kind, uint32_t fixed, ga_slabhash_view table,
+                                        ga_tile tile, uint32_t asking, ga_slabhash_many *many,
+                                        uint32_t *failed)
+{
+    uint32_t on = ga_slabhash_look_alone(kind, fixed, table, tile, asking, many);
+    *failed = ga_slabhash_may_change(fixed)
+                  ? ga_slabhash_act_all(kind, fixed, tile, asking & ~on, many)
+                  : 0;
+    return on;
+}
+
+/* The same until all are at their end; in tables that are far, but for those that go on from their
+ * homes: the mask of these. There a slab is one request of a tile, and four of a lane. */
+GA_SIMT uint32_t ga_slabhash_serve_alone(uint32_t kind, uint32_t fixed, ga_slabhash_view table,
                                          ga_tile tile, uint32_t asking, ga_slabhash_many *many)
 {
-    uint32_t on = 0;
-    uint32_t rest = asking;
-    do {
-        uint32_t further = ga_slabhash_look_at_homes(kind, fixed, table, tile, rest, many);
-        on |= further;
-        rest = ga_slabhash_may_change(fixed)
-                   ? ga_slabhash_act_all(kind, fixed, tile, rest & ~further, many)
-                   : 0;
-    } while (ga_slabhash_may_change(fixed) && ga_lanes_any(tile, ga_lanes_all(rest)));
-    return on;
+    uint32_t left = 0;
+    while (ga_lanes_any(tile, ga_lanes_all(asking))) {
+        uint32_t failed;
+        uint32_t on = ga_slabhash_serve_step(kind, fixed, table, tile, asking, many, &failed);
+        left |= table.far ? on : 0;
+        asking = failed | (table.far ? 0 : on);
+    }
+    return left;
 }
 
 /* ---- all of it ------------------------------------------------------------------------------ */
@@ -443,7 +471,7 @@ GA_SIMT uint32_t ga_slabhash_serve_many(uint32_t kind, uint32_t fixed, ga_slabha
     uint32_t on = asking;
     uint32_t to_act = asking;
     if (ordered) {
-        on = ga_slabhash_serve_homes(kind, fixed, table, tile, on, many);
+        on = ga_slabhash_serve_alone(kind, fixed, table, tile, on, many);
         to_act = ga_slabhash_may_change(fixed) ? on : asking;
     } else if (ga_lanes_any(tile, ga_lanes_all(on))) {
         on = ga_slabhash_look_at_many(kind, fixed, table, tile, GA_SLABHASH_AT_ONCE, on, many);

@@ -100,17 +100,21 @@ GA_SIMT bool ga_slabhash_see_near(uint32_t kind, ga_sector sector, uint32_t base
     return found != GA_NONE || empty != GA_NONE;
 }
 
-/* The slab's sectors behind that at `turn`, by its lane, three at once, up to the key or an empty
- * place. */
-GA_SIMT void ga_slabhash_see_rest(uint32_t kind, const uint32_t *row, uint32_t turn, uint64_t key,
-                                  uint32_t own, ga_slabhash_sight *sight)
+/* The slab's three sectors behind that at `turn`, all at once, by its lane. */
+GA_SIMT void ga_slabhash_look_rest(uint32_t kind, const uint32_t *row, uint32_t turn,
+                                   ga_sector *rest)
 {
-    ga_sector rest[3];
-    bool seen = false;
     GA_UNROLL
     for (uint32_t i = 0; i < 3u; i++) {
         rest[i] = ga_slabhash_look_near(kind, row + (turn + 8u * i + 8u) % GA_SLABHASH_WORDS);
     }
+}
+
+/* What is in them, up to the key or an empty place. */
+GA_SIMT void ga_slabhash_see_rest(uint32_t kind, const ga_sector *rest, uint32_t turn, uint64_t key,
+                                  uint32_t own, ga_slabhash_sight *sight)
+{
+    bool seen = false;
     GA_UNROLL
     for (uint32_t i = 0; i < 3u; i++) {
         uint32_t base = (turn + 8u * i + 8u) % GA_SLABHASH_WORDS;

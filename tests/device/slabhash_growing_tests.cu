@@ -246,29 +246,9 @@ static __global__ void history_kernel(ga_slabhash_view table, slabhash_record *r
     for (uint32_t i = 0; tile == TILES && i < 64; i++) {
         (void)ga_slabhash_tile<kind>(&turn, GA_SLABHASH_INSERT, others + history * 64 + i, 1);
     }
-    if (tile < TILES && turn.tile.lane == 0) {
-        ga_add_relaxed(gates + history, 1u);
-        /* Not for ever: blocks of a history may not all be there. */
-        for (uint32_t i = 0; i < 4096 && ga_load_relaxed(gates + history) < TILES; i++) {
-        }
-    }
-    ga_tile_sync(turn.tile);
-    slabhash_record *own = records + ((size_t)history * TILES + tile) * CALLS;
-    for (uint32_t i = 0; tile < TILES && i < CALLS; i++) {
-        if (turn.tile.lane == 0) {
-            own[i].began = ga_add64_relaxed(clock, 1) + 1;
-            __threadfence();
-        }
-        ga_tile_sync(turn.tile);
-        ga_slabhash_answer answer =
-            ga_slabhash_tile<kind>(&turn, own[i].op, own[i].key, own[i].value);
-        ga_tile_sync(turn.tile);
-        if (turn.tile.lane == 0) {
-            __threadfence();
-            own[i].ended = ga_add64_relaxed(clock, 1) + 1;
-            own[i].found = answer.result == GA_SLABHASH_FOUND;
-            own[i].was = answer.value;
-        }
+    if (tile < TILES) {
+        meet(turn.tile, gates + history);
+        make_calls<kind>(&turn, records + ((size_t)history * TILES + tile) * CALLS, clock);
     }
     ga_slabhash_turn_end(&turn);
 }
@@ -296,6 +276,13 @@ static void histories(int device)
     EXPECT(!slabhash_try_checker());
     histories_of<MAP32>(device, GA_SLABHASH_MAP32, n);
     histories_of<MAP64>(device, GA_SLABHASH_MAP64, n);
+}
+
+/* --operations N: so many in all. */
+static void books(int device)
+{
+    keep_books<MAP32>(device, GA_SLABHASH_MAP32, GROWS, book_operations() / 2);
+    keep_books<MAP64>(device, GA_SLABHASH_MAP64, GROWS, book_operations() / 2);
 }
 
 /* ---- memory that ends ------------------------------------------------------------------------ */
@@ -440,6 +427,7 @@ static const test_case cases[] = {
     {"two kernels at once", two_kernels},
     {"searches and deletes beside growth", beside},
     {"histories are linearizable", histories},
+    {"books are kept of millions", books},
     {"no memory for the next array", no_arrays},
     {"no slabs in the middle", no_slabs},
     {"grown tables go to files and come from them", files},

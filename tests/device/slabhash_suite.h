@@ -210,6 +210,40 @@ static inline std::vector<slabhash_record> calls_of(uint32_t n)
     return records;
 }
 
+/* A tile waits for the others of its history. Not for ever: their blocks may not all be there. */
+static __device__ inline void meet(ga_tile tile, uint32_t *gate)
+{
+    if (tile.lane == 0) {
+        ga_add_relaxed(gate, 1u);
+        for (uint32_t i = 0; i < 4096 && ga_load_relaxed(gate) < TILES; i++) {
+        }
+    }
+    ga_tile_sync(tile);
+}
+
+/* A tile's calls of a history, each with the moments at which it began and ended. */
+template <uint32_t kind>
+static __device__ inline void make_calls(ga_slabhash_turn *turn, slabhash_record *own,
+                                         uint64_t *clock)
+{
+    for (uint32_t i = 0; i < CALLS; i++) {
+        if (turn->tile.lane == 0) {
+            own[i].began = ga_add64_relaxed(clock, 1) + 1;
+            __threadfence();
+        }
+        ga_tile_sync(turn->tile);
+        ga_slabhash_answer answer =
+            ga_slabhash_tile<kind>(turn, own[i].op, own[i].key, own[i].value);
+        ga_tile_sync(turn->tile);
+        if (turn->tile.lane == 0) {
+            __threadfence();
+            own[i].ended = ga_add64_relaxed(clock, 1) + 1;
+            own[i].found = answer.result == GA_SLABHASH_FOUND;
+            own[i].was = answer.value;
+        }
+    }
+}
+
 static inline void expect_linearizable(const std::vector<slabhash_record> &records, uint32_t n)
 {
     uint32_t wrong = 0;
@@ -275,6 +309,108 @@ static inline void all_of_each(int device, ga_slabhash_mode mode, uint32_t flags
     EXPECT(std::equal(c.begin(), c.end(), counts.read().begin()));
     expect_size(&table, 0);
     OK(ga_slabhash_device_close(&table));
+}
+
+/* ---- books: what went in and what came out, key by key ---------------------------------------- */
+
+enum {
+    BOOK_BITS = 22, /* of keys; of a value they are the lower bits */
+    BOOK_THREADS = 1 << 17
+};
+
+/* Any operations, a lane each, again and again. What changes the table is entered for its key: 2^32
+ * and the value, for each pair that goes in, and taken away for each that comes out. `wrong` counts
+ * values that are no value of their key, and operations that found no slab. */
+template <uint32_t kind>
+static __global__ void books_kernel(ga_slabhash_view table, uint32_t keys, uint64_t round,
+                                    uint32_t each, unsigned long long *books, uint32_t *wrong)
+{
+    ga_slabhash_turn turn = ga_slabhash_turn_begin(table);
+    uint64_t thread = blockIdx.x * blockDim.x + threadIdx.x;
+    for (uint32_t i = 0; i < each; i++) {
+        uint64_t random =
+            ((round * each + i) * BOOK_THREADS + thread) * UINT64_C(0x9e3779b97f4a7c15);
+        random = (random ^ random >> 31) * UINT64_C(0xbf58476d1ce4e5b9);
+        uint32_t key = (uint32_t)(random >> 32) % keys, dice = (uint32_t)random >> 13 & 7u;
+        uint64_t value = key | (random & 0x3ffu) << BOOK_BITS;
+        uint32_t op = dice < 2   ? GA_SLABHASH_INSERT
+                      : dice < 4 ? GA_SLABHASH_DELETE
+                      : dice < 5 ? GA_SLABHASH_REPLACE
+                                 : GA_SLABHASH_SEARCH;
+        ga_slabhash_answer answer = ga_slabhash_lanes<kind>(&turn, true, op, key, value);
+        bool found = answer.result == GA_SLABHASH_FOUND;
+        bool goes_in = op == GA_SLABHASH_REPLACE || (op == GA_SLABHASH_INSERT && !found);
+        bool comes_out = found && (op == GA_SLABHASH_REPLACE || op == GA_SLABHASH_DELETE);
+        if (answer.result > GA_SLABHASH_FOUND ||
+            (found && (answer.value & ((1u << BOOK_BITS) - 1u)) != key)) {
+            atomicAdd(wrong, 1u);
+        } else if (goes_in || comes_out) {
+            unsigned long long entry = (goes_in ? (UINT64_C(1) << 32) + value : 0) -
+                                       (comes_out ? (UINT64_C(1) << 32) + answer.value : 0);
+            atomicAdd(books + key, entry);
+        }
+        __syncwarp();
+    }
+    ga_slabhash_turn_end(&turn);
+}
+
+/* Each key is there as its book says, or is not; `wrong` counts those that are not so, and behind it
+ * how many are there. */
+template <uint32_t kind>
+static __global__ void audit_kernel(ga_slabhash_view table, uint32_t keys,
+                                    const unsigned long long *books, uint32_t *wrong)
+{
+    ga_slabhash_turn turn = ga_slabhash_turn_begin(table);
+    uint32_t key = blockIdx.x * blockDim.x + threadIdx.x;
+    ga_slabhash_answer answer =
+        ga_slabhash_lanes<kind>(&turn, key < keys, GA_SLABHASH_SEARCH, key, 0);
+    if (key < keys) {
+        bool found = answer.result == GA_SLABHASH_FOUND;
+        if (books[key] != (found ? (UINT64_C(1) << 32) + answer.value : 0)) {
+            atomicAdd(wrong, 1u);
+        }
+        atomicAdd(wrong + 1, found ? 1u : 0u);
+    }
+    ga_slabhash_turn_end(&turn);
+}
+
+/* So many operations, in rounds, with the books looked through behind each; then a flush. */
+template <uint32_t kind>
+static inline void keep_books(int device, ga_slabhash_mode mode, uint32_t flags,
+                              uint64_t operations)
+{
+    const uint32_t keys = suite.quick ? 3000 : 1u << BOOK_BITS, each = suite.quick ? 1 : 128;
+    const uint64_t round = (uint64_t)BOOK_THREADS * each;
+    ga_slabhash_device table;
+    /* The buckets are about half full, of those who are there and those who were. */
+    ga_slabhash_options options =
+        options_of(mode, flags, flags ? 64 : keys / (mode == GA_SLABHASH_MAP64 ? 5 : 8), 1);
+    device_array<unsigned long long> books(keys);
+    device_array<uint32_t> wrong(2);
+    REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
+    uint64_t rounds = operations / round + 1;
+    for (uint64_t i = 0; i < rounds; i++) {
+        books_kernel<kind>
+            <<<BOOK_THREADS / 128, 128>>>(table.view, keys, i, each, books.data, wrong.data);
+        CUDA_DONE(cudaMemset(wrong.data + 1, 0, sizeof(uint32_t)));
+        audit_kernel<kind><<<(keys + 127) / 128, 128>>>(table.view, keys, books.data, wrong.data);
+        std::vector<uint32_t> found = wrong.read();
+        if (!EXPECT_EQUAL("keys that are not as the books say, or of other values", found[0], 0)) {
+            break;
+        }
+        expect_size(&table, found[1]); /* none is there twice */
+        OK(ga_slabhash_device_flush(&table, 0));
+    }
+    if (suite.operations) {
+        printf("     %llu operations of kind %u, books of %u keys, looked through %llu times\n",
+               (unsigned long long)(rounds * round), kind, keys, (unsigned long long)rounds);
+    }
+    OK(ga_slabhash_device_close(&table));
+}
+
+static inline uint64_t book_operations()
+{
+    return suite.operations ? suite.operations : suite.quick ? 1u << 17 : 1u << 26;
 }
 
 #endif

@@ -188,30 +188,8 @@ static __global__ void history_kernel(ga_slabhash_view table, slabhash_record *r
 {
     uint32_t history = blockIdx.x / TILES;
     ga_slabhash_turn turn = ga_slabhash_turn_begin(table);
-    slabhash_record *own = records + (size_t)blockIdx.x * CALLS;
-    if (turn.tile.lane == 0) {
-        ga_add_relaxed(gates + history, 1u);
-        /* Not for ever: blocks of a history may not all be there. */
-        for (uint32_t i = 0; i < 4096 && ga_load_relaxed(gates + history) < TILES; i++) {
-        }
-    }
-    ga_tile_sync(turn.tile);
-    for (uint32_t i = 0; i < CALLS; i++) {
-        if (turn.tile.lane == 0) {
-            own[i].began = ga_add64_relaxed(clock, 1) + 1;
-            __threadfence();
-        }
-        ga_tile_sync(turn.tile);
-        ga_slabhash_answer answer =
-            ga_slabhash_tile<kind>(&turn, own[i].op, own[i].key, own[i].value);
-        ga_tile_sync(turn.tile);
-        if (turn.tile.lane == 0) {
-            __threadfence();
-            own[i].ended = ga_add64_relaxed(clock, 1) + 1;
-            own[i].found = answer.result == GA_SLABHASH_FOUND;
-            own[i].was = answer.value;
-        }
-    }
+    meet(turn.tile, gates + history);
+    make_calls<kind>(&turn, records + (size_t)blockIdx.x * CALLS, clock);
     ga_slabhash_turn_end(&turn);
 }
 
@@ -282,6 +260,13 @@ static void histories_of_lanes(int device)
     histories_of<GA_SLABHASH_MAP64>(device, n, true);
 }
 
+/* --operations N: so many in all. */
+static void books(int device)
+{
+    keep_books<GA_SLABHASH_MAP32>(device, GA_SLABHASH_MAP32, 0, book_operations() / 2);
+    keep_books<GA_SLABHASH_MAP64>(device, GA_SLABHASH_MAP64, 0, book_operations() / 2);
+}
+
 /* ---- memory that ends, and bad input --------------------------------------------------------- */
 
 static void full(int device)
@@ -313,6 +298,32 @@ static void full(int device)
     OK(ga_slabhash_device_clear(&table, 0));
     EXPECT_EQUAL("the results ABSENT",
                  run(&table, GA_SLABHASH_INSERT, {1, 2}, {1, 2}).counts[GA_SLABHASH_ABSENT], 2);
+    OK(ga_slabhash_device_close(&table));
+    OK(ga_heap_close(slabs));
+}
+
+/* A heap that cannot grow under kernels does between calls, once something has found it full. */
+static void more_slabs(int device)
+{
+    const uint64_t n = 60000;
+    ga_heap *slabs = NULL;
+    ga_slabhash_device table;
+    ga_slabhash_options options = options_of(GA_SLABHASH_MAP32, 0, 64, 1);
+    std::vector<uint64_t> keys(n);
+    for (uint64_t i = 0; i < n; i++) {
+        keys[i] = narrow_key(i);
+    }
+    REQUIRE(ga_heap_open(&slabs, GA_PLACE_KERNEL, device,
+                         "slab:unit=128,blocks=1,capacity=64M/cuda") == GA_OK);
+    options.heap = slabs;
+    REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
+    batch_run in = run(&table, GA_SLABHASH_INSERT, keys, keys);
+    EXPECT(in.counts[GA_SLABHASH_FULL] > 0);
+    for (uint32_t i = 0; i < 16 && in.counts[GA_SLABHASH_FULL]; i++) {
+        in = run(&table, GA_SLABHASH_INSERT, keys, keys);
+    }
+    EXPECT_EQUAL("the results FULL", in.counts[GA_SLABHASH_FULL], 0);
+    expect_size(&table, n);
     OK(ga_slabhash_device_close(&table));
     OK(ga_heap_close(slabs));
 }
@@ -433,6 +444,36 @@ static void growing_fits(int device)
     expect_size(&table, 500);
     EXPECT_EQUAL("the results FOUND",
                  run(&table, GA_SLABHASH_SEARCH, all, all).counts[GA_SLABHASH_FOUND], 500);
+    OK(ga_slabhash_device_close(&table));
+}
+
+/* Small batches that nobody waits for, each of keys of its own and then all of the same: there are as
+ * many buckets as they need, and hardly more for asking again. */
+static void growing_by_little(int device)
+{
+    const uint64_t each = 1000, batches = suite.quick ? 20 : 500, n = each * batches;
+    ga_slabhash_device table;
+    ga_slabhash_options options = options_of(GA_SLABHASH_MAP32, GA_SLABHASH_GROW, 16, 4);
+    std::vector<uint32_t> keys(n);
+    for (uint64_t i = 0; i < n; i++) {
+        keys[i] = (uint32_t)narrow_key(i);
+    }
+    device_array<uint32_t> k(keys);
+    device_array<uint64_t> counts(4);
+    ga_slabhash_batch batch = {};
+    batch.count = each;
+    batch.op = GA_SLABHASH_INSERT;
+    REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
+    for (uint64_t i = 0; i < 3 * batches; i++) {
+        batch.keys = batch.values = k.data + i % batches * each;
+        OK(ga_slabhash_device_run(&table, &batch, counts.data, 0));
+    }
+    EXPECT_EQUAL("the results ABSENT", counts.read()[GA_SLABHASH_ABSENT], n);
+    EXPECT_EQUAL("the results FOUND", counts.read()[GA_SLABHASH_FOUND], 2 * n);
+    expect_size(&table, n);
+    uint64_t places = (uint64_t)table.view.buckets * 15;
+    EXPECT(n * 100 <= places * GA_SLABHASH_FULL_AT);
+    EXPECT(places <= 2 * (n + each));
     OK(ga_slabhash_device_close(&table));
 }
 
@@ -715,14 +756,17 @@ static const test_case cases[] = {
     {"a batch of more than 2^31", more_than_2_31},
     {"all pairs are retrieved", retrieval},
     {"mixed operations add up", mixes},
+    {"books are kept of millions", books},
     {"histories are linearizable", histories},
     {"histories of lanes that are served together are", histories_of_lanes},
     {"memory that ends in the middle", full},
+    {"memory that comes between calls", more_slabs},
     {"slabs go back to the heap they came from", given_back},
     {"each lane has its own operation", lanes_differ},
     {"tables grow between calls", growing},
     {"tables that grow have as many buckets as they need", growing_fits},
     {"few keys in a large batch make no large table", growing_for_few},
+    {"small batches that nobody waits for", growing_by_little},
     {"room is reserved for kernels", reserved},
     {"a table that finds no slabs to grow stays whole", growing_without_slabs},
     {"bad input is refused", bad_input},

@@ -11,6 +11,7 @@
 #include "stress.h"
 
 #include "support/bags.h"
+#include "support/hashes.h"
 #include "support/moments.h"
 #include "support/random.h"
 
@@ -40,21 +41,6 @@ static struct {
     uint64_t clock;    /* seq_cst: moments */
     uint32_t arrivals; /* seq_cst: threads that have come to a barrier */
 } world;
-
-/* All keys share a path, of any length. */
-static uint64_t same(void *context, uint64_t key)
-{
-    (void)context;
-    (void)key;
-    return 0;
-}
-
-/* Two homes, whose paths cross. */
-static uint64_t two(void *context, uint64_t key)
-{
-    (void)context;
-    return key << 63;
-}
 
 /* All pairs of the key, by a batch of one. */
 static ga_status all_by_batch(bag_call *c, bool removes)
@@ -117,7 +103,7 @@ static void draw(void)
 
 static void open_table(void)
 {
-    static ga_slabhash_hash *const hashes[] = {NULL, same, two, same};
+    static ga_slabhash_hash *const hashes[] = {NULL, hash_same, hash_two, hash_same};
     uint32_t buckets = 1 + (uint32_t)random_below(&world.random, 4);
     world.mode = (ga_slabhash_mode)(world.histories / BATCH % GA_SLABHASH_MODE_COUNT);
     world.grows = world.histories / BATCH / GA_SLABHASH_MODE_COUNT % 2;

@@ -13,6 +13,7 @@
 #include "../../hashtables/slabhash/table.h"
 #include "stress.h"
 
+#include "support/hashes.h"
 #include "support/histories.h"
 #include "support/random.h"
 
@@ -44,21 +45,6 @@ static struct {
     uint64_t clock;    /* seq_cst: moments */
     uint32_t arrivals; /* seq_cst: threads that have come to a barrier */
 } world;
-
-/* All keys share a path, of any length. */
-static uint64_t same(void *context, uint64_t key)
-{
-    (void)context;
-    (void)key;
-    return 0;
-}
-
-/* Two homes, whose paths cross. */
-static uint64_t two(void *context, uint64_t key)
-{
-    (void)context;
-    return key << 63;
-}
 
 /* In sets every key has the value 1. */
 static uint64_t value_of(uint64_t value)
@@ -171,7 +157,7 @@ static void draw(void)
 
 static void open_table(void)
 {
-    static ga_slabhash_hash *const hashes[] = {NULL, same, two, same};
+    static ga_slabhash_hash *const hashes[] = {NULL, hash_same, hash_two, hash_same};
     uint32_t buckets = 1 + (uint32_t)random_below(&world.random, 4);
     world.mode = (ga_slabhash_mode)(world.histories / BATCH % GA_SLABHASH_MODE_COUNT);
     uint32_t path = 1 + (uint32_t)random_below(&world.random, buckets);

@@ -13,6 +13,7 @@
 #include "../../hashtables/slabhash/table.h"
 #include "stress.h"
 
+#include "support/hashes.h"
 #include "support/histories.h"
 #include "support/random.h"
 
@@ -80,19 +81,6 @@ static void *array(void *context, size_t bytes)
     return rows;
 }
 
-static uint64_t same(void *context, uint64_t key)
-{
-    (void)context;
-    (void)key;
-    return 0;
-}
-
-static uint64_t two(void *context, uint64_t key)
-{
-    (void)context;
-    return key << 63;
-}
-
 static uint64_t hash_of(uint64_t key)
 {
     return world.growing.hash ? world.growing.hash(NULL, key) : ga_slabhash_seeded(world.view, key);
@@ -149,28 +137,51 @@ static uint32_t open_all(turn *t)
     EACH_KIND(OPEN_ALL)
 }
 
-static uint32_t serve(const turn *t, uint32_t lane, ga_slabhash_many *many)
+/* As a kernel does before the lanes of a warp are served together. */
+static int tend(turn *t, uint32_t lane, uint64_t hash)
 {
-    ga_slabhash_view view = ga_slabhash_shift_of(world.view, &world.growing, &t->stand).from;
-    ga_slabhash_many_begin(view, many, lane,
-                           hash_of(many->key[lane] | (uint64_t)many->key_high[lane] << 32));
+    ga_lanes low = {0}, high = {0};
+    low[lane] = (uint32_t)hash;
+    high[lane] = (uint32_t)(hash >> 32);
+#define TEND(kind)                                                                                 \
+    (ga_slabhash_tend_lanes(kind, world.view, &world.growing, SLABHASH_TILE, &t->claimed,          \
+                            &t->stand, 1u << lane, low, high),                                     \
+     0)
+    EACH_KIND(TEND)
+}
+
+static ga_slabhash_view array_for(const turn *t, uint32_t op, uint64_t hash)
+{
+    ga_slabhash_shift shift = ga_slabhash_shift_of(world.view, &world.growing, &t->stand);
+#define ARRAY_FOR(kind) ga_slabhash_for_lane(kind, shift, op, hash)
+    EACH_KIND(ARRAY_FOR)
+}
+
+static uint32_t serve(ga_slabhash_view view, uint32_t lane, uint64_t hash, ga_slabhash_many *many)
+{
+    ga_slabhash_many_begin(view, many, lane, hash);
 #define SERVE(kind)                                                                                \
     ga_slabhash_serve_many(kind, GA_SLABHASH_OP_COUNT, view, ga_tile_abreast(8), 1u << lane, many)
     EACH_KIND(SERVE)
 }
 
-/* As a lane whose warp is served together, in the older generation; false where it is for later. */
-static bool as_a_lane(const turn *t, ga_slabhash_change_to to, ga_slabhash_answer *answer)
+/* As a lane whose warp is served together; false where it is for later. */
+static bool as_a_lane(turn *t, ga_slabhash_change_to to, ga_slabhash_answer *answer)
 {
     uint32_t lane = (uint32_t)to.value % 8;
+    uint64_t hash = hash_of(to.key);
     ga_slabhash_many many = {0};
     if (!ga_slabhash_is_served(world.kind, to.op)) {
         return false;
     }
+    if (to.op != GA_SLABHASH_SEARCH) {
+        (void)tend(t, lane, hash);
+    }
+    ga_slabhash_view view = array_for(t, to.op, hash);
     many.key[lane] = (uint32_t)to.key;
     many.value[lane] = (uint32_t)to.value;
     many.op[lane] = to.op;
-    bool later = serve(t, lane, &many) != 0;
+    bool later = !view.rows || serve(view, lane, hash, &many) != 0;
     *answer =
         ga_slabhash_say(many.result[lane], many.was[lane] | (uint64_t)many.was_high[lane] << 32);
     return !later;
@@ -194,7 +205,7 @@ static ga_slabhash_answer do_one(turn *t, uint32_t op, uint64_t key, uint64_t va
 {
     ga_slabhash_change_to to = {.key = key, .value = value, .op = op, .how = GA_SLABHASH_ADD};
     ga_slabhash_answer now;
-    if (world.lanes && !t->stand.next_rows && as_a_lane(t, to, &now)) {
+    if (world.lanes && as_a_lane(t, to, &now)) {
         return now;
     }
     for (;;) {
@@ -238,7 +249,7 @@ static void open_table(uint32_t mode, bool multi, uint32_t buckets, ga_slabhash_
     world.growing.hash = hash;
     world.growing.there = world.growing.making = 1;
     world.growing.stages[0].buckets = buckets;
-    world.growing.stages[0].wanted = buckets / 8;
+    world.growing.stages[0].wanted = buckets / GA_SLABHASH_WANTS;
     world.refuses = 0;
     world.growing.stages[0].rows = array(NULL, (size_t)buckets * 128);
     memset(world.growing.stages[0].rows, 0xff, (size_t)buckets * 128);
@@ -430,7 +441,7 @@ static void work(size_t number)
 
 static void histories(void)
 {
-    static ga_slabhash_hash *const hashes[] = {NULL, same, two, NULL};
+    static ga_slabhash_hash *const hashes[] = {NULL, hash_same, hash_two, NULL};
     world.threads = 2 + world.tables % 3;
     world.keys = 1 + random_below(&world.random, KEYS_MOST);
     open_table((uint32_t)(world.tables / 2 % 3), false, 1u << random_below(&world.random, 3),

@@ -30,7 +30,7 @@
  * With GA_SLABHASH_GROW there are as many buckets as the batches of ga_slabhash_device_run() need,
  * and ga_slabhash_device_reserve() makes room for what kernels put in by themselves. Both may give
  * the table another array, which is in table.view: views from before are no longer good, and no
- * kernel may be using one meanwhile. All kinds of tables grow so, with any path and all keys.
+ * kernel may be using one meanwhile. Such batches go on one stream, or wait for each other. All kinds of tables grow so, with any path and all keys.
  *
  * With GA_SLABHASH_GROW_IN_KERNELS a table grows while kernels run, by what they put in: path 1,
  * keys below 2^31 - 2 in the 32-bit modes, in the 64-bit mode keys below 2^64 - 2 and values below
@@ -52,6 +52,9 @@
  * ga_slabhash_device_count(), _retrieve() and _close() answer GA_ERR_ARGUMENT once they have seen
  * it.
  *
+ * A program whose tables are all of one kind, and do not grow in kernels, may define
+ * GA_SLABHASH_ONLY_KIND as that before it includes this, and takes a part of the time to compile.
+ *
  * Header only; compile with nvcc 13.0 or later for sm_75 or later, as C++17. Host functions: one
  * thread at a time for a table.
  */
@@ -61,6 +64,7 @@
 #include <gpualloc/backend.h>
 #include <gpualloc/slabhash.h>
 
+#include <algorithm>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -248,6 +252,51 @@ ga_slabhash_tile_alone(ga_slabhash_view table, ga_slabhash_kept<GA_SLABHASH_IS_G
     return alone;
 }
 
+#ifdef GA_SLABHASH_GROWING_KINDS
+/* ga_slabhash_tend_lanes() as such a function. */
+template <uint32_t kind>
+static __device__ __noinline__ ga_slabhash_kept<true>
+ga_slabhash_tend_alone(ga_slabhash_view table, ga_slabhash_kept<true> kept, uint32_t changing,
+                       uint64_t hash)
+{
+    ga_slabhash_tend_lanes(kind, table, table.growing, ga_tile_abreast(GA_SLABHASH_TILE),
+                           &kept.claimed, &kept.stand, changing, (uint32_t)hash,
+                           (uint32_t)(hash >> 32));
+    return kept;
+}
+#endif
+
+/* In tables that grow, before the lanes that ask are served together. */
+template <uint32_t kind, uint32_t fixed>
+static __device__ __forceinline__ void ga_slabhash_lanes_tend(ga_slabhash_turn *turn, bool asks,
+                                                              uint32_t op, uint64_t key)
+{
+#ifdef GA_SLABHASH_GROWING_KINDS
+    if (GA_SLABHASH_IS_GROWING(kind) && ga_slabhash_may_change(fixed)) {
+        uint32_t changing =
+            ga_lanes_nonzero(turn->tile, asks && op != GA_SLABHASH_SEARCH ? 1u : 0u);
+        bool tends = turn->stand.next_rows || turn->stand.requests == 1u;
+        if (ga_lanes_any(ga_tile_of(32), tends ? 1u : 0u)) {
+            ga_slabhash_kept<true> kept;
+            kept.claimed = turn->claimed;
+            kept.stand = turn->stand;
+            kept = ga_slabhash_tend_alone<kind>(turn->table, kept, changing,
+                                                GA_SLABHASH_HASH(turn->table, key));
+            turn->claimed = kept.claimed;
+            turn->stand = kept.stand;
+        } else {
+            turn->stand.requests--;
+        }
+        ga_tile_sync(ga_tile_of(32)); /* from here on its tiles go abreast */
+    }
+#else
+    (void)turn;
+    (void)asks;
+    (void)op;
+    (void)key;
+#endif
+}
+
 /* Whether the operation of a kernel for `fixed` may be to apply, so that `how` counts. */
 GA_SIMT bool ga_slabhash_may_apply(uint32_t kind, uint32_t fixed)
 {
@@ -265,11 +314,14 @@ ga_slabhash_abreast(ga_slabhash_turn *turn, bool *asks, uint32_t op, uint64_t ke
     ga_slabhash_many many = {};
     ga_slabhash_view table = turn->table;
     bool served = *asks && ga_slabhash_is_served(kind, fixed < GA_SLABHASH_OP_COUNT ? fixed : op);
+    uint64_t hash = GA_SLABHASH_HASH(turn->table, key);
 #ifdef GA_SLABHASH_GROWING_KINDS
-    if (GA_SLABHASH_IS_GROWING(kind)) { /* in one array; what moves is for later */
-        table.rows = turn->stand.rows;
-        table.buckets = turn->stand.buckets;
-        served = served && !turn->stand.next_rows;
+    if (GA_SLABHASH_IS_GROWING(kind)) {
+        ga_slabhash_shift shift =
+            ga_slabhash_shift_of(turn->table, turn->table.growing, &turn->stand);
+        table = ga_slabhash_for_lane(kind, shift, fixed < GA_SLABHASH_OP_COUNT ? fixed : op, hash);
+        served = served && table.rows;
+        ga_tile_sync(tile); /* what a lane acquired all have */
     }
 #endif
     many.key = (uint32_t)key;
@@ -278,11 +330,87 @@ ga_slabhash_abreast(ga_slabhash_turn *turn, bool *asks, uint32_t op, uint64_t ke
     many.value_high = (uint32_t)(value >> 32);
     many.op = op;
     many.result = GA_SLABHASH_LATER;
-    ga_slabhash_many_begin(table, &many, tile.lane, GA_SLABHASH_HASH(turn->table, key));
+    ga_slabhash_many_begin(table, &many, tile.lane, hash);
     uint32_t asking = ga_lanes_nonzero(tile, served ? 1u : 0u);
     (void)ga_slabhash_serve_many(kind, fixed, table, tile, asking, &many);
     *asks = *asks && many.result == GA_SLABHASH_LATER;
     return ga_slabhash_say(many.result, many.was | (uint64_t)many.was_high << 32);
+}
+
+/* One lane's operation, by its tile; the lane has the answer. */
+template <uint32_t kind, uint32_t fixed>
+static __device__ __forceinline__ void
+ga_slabhash_lane_alone(ga_slabhash_turn *turn, uint32_t lane, uint32_t op, uint64_t key,
+                       uint64_t value, uint32_t how, ga_slabhash_answer *answer)
+{
+    ga_tile tile = turn->tile;
+    uint64_t its_key = ga_lanes_get(tile, (uint32_t)key, lane);
+    uint64_t its_value = 0;
+    if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64) {
+        its_key |= (uint64_t)ga_lanes_get(tile, (uint32_t)(key >> 32), lane) << 32;
+        its_value = (uint64_t)ga_lanes_get(tile, (uint32_t)(value >> 32), lane) << 32;
+    }
+    if (GA_SLABHASH_MODE(kind) != GA_SLABHASH_SET32) {
+        its_value |= ga_lanes_get(tile, (uint32_t)value, lane);
+    }
+    uint32_t its_op = fixed < GA_SLABHASH_OP_COUNT ? fixed : ga_lanes_get(tile, op, lane);
+    uint32_t its_how = ga_slabhash_may_apply(kind, fixed) ? ga_lanes_get(tile, how, lane) : how;
+    ga_slabhash_kept<GA_SLABHASH_IS_GROWING(kind)> kept;
+    ga_slabhash_keep(&kept, turn);
+    ga_slabhash_alone<kind> alone =
+        ga_slabhash_tile_alone<kind>(turn->table, kept, its_op, its_key, its_value, its_how);
+    ga_slabhash_go_on(turn, &alone.kept);
+    GA_EACH_LANE(tile, 1u << lane, own)
+    {
+        (void)own;
+        *answer = alone.answer;
+    }
+}
+
+/* Whether what whole warps ask is done to the end by what follows. */
+GA_SIMT bool ga_slabhash_leaves_none(uint32_t kind, uint32_t fixed)
+{
+    return GA_SLABHASH_IS_GROWING(kind) && ga_slabhash_may_change(fixed);
+}
+
+/* The operations of all lanes of a warp. What is left over in a table that does not grow is for the
+ * caller. In one that grows it is often that many want the same place of few buckets: there each tile
+ * serves one lane alone, and what is left is served together again. */
+template <uint32_t kind, uint32_t fixed>
+static __device__ __forceinline__ void
+ga_slabhash_lanes_together(ga_slabhash_turn *turn, bool *left, uint32_t op, uint64_t key,
+                           uint64_t value, uint32_t how, ga_slabhash_answer *mine)
+{
+    ga_tile warp = ga_tile_of(32);
+    do {
+        bool asked = *left;
+        ga_slabhash_lanes_tend<kind, fixed>(turn, *left, op, key);
+        ga_slabhash_answer answer = ga_slabhash_abreast<kind, fixed>(turn, left, op, key, value);
+        *mine = asked ? answer : *mine;
+        if (!ga_slabhash_leaves_none(kind, fixed)) {
+            return;
+        }
+        uint32_t asking = ga_lanes_nonzero(turn->tile, *left ? 1u : 0u);
+        if (asking) {
+            uint32_t lane = ga_bits_lowest(asking);
+            ga_slabhash_lane_alone<kind, fixed>(turn, lane, op, key, value, how, mine);
+            *left = *left && turn->tile.lane != lane;
+        }
+        ga_tile_sync(warp); /* its tiles go on abreast */
+    } while (ga_lanes_any(warp, *left ? 1u : 0u));
+}
+
+/* The operations of the lanes that are `left`, one after the other, each by its whole tile. */
+template <uint32_t kind, uint32_t fixed>
+static __device__ __forceinline__ void
+ga_slabhash_in_turn(ga_slabhash_turn *turn, bool left, uint32_t op, uint64_t key, uint64_t value,
+                    uint32_t how, ga_slabhash_answer *mine)
+{
+    uint32_t asking = ga_lanes_nonzero(turn->tile, left ? 1u : 0u);
+    GA_SHARE(turn->tile, asking, lane)
+    {
+        ga_slabhash_lane_alone<kind, fixed>(turn, lane, op, key, value, how, mine);
+    }
 }
 
 /* One operation for each lane that `asks`, whichever in each: others only help. Where all lanes
@@ -294,7 +422,6 @@ static __device__ __forceinline__ ga_slabhash_answer
 ga_slabhash_lanes(ga_slabhash_turn *turn, bool asks, uint32_t op, uint64_t key, uint64_t value,
                   uint32_t how = GA_SLABHASH_ADD)
 {
-    ga_tile tile = turn->tile;
     op = fixed < GA_SLABHASH_OP_COUNT ? fixed : op;
     bool allowed = turn->table.kind == kind && ga_slabhash_has(kind, op) &&
                    ga_slabhash_allowed(kind, op, key, value);
@@ -302,34 +429,12 @@ ga_slabhash_lanes(ga_slabhash_turn *turn, bool asks, uint32_t op, uint64_t key, 
         ga_slabhash_say(allowed ? GA_SLABHASH_ABSENT : GA_SLABHASH_REFUSED, 0);
     bool left = asks && allowed;
     if (whole || ga_warp_is_whole(ga_warp_present())) {
-        ga_slabhash_answer answer = ga_slabhash_abreast<kind, fixed>(turn, &left, op, key, value);
-        mine = asks && allowed ? answer : mine;
-    }
-    uint32_t asking = ga_lanes_nonzero(tile, left ? 1u : 0u);
-    GA_SHARE(tile, asking, lane)
-    {
-        uint64_t its_key = ga_lanes_get(tile, (uint32_t)key, lane);
-        uint64_t its_value = 0;
-        if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64) {
-            its_key |= (uint64_t)ga_lanes_get(tile, (uint32_t)(key >> 32), lane) << 32;
-            its_value = (uint64_t)ga_lanes_get(tile, (uint32_t)(value >> 32), lane) << 32;
-        }
-        if (GA_SLABHASH_MODE(kind) != GA_SLABHASH_SET32) {
-            its_value |= ga_lanes_get(tile, (uint32_t)value, lane);
-        }
-        uint32_t its_op = fixed < GA_SLABHASH_OP_COUNT ? fixed : ga_lanes_get(tile, op, lane);
-        uint32_t its_how = ga_slabhash_may_apply(kind, fixed) ? ga_lanes_get(tile, how, lane) : how;
-        ga_slabhash_kept<GA_SLABHASH_IS_GROWING(kind)> kept;
-        ga_slabhash_keep(&kept, turn);
-        ga_slabhash_alone<kind> alone =
-            ga_slabhash_tile_alone<kind>(turn->table, kept, its_op, its_key, its_value, its_how);
-        ga_slabhash_go_on(turn, &alone.kept);
-        GA_EACH_LANE(tile, 1u << lane, own)
-        {
-            (void)own;
-            mine = alone.answer;
+        ga_slabhash_lanes_together<kind, fixed>(turn, &left, op, key, value, how, &mine);
+        if (ga_slabhash_leaves_none(kind, fixed)) {
+            return mine;
         }
     }
+    ga_slabhash_in_turn<kind, fixed>(turn, left, op, key, value, how, &mine);
     return mine;
 }
 
@@ -337,6 +442,8 @@ ga_slabhash_lanes(ga_slabhash_turn *turn, bool asks, uint32_t op, uint64_t key, 
 
 enum {
     GA_SLABHASH_BLOCK = 128,               /* threads */
+    GA_SLABHASH_BLOCKS = 16,               /* of a launch, for each multiprocessor, at most */
+    GA_SLABHASH_RESIDENT = 8,              /* on one at once, where lanes go on by themselves */
     GA_SLABHASH_ANY = GA_SLABHASH_OP_COUNT /* operation of a kernel: what the batch says */
 };
 
@@ -350,6 +457,25 @@ static __device__ __forceinline__ uint64_t ga_slabhash_grid_tiles(void)
     return (uint64_t)gridDim.x * (blockDim.x / GA_SLABHASH_TILE);
 }
 
+/* A key or a value as it stands in an array. */
+template <uint32_t kind> struct ga_slabhash_word {
+    typedef uint32_t type;
+};
+template <> struct ga_slabhash_word<GA_SLABHASH_KIND(GA_SLABHASH_MAP64, false)> {
+    typedef uint64_t type;
+};
+template <> struct ga_slabhash_word<GA_SLABHASH_KIND(GA_SLABHASH_MAP64, true)> {
+    typedef uint64_t type;
+};
+template <>
+struct ga_slabhash_word<GA_SLABHASH_KIND(GA_SLABHASH_MAP64, false) | GA_SLABHASH_GROWING> {
+    typedef uint64_t type;
+};
+template <>
+struct ga_slabhash_word<GA_SLABHASH_KIND(GA_SLABHASH_MAP64, true) | GA_SLABHASH_GROWING> {
+    typedef uint64_t type;
+};
+
 template <uint32_t kind>
 static __device__ __forceinline__ uint64_t ga_slabhash_of(const void *array, uint64_t i)
 {
@@ -357,66 +483,294 @@ static __device__ __forceinline__ uint64_t ga_slabhash_of(const void *array, uin
                                                        : ((const uint32_t *)array)[i];
 }
 
-/* Request i's operation; one that is refused where its value is missing. */
+/* What the arrays of a batch have for a request: `op` as it stands there. */
+template <uint32_t kind> struct ga_slabhash_request {
+    typename ga_slabhash_word<kind>::type key, value;
+    uint32_t op;
+};
+
+/* Loaded, and nothing made of it, so that nobody waits for it yet. Where there is no array another
+ * stands in, and behind the last request that one: there is no branch. */
 template <uint32_t kind, uint32_t fixed>
-static __device__ __forceinline__ uint32_t ga_slabhash_op_of(const ga_slabhash_batch &batch,
-                                                             uint64_t i)
+static __device__ __forceinline__ void ga_slabhash_fetch(const ga_slabhash_batch &batch, uint64_t i,
+                                                         ga_slabhash_request<kind> *request)
+{
+    typedef typename ga_slabhash_word<kind>::type word;
+    i = i < batch.count ? i : batch.count - 1u;
+    request->key = ((const word *)batch.keys)[i];
+    if (GA_SLABHASH_MODE(kind) != GA_SLABHASH_SET32 && ga_slabhash_may_put(fixed)) {
+        request->value = ((const word *)(batch.values ? batch.values : batch.keys))[i];
+    }
+    if (fixed == GA_SLABHASH_ANY) {
+        request->op = (batch.ops ? batch.ops : (const uint8_t *)batch.keys)[i];
+    }
+}
+
+/* The operation of a request that was fetched: none where its value is missing. */
+template <uint32_t kind, uint32_t fixed>
+static __device__ __forceinline__ uint32_t
+ga_slabhash_op_of(const ga_slabhash_batch &batch, const ga_slabhash_request<kind> &request)
 {
     if (fixed != GA_SLABHASH_ANY) {
         return fixed;
     }
-    uint32_t op = batch.ops ? batch.ops[i] : (uint32_t)batch.op;
+    uint32_t op = batch.ops ? request.op : (uint32_t)batch.op;
     bool misses = !batch.values && GA_SLABHASH_MODE(kind) != GA_SLABHASH_SET32;
     return misses && ga_slabhash_puts(op) ? (uint32_t)GA_SLABHASH_OP_COUNT : op;
 }
 
-/* How often each result came, of the thread: the warp adds them up. */
-static __device__ __forceinline__ void ga_slabhash_tell(const uint32_t *tally, uint64_t *counts)
+/* How often each result came to each thread of the block, and how many places it filled: in shared
+ * memory, since registers are few. */
+typedef struct ga_slabhash_counted {
+    uint32_t of[GA_SLABHASH_REFUSED + 1][GA_SLABHASH_BLOCK];
+    uint32_t placed[GA_SLABHASH_BLOCK];
+} ga_slabhash_counted;
+
+/* Write the answer to the operation down; `tally` may be NULL. */
+template <uint32_t kind>
+static __device__ __forceinline__ void
+ga_slabhash_answers(const ga_slabhash_batch &batch, uint64_t i, uint32_t op,
+                    ga_slabhash_answer answer, ga_slabhash_counted *tally)
+{
+    if (batch.results) {
+        batch.results[i] = (uint8_t)answer.result;
+    }
+    if (batch.found) {
+        ga_slabhash_write(kind, batch.found, i, answer.value);
+    }
+    if (tally) {
+        tally->of[answer.result][threadIdx.x]++;
+    }
+    if (tally && ga_slabhash_puts(op) && answer.result == GA_SLABHASH_ABSENT) {
+        tally->placed[threadIdx.x]++;
+    }
+}
+
+static __device__ __forceinline__ void ga_slabhash_begin_counts(ga_slabhash_counted *tally)
+{
+    if (!tally) {
+        return;
+    }
+    for (uint32_t result = 0; result <= GA_SLABHASH_REFUSED; result++) {
+        tally->of[result][threadIdx.x] = 0;
+    }
+    tally->placed[threadIdx.x] = 0;
+}
+
+/* The warp adds them up; `counts` may be NULL. */
+static __device__ __forceinline__ void ga_slabhash_add_counts(const ga_slabhash_counted *tally,
+                                                              uint64_t *counts)
 {
     ga_tile warp = ga_tile_of(32);
-    for (uint32_t result = 0; result <= GA_SLABHASH_REFUSED; result++) {
-        uint32_t n = ga_lanes_sum(warp, tally[result]);
+    for (uint32_t result = 0; counts && result <= GA_SLABHASH_REFUSED; result++) {
+        uint32_t n = ga_lanes_sum(warp, tally->of[result][threadIdx.x]);
         if (n && warp.lane == 0) {
             ga_post_add64_relaxed(counts + result, n); /* relaxed: read after the kernel */
         }
     }
 }
 
-/* Registers are for as many blocks as it takes to have enough slabs under way. */
-template <uint32_t kind, uint32_t fixed>
-static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK, fixed == GA_SLABHASH_SEARCH ? 8 : 6)
-    ga_slabhash_batch_kernel(ga_slabhash_view table, ga_slabhash_batch batch, uint64_t *counts)
+/* What the host is told without being waited for: in its own memory, which kernels write. All
+ * relaxed: figures, of which late ones do no harm. */
+typedef struct ga_slabhash_news {
+    uint64_t placed; /* above: requests asked before some batch; below: places filled by then */
+    uint32_t full;   /* not 0: something found no slab */
+    uint32_t read;   /* by a copy: places filled */
+} ga_slabhash_news;
+
+/* For a batch's kernel: where it tells what. */
+typedef struct ga_slabhash_teller {
+    ga_slabhash_news *news;
+    uint32_t *placed; /* of the device's: places filled by batches; NULL: not counted */
+    uint32_t asked;   /* requests before this batch */
+} ga_slabhash_teller;
+
+static __device__ __forceinline__ void ga_slabhash_tell_placed(ga_slabhash_teller teller)
 {
-    ga_slabhash_turn turn = ga_slabhash_turn_begin(table);
+    if (teller.placed && blockIdx.x == 0 && threadIdx.x == 0) {
+        uint64_t placed = ga_load_relaxed(teller.placed); /* relaxed: see ga_slabhash_news */
+        ga_store64_relaxed_system(&teller.news->placed, (uint64_t)teller.asked << 32 | placed);
+    }
+}
+
+/* The warp's share: places that it has filled, and whether it found no slab. */
+static __device__ __forceinline__ void ga_slabhash_tell_more(ga_slabhash_teller teller,
+                                                             uint32_t placed, uint32_t full)
+{
     ga_tile warp = ga_tile_of(32);
-    uint32_t tally[GA_SLABHASH_REFUSED + 1] = {};
+    uint32_t sum = teller.placed ? ga_lanes_sum(warp, placed) : 0;
+    bool lacks = ga_lanes_any(warp, full);
+    if (sum && warp.lane == 0) {
+        ga_post_add_relaxed(teller.placed, sum); /* relaxed: see ga_slabhash_news */
+    }
+    if (lacks && warp.lane == 0) {
+        ga_store_relaxed_system(&teller.news->full, 1u); /* relaxed: see there */
+    }
+}
+
+/* Tables without an order: warps serve 32 requests of the batch, and the next 32. */
+template <uint32_t kind, uint32_t fixed>
+static __device__ __forceinline__ void ga_slabhash_batch_abreast(ga_slabhash_turn *turn,
+                                                                 const ga_slabhash_batch *batch,
+                                                                 ga_slabhash_counted *tally)
+{
+    ga_tile warp = ga_tile_of(32);
     uint64_t thread = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
     uint64_t step = (uint64_t)gridDim.x * blockDim.x;
-    for (uint64_t first = thread - warp.lane; first < batch.count; first += step) {
+    for (uint64_t first = thread - warp.lane; first < batch->count; first += step) {
         uint64_t i = first + warp.lane;
-        bool asks = i < batch.count;
-        uint64_t at = asks ? i : first;
-        uint32_t op = ga_slabhash_op_of<kind, fixed>(batch, at);
-        uint64_t key = ga_slabhash_of<kind>(batch.keys, at);
-        bool valued = batch.values && (fixed == GA_SLABHASH_ANY || ga_slabhash_puts(fixed));
-        uint64_t value = valued ? ga_slabhash_of<kind>(batch.values, at) : 0;
+        bool asks = i < batch->count;
+        ga_slabhash_request<kind> request = {};
+        ga_slabhash_fetch<kind, fixed>(*batch, i, &request);
+        uint32_t op = ga_slabhash_op_of<kind, fixed>(*batch, request);
+        uint64_t value = batch->values ? request.value : 0;
         ga_tile_sync(warp); /* its tiles go on abreast */
-        ga_slabhash_answer answer =
-            ga_slabhash_lanes<kind, fixed, true>(&turn, asks, op, key, value, (uint32_t)batch.how);
-        if (asks && batch.results) {
-            batch.results[i] = (uint8_t)answer.result;
-        }
-        if (asks && batch.found) {
-            ga_slabhash_write(kind, batch.found, i, answer.value);
-        }
-        for (uint32_t result = 0; result <= GA_SLABHASH_REFUSED; result++) {
-            tally[result] += asks && answer.result == result ? 1u : 0u;
+        ga_slabhash_answer answer = ga_slabhash_lanes<kind, fixed, true>(
+            turn, asks, op, request.key, value, (uint32_t)batch->how);
+        if (asks) {
+            ga_slabhash_answers<kind>(*batch, i, op, answer, tally);
         }
     }
     ga_tile_sync(warp);
-    if (counts) {
-        ga_slabhash_tell(tally, counts);
+}
+
+/* The same as a function of its own, for kinds of which most tables have an order. */
+template <uint32_t kind, uint32_t fixed>
+static __device__ __noinline__ void ga_slabhash_batch_apart(ga_slabhash_turn *turn,
+                                                            const ga_slabhash_batch *batch,
+                                                            ga_slabhash_counted *tally)
+{
+    ga_slabhash_batch_abreast<kind, fixed>(turn, batch, tally);
+}
+
+/* The requests whose numbers the lanes have left, `count` of each, one by one. */
+template <uint32_t kind, uint32_t fixed>
+static __device__ __noinline__ void
+ga_slabhash_batch_left(ga_slabhash_turn *turn, const ga_slabhash_batch *batch, const uint64_t *left,
+                       uint32_t count, ga_slabhash_counted *tally)
+{
+    ga_tile warp = ga_tile_of(32);
+    while (ga_lanes_any(warp, count)) {
+        bool asks = count != 0;
+        count -= asks ? 1u : 0u;
+        uint64_t i = asks ? left[count * GA_SLABHASH_BLOCK] : 0;
+        ga_slabhash_request<kind> request = {};
+        ga_slabhash_answer mine = {};
+        ga_slabhash_fetch<kind, fixed>(*batch, i, &request);
+        uint32_t op = ga_slabhash_op_of<kind, fixed>(*batch, request);
+        uint64_t value = batch->values ? request.value : 0;
+        ga_slabhash_in_turn<kind, fixed>(turn, asks, op, request.key, value, (uint32_t)batch->how,
+                                         &mine);
+        ga_tile_sync(warp);
+        if (asks) {
+            ga_slabhash_answers<kind>(*batch, i, op, mine, tally);
+        }
     }
+}
+
+enum {
+    GA_SLABHASH_LEFT = 4 /* requests that a lane leaves for later before it waits for the others */
+};
+
+/* A lane's requests `next`, `next` + step and so on, in an ordered table: it begins with one as soon
+ * as it has the answer to the one before, whatever the other lanes are at. Until none is left, or
+ * so many are for later; answers the next. */
+template <uint32_t kind, uint32_t fixed>
+static __device__ __forceinline__ uint64_t ga_slabhash_batch_some(ga_slabhash_view table,
+                                                                  const ga_slabhash_batch &batch,
+                                                                  uint64_t next, uint64_t *left,
+                                                                  uint32_t *left_count,
+                                                                  ga_slabhash_counted *tally)
+{
+    ga_tile tile = ga_tile_abreast(GA_SLABHASH_TILE);
+    uint64_t step = (uint64_t)gridDim.x * blockDim.x;
+    ga_slabhash_request<kind> request = {}; /* the next: fetched while the one before is served */
+    ga_slabhash_many many = {};
+    bool asks = false;
+    ga_slabhash_fetch<kind, fixed>(batch, next, &request);
+    for (;;) {
+        bool begins = !asks && next < batch.count && *left_count < GA_SLABHASH_LEFT;
+        bool served = asks;
+        if (!ga_lanes_any(tile, asks || begins ? 1u : 0u)) {
+            return next;
+        }
+        if (begins) {
+            uint64_t key = request.key;
+            uint64_t value = batch.values ? request.value : 0;
+            uint32_t op = ga_slabhash_op_of<kind, fixed>(batch, request);
+            bool allowed = ga_slabhash_has(kind, op) && ga_slabhash_allowed(kind, op, key, value);
+            asks = true;
+            served = allowed && ga_slabhash_is_served(kind, op);
+            many.key = (uint32_t)key;
+            many.key_high = (uint32_t)(key >> 32);
+            many.value = (uint32_t)value;
+            many.value_high = (uint32_t)(value >> 32);
+            many.op = op;
+            many.result = allowed ? (uint32_t)GA_SLABHASH_LATER : (uint32_t)GA_SLABHASH_REFUSED;
+            many.was = many.was_high = 0;
+            ga_slabhash_many_begin(table, &many, tile.lane, GA_SLABHASH_HASH(table, key));
+            next += step;
+        }
+        uint32_t asking = ga_lanes_nonzero(tile, served ? 1u : 0u);
+        if (begins) { /* behind the vote, so that it is loaded to where it stays */
+            ga_slabhash_fetch<kind, fixed>(batch, next, &request);
+        }
+        uint32_t failed;
+        uint32_t on = ga_slabhash_serve_step(kind, fixed, table, tile, asking, &many, &failed);
+        if (asks && !((on | failed) >> tile.lane & 1u)) {
+            asks = false;
+            if (many.result == GA_SLABHASH_LATER) {
+                left[(*left_count)++ * GA_SLABHASH_BLOCK] = next - step;
+            } else {
+                uint64_t was = many.was | (uint64_t)many.was_high << 32;
+                uint32_t op = fixed < GA_SLABHASH_OP_COUNT ? fixed : many.op;
+                ga_slabhash_answers<kind>(batch, next - step, op, ga_slabhash_say(many.result, was),
+                                          tally);
+            }
+        }
+    }
+}
+
+/* Blocks on a multiprocessor, which the registers are for. */
+template <uint32_t kind, uint32_t fixed> struct ga_slabhash_resident {
+    static constexpr int blocks =
+        fixed == GA_SLABHASH_SEARCH || !(GA_SLABHASH_IS_MULTI(kind) || GA_SLABHASH_IS_GROWING(kind))
+            ? GA_SLABHASH_RESIDENT
+            : 6;
+};
+
+/* `alone`: lanes go through requests of their own where the table has an order. */
+template <uint32_t kind, uint32_t fixed, bool alone = true>
+static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK,
+                                         (ga_slabhash_resident<kind, fixed>::blocks))
+    ga_slabhash_batch_kernel(ga_slabhash_view table,
+                             const __grid_constant__ ga_slabhash_batch batch, uint64_t *counts,
+                             ga_slabhash_teller teller)
+{
+    __shared__ uint64_t left[GA_SLABHASH_LEFT * GA_SLABHASH_BLOCK];
+    __shared__ ga_slabhash_counted tallies;
+    ga_slabhash_counted *tally = counts || fixed != GA_SLABHASH_SEARCH ? &tallies : NULL;
+    ga_slabhash_tell_placed(teller);
+    ga_slabhash_turn turn = ga_slabhash_turn_begin(table);
+    ga_slabhash_begin_counts(tally);
+    if (!alone || !ga_slabhash_may_be_near(kind)) {
+        ga_slabhash_batch_abreast<kind, fixed>(&turn, &batch, tally);
+    } else if (ga_slabhash_is_ordered(table)) {
+        uint64_t next = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+        do {
+            uint32_t count = 0;
+            next = ga_slabhash_batch_some<kind, fixed>(table, batch, next, left + threadIdx.x,
+                                                       &count, tally);
+            ga_slabhash_batch_left<kind, fixed>(&turn, &batch, left + threadIdx.x, count, tally);
+        } while (ga_lanes_any(ga_tile_of(32), next < batch.count ? 1u : 0u));
+    } else {
+        ga_slabhash_batch_apart<kind, fixed>(&turn, &batch, tally);
+    }
+    if (fixed != GA_SLABHASH_SEARCH) {
+        ga_slabhash_tell_more(teller, tally->placed[threadIdx.x],
+                              tally->of[GA_SLABHASH_FULL][threadIdx.x]);
+    }
+    ga_slabhash_add_counts(tally, counts);
     ga_slabhash_turn_end(&turn);
 }
 
@@ -516,6 +870,31 @@ typedef struct ga_slabhash_whole {
     uint64_t *cursor; /* of the device's */
 } ga_slabhash_whole;
 
+/* What the block's tiles have counted, the same in all lanes of a tile: the block adds it up, since
+ * all blocks add to the same four words. */
+static __device__ __forceinline__ void ga_slabhash_add_up(ga_slabhash_census census,
+                                                          ga_slabhash_census *all)
+{
+    __shared__ unsigned long long sums[4];
+    const uint64_t counts[4] = {census.live, census.deleted, census.chained, census.marked};
+    uint64_t *to[4] = {&all->live, &all->deleted, &all->chained, &all->marked};
+    if (threadIdx.x < 4) {
+        sums[threadIdx.x] = 0;
+    }
+    __syncthreads();
+    for (uint32_t i = 0; i < 4; i++) {
+        if (threadIdx.x % GA_SLABHASH_TILE == i && counts[i]) {
+            atomicAdd(sums + i, (unsigned long long)counts[i]);
+        }
+    }
+    __syncthreads();
+    for (uint32_t i = 0; i < 4; i++) {
+        if (threadIdx.x == i && sums[i]) {
+            ga_post_add64_relaxed(to[i], sums[i]); /* relaxed: read after the kernel */
+        }
+    }
+}
+
 template <uint32_t kind, uint32_t task>
 static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK)
     ga_slabhash_whole_kernel(ga_slabhash_view table, ga_slabhash_whole whole)
@@ -541,12 +920,8 @@ static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK)
     if (task == GA_SLABHASH_FLUSH_ALL || task == GA_SLABHASH_CLEAR_ALL) {
         ga_slabhash_tile_ends(table, tile, true);
     }
-    if (task == GA_SLABHASH_COUNT_ALL && tile.lane == 0) {
-        /* relaxed: read after the kernel */
-        ga_post_add64_relaxed(&whole.census->live, census.live);
-        ga_post_add64_relaxed(&whole.census->deleted, census.deleted);
-        ga_post_add64_relaxed(&whole.census->chained, census.chained);
-        ga_post_add64_relaxed(&whole.census->marked, census.marked);
+    if (task == GA_SLABHASH_COUNT_ALL) {
+        ga_slabhash_add_up(census, whole.census);
     }
 }
 
@@ -568,8 +943,15 @@ typedef struct ga_slabhash_device {
     int grid;       /* blocks that fill the device */
     uint64_t cache; /* bytes of its L2 cache */
     bool grows;
-    uint32_t least; /* buckets, where it grows */
-    uint64_t taken; /* where it grows: the most places that can be taken, kernels' own apart */
+    bool streamed;          /* `arrays` has the order of streams */
+    uint32_t least;         /* buckets, where it grows */
+    uint64_t taken;         /* where it grows: places that were taken when it was last counted, */
+    uint32_t counted;       /* and what `placed` was then */
+    uint32_t asked;         /* requests that may have filled places, since it was opened */
+    uint64_t since;         /* the same, since it was last counted */
+    uint32_t unseen;        /* the same, since the heap of slabs was asked whether it is to grow */
+    uint32_t *placed;       /* of the device's; see ga_slabhash_teller */
+    ga_slabhash_news *news; /* of the host's */
 } ga_slabhash_device;
 
 static inline ga_status ga_slabhash_cuda(const char *what, cudaError_t error)
@@ -668,10 +1050,15 @@ static inline int ga_slabhash_device_grid(const ga_slabhash_device *table, uint6
 enum {
     GA_SLABHASH_DEVICE_BUCKETS = 16384, /* at first, in tables that grow */
     GA_SLABHASH_FULL_AT = 75,           /* of 100 places: then they grow, */
-    GA_SLABHASH_FILL_TO = 60            /* so far that these are taken */
+    GA_SLABHASH_FILL_TO = 60,           /* so far that these are taken, */
+    GA_SLABHASH_FILL_LESS = 52,         /* or these, where it was a small part that was too much */
+    GA_SLABHASH_SEEN_EACH = 1 << 20     /* requests, and the heap of slabs is asked */
 };
 
 /* CALL(kind) for the table's, of those that do not grow in kernels. */
+#ifdef GA_SLABHASH_ONLY_KIND
+#define GA_SLABHASH_EACH_FIXED_KIND(of, CALL) CALL(GA_SLABHASH_ONLY_KIND);
+#else
 #define GA_SLABHASH_EACH_FIXED_KIND(of, CALL)                                                      \
     switch (of) {                                                                                  \
     case GA_SLABHASH_KIND(GA_SLABHASH_SET32, false):                                               \
@@ -693,6 +1080,7 @@ enum {
         CALL(6u);                                                                                  \
         break;                                                                                     \
     }
+#endif
 
 #ifdef GA_SLABHASH_GROWING_KINDS
 #include "slabhash/grow_kernel.cuh"
@@ -724,18 +1112,39 @@ static inline ga_status ga_slabhash_device_whole(ga_slabhash_device *table,
     return ga_slabhash_cuda("launch a kernel for all buckets", cudaGetLastError());
 }
 
-/* Give an array's slabs and the array back; nobody uses it. Waits for the device. */
+/* Memory for an array, for what is on `stream` from now on. */
+static inline ga_status ga_slabhash_device_take(ga_slabhash_device *table, uint64_t bytes,
+                                                void **rows, cudaStream_t stream)
+{
+    return table->streamed ? ga_alloc_on(table->arrays, bytes, 0, (ga_stream)stream, rows)
+                           : ga_alloc(table->arrays, bytes, 0, rows);
+}
+
+/* An array goes back, after what is on `stream`: for which this waits where its heap does not. */
+static inline ga_status ga_slabhash_device_give(ga_slabhash_device *table, void *rows,
+                                                cudaStream_t stream)
+{
+    if (table->streamed) {
+        return ga_free_on(table->arrays, rows, (ga_stream)stream);
+    }
+    ga_status status =
+        ga_slabhash_cuda("wait to give an array back", cudaStreamSynchronize(stream));
+    ga_free(table->arrays, rows);
+    return status;
+}
+
+/* Give an array's slabs, unless it is `bare` and has none, and the array back; nobody uses it. */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_drop(ga_slabhash_device *table, ga_slabhash_view view,
-                                                cudaStream_t stream)
+                                                bool bare, cudaStream_t stream)
 {
     ga_slabhash_device gone = *table;
     ga_slabhash_whole whole = {};
     gone.view = view;
-    ga_status status = ga_slabhash_device_whole<GA_SLABHASH_CLEAR_ALL>(&gone, &whole, stream);
-    status = status ? status : ga_slabhash_cuda("give slabs back", cudaStreamSynchronize(stream));
-    ga_free(table->arrays, view.rows);
-    return status;
+    ga_status status =
+        bare ? GA_OK : ga_slabhash_device_whole<GA_SLABHASH_CLEAR_ALL>(&gone, &whole, stream);
+    ga_status given = ga_slabhash_device_give(table, view.rows, stream);
+    return status ? status : given;
 }
 
 #ifdef GA_SLABHASH_GROWING_KINDS
@@ -758,7 +1167,8 @@ static inline ga_status ga_slabhash_device_drop_all(ga_slabhash_device *table)
         return status;
     }
 #endif
-    return ga_slabhash_device_drop(table, table->view, 0);
+    ga_status status = ga_slabhash_device_drop(table, table->view, false, 0);
+    return status ? status : ga_slabhash_cuda("give slabs back", cudaStreamSynchronize(0));
 }
 
 /* Give everything back, the slabs to their heap, for which all buckets are cleared. No kernel may
@@ -779,6 +1189,9 @@ static inline ga_status ga_slabhash_device_close(ga_slabhash_device *table)
         ga_free(table->buckets, table->view.use);
 #endif
         ga_free(table->buckets, table->scratch);
+        if (table->news) {
+            (void)cudaFreeHost(table->news);
+        }
         if (table->arrays != table->buckets) {
             ga_heap_close(table->arrays);
         }
@@ -819,6 +1232,20 @@ static inline ga_status ga_slabhash_device_view(ga_slabhash_device *table)
     return status;
 }
 
+/* The same where something found no slab since, or much was asked since it was last done: to ask
+ * the heap takes longer than a small batch. */
+static inline ga_status ga_slabhash_device_see(ga_slabhash_device *table)
+{
+    /* relaxed: see ga_slabhash_news. Who has seen FULL has waited for the kernel. */
+    bool full = __atomic_load_n(&table->news->full, __ATOMIC_RELAXED) != 0;
+    if (!full && table->unseen < GA_SLABHASH_SEEN_EACH) {
+        return GA_OK;
+    }
+    table->unseen = 0;
+    table->news->full = 0;
+    return ga_slabhash_device_view(table);
+}
+
 /* Whether the keys stand in their order, for kernels after what is on `stream` (near_tile.h). */
 static inline ga_status ga_slabhash_device_order(ga_slabhash_device *table, bool ordered,
                                                  cudaStream_t stream)
@@ -836,7 +1263,7 @@ static inline ga_status ga_slabhash_device_rows(ga_slabhash_device *table, uint3
     uint64_t bytes = (uint64_t)buckets * GA_SLABHASH_WORDS * sizeof(uint32_t);
     void *rows = NULL;
     bool ordered = !GA_SLABHASH_IS_GROWING(table->view.kind);
-    ga_status status = ga_alloc(table->arrays, bytes + sizeof *view->ordered, 0, &rows);
+    ga_status status = ga_slabhash_device_take(table, bytes + sizeof *view->ordered, &rows, stream);
     if (status == GA_ERR_SIZE) { /* more than the heap may ever have */
         status = ga_fail(GA_ERR_MEMORY, "slabhash: no memory for %u buckets: %s", buckets,
                          ga_error_text());
@@ -852,7 +1279,7 @@ static inline ga_status ga_slabhash_device_rows(ga_slabhash_device *table, uint3
     status = ga_slabhash_cuda("empty the buckets",
                               cudaMemsetAsync(rows, 0xff, bytes + sizeof *view->ordered, stream));
     if (status != GA_OK) {
-        ga_free(table->arrays, rows);
+        (void)ga_slabhash_device_give(table, rows, stream);
         view->rows = NULL;
     }
     return status;
@@ -865,7 +1292,7 @@ static inline ga_status ga_slabhash_device_measure(ga_slabhash_device *table)
     ga_status status = ga_slabhash_cuda(
         "ask for the multiprocessors",
         cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, table->device));
-    table->grid = processors * 16;
+    table->grid = processors * GA_SLABHASH_BLOCKS;
     status = status ? status
                     : ga_slabhash_cuda(
                           "ask for the size of the L2 cache",
@@ -905,6 +1332,35 @@ static inline ga_status ga_slabhash_device_begin_turns(ga_slabhash_device *table
 #endif
 }
 
+/* Memory of the host's that kernels write. */
+static inline ga_status ga_slabhash_device_listen(ga_slabhash_device *table)
+{
+    void *news = NULL;
+    ga_status status = ga_slabhash_cuda(
+        "get memory of the host's that kernels can write",
+        cudaHostAlloc(&news, sizeof *table->news, cudaHostAllocMapped | cudaHostAllocPortable));
+    if (status == GA_OK) {
+        table->news = (ga_slabhash_news *)news;
+        *table->news = ga_slabhash_news{};
+    }
+    return status;
+}
+
+/* A table that grows between calls begins: its batches are counted, and arrays come and go in the
+ * order of streams where the device has that. */
+static inline ga_status ga_slabhash_device_begin_calls(ga_slabhash_device *table,
+                                                       cudaStream_t stream)
+{
+    ga_heap *arrays = NULL;
+    if (ga_heap_open(&arrays, GA_PLACE_DEVICE, table->device, "async:release=64M") == GA_OK) {
+        table->arrays = arrays;
+        table->streamed = true;
+    }
+    table->placed = (uint32_t *)(void *)(table->loaded + GA_SLABHASH_REFUSED + 1);
+    return ga_slabhash_cuda("begin to count what is put in",
+                            cudaMemsetAsync(table->placed, 0, sizeof *table->placed, stream));
+}
+
 /* Alone: kernels find the array that `view` has, and it is all there is. */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_adopt(ga_slabhash_device *table, ga_slabhash_view view,
@@ -939,6 +1395,14 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
     }
     ga_status status = ga_slabhash_plan_of(&fixed, &plan);
     void *scratch = NULL;
+#ifdef GA_SLABHASH_ONLY_KIND
+    if (status == GA_OK && plan.kind != (uint32_t)GA_SLABHASH_ONLY_KIND) {
+        status =
+            ga_fail(GA_ERR_UNSUPPORTED,
+                    "slabhash: a table of kind %u: expected %u, which is GA_SLABHASH_ONLY_KIND",
+                    plan.kind, (uint32_t)GA_SLABHASH_ONLY_KIND);
+    }
+#endif
     if (status == GA_OK && !table->slabs) {
         table->own_slabs = true;
         status = ga_heap_open(&table->slabs, GA_PLACE_KERNEL, table->device, "slab:unit=128/vmm");
@@ -950,20 +1414,26 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
     table->arrays = table->buckets;
     size_t results = (GA_SLABHASH_REFUSED + 1) * sizeof(uint64_t);
     status = status ? status
-                    : ga_alloc(table->buckets, sizeof(ga_slabhash_census) + results, 0, &scratch);
+                    : ga_alloc(table->buckets,
+                               sizeof(ga_slabhash_census) + results + sizeof *table->placed, 0,
+                               &scratch);
     table->scratch = (uint64_t *)scratch;
+    status = status ? status : ga_slabhash_device_listen(table);
     status = status ? status : ga_slabhash_device_measure(table);
     status = status ? status : ga_slabhash_device_watch(table, stream);
     if (status != GA_OK) {
         return status;
     }
     table->loaded = table->scratch + sizeof(ga_slabhash_census) / sizeof(uint64_t);
+    if (table->grows && !turns) {
+        status = ga_slabhash_device_begin_calls(table, stream);
+    }
     table->least = plan.buckets;
     table->view.path = plan.path;
     table->view.kind = plan.kind;
     table->view.a = plan.a;
     table->view.b = plan.b;
-    status = turns ? ga_slabhash_device_begin_turns(table, &plan) : GA_OK;
+    status = status || !turns ? status : ga_slabhash_device_begin_turns(table, &plan);
     ga_slabhash_view view = table->view;
     status = status ? status : ga_slabhash_device_rows(table, plan.buckets, &view, stream);
     status = status ? status : ga_slabhash_device_adopt(table, view, stream);
@@ -979,7 +1449,8 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
  * rest is as without.
  *
  * GA_ERR_ARGUMENT  an option out of range, or no such heap, or one of another device
- * GA_ERR_UNSUPPORTED  _GROW_IN_KERNELS with a path, or without GA_SLABHASH_GROWING_KINDS
+ * GA_ERR_UNSUPPORTED  _GROW_IN_KERNELS with a path, or without GA_SLABHASH_GROWING_KINDS; or another
+ *                     kind than GA_SLABHASH_ONLY_KIND, where that is defined
  * GA_ERR_PLACE, GA_ERR_DEVICE, GA_ERR_MEMORY  as ga_heap_open() and ga_alloc() */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_open(ga_slabhash_device *table,
@@ -1116,7 +1587,8 @@ static inline ga_status ga_slabhash_device_move(ga_slabhash_device *table, ga_sl
 /* Alone: the table has the array of `to` from now on, and those before, `from` the last, go. */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_replace(ga_slabhash_device *table, ga_slabhash_view from,
-                                                   ga_slabhash_view to, cudaStream_t stream)
+                                                   ga_slabhash_view to, bool bare,
+                                                   cudaStream_t stream)
 {
 #ifdef GA_SLABHASH_GROWING_KINDS
     if (table->view.growing) {
@@ -1127,16 +1599,17 @@ static inline ga_status ga_slabhash_device_replace(ga_slabhash_device *table, ga
     }
 #endif
     ga_status status = ga_slabhash_device_adopt(table, to, stream);
-    return status ? status : ga_slabhash_device_drop(table, from, stream);
+    return status ? status : ga_slabhash_device_drop(table, from, bare, stream);
 }
 
-/* Move to so many buckets, without what was deleted. The table is as it was where that fails. */
+/* Move to so many buckets, without what was deleted; `bare`: no slabs are chained. The table is as
+ * it was where that fails. */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_resize(ga_slabhash_device *table, uint32_t buckets,
-                                                  cudaStream_t stream)
+                                                  bool bare, cudaStream_t stream)
 {
     uint64_t left = 0;
-    ga_status status = ga_slabhash_device_view(table);
+    ga_status status = ga_slabhash_device_see(table);
     ga_slabhash_view from = table->view, to = table->view;
     status = status ? status : ga_slabhash_device_rows(table, buckets, &to, stream);
     if (status != GA_OK) {
@@ -1151,20 +1624,34 @@ static inline ga_status ga_slabhash_device_resize(ga_slabhash_device *table, uin
                          (unsigned long long)left, buckets);
     }
     if (status != GA_OK) {
-        (void)ga_slabhash_device_drop(table, to, stream);
+        (void)ga_slabhash_device_drop(table, to, false, stream);
         return status;
     }
     to.kind = from.kind;
-    return ga_slabhash_device_replace(table, from, to, stream);
+    return ga_slabhash_device_replace(table, from, to, bare, stream);
 }
 
-/* How many buckets the pairs want. */
-static inline uint32_t ga_slabhash_device_buckets(const ga_slabhash_device *table, uint64_t pairs)
+/* How many buckets the pairs want, of which `fill` of 100 places are to be taken. */
+static inline uint32_t ga_slabhash_device_buckets(const ga_slabhash_device *table, uint64_t pairs,
+                                                  uint32_t fill)
 {
     uint64_t places = ga_slabhash_places_of(table->view.kind);
-    uint64_t buckets = pairs / places * 100u / GA_SLABHASH_FILL_TO + 1u;
+    uint64_t buckets = pairs / places * 100u / fill + 1u;
     buckets = buckets > table->least ? buckets : table->least;
     return buckets < (UINT64_C(1) << 31) ? (uint32_t)buckets : UINT32_C(1) << 31;
+}
+
+/* The most places that can be taken, kernels' own apart: what was counted, what batches have filled
+ * since, as far as it is known, and what was asked after that. */
+static inline uint64_t ga_slabhash_device_most(const ga_slabhash_device *table)
+{
+    if (!table->placed) {
+        return table->taken;
+    }
+    uint64_t news =
+        __atomic_load_n(&table->news->placed, __ATOMIC_RELAXED); /* relaxed: see there */
+    uint32_t asked = table->asked - (uint32_t)(news >> 32);
+    return table->taken + ((uint32_t)news - table->counted) + asked;
 }
 
 /* How many pairs more there may be before the buckets are too full. */
@@ -1172,32 +1659,47 @@ static inline uint64_t ga_slabhash_device_spare(const ga_slabhash_device *table)
 {
     uint64_t places = ga_slabhash_places_of(table->view.kind);
     uint64_t most = (uint64_t)table->view.buckets * places * GA_SLABHASH_FULL_AT / 100u;
-    return most > table->taken ? most - table->taken : 0;
+    uint64_t taken = ga_slabhash_device_most(table);
+    /* Its numbers are of 32 bits. */
+    return most > taken && table->since < UINT64_C(1) << 31 ? most - taken : 0;
 }
 
-/* Count anew what is taken. */
+/* Count anew what is taken; waits. */
 GA_SLABHASH_WHERE_CALLED
-static inline ga_status ga_slabhash_device_recount(ga_slabhash_device *table, uint64_t *live,
-                                                   cudaStream_t stream)
+static inline ga_status ga_slabhash_device_recount(ga_slabhash_device *table,
+                                                   ga_slabhash_census *census, cudaStream_t stream)
 {
-    ga_slabhash_census census = {};
-    ga_status status = ga_slabhash_device_count(table, &census, stream);
-    *live = census.live;
-    table->taken = census.live + census.deleted;
+    ga_status status = GA_OK;
+    if (table->placed) {
+        status = ga_slabhash_cuda("read how many were put in",
+                                  cudaMemcpyAsync(&table->news->read, table->placed,
+                                                  sizeof *table->placed, cudaMemcpyDeviceToHost,
+                                                  stream));
+    }
+    status = status ? status : ga_slabhash_device_count(table, census, stream);
+    if (status == GA_OK) {
+        table->taken = census->live + census->deleted;
+        table->counted = table->news->read;
+        table->since = 0;
+        table->news->placed = (uint64_t)table->asked << 32 | table->news->read;
+    }
     return status;
 }
 
-/* Have room for `more` pairs beside the `live` ones of a count. */
+/* Have room for `more` pairs beside the live ones of a count. */
 GA_SLABHASH_WHERE_CALLED
-static inline ga_status ga_slabhash_device_widen(ga_slabhash_device *table, uint64_t live,
-                                                 uint64_t more, cudaStream_t stream)
+static inline ga_status ga_slabhash_device_widen(ga_slabhash_device *table,
+                                                 const ga_slabhash_census *census, uint64_t more,
+                                                 cudaStream_t stream)
 {
     if (more <= ga_slabhash_device_spare(table)) {
         return GA_OK;
     }
-    uint32_t buckets = ga_slabhash_device_buckets(table, live + more);
-    ga_status status = ga_slabhash_device_resize(table, buckets, stream);
-    table->taken = status ? table->taken : live;
+    bool small = more < census->live; /* and others like it will come */
+    uint32_t buckets = ga_slabhash_device_buckets(
+        table, census->live + more, small ? GA_SLABHASH_FILL_LESS : GA_SLABHASH_FILL_TO);
+    ga_status status = ga_slabhash_device_resize(table, buckets, census->chained == 0, stream);
+    table->taken = status ? table->taken : census->live;
     return status;
 }
 
@@ -1210,7 +1712,7 @@ GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_reserve(ga_slabhash_device *table, uint64_t pairs,
                                                    cudaStream_t stream)
 {
-    uint64_t live = 0;
+    ga_slabhash_census census = {};
     ga_status status = ga_slabhash_device_check(table);
     if (status == GA_OK && !table->grows) {
         status = ga_fail(GA_ERR_UNSUPPORTED,
@@ -1222,9 +1724,9 @@ static inline ga_status ga_slabhash_device_reserve(ga_slabhash_device *table, ui
         return status;
     }
     ga_slabhash_device_scope scope(table->device);
-    status = scope.status ? scope.status : ga_slabhash_device_recount(table, &live, stream);
-    uint64_t more = pairs > live ? pairs - live : 0;
-    return status ? status : ga_slabhash_device_widen(table, live, more, stream);
+    status = scope.status ? scope.status : ga_slabhash_device_recount(table, &census, stream);
+    uint64_t more = pairs > census.live ? pairs - census.live : 0;
+    return status ? status : ga_slabhash_device_widen(table, &census, more, stream);
 }
 
 /* The part of a batch from request `first` on. */
@@ -1243,28 +1745,59 @@ static inline ga_slabhash_batch ga_slabhash_batch_from(const ga_slabhash_batch *
     return part;
 }
 
+/* Blocks of a batch. Lanes that go through requests of their own are no more than there is room for
+ * at once, so that each has as many as the others. */
+static inline int ga_slabhash_device_batch_grid(const ga_slabhash_device *table,
+                                                const ga_slabhash_batch *batch)
+{
+    uint64_t tiles = batch->count / GA_SLABHASH_TILE + (batch->count % GA_SLABHASH_TILE ? 1 : 0);
+    int grid = ga_slabhash_device_grid(table, tiles < UINT32_MAX ? tiles : UINT32_MAX);
+    int resident = table->grid / GA_SLABHASH_BLOCKS * GA_SLABHASH_RESIDENT;
+    bool searches = !batch->ops && batch->op == GA_SLABHASH_SEARCH;
+    bool alone = table->view.ordered && !GA_SLABHASH_IS_MULTI(table->view.kind) &&
+                 !(searches && table->view.far);
+    return alone && resident < grid ? resident : grid;
+}
+
 /* The batch's kernel; everything is checked. */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_launch(ga_slabhash_device *table,
                                                   const ga_slabhash_batch *batch, uint64_t *counts,
                                                   cudaStream_t stream)
 {
+    bool fills = batch->ops || (batch->op != GA_SLABHASH_SEARCH && batch->op != GA_SLABHASH_DELETE);
     ga_slabhash_device_scope scope(table->device);
-    ga_status status = scope.status ? scope.status : ga_slabhash_device_view(table);
+    ga_status status = scope.status;
+    if (status == GA_OK && fills) {
+        status = ga_slabhash_device_see(table);
+    }
     if (status != GA_OK) {
         return status;
     }
-    uint64_t tiles = batch->count / GA_SLABHASH_TILE + (batch->count % GA_SLABHASH_TILE ? 1 : 0);
-    int grid = ga_slabhash_device_grid(table, tiles < UINT32_MAX ? tiles : UINT32_MAX);
+    ga_slabhash_teller teller = {};
+    teller.news = table->news;
+    teller.placed = fills ? table->placed : NULL;
+    teller.asked = table->asked;
+    table->asked += fills ? (uint32_t)batch->count : 0;
+    table->since += fills ? batch->count : 0;
+    table->unseen += fills ? (uint32_t)std::min<uint64_t>(batch->count, GA_SLABHASH_SEEN_EACH) : 0;
+    int grid = ga_slabhash_device_batch_grid(table, batch);
+/* Searches of tables that are far are faster as tiles' that read whole slabs. */
+#define GA_SLABHASH_IS_UNIQUE(kind) (!GA_SLABHASH_IS_MULTI(kind) && !GA_SLABHASH_IS_GROWING(kind))
 #define GA_SLABHASH_SEARCH_CALL(kind)                                                              \
-    ga_slabhash_batch_kernel<kind, GA_SLABHASH_SEARCH>                                             \
-        <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *batch, counts)
+    if (table->view.far) {                                                                         \
+        ga_slabhash_batch_kernel<kind, GA_SLABHASH_SEARCH, false>                                  \
+            <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *batch, counts, teller);         \
+    } else {                                                                                       \
+        ga_slabhash_batch_kernel<kind, GA_SLABHASH_SEARCH, GA_SLABHASH_IS_UNIQUE(kind)>            \
+            <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *batch, counts, teller);         \
+    }
 #define GA_SLABHASH_INSERT_CALL(kind)                                                              \
     ga_slabhash_batch_kernel<kind, GA_SLABHASH_INSERT>                                             \
-        <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *batch, counts)
+        <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *batch, counts, teller)
 #define GA_SLABHASH_ANY_CALL(kind)                                                                 \
     ga_slabhash_batch_kernel<kind, GA_SLABHASH_ANY>                                                \
-        <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *batch, counts)
+        <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *batch, counts, teller)
     if (!batch->ops && batch->op == GA_SLABHASH_SEARCH) {
         GA_SLABHASH_EACH_KIND(table->view.kind, GA_SLABHASH_SEARCH_CALL)
     } else if (!batch->ops && batch->op == GA_SLABHASH_INSERT) {
@@ -1273,6 +1806,7 @@ static inline ga_status ga_slabhash_device_launch(ga_slabhash_device *table,
         GA_SLABHASH_EACH_KIND(table->view.kind, GA_SLABHASH_ANY_CALL)
     }
 #undef GA_SLABHASH_SEARCH_CALL
+#undef GA_SLABHASH_IS_UNIQUE
 #undef GA_SLABHASH_INSERT_CALL
 #undef GA_SLABHASH_ANY_CALL
     return ga_slabhash_cuda("launch a batch", cudaGetLastError());
@@ -1286,27 +1820,28 @@ static inline ga_status ga_slabhash_device_run_growing(ga_slabhash_device *table
                                                        const ga_slabhash_batch *batch,
                                                        uint64_t *counts, cudaStream_t stream)
 {
-    const uint64_t least = UINT64_C(1) << 22;
+    const uint64_t least = UINT64_C(1) << 22, largest = UINT64_C(1) << 31;
     bool puts = batch->ops || (batch->op != GA_SLABHASH_SEARCH && batch->op != GA_SLABHASH_DELETE);
     ga_slabhash_device_scope scope(table->device);
     ga_status status = scope.status;
-    uint64_t done = 0, last = 0, before = 0, live = 0;
+    ga_slabhash_census census = {};
+    uint64_t done = 0, last = 0, before = 0;
     while (status == GA_OK && done < batch->count) {
         ga_slabhash_batch part = ga_slabhash_batch_from(batch, table->view.kind, done);
+        part.count = std::min<uint64_t>(part.count, largest);
         if (puts && part.count > ga_slabhash_device_spare(table)) {
             uint64_t most = done > least / 16u ? 16u * done : least;
             part.count = part.count < most ? part.count : most;
-            status = ga_slabhash_device_recount(table, &live, stream);
+            status = ga_slabhash_device_recount(table, &census, stream);
             double fresh = last ? (double)(table->taken - before) / (double)last : 1.0;
             uint64_t more = (uint64_t)((double)part.count * (fresh < 1.0 ? fresh : 1.0)) + 1u;
-            status = status ? status : ga_slabhash_device_widen(table, live, more, stream);
+            status = status ? status : ga_slabhash_device_widen(table, &census, more, stream);
             /* Without memory chains become longer, and what finds no slab is FULL. */
             status = status == GA_ERR_MEMORY ? GA_OK : status;
             before = table->taken;
             last = part.count;
         }
         status = status ? status : ga_slabhash_device_launch(table, &part, counts, stream);
-        table->taken += puts ? part.count : 0;
         done += part.count;
     }
     return status;
@@ -1337,14 +1872,15 @@ GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_flush(ga_slabhash_device *table, cudaStream_t stream)
 {
     ga_slabhash_whole whole = {};
-    uint64_t live = 0;
+    ga_slabhash_census census = {};
     ga_status status = ga_slabhash_device_check(table);
     if (status == GA_OK && table->grows) {
         ga_slabhash_device_scope scope(table->device);
-        status = scope.status ? scope.status : ga_slabhash_device_recount(table, &live, stream);
-        uint32_t buckets = ga_slabhash_device_buckets(table, live);
-        status = status ? status : ga_slabhash_device_resize(table, buckets, stream);
-        table->taken = live;
+        status = scope.status ? scope.status : ga_slabhash_device_recount(table, &census, stream);
+        uint32_t buckets = ga_slabhash_device_buckets(table, census.live, GA_SLABHASH_FILL_TO);
+        status = status ? status
+                        : ga_slabhash_device_resize(table, buckets, census.chained == 0, stream);
+        table->taken = census.live;
         if (status != GA_ERR_MEMORY) {
             return status;
         }
