@@ -6,9 +6,10 @@
  * does where lookups leave what others have begun to remove (GA_LFHT_MUTANT 8). In a deep map, of
  * INLINE with one pair in a line, hundreds of keys come and go, so that nodes far up are made
  * anew while others below are; nobody may leave that to who began it (17). The nodes come from
- * slabs, since other heaps' locks would be what it waits for; what the heap and the domain have
- * to grow for is asked for before.
+ * slabs, since other heaps' locks would be what it waits for; what the heap has to grow for is asked
+ * for before, and nobody is stopped inside malloc, where a domain's lists come from.
  */
+#include "libc_calls.h"
 #include "stress.h"
 
 #include <gpualloc/lfht.h>
@@ -16,7 +17,6 @@
 #include "support/random.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <time.h>
@@ -26,16 +26,20 @@
 #define GA_LFHT_MUTANT 0
 #endif
 
+/* Maps take turns: a variant each, and at last a deep one. What is weakened is so in some. */
 enum {
+    DEEP = GA_LFHT_VARIANT_COUNT,
+    FIRST_MAP = GA_LFHT_MUTANT == 17 ? DEEP : GA_LFHT_FHPA,
+    LAST_MAP = GA_LFHT_MUTANT == 8 ? GA_LFHT_FHP : DEEP,
+    MAPS = LAST_MAP - FIRST_MAP + 1,
     VICTIMS = 3,
-    MAPS = GA_LFHT_VARIANT_COUNT + 1, /* and a deep one */
     KEYS = 12,
-    CALLS = 60,                               /* while some are stopped */
-    SWEEP = 600,                              /* keys that come and go in a deep map */
-    SWEEP_STOPPED = 1500,                     /* while some are stopped */
-    STOPS = 3,                                /* for each map, */
-    STOPS_DEEP = 30,                          /* and a deep one */
-    PATIENCE = GA_LFHT_MUTANT > 0 ? 10 : 100, /* seconds for those */
+    CALLS = 60,                              /* while some are stopped */
+    SWEEP = 600,                             /* keys that come and go in a deep map */
+    SWEEP_STOPPED = 1500,                    /* while some are stopped */
+    STOPS = 3,                               /* for each map, */
+    STOPS_DEEP = 30,                         /* and a deep one */
+    PATIENCE = GA_LFHT_MUTANT > 0 ? 5 : 100, /* seconds for those */
     QUOTA = 3000,  /* calls of a victim that may change a map which frees nothing */
     BEFORE = 30000 /* blocks of each size that the heap has had */
 };
@@ -46,6 +50,7 @@ static struct {
     pthread_t victims[VICTIMS];
     uint32_t stopped; /* seq_cst: victims that wait */
     uint32_t held;    /* seq_cst: whether they have to */
+    uint32_t working; /* seq_cst: victims that have begun */
     uint32_t over;    /* relaxed: read until it is seen */
     bool frees;       /* the variant frees what is removed */
     bool deep;
@@ -58,15 +63,22 @@ static void wait_a_little(void)
     nanosleep(&(struct timespec){0, 20000}, NULL);
 }
 
-static void stop_here(int number)
+static void stop_here(void)
 {
-    (void)number;
     __atomic_add_fetch(&world.stopped, 1, __ATOMIC_SEQ_CST); /* Pairs with the wait in stop(). */
     /* Pairs with the store in go_on(). */
     while (__atomic_load_n(&world.held, __ATOMIC_SEQ_CST)) {
         wait_a_little();
     }
     __atomic_sub_fetch(&world.stopped, 1, __ATOMIC_SEQ_CST); /* Pairs with the wait in go_on(). */
+}
+
+static void on_signal(int number)
+{
+    (void)number;
+    if (!libc_calls_postpone()) {
+        stop_here();
+    }
 }
 
 static void give_up(int number)
@@ -89,11 +101,21 @@ static uint64_t itself(void *context, uint64_t key)
     return key;
 }
 
+static void call_together(uint64_t *random)
+{
+    ga_lfht_call calls[KEYS];
+    for (uint32_t i = 0; i < KEYS; i++) {
+        calls[i] = (ga_lfht_call){.op = (uint32_t)random_below(random, GA_LFHT_REMOVE + 1),
+                                  .key = random_below(random, KEYS)};
+    }
+    NEED(ga_lfht_batch(world.map, calls, KEYS, NULL) == GA_OK);
+}
+
 static void call(uint64_t *random)
 {
     uint64_t key = random_below(random, KEYS), value = random_next(random);
     ga_lfht_found was;
-    switch (random_below(random, 8)) {
+    switch (random_below(random, 9)) {
     case 0:
         NEED(ga_lfht_upsert(world.map, key, value, &was) == GA_OK);
         break;
@@ -103,6 +125,9 @@ static void call(uint64_t *random)
     case 2:
     case 3:
         NEED(ga_lfht_insert(world.map, key, value, &was) == GA_OK);
+        break;
+    case 8:
+        call_together(random);
         break;
     case 4:
     case 5:
@@ -129,6 +154,7 @@ static void sweep(uint64_t *random, uint32_t keys)
 static void *work(void *number)
 {
     uint64_t random = (uintptr_t)number, calls = 0;
+    __atomic_add_fetch(&world.working, 1, __ATOMIC_SEQ_CST); /* Pairs with the wait in try_map(). */
     while (!__atomic_load_n(&world.over, __ATOMIC_RELAXED)) {
         if (world.deep) {
             sweep(&random, SWEEP);
@@ -194,10 +220,10 @@ static void round_of(uint64_t *random)
 static void try_map(uint64_t number)
 {
     uint64_t random = number;
-    world.deep = number % MAPS == GA_LFHT_VARIANT_COUNT;
+    uint64_t which = FIRST_MAP + number % MAPS;
+    world.deep = which == DEEP;
     ga_lfht_options options = {.options_size = sizeof options,
-                               .variant =
-                                   world.deep ? GA_LFHT_INLINE : (ga_lfht_variant)(number % MAPS),
+                               .variant = world.deep ? GA_LFHT_INLINE : (ga_lfht_variant)which,
                                .chunk = 1 + (uint32_t)random_below(&random, 3),
                                .chain = 1 + (uint32_t)random_below(&random, 2),
                                .root = 1,
@@ -211,12 +237,16 @@ static void try_map(uint64_t number)
     }
     NEED(ga_lfht_open(&world.map, &options) == GA_OK);
     world.over = 0;
+    world.working = 0;
     world.frees = options.variant == GA_LFHT_FHP || options.variant == GA_LFHT_FHPA ||
                   options.variant == GA_LFHT_INLINE;
     for (uintptr_t i = 0; i < VICTIMS; i++) {
         NEED(pthread_create(&world.victims[i], NULL, work, (void *)(i + 1)) == 0);
     }
-    sched_yield();
+    /* How threads begin is not ours. Pairs with the additions in work(). */
+    while (__atomic_load_n(&world.working, __ATOMIC_SEQ_CST) < VICTIMS) {
+        wait_a_little();
+    }
     uint32_t stops = world.deep ? STOPS_DEEP : STOPS;
     do {
         round_of(&random);
@@ -248,10 +278,11 @@ static void grow_heap(void)
 
 int main(int argc, char **argv)
 {
-    struct sigaction action = {.sa_handler = stop_here, .sa_flags = SA_RESTART};
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     uint64_t maps = 0;
     stress_begin(argc, argv);
     NEED(sigaction(SIGUSR1, &action, NULL) == 0 && signal(SIGALRM, give_up) != SIG_ERR);
+    libc_calls_watch(stop_here);
     world.heap = stress_open("slab:keep=all");
     grow_heap();
     while (stress_goes_on() || maps < MAPS) {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * Threads that are stopped at random points, by a signal whose handler waits: inside a protected
- * section, a retirement, a scan, on the way in or out. The others must go on meanwhile, each of
+ * section, a retirement, a scan, on the way in or out; but not inside malloc. The others must go on meanwhile, each of
  * them, and no more objects may be waiting than the bound says: every writer has just so many,
  * and would be without one if that did not hold.
  */
 #include <gpualloc/reclaim.h>
 
+#include "libc_calls.h"
 #include "stress.h"
 
 #include "support/random.h"
@@ -95,15 +96,22 @@ static void fill(uint32_t cell, object *o)
 
 /* ---- threads ------------------------------------------------------------------------------- */
 
-static void wait_in_handler(int signal)
+static void wait_here(void)
 {
     const struct timespec moment = {.tv_nsec = 20000};
-    (void)signal;
     __atomic_store_n(&holding, 1, __ATOMIC_RELEASE);   /* Pairs with the load in stop_one(). */
     while (__atomic_load_n(&hold, __ATOMIC_ACQUIRE)) { /* Pairs with the stores there. */
         nanosleep(&moment, NULL);
     }
     __atomic_store_n(&holding, 0, __ATOMIC_RELEASE); /* Pairs with the load in stop_one(). */
+}
+
+static void on_signal(int number)
+{
+    (void)number;
+    if (!libc_calls_postpone()) {
+        wait_here();
+    }
 }
 
 static void read_one(uint32_t cell)
@@ -158,14 +166,14 @@ static void await_steps(const worker *but)
 
 static void stop_one(worker *which)
 {
-    __atomic_store_n(&hold, 1, __ATOMIC_RELEASE); /* Pairs with the load in the handler. */
+    __atomic_store_n(&hold, 1, __ATOMIC_RELEASE); /* Pairs with the load in wait_here(). */
     NEED(pthread_kill(which->thread, SIGUSR1) == 0);
-    while (!__atomic_load_n(&holding, __ATOMIC_ACQUIRE)) { /* Pairs with the handler's store. */
+    while (!__atomic_load_n(&holding, __ATOMIC_ACQUIRE)) { /* Pairs with its store. */
         sched_yield();
     }
     await_steps(which);
-    __atomic_store_n(&hold, 0, __ATOMIC_RELEASE);         /* Pairs with the load in the handler. */
-    while (__atomic_load_n(&holding, __ATOMIC_ACQUIRE)) { /* Pairs with the handler's store. */
+    __atomic_store_n(&hold, 0, __ATOMIC_RELEASE);         /* Pairs with the load in wait_here(). */
+    while (__atomic_load_n(&holding, __ATOMIC_ACQUIRE)) { /* Pairs with its store. */
         sched_yield();
     }
 }
@@ -212,12 +220,12 @@ int main(int argc, char **argv)
 {
     uint64_t random = 1;
     uint64_t stops = 0;
-    sigaction(SIGUSR1, &(struct sigaction){.sa_handler = wait_in_handler, .sa_flags = SA_RESTART},
-              NULL);
+    sigaction(SIGUSR1, &(struct sigaction){.sa_handler = on_signal, .sa_flags = SA_RESTART}, NULL);
+    libc_calls_watch(wait_here);
     stress_begin(argc, argv);
     for (uint32_t round = 0; stress_goes_on(); round++) {
         begin(round % 2 ? GA_DOMAIN_SEQ_CST : 0);
-        await_steps(NULL); /* so that lists and members are there: malloc does not like to stop */
+        await_steps(NULL); /* how threads begin is not ours */
         for (int i = 0; i < 40 && stress_goes_on(); i++, stops++) {
             stop_one(&workers[random_below(&random, THREADS)]);
         }
