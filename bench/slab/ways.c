@@ -213,10 +213,10 @@ static void *work(void *argument)
     }
     double wall = seconds_of(CLOCK_MONOTONIC);
     double cpu = seconds_of(CLOCK_THREAD_CPUTIME_ID);
-    while (well && ga_load_relaxed(&phase) == 1) { /* relaxed: the same */
-        well = chunk(own);
+    do { /* one at least: on a busy machine the phase may be over before a thread is there */
+        well = well && chunk(own);
         own->pairs += CHUNK;
-    }
+    } while (well && ga_load_relaxed(&phase) == 1); /* relaxed: the same */
     own->wall = seconds_of(CLOCK_MONOTONIC) - wall;
     own->cpu = seconds_of(CLOCK_THREAD_CPUTIME_ID) - cpu;
     free(kept);
@@ -231,7 +231,7 @@ static void begin_worker(worker *own, unsigned number, ga_slab_heap *heap)
     ga_slab_resident_start(heap, number, &own->resident);
 }
 
-/* Let the threads run, and add up. A thread for which the phase came too late has no pairs. */
+/* Let the threads run, and add up. */
 static bool run_workers(worker *workers, unsigned threads, double seconds, slab_cost *cost)
 {
     double cores = (double)sysconf(_SC_NPROCESSORS_ONLN);
@@ -252,7 +252,7 @@ static bool run_workers(worker *workers, unsigned threads, double seconds, slab_
     }
     cost->wall = 1e9 * (threads < cores ? threads : cores) / rate;
     cost->cpu = 1e9 * cpu / pairs;
-    return well && pairs > 0;
+    return well;
 }
 
 bool slab_way_measure(const slab_way *way, slab_pattern pattern, unsigned threads, double seconds,
