@@ -24,7 +24,7 @@ enum {
 
 #define BATCH_BYTES (UINT64_C(64) << 20)
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static ga_forked_lock lock = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 static ga_domain *newest; /* guarded by `lock` */
 /* Guarded by `lock`: CLOSED or DONE, by `next`. */
 static ga_member *closed;
@@ -43,24 +43,14 @@ static bool needs_seq_cst(void)
 
 /* ---- fork ---------------------------------------------------------------------------------- */
 
-static bool ever_opened;
-static __thread bool holds; /* the forking thread, from before the fork until after it */
-
-/* Processes that have no domains do without. relaxed: who opens the first one meanwhile is let on; the
- * list is whole before and behind the store of its head. */
 static void lock_domains(void)
 {
-    holds = __atomic_load_n(&ever_opened, __ATOMIC_RELAXED);
-    if (holds) {
-        pthread_mutex_lock(&lock);
-    }
+    ga_forked_lock_prepare(&lock);
 }
 
 static void unlock_domains(void)
 {
-    if (holds) {
-        pthread_mutex_unlock(&lock);
-    }
+    ga_forked_lock_parent(&lock);
 }
 
 static bool came_along(const ga_member *member)
@@ -100,11 +90,7 @@ static void begin_child(void)
         rename_own(ga_member_head(domain));
     }
     rename_own(closed);
-    if (holds) {
-        pthread_mutex_unlock(&lock);
-    } else { /* who has it opens the first domain, and is not here */
-        pthread_mutex_init(&lock, NULL);
-    }
+    ga_forked_lock_child(&lock);
 }
 
 __attribute__((constructor)) static void watch_forks(void)
@@ -133,25 +119,25 @@ static void drop_closed(void)
 static void enlist(ga_domain *domain)
 {
     watch_forks();
-    __atomic_store_n(&ever_opened, true, __ATOMIC_RELAXED); /* relaxed: see lock_domains() */
-    pthread_mutex_lock(&lock);
+    ga_forked_lock_want(&lock);
+    pthread_mutex_lock(&lock.mutex);
     domain->older = newest;
     if (newest) {
         newest->newer = domain;
     }
     newest = domain;
     drop_closed();
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&lock.mutex);
 }
 
 static void delist(ga_domain *domain)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&lock.mutex);
     if (domain->older) {
         domain->older->newer = domain->newer;
     }
     *(domain->newer ? &domain->newer->older : &newest) = domain->older;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&lock.mutex);
 }
 
 /* ---- open ---------------------------------------------------------------------------------- */
@@ -257,7 +243,7 @@ static void empty_all(const ga_domain *domain, ga_member *me)
 static void dispose(const ga_domain *domain, const ga_member *me)
 {
     ga_member *next;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&lock.mutex);
     for (ga_member *member = ga_member_head(domain); member; member = next) {
         next = member->next;
         if (member == me) {
@@ -273,7 +259,7 @@ static void dispose(const ga_domain *domain, const ga_member *me)
         }
     }
     drop_closed();
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&lock.mutex);
 }
 
 uint64_t ga_domain_shut(ga_domain *domain)

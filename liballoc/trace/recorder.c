@@ -63,7 +63,7 @@ typedef struct desk {
     chunk chunk;
 } desk;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static ga_forked_lock lock = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 static ga_recorder *recorders; /* guarded by `lock` */
 static unsigned generation;    /* written in a forked child before it has a second thread */
 static _Thread_local desk mine;
@@ -254,29 +254,19 @@ static void desk_take(desk *d, ga_recorder *r)
 
 static void on_thread_exit(void)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&lock.mutex);
     desk_clear(&mine);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&lock.mutex);
 }
 
-static bool ever_opened;
-static __thread bool holds; /* the forking thread, from before the fork until after it */
-
-/* Processes that record nothing do without. relaxed: who opens the first recorder meanwhile is let on;
- * the list is whole before and behind the store of its head. */
 static void on_fork_prepare(void)
 {
-    holds = __atomic_load_n(&ever_opened, __ATOMIC_RELAXED);
-    if (holds) {
-        pthread_mutex_lock(&lock);
-    }
+    ga_forked_lock_prepare(&lock);
 }
 
 static void on_fork_parent(void)
 {
-    if (holds) {
-        pthread_mutex_unlock(&lock);
-    }
+    ga_forked_lock_parent(&lock);
 }
 
 /* The chunks in memory are the parent's: the child forgets them and begins a file of its own with
@@ -288,11 +278,7 @@ static void on_fork_child(void)
         r->spares = 0;
         r->begun = false;
     }
-    if (holds) {
-        pthread_mutex_unlock(&lock);
-    } else { /* who has it opens the first recorder, and is not here */
-        pthread_mutex_init(&lock, NULL);
-    }
+    ga_forked_lock_child(&lock);
 }
 
 __attribute__((constructor)) static void watch_forks(void)
@@ -349,8 +335,8 @@ ga_status ga_recorder_open(ga_recorder **out, const char *path)
     }
     watch_forks();
     pthread_once(&once, watch_threads);
-    __atomic_store_n(&ever_opened, true, __ATOMIC_RELAXED); /* relaxed: see on_fork_prepare() */
-    pthread_mutex_lock(&lock);
+    ga_forked_lock_want(&lock);
+    pthread_mutex_lock(&lock.mutex);
     ga_recorder *r = recorders;
     while (r && (strcmp(r->wanted, path) != 0 || !goes_on(r))) {
         r = r->following;
@@ -360,16 +346,16 @@ ga_status ga_recorder_open(ga_recorder **out, const char *path)
         r->users++;
         *out = r;
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&lock.mutex);
     return status;
 }
 
 /* The record of the trace stays: threads that wrote to it have chunks of it in hand. */
 void ga_recorder_close(ga_recorder *recorder)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&lock.mutex);
     recorder->users--;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&lock.mutex);
 }
 
 uint64_t ga_recorder_now(const ga_recorder *recorder)
@@ -397,17 +383,17 @@ void ga_recorder_note(ga_recorder *recorder, const ga_trace_record *record)
         d = &passing; /* nobody would give a chunk back when this thread ends */
     }
     if (d->recorder != recorder || d->generation != generation || d->chunk.next == d->chunk.end) {
-        pthread_mutex_lock(&lock);
+        pthread_mutex_lock(&lock.mutex);
         desk_take(d, recorder);
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_unlock(&lock.mutex);
     }
     if (d->chunk.next < d->chunk.end) {
         write_record(d->chunk.next++, record);
     }
     if (d == &passing) {
-        pthread_mutex_lock(&lock);
+        pthread_mutex_lock(&lock.mutex);
         desk_clear(d);
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_unlock(&lock.mutex);
     }
     errno = saved;
 }

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A lock that forks take along where it was ever wanted.
+ */
+#include "platform/forks.h"
+#include "support/scene.h"
+
+#include <criterion/criterion.h>
+#include <semaphore.h>
+#include <unistd.h>
+
+static ga_forked_lock lock = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+static int whole; /* guarded by `lock`: 0, but while it is changed */
+static sem_t taken, go_on;
+
+static void *keep_it(void *unused)
+{
+    ga_forked_lock_want(&lock);
+    pthread_mutex_lock(&lock.mutex);
+    whole = 1;
+    sem_post(&taken);
+    sem_wait(&go_on);
+    whole = 0;
+    pthread_mutex_unlock(&lock.mutex);
+    return unused;
+}
+
+/* A thread that has the lock when this returns. */
+static pthread_t start_keeper(void)
+{
+    pthread_t thread;
+    sem_init(&taken, 0, 0);
+    sem_init(&go_on, 0, 0);
+    cr_assert_eq(pthread_create(&thread, NULL, keep_it, NULL), 0);
+    sem_wait(&taken);
+    return thread;
+}
+
+static void *end_later(void *unused)
+{
+    usleep(20000);
+    sem_post(&go_on);
+    return unused;
+}
+
+static bool is_free(void)
+{
+    bool got = pthread_mutex_trylock(&lock.mutex) == 0;
+    if (got) {
+        pthread_mutex_unlock(&lock.mutex);
+    }
+    return got;
+}
+
+static int begin_child(void *unused)
+{
+    (void)unused;
+    int found = whole;
+    ga_forked_lock_child(&lock);
+    return found || !is_free();
+}
+
+Test(forks, one_who_has_the_lock_is_waited_for)
+{
+    pthread_t helper, keeper = start_keeper();
+    cr_assert_eq(pthread_create(&helper, NULL, end_later, NULL), 0);
+    ga_forked_lock_prepare(&lock);
+    cr_expect_eq(whole, 0, "a fork went on while the lock was somebody's");
+    cr_expect_eq(scene_in_child(begin_child, NULL), 0);
+    cr_expect_not(is_free(), "the parent let the lock go before its handler ran");
+    ga_forked_lock_parent(&lock);
+    cr_expect(is_free());
+    pthread_join(helper, NULL);
+    pthread_join(keeper, NULL);
+}
+
+static int begin_child_without(void *unused)
+{
+    (void)unused;
+    ga_forked_lock_child(&lock); /* `whole` is not: nothing was to be found yet */
+    return !is_free();
+}
+
+Test(forks, the_first_who_wants_it_meanwhile_is_let_on)
+{
+    ga_forked_lock_prepare(&lock);
+    pthread_t keeper = start_keeper();
+    cr_expect_eq(scene_in_child(begin_child_without, NULL), 0);
+    ga_forked_lock_parent(&lock);
+    cr_expect_not(is_free(), "the parent let go what another thread has");
+    sem_post(&go_on);
+    pthread_join(keeper, NULL);
+    cr_expect(is_free());
+}
+
+static void *fork_for_itself(void *unused)
+{
+    ga_forked_lock_prepare(&lock);
+    sem_post(&taken);
+    sem_wait(&go_on);
+    ga_forked_lock_parent(&lock);
+    return unused;
+}
+
+/* One began before the lock was wanted, one after. */
+Test(forks, each_of_two_gives_up_its_own)
+{
+    pthread_t other;
+    sem_init(&taken, 0, 0);
+    sem_init(&go_on, 0, 0);
+    ga_forked_lock_prepare(&lock);
+    ga_forked_lock_want(&lock);
+    cr_assert_eq(pthread_create(&other, NULL, fork_for_itself, NULL), 0);
+    sem_wait(&taken);
+    ga_forked_lock_parent(&lock);
+    cr_expect_not(is_free(), "one let go what the other has");
+    sem_post(&go_on);
+    pthread_join(other, NULL);
+    cr_expect(is_free());
+}
