@@ -10,15 +10,13 @@
  */
 #include "say.h"
 
-#include <pthread.h>
 #include <stdint.h>
 #include <string.h>
 
 enum {
     SKIP = 77,
     DEVICES = 2,
-    SIZES = 4,
-    THREADS = 8
+    SIZES = 4
 };
 
 #define MIB ((size_t)1 << 20)
@@ -190,21 +188,6 @@ static void *in_thread(void *number)
     return (void *)good;
 }
 
-static void threads(void)
-{
-    pthread_t all[THREADS];
-    int good = 1;
-    for (int i = 0; i < THREADS; i++) {
-        pthread_create(&all[i], NULL, in_thread, (void *)(intptr_t)i);
-    }
-    for (int i = 0; i < THREADS; i++) {
-        void *result = NULL;
-        pthread_join(all[i], &result);
-        good &= (int)(intptr_t)result;
-    }
-    need("threads on both", good);
-}
-
 /* ---- one reaches the other's --------------------------------------------------------------- */
 
 /* A kernel of `device` writes all of a block but for less than a word. */
@@ -312,7 +295,7 @@ int main(int argc, char **argv)
     copies();
     plain_copies();
     in_stream_order();
-    threads();
+    need("threads on both", all_threads(in_thread));
     cudaDeviceCanAccessPeer(&can[0], 0, 1);
     cudaDeviceCanAccessPeer(&can[1], 1, 0);
     printf("%-40s %d %d\n", "reach each other", can[0], can[1]);
@@ -323,6 +306,6 @@ int main(int argc, char **argv)
         reset(device);
         each_has_its_own();
     }
-    threads();
+    need("threads on both", all_threads(in_thread));
     return 0;
 }

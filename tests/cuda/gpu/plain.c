@@ -11,7 +11,6 @@
  */
 #include "say.h"
 
-#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +18,6 @@
 
 enum {
     BLOCKS = 300,
-    THREADS = 16,
     MOST_GIB = 1024,
     RATE_PAIRS = 2000
 };
@@ -231,21 +229,6 @@ static void *in_thread(void *number)
     return (void *)good;
 }
 
-static void threads(void)
-{
-    pthread_t all[THREADS];
-    int good = 1;
-    for (int i = 0; i < THREADS; i++) {
-        pthread_create(&all[i], NULL, in_thread, (void *)(intptr_t)i);
-    }
-    for (int i = 0; i < THREADS; i++) {
-        void *result = NULL;
-        pthread_join(all[i], &result);
-        good &= (int)(intptr_t)result;
-    }
-    need("threads have blocks of their own", good);
-}
-
 static void reset(void)
 {
     void *lost = NULL;
@@ -296,7 +279,7 @@ int main(int argc, char **argv)
     streams();
     graphs();
     pinned();
-    threads();
+    need("threads have blocks of their own", all_threads(in_thread));
     if (!brief) {
         wrong();
         questions();

@@ -7,6 +7,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
 
 static inline void say(const char *what, cudaError_t result)
@@ -30,6 +32,26 @@ static inline int holds(const void *block, size_t size, int value)
         const char *at = (const char *)block + places[i];
         good &= cudaMemcpy(&byte, at, 1, cudaMemcpyDeviceToHost) == cudaSuccess;
         good &= byte == value;
+    }
+    return good;
+}
+
+enum {
+    THREADS = 16
+};
+
+/* Whether all was good in each thread: `work` gets its number, and returns whether it was. */
+static inline int all_threads(void *(*work)(void *number))
+{
+    pthread_t all[THREADS];
+    int good = 1;
+    for (int i = 0; i < THREADS; i++) {
+        pthread_create(&all[i], NULL, work, (void *)(intptr_t)i);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        void *result = NULL;
+        pthread_join(all[i], &result);
+        good &= (int)(intptr_t)result;
     }
     return good;
 }
