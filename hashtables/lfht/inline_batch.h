@@ -84,6 +84,21 @@ static void place_glances(group *at, uint32_t number)
     at->count = 0;
 }
 
+/* A batch whose groups take turns: none has begun. */
+static ga_status begin_turns(batch *b, group groups[GLANCE_GROUPS], ga_lfht *map)
+{
+    for (uint32_t i = 0; i < GLANCE_GROUPS; i++) {
+        place_glances(&groups[i], i);
+    }
+    return begin_batch(b, map);
+}
+
+/* As many turns as the groups of n calls take until the last one is answered. */
+static size_t turns_of(size_t n)
+{
+    return (n + GLANCE_GROUP - 1) / GLANCE_GROUP + GLANCE_GROUPS - 1;
+}
+
 static void end_glances(const batch *b, uint32_t groups)
 {
     for (uint32_t slot = 0; slot < 2 * groups * GLANCE_GROUP; slot++) {
@@ -95,13 +110,10 @@ static ga_status lookup_batch(ga_lfht *map, const uint64_t *keys, size_t n, ga_l
 {
     batch b;
     group groups[GLANCE_GROUPS];
-    size_t turns = (n + GLANCE_GROUP - 1) / GLANCE_GROUP + 2;
-    ga_status status = begin_batch(&b, map);
+    size_t turns = turns_of(n);
+    ga_status status = begin_turns(&b, groups, map);
     if (status != GA_OK) {
         return status;
-    }
-    for (uint32_t i = 0; i < GLANCE_GROUPS; i++) {
-        place_glances(&groups[i], i);
     }
     for (size_t turn = 0; turn < turns && status == GA_OK; turn++) {
         size_t first = turn * GLANCE_GROUP;
@@ -201,13 +213,10 @@ static ga_status do_batch(ga_lfht *map, ga_lfht_call *calls, size_t n, size_t *d
 {
     batch b;
     group groups[GLANCE_GROUPS];
-    size_t turns = (n + GLANCE_GROUP - 1) / GLANCE_GROUP + 2;
-    ga_status status = begin_batch(&b, map);
+    size_t turns = turns_of(n);
+    ga_status status = begin_turns(&b, groups, map);
     if (status != GA_OK) {
         return status;
-    }
-    for (uint32_t i = 0; i < GLANCE_GROUPS; i++) {
-        place_glances(&groups[i], i);
     }
     for (size_t turn = 0; turn < turns && status == GA_OK; turn++) {
         size_t first = turn * GLANCE_GROUP, left = n - *done;
