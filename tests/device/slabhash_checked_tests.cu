@@ -33,10 +33,7 @@ static void in_order(int device)
 {
     ga_slabhash_device table;
     ga_slabhash_options options = options_of(GA_SLABHASH_MAP32, 0, 64, 1);
-    std::vector<uint64_t> keys(500);
-    for (uint64_t i = 0; i < keys.size(); i++) {
-        keys[i] = narrow_key(i);
-    }
+    std::vector<uint64_t> keys = narrow_keys(500);
     REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
     for (uint32_t i = 0; i < 5; i++) {
         run(&table, GA_SLABHASH_INSERT, keys, keys);

@@ -322,10 +322,7 @@ static void no_slabs(int device)
     ga_slabhash_device table;
     ga_slabhash_options options = options_of(GA_SLABHASH_MAP32, GROWS, 64, 1);
     ga_slabhash_census census = {};
-    std::vector<uint64_t> keys(n);
-    for (uint64_t i = 0; i < n; i++) {
-        keys[i] = narrow_key(i);
-    }
+    std::vector<uint64_t> keys = narrow_keys(n);
     REQUIRE(ga_heap_open(&slabs, GA_PLACE_KERNEL, device,
                          "slab:unit=128,blocks=1,capacity=128K/cuda") == GA_OK);
     options.heap = slabs;

@@ -82,6 +82,15 @@ static inline uint64_t narrow_key(uint64_t i)
     return (uint32_t)i * 2654435761u & 0x7fffffffu;
 }
 
+static inline std::vector<uint64_t> narrow_keys(uint64_t n)
+{
+    std::vector<uint64_t> keys(n);
+    for (uint64_t i = 0; i < n; i++) {
+        keys[i] = narrow_key(i);
+    }
+    return keys;
+}
+
 static inline uint64_t wide_key(uint64_t i)
 {
     return i * UINT64_C(0x9e3779b97f4a7c15) & (UINT64_MAX >> 1);

@@ -275,10 +275,7 @@ static void full(int device)
     ga_heap *slabs = NULL;
     ga_slabhash_device table;
     ga_slabhash_options options = options_of(GA_SLABHASH_MAP32, 0, 64, 1);
-    std::vector<uint64_t> keys(n);
-    for (uint64_t i = 0; i < n; i++) {
-        keys[i] = narrow_key(i);
-    }
+    std::vector<uint64_t> keys = narrow_keys(n);
     /* 1024 slabs of 15 beside 64 buckets. */
     REQUIRE(ga_heap_open(&slabs, GA_PLACE_KERNEL, device,
                          "slab:unit=128,blocks=1,capacity=128K/cuda") == GA_OK);
@@ -309,10 +306,7 @@ static void more_slabs(int device)
     ga_heap *slabs = NULL;
     ga_slabhash_device table;
     ga_slabhash_options options = options_of(GA_SLABHASH_MAP32, 0, 64, 1);
-    std::vector<uint64_t> keys(n);
-    for (uint64_t i = 0; i < n; i++) {
-        keys[i] = narrow_key(i);
-    }
+    std::vector<uint64_t> keys = narrow_keys(n);
     REQUIRE(ga_heap_open(&slabs, GA_PLACE_KERNEL, device,
                          "slab:unit=128,blocks=1,capacity=64M/cuda") == GA_OK);
     options.heap = slabs;
@@ -332,10 +326,7 @@ static void more_slabs(int device)
 static void given_back(int device)
 {
     ga_heap *slabs = NULL;
-    std::vector<uint64_t> keys(6000);
-    for (uint64_t i = 0; i < keys.size(); i++) {
-        keys[i] = narrow_key(i);
-    }
+    std::vector<uint64_t> keys = narrow_keys(6000);
     REQUIRE(ga_heap_open(&slabs, GA_PLACE_KERNEL, device,
                          "slab:unit=128,addressing=light,capacity=64M/cuda") == GA_OK);
     for (uint32_t mode = 0; mode < GA_SLABHASH_MODE_COUNT; mode++) {
@@ -541,10 +532,7 @@ static void growing_without_slabs(int device)
     ga_slabhash_options options =
         options_of(GA_SLABHASH_MAP32, GA_SLABHASH_GROW | GA_SLABHASH_MULTI, 64, 1);
     ga_slabhash_options rest = options_of(GA_SLABHASH_MAP32, 0, 64, 1);
-    std::vector<uint64_t> same(n, 5), many(60000);
-    for (uint64_t i = 0; i < many.size(); i++) {
-        many[i] = narrow_key(i);
-    }
+    std::vector<uint64_t> same(n, 5), many = narrow_keys(60000);
     REQUIRE(ga_heap_open(&slabs, GA_PLACE_KERNEL, device,
                          "slab:unit=128,blocks=1,capacity=128K/cuda") == GA_OK);
     options.heap = rest.heap = slabs;
