@@ -2,7 +2,9 @@
  *
  *   CLOSED --first request--> OPEN or FAILED, for ever
  *
- * STRUCTURE  a slot for each device; a list of blocks that more than one stream uses
+ * STRUCTURE  a slot for each device; a list of blocks that more than one stream uses, and of these
+ *            streams. Such a block is freed on a stream apart, which waits for all that use it: no
+ *            thread waits then, and no stream of the program's
  * INVARIANT  a heap in a slot is never closed; `used` is what was asked for in live blocks
  * ORDER      F1/F2 publish a heap; the list and the opening are under a lock; the rest are figures
  * PROGRESS   blocks while a heap is being opened
@@ -34,11 +36,14 @@ typedef struct slot {
     bool limited;  /* `most` holds */
     uint64_t most; /* relaxed, as `used`: figures */
     uint64_t used;
+    CUstream apart; /* guarded by `lock`, with `mark`: NULL until a shared block is freed */
+    CUevent mark;
 } slot;
 
-/* A block that streams beside its own use. */
+/* A stream that uses a block beside the block's own. */
 typedef struct shared {
     const void *block;
+    ga_stream stream;
     struct shared *following;
 } shared;
 
@@ -171,35 +176,48 @@ void ga_torch_memory_fraction(double fraction, int device)
 
 /* ---- blocks that streams share ------------------------------------------------------------- */
 
+/* With the lock held. */
+static bool is_noted(const void *block, ga_stream stream)
+{
+    const shared *s = all_shared;
+    while (s && (s->block != block || s->stream != stream)) {
+        s = s->following;
+    }
+    return s != NULL;
+}
+
 void ga_torch_record_stream(void *block, ga_stream stream)
 {
     shared *made = ga_libc.malloc(sizeof *made);
-    (void)stream; /* whichever it is: the free waits for all */
     if (!made) {
         ga_log(GA_LOG_ERROR, "ga_torch_record_stream: no memory for the note of a stream");
         return;
     }
     pthread_mutex_lock(&lock);
-    *made = (shared){block, all_shared};
-    all_shared = made;
-    __atomic_store_n(&any_shared, 1, __ATOMIC_RELAXED); /* relaxed: see there */
+    if (is_noted(block, stream)) {
+        ga_libc.free(made);
+    } else {
+        *made = (shared){block, stream, all_shared};
+        all_shared = made;
+        __atomic_store_n(&any_shared, 1, __ATOMIC_RELAXED); /* relaxed: see there */
+    }
     pthread_mutex_unlock(&lock);
 }
 
-/* Whether streams share the block, which is forgotten. */
-static bool was_shared(const void *block)
+/* The notes of a block, which is forgotten. */
+static shared *take_notes(const void *block)
 {
-    bool found = false;
+    shared *found = NULL;
     if (!__atomic_load_n(&any_shared, __ATOMIC_RELAXED)) { /* relaxed: see there */
-        return false;
+        return NULL;
     }
     pthread_mutex_lock(&lock);
     for (shared **at = &all_shared; *at;) {
         shared *s = *at;
         if (s->block == block) {
             *at = s->following;
-            ga_libc.free(s);
-            found = true;
+            s->following = found;
+            found = s;
         } else {
             at = &s->following;
         }
@@ -209,12 +227,66 @@ static bool was_shared(const void *block)
     return found;
 }
 
+static void drop_notes(shared *notes)
+{
+    while (notes) {
+        shared *s = notes;
+        notes = s->following;
+        ga_libc.free(s);
+    }
+}
+
+static ga_status make_apart(slot *it, const ga_cuda_driver *driver)
+{
+    ga_status status = GA_OK;
+    if (!it->apart) {
+        status = GA_CUDA_CALL(driver, cuStreamCreate, &it->apart, CU_STREAM_NON_BLOCKING);
+    }
+    if (status == GA_OK && !it->mark) {
+        status = GA_CUDA_CALL(driver, cuEventCreate, &it->mark, CU_EVENT_DISABLE_TIMING);
+    }
+    return status;
+}
+
+/* Let the stream apart wait for the work that is on another now. A stream of another device cannot
+ * record our event: the thread waits for it. */
+static ga_status join(const slot *it, const ga_cuda_driver *driver, ga_stream stream)
+{
+    return driver->cuEventRecord(it->mark, stream) == CUDA_SUCCESS
+               ? GA_CUDA_CALL(driver, cuStreamWaitEvent, it->apart, it->mark, 0)
+               : GA_CUDA_CALL(driver, cuStreamSynchronize, stream);
+}
+
+static ga_status join_all(slot *it, const ga_cuda_driver *driver, ga_stream own,
+                          const shared *notes)
+{
+    pthread_mutex_lock(&lock);
+    ga_status status = make_apart(it, driver);
+    if (status == GA_OK) {
+        status = join(it, driver, own);
+    }
+    for (; notes && status == GA_OK; notes = notes->following) {
+        status = join(it, driver, notes->stream);
+    }
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
 /* ---- PyTorch ------------------------------------------------------------------------------- */
 
 /* All threads' default streams have one handle: for them as if there were no streams. */
 static bool in_order(const slot *it, ga_stream stream)
 {
     return it->streams && (uintptr_t)stream != STREAM_THREAD;
+}
+
+static bool all_in_order(const slot *it, ga_stream own, const shared *notes)
+{
+    bool all = in_order(it, own);
+    for (; notes; notes = notes->following) {
+        all = all && in_order(it, notes->stream);
+    }
+    return all;
 }
 
 /* Free without a stream; where it is to wait, once the device has done all there is. */
@@ -227,6 +299,20 @@ static ga_status free_after_all(const slot *it, void *block, bool wait)
         ga_cuda_leave(&scope);
     }
     return status == GA_OK ? ga_free(it->heap, block) : status;
+}
+
+/* Free it behind the work of its own stream and of those noted; where the driver does not order them,
+ * once the device has done all there is. */
+static ga_status free_behind(slot *it, void *block, ga_stream own, const shared *notes)
+{
+    ga_cuda_scope scope;
+    ga_status status = ga_cuda_enter(&scope, ga_heap_device(it->heap));
+    if (status == GA_OK) {
+        status = join_all(it, scope.driver, own, notes);
+        ga_cuda_leave(&scope);
+    }
+    return status == GA_OK ? ga_free_on(it->heap, block, it->apart)
+                           : free_after_all(it, block, true);
 }
 
 static ga_stream named(ga_stream stream)
@@ -266,8 +352,11 @@ void ga_torch_free(void *block, ssize_t size, int device, ga_stream stream)
     if (!it || !block) {
         return;
     }
-    bool waits = was_shared(block) || !in_order(it, on);
-    ga_status status = waits ? free_after_all(it, block, true) : ga_free_on(it->heap, block, on);
+    shared *notes = take_notes(block);
+    ga_status status = !all_in_order(it, on, notes) ? free_after_all(it, block, true)
+                       : notes                      ? free_behind(it, block, on, notes)
+                                                    : ga_free_on(it->heap, block, on);
+    drop_notes(notes);
     if (status == GA_OK) {
         unreserve(it, size > 0 ? (uint64_t)size : 0);
     } else {

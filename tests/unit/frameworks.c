@@ -49,28 +49,109 @@ Test(frameworks, torch_in_stream_order)
     cr_assert_eq(ga_heap_device(ga_framework_heap(1)), 1);
 }
 
-/* What another stream uses, too, is free when the device has done its work. */
-Test(frameworks, torch_recorded_streams)
+/* A block of stream `one` that has work on `two`, which does not end. */
+static void *shared_block(CUstream one, CUstream two)
 {
-    start("vmm", 1);
-    CUstream one = make_stream();
-    CUstream two = make_stream();
     ga_cuda_scope scope;
-    void *block = ga_torch_alloc(MIB, 0, one);
-    void *other = ga_torch_alloc(MIB, 0, one);
+    void *block = ga_torch_alloc(10 * MIB, 0, one);
     ga_torch_record_stream(block, two);
     vmm_driver_hold(two);
     assert_ok(ga_cuda_enter(&scope, 0));
     scope.driver->cuMemsetD8Async((CUdeviceptr)block, 0, 1, two);
     ga_cuda_leave(&scope);
+    return block;
+}
+
+/* What another stream uses, too, is free when that has done its work. Nobody waits for it. */
+Test(frameworks, torch_recorded_streams)
+{
+    start("vmm", 1);
+    CUstream one = make_stream();
+    CUstream two = make_stream();
+    void *block = shared_block(one, two);
     uint64_t waits = vmm_driver_count().waits;
-    ga_torch_free(other, MIB, 0, one);
+    ga_torch_free(block, 10 * MIB, 0, one);
+    void *other = ga_torch_alloc(10 * MIB, 0, one);
+    void *another = ga_torch_alloc(10 * MIB, 0, two);
+    cr_assert_neq(other, block, "it is in use");
+    cr_assert_neq(another, block, "its own stream is not ordered behind the other");
     cr_assert_eq(vmm_driver_count().waits, waits);
-    ga_torch_free(block, MIB, 0, one);
+    vmm_driver_let_go(two);
+    cr_assert_eq(ga_torch_alloc(10 * MIB, 0, one), block);
+    ga_torch_free(block, 10 * MIB, 0, one); /* the note is gone with the block */
+    cr_assert_eq(ga_torch_alloc(10 * MIB, 0, one), block);
+}
+
+/* The stream that the block belongs to counts as well. */
+Test(frameworks, torch_recorded_streams_and_its_own)
+{
+    start("vmm", 1);
+    CUstream one = make_stream();
+    CUstream two = make_stream();
+    void *block = shared_block(two, one);
+    vmm_driver_let_go(one);
+    vmm_driver_hold(two);
+    ga_cuda_scope scope;
+    assert_ok(ga_cuda_enter(&scope, 0));
+    scope.driver->cuMemsetD8Async((CUdeviceptr)block, 0, 1, two);
+    ga_cuda_leave(&scope);
+    ga_torch_free(block, 10 * MIB, 0, two);
+    cr_assert_neq(ga_torch_alloc(10 * MIB, 0, one), block);
+    vmm_driver_let_go(two);
+    cr_assert_eq(ga_torch_alloc(10 * MIB, 0, one), block);
+}
+
+Test(frameworks, torch_recorded_streams_are_noted_once)
+{
+    start("vmm", 1);
+    CUstream one = make_stream();
+    CUstream two = make_stream();
+    void *block = ga_torch_alloc(10 * MIB, 0, one);
+    for (int i = 0; i < 100; i++) {
+        ga_torch_record_stream(block, two);
+    }
+    uint64_t records = vmm_driver_calls("cuEventRecord");
+    ga_torch_free(block, 10 * MIB, 0, one);
+    cr_assert_leq(vmm_driver_calls("cuEventRecord"), records + 3, "one each, and the heap's");
+}
+
+/* Whatever the driver refuses, the block is freed, and not before the other stream is done with it. */
+Test(frameworks, torch_recorded_streams_of_a_failing_driver)
+{
+    static const struct {
+        const char *call;
+        uint64_t number;
+    } refused[] = {{"cuStreamCreate", 1},
+                   {"cuEventCreate", 1},
+                   {"cuEventRecord", 2}, /* the other stream's */
+                   {"cuStreamWaitEvent", 1}};
+    start("vmm", 1);
+    CUstream one = make_stream();
+    CUstream two = make_stream();
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        void *block = shared_block(one, two);
+        uint64_t waits = vmm_driver_count().waits;
+        vmm_driver_fail(refused[i].call, refused[i].number, CUDA_ERROR_INVALID_HANDLE);
+        ga_torch_free(block, 10 * MIB, 0, one);
+        cr_assert(vmm_driver_has_failed());
+        cr_assert_eq(vmm_driver_count().waits, waits + 1, "%s", refused[i].call);
+        cr_assert_eq(ga_torch_alloc(10 * MIB, 0, one), block, "%s", refused[i].call);
+        ga_torch_free(block, 10 * MIB, 0, one);
+        vmm_driver_let_go(two);
+    }
+}
+
+/* The handle of threads' own streams says nothing about which: all of the device is waited for. */
+Test(frameworks, torch_recorded_thread_streams)
+{
+    start("vmm", 1);
+    CUstream one = make_stream();
+    void *block = shared_block(one, make_stream());
+    ga_torch_record_stream(block, (ga_stream)2);
+    uint64_t waits = vmm_driver_count().waits;
+    ga_torch_free(block, 10 * MIB, 0, one);
     cr_assert_eq(vmm_driver_count().waits, waits + 1);
-    block = ga_torch_alloc(MIB, 0, one); /* the note is gone with the block */
-    ga_torch_free(block, MIB, 0, one);
-    cr_assert_eq(vmm_driver_count().waits, waits + 1);
+    cr_assert_eq(ga_torch_alloc(10 * MIB, 0, one), block);
 }
 
 Test(frameworks, torch_fraction)

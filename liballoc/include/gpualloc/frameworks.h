@@ -39,8 +39,10 @@ GA_API ga_heap *ga_framework_heap(int device);
  * else at once, on every stream. */
 GA_API void *ga_torch_alloc(ssize_t size, int device, ga_stream stream);
 
-/* Free it once the work now on `stream` is done, and on the streams that ga_torch_record_stream()
- * was told of: for those it waits for the device. `size` as it was asked for. */
+/* Free it once the work is done that is now on `stream`, and on the streams that ga_torch_record_stream()
+ * was told of, which have to be there yet. Waits for nothing where the heap has stream order (`vmm`,
+ * `async`), but for a stream of another device; else, and for threads' default streams, for the
+ * device. `size` as it was asked for. */
 GA_API void ga_torch_free(void *block, ssize_t size, int device, ga_stream stream);
 
 /* The optional functions: set_init_fn, set_reset_fn, set_memory_fraction_fn, set_base_alloc_fn and
@@ -58,7 +60,7 @@ GA_API void ga_torch_memory_fraction(double fraction, int device);
 /* Where a block begins and how many bytes may be used; a block of ours begins where it begins. */
 GA_API void *ga_torch_base_alloc(void *block, size_t *size);
 
-/* Another stream uses the block, too. */
+/* Another stream uses the block, too. Its work is looked at when the block is freed. */
 GA_API void ga_torch_record_stream(void *block, ga_stream stream);
 
 /* ---- CuPy, and whoever has no streams ---------------------------------------------------------
