@@ -117,6 +117,7 @@
     X(PASSES, cuMemPoolImportPointer, 11020, cuMemPoolImportPointer, ANY,                          \
       "the program's own pools")                                                                   \
     X(PASSES, cuDeviceSetMemPool, 11020, cuDeviceSetMemPool, ANY, "the program's own pools")       \
+    X(PASSES, cuMemSetMemPool, 13000, cuMemSetMemPool, ANY, "the program's own pools")             \
     X(PASSES, cuGraphAddMemAllocNode, 11040, cuGraphAddMemAllocNode, ANY, "memory of graphs")      \
     X(PASSES, cuGraphAddMemFreeNode, 11040, cuGraphAddMemFreeNode, ANY, "memory of graphs")        \
     X(PASSES, cuDeviceGraphMemTrim, 11040, cuDeviceGraphMemTrim, ANY, "memory of graphs")          \
