@@ -10,7 +10,11 @@ void ga_forks_watch(bool *watched, void (*prepare)(void), void (*parent)(void), 
     }
 }
 
-static _Thread_local char self; /* its address names the thread, in the child too */
+/* The same in the child. No thread-local storage of ours, which may want memory in a handler. */
+static uintptr_t self(void)
+{
+    return (uintptr_t)pthread_self();
+}
 
 void ga_forked_lock_want(ga_forked_lock *lock)
 {
@@ -23,15 +27,15 @@ void ga_forked_lock_prepare(ga_forked_lock *lock)
 {
     if (__atomic_load_n(&lock->wanted, __ATOMIC_RELAXED)) {
         pthread_mutex_lock(&lock->mutex);
-        __atomic_store_n(&lock->forker, &self, __ATOMIC_RELAXED);
+        __atomic_store_n(&lock->forker, self(), __ATOMIC_RELAXED);
     }
 }
 
 static bool give_up(ga_forked_lock *lock)
 {
-    bool mine = __atomic_load_n(&lock->forker, __ATOMIC_RELAXED) == &self;
+    bool mine = __atomic_load_n(&lock->forker, __ATOMIC_RELAXED) == self();
     if (mine) {
-        __atomic_store_n(&lock->forker, NULL, __ATOMIC_RELAXED);
+        __atomic_store_n(&lock->forker, 0, __ATOMIC_RELAXED);
         pthread_mutex_unlock(&lock->mutex);
     }
     return mine;
@@ -46,6 +50,6 @@ void ga_forked_lock_child(ga_forked_lock *lock)
 {
     if (!give_up(lock)) { /* who has it put the first thing under it, and is not here */
         pthread_mutex_init(&lock->mutex, NULL);
-        lock->forker = NULL;
+        lock->forker = 0;
     }
 }

@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 /* pthread_atfork() where `watched` is false, which becomes true. Thread safe; but who comes second
  * does not wait for who came first. */
@@ -21,7 +22,7 @@ void ga_forks_watch(bool *watched, void (*prepare)(void), void (*parent)(void),
 typedef struct ga_forked_lock {
     pthread_mutex_t mutex; /* PTHREAD_MUTEX_INITIALIZER; the rest begins as zeros */
     bool wanted;           /* once and for ever */
-    const void *forker;    /* names the thread that has the mutex to fork; NULL: there is none */
+    uintptr_t forker;      /* the thread that has the mutex to fork, by pthread_self(); 0: none */
 } ga_forked_lock;
 
 /* To be called before the mutex is taken to put something under it. A thread that does so for the first
