@@ -34,12 +34,28 @@ def use_gpualloc() -> None:
     torch.cuda.memory.change_current_allocator(allocator)
 
 
+def on_a_side_stream(a: torch.Tensor, b: torch.Tensor) -> None:
+    """Tensors that another stream reads when they are freed: their memory is for others after that."""
+    side = torch.cuda.Stream()
+    sums = []
+    for _ in range(100):
+        c = a @ b
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            sums.append(c.sum())
+        c.record_stream(side)
+        del c
+    torch.cuda.synchronize()
+    assert all(torch.equal(each, sums[0]) for each in sums)
+
+
 def main() -> None:
     use_gpualloc()
     a = torch.randn(2000, 2000, device="cuda")
     b = torch.eye(2000, device="cuda")
     for _ in range(100):
         assert torch.equal(a @ b, a)
+    on_a_side_stream(a, b)
     print("torch: same")
 
 
