@@ -3,7 +3,10 @@
  * What hazard pointers cost: a protected load beside a plain one, and retiring beside free. The
  * same for liburcu (memb, deferred frees), where it is installed.
  *
- *     bench-reclaim [--threads N,N] [--rounds N] [--ms N] [--batch N]
+ *     bench-reclaim [--threads N,N] [--rounds N] [--ms N] [--batch N] [--yield N]
+ *
+ * With --yield threads that retire let others on after every N objects: they come on in step, as if
+ * each had a core, where there are fewer.
  *
  * In a round all ways have their turn, each round beginning with another one. A figure is the
  * median over the rounds, with the quartiles, of the threads' processor time for one operation;
@@ -22,6 +25,7 @@
 
 #include <err.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +46,7 @@ typedef struct node {
 } node;
 
 static struct {
-    unsigned threads[16], counts, rounds, ms, batch;
+    unsigned threads[16], counts, rounds, ms, batch, yield;
 } settings = {.threads = {1, 2}, .counts = 2, .rounds = 7, .ms = 100, .batch = 4096};
 
 static node nodes[NODES];
@@ -184,6 +188,13 @@ static void make_objects(void **objects, ga_heap *heap)
     }
 }
 
+static void let_others_on(unsigned i)
+{
+    if (settings.yield && i % settings.yield == 0) {
+        sched_yield();
+    }
+}
+
 /* `give` each object, then `settle` what waits; the objects are made off the clock. */
 #define GIVES(heap, give, settle)                                                                  \
     void **objects = malloc(OBJECTS * sizeof *objects);                                            \
@@ -195,9 +206,10 @@ static void make_objects(void **objects, ga_heap *heap)
     do {                                                                                           \
         make_objects(objects, heap);                                                               \
         uint64_t began = now();                                                                    \
-        for (int i = 0; i < OBJECTS; i++) {                                                        \
+        for (unsigned i = 0; i < OBJECTS; i++) {                                                   \
             void *object = objects[i];                                                             \
             give;                                                                                  \
+            let_others_on(i);                                                                      \
         }                                                                                          \
         settle;                                                                                    \
         spent += now() - began;                                                                    \
@@ -247,8 +259,9 @@ static double give_nothing_objects(ga_hazards *mine)
     uint64_t began = now();
     uint64_t given = 0;
     do {
-        for (int i = 0; i < OBJECTS; i++) {
+        for (unsigned i = 0; i < OBJECTS; i++) {
             ga_hazard_retire(mine, &nodes[i % NODES].more[i % 7], 1, nothing, NULL);
+            let_others_on(i);
         }
         ga_domain_drain(asymmetric);
         given += OBJECTS;
@@ -351,6 +364,28 @@ static void compare(const contender *table, unsigned threads)
     }
 }
 
+/* What all threads of a round's ways had for a million retired objects. */
+static void print_scans(const ga_domain_stats *before, const ga_domain_stats *now)
+{
+    double millions = (double)(now->retired - before->retired) / 1e6;
+    uint64_t scans = now->scans - before->scans;
+    uint64_t shared = now->shared - before->shared;
+    printf("  for a million retired: %.0f scans, %.0f membarriers\n", (double)scans / millions,
+           now->seq_cst ? 0 : (double)(scans - shared) / millions);
+}
+
+static void compare_gives(unsigned threads)
+{
+    ga_domain_stats before;
+    ga_domain_stats now;
+    printf("objects of %d bytes, %u threads, batches of %u\n", OBJECT_BYTES, threads,
+           settings.batch);
+    ga_domain_get_stats(asymmetric, &before);
+    compare(gives, threads);
+    ga_domain_get_stats(asymmetric, &now);
+    print_scans(&before, &now);
+}
+
 /* ---- the command --------------------------------------------------------------------------- */
 
 static unsigned number(const char *text, unsigned most)
@@ -378,7 +413,8 @@ static void read_arguments(int argc, char **argv)
 {
     for (int i = 1; i < argc; i += 2) {
         if (i + 1 == argc) {
-            errx(2, "usage: bench-reclaim [--threads N,N] [--rounds N] [--ms N] [--batch N]");
+            errx(2, "usage: bench-reclaim [--threads N,N] [--rounds N] [--ms N] [--batch N] "
+                    "[--yield N]");
         }
         if (strcmp(argv[i], "--threads") == 0) {
             read_threads(argv[i + 1]);
@@ -388,6 +424,8 @@ static void read_arguments(int argc, char **argv)
             settings.ms = number(argv[i + 1], 10000);
         } else if (strcmp(argv[i], "--batch") == 0) {
             settings.batch = number(argv[i + 1], OBJECTS);
+        } else if (strcmp(argv[i], "--yield") == 0) {
+            settings.yield = number(argv[i + 1], OBJECTS);
         } else {
             errx(2, "unknown option \"%s\"", argv[i]);
         }
@@ -422,9 +460,7 @@ int main(int argc, char **argv)
     for (unsigned i = 0; i < settings.counts; i++) {
         printf("loads, %u threads\n", settings.threads[i]);
         compare(loads, settings.threads[i]);
-        printf("objects of %d bytes, %u threads, batches of %u\n", OBJECT_BYTES,
-               settings.threads[i], settings.batch);
-        compare(gives, settings.threads[i]);
+        compare_gives(settings.threads[i]);
     }
     ga_domain_get_stats(asymmetric, &stats);
     if (stats.pending > stats.bound || stats.not_freed) {

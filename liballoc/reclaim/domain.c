@@ -347,6 +347,7 @@ static void add_counts(const ga_member *member, ga_domain_stats *out)
     out->freed += __atomic_load_n(&counts->freed, __ATOMIC_RELAXED);
     out->retired += __atomic_load_n(&counts->retired, __ATOMIC_RELAXED);
     out->scans += __atomic_load_n(&counts->scans, __ATOMIC_RELAXED);
+    out->shared += __atomic_load_n(&counts->shared, __ATOMIC_RELAXED);
     out->refused += __atomic_load_n(&counts->refused, __ATOMIC_RELAXED);
     out->inherited += __atomic_load_n(&counts->inherited, __ATOMIC_RELAXED);
     out->not_freed += __atomic_load_n(&counts->not_freed, __ATOMIC_RELAXED);

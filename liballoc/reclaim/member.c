@@ -71,8 +71,8 @@ ga_member *ga_member_make(ga_domain *domain)
         member->hazards = (ga_hazards){
             .slots = (uintptr_t *)(member + 1), .count = domain->slots, .seq_cst = domain->seq_cst};
         member->domain = domain;
-        member->limit = domain->batch;
-        member->limit_bytes = domain->batch_bytes;
+        member->limit = member->full = domain->batch;
+        member->limit_bytes = member->full_bytes = domain->batch_bytes;
         member->state = GA_MEMBER_JOINED;
     }
     return member;

@@ -5,6 +5,10 @@
  * reads all slots once, sorts what it found, and goes through the list: for almost every object
  * one bit of a filter says that no slot holds it.
  *
+ * Membarriers interrupt all threads, so scans share them where they can, and nobody waits for
+ * anybody's: each has a number. A list is marked with how many have begun, and what stands before
+ * the mark may be freed, as far as no slot holds it, once one of a higher number is over.
+ *
  * Where there is no memory for what was found, each suspect is looked for in the slots
  * themselves: a scan never fails for want of memory.
  */
@@ -213,6 +217,38 @@ static void set_count(ga_member *of, uint32_t count)
     __atomic_store_n(&of->count, count, __ATOMIC_RELEASE);
 }
 
+/* Where scans of the domain may share what S1 costs. The thread sanitizer's have nothing to save,
+ * and do so that it sees how. */
+static bool shares(const ga_domain *domain)
+{
+#ifdef GA_RECLAIM_TSAN
+    (void)domain;
+    return true;
+#else
+    return !domain->seq_cst;
+#endif
+}
+
+static uint32_t part_of(uint32_t batch)
+{
+    return batch / GA_RECLAIM_MARKS + (batch % GA_RECLAIM_MARKS != 0);
+}
+
+static uint64_t part_of_bytes(uint64_t bytes)
+{
+    return bytes / GA_RECLAIM_MARKS + (bytes % GA_RECLAIM_MARKS != 0);
+}
+
+/* A part of a batch later, and not later than when it is full. */
+static void look_later(ga_member *of)
+{
+    const ga_domain *domain = of->domain;
+    uint32_t count = of->count + part_of(domain->batch);
+    uint64_t bytes = capped(of->bytes, part_of_bytes(domain->batch_bytes));
+    of->limit = shares(domain) && count < of->full ? count : of->full;
+    of->limit_bytes = shares(domain) && bytes < of->full_bytes ? bytes : of->full_bytes;
+}
+
 static void free_one(ga_member *me, const ga_retired *retired)
 {
     ga_member_count(&me->counts.freed, 1);
@@ -223,11 +259,10 @@ static void free_one(ga_member *me, const ga_retired *retired)
     }
 }
 
-/* What a reclaim function retires meanwhile goes to the end of `me`'s list: it was not unlinked
- * before this scan's S1, so it stays. */
-static void sweep(ga_member *me, ga_member *of, const scan_view *view)
+/* The oldest `end` objects: others, and what a reclaim function retires meanwhile, which goes to
+ * the end of `me`'s list, were perhaps not unlinked before this scan's S1, so they stay. */
+static void sweep(ga_member *me, ga_member *of, uint32_t end, const scan_view *view)
 {
-    uint32_t end = of->count;
     uint32_t kept = 0;
     uint32_t left = 0;
     uint64_t left_bytes = 0;
@@ -247,8 +282,9 @@ static void sweep(ga_member *me, ga_member *of, const scan_view *view)
     }
     set_count(of, kept);
     set_borders(of, 0, 0);
-    of->limit = left + me->domain->batch;
-    of->limit_bytes = capped(left_bytes, me->domain->batch_bytes);
+    of->full = left + me->domain->batch;
+    of->full_bytes = capped(left_bytes, me->domain->batch_bytes);
+    look_later(of);
 }
 
 /* One member that has left something, each in turn; NULL where there is none. */
@@ -271,9 +307,33 @@ static ga_member *take_left(ga_domain *domain)
 
 static void put_off(ga_member *me)
 {
-    me->limit = me->count + me->domain->batch;
-    me->limit_bytes = capped(me->bytes, me->domain->batch_bytes);
+    me->full = me->count + me->domain->batch;
+    me->full_bytes = capped(me->bytes, me->domain->batch_bytes);
+    look_later(me);
     ga_member_count(&me->counts.refused, 1);
+}
+
+/* S1, with a number, for all. */
+static bool order_for_all(ga_member *me)
+{
+    ga_domain *domain = me->domain;
+    /* M2: acquire. Pairs with M1: what stands before a mark of a lower number was unlinked before
+     * S1 begins. */
+    me->own = __atomic_add_fetch(&domain->begun, 1, __ATOMIC_ACQUIRE);
+    if (!order_readers(domain)) {
+        return false;
+    }
+    /* M3: release. Pairs with M4: S1 has ended. Where one of a higher number ended before, and now
+     * a lower one stands here, that is as true. */
+    __atomic_store_n(&domain->over, me->own, __ATOMIC_RELEASE);
+    return true;
+}
+
+static void begin_sweep(ga_member *me, scan_view *view)
+{
+    ga_member_count(&me->counts.scans, 1);
+    me->sweeping = true;
+    read_slots(me, view);
 }
 
 bool ga_scan(ga_member *me)
@@ -281,15 +341,13 @@ bool ga_scan(ga_member *me)
     scan_view view;
     /* Before S1: what its thread had retired was unlinked before. */
     ga_member *left = me->tending = take_left(me->domain);
-    bool ordered = order_readers(me->domain);
+    bool ordered = order_for_all(me);
     if (ordered) {
-        ga_member_count(&me->counts.scans, 1);
-        me->sweeping = true;
-        read_slots(me, &view);
-        sweep(me, me, &view);
+        begin_sweep(me, &view);
+        sweep(me, me, me->count, &view);
         if (left) {
             uint32_t before = left->count;
-            sweep(me, left, &view);
+            sweep(me, left, before, &view);
             ga_member_count(&me->counts.inherited, before - left->count);
         }
         me->sweeping = false;
@@ -303,15 +361,99 @@ bool ga_scan(ga_member *me)
     return ordered;
 }
 
+/* ---- sharing membarriers ------------------------------------------------------------------- */
+
+/* How many have begun by now; what is on the list was unlinked before any further one begins. */
+static uint64_t mark(ga_member *me)
+{
+    ga_mark *mark = &me->marks[me->marked++ % GA_RECLAIM_MARKS];
+    mark->retired = me->counts.retired;
+    /* M1: release; nothing is added, but what reads the number from here, or later, acquires. Pairs
+     * with M2. */
+    mark->begun = __atomic_fetch_add(&me->domain->begun, 0, __ATOMIC_RELEASE);
+    return mark->begun;
+}
+
+/* How many objects, the oldest, were certainly unlinked before membarrier `number` began. */
+static uint32_t count_before(const ga_member *me, uint64_t number)
+{
+    for (uint32_t i = 1; i <= GA_RECLAIM_MARKS; i++) {
+        const ga_mark *mark = &me->marks[(me->marked - i) % GA_RECLAIM_MARKS];
+        if (mark->begun + (GA_RECLAIM_MUTANT != 14) <= number) {
+            uint64_t since = me->counts.retired - mark->retired;
+            return since < me->count ? me->count - (uint32_t)since : 0;
+        }
+    }
+    return 0;
+}
+
+/* Whether these are a third of what has come since the last scan. */
+static bool is_worth_it(const ga_member *me, uint32_t oldest)
+{
+    uint64_t left = me->full - me->domain->batch;
+    return UINT64_C(3) * oldest >= me->count + 2 * left;
+}
+
+static bool is_full(const ga_member *me)
+{
+    return me->count >= me->full || me->bytes >= me->full_bytes;
+}
+
+/* But for two parts of a batch: time for a membarrier to end. */
+static bool is_nearly_full(const ga_member *me)
+{
+    return me->count + 2 * part_of(me->domain->batch) >= me->full ||
+           capped(me->bytes, 2 * part_of_bytes(me->domain->batch_bytes)) >= me->full_bytes;
+}
+
+/* Whether to go on without a membarrier for now: one that would do is running, or nobody else makes
+ * any whose own this one could save. */
+static bool can_wait(const ga_member *me, uint64_t begun)
+{
+    return !is_full(me) && (begun == me->own || is_worth_it(me, count_before(me, begun)));
+}
+
+static void scan_oldest(ga_member *me, uint32_t oldest)
+{
+    scan_view view;
+    ga_member_count(&me->counts.shared, 1);
+    begin_sweep(me, &view);
+    sweep(me, me, oldest, &view);
+    me->sweeping = false;
+}
+
+/* True where it was scanned. */
+static bool look_at(ga_member *me)
+{
+    if (!shares(me->domain)) {
+        return ga_scan(me);
+    }
+    uint64_t begun = mark(me);
+    if (is_nearly_full(me)) {
+        /* M4: acquire. Pairs with M3: what was in slots before that S1 is there for S2 to see. */
+        uint64_t over = __atomic_load_n(&me->domain->over, __ATOMIC_ACQUIRE);
+        uint32_t oldest = count_before(me, GA_RECLAIM_MUTANT == 13 ? begun : over);
+        if (is_worth_it(me, oldest)) {
+            scan_oldest(me, oldest);
+            return true;
+        }
+        if (!can_wait(me, begun)) {
+            return ga_scan(me);
+        }
+    }
+    look_later(me);
+    return false;
+}
+
 static bool is_due(const ga_member *me)
 {
     return me->count >= me->limit || me->bytes >= me->limit_bytes;
 }
 
-/* More than one scan is due only where reclaim functions retired a batch. */
-static void scan_if_due(ga_member *me)
+/* More than one scan is due only where reclaim functions retired a batch, or large ones stayed. */
+static void look_if_due(ga_member *me)
 {
-    while (is_due(me) && !me->sweeping && ga_scan(me)) {
+    while (is_due(me) && !me->sweeping && look_at(me)) {
     }
 }
 
@@ -337,7 +479,7 @@ void ga_scan_empty(ga_member *me, ga_member *of)
     scan_view nothing = {.head = NULL};
     me->sweeping = true;
     while (of->count) {
-        sweep(me, of, &nothing);
+        sweep(me, of, of->count, &nothing);
     }
     me->sweeping = false;
 }
@@ -412,7 +554,7 @@ retire(ga_member *me, void *object, ga_reclaim *reclaim, void *context, size_t s
     ga_member_count(&me->counts.retired, 1);
     set_count(me, count + 1);
     if (__builtin_expect(is_due(me), 0)) {
-        scan_if_due(me);
+        look_if_due(me);
     }
     return GA_OK;
 }

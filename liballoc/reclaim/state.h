@@ -24,10 +24,15 @@
  *            Of a list that is being swept, kept <= first <= count, and what counts as being on
  *            it is list[0..kept) and list[first..count): one store moves both borders, so that a
  *            child of fork() finds all of it whenever that happens.
- *            A list ends up with no more than `limit` objects outside of a sweep, and the limit is
- *            what its last scan left, at most all slots there are, plus a batch.
+ *            A list ends up with no more than `full` objects outside of a sweep, and that is what
+ *            its last scan found in slots, at most all slots there are, plus a batch.
  *
- * ORDER      P1 to P4 are the readers' (gpualloc/reclaim.h), S1 and S2 the scan's (scan.c).
+ *            A mark says that what was retired before it was unlinked before membarrier number
+ *            `begun` + 1 began. All but the last (retired now - retired then) objects of the list
+ *            stand before it, whatever was freed meanwhile, since the list keeps their order.
+ *
+ * ORDER      P1 to P4 are the readers' (gpualloc/reclaim.h), S1 and S2 the scan's, M1 to M4 those
+ *            of membarriers that several scans share (scan.c).
  *            J (the state): what a member's last user wrote happens before its next one's. H (the
  *            head): a member is whole before it is seen. F (the list's borders): an object is in
  *            its place before it counts as being there, for a child of fork(); within a process a
@@ -44,7 +49,8 @@
 #include <gpualloc/reclaim.h>
 
 enum {
-    GA_RECLAIM_APART = 128 /* bytes: two lines, which processors fetch together */
+    GA_RECLAIM_APART = 128, /* bytes: two lines, which processors fetch together */
+    GA_RECLAIM_MARKS = 8    /* for a batch */
 };
 
 typedef enum ga_member_state {
@@ -65,8 +71,13 @@ typedef struct ga_retired {
 
 /* relaxed: each is written by one thread at a time, and read for statistics. */
 typedef struct ga_member_counts {
-    uint64_t retired, freed, scans, refused, inherited, not_freed;
+    uint64_t retired, freed, scans, shared, refused, inherited, not_freed;
 } ga_member_counts;
+
+/* What the member had retired when so many membarriers of the domain had begun. */
+typedef struct ga_mark {
+    uint64_t retired, begun;
+} ga_mark;
 
 typedef struct ga_member {
     ga_hazards hazards;        /* first: what callers hold */
@@ -82,13 +93,18 @@ typedef struct ga_member {
     /* Of who may touch the list. */
     _Alignas(GA_RECLAIM_APART) ga_retired *list;
     uint32_t room, count;
-    uint32_t limit;       /* with so many a scan is due */
+    uint32_t limit;       /* with so many it is looked at: to be marked, or scanned */
+    uint32_t full;        /* with so many it is scanned */
     bool sweeping;        /* a scan through this member is freeing */
     uint64_t borders;     /* first << 32 | kept, while the list is swept; else 0 */
     uint64_t bytes;       /* of all that is on the list */
-    uint64_t limit_bytes; /* with so many a scan is due */
+    uint64_t limit_bytes; /* with so many it is looked at */
+    uint64_t full_bytes;  /* with so many it is scanned */
     uintptr_t *seen;      /* what a scan found in the slots */
     uint32_t seen_room;
+    uint32_t marked; /* marks that were ever made; the last ones are there */
+    ga_mark marks[GA_RECLAIM_MARKS];
+    uint64_t own; /* the number of its last membarrier */
     ga_member_counts counts;
 
     _Alignas(GA_RECLAIM_APART) uint32_t state; /* J */
@@ -104,6 +120,10 @@ struct ga_domain {
     struct ga_domain *older, *newer; /* guarded by the lock of domain.c */
 
     _Alignas(GA_RECLAIM_APART) ga_member *head; /* H */
+
+    /* Membarriers, by number: that have begun, and one that is over, as a rule the last. */
+    _Alignas(GA_RECLAIM_APART) uint64_t begun; /* M1, M2 */
+    uint64_t over;                             /* M3, M4 */
 };
 
 static inline ga_member *ga_member_head(const ga_domain *domain)

@@ -12,6 +12,7 @@
  *
  * BARRIERS  A fence waits until the buffer of the one who makes it is empty. A membarrier makes one in every
  *           thread, at some time each while it lasts: in the writer first, then in the readers, in any order.
+ *           SHARED: another member makes it, and the writer frees what he has marked before.
  *
  * CHECKED   What a reader looks at between confirming and clearing has not been freed. (The writer retires
  *           and frees each object again and again, so that addresses come back.)
@@ -20,7 +21,10 @@
  *           slot and second look, 5 look at the object before they confirm, 6 after they clear, 7 hand on
  *           and clear in any order. The writer: 2 orders no readers, 4 reads the slots before it does, 8
  *           reads a reader's slots downwards, 9 retires before it unlinks, 10 does not wait for its own
- *           unlinking, 11 frees what was retired after the slots were read.
+ *           unlinking, 11 frees what was retired after the slots were read. SHARED: 12 he marks before his
+ *           unlinking can be seen, 13 a membarrier that runs counts as over, 14 one that was over before the
+ *           mark does, 15 it is said to be over before it is, 16 the slots are read before it is over, 17 what
+ *           was retired behind the mark goes with it.
  */
 #ifndef MUTANT
 #define MUTANT 0
@@ -28,11 +32,19 @@
 #ifndef SEQ_CST /* else there are membarriers */
 #define SEQ_CST 0
 #endif
+#ifndef SHARED
+#define SHARED 0
+#endif
+#ifndef CALLS /* of the other member: its membarriers */
+#define CALLS 1
+#endif
 #ifndef TURNS /* of the writer */
 #define TURNS 2
 #endif
 
+#ifndef READERS
 #define READERS 2
+#endif
 #define WRITER  2 /* whose stores these are, beside the readers' */
 #define AGENTS  3
 #define OBJECTS 3
@@ -63,6 +75,7 @@ typedef agent {
 byte memory[PLACES];
 agent agents[AGENTS];
 byte state[OBJECTS];
+byte begun, over; /* membarriers, by number */
 
 /* ---- stores ---------------------------------------------------------------------------------- */
 
@@ -236,6 +249,7 @@ inline take_retired()
 inline sweep()
 {
     d_step {
+        marked = marked & (seen | ~list);
         object = 0;
         do
         :: object < OBJECTS ->
@@ -264,9 +278,65 @@ inline unlink()
     atomic { state[linked] = RETIRED; linked = fresh; fresh = 0 }
 }
 
+/* ---- membarriers that are shared: scan.c ----------------------------------------------------- */
+
+inline mark()
+{
+    if
+    :: MUTANT != 12 -> fence(WRITER) /* M1 */
+    :: else
+    fi;
+    atomic { take_retired(); marked = list; list = 0; number = begun }
+}
+
+#define IS_OVER ((over > number) || (MUTANT == 13 && begun > number) || (MUTANT == 14 && over > 0))
+
+inline share()
+{
+    if
+    :: MUTANT == 16 -> read_slots()
+    :: else
+    fi;
+    if
+    :: IS_OVER -> /* M4 */
+        if
+        :: MUTANT != 16 -> read_slots() /* S2 */
+        :: else
+        fi;
+        if
+        :: MUTANT == 17 -> take_retired()
+        :: else -> list = marked
+        fi;
+        sweep()
+    :: else -> seen = 0
+    fi
+}
+
+/* Of another member: it has nothing to free. */
+proctype other()
+{
+    byte number, call, fenced;
+    do
+    :: call < CALLS ->
+        atomic { begun++; number = begun }; /* M2 */
+        if
+        :: MUTANT == 15 -> over = number
+        :: else
+        fi;
+        do /* S1: at some time each */
+        :: atomic { !(fenced & 1) && agents[0].count == 0 -> fenced = fenced | 1 }
+        :: atomic { !(fenced & 2) && agents[1].count == 0 -> fenced = fenced | 2 }
+        :: atomic { !(fenced & 4) && agents[WRITER].count == 0 -> fenced = fenced | 4 }
+        :: fenced == 7 -> break
+        od;
+        atomic { over = number; fenced = 0; number = 0; call++ } /* M3 */
+    :: else -> break
+    od
+}
+
 proctype writer()
 {
-    byte linked, fresh, object, list, seen, turn;
+    byte linked, fresh, object, list, seen, turn, marked, number;
     do
     :: turn < TURNS ->
         if
@@ -282,7 +352,13 @@ proctype writer()
         :: else
         fi;
         if
-        :: true -> /* a batch is full */
+        :: SHARED ->
+            do
+            :: true -> mark()
+            :: true -> share()
+            :: true -> break
+            od
+        :: !SHARED -> /* a batch is full */
             take_retired();
             if
             :: MUTANT == 2
@@ -319,7 +395,14 @@ init
         run buffer(1);
         run buffer(WRITER);
         run reader(0);
-        run reader(1);
-        run writer()
+        if
+        :: READERS == 2 -> run reader(1)
+        :: else
+        fi;
+        run writer();
+        if
+        :: SHARED -> run other()
+        :: else
+        fi
     }
 }

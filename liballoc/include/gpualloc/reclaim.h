@@ -60,11 +60,12 @@ typedef struct ga_domain ga_domain;
  *
  * With N memberships and S slots, a scan of one member's list can leave H = N * S objects, since no
  * more can be protected. A member scans when it has retired `batch` objects, or `batch_bytes`
- * bytes, more than its last scan left. So it holds at most batch + H objects, and the domain at
- * most N * (batch + H): the bound. In bytes, with objects of at most b bytes: each member holds
- * less than batch_bytes + (H + 1) * b. Objects that a free function retires while a scan runs come
- * on top until that scan has ended; and where the kernel refuses a membarrier that it granted
- * before, nothing is freed, and there is no bound. */
+ * bytes, more than its last scan found protected; a part of the batch earlier, where it can use
+ * another member's membarrier, or others can use the one it makes. So it holds at most batch + H
+ * objects, and the domain at most N * (batch + H): the bound. In bytes, with objects of at most b
+ * bytes: each member holds less than batch_bytes + (H + 1) * b. Objects that a free function
+ * retires while a scan runs come on top until that scan has ended; and where the kernel refuses a
+ * membarrier that it granted before, nothing is freed, and there is no bound. */
 typedef struct ga_domain_options {
     uint32_t options_size; /* sizeof(ga_domain_options) */
     uint32_t flags;        /* GA_DOMAIN_* */
@@ -126,6 +127,7 @@ typedef struct ga_domain_stats {
     uint64_t pending;     /* retired - freed */
     uint64_t bound;       /* the most `pending` can be with these: see ga_domain_options */
     uint64_t scans;       /* that looked through the slots of all members */
+    uint64_t shared;      /* of these, by a membarrier that another thread's scan had made */
     uint64_t refused;     /* scans that could not be made: the kernel refused a membarrier */
     uint64_t inherited;   /* objects of threads that had left, freed by others */
     uint64_t not_freed;   /* objects whose heap refused them: ga_hazard_retire_to() */
