@@ -13,25 +13,23 @@
 
 #define GA_SLABHASH_PRIME ((UINT64_C(1) << 61) - 1u)
 
-/* (a k + b) mod p with p = 2^61 - 1 (§III-C); a and b are below p. Keys that stand in a pattern
- * would stand in one still: so it is mixed, each number to another (the finaliser of MurmurHash3,
- * Austin Appleby, public domain), which leaves what the seed promises for any two keys as it is.
- * The table scales it to its buckets by a multiplication instead of the paper's mod B. Keys of 64
- * bits that differ by a multiple of p share a hash: at most nine do. b is added to what is folded,
- * not to the product: the carry would be had from an instruction that waits for what was in its
- * register before, which on x86-64 makes each search wait for the one before it. */
+/* (a k + b) mod p with p = 2^61 - 1 (§III-C); `table.a` is 8 a, so that the product comes apart at
+ * bit 61 by itself, of which 2^61 is 1 mod p. p itself may stand for 0, and up to three more for 1
+ * to 3. Keys that stand in a pattern would stand in one still: so it is mixed, each number to
+ * another, which leaves what the seed promises for any two keys as it is. The table scales it to its
+ * buckets by a multiplication instead of the paper's mod B. Keys of 64 bits that differ by a
+ * multiple of p share a hash: at most nine do. As few instructions as can be: on a CPU the calls
+ * that wait for their slabs at once are as many as it has registers for. b is added to what is
+ * folded, not to the product: the carry would be had from an instruction that waits for what was in
+ * its register before, which on x86-64 makes each search wait for the one before it. */
 GA_SIMT uint64_t ga_slabhash_seeded(ga_slabhash_view table, uint64_t key)
 {
-    uint64_t low_key = (key & GA_SLABHASH_PRIME) + (key >> 61);
-    uint64_t high = ga_bits_high(table.a, low_key);
-    uint64_t low = table.a * low_key;
-    /* The product is below 2^123: its upper part begins at bit 61, and 2^61 is 1 mod p. */
-    uint64_t sum = (low & GA_SLABHASH_PRIME) + (high << 3 | low >> 61) + table.b;
-    sum = (sum & GA_SLABHASH_PRIME) + (sum >> 61); /* p and 2 at most */
-    sum -= sum >= GA_SLABHASH_PRIME ? GA_SLABHASH_PRIME : 0;
-    sum = (sum ^ sum >> 33) * UINT64_C(0xff51afd7ed558ccd);
-    sum = (sum ^ sum >> 33) * UINT64_C(0xc4ceb9fe1a85ec53);
-    return sum ^ sum >> 33;
+    uint64_t low;
+    uint64_t high =
+        ga_bits_product(table.a, (key & GA_SLABHASH_PRIME) + (key >> 61), &low); /* below 2^62 */
+    uint64_t sum = high + (low >> 3) + table.b;
+    sum = (sum & GA_SLABHASH_PRIME) + (sum >> 61);
+    return (sum ^ sum >> 32) * UINT64_C(0xff51afd7ed558ccd); /* an odd number loses nothing */
 }
 
 /* ---- one request ---------------------------------------------------------------------------- */

@@ -54,7 +54,7 @@ typedef struct ga_slabhash_view {
     uint32_t path;  /* K */
     uint32_t apart; /* the most that two bucket slabs of a path are apart: buckets / path */
     uint32_t kind;  /* for those who dispatch */
-    uint64_t a, b;  /* the hash */
+    uint64_t a, b;  /* the hash: 8 a and b of ga_slabhash_seeded() */
     /* Not 0: keys stand in their order at home (near_tile.h), and no flush has moved any since.
      * NULL: they never do. Plain: changed by who is alone. */
     const uint32_t *ordered;

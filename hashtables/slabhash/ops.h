@@ -165,6 +165,22 @@ GA_SIMT bool ops_erase_home(uint32_t kind, const ga_slabhash *table, uint64_t ke
     return true;
 }
 
+/* Where the home is not enough, with all of the path; so are multimaps' keys. */
+GA_SIMT ga_status ops_insert(uint32_t kind, ga_slabhash *table, uint64_t key, uint64_t value,
+                             ga_slabhash_found *was)
+{
+    return !GA_SLABHASH_IS_MULTI(kind) && ops_insert_home(kind, table, key, value, was)
+               ? GA_OK
+               : ga_slabhash_put_in(table, key, value, was);
+}
+
+GA_SIMT ga_status ops_erase(uint32_t kind, ga_slabhash *table, uint64_t key, ga_slabhash_found *was)
+{
+    return !GA_SLABHASH_IS_MULTI(kind) && ops_erase_home(kind, table, key, was)
+               ? GA_OK
+               : ga_slabhash_take_out(table, key, was);
+}
+
 GA_SIMT uint64_t ops_find_all(uint32_t kind, const ga_slabhash *table, uint64_t key,
                               uint64_t *values, uint64_t room)
 {
@@ -541,14 +557,14 @@ GA_SIMT bool ops_each_growing(uint32_t kind, const ga_slabhash *table, ga_slabha
     {                                                                                              \
         return ga_slabhash_do(kind, table->view, SLABHASH_TILE, claimed, hash, *to);               \
     }                                                                                              \
-    static bool name##_insert(const ga_slabhash *table, uint64_t key, uint64_t value,              \
-                              ga_slabhash_found *was)                                              \
+    static ga_status name##_insert(ga_slabhash *table, uint64_t key, uint64_t value,               \
+                                   ga_slabhash_found *was)                                         \
     {                                                                                              \
-        return ops_insert_home(kind, table, key, value, was);                                      \
+        return ops_insert(kind, table, key, value, was);                                           \
     }                                                                                              \
-    static bool name##_erase(const ga_slabhash *table, uint64_t key, ga_slabhash_found *was)       \
+    static ga_status name##_erase(ga_slabhash *table, uint64_t key, ga_slabhash_found *was)        \
     {                                                                                              \
-        return ops_erase_home(kind, table, key, was);                                              \
+        return ops_erase(kind, table, key, was);                                                   \
     }                                                                                              \
     static ga_slabhash_answer name##_run(const ga_slabhash *table,                                 \
                                          const ga_slabhash_change_to *to)                          \
@@ -589,8 +605,8 @@ GA_SIMT bool ops_each_growing(uint32_t kind, const ga_slabhash *table, ga_slabha
         ops_flush(kind, table);                                                                    \
     }                                                                                              \
     static const slabhash_ops name = {.search = name##_search,                                     \
-                                      .insert = GA_SLABHASH_IS_MULTI(kind) ? NULL : name##_insert, \
-                                      .erase = GA_SLABHASH_IS_MULTI(kind) ? NULL : name##_erase,   \
+                                      .insert = name##_insert,                                     \
+                                      .erase = name##_erase,                                       \
                                       .run = name##_run,                                           \
                                       .find_all = name##_find_all,                                 \
                                       .remove_all = name##_remove_all,                             \
@@ -642,6 +658,8 @@ GA_SIMT bool ops_each_growing(uint32_t kind, const ga_slabhash *table, ga_slabha
         ops_sample(kind, generation, range, step, census);                                         \
     }                                                                                              \
     static const slabhash_ops name = {.search = ga_slabhash_look_for,                              \
+                                      .insert = ga_slabhash_put_in,                                \
+                                      .erase = ga_slabhash_take_out,                               \
                                       .run = name##_run,                                           \
                                       .find_all = name##_find_all,                                 \
                                       .remove_all = name##_remove_all,                             \

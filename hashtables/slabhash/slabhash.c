@@ -137,7 +137,7 @@ static ga_status plan_of(const ga_slabhash_options *options, ga_slabhash_plan *o
         out->buckets = buckets_of(options);
         out->path = options->path ? options->path : 1;
         out->apart = out->buckets / out->path;
-        out->a = a ? a : 1;
+        out->a = (a ? a : 1) << 3;
         out->b = drawn(&seed);
         out->bytes = (uint64_t)out->buckets * ROW_BYTES;
     }
@@ -173,8 +173,8 @@ static void fill(ga_slabhash *table, const ga_slabhash_options *o, const ga_slab
     if (table->checked) {
         table->checked_ops = *table->ops;
         table->checked_ops.search = ga_slabhash_look_for;
-        table->checked_ops.insert = NULL;
-        table->checked_ops.erase = NULL;
+        table->checked_ops.insert = ga_slabhash_put_in;
+        table->checked_ops.erase = ga_slabhash_take_out;
         table->ops = &table->checked_ops;
     }
     table->hash = o->hash;
@@ -461,20 +461,24 @@ static ga_status put(ga_slabhash *table, const char *name, const ga_slabhash_cha
     return status ? status : run(table, to, was);
 }
 
-/* Whether the short ways may be tried. relaxed: see ga_slabhash_check() */
-static bool is_short(const ga_slabhash *table)
+/* Whether there is a short way. relaxed: see ga_slabhash_check() */
+static bool is_open(const ga_slabhash *table)
 {
-    return table && ga_load_relaxed(&table->open) && table->ops->insert;
+    return table && ga_load_relaxed(&table->open);
+}
+
+ga_status ga_slabhash_put_in(ga_slabhash *table, uint64_t key, uint64_t value,
+                             ga_slabhash_found *was)
+{
+    ga_slabhash_change_to to = {.key = key, .value = value, .op = GA_SLABHASH_INSERT};
+    return put(table, "insert", &to, was);
 }
 
 ga_status ga_slabhash_insert(ga_slabhash *table, uint64_t key, uint64_t value,
                              ga_slabhash_found *was)
 {
-    if (is_short(table) && table->ops->insert(table, key, value, was)) {
-        return GA_OK;
-    }
-    ga_slabhash_change_to to = {.key = key, .value = value, .op = GA_SLABHASH_INSERT};
-    return put(table, "insert", &to, was);
+    return is_open(table) ? table->ops->insert(table, key, value, was)
+                          : ga_slabhash_put_in(table, key, value, was);
 }
 
 ga_status ga_slabhash_replace(ga_slabhash *table, uint64_t key, uint64_t value,
@@ -511,20 +515,22 @@ ga_status ga_slabhash_apply_by(ga_slabhash *table, uint64_t key, uint64_t value,
     return put(table, "apply", &to, was);
 }
 
-/* A function of its own, so that the short ways before it keep no more registers. */
-static __attribute__((noinline)) ga_status look(ga_slabhash *table, uint32_t op, uint64_t key,
-                                                ga_slabhash_found *was)
+static ga_status look(ga_slabhash *table, uint32_t op, uint64_t key, ga_slabhash_found *was)
 {
     ga_slabhash_change_to to = {.key = key, .op = op};
     ga_status status = check_pair(table, op, key, 0);
     return status ? status : run(table, &to, was);
 }
 
+ga_status ga_slabhash_take_out(ga_slabhash *table, uint64_t key, ga_slabhash_found *was)
+{
+    return look(table, GA_SLABHASH_DELETE, key, was);
+}
+
 ga_status ga_slabhash_delete(ga_slabhash *table, uint64_t key, ga_slabhash_found *was)
 {
-    return is_short(table) && table->ops->erase(table, key, was)
-               ? GA_OK
-               : look(table, GA_SLABHASH_DELETE, key, was);
+    return is_open(table) ? table->ops->erase(table, key, was)
+                          : ga_slabhash_take_out(table, key, was);
 }
 
 ga_status ga_slabhash_look_for(ga_slabhash *table, uint64_t key, ga_slabhash_found *found)
@@ -537,10 +543,8 @@ ga_status ga_slabhash_look_for(ga_slabhash *table, uint64_t key, ga_slabhash_fou
 
 ga_status ga_slabhash_search(ga_slabhash *table, uint64_t key, ga_slabhash_found *found)
 {
-    /* relaxed: see ga_slabhash_check() */
-    return table && found && ga_load_relaxed(&table->open)
-               ? table->ops->search(table, key, found)
-               : ga_slabhash_look_for(table, key, found);
+    return found && is_open(table) ? table->ops->search(table, key, found)
+                                   : ga_slabhash_look_for(table, key, found);
 }
 
 ga_status ga_slabhash_delete_all(ga_slabhash *table, uint64_t key, uint64_t *count)

@@ -58,15 +58,13 @@ static inline void slabhash_note_opened(const slabhash_pin *pin, uint32_t count)
 }
 
 /* The algorithm for one kind of table. Those that do not grow have all but the last two, the others
- * search, run, find_all, remove_all, batch, each and these. */
+ * search, insert, erase, run, find_all, remove_all, batch, each and these. */
 typedef struct slabhash_ops {
-    /* SEARCH alone, as few instructions as can be: so that the processor begins with the next
-     * search while this one waits for its slab. */
+    /* SEARCH, INSERT and DELETE alone, as few instructions as can be: so that the processor begins
+     * with the next call while this one waits for its slab. The table is open. */
     ga_status (*search)(ga_slabhash *table, uint64_t key, ga_slabhash_found *found);
-    /* INSERT and DELETE where they need no more than the key's home; else false, and nothing done.
-     * Of tables of unique keys that do not grow, else NULL. */
-    bool (*insert)(const ga_slabhash *table, uint64_t key, uint64_t value, ga_slabhash_found *was);
-    bool (*erase)(const ga_slabhash *table, uint64_t key, ga_slabhash_found *was);
+    ga_status (*insert)(ga_slabhash *table, uint64_t key, uint64_t value, ga_slabhash_found *was);
+    ga_status (*erase)(ga_slabhash *table, uint64_t key, ga_slabhash_found *was);
     ga_slabhash_answer (*run)(const ga_slabhash *table, const ga_slabhash_change_to *to);
     uint64_t (*find_all)(const ga_slabhash *table, uint64_t key, uint64_t *values, uint64_t room);
     /* False where a slab is wanted; `count` goes up by what was taken out all the same. */
@@ -169,9 +167,12 @@ ga_status ga_slabhash_settle(ga_slabhash *table, bool begin);
 /* Alone: take everything out. */
 void ga_slabhash_generations_clear(ga_slabhash *table);
 
-/* The search for one key, whatever it is, with all that is to be checked; and where an open table
- * has it for a search. */
+/* SEARCH, INSERT and DELETE of any key in any table, with all that is to be checked; and where an
+ * open table has them for its own. */
 ga_status ga_slabhash_look_for(ga_slabhash *table, uint64_t key, ga_slabhash_found *found);
+ga_status ga_slabhash_put_in(ga_slabhash *table, uint64_t key, uint64_t value,
+                             ga_slabhash_found *was);
+ga_status ga_slabhash_take_out(ga_slabhash *table, uint64_t key, ga_slabhash_found *was);
 
 /* GA_ERR_ARGUMENT where it is NULL or closed. */
 ga_status ga_slabhash_check(const ga_slabhash *table);

@@ -88,6 +88,19 @@ GA_SIMT uint64_t ga_bits_high(uint64_t a, uint64_t b)
 #endif
 }
 
+/* The product: its upper 64 bits, and the lower ones. */
+GA_SIMT uint64_t ga_bits_product(uint64_t a, uint64_t b, uint64_t *low)
+{
+#ifdef __CUDACC__
+    *low = a * b;
+    return __umul64hi(a, b);
+#else
+    __extension__ unsigned __int128 product = (unsigned __int128)a * b;
+    *low = (uint64_t)product;
+    return (uint64_t)(product >> 64);
+#endif
+}
+
 /* The upper 32 bits of the product. */
 GA_SIMT uint32_t ga_bits_high32(uint32_t a, uint32_t b)
 {
