@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A model of a multimap that moves (hashtables/slabhash/grow_tile.h), beside slabhash.pml, whose shape it
+ * has: one bucket of the old generation, of two places and, once somebody has chained it, a slab of one
+ * more; and the bucket of the new one that its pairs go to. All pairs are of one key, each with a number
+ * of its own. Threads insert a pair or delete whichever they find first, as often as there are turns, one
+ * counts them all, and all but that one help; one more only moves the table, as late as it likes. A place
+ * whose pair was deleted is FREE, and is filled again. Every step is a read or a compare-and-swap of one
+ * word: the words of a slab are read one by one, its link before its places or after them.
+ *
+ * CHECKED   A pair goes in once, and comes out at most once, by the compare-and-swap that takes it out. A
+ *           round counts no pair twice, each that it counts was there at some moment of it, and it counts
+ *           each that stays. A delete that finds nothing has missed no pair that stayed. In the end the
+ *           pairs that went in and did not come out stand in the new bucket, each once.
+ *
+ * MUTANT    as in slabhash.pml: 1 empty places are not sealed; 2 pairs are not frozen; 3 the last link is
+ *           not sealed; 4 the new bucket is opened before it has its pairs; 5 they are brought by stores; 6 a
+ *           round looks at a new bucket that is shut; 7 pairs are brought to whatever place is empty; 8 an
+ *           operation changes a new bucket that is shut; 9 a delete that finds pairs frozen says that there
+ *           are none; 10 a round does not look at the new bucket at all. As in stress-slabhash-bags: 20
+ *           places of deleted pairs are EMPTY again; 21 such that are FREE are not sealed. Each must be
+ *           found.
+ */
+#ifndef MUTANT
+#define MUTANT 0
+#endif
+#ifndef TURNS
+#define TURNS 2
+#endif
+#ifndef WRITERS
+#define WRITERS 1
+#endif
+#ifndef ROUNDS /* 0 or 1 */
+#define ROUNDS 1
+#endif
+
+/* Words of places. Pair number n, from 1 to 6, is n + 1. SEALED_PLACE is FREE, frozen. */
+#define EMPTY        0
+#define FREE         1
+#define FROZEN       8
+#define SEALED_PLACE 9
+#define IS_PAIR(w)   ((w) > FREE && (w) < FROZEN)
+#define IS_FROZEN_PAIR(w) ((w) > SEALED_PLACE)
+#define NUMBER(w)    (((w) & 7) - 1)
+#define BIT(w)       (1 << NUMBER(w))
+
+/* Links. */
+#define NONE   0
+#define SLAB   1
+#define SEALED 2
+
+/* Places: old 0 and 1, the chained slab's 2; new from 4 on. */
+#define NEW     4
+#define PLACES  9
+#define NOWHERE 15
+byte word[PLACES];
+byte link, last; /* of the old bucket; of the slab chained to it */
+bool open, moving;
+byte there;   /* a bit for each pair that went in and did not come out */
+byte since;   /* those that were there at some moment since the round began */
+byte numbers; /* given to pairs */
+byte done;
+
+/* ---- moving ---------------------------------------------------------------------------------- */
+
+/* `i` is the place. */
+inline freeze_place()
+{
+    do
+    :: atomic { word[i] == EMPTY ->
+        if
+        :: MUTANT != 1 -> word[i] = SEALED_PLACE
+        :: else
+        fi; break }
+    :: atomic { word[i] == FREE ->
+        if
+        :: MUTANT != 21 -> word[i] = SEALED_PLACE
+        :: else
+        fi; break }
+    :: atomic { IS_PAIR(word[i]) ->
+        if
+        :: MUTANT != 2 -> word[i] = word[i] + FROZEN
+        :: else
+        fi; break }
+    :: atomic { word[i] >= FROZEN -> break }
+    od
+}
+
+/* `w` is the pair at `i`, `to` the next place. */
+inline bring()
+{
+    atomic {
+        w = word[i];
+        if
+        :: IS_FROZEN_PAIR(w) -> w = w - FROZEN
+        :: IS_PAIR(w) && MUTANT == 2
+        :: else -> w = EMPTY
+        fi
+    };
+    if
+    :: w != EMPTY ->
+        atomic {
+            do
+            :: MUTANT == 7 && to < PLACES - 1 && word[to] != EMPTY -> to++
+            :: else -> break
+            od;
+            if
+            :: word[to] == EMPTY || MUTANT == 5 -> word[to] = w
+            :: else
+            fi;
+            to++
+        }
+    :: else
+    fi;
+    w = 0
+}
+
+inline help()
+{
+    if
+    :: open
+    :: else ->
+        to = NEW;
+        if
+        :: MUTANT == 4 -> open = true
+        :: else
+        fi;
+        i = 0;
+        freeze_place();
+        i = 1;
+        freeze_place();
+        atomic {
+            if
+            :: link == NONE && MUTANT != 3 -> link = SEALED
+            :: else
+            fi;
+            e = link
+        };
+        if
+        :: e == SLAB ->
+            i = 2;
+            freeze_place();
+            last = SEALED
+        :: else
+        fi;
+        i = 0;
+        bring();
+        i = 1;
+        bring();
+        if
+        :: e == SLAB -> i = 2; bring()
+        :: else
+        fi;
+        open = true
+    fi;
+    atomic { i = 0; e = 0; to = 0 }
+}
+
+/* ---- looking --------------------------------------------------------------------------------- */
+
+/* What stands at place `p`: `found` is the first pair's, one that is not frozen before one that is, `spot`
+ * the first that is vacant; what they held is noted, and all pairs. */
+inline read_place(p)
+{
+    atomic {
+        w = word[p];
+        if
+        :: IS_PAIR(w) || IS_FROZEN_PAIR(w) ->
+            assert(!(all & BIT(w)));
+            all = all | BIT(w);
+            if
+            :: found == NOWHERE || (IS_PAIR(w) && IS_FROZEN_PAIR(seen)) -> found = p; seen = w
+            :: else
+            fi
+        :: w <= FREE && spot == NOWHERE -> spot = p; vacant = w
+        :: else
+        fi;
+        w = 0
+    }
+}
+
+/* All of a generation. `e` is the link at its end, `at_slab` whether that is the slab's. */
+inline look(newer)
+{
+    atomic { found = NOWHERE; spot = NOWHERE; e = NONE; at_slab = false; all = 0 };
+    if
+    :: newer ->
+        i = NEW;
+        do
+        :: i < PLACES -> atomic { read_place(i); i++ }
+        :: else -> break
+        od;
+        i = 0
+    :: else ->
+        if
+        :: true -> e = link; read_place(0); read_place(1)
+        :: true -> read_place(0); read_place(1); e = link
+        :: true -> read_place(1); read_place(0); e = link
+        fi;
+        if
+        :: e == SLAB ->
+            if
+            :: true -> e = last; read_place(2)
+            :: true -> read_place(2); e = last
+            fi;
+            at_slab = true
+        :: else
+        fi
+    fi
+}
+
+/* ---- a thread that changes pairs --------------------------------------------------------------- */
+
+#define INSERT 0
+#define DELETE 1
+
+/* `ok`: the place was vacant, as seen, and has pair `mine` now. */
+inline put_in()
+{
+    atomic {
+        ok = word[spot] == vacant;
+        if
+        :: ok -> word[spot] = mine; there = there | BIT(mine); since = since | BIT(mine)
+        :: else
+        fi
+    }
+}
+
+/* `ok`: the pair stood there, as seen, and came out now. */
+inline take_out()
+{
+    atomic {
+        ok = word[found] == seen;
+        if
+        :: ok ->
+            assert(there & BIT(seen));
+            there = there & ~BIT(seen);
+            word[found] = (MUTANT == 20 -> EMPTY : FREE)
+        :: else
+        fi
+    }
+}
+
+/* The old bucket is full: a slab is chained to it that has the pair. */
+inline chain()
+{
+    atomic {
+        if
+        :: link == NONE ->
+            link = SLAB;
+            word[2] = mine;
+            there = there | BIT(mine);
+            since = since | BIT(mine);
+            finished = true
+        :: else
+        fi
+    }
+}
+
+proctype writer()
+{
+    byte i, w, to, e, found, spot, seen, vacant, all, mine, what, began, turn;
+    bool at_slab, newer, ok, finished;
+    do
+    :: turn < TURNS ->
+        atomic {
+            began = there;
+            finished = false;
+            if
+            :: what = INSERT; numbers++; mine = numbers + 1
+            :: what = DELETE
+            fi
+        };
+        do
+        :: !finished ->
+            newer = moving;
+            if
+            :: newer && MUTANT != 8 -> help()
+            :: else
+            fi;
+            look(newer);
+            if
+            :: what == DELETE && found == NOWHERE ->
+                atomic { assert(!(began & there)); finished = true }
+            :: what == DELETE && found != NOWHERE && IS_PAIR(seen) -> take_out(); finished = ok
+            :: what == DELETE && found != NOWHERE && IS_FROZEN_PAIR(seen) ->
+                if
+                :: MUTANT == 9 -> atomic { assert(!(began & there)); finished = true }
+                :: else -> assert(moving) /* they have moved */
+                fi
+            :: what == INSERT && spot != NOWHERE -> put_in(); finished = ok
+            :: what == INSERT && spot == NOWHERE ->
+                assert(!newer);
+                if
+                :: e == SEALED -> assert(moving)
+                :: e == NONE && !at_slab -> chain()
+                :: e == NONE && at_slab -> finished = true /* there is no room in the model */
+                :: else /* another one chained it meanwhile */
+                fi
+            fi;
+            atomic {
+                found = 0; spot = 0; seen = 0; vacant = 0; all = 0; e = 0;
+                at_slab = false; ok = false; newer = false
+            }
+        :: else -> break
+        od;
+        atomic { what = 0; mine = 0; began = 0; turn++ }
+    :: else -> break
+    od;
+    done++
+}
+
+/* ---- a round that counts them all ---------------------------------------------------------------- */
+
+proctype counter()
+{
+    byte i, w, e, found, spot, seen, vacant, all, began;
+    bool at_slab, newer;
+    atomic { began = there; since = there; newer = moving };
+    if
+    :: newer && (open || MUTANT == 6) && MUTANT != 10 -> look(true)
+    :: else -> look(false)
+    fi;
+    atomic {
+        assert(!(all & ~since));
+        assert(!(began & there & ~all))
+    };
+    done++
+}
+
+/* ---- who moves the table: he may stop anywhere, and go on at the end ----------------------------- */
+
+proctype mover()
+{
+    byte i, w, to, e;
+    moving = true;
+    help();
+    done++
+}
+
+init
+{
+    byte i, all;
+    atomic {
+        numbers = 1;
+        there = 2;
+        if
+        :: word[0] = 2
+        :: word[0] = FREE; word[1] = 2
+        :: word[0] = 2; word[1] = FREE
+        :: word[0] = 2; word[1] = 3; numbers = 2; there = 6
+        fi;
+        run writer();
+        if
+        :: WRITERS > 1 -> run writer()
+        :: else
+        fi;
+        if
+        :: ROUNDS -> run counter()
+        :: else
+        fi;
+        run mover()
+    };
+    done == WRITERS + ROUNDS + 1;
+    d_step {
+        i = NEW;
+        do
+        :: i < PLACES ->
+            if
+            :: IS_PAIR(word[i]) -> assert(!(all & BIT(word[i]))); all = all | BIT(word[i])
+            :: else
+            fi;
+            i++
+        :: else -> break
+        od;
+        assert(all == there)
+    }
+}
