@@ -181,6 +181,9 @@ static void expect_bits(const simt_input *in, uint32_t lane, simt_output *out)
         x += step;
         step = x == 8 * step ? 2 * step : step;
     }
+    uint64_t both = ((uint64_t)bits << 32 | n) * ((uint64_t)n << 32 | bits) * 3u ^
+                    high_product(bits, n, n, bits);
+    out->word[SIMT_bits_product][lane] = (uint32_t)both ^ (uint32_t)(both >> 32) * 5u;
     out->word[SIMT_bits_high32][lane] = (uint32_t)(product >> 32);
     out->word[SIMT_bits_down][lane] = bits / (1u << n % 32);
     out->word[SIMT_bits_round][lane] = (n >> 12) % (bits % 1000u + 1u);

@@ -22,6 +22,7 @@
     X(bits_mix)                                                                                    \
     X(bits_high)                                                                                   \
     X(bits_high_top)                                                                               \
+    X(bits_product)                                                                                \
     X(bits_rotate)                                                                                 \
     X(bits_high32)                                                                                 \
     X(bits_down)                                                                                   \
@@ -143,6 +144,10 @@ GA_SIMT void simt_bits(ga_tile tile, const simt_input *in, simt_output *out)
         uint64_t high = ga_bits_high((uint64_t)bits << 32 | n, (uint64_t)n << 32 | ~bits);
         out->word[SIMT_bits_high][own] = (uint32_t)high;
         out->word[SIMT_bits_high_top][own] = (uint32_t)(high >> 32);
+        uint64_t low;
+        high = ga_bits_product((uint64_t)bits << 32 | n, (uint64_t)n << 32 | bits, &low);
+        high ^= low * 3u;
+        out->word[SIMT_bits_product][own] = (uint32_t)high ^ (uint32_t)(high >> 32) * 5u;
         out->word[SIMT_bits_high32][own] = ga_bits_high32(bits, n);
         out->word[SIMT_bits_down][own] = ga_bits_down(bits, n);
         uint32_t most =

@@ -95,6 +95,11 @@ Test(simt, bits)
     cr_assert_eq(ga_bits_from(0x11u, 0), 0);
     cr_assert_eq(ga_bits_high(UINT64_MAX, UINT64_MAX), UINT64_MAX - 1);
     cr_assert_eq(ga_bits_high(UINT64_MAX, 1), 0);
+    uint64_t low;
+    cr_assert_eq(ga_bits_product(UINT64_MAX, UINT64_MAX, &low), UINT64_MAX - 1);
+    cr_assert_eq(low, 1);
+    cr_assert_eq(ga_bits_product(UINT64_MAX, 1, &low), 0);
+    cr_assert_eq(low, UINT64_MAX);
     cr_assert_eq(ga_bits_high32(GA_ALL_BITS, GA_ALL_BITS), GA_ALL_BITS - 1);
     cr_assert_eq(ga_bits_down(0x80u, 7), 1);
     cr_assert_eq(ga_bits_down(0x80u, 32 + 7), 1);

@@ -390,6 +390,44 @@ static uint64_t scattered(uint64_t key)
     return (uint32_t)key * UINT32_C(2654435761);
 }
 
+/* The hash before it was mixed: the odd factor's inverse (five steps of Newton's), and the upper half
+ * out of the lower one. */
+static uint64_t unmixed(uint64_t hash)
+{
+    uint64_t factor = UINT64_C(0xff51afd7ed558ccd);
+    uint64_t inverse = factor; /* in the lowest three bits */
+    for (int i = 0; i < 5; i++) {
+        inverse *= 2 - factor * inverse;
+    }
+    hash *= inverse;
+    return hash ^ hash >> 32;
+}
+
+/* (a k + b) mod p, by a division; a few numbers have two forms. */
+Test(slabhash, hashes_as_the_paper_says)
+{
+    const uint64_t prime = (UINT64_C(1) << 61) - 1;
+    const uint64_t edges[] = {0, 1, UINT32_MAX, prime - 1, prime, prime + 1, UINT64_MAX};
+    uint64_t state = 1;
+    for (uint64_t seed = 0; seed < 100; seed++) {
+        ga_slabhash_options options = {
+            .options_size = sizeof options, .mode = GA_SLABHASH_MAP64, .seed = seed};
+        ga_slabhash_plan plan;
+        assert_ok(ga_slabhash_plan_of(&options, &plan));
+        uint64_t a = plan.a >> 3;
+        cr_assert(a && a < prime && plan.b < prime);
+        ga_slabhash_view view = {.a = plan.a, .b = plan.b};
+        for (uint32_t i = 0; i < 200; i++) {
+            uint64_t key = i < 7 ? edges[i] : random_next(&state) >> (i % 2 ? 32 : 0);
+            uint64_t sum = unmixed(ga_slabhash_seeded(view, key));
+            uint64_t expected =
+                (uint64_t)((__extension__(unsigned __int128) a * key + plan.b) % prime);
+            cr_assert(sum % prime == expected && sum <= prime + 3, "seed %" PRIu64 " key %" PRIx64,
+                      seed, key);
+        }
+    }
+}
+
 /* A path of several buckets fills them better: fewer slabs for the same keys. */
 Test(slabhash, a_longer_path_chains_less)
 {

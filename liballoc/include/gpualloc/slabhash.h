@@ -114,7 +114,7 @@ typedef struct ga_slabhash_plan {
     uint32_t kind; /* mode, and 4 for a multimap */
     uint32_t buckets, path;
     uint32_t apart; /* the most that two bucket slabs of a path are apart */
-    uint64_t a, b;  /* of the hash */
+    uint64_t a, b;  /* of the hash: 8 a, and b */
     uint64_t bytes; /* of the bucket slabs; empty ones have all bits set */
 } ga_slabhash_plan;
 
