@@ -18,8 +18,8 @@
  * to 3. Keys that stand in a pattern would stand in one still: so it is mixed, each number to
  * another, which leaves what the seed promises for any two keys as it is. The table scales it to its
  * buckets by a multiplication instead of the paper's mod B. Keys of 64 bits that differ by a
- * multiple of p share a hash: at most nine do. As few instructions as can be: on a CPU the calls
- * that wait for their slabs at once are as many as it has registers for. b is added to what is
+ * multiple of p share a hash: at most nine do. As few instructions as can be: the fewer
+ * there are, the more calls a CPU has waiting for their slabs at once. b is added to what is
  * folded, not to the product: the carry would be had from an instruction that waits for what was in
  * its register before, which on x86-64 makes each search wait for the one before it. */
 GA_SIMT uint64_t ga_slabhash_seeded(ga_slabhash_view table, uint64_t key)
