@@ -19,7 +19,11 @@
  * ga_cas_ORDER(word, expected, desired) has succeeded when it answers `expected`; where it fails it
  * is relaxed, or acquire where ORDER has an acquire in it.
  *
- * Of 16 bits there are loads, stores and ga_cas16_ORDER: what PTX has as well.
+ * Of 16 bits there are loads, stores and ga_cas16_ORDER: what PTX has as well. Of 128 bits, on a
+ * boundary of 16 bytes, there is ga_cas128_ORDER where GA_HAS_CAS128 is 1: on GPUs from sm_90 on and
+ * on x86-64. It and the changes of 64 bits are atomic for each other, too: each is done before the
+ * other begins (PTX ISA, "Limitations on Mixed-size Data-races"). That is all that is promised
+ * of words of two widths.
  *
  * Order is on operations and never on fences, since the thread sanitizer sees no fences.
  */
@@ -27,6 +31,15 @@
 #define GPUALLOC_SIMT_ATOMIC_H
 
 #include "bits.h"
+
+/* Two words of 64 bits: the lower half is the one that stands first. */
+__extension__ typedef unsigned __int128 ga_uint128;
+
+#if defined __CUDA_ARCH__ ? __CUDA_ARCH__ >= 900 : defined __CUDACC__ || defined __x86_64__
+#define GA_HAS_CAS128 1
+#else
+#define GA_HAS_CAS128 0
+#endif
 
 #ifdef __CUDACC__
 
@@ -38,9 +51,11 @@
 #define GA_LETTER        "r"
 #define GA_LETTER16      "h"
 #define GA_LETTER64      "l"
+#define GA_LETTER128     "q"
 #define GA_WIDTH         "32"
 #define GA_WIDTH16       "16"
 #define GA_WIDTH64       "64"
+#define GA_WIDTH128      "128"
 #define GA_PTX_relaxed   "relaxed"
 #define GA_PTX_acquire   "acquire"
 #define GA_PTX_release   "release"
@@ -207,5 +222,49 @@ GA_DEFINE_CAS(uint16_t, 16, relaxed, , device)
 GA_DEFINE_CAS(uint16_t, 16, acquire, , device)
 GA_DEFINE_CAS(uint16_t, 16, release, , device)
 GA_DEFINE_CAS(uint16_t, 16, acq_rel, , device)
+
+#if GA_HAS_CAS128 && !defined __CUDACC__
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#define GA_TELL_RELEASE(word) __tsan_release(word)
+#define GA_TELL_ACQUIRE(word) __tsan_acquire(word)
+#else
+#define GA_TELL_RELEASE(word) (void)(word)
+#define GA_TELL_ACQUIRE(word) (void)(word)
+#endif
+
+/* In assembly: gcc's own takes a lock unless the program is for processors that all have the
+ * instruction, and so does the thread sanitizer's, which changes of 64 bits do not. The sanitizer is
+ * told what each half orders. */
+#define GA_DEFINE_CAS128(order, releases, acquires)                                                \
+    GA_SIMT ga_uint128 ga_cas128_##order(ga_uint128 *word, ga_uint128 expected,                    \
+                                         ga_uint128 desired)                                       \
+    {                                                                                              \
+        uint64_t *halves = (uint64_t *)(void *)word;                                               \
+        uint64_t low = (uint64_t)expected, high = (uint64_t)(expected >> 64);                      \
+        if (releases) {                                                                            \
+            GA_TELL_RELEASE(halves);                                                               \
+            GA_TELL_RELEASE(halves + 1);                                                           \
+        }                                                                                          \
+        __asm__ volatile("lock cmpxchg16b %0"                                                      \
+                         : "+m"(*word), "+a"(low), "+d"(high)                                      \
+                         : "b"((uint64_t)desired), "c"((uint64_t)(desired >> 64))                  \
+                         : "memory", "cc");                                                        \
+        if (acquires) {                                                                            \
+            GA_TELL_ACQUIRE(halves);                                                               \
+            GA_TELL_ACQUIRE(halves + 1);                                                           \
+        }                                                                                          \
+        return low | (ga_uint128)high << 64;                                                       \
+    }
+GA_DEFINE_CAS128(relaxed, 0, 0)
+GA_DEFINE_CAS128(acquire, 0, 1)
+GA_DEFINE_CAS128(release, 1, 0)
+GA_DEFINE_CAS128(acq_rel, 1, 1)
+#elif GA_HAS_CAS128
+GA_DEFINE_CAS(ga_uint128, 128, relaxed, , device)
+GA_DEFINE_CAS(ga_uint128, 128, acquire, , device)
+GA_DEFINE_CAS(ga_uint128, 128, release, , device)
+GA_DEFINE_CAS(ga_uint128, 128, acq_rel, , device)
+#endif
 
 #endif

@@ -66,9 +66,22 @@ typedef struct simt_atomic_input {
     uint64_t expected; /* by the compare-and-swaps */
 } simt_atomic_input;
 
+/* Of 128 bits there is one, where there is any, in these orders. */
+#define SIMT_EACH_CAS128(X) X(relaxed) X(acquire) X(release) X(acq_rel)
+enum {
+    SIMT_CAS128S = 4
+};
+
+/* The upper half of a word of 128 bits whose lower half this is. */
+#define SIMT_UPPER(low) ((low)*UINT64_C(0x9e3779b97f4a7c15))
+
 typedef struct simt_atomic_output {
     uint64_t answer[SIMT_ATOMICS]; /* 0 where there is none */
     uint64_t after[SIMT_ATOMICS];
+    uint32_t has_cas128;
+    uint64_t wide[SIMT_CAS128S][4]; /* the halves of the answer, and of the word after */
+    uint64_t word128[2] __attribute__((aligned(16)));
+    uint64_t guards128[2];
     uint32_t guard; /* words beside the ones that change; stay 0 */
     uint32_t word;
     uint32_t guards[2];
@@ -102,9 +115,33 @@ typedef uint64_t simt_word64;
                        (simt_word##bits)in->operand, (simt_word##bits)in->expected);               \
     out->after[SIMT_ATOMIC_##operation##bits##_##order##suffix] = out->word##bits;
 
+#if GA_HAS_CAS128
+GA_SIMT ga_uint128 simt_wide(uint64_t low)
+{
+    return low | (ga_uint128)SIMT_UPPER(low) << 64;
+}
+#endif
+
+#define SIMT_DO_CAS128(order)                                                                      \
+    word[0] = in->before;                                                                          \
+    word[1] = SIMT_UPPER(in->before);                                                              \
+    answer = ga_cas128_##order((ga_uint128 *)(void *)word, simt_wide(in->expected),                \
+                               simt_wide(in->operand));                                            \
+    wide[0] = (uint64_t)answer;                                                                    \
+    wide[1] = (uint64_t)(answer >> 64);                                                            \
+    wide[2] = word[0];                                                                             \
+    wide[3] = word[1];                                                                             \
+    wide += 4;
+
 GA_SIMT void simt_atomics(const simt_atomic_input *in, simt_atomic_output *out)
 {
     SIMT_EACH_ATOMIC(SIMT_DO)
+    out->has_cas128 = GA_HAS_CAS128;
+#if GA_HAS_CAS128
+    uint64_t *word = out->word128, *wide = out->wide[0];
+    ga_uint128 answer;
+    SIMT_EACH_CAS128(SIMT_DO_CAS128)
+#endif
 }
 
 #endif

@@ -181,6 +181,31 @@ GA_SIMT void litmus_count(litmus_result *result, uint32_t outcome, uint32_t inde
     }
 }
 
+/* Raise the first of two words by a compare-and-swap of 64 bits, or `both` by one of 128, while
+ * others do the one or the other. False where there is none, or patience runs out. */
+GA_SIMT bool litmus_raise(uint64_t *words, bool both)
+{
+#if GA_HAS_CAS128
+    uint64_t low = ga_load64_relaxed(words);
+    uint64_t high = ga_load64_relaxed(words + 1);
+    for (uint32_t left = 1u << 20; left; left--) {
+        ga_uint128 seen = low | (ga_uint128)high << 64;
+        ga_uint128 raised = (low + 1u) | (ga_uint128)(high + 1u) << 64;
+        ga_uint128 before = both ? ga_cas128_relaxed((ga_uint128 *)(void *)words, seen, raised)
+                                 : ga_cas64_relaxed(words, low, low + 1u) | (ga_uint128)high << 64;
+        if (before == seen) {
+            return true;
+        }
+        low = (uint64_t)before;
+        high = (uint64_t)(before >> 64);
+    }
+#else
+    (void)words;
+    (void)both;
+#endif
+    return false;
+}
+
 #define SCOPED(name) name
 #include "simt_litmus_scope.h"
 #undef SCOPED

@@ -102,10 +102,42 @@ static void race_in(race_kernel kernel, uint32_t groups, uint32_t unit, uint32_t
     free(answers);
 }
 
+/* Every other thread raises both words; `raised` counts who has raised any, and behind it says
+ * whether there is a swap of 128 bits. */
+static __global__ void race_of_widths(uint64_t *words, uint32_t *raised)
+{
+    uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x;
+    if (litmus_raise(words, thread % 2u)) {
+        ga_post_add_relaxed(raised, 1u); /* relaxed: read after the kernel */
+    }
+    raised[1] = GA_HAS_CAS128;
+}
+
+/* Changes of 64 bits and of 128 are atomic for each other. */
+static void race_in_widths(uint32_t n)
+{
+    uint64_t words[2] = {0, 0};
+    uint32_t raised[2] = {0, 0};
+    uint64_t *d_words = (uint64_t *)suite_memory(sizeof words);
+    uint32_t *d_raised = (uint32_t *)suite_memory(sizeof raised);
+    if (d_words && d_raised) {
+        race_of_widths<<<n / 128u, 128>>>(d_words, d_raised);
+        if (CUDA_DONE(cudaMemcpy(words, d_words, sizeof words, cudaMemcpyDeviceToHost)) &&
+            CUDA_DONE(cudaMemcpy(raised, d_raised, sizeof raised, cudaMemcpyDeviceToHost)) &&
+            raised[1] && (raised[0] != n || words[0] != n || words[1] != n / 2u)) {
+            FAIL("%u words raised, half of them with another: got %llu and %llu, by %u threads", n,
+                 (unsigned long long)words[0], (unsigned long long)words[1], raised[0]);
+        }
+    }
+    cudaFree(d_words);
+    cudaFree(d_raised);
+}
+
 void simt_races(int device)
 {
     (void)device;
     race_in(race_block, 64, 1024, 1024);
     race_in(race_device, 8, 4096, 128);
     race_in(race_system, 8, 4096, 128);
+    race_in_widths(4096);
 }

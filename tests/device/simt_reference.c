@@ -417,6 +417,11 @@ void simt_expect_atomics(const simt_atomic_input *in, simt_atomic_output *out)
         out->answer[i] = silent ? 0 : in->before & all;
         out->after[i] = expect_after(kinds[i], in->before, in->operand, as_expected) & all;
     }
+    for (size_t i = 0; i < SIMT_CAS128S; i++) {
+        uint64_t after = in->before == in->expected ? in->operand : in->before;
+        const uint64_t halves[4] = {in->before, SIMT_UPPER(in->before), after, SIMT_UPPER(after)};
+        memcpy(out->wide[i], halves, sizeof halves);
+    }
 }
 
 /* ---- differences --------------------------------------------------------------------------- */
@@ -456,8 +461,18 @@ bool simt_atomics_differ(const simt_atomic_input *in, const simt_atomic_output *
             return true;
         }
     }
-    if (got->guard || got->guards[0] || got->guards[1] || got->guard64 || got->guards64[0] ||
-        got->guards64[1] || got->guard16 || got->guards16[0] || got->guards16[1]) {
+    if (got->has_cas128 && memcmp(got->wide, expected->wide, sizeof got->wide) != 0) {
+        snprintf(text, size,
+                 "ga_cas128: %#" PRIx64 " and its upper half, then %#" PRIx64 ", got %#" PRIx64
+                 ", then %#" PRIx64 ", or in another order (operand %#" PRIx64
+                 ", expected %#" PRIx64 ")",
+                 expected->wide[0][0], expected->wide[0][2], got->wide[0][0], got->wide[0][2],
+                 in->operand, in->expected);
+        return true;
+    }
+    if (got->guards128[0] || got->guards128[1] || got->guard || got->guards[0] || got->guards[1] ||
+        got->guard64 || got->guards64[0] || got->guards64[1] || got->guard16 || got->guards16[0] ||
+        got->guards16[1]) {
         snprintf(text, size, "words beside the changed one stay 0");
         return true;
     }

@@ -93,6 +93,30 @@ static void turns(void)
          TURNS);
 }
 
+static _Alignas(16) uint64_t both[2];
+
+static void raise_some(size_t number)
+{
+    had[number] = 0;
+    for (uint32_t i = 0; i < ATTEMPTS; i++) {
+        had[number] += litmus_raise(both, (i + number) % 2u) ? 1u : 0u;
+    }
+}
+
+/* Changes of 64 bits and of 128 are atomic for each other. */
+static void widths(void)
+{
+    memset(both, 0, sizeof both);
+    stress_threads(OWNERS, raise_some);
+    for (uint32_t i = 0; i < OWNERS; i++) {
+        need(had[i] == ATTEMPTS, "words raised", had[i], ATTEMPTS);
+    }
+    need(both[0] == OWNERS * ATTEMPTS, "words of 64 bits raised", (uint32_t)both[0],
+         OWNERS * ATTEMPTS);
+    need(both[1] == OWNERS * ATTEMPTS / 2, "words of 128 bits raised", (uint32_t)both[1],
+         OWNERS * ATTEMPTS / 2);
+}
+
 int main(int argc, char **argv)
 {
     stress_begin(argc, argv);
@@ -105,6 +129,9 @@ int main(int argc, char **argv)
         messages(PUBLISH_STORE, LOOK_LOAD, DATA_RELAXED);
         slots();
         turns();
+        if (GA_HAS_CAS128) {
+            widths();
+        }
     } while (stress_goes_on());
     return 0;
 }
