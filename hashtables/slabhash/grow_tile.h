@@ -319,9 +319,17 @@ GA_SIMT void ga_slabhash_bring_own(uint32_t kind, uint32_t *place, uint64_t key,
 #endif
         return;
     default:
-        (void)ga_slabhash_own_swap64(place, GA_SLABHASH_EMPTY,
-                                     key); /* else he may have stopped here */
+        if (ga_slabhash_at_once(kind)) {
+            bool done =
+                ga_slabhash_own_swap128(place, GA_SLABHASH_EMPTY, GA_SLABHASH_UNSET, key, value);
+            if (done || GA_SLABHASH_MUTANT == 42) {
+                return;
+            }
+        } else {
+            (void)ga_slabhash_own_swap64(place, GA_SLABHASH_EMPTY, key);
+        }
         ga_slabhash_nap();
+        /* Who has made the place the key's may have stopped there. */
         (void)ga_slabhash_own_swap64(place + 2, GA_SLABHASH_UNSET, value);
     }
 }

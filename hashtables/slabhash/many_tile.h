@@ -315,6 +315,7 @@ GA_SIMT bool ga_slabhash_act(uint32_t kind, uint32_t op, ga_slabhash_many *many,
     bool fills = ga_lane_read(many->result, own) == GA_SLABHASH_FILLS;
     bool erases = op == GA_SLABHASH_DELETE;
     uint32_t key = ga_lane_read(many->key, own);
+    uint64_t wide = ga_slabhash_wide(many->key, many->key_high, own);
     uint64_t was = ga_slabhash_wide(many->was, many->was_high, own);
     uint64_t value = ga_slabhash_wide(many->value, many->value_high, own);
     uint32_t deleted = ga_slabhash_frees(kind)      ? GA_SLABHASH_FREE
@@ -329,11 +330,17 @@ GA_SIMT bool ga_slabhash_act(uint32_t kind, uint32_t op, ga_slabhash_many *many,
                                       erases ? ga_slabhash_pair(deleted, UINT32_MAX)
                                              : ga_slabhash_pair(key, value));
     default:
-        return (!fills ||
-                ga_slabhash_own_swap64(place, GA_SLABHASH_EMPTY,
-                                       ga_slabhash_wide(many->key, many->key_high, own))) &&
-               ga_slabhash_own_swap64(place + 2, fills ? GA_SLABHASH_UNSET : was,
-                                      erases ? gone : value);
+        was = fills ? GA_SLABHASH_UNSET : was;
+        value = erases ? gone : value;
+        if (ga_slabhash_at_once(kind)) { /* changes, too: lanes that differ in that wait but once */
+            return ga_slabhash_own_swap128(place, fills ? GA_SLABHASH_EMPTY : wide, was, wide,
+                                           value);
+        }
+        if (fills && !ga_slabhash_own_swap64(place, GA_SLABHASH_EMPTY, wide)) {
+            return false;
+        }
+        ga_slabhash_nap();
+        return ga_slabhash_own_swap64(place + 2, was, value);
     }
 }
 

@@ -15,7 +15,9 @@
  *            against what was read there. In tables of unique keys it goes
  *                set32, map32    EMPTY -> (key, value), any number of values -> DELETED
  *                map64           EMPTY -> key, which stays; its value is UNSET where the key is not
- *                                there, so that each change is one of 64 bits
+ *                                there, so that each change is one of 64 bits. Where all 128 can be
+ *                                swapped (EMPTY, UNSET) -> (key, value): both steps at once, and
+ *                                nothing that who takes them one by one could not come upon
  *            and begins again with a flush, which is alone. In multimaps of 32 bits it goes back to
  *            EMPTY; in those of 64 bits it is the key's until a flush. In tables that grow the top
  *            bit of the key, in map64 of the value, says that the place is FROZEN: nothing of it
@@ -26,7 +28,9 @@
  *            shut.
  *
  * ORDER      V1 and V2: what was done before a pair was put in happens before what follows its
- *            being found, on the CPU. A word is read and changed at one width: pairs at 64 bits.
+ *            being found, on the CPU. A word is read and changed at one width, pairs at 64 bits,
+ *            but for swaps of a whole place of map64, which want no more than that they and the
+ *            others are atomic for each other.
  */
 #ifndef GPUALLOC_SLABHASH_SLOTS_H
 #define GPUALLOC_SLABHASH_SLOTS_H
@@ -50,6 +54,11 @@
 #define GA_SLABHASH_MODE(kind)        ((kind)&3u)
 #define GA_SLABHASH_IS_MULTI(kind)    (((kind)&4u) != 0)
 #define GA_SLABHASH_IS_GROWING(kind)  (((kind)&GA_SLABHASH_GROWING) != 0)
+
+/* Of a kind in kernels, beside the table's own: places of map64 are filled in two steps, also where
+ * the device could swap them at once. */
+#define GA_SLABHASH_STEPWISE            16u
+#define GA_SLABHASH_KIND_OF_TABLE(kind) ((kind) & ~GA_SLABHASH_STEPWISE)
 
 #define GA_SLABHASH_EMPTY   UINT64_MAX /* the key of an empty place; its lower half with 32 bits */
 #define GA_SLABHASH_UNSET   UINT64_MAX /* map64: the value of a key that is not there */
@@ -314,6 +323,56 @@ GA_SIMT bool ga_slabhash_own_swap64(uint32_t *words, uint64_t before, uint64_t a
 #endif
 }
 
+/* Whether a place of map64 is filled, key and value, by one swap of 128 bits. Who does so and who
+ * takes two steps may work on one table. On the CPU only tests do, each fill as chance has it. */
+GA_SIMT bool ga_slabhash_at_once(uint32_t kind)
+{
+#if !GA_HAS_CAS128
+    (void)kind;
+    return false;
+#elif defined __CUDACC__
+    return GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 && !(kind & GA_SLABHASH_STEPWISE);
+#elif GA_SLABHASH_MUTANT
+    static _Thread_local uint32_t state;
+    state = state * 1664525u + 1013904223u + (uint32_t)(uintptr_t)&state;
+    return GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 && state >> 31;
+#else
+    (void)kind;
+    return false;
+#endif
+}
+
+/* A place of map64, where that is so: a compare-and-swap of key and value. */
+GA_SIMT bool ga_slabhash_own_swap128(uint32_t *place, uint64_t key, uint64_t value, uint64_t to_key,
+                                     uint64_t to_value)
+{
+#if GA_SLABHASH_MUTANT == 40 || GA_SLABHASH_MUTANT == 41
+    uint64_t *both = (uint64_t *)(void *)place;
+    bool is = GA_SLABHASH_MUTANT == 41 ? ga_slabhash_own_swap64(place, key, to_key)
+                                       : ga_load64_acquire(both) == key && /* Pairs with V1 */
+                                             ga_load64_acquire(both + 1) == value;
+    ga_slabhash_nap();
+    if (is) {
+        ga_store64_release(both, to_key);       /* Pairs with V2 */
+        ga_store64_release(both + 1, to_value); /* Pairs with V2 */
+    }
+    return is;
+#elif GA_HAS_CAS128
+    ga_uint128 *both = (ga_uint128 *)(void *)place;
+    ga_uint128 before = key | (ga_uint128)value << 64;
+    ga_uint128 after = to_key | (ga_uint128)to_value << 64;
+#if GA_SLABHASH_MUTANT == 8 || defined __CUDACC__
+    return ga_cas128_relaxed(both, before, after) == before; /* relaxed: as above */
+#else
+    /* V1: acq_rel. Pairs with V2, as its half that is the value. */
+    return ga_cas128_acq_rel(both, before, after) == before;
+#endif
+#else
+    (void)place, (void)key, (void)value, (void)to_key, (void)to_value;
+    return false; /* never called */
+#endif
+}
+
 /* The same by the tile's leader. */
 GA_SIMT bool ga_slabhash_swap32(ga_tile tile, uint32_t *word, uint32_t before, uint32_t after)
 {
@@ -341,7 +400,22 @@ GA_SIMT bool ga_slabhash_swap64(ga_tile tile, uint32_t *words, uint64_t before, 
     return ga_lanes_get(tile, done, leader) != 0;
 }
 
-/* The same, taken apart: what mutants do in its place. */
+GA_SIMT bool ga_slabhash_swap128(ga_tile tile, uint32_t *place, uint64_t key, uint64_t value,
+                                 uint64_t to_key, uint64_t to_value)
+{
+    uint32_t leader = ga_tile_leader(tile);
+    ga_lanes done = ga_lanes_all(0);
+    ga_slabhash_nap();
+    GA_EACH_LANE(tile, 1u << leader, own)
+    {
+        bool is = ga_slabhash_own_swap128(place, key, value, to_key, to_value);
+        ga_lane_write(&done, own, is ? 1u : 0u);
+    }
+    ga_tile_sync(tile); /* what the leader did is seen by all */
+    return ga_lanes_get(tile, done, leader) != 0;
+}
+
+/* One of 64 bits, taken apart: what mutants do in its place. */
 GA_SIMT bool ga_slabhash_torn64(ga_tile tile, uint32_t *words, uint64_t before, uint64_t after)
 {
     (void)tile;
@@ -428,8 +502,8 @@ GA_SIMT uint32_t ga_slabhash_take(uint32_t kind, ga_tile tile, ga_row row, const
 #endif
 }
 
-/* Put the pair in an empty place. False where it is not empty any more; and in map64 where it is
- * the key's by now, but somebody else has given it its value. */
+/* Put the pair in an empty place. False where it is not empty any more; and in map64, of two steps,
+ * where it is the key's by now, but somebody else has given it its value. */
 GA_SIMT bool ga_slabhash_fill(uint32_t kind, ga_tile tile, uint32_t *place, uint64_t key,
                               uint64_t value)
 {
@@ -440,6 +514,10 @@ GA_SIMT bool ga_slabhash_fill(uint32_t kind, ga_tile tile, uint32_t *place, uint
         return (GA_SLABHASH_MUTANT == 1 ? ga_slabhash_torn64 : ga_slabhash_swap64)(
             tile, place, GA_SLABHASH_EMPTY, ga_slabhash_pair(key, value));
     default:
+        if (ga_slabhash_at_once(kind)) {
+            return ga_slabhash_swap128(tile, place, GA_SLABHASH_EMPTY, GA_SLABHASH_UNSET, key,
+                                       value);
+        }
         return (GA_SLABHASH_MUTANT == 1 ? ga_slabhash_torn64 : ga_slabhash_swap64)(
                    tile, place, GA_SLABHASH_EMPTY, key) &&
                ga_slabhash_swap64(tile, place + 2, GA_SLABHASH_UNSET, value);

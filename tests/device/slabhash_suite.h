@@ -230,6 +230,31 @@ static __device__ inline void meet(ga_tile tile, uint32_t *gate)
     ga_tile_sync(tile);
 }
 
+/* Operations of every other block fill places of MAP64 in two steps, those of the others at once
+ * where the device can; all in one table. */
+#define STEPWISE_TOO(kind)                                                                         \
+    (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 ? (kind) | GA_SLABHASH_STEPWISE : (kind))
+
+template <uint32_t kind>
+static __device__ inline ga_slabhash_answer tile_of_both_ways(ga_slabhash_turn *turn, uint32_t op,
+                                                              uint64_t key, uint64_t value)
+{
+    if (STEPWISE_TOO(kind) != kind && blockIdx.x % 2) {
+        return ga_slabhash_tile<STEPWISE_TOO(kind)>(turn, op, key, value);
+    }
+    return ga_slabhash_tile<kind>(turn, op, key, value);
+}
+
+template <uint32_t kind>
+static __device__ inline ga_slabhash_answer lanes_of_both_ways(ga_slabhash_turn *turn, uint32_t op,
+                                                               uint64_t key, uint64_t value)
+{
+    if (STEPWISE_TOO(kind) != kind && blockIdx.x % 2) {
+        return ga_slabhash_lanes<STEPWISE_TOO(kind)>(turn, true, op, key, value);
+    }
+    return ga_slabhash_lanes<kind>(turn, true, op, key, value);
+}
+
 /* A tile's calls of a history, each with the moments at which it began and ended. */
 template <uint32_t kind>
 static __device__ inline void make_calls(ga_slabhash_turn *turn, slabhash_record *own,
@@ -242,7 +267,7 @@ static __device__ inline void make_calls(ga_slabhash_turn *turn, slabhash_record
         }
         ga_tile_sync(turn->tile);
         ga_slabhash_answer answer =
-            ga_slabhash_tile<kind>(turn, own[i].op, own[i].key, own[i].value);
+            tile_of_both_ways<kind>(turn, own[i].op, own[i].key, own[i].value);
         ga_tile_sync(turn->tile);
         if (turn->tile.lane == 0) {
             __threadfence();
@@ -346,7 +371,7 @@ static __global__ void books_kernel(ga_slabhash_view table, uint32_t keys, uint6
                       : dice < 4 ? GA_SLABHASH_DELETE
                       : dice < 5 ? GA_SLABHASH_REPLACE
                                  : GA_SLABHASH_SEARCH;
-        ga_slabhash_answer answer = ga_slabhash_lanes<kind>(&turn, true, op, key, value);
+        ga_slabhash_answer answer = lanes_of_both_ways<kind>(&turn, op, key, value);
         bool found = answer.result == GA_SLABHASH_FOUND;
         bool goes_in = op == GA_SLABHASH_REPLACE || (op == GA_SLABHASH_INSERT && !found);
         bool comes_out = found && (op == GA_SLABHASH_REPLACE || op == GA_SLABHASH_DELETE);

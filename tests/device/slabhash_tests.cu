@@ -215,7 +215,7 @@ static __global__ void lanes_kernel(ga_slabhash_view table, slabhash_record *rec
     own->began = ga_add64_relaxed(clock, 1) + 1;
     __threadfence();
     __syncwarp();
-    ga_slabhash_answer answer = ga_slabhash_lanes<kind>(&turn, true, op, key, value);
+    ga_slabhash_answer answer = lanes_of_both_ways<kind>(&turn, op, key, value);
     __threadfence();
     own->ended = ga_add64_relaxed(clock, 1) + 1;
     own->found = answer.result == GA_SLABHASH_FOUND;

@@ -164,7 +164,7 @@ static __device__ __forceinline__ void ga_slabhash_turn_end(ga_slabhash_turn *tu
 }
 
 /* One operation by the whole tile: the same in each of its lanes. `kind` is GA_SLABHASH_KIND(mode,
- * multi), and the table's: for one of another kind, and keys and values too wide for it, the answer
+ * multi), and the table's, with or without GA_SLABHASH_STEPWISE: for one of another kind, and keys and values too wide for it, the answer
  * is GA_SLABHASH_REFUSED. `op` and `how` as in ga_slabhash_batch. Answers the result and what was
  * there. */
 template <uint32_t kind>
@@ -173,7 +173,7 @@ ga_slabhash_tile(ga_slabhash_turn *turn, uint32_t op, uint64_t key, uint64_t val
                  uint32_t how = GA_SLABHASH_ADD)
 {
     ga_slabhash_change_to to;
-    if (turn->table.kind != kind) {
+    if (turn->table.kind != GA_SLABHASH_KIND_OF_TABLE(kind)) {
         return ga_slabhash_say(GA_SLABHASH_REFUSED, 0);
     }
     to.key = key;
@@ -423,8 +423,8 @@ ga_slabhash_lanes(ga_slabhash_turn *turn, bool asks, uint32_t op, uint64_t key, 
                   uint32_t how = GA_SLABHASH_ADD)
 {
     op = fixed < GA_SLABHASH_OP_COUNT ? fixed : op;
-    bool allowed = turn->table.kind == kind && ga_slabhash_has(kind, op) &&
-                   ga_slabhash_allowed(kind, op, key, value);
+    bool allowed = turn->table.kind == GA_SLABHASH_KIND_OF_TABLE(kind) &&
+                   ga_slabhash_has(kind, op) && ga_slabhash_allowed(kind, op, key, value);
     ga_slabhash_answer mine =
         ga_slabhash_say(allowed ? GA_SLABHASH_ABSENT : GA_SLABHASH_REFUSED, 0);
     bool left = asks && allowed;
@@ -458,21 +458,10 @@ static __device__ __forceinline__ uint64_t ga_slabhash_grid_tiles(void)
 }
 
 /* A key or a value as it stands in an array. */
-template <uint32_t kind> struct ga_slabhash_word {
+template <uint32_t kind, uint32_t mode = GA_SLABHASH_MODE(kind)> struct ga_slabhash_word {
     typedef uint32_t type;
 };
-template <> struct ga_slabhash_word<GA_SLABHASH_KIND(GA_SLABHASH_MAP64, false)> {
-    typedef uint64_t type;
-};
-template <> struct ga_slabhash_word<GA_SLABHASH_KIND(GA_SLABHASH_MAP64, true)> {
-    typedef uint64_t type;
-};
-template <>
-struct ga_slabhash_word<GA_SLABHASH_KIND(GA_SLABHASH_MAP64, false) | GA_SLABHASH_GROWING> {
-    typedef uint64_t type;
-};
-template <>
-struct ga_slabhash_word<GA_SLABHASH_KIND(GA_SLABHASH_MAP64, true) | GA_SLABHASH_GROWING> {
+template <uint32_t kind> struct ga_slabhash_word<kind, GA_SLABHASH_MAP64> {
     typedef uint64_t type;
 };
 
