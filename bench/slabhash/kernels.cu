@@ -282,9 +282,14 @@ static ga_slabhash_batch search_batch(uint32_t mode, const void *keys, uint64_t 
     return batch;
 }
 
-/* Without buckets a table that grows, as `grows` says, and is made anew in place of being cleared. */
+/* How a batch gets to the device. */
+typedef void launcher(const ga_slabhash_device *table, const ga_slabhash_batch *batch);
+
+/* Without buckets a table that grows, as `grows` says, and is made anew in place of being cleared.
+ * `builds`: how it is built, if not by the library's call. */
 static way slab_way(const point &base, uint32_t mode, uint32_t path, uint32_t buckets,
-                    const char *spec, const char *name, uint32_t grows = GA_SLABHASH_GROW)
+                    const char *spec, const char *name, uint32_t grows = GA_SLABHASH_GROW,
+                    launcher *builds = NULL)
 {
     std::shared_ptr<slab_table> t(new slab_table());
     ga_slabhash_options options = {};
@@ -323,7 +328,11 @@ static way slab_way(const point &base, uint32_t mode, uint32_t path, uint32_t bu
         batch.keys = world.keys;
         batch.values = mode == GA_SLABHASH_SET32 ? NULL : world.values;
         batch.op = GA_SLABHASH_INSERT;
-        must_ga(ga_slabhash_device_run(&t->device, &batch, NULL, 0));
+        if (builds) {
+            builds(&t->device, &batch);
+        } else {
+            must_ga(ga_slabhash_device_run(&t->device, &batch, NULL, 0));
+        }
     };
     w.search = [=](const void *keys, uint64_t count) {
         ga_slabhash_batch batch = search_batch(mode, keys, count);
@@ -564,6 +573,40 @@ static void addressing()
     }
 }
 
+/* Building in one launch of the kernel for such batches; slabs are there or come while it runs. */
+template <uint32_t kind>
+static void launch_build(const ga_slabhash_device *table, const ga_slabhash_batch *batch)
+{
+    ga_slabhash_teller teller = {};
+    teller.news = table->news;
+    ga_slabhash_batch_kernel<kind, GA_SLABHASH_INSERT>
+        <<<ga_slabhash_device_batch_grid(table, batch), GA_SLABHASH_BLOCK>>>(table->view, *batch,
+                                                                             NULL, teller);
+}
+
+/* Places of 64-bit maps filled by one compare-and-swap of 128 bits, which is the library's way on
+ * sm_90 and later, and by two of 64. */
+static void swaps()
+{
+    for (uint32_t log2 : {22u, 26u}) {
+        for (double u : {0.6, 0.8}) {
+            const uint32_t path = 16;
+            point base = point_of("swaps", GA_SLABHASH_MAP64, log2, u);
+            uint32_t buckets = buckets_for(GA_SLABHASH_MAP64, path, UINT64_C(1) << log2, u);
+            if (!asks(asked_keys, log2) || !asks(asked_uses, u)) {
+                continue;
+            }
+            std::vector<way> ways;
+            const uint32_t kind = GA_SLABHASH_KIND(GA_SLABHASH_MAP64, false);
+            ways.push_back(slab_way(base, GA_SLABHASH_MAP64, path, buckets, slabs_from, "two of 64",
+                                    0, launch_build<kind | GA_SLABHASH_STEPWISE>));
+            ways.push_back(slab_way(base, GA_SLABHASH_MAP64, path, buckets, slabs_from,
+                                    "one of 128", 0, launch_build<kind>));
+            compare<GA_SLABHASH_MAP64>(&ways);
+        }
+    }
+}
+
 #include "changes.cuh"
 
 /* ---- the program ---------------------------------------------------------------------------- */
@@ -574,7 +617,7 @@ static const struct {
 } sections[] = {
     {"utilisation", utilisation}, {"sizes", sizes},           {"growing", growing},
     {"batches", batches},         {"mixes", mixes},           {"lists", lists},
-    {"addressing", addressing},   {"inside", growing_inside},
+    {"addressing", addressing},   {"inside", growing_inside}, {"swaps", swaps},
 };
 
 static std::vector<double> numbers(const char *text)
