@@ -42,6 +42,8 @@
 #include <gpualloc/slab/sized_kernel.h>
 #endif
 
+#define GA_SLABHASH_NO_GROUP UINT32_MAX
+
 enum {
     GA_SLABHASH_STAGES = 32,
     GA_SLABHASH_RUN = 8,       /* groups of buckets that an operation opens */
@@ -591,13 +593,13 @@ GA_SIMT uint32_t ga_slabhash_open_from(uint32_t kind, ga_slabhash_shift shift, g
 }
 
 /* The first group of a run that nobody has been given yet; once all have, of one in eight calls each:
- * there may be some for which there was no slab. GA_NONE: of none. */
+ * there may be some for which there was no slab. GA_SLABHASH_NO_GROUP: of none. */
 GA_SIMT uint32_t ga_slabhash_next_run(ga_slabhash_shift shift, ga_slabhash_growing *growing,
                                       ga_tile tile, const ga_slabhash_stand *stand, bool asks)
 {
     uint64_t runs = ((uint64_t)shift.from.buckets + GA_SLABHASH_RUN - 1u) / GA_SLABHASH_RUN;
     uint32_t leader = ga_tile_leader(tile);
-    ga_lanes group = ga_lanes_all(GA_NONE);
+    ga_lanes group = ga_lanes_all(GA_SLABHASH_NO_GROUP);
     GA_EACH_LANE(tile, asks ? 1u << leader : 0, own)
     {
         /* relaxed: hands out runs */
@@ -621,7 +623,7 @@ GA_SIMT uint32_t ga_slabhash_open_some(uint32_t kind, ga_slabhash_shift shift,
     uint32_t first = ga_slabhash_next_run(shift, growing, tile, stand, asks);
     uint32_t opened = 0;
     for (uint32_t i = 0; i < GA_SLABHASH_RUN; i++) {
-        bool is = first != GA_NONE && first + i < shift.from.buckets;
+        bool is = first != GA_SLABHASH_NO_GROUP && first + i < shift.from.buckets;
         opened += ga_slabhash_shift_group(kind, shift, tile, claimed, is ? first + i : 0, is);
     }
     return opened;

@@ -317,6 +317,25 @@ static void move_on(turn *t, uint64_t random)
     }
 }
 
+/* As many calls as there are runs of buckets move a table, whichever key they have. */
+static void runs_are_all(void)
+{
+    enum {
+        BUCKETS = 64
+    };
+    ga_slabhash_change_to to = {.key = 1, .op = GA_SLABHASH_DELETE};
+    open_table(GA_SLABHASH_MAP32, false, BUCKETS, NULL);
+    turn t = begin(0);
+    move_on(&t, 1);
+    t = begin(0);
+    for (uint32_t i = 0; i < BUCKETS / GA_SLABHASH_RUN; i++) {
+        stress_need(perform(&t, to).result == GA_SLABHASH_ABSENT, "a key that is nowhere");
+    }
+    stress_need(world.growing.now == 1, "some buckets are in no run");
+    end(&t);
+    close_table();
+}
+
 /* ---- histories ------------------------------------------------------------------------------- */
 
 /* In sets every key has the value 1. */
@@ -525,6 +544,7 @@ int main(int argc, char **argv)
     const char *wrong = history_try_checker();
     stress_need(!wrong, wrong);
     world.heap = stress_open("system");
+    runs_are_all();
     while (stress_goes_on() || world.tables < 24) {
         world.random = world.tables;
         world.arrivals = 0;
