@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Threads that are stopped at random points, by a signal whose handler waits: inside a protected
- * section, a retirement, a scan, on the way in or out; but not inside malloc. The others must go on meanwhile, each of
- * them, and no more objects may be waiting than the bound says: every writer has just so many,
- * and would be without one if that did not hold.
+ * section, a retirement, a scan, on the way in or out; but not inside malloc. The others must go on
+ * meanwhile, each of them, and no more objects may be waiting than the bound says: every writer has
+ * just so many, and would be without one if that did not hold.
  */
 #include <gpualloc/reclaim.h>
 

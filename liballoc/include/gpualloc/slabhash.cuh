@@ -30,7 +30,8 @@
  * With GA_SLABHASH_GROW there are as many buckets as the batches of ga_slabhash_device_run() need,
  * and ga_slabhash_device_reserve() makes room for what kernels put in by themselves. Both may give
  * the table another array, which is in table.view: views from before are no longer good, and no
- * kernel may be using one meanwhile. Such batches go on one stream, or wait for each other. All kinds of tables grow so, with any path and all keys.
+ * kernel may be using one meanwhile. Such batches go on one stream, or wait for each other. All kinds
+ * of tables grow so, with any path and all keys.
  *
  * With GA_SLABHASH_GROW_IN_KERNELS a table grows while kernels run, by what they put in: path 1,
  * keys below 2^31 - 2 in the 32-bit modes, in the 64-bit mode keys below 2^64 - 2 and values below
@@ -164,9 +165,9 @@ static __device__ __forceinline__ void ga_slabhash_turn_end(ga_slabhash_turn *tu
 }
 
 /* One operation by the whole tile: the same in each of its lanes. `kind` is GA_SLABHASH_KIND(mode,
- * multi), and the table's, with or without GA_SLABHASH_STEPWISE: for one of another kind, and keys and values too wide for it, the answer
- * is GA_SLABHASH_REFUSED. `op` and `how` as in ga_slabhash_batch. Answers the result and what was
- * there. */
+ * multi), and the table's, with or without GA_SLABHASH_STEPWISE: for one of another kind, and keys
+ * and values too wide for it, the answer is GA_SLABHASH_REFUSED. `op` and `how` as in
+ * ga_slabhash_batch. Answers the result and what was there. */
 template <uint32_t kind>
 static __device__ __forceinline__ ga_slabhash_answer
 ga_slabhash_tile(ga_slabhash_turn *turn, uint32_t op, uint64_t key, uint64_t value,
