@@ -6,6 +6,8 @@
 #ifndef GPUALLOC_SLABHASH_GROW_HOST_CUH
 #define GPUALLOC_SLABHASH_GROW_HOST_CUH
 
+#include "table_host.cuh"
+
 /* End what kernels have begun, after what is on `stream`; waits for nothing. */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_settle(ga_slabhash_device *table, cudaStream_t stream)

@@ -6,6 +6,8 @@
 #ifndef GPUALLOC_SLABHASH_GROW_KERNEL_CUH
 #define GPUALLOC_SLABHASH_GROW_KERNEL_CUH
 
+#include "batch_kernel.cuh"
+
 /* End what kernels have begun: all parts of an array that is being made, or all buckets of one that
  * is there. What finds no slab stays as it is. */
 template <uint32_t kind, bool opens>

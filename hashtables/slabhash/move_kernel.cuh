@@ -10,6 +10,8 @@
 #ifndef GPUALLOC_SLABHASH_MOVE_KERNEL_CUH
 #define GPUALLOC_SLABHASH_MOVE_KERNEL_CUH
 
+#include "batch_kernel.cuh"
+
 /* Places of a slab. */
 static inline uint32_t ga_slabhash_places_of(uint32_t kind)
 {

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Tables in device memory that grow between calls: how many buckets they want, and the move to another
+ * array. For gpualloc/slabhash.cuh, which includes it; docs/slabhash.md.
+ */
+#ifndef GPUALLOC_SLABHASH_RESIZE_HOST_CUH
+#define GPUALLOC_SLABHASH_RESIZE_HOST_CUH
+
+#include "open_host.cuh"
+
+/* Launch the move to another array, and wait for it. `left`: pairs for which there was no slab. */
+GA_SLABHASH_WHERE_CALLED
+static inline ga_status ga_slabhash_device_move(ga_slabhash_device *table, ga_slabhash_view to,
+                                                uint64_t *left, cudaStream_t stream)
+{
+    int grid = ga_slabhash_device_grid(table, table->view.buckets);
+    ga_status status = ga_slabhash_cuda(
+        "begin to move", cudaMemsetAsync(table->scratch, 0, sizeof *table->scratch, stream));
+    if (status != GA_OK) {
+        return status;
+    }
+#define GA_SLABHASH_MOVE_CALL(kind)                                                                \
+    ga_slabhash_move_kernel<kind>                                                                  \
+        <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, to, table->scratch)
+    GA_SLABHASH_EACH_KIND(table->view.kind, GA_SLABHASH_MOVE_CALL)
+#undef GA_SLABHASH_MOVE_CALL
+    status = ga_slabhash_cuda("launch a move", cudaGetLastError());
+    status = status ? status
+                    : ga_slabhash_cuda("read what a move left",
+                                       cudaMemcpyAsync(left, table->scratch, sizeof *left,
+                                                       cudaMemcpyDeviceToHost, stream));
+    return status ? status : ga_slabhash_cuda("wait for a move", cudaStreamSynchronize(stream));
+}
+
+/* Alone: the table has the array of `to` from now on, and those before, `from` the last, go. */
+GA_SLABHASH_WHERE_CALLED
+static inline ga_status ga_slabhash_device_replace(ga_slabhash_device *table, ga_slabhash_view from,
+                                                   ga_slabhash_view to, bool bare,
+                                                   cudaStream_t stream)
+{
+#ifdef GA_SLABHASH_GROWING_KINDS
+    if (table->view.growing) {
+        ga_slabhash_growing record;
+        ga_status status = ga_slabhash_device_record(table, &record, stream);
+        status = status ? status : ga_slabhash_device_begin_at(table, to, stream);
+        return status ? status : ga_slabhash_device_drop_stages(table, &record, NULL, stream);
+    }
+#endif
+    ga_status status = ga_slabhash_device_adopt(table, to, stream);
+    return status ? status : ga_slabhash_device_drop(table, from, bare, stream);
+}
+
+/* Move to so many buckets, without what was deleted; `bare`: no slabs are chained. The table is as
+ * it was where that fails. */
+GA_SLABHASH_WHERE_CALLED
+static inline ga_status ga_slabhash_device_resize(ga_slabhash_device *table, uint32_t buckets,
+                                                  bool bare, cudaStream_t stream)
+{
+    uint64_t left = 0;
+    ga_status status = ga_slabhash_device_see(table);
+    ga_slabhash_view from = table->view, to = table->view;
+    status = status ? status : ga_slabhash_device_rows(table, buckets, &to, stream);
+    if (status != GA_OK) {
+        return status;
+    }
+    to.kind &= ~GA_SLABHASH_GROWING; /* not while this goes on */
+    status = ga_slabhash_device_move(table, to, &left, stream);
+    if (status == GA_OK && left) {
+        status = ga_fail(GA_ERR_MEMORY,
+                         "slabhash: no slabs for %llu pairs that move to %u buckets: expected a "
+                         "heap with more",
+                         (unsigned long long)left, buckets);
+    }
+    if (status != GA_OK) {
+        (void)ga_slabhash_device_drop(table, to, false, stream);
+        return status;
+    }
+    to.kind = from.kind;
+    return ga_slabhash_device_replace(table, from, to, bare, stream);
+}
+
+/* How many buckets the pairs want, of which `fill` of 100 places are to be taken. */
+static inline uint32_t ga_slabhash_device_buckets(const ga_slabhash_device *table, uint64_t pairs,
+                                                  uint32_t fill)
+{
+    uint64_t places = ga_slabhash_places_of(table->view.kind);
+    uint64_t buckets = pairs / places * 100u / fill + 1u;
+    buckets = buckets > table->least ? buckets : table->least;
+    return buckets < (UINT64_C(1) << 31) ? (uint32_t)buckets : UINT32_C(1) << 31;
+}
+
+/* The most places that can be taken, kernels' own apart: what was counted, what batches have filled
+ * since, as far as it is known, and what was asked after that. */
+static inline uint64_t ga_slabhash_device_most(const ga_slabhash_device *table)
+{
+    if (!table->placed) {
+        return table->taken;
+    }
+    uint64_t news =
+        __atomic_load_n(&table->news->placed, __ATOMIC_RELAXED); /* relaxed: see there */
+    uint32_t asked = table->asked - (uint32_t)(news >> 32);
+    return table->taken + ((uint32_t)news - table->counted) + asked;
+}
+
+/* How many pairs more there may be before the buckets are too full. */
+static inline uint64_t ga_slabhash_device_spare(const ga_slabhash_device *table)
+{
+    uint64_t places = ga_slabhash_places_of(table->view.kind);
+    uint64_t most = (uint64_t)table->view.buckets * places * GA_SLABHASH_FULL_AT / 100u;
+    uint64_t taken = ga_slabhash_device_most(table);
+    /* Its numbers are of 32 bits. */
+    return most > taken && table->since < UINT64_C(1) << 31 ? most - taken : 0;
+}
+
+/* Count anew what is taken; waits. */
+GA_SLABHASH_WHERE_CALLED
+static inline ga_status ga_slabhash_device_recount(ga_slabhash_device *table,
+                                                   ga_slabhash_census *census, cudaStream_t stream)
+{
+    ga_status status = GA_OK;
+    if (table->placed) {
+        status = ga_slabhash_cuda("read how many were put in",
+                                  cudaMemcpyAsync(&table->news->read, table->placed,
+                                                  sizeof *table->placed, cudaMemcpyDeviceToHost,
+                                                  stream));
+    }
+    status = status ? status : ga_slabhash_device_count(table, census, stream);
+    if (status == GA_OK) {
+        table->taken = census->live + census->deleted;
+        table->counted = table->news->read;
+        table->since = 0;
+        table->news->placed = (uint64_t)table->asked << 32 | table->news->read;
+    }
+    return status;
+}
+
+/* Have room for `more` pairs beside the live ones of a count. */
+GA_SLABHASH_WHERE_CALLED
+static inline ga_status ga_slabhash_device_widen(ga_slabhash_device *table,
+                                                 const ga_slabhash_census *census, uint64_t more,
+                                                 cudaStream_t stream)
+{
+    if (more <= ga_slabhash_device_spare(table)) {
+        return GA_OK;
+    }
+    bool small = more < census->live; /* and others like it will come */
+    uint32_t buckets = ga_slabhash_device_buckets(
+        table, census->live + more, small ? GA_SLABHASH_FILL_LESS : GA_SLABHASH_FILL_TO);
+    ga_status status = ga_slabhash_device_resize(table, buckets, census->chained == 0, stream);
+    table->taken = status ? table->taken : census->live;
+    return status;
+}
+
+/* Room for `pairs` in all, in a table that grows, for kernels that put them in by themselves. It
+ * waits, and the view is another one where there was not enough.
+ *
+ * GA_ERR_MEMORY       no memory for the buckets, or a slab; the table is as it was
+ * GA_ERR_UNSUPPORTED  a table without GA_SLABHASH_GROW */
+GA_SLABHASH_WHERE_CALLED
+static inline ga_status ga_slabhash_device_reserve(ga_slabhash_device *table, uint64_t pairs,
+                                                   cudaStream_t stream)
+{
+    ga_slabhash_census census = {};
+    ga_status status = ga_slabhash_device_check(table);
+    if (status == GA_OK && !table->grows) {
+        status = ga_fail(GA_ERR_UNSUPPORTED,
+                         "slabhash: room for %llu pairs in a table of %u buckets for good: "
+                         "expected one with GA_SLABHASH_GROW",
+                         (unsigned long long)pairs, table->view.buckets);
+    }
+    if (status != GA_OK) {
+        return status;
+    }
+    ga_slabhash_device_scope scope(table->device);
+    status = scope.status ? scope.status : ga_slabhash_device_recount(table, &census, stream);
+    uint64_t more = pairs > census.live ? pairs - census.live : 0;
+    return status ? status : ga_slabhash_device_widen(table, &census, more, stream);
+}
+
+#endif
