@@ -56,6 +56,9 @@ static inline ga_status ga_slabhash_device_close(ga_slabhash_device *table)
         if (table->arrays != table->buckets) {
             ga_heap_close(table->arrays);
         }
+        if (table->copies) {
+            ga_heap_close(table->copies);
+        }
         ga_heap_close(table->buckets);
     }
     if (table && table->own_slabs) {

@@ -6,6 +6,7 @@
 #ifndef GPUALLOC_SLABHASH_RUN_HOST_CUH
 #define GPUALLOC_SLABHASH_RUN_HOST_CUH
 
+#include "part_host.cuh"
 #include "resize_host.cuh"
 
 /* The part of a batch from request `first` on. */
@@ -38,28 +39,13 @@ static inline int ga_slabhash_device_batch_grid(const ga_slabhash_device *table,
     return alone && resident < grid ? resident : grid;
 }
 
-/* The batch's kernel; everything is checked. */
+/* The batch's kernel. */
 GA_SLABHASH_WHERE_CALLED
-static inline ga_status ga_slabhash_device_launch(ga_slabhash_device *table,
-                                                  const ga_slabhash_batch *batch, uint64_t *counts,
-                                                  cudaStream_t stream)
+static inline ga_status ga_slabhash_device_launch_one(ga_slabhash_device *table,
+                                                      const ga_slabhash_batch *batch,
+                                                      uint64_t *counts, ga_slabhash_teller teller,
+                                                      cudaStream_t stream)
 {
-    bool fills = batch->ops || (batch->op != GA_SLABHASH_SEARCH && batch->op != GA_SLABHASH_DELETE);
-    ga_slabhash_device_scope scope(table->device);
-    ga_status status = scope.status;
-    if (status == GA_OK && fills) {
-        status = ga_slabhash_device_see(table);
-    }
-    if (status != GA_OK) {
-        return status;
-    }
-    ga_slabhash_teller teller = {};
-    teller.news = table->news;
-    teller.placed = fills ? table->placed : NULL;
-    teller.asked = table->asked;
-    table->asked += fills ? (uint32_t)batch->count : 0;
-    table->since += fills ? batch->count : 0;
-    table->unseen += fills ? (uint32_t)std::min<uint64_t>(batch->count, GA_SLABHASH_SEEN_EACH) : 0;
     int grid = ga_slabhash_device_batch_grid(table, batch);
 /* Searches of tables that are far are faster as tiles' that read whole slabs. */
 #define GA_SLABHASH_IS_UNIQUE(kind) (!GA_SLABHASH_IS_MULTI(kind) && !GA_SLABHASH_IS_GROWING(kind))
@@ -89,6 +75,58 @@ static inline ga_status ga_slabhash_device_launch(ga_slabhash_device *table,
 #undef GA_SLABHASH_INSERT_CALL
 #undef GA_SLABHASH_ANY_CALL
     return ga_slabhash_cuda("launch a batch", cudaGetLastError());
+}
+
+/* The batch's kernels, each of requests that are sorted before it. */
+GA_SLABHASH_WHERE_CALLED
+static inline ga_status
+ga_slabhash_device_launch_sorted(ga_slabhash_device *table, const ga_slabhash_batch *batch,
+                                 uint64_t *counts, ga_slabhash_teller teller, cudaStream_t stream)
+{
+    uint64_t most = ga_slabhash_device_sorts_at_once(table, batch);
+    void *room;
+    ga_slabhash_sorting sorting = ga_slabhash_device_sort_begin(table, batch, most, &room, stream);
+    if (!room) { /* as they are */
+        return ga_slabhash_device_launch_one(table, batch, counts, teller, stream);
+    }
+    ga_status status = GA_OK;
+    for (uint64_t done = 0; status == GA_OK && done < batch->count; done += most) {
+        ga_slabhash_batch some = ga_slabhash_batch_from(batch, table->view.kind, done);
+        some.count = std::min<uint64_t>(some.count, most);
+        status = ga_slabhash_device_sort(table, sorting, &some, stream);
+        status =
+            status ? status : ga_slabhash_device_launch_one(table, &some, counts, teller, stream);
+        teller.asked += teller.placed ? (uint32_t)some.count : 0;
+    }
+    ga_status freed = ga_free_on(table->copies, room, (ga_stream)stream);
+    return status ? status : freed;
+}
+
+/* The batch's kernel, or those of its parts; everything is checked. */
+GA_SLABHASH_WHERE_CALLED
+static inline ga_status ga_slabhash_device_launch(ga_slabhash_device *table,
+                                                  const ga_slabhash_batch *batch, uint64_t *counts,
+                                                  cudaStream_t stream)
+{
+    bool fills = batch->ops || (batch->op != GA_SLABHASH_SEARCH && batch->op != GA_SLABHASH_DELETE);
+    ga_slabhash_device_scope scope(table->device);
+    ga_status status = scope.status;
+    if (status == GA_OK && fills) {
+        status = ga_slabhash_device_see(table);
+    }
+    if (status != GA_OK) {
+        return status;
+    }
+    ga_slabhash_teller teller = {};
+    teller.news = table->news;
+    teller.placed = fills ? table->placed : NULL;
+    teller.asked = table->asked;
+    table->asked += fills ? (uint32_t)batch->count : 0;
+    table->since += fills ? batch->count : 0;
+    table->unseen += fills ? (uint32_t)std::min<uint64_t>(batch->count, GA_SLABHASH_SEEN_EACH) : 0;
+    return ga_slabhash_device_sorts(table, batch)
+               ? ga_slabhash_device_launch_sorted(table, batch, counts, teller, stream)
+               : ga_slabhash_device_launch_one(table, batch, counts, teller, stream);
 }
 
 /* The batch in parts, each in a table that has room for what the part may put in, as far as memory

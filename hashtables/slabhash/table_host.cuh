@@ -22,6 +22,8 @@ typedef struct ga_slabhash_device {
     ga_heap *arrays;  /* and the bucket slabs: the same, or a heap that kernels ask, too */
     ga_heap *slabs;   /* and the others */
     bool own_slabs;
+    ga_heap *copies; /* of requests that are sorted; NULL: not yet, or never: */
+    bool no_copies;
     bool emptied;      /* the buckets, so that they hold slabs of the heap's and nothing else */
     uint64_t *scratch; /* of the device's: a census, or a cursor */
     uint64_t *loaded;  /* behind it: results of a load, in the middle of which a table may grow */

@@ -9,6 +9,7 @@
  */
 #include <gpualloc/slabhash.cuh>
 
+#include "slabhash_far.h"
 #include "slabhash_suite.h"
 
 static const subject subjects[] = {
@@ -740,6 +741,8 @@ static void other_devices(int device)
 static const test_case cases[] = {
     {"batches go in, are found and go out", batches},
     {"the same key many times in a batch", duplicates},
+    {"tables far larger than the caches", far_tables},
+    {"the same key in all of a batch that is sorted", far_same_key},
     {"all pairs of many keys at once", all_pairs_of_keys},
     {"a batch of more than 2^31", more_than_2_31},
     {"all pairs are retrieved", retrieval},
