@@ -3,16 +3,13 @@
  * Blocks of any size for the lanes of a tile, for CPU and GPU: SlabAlloc's bitmaps (slab-hash-2018, §V)
  * with many unit sizes over one pool of regions.
  *
- * STRUCTURE  sized_heap.h has it. Lanes that want the same class are a group; its units come from one
- *            word, by one atomic, where that has room. A place in the bitmaps is a key, the number
- *            of a word among those of all regions, and a bit of it.
+ * STRUCTURE  sized_heap.h has it, sized_places.h where units are. Lanes that want the same class are a
+ *            group; its units come from one word, by one atomic, where that has room.
  *
- * INVARIANT  A unit is its tile's from the moment it set the bit until it clears it. A region is
- *            one class's alone.
+ * INVARIANT  A unit is its tile's from the moment it set the bit until it clears it.
  *
  * ORDER      U1 and U2: what the last owner did with a unit happens before what the next one does.
- *            S1 and S2: a region's bitmap has been cleared before a class shows it. T1 and T2: who
- *            has a class's turn sees what the one before did. P, Q and H are the pool's (sized_pool.h).
+ *            S1 here is the partner of S2 in sized_grow.h, which is how a class gets its words.
  *
  * PROGRESS   A claim makes two attempts at the word of its number and some elsewhere; then it waits for
  *            a region more, for as long as growth.h says; where there is none it looks at each word
@@ -21,159 +18,10 @@
 #ifndef GPUALLOC_SLAB_SIZED_TILE_H
 #define GPUALLOC_SLAB_SIZED_TILE_H
 
-#include "../arena/growth.h"
-#include "../simt/clock.h"
 #include "../simt/simt.h"
+#include "sized_grow.h"
 #include "sized_heap.h"
-#include "sized_pool.h"
-
-/* ---- places ------------------------------------------------------------------------------------- */
-
-/* Where units are: for each lane the key of a word, GA_SIZED_NONE for none, and a bit's number. */
-typedef struct ga_sized_got {
-    ga_lanes keys;
-    ga_lanes places;
-} ga_sized_got;
-
-/* What stands at `word`, which only ever grows from 0. On the GPU it may come from the multiprocessor's
- * own cache, and be old: then it is 0, or there seem to be fewer, and a search asks again. What is new
- * was released at device scope; the atomics that come to use it are done where that went. On the CPU, S1:
- * acquire. Pairs with S2. */
-GA_SIMT uint32_t ga_sized_read(const uint32_t *word)
-{
-#ifdef __CUDACC__
-    return *word;
-#elif GA_SIZED_MUTANT == 1
-    return ga_load_relaxed(word);
-#else
-    return ga_load_acquire(word); /* S1. Pairs with S2. */
-#endif
-}
-
-/* The class's way, in two loads on the GPU; old or new, as ga_sized_read() says. */
-GA_SIMT ga_sized_way ga_sized_way_of(const ga_sized_class *class_)
-{
-    ga_sized_way way;
-#ifdef __CUDACC__
-    const uint4 *from = (const uint4 *)&class_->way;
-    uint4 first = from[0];
-    uint4 second = from[1];
-    way.table = (uint32_t *)((uint64_t)first.y << 32 | first.x);
-    way.all = first.z;
-    way.words = first.w;
-    way.factor = second.x;
-    way.first = second.y;
-    way.straight = second.z;
-    way.unit = second.w;
-#else
-    const ga_sized_way *from = &class_->way;
-    way = (ga_sized_way){.table = from->table,
-                         .all = ga_sized_read(&from->all),
-                         .words = from->words,
-                         .factor = from->factor,
-                         .first = ga_sized_read(&from->first),
-                         .straight = ga_sized_read(&from->straight),
-                         .unit = from->unit};
-#endif
-    return way;
-}
-
-/* The key of the class's word number `word`, which is below `all`. */
-GA_SIMT uint32_t ga_sized_key(ga_sized_view heap, ga_sized_way way, uint32_t word)
-{
-    uint32_t region = (uint32_t)((uint64_t)word * way.factor >> GA_SIZED_SHIFT(way));
-    uint32_t within = word - region * way.words;
-    uint32_t stride = ga_sized_stride_bits(heap.region_bits);
-    if (region < GA_SIZED_STRAIGHT(way)) { /* spares a load */
-        return ((way.first + region) << stride) + within;
-    }
-    uint32_t entry = ga_sized_read(way.table + region);
-    return entry ? ((entry - 1u) << stride) + within : GA_SIZED_NONE;
-}
-
-/* The same place as two numbers, which take fewer instructions to find and to turn into a
- * pointer. */
-typedef struct ga_sized_spot {
-    uint32_t region;
-    uint32_t word; /* of its bitmap */
-} ga_sized_spot;
-
-/* Where the class's word number `word` is, which may be any number: false where that is not in one
- * of the regions that follow on each other. Those have two words at least, so that GA_SIZED_SHIFT()
- * is 32 or more, and the upper half of the product is enough. */
-GA_SIMT bool ga_sized_straight(ga_sized_way way, uint32_t word, ga_sized_spot *spot)
-{
-    uint32_t nth = ga_bits_down(ga_bits_high32(word, way.factor), way.straight);
-    spot->region = way.first + nth;
-    spot->word = word - nth * way.words;
-    return nth < GA_SIZED_STRAIGHT(way);
-}
-
-GA_SIMT uint32_t ga_sized_spot_key(ga_sized_view heap, ga_sized_spot spot)
-{
-    return (spot.region << ga_sized_stride_bits(heap.region_bits)) + spot.word;
-}
-
-/* Where a tile begins that wants units of one class: at the word of its number. Of the tiles beyond the class's
- * last word each goes round to one: where few blocks live at a time, those are most. False where that is not in
- * one of the regions that follow on each other, or the class has none. */
-GA_SIMT bool ga_sized_home_of(ga_sized_way way, uint32_t number, ga_sized_spot *home)
-{
-    uint32_t word = number < way.all ? number : ga_bits_round(number, way.all);
-    return ga_sized_straight(way, word, home);
-}
-
-/* The unit at that place of the word. */
-GA_SIMT char *ga_sized_spot_pointer(ga_sized_view heap, uint32_t unit, ga_sized_spot spot,
-                                    uint32_t place)
-{
-    char *region = ga_bits_element(heap.units, spot.region, 1u << heap.region_bits);
-    return region + (spot.word * 32u + place) * unit; /* below 2^31 in a region */
-}
-
-/* The unit there. */
-GA_SIMT char *ga_sized_pointer(ga_sized_view heap, uint32_t unit, uint32_t key, uint32_t place)
-{
-    uint32_t bits = ga_sized_stride_bits(heap.region_bits);
-    uint64_t region = key >> bits;
-    uint32_t slot = (key & ga_bits_below(bits)) * 32u + place;
-    return heap.units + (region << heap.region_bits) + slot * unit; /* below 2^31 in a region */
-}
-
-/* Whose the region is that `pointer` is in; of one that is in none, anything. Nothing is done with
- * the answer here, so that the load may be under way while the caller does something else. */
-GA_SIMT uint32_t ga_sized_owner(ga_sized_view heap, const void *pointer)
-{
-    uint64_t region = (uint64_t)((const char *)pointer - heap.units) >> heap.region_bits;
-    /* relaxed: who has a unit of the region got it after the region got its class. */
-    return ga_load_relaxed(heap.owners + (region < heap.regions ? region : 0));
-}
-
-/* Which unit `pointer` is in, where that is what ga_sized_owner() has said; none where it is in a
- * run (sized_runs.h). */
-GA_SIMT ga_sized_found ga_sized_find_in(ga_sized_view heap, uint32_t owner, const void *pointer)
-{
-    ga_sized_found found;
-    uint32_t class_ = owner - 1u;
-    uint32_t size = 1u << heap.region_bits;
-    uint64_t offset = (uint64_t)((const char *)pointer - heap.units);
-    uint32_t within = (uint32_t)offset & (size - 1u);
-    ga_sized_steps steps = ga_sized_steps_of(class_ & 63u);
-    uint32_t slot = ga_sized_slot(steps, within);
-    uint32_t unit = steps.times << steps.shift;
-    uint64_t region = offset >> heap.region_bits;
-    bool is_one = region < heap.regions && class_ < GA_SIZED_CLASSES && (slot + 1u) * unit <= size;
-    found.class_ = is_one ? class_ : GA_SIZED_NONE;
-    found.key = ((uint32_t)region << ga_sized_stride_bits(heap.region_bits)) + slot / 32u;
-    found.place = slot % 32u;
-    found.offset = within - slot * unit;
-    return found;
-}
-
-GA_SIMT ga_sized_found ga_sized_find(ga_sized_view heap, const void *pointer)
-{
-    return ga_sized_find_in(heap, ga_sized_owner(heap, pointer), pointer);
-}
+#include "sized_places.h"
 
 /* ---- the usual claim: at the word of the caller's number ----------------------------------------- */
 
@@ -412,136 +260,6 @@ GA_SIMT void ga_sized_sweep(ga_sized_view heap, ga_tile tile, uint32_t number, u
     }
 }
 
-/* ---- regions ------------------------------------------------------------------------------------------ */
-
-/* Show what readers of `word` may use from now on, by one lane. */
-GA_SIMT void ga_sized_show(uint32_t *word, uint32_t value)
-{
-#if GA_SIZED_MUTANT == 5
-    ga_store_relaxed(word, value);
-#else
-    /* S2: release. Pairs with S1: bitmaps and owners are there. */
-    ga_store_release(word, value);
-#endif
-}
-
-/* The regions from `first` on, `n` of them, become the class's, by the tile that has its turn. */
-GA_SIMT void ga_sized_regions_give(ga_sized_heap *heap, ga_tile tile, uint32_t class_,
-                                   uint32_t first, uint32_t n)
-{
-    ga_sized_class *c = heap->of + class_;
-    uint32_t words = c->way.words;
-    uint32_t count = c->way.all / words; /* plain: only who has the turn changes it */
-    /* U1 reads what is stored next: behind this fence is what the last owners did (P1). */
-    ga_tile_publish(tile);
-    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
-    {
-        uint32_t rank = ga_bits_count(ga_tile_lanes(tile) & ga_bits_below(own));
-        for (uint32_t i = rank; i < words * n; i += ga_tile_size(tile)) {
-            uint32_t region = first + i / words;
-            uint32_t word = i % words;
-            uint32_t key = (region << ga_sized_stride_bits(heap->region_bits)) + word;
-            /* relaxed, as what follows: S2 releases it. */
-            ga_store_relaxed(heap->bits + key,
-                             word + 1u == words && GA_SIZED_MUTANT != 7 ? c->tail : 0);
-        }
-        for (uint32_t i = rank; i < n; i += ga_tile_size(tile)) {
-            ga_store_relaxed(heap->owners + first + i, class_ + 1u);
-        }
-    }
-    ga_tile_publish(tile);
-    GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
-    {
-        (void)own;
-        uint32_t straight = GA_SIZED_STRAIGHT(c->way);
-        for (uint32_t i = 0; i < n; i++) {
-            ga_sized_show(c->way.table + count + i, first + i + 1u);
-        }
-        if (!count) {
-            ga_sized_show(&c->way.first, first); /* nobody reads it before `straight` */
-        }
-        if (words > 1u && straight == count && (!count || c->way.first + count == first)) {
-            ga_sized_show(&c->way.straight, (count + n) << 6 | GA_SIZED_SHIFT(c->way));
-        }
-        ga_sized_show(&c->way.all, c->way.all + words * n);
-    }
-    ga_tile_sync(tile);
-}
-
-#define GA_SIZED_PART 32u /* of what a class has, so much more at a time */
-
-/* A 32nd more regions for the class than it has, at least one, by the tile that has its turn: how
- * many. It waits for memory where it must. */
-GA_SIMT uint32_t ga_sized_regions_get(ga_sized_heap *heap, ga_tile tile, uint32_t class_)
-{
-    uint32_t more = heap->of[class_].way.all / heap->of[class_].way.words / GA_SIZED_PART;
-    ga_sized_wish wish = {1u, more ? more : 1u, 1u, 0};
-    uint32_t got = 0;
-    ga_sized_part part = ga_sized_regions_find(heap, ga_tile_members(tile), wish);
-    while (part.n) {
-        ga_sized_regions_give(heap, tile, class_, part.first, part.n);
-        got += part.n;
-        wish.most -= part.n;
-        if (!wish.most) {
-            break;
-        }
-        part = ga_sized_regions_take(heap, tile, wish); /* what is there at once */
-    }
-    return got;
-}
-
-/* Whether the class has more words than `seen`, or the tile has its turn now; by the leader, the same for
- * all. */
-typedef enum ga_sized_turn {
-    GA_SIZED_GROWN = 0,
-    GA_SIZED_TURN,
-    GA_SIZED_WAIT
-} ga_sized_turn;
-
-GA_SIMT uint32_t ga_sized_turn_try(ga_sized_class *c, ga_tile tile, uint32_t seen)
-{
-    uint32_t leader = ga_tile_leader(tile);
-    ga_lanes turn = ga_lanes_all(0);
-    GA_EACH_LANE(tile, 1u << leader, own)
-    {
-        uint32_t standing = GA_SIZED_WAIT;
-        if (ga_load_acquire(&c->way.all) != seen) { /* S1. Pairs with S2. */
-            standing = GA_SIZED_GROWN;
-            /* T1: acquire. Pairs with T2: `all` and the table as the last one left them. */
-        } else if (GA_SIZED_MUTANT == 6 ||
-                   (!ga_load_relaxed(&c->turn) && ga_cas_acquire(&c->turn, 0, 1u) == 0)) {
-            standing = ga_load_relaxed(&c->way.all) == seen ? GA_SIZED_TURN : GA_SIZED_GROWN;
-            if (standing == GA_SIZED_GROWN) {
-                ga_store_release(&c->turn, 0); /* T2 */
-            }
-        }
-        ga_lane_write(&turn, own, standing);
-    }
-    ga_tile_sync(tile);
-    return ga_lanes_get(tile, turn, leader);
-}
-
-/* More regions for the class, which had `seen` words: true where it has more now, by whomever. */
-GA_SIMT bool ga_sized_grow(ga_sized_heap *heap, ga_tile tile, uint32_t class_, uint32_t seen)
-{
-    ga_sized_class *c = heap->of + class_;
-    uint32_t turn;
-    while ((turn = ga_sized_turn_try(c, tile, seen)) == GA_SIZED_WAIT) {
-        ga_clock_sleep(500);
-    }
-    if (turn == GA_SIZED_GROWN) {
-        return true;
-    }
-    uint32_t got = ga_sized_regions_get(heap, tile, class_);
-    GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
-    {
-        (void)own;
-        ga_store_release(&c->turn, 0); /* T2: release. Pairs with T1. */
-    }
-    ga_tile_sync(tile);
-    return got != 0;
-}
-
 /* ---- the rest of a claim ------------------------------------------------------------------------------ */
 
 /* Where a search has found room, far from where it began: others may begin there, too. */
@@ -563,7 +281,7 @@ GA_SIMT uint32_t ga_sized_now(const uint32_t *word, ga_tile tile)
     ga_lanes now = ga_lanes_all(0);
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        ga_lane_write(&now, own, ga_load_acquire(word)); /* S1. Pairs with S2. */
+        ga_lane_write(&now, own, ga_load_acquire(word)); /* S1. Pairs with S2 (sized_grow.h). */
     }
     ga_tile_sync(tile);
     return ga_lanes_get(tile, now, leader);
