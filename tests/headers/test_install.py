@@ -32,6 +32,10 @@ int main(int argc, char **argv)
 }
 """
 
+# What headers include: their neighbours, and ours by the names that programs use.
+QUOTED = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
+OURS = re.compile(r"^\s*#\s*include\s+<(gpualloc/[^>]+)>", re.MULTILINE)
+
 
 def meson_command() -> list[str]:
     """The meson that made the build, as its build file calls it."""
@@ -105,6 +109,18 @@ class Install(Case):
         self.assertIn("gpualloc.1", pages)
         for page in pages:
             self.assertEqual("man1", self.one(page).parent.name)
+
+    def test_headers_find_each_other(self) -> None:
+        include = self.one("gpualloc.h").parents[1]
+        device = (include / "gpualloc/device.cuh").read_text(encoding="utf-8")
+        self.assertTrue(QUOTED.search(device), "what kernels include has folders of its own")
+        for header in include.rglob("*"):
+            if header.is_file():
+                text = header.read_text(encoding="utf-8")
+                for name in QUOTED.findall(text):
+                    self.assertTrue((header.parent / name).is_file(), f"{header}: {name}")
+                for name in OURS.findall(text):
+                    self.assertTrue((include / name).is_file(), f"{header}: {name}")
 
     def test_the_shared_library_and_its_links(self) -> None:
         real = self.one(f"libgpualloc.so.{self.version()}")
