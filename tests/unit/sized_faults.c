@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Heaps of all sizes for kernels where each call of the driver fails in its turn: while one is opened, under
+ * kernels, between launches, and while it is closed.
+ */
+#include "support/sized_scene.h"
+
+static const CUresult errors[] = {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_NOT_PERMITTED};
+
+static void each_call(bool (*fails)(uint64_t n, CUresult error), uint64_t least)
+{
+    uint64_t n = 1;
+    while (fails(n, errors[n % 2])) {
+        n++;
+    }
+    cr_assert_gt(n, least, "only %" PRIu64 " calls", n - 1);
+}
+
+/* Nothing stays of a heap that was not opened, and another can be. */
+static bool fail_open(const char *spec, uint64_t n, CUresult error)
+{
+    ga_heap *heap = NULL;
+    begin(VMM_KERNELS_GROW);
+    vmm_driver_fail(NULL, n, error);
+    ga_status status = ga_heap_open(&heap, GA_PLACE_KERNEL, 0, spec);
+    bool failed = vmm_driver_has_failed();
+    vmm_driver_fail(NULL, 0, error);
+    cr_assert(status == GA_OK || (failed && !heap), "call %" PRIu64, n);
+    cr_assert(status == GA_OK || status == GA_ERR_MEMORY || status == GA_ERR_DEVICE,
+              "call %" PRIu64 ": %s: %s", n, ga_status_text(status), ga_error_text());
+    if (status != GA_OK) {
+        heap = open_heap(spec);
+    }
+    cr_assert_gt(run(view_of(heap), NULL, 1024, 0), 0);
+    assert_ok(ga_heap_close(heap));
+    expect_nothing_left("open", n);
+    return failed;
+}
+
+static bool fail_open_growing(uint64_t n, CUresult error)
+{
+    return fail_open("slab:unit=classes,capacity=4M/vmm:limit=24M", n, error);
+}
+
+static bool fail_open_fixed(uint64_t n, CUresult error)
+{
+    return fail_open("slab:unit=classes,capacity=1M/cuda", n, error);
+}
+
+Test(sized_faults, every_call_of_opening_in_turn)
+{
+    each_call(fail_open_growing, 30);
+    each_call(fail_open_fixed, 10);
+}
+
+/* Nobody is refused for good by a call that failed once. */
+static bool fail_under_kernels(uint64_t n, CUresult error)
+{
+    begin(VMM_KERNELS_GROW);
+    ga_heap *heap = open_heap(growing);
+    ga_kernel_heap view = view_of(heap);
+    vmm_driver_fail(NULL, n, error);
+    uint64_t held = run(view, NULL, 2048, 0);
+    bool failed = vmm_driver_has_failed();
+    vmm_driver_fail(NULL, 0, error);
+    uint64_t all = run(view, heap, 2048, 100);
+    cr_assert(held <= all && all == LIMIT, "%" PRIu64 ", then %" PRIu64, held, all);
+    assert_ok(ga_heap_close(heap));
+    expect_nothing_left("kernels", n);
+    return failed;
+}
+
+Test(sized_faults, every_call_under_kernels_in_turn)
+{
+    each_call(fail_under_kernels, 3);
+}
+
+/* A view, statistics, blocks of the host's, their frees, trimming: refused or done; and done the next
+ * time. */
+static bool fail_between(vmm_driver_kernels kernels, uint64_t n, CUresult error)
+{
+    ga_stats stats;
+    void *block = NULL;
+    ga_kernel_heap view;
+    begin(kernels);
+    ga_heap *heap = open_heap(growing);
+    uint64_t held = run(view_of(heap), NULL, 2048, 0);
+    vmm_driver_fail(NULL, n, error);
+    bool done = ga_heap_kernel_view(heap, &view) == GA_OK && ga_trim(heap, 0) == GA_OK &&
+                ga_heap_stats(heap, &stats) == GA_OK && ga_alloc(heap, 1000, 0, &block) == GA_OK;
+    bool freed = block && ga_free(heap, block) == GA_OK;
+    done = done && ga_heap_reset(heap) == GA_OK;
+    bool failed = vmm_driver_has_failed();
+    vmm_driver_fail(NULL, 0, error);
+    cr_assert(failed || (done && freed), "%s", ga_error_text());
+    if (block && !freed) {
+        ga_free(heap, block); /* it may have been free already: then that is said */
+    }
+    assert_ok(ga_heap_reset(heap)); /* a block may have been lost with the answer that held it */
+    expect_live(heap, 0, 0);
+    assert_ok(ga_trim(heap, 0));
+    uint64_t again = run(view_of(heap), heap, 1024, 0);
+    cr_assert(again >= held, "%" PRIu64 " bytes, then %" PRIu64, held, again);
+    assert_ok(ga_heap_close(heap));
+    expect_nothing_left("between", n);
+    return failed;
+}
+
+static bool fail_between_launches(uint64_t n, CUresult error)
+{
+    return fail_between(VMM_KERNELS_GROW, n, error);
+}
+
+/* Where the view is what grows the heap. */
+static bool fail_growth_between_launches(uint64_t n, CUresult error)
+{
+    return fail_between(VMM_KERNELS_ALONE, n, error);
+}
+
+Test(sized_faults, every_call_between_launches_in_turn)
+{
+    each_call(fail_between_launches, 30);
+    each_call(fail_growth_between_launches, 30);
+}
+
+static bool fail_close(uint64_t n, CUresult error)
+{
+    begin(VMM_KERNELS_GROW);
+    ga_heap *heap = open_heap(growing);
+    run(view_of(heap), NULL, 2048, 0);
+    vmm_driver_fail(NULL, n, error);
+    ga_heap_close(heap);
+    bool failed = vmm_driver_has_failed();
+    vmm_driver_fail(NULL, 0, error);
+    expect_nothing_left("close", n);
+    return failed;
+}
+
+Test(sized_faults, every_call_of_closing_in_turn)
+{
+    each_call(fail_close, 10);
+}
