@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The vmm backend on a device made of host memory: what is mapped, kept and given back; that no
- * memory is lost to the sizes of blocks.
+ * The vmm backend on a device made of host memory: blocks that are mapped, joined, cut, packed, that grow
+ * and are given back.
  */
 #include "support/expect.h"
 #include "support/random.h"
@@ -9,8 +9,6 @@
 
 #include "arena/vmm.h"
 #include "runtime/heap.h"
-
-#include <gpualloc/backend.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -334,198 +332,6 @@ Test(vmm, a_random_script)
     vmm_end(heap);
 }
 
-/* ---- no fragmentation -------------------------------------------------------------------- */
-
-/* Fill `total` bytes with blocks of the two sizes in turn, free every second, and ask for one block
- * of all that is free. */
-static void fill_and_ask(size_t first, size_t second, size_t total)
-{
-    static void *blocks[4096];
-    ga_heap *heap = vmm_open(&(vmm_driver_options){.memory = GIB}, "vmm");
-    size_t count = 0;
-    size_t used = 0;
-    size_t freed = 0;
-    while (used + first + second <= total) {
-        blocks[count++] = vmm_take(heap, first);
-        blocks[count++] = vmm_take(heap, second);
-        used += first + second;
-    }
-    for (size_t i = 0; i < count; i += 2) {
-        assert_ok(ga_free(heap, blocks[i]));
-        freed += first;
-    }
-    size_t all = (GIB - used + freed) / (2 * MIB) * (2 * MIB);
-    void *block;
-    size_t slack = first % (2 * MIB) ? 16 * MIB : 0; /* the last run of a class is not full */
-    assert_ok(ga_alloc(heap, all - slack, 0, &block));
-    assert_ok(ga_free(heap, block));
-    for (size_t i = 1; i < count; i += 2) {
-        assert_ok(ga_free(heap, blocks[i]));
-    }
-    vmm_end(heap);
-}
-
-Test(vmm, all_that_was_freed_can_be_had_in_one_block)
-{
-    fill_and_ask(8 * MIB, 8 * MIB, GIB);
-    fill_and_ask(8 * MIB, 24 * MIB, GIB / 10 * 9);
-    fill_and_ask(24 * MIB, 8 * MIB, GIB / 10 * 9);
-    fill_and_ask(24 * MIB, 72 * MIB, GIB / 10 * 9);
-    fill_and_ask(512 << 10, 1536 << 10, GIB / 10 * 9);
-    fill_and_ask(1536 << 10, 512 << 10, GIB / 10 * 9);
-}
-
-Test(vmm, nothing_is_lost_over_many_sizes)
-{
-    ga_heap *heap = vmm_open(&(vmm_driver_options){.memory = 256 * MIB}, "vmm");
-    for (size_t size = 2 * MIB; size <= 256 * MIB; size += 2 * MIB) {
-        void *block = vmm_take(heap, size);
-        assert_ok(ga_free(heap, block));
-    }
-    void *all = vmm_take(heap, 256 * MIB);
-    void *more;
-    assert_fails_with(ga_alloc(heap, 1, 0, &more), GA_ERR_MEMORY, "vmm: no block of 1 bytes: ");
-    assert_ok(ga_free(heap, all));
-    vmm_end(heap);
-}
-
-/* ---- what is held ------------------------------------------------------------------------ */
-
-Test(vmm, the_cache_stays_near_what_was_in_use_at_once)
-{
-    ga_heap *heap = vmm_open(&(vmm_driver_options){.memory = 4 * GIB}, "vmm");
-    for (size_t round = 0; round < 20; round++) {
-        void *blocks[10];
-        for (size_t i = 0; i < 10; i++) {
-            blocks[i] = vmm_take(heap, (190 + round) * MIB);
-        }
-        for (size_t i = 0; i < 10; i++) {
-            assert_ok(ga_free(heap, blocks[i]));
-        }
-        uint64_t live = 10 * (190 + round) * MIB;
-        cr_assert_leq(vmm_held(heap), live + live / 20);
-    }
-    vmm_end(heap);
-}
-
-Test(vmm, cache_of_a_size)
-{
-    ga_heap *heap = vmm_open(NULL, "vmm:cache=16M");
-    void *first = vmm_take(heap, 8 * MIB);
-    void *second = vmm_take(heap, 16 * MIB);
-    assert_ok(ga_free(heap, first));
-    assert_ok(ga_free(heap, second));
-    void *third = vmm_take(heap, 32 * MIB);
-    cr_assert_leq(vmm_held(heap), 48 * MIB);
-    assert_ok(ga_free(heap, third));
-    vmm_end(heap);
-}
-
-Test(vmm, what_has_long_been_free_goes_first)
-{
-    ga_heap *heap = vmm_open(NULL, "vmm:free=now");
-    void *old = vmm_take(heap, 16 * MIB);
-    void *other = vmm_take(heap, 16 * MIB);
-    assert_ok(ga_free(heap, old));
-    assert_ok(ga_free(heap, other));
-    assert_ok(ga_trim(heap, 16 * MIB));
-    uint64_t calls = vmm_driver_calls(NULL);
-    cr_assert_eq(vmm_take(heap, 16 * MIB), other);
-    cr_assert_eq(vmm_driver_calls(NULL), calls);
-    assert_ok(ga_free(heap, other));
-    vmm_end(heap);
-}
-
-/* What stands right below the new block is unmapped for it. */
-Test(vmm, a_neighbour_makes_way)
-{
-    ga_heap *heap = vmm_open(NULL, "vmm:cache=0,free=now");
-    char *large = vmm_take(heap, 64 * MIB);
-    assert_ok(ga_free(heap, large));
-    char *small = vmm_take(heap, 8 * MIB);
-    cr_assert_eq(small, large + 64 * MIB);
-    cr_assert_eq(vmm_held(heap), 8 * MIB);
-    memset(small, 1, 8 * MIB);
-    assert_ok(ga_free(heap, small));
-    vmm_end(heap);
-}
-
-Test(vmm, trim_keeps_what_it_is_told)
-{
-    ga_heap *heap = vmm_open(NULL, "vmm");
-    void *blocks[8];
-    for (size_t i = 0; i < 8; i++) {
-        blocks[i] = vmm_take(heap, 8 * MIB);
-    }
-    for (size_t i = 1; i < 8; i++) {
-        assert_ok(ga_free(heap, blocks[i]));
-    }
-    assert_ok(ga_trim(heap, 16 * MIB));
-    cr_assert_eq(vmm_held(heap), 24 * MIB);
-    cr_assert_eq(vmm_driver_count().mapped_bytes, 24 * MIB);
-    assert_ok(ga_trim(heap, 0));
-    cr_assert_eq(vmm_held(heap), 8 * MIB);
-    assert_ok(ga_free(heap, blocks[0]));
-    vmm_end(heap);
-}
-
-Test(vmm, limits)
-{
-    ga_heap *heap = vmm_open(NULL, "vmm:limit=20M,cache=0");
-    void *block = vmm_take(heap, 16 * MIB);
-    void *more;
-    assert_fails(ga_alloc(heap, 6 * MIB, 0, &more), GA_ERR_MEMORY,
-                 "vmm: no block of 6291456 bytes: the limit is 20971520 bytes, and 16777216 are in "
-                 "use");
-    assert_fails(ga_alloc(heap, 32 * MIB, 0, &more), GA_ERR_MEMORY,
-                 "vmm: no block of 33554432 bytes: the limit is 20971520 bytes");
-    assert_fails_with(ga_grow(heap, block, 24 * MIB), GA_ERR_MEMORY, "vmm: the limit is ");
-    assert_ok(ga_free(heap, block));
-    block = vmm_take(heap, 20 * MIB);
-    assert_ok(ga_free(heap, block));
-    vmm_end(heap);
-    vmm_driver_start(NULL);
-    assert_fails(ga_heap_open(&heap, GA_PLACE_DEVICE, 0, "vmm:limit=1M"), GA_ERR_SPEC,
-                 "vmm: limit: expected at least 2097152 bytes, the smallest chunk, got 1048576");
-    assert_fails_with(ga_heap_open(&heap, GA_PLACE_DEVICE, 0, "vmm:chunk=1M"), GA_ERR_SPEC,
-                      "vmm: chunk: ");
-    assert_fails_with(ga_heap_open(&heap, GA_PLACE_DEVICE, 7, "vmm"), GA_ERR_DEVICE, "vmm: ");
-    vmm_driver_stop();
-}
-
-Test(vmm, addresses_that_run_out_and_a_device_without_them)
-{
-    ga_heap *heap = vmm_open(&(vmm_driver_options){.addresses = 8 * GIB}, "vmm:reserve=64M");
-    void *blocks[16];
-    for (size_t i = 0; i < 16; i++) {
-        blocks[i] = vmm_take(heap, 48 * MIB);
-    }
-    cr_assert_eq(vmm_driver_count().ranges, 16);
-    void *large;
-    assert_ok(ga_alloc(heap, 200 * MIB, 0, &large));
-    for (size_t i = 0; i < 16; i++) {
-        assert_ok(ga_free(heap, blocks[i]));
-    }
-    assert_ok(ga_free(heap, large));
-    vmm_end(heap);
-    vmm_driver_start(&(vmm_driver_options){.no_vmm = true});
-    assert_fails(ga_heap_open(&heap, GA_PLACE_DEVICE, 0, "vmm"), GA_ERR_DEVICE,
-                 "vmm: device 0 cannot map memory piece by piece");
-    vmm_driver_stop();
-}
-
-Test(vmm, another_process_takes_the_memory)
-{
-    ga_heap *heap = vmm_open(NULL, "vmm");
-    void *block;
-    vmm_driver_take(0, GIB - 16 * MIB);
-    assert_fails_with(ga_alloc(heap, 32 * MIB, 0, &block), GA_ERR_MEMORY,
-                      "vmm: no block of 33554432 bytes: ");
-    block = vmm_take(heap, 16 * MIB);
-    assert_ok(ga_free(heap, block));
-    vmm_end(heap);
-}
-
 /* ---- growing ----------------------------------------------------------------------------- */
 
 Test(vmm, blocks_grow_where_they_stand)
@@ -593,29 +399,6 @@ Test(vmm, realloc_moves_what_cannot_grow)
     cr_assert_neq(moved, block);
     cr_assert_eq(((char *)moved)[9], 3);
     assert_ok(ga_free(heap, moved));
-    vmm_end(heap);
-}
-
-/* ---- memory that grows under kernels ------------------------------------------------------- */
-
-Test(vmm, memory_that_grows_counts_as_held_and_keeps_the_limit)
-{
-    setenv("GPUALLOC_LOG", "error", 1); /* this device has no kernels to try it with */
-    ga_heap *heap = vmm_open(NULL, "vmm:limit=32M");
-    ga_growing growing = {.step_bytes = {2 * MIB}, .steps = 4, .steps_most = 64};
-    void *block = vmm_take(heap, 8 * MIB);
-    assert_ok(ga_growing_open(heap, &growing));
-    cr_assert_eq(vmm_held(heap), 16 * MIB);
-    assert_ok(ga_growing_to(heap, &growing, 12));
-    cr_assert_eq(growing.steps, 12);
-    cr_assert_eq(vmm_held(heap), 32 * MIB);
-    memset(growing.base[0], 1, 24 * MIB);
-    assert_fails_with(ga_growing_to(heap, &growing, 13), GA_ERR_MEMORY, "vmm: limit: ");
-    ga_growing other = {.step_bytes = {2 * MIB}, .steps = 1, .steps_most = 1};
-    assert_fails_with(ga_growing_open(heap, &other), GA_ERR_MEMORY, "vmm: the limit is ");
-    ga_growing_close(heap, &growing);
-    cr_assert_eq(vmm_held(heap), 8 * MIB);
-    assert_ok(ga_free(heap, block));
     vmm_end(heap);
 }
 
@@ -693,64 +476,5 @@ Test(vmm, peers)
     assert_ok(ga_vmm_backend_allow(heap->state, 2));
     cr_assert(vmm_driver_accessible(later, 200 * MIB, 7));
     setenv("GPUALLOC_LOG", "error", 1);
-    vmm_end(heap);
-}
-
-/* ---- a device that is full ----------------------------------------------------------------- */
-
-/* What was created so far, and what of it has been released. */
-static uint64_t refused_chunks(void)
-{
-    return vmm_driver_calls("cuMemCreate") - vmm_driver_count().chunks -
-           vmm_driver_calls("cuMemRelease");
-}
-
-/* Once the driver has had no more it is not asked for more before free memory is given back: to
- * say so takes it time. When it has more again, that is had. */
-Test(vmm, a_full_device_is_not_asked_in_vain)
-{
-    enum {
-        BLOCKS = 64
-    };
-    void *blocks[BLOCKS];
-    void *large[12];
-    uint64_t seed = 1;
-    ga_heap *heap = vmm_open(&(vmm_driver_options){.memory = 2 * BLOCKS * MIB}, "vmm:cache=wide");
-    for (size_t i = 0; i < BLOCKS; i++) {
-        blocks[i] = vmm_take(heap, 2 * MIB);
-    }
-    for (size_t round = 0; round < 12; round++) {
-        for (int i = 0; i < 4; i++) {
-            size_t at = random_below(&seed, BLOCKS);
-            while (!blocks[at]) {
-                at = (at + 1) % BLOCKS;
-            }
-            assert_ok(ga_free(heap, blocks[at]));
-            blocks[at] = NULL;
-        }
-        large[round] = vmm_take(heap, 8 * MIB);
-    }
-    cr_assert_leq(refused_chunks(), 1);
-    cr_assert_eq(vmm_held(heap), 2 * BLOCKS * MIB);
-    for (size_t i = 0; i < BLOCKS; i++) {
-        assert_ok(ga_free(heap, blocks[i]));
-    }
-    for (size_t i = 0; i < 12; i++) {
-        assert_ok(ga_free(heap, large[i]));
-    }
-    vmm_end(heap);
-}
-
-Test(vmm, more_is_had_when_there_is_more)
-{
-    ga_heap *heap = vmm_open(&(vmm_driver_options){.memory = 64 * MIB}, "vmm");
-    void *block = NULL;
-    vmm_driver_take(0, 32 * MIB);
-    void *half = vmm_take(heap, 32 * MIB);
-    cr_assert_eq(ga_alloc(heap, 8 * MIB, 0, &block), GA_ERR_MEMORY);
-    vmm_driver_take(0, 0);
-    void *rest = vmm_take(heap, 32 * MIB);
-    assert_ok(ga_free(heap, half));
-    assert_ok(ga_free(heap, rest));
     vmm_end(heap);
 }
