@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Where units of all sizes are, beside divisions: sizes and classes, words and regions, and where claims
+ * begin.
+ */
+#include "support/expect.h"
+#include "support/random.h"
+#include "support/sized_shape.h"
+
+#include <stdlib.h>
+
+enum {
+    BITS_MOST = 21
+};
+
+/* ---- sizes and classes --------------------------------------------------------------------- */
+
+/* The unit sizes, by the plain rule: steps of 16 up to 128, then of a quarter of a power of two. */
+static uint32_t list_units(uint32_t *units)
+{
+    uint32_t count = 0;
+    for (uint32_t unit = 16; unit <= 128; unit += 16) {
+        units[count++] = unit;
+    }
+    for (uint32_t power = 128; count < GA_SIZED_CLASSES; power *= 2) {
+        for (uint32_t quarter = 1; quarter <= 4; quarter++) {
+            units[count++] = power + quarter * power / 4;
+        }
+    }
+    return count;
+}
+
+Test(sized_places, every_size_has_the_smallest_unit_that_holds_it)
+{
+    uint32_t units[GA_SIZED_CLASSES];
+    uint32_t count = list_units(units), class = 0;
+    ga_sized_view view = {.classes = count};
+    cr_assert_eq(units[count - 1], 1u << 20);
+    for (uint32_t i = 0; i < count; i++) {
+        cr_assert_eq(ga_sized_unit(i), units[i], "class %u", i);
+        cr_assert_eq(units[i] % 16, 0);
+    }
+    cr_assert_eq(ga_sized_class_of(view, 0), 0);
+    for (uint32_t size = 1; size <= 1u << 20; size++) {
+        class += size > units[class];
+        uint32_t got = ga_sized_class_of(view, size);
+        cr_assert_eq(got, class, "%u bytes: class %u, expected %u", size, got, class);
+    }
+}
+
+Test(sized_places, sizes_beyond_the_last_class_have_none)
+{
+    const uint64_t sizes[] = {(1 << 20) + 1,
+                              1 << 21,
+                              (UINT64_C(1) << 31) - 1,
+                              UINT64_C(1) << 31,
+                              UINT64_C(1) << 32,
+                              (UINT64_C(1) << 32) + 1,
+                              (UINT64_C(1) << 32) + 100,
+                              UINT64_C(1) << 63,
+                              UINT64_MAX - 1,
+                              UINT64_MAX};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        ga_sized_view view = {.classes = GA_SIZED_CLASSES};
+        cr_assert_eq(ga_sized_class_of(view, sizes[i]), GA_SIZED_NONE, "%llu bytes",
+                     (unsigned long long)sizes[i]);
+    }
+    for (uint32_t bits = BITS; bits <= BITS_MOST; bits++) {
+        ga_sized_view view = {.classes = ga_sized_class_count(bits)};
+        uint32_t largest = ga_sized_unit(view.classes - 1);
+        cr_assert_geq(largest, 1u << (bits - 3), "regions of 2^%u bytes", bits);
+        cr_assert_eq(ga_sized_class_of(view, largest), view.classes - 1);
+        cr_assert_eq(ga_sized_class_of(view, largest + 1), GA_SIZED_NONE);
+    }
+}
+
+/* ---- words and regions ----------------------------------------------------------------------- */
+
+static ga_sized_class class_of(uint32_t bits, uint32_t class, uint32_t *table)
+{
+    ga_sized_class c;
+    memset(&c, 0, sizeof c);
+    ga_sized_class_begin(&c, bits, class, table);
+    return c;
+}
+
+static void check_region(ga_sized_way way, uint64_t region, uint32_t bits, uint32_t class)
+{
+    const uint64_t within[] = {0, 1, way.words / 2, way.words - 1};
+    for (size_t i = 0; i < sizeof within / sizeof *within; i++) {
+        uint64_t word = region * way.words + within[i];
+        uint64_t got = word * way.factor >> GA_SIZED_SHIFT(way);
+        if (within[i] < way.words) {
+            cr_assert_eq(got, word / way.words, "2^%u bytes, class %u: word %llu in region %llu",
+                         bits, class, (unsigned long long)word, (unsigned long long)got);
+        }
+    }
+}
+
+/* Of every class of every region size: the first regions, the last that keys can name, others. */
+Test(sized_places, a_words_region_is_found_without_division)
+{
+    uint64_t random = 3;
+    for (uint32_t bits = BITS; bits <= BITS_MOST; bits++) {
+        uint64_t most = (UINT64_C(1) << (32 - ga_sized_stride_bits(bits))) - 1;
+        for (uint32_t class = 0; class < ga_sized_class_count(bits); class ++) {
+            ga_sized_class first = class_of(bits, class, NULL);
+            uint64_t last = (UINT64_C(1) << 31) / first.way.words; /* what `all` can count */
+            last = last < most ? last : most;
+            for (uint64_t region = 0; region < 2000; region++) {
+                check_region(first.way, region % last, bits, class);
+                check_region(first.way, last - 1 - region % last, bits, class);
+                check_region(first.way, random_below(&random, last), bits, class);
+            }
+        }
+    }
+}
+
+/* The first and the last byte of each unit, of what is behind the last one too. */
+Test(sized_places, a_bytes_unit_is_found_without_division)
+{
+    for (uint32_t class = 0; class < GA_SIZED_CLASSES; class ++) {
+        ga_sized_steps steps = ga_sized_steps_of(class);
+        uint32_t unit = ga_sized_unit(class);
+        cr_assert_eq(steps.times << steps.shift, unit, "class %u", class);
+        for (uint32_t at = 0; at + unit <= 1u << (BITS_MOST + 1); at += unit) {
+            uint32_t first = ga_sized_slot(steps, at), last = ga_sized_slot(steps, at + unit - 1);
+            cr_assert(first == at / unit && last == first, "class %u, byte %u: %u, %u", class, at,
+                      first, last);
+        }
+    }
+}
+
+Test(sized_places, a_class_holds_what_fits_into_a_region)
+{
+    for (uint32_t bits = BITS; bits <= BITS_MOST; bits++) {
+        for (uint32_t class = 0; class < ga_sized_class_count(bits); class ++) {
+            ga_sized_class c = class_of(bits, class, NULL);
+            uint64_t unit = ga_sized_unit(class);
+            cr_assert_eq(c.way.unit, unit);
+            cr_assert(c.units * unit <= 1u << bits && (c.units + 1) * unit > 1u << bits);
+            cr_assert_geq(c.units, 2);
+            cr_assert(c.way.words * 32 >= c.units && c.way.words * 32 < c.units + 32);
+            cr_assert_leq(c.way.words, 1u << ga_sized_stride_bits(bits));
+            cr_assert_eq(ga_bits_count(c.tail), c.way.words * 32 - c.units);
+            cr_assert_eq(c.tail & (c.tail >> 1 | 0x80000000u), c.tail, "its highest bits");
+        }
+    }
+}
+
+/* The same by the short way, which knows the straight regions alone. */
+static void check_spot(ga_sized_view view, ga_sized_way way, uint32_t word, uint32_t expected)
+{
+    ga_sized_spot spot;
+    bool straight = ga_sized_straight(way, word, &spot);
+    cr_assert_eq(straight, expected != GA_SIZED_NONE, "word %u of %u", word, way.all);
+    if (straight) {
+        cr_assert_eq(ga_sized_spot_key(view, spot), expected, "word %u of %u", word, way.all);
+        cr_assert_eq(ga_sized_spot_pointer(view, way.unit, spot, 31),
+                     ga_sized_pointer(view, way.unit, expected, 31));
+    }
+}
+
+/* The key of every word: in regions that follow on each other, in ones of the table, and none where the
+ * table does not say yet. */
+Test(sized_places, keys_by_straight_regions_and_by_the_table)
+{
+    enum {
+        REGIONS = 12
+    };
+    const uint32_t order[REGIONS] = {40, 41, 42, 43, 7, 90, 8, 9, 0, 1, 65535, 3};
+    sized_world *world = sized_world_new(BITS, 1);
+    for (uint32_t class = 0; class < world->heap->classes; class ++) {
+        for (uint32_t straight = 0; straight <= 4; straight++) {
+            uint32_t table[REGIONS];
+            ga_sized_way way = class_of(BITS, class, table).way;
+            for (uint32_t i = 0; i < REGIONS; i++) {
+                table[i] = i >= straight ? order[i] + 1 : 0; /* not looked at below */
+            }
+            table[REGIONS - 1] = 0;
+            way.first = order[0];
+            way.all = REGIONS * way.words;
+            way.straight |= straight << 6;
+            for (uint32_t word = 0; word < REGIONS * way.words; word++) {
+                uint32_t region = word / way.words;
+                uint32_t expected = (order[region] << (BITS - 9)) + word % way.words;
+                expected = region == REGIONS - 1 ? GA_SIZED_NONE : expected;
+                cr_assert_eq(ga_sized_key(view_of(world), way, word), expected,
+                             "class %u, %u straight, word %u", class, straight, word);
+                if (way.words > 1) {
+                    check_spot(view_of(world), way, word,
+                               region < straight ? expected : GA_SIZED_NONE);
+                }
+            }
+            for (uint32_t i = 0; i < 16 && way.words > 1; i++) { /* far beyond all words */
+                check_spot(view_of(world), way, UINT32_MAX >> i, GA_SIZED_NONE);
+            }
+        }
+    }
+    sized_world_delete(world);
+}
+
+/* ---- where claims begin ---------------------------------------------------------------------- */
+
+/* The word of a tile's number; of those beyond the last one goes round to each. None where that is in a region that
+ * does not follow on the others, or there is none. */
+Test(sized_places, tiles_begin_at_their_words_and_go_round)
+{
+    for (uint32_t class = 0; class < ga_sized_class_count(BITS); class ++) {
+        uint32_t table[4] = {0, 0, 0, 90};
+        ga_sized_way way = class_of(BITS, class, table).way;
+        ga_sized_spot home;
+        cr_assert_not(ga_sized_home_of(way, 5, &home));
+        if (way.words < 2) {
+            continue; /* such a class has no straight regions */
+        }
+        way.first = 17;
+        way.all = 4 * way.words;
+        way.straight |= 3u << 6;
+        for (uint32_t number = 0; number < 3 * way.all; number++) {
+            uint32_t word = number % way.all;
+            bool straight = word < 3 * way.words;
+            cr_assert_eq(ga_sized_home_of(way, number, &home), straight, "number %u", number);
+            if (straight) {
+                cr_assert_eq(home.region, 17 + word / way.words, "number %u", number);
+                cr_assert_eq(home.word, word % way.words, "number %u", number);
+            }
+        }
+    }
+}
+
+/* Groups of n lanes of one tile have different bits; tiles have different words as long as there are as
+ * many, and then tiles of one word different bits of it, as far as 32 have room for. */
+Test(sized_places, groups_begin_where_others_do_not)
+{
+    for (uint32_t n = 1; n <= LANES; n++) {
+        uint32_t room = 1;
+        while (room < n) {
+            room *= 2;
+        }
+        for (uint32_t all = 1; all < 40; all++) {
+            uint32_t used[40] = {0};
+            for (uint32_t number = 0; number < all * (LANES / room); number++) {
+                ga_sized_start start = ga_sized_start_of(all, number, 0, n);
+                uint32_t bits = ga_bits_below(n) << start.shift;
+                cr_assert_lt(start.word, all);
+                cr_assert_eq(ga_bits_count(bits), n, "%u lanes from bit %u on", n, start.shift);
+                cr_assert_eq(used[start.word] & bits, 0, "%u lanes, tile %u of %u", n, number, all);
+                used[start.word] |= bits;
+            }
+        }
+        uint32_t used = 0;
+        for (uint32_t lane = 0; lane + room <= LANES; lane += room) {
+            ga_sized_start start = ga_sized_start_of(7, 5, lane, n);
+            uint32_t bits = ga_bits_below(n) << start.shift;
+            cr_assert(start.word == 5 && !(used & bits), "%u lanes from lane %u on", n, lane);
+            used |= bits;
+        }
+    }
+}
+
+Test(sized_places, any_start_is_a_place_of_the_class)
+{
+    uint64_t random = 9;
+    for (int i = 0; i < 1000000; i++) {
+        uint32_t all = 1 + (uint32_t)(random_next(&random) >> (random_next(&random) % 31 + 33));
+        uint32_t n = 1 + (uint32_t)random_below(&random, LANES);
+        uint32_t number = (uint32_t)random_next(&random);
+        ga_sized_start start =
+            ga_sized_start_of(all, number, (uint32_t)random_below(&random, LANES), n);
+        cr_assert(start.word < all && start.shift + n <= 32, "%u words, tile %u, %u lanes", all,
+                  number, n);
+    }
+}
