@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The public calls for one key, and what they refuse.
+ *
+ * PROGRESS  an operation that finds no slab asks for more under `grow`, and begins anew
+ */
+#include "table.h"
+
+static bool is_wide(const ga_slabhash *table)
+{
+    return GA_SLABHASH_MODE(table->kind) == GA_SLABHASH_MAP64;
+}
+
+static ga_status refused(const ga_slabhash *table, const char *what, uint64_t number)
+{
+    if (slabhash_grows(table)) {
+        bool key = *what == 'k';
+        return ga_fail(GA_ERR_ARGUMENT,
+                       "slabhash: %s 0x%llx in a %s that grows: expected 0 to 0x%llx", what,
+                       (unsigned long long)number,
+                       ga_slabhash_mode_text((ga_slabhash_mode)GA_SLABHASH_MODE(table->kind)),
+                       (unsigned long long)(key ? ga_slabhash_key_most(table->kind)
+                                                : ga_slabhash_value_most(table->kind)));
+    }
+    return ga_fail(GA_ERR_ARGUMENT, "slabhash: %s 0x%llx in a %s: expected %s", what,
+                   (unsigned long long)number,
+                   ga_slabhash_mode_text((ga_slabhash_mode)GA_SLABHASH_MODE(table->kind)),
+                   is_wide(table) ? "anything but all bits set"
+                   : *what == 'k' ? "0 to 0xfffffffd"
+                                  : "32 bits");
+}
+
+static ga_status check_pair(const ga_slabhash *table, uint32_t op, uint64_t key, uint64_t value)
+{
+    ga_status status = ga_slabhash_check(table);
+    if (status != GA_OK) {
+        return status;
+    }
+    if (!ga_slabhash_allowed(table->kind, op, key, 0)) {
+        return refused(table, "key", key);
+    }
+    return ga_slabhash_allowed(table->kind, op, key, value) ? GA_OK
+                                                            : refused(table, "value", value);
+}
+
+static ga_status at_limit(const ga_slabhash *table)
+{
+    return ga_fail(GA_ERR_MEMORY,
+                   "slabhash: all %u slabs of the limit are taken: expected a larger limit, or "
+                   "fewer keys",
+                   table->view.most);
+}
+
+/* Until it is not for lack of a slab that it fails. */
+static ga_status run_inside(ga_slabhash *table, const ga_slabhash_change_to *to,
+                            ga_slabhash_found *was)
+{
+    ga_slabhash_answer answer;
+    for (;;) {
+        uint32_t seen = slabhash_room(table);
+        answer = table->ops->run(table, to);
+        if (answer.result != GA_SLABHASH_FULL) {
+            break;
+        }
+        if (answer.value == GA_SLABHASH_AT_LIMIT) {
+            return at_limit(table);
+        }
+        ga_status status = ga_slabhash_grow(table, seen);
+        if (status != GA_OK) {
+            return status;
+        }
+    }
+    if (answer.result == GA_SLABHASH_REFUSED) { /* the function's answer */
+        return refused(table, "value", GA_SLABHASH_UNSET);
+    }
+    if (was) {
+        was->found = answer.result == GA_SLABHASH_FOUND;
+        was->value = was->found ? answer.value : 0;
+    }
+    return GA_OK;
+}
+
+static ga_status run(ga_slabhash *table, const ga_slabhash_change_to *to, ga_slabhash_found *was)
+{
+    ga_status status = ga_slabhash_enter(table, NULL);
+    if (status == GA_OK) {
+        status = run_inside(table, to, was);
+        ga_slabhash_exit(table, NULL);
+    }
+    return status;
+}
+
+static ga_status no_such(const ga_slabhash *table, const char *op)
+{
+    return ga_fail(GA_ERR_UNSUPPORTED, "slabhash: %s in a %s%s: expected %s", op,
+                   GA_SLABHASH_IS_MULTI(table->kind) ? "multi" : "",
+                   ga_slabhash_mode_text((ga_slabhash_mode)GA_SLABHASH_MODE(table->kind)),
+                   *op == 'r' ? "a table of unique keys" : "a map of unique keys");
+}
+
+static ga_status put(ga_slabhash *table, const char *name, const ga_slabhash_change_to *to,
+                     ga_slabhash_found *was)
+{
+    ga_status status = check_pair(table, to->op, to->key, to->value);
+    if (status == GA_OK && !ga_slabhash_has(table->kind, to->op)) {
+        status = no_such(table, name);
+    }
+    return status ? status : run(table, to, was);
+}
+
+/* Whether there is a short way. relaxed: see ga_slabhash_check() */
+static bool is_open(const ga_slabhash *table)
+{
+    return table && ga_load_relaxed(&table->open);
+}
+
+ga_status ga_slabhash_put_in(ga_slabhash *table, uint64_t key, uint64_t value,
+                             ga_slabhash_found *was)
+{
+    ga_slabhash_change_to to = {.key = key, .value = value, .op = GA_SLABHASH_INSERT};
+    return put(table, "insert", &to, was);
+}
+
+ga_status ga_slabhash_insert(ga_slabhash *table, uint64_t key, uint64_t value,
+                             ga_slabhash_found *was)
+{
+    return is_open(table) ? table->ops->insert(table, key, value, was)
+                          : ga_slabhash_put_in(table, key, value, was);
+}
+
+ga_status ga_slabhash_replace(ga_slabhash *table, uint64_t key, uint64_t value,
+                              ga_slabhash_found *was)
+{
+    ga_slabhash_change_to to = {.key = key, .value = value, .op = GA_SLABHASH_REPLACE};
+    return put(table, "replace", &to, was);
+}
+
+ga_status ga_slabhash_apply(ga_slabhash *table, uint64_t key, uint64_t value, ga_slabhash_how how,
+                            ga_slabhash_found *was)
+{
+    ga_slabhash_change_to to = {.key = key, .value = value, .op = GA_SLABHASH_APPLY, .how = how};
+    if ((unsigned)how >= GA_SLABHASH_HOW_COUNT) {
+        return ga_fail(GA_ERR_ARGUMENT, "slabhash: how=%d: expected 0 to %d", (int)how,
+                       GA_SLABHASH_HOW_COUNT - 1);
+    }
+    return put(table, "apply", &to, was);
+}
+
+ga_status ga_slabhash_apply_by(ga_slabhash *table, uint64_t key, uint64_t value,
+                               ga_slabhash_function *function, void *context,
+                               ga_slabhash_found *was)
+{
+    ga_slabhash_change_to to = {.key = key,
+                                .value = value,
+                                .op = GA_SLABHASH_APPLY,
+                                .how = GA_SLABHASH_HOW_COUNT,
+                                .function = function,
+                                .context = context};
+    if (!function) {
+        return ga_fail(GA_ERR_ARGUMENT, "slabhash: no function to apply: expected a pointer");
+    }
+    return put(table, "apply", &to, was);
+}
+
+static ga_status look(ga_slabhash *table, uint32_t op, uint64_t key, ga_slabhash_found *was)
+{
+    ga_slabhash_change_to to = {.key = key, .op = op};
+    ga_status status = check_pair(table, op, key, 0);
+    return status ? status : run(table, &to, was);
+}
+
+ga_status ga_slabhash_take_out(ga_slabhash *table, uint64_t key, ga_slabhash_found *was)
+{
+    return look(table, GA_SLABHASH_DELETE, key, was);
+}
+
+ga_status ga_slabhash_delete(ga_slabhash *table, uint64_t key, ga_slabhash_found *was)
+{
+    return is_open(table) ? table->ops->erase(table, key, was)
+                          : ga_slabhash_take_out(table, key, was);
+}
+
+ga_status ga_slabhash_look_for(ga_slabhash *table, uint64_t key, ga_slabhash_found *found)
+{
+    if (!found) {
+        return ga_fail(GA_ERR_ARGUMENT, "slabhash: no place for what is found: expected a pointer");
+    }
+    return look(table, GA_SLABHASH_SEARCH, key, found);
+}
+
+ga_status ga_slabhash_search(ga_slabhash *table, uint64_t key, ga_slabhash_found *found)
+{
+    return found && is_open(table) ? table->ops->search(table, key, found)
+                                   : ga_slabhash_look_for(table, key, found);
+}
+
+ga_status ga_slabhash_delete_all(ga_slabhash *table, uint64_t key, uint64_t *count)
+{
+    uint64_t deleted = 0;
+    ga_status status = check_pair(table, GA_SLABHASH_DELETE, key, 0);
+    status = status ? status : ga_slabhash_enter(table, NULL);
+    if (status != GA_OK) {
+        return status;
+    }
+    for (uint32_t seen = slabhash_room(table);
+         status == GA_OK && !table->ops->remove_all(table, key, &deleted);
+         seen = slabhash_room(table)) {
+        status = ga_slabhash_grow(table, seen);
+    }
+    ga_slabhash_exit(table, NULL);
+    if (count) {
+        *count = deleted;
+    }
+    return status;
+}
+
+ga_status ga_slabhash_search_all(ga_slabhash *table, uint64_t key, uint64_t *values, uint64_t room,
+                                 uint64_t *count)
+{
+    ga_status status = check_pair(table, GA_SLABHASH_SEARCH, key, 0);
+    if (status == GA_OK && (!count || (room && !values))) {
+        status = ga_fail(GA_ERR_ARGUMENT, "slabhash: no place for %s: expected a pointer",
+                         count ? "the values" : "their number");
+    }
+    status = status ? status : ga_slabhash_enter(table, NULL);
+    if (status == GA_OK) {
+        *count = table->ops->find_all(table, key, values, room);
+        ga_slabhash_exit(table, NULL);
+    }
+    return status;
+}
