@@ -7,6 +7,8 @@
  * STRUCTURE  step     in tables that are ordered (near_tile.h) each lane looks at its request's slab
  *                     by itself, judges, and makes its change or goes on to the next slab. A caller
  *                     with more requests gives a lane that has its answer another between two steps
+ *            peek     searches of such tables that are far: each lane looks at the sector at which its
+ *                     order begins, unless those say nothing so often that whole slabs are no dearer
  *            others, and what goes on from its home in tables that are far:
  *            queue    lanes whose request has a slab to look at, a mask
  *            look     the tile loads the slabs of the next GA_SLABHASH_AT_ONCE of them; what it
@@ -58,6 +60,10 @@ typedef struct ga_slabhash_many {
     ga_lanes place;
     ga_lanes result;
     ga_lanes was, was_high; /* the value that is there */
+    /* Searches in tables that are ordered and far, the same in all tiles of a warp: not to peek; and
+     * behind it the mask of the tile's lanes that have peeked in vain. */
+    bool blind;
+    uint32_t in_vain;
 } ga_slabhash_many;
 
 /* The operations of a kind that this serves; others are for later. */
@@ -465,6 +471,39 @@ GA_SIMT uint32_t ga_slabhash_serve_alone(uint32_t kind, uint32_t fixed, ga_slabh
     return left;
 }
 
+/* ---- searches in tables that are far -------------------------------------------------------- */
+
+/* Whether the tile's requests are such, for which a slab is one request of a tile, four of a lane, and
+ * hardly dearer than a sector. */
+GA_SIMT bool ga_slabhash_peeks(uint32_t kind, uint32_t fixed, ga_slabhash_view table)
+{
+    return ga_slabhash_may_be_near(kind) && !ga_slabhash_may_change(fixed) && table.far &&
+           ga_slabhash_is_ordered(table);
+}
+
+/* Each request of the mask looks at the sector at which its order begins. Answers those for which it
+ * has neither the key nor an empty place: these look at the whole slab. */
+GA_SIMT uint32_t ga_slabhash_peek(uint32_t kind, uint32_t fixed, ga_slabhash_view table,
+                                  ga_tile tile, uint32_t asking, ga_slabhash_many *many)
+{
+    ga_slabhash_sight sight;
+    ga_lanes in_vain = ga_lanes_all(0);
+    sight.mark = sight.next = ga_lanes_all(0xffffffffu);
+    ga_sectors firsts = ga_slabhash_look_at_firsts(kind, tile, asking, many);
+    GA_EACH_LANE(tile, asking, own)
+    {
+        uint64_t key = ga_slabhash_wide(many->key, many->key_high, own);
+        uint32_t turn = ga_slabhash_turn_of(kind, ga_lane_read(many->spin, own));
+        ga_sector first = ga_slabhash_sector_of(&firsts, own);
+        bool seen = ga_slabhash_see_near(kind, first, turn, key, own, &sight);
+        ga_slabhash_see_end(own, &sight);
+        bool on = !seen || ga_slabhash_judge(kind, fixed, table, many, own, &sight);
+        ga_lane_write(&in_vain, own, on ? 1u : 0u);
+    }
+    many->in_vain = ga_lanes_nonzero(tile, in_vain);
+    return many->in_vain;
+}
+
 /* ---- all of it ------------------------------------------------------------------------------ */
 
 /* All of it for the lanes of the mask, whose operations the kind has, whose keys and values are
@@ -474,10 +513,13 @@ GA_SIMT uint32_t ga_slabhash_serve_many(uint32_t kind, uint32_t fixed, ga_slabha
                                         ga_tile tile, uint32_t asking, ga_slabhash_many *many)
 {
     bool ordered = ga_slabhash_may_be_near(kind) && ga_slabhash_is_ordered(table);
+    bool peeks = ga_slabhash_peeks(kind, fixed, table);
     ga_lanes later = ga_lanes_all(0);
     uint32_t on = asking;
     uint32_t to_act = asking;
-    if (ordered) {
+    if (peeks && !many->blind) {
+        on = ga_slabhash_peek(kind, fixed, table, tile, on, many);
+    } else if (ordered && !peeks) {
         on = ga_slabhash_serve_alone(kind, fixed, table, tile, on, many);
         to_act = ga_slabhash_may_change(fixed) ? on : asking;
     } else if (ga_lanes_any(tile, ga_lanes_all(on))) {
