@@ -3,6 +3,10 @@
  * The sections of bench-slabhash-kernels on tables that change: batches that are put in one after
  * the other, and operations of all kinds in one launch. Part of kernels.cu.
  */
+#ifndef GPUALLOC_BENCH_SLABHASH_CHANGES_CUH
+#define GPUALLOC_BENCH_SLABHASH_CHANGES_CUH
+
+#include "builds.cuh"
 
 /* ---- incremental batches: Figure 6 ----------------------------------------------------------- */
 
@@ -317,3 +321,5 @@ static void lists()
         }
     }
 }
+
+#endif
