@@ -34,4 +34,19 @@ static inline void assert_clean(const coalesce_world *world, const char *what)
                  (unsigned long long)world->heap.faults[1]);
 }
 
+static inline uint32_t alignment_of(uint32_t form, uint64_t size)
+{
+    if (form == GA_COALESCE_AUTO) {
+        return size < 4 ? 2 : size % 8 ? 4 : 8;
+    }
+    return form == GA_COALESCE_EIGHT ? 8 : 16;
+}
+
+static inline void assert_aligned(uint32_t form, uint64_t size, const char *payload)
+{
+    uint32_t align = alignment_of(form, size);
+    cr_assert_eq((uintptr_t)payload % align, 0, "%s: %llu bytes at %p, not aligned to %u",
+                 forms[form], (unsigned long long)size, (const void *)payload, align);
+}
+
 #endif
