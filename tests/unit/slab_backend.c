@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The `slab` backend on the host, and for a device whose memory is the host's: caches,
- * checks, parents that refuse.
+ * The `slab` backend on the host: units, pointers, checks, counts, threads, and the table of malloc's
+ * shape.
  */
-#include "slab/slab.h"
-
-#include "runtime/heap.h"
-#include "support/expect.h"
 #include "support/sanitized.h"
 #include "support/scene.h"
+#include "support/slab_scene.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -17,92 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- a parent with little: refuses once it has served `tight_left` requests ------------------ */
-
-static int64_t tight_left;
-static int64_t tight_live;
-
-static ga_status tight_open(const ga_open_args *args, void **state)
-{
-    (void)args;
-    *state = NULL;
-    return GA_OK;
-}
-
-static void tight_close(void *state)
-{
-    (void)state;
-}
-
-static ga_status tight_alloc(void *state, size_t size, void **out)
-{
-    (void)state;
-    if (__atomic_sub_fetch(&tight_left, 1, __ATOMIC_RELAXED) < 0) {
-        return ga_fail(GA_ERR_MEMORY, "tight: refused %zu bytes", size);
-    }
-    *out = aligned_alloc(256, (size + 255) / 256 * 256);
-    __atomic_add_fetch(&tight_live, 1, __ATOMIC_RELAXED);
-    return *out ? GA_OK : ga_fail(GA_ERR_MEMORY, "tight: no memory for %zu bytes", size);
-}
-
-static ga_status tight_free(void *state, void *block)
-{
-    (void)state;
-    free(block);
-    __atomic_sub_fetch(&tight_live, 1, __ATOMIC_RELAXED);
-    return GA_OK;
-}
-
-static bool tight_owns(void *state, const void *pointer)
-{
-    (void)state;
-    return pointer != NULL;
-}
-
-static const ga_backend tight = {
-    .abi = GA_BACKEND_ABI,
-    .size = sizeof(ga_backend),
-    .name = "tight",
-    .help = "serves a few requests",
-    .places = GA_PLACE_BIT(GA_PLACE_HOST) | GA_PLACE_BIT(GA_PLACE_DEVICE),
-    .open = tight_open,
-    .close = tight_close,
-    .alloc = tight_alloc,
-    .free = tight_free,
-    .owns = tight_owns,
-};
-
-static ga_heap *open_at(ga_place place, const char *spec)
-{
-    ga_heap *heap;
-    static bool registered;
-    if (!registered) {
-        assert_ok(ga_backend_register(&tight));
-        registered = true;
-    }
-    assert_ok(ga_heap_open(&heap, place, 0, spec));
-    return heap;
-}
-
-static ga_heap *open_host(const char *spec)
-{
-    return open_at(GA_PLACE_HOST, spec);
-}
-
-static void *take(ga_heap *heap, size_t size)
-{
-    void *block;
-    assert_ok(ga_alloc(heap, size, 0, &block));
-    return block;
-}
-
-static ga_stats stats_of(ga_heap *heap)
-{
-    ga_stats stats;
-    assert_ok(ga_heap_stats(heap, &stats));
-    return stats;
-}
 
 /* ---- one unit size --------------------------------------------------------------------------- */
 
@@ -200,11 +111,6 @@ Test(slab_backend, bad_frees_have_sentences)
 
 /* ---- hardened checks ------------------------------------------------------------------------- */
 
-static uint64_t faults(const ga_heap *heap, ga_slab_fault fault)
-{
-    return ga_slab_faults_of(heap->state, fault);
-}
-
 /* `said` names the address and has the text. */
 static void expect_said(const char *said, const void *address, const char *text)
 {
@@ -277,10 +183,6 @@ Test(slab_backend, blocks_stay_where_they_fit)
 }
 
 /* ---- counts and lists ------------------------------------------------------------------------ */
-
-enum {
-    HELD = 3000
-};
 
 typedef struct listed {
     void **blocks;
@@ -553,101 +455,5 @@ Test(slab_backend, the_malloc_table)
     ga_slab_backend.stats(heap->state, &stats);
     cr_assert_eq(stats.live_bytes, 0, "%" PRIu64, stats.live_bytes);
     assert_ok(ga_heap_close(other));
-    assert_ok(ga_heap_close(heap));
-}
-
-/* ---- parents that refuse --------------------------------------------------------------------- */
-
-/* The parent gives two super blocks and one block, and nothing any more. */
-Test(slab_backend, a_parent_that_fails_at_the_third_super_block)
-{
-    ga_heap *heap = open_host("slab:unit=1K,blocks=1/tight");
-    static unsigned char *blocks[2048];
-    void *none;
-    tight_left = 2;
-    for (int i = 0; i < 2048; i++) {
-        blocks[i] = take(heap, 1024);
-        memset(blocks[i], i, 1024);
-    }
-    for (int i = 0; i < 3; i++) {
-        assert_fails_with(ga_alloc(heap, 1024, 0, &none), GA_ERR_MEMORY,
-                          "tight: refused 1024 bytes");
-    }
-    for (int i = 0; i < 2048; i++) {
-        cr_assert(blocks[i][0] == (unsigned char)i && blocks[i][1023] == (unsigned char)i,
-                  "block %d", i);
-    }
-    assert_ok(ga_free(heap, blocks[7]));
-    blocks[7] = take(heap, 1024);
-    tight_left = 1; /* another super block after all */
-    void *late = take(heap, 1024);
-    cr_assert_eq(stats_of(heap).growths, 3);
-    assert_ok(ga_free(heap, late));
-    for (int i = 0; i < 2048; i++) {
-        assert_ok(ga_free(heap, blocks[i]));
-    }
-    assert_ok(ga_heap_close(heap));
-    cr_assert_eq(tight_live, 0, "%" PRId64 " blocks of the parent's left", tight_live);
-}
-
-/* One super block cannot be had: that request goes to the parent, the next grow again. */
-Test(slab_backend, a_parent_that_fails_once)
-{
-    ga_heap *heap = open_host("slab:unit=1K,blocks=1/fail:nth=3/system");
-    static void *blocks[4000];
-    for (int i = 0; i < 4000; i++) {
-        blocks[i] = take(heap, 1024);
-        memset(blocks[i], i, 1024);
-    }
-    cr_assert_eq(stats_of(heap).growths, 4, "%" PRIu64, stats_of(heap).growths);
-    for (int i = 0; i < 4000; i++) {
-        cr_assert_eq(*(unsigned char *)blocks[i], (unsigned char)i, "block %d", i);
-        assert_ok(ga_free(heap, blocks[i]));
-    }
-    assert_ok(ga_heap_close(heap));
-}
-
-Test(slab_backend, a_parent_that_gives_nothing)
-{
-    ga_heap *heap = open_host("slab/fail:nth=1,every=yes/system");
-    void *none;
-    assert_fails_with(ga_alloc(heap, 100, 0, &none), GA_ERR_MEMORY, "fail: refused");
-    assert_fails_with(ga_alloc(heap, 100000, 0, &none), GA_ERR_MEMORY, "fail: refused");
-    assert_fails_with(ga_alloc(heap, 100, 64, &none), GA_ERR_MEMORY, "fail: refused");
-    assert_ok(ga_heap_close(heap));
-    assert_fails_with(
-        ga_heap_open(&heap, GA_PLACE_HOST, 0, "slab:unit=128,capacity=1M/fail:nth=1/system"),
-        GA_ERR_MEMORY, "slab: capacity: cannot take 1048576 bytes: fail: refused");
-}
-
-/* ---- a device whose memory is the host's ----------------------------------------------------- */
-
-Test(slab_backend, units_of_device_memory)
-{
-    ga_heap *heap = open_at(GA_PLACE_DEVICE, "slab/tight");
-    static void *blocks[HELD];
-    tight_left = 1000;
-    for (size_t i = 0; i < HELD; i++) {
-        blocks[i] = take(heap, 1 + i * 37 % 40000);
-        cr_assert_eq((uintptr_t)blocks[i] % 256, 0, "%zu: %p", i, blocks[i]);
-    }
-    for (size_t i = 0; i < HELD; i++) {
-        assert_ok(ga_free(heap, blocks[i]));
-    }
-    cr_assert_eq(ga_free(heap, blocks[0]), GA_ERR_POINTER);
-    assert_ok(ga_heap_close(heap));
-    cr_assert_eq(tight_live, 0, "%" PRId64 " blocks of the parent's left", tight_live);
-}
-
-Test(slab_backend, checks_for_device_memory)
-{
-    ga_heap *heap = open_at(GA_PLACE_DEVICE, "slab:unit=512,check=full/tight");
-    tight_left = 1;
-    char *block = take(heap, 100);
-    memset(block, 5, 512);
-    assert_ok(ga_free(heap, block));
-    cr_assert_eq(block[0], 5, "the host must not write to a device's memory");
-    cr_assert_eq(ga_free(heap, block), GA_ERR_POINTER);
-    cr_assert_eq(faults(heap, GA_SLAB_DOUBLE_FREE), 1);
     assert_ok(ga_heap_close(heap));
 }
