@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the tests of the vmm backend and streams share: a heap, two streams of its device, and blocks
+ * that are asked for on one.
+ */
+#ifndef GPUALLOC_TESTS_SUPPORT_VMM_STREAM_SCENE_H
+#define GPUALLOC_TESTS_SUPPORT_VMM_STREAM_SCENE_H
+
+#include "arena/vmm.h"
+
+#include "vmm_scene.h"
+
+static const ga_cuda_driver *cuda;
+static CUstream one, two;
+
+static inline CUstream make_stream(void)
+{
+    CUstream stream;
+    ga_cuda_scope scope;
+    assert_ok(ga_cuda_enter(&scope, 0));
+    cr_assert_eq(cuda->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    ga_cuda_leave(&scope);
+    return stream;
+}
+
+static inline ga_heap *begin(const vmm_driver_options *options, const char *spec)
+{
+    ga_heap *heap = vmm_open(options, spec);
+    assert_ok(ga_cuda_driver_get(&cuda));
+    one = make_stream();
+    two = make_stream();
+    return heap;
+}
+
+static inline void *take_on(ga_heap *heap, size_t size, CUstream stream)
+{
+    void *block = NULL;
+    assert_ok(ga_alloc_on(heap, size, 0, stream, &block));
+    return block;
+}
+
+/* Both kinds of blocks: packed, and runs of their own. */
+static const size_t sizes[] = {512 << 10, 8 << 20};
+
+enum {
+    SIZES = sizeof sizes / sizeof *sizes
+};
+
+#endif
