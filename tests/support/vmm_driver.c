@@ -425,6 +425,7 @@ static void fill(ga_cuda_driver *table)
     table->cuMemGetInfo = mem_info;
     vmm_memory_fill(table);
     vmm_work_fill(table);
+    vmm_blocks_fill(table);
     vmm_kernels_fill(table);
 }
 
@@ -444,6 +445,7 @@ static void empty(void)
     vmm_kernels_clear();
     vmm_memory_clear();
     vmm_work_clear();
+    vmm_blocks_clear();
     for (int i = 0; i < vmm.options.devices; i++) {
         close(vmm.devices[i].file);
     }

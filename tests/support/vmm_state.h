@@ -145,9 +145,11 @@ void vmm_kernels_wait(void);
 void vmm_memory_begin(void);
 void vmm_memory_fill(ga_cuda_driver *table);
 void vmm_work_fill(ga_cuda_driver *table);
+void vmm_blocks_fill(ga_cuda_driver *table);
 void vmm_kernels_fill(ga_cuda_driver *table);
 void vmm_memory_clear(void);
 void vmm_work_clear(void);
+void vmm_blocks_clear(void);
 void vmm_kernels_clear(void);
 
 /* End all work of a device, or of all (-1): a wait. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Streams and events, copies and fills, blocks of device memory and of pinned host memory.
+ * Streams and events, copies and fills.
  */
 #include "vmm_state.h"
 
@@ -424,144 +424,6 @@ static CUresult fill_words(CUdeviceptr to, unsigned value, size_t count, CUstrea
     return result;
 }
 
-/* ---- blocks ------------------------------------------------------------------------------ */
-
-static vmm_block *block_at(uintptr_t address)
-{
-    for (vmm_block *b = vmm.blocks; b; b = b->next) {
-        if (address >= (uintptr_t)b->start && address - (uintptr_t)b->start < b->size) {
-            return b;
-        }
-    }
-    return NULL;
-}
-
-/* `device` -1: pinned. */
-static void add_block(char *start, size_t size, int device)
-{
-    vmm_block *block = malloc(sizeof *block);
-    VMM_REQUIRE(start && block);
-    *block = (vmm_block){start, size, device, vmm.blocks};
-    vmm.blocks = block;
-}
-
-static CUresult remove_block(uintptr_t start, bool pinned)
-{
-    vmm_block **link = &vmm.blocks;
-    while (*link && (uintptr_t)(*link)->start != start) {
-        link = &(*link)->next;
-    }
-    vmm_block *block = *link;
-    if (!block || (block->device < 0) != pinned) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    *link = block->next;
-    if (!pinned) {
-        vmm.devices[block->device].used -= block->size;
-        free(block->start);
-    }
-    free(block);
-    return CUDA_SUCCESS;
-}
-
-static CUresult mem_alloc(CUdeviceptr *block, size_t size)
-{
-    VMM_CALL(cuMemAlloc)
-    int device = vmm_current_device();
-    if (device < 0 || !size) {
-        return device < 0 ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_VALUE;
-    }
-    if (!vmm_use(device, size)) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    char *start = aligned_alloc(4096, (size + 4095) / 4096 * 4096);
-    add_block(start, size, device);
-    *block = (uintptr_t)start;
-    return CUDA_SUCCESS;
-}
-
-static CUresult mem_free(CUdeviceptr block)
-{
-    VMM_CALL(cuMemFree)
-    int device = vmm_current_device();
-    if (device < 0) {
-        return CUDA_ERROR_INVALID_CONTEXT;
-    }
-    vmm_finish(device);
-    return block ? remove_block(block, false) : CUDA_SUCCESS;
-}
-
-/* The memory stays the caller's, and outlives contexts. */
-static CUresult host_register(void *start, size_t size, unsigned flags)
-{
-    VMM_CALL(cuMemHostRegister)
-    if (vmm_current_device() < 0) {
-        return CUDA_ERROR_INVALID_CONTEXT;
-    }
-    if (!start || !size || flags & ~7u) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    add_block(start, size, -1);
-    return CUDA_SUCCESS;
-}
-
-static CUresult host_unregister(void *start)
-{
-    VMM_CALL(cuMemHostUnregister)
-    return vmm_current_device() < 0 ? CUDA_ERROR_INVALID_CONTEXT
-                                    : remove_block((uintptr_t)start, true);
-}
-
-static CUresult host_pointer(CUdeviceptr *pointer, void *block, unsigned flags)
-{
-    VMM_CALL(cuMemHostGetDevicePointer)
-    const vmm_block *found = block_at((uintptr_t)block);
-    *pointer = (uintptr_t)block;
-    return !flags && found && found->device < 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-static CUresult address_range(CUdeviceptr *base, size_t *size, CUdeviceptr pointer)
-{
-    VMM_CALL(cuMemGetAddressRange)
-    const vmm_block *block = block_at(pointer);
-    const vmm_mapping *mapping = vmm_mapping_at(pointer);
-    if (!block && !mapping) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    *base = block ? (uintptr_t)block->start : mapping->start;
-    *size = block ? block->size : mapping->size;
-    return CUDA_SUCCESS;
-}
-
-/* 0 for pointers that are not ours, as the real one does. */
-static void describe(CUpointer_attribute attribute, void *value, CUdeviceptr pointer)
-{
-    const vmm_block *block = block_at(pointer);
-    const vmm_mapping *mapping = vmm_mapping_at(pointer);
-    int on = block ? block->device : mapping ? mapping->chunk->device : -1;
-    int answer = 0;
-    if (attribute == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE) {
-        *(CUmemoryPool *)value = NULL;
-        return;
-    }
-    if (attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE) {
-        answer = on >= 0 ? CU_MEMORYTYPE_DEVICE : block ? 1 : 0;
-    } else if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) {
-        answer = on >= 0 ? on : 0;
-    }
-    *(int *)value = answer;
-}
-
-static CUresult pointer_attributes(unsigned count, CUpointer_attribute *attributes, void **values,
-                                   CUdeviceptr pointer)
-{
-    VMM_CALL(cuPointerGetAttributes)
-    for (unsigned i = 0; i < count; i++) {
-        describe(attributes[i], values[i], pointer);
-    }
-    return CUDA_SUCCESS;
-}
-
 /* ---- begin and end ----------------------------------------------------------------------- */
 
 void vmm_work_fill(ga_cuda_driver *table)
@@ -585,13 +447,6 @@ void vmm_work_fill(ga_cuda_driver *table)
     table->cuMemcpyDtoDAsync = copy_within;
     table->cuMemsetD8Async = fill_bytes;
     table->cuMemsetD32Async = fill_words;
-    table->cuMemAlloc = mem_alloc;
-    table->cuMemFree = mem_free;
-    table->cuMemHostRegister = host_register;
-    table->cuMemHostUnregister = host_unregister;
-    table->cuMemHostGetDevicePointer = host_pointer;
-    table->cuMemGetAddressRange = address_range;
-    table->cuPointerGetAttributes = pointer_attributes;
 }
 
 void vmm_work_clear(void)
@@ -606,13 +461,5 @@ void vmm_work_clear(void)
         vmm_stream *stream = vmm.streams;
         vmm.streams = stream->next;
         free(stream);
-    }
-    while (vmm.blocks) {
-        vmm_block *block = vmm.blocks;
-        vmm.blocks = block->next;
-        if (block->device >= 0) {
-            free(block->start);
-        }
-        free(block);
     }
 }
