@@ -43,6 +43,7 @@ struct ga_space {
     uint64_t granule;
     uint32_t flags; /* GA_ARENA_* */
     int device;     /* -1: the host */
+    bool wants_cards;
     CUmemAllocationProp prop;
     size_t access_count;
     CUmemAccessDesc access[GA_CUDA_DEVICES]; /* who may read and write it, the device first */
@@ -64,6 +65,10 @@ ga_status ga_space_open(ga_space *space, const ga_arena_options *options);
 /* A device's, for memory of other processes alone (GA_ARENA_SHARE_FD): no chunk is made. Errors as
  * above. */
 ga_status ga_space_open_guest(ga_space *space, int device);
+
+/* Let network cards at all chunks of a device from now on (GA_ARENA_RDMA), if it can do that. A chunk
+ * that the driver refuses so is made without. Before any is made. */
+void ga_space_want_cards(ga_space *space);
 
 /* Addresses: at `wanted` or GA_ERR_NO_ROOM; wanted 0: anywhere, at a multiple of 2 MiB if they are
  * that many. GA_ERR_MEMORY where there are none. */

@@ -104,6 +104,18 @@ static ga_status device_unreserve(ga_space *space, uintptr_t base, uint64_t size
 
 /* ---- chunks ------------------------------------------------------------------------------ */
 
+static ga_status create_chunk(const ga_cuda_driver *driver, const ga_space *space, uint64_t size,
+                              CUmemGenericAllocationHandle *handle)
+{
+    ga_status status = GA_CUDA_CALL(driver, cuMemCreate, handle, size, &space->prop, 0);
+    if (status == GA_OK || status == GA_ERR_MEMORY || !space->wants_cards) {
+        return status;
+    }
+    CUmemAllocationProp plain = space->prop;
+    plain.allocFlags.gpuDirectRDMACapable = 0;
+    return GA_CUDA_CALL(driver, cuMemCreate, handle, size, &plain, 0);
+}
+
 static ga_status device_create(const ga_space *space, uint64_t size, uint64_t *chunk)
 {
     ga_cuda_scope scope;
@@ -112,7 +124,7 @@ static ga_status device_create(const ga_space *space, uint64_t size, uint64_t *c
     if (status != GA_OK) {
         return status;
     }
-    status = GA_CUDA_CALL(scope.driver, cuMemCreate, &handle, size, &space->prop, 0);
+    status = create_chunk(scope.driver, space, size, &handle);
     ga_cuda_leave(&scope);
     *chunk = handle;
     return status == GA_OK ? GA_OK
@@ -382,6 +394,33 @@ static void describe_chunks(ga_space *space)
         .location = {CU_MEM_LOCATION_TYPE_DEVICE, space->device},
         .allocFlags = {.gpuDirectRDMACapable = flags & GA_ARENA_RDMA ? 1 : 0},
     };
+}
+
+static bool can_have_cards(const ga_cuda_driver *driver, const ga_space *space)
+{
+    CUdevice device;
+    size_t granule = 0;
+    return GA_CUDA_CALL(driver, cuDeviceGet, &device, space->device) == GA_OK &&
+           check_abilities(driver, device, GA_ARENA_RDMA) == GA_OK &&
+           GA_CUDA_CALL(driver, cuMemGetAllocationGranularity, &granule, &space->prop,
+                        CU_MEM_ALLOC_GRANULARITY_MINIMUM) == GA_OK &&
+           space->granule % granule == 0;
+}
+
+void ga_space_want_cards(ga_space *space)
+{
+    ga_cuda_scope scope;
+    if (ga_cuda_enter(&scope, space->device) != GA_OK) {
+        return;
+    }
+    space->prop.allocFlags.gpuDirectRDMACapable = 1;
+    space->wants_cards = can_have_cards(scope.driver, space);
+    if (!space->wants_cards) {
+        space->prop.allocFlags.gpuDirectRDMACapable = 0;
+        ga_log(GA_LOG_DEBUG, "device %d: no memory for network cards: %s", space->device,
+               ga_error_text());
+    }
+    ga_cuda_leave(&scope);
 }
 
 /* Drivers that can do it in principle refuse sharing where they are not set up for it. */

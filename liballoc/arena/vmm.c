@@ -22,7 +22,8 @@ enum {
     OPTION_CHUNK,
     OPTION_CACHE,
     OPTION_FREE,
-    OPTION_SHARE
+    OPTION_SHARE,
+    OPTION_RDMA
 };
 
 enum {
@@ -33,6 +34,12 @@ enum {
 enum {
     SHARE_NONE = 0,
     SHARE_FD
+};
+
+enum {
+    RDMA_OFF = 0,
+    RDMA_ON,
+    RDMA_AUTO
 };
 
 enum {
@@ -105,10 +112,17 @@ static ga_status open_space(ga_vmm *vmm, const ga_open_args *args)
     ga_space *space = &vmm->pool.space;
     ga_arena_options options = {
         .options_size = sizeof options, .place = args->place, .device = args->device};
+    int rdma = args->values[OPTION_RDMA].choice;
     if (args->values[OPTION_SHARE].choice == SHARE_FD) {
-        options.flags = GA_ARENA_SHARE_FD;
+        options.flags |= GA_ARENA_SHARE_FD;
+    }
+    if (rdma == RDMA_ON) {
+        options.flags |= GA_ARENA_RDMA;
     }
     ga_status status = ga_space_open(space, &options);
+    if (status == GA_OK && rdma == RDMA_AUTO && args->place == GA_PLACE_DEVICE) {
+        ga_space_want_cards(space);
+    }
     if (args->place == GA_PLACE_HOST && space->granule < HOST_GRANULE) {
         space->granule = HOST_GRANULE;
     }
@@ -429,6 +443,8 @@ static void vmm_fork_child(void *state)
 
 static const char *const free_choices[] = {[FREE_WAIT] = "wait", [FREE_NOW] = "now", NULL};
 static const char *const share_choices[] = {[SHARE_NONE] = "none", [SHARE_FD] = "fd", NULL};
+static const char *const rdma_choices[] = {
+    [RDMA_OFF] = "off", [RDMA_ON] = "on", [RDMA_AUTO] = "auto", NULL};
 static const char *const none[] = {"none", NULL};
 static const char *const caches[] = {"auto", "wide", NULL};
 
@@ -464,6 +480,12 @@ static const ga_option options[] = {
                       .fallback = "none",
                       .help = "fd: other processes may map its memory, on a device",
                       .choices = share_choices},
+    [OPTION_RDMA] = {.name = "rdma",
+                     .type = GA_OPTION_ENUM,
+                     .fallback = "off",
+                     .help = "on: network cards may read and write its memory, on a device "
+                             "(GPUDirect); auto: where the device can do that",
+                     .choices = rdma_choices},
 };
 
 const ga_backend ga_vmm_backend = {

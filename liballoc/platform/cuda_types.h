@@ -28,6 +28,7 @@ typedef int CUpointer_attribute;
 typedef int CUmemPool_attribute;
 typedef int CUmemAllocationGranularity_flags;
 typedef int CUmemAllocationHandleType;
+typedef int CUmemRangeHandleType;
 typedef int CUlimit;
 
 enum {
@@ -68,10 +69,13 @@ enum {
 enum {
     CU_POINTER_ATTRIBUTE_CONTEXT = 1,
     CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
+    CU_POINTER_ATTRIBUTE_SYNC_MEMOPS = 6,
+    CU_POINTER_ATTRIBUTE_BUFFER_ID = 7,
     CU_POINTER_ATTRIBUTE_IS_MANAGED = 8,
     CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9,
     CU_POINTER_ATTRIBUTE_RANGE_START_ADDR = 11,
     CU_POINTER_ATTRIBUTE_RANGE_SIZE = 12,
+    CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE = 15,
     CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE = 17
 };
 
@@ -98,6 +102,10 @@ enum {
 };
 
 enum {
+    CU_CTX_SYNC_MEMOPS = 0x80
+};
+
+enum {
     CU_LIMIT_MALLOC_HEAP_SIZE = 2
 };
 
@@ -110,7 +118,8 @@ enum {
     CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3,
     CU_MEM_HANDLE_TYPE_NONE = 0,
     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR = 1,
-    CU_MEM_HANDLE_TYPE_FABRIC = 8
+    CU_MEM_HANDLE_TYPE_FABRIC = 8,
+    CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD = 1
 };
 
 typedef struct CUmemLocation {

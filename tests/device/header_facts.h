@@ -35,10 +35,13 @@
     X(CU_MEMORYTYPE_DEVICE)                                                                        \
     X(CU_POINTER_ATTRIBUTE_CONTEXT)                                                                \
     X(CU_POINTER_ATTRIBUTE_MEMORY_TYPE)                                                            \
+    X(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)                                                            \
+    X(CU_POINTER_ATTRIBUTE_BUFFER_ID)                                                              \
     X(CU_POINTER_ATTRIBUTE_IS_MANAGED)                                                             \
     X(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)                                                         \
     X(CU_POINTER_ATTRIBUTE_RANGE_START_ADDR)                                                       \
     X(CU_POINTER_ATTRIBUTE_RANGE_SIZE)                                                             \
+    X(CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE)                                             \
     X(CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE)                                                         \
     X(CU_STREAM_CAPTURE_STATUS_NONE)                                                               \
     X(CU_GET_PROC_ADDRESS_LEGACY_STREAM)                                                           \

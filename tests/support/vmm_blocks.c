@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static vmm_block *block_at(uintptr_t address)
+vmm_block *vmm_block_at(uintptr_t address)
 {
     for (vmm_block *b = vmm.blocks; b; b = b->next) {
         if (address >= (uintptr_t)b->start && address - (uintptr_t)b->start < b->size) {
@@ -22,7 +22,7 @@ static void add_block(char *start, size_t size, int device)
 {
     vmm_block *block = malloc(sizeof *block);
     VMM_REQUIRE(start && block);
-    *block = (vmm_block){start, size, device, vmm.blocks};
+    *block = (vmm_block){start, size, device, ++vmm.last_id, false, vmm.blocks};
     vmm.blocks = block;
 }
 
@@ -96,7 +96,7 @@ static CUresult host_unregister(void *start)
 static CUresult host_pointer(CUdeviceptr *pointer, void *block, unsigned flags)
 {
     VMM_CALL(cuMemHostGetDevicePointer)
-    const vmm_block *found = block_at((uintptr_t)block);
+    const vmm_block *found = vmm_block_at((uintptr_t)block);
     *pointer = (uintptr_t)block;
     return !flags && found && found->device < 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -104,7 +104,7 @@ static CUresult host_pointer(CUdeviceptr *pointer, void *block, unsigned flags)
 static CUresult address_range(CUdeviceptr *base, size_t *size, CUdeviceptr pointer)
 {
     VMM_CALL(cuMemGetAddressRange)
-    const vmm_block *block = block_at(pointer);
+    const vmm_block *block = vmm_block_at(pointer);
     const vmm_mapping *mapping = vmm_mapping_at(pointer);
     if (!block && !mapping) {
         return CUDA_ERROR_INVALID_VALUE;
@@ -117,7 +117,7 @@ static CUresult address_range(CUdeviceptr *base, size_t *size, CUdeviceptr point
 /* 0 for pointers that are not ours, as the real one does. */
 static void describe(CUpointer_attribute attribute, void *value, CUdeviceptr pointer)
 {
-    const vmm_block *block = block_at(pointer);
+    const vmm_block *block = vmm_block_at(pointer);
     const vmm_mapping *mapping = vmm_mapping_at(pointer);
     int on = block ? block->device : mapping ? mapping->chunk->device : -1;
     int answer = 0;
@@ -125,10 +125,18 @@ static void describe(CUpointer_attribute attribute, void *value, CUdeviceptr poi
         *(CUmemoryPool *)value = NULL;
         return;
     }
+    if (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID) {
+        *(uint64_t *)value = block ? block->id : mapping ? mapping->chunk->id : 0;
+        return;
+    }
     if (attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE) {
         answer = on >= 0 ? CU_MEMORYTYPE_DEVICE : block ? 1 : 0;
     } else if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) {
         answer = on >= 0 ? on : 0;
+    } else if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
+        answer = block && block->synchronous;
+    } else if (attribute == CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE) {
+        answer = block ? on >= 0 && vmm.options.rdma : mapping && mapping->chunk->rdma;
     }
     *(int *)value = answer;
 }
@@ -141,6 +149,20 @@ static CUresult pointer_attributes(unsigned count, CUpointer_attribute *attribut
         describe(attributes[i], values[i], pointer);
     }
     return CUDA_SUCCESS;
+}
+
+CUresult vmm_driver_set_synchronous(CUdeviceptr pointer, bool on)
+{
+    CUresult result = CUDA_SUCCESS;
+    vmm_lock();
+    vmm_block *block = vmm_block_at(pointer);
+    if (block && block->device >= 0) {
+        block->synchronous = on;
+    } else {
+        result = vmm_mapping_at(pointer) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+    }
+    vmm_unlock(NULL);
+    return result;
 }
 
 /* ---- begin and end ----------------------------------------------------------------------- */

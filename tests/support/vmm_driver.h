@@ -103,6 +103,14 @@ void vmm_driver_shut_down(void);
 void vmm_driver_hold(CUstream stream);
 void vmm_driver_let_go(CUstream stream);
 
+/* cuPointerSetAttribute(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS): refused for memory that is mapped. */
+CUresult vmm_driver_set_synchronous(CUdeviceptr pointer, bool on);
+
+/* cuMemGetHandleForAddressRange(CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD): whole pages of one block, or
+ * of memory that is mapped without a gap, of one device and made alike for network cards. The
+ * descriptor is of a file of that size, and nothing more. */
+CUresult vmm_driver_dma_buf(int *file, CUdeviceptr start, size_t size);
+
 /* Whether the devices that `access` has bits for may use all of [start, start + size). */
 bool vmm_driver_accessible(const void *start, size_t size, unsigned access);
 

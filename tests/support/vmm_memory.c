@@ -236,6 +236,8 @@ static CUresult create(CUmemGenericAllocationHandle *handle, size_t size,
     chunk->size = size;
     chunk->handles = 1;
     chunk->types = prop->requestedHandleTypes;
+    chunk->rdma = prop->allocFlags.gpuDirectRDMACapable;
+    chunk->id = ++vmm.last_id;
     place_chunk(chunk);
     chunk->identity = chunk->types ? identity_of(chunk->file, &size) : 0;
     add_chunk(chunk);
@@ -292,6 +294,7 @@ static vmm_chunk *foreign_chunk(int file, ino_t identity, size_t size)
     chunk->size = size;
     chunk->file = fcntl(file, F_DUPFD_CLOEXEC, 0);
     chunk->identity = identity;
+    chunk->id = ++vmm.last_id;
     chunk->foreign = true;
     add_chunk(chunk);
     return chunk;
@@ -458,6 +461,39 @@ bool vmm_driver_accessible(const void *start, size_t size, unsigned access)
     }
     vmm_unlock(NULL);
     return at >= end;
+}
+
+/* Mapped without a gap, made alike, of one device. */
+static bool is_uniform(uintptr_t start, size_t size)
+{
+    const vmm_mapping *first = vmm_mapping_at(start);
+    const vmm_mapping *m = first;
+    uintptr_t end = start + size;
+    while (m && m->chunk->rdma && m->chunk->device == first->chunk->device &&
+           m->start + m->size < end) {
+        m = vmm_mapping_at(m->start + m->size);
+    }
+    return m && m->chunk->rdma && m->chunk->device == first->chunk->device;
+}
+
+CUresult vmm_driver_dma_buf(int *file, CUdeviceptr start, size_t size)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    vmm_lock();
+    const vmm_block *block = vmm_block_at(start);
+    bool whole =
+        block ? size <= block->size - (start - (uintptr_t)block->start) : is_uniform(start, size);
+    bool can = vmm.options.rdma;
+    vmm_unlock(NULL);
+    if (!size || start % page || size % page || !whole) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (!can) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    *file = memfd_create("vmm_driver dma-buf", MFD_CLOEXEC);
+    return *file >= 0 && ftruncate(*file, (off_t)size) == 0 ? CUDA_SUCCESS
+                                                            : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* ---- begin and end ----------------------------------------------------------------------- */

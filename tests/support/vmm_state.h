@@ -72,7 +72,9 @@ typedef struct vmm_chunk {
     size_t size;
     unsigned handles, mappings;
     int types; /* CU_MEM_HANDLE_TYPE_* that it can be exported as */
-    int file;  /* the device's, or its own where it can be exported */
+    bool rdma; /* network cards may reach it */
+    uint64_t id;
+    int file; /* the device's, or its own where it can be exported */
     off_t offset;
     ino_t identity; /* of its own file */
     bool foreign;   /* another process's, whose memory it counts against */
@@ -99,6 +101,8 @@ typedef struct vmm_block {
     char *start;
     size_t size;
     int device; /* -1: pinned host memory */
+    uint64_t id;
+    bool synchronous; /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
     struct vmm_block *next;
 } vmm_block;
 
@@ -113,6 +117,7 @@ typedef struct vmm_state {
     vmm_stream *streams;
     struct CUevent_st *events;
     uint64_t waits;
+    uint64_t last_id; /* of a chunk or block, CU_POINTER_ATTRIBUTE_BUFFER_ID */
 } vmm_state;
 
 extern vmm_state vmm;
@@ -155,8 +160,9 @@ void vmm_kernels_clear(void);
 /* End all work of a device, or of all (-1): a wait. */
 void vmm_finish(int device);
 
-/* Whose mapped memory a pointer lies in; NULL: nobody's. */
+/* Whose mapped memory, and which block, a pointer lies in; NULL: nobody's. */
 const vmm_mapping *vmm_mapping_at(uintptr_t address);
+vmm_block *vmm_block_at(uintptr_t address);
 
 #define VMM_REQUIRE(condition) vmm_require((condition), #condition, __func__)
 void vmm_require(bool condition, const char *text, const char *function);

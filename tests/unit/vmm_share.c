@@ -193,3 +193,74 @@ Test(vmm_share, calls_that_fail_often)
         fail_everywhere(more, 10);
     }
 }
+
+/* ---- network cards ------------------------------------------------------------------------ */
+
+/* Whether they reach a block, by what the driver says of it. */
+static bool cards_reach(const void *block)
+{
+    const ga_cuda_driver *driver;
+    CUpointer_attribute wanted = CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE;
+    int can = -1;
+    void *value = &can;
+    assert_ok(ga_cuda_driver_get(&driver));
+    cr_assert_eq(driver->cuPointerGetAttributes(1, &wanted, &value, (CUdeviceptr)block), 0);
+    cr_assert(can == 0 || can == 1);
+    return can == 1;
+}
+
+static void check_cards(bool device_can, const char *spec, bool reach)
+{
+    ga_heap *heap = vmm_open(&(vmm_driver_options){.rdma = device_can}, spec);
+    static const size_t sizes[] = {1, 300000, 2 * MIB, 40 * MIB};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        char *block = vmm_take(heap, sizes[i]);
+        cr_assert_eq(cards_reach(block), reach, "%s, %zu bytes", spec, sizes[i]);
+        cr_assert_eq(cards_reach(block + sizes[i] - 1), reach);
+        assert_ok(ga_free(heap, block));
+    }
+    vmm_end(heap);
+}
+
+Test(vmm_share, network_cards)
+{
+    check_cards(true, "vmm", false);
+    check_cards(true, "vmm:rdma=off", false);
+    check_cards(true, "vmm:rdma=on", true);
+    check_cards(true, "vmm:rdma=on,share=fd,chunk=2M", true);
+    check_cards(true, "vmm:rdma=auto", true);
+    check_cards(true, "vmm:rdma=auto,share=fd", true);
+    check_cards(false, "vmm:rdma=auto", false);
+    check_cards(false, "vmm:rdma=auto,share=fd", false);
+}
+
+/* A device that cannot; a driver that refuses what its device says it can; the host. */
+Test(vmm_share, network_cards_refused)
+{
+    ga_heap *heap;
+    vmm_driver_start(NULL);
+    assert_fails(ga_heap_open(&heap, GA_PLACE_DEVICE, 0, "vmm:rdma=on"), GA_ERR_DEVICE,
+                 "vmm: device 0 cannot let network cards at mapped memory (GA_ARENA_RDMA)");
+    vmm_driver_stop();
+    vmm_driver_start(&(vmm_driver_options){.rdma = true});
+    vmm_driver_fail("cuMemCreate", 1, CUDA_ERROR_NOT_SUPPORTED);
+    cr_assert_eq(ga_heap_open(&heap, GA_PLACE_DEVICE, 0, "vmm:rdma=on"), GA_ERR_DEVICE);
+    assert_ok(ga_heap_open(&heap, GA_PLACE_DEVICE, 0, "vmm:rdma=auto"));
+    vmm_driver_fail("cuMemCreate", 1, CUDA_ERROR_NOT_SUPPORTED);
+    void *without = vmm_take(heap, 40 * MIB);
+    void *with = vmm_take(heap, 80 * MIB);
+    cr_assert(!cards_reach(without) && cards_reach(with));
+    vmm_driver_fail("cuMemCreate", 1, CUDA_ERROR_OUT_OF_MEMORY); /* that is no refusal */
+    uint64_t before = vmm_driver_calls("cuMemCreate");
+    void *none;
+    cr_assert_eq(ga_alloc(heap, 300 * MIB, 0, &none), GA_ERR_MEMORY);
+    cr_assert_eq(vmm_driver_calls("cuMemCreate"), before + 1);
+    assert_ok(ga_free(heap, without));
+    assert_ok(ga_free(heap, with));
+    vmm_end(heap);
+    cr_assert_neq(ga_heap_open(&heap, GA_PLACE_HOST, 0, "vmm:rdma=on"), GA_OK);
+    assert_ok(ga_heap_open(&heap, GA_PLACE_HOST, 0, "vmm:rdma=auto"));
+    assert_ok(ga_heap_close(heap));
+    assert_fails(ga_heap_open(&heap, GA_PLACE_DEVICE, 0, "vmm:rdma=yes"), GA_ERR_SPEC,
+                 "vmm: rdma: expected one of off, on, auto, got \"yes\"");
+}
