@@ -9,6 +9,7 @@
 #include "lookup.h"
 #include "next.h"
 #include "pinned.h"
+#include "rdma.h"
 #include "served.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -103,9 +104,11 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr po
     return result;
 }
 
-static bool is_ours(CUpointer_attribute attribute)
+static bool may_be_ours(CUpointer_attribute attribute)
 {
     return attribute == CU_POINTER_ATTRIBUTE_CONTEXT ||
+           attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ||
+           attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID ||
            attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR ||
            attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE;
 }
@@ -120,26 +123,38 @@ static void correct_attribute(const ga_cuda_block *block, CUpointer_attribute at
         *(size_t *)value = block->size;
     } else if (attribute == CU_POINTER_ATTRIBUTE_CONTEXT && !*(CUcontext *)value) {
         *(CUcontext *)value = ga_cuda_primary(block->device);
+    } else if (ga_cuda_rdma_knows(block, attribute)) {
+        ga_cuda_rdma_correct(block, attribute, value);
     }
+}
+
+/* What the driver may refuse to tell of memory that is mapped, and we can. */
+static bool can_tell(const ga_cuda_block *block, CUpointer_attribute attribute, CUresult result)
+{
+    return (attribute == CU_POINTER_ATTRIBUTE_CONTEXT && result == CUDA_ERROR_INVALID_VALUE) ||
+           (ga_cuda_rdma_knows(block, attribute) &&
+            (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_NOT_SUPPORTED));
 }
 
 EXPORT attribute_fn cuPointerGetAttribute;
 
-/* Of memory that is mapped the driver may refuse to tell a context, and we can. */
 CUresult cuPointerGetAttribute(void *value, CUpointer_attribute attribute, CUdeviceptr pointer)
 {
     attribute_fn *next = NEXT(attribute_fn, cuPointerGetAttribute);
     ga_cuda_block block;
     ga_cuda_count(GA_HOOK_cuPointerGetAttribute);
     CUresult result = next ? next(value, attribute, pointer) : ga_cuda_next_missing();
-    if (value && is_ours(attribute) && find_block(pointer, &block)) {
-        if (attribute == CU_POINTER_ATTRIBUTE_CONTEXT && result == CUDA_ERROR_INVALID_VALUE) {
+    if (!value || !may_be_ours(attribute) || !find_block(pointer, &block)) {
+        return result;
+    }
+    if (can_tell(&block, attribute, result)) {
+        if (attribute == CU_POINTER_ATTRIBUTE_CONTEXT) {
             *(CUcontext *)value = NULL;
-            result = CUDA_SUCCESS;
         }
-        if (result == CUDA_SUCCESS) {
-            correct_attribute(&block, attribute, value);
-        }
+        result = CUDA_SUCCESS;
+    }
+    if (result == CUDA_SUCCESS) {
+        correct_attribute(&block, attribute, value);
     }
     return result;
 }

@@ -196,6 +196,35 @@ bool ga_cuda_blocks_find(ga_cuda_blocks *in, CUdeviceptr address, ga_cuda_block 
     return found;
 }
 
+void ga_cuda_blocks_mark(ga_cuda_blocks *in, const ga_cuda_block *block, bool synchronous)
+{
+    pthread_mutex_lock(&in->lock);
+    node **at = link_of(in, block->start);
+    if (*at && (*at)->block.number == block->number) {
+        (*at)->block.synchronous = synchronous;
+    }
+    pthread_mutex_unlock(&in->lock);
+}
+
+static bool any_marked(const node *tree, int device)
+{
+    bool marked = false;
+    while (tree && !marked) {
+        marked = (tree->block.synchronous && tree->block.device == device) ||
+                 any_marked(tree->left, device);
+        tree = tree->right;
+    }
+    return marked;
+}
+
+bool ga_cuda_blocks_any_marked(ga_cuda_blocks *in, int device)
+{
+    pthread_mutex_lock(&in->lock);
+    bool marked = any_marked(in->root, device);
+    pthread_mutex_unlock(&in->lock);
+    return marked;
+}
+
 void ga_cuda_blocks_lock(ga_cuda_blocks *in)
 {
     pthread_mutex_lock(&in->lock);

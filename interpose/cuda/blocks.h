@@ -18,6 +18,8 @@ typedef struct ga_cuda_block {
     int device;
     unsigned generation; /* of the device's heap; 0: the driver served it. Pinned: its flags */
     bool drivers;        /* freed by the driver, under this address */
+    bool synchronous;    /* synchronous work on it synchronizes (rdma.h) */
+    uint64_t number;     /* CU_POINTER_ATTRIBUTE_BUFFER_ID; 0: the driver's */
 } ga_cuda_block;
 
 /* A set of blocks that do not overlap. */
@@ -54,6 +56,12 @@ bool ga_cuda_blocks_take_first(ga_cuda_blocks *in, ga_cuda_block *out);
 
 /* The block that holds an address. */
 bool ga_cuda_blocks_find(ga_cuda_blocks *in, CUdeviceptr address, ga_cuda_block *out);
+
+/* Set or clear its mark `synchronous`; nothing where that block is gone. */
+void ga_cuda_blocks_mark(ga_cuda_blocks *in, const ga_cuda_block *block, bool synchronous);
+
+/* Whether a block of the device has that mark. */
+bool ga_cuda_blocks_any_marked(ga_cuda_blocks *in, int device);
 
 /* Around fork(2). */
 void ga_cuda_blocks_lock(ga_cuda_blocks *in);

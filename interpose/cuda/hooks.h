@@ -41,8 +41,12 @@
     X(ANSWERS, cuMemGetInfo, 3020, cuMemGetInfo_v2, ANY, "our caches are free memory; limit=")     \
     X(ANSWERS, cuMemGetAddressRange, 3020, cuMemGetAddressRange_v2, ANY, "our block's")            \
     X(ANSWERS, cuPointerGetAttribute, 4000, cuPointerGetAttribute, ANY,                            \
-      "our block's start, size, context")                                                          \
+      "our block's start, size, context, SYNC_MEMOPS, number")                                     \
     X(ANSWERS, cuPointerGetAttributes, 7000, cuPointerGetAttributes, ANY, "the same")              \
+    X(ANSWERS, cuPointerSetAttribute, 6000, cuPointerSetAttribute, ANY,                            \
+      "SYNC_MEMOPS of our blocks")                                                                 \
+    X(ANSWERS, cuMemGetHandleForAddressRange, 11070, cuMemGetHandleForAddressRange, ANY,           \
+      "the driver's; why it has none for our block")                                               \
     X(WATCHES, cuStreamBeginCapture, 10000, cuStreamBeginCapture, LEGACY,                          \
       "the driver serves meanwhile")                                                               \
     X(WATCHES, cuStreamBeginCapture, 10000, cuStreamBeginCapture_ptsz, THREAD, "the same")         \
@@ -62,11 +66,15 @@
     X(WATCHES, cuDevicePrimaryCtxRelease, 7000, cuDevicePrimaryCtxRelease, ANY,                    \
       "contexts are looked at anew")                                                               \
     X(WATCHES, cuDevicePrimaryCtxRelease, 11000, cuDevicePrimaryCtxRelease_v2, ANY, "the same")    \
+    X(WATCHES, cuDevicePrimaryCtxSetFlags, 7000, cuDevicePrimaryCtxSetFlags, ANY,                  \
+      "what our blocks want of a context stays")                                                   \
+    X(WATCHES, cuDevicePrimaryCtxSetFlags, 11000, cuDevicePrimaryCtxSetFlags_v2, ANY, "the same")  \
+    X(WATCHES, cuCtxSetFlags, 12010, cuCtxSetFlags, ANY, "the same")                               \
     X(WATCHES, cuCtxDestroy, 4000, cuCtxDestroy_v2, ANY, "the same")                               \
     X(WATCHES, cuCtxEnablePeerAccess, 4000, cuCtxEnablePeerAccess, ANY,                            \
       "our blocks let the other device reach them")                                                \
     X(ANSWERS, cuIpcGetMemHandle, 4010, cuIpcGetMemHandle, ANY, "our block's, with ipc=handle")    \
-    X(ANSWERS, cuIpcOpenMemHandle, 4010, cuIpcOpenMemHandle, ANY,                                 \
+    X(ANSWERS, cuIpcOpenMemHandle, 4010, cuIpcOpenMemHandle, ANY,                                  \
       "a handle of ours: another process's block")                                                 \
     X(ANSWERS, cuIpcOpenMemHandle, 11000, cuIpcOpenMemHandle_v2, ANY, "the same")                  \
     X(ANSWERS, cuIpcCloseMemHandle, 4010, cuIpcCloseMemHandle, ANY, "the same")                    \
@@ -81,8 +89,6 @@
     X(PASSES, cuMemFree, 2000, cuMemFree, ANY, "of CUDA before 3.2")                               \
     X(PASSES, cuMemGetInfo, 2000, cuMemGetInfo, ANY, "of CUDA before 3.2")                         \
     X(PASSES, cuMemGetAddressRange, 2000, cuMemGetAddressRange, ANY, "of CUDA before 3.2")         \
-    X(PASSES, cuPointerSetAttribute, 6000, cuPointerSetAttribute, ANY,                             \
-      "what the driver keeps of a pointer")                                                        \
     X(PASSES, cuMemHostUnregister, 4000, cuMemHostUnregister, ANY, "pinned host memory")           \
     X(PASSES, cuArrayDestroy, 2000, cuArrayDestroy, ANY, "arrays")                                 \
     X(PASSES, cuMipmappedArrayDestroy, 5000, cuMipmappedArrayDestroy, ANY, "arrays")               \

@@ -352,7 +352,7 @@ static CUresult make_guest(const handle *wanted, int device, guest **out)
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     made->handle = *wanted;
-    made->block = (ga_cuda_block){0, wanted->size, device, 1, false};
+    made->block = (ga_cuda_block){.size = wanted->size, .device = device, .generation = 1};
     ga_status status = map_guest(made);
     if (status != GA_OK) {
         CUresult result = refused(status); /* before what follows has a sentence of its own */

@@ -40,6 +40,7 @@ CUresult ga_cuda_next_trouble(void);
     X(cuCtxPushCurrent_v2, (CUcontext context))                                                    \
     X(cuCtxPopCurrent_v2, (CUcontext *context))                                                    \
     X(cuCtxGetDevice, (CUdevice *device))                                                          \
+    X(cuCtxGetFlags, (unsigned *flags))                                                            \
     X(cuCtxSynchronize, (void))                                                                    \
     X(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned *flags, int *active))                 \
     X(cuDevicePrimaryCtxRetain, (CUcontext *context, CUdevice device))                             \

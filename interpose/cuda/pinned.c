@@ -242,7 +242,10 @@ static CUresult ask_twice(const call *c, size_t size)
 /* Without memory for the note it is the driver's alone. */
 static void note(const call *c, size_t size, int device)
 {
-    ga_cuda_block block = {(CUdeviceptr)(uintptr_t)*c->out, size, device, c->flags, false};
+    ga_cuda_block block = {.start = (CUdeviceptr)(uintptr_t)*c->out,
+                           .size = size,
+                           .device = device,
+                           .generation = c->flags};
     ga_cuda_blocks_put(&live, &block);
 }
 

@@ -22,6 +22,7 @@
 #include "lookup.h"
 #include "next.h"
 #include "pinned.h"
+#include "rdma.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -60,6 +61,7 @@ static void refuse(const char *source)
 
 static void fork_prepare(void)
 {
+    ga_cuda_rdma_lock();
     pthread_mutex_lock(&open_lock);
     ga_cuda_captures_lock();
     ga_cuda_blocks_lock(&ga_cuda_live);
@@ -74,6 +76,7 @@ static void fork_parent(void)
     ga_cuda_blocks_unlock(&ga_cuda_live);
     ga_cuda_captures_unlock();
     pthread_mutex_unlock(&open_lock);
+    ga_cuda_rdma_unlock();
 }
 
 /* Who wants it alone does not wait for ever; so no visit begins within another. */
@@ -96,6 +99,7 @@ static void fork_child(void)
     ga_cuda_blocks_unlock(&ga_cuda_live);
     ga_cuda_captures_child();
     pthread_mutex_unlock(&open_lock);
+    ga_cuda_rdma_unlock();
     init_locks();
 }
 
@@ -372,8 +376,13 @@ CUresult ga_cuda_take(const ga_cuda_visit *visit, size_t size, const CUstream *s
         ga_cuda_unuse(d, size);
         return status == GA_ERR_MEMORY ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_SUPPORTED;
     }
-    ga_cuda_block note = {(CUdeviceptr)(uintptr_t)block, size, visit->ordinal, d->generation,
-                          d->plain || d->own_pool};
+    bool drivers = d->plain || d->own_pool;
+    ga_cuda_block note = {.start = (CUdeviceptr)(uintptr_t)block,
+                          .size = size,
+                          .device = visit->ordinal,
+                          .generation = d->generation,
+                          .drivers = drivers,
+                          .number = drivers ? 0 : ga_cuda_rdma_number()};
     if (!ga_cuda_blocks_put(&ga_cuda_live, &note)) {
         ga_free(d->heap, block);
         ga_cuda_unuse(d, size);
@@ -387,7 +396,7 @@ CUresult ga_cuda_take(const ga_cuda_visit *visit, size_t size, const CUstream *s
  */
 void ga_cuda_note(const ga_cuda_visit *visit, CUdeviceptr start, size_t size)
 {
-    ga_cuda_block note = {start, size, visit->ordinal, 0, true};
+    ga_cuda_block note = {.start = start, .size = size, .device = visit->ordinal, .drivers = true};
     ga_cuda_blocks_put(&ga_cuda_live, &note);
 }
 

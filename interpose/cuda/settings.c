@@ -146,7 +146,8 @@ static size_t times_told(const ga_spec_layer *layer, const char *key)
 }
 
 /* What vmm does for us unless the spec says what it wants: it keeps more than by itself, since it
- * stands where a framework's cache would; and its memory can be shared, where that is asked for. */
+ * stands where a framework's cache would; its memory is for network cards, as the driver's is; and it
+ * can be shared, where that is asked for. */
 static void add_ours(const ga_cuda_settings *out, text *t, const ga_spec_layer *layer,
                      const char *before)
 {
@@ -155,6 +156,10 @@ static void add_ours(const ga_cuda_settings *out, text *t, const ga_spec_layer *
     }
     if (!times_told(layer, "cache")) {
         add(t, "%scache=wide", before);
+        before = ",";
+    }
+    if (!times_told(layer, "rdma")) {
+        add(t, "%srdma=auto", before);
         before = ",";
     }
     if (out->ipc == GA_CUDA_IPC_HANDLE && !times_told(layer, "share")) {

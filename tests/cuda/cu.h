@@ -52,6 +52,8 @@ typedef struct cu_handle {
       (void *value, CUpointer_attribute attribute, CUdeviceptr at))                                \
     X(attributes, "cuPointerGetAttributes", 0,                                                     \
       (unsigned n, CUpointer_attribute *attributes, void **values, CUdeviceptr at))                \
+    X(set_attribute, "cuPointerSetAttribute", 0,                                                   \
+      (const void *value, CUpointer_attribute attribute, CUdeviceptr at))                          \
     X(begin_capture, "cuStreamBeginCapture", 0, (CUstream stream, int mode))                       \
     X(end_capture, "cuStreamEndCapture", 0, (CUstream stream, void **graph))                       \
     X(ipc, "cuIpcGetMemHandle", 0, (void *handle, CUdeviceptr block))                              \

@@ -54,10 +54,12 @@ static void ask(CUdeviceptr block)
     CUdeviceptr base = 0;
     CUcontext context = NULL;
     size_t size = 0;
+    unsigned on = 1;
     check_told(cu.info(&size, &size));
     if (block) {
         cu.range(&base, &size, block); /* both may not know it then */
         cu.attribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, block);
+        check_told(cu.set_attribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block));
     }
 }
 

@@ -19,7 +19,6 @@ HOOK_LINE = re.compile(r'X\((\w+), (\w+), \d+, \w+, \w+,[ \\]*"([^"]*)"\)')
 # What is passed on, and the words of the page for it.
 GROUPS = {
     "of CUDA before 3.2": "forms of CUDA before 3.2",
-    "what the driver keeps of a pointer": "`cuPointerSetAttribute`",
     "pinned host memory": "pinned host memory",
     "arrays": "arrays",
     "the program's own addresses": "mappings",

@@ -23,6 +23,8 @@ SPECS = {
     "slab/vmm": ["heap"],
     "slab/cuda": ["driver"],
 }
+# What `rdma` is told: whose blocks the driver refuses SYNC_MEMOPS.
+REFUSED = {"async": ["context"], "vmm": ["context"], "slab/vmm": ["context"]}
 
 
 def with_options(spec: str, options: str) -> str:
@@ -219,6 +221,62 @@ class Serving(Case):
             self.assertEqual(outcome.stderr, "")
 
 
+class NetworkCards(Case):
+    def each(self, name: str, *specs: str, says: str = r"\A\Z", **options: str) -> None:
+        """Run a case of `rdma` under each spec, which are all of them where none is named."""
+        for spec in specs or SPECS:
+            with self.subTest(f"{name} {spec or 'without'}"):
+                outcome = self.passes("rdma", name, *REFUSED.get(spec, []), device=spec, quiet=False,
+                                      **options)
+                self.assertRegex(outcome.stderr, says)
+
+    def test_without_the_preload(self) -> None:
+        for name in ("answers", "wrong", "numbers", "flags", "elsewhere", "resets", "pages",
+                     "no_pages"):
+            self.passes("rdma", name, preload=False)
+        self.passes("rdma", "no_cards", preload=False, STAND_IN_NO_RDMA="1")
+
+    def test_answers(self) -> None:
+        self.each("answers")
+        self.each("wrong")
+        self.each("neighbours", "vmm", "slab/vmm", "slab/cuda")
+        self.each("numbers", "", "cuda", "vmm", "slab/vmm", "slab/cuda")  # a pool's are the driver's
+
+    def test_contexts(self) -> None:
+        for name in ("flags", "elsewhere", "resets", "forked"):
+            self.each(name)
+        for name in ("earlier", "captured", "fails"):
+            self.each(name, *REFUSED)
+        self.each("two_devices", "", "vmm", "slab/vmm", "cuda", STAND_IN_DEVICES="2")
+
+    def test_cards_and_threads(self) -> None:
+        self.each("threads", *REFUSED)
+
+    def test_descriptors(self) -> None:
+        self.each("pages")
+        self.each("pages", "vmm:chunk=2M")  # blocks of several chunks
+        self.each("no_pages", "", "cuda", "async")
+        pages = r"\Agpualloc: cuMemGetHandleForAddressRange: expected whole pages .*\n\Z"
+        self.each("no_pages", "vmm", "slab/vmm", says=pages)
+
+    def test_memory_that_cards_do_not_reach(self) -> None:
+        """It can still have SYNC_MEMOPS; who asks for a descriptor is told why there is none."""
+        why = r"\Agpualloc: cuMemGetHandleForAddressRange: network cards do not reach a block .*\n\Z"
+        for spec, cards in (("vmm:rdma=off", {}), ("vmm", {"STAND_IN_NO_RDMA": "1"}),
+                            ("slab/vmm:rdma=off", {})):
+            with self.subTest(f"{spec} {cards}"):
+                self.passes("rdma", "answers", "context", "unreached", device=spec, **cards)
+                outcome = self.passes("rdma", "no_cards", device=spec, quiet=False, **cards)
+                self.assertRegex(outcome.stderr, why)
+        outcome = self.passes("serving", "blocks", "driver", device="vmm:rdma=on", quiet=False,
+                              STAND_IN_NO_RDMA="1")
+        self.assertRegex(outcome.stderr, r"\Agpualloc: .*network cards.* driver's own allocator\n\Z")
+
+    def test_old_driver(self) -> None:
+        self.each("old_driver", "vmm", driver=LIBCUDA_BETWEEN,
+                  says=r"\Agpualloc: cuPointerSetAttribute: .* CUDA 12.1 or later\n\Z")
+
+
 class Settings(Case):
     WRONG = [
         ("bogus", "unknown backend"),
@@ -232,6 +290,7 @@ class Settings(Case):
         ("cuda:pinned=much", "pinned: expected a size"),
         ("cuda:pinned", "pinned: expected a size"),
         ("vmm:free=later", "free"),
+        ("vmm:rdma=yes", "rdma"),
         ("jemalloc", "jemalloc"),
         ("vmm:", "column"),
         ("vmm/ipc=compat", "column"),

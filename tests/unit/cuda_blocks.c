@@ -32,7 +32,8 @@ static void check(size_t place, size_t offset)
 
 static void put(size_t place, size_t size)
 {
-    ga_cuda_block block = {start_of(place), size, (int)(place % 3), 1, false};
+    ga_cuda_block block = {
+        .start = start_of(place), .size = size, .device = (int)(place % 3), .generation = 1};
     cr_assert(ga_cuda_blocks_put(&ga_cuda_live, &block));
     sizes[place] = size;
 }
@@ -69,7 +70,7 @@ Test(cuda_blocks, like_a_list)
 Test(cuda_blocks, in_order)
 {
     for (size_t i = 0; i < 100000; i++) {
-        ga_cuda_block block = {0x1000 + i * 16, 16, 0, 1, false};
+        ga_cuda_block block = {.start = 0x1000 + i * 16, .size = 16, .generation = 1};
         cr_assert(ga_cuda_blocks_put(&ga_cuda_live, &block));
     }
     for (size_t i = 0; i < 100000; i++) {
@@ -98,7 +99,7 @@ Test(cuda_blocks, of_a_device)
 /* One of the driver's is taken once, and known as going until it is gone or stands there anew. */
 Test(cuda_blocks, going)
 {
-    const ga_cuda_block block = {0x1000, 16, 0, 1, true};
+    const ga_cuda_block block = {.start = 0x1000, .size = 16, .generation = 1, .drivers = true};
     ga_cuda_block found;
     cr_assert(ga_cuda_blocks_put(&ga_cuda_live, &block));
     cr_assert(!ga_cuda_blocks_is_going(&ga_cuda_live, 0x1000));

@@ -60,7 +60,8 @@ static uint64_t number_in(const char *variable)
 static void begin(void)
 {
     vmm_driver_options options = {.devices = (int)number_in("STAND_IN_DEVICES"),
-                                  .memory = number_in("STAND_IN_MEMORY")};
+                                  .memory = number_in("STAND_IN_MEMORY"),
+                                  .rdma = !number_in("STAND_IN_NO_RDMA")};
     vmm_driver_start(&options);
 }
 
@@ -236,9 +237,57 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
     return result;
 }
 
+/* ---- their flags --------------------------------------------------------------------------- */
+
+static unsigned flags_of[VMM_DRIVER_DEVICES + 1]; /* the last: of those that are no device's own */
+
+/* Of the current context; NULL: there is none. */
+static unsigned *current_flags(void)
+{
+    CUcontext current = NULL;
+    CUdevice device;
+    if (cuCtxGetCurrent(&current) != CUDA_SUCCESS || !current ||
+        cuCtxGetDevice(&device) != CUDA_SUCCESS) {
+        return NULL;
+    }
+    return &flags_of[current == stack.other ? VMM_DRIVER_DEVICES : device];
+}
+
+STAND_IN_API CUresult cuCtxGetFlags(unsigned *flags);
+
+CUresult cuCtxGetFlags(unsigned *flags)
+{
+    CUresult result = stand_in_arrive(true);
+    const unsigned *current = result == CUDA_SUCCESS ? current_flags() : NULL;
+    if (current) {
+        *flags = __atomic_load_n(current, __ATOMIC_RELAXED);
+    }
+    return result == CUDA_SUCCESS && !current ? CUDA_ERROR_INVALID_CONTEXT : result;
+}
+
+static CUresult set_flags(WORDS)
+{
+    unsigned *current = current_flags();
+    if (!current || a & ~(stand_in_word)0xff) {
+        return current ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_CONTEXT;
+    }
+    __atomic_store_n(current, (unsigned)a, __ATOMIC_RELAXED);
+    return CUDA_SUCCESS;
+}
+
+static CUresult set_primary_flags(WORDS)
+{
+    if ((int)a < 0 || (int)a >= device_count() || b & ~(stand_in_word)0xff) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    __atomic_store_n(&flags_of[a], (unsigned)b, __ATOMIC_RELAXED);
+    return CUDA_SUCCESS;
+}
+
 static CUresult reset(WORDS)
 {
     vmm_driver_destroy_context((CUdevice)a);
+    __atomic_store_n(&flags_of[a], 0, __ATOMIC_RELAXED);
     stand_in_unpin();
     __atomic_store_n(&active[a], 0, __ATOMIC_RELAXED);
     return CUDA_SUCCESS;
@@ -363,6 +412,7 @@ static CUresult stream_destroy(WORDS)
 STAND_IN_API CUresult cuStreamIsCapturing(CUstream stream, int *status);
 STAND_IN_API CUresult cuStreamGetCtx(CUstream stream, CUcontext *context);
 STAND_IN_API CUresult cuCtxSynchronize(void);
+STAND_IN_API CUresult cuStreamSynchronize(CUstream stream);
 STAND_IN_API CUresult cuEventQuery(CUevent event);
 STAND_IN_API CUresult cuCtxRecordEvent(CUcontext context, CUevent event);
 
@@ -384,6 +434,13 @@ CUresult cuCtxSynchronize(void)
     CUresult result = stand_in_arrive(true);
     result = result == CUDA_SUCCESS ? stand_in_unsafe(true) : result;
     return result == CUDA_SUCCESS ? stand_in_table.cuCtxSynchronize() : result;
+}
+
+CUresult cuStreamSynchronize(CUstream stream)
+{
+    CUresult result = stand_in_arrive(true);
+    result = result == CUDA_SUCCESS ? stand_in_unsafe(false) : result;
+    return result == CUDA_SUCCESS ? stand_in_table.cuStreamSynchronize(stream) : result;
 }
 
 CUresult cuCtxRecordEvent(CUcontext context, CUevent event)
@@ -419,6 +476,9 @@ stand_in_function *stand_in_own_context(const char *symbol)
         {"cuStreamDestroy_v2", stream_destroy},
         {"cuDevicePrimaryCtxReset", reset},
         {"cuDevicePrimaryCtxReset_v2", reset},
+        {"cuDevicePrimaryCtxSetFlags", set_primary_flags},
+        {"cuDevicePrimaryCtxSetFlags_v2", set_primary_flags},
+        {"cuCtxSetFlags", set_flags},
         {"cuCtxDestroy_v2", done},
         {"cuCtxEnablePeerAccess", done},
         {"cuMemPoolSetAttribute", done},

@@ -400,6 +400,24 @@ static CUresult pointer_attribute(WORDS)
     return CUDA_SUCCESS;
 }
 
+/* Neither for memory that is mapped nor for a pool's. */
+static CUresult set_attribute(WORDS)
+{
+    if (!a || b != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    return pool_of(c) ? CUDA_ERROR_NOT_SUPPORTED
+                      : vmm_driver_set_synchronous(c, *(const unsigned *)a);
+}
+
+static CUresult range_handle(WORDS)
+{
+    if (!a || d != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || e > 1) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    return vmm_driver_dma_buf((int *)a, b, c);
+}
+
 static CUresult ipc_close(WORDS)
 {
     return a >> 12 == 7 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -460,6 +478,7 @@ static const struct {
 } findable[] = {
     GA_CUDA_FUNCTIONS(FUNCTION) GA_CUDA_HOOKS(HOOK) /* the later in the table, the later in time */
     {"cuCtxGetDevice", 2000, GA_CUDA_ANY, "cuCtxGetDevice"},
+    {"cuCtxGetFlags", 7000, GA_CUDA_ANY, "cuCtxGetFlags"},
     {"cuCtxCreate", 3020, GA_CUDA_ANY, "cuCtxCreate_v2"},
     {"cuStreamIsCapturing", 10000, GA_CUDA_ANY, "cuStreamIsCapturing"},
     {"cuStreamGetCtx", 9020, GA_CUDA_ANY, "cuStreamGetCtx"},
@@ -534,6 +553,8 @@ stand_in_function *stand_in_own_memory(const char *symbol)
         {"cuMemGetAddressRange_v2", address_range},
         {"cuPointerGetAttribute", pointer_attribute},
         {"cuPointerGetAttributes", pointer_attributes},
+        {"cuPointerSetAttribute", set_attribute},
+        {"cuMemGetHandleForAddressRange", range_handle},
         {"cuIpcGetMemHandle", ipc_handle},
         {"cuIpcCloseMemHandle", ipc_close},
         {"cuMemPoolCreate", pool_create},

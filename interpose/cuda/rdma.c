@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * STRUCTURE  a mark in the note of each live block: SYNC_MEMOPS was asked for
+ * INVARIANT  while a block that the driver would not take it for is marked, the context of its device
+ *            has CU_CTX_SYNC_MEMOPS, whatever flags the program gives that
+ * ORDER      one lock around each change of a context's flags and the marks that go with it
+ * PROGRESS   the first block of a context waits for its synchronous work under way
+ */
+#include "rdma.h"
+
+#include "../../liballoc/platform/cuda_driver.h"
+#include "../../liballoc/platform/log.h"
+#include "captures.h"
+#include "contexts.h"
+#include "lookup.h"
+#include "next.h"
+
+#include <stdint.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+typedef CUresult set_attribute_fn(const void *value, CUpointer_attribute attribute,
+                                  CUdeviceptr pointer);
+typedef CUresult get_attribute_fn(void *value, CUpointer_attribute attribute, CUdeviceptr pointer);
+typedef CUresult range_handle_fn(void *handle, CUdeviceptr start, size_t size,
+                                 CUmemRangeHandleType type, unsigned long long flags);
+typedef CUresult context_flags_fn(unsigned flags);
+typedef CUresult primary_flags_fn(CUdevice device, unsigned flags);
+
+/* The driver's function of a row, in the row's own type; NULL: none. */
+#define NEXT(type, symbol) ((type *)(uintptr_t)ga_cuda_next_find(GA_HOOK_##symbol))
+
+static pthread_mutex_t flags_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void ga_cuda_rdma_lock(void)
+{
+    pthread_mutex_lock(&flags_lock);
+}
+
+void ga_cuda_rdma_unlock(void)
+{
+    pthread_mutex_unlock(&flags_lock);
+}
+
+/* ---- numbers, and answers ------------------------------------------------------------------- */
+
+/* The driver's numbers are far from it: it counts from a small one on. */
+uint64_t ga_cuda_rdma_number(void)
+{
+    static uint64_t last = UINT64_C(1) << 62;
+    return __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED); /* relaxed: to be unlike is enough */
+}
+
+bool ga_cuda_rdma_knows(const ga_cuda_block *block, CUpointer_attribute attribute)
+{
+    return (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID && block->number) ||
+           (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && (block->number || block->synchronous));
+}
+
+void ga_cuda_rdma_correct(const ga_cuda_block *block, CUpointer_attribute attribute, void *value)
+{
+    if (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID) {
+        *(unsigned long long *)value = block->number;
+    } else {
+        *(unsigned *)value = block->synchronous;
+    }
+}
+
+/* ---- synchronous work ----------------------------------------------------------------------- */
+
+/* Of the context that is current, what synchronous calls have begun in it: copies on the legacy
+ * default stream, and on this thread's own. A capture forbids to wait. */
+static void wait_for_earlier(const ga_cuda_driver *driver)
+{
+    CUstream own = (CUstream)(void *)2; /* CU_STREAM_PER_THREAD */
+    if (ga_cuda_captures_hold()) {
+        driver->cuStreamSynchronize(NULL);
+        driver->cuStreamSynchronize(own);
+        ga_cuda_captures_let_go();
+    }
+}
+
+static CUresult add_flag(const ga_cuda_driver *driver, context_flags_fn *set)
+{
+    const ga_cuda_asks *asks = ga_cuda_next_asks();
+    unsigned flags = 0;
+    CUresult result = asks ? asks->cuCtxGetFlags(&flags) : CUDA_ERROR_NOT_SUPPORTED;
+    if (result != CUDA_SUCCESS || flags & CU_CTX_SYNC_MEMOPS) {
+        return result;
+    }
+    result = set(flags | CU_CTX_SYNC_MEMOPS);
+    if (result == CUDA_SUCCESS) {
+        wait_for_earlier(driver);
+    }
+    return result;
+}
+
+static void say_old_driver(void)
+{
+    static bool said;
+    /* relaxed: it is said once, or by two at once */
+    if (!__atomic_exchange_n(&said, true, __ATOMIC_RELAXED)) {
+        ga_log(GA_LOG_WARN, "cuPointerSetAttribute: SYNC_MEMOPS for memory that is mapped wants a "
+                            "driver for CUDA 12.1 or later");
+    }
+}
+
+/* Under the lock. */
+static CUresult make_context_synchronous(int device)
+{
+    context_flags_fn *set = NEXT(context_flags_fn, cuCtxSetFlags);
+    ga_cuda_scope scope;
+    if (!set) {
+        say_old_driver();
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (ga_cuda_enter(&scope, device) != GA_OK) {
+        return ga_cuda_next_trouble();
+    }
+    CUresult result = add_flag(scope.driver, set);
+    ga_cuda_leave(&scope);
+    return result;
+}
+
+/* What the driver took for the memory behind one block, it has for its neighbours there, too: it is
+ * not told when one of them wants it no more. */
+static CUresult set_synchronous(const ga_cuda_block *block, const unsigned *value)
+{
+    set_attribute_fn *next = NEXT(set_attribute_fn, cuPointerSetAttribute);
+    CUresult result = CUDA_SUCCESS;
+    if (*value || !block->number) {
+        result = next ? next(value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block->start)
+                      : ga_cuda_next_missing();
+    }
+    ga_cuda_rdma_lock();
+    bool by_context = result == CUDA_ERROR_NOT_SUPPORTED;
+    if (by_context) {
+        result = *value ? make_context_synchronous(block->device) : CUDA_SUCCESS;
+    }
+    if (result == CUDA_SUCCESS && (by_context || block->number)) {
+        ga_cuda_blocks_mark(&ga_cuda_live, block, *value != 0);
+    }
+    ga_cuda_rdma_unlock();
+    return result;
+}
+
+EXPORT set_attribute_fn cuPointerSetAttribute;
+
+CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
+                               CUdeviceptr pointer)
+{
+    set_attribute_fn *next = NEXT(set_attribute_fn, cuPointerSetAttribute);
+    ga_cuda_block block;
+    ga_cuda_count(GA_HOOK_cuPointerSetAttribute);
+    if (value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS &&
+        ga_cuda_blocks_find(&ga_cuda_live, pointer, &block) && block.generation) {
+        return set_synchronous(&block, value);
+    }
+    return next ? next(value, attribute, pointer) : ga_cuda_next_missing();
+}
+
+/* ---- flags that the program gives a context ------------------------------------------------- */
+
+/* Drivers that have no flag for it have no such blocks. Under the lock. */
+static unsigned with_ours(unsigned flags, int device)
+{
+    bool wanted = device >= 0 && NEXT(context_flags_fn, cuCtxSetFlags) &&
+                  ga_cuda_blocks_any_marked(&ga_cuda_live, device);
+    return wanted ? flags | CU_CTX_SYNC_MEMOPS : flags;
+}
+
+EXPORT context_flags_fn cuCtxSetFlags;
+
+CUresult cuCtxSetFlags(unsigned flags)
+{
+    context_flags_fn *next = NEXT(context_flags_fn, cuCtxSetFlags);
+    const ga_cuda_asks *asks = ga_cuda_next_asks();
+    CUcontext current;
+    ga_cuda_count(GA_HOOK_cuCtxSetFlags);
+    int device = asks ? ga_cuda_context_device(asks, &current) : -1;
+    ga_cuda_rdma_lock();
+    CUresult result = next ? next(with_ours(flags, device)) : ga_cuda_next_missing();
+    ga_cuda_rdma_unlock();
+    return result;
+}
+
+#define DEFINE_PRIMARY_FLAGS(symbol)                                                               \
+    EXPORT primary_flags_fn symbol;                                                                \
+    CUresult symbol(CUdevice device, unsigned flags)                                               \
+    {                                                                                              \
+        primary_flags_fn *next = NEXT(primary_flags_fn, symbol);                                   \
+        ga_cuda_count(GA_HOOK_##symbol);                                                           \
+        ga_cuda_rdma_lock();                                                                       \
+        CUresult result = next ? next(device, with_ours(flags, device)) : ga_cuda_next_missing();  \
+        ga_cuda_rdma_unlock();                                                                     \
+        return result;                                                                             \
+    }
+
+DEFINE_PRIMARY_FLAGS(cuDevicePrimaryCtxSetFlags)
+DEFINE_PRIMARY_FLAGS(cuDevicePrimaryCtxSetFlags_v2)
+
+/* ---- descriptors ---------------------------------------------------------------------------- */
+
+static bool cards_reach(const ga_cuda_block *block)
+{
+    get_attribute_fn *next = NEXT(get_attribute_fn, cuPointerGetAttribute);
+    unsigned can = 0;
+    return next &&
+           next(&can, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, block->start) ==
+               CUDA_SUCCESS &&
+           can;
+}
+
+/* Once: why the driver has none for a block of ours. */
+static void say_why(const ga_cuda_block *block, CUdeviceptr start, size_t size)
+{
+    static bool said;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    bool pages = size && start % page == 0 && size % page == 0;
+    /* relaxed: it is said once, or by two at once */
+    if ((pages && cards_reach(block)) || __atomic_exchange_n(&said, true, __ATOMIC_RELAXED)) {
+        return;
+    }
+    if (pages) {
+        ga_log(GA_LOG_WARN,
+               "cuMemGetHandleForAddressRange: network cards do not reach a block of %zu bytes of "
+               "device %d; they do under vmm:rdma=on, where the device can do that",
+               block->size, block->device);
+    } else {
+        ga_log(GA_LOG_WARN,
+               "cuMemGetHandleForAddressRange: expected whole pages of %zu bytes, got %zu bytes at "
+               "%#llx",
+               page, size, start);
+    }
+}
+
+EXPORT range_handle_fn cuMemGetHandleForAddressRange;
+
+/* The driver has one for what is mapped as for what it has allocated; a block's last page may be
+ * others' as well, in both. */
+CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr start, size_t size,
+                                       CUmemRangeHandleType type, unsigned long long flags)
+{
+    range_handle_fn *next = NEXT(range_handle_fn, cuMemGetHandleForAddressRange);
+    ga_cuda_block block;
+    ga_cuda_count(GA_HOOK_cuMemGetHandleForAddressRange);
+    if (!next) {
+        return ga_cuda_next_missing();
+    }
+    CUresult result = next(handle, start, size, type, flags);
+    bool refused = result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_NOT_SUPPORTED;
+    if (refused && type == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD &&
+        ga_cuda_blocks_find(&ga_cuda_live, start, &block) && block.number) {
+        say_why(&block, start, size);
+    }
+    return result;
+}
