@@ -2,7 +2,7 @@
  *
  * INLINE: a hash trie whose buckets are lines that hold the pairs themselves. lines.h says what a
  * line is, trail.h how a thread goes through them, rebuild.h how nodes grow and shrink,
- * inline_calls.h and inline_batch.h have the calls.
+ * inline_calls.h, inline_put.h and inline_batch.h have the calls.
  *
  * STRUCTURE  A pair is put in by three steps: a lane of its line is claimed, the pair is written,
  *            the lane becomes a part of the hash. A value is replaced by the same: the last step

@@ -10,7 +10,7 @@
 #ifndef GPUALLOC_LFHT_INLINE_BATCH_H
 #define GPUALLOC_LFHT_INLINE_BATCH_H
 
-#include "inline_calls.h"
+#include "inline_put.h"
 
 #include "mixed.h" /* behind the calls */
 
