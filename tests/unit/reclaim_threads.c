@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Hazard-pointer domains and threads that stand still, end and return: no more than the bound waits, and
+ * what they leave is taken over; and of several domains at once.
+ */
+#include "support/reclaim_scene.h"
+
+#include <semaphore.h>
+
+static sem_t arrived, go_on;
+
+/* Stays inside a protected section until it is told to go on. */
+static void *stand_still(void *at)
+{
+    ga_hazards *mine = join(domain);
+    ga_hazard_set(mine, 0, at);
+    sem_post(&arrived);
+    sem_wait(&go_on);
+    ga_hazard_clear(mine, 0);
+    return NULL;
+}
+
+static void start_standing(pthread_t *thread, object *at)
+{
+    cr_assert_eq(pthread_create(thread, NULL, stand_still, at), 0);
+    sem_wait(&arrived);
+}
+
+static void begin_scene(uint32_t slots, uint32_t batch)
+{
+    sem_init(&arrived, 0, 0);
+    sem_init(&go_on, 0, 0);
+    assert_ok(ga_domain_open(&domain, OPTIONS(.slots = slots, .batch = batch)));
+}
+
+/* As many as there are threads; the main one does not retire. */
+static void *retire_for_long(void *unused)
+{
+    ga_hazards *mine = join(domain);
+    (void)unused;
+    for (int i = 0; i < 40000; i++) {
+        assert_ok(ga_hazard_retire(mine, &objects[i % 100], 1, free_object, NULL));
+        if (i % 64 == 0) {
+            ga_domain_stats stats = stats_of(domain);
+            cr_assert_leq(stats.pending, stats.bound);
+        }
+    }
+    return NULL;
+}
+
+Test(reclaim_threads, the_bound_holds_while_a_thread_stands_still)
+{
+    enum {
+        RETIRERS = 3
+    };
+    pthread_t standing;
+    pthread_t retirers[RETIRERS];
+    begin_scene(2, 50);
+    start_standing(&standing, &objects[4000]);
+    retire(4000, 4001);
+    for (int i = 0; i < RETIRERS; i++) {
+        cr_assert_eq(pthread_create(&retirers[i], NULL, retire_for_long, NULL), 0);
+    }
+    for (int i = 0; i < RETIRERS; i++) {
+        pthread_join(retirers[i], NULL);
+    }
+    ga_domain_stats stats = stats_of(domain);
+    cr_assert_leq(stats.memberships, 2 + RETIRERS);
+    cr_assert_eq(stats.bound, stats.memberships * (50 + stats.memberships * 2));
+    assert_ok(ga_domain_drain(domain));
+    cr_assert_eq(stats_of(domain).pending, 1, "only what is protected is left");
+    cr_assert_eq(objects[4000].freed, 0);
+    cr_assert_eq(frees, RETIRERS * 40000);
+    sem_post(&go_on);
+    pthread_join(standing, NULL);
+    assert_ok(ga_domain_drain(domain));
+    cr_assert_eq(objects[4000].freed, 1);
+    assert_ok(ga_domain_close(domain));
+}
+
+static void *end_inside(void *unused)
+{
+    ga_hazards *mine = join(domain);
+    (void)unused;
+    ga_hazard_set(mine, 1, &objects[0]);
+    ga_hazard_set(mine, 0, &objects[7]);
+    retire(0, 5);
+    return NULL; /* with both slots set */
+}
+
+Test(reclaim_threads, a_thread_that_ends_protects_nothing)
+{
+    begin_scene(2, 100);
+    in_a_thread(end_inside, NULL);
+    cr_assert_eq(frees, 5, "it frees what it can, when it goes");
+    cr_assert_eq(stats_of(domain).members, 0);
+    retire(7, 8);
+    assert_ok(ga_domain_drain(domain));
+    cr_assert_eq(frees, 6);
+    assert_ok(ga_domain_close(domain));
+}
+
+static void *retire_ten(void *unused)
+{
+    (void)unused;
+    retire(0, 10);
+    return NULL;
+}
+
+Test(reclaim_threads, what_threads_leave_is_taken_over)
+{
+    pthread_t standing;
+    begin_scene(1, 100);
+    start_standing(&standing, &objects[3]);
+    in_a_thread(retire_ten, NULL);
+    cr_assert_eq(frees, 9);
+    cr_assert_eq(stats_of(domain).pending, 1);
+    sem_post(&go_on);
+    pthread_join(standing, NULL); /* whose last scan finds it */
+    cr_assert_eq(frees, 10);
+    cr_assert_eq(stats_of(domain).inherited, 1);
+    assert_ok(ga_domain_close(domain));
+}
+
+static void *leave_and_return(void *unused)
+{
+    (void)unused;
+    ga_domain_leave(domain); /* is no member */
+    for (int i = 0; i < 100; i++) {
+        ga_hazards *mine = join(domain);
+        cr_assert_eq(join(domain), mine, "a thread is a member once");
+        for (uint32_t slot = 0; slot < mine->count; slot++) {
+            cr_assert_eq(mine->slots[slot], 0, "its slots are clear");
+        }
+        ga_hazard_set(mine, 1, &objects[i]);
+        ga_domain_leave(domain);
+    }
+    return NULL;
+}
+
+Test(reclaim_threads, threads_leave_and_return)
+{
+    begin_scene(3, 100);
+    for (int i = 0; i < 20; i++) {
+        in_a_thread(leave_and_return, NULL);
+    }
+    cr_assert_eq(stats_of(domain).memberships, 1, "what one leaves the next one gets");
+    assert_ok(ga_domain_close(domain));
+}
+
+Test(reclaim_threads, more_threads_than_anybody_expected)
+{
+    enum {
+        MANY = 200
+    };
+    static pthread_t threads[MANY];
+    begin_scene(1, 10);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < MANY; i++) {
+            start_standing(&threads[i], &objects[i]);
+        }
+        retire((uint64_t)round * 1000, (uint64_t)round * 1000 + 1000);
+        assert_ok(ga_domain_drain(domain));
+        cr_assert_eq(frees, round * 1000 + 1000 - MANY, "the same are protected again");
+        cr_assert_eq(stats_of(domain).members, MANY + 1);
+        cr_assert_leq(stats_of(domain).memberships, MANY + 2);
+        for (int i = 0; i < MANY; i++) {
+            sem_post(&go_on);
+        }
+        for (int i = 0; i < MANY; i++) {
+            pthread_join(threads[i], NULL);
+        }
+    }
+    assert_ok(ga_domain_close(domain));
+    cr_assert_eq(frees, 2000);
+}
+
+static void free_and_end(void *context, void *retired)
+{
+    free_object(context, retired);
+    pthread_exit(NULL);
+}
+
+static void *end_in_the_midst(void *unused)
+{
+    ga_hazards *mine = join(domain);
+    (void)unused;
+    ga_hazard_set(mine, 0, &objects[1]);
+    retire(0, 4);
+    assert_ok(ga_hazard_retire(mine, &objects[4], 1, free_and_end, NULL));
+    retire(5, 10);
+    return (void *)1;
+}
+
+Test(reclaim_threads, a_thread_may_end_in_a_reclaim_function)
+{
+    begin_scene(1, 8);
+    in_a_thread(end_in_the_midst, NULL);
+    assert_ok(ga_domain_close(domain));
+    for (int i = 0; i < 8; i++) {
+        cr_assert_eq(objects[i].freed, 1, "object %d", i);
+    }
+    cr_assert_eq(frees, 8, "the thread came to its eighth object");
+}
+
+/* ---- several domains ----------------------------------------------------------------------- */
+
+static ga_domain *several[5];
+
+static void *use_several(void *unused)
+{
+    (void)unused;
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 5; i++) {
+            ga_hazards *mine = join(several[i]);
+            ga_hazard_set(mine, 0, &objects[i]);
+            assert_ok(ga_hazard_retire(mine, &objects[round * 10 + i], 1, free_object, NULL));
+        }
+    }
+    for (int i = 0; i < 5; i++) {
+        ga_hazard_clear(join(several[i]), 0);
+    }
+    sem_post(&arrived);
+    sem_wait(&go_on);
+    for (int i = 0; i < 5; i++) { /* these are new, most likely where the old ones were */
+        ga_hazards *mine = join(several[i]);
+        cr_assert_eq(mine->slots[0], 0);
+        assert_ok(ga_hazard_retire(mine, &objects[100 + i], 1, free_object, NULL));
+    }
+    return NULL;
+}
+
+Test(reclaim_threads, domains_do_not_know_each_other)
+{
+    pthread_t thread;
+    sem_init(&arrived, 0, 0);
+    sem_init(&go_on, 0, 0);
+    for (int i = 0; i < 5; i++) {
+        assert_ok(ga_domain_open(&several[i], OPTIONS(.slots = 1, .batch = 50)));
+    }
+    cr_assert_eq(pthread_create(&thread, NULL, use_several, NULL), 0);
+    sem_wait(&arrived);
+    for (int i = 0; i < 5; i++) {
+        cr_assert_eq(stats_of(several[i]).pending, 3);
+        assert_ok(ga_domain_close(several[i])); /* the thread is a member of each */
+        cr_assert_eq(frees, 3 * (i + 1));
+        assert_ok(ga_domain_open(&several[i], NULL));
+    }
+    sem_post(&go_on);
+    pthread_join(thread, NULL);
+    cr_assert_eq(freed_so_far(), 20, "it left the new ones when it ended");
+    for (int i = 0; i < 5; i++) {
+        assert_ok(ga_domain_close(several[i]));
+    }
+}
+
+Test(reclaim_threads, a_slot_of_another_domain_protects_nothing)
+{
+    ga_domain *other;
+    assert_ok(ga_domain_open(&domain, OPTIONS(.batch = 1)));
+    assert_ok(ga_domain_open(&other, NULL));
+    ga_hazard_set(join(other), 0, &objects[0]);
+    retire(0, 1);
+    cr_assert_eq(objects[0].freed, 1);
+    ga_hazard_clear_all(join(other));
+    assert_ok(ga_domain_close(other));
+    assert_ok(ga_domain_close(domain));
+}
