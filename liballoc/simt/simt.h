@@ -16,7 +16,9 @@
  *     bits.h             counting and choosing bits of one word
  *     atomic.h           atomics that state order and scope
  *     clock.h            time and sleep
- *     row_cpu.h          tiles, lanes and rows on the CPU
+ *     lanes_cpu.h        tiles and lanes on the CPU
+ *     lanes_gpu.h        the same on the GPU
+ *     row_cpu.h          rows on the CPU
  *     row_gpu.h          the same on the GPU
  *     row.h              the two, and words made of others
  *     share.h            warp-cooperative work sharing

@@ -9,8 +9,8 @@ from surroundings import CC, NVCC, SOURCE, Case, main
 from test_headers import C_WARNINGS, compilers
 
 SIMT = SOURCE / "liballoc/simt"
-CPU_ONLY = {"row_cpu.h"}
-GPU_ONLY = {"row_gpu.h"}
+CPU_ONLY = {"lanes_cpu.h", "row_cpu.h"}
+GPU_ONLY = {"lanes_gpu.h", "row_gpu.h"}
 HEADERS = [*sorted(header.name for header in SIMT.glob("*.h")),
            "../arena/growth.h", "../arena/mailbox.h"]
 

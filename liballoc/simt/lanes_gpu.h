@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Tiles and lanes on the GPU. lanes_cpu.h has the same words, and says what they mean.
+ *
+ * This half stays small: no sanitizer sees the races between lanes, nor a scope that is too narrow.
+ * tests/device/ has litmus tests, and compares each word with lanes_cpu.h.
+ */
+#ifndef GPUALLOC_SIMT_LANES_GPU_H
+#define GPUALLOC_SIMT_LANES_GPU_H
+
+#include "atomic.h"
+
+typedef uint32_t ga_lanes;
+
+typedef struct ga_tile {
+    uint32_t width; /* lanes are numbered from 0 to width - 1 */
+    uint32_t lane;  /* the own number */
+    uint32_t mask;  /* the warp's lanes that are here */
+    uint32_t base;  /* the warp's lane that is lane 0 */
+    bool has_gaps;  /* lanes may be missing */
+} ga_tile;
+
+/* ---- tiles ------------------------------------------------------------------------------- */
+
+GA_SIMT uint32_t ga_warp_lane(void)
+{
+    uint32_t lane;
+    asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+    return lane;
+}
+
+/* A number that is another in each call: the clock. */
+GA_SIMT uint32_t ga_tile_noise(void)
+{
+#ifdef GA_SIMT_NO_NOISE
+    return 0;
+#else
+    uint32_t ticks;
+    asm volatile("mov.u32 %0, %%clock;" : "=r"(ticks));
+    return ticks;
+#endif
+}
+
+GA_SIMT ga_tile ga_tile_of(uint32_t width)
+{
+    ga_tile tile;
+    uint32_t lane = ga_warp_lane();
+    tile.width = width;
+    tile.has_gaps = false;
+    if (width == 32u) { /* a mask that is known spares a check at each exchange */
+        tile.lane = lane;
+        tile.base = 0;
+        tile.mask = GA_ALL_BITS;
+        return tile;
+    }
+    tile.lane = lane & (width - 1u);
+    tile.base = lane - tile.lane;
+    tile.mask = ga_bits_below(width) << tile.base;
+    return tile;
+}
+
+/* Votes and shuffles are the whole warp's, whose mask the compiler knows. */
+GA_SIMT ga_tile ga_tile_abreast(uint32_t width)
+{
+    ga_tile tile = ga_tile_of(width);
+    tile.mask = GA_ALL_BITS;
+    return tile;
+}
+
+GA_SIMT ga_tile ga_tile_among(uint32_t lanes)
+{
+    ga_tile tile;
+    tile.width = 32;
+    tile.lane = ga_warp_lane();
+    tile.base = 0;
+    tile.mask = lanes;
+    tile.has_gaps = true;
+    return tile;
+}
+
+/* The lanes that are here now. The compiler (nvcc 13.0) takes what a vote answers for the same in
+ * all lanes that run, and keeps it, and what comes of it, in registers of the whole warp. But tiles
+ * that have parted may come to run together, at the same place of a loop or of a function: then one
+ * would go on with the other's mask (docs/simt.md). So a bit that is never set, of which the
+ * compiler knows nothing, is added: that makes it a value of each lane. tests/device/simt_meet.cu
+ * sees to it. */
+GA_SIMT uint32_t ga_warp_present(void)
+{
+    uint32_t below;
+    asm("mov.u32 %0, %%lanemask_lt;" : "=r"(below)); /* of lane 31 it is bits 0 to 30 */
+    return __activemask() | below >> 31;
+}
+
+GA_SIMT ga_tile ga_tile_present(void)
+{
+    return ga_tile_among(ga_warp_present());
+}
+
+GA_SIMT bool ga_warp_is_whole(uint32_t lanes)
+{
+    return lanes == GA_ALL_BITS;
+}
+
+GA_SIMT uint32_t ga_tile_lanes(ga_tile tile)
+{
+    return tile.has_gaps ? tile.mask : ga_bits_below(tile.width);
+}
+
+GA_SIMT uint32_t ga_tile_members(ga_tile tile)
+{
+    return tile.mask;
+}
+
+GA_SIMT uint32_t ga_tile_size(ga_tile tile)
+{
+    return tile.has_gaps ? ga_bits_count(tile.mask) : tile.width;
+}
+
+GA_SIMT ga_lanes ga_tile_ranks(ga_tile tile)
+{
+    return tile.has_gaps ? ga_bits_count(tile.mask & ga_bits_below(tile.lane)) : tile.lane;
+}
+
+GA_SIMT void ga_tile_sync(ga_tile tile)
+{
+    __syncwarp(tile.mask);
+}
+
+/* The assembler (ptxas 13.0) takes what was loaded first in hand before it asks for the rest, and
+ * no barrier keeps it from that: a branch of which it knows nothing does. It is never taken. */
+GA_SIMT void ga_tile_gate(ga_tile tile)
+{
+    uint32_t blocks;
+    (void)tile;
+    asm volatile("mov.u32 %0, %%nctaid.x;" : "=r"(blocks));
+    if (!blocks) {
+        __trap();
+    }
+}
+
+/* One fence for all lanes, after they met: what each did is then the leader's too, in the order of
+ * PTX, and the same for every other lane. A fence that only releases leaves the cache of the
+ * multiprocessor alone. */
+#if !defined __CUDA_ARCH__ || __CUDA_ARCH__ >= 900
+#define GA_FENCE_RELEASE "fence.release."
+#else
+#define GA_FENCE_RELEASE "fence.acq_rel."
+#endif
+#define GA_DEFINE_PUBLISH(suffix, scope)                                                           \
+    GA_SIMT void ga_tile_publish##suffix(ga_tile tile)                                             \
+    {                                                                                              \
+        __syncwarp(tile.mask);                                                                     \
+        asm volatile(GA_FENCE_RELEASE GA_SCOPE_##scope ";" ::: "memory");                          \
+    }
+GA_DEFINE_PUBLISH(, device)
+GA_DEFINE_PUBLISH(_block, block)
+GA_DEFINE_PUBLISH(_system, system)
+
+/* ---- lanes ------------------------------------------------------------------------------- */
+
+#define GA_EACH_LANE(tile, mask, own)                                                              \
+    for (uint32_t own = (tile).lane, here_ = ((mask) >> own) & 1u; here_; here_ = 0)
+
+GA_SIMT uint32_t ga_lane_read(ga_lanes lanes, uint32_t lane)
+{
+    (void)lane;
+    return lanes;
+}
+
+GA_SIMT void ga_lane_write(ga_lanes *lanes, uint32_t lane, uint32_t value)
+{
+    (void)lane;
+    *lanes = value;
+}
+
+GA_SIMT ga_lanes ga_lanes_all(uint32_t value)
+{
+    return value;
+}
+
+GA_SIMT ga_lanes ga_lanes_numbers(ga_tile tile)
+{
+    return tile.lane;
+}
+
+GA_SIMT uint32_t ga_lanes_get(ga_tile tile, ga_lanes lanes, uint32_t lane)
+{
+    return __shfl_sync(tile.mask, lanes, (int)lane, (int)tile.width);
+}
+
+GA_SIMT uint32_t ga_lanes_pick(ga_tile tile, uint32_t among, ga_lanes lanes)
+{
+    uint32_t votes = __ballot_sync(tile.mask, (among >> tile.lane) & 1u);
+    return __shfl_sync(tile.mask, lanes, __ffs((int)(votes & tile.mask)) - 1);
+}
+
+GA_SIMT ga_lanes ga_lanes_from(ga_tile tile, ga_lanes lanes, ga_lanes from)
+{
+    return __shfl_sync(tile.mask, lanes, (int)from, (int)tile.width);
+}
+
+GA_SIMT ga_lanes ga_lanes_select(ga_tile tile, uint32_t chosen, ga_lanes yes, ga_lanes no)
+{
+    return (chosen >> tile.lane) & 1u ? yes : no;
+}
+
+GA_SIMT uint32_t ga_lanes_nonzero(ga_tile tile, ga_lanes lanes)
+{
+    uint32_t votes = __ballot_sync(tile.mask, lanes != 0);
+    return ((votes & tile.mask) >> tile.base) & ga_bits_below(tile.width);
+}
+
+GA_SIMT bool ga_lanes_any(ga_tile tile, ga_lanes lanes)
+{
+    return __any_sync(tile.mask, lanes != 0);
+}
+
+GA_SIMT ga_lanes ga_lanes_prefix_sum(ga_tile tile, ga_lanes lanes)
+{
+    uint32_t rank = ga_tile_ranks(tile);
+    uint32_t sum = lanes;
+#pragma unroll
+    for (uint32_t step = 1; step < tile.width; step *= 2) {
+        uint32_t from = rank < step     ? tile.lane
+                        : tile.has_gaps ? ga_bits_nth(tile.mask, rank - step)
+                                        : tile.lane - step;
+        uint32_t other = __shfl_sync(tile.mask, sum, (int)from, (int)tile.width);
+        sum += rank < step ? 0 : other;
+    }
+    return sum - lanes;
+}
+
+GA_SIMT ga_lanes ga_lanes_previous(ga_tile tile, uint32_t among, ga_lanes lanes)
+{
+    uint32_t before = among & ga_bits_below(tile.lane);
+    uint32_t from = before ? 31u - ga_bits_leading(before) : tile.lane;
+    uint32_t value = __shfl_sync(tile.mask, lanes, (int)from, (int)tile.width);
+    return before && (among >> tile.lane) & 1u ? value : 0;
+}
+
+GA_SIMT ga_lanes ga_lanes_prefix_count(ga_tile tile, ga_lanes bits)
+{
+    uint32_t before = ga_bits_below(ga_warp_lane());
+    uint32_t count = ga_bits_count(bits);
+    uint32_t sum = 0;
+#pragma unroll
+    for (uint32_t plane = 0; plane < 6u; plane++) {
+        uint32_t set = __ballot_sync(tile.mask, (count >> plane) & 1u);
+        sum += ga_bits_count(set & tile.mask & before) << plane;
+    }
+    return sum;
+}
+
+GA_SIMT uint32_t ga_lanes_sum(ga_tile tile, ga_lanes lanes)
+{
+#if !defined __CUDA_ARCH__ || __CUDA_ARCH__ >= 800
+    return __reduce_add_sync(tile.mask, lanes);
+#else
+    uint32_t last = 31u - (uint32_t)__clz((int)ga_tile_lanes(tile));
+    return ga_lanes_get(tile, ga_lanes_prefix_sum(tile, lanes) + lanes, last);
+#endif
+}
+
+GA_SIMT uint32_t ga_lanes_union(ga_tile tile, ga_lanes lanes)
+{
+#if !defined __CUDA_ARCH__ || __CUDA_ARCH__ >= 800
+    return __reduce_or_sync(tile.mask, lanes);
+#else
+    uint32_t all = 0;
+#pragma unroll
+    for (uint32_t plane = 0; plane < 32u; plane++) {
+        all |= (__any_sync(tile.mask, (lanes >> plane) & 1u) ? 1u : 0u) << plane;
+    }
+    return all;
+#endif
+}
+
+GA_SIMT bool ga_lanes_same(ga_tile tile, ga_lanes lanes)
+{
+    int same;
+    __match_all_sync(tile.mask, lanes, &same);
+    return same != 0;
+}
+
+GA_SIMT ga_lanes ga_lanes_equal(ga_tile tile, uint32_t among, ga_lanes keys)
+{
+    uint32_t equal = __match_any_sync(tile.mask, keys) >> tile.base;
+    return (among >> tile.lane) & 1u ? equal & among : 0;
+}
+
+/* The whole tile goes through the groups together: no vote is ever of a part of it. */
+GA_SIMT ga_lanes ga_lanes_merge_or(ga_tile tile, ga_lanes equal, ga_lanes bits)
+{
+    uint32_t merged = equal ? bits : 0;
+    uint32_t shared = ga_lanes_nonzero(tile, equal & (equal - 1u));
+    while (shared) {
+        uint32_t group = ga_lanes_get(tile, equal, ga_bits_lowest(shared));
+        uint32_t all = ga_lanes_union(tile, equal == group ? bits : 0);
+        merged = equal == group ? all : merged;
+        shared &= ~group;
+    }
+    return merged;
+}
+
+GA_SIMT void ga_lanes_deal(ga_tile tile, uint32_t takers, uint32_t skip, uint32_t bits,
+                           uint32_t first, ga_lanes *lanes)
+{
+    uint32_t rank = ga_bits_count(takers & ga_bits_below(tile.lane)) - skip;
+    if (((takers >> tile.lane) & 1u) && rank < ga_bits_count(bits)) {
+        *lanes = first + (bits == GA_ALL_BITS ? rank : ga_bits_nth(bits, rank));
+    }
+}
+
+GA_SIMT uint32_t ga_tile_leader(ga_tile tile)
+{
+    return tile.has_gaps ? ga_bits_lowest(tile.mask) : 0;
+}
+
+#endif
