@@ -26,6 +26,9 @@ class GpuallocManager(HostOnlyCUDAMemoryManager):
 
     interface_version = 1
 
+    def initialize(self) -> None:
+        """Numba calls it before each use of a context: there is nothing to set up."""
+
     def memalloc(self, size: int) -> MemoryPointer:
         device = self.context.device.id
         block = library.ga_cupy_malloc(None, size, device)
@@ -35,7 +38,7 @@ class GpuallocManager(HostOnlyCUDAMemoryManager):
         def finalizer() -> None:
             library.ga_cupy_free(None, block, device)
 
-        return MemoryPointer(self.context, ctypes.c_uint64(block), size, finalizer=finalizer)
+        return MemoryPointer(self.context, ctypes.c_void_p(block), size, finalizer=finalizer)
 
     def get_memory_info(self) -> MemoryInfo:
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
