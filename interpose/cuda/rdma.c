@@ -33,14 +33,10 @@ typedef CUresult primary_flags_fn(CUdevice device, unsigned flags);
 
 static pthread_mutex_t flags_lock = PTHREAD_MUTEX_INITIALIZER;
 
-void ga_cuda_rdma_lock(void)
+/* What it guards is the driver's, and the driver is not the child's. */
+void ga_cuda_rdma_child(void)
 {
-    pthread_mutex_lock(&flags_lock);
-}
-
-void ga_cuda_rdma_unlock(void)
-{
-    pthread_mutex_unlock(&flags_lock);
+    pthread_mutex_init(&flags_lock, NULL);
 }
 
 /* ---- numbers, and answers ------------------------------------------------------------------- */
@@ -133,7 +129,7 @@ static CUresult set_synchronous(const ga_cuda_block *block, const unsigned *valu
         result = next ? next(value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block->start)
                       : ga_cuda_next_missing();
     }
-    ga_cuda_rdma_lock();
+    pthread_mutex_lock(&flags_lock);
     bool by_context = result == CUDA_ERROR_NOT_SUPPORTED;
     if (by_context) {
         result = *value ? make_context_synchronous(block->device) : CUDA_SUCCESS;
@@ -141,7 +137,7 @@ static CUresult set_synchronous(const ga_cuda_block *block, const unsigned *valu
     if (result == CUDA_SUCCESS && (by_context || block->number)) {
         ga_cuda_blocks_mark(&ga_cuda_live, block, *value != 0);
     }
-    ga_cuda_rdma_unlock();
+    pthread_mutex_unlock(&flags_lock);
     return result;
 }
 
@@ -179,9 +175,9 @@ CUresult cuCtxSetFlags(unsigned flags)
     CUcontext current;
     ga_cuda_count(GA_HOOK_cuCtxSetFlags);
     int device = asks ? ga_cuda_context_device(asks, &current) : -1;
-    ga_cuda_rdma_lock();
+    pthread_mutex_lock(&flags_lock);
     CUresult result = next ? next(with_ours(flags, device)) : ga_cuda_next_missing();
-    ga_cuda_rdma_unlock();
+    pthread_mutex_unlock(&flags_lock);
     return result;
 }
 
@@ -191,9 +187,9 @@ CUresult cuCtxSetFlags(unsigned flags)
     {                                                                                              \
         primary_flags_fn *next = NEXT(primary_flags_fn, symbol);                                   \
         ga_cuda_count(GA_HOOK_##symbol);                                                           \
-        ga_cuda_rdma_lock();                                                                       \
+        pthread_mutex_lock(&flags_lock);                                                           \
         CUresult result = next ? next(device, with_ours(flags, device)) : ga_cuda_next_missing();  \
-        ga_cuda_rdma_unlock();                                                                     \
+        pthread_mutex_unlock(&flags_lock);                                                         \
         return result;                                                                             \
     }
 

@@ -19,8 +19,7 @@ uint64_t ga_cuda_rdma_number(void);
 bool ga_cuda_rdma_knows(const ga_cuda_block *block, CUpointer_attribute attribute);
 void ga_cuda_rdma_correct(const ga_cuda_block *block, CUpointer_attribute attribute, void *value);
 
-/* Around fork(2), before any other lock of the preload's. */
-void ga_cuda_rdma_lock(void);
-void ga_cuda_rdma_unlock(void);
+/* In a child of fork(): who held the lock is not here. */
+void ga_cuda_rdma_child(void);
 
 #endif

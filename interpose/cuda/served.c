@@ -61,7 +61,6 @@ static void refuse(const char *source)
 
 static void fork_prepare(void)
 {
-    ga_cuda_rdma_lock();
     pthread_mutex_lock(&open_lock);
     ga_cuda_captures_lock();
     ga_cuda_blocks_lock(&ga_cuda_live);
@@ -76,7 +75,6 @@ static void fork_parent(void)
     ga_cuda_blocks_unlock(&ga_cuda_live);
     ga_cuda_captures_unlock();
     pthread_mutex_unlock(&open_lock);
-    ga_cuda_rdma_unlock();
 }
 
 /* Who wants it alone does not wait for ever; so no visit begins within another. */
@@ -99,7 +97,7 @@ static void fork_child(void)
     ga_cuda_blocks_unlock(&ga_cuda_live);
     ga_cuda_captures_child();
     pthread_mutex_unlock(&open_lock);
-    ga_cuda_rdma_unlock();
+    ga_cuda_rdma_child();
     init_locks();
 }
 
