@@ -56,7 +56,7 @@ template <uint32_t kind, bool removes>
 static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK)
     ga_slabhash_all_kernel(ga_slabhash_view table, ga_slabhash_all all, uint64_t *totals)
 {
-    ga_slabhash_turn turn = ga_slabhash_turn_begin(table);
+    ga_slabhash_turn turn = ga_slabhash_turn_of<kind>(table);
     ga_tile tile = turn.tile;
     uint64_t refused = 0;
     for (uint64_t i = ga_slabhash_grid_tile(); i < all.count; i += ga_slabhash_grid_tiles()) {

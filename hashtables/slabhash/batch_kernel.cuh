@@ -312,7 +312,7 @@ static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK,
     __shared__ ga_slabhash_counted tallies;
     ga_slabhash_counted *tally = counts || fixed != GA_SLABHASH_SEARCH ? &tallies : NULL;
     ga_slabhash_tell_placed(teller);
-    ga_slabhash_turn turn = ga_slabhash_turn_begin(table);
+    ga_slabhash_turn turn = ga_slabhash_turn_of<kind>(table);
     ga_slabhash_begin_counts(tally);
     if (!alone || !ga_slabhash_may_be_near(kind)) {
         ga_slabhash_batch_abreast<kind, fixed>(&turn, &batch, tally);

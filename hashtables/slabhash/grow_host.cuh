@@ -36,6 +36,12 @@ static inline ga_status ga_slabhash_device_record(ga_slabhash_device *table,
                   : ga_slabhash_cuda("wait for a table that grows", cudaStreamSynchronize(stream));
 }
 
+static inline const ga_slabhash_stage *ga_slabhash_host_stage(const ga_slabhash_growing *record,
+                                                              uint32_t number)
+{
+    return record->stages + number % GA_SLABHASH_STAGES;
+}
+
 static inline void ga_slabhash_device_at(ga_slabhash_view *view, const ga_slabhash_stage *stage)
 {
     view->rows = stage->rows;
@@ -55,14 +61,14 @@ static inline ga_status ga_slabhash_device_catch_up(ga_slabhash_device *table, c
     ga_status status =
         scope.status ? scope.status : ga_slabhash_device_record(table, &record, stream);
     if (status == GA_OK && record.now + 1u < record.there) {
-        const ga_slabhash_stage *next = record.stages + record.now + 1u;
+        const ga_slabhash_stage *next = ga_slabhash_host_stage(&record, record.now + 1u);
         return ga_fail(GA_ERR_MEMORY,
                        "slabhash: %u of %u buckets that a table moves to found no slabs: expected "
                        "a heap with more, or a table that is cleared",
                        next->buckets - next->opened, next->buckets);
     }
     if (status == GA_OK) {
-        ga_slabhash_device_at(&table->view, record.stages + record.now);
+        ga_slabhash_device_at(&table->view, ga_slabhash_host_stage(&record, record.now));
     }
     return status;
 }
@@ -79,7 +85,7 @@ static inline ga_status ga_slabhash_device_begin_at(ga_slabhash_device *table,
                          "slabhash: arrays from \"%s\": expected a heap of all sizes for kernels",
                          ga_heap_spec(table->arrays));
     }
-    record.arrays = (ga_sized_heap *)heap.words[GA_SIZED_WORD_HEAP];
+    record.arrays = heap;
     record.there = record.making = 1;
     record.stages[0].rows = view.rows;
     record.stages[0].buckets = view.buckets;
@@ -95,6 +101,16 @@ static inline ga_status ga_slabhash_device_begin_at(ga_slabhash_device *table,
                   : ga_slabhash_cuda("wait for a table's record", cudaStreamSynchronize(stream));
 }
 
+/* Buckets of a stage that have their slabs: kernels have given back the others, if it is the one that
+ * goes back. Where they all have it is gone. */
+static inline uint32_t ga_slabhash_host_left(const ga_slabhash_growing *record, uint32_t number)
+{
+    uint32_t buckets = ga_slabhash_host_stage(record, number)->buckets;
+    uint64_t left = (record->back & UINT32_MAX) * GA_SLABHASH_BACK;
+    bool goes = record->back >> 32 == number + 1u && left < buckets;
+    return goes ? (uint32_t)left : buckets;
+}
+
 /* Alone: give back all arrays and their slabs, but that of `keep` where it is one. */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_drop_stages(ga_slabhash_device *table,
@@ -102,11 +118,12 @@ static inline ga_status ga_slabhash_device_drop_stages(ga_slabhash_device *table
                                                        const uint32_t *keep, cudaStream_t stream)
 {
     ga_status status = GA_OK;
-    for (uint32_t i = 0; i < record->there && status == GA_OK; i++) {
+    for (uint32_t i = record->gone; i < record->there && status == GA_OK; i++) {
         ga_slabhash_view view = table->view;
-        ga_slabhash_device_at(&view, record->stages + i);
+        ga_slabhash_device_at(&view, ga_slabhash_host_stage(record, i));
         if (view.rows != keep) {
-            status = ga_slabhash_device_drop(table, view, false, stream);
+            view.buckets = ga_slabhash_host_left(record, i);
+            status = ga_slabhash_device_drop(table, view, !view.buckets, stream);
         }
     }
     return status;
@@ -123,7 +140,7 @@ static inline ga_status ga_slabhash_device_clear_stages(ga_slabhash_device *tabl
     ga_status status =
         scope.status ? scope.status : ga_slabhash_device_record(table, &record, stream);
     if (status == GA_OK) {
-        ga_slabhash_device_at(&table->view, record.stages + record.there - 1u);
+        ga_slabhash_device_at(&table->view, ga_slabhash_host_stage(&record, record.there - 1u));
         status = ga_slabhash_device_drop_stages(table, &record, table->view.rows, stream);
     }
     status =
@@ -135,8 +152,10 @@ static inline ga_status ga_slabhash_device_clear_stages(ga_slabhash_device *tabl
  * waits. */
 typedef struct ga_slabhash_growth {
     uint32_t buckets; /* of the array that all pairs are in, or move from */
-    uint32_t arrays;  /* that there are, older ones included */
+    uint32_t arrays;  /* that there are, older ones included that have not gone back yet */
     uint32_t refused; /* times that kernels asked for an array and there was no memory */
+    uint32_t
+        gone; /* older ones that kernels have given back, since a call was alone with the table */
 } ga_slabhash_growth;
 
 /* GA_ERR_UNSUPPORTED  a table without GA_SLABHASH_GROW_IN_KERNELS */
@@ -157,9 +176,10 @@ static inline ga_status ga_slabhash_device_growth(ga_slabhash_device *table,
     ga_slabhash_device_scope scope(table->device);
     status = scope.status ? scope.status : ga_slabhash_device_record(table, &record, stream);
     if (status == GA_OK) {
-        growth->buckets = record.stages[record.now].buckets;
-        growth->arrays = record.there;
+        growth->buckets = ga_slabhash_host_stage(&record, record.now)->buckets;
+        growth->arrays = record.there - record.gone;
         growth->refused = record.failed;
+        growth->gone = record.gone;
     }
     return status;
 }

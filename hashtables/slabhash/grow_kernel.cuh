@@ -8,13 +8,18 @@
 
 #include "batch_kernel.cuh"
 
+enum {
+    GA_SLABHASH_BACK_STEPS = 16 /* the most that a tile does of giving back */
+};
+
 /* End what kernels have begun: all parts of an array that is being made, or all buckets of one that
- * is there. What finds no slab stays as it is. */
+ * is there. What finds no slab stays as it is. Then older arrays go back, as far as that can be done
+ * by now: by each tile some steps, outside of all epochs. */
 template <uint32_t kind, bool opens>
 static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK)
     ga_slabhash_settle_kernel(ga_slabhash_view table)
 {
-    ga_slabhash_turn turn = ga_slabhash_turn_begin(table);
+    ga_slabhash_turn turn = ga_slabhash_turn_of<kind>(table);
     ga_slabhash_growing *growing = table.growing;
     if (!opens) {
         while (ga_slabhash_clear_some(growing, turn.tile)) {
@@ -29,6 +34,10 @@ static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK)
         ga_slabhash_note_opened(growing, turn.tile, &turn.stand, opened);
     }
     ga_slabhash_turn_end(&turn);
+    uint32_t steps = GA_SLABHASH_BACK_STEPS;
+    while (steps && ga_slabhash_give_some(table.heap, growing, turn.tile)) {
+        steps--;
+    }
 }
 
 /* CALL(kind) for a table's that grows in kernels. */

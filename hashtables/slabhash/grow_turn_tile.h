@@ -4,17 +4,16 @@
  * of buckets, clear it and move the pairs (grow_tile.h), and nobody else is there to help. For
  * kernels, while they run; docs/slabhash.md has the argument.
  *
- * STRUCTURE  One record, whose place never changes, and in it a stage for each array that there has
- *            been since somebody was last alone with the table:
+ * STRUCTURE  The record of grow_gone_tile.h:
  *
- *              stage     0          1          2         3
- *                     [ moved ]  [ older ]  [ newer ]  [ none ]
- *                                    ^ now      there = 3 ^ = making
+ *              stage     4          5          6          7         8
+ *                     [ gone ]  [ older ]  [ moves ]  [ newer ]  [ none ]
+ *                                  ^ gone     ^ now       there = 8 ^ = making
  *
- *            `now` is the oldest stage that may have pairs that have not moved yet; stages below
- *            `there` may be used. Where `making` is more than `there` somebody makes that stage:
- *            has its array, and then all clear a part of it each. A tile works from a stand: what
- *            it has read of that, some time ago.
+ *            `now` is the oldest stage that may have pairs that have not moved yet; stages from there
+ *            on and below `there` may be used. Where `making` is more than `there` somebody makes that
+ *            stage: has its array, and then all clear a part of it each. A tile works from a stand: what
+ *            it has read of that, some time ago, and in an epoch, so that what it knows of stays.
  *
  * INVARIANT  A stage is made only once all buckets of the one before are OPEN. So whoever moves
  *            pairs from a stage finds them all there. A stand may be as old as it likes: a bucket
@@ -29,23 +28,16 @@
  * PROGRESS   No operation waits for another: while an array is made, pairs are chained behind the
  *            older one. Who was stopped while he makes or clears an array, or between two buckets
  *            that he opens, stops growth alone.
- *            Older arrays stay until somebody is alone with the table. Each is half as large as the
- *            next, or less, so that all together are smaller than the newest.
  */
 #ifndef GPUALLOC_SLABHASH_GROW_TURN_TILE_H
 #define GPUALLOC_SLABHASH_GROW_TURN_TILE_H
 
-#include "grow_tile.h"
+#include "grow_gone_tile.h"
 #include "near_tile.h"
-
-#ifdef __CUDACC__
-#include <gpualloc/slab/sized_kernel.h>
-#endif
 
 #define GA_SLABHASH_NO_GROUP UINT32_MAX
 
 enum {
-    GA_SLABHASH_STAGES = 32,
     GA_SLABHASH_RUN = 8,       /* groups of buckets that an operation opens */
     GA_SLABHASH_GROUP = 16,    /* the most buckets that one bucket's pairs are brought to at once */
     GA_SLABHASH_PART = 64,     /* buckets that are cleared at once */
@@ -54,122 +46,109 @@ enum {
     GA_SLABHASH_WANTS = 32,    /* one in so many buckets has a slab: then they are asked for */
     GA_SLABHASH_TIMES_MOST = 16, /* as many buckets at once */
     GA_SLABHASH_SMALL = 1 << 19, /* up to so many buckets become four times as many at least */
-    GA_SLABHASH_SELDOM = 16      /* requests between two looks at the record */
+    GA_SLABHASH_SELDOM = 16,     /* requests between two looks at the record, */
+    GA_SLABHASH_RARELY = 128     /* or calls of whole warps that only search */
 };
 
-/* An array of buckets and their chains. */
-typedef struct ga_slabhash_stage {
-    /* Set before G1, and Y1. */
-    uint32_t *rows;
-    uint32_t buckets;
-    uint32_t ready;   /* Y: there is an array, to be cleared */
-    uint32_t wanted;  /* relaxed: with so many slabs behind buckets it moves on */
-    uint32_t chained; /* relaxed: slabs behind buckets */
-    uint32_t parts;   /* relaxed: handed out to be cleared */
-    uint32_t cleared; /* K: parts */
-    uint32_t opened;  /* C: buckets */
-    uint64_t cursor;  /* relaxed: runs of buckets handed out */
-} ga_slabhash_stage;
-
-typedef struct ga_slabhash_growing {
-    uint32_t now;    /* H */
-    uint32_t there;  /* G: stages */
-    uint32_t making; /* M: stages, with one that is being made */
-    uint32_t failed; /* relaxed: how often there was no array to be had */
-#ifdef __CUDACC__
-    ga_sized_heap *arrays; /* where they come from */
-#else
-    void *(*array)(void *context, size_t bytes);
-    ga_slabhash_hash *hash; /* NULL: the seeded one */
-    void *context;          /* for both */
-#endif
-    ga_slabhash_stage stages[GA_SLABHASH_STAGES];
-} ga_slabhash_growing;
-
-/* What a tile knows of the record, the same in all its lanes; begin with all bits 0 and
- * ga_slabhash_stand_read(). */
+/* What a tile knows of the record, the same in all its lanes, from ga_slabhash_stand_begin() to
+ * _end(): so long it is in an epoch. */
 typedef struct ga_slabhash_stand {
     uint32_t *rows, *next_rows; /* of stage `number`, and the next: NULL where there was none */
     uint32_t buckets, next_buckets;
     uint32_t number;
-    uint32_t requests; /* until it looks again */
+    uint32_t clock; /* requests until it looks again, times 64, and the pin of its epoch */
 } ga_slabhash_stand;
 
-/* Memory for an array, by the whole tile; NULL where there is none. */
-GA_SIMT void *ga_slabhash_array(ga_slabhash_growing *growing, ga_tile tile, size_t bytes)
-{
-#ifdef __CUDACC__
-    ga_sized_view heap = ga_sized_view_of(growing->arrays);
-    uint32_t regions = ga_sized_run_regions(heap, bytes);
-    uint32_t first = ga_sized_run_claim(growing->arrays, tile, regions, 1u, 0);
-    return first == GA_SIZED_NONE ? NULL : ga_sized_run_pointer(heap, first);
-#else
-    (void)tile;
-    return growing->array(growing->context, bytes);
-#endif
-}
-
-/* ---- what the leader does for all ------------------------------------------------------------- */
-
-/* Both acquire. */
-GA_SIMT uint32_t ga_slabhash_ask(ga_tile tile, const uint32_t *word)
-{
-    uint32_t leader = ga_tile_leader(tile);
-    ga_lanes said = ga_lanes_all(0);
-    GA_EACH_LANE(tile, 1u << leader, own)
-    {
-        /* G2, H2, Y2: acquire. Pairs with G1, H1, Y1. */
-        ga_lane_write(&said, own, ga_load_acquire(word));
-    }
-    ga_tile_sync(tile); /* what the leader acquired all have */
-    return ga_lanes_get(tile, said, leader);
-}
-
-/* What a word of figures was before it went up. */
-GA_SIMT uint32_t ga_slabhash_tally(ga_tile tile, uint32_t *word, uint32_t more)
-{
-    uint32_t leader = ga_tile_leader(tile);
-    ga_lanes before = ga_lanes_all(0);
-    GA_EACH_LANE(tile, 1u << leader, own)
-    {
-        ga_lane_write(&before, own, ga_add_relaxed(word, more)); /* relaxed: a figure */
-    }
-    return ga_lanes_get(tile, before, leader);
-}
-
-/* Count what the tile has done: true for the one who completes `all`. */
-GA_SIMT bool ga_slabhash_complete(ga_tile tile, uint32_t *word, uint32_t more, uint32_t all)
-{
-    uint32_t leader = ga_tile_leader(tile);
-    ga_lanes last = ga_lanes_all(0);
-    ga_tile_sync(tile); /* what any lane did */
-    ga_slabhash_nap();
-    GA_EACH_LANE(tile, more ? 1u << leader : 0, own)
-    {
-        /* K, C: acq_rel. Pairs with itself: who counts the last has what the others did. */
-        uint32_t before = ga_add_acq_rel(word, more);
-        ga_lane_write(&last, own, before + more == all ? 1u : 0u);
-    }
-    ga_tile_sync(tile);
-    return ga_lanes_get(tile, last, leader) != 0;
-}
+#define GA_SLABHASH_REQUEST (2u * GA_EPOCH_STRIPES) /* of `clock`: pins are less */
 
 /* ---- stands ----------------------------------------------------------------------------------- */
 
-/* `now` first: what it says is there. */
-GA_SIMT void ga_slabhash_stand_read(ga_slabhash_growing *growing, ga_tile tile,
+GA_SIMT uint32_t ga_slabhash_stand_pin(const ga_slabhash_stand *stand)
+{
+    return stand->clock % GA_SLABHASH_REQUEST;
+}
+
+/* It looks again after so many requests, */
+GA_SIMT void ga_slabhash_stand_waits(ga_slabhash_stand *stand, uint32_t requests)
+{
+    stand->clock = requests * GA_SLABHASH_REQUEST | ga_slabhash_stand_pin(stand);
+}
+
+/* with the next one, */
+GA_SIMT bool ga_slabhash_stand_is_due(const ga_slabhash_stand *stand)
+{
+    return stand->clock < 2u * GA_SLABHASH_REQUEST;
+}
+
+/* with this one: there is another. */
+GA_SIMT bool ga_slabhash_stand_counts(ga_slabhash_stand *stand)
+{
+    stand->clock -= GA_SLABHASH_REQUEST;
+    return stand->clock < GA_SLABHASH_REQUEST;
+}
+
+/* `now` first: what it says is there. Behind T2. */
+GA_SIMT void ga_slabhash_stand_take(ga_slabhash_growing *growing, ga_tile tile,
                                     ga_slabhash_stand *stand)
 {
     uint32_t now = ga_slabhash_ask(tile, &growing->now);     /* H2. Pairs with H1 */
     uint32_t there = ga_slabhash_ask(tile, &growing->there); /* G2. Pairs with G1 */
-    const ga_slabhash_stage *stage = growing->stages + now;
+    const ga_slabhash_stage *stage = ga_slabhash_stage_of(growing, now);
+    const ga_slabhash_stage *next = ga_slabhash_stage_of(growing, now + 1u);
     bool moves = now + 1u < there;
     stand->number = now;
     stand->rows = stage->rows;
     stand->buckets = stage->buckets;
-    stand->next_rows = moves ? stage[1].rows : NULL;
-    stand->next_buckets = moves ? stage[1].buckets : 0;
-    stand->requests = GA_SLABHASH_SELDOM;
+    stand->next_rows = moves ? next->rows : NULL;
+    stand->next_buckets = moves ? next->buckets : 0;
+    ga_slabhash_stand_waits(stand, GA_SLABHASH_SELDOM);
+}
+
+/* The tile enters an epoch, and reads the record. Neighbours have different numbers. */
+GA_SIMT void ga_slabhash_stand_begin(ga_slabhash_growing *growing, ga_tile tile,
+                                     ga_slabhash_stand *stand, uint32_t number)
+{
+#if GA_SLABHASH_MUTANT == 29
+    stand->clock = number * 0u;
+#else
+    stand->clock = ga_epoch_enter(&growing->epochs, tile, number); /* T2 */
+#endif
+    ga_slabhash_nap();
+    ga_slabhash_stand_take(growing, tile, stand);
+}
+
+/* It leaves, and uses no array any more. */
+GA_SIMT void ga_slabhash_stand_end(ga_slabhash_growing *growing, ga_tile tile,
+                                   const ga_slabhash_stand *stand)
+{
+    if (GA_SLABHASH_MUTANT != 29 && GA_SLABHASH_MUTANT != 39) {
+        ga_epoch_leave(&growing->epochs, tile, ga_slabhash_stand_pin(stand)); /* L1 */
+    }
+}
+
+/* It reads the record anew, and where somebody waits for that enters another epoch before: what it
+ * had from the stand until now it does not use any more. */
+GA_SIMT void ga_slabhash_stand_read(ga_slabhash_growing *growing, ga_tile tile,
+                                    ga_slabhash_stand *stand)
+{
+    uint32_t pin = ga_slabhash_stand_pin(stand);
+    if (GA_SLABHASH_MUTANT != 29 && ga_epoch_is_over(&growing->epochs, tile, pin)) {
+        uint32_t number = pin >> 1; /* its stripe */
+#if GA_SLABHASH_MUTANT == 32
+        ga_slabhash_stand_take(growing, tile, stand);
+        ga_epoch_leave(&growing->epochs, tile, pin);
+        for (uint32_t i = 0; i < 256; i++) {
+            ga_slabhash_nap();
+        }
+        stand->clock = ga_epoch_enter(&growing->epochs, tile, number);
+        ga_slabhash_stand_waits(stand, GA_SLABHASH_SELDOM);
+        return;
+#endif
+        ga_epoch_leave(&growing->epochs, tile, pin);                   /* L1 */
+        stand->clock = ga_epoch_enter(&growing->epochs, tile, number); /* T2 */
+    }
+    ga_slabhash_nap();
+    ga_slabhash_stand_take(growing, tile, stand);
 }
 
 /* Something that was met says that there is a newer stage than the stand's newest: whoever did it
@@ -191,7 +170,7 @@ GA_SIMT ga_slabhash_shift ga_slabhash_shift_of(ga_slabhash_view table, ga_slabha
     shift.from = table;
     shift.from.rows = stand->rows;
     shift.from.buckets = stand->buckets;
-    shift.from.chained = &growing->stages[stand->number].chained;
+    shift.from.chained = &ga_slabhash_stage_of(growing, stand->number)->chained;
     shift.to = shift.from;
     shift.to.rows = stand->next_rows;
     shift.to.buckets = stand->next_buckets;
@@ -199,7 +178,7 @@ GA_SIMT ga_slabhash_shift ga_slabhash_shift_of(ga_slabhash_view table, ga_slabha
     shift.context = NULL;
     shift.chained = NULL;
     if (stand->next_rows) {
-        shift.chained = &growing->stages[stand->number + 1u].chained;
+        shift.chained = &ga_slabhash_stage_of(growing, stand->number + 1u)->chained;
         shift.to.chained = shift.chained;
     }
 #ifndef __CUDACC__
@@ -231,9 +210,9 @@ GA_SIMT void ga_slabhash_blank(ga_tile tile, const ga_slabhash_stage *stage, uin
 GA_SIMT bool ga_slabhash_clear_some(ga_slabhash_growing *growing, ga_tile tile)
 {
     uint32_t there = ga_slabhash_ask(tile, &growing->there); /* G2. Pairs with G1 */
-    ga_slabhash_stage *stage = growing->stages + there;
-    /* Y2. Pairs with Y1: its array is known. */
-    if (there == GA_SLABHASH_STAGES || !ga_slabhash_ask(tile, &stage->ready)) {
+    ga_slabhash_stage *stage = ga_slabhash_stage_of(growing, there);
+    /* Y2. Pairs with Y1: its array is known. Else its place may be that of another yet. */
+    if (ga_slabhash_ask(tile, &stage->ready) != there + 1u) {
         return false;
     }
     uint32_t parts = (stage->buckets + GA_SLABHASH_PART - 1u) / GA_SLABHASH_PART;
@@ -253,7 +232,7 @@ GA_SIMT bool ga_slabhash_clear_some(ga_slabhash_growing *growing, ga_tile tile)
 #if GA_SLABHASH_MUTANT == 25
         ga_store_relaxed(&growing->there, there + 1u);
 #else
-        ga_store_release(&growing->there, there + 1u); /* G1: release. Pairs with G2 */
+        ga_store_release(&growing->there, there + 1u);             /* G1: release. Pairs with G2 */
 #endif
     }
     ga_tile_sync(tile);
@@ -286,14 +265,14 @@ GA_SIMT uint32_t ga_slabhash_more(uint32_t buckets, uint32_t chained)
     return buckets * times;
 }
 
-/* The tile has the right to make stage `number`: its array is there to be cleared, or it has none
+/* The tile has the right to make stage `number`, which has a place: its array is there to be cleared, or it has none
  * and nobody asks again until there are `later` slabs more. */
 GA_SIMT void ga_slabhash_make_stage(ga_slabhash_growing *growing, ga_tile tile, uint32_t number,
                                     uint32_t buckets, uint32_t later)
 {
-    ga_slabhash_stage *stage = growing->stages + number;
-    size_t bytes = (size_t)buckets * GA_SLABHASH_WORDS * sizeof(uint32_t);
-    void *rows = ga_slabhash_array(growing, tile, bytes);
+    ga_slabhash_stage *stage = ga_slabhash_stage_of(growing, number);
+    ga_slabhash_stage *before = ga_slabhash_stage_of(growing, number - 1u);
+    void *rows = ga_slabhash_array(growing, tile, ga_slabhash_array_bytes(buckets));
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
@@ -301,9 +280,11 @@ GA_SIMT void ga_slabhash_make_stage(ga_slabhash_growing *growing, ga_tile tile, 
             stage->rows = (uint32_t *)rows;
             stage->buckets = buckets;
             stage->wanted = buckets / GA_SLABHASH_WANTS;
-            ga_store_release(&stage->ready, 1u); /* Y1: release. Pairs with Y2 */
+            stage->chained = stage->parts = stage->cleared = stage->opened = 0;
+            stage->cursor = 0;
+            ga_store_release(&stage->ready, number + 1u); /* Y1: release. Pairs with Y2 */
         } else {
-            ga_store_relaxed(&stage[-1].wanted, later); /* relaxed: a figure */
+            ga_store_relaxed(&before->wanted, later);   /* relaxed: a figure */
             ga_post_add_relaxed(&growing->failed, 1u);  /* relaxed: a figure */
             ga_store_release(&growing->making, number); /* M: release. Pairs with M in consider */
         }
@@ -317,14 +298,15 @@ GA_SIMT void ga_slabhash_consider(uint32_t kind, ga_slabhash_shift shift,
                                   ga_slabhash_growing *growing, ga_tile tile,
                                   const ga_slabhash_stand *stand)
 {
-    ga_slabhash_stage *stage = growing->stages + stand->number;
+    ga_slabhash_stage *stage = ga_slabhash_stage_of(growing, stand->number);
     uint32_t leader = ga_tile_leader(tile);
     uint32_t chained = ga_slabhash_tally(tile, &stage->chained, 1u) + 1u;
     uint32_t number = stand->number + 1u;
     uint32_t later = chained + chained / 4u + 1u;
     ga_lanes ours = ga_lanes_all(0);
-    if (number == GA_SLABHASH_STAGES || chained <= ga_slabhash_ask(tile, &stage->wanted) ||
-        ga_slabhash_ask(tile, &growing->making) != number) {
+    if (chained <= ga_slabhash_ask(tile, &stage->wanted) ||
+        ga_slabhash_ask(tile, &growing->making) != number ||
+        !ga_slabhash_has_place(growing, tile, number)) { /* D2 */
         return;
     }
     uint32_t buckets = ga_slabhash_more(stand->buckets, chained);
@@ -353,7 +335,7 @@ GA_SIMT void ga_slabhash_consider(uint32_t kind, ga_slabhash_shift shift,
 GA_SIMT void ga_slabhash_note_opened(ga_slabhash_growing *growing, ga_tile tile,
                                      const ga_slabhash_stand *stand, uint32_t opened)
 {
-    ga_slabhash_stage *next = growing->stages + stand->number + 1u;
+    ga_slabhash_stage *next = ga_slabhash_stage_of(growing, stand->number + 1u);
     bool last = ga_slabhash_complete(tile, &next->opened, opened, stand->next_buckets) ||
                 (GA_SLABHASH_MUTANT == 23 && opened);
     GA_EACH_LANE(tile, last ? 1u << ga_tile_leader(tile) : 0, own)
@@ -598,12 +580,13 @@ GA_SIMT uint32_t ga_slabhash_next_run(ga_slabhash_shift shift, ga_slabhash_growi
                                       ga_tile tile, const ga_slabhash_stand *stand, bool asks)
 {
     uint64_t runs = ((uint64_t)shift.from.buckets + GA_SLABHASH_RUN - 1u) / GA_SLABHASH_RUN;
+    ga_slabhash_stage *next = ga_slabhash_stage_of(growing, stand->number + 1u);
     uint32_t leader = ga_tile_leader(tile);
     ga_lanes group = ga_lanes_all(GA_SLABHASH_NO_GROUP);
     GA_EACH_LANE(tile, asks ? 1u << leader : 0, own)
     {
         /* relaxed: hands out runs */
-        uint64_t run = ga_add64_relaxed(&growing->stages[stand->number + 1u].cursor, 1u);
+        uint64_t run = ga_add64_relaxed(&next->cursor, 1u);
         bool again = run >= runs;
         run = again ? run - runs : run;
         if (!again || run % 8u == 0) {
@@ -629,14 +612,31 @@ GA_SIMT uint32_t ga_slabhash_open_some(uint32_t kind, ga_slabhash_shift shift,
     return opened;
 }
 
-/* Look at the record again, and do a part of what is to be done. */
-GA_SIMT void ga_slabhash_look_up(ga_slabhash_growing *growing, ga_tile tile,
-                                 ga_slabhash_stand *stand)
+/* The tile has left: it does a part of what it may have left to others. */
+GA_SIMT_SLOW void ga_slabhash_tidy_up(ga_slab_heap *heap, ga_slabhash_growing *growing,
+                                      ga_tile tile)
 {
-    if (!stand->next_rows) {
+    (void)ga_slabhash_give_some(heap, growing, tile);
+}
+
+/* Look at the record again, and do a part of what is to be done. A function of its own, by values: so
+ * that its registers are not its callers', nor their stands in memory. */
+GA_SIMT_SLOW ga_slabhash_stand ga_slabhash_look_anew(ga_slab_heap *heap,
+                                                     ga_slabhash_growing *growing, ga_tile tile,
+                                                     ga_slabhash_stand stand)
+{
+    if (!stand.next_rows) {
         (void)ga_slabhash_clear_some(growing, tile);
     }
-    ga_slabhash_stand_read(growing, tile, stand);
+    ga_slabhash_stand_read(growing, tile, &stand);
+    (void)ga_slabhash_give_some(heap, growing, tile);
+    return stand;
+}
+
+GA_SIMT void ga_slabhash_look_up(ga_slabhash_view table, ga_slabhash_growing *growing, ga_tile tile,
+                                 ga_slabhash_stand *stand)
+{
+    *stand = ga_slabhash_look_anew(table.heap, growing, tile, *stand);
 }
 
 /* After each operation that is no search: what the tile has opened and chained is counted, and a
@@ -657,7 +657,7 @@ GA_SIMT void ga_slabhash_tend_standing(uint32_t kind, ga_slabhash_shift shift,
         }
     } else if (chained) {
         ga_slabhash_consider(kind, shift, growing, tile, stand);
-        ga_slabhash_look_up(growing, tile, stand);
+        ga_slabhash_look_up(shift.from, growing, tile, stand);
     }
 }
 
@@ -690,6 +690,9 @@ GA_SIMT uint64_t ga_slabhash_find_all_standing(uint32_t kind, ga_slabhash_view t
 {
     if (!ga_slabhash_allowed(kind, GA_SLABHASH_SEARCH, key, 0)) {
         return 0;
+    }
+    if (ga_slabhash_stand_counts(stand)) {
+        ga_slabhash_stand_read(growing, tile, stand);
     }
     for (;;) {
         ga_slabhash_shift shift = ga_slabhash_shift_of(table, growing, stand);
@@ -733,8 +736,8 @@ GA_SIMT ga_slabhash_answer ga_slabhash_do_standing(uint32_t kind, ga_slabhash_vi
     if (!ga_slabhash_has(kind, to.op) || !ga_slabhash_allowed(kind, to.op, to.key, to.value)) {
         return ga_slabhash_say(GA_SLABHASH_REFUSED, 0);
     }
-    if (!--stand->requests) {
-        ga_slabhash_look_up(growing, tile, stand);
+    if (ga_slabhash_stand_counts(stand)) {
+        ga_slabhash_look_up(table, growing, tile, stand);
     }
     for (;;) {
         ga_slabhash_shift shift = ga_slabhash_shift_of(table, growing, stand);
@@ -768,6 +771,9 @@ GA_SIMT uint32_t ga_slabhash_remove_standing(uint32_t kind, ga_slabhash_view tab
                                              ga_slab_claimed *claimed, ga_slabhash_stand *stand,
                                              uint64_t hash, uint64_t key, uint64_t *count)
 {
+    if (ga_slabhash_stand_counts(stand)) {
+        ga_slabhash_look_up(table, growing, tile, stand);
+    }
     for (;;) {
         ga_slabhash_shift shift = ga_slabhash_shift_of(table, growing, stand);
         uint32_t opened = 0;
@@ -796,8 +802,8 @@ GA_SIMT void ga_slabhash_tend_lanes(uint32_t kind, ga_slabhash_view table,
                                     uint32_t changing, ga_lanes hash, ga_lanes hash_high)
 {
     ga_tile alone = ga_tile_of(ga_tile_size(tile));
-    if (!--stand->requests) {
-        ga_slabhash_look_up(growing, alone, stand);
+    if (ga_slabhash_stand_counts(stand)) {
+        ga_slabhash_look_up(table, growing, alone, stand);
     }
     ga_tile_sync(tile); /* abreast again */
     bool asks = stand->next_rows && changing;
@@ -825,6 +831,18 @@ GA_SIMT void ga_slabhash_tend_lanes(uint32_t kind, ga_slabhash_view table,
     ga_slabhash_note_opened(growing, tile, stand, some + opened);
     if (asks && !some) {
         ga_slabhash_stand_read(growing, alone, stand);
+    }
+    ga_tile_sync(tile); /* abreast again */
+}
+
+/* The same where lanes only search, which have nothing to be tended: now and then the tile reads the
+ * record, so that it keeps no older array for long. */
+GA_SIMT void ga_slabhash_tend_searches(ga_slabhash_growing *growing, ga_tile tile,
+                                       ga_slabhash_stand *stand)
+{
+    if (ga_slabhash_stand_counts(stand)) {
+        ga_slabhash_stand_read(growing, ga_tile_of(ga_tile_size(tile)), stand);
+        ga_slabhash_stand_waits(stand, GA_SLABHASH_RARELY);
     }
     ga_tile_sync(tile); /* abreast again */
 }

@@ -56,7 +56,7 @@ template <uint32_t kind>
 static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK, 6)
     ga_slabhash_move_kernel(ga_slabhash_view from, ga_slabhash_view to, uint64_t *left)
 {
-    ga_slabhash_turn turn = ga_slabhash_turn_begin(to);
+    ga_slabhash_turn turn = ga_slabhash_turn_of<kind>(to);
     ga_tile warp = ga_tile_of(32);
     uint64_t bucket = ga_slabhash_grid_tile();
     bool more = bucket < from.buckets;

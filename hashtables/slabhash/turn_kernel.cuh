@@ -64,7 +64,7 @@ static __device__ __forceinline__ void ga_slabhash_tile_ends(ga_slabhash_view ta
 
 /* What a tile keeps between its operations; in registers. All 8 lanes of a tile are there and call
  * together: blocks are whole tiles, of one dimension. End it, or the slabs that it has claimed
- * ahead stay taken. */
+ * ahead stay taken, and of a table that grows in kernels all arrays from then on. */
 typedef struct ga_slabhash_turn {
     ga_slabhash_view table;
     ga_tile tile;
@@ -75,35 +75,59 @@ typedef struct ga_slabhash_turn {
 #endif
 } ga_slabhash_turn;
 
-/* A turn of a table that grows begins: what its tile knows of that. */
-static __device__ __forceinline__ void ga_slabhash_turn_stands(ga_slabhash_turn *turn)
+/* Of the grid's. */
+static __device__ __forceinline__ uint32_t ga_slabhash_tile_number(void)
+{
+    return (blockIdx.x * blockDim.x + threadIdx.x) / GA_SLABHASH_TILE;
+}
+
+/* A turn of a table that grows begins: what its tile, which has that number, knows of that. */
+static __device__ __forceinline__ void ga_slabhash_turn_stands(ga_slabhash_turn *turn,
+                                                               uint32_t number)
 {
 #ifdef GA_SLABHASH_GROWING_KINDS
     turn->stand = ga_slabhash_stand{};
     if (turn->table.growing) {
-        ga_slabhash_stand_read(turn->table.growing, turn->tile, &turn->stand);
+        ga_slabhash_stand_begin(turn->table.growing, turn->tile, &turn->stand, number);
     }
 #else
     (void)turn;
+    (void)number;
 #endif
 }
 
 static __device__ __forceinline__ ga_slabhash_turn ga_slabhash_turn_begin(ga_slabhash_view table)
 {
     ga_slabhash_turn turn;
+    uint32_t number = ga_slabhash_tile_number();
     turn.table = table;
     turn.tile = ga_tile_of(GA_SLABHASH_TILE);
-    turn.claimed =
-        ga_slabhash_claim_begin((blockIdx.x * blockDim.x + threadIdx.x) / GA_SLABHASH_TILE);
+    turn.claimed = ga_slabhash_claim_begin(number);
     turn.blind = 0;
     ga_slabhash_tile_begins(table, turn.tile, false);
-    ga_slabhash_turn_stands(&turn);
+    ga_slabhash_turn_stands(&turn, number);
     return turn;
+}
+
+/* The same in kernels for one kind: it is known here whether a table of that grows. */
+template <uint32_t kind>
+static __device__ __forceinline__ ga_slabhash_turn ga_slabhash_turn_of(ga_slabhash_view table)
+{
+    table.growing = GA_SLABHASH_IS_GROWING(kind) ? table.growing : NULL;
+    return ga_slabhash_turn_begin(table);
 }
 
 static __device__ __forceinline__ void ga_slabhash_turn_end(ga_slabhash_turn *turn)
 {
     ga_slabhash_claim_end(turn->table, turn->tile, &turn->claimed);
+#ifdef GA_SLABHASH_GROWING_KINDS
+    if (turn->table.growing) {
+        ga_slabhash_stand_end(turn->table.growing, turn->tile, &turn->stand);
+        if (ga_slabhash_tile_number() % GA_SLABHASH_SELDOM == 0) {
+            ga_slabhash_tidy_up(turn->table.heap, turn->table.growing, turn->tile);
+        }
+    }
+#endif
     ga_slabhash_tile_ends(turn->table, turn->tile, false);
 }
 
@@ -219,7 +243,7 @@ static __device__ __forceinline__ void ga_slabhash_lanes_tend(ga_slabhash_turn *
     if (GA_SLABHASH_IS_GROWING(kind) && ga_slabhash_may_change(fixed)) {
         uint32_t changing =
             ga_lanes_nonzero(turn->tile, asks && op != GA_SLABHASH_SEARCH ? 1u : 0u);
-        bool tends = turn->stand.next_rows || turn->stand.requests == 1u;
+        bool tends = turn->stand.next_rows || ga_slabhash_stand_is_due(&turn->stand);
         if (ga_lanes_any(ga_tile_of(32), tends ? 1u : 0u)) {
             ga_slabhash_kept<true> kept;
             kept.claimed = turn->claimed;
@@ -229,9 +253,12 @@ static __device__ __forceinline__ void ga_slabhash_lanes_tend(ga_slabhash_turn *
             turn->claimed = kept.claimed;
             turn->stand = kept.stand;
         } else {
-            turn->stand.requests--;
+            (void)ga_slabhash_stand_counts(&turn->stand);
         }
         ga_tile_sync(ga_tile_of(32)); /* from here on its tiles go abreast */
+    } else if (GA_SLABHASH_IS_GROWING(kind)) {
+        ga_slabhash_tend_searches(turn->table.growing, ga_tile_abreast(GA_SLABHASH_TILE),
+                                  &turn->stand);
     }
 #else
     (void)turn;

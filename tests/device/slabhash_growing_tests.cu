@@ -95,7 +95,7 @@ template <uint32_t kind> static void one_kernel_of(int device, ga_slabhash_mode 
     EXPECT_EQUAL("what did not go in, or was not found", wrong.read()[0], 0);
     EXPECT_EQUAL("what was there before", wrong.read()[1], 0);
     ga_slabhash_growth growth = growth_of(&table);
-    EXPECT(growth.arrays > 1);
+    EXPECT(growth.arrays + growth.gone > 1);
     EXPECT_EQUAL("arrays that were refused", growth.refused, 0);
     uint64_t places = (uint64_t)growth.buckets * (mode == GA_SLABHASH_MAP64 ? 7 : 15);
     EXPECT(places > n / 2 && places < 16 * (uint64_t)n);
@@ -134,7 +134,9 @@ static void many_kernels(int device)
     CUDA_DONE(cudaDeviceSynchronize());
     EXPECT_EQUAL("what did not go in, or was not found", wrong.read()[0], 0);
     expect_size(&table, each * kernels);
-    EXPECT(growth_of(&table).arrays > 3);
+    ga_slabhash_growth growth = growth_of(&table);
+    EXPECT(growth.arrays + growth.gone > 3);
+    EXPECT(growth.gone > 0); /* kernels have given older ones back */
     OK(ga_slabhash_device_flush(&table, 0));
     EXPECT_EQUAL("arrays after a flush", growth_of(&table).arrays, 1);
     find_kernel<MAP32>
@@ -142,6 +144,60 @@ static void many_kernels(int device)
     CUDA_DONE(cudaDeviceSynchronize());
     EXPECT_EQUAL("what was not found after a flush", wrong.read()[0], 0);
     OK(ga_slabhash_device_close(&table));
+}
+
+/* One kernel of tiles that put in many keys each: what it grows from goes back while it runs, slabs and
+ * all, and in the end one array is held. */
+static __global__ void long_kernel(ga_slabhash_view table, uint32_t n, uint32_t *wrong)
+{
+    ga_slabhash_turn turn = ga_slabhash_turn_begin(table);
+    uint32_t step = gridDim.x * blockDim.x;
+    for (uint32_t first = blockIdx.x * blockDim.x; first < n; first += step) {
+        uint32_t i = first + threadIdx.x;
+        ga_slabhash_answer answer = ga_slabhash_lanes<MAP32, GA_SLABHASH_INSERT>(
+            &turn, i < n, GA_SLABHASH_INSERT, i, i ^ 0x5555u);
+        if (i < n && answer.result != GA_SLABHASH_ABSENT) {
+            atomicAdd(wrong, 1u);
+        }
+    }
+    ga_slabhash_growing *growing = table.growing;
+    if (blockIdx.x == 0 && threadIdx.x == 0) {                  /* while it still runs */
+        atomicExch(wrong + 1, ga_load_relaxed(&growing->gone)); /* relaxed: a figure */
+    }
+    ga_slabhash_turn_end(&turn);
+}
+
+static void given_back(int device)
+{
+    uint32_t n = suite.quick ? 1u << 18 : 1u << 23;
+    ga_heap *slabs = NULL;
+    ga_slabhash_device table;
+    ga_slabhash_options options = options_of(GA_SLABHASH_MAP32, GROWS, 64, 1);
+    ga_slabhash_census census = {};
+    device_array<uint32_t> wrong(2);
+    REQUIRE(ga_heap_open(&slabs, GA_PLACE_KERNEL, device,
+                         "slab:unit=128,addressing=light,capacity=256M/cuda") == GA_OK);
+    options.heap = slabs;
+    REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
+    long_kernel<<<64, 128>>>(table.view, n, wrong.data);
+    CUDA_DONE(cudaGetLastError());
+    CUDA_DONE(cudaDeviceSynchronize());
+    EXPECT_EQUAL("what did not go in", wrong.read()[0], 0);
+    EXPECT(wrong.read()[1] > 0);
+    ga_slabhash_growth growth = growth_of(&table);
+    for (uint32_t i = 0; i < 1000 && growth.arrays > 1; i++) { /* each call ends a part of it */
+        growth = growth_of(&table);
+    }
+    EXPECT_EQUAL("arrays that are held", growth.arrays, 1);
+    find_kernel<MAP32><<<(n + 127) / 128, 128>>>(table.view, n, wrong.data);
+    CUDA_DONE(cudaDeviceSynchronize());
+    EXPECT_EQUAL("what was not found", wrong.read()[0], 0);
+    OK(ga_slabhash_device_count(&table, &census, 0));
+    EXPECT_EQUAL("keys", census.live, n);
+    EXPECT_EQUAL("slabs that are taken", live_of(slabs), census.chained);
+    OK(ga_slabhash_device_close(&table));
+    EXPECT_EQUAL("slabs that are still taken", live_of(slabs), 0);
+    OK(ga_heap_close(slabs));
 }
 
 /* Two streams put in the same keys at once, each from its end: each goes in once. */
@@ -266,7 +322,7 @@ template <uint32_t kind> static void histories_of(int device, ga_slabhash_mode m
     CUDA_DONE(cudaGetLastError());
     CUDA_DONE(cudaDeviceSynchronize());
     expect_linearizable(there.read(), n);
-    EXPECT(growth_of(&table).arrays > 2);
+    EXPECT(growth_of(&table).arrays + growth_of(&table).gone > 2);
     OK(ga_slabhash_device_close(&table));
 }
 
@@ -421,6 +477,7 @@ static const test_case cases[] = {
     {"all pairs of many keys at once", all_pairs_of_keys},
     {"one kernel puts in all there is", one_kernel},
     {"kernel after kernel", many_kernels},
+    {"older arrays go back while a kernel runs", given_back},
     {"two kernels at once", two_kernels},
     {"searches and deletes beside growth", beside},
     {"histories are linearizable", histories},

@@ -57,6 +57,7 @@ static struct {
 typedef struct turn {
     ga_slab_claimed claimed;
     ga_slabhash_stand stand;
+    bool stands;
 } turn;
 
 /* What may be in memory that was an array before: slabs full of the keys that histories have. */
@@ -79,6 +80,13 @@ static void *array(void *context, size_t bytes)
         soil(rows, bytes);
     }
     return rows;
+}
+
+static void give(void *context, void *rows, size_t bytes)
+{
+    (void)context;
+    soil(rows, bytes);
+    free(rows);
 }
 
 static uint64_t hash_of(uint64_t key)
@@ -189,15 +197,26 @@ static bool as_a_lane(turn *t, ga_slabhash_change_to to, ga_slabhash_answer *ans
 
 static turn begin(uint64_t number)
 {
-    turn t = {.claimed = ga_slabhash_claim_begin((uint32_t)number * GA_SLAB_ROW_WORDS)};
-    ga_slabhash_stand_read(&world.growing, SLABHASH_TILE, &t.stand);
+    turn t = {.claimed = ga_slabhash_claim_begin((uint32_t)number * GA_SLAB_ROW_WORDS),
+              .stands = true};
+    ga_slabhash_stand_begin(&world.growing, SLABHASH_TILE, &t.stand, (uint32_t)number);
     return t;
+}
+
+/* What it has claimed ahead goes back; its stand becomes older. */
+static void rest(turn *t)
+{
+    ga_slabhash_claim_end(world.view, SLABHASH_TILE, &t->claimed);
+    t->claimed.units = 0;
 }
 
 static void end(turn *t)
 {
-    ga_slabhash_claim_end(world.view, SLABHASH_TILE, &t->claimed);
-    t->claimed.units = 0;
+    rest(t);
+    if (t->stands) {
+        ga_slabhash_stand_end(&world.growing, SLABHASH_TILE, &t->stand);
+    }
+    t->stands = false;
 }
 
 /* Again where there was no slab. */
@@ -246,6 +265,7 @@ static void open_table(uint32_t mode, bool multi, uint32_t buckets, ga_slabhash_
     world.view.most = UINT32_MAX;
     memset(&world.growing, 0, sizeof world.growing);
     world.growing.array = array;
+    world.growing.give = give;
     world.growing.hash = hash;
     world.growing.there = world.growing.making = 1;
     world.growing.stages[0].buckets = buckets;
@@ -286,14 +306,16 @@ static void settle(void)
     stress_need(g->now + 1 == g->there && g->there == g->making,
                 "a stage was not made, or moved to");
     world.stages += g->now;
-    for (uint32_t i = 0; i < g->now; i++) {
-        free_stage(&g->stages[i]);
+    while (ga_slabhash_give_some(world.view.heap, g, SLABHASH_TILE)) {
     }
-    ga_slabhash_stage last = g->stages[g->now];
-    memset(&g->stages[g->now], 0, sizeof last);
+    stress_need(g->gone == g->now, "a stage is not given back, though nobody uses it");
+    ga_slabhash_stage last = *ga_slabhash_stage_of(g, g->now);
+    memset(g->stages, 0, sizeof g->stages);
+    memset(&g->epochs, 0, sizeof g->epochs);
     g->stages[0] = last;
-    g->now = 0;
+    g->now = g->gone = 0;
     g->there = g->making = 1;
+    g->back = 0;
 }
 
 static void close_table(void)
@@ -309,7 +331,8 @@ static void move_on(turn *t, uint64_t random)
     ga_slabhash_growing *g = &world.growing;
     ga_slabhash_stand_read(g, SLABHASH_TILE, &t->stand);
     uint32_t number = t->stand.number + 1;
-    if (number < GA_SLABHASH_STAGES && ga_cas_acquire(&g->making, number, number + 1) == number) {
+    if (ga_slabhash_has_place(g, SLABHASH_TILE, number) &&
+        ga_cas_acquire(&g->making, number, number + 1) == number) {
         uint32_t buckets = t->stand.buckets << random % 3;
         ga_slabhash_make_stage(g, SLABHASH_TILE, number, buckets, 1);
     }
@@ -327,6 +350,7 @@ static void runs_are_all(void)
     open_table(GA_SLABHASH_MAP32, false, BUCKETS, NULL);
     turn t = begin(0);
     move_on(&t, 1);
+    end(&t);
     t = begin(0);
     for (uint32_t i = 0; i < BUCKETS / GA_SLABHASH_RUN; i++) {
         stress_need(perform(&t, to).result == GA_SLABHASH_ABSENT, "a key that is nowhere");
@@ -429,7 +453,7 @@ static void check(turn *t)
 static void work(size_t number)
 {
     uint64_t meeting = 0;
-    turn t = {{0}, {0}};
+    turn t = {.stands = false};
     if (number == 0) { /* the others begin when he has prepared the table */
         t = begin(0);
     }
@@ -449,7 +473,11 @@ static void work(size_t number)
             }
             do_call(&t, &world.calls[number * CALLS + c]);
         }
-        end(&t);
+        if (number && (i + 1) % CLEARED == 0) { /* before the table is another */
+            end(&t);
+        } else {
+            rest(&t);
+        }
         history_meet(&world.arrivals, ++meeting, world.threads);
         if (number == 0) {
             check(&t);

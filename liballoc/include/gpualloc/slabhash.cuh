@@ -36,8 +36,9 @@
  * With GA_SLABHASH_GROW_IN_KERNELS a table grows while kernels run, by what they put in: path 1,
  * keys below 2^31 - 2 in the 32-bit modes, in the 64-bit mode keys below 2^64 - 2 and values below
  * 2^63 - 3. Views stay good. `kind` in kernels is GA_SLABHASH_KIND(mode, multi) |
- * GA_SLABHASH_GROWING. Older arrays, together smaller than the
- * newest, stay until a call that is alone with the table: flush, clear, _reserve(), _close(). Where
+ * GA_SLABHASH_GROWING. Older arrays, together
+ * smaller than the newest, go back with their slabs while kernels run, once no turn of a tile may know of
+ * them: a turn looks now and then whether one waits for it, and keeps them meanwhile. Where
  * the device cannot get memory under kernels, or has no more, inserts chain slabs, and the table
  * grows in a later kernel. A program that has such tables defines GA_SLABHASH_GROWING_KINDS before it
  * includes this, in all that uses them: it takes as long again to compile. Arrays come from a kernel
