@@ -265,8 +265,8 @@ GA_SIMT uint32_t ga_slabhash_more(uint32_t buckets, uint32_t chained)
     return buckets * times;
 }
 
-/* The tile has the right to make stage `number`, which has a place: its array is there to be cleared, or it has none
- * and nobody asks again until there are `later` slabs more. */
+/* The tile has the right to make stage `number`, which has a place: its array is there to be cleared,
+ * or it has none and nobody asks again until there are `later` slabs more. */
 GA_SIMT void ga_slabhash_make_stage(ga_slabhash_growing *growing, ga_tile tile, uint32_t number,
                                     uint32_t buckets, uint32_t later)
 {
