@@ -113,7 +113,9 @@ static __device__ __forceinline__ ga_slabhash_turn ga_slabhash_turn_begin(ga_sla
 template <uint32_t kind>
 static __device__ __forceinline__ ga_slabhash_turn ga_slabhash_turn_of(ga_slabhash_view table)
 {
+#ifdef GA_SLABHASH_GROWING_KINDS
     table.growing = GA_SLABHASH_IS_GROWING(kind) ? table.growing : NULL;
+#endif
     return ga_slabhash_turn_begin(table);
 }
 
