@@ -4,8 +4,8 @@
  * of each. For gpualloc/slabhash.cuh, which includes it; docs/slabhash.md.
  *
  * STRUCTURE  Tables that are ordered (near_tile.h): each lane goes through requests of its own, and
- *            begins with one as soon as it has the answer to the one before. Others: warps serve 32
- *            requests together, and the next 32.
+ *            begins with one as soon as it has the answer to the one before. Others, and searches of
+ *            tables that are far: warps serve 32 requests together, and the next 32.
  */
 #ifndef GPUALLOC_SLABHASH_BATCH_KERNEL_CUH
 #define GPUALLOC_SLABHASH_BATCH_KERNEL_CUH
@@ -169,7 +169,8 @@ static __device__ __forceinline__ void ga_slabhash_tell_more(ga_slabhash_teller 
     }
 }
 
-/* Tables without an order: warps serve 32 requests of the batch, and the next 32. */
+/* Tables without an order, and searches of far ones: warps serve 32 requests of the batch, and the
+ * next 32. */
 template <uint32_t kind, uint32_t fixed>
 static __device__ __forceinline__ void ga_slabhash_batch_abreast(ga_slabhash_turn *turn,
                                                                  const ga_slabhash_batch *batch,

@@ -58,7 +58,7 @@ typedef struct ga_slabhash_view {
     /* Not 0: keys stand in their order at home (near_tile.h), and no flush has moved any since.
      * NULL: they never do. Plain: changed by who is alone. */
     const uint32_t *ordered;
-    uint32_t far; /* not 0: larger than the caches by so much that each request counts */
+    uint32_t far; /* not 0: more than four times the L2 cache, so that each request counts */
     /* Of tables that grow: slabs behind these buckets, relaxed, and the most that calls chain
      * there; moving goes on beyond that, or it might never end. Else NULL. */
     const uint32_t *chained;

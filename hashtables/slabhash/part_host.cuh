@@ -34,8 +34,8 @@ static inline uint32_t ga_slabhash_device_parts(const ga_slabhash_device *table)
     return parts;
 }
 
-/* Requests that are sorted at once: two for each bucket, so that what is copied is small beside the
- * table. */
+/* Requests that are sorted at once: the batch in equal pieces, of two for each bucket at most, so
+ * that what is copied is small beside the table. */
 static inline uint64_t ga_slabhash_device_sorts_at_once(const ga_slabhash_device *table,
                                                         const ga_slabhash_batch *batch)
 {

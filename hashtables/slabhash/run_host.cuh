@@ -47,7 +47,8 @@ static inline ga_status ga_slabhash_device_launch_one(ga_slabhash_device *table,
                                                       cudaStream_t stream)
 {
     int grid = ga_slabhash_device_batch_grid(table, batch);
-/* Searches of tables that are far are faster as tiles' that read whole slabs. */
+/* Searches of tables that are far are served 32 at a time: lanes peek at a sector, and what that says
+ * nothing of tiles look at as whole slabs (many_tile.h). */
 #define GA_SLABHASH_IS_UNIQUE(kind) (!GA_SLABHASH_IS_MULTI(kind) && !GA_SLABHASH_IS_GROWING(kind))
 #define GA_SLABHASH_SEARCH_CALL(kind)                                                              \
     if (table->view.far) {                                                                         \

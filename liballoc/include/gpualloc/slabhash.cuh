@@ -58,7 +58,7 @@
  * GA_SLABHASH_ONLY_KIND as that before it includes this, and takes a part of the time to compile.
  *
  * Batches that change a table of more than four times the device's L2 cache, have a request for each
- * bucket or more, and want no answers, take memory for a copy of two requests a bucket meanwhile.
+ * bucket or more, and want no answers, take memory for a copy of up to two requests a bucket meanwhile.
  *
  * Header only; compile with nvcc 13.0 or later for sm_75 or later, as C++17. Host functions: one
  * thread at a time for a table.

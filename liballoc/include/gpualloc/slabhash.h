@@ -109,7 +109,8 @@ GA_API ga_status ga_slabhash_open(ga_slabhash **out, const ga_slabhash_options *
 /* The numbers that a table of these options is made of, for one in other memory than the host's:
  * gpualloc/slabhash.cuh. `heap`, `limit`, `hash` and `context` are not looked at.
  *
- * GA_ERR_ARGUMENT  another option out of range; a pointer is NULL */
+ * GA_ERR_ARGUMENT     another option out of range; a pointer is NULL
+ * GA_ERR_UNSUPPORTED  GA_SLABHASH_GROW, which is of tables in the host's memory */
 typedef struct ga_slabhash_plan {
     uint32_t kind; /* mode, and 4 for a multimap */
     uint32_t buckets, path;
