@@ -287,6 +287,9 @@ GA_SIMT uint64_t ga_slabhash_take_part(ga_slabhash_growing *growing)
 GA_SIMT void ga_slabhash_chains_back(ga_slab_heap *heap, ga_tile tile, uint32_t lanes,
                                      ga_lanes unit)
 {
+    if (!lanes) { /* of a heap that has had no slab yet somebody may be making the tables */
+        return;
+    }
     ga_slab_view slabs = ga_slab_view_of(heap);
     while (lanes) {
         ga_lanes next = ga_lanes_all(GA_SLABHASH_SEALED), more = ga_lanes_all(0);
