@@ -12,9 +12,10 @@
  */
 #include "ways.h"
 
-#include "platform/size.h"
+#include "../runner/figures.h"
+#include "../runner/machine.h"
 
-#include "commit.h"
+#include "platform/size.h"
 
 #include <errno.h>
 #include <spawn.h>
@@ -137,23 +138,6 @@ static int run_child(char **arguments)
 
 /* ---- results ----------------------------------------------------------------------------- */
 
-typedef struct summary {
-    double median, low, high; /* and the quartiles */
-} summary;
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static summary summarise(double *values, unsigned n)
-{
-    qsort(values, n, sizeof *values, compare);
-    return (summary){(values[(n - 1) / 2] + values[n / 2]) / 2, values[n / 4],
-                     values[n - 1 - n / 4]};
-}
-
 /* What is measured, and how it is shown. */
 static const struct {
     const char *metric, *unit;
@@ -177,38 +161,45 @@ static double value_of(const settings *set, const growth_cost *cost, unsigned fi
     return value * figures[figure].scale / pushes;
 }
 
-static summary summarise_figure(const settings *set, unsigned which, unsigned figure)
+static ga_bench_figures summarise_figure(const settings *set, unsigned which, unsigned figure)
 {
     double values[ROUNDS_MAX];
     for (unsigned i = 0; i < set->rounds; i++) {
         values[i] = value_of(set, &costs[which][i], figure);
     }
-    return summarise(values, set->rounds);
+    return ga_bench_figures_of(values, set->rounds);
 }
 
 /* The other's figure over the own, round by round. */
-static summary summarise_times(const settings *set, unsigned which, unsigned other, unsigned figure)
+static ga_bench_figures summarise_times(const settings *set, unsigned which, unsigned other,
+                                        unsigned figure)
 {
     double values[ROUNDS_MAX];
     for (unsigned i = 0; i < set->rounds; i++) {
         values[i] =
             value_of(set, &costs[other][i], figure) / value_of(set, &costs[which][i], figure);
     }
-    return summarise(values, set->rounds);
+    return ga_bench_figures_of(values, set->rounds);
 }
 
 static void print_row(const settings *set, unsigned which)
 {
     printf("%-18s", growth_ways[which].name);
     for (unsigned figure = 0; figure < FIGURES; figure++) {
-        summary s = summarise_figure(set, which, figure);
+        ga_bench_figures s = summarise_figure(set, which, figure);
         printf("  %9.3f  %8.3f to %8.3f", s.median, s.low, s.high);
     }
     for (unsigned other = GROWTH_FIRST_BASELINE; other < GROWTH_WAYS; other++) {
-        summary times = summarise_times(set, which, other, 0);
+        ga_bench_figures times = summarise_times(set, which, other, 0);
         printf("  %5.2f %5.2f-%5.2f", times.median, times.low, times.high);
     }
     printf("\n");
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
 }
 
 /* Of the growths of all rounds, in order: what so many in a thousand do not exceed. */
@@ -279,20 +270,11 @@ static uint64_t available_memory(void)
     return strtoull(kibibytes, NULL, 10) << 10;
 }
 
-static void date(char *text, size_t size)
-{
-    time_t now = time(NULL);
-    struct tm utc;
-    strftime(text, size, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
-}
-
-static void describe(const settings *set, char *machine, size_t size, char *now, size_t now_size)
+static void describe(const settings *set, const char *now)
 {
     char huge[128];
-    read_line("/proc/cpuinfo", "model name : %127[^\n\"\\]", machine, size);
     read_line("/sys/kernel/mm/transparent_hugepage/enabled", "%127[^\n]", huge, sizeof huge);
-    date(now, now_size);
-    printf("%s; %s; %s\n", machine, now, GA_BENCH_COMMIT);
+    printf("%s; %s; %s\n", ga_bench_processor(), now, ga_bench_commit());
     printf("8-byte numbers pushed until there are %llu bytes; room doubles; %u rounds; medians and "
            "quartiles; transparent huge pages: %s\n",
            (unsigned long long)set->size, set->rounds, huge);
@@ -300,7 +282,7 @@ static void describe(const settings *set, char *machine, size_t size, char *now,
 }
 
 /* A line for each way, figure and baseline, with the keys of docs/bench.md. */
-static bool write_json(const settings *set, const char *machine, const char *now)
+static bool write_json(const settings *set, const char *now)
 {
     FILE *file = fopen(set->json, "w");
     if (!file) {
@@ -310,16 +292,16 @@ static bool write_json(const settings *set, const char *machine, const char *now
     for (unsigned i = 0; i < GROWTH_WAYS * FIGURES * (GROWTH_WAYS - GROWTH_FIRST_BASELINE); i++) {
         unsigned which = i % GROWTH_WAYS, figure = i / GROWTH_WAYS % FIGURES;
         unsigned other = GROWTH_FIRST_BASELINE + i / GROWTH_WAYS / FIGURES;
-        summary s = summarise_figure(set, which, figure);
+        ga_bench_figures s = summarise_figure(set, which, figure);
         fprintf(file,
                 "{\"bench\": \"arena-host\", \"place\": \"host\", \"spec\": \"%s\", \"device\": "
                 "\"%s\", \"driver\": null, \"threads\": 1, \"size\": %llu, \"metric\": \"%s\", "
                 "\"unit\": \"%s\", \"value\": %.4f, \"spread\": %.4f, \"baseline\": \"%s\", "
                 "\"ratio\": %.4f, \"failed\": 0, \"date\": \"%s\", \"commit\": \"%s\"}\n",
-                growth_ways[which].name, machine, (unsigned long long)set->size,
+                growth_ways[which].name, ga_bench_processor(), (unsigned long long)set->size,
                 figures[figure].metric, figures[figure].unit, s.median, s.high - s.low,
                 growth_ways[other].name, summarise_times(set, other, which, figure).median, now,
-                GA_BENCH_COMMIT);
+                ga_bench_commit());
     }
     return fclose(file) == 0;
 }
@@ -353,7 +335,7 @@ static bool read_option(settings *set, const char *name, const char *value)
 int main(int argc, char **argv)
 {
     settings set = {.size = (uint64_t)16 << 30, .rounds = 5};
-    char machine[128], now[32];
+    ga_bench_date now = ga_bench_today();
     if (argc == 4 && !strcmp(argv[1], "--child")) {
         return run_child(argv + 2);
     }
@@ -362,7 +344,7 @@ int main(int argc, char **argv)
             return refuse(argv[i], argv[i + 1]);
         }
     }
-    describe(&set, machine, sizeof machine, now, sizeof now);
+    describe(&set, now.text);
     if (available_memory() / 5 * 4 < set.size) {
         printf("left out: %llu bytes are available, of which the vector would take more than four "
                "fifths; expected a smaller --size\n",
@@ -375,5 +357,5 @@ int main(int argc, char **argv)
         }
     }
     print_table(&set);
-    return set.json && !write_json(&set, machine, now) ? 1 : 0;
+    return set.json && !write_json(&set, now.text) ? 1 : 0;
 }

@@ -11,7 +11,8 @@
  */
 #include "ways.h"
 
-#include "commit.h"
+#include "../runner/figures.h"
+#include "../runner/machine.h"
 
 #include <errno.h>
 #include <spawn.h>
@@ -19,7 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -114,49 +114,32 @@ static bool run_round(const settings *set, unsigned round)
 
 /* ---- results -------------------------------------------------------------------------------- */
 
-typedef struct summary {
-    double median, low, high; /* and the quartiles */
-} summary;
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static summary summarise(double *values, unsigned n)
-{
-    qsort(values, n, sizeof *values, compare);
-    return (summary){(values[(n - 1) / 2] + values[n / 2]) / 2, values[n / 4],
-                     values[n - 1 - n / 4]};
-}
-
-static summary summarise_wall(const slab_cost *all, unsigned n)
+static ga_bench_figures summarise_wall(const slab_cost *all, unsigned n)
 {
     double values[ROUNDS_MAX];
     for (unsigned i = 0; i < n; i++) {
         values[i] = all[i].wall;
     }
-    return summarise(values, n);
+    return ga_bench_figures_of(values, n);
 }
 
-static summary summarise_cpu(const slab_cost *all, unsigned n)
+static ga_bench_figures summarise_cpu(const slab_cost *all, unsigned n)
 {
     double values[ROUNDS_MAX];
     for (unsigned i = 0; i < n; i++) {
         values[i] = all[i].cpu;
     }
-    return summarise(values, n);
+    return ga_bench_figures_of(values, n);
 }
 
 /* The baseline's time over the own, round by round. */
-static summary summarise_times(const slab_cost *own, const slab_cost *baseline, unsigned n)
+static ga_bench_figures summarise_times(const slab_cost *own, const slab_cost *baseline, unsigned n)
 {
     double values[ROUNDS_MAX];
     for (unsigned i = 0; i < n; i++) {
         values[i] = baseline[i].wall / own[i].wall;
     }
-    return summarise(values, n);
+    return ga_bench_figures_of(values, n);
 }
 
 /* Whether the bar is held against each rival that is here; nothing where there is none. */
@@ -179,12 +162,12 @@ static void print_bar(const settings *set, slab_pattern how, unsigned t, unsigne
 static void print_row(const settings *set, slab_pattern how, unsigned t, unsigned which)
 {
     const slab_cost *own = costs[how][t][which];
-    summary wall = summarise_wall(own, set->rounds);
+    ga_bench_figures wall = summarise_wall(own, set->rounds);
     printf("%7u  %-13s %7.2f  %6.2f to %6.2f  %7.2f", set->threads[t], slab_ways[which].name,
            wall.median, wall.low, wall.high, summarise_cpu(own, set->rounds).median);
     for (unsigned b = SLAB_FIRST_BASELINE; b < SLAB_WAYS; b++) {
         if (set->present[b] && b != which) {
-            summary times = summarise_times(own, costs[how][t][b], set->rounds);
+            ga_bench_figures times = summarise_times(own, costs[how][t][b], set->rounds);
             printf("  %5.2f %5.2f-%5.2f", times.median, times.low, times.high);
         } else {
             printf("  %17s", "-");
@@ -208,46 +191,22 @@ static void print_table(const settings *set, slab_pattern how)
     }
 }
 
-static void describe_machine(char *name, size_t size)
-{
-    char line[256];
-    FILE *cpus = fopen("/proc/cpuinfo", "r");
-    snprintf(name, size, "unknown processor");
-    while (cpus && fgets(line, sizeof line, cpus)) {
-        if (sscanf(line, "model name : %127[^\n\"\\]", name) == 1) {
-            break;
-        }
-    }
-    if (cpus) {
-        fclose(cpus);
-    }
-}
-
-static void date(char *text, size_t size)
-{
-    time_t now = time(NULL);
-    struct tm utc;
-    strftime(text, size, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
-}
-
 /* One line for each way and baseline, with the keys of docs/bench.md. */
 static void write_line(FILE *file, const settings *set, slab_pattern how, unsigned t,
                        unsigned which, unsigned baseline)
 {
-    char machine[128], now[32];
     const slab_cost *own = costs[how][t][which];
     const slab_cost *other = costs[how][t][baseline];
-    summary wall = summarise_wall(own, set->rounds);
-    describe_machine(machine, sizeof machine);
-    date(now, sizeof now);
+    ga_bench_figures wall = summarise_wall(own, set->rounds);
     fprintf(file,
             "{\"bench\": \"slab-host-%s\", \"place\": \"host\", \"spec\": \"%s\", \"device\": "
             "\"%s\", \"driver\": null, \"threads\": %u, \"size\": %d, \"metric\": \"pair\", "
             "\"unit\": \"ns\", \"value\": %.4f, \"spread\": %.4f, \"baseline\": \"%s\", "
             "\"ratio\": %.4f, \"failed\": 0, \"date\": \"%s\", \"commit\": \"%s\"}\n",
-            slab_pattern_names[how], slab_ways[which].name, machine, set->threads[t], SLAB_UNIT,
-            wall.median, wall.high - wall.low, slab_ways[baseline].name,
-            summarise_times(other, own, set->rounds).median, now, GA_BENCH_COMMIT);
+            slab_pattern_names[how], slab_ways[which].name, ga_bench_processor(), set->threads[t],
+            SLAB_UNIT, wall.median, wall.high - wall.low, slab_ways[baseline].name,
+            summarise_times(other, own, set->rounds).median, ga_bench_today().text,
+            ga_bench_commit());
 }
 
 static bool write_json(const settings *set)
@@ -361,7 +320,6 @@ static int run_child(char **arguments)
 int main(int argc, char **argv)
 {
     settings set = {.threads = {1, 2}, .thread_counts = 2, .rounds = 11, .ms = 60};
-    char machine[128], now[32];
     if (argc == 6 && !strcmp(argv[1], "--child")) {
         return run_child(argv + 2);
     }
@@ -373,9 +331,8 @@ int main(int argc, char **argv)
             return refuse(argv[i], argv[i + 1]);
         }
     }
-    describe_machine(machine, sizeof machine);
-    date(now, sizeof now);
-    printf("%s, %ld cores; %s; %s\n", machine, sysconf(_SC_NPROCESSORS_ONLN), now, GA_BENCH_COMMIT);
+    printf("%s, %ld cores; %s; %s\n", ga_bench_processor(), sysconf(_SC_NPROCESSORS_ONLN),
+           ga_bench_today().text, ga_bench_commit());
     printf("units of %d bytes; %u rounds of %u ms; nanoseconds a pair, median and quartiles\n",
            SLAB_UNIT, set.rounds, set.ms);
     find_contenders(&set);

@@ -34,8 +34,8 @@
  *            has drained, or gives back one part.
  *            What waits to go back: stages that the slowest tile may know of, which it does until it
  *            looks next or its turn ends, and those that were taken out since the epoch was closed. Who is
- *            stopped keeps stages from going back, and in a table whose ring of 32 is full from growing,
- *            and nothing else.
+ *            stopped keeps stages from going back, so that the table does not shrink, and one whose
+ *            ring of 32 is full does not grow; and nothing else.
  */
 #ifndef GPUALLOC_SLABHASH_GROW_GONE_TILE_H
 #define GPUALLOC_SLABHASH_GROW_GONE_TILE_H
@@ -62,6 +62,7 @@ typedef struct ga_slabhash_stage {
     uint32_t ready;   /* Y: its number + 1: there is an array, to be cleared */
     uint32_t wanted;  /* relaxed: with so many slabs behind buckets it moves on */
     uint32_t chained; /* relaxed: slabs behind buckets */
+    uint32_t stays;   /* relaxed: not 0: there was no array of as many buckets, or of fewer */
     uint32_t parts;   /* relaxed: handed out to be cleared */
     uint32_t cleared; /* K: parts */
     uint32_t opened;  /* C: buckets */
@@ -69,13 +70,19 @@ typedef struct ga_slabhash_stage {
 } ga_slabhash_stage;
 
 typedef struct ga_slabhash_growing {
-    ga_epochs epochs; /* of those who have stands */
-    uint32_t now;     /* H */
-    uint32_t there;   /* G: stages, ever */
-    uint32_t making;  /* M: stages, with one that is being made */
-    uint32_t gone;    /* D: stages that were given back */
-    uint32_t failed;  /* relaxed: how often there was no array to be had */
-    uint32_t apart[27];
+    ga_epochs epochs;   /* of those who have stands */
+    uint32_t now;       /* H */
+    uint32_t there;     /* G: stages, ever */
+    uint32_t making;    /* M: stages, with one that is being made */
+    uint32_t gone;      /* D: stages that were given back */
+    uint32_t failed;    /* relaxed: how often there was no array to be had */
+    uint32_t least;     /* buckets: what the table had when a call was alone with it */
+    uint32_t shrunk;    /* relaxed: arrays of fewer buckets than the one before, */
+    uint32_t compacted; /* relaxed: and of as many */
+    uint32_t looked;    /* relaxed: times that somebody looked whether fewer would do */
+    uint32_t kind;      /* the table's */
+    ga_slab_heap *slabs;
+    uint32_t apart[20];
     uint64_t back;  /* B: parts of the stage that goes back */
     uint32_t given; /* E: its parts that have gone */
     uint32_t cut;   /* whose the epochs are: stages before it go back next */

@@ -87,6 +87,9 @@ static inline ga_status ga_slabhash_device_begin_at(ga_slabhash_device *table,
     }
     record.arrays = heap;
     record.there = record.making = 1;
+    record.least = view.buckets;
+    record.kind = table->view.kind | GA_SLABHASH_GROWING;
+    record.slabs = table->view.heap;
     record.stages[0].rows = view.rows;
     record.stages[0].buckets = view.buckets;
     record.stages[0].wanted = view.buckets / GA_SLABHASH_WANTS;
@@ -156,6 +159,8 @@ typedef struct ga_slabhash_growth {
     uint32_t refused; /* times that kernels asked for an array and there was no memory */
     uint32_t
         gone; /* older ones that kernels have given back, since a call was alone with the table */
+    uint32_t shrunk;    /* arrays of fewer buckets that kernels have made, since then, */
+    uint32_t compacted; /* and of as many, without what was deleted */
 } ga_slabhash_growth;
 
 /* GA_ERR_UNSUPPORTED  a table without GA_SLABHASH_GROW_IN_KERNELS */
@@ -180,6 +185,8 @@ static inline ga_status ga_slabhash_device_growth(ga_slabhash_device *table,
         growth->arrays = record.there - record.gone;
         growth->refused = record.failed;
         growth->gone = record.gone;
+        growth->shrunk = record.shrunk;
+        growth->compacted = record.compacted;
     }
     return status;
 }

@@ -27,9 +27,9 @@ static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK)
     } else if (turn.stand.next_rows) {
         ga_slabhash_shift shift = ga_slabhash_shift_of(table, growing, &turn.stand);
         uint32_t opened = 0;
-        for (uint64_t bucket = ga_slabhash_grid_tile(); bucket < shift.from.buckets;
-             bucket += ga_slabhash_grid_tiles()) {
-            opened += ga_slabhash_open_from(kind, shift, turn.tile, &turn.claimed, bucket, 1u);
+        for (uint64_t group = ga_slabhash_grid_tile(); group < ga_slabhash_groups(shift);
+             group += ga_slabhash_grid_tiles()) {
+            opened += ga_slabhash_open_from(kind, shift, turn.tile, &turn.claimed, group, 1u);
         }
         ga_slabhash_note_opened(growing, turn.tile, &turn.stand, opened);
     }

@@ -9,6 +9,9 @@
 
 #include "list_tile.h"
 
+/* A tile's lanes in kernels: 8 load 16 bytes each. */
+#define GA_SLABHASH_TILE 8u
+
 /* ---- the hash ------------------------------------------------------------------------------- */
 
 #define GA_SLABHASH_PRIME ((UINT64_C(1) << 61) - 1u)

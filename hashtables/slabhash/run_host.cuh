@@ -25,6 +25,23 @@ static inline ga_slabhash_batch ga_slabhash_batch_from(const ga_slabhash_batch *
     return part;
 }
 
+/* Whether it may be that most searches go on from their homes, down chains: of a path of one, with more
+ * requests that put something in than its buckets have places. */
+static inline bool ga_slabhash_device_is_crowded(const ga_slabhash_device *table)
+{
+    uint64_t places = (uint64_t)table->view.buckets * ga_slabhash_places_of(table->view.kind);
+    return table->view.path == 1u && !table->grows && table->fills > places;
+}
+
+/* Whether the batch is of searches that are served 32 at a time: lanes peek at a sector, and what that
+ * says nothing of tiles look at as whole slabs (many_tile.h). A lane takes four loads for such a slab. */
+static inline bool ga_slabhash_device_looks_together(const ga_slabhash_device *table,
+                                                     const ga_slabhash_batch *batch)
+{
+    return !batch->ops && batch->op == GA_SLABHASH_SEARCH &&
+           (table->view.far || ga_slabhash_device_is_crowded(table));
+}
+
 /* Blocks of a batch. Lanes that go through requests of their own are no more than there is room for
  * at once, so that each has as many as the others. */
 static inline int ga_slabhash_device_batch_grid(const ga_slabhash_device *table,
@@ -33,9 +50,8 @@ static inline int ga_slabhash_device_batch_grid(const ga_slabhash_device *table,
     uint64_t tiles = batch->count / GA_SLABHASH_TILE + (batch->count % GA_SLABHASH_TILE ? 1 : 0);
     int grid = ga_slabhash_device_grid(table, tiles < UINT32_MAX ? tiles : UINT32_MAX);
     int resident = table->grid / GA_SLABHASH_BLOCKS * GA_SLABHASH_RESIDENT;
-    bool searches = !batch->ops && batch->op == GA_SLABHASH_SEARCH;
     bool alone = table->view.ordered && !GA_SLABHASH_IS_MULTI(table->view.kind) &&
-                 !(searches && table->view.far);
+                 !ga_slabhash_device_looks_together(table, batch);
     return alone && resident < grid ? resident : grid;
 }
 
@@ -47,16 +63,17 @@ static inline ga_status ga_slabhash_device_launch_one(ga_slabhash_device *table,
                                                       cudaStream_t stream)
 {
     int grid = ga_slabhash_device_batch_grid(table, batch);
-/* Searches of tables that are far are served 32 at a time: lanes peek at a sector, and what that says
- * nothing of tiles look at as whole slabs (many_tile.h). */
+    ga_slabhash_view view = table->view;
+    bool together = ga_slabhash_device_looks_together(table, batch);
+    view.far = together ? 1u : view.far;
 #define GA_SLABHASH_IS_UNIQUE(kind) (!GA_SLABHASH_IS_MULTI(kind) && !GA_SLABHASH_IS_GROWING(kind))
 #define GA_SLABHASH_SEARCH_CALL(kind)                                                              \
-    if (table->view.far) {                                                                         \
+    if (together) {                                                                                \
         ga_slabhash_batch_kernel<kind, GA_SLABHASH_SEARCH, false>                                  \
-            <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *batch, counts, teller);         \
+            <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(view, *batch, counts, teller);                \
     } else {                                                                                       \
         ga_slabhash_batch_kernel<kind, GA_SLABHASH_SEARCH, GA_SLABHASH_IS_UNIQUE(kind)>            \
-            <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *batch, counts, teller);         \
+            <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(view, *batch, counts, teller);                \
     }
 #define GA_SLABHASH_INSERT_CALL(kind)                                                              \
     ga_slabhash_batch_kernel<kind, GA_SLABHASH_INSERT>                                             \
@@ -124,6 +141,7 @@ static inline ga_status ga_slabhash_device_launch(ga_slabhash_device *table,
     teller.asked = table->asked;
     table->asked += fills ? (uint32_t)batch->count : 0;
     table->since += fills ? batch->count : 0;
+    table->fills += fills ? batch->count : 0;
     table->unseen += fills ? (uint32_t)std::min<uint64_t>(batch->count, GA_SLABHASH_SEEN_EACH) : 0;
     return ga_slabhash_device_sorts(table, batch)
                ? ga_slabhash_device_launch_sorted(table, batch, counts, teller, stream)
@@ -224,6 +242,7 @@ static inline ga_status ga_slabhash_device_clear(ga_slabhash_device *table, cuda
     status =
         status ? status : ga_slabhash_device_whole<GA_SLABHASH_CLEAR_ALL>(table, &whole, stream);
     table->taken = status ? table->taken : 0;
+    table->fills = status ? table->fills : 0;
     return status ? status : ga_slabhash_device_order(table, true, stream);
 }
 

@@ -36,7 +36,8 @@ typedef struct ga_slabhash_device {
     uint64_t taken;         /* where it grows: places that were taken when it was last counted, */
     uint32_t counted;       /* and what `placed` was then */
     uint32_t asked;         /* requests that may have filled places, since it was opened */
-    uint64_t since;         /* the same, since it was last counted */
+    uint64_t since;         /* the same, since it was last counted, */
+    uint64_t fills;         /* or since it was opened or cleared */
     uint32_t unseen;        /* the same, since the heap of slabs was asked whether it is to grow */
     uint32_t *placed;       /* of the device's; see ga_slabhash_teller */
     ga_slabhash_news *news; /* of the host's */

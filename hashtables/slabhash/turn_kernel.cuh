@@ -18,9 +18,6 @@
 #include "grow_turn_tile.h"
 #endif
 
-/* A tile's lanes: 8 load 16 bytes each. */
-#define GA_SLABHASH_TILE 8u
-
 /* One in so many searches may peek in vain, or the warp's next rounds, so many, do without. By what an
  * H200 does from 830 MiB, 39 G sectors a second and 32.5 G slabs, it is one in six. */
 enum {
@@ -124,9 +121,12 @@ static __device__ __forceinline__ void ga_slabhash_turn_end(ga_slabhash_turn *tu
     ga_slabhash_claim_end(turn->table, turn->tile, &turn->claimed);
 #ifdef GA_SLABHASH_GROWING_KINDS
     if (turn->table.growing) {
-        ga_slabhash_stand_end(turn->table.growing, turn->tile, &turn->stand);
-        if (ga_slabhash_tile_number() % GA_SLABHASH_SELDOM == 0) {
-            ga_slabhash_tidy_up(turn->table.heap, turn->table.growing, turn->tile);
+        uint32_t number = ga_slabhash_tile_number();
+        if (number % GA_SLABHASH_SELDOM == 0) {
+            ga_slabhash_tidy_up(turn->table.growing, turn->stand.clock,
+                                number % GA_SLABHASH_RARELY == GA_SLABHASH_RARELY / 2u);
+        } else {
+            ga_slabhash_stand_end(turn->table.growing, turn->tile, &turn->stand);
         }
     }
 #endif
@@ -255,6 +255,7 @@ static __device__ __forceinline__ void ga_slabhash_lanes_tend(ga_slabhash_turn *
             turn->claimed = kept.claimed;
             turn->stand = kept.stand;
         } else {
+            ga_slabhash_stand_changes(&turn->stand, changing != 0);
             (void)ga_slabhash_stand_counts(&turn->stand);
         }
         ga_tile_sync(ga_tile_of(32)); /* from here on its tiles go abreast */

@@ -149,11 +149,13 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
     set_attribute_fn *next = NEXT(set_attribute_fn, cuPointerSetAttribute);
     ga_cuda_block block;
     ga_cuda_count(GA_HOOK_cuPointerSetAttribute);
-    if (value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS &&
-        ga_cuda_blocks_find(&ga_cuda_live, pointer, &block) && block.generation) {
+    bool ours = ga_cuda_blocks_find(&ga_cuda_live, pointer, &block) && block.generation;
+    if (ours && value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
         return set_synchronous(&block, value);
     }
-    return next ? next(value, attribute, pointer) : ga_cuda_next_missing();
+    CUresult result = next ? next(value, attribute, pointer) : ga_cuda_next_missing();
+    /* What the driver has for no memory that is mapped is wrong to ask of cudaMalloc's. */
+    return ours && result == CUDA_ERROR_NOT_SUPPORTED ? CUDA_ERROR_INVALID_VALUE : result;
 }
 
 /* ---- flags that the program gives a context ------------------------------------------------- */

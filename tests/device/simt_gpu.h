@@ -12,6 +12,7 @@ extern const size_t simt_word_case_count;
 void simt_races(int device);    /* a case */
 void simt_meetings(int device); /* a case */
 void simt_clock(int device);    /* a case */
+void simt_epochs(int device);   /* a case */
 
 extern const test_case simt_litmus_cases[];
 extern const size_t simt_litmus_case_count;

@@ -408,6 +408,7 @@ const test_case simt_word_cases[] = {
     {"the tile of another tile's lanes", tiles_of_a_tiles_lanes},
     {"tiles that meet", simt_meetings},
     {"the clock, sleep and noise", simt_clock},
+    {"epochs of tiles", simt_epochs},
     {"atomics of every order, scope and width, as on the CPU", atomics_alone},
 };
 const size_t simt_word_case_count = sizeof simt_word_cases / sizeof simt_word_cases[0];

@@ -131,8 +131,8 @@ static __global__ void one_kernel(ga_kernel_heap heap, size_t size, slab_tally *
     }
 }
 
-/* Larger than any class, of all lanes at once: all or NULL, nothing is lost, and in the end one block has
- * most of the heap. */
+/* Most are larger than any class, of all lanes at once: all or NULL, nothing is lost, and in the end one
+ * block has most of the heap. */
 static void large(int device)
 {
     const uint32_t room = suite.quick ? 16 : 64, most = 8 * room;
@@ -154,6 +154,7 @@ static void large(int device)
         sized_expect_live(&r, given, asking.from);
         sized_free_all(&r, asking, most, 7);
         sized_expect_live(&r, 0, 0);
+        EXPECT_STATUS(ga_trim(r.heap, 0), GA_OK); /* regions of the largest classes, empty now */
         one_kernel<<<1, 1>>>(r.view, (size_t)200 << 20, r.tally);
         one_kernel<<<1, 1>>>(r.view, ((size_t)256 << 20) + 1u, r.tally);
         KERNELS_DONE();

@@ -95,7 +95,13 @@ static const test_case cases[] = {
 
 static void run_on(int device)
 {
+    if (suite.no_growing) {
+        OK(ga_heap_open(&slabs_there, GA_PLACE_KERNEL, device,
+                        "slab:unit=128,addressing=light,capacity=64M/cuda"));
+    }
     test_run("checked slabhash", cases, sizeof cases / sizeof *cases, device, suite.only);
+    ga_heap_close(slabs_there);
+    slabs_there = NULL;
 }
 
 int main(int argc, char **argv)

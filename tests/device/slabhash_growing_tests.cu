@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Slab hashes that grow while kernels run, on GPUs: one kernel that puts millions of pairs in from
- * few buckets, searches and deletes beside it, histories that must be linearizable, two kernels at
- * once, and memory that ends in the middle. Options and answers as of slabhash_tests.cu.
+ * few buckets, searches and deletes beside it, tables that shrink and are compacted, histories that
+ * must be linearizable, two kernels at once, and memory that ends in the middle. Options and
+ * answers as of slabhash_tests.cu.
  */
 #define GA_SLABHASH_GROWING_KINDS
 static const char *arrays_there = "slab/vmm"; /* the heap that kernels have arrays from */
@@ -199,6 +200,10 @@ static void given_back(int device)
     EXPECT_EQUAL("slabs that are still taken", live_of(slabs), 0);
     OK(ga_heap_close(slabs));
 }
+
+#include "slabhash_growing_less.h"
+
+/* ---- two kernels ------------------------------------------------------------------------------ */
 
 /* Two streams put in the same keys at once, each from its end: each goes in once. */
 static __global__ void shared_kernel(ga_slabhash_view table, uint32_t n, bool backwards,
@@ -478,6 +483,8 @@ static const test_case cases[] = {
     {"one kernel puts in all there is", one_kernel},
     {"kernel after kernel", many_kernels},
     {"older arrays go back while a kernel runs", given_back},
+    {"a table that is emptied has fewer buckets", fewer_buckets},
+    {"a table is compacted while a kernel runs", as_many_buckets},
     {"two kernels at once", two_kernels},
     {"searches and deletes beside growth", beside},
     {"histories are linearizable", histories},

@@ -309,7 +309,7 @@ static void more_slabs(int device)
     ga_slabhash_options options = options_of(GA_SLABHASH_MAP32, 0, 64, 1);
     std::vector<uint64_t> keys = narrow_keys(n);
     REQUIRE(ga_heap_open(&slabs, GA_PLACE_KERNEL, device,
-                         "slab:unit=128,blocks=1,capacity=64M/cuda") == GA_OK);
+                         "slab:unit=128,blocks=1,capacity=128K,limit=4M/cuda") == GA_OK);
     options.heap = slabs;
     REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
     batch_run in = run(&table, GA_SLABHASH_INSERT, keys, keys);

@@ -18,8 +18,12 @@
  *           the call. In the end each key is there once, with its value, or not at all; a third one, which
  *           nobody changes, is there still.
  *
+ * STALE     As in slabhash.pml: a thread may know nothing of the newer array until it meets what has moved,
+ *           whichever of the sources that is in.
+ *
  * MUTANT    1 only the first source is frozen; 2 the pairs of each source begin at the first place; 3 the new
- *           bucket is opened before the second source's pairs are brought. Each must be found.
+ *           bucket is opened before the second source's pairs are brought; 4 a search that knows nothing of it
+ *           ends in the older array. Each must be found.
  */
 #ifndef MUTANT
 #define MUTANT 0
@@ -29,6 +33,9 @@
 #endif
 #ifndef WRITERS /* 1, of the second source, or 2 */
 #define WRITERS 2
+#endif
+#ifndef STALE
+#define STALE 0
 #endif
 #ifndef SEARCHES /* 0 or 1 */
 #define SEARCHES 0
@@ -228,10 +235,14 @@ inline swap(place, before, after, v)
 proctype writer(byte me)
 {
     byte i, w, to, e, found, spot, seen, turn;
-    bool at_slab, newer, ok, finished, inserts;
+    bool at_slab, newer, ok, finished, inserts, knows;
     do
     :: turn < TURNS ->
         atomic {
+            if
+            :: STALE -> knows = moving
+            :: true
+            fi;
             had[me] = 1 << value[me];
             finished = false;
             if
@@ -241,27 +252,32 @@ proctype writer(byte me)
         };
         do
         :: !finished ->
-            newer = moving;
+            newer = (STALE -> knows : moving);
             if
             :: newer -> help()
             :: else
             fi;
             look(me, newer);
             if
-            :: found != NOWHERE && seen >= FROZEN -> assert(moving) /* it has moved */
+            :: found != NOWHERE && seen >= FROZEN ->
+                atomic { assert(moving); knows = STALE } /* it has moved */
             :: found != NOWHERE && seen < FROZEN && inserts ->
                 atomic { answers(VALUE(me, seen)); finished = true }
             :: found != NOWHERE && seen < FROZEN && !inserts ->
                 swap(found, seen, DELETED, 0);
                 finished = ok
-            :: found == NOWHERE && !inserts -> atomic { answers(0); finished = true }
+            :: found == NOWHERE && !inserts ->
+                if
+                :: STALE && !newer && e == SEALED -> atomic { assert(moving); knows = true }
+                :: else -> atomic { answers(0); finished = true }
+                fi
             :: found == NOWHERE && inserts && spot != NOWHERE ->
                 swap(spot, EMPTY, PAIR(me, 1), 1);
                 finished = ok
             :: found == NOWHERE && inserts && spot == NOWHERE ->
                 assert(!newer);
                 if
-                :: e == SEALED -> assert(moving)
+                :: e == SEALED -> atomic { assert(moving); knows = STALE }
                 :: e == NONE && !at_slab ->
                     atomic {
                         if
@@ -296,11 +312,23 @@ proctype searcher(byte me)
     bool at_slab, newer;
     atomic {
         had[me] = 1 << value[sought];
-        newer = moving
+        if
+        :: !STALE || moving -> newer = moving
+        :: STALE
+        fi
     };
     if
     :: newer && open -> look(sought, true)
-    :: else -> look(sought, false)
+    :: else -> look(sought, false);
+        if
+        :: STALE && !newer && (found == NOWHERE -> e == SEALED : seen >= FROZEN) && MUTANT != 4 ->
+            assert(moving);
+            if
+            :: open -> look(sought, true)
+            :: else -> look(sought, false)
+            fi
+        :: else
+        fi
     fi;
     atomic {
         if

@@ -218,7 +218,7 @@ static void end(turn *t)
     ga_slabhash_stand_end(&world.growing, SLABHASH_TILE, &t->stand);
 }
 
-/* Have the table move on, to as many buckets or more, whatever is in it. */
+/* Have the table move on, to as many buckets, more or fewer, whatever is in it. */
 static void move_on(turn *t)
 {
     ga_slabhash_growing *g = &world.growing;
@@ -226,8 +226,13 @@ static void move_on(turn *t)
     uint32_t number = t->stand.number + 1;
     if (ga_slabhash_has_place(g, SLABHASH_TILE, number) &&
         ga_cas_acquire(&g->making, number, number + 1) == number) { /* M: acquire. Pairs with M */
-        bool more = t->stand.buckets < BUCKETS_MOST && random_below(&t->random, 4) == 0;
-        ga_slabhash_make_stage(g, SLABHASH_TILE, number, t->stand.buckets * (more ? 2 : 1), 1);
+        uint32_t buckets = t->stand.buckets, which = (uint32_t)random_below(&t->random, 6);
+        if (which == 0 && buckets >= 4) {
+            buckets /= buckets % 4 ? 2 : 4;
+        } else if (which < 3 && buckets < BUCKETS_MOST) {
+            buckets *= 2;
+        }
+        ga_slabhash_make_stage(g, SLABHASH_TILE, number, buckets, 1);
     }
     while (ga_slabhash_clear_some(g, SLABHASH_TILE)) {
     }
@@ -307,6 +312,9 @@ static void open_table(void)
     g->array = array;
     g->give = give;
     g->there = g->making = 1;
+    g->least = 8;
+    g->slabs = world.view.heap;
+    g->kind = world.view.kind;
     g->stages[0].buckets = 8;
     g->stages[0].rows = array(NULL, (size_t)8 * 128);
     memset(g->stages[0].rows, 0xff, (size_t)8 * 128);

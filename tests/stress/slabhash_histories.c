@@ -11,40 +11,18 @@
  */
 #include "../../hashtables/slabhash/many_tile.h"
 #include "../../hashtables/slabhash/table.h"
-#include "stress.h"
+#include "slabhash_small.h"
 
-#include "support/hashes.h"
 #include "support/histories.h"
-#include "support/random.h"
-
-#include <stdio.h>
-#include <string.h>
 
 enum {
-    THREADS_MOST = 4,
-    CALLS = 6, /* of each thread */
     KEYS_MOST = 4,
-    BATCH = 256, /* histories of a table, and between two looks at the clock */
-    FLUSHES = 8, /* histories between two flushes */
-    ALL = THREADS_MOST * CALLS,
-    OTHERS = 1000 /* keys from here on fill tables up */
+    ALL = THREADS_MOST * CALLS
 };
 _Static_assert((int)ALL <= (int)HISTORY_MOST, "a history has room for all calls");
 
-static struct {
-    ga_heap *heap;
-    ga_slabhash *table;
-    ga_slabhash_mode mode;
-    bool grows;
-    bool in_order;
-    uint32_t ordered; /* what tables of the second kind look at */
-    uint64_t random;
-    history_call calls[ALL];
-    uint64_t histories, keys, threads;
-    uint64_t compacts; /* before which call of the last thread */
-    uint64_t clock;    /* seq_cst: moments */
-    uint32_t arrivals; /* seq_cst: threads that have come to a barrier */
-} world;
+static history_call calls[ALL];
+static bool in_order; /* keys stand so in this table */
 
 /* In sets every key has the value 1. */
 static uint64_t value_of(uint64_t value)
@@ -99,13 +77,14 @@ static ga_status do_as_a_lane(history_call *c, ga_slabhash_found *was)
     }
 }
 
-static void do_call(history_call *c)
+static void do_call(size_t which)
 {
+    history_call *c = &calls[which];
     ga_status status;
     ga_slabhash_found was = {false, 0};
     uint64_t count = 0;
     c->began = history_moment(&world.clock);
-    status = world.in_order ? do_as_a_lane(c, &was) : GA_ERR_UNSUPPORTED;
+    status = in_order ? do_as_a_lane(c, &was) : GA_ERR_UNSUPPORTED;
     switch (status == GA_ERR_UNSUPPORTED ? c->kind : HISTORY_KINDS) {
     case HISTORY_KINDS: /* it is done */
         break;
@@ -138,7 +117,6 @@ static void do_call(history_call *c)
     c->was = was.found ? value_of(was.value) : 0;
 }
 
-/* What each thread will do. */
 static void draw(void)
 {
     for (uint32_t i = 0; i < world.threads * CALLS; i++) {
@@ -149,57 +127,18 @@ static void draw(void)
         if (world.mode == GA_SLABHASH_SET32 && kind == HISTORY_ADD) {
             kind = HISTORY_UPSERT;
         }
-        world.calls[i] = (history_call){
+        calls[i] = (history_call){
             .kind = kind, .key = random_below(&world.random, world.keys), .value = value_of(i + 1)};
     }
-    world.compacts = world.grows ? random_below(&world.random, CALLS + 1) : CALLS;
 }
 
 static void open_table(void)
 {
-    static ga_slabhash_hash *const hashes[] = {NULL, hash_same, hash_two, hash_same};
-    uint32_t buckets = 1 + (uint32_t)random_below(&world.random, 4);
-    world.mode = (ga_slabhash_mode)(world.histories / BATCH % GA_SLABHASH_MODE_COUNT);
-    uint32_t path = 1 + (uint32_t)random_below(&world.random, buckets);
-    world.grows = world.histories / BATCH / GA_SLABHASH_MODE_COUNT % 3 == 1;
-    world.in_order = world.histories / BATCH / GA_SLABHASH_MODE_COUNT % 3 == 2;
-    ga_slabhash_options options = {.options_size = sizeof options,
-                                   .flags = world.grows ? GA_SLABHASH_GROW : 0,
-                                   .mode = world.mode,
-                                   .buckets = buckets,
-                                   .path = world.grows ? 1 : path,
-                                   .hash = hashes[random_below(&world.random, 4)],
-                                   .limit = 1 << 20,
-                                   .heap = world.heap};
-    NEED(ga_slabhash_open(&world.table, &options) == GA_OK);
-    world.ordered = 1;
-    world.table->view.ordered = world.in_order ? &world.ordered : NULL;
+    world.grows = round_of_modes() % 3 == 1;
+    in_order = round_of_modes() % 3 == 2;
+    open_small(0);
+    world.table->view.ordered = in_order ? &world.ordered : NULL;
     world.table->view.far = (uint32_t)random_below(&world.random, 2);
-}
-
-/* The next history begins with none of its keys; with others, and with places that are full of
- * deleted ones. */
-static void prepare(uint64_t number)
-{
-    for (uint64_t key = 0; key < world.keys; key++) {
-        NEED(ga_slabhash_delete_all(world.table, key, NULL) == GA_OK);
-    }
-    if (number % FLUSHES == 0) {
-        uint64_t others = random_below(&world.random, 130);
-        for (uint64_t key = OTHERS; key < OTHERS + 130; key++) {
-            NEED(ga_slabhash_delete(world.table, key, NULL) == GA_OK);
-        }
-        if (random_below(&world.random, 2)) {
-            NEED(ga_slabhash_flush(world.table) == GA_OK);
-            world.ordered = 0;
-        } else {
-            NEED(ga_slabhash_clear(world.table) == GA_OK);
-            world.ordered = 1;
-        }
-        for (uint64_t key = OTHERS; key < OTHERS + others; key++) {
-            NEED(ga_slabhash_insert(world.table, key, 1, NULL) == GA_OK);
-        }
-    }
 }
 
 static void check(void)
@@ -207,8 +146,8 @@ static void check(void)
     uint32_t count = (uint32_t)world.threads * CALLS;
     for (uint64_t key = 0; key < world.keys; key++) {
         uint64_t places;
-        if (!history_linearizable(world.calls, count, key)) {
-            history_print(world.calls, count, key);
+        if (!history_linearizable(calls, count, key)) {
+            history_print(calls, count, key);
             fprintf(stderr, "%s, history %llu\n", ga_slabhash_mode_text(world.mode),
                     (unsigned long long)world.histories);
             stress_need(false, "a history is not linearizable");
@@ -218,45 +157,11 @@ static void check(void)
     }
 }
 
-static void work(size_t number)
-{
-    uint64_t turn = 0;
-    for (uint64_t i = 0; i < BATCH; i++) {
-        if (number == 0) {
-            prepare(i);
-            draw();
-        }
-        history_meet(&world.arrivals, ++turn, world.threads);
-        for (uint32_t c = 0; c < CALLS; c++) {
-            if (c == world.compacts && number == world.threads - 1) {
-                NEED(ga_slabhash_compact(world.table) == GA_OK);
-            }
-            do_call(&world.calls[number * CALLS + c]);
-        }
-        history_meet(&world.arrivals, ++turn, world.threads);
-        if (number == 0) {
-            check();
-        }
-    }
-}
-
 int main(int argc, char **argv)
 {
     stress_begin(argc, argv);
     const char *wrong = history_try_checker();
     stress_need(!wrong, wrong);
-    world.heap = stress_open("system");
-    while (stress_goes_on() || world.histories < 3 * BATCH * GA_SLABHASH_MODE_COUNT) {
-        world.random = world.histories;
-        world.threads = 2 + world.histories / BATCH % 3;
-        world.keys = 1 + random_below(&world.random, KEYS_MOST);
-        world.arrivals = 0;
-        open_table();
-        stress_threads(world.threads, work);
-        NEED(ga_slabhash_close(world.table) == GA_OK);
-        world.histories += BATCH;
-    }
-    printf("%llu histories\n", (unsigned long long)world.histories);
-    NEED(ga_heap_close(world.heap) == GA_OK);
+    make_histories(KEYS_MOST, 3);
     return 0;
 }

@@ -2,9 +2,9 @@
  *
  * Slab hashes that grow by themselves (grow_turn_tile.h), by threads as the tiles of kernels: each
  * has a stand, which becomes as old as it likes. Short histories of unique keys, each of which must
- * be linearizable (support/histories.h), while one of the threads has the table move on; and
- * tables of all kinds that grow from one bucket, after which each key must be there as often as it
- * was put in. Arrays come with anything in them, and every few of them do not come.
+ * be linearizable (support/histories.h), while one of the threads has the table move on, to more
+ * buckets or fewer; and tables of all kinds that grow from one bucket, then shrink as most is taken out,
+ * and are compacted, after each of which each key must be there as often as it was put in. Arrays come with anything in them, and every few of them do not come.
  *
  * GA_SLABHASH_MUTANT weakens one thing at a time; each of these programs must fail (meson.build).
  */
@@ -17,6 +17,7 @@
 #include "support/histories.h"
 #include "support/random.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,9 +31,13 @@ enum {
     VOLUME = 3000, /* keys of each thread that tables grow with */
     SHARED = 500,  /* the first of them are put in by all */
     ALL = THREADS_MOST * CALLS,
-    OTHERS = 1000, /* keys from here on fill tables up */
+    STAY = 150, /* one in so many of them stays */
+    NOWHERE = 1 << 21,
+    CROWD = 1 << 20, /* keys from here on fill tables that do not grow */
+    OTHERS = 1000,   /* keys from here on fill tables up */
     OTHERS_MOST = 130
 };
+#define PATIENCE (UINT64_C(40) * 1000000000) /* ns */
 _Static_assert((int)ALL <= (int)HISTORY_MOST, "a history has room for all calls");
 
 static struct {
@@ -51,6 +56,9 @@ static struct {
     uint64_t clock;           /* seq_cst: moments */
     uint32_t arrivals;        /* seq_cst: threads that have come to a barrier */
     uint64_t went_in, stages; /* relaxed: figures */
+    uint64_t stay, crowd;     /* keys that stay; and that fill a table */
+    uint64_t until;           /* when a table should have done what it is to */
+    uint64_t shrunk, compacted;
 } world;
 
 /* What a tile keeps. */
@@ -268,6 +276,9 @@ static void open_table(uint32_t mode, bool multi, uint32_t buckets, ga_slabhash_
     world.growing.give = give;
     world.growing.hash = hash;
     world.growing.there = world.growing.making = 1;
+    world.growing.least = 1;
+    world.growing.slabs = world.view.heap;
+    world.growing.kind = world.kind;
     world.growing.stages[0].buckets = buckets;
     world.growing.stages[0].wanted = buckets / GA_SLABHASH_WANTS;
     world.refuses = 0;
@@ -313,6 +324,7 @@ static void settle(void)
     memset(g->stages, 0, sizeof g->stages);
     memset(&g->epochs, 0, sizeof g->epochs);
     g->stages[0] = last;
+    g->stages[0].stays = 0; /* there may be memory now */
     g->now = g->gone = 0;
     g->there = g->making = 1;
     g->back = 0;
@@ -325,7 +337,7 @@ static void close_table(void)
     NEED(ga_slabhash_close(world.table) == GA_OK);
 }
 
-/* Have the table move on, to as many buckets or more, whatever is in it. */
+/* Have the table move on, to as many buckets, more or fewer, whatever is in it. */
 static void move_on(turn *t, uint64_t random)
 {
     ga_slabhash_growing *g = &world.growing;
@@ -333,26 +345,28 @@ static void move_on(turn *t, uint64_t random)
     uint32_t number = t->stand.number + 1;
     if (ga_slabhash_has_place(g, SLABHASH_TILE, number) &&
         ga_cas_acquire(&g->making, number, number + 1) == number) {
-        uint32_t buckets = t->stand.buckets << random % 3;
+        uint32_t times = 1u << random % 3, buckets = t->stand.buckets;
+        buckets = random / 3 % 2 && buckets % times == 0 ? buckets / times : buckets * times;
         ga_slabhash_make_stage(g, SLABHASH_TILE, number, buckets, 1);
     }
     while (ga_slabhash_clear_some(g, SLABHASH_TILE)) {
     }
 }
 
-/* As many calls as there are runs of buckets move a table, whichever key they have. */
-static void runs_are_all(void)
+/* As many calls as there are runs of groups move a table, whichever key they have. */
+static void runs_are_all(uint64_t random, uint32_t groups)
 {
     enum {
         BUCKETS = 64
     };
     ga_slabhash_change_to to = {.key = 1, .op = GA_SLABHASH_DELETE};
     open_table(GA_SLABHASH_MAP32, false, BUCKETS, NULL);
+    world.growing.least = BUCKETS;
     turn t = begin(0);
-    move_on(&t, 1);
+    move_on(&t, random);
     end(&t);
     t = begin(0);
-    for (uint32_t i = 0; i < BUCKETS / GA_SLABHASH_RUN; i++) {
+    for (uint32_t i = 0; i < groups / GA_SLABHASH_RUN; i++) {
         stress_need(perform(&t, to).result == GA_SLABHASH_ABSENT, "a key that is nowhere");
     }
     stress_need(world.growing.now == 1, "some buckets are in no run");
@@ -469,7 +483,7 @@ static void work(size_t number)
         }
         for (uint32_t c = 0; c < CALLS; c++) {
             if (c == world.moves && number == world.threads - 1) {
-                move_on(&t, i);
+                move_on(&t, i + world.moves);
             }
             do_call(&t, &world.calls[number * CALLS + c]);
         }
@@ -491,7 +505,7 @@ static void histories(void)
     static ga_slabhash_hash *const hashes[] = {NULL, hash_same, hash_two, NULL};
     world.threads = 2 + world.tables % 3;
     world.keys = 1 + random_below(&world.random, KEYS_MOST);
-    open_table((uint32_t)(world.tables / 2 % 3), false, 1u << random_below(&world.random, 3),
+    open_table((uint32_t)(world.tables / 2 % 3), false, 1u << random_below(&world.random, 4),
                hashes[random_below(&world.random, 4)]);
     stress_threads(world.threads, work);
     close_table();
@@ -536,13 +550,30 @@ static bool is_gone(uint64_t i)
     return false;
 }
 
-static void volumes(void)
+/* How often a key is there once all is in. */
+static uint64_t times_of(uint64_t key)
+{
+    uint64_t i = key % VOLUME;
+    if (i < SHARED) {
+        return key >= SHARED ? 0 : GA_SLABHASH_IS_MULTI(world.kind) ? world.threads : 1;
+    }
+    return is_gone(i) ? 0 : 1;
+}
+
+static void expect_times(turn *t, uint64_t key, uint64_t times)
+{
+    uint64_t count = find_all(t, key, NULL, 0);
+    if (count != times) {
+        fprintf(stderr, "kind %u: key %llu is there %llu times, not %llu\n", world.kind,
+                (unsigned long long)key, (unsigned long long)count, (unsigned long long)times);
+    }
+    stress_need(count == times, "a key is not there as often as it was put in");
+}
+
+static void fill(void)
 {
     uint64_t all = 0;
-    bool multi = world.tables / 6 % 2;
-    world.threads = THREADS_MOST;
     world.went_in = 0;
-    open_table((uint32_t)(world.tables / 2 % 3), multi, 1, NULL);
     world.refuses = world.tables / 12 % 2 ? 2 : 0;
     stress_threads(world.threads, put_in);
     world.refuses = 0;
@@ -550,19 +581,127 @@ static void volumes(void)
     settle();
     turn t = begin(0);
     for (uint64_t key = 0; key < world.threads * VOLUME; key++) {
-        uint64_t i = key % VOLUME;
-        uint64_t times =
-            i < SHARED ? (key < SHARED ? (multi ? world.threads : 1) : 0) : (is_gone(i) ? 0 : 1);
-        uint64_t count = find_all(&t, key, NULL, 0);
-        if (count != times) {
-            fprintf(stderr, "kind %u: key %llu is there %llu times, not %llu\n", world.kind,
-                    (unsigned long long)key, (unsigned long long)count, (unsigned long long)times);
-        }
-        stress_need(count == times, "a key is not there as often as it was put in");
-        all += key < SHARED || i >= SHARED ? (key < SHARED ? times : 1) : 0;
+        expect_times(&t, key, times_of(key));
+        all += key < SHARED ? times_of(key) : key % VOLUME >= SHARED ? 1 : 0;
     }
     stress_need(all == world.went_in, "as many went in as were told");
     end(&t);
+}
+
+/* ---- what is not wanted any more -------------------------------------------------------------- */
+
+/* Change nothing, until the table has done what it is to do, or should have: by others, too, so that
+ * each gives way to them. */
+static bool linger(turn *t, uint64_t *calls)
+{
+    (void)do_one(t, GA_SLABHASH_DELETE, NOWHERE, 0);
+    if (++*calls % 64 == 0) {
+        sched_yield();
+    }
+    return *calls % 4096 || ga_clock_ns() < world.until;
+}
+
+static uint64_t places(void)
+{
+    return ga_bits_count(ga_slabhash_places(world.kind));
+}
+
+/* One key in so many stays, of all that were put in. */
+static void take_out(size_t number)
+{
+    turn t = begin(number);
+    uint64_t calls = 0;
+    for (uint64_t key = number * VOLUME; key < (number + 1) * VOLUME; key++) {
+        uint64_t times = times_of(key);
+        if (key % STAY && times) {
+            stress_need(delete_each(&t, key) == times, "a key to be taken out is lost");
+        } else if (times) {
+            expect_times(&t, key, times);
+        }
+    }
+    while (t.stand.buckets * places() > 50 * world.stay) { /* 2 of 100 places have pairs */
+        stress_need(linger(&t, &calls), "a table that is nearly empty keeps its buckets");
+    }
+    end(&t);
+}
+
+static void shrink(void)
+{
+    uint32_t before = world.growing.shrunk;
+    world.stay = 0;
+    for (uint64_t key = 0; key < world.threads * VOLUME; key += STAY) {
+        world.stay += times_of(key);
+    }
+    world.until = ga_clock_ns() + PATIENCE;
+    stress_threads(world.threads, take_out);
+    settle();
+    stress_need(world.growing.shrunk > before, "a table that is nearly empty has not shrunk");
+    turn t = begin(0);
+    for (uint64_t key = 0; key < world.threads * VOLUME; key++) {
+        expect_times(&t, key, key % STAY ? 0 : times_of(key));
+    }
+    end(&t);
+    world.shrunk += world.growing.shrunk - before;
+}
+
+/* Keys of each thread fill the table to nine of ten places, though it may not grow; */
+static void crowd(size_t number)
+{
+    turn t = begin(number);
+    for (uint64_t i = number; i < world.crowd; i += world.threads) {
+        ga_slabhash_answer answer = do_one(&t, GA_SLABHASH_INSERT, CROWD + i, i);
+        stress_need(answer.result == GA_SLABHASH_ABSENT, "a key was there before");
+    }
+    end(&t);
+}
+
+/* and three in four of them go. */
+static void thin_out(size_t number)
+{
+    turn t = begin(number);
+    uint64_t calls = 0;
+    for (uint64_t i = number; i < world.crowd; i += world.threads) {
+        if (i / world.threads % 4) {
+            ga_slabhash_answer answer = do_one(&t, GA_SLABHASH_DELETE, CROWD + i, 0);
+            stress_need(answer.result == GA_SLABHASH_FOUND, "a key to be taken out is lost");
+        }
+    }
+    while (t.stand.number == 0) {
+        stress_need(linger(&t, &calls), "a table keeps slabs that it does not need");
+    }
+    end(&t);
+}
+
+static void compact(void)
+{
+    ga_slabhash_growing *g = &world.growing;
+    uint32_t before = g->compacted;
+    world.crowd = g->stages[0].buckets * places() * 9 / 10;
+    g->least = g->stages[0].buckets; /* it may not shrink */
+    g->stages[0].wanted = UINT32_MAX;
+    stress_threads(world.threads, crowd);
+    uint64_t crowded = ga_slab_host_taken(&world.table->slabs);
+    world.until = ga_clock_ns() + PATIENCE;
+    stress_threads(world.threads, thin_out);
+    settle();
+    stress_need(g->compacted > before, "a table with deleted pairs is not compacted");
+    stress_need(ga_slab_host_taken(&world.table->slabs) <= crowded / 4,
+                "slabs are kept that are not needed");
+    turn t = begin(0);
+    for (uint64_t i = 0; i < world.crowd; i++) {
+        expect_times(&t, CROWD + i, i / world.threads % 4 ? 0 : 1);
+    }
+    end(&t);
+    world.compacted += g->compacted - before;
+}
+
+static void volumes(void)
+{
+    world.threads = THREADS_MOST;
+    open_table((uint32_t)(world.tables / 2 % 3), world.tables / 6 % 2, 1, NULL);
+    fill();
+    shrink();
+    compact();
     close_table();
 }
 
@@ -572,7 +711,8 @@ int main(int argc, char **argv)
     const char *wrong = history_try_checker();
     stress_need(!wrong, wrong);
     world.heap = stress_open("system");
-    runs_are_all();
+    runs_are_all(1, 64); /* twice as many buckets */
+    runs_are_all(5, 16); /* a quarter */
     while (stress_goes_on() || world.tables < 24) {
         world.random = world.tables;
         world.arrivals = 0;
@@ -581,8 +721,12 @@ int main(int argc, char **argv)
         world.tables++;
     }
     stress_need(world.stages > world.tables, "tables have hardly grown");
-    printf("%llu histories, %llu tables, %llu stages\n", (unsigned long long)world.histories,
-           (unsigned long long)world.tables, (unsigned long long)world.stages);
+    printf(
+        "%llu histories, %llu tables, %llu stages; by themselves %llu of fewer buckets, %llu of as "
+        "many\n",
+        (unsigned long long)world.histories, (unsigned long long)world.tables,
+        (unsigned long long)world.stages, (unsigned long long)world.shrunk,
+        (unsigned long long)world.compacted);
     NEED(ga_heap_close(world.heap) == GA_OK);
     return 0;
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the tests of heaps of all sizes for kernels share: heaps over `vmm` and `cuda` and a driver of host
- * memory that runs the library's own kernels; programs' kernels are threads that claim with all lanes of a
- * tile.
+ * What the tests of heaps of all sizes for kernels share, beside what those of all heaps for kernels do:
+ * programs' kernels are threads that claim with all lanes of a tile.
  */
 #ifndef GPUALLOC_TESTS_SUPPORT_SIZED_SCENE_H
 #define GPUALLOC_TESTS_SUPPORT_SIZED_SCENE_H
@@ -10,12 +9,10 @@
 #include "device/kinds.h"
 #include "slab/sized_words.h"
 
-#include "expect.h"
+#include "kernel_scene.h"
 #include "random.h"
 #include "sized_actor.h"
-#include "vmm_driver.h"
 
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -32,18 +29,6 @@ enum {
 static const char growing[] = "slab:unit=classes,capacity=4M,limit=20M/vmm";
 static const char fixed[] = "slab:unit=classes,capacity=20M/cuda";
 
-static inline void begin(vmm_driver_kernels kernels)
-{
-    vmm_driver_start(&(vmm_driver_options){.kernels = kernels});
-}
-
-static inline ga_heap *open_heap(const char *spec)
-{
-    ga_heap *heap = NULL;
-    assert_ok(ga_heap_open(&heap, GA_PLACE_KERNEL, 0, spec));
-    return heap;
-}
-
 static inline ga_kernel_heap view_of(ga_heap *heap)
 {
     ga_kernel_heap view;
@@ -51,32 +36,6 @@ static inline ga_kernel_heap view_of(ga_heap *heap)
     cr_assert_eq(view.abi, GA_KERNEL_HEAP_ABI);
     cr_assert_eq(view.kind, GA_KERNEL_KIND_SIZED);
     return view;
-}
-
-/* And stop the driver. */
-static inline void expect_nothing_left(const char *after, uint64_t n)
-{
-    vmm_driver_counts now = vmm_driver_count();
-    cr_assert_eq(
-        now.ranges + now.chunks + now.handles + now.mappings + now.blocks + now.pinned + now.events,
-        0,
-        "%s, call %" PRIu64 ": %" PRIu64 " ranges, %" PRIu64 " chunks, %" PRIu64
-        " handles, %" PRIu64 " mappings, %" PRIu64 " blocks, %" PRIu64 " pinned",
-        after, n, now.ranges, now.chunks, now.handles, now.mappings, now.blocks, now.pinned);
-    vmm_driver_stop();
-}
-
-static inline void end(ga_heap *heap)
-{
-    assert_ok(ga_heap_close(heap));
-    expect_nothing_left("all", 0);
-}
-
-static inline ga_stats stats_of(ga_heap *heap)
-{
-    ga_stats stats = {0};
-    assert_ok(ga_heap_stats(heap, &stats));
-    return stats;
 }
 
 static inline void expect_live(ga_heap *heap, uint64_t blocks, uint64_t bytes)

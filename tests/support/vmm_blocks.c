@@ -151,15 +151,17 @@ static CUresult pointer_attributes(unsigned count, CUpointer_attribute *attribut
     return CUDA_SUCCESS;
 }
 
-CUresult vmm_driver_set_synchronous(CUdeviceptr pointer, bool on)
+CUresult vmm_driver_set_attribute(CUdeviceptr pointer, CUpointer_attribute attribute,
+                                  unsigned value)
 {
-    CUresult result = CUDA_SUCCESS;
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
     vmm_lock();
     vmm_block *block = vmm_block_at(pointer);
-    if (block && block->device >= 0) {
-        block->synchronous = on;
-    } else {
-        result = vmm_mapping_at(pointer) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+    if (block && block->device >= 0 && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
+        block->synchronous = value != 0;
+        result = CUDA_SUCCESS;
+    } else if (!block && vmm_mapping_at(pointer)) {
+        result = CUDA_ERROR_NOT_SUPPORTED;
     }
     vmm_unlock(NULL);
     return result;

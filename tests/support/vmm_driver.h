@@ -103,8 +103,10 @@ void vmm_driver_shut_down(void);
 void vmm_driver_hold(CUstream stream);
 void vmm_driver_let_go(CUstream stream);
 
-/* cuPointerSetAttribute(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS): refused for memory that is mapped. */
-CUresult vmm_driver_set_synchronous(CUdeviceptr pointer, bool on);
+/* cuPointerSetAttribute(), which has SYNC_MEMOPS and nothing else; no attribute of memory that is
+ * mapped is supported. */
+CUresult vmm_driver_set_attribute(CUdeviceptr pointer, CUpointer_attribute attribute,
+                                  unsigned value);
 
 /* cuMemGetHandleForAddressRange(CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD): whole pages of one block, or
  * of memory that is mapped without a gap, of one device and made alike for network cards. The

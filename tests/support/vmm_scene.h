@@ -31,6 +31,21 @@ static inline void *vmm_take(ga_heap *heap, size_t size)
     return block;
 }
 
+/* So many of one size. */
+static inline void vmm_take_many(ga_heap *heap, void **blocks, size_t count, size_t size)
+{
+    for (size_t i = 0; i < count; i++) {
+        blocks[i] = vmm_take(heap, size);
+    }
+}
+
+static inline void vmm_free_many(ga_heap *heap, void *const *blocks, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        assert_ok(ga_free(heap, blocks[i]));
+    }
+}
+
 static inline uint64_t vmm_held(ga_heap *heap)
 {
     ga_stats stats;

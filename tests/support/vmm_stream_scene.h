@@ -39,6 +39,22 @@ static inline void *take_on(ga_heap *heap, size_t size, CUstream stream)
     return block;
 }
 
+/* So many of one size. */
+static inline void take_many_on(ga_heap *heap, void **blocks, size_t count, size_t size,
+                                CUstream stream)
+{
+    for (size_t i = 0; i < count; i++) {
+        blocks[i] = take_on(heap, size, stream);
+    }
+}
+
+static inline void free_many_on(ga_heap *heap, void *const *blocks, size_t count, CUstream stream)
+{
+    for (size_t i = 0; i < count; i++) {
+        assert_ok(ga_free_on(heap, blocks[i], stream));
+    }
+}
+
 /* Both kinds of blocks: packed, and runs of their own. */
 static const size_t sizes[] = {512 << 10, 8 << 20};
 

@@ -138,15 +138,6 @@ Test(sized, a_context_that_is_destroyed_first)
     vmm_driver_stop();
 }
 
-static int close_in_child(void *context)
-{
-    ga_kernel_heap view;
-    ga_heap *heap = context;
-    bool refused = ga_heap_kernel_view(heap, &view) != GA_OK;
-    ga_heap_close(heap);
-    return refused ? 0 : 1;
-}
-
 Test(sized, a_fork_with_a_live_pager)
 {
     begin(VMM_KERNELS_GROW);

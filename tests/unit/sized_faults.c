@@ -5,17 +5,6 @@
  */
 #include "support/sized_scene.h"
 
-static const CUresult errors[] = {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_NOT_PERMITTED};
-
-static void each_call(bool (*fails)(uint64_t n, CUresult error), uint64_t least)
-{
-    uint64_t n = 1;
-    while (fails(n, errors[n % 2])) {
-        n++;
-    }
-    cr_assert_gt(n, least, "only %" PRIu64 " calls", n - 1);
-}
-
 /* Nothing stays of a heap that was not opened, and another can be. */
 static bool fail_open(const char *spec, uint64_t n, CUresult error)
 {
@@ -23,8 +12,7 @@ static bool fail_open(const char *spec, uint64_t n, CUresult error)
     begin(VMM_KERNELS_GROW);
     vmm_driver_fail(NULL, n, error);
     ga_status status = ga_heap_open(&heap, GA_PLACE_KERNEL, 0, spec);
-    bool failed = vmm_driver_has_failed();
-    vmm_driver_fail(NULL, 0, error);
+    bool failed = stop_failing();
     cr_assert(status == GA_OK || (failed && !heap), "call %" PRIu64, n);
     cr_assert(status == GA_OK || status == GA_ERR_MEMORY || status == GA_ERR_DEVICE,
               "call %" PRIu64 ": %s: %s", n, ga_status_text(status), ga_error_text());
@@ -61,8 +49,7 @@ static bool fail_under_kernels(uint64_t n, CUresult error)
     ga_kernel_heap view = view_of(heap);
     vmm_driver_fail(NULL, n, error);
     uint64_t held = run(view, NULL, 2048, 0);
-    bool failed = vmm_driver_has_failed();
-    vmm_driver_fail(NULL, 0, error);
+    bool failed = stop_failing();
     uint64_t all = run(view, heap, 2048, 100);
     cr_assert(held <= all && all == LIMIT, "%" PRIu64 ", then %" PRIu64, held, all);
     assert_ok(ga_heap_close(heap));
@@ -90,8 +77,7 @@ static bool fail_between(vmm_driver_kernels kernels, uint64_t n, CUresult error)
                 ga_heap_stats(heap, &stats) == GA_OK && ga_alloc(heap, 1000, 0, &block) == GA_OK;
     bool freed = block && ga_free(heap, block) == GA_OK;
     done = done && ga_heap_reset(heap) == GA_OK;
-    bool failed = vmm_driver_has_failed();
-    vmm_driver_fail(NULL, 0, error);
+    bool failed = stop_failing();
     cr_assert(failed || (done && freed), "%s", ga_error_text());
     if (block && !freed) {
         ga_free(heap, block); /* it may have been free already: then that is said */
@@ -130,8 +116,7 @@ static bool fail_close(uint64_t n, CUresult error)
     run(view_of(heap), NULL, 2048, 0);
     vmm_driver_fail(NULL, n, error);
     ga_heap_close(heap);
-    bool failed = vmm_driver_has_failed();
-    vmm_driver_fail(NULL, 0, error);
+    bool failed = stop_failing();
     expect_nothing_left("close", n);
     return failed;
 }

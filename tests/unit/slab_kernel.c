@@ -8,11 +8,9 @@
 #include "device/kinds.h"
 #include "slab/slab_growing.h"
 
-#include "support/expect.h"
+#include "support/kernel_scene.h"
 #include "support/scene.h"
-#include "support/vmm_driver.h"
 
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -25,31 +23,6 @@ enum {
 };
 
 static const char spec[] = "slab:unit=1K,capacity=4M,limit=20M/vmm";
-
-static ga_heap *open_heap(void)
-{
-    ga_heap *heap = NULL;
-    assert_ok(ga_heap_open(&heap, GA_PLACE_KERNEL, 0, spec));
-    return heap;
-}
-
-static void begin(vmm_driver_kernels kernels)
-{
-    vmm_driver_start(&(vmm_driver_options){.kernels = kernels});
-}
-
-/* And stop the driver. */
-static void expect_nothing_left(const char *after, uint64_t n)
-{
-    vmm_driver_counts now = vmm_driver_count();
-    cr_assert_eq(
-        now.ranges + now.chunks + now.handles + now.mappings + now.blocks + now.pinned + now.events,
-        0,
-        "%s, call %" PRIu64 ": %" PRIu64 " ranges, %" PRIu64 " chunks, %" PRIu64
-        " handles, %" PRIu64 " mappings, %" PRIu64 " blocks, %" PRIu64 " pinned",
-        after, n, now.ranges, now.chunks, now.handles, now.mappings, now.blocks, now.pinned);
-    vmm_driver_stop();
-}
 
 /* ---- kernels ------------------------------------------------------------------------------- */
 
@@ -132,38 +105,28 @@ static uint32_t run(ga_kernel_heap view, uint32_t retries)
     return held;
 }
 
-static uint64_t live_of(ga_heap *heap)
-{
-    ga_stats stats = {0};
-    assert_ok(ga_heap_stats(heap, &stats));
-    return stats.live_blocks;
-}
-
 /* ---- growing ------------------------------------------------------------------------------- */
 
 static uint32_t units_within(ga_heap *heap)
 {
-    ga_stats stats = {0};
-    assert_ok(ga_heap_stats(heap, &stats));
-    return (uint32_t)(stats.held_bytes / KIB);
+    return (uint32_t)(stats_of(heap).held_bytes / KIB);
 }
 
 Test(slab_kernel, grows_under_kernels_to_its_limit)
 {
     ga_kernel_heap view;
     begin(VMM_KERNELS_GROW);
-    ga_heap *heap = open_heap();
+    ga_heap *heap = open_heap(spec);
     assert_ok(ga_heap_kernel_view(heap, &view));
     cr_assert_lt(units_within(heap), UNITS);
     uint32_t all = run(view, 0);
     cr_assert(all <= UNITS && all > UNITS * 9 / 10, "%u units", all);
     for (int round = 0; round < 3; round++) { /* what has grown stays */
         assert_ok(ga_heap_kernel_view(heap, &view));
-        cr_assert_eq(live_of(heap), 0);
+        cr_assert_eq(stats_of(heap).live_blocks, 0);
         cr_assert_eq(run(view, 0), all);
     }
-    assert_ok(ga_heap_close(heap));
-    expect_nothing_left("all", 0);
+    end(heap);
 }
 
 /* The host's own units, beside. */
@@ -172,18 +135,17 @@ Test(slab_kernel, the_host_takes_units_too)
     void *block, *other;
     ga_kernel_heap view;
     begin(VMM_KERNELS_GROW);
-    ga_heap *heap = open_heap();
+    ga_heap *heap = open_heap(spec);
     assert_ok(ga_alloc(heap, 1000, 0, &block));
     assert_ok(ga_heap_kernel_view(heap, &view));
     uint32_t rest = run(view, 0);
     assert_ok(ga_alloc(heap, 1000, 0, &other));
-    cr_assert_eq(live_of(heap), 2);
+    cr_assert_eq(stats_of(heap).live_blocks, 2);
     assert_ok(ga_free(heap, block));
     assert_ok(ga_free(heap, other));
     assert_ok(ga_heap_kernel_view(heap, &view));
     cr_assert_eq(run(view, 0), rest + 1);
-    assert_ok(ga_heap_close(heap));
-    expect_nothing_left("all", 0);
+    end(heap);
 }
 
 /* By doubling, at each view after kernels that found it full. */
@@ -191,7 +153,7 @@ Test(slab_kernel, grows_between_launches)
 {
     ga_kernel_heap view;
     begin(VMM_KERNELS_ALONE);
-    ga_heap *heap = open_heap();
+    ga_heap *heap = open_heap(spec);
     uint32_t held = 0, rounds = 0;
     for (uint32_t before = 1; held != before; rounds++) {
         before = held;
@@ -201,22 +163,10 @@ Test(slab_kernel, grows_between_launches)
     }
     cr_assert(held <= UNITS && held > UNITS * 9 / 10, "%u units", held);
     cr_assert(rounds > 2 && rounds < 9, "%u launches", rounds);
-    assert_ok(ga_heap_close(heap));
-    expect_nothing_left("all", 0);
+    end(heap);
 }
 
 /* ---- every call of the driver -------------------------------------------------------------- */
-
-static const CUresult errors[] = {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_NOT_PERMITTED};
-
-static void each_call(bool (*fails)(uint64_t n, CUresult error), uint64_t least)
-{
-    uint64_t n = 1;
-    while (fails(n, errors[n % 2])) {
-        n++;
-    }
-    cr_assert_gt(n, least, "only %" PRIu64 " calls", n - 1);
-}
 
 /* Nothing stays of a heap that was not opened, and another can be. */
 static bool fail_open(uint64_t n, CUresult error)
@@ -226,11 +176,10 @@ static bool fail_open(uint64_t n, CUresult error)
     begin(VMM_KERNELS_GROW);
     vmm_driver_fail(NULL, n, error);
     ga_status status = ga_heap_open(&heap, GA_PLACE_KERNEL, 0, spec);
-    bool failed = vmm_driver_has_failed();
-    vmm_driver_fail(NULL, 0, error);
+    bool failed = stop_failing();
     cr_assert(status == GA_OK || (failed && !heap), "call %" PRIu64, n);
     if (status != GA_OK) {
-        heap = open_heap();
+        heap = open_heap(spec);
     }
     assert_ok(ga_heap_kernel_view(heap, &view));
     cr_assert_gt(run(view, 0), 0);
@@ -249,15 +198,14 @@ static bool fail_under_kernels(uint64_t n, CUresult error)
 {
     ga_kernel_heap view;
     begin(VMM_KERNELS_GROW);
-    ga_heap *heap = open_heap();
+    ga_heap *heap = open_heap(spec);
     assert_ok(ga_heap_kernel_view(heap, &view));
     vmm_driver_fail(NULL, n, error);
     uint32_t held = run(view, 0);
-    bool failed = vmm_driver_has_failed();
-    vmm_driver_fail(NULL, 0, error);
+    bool failed = stop_failing();
     uint32_t all = run(view, 100);
     cr_assert(held <= all && all <= UNITS && all > UNITS * 9 / 10, "%u, then %u", held, all);
-    cr_assert_eq(live_of(heap), 0);
+    cr_assert_eq(stats_of(heap).live_blocks, 0);
     assert_ok(ga_heap_close(heap));
     expect_nothing_left("kernels", n);
     return failed;
@@ -275,7 +223,7 @@ static bool fail_between(vmm_driver_kernels kernels, uint64_t n, CUresult error)
     void *block = NULL;
     ga_kernel_heap view;
     begin(kernels);
-    ga_heap *heap = open_heap();
+    ga_heap *heap = open_heap(spec);
     assert_ok(ga_heap_kernel_view(heap, &view));
     uint32_t held = run(view, 0);
     vmm_driver_fail(NULL, n, error);
@@ -284,8 +232,7 @@ static bool fail_between(vmm_driver_kernels kernels, uint64_t n, CUresult error)
         cr_assert(vmm_driver_has_failed(), "%s", ga_error_text());
     }
     bool freed = block && ga_free(heap, block) == GA_OK;
-    bool failed = vmm_driver_has_failed();
-    vmm_driver_fail(NULL, 0, error);
+    bool failed = stop_failing();
     cr_assert(failed || freed);
     if (block && !freed) {
         ga_free(heap, block); /* it may have been free already: then that is said */
@@ -324,13 +271,12 @@ static bool fail_close(uint64_t n, CUresult error)
 {
     ga_kernel_heap view;
     begin(VMM_KERNELS_GROW);
-    ga_heap *heap = open_heap();
+    ga_heap *heap = open_heap(spec);
     assert_ok(ga_heap_kernel_view(heap, &view));
     run(view, 0);
     vmm_driver_fail(NULL, n, error);
     ga_heap_close(heap);
-    bool failed = vmm_driver_has_failed();
-    vmm_driver_fail(NULL, 0, error);
+    bool failed = stop_failing();
     expect_nothing_left("close", n);
     return failed;
 }
@@ -346,7 +292,7 @@ Test(slab_kernel, a_context_that_is_destroyed_first)
 {
     ga_kernel_heap view;
     begin(VMM_KERNELS_GROW);
-    ga_heap *heap = open_heap();
+    ga_heap *heap = open_heap(spec);
     assert_ok(ga_heap_kernel_view(heap, &view));
     uint32_t before = units_within(heap);
     vmm_driver_destroy_context(0);
@@ -356,23 +302,13 @@ Test(slab_kernel, a_context_that_is_destroyed_first)
     vmm_driver_stop();
 }
 
-static int close_in_child(void *context)
-{
-    ga_kernel_heap view;
-    ga_heap *heap = context;
-    bool refused = ga_heap_kernel_view(heap, &view) != GA_OK;
-    ga_heap_close(heap);
-    return refused ? 0 : 1;
-}
-
 Test(slab_kernel, a_fork_with_a_live_pager)
 {
     ga_kernel_heap view;
     begin(VMM_KERNELS_GROW);
-    ga_heap *heap = open_heap();
+    ga_heap *heap = open_heap(spec);
     assert_ok(ga_heap_kernel_view(heap, &view));
     cr_assert_eq(scene_in_child(close_in_child, heap), 0);
     cr_assert_gt(run(view, 0), UNITS * 9 / 10);
-    assert_ok(ga_heap_close(heap));
-    expect_nothing_left("a fork", 0);
+    end(heap);
 }

@@ -2,6 +2,7 @@
  *
  * Arrays of buckets that a table has moved from, and when they go back (grow_gone_tile.h): one thread
  * as several tiles, each step where the test has it. Older stands, a ring that is full, slabs, parts.
+ * And tables that move to fewer buckets, or to as many: when, and to how many (grow_when_tile.h).
  */
 #include "../../hashtables/slabhash/grow_turn_tile.h"
 #include "../../hashtables/slabhash/table.h"
@@ -67,8 +68,11 @@ static void open_table(uint32_t buckets, ga_slabhash_hash *hash)
     s.growing.context = &s;
     s.growing.hash = hash;
     s.growing.there = s.growing.making = 1;
+    s.growing.slabs = s.view.heap;
+    s.growing.kind = KIND;
     s.growing.stages[0].buckets = buckets;
     s.growing.stages[0].wanted = UINT32_MAX; /* nobody moves it but the test */
+    s.growing.stages[0].stays = 1;
     s.growing.stages[0].rows = array(&s, ga_slabhash_array_bytes(buckets));
     memset(s.growing.stages[0].rows, 0xff, ga_slabhash_array_bytes(buckets));
 }
@@ -129,19 +133,25 @@ static void expect_keys(turn *t, uint64_t first, uint64_t end_)
     }
 }
 
-/* Another array is there, of `times` as many buckets; nothing has moved to it. */
-static void make(turn *t, uint32_t times)
+/* Another array is there, of so many buckets; nothing has moved to it. */
+static void make_of(turn *t, uint32_t buckets)
 {
     uint32_t number = s.growing.there;
     ga_slabhash_stand_read(&s.growing, SLABHASH_TILE, &t->stand);
     cr_assert(ga_slabhash_has_place(&s.growing, SLABHASH_TILE, number));
     s.growing.making = number + 1;
-    ga_slabhash_make_stage(&s.growing, SLABHASH_TILE, number, t->stand.buckets * times, 1);
+    ga_slabhash_make_stage(&s.growing, SLABHASH_TILE, number, buckets, 1);
     ga_slabhash_stage_of(&s.growing, number)->wanted = UINT32_MAX;
+    ga_slabhash_stage_of(&s.growing, number)->stays = 1;
     while (ga_slabhash_clear_some(&s.growing, SLABHASH_TILE)) {
     }
     ga_slabhash_stand_read(&s.growing, SLABHASH_TILE, &t->stand);
     cr_assert_not_null(t->stand.next_rows);
+}
+
+static void make(turn *t, uint32_t times)
+{
+    make_of(t, t->stand.buckets * times);
 }
 
 /* All buckets of it but the last `less` groups'. */
@@ -149,7 +159,7 @@ static void move(turn *t, uint32_t less)
 {
     ga_slabhash_shift shift = ga_slabhash_shift_of(s.view, &s.growing, &t->stand);
     uint32_t opened = ga_slabhash_open_from(KIND, shift, SLABHASH_TILE, &t->claimed, 0,
-                                            shift.from.buckets - less);
+                                            ga_slabhash_groups(shift) - less);
     ga_slabhash_note_opened(&s.growing, SLABHASH_TILE, &t->stand, opened);
 }
 
@@ -158,6 +168,28 @@ static void move_on(turn *t, uint32_t times)
     make(t, times);
     move(t, 0);
     ga_slabhash_stand_read(&s.growing, SLABHASH_TILE, &t->stand);
+}
+
+static void move_to(turn *t, uint32_t buckets)
+{
+    uint32_t number = t->stand.number + 1;
+    make_of(t, buckets);
+    while (t->stand.number < number) {
+        uint32_t seen = slabhash_room(s.table);
+        move(t, 0);
+        ga_slabhash_stand_read(&s.growing, SLABHASH_TILE, &t->stand);
+        if (t->stand.number < number) { /* there was no slab */
+            assert_ok(ga_slabhash_grow(s.table, seen));
+        }
+    }
+    cr_assert_eq(t->stand.buckets, buckets);
+}
+
+/* From now on it may have fewer buckets, but not fewer than so many, or as many. */
+static void lets_go(uint32_t least)
+{
+    s.growing.least = least;
+    ga_slabhash_stage_of(&s.growing, s.growing.now)->stays = 0;
 }
 
 static bool give_some(void)
@@ -409,6 +441,202 @@ Test(slabhash_gone, who_stops_with_a_part_keeps_its_array_alone)
     cr_assert_eq(s.held, 1);
     a = begin(0);
     expect_keys(&a, 0, 100);
+    end(&a);
+    close_table();
+}
+
+/* ---- fewer buckets ---------------------------------------------------------------------------- */
+
+/* Requests that change nothing, so many that whoever looks now and then has. */
+static void linger(turn *t)
+{
+    for (uint32_t i = 0; i < 40 * GA_SLABHASH_SELDOM; i++) {
+        cr_assert_eq(perform(t, GA_SLABHASH_DELETE, 1 << 20, 0).result, GA_SLABHASH_ABSENT);
+    }
+}
+
+static void take_out(turn *t, uint64_t first, uint64_t end_)
+{
+    for (uint64_t key = first; key < end_; key++) {
+        cr_assert_eq(perform(t, GA_SLABHASH_DELETE, key, 0).result, GA_SLABHASH_FOUND);
+    }
+}
+
+Test(slabhash_gone, buckets_become_one)
+{
+    static const uint32_t shapes[][2] = {{8, 4}, {8, 2}, {64, 16}, {2, 1}, {4, 1}, {6, 3}};
+    for (uint32_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        open_table(shapes[i][0], NULL);
+        turn a = begin(0), old = begin(1);
+        put(&a, 0, 10 * shapes[i][0]);
+        move_to(&a, shapes[i][1]);
+        expect_keys(&a, 0, 10 * shapes[i][0]);
+        expect_keys(&old, 0, 10 * shapes[i][0]); /* from a stand of before */
+        put(&old, 1000, 1020);
+        move_to(&a, shapes[i][0]); /* and back */
+        expect_keys(&a, 0, 10 * shapes[i][0]);
+        expect_keys(&a, 1000, 1020);
+        end(&a);
+        end(&old);
+        close_table();
+    }
+}
+
+/* Chains behind one of the buckets come behind the new one. */
+Test(slabhash_gone, chains_become_one)
+{
+    open_table(4, same);
+    turn a = begin(0);
+    put(&a, 0, 150);
+    take_out(&a, 0, 75);
+    cr_assert_eq(taken(&a), 9);
+    move_to(&a, 1);
+    cr_assert_eq(taken(&a), 9 + 4);
+    expect_keys(&a, 75, 150);
+    end(&a);
+    while (give_some()) {
+    }
+    a = begin(0);
+    cr_assert_eq(taken(&a), 4);
+    expect_keys(&a, 75, 150);
+    end(&a);
+    close_table();
+}
+
+/* While some groups have moved and others not, each key is in one place. */
+Test(slabhash_gone, keys_are_there_while_buckets_become_fewer)
+{
+    open_table(16, NULL);
+    turn a = begin(0), b = begin(1);
+    put(&a, 0, 150);
+    make_of(&a, 8);
+    move(&a, 4);
+    expect_keys(&b, 0, 150);
+    take_out(&b, 0, 50);
+    put(&b, 200, 250);
+    expect_keys(&a, 50, 150);
+    expect_keys(&a, 200, 250);
+    end(&a);
+    end(&b);
+    close_table();
+}
+
+Test(slabhash_gone, how_few_buckets_there_are_to_be)
+{
+    const ga_slabhash_sampled none = {0, 0}, few = {3, 50}, some = {4, 50}, dead = {35, 20},
+                              full = {36, 60}, fresh = {35, 19};
+    cr_assert_eq(ga_slabhash_less(none, 64, 1, 0), 16);
+    cr_assert_eq(ga_slabhash_less(few, 64, 1, 0), 32);
+    cr_assert_eq(ga_slabhash_less(few, 64, 1, 64), 32); /* and compacted by that */
+    cr_assert_eq(ga_slabhash_less(none, 64, 32, 0), 32);
+    cr_assert_eq(ga_slabhash_less(none, 64, 33, 0), 0);
+    cr_assert_eq(ga_slabhash_less(none, 6, 1, 0), 3);
+    cr_assert_eq(ga_slabhash_less(none, 1, 1, 0), 0);
+    cr_assert_eq(ga_slabhash_less(none, 7, 1, 0), 0);
+    cr_assert_eq(ga_slabhash_less(some, 64, 1, 0), 0);
+    cr_assert_eq(ga_slabhash_less(some, 64, 1, 2), 0);
+    cr_assert_eq(ga_slabhash_less(some, 64, 1, 3), 64);
+    cr_assert_eq(ga_slabhash_less(dead, 64, 1, 3), 64);
+    cr_assert_eq(ga_slabhash_less(fresh, 64, 1, 3), 0);
+    cr_assert_eq(ga_slabhash_less(full, 64, 1, 3), 0);
+}
+
+Test(slabhash_gone, a_table_that_is_emptied_shrinks_to_what_it_began_with)
+{
+    open_table(256, NULL);
+    turn a = begin(0);
+    put(&a, 0, 1500);
+    lets_go(8);
+    linger(&a);
+    cr_assert_eq(a.stand.buckets, 256);
+    cr_assert_eq(s.growing.shrunk, 0);
+    take_out(&a, 5, 1500);
+    linger(&a);
+    cr_assert_eq(a.stand.buckets, 8);
+    cr_assert_eq(s.growing.compacted, 0);
+    cr_assert_geq(s.growing.shrunk, 3);
+    expect_keys(&a, 0, 5);
+    linger(&a);
+    cr_assert_eq(a.stand.buckets, 8);
+    cr_assert_leq(s.held, 2);
+    end(&a);
+    close_table();
+}
+
+Test(slabhash_gone, a_table_does_not_shrink_while_an_older_array_is_held)
+{
+    open_table(64, NULL);
+    turn a = begin(0), old = begin(1);
+    move_to(&a, 128);
+    lets_go(1);
+    linger(&a);
+    cr_assert_eq(a.stand.buckets, 128);
+    end(&old);
+    linger(&a);
+    cr_assert_leq(a.stand.buckets, 8);
+    end(&a);
+    close_table();
+}
+
+Test(slabhash_gone, without_memory_for_fewer_buckets_nobody_asks_again)
+{
+    open_table(64, NULL);
+    turn a = begin(0);
+    put(&a, 0, 9);
+    lets_go(1);
+    s.refuses = true;
+    linger(&a);
+    cr_assert_eq(s.growing.failed, 1);
+    cr_assert_eq(s.growing.making, 1);
+    expect_keys(&a, 0, 9);
+    s.refuses = false;
+    linger(&a);
+    cr_assert_eq(a.stand.buckets, 64);
+    move_to(&a, 64); /* that one may */
+    lets_go(1);
+    linger(&a);
+    cr_assert_leq(a.stand.buckets, 16);
+    expect_keys(&a, 0, 9);
+    end(&a);
+    close_table();
+}
+
+Test(slabhash_gone, slabs_that_deleted_pairs_have_are_got_rid_of)
+{
+    open_table(32, NULL);
+    turn a = begin(0);
+    put(&a, 0, 460);
+    lets_go(32);
+    linger(&a);
+    cr_assert_gt(taken(&a), 3);
+    cr_assert_eq(a.stand.number, 0);
+    take_out(&a, 100, 460);
+    linger(&a);
+    cr_assert_eq(s.growing.compacted, 1);
+    cr_assert_eq(s.growing.shrunk, 0);
+    cr_assert_eq(a.stand.number, 1);
+    cr_assert_eq(a.stand.buckets, 32);
+    cr_assert_eq(s.growing.gone, 1);
+    cr_assert_eq(taken(&a), 0);
+    expect_keys(&a, 0, 100);
+    end(&a);
+    close_table();
+}
+
+/* Who chains a slab for places that deleted pairs have has the table compacted. */
+Test(slabhash_gone, a_slab_that_is_chained_for_deleted_pairs_compacts_the_table)
+{
+    open_table(8, NULL);
+    lets_go(8);
+    s.growing.stages[0].wanted = 0;
+    turn a = begin(0);
+    for (uint64_t key = 0; key < 400 && !s.growing.compacted; key++) {
+        put(&a, key, key + 1);
+        take_out(&a, key, key + 1);
+    }
+    cr_assert_eq(s.growing.compacted, 1);
+    linger(&a);
+    cr_assert_eq(a.stand.buckets, 8);
     end(&a);
     close_table();
 }

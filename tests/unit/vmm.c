@@ -218,12 +218,8 @@ Test(vmm, what_is_wasted_is_bounded_in_all)
     };
     void *blocks[BLOCKS];
     ga_heap *heap = vmm_open(NULL, "vmm:free=now");
-    for (size_t i = 0; i < BLOCKS; i++) {
-        blocks[i] = vmm_take(heap, 40 * MIB);
-    }
-    for (size_t i = 0; i < BLOCKS; i++) {
-        assert_ok(ga_free(heap, blocks[i]));
-    }
+    vmm_take_many(heap, blocks, BLOCKS, 40 * MIB);
+    vmm_free_many(heap, blocks, BLOCKS);
     uint64_t usable = 0;
     for (size_t i = 0; i < BLOCKS; i++) {
         blocks[i] = vmm_take(heap, 32 * MIB);
@@ -232,9 +228,7 @@ Test(vmm, what_is_wasted_is_bounded_in_all)
     cr_assert_gt(usable, BLOCKS * 32 * MIB);
     cr_assert_leq(usable, BLOCKS * 32 * MIB + BLOCKS * 40 * MIB / 28);
     cr_assert_leq(vmm_held(heap), BLOCKS * 40 * MIB + 64 * MIB);
-    for (size_t i = 0; i < BLOCKS; i++) {
-        assert_ok(ga_free(heap, blocks[i]));
-    }
+    vmm_free_many(heap, blocks, BLOCKS);
     vmm_end(heap);
 }
 
@@ -243,12 +237,8 @@ Test(vmm, nothing_is_joined_over_the_end_of_a_reservation)
 {
     ga_heap *heap = vmm_open(NULL, "vmm:free=now,reserve=64M");
     void *blocks[4];
-    for (size_t i = 0; i < 4; i++) {
-        blocks[i] = vmm_take(heap, 64 * MIB);
-    }
-    for (size_t i = 0; i < 4; i++) {
-        assert_ok(ga_free(heap, blocks[i]));
-    }
+    vmm_take_many(heap, blocks, 4, 64 * MIB);
+    vmm_free_many(heap, blocks, 4);
     void *large = vmm_take(heap, 128 * MIB);
     memset(large, 1, 128 * MIB);
     assert_ok(ga_free(heap, large));
@@ -361,10 +351,8 @@ Test(vmm, blocks_grow_where_they_stand)
 Test(vmm, freed_neighbours_make_way_for_one_that_grows)
 {
     ga_heap *heap = vmm_open(NULL, "vmm");
-    char *blocks[4];
-    for (size_t i = 0; i < 4; i++) {
-        blocks[i] = vmm_take(heap, 32 * MIB);
-    }
+    void *blocks[4];
+    vmm_take_many(heap, blocks, 4, 32 * MIB);
     assert_ok(ga_free(heap, blocks[1]));
     assert_fails_with(ga_grow(heap, blocks[0], 96 * MIB), GA_ERR_NO_ROOM, "vmm: ");
     cr_assert_eq(vmm_held(heap), 128 * MIB); /* the one behind is in nobody's way yet */

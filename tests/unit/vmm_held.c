@@ -74,12 +74,8 @@ Test(vmm_held, the_cache_stays_near_what_was_in_use_at_once)
     ga_heap *heap = vmm_open(&(vmm_driver_options){.memory = 4 * GIB}, "vmm");
     for (size_t round = 0; round < 20; round++) {
         void *blocks[10];
-        for (size_t i = 0; i < 10; i++) {
-            blocks[i] = vmm_take(heap, (190 + round) * MIB);
-        }
-        for (size_t i = 0; i < 10; i++) {
-            assert_ok(ga_free(heap, blocks[i]));
-        }
+        vmm_take_many(heap, blocks, 10, (190 + round) * MIB);
+        vmm_free_many(heap, blocks, 10);
         uint64_t live = 10 * (190 + round) * MIB;
         cr_assert_leq(vmm_held(heap), live + live / 20);
     }
@@ -132,12 +128,8 @@ Test(vmm_held, trim_keeps_what_it_is_told)
 {
     ga_heap *heap = vmm_open(NULL, "vmm");
     void *blocks[8];
-    for (size_t i = 0; i < 8; i++) {
-        blocks[i] = vmm_take(heap, 8 * MIB);
-    }
-    for (size_t i = 1; i < 8; i++) {
-        assert_ok(ga_free(heap, blocks[i]));
-    }
+    vmm_take_many(heap, blocks, 8, 8 * MIB);
+    vmm_free_many(heap, blocks + 1, 7);
     assert_ok(ga_trim(heap, 16 * MIB));
     cr_assert_eq(vmm_held(heap), 24 * MIB);
     cr_assert_eq(vmm_driver_count().mapped_bytes, 24 * MIB);
@@ -175,15 +167,11 @@ Test(vmm_held, addresses_that_run_out_and_a_device_without_them)
 {
     ga_heap *heap = vmm_open(&(vmm_driver_options){.addresses = 8 * GIB}, "vmm:reserve=64M");
     void *blocks[16];
-    for (size_t i = 0; i < 16; i++) {
-        blocks[i] = vmm_take(heap, 48 * MIB);
-    }
+    vmm_take_many(heap, blocks, 16, 48 * MIB);
     cr_assert_eq(vmm_driver_count().ranges, 16);
     void *large;
     assert_ok(ga_alloc(heap, 200 * MIB, 0, &large));
-    for (size_t i = 0; i < 16; i++) {
-        assert_ok(ga_free(heap, blocks[i]));
-    }
+    vmm_free_many(heap, blocks, 16);
     assert_ok(ga_free(heap, large));
     vmm_end(heap);
     vmm_driver_start(&(vmm_driver_options){.no_vmm = true});
@@ -247,9 +235,7 @@ Test(vmm_held, a_full_device_is_not_asked_in_vain)
     void *large[12];
     uint64_t seed = 1;
     ga_heap *heap = vmm_open(&(vmm_driver_options){.memory = 2 * BLOCKS * MIB}, "vmm:cache=wide");
-    for (size_t i = 0; i < BLOCKS; i++) {
-        blocks[i] = vmm_take(heap, 2 * MIB);
-    }
+    vmm_take_many(heap, blocks, BLOCKS, 2 * MIB);
     for (size_t round = 0; round < 12; round++) {
         for (int i = 0; i < 4; i++) {
             size_t at = random_below(&seed, BLOCKS);
@@ -263,12 +249,8 @@ Test(vmm_held, a_full_device_is_not_asked_in_vain)
     }
     cr_assert_leq(refused_chunks(), 1);
     cr_assert_eq(vmm_held(heap), 2 * BLOCKS * MIB);
-    for (size_t i = 0; i < BLOCKS; i++) {
-        assert_ok(ga_free(heap, blocks[i]));
-    }
-    for (size_t i = 0; i < 12; i++) {
-        assert_ok(ga_free(heap, large[i]));
-    }
+    vmm_free_many(heap, blocks, BLOCKS);
+    vmm_free_many(heap, large, 12);
     vmm_end(heap);
 }
 

@@ -5,6 +5,15 @@
  */
 #include "support/vmm_stream_scene.h"
 
+/* A block for which no more memory is needed: what was freed is anybody's. */
+static void *take_what_is_held(ga_heap *heap, size_t size)
+{
+    uint64_t held = vmm_held(heap);
+    void *block = vmm_take(heap, size);
+    cr_assert_eq(vmm_held(heap), held);
+    return block;
+}
+
 /* ---- the legacy default stream ------------------------------------------------------------- */
 
 /* Needs no event to be ordered after itself, whatever it has yet to do. */
@@ -36,13 +45,9 @@ Test(vmm_order, others_are_ordered_behind_the_legacy_stream)
         ga_heap *heap = begin(&(vmm_driver_options){.memory = 16 * MIB}, "vmm:limit=8M");
         void *blocks[16];
         size_t count = 8 * MIB / sizes[i];
-        for (size_t k = 0; k < count; k++) {
-            blocks[k] = take_on(heap, sizes[i], NULL);
-        }
+        take_many_on(heap, blocks, count, sizes[i], NULL);
         vmm_driver_hold(NULL);
-        for (size_t k = 0; k < count; k++) {
-            assert_ok(ga_free_on(heap, blocks[k], NULL));
-        }
+        free_many_on(heap, blocks, count, NULL);
         uint64_t orders = vmm_driver_calls("cuStreamWaitEvent");
         uint64_t records = vmm_driver_calls("cuEventRecord");
         void *other = take_on(heap, sizes[i], one);
@@ -67,9 +72,7 @@ Test(vmm_order, what_the_legacy_stream_uses_is_nobody_elses)
         void *other = take_on(heap, sizes[i], one);
         cr_assert(anybody != block && other != block);
         vmm_driver_let_go(NULL);
-        uint64_t held = vmm_held(heap);
-        void *later = vmm_take(heap, sizes[i]);
-        cr_assert_eq(vmm_held(heap), held);
+        void *later = take_what_is_held(heap, sizes[i]);
         assert_ok(ga_free(heap, later));
         assert_ok(ga_free(heap, anybody));
         assert_ok(ga_free(heap, other));
@@ -94,9 +97,7 @@ Test(vmm_order, what_any_stream_uses_is_nobody_elses)
         cr_assert(anybody != block && legacy != block);
         cr_assert_leq(vmm_driver_calls("cuCtxRecordEvent"), records + 1);
         vmm_driver_let_go(one);
-        uint64_t held = vmm_held(heap);
-        void *later = vmm_take(heap, sizes[i]);
-        cr_assert_eq(vmm_held(heap), held);
+        void *later = take_what_is_held(heap, sizes[i]);
         cr_assert_eq(vmm_driver_count().waits, 0);
         assert_ok(ga_free(heap, later));
         assert_ok(ga_free(heap, anybody));
@@ -163,9 +164,7 @@ static void do_without_events_for_contexts(ga_heap *heap)
     void *other = vmm_take(heap, 3 * MIB);
     cr_assert_neq(other, block);
     vmm_driver_let_go(NULL);
-    uint64_t held = vmm_held(heap);
-    void *later = vmm_take(heap, 3 * MIB);
-    cr_assert_eq(vmm_held(heap), held);
+    void *later = take_what_is_held(heap, 3 * MIB);
     assert_ok(ga_free(heap, other));
     assert_ok(ga_free(heap, later));
     vmm_end(heap);
@@ -198,9 +197,7 @@ Test(vmm_order, the_legacy_stream_is_asked_after_once)
     }
     vmm_driver_hold(NULL);
     uint64_t records = vmm_driver_calls("cuEventRecord");
-    for (size_t i = 0; i < BLOCKS; i++) {
-        assert_ok(ga_free_on(heap, blocks[i], NULL));
-    }
+    free_many_on(heap, blocks, BLOCKS, NULL);
     cr_assert_leq(vmm_driver_calls("cuEventRecord"), records + BLOCKS / 16);
     uint64_t queries = vmm_driver_calls("cuEventQuery");
     void *large = vmm_take(heap, 100 * MIB);
@@ -282,14 +279,10 @@ Test(vmm_order, a_late_event_may_fail)
 {
     for (size_t i = 0; i < SIZES; i++) {
         ga_heap *heap = begin(NULL, "vmm");
-        char *blocks[4];
+        void *blocks[4];
         size_t count = sizes[i] < MIB ? 4 : 1; /* all there is */
-        for (size_t k = 0; k < count; k++) {
-            blocks[k] = take_on(heap, sizes[i], NULL);
-        }
-        for (size_t k = 0; k < count; k++) {
-            assert_ok(ga_free_on(heap, blocks[k], NULL));
-        }
+        take_many_on(heap, blocks, count, sizes[i], NULL);
+        free_many_on(heap, blocks, count, NULL);
         uint64_t held = vmm_held(heap);
         vmm_driver_fail_many("cuEventRecord", 1, 3, CUDA_ERROR_NOT_PERMITTED);
         void *other = vmm_take(heap, sizes[i]);

@@ -151,9 +151,7 @@ static void churn(ga_heap *heap, uint64_t seed, void *places[STEPS])
         assert_ok(ga_free(heap, kept[at]));
         kept[at] = places[i] = vmm_take(heap, (5 + trace_below(&seed, 40)) * MIB);
     }
-    for (size_t i = 0; i < KEPT; i++) {
-        assert_ok(ga_free(heap, kept[i]));
-    }
+    vmm_free_many(heap, kept, KEPT);
 }
 
 Test(vmm_replay, what_comes_again_stands_where_it_stood)

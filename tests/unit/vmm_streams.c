@@ -35,13 +35,9 @@ Test(vmm_streams, others_have_it_once_the_stream_has_come_that_far)
         assert_ok(ga_free(heap, anybody));
         uint64_t held = vmm_held(heap);
         void *blocks[3];
-        for (size_t k = 0; k < 3; k++) {
-            blocks[k] = vmm_take(heap, sizes[i]);
-        }
+        vmm_take_many(heap, blocks, 3, sizes[i]);
         cr_assert_eq(vmm_held(heap), held);
-        for (size_t k = 0; k < 3; k++) {
-            assert_ok(ga_free(heap, blocks[k]));
-        }
+        vmm_free_many(heap, blocks, 3);
         vmm_end(heap);
     }
 }
@@ -104,14 +100,10 @@ Test(vmm_streams, with_nothing_else_left_the_thread_waits)
     ga_heap *heap = begin(&(vmm_driver_options){.memory = 32 * MIB}, "vmm");
     void *block = take_on(heap, 16 * MIB, one);
     void *packed[4];
-    for (size_t i = 0; i < 4; i++) {
-        packed[i] = take_on(heap, 3 * MIB, one);
-    }
+    take_many_on(heap, packed, 4, 3 * MIB, one);
     vmm_driver_hold(one);
     assert_ok(ga_free_on(heap, block, one));
-    for (size_t i = 0; i < 4; i++) {
-        assert_ok(ga_free_on(heap, packed[i], one));
-    }
+    free_many_on(heap, packed, 4, one);
     void *all = take_on(heap, 32 * MIB, two);
     cr_assert_gt(vmm_driver_count().waits, 0);
     assert_ok(ga_free(heap, all));
@@ -173,24 +165,16 @@ Test(vmm_streams, units_are_had_once_their_stream_is_done)
     };
     void *units[UNITS];
     ga_heap *heap = begin(NULL, "vmm");
-    for (size_t i = 0; i < UNITS; i++) {
-        units[i] = take_on(heap, 512 << 10, one);
-    }
+    take_many_on(heap, units, UNITS, 512 << 10, one);
     vmm_driver_hold(one);
-    for (size_t i = 0; i < UNITS; i++) {
-        assert_ok(ga_free_on(heap, units[i], one));
-    }
+    free_many_on(heap, units, UNITS, one);
     void *other = take_on(heap, 512 << 10, two);
     vmm_driver_let_go(one);
     uint64_t held = vmm_held(heap);
     for (size_t round = 0; round < 3; round++) {
         void *more[UNITS];
-        for (size_t i = 0; i < UNITS; i++) {
-            more[i] = take_on(heap, 512 << 10, two);
-        }
-        for (size_t i = 0; i < UNITS; i++) {
-            assert_ok(ga_free_on(heap, more[i], two));
-        }
+        take_many_on(heap, more, UNITS, 512 << 10, two);
+        free_many_on(heap, more, UNITS, two);
     }
     cr_assert_eq(vmm_held(heap), held);
     assert_ok(ga_free_on(heap, other, two));
@@ -233,13 +217,9 @@ static ga_heap *begin_with_units(size_t memory, size_t count)
 {
     ga_heap *heap = begin(&(vmm_driver_options){.memory = memory}, "vmm");
     void *units[8];
-    for (size_t i = 0; i < count; i++) {
-        units[i] = take_on(heap, sizes[0], one);
-    }
+    take_many_on(heap, units, count, sizes[0], one);
     vmm_driver_hold(one);
-    for (size_t i = 0; i < count; i++) {
-        assert_ok(ga_free_on(heap, units[i], one));
-    }
+    free_many_on(heap, units, count, one);
     vmm_driver_let_go(one);
     assert_ok(ga_free(heap, vmm_take(heap, 8 * MIB)));
     return heap;

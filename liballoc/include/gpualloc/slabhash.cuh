@@ -12,7 +12,8 @@
  *     ga_slabhash_device_close(&table);
  *
  * In a kernel, 8 lanes are a tile that works on a slab together. Each lane brings an operation of
- * its own, whichever; the tile serves one lane after the other (slab-hash-2018, §IV-A):
+ * its own, whichever; the tile serves one lane after the other (slab-hash-2018, §IV-A), or, where
+ * whole warps call, several at once:
  *
  *     ga_slabhash_turn turn = ga_slabhash_turn_begin(view);
  *     ga_slabhash_answer a = ga_slabhash_lanes<kind>(&turn, asks, op, key, value);
@@ -33,12 +34,13 @@
  * kernel may be using one meanwhile. Such batches go on one stream, or wait for each other. All kinds
  * of tables grow so, with any path and all keys.
  *
- * With GA_SLABHASH_GROW_IN_KERNELS a table grows while kernels run, by what they put in: path 1,
- * keys below 2^31 - 2 in the 32-bit modes, in the 64-bit mode keys below 2^64 - 2 and values below
- * 2^63 - 3. Views stay good. `kind` in kernels is GA_SLABHASH_KIND(mode, multi) |
- * GA_SLABHASH_GROWING. Older arrays, together
- * smaller than the newest, go back with their slabs while kernels run, once no turn of a tile may know of
- * them: a turn looks now and then whether one waits for it, and keeps them meanwhile. Where
+ * With GA_SLABHASH_GROW_IN_KERNELS a table grows while kernels run, by what they put in, and shrinks
+ * or is compacted by what they take out; it never has fewer buckets than it was opened with, or had
+ * when it was last cleared, flushed or reserved. Path 1, keys below 2^31 - 2 in the 32-bit modes, in
+ * the 64-bit mode keys below 2^64 - 2 and values below 2^63 - 3. Views stay good. `kind` in kernels is
+ * GA_SLABHASH_KIND(mode, multi) | GA_SLABHASH_GROWING. Older arrays go back with their slabs while
+ * kernels run, once no turn of a tile may know of them: a turn looks now and then whether one waits for
+ * it, and keeps them meanwhile. Where
  * the device cannot get memory under kernels, or has no more, inserts chain slabs, and the table
  * grows in a later kernel. A program that has such tables defines GA_SLABHASH_GROWING_KINDS before it
  * includes this, in all that uses them: it takes as long again to compile. Arrays come from a kernel

@@ -68,8 +68,8 @@ enum {
      * beside others, and others beside such a one. All calls count in one word, so that they are
      * slower. */
     GA_SLABHASH_CHECK = 4,
-    /* In device memory: the table grows while kernels run, by what they put in; path 1, and keys
-     * and values as with GA_SLABHASH_GROW: gpualloc/slabhash.cuh. */
+    /* In device memory: the table grows while kernels run, by what they put in, and shrinks by what
+     * they take out; path 1, and keys and values as with GA_SLABHASH_GROW: gpualloc/slabhash.cuh. */
     GA_SLABHASH_GROW_IN_KERNELS = 8
 };
 

@@ -403,11 +403,11 @@ static CUresult pointer_attribute(WORDS)
 /* Neither for memory that is mapped nor for a pool's. */
 static CUresult set_attribute(WORDS)
 {
-    if (!a || b != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
+    if (!a) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     return pool_of(c) ? CUDA_ERROR_NOT_SUPPORTED
-                      : vmm_driver_set_synchronous(c, *(const unsigned *)a);
+                      : vmm_driver_set_attribute(c, (CUpointer_attribute)b, *(const unsigned *)a);
 }
 
 static CUresult range_handle(WORDS)
