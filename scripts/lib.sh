@@ -116,10 +116,12 @@ configure() {
     printf '%s\n' "$told" >"$dir/told"
 }
 
-# Compile build directory $1. Output goes to $1.log.
+# Compile build directory $1, or of it the targets that follow. Output goes to $1.log.
 compile() {
-    "$(find_meson)" compile -C "$1" >"$1.log" 2>&1 ||
-        { tail -n 40 "$1.log" >&2; die "${1#"$REPO"/} did not compile; see ${1#"$REPO"/}.log"; }
+    local dir=$1
+    shift
+    "$(find_meson)" compile -C "$dir" "$@" >"$dir.log" 2>&1 ||
+        { tail -n 40 "$dir.log" >&2; die "${dir#"$REPO"/} did not compile; see ${dir#"$REPO"/}.log"; }
 }
 
 # Run meson's tests of build directory $1, as compiled; further arguments go to meson. Only this

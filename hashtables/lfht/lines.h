@@ -32,7 +32,7 @@ enum {
     LINE_BYTES = 128,
     /* Log2 of the most lines of a node. As large that roots and indices stay in the processor's
      * own caches: a call waits for memory once, for its line. */
-    LINE_PAGE = GA_LFHT_MUTANT ? 2 : 6,
+    LINE_PAGE = LFHT_WEAKENED ? 2 : 6,
     LINE_ROOT_KEYS = 288, /* four and a half for each line of a node */
     LINE_SIZE_SHIFT = 2,
     LINE_SIZE_MASK = 15,
@@ -228,7 +228,7 @@ static inline lfht_word line_raised(lfht_word word)
 /* There is no next one. Where threads nap, soon. */
 static inline bool line_worn(lfht_word word)
 {
-    lfht_word last = GA_LFHT_MUTANT ? 63 : ((lfht_word)1 << LINE_VERSION_BITS) - 1;
+    lfht_word last = LFHT_WEAKENED ? 63 : ((lfht_word)1 << LINE_VERSION_BITS) - 1;
     return (word >> LINE_VERSION_SHIFT & (((lfht_word)1 << LINE_VERSION_BITS) - 1)) >= last;
 }
 

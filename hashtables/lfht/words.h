@@ -19,16 +19,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The stress tests weaken one thing at a time, to see that they notice, or nothing (-1): in all of
- * these builds threads give way to others between any two steps, or call a function of the test's
- * (tests/stress/meson.build). */
-#ifndef GA_LFHT_MUTANT
+/* The stress tests weaken one thing at a time, to see that they notice. In their programs threads give
+ * way to others between any two steps, or call a function of the test's, and this is a variable
+ * (tests/support/mutant.h). */
+#ifdef GA_LFHT_MUTANT
+#include <sched.h>
+#define LFHT_WEAKENED true
+#else
+#define LFHT_WEAKENED  false
 #define GA_LFHT_MUTANT 0
 #endif
 #ifdef GA_LFHT_ASIDE
 void GA_LFHT_ASIDE(void);
-#elif GA_LFHT_MUTANT
-#include <sched.h>
 #endif
 
 typedef uintptr_t lfht_word;
@@ -88,9 +90,9 @@ static inline bool lfht_frozen(lfht_word bucket)
 
 static inline void lfht_nap(void)
 {
-#ifdef GA_LFHT_ASIDE
+#if defined GA_LFHT_ASIDE
     GA_LFHT_ASIDE();
-#elif GA_LFHT_MUTANT
+#elif LFHT_WEAKENED
     static _Thread_local uint32_t state;
     state = state * 1664525u + 1013904223u + (uint32_t)(uintptr_t)&state;
     if (state >> 28 == 0) {
@@ -101,28 +103,24 @@ static inline void lfht_nap(void)
 
 static inline lfht_word lfht_read(const lfht_word *place)
 {
-#if GA_LFHT_MUTANT == 6
-    return __atomic_load_n(place, __ATOMIC_RELAXED);
-#else
     /* W2: acquire. Pairs with W1: the node that the word leads to is seen as it was made, and what
      * was done before the word changed is seen to have been done. */
-    return __atomic_load_n(place, __ATOMIC_ACQUIRE);
-#endif
+    return GA_LFHT_MUTANT == 6 ? __atomic_load_n(place, __ATOMIC_RELAXED)
+                               : __atomic_load_n(place, __ATOMIC_ACQUIRE);
 }
 
 /* Change the word from `seen` to `wanted`; false where it is something else. */
 static inline bool lfht_swap(lfht_word *place, lfht_word seen, lfht_word wanted)
 {
     lfht_nap();
-#if GA_LFHT_MUTANT == 7
-    return __atomic_compare_exchange_n(place, &seen, wanted, false, __ATOMIC_RELAXED,
-                                       __ATOMIC_RELAXED);
-#else
+    if (GA_LFHT_MUTANT == 7) {
+        return __atomic_compare_exchange_n(place, &seen, wanted, false, __ATOMIC_RELAXED,
+                                           __ATOMIC_RELAXED);
+    }
     /* W1: seq_cst. Pairs with W2; among themselves and with E1 (compress.h) in one order: of two
      * threads that empty two buckets, one sees both empty. */
     return __atomic_compare_exchange_n(place, &seen, wanted, false, __ATOMIC_SEQ_CST,
                                        __ATOMIC_ACQUIRE);
-#endif
 }
 
 #endif

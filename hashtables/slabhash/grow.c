@@ -148,11 +148,9 @@ ga_status ga_slabhash_enroll(ga_slabhash *table)
 
 static slabhash_generation *next_of(const slabhash_generation *g)
 {
-#if GA_SLABHASH_MUTANT == 18
-    return __atomic_load_n(&g->next, __ATOMIC_RELAXED);
-#endif
     /* N2: acquire. Pairs with N1: the generation is whole. */
-    return __atomic_load_n(&g->next, __ATOMIC_ACQUIRE);
+    return GA_SLABHASH_MUTANT == 18 ? __atomic_load_n(&g->next, __ATOMIC_RELAXED)
+                                    : __atomic_load_n(&g->next, __ATOMIC_ACQUIRE);
 }
 
 static void describe(slabhash_pin *pin, const ga_slabhash *table)
@@ -228,10 +226,10 @@ static void finish(const slabhash_pin *pin)
     if (__atomic_compare_exchange_n(&table->now, &now, pin->next, false, __ATOMIC_SEQ_CST,
                                     __ATOMIC_RELAXED)) {
         ga_hazard_clear(pin->mine, 0); /* not ours any more: so that it can go at once */
-#if GA_SLABHASH_MUTANT == 17
-        drop(now);
-        return;
-#endif
+        if (GA_SLABHASH_MUTANT == 17) {
+            drop(now);
+            return;
+        }
         retire(table, now);
         sweep(table);
     }

@@ -222,9 +222,9 @@ GA_SIMT bool ga_slabhash_close_epoch(ga_slabhash_growing *growing, ga_tile tile)
         return false;
     }
     uint32_t now = ga_slabhash_ask(tile, &growing->now); /* H2. Pairs with H1 */
-#if GA_SLABHASH_MUTANT == 34
-    now += now + 1u < ga_slabhash_ask(tile, &growing->there) ? 1u : 0u; /* G2. Pairs with G1 */
-#endif
+    if (GA_SLABHASH_MUTANT == 34) {
+        now += now + 1u < ga_slabhash_ask(tile, &growing->there) ? 1u : 0u; /* G2. Pairs with G1 */
+    }
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
@@ -240,26 +240,24 @@ GA_SIMT void ga_slabhash_next_back(ga_slabhash_growing *growing, ga_tile tile)
 {
     uint32_t leader = ga_tile_leader(tile);
     ga_lanes left = ga_lanes_all(0);
-#if GA_SLABHASH_MUTANT == 30
-    uint32_t now = ga_slabhash_ask(tile, &growing->now); /* H2. Pairs with H1 */
-#endif
+    uint32_t now = 0;
+    if (GA_SLABHASH_MUTANT == 30) {
+        now = ga_slabhash_ask(tile, &growing->now); /* H2. Pairs with H1 */
+    }
     GA_EACH_LANE(tile, 1u << leader, own)
     {
         /* relaxed, all: S1 and S2 have handed them on, or the parts' E; and B1 does */
         uint32_t gone = ga_load_relaxed(&growing->gone);
-        uint32_t cut = ga_load_relaxed(&growing->cut);
-#if GA_SLABHASH_MUTANT == 30
-        cut = now;
-#endif
+        uint32_t cut = GA_SLABHASH_MUTANT == 30 ? now : ga_load_relaxed(&growing->cut);
         if (gone != cut) {
             const ga_slabhash_stage *stage = ga_slabhash_stage_of(growing, gone);
             uint64_t back = (uint64_t)(gone + 1u) << 32 | ga_slabhash_back_parts(stage);
             ga_store_relaxed(&growing->given, 0);
-#if GA_SLABHASH_MUTANT == 31
-            ga_store64_relaxed(&growing->back, back);
-#else
-            ga_store64_release(&growing->back, back); /* B1: release. Pairs with B2 */
-#endif
+            if (GA_SLABHASH_MUTANT == 31) {
+                ga_store64_relaxed(&growing->back, back);
+            } else {
+                ga_store64_release(&growing->back, back); /* B1: release. Pairs with B2 */
+            }
             ga_lane_write(&left, own, 1u);
         }
     }
@@ -277,17 +275,17 @@ GA_SIMT uint64_t ga_slabhash_take_part(ga_slabhash_growing *growing)
     if (!(uint32_t)back) {
         return 0;
     }
-#if GA_SLABHASH_MUTANT == 33
-    ga_slabhash_nap();
-    (void)ga_load64_acquire(&growing->back); /* Pairs with B1 */
-    ga_store64_release(&growing->back, back - 1u);
-    return back;
-#elif GA_SLABHASH_MUTANT == 31
-    return ga_cas64_relaxed(&growing->back, back, back - 1u) == back ? back : 0;
-#else
+    if (GA_SLABHASH_MUTANT == 33) {
+        ga_slabhash_nap();
+        (void)ga_load64_acquire(&growing->back); /* Pairs with B1 */
+        ga_store64_release(&growing->back, back - 1u);
+        return back;
+    }
+    if (GA_SLABHASH_MUTANT == 31) {
+        return ga_cas64_relaxed(&growing->back, back, back - 1u) == back ? back : 0;
+    }
     /* B2: acquire. Pairs with B1, through the swaps between: nobody uses the stage. */
     return ga_cas64_acquire(&growing->back, back, back - 1u) == back ? back : 0;
-#endif
 }
 
 /* The slabs behind each lane's bucket, which nobody uses, of the lanes of the mask. */

@@ -70,9 +70,9 @@ GA_SIMT void ga_slabhash_freeze_group(uint32_t kind, ga_slabhash_shift shift, ga
 {
     ga_slabhash_sources sources = ga_slabhash_sources_in(shift, group);
     uint32_t *row = ga_slabhash_bucket_row(shift.from, sources.first);
-#if GA_SLABHASH_MUTANT == 35
-    sources.end = sources.first + 1u;
-#endif
+    if (GA_SLABHASH_MUTANT == 35) {
+        sources.end = sources.first + 1u;
+    }
     while (ga_lanes_any(tile, ga_lanes_all(asks ? 1u : 0u))) {
         ga_slabhash_freeze_slab(kind, tile, row, asks);
         uint32_t link = ga_slabhash_seal(kind, tile, row, asks);
@@ -227,14 +227,12 @@ GA_SIMT bool ga_slabhash_bring_group(uint32_t kind, ga_slabhash_shift shift, ga_
             /* relaxed: frozen; who goes on acquires it */
             ga_lane_write(&link, own, ga_load_relaxed(row + GA_SLABHASH_NEXT));
         }
-#if GA_SLABHASH_MUTANT == 36
         uint32_t source = sources.first;
-#endif
         asks = ga_slabhash_go_on_among(kind, shift.from, tile, &row,
                                        ga_lanes_get(tile, link, leader), &sources, asks);
-#if GA_SLABHASH_MUTANT == 36
-        brought = source == sources.first ? brought : (ga_slabhash_brought){{0}};
-#endif
+        if (GA_SLABHASH_MUTANT == 36 && source != sources.first) {
+            brought = (ga_slabhash_brought){{0}};
+        }
     }
     return fits;
 }
@@ -289,9 +287,9 @@ GA_SIMT uint32_t ga_slabhash_shift_group(uint32_t kind, ga_slabhash_shift shift,
         return 0;
     }
     ga_slabhash_freeze_group(kind, shift, tile, group, asks);
-#if GA_SLABHASH_MUTANT == 13
-    (void)ga_slabhash_open_each(kind, shift, tile, group, asks);
-#endif
+    if (GA_SLABHASH_MUTANT == 13) {
+        (void)ga_slabhash_open_each(kind, shift, tile, group, asks);
+    }
     bool fits = ga_slabhash_bring_group(kind, shift, tile, group, asks);
     if (asks && !fits) { /* seldom, and each tile for itself */
         asks = ga_slabhash_bring_slabs(kind, shift, ga_tile_of(ga_tile_size(tile)), claimed, group);

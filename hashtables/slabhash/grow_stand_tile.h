@@ -84,11 +84,8 @@ GA_SIMT void ga_slabhash_stand_take(ga_slabhash_growing *growing, ga_tile tile,
 GA_SIMT void ga_slabhash_stand_begin(ga_slabhash_growing *growing, ga_tile tile,
                                      ga_slabhash_stand *stand, uint32_t number)
 {
-#if GA_SLABHASH_MUTANT == 29
-    stand->clock = number * 0u;
-#else
-    stand->clock = ga_epoch_enter(&growing->epochs, tile, number); /* T2 */
-#endif
+    stand->clock =
+        GA_SLABHASH_MUTANT == 29 ? 0 : ga_epoch_enter(&growing->epochs, tile, number); /* T2 */
     ga_slabhash_nap();
     ga_slabhash_stand_take(growing, tile, stand);
 }
@@ -111,16 +108,16 @@ GA_SIMT void ga_slabhash_stand_read(ga_slabhash_growing *growing, ga_tile tile,
     if (GA_SLABHASH_MUTANT != 29 && ga_epoch_is_over(&growing->epochs, tile, pin)) {
         uint32_t number = pin >> 1; /* its stripe */
         bool changed = ga_slabhash_stand_has_changed(stand);
-#if GA_SLABHASH_MUTANT == 32
-        ga_slabhash_stand_take(growing, tile, stand);
-        ga_epoch_leave(&growing->epochs, tile, pin);
-        for (uint32_t i = 0; i < 256; i++) {
-            ga_slabhash_nap();
+        if (GA_SLABHASH_MUTANT == 32) {
+            ga_slabhash_stand_take(growing, tile, stand);
+            ga_epoch_leave(&growing->epochs, tile, pin);
+            for (uint32_t i = 0; i < 2048; i++) {
+                ga_slabhash_nap();
+            }
+            stand->clock = ga_epoch_enter(&growing->epochs, tile, number);
+            ga_slabhash_stand_waits(stand, GA_SLABHASH_SELDOM);
+            return;
         }
-        stand->clock = ga_epoch_enter(&growing->epochs, tile, number);
-        ga_slabhash_stand_waits(stand, GA_SLABHASH_SELDOM);
-        return;
-#endif
         ga_epoch_leave(&growing->epochs, tile, pin);                   /* L1 */
         stand->clock = ga_epoch_enter(&growing->epochs, tile, number); /* T2 */
         ga_slabhash_stand_changes(stand, changed);

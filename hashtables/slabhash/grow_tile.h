@@ -217,12 +217,10 @@ GA_SIMT uint32_t ga_slabhash_seal(uint32_t kind, ga_tile tile, uint32_t *row, bo
     ga_slabhash_nap();
     GA_EACH_LANE(tile, asks ? 1u << leader : 0, own)
     {
-#if GA_SLABHASH_MUTANT == 12
-        (void)kind;
-        ga_lane_write(&stands, own, ga_load_relaxed(row + GA_SLABHASH_NEXT));
-#else
-        ga_lane_write(&stands, own, ga_slabhash_own_link(kind, row, GA_SLABHASH_SEALED)); /* L1 */
-#endif
+        uint32_t link = GA_SLABHASH_MUTANT == 12
+                            ? ga_load_relaxed(row + GA_SLABHASH_NEXT)
+                            : ga_slabhash_own_link(kind, row, GA_SLABHASH_SEALED); /* L1 */
+        ga_lane_write(&stands, own, link);
     }
     ga_tile_sync(tile); /* what the leader did is seen by all */
     return ga_lanes_get(tile, stands, leader);
@@ -311,12 +309,12 @@ GA_SIMT void ga_slabhash_bring_own(uint32_t kind, uint32_t *place, uint64_t key,
         (void)ga_slabhash_own_swap32(place, (uint32_t)GA_SLABHASH_EMPTY, (uint32_t)key);
         return;
     case GA_SLABHASH_MAP32:
-#if GA_SLABHASH_MUTANT == 14
-        /* Pairs with V2, as the swap below; a store, which is what must be noticed. */
-        ga_store64_release((uint64_t *)(void *)place, ga_slabhash_pair(key, value));
-#else
+        if (GA_SLABHASH_MUTANT == 14) {
+            /* Pairs with V2, as the swap below; a store, which is what must be noticed. */
+            ga_store64_release((uint64_t *)(void *)place, ga_slabhash_pair(key, value));
+            return;
+        }
         (void)ga_slabhash_own_swap64(place, GA_SLABHASH_EMPTY, ga_slabhash_pair(key, value));
-#endif
         return;
     default:
         if (ga_slabhash_at_once(kind)) {
@@ -427,9 +425,9 @@ GA_SIMT uint32_t ga_slabhash_shift_bucket(uint32_t kind, ga_slabhash_shift shift
     for (uint32_t source = sources.first; source < sources.end; source++) {
         ga_slabhash_freeze_bucket(kind, shift.from, tile, source);
     }
-#if GA_SLABHASH_MUTANT == 13
-    (void)ga_slabhash_open_bucket(kind, tile, row);
-#endif
+    if (GA_SLABHASH_MUTANT == 13) {
+        (void)ga_slabhash_open_bucket(kind, tile, row);
+    }
     goal.at = ga_slabhash_walk_chain(shift.to, bucket);
     goal.bucket = bucket;
     goal.place = 0;

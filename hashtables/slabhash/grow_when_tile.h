@@ -60,11 +60,11 @@ GA_SIMT bool ga_slabhash_clear_some(ga_slabhash_growing *growing, ga_tile tile)
     GA_EACH_LANE(tile, last ? 1u << ga_tile_leader(tile) : 0, own)
     {
         (void)own;
-#if GA_SLABHASH_MUTANT == 25
-        ga_store_relaxed(&growing->there, there + 1u);
-#else
-        ga_store_release(&growing->there, there + 1u); /* G1: release. Pairs with G2 */
-#endif
+        if (GA_SLABHASH_MUTANT == 25) {
+            ga_store_relaxed(&growing->there, there + 1u);
+        } else {
+            ga_store_release(&growing->there, there + 1u); /* G1: release. Pairs with G2 */
+        }
     }
     ga_tile_sync(tile);
     return true;

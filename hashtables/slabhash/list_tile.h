@@ -172,12 +172,9 @@ GA_SIMT uint32_t ga_slabhash_own_link(uint32_t kind, uint32_t *row, uint32_t uni
 {
     uint32_t before = GA_SLABHASH_NO_SLAB;
     if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
-#if GA_SLABHASH_MUTANT == 7
-        before = ga_cas_relaxed(row + GA_SLABHASH_NEXT, before, unit);
-#else
         /* L1: release. Pairs with L2: whoever follows finds what ga_slabhash_make() wrote. */
-        before = ga_cas_release(row + GA_SLABHASH_NEXT, before, unit);
-#endif
+        before = GA_SLABHASH_MUTANT == 7 ? ga_cas_relaxed(row + GA_SLABHASH_NEXT, before, unit)
+                                         : ga_cas_release(row + GA_SLABHASH_NEXT, before, unit);
     } else {
         uint64_t *both = (uint64_t *)(void *)(row + GA_SLABHASH_MARK);
         uint64_t seen = ga_load64_relaxed(both); /* relaxed: the compare-and-swap asks again */
@@ -189,16 +186,14 @@ GA_SIMT uint32_t ga_slabhash_own_link(uint32_t kind, uint32_t *row, uint32_t uni
                 break;
             }
             uint64_t linked = (uint32_t)seen | (uint64_t)unit << 32;
-#if GA_SLABHASH_MUTANT == 4
-            ga_slabhash_nap();
-            ga_store64_release(both, linked); /* Pairs with L2 */
-            now = seen;
-#elif GA_SLABHASH_MUTANT == 7
-            now = ga_cas64_relaxed(both, seen, linked);
-#else
+            if (GA_SLABHASH_MUTANT == 4) {
+                ga_slabhash_nap();
+                ga_store64_release(both, linked); /* Pairs with L2 */
+                break;
+            }
             /* L1: release. Pairs with L2. */
-            now = ga_cas64_release(both, seen, linked);
-#endif
+            now = GA_SLABHASH_MUTANT == 7 ? ga_cas64_relaxed(both, seen, linked)
+                                          : ga_cas64_release(both, seen, linked);
         } while (now != seen);
     }
     return before == GA_SLABHASH_NO_SLAB ? unit : before;
@@ -222,18 +217,15 @@ GA_SIMT uint32_t ga_slabhash_link(uint32_t kind, ga_tile tile, uint32_t *row, ui
  * calling lane, or the tile's leader. */
 GA_SIMT void ga_slabhash_mark_own(uint32_t kind, uint32_t *row, uint32_t bit)
 {
-#if GA_SLABHASH_MUTANT != 5
+    if (GA_SLABHASH_MUTANT == 5) {
+        return;
+    }
     /* relaxed: see ORDER. */
     if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
         ga_post_and_relaxed(row + GA_SLABHASH_MARK, ~bit);
     } else {
         ga_post_and64_relaxed((uint64_t *)(void *)(row + GA_SLABHASH_MARK), ~(uint64_t)bit);
     }
-#else
-    (void)kind;
-    (void)row;
-    (void)bit;
-#endif
 }
 
 GA_SIMT void ga_slabhash_mark(uint32_t kind, ga_tile tile, uint32_t *row, uint32_t bit)

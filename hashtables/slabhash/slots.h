@@ -38,13 +38,14 @@
 #include <gpualloc/simt/simt.h>
 #include <gpualloc/slabhash.h>
 
-/* The stress tests weaken one thing at a time, to see that they notice
- * (tests/stress/meson.build). */
-#ifndef GA_SLABHASH_MUTANT
-#define GA_SLABHASH_MUTANT 0
-#endif
-#if GA_SLABHASH_MUTANT
+/* The stress tests weaken one thing at a time, to see that they notice. In their programs threads give
+ * way to others between any two steps, and this is a variable (tests/support/mutant.h). */
+#ifdef GA_SLABHASH_MUTANT
 #include <sched.h>
+#define GA_SLABHASH_IS_WEAKENED 1
+#else
+#define GA_SLABHASH_IS_WEAKENED 0
+#define GA_SLABHASH_MUTANT      0
 #endif
 
 /* A mode and whether keys may be there several times, a constant wherever it is used. */
@@ -291,7 +292,7 @@ GA_SIMT uint32_t ga_slabhash_vacant(uint32_t kind, ga_tile tile, ga_row row)
 /* Where threads give way to others, so that whatever can happen in between does; in tests. */
 GA_SIMT void ga_slabhash_nap(void)
 {
-#if GA_SLABHASH_MUTANT
+#if GA_SLABHASH_IS_WEAKENED
     static _Thread_local uint32_t state;
     state = state * 1664525u + 1013904223u + (uint32_t)(uintptr_t)&state;
     if (state >> 28 == 0) {
@@ -300,27 +301,28 @@ GA_SIMT void ga_slabhash_nap(void)
 #endif
 }
 
+/* Whether V1 is relaxed: on the GPU a word is all there is to be seen, on the CPU it is a message as
+ * well. */
+#ifdef __CUDACC__
+#define GA_SLABHASH_IS_PLAIN 1
+#else
+#define GA_SLABHASH_IS_PLAIN (GA_SLABHASH_MUTANT == 8)
+#endif
+
 /* A compare-and-swap by the calling lane; whether it has succeeded. */
 GA_SIMT bool ga_slabhash_own_swap32(uint32_t *word, uint32_t before, uint32_t after)
 {
-#if GA_SLABHASH_MUTANT == 8 || defined __CUDACC__
-    /* relaxed: the word is all there is to be seen; on the CPU it is a message as well. */
-    return ga_cas_relaxed(word, before, after) == before;
-#else
     /* V1: acq_rel. Pairs with V2: what was done before happens before what a finder does. */
-    return ga_cas_acq_rel(word, before, after) == before;
-#endif
+    return (GA_SLABHASH_IS_PLAIN ? ga_cas_relaxed(word, before, after)
+                                 : ga_cas_acq_rel(word, before, after)) == before;
 }
 
 GA_SIMT bool ga_slabhash_own_swap64(uint32_t *words, uint64_t before, uint64_t after)
 {
-#if GA_SLABHASH_MUTANT == 8 || defined __CUDACC__
-    /* relaxed: as above. */
-    return ga_cas64_relaxed((uint64_t *)(void *)words, before, after) == before;
-#else
+    uint64_t *both = (uint64_t *)(void *)words;
     /* V1: acq_rel. Pairs with V2. */
-    return ga_cas64_acq_rel((uint64_t *)(void *)words, before, after) == before;
-#endif
+    return (GA_SLABHASH_IS_PLAIN ? ga_cas64_relaxed(both, before, after)
+                                 : ga_cas64_acq_rel(both, before, after)) == before;
 }
 
 /* Whether a place of map64 is filled, key and value, by one swap of 128 bits. Who does so and who
@@ -332,7 +334,7 @@ GA_SIMT bool ga_slabhash_at_once(uint32_t kind)
     return false;
 #elif defined __CUDACC__
     return GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 && !(kind & GA_SLABHASH_STEPWISE);
-#elif GA_SLABHASH_MUTANT
+#elif GA_SLABHASH_IS_WEAKENED
     static _Thread_local uint32_t state;
     state = state * 1664525u + 1013904223u + (uint32_t)(uintptr_t)&state;
     return GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 && state >> 31;
@@ -342,11 +344,10 @@ GA_SIMT bool ga_slabhash_at_once(uint32_t kind)
 #endif
 }
 
-/* A place of map64, where that is so: a compare-and-swap of key and value. */
-GA_SIMT bool ga_slabhash_own_swap128(uint32_t *place, uint64_t key, uint64_t value, uint64_t to_key,
-                                     uint64_t to_value)
+/* What tests must notice in place of the following: no swap, or one of the key alone. */
+GA_SIMT bool ga_slabhash_torn128(uint32_t *place, uint64_t key, uint64_t value, uint64_t to_key,
+                                 uint64_t to_value)
 {
-#if GA_SLABHASH_MUTANT == 40 || GA_SLABHASH_MUTANT == 41
     uint64_t *both = (uint64_t *)(void *)place;
     bool is = GA_SLABHASH_MUTANT == 41 ? ga_slabhash_own_swap64(place, key, to_key)
                                        : ga_load64_acquire(both) == key && /* Pairs with V1 */
@@ -357,16 +358,22 @@ GA_SIMT bool ga_slabhash_own_swap128(uint32_t *place, uint64_t key, uint64_t val
         ga_store64_release(both + 1, to_value); /* Pairs with V2 */
     }
     return is;
-#elif GA_HAS_CAS128
+}
+
+/* A place of map64, where that is so: a compare-and-swap of key and value. */
+GA_SIMT bool ga_slabhash_own_swap128(uint32_t *place, uint64_t key, uint64_t value, uint64_t to_key,
+                                     uint64_t to_value)
+{
+#if GA_HAS_CAS128
+    if (GA_SLABHASH_MUTANT == 40 || GA_SLABHASH_MUTANT == 41) {
+        return ga_slabhash_torn128(place, key, value, to_key, to_value);
+    }
     ga_uint128 *both = (ga_uint128 *)(void *)place;
     ga_uint128 before = key | (ga_uint128)value << 64;
     ga_uint128 after = to_key | (ga_uint128)to_value << 64;
-#if GA_SLABHASH_MUTANT == 8 || defined __CUDACC__
-    return ga_cas128_relaxed(both, before, after) == before; /* relaxed: as above */
-#else
     /* V1: acq_rel. Pairs with V2, as its half that is the value. */
-    return ga_cas128_acq_rel(both, before, after) == before;
-#endif
+    return (GA_SLABHASH_IS_PLAIN ? ga_cas128_relaxed(both, before, after)
+                                 : ga_cas128_acq_rel(both, before, after)) == before;
 #else
     (void)place, (void)key, (void)value, (void)to_key, (void)to_value;
     return false; /* never called */
@@ -436,7 +443,10 @@ GA_SIMT uint64_t ga_slabhash_pair(uint64_t key, uint64_t value)
  * */
 GA_SIMT void ga_slabhash_seen(uint32_t kind, const uint32_t *place)
 {
-#if !defined __CUDACC__ && GA_SLABHASH_MUTANT != 9
+#ifndef __CUDACC__
+    if (GA_SLABHASH_MUTANT == 9) {
+        return;
+    }
     /* V2: acquire. Pairs with V1: no change of the place since is anything but V1. */
     if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
         (void)ga_load_acquire(place); /* V2. Pairs with V1 */
@@ -456,11 +466,11 @@ GA_SIMT uint64_t ga_slabhash_read(uint32_t kind, const uint32_t *place)
 {
     const uint64_t *pair = (const uint64_t *)(const void *)place;
     ga_slabhash_nap();
-#if GA_SLABHASH_MUTANT == 9
-    return GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32   ? ga_load_relaxed(place)
-           : GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP32 ? ga_load64_relaxed(pair)
-                                                         : ga_load64_relaxed(pair + 1);
-#else
+    if (GA_SLABHASH_MUTANT == 9) {
+        return GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32   ? ga_load_relaxed(place)
+               : GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP32 ? ga_load64_relaxed(pair)
+                                                             : ga_load64_relaxed(pair + 1);
+    }
     switch (GA_SLABHASH_MODE(kind)) {
     case GA_SLABHASH_SET32:
         return ga_load_acquire(place); /* V2: acquire. Pairs with V1 */
@@ -469,7 +479,6 @@ GA_SIMT uint64_t ga_slabhash_read(uint32_t kind, const uint32_t *place)
     default:
         return ga_load64_acquire(pair + 1); /* V2: acquire. Pairs with V1 */
     }
-#endif
 }
 #endif
 
@@ -502,6 +511,14 @@ GA_SIMT uint32_t ga_slabhash_take(uint32_t kind, ga_tile tile, ga_row row, const
 #endif
 }
 
+/* A compare-and-swap of 64 bits, but for one mutant. */
+GA_SIMT bool ga_slabhash_weak_swap64(int mutant, ga_tile tile, uint32_t *words, uint64_t before,
+                                     uint64_t after)
+{
+    return GA_SLABHASH_MUTANT == mutant ? ga_slabhash_torn64(tile, words, before, after)
+                                        : ga_slabhash_swap64(tile, words, before, after);
+}
+
 /* Put the pair in an empty place. False where it is not empty any more; and in map64, of two steps,
  * where it is the key's by now, but somebody else has given it its value. */
 GA_SIMT bool ga_slabhash_fill(uint32_t kind, ga_tile tile, uint32_t *place, uint64_t key,
@@ -511,15 +528,14 @@ GA_SIMT bool ga_slabhash_fill(uint32_t kind, ga_tile tile, uint32_t *place, uint
     case GA_SLABHASH_SET32:
         return ga_slabhash_swap32(tile, place, (uint32_t)GA_SLABHASH_EMPTY, (uint32_t)key);
     case GA_SLABHASH_MAP32:
-        return (GA_SLABHASH_MUTANT == 1 ? ga_slabhash_torn64 : ga_slabhash_swap64)(
-            tile, place, GA_SLABHASH_EMPTY, ga_slabhash_pair(key, value));
+        return ga_slabhash_weak_swap64(1, tile, place, GA_SLABHASH_EMPTY,
+                                       ga_slabhash_pair(key, value));
     default:
         if (ga_slabhash_at_once(kind)) {
             return ga_slabhash_swap128(tile, place, GA_SLABHASH_EMPTY, GA_SLABHASH_UNSET, key,
                                        value);
         }
-        return (GA_SLABHASH_MUTANT == 1 ? ga_slabhash_torn64 : ga_slabhash_swap64)(
-                   tile, place, GA_SLABHASH_EMPTY, key) &&
+        return ga_slabhash_weak_swap64(1, tile, place, GA_SLABHASH_EMPTY, key) &&
                ga_slabhash_swap64(tile, place + 2, GA_SLABHASH_UNSET, value);
     }
 }
@@ -542,11 +558,10 @@ GA_SIMT bool ga_slabhash_change(uint32_t kind, ga_tile tile, uint32_t *place, ui
     case GA_SLABHASH_SET32:
         return true;
     case GA_SLABHASH_MAP32:
-        return (GA_SLABHASH_MUTANT == 2 ? ga_slabhash_torn64 : ga_slabhash_swap64)(
-            tile, place, ga_slabhash_pair(key, before), ga_slabhash_pair(key, after));
+        return ga_slabhash_weak_swap64(2, tile, place, ga_slabhash_pair(key, before),
+                                       ga_slabhash_pair(key, after));
     default:
-        return (GA_SLABHASH_MUTANT == 2 ? ga_slabhash_torn64 : ga_slabhash_swap64)(tile, place + 2,
-                                                                                   before, after);
+        return ga_slabhash_weak_swap64(2, tile, place + 2, before, after);
     }
 }
 
@@ -563,13 +578,13 @@ GA_SIMT bool ga_slabhash_erase(uint32_t kind, ga_tile tile, uint32_t *place, uin
     case GA_SLABHASH_SET32:
         return ga_slabhash_swap32(tile, place, (uint32_t)key, after);
     case GA_SLABHASH_MAP32:
-        return (GA_SLABHASH_MUTANT == 3 ? ga_slabhash_torn64 : ga_slabhash_swap64)(
-            tile, place, ga_slabhash_pair(key, value), ga_slabhash_pair(after, UINT32_MAX));
+        return ga_slabhash_weak_swap64(3, tile, place, ga_slabhash_pair(key, value),
+                                       ga_slabhash_pair(after, UINT32_MAX));
     default:
-        return (GA_SLABHASH_MUTANT == 3 ? ga_slabhash_torn64 : ga_slabhash_swap64)(
-            tile, place + 2, value,
-            GA_SLABHASH_IS_GROWING(kind) && GA_SLABHASH_MUTANT != 16 ? GA_SLABHASH_GONE
-                                                                     : GA_SLABHASH_UNSET);
+        return ga_slabhash_weak_swap64(3, tile, place + 2, value,
+                                       GA_SLABHASH_IS_GROWING(kind) && GA_SLABHASH_MUTANT != 16
+                                           ? GA_SLABHASH_GONE
+                                           : GA_SLABHASH_UNSET);
     }
 }
 

@@ -3,7 +3,7 @@
  * Short histories of a map, each of which must be linearizable (support/histories.h). The checker
  * itself is tried first, with histories that are right and wrong.
  *
- * GA_LFHT_MUTANT weakens one thing at a time; each of these programs must fail, or be reported by a
+ * ga_mutant weakens one thing at a time, and then the program must fail, or be reported by a
  * sanitizer (meson.build here, and that of tests/planted). Those that free too early are tried in
  * the variants that free, the others in those that do not, where nothing worse can happen than a
  * wrong answer.
@@ -18,35 +18,33 @@
 #include <stdio.h>
 #include <string.h>
 
-#ifndef GA_LFHT_MUTANT
-#define GA_LFHT_MUTANT 0
-#endif
-
 enum {
     THREADS_MOST = 4,
     CALLS = 6, /* of each thread */
     KEYS_MOST = 6,
     BATCH = 256, /* histories of a map, and between two looks at the clock */
-    ALL = THREADS_MOST * CALLS
+    ALL = THREADS_MOST * CALLS,
+#ifdef GA_LFHT_MUTANT
+    HASHES = 2
+#else
+    HASHES = 8
+#endif
 };
 _Static_assert((int)ALL <= (int)HISTORY_MOST, "a history has room for all calls");
 
-#if GA_LFHT_MUTANT == 1
-#define FIRST_VARIANT GA_LFHT_FHPA
-#define VARIANTS      2
-#elif GA_LFHT_MUTANT == 10 || GA_LFHT_MUTANT == 11
-#define FIRST_VARIANT GA_LFHT_HHL
-#define VARIANTS      1
-#elif GA_LFHT_MUTANT >= 12
-#define FIRST_VARIANT GA_LFHT_INLINE
-#define VARIANTS      1
-#elif GA_LFHT_MUTANT > 1
-#define FIRST_VARIANT GA_LFHT_SNF
-#define VARIANTS      3
-#else
-#define FIRST_VARIANT GA_LFHT_FHPA
-#define VARIANTS      GA_LFHT_VARIANT_COUNT
-#endif
+/* The variants that take turns: what is weakened is so in some. */
+static uint64_t first_variant(void)
+{
+    return ga_mutant <= 1    ? GA_LFHT_FHPA
+           : ga_mutant >= 12 ? GA_LFHT_INLINE
+           : ga_mutant >= 10 ? GA_LFHT_HHL
+                             : GA_LFHT_SNF;
+}
+
+static uint64_t variants(void)
+{
+    return ga_mutant == 0 ? GA_LFHT_VARIANT_COUNT : ga_mutant == 1 ? 2 : ga_mutant >= 10 ? 1 : 3;
+}
 
 /* ---- histories ------------------------------------------------------------------------------ */
 
@@ -207,7 +205,7 @@ static void draw(uint64_t *random)
 
 static ga_lfht_variant variant(void)
 {
-    return (ga_lfht_variant)(FIRST_VARIANT + world.histories / BATCH % VARIANTS);
+    return (ga_lfht_variant)(first_variant() + world.histories / BATCH % variants());
 }
 
 static void open_map(void)
@@ -221,7 +219,7 @@ static void open_map(void)
                                .chain = 1 + (uint32_t)random_below(&random, 2),
                                .root = 1,
                                .batch = 1,
-                               .hash = hashes[random_below(&random, GA_LFHT_MUTANT ? 2 : 8)],
+                               .hash = hashes[random_below(&random, HASHES)],
                                .heap = world.heap};
     if (options.variant == GA_LFHT_INLINE) { /* lines as wide as they are, and indices */
         options.chain = random_below(&random, 2) ? 0 : options.chain;
@@ -273,9 +271,9 @@ static void report(void)
 {
     uint64_t turns = world.histories / BATCH;
     printf("%llu histories, of:", (unsigned long long)world.histories);
-    for (uint64_t i = 0; i < VARIANTS; i++) {
-        uint64_t own = turns / VARIANTS + (i < turns % VARIANTS);
-        printf(" %s %llu", ga_lfht_variant_text((ga_lfht_variant)(FIRST_VARIANT + i)),
+    for (uint64_t i = 0; i < variants(); i++) {
+        uint64_t own = turns / variants() + (i < turns % variants());
+        printf(" %s %llu", ga_lfht_variant_text((ga_lfht_variant)(first_variant() + i)),
                (unsigned long long)(own * BATCH));
     }
     printf("\n");
@@ -287,7 +285,7 @@ int main(int argc, char **argv)
     const char *wrong = history_try_checker();
     stress_need(!wrong, wrong);
     world.heap = stress_open("system");
-    while (stress_goes_on() || world.histories < BATCH * VARIANTS) {
+    while (stress_goes_on() || world.histories < BATCH * variants()) {
         uint64_t random = world.histories + 7;
         world.threads = 2 + random_below(&random, 3);
         world.keys = 1 + random_below(&random, KEYS_MOST);

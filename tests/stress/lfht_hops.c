@@ -8,7 +8,7 @@
  * into the other bucket of the new node. In the reader's bucket the first leaf is removed and one
  * is put in behind the last, again and again: the chain is never longer than two, and has no end.
  * Behind two leaves the reader has to go back to its bucket, and from there to the key, for which
- * nobody has to pause. Without the limit (GA_LFHT_MUTANT 20) it goes on for as long as the others.
+ * nobody has to pause. Without the limit (mutant 20) it goes on for as long as the others.
  *
  * At the last level chains are as long as they are, and a limit (21) would never let it pass.
  */

@@ -3,7 +3,7 @@
  * Lock-freedom: threads that work on a map are stopped wherever they happen to be, by a signal
  * whose handler waits. Meanwhile another thread makes calls of every kind on the same few keys,
  * and all of them end; if one waited for somebody who is stopped the alarm would say so, as it
- * does where lookups leave what others have begun to remove (GA_LFHT_MUTANT 8). In a deep map, of
+ * does where lookups leave what others have begun to remove (mutant 8). In a deep map, of
  * INLINE with one pair in a line, hundreds of keys come and go, so that nodes far up are made
  * anew while others below are; nobody may leave that to who began it (17). The nodes come from
  * slabs, since other heaps' locks would be what it waits for; what the heap has to grow for is asked
@@ -22,26 +22,17 @@
 #include <time.h>
 #include <unistd.h>
 
-#ifndef GA_LFHT_MUTANT
-#define GA_LFHT_MUTANT 0
-#endif
-
-/* Maps take turns: a variant each, and at last a deep one. What is weakened is so in some. */
 enum {
     DEEP = GA_LFHT_VARIANT_COUNT,
-    FIRST_MAP = GA_LFHT_MUTANT == 17 ? DEEP : GA_LFHT_FHPA,
-    LAST_MAP = GA_LFHT_MUTANT == 8 ? GA_LFHT_FHP : DEEP,
-    MAPS = LAST_MAP - FIRST_MAP + 1,
     VICTIMS = 3,
     KEYS = 12,
-    CALLS = 60,                              /* while some are stopped */
-    SWEEP = 600,                             /* keys that come and go in a deep map */
-    SWEEP_STOPPED = 1500,                    /* while some are stopped */
-    STOPS = 3,                               /* for each map, */
-    STOPS_DEEP = 30,                         /* and a deep one */
-    PATIENCE = GA_LFHT_MUTANT > 0 ? 5 : 100, /* seconds for those */
-    QUOTA = 3000,  /* calls of a victim that may change a map which frees nothing */
-    BEFORE = 30000 /* blocks of each size that the heap has had */
+    CALLS = 60,           /* while some are stopped */
+    SWEEP = 600,          /* keys that come and go in a deep map */
+    SWEEP_STOPPED = 1500, /* while some are stopped */
+    STOPS = 3,            /* for each map, */
+    STOPS_DEEP = 30,      /* and a deep one */
+    QUOTA = 3000,         /* calls of a victim that may change a map which frees nothing */
+    BEFORE = 30000        /* blocks of each size that the heap has had */
 };
 
 static struct {
@@ -203,7 +194,7 @@ static void round_of(uint64_t *random)
         call(random); /* so that they are somewhere else */
     }
     stop(count);
-    alarm(PATIENCE);
+    alarm(ga_mutant ? 5 : 100); /* seconds for those */
     for (uint32_t i = 0; i < CALLS; i++) {
         call(random);
     }
@@ -217,10 +208,22 @@ static void round_of(uint64_t *random)
     world.stops++;
 }
 
+/* Maps take turns: a variant each, and at last a deep one. What is weakened is so in some. */
+static uint64_t first_map(void)
+{
+    return ga_mutant == 17 ? DEEP : GA_LFHT_FHPA;
+}
+
+static uint64_t count_maps(void)
+{
+    uint64_t last = ga_mutant == 8 ? GA_LFHT_FHP : DEEP;
+    return last - first_map() + 1;
+}
+
 static void try_map(uint64_t number)
 {
     uint64_t random = number;
-    uint64_t which = FIRST_MAP + number % MAPS;
+    uint64_t which = first_map() + number % count_maps();
     world.deep = which == DEEP;
     ga_lfht_options options = {.options_size = sizeof options,
                                .variant = world.deep ? GA_LFHT_INLINE : (ga_lfht_variant)which,
@@ -285,7 +288,7 @@ int main(int argc, char **argv)
     libc_calls_watch(stop_here);
     world.heap = stress_open("slab:keep=all");
     grow_heap();
-    while (stress_goes_on() || maps < MAPS) {
+    while (stress_goes_on() || maps < count_maps()) {
         try_map(maps++);
     }
     printf("%llu maps, %llu stops, %llu calls meanwhile\n", (unsigned long long)maps,

@@ -28,10 +28,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#ifndef GA_LFHT_MUTANT
-#define GA_LFHT_MUTANT 0
-#endif
-
 enum {
     THREADS_MOST = 64,
     HEAPS_MOST = 16,
@@ -40,8 +36,7 @@ enum {
     ABSENT = 1 << 12, /* keys that nobody puts in */
     ROUND = 1 << 21,  /* operations: what is not freed before the end fits into memory */
     ROUNDS = 32,      /* at least, so that all shapes and heaps have their turn */
-    TURNS = 8,        /* of a round: a thread fills, then it empties */
-    PATIENCE = GA_LFHT_MUTANT > 0 ? 30 : 1200 /* seconds for a round */
+    TURNS = 8         /* of a round: a thread fills, then it empties */
 };
 
 static const struct {
@@ -228,7 +223,7 @@ static void run_round(ga_lfht_variant variant, const char *spec, size_t threads,
                                .heap = heap};
     uint64_t left = 0;
     ga_stats stats;
-    alarm(PATIENCE);
+    alarm(ga_mutant ? 30 : 1200); /* seconds for a round */
     NEED(ga_lfht_open(&world.map, &options) == GA_OK);
     memset(world.net, 0, sizeof world.net);
     world.each = wanted / threads + 1;

@@ -5,7 +5,7 @@
  * are compacted by one of the threads meanwhile, so that pairs move to another array of buckets
  * while they are put in, looked for and taken out.
  *
- * GA_SLABHASH_MUTANT weakens one thing at a time; each of these programs must fail (meson.build).
+ * ga_mutant weakens one thing at a time, and then the program must fail (meson.build).
  */
 #include "../../hashtables/slabhash/table.h"
 #include "slabhash_small.h"

@@ -8,7 +8,7 @@
  * sanitizers; a slab is another bucket's soon. More arrays go by than there is room for at once, so
  * they must come back while the threads run; when these have ended all but one have.
  *
- * GA_SLABHASH_MUTANT weakens one thing at a time; each of these programs must fail (meson.build).
+ * ga_mutant weakens one thing at a time, and then the program must fail (meson.build).
  */
 #include "../../hashtables/slabhash/grow_turn_tile.h"
 #include "../../hashtables/slabhash/many_tile.h"
@@ -118,12 +118,8 @@ static void give(void *context, void *rows, size_t bytes)
 
 /* ---- as a kernel ------------------------------------------------------------------------------ */
 
-/* `kind` as a constant; weakened programs have one alone, since each takes long to compile. */
-#if GA_SLABHASH_MUTANT > 0
-#define EACH_KIND(CALL) return CALL(MAP32_KIND)
-#else
+/* `kind` as a constant. */
 #define EACH_KIND(CALL) return world.wide ? CALL(MAP64_KIND) : CALL(MAP32_KIND)
-#endif
 
 static ga_slabhash_answer perform(turn *t, ga_slabhash_change_to to, uint64_t hash)
 {
@@ -409,7 +405,7 @@ int main(int argc, char **argv)
     }
     /* As long as it takes where threads are kept waiting, and so keep what they may know of. */
     while (stress_goes_on() || world.tables < 2 || world.came_back < CAME_BACK) {
-        world.wide = world.tables % 2 && GA_SLABHASH_MUTANT <= 0;
+        world.wide = world.tables % 2 && ga_mutant == 0;
         one_table();
         world.tables++;
     }

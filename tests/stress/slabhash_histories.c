@@ -7,7 +7,7 @@
  * their order, and most calls are made as lanes of kernels make them (many_tile.h). At the end of
  * each history no key may be there twice.
  *
- * GA_SLABHASH_MUTANT weakens one thing at a time; each of these programs must fail (meson.build).
+ * ga_mutant weakens one thing at a time, and then the program must fail (meson.build).
  */
 #include "../../hashtables/slabhash/many_tile.h"
 #include "../../hashtables/slabhash/table.h"

@@ -6,7 +6,7 @@
  * buckets or fewer; and tables of all kinds that grow from one bucket, then shrink as most is taken out,
  * and are compacted, after each of which each key must be there as often as it was put in. Arrays come with anything in them, and every few of them do not come.
  *
- * GA_SLABHASH_MUTANT weakens one thing at a time; each of these programs must fail (meson.build).
+ * ga_mutant weakens one thing at a time, and then the program must fail (meson.build).
  */
 #include "../../hashtables/slabhash/grow_turn_tile.h"
 #include "../../hashtables/slabhash/many_tile.h"

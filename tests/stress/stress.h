@@ -8,6 +8,8 @@
 #ifndef GPUALLOC_TESTS_STRESS_STRESS_H
 #define GPUALLOC_TESTS_STRESS_STRESS_H
 
+#include "../support/mutant.h"
+
 #include <gpualloc/gpualloc.h>
 
 #include <stdbool.h>
