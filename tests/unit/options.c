@@ -355,7 +355,7 @@ Test(options, names_must_differ)
 Test(options, table_sizes)
 {
     static ga_option many[GA_SPEC_OPTIONS + 1];
-    static char names[GA_SPEC_OPTIONS + 1][8];
+    static char names[GA_SPEC_OPTIONS + 1][sizeof "o-2147483648"];
     for (int i = 0; i <= GA_SPEC_OPTIONS; i++) {
         snprintf(names[i], sizeof names[i], "o%d", i);
         many[i] = (ga_option){names[i], GA_OPTION_BOOL, "no", "h", NULL, 0, 0};
