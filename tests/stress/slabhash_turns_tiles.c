@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Threads as the tiles of kernels on a table that grows by itself, and its memory: arrays come with
+ * anything in them, and some do not come.
+ */
+#include "slabhash_turns.h"
+
+#include "../../hashtables/slabhash/many_tile.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+turns_world turns;
+
+/* What may be in memory that was an array before: slabs full of the keys that histories have. */
+static void soil(uint32_t *words, size_t bytes)
+{
+    for (size_t i = 0; i < bytes / sizeof *words; i++) {
+        uint32_t word = (uint32_t)i % GA_SLABHASH_WORDS;
+        uint32_t key = word % 4 == 0 ? word / 4 % KEYS_MOST : word % 4 == 2 ? KEYS_MOST - 1 : 0;
+        words[i] = word < GA_SLABHASH_MARK ? key : UINT32_MAX;
+    }
+}
+
+static uint32_t asked; /* relaxed: arrays */
+
+static void *array(void *context, size_t bytes)
+{
+    (void)context;
+    /* relaxed: a number */
+    uint32_t number = __atomic_add_fetch(&asked, 1, __ATOMIC_RELAXED);
+    void *rows = turns.refuses && number % turns.refuses == 0 ? NULL : aligned_alloc(128, bytes);
+    if (rows) {
+        soil(rows, bytes);
+    }
+    return rows;
+}
+
+static void give(void *context, void *rows, size_t bytes)
+{
+    (void)context;
+    soil(rows, bytes);
+    free(rows);
+}
+
+static uint64_t hash_of(uint64_t key)
+{
+    return turns.growing.hash ? turns.growing.hash(NULL, key) : ga_slabhash_seeded(turns.view, key);
+}
+
+/* ---- as a kernel ----------------------------------------------------------------------------- */
+
+/* `kind` as a constant: what is below is compiled for each. */
+#define EACH_KIND(CALL)                                                                            \
+    switch (turns.kind) {                                                                          \
+    case GA_SLABHASH_SET32 | GA_SLABHASH_GROWING:                                                  \
+        return CALL(GA_SLABHASH_SET32 | GA_SLABHASH_GROWING);                                      \
+    case GA_SLABHASH_MAP32 | GA_SLABHASH_GROWING:                                                  \
+        return CALL(GA_SLABHASH_MAP32 | GA_SLABHASH_GROWING);                                      \
+    case GA_SLABHASH_MAP64 | GA_SLABHASH_GROWING:                                                  \
+        return CALL(GA_SLABHASH_MAP64 | GA_SLABHASH_GROWING);                                      \
+    case GA_SLABHASH_SET32 | 4u | GA_SLABHASH_GROWING:                                             \
+        return CALL(GA_SLABHASH_SET32 | 4u | GA_SLABHASH_GROWING);                                 \
+    case GA_SLABHASH_MAP32 | 4u | GA_SLABHASH_GROWING:                                             \
+        return CALL(GA_SLABHASH_MAP32 | 4u | GA_SLABHASH_GROWING);                                 \
+    default:                                                                                       \
+        return CALL(GA_SLABHASH_MAP64 | 4u | GA_SLABHASH_GROWING);                                 \
+    }
+
+ga_slabhash_answer turns_perform(turns_tile *t, ga_slabhash_change_to to){
+#define PERFORM(kind)                                                                              \
+    ga_slabhash_do_standing(kind, turns.view, &turns.growing, SLABHASH_TILE, &t->claimed,          \
+                            &t->stand, hash_of(to.key), to)
+    EACH_KIND(PERFORM)}
+
+uint64_t turns_find_all(turns_tile *t, uint64_t key, uint64_t *values, uint64_t room)
+{
+#define FIND_ALL(kind)                                                                             \
+    ga_slabhash_find_all_standing(kind, turns.view, &turns.growing, SLABHASH_TILE, &t->stand,      \
+                                  hash_of(key), key, values, room)
+    EACH_KIND(FIND_ALL)
+}
+
+static uint32_t remove_all(turns_tile *t, uint64_t key, uint64_t *count)
+{
+#define REMOVE_ALL(kind)                                                                           \
+    ga_slabhash_remove_standing(kind, turns.view, &turns.growing, SLABHASH_TILE, &t->claimed,      \
+                                &t->stand, hash_of(key), key, count)
+    EACH_KIND(REMOVE_ALL)
+}
+
+static uint32_t open_all(turns_tile *t)
+{
+    ga_slabhash_shift shift = ga_slabhash_shift_of(turns.view, &turns.growing, &t->stand);
+#define OPEN_ALL(kind)                                                                             \
+    ga_slabhash_open_from(kind, shift, SLABHASH_TILE, &t->claimed, 0, shift.to.buckets)
+    EACH_KIND(OPEN_ALL)
+}
+
+/* As a kernel does before the lanes of a warp are served together. */
+static int tend(turns_tile *t, uint32_t lane, uint64_t hash)
+{
+    ga_lanes low = {0}, high = {0};
+    low[lane] = (uint32_t)hash;
+    high[lane] = (uint32_t)(hash >> 32);
+#define TEND(kind)                                                                                 \
+    (ga_slabhash_tend_lanes(kind, turns.view, &turns.growing, SLABHASH_TILE, &t->claimed,          \
+                            &t->stand, 1u << lane, low, high),                                     \
+     0)
+    EACH_KIND(TEND)
+}
+
+static ga_slabhash_view array_for(const turns_tile *t, uint32_t op, uint64_t hash)
+{
+    ga_slabhash_shift shift = ga_slabhash_shift_of(turns.view, &turns.growing, &t->stand);
+#define ARRAY_FOR(kind) ga_slabhash_for_lane(kind, shift, op, hash)
+    EACH_KIND(ARRAY_FOR)
+}
+
+static uint32_t serve(ga_slabhash_view view, uint32_t lane, uint64_t hash, ga_slabhash_many *many)
+{
+    ga_slabhash_many_begin(view, many, lane, hash);
+#define SERVE(kind)                                                                                \
+    ga_slabhash_serve_many(kind, GA_SLABHASH_OP_COUNT, view, ga_tile_abreast(8), 1u << lane, many)
+    EACH_KIND(SERVE)
+}
+
+/* As a lane whose warp is served together; false where it is for later. */
+static bool as_a_lane(turns_tile *t, ga_slabhash_change_to to, ga_slabhash_answer *answer)
+{
+    uint32_t lane = (uint32_t)to.value % 8;
+    uint64_t hash = hash_of(to.key);
+    ga_slabhash_many many = {0};
+    if (!ga_slabhash_is_served(turns.kind, to.op)) {
+        return false;
+    }
+    if (to.op != GA_SLABHASH_SEARCH) {
+        (void)tend(t, lane, hash);
+    }
+    ga_slabhash_view view = array_for(t, to.op, hash);
+    many.key[lane] = (uint32_t)to.key;
+    many.value[lane] = (uint32_t)to.value;
+    many.op[lane] = to.op;
+    bool later = !view.rows || serve(view, lane, hash, &many) != 0;
+    *answer =
+        ga_slabhash_say(many.result[lane], many.was[lane] | (uint64_t)many.was_high[lane] << 32);
+    return !later;
+}
+
+turns_tile turns_begin(uint64_t number)
+{
+    turns_tile t = {.claimed = ga_slabhash_claim_begin((uint32_t)number * GA_SLAB_ROW_WORDS),
+                    .stands = true};
+    ga_slabhash_stand_begin(&turns.growing, SLABHASH_TILE, &t.stand, (uint32_t)number);
+    return t;
+}
+
+/* What it has claimed ahead goes back; its stand becomes older. */
+void turns_rest(turns_tile *t)
+{
+    ga_slabhash_claim_end(turns.view, SLABHASH_TILE, &t->claimed);
+    t->claimed.units = 0;
+}
+
+void turns_end(turns_tile *t)
+{
+    turns_rest(t);
+    if (t->stands) {
+        ga_slabhash_stand_end(&turns.growing, SLABHASH_TILE, &t->stand);
+    }
+    t->stands = false;
+}
+
+/* Again where there was no slab. */
+ga_slabhash_answer turns_do(turns_tile *t, uint32_t op, uint64_t key, uint64_t value)
+{
+    ga_slabhash_change_to to = {.key = key, .value = value, .op = op, .how = GA_SLABHASH_ADD};
+    ga_slabhash_answer now;
+    if (turns.lanes && as_a_lane(t, to, &now)) {
+        return now;
+    }
+    for (;;) {
+        uint32_t seen = slabhash_room(turns.table);
+        ga_slabhash_answer answer = turns_perform(t, to);
+        if (answer.result != GA_SLABHASH_FULL) {
+            return answer;
+        }
+        NEED(ga_slabhash_grow(turns.table, seen) == GA_OK);
+    }
+}
+
+uint64_t turns_delete_each(turns_tile *t, uint64_t key)
+{
+    uint64_t count = 0;
+    for (;;) {
+        uint32_t seen = slabhash_room(turns.table);
+        if (remove_all(t, key, &count) != GA_SLABHASH_FULL) {
+            return count;
+        }
+        NEED(ga_slabhash_grow(turns.table, seen) == GA_OK);
+    }
+}
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+void turns_open(uint32_t mode, bool multi, uint32_t buckets, ga_slabhash_hash *hash)
+{
+    ga_slabhash_options options = {.options_size = sizeof options,
+                                   .mode = (ga_slabhash_mode)mode,
+                                   .buckets = 1,
+                                   .limit = 64 << 20,
+                                   .heap = turns.heap};
+    NEED(ga_slabhash_open(&turns.table, &options) == GA_OK);
+    turns.view = turns.table->view;
+    turns.kind = mode | (multi ? 4u : 0) | GA_SLABHASH_GROWING;
+    turns.view.kind = turns.kind;
+    turns.view.most = UINT32_MAX;
+    memset(&turns.growing, 0, sizeof turns.growing);
+    turns.growing.array = array;
+    turns.growing.give = give;
+    turns.growing.hash = hash;
+    turns.growing.there = turns.growing.making = 1;
+    turns.growing.least = 1;
+    turns.growing.slabs = turns.view.heap;
+    turns.growing.kind = turns.kind;
+    turns.growing.stages[0].buckets = buckets;
+    turns.growing.stages[0].wanted = buckets / GA_SLABHASH_WANTS;
+    turns.refuses = 0;
+    turns.growing.stages[0].rows = array(NULL, (size_t)buckets * 128);
+    memset(turns.growing.stages[0].rows, 0xff, (size_t)buckets * 128);
+}
+
+void turns_free_stage(ga_slabhash_stage *stage)
+{
+    ga_slabhash_view view = turns.view;
+    view.rows = stage->rows;
+    for (uint32_t bucket = 0; bucket < stage->buckets; bucket++) {
+        ga_slabhash_clear_bucket(view, SLABHASH_TILE, bucket);
+    }
+    free(stage->rows);
+    memset(stage, 0, sizeof *stage);
+}
+
+/* Alone: end what is under way, and begin again with one stage. */
+void turns_settle(void)
+{
+    ga_slabhash_growing *g = &turns.growing;
+    turns_tile t = turns_begin(0);
+    while (ga_slabhash_clear_some(g, SLABHASH_TILE)) {
+    }
+    ga_slabhash_stand_read(g, SLABHASH_TILE, &t.stand);
+    while (t.stand.next_rows) {
+        uint32_t seen = slabhash_room(turns.table);
+        ga_slabhash_note_opened(g, SLABHASH_TILE, &t.stand, open_all(&t));
+        ga_slabhash_stand_read(g, SLABHASH_TILE, &t.stand);
+        if (t.stand.next_rows) {
+            NEED(ga_slabhash_grow(turns.table, seen) == GA_OK);
+        }
+    }
+    turns_end(&t);
+    stress_need(g->now + 1 == g->there && g->there == g->making,
+                "a stage was not made, or moved to");
+    turns.stages += g->now;
+    while (ga_slabhash_give_some(turns.view.heap, g, SLABHASH_TILE)) {
+    }
+    stress_need(g->gone == g->now, "a stage is not given back, though nobody uses it");
+    ga_slabhash_stage last = *ga_slabhash_stage_of(g, g->now);
+    memset(g->stages, 0, sizeof g->stages);
+    memset(&g->epochs, 0, sizeof g->epochs);
+    g->stages[0] = last;
+    g->stages[0].stays = 0; /* there may be memory now */
+    g->now = g->gone = 0;
+    g->there = g->making = 1;
+    g->back = 0;
+}
+
+void turns_close(void)
+{
+    turns_settle();
+    turns_free_stage(&turns.growing.stages[0]);
+    NEED(ga_slabhash_close(turns.table) == GA_OK);
+}
+
+/* Have the table move on, to as many buckets, more or fewer, whatever is in it. */
+void turns_move_on(turns_tile *t, uint64_t random)
+{
+    ga_slabhash_growing *g = &turns.growing;
+    ga_slabhash_stand_read(g, SLABHASH_TILE, &t->stand);
+    uint32_t number = t->stand.number + 1;
+    if (ga_slabhash_has_place(g, SLABHASH_TILE, number) &&
+        ga_cas_acquire(&g->making, number, number + 1) == number) {
+        uint32_t times = 1u << random % 3, buckets = t->stand.buckets;
+        buckets = random / 3 % 2 && buckets % times == 0 ? buckets / times : buckets * times;
+        ga_slabhash_make_stage(g, SLABHASH_TILE, number, buckets, 1);
+    }
+    while (ga_slabhash_clear_some(g, SLABHASH_TILE)) {
+    }
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Tables of all kinds that grow from one bucket, then shrink as most is taken out, and are compacted,
+ * after each of which each key must be there as often as it was put in.
+ */
+#include "slabhash_turns.h"
+
+#include <sched.h>
+#include <stdio.h>
+
+enum {
+    VOLUME = 3000, /* keys of each thread that tables grow with */
+    SHARED = 500,  /* the first of them are put in by all */
+    STAY = 150,    /* one in so many of them stays */
+    NOWHERE = 1 << 21,
+    CROWD = 1 << 20 /* keys from here on fill tables that do not grow */
+};
+#define PATIENCE (UINT64_C(40) * 1000000000) /* ns */
+
+static struct {
+    uint64_t went_in;     /* relaxed: a figure */
+    uint64_t stay, crowd; /* keys that stay; and that fill a table */
+    uint64_t until;       /* when a table should have done what it is to */
+} run;
+
+static void put_in(size_t number)
+{
+    turns_tile t = turns_begin(number);
+    uint64_t own = number * VOLUME, in = 0;
+    for (uint64_t i = 0; i < VOLUME; i++) {
+        uint64_t key = i < SHARED ? i : own + i;
+        ga_slabhash_answer answer = turns_do(&t, GA_SLABHASH_INSERT, key, key * 2 + 1);
+        in += answer.result == GA_SLABHASH_ABSENT;
+        uint64_t back = i < SHARED ? key : own + SHARED + i / 2;
+        answer = turns_do(&t, GA_SLABHASH_SEARCH, back, 0);
+        bool there = i < SHARED || (i / 2 + SHARED <= i && i / 2 % 3);
+        stress_need(!there || answer.result == GA_SLABHASH_FOUND, "a key is lost");
+        stress_need(answer.result != GA_SLABHASH_FOUND || !answer.value ||
+                        answer.value == back * 2 + 1,
+                    "a value is another's");
+        uint64_t gone = own + SHARED + i / 2;
+        if (i % 2 && i / 2 % 3 == 0 && i / 2 + SHARED <= i) {
+            answer = turns_do(&t, GA_SLABHASH_DELETE, gone, 0);
+            stress_need(answer.result == GA_SLABHASH_FOUND, "a key to be deleted is lost");
+        }
+    }
+    turns_end(&t);
+    __atomic_fetch_add(&run.went_in, in, __ATOMIC_RELAXED); /* relaxed: read after all */
+}
+
+/* Whether thread `number` has taken its key out again. */
+static bool is_gone(uint64_t i)
+{
+    for (uint64_t at = 1; at < VOLUME; at += 2) {
+        if (SHARED + at / 2 == i && at / 2 % 3 == 0 && at / 2 + SHARED <= at) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* How often a key is there once all is in. */
+static uint64_t times_of(uint64_t key)
+{
+    uint64_t i = key % VOLUME;
+    if (i < SHARED) {
+        return key >= SHARED ? 0 : GA_SLABHASH_IS_MULTI(turns.kind) ? turns.threads : 1;
+    }
+    return is_gone(i) ? 0 : 1;
+}
+
+static void expect_times(turns_tile *t, uint64_t key, uint64_t times)
+{
+    uint64_t count = turns_find_all(t, key, NULL, 0);
+    if (count != times) {
+        fprintf(stderr, "kind %u: key %llu is there %llu times, not %llu\n", turns.kind,
+                (unsigned long long)key, (unsigned long long)count, (unsigned long long)times);
+    }
+    stress_need(count == times, "a key is not there as often as it was put in");
+}
+
+static void fill(void)
+{
+    uint64_t all = 0;
+    run.went_in = 0;
+    turns.refuses = turns.tables / 12 % 2 ? 2 : 0;
+    stress_threads(turns.threads, put_in);
+    turns.refuses = 0;
+    stress_need(turns.growing.now > 0 || turns.growing.failed > 0, "the table has not grown");
+    turns_settle();
+    turns_tile t = turns_begin(0);
+    for (uint64_t key = 0; key < turns.threads * VOLUME; key++) {
+        expect_times(&t, key, times_of(key));
+        all += key < SHARED ? times_of(key) : key % VOLUME >= SHARED ? 1 : 0;
+    }
+    stress_need(all == run.went_in, "as many went in as were told");
+    turns_end(&t);
+}
+
+/* ---- what is not wanted any more -------------------------------------------------------------- */
+
+/* Change nothing, until the table has done what it is to do, or should have: by others, too, so that
+ * each gives way to them. */
+static bool linger(turns_tile *t, uint64_t *calls)
+{
+    (void)turns_do(t, GA_SLABHASH_DELETE, NOWHERE, 0);
+    if (++*calls % 64 == 0) {
+        sched_yield();
+    }
+    return *calls % 4096 || ga_clock_ns() < run.until;
+}
+
+static uint64_t places(void)
+{
+    return ga_bits_count(ga_slabhash_places(turns.kind));
+}
+
+/* One key in so many stays, of all that were put in. */
+static void take_out(size_t number)
+{
+    turns_tile t = turns_begin(number);
+    uint64_t calls = 0;
+    for (uint64_t key = number * VOLUME; key < (number + 1) * VOLUME; key++) {
+        uint64_t times = times_of(key);
+        if (key % STAY && times) {
+            stress_need(turns_delete_each(&t, key) == times, "a key to be taken out is lost");
+        } else if (times) {
+            expect_times(&t, key, times);
+        }
+    }
+    while (t.stand.buckets * places() > 50 * run.stay) { /* 2 of 100 places have pairs */
+        stress_need(linger(&t, &calls), "a table that is nearly empty keeps its buckets");
+    }
+    turns_end(&t);
+}
+
+static void shrink(void)
+{
+    uint32_t before = turns.growing.shrunk;
+    run.stay = 0;
+    for (uint64_t key = 0; key < turns.threads * VOLUME; key += STAY) {
+        run.stay += times_of(key);
+    }
+    run.until = ga_clock_ns() + PATIENCE;
+    stress_threads(turns.threads, take_out);
+    turns_settle();
+    stress_need(turns.growing.shrunk > before, "a table that is nearly empty has not shrunk");
+    turns_tile t = turns_begin(0);
+    for (uint64_t key = 0; key < turns.threads * VOLUME; key++) {
+        expect_times(&t, key, key % STAY ? 0 : times_of(key));
+    }
+    turns_end(&t);
+    turns.shrunk += turns.growing.shrunk - before;
+}
+
+/* Keys of each thread fill the table to nine of ten places, though it may not grow; */
+static void crowd(size_t number)
+{
+    turns_tile t = turns_begin(number);
+    for (uint64_t i = number; i < run.crowd; i += turns.threads) {
+        ga_slabhash_answer answer = turns_do(&t, GA_SLABHASH_INSERT, CROWD + i, i);
+        stress_need(answer.result == GA_SLABHASH_ABSENT, "a key was there before");
+    }
+    turns_end(&t);
+}
+
+/* and three in four of them go. */
+static void thin_out(size_t number)
+{
+    turns_tile t = turns_begin(number);
+    uint64_t calls = 0;
+    for (uint64_t i = number; i < run.crowd; i += turns.threads) {
+        if (i / turns.threads % 4) {
+            ga_slabhash_answer answer = turns_do(&t, GA_SLABHASH_DELETE, CROWD + i, 0);
+            stress_need(answer.result == GA_SLABHASH_FOUND, "a key to be taken out is lost");
+        }
+    }
+    while (t.stand.number == 0) {
+        stress_need(linger(&t, &calls), "a table keeps slabs that it does not need");
+    }
+    turns_end(&t);
+}
+
+static void compact(void)
+{
+    ga_slabhash_growing *g = &turns.growing;
+    uint32_t before = g->compacted;
+    run.crowd = g->stages[0].buckets * places() * 9 / 10;
+    g->least = g->stages[0].buckets; /* it may not shrink */
+    g->stages[0].wanted = UINT32_MAX;
+    stress_threads(turns.threads, crowd);
+    uint64_t crowded = ga_slab_host_taken(&turns.table->slabs);
+    run.until = ga_clock_ns() + PATIENCE;
+    stress_threads(turns.threads, thin_out);
+    turns_settle();
+    stress_need(g->compacted > before, "a table with deleted pairs is not compacted");
+    stress_need(ga_slab_host_taken(&turns.table->slabs) <= crowded / 4,
+                "slabs are kept that are not needed");
+    turns_tile t = turns_begin(0);
+    for (uint64_t i = 0; i < run.crowd; i++) {
+        expect_times(&t, CROWD + i, i / turns.threads % 4 ? 0 : 1);
+    }
+    turns_end(&t);
+    turns.compacted += g->compacted - before;
+}
+
+void turns_volumes(void)
+{
+    turns.threads = THREADS_MOST;
+    turns_open((uint32_t)(turns.tables / 2 % 3), turns.tables / 6 % 2, 1, NULL);
+    fill();
+    shrink();
+    compact();
+    turns_close();
+}
