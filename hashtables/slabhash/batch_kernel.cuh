@@ -4,8 +4,8 @@
  * of each. For gpualloc/slabhash.cuh, which includes it; docs/slabhash.md.
  *
  * STRUCTURE  Tables that are ordered (near_tile.h): each lane goes through requests of its own, and
- *            begins with one as soon as it has the answer to the one before. Others, and searches of
- *            tables that are far: warps serve 32 requests together, and the next 32.
+ *            begins with one as soon as it has the answer to the one before. Others: warps serve 32
+ *            requests together, and the next 32. Searches of most kinds: search_kernel.cuh.
  */
 #ifndef GPUALLOC_SLABHASH_BATCH_KERNEL_CUH
 #define GPUALLOC_SLABHASH_BATCH_KERNEL_CUH
@@ -169,8 +169,7 @@ static __device__ __forceinline__ void ga_slabhash_tell_more(ga_slabhash_teller 
     }
 }
 
-/* Tables without an order, and searches of far ones: warps serve 32 requests of the batch, and the
- * next 32. */
+/* Tables without an order: warps serve 32 requests of the batch, and the next 32. */
 template <uint32_t kind, uint32_t fixed>
 static __device__ __forceinline__ void ga_slabhash_batch_abreast(ga_slabhash_turn *turn,
                                                                  const ga_slabhash_batch *batch,
@@ -301,8 +300,7 @@ template <uint32_t kind, uint32_t fixed> struct ga_slabhash_resident {
             : 6;
 };
 
-/* `alone`: lanes go through requests of their own where the table has an order. */
-template <uint32_t kind, uint32_t fixed, bool alone = true>
+template <uint32_t kind, uint32_t fixed>
 static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK,
                                          (ga_slabhash_resident<kind, fixed>::blocks))
     ga_slabhash_batch_kernel(ga_slabhash_view table,
@@ -315,7 +313,7 @@ static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK,
     ga_slabhash_tell_placed(teller);
     ga_slabhash_turn turn = ga_slabhash_turn_of<kind>(table);
     ga_slabhash_begin_counts(tally);
-    if (!alone || !ga_slabhash_may_be_near(kind)) {
+    if (!ga_slabhash_may_be_near(kind)) {
         ga_slabhash_batch_abreast<kind, fixed>(&turn, &batch, tally);
     } else if (ga_slabhash_is_ordered(table)) {
         uint64_t next = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;

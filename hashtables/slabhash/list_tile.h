@@ -294,6 +294,18 @@ GA_SIMT ga_slabhash_walk ga_slabhash_walk_chain(ga_slabhash_view table, uint32_t
     return walk;
 }
 
+/* What a hash says beside the home. */
+GA_SIMT uint32_t ga_slabhash_other_of(uint64_t hash)
+{
+    return ga_bits_mix((uint32_t)hash ^ (uint32_t)(hash >> 32));
+}
+
+/* By that, how far each bucket of the path is from the one before. */
+GA_SIMT uint32_t ga_slabhash_step_of(ga_slabhash_view table, uint32_t other)
+{
+    return 1u + (uint32_t)((uint64_t)other * table.apart >> 32);
+}
+
 /* The path of a hash. Its upper bits choose the home; all others are a number from 1 to `apart`
  * further on each, so that no two are one. The class is that of a path of several. */
 GA_SIMT ga_slabhash_walk ga_slabhash_walk_path(ga_slabhash_view table, uint64_t hash)
@@ -303,11 +315,11 @@ GA_SIMT ga_slabhash_walk ga_slabhash_walk_path(ga_slabhash_view table, uint64_t 
     bool ordered = ga_slabhash_is_ordered(table);
     uint32_t other = 0;
     if (ordered || table.path > 1u) {
-        other = ga_bits_mix((uint32_t)hash ^ (uint32_t)(hash >> 32));
+        other = ga_slabhash_other_of(hash);
         walk.spin = ordered ? other >> 8 & 0xffffu : 0;
     }
     if (table.path > 1u) {
-        walk.step = 1u + (uint32_t)((uint64_t)other * table.apart >> 32);
+        walk.step = ga_slabhash_step_of(table, other);
         walk.left = table.path - 1u;
         walk.bit = 1u << other % 32u;
     }

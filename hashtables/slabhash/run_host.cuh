@@ -8,6 +8,7 @@
 
 #include "part_host.cuh"
 #include "resize_host.cuh"
+#include "search_kernel.cuh"
 
 /* The part of a batch from request `first` on. */
 static inline ga_slabhash_batch ga_slabhash_batch_from(const ga_slabhash_batch *batch,
@@ -25,21 +26,13 @@ static inline ga_slabhash_batch ga_slabhash_batch_from(const ga_slabhash_batch *
     return part;
 }
 
-/* Whether it may be that most searches go on from their homes, down chains: of a path of one, with more
- * requests that put something in than its buckets have places. */
-static inline bool ga_slabhash_device_is_crowded(const ga_slabhash_device *table)
+/* Whether lanes go through requests of their own. */
+static inline bool ga_slabhash_device_goes_alone(const ga_slabhash_device *table,
+                                                 const ga_slabhash_batch *batch)
 {
-    uint64_t places = (uint64_t)table->view.buckets * ga_slabhash_places_of(table->view.kind);
-    return table->view.path == 1u && !table->grows && table->fills > places;
-}
-
-/* Whether the batch is of searches that are served 32 at a time: lanes peek at a sector, and what that
- * says nothing of tiles look at as whole slabs (many_tile.h). A lane takes four loads for such a slab. */
-static inline bool ga_slabhash_device_looks_together(const ga_slabhash_device *table,
-                                                     const ga_slabhash_batch *batch)
-{
-    return !batch->ops && batch->op == GA_SLABHASH_SEARCH &&
-           (table->view.far || ga_slabhash_device_is_crowded(table));
+    bool searches = !batch->ops && batch->op == GA_SLABHASH_SEARCH;
+    return searches ? GA_SLABHASH_IS_UNIQUE(table->view.kind)
+                    : table->view.ordered && !GA_SLABHASH_IS_MULTI(table->view.kind);
 }
 
 /* Blocks of a batch. Lanes that go through requests of their own are no more than there is room for
@@ -50,9 +43,23 @@ static inline int ga_slabhash_device_batch_grid(const ga_slabhash_device *table,
     uint64_t tiles = batch->count / GA_SLABHASH_TILE + (batch->count % GA_SLABHASH_TILE ? 1 : 0);
     int grid = ga_slabhash_device_grid(table, tiles < UINT32_MAX ? tiles : UINT32_MAX);
     int resident = table->grid / GA_SLABHASH_BLOCKS * GA_SLABHASH_RESIDENT;
-    bool alone = table->view.ordered && !GA_SLABHASH_IS_MULTI(table->view.kind) &&
-                 !ga_slabhash_device_looks_together(table, batch);
-    return alone && resident < grid ? resident : grid;
+    return ga_slabhash_device_goes_alone(table, batch) && resident < grid ? resident : grid;
+}
+
+/* The kernel of searches in tables of the kind. */
+template <uint32_t kind>
+static inline void ga_slabhash_device_search(ga_slabhash_view table, const ga_slabhash_batch &batch,
+                                             uint64_t *counts, ga_slabhash_teller teller, int grid,
+                                             cudaStream_t stream)
+{
+    if constexpr (GA_SLABHASH_IS_UNIQUE(kind)) {
+        (void)teller;
+        ga_slabhash_search_kernel<kind>
+            <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table, batch, counts);
+    } else {
+        ga_slabhash_batch_kernel<kind, GA_SLABHASH_SEARCH>
+            <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table, batch, counts, teller);
+    }
 }
 
 /* The batch's kernel. */
@@ -63,18 +70,8 @@ static inline ga_status ga_slabhash_device_launch_one(ga_slabhash_device *table,
                                                       cudaStream_t stream)
 {
     int grid = ga_slabhash_device_batch_grid(table, batch);
-    ga_slabhash_view view = table->view;
-    bool together = ga_slabhash_device_looks_together(table, batch);
-    view.far = together ? 1u : view.far;
-#define GA_SLABHASH_IS_UNIQUE(kind) (!GA_SLABHASH_IS_MULTI(kind) && !GA_SLABHASH_IS_GROWING(kind))
 #define GA_SLABHASH_SEARCH_CALL(kind)                                                              \
-    if (together) {                                                                                \
-        ga_slabhash_batch_kernel<kind, GA_SLABHASH_SEARCH, false>                                  \
-            <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(view, *batch, counts, teller);                \
-    } else {                                                                                       \
-        ga_slabhash_batch_kernel<kind, GA_SLABHASH_SEARCH, GA_SLABHASH_IS_UNIQUE(kind)>            \
-            <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(view, *batch, counts, teller);                \
-    }
+    ga_slabhash_device_search<kind>(table->view, *batch, counts, teller, grid, stream)
 #define GA_SLABHASH_INSERT_CALL(kind)                                                              \
     ga_slabhash_batch_kernel<kind, GA_SLABHASH_INSERT>                                             \
         <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *batch, counts, teller)
@@ -89,7 +86,6 @@ static inline ga_status ga_slabhash_device_launch_one(ga_slabhash_device *table,
         GA_SLABHASH_EACH_KIND(table->view.kind, GA_SLABHASH_ANY_CALL)
     }
 #undef GA_SLABHASH_SEARCH_CALL
-#undef GA_SLABHASH_IS_UNIQUE
 #undef GA_SLABHASH_INSERT_CALL
 #undef GA_SLABHASH_ANY_CALL
     return ga_slabhash_cuda("launch a batch", cudaGetLastError());

@@ -50,6 +50,10 @@ typedef struct ga_sectors {
     ga_lanes word[8];
 } ga_sectors;
 
+typedef struct ga_quad {
+    uint32_t word[4];
+} ga_quad;
+
 /* The row, each of its words a relaxed load. A vector load does that on x86-64 and arm64, where no
  * aligned word of one tears; the thread sanitizer must be told word by word. */
 GA_SIMT ga_row ga_row_load(ga_tile tile, const uint32_t *row)
@@ -98,6 +102,17 @@ GA_SIMT uint32_t ga_row_get(ga_tile tile, ga_row row, uint32_t place)
     }
     ga_row copy = row; /* in memory: `row` may stay in registers */
     return ((const ga_cpu_word *)(const void *)&copy)[place];
+}
+
+/* The four words from 4 * `own` on: what lane `own` of a tile of 8 has of a row, and no other lane asks
+ * for. */
+GA_SIMT ga_quad ga_row_quad(ga_tile tile, ga_row row, uint32_t own)
+{
+    ga_quad quad;
+    for (uint32_t j = 0; j < 4; j++) {
+        quad.word[j] = ga_row_get(tile, row, own * 4u + j);
+    }
+    return quad;
 }
 
 /* The mask of the words that are `key`. */

@@ -26,6 +26,10 @@ typedef struct ga_sectors {
     ga_lanes word[8];
 } ga_sectors;
 
+typedef struct ga_quad {
+    uint32_t word[4];
+} ga_quad;
+
 /* Word j of a lane is word ga_row_place(tile, j) of the row. */
 GA_SIMT uint32_t ga_row_place(ga_tile tile, uint32_t j)
 {
@@ -93,6 +97,18 @@ GA_SIMT uint32_t ga_row_match(ga_tile tile, ga_row row, uint32_t key)
         mask |= (row.word[j] == key ? 1u : 0u) << ga_row_place(tile, j);
     }
     return ga_lanes_union(tile, mask);
+}
+
+GA_SIMT ga_quad ga_row_quad(ga_tile tile, ga_row row, uint32_t own)
+{
+    ga_quad quad;
+    (void)tile;
+    (void)own;
+#pragma unroll
+    for (uint32_t j = 0; j < 4u; j++) {
+        quad.word[j] = row.word[j];
+    }
+    return quad;
 }
 
 /* The first of the places of `words` words each at which `here` says that it stands, by word of the

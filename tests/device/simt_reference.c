@@ -300,7 +300,11 @@ static void expect_row(const simt_input *in, uint32_t lane, simt_output *out)
     out->word[SIMT_row_get][lane] = in->row[in->place];
     out->word[SIMT_row_get_each][lane] = each;
     out->word[SIMT_row_load_pairs][lane] = each;
-    uint32_t sector = 0, nothing = 0;
+    uint32_t sector = 0, nothing = 0, quad = 0;
+    for (uint32_t i = 0; i < 4; i++) {
+        quad = mix(quad ^ in->row[lane % 8 * 4 + i]);
+    }
+    out->word[SIMT_row_quad][lane] = quad;
     for (uint32_t i = 0; i < 8; i++) {
         nothing = mix(nothing);
         sector = mix(sector ^ in->row[(3 - lane % 4) * 8 + i]);

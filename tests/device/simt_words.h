@@ -65,6 +65,7 @@
     X(row_get)                                                                                     \
     X(row_get_each)                                                                                \
     X(row_load_pairs)                                                                              \
+    X(row_quad)                                                                                    \
     X(sector_load)                                                                                 \
     X(sector_load_pairs)                                                                           \
     X(sectors_load)                                                                                \
@@ -311,6 +312,20 @@ GA_SIMT void simt_sectors(ga_tile tile, const simt_input *in, simt_output *out)
     }
 }
 
+/* Each lane its four words of the row; of a tile of more than 8 lanes they are taken one by one. */
+GA_SIMT void simt_row_quad(ga_tile tile, ga_row row, const simt_input *in, simt_output *out)
+{
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        uint32_t at = own % 8u * 4u;
+        ga_quad quad = {{in->row[at], in->row[at + 1u], in->row[at + 2u], in->row[at + 3u]}};
+        if (tile.width == 8u) {
+            quad = ga_row_quad(tile, row, own);
+        }
+        out->word[SIMT_row_quad][own] = simt_hash(quad.word, 4);
+    }
+}
+
 /* For tiles without gaps. */
 GA_SIMT void simt_row(ga_tile tile, const simt_input *in, simt_output *out)
 {
@@ -324,6 +339,7 @@ GA_SIMT void simt_row(ga_tile tile, const simt_input *in, simt_output *out)
     SIMT_UNIFORM(row_differ, ga_row_differ(tile, row, in->key));
     SIMT_UNIFORM(row_find, ga_row_find(tile, row, in->key));
     simt_row_first(tile, row, in, out);
+    simt_row_quad(tile, row, in, out);
     SIMT_UNIFORM(row_get, ga_row_get(tile, row, in->place));
     SIMT_UNIFORM(row_get_each, each);
     SIMT_UNIFORM(row_count, ga_row_count(tile, row));

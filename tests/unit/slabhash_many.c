@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Requests of a tile that are served together (many_tile.h), as in kernels, beside an array that
- * says what must come of each.
+ * Requests of a tile that are served together (many_tile.h), and searches by whole slabs
+ * (search_tile.h), as in kernels, beside an array that says what must come of each.
  */
 #include "../../hashtables/slabhash/many_tile.h"
+#include "../../hashtables/slabhash/search_tile.h"
 #include "../../hashtables/slabhash/table.h"
 
 #include "support/expect.h"
@@ -72,6 +73,31 @@ static void serve(ga_slabhash *table, uint32_t fixed, uint32_t asking, const uin
     }
 }
 
+/* As the kernel of batches of searches does. */
+static void search(ga_slabhash *table, uint32_t asking, const uint64_t *keys,
+                   ga_slabhash_answer *answers)
+{
+    ga_slabhash_desk desk;
+    ga_slabhash_searches all = {0};
+    for (uint32_t lane = 0; lane < 8; lane++) {
+        uint64_t hash = slabhash_hash_of(table, keys[lane]);
+        ga_slabhash_search_begin(table->view, &all, lane, keys[lane], hash);
+    }
+    while (asking) {
+        ga_slabhash_ask(SLABHASH_TILE, 0, &all, &desk);
+        ga_slabhash_look_for_all(table->kind, SLABHASH_TILE, 0, &desk);
+        for (uint32_t lane = 0; lane < 8; lane++) {
+            if ((asking >> lane & 1u) &&
+                ga_slabhash_search_judge(table->kind, table->view, &all, lane, lane, &desk,
+                                         slabhash_hash_of(table, keys[lane]))) {
+                asking &= ~(1u << lane);
+                answers[lane].result = all.result[lane];
+                answers[lane].value = all.value[lane] | (uint64_t)all.value_high[lane] << 32;
+            }
+        }
+    }
+}
+
 /* What a table of unique keys answers, from an array of what is there. */
 static ga_slabhash_answer modelled(ga_slabhash_mode mode, bool *there, uint64_t *value, uint32_t op,
                                    uint64_t given)
@@ -127,8 +153,12 @@ static void serve_random(ga_slabhash_mode mode, uint32_t buckets, uint32_t path,
             values[lane] = random_next(&seed) >> (mode == GA_SLABHASH_MAP64 ? 1 : 33);
             whats[lane] = one ? what : whats_of[random_next(&seed) % 5];
         }
-        serve(table, one ? what : GA_SLABHASH_OP_COUNT, asking, keys, values, whats, answers,
-              &later);
+        if (one && what == GA_SLABHASH_SEARCH && round % 2) {
+            search(table, asking, keys, answers);
+        } else {
+            serve(table, one ? what : GA_SLABHASH_OP_COUNT, asking, keys, values, whats, answers,
+                  &later);
+        }
         for (uint32_t lane = 0; lane < 8; lane++) {
             if ((asking >> lane) & 1u) {
                 uint32_t n = numbers[lane];
@@ -182,6 +212,35 @@ Test(slabhash, equal_requests_that_are_served_together)
             }
             assert_ok(ga_slabhash_size(table, &size));
             cr_assert(in == 1 && size == key, "key %" PRIu64 ": put in by %u", key, in);
+        }
+        assert_ok(ga_slabhash_close(table));
+    }
+}
+
+/* Keys that no table has: nobody is answered what stands in empty places, or in those of deleted keys. */
+Test(slabhash, searches_for_reserved_keys)
+{
+    for (int mode = 0; mode < GA_SLABHASH_MODE_COUNT; mode++) {
+        ga_slabhash *table =
+            open_table((ga_slabhash_options){.mode = (ga_slabhash_mode)mode, .buckets = 4}, true);
+        uint64_t most = mode == GA_SLABHASH_MAP64 ? UINT64_MAX : UINT32_MAX;
+        uint64_t keys[8] = {most, most - 1, 5, most, 6, most - 1, 7, most};
+        ga_slabhash_answer answers[8];
+        for (uint64_t key = 5; key < 8; key++) {
+            ga_slabhash_change_to to = {.key = key, .value = key * 3, .op = GA_SLABHASH_INSERT};
+            (void)serve_one(table, to);
+            to.op = GA_SLABHASH_DELETE;
+            (void)(key == 6 ? serve_one(table, to) : (ga_slabhash_answer){0});
+        }
+        search(table, 0xff, keys, answers);
+        for (uint32_t lane = 0; lane < 8; lane++) {
+            bool there = keys[lane] == 5 || keys[lane] == 7;
+            uint32_t right = keys[lane] > ga_slabhash_key_most(table->kind) ? GA_SLABHASH_REFUSED
+                             : there                                        ? GA_SLABHASH_FOUND
+                                                                            : GA_SLABHASH_ABSENT;
+            uint64_t value = there && mode != GA_SLABHASH_SET32 ? keys[lane] * 3 : 0;
+            cr_assert(answers[lane].result == right && answers[lane].value == value,
+                      "mode %d, key %" PRIx64 ": %u", mode, keys[lane], answers[lane].result);
         }
         assert_ok(ga_slabhash_close(table));
     }

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The kernel of batches of searches, in tables of unique keys that do not grow in kernels. For
+ * gpualloc/slabhash.cuh, which includes it; docs/slabhash.md.
+ *
+ * STRUCTURE  A warp has every so many-th block of 32 requests. As soon as a lane has its answer it begins
+ *            with the next of these, so that 32 slabs are looked at in each step (search_tile.h), and
+ *            requests begin in the order in which they stand: neighbours' keys and answers are in one
+ *            sector at about one time. Keys of the block and of the next wait in registers.
+ */
+#ifndef GPUALLOC_SLABHASH_SEARCH_KERNEL_CUH
+#define GPUALLOC_SLABHASH_SEARCH_KERNEL_CUH
+
+#include "batch_kernel.cuh"
+#include "search_tile.h"
+
+/* A warp's requests that none of its lanes has begun with. */
+template <uint32_t kind> struct ga_slabhash_stream {
+    typedef typename ga_slabhash_word<kind>::type word;
+    uint64_t block;  /* of 32 requests; the same in all lanes, as is: */
+    uint32_t at;     /* its first that is left */
+    uint32_t warps;  /* from a block of the warp's to the next */
+    word now, after; /* the lane's key of the block, and of the next */
+};
+
+/* Lane's key of a block; behind the last request that one's. */
+template <uint32_t kind>
+static __device__ __forceinline__ typename ga_slabhash_word<kind>::type
+ga_slabhash_stream_key(const ga_slabhash_batch &batch, uint64_t block, uint32_t lane)
+{
+    typedef typename ga_slabhash_word<kind>::type word;
+    uint64_t i = block * 32u + lane;
+    return ((const word *)batch.keys)[i < batch.count ? i : batch.count - 1u];
+}
+
+template <uint32_t kind>
+static __device__ __forceinline__ ga_slabhash_stream<kind>
+ga_slabhash_stream_begin(const ga_slabhash_batch &batch)
+{
+    ga_slabhash_stream<kind> stream;
+    ga_tile warp = ga_tile_of(32);
+    stream.block = (blockIdx.x * blockDim.x + threadIdx.x) / 32u;
+    stream.at = 0;
+    stream.warps = gridDim.x * blockDim.x / 32u;
+    stream.now = ga_slabhash_stream_key<kind>(batch, stream.block, warp.lane);
+    stream.after = ga_slabhash_stream_key<kind>(batch, stream.block + stream.warps, warp.lane);
+    return stream;
+}
+
+/* Each lane that `wants` one gets the next request, `i` with its key. All lanes of the warp call. */
+template <uint32_t kind>
+static __device__ __forceinline__ void
+ga_slabhash_stream_next(const ga_slabhash_batch &batch, ga_slabhash_stream<kind> *stream,
+                        bool wants, uint64_t *i, uint64_t *key)
+{
+    ga_tile warp = ga_tile_of(32);
+    uint32_t wanting = ga_lanes_nonzero(warp, wants ? 1u : 0u);
+    uint32_t mine = stream->at + ga_bits_count(wanting & ((1u << warp.lane) - 1u));
+    typename ga_slabhash_word<kind>::type now = __shfl_sync(~0u, stream->now, mine % 32u);
+    typename ga_slabhash_word<kind>::type after = __shfl_sync(~0u, stream->after, mine % 32u);
+    if (wants) {
+        *i = (stream->block + (mine < 32u ? 0 : stream->warps)) * 32u + mine % 32u;
+        *key = mine < 32u ? now : after;
+    }
+    stream->at += ga_bits_count(wanting);
+    if (stream->at >= 32u) {
+        stream->at -= 32u;
+        stream->block += stream->warps;
+        stream->now = stream->after;
+        stream->after =
+            ga_slabhash_stream_key<kind>(batch, stream->block + stream->warps, warp.lane);
+    }
+}
+
+/* All searches of the warp. */
+template <uint32_t kind>
+static __device__ __forceinline__ void
+ga_slabhash_search_all(const ga_slabhash_view &table, const ga_slabhash_batch &batch,
+                       ga_slabhash_desk *desk, ga_slabhash_counted *tally)
+{
+    ga_tile tile = ga_tile_abreast(GA_SLABHASH_TILE), warp = ga_tile_of(32);
+    uint32_t number = warp.lane / GA_SLABHASH_TILE;
+    ga_slabhash_stream<kind> stream = ga_slabhash_stream_begin<kind>(batch);
+    ga_slabhash_searches all = {};
+    uint64_t i = 0;
+    bool asks = false;
+    ga_slabhash_search_at(&all, tile.lane, table.rows); /* where lanes look that ask for nothing */
+    for (;;) {
+        uint64_t key = 0;
+        bool begins = !asks;
+        ga_slabhash_stream_next<kind>(batch, &stream, begins, &i, &key);
+        if (begins) {
+            asks = i < batch.count;
+            ga_slabhash_search_begin(table, &all, tile.lane, key, GA_SLABHASH_HASH(table, key));
+        }
+        if (!ga_lanes_any(warp, asks ? 1u : 0u)) {
+            return;
+        }
+        ga_slabhash_ask(tile, number, &all, desk);
+        ga_slabhash_look_for_all(kind, tile, number, desk);
+        if (asks && ga_slabhash_search_judge(
+                        kind, table, &all, tile.lane, ga_slabhash_seat(number, tile.lane), desk,
+                        GA_SLABHASH_HASH(table, ga_slabhash_search_key(&all, tile.lane)))) {
+            ga_slabhash_answers<kind>(
+                batch, i, GA_SLABHASH_SEARCH,
+                ga_slabhash_say(all.result, all.value | (uint64_t)all.value_high << 32), tally);
+            asks = false;
+        }
+        ga_tile_sync(tile); /* what was told is read, and what a lane acquired is the others' */
+    }
+}
+
+template <uint32_t kind>
+static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK, GA_SLABHASH_RESIDENT)
+    ga_slabhash_search_kernel(const __grid_constant__ ga_slabhash_view table,
+                              const __grid_constant__ ga_slabhash_batch batch, uint64_t *counts)
+{
+    __shared__ ga_slabhash_desk desks[GA_SLABHASH_BLOCK / 32];
+    __shared__ ga_slabhash_counted tallies;
+    ga_slabhash_counted *tally = counts ? &tallies : NULL;
+    ga_slabhash_begin_counts(tally);
+    ga_slabhash_tile_begins(table, ga_tile_of(GA_SLABHASH_TILE), false);
+    ga_slabhash_search_all<kind>(table, batch, &desks[threadIdx.x / 32u], tally);
+    ga_slabhash_add_counts(tally, counts);
+    ga_slabhash_tile_ends(table, ga_tile_of(GA_SLABHASH_TILE), false);
+}
+
+#endif
