@@ -3,14 +3,14 @@
  * The kernel of a batch: the requests of arrays in device memory, their answers, and how many there were
  * of each. For gpualloc/slabhash.cuh, which includes it; docs/slabhash.md.
  *
- * STRUCTURE  Tables that are ordered (near_tile.h): each lane goes through requests of its own, and
- *            begins with one as soon as it has the answer to the one before. Others: warps serve 32
+ * STRUCTURE  Tables that are ordered (near_tile.h): each lane serves one request, and begins with the
+ *            next of its warp's stream as soon as it has the answer. Others: warps serve 32
  *            requests together, and the next 32. Searches of most kinds: search_kernel.cuh.
  */
 #ifndef GPUALLOC_SLABHASH_BATCH_KERNEL_CUH
 #define GPUALLOC_SLABHASH_BATCH_KERNEL_CUH
 
-#include "turn_kernel.cuh"
+#include "stream_kernel.cuh"
 
 enum {
     GA_SLABHASH_BLOCK = 128,               /* threads */
@@ -28,14 +28,6 @@ static __device__ __forceinline__ uint64_t ga_slabhash_grid_tiles(void)
 {
     return (uint64_t)gridDim.x * (blockDim.x / GA_SLABHASH_TILE);
 }
-
-/* A key or a value as it stands in an array. */
-template <uint32_t kind, uint32_t mode = GA_SLABHASH_MODE(kind)> struct ga_slabhash_word {
-    typedef uint32_t type;
-};
-template <uint32_t kind> struct ga_slabhash_word<kind, GA_SLABHASH_MAP64> {
-    typedef uint64_t type;
-};
 
 template <uint32_t kind>
 static __device__ __forceinline__ uint64_t ga_slabhash_of(const void *array, uint64_t i)
@@ -233,60 +225,66 @@ enum {
     GA_SLABHASH_LEFT = 4 /* requests that a lane leaves for later before it waits for the others */
 };
 
-/* A lane's requests `next`, `next` + step and so on, in an ordered table: it begins with one as soon
- * as it has the answer to the one before, whatever the other lanes are at. Until none is left, or
- * so many are for later; answers the next. */
+/* A lane begins with request i, whose key it has: whether that is served lane by lane. Else its result
+ * says what becomes of it. */
 template <uint32_t kind, uint32_t fixed>
-static __device__ __forceinline__ uint64_t ga_slabhash_batch_some(ga_slabhash_view table,
-                                                                  const ga_slabhash_batch &batch,
-                                                                  uint64_t next, uint64_t *left,
-                                                                  uint32_t *left_count,
-                                                                  ga_slabhash_counted *tally)
+static __device__ __forceinline__ bool
+ga_slabhash_batch_begin(ga_slabhash_view table, const ga_slabhash_batch &batch, uint64_t i,
+                        uint64_t key, ga_slabhash_many *many)
+{
+    ga_slabhash_request<kind> request = {};
+    ga_slabhash_fetch<kind, fixed>(batch, i, &request);
+    uint64_t value = batch.values ? request.value : 0;
+    uint32_t op = ga_slabhash_op_of<kind, fixed>(batch, request);
+    bool allowed = ga_slabhash_has(kind, op) && ga_slabhash_allowed(kind, op, key, value);
+    many->key = (uint32_t)key;
+    many->key_high = (uint32_t)(key >> 32);
+    many->value = (uint32_t)value;
+    many->value_high = (uint32_t)(value >> 32);
+    many->op = op;
+    many->result = allowed ? (uint32_t)GA_SLABHASH_LATER : (uint32_t)GA_SLABHASH_REFUSED;
+    many->was = many->was_high = 0;
+    ga_slabhash_many_begin(table, many, ga_tile_of(GA_SLABHASH_TILE).lane,
+                           GA_SLABHASH_HASH(table, key));
+    return allowed && ga_slabhash_is_served(kind, op);
+}
+
+/* Requests of the warp's stream, in an ordered table: a lane begins with the next as soon as it has the
+ * answer to the one before, whatever the other lanes are at. Until none is left, but that a lane
+ * begins with no more once so many of its own are for later. */
+template <uint32_t kind, uint32_t fixed>
+static __device__ __forceinline__ void
+ga_slabhash_batch_some(ga_slabhash_view table, const ga_slabhash_batch &batch,
+                       ga_slabhash_stream<kind> *stream, uint64_t *left, uint32_t *left_count,
+                       ga_slabhash_counted *tally)
 {
     ga_tile tile = ga_tile_abreast(GA_SLABHASH_TILE);
-    uint64_t step = (uint64_t)gridDim.x * blockDim.x;
-    ga_slabhash_request<kind> request = {}; /* the next: fetched while the one before is served */
     ga_slabhash_many many = {};
+    uint64_t i = 0;
     bool asks = false;
-    ga_slabhash_fetch<kind, fixed>(batch, next, &request);
     for (;;) {
-        bool begins = !asks && next < batch.count && *left_count < GA_SLABHASH_LEFT;
+        uint64_t key = 0;
+        uint32_t failed;
+        bool begins = !asks && *left_count < GA_SLABHASH_LEFT;
         bool served = asks;
-        if (!ga_lanes_any(tile, asks || begins ? 1u : 0u)) {
-            return next;
-        }
+        ga_slabhash_stream_next<kind>(batch, stream, begins, &i, &key);
         if (begins) {
-            uint64_t key = request.key;
-            uint64_t value = batch.values ? request.value : 0;
-            uint32_t op = ga_slabhash_op_of<kind, fixed>(batch, request);
-            bool allowed = ga_slabhash_has(kind, op) && ga_slabhash_allowed(kind, op, key, value);
-            asks = true;
-            served = allowed && ga_slabhash_is_served(kind, op);
-            many.key = (uint32_t)key;
-            many.key_high = (uint32_t)(key >> 32);
-            many.value = (uint32_t)value;
-            many.value_high = (uint32_t)(value >> 32);
-            many.op = op;
-            many.result = allowed ? (uint32_t)GA_SLABHASH_LATER : (uint32_t)GA_SLABHASH_REFUSED;
-            many.was = many.was_high = 0;
-            ga_slabhash_many_begin(table, &many, tile.lane, GA_SLABHASH_HASH(table, key));
-            next += step;
+            asks = i < batch.count;
+            served = ga_slabhash_batch_begin<kind, fixed>(table, batch, i, key, &many) && asks;
+        }
+        if (!ga_lanes_any(tile, asks ? 1u : 0u)) {
+            return;
         }
         uint32_t asking = ga_lanes_nonzero(tile, served ? 1u : 0u);
-        if (begins) { /* behind the vote, so that it is loaded to where it stays */
-            ga_slabhash_fetch<kind, fixed>(batch, next, &request);
-        }
-        uint32_t failed;
         uint32_t on = ga_slabhash_serve_step(kind, fixed, table, tile, asking, &many, &failed);
         if (asks && !((on | failed) >> tile.lane & 1u)) {
             asks = false;
             if (many.result == GA_SLABHASH_LATER) {
-                left[(*left_count)++ * GA_SLABHASH_BLOCK] = next - step;
+                left[(*left_count)++ * GA_SLABHASH_BLOCK] = i;
             } else {
                 uint64_t was = many.was | (uint64_t)many.was_high << 32;
                 uint32_t op = fixed < GA_SLABHASH_OP_COUNT ? fixed : many.op;
-                ga_slabhash_answers<kind>(batch, next - step, op, ga_slabhash_say(many.result, was),
-                                          tally);
+                ga_slabhash_answers<kind>(batch, i, op, ga_slabhash_say(many.result, was), tally);
             }
         }
     }
@@ -316,13 +314,13 @@ static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK,
     if (!ga_slabhash_may_be_near(kind)) {
         ga_slabhash_batch_abreast<kind, fixed>(&turn, &batch, tally);
     } else if (ga_slabhash_is_ordered(table)) {
-        uint64_t next = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+        ga_slabhash_stream<kind> stream = ga_slabhash_stream_begin<kind>(batch);
         do {
             uint32_t count = 0;
-            next = ga_slabhash_batch_some<kind, fixed>(table, batch, next, left + threadIdx.x,
-                                                       &count, tally);
+            ga_slabhash_batch_some<kind, fixed>(table, batch, &stream, left + threadIdx.x, &count,
+                                                tally);
             ga_slabhash_batch_left<kind, fixed>(&turn, &batch, left + threadIdx.x, count, tally);
-        } while (ga_lanes_any(ga_tile_of(32), next < batch.count ? 1u : 0u));
+        } while (ga_slabhash_stream_goes_on<kind>(batch, stream));
     } else {
         ga_slabhash_batch_apart<kind, fixed>(&turn, &batch, tally);
     }
