@@ -39,7 +39,7 @@ GA_SIMT uint64_t ga_slabhash_wide(ga_lanes low, ga_lanes high, uint32_t lane)
 /* Whether requests of the kind may be served so. */
 GA_SIMT bool ga_slabhash_may_be_near(uint32_t kind)
 {
-    return !GA_SLABHASH_IS_MULTI(kind) && !GA_SLABHASH_IS_GROWING(kind);
+    return GA_SLABHASH_IS_UNIQUE(kind);
 }
 
 /* The sectors of the lanes of the mask, by neighbours together. */

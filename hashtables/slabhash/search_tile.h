@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Searches of a tile's lanes, one each, by whole slabs: for batches, in tables of unique keys that do not
- * grow in kernels.
+ * grow in kernels (GA_SLABHASH_IS_UNIQUE).
  *
  * STRUCTURE  desk    where lanes and their tile hand each other what they have, a seat for each lane; in
  *                    kernels in shared memory
@@ -10,9 +10,8 @@
  *                    sees the seat's key tells its value, the last one the mark and the link
  *            judge   each lane by itself: it has its answer, or goes on to another slab
  *
- * No lane is asked for what it holds, as votes and shuffles would: 8 of a slab's words, once loaded, are
- * compared in two instructions, and told in one. So a kernel has instructions enough for all that memory
- * gives it.
+ * No vote and no shuffle asks the lanes what they hold: of a slab the four words of a lane are compared
+ * where they are, and told by one store. So a kernel has instructions enough for all that memory gives it.
  *
  * A seat's path is that of ga_slabhash_walk_path(): its buckets, then the chain of the home. A path of
  * one is that chain alone.
@@ -21,9 +20,6 @@
 #define GPUALLOC_SLABHASH_SEARCH_TILE_H
 
 #include "hash_tile.h"
-
-/* Tables of kinds that are searched so. */
-#define GA_SLABHASH_IS_UNIQUE(kind) (!GA_SLABHASH_IS_MULTI(kind) && !GA_SLABHASH_IS_GROWING(kind))
 
 /* Seats of a desk: those of the four tiles of a warp, in turn, so that what they hand over at once is in
  * other banks. On the CPU there is one tile. */

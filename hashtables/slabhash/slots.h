@@ -55,6 +55,7 @@
 #define GA_SLABHASH_MODE(kind)        ((kind)&3u)
 #define GA_SLABHASH_IS_MULTI(kind)    (((kind)&4u) != 0)
 #define GA_SLABHASH_IS_GROWING(kind)  (((kind)&GA_SLABHASH_GROWING) != 0)
+#define GA_SLABHASH_IS_UNIQUE(kind)   (!GA_SLABHASH_IS_MULTI(kind) && !GA_SLABHASH_IS_GROWING(kind))
 
 /* Of a kind in kernels, beside the table's own: places of map64 are filled in two steps, also where
  * the device could swap them at once. */
