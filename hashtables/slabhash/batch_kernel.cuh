@@ -13,10 +13,8 @@
 #include "stream_kernel.cuh"
 
 enum {
-    GA_SLABHASH_BLOCK = 128,               /* threads */
-    GA_SLABHASH_BLOCKS = 16,               /* of a launch, for each multiprocessor, at most */
-    GA_SLABHASH_RESIDENT = 8,              /* on one at once, where lanes go on by themselves */
-    GA_SLABHASH_ANY = GA_SLABHASH_OP_COUNT /* operation of a kernel: what the batch says */
+    GA_SLABHASH_BLOCKS = 16,  /* of a launch, for each multiprocessor, at most */
+    GA_SLABHASH_RESIDENT = 8, /* on one at once, where lanes go on by themselves */
 };
 
 static __device__ __forceinline__ uint64_t ga_slabhash_grid_tile(void)
@@ -35,12 +33,6 @@ static __device__ __forceinline__ uint64_t ga_slabhash_of(const void *array, uin
     return GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 ? ((const uint64_t *)array)[i]
                                                        : ((const uint32_t *)array)[i];
 }
-
-/* What the arrays of a batch have for a request: `op` as it stands there. */
-template <uint32_t kind> struct ga_slabhash_request {
-    typename ga_slabhash_word<kind>::type key, value;
-    uint32_t op;
-};
 
 /* Loaded, and nothing made of it, so that nobody waits for it yet. Where there is no array another
  * stands in, and behind the last request that one: there is no branch. */
@@ -161,18 +153,32 @@ static __device__ __forceinline__ void ga_slabhash_tell_more(ga_slabhash_teller 
     }
 }
 
-/* Tables without an order: warps serve 32 requests of the batch, and the next 32. */
+/* A lane's word of 64 bits. */
+static __device__ __forceinline__ uint64_t ga_slabhash_of_lane(ga_tile tile, uint64_t word,
+                                                               uint32_t lane)
+{
+    return ga_lanes_get(tile, (uint32_t)word, lane) |
+           (uint64_t)ga_lanes_get(tile, (uint32_t)(word >> 32), lane) << 32;
+}
+
+/* Warps serve 32 requests at a time: where there is no `left` those of the batch, the next 32 and so on;
+ * else those whose numbers the lanes have left, `count` of each. */
 template <uint32_t kind, uint32_t fixed>
-static __device__ __forceinline__ void ga_slabhash_batch_abreast(ga_slabhash_turn *turn,
-                                                                 const ga_slabhash_batch *batch,
-                                                                 ga_slabhash_counted *tally)
+static __device__ __forceinline__ void
+ga_slabhash_batch_abreast(ga_slabhash_turn *turn, const ga_slabhash_batch *batch,
+                          const uint64_t *left, uint32_t count, ga_slabhash_counted *tally)
 {
     ga_tile warp = ga_tile_of(32);
-    uint64_t thread = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    uint64_t step = (uint64_t)gridDim.x * blockDim.x;
-    for (uint64_t first = thread - warp.lane; first < batch->count; first += step) {
-        uint64_t i = first + warp.lane;
-        bool asks = i < batch->count;
+    uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    uint64_t step = left ? 0 : (uint64_t)gridDim.x * blockDim.x;
+    for (;; i += step) {
+        bool asks = left ? count != 0 : i < batch->count;
+        if (!ga_lanes_any(warp, asks ? 1u : 0u)) {
+            return;
+        }
+        if (left && asks) {
+            i = left[--count * GA_SLABHASH_BLOCK];
+        }
         ga_slabhash_request<kind> request = {};
         ga_slabhash_fetch<kind, fixed>(*batch, i, &request);
         uint32_t op = ga_slabhash_op_of<kind, fixed>(*batch, request);
@@ -183,58 +189,78 @@ static __device__ __forceinline__ void ga_slabhash_batch_abreast(ga_slabhash_tur
         if (asks) {
             ga_slabhash_answers<kind>(*batch, i, op, answer, tally);
         }
+        ga_tile_sync(warp);
     }
-    ga_tile_sync(warp);
 }
 
 /* The same as a function of its own, for kinds of which most tables have an order. */
 template <uint32_t kind, uint32_t fixed>
-static __device__ __noinline__ void ga_slabhash_batch_apart(ga_slabhash_turn *turn,
-                                                            const ga_slabhash_batch *batch,
-                                                            ga_slabhash_counted *tally)
-{
-    ga_slabhash_batch_abreast<kind, fixed>(turn, batch, tally);
-}
-
-/* The requests whose numbers the lanes have left, `count` of each, one by one. */
-template <uint32_t kind, uint32_t fixed>
 static __device__ __noinline__ void
-ga_slabhash_batch_left(ga_slabhash_turn *turn, const ga_slabhash_batch *batch, const uint64_t *left,
-                       uint32_t count, ga_slabhash_counted *tally)
+ga_slabhash_batch_apart(ga_slabhash_turn *turn, const ga_slabhash_batch *batch,
+                        const uint64_t *left, uint32_t count, ga_slabhash_counted *tally)
 {
-    ga_tile warp = ga_tile_of(32);
-    while (ga_lanes_any(warp, count)) {
-        bool asks = count != 0;
-        count -= asks ? 1u : 0u;
-        uint64_t i = asks ? left[count * GA_SLABHASH_BLOCK] : 0;
-        ga_slabhash_request<kind> request = {};
-        ga_slabhash_answer mine = {};
-        ga_slabhash_fetch<kind, fixed>(*batch, i, &request);
-        uint32_t op = ga_slabhash_op_of<kind, fixed>(*batch, request);
-        uint64_t value = batch->values ? request.value : 0;
-        ga_slabhash_in_turn<kind, fixed>(turn, asks, op, request.key, value, (uint32_t)batch->how,
-                                         &mine);
-        ga_tile_sync(warp);
-        if (asks) {
-            ga_slabhash_answers<kind>(*batch, i, op, mine, tally);
-        }
-    }
+    ga_slabhash_batch_abreast<kind, fixed>(turn, batch, left, count, tally);
 }
 
 enum {
-    GA_SLABHASH_LEFT = 4 /* requests that a lane leaves for later before it waits for the others */
+    GA_SLABHASH_LEFT = 4, /* requests that a lane leaves for later before it waits for the others */
+    GA_SLABHASH_WAITING = 8 /* lanes that wait before all of the warp's do */
 };
 
-/* A lane begins with request i, whose key it has: whether that is served lane by lane. Else its result
- * says what becomes of it. */
+/* Those, in shared memory: their numbers, and the slabs behind which another is wanted, or NULL. */
+typedef struct ga_slabhash_left {
+    uint64_t number[GA_SLABHASH_LEFT][GA_SLABHASH_BLOCK];
+    uint32_t *end[GA_SLABHASH_LEFT][GA_SLABHASH_BLOCK];
+} ga_slabhash_left;
+
+/* What the lanes have left, `count` of each, as far as it takes but a slab: each lane's by its tile, one
+ * after the other. Answers how many are left of the lane's then: of a slab that many wanted one has linked
+ * it, and the others find room there. */
+template <uint32_t kind, uint32_t fixed>
+static __device__ __noinline__ uint32_t ga_slabhash_batch_append(ga_slabhash_turn *turn,
+                                                                 const ga_slabhash_batch *batch,
+                                                                 ga_slabhash_left *left,
+                                                                 uint32_t count,
+                                                                 ga_slabhash_counted *tally)
+{
+    uint32_t still = 0;
+    for (uint32_t at = 0; ga_lanes_any(ga_tile_of(32), at < count ? 1u : 0u); at++) {
+        bool asks = at < count, done = false;
+        uint64_t i = asks ? left->number[at][threadIdx.x] : 0;
+        uint32_t *end = asks ? left->end[at][threadIdx.x] : NULL;
+        ga_slabhash_request<kind> request = {};
+        ga_slabhash_fetch<kind, fixed>(*batch, i, &request);
+        uint32_t asking = ga_lanes_nonzero(turn->tile, end ? 1u : 0u);
+        GA_SHARE(turn->tile, asking, lane)
+        {
+            ga_slabhash_answer answer = {};
+            ga_slabhash_change_to to = {};
+            to.key = ga_slabhash_of_lane(turn->tile, request.key, lane);
+            to.value = ga_slabhash_of_lane(turn->tile, batch->values ? request.value : 0, lane);
+            uint32_t *row = (uint32_t *)(uintptr_t)ga_slabhash_of_lane(
+                turn->tile, (uint64_t)(uintptr_t)end, lane);
+            bool is = ga_slabhash_append_behind(kind, turn->table, turn->tile, row, &turn->claimed,
+                                                to, &answer);
+            if (is && turn->tile.lane == lane) {
+                ga_slabhash_answers<kind>(*batch, i, GA_SLABHASH_INSERT, answer, tally);
+                done = true;
+            }
+        }
+        if (asks && !done) {
+            left->number[still++][threadIdx.x] = i;
+        }
+    }
+    return still;
+}
+
+/* A lane begins with a request: whether that is served lane by lane. Else its result says what becomes
+ * of it. */
 template <uint32_t kind, uint32_t fixed>
 static __device__ __forceinline__ bool
-ga_slabhash_batch_begin(ga_slabhash_view table, const ga_slabhash_batch &batch, uint64_t i,
-                        uint64_t key, ga_slabhash_many *many)
+ga_slabhash_batch_begin(ga_slabhash_view table, const ga_slabhash_batch &batch,
+                        const ga_slabhash_request<kind> &request, ga_slabhash_many *many)
 {
-    ga_slabhash_request<kind> request = {};
-    ga_slabhash_fetch<kind, fixed>(batch, i, &request);
-    uint64_t value = batch.values ? request.value : 0;
+    uint64_t key = request.key, value = batch.values ? request.value : 0;
     uint32_t op = ga_slabhash_op_of<kind, fixed>(batch, request);
     bool allowed = ga_slabhash_has(kind, op) && ga_slabhash_allowed(kind, op, key, value);
     many->key = (uint32_t)key;
@@ -244,43 +270,51 @@ ga_slabhash_batch_begin(ga_slabhash_view table, const ga_slabhash_batch &batch, 
     many->op = op;
     many->result = allowed ? (uint32_t)GA_SLABHASH_LATER : (uint32_t)GA_SLABHASH_REFUSED;
     many->was = many->was_high = 0;
-    ga_slabhash_many_begin(table, many, ga_tile_of(GA_SLABHASH_TILE).lane,
+    ga_slabhash_many_begin(table, true, many, ga_tile_of(GA_SLABHASH_TILE).lane,
                            GA_SLABHASH_HASH(table, key));
     return allowed && ga_slabhash_is_served(kind, op);
 }
 
-/* Requests of the warp's stream, in an ordered table: a lane begins with the next as soon as it has the
- * answer to the one before, whatever the other lanes are at. Until none is left, but that a lane
- * begins with no more once so many of its own are for later. */
+/* Requests of the warp's stream from `at` on, in an ordered table: a lane begins with the next as soon
+ * as it has the answer to the one before, whatever the other lanes are at. Until there are no more, or
+ * some lanes have as many for later as they may: else ever fewer would do the rest. */
 template <uint32_t kind, uint32_t fixed>
 static __device__ __forceinline__ void
 ga_slabhash_batch_some(ga_slabhash_view table, const ga_slabhash_batch &batch,
-                       ga_slabhash_stream<kind> *stream, uint64_t *left, uint32_t *left_count,
-                       ga_slabhash_counted *tally)
+                       ga_slabhash_ring<kind, fixed> *ring, uint32_t end, uint32_t *at,
+                       ga_slabhash_left *left, uint32_t *left_count, ga_slabhash_counted *tally)
 {
-    ga_tile tile = ga_tile_abreast(GA_SLABHASH_TILE);
+    ga_tile tile = ga_tile_abreast(GA_SLABHASH_TILE), warp = ga_tile_of(32);
     ga_slabhash_many many = {};
-    uint64_t i = 0;
+    uint32_t which = 0;
     bool asks = false;
     for (;;) {
-        uint64_t key = 0;
+        ga_slabhash_request<kind> request = {};
         uint32_t failed;
-        bool begins = !asks && *left_count < GA_SLABHASH_LEFT;
+        bool waits = *left_count >= GA_SLABHASH_LEFT;
+        bool goes_on =
+            *at < end && ga_bits_count(ga_lanes_nonzero(warp, waits)) < GA_SLABHASH_WAITING;
         bool served = asks;
-        ga_slabhash_stream_next<kind>(batch, stream, begins, &i, &key);
-        if (begins) {
-            asks = i < batch.count;
-            served = ga_slabhash_batch_begin<kind, fixed>(table, batch, i, key, &many) && asks;
-        }
-        if (!ga_lanes_any(tile, asks ? 1u : 0u)) {
+        bool begins = ga_slabhash_stream_next<kind, fixed>(
+            batch, ring, end, at, goes_on && !asks && !waits, &which, &request);
+        asks = asks || begins;
+        if (!ga_lanes_any(warp, asks ? 1u : 0u)) {
             return;
+        }
+        if (begins) {
+            served = ga_slabhash_batch_begin<kind, fixed>(table, batch, request, &many);
         }
         uint32_t asking = ga_lanes_nonzero(tile, served ? 1u : 0u);
         uint32_t on = ga_slabhash_serve_step(kind, fixed, table, tile, asking, &many, &failed);
         if (asks && !((on | failed) >> tile.lane & 1u)) {
+            uint64_t i = ga_slabhash_stream_number(which);
             asks = false;
-            if (many.result == GA_SLABHASH_LATER) {
-                left[(*left_count)++ * GA_SLABHASH_BLOCK] = i;
+            if (many.result >= GA_SLABHASH_LATER) {
+                bool lacks = many.result == GA_SLABHASH_LACKS;
+                left->number[*left_count][threadIdx.x] = i;
+                left->end[*left_count][threadIdx.x] =
+                    lacks ? ga_slabhash_many_row(&many, tile.lane) : NULL;
+                ++*left_count;
             } else {
                 uint64_t was = many.was | (uint64_t)many.was_high << 32;
                 uint32_t op = fixed < GA_SLABHASH_OP_COUNT ? fixed : many.op;
@@ -305,24 +339,28 @@ static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK,
                              const __grid_constant__ ga_slabhash_batch batch, uint64_t *counts,
                              ga_slabhash_teller teller)
 {
-    __shared__ uint64_t left[GA_SLABHASH_LEFT * GA_SLABHASH_BLOCK];
+    __shared__ ga_slabhash_left left;
     __shared__ ga_slabhash_counted tallies;
+    __shared__ ga_slabhash_ring<kind, fixed> rings[GA_SLABHASH_BLOCK / 32];
     ga_slabhash_counted *tally = counts || fixed != GA_SLABHASH_SEARCH ? &tallies : NULL;
     ga_slabhash_tell_placed(teller);
     ga_slabhash_turn turn = ga_slabhash_turn_of<kind>(table);
     ga_slabhash_begin_counts(tally);
     if (!ga_slabhash_may_be_near(kind)) {
-        ga_slabhash_batch_abreast<kind, fixed>(&turn, &batch, tally);
+        ga_slabhash_batch_abreast<kind, fixed>(&turn, &batch, NULL, 0, tally);
     } else if (ga_slabhash_is_ordered(table)) {
-        ga_slabhash_stream<kind> stream = ga_slabhash_stream_begin<kind>(batch);
+        ga_slabhash_ring<kind, fixed> *ring = rings + threadIdx.x / 32u;
+        uint32_t at = 0, end = ga_slabhash_stream_end(batch);
+        ga_slabhash_stream_begin<kind, fixed>(batch, ring);
         do {
             uint32_t count = 0;
-            ga_slabhash_batch_some<kind, fixed>(table, batch, &stream, left + threadIdx.x, &count,
-                                                tally);
-            ga_slabhash_batch_left<kind, fixed>(&turn, &batch, left + threadIdx.x, count, tally);
-        } while (ga_slabhash_stream_goes_on<kind>(batch, stream));
+            ga_slabhash_batch_some<kind, fixed>(table, batch, ring, end, &at, &left, &count, tally);
+            count = ga_slabhash_batch_append<kind, fixed>(&turn, &batch, &left, count, tally);
+            ga_slabhash_batch_apart<kind, fixed>(&turn, &batch, left.number[0] + threadIdx.x, count,
+                                                 tally);
+        } while (at < end);
     } else {
-        ga_slabhash_batch_apart<kind, fixed>(&turn, &batch, tally);
+        ga_slabhash_batch_apart<kind, fixed>(&turn, &batch, NULL, 0, tally);
     }
     if (fixed != GA_SLABHASH_SEARCH) {
         ga_slabhash_tell_more(teller, tally->placed[threadIdx.x],

@@ -300,10 +300,37 @@ GA_SIMT uint32_t ga_slabhash_other_of(uint64_t hash)
     return ga_bits_mix((uint32_t)hash ^ (uint32_t)(hash >> 32));
 }
 
-/* By that, how far each bucket of the path is from the one before. */
+/* By that, where the order of the home's places begins (ga_slabhash_turn_of). */
+GA_SIMT uint32_t ga_slabhash_spin_of(uint32_t other)
+{
+    return other >> 8 & 0xffffu;
+}
+
+/* How far each bucket of the path is from the one before. */
 GA_SIMT uint32_t ga_slabhash_step_of(ga_slabhash_view table, uint32_t other)
 {
     return 1u + (uint32_t)((uint64_t)other * table.apart >> 32);
+}
+
+/* From a bucket's slab to the next of the path. */
+GA_SIMT uint32_t *ga_slabhash_hop(ga_slabhash_view table, uint32_t *row, uint32_t other)
+{
+    const size_t all = (size_t)table.buckets * GA_SLABHASH_WORDS;
+    row += (size_t)ga_slabhash_step_of(table, other) * GA_SLABHASH_WORDS;
+    return row < table.rows + all ? row : row - all;
+}
+
+/* What is left of a path behind its buckets, and from the beginning where it has but one. */
+#define GA_SLABHASH_IN_CHAIN 0xffffffffu
+
+/* The link of a slab, by a lane which goes where it leads. */
+GA_SIMT uint32_t ga_slabhash_own_link_of(uint32_t kind, uint32_t *row)
+{
+    if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
+        return ga_load_acquire(row + GA_SLABHASH_NEXT); /* L2: acquire. Pairs with L1 */
+    }
+    /* L2: acquire. Pairs with L1: for all lanes, once they have met. */
+    return (uint32_t)(ga_load64_acquire((uint64_t *)(void *)(row + GA_SLABHASH_MARK)) >> 32);
 }
 
 /* The path of a hash. Its upper bits choose the home; all others are a number from 1 to `apart`
@@ -316,7 +343,7 @@ GA_SIMT ga_slabhash_walk ga_slabhash_walk_path(ga_slabhash_view table, uint64_t 
     uint32_t other = 0;
     if (ordered || table.path > 1u) {
         other = ga_slabhash_other_of(hash);
-        walk.spin = ordered ? other >> 8 & 0xffffu : 0;
+        walk.spin = ordered ? ga_slabhash_spin_of(other) : 0;
     }
     if (table.path > 1u) {
         walk.step = ga_slabhash_step_of(table, other);
@@ -546,6 +573,18 @@ GA_SIMT bool ga_slabhash_append(uint32_t kind, ga_slabhash_view table, ga_tile t
     claimed->units |= 1u << unit % 32u; /* the word is still the one it came from */
     ga_slabhash_follow(kind, table, tile, walk, stands);
     return false;
+}
+
+/* The same for one who has seen all of the key's path, which ended with `row`, full and without the
+ * key: in tables of unique keys that stay in one array. If no slab is behind that yet then nothing of
+ * the path has changed since, as far as the key goes. False where there is one; nothing is done. */
+GA_SIMT bool ga_slabhash_append_behind(uint32_t kind, ga_slabhash_view table, ga_tile tile,
+                                       uint32_t *row, ga_slab_claimed *claimed,
+                                       ga_slabhash_change_to to, ga_slabhash_answer *answer)
+{
+    ga_slabhash_walk walk = ga_slabhash_walk_chain(table, 0);
+    walk.row = walk.end = row;
+    return ga_slabhash_append(kind, table, tile, &walk, claimed, to, answer);
 }
 
 /* Put the pair in. The walk goes through the whole path, remembers the first empty place, and fills

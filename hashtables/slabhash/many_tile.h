@@ -17,7 +17,8 @@
  *                     next slab, and so in the queue again
  *            act      each lane's compare-and-swap
  *            later    what this does not know, and swaps that fail: the caller serves those one by
- *                     one, from their beginning (ga_slabhash_do)
+ *                     one, from their beginning (ga_slabhash_do); or, where but a slab is wanted,
+ *                     has that linked where the lane is (ga_slabhash_append_behind)
  *
  * INVARIANT  A lane changes what ga_slabhash_put() and ga_slabhash_remove() would, by the same
  *            compare-and-swap: an empty place that was the path's first, once the path was seen to
@@ -40,7 +41,8 @@
 enum {
     GA_SLABHASH_FILLS = 8, /* puts its pair in an empty place */
     GA_SLABHASH_CHANGES,   /* changes the key's own */
-    GA_SLABHASH_LATER
+    GA_SLABHASH_LATER,     /* from here on: not served */
+    GA_SLABHASH_LACKS      /* a slab behind that at which the lane is, as all of the path is full */
 };
 
 /* In the place of where the key was found: it is frozen, in a table that grows, which is for later. */
@@ -51,12 +53,10 @@ typedef struct ga_slabhash_many {
     ga_lanes key, key_high, value, value_high; /* set by the caller, as is `op` */
     ga_lanes op;
     ga_lanes row, row_high; /* the slab's address */
-    ga_lanes at;            /* which bucket's it is */
-    ga_lanes step;          /* to the next */
-    ga_lanes left;          /* buckets still to come */
+    ga_lanes home;          /* the path's first bucket */
+    ga_lanes other;         /* of the hash: the class, and the step from bucket to bucket */
+    ga_lanes left;          /* buckets still to come; GA_SLABHASH_IN_CHAIN behind them */
     ga_lanes spin;          /* where the order at home begins; 0 behind it */
-    ga_lanes behind;        /* not 0: the slab is not the home */
-    ga_lanes bit;           /* the class */
     ga_lanes place;
     ga_lanes result;
     ga_lanes was, was_high; /* the value that is there */
@@ -94,18 +94,17 @@ GA_SIMT void ga_slabhash_many_at(ga_slabhash_many *many, uint32_t own, uint32_t 
     ga_lane_write(&many->row_high, own, (uint32_t)((uint64_t)(uintptr_t)row >> 32));
 }
 
-/* Each lane's request begins at its home. */
-GA_SIMT void ga_slabhash_many_begin(ga_slabhash_view table, ga_slabhash_many *many, uint32_t own,
-                                    uint64_t hash)
+/* Lane `own`'s request begins at its home, as ga_slabhash_walk_path() does. */
+GA_SIMT void ga_slabhash_many_begin(ga_slabhash_view table, bool ordered, ga_slabhash_many *many,
+                                    uint32_t own, uint64_t hash)
 {
-    ga_slabhash_walk walk = ga_slabhash_walk_path(table, hash);
-    ga_slabhash_many_at(many, own, walk.row);
-    ga_lane_write(&many->at, own, walk.bucket);
-    ga_lane_write(&many->step, own, walk.step);
-    ga_lane_write(&many->left, own, walk.left);
-    ga_lane_write(&many->spin, own, walk.spin);
-    ga_lane_write(&many->behind, own, 0);
-    ga_lane_write(&many->bit, own, walk.bit);
+    uint32_t home = (uint32_t)ga_bits_high(hash, table.buckets);
+    uint32_t other = ordered || table.path > 1u ? ga_slabhash_other_of(hash) : 0;
+    ga_slabhash_many_at(many, own, table.rows + (size_t)home * GA_SLABHASH_WORDS);
+    ga_lane_write(&many->home, own, home);
+    ga_lane_write(&many->other, own, other);
+    ga_lane_write(&many->left, own, table.path > 1u ? table.path - 1u : GA_SLABHASH_IN_CHAIN);
+    ga_lane_write(&many->spin, own, ordered ? ga_slabhash_spin_of(other) : 0);
 }
 
 GA_SIMT uint32_t *ga_slabhash_many_row(const ga_slabhash_many *many, uint32_t own)
@@ -163,27 +162,39 @@ GA_SIMT uint32_t ga_slabhash_judge_found(uint32_t kind, uint32_t op, uint64_t va
                                       : GA_SLABHASH_CHANGES;
 }
 
-/* On to the next bucket, or down the chain of a path of one. */
-GA_SIMT void ga_slabhash_many_go(uint32_t kind, ga_slabhash_view table, ga_slabhash_many *many,
-                                 uint32_t own, uint32_t *row, uint32_t next)
+/* The key is not there: to put it in would take another slab. */
+GA_SIMT bool ga_slabhash_many_ends(uint32_t kind, ga_slabhash_many *many, uint32_t own, bool puts)
 {
-    uint32_t at = ga_lane_read(many->at, own) + ga_lane_read(many->step, own);
+    uint32_t lacks = GA_SLABHASH_IS_UNIQUE(kind) ? GA_SLABHASH_LACKS : GA_SLABHASH_LATER;
+    ga_lane_write(&many->result, own, puts ? lacks : (uint32_t)GA_SLABHASH_ABSENT);
+    return false;
+}
+
+/* On to the path's next bucket, or to the chain of the home, or down that, where `next` is behind the
+ * slab; whether there is more. */
+GA_SIMT bool ga_slabhash_many_go(uint32_t kind, ga_slabhash_view table, ga_slabhash_many *many,
+                                 uint32_t own, uint32_t *row, uint32_t next, bool puts)
+{
+    uint32_t left = ga_lane_read(many->left, own);
     ga_lane_write(&many->spin, own, 0);
-    ga_lane_write(&many->behind, own, 1u);
-    if (table.path > 1u) {
-        at -= at >= table.buckets ? table.buckets : 0;
-        ga_lane_write(&many->at, own, at);
-        ga_lane_write(&many->left, own, ga_lane_read(many->left, own) - 1u);
-        ga_slabhash_many_at(many, own, table.rows + (size_t)at * GA_SLABHASH_WORDS);
-        return;
+    if (left && left != GA_SLABHASH_IN_CHAIN) {
+        ga_lane_write(&many->left, own, left - 1u);
+        ga_slabhash_many_at(many, own, ga_slabhash_hop(table, row, ga_lane_read(many->other, own)));
+        return true;
     }
-    if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
-        (void)ga_load_acquire(row + GA_SLABHASH_NEXT); /* L2: acquire. Pairs with L1 */
+    if (left) {
+        (void)ga_slabhash_own_link_of(kind, row);
     } else {
-        /* L2: acquire. Pairs with L1: for all lanes, once they have met. */
-        (void)ga_load64_acquire((uint64_t *)(void *)(row + GA_SLABHASH_MARK));
+        row = table.rows + (size_t)ga_lane_read(many->home, own) * GA_SLABHASH_WORDS;
+        next = ga_slabhash_own_link_of(kind, row);
+        ga_lane_write(&many->left, own, GA_SLABHASH_IN_CHAIN);
+    }
+    if (next == GA_SLABHASH_NO_SLAB) {
+        ga_slabhash_many_at(many, own, row);
+        return ga_slabhash_many_ends(kind, many, own, puts);
     }
     ga_slabhash_many_at(many, own, ga_slabhash_row(table, next));
+    return true;
 }
 
 /* The key does not stand in the slab; whether the lane goes on. */
@@ -193,9 +204,12 @@ GA_SIMT bool ga_slabhash_judge_not(uint32_t kind, ga_slabhash_view table, ga_sla
 {
     uint32_t left = ga_lane_read(many->left, own);
     uint32_t next = ga_lane_read(sight->next, own);
-    bool unmarked = (ga_lane_read(sight->mark, own) & ga_lane_read(many->bit, own)) != 0;
+    uint32_t class_of = ga_lane_read(many->other, own) % 32u;
+    bool in_chain = left == GA_SLABHASH_IN_CHAIN;
+    bool unmarked = left && (ga_lane_read(sight->mark, own) >> class_of & 1u);
     bool sealed = GA_SLABHASH_IS_GROWING(kind) && next == GA_SLABHASH_SEALED;
-    bool ends = left ? unmarked : table.path == 1u && (next == GA_SLABHASH_NO_SLAB || sealed);
+    bool ends = ga_lane_read(sight->ended, own) ||
+                (in_chain ? next == GA_SLABHASH_NO_SLAB || sealed : unmarked);
     bool puts = ga_slabhash_puts(op);
     if (sealed && GA_SLABHASH_MUTANT != 28) { /* it has moved */
         ga_lane_write(&many->result, own, GA_SLABHASH_LATER);
@@ -207,19 +221,13 @@ GA_SIMT bool ga_slabhash_judge_not(uint32_t kind, ga_slabhash_view table, ga_sla
         ga_lane_write(&many->result, own, first ? GA_SLABHASH_FILLS : GA_SLABHASH_LATER);
         return false;
     }
-    if (!left && (ends ? puts : table.path > 1u)) { /* a slab more; or the home's chain */
-        ga_lane_write(&many->result, own, GA_SLABHASH_LATER);
-        return false;
-    }
-    if (ends && !puts) {
-        ga_lane_write(&many->result, own, GA_SLABHASH_ABSENT);
-        return false;
+    if (ends && (in_chain || !puts)) {
+        return ga_slabhash_many_ends(kind, many, own, puts);
     }
     if (ends) {
-        ga_slabhash_mark_own(kind, row, ga_lane_read(many->bit, own));
+        ga_slabhash_mark_own(kind, row, 1u << class_of);
     }
-    ga_slabhash_many_go(kind, table, many, own, row, next);
-    return true;
+    return ga_slabhash_many_go(kind, table, many, own, row, next, puts);
 }
 
 /* What lane `own` makes of what was seen in its slab; whether it goes on. */
@@ -298,7 +306,7 @@ GA_SIMT uint32_t ga_slabhash_look_at_many(uint32_t kind, uint32_t fixed, ga_slab
     ga_lanes again = ga_lanes_all(0);
     uint32_t queue = asking;
     sight.found = sight.empty = sight.value = sight.value_high = ga_lanes_all(0);
-    sight.mark = sight.next = ga_lanes_all(0);
+    sight.mark = sight.next = sight.ended = ga_lanes_all(0);
     do {
         queue = ga_slabhash_look_at_some(kind, fixed, tile, n, queue, many, &sight);
     } while (ga_lanes_any(tile, ga_lanes_all(queue)));
@@ -398,10 +406,9 @@ GA_SIMT ga_sectors ga_slabhash_look_at_firsts(uint32_t kind, ga_tile tile, uint3
     return ga_slabhash_look_together(kind, tile, lanes, low, high);
 }
 
-/* All requests of the mask look at their slabs, each lane at its own: at home at one sector, and
- * where that says nothing at the other three at once; behind it at all four, since the first are
- * full. Answers which go on to the next slab. In tables that are far it is requests that count, and
- * neighbours load the first sectors together; near, it is instructions. */
+/* All requests of the mask look at their slabs, each lane at its own: at one sector, and where that
+ * says nothing at the other three at once. Answers which go on to the next slab. In tables that are far
+ * it is requests that count, and neighbours load the first sectors together; near, it is instructions. */
 GA_SIMT uint32_t ga_slabhash_look_alone(uint32_t kind, uint32_t fixed, ga_slabhash_view table,
                                         ga_tile tile, uint32_t asking, ga_slabhash_many *many)
 {
@@ -421,18 +428,11 @@ GA_SIMT uint32_t ga_slabhash_look_alone(uint32_t kind, uint32_t fixed, ga_slabha
         const uint32_t *row = ga_slabhash_many_row(many, own);
         uint64_t key = ga_slabhash_wide(many->key, many->key_high, own);
         uint32_t turn = ga_slabhash_turn_of(kind, ga_lane_read(many->spin, own));
-        bool whole = ga_lane_read(many->behind, own) != 0;
-        ga_sector rest[3] = {{{0}}};
         ga_sector first = table.far ? ga_slabhash_sector_of(&firsts, own)
                                     : ga_slabhash_look_near(kind, row + turn);
-        if (whole) {
+        if (!ga_slabhash_see_near(kind, first, turn, key, own, &sight)) {
+            ga_sector rest[3];
             ga_slabhash_look_rest(kind, row, turn, rest);
-        }
-        bool seen = ga_slabhash_see_near(kind, first, turn, key, own, &sight);
-        if (!seen && !whole) {
-            ga_slabhash_look_rest(kind, row, turn, rest);
-        }
-        if (!seen) {
             ga_slabhash_see_rest(kind, rest, turn, key, own, &sight);
         }
         ga_slabhash_see_end(own, &sight);
@@ -531,7 +531,7 @@ GA_SIMT uint32_t ga_slabhash_serve_many(uint32_t kind, uint32_t fixed, ga_slabha
     (void)ga_slabhash_act_all(kind, fixed, tile, to_act, many);
     GA_EACH_LANE(tile, asking, own)
     {
-        ga_lane_write(&later, own, ga_lane_read(many->result, own) == GA_SLABHASH_LATER ? 1u : 0u);
+        ga_lane_write(&later, own, ga_lane_read(many->result, own) >= GA_SLABHASH_LATER ? 1u : 0u);
     }
     return ga_lanes_nonzero(tile, later);
 }

@@ -29,6 +29,7 @@ typedef struct ga_slabhash_sight {
     ga_lanes found, empty;      /* the first place of the key; the first empty one */
     ga_lanes value, value_high; /* at `found` */
     ga_lanes mark, next;
+    ga_lanes ended; /* not 0: behind `empty` there is nothing of the key */
 } ga_slabhash_sight;
 
 GA_SIMT uint64_t ga_slabhash_wide(ga_lanes low, ga_lanes high, uint32_t lane)
@@ -124,13 +125,10 @@ GA_SIMT void ga_slabhash_see_rest(uint32_t kind, const ga_sector *rest, uint32_t
     }
 }
 
-/* Behind an empty place there is nothing of the key: as if the slab were unmarked and the last. */
+/* The key's order is at its end where there is an empty place. */
 GA_SIMT void ga_slabhash_see_end(uint32_t own, ga_slabhash_sight *sight)
 {
-    if (ga_lane_read(sight->empty, own) != GA_NONE) {
-        ga_lane_write(&sight->mark, own, 0xffffffffu);
-        ga_lane_write(&sight->next, own, GA_SLABHASH_NO_SLAB);
-    }
+    ga_lane_write(&sight->ended, own, ga_lane_read(sight->empty, own) != GA_NONE ? 1u : 0u);
 }
 
 #endif

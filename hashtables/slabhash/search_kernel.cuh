@@ -16,25 +16,27 @@
 template <uint32_t kind>
 static __device__ __forceinline__ void
 ga_slabhash_search_all(const ga_slabhash_view &table, const ga_slabhash_batch &batch,
-                       ga_slabhash_desk *desk, ga_slabhash_counted *tally)
+                       ga_slabhash_ring<kind, GA_SLABHASH_SEARCH> *ring, ga_slabhash_desk *desk,
+                       ga_slabhash_counted *tally)
 {
     ga_tile tile = ga_tile_abreast(GA_SLABHASH_TILE), warp = ga_tile_of(32);
     uint32_t number = warp.lane / GA_SLABHASH_TILE;
-    ga_slabhash_stream<kind> stream = ga_slabhash_stream_begin<kind>(batch);
     ga_slabhash_searches all = {};
-    uint64_t i = 0;
+    uint32_t at = 0, end = ga_slabhash_stream_end(batch), which = 0;
     bool asks = false;
+    ga_slabhash_stream_begin<kind, GA_SLABHASH_SEARCH>(batch, ring);
     ga_slabhash_search_at(&all, tile.lane, table.rows); /* where lanes look that ask for nothing */
     for (;;) {
-        uint64_t key = 0;
-        bool begins = !asks;
-        ga_slabhash_stream_next<kind>(batch, &stream, begins, &i, &key);
-        if (begins) {
-            asks = i < batch.count;
-            ga_slabhash_search_begin(table, &all, tile.lane, key, GA_SLABHASH_HASH(table, key));
-        }
+        ga_slabhash_request<kind> request = {};
+        bool begins = ga_slabhash_stream_next<kind, GA_SLABHASH_SEARCH>(
+            batch, ring, end, &at, !asks && at < end, &which, &request);
+        asks = asks || begins;
         if (!ga_lanes_any(warp, asks ? 1u : 0u)) {
             return;
+        }
+        if (begins) {
+            ga_slabhash_search_begin(table, &all, tile.lane, request.key,
+                                     GA_SLABHASH_HASH(table, request.key));
         }
         ga_slabhash_ask(tile, number, &all, desk);
         ga_slabhash_look_for_all(kind, tile, number, desk);
@@ -42,7 +44,7 @@ ga_slabhash_search_all(const ga_slabhash_view &table, const ga_slabhash_batch &b
                         kind, table, &all, tile.lane, ga_slabhash_seat(number, tile.lane), desk,
                         GA_SLABHASH_HASH(table, ga_slabhash_search_key(&all, tile.lane)))) {
             ga_slabhash_answers<kind>(
-                batch, i, GA_SLABHASH_SEARCH,
+                batch, ga_slabhash_stream_number(which), GA_SLABHASH_SEARCH,
                 ga_slabhash_say(all.result, all.value | (uint64_t)all.value_high << 32), tally);
             asks = false;
         }
@@ -55,12 +57,14 @@ static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK, GA_SLABHASH_RESIDENT
     ga_slabhash_search_kernel(const __grid_constant__ ga_slabhash_view table,
                               const __grid_constant__ ga_slabhash_batch batch, uint64_t *counts)
 {
+    __shared__ ga_slabhash_ring<kind, GA_SLABHASH_SEARCH> rings[GA_SLABHASH_BLOCK / 32];
     __shared__ ga_slabhash_desk desks[GA_SLABHASH_BLOCK / 32];
     __shared__ ga_slabhash_counted tallies;
     ga_slabhash_counted *tally = counts ? &tallies : NULL;
     ga_slabhash_begin_counts(tally);
     ga_slabhash_tile_begins(table, ga_tile_of(GA_SLABHASH_TILE), false);
-    ga_slabhash_search_all<kind>(table, batch, &desks[threadIdx.x / 32u], tally);
+    ga_slabhash_search_all<kind>(table, batch, rings + threadIdx.x / 32u, desks + threadIdx.x / 32u,
+                                 tally);
     ga_slabhash_add_counts(tally, counts);
     ga_slabhash_tile_ends(table, ga_tile_of(GA_SLABHASH_TILE), false);
 }

@@ -58,8 +58,6 @@ typedef struct ga_slabhash_searches {
     ga_lanes value, value_high; /* that is there, else 0 */
 } ga_slabhash_searches;
 
-#define GA_SLABHASH_IN_CHAIN 0xffffffffu
-
 /* The seat of lane `lane` of the tile that is number `number` of its warp. */
 GA_SIMT uint32_t ga_slabhash_seat(uint32_t number, uint32_t lane)
 {
@@ -184,32 +182,14 @@ GA_SIMT bool ga_slabhash_search_ends(ga_slabhash_searches *all, uint32_t own, ui
     return true;
 }
 
-/* Down the chain. */
-GA_SIMT void ga_slabhash_search_follow(uint32_t kind, ga_slabhash_view table,
-                                       ga_slabhash_searches *all, uint32_t own, uint32_t next)
-{
-    uint32_t *row = ga_slabhash_search_row(all, own);
-    if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
-        (void)ga_load_acquire(row + GA_SLABHASH_NEXT); /* L2: acquire. Pairs with L1 */
-    } else {
-        /* L2: acquire. Pairs with L1: for all lanes, once they have met. */
-        (void)ga_load64_acquire((uint64_t *)(void *)(row + GA_SLABHASH_MARK));
-    }
-    ga_slabhash_search_at(all, own, ga_slabhash_row(table, next));
-}
-
 /* On to the path's next bucket; behind the last, to the home again, for its chain. */
 GA_SIMT void ga_slabhash_search_hop(ga_slabhash_view table, ga_slabhash_searches *all, uint32_t own,
                                     uint32_t home)
 {
-    const size_t size = (size_t)table.buckets * GA_SLABHASH_WORDS;
     uint32_t left = ga_lane_read(all->left, own);
-    uint32_t *row = table.rows + (size_t)home * GA_SLABHASH_WORDS;
-    if (left) {
-        uint32_t step = ga_slabhash_step_of(table, ga_lane_read(all->other, own));
-        row = ga_slabhash_search_row(all, own) + (size_t)step * GA_SLABHASH_WORDS;
-        row -= row >= table.rows + size ? size : 0;
-    }
+    uint32_t *row = left ? ga_slabhash_hop(table, ga_slabhash_search_row(all, own),
+                                           ga_lane_read(all->other, own))
+                         : table.rows + (size_t)home * GA_SLABHASH_WORDS;
     ga_lane_write(&all->left, own, left ? left - 1u : GA_SLABHASH_IN_CHAIN);
     ga_slabhash_search_at(all, own, row);
 }
@@ -241,7 +221,8 @@ GA_SIMT bool ga_slabhash_search_judge(uint32_t kind, ga_slabhash_view table,
         return ga_slabhash_search_ends(all, own, GA_SLABHASH_ABSENT, 0);
     }
     if (in_chain) {
-        ga_slabhash_search_follow(kind, table, all, own, told.next);
+        (void)ga_slabhash_own_link_of(kind, ga_slabhash_search_row(all, own));
+        ga_slabhash_search_at(all, own, ga_slabhash_row(table, told.next)); /* down the chain */
     } else {
         ga_slabhash_search_hop(table, all, own, (uint32_t)ga_bits_high(hash, table.buckets));
     }

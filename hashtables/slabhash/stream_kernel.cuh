@@ -2,15 +2,27 @@
  *
  * The requests of a batch, as warps come to them. For batch_kernel.cuh and search_kernel.cuh.
  *
- * STRUCTURE  A warp has every so many-th block of 32 requests. Its lanes begin with these in the order in
- *            which they stand, whichever is free next: so neighbours are begun with, and answered, at
- *            about one time, and their keys, values and answers are in the same sectors. Keys of the
- *            block and of the one after wait in registers.
+ * STRUCTURE  A warp has every so many-th block of 32 requests: these are its stream. Its lanes begin
+ *            with them in the order in which they stand, whichever lane is free next: so neighbours
+ *            are begun with, and answered, at about one time, and their keys, values and answers are
+ *            in the same sectors.
+ *
+ *              stream   [ block ][ block ][ block ][ block ]     of 32, in shared memory: a ring
+ *                            | at: the next request              brought there by asynchronous copies,
+ *                                                                which nobody waits for when they begin
+ *
+ *            Four blocks are there or on their way: that in which the next request is, and three more.
  */
 #ifndef GPUALLOC_SLABHASH_STREAM_KERNEL_CUH
 #define GPUALLOC_SLABHASH_STREAM_KERNEL_CUH
 
 #include "turn_kernel.cuh"
+
+enum {
+    GA_SLABHASH_BLOCK = 128,                /* threads */
+    GA_SLABHASH_AHEAD = 128,                /* requests of a warp's ring, four blocks */
+    GA_SLABHASH_ANY = GA_SLABHASH_OP_COUNT, /* operation of a kernel: what the batch says */
+};
 
 /* A key or a value as it stands in an array. */
 template <uint32_t kind, uint32_t mode = GA_SLABHASH_MODE(kind)> struct ga_slabhash_word {
@@ -20,70 +32,164 @@ template <uint32_t kind> struct ga_slabhash_word<kind, GA_SLABHASH_MAP64> {
     typedef uint64_t type;
 };
 
-/* A warp's requests that none of its lanes has begun with. */
-template <uint32_t kind> struct ga_slabhash_stream {
-    typedef typename ga_slabhash_word<kind>::type word;
-    uint64_t block;  /* of 32 requests; the same in all lanes, as is: */
-    uint32_t at;     /* its first that is left */
-    uint32_t warps;  /* from a block of the warp's to the next */
-    word now, after; /* the lane's key of the block, and of the next */
+/* What the arrays of a batch have for a request: `op` as it stands there. */
+template <uint32_t kind> struct ga_slabhash_request {
+    typename ga_slabhash_word<kind>::type key, value;
+    uint32_t op;
 };
 
-/* Lane's key of a block; behind the last request that one's. */
-template <uint32_t kind>
-static __device__ __forceinline__ typename ga_slabhash_word<kind>::type
-ga_slabhash_stream_key(const ga_slabhash_batch &batch, uint64_t block, uint32_t lane)
+/* Whether the kernel of the operation needs values at all, or operations. */
+template <uint32_t kind, uint32_t fixed> struct ga_slabhash_needs {
+    static constexpr bool values =
+        GA_SLABHASH_MODE(kind) != GA_SLABHASH_SET32 && fixed != GA_SLABHASH_SEARCH;
+    static constexpr bool ops = fixed == GA_SLABHASH_ANY;
+};
+
+/* In shared memory: a warp's requests, request n of its stream at place n mod GA_SLABHASH_AHEAD. */
+template <uint32_t kind, uint32_t fixed> struct ga_slabhash_ring {
+    typedef typename ga_slabhash_word<kind>::type word;
+    word keys[GA_SLABHASH_AHEAD];
+    word values[ga_slabhash_needs<kind, fixed>::values ? GA_SLABHASH_AHEAD : 1];
+    __align__(4) uint8_t ops[ga_slabhash_needs<kind, fixed>::ops ? GA_SLABHASH_AHEAD : 1];
+};
+
+/* ---- copies that nobody waits for when they begin; before sm_80 there are none --------------- */
+
+/* 4 or 8 bytes that are read but once: in the L2 cache they make way for the table. */
+template <uint32_t size>
+static __device__ __forceinline__ void ga_slabhash_bring(void *to, const void *from)
+{
+    static_assert(size == 4 || size == 8, "a word of a batch");
+#if __CUDA_ARCH__ >= 800
+    uint64_t policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    asm volatile("cp.async.ca.shared.global.L2::cache_hint [%0], [%1], %2, %3;" ::"r"(
+                     (uint32_t)__cvta_generic_to_shared(to)),
+                 "l"(from), "n"(size), "l"(policy)
+                 : "memory");
+#else
+    memcpy(to, from, size);
+#endif
+}
+
+/* The lane's copies since the last call are a set. */
+static __device__ __forceinline__ void ga_slabhash_bring_set(void)
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+/* All of the lane's sets but the last two are there. */
+static __device__ __forceinline__ void ga_slabhash_bring_wait(void)
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group 2;" ::: "memory");
+#endif
+}
+
+/* ---- a warp's stream ------------------------------------------------------------------------- */
+
+/* Where in the batch request `at` of the warp's stream stands. */
+static __device__ __forceinline__ uint64_t ga_slabhash_stream_number(uint32_t at)
+{
+    uint32_t warp = (blockIdx.x * GA_SLABHASH_BLOCK + threadIdx.x) / 32u;
+    uint32_t warps = gridDim.x * (GA_SLABHASH_BLOCK / 32u);
+    return ((uint64_t)(at / 32u) * warps + warp) * 32u + at % 32u;
+}
+
+/* How many requests the warp's stream has. */
+static __device__ __forceinline__ uint32_t ga_slabhash_stream_end(const ga_slabhash_batch &batch)
+{
+    uint32_t warp = (blockIdx.x * GA_SLABHASH_BLOCK + threadIdx.x) / 32u;
+    uint32_t warps = gridDim.x * (GA_SLABHASH_BLOCK / 32u);
+    uint64_t whole = batch.count / 32u; /* blocks; behind them there may be one that is not whole */
+    uint32_t mine = (uint32_t)(whole / warps) + (warp < whole % warps ? 1u : 0u);
+    return mine * 32u + (warp == whole % warps ? (uint32_t)(batch.count % 32u) : 0);
+}
+
+/* Operations of a block are single bytes, of which four are copied at once where that can be. */
+template <uint32_t kind, uint32_t fixed>
+static __device__ __forceinline__ void
+ga_slabhash_stream_bring_ops(const ga_slabhash_batch &batch, ga_slabhash_ring<kind, fixed> *ring,
+                             uint32_t at, uint64_t i, uint32_t lane)
+{
+    bool four = (uintptr_t)batch.ops % 4u == 0 && i - lane + 32u <= batch.count;
+    if (four && lane < 8u) {
+        ga_slabhash_bring<4>(ring->ops + (at + 4u * lane) % GA_SLABHASH_AHEAD,
+                             batch.ops + i + 3u * lane);
+    } else if (!four && i < batch.count) {
+        ring->ops[(at + lane) % GA_SLABHASH_AHEAD] = batch.ops[i];
+    }
+}
+
+/* The block that begins with request `at` of the stream is on its way. All lanes of the warp call. */
+template <uint32_t kind, uint32_t fixed>
+static __device__ __forceinline__ void ga_slabhash_stream_bring(const ga_slabhash_batch &batch,
+                                                                ga_slabhash_ring<kind, fixed> *ring,
+                                                                uint32_t at)
 {
     typedef typename ga_slabhash_word<kind>::type word;
-    uint64_t i = block * 32u + lane;
-    return ((const word *)batch.keys)[i < batch.count ? i : batch.count - 1u];
+    uint32_t lane = ga_tile_of(32).lane;
+    uint32_t place = (at + lane) % GA_SLABHASH_AHEAD;
+    uint64_t i = ga_slabhash_stream_number(at + lane);
+    if (i < batch.count) {
+        ga_slabhash_bring<sizeof(word)>(&ring->keys[place], (const word *)batch.keys + i);
+    }
+    if (ga_slabhash_needs<kind, fixed>::values && batch.values && i < batch.count) {
+        ga_slabhash_bring<sizeof(word)>(&ring->values[place], (const word *)batch.values + i);
+    }
+    if (ga_slabhash_needs<kind, fixed>::ops && batch.ops) {
+        ga_slabhash_stream_bring_ops<kind, fixed>(batch, ring, at, i, lane);
+    }
+    ga_slabhash_bring_set();
 }
 
-template <uint32_t kind>
-static __device__ __forceinline__ ga_slabhash_stream<kind>
-ga_slabhash_stream_begin(const ga_slabhash_batch &batch)
+/* The first two blocks of the four that are on their way are there. */
+static __device__ __forceinline__ void ga_slabhash_stream_wait(void)
 {
-    ga_slabhash_stream<kind> stream;
-    ga_tile warp = ga_tile_of(32);
-    stream.block = (blockIdx.x * blockDim.x + threadIdx.x) / 32u;
-    stream.at = 0;
-    stream.warps = gridDim.x * blockDim.x / 32u;
-    stream.now = ga_slabhash_stream_key<kind>(batch, stream.block, warp.lane);
-    stream.after = ga_slabhash_stream_key<kind>(batch, stream.block + stream.warps, warp.lane);
-    return stream;
+    ga_slabhash_bring_wait();
+    ga_tile_sync(ga_tile_of(32)); /* what any lane has copied is there for all */
 }
 
-/* Each lane that `wants` one gets the next request, `i` with its key. All lanes of the warp call. */
-template <uint32_t kind>
-static __device__ __forceinline__ void
-ga_slabhash_stream_next(const ga_slabhash_batch &batch, ga_slabhash_stream<kind> *stream,
-                        bool wants, uint64_t *i, uint64_t *key)
+template <uint32_t kind, uint32_t fixed>
+static __device__ __forceinline__ void ga_slabhash_stream_begin(const ga_slabhash_batch &batch,
+                                                                ga_slabhash_ring<kind, fixed> *ring)
+{
+    for (uint32_t at = 0; at < GA_SLABHASH_AHEAD; at += 32u) {
+        ga_slabhash_stream_bring<kind, fixed>(batch, ring, at);
+    }
+    ga_slabhash_stream_wait();
+}
+
+/* Each lane that `wants` one gets the next request, if there is one: whether it has, which of the stream,
+ * and what stands there, but for what the batch has no array of. All lanes of the warp call; `at`, the
+ * next of the stream, and its `end` are the same in all. */
+template <uint32_t kind, uint32_t fixed>
+static __device__ __forceinline__ bool
+ga_slabhash_stream_next(const ga_slabhash_batch &batch, ga_slabhash_ring<kind, fixed> *ring,
+                        uint32_t end, uint32_t *at, bool wants, uint32_t *which,
+                        ga_slabhash_request<kind> *request)
 {
     ga_tile warp = ga_tile_of(32);
     uint32_t wanting = ga_lanes_nonzero(warp, wants ? 1u : 0u);
-    uint32_t mine = stream->at + ga_bits_count(wanting & ((1u << warp.lane) - 1u));
-    typename ga_slabhash_word<kind>::type now = __shfl_sync(~0u, stream->now, mine % 32u);
-    typename ga_slabhash_word<kind>::type after = __shfl_sync(~0u, stream->after, mine % 32u);
-    if (wants) {
-        *i = (stream->block + (mine < 32u ? 0 : stream->warps)) * 32u + mine % 32u;
-        *key = mine < 32u ? now : after;
+    uint32_t mine = *at + ga_bits_count(wanting & ((1u << warp.lane) - 1u));
+    uint32_t place = mine % GA_SLABHASH_AHEAD;
+    uint32_t next = *at + ga_bits_count(wanting);
+    bool gets = wants && mine < end;
+    if (gets) {
+        *which = mine;
+        request->key = ring->keys[place];
+        request->value = ga_slabhash_needs<kind, fixed>::values ? ring->values[place] : 0;
+        request->op = ga_slabhash_needs<kind, fixed>::ops ? ring->ops[place] : 0;
     }
-    stream->at += ga_bits_count(wanting);
-    if (stream->at >= 32u) {
-        stream->at -= 32u;
-        stream->block += stream->warps;
-        stream->now = stream->after;
-        stream->after =
-            ga_slabhash_stream_key<kind>(batch, stream->block + stream->warps, warp.lane);
+    if (next / 32u != *at / 32u) {
+        ga_tile_sync(warp); /* the block that ends was read before another takes its place */
+        ga_slabhash_stream_bring<kind, fixed>(batch, ring, *at / 32u * 32u + GA_SLABHASH_AHEAD);
+        ga_slabhash_stream_wait();
     }
-}
-
-/* Whether there are requests left. */
-template <uint32_t kind>
-static __device__ __forceinline__ bool
-ga_slabhash_stream_goes_on(const ga_slabhash_batch &batch, const ga_slabhash_stream<kind> &stream)
-{
-    return stream.block * 32u + stream.at < batch.count;
+    *at = next;
+    return gets;
 }
 
 #endif

@@ -317,14 +317,14 @@ ga_slabhash_abreast(ga_slabhash_turn *turn, bool *asks, uint32_t op, uint64_t ke
     many.value_high = (uint32_t)(value >> 32);
     many.op = op;
     many.result = GA_SLABHASH_LATER;
-    ga_slabhash_many_begin(table, &many, tile.lane, hash);
+    ga_slabhash_many_begin(table, ga_slabhash_is_ordered(table), &many, tile.lane, hash);
     uint32_t asking = ga_lanes_nonzero(tile, served ? 1u : 0u);
     many.blind = turn->blind != 0;
     (void)ga_slabhash_serve_many(kind, fixed, table, tile, asking, &many);
     if (ga_slabhash_peeks(kind, fixed, table)) {
         ga_slabhash_learn(turn, served, many.in_vain >> tile.lane & 1u);
     }
-    *asks = *asks && many.result == GA_SLABHASH_LATER;
+    *asks = *asks && many.result >= GA_SLABHASH_LATER;
     return ga_slabhash_say(many.result, many.was | (uint64_t)many.was_high << 32);
 }
 

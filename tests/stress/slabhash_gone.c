@@ -159,7 +159,7 @@ static uint32_t serve(const turn *t, uint32_t lane, uint32_t op, uint64_t hash,
     if (!view.rows) {
         return 1u << lane;
     }
-    ga_slabhash_many_begin(view, many, lane, hash);
+    ga_slabhash_many_begin(view, ga_slabhash_is_ordered(view), many, lane, hash);
     return ga_slabhash_serve_many(MAP32_KIND, GA_SLABHASH_OP_COUNT, view, ga_tile_abreast(8),
                                   1u << lane, many);
 }

@@ -39,17 +39,22 @@ static ga_status as_a_lane(uint32_t op, history_call *c, ga_slabhash_found *was)
     many.key[lane] = (uint32_t)c->key;
     many.value[lane] = (uint32_t)c->value;
     many.op[lane] = op;
-    ga_slabhash_many_begin(world.table->view, &many, lane, hash);
+    ga_slabhash_many_begin(world.table->view, ga_slabhash_is_ordered(world.table->view), &many,
+                           lane, hash);
     bool later = ga_slabhash_serve_many(world.table->kind, GA_SLABHASH_OP_COUNT, world.table->view,
                                         ga_tile_abreast(8), 1u << lane, &many) != 0;
     ga_slabhash_answer answer = {many.result[lane],
                                  many.was[lane] | (uint64_t)many.was_high[lane] << 32};
+    uint32_t *end = answer.result == GA_SLABHASH_LACKS ? ga_slabhash_many_row(&many, lane) : NULL;
     while (later) {
         uint32_t seen = slabhash_room(world.table);
         ga_slab_claimed claimed = ga_slabhash_claim_begin(0);
         ga_slabhash_change_to to = {.key = c->key, .value = c->value, .op = op};
-        answer =
-            ga_slabhash_do(world.table->kind, world.table->view, SLABHASH_TILE, &claimed, hash, to);
+        if (!end || !ga_slabhash_append_behind(world.table->kind, world.table->view, SLABHASH_TILE,
+                                               end, &claimed, to, &answer)) {
+            answer = ga_slabhash_do(world.table->kind, world.table->view, SLABHASH_TILE, &claimed,
+                                    hash, to);
+        }
         ga_slabhash_claim_end(world.table->view, SLABHASH_TILE, &claimed);
         later = answer.result == GA_SLABHASH_FULL;
         if (later && ga_slabhash_grow(world.table, seen) != GA_OK) {

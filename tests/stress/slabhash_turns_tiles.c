@@ -119,7 +119,7 @@ static ga_slabhash_view array_for(const turns_tile *t, uint32_t op, uint64_t has
 
 static uint32_t serve(ga_slabhash_view view, uint32_t lane, uint64_t hash, ga_slabhash_many *many)
 {
-    ga_slabhash_many_begin(view, many, lane, hash);
+    ga_slabhash_many_begin(view, ga_slabhash_is_ordered(view), many, lane, hash);
 #define SERVE(kind)                                                                                \
     ga_slabhash_serve_many(kind, GA_SLABHASH_OP_COUNT, view, ga_tile_abreast(8), 1u << lane, many)
     EACH_KIND(SERVE)

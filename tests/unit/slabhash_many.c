@@ -42,6 +42,17 @@ static ga_slabhash_answer serve_one(ga_slabhash *table, ga_slabhash_change_to to
     }
 }
 
+/* The pair in a slab of its own behind the path's last, if there is memory at once. */
+static bool append(ga_slabhash *table, uint32_t *row, ga_slabhash_change_to to,
+                   ga_slabhash_answer *answer)
+{
+    ga_slab_claimed claimed = ga_slabhash_claim_begin(0);
+    bool done = ga_slabhash_append_behind(table->kind, table->view, SLABHASH_TILE, row, &claimed,
+                                          to, answer);
+    ga_slabhash_claim_end(table->view, SLABHASH_TILE, &claimed);
+    return done && answer->result != GA_SLABHASH_FULL;
+}
+
 /* As a warp of kernels does: together as far as that goes, then one by one. */
 static void serve(ga_slabhash *table, uint32_t fixed, uint32_t asking, const uint64_t *keys,
                   const uint64_t *values, const uint32_t *whats, ga_slabhash_answer *answers,
@@ -57,17 +68,20 @@ static void serve(ga_slabhash *table, uint32_t fixed, uint32_t asking, const uin
         many.op[lane] = whats[lane];
         many.result[lane] = GA_SLABHASH_LATER;
         served |= (ga_slabhash_is_served(table->kind, whats[lane]) ? 1u : 0u) << lane;
-        ga_slabhash_many_begin(table->view, &many, lane, slabhash_hash_of(table, keys[lane]));
+        ga_slabhash_many_begin(table->view, ga_slabhash_is_ordered(table->view), &many, lane,
+                               slabhash_hash_of(table, keys[lane]));
     }
     ga_slabhash_serve_many(table->kind, fixed, table->view, ga_tile_abreast(8), asking & served,
                            &many);
     for (uint32_t lane = 0; lane < 8; lane++) {
         answers[lane].result = many.result[lane];
         answers[lane].value = many.was[lane] | (uint64_t)many.was_high[lane] << 32;
-        if ((asking >> lane) & 1u && many.result[lane] == GA_SLABHASH_LATER) {
-            answers[lane] =
-                serve_one(table, (ga_slabhash_change_to){
-                                     .key = keys[lane], .value = values[lane], .op = whats[lane]});
+        ga_slabhash_change_to to = {.key = keys[lane], .value = values[lane], .op = whats[lane]};
+        if ((asking >> lane) & 1u && many.result[lane] >= GA_SLABHASH_LATER) {
+            bool lacks = many.result[lane] == GA_SLABHASH_LACKS;
+            if (!lacks || !append(table, ga_slabhash_many_row(&many, lane), to, &answers[lane])) {
+                answers[lane] = serve_one(table, to);
+            }
             ++*later;
         }
     }
