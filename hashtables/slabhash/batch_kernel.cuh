@@ -13,9 +13,15 @@
 #include "stream_kernel.cuh"
 
 enum {
-    GA_SLABHASH_BLOCKS = 16,  /* of a launch, for each multiprocessor, at most */
-    GA_SLABHASH_RESIDENT = 8, /* on one at once, where lanes go on by themselves */
+    GA_SLABHASH_BLOCKS = 16 /* of a launch, for each multiprocessor, at most */
 };
+
+/* Blocks of a kernel for the operation on a multiprocessor at once, where lanes go on by themselves: as
+ * many as measured best, on an H200. */
+static constexpr int ga_slabhash_resident_for(uint32_t fixed)
+{
+    return fixed == GA_SLABHASH_SEARCH ? 7 : fixed == GA_SLABHASH_INSERT ? 6 : 8;
+}
 
 static __device__ __forceinline__ uint64_t ga_slabhash_grid_tile(void)
 {
@@ -203,7 +209,7 @@ ga_slabhash_batch_apart(ga_slabhash_turn *turn, const ga_slabhash_batch *batch,
 }
 
 enum {
-    GA_SLABHASH_LEFT = 4, /* requests that a lane leaves for later before it waits for the others */
+    GA_SLABHASH_LEFT = 2, /* requests that a lane leaves for later before it waits for the others */
     GA_SLABHASH_WAITING = 8 /* lanes that wait before all of the warp's do */
 };
 
@@ -326,10 +332,9 @@ ga_slabhash_batch_some(ga_slabhash_view table, const ga_slabhash_batch &batch,
 
 /* Blocks on a multiprocessor, which the registers are for. */
 template <uint32_t kind, uint32_t fixed> struct ga_slabhash_resident {
-    static constexpr int blocks =
-        fixed == GA_SLABHASH_SEARCH || !(GA_SLABHASH_IS_MULTI(kind) || GA_SLABHASH_IS_GROWING(kind))
-            ? GA_SLABHASH_RESIDENT
-            : 6;
+    static constexpr int blocks = GA_SLABHASH_IS_UNIQUE(kind)   ? ga_slabhash_resident_for(fixed)
+                                  : fixed == GA_SLABHASH_SEARCH ? 8
+                                                                : 6;
 };
 
 template <uint32_t kind, uint32_t fixed>

@@ -42,7 +42,8 @@ static inline int ga_slabhash_device_batch_grid(const ga_slabhash_device *table,
 {
     uint64_t tiles = batch->count / GA_SLABHASH_TILE + (batch->count % GA_SLABHASH_TILE ? 1 : 0);
     int grid = ga_slabhash_device_grid(table, tiles < UINT32_MAX ? tiles : UINT32_MAX);
-    int resident = table->grid / GA_SLABHASH_BLOCKS * GA_SLABHASH_RESIDENT;
+    uint32_t fixed = batch->ops ? (uint32_t)GA_SLABHASH_ANY : (uint32_t)batch->op;
+    int resident = table->grid / GA_SLABHASH_BLOCKS * ga_slabhash_resident_for(fixed);
     return ga_slabhash_device_goes_alone(table, batch) && resident < grid ? resident : grid;
 }
 

@@ -53,7 +53,8 @@ ga_slabhash_search_all(const ga_slabhash_view &table, const ga_slabhash_batch &b
 }
 
 template <uint32_t kind>
-static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK, GA_SLABHASH_RESIDENT)
+static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK,
+                                         ga_slabhash_resident_for(GA_SLABHASH_SEARCH))
     ga_slabhash_search_kernel(const __grid_constant__ ga_slabhash_view table,
                               const __grid_constant__ ga_slabhash_batch batch, uint64_t *counts)
 {
