@@ -159,14 +159,6 @@ static __device__ __forceinline__ void ga_slabhash_tell_more(ga_slabhash_teller 
     }
 }
 
-/* A lane's word of 64 bits. */
-static __device__ __forceinline__ uint64_t ga_slabhash_of_lane(ga_tile tile, uint64_t word,
-                                                               uint32_t lane)
-{
-    return ga_lanes_get(tile, (uint32_t)word, lane) |
-           (uint64_t)ga_lanes_get(tile, (uint32_t)(word >> 32), lane) << 32;
-}
-
 /* Warps serve 32 requests at a time: where there is no `left` those of the batch, the next 32 and so on;
  * else those whose numbers the lanes have left, `count` of each. */
 template <uint32_t kind, uint32_t fixed>
@@ -219,9 +211,8 @@ typedef struct ga_slabhash_left {
     uint32_t *end[GA_SLABHASH_LEFT][GA_SLABHASH_BLOCK];
 } ga_slabhash_left;
 
-/* What the lanes have left, `count` of each, as far as it takes but a slab: each lane's by its tile, one
- * after the other. Answers how many are left of the lane's then: of a slab that many wanted one has linked
- * it, and the others find room there. */
+/* What the lanes have left, `count` of each, as far as it takes but a slab. Answers how many are left of
+ * the lane's then: of a slab that many wanted one has linked it, and the others find room there. */
 template <uint32_t kind, uint32_t fixed>
 static __device__ __noinline__ uint32_t ga_slabhash_batch_append(ga_slabhash_turn *turn,
                                                                  const ga_slabhash_batch *batch,
@@ -231,30 +222,25 @@ static __device__ __noinline__ uint32_t ga_slabhash_batch_append(ga_slabhash_tur
 {
     uint32_t still = 0;
     for (uint32_t at = 0; ga_lanes_any(ga_tile_of(32), at < count ? 1u : 0u); at++) {
-        bool asks = at < count, done = false;
+        bool asks = at < count;
         uint64_t i = asks ? left->number[at][threadIdx.x] : 0;
-        uint32_t *end = asks ? left->end[at][threadIdx.x] : NULL;
+        uint64_t end = asks ? (uint64_t)(uintptr_t)left->end[at][threadIdx.x] : 0;
         ga_slabhash_request<kind> request = {};
         ga_slabhash_fetch<kind, fixed>(*batch, i, &request);
-        uint32_t asking = ga_lanes_nonzero(turn->tile, end ? 1u : 0u);
-        GA_SHARE(turn->tile, asking, lane)
-        {
-            ga_slabhash_answer answer = {};
-            ga_slabhash_change_to to = {};
-            to.key = ga_slabhash_of_lane(turn->tile, request.key, lane);
-            to.value = ga_slabhash_of_lane(turn->tile, batch->values ? request.value : 0, lane);
-            uint32_t *row = (uint32_t *)(uintptr_t)ga_slabhash_of_lane(
-                turn->tile, (uint64_t)(uintptr_t)end, lane);
-            bool is = ga_slabhash_append_behind(kind, turn->table, turn->tile, row, &turn->claimed,
-                                                to, &answer);
-            if (is && turn->tile.lane == lane) {
-                ga_slabhash_answers<kind>(*batch, i, GA_SLABHASH_INSERT, answer, tally);
-                done = true;
-            }
-        }
-        if (asks && !done) {
+        uint64_t key = request.key, value = batch->values ? request.value : 0;
+        ga_slabhash_pairs pairs = {(uint32_t)key,   (uint32_t)(key >> 32),
+                                   (uint32_t)value, (uint32_t)(value >> 32),
+                                   (uint32_t)end,   (uint32_t)(end >> 32)};
+        uint32_t lanes = ga_lanes_nonzero(turn->tile, end ? 1u : 0u);
+        uint32_t done =
+            ga_slabhash_append_all(kind, turn->table, turn->tile, lanes, &pairs, &turn->claimed);
+        if (done >> turn->tile.lane & 1u) {
+            ga_slabhash_answers<kind>(*batch, i, GA_SLABHASH_INSERT,
+                                      ga_slabhash_say(GA_SLABHASH_ABSENT, 0), tally);
+        } else if (asks) {
             left->number[still++][threadIdx.x] = i;
         }
+        ga_tile_sync(ga_tile_of(32)); /* its tiles go on abreast */
     }
     return still;
 }

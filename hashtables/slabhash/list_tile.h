@@ -575,16 +575,80 @@ GA_SIMT bool ga_slabhash_append(uint32_t kind, ga_slabhash_view table, ga_tile t
     return false;
 }
 
-/* The same for one who has seen all of the key's path, which ended with `row`, full and without the
- * key: in tables of unique keys that stay in one array. If no slab is behind that yet then nothing of
- * the path has changed since, as far as the key goes. False where there is one; nothing is done. */
-GA_SIMT bool ga_slabhash_append_behind(uint32_t kind, ga_slabhash_view table, ga_tile tile,
-                                       uint32_t *row, ga_slab_claimed *claimed,
-                                       ga_slabhash_change_to to, ga_slabhash_answer *answer)
+/* Pairs of a tile's lanes, one each, in tables of unique keys that stay in one array. Each lane has seen
+ * all of its key's path, which ended with `row`, full and without the key: as long as no slab is behind
+ * that nothing of the path has changed, as far as the key goes. */
+typedef struct ga_slabhash_pairs {
+    ga_lanes key, key_high, value, value_high;
+    ga_lanes row, row_high; /* the slab's address */
+} ga_slabhash_pairs;
+
+/* The lane writes the slab anew, as ga_slabhash_make() does. */
+GA_SIMT void ga_slabhash_own_make(uint32_t kind, uint32_t *row, uint64_t key, uint64_t value)
 {
-    ga_slabhash_walk walk = ga_slabhash_walk_chain(table, 0);
-    walk.row = walk.end = row;
-    return ga_slabhash_append(kind, table, tile, &walk, claimed, to, answer);
+    uint32_t *words = (uint32_t *)__builtin_assume_aligned(row, 4u * GA_SLABHASH_WORDS);
+    GA_UNROLL
+    for (uint32_t i = 0; i < GA_SLABHASH_WORDS; i++) {
+        words[i] = ga_slabhash_fresh_word(kind, i, key, value);
+    }
+}
+
+/* Each lane of the mask puts its pair in a slab of its own and links that, with the lowest units that
+ * the tile has, of which there are as many. Answers the mask of those who have; of the others somebody
+ * was faster, and their units are left. */
+GA_SIMT uint32_t ga_slabhash_append_some(uint32_t kind, ga_slabhash_view table, ga_tile tile,
+                                         uint32_t lanes, const ga_slabhash_pairs *pairs,
+                                         ga_slab_claimed *claimed)
+{
+    ga_lanes place = ga_lanes_all(0), linked = ga_lanes_all(0);
+    uint32_t units = claimed->units;
+    for (uint32_t left = lanes; left; left &= left - 1u, units &= units - 1u) {
+        GA_EACH_LANE(tile, left & (0u - left), own)
+        {
+            ga_lane_write(&place, own, ga_bits_lowest(units));
+        }
+    }
+    GA_EACH_LANE(tile, lanes, own)
+    {
+        uint32_t unit = claimed->word * 32u + ga_lane_read(place, own);
+        uint32_t *end = (uint32_t *)(uintptr_t)(ga_lane_read(pairs->row, own) |
+                                                (uint64_t)ga_lane_read(pairs->row_high, own) << 32);
+        ga_slabhash_own_make(
+            kind, ga_slabhash_row(table, unit),
+            ga_lane_read(pairs->key, own) | (uint64_t)ga_lane_read(pairs->key_high, own) << 32,
+            ga_lane_read(pairs->value, own) | (uint64_t)ga_lane_read(pairs->value_high, own) << 32);
+        ga_slabhash_nap();
+        bool is = ga_slabhash_own_link(kind, end, unit) == unit;
+        ga_lane_write(&linked, own, is ? 1u : 0u);
+    }
+    uint32_t done = ga_lanes_nonzero(tile, linked);
+    for (uint32_t left = done; left; left &= left - 1u) {
+        claimed->units &= ~(1u << ga_lanes_get(tile, place, ga_bits_lowest(left)));
+    }
+    return done;
+}
+
+/* The same for any number of them, as far as there is memory: no other lanes are answered. */
+GA_SIMT uint32_t ga_slabhash_append_all(uint32_t kind, ga_slabhash_view table, ga_tile tile,
+                                        uint32_t lanes, const ga_slabhash_pairs *pairs,
+                                        ga_slab_claimed *claimed)
+{
+    uint32_t done = 0;
+    while (lanes) {
+        if (!claimed->units) {
+            *claimed = ga_slabhash_claim_word(table.heap, tile, claimed->word);
+        }
+        uint32_t now = 0;
+        for (uint32_t units = claimed->units; units && lanes; units &= units - 1u) {
+            now |= lanes & (0u - lanes);
+            lanes &= lanes - 1u;
+        }
+        if (!now) { /* no memory */
+            break;
+        }
+        done |= ga_slabhash_append_some(kind, table, tile, now, pairs, claimed);
+    }
+    return done;
 }
 
 /* Put the pair in. The walk goes through the whole path, remembers the first empty place, and fills

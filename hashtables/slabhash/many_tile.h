@@ -18,7 +18,7 @@
  *            act      each lane's compare-and-swap
  *            later    what this does not know, and swaps that fail: the caller serves those one by
  *                     one, from their beginning (ga_slabhash_do); or, where but a slab is wanted,
- *                     has that linked where the lane is (ga_slabhash_append_behind)
+ *                     has that linked where the lane is (ga_slabhash_append_all)
  *
  * INVARIANT  A lane changes what ga_slabhash_put() and ga_slabhash_remove() would, by the same
  *            compare-and-swap: an empty place that was the path's first, once the path was seen to

@@ -30,6 +30,18 @@ static uint64_t value_of(uint64_t value)
     return world.mode == GA_SLABHASH_SET32 ? 1 : value;
 }
 
+/* The slab that the lane's path lacks, if nobody else is faster, and there is memory at once. */
+static bool append(const ga_slabhash_many *many, uint32_t lane)
+{
+    ga_slab_claimed claimed = ga_slabhash_claim_begin(0);
+    ga_slabhash_pairs pairs = {many->key,        many->key_high, many->value,
+                               many->value_high, many->row,      many->row_high};
+    uint32_t done = ga_slabhash_append_all(world.table->kind, world.table->view, SLABHASH_TILE,
+                                           1u << lane, &pairs, &claimed);
+    ga_slabhash_claim_end(world.table->view, SLABHASH_TILE, &claimed);
+    return done != 0;
+}
+
 /* By all of a tile's lanes, one of which asks; then, as in kernels, by the tile. */
 static ga_status as_a_lane(uint32_t op, history_call *c, ga_slabhash_found *was)
 {
@@ -45,16 +57,16 @@ static ga_status as_a_lane(uint32_t op, history_call *c, ga_slabhash_found *was)
                                         ga_tile_abreast(8), 1u << lane, &many) != 0;
     ga_slabhash_answer answer = {many.result[lane],
                                  many.was[lane] | (uint64_t)many.was_high[lane] << 32};
-    uint32_t *end = answer.result == GA_SLABHASH_LACKS ? ga_slabhash_many_row(&many, lane) : NULL;
+    if (answer.result == GA_SLABHASH_LACKS && append(&many, lane)) {
+        answer.result = GA_SLABHASH_ABSENT;
+        later = false;
+    }
     while (later) {
         uint32_t seen = slabhash_room(world.table);
         ga_slab_claimed claimed = ga_slabhash_claim_begin(0);
         ga_slabhash_change_to to = {.key = c->key, .value = c->value, .op = op};
-        if (!end || !ga_slabhash_append_behind(world.table->kind, world.table->view, SLABHASH_TILE,
-                                               end, &claimed, to, &answer)) {
-            answer = ga_slabhash_do(world.table->kind, world.table->view, SLABHASH_TILE, &claimed,
-                                    hash, to);
-        }
+        answer =
+            ga_slabhash_do(world.table->kind, world.table->view, SLABHASH_TILE, &claimed, hash, to);
         ga_slabhash_claim_end(world.table->view, SLABHASH_TILE, &claimed);
         later = answer.result == GA_SLABHASH_FULL;
         if (later && ga_slabhash_grow(world.table, seen) != GA_OK) {

@@ -42,15 +42,20 @@ static ga_slabhash_answer serve_one(ga_slabhash *table, ga_slabhash_change_to to
     }
 }
 
-/* The pair in a slab of its own behind the path's last, if there is memory at once. */
-static bool append(ga_slabhash *table, uint32_t *row, ga_slabhash_change_to to,
-                   ga_slabhash_answer *answer)
+/* Those that lack but a slab, as far as there is memory at once. Answers the mask of them. */
+static uint32_t append(ga_slabhash *table, uint32_t asking, const ga_slabhash_many *many)
 {
     ga_slab_claimed claimed = ga_slabhash_claim_begin(0);
-    bool done = ga_slabhash_append_behind(table->kind, table->view, SLABHASH_TILE, row, &claimed,
-                                          to, answer);
+    ga_slabhash_pairs pairs = {many->key,        many->key_high, many->value,
+                               many->value_high, many->row,      many->row_high};
+    uint32_t lacking = 0;
+    for (uint32_t lane = 0; lane < 8; lane++) {
+        lacking |= many->result[lane] == GA_SLABHASH_LACKS ? asking & 1u << lane : 0;
+    }
+    uint32_t done =
+        ga_slabhash_append_all(table->kind, table->view, SLABHASH_TILE, lacking, &pairs, &claimed);
     ga_slabhash_claim_end(table->view, SLABHASH_TILE, &claimed);
-    return done && answer->result != GA_SLABHASH_FULL;
+    return done;
 }
 
 /* As a warp of kernels does: together as far as that goes, then one by one. */
@@ -73,15 +78,14 @@ static void serve(ga_slabhash *table, uint32_t fixed, uint32_t asking, const uin
     }
     ga_slabhash_serve_many(table->kind, fixed, table->view, ga_tile_abreast(8), asking & served,
                            &many);
+    uint32_t appended = append(table, asking, &many);
     for (uint32_t lane = 0; lane < 8; lane++) {
-        answers[lane].result = many.result[lane];
+        bool has = appended >> lane & 1u;
+        answers[lane].result = has ? (uint32_t)GA_SLABHASH_ABSENT : many.result[lane];
         answers[lane].value = many.was[lane] | (uint64_t)many.was_high[lane] << 32;
         ga_slabhash_change_to to = {.key = keys[lane], .value = values[lane], .op = whats[lane]};
-        if ((asking >> lane) & 1u && many.result[lane] >= GA_SLABHASH_LATER) {
-            bool lacks = many.result[lane] == GA_SLABHASH_LACKS;
-            if (!lacks || !append(table, ga_slabhash_many_row(&many, lane), to, &answers[lane])) {
-                answers[lane] = serve_one(table, to);
-            }
+        if ((asking >> lane) & 1u && !has && many.result[lane] >= GA_SLABHASH_LATER) {
+            answers[lane] = serve_one(table, to);
             ++*later;
         }
     }
