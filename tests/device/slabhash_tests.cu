@@ -55,6 +55,43 @@ static void duplicates(int device)
     }
 }
 
+/* Each key four times, far apart in one batch, and twice as many keys as the buckets have places: slabs
+ * are lacked wherever one looks, often by several lanes at once, and for one key. */
+static void crowded_table(int device, ga_slabhash_mode mode, uint32_t path)
+{
+    const uint64_t different = suite.quick ? 6000 : 300000, n = 4 * different;
+    const uint32_t places = mode == GA_SLABHASH_SET32 ? 30 : mode == GA_SLABHASH_MAP32 ? 15 : 7;
+    ga_slabhash_device table;
+    ga_slabhash_options options = options_of(mode, 0, (uint32_t)(different / 2 / places), path);
+    std::vector<uint64_t> keys(n);
+    for (uint64_t i = 0; i < n; i++) {
+        keys[i] = narrow_key(i * 7 % different);
+    }
+    REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
+    for (int round = 0; round < 2; round++) { /* the second beside places that stay taken */
+        batch_run in = run(&table, GA_SLABHASH_INSERT, keys, keys);
+        EXPECT_EQUAL("the results ABSENT", in.counts[GA_SLABHASH_ABSENT], different);
+        EXPECT_EQUAL("the results FOUND", in.counts[GA_SLABHASH_FOUND], n - different);
+        expect_size(&table, different);
+        batch_run hit = run(&table, GA_SLABHASH_SEARCH, keys, keys);
+        EXPECT_EQUAL("the results FOUND", hit.counts[GA_SLABHASH_FOUND], n);
+        EXPECT(mode == GA_SLABHASH_SET32 || hit.found == keys);
+        batch_run out = run(&table, GA_SLABHASH_DELETE, keys, keys);
+        EXPECT_EQUAL("the results FOUND", out.counts[GA_SLABHASH_FOUND], different);
+        expect_size(&table, 0);
+    }
+    OK(ga_slabhash_device_close(&table));
+}
+
+static void crowded(int device)
+{
+    for (uint32_t path : {1u, 4u, 16u}) {
+        crowded_table(device, GA_SLABHASH_SET32, path);
+        crowded_table(device, GA_SLABHASH_MAP32, path);
+        crowded_table(device, GA_SLABHASH_MAP64, path);
+    }
+}
+
 static void all_pairs_of_keys(int device)
 {
     for (uint32_t flags = 0; flags < 2; flags++) {
@@ -741,6 +778,7 @@ static void other_devices(int device)
 static const test_case cases[] = {
     {"batches go in, are found and go out", batches},
     {"the same key many times in a batch", duplicates},
+    {"more keys than places, each several times", crowded},
     {"tables far larger than the caches", far_tables},
     {"the same key in all of a batch that is sorted", far_same_key},
     {"all pairs of many keys at once", all_pairs_of_keys},
