@@ -20,7 +20,7 @@ enum {
  * many as measured best, on an H200. */
 static constexpr int ga_slabhash_resident_for(uint32_t fixed)
 {
-    return fixed == GA_SLABHASH_SEARCH ? 7 : fixed == GA_SLABHASH_INSERT ? 6 : 8;
+    return fixed == GA_SLABHASH_INSERT ? 6 : 7;
 }
 
 static __device__ __forceinline__ uint64_t ga_slabhash_grid_tile(void)
