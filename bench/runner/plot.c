@@ -5,6 +5,7 @@
 #include "plot.h"
 
 #include "lists.h"
+#include "platform/environment.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -36,7 +37,7 @@ bool ga_bench_plot_name_good(const char *file)
 static bool on_path(const char *program)
 {
     char file[4096];
-    const char *path = getenv("PATH");
+    const char *path = ga_environment("PATH");
     for (const char *at = path ? path : ""; *at; at += *at == ':') {
         int length = (int)strcspn(at, ":");
         snprintf(file, sizeof file, "%.*s/%s", length, at, program);

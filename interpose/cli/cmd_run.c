@@ -3,6 +3,7 @@
  * `gpualloc run`: sets the environment and becomes the program. What can be wrong is looked at
  * first: the specs, the library, the program, and the files last, since that replaces an old trace.
  */
+#include "../../liballoc/platform/environment.h"
 #include "../../liballoc/platform/log.h"
 #include "../../liballoc/runtime/registry.h"
 #include "cli.h"
@@ -54,7 +55,7 @@ static bool refuse(const char *option)
 
 static bool try_host(run_args *args)
 {
-    const char *from_environment = getenv("GPUALLOC_HOST");
+    const char *from_environment = ga_environment("GPUALLOC_HOST");
     const char *source = args->host ? "--host" : "GPUALLOC_HOST";
     if (!args->host && from_environment && *from_environment) {
         args->host = from_environment;
@@ -68,7 +69,7 @@ static bool try_host(run_args *args)
 static bool try_specs(run_args *args)
 {
     const char *source = args->device ? "--device" : "GPUALLOC_DEVICE";
-    const char *from_environment = getenv("GPUALLOC_DEVICE");
+    const char *from_environment = ga_environment("GPUALLOC_DEVICE");
     if (!args->device && from_environment && *from_environment) {
         args->device = from_environment;
     }
@@ -139,7 +140,7 @@ static bool set(const char *variable, const char *value)
 
 static bool set_preload(const char *library)
 {
-    const char *before = getenv("LD_PRELOAD");
+    const char *before = ga_environment("LD_PRELOAD");
     size_t length = strlen(library);
     char *both = NULL;
     if (!before || !*before) {

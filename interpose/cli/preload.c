@@ -3,6 +3,7 @@
  * The preloads, and benchmarks that are programs, are looked for beside this executable, so that a
  * build tree and an installation that was moved both work.
  */
+#include "../../liballoc/platform/environment.h"
 #include "paths.h"
 
 #include <gpualloc/backend.h>
@@ -96,7 +97,7 @@ static ga_status find_library(ga_path *out, const char *name, const char *folder
 
 ga_status ga_preload_find(ga_path *out, ga_preload which)
 {
-    const char *dir = getenv("GPUALLOC_PRELOAD_DIR");
+    const char *dir = ga_environment("GPUALLOC_PRELOAD_DIR");
     const char *name = libraries[which].name;
     ga_status status = dir && *dir ? find_in(out, "GPUALLOC_PRELOAD_DIR", dir, name)
                                    : find_library(out, name, libraries[which].folder);
@@ -112,7 +113,7 @@ ga_status ga_preload_find(ga_path *out, ga_preload which)
 ga_status ga_bench_program_find(ga_path *out, const char *name)
 {
     static const char *const beside[] = {"../bench/coalesce", GA_CLI_LIBEXECDIR, "bin", NULL};
-    const char *told = getenv("GPUALLOC_BENCH_DIR");
+    const char *told = ga_environment("GPUALLOC_BENCH_DIR");
     ga_path base;
     if (told && *told) {
         return find_in(out, "GPUALLOC_BENCH_DIR", told, name);

@@ -3,6 +3,7 @@
  * Finds programs as the shell does, and tells those that LD_PRELOAD does not reach: the loader
  * ignores it for programs that gain rights, and static programs have no loader.
  */
+#include "../../liballoc/platform/environment.h"
 #include "paths.h"
 
 #include <elf.h>
@@ -34,7 +35,7 @@ static int runnable(const char *path)
 
 static int find_in_path(ga_path *out, const char *name)
 {
-    const char *path = getenv("PATH");
+    const char *path = ga_environment("PATH");
     int worst = ENOENT;
     for (const char *dir = path ? path : "/bin:/usr/bin"; dir;) {
         size_t length = strcspn(dir, ":");

@@ -4,6 +4,7 @@
  */
 #include "trial.h"
 
+#include "../../liballoc/platform/environment.h"
 #include "../../liballoc/runtime/options.h"
 #include "../../liballoc/runtime/registry.h"
 #include "../../liballoc/trace/format.h"
@@ -51,7 +52,7 @@ static ga_status look_up(const ga_spec *spec)
 /* Take a variable out of the environment, and put it back. */
 static char *hide(const char *variable)
 {
-    const char *value = getenv(variable);
+    const char *value = ga_environment(variable);
     char *copy = value ? strdup(value) : NULL;
     unsetenv(variable);
     return copy;

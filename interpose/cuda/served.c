@@ -13,6 +13,7 @@
 #include "../../liballoc/arena/vmm.h"
 #include "../../liballoc/device/device.h"
 #include "../../liballoc/platform/cuda_driver.h"
+#include "../../liballoc/platform/environment.h"
 #include "../../liballoc/platform/log.h"
 #include "../../liballoc/runtime/heap.h"
 #include "captures.h"
@@ -51,7 +52,7 @@ static int mode;
 /* A bad setting costs one line, and with GPUALLOC_STRICT=1 the run: exit 2. */
 static void refuse(const char *source)
 {
-    const char *strict = getenv("GPUALLOC_STRICT");
+    const char *strict = ga_environment("GPUALLOC_STRICT");
     if (strict && strcmp(strict, "1") == 0) {
         ga_log(GA_LOG_ERROR, "%s%s", source, ga_error_text());
         _exit(2);
@@ -110,7 +111,7 @@ __attribute__((constructor)) static void watch_forks(void)
 /* Once, and once more in the child of a fork that came in the middle of it. */
 static void read_settings(void)
 {
-    const char *told = getenv("GPUALLOC_DEVICE");
+    const char *told = ga_environment("GPUALLOC_DEVICE");
     int read = told && *told ? SERVING : PASSING;
     if (read == SERVING && ga_cuda_settings_read(&ga_cuda_told, told) != GA_OK) {
         refuse("GPUALLOC_DEVICE: ");

@@ -12,6 +12,7 @@
  */
 #include "served.h"
 
+#include "../../liballoc/platform/environment.h"
 #include "../../liballoc/platform/log.h"
 #include "../../liballoc/runtime/report.h"
 #include "counted.h"
@@ -136,7 +137,7 @@ static void open_heap(void)
     if (ga_heap_open(&heap, GA_PLACE_HOST, 0, NULL) == GA_OK) {
         return;
     }
-    const char *strict = getenv("GPUALLOC_STRICT");
+    const char *strict = ga_environment("GPUALLOC_STRICT");
     if (strict && strcmp(strict, "1") == 0) {
         ga_log(GA_LOG_ERROR, "%s", ga_error_text());
         _exit(2);

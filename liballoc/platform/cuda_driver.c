@@ -7,6 +7,7 @@
  */
 #include "cuda_driver.h"
 
+#include "environment.h"
 #include "forks.h"
 
 #include <gpualloc/backend.h>
@@ -88,7 +89,7 @@ static void load(void)
 {
     watch_forks();
     /* Not from the environment of a program that runs with another user's rights. */
-    const char *named = secure_getenv("GPUALLOC_CUDA_DRIVER");
+    const char *named = ga_environment("GPUALLOC_CUDA_DRIVER");
     const char *path = named && *named ? named : "libcuda.so.1";
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) {

@@ -4,6 +4,8 @@
  */
 #include "log.h"
 
+#include "environment.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,7 +17,7 @@
 static ga_log_level level_in_force(void)
 {
     static const char *const names[] = {"error", "warn", "info", "debug"};
-    const char *text = getenv("GPUALLOC_LOG");
+    const char *text = ga_environment("GPUALLOC_LOG");
     for (int i = 0; text && i < 4; i++) {
         if (strcmp(text, names[i]) == 0) {
             return (ga_log_level)i;

@@ -19,6 +19,7 @@
  * span has run out all the same, plain mappings take over.
  */
 #include "pages.h"
+#include "environment.h"
 #include "log.h"
 #include "pagemap.h"
 #include "size.h"
@@ -98,7 +99,7 @@ static uintptr_t claim_first_free(uintptr_t base, size_t size)
 static size_t most_wanted(size_t size)
 {
     uint64_t wanted = size;
-    const char *text = getenv("GPUALLOC_RESERVE");
+    const char *text = ga_environment("GPUALLOC_RESERVE");
     if (text && *text && !ga_size_parse(text, &wanted)) {
         ga_log(GA_LOG_ERROR, "GPUALLOC_RESERVE: expected a size such as 64G, or 0, got \"%.80s\"",
                text);

@@ -4,6 +4,7 @@
  */
 #include "heap.h"
 
+#include "../platform/environment.h"
 #include "../platform/error.h"
 #include "../platform/forks.h"
 #include "../platform/libc.h"
@@ -414,7 +415,7 @@ static ga_status open_traced(ga_heap **out, ga_place place, int device, const ch
 
 static ga_status open_as_told(ga_heap **out, ga_place place, int device, const char *text)
 {
-    const char *file = getenv("GPUALLOC_TRACE");
+    const char *file = ga_environment("GPUALLOC_TRACE");
     if (!file || !*file || place == GA_PLACE_KERNEL) {
         return open_text(out, place, device, text);
     }
@@ -445,7 +446,7 @@ ga_status ga_heap_open(ga_heap **out, ga_place place, int device, const char *sp
             GA_PLACE_COUNT - 1, (int)place, device);
     }
     *out = NULL;
-    const char *named = spec ? spec : getenv(places[place].variable);
+    const char *named = spec ? spec : ga_environment(places[place].variable);
     const char *text = named && (spec || *named) ? named : places[place].fallback;
     ga_status status = open_as_told(out, place, device, text);
     if (status != GA_OK) {

@@ -17,6 +17,7 @@
 #include "../coalesce/coalesce_words.h"
 #include "../device/device.h"
 #include "../device/kinds.h"
+#include "../platform/environment.h"
 #include "../platform/libc.h"
 #include "../platform/log.h"
 #include "heap.h"
@@ -133,7 +134,7 @@ static ga_status open_one(ga_heap **out, int device, const char *spec)
 
 static void stop_if_strict(void)
 {
-    const char *strict = getenv("GPUALLOC_STRICT");
+    const char *strict = ga_environment("GPUALLOC_STRICT");
     if (strict && strcmp(strict, "1") == 0) {
         ga_log(GA_LOG_ERROR, "%s", ga_error_text());
         _exit(2);
@@ -142,7 +143,7 @@ static void stop_if_strict(void)
 
 static bool somebody_chose(void)
 {
-    const char *told = getenv("GPUALLOC_KERNEL");
+    const char *told = ga_environment("GPUALLOC_KERNEL");
     return chosen || (told && *told);
 }
 

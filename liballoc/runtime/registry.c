@@ -9,6 +9,7 @@
 #include "../coalesce/coalesce.h"
 #include "../doubles/doubles.h"
 #include "../native/native.h"
+#include "../platform/environment.h"
 #include "../platform/log.h"
 #include "../reclaim/hazard.h"
 #include "../slab/slab.h"
@@ -177,7 +178,7 @@ static void load_plugin(const char *path)
 
 static void load_plugins(void)
 {
-    const char *list = secure_getenv("GPUALLOC_PLUGINS");
+    const char *list = ga_environment("GPUALLOC_PLUGINS");
     while (list && *list) {
         size_t length = strcspn(list, ":");
         char path[4096];

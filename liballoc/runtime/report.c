@@ -5,6 +5,7 @@
  */
 #include "report.h"
 
+#include "../platform/environment.h"
 #include "../platform/log.h"
 
 #include <errno.h>
@@ -171,7 +172,7 @@ size_t ga_heap_stats_json(const ga_heap *heap, char *buffer, size_t size)
 
 static const char *destination(void)
 {
-    const char *to = getenv("GPUALLOC_STATS");
+    const char *to = ga_environment("GPUALLOC_STATS");
     return to && *to && strcmp(to, "0") != 0 ? to : NULL;
 }
 
