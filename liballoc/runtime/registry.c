@@ -8,6 +8,7 @@
 #include "../arena/vmm.h"
 #include "../coalesce/coalesce.h"
 #include "../doubles/doubles.h"
+#include "../hardened/hardened.h"
 #include "../native/native.h"
 #include "../platform/environment.h"
 #include "../platform/log.h"
@@ -222,6 +223,7 @@ static void fill(void)
     add_builtin(&ga_dl_backend);
     add_builtin(&ga_cuda_backend);
     add_builtin(&ga_async_backend);
+    add_builtin(&ga_hardened_backend);
     add_builtin(&ga_vmm_backend);
     add_builtin(&ga_slab_backend);
     add_builtin(&ga_coalesce_backend);
