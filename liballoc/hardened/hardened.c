@@ -21,19 +21,23 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum {
-    ARENAS = 4,
+    ARENAS = 4, /* one where addresses are limited */
     BINS = ARENAS * GA_HARDENED_CLASSES,
-    REGION_MOST = 34, /* log2 of a bin's addresses: 16 GiB, 3 TiB for all */
-    REGION_LEAST = 25,
+    REGION_MOST = 34,   /* log2 of a bin's addresses: 16 GiB, 3 TiB for all */
+    REGION_ARENAS = 28, /* least for more than one arena: 48 GiB for all */
+    REGION_LEAST = 22,  /* 192 MiB for one arena */
+    NATURAL_ALIGN = 16,
     USUAL_MAPPINGS = 65530 /* the kernel's default of vm.max_map_count */
 };
 
 typedef struct hardened {
     uint8_t *addresses;
     unsigned region_log;
+    unsigned arenas;
     uint8_t *tables;
     size_t tables_bytes;
     ga_hardened_limits limits;
@@ -53,22 +57,37 @@ static void *reserve(size_t bytes)
     return start == MAP_FAILED ? NULL : start;
 }
 
-static size_t address_bytes(const hardened *heap)
+static unsigned bins_of(const hardened *heap)
 {
-    return (size_t)BINS << heap->region_log;
+    return heap->arenas * GA_HARDENED_CLASSES;
 }
 
-/* As many addresses as the process can have. */
+static size_t address_bytes(const hardened *heap)
+{
+    return (size_t)bins_of(heap) << heap->region_log;
+}
+
+/* Where the process's addresses are limited (ulimit -v), most are left for large blocks and for the
+ * program. */
+static size_t most_addresses(void)
+{
+    struct rlimit limit;
+    bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    return limited ? limit.rlim_cur / 4 : SIZE_MAX;
+}
+
 static bool reserve_addresses(hardened *heap)
 {
+    size_t most = most_addresses();
     for (unsigned log = REGION_MOST; log >= REGION_LEAST && !heap->addresses; log--) {
         heap->region_log = log;
-        heap->addresses = reserve(address_bytes(heap));
+        heap->arenas = log >= REGION_ARENAS ? ARENAS : 1;
+        heap->addresses = address_bytes(heap) <= most ? reserve(address_bytes(heap)) : NULL;
     }
     return heap->addresses;
 }
 
-static size_t table_bytes(const hardened *heap, int bin)
+static size_t table_bytes(const hardened *heap, unsigned bin)
 {
     return ga_hardened_bin_table(&ga_hardened_classes[bin % GA_HARDENED_CLASSES],
                                  (size_t)1 << heap->region_log);
@@ -76,7 +95,7 @@ static size_t table_bytes(const hardened *heap, int bin)
 
 static bool reserve_tables(hardened *heap)
 {
-    for (int i = 0; i < BINS; i++) {
+    for (unsigned i = 0; i < bins_of(heap); i++) {
         heap->tables_bytes += table_bytes(heap, i);
     }
     heap->tables_bytes += GA_HARDENED_PAGE * 16; /* unreadable, in front */
@@ -87,7 +106,7 @@ static bool reserve_tables(hardened *heap)
 static void open_bins(hardened *heap)
 {
     uint8_t *table = heap->tables + GA_HARDENED_PAGE * 16;
-    for (int i = 0; i < BINS; i++) {
+    for (unsigned i = 0; i < bins_of(heap); i++) {
         ga_hardened_bin_open(&heap->bins[i], &ga_hardened_classes[i % GA_HARDENED_CLASSES],
                              &heap->limits, heap->addresses + ((size_t)i << heap->region_log),
                              (size_t)1 << heap->region_log, table);
@@ -131,10 +150,11 @@ static ga_status hardened_open(const ga_open_args *args, void **state)
     }
     if (!reserve_addresses(heap) || !reserve_tables(heap)) {
         release_all(heap);
-        return ga_fail(GA_ERR_MEMORY,
-                       "hardened: cannot reserve %zu MiB of addresses; expected a process without "
-                       "a limit on them (ulimit -v)",
-                       ((size_t)BINS << REGION_LEAST) >> 20);
+        return ga_fail(
+            GA_ERR_MEMORY,
+            "hardened: cannot reserve %zu MiB of addresses; expected a limit (ulimit -v) "
+            "of four times as much, or none",
+            ((size_t)GA_HARDENED_CLASSES << REGION_LEAST) >> 20);
     }
     heap->limits.guards_left = guards_allowed();
     open_bins(heap);
@@ -150,7 +170,7 @@ static void hardened_close(void *state)
         served = NULL;
     }
     ga_hardened_large_close(&heap->large);
-    for (int i = 0; i < BINS; i++) {
+    for (unsigned i = 0; i < bins_of(heap); i++) {
         pthread_mutex_destroy(&heap->bins[i].lock);
     }
     release_all(heap);
@@ -166,13 +186,25 @@ static ga_hardened_bin *bin_of(hardened *heap, const void *pointer)
 }
 
 /* From the thread's arena; from another where that has no addresses left. */
-static void *alloc_small(hardened *heap, unsigned class, const char *call)
+static void *alloc_in_class(hardened *heap, unsigned class, const char *call)
 {
-    unsigned arena = ga_thread_id() % ARENAS;
+    unsigned arena = ga_thread_id() % heap->arenas;
     void *block = NULL;
-    for (unsigned i = 0; i < ARENAS && !block; i++) {
-        unsigned at = (arena + i) % ARENAS;
+    for (unsigned i = 0; i < heap->arenas && !block; i++) {
+        unsigned at = (arena + i) % heap->arenas;
         block = ga_hardened_bin_alloc(&heap->bins[at * GA_HARDENED_CLASSES + class], call);
+    }
+    return block;
+}
+
+/* A class whose addresses are used up spills into those of larger slots. `align` holds there too
+ * where it is at most a slot's natural one; else the block becomes a large one. */
+static void *alloc_small(hardened *heap, size_t size, size_t align, const char *call)
+{
+    unsigned class = ga_hardened_class_of(size, align);
+    void *block = alloc_in_class(heap, class, call);
+    while (!block && align <= NATURAL_ALIGN && ++class < GA_HARDENED_CLASSES) {
+        block = alloc_in_class(heap, class, call);
     }
     return block;
 }
@@ -180,9 +212,8 @@ static void *alloc_small(hardened *heap, unsigned class, const char *call)
 static void *alloc_block(hardened *heap, size_t size, size_t align, const char *call)
 {
     size_t bytes = size + !size;
-    return ga_hardened_is_small(bytes, align)
-               ? alloc_small(heap, ga_hardened_class_of(bytes, align), call)
-               : ga_hardened_large_alloc(&heap->large, bytes, align);
+    void *block = ga_hardened_is_small(bytes, align) ? alloc_small(heap, bytes, align, call) : NULL;
+    return block ? block : ga_hardened_large_alloc(&heap->large, bytes, align);
 }
 
 static size_t usable_in(const ga_hardened_bin *bin)
@@ -294,7 +325,7 @@ static ga_status hardened_trim(void *state, size_t keep)
 {
     hardened *heap = state;
     (void)keep; /* little is kept: two runs or so a bin */
-    for (int i = 0; i < BINS; i++) {
+    for (unsigned i = 0; i < bins_of(heap); i++) {
         ga_hardened_bin_purge(&heap->bins[i]);
     }
     return GA_OK;
@@ -315,7 +346,7 @@ static void hardened_stats(void *state, ga_backend_stats *out)
     hardened *heap = state;
     ga_hardened_large *large = &heap->large;
     *out = (ga_backend_stats){0};
-    for (int i = 0; i < BINS; i++) {
+    for (unsigned i = 0; i < bins_of(heap); i++) {
         add_bin(&heap->bins[i], out);
     }
     pthread_mutex_lock(&large->lock);
@@ -331,7 +362,7 @@ static void hardened_stats(void *state, ga_backend_stats *out)
 static void hardened_fork_prepare(void *state)
 {
     hardened *heap = state;
-    for (int i = 0; i < BINS; i++) {
+    for (unsigned i = 0; i < bins_of(heap); i++) {
         pthread_mutex_lock(&heap->bins[i].lock);
     }
     pthread_mutex_lock(&heap->large.lock);
@@ -341,7 +372,7 @@ static void hardened_fork_parent(void *state)
 {
     hardened *heap = state;
     pthread_mutex_unlock(&heap->large.lock);
-    for (int i = BINS; i-- > 0;) {
+    for (unsigned i = bins_of(heap); i-- > 0;) {
         pthread_mutex_unlock(&heap->bins[i].lock);
     }
 }
@@ -351,7 +382,7 @@ static void hardened_fork_child(void *state)
 {
     hardened *heap = state;
     heap->large.random.left = 0;
-    for (int i = 0; i < BINS; i++) {
+    for (unsigned i = 0; i < bins_of(heap); i++) {
         heap->bins[i].random.left = 0;
     }
     hardened_fork_parent(state);

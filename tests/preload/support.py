@@ -66,7 +66,7 @@ def configuration(name: str) -> Configuration:
         return Configuration(name, "dl:" + path, library=path)
     known = [Configuration("system", "system"), Configuration("jemalloc", "jemalloc"),
              Configuration("slab", "slab/system"), Configuration("vmm", "vmm", records=True),
-             Configuration("hazard", "hazard/system"),
+             Configuration("hazard", "hazard/system"), Configuration("hardened", "hardened"),
              Configuration("stats", "jemalloc", stats=True),
              Configuration("trace", "jemalloc", trace=True)]
     return next(one for one in known if one.name == name)

@@ -3,7 +3,7 @@
  * The `hardened` backend: each kind of misuse ends the program and is named; blocks are clear, kept
  * in quarantine and placed at random; and it goes on where the kernel refuses.
  */
-#include "hardened/classes.h"
+#include "hardened/bin.h"
 #include "platform/os_memory.h"
 #include "support/expect.h"
 #include "support/scene.h"
@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static ga_heap *heap;
@@ -345,6 +346,66 @@ static const ga_os_memory failing = {
     .madvise = failing_madvise,
     .mremap = failing_mremap,
 };
+
+static int use_many_blocks(void *unused)
+{
+    static unsigned char *blocks[100000];
+    struct rlimit limit = {(rlim_t)2 << 30, (rlim_t)2 << 30};
+    ga_heap *on;
+    (void)unused;
+    setrlimit(RLIMIT_AS, &limit);
+    if (ga_heap_open(&on, GA_PLACE_HOST, 0, "hardened") != GA_OK) {
+        return 1;
+    }
+    for (int i = 0; i < 100000; i++) {
+        void *block;
+        if (ga_alloc(on, 200, 0, &block) != GA_OK) {
+            return 2;
+        }
+        blocks[i] = memset(block, i, 200);
+    }
+    for (int i = 0; i < 100000; i++) {
+        if (blocks[i][199] != (unsigned char)i || ga_free(on, blocks[i]) != GA_OK) {
+            return 3;
+        }
+    }
+    return ga_heap_close(on) == GA_OK ? 0 : 4;
+}
+
+/* In 2 GiB of addresses a size class has room for 8 MiB; what is more becomes large blocks. */
+Test(hardened_faults, addresses_are_limited)
+{
+    cr_assert_eq(scene_in_child(use_many_blocks, NULL), 0);
+}
+
+/* The kernel's limit of mappings: past it, runs are neighbours without a guard between them. */
+Test(hardened_faults, runs_without_guards)
+{
+    enum {
+        ADDRESSES = 1 << 24
+    };
+    ga_hardened_bin bin;
+    ga_hardened_limits limits = {.guards_left = 2};
+    ga_hardened_classes_prepare();
+    const ga_hardened_class *class = &ga_hardened_classes[ga_hardened_class_of(1000, 1)];
+    size_t table = ga_hardened_bin_table(class, ADDRESSES);
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    void *addresses = mmap(NULL, ADDRESSES, PROT_NONE, flags, -1, 0);
+    ga_hardened_bin_open(&bin, class, &limits, addresses, ADDRESSES,
+                         mmap(NULL, table, PROT_NONE, flags, -1, 0));
+    static void *blocks[20000];
+    int count = 0;
+    while ((blocks[count] = ga_hardened_bin_alloc(&bin, "test"))) {
+        memset(blocks[count++], 7, 1000);
+    }
+    cr_assert_gt(count, 10000);
+    cr_assert_eq(limits.guards_left, 0);
+    while (count--) {
+        cr_assert_eq(ga_hardened_bin_free(&bin, blocks[count]), GA_HARDENED_FINE);
+    }
+    ga_hardened_bin_purge(&bin);
+    cr_assert_leq(limits.guards_left, 2);
+}
 
 /* Blocks of all kinds, moved and freed. Those that there is no memory for are left out. */
 static void churn(ga_heap *on)
