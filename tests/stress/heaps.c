@@ -24,8 +24,8 @@ enum {
     SHARED = 3,
     ROUND = 200,           /* operations with one heap */
     MOST_TRACED = 1 << 20, /* of them; a trace takes 48 bytes for each */
-    BUILT_IN = 5,          /* specs that every build has */
-    SPECS = 8
+    BUILT_IN = 6,          /* specs that every build has */
+    SPECS = 9
 };
 
 /* Counts; relaxed, since they are read once the threads have ended. */
@@ -199,6 +199,7 @@ static void prepare(void)
     specs[spec_count++] = trace;
     specs[spec_count++] = "slab/system";
     specs[spec_count++] = "slab:check=full/system";
+    specs[spec_count++] = "hardened";
     if (!UNDER_TSAN) { /* which does not see how their blocks change hands */
         add_if_here("jemalloc");
         add_if_here("dl:libmimalloc.so.2");
