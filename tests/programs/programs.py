@@ -332,7 +332,7 @@ def library(name: str) -> str:
 def setups() -> tuple[list[Setup], list[str]]:
     """The setups to compare, and a sentence for each that this machine has not."""
     found = [Setup("system", "system"), Setup("slab", "slab/system"), Setup("vmm", "vmm"),
-             Setup("hazard", "hazard/system")]
+             Setup("hazard", "hazard/system"), Setup("hardened", "hardened")]
     lacking = []
     if os.environ.get("GA_JEMALLOC"):
         found += [Setup("jemalloc", "jemalloc"), Setup("jemalloc, stats", "jemalloc", stats=True),
