@@ -15,6 +15,7 @@
 #include "../platform/libc.h"
 #include "../platform/log.h"
 #include "heap.h"
+#include "torch_errors.h"
 
 #include <pthread.h>
 
@@ -320,29 +321,36 @@ static ga_stream named(ga_stream stream)
     return (uintptr_t)stream == STREAM_LEGACY ? NULL : stream;
 }
 
-static void *alloc(slot *it, size_t size, const ga_stream *stream)
+static ga_status alloc(slot *it, size_t size, const ga_stream *stream, void **out)
 {
-    void *block = NULL;
     if (!reserve(it, size)) {
-        return NULL;
+        return GA_ERR_MEMORY;
     }
-    ga_status status = stream ? ga_alloc_on(it->heap, size, 0, *stream, &block)
-                              : ga_alloc(it->heap, size, 0, &block);
+    ga_status status =
+        stream ? ga_alloc_on(it->heap, size, 0, *stream, out) : ga_alloc(it->heap, size, 0, out);
     if (status != GA_OK) {
         unreserve(it, size);
     }
-    return block;
+    return status;
+}
+
+static ga_status torch_alloc(ssize_t size, int device, ga_stream stream, void **out)
+{
+    slot *it = slot_of(device);
+    if (size < 0) {
+        return ga_fail(GA_ERR_SIZE, "expected a size from 0 on, got %zd", size);
+    }
+    return it ? alloc(it, (size_t)size, in_order(it, stream) ? &stream : NULL, out) : GA_ERR_DEVICE;
 }
 
 void *ga_torch_alloc(ssize_t size, int device, ga_stream stream)
 {
-    slot *it = slot_of(device);
-    ga_stream on = named(stream);
-    if (size < 0) {
-        ga_fail(GA_ERR_SIZE, "expected a size from 0 on, got %zd", size);
-        return NULL;
+    void *block = NULL;
+    ga_status status = torch_alloc(size, device, named(stream), &block);
+    if (status != GA_OK) {
+        ga_torch_throw(status, size < 0 ? 0 : (size_t)size, device);
     }
-    return it ? alloc(it, (size_t)size, in_order(it, on) ? &on : NULL) : NULL;
+    return block;
 }
 
 void ga_torch_free(void *block, ssize_t size, int device, ga_stream stream)

@@ -11,9 +11,10 @@
  * gpualloc/rmm.hpp.
  *
  * There is one heap for each device, opened by the first request from GPUALLOC_DEVICE, and open
- * until the process ends. A request that fails answers NULL, and the sentence is in
- * ga_error_text(). What a framework is told of a pointer it does not get from here is logged and
- * otherwise ignored. In the child of a fork() all requests fail. Every function is thread safe.
+ * until the process ends. A request that fails returns NULL, with the reason in ga_error_text();
+ * ga_torch_alloc() throws where PyTorch would not see a NULL. A pointer that is no block of these
+ * heaps is logged and otherwise ignored. In the child of a fork() all requests fail. Every function
+ * is thread safe.
  *
  * Compiles alone as C11, C++17 and under nvcc.
  */
@@ -36,7 +37,13 @@ GA_API ga_heap *ga_framework_heap(int device);
  */
 
 /* A block that work put on `stream` after the call may use; in stream order where the heap has one,
- * else at once, on every stream. */
+ * else at once, on every stream.
+ *
+ * A request that fails under change_current_allocator(), and in a subclass of
+ * CUDAPluggableAllocator, throws: c10::OutOfMemoryError, which Python sees as
+ * torch.OutOfMemoryError, where there is no memory, and c10::Error otherwise. (PyTorch does not test
+ * what a plug-in returns there.) In a MemPool, where PyTorch does, and in a process without PyTorch,
+ * it returns NULL. */
 GA_API void *ga_torch_alloc(ssize_t size, int device, ga_stream stream);
 
 /* Free it once the work is done that is now on `stream`, and on the streams that ga_torch_record_stream()
