@@ -10,6 +10,7 @@
  */
 #include "captures.h"
 
+#include "../../liballoc/platform/cuda_captures.h"
 #include "../../liballoc/platform/libc.h"
 #include "ipc.h"
 #include "lookup.h"
@@ -138,6 +139,12 @@ static CUcontext current(void)
     const ga_cuda_asks *asks = ga_cuda_next_asks();
     CUcontext context = NULL;
     return asks && asks->cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context : NULL;
+}
+
+/* The library need not ask streams whether they capture. */
+__attribute__((constructor)) static void watch_alone(void)
+{
+    ga_cuda_captures_unwatch();
 }
 
 /* Without memory for the note it is as if the capture were not there: the driver refuses what it

@@ -13,6 +13,7 @@
  */
 #include "vmm_fences.h"
 
+#include "../platform/cuda_captures.h"
 #include "../platform/libc.h"
 
 #include <gpualloc/backend.h>
@@ -38,6 +39,7 @@ void ga_vmm_fences_open(ga_vmm_fences *fences, int device)
 typedef struct visit {
     const ga_cuda_driver *driver;
     bool pushed;
+    int mode; /* the thread's capture mode before */
 } visit;
 
 static ga_status learn(ga_vmm_fences *fences)
@@ -66,12 +68,17 @@ static ga_status enter(ga_vmm_fences *fences, visit *v)
     }
     v->driver = fences->driver;
     v->pushed = v->driver->cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != fences->context;
-    return v->pushed ? GA_CUDA_CALL(v->driver, cuCtxPushCurrent, fences->context) : GA_OK;
+    status = v->pushed ? GA_CUDA_CALL(v->driver, cuCtxPushCurrent, fences->context) : GA_OK;
+    if (status == GA_OK) {
+        v->mode = ga_cuda_relax_mode();
+    }
+    return status;
 }
 
 static void leave(const visit *v)
 {
     CUcontext ours;
+    ga_cuda_restore_mode(v->mode);
     if (v->pushed) {
         v->driver->cuCtxPopCurrent(&ours);
     }

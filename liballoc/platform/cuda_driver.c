@@ -2,11 +2,13 @@
  *
  * STRUCTURE  one table, filled once; one slot per device with its primary context and a stream
  * INVARIANT  a slot with a context is complete, and changes again only in ga_cuda_forget()
- * ORDER      D1/D2 publish a slot; pthread_once publishes the table
+ * ORDER      D1/D2 publish a slot; pthread_once publishes the table; L1/L2 the library, to those who
+ *            have not asked for the table
  * PROGRESS   lock-free once a device has been used; its first use takes slots_lock
  */
 #include "cuda_driver.h"
 
+#include "cuda_captures.h"
 #include "environment.h"
 #include "forks.h"
 
@@ -34,6 +36,7 @@ static const struct {
  * second thread. Asking for the process's number each time would be a call of the kernel. */
 static struct {
     ga_cuda_driver table;
+    void *library;
     bool usable;
     bool inherited; /* this is a child of the process whose driver it is */
     pid_t pid;      /* of that process */
@@ -110,6 +113,8 @@ static void load(void)
     }
     loaded.pid = getpid();
     loaded.usable = true;
+    /* L1: release. Pairs with L2: the library is started. */
+    __atomic_store_n(&loaded.library, library, __ATOMIC_RELEASE);
 }
 
 ga_status ga_cuda_driver_get(const ga_cuda_driver **out)
@@ -130,6 +135,13 @@ ga_status ga_cuda_driver_get(const ga_cuda_driver **out)
     }
     *out = stand_in ? stand_in : &loaded.table;
     return GA_OK;
+}
+
+void *ga_cuda_driver_symbol(const char *symbol)
+{
+    /* L2: acquire. Pairs with L1. */
+    void *library = stand_in ? NULL : __atomic_load_n(&loaded.library, __ATOMIC_ACQUIRE);
+    return library ? dlsym(library, symbol) : NULL;
 }
 
 ga_status ga_cuda_check(const ga_cuda_driver *driver, CUresult result, const char *call)
@@ -250,12 +262,17 @@ ga_status ga_cuda_enter(ga_cuda_scope *scope, int device)
         return status;
     }
     scope->stream = slot->stream;
-    return GA_CUDA_CALL(scope->driver, cuCtxPushCurrent, slot->context);
+    status = GA_CUDA_CALL(scope->driver, cuCtxPushCurrent, slot->context);
+    if (status == GA_OK) {
+        scope->mode = ga_cuda_relax_mode();
+    }
+    return status;
 }
 
 void ga_cuda_leave(const ga_cuda_scope *scope)
 {
     CUcontext ours;
+    ga_cuda_restore_mode(scope->mode);
     scope->driver->cuCtxPopCurrent(&ours);
 }
 

@@ -152,9 +152,15 @@ bool ga_cuda_is_gone(void);
 
 ga_status ga_cuda_device_count(int *out);
 
+/* A function of the driver that the table does not have, since drivers may lack it; NULL where this
+ * one does, before ga_cuda_driver_get() has succeeded, and for what ga_cuda_driver_set() has put in
+ * the driver's place. */
+void *ga_cuda_driver_symbol(const char *symbol);
+
 typedef struct ga_cuda_scope {
     const ga_cuda_driver *driver;
     CUstream stream; /* the device's, for short work of ours; waits for no other stream */
+    int mode;        /* the thread's capture mode before: see cuda_captures.h */
 } ga_cuda_scope;
 
 /* Make the primary context of `device` current. Leave again only after GA_OK. */

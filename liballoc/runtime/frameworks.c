@@ -14,6 +14,7 @@
 #include "../platform/cuda_driver.h"
 #include "../platform/libc.h"
 #include "../platform/log.h"
+#include "captures.h"
 #include "heap.h"
 #include "torch_errors.h"
 
@@ -276,16 +277,21 @@ static ga_status join_all(slot *it, const ga_cuda_driver *driver, ga_stream own,
 /* ---- PyTorch ------------------------------------------------------------------------------- */
 
 /* All threads' default streams have one handle: for them as if there were no streams. */
-static bool in_order(const slot *it, ga_stream stream)
+static bool is_one_stream(ga_stream stream)
 {
-    return it->streams && (uintptr_t)stream != STREAM_THREAD;
+    return (uintptr_t)stream != STREAM_THREAD;
 }
 
-static bool all_in_order(const slot *it, ga_stream own, const shared *notes)
+static bool in_order(const slot *it, ga_stream stream)
 {
-    bool all = in_order(it, own);
+    return it->streams && is_one_stream(stream);
+}
+
+static bool each_is_one_stream(ga_stream own, const shared *notes)
+{
+    bool all = is_one_stream(own);
     for (; notes; notes = notes->following) {
-        all = all && in_order(it, notes->stream);
+        all = all && is_one_stream(notes->stream);
     }
     return all;
 }
@@ -294,12 +300,33 @@ static bool all_in_order(const slot *it, ga_stream own, const shared *notes)
 static ga_status free_after_all(const slot *it, void *block, bool wait)
 {
     ga_cuda_scope scope;
-    ga_status status = wait ? ga_cuda_enter(&scope, ga_heap_device(it->heap)) : GA_OK;
+    ga_status status = GA_OK;
+    if (wait && ga_captures_free(it->heap, block, NULL, false, &status)) {
+        return status;
+    }
+    status = wait ? ga_cuda_enter(&scope, ga_heap_device(it->heap)) : GA_OK;
     if (status == GA_OK && wait) {
         status = ga_cuda_check(scope.driver, scope.driver->cuCtxSynchronize(), "cuCtxSynchronize");
         ga_cuda_leave(&scope);
     }
     return status == GA_OK ? ga_free(it->heap, block) : status;
+}
+
+/* Free it once the work is done that is on these streams now. Other streams are not waited for, since
+ * one of them may capture. */
+static ga_status free_after(slot *it, void *block, ga_stream own, const shared *notes)
+{
+    ga_cuda_scope scope;
+    ga_status status = ga_cuda_enter(&scope, ga_heap_device(it->heap));
+    if (status != GA_OK) {
+        return status;
+    }
+    status = GA_CUDA_CALL(scope.driver, cuStreamSynchronize, own);
+    for (; notes && status == GA_OK; notes = notes->following) {
+        status = GA_CUDA_CALL(scope.driver, cuStreamSynchronize, notes->stream);
+    }
+    ga_cuda_leave(&scope);
+    return status == GA_OK ? ga_free(it->heap, block) : free_after_all(it, block, true);
 }
 
 /* Free it behind the work of its own stream and of those noted; where the driver does not order them,
@@ -316,18 +343,33 @@ static ga_status free_behind(slot *it, void *block, ga_stream own, const shared 
                            : free_after_all(it, block, true);
 }
 
+/* Whether a capture keeps the block: one of its own stream, or of one that was recorded. Nothing may
+ * be recorded or waited for on such a stream. */
+static bool free_in_capture(slot *it, void *block, ga_stream own, const shared *notes,
+                            ga_status *status)
+{
+    bool kept = ga_captures_free(it->heap, block, &own, !notes, status);
+    for (; !kept && notes; notes = notes->following) {
+        kept = ga_captures_free(it->heap, block, &notes->stream, false, status);
+    }
+    return kept;
+}
+
 static ga_stream named(ga_stream stream)
 {
     return (uintptr_t)stream == STREAM_LEGACY ? NULL : stream;
 }
 
-static ga_status alloc(slot *it, size_t size, const ga_stream *stream, void **out)
+static ga_status alloc(slot *it, size_t size, ga_stream stream, void **out)
 {
+    ga_status status = GA_OK;
     if (!reserve(it, size)) {
         return GA_ERR_MEMORY;
     }
-    ga_status status =
-        stream ? ga_alloc_on(it->heap, size, 0, *stream, out) : ga_alloc(it->heap, size, 0, out);
+    if (!ga_captures_alloc(it->heap, size, 0, stream, out, &status)) {
+        status = in_order(it, stream) ? ga_alloc_on(it->heap, size, 0, stream, out)
+                                      : ga_alloc(it->heap, size, 0, out);
+    }
     if (status != GA_OK) {
         unreserve(it, size);
     }
@@ -340,7 +382,7 @@ static ga_status torch_alloc(ssize_t size, int device, ga_stream stream, void **
     if (size < 0) {
         return ga_fail(GA_ERR_SIZE, "expected a size from 0 on, got %zd", size);
     }
-    return it ? alloc(it, (size_t)size, in_order(it, stream) ? &stream : NULL, out) : GA_ERR_DEVICE;
+    return it ? alloc(it, (size_t)size, stream, out) : GA_ERR_DEVICE;
 }
 
 void *ga_torch_alloc(ssize_t size, int device, ga_stream stream)
@@ -361,9 +403,13 @@ void ga_torch_free(void *block, ssize_t size, int device, ga_stream stream)
         return;
     }
     shared *notes = take_notes(block);
-    ga_status status = !all_in_order(it, on, notes) ? free_after_all(it, block, true)
-                       : notes                      ? free_behind(it, block, on, notes)
-                                                    : ga_free_on(it->heap, block, on);
+    ga_status status = GA_OK;
+    if (!free_in_capture(it, block, on, notes, &status)) {
+        status = !each_is_one_stream(on, notes) ? free_after_all(it, block, true)
+                 : !it->streams                 ? free_after(it, block, on, notes)
+                 : notes                        ? free_behind(it, block, on, notes)
+                                                : ga_free_on(it->heap, block, on);
+    }
     drop_notes(notes);
     if (status == GA_OK) {
         unreserve(it, size > 0 ? (uint64_t)size : 0);

@@ -10,6 +10,7 @@
 #include "../platform/libc.h"
 #include "../platform/log.h"
 #include "../platform/thread.h"
+#include "captures.h"
 #include "options.h"
 #include "registry.h"
 #include "report.h"
@@ -462,6 +463,7 @@ ga_status ga_heap_close(ga_heap *heap)
         return GA_OK;
     }
     ga_stats stats = {0};
+    ga_captures_forget(heap, true);
     ga_heap_stats(heap, &stats);
     if (stats.live_blocks) {
         ga_log(GA_LOG_WARN, "%s: closed with %" PRIu64 " blocks of %" PRIu64 " bytes still held",

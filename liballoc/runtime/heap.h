@@ -31,6 +31,11 @@ struct ga_heap {
 /* What ga_heap_open() takes where neither a caller nor the environment names a spec. */
 const char *ga_heap_default_spec(ga_place place);
 
+/* ga_alloc() and ga_free() or, with a stream, ga_free_on(), past the list of captured blocks. Of these
+ * ga_memory_serve() does not count. For captures.c. */
+ga_status ga_memory_serve(ga_heap *heap, size_t size, size_t align, void **out);
+ga_status ga_memory_free(ga_heap *heap, void *block, const ga_stream *stream);
+
 /* Call `visit` for every heap that a caller has open. The list is locked meanwhile: the visitor
  * opens and closes none. */
 void ga_heap_each_root(void (*visit)(const ga_heap *heap));

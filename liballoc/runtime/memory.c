@@ -3,6 +3,7 @@
  * The calls on a heap: check the request, let the backend serve it, count the outcome.
  */
 #include "../reclaim/hazard.h"
+#include "captures.h"
 #include "heap.h"
 
 #include <stdint.h>
@@ -84,6 +85,14 @@ static ga_status count_failure(ga_heap *heap, ga_status status)
 
 /* ---- blocks ------------------------------------------------------------------------------- */
 
+/* Blocks of graphs that are destroyed go back first. */
+static void flush_captures(const ga_heap *heap)
+{
+    if (heap->place == GA_PLACE_DEVICE) {
+        ga_captures_flush();
+    }
+}
+
 /* A size of 0 is one byte to the backends: a block like any other. */
 static size_t at_least_one(size_t size)
 {
@@ -103,10 +112,16 @@ static ga_status serve(ga_heap *heap, size_t size, size_t align, void **out)
     return backend->alloc_aligned(heap->state, at_least_one(size), align, out);
 }
 
+ga_status ga_memory_serve(ga_heap *heap, size_t size, size_t align, void **out)
+{
+    return serve(heap, size, align, out);
+}
+
 ga_status ga_alloc(ga_heap *heap, size_t size, size_t align, void **out)
 {
     ga_status status = check_alloc(heap, size, align, out);
     if (__builtin_expect(status == GA_OK, 1)) {
+        flush_captures(heap);
         status = serve(heap, size, align, out);
     }
     return count_alloc(heap, status, size, out);
@@ -139,12 +154,37 @@ ga_status ga_alloc_zeroed(ga_heap *heap, size_t size, size_t align, void **out)
 ga_status ga_alloc_on(ga_heap *heap, size_t size, size_t align, ga_stream stream, void **out)
 {
     ga_status status = check_alloc(heap, size, align, out);
+    if (status == GA_OK && !heap->backend->alloc_on) {
+        status = unsupported(heap, "stream-ordered allocation");
+    }
     if (status == GA_OK) {
-        status = heap->backend->alloc_on
-                     ? heap->backend->alloc_on(heap->state, at_least_one(size), align, stream, out)
-                     : unsupported(heap, "stream-ordered allocation");
+        flush_captures(heap);
+        if (ga_captures_alloc(heap, size, align, stream, out, &status)) {
+            return status;
+        }
+        status = heap->backend->alloc_on(heap->state, at_least_one(size), align, stream, out);
     }
     return count_alloc(heap, status, size, out);
+}
+
+ga_status ga_memory_free(ga_heap *heap, void *block, const ga_stream *stream)
+{
+    size_t bytes = counted_size(heap, block);
+    ga_status status = stream ? heap->backend->free_on(heap->state, block, *stream)
+                              : heap->backend->free(heap->state, block);
+    if (__builtin_expect(status == GA_OK, 1)) {
+        ga_counters_free(heap->counters, bytes);
+    }
+    return count_failure(heap, status);
+}
+
+static ga_status free_device(ga_heap *heap, void *block, const ga_stream *stream)
+{
+    ga_status status = GA_OK;
+    ga_captures_flush();
+    return ga_captures_free(heap, block, stream, true, &status)
+               ? count_failure(heap, status)
+               : ga_memory_free(heap, block, stream);
 }
 
 ga_status ga_free(ga_heap *heap, void *block)
@@ -155,12 +195,8 @@ ga_status ga_free(ga_heap *heap, void *block)
     if (!heap) {
         return bad_request(heap, 0, 0);
     }
-    size_t bytes = counted_size(heap, block);
-    ga_status status = heap->backend->free(heap->state, block);
-    if (__builtin_expect(status == GA_OK, 1)) {
-        ga_counters_free(heap->counters, bytes);
-    }
-    return count_failure(heap, status);
+    return heap->place == GA_PLACE_DEVICE ? free_device(heap, block, NULL)
+                                          : ga_memory_free(heap, block, NULL);
 }
 
 ga_status ga_free_on(ga_heap *heap, void *block, ga_stream stream)
@@ -171,12 +207,7 @@ ga_status ga_free_on(ga_heap *heap, void *block, ga_stream stream)
     if (!heap->backend->free_on) {
         return unsupported(heap, "stream-ordered free");
     }
-    size_t bytes = counted_size(heap, block);
-    ga_status status = heap->backend->free_on(heap->state, block, stream);
-    if (status == GA_OK) {
-        ga_counters_free(heap->counters, bytes);
-    }
-    return count_failure(heap, status);
+    return free_device(heap, block, &stream);
 }
 
 ga_status ga_retire(ga_heap *heap, void *block)
@@ -344,6 +375,7 @@ ga_status ga_trim(ga_heap *heap, size_t keep)
     if (status != GA_OK) {
         return status;
     }
+    flush_captures(heap);
     return heap->backend->trim ? heap->backend->trim(heap->state, keep) : unsupported(heap, "trim");
 }
 
@@ -380,6 +412,7 @@ ga_status ga_heap_reset(ga_heap *heap)
     }
     status = heap->backend->reset(heap->state);
     if (status == GA_OK) {
+        ga_captures_forget(heap, false);
         ga_counters_free_all(heap->counters);
     }
     return status;

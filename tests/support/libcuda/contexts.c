@@ -304,6 +304,7 @@ static struct {
     pthread_mutex_t lock;
     CUstream streams[STAND_IN_CAPTURES];
     int modes[STAND_IN_CAPTURES];
+    stand_in_graph *graphs[STAND_IN_CAPTURES];
     int count;
     uint64_t violations, nodes;
 } captures = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -329,15 +330,23 @@ bool stand_in_capturing(CUstream stream)
 CUresult stand_in_unsafe(bool always)
 {
     CUresult result = CUDA_SUCCESS;
+    bool relaxed = stand_in_thread_mode() == MODE_RELAXED;
     pthread_mutex_lock(&captures.lock);
     for (int i = 0; i < captures.count; i++) {
-        if (always || captures.modes[i] != MODE_RELAXED) {
+        if (always || (!relaxed && captures.modes[i] != MODE_RELAXED)) {
             result = CAPTURE_UNSUPPORTED;
         }
     }
     captures.violations += result != CUDA_SUCCESS;
     pthread_mutex_unlock(&captures.lock);
     return result;
+}
+
+void stand_in_violate(void)
+{
+    pthread_mutex_lock(&captures.lock);
+    captures.violations++;
+    pthread_mutex_unlock(&captures.lock);
 }
 
 uint64_t stand_in_violations(void)
@@ -363,18 +372,30 @@ static CUresult begin_capture(CUstream stream, int mode)
     bool fits = captures.count < STAND_IN_CAPTURES && capture_of(stream) < 0;
     if (fits) {
         captures.streams[captures.count] = stream;
+        captures.graphs[captures.count] = stand_in_graph_create();
         captures.modes[captures.count++] = mode;
     }
     pthread_mutex_unlock(&captures.lock);
     return fits ? CUDA_SUCCESS : ILLEGAL_STATE;
 }
 
-static CUresult end_of(CUstream stream)
+stand_in_graph *stand_in_graph_of(CUstream stream)
 {
     pthread_mutex_lock(&captures.lock);
     int at = capture_of(stream);
+    stand_in_graph *graph = at >= 0 ? captures.graphs[at] : NULL;
+    pthread_mutex_unlock(&captures.lock);
+    return graph;
+}
+
+static CUresult end_of(CUstream stream, stand_in_graph **graph)
+{
+    pthread_mutex_lock(&captures.lock);
+    int at = capture_of(stream);
+    *graph = at >= 0 ? captures.graphs[at] : NULL;
     if (at >= 0) {
         captures.count--;
+        captures.graphs[at] = captures.graphs[captures.count];
         captures.streams[at] = captures.streams[captures.count];
         captures.modes[at] = captures.modes[captures.count];
     }
@@ -399,13 +420,15 @@ static CUresult begin_to_graph(WORDS)
 
 static CUresult end_capture(WORDS)
 {
-    *(void **)b = NULL;
-    return end_of((CUstream)a);
+    return end_of((CUstream)a, (stand_in_graph **)b);
 }
 
 static CUresult stream_destroy(WORDS)
 {
-    end_of((CUstream)a);
+    stand_in_graph *graph;
+    end_of((CUstream)a, &graph);
+    stand_in_graph_destroy(graph);
+    stand_in_blocking_stream((CUstream)a, false);
     return stand_in_table.cuStreamDestroy((CUstream)a);
 }
 
@@ -420,6 +443,12 @@ CUresult cuStreamIsCapturing(CUstream stream, int *status)
 {
     CUresult result = stand_in_arrive(true);
     *status = stand_in_capturing(stream);
+    bool legacy = (uintptr_t)stream <= 1;
+    for (int i = 0; legacy && i < captures.count; i++) {
+        if (stand_in_is_blocking(captures.streams[i])) {
+            return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+        }
+    }
     return result;
 }
 

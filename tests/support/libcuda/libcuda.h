@@ -54,6 +54,9 @@ STAND_IN_API void stand_in_shut_down(void);
 STAND_IN_API uint64_t stand_in_violations(void);
 STAND_IN_API uint64_t stand_in_nodes(void);
 
+/* Graphs that are there; a capture makes one. cuGraphDestroy() calls what was retained in it. */
+STAND_IN_API uint64_t stand_in_graphs(void);
+
 /* ---- between its files --------------------------------------------------------------------- */
 
 extern ga_cuda_driver stand_in_table; /* vmm_driver's */
@@ -77,6 +80,17 @@ bool stand_in_capturing(CUstream stream);
 void stand_in_add_node(void);
 
 STAND_IN_API CUresult cuCtxGetDevice(CUdevice *device);
+
+/* graphs.c: what captures become, the capture mode of a thread, and streams that wait for the legacy
+ * one. */
+typedef struct stand_in_graph stand_in_graph;
+stand_in_graph *stand_in_graph_create(void);
+stand_in_graph *stand_in_graph_of(CUstream stream);
+void stand_in_graph_destroy(stand_in_graph *graph);
+int stand_in_thread_mode(void);
+void stand_in_violate(void);
+void stand_in_blocking_stream(CUstream stream, bool blocking);
+bool stand_in_is_blocking(CUstream stream);
 
 /* A call that a capture of another kind than relaxed forbids; `always`: of any kind. */
 CUresult stand_in_unsafe(bool always);

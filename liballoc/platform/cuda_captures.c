@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * ORDER      C1/C2 publish the functions of the driver
+ * PROGRESS   lock-free once they are found
+ */
+#include "cuda_captures.h"
+
+#include "cuda_driver.h"
+
+#include <pthread.h>
+#include <string.h>
+
+typedef struct CUgraph_st *CUgraph;
+typedef struct CUuserObject_st *CUuserObject;
+
+enum {
+    MODE_RELAXED = 2,
+    MODE_UNKNOWN = -1,
+    NO_DESTRUCTOR_SYNC = 1, /* CU_USER_OBJECT_NO_DESTRUCTOR_SYNC */
+    MOVE = 1                /* CU_GRAPH_USER_OBJECT_MOVE */
+};
+
+/* cuStreamGetCaptureInfo_v2 and _v3 differ in an argument before the last, which is optional. */
+typedef struct capture_calls {
+    CUresult (*is_capturing)(CUstream stream, int *status);
+    CUresult (*info_2)(CUstream stream, int *status, uint64_t *id, CUgraph *graph,
+                       const void **nodes, size_t *count);
+    CUresult (*info_3)(CUstream stream, int *status, uint64_t *id, CUgraph *graph,
+                       const void **nodes, const void **edges, size_t *count);
+    CUresult (*create)(CUuserObject *object, void *pointer, void (*destroy)(void *pointer),
+                       unsigned count, unsigned flags);
+    CUresult (*retain)(CUgraph graph, CUuserObject object, unsigned count, unsigned flags);
+    CUresult (*exchange)(int *mode);
+} capture_calls;
+
+static capture_calls calls; /* filled once, by find(); zeros until the driver is loaded */
+static bool found;
+static bool unwatched;
+
+void ga_cuda_captures_unwatch(void)
+{
+    unwatched = true;
+}
+
+static void find(void)
+{
+    const struct {
+        void *function;
+        const char *symbol;
+    } rows[] = {{&calls.is_capturing, "cuStreamIsCapturing"},
+                {&calls.info_2, "cuStreamGetCaptureInfo_v2"},
+                {&calls.info_3, "cuStreamGetCaptureInfo_v3"},
+                {&calls.create, "cuUserObjectCreate"},
+                {&calls.retain, "cuGraphRetainUserObject"},
+                {&calls.exchange, "cuThreadExchangeStreamCaptureMode"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        void *function = ga_cuda_driver_symbol(rows[i].symbol);
+        memcpy(rows[i].function, &function, sizeof function);
+    }
+    /* C1: release. Pairs with C2: the calls are complete. */
+    __atomic_store_n(&found, true, __ATOMIC_RELEASE);
+}
+
+static const capture_calls *known(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    static const capture_calls none;
+    /* C2: acquire. Pairs with C1. */
+    if (__builtin_expect(__atomic_load_n(&found, __ATOMIC_ACQUIRE), 1)) {
+        return &calls;
+    }
+    if (unwatched || !ga_cuda_driver_symbol("cuStreamIsCapturing")) {
+        return &none;
+    }
+    pthread_once(&once, find);
+    return &calls;
+}
+
+bool ga_cuda_captures_watched(void)
+{
+    return known()->is_capturing != NULL;
+}
+
+ga_cuda_capture_state ga_cuda_is_capturing(CUstream stream)
+{
+    const capture_calls *driver = known();
+    int status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUresult result =
+        driver->is_capturing ? driver->is_capturing(stream, &status) : CUDA_ERROR_NOT_SUPPORTED;
+    if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) {
+        return GA_CUDA_CAPTURE_IMPLICIT;
+    }
+    return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE ? GA_CUDA_CAPTURE_OWN
+                                                                             : GA_CUDA_CAPTURE_NONE;
+}
+
+static bool get_info(const capture_calls *driver, CUstream stream, uint64_t *id, CUgraph *graph)
+{
+    int status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+    if (driver->info_2) {
+        result = driver->info_2(stream, &status, id, graph, NULL, NULL);
+    } else if (driver->info_3) {
+        result = driver->info_3(stream, &status, id, graph, NULL, NULL, NULL);
+    }
+    return result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+}
+
+bool ga_cuda_capture_number(CUstream stream, uint64_t *number)
+{
+    CUgraph graph = NULL;
+    return get_info(known(), stream, number, &graph);
+}
+
+bool ga_cuda_capture_watch(CUstream stream, void (*destroyed)(void *context), void *context)
+{
+    const capture_calls *driver = known();
+    CUuserObject object = NULL;
+    CUgraph graph = NULL;
+    uint64_t id = 0;
+    /* An object that the graph does not take is left alone: its end would say that the graph is gone. */
+    return driver->create && driver->retain && get_info(driver, stream, &id, &graph) &&
+           driver->create(&object, context, destroyed, 1, NO_DESTRUCTOR_SYNC) == CUDA_SUCCESS &&
+           driver->retain(graph, object, 1, MOVE) == CUDA_SUCCESS;
+}
+
+int ga_cuda_relax_mode(void)
+{
+    const capture_calls *driver = known();
+    int mode = MODE_RELAXED;
+    return driver->exchange && driver->exchange(&mode) == CUDA_SUCCESS ? mode : MODE_UNKNOWN;
+}
+
+void ga_cuda_restore_mode(int mode)
+{
+    if (mode != MODE_UNKNOWN) {
+        calls.exchange(&mode);
+    }
+}

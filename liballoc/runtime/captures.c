@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: MIT
+ *
+ *   block   BOUND --free--> FREED --request of the capture--> BOUND
+ *                           FREED --graph destroyed--> freed by its heap
+ *           BOUND --graph destroyed--> a block like any other
+ *
+ * STRUCTURE  a list of graphs, each with a ring of its blocks; a hash table of all blocks by address.
+ *            Blocks that were freed while a stream captured that is not known, as the legacy stream
+ *            reports, have no graph and wait in a list of their own
+ * INVARIANT  a graph's record lives until the driver has said that the graph is destroyed
+ * ORDER      the lock guards all but the words that the driver's thread sets: G1/G2. `blocks_known`
+ *            is a hint for calls without captures: a thread frees a block that it got from the
+ *            thread that allocated it, and sees the count with the block
+ * PROGRESS   blocks while another thread is in here
+ */
+#include "captures.h"
+
+#include "../platform/cuda_captures.h"
+#include "../platform/cuda_driver.h"
+#include "../platform/forks.h"
+#include "../platform/libc.h"
+#include "../platform/log.h"
+
+#include <pthread.h>
+#include <stdint.h>
+
+enum {
+    BUCKETS = 1024,
+    STREAM_THREAD = 2,     /* CU_STREAM_PER_THREAD, as a handle */
+    WASTE_DIV = 4,         /* a block serves requests of down to its size - size / 4 - WASTE_MOST */
+    WASTE_MOST = 64 * 1024 /* bytes */
+};
+
+typedef struct entry entry;
+
+typedef struct graph {
+    uint64_t capture; /* its number */
+    unsigned destroyed;
+    entry *blocks;
+    struct graph *following;
+} graph;
+
+struct entry {
+    ga_heap *heap;
+    void *block;
+    size_t size;      /* usable bytes */
+    ga_stream stream; /* it may serve again, if `again` */
+    bool freed, again;
+    graph *of;   /* NULL: of a capture that is not known */
+    graph *also; /* the capture in which it was freed, if it is another */
+    entry *following, *chained;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static graph *graphs;
+static entry *waiting; /* blocks without a graph, all of them freed */
+static entry *buckets[BUCKETS];
+static unsigned blocks_known; /* relaxed: see ORDER */
+static unsigned any_waiting;  /* relaxed: a hint for the next call */
+static unsigned any_destroyed;
+
+static void fork_child(void)
+{
+    pthread_mutex_init(&lock, NULL); /* the thread that held it is not in the child */
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    static bool watched;
+    ga_forks_watch(&watched, NULL, NULL, fork_child);
+}
+
+/* ---- the table of blocks, with the lock held ------------------------------------------------ */
+
+static entry **bucket_of(const void *block)
+{
+    uint64_t mixed = ((uint64_t)(uintptr_t)block >> 8) * UINT64_C(0x9e3779b97f4a7c15);
+    return &buckets[mixed >> 54];
+}
+
+static entry *find_block(const ga_heap *heap, const void *block)
+{
+    entry *e = *bucket_of(block);
+    while (e && (e->block != block || e->heap != heap)) {
+        e = e->chained;
+    }
+    return e;
+}
+
+static void put_block(entry *e, entry **list)
+{
+    entry **bucket = bucket_of(e->block);
+    e->chained = *bucket;
+    *bucket = e;
+    e->following = *list;
+    *list = e;
+    __atomic_fetch_add(&blocks_known, 1, __ATOMIC_RELAXED); /* relaxed: see ORDER */
+}
+
+/* From the table; its list is the caller's business. */
+static void forget_block(entry *e)
+{
+    entry **at = bucket_of(e->block);
+    while (*at != e) {
+        at = &(*at)->chained;
+    }
+    *at = e->chained;
+    __atomic_fetch_sub(&blocks_known, 1, __ATOMIC_RELAXED); /* relaxed: see ORDER */
+}
+
+/* ---- graphs, with the lock held ------------------------------------------------------------- */
+
+/* Called by the driver. */
+static void note_destroyed(void *context)
+{
+    graph *g = context;
+    /* G1: release. Pairs with G2. The record may be gone once its own word is set, so that is last
+     * but for a word of ours. */
+    __atomic_store_n(&g->destroyed, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&any_destroyed, 1, __ATOMIC_RELEASE);
+}
+
+static graph *find_graph(ga_stream stream)
+{
+    uint64_t number = 0;
+    graph *g = graphs;
+    if (!ga_cuda_capture_number(stream, &number)) {
+        return NULL;
+    }
+    while (g && g->capture != number) {
+        g = g->following;
+    }
+    return g;
+}
+
+/* A graph that cannot be watched is never destroyed, as far as we know: its blocks stay with it. */
+static graph *graph_of(ga_stream stream)
+{
+    graph *g = find_graph(stream);
+    if (g) {
+        return g;
+    }
+    g = ga_libc.calloc(1, sizeof *g);
+    if (!g) {
+        return NULL;
+    }
+    ga_cuda_capture_number(stream, &g->capture);
+    g->following = graphs;
+    graphs = g;
+    if (!ga_cuda_capture_watch(stream, note_destroyed, g)) {
+        ga_log(GA_LOG_WARN, "a capture cannot be watched: blocks that are freed in it stay until "
+                            "their heap is closed");
+    }
+    return g;
+}
+
+/* ---- whether a stream captures -------------------------------------------------------------- */
+
+static bool is_default(ga_stream stream)
+{
+    return (uintptr_t)stream <= STREAM_THREAD;
+}
+
+/* The default streams are those of a context. */
+static ga_cuda_capture_state ask_in_context(const ga_heap *heap, ga_stream stream)
+{
+    ga_cuda_scope scope;
+    ga_cuda_capture_state capturing = GA_CUDA_CAPTURE_NONE;
+    if (ga_cuda_enter(&scope, heap->device) == GA_OK) {
+        capturing = ga_cuda_is_capturing(stream);
+        ga_cuda_leave(&scope);
+    }
+    return capturing;
+}
+
+/* Of a heap that a caller has open: its layers are not asked again. */
+static ga_cuda_capture_state is_capturing(const ga_heap *heap, ga_stream stream)
+{
+    if (!heap->root || heap->place != GA_PLACE_DEVICE || !ga_cuda_captures_watched()) {
+        return GA_CUDA_CAPTURE_NONE;
+    }
+    return is_default(stream) ? ask_in_context(heap, stream) : ga_cuda_is_capturing(stream);
+}
+
+/* ---- requests ------------------------------------------------------------------------------ */
+
+static bool serves(const entry *e, const ga_heap *heap, size_t size, size_t align, ga_stream stream)
+{
+    bool fits = e->size >= size && e->size - size <= e->size / WASTE_DIV + WASTE_MOST;
+    bool aligned = !align || (uintptr_t)e->block % align == 0;
+    return e->freed && e->again && e->heap == heap && e->stream == stream && fits && aligned;
+}
+
+/* The smallest block that was freed on the stream in this capture. With the lock held. */
+static entry *find_freed(const graph *g, const ga_heap *heap, size_t size, size_t align,
+                         ga_stream stream)
+{
+    entry *best = NULL;
+    for (entry *e = g ? g->blocks : NULL; e; e = e->following) {
+        if (serves(e, heap, size, align, stream) && (!best || e->size < best->size)) {
+            best = e;
+        }
+    }
+    return best;
+}
+
+static bool serve_again(const ga_heap *heap, size_t size, size_t align, ga_stream stream,
+                        void **out)
+{
+    pthread_mutex_lock(&lock);
+    entry *e = find_freed(find_graph(stream), heap, size, align, stream);
+    if (e) {
+        e->freed = e->again = false;
+        *out = e->block;
+    }
+    pthread_mutex_unlock(&lock);
+    return e != NULL;
+}
+
+/* False: no memory for the note. */
+static bool bind(ga_heap *heap, void *block, ga_stream stream, bool freed, bool again, bool known)
+{
+    entry *e = ga_libc.malloc(sizeof *e);
+    if (!e) {
+        return false;
+    }
+    *e = (entry){.heap = heap,
+                 .block = block,
+                 .size = ga_usable_size(heap, block),
+                 .stream = stream,
+                 .freed = freed,
+                 .again = again && known};
+    pthread_mutex_lock(&lock);
+    e->of = known ? graph_of(stream) : NULL;
+    bool bound = e->of || !known;
+    if (bound) {
+        put_block(e, e->of ? &e->of->blocks : &waiting);
+        any_waiting = any_waiting || !e->of;
+    }
+    pthread_mutex_unlock(&lock);
+    if (!bound) {
+        ga_libc.free(e);
+    }
+    return bound;
+}
+
+/* From the heap a block that every stream may use, since the capturing one cannot be ordered behind
+ * what is outside its graph. */
+static ga_status serve_new(ga_heap *heap, size_t size, size_t align, ga_stream stream, bool known,
+                           void **out)
+{
+    ga_status status = ga_memory_serve(heap, size, align, out);
+    if (status == GA_OK && known && !bind(heap, *out, stream, false, false, true)) {
+        heap->backend->free(heap->state, *out);
+        status = ga_fail(GA_ERR_MEMORY, "%s: no memory for the note of a captured block",
+                         heap->backend->name);
+    }
+    if (status == GA_OK) {
+        ga_counters_alloc(heap->counters, size, ga_usable_size(heap, *out));
+    } else {
+        *out = NULL;
+        ga_counters_failure(heap->counters);
+    }
+    return status;
+}
+
+/* A block that serves the capture again counts as one that was never freed. */
+bool ga_captures_alloc(ga_heap *heap, size_t size, size_t align, ga_stream stream, void **out,
+                       ga_status *status)
+{
+    ga_cuda_capture_state capturing = is_capturing(heap, stream);
+    if (capturing == GA_CUDA_CAPTURE_NONE) {
+        return false;
+    }
+    bool known = capturing == GA_CUDA_CAPTURE_OWN;
+    bool served = known && serve_again(heap, size, align, stream, out);
+    *status = served ? GA_OK : serve_new(heap, size, align, stream, known, out);
+    return true;
+}
+
+/* ---- frees --------------------------------------------------------------------------------- */
+
+static void mark_freed(entry *e, const ga_stream *stream, bool again)
+{
+    graph *in = stream && !e->freed && ga_cuda_is_capturing(*stream) == GA_CUDA_CAPTURE_OWN
+                    ? graph_of(*stream)
+                    : NULL;
+    if (in) {
+        e->stream = *stream;
+        e->again = again && in == e->of;
+        e->also = in == e->of ? NULL : in;
+    }
+    e->freed = true;
+}
+
+/* Whether the block is a graph's already; then it is freed now, unless it was. */
+static bool free_bound(const ga_heap *heap, const void *block, const ga_stream *stream, bool again,
+                       ga_status *status)
+{
+    bool bound = false;
+    if (!__atomic_load_n(&blocks_known, __ATOMIC_RELAXED)) { /* relaxed: see ORDER */
+        return false;
+    }
+    pthread_mutex_lock(&lock);
+    entry *e = find_block(heap, block);
+    /* G2: acquire. Pairs with G1. */
+    bound = e && !(e->of && __atomic_load_n(&e->of->destroyed, __ATOMIC_ACQUIRE) && !e->freed);
+    if (bound) {
+        *status =
+            e->freed ? ga_fail(GA_ERR_POINTER, "%s: %p is free already", heap->backend->name, block)
+                     : GA_OK;
+        mark_freed(e, stream, again);
+    }
+    pthread_mutex_unlock(&lock);
+    return bound;
+}
+
+bool ga_captures_free(ga_heap *heap, void *block, const ga_stream *stream, bool again,
+                      ga_status *status)
+{
+    if (free_bound(heap, block, stream, again, status)) {
+        return true;
+    }
+    ga_cuda_capture_state capturing = is_capturing(heap, stream ? *stream : NULL);
+    if (capturing == GA_CUDA_CAPTURE_NONE || !ga_usable_size(heap, block)) {
+        return false; /* what is no block the backend reports */
+    }
+    bool known = capturing == GA_CUDA_CAPTURE_OWN;
+    *status = bind(heap, block, stream ? *stream : NULL, true, again, known)
+                  ? GA_OK
+                  : ga_fail(GA_ERR_MEMORY, "%s: no memory to free a block in a capture",
+                            heap->backend->name);
+    return true;
+}
+
+/* ---- giving blocks back -------------------------------------------------------------------- */
+
+/* With no wait for the device where the block's graph is known, since that is done with it. */
+static void free_now(const entry *e)
+{
+    ga_cuda_scope scope;
+    ga_status status = ga_cuda_enter(&scope, e->heap->device);
+    ga_stream own = status == GA_OK ? scope.stream : NULL;
+    if (status == GA_OK) {
+        ga_cuda_leave(&scope);
+        status =
+            ga_memory_free(e->heap, e->block, e->of && e->heap->backend->free_on ? &own : NULL);
+    }
+    if (status != GA_OK) {
+        ga_log(GA_LOG_ERROR, "a block of a captured graph cannot be freed: %s", ga_error_text());
+    }
+}
+
+/* Blocks that were taken out of the table. */
+static void free_list(entry *list)
+{
+    while (list) {
+        entry *e = list;
+        list = e->following;
+        if (e->freed) {
+            free_now(e);
+        }
+        ga_libc.free(e);
+    }
+}
+
+/* A graph goes: no block waits for it any more, in whichever list. */
+static void forget_graph(const graph *g)
+{
+    for (size_t i = 0; i < BUCKETS; i++) {
+        for (entry *e = buckets[i]; e; e = e->chained) {
+            e->also = e->also == g ? NULL : e->also;
+        }
+    }
+}
+
+/* Its blocks go to the graphs that use them, too, or to `out`. */
+static void move_blocks(graph *g, entry **out)
+{
+    while (g->blocks) {
+        entry *e = g->blocks;
+        g->blocks = e->following;
+        if (e->also) {
+            e->of = e->also;
+            e->also = NULL;
+        } else {
+            forget_block(e);
+        }
+        entry **to = e->of == g ? out : &e->of->blocks;
+        e->following = *to;
+        *to = e;
+    }
+}
+
+static void take_destroyed(entry **out)
+{
+    pthread_mutex_lock(&lock);
+    __atomic_store_n(&any_destroyed, 0, __ATOMIC_RELAXED); /* relaxed: a hint, set again after */
+    for (graph **at = &graphs; *at;) {
+        graph *g = *at;
+        /* G2: acquire. Pairs with G1. */
+        if (!__atomic_load_n(&g->destroyed, __ATOMIC_ACQUIRE)) {
+            at = &g->following;
+            continue;
+        }
+        *at = g->following;
+        forget_graph(g);
+        move_blocks(g, out);
+        ga_libc.free(g);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* Those of captures that are not known, once the legacy stream of their device reports none. */
+static void take_waiting(entry **out)
+{
+    entry *left = NULL;
+    pthread_mutex_lock(&lock);
+    while (waiting) {
+        entry *e = waiting;
+        bool done = ask_in_context(e->heap, NULL) == GA_CUDA_CAPTURE_NONE;
+        waiting = e->following;
+        if (done) {
+            forget_block(e);
+        }
+        e->following = done ? *out : left;
+        *(done ? out : &left) = e;
+    }
+    waiting = left;
+    __atomic_store_n(&any_waiting, left != NULL, __ATOMIC_RELAXED); /* relaxed: a hint */
+    pthread_mutex_unlock(&lock);
+}
+
+void ga_captures_flush(void)
+{
+    entry *list = NULL;
+    /* G2: acquire. Pairs with G1. */
+    if (__atomic_load_n(&any_destroyed, __ATOMIC_ACQUIRE)) {
+        take_destroyed(&list);
+    }
+    if (__atomic_load_n(&any_waiting, __ATOMIC_RELAXED)) { /* relaxed: a hint */
+        take_waiting(&list);
+    }
+    free_list(list);
+}
+
+static void take_of_heap(entry **list, const ga_heap *heap, entry **out)
+{
+    while (*list) {
+        entry *e = *list;
+        if (e->heap != heap) {
+            list = &e->following;
+            continue;
+        }
+        *list = e->following;
+        forget_block(e);
+        e->following = *out;
+        *out = e;
+    }
+}
+
+void ga_captures_forget(ga_heap *heap, bool freeing)
+{
+    entry *list = NULL;
+    if (!__atomic_load_n(&blocks_known, __ATOMIC_RELAXED)) { /* relaxed: see ORDER */
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    for (graph *g = graphs; g; g = g->following) {
+        take_of_heap(&g->blocks, heap, &list);
+    }
+    take_of_heap(&waiting, heap, &list);
+    pthread_mutex_unlock(&lock);
+    for (entry *e = list; e && !freeing; e = e->following) {
+        e->freed = false; /* it has gone with the others */
+    }
+    free_list(list);
+}
