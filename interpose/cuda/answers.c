@@ -9,6 +9,7 @@
 #include "lookup.h"
 #include "next.h"
 #include "pinned.h"
+#include "primary.h"
 #include "rdma.h"
 #include "served.h"
 
@@ -185,9 +186,7 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
     {                                                                                              \
         of_device_fn *next = NEXT(of_device_fn, symbol);                                           \
         ga_cuda_count(GA_HOOK_##symbol);                                                           \
-        ga_cuda_ipc_reset(device);                                                                 \
-        ga_cuda_pinned_reset(device);                                                              \
-        ga_cuda_served_reset(device);                                                              \
+        ga_cuda_primary_close(device);                                                             \
         CUresult result = next ? next(device) : ga_cuda_next_missing();                            \
         ga_cuda_contexts_changed();                                                                \
         return result;                                                                             \
@@ -195,21 +194,6 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
 
 DEFINE_RESET(cuDevicePrimaryCtxReset)
 DEFINE_RESET(cuDevicePrimaryCtxReset_v2)
-
-/* Contexts that other threads know of are looked at again afterwards. */
-#define DEFINE_GONE(symbol)                                                                        \
-    EXPORT of_device_fn symbol;                                                                    \
-    CUresult symbol(CUdevice gone)                                                                 \
-    {                                                                                              \
-        of_device_fn *next = NEXT(of_device_fn, symbol);                                           \
-        ga_cuda_count(GA_HOOK_##symbol);                                                           \
-        CUresult result = next ? next(gone) : ga_cuda_next_missing();                              \
-        ga_cuda_contexts_changed();                                                                \
-        return result;                                                                             \
-    }
-
-DEFINE_GONE(cuDevicePrimaryCtxRelease)
-DEFINE_GONE(cuDevicePrimaryCtxRelease_v2)
 
 EXPORT of_context_fn cuCtxDestroy_v2;
 

@@ -63,8 +63,10 @@
     X(WATCHES, cuDevicePrimaryCtxReset, 7000, cuDevicePrimaryCtxReset, ANY,                        \
       "our heap on the device goes first")                                                         \
     X(WATCHES, cuDevicePrimaryCtxReset, 11000, cuDevicePrimaryCtxReset_v2, ANY, "the same")        \
+    X(WATCHES, cuDevicePrimaryCtxRetain, 7000, cuDevicePrimaryCtxRetain, ANY,                      \
+      "the program's references")                                                                  \
     X(WATCHES, cuDevicePrimaryCtxRelease, 7000, cuDevicePrimaryCtxRelease, ANY,                    \
-      "contexts are looked at anew")                                                               \
+      "our heap on the device goes before the last one")                                           \
     X(WATCHES, cuDevicePrimaryCtxRelease, 11000, cuDevicePrimaryCtxRelease_v2, ANY, "the same")    \
     X(WATCHES, cuDevicePrimaryCtxSetFlags, 7000, cuDevicePrimaryCtxSetFlags, ANY,                  \
       "what our blocks want of a context stays")                                                   \

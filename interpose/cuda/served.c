@@ -23,6 +23,7 @@
 #include "lookup.h"
 #include "next.h"
 #include "pinned.h"
+#include "primary.h"
 #include "rdma.h"
 
 #include <pthread.h>
@@ -248,6 +249,7 @@ static void open_first(ga_cuda_device *d, int ordinal)
     }
     pthread_rwlock_unlock(&d->lock);
     if (opens) {
+        ga_cuda_primary_used(ordinal);
         introduce(ordinal);
     }
 }

@@ -23,6 +23,7 @@ typedef struct cu_handle {
     X(init, "cuInit", 0, (unsigned flags))                                                         \
     X(retain, "cuDevicePrimaryCtxRetain", 0, (CUcontext *context, CUdevice device))                \
     X(reset, "cuDevicePrimaryCtxReset", 0, (CUdevice device))                                      \
+    X(release, "cuDevicePrimaryCtxRelease", 0, (CUdevice device))                                  \
     X(push, "cuCtxPushCurrent", 0, (CUcontext context))                                            \
     X(pop, "cuCtxPopCurrent", 0, (CUcontext *context))                                             \
     X(create, "cuCtxCreate", 0, (CUcontext *context, unsigned flags, CUdevice device))             \

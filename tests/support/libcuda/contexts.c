@@ -224,17 +224,40 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *is_ac
     return result;
 }
 
-STAND_IN_API CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device);
+static CUresult reset(WORDS);
 
-CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+static int references[VMM_DRIVER_DEVICES];
+
+static CUresult retain(WORDS)
 {
-    CUresult result = stand_in_arrive(true);
-    result =
-        result == CUDA_SUCCESS ? stand_in_table.cuDevicePrimaryCtxRetain(context, device) : result;
+    CUdevice device = (CUdevice)b;
+    CUresult result = stand_in_table.cuDevicePrimaryCtxRetain((CUcontext *)a, device);
     if (result == CUDA_SUCCESS) {
+        __atomic_fetch_add(&references[device], 1, __ATOMIC_RELAXED);
         __atomic_store_n(&active[device], 1, __ATOMIC_RELAXED);
     }
     return result;
+}
+
+/* A reference for somebody who does not go through the preload. */
+CUresult stand_in_retain(CUcontext *context, CUdevice device)
+{
+    return retain((stand_in_word)context, (stand_in_word)device, 0, 0, 0, 0);
+}
+
+/* With the last reference the context goes, and what was not freed with it. */
+static CUresult release(WORDS)
+{
+    CUresult result = stand_in_table.cuDevicePrimaryCtxRelease((CUdevice)a);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (__atomic_fetch_sub(&references[a], 1, __ATOMIC_RELAXED) <= 0) {
+        __atomic_store_n(&references[a], 0, __ATOMIC_RELAXED);
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    return __atomic_load_n(&references[a], __ATOMIC_RELAXED) ? CUDA_SUCCESS
+                                                             : reset(a, b, c, d, e, f);
 }
 
 /* ---- their flags --------------------------------------------------------------------------- */
@@ -503,6 +526,9 @@ stand_in_function *stand_in_own_context(const char *symbol)
         {"cuStreamEndCapture", end_capture},
         {"cuStreamEndCapture_ptsz", end_capture},
         {"cuStreamDestroy_v2", stream_destroy},
+        {"cuDevicePrimaryCtxRetain", retain},
+        {"cuDevicePrimaryCtxRelease", release},
+        {"cuDevicePrimaryCtxRelease_v2", release},
         {"cuDevicePrimaryCtxReset", reset},
         {"cuDevicePrimaryCtxReset_v2", reset},
         {"cuDevicePrimaryCtxSetFlags", set_primary_flags},

@@ -54,6 +54,9 @@ STAND_IN_API void stand_in_shut_down(void);
 STAND_IN_API uint64_t stand_in_violations(void);
 STAND_IN_API uint64_t stand_in_nodes(void);
 
+/* cuDevicePrimaryCtxRetain(), by a name that nobody stands in front of. */
+STAND_IN_API CUresult stand_in_retain(CUcontext *context, CUdevice device);
+
 /* Graphs that are there; a capture makes one. cuGraphDestroy() calls what was retained in it. */
 STAND_IN_API uint64_t stand_in_graphs(void);
 

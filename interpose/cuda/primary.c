@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Primary contexts by the program's references. Our heap holds one of its own, so the context would
+ * outlive the program's last, with all its memory. So the heap goes before that last one does.
+ *
+ * STRUCTURE  for each device a count of successful retains less successful releases
+ * INVARIANT  a device whose count cannot be right keeps its heap: one where memory was asked for
+ *            without a reference that we know of, or where more was released than retained. Somebody
+ *            has references then that did not come by here
+ * ORDER      one lock, held from the decision that a reference is the last until the driver has it,
+ *            so that no reference that is new meanwhile finds its heap gone
+ * PROGRESS   blocks while another thread retains or releases
+ */
+#include "primary.h"
+
+#include "contexts.h"
+#include "ipc.h"
+#include "lookup.h"
+#include "next.h"
+#include "pinned.h"
+#include "served.h"
+
+#include <pthread.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+typedef CUresult retain_fn(CUcontext *context, CUdevice device);
+typedef CUresult release_fn(CUdevice device);
+
+typedef struct primary {
+    uint64_t references;
+    bool unsure; /* there are others */
+} primary;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static primary primaries[GA_CUDA_DEVICES];
+
+static void fork_child(void)
+{
+    pthread_mutex_init(&lock, NULL); /* the thread that held it is not in the child */
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, fork_child);
+}
+
+static primary *primary_of(CUdevice device)
+{
+    return device >= 0 && device < GA_CUDA_DEVICES ? &primaries[device] : NULL;
+}
+
+void ga_cuda_primary_used(int device)
+{
+    pthread_mutex_lock(&lock);
+    primary *p = primary_of(device);
+    if (p && !p->references) {
+        p->unsure = true;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void ga_cuda_primary_close(CUdevice device)
+{
+    ga_cuda_ipc_reset(device);
+    ga_cuda_pinned_reset(device);
+    ga_cuda_served_reset(device);
+}
+
+EXPORT retain_fn cuDevicePrimaryCtxRetain;
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+{
+    retain_fn *next = (retain_fn *)(uintptr_t)ga_cuda_next_find(GA_HOOK_cuDevicePrimaryCtxRetain);
+    ga_cuda_count(GA_HOOK_cuDevicePrimaryCtxRetain);
+    if (!next) {
+        return ga_cuda_next_missing();
+    }
+    pthread_mutex_lock(&lock);
+    CUresult result = next(context, device);
+    if (result == CUDA_SUCCESS && primary_of(device)) {
+        primary_of(device)->references++;
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+/* With the lock held. */
+static void note_released(primary *p)
+{
+    if (p->references) {
+        p->references--;
+    } else {
+        p->unsure = true;
+    }
+}
+
+/* A driver that refuses to take the last reference has had it before: the heap is opened again by the
+ * next request. */
+static CUresult release(ga_cuda_hook_index row, CUdevice device)
+{
+    release_fn *next = (release_fn *)(uintptr_t)ga_cuda_next_find(row);
+    ga_cuda_count(row);
+    if (!next) {
+        return ga_cuda_next_missing();
+    }
+    pthread_mutex_lock(&lock);
+    primary *p = primary_of(device);
+    if (p && p->references == 1 && !p->unsure) {
+        ga_cuda_primary_close(device);
+    }
+    CUresult result = next(device);
+    if (p && result == CUDA_SUCCESS) {
+        note_released(p);
+    }
+    pthread_mutex_unlock(&lock);
+    ga_cuda_contexts_changed();
+    return result;
+}
+
+#define DEFINE_RELEASE(symbol)                                                                     \
+    EXPORT release_fn symbol;                                                                      \
+    CUresult symbol(CUdevice device)                                                               \
+    {                                                                                              \
+        return release(GA_HOOK_##symbol, device);                                                  \
+    }
+
+DEFINE_RELEASE(cuDevicePrimaryCtxRelease)
+DEFINE_RELEASE(cuDevicePrimaryCtxRelease_v2)
