@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * CCCL's memory resources on a heap of gpualloc: what takes a cuda::mr::async_resource_ref takes the
- * heap. With the CUDA 13.0 toolkit where the compiler finds it:
+ * CCCL's memory resources on a heap of gpualloc: what takes a cuda::mr::resource_ref takes the heap.
+ * With CUDA 13.0 or later where the compiler finds it:
  *
  *   nvcc -std=c++17 cccl_resource.cpp $(pkg-config --cflags --libs gpualloc)
  *   GPUALLOC_DEVICE=vmm ./a.out
@@ -14,7 +14,38 @@
 #include <cstdlib>
 #include <vector>
 
-using resource_ref = cuda::mr::async_resource_ref<cuda::mr::device_accessible>;
+#if CCCL_VERSION >= 3001000
+using resource_ref = cuda::mr::resource_ref<cuda::mr::device_accessible>;
+#else
+/* CCCL 3.0, by the names of later ones. */
+using async_ref = cuda::mr::async_resource_ref<cuda::mr::device_accessible>;
+
+class resource_ref : public async_ref
+{
+  public:
+    using async_ref::async_ref;
+
+    void *allocate(cuda::stream_ref stream, std::size_t bytes, std::size_t alignment)
+    {
+        return allocate_async(bytes, alignment, stream);
+    }
+
+    void deallocate(cuda::stream_ref stream, void *block, std::size_t bytes, std::size_t alignment)
+    {
+        deallocate_async(block, bytes, alignment, stream);
+    }
+
+    void *allocate_sync(std::size_t bytes, std::size_t alignment)
+    {
+        return async_ref::allocate(bytes, alignment);
+    }
+
+    void deallocate_sync(void *block, std::size_t bytes, std::size_t alignment)
+    {
+        async_ref::deallocate(block, bytes, alignment);
+    }
+};
+#endif
 
 /* As containers of CCCL's are: it knows of no heap, only of the resource it was given. */
 class bytes
@@ -22,7 +53,7 @@ class bytes
   public:
     bytes(resource_ref resource, cudaStream_t stream, std::size_t size)
         : resource_(resource), stream_(stream), size_(size),
-          data_(resource.allocate_async(size, 256, cuda::stream_ref(stream)))
+          data_(resource.allocate(cuda::stream_ref(stream), size, 256))
     {
     }
 
@@ -31,7 +62,7 @@ class bytes
 
     ~bytes()
     {
-        resource_.deallocate_async(data_, size_, 256, cuda::stream_ref(stream_));
+        resource_.deallocate(cuda::stream_ref(stream_), data_, size_, 256);
     }
 
     void *data() const
@@ -75,11 +106,12 @@ int main()
     for (std::size_t size : {std::size_t{1}, std::size_t{100000}, std::size_t{1} << 28}) {
         need(keeps(resource, heap, stream, size), "a block does not hold what was written");
     }
-    void *block = resource_ref(resource).allocate(1 << 20, 256); // in no stream's order
+    resource_ref ref(resource);
+    void *block = ref.allocate_sync(1 << 20, 256); // in no stream's order
     need(ga_owns(heap, block), "a block of another's");
-    resource.deallocate(block, 1 << 20, 256);
+    ref.deallocate_sync(block, 1 << 20, 256);
     try {
-        resource.allocate(std::size_t{1} << 50, 256);
+        block = ref.allocate_sync(std::size_t{1} << 50, 256);
         need(false, "more than there is");
     } catch (const std::bad_alloc &) {
         std::puts("cccl: 1");

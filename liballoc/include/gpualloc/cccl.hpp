@@ -1,23 +1,32 @@
 /* SPDX-License-Identifier: MIT
  *
- * A heap of the place `device` as a memory resource of CCCL 3.0, the one of CUDA 13.0: it satisfies
- * cuda::mr::async_resource_with<cuda::mr::device_accessible>, and cuda::mr::resource_ref takes it.
+ * A heap of the place `device` as a memory resource of CCCL, from 3.0, the one of CUDA 13.0, on:
  *
  *     gpualloc::memory_resource resource(heap);
- *     cuda::mr::async_resource_ref<cuda::mr::device_accessible> ref(resource);
+ *     cuda::mr::resource_ref<cuda::mr::device_accessible> ref(resource);            since 3.1
+ *     cuda::mr::async_resource_ref<cuda::mr::device_accessible> ref(resource);      3.0
  *
- * Where the heap has no stream order (`cuda`, say), allocate_async() gives a block that may be used
- * at once, on every stream, and deallocate_async() waits for the stream.
+ * The interface has changed its names between the two: since 3.1 allocate() takes a stream and
+ * allocate_sync() takes none; in 3.0 these are allocate_async() and allocate().
  *
- * CCCL calls its interface experimental: include this before any other of its headers, or define
- * LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE.
+ * If the heap has no stream order (`cuda`, say), a request on a stream returns a block that may be used
+ * at once, on every stream, and a free on a stream waits for that stream.
+ *
+ * CCCL 3.0 and 3.1 call the interface experimental: include this before any other of their headers, or
+ * define LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE.
  *
  * Failures to allocate are thrown (status.hpp). Thread safety: that of heaps.
  */
 #ifndef GPUALLOC_CCCL_HPP
 #define GPUALLOC_CCCL_HPP
 
-#ifndef LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE
+#include <cuda/std/version>
+
+#if CCCL_VERSION < 3000000
+#error "gpualloc/cccl.hpp: expected CCCL 3.0 or later"
+#endif
+
+#if CCCL_VERSION < 3002000 && !defined(LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE)
 #ifdef _CUDA__MEMORY_RESOURCE_PROPERTIES_H
 #error "gpualloc/cccl.hpp: define LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE before all else"
 #endif
@@ -27,17 +36,12 @@
 #include <gpualloc/status.hpp>
 
 #include <cuda/memory_resource>
-#include <cuda/std/version>
 #include <cuda/stream_ref>
-
-#if CCCL_MAJOR_VERSION != 3 || CCCL_MINOR_VERSION != 0
-#error "gpualloc/cccl.hpp: this CCCL's resources are of another shape; expected CCCL 3.0"
-#endif
 
 namespace gpualloc
 {
 
-/* The heap stays the caller's, and outlives the resource. Two are equal that have the same heap. */
+/* The heap stays the caller's, and outlives the resource. Two resources of the same heap are equal. */
 class memory_resource
 {
   public:
@@ -45,37 +49,49 @@ class memory_resource
     {
     }
 
+#if CCCL_VERSION >= 3001000
+    [[nodiscard]] void *allocate(cuda::stream_ref stream, std::size_t bytes,
+                                 std::size_t alignment = natural)
+    {
+        return get_on(stream, bytes, alignment);
+    }
+
+    void deallocate(cuda::stream_ref stream, void *block, std::size_t,
+                    std::size_t = natural) noexcept
+    {
+        give_on(stream, block);
+    }
+
+    [[nodiscard]] void *allocate_sync(std::size_t bytes, std::size_t alignment = natural)
+    {
+        return get(bytes, alignment);
+    }
+
+    void deallocate_sync(void *block, std::size_t, std::size_t = natural) noexcept
+    {
+        ga_free(heap_, block);
+    }
+#else
+    void *allocate_async(std::size_t bytes, std::size_t alignment, cuda::stream_ref stream)
+    {
+        return get_on(stream, bytes, alignment);
+    }
+
+    void deallocate_async(void *block, std::size_t, std::size_t, cuda::stream_ref stream) noexcept
+    {
+        give_on(stream, block);
+    }
+
     void *allocate(std::size_t bytes, std::size_t alignment)
     {
-        void *block = nullptr;
-        check(ga_alloc(heap_, bytes, alignment, &block));
-        return block;
+        return get(bytes, alignment);
     }
 
     void deallocate(void *block, std::size_t, std::size_t) noexcept
     {
         ga_free(heap_, block);
     }
-
-    void *allocate_async(std::size_t bytes, std::size_t alignment, cuda::stream_ref stream)
-    {
-        void *block = nullptr;
-        const ga_status status = ga_alloc_on(heap_, bytes, alignment, stream.get(), &block);
-        if (status == GA_ERR_UNSUPPORTED) {
-            return allocate(bytes, alignment);
-        }
-        check(status);
-        return block;
-    }
-
-    void deallocate_async(void *block, std::size_t bytes, std::size_t alignment,
-                          cuda::stream_ref stream)
-    {
-        if (ga_free_on(heap_, block, stream.get()) == GA_ERR_UNSUPPORTED) {
-            stream.wait();
-            deallocate(block, bytes, alignment);
-        }
-    }
+#endif
 
     ga_heap *heap() const noexcept
     {
@@ -97,8 +113,55 @@ class memory_resource
     }
 
   private:
+    static constexpr std::size_t natural = 256; /* what every device heap aligns to */
     ga_heap *heap_;
+
+    void *get(std::size_t bytes, std::size_t alignment)
+    {
+        void *block = nullptr;
+        check(ga_alloc(heap_, bytes, alignment, &block));
+        return block;
+    }
+
+    void *get_on(cuda::stream_ref stream, std::size_t bytes, std::size_t alignment)
+    {
+        void *block = nullptr;
+        const ga_status status = ga_alloc_on(heap_, bytes, alignment, stream.get(), &block);
+        if (status == GA_ERR_UNSUPPORTED) {
+            return get(bytes, alignment);
+        }
+        check(status);
+        return block;
+    }
+
+    void give_on(cuda::stream_ref stream, void *block) noexcept
+    {
+        if (ga_free_on(heap_, block, stream.get()) == GA_ERR_UNSUPPORTED) {
+            wait_for(stream);
+            ga_free(heap_, block);
+        }
+    }
+
+    static void wait_for(cuda::stream_ref stream) noexcept
+    {
+        try {
+#if CCCL_VERSION >= 3001000
+            stream.sync();
+#else
+            stream.wait();
+#endif
+        } catch (...) { // the stream has failed: nothing runs there any more
+        }
+    }
 };
+
+#if CCCL_VERSION >= 3001000
+static_assert(cuda::mr::resource_with<memory_resource, cuda::mr::device_accessible>,
+              "gpualloc/cccl.hpp: this CCCL's resources are of another shape");
+#else
+static_assert(cuda::mr::async_resource_with<memory_resource, cuda::mr::device_accessible>,
+              "gpualloc/cccl.hpp: this CCCL's resources are of another shape");
+#endif
 
 } // namespace gpualloc
 

@@ -1,78 +1,72 @@
 /* SPDX-License-Identifier: MIT
  *
- * A heap of the place `device` as a memory resource of CCCL from 3.2 on, which is what RMM from
- * 26.02 on takes: it satisfies cuda::mr::resource_with<cuda::mr::device_accessible>.
+ * A heap of the place `device` as a memory resource of RMM, from 26.02 on:
  *
  *     gpualloc::rmm_resource resource(heap);
- *     rmm::mr::set_current_device_resource(resource);
+ *     rmm::mr::set_current_device_resource(resource);         since 26.06
+ *     rmm::mr::set_current_device_resource_ref(resource);     before
  *
- * For the CCCL of CUDA 13.0, whose resources are of another shape, there is gpualloc/cccl.hpp.
+ * It is gpualloc::memory_resource, the one of gpualloc/cccl.hpp, with RMM's exception: a request for
+ * which there is no memory throws rmm::out_of_memory, which RMM's failure callbacks catch and which is
+ * a std::bad_alloc. Needs CCCL 3.2 or later, which RMM brings along.
  *
- * Where the heap has no stream order (`cuda`, say), allocate() gives a block that may be used at
- * once, on every stream, and deallocate() waits for the stream.
- *
- * Failures to allocate are thrown (status.hpp). Thread safety: that of heaps.
+ * Thread safety: that of heaps.
  */
 #ifndef GPUALLOC_RMM_HPP
 #define GPUALLOC_RMM_HPP
 
-#include <gpualloc/status.hpp>
-
-#include <cuda/memory_resource>
-#include <cuda/std/version>
-#include <cuda/stream_ref>
+#include <gpualloc/cccl.hpp>
 
 #if CCCL_VERSION < 3002000
-#error "gpualloc/rmm.hpp: expected CCCL 3.2 or later; gpualloc/cccl.hpp is for 3.0"
+#error "gpualloc/rmm.hpp: expected CCCL 3.2 or later; gpualloc/cccl.hpp is for those before"
 #endif
+
+#include <rmm/error.hpp>
 
 namespace gpualloc
 {
 
-/* The heap stays the caller's, and outlives the resource. Two are equal that have the same heap. */
+/* The heap stays the caller's, and outlives the resource. Two resources of the same heap are equal. */
 class rmm_resource
 {
   public:
-    explicit rmm_resource(ga_heap *heap) : heap_(heap)
+    explicit rmm_resource(ga_heap *heap) : resource_(heap)
     {
     }
 
     [[nodiscard]] void *allocate(cuda::stream_ref stream, std::size_t bytes,
                                  std::size_t alignment = natural)
     {
-        void *block = nullptr;
-        ga_status status = ga_alloc_on(heap_, bytes, alignment, stream.get(), &block);
-        return status == GA_ERR_UNSUPPORTED ? allocate_sync(bytes, alignment)
-                                            : (check(status), block);
+        try {
+            return resource_.allocate(stream, bytes, alignment);
+        } catch (const bad_alloc &e) {
+            throw rmm::out_of_memory(e.what());
+        }
     }
 
-    void deallocate(cuda::stream_ref stream, void *block, std::size_t,
-                    std::size_t = natural) noexcept
+    void deallocate(cuda::stream_ref stream, void *block, std::size_t bytes,
+                    std::size_t alignment = natural) noexcept
     {
-        if (ga_free_on(heap_, block, stream.get()) == GA_ERR_UNSUPPORTED) {
-            try {
-                stream.sync();
-            } catch (...) { // the stream has failed: nothing runs there any more
-            }
-            ga_free(heap_, block);
-        }
+        resource_.deallocate(stream, block, bytes, alignment);
     }
 
     [[nodiscard]] void *allocate_sync(std::size_t bytes, std::size_t alignment = natural)
     {
-        void *block = nullptr;
-        check(ga_alloc(heap_, bytes, alignment, &block));
-        return block;
+        try {
+            return resource_.allocate_sync(bytes, alignment);
+        } catch (const bad_alloc &e) {
+            throw rmm::out_of_memory(e.what());
+        }
     }
 
-    void deallocate_sync(void *block, std::size_t, std::size_t = natural) noexcept
+    void deallocate_sync(void *block, std::size_t bytes, std::size_t alignment = natural) noexcept
     {
-        ga_free(heap_, block);
+        resource_.deallocate_sync(block, bytes, alignment);
     }
 
     friend bool operator==(const rmm_resource &a, const rmm_resource &b) noexcept
     {
-        return a.heap_ == b.heap_;
+        return a.resource_ == b.resource_;
     }
 
     friend bool operator!=(const rmm_resource &a, const rmm_resource &b) noexcept
@@ -86,7 +80,7 @@ class rmm_resource
 
   private:
     static constexpr std::size_t natural = 256; /* what every device heap aligns to */
-    ga_heap *heap_;
+    memory_resource resource_;
 };
 
 static_assert(cuda::mr::resource_with<rmm_resource, cuda::mr::device_accessible>,
