@@ -1,8 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""PyTorch on a heap of gpualloc: torch's own cache is out of the way, every tensor is a block.
+"""PyTorch on a heap of gpualloc, chosen from within the program, in either of two ways.
 
-  GPUALLOC_DEVICE=vmm python3 torch_allocator.py [libgpualloc.so.0]
+  GPUALLOC_DEVICE=vmm python3 torch_allocator.py [libgpualloc.so.0]            a MemPool
+  GPUALLOC_DEVICE=vmm python3 torch_allocator.py [libgpualloc.so.0] --whole    all tensors
+
+Prefer the MemPool: PyTorch's cache stays in front of the heap, and its statistics, snapshots and
+out-of-memory handling work as ever. --whole replaces PyTorch's allocator: every tensor is a block of
+the heap, and what PyTorch does not offer to plug-ins is missing (docs/frameworks.md).
+
+A program that is to run unchanged needs neither: gpualloc run --device=vmm python3 train.py
 """
 
 import ctypes
@@ -10,7 +17,8 @@ import sys
 
 import torch
 
-LIBRARY = sys.argv[1] if len(sys.argv) > 1 else "libgpualloc.so.0"
+WORDS = [word for word in sys.argv[1:] if not word.startswith("--")]
+LIBRARY = WORDS[0] if WORDS else "libgpualloc.so.0"
 
 
 def address(library: ctypes.CDLL, name: str) -> int:
@@ -20,11 +28,14 @@ def address(library: ctypes.CDLL, name: str) -> int:
     return value
 
 
-def use_gpualloc() -> None:
+def plugin() -> torch.cuda.memory.CUDAPluggableAllocator:
+    return torch.cuda.memory.CUDAPluggableAllocator(LIBRARY, "ga_torch_alloc", "ga_torch_free")
+
+
+def use_for_all() -> None:
     """Before the first tensor on a GPU: an allocator cannot be changed after that."""
     library = ctypes.CDLL(LIBRARY)
-    allocator = torch.cuda.memory.CUDAPluggableAllocator(LIBRARY, "ga_torch_alloc",
-                                                         "ga_torch_free")
+    allocator = plugin()
     inner = allocator.allocator()
     inner.set_init_fn(address(library, "ga_torch_init"))
     inner.set_reset_fn(address(library, "ga_torch_reset"))
@@ -49,14 +60,27 @@ def on_a_side_stream(a: torch.Tensor, b: torch.Tensor) -> None:
     assert all(torch.equal(each, sums[0]) for each in sums)
 
 
-def main() -> None:
-    use_gpualloc()
+def work() -> None:
     a = torch.randn(2000, 2000, device="cuda")
     b = torch.eye(2000, device="cuda")
     for _ in range(100):
         assert torch.equal(a @ b, a)
     on_a_side_stream(a, b)
-    print("torch: same")
+    try:
+        torch.empty(1 << 42, dtype=torch.uint8, device="cuda")
+    except torch.OutOfMemoryError:
+        print("torch: same")
+
+
+def main() -> None:
+    if "--whole" in sys.argv:
+        use_for_all()
+        work()
+        return
+    allocator = plugin()  # lives as long as the pool
+    pool = torch.cuda.MemPool(allocator.allocator())
+    with torch.cuda.use_mem_pool(pool):
+        work()
 
 
 main()

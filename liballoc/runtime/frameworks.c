@@ -19,6 +19,7 @@
 #include "torch_errors.h"
 
 #include <pthread.h>
+#include <stdint.h>
 
 enum {
     CLOSED = 0,
@@ -376,19 +377,25 @@ static ga_status alloc(slot *it, size_t size, ga_stream stream, void **out)
     return status;
 }
 
-static ga_status torch_alloc(ssize_t size, int device, ga_stream stream, void **out)
+static ga_status alloc_on_device(size_t size, int device, ga_stream stream, void **out)
 {
     slot *it = slot_of(device);
-    if (size < 0) {
-        return ga_fail(GA_ERR_SIZE, "expected a size from 0 on, got %zd", size);
+    if (size > PTRDIFF_MAX) {
+        return ga_fail(GA_ERR_SIZE, "expected a size up to %td bytes, got %zu", PTRDIFF_MAX, size);
     }
-    return it ? alloc(it, (size_t)size, stream, out) : GA_ERR_DEVICE;
+    return it ? alloc(it, size, named(stream), out) : GA_ERR_DEVICE;
+}
+
+static ga_status torch_alloc(ssize_t size, int device, ga_stream stream, void **out)
+{
+    return size < 0 ? ga_fail(GA_ERR_SIZE, "expected a size from 0 on, got %zd", size)
+                    : alloc_on_device((size_t)size, device, stream, out);
 }
 
 void *ga_torch_alloc(ssize_t size, int device, ga_stream stream)
 {
     void *block = NULL;
-    ga_status status = torch_alloc(size, device, named(stream), &block);
+    ga_status status = torch_alloc(size, device, stream, &block);
     if (status != GA_OK) {
         ga_torch_throw(status, size < 0 ? 0 : (size_t)size, device);
     }
@@ -416,6 +423,17 @@ void ga_torch_free(void *block, ssize_t size, int device, ga_stream stream)
     } else {
         ga_log(GA_LOG_ERROR, "ga_torch_free: %s", ga_error_text());
     }
+}
+
+void *ga_framework_alloc(size_t size, int device, ga_stream stream)
+{
+    void *block = NULL;
+    return alloc_on_device(size, device, stream, &block) == GA_OK ? block : NULL;
+}
+
+void ga_framework_free(void *block, size_t size, int device, ga_stream stream)
+{
+    ga_torch_free(block, size > PTRDIFF_MAX ? 0 : (ssize_t)size, device, stream);
 }
 
 void ga_torch_init(int device_count)

@@ -261,6 +261,19 @@ static void cupy_frees_in_a_capture(void)
     ga_cupy_free(NULL, another, 0);
 }
 
+/* What the example for CuPy calls. */
+static void by_stream_in_a_capture(void)
+{
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    void *block = ga_framework_alloc(MIB, 0, stream);
+    NEED(block && !ga_framework_alloc(SIZE_MAX, 0, stream) && !ga_framework_alloc(MIB, 99, stream));
+    NEED(cu.begin(stream, GLOBAL) == CUDA_SUCCESS);
+    ga_framework_free(block, MIB, 0, stream);
+    NEED(ga_framework_alloc(MIB, 0, stream) == block);
+    ga_framework_free(block, MIB, 0, stream);
+    cu.destroy(end_capture(stream));
+}
+
 /* ---- heaps ----------------------------------------------------------------------------------- */
 
 static void heap_in_a_capture(const char *spec)
@@ -299,6 +312,7 @@ int main(int count, char **words)
     another_thread_works();
     abandoned();
     cupy_frees_in_a_capture();
+    by_stream_in_a_capture();
     heap_in_a_capture(words[1]);
     NEED(cu.violations() == 0);
     puts("captured: 1");

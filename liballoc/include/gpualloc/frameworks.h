@@ -4,7 +4,9 @@
  *
  *   PyTorch  torch.cuda.memory.CUDAPluggableAllocator("libgpualloc.so.0", "ga_torch_alloc",
  *            "ga_torch_free"), and the optional functions by their addresses
- *   CuPy     cupy.cuda.CFunctionAllocator with the addresses of ga_cupy_malloc and ga_cupy_free
+ *   CuPy     cupy.cuda.PythonFunctionAllocator that calls ga_framework_alloc and ga_framework_free by
+ *            ctypes; or CFunctionAllocator with the addresses of ga_cupy_malloc and ga_cupy_free, which
+ *            does not test for NULL
  *   Numba    a cuda.HostOnlyCUDAMemoryManager that calls ga_cupy_malloc and ga_cupy_free by ctypes
  *
  * examples/frameworks has one of each. Frameworks of C++ have gpualloc/cccl.hpp and
@@ -32,6 +34,11 @@ extern "C" {
 /* The heap of a device, opened if need be. It belongs to the library. NULL with a sentence where it
  * cannot be opened: then every request there fails, and is not tried again. */
 GA_API ga_heap *ga_framework_heap(int device);
+
+/* A block in the order of a stream, for frameworks that test for NULL; and its free, as
+ * ga_torch_free(). */
+GA_API void *ga_framework_alloc(size_t size, int device, ga_stream stream);
+GA_API void ga_framework_free(void *block, size_t size, int device, ga_stream stream);
 
 /* ---- PyTorch ----------------------------------------------------------------------------------
  */
