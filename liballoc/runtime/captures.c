@@ -235,7 +235,9 @@ static bool bind(ga_heap *heap, void *block, ga_stream stream, bool freed, bool 
     bool bound = e->of || !known;
     if (bound) {
         put_block(e, e->of ? &e->of->blocks : &waiting);
-        any_waiting = any_waiting || !e->of;
+        if (!e->of) {
+            __atomic_store_n(&any_waiting, 1, __ATOMIC_RELAXED); /* relaxed: a hint */
+        }
     }
     pthread_mutex_unlock(&lock);
     if (!bound) {

@@ -88,7 +88,7 @@ static ga_status count_failure(ga_heap *heap, ga_status status)
 /* Blocks of graphs that are destroyed go back first. */
 static void flush_captures(const ga_heap *heap)
 {
-    if (heap->place == GA_PLACE_DEVICE) {
+    if (__builtin_expect(heap->place == GA_PLACE_DEVICE, 0)) {
         ga_captures_flush();
     }
 }
@@ -167,7 +167,7 @@ ga_status ga_alloc_on(ga_heap *heap, size_t size, size_t align, ga_stream stream
     return count_alloc(heap, status, size, out);
 }
 
-ga_status ga_memory_free(ga_heap *heap, void *block, const ga_stream *stream)
+static inline ga_status free_block(ga_heap *heap, void *block, const ga_stream *stream)
 {
     size_t bytes = counted_size(heap, block);
     ga_status status = stream ? heap->backend->free_on(heap->state, block, *stream)
@@ -178,7 +178,14 @@ ga_status ga_memory_free(ga_heap *heap, void *block, const ga_stream *stream)
     return count_failure(heap, status);
 }
 
-static ga_status free_device(ga_heap *heap, void *block, const ga_stream *stream)
+ga_status ga_memory_free(ga_heap *heap, void *block, const ga_stream *stream)
+{
+    return free_block(heap, block, stream);
+}
+
+/* Apart, so that blocks of the host are freed without a look at captures. */
+__attribute__((noinline)) static ga_status free_device(ga_heap *heap, void *block,
+                                                       const ga_stream *stream)
 {
     ga_status status = GA_OK;
     ga_captures_flush();
@@ -195,8 +202,8 @@ ga_status ga_free(ga_heap *heap, void *block)
     if (!heap) {
         return bad_request(heap, 0, 0);
     }
-    return heap->place == GA_PLACE_DEVICE ? free_device(heap, block, NULL)
-                                          : ga_memory_free(heap, block, NULL);
+    return __builtin_expect(heap->place == GA_PLACE_DEVICE, 0) ? free_device(heap, block, NULL)
+                                                               : free_block(heap, block, NULL);
 }
 
 ga_status ga_free_on(ga_heap *heap, void *block, ga_stream stream)
