@@ -35,6 +35,23 @@ typedef struct ga_machine {
 
 void ga_machine_read(ga_machine *out);
 
+/* Bytes that this process can still fill, as far as the kernel tells: free memory and swap, within
+ * its memory cgroups, RLIMIT_AS, RLIMIT_DATA and, where the kernel never overcommits, what it may
+ * still promise. UINT64_MAX where nothing is known. Other processes' needs change it at any time:
+ * use it to refuse a request that must end in the OOM killer. Allocates nothing and keeps errno;
+ * reads some ten small files, about 50 us, so ask for large requests only. */
+uint64_t ga_machine_memory_available(void);
+
+/* The largest single mapping that the kernel would grant, by the rule of its overcommit mode, and
+ * within RLIMIT_AS and RLIMIT_DATA: memory and swap in all (heuristic), UINT64_MAX (always), or
+ * what it may still promise (never). For address space that need not be filled; memory that is
+ * committed piece by piece passes the kernel's own check each time. As above. */
+uint64_t ga_machine_memory_grantable(void);
+
+/* The two above with `root` before the path of each file, for tests. */
+uint64_t ga_machine_memory_available_in(const char *root);
+uint64_t ga_machine_memory_grantable_in(const char *root);
+
 /* What the CUDA driver is. GA_ERR_DEVICE where there is none; ga_error_text() says why. */
 typedef struct ga_machine_driver {
     char release[32]; /* "580.95.05", the kernel module's; "" where the kernel does not tell */
