@@ -23,7 +23,7 @@ typedef struct glance {
 
 typedef struct batch {
     ga_lfht *map;
-    ga_hazards mine; /* a copy: what is stored between two looks at it does not change it */
+    const ga_hazards *mine;
 } batch;
 
 typedef enum glance_sight {
@@ -54,9 +54,9 @@ static inline bool glance_down(const batch *b, glance *g, lfht_word link)
         __builtin_prefetch((const char *)place + LINE_BYTES / 2);
     }
     lfht_nap();
-    ga_hazard_set(&b->mine, slot, line_at(link));
+    ga_hazard_set(b->mine, slot, line_at(link));
     g->depth++;
-    if (GA_LFHT_MUTANT != 1 && ga_hazard_load(&b->mine, g->place) != link) {
+    if (GA_LFHT_MUTANT != 1 && ga_hazard_load(b->mine, g->place) != link) {
         return false;
     }
     g->place = place;
@@ -87,7 +87,7 @@ static inline ga_status begin_batch(batch *b, ga_lfht *map)
     ga_hazards *mine;
     ga_status status = lfht_join(map, &mine);
     if (status == GA_OK) {
-        *b = (batch){map, *mine};
+        *b = (batch){map, mine};
     }
     return status;
 }
@@ -113,10 +113,10 @@ static inline ga_status begin_glance(batch *b, glance *g, ga_lfht *map, const ui
 static inline void end_glance(const batch *b, const glance *g)
 {
     if (g->depth > 0) {
-        ga_hazard_clear(&b->mine, g->slot);
+        ga_hazard_clear(b->mine, g->slot);
     }
     if (g->depth > 1) {
-        ga_hazard_clear(&b->mine, g->slot + 1);
+        ga_hazard_clear(b->mine, g->slot + 1);
     }
 }
 

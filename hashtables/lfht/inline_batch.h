@@ -102,7 +102,7 @@ static size_t turns_of(size_t n)
 static void end_glances(const batch *b, uint32_t groups)
 {
     for (uint32_t slot = 0; slot < 2 * groups * GLANCE_GROUP; slot++) {
-        ga_hazard_clear(&b->mine, BATCH_SLOT_FIRST + slot);
+        ga_hazard_clear(b->mine, BATCH_SLOT_FIRST + slot);
     }
 }
 

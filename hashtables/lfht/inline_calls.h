@@ -156,7 +156,7 @@ static ga_status lookup(ga_lfht *map, uint64_t key, ga_lfht_found *found)
     if (!map->simple || !ga_member_at_hand(map->domain, &mine)) {
         return lookup_calling(map, key, found);
     }
-    batch b = {map, *mine};
+    batch b = {map, mine};
     glance g = glance_of(map, &key, lfht_spread(key));
     g.found = found;
     return glance_on(&b, &g, false) == UNSURE ? lookup_hashed(map, key, g.hash, found) : GA_OK;

@@ -8,8 +8,11 @@
 #include "forks.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -82,6 +85,32 @@ bool ga_thread_lives(uint32_t of)
     bool gone = syscall(SYS_tgkill, getpid(), of, 0) != 0 && errno == ESRCH;
     errno = error;
     return !gone;
+}
+
+/* The state is behind the name, which may have any bytes in it, and the last ')'. */
+static bool reads_as_waiting(int file)
+{
+    char text[128];
+    ssize_t length = read(file, text, sizeof text);
+    const char *end = length > 0 ? memrchr(text, ')', (size_t)length) : NULL;
+    return end && end + 2 < text + length && strchr("SDTtZXI", end[2]);
+}
+
+bool ga_thread_waits(uint32_t of)
+{
+    char path[64];
+    int error = errno;
+    bool waits = !ga_thread_lives(of);
+    if (!waits) {
+        snprintf(path, sizeof path, "/proc/self/task/%u/stat", of);
+        int file = open(path, O_RDONLY | O_CLOEXEC);
+        waits = file >= 0 && reads_as_waiting(file);
+        if (file >= 0) {
+            close(file);
+        }
+    }
+    errno = error;
+    return waits;
 }
 
 void ga_thread_on_exit(void (*hook)(void))

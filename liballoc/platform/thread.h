@@ -25,4 +25,9 @@ bool ga_thread_enroll(void);
 /* Whether a thread of this process has that id still; keeps errno. One that has just ended may. */
 bool ga_thread_lives(uint32_t of);
 
+/* Whether the thread has ended, or waits in the kernel, which has a full fence between what it did
+ * and waiting, and between waiting and what it will do. False where it runs, or where /proc does
+ * not say. Keeps errno. */
+bool ga_thread_waits(uint32_t of);
+
 #endif

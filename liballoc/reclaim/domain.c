@@ -10,7 +10,6 @@
 #include "../platform/thread.h"
 #include "state.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
@@ -22,7 +21,7 @@ enum {
     BATCH = 4096
 };
 
-#define BATCH_BYTES (UINT64_C(64) << 20)
+#define BATCH_BYTES (UINT64_C(32) << 20)
 
 static ga_forked_lock lock = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 static ga_domain *newest; /* guarded by `lock` */
@@ -60,16 +59,29 @@ static bool came_along(const ga_member *member)
            (state == GA_MEMBER_TENDED && member->tender == ga_member_self());
 }
 
-/* The only thread there is protects what it did: it needs no fence for that. */
+/* The only thread there is protects what it did: it needs no fence for that. Charges that other
+ * threads were just making are told from the members'. */
 static void begin_domain(ga_domain *domain, bool seq_cst)
 {
-    domain->seq_cst |= seq_cst;
+    domain->seq_cst = domain->seq_cst || seq_cst ? GA_HAZARD_SEQ_CST : GA_HAZARD_ASYMMETRIC;
+    domain->charged = 0;
     for (ga_member *member = ga_member_head(domain); member; member = member->next) {
         member->hazards.seq_cst = domain->seq_cst;
+        domain->charged += member->charged;
         if (!came_along(member)) {
             ga_member_orphan(member);
         }
     }
+}
+
+/* A process that has no use for membarriers does not ask for them: a sandbox may kill it. */
+static bool wants_membarriers(void)
+{
+    bool wants = false;
+    for (const ga_domain *domain = newest; domain; domain = domain->older) {
+        wants |= domain->seq_cst == GA_HAZARD_ASYMMETRIC;
+    }
+    return wants;
 }
 
 /* The forking thread has another id in the child. */
@@ -84,7 +96,7 @@ static void rename_own(ga_member *member)
 
 static void begin_child(void)
 {
-    bool seq_cst = newest && needs_seq_cst();
+    bool seq_cst = wants_membarriers() && needs_seq_cst();
     for (ga_domain *domain = newest; domain; domain = domain->older) {
         begin_domain(domain, seq_cst);
         rename_own(ga_member_head(domain));
@@ -312,9 +324,8 @@ static ga_status drain_with(ga_domain *domain, ga_member *me)
     do {
         if (!ga_scan_all(me)) {
             return ga_fail(GA_ERR_UNSUPPORTED,
-                           "domain: the kernel refused a membarrier (%s); "
-                           "expected what it had granted before",
-                           strerror(errno));
+                           "domain: the kernel refused a membarrier that it had granted before; "
+                           "expected all threads to have changed to fences of their own since");
         }
     } while (has_left(domain) && --rounds);
     return GA_OK;
@@ -351,6 +362,7 @@ static void add_counts(const ga_member *member, ga_domain_stats *out)
     out->refused += __atomic_load_n(&counts->refused, __ATOMIC_RELAXED);
     out->inherited += __atomic_load_n(&counts->inherited, __ATOMIC_RELAXED);
     out->not_freed += __atomic_load_n(&counts->not_freed, __ATOMIC_RELAXED);
+    out->pending_bytes += __atomic_load_n(&member->bytes, __ATOMIC_RELAXED);
     uint32_t state = ga_member_standing(member);
     out->members += state == GA_MEMBER_JOINED;
     out->memberships++;
@@ -370,6 +382,11 @@ void ga_domain_get_stats(const ga_domain *domain, ga_domain_stats *out)
     }
     out->slots = domain->slots;
     out->pending = out->retired > out->freed ? out->retired - out->freed : 0;
-    out->bound = out->memberships * (domain->batch + out->memberships * domain->slots);
-    out->seq_cst = domain->seq_cst;
+    out->seq_cst = ga_domain_fences(domain) != GA_HAZARD_ASYMMETRIC;
+    if (ga_domain_fences(domain) != GA_HAZARD_UNCONFIRMED) {
+        uint64_t free = out->memberships * ga_domain_free_bytes(domain);
+        out->bound = out->memberships * (domain->batch + out->memberships * domain->slots);
+        out->bound_bytes =
+            domain->batch_bytes > UINT64_MAX - free ? UINT64_MAX : domain->batch_bytes + free;
+    }
 }

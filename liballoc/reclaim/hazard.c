@@ -9,6 +9,8 @@
 #include "../platform/log.h"
 #include "state.h"
 
+#include <string.h>
+
 enum {
     OPTION_SLOTS = 0,
     OPTION_BATCH,
@@ -123,6 +125,60 @@ static ga_status hazard_free(void *state, void *block)
     return status;
 }
 
+/* ---- reallocation -------------------------------------------------------------------------- */
+
+/* Where the parent can grow the block it does. A block that would be less than half used moves. */
+static bool stays(const hazard_state *s, void *block, size_t before, size_t size)
+{
+    return size <= before ? size >= before / 2 : ga_grow(s->parent, block, size) == GA_OK;
+}
+
+/* A block that grows by little will grow again, and readers may hold the one it leaves, so the
+ * parent cannot move its pages: a quarter more, or steps would take quadratic time. */
+static ga_status take_larger(hazard_state *s, size_t before, size_t size, void **out)
+{
+    size_t larger = before + before / 4;
+    if (size > before && size < larger && ga_alloc(s->parent, larger, 0, out) == GA_OK) {
+        return GA_OK;
+    }
+    return take(s, size, 0, out);
+}
+
+/* The block that it leaves is retired; where it cannot be, nothing has happened. */
+static ga_status move(hazard_state *s, void *block, size_t before, size_t size, void **out)
+{
+    void *fresh;
+    ga_status status = take_larger(s, before, size, &fresh);
+    if (status != GA_OK) {
+        return size <= before ? GA_OK : status; /* a smaller block can stay */
+    }
+    memcpy(fresh, block, before < size ? before : size);
+    status = hazard_free(s, block);
+    if (status != GA_OK) {
+        ga_free(s->parent, fresh);
+        return status;
+    }
+    *out = fresh;
+    return GA_OK;
+}
+
+static ga_status hazard_realloc(void *state, void *block, size_t size, void **out)
+{
+    hazard_state *s = state;
+    size_t before = ga_usable_size(s->parent, block);
+    if (!ga_owns(s->parent, block)) {
+        return ga_fail(GA_ERR_POINTER, "hazard: %p is no block of the parent's", block);
+    }
+    if (!before) {
+        return ga_fail(GA_ERR_UNSUPPORTED, "hazard: reallocation over a parent that does not know "
+                                           "its blocks' sizes; expected one that does");
+    }
+    *out = block;
+    return stays(s, block, before, size) ? GA_OK : move(s, block, before, size, out);
+}
+
+/* ---- the rest ------------------------------------------------------------------------------ */
+
 static bool hazard_owns(void *state, const void *pointer)
 {
     return ga_owns(((hazard_state *)state)->parent, pointer);
@@ -172,14 +228,14 @@ static const ga_option options[OPTIONS] = {
                       .max = GA_DOMAIN_BATCH_MOST},
     [OPTION_BYTES] = {.name = "bytes",
                       .type = GA_OPTION_SIZE,
-                      .fallback = "64M",
-                      .help = "or so many bytes of them",
+                      .fallback = "32M",
+                      .help = "bytes that all threads collect together",
                       .min = 1,
                       .max = INT64_MAX},
     [OPTION_FENCES] = {.name = "fences",
                        .type = GA_OPTION_ENUM,
                        .fallback = "asymmetric",
-                       .help = "protect by membarriers where there are any, or by seq_cst",
+                       .help = "asymmetric: by membarrier(2) where there is one; seq_cst: without",
                        .choices = fences},
 };
 
@@ -200,6 +256,7 @@ const ga_backend ga_hazard_backend = {
     .usable_size = hazard_usable_size,
     .alloc_zeroed = hazard_alloc_zeroed,
     .alloc_aligned = hazard_alloc_aligned,
+    .realloc = hazard_realloc,
     .grow = hazard_grow,
     .trim = hazard_trim,
     .retire = hazard_free,

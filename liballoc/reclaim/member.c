@@ -47,10 +47,17 @@ static void set_state(ga_member *member, ga_member_state state)
 #endif
 }
 
+static void set_thread_id(ga_member *member, uint32_t id)
+{
+    /* C7: seq_cst. Pairs with the load in fences.c. */
+    __atomic_store_n(&member->thread_id, id, __ATOMIC_SEQ_CST);
+}
+
 void ga_member_hand_on(ga_member *member)
 {
     member->thread = NULL;
     member->tender = NULL;
+    set_thread_id(member, 0);
     set_state(member, member->count ? GA_MEMBER_LEFT : GA_MEMBER_IDLE);
 }
 
@@ -68,11 +75,13 @@ ga_member *ga_member_make(ga_domain *domain)
     ga_member *member = ga_libc.memalign(GA_RECLAIM_APART, sizeof *member + slots);
     if (member) {
         memset(member, 0, sizeof *member + slots);
-        member->hazards = (ga_hazards){
-            .slots = (uintptr_t *)(member + 1), .count = domain->slots, .seq_cst = domain->seq_cst};
+        member->hazards = (ga_hazards){.slots = (uintptr_t *)(member + 1),
+                                       .count = domain->slots,
+                                       .seq_cst = ga_domain_fences(domain) ? GA_HAZARD_SEQ_CST
+                                                                           : GA_HAZARD_ASYMMETRIC};
         member->domain = domain;
         member->limit = member->full = domain->batch;
-        member->limit_bytes = member->full_bytes = domain->batch_bytes;
+        member->limit_bytes = member->full_bytes = ga_domain_free_bytes(domain);
         member->state = GA_MEMBER_JOINED;
     }
     return member;
@@ -161,7 +170,8 @@ static ga_member *admit(ga_domain *domain)
         push(domain, member);
     }
     member->thread = ga_member_self();
-    member->thread_id = ga_thread_id();
+    set_thread_id(member, ga_thread_id());
+    ga_fences_adopt(member);
     member->sibling = ga_memberships;
     ga_memberships = member;
     return member;
@@ -223,10 +233,11 @@ static void settle(ga_member *member)
         member->count = kept;
     }
     member->borders = 0;
-    member->bytes = 0;
+    uint64_t bytes = 0;
     for (uint32_t i = 0; i < member->count; i++) {
-        member->bytes += member->list[i].size;
+        bytes += member->list[i].size;
     }
+    ga_member_set_bytes(member, bytes);
     member->sweeping = false;
 }
 

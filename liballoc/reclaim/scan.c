@@ -50,17 +50,21 @@ static uint32_t filter_bit(uintptr_t address)
 }
 
 /* Every reader that finds an object which was unlinked before this call, and confirms it, has
- * set its slot for us to see. False: the kernel refuses. */
+ * set its slot for us to see. False: the kernel refuses a membarrier, and some member has not
+ * changed to fences of its own yet. */
 static bool order_readers(ga_domain *domain)
 {
 #if GA_RECLAIM_MUTANT == 3
     (void)domain;
     return true;
 #endif
-    if (!domain->seq_cst) {
+    if (ga_domain_fences(domain) == GA_HAZARD_ASYMMETRIC) {
         /* S1: a fence in every thread. Pairs with P3 (gpualloc/reclaim.h): before it, the slot
          * is set for S2 to see; after it, P2 sees that the object was unlinked. */
-        return ga_membarrier.issue();
+        if (ga_membarrier.issue()) {
+            return true;
+        }
+        ga_fences_change(domain);
     }
 #ifdef GA_RECLAIM_TSAN
     /* S1: seq_cst. Pairs with P1 and P2; an access, because that sanitizer sees no fences. */
@@ -70,7 +74,7 @@ static bool order_readers(ga_domain *domain)
      * the reading of the slots behind it. */
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 #endif
-    return true;
+    return ga_fences_changed(domain);
 }
 
 static uintptr_t read_slot(const ga_member *member, uint32_t slot)
@@ -203,7 +207,7 @@ static void read_slots(ga_member *me, scan_view *view)
     }
 }
 
-/* ---- sweeping ------------------------------------------------------------------------------ */
+/* ---- lists --------------------------------------------------------------------------------- */
 
 static void set_borders(ga_member *of, uint32_t kept, uint32_t first)
 {
@@ -225,7 +229,7 @@ static bool shares(const ga_domain *domain)
     (void)domain;
     return true;
 #else
-    return !domain->seq_cst;
+    return ga_domain_fences(domain) == GA_HAZARD_ASYMMETRIC;
 #endif
 }
 
@@ -234,8 +238,10 @@ static uint32_t part_of(uint32_t batch)
     return batch / GA_RECLAIM_MARKS + (batch % GA_RECLAIM_MARKS != 0);
 }
 
-static uint64_t part_of_bytes(uint64_t bytes)
+/* Of what the member may collect for now. */
+static uint64_t part_of_bytes(const ga_member *of)
 {
+    uint64_t bytes = capped(ga_domain_free_bytes(of->domain), of->charged);
     return bytes / GA_RECLAIM_MARKS + (bytes % GA_RECLAIM_MARKS != 0);
 }
 
@@ -244,10 +250,59 @@ static void look_later(ga_member *of)
 {
     const ga_domain *domain = of->domain;
     uint32_t count = of->count + part_of(domain->batch);
-    uint64_t bytes = capped(of->bytes, part_of_bytes(domain->batch_bytes));
+    uint64_t bytes = capped(of->bytes, part_of_bytes(of));
     of->limit = shares(domain) && count < of->full ? count : of->full;
     of->limit_bytes = shares(domain) && bytes < of->full_bytes ? bytes : of->full_bytes;
 }
+
+/* ---- the domain's bytes -------------------------------------------------------------------- */
+
+static bool charge(ga_member *me, uint64_t more)
+{
+    ga_domain *domain = me->domain;
+    uint64_t charged = __atomic_load_n(&domain->charged, __ATOMIC_RELAXED);
+    do {
+        if (more > domain->batch_bytes - charged) {
+            return false;
+        }
+        /* relaxed: a sum, through which nothing is read. */
+    } while (!__atomic_compare_exchange_n(&domain->charged, &charged, charged + more, true,
+                                          __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    me->charged += more;
+    return true;
+}
+
+/* A member that is about to be full may collect twice as much, as far as its share of the domain's
+ * bytes, and what others have left of them, allow. */
+static bool double_bytes(ga_member *me)
+{
+    uint64_t now = ga_domain_free_bytes(me->domain) + me->charged;
+    uint64_t budget = me->domain->batch_bytes;
+    uint64_t share = budget > GA_RECLAIM_FREE ? budget / GA_RECLAIM_SHARE : 0;
+    uint64_t left = share > me->charged ? share - me->charged : 0;
+    uint64_t more = now < left ? now : left;
+    if (!more || !charge(me, more)) {
+        return false;
+    }
+    me->full_bytes = capped(me->full_bytes, more);
+    return true;
+}
+
+/* After a scan: keep what is charged for bytes that it had not to look at, and no more. */
+static void settle_bytes(ga_member *of, uint64_t left)
+{
+    uint64_t free = ga_domain_free_bytes(of->domain);
+    uint64_t unseen = of->bytes - left;
+    uint64_t keep = unseen > free ? unseen - free : 0;
+    if (keep < of->charged) {
+        /* relaxed: as in charge(). */
+        __atomic_fetch_sub(&of->domain->charged, of->charged - keep, __ATOMIC_RELAXED);
+        of->charged = keep;
+    }
+    of->full_bytes = capped(capped(left, free), of->charged);
+}
+
+/* ---- sweeping ------------------------------------------------------------------------------ */
 
 static void free_one(ga_member *me, const ga_retired *retired)
 {
@@ -276,14 +331,14 @@ static void sweep(ga_member *me, ga_member *of, uint32_t end, const scan_view *v
             set_borders(of, kept, i + 1);
         } else {
             set_borders(of, kept, i + 1);
-            of->bytes -= retired.size;
+            ga_member_set_bytes(of, of->bytes - retired.size);
             free_one(me, &retired);
         }
     }
     set_count(of, kept);
     set_borders(of, 0, 0);
     of->full = left + me->domain->batch;
-    of->full_bytes = capped(left_bytes, me->domain->batch_bytes);
+    settle_bytes(of, left_bytes);
     look_later(of);
 }
 
@@ -308,7 +363,7 @@ static ga_member *take_left(ga_domain *domain)
 static void put_off(ga_member *me)
 {
     me->full = me->count + me->domain->batch;
-    me->full_bytes = capped(me->bytes, me->domain->batch_bytes);
+    me->full_bytes = capped(me->bytes, capped(ga_domain_free_bytes(me->domain), me->charged));
     look_later(me);
     ga_member_count(&me->counts.refused, 1);
 }
@@ -399,11 +454,15 @@ static bool is_full(const ga_member *me)
     return me->count >= me->full || me->bytes >= me->full_bytes;
 }
 
+static bool is_nearly_full_of_bytes(const ga_member *me)
+{
+    return capped(me->bytes, 2 * part_of_bytes(me)) >= me->full_bytes;
+}
+
 /* But for two parts of a batch: time for a membarrier to end. */
 static bool is_nearly_full(const ga_member *me)
 {
-    return me->count + 2 * part_of(me->domain->batch) >= me->full ||
-           capped(me->bytes, 2 * part_of_bytes(me->domain->batch_bytes)) >= me->full_bytes;
+    return me->count + 2 * part_of(me->domain->batch) >= me->full || is_nearly_full_of_bytes(me);
 }
 
 /* Whether to go on without a membarrier for now: one that would do is running, or nobody else makes
@@ -425,7 +484,13 @@ static void scan_oldest(ga_member *me, uint32_t oldest)
 /* True where it was scanned. */
 static bool look_at(ga_member *me)
 {
+    while (is_nearly_full_of_bytes(me) && double_bytes(me)) {
+    }
     if (!shares(me->domain)) {
+        if (!is_full(me)) {
+            look_later(me);
+            return false;
+        }
         return ga_scan(me);
     }
     uint64_t begun = mark(me);
@@ -550,7 +615,7 @@ retire(ga_member *me, void *object, ga_reclaim *reclaim, void *context, size_t s
     record->reclaim = reclaim;
     record->context = context;
     record->size = size;
-    me->bytes += size;
+    ga_member_set_bytes(me, me->bytes + size);
     ga_member_count(&me->counts.retired, 1);
     set_count(me, count + 1);
     if (__builtin_expect(is_due(me), 0)) {

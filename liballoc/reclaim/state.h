@@ -33,6 +33,7 @@
  *
  * ORDER      P1 to P4 are the readers' (gpualloc/reclaim.h), S1 and S2 the scan's, M1 to M4 those
  *            of membarriers that several scans share (scan.c).
+ *            C1 to C7 are those of a domain that changes its fences later (fences.c).
  *            J (the state): what a member's last user wrote happens before its next one's. H (the
  *            head): a member is whole before it is seen. F (the list's borders): an object is in
  *            its place before it counts as being there, for a child of fork(); within a process a
@@ -49,8 +50,10 @@
 #include <gpualloc/reclaim.h>
 
 enum {
-    GA_RECLAIM_APART = 128, /* bytes: two lines, which processors fetch together */
-    GA_RECLAIM_MARKS = 8    /* for a batch */
+    GA_RECLAIM_APART = 128,   /* bytes: two lines, which processors fetch together */
+    GA_RECLAIM_MARKS = 8,     /* for a batch */
+    GA_RECLAIM_SHARE = 8,     /* a member charges at most this part of the domain's bytes */
+    GA_RECLAIM_FREE = 1 << 16 /* bytes that a member may hold without a charge */
 };
 
 typedef enum ga_member_state {
@@ -86,7 +89,7 @@ typedef struct ga_member {
     uint32_t number;           /* how many stand behind it, and itself; set once */
     struct ga_member *sibling; /* of the same thread; its own */
     const void *thread;        /* whose, JOINED or on its way out; else NULL. For fork() */
-    uint32_t thread_id;        /* the same; for when the domain is closed */
+    uint32_t thread_id;        /* C7: the same, for others; 0: no thread's */
     const void *tender;        /* which thread's, while TENDED; else NULL. For fork() */
     struct ga_member *tending; /* by a scan through this member, or NULL; its thread's own */
 
@@ -97,7 +100,8 @@ typedef struct ga_member {
     uint32_t full;        /* with so many it is scanned */
     bool sweeping;        /* a scan through this member is freeing */
     uint64_t borders;     /* first << 32 | kept, while the list is swept; else 0 */
-    uint64_t bytes;       /* of all that is on the list */
+    uint64_t bytes;       /* of all that is on the list. relaxed: read for statistics */
+    uint64_t charged;     /* of the domain's bytes; part of `full_bytes` */
     uint64_t limit_bytes; /* with so many it is looked at */
     uint64_t full_bytes;  /* with so many it is scanned */
     uintptr_t *seen;      /* what a scan found in the slots */
@@ -113,7 +117,8 @@ typedef struct ga_member {
 struct ga_domain {
     uint32_t slots, batch;
     uint64_t batch_bytes;
-    uint32_t seq_cst;  /* changes in a forked child only */
+    uint32_t seq_cst;  /* C1, C4, C5: ga_hazard_fences */
+    uint64_t charged;  /* relaxed: a sum, never above `batch_bytes`; nothing is read through it */
     ga_member *closer; /* so that ga_domain_close() needs no memory */
     uint32_t tended;   /* relaxed: the number of the last member whose leavings were taken over */
     uint32_t order;    /* under the thread sanitizer: see S1 */
@@ -136,6 +141,24 @@ static inline uint32_t ga_member_standing(const ga_member *member)
 {
     /* J2: acquire. Pairs with J1 (member.c). */
     return __atomic_load_n(&member->state, __ATOMIC_ACQUIRE);
+}
+
+/* What a member may hold without a charge. */
+static inline uint64_t ga_domain_free_bytes(const ga_domain *domain)
+{
+    return domain->batch_bytes < GA_RECLAIM_FREE ? domain->batch_bytes : GA_RECLAIM_FREE;
+}
+
+static inline uint32_t ga_domain_fences(const ga_domain *domain)
+{
+    /* C5: seq_cst. Pairs with C1 and C4 (fences.c). */
+    return __atomic_load_n(&domain->seq_cst, __ATOMIC_SEQ_CST);
+}
+
+static inline void ga_member_set_bytes(ga_member *member, uint64_t bytes)
+{
+    /* relaxed: one thread writes at a time, and others read it for statistics. */
+    __atomic_store_n(&member->bytes, bytes, __ATOMIC_RELAXED);
 }
 
 static inline void ga_member_count(uint64_t *count, uint64_t more)
@@ -194,6 +217,18 @@ void ga_member_free(ga_member *member);
 
 /* In a forked child: a member that a thread of the parent's had or tended. */
 void ga_member_orphan(ga_member *member);
+
+/* ---- fences.c ------------------------------------------------------------------------------ */
+
+/* The kernel has refused a membarrier: members order what they set themselves from now on. */
+void ga_fences_change(ga_domain *domain);
+
+/* Whether all members are known to have changed, so that their slots can be believed behind a
+ * fence of the caller's. */
+bool ga_fences_changed(ga_domain *domain);
+
+/* For the thread that has just become the member's: as the domain's fences are now. */
+void ga_fences_adopt(ga_member *member);
 
 /* ---- scan.c -------------------------------------------------------------------------------- */
 

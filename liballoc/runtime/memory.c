@@ -301,11 +301,27 @@ static ga_status check_block(ga_heap *heap, const void *block, size_t bytes)
     return ga_fail(GA_ERR_POINTER, "%s: %p is no block of its own", heap->backend->name, block);
 }
 
+/* Whether the block can serve the request where it is. One that would be less than half used is
+ * moved, so that it gives back what it does not need. */
+static bool stays(ga_heap *heap, void *block, size_t before, size_t size, size_t align)
+{
+    const ga_backend *backend = heap->backend;
+    if (align && (uintptr_t)block % align != 0) {
+        return false;
+    }
+    return size <= before ? size >= before / 2
+                          : backend->grow && backend->grow(heap->state, block, size) == GA_OK;
+}
+
 static ga_status move(ga_heap *heap, void *block, size_t size, size_t align, void **out)
 {
     size_t before = usable(heap, block);
     if (heap->place != GA_PLACE_HOST || !before) {
         return unsupported(heap, "reallocation");
+    }
+    if (stays(heap, block, before, size, align)) {
+        *out = block;
+        return GA_OK;
     }
     ga_status status = serve(heap, size, align, out);
     if (status == GA_OK) {

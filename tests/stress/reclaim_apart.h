@@ -13,6 +13,9 @@
 #define ga_domain_leave      apart_domain_leave
 #define ga_domain_open       apart_domain_open
 #define ga_domain_shut       apart_domain_shut
+#define ga_fences_adopt      apart_fences_adopt
+#define ga_fences_change     apart_fences_change
+#define ga_fences_changed    apart_fences_changed
 #define ga_hazard_reserve    apart_hazard_reserve
 #define ga_hazard_retire     apart_hazard_retire
 #define ga_hazard_retire_to  apart_hazard_retire_to

@@ -4,6 +4,8 @@
  * stand.
  */
 #include "support/reclaim_scene.h"
+#include <pthread.h>
+#include <stdlib.h>
 
 /* ---- one thread ---------------------------------------------------------------------------- */
 
@@ -150,6 +152,80 @@ Test(reclaim, bytes_make_a_batch_too)
     ga_hazard_clear(mine, 0);
     assert_ok(ga_domain_close(domain));
     cr_assert_eq(frees, 7);
+}
+
+static void free_malloced(void *context, void *block)
+{
+    (void)context;
+    free(block);
+}
+
+/* ---- bytes of the whole domain ------------------------------------------------------------- */
+
+enum {
+    IDLE = 40
+};
+
+static pthread_barrier_t retired_all, checked;
+
+/* As many blocks as a thread may hold, and more; then it does nothing more. */
+static void *retire_and_idle(void *size)
+{
+    ga_hazards *mine = join(domain);
+    for (int i = 0; i < 64; i++) {
+        assert_ok(ga_hazard_retire(mine, malloc(1), (size_t)size, free_malloced, NULL));
+    }
+    pthread_barrier_wait(&retired_all);
+    pthread_barrier_wait(&checked);
+    return NULL;
+}
+
+static void idle_threads_hold(uint64_t budget, size_t size)
+{
+    pthread_t threads[IDLE];
+    ga_domain_stats stats;
+    assert_ok(ga_domain_open(&domain, OPTIONS(.batch_bytes = budget)));
+    pthread_barrier_init(&retired_all, NULL, IDLE + 1);
+    pthread_barrier_init(&checked, NULL, IDLE + 1);
+    for (int i = 0; i < IDLE; i++) {
+        cr_assert_eq(pthread_create(&threads[i], NULL, retire_and_idle, (void *)size), 0);
+    }
+    pthread_barrier_wait(&retired_all);
+    stats = stats_of(domain);
+    cr_assert_gt(stats.pending_bytes, 0);
+    cr_assert_eq(stats.bound_bytes, budget + stats.memberships * 65536);
+    cr_assert_leq(stats.pending_bytes, stats.bound_bytes + stats.memberships * size, "%llu",
+                  (unsigned long long)stats.pending_bytes);
+    pthread_barrier_wait(&checked);
+    for (int i = 0; i < IDLE; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    cr_assert_eq(stats_of(domain).pending_bytes, 0);
+    assert_ok(ga_domain_close(domain));
+}
+
+Test(reclaim, idle_threads_share_the_bytes_of_the_domain)
+{
+    idle_threads_hold(UINT64_C(32) << 20, 1 << 20);
+    idle_threads_hold(UINT64_C(32) << 20, 60000);
+    idle_threads_hold(UINT64_C(1) << 20, 40000);
+}
+
+/* One thread alone has an eighth of the budget, and has it again after each scan. */
+Test(reclaim, a_thread_may_hold_an_eighth)
+{
+    uint64_t most = 0;
+    assert_ok(ga_domain_open(&domain, OPTIONS(.batch_bytes = UINT64_C(8) << 20)));
+    ga_hazards *mine = join(domain);
+    for (int i = 0; i < 10000; i++) {
+        assert_ok(ga_hazard_retire(mine, malloc(1), 1000, free_malloced, NULL));
+        uint64_t now = stats_of(domain).pending_bytes;
+        most = now > most ? now : most;
+    }
+    cr_assert_gt(most, (1 << 20) * 3 / 4);
+    cr_assert_leq(most, (1 << 20) + 65536 + 1000);
+    cr_assert_lt(stats_of(domain).scans, 20);
+    assert_ok(ga_domain_close(domain));
 }
 
 /* As many bytes as there can be are no limit, also beside what a scan has left. */

@@ -21,8 +21,9 @@
  * Threads come and leave at will. One that ends leaves by itself, in whatever state it is; what it
  * had retired is taken over by the others.
  *
- * The promise: at any time at most ga_domain_stats' `bound` objects are retired and not freed, even
- * if threads stop for ever, wherever they stop. See ga_domain_options.
+ * The promise: at any time at most `bound` objects, and `bound_bytes` bytes besides those that are
+ * protected, are retired and not freed (ga_domain_stats), even if threads stop forever, wherever
+ * they stop. See ga_domain_options.
  *
  * Every call that answers a status does so as in gpualloc.h: one that fails changes nothing and
  * leaves a sentence in ga_error_text().
@@ -58,27 +59,41 @@ typedef struct ga_domain ga_domain;
 
 /* What a domain is made with: fixed from then on. All zeros but `options_size` is a good choice.
  *
- * With N memberships and S slots, a scan of one member's list can leave H = N * S objects, since no
- * more can be protected. A member scans when it has retired `batch` objects, or `batch_bytes`
- * bytes, more than its last scan found protected; a part of the batch earlier, where it can use
- * another member's membarrier, or others can use the one it makes. So it holds at most batch + H
- * objects, and the domain at most N * (batch + H): the bound. In bytes, with objects of at most b
- * bytes: each member holds less than batch_bytes + (H + 1) * b. Objects that a free function
- * retires while a scan runs come on top until that scan has ended; and where the kernel refuses a
- * membarrier that it granted before, nothing is freed, and there is no bound. */
+ * Objects. With N memberships and S slots, a scan of one member's list can leave H = N * S objects,
+ * since no more can be protected. A member scans when it has retired `batch` objects more than its
+ * last scan found protected; a part of the batch earlier, where it can use another member's
+ * membarrier, or others can use the one it makes. So it holds at most batch + H objects, and the
+ * domain at most N * (batch + H): `bound`.
+ *
+ * Bytes. `batch_bytes` is a budget of the whole domain. Each member may hold 64 KiB (or the budget,
+ * if that is less) without asking. For more it charges the budget, up to an eighth of it, in steps
+ * that double what it may hold. A member that gets no more scans, and gives back what it charged.
+ * So the domain holds less than batch_bytes + N * (64 KiB + b): `bound_bytes`, and one object, of b
+ * bytes at most, for each membership; and besides that at most H protected objects a membership.
+ *
+ * Objects that a free function retires while a scan runs come on top until that scan has ended.
+ *
+ * Where the kernel refuses a membarrier that it granted before (the process has entered a sandbox
+ * since), the domain changes to sequentially consistent protection. It frees nothing, without a
+ * bound, until it knows that all members have changed: at once on most x86 processors, else once
+ * each has called ga_hazard_set() or waited in the kernel. One line in the log says so. A sandbox
+ * that answers membarrier(2) with a signal ends the process: programs that enter one need
+ * GA_DOMAIN_SEQ_CST. */
 typedef struct ga_domain_options {
     uint32_t options_size; /* sizeof(ga_domain_options) */
     uint32_t flags;        /* GA_DOMAIN_* */
     uint32_t slots;        /* of each member, up to GA_DOMAIN_SLOTS_MOST; 0: 8 */
     uint32_t batch;        /* objects a member collects between two scans, up to
                             * GA_DOMAIN_BATCH_MOST; 0: 4096 */
-    uint64_t batch_bytes;  /* or as many bytes, as ga_hazard_retire() is told; 0: 64 MiB */
+    uint64_t batch_bytes;  /* bytes that all members collect together, as ga_hazard_retire() is
+                            * told; 0: 32 MiB */
 } ga_domain_options;
 
 enum {
-    /* Sequentially consistent protection, which needs no membarrier(2). Without this flag a
-     * domain has it only where the kernel lacks or refuses membarrier's PRIVATE_EXPEDITED, and
-     * where the library was built for the thread sanitizer, which does not see membarriers.
+    /* Sequentially consistent protection, without any call of membarrier(2). Without this flag a
+     * domain has it only where the kernel lacks or refuses membarrier's PRIVATE_EXPEDITED, from
+     * that moment on, and where the library was built for the thread sanitizer, which does not see
+     * membarriers.
      * Programs built for it need the flag when the library is not. */
     GA_DOMAIN_SEQ_CST = 1
 };
@@ -114,7 +129,8 @@ GA_API ga_status ga_heap_domain(ga_heap *heap, ga_domain **out);
  *
  * GA_ERR_ARGUMENT     `domain` is NULL, or the call is made in a reclaim function
  * GA_ERR_MEMORY       no memory to join
- * GA_ERR_UNSUPPORTED  the kernel refused a membarrier that it granted before: nothing was freed */
+ * GA_ERR_UNSUPPORTED  the kernel refused a membarrier that it granted before, and some member has
+ *                     not changed to fences of its own yet: nothing was freed */
 GA_API ga_status ga_domain_drain(ga_domain *domain);
 
 typedef struct ga_domain_stats {
@@ -125,13 +141,18 @@ typedef struct ga_domain_stats {
     uint64_t retired;     /* objects, since the domain was opened */
     uint64_t freed;       /* of these */
     uint64_t pending;     /* retired - freed */
-    uint64_t bound;       /* the most `pending` can be with these: see ga_domain_options */
+    uint64_t bound;       /* the most `pending` can be with these: see ga_domain_options. 0: there
+                           * is none for now; see `refused` */
     uint64_t scans;       /* that looked through the slots of all members */
     uint64_t shared;      /* of these, by a membarrier that another thread's scan had made */
-    uint64_t refused;     /* scans that could not be made: the kernel refused a membarrier */
+    uint64_t refused;     /* scans that could not be made: the kernel refused a membarrier, and some
+                           * member had not changed to fences of its own */
     uint64_t inherited;   /* objects of threads that had left, freed by others */
     uint64_t not_freed;   /* objects whose heap refused them: ga_hazard_retire_to() */
     bool seq_cst;         /* protection is sequentially consistent; else there are membarriers */
+    uint64_t pending_bytes; /* of `pending`, as ga_hazard_retire() was told */
+    uint64_t bound_bytes;   /* the most these can be, but for protected objects and one object for
+                             * each membership: see ga_domain_options. 0: no bound for now */
 } ga_domain_stats;
 
 /* Each figure is right for some recent moment, not all for the same one. All zeros for NULL. */
@@ -144,8 +165,17 @@ GA_API void ga_domain_get_stats(const ga_domain *domain, ga_domain_stats *out);
 typedef struct ga_hazards {
     uintptr_t *slots; /* `count` of them, in cache lines that no other thread writes to */
     uint32_t count;
-    uint32_t seq_cst; /* 0: protection is by asymmetric fences */
+    uint32_t seq_cst; /* ga_hazard_fences. Other threads may change it: 0 to 2, and 2 to 1 */
 } ga_hazards;
+
+/* How a member orders a slot before the load that confirms it. */
+enum ga_hazard_fences {
+    GA_HAZARD_ASYMMETRIC = 0, /* the scan does, by a fence in every thread */
+    GA_HAZARD_SEQ_CST = 1,    /* the member does */
+    /* The member does, from its next ga_hazard_set() on; and no scan knows yet that what it set
+     * before can be seen. */
+    GA_HAZARD_UNCONFIRMED = 2
+};
 
 /* The calling thread's membership, made by the first call. It lasts until the thread ends or
  * calls ga_domain_leave(), or the domain is closed. No other thread may use it. Later calls cost
@@ -180,6 +210,20 @@ GA_API void ga_domain_leave(ga_domain *domain);
 
 typedef uintptr_t __attribute__((may_alias)) ga_hazard_word;
 
+static inline uint32_t ga_hazard_mode(const ga_hazards *mine)
+{
+    /* relaxed: ga_hazard_set() says why a late answer does no harm. */
+    return __atomic_load_n(&mine->seq_cst, __ATOMIC_RELAXED);
+}
+
+/* The calling thread's member has changed to fences of its own. */
+static inline void ga_hazard_confirm(const ga_hazards *mine)
+{
+    /* C2: release. Pairs with C3 (fences.c): what the member set before can be seen. */
+    __atomic_store_n((uint32_t *)(uintptr_t)&mine->seq_cst, (uint32_t)GA_HAZARD_SEQ_CST,
+                     __ATOMIC_RELEASE);
+}
+
 /* What stands at `location`, in an order that confirms a ga_hazard_set() before it. Acquires:
  * what was written before the word was stored there is seen. */
 static inline uintptr_t ga_hazard_load(const ga_hazards *mine, const ga_hazard_word *location)
@@ -189,8 +233,8 @@ static inline uintptr_t ga_hazard_load(const ga_hazards *mine, const ga_hazard_w
 #endif
     /* P2: seq_cst, or acquire. Pairs with S1 (scan.c): this load sees that the object was
      * unlinked, or the scan sees the slot. Also acquires what was published with the word. */
-    return mine->seq_cst ? __atomic_load_n(location, __ATOMIC_SEQ_CST)
-                         : __atomic_load_n(location, __ATOMIC_ACQUIRE);
+    return ga_hazard_mode(mine) ? __atomic_load_n(location, __ATOMIC_SEQ_CST)
+                                : __atomic_load_n(location, __ATOMIC_ACQUIRE);
 }
 
 /* Put an address into a slot: the object is protected if a ga_hazard_load() after it finds that the
@@ -198,16 +242,20 @@ static inline uintptr_t ga_hazard_load(const ga_hazards *mine, const ga_hazard_w
 static inline void ga_hazard_set(const ga_hazards *mine, uint32_t slot, const void *object)
 {
     uintptr_t *place = &mine->slots[slot];
-    if (mine->seq_cst && GA_RECLAIM_MUTANT != 2) {
+    /* P1: release. Pairs with S2 (scan.c): what was read of the slot's last object was read
+     * before. */
+    __atomic_store_n(place, (uintptr_t)object, __ATOMIC_RELEASE);
+    /* P3: for the compiler alone. Pairs with S1 (scan.c), whose membarrier makes of it a fence. The
+     * mode is read behind P1: a fence that comes too early for P1 comes early enough for the mode
+     * (fences.c). */
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    uint32_t mode = ga_hazard_mode(mine);
+    if (mode != GA_HAZARD_ASYMMETRIC && GA_RECLAIM_MUTANT != 2) {
         /* P1: seq_cst. Pairs with S1 and S2 (scan.c), through P2. */
         __atomic_store_n(place, (uintptr_t)object, __ATOMIC_SEQ_CST);
-    } else {
-        /* P1: release. Pairs with S2 (scan.c): what was read of the slot's last object was
-         * read before. */
-        __atomic_store_n(place, (uintptr_t)object, __ATOMIC_RELEASE);
-        /* P3: for the compiler alone. Pairs with S1 (scan.c), whose membarrier makes of it a
-         * fence. */
-        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        if (__builtin_expect(mode == GA_HAZARD_UNCONFIRMED, 0)) {
+            ga_hazard_confirm(mine);
+        }
     }
 }
 
