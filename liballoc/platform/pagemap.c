@@ -9,6 +9,8 @@
  */
 #include "pagemap.h"
 
+#include "os_memory.h"
+
 #include <stdint.h>
 #include <sys/mman.h>
 
@@ -26,8 +28,9 @@ static leaf_t *root[ROOT_SIZE];
 
 static leaf_t *leaf_install(leaf_t **slot)
 {
-    void *fresh = mmap(NULL, sizeof(leaf_t), PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    const ga_os_memory *os = ga_os_memory_get();
+    void *fresh = os->mmap(NULL, sizeof(leaf_t), PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (fresh == MAP_FAILED) {
         return NULL;
     }
@@ -37,7 +40,7 @@ static leaf_t *leaf_install(leaf_t **slot)
                                     __ATOMIC_ACQUIRE)) {
         return fresh;
     }
-    munmap(fresh, sizeof(leaf_t));
+    os->munmap(fresh, sizeof(leaf_t));
     return expected;
 }
 

@@ -42,7 +42,8 @@ static bool drop(ga_slab_large *large, void *block)
     return dropped;
 }
 
-/* A block that the parent fails to free (a device in trouble) is as it was. */
+/* Put back a block that the parent failed to free, as a device in trouble does. Its leaf is there:
+ * drop() has just cleared a bit of it. */
 static void keep(ga_slab_large *large, void *block)
 {
     if (ga_slab_starts_add(&large->starts, block)) {
@@ -62,12 +63,29 @@ ga_status ga_slab_large_free(ga_slab_large *large, void *block)
     return status;
 }
 
+/* Without a reservation the block cannot move. It may still be large enough. */
+static ga_status stay(ga_slab_large *large, void *block, size_t size, void **out)
+{
+    if (size > ga_slab_large_usable_size(large, block)) {
+        return ga_fail(GA_ERR_MEMORY, "slab: no memory to remember where %p moves to", block);
+    }
+    *out = block;
+    return GA_OK;
+}
+
+/* A block that moved and is not in the set would be freed as somebody else's, so the set gets its
+ * memory before the parent moves the block. */
 ga_status ga_slab_large_realloc(ga_slab_large *large, void *block, size_t size, void **out)
 {
+    ga_slab_starts_spare spare;
+    if (!ga_slab_starts_reserve(&large->starts, &spare)) {
+        return stay(large, block, size, out);
+    }
     drop(large, block);
     ga_status status = ga_realloc(large->parent, block, size, 0, out);
     void *now = status == GA_OK ? *out : block;
-    keep(large, now); /* a note that fails costs a leak at worst, not the contents */
+    ga_slab_starts_add_reserved(&large->starts, now, &spare);
+    count(large, ga_usable_size(large->parent, now), 0);
     return status;
 }
 

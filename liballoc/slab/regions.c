@@ -9,6 +9,7 @@
 #include "regions.h"
 
 #include "../platform/libc.h"
+#include "../platform/os_memory.h"
 
 #include <sys/mman.h>
 
@@ -63,8 +64,9 @@ static ga_slab_region_leaf *leaf_of(uintptr_t step)
     if (leaf) {
         return leaf;
     }
-    void *fresh = mmap(NULL, sizeof *leaf, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    const ga_os_memory *os = ga_os_memory_get();
+    void *fresh = os->mmap(NULL, sizeof *leaf, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (fresh == MAP_FAILED) {
         return NULL;
     }
@@ -73,7 +75,7 @@ static ga_slab_region_leaf *leaf_of(uintptr_t step)
                                     __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
         return fresh;
     }
-    munmap(fresh, sizeof *leaf);
+    os->munmap(fresh, sizeof *leaf);
     return leaf;
 }
 

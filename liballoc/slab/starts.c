@@ -2,14 +2,17 @@
  *
  * STRUCTURE  root[address >> 36] -> middle[address >> 25 & 2047] -> a leaf of 2^21 bits
  * INVARIANT  a middle and a leaf stay until the end; a bit is set while its block is live
- * ORDER      L1/L2 publish a middle or a leaf. The bits are relaxed: whoever frees a block has it
- *            from the thread that allocated it, through the program's own synchronisation.
+ * ORDER      L1/L2 publish a middle or a leaf. The bits are relaxed: a thread that frees a block got
+ *            it from the thread that allocated it, through the program's own synchronisation.
+ *            L3/L4 pass a spare table from one reservation to the next.
  * PROGRESS   wait-free, but for the compare-and-swap that installs: lock-free
  */
 #include "starts.h"
 
+#include "../platform/os_memory.h"
 #include "slab_heap.h"
 
+#include <errno.h>
 #include <sys/mman.h>
 
 enum {
@@ -27,24 +30,49 @@ static void *load(void *const *slot)
     return __atomic_load_n(slot, GA_SLAB_WEAKEN(20, __ATOMIC_ACQUIRE));
 }
 
-/* What the slot points to, made of `size` bytes where there is nothing yet. */
+/* A zeroed table, or NULL. errno stays as it was: free() must not change it. */
+static void *map_table(size_t size)
+{
+    int error = errno;
+    void *table = ga_os_memory_get()->mmap(NULL, size, PROT_READ | PROT_WRITE,
+                                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    errno = error;
+    return table == MAP_FAILED ? NULL : table;
+}
+
+static void unmap_table(void *table, size_t size)
+{
+    int error = errno;
+    if (table) {
+        ga_os_memory_get()->munmap(table, size);
+    }
+    errno = error;
+}
+
+/* The table in the slot. An empty slot gets `*spare`, which is then NULL. */
+static void *load_or_install(void **slot, void **spare)
+{
+    void *there = load(slot);
+    if (there || !*spare) {
+        return there;
+    }
+    /* L1: release. Pairs with L2. */
+    if (!__atomic_compare_exchange_n(slot, &there, *spare, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE)) {
+        return there;
+    }
+    there = *spare;
+    *spare = NULL;
+    return there;
+}
+
+/* The table in the slot, mapped if there is none yet. */
 static void *load_or_make(void **slot, size_t size)
 {
     void *there = load(slot);
-    if (there) {
-        return there;
-    }
-    void *fresh = mmap(NULL, size, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (fresh == MAP_FAILED) {
-        return NULL;
-    }
-    /* L1: release. Pairs with L2. */
-    if (__atomic_compare_exchange_n(slot, &there, fresh, false, __ATOMIC_ACQ_REL,
-                                    __ATOMIC_ACQUIRE)) {
-        return fresh;
-    }
-    munmap(fresh, size);
+    void *fresh = there ? NULL : map_table(size);
+    there = there ? there : load_or_install(slot, &fresh);
+    unmap_table(fresh, size);
     return there;
 }
 
@@ -80,22 +108,81 @@ static uint64_t *find_word(const ga_slab_starts *starts, const void *block)
     return middle ? word_of(load((void *const *)&(*middle)[middle_index(block)]), block) : NULL;
 }
 
+static void **middle_slot(ga_slab_starts *starts, const void *block)
+{
+    return (void **)&starts->root[(uintptr_t)block >> ROOT_SHIFT];
+}
+
+static void set_bit(ga_slab_starts_leaf *leaf, const void *block)
+{
+    /* relaxed, see ORDER */
+    __atomic_fetch_or(word_of(leaf, block), bit_of(block), __ATOMIC_RELAXED);
+}
+
 bool ga_slab_starts_add(ga_slab_starts *starts, const void *block)
 {
     if (!is_candidate(block)) {
         return false;
     }
-    ga_slab_starts_middle *middle = load_or_make(
-        (void **)&starts->root[(uintptr_t)block >> ROOT_SHIFT], sizeof(ga_slab_starts_middle));
+    ga_slab_starts_middle *middle =
+        load_or_make(middle_slot(starts, block), sizeof(ga_slab_starts_middle));
     ga_slab_starts_leaf *leaf =
         middle ? load_or_make((void **)&(*middle)[middle_index(block)], sizeof(ga_slab_starts_leaf))
                : NULL;
     if (leaf) {
-        /* relaxed, see ORDER */
-        __atomic_fetch_or(word_of(leaf, block), bit_of(block), __ATOMIC_RELAXED);
+        set_bit(leaf, block);
     }
     return leaf != NULL;
 }
+
+/* ---- reservations -------------------------------------------------------------------------- */
+
+static void *reserve_table(void **kept, size_t size)
+{
+    /* L3: acquire. Pairs with L4: the thread that put it there has finished with it. */
+    void *table = __atomic_exchange_n(kept, NULL, __ATOMIC_ACQUIRE);
+    return table ? table : map_table(size);
+}
+
+/* Keep the table for the next reservation, or unmap it where one is kept already. */
+static void release_table(void **kept, void *table, size_t size)
+{
+    void *none = NULL;
+    /* L4: release. Pairs with L3. */
+    if (table && !__atomic_compare_exchange_n(kept, &none, table, false, __ATOMIC_RELEASE,
+                                              __ATOMIC_RELAXED)) {
+        unmap_table(table, size);
+    }
+}
+
+static void release(ga_slab_starts *starts, ga_slab_starts_spare *spare)
+{
+    release_table(&starts->spare.middle, spare->middle, sizeof(ga_slab_starts_middle));
+    release_table(&starts->spare.leaf, spare->leaf, sizeof(ga_slab_starts_leaf));
+}
+
+bool ga_slab_starts_reserve(ga_slab_starts *starts, ga_slab_starts_spare *spare)
+{
+    spare->middle = reserve_table(&starts->spare.middle, sizeof(ga_slab_starts_middle));
+    spare->leaf = reserve_table(&starts->spare.leaf, sizeof(ga_slab_starts_leaf));
+    bool reserved = spare->middle && spare->leaf;
+    if (!reserved) {
+        release(starts, spare);
+    }
+    return reserved;
+}
+
+void ga_slab_starts_add_reserved(ga_slab_starts *starts, const void *block,
+                                 ga_slab_starts_spare *spare)
+{
+    if (is_candidate(block)) {
+        ga_slab_starts_middle *middle = load_or_install(middle_slot(starts, block), &spare->middle);
+        set_bit(load_or_install((void **)&(*middle)[middle_index(block)], &spare->leaf), block);
+    }
+    release(starts, spare);
+}
+
+/* ---- removal and look-up ------------------------------------------------------------------- */
 
 bool ga_slab_starts_remove(ga_slab_starts *starts, const void *block)
 {
@@ -143,12 +230,10 @@ void ga_slab_starts_end(ga_slab_starts *starts)
     for (size_t i = 0; i < 1 << GA_SLAB_STARTS_ROOT_BITS; i++) {
         ga_slab_starts_middle *middle = starts->root[i];
         for (size_t j = 0; middle && j < MIDDLES; j++) {
-            if ((*middle)[j]) {
-                munmap((*middle)[j], sizeof(ga_slab_starts_leaf));
-            }
+            unmap_table((*middle)[j], sizeof(ga_slab_starts_leaf));
         }
-        if (middle) {
-            munmap(middle, sizeof *middle);
-        }
+        unmap_table(middle, sizeof *middle);
     }
+    unmap_table(starts->spare.middle, sizeof(ga_slab_starts_middle));
+    unmap_table(starts->spare.leaf, sizeof(ga_slab_starts_leaf));
 }

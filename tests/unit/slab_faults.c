@@ -4,8 +4,12 @@
  */
 #include "support/slab_scene.h"
 
+#include "platform/os_memory.h"
+
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* ---- parents that refuse --------------------------------------------------------------------- */
 
@@ -100,5 +104,48 @@ Test(slab_faults, checks_for_device_memory)
     cr_assert_eq(block[0], 5, "the host must not write to a device's memory");
     cr_assert_eq(ga_free(heap, block), GA_ERR_POINTER);
     cr_assert_eq(faults(heap, GA_SLAB_DOUBLE_FREE), 1);
+    assert_ok(ga_heap_close(heap));
+}
+
+/* ---- a set of starts that has no memory ------------------------------------------------------ */
+
+static int maps_refused;
+
+static void *mmap_refused(void *hint, size_t size, int prot, int flags, int fd, off_t offset)
+{
+    (void)hint, (void)size, (void)prot, (void)flags, (void)fd, (void)offset;
+    maps_refused++;
+    errno = ENOMEM;
+    return MAP_FAILED;
+}
+
+static void refuse_maps(bool refuse)
+{
+    static ga_os_memory without;
+    ga_os_memory_set(NULL);
+    without = *ga_os_memory_get();
+    without.mmap = mmap_refused;
+    ga_os_memory_set(refuse ? &without : NULL);
+}
+
+/* The parent could move the block, but the heap could not note where to. */
+Test(slab_faults, a_move_that_cannot_be_noted_does_not_happen)
+{
+    ga_heap *heap = open_host("slab/system");
+    unsigned char *block = take(heap, 1 << 20);
+    void *moved = NULL;
+    memset(block, 7, 1 << 20);
+    refuse_maps(true);
+    assert_fails_with(ga_realloc(heap, block, 64 << 20, 0, &moved), GA_ERR_MEMORY,
+                      "slab: no memory to remember where");
+    cr_assert(maps_refused > 0 && moved == block && ga_owns(heap, block));
+    assert_ok(ga_realloc(heap, block, 1 << 19, 0, &moved)); /* large enough as it is */
+    cr_assert_eq(moved, block);
+    refuse_maps(false);
+    assert_ok(ga_realloc(heap, block, 64 << 20, 0, &moved));
+    cr_assert(((unsigned char *)moved)[(1 << 20) - 1] == 7);
+    cr_assert(ga_owns(heap, moved));
+    assert_ok(ga_free(heap, moved));
+    cr_assert_eq(stats_of(heap).live_bytes, 0);
     assert_ok(ga_heap_close(heap));
 }
