@@ -13,9 +13,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* ---- specs --------------------------------------------------------------------------------- */
@@ -79,6 +81,65 @@ static ga_status open_and_close(const char *spec)
     return status;
 }
 
+/* ---- specs whose libraries may end the process ---------------------------------------------- */
+
+typedef struct trial_answer {
+    ga_status status;
+    char text[1024];
+} trial_answer;
+
+static bool loads_library(const ga_spec *spec)
+{
+    for (size_t i = 0; i < spec->layer_count; i++) {
+        if (strcmp(spec->layers[i].name, "dl") == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static _Noreturn void try_in_child(const char *spec, int out)
+{
+    trial_answer answer = {.status = open_and_close(spec)};
+    if (answer.status != GA_OK) {
+        snprintf(answer.text, sizeof answer.text, "%s", ga_error_text());
+    }
+    ssize_t written = write(out, &answer, sizeof answer);
+    _exit(written == (ssize_t)sizeof answer ? 0 : 1);
+}
+
+static ga_status ended(const char *spec, int status)
+{
+    bool killed = WIFSIGNALED(status);
+    return ga_fail(GA_ERR_LIBRARY, "\"%.300s\": loading it ends the process with %s %d", spec,
+                   killed ? "signal" : "status", killed ? WTERMSIG(status) : WEXITSTATUS(status));
+}
+
+/* A library's constructors, or its first malloc, may end the process: let it be a child. */
+static ga_status open_in_child(const char *spec)
+{
+    trial_answer answer;
+    int pipes[2];
+    int status = 0;
+    if (pipe2(pipes, O_CLOEXEC) != 0) {
+        return open_and_close(spec);
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        try_in_child(spec, pipes[1]);
+    }
+    close(pipes[1]);
+    ssize_t got = child < 0 ? 0 : read(pipes[0], &answer, sizeof answer);
+    close(pipes[0]);
+    if (child < 0 || waitpid(child, &status, 0) != child) {
+        return open_and_close(spec);
+    }
+    if (got != (ssize_t)sizeof answer) {
+        return ended(spec, status);
+    }
+    return answer.status == GA_OK ? GA_OK : ga_fail(answer.status, "%s", answer.text);
+}
+
 static ga_status parse(ga_spec *out, const char *spec)
 {
     return ga_spec_parse(out, spec, bare_option);
@@ -91,7 +152,10 @@ ga_status ga_trial_host(const char *spec)
     if (status != GA_OK) {
         return status;
     }
-    return writes_file(&parsed) ? look_up(&parsed) : open_and_close(spec);
+    if (writes_file(&parsed)) {
+        return look_up(&parsed);
+    }
+    return loads_library(&parsed) ? open_in_child(spec) : open_and_close(spec);
 }
 
 ga_status ga_trial_syntax(const char *spec)

@@ -5,6 +5,8 @@
  */
 #include "libc_next.h"
 
+#include "break.h"
+
 #include <dlfcn.h>
 #include <malloc.h>
 #include <stdint.h>
@@ -21,6 +23,8 @@ ga_libc_table ga_libc = {
     .calloc = __libc_calloc,
     .realloc = __libc_realloc,
     .memalign = __libc_memalign,
+    .hold_break = ga_break_hold,
+    .share_break = ga_break_share,
 };
 
 /* Set once, before the first heap is opened. */

@@ -2,15 +2,27 @@
  *
  * The `dl` backend: any malloc library, loaded at run time. Its memory has no address range that
  * we know, so the ownership map records the page of each block it hands out.
+ *
+ * Under the preload that is turned round: the C library's blocks are kept in the program break
+ * (ga_libc.hold_break), every other pointer is the library's, and calls go to it directly.
  */
+#include "dl_file.h"
 #include "native.h"
 
 #include "../platform/libc.h"
 #include "../platform/pagemap.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <link.h>
+#include <malloc.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000 /* kernels that do not know it take the address as a hint */
+#endif
 
 enum {
     OPTION_PATH = 0
@@ -23,9 +35,18 @@ typedef struct dl_state {
     void (*free)(void *block);
     void *(*calloc)(size_t count, size_t size);
     void *(*realloc)(void *block, size_t size);
-    void *(*memalign)(size_t align, size_t size); /* NULL where it has none */
-    size_t (*usable_size)(void *block);           /* the same */
+    /* NULL where it has none. */
+    void *(*memalign)(size_t align, size_t size);
+    size_t (*usable_size)(void *block);
+    int (*trim)(size_t keep);
+    struct mallinfo2 (*figures)(void);
+    struct mallinfo (*old_figures)(void);
+    /* Where the C library's blocks begin in the program break; 0: they may be anywhere. */
+    uintptr_t break_first;
 } dl_state;
+
+static dl_state *served; /* the heap that was asked for its malloc table */
+static ga_malloc_table table;
 
 /* The library's own definition. dlsym() searches what the library depends on too, and would find
  * the C library's malloc in one that has none. NULL where it has none of its own. */
@@ -48,6 +69,9 @@ static void find_symbols(dl_state *dl)
     *(void **)&dl->realloc = own_symbol(dl->library, "realloc");
     *(void **)&dl->memalign = own_symbol(dl->library, "memalign");
     *(void **)&dl->usable_size = own_symbol(dl->library, "malloc_usable_size");
+    *(void **)&dl->trim = own_symbol(dl->library, "malloc_trim");
+    *(void **)&dl->figures = own_symbol(dl->library, "mallinfo2");
+    *(void **)&dl->old_figures = own_symbol(dl->library, "mallinfo");
     if (!dl->memalign) { /* the same shape, and every alignment we pass it is allowed there */
         *(void **)&dl->memalign = own_symbol(dl->library, "aligned_alloc");
     }
@@ -62,15 +86,24 @@ static const char *first_lacking(const dl_state *dl)
                           : NULL;
 }
 
+static ga_status not_loaded(const dl_state *dl)
+{
+    const char *why = dlerror();
+    const char *hint = why && strstr(why, "static TLS") ? "; name it in LD_PRELOAD as well" : "";
+    return ga_fail(GA_ERR_LIBRARY, "dl: path: cannot load \"%s\": %s%s", dl->path,
+                   why ? why : "unknown reason", hint);
+}
+
 static ga_status load(dl_state *dl)
 {
+    const char *refusal = ga_dl_file_refusal(dl->path);
+    if (refusal) {
+        return ga_fail(GA_ERR_LIBRARY, "dl: path: \"%s\" %s; expected another malloc library",
+                       dl->path, refusal);
+    }
     dl->library = dlopen(dl->path, RTLD_NOW | RTLD_LOCAL);
     if (!dl->library) {
-        const char *why = dlerror();
-        const char *hint =
-            why && strstr(why, "static TLS") ? "; name it in LD_PRELOAD as well" : "";
-        return ga_fail(GA_ERR_LIBRARY, "dl: path: cannot load \"%s\": %s%s", dl->path,
-                       why ? why : "unknown reason", hint);
+        return not_loaded(dl);
     }
     find_symbols(dl);
     const char *lacking = first_lacking(dl);
@@ -84,6 +117,56 @@ static ga_status load(dl_state *dl)
     return GA_OK;
 }
 
+/* ---- the program break ---------------------------------------------------------------------- */
+
+typedef struct code_range {
+    uintptr_t base; /* of the library that is looked for */
+    uintptr_t first, end;
+} code_range;
+
+static int find_code(struct dl_phdr_info *info, size_t size, void *context)
+{
+    code_range *code = context;
+    (void)size;
+    if (info->dlpi_addr != code->base) {
+        return 0;
+    }
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        if (segment->p_type == PT_LOAD && segment->p_flags & PF_X) {
+            code->first = code->base + segment->p_vaddr;
+            code->end = code->first + segment->p_memsz;
+        }
+    }
+    return 1;
+}
+
+/* The library gets nothing from the program break, not even while its constructors run. */
+static ga_status load_beside_break(dl_state *dl)
+{
+    bool held = ga_libc.hold_break && ga_libc.hold_break(&dl->break_first);
+    code_range code = {0};
+    struct link_map *map = NULL;
+    ga_status status = load(dl);
+    if (status == GA_OK && dlinfo(dl->library, RTLD_DI_LINKMAP, &map) == 0) {
+        code.base = map->l_addr;
+        dl_iterate_phdr(find_code, &code);
+    }
+    if (held) {
+        ga_libc.share_break(code.first, code.end);
+    }
+    dl->break_first = held && code.first ? dl->break_first : 0;
+    return status;
+}
+
+static bool is_in_break(const dl_state *dl, const void *pointer)
+{
+    return dl->break_first &&
+           (uintptr_t)pointer - dl->break_first < (uintptr_t)sbrk(0) - dl->break_first;
+}
+
+/* ---- opening -------------------------------------------------------------------------------- */
+
 static ga_status dl_open(const ga_open_args *args, void **state)
 {
     dl_state *dl = ga_libc.calloc(1, sizeof *dl);
@@ -91,7 +174,7 @@ static ga_status dl_open(const ga_open_args *args, void **state)
         return ga_fail(GA_ERR_MEMORY, "dl: no memory for the heap's record");
     }
     dl->path = args->values[OPTION_PATH].text;
-    ga_status status = load(dl);
+    ga_status status = load_beside_break(dl);
     if (status != GA_OK) {
         ga_libc.free(dl);
         return status;
@@ -104,12 +187,21 @@ static ga_status dl_open(const ga_open_args *args, void **state)
  * still held would lose their mapping. */
 static void dl_close(void *state)
 {
+    served = served == state ? NULL : served;
     ga_libc.free(state);
+}
+
+/* ---- whose a block is ----------------------------------------------------------------------- */
+
+/* Of the heap that serves malloc: whatever is not the C library's. */
+static bool dl_owns(void *state, const void *pointer)
+{
+    return state == served ? pointer && !is_in_break(state, pointer) : ga_pagemap_test(pointer);
 }
 
 static ga_status handed_out(dl_state *dl, void *block, size_t size, void **out)
 {
-    if (block && !ga_pagemap_mark(block, 1)) {
+    if (block && dl != served && !ga_pagemap_mark(block, 1)) {
         dl->free(block);
         block = NULL;
     }
@@ -136,6 +228,21 @@ static ga_status dl_alloc_zeroed(void *state, size_t size, void **out)
     return handed_out(dl, dl->calloc(1, least(size)), size, out);
 }
 
+/* Aligned, or NULL. mimalloc 2.0.9 does not align sizes that are powers of two. */
+static void *aligned(const dl_state *dl, size_t align, size_t size)
+{
+    void *block = dl->memalign(align, size);
+    if ((uintptr_t)block % align != 0) {
+        dl->free(block);
+        block = dl->memalign(align, size + 16);
+    }
+    if ((uintptr_t)block % align != 0) {
+        dl->free(block);
+        block = NULL;
+    }
+    return block;
+}
+
 static ga_status dl_alloc_aligned(void *state, size_t size, size_t align, void **out)
 {
     dl_state *dl = state;
@@ -143,51 +250,156 @@ static ga_status dl_alloc_aligned(void *state, size_t size, size_t align, void *
         return ga_fail(GA_ERR_ALIGN, "dl: \"%s\" has no aligned allocation; got alignment %zu",
                        dl->path, align);
     }
-    void *block = dl->memalign(align, size);
-    if ((uintptr_t)block % align != 0) { /* mimalloc 2.0.9: sizes of powers of two */
-        dl->free(block);
-        block = dl->memalign(align, size + 16);
-    }
-    if ((uintptr_t)block % align != 0) {
-        dl->free(block);
-        return ga_fail(GA_ERR_ALIGN, "dl: \"%s\" does not align to %zu", dl->path, align);
-    }
-    return handed_out(dl, block, size, out);
+    return handed_out(dl, aligned(dl, align, size), size, out);
 }
 
+/* The page that the block moves to has its mark reserved first: a block that moved and has no mark
+ * would be freed as somebody else's. */
 static ga_status dl_realloc(void *state, void *block, size_t size, void **out)
 {
     dl_state *dl = state;
-    void *moved = dl->realloc(block, least(size));
-    if (!moved) {
+    void *mark = ga_pagemap_reserve();
+    if (!mark) {
         return handed_out(dl, NULL, size, out);
     }
-    /* The old block is gone, so a mark that fails costs a leak at worst, not the contents. */
-    ga_pagemap_mark(moved, 1);
-    *out = moved;
-    return GA_OK;
+    void *moved = dl->realloc(block, least(size));
+    ga_pagemap_mark_reserved(moved ? moved : block, mark);
+    return handed_out(dl, moved, size, out);
 }
 
 static ga_status dl_free(void *state, void *block)
 {
     dl_state *dl = state;
-    if (!ga_pagemap_test(block)) {
+    if (!dl_owns(dl, block)) {
         return ga_fail(GA_ERR_POINTER, "dl: %p is no block of \"%s\"", block, dl->path);
     }
     dl->free(block);
     return GA_OK;
 }
 
-static bool dl_owns(void *state, const void *pointer)
-{
-    (void)state;
-    return ga_pagemap_test(pointer);
-}
-
 static size_t dl_usable_size(void *state, const void *block)
 {
     dl_state *dl = state;
-    return dl->usable_size && ga_pagemap_test(block) ? dl->usable_size((void *)block) : 0;
+    return dl->usable_size && dl_owns(dl, block) ? dl->usable_size((void *)block) : 0;
+}
+
+static ga_status dl_trim(void *state, size_t keep)
+{
+    dl_state *dl = state;
+    if (!dl->trim) {
+        return ga_fail(GA_ERR_UNSUPPORTED, "dl: \"%s\" has no malloc_trim", dl->path);
+    }
+    dl->trim(keep);
+    return GA_OK;
+}
+
+static void dl_stats(void *state, ga_backend_stats *out)
+{
+    dl_state *dl = state;
+    if (dl->figures) {
+        struct mallinfo2 info = dl->figures();
+        out->live_bytes = info.uordblks + info.hblkhd;
+        out->held_bytes = info.arena + info.hblkhd;
+    } else if (dl->old_figures) { /* its numbers have 32 bits */
+        struct mallinfo info = dl->old_figures();
+        out->live_bytes = (unsigned)info.uordblks + (unsigned)info.hblkhd;
+        out->held_bytes = (unsigned)info.arena + (unsigned)info.hblkhd;
+    }
+}
+
+/* ---- malloc-shaped -------------------------------------------------------------------------- */
+
+/* tcmalloc leaves errno as it is where count * size overflows. */
+static void *served_calloc(size_t count, size_t size)
+{
+    void *block = served->calloc(count, size);
+    if (__builtin_expect(!block, 0)) {
+        errno = ENOMEM;
+    }
+    return block;
+}
+
+static void *served_memalign(size_t align, size_t size)
+{
+    void *block = aligned(served, align, size);
+    if (!block) {
+        errno = ENOMEM;
+    }
+    return block;
+}
+
+/* Addresses behind the C library's first block that the program break may grow to. A pointer there is
+ * looked at twice. */
+static const uintptr_t BREAK_ROOM = (uintptr_t)1 << 40;
+
+/* Keep the program break from growing past `stop`. False where something else is mapped there. */
+static bool stop_break(uintptr_t stop, size_t page)
+{
+    void *mapped = mmap((void *)stop, page, PROT_NONE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    if (mapped != MAP_FAILED && mapped != (void *)stop) {
+        munmap(mapped, page);
+    }
+    return mapped == (void *)stop;
+}
+
+/* Less than BREAK_ROOM where the library's memory is nearer: a page that is mapped on the way stops
+ * the break. */
+static uintptr_t break_room(const dl_state *dl, const void *block)
+{
+    uintptr_t end = (uintptr_t)sbrk(0);
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t apart = (uintptr_t)block - end; /* beyond BREAK_ROOM also where the block is below */
+    for (uintptr_t room = apart / 2; apart < BREAK_ROOM && room > page; room /= 2) {
+        uintptr_t stop = (end + room) & ~(page - 1);
+        if (stop_break(stop, page)) {
+            return stop - dl->break_first;
+        }
+    }
+    return BREAK_ROOM;
+}
+
+/* How much room the program break has. 0 where the library's blocks lie in it. */
+static uintptr_t room_apart(const dl_state *dl)
+{
+    void *small = dl->malloc(1);
+    void *large = dl->malloc((size_t)1 << 20);
+    bool apart = small && large && !is_in_break(dl, small) && !is_in_break(dl, large);
+    uintptr_t room = apart ? break_room(dl, small < large ? small : large) : 0;
+    dl->free(small);
+    dl->free(large);
+    return room;
+}
+
+/* The C library's names, too, are the library's where it is preloaded behind us: all blocks are. */
+static bool is_libc(const dl_state *dl)
+{
+    return dl->malloc == ga_libc.malloc && dl->free == ga_libc.free;
+}
+
+/* The library's functions, nearly as they are. Pointers in the range are the library's, NULL included: that
+ * is all addresses but the program break's. */
+static const ga_malloc_table *dl_malloc_table(void *state)
+{
+    dl_state *dl = state;
+    bool all = is_libc(dl);
+    bool able = !served && dl->memalign && dl->usable_size;
+    uintptr_t room = able && dl->break_first && !all ? room_apart(dl) : 0;
+    if (!able || (!room && !all)) {
+        return NULL;
+    }
+    served = dl;
+    table = (ga_malloc_table){
+        .malloc = dl->malloc,
+        .free = dl->free,
+        .calloc = served_calloc,
+        .realloc = dl->realloc,
+        .memalign = served_memalign,
+        .usable_size = dl->usable_size,
+        .range_base = all ? 0 : dl->break_first + room,
+        .range_size = all ? SIZE_MAX : -room,
+    };
+    return &table;
 }
 
 static const ga_option options[] = {
@@ -215,4 +427,7 @@ const ga_backend ga_dl_backend = {
     .realloc = dl_realloc,
     .alloc_zeroed = dl_alloc_zeroed,
     .alloc_aligned = dl_alloc_aligned,
+    .trim = dl_trim,
+    .stats = dl_stats,
+    .malloc_table = dl_malloc_table,
 };

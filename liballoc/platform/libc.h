@@ -8,7 +8,9 @@
 #ifndef GPUALLOC_PLATFORM_LIBC_H
 #define GPUALLOC_PLATFORM_LIBC_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct ga_libc_table {
     void *(*malloc)(size_t size);
@@ -20,10 +22,16 @@ typedef struct ga_libc_table {
     size_t (*usable_size)(void *block);
     int (*trim)(size_t keep);
     void (*totals)(size_t *live, size_t *held);
+    /* The preload only, else NULL: from now on the C library takes all its blocks from the program
+     * break, and nobody else gets memory there. `*first` is where its blocks begin. False where that
+     * cannot be had. Before threads run. */
+    bool (*hold_break)(uintptr_t *first);
+    /* The code in [first, end) still gets nothing from the program break; all others do again. */
+    void (*share_break)(uintptr_t first, uintptr_t end);
 } ga_libc_table;
 
-/* Constant in the program; in the preload its last three members are set once, by
- * ga_libc_find(), before the first heap is opened. */
+/* Constant in the program. In the preload, ga_libc_find() sets usable_size, trim and totals once,
+ * before the first heap is opened. */
 extern ga_libc_table ga_libc;
 
 #endif

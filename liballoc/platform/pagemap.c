@@ -2,9 +2,9 @@
  *
  * STRUCTURE  root[address >> 30] -> a leaf of 2^18 bits, one for each 4 KiB of that GiB
  * INVARIANT  a leaf, once in the root, never leaves it; a bit, once set, stays set
- * ORDER      M1/M2 publish a leaf. The bits are relaxed: whoever frees a block has it from the
+ * ORDER      M1/M2 publish a leaf. The bits are relaxed: a thread that frees a block got it from the
  *            thread that allocated it, through the program's own synchronisation, and the mark
- *            came before that.
+ *            came before that. M3/M4 pass a spare leaf from one reservation to the next.
  * PROGRESS   wait-free, but for the compare-and-swap that installs a leaf: lock-free
  */
 #include "pagemap.h"
@@ -26,22 +26,35 @@ typedef uint64_t leaf_t[LEAF_WORDS];
 
 static leaf_t *root[ROOT_SIZE];
 
-static leaf_t *leaf_install(leaf_t **slot)
+static void *leaf_map(void)
 {
-    const ga_os_memory *os = ga_os_memory_get();
-    void *fresh = os->mmap(NULL, sizeof(leaf_t), PROT_READ | PROT_WRITE,
-                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (fresh == MAP_FAILED) {
-        return NULL;
-    }
+    void *leaf = ga_os_memory_get()->mmap(NULL, sizeof(leaf_t), PROT_READ | PROT_WRITE,
+                                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return leaf == MAP_FAILED ? NULL : leaf;
+}
+
+/* The slot's leaf; `*fresh`, which is then NULL, where it had none. */
+static leaf_t *leaf_install(leaf_t **slot, void **fresh)
+{
     leaf_t *expected = NULL;
+    leaf_t *leaf = *fresh;
     /* M1: release. Pairs with M2: the leaf's zeros are seen before the leaf. */
-    if (__atomic_compare_exchange_n(slot, &expected, (leaf_t *)fresh, false, __ATOMIC_ACQ_REL,
-                                    __ATOMIC_ACQUIRE)) {
-        return fresh;
+    if (!__atomic_compare_exchange_n(slot, &expected, leaf, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE)) {
+        return expected;
     }
-    os->munmap(fresh, sizeof(leaf_t));
-    return expected;
+    *fresh = NULL;
+    return leaf;
+}
+
+static leaf_t *leaf_make(leaf_t **slot)
+{
+    void *fresh = leaf_map();
+    leaf_t *leaf = fresh ? leaf_install(slot, &fresh) : NULL;
+    if (fresh) {
+        ga_os_memory_get()->munmap(fresh, sizeof(leaf_t));
+    }
+    return leaf;
 }
 
 static leaf_t *leaf_at(uintptr_t address)
@@ -53,15 +66,8 @@ static leaf_t *leaf_at(uintptr_t address)
     return __atomic_load_n(&root[address >> LEAF_SHIFT], __ATOMIC_ACQUIRE);
 }
 
-static bool mark_page(uintptr_t address)
+static void set_bit(leaf_t *leaf, uintptr_t address)
 {
-    leaf_t *leaf = leaf_at(address);
-    if (!leaf) {
-        leaf = address >> ADDRESS_BITS ? NULL : leaf_install(&root[address >> LEAF_SHIFT]);
-    }
-    if (!leaf) {
-        return false;
-    }
     uintptr_t page = address >> PAGE_SHIFT;
     uint64_t *word = &(*leaf)[(page >> 6) % LEAF_WORDS];
     uint64_t bit = UINT64_C(1) << (page & 63);
@@ -69,7 +75,18 @@ static bool mark_page(uintptr_t address)
     if (!(__atomic_load_n(word, __ATOMIC_RELAXED) & bit)) {
         __atomic_fetch_or(word, bit, __ATOMIC_RELAXED);
     }
-    return true;
+}
+
+static bool mark_page(uintptr_t address)
+{
+    leaf_t *leaf = leaf_at(address);
+    if (!leaf) {
+        leaf = address >> ADDRESS_BITS ? NULL : leaf_make(&root[address >> LEAF_SHIFT]);
+    }
+    if (leaf) {
+        set_bit(leaf, address);
+    }
+    return leaf != NULL;
 }
 
 bool ga_pagemap_mark(const void *start, size_t size)
@@ -82,6 +99,33 @@ bool ga_pagemap_mark(const void *start, size_t size)
         }
     }
     return true;
+}
+
+static leaf_t *spare; /* left over from the last reservation, or NULL */
+
+void *ga_pagemap_reserve(void)
+{
+    /* M3: acquire. Pairs with M4: the thread that put it there has finished with it. */
+    void *leaf = __atomic_exchange_n(&spare, NULL, __ATOMIC_ACQUIRE);
+    return leaf ? leaf : leaf_map();
+}
+
+void ga_pagemap_mark_reserved(const void *pointer, void *reserved)
+{
+    uintptr_t address = (uintptr_t)pointer;
+    leaf_t *leaf = leaf_at(address);
+    leaf_t *none = NULL;
+    if (!leaf && !(address >> ADDRESS_BITS)) {
+        leaf = leaf_install(&root[address >> LEAF_SHIFT], &reserved);
+    }
+    if (leaf) {
+        set_bit(leaf, address);
+    }
+    /* M4: release. Pairs with M3. */
+    if (reserved && !__atomic_compare_exchange_n(&spare, &none, (leaf_t *)reserved, false,
+                                                 __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
+        ga_os_memory_get()->munmap(reserved, sizeof(leaf_t));
+    }
 }
 
 bool ga_pagemap_test(const void *pointer)

@@ -14,6 +14,11 @@
 /* Mark the pages of [start, start + size). False where a leaf of the map could not be had. */
 bool ga_pagemap_mark(const void *start, size_t size);
 
+/* Reserve what marking one page may need, before it is known which. NULL where there is no memory for
+ * it. Each reservation ends with one ga_pagemap_mark_reserved(), which cannot fail. */
+void *ga_pagemap_reserve(void);
+void ga_pagemap_mark_reserved(const void *pointer, void *reserved);
+
 /* Whether the page of `pointer` is marked. Any value may be asked about. */
 bool ga_pagemap_test(const void *pointer);
 

@@ -176,6 +176,12 @@ class Refused(RunTest):
         self.refused(self.gpualloc("run", "--kernel=/", "true"), 2, "--kernel: ", "column 1")
         self.assertEqual([], self.files())
 
+    def test_libraries_that_must_not_be_loaded(self) -> None:
+        for library, part in ((os.environ["GPUALLOC_ENDS_PROCESS"], "ends the process with status 3"),
+                              (os.environ["GPUALLOC_OWN_MALLOC"], "gpualloc's own malloc")):
+            self.refused(self.gpualloc("run", "--host", "dl:" + library, "true"), 2, "--host: ",
+                         library, part)
+
     def test_preload_is_missing(self) -> None:
         answer = self.gpualloc("run", "true", env={"GPUALLOC_PRELOAD_DIR": "nonesuch"})
         self.refused(answer, 2, "GPUALLOC_PRELOAD_DIR", PRELOAD, f'"{self.folder}/nonesuch"')

@@ -132,10 +132,20 @@ class Case(unittest.TestCase):
         self.quiet(outcome)
         return outcome
 
+    def family(self, **options: object) -> Outcome:
+        if not self.setup.library:
+            return self.same_as_without("family", **options)
+        # A library serves directly: it aligns small blocks as it likes, and errno is its own.
+        without = run("family", preload=False, **options)
+        outcome = self.under("family", "8", **options)
+        self.assertEqual(outcome.stdout.replace("errno 0", "errno ENOMEM"),
+                         without.stdout.replace("errno 0", "errno ENOMEM"))
+        self.quiet(outcome)
+        return outcome
 
     def foreign(self, **options: object) -> Outcome:
-        return self.same_as_without("foreign", *(["apart"] if self.setup.records else []),
-                                    **options)
+        second = "unasked" if self.setup.library else "apart" if self.setup.records else ""
+        return self.same_as_without("foreign", *filter(None, [second]), **options)
 
 
 def skip(reason: str) -> NoReturn:

@@ -55,9 +55,9 @@ class Linked(support.Case):
         self.assertIn('GPUALLOC_HOST: unknown backend "bogus"', outcome.stderr.splitlines()[0])
 
     def test_names(self) -> None:
-        """The archive and the preload define the family, the same one, and nothing else."""
+        """The archive and the preload define the family, sbrk and a mark, and nothing else."""
         family = names("-g", ARCHIVE)
-        self.assertEqual(len(family), 16)
+        self.assertEqual(len(family), 18)
         self.assertEqual(names("-D", "-g", support.PRELOAD), family)
 
     def test_static_program(self) -> None:

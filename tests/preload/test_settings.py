@@ -53,6 +53,7 @@ class BadSettings(Settings):
         ("dl:/nonexistent/lib.so", "/nonexistent/lib.so"),
         ("dl:/etc/passwd", "/etc/passwd"),
         ("dl:libm.so.6", "libm.so.6", "malloc"),
+        ("dl:" + support.PRELOAD, support.PRELOAD, "own malloc"),
         ("fail:nth=-1", "nth", "-1"),
         ("a" * 9000, "8191"),
         ("/" * 10000, "8191"),
@@ -64,6 +65,15 @@ class BadSettings(Settings):
             with self.subTest(spec[:40]):
                 stderr = self.counted(GPUALLOC_HOST=spec).stderr
                 self.one_line(stderr, "GPUALLOC_HOST: ", *wanted, GOING_ON)
+
+    def test_sanitizer(self) -> None:
+        """It would end the program that loads it. Its name alone is searched for."""
+        path = support.find_library("libasan.so.?")
+        if not path:
+            self.skipTest("there is no libasan")
+        for library in (path, os.path.basename(path)):
+            stderr = self.counted(GPUALLOC_HOST="dl:" + library).stderr
+            self.one_line(stderr, "GPUALLOC_HOST: ", library, "address sanitizer", GOING_ON)
 
     def test_strict(self) -> None:
         for spec, *wanted in self.HOSTS:

@@ -6,6 +6,7 @@
 
 #include "support/expect.h"
 #include "support/random.h"
+#include "support/refused_maps.h"
 
 #include <pthread.h>
 #include <stdint.h>
@@ -145,4 +146,24 @@ Test(pagemap, marks_of_many_threads_are_all_there)
         }
         cr_assert_not(marked((100 + leaf) * GIB + 512 * PAGE));
     }
+}
+
+/* A mark that was reserved needs no memory; what is left of the reservation serves the next. */
+Test(pagemap, a_reserved_mark)
+{
+    const char *page = (const char *)(UINT64_C(93) << 30);
+    void *reserved = ga_pagemap_reserve();
+    cr_assert_not_null(reserved);
+    refuse_maps(true);
+    ga_pagemap_mark_reserved(page, reserved);
+    cr_assert(ga_pagemap_test(page + 4095) && !ga_pagemap_test(page + 4096));
+    cr_assert_null(ga_pagemap_reserve(), "the leaf is in the map");
+    cr_assert_not(ga_pagemap_mark((const char *)(UINT64_C(94) << 30), 1));
+    refuse_maps(false);
+    reserved = ga_pagemap_reserve();
+    ga_pagemap_mark_reserved(page + 8192, reserved);
+    refuse_maps(true);
+    cr_assert_eq(ga_pagemap_reserve(), reserved, "the leaf is kept");
+    refuse_maps(false);
+    cr_assert(ga_pagemap_test(page + 8192));
 }

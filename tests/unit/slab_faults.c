@@ -2,14 +2,11 @@
  *
  * The `slab` backend over parents that refuse, and for a device whose memory is the host's.
  */
+#include "support/refused_maps.h"
 #include "support/slab_scene.h"
 
-#include "platform/os_memory.h"
-
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-#include <sys/mman.h>
 
 /* ---- parents that refuse --------------------------------------------------------------------- */
 
@@ -108,25 +105,6 @@ Test(slab_faults, checks_for_device_memory)
 }
 
 /* ---- a set of starts that has no memory ------------------------------------------------------ */
-
-static int maps_refused;
-
-static void *mmap_refused(void *hint, size_t size, int prot, int flags, int fd, off_t offset)
-{
-    (void)hint, (void)size, (void)prot, (void)flags, (void)fd, (void)offset;
-    maps_refused++;
-    errno = ENOMEM;
-    return MAP_FAILED;
-}
-
-static void refuse_maps(bool refuse)
-{
-    static ga_os_memory without;
-    ga_os_memory_set(NULL);
-    without = *ga_os_memory_get();
-    without.mmap = mmap_refused;
-    ga_os_memory_set(refuse ? &without : NULL);
-}
 
 /* The parent could move the block, but the heap could not note where to. */
 Test(slab_faults, a_move_that_cannot_be_noted_does_not_happen)
