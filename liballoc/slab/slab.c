@@ -38,6 +38,7 @@ static ga_status open_kernel(const ga_open_args *args, const ga_slab_settings *s
     if (!s) {
         return no_record();
     }
+    s->large.parent = args->parent;
     ga_status status = settings->classes
                            ? ga_sized_open(&s->sized, &sized, args->device, args->parent)
                            : ga_slab_settings_shape(settings, settings->unit, &spec.shape);
@@ -498,11 +499,10 @@ static ga_status slab_kernel_view(void *state, ga_kernel_heap *out)
     return s->sized ? ga_sized_kernel_view(s->sized, out) : ga_slab_kernel_view(s->kernel, out);
 }
 
-/* In kernels: regions in which nothing is taken. On the host: pages of empty memory blocks. A
- * device's memory stays, since its pages cannot go alone. */
-static ga_status slab_trim(void *state, size_t keep)
+/* In kernels: regions in which nothing is taken. On the host: pages of empty memory blocks. Units of
+ * a device stay, because the pages of a super block cannot go alone. */
+static ga_status trim_units(ga_slab_state *s, size_t keep)
 {
-    ga_slab_state *s = state;
     if (s->sized) {
         return ga_sized_collect(s->sized);
     }
@@ -510,6 +510,15 @@ static ga_status slab_trim(void *state, size_t keep)
         ga_slab_store_trim(&s->store, keep);
     }
     return GA_OK;
+}
+
+/* Large blocks are the parent's, and so is what it keeps of those that were freed. */
+static ga_status slab_trim(void *state, size_t keep)
+{
+    ga_slab_state *s = state;
+    ga_status status = trim_units(s, keep);
+    ga_status parent = ga_trim(s->large.parent, keep);
+    return status == GA_OK && parent != GA_ERR_UNSUPPORTED ? parent : status;
 }
 
 static ga_place slab_parent_place(ga_place place)

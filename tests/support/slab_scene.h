@@ -22,6 +22,7 @@ enum {
 
 static int64_t tight_left;
 static int64_t tight_live;
+static int64_t tight_trims;
 
 static inline ga_status tight_open(const ga_open_args *args, void **state)
 {
@@ -60,6 +61,13 @@ static inline bool tight_owns(void *state, const void *pointer)
     return pointer != NULL;
 }
 
+static inline ga_status tight_trim(void *state, size_t keep)
+{
+    (void)state;
+    tight_trims += keep == 4096;
+    return GA_OK;
+}
+
 static const ga_backend tight = {
     .abi = GA_BACKEND_ABI,
     .size = sizeof(ga_backend),
@@ -71,6 +79,7 @@ static const ga_backend tight = {
     .alloc = tight_alloc,
     .free = tight_free,
     .owns = tight_owns,
+    .trim = tight_trim,
 };
 
 /* ---- heaps ------------------------------------------------------------------------------------- */

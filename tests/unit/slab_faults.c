@@ -127,3 +127,25 @@ Test(slab_faults, a_move_that_cannot_be_noted_does_not_happen)
     cr_assert_eq(stats_of(heap).live_bytes, 0);
     assert_ok(ga_heap_close(heap));
 }
+
+/* What a heap's parent keeps goes back as well; not every parent keeps anything. */
+Test(slab_faults, a_trim_reaches_the_parent)
+{
+    static const char *const specs[] = {"slab/tight", "slab:unit=128/tight",
+                                        "fail:nth=0/slab/tight", "hazard/slab/tight"};
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        ga_heap *heap = open_host(specs[i]);
+        tight_trims = 0;
+        assert_ok(ga_trim(heap, 4096));
+        cr_assert_eq(tight_trims, 1, "%s", specs[i]);
+        assert_ok(ga_heap_close(heap));
+    }
+    ga_heap *device = open_at(GA_PLACE_DEVICE, "slab/tight");
+    tight_trims = 0;
+    assert_ok(ga_trim(device, 4096));
+    cr_assert_eq(tight_trims, 1);
+    assert_ok(ga_heap_close(device));
+    ga_heap *without = open_host("slab/null");
+    assert_ok(ga_trim(without, 4096));
+    assert_ok(ga_heap_close(without));
+}
