@@ -11,6 +11,13 @@
 
 static ga_malloc_table table; /* set once, by the first open */
 
+/* Where the C library's own was not found: it is looked for at the start, which may lack memory. */
+static size_t unknown_size(void *block)
+{
+    (void)block;
+    return 0;
+}
+
 static void fill_table(void)
 {
     table = (ga_malloc_table){
@@ -19,7 +26,7 @@ static void fill_table(void)
         .calloc = ga_libc.calloc,
         .realloc = ga_libc.realloc,
         .memalign = ga_libc.memalign,
-        .usable_size = ga_libc.usable_size,
+        .usable_size = ga_libc.usable_size ? ga_libc.usable_size : unknown_size,
         .range_base = 0,
         .range_size = SIZE_MAX,
     };

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * To preload before the allocator under test: the calls that it makes for memory, of which the n-th
+ * fails, or all from the n-th on.
+ *
+ *   nth_arm(kind, n, all)   begin to count calls of the kind (a bit mask)
+ *   nth_disarm()            answers how many there were
+ *
+ * NTH_FROM_START=KIND:N:ALL in the environment arms it from the first call on that finds it. The C
+ * library's malloc is reached by glibc's own names for it, which the preload uses; built with
+ * NTH_MALLOC also by the public names, for programs that call ga_*.
+ */
+#undef _FILE_OFFSET_BITS /* it would give mmap() the name of mmap64() */
+
+#include "nth_calls.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <malloc.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+static unsigned armed; /* kinds that are counted; relaxed, and so are the others: a test's switch */
+static long due, counted;
+static int every;
+
+EXPORT nth_arm_fn nth_arm;
+EXPORT nth_disarm_fn nth_disarm;
+
+void nth_arm(unsigned kinds, long n, int all)
+{
+    due = n;
+    every = all;
+    __atomic_store_n(&counted, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&armed, kinds, __ATOMIC_RELAXED);
+}
+
+long nth_disarm(void)
+{
+    __atomic_store_n(&armed, 0, __ATOMIC_RELAXED);
+    return __atomic_load_n(&counted, __ATOMIC_RELAXED);
+}
+
+/* The environment is there once the C library has begun. */
+static void arm_from_environment(void)
+{
+    static bool looked;
+    if (!looked && environ) {
+        const char *text = getenv("NTH_FROM_START");
+        unsigned kinds;
+        long n;
+        int all;
+        looked = true;
+        if (text && sscanf(text, "%u:%ld:%d", &kinds, &n, &all) == 3) {
+            nth_arm(kinds, n, all);
+        }
+    }
+}
+
+static bool fails(unsigned kind)
+{
+    arm_from_environment();
+    if (!(__atomic_load_n(&armed, __ATOMIC_RELAXED) & kind)) {
+        return false;
+    }
+    long number = __atomic_add_fetch(&counted, 1, __ATOMIC_RELAXED);
+    bool failing = every ? number >= due : number == due;
+    errno = failing ? ENOMEM : errno;
+    return failing;
+}
+
+/* ---- the kernel's calls --------------------------------------------------------------------- */
+
+EXPORT void *mmap(void *hint, size_t size, int prot, int flags, int fd, off_t offset)
+{
+    return fails(NTH_MMAP) ? MAP_FAILED
+                           : (void *)syscall(SYS_mmap, hint, size, prot, flags, fd, offset);
+}
+
+EXPORT void *mmap64(void *hint, size_t size, int prot, int flags, int fd, off_t offset)
+{
+    return mmap(hint, size, prot, flags, fd, offset);
+}
+
+EXPORT int munmap(void *start, size_t size)
+{
+    return fails(NTH_MUNMAP) ? -1 : (int)syscall(SYS_munmap, start, size);
+}
+
+EXPORT int mprotect(void *start, size_t size, int prot)
+{
+    return fails(NTH_MPROTECT) ? -1 : (int)syscall(SYS_mprotect, start, size, prot);
+}
+
+EXPORT int madvise(void *start, size_t size, int advice)
+{
+    return fails(NTH_MADVISE) ? -1 : (int)syscall(SYS_madvise, start, size, advice);
+}
+
+EXPORT void *mremap(void *start, size_t size, size_t new_size, int flags, ...)
+{
+    __builtin_va_list rest;
+    __builtin_va_start(rest, flags);
+    void *to = flags & MREMAP_FIXED ? __builtin_va_arg(rest, void *) : NULL;
+    __builtin_va_end(rest);
+    return fails(NTH_MREMAP) ? MAP_FAILED
+                             : (void *)syscall(SYS_mremap, start, size, new_size, flags, to);
+}
+
+/* ---- the C library's malloc ------------------------------------------------------------------ */
+
+static void *next(const char *name)
+{
+    return dlsym(RTLD_NEXT, name);
+}
+
+#define FIND(name)                                                                                 \
+    static __typeof__(name) *found;                                                                \
+    if (!found) {                                                                                  \
+        *(void **)&found = next(#name);                                                            \
+    }
+
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t count, size_t size);
+void *__libc_realloc(void *block, size_t size);
+void *__libc_memalign(size_t align, size_t size);
+
+EXPORT void *__libc_malloc(size_t size)
+{
+    FIND(__libc_malloc)
+    return fails(NTH_MALLOC_CALLS) ? NULL : found(size);
+}
+
+EXPORT void *__libc_calloc(size_t count, size_t size)
+{
+    FIND(__libc_calloc)
+    return fails(NTH_MALLOC_CALLS) ? NULL : found(count, size);
+}
+
+EXPORT void *__libc_realloc(void *block, size_t size)
+{
+    FIND(__libc_realloc)
+    return fails(NTH_MALLOC_CALLS) ? NULL : found(block, size);
+}
+
+EXPORT void *__libc_memalign(size_t align, size_t size)
+{
+    FIND(__libc_memalign)
+    return fails(NTH_MALLOC_CALLS) ? NULL : found(align, size);
+}
+
+#ifdef NTH_MALLOC
+EXPORT void *malloc(size_t size)
+{
+    return __libc_malloc(size);
+}
+
+EXPORT void *calloc(size_t count, size_t size)
+{
+    return __libc_calloc(count, size);
+}
+
+EXPORT void *realloc(void *block, size_t size)
+{
+    return __libc_realloc(block, size);
+}
+
+EXPORT void *memalign(size_t align, size_t size)
+{
+    return __libc_memalign(align, size);
+}
+#endif
