@@ -247,14 +247,29 @@ __attribute__((noinline)) void *ga_slab_cache_refill(ga_slab_cache *cache, uint3
     return ga_slab_cache_alloc(cache, class);
 }
 
-/* Every so many words that come back: blocks may have become empty. The walk over the counts is
- * then less than one for each word, and nobody waits for it. */
-static void settle(ga_slab_cache *cache, uint32_t class)
+/* Words of `bytes` came back to the slab: blocks may have become empty. Each slab has its bound, and
+ * all together have one, so that a heap that many sizes passed through does not keep some of each.
+ * Looking all of them over costs a walk over their counts, so it waits until as many bytes came back
+ * as may be kept. Under the lock. */
+static void settle(ga_slab_store *store, uint32_t class, uint64_t bytes)
 {
-    ga_slab_host *slab = &cache->store->slabs[class];
-    cache->bins[class].given = 0;
+    ga_slab_host_settle(&store->slabs[class]);
+    store->returned += bytes;
+    if (store->returned > store->keep) {
+        store->returned = 0;
+        ga_slab_hosts_settle(store->slabs, store->count, store->keep);
+    }
+}
+
+/* Once for so many words that the walk over the counts is less than one count for each. A thread that
+ * finds the lock taken leaves it to a later one. */
+static void try_settle(ga_slab_cache *cache, uint32_t class)
+{
+    ga_slab_bin *bin = &cache->bins[class];
+    uint64_t bytes = (uint64_t)bin->given * bin->span;
+    bin->given = 0;
     if (pthread_mutex_trylock(&cache->store->lock) == 0) {
-        ga_slab_host_settle(slab);
+        settle(cache->store, class, bytes);
         pthread_mutex_unlock(&cache->store->lock);
     }
 }
@@ -267,7 +282,7 @@ static void give(ga_slab_cache *cache, uint32_t class, ga_slab_slot slot)
     bin->given++;
     if (bin->given > view.words / GA_SLAB_ROW_WORDS &&
         (uint64_t)bin->given * bin->span > SETTLE_BYTES) {
-        settle(cache, class);
+        try_settle(cache, class);
     }
 }
 
@@ -359,10 +374,11 @@ void ga_slab_cache_leave(ga_slab_store *store)
     ga_slab_cache *cache = *place;
     if (cache) {
         for (uint32_t class = 0; class < store->count; class ++) {
-            bool had = cache->bins[class].given || cache->bins[class].units;
+            const ga_slab_bin *bin = &cache->bins[class];
+            uint64_t words = (uint64_t)bin->given + (bin->units != 0) + ga_bits_count(bin->filled);
             give_bin(&cache->bins[class], &store->slabs[class]);
-            if (had) {
-                ga_slab_host_settle(&store->slabs[class]);
+            if (words) {
+                settle(store, class, words * bin->span);
             }
         }
         *place = cache->next;

@@ -33,7 +33,9 @@ typedef struct ga_slab_store {
     uint32_t count;
     pthread_mutex_t lock; /* for growth, and for the list of caches */
     struct ga_slab_cache *caches;
-    uint32_t numbers; /* caches made */
+    uint32_t numbers;  /* caches made */
+    uint64_t keep;     /* bytes that may be empty in all slabs; UINT64_MAX: all */
+    uint64_t returned; /* bytes that came back since all slabs were looked over; about */
 } ga_slab_store;
 
 /* Some units of one word. No units, no word. */

@@ -117,14 +117,15 @@ const ga_option ga_slab_options[GA_SLAB_OPTIONS] = {
          .help = "bytes: the most of each unit size, what the tables have room for; auto: 16G, 1T "
                  "where it grows under kernels",
          .choices = automatic},
-    [KEEP] = {.name = "keep",
-              .type = GA_OPTION_SIZE,
-              .fallback = "auto",
-              .help =
-                  "host: bytes of each unit size that may be empty, beside a quarter of what is "
-                  "in use, before pages go back to the system; all: they go when the heap is "
-                  "trimmed; auto: 16M, with a capacity all",
-              .choices = keep_words},
+    [KEEP] =
+        {.name = "keep",
+         .type = GA_OPTION_SIZE,
+         .fallback = "auto",
+         .help =
+             "host: bytes that may be empty, beside a quarter of what is in use, before pages go "
+             "back to the system; all: they go when the heap is "
+             "trimmed; auto: 16M, with a capacity all",
+         .choices = keep_words},
 };
 
 /* ---- one at a time --------------------------------------------------------------------------- */

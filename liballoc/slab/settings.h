@@ -24,7 +24,7 @@ typedef struct ga_slab_settings {
     int block_bits;    /* log2 of the memory blocks of a super block; -1: as it suits */
     uint64_t capacity; /* bytes of units to take when the heap opens */
     uint64_t limit;    /* bytes: the most of one unit size */
-    uint64_t keep;     /* bytes of each unit size that may be empty; UINT64_MAX: all */
+    uint64_t keep;     /* bytes that may be empty, in each slab and in all; UINT64_MAX: all */
 } ga_slab_settings;
 
 /* Read the values; GA_ERR_SPEC, with a sentence, for what does not go together. */

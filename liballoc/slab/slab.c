@@ -67,6 +67,7 @@ static ga_status begin_slabs(ga_slab_state *s, const ga_slab_settings *settings)
         s->slabs[class].check = s->check;
         s->slabs[class].keep = settings->keep;
     }
+    s->store.keep = settings->keep;
     return ga_slab_store_begin(&s->store, s->slabs, s->classes.count);
 }
 

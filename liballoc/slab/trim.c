@@ -178,6 +178,30 @@ void ga_slab_host_settle(ga_slab_host *slab)
     }
 }
 
+/* Empty bytes whose pages can go. */
+static uint64_t trimmable(const ga_slab_host *slab)
+{
+    return can_go(slab) ? ga_slab_host_empty(slab) : 0;
+}
+
+void ga_slab_hosts_settle(ga_slab_host *slabs, uint32_t count, uint64_t keep)
+{
+    uint64_t empty = 0;
+    uint64_t held = 0;
+    for (uint32_t i = 0; keep != UINT64_MAX && i < count; i++) {
+        empty += trimmable(&slabs[i]);
+        held += slabs[i].held;
+    }
+    uint64_t used = held > empty ? held - empty : 0;
+    if (empty <= keep || empty - keep <= used / 4) {
+        return;
+    }
+    double share = (double)(keep / 2 + used / 8) / (double)empty;
+    for (uint32_t i = 0; i < count; i++) {
+        ga_slab_host_trim(&slabs[i], (uint64_t)(share * (double)trimmable(&slabs[i])));
+    }
+}
+
 /* ---- and back -------------------------------------------------------------------------------- */
 
 /* The lowest block that is away. There is one. */

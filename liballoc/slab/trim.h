@@ -15,9 +15,12 @@
  * Answers how many bytes went. */
 uint64_t ga_slab_host_trim(ga_slab_host *slab, uint64_t keep);
 
-/* The same where it is worth it: once more is empty than `slab->keep` and a quarter of what is
- * not, down to half of that. */
+/* Trim a slab once more of it is empty than `slab->keep` and a quarter of the rest, down to half of
+ * that. */
 void ga_slab_host_settle(ga_slab_host *slab);
+
+/* The same bound for `count` slabs together, each trimmed by its share of what is empty. */
+void ga_slab_hosts_settle(ga_slab_host *slabs, uint32_t count, uint64_t keep);
 
 /* Bring blocks that are away back into use: a super block's worth, or what there is. False where
  * none are away. As ga_slab_host_grow(). */

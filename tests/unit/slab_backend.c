@@ -457,3 +457,26 @@ Test(slab_backend, the_malloc_table)
     assert_ok(ga_heap_close(other));
     assert_ok(ga_heap_close(heap));
 }
+
+/* Each size alone stays below `keep`, all of them together do not. */
+Test(slab_backend, many_sizes_share_one_bound)
+{
+    enum {
+        SIZES = 10,
+        EACH = 3 << 20
+    };
+    ga_heap *heap = open_host("slab:keep=4M/system");
+    for (size_t i = 1; i <= SIZES; i++) {
+        static void *blocks[EACH / 100];
+        size_t count = EACH / (100 * i);
+        for (size_t j = 0; j < count; j++) {
+            blocks[j] = take(heap, 100 * i);
+        }
+        for (size_t j = 0; j < count; j++) {
+            assert_ok(ga_free(heap, blocks[j]));
+        }
+    }
+    uint64_t held = stats_of(heap).held_bytes;
+    cr_assert_leq(held, UINT64_C(16) << 20, "%llu bytes held, none live", (unsigned long long)held);
+    assert_ok(ga_heap_close(heap));
+}
