@@ -5,6 +5,7 @@
 #include "../../liballoc/runtime/heap.h"
 #include "captures.h"
 #include "contexts.h"
+#include "entry.h"
 #include "ipc.h"
 #include "lookup.h"
 #include "next.h"
@@ -12,8 +13,6 @@
 #include "primary.h"
 #include "rdma.h"
 #include "served.h"
-
-#define EXPORT __attribute__((visibility("default")))
 
 typedef CUresult mem_info_fn(size_t *available, size_t *total);
 typedef CUresult range_fn(CUdeviceptr *base, size_t *size, CUdeviceptr pointer);
@@ -61,7 +60,7 @@ static void correct(const ga_cuda_visit *visit, size_t *available, size_t *total
     *available = (size_t)(there < less(limit, used) ? there : less(limit, used));
 }
 
-EXPORT mem_info_fn cuMemGetInfo_v2;
+GA_CUDA_ENTRY(mem_info_fn, cuMemGetInfo_v2);
 
 CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
 {
@@ -86,7 +85,7 @@ static bool find_block(CUdeviceptr pointer, ga_cuda_block *block)
            ga_cuda_ipc_find(pointer, block) || ga_cuda_pinned_find(pointer, block);
 }
 
-EXPORT range_fn cuMemGetAddressRange_v2;
+GA_CUDA_ENTRY(range_fn, cuMemGetAddressRange_v2);
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr pointer)
 {
@@ -137,7 +136,7 @@ static bool can_tell(const ga_cuda_block *block, CUpointer_attribute attribute, 
             (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_NOT_SUPPORTED));
 }
 
-EXPORT attribute_fn cuPointerGetAttribute;
+GA_CUDA_ENTRY(attribute_fn, cuPointerGetAttribute);
 
 CUresult cuPointerGetAttribute(void *value, CUpointer_attribute attribute, CUdeviceptr pointer)
 {
@@ -160,7 +159,7 @@ CUresult cuPointerGetAttribute(void *value, CUpointer_attribute attribute, CUdev
     return result;
 }
 
-EXPORT attributes_fn cuPointerGetAttributes;
+GA_CUDA_ENTRY(attributes_fn, cuPointerGetAttributes);
 
 CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes, void **values,
                                 CUdeviceptr pointer)
@@ -181,7 +180,7 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
 
 /* Who looked at contexts while it went looks again. */
 #define DEFINE_RESET(symbol)                                                                       \
-    EXPORT of_device_fn symbol;                                                                    \
+    GA_CUDA_ENTRY(of_device_fn, symbol);                                                           \
     CUresult symbol(CUdevice device)                                                               \
     {                                                                                              \
         of_device_fn *next = NEXT(of_device_fn, symbol);                                           \
@@ -195,7 +194,7 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
 DEFINE_RESET(cuDevicePrimaryCtxReset)
 DEFINE_RESET(cuDevicePrimaryCtxReset_v2)
 
-EXPORT of_context_fn cuCtxDestroy_v2;
+GA_CUDA_ENTRY(of_context_fn, cuCtxDestroy_v2);
 
 /* Captures on its streams end with it, and nobody will say so. */
 CUresult cuCtxDestroy_v2(CUcontext gone)
@@ -212,7 +211,7 @@ CUresult cuCtxDestroy_v2(CUcontext gone)
 
 /* ---- memory that others are to reach -------------------------------------------------------- */
 
-EXPORT peer_fn cuCtxEnablePeerAccess;
+GA_CUDA_ENTRY(peer_fn, cuCtxEnablePeerAccess);
 
 CUresult cuCtxEnablePeerAccess(CUcontext owner, unsigned flags)
 {

@@ -5,11 +5,10 @@
  * a call that we cannot serve for another reason than memory is made to it as it came.
  */
 #include "captures.h"
+#include "entry.h"
 #include "lookup.h"
 #include "next.h"
 #include "served.h"
-
-#define EXPORT __attribute__((visibility("default")))
 
 typedef CUresult alloc_fn(CUdeviceptr *out, size_t size);
 typedef CUresult alloc_pitch_fn(CUdeviceptr *out, size_t *pitch, size_t width, size_t height,
@@ -81,7 +80,7 @@ static CUresult alloc(const call *c, size_t size, const CUstream *stream, CUdevi
     return result;
 }
 
-EXPORT alloc_fn cuMemAlloc_v2;
+GA_CUDA_ENTRY(alloc_fn, cuMemAlloc_v2);
 
 CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size)
 {
@@ -109,7 +108,7 @@ static size_t pitch_of(size_t width, size_t height, unsigned element)
     return pitch && pitch <= SIZE_MAX / height ? pitch : 0;
 }
 
-EXPORT alloc_pitch_fn cuMemAllocPitch_v2;
+GA_CUDA_ENTRY(alloc_pitch_fn, cuMemAllocPitch_v2);
 
 CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_t height,
                             unsigned element)
@@ -164,7 +163,7 @@ static CUresult alloc_on(const call *c, CUdeviceptr *out, size_t size, CUstream 
 }
 
 #define DEFINE_ALLOC(symbol)                                                                       \
-    EXPORT alloc_async_fn symbol;                                                                  \
+    GA_CUDA_ENTRY(alloc_async_fn, symbol);                                                         \
     CUresult symbol(CUdeviceptr *out, size_t size, CUstream stream)                                \
     {                                                                                              \
         call c = {GA_HOOK_##symbol, {word(out), size, word(stream)}};                              \
@@ -195,7 +194,7 @@ static CUresult alloc_from(const call *c, CUdeviceptr *out, size_t size, CUmemor
 }
 
 #define DEFINE_ALLOC_FROM(symbol)                                                                  \
-    EXPORT alloc_from_pool_fn symbol;                                                              \
+    GA_CUDA_ENTRY(alloc_from_pool_fn, symbol);                                                     \
     CUresult symbol(CUdeviceptr *out, size_t size, CUmemoryPool pool, CUstream stream)             \
     {                                                                                              \
         call c = {GA_HOOK_##symbol, {word(out), size, word(pool), word(stream)}};                  \
@@ -224,7 +223,7 @@ static CUresult give(const call *c, CUdeviceptr start, const CUstream *stream)
     return result;
 }
 
-EXPORT free_fn cuMemFree_v2;
+GA_CUDA_ENTRY(free_fn, cuMemFree_v2);
 
 CUresult cuMemFree_v2(CUdeviceptr block)
 {
@@ -250,7 +249,7 @@ static CUresult free_on(const call *c, CUdeviceptr block, CUstream stream)
 }
 
 #define DEFINE_FREE(symbol)                                                                        \
-    EXPORT free_async_fn symbol;                                                                   \
+    GA_CUDA_ENTRY(free_async_fn, symbol);                                                          \
     CUresult symbol(CUdeviceptr block, CUstream stream)                                            \
     {                                                                                              \
         call c = {GA_HOOK_##symbol, {(ga_cuda_word)block, word(stream)}};                          \

@@ -12,14 +12,13 @@
 
 #include "../../liballoc/platform/cuda_captures.h"
 #include "../../liballoc/platform/libc.h"
+#include "entry.h"
 #include "ipc.h"
 #include "lookup.h"
 #include "next.h"
 #include "served.h"
 
 #include <pthread.h>
-
-#define EXPORT __attribute__((visibility("default")))
 
 typedef struct capture {
     CUcontext context;
@@ -265,7 +264,7 @@ static CUresult end(ga_cuda_hook_index row, ga_cuda_word a, ga_cuda_word b, ga_c
 }
 
 #define DEFINE(symbol, how)                                                                        \
-    EXPORT ga_cuda_any symbol;                                                                     \
+    GA_CUDA_ENTRY(ga_cuda_any, symbol);                                                            \
     CUresult symbol(ga_cuda_word a, ga_cuda_word b, ga_cuda_word c, ga_cuda_word d,                \
                     ga_cuda_word e, ga_cuda_word f)                                                \
     {                                                                                              \

@@ -166,6 +166,8 @@
     Y(cudaGetDriverEntryPointByVersion, cuGetProcAddress_v2)
 /* clang-format on */
 
+#ifndef GA_CUDA_HOOKS_ONLY /* else for the assembler */
+
 typedef enum ga_cuda_kind {
     GA_CUDA_FINDS = 0,
     GA_CUDA_SERVES,
@@ -196,5 +198,7 @@ typedef struct ga_cuda_hook {
 typedef enum ga_cuda_hook_index {
     GA_CUDA_HOOKS(GA_CUDA_HOOK_INDEX) GA_CUDA_HOOK_COUNT
 } ga_cuda_hook_index;
+
+#endif
 
 #endif

@@ -16,6 +16,7 @@
 #include "../../liballoc/platform/log.h"
 #include "captures.h"
 #include "contexts.h"
+#include "entry.h"
 #include "handover.h"
 #include "lookup.h"
 #include "next.h"
@@ -25,8 +26,6 @@
 
 #include <pthread.h>
 #include <string.h>
-
-#define EXPORT __attribute__((visibility("default")))
 
 enum {
     LAZY_PEER_ACCESS = 1 /* the one flag there is, and it must be given */
@@ -229,7 +228,7 @@ static void say_compat(const ga_cuda_block *block)
 
 typedef CUresult get_fn(void *handle, CUdeviceptr block);
 
-EXPORT get_fn cuIpcGetMemHandle;
+GA_CUDA_ENTRY(get_fn, cuIpcGetMemHandle);
 
 CUresult cuIpcGetMemHandle(void *out, CUdeviceptr pointer)
 {
@@ -541,7 +540,7 @@ static CUresult open_handle(ga_cuda_hook_index row, CUdeviceptr *out,
 }
 
 #define DEFINE_OPEN(symbol)                                                                        \
-    EXPORT open_fn symbol;                                                                         \
+    GA_CUDA_ENTRY(open_fn, symbol);                                                                \
     CUresult symbol(CUdeviceptr *out, ga_cuda_ipc_bytes bytes, unsigned flags)                     \
     {                                                                                              \
         return open_handle(GA_HOOK_##symbol, out, &bytes, flags);                                  \
@@ -550,7 +549,7 @@ static CUresult open_handle(ga_cuda_hook_index row, CUdeviceptr *out,
 DEFINE_OPEN(cuIpcOpenMemHandle)
 DEFINE_OPEN(cuIpcOpenMemHandle_v2)
 
-EXPORT close_fn cuIpcCloseMemHandle;
+GA_CUDA_ENTRY(close_fn, cuIpcCloseMemHandle);
 
 CUresult cuIpcCloseMemHandle(CUdeviceptr block)
 {

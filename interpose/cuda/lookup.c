@@ -9,13 +9,12 @@
 #include "lookup.h"
 
 #include "../../liballoc/platform/log.h"
+#include "entry.h"
 #include "next.h"
 
 #include <dlfcn.h>
 #include <stddef.h>
 #include <string.h>
-
-#define EXPORT __attribute__((visibility("default")))
 
 const ga_cuda_hook ga_cuda_hooks[GA_CUDA_HOOK_COUNT] = {GA_CUDA_HOOKS(GA_CUDA_HOOK_ROW)};
 
@@ -197,8 +196,8 @@ static void replace(const char *name, void **function)
     }
 }
 
-EXPORT get_v1 cuGetProcAddress;
-EXPORT get_v2 cuGetProcAddress_v2;
+GA_CUDA_ENTRY(get_v1, cuGetProcAddress);
+GA_CUDA_ENTRY(get_v2, cuGetProcAddress_v2);
 
 CUresult cuGetProcAddress(const char *name, void **function, int version, uint64_t flags)
 {

@@ -2,11 +2,10 @@
  *
  * The rows that stay the driver's: counted, and passed on as they came.
  */
+#include "entry.h"
 #include "lookup.h"
 #include "next.h"
 #include "served.h"
-
-#define EXPORT __attribute__((visibility("default")))
 
 static inline ga_cuda_any *next_of(ga_cuda_hook_index row)
 {
@@ -36,7 +35,7 @@ static CUresult pass_twice(ga_cuda_hook_index row, ga_cuda_word a, ga_cuda_word 
 }
 
 #define DEFINE(symbol, how)                                                                        \
-    EXPORT ga_cuda_any symbol;                                                                     \
+    GA_CUDA_ENTRY(ga_cuda_any, symbol);                                                            \
     CUresult symbol(ga_cuda_word a, ga_cuda_word b, ga_cuda_word c, ga_cuda_word d,                \
                     ga_cuda_word e, ga_cuda_word f)                                                \
     {                                                                                              \

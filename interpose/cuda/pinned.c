@@ -15,13 +15,12 @@
 #include "../../liballoc/platform/libc.h"
 #include "captures.h"
 #include "contexts.h"
+#include "entry.h"
 #include "lookup.h"
 #include "next.h"
 #include "served.h"
 
 #include <pthread.h>
-
-#define EXPORT __attribute__((visibility("default")))
 
 enum {
     PAGE = 4096,
@@ -280,8 +279,8 @@ static CUresult alloc(const call *c, size_t size)
 typedef CUresult host_alloc_fn(void **out, size_t size, unsigned flags);
 typedef CUresult alloc_host_fn(void **out, size_t size);
 
-EXPORT host_alloc_fn cuMemHostAlloc;
-EXPORT alloc_host_fn cuMemAllocHost_v2;
+GA_CUDA_ENTRY(host_alloc_fn, cuMemHostAlloc);
+GA_CUDA_ENTRY(alloc_host_fn, cuMemAllocHost_v2);
 
 CUresult cuMemHostAlloc(void **out, size_t size, unsigned flags)
 {
@@ -326,7 +325,7 @@ static bool keep_block(const ga_cuda_block *block)
     return true;
 }
 
-EXPORT free_fn cuMemFreeHost;
+GA_CUDA_ENTRY(free_fn, cuMemFreeHost);
 
 CUresult cuMemFreeHost(void *pointer)
 {

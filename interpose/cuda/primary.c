@@ -14,6 +14,7 @@
 #include "primary.h"
 
 #include "contexts.h"
+#include "entry.h"
 #include "ipc.h"
 #include "lookup.h"
 #include "next.h"
@@ -21,8 +22,6 @@
 #include "served.h"
 
 #include <pthread.h>
-
-#define EXPORT __attribute__((visibility("default")))
 
 typedef CUresult retain_fn(CUcontext *context, CUdevice device);
 typedef CUresult release_fn(CUdevice device);
@@ -67,7 +66,7 @@ void ga_cuda_primary_close(CUdevice device)
     ga_cuda_served_reset(device);
 }
 
-EXPORT retain_fn cuDevicePrimaryCtxRetain;
+GA_CUDA_ENTRY(retain_fn, cuDevicePrimaryCtxRetain);
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 {
@@ -119,7 +118,7 @@ static CUresult release(ga_cuda_hook_index row, CUdevice device)
 }
 
 #define DEFINE_RELEASE(symbol)                                                                     \
-    EXPORT release_fn symbol;                                                                      \
+    GA_CUDA_ENTRY(release_fn, symbol);                                                             \
     CUresult symbol(CUdevice device)                                                               \
     {                                                                                              \
         return release(GA_HOOK_##symbol, device);                                                  \

@@ -12,13 +12,12 @@
 #include "../../liballoc/platform/log.h"
 #include "captures.h"
 #include "contexts.h"
+#include "entry.h"
 #include "lookup.h"
 #include "next.h"
 
 #include <stdint.h>
 #include <unistd.h>
-
-#define EXPORT __attribute__((visibility("default")))
 
 typedef CUresult set_attribute_fn(const void *value, CUpointer_attribute attribute,
                                   CUdeviceptr pointer);
@@ -141,7 +140,7 @@ static CUresult set_synchronous(const ga_cuda_block *block, const unsigned *valu
     return result;
 }
 
-EXPORT set_attribute_fn cuPointerSetAttribute;
+GA_CUDA_ENTRY(set_attribute_fn, cuPointerSetAttribute);
 
 CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
                                CUdeviceptr pointer)
@@ -168,7 +167,7 @@ static unsigned with_ours(unsigned flags, int device)
     return wanted ? flags | CU_CTX_SYNC_MEMOPS : flags;
 }
 
-EXPORT context_flags_fn cuCtxSetFlags;
+GA_CUDA_ENTRY(context_flags_fn, cuCtxSetFlags);
 
 CUresult cuCtxSetFlags(unsigned flags)
 {
@@ -184,7 +183,7 @@ CUresult cuCtxSetFlags(unsigned flags)
 }
 
 #define DEFINE_PRIMARY_FLAGS(symbol)                                                               \
-    EXPORT primary_flags_fn symbol;                                                                \
+    GA_CUDA_ENTRY(primary_flags_fn, symbol);                                                       \
     CUresult symbol(CUdevice device, unsigned flags)                                               \
     {                                                                                              \
         primary_flags_fn *next = NEXT(primary_flags_fn, symbol);                                   \
@@ -233,7 +232,7 @@ static void say_why(const ga_cuda_block *block, CUdeviceptr start, size_t size)
     }
 }
 
-EXPORT range_handle_fn cuMemGetHandleForAddressRange;
+GA_CUDA_ENTRY(range_handle_fn, cuMemGetHandleForAddressRange);
 
 /* The driver has one for what is mapped as for what it has allocated; a block's last page may be
  * others' as well, in both. */

@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 import support
-from driver import HOOKS, LIBCUDA_OLD, Case, alone
+from driver import HOOKS, LIBCUDA, LIBCUDA_OLD, Case, alone
 
 ROW = re.compile(r"X\((\w+), (\w+), (\d+), (\w+), (ANY|LEGACY|THREAD),")
 OURS, THEIRS = "libgpualloc-cuda.so", "libcuda.so.1"
@@ -38,6 +38,20 @@ class Hooks(Case):
     def test_every_way_to_every_row(self) -> None:
         outcome = self.passes("paths", OURS)
         self.assertEqual(outcome.stdout, f"paths: {len(rows())} rows, 0 not so\n")
+
+    def test_entries_can_be_hooked(self) -> None:
+        """By UCX and others, which write a jump over a function's first instructions."""
+        outcome = self.passes("entries")
+        self.assertEqual(outcome.stdout, f"entries: {len(rows())} rows, 0 not so\n")
+
+    @unittest.skipUnless(os.path.exists(os.environ["GA_UCX"]), "UCX is not installed")
+    @alone("its library has functions of its own under these names")
+    def test_ucx_hooks_the_driver(self) -> None:
+        folder = os.environ["GA_UCX"]
+        for preload, device in ((False, ""), (True, ""), (True, "vmm")):
+            with self.subTest(f"{preload} {device}"):
+                self.passes("ucx", folder, preload=preload, device=device,
+                            driver=f"{LIBCUDA}:{folder}")
 
     def test_without_the_preload_all_is_the_drivers(self) -> None:
         self.passes("paths", THEIRS, preload=False)

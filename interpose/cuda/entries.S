@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The exported name of each row of the hook table: a thunk that begins with instructions without
+ * effect and jumps to the function in C.
+ *
+ * UCX and other libraries hook a driver function by writing a jump over its first bytes. They first
+ * copy the instructions that stood there, to call the function as it was, and know few instructions
+ * that may be copied (UCX: src/ucm/bistro). A move of a constant to a register is one of them. The
+ * jump takes 12 bytes on x86-64 and 16 on arm64, so 15 and 20 bytes of moves come first. There is
+ * no landing pad (endbr64, bti): UCX cannot copy one, and this library is not marked as having them.
+ */
+#define GA_CUDA_HOOKS_ONLY
+#include "hooks.h"
+
+    .macro entry symbol
+    .globl \symbol
+    .type \symbol, %function
+    .hidden ga_cuda_entry_\symbol
+    .p2align 5
+\symbol:
+    .cfi_startproc
+#if defined(__x86_64__)
+    .rept 3
+    mov $0, %eax /* no argument, and overwritten by the result */
+    .endr
+    jmp ga_cuda_entry_\symbol
+#elif defined(__aarch64__)
+    .rept 5
+    movz w16, #0 /* for linkers' use between functions; UCX's jumps use x9 to x15 */
+    .endr
+    b ga_cuda_entry_\symbol
+#else
+#error "no thunk for this architecture"
+#endif
+    .cfi_endproc
+    .size \symbol, . - \symbol
+    .endm
+
+#define ENTRY(kind, name, since, symbol, streams, what) entry symbol;
+
+    .text
+    GA_CUDA_HOOKS(ENTRY)
+    .section .note.GNU-stack, "", %progbits
