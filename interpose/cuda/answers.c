@@ -67,8 +67,11 @@ CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
     mem_info_fn *next = NEXT(mem_info_fn, cuMemGetInfo_v2);
     ga_cuda_visit visit;
     ga_cuda_count(GA_HOOK_cuMemGetInfo_v2);
+    size_t unwanted[2]; /* the driver takes NULL for either, and what is corrected needs both */
+    available = available || !total ? available : &unwanted[0];
+    total = total || !available ? total : &unwanted[1];
     CUresult result = next ? next(available, total) : ga_cuda_next_missing();
-    if (result == CUDA_SUCCESS && available && total && ga_cuda_enter_current(&visit)) {
+    if (result == CUDA_SUCCESS && available && ga_cuda_enter_current(&visit)) {
         correct(&visit, available, total);
         ga_cuda_leave_current(&visit);
     }
@@ -106,17 +109,56 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr po
 
 static bool may_be_ours(CUpointer_attribute attribute)
 {
-    return attribute == CU_POINTER_ATTRIBUTE_CONTEXT ||
-           attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ||
-           attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID ||
-           attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR ||
-           attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE;
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* What the driver would say of the memory behind a block, which is larger than the block, or smaller,
+ * or holds others as well. Of cudaMalloc's it says the block, and that no handle of it can be had.
+ * False: the attribute is none of these. */
+static bool correct_mapping(const ga_cuda_block *block, CUpointer_attribute attribute, void *value)
+{
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        *(unsigned *)value = ga_cuda_can_share(block);
+        return true;
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        *(unsigned *)value = 0; /* the low half of what the driver wrote, which has all types */
+        return true;
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+        *(size_t *)value = block->size;
+        return true;
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+        *(CUdeviceptr *)value = block->start;
+        return true;
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+        *(unsigned long long *)value = block->number;
+        return true;
+    default:
+        return false;
+    }
 }
 
 /* The context is the device's primary one, as it would be of a block of the driver's. */
 static void correct_attribute(const ga_cuda_block *block, CUpointer_attribute attribute,
                               void *value)
 {
+    if ((block->number || block->guest) && correct_mapping(block, attribute, value)) {
+        return;
+    }
     if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) {
         *(CUdeviceptr *)value = block->start;
     } else if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE) {

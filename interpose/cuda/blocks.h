@@ -18,6 +18,7 @@ typedef struct ga_cuda_block {
     int device;
     unsigned generation; /* of the device's heap; 0: the driver served it. Pinned: its flags */
     bool drivers;        /* freed by the driver, under this address */
+    bool guest;          /* another process's, mapped here */
     bool synchronous;    /* synchronous work on it synchronizes (rdma.h) */
     uint64_t number;     /* CU_POINTER_ATTRIBUTE_BUFFER_ID; 0: the driver's */
 } ga_cuda_block;

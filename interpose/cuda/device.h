@@ -24,6 +24,7 @@ struct ga_cuda_device {
     size_t align; /* of blocks without a stream; 0: what the heap gives */
     bool plain;   /* the heap is the driver's own cuMemAlloc */
     bool mapped;  /* all its memory is mapped, by the vmm backend */
+    bool shares;  /* and other processes may map it */
     bool streams; /* it has stream order */
     bool waits;   /* a free without a stream waits for the device, unless the spec says otherwise */
     bool own_pool;  /* of the driver's, which knows the threads' default streams apart */

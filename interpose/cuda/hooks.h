@@ -41,12 +41,19 @@
     X(ANSWERS, cuMemGetInfo, 3020, cuMemGetInfo_v2, ANY, "our caches are free memory; limit=")     \
     X(ANSWERS, cuMemGetAddressRange, 3020, cuMemGetAddressRange_v2, ANY, "our block's")            \
     X(ANSWERS, cuPointerGetAttribute, 4000, cuPointerGetAttribute, ANY,                            \
-      "our block's start, size, context, SYNC_MEMOPS, number")                                     \
+      "our block's start, size, context, SYNC_MEMOPS, number, IPC")                                     \
     X(ANSWERS, cuPointerGetAttributes, 7000, cuPointerGetAttributes, ANY, "the same")              \
     X(ANSWERS, cuPointerSetAttribute, 6000, cuPointerSetAttribute, ANY,                            \
       "SYNC_MEMOPS of our blocks")                                                                 \
     X(ANSWERS, cuMemGetHandleForAddressRange, 11070, cuMemGetHandleForAddressRange, ANY,           \
       "the driver's; why it has none for our block")                                               \
+    X(ANSWERS, cuMemAddressFree, 10020, cuMemAddressFree, ANY, "refused for our addresses")        \
+    X(ANSWERS, cuMemMap, 10020, cuMemMap, ANY, "refused for our addresses")                        \
+    X(ANSWERS, cuMemUnmap, 10020, cuMemUnmap, ANY, "refused for our addresses")                    \
+    X(ANSWERS, cuMemSetAccess, 10020, cuMemSetAccess, ANY, "refused for our addresses")            \
+    X(ANSWERS, cuMemGetAccess, 10020, cuMemGetAccess, ANY, "refused for our addresses")            \
+    X(ANSWERS, cuMemRetainAllocationHandle, 11000, cuMemRetainAllocationHandle, ANY,               \
+      "refused for our blocks, as for cudaMalloc's")                                               \
     X(WATCHES, cuStreamBeginCapture, 10000, cuStreamBeginCapture, LEGACY,                          \
       "the driver serves meanwhile")                                                               \
     X(WATCHES, cuStreamBeginCapture, 10000, cuStreamBeginCapture_ptsz, THREAD, "the same")         \
@@ -75,7 +82,7 @@
     X(WATCHES, cuCtxDestroy, 4000, cuCtxDestroy_v2, ANY, "the same")                               \
     X(WATCHES, cuCtxEnablePeerAccess, 4000, cuCtxEnablePeerAccess, ANY,                            \
       "our blocks let the other device reach them")                                                \
-    X(ANSWERS, cuIpcGetMemHandle, 4010, cuIpcGetMemHandle, ANY, "our block's, with ipc=handle")    \
+    X(ANSWERS, cuIpcGetMemHandle, 4010, cuIpcGetMemHandle, ANY, "our block's, over vmm")    \
     X(ANSWERS, cuIpcOpenMemHandle, 4010, cuIpcOpenMemHandle, ANY,                                  \
       "a handle of ours: another process's block")                                                 \
     X(ANSWERS, cuIpcOpenMemHandle, 11000, cuIpcOpenMemHandle_v2, ANY, "the same")                  \
@@ -95,16 +102,10 @@
     X(PASSES, cuArrayDestroy, 2000, cuArrayDestroy, ANY, "arrays")                                 \
     X(PASSES, cuMipmappedArrayDestroy, 5000, cuMipmappedArrayDestroy, ANY, "arrays")               \
     X(PASSES, cuMemAddressReserve, 10020, cuMemAddressReserve, ANY, "the program's own addresses") \
-    X(PASSES, cuMemAddressFree, 10020, cuMemAddressFree, ANY, "the program's own addresses")       \
-    X(PASSES, cuMemMap, 10020, cuMemMap, ANY, "the program's own mappings")                        \
-    X(PASSES, cuMemUnmap, 10020, cuMemUnmap, ANY, "the program's own mappings")                    \
-    X(PASSES, cuMemSetAccess, 10020, cuMemSetAccess, ANY, "the program's own mappings")            \
     X(PASSES, cuMemRelease, 10020, cuMemRelease, ANY, "the program's own memory to map")           \
     X(PASSES, cuMemExportToShareableHandle, 10020, cuMemExportToShareableHandle, ANY,              \
       "the program's own memory to map")                                                           \
     X(PASSES, cuMemImportFromShareableHandle, 10020, cuMemImportFromShareableHandle, ANY,          \
-      "the program's own memory to map")                                                           \
-    X(PASSES, cuMemRetainAllocationHandle, 11000, cuMemRetainAllocationHandle, ANY,                \
       "the program's own memory to map")                                                           \
     X(PASSES, cuMemMapArrayAsync, 11010, cuMemMapArrayAsync, LEGACY, "the program's own mappings") \
     X(PASSES, cuMemMapArrayAsync, 11010, cuMemMapArrayAsync_ptsz, THREAD,                          \

@@ -236,13 +236,13 @@ CUresult cuIpcGetMemHandle(void *out, CUdeviceptr pointer)
     ga_cuda_block block;
     ga_cuda_count(GA_HOOK_cuIpcGetMemHandle);
     bool ours = ga_cuda_blocks_find(&ga_cuda_live, pointer, &block) && block.generation;
-    if (ours && out) {
-        CUresult result = give_away(&block, out);
-        if (result != CUDA_ERROR_NOT_SUPPORTED) {
-            return result;
-        }
+    CUresult result = ours && out ? give_away(&block, out) : CUDA_ERROR_NOT_SUPPORTED;
+    if (result != CUDA_ERROR_NOT_SUPPORTED) {
+        return result;
     }
-    CUresult result = next ? next(out, pointer) : ga_cuda_next_missing();
+    /* A part of a block of the driver's has none: the driver's would be of the whole. */
+    bool part = ours && !block.drivers;
+    result = !next ? ga_cuda_next_missing() : part ? CUDA_ERROR_INVALID_VALUE : next(out, pointer);
     if (result != CUDA_SUCCESS && ours) {
         say_compat(&block);
     }
@@ -351,7 +351,8 @@ static CUresult make_guest(const handle *wanted, int device, guest **out)
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     made->handle = *wanted;
-    made->block = (ga_cuda_block){.size = wanted->size, .device = device, .generation = 1};
+    made->block =
+        (ga_cuda_block){.size = wanted->size, .device = device, .generation = 1, .guest = true};
     ga_status status = map_guest(made);
     if (status != GA_OK) {
         CUresult result = refused(status); /* before what follows has a sentence of its own */

@@ -232,6 +232,29 @@ static void say_why(const ga_cuda_block *block, CUdeviceptr start, size_t size)
     }
 }
 
+/* The block of a heap that a range of whole pages belongs to: the range may begin with the page that
+ * the block begins in. */
+static bool find_block_of(CUdeviceptr start, size_t size, ga_cuda_block *out)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    CUdeviceptr last = start + (size < page ? size : page) - 1;
+    return (ga_cuda_blocks_find(&ga_cuda_live, last, out) && out->number) ||
+           (ga_cuda_blocks_find(&ga_cuda_live, start, out) && out->number);
+}
+
+/* Whether it goes on behind the last page of its block: the driver knows nothing of where our
+ * blocks end, and would give the memory of others. */
+static bool reaches_beyond(CUdeviceptr start, size_t size)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    ga_cuda_block block;
+    if (!size || !find_block_of(start, size, &block)) {
+        return false;
+    }
+    CUdeviceptr end = (block.start + block.size + page - 1) / page * page;
+    return size > end - start;
+}
+
 GA_CUDA_ENTRY(range_handle_fn, cuMemGetHandleForAddressRange);
 
 /* The driver has one for what is mapped as for what it has allocated; a block's last page may be
@@ -245,7 +268,8 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr start, size_t s
     if (!next) {
         return ga_cuda_next_missing();
     }
-    CUresult result = next(handle, start, size, type, flags);
+    CUresult result = reaches_beyond(start, size) ? CUDA_ERROR_INVALID_VALUE
+                                                  : next(handle, start, size, type, flags);
     bool refused = result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_NOT_SUPPORTED;
     if (refused && type == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD &&
         ga_cuda_blocks_find(&ga_cuda_live, start, &block) && block.number) {

@@ -186,12 +186,18 @@ static void say_shared(int ordinal)
            ordinal);
 }
 
+/* Under the lock, alone; ga_cuda_reserves() looks without it. */
+static void set_state(ga_cuda_device *d, int state)
+{
+    __atomic_store_n(&d->state, state, __ATOMIC_RELAXED); /* relaxed: under the lock */
+}
+
 static void open_heap(ga_cuda_device *d, int ordinal)
 {
     ga_heap *heap;
     if (ga_heap_open(&heap, GA_PLACE_DEVICE, ordinal, ga_cuda_told.spec) != GA_OK) {
         refuse("GPUALLOC_DEVICE: ");
-        d->state = REFUSED;
+        set_state(d, REFUSED);
         return;
     }
     const ga_heap *works = working(heap);
@@ -199,6 +205,8 @@ static void open_heap(ga_cuda_device *d, int ordinal)
     d->align = works->backend->alloc_aligned ? TEXTURE_ALIGN : 0;
     d->plain = is(works, "cuda");
     d->mapped = lowest(heap)->backend == &ga_vmm_backend;
+    d->shares = d->mapped && ga_cuda_told.ipc != GA_CUDA_IPC_COMPAT &&
+                ga_cuda_told.ipc != GA_CUDA_IPC_NONE && ga_vmm_backend_shares(lowest(heap)->state);
     d->streams = works->backend->alloc_on != NULL;
     d->own_pool = is(works, "async");
     d->every = is(works, "vmm");
@@ -206,7 +214,7 @@ static void open_heap(ga_cuda_device *d, int ordinal)
     pthread_mutex_lock(&open_lock);
     d->generation = ++last_generation;
     pthread_mutex_unlock(&open_lock);
-    d->state = OPEN;
+    set_state(d, OPEN);
     d->shared = !admit_peers(d);
     if (d->shared) {
         say_shared(ordinal);
@@ -503,8 +511,7 @@ CUresult ga_cuda_share(const ga_cuda_block *block, ga_vmm_pieces *out)
     ga_cuda_device *d = &devices[block->device];
     ga_status status = GA_ERR_UNSUPPORTED;
     pthread_rwlock_rdlock(&d->lock);
-    if (ga_cuda_told.ipc == GA_CUDA_IPC_HANDLE && d->mapped && d->state == OPEN &&
-        block->generation == d->generation) {
+    if (d->shares && d->state == OPEN && block->generation == d->generation) {
         status = ga_vmm_backend_export(lowest(d->heap)->state,
                                        (const void *)(uintptr_t)block->start, block->size, out);
     }
@@ -512,6 +519,43 @@ CUresult ga_cuda_share(const ga_cuda_block *block, ga_vmm_pieces *out)
     return status == GA_OK                ? CUDA_SUCCESS
            : status == GA_ERR_UNSUPPORTED ? CUDA_ERROR_NOT_SUPPORTED
                                           : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+bool ga_cuda_can_share(const ga_cuda_block *block)
+{
+    ga_cuda_device *d = &devices[block->device];
+    pthread_rwlock_rdlock(&d->lock);
+    bool can = d->state == OPEN && d->shares && !block->guest && block->generation == d->generation;
+    pthread_rwlock_unlock(&d->lock);
+    return can;
+}
+
+/* A heap that is closed is not locked for: it has nothing at any address that a program knows. */
+static bool is_open(const ga_cuda_device *d)
+{
+    return __atomic_load_n(&d->state, __ATOMIC_RELAXED) == OPEN; /* relaxed: looked at again */
+}
+
+static bool reserves(ga_cuda_device *d, CUdeviceptr address)
+{
+    if (!is_open(d)) {
+        return false;
+    }
+    pthread_rwlock_rdlock(&d->lock);
+    bool reserved =
+        d->state == OPEN && d->mapped &&
+        ga_vmm_backend_reserves(lowest(d->heap)->state, (const void *)(uintptr_t)address);
+    pthread_rwlock_unlock(&d->lock);
+    return reserved;
+}
+
+bool ga_cuda_reserves(CUdeviceptr address)
+{
+    bool reserved = false;
+    for (int i = 0; serving() && !reserved && i < GA_CUDA_DEVICES; i++) {
+        reserved = reserves(&devices[i], address);
+    }
+    return reserved;
 }
 
 static bool holds(ga_cuda_device *d, CUdeviceptr address)
@@ -584,7 +628,7 @@ static void close_heap(ga_cuda_device *d, int ordinal)
     }
     ga_heap_close(d->heap);
     d->heap = NULL;
-    d->state = CLOSED;
+    set_state(d, CLOSED);
     d->shared = false;
     d->peers = 0;
     __atomic_store_n(&d->used, 0, __ATOMIC_RELAXED); /* relaxed: a figure */

@@ -59,6 +59,13 @@ void ga_cuda_driver_freed(const ga_cuda_block *block, CUresult result);
  * not wanted, or its heap has no such memory. CUDA_ERROR_OUT_OF_MEMORY: no descriptors, say. */
 CUresult ga_cuda_share(const ga_cuda_block *block, ga_vmm_pieces *out);
 
+/* Whether cuIpcGetMemHandle() has a handle for a live block of a heap's. */
+bool ga_cuda_can_share(const ga_cuda_block *block);
+
+/* Whether an address lies in what a heap over vmm has reserved: a live block's, a free one's or
+ * nobody's yet. The program has nothing to map, unmap or retain there. */
+bool ga_cuda_reserves(CUdeviceptr address);
+
 /* Whether an address that no live block starts at lies in memory of a heap's that has it from the
  * driver in larger blocks: freed there, it could be one of those. */
 bool ga_cuda_holds(CUdeviceptr address);

@@ -27,7 +27,8 @@ static bool is(const char *value, const char *text)
 
 static ga_status read_ipc(ga_cuda_settings *out, const ga_spec_option *option)
 {
-    static const char *const names[] = {[GA_CUDA_IPC_NONE] = "none",
+    static const char *const names[] = {[GA_CUDA_IPC_AUTO] = "auto",
+                                        [GA_CUDA_IPC_NONE] = "none",
                                         [GA_CUDA_IPC_COMPAT] = "compat",
                                         [GA_CUDA_IPC_HANDLE] = "handle"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -36,7 +37,7 @@ static ga_status read_ipc(ga_cuda_settings *out, const ga_spec_option *option)
             return GA_OK;
         }
     }
-    return wrong(option, "none, compat or handle");
+    return wrong(option, "auto, none, compat or handle");
 }
 
 /* False: it is none of ours. */
@@ -162,8 +163,9 @@ static void add_ours(const ga_cuda_settings *out, text *t, const ga_spec_layer *
         add(t, "%srdma=auto", before);
         before = ",";
     }
-    if (out->ipc == GA_CUDA_IPC_HANDLE && !times_told(layer, "share")) {
-        add(t, "%sshare=fd", before);
+    bool shares = out->ipc == GA_CUDA_IPC_HANDLE || out->ipc == GA_CUDA_IPC_AUTO;
+    if (shares && !times_told(layer, "share")) {
+        add(t, "%sshare=%s", before, out->ipc == GA_CUDA_IPC_HANDLE ? "fd" : "auto");
     }
 }
 

@@ -12,7 +12,8 @@
  *   ipc=compat  cuMemAlloc() is the driver's, so that cuIpcGetMemHandle() takes its blocks
  *   ipc=handle  heaps over vmm make memory that other processes can map, and cuIpcGetMemHandle()
  *               gives them to those under this preload; for other heaps as compat
- *   ipc=none    it is the heap's (the default)
+ *   ipc=none    it is the heap's
+ *   ipc=auto    handle for heaps over vmm whose device can do that, else none (the default)
  *   pinned=SIZE so many bytes of pinned host memory that the program has freed are kept for it;
  *               none by default
  */
@@ -25,7 +26,8 @@
 #include <stdint.h>
 
 typedef enum ga_cuda_ipc {
-    GA_CUDA_IPC_NONE = 0,
+    GA_CUDA_IPC_AUTO = 0,
+    GA_CUDA_IPC_NONE,
     GA_CUDA_IPC_COMPAT,
     GA_CUDA_IPC_HANDLE
 } ga_cuda_ipc;
@@ -39,8 +41,7 @@ typedef enum ga_cuda_free {
 
 typedef struct ga_cuda_settings {
     char spec[GA_SPEC_LENGTH]; /* without the options above, as far as the layer has none such;
-                                  vmm's with cache=wide, rdma=auto, and for ipc=handle share=fd, unless
-                                  told */
+                                  vmm's with cache=wide, rdma=auto and a share= for ipc=, unless told */
     uint64_t limit;            /* UINT64_MAX: none */
     uint64_t pinned;           /* 0: none */
     ga_cuda_free free;

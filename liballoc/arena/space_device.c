@@ -423,6 +423,19 @@ void ga_space_want_cards(ga_space *space)
     ga_cuda_leave(&scope);
 }
 
+enum {
+    TRIES = 16 /* to release a chunk that nobody else knows of */
+};
+
+static ga_status release_trial(const ga_space *space, uint64_t chunk)
+{
+    ga_status status = GA_ERR_DEVICE;
+    for (int i = 0; i < TRIES && status != GA_OK; i++) {
+        status = ga_space_destroy(space, chunk);
+    }
+    return status;
+}
+
 /* Drivers that can do it in principle refuse sharing where they are not set up for it. */
 static ga_status try_chunk(const ga_space *space)
 {
@@ -432,7 +445,7 @@ static ga_status try_chunk(const ga_space *space)
     }
     ga_status status = device_create(space, space->granule, &chunk);
     if (status == GA_OK) {
-        return ga_space_destroy(space, chunk);
+        return release_trial(space, chunk);
     }
     return status == GA_ERR_MEMORY
                ? GA_OK

@@ -33,7 +33,8 @@ enum {
 
 enum {
     SHARE_NONE = 0,
-    SHARE_FD
+    SHARE_FD,
+    SHARE_AUTO
 };
 
 enum {
@@ -106,6 +107,19 @@ static ga_status find_total(ga_vmm *vmm)
     return status;
 }
 
+/* With share=auto, without sharing where the device or its driver cannot. */
+static ga_status open_shared(ga_space *space, ga_arena_options *options, int share)
+{
+    bool wanted = share == SHARE_FD || (share == SHARE_AUTO && options->place == GA_PLACE_DEVICE);
+    options->flags |= wanted ? GA_ARENA_SHARE_FD : 0;
+    ga_status status = ga_space_open(space, options);
+    if (status == GA_ERR_UNSUPPORTED && wanted && share == SHARE_AUTO) {
+        options->flags &= ~(uint32_t)GA_ARENA_SHARE_FD;
+        status = ga_space_open(space, options);
+    }
+    return status;
+}
+
 /* A device without virtual memory management is no device for this heap. */
 static ga_status open_space(ga_vmm *vmm, const ga_open_args *args)
 {
@@ -113,13 +127,10 @@ static ga_status open_space(ga_vmm *vmm, const ga_open_args *args)
     ga_arena_options options = {
         .options_size = sizeof options, .place = args->place, .device = args->device};
     int rdma = args->values[OPTION_RDMA].choice;
-    if (args->values[OPTION_SHARE].choice == SHARE_FD) {
-        options.flags |= GA_ARENA_SHARE_FD;
-    }
     if (rdma == RDMA_ON) {
         options.flags |= GA_ARENA_RDMA;
     }
-    ga_status status = ga_space_open(space, &options);
+    ga_status status = open_shared(space, &options, args->values[OPTION_SHARE].choice);
     if (status == GA_OK && rdma == RDMA_AUTO && args->place == GA_PLACE_DEVICE) {
         ga_space_want_cards(space);
     }
@@ -405,6 +416,18 @@ ga_status ga_vmm_backend_export(void *state, const void *start, uint64_t size, g
     return told(ga_vmm_export(&s->vmm, start, size, out));
 }
 
+bool ga_vmm_backend_shares(void *state)
+{
+    const vmm_state *s = state;
+    return s->vmm.pool.space.flags & GA_ARENA_SHARE_FD;
+}
+
+bool ga_vmm_backend_reserves(void *state, const void *pointer)
+{
+    vmm_state *s = state;
+    return ga_vmm_reserves(&s->vmm, pointer);
+}
+
 /* ---- figures ------------------------------------------------------------------------------ */
 
 static void vmm_stats(void *state, ga_backend_stats *out)
@@ -442,7 +465,8 @@ static void vmm_fork_child(void *state)
 /* ---- the table ---------------------------------------------------------------------------- */
 
 static const char *const free_choices[] = {[FREE_WAIT] = "wait", [FREE_NOW] = "now", NULL};
-static const char *const share_choices[] = {[SHARE_NONE] = "none", [SHARE_FD] = "fd", NULL};
+static const char *const share_choices[] = {
+    [SHARE_NONE] = "none", [SHARE_FD] = "fd", [SHARE_AUTO] = "auto", NULL};
 static const char *const rdma_choices[] = {
     [RDMA_OFF] = "off", [RDMA_ON] = "on", [RDMA_AUTO] = "auto", NULL};
 static const char *const none[] = {"none", NULL};
@@ -478,7 +502,9 @@ static const ga_option options[] = {
     [OPTION_SHARE] = {.name = "share",
                       .type = GA_OPTION_ENUM,
                       .fallback = "none",
-                      .help = "fd: other processes may map its memory, on a device",
+                      .help =
+                          "fd: other processes may map its memory, on a device; auto: where the "
+                          "device can do that",
                       .choices = share_choices},
     [OPTION_RDMA] = {.name = "rdma",
                      .type = GA_OPTION_ENUM,

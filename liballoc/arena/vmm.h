@@ -17,4 +17,11 @@ ga_status ga_vmm_backend_allow(void *state, int peer);
  */
 ga_status ga_vmm_backend_export(void *state, const void *start, uint64_t size, ga_vmm_pieces *out);
 
+/* Whether ga_vmm_backend_export() can have its memory. */
+bool ga_vmm_backend_shares(void *state);
+
+/* Whether a byte lies in addresses that the heap has reserved, with memory behind it or without.
+ * Thread safe. */
+bool ga_vmm_backend_reserves(void *state, const void *pointer);
+
 #endif

@@ -248,6 +248,11 @@ void ga_vmm_addresses_remove(ga_vmm_addresses *a, ga_vmm_chunk *chunk)
     a->changes++;
 }
 
+bool ga_vmm_addresses_has(const ga_vmm_addresses *a, const void *pointer)
+{
+    return range_of(a, (uintptr_t)pointer) != NULL;
+}
+
 ga_vmm_chunk *ga_vmm_addresses_find(const ga_vmm_addresses *a, const void *pointer)
 {
     const ga_vmm_range *range = range_of(a, (uintptr_t)pointer);

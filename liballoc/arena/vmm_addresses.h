@@ -75,4 +75,7 @@ void ga_vmm_addresses_remove(ga_vmm_addresses *addresses, ga_vmm_chunk *chunk);
 /* The chunk that the byte lies in, any pointer; NULL: none. */
 ga_vmm_chunk *ga_vmm_addresses_find(const ga_vmm_addresses *addresses, const void *pointer);
 
+/* Whether the byte lies in a reservation, in a chunk or in a hole. */
+bool ga_vmm_addresses_has(const ga_vmm_addresses *addresses, const void *pointer);
+
 #endif

@@ -68,6 +68,14 @@ bool ga_vmm_owns(ga_vmm *vmm, const void *pointer)
     return owns;
 }
 
+bool ga_vmm_reserves(ga_vmm *vmm, const void *pointer)
+{
+    lock(vmm);
+    bool reserves = ga_vmm_addresses_has(&vmm->pool.addresses, pointer);
+    unlock(vmm);
+    return reserves;
+}
+
 /* ---- taking ------------------------------------------------------------------------------ */
 
 static void count_in(ga_vmm *vmm, uint64_t bytes)

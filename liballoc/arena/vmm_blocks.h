@@ -58,6 +58,9 @@ uint64_t ga_vmm_usable(ga_vmm *vmm, const void *block);
 /* Whether it lies in a live block. */
 bool ga_vmm_owns(ga_vmm *vmm, const void *pointer);
 
+/* Whether it lies in addresses that the heap has reserved. */
+bool ga_vmm_reserves(ga_vmm *vmm, const void *pointer);
+
 /* Wait for what streams still do with freed memory; then cache no more than `keep` bytes. */
 ga_status ga_vmm_trim(ga_vmm *vmm, uint64_t keep);
 

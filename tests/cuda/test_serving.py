@@ -183,7 +183,7 @@ class Serving(Case):
     def test_sharing_with_processes(self) -> None:
         self.under_each("ipc", specs=("", "cuda", "async"))
         self.under_each("ipc", specs=("vmm", "async"), options="ipc=compat", told=["driver"])
-        outcome = self.passes("serving", "ipc", "heap", quiet=False, device="vmm")
+        outcome = self.passes("serving", "ipc", "heap", quiet=False, device="vmm:ipc=none")
         self.assertEqual(outcome.stderr.count("\n"), 1)
         self.assertIn("ipc=compat", outcome.stderr)
 
@@ -204,7 +204,7 @@ class Serving(Case):
         self.under_each("ipc", specs=("cuda", "async", "slab/cuda"), options="ipc=handle",
                         told=["driver"])
         self.under_each("blocks", specs=("vmm", "slab/vmm"), options="ipc=handle")
-        for spec in ("vmm:ipc=handle", "vmm:ipc=handle,chunk=2M", "slab:ipc=handle/vmm"):
+        for spec in ("vmm", "vmm:ipc=handle", "vmm:ipc=handle,chunk=2M", "slab:ipc=handle/vmm"):
             for name in ("maps", "both", "resets", "many", "stops", "captures", "ends"):
                 with self.subTest(f"{name} {spec}"):
                     self.shares(name, spec)
@@ -285,7 +285,7 @@ class Settings(Case):
         ("cuda:limit=0", "limit: expected a size"),
         ("vmm:limit=1", "limit: expected"),
         ("cuda:limit=much", "limit: expected a size"),
-        ("vmm:ipc=some", "ipc: expected none, compat or handle"),
+        ("vmm:ipc=some", "ipc: expected auto, none, compat or handle"),
         ("cuda:free=later", "free: expected sync, event or order"),
         ("cuda:pinned=much", "pinned: expected a size"),
         ("cuda:pinned", "pinned: expected a size"),

@@ -125,7 +125,8 @@ static void describe(CUpointer_attribute attribute, void *value, CUdeviceptr poi
         *(CUmemoryPool *)value = NULL;
         return;
     }
-    if (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID) {
+    if (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID ||
+        attribute == CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID) {
         *(uint64_t *)value = block ? block->id : mapping ? mapping->chunk->id : 0;
         return;
     }
@@ -135,6 +136,10 @@ static void describe(CUpointer_attribute attribute, void *value, CUdeviceptr poi
         answer = on >= 0 ? on : 0;
     } else if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
         answer = block && block->synchronous;
+    } else if (attribute == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE) {
+        answer = block && on >= 0;
+    } else if (attribute == CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES) {
+        answer = mapping ? mapping->chunk->types : 0;
     } else if (attribute == CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE) {
         answer = block ? on >= 0 && vmm.options.rdma : mapping && mapping->chunk->rdma;
     }

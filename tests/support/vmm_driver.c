@@ -380,8 +380,12 @@ static CUresult mem_info(size_t *available, size_t *total)
     if (device < 0) {
         return CUDA_ERROR_INVALID_CONTEXT;
     }
-    *total = vmm.options.memory;
-    *available = *total - vmm.devices[device].used;
+    if (total) { /* either may be left out */
+        *total = vmm.options.memory;
+    }
+    if (available) {
+        *available = vmm.options.memory - vmm.devices[device].used;
+    }
     return CUDA_SUCCESS;
 }
 

@@ -113,6 +113,13 @@ CUresult vmm_driver_set_attribute(CUdeviceptr pointer, CUpointer_attribute attri
  * descriptor is of a file of that size, and nothing more. */
 CUresult vmm_driver_dma_buf(int *file, CUdeviceptr start, size_t size);
 
+/* cuMemRetainAllocationHandle(): of memory that is mapped, and of no block. */
+CUresult vmm_driver_retain(CUmemGenericAllocationHandle *handle, CUdeviceptr pointer);
+
+/* cuMemGetAccess(), of memory that is mapped. */
+CUresult vmm_driver_get_access(unsigned long long *flags, const CUmemLocation *location,
+                               CUdeviceptr pointer);
+
 /* Whether the devices that `access` has bits for may use all of [start, start + size). */
 bool vmm_driver_accessible(const void *start, size_t size, unsigned access);
 

@@ -463,6 +463,31 @@ bool vmm_driver_accessible(const void *start, size_t size, unsigned access)
     return at >= end;
 }
 
+CUresult vmm_driver_retain(CUmemGenericAllocationHandle *handle, CUdeviceptr pointer)
+{
+    vmm_lock();
+    const vmm_mapping *m = vmm_mapping_at(pointer);
+    if (m) {
+        m->chunk->handles++;
+        *handle = (uintptr_t)m->chunk;
+    }
+    vmm_unlock(NULL);
+    return m ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult vmm_driver_get_access(unsigned long long *flags, const CUmemLocation *location,
+                               CUdeviceptr pointer)
+{
+    vmm_lock();
+    const vmm_mapping *m = vmm_mapping_at(pointer);
+    bool may = m && m->access >> location->id & 1;
+    vmm_unlock(NULL);
+    if (m) {
+        *flags = may ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    }
+    return m ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 /* Mapped without a gap, made alike, of one device. */
 static bool is_uniform(uintptr_t start, size_t size)
 {

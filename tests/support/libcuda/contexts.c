@@ -61,6 +61,7 @@ static void begin(void)
 {
     vmm_driver_options options = {.devices = (int)number_in("STAND_IN_DEVICES"),
                                   .memory = number_in("STAND_IN_MEMORY"),
+                                  .no_fd = number_in("STAND_IN_NO_FD"),
                                   .rdma = !number_in("STAND_IN_NO_RDMA")};
     vmm_driver_start(&options);
 }

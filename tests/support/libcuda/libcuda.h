@@ -5,7 +5,8 @@
  * hook table names answers as stand_in_echo() says. It is not a driver for the CUDA runtime, which
  * wants tables of the driver's that are nobody else's business.
  *
- * STAND_IN_DEVICES, STAND_IN_MEMORY, STAND_IN_PINNED (bytes, pinned at once) and STAND_IN_NO_RDMA (1:
+ * STAND_IN_DEVICES, STAND_IN_MEMORY, STAND_IN_PINNED (bytes, pinned at once), STAND_IN_NO_FD (1: no memory
+ * for other processes) and STAND_IN_NO_RDMA (1:
  * no network cards) in the environment say what machine it is. Programs find the functions below by dlsym().
  */
 #ifndef GPUALLOC_TESTS_SUPPORT_LIBCUDA_H

@@ -361,9 +361,13 @@ static void describe(CUpointer_attribute attribute, void *value, CUdeviceptr poi
         *(CUmemoryPool *)value = pool_of(pointer);
     } else if (attribute == CU_POINTER_ATTRIBUTE_CONTEXT) {
         *(CUcontext *)value = NULL;
-    } else if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) {
+    } else if (attribute == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE && pool_of(pointer)) {
+        *(int *)value = 0;
+    } else if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR ||
+               attribute == CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR) {
         *(CUdeviceptr *)value = known == CUDA_SUCCESS ? base : 0;
-    } else if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE) {
+    } else if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE ||
+               attribute == CU_POINTER_ATTRIBUTE_MAPPING_SIZE) {
         *(size_t *)value = known == CUDA_SUCCESS ? size : 0;
     } else {
         stand_in_table.cuPointerGetAttributes(1, &attribute, &value, pointer);
@@ -408,6 +412,16 @@ static CUresult set_attribute(WORDS)
     }
     return pool_of(c) ? CUDA_ERROR_NOT_SUPPORTED
                       : vmm_driver_set_attribute(c, (CUpointer_attribute)b, *(const unsigned *)a);
+}
+
+static CUresult retain_handle(WORDS)
+{
+    return a ? vmm_driver_retain((CUmemGenericAllocationHandle *)a, b) : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult get_access(WORDS)
+{
+    return vmm_driver_get_access((unsigned long long *)a, (const CUmemLocation *)b, c);
 }
 
 static CUresult range_handle(WORDS)
@@ -555,6 +569,8 @@ stand_in_function *stand_in_own_memory(const char *symbol)
         {"cuPointerGetAttributes", pointer_attributes},
         {"cuPointerSetAttribute", set_attribute},
         {"cuMemGetHandleForAddressRange", range_handle},
+        {"cuMemRetainAllocationHandle", retain_handle},
+        {"cuMemGetAccess", get_access},
         {"cuIpcGetMemHandle", ipc_handle},
         {"cuIpcCloseMemHandle", ipc_close},
         {"cuMemPoolCreate", pool_create},

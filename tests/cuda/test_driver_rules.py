@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Rules of the driver that programs and libraries go by: what lies behind a block, limits that count
+all memory, pools."""
+
+import unittest
+
+import support
+from driver import Case
+
+MIB = 1 << 20
+
+
+class Mapped(Case):
+    def test_without_the_preload(self) -> None:
+        for name in ("behind_blocks", "of_the_program", "half_a_question"):
+            self.passes("mapped", name, "ipc", preload=False)
+
+    def test_behind_blocks(self) -> None:
+        """By default blocks of vmm go to other processes, and of all heaps no handle is had."""
+        for spec in ("", "cuda", "vmm", "slab/vmm", "vmm:ipc=handle", "vmm:chunk=2M"):
+            with self.subTest(spec):
+                self.passes("mapped", "behind_blocks", "ipc", device=spec)
+        for spec in ("vmm:ipc=none", "vmm:share=none"):
+            with self.subTest(spec):
+                outcome = self.passes("mapped", "behind_blocks", device=spec, quiet=False)
+                self.assertRegex(outcome.stderr, r"\Agpualloc: cuIpcGetMemHandle: .*\n\Z")
+
+    def test_parts_of_the_drivers_blocks(self) -> None:
+        """The handle of the whole would be of other memory than the range says."""
+        outcome = self.passes("mapped", "behind_blocks", "some", device="slab/cuda", quiet=False)
+        self.assertRegex(outcome.stderr, r"\Agpualloc: cuIpcGetMemHandle: .*\n\Z")
+
+    def test_device_that_cannot_share(self) -> None:
+        """By default it is served all the same; where handles are asked for, the spec is wrong."""
+        outcome = self.passes("mapped", "behind_blocks", device="vmm", quiet=False,
+                              STAND_IN_NO_FD="1")
+        self.assertRegex(outcome.stderr, r"\Agpualloc: cuIpcGetMemHandle: .*\n\Z")
+        outcome = self.passes("serving", "blocks", "driver", device="vmm:ipc=handle", quiet=False,
+                              STAND_IN_NO_FD="1")
+        self.assertIn("GA_ARENA_SHARE_FD", outcome.stderr)
+
+    def test_descriptors(self) -> None:
+        self.passes("mapped", "descriptors", device="vmm", quiet=False)
+        self.passes("mapped", "descriptors", device="slab/vmm", quiet=False)
+
+    def test_of_the_program(self) -> None:
+        for spec in ("", "vmm", "slab/vmm", "async"):
+            self.passes("mapped", "of_the_program", device=spec)
+
+    def test_half_a_question(self) -> None:
+        for spec in ("", "cuda", "vmm", "vmm:limit=100M", "cuda:limit=100M", "async"):
+            with self.subTest(spec):
+                self.passes("mapped", "half_a_question", device=spec)
+
+
+if __name__ == "__main__":
+    support.main()
