@@ -73,11 +73,12 @@ static node **link_of(ga_cuda_blocks *in, CUdeviceptr start)
     return at;
 }
 
-static void strike_out(node **at)
+/* Out of the tree; its memory stays. */
+static node *detach(node **at)
 {
     node *found = *at;
     *at = join(found->left, found->right);
-    ga_libc.free(found);
+    return found;
 }
 
 static bool take(ga_cuda_blocks *in, CUdeviceptr start, ga_cuda_block *out)
@@ -86,29 +87,51 @@ static bool take(ga_cuda_blocks *in, CUdeviceptr start, ga_cuda_block *out)
     bool found = *at != NULL;
     if (found) {
         *out = (*at)->block;
-        strike_out(at);
+        ga_libc.free(detach(at));
     }
     return found;
 }
 
-bool ga_cuda_blocks_put(ga_cuda_blocks *in, const ga_cuda_block *block)
+bool ga_cuda_blocks_reserve(ga_cuda_block *block)
 {
-    node *made = ga_libc.malloc(sizeof *made);
-    ga_cuda_block old;
-    if (!made) {
-        return false;
-    }
-    pthread_mutex_lock(&in->lock);
-    take(in, block->start, &old);
-    *made = (node){.block = *block, .rank = next_rank(in)};
+    block->note = ga_libc.malloc(sizeof *block->note);
+    return block->note != NULL;
+}
+
+void ga_cuda_blocks_unreserve(ga_cuda_block *block)
+{
+    ga_libc.free(block->note);
+    block->note = NULL;
+}
+
+static void attach(ga_cuda_blocks *in, node *made)
+{
+    CUdeviceptr start = made->block.start;
     node **at = &in->root;
     while (*at && (*at)->rank >= made->rank) {
-        at = block->start < (*at)->block.start ? &(*at)->left : &(*at)->right;
+        at = start < (*at)->block.start ? &(*at)->left : &(*at)->right;
     }
-    split(*at, block->start, &made->left, &made->right);
+    split(*at, start, &made->left, &made->right);
     *at = made;
+}
+
+/* The memory is the block's own, else what noted the one that stood there before, else new. */
+bool ga_cuda_blocks_put(ga_cuda_blocks *in, ga_cuda_block *block)
+{
+    pthread_mutex_lock(&in->lock);
+    node **at = link_of(in, block->start);
+    node *old = *at ? detach(at) : NULL;
+    node *made = block->note ? block->note : old ? old : ga_libc.malloc(sizeof *made);
+    block->note = NULL;
+    if (made) {
+        *made = (node){.block = *block, .rank = next_rank(in)};
+        attach(in, made);
+    }
     pthread_mutex_unlock(&in->lock);
-    return true;
+    if (old != made) {
+        ga_libc.free(old);
+    }
+    return made != NULL;
 }
 
 bool ga_cuda_blocks_take(ga_cuda_blocks *in, CUdeviceptr start, ga_cuda_block *out)
@@ -118,11 +141,8 @@ bool ga_cuda_blocks_take(ga_cuda_blocks *in, CUdeviceptr start, ga_cuda_block *o
     bool found = *at && !(*at)->going;
     if (found) {
         *out = (*at)->block;
-        if (out->drivers) {
-            (*at)->going = true;
-        } else {
-            strike_out(at);
-        }
+        (*at)->going = out->drivers;
+        out->note = out->drivers ? NULL : detach(at);
     }
     pthread_mutex_unlock(&in->lock);
     return found;
@@ -138,15 +158,16 @@ bool ga_cuda_blocks_is_going(ga_cuda_blocks *in, CUdeviceptr start)
 }
 
 /* Another may stand there by now. */
-void ga_cuda_blocks_gone(ga_cuda_blocks *in, const ga_cuda_block *block)
+void ga_cuda_blocks_gone(ga_cuda_blocks *in, ga_cuda_block *block)
 {
     if (!block->drivers) {
+        ga_cuda_blocks_unreserve(block);
         return;
     }
     pthread_mutex_lock(&in->lock);
     node **at = link_of(in, block->start);
     if (*at && (*at)->going) {
-        strike_out(at);
+        ga_libc.free(detach(at));
     }
     pthread_mutex_unlock(&in->lock);
 }
@@ -178,6 +199,22 @@ bool ga_cuda_blocks_take_first(ga_cuda_blocks *in, ga_cuda_block *out)
     bool found = in->root && take(in, in->root->block.start, out);
     pthread_mutex_unlock(&in->lock);
     return found;
+}
+
+bool ga_cuda_blocks_take_within(ga_cuda_blocks *in, CUdeviceptr start, size_t size,
+                                ga_cuda_block *out)
+{
+    const node *found = NULL;
+    pthread_mutex_lock(&in->lock);
+    for (const node *at = in->root; at && !found;) {
+        found = at->block.start - start < size ? at : NULL;
+        at = at->block.start < start ? at->right : at->left;
+    }
+    if (found) {
+        take(in, found->block.start, out);
+    }
+    pthread_mutex_unlock(&in->lock);
+    return found != NULL;
 }
 
 bool ga_cuda_blocks_find(ga_cuda_blocks *in, CUdeviceptr address, ga_cuda_block *out)

@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct ga_cuda_blocks_node;
+
 typedef struct ga_cuda_block {
     CUdeviceptr start;
     size_t size; /* as asked for */
@@ -21,6 +23,7 @@ typedef struct ga_cuda_block {
     bool guest;          /* another process's, mapped here */
     bool synchronous;    /* synchronous work on it synchronizes (rdma.h) */
     uint64_t number;     /* CU_POINTER_ATTRIBUTE_BUFFER_ID; 0: the driver's */
+    struct ga_cuda_blocks_node *note; /* memory to note it in; NULL: none, or it is in a set */
 } ga_cuda_block;
 
 /* A set of blocks that do not overlap. */
@@ -38,22 +41,31 @@ typedef struct ga_cuda_blocks {
 /* Those of device memory. */
 extern ga_cuda_blocks ga_cuda_live;
 
-/* Note a block; one that stood there before is forgotten. False: there is no memory for the note.
- */
-bool ga_cuda_blocks_put(ga_cuda_blocks *in, const ga_cuda_block *block);
+/* Memory to note the block in, before the call that makes it: a block that cannot be noted is not
+ * made. False: there is none. */
+bool ga_cuda_blocks_reserve(ga_cuda_block *block);
+void ga_cuda_blocks_unreserve(ga_cuda_block *block);
 
-/* Strike out the block that starts there. False: none does. A block of the driver's is going from
- * then on, until it is gone or is put again: who frees it a second time meanwhile must not come to
- * the driver first. */
+/* Note a block; one that stood there before is forgotten. Cannot fail for a block with memory for
+ * the note, or one that was taken and is not gone. False: there is no memory. */
+bool ga_cuda_blocks_put(ga_cuda_blocks *in, ga_cuda_block *block);
+
+/* Strike out the block that starts there. False: none does. Until ga_cuda_blocks_gone() it can be
+ * put again. A block of the driver's is going until then: a second free of it must not come to the
+ * driver first. */
 bool ga_cuda_blocks_take(ga_cuda_blocks *in, CUdeviceptr start, ga_cuda_block *out);
 bool ga_cuda_blocks_is_going(ga_cuda_blocks *in, CUdeviceptr start);
-void ga_cuda_blocks_gone(ga_cuda_blocks *in, const ga_cuda_block *block);
+void ga_cuda_blocks_gone(ga_cuda_blocks *in, ga_cuda_block *block);
 
 /* Strike out any block of the device. False: it has none. */
 bool ga_cuda_blocks_take_any(ga_cuda_blocks *in, int device, ga_cuda_block *out);
 
 /* Strike out any block. False: there is none. */
 bool ga_cuda_blocks_take_first(ga_cuda_blocks *in, ga_cuda_block *out);
+
+/* Strike out a block that starts in [start, start + size). False: none does. */
+bool ga_cuda_blocks_take_within(ga_cuda_blocks *in, CUdeviceptr start, size_t size,
+                                ga_cuda_block *out);
 
 /* The block that holds an address. */
 bool ga_cuda_blocks_find(ga_cuda_blocks *in, CUdeviceptr address, ga_cuda_block *out);

@@ -39,6 +39,13 @@ static ga_cuda_word word(const void *pointer)
 
 /* ---- getting blocks ------------------------------------------------------------------------ */
 
+static CUresult ask_driver_twice(const ga_cuda_visit *visit, const call *c)
+{
+    CUresult result = ask_driver(c);
+    bool again = result == CUDA_ERROR_OUT_OF_MEMORY && ga_cuda_trim(visit);
+    return again ? ask_driver(c) : result;
+}
+
 /* By the driver, within the limit. What a capture makes is the graph's, and is not counted. */
 static CUresult from_driver(const ga_cuda_visit *visit, const call *c, size_t size,
                             const CUdeviceptr *out)
@@ -46,16 +53,17 @@ static CUresult from_driver(const ga_cuda_visit *visit, const call *c, size_t si
     if (ga_cuda_capturing()) {
         return ask_driver(c);
     }
+    ga_cuda_block note = ga_cuda_driver_block(visit, size);
     if (!ga_cuda_reserve(visit, size)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    CUresult result = ask_driver(c);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && ga_cuda_trim(visit)) {
-        result = ask_driver(c);
-    }
+    CUresult result =
+        ga_cuda_blocks_reserve(&note) ? ask_driver_twice(visit, c) : CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS) {
-        ga_cuda_note(visit, *out, size);
+        note.start = *out;
+        ga_cuda_blocks_put(&ga_cuda_live, &note);
     } else {
+        ga_cuda_blocks_unreserve(&note);
         ga_cuda_unreserve(visit, size);
     }
     return result;

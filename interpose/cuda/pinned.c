@@ -334,6 +334,7 @@ CUresult cuMemFreeHost(void *pointer)
     ga_cuda_count(GA_HOOK_cuMemFreeHost);
     bool known = ga_cuda_blocks_take(&live, (CUdeviceptr)(uintptr_t)pointer, &block);
     if (known && keep_block(&block)) {
+        ga_cuda_blocks_gone(&live, &block);
         return CUDA_SUCCESS;
     }
     if (!known && pointer && is_kept((CUdeviceptr)(uintptr_t)pointer)) {
@@ -342,6 +343,8 @@ CUresult cuMemFreeHost(void *pointer)
     CUresult result = next ? next(pointer) : ga_cuda_next_missing();
     if (known && result != CUDA_SUCCESS) {
         ga_cuda_blocks_put(&live, &block);
+    } else if (known) {
+        ga_cuda_blocks_gone(&live, &block);
     }
     return result;
 }

@@ -371,42 +371,46 @@ static void make_room(const ga_cuda_device *d, size_t size)
     }
 }
 
+static CUresult take_noted(const ga_cuda_visit *visit, const CUstream *stream, ga_cuda_block *note)
+{
+    ga_cuda_device *d = visit->device;
+    void *block;
+    make_room(d, note->size);
+    ga_status status = ask_twice(d, note->size, stream, &block);
+    if (status != GA_OK) {
+        return status == GA_ERR_MEMORY ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_SUPPORTED;
+    }
+    note->start = (CUdeviceptr)(uintptr_t)block;
+    note->number = note->drivers ? 0 : ga_cuda_rdma_number();
+    ga_cuda_blocks_put(&ga_cuda_live, note);
+    return CUDA_SUCCESS;
+}
+
 CUresult ga_cuda_take(const ga_cuda_visit *visit, size_t size, const CUstream *stream,
                       CUdeviceptr *out)
 {
     ga_cuda_device *d = visit->device;
-    void *block;
+    ga_cuda_block note = {.size = size,
+                          .device = visit->ordinal,
+                          .generation = d->generation,
+                          .drivers = d->plain || d->own_pool};
     if (!ga_cuda_reserve(visit, size)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    make_room(d, size);
-    ga_status status = ask_twice(d, size, stream, &block);
-    if (status != GA_OK) {
+    CUresult result =
+        ga_cuda_blocks_reserve(&note) ? take_noted(visit, stream, &note) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == CUDA_SUCCESS) {
+        *out = note.start;
+    } else {
+        ga_cuda_blocks_unreserve(&note);
         ga_cuda_unuse(d, size);
-        return status == GA_ERR_MEMORY ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_SUPPORTED;
     }
-    bool drivers = d->plain || d->own_pool;
-    ga_cuda_block note = {.start = (CUdeviceptr)(uintptr_t)block,
-                          .size = size,
-                          .device = visit->ordinal,
-                          .generation = d->generation,
-                          .drivers = drivers,
-                          .number = drivers ? 0 : ga_cuda_rdma_number()};
-    if (!ga_cuda_blocks_put(&ga_cuda_live, &note)) {
-        ga_free(d->heap, block);
-        ga_cuda_unuse(d, size);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    *out = note.start;
-    return CUDA_SUCCESS;
+    return result;
 }
 
-/* Without memory for the note the block is the driver's all the same; only its bytes stay counted.
- */
-void ga_cuda_note(const ga_cuda_visit *visit, CUdeviceptr start, size_t size)
+ga_cuda_block ga_cuda_driver_block(const ga_cuda_visit *visit, size_t size)
 {
-    ga_cuda_block note = {.start = start, .size = size, .device = visit->ordinal, .drivers = true};
-    ga_cuda_blocks_put(&ga_cuda_live, &note);
+    return (ga_cuda_block){.size = size, .device = visit->ordinal, .drivers = true};
 }
 
 /* ---- giving them back ---------------------------------------------------------------------- */
@@ -450,15 +454,13 @@ static bool is_elsewhere(const ga_cuda_block *block, const CUstream *stream)
 }
 
 /* `late`: it was put off, and which streams used the block is no longer known. */
-static CUresult give(ga_cuda_device *d, const ga_cuda_block *block, const CUstream *stream,
-                     bool late)
+static CUresult give(ga_cuda_device *d, ga_cuda_block *block, const CUstream *stream, bool late)
 {
     if (!block->generation || block->generation != d->generation || d->state != OPEN) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     if (ga_cuda_capturing() && ga_cuda_put_off(block)) {
-        ga_cuda_blocks_gone(&ga_cuda_live, block);
-        return CUDA_SUCCESS;
+        return CUDA_SUCCESS; /* it is gone once it is freed, and noted again where that fails */
     }
     bool elsewhere = is_elsewhere(block, stream);
     CUresult waited = elsewhere ? ga_cuda_next_asks()->cuCtxSynchronize() : CUDA_SUCCESS;
@@ -475,7 +477,7 @@ static CUresult give(ga_cuda_device *d, const ga_cuda_block *block, const CUstre
     return CUDA_SUCCESS;
 }
 
-static CUresult give_locked(const ga_cuda_block *block, const CUstream *stream, bool late)
+static CUresult give_locked(ga_cuda_block *block, const CUstream *stream, bool late)
 {
     ga_cuda_device *d = &devices[block->device];
     pthread_rwlock_rdlock(&d->lock);
@@ -484,7 +486,7 @@ static CUresult give_locked(const ga_cuda_block *block, const CUstream *stream, 
     return result;
 }
 
-CUresult ga_cuda_give(const ga_cuda_block *block, const CUstream *stream)
+CUresult ga_cuda_give(ga_cuda_block *block, const CUstream *stream)
 {
     bool capturing = ga_cuda_capturing();
     ga_cuda_ipc_freed(block->start); /* also if it fails then, where the driver is in trouble */
@@ -496,7 +498,7 @@ CUresult ga_cuda_give(const ga_cuda_block *block, const CUstream *stream)
 }
 
 /* What it did not free, it may yet. */
-void ga_cuda_driver_freed(const ga_cuda_block *block, CUresult result)
+void ga_cuda_driver_freed(ga_cuda_block *block, CUresult result)
 {
     if (result == CUDA_SUCCESS) {
         ga_cuda_blocks_gone(&ga_cuda_live, block);
@@ -576,17 +578,26 @@ bool ga_cuda_holds(CUdeviceptr address)
     return held;
 }
 
+/* Free one that was put off. False: the driver refuses it, and it is put off again: the program
+ * knows it as freed. A block whose heap is gone is gone with it. */
+static bool free_put_off(ga_cuda_block *block)
+{
+    CUresult result = give_locked(block, NULL, true);
+    if (result == CUDA_ERROR_NOT_SUPPORTED) {
+        ga_cuda_blocks_gone(&ga_cuda_live, block);
+    } else if (result != CUDA_SUCCESS && ga_cuda_blocks_take(&ga_cuda_live, block->start, block) &&
+               !ga_cuda_put_off(block)) {
+        ga_cuda_blocks_put(&ga_cuda_live, block);
+    }
+    return result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_SUPPORTED;
+}
+
 void ga_cuda_served_put_off(void)
 {
     ga_cuda_block block;
-    bool given = true;
-    while (given && !ga_cuda_capturing() && ga_cuda_put_off_next(&block)) {
-        CUresult result = give_locked(&block, NULL, true);
-        given = result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_SUPPORTED;
-    }
-    if (!given && ga_cuda_blocks_take(&ga_cuda_live, block.start, &block)) {
-        ga_cuda_put_off(&block); /* the program knows it as freed */
-        ga_cuda_blocks_gone(&ga_cuda_live, &block);
+    bool freed = true;
+    while (freed && !ga_cuda_capturing() && ga_cuda_put_off_next(&block)) {
+        freed = free_put_off(&block);
     }
 }
 

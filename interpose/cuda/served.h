@@ -45,15 +45,18 @@ uint64_t ga_cuda_pinned_limit(void);
 CUresult ga_cuda_take(const ga_cuda_visit *visit, size_t size, const CUstream *stream,
                       CUdeviceptr *out);
 
-/* Count and note a block that the driver is to serve; give the bytes back where it does not. */
+/* Count a block that the driver is to serve; give the bytes back where it does not. */
 bool ga_cuda_reserve(const ga_cuda_visit *visit, size_t size);
-void ga_cuda_note(const ga_cuda_visit *visit, CUdeviceptr start, size_t size);
 void ga_cuda_unreserve(const ga_cuda_visit *visit, size_t size);
+
+/* The record of a block that the driver is to serve, for ga_cuda_blocks_reserve() and
+ * ga_cuda_blocks_put(). */
+ga_cuda_block ga_cuda_driver_block(const ga_cuda_visit *visit, size_t size);
 
 /* Give back a block that was struck out; NULL for no stream. Where it fails, the block is noted
  * again. CUDA_ERROR_NOT_SUPPORTED: it is the driver's to free, see ga_cuda_driver_freed(). */
-CUresult ga_cuda_give(const ga_cuda_block *block, const CUstream *stream);
-void ga_cuda_driver_freed(const ga_cuda_block *block, CUresult result);
+CUresult ga_cuda_give(ga_cuda_block *block, const CUstream *stream);
+void ga_cuda_driver_freed(ga_cuda_block *block, CUresult result);
 
 /* What a live block lies in, for other processes (ipc=handle). CUDA_ERROR_NOT_SUPPORTED: that is
  * not wanted, or its heap has no such memory. CUDA_ERROR_OUT_OF_MEMORY: no descriptors, say. */

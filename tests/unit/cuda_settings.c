@@ -18,15 +18,15 @@ static ga_cuda_settings read_good(const char *text, const char *spec)
 Test(cuda_settings, nothing_of_ours)
 {
     static const char *const specs[] = {"cuda",
-                                        "vmm:cache=auto,rdma=off",
-                                        "vmm:free=wait,cache=wide,rdma=auto",
-                                        "slab/vmm:limit=3G,cache=1G,rdma=on",
+                                        "vmm:cache=auto,rdma=off,share=none",
+                                        "vmm:free=wait,cache=wide,rdma=auto,share=auto",
+                                        "slab/vmm:limit=3G,cache=1G,rdma=on,share=fd",
                                         "async:release=0,free=now",
-                                        "vmm:cache=0,rdma=auto/cuda:free=sync"};
+                                        "vmm:cache=0,rdma=auto,share=auto/cuda:free=sync"};
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
         ga_cuda_settings settings = read_good(specs[i], specs[i]);
         cr_assert(settings.limit == UINT64_MAX && settings.free == GA_CUDA_FREE_SYNC &&
-                  settings.ipc == GA_CUDA_IPC_NONE);
+                  settings.ipc == GA_CUDA_IPC_AUTO);
     }
 }
 
@@ -38,7 +38,7 @@ Test(cuda_settings, ours)
     s = read_good("cuda:free=sync,ipc=none,limit=none", "cuda");
     cr_assert(s.free == GA_CUDA_FREE_SYNC && s.ipc == GA_CUDA_IPC_NONE && s.limit == UINT64_MAX);
     s = read_good("vmm:chunk=32M,free=event,limit=1G,cache=0",
-                  "vmm:chunk=32M,limit=1G,cache=0,rdma=auto");
+                  "vmm:chunk=32M,limit=1G,cache=0,rdma=auto,share=auto");
     cr_assert(s.free == GA_CUDA_FREE_EVENT && s.limit == UINT64_C(1) << 30);
     s = read_good("async:limit=1,release=\"0\"", "async:release=0");
     cr_assert_eq(s.limit, 1);
@@ -47,8 +47,10 @@ Test(cuda_settings, ours)
     read_good("vmm:ipc=handle", "vmm:cache=wide,rdma=auto,share=fd");
     read_good("slab:ipc=handle/vmm:chunk=2M", "slab/vmm:chunk=2M,cache=wide,rdma=auto,share=fd");
     read_good("vmm:share=none,ipc=handle", "vmm:share=none,cache=wide,rdma=auto");
-    read_good("vmm", "vmm:cache=wide,rdma=auto");
-    s = read_good("vmm:free=order", "vmm:cache=wide,rdma=auto");
+    read_good("vmm", "vmm:cache=wide,rdma=auto,share=auto");
+    read_good("vmm:ipc=none", "vmm:cache=wide,rdma=auto");
+    read_good("slab/vmm:share=none", "slab/vmm:share=none,cache=wide,rdma=auto");
+    s = read_good("vmm:free=order", "vmm:cache=wide,rdma=auto,share=auto");
     cr_assert_eq(s.free, GA_CUDA_FREE_ORDER);
     read_good("cuda:ipc=handle", "cuda");
     s = read_good("async:pinned=1G,release=0", "async:release=0");
@@ -56,7 +58,7 @@ Test(cuda_settings, ours)
     s = read_good("async:pinned=none", "async");
     cr_assert_eq(s.pinned, 0);
     read_good("trace:file=\"a b\",ipc=none/vmm", "trace:file=\"a b\"/vmm:cache=wide,rdma=auto");
-    read_good("trace:file=\"a\\\"b\"/vmm", "trace:file=\"a\\\"b\"/vmm:cache=wide,rdma=auto");
+    read_good("trace:file=\"a\\\"b\"/vmm", "trace:file=\"a\\\"b\"/vmm:cache=wide,rdma=auto,share=auto");
 }
 
 Test(cuda_settings, wrong)
@@ -69,7 +71,7 @@ Test(cuda_settings, wrong)
         {"vmm:limit=0", "limit: expected a size from 1 byte on, or none, got \"0\""},
         {"cuda:limit", "got \"\""},
         {"cuda:limit=99999999999999999999", "limit"},
-        {"cuda:ipc=yes", "ipc: expected none, compat or handle, got \"yes\""},
+        {"cuda:ipc=yes", "ipc: expected auto, none, compat or handle, got \"yes\""},
         {"cuda:ipc", "ipc"},
         {"vmm:free=sync,free=event", "vmm: free: expected once, got it twice"},
         {"vmm:free=wait,free=event", "vmm: free: expected once, got it twice"},
