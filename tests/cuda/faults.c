@@ -185,15 +185,7 @@ static void no_memory(void)
     fail_everywhere(0);
 }
 
-/* All calls from the n-th on, until the driver recovers. */
-static void onward(void)
-{
-    injected = FAILURE;
-    fail_everywhere(UINT32_MAX);
-}
-
-static const cu_case cases[] = {
-    {"once", once}, {"often", often}, {"onward", onward}, {"no_memory", no_memory}};
+static const cu_case cases[] = {{"once", once}, {"often", often}, {"no_memory", no_memory}};
 
 int main(int argc, char **argv)
 {
