@@ -7,7 +7,6 @@
  */
 #include "table.h"
 
-#include "../../liballoc/platform/entropy.h"
 #include "../../liballoc/platform/libc.h"
 #include "../../liballoc/platform/machine.h"
 #include "../../liballoc/platform/os_memory.h"
@@ -21,8 +20,7 @@ enum {
     PATH_MOST = 16,
     SUPER_BITS = 3, /* slabs are taken from the heap 1 MiB at a time */
     ROW_BYTES = GA_SLABHASH_WORDS * sizeof(uint32_t),
-    HUGE = 2 << 20,
-    CHECKED_BYTES = 64 << 20 /* from here on it is worth asking what there is; 50 us */
+    HUGE = 2 << 20
 };
 
 static const uint64_t LIMIT = UINT64_C(16) << 30;
@@ -112,13 +110,6 @@ static uint64_t drawn(uint64_t *seed)
     return (z ^ (z >> 31)) % GA_SLABHASH_PRIME;
 }
 
-/* Never 0, so that a plan's seed, given as an option, makes the same plan again. */
-static uint64_t entropic_seed(void)
-{
-    uint64_t seed = ga_entropy();
-    return seed ? seed : 1;
-}
-
 static const slabhash_ops *ops_of(uint32_t kind)
 {
 #ifdef __x86_64__
@@ -138,7 +129,7 @@ static ga_status plan_of(const ga_slabhash_options *options, ga_slabhash_plan *o
     }
     ga_status status = check_options(options);
     if (status == GA_OK) {
-        uint64_t seed = out->seed = options->seed ? options->seed : entropic_seed();
+        uint64_t seed = options->seed;
         uint64_t a = drawn(&seed);
         out->kind = GA_SLABHASH_KIND(options->mode, options->flags & GA_SLABHASH_MULTI);
         out->kind |= options->flags & GA_SLABHASH_GROW ? GA_SLABHASH_GROWING : 0;
@@ -185,7 +176,6 @@ static void fill(ga_slabhash *table, const ga_slabhash_options *o, const ga_slab
         table->checked_ops.erase = ga_slabhash_take_out;
         table->ops = &table->checked_ops;
     }
-    table->seed = plan->seed;
     table->hash = o->hash;
     table->context = o->context;
     table->heap = o->heap;
@@ -201,36 +191,11 @@ static void fill(ga_slabhash *table, const ga_slabhash_options *o, const ga_slab
     ga_slab_host_begin(&table->slabs, &shape, table->heap);
 }
 
-/* Rows are filled at once, so memory that the machine has not means the OOM killer, not NULL. What
- * the heap holds and nobody uses is there already. */
-static ga_status check_memory(const ga_slabhash *table, uint64_t bytes)
-{
-    ga_stats heap = {0};
-    if (bytes < CHECKED_BYTES) {
-        return GA_OK;
-    }
-    ga_heap_stats(table->heap, &heap);
-    uint64_t unused = heap.held_bytes > heap.live_bytes ? heap.held_bytes - heap.live_bytes : 0;
-    uint64_t available = ga_machine_memory_available();
-    return available >= bytes || unused >= bytes - available
-               ? GA_OK
-               : ga_fail(GA_ERR_MEMORY,
-                         "slabhash: %llu MiB for buckets: expected at most %llu MiB, which this "
-                         "process can have now",
-                         (unsigned long long)(bytes >> 20),
-                         (unsigned long long)((available + unused) >> 20));
-}
-
 ga_status ga_slabhash_make_rows(ga_slabhash *table, uint64_t bytes, uint32_t **rows)
 {
     bool huge = table->own_heap && bytes >= HUGE;
     void *block = NULL;
-    ga_status status = check_memory(table, bytes);
-    *rows = NULL;
-    if (status != GA_OK) {
-        return status;
-    }
-    status = ga_alloc(table->heap, bytes, huge ? HUGE : ROW_BYTES, &block);
+    ga_status status = ga_alloc(table->heap, bytes, huge ? HUGE : ROW_BYTES, &block);
     *rows = block;
     if (status != GA_OK) {
         return status;

@@ -77,21 +77,6 @@ enum {
  * several threads at once; may not call for the table. */
 typedef uint64_t ga_slabhash_hash(void *context, uint64_t key);
 
-/* The table's own hash is ((a k + b) mod 2^61 - 1), with a and b made of the seed, and mixed. Where
- * the seed is 0, each table draws one by getrandom(2). Then keys that were chosen without knowledge
- * of the seed collide as seldom as random ones: any two share a bucket with a probability of about
- * 1 in `buckets`. With a seed that others know, or can guess, they can compute any number of keys
- * of one bucket, and make each call take time in proportion to their number.
- *
- * This is no keyed cryptographic hash. a and b can be computed by one who learns the order of few
- * keys, as ga_slabhash_each() and _retrieve() show it, or the plan, or the seed; or, with effort, by
- * one who can time calls exactly. Keep these from those who choose keys, or give the table a hash
- * of your own, such as SipHash with a secret key. A growing table keeps its seed.
- *
- * Set a seed to have the same layout in each run: benchmarks, tests. ga_slabhash_stats and
- * ga_slabhash_plan tell the seed that was drawn. A saved file holds pairs alone: a table that loads
- * it places them by its own hash. */
-
 /* What a table is made with: fixed from then on. */
 typedef struct ga_slabhash_options {
     uint32_t options_size; /* sizeof(ga_slabhash_options) */
@@ -103,7 +88,7 @@ typedef struct ga_slabhash_options {
     uint32_t path;    /* bucket slabs that a key may stand in before slabs are chained, 1 to 16, and
                        * no more than `buckets`; 0: 1, the paper's. 4 to 6 fill slabs better */
     uint32_t reserved; /* 0 */
-    uint64_t seed;     /* of the hash; 0: drawn from the system for each table. See below */
+    uint64_t seed;     /* of the hash: ((a k + b) mod 2^61 - 1), with a and b made of it */
     uint64_t limit;    /* bytes of chained slabs, at most 64 GiB; 0: 16 GiB. Whole MiB. With
                         * GA_SLABHASH_GROW of each array's: what moves may have as many more. A
                         * thread that puts pairs in holds up to 32 slabs ahead during its call:
@@ -118,14 +103,11 @@ typedef struct ga_slabhash_options {
  *
  * GA_ERR_ARGUMENT  an option out of range; the sentence names it
  * GA_ERR_PLACE     the heap is not on the host
- * GA_ERR_MEMORY    no memory for the buckets or the table's record; also where the buckets take
- *                  more than the process can have: free memory and swap, within its cgroups and
- *                  limits. They are filled at once */
+ * GA_ERR_MEMORY    no memory for the buckets or the table's record */
 GA_API ga_status ga_slabhash_open(ga_slabhash **out, const ga_slabhash_options *options);
 
 /* The numbers that a table of these options is made of, for one in other memory than the host's:
- * gpualloc/slabhash.cuh. `heap`, `limit`, `hash` and `context` are not looked at. With a seed of 0
- * each plan has another one: tables that are to have the same layout share a plan, or its seed.
+ * gpualloc/slabhash.cuh. `heap`, `limit`, `hash` and `context` are not looked at.
  *
  * GA_ERR_ARGUMENT     another option out of range; a pointer is NULL
  * GA_ERR_UNSUPPORTED  GA_SLABHASH_GROW, which is of tables in the host's memory */
@@ -135,7 +117,6 @@ typedef struct ga_slabhash_plan {
     uint32_t apart; /* the most that two bucket slabs of a path are apart */
     uint64_t a, b;  /* of the hash: 8 a, and b */
     uint64_t bytes; /* of the bucket slabs; empty ones have all bits set */
-    uint64_t seed;  /* of the hash: the one that was given, or drawn for this plan */
 } ga_slabhash_plan;
 
 GA_API ga_status ga_slabhash_plan_of(const ga_slabhash_options *options, ga_slabhash_plan *out);
@@ -295,7 +276,6 @@ typedef struct ga_slabhash_stats {
     uint64_t buckets; /* of both arrays where the table moves and cannot go on for want of memory */
     uint64_t bytes_held; /* taken from the heap, used or not */
     double utilisation;  /* bytes of the pairs / bytes of the slabs in use (§III-C) */
-    uint64_t seed;       /* of the hash: the one that was given, or drawn */
 } ga_slabhash_stats;
 
 GA_API ga_status ga_slabhash_get_stats(ga_slabhash *table, ga_slabhash_stats *out);
