@@ -218,13 +218,8 @@ EXPORT void malloc_stats(void)
         ga_libc_print_stats();
         return;
     }
-    size_t size = ga_heap_stats_text(ga_served_heap(), NULL, 0) + 256; /* figures may grow */
-    char *text = ga_libc.malloc(size);
-    if (!text) {
-        return;
-    }
-    size_t length = ga_heap_stats_text(ga_served_heap(), text, size);
-    ssize_t written = write(STDERR_FILENO, text, length < size ? length : size - 1);
+    char text[2048];
+    size_t length = ga_heap_stats_text(ga_served_heap(), text, sizeof text);
+    ssize_t written = write(STDERR_FILENO, text, length < sizeof text ? length : sizeof text - 1);
     (void)written; /* a closed standard error is the program's wish */
-    ga_libc.free(text);
 }

@@ -5,7 +5,6 @@
 #include "log.h"
 
 #include "environment.h"
-#include "text.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -46,7 +45,6 @@ void ga_log(ga_log_level level, const char *format, ...)
     length += clamp(vsnprintf(line + length, sizeof line - 1 - length, format, args),
                     sizeof line - 1 - length);
     va_end(args);
-    ga_text_make_printable(line); /* it quotes values of users and programs */
     line[length++] = '\n';
     ssize_t written = write(STDERR_FILENO, line, length);
     (void)written; /* a closed standard error is the user's wish */

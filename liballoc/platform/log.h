@@ -13,8 +13,7 @@ typedef enum ga_log_level {
     GA_LOG_DEBUG
 } ga_log_level;
 
-/* Prints "gpualloc: ..." and a newline in one write; control characters within the line become
- * question marks. Keeps errno. */
+/* Prints "gpualloc: ..." and a newline in one write; keeps errno. */
 void ga_log(ga_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif
