@@ -76,8 +76,9 @@ static void thread_exit(void)
     pthread_mutex_unlock(&list_lock);
 }
 
-/* From a constructor, and from the first heap where that is opened sooner: a heap that is a process's
- * malloc is opened before most constructors run. */
+/* From the start, as in registry.c; and before the first heap of all, where that is sooner. A heap
+ * that is a process's malloc is opened before libraries' constructors run, and what these register
+ * allocates around a fork: it runs while our handlers hold no lock if ours are the oldest. */
 __attribute__((constructor)) static void watch_forks(void)
 {
     static bool watched;
