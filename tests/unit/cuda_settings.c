@@ -58,7 +58,8 @@ Test(cuda_settings, ours)
     s = read_good("async:pinned=none", "async");
     cr_assert_eq(s.pinned, 0);
     read_good("trace:file=\"a b\",ipc=none/vmm", "trace:file=\"a b\"/vmm:cache=wide,rdma=auto");
-    read_good("trace:file=\"a\\\"b\"/vmm", "trace:file=\"a\\\"b\"/vmm:cache=wide,rdma=auto,share=auto");
+    read_good("trace:file=\"a\\\"b\"/vmm",
+              "trace:file=\"a\\\"b\"/vmm:cache=wide,rdma=auto,share=auto");
 }
 
 Test(cuda_settings, wrong)
