@@ -157,19 +157,58 @@ bool ga_cuda_blocks_is_going(ga_cuda_blocks *in, CUdeviceptr start)
     return going;
 }
 
-/* Another may stand there by now. */
-void ga_cuda_blocks_gone(ga_cuda_blocks *in, ga_cuda_block *block)
+/* The node of a block of the driver's that is going, out of the tree. Another may stand there by
+ * now. */
+static node *detach_going(ga_cuda_blocks *in, const ga_cuda_block *block)
 {
-    if (!block->drivers) {
-        ga_cuda_blocks_unreserve(block);
-        return;
-    }
     pthread_mutex_lock(&in->lock);
     node **at = link_of(in, block->start);
-    if (*at && (*at)->going) {
-        ga_libc.free(detach(at));
-    }
+    node *found = block->drivers && *at && (*at)->going ? detach(at) : NULL;
     pthread_mutex_unlock(&in->lock);
+    return found;
+}
+
+void ga_cuda_blocks_gone(ga_cuda_blocks *in, ga_cuda_block *block)
+{
+    if (block->drivers) {
+        ga_libc.free(detach_going(in, block));
+    }
+    ga_cuda_blocks_unreserve(block);
+}
+
+void ga_cuda_blocks_withdraw(ga_cuda_blocks *in, ga_cuda_block *block)
+{
+    if (!block->note) {
+        block->note = detach_going(in, block);
+    }
+}
+
+void ga_cuda_blocks_push(ga_cuda_blocks_list *list, ga_cuda_block *block)
+{
+    node *made = block->note;
+    block->note = NULL;
+    *made = (node){.block = *block, .left = *list};
+    *list = made;
+}
+
+bool ga_cuda_blocks_pop(ga_cuda_blocks_list *list, ga_cuda_block *out)
+{
+    node *first = *list;
+    if (first) {
+        *list = first->left;
+        *out = first->block;
+        out->note = first;
+    }
+    return first != NULL;
+}
+
+bool ga_cuda_blocks_lists(const ga_cuda_blocks_list *list, CUdeviceptr start)
+{
+    const node *at = *list;
+    while (at && at->block.start != start) {
+        at = at->left;
+    }
+    return at != NULL;
 }
 
 static const node *first_of(const node *tree, int device)

@@ -57,6 +57,16 @@ bool ga_cuda_blocks_take(ga_cuda_blocks *in, CUdeviceptr start, ga_cuda_block *o
 bool ga_cuda_blocks_is_going(ga_cuda_blocks *in, CUdeviceptr start);
 void ga_cuda_blocks_gone(ga_cuda_blocks *in, ga_cuda_block *block);
 
+/* Out of the set, with its note, which a block of the driver's leaves there when it is taken. */
+void ga_cuda_blocks_withdraw(ga_cuda_blocks *in, ga_cuda_block *block);
+
+/* A list of taken blocks, the last first, in the memory of their notes. Not thread safe. */
+typedef struct ga_cuda_blocks_node *ga_cuda_blocks_list;
+
+void ga_cuda_blocks_push(ga_cuda_blocks_list *list, ga_cuda_block *block);
+bool ga_cuda_blocks_pop(ga_cuda_blocks_list *list, ga_cuda_block *out);
+bool ga_cuda_blocks_lists(const ga_cuda_blocks_list *list, CUdeviceptr start);
+
 /* Strike out any block of the device. False: it has none. */
 bool ga_cuda_blocks_take_any(ga_cuda_blocks *in, int device, ga_cuda_block *out);
 

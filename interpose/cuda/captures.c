@@ -27,14 +27,9 @@ typedef struct capture {
     struct capture *following;
 } capture;
 
-typedef struct kept {
-    ga_cuda_block block;
-    struct kept *following;
-} kept;
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static capture *captures;
-static kept *put_off;
+static ga_cuda_blocks_list put_off;
 static unsigned count; /* of the captures */
 
 bool ga_cuda_capturing(void)
@@ -69,40 +64,27 @@ static void wait_for_calm(void)
 
 /* ---- blocks put off ------------------------------------------------------------------------ */
 
-bool ga_cuda_put_off(const ga_cuda_block *block)
+void ga_cuda_put_off(ga_cuda_block *block)
 {
-    kept *made = ga_libc.malloc(sizeof *made);
-    if (made) {
-        pthread_mutex_lock(&lock);
-        *made = (kept){*block, put_off};
-        put_off = made;
-        pthread_mutex_unlock(&lock);
-    }
-    return made != NULL;
+    pthread_mutex_lock(&lock);
+    ga_cuda_blocks_push(&put_off, block);
+    pthread_mutex_unlock(&lock);
 }
 
 bool ga_cuda_is_put_off(CUdeviceptr start)
 {
     pthread_mutex_lock(&lock);
-    const kept *at = put_off;
-    while (at && at->block.start != start) {
-        at = at->following;
-    }
+    bool is = ga_cuda_blocks_lists(&put_off, start);
     pthread_mutex_unlock(&lock);
-    return at != NULL;
+    return is;
 }
 
 bool ga_cuda_put_off_next(ga_cuda_block *out)
 {
     pthread_mutex_lock(&lock);
-    kept *first = put_off;
-    if (first) {
-        *out = first->block;
-        put_off = first->following;
-    }
+    bool found = ga_cuda_blocks_pop(&put_off, out);
     pthread_mutex_unlock(&lock);
-    ga_libc.free(first);
-    return first != NULL;
+    return found;
 }
 
 /* ---- the list of captures ------------------------------------------------------------------ */
@@ -146,9 +128,8 @@ __attribute__((constructor)) static void watch_alone(void)
     ga_cuda_captures_unwatch();
 }
 
-/* Without memory for the note it is as if the capture were not there: the driver refuses what it
- * forbids. */
-static void note(CUstream stream)
+/* False: no memory. Our calls would end a capture that we do not know of, so it must not begin. */
+static bool note(CUstream stream)
 {
     capture *made = ga_libc.malloc(sizeof *made);
     if (made) {
@@ -159,6 +140,7 @@ static void note(CUstream stream)
         __atomic_fetch_add(&count, 1, __ATOMIC_RELEASE);
         pthread_mutex_unlock(&lock);
     }
+    return made != NULL;
 }
 
 typedef bool is_it(const capture *c, const void *context);
@@ -234,7 +216,9 @@ static CUresult begin(ga_cuda_hook_index row, ga_cuda_word a, ga_cuda_word b, ga
     if (!next) {
         return ga_cuda_next_missing();
     }
-    note(stream);
+    if (!note(stream)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     ga_cuda_served_barrier();
     wait_for_calm();
     CUresult result = next(a, b, c, d, e, f);

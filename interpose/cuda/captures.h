@@ -17,14 +17,14 @@ bool ga_cuda_capturing(void);
 bool ga_cuda_captures_hold(void);
 void ga_cuda_captures_let_go(void);
 
-/* Keep a block until there is none. False: there is no memory for the note. */
-bool ga_cuda_put_off(const ga_cuda_block *block);
+/* Keep a block that was taken out of its set, in the memory of its note, until there is none. */
+void ga_cuda_put_off(ga_cuda_block *block);
 
 /* Whether a block that starts there is kept: it is free to the program, though not yet to anybody.
  */
 bool ga_cuda_is_put_off(CUdeviceptr start);
 
-/* One that was kept; false: there is none left. */
+/* One that was kept, with its note; false: there is none left. */
 bool ga_cuda_put_off_next(ga_cuda_block *out);
 
 /* Forget the captures of a context that goes. */

@@ -453,14 +453,22 @@ static bool is_elsewhere(const ga_cuda_block *block, const CUstream *stream)
            ga_cuda_context_device(asks, &current) != block->device;
 }
 
+/* Until no stream captures. Nothing is allocated for it. */
+static void put_off(ga_cuda_block *block)
+{
+    ga_cuda_blocks_withdraw(&ga_cuda_live, block);
+    ga_cuda_put_off(block);
+}
+
 /* `late`: it was put off, and which streams used the block is no longer known. */
 static CUresult give(ga_cuda_device *d, ga_cuda_block *block, const CUstream *stream, bool late)
 {
     if (!block->generation || block->generation != d->generation || d->state != OPEN) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    if (ga_cuda_capturing() && ga_cuda_put_off(block)) {
-        return CUDA_SUCCESS; /* it is gone once it is freed, and noted again where that fails */
+    if (ga_cuda_capturing()) {
+        put_off(block);
+        return CUDA_SUCCESS;
     }
     bool elsewhere = is_elsewhere(block, stream);
     CUresult waited = elsewhere ? ga_cuda_next_asks()->cuCtxSynchronize() : CUDA_SUCCESS;
@@ -585,9 +593,8 @@ static bool free_put_off(ga_cuda_block *block)
     CUresult result = give_locked(block, NULL, true);
     if (result == CUDA_ERROR_NOT_SUPPORTED) {
         ga_cuda_blocks_gone(&ga_cuda_live, block);
-    } else if (result != CUDA_SUCCESS && ga_cuda_blocks_take(&ga_cuda_live, block->start, block) &&
-               !ga_cuda_put_off(block)) {
-        ga_cuda_blocks_put(&ga_cuda_live, block);
+    } else if (result != CUDA_SUCCESS && ga_cuda_blocks_take(&ga_cuda_live, block->start, block)) {
+        put_off(block);
     }
     return result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_SUPPORTED;
 }

@@ -17,6 +17,7 @@ enum {
 static const size_t sizes[BLOCKS] = {1000, 3 * MIB, 40 * MIB, 700, 2 * MIB, 5 * MIB};
 
 static CUresult injected;
+static bool by_memory; /* it is not the driver that fails */
 static CUdeviceptr live[BLOCKS];
 
 /* What a call may come to while the driver fails: the stand-in's pools ask for the device first. */
@@ -68,7 +69,11 @@ static CUdeviceptr put_off;
 static void capture(CUstream stream)
 {
     void *graph;
-    CHECK_SAME(0, cu.begin_capture(stream, 2)); /* relaxed: the driver, too, would free it */
+    CUresult begun = cu.begin_capture(stream, 2); /* relaxed: the driver, too, would free it */
+    if (begun == CUDA_ERROR_OUT_OF_MEMORY && by_memory) {
+        return;
+    }
+    CHECK_SAME(0, begun);
     CUdeviceptr block = live[1];
     CUresult result = block ? cu.free(block) : CUDA_SUCCESS;
     check_told(result);
@@ -128,16 +133,87 @@ static void check_nothing_left(void)
     CHECK_SAME(0, left.events);
 }
 
+/* ---- the preload's own memory -------------------------------------------------------------- */
+
+extern void *__libc_malloc(size_t size);
+extern void *__libc_calloc(size_t count, size_t size);
+
+static uint64_t until, failing; /* requests of the preload before one fails, and then so many */
+static uintptr_t preload;       /* where it is mapped; 0: it is not */
+
+static void find_preload(void)
+{
+    Dl_info info;
+    void *function;
+    memcpy(&function, &cu.alloc, sizeof function);
+    if (dladdr(function, &info) && strstr(info.dli_fname, "libgpualloc-cuda")) {
+        preload = (uintptr_t)info.dli_fbase;
+    }
+}
+
+static inline bool fails(const void *caller)
+{
+    Dl_info info;
+    if (!failing || !dladdr(caller, &info) || (uintptr_t)info.dli_fbase != preload) {
+        return false;
+    }
+    if (until) {
+        until--;
+        return false;
+    }
+    failing--;
+    return true;
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* whose malloc it is */
+
+/* The preload finds these before the C library's. */
+__attribute__((visibility("default"))) void *malloc(size_t size)
+{
+    return fails(__builtin_return_address(0)) ? NULL : __libc_malloc(size);
+}
+
+__attribute__((visibility("default"))) void *calloc(size_t count, size_t size)
+{
+    return fails(__builtin_return_address(0)) ? NULL : __libc_calloc(count, size);
+}
+
+#endif
+
+static bool memory_has_failed(uint64_t more)
+{
+    bool has = failing <= more;
+    failing = 0;
+    return has;
+}
+
+static void plan(uint64_t n, uint64_t more)
+{
+    if (by_memory) {
+        find_preload();
+        until = n - 1;
+        failing = more + 1;
+    } else {
+        cu.fail_any(n, more, injected);
+    }
+}
+
+static bool end_plan(uint64_t more)
+{
+    bool has_failed = by_memory ? memory_has_failed(more) : cu.has_failed();
+    cu.fail_any(0, 0, CUDA_SUCCESS);
+    return has_failed;
+}
+
 /* False: there are less calls than that. */
 static bool fail_at(uint64_t n, uint64_t more)
 {
     CUstream stream;
     cu_open(0);
     CHECK_SAME(0, cu.stream(&stream, 1));
-    cu.fail_any(n, more, injected);
+    plan(n, more);
     work(stream);
-    bool has_failed = cu.has_failed();
-    cu.fail_any(0, 0, CUDA_SUCCESS);
+    bool has_failed = end_plan(more);
     work_again(stream);
     check_nothing_left();
     return has_failed;
@@ -185,7 +261,17 @@ static void no_memory(void)
     fail_everywhere(0);
 }
 
-static const cu_case cases[] = {{"once", once}, {"often", often}, {"no_memory", no_memory}};
+/* Of the preload for its own records: each request in turn, and from one on a few. */
+static void no_records(void)
+{
+    by_memory = true;
+    injected = CUDA_ERROR_OUT_OF_MEMORY;
+    fail_everywhere(0);
+    fail_everywhere(3);
+}
+
+static const cu_case cases[] = {
+    {"once", once}, {"often", often}, {"no_memory", no_memory}, {"no_records", no_records}};
 
 int main(int argc, char **argv)
 {

@@ -173,6 +173,15 @@ class Serving(Case):
                     for line in outcome.stderr.splitlines():
                         self.assertIn("going on with the driver's own allocator", line)
 
+    @alone("malloc is the sanitizer's")
+    def test_memory_for_records_that_ends(self) -> None:
+        """The preload has no memory for a record: the program is told, and nothing is lost."""
+        for spec in ("cuda", "async", "vmm", "vmm:free=event", "slab/vmm"):
+            with self.subTest(spec):
+                outcome = self.passes("faults", "no_records", device=spec, quiet=False)
+                for line in outcome.stderr.splitlines():
+                    self.assertIn("going on with the driver's own allocator", line)
+
     def test_driver_that_shuts_down(self) -> None:
         """Before our own report or after it, and beside threads that go on freeing."""
         for name in ("ending", "ending_early", "ending_busy"):
