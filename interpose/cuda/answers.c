@@ -33,28 +33,13 @@ static uint64_t less(uint64_t from, uint64_t what)
     return from > what ? from - what : 0;
 }
 
-/* The most that a layer of the heap holds: each takes its memory from the one below. */
-static uint64_t held_by(const ga_heap *heap)
-{
-    uint64_t most = 0;
-    for (; heap; heap = heap->parent) {
-        ga_stats stats = {0};
-        ga_heap_stats(heap, &stats);
-        most = stats.held_bytes > most ? stats.held_bytes : most;
-    }
-    return most;
-}
-
 /* What the heap holds and nobody uses serves the next request like memory that the device has
  * left. */
 static void correct(const ga_cuda_visit *visit, size_t *available, size_t *total)
 {
     uint64_t limit = ga_cuda_limit();
     uint64_t used = ga_cuda_used(visit);
-    ga_stats stats = {0};
-    ga_heap_stats(ga_cuda_heap(visit), &stats);
-    uint64_t cached = less(held_by(ga_cuda_heap(visit)), stats.live_bytes);
-    uint64_t there = *available + cached;
+    uint64_t there = *available + ga_cuda_cached(visit);
     *total = *total < limit ? *total : (size_t)limit;
     there = there < *total ? there : *total;
     *available = (size_t)(there < less(limit, used) ? there : less(limit, used));

@@ -8,6 +8,7 @@
 #include "entry.h"
 #include "lookup.h"
 #include "next.h"
+#include "pinned.h"
 #include "served.h"
 
 typedef CUresult alloc_fn(CUdeviceptr *out, size_t size);
@@ -181,6 +182,31 @@ static CUresult alloc_on(const call *c, CUdeviceptr *out, size_t size, CUstream 
 DEFINE_ALLOC(cuMemAllocAsync)
 DEFINE_ALLOC(cuMemAllocAsync_ptsz)
 
+/* By the driver, and counted. */
+static CUresult alloc_counted(const call *c, CUdeviceptr *out, size_t size)
+{
+    ga_cuda_visit visit;
+    if (!out || !size || !ga_cuda_enter_current(&visit)) {
+        return ask_driver(c);
+    }
+    CUresult result = from_driver(&visit, c, size, out);
+    ga_cuda_leave_current(&visit);
+    return result;
+}
+
+typedef CUresult managed_fn(CUdeviceptr *out, size_t size, unsigned flags);
+
+GA_CUDA_ENTRY(managed_fn, cuMemAllocManaged);
+
+CUresult cuMemAllocManaged(CUdeviceptr *out, size_t size, unsigned flags)
+{
+    call c = {GA_HOOK_cuMemAllocManaged, {word(out), size, flags}};
+    ga_cuda_count(c.row);
+    CUresult result = alloc_counted(&c, out, size);
+    bool again = result == CUDA_ERROR_OUT_OF_MEMORY && ga_cuda_pinned_trim();
+    return again ? alloc_counted(&c, out, size) : result;
+}
+
 /* A pool that the program has made is its own affair: what it asks of it, it is to find there. */
 static bool is_default(CUmemoryPool pool)
 {
@@ -194,11 +220,11 @@ static bool is_default(CUmemoryPool pool)
 static CUresult alloc_from(const call *c, CUdeviceptr *out, size_t size, CUmemoryPool pool,
                            CUstream stream)
 {
-    if (ga_cuda_capturing() || !is_default(pool)) {
-        ga_cuda_count(c->row);
-        return ask_driver(c);
+    if (!ga_cuda_capturing() && is_default(pool)) {
+        return alloc_on(c, out, size, stream);
     }
-    return alloc_on(c, out, size, stream);
+    ga_cuda_count(c->row);
+    return alloc_counted(c, out, size);
 }
 
 #define DEFINE_ALLOC_FROM(symbol)                                                                  \

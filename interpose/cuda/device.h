@@ -27,17 +27,21 @@ struct ga_cuda_device {
     bool shares;  /* and other processes may map it */
     bool streams; /* it has stream order */
     bool waits;   /* a free without a stream waits for the device, unless the spec says otherwise */
-    bool own_pool;  /* of the driver's, which knows the threads' default streams apart */
-    bool shared;    /* other devices are to reach its memory, and the heap cannot let them */
-    bool every;     /* it takes frees behind all that the device has: GA_VMM_EVERY_STREAM */
-    uint64_t peers; /* a bit for each of these devices */
-    uint64_t used;  /* relaxed: a figure, within which a limit is kept */
+    bool own_pool;    /* of the driver's, which knows the threads' default streams apart */
+    bool shared;      /* other devices are to reach its memory, and the heap cannot let them */
+    bool every;       /* it takes frees behind all that the device has: GA_VMM_EVERY_STREAM */
+    uint64_t peers;   /* a bit for each of these devices */
+    uint64_t used;    /* relaxed: a figure, within which a limit is kept */
+    uint64_t outside; /* of these, what stays when the context goes */
 };
 
 /* What GPUALLOC_DEVICE says; written before the first visit. */
 extern ga_cuda_settings ga_cuda_told;
 
 /* Bytes of a block that goes. */
-void ga_cuda_unuse(ga_cuda_device *d, size_t size);
+void ga_cuda_unuse(ga_cuda_device *d, uint64_t size);
+
+/* Bytes that are to come. False: the limit forbids it. */
+bool ga_cuda_reserve_for(ga_cuda_device *d, uint64_t size);
 
 #endif

@@ -9,7 +9,7 @@ two lookups. No versions: an unversioned definition serves references to every v
 import re
 import sys
 
-ROW = re.compile(r"X\((?:FINDS|SERVES|ANSWERS|WATCHES|RETRIES|PASSES), \w+, \d+, (\w+), ")
+ROW = re.compile(r"X\((?:FINDS|SERVES|ANSWERS|WATCHES|RETRIES|LIMITS|PASSES), \w+, \d+, (\w+), ")
 
 
 def main() -> None:

@@ -87,22 +87,22 @@
       "a handle of ours: another process's block")                                                 \
     X(ANSWERS, cuIpcOpenMemHandle, 11000, cuIpcOpenMemHandle_v2, ANY, "the same")                  \
     X(ANSWERS, cuIpcCloseMemHandle, 4010, cuIpcCloseMemHandle, ANY, "the same")                    \
-    X(RETRIES, cuMemAllocManaged, 6000, cuMemAllocManaged, ANY, "managed memory")                  \
+    X(LIMITS, cuMemAllocManaged, 6000, cuMemAllocManaged, ANY, "managed memory")                  \
     X(RETRIES, cuMemHostRegister, 6050, cuMemHostRegister_v2, ANY, "pinned host memory")           \
-    X(RETRIES, cuArrayCreate, 3020, cuArrayCreate_v2, ANY, "arrays")                               \
-    X(RETRIES, cuArray3DCreate, 3020, cuArray3DCreate_v2, ANY, "arrays")                           \
-    X(RETRIES, cuMipmappedArrayCreate, 5000, cuMipmappedArrayCreate, ANY, "arrays")                \
-    X(RETRIES, cuMemCreate, 10020, cuMemCreate, ANY, "the program's own memory to map")            \
+    X(LIMITS, cuArrayCreate, 3020, cuArrayCreate_v2, ANY, "arrays")                               \
+    X(LIMITS, cuArray3DCreate, 3020, cuArray3DCreate_v2, ANY, "arrays")                           \
+    X(LIMITS, cuMipmappedArrayCreate, 5000, cuMipmappedArrayCreate, ANY, "arrays")                \
+    X(LIMITS, cuMemCreate, 10020, cuMemCreate, ANY, "the program's own memory to map")            \
     X(PASSES, cuMemAlloc, 2000, cuMemAlloc, ANY, "of CUDA before 3.2")                             \
     X(PASSES, cuMemAllocPitch, 2000, cuMemAllocPitch, ANY, "of CUDA before 3.2")                   \
     X(PASSES, cuMemFree, 2000, cuMemFree, ANY, "of CUDA before 3.2")                               \
     X(PASSES, cuMemGetInfo, 2000, cuMemGetInfo, ANY, "of CUDA before 3.2")                         \
     X(PASSES, cuMemGetAddressRange, 2000, cuMemGetAddressRange, ANY, "of CUDA before 3.2")         \
     X(PASSES, cuMemHostUnregister, 4000, cuMemHostUnregister, ANY, "pinned host memory")           \
-    X(PASSES, cuArrayDestroy, 2000, cuArrayDestroy, ANY, "arrays")                                 \
-    X(PASSES, cuMipmappedArrayDestroy, 5000, cuMipmappedArrayDestroy, ANY, "arrays")               \
+    X(WATCHES, cuArrayDestroy, 2000, cuArrayDestroy, ANY, "arrays")                                 \
+    X(WATCHES, cuMipmappedArrayDestroy, 5000, cuMipmappedArrayDestroy, ANY, "arrays")               \
     X(PASSES, cuMemAddressReserve, 10020, cuMemAddressReserve, ANY, "the program's own addresses") \
-    X(PASSES, cuMemRelease, 10020, cuMemRelease, ANY, "the program's own memory to map")           \
+    X(WATCHES, cuMemRelease, 10020, cuMemRelease, ANY, "the program's own memory to map")           \
     X(PASSES, cuMemExportToShareableHandle, 10020, cuMemExportToShareableHandle, ANY,              \
       "the program's own memory to map")                                                           \
     X(PASSES, cuMemImportFromShareableHandle, 10020, cuMemImportFromShareableHandle, ANY,          \
@@ -175,6 +175,7 @@ typedef enum ga_cuda_kind {
     GA_CUDA_ANSWERS,
     GA_CUDA_WATCHES,
     GA_CUDA_RETRIES,
+    GA_CUDA_LIMITS,
     GA_CUDA_PASSES
 } ga_cuda_kind;
 

@@ -6,24 +6,18 @@
 
 ga_cuda_settings ga_cuda_told;
 
-uint64_t ga_cuda_limit(void)
-{
-    return ga_cuda_told.limit;
-}
-
 uint64_t ga_cuda_used(const ga_cuda_visit *visit)
 {
     return __atomic_load_n(&visit->device->used, __ATOMIC_RELAXED); /* relaxed: a figure */
 }
 
-void ga_cuda_unuse(ga_cuda_device *d, size_t size)
+void ga_cuda_unuse(ga_cuda_device *d, uint64_t size)
 {
     __atomic_fetch_sub(&d->used, size, __ATOMIC_RELAXED); /* relaxed: a figure */
 }
 
-bool ga_cuda_reserve(const ga_cuda_visit *visit, size_t size)
+bool ga_cuda_reserve_for(ga_cuda_device *d, uint64_t size)
 {
-    ga_cuda_device *d = visit->device;
     /* relaxed, both: a figure. What is too much is never counted: others would see it. */
     uint64_t before = __atomic_load_n(&d->used, __ATOMIC_RELAXED);
     do {
@@ -33,6 +27,11 @@ bool ga_cuda_reserve(const ga_cuda_visit *visit, size_t size)
     } while (!__atomic_compare_exchange_n(&d->used, &before, before + size, true, __ATOMIC_RELAXED,
                                           __ATOMIC_RELAXED));
     return true;
+}
+
+bool ga_cuda_reserve(const ga_cuda_visit *visit, size_t size)
+{
+    return ga_cuda_reserve_for(visit->device, size);
 }
 
 void ga_cuda_unreserve(const ga_cuda_visit *visit, size_t size)

@@ -5,21 +5,17 @@
  * has no handle to retain and nothing to map. Libraries take CUDA_ERROR_INVALID_VALUE of
  * cuMemRetainAllocationHandle() as the sign to use legacy IPC.
  */
+#include "counted.h"
 #include "entry.h"
 #include "ipc.h"
 #include "lookup.h"
 #include "next.h"
-#include "served.h"
 
 typedef CUresult address_free_fn(CUdeviceptr start, size_t size);
-typedef CUresult map_fn(CUdeviceptr start, size_t size, size_t offset,
-                        CUmemGenericAllocationHandle handle, unsigned long long flags);
-typedef CUresult unmap_fn(CUdeviceptr start, size_t size);
 typedef CUresult set_access_fn(CUdeviceptr start, size_t size, const CUmemAccessDesc *desc,
                                size_t count);
 typedef CUresult get_access_fn(unsigned long long *flags, const CUmemLocation *location,
                                CUdeviceptr pointer);
-typedef CUresult retain_fn(CUmemGenericAllocationHandle *handle, void *pointer);
 
 /* The driver's function of a row, in the row's own type; NULL: none. */
 #define NEXT(type, symbol) ((type *)(uintptr_t)ga_cuda_next_find(GA_HOOK_##symbol))
@@ -32,51 +28,52 @@ static bool is_ours(CUdeviceptr start)
     return ga_cuda_reserves(start) || ga_cuda_ipc_find(start, &block);
 }
 
-/* Count the call and ask the driver, unless the address is ours. */
+/* Count the call and go on with `...`, unless the address is ours. */
 #define ANSWER(type, symbol, start, ...)                                                           \
     type *next = NEXT(type, symbol);                                                               \
     ga_cuda_count(GA_HOOK_##symbol);                                                               \
     if (!next) {                                                                                   \
         return ga_cuda_next_missing();                                                             \
     }                                                                                              \
-    return is_ours(start) ? CUDA_ERROR_INVALID_VALUE : next(__VA_ARGS__)
+    return is_ours(start) ? CUDA_ERROR_INVALID_VALUE : __VA_ARGS__
 
 GA_CUDA_ENTRY(address_free_fn, cuMemAddressFree);
-GA_CUDA_ENTRY(map_fn, cuMemMap);
-GA_CUDA_ENTRY(unmap_fn, cuMemUnmap);
+GA_CUDA_ENTRY(ga_cuda_map_fn, cuMemMap);
+GA_CUDA_ENTRY(ga_cuda_unmap_fn, cuMemUnmap);
 GA_CUDA_ENTRY(set_access_fn, cuMemSetAccess);
 GA_CUDA_ENTRY(get_access_fn, cuMemGetAccess);
-GA_CUDA_ENTRY(retain_fn, cuMemRetainAllocationHandle);
+GA_CUDA_ENTRY(ga_cuda_retain_fn, cuMemRetainAllocationHandle);
 
 CUresult cuMemAddressFree(CUdeviceptr start, size_t size)
 {
-    ANSWER(address_free_fn, cuMemAddressFree, start, start, size);
+    ANSWER(address_free_fn, cuMemAddressFree, start, next(start, size));
 }
 
 CUresult cuMemMap(CUdeviceptr start, size_t size, size_t offset,
                   CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
-    ANSWER(map_fn, cuMemMap, start, start, size, offset, handle, flags);
+    ANSWER(ga_cuda_map_fn, cuMemMap, start,
+           ga_cuda_counted_map(next, start, size, offset, handle, flags));
 }
 
 CUresult cuMemUnmap(CUdeviceptr start, size_t size)
 {
-    ANSWER(unmap_fn, cuMemUnmap, start, start, size);
+    ANSWER(ga_cuda_unmap_fn, cuMemUnmap, start, ga_cuda_counted_unmap(next, start, size));
 }
 
 CUresult cuMemSetAccess(CUdeviceptr start, size_t size, const CUmemAccessDesc *desc, size_t count)
 {
-    ANSWER(set_access_fn, cuMemSetAccess, start, start, size, desc, count);
+    ANSWER(set_access_fn, cuMemSetAccess, start, next(start, size, desc, count));
 }
 
 CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
                         CUdeviceptr pointer)
 {
-    ANSWER(get_access_fn, cuMemGetAccess, pointer, flags, location, pointer);
+    ANSWER(get_access_fn, cuMemGetAccess, pointer, next(flags, location, pointer));
 }
 
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *pointer)
 {
-    ANSWER(retain_fn, cuMemRetainAllocationHandle, (CUdeviceptr)(uintptr_t)pointer, handle,
-           pointer);
+    ANSWER(ga_cuda_retain_fn, cuMemRetainAllocationHandle, (CUdeviceptr)(uintptr_t)pointer,
+           ga_cuda_counted_retain(next, handle, pointer));
 }

@@ -46,6 +46,7 @@ static CUresult pass_twice(ga_cuda_hook_index row, ga_cuda_word a, ga_cuda_word 
 #define DEFINE_SERVES(symbol)
 #define DEFINE_ANSWERS(symbol)
 #define DEFINE_WATCHES(symbol)
+#define DEFINE_LIMITS(symbol)
 #define DEFINE_RETRIES(symbol)                               DEFINE(symbol, pass_twice)
 #define DEFINE_PASSES(symbol)                                DEFINE(symbol, pass)
 #define DEFINE_ROW(kind, name, since, symbol, streams, what) DEFINE_##kind(symbol)

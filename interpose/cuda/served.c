@@ -18,6 +18,7 @@
 #include "../../liballoc/runtime/heap.h"
 #include "captures.h"
 #include "contexts.h"
+#include "counted.h"
 #include "device.h"
 #include "ipc.h"
 #include "lookup.h"
@@ -133,6 +134,11 @@ static bool serving(void)
         now = mode;
     }
     return now == SERVING;
+}
+
+uint64_t ga_cuda_limit(void)
+{
+    return serving() ? ga_cuda_told.limit : UINT64_MAX;
 }
 
 uint64_t ga_cuda_pinned_limit(void)
@@ -359,23 +365,92 @@ static ga_status ask_twice(const ga_cuda_device *d, size_t size, const CUstream 
     return status;
 }
 
-/* Caches of the heap count against the limit, too: what it may not keep beside this block goes. */
-static void make_room(const ga_cuda_device *d, size_t size)
+/* The most that a layer of the heap holds: each takes its memory from the one below. */
+static uint64_t held_by(const ga_heap *heap)
+{
+    uint64_t most = 0;
+    for (; heap; heap = heap->parent) {
+        ga_stats stats = {0};
+        ga_heap_stats(heap, &stats);
+        most = stats.held_bytes > most ? stats.held_bytes : most;
+    }
+    return most;
+}
+
+static uint64_t cached_by(const ga_heap *heap)
 {
     ga_stats stats = {0};
-    if (ga_cuda_told.limit == UINT64_MAX || ga_heap_stats(d->heap, &stats) != GA_OK) {
+    ga_heap_stats(heap, &stats);
+    uint64_t held = held_by(heap);
+    return held > stats.live_bytes ? held - stats.live_bytes : 0;
+}
+
+uint64_t ga_cuda_cached(const ga_cuda_visit *visit)
+{
+    return cached_by(visit->device->heap);
+}
+
+/* Caches of the heap count against the limit, too: what it may not keep beside what the program has
+ * goes. The bytes that are asked for count already. */
+static void make_room(const ga_cuda_device *d)
+{
+    if (ga_cuda_told.limit == UINT64_MAX) {
         return;
     }
-    if (stats.held_bytes > ga_cuda_told.limit || size > ga_cuda_told.limit - stats.held_bytes) {
+    uint64_t cached = cached_by(d->heap);
+    uint64_t used = __atomic_load_n(&d->used, __ATOMIC_RELAXED); /* relaxed: a figure */
+    if (used > ga_cuda_told.limit || cached > ga_cuda_told.limit - used) {
         ga_trim(d->heap, 0);
     }
+}
+
+bool ga_cuda_is_device(int device)
+{
+    return device >= 0 && device < GA_CUDA_DEVICES;
+}
+
+static bool reserve_beside(ga_cuda_device *d, uint64_t size)
+{
+    bool fits = ga_cuda_reserve_for(d, size);
+    pthread_rwlock_rdlock(&d->lock);
+    if (fits && d->state == OPEN && !ga_cuda_capturing()) {
+        make_room(d);
+    }
+    pthread_rwlock_unlock(&d->lock);
+    return fits;
+}
+
+bool ga_cuda_reserve_on(int device, uint64_t size)
+{
+    return reserve_beside(&devices[device], size);
+}
+
+void ga_cuda_release_on(int device, uint64_t size)
+{
+    ga_cuda_unuse(&devices[device], size);
+}
+
+bool ga_cuda_reserve_outside(int device, uint64_t size)
+{
+    bool fits = reserve_beside(&devices[device], size);
+    if (fits) {
+        __atomic_fetch_add(&devices[device].outside, size,
+                           __ATOMIC_RELAXED); /* relaxed: a figure */
+    }
+    return fits;
+}
+
+void ga_cuda_release_outside(int device, uint64_t size)
+{
+    __atomic_fetch_sub(&devices[device].outside, size, __ATOMIC_RELAXED); /* relaxed: a figure */
+    ga_cuda_unuse(&devices[device], size);
 }
 
 static CUresult take_noted(const ga_cuda_visit *visit, const CUstream *stream, ga_cuda_block *note)
 {
     ga_cuda_device *d = visit->device;
     void *block;
-    make_room(d, note->size);
+    make_room(d);
     ga_status status = ask_twice(d, note->size, stream, &block);
     if (status != GA_OK) {
         return status == GA_ERR_MEMORY ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_SUPPORTED;
@@ -649,7 +724,9 @@ static void close_heap(ga_cuda_device *d, int ordinal)
     set_state(d, CLOSED);
     d->shared = false;
     d->peers = 0;
-    __atomic_store_n(&d->used, 0, __ATOMIC_RELAXED); /* relaxed: a figure */
+    ga_cuda_counted_reset(ordinal);
+    /* relaxed, both: a figure */
+    __atomic_store_n(&d->used, __atomic_load_n(&d->outside, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
 }
 
 /* The context is held without a heap as well: by who waited for the device, or has mapped another

@@ -29,11 +29,15 @@ void ga_cuda_leave_current(const ga_cuda_visit *visit);
 /* The heap, for the length of a visit. */
 ga_heap *ga_cuda_heap(const ga_cuda_visit *visit);
 
+/* The bytes that it holds and no block has. */
+uint64_t ga_cuda_cached(const ga_cuda_visit *visit);
+
 /* Whether requests without a stream, and those with one, are the heap's at all. */
 bool ga_cuda_serves(const ga_cuda_visit *visit);
 bool ga_cuda_serves_streams(const ga_cuda_visit *visit);
 
-/* The bytes of live blocks that we know of, and how many there may be. */
+/* The bytes that the program has, as far as we know, and how many there may be; UINT64_MAX: no limit,
+ * or no spec is named. */
 uint64_t ga_cuda_used(const ga_cuda_visit *visit);
 uint64_t ga_cuda_limit(void);
 
@@ -48,6 +52,14 @@ CUresult ga_cuda_take(const ga_cuda_visit *visit, size_t size, const CUstream *s
 /* Count a block that the driver is to serve; give the bytes back where it does not. */
 bool ga_cuda_reserve(const ga_cuda_visit *visit, size_t size);
 void ga_cuda_unreserve(const ga_cuda_visit *visit, size_t size);
+
+/* Bytes of a device's that no visit asks for: of its primary context, and outside of all contexts.
+ * False: the limit forbids it. */
+bool ga_cuda_is_device(int device);
+bool ga_cuda_reserve_on(int device, uint64_t size);
+void ga_cuda_release_on(int device, uint64_t size);
+bool ga_cuda_reserve_outside(int device, uint64_t size);
+void ga_cuda_release_outside(int device, uint64_t size);
 
 /* The record of a block that the driver is to serve, for ga_cuda_blocks_reserve() and
  * ga_cuda_blocks_put(). */

@@ -54,5 +54,14 @@ class Mapped(Case):
                 self.passes("mapped", "half_a_question", device=spec)
 
 
+class Limited(Case):
+    def test_each_kind_of_memory(self) -> None:
+        for spec in ("cuda:limit=100M", "vmm:limit=100M", "async:limit=100M", "slab:limit=100M/vmm"):
+            for name in ("blocks", "pools", "created", "segments", "arrays", "beside_caches",
+                         "after_reset"):
+                with self.subTest(f"{name} {spec}"):
+                    self.passes("limited", name, device=spec)
+
+
 if __name__ == "__main__":
     support.main()

@@ -246,6 +246,60 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
     return result;
 }
 
+/* ---- arrays -------------------------------------------------------------------------------- */
+
+typedef struct array_shape {
+    size_t width, height, depth;
+} array_shape;
+
+/* An array is a block of as many bytes, of 32-bit channels; a sparse one of none. */
+static CUresult make_array(void **array, const array_shape *s, unsigned channels, unsigned levels)
+{
+    CUdeviceptr block = 0;
+    size_t size = 0;
+    for (unsigned i = 0; i < levels; i++) {
+        size_t height = s->height >> i ? s->height >> i : 1;
+        size_t depth = s->depth >> i ? s->depth >> i : 1;
+        size += (s->width >> i) * height * depth * channels * 4;
+    }
+    CUresult result = stand_in_table.cuMemAlloc(&block, size);
+    *array = result == CUDA_SUCCESS ? (void *)block : NULL;
+    return result;
+}
+
+static CUresult array_create(WORDS)
+{
+    const struct {
+        size_t width, height;
+        int format;
+        unsigned channels;
+    } *flat = (const void *)b;
+    array_shape shape = {flat->width, flat->height, 0};
+    return make_array((void **)a, &shape, flat->channels, 1);
+}
+
+static CUresult mipmap_create(WORDS)
+{
+    const struct {
+        array_shape shape;
+        int format;
+        unsigned channels, flags;
+    } *deep = (const void *)b;
+    array_shape shape = deep->shape;
+    shape.width = deep->flags & 0x40 ? 1 : shape.width;
+    return make_array((void **)a, &shape, deep->channels, (unsigned)c);
+}
+
+static CUresult array_3d_create(WORDS)
+{
+    return mipmap_create(a, b, 1, 0, 0, 0);
+}
+
+static CUresult array_destroy(WORDS)
+{
+    return stand_in_table.cuMemFree(a);
+}
+
 /* ---- pinned host memory -------------------------------------------------------------------- */
 
 typedef struct pinned {
@@ -577,6 +631,11 @@ stand_in_function *stand_in_own_memory(const char *symbol)
         {"cuMemPoolGetAttribute", pool_get},
         {"cuMemPoolTrimTo", pool_trim},
         {"cuMemAllocManaged", mem_alloc},
+        {"cuArrayCreate_v2", array_create},
+        {"cuArray3DCreate_v2", array_3d_create},
+        {"cuMipmappedArrayCreate", mipmap_create},
+        {"cuArrayDestroy", array_destroy},
+        {"cuMipmappedArrayDestroy", array_destroy},
         {"cuMemHostAlloc", host_alloc},
         {"cuMemAllocHost_v2", host_alloc},
         {"cuMemFreeHost", free_host},
