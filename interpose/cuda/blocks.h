@@ -21,6 +21,7 @@ typedef struct ga_cuda_block {
     unsigned generation; /* of the device's heap; 0: the driver served it. Pinned: its flags */
     bool drivers;        /* freed by the driver, under this address */
     bool guest;          /* another process's, mapped here */
+    bool streamed;       /* it was asked for with a stream, as of the current pool */
     bool synchronous;    /* synchronous work on it synchronizes (rdma.h) */
     uint64_t number;     /* CU_POINTER_ATTRIBUTE_BUFFER_ID; 0: the driver's */
     struct ga_cuda_blocks_node *note; /* memory to note it in; NULL: none, or it is in a set */

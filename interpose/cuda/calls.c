@@ -24,6 +24,7 @@ typedef CUresult free_async_fn(CUdeviceptr block, CUstream stream);
 typedef struct call {
     ga_cuda_hook_index row;
     ga_cuda_word words[5];
+    bool of_current; /* it is of the pool that is current */
 } call;
 
 static CUresult ask_driver(const call *c)
@@ -74,6 +75,7 @@ static CUresult from_heap(const ga_cuda_visit *visit, const call *c, size_t size
                           const CUstream *stream, CUdeviceptr *out)
 {
     bool served = stream ? ga_cuda_serves_streams(visit) : ga_cuda_serves(visit);
+    served = served && !(c->of_current && ga_cuda_pool_is_other(visit));
     CUresult result = served ? ga_cuda_take(visit, size, stream, out) : CUDA_ERROR_NOT_SUPPORTED;
     return result == CUDA_ERROR_NOT_SUPPORTED ? from_driver(visit, c, size, out) : result;
 }
@@ -93,7 +95,7 @@ GA_CUDA_ENTRY(alloc_fn, cuMemAlloc_v2);
 
 CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size)
 {
-    call c = {GA_HOOK_cuMemAlloc_v2, {word(out), size}};
+    call c = {.row = GA_HOOK_cuMemAlloc_v2, .words = {word(out), size}};
     ga_cuda_count(c.row);
     return alloc(&c, size, NULL, out);
 }
@@ -122,7 +124,8 @@ GA_CUDA_ENTRY(alloc_pitch_fn, cuMemAllocPitch_v2);
 CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_t height,
                             unsigned element)
 {
-    call c = {GA_HOOK_cuMemAllocPitch_v2, {word(out), word(pitch), width, height, element}};
+    call c = {.row = GA_HOOK_cuMemAllocPitch_v2,
+              .words = {word(out), word(pitch), width, height, element}};
     size_t padded = pitch ? pitch_of(width, height, element) : 0;
     ga_cuda_count(c.row);
     if (!padded) {
@@ -175,7 +178,7 @@ static CUresult alloc_on(const call *c, CUdeviceptr *out, size_t size, CUstream 
     GA_CUDA_ENTRY(alloc_async_fn, symbol);                                                         \
     CUresult symbol(CUdeviceptr *out, size_t size, CUstream stream)                                \
     {                                                                                              \
-        call c = {GA_HOOK_##symbol, {word(out), size, word(stream)}};                              \
+        call c = {GA_HOOK_##symbol, {word(out), size, word(stream)}, true};                        \
         return alloc_on(&c, out, size, stream);                                                    \
     }
 
@@ -200,7 +203,7 @@ GA_CUDA_ENTRY(managed_fn, cuMemAllocManaged);
 
 CUresult cuMemAllocManaged(CUdeviceptr *out, size_t size, unsigned flags)
 {
-    call c = {GA_HOOK_cuMemAllocManaged, {word(out), size, flags}};
+    call c = {.row = GA_HOOK_cuMemAllocManaged, .words = {word(out), size, flags}};
     ga_cuda_count(c.row);
     CUresult result = alloc_counted(&c, out, size);
     bool again = result == CUDA_ERROR_OUT_OF_MEMORY && ga_cuda_pinned_trim();
@@ -231,7 +234,7 @@ static CUresult alloc_from(const call *c, CUdeviceptr *out, size_t size, CUmemor
     GA_CUDA_ENTRY(alloc_from_pool_fn, symbol);                                                     \
     CUresult symbol(CUdeviceptr *out, size_t size, CUmemoryPool pool, CUstream stream)             \
     {                                                                                              \
-        call c = {GA_HOOK_##symbol, {word(out), size, word(pool), word(stream)}};                  \
+        call c = {GA_HOOK_##symbol, {word(out), size, word(pool), word(stream)}, false};           \
         return alloc_from(&c, out, size, pool, stream);                                            \
     }
 
@@ -261,7 +264,7 @@ GA_CUDA_ENTRY(free_fn, cuMemFree_v2);
 
 CUresult cuMemFree_v2(CUdeviceptr block)
 {
-    call c = {GA_HOOK_cuMemFree_v2, {(ga_cuda_word)block}};
+    call c = {.row = GA_HOOK_cuMemFree_v2, .words = {(ga_cuda_word)block}};
     ga_cuda_count(c.row);
     return give(&c, block, NULL);
 }
@@ -286,7 +289,7 @@ static CUresult free_on(const call *c, CUdeviceptr block, CUstream stream)
     GA_CUDA_ENTRY(free_async_fn, symbol);                                                          \
     CUresult symbol(CUdeviceptr block, CUstream stream)                                            \
     {                                                                                              \
-        call c = {GA_HOOK_##symbol, {(ga_cuda_word)block, word(stream)}};                          \
+        call c = {GA_HOOK_##symbol, {(ga_cuda_word)block, word(stream)}, false};                   \
         return free_on(&c, block, stream);                                                         \
     }
 

@@ -27,12 +27,16 @@ struct ga_cuda_device {
     bool shares;  /* and other processes may map it */
     bool streams; /* it has stream order */
     bool waits;   /* a free without a stream waits for the device, unless the spec says otherwise */
-    bool own_pool;    /* of the driver's, which knows the threads' default streams apart */
-    bool shared;      /* other devices are to reach its memory, and the heap cannot let them */
-    bool every;       /* it takes frees behind all that the device has: GA_VMM_EVERY_STREAM */
-    uint64_t peers;   /* a bit for each of these devices */
-    uint64_t used;    /* relaxed: a figure, within which a limit is kept */
-    uint64_t outside; /* of these, what stays when the context goes */
+    bool own_pool;     /* of the driver's, which knows the threads' default streams apart */
+    bool shared;       /* other devices are to reach its memory, and the heap cannot let them */
+    bool every;        /* it takes frees behind all that the device has: GA_VMM_EVERY_STREAM */
+    uint64_t peers;    /* a bit for each of these devices */
+    uint64_t used;     /* relaxed: a figure, within which a limit is kept */
+    CUmemoryPool pool; /* the program's, which is current; NULL: the default one. Relaxed */
+    uint64_t streamed,
+        streamed_high;      /* bytes of blocks that were asked for with a stream. Relaxed */
+    uint64_t reserved_high; /* the most of these and of caches, when asked */
+    uint64_t outside;       /* of these, what stays when the context goes */
 };
 
 /* What GPUALLOC_DEVICE says; written before the first visit. */

@@ -111,11 +111,16 @@
     X(PASSES, cuMemMapArrayAsync, 11010, cuMemMapArrayAsync_ptsz, THREAD,                          \
       "the program's own mappings")                                                                \
     X(PASSES, cuMemPoolCreate, 11020, cuMemPoolCreate, ANY, "the program's own pools")             \
-    X(PASSES, cuMemPoolDestroy, 11020, cuMemPoolDestroy, ANY, "the program's own pools")           \
-    X(PASSES, cuMemPoolTrimTo, 11020, cuMemPoolTrimTo, ANY, "the program's own pools")             \
-    X(PASSES, cuMemPoolSetAttribute, 11020, cuMemPoolSetAttribute, ANY, "the program's own pools") \
-    X(PASSES, cuMemPoolGetAttribute, 11020, cuMemPoolGetAttribute, ANY, "the program's own pools") \
-    X(PASSES, cuMemPoolSetAccess, 11020, cuMemPoolSetAccess, ANY, "the program's own pools")       \
+    X(WATCHES, cuMemPoolDestroy, 11020, cuMemPoolDestroy, ANY, \
+      "may be the current pool") \
+    X(WATCHES, cuMemPoolTrimTo, 11020, cuMemPoolTrimTo, ANY, \
+      "of the default pool, the heap's free memory, too") \
+    X(WATCHES, cuMemPoolSetAttribute, 11020, cuMemPoolSetAttribute, ANY, \
+      "high marks of the default pool") \
+    X(ANSWERS, cuMemPoolGetAttribute, 11020, cuMemPoolGetAttribute, ANY, \
+      "of the default pool, the heap's memory is in it") \
+    X(WATCHES, cuMemPoolSetAccess, 11020, cuMemPoolSetAccess, ANY, \
+      "of the default pool, our blocks let the other device reach them") \
     X(PASSES, cuMemPoolGetAccess, 11020, cuMemPoolGetAccess, ANY, "the program's own pools")       \
     X(PASSES, cuMemPoolExportToShareableHandle, 11020, cuMemPoolExportToShareableHandle, ANY,      \
       "the program's own pools")                                                                   \
@@ -125,8 +130,10 @@
       "the program's own pools")                                                                   \
     X(PASSES, cuMemPoolImportPointer, 11020, cuMemPoolImportPointer, ANY,                          \
       "the program's own pools")                                                                   \
-    X(PASSES, cuDeviceSetMemPool, 11020, cuDeviceSetMemPool, ANY, "the program's own pools")       \
-    X(PASSES, cuMemSetMemPool, 13000, cuMemSetMemPool, ANY, "the program's own pools")             \
+    X(WATCHES, cuDeviceSetMemPool, 11020, cuDeviceSetMemPool, ANY, \
+      "the driver serves while another pool is current") \
+    X(WATCHES, cuMemSetMemPool, 13000, cuMemSetMemPool, ANY, \
+      "the same") \
     X(PASSES, cuGraphAddMemAllocNode, 11040, cuGraphAddMemAllocNode, ANY, "memory of graphs")      \
     X(PASSES, cuGraphAddMemFreeNode, 11040, cuGraphAddMemFreeNode, ANY, "memory of graphs")        \
     X(PASSES, cuDeviceGraphMemTrim, 11040, cuDeviceGraphMemTrim, ANY, "memory of graphs")          \

@@ -12,6 +12,7 @@
 
 #include "../../liballoc/arena/vmm.h"
 #include "../../liballoc/device/device.h"
+#include "../../liballoc/native/async_pool.h"
 #include "../../liballoc/platform/cuda_driver.h"
 #include "../../liballoc/platform/environment.h"
 #include "../../liballoc/platform/log.h"
@@ -171,15 +172,30 @@ static const ga_heap *lowest(const ga_heap *heap)
     return heap;
 }
 
+/* By the driver's own function, as the hook's would take the pool for the program's. */
+static bool admit_to_pool(CUmemoryPool pool, int peer)
+{
+    typedef CUresult access_fn(CUmemoryPool pool, const CUmemAccessDesc *desc, size_t count);
+    access_fn *set = (access_fn *)(uintptr_t)ga_cuda_next_find(GA_HOOK_cuMemPoolSetAccess);
+    CUmemAccessDesc desc = {{CU_MEM_LOCATION_TYPE_DEVICE, peer},
+                            CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    return set && set(pool, &desc, 1) == CUDA_SUCCESS;
+}
+
+static bool admit(const ga_cuda_device *d, const ga_heap *below, int peer)
+{
+    return d->mapped            ? ga_vmm_backend_allow(below->state, peer) == GA_OK
+           : is(below, "async") ? admit_to_pool(ga_async_backend_pool(below->state), peer)
+                                : is(below, "cuda");
+}
+
 /* Whether the heap lets all peers reach its memory. The driver's own they reach as it is. */
 static bool admit_peers(const ga_cuda_device *d)
 {
     const ga_heap *below = lowest(d->heap);
-    bool admitted = d->mapped || !d->peers || is(below, "cuda");
-    for (int peer = 0; d->mapped && admitted && peer < GA_CUDA_DEVICES; peer++) {
-        if (d->peers >> peer & 1) {
-            admitted = ga_vmm_backend_allow(below->state, peer) == GA_OK;
-        }
+    bool admitted = true;
+    for (int peer = 0; admitted && peer < GA_CUDA_DEVICES; peer++) {
+        admitted = !(d->peers >> peer & 1) || admit(d, below, peer);
     }
     return admitted;
 }
@@ -446,6 +462,29 @@ void ga_cuda_release_outside(int device, uint64_t size)
     ga_cuda_unuse(&devices[device], size);
 }
 
+/* relaxed, all: figures */
+static void raise_to(uint64_t *high, uint64_t now)
+{
+    uint64_t before = __atomic_load_n(high, __ATOMIC_RELAXED);
+    while (before < now && !__atomic_compare_exchange_n(high, &before, now, true, __ATOMIC_RELAXED,
+                                                        __ATOMIC_RELAXED)) {
+    }
+}
+
+static void count_streamed(ga_cuda_device *d, uint64_t size)
+{
+    raise_to(&d->streamed_high,
+             __atomic_add_fetch(&d->streamed, size, __ATOMIC_RELAXED)); /* relaxed: a figure */
+}
+
+static void uncount(ga_cuda_device *d, const ga_cuda_block *block)
+{
+    if (block->streamed) {
+        __atomic_fetch_sub(&d->streamed, block->size, __ATOMIC_RELAXED); /* relaxed: a figure */
+    }
+    ga_cuda_unuse(d, block->size);
+}
+
 static CUresult take_noted(const ga_cuda_visit *visit, const CUstream *stream, ga_cuda_block *note)
 {
     ga_cuda_device *d = visit->device;
@@ -458,6 +497,9 @@ static CUresult take_noted(const ga_cuda_visit *visit, const CUstream *stream, g
     note->start = (CUdeviceptr)(uintptr_t)block;
     note->number = note->drivers ? 0 : ga_cuda_rdma_number();
     ga_cuda_blocks_put(&ga_cuda_live, note);
+    if (note->streamed) {
+        count_streamed(d, note->size);
+    }
     return CUDA_SUCCESS;
 }
 
@@ -468,6 +510,7 @@ CUresult ga_cuda_take(const ga_cuda_visit *visit, size_t size, const CUstream *s
     ga_cuda_block note = {.size = size,
                           .device = visit->ordinal,
                           .generation = d->generation,
+                          .streamed = stream != NULL,
                           .drivers = d->plain || d->own_pool};
     if (!ga_cuda_reserve(visit, size)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -556,7 +599,7 @@ static CUresult give(ga_cuda_device *d, ga_cuda_block *block, const CUstream *st
         return ga_cuda_next_trouble();
     }
     ga_cuda_blocks_gone(&ga_cuda_live, block);
-    ga_cuda_unuse(d, block->size);
+    uncount(d, block);
     return CUDA_SUCCESS;
 }
 
@@ -585,7 +628,7 @@ void ga_cuda_driver_freed(ga_cuda_block *block, CUresult result)
 {
     if (result == CUDA_SUCCESS) {
         ga_cuda_blocks_gone(&ga_cuda_live, block);
-        ga_cuda_unuse(&devices[block->device], block->size);
+        uncount(&devices[block->device], block);
     } else {
         ga_cuda_blocks_put(&ga_cuda_live, block);
     }
@@ -708,6 +751,90 @@ bool ga_cuda_served_trim(void)
     return ga_cuda_pinned_trim() || trimmed;
 }
 
+/* ---- the default pool ---------------------------------------------------------------------- */
+
+/* Under its lock. */
+static bool stands_for_pool(const ga_cuda_device *d)
+{
+    return d->state == OPEN && d->streams;
+}
+
+static uint64_t streamed_now(const ga_cuda_device *d)
+{
+    return __atomic_load_n(&d->streamed, __ATOMIC_RELAXED); /* relaxed: a figure */
+}
+
+bool ga_cuda_pool_stats_of(int device, ga_cuda_pool_stats *out)
+{
+    ga_cuda_device *d = &devices[device];
+    if (!serving()) {
+        return false;
+    }
+    pthread_rwlock_rdlock(&d->lock);
+    bool stands = stands_for_pool(d);
+    if (stands) {
+        out->used = streamed_now(d);
+        out->used_high =
+            __atomic_load_n(&d->streamed_high, __ATOMIC_RELAXED); /* relaxed: a figure */
+        out->reserved = out->used + cached_by(d->heap);
+        raise_to(&d->reserved_high,
+                 out->reserved > out->used_high ? out->reserved : out->used_high);
+        out->reserved_high =
+            __atomic_load_n(&d->reserved_high, __ATOMIC_RELAXED); /* relaxed: a figure */
+    }
+    pthread_rwlock_unlock(&d->lock);
+    return stands;
+}
+
+void ga_cuda_pool_reset_high(int device, bool used)
+{
+    ga_cuda_device *d = &devices[device];
+    ga_cuda_pool_stats now;
+    if (ga_cuda_pool_stats_of(device, &now)) {
+        /* relaxed: a figure */
+        __atomic_store_n(used ? &d->streamed_high : &d->reserved_high,
+                         used ? now.used : now.reserved, __ATOMIC_RELAXED);
+    }
+}
+
+/* A heap over a pool of the driver's is told what to keep in all, others what to keep in vain. */
+void ga_cuda_pool_trim(int device, size_t keep)
+{
+    ga_cuda_device *d = &devices[device];
+    if (!serving()) {
+        return;
+    }
+    ga_cuda_served_put_off();
+    pthread_rwlock_rdlock(&d->lock);
+    if (stands_for_pool(d) && !ga_cuda_capturing()) {
+        uint64_t used = d->own_pool ? 0 : streamed_now(d);
+        ga_trim(d->heap, keep > used ? keep - used : 0);
+    }
+    pthread_rwlock_unlock(&d->lock);
+}
+
+/* relaxed, all: which pool a request that is made at once with the change comes from is open */
+void ga_cuda_pool_set(int device, CUmemoryPool pool)
+{
+    if (ga_cuda_is_device(device)) {
+        __atomic_store_n(&devices[device].pool, pool, __ATOMIC_RELAXED);
+    }
+}
+
+void ga_cuda_pool_gone(CUmemoryPool pool)
+{
+    for (int i = 0; i < GA_CUDA_DEVICES; i++) {
+        CUmemoryPool gone = pool;
+        __atomic_compare_exchange_n(&devices[i].pool, &gone, NULL, false, __ATOMIC_RELAXED,
+                                    __ATOMIC_RELAXED);
+    }
+}
+
+bool ga_cuda_pool_is_other(const ga_cuda_visit *visit)
+{
+    return __atomic_load_n(&visit->device->pool, __ATOMIC_RELAXED) != NULL;
+}
+
 /* ---- contexts that go, and devices that reach each other ----------------------------------- */
 
 /* The heap is told of every block, so that it closes empty: the context's memory goes with it. */
@@ -725,6 +852,7 @@ static void close_heap(ga_cuda_device *d, int ordinal)
     d->shared = false;
     d->peers = 0;
     ga_cuda_counted_reset(ordinal);
+    __atomic_store_n(&d->streamed, 0, __ATOMIC_RELAXED); /* relaxed: a figure */
     /* relaxed, both: a figure */
     __atomic_store_n(&d->used, __atomic_load_n(&d->outside, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
 }
@@ -763,13 +891,9 @@ static int device_of(const ga_cuda_asks *asks, CUcontext context)
     return device < GA_CUDA_DEVICES ? device : -1;
 }
 
-void ga_cuda_served_peer(CUcontext owner)
+void ga_cuda_served_admit(int device, int peer)
 {
-    const ga_cuda_asks *asks = serving() ? ga_cuda_next_asks() : NULL;
-    int device = asks ? device_of(asks, owner) : -1;
-    CUdevice peer = -1;
-    if (device < 0 || asks->cuCtxGetDevice(&peer) != CUDA_SUCCESS || peer < 0 ||
-        peer >= GA_CUDA_DEVICES) {
+    if (!serving() || !ga_cuda_is_device(device) || !ga_cuda_is_device(peer)) {
         return;
     }
     ga_cuda_device *d = &devices[device];
@@ -780,5 +904,14 @@ void ga_cuda_served_peer(CUcontext owner)
     pthread_rwlock_unlock(&d->lock);
     if (changes) {
         say_shared(device);
+    }
+}
+
+void ga_cuda_served_peer(CUcontext owner)
+{
+    const ga_cuda_asks *asks = serving() ? ga_cuda_next_asks() : NULL;
+    CUdevice peer = -1;
+    if (asks && asks->cuCtxGetDevice(&peer) == CUDA_SUCCESS) {
+        ga_cuda_served_admit(device_of(asks, owner), peer);
     }
 }

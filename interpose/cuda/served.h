@@ -85,6 +85,24 @@ bool ga_cuda_reserves(CUdeviceptr address);
  * driver in larger blocks: freed there, it could be one of those. */
 bool ga_cuda_holds(CUdeviceptr address);
 
+/* What a heap says of the default pool of its device: bytes of blocks that were asked for with a
+ * stream, with what the heap keeps, and the most there were. `reserved_high` is the most that was
+ * seen when it was asked for. False: the driver serves those, or no heap is open. */
+typedef struct ga_cuda_pool_stats {
+    uint64_t used, used_high, reserved, reserved_high;
+} ga_cuda_pool_stats;
+
+bool ga_cuda_pool_stats_of(int device, ga_cuda_pool_stats *out);
+void ga_cuda_pool_reset_high(int device, bool used);
+
+/* As cuMemPoolTrimTo(): what is free, until `keep` bytes are left in all. */
+void ga_cuda_pool_trim(int device, size_t keep);
+
+/* The pool that is current on a device; NULL: the default one. One that is gone is no more. */
+void ga_cuda_pool_set(int device, CUmemoryPool pool);
+void ga_cuda_pool_gone(CUmemoryPool pool);
+bool ga_cuda_pool_is_other(const ga_cuda_visit *visit);
+
 /* Give the caches of the current device's heap back to the driver, outside a visit or within one.
  * False: it has none, or a capture forbids it. */
 bool ga_cuda_served_trim(void);
@@ -102,5 +120,6 @@ void ga_cuda_served_reset(CUdevice device);
 /* The device of the current context is to reach memory of the owner's from now on. A heap that
  * cannot let it serves no more: the driver does. */
 void ga_cuda_served_peer(CUcontext owner);
+void ga_cuda_served_admit(int device, int peer);
 
 #endif

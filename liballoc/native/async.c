@@ -86,6 +86,12 @@ static void async_close(void *state)
     ga_libc.free(async);
 }
 
+CUmemoryPool ga_async_backend_pool(void *state)
+{
+    const async_state *async = state;
+    return async->pool;
+}
+
 /* ---- getting blocks ----------------------------------------------------------------------- */
 
 static ga_status handed_out(const async_state *async, ga_status status, CUdeviceptr block,

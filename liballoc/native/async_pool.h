@@ -19,4 +19,7 @@ ga_status ga_async_pool_take(const ga_cuda_scope *scope, int device, CUmemoryPoo
  * blocks stays theirs for ever. */
 void ga_async_pool_leave(const ga_cuda_scope *scope, int device, CUmemoryPool pool);
 
+/* The pool of a heap of the `async` backend, by its state. */
+CUmemoryPool ga_async_backend_pool(void *state);
+
 #endif

@@ -392,9 +392,8 @@ static void check_shared(CUdeviceptr kept)
     uint64_t calls = cu.calls("cuMemAlloc_v2");
     CUdeviceptr small = alloc(1000);
     CUdeviceptr large = alloc(20 * MIB);
-    bool heap = by_heap && !plain;
-    CHECK_SAME(calls + (heap ? 0 : 2), cu.calls("cuMemAlloc_v2"));
-    if (heap) {
+    CHECK_SAME(calls + (by_heap ? 0 : 2), cu.calls("cuMemAlloc_v2"));
+    if (by_heap && !plain) {
         CHECK(cu.accessible((void *)kept, 5 * MIB, 3), "%llx", kept);
         CHECK(cu.accessible((void *)small, 1000, 3), "%llx", small);
         CHECK(cu.accessible((void *)large, 20 * MIB, 3), "%llx", large);

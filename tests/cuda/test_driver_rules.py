@@ -63,5 +63,31 @@ class Limited(Case):
                     self.passes("limited", name, device=spec)
 
 
+class Pools(Case):
+    SPECS = {"": ["driver"], "cuda": ["driver"], "async": ["heap"], "vmm": ["heap", "mapped"]}
+
+    def each(self, name: str, **options: str) -> None:
+        for spec, told in self.SPECS.items():
+            with self.subTest(f"{name} {spec or 'without'}"):
+                self.passes("pools", name, *told, device=spec, **options)
+
+    def test_without_the_preload(self) -> None:
+        for name in ("statistics", "trimmed", "current", "access", "access_first"):
+            self.passes("pools", name, "driver", preload=False, STAND_IN_DEVICES="2")
+
+    def test_statistics(self) -> None:
+        self.each("statistics")
+
+    def test_trimmed(self) -> None:
+        self.each("trimmed")
+
+    def test_current_pool(self) -> None:
+        self.each("current")
+
+    def test_access(self) -> None:
+        self.each("access", STAND_IN_DEVICES="2")
+        self.each("access_first", STAND_IN_DEVICES="2")
+
+
 if __name__ == "__main__":
     support.main()

@@ -537,7 +537,6 @@ stand_in_function *stand_in_own_context(const char *symbol)
         {"cuCtxSetFlags", set_flags},
         {"cuCtxDestroy_v2", done},
         {"cuCtxEnablePeerAccess", done},
-        {"cuMemPoolSetAttribute", done},
     };
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
         if (strcmp(own[i].symbol, symbol) == 0) {

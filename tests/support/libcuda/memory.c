@@ -23,10 +23,14 @@ enum {
 
 struct CUmemPoolHandle_st {
     int device;
-    uint64_t used, reserved;
+    uint64_t used, reserved, used_high, reserved_high;
+    uint64_t most;      /* bytes that it may have; 0: all */
+    uint64_t threshold; /* CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, which nothing goes by here */
+    unsigned access;    /* a bit for each other device that may reach it */
 };
 
 static struct CUmemPoolHandle_st default_pools[VMM_DRIVER_DEVICES];
+static CUmemoryPool current_pools[VMM_DRIVER_DEVICES]; /* NULL: the default one */
 
 /* A pool keeps what is freed, until it is trimmed or memory is short. */
 typedef struct pooled {
@@ -75,11 +79,11 @@ static pooled *find_freed(CUmemoryPool pool, size_t size)
 }
 
 /* NULL: of all pools. */
-static void trim(CUmemoryPool pool)
+static void trim(CUmemoryPool pool, uint64_t keep)
 {
     for (pooled **at = &all_pooled; *at;) {
         pooled *p = *at;
-        if (!p->freed || (pool && p->pool != pool)) {
+        if (!p->freed || (pool && p->pool != pool) || p->pool->reserved <= keep) {
             at = &p->next;
             continue;
         }
@@ -93,9 +97,15 @@ static void trim(CUmemoryPool pool)
 static CUresult add_pooled(size_t size, CUmemoryPool pool, pooled **out)
 {
     CUdeviceptr block = 0;
+    if (pool->most && (size > pool->most || pool->reserved > pool->most - size)) {
+        trim(pool, 0);
+    }
+    if (pool->most && (size > pool->most || pool->reserved > pool->most - size)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     CUresult result = stand_in_table.cuMemAlloc(&block, size);
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-        trim(NULL);
+        trim(NULL, 0);
         result = stand_in_table.cuMemAlloc(&block, size);
     }
     pooled *made = result == CUDA_SUCCESS ? malloc(sizeof *made) : NULL;
@@ -105,6 +115,8 @@ static CUresult add_pooled(size_t size, CUmemoryPool pool, pooled **out)
     *made = (pooled){block, size, pool, true, all_pooled};
     all_pooled = *out = made;
     pool->reserved += size;
+    pool->reserved_high =
+        pool->reserved > pool->reserved_high ? pool->reserved : pool->reserved_high;
     return CUDA_SUCCESS;
 }
 
@@ -122,6 +134,7 @@ static CUresult from_pool(CUdeviceptr *out, size_t size, CUmemoryPool pool, CUst
     if (p && result == CUDA_SUCCESS) {
         p->freed = false;
         pool->used += size;
+        pool->used_high = pool->used > pool->used_high ? pool->used : pool->used_high;
         *out = p->block;
     }
     pthread_mutex_unlock(&pool_lock);
@@ -129,15 +142,18 @@ static CUresult from_pool(CUdeviceptr *out, size_t size, CUmemoryPool pool, CUst
 }
 
 /* Of the current device; NULL: there is none. */
-static CUmemoryPool default_pool(void)
+static CUmemoryPool current_pool(void)
 {
     CUdevice device;
-    return cuCtxGetDevice(&device) == CUDA_SUCCESS ? &default_pools[device] : NULL;
+    if (cuCtxGetDevice(&device) != CUDA_SUCCESS) {
+        return NULL;
+    }
+    return current_pools[device] ? current_pools[device] : &default_pools[device];
 }
 
 static CUresult alloc_async(WORDS)
 {
-    CUmemoryPool pool = default_pool();
+    CUmemoryPool pool = current_pool();
     return pool ? from_pool((CUdeviceptr *)a, b, pool, (CUstream)c) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
@@ -193,7 +209,7 @@ static CUresult mem_free(WORDS)
 static CUresult pool_trim(WORDS)
 {
     pthread_mutex_lock(&pool_lock);
-    trim((CUmemoryPool)a);
+    trim((CUmemoryPool)a, b);
     pthread_mutex_unlock(&pool_lock);
     return CUDA_SUCCESS;
 }
@@ -206,19 +222,122 @@ static CUresult pool_create(WORDS)
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     made->device = props->location.id;
+    made->most = props->maxSize;
     *(CUmemoryPool *)a = made;
     return CUDA_SUCCESS;
+}
+
+/* Those that are kept: the others are flags, of no effect here. */
+static uint64_t *attribute_of(CUmemoryPool pool, CUmemPool_attribute attribute)
+{
+    switch (attribute) {
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+        return &pool->threshold;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+        return &pool->reserved;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+        return &pool->reserved_high;
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+        return &pool->used;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        return &pool->used_high;
+    default:
+        return NULL;
+    }
 }
 
 static CUresult pool_get(WORDS)
 {
     pthread_mutex_lock(&pool_lock);
-    const struct CUmemPoolHandle_st *pool = (CUmemoryPool)a;
-    *(uint64_t *)c = b == CU_MEMPOOL_ATTR_USED_MEM_CURRENT       ? pool->used
-                     : b == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ? pool->reserved
-                                                                 : 0;
+    const uint64_t *kept = attribute_of((CUmemoryPool)a, (CUmemPool_attribute)b);
+    *(uint64_t *)c = kept ? *kept : 0;
     pthread_mutex_unlock(&pool_lock);
     return CUDA_SUCCESS;
+}
+
+/* High marks can be set to 0 alone, and are what there is then. */
+static CUresult pool_set(WORDS)
+{
+    CUmemoryPool pool = (CUmemoryPool)a;
+    uint64_t value = *(const uint64_t *)c;
+    CUresult result = CUDA_SUCCESS;
+    pthread_mutex_lock(&pool_lock);
+    if (b == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) {
+        pool->threshold = value;
+    } else if (b == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH && !value) {
+        pool->reserved_high = pool->reserved;
+    } else if (b == CU_MEMPOOL_ATTR_USED_MEM_HIGH && !value) {
+        pool->used_high = pool->used;
+    } else {
+        result = b < CU_MEMPOOL_ATTR_RELEASE_THRESHOLD ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    }
+    pthread_mutex_unlock(&pool_lock);
+    return result;
+}
+
+/* The pool's own device has access always. */
+static CUresult pool_set_access(WORDS)
+{
+    CUmemoryPool pool = (CUmemoryPool)a;
+    const CUmemAccessDesc *desc = (const CUmemAccessDesc *)b;
+    for (size_t i = 0; i < c; i++) {
+        unsigned bit = 1u << desc[i].location.id;
+        bool none = desc[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        if (desc[i].location.id == pool->device && none) {
+            return CUDA_ERROR_INVALID_DEVICE;
+        }
+        pool->access = none ? pool->access & ~bit : pool->access | bit;
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult set_pool(int device, CUmemoryPool pool)
+{
+    if (!pool || device < 0 || device >= VMM_DRIVER_DEVICES || pool->device != device) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    current_pools[device] = pool == &default_pools[device] ? NULL : pool;
+    return CUDA_SUCCESS;
+}
+
+static CUresult device_set_pool(WORDS)
+{
+    return set_pool((int)a, (CUmemoryPool)b);
+}
+
+static CUresult location_set_pool(WORDS)
+{
+    const CUmemLocation *location = (const CUmemLocation *)a;
+    return b == CU_MEM_ALLOCATION_TYPE_PINNED ? set_pool(location->id, (CUmemoryPool)c)
+                                              : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* What it has is freed with its last block, which tests wait for. */
+static CUresult pool_destroy(WORDS)
+{
+    CUmemoryPool pool = (CUmemoryPool)a;
+    pthread_mutex_lock(&pool_lock);
+    trim(pool, 0);
+    if (current_pools[pool->device] == pool) {
+        current_pools[pool->device] = NULL;
+    }
+    bool empty = !pool->reserved;
+    pthread_mutex_unlock(&pool_lock);
+    if (empty) {
+        free(pool);
+    }
+    return CUDA_SUCCESS;
+}
+
+STAND_IN_API bool stand_in_pool_reaches(CUdeviceptr block, int device);
+
+bool stand_in_pool_reaches(CUdeviceptr block, int device)
+{
+    pthread_mutex_lock(&pool_lock);
+    const pooled *p = find_pooled(block);
+    bool reaches = p && (p->pool->device == device || p->pool->access >> device & 1);
+    pthread_mutex_unlock(&pool_lock);
+    return reaches;
 }
 
 STAND_IN_API CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device);
@@ -227,8 +346,17 @@ STAND_IN_API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attrib
 
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
 {
+    CUresult result = stand_in_arrive(true);
+    int count = 0;
+    if (result == CUDA_SUCCESS) {
+        result = stand_in_table.cuDeviceGetCount(&count);
+    }
+    if (result != CUDA_SUCCESS || device < 0 || device >= count) {
+        return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_DEVICE;
+    }
+    default_pools[device].device = device;
     *pool = &default_pools[device];
-    return stand_in_arrive(true);
+    return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
@@ -630,6 +758,11 @@ stand_in_function *stand_in_own_memory(const char *symbol)
         {"cuMemPoolCreate", pool_create},
         {"cuMemPoolGetAttribute", pool_get},
         {"cuMemPoolTrimTo", pool_trim},
+        {"cuMemPoolSetAttribute", pool_set},
+        {"cuMemPoolSetAccess", pool_set_access},
+        {"cuMemPoolDestroy", pool_destroy},
+        {"cuDeviceSetMemPool", device_set_pool},
+        {"cuMemSetMemPool", location_set_pool},
         {"cuMemAllocManaged", mem_alloc},
         {"cuArrayCreate_v2", array_create},
         {"cuArray3DCreate_v2", array_3d_create},
