@@ -28,6 +28,9 @@ static CUresult (*get_attributes)(unsigned count, CUpointer_attribute *attribute
                                   CUdeviceptr at);
 static CUresult (*set_attribute)(const void *value, CUpointer_attribute attribute, CUdeviceptr at);
 static CUresult (*get_range)(CUdeviceptr *base, size_t *size, CUdeviceptr at);
+static CUresult (*retain)(CUmemGenericAllocationHandle *handle, void *at);
+static CUresult (*get_access)(unsigned long long *flags, const CUmemLocation *location,
+                              CUdeviceptr at);
 static CUresult (*range_handle)(void *handle, CUdeviceptr start, size_t size,
                                 CUmemRangeHandleType type, unsigned long long flags);
 
@@ -39,6 +42,8 @@ static int find_all(void)
         *(void **)&get_attributes = dlsym(driver, "cuPointerGetAttributes");
         *(void **)&set_attribute = dlsym(driver, "cuPointerSetAttribute");
         *(void **)&get_range = dlsym(driver, "cuMemGetAddressRange_v2");
+        *(void **)&retain = dlsym(driver, "cuMemRetainAllocationHandle");
+        *(void **)&get_access = dlsym(driver, "cuMemGetAccess");
         *(void **)&range_handle = dlsym(driver, "cuMemGetHandleForAddressRange");
     }
     return get_attribute && get_attributes && set_attribute && get_range;
@@ -138,6 +143,28 @@ static void print_descriptors(CUdeviceptr block, size_t size)
     print_pages("none", start, 0, 0);
 }
 
+/* ---- what lies behind a block --------------------------------------------------------------- */
+
+/* On the other stream what the driver's documentation does not say of cudaMalloc's memory: there
+ * the answers may differ. */
+static void print_mapping(CUdeviceptr block, size_t size)
+{
+    CUmemGenericAllocationHandle handle = 0;
+    CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE};
+    unsigned long long flags = 0;
+    CUdeviceptr base = 0;
+    size_t length = 0;
+    PRINT(IS_LEGACY_CUDA_IPC_CAPABLE, block);
+    PRINT(ALLOWED_HANDLE_TYPES, block);
+    if (retain) {
+        printf("  retain a handle: %d\n", retain(&handle, (void *)(uintptr_t)block));
+    }
+    get_attribute(&base, CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, block);
+    get_attribute(&length, CU_POINTER_ATTRIBUTE_MAPPING_SIZE, block);
+    fprintf(stderr, "%zu bytes: mapping of %zu bytes, %lld before it; access: %d\n", size, length,
+            (long long)(block - base), get_access ? (int)get_access(&flags, &here, block) : -1);
+}
+
 /* ---- blocks -------------------------------------------------------------------------------- */
 
 static void print_block(size_t size)
@@ -159,6 +186,7 @@ static void print_block(size_t size)
     need("  one number all over",
          number_of(block) && number_of(block) == number_of(block + size - 1));
     print_descriptors(block, size);
+    print_mapping(block, size);
     cudaFree(first);
     cudaFree(second);
 }

@@ -242,6 +242,31 @@ static int free_all(void *blocks[DEVICES][SIZES])
     return good;
 }
 
+/* Blocks of a device's default pool, once the other may reach that: those from before, too. */
+static void pool_access(int device)
+{
+    cudaMemPool_t pool = NULL;
+    struct cudaMemAccessDesc other = {
+        .location = {.type = cudaMemLocationTypeDevice, .id = !device},
+        .flags = cudaMemAccessFlagsProtReadWrite};
+    void *before = NULL;
+    void *after = NULL;
+    cudaSetDevice(device);
+    say("cudaDeviceGetDefaultMemPool", cudaDeviceGetDefaultMemPool(&pool, device));
+    say("cudaMallocAsync", cudaMallocAsync(&before, MIB, NULL));
+    cudaStreamSynchronize(NULL);
+    say("cudaMemPoolSetAccess", cudaMemPoolSetAccess(pool, &other, 1));
+    cudaSetDevice(device);
+    say("cudaMallocAsync", cudaMallocAsync(&after, MIB, NULL));
+    cudaStreamSynchronize(NULL);
+    need("its blocks are reached",
+         reaches(!device, before, MIB, 3) && reaches(!device, after, MIB, 4));
+    cudaSetDevice(device);
+    say("cudaFreeAsync", cudaFreeAsync(before, NULL));
+    say("cudaFreeAsync", cudaFreeAsync(after, NULL));
+    cudaStreamSynchronize(NULL);
+}
+
 static void peers(int before)
 {
     void *old[DEVICES][SIZES];
@@ -254,6 +279,8 @@ static void peers(int before)
     say("cudaLibraryLoadData",
         cudaLibraryLoadData(&library, fill_text, NULL, NULL, 0, NULL, NULL, 0));
     say("cudaLibraryGetKernel", cudaLibraryGetKernel(&fill, library, "fill"));
+    pool_access(0);
+    pool_access(1);
     if (before) {
         need("blocks from before are reached", all_are_reached(old));
         need("and freed", free_all(old));

@@ -229,6 +229,84 @@ static void *in_thread(void *number)
     return (void *)good;
 }
 
+/* ---- pools --------------------------------------------------------------------------------- */
+
+static unsigned mebibytes(cudaMemPool_t pool, enum cudaMemPoolAttr attribute)
+{
+    uint64_t bytes = 0;
+    say("cudaMemPoolGetAttribute", cudaMemPoolGetAttribute(pool, attribute, &bytes));
+    return (unsigned)(bytes >> 20);
+}
+
+static size_t available(void)
+{
+    size_t free_bytes = 0;
+    size_t total = 0;
+    cudaMemGetInfo(&free_bytes, &total);
+    return free_bytes;
+}
+
+static void default_pool(void)
+{
+    cudaMemPool_t pool = NULL;
+    void *large = NULL;
+    void *small = NULL;
+    uint64_t most = UINT64_MAX;
+    uint64_t zero = 0;
+    say("cudaDeviceGetDefaultMemPool", cudaDeviceGetDefaultMemPool(&pool, 0));
+    cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &most);
+    say("cudaMallocAsync", cudaMallocAsync(&large, 400 << 20, NULL));
+    say("cudaMallocAsync", cudaMallocAsync(&small, 10 << 20, NULL));
+    printf("used: %u MiB\n", mebibytes(pool, cudaMemPoolAttrUsedMemCurrent));
+    need("reserved is no less", mebibytes(pool, cudaMemPoolAttrReservedMemCurrent) >= 410);
+    cudaFreeAsync(large, NULL);
+    cudaStreamSynchronize(NULL);
+    printf("used: %u MiB\n", mebibytes(pool, cudaMemPoolAttrUsedMemCurrent));
+    say("reset of the high mark", cudaMemPoolSetAttribute(pool, cudaMemPoolAttrUsedMemHigh, &zero));
+    printf("most used: %u MiB\n", mebibytes(pool, cudaMemPoolAttrUsedMemHigh));
+    say("cudaMemPoolTrimTo", cudaMemPoolTrimTo(pool, 0));
+    need("it is trimmed", mebibytes(pool, cudaMemPoolAttrReservedMemCurrent) < 300);
+    cudaFreeAsync(small, NULL);
+    cudaStreamSynchronize(NULL);
+    cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &zero);
+}
+
+static void pool_of_the_program(void)
+{
+    struct cudaMemPoolProps props = {.allocType = cudaMemAllocationTypePinned,
+                                     .location = {.type = cudaMemLocationTypeDevice},
+                                     .maxSize = 64 << 20};
+    cudaMemPool_t pool = NULL;
+    cudaMemPool_t usual = NULL;
+    void *block = NULL;
+    cudaDeviceGetDefaultMemPool(&usual, 0);
+    say("cudaMemPoolCreate", cudaMemPoolCreate(&pool, &props));
+    say("cudaDeviceSetMemPool", cudaDeviceSetMemPool(0, pool));
+    say("more than it may have", cudaMallocAsync(&block, 256 << 20, NULL));
+    say("cudaMallocAsync", cudaMallocAsync(&block, 32 << 20, NULL));
+    printf("used of it: %u MiB\n", mebibytes(pool, cudaMemPoolAttrUsedMemCurrent));
+    say("cudaFreeAsync", cudaFreeAsync(block, NULL));
+    say("cudaDeviceSetMemPool", cudaDeviceSetMemPool(0, usual));
+    say("more than the other might have", cudaMallocAsync(&block, 256 << 20, NULL));
+    say("cudaFreeAsync", cudaFreeAsync(block, NULL));
+    cudaStreamSynchronize(NULL);
+    say("cudaMemPoolDestroy", cudaMemPoolDestroy(pool));
+}
+
+/* What is free after a free and a trim is free to other processes, too. */
+static void given_back(void)
+{
+    cudaMemPool_t pool = NULL;
+    void *block = NULL;
+    cudaDeviceGetDefaultMemPool(&pool, 0);
+    size_t before = available();
+    cudaMallocAsync(&block, 400 << 20, NULL);
+    cudaFreeAsync(block, NULL);
+    cudaStreamSynchronize(NULL);
+    cudaMemPoolTrimTo(pool, 0);
+    need("memory is given back", available() + (64 << 20) >= before);
+}
+
 static void reset(void)
 {
     void *lost = NULL;
@@ -284,6 +362,9 @@ int main(int argc, char **argv)
         wrong();
         questions();
         exhausted();
+        default_pool();
+        pool_of_the_program();
+        given_back();
         reset();
     }
     return 0;
