@@ -15,6 +15,7 @@
 #include "../../liballoc/native/async_pool.h"
 #include "../../liballoc/platform/cuda_driver.h"
 #include "../../liballoc/platform/environment.h"
+#include "../../liballoc/platform/forks.h"
 #include "../../liballoc/platform/log.h"
 #include "../../liballoc/runtime/heap.h"
 #include "captures.h"
@@ -108,7 +109,8 @@ static void fork_child(void)
 /* From the start, since a fork that has begun does not run what is registered meanwhile. */
 __attribute__((constructor)) static void watch_forks(void)
 {
-    pthread_atfork(fork_prepare, fork_parent, fork_child);
+    static bool watched;
+    ga_forks_watch(&watched, fork_prepare, fork_parent, fork_child);
 }
 
 /* Once, and once more in the child of a fork that came in the middle of it. */

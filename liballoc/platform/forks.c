@@ -1,20 +1,163 @@
 /* SPDX-License-Identifier: MIT */
 #include "forks.h"
 
-void ga_forks_watch(bool *watched, void (*prepare)(void), void (*parent)(void), void (*child)(void))
-{
-    /* relaxed: elects the one that registers. Threads that could fork meanwhile come later: either
-     * this is a constructor, or constructors are still to run. */
-    if (!__atomic_exchange_n(watched, true, __ATOMIC_RELAXED)) {
-        pthread_atfork(prepare, parent, child);
-    }
-}
+#include <errno.h>
+#include <signal.h>
+
+/* ---- one registration for all rooms --------------------------------------------------------- */
+
+enum {
+    ROOMS_MOST = 16
+};
+
+typedef struct handlers {
+    void (*prepare)(void);
+    void (*parent)(void);
+    void (*child)(void);
+} handlers;
+
+static handlers rooms[ROOMS_MOST]; /* an entry is written once, before `room_count` counts it */
+static unsigned room_count;        /* changed under rooms_lock */
+static pthread_mutex_t rooms_lock = PTHREAD_MUTEX_INITIALIZER;
+static handlers below; /* the allocator below all rooms; `below_set` publishes it */
+static bool below_set;
+
+/* From prepare to the end of fork() in the parent or the child; a thread holds fork_lock then. The
+ * members are that thread's own, but for `forker`, which others compare with themselves. */
+static pthread_mutex_t fork_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+    uintptr_t forker; /* the thread, by pthread_self(); 0: none */
+    unsigned depth;   /* forks of the thread under way: one, and those in signal handlers */
+    unsigned rooms;   /* whose prepare handlers have run */
+    bool below;       /* so for the allocator below them */
+    bool inner_child; /* this process is the child of a fork in a signal handler */
+} fork_state;
 
 /* The same in the child. No thread-local storage of ours, which may want memory in a handler. */
 static uintptr_t self(void)
 {
     return (uintptr_t)pthread_self();
 }
+
+static void call(void (*handler)(void))
+{
+    if (handler) {
+        handler();
+    }
+}
+
+static sigset_t block_signals(void)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    return before;
+}
+
+static void run_prepare_handlers(void)
+{
+    /* F2: acquire. Pairs with F1. */
+    fork_state.rooms = __atomic_load_n(&room_count, __ATOMIC_ACQUIRE);
+    for (unsigned i = fork_state.rooms; i-- > 0;) {
+        call(rooms[i].prepare);
+    }
+    /* F4: acquire. Pairs with F3. */
+    fork_state.below = __atomic_load_n(&below_set, __ATOMIC_ACQUIRE);
+    if (fork_state.below) {
+        call(below.prepare);
+    }
+}
+
+static void run_later_handlers(bool in_child)
+{
+    if (fork_state.below) {
+        call(in_child ? below.child : below.parent);
+    }
+    for (unsigned i = 0; i < fork_state.rooms; i++) {
+        call(in_child ? rooms[i].child : rooms[i].parent);
+    }
+}
+
+/* Signals are blocked from before the lock is taken until everything is held, so that a fork in a
+ * signal handler finds either nothing held or `forker` set. */
+static void begin_fork(void)
+{
+    /* relaxed: equal only where this thread wrote it */
+    if (__atomic_load_n(&fork_state.forker, __ATOMIC_RELAXED) == self()) {
+        fork_state.depth++;
+        return;
+    }
+    sigset_t before = block_signals();
+    pthread_mutex_lock(&fork_lock);
+    __atomic_store_n(&fork_state.forker, self(), __ATOMIC_RELAXED); /* relaxed, see above */
+    fork_state.depth = 1;
+    fork_state.inner_child = false;
+    run_prepare_handlers();
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void finish(bool in_child)
+{
+    if (fork_state.depth > 1) {
+        fork_state.depth--;
+        fork_state.inner_child |= in_child;
+        return;
+    }
+    sigset_t before = block_signals();
+    run_later_handlers(in_child || fork_state.inner_child);
+    fork_state.depth = 0;
+    __atomic_store_n(&fork_state.forker, 0, __ATOMIC_RELAXED); /* relaxed, see begin_fork() */
+    pthread_mutex_unlock(&fork_lock);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void finish_in_parent(void)
+{
+    finish(false);
+}
+
+static void finish_in_child(void)
+{
+    finish(true);
+}
+
+void ga_forks_register(void)
+{
+    static bool registered;
+    /* relaxed: elects the thread that registers. The process has a second thread only after the
+     * first allocation or the constructors, which call this. */
+    if (!__atomic_exchange_n(&registered, true, __ATOMIC_RELAXED)) {
+        pthread_atfork(begin_fork, finish_in_parent, finish_in_child);
+    }
+}
+
+void ga_forks_watch(bool *watched, void (*prepare)(void), void (*parent)(void), void (*child)(void))
+{
+    ga_forks_register();
+    /* relaxed: elects the thread that adds */
+    if (__atomic_exchange_n(watched, true, __ATOMIC_RELAXED)) {
+        return;
+    }
+    pthread_mutex_lock(&rooms_lock);
+    rooms[room_count] = (handlers){prepare, parent, child};
+    /* F1: release. Pairs with F2: an entry is written before it is counted. */
+    __atomic_store_n(&room_count, room_count + 1, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&rooms_lock);
+}
+
+int ga_forks_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void))
+{
+    ga_forks_register();
+    if (below.prepare || below.parent || below.child) {
+        return ENOMEM;
+    }
+    below = (handlers){prepare, parent, child};
+    /* F3: release. Pairs with F4: the handlers are written before they are seen. */
+    __atomic_store_n(&below_set, true, __ATOMIC_RELEASE);
+    return 0;
+}
+
+/* ---- a mutex that forks take along ---------------------------------------------------------- */
 
 void ga_forked_lock_want(ga_forked_lock *lock)
 {

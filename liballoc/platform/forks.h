@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Handlers around fork(). They have to be there before whatever they are for: a fork that has begun
- * does not run what is registered meanwhile, and a pthread_once that it comes in the middle of is done
- * again in the child. So each room registers its own from a constructor, and from the first call, too,
- * where that may come before constructors do, in a process whose malloc a heap is.
+ * Handlers around fork().
+ *
+ * All rooms share one registration with the C library, and their handlers run in one go. The C
+ * library runs prepare handlers in reverse order of registration. So the earliest registration in
+ * the process is the last one to take its locks, and the handlers of others may allocate before it.
+ * ga_forks_register() makes it; a heap that serves a process's malloc calls it on the first
+ * allocation of all.
  */
 #ifndef GPUALLOC_PLATFORM_FORKS_H
 #define GPUALLOC_PLATFORM_FORKS_H
@@ -12,10 +15,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* pthread_atfork() where `watched` is false, which becomes true. Thread safe; but who comes second
- * does not wait for who came first. */
+/* Register with the C library, if that has not been done. Thread safe; does not allocate. */
+void ga_forks_register(void);
+
+/* Add a room's handlers, each of which may be NULL, where `watched` is false; it becomes true.
+ * Prepare handlers run in reverse order of these calls, the others in order. They run with signals
+ * blocked, and once for a fork in a signal handler that interrupts fork() in the same thread.
+ * Thread safe. A fork that has begun does not run handlers that are added meanwhile, so rooms add
+ * theirs from a constructor, and from their first call where that may come before constructors. */
 void ga_forks_watch(bool *watched, void (*prepare)(void), void (*parent)(void),
                     void (*child)(void));
+
+/* In shape of pthread_atfork(), for one allocator below all rooms: its prepare handler runs after
+ * theirs, its other handlers run before theirs. scripts/build-jemalloc compiles jemalloc to call
+ * it. Returns 0, or ENOMEM at the second call. */
+int ga_forks_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void));
 
 /* A room's mutex that a fork takes along, so that the child finds what it guards whole. Processes that
  * have never wanted it fork without. */

@@ -12,6 +12,7 @@
 #include <gpualloc/frameworks.h>
 
 #include "../platform/cuda_driver.h"
+#include "../platform/forks.h"
 #include "../platform/libc.h"
 #include "../platform/log.h"
 #include "captures.h"
@@ -65,7 +66,8 @@ static void fork_child(void)
 /* From the start, since a fork that has begun does not run what is registered meanwhile. */
 __attribute__((constructor)) static void watch_forks(void)
 {
-    pthread_atfork(NULL, NULL, fork_child);
+    static bool watched;
+    ga_forks_watch(&watched, NULL, NULL, fork_child);
 }
 
 /* The layer that serves: below those that only look on. */

@@ -76,9 +76,8 @@ static void thread_exit(void)
     pthread_mutex_unlock(&list_lock);
 }
 
-/* From the start, as in registry.c; and before the first heap of all, where that is sooner. A heap
- * that is a process's malloc is opened before libraries' constructors run, and what these register
- * allocates around a fork: it runs while our handlers hold no lock if ours are the oldest. */
+/* From a constructor, and from the first heap where that is opened sooner: a heap that is a process's
+ * malloc is opened before most constructors run. */
 __attribute__((constructor)) static void watch_forks(void)
 {
     static bool watched;

@@ -18,6 +18,7 @@
 #include "../device/device.h"
 #include "../device/kinds.h"
 #include "../platform/environment.h"
+#include "../platform/forks.h"
 #include "../platform/libc.h"
 #include "../platform/log.h"
 #include "heap.h"
@@ -59,7 +60,8 @@ static void fork_child(void)
 /* From the start, since a fork that has begun does not run what is registered meanwhile. */
 __attribute__((constructor)) static void watch_forks(void)
 {
-    pthread_atfork(NULL, NULL, fork_child);
+    static bool watched;
+    ga_forks_watch(&watched, NULL, NULL, fork_child);
 }
 
 /* ---- opening ------------------------------------------------------------------------------------ */

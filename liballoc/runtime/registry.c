@@ -11,6 +11,7 @@
 #include "../hardened/hardened.h"
 #include "../native/native.h"
 #include "../platform/environment.h"
+#include "../platform/forks.h"
 #include "../platform/log.h"
 #include "../reclaim/hazard.h"
 #include "../slab/slab.h"
@@ -208,7 +209,8 @@ static void unlock_registry(void)
 
 __attribute__((constructor)) static void watch_forks(void)
 {
-    pthread_atfork(lock_registry, unlock_registry, unlock_registry);
+    static bool watched;
+    ga_forks_watch(&watched, lock_registry, unlock_registry, unlock_registry);
 }
 
 /* Once, and once more in the child of a fork that came in the middle of it in another thread: what

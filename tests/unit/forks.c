@@ -6,7 +6,10 @@
 #include "support/scene.h"
 
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <semaphore.h>
+#include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static ga_forked_lock lock = {.mutex = PTHREAD_MUTEX_INITIALIZER};
@@ -117,4 +120,132 @@ Test(forks, each_of_two_gives_up_its_own)
     sem_post(&go_on);
     pthread_join(other, NULL);
     cr_expect(is_free());
+}
+
+/* ---- handlers of rooms ---------------------------------------------------------------------- */
+
+static char order[64];
+static bool fork_within; /* the prepare handler forks once more */
+
+static void note(char what)
+{
+    size_t length = strlen(order);
+    if (length < sizeof order - 1) {
+        order[length] = what;
+    }
+}
+
+static void prepare_first(void)
+{
+    note('a');
+}
+
+static void parent_first(void)
+{
+    note('A');
+}
+
+static void child_first(void)
+{
+    note('1');
+}
+
+/* As a signal handler may. */
+static void prepare_second(void)
+{
+    note('b');
+    if (fork_within) {
+        fork_within = false;
+        pid_t pid = fork();
+        if (pid == 0) {
+            _exit(0);
+        }
+        waitpid(pid, NULL, 0);
+    }
+}
+
+static void parent_second(void)
+{
+    note('B');
+}
+
+static void child_second(void)
+{
+    note('2');
+}
+
+static void prepare_below(void)
+{
+    note('x');
+}
+
+static void parent_below(void)
+{
+    note('X');
+}
+
+static void child_below(void)
+{
+    note('3');
+}
+
+static void watch_all(void)
+{
+    static bool first, second;
+    ga_forks_watch(&first, prepare_first, parent_first, child_first);
+    ga_forks_watch(&second, prepare_second, parent_second, child_second);
+    ga_forks_watch(&second, prepare_second, parent_second, child_second);
+    ga_forks_atfork(prepare_below, parent_below, child_below); /* refused where jemalloc has it */
+    memset(order, 0, sizeof order);
+}
+
+/* Forks, and returns whether the child noted `expected`. */
+static bool child_notes(const char *expected)
+{
+    pid_t pid = fork();
+    int status = 0;
+    if (pid == 0) {
+        _exit(strcmp(order, expected) == 0 ? 0 : 1);
+    }
+    return waitpid(pid, &status, 0) == pid && status == 0;
+}
+
+Test(forks, rooms_prepare_in_reverse_order_and_the_allocator_below_comes_last)
+{
+    watch_all();
+    cr_expect(child_notes("bax312"), "the child's handlers ran in another order");
+    cr_expect_str_eq(order, "baxXAB");
+    cr_expect_eq(ga_forks_atfork(prepare_below, NULL, NULL), ENOMEM);
+}
+
+Test(forks, a_fork_within_a_fork_runs_no_handler_again, .timeout = 20)
+{
+    watch_all();
+    fork_within = true;
+    cr_expect(child_notes("bax312"), "the outer fork's child");
+    cr_expect_str_eq(order, "baxXAB");
+}
+
+static void *fork_beside(void *unused)
+{
+    for (int i = 0; i < 50; i++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            _exit(0);
+        }
+        waitpid(pid, NULL, 0);
+    }
+    return unused;
+}
+
+Test(forks, threads_that_fork_together_take_turns, .timeout = 60)
+{
+    pthread_t threads[4];
+    watch_all();
+    for (int i = 0; i < 4; i++) {
+        cr_assert_eq(pthread_create(&threads[i], NULL, fork_beside, NULL), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(threads[i], NULL);
+    }
 }
