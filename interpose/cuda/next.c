@@ -9,6 +9,7 @@
 #include "next.h"
 
 #include "../../liballoc/platform/libc.h"
+#include "../../liballoc/platform/object_symbols.h"
 #include "lookup.h"
 
 #include <dlfcn.h>
@@ -23,78 +24,6 @@ typedef void *dlvsym_fn(void *handle, const char *symbol, const char *version);
 
 static void *next_dlsym, *next_dlvsym;
 
-/* One object's symbols, as its dynamic section says. */
-typedef struct symbols {
-    const ElfW(Sym) * table;
-    const char *names;
-    const uint32_t *hashes; /* the GNU hash table */
-} symbols;
-
-/* The loader has made addresses of these, but for the kernel's own object. */
-static const void *place_of(const struct link_map *object, const ElfW(Dyn) * entry)
-{
-    ElfW(Addr) at = entry->d_un.d_ptr;
-    return (const void *)(at < object->l_addr ? at + object->l_addr : at);
-}
-
-static symbols symbols_of(const struct link_map *object)
-{
-    symbols found = {0};
-    for (const ElfW(Dyn) *entry = object->l_ld; entry && entry->d_tag != DT_NULL; entry++) {
-        if (entry->d_tag == DT_SYMTAB) {
-            found.table = place_of(object, entry);
-        } else if (entry->d_tag == DT_STRTAB) {
-            found.names = place_of(object, entry);
-        } else if (entry->d_tag == DT_GNU_HASH) {
-            found.hashes = place_of(object, entry);
-        }
-    }
-    return found;
-}
-
-static uint32_t hash_of(const char *name)
-{
-    uint32_t hash = 5381;
-    for (; *name; name++) {
-        hash = hash * 33 + (unsigned char)*name;
-    }
-    return hash;
-}
-
-/* By hand, too: a sanitizer's strcmp() is what it may be looking for. */
-static bool is_same(const char *a, const char *b)
-{
-    while (*a && *a == *b) {
-        a++;
-        b++;
-    }
-    return *a == *b;
-}
-
-/* The hash table: counts of buckets, of the first symbol, of words of a filter and a shift; the
- * filter; the buckets; then a hash for each symbol, the last of a bucket with its lowest bit set.
- */
-static const ElfW(Sym) * look_up(const symbols *in, const char *name)
-{
-    uint32_t bucket_count = in->hashes[0];
-    uint32_t first = in->hashes[1];
-    const uint32_t *buckets = in->hashes + 4 + in->hashes[2] * (sizeof(ElfW(Addr)) / 4);
-    const uint32_t *chain = buckets + bucket_count;
-    uint32_t hash = hash_of(name);
-    uint32_t at = bucket_count ? buckets[hash % bucket_count] : 0;
-    for (; at >= first && at; at++) {
-        const ElfW(Sym) *symbol = &in->table[at];
-        if ((chain[at - first] | 1) == (hash | 1) && symbol->st_shndx != SHN_UNDEF &&
-            is_same(in->names + symbol->st_name, name)) {
-            return symbol;
-        }
-        if (chain[at - first] & 1) {
-            break;
-        }
-    }
-    return NULL;
-}
-
 extern ElfW(Dyn) _DYNAMIC[] __attribute__((visibility("hidden"))); /* our own */
 
 /* In the order in which objects are searched. The list is the loader's own, and is read without its
@@ -104,10 +33,9 @@ static void *find_behind_us(const char *name)
 {
     bool passed_us = false;
     for (const struct link_map *object = _r_debug.r_map; object; object = object->l_next) {
-        symbols in = passed_us ? symbols_of(object) : (symbols){0};
-        const ElfW(Sym) *symbol = in.table && in.names && in.hashes ? look_up(&in, name) : NULL;
+        void *symbol = passed_us ? ga_object_symbol(object, name) : NULL;
         if (symbol) {
-            return (void *)(object->l_addr + symbol->st_value);
+            return symbol;
         }
         passed_us = passed_us || object->l_ld == _DYNAMIC;
     }

@@ -8,6 +8,7 @@
 #include "space.h"
 
 #include "../platform/os_memory.h"
+#include "../platform/reservations.h"
 
 #include <gpualloc/backend.h>
 
@@ -75,9 +76,8 @@ static ga_status trim(uintptr_t got, uint64_t size, uintptr_t *base)
     return status;
 }
 
-static ga_status host_reserve(ga_space *space, uint64_t size, uintptr_t wanted, uintptr_t *base)
+static ga_status reserve(uint64_t size, uintptr_t wanted, uintptr_t *base)
 {
-    (void)space;
     if (wanted) {
         *base = wanted;
         return reserve_at(wanted, size);
@@ -91,11 +91,29 @@ static ga_status host_reserve(ga_space *space, uint64_t size, uintptr_t wanted, 
     return more ? trim((uintptr_t)got, size, base) : GA_OK;
 }
 
+static ga_status host_reserve(ga_space *space, uint64_t size, uintptr_t wanted, uintptr_t *base)
+{
+    (void)space;
+    ga_status status = reserve(size, wanted, base);
+    if (status == GA_OK && !ga_reservations_add((void *)*base, size)) {
+        ga_os_memory_get()->munmap((void *)*base, size);
+        return ga_fail(GA_ERR_MEMORY, "no memory to record a reservation of %llu bytes",
+                       (unsigned long long)size);
+    }
+    return status;
+}
+
+/* Out of the record first: once the kernel has the addresses, another mapping may get them. */
 static ga_status host_unreserve(ga_space *space, uintptr_t base, uint64_t size)
 {
     (void)space;
-    int failed = ga_os_memory_get()->munmap((void *)base, size);
-    return failed ? refused("munmap", size) : GA_OK;
+    ga_reservations_remove((void *)base, size);
+    if (ga_os_memory_get()->munmap((void *)base, size)) {
+        ga_status status = refused("munmap", size);
+        ga_reservations_add((void *)base, size); /* its nodes are there */
+        return status;
+    }
+    return GA_OK;
 }
 
 /* ---- chunks that are none ---------------------------------------------------------------- */

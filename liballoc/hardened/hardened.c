@@ -11,6 +11,7 @@
 #include "hardened.h"
 
 #include "../platform/os_memory.h"
+#include "../platform/reservations.h"
 #include "../platform/thread.h"
 #include "bin.h"
 #include "large.h"
@@ -54,7 +55,21 @@ static void *reserve(size_t bytes)
 {
     void *start = ga_os_memory_get()->mmap(NULL, bytes, PROT_NONE,
                                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return start == MAP_FAILED ? NULL : start;
+    if (start != MAP_FAILED && ga_reservations_add(start, bytes)) {
+        return start;
+    }
+    if (start != MAP_FAILED) {
+        ga_os_memory_get()->munmap(start, bytes);
+    }
+    return NULL;
+}
+
+static void unreserve(void *start, size_t bytes)
+{
+    if (start) {
+        ga_reservations_remove(start, bytes);
+        ga_os_memory_get()->munmap(start, bytes);
+    }
 }
 
 static unsigned bins_of(const hardened *heap)
@@ -129,14 +144,9 @@ static int64_t guards_allowed(void)
 
 static void release_all(hardened *heap)
 {
-    const ga_os_memory *os = ga_os_memory_get();
-    if (heap->addresses) {
-        os->munmap(heap->addresses, address_bytes(heap));
-    }
-    if (heap->tables) {
-        os->munmap(heap->tables, heap->tables_bytes);
-    }
-    os->munmap(heap, sizeof *heap);
+    unreserve(heap->addresses, address_bytes(heap));
+    unreserve(heap->tables, heap->tables_bytes);
+    ga_os_memory_get()->munmap(heap, sizeof *heap);
 }
 
 static ga_status hardened_open(const ga_open_args *args, void **state)

@@ -375,7 +375,8 @@ ga_status ga_slab_state_alloc_zeroed(void *state, size_t size, void **out)
     return status;
 }
 
-/* A block of its own, with the contents; the old one is freed. */
+/* A block of its own, with the contents; the old one is freed. GA_ERR_POINTER where that was free
+ * already: the new one is given back. */
 static ga_status move(ga_slab_state *s, void *block, size_t before, size_t size, void **out)
 {
     ga_status status = slab_alloc(s, size, out);
@@ -383,7 +384,10 @@ static ga_status move(ga_slab_state *s, void *block, size_t before, size_t size,
         return status;
     }
     status = copy(s, *out, block, before < size ? before : size);
-    slab_free(s, status == GA_OK ? block : *out);
+    status = status == GA_OK ? slab_free(s, block) : status;
+    if (status != GA_OK) {
+        slab_free(s, *out);
+    }
     return status;
 }
 
@@ -419,7 +423,7 @@ ga_status ga_slab_state_realloc(void *state, void *block, size_t size, void **ou
         return GA_OK;
     }
     ga_status status = move(s, block, region->unit, size, out);
-    if (status != GA_OK && fits) {
+    if (status != GA_OK && status != GA_ERR_POINTER && fits) {
         *out = block; /* no smaller one to be had: it stays */
         return GA_OK;
     }

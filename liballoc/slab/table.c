@@ -2,7 +2,9 @@
  *
  * malloc-shaped: the preload's way to one heap, past the interface.
  */
-#include "../platform/libc.h"
+#include "../platform/error.h"
+#include "../platform/foreign.h"
+#include "../platform/misuse.h"
 #include "state.h"
 
 #include <errno.h>
@@ -38,19 +40,26 @@ static void *served_malloc(size_t size)
     return served_malloc_slowly(size);
 }
 
-/* NULL, and what is older than the heap or never was its: the C library's. */
+/* NULL, and blocks that are older than the heap or never were its: the C library's. */
 static bool is_foreign(const void *block)
 {
     return !ga_slab_state_region(served, block) && !ga_slab_large_owns(&served->large, block);
+}
+
+static void report_refused(ga_status status, const char *call, const void *block)
+{
+    if (status == GA_ERR_POINTER) {
+        ga_misuse_report(call, block, ga_error_text());
+    }
 }
 
 static __attribute__((noinline)) void served_free_slowly(void *block)
 {
     int saved = errno;
     if (is_foreign(block)) {
-        ga_libc.free(block);
+        ga_foreign_free(block);
     } else {
-        ga_slab_state_free_slowly(served, block);
+        report_refused(ga_slab_state_free_slowly(served, block), "free", block);
     }
     errno = saved;
 }
@@ -67,7 +76,10 @@ static void served_free(void *block)
         }
         region = ga_slab_state_region(s, block);
         if (__builtin_expect(region != NULL, 1) && ga_slab_region_unit(region, block, &unit)) {
-            ga_slab_cache_free(seat->cache, region->class, unit, block);
+            ga_status status = ga_slab_cache_free(seat->cache, region->class, unit, block);
+            if (__builtin_expect(status != GA_OK, 0)) {
+                report_refused(status, "free", block);
+            }
             return;
         }
     }
@@ -89,9 +101,10 @@ static void *served_realloc(void *block, size_t size)
 {
     void *moved;
     if (is_foreign(block)) {
-        return ga_libc.realloc(block, size);
+        return ga_foreign_realloc(block, size);
     }
     ga_status status = ga_slab_state_realloc(served, block, size, &moved);
+    report_refused(status, "realloc", block);
     return malloc_answer(status, moved);
 }
 
@@ -104,8 +117,8 @@ static void *served_memalign(size_t align, size_t size)
 
 static size_t served_usable_size(void *block)
 {
-    size_t size = ga_slab_state_usable_size(served, block);
-    return size || !ga_libc.usable_size ? size : ga_libc.usable_size(block);
+    return is_foreign(block) ? ga_foreign_usable_size(block)
+                             : ga_slab_state_usable_size(served, block);
 }
 
 const ga_malloc_table *ga_slab_state_malloc_table(void *state)

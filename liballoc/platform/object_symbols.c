@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+#include "object_symbols.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* One object's symbols, as its dynamic section says. */
+typedef struct symbols {
+    const ElfW(Sym) * table;
+    const char *names;
+    const uint32_t *hashes; /* the GNU hash table */
+} symbols;
+
+/* The loader has made addresses of these, but for the kernel's own object. */
+static const void *place_of(const struct link_map *object, const ElfW(Dyn) * entry)
+{
+    ElfW(Addr) at = entry->d_un.d_ptr;
+    return (const void *)(at < object->l_addr ? at + object->l_addr : at);
+}
+
+static symbols symbols_of(const struct link_map *object)
+{
+    symbols found = {0};
+    for (const ElfW(Dyn) *entry = object->l_ld; entry && entry->d_tag != DT_NULL; entry++) {
+        if (entry->d_tag == DT_SYMTAB) {
+            found.table = place_of(object, entry);
+        } else if (entry->d_tag == DT_STRTAB) {
+            found.names = place_of(object, entry);
+        } else if (entry->d_tag == DT_GNU_HASH) {
+            found.hashes = place_of(object, entry);
+        }
+    }
+    return found;
+}
+
+static uint32_t hash_of(const char *name)
+{
+    uint32_t hash = 5381;
+    for (; *name; name++) {
+        hash = hash * 33 + (unsigned char)*name;
+    }
+    return hash;
+}
+
+/* By hand, because a sanitizer's strcmp() may be what is searched for. */
+static bool is_same(const char *a, const char *b)
+{
+    while (*a && *a == *b) {
+        a++;
+        b++;
+    }
+    return *a == *b;
+}
+
+/* The hash table: counts of buckets, of the first symbol, of words of a filter and a shift; the
+ * filter; the buckets; then a hash for each symbol, the last of a bucket with its lowest bit set.
+ */
+static const ElfW(Sym) * look_up(const symbols *in, const char *name)
+{
+    uint32_t bucket_count = in->hashes[0];
+    uint32_t first = in->hashes[1];
+    const uint32_t *buckets = in->hashes + 4 + in->hashes[2] * (sizeof(ElfW(Addr)) / 4);
+    const uint32_t *chain = buckets + bucket_count;
+    uint32_t hash = hash_of(name);
+    uint32_t at = bucket_count ? buckets[hash % bucket_count] : 0;
+    for (; at >= first && at; at++) {
+        const ElfW(Sym) *symbol = &in->table[at];
+        if ((chain[at - first] | 1) == (hash | 1) && symbol->st_shndx != SHN_UNDEF &&
+            is_same(in->names + symbol->st_name, name)) {
+            return symbol;
+        }
+        if (chain[at - first] & 1) {
+            break;
+        }
+    }
+    return NULL;
+}
+
+void *ga_object_symbol(const struct link_map *object, const char *name)
+{
+    symbols in = symbols_of(object);
+    const ElfW(Sym) *symbol = in.table && in.names && in.hashes ? look_up(&in, name) : NULL;
+    return symbol ? (void *)(object->l_addr + symbol->st_value) : NULL;
+}
