@@ -63,12 +63,27 @@ static void fill_table(void)
     ga_pages_span(&table.range_base, &table.range_size);
 }
 
+/* Initialises jemalloc. What has failed once fails for ever: see scripts/jemalloc.patch. */
+static ga_status try_to_allocate(void)
+{
+    void *block = ga_je_malloc(1);
+    if (!block) {
+        return ga_fail(GA_ERR_MEMORY, "jemalloc: no memory for its first block");
+    }
+    ga_je_free(block);
+    return GA_OK;
+}
+
 static ga_status jemalloc_open(const ga_open_args *args, void **state)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, fill_table);
     *state = NULL;
-    ga_status status = set_decay(args->values[OPTION_DECAY].integer);
+    ga_status status = try_to_allocate();
+    if (status != GA_OK) {
+        return status;
+    }
+    pthread_once(&once, fill_table);
+    status = set_decay(args->values[OPTION_DECAY].integer);
     if (status == GA_OK && args->values[OPTION_BACKGROUND].flag) {
         status = set_background(true);
     }
