@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
  * The C library's allocator for the library that replaces it: glibc's own names, which need no
- * search and so work from the first instruction on. What has no such name is found by dlsym.
+ * search and so work from the first instruction on. The others are looked up in its symbol table.
  */
 #include "libc_next.h"
 
+#include "../../liballoc/platform/object_symbols.h"
 #include "break.h"
 
 #include <dlfcn.h>
 #include <malloc.h>
 #include <stdint.h>
+#include <stdio.h>
 
 extern void *__libc_malloc(size_t size);
 extern void __libc_free(void *block);
@@ -30,6 +32,7 @@ ga_libc_table ga_libc = {
 /* Set once, before the first heap is opened. */
 static struct mallinfo2 (*next_mallinfo2)(void);
 static void (*next_malloc_stats)(void);
+static int (*next_malloc_info)(int options, FILE *out);
 
 static void totals(size_t *live, size_t *held)
 {
@@ -38,26 +41,29 @@ static void totals(size_t *live, size_t *held)
     *held = info.arena + info.hblkhd;
 }
 
-/* Whose __libc_malloc we were given: the C library, or an allocator that the program is linked with
- * and that replaces those names as well. */
-static void *library_behind(void)
+/* The object that our __libc_malloc comes from: the C library, or an allocator that the program is
+ * linked with and that replaces those names as well. NULL where it is not known. */
+static const struct link_map *library_behind(void)
 {
     Dl_info info;
-    bool known = dladdr((void *)(uintptr_t)ga_libc.malloc, &info) != 0;
-    return known ? dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD) : NULL;
+    void *object = NULL;
+    bool known = dladdr1((void *)(uintptr_t)ga_libc.malloc, &info, &object, RTLD_DL_LINKMAP) != 0;
+    return known ? object : NULL;
 }
 
-/* All from one library: another's would know nothing of its blocks. */
+/* All from one library: another's would know nothing of its blocks. Neither dlopen() nor dlsym() is
+ * called, because a tool that wraps them and allocates under its lock would wait for itself. */
 void ga_libc_find(void)
 {
-    void *libc = library_behind();
+    const struct link_map *libc = library_behind();
     if (!libc) {
         return;
     }
-    *(void **)&ga_libc.usable_size = dlsym(libc, "malloc_usable_size");
-    *(void **)&ga_libc.trim = dlsym(libc, "malloc_trim");
-    *(void **)&next_mallinfo2 = dlsym(libc, "mallinfo2");
-    *(void **)&next_malloc_stats = dlsym(libc, "malloc_stats");
+    *(void **)&ga_libc.usable_size = ga_object_symbol(libc, "malloc_usable_size");
+    *(void **)&ga_libc.trim = ga_object_symbol(libc, "malloc_trim");
+    *(void **)&next_mallinfo2 = ga_object_symbol(libc, "mallinfo2");
+    *(void **)&next_malloc_stats = ga_object_symbol(libc, "malloc_stats");
+    *(void **)&next_malloc_info = ga_object_symbol(libc, "malloc_info");
     if (next_mallinfo2) {
         ga_libc.totals = totals;
     }
@@ -76,4 +82,12 @@ bool ga_libc_info(struct mallinfo2 *out)
         *out = next_mallinfo2();
     }
     return next_mallinfo2 != NULL;
+}
+
+bool ga_libc_write_info(FILE *out, int *result)
+{
+    if (next_malloc_info) {
+        *result = next_malloc_info(0, out);
+    }
+    return next_malloc_info != NULL;
 }

@@ -3,11 +3,14 @@
  * The malloc family of the process, as glibc documents it. Each entry point takes care of what
  * the interface leaves open (zero sizes, foreign pointers, errno) and jumps through the table.
  */
+#include "../../liballoc/platform/foreign.h"
 #include "libc_next.h"
 #include "served.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <malloc.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +18,17 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
+/* Memory debuggers (valgrind, heaptrack) replace entry points one by one, each by its address. An
+ * entry point must not contain the body of another, or such a tool sees a block come and not go. So
+ * those that another entry point uses are not inlined and are called by their public names. */
+#ifdef __clang__
+#define ENTRY EXPORT __attribute__((noinline))
+#else
+#define ENTRY EXPORT __attribute__((noipa))
+#endif
+
 /* Not declared by glibc before 2.41, or only for C23. */
+EXPORT void cfree(void *block);
 EXPORT void free_sized(void *block, size_t size);
 EXPORT void free_aligned_sized(void *block, size_t align, size_t size);
 
@@ -64,7 +77,7 @@ static size_t round_to_power(size_t align)
     return power;
 }
 
-EXPORT void *memalign(size_t align, size_t size)
+ENTRY void *memalign(size_t align, size_t size)
 {
     if (align > SIZE_MAX / 2 + 1) {
         return refuse(EINVAL);
@@ -73,7 +86,8 @@ EXPORT void *memalign(size_t align, size_t size)
     if (power > PTRDIFF_MAX || size > PTRDIFF_MAX - power) {
         return refuse(ENOMEM);
     }
-    return ga_served.memalign(power, size + !size); /* jemalloc does not align nothing */
+    void *block = ga_served.memalign(power, size + !size); /* jemalloc does not align nothing */
+    return block ? block : refuse(ENOMEM);                 /* backends leave errno as it was */
 }
 
 EXPORT void *aligned_alloc(size_t align, size_t size)
@@ -119,20 +133,30 @@ EXPORT void *pvalloc(size_t size)
 
 static __attribute__((noinline)) void free_outside(void *block)
 {
+    if (!block) {
+        return;
+    }
     if (ga_served_owns(block)) {
         ga_served.free(block);
     } else {
-        ga_libc.free(block); /* NULL, and what is older than the heap or never was ours */
+        ga_foreign_free(block);
     }
 }
 
-EXPORT void free(void *block)
+ENTRY void free(void *block)
 {
     if (__builtin_expect(in_range(block), 1)) {
         ga_served.free(block);
     } else {
         free_outside(block);
     }
+}
+
+/* Gone from glibc's headers, but not from glibc: programs linked before 2.26 still find it there. Weak,
+ * because a program may have a function of that name. */
+EXPORT __attribute__((weak)) void cfree(void *block)
+{
+    free(block);
 }
 
 EXPORT void free_sized(void *block, size_t size)
@@ -150,7 +174,7 @@ EXPORT void free_aligned_sized(void *block, size_t align, size_t size)
 
 /* ---- resizing ----------------------------------------------------------------------------- */
 
-EXPORT void *realloc(void *block, size_t size)
+ENTRY void *realloc(void *block, size_t size)
 {
     if (!block) {
         return ga_served.malloc(size);
@@ -160,7 +184,7 @@ EXPORT void *realloc(void *block, size_t size)
         return NULL;
     }
     /* A foreign block stays with the C library, whose it is. */
-    void *moved = is_ours(block) ? ga_served.realloc(block, size) : ga_libc.realloc(block, size);
+    void *moved = is_ours(block) ? ga_served.realloc(block, size) : ga_foreign_realloc(block, size);
     return moved ? moved : refuse(ENOMEM); /* jemalloc's own leaves errno as it was */
 }
 
@@ -177,10 +201,7 @@ EXPORT size_t malloc_usable_size(void *block)
     if (!block) {
         return 0;
     }
-    if (is_ours(block)) {
-        return ga_served.usable_size(block);
-    }
-    return ga_libc.usable_size ? ga_libc.usable_size(block) : 0;
+    return is_ours(block) ? ga_served.usable_size(block) : ga_foreign_usable_size(block);
 }
 
 static bool served_by_libc(void)
@@ -198,18 +219,77 @@ EXPORT int malloc_trim(size_t keep)
 }
 
 /* For backends of ours: what is live, what is held, and the difference as free. */
-EXPORT struct mallinfo2 mallinfo2(void)
+static struct mallinfo2 info_of_heap(void)
+{
+    ga_stats stats = {0};
+    ga_heap_stats(ga_served_heap(), &stats);
+    bool some_free = stats.held_bytes > stats.live_bytes;
+    return (struct mallinfo2){
+        .arena = stats.held_bytes,
+        .uordblks = stats.live_bytes,
+        .fordblks = some_free ? stats.held_bytes - stats.live_bytes : 0,
+    };
+}
+
+ENTRY struct mallinfo2 mallinfo2(void)
 {
     struct mallinfo2 info = {0};
-    ga_stats stats = {0};
-    if (served_by_libc() && ga_libc_info(&info)) {
-        return info;
+    return served_by_libc() && ga_libc_info(&info) ? info : info_of_heap();
+}
+
+static int clamp(size_t value)
+{
+    return value < INT_MAX ? (int)value : INT_MAX;
+}
+
+/* glibc lets the values wrap around; a program that reads them is better served by the largest int
+ * than by a negative one. */
+EXPORT struct mallinfo mallinfo(void)
+{
+    struct mallinfo2 info = mallinfo2();
+    return (struct mallinfo){
+        .arena = clamp(info.arena),
+        .ordblks = clamp(info.ordblks),
+        .smblks = clamp(info.smblks),
+        .hblks = clamp(info.hblks),
+        .hblkhd = clamp(info.hblkhd),
+        .usmblks = clamp(info.usmblks),
+        .fsmblks = clamp(info.fsmblks),
+        .uordblks = clamp(info.uordblks),
+        .fordblks = clamp(info.fordblks),
+        .keepcost = clamp(info.keepcost),
+    };
+}
+
+/* Glibc's document, with one heap and the totals alone. */
+static int write_info(FILE *out)
+{
+    struct mallinfo2 info = info_of_heap();
+    int written =
+        fprintf(out,
+                "<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>\n</sizes>\n"
+                "<total type=\"fast\" count=\"0\" size=\"0\"/>\n"
+                "<total type=\"rest\" count=\"0\" size=\"%zu\"/>\n"
+                "<system type=\"current\" size=\"%zu\"/>\n"
+                "<system type=\"max\" size=\"%zu\"/>\n"
+                "</heap>\n"
+                "<total type=\"fast\" count=\"0\" size=\"0\"/>\n"
+                "<total type=\"rest\" count=\"0\" size=\"%zu\"/>\n"
+                "<total type=\"mmap\" count=\"0\" size=\"0\"/>\n"
+                "<system type=\"current\" size=\"%zu\"/>\n"
+                "<system type=\"max\" size=\"%zu\"/>\n"
+                "</malloc>\n",
+                info.fordblks, info.arena, info.arena, info.fordblks, info.arena, info.arena);
+    return written < 0 ? -1 : 0;
+}
+
+EXPORT int malloc_info(int options, FILE *out)
+{
+    if (options != 0) {
+        return EINVAL;
     }
-    ga_heap_stats(ga_served_heap(), &stats);
-    info.arena = stats.held_bytes;
-    info.uordblks = stats.live_bytes;
-    info.fordblks = stats.held_bytes > stats.live_bytes ? stats.held_bytes - stats.live_bytes : 0;
-    return info;
+    int result;
+    return served_by_libc() && ga_libc_write_info(out, &result) ? result : write_info(out);
 }
 
 EXPORT void malloc_stats(void)

@@ -13,7 +13,9 @@
 #include "served.h"
 
 #include "../../liballoc/platform/environment.h"
+#include "../../liballoc/platform/forks.h"
 #include "../../liballoc/platform/log.h"
+#include "../../liballoc/platform/misuse.h"
 #include "../../liballoc/runtime/report.h"
 #include "counted.h"
 #include "libc_next.h"
@@ -82,6 +84,13 @@ static void *out_of_memory(void)
     return NULL;
 }
 
+static void report_refused(ga_status status, const char *call, const void *block)
+{
+    if (__builtin_expect(status == GA_ERR_POINTER, 0)) {
+        ga_misuse_report(call, block, ga_error_text());
+    }
+}
+
 static void *heap_malloc(size_t size)
 {
     void *block;
@@ -99,7 +108,9 @@ static void *heap_calloc(size_t count, size_t size)
 static void *heap_realloc(void *block, size_t size)
 {
     void *moved;
-    return ga_realloc(heap, block, size, 0, &moved) == GA_OK ? moved : out_of_memory();
+    ga_status status = ga_realloc(heap, block, size, 0, &moved);
+    report_refused(status, "realloc", block);
+    return status == GA_OK ? moved : out_of_memory();
 }
 
 static void *heap_memalign(size_t align, size_t size)
@@ -111,7 +122,7 @@ static void *heap_memalign(size_t align, size_t size)
 static void heap_free(void *block)
 {
     int saved = errno;
-    ga_free(heap, block);
+    report_refused(ga_free(heap, block), "free", block);
     errno = saved;
 }
 
@@ -162,9 +173,10 @@ static void set_table(void)
 bool ga_served_start(void)
 {
     int expected = CLOSED;
-    if (!environ) {
+    if (!environ) { /* our own calls of libraries may not be bound yet, in a program that is linked */
         return false;
     }
+    ga_forks_register(); /* on the first call of all: see platform/forks.h */
     /* relaxed: only elects the thread that opens; S1/S2 publish what it did */
     if (!__atomic_compare_exchange_n(&state, &expected, OPENING, false, __ATOMIC_RELAXED,
                                      __ATOMIC_RELAXED)) {
@@ -193,8 +205,14 @@ bool ga_served_owns(const void *block)
     return open && ga_owns(open, block);
 }
 
-/* A program that never allocates has its setting checked too. */
-__attribute__((constructor)) static void start_at_load(void)
+/* A program that never allocates has its setting checked too, and our fork handlers are registered
+ * before those of any library. The preload is linked with -z initfirst: this runs before all other
+ * constructors, also before the C library's own, which sets `environ` to the same value. */
+__attribute__((constructor)) static void start_at_load(int argc, char **argv, char **variables)
 {
+    (void)argc, (void)argv;
+    if (!environ) {
+        environ = variables;
+    }
     ga_served_start();
 }

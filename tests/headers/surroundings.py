@@ -28,7 +28,8 @@ HEADERS = sorted((SOURCE / "liballoc/include/gpualloc").glob("*.h"))
 
 MALLOC_FAMILY = {"malloc", "free", "calloc", "realloc", "reallocarray", "memalign",
                  "posix_memalign", "aligned_alloc", "valloc", "pvalloc", "malloc_usable_size",
-                 "malloc_trim", "mallinfo2", "malloc_stats", "free_sized", "free_aligned_sized"}
+                 "malloc_trim", "mallinfo", "mallinfo2", "malloc_info", "malloc_stats", "cfree",
+                 "free_sized", "free_aligned_sized"}
 
 
 def quiet_environment() -> dict[str, str]:

@@ -141,6 +141,9 @@ static void test_memalign(void)
     SHOW(memalign(hide(SIZE_MAX / 2 + 1), hide(1)), 0, 1);
     SHOW(memalign(hide(64), hide(SIZE_MAX)), 0, 1);
     SHOW(memalign(hide(64), hide(PTRDIFF_MAX)), 0, 1);
+    SHOW(memalign(hide(64), hide((size_t)1 << 60)), 0, 1);
+    SHOW(memalign(hide(64), hide(PTRDIFF_MAX - 8192)), 0, 1);
+    SHOW(aligned_alloc(hide(64), hide((size_t)1 << 60)), 0, 1);
     SHOW(aligned_alloc(hide(64), hide(64)), 64, 64);
     SHOW(aligned_alloc(hide(64), hide(1)), 1, 64);
     SHOW(aligned_alloc(hide(4096), hide(0)), 0, 4096);
@@ -189,6 +192,9 @@ static void test_pages(void)
     SHOW(pvalloc(hide(0)), 0, page);
     SHOW(pvalloc(hide(1)), page, page);
     SHOW(pvalloc(hide(page + 1)), 2 * page, page);
+    SHOW(valloc(hide((size_t)1 << 60)), 0, 1);
+    SHOW(valloc(hide(PTRDIFF_MAX - 8192)), 0, 1);
+    SHOW(pvalloc(hide((size_t)1 << 60)), 0, 1);
     SHOW(pvalloc(hide(SIZE_MAX)), 0, 1);
     SHOW(pvalloc(hide(SIZE_MAX - page)), 0, 1);
 }

@@ -7,6 +7,7 @@ usage: test_calls.py CONFIGURATION
 
 import os
 import unittest
+from xml.etree import ElementTree
 
 import support
 
@@ -31,6 +32,17 @@ class Calls(support.Case):
 
     def test_documented(self) -> None:
         self.quiet(self.under("documented"))
+
+    def test_questions(self) -> None:
+        unknown = self.setup.name == "mimalloc"  # which has neither mallinfo() nor mallinfo2()
+        outcome = self.under("questions", *(["unknown"] if unknown else []))
+        document = ElementTree.fromstring(outcome.stdout)
+        self.assertEqual(document.tag, "malloc")
+        if unknown:
+            return
+        sizes = {entry.get("type"): int(entry.get("size", "0"))
+                 for entry in document if entry.tag in ("system", "total")}
+        self.assertGreaterEqual(sizes["current"] + sizes["mmap"], 64 << 20)
 
     def test_errno_kept(self) -> None:
         if self.setup.name == "mimalloc":

@@ -28,6 +28,23 @@ class Limits(support.Case):
         with self.subTest("foreign"):
             self.foreign(preexec_fn=limit(2048 * MIB))
 
+    def test_hardly_any_addresses(self) -> None:
+        """A program may fail there, but by its own exit. Less than this and the loader fails."""
+        if self.setup.name == "tcmalloc":
+            self.skipTest("tcmalloc aborts there")
+        for kilobytes in range(10_000, 30_000, 500):
+            size = kilobytes * 1024
+            with self.subTest(kilobytes):
+                without = support.run("exhausted", "5000", preload=False, preexec_fn=limit(size))
+                outcome = support.run("exhausted", "5000", preexec_fn=limit(size),
+                                      environment=self.setup.environment(self.folder))
+                self.assertGreaterEqual(outcome.status, min(without.status, 0), outcome.stderr)
+
+    def test_threads_that_begin_without_memory(self) -> None:
+        without = support.run("no_memory_thread", preload=False)
+        outcome = self.under("no_memory_thread")  # a trace that gets no chunk says so
+        self.assertEqual(outcome.stdout, without.stdout)
+
     def test_memory_that_runs_out(self) -> None:
         for size in (500, 40_000, MIB):
             with self.subTest(size):

@@ -57,7 +57,7 @@ class Linked(support.Case):
     def test_names(self) -> None:
         """The archive and the preload define the family, sbrk and a mark, and nothing else."""
         family = names("-g", ARCHIVE)
-        self.assertEqual(len(family), 18)
+        self.assertEqual(len(family), 21)
         self.assertEqual(names("-D", "-g", support.PRELOAD), family)
 
     def test_static_program(self) -> None:

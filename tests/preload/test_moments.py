@@ -30,6 +30,14 @@ class Moments(support.Case):
     def test_forks(self) -> None:
         self.same_as_without("forks")
 
+    def test_fork_handlers_older_than_the_first_allocation(self) -> None:
+        self.same_as_without("fork_handlers")
+
+    def test_forks_in_signal_handlers_that_interrupt_forks(self) -> None:
+        if self.setup.library:
+            self.skipTest("a wrapped library may take a lock twice there, as it does without us")
+        self.same_as_without("forks_inside")
+
     def test_signals(self) -> None:
         self.same_as_without("signals")
 
