@@ -116,10 +116,11 @@ static int cannot_run(const char *name, int error)
     return error == ENOENT ? NOT_FOUND : CANNOT_RUN;
 }
 
-/* False where the program would run on another allocator, and that is not to be. */
-static bool try_reach(const run_args *args, const char *program, const char *preload)
+/* False where the program would run on another allocator, and that is not to be. `stops`: it would
+ * not start with the preload. */
+static bool try_reach(const run_args *args, const char *program, const char *preload, bool *stops)
 {
-    const char *trouble = ga_program_trouble(program, preload);
+    const char *trouble = ga_program_trouble(program, preload, stops);
     if (trouble && args->strict) {
         ga_fail(GA_ERR_UNSUPPORTED, "\"%s\": LD_PRELOAD does not reach it: %s", program, trouble);
         return refuse(NULL);
@@ -154,12 +155,23 @@ static bool set_preload(const char *library)
     return done;
 }
 
-static bool set_environment(const run_args *args, const char *library)
+/* Take the library out of what a run outside this one has set. */
+static bool drop_preload(const char *library)
 {
-    return set_preload(library) && set("GPUALLOC_HOST", args->host) &&
-           set("GPUALLOC_DEVICE", args->device) && set("GPUALLOC_KERNEL", args->kernel) &&
-           set("GPUALLOC_STATS", args->stats) && set("GPUALLOC_TRACE", args->trace) &&
-           set("GPUALLOC_STRICT", args->strict ? "1" : NULL);
+    const char *before = ga_environment("LD_PRELOAD");
+    size_t length = strlen(library);
+    if (!before || strncmp(before, library, length) != 0 || !strchr(": ", before[length])) {
+        return true;
+    }
+    return before[length] ? set("LD_PRELOAD", before + length + 1) : unsetenv("LD_PRELOAD") == 0;
+}
+
+static bool set_environment(const run_args *args, const char *library, bool drop)
+{
+    bool done = drop ? drop_preload(library) : set_preload(library);
+    return done && set("GPUALLOC_HOST", args->host) && set("GPUALLOC_DEVICE", args->device) &&
+           set("GPUALLOC_KERNEL", args->kernel) && set("GPUALLOC_STATS", args->stats) &&
+           set("GPUALLOC_TRACE", args->trace) && set("GPUALLOC_STRICT", args->strict ? "1" : NULL);
 }
 
 static int run(run_args *args)
@@ -174,10 +186,11 @@ static int run(run_args *args)
     if (error) {
         return cannot_run(args->program[0], error);
     }
-    if (!try_reach(args, program.text, library.text) || !try_files(args)) {
+    bool stops;
+    if (!try_reach(args, program.text, library.text, &stops) || !try_files(args)) {
         return GA_CLI_USAGE;
     }
-    if (set_environment(args, libraries.text)) {
+    if (set_environment(args, libraries.text, stops)) {
         execvp(program.text, args->program);
     }
     return cannot_run(args->program[0], errno);

@@ -9,6 +9,7 @@
 #include <gpualloc/gpualloc.h>
 
 #include <limits.h>
+#include <stdbool.h>
 
 /* The libraries to preload. */
 typedef enum ga_preload {
@@ -33,8 +34,8 @@ ga_status ga_bench_program_find(ga_path *out, const char *name);
 /* The file that execvp(3) would run: 0, or the errno that it would leave. */
 int ga_program_find(ga_path *out, const char *name);
 
-/* Why the loader would not heed LD_PRELOAD for a program; NULL where nothing speaks against it, or
- * where the program's file cannot be read. */
-const char *ga_program_trouble(const char *program, const char *preload);
+/* Why LD_PRELOAD would not work for a program; NULL where nothing speaks against it, or where the
+ * program's file cannot be read. `stops` tells whether the program would not even start with it. */
+const char *ga_program_trouble(const char *program, const char *preload, bool *stops);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Finds programs as the shell does, and tells those that LD_PRELOAD does not reach: the loader
- * ignores it for programs that gain rights, and static programs have no loader.
+ * ignores it for programs that gain rights, static programs have no loader, and musl's loader finds
+ * in it calls of glibc's that musl does not have.
  */
 #include "../../liballoc/platform/environment.h"
 #include "paths.h"
@@ -102,21 +103,51 @@ static bool gains_rights(const char *program)
     return user || group || capable;
 }
 
-/* Whether the program asks for a loader; true as well where that cannot be read. */
-static bool has_loader(const char *program, const ElfW(Ehdr) * header)
+/* The program's segment that names its loader; p_type PT_NULL where it has none, and `error` where
+ * that cannot be read. */
+static ElfW(Phdr) loader_segment(int fd, const ElfW(Ehdr) * header, bool *error)
 {
-    bool found = false;
     ElfW(Phdr) segment;
-    int fd = open(program, O_RDONLY | O_CLOEXEC);
-    for (unsigned i = 0; fd >= 0 && !found && i < header->e_phnum; i++) {
+    *error = fd < 0;
+    for (unsigned i = 0; !*error && i < header->e_phnum; i++) {
         off_t at = (off_t)(header->e_phoff + i * sizeof segment);
-        found = pread(fd, &segment, sizeof segment, at) != (ssize_t)sizeof segment ||
-                segment.p_type == PT_INTERP;
+        *error = pread(fd, &segment, sizeof segment, at) != (ssize_t)sizeof segment;
+        if (!*error && segment.p_type == PT_INTERP) {
+            return segment;
+        }
+    }
+    return (ElfW(Phdr)){.p_type = PT_NULL};
+}
+
+/* Musl's loader is /lib/ld-musl-ARCH.so.1, and a link to it may have any folder. */
+static bool is_musl(int fd, const ElfW(Phdr) * segment)
+{
+    char name[256] = "";
+    size_t length = segment->p_filesz < sizeof name ? segment->p_filesz : sizeof name - 1;
+    if (pread(fd, name, length, (off_t)segment->p_offset) != (ssize_t)length) {
+        return false;
+    }
+    const char *last = strrchr(name, '/');
+    return strncmp(last ? last + 1 : name, "ld-musl-", 8) == 0;
+}
+
+/* Why the program's loader does not load the preload; NULL where it does or that is not known. */
+static const char *loader_trouble(const char *program, const ElfW(Ehdr) * header, bool *stops)
+{
+    bool error;
+    int fd = open(program, O_RDONLY | O_CLOEXEC);
+    ElfW(Phdr) segment = loader_segment(fd, header, &error);
+    const char *trouble = NULL;
+    if (!error && segment.p_type == PT_NULL) {
+        trouble = "it is linked statically";
+    } else if (!error && is_musl(fd, &segment)) {
+        trouble = "it is made for musl, and the library for glibc";
+        *stops = true;
     }
     if (fd >= 0) {
         close(fd);
     }
-    return found || fd < 0;
+    return trouble;
 }
 
 static bool read_header(const char *path, ElfW(Ehdr) * out)
@@ -125,8 +156,9 @@ static bool read_header(const char *path, ElfW(Ehdr) * out)
            memcmp(out->e_ident, ELFMAG, SELFMAG) == 0;
 }
 
-const char *ga_program_trouble(const char *program, const char *preload)
+const char *ga_program_trouble(const char *program, const char *preload, bool *stops)
 {
+    *stops = false;
     ga_path path;
     ElfW(Ehdr) own, header;
     snprintf(path.text, sizeof path.text, "%s", program);
@@ -141,5 +173,5 @@ const char *ga_program_trouble(const char *program, const char *preload)
     if (header.e_ident[EI_CLASS] != own.e_ident[EI_CLASS] || header.e_machine != own.e_machine) {
         return "it is made for another kind of processor than the library";
     }
-    return has_loader(path.text, &header) ? NULL : "it is linked statically";
+    return loader_trouble(path.text, &header, stops);
 }

@@ -300,19 +300,23 @@ class Output(RunTest):
         self.assertEqual(1, len((self.folder / "s.json").read_text().splitlines()))
 
 
-def static_program() -> bytes | None:
-    """The smallest program without a loader: it exits with 7."""
+def small_program(loader: bytes = b"") -> bytes | None:
+    """A program that exits with 7; `loader` names its loader, which is not run where it is the program
+    itself. Without one it is static."""
     codes = {"x86_64": (62, b"\xbf\x07\0\0\0\xb8\x3c\0\0\0\x0f\x05"),
              "aarch64": (183, struct.pack("<III", 0xD28000E0, 0xD2800BA8, 0xD4000001))}
     if os.uname().machine not in codes:
         return None
     machine, code = codes[os.uname().machine]
-    base, start = 0x400000, 120
+    base, start = 0x800000 if loader else 0x400000, 64 + 2 * 56
+    name = loader + b"\0" if loader else b""
+    size = start + len(code) + len(name)
     header = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\x02\x01\x01", 2, machine, 1, base + start,
-                         64, 0, 0, 64, 56, 1, 0, 0, 0)
-    segment = struct.pack("<IIQQQQQQ", 1, 5, 0, base, base, start + len(code), start + len(code),
-                          0x10000)
-    return header + segment + code
+                         64, 0, 0, 64, 56, 2 if loader else 1, 0, 0, 0)
+    load = struct.pack("<IIQQQQQQ", 1, 5, 0, base, base, size, size, 0x10000)
+    at = start + len(code)
+    interpreter = struct.pack("<IIQQQQQQ", 3, 4, at, base + at, base + at, len(name), len(name), 1)
+    return header + load + interpreter + code + name
 
 
 class OutOfReach(RunTest):
@@ -325,15 +329,36 @@ class OutOfReach(RunTest):
         self.assertEqual("", self.gpualloc("run", "--log=error", program).err)
 
     def test_static(self) -> None:
-        content = static_program()
+        content = small_program()
         if content is None:
             self.skipTest("no static program for this processor")
         path = self.make("static", content, 0o755)
         self.check(path, "statically", 7)
         self.check(self.make("script", f"#!{path} -x\n", 0o755), "statically", 7)
 
+    def test_musl(self) -> None:
+        """Its loader would end a program that has the preload: it runs without, and says so. The
+        loader here is a static program in musl's name."""
+        content = small_program()
+        if content is None:
+            self.skipTest("no small program for this processor")
+        loader = self.make("ld-musl-any.so.1", content, 0o755)
+        path = self.make("musl", small_program(bytes(loader)), 0o755)
+        self.check(path, "made for musl", 7)
+
+    def test_musl_is_not_preloaded(self) -> None:
+        compiler = shutil.which("musl-gcc")
+        if not compiler:
+            self.skipTest("there is no musl-gcc")
+        source = self.make("print.c", '#include <stdio.h>\n#include <stdlib.h>\nint main(void)'
+                           '{ puts(getenv("LD_PRELOAD") ? "preloaded" : "alone"); return 0; }', 0o644)
+        subprocess.run([compiler, str(source), "-o", str(self.folder / "print")], check=True)
+        answer = self.gpualloc("run", self.folder / "print")
+        self.assertEqual((0, "alone\n"), (answer.status, answer.out), answer.err)
+        self.assertIn("made for musl", answer.err)
+
     def test_other_processor(self) -> None:
-        content = static_program() or b"\x7fELF\x02\x01\x01" + bytes(57)
+        content = small_program() or b"\x7fELF\x02\x01\x01" + bytes(57)
         path = self.make("foreign", content[:18] + b"\x08\0" + content[20:], 0o755)
         answer = self.gpualloc("run", path)
         self.assertNotEqual(0, answer.status)
