@@ -51,6 +51,69 @@ static void check(const char *block, size_t size)
     }
 }
 
+/* ---- reallocation -------------------------------------------------------------------------- */
+
+static void grows_by_steps(const char *spec)
+{
+    uint32_t moves = 0, moved_within = 0;
+    open_heap(spec);
+    char *block = take(1000);
+    for (size_t size = 2000; size <= 8000000; size += 1000) {
+        void *next;
+        size_t usable = ga_usable_size(heap, block);
+        assert_ok(ga_realloc(heap, block, size, 0, &next));
+        moves += next != block;
+        moved_within += next != block && size <= usable;
+        block = next;
+        memset(block + size - 1000, 0x5a, 1000);
+    }
+    cr_assert_eq(moved_within, 0, "%s: %u moved though there was room", spec, moved_within);
+    cr_assert_lt(moves, 60, "%s: %u moves of 8000", spec, moves);
+    check(block, 8000000);
+    assert_ok(ga_free(heap, block));
+    assert_ok(ga_heap_close(heap));
+}
+
+Test(reclaim_backend, blocks_grow_by_steps_with_few_moves)
+{
+    grows_by_steps("hazard/system");
+    grows_by_steps("hazard/slab");
+    grows_by_steps("hazard/vmm");
+}
+
+/* A reader of the old block reads what was there; the block is retired, not given back. */
+Test(reclaim_backend, the_block_that_realloc_leaves_is_retired)
+{
+    open_heap("hazard:batch=1/slab:check=full");
+    char *block = take(100);
+    void *moved;
+    ga_hazard_set(join(), 0, block);
+    assert_ok(ga_realloc(heap, block, 100000, 0, &moved));
+    cr_assert_neq(moved, block);
+    assert_ok(ga_free(heap, take(100)));
+    check(block, 100);
+    check(moved, 100);
+    cr_assert_eq(stats().pending, 1);
+    ga_hazard_clear(join(), 0);
+    assert_ok(ga_free(heap, moved));
+    assert_ok(ga_heap_close(heap));
+}
+
+Test(reclaim_backend, a_block_that_shrinks_moves_when_half_is_unused)
+{
+    open_heap("hazard/slab");
+    void *block = take(100000), *next;
+    assert_ok(ga_realloc(heap, block, 60000, 0, &next));
+    cr_assert_eq(next, block);
+    assert_ok(ga_realloc(heap, block, 100, 0, &next));
+    cr_assert_neq(next, block);
+    check(next, 100);
+    assert_ok(ga_free(heap, next));
+    assert_ok(ga_heap_close(heap));
+}
+
+/* ---- protection ---------------------------------------------------------------------------- */
+
 Test(reclaim_backend, what_is_freed_stays_for_who_protects_it)
 {
     open_heap("hazard:batch=1/slab:check=full");
