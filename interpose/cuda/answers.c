@@ -23,9 +23,6 @@ typedef CUresult of_device_fn(CUdevice device);
 typedef CUresult of_context_fn(CUcontext context);
 typedef CUresult peer_fn(CUcontext owner, unsigned flags);
 
-/* The driver's function of a row, in the row's own type; NULL: none. */
-#define NEXT(type, symbol) ((type *)(uintptr_t)ga_cuda_next_find(GA_HOOK_##symbol))
-
 /* ---- how much memory there is --------------------------------------------------------------- */
 
 static uint64_t less(uint64_t from, uint64_t what)
@@ -49,7 +46,7 @@ GA_CUDA_ENTRY(mem_info_fn, cuMemGetInfo_v2);
 
 CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
 {
-    mem_info_fn *next = NEXT(mem_info_fn, cuMemGetInfo_v2);
+    mem_info_fn *next = GA_CUDA_NEXT(mem_info_fn, cuMemGetInfo_v2);
     ga_cuda_visit visit;
     ga_cuda_count(GA_HOOK_cuMemGetInfo_v2);
     size_t unwanted[2]; /* the driver takes NULL for either, and what is corrected needs both */
@@ -77,7 +74,7 @@ GA_CUDA_ENTRY(range_fn, cuMemGetAddressRange_v2);
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr pointer)
 {
-    range_fn *next = NEXT(range_fn, cuMemGetAddressRange_v2);
+    range_fn *next = GA_CUDA_NEXT(range_fn, cuMemGetAddressRange_v2);
     ga_cuda_block block;
     ga_cuda_count(GA_HOOK_cuMemGetAddressRange_v2);
     CUresult result = next ? next(base, size, pointer) : ga_cuda_next_missing();
@@ -167,7 +164,7 @@ GA_CUDA_ENTRY(attribute_fn, cuPointerGetAttribute);
 
 CUresult cuPointerGetAttribute(void *value, CUpointer_attribute attribute, CUdeviceptr pointer)
 {
-    attribute_fn *next = NEXT(attribute_fn, cuPointerGetAttribute);
+    attribute_fn *next = GA_CUDA_NEXT(attribute_fn, cuPointerGetAttribute);
     ga_cuda_block block;
     ga_cuda_count(GA_HOOK_cuPointerGetAttribute);
     CUresult result = next ? next(value, attribute, pointer) : ga_cuda_next_missing();
@@ -191,7 +188,7 @@ GA_CUDA_ENTRY(attributes_fn, cuPointerGetAttributes);
 CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes, void **values,
                                 CUdeviceptr pointer)
 {
-    attributes_fn *next = NEXT(attributes_fn, cuPointerGetAttributes);
+    attributes_fn *next = GA_CUDA_NEXT(attributes_fn, cuPointerGetAttributes);
     ga_cuda_block block;
     ga_cuda_count(GA_HOOK_cuPointerGetAttributes);
     CUresult result = next ? next(count, attributes, values, pointer) : ga_cuda_next_missing();
@@ -210,7 +207,7 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
     GA_CUDA_ENTRY(of_device_fn, symbol);                                                           \
     CUresult symbol(CUdevice device)                                                               \
     {                                                                                              \
-        of_device_fn *next = NEXT(of_device_fn, symbol);                                           \
+        of_device_fn *next = GA_CUDA_NEXT(of_device_fn, symbol);                                   \
         ga_cuda_count(GA_HOOK_##symbol);                                                           \
         ga_cuda_primary_close(device);                                                             \
         CUresult result = next ? next(device) : ga_cuda_next_missing();                            \
@@ -226,7 +223,7 @@ GA_CUDA_ENTRY(of_context_fn, cuCtxDestroy_v2);
 /* Captures on its streams end with it, and nobody will say so. */
 CUresult cuCtxDestroy_v2(CUcontext gone)
 {
-    of_context_fn *next = NEXT(of_context_fn, cuCtxDestroy_v2);
+    of_context_fn *next = GA_CUDA_NEXT(of_context_fn, cuCtxDestroy_v2);
     ga_cuda_count(GA_HOOK_cuCtxDestroy_v2);
     CUresult result = next ? next(gone) : ga_cuda_next_missing();
     if (result == CUDA_SUCCESS) {
@@ -242,7 +239,7 @@ GA_CUDA_ENTRY(peer_fn, cuCtxEnablePeerAccess);
 
 CUresult cuCtxEnablePeerAccess(CUcontext owner, unsigned flags)
 {
-    peer_fn *next = NEXT(peer_fn, cuCtxEnablePeerAccess);
+    peer_fn *next = GA_CUDA_NEXT(peer_fn, cuCtxEnablePeerAccess);
     ga_cuda_count(GA_HOOK_cuCtxEnablePeerAccess);
     CUresult result = next ? next(owner, flags) : ga_cuda_next_missing();
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) {

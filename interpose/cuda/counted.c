@@ -12,6 +12,7 @@
  */
 #include "counted.h"
 
+#include "../../liballoc/platform/forks.h"
 #include "../../liballoc/platform/libc.h"
 #include "contexts.h"
 #include "entry.h"
@@ -20,9 +21,6 @@
 
 #include <pthread.h>
 #include <string.h>
-
-/* The driver's function of a row, in the row's own type; NULL: none. */
-#define NEXT(type, symbol) ((type *)(uintptr_t)ga_cuda_next_find(GA_HOOK_##symbol))
 
 typedef struct memory {
     uint64_t size;
@@ -45,7 +43,8 @@ static void fork_child(void)
 
 __attribute__((constructor)) static void watch_forks(void)
 {
-    pthread_atfork(NULL, NULL, fork_child);
+    static bool watched;
+    ga_forks_watch(&watched, NULL, NULL, fork_child);
 }
 
 static bool counts(void)
@@ -140,7 +139,7 @@ GA_CUDA_ENTRY(release_fn, cuMemRelease);
 CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
                      const CUmemAllocationProp *prop, unsigned long long flags)
 {
-    create_fn *next = NEXT(create_fn, cuMemCreate);
+    create_fn *next = GA_CUDA_NEXT(create_fn, cuMemCreate);
     ga_cuda_count(GA_HOOK_cuMemCreate);
     if (!next) {
         return ga_cuda_next_missing();
@@ -172,7 +171,7 @@ static void forget_handle(CUmemGenericAllocationHandle handle)
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
-    release_fn *next = NEXT(release_fn, cuMemRelease);
+    release_fn *next = GA_CUDA_NEXT(release_fn, cuMemRelease);
     ga_cuda_count(GA_HOOK_cuMemRelease);
     if (!next || !counts()) {
         return next ? next(handle) : ga_cuda_next_missing();
@@ -401,7 +400,7 @@ GA_CUDA_ENTRY(drop_array_fn, cuMipmappedArrayDestroy);
 /* Those without levels take two arguments, and overlook the third. */
 CUresult cuArrayCreate_v2(void **array, const void *descriptor, unsigned unused)
 {
-    make_array_fn *next = NEXT(make_array_fn, cuArrayCreate_v2);
+    make_array_fn *next = GA_CUDA_NEXT(make_array_fn, cuArrayCreate_v2);
     const flat *f = descriptor;
     deep d = f ? (deep){f->width, f->height, 0, f->format, f->channels, 0} : (deep){0};
     ga_cuda_count(GA_HOOK_cuArrayCreate_v2);
@@ -411,7 +410,7 @@ CUresult cuArrayCreate_v2(void **array, const void *descriptor, unsigned unused)
 
 CUresult cuArray3DCreate_v2(void **array, const void *descriptor, unsigned unused)
 {
-    make_array_fn *next = NEXT(make_array_fn, cuArray3DCreate_v2);
+    make_array_fn *next = GA_CUDA_NEXT(make_array_fn, cuArray3DCreate_v2);
     const deep *d = descriptor;
     ga_cuda_count(GA_HOOK_cuArray3DCreate_v2);
     return next ? make_array(next, array, descriptor, unused, d ? array_bytes(d) : 0)
@@ -420,7 +419,7 @@ CUresult cuArray3DCreate_v2(void **array, const void *descriptor, unsigned unuse
 
 CUresult cuMipmappedArrayCreate(void **array, const void *descriptor, unsigned levels)
 {
-    make_array_fn *next = NEXT(make_array_fn, cuMipmappedArrayCreate);
+    make_array_fn *next = GA_CUDA_NEXT(make_array_fn, cuMipmappedArrayCreate);
     const deep *d = descriptor;
     ga_cuda_count(GA_HOOK_cuMipmappedArrayCreate);
     return next ? make_array(next, array, descriptor, levels, d ? mipmap_bytes(*d, levels) : 0)
@@ -430,11 +429,11 @@ CUresult cuMipmappedArrayCreate(void **array, const void *descriptor, unsigned l
 CUresult cuArrayDestroy(void *array)
 {
     ga_cuda_count(GA_HOOK_cuArrayDestroy);
-    return drop_array(NEXT(drop_array_fn, cuArrayDestroy), array);
+    return drop_array(GA_CUDA_NEXT(drop_array_fn, cuArrayDestroy), array);
 }
 
 CUresult cuMipmappedArrayDestroy(void *array)
 {
     ga_cuda_count(GA_HOOK_cuMipmappedArrayDestroy);
-    return drop_array(NEXT(drop_array_fn, cuMipmappedArrayDestroy), array);
+    return drop_array(GA_CUDA_NEXT(drop_array_fn, cuMipmappedArrayDestroy), array);
 }

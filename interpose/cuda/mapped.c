@@ -17,9 +17,6 @@ typedef CUresult set_access_fn(CUdeviceptr start, size_t size, const CUmemAccess
 typedef CUresult get_access_fn(unsigned long long *flags, const CUmemLocation *location,
                                CUdeviceptr pointer);
 
-/* The driver's function of a row, in the row's own type; NULL: none. */
-#define NEXT(type, symbol) ((type *)(uintptr_t)ga_cuda_next_find(GA_HOOK_##symbol))
-
 /* A range that begins elsewhere and reaches into ours spans two reservations: the driver refuses
  * it. */
 static bool is_ours(CUdeviceptr start)
@@ -30,7 +27,7 @@ static bool is_ours(CUdeviceptr start)
 
 /* Count the call and go on with `...`, unless the address is ours. */
 #define ANSWER(type, symbol, start, ...)                                                           \
-    type *next = NEXT(type, symbol);                                                               \
+    type *next = GA_CUDA_NEXT(type, symbol);                                                       \
     ga_cuda_count(GA_HOOK_##symbol);                                                               \
     if (!next) {                                                                                   \
         return ga_cuda_next_missing();                                                             \

@@ -26,6 +26,9 @@ bool ga_cuda_next_start(bool load);
 /* The driver's function of a row, found if need be; NULL: there is no driver, or it has none. */
 ga_cuda_any *ga_cuda_next_find(ga_cuda_hook_index row);
 
+/* The driver's function of the row `symbol`, in the type that the row's hook has. */
+#define GA_CUDA_NEXT(type, symbol) ((type *)(uintptr_t)ga_cuda_next_find(GA_HOOK_##symbol))
+
 /* What a call comes to that has no driver to go to. */
 CUresult ga_cuda_next_missing(void);
 

@@ -16,9 +16,6 @@ typedef CUresult access_fn(CUmemoryPool pool, const CUmemAccessDesc *desc, size_
 typedef CUresult set_device_fn(CUdevice device, CUmemoryPool pool);
 typedef CUresult set_location_fn(CUmemLocation *location, int type, CUmemoryPool pool);
 
-/* The driver's function of a row, in the row's own type; NULL: none. */
-#define NEXT(type, symbol) ((type *)(uintptr_t)ga_cuda_next_find(GA_HOOK_##symbol))
-
 /* The device whose default pool it is; -1: none's. */
 static int device_of(CUmemoryPool pool)
 {
@@ -43,7 +40,7 @@ GA_CUDA_ENTRY(attribute_fn, cuMemPoolSetAttribute);
 
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
 {
-    trim_fn *next = NEXT(trim_fn, cuMemPoolTrimTo);
+    trim_fn *next = GA_CUDA_NEXT(trim_fn, cuMemPoolTrimTo);
     ga_cuda_count(GA_HOOK_cuMemPoolTrimTo);
     CUresult result = next ? next(pool, keep) : ga_cuda_next_missing();
     int device = result == CUDA_SUCCESS ? device_of(pool) : -1;
@@ -75,7 +72,7 @@ static uint64_t heap_statistic(const ga_cuda_pool_stats *stats, CUmemPool_attrib
 
 CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
-    attribute_fn *next = NEXT(attribute_fn, cuMemPoolGetAttribute);
+    attribute_fn *next = GA_CUDA_NEXT(attribute_fn, cuMemPoolGetAttribute);
     ga_cuda_pool_stats stats;
     ga_cuda_count(GA_HOOK_cuMemPoolGetAttribute);
     CUresult result = next ? next(pool, attribute, value) : ga_cuda_next_missing();
@@ -89,7 +86,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
 /* High marks can be set to 0, and begin then from what there is. */
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
-    attribute_fn *next = NEXT(attribute_fn, cuMemPoolSetAttribute);
+    attribute_fn *next = GA_CUDA_NEXT(attribute_fn, cuMemPoolSetAttribute);
     ga_cuda_count(GA_HOOK_cuMemPoolSetAttribute);
     CUresult result = next ? next(pool, attribute, value) : ga_cuda_next_missing();
     bool high = attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH ||
@@ -108,7 +105,7 @@ GA_CUDA_ENTRY(access_fn, cuMemPoolSetAccess);
 /* Access that is taken away again is left to the heap's blocks: nothing may rely on a fault. */
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *desc, size_t count)
 {
-    access_fn *next = NEXT(access_fn, cuMemPoolSetAccess);
+    access_fn *next = GA_CUDA_NEXT(access_fn, cuMemPoolSetAccess);
     ga_cuda_count(GA_HOOK_cuMemPoolSetAccess);
     CUresult result = next ? next(pool, desc, count) : ga_cuda_next_missing();
     int device = result == CUDA_SUCCESS ? device_of(pool) : -1;
@@ -134,7 +131,7 @@ static void note_current(int device, CUmemoryPool pool)
 
 CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
 {
-    set_device_fn *next = NEXT(set_device_fn, cuDeviceSetMemPool);
+    set_device_fn *next = GA_CUDA_NEXT(set_device_fn, cuDeviceSetMemPool);
     ga_cuda_count(GA_HOOK_cuDeviceSetMemPool);
     CUresult result = next ? next(device, pool) : ga_cuda_next_missing();
     if (result == CUDA_SUCCESS) {
@@ -145,7 +142,7 @@ CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
 
 CUresult cuMemSetMemPool(CUmemLocation *location, int type, CUmemoryPool pool)
 {
-    set_location_fn *next = NEXT(set_location_fn, cuMemSetMemPool);
+    set_location_fn *next = GA_CUDA_NEXT(set_location_fn, cuMemSetMemPool);
     ga_cuda_count(GA_HOOK_cuMemSetMemPool);
     CUresult result = next ? next(location, type, pool) : ga_cuda_next_missing();
     if (result == CUDA_SUCCESS && location->type == CU_MEM_LOCATION_TYPE_DEVICE &&
@@ -158,7 +155,7 @@ CUresult cuMemSetMemPool(CUmemLocation *location, int type, CUmemoryPool pool)
 /* Where it was current, the default pool is. */
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
-    of_pool_fn *next = NEXT(of_pool_fn, cuMemPoolDestroy);
+    of_pool_fn *next = GA_CUDA_NEXT(of_pool_fn, cuMemPoolDestroy);
     ga_cuda_count(GA_HOOK_cuMemPoolDestroy);
     CUresult result = next ? next(pool) : ga_cuda_next_missing();
     if (result == CUDA_SUCCESS) {

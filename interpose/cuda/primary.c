@@ -13,6 +13,7 @@
  */
 #include "primary.h"
 
+#include "../../liballoc/platform/forks.h"
 #include "contexts.h"
 #include "entry.h"
 #include "ipc.h"
@@ -41,7 +42,8 @@ static void fork_child(void)
 
 __attribute__((constructor)) static void watch_forks(void)
 {
-    pthread_atfork(NULL, NULL, fork_child);
+    static bool watched;
+    ga_forks_watch(&watched, NULL, NULL, fork_child);
 }
 
 static primary *primary_of(CUdevice device)
@@ -70,7 +72,7 @@ GA_CUDA_ENTRY(retain_fn, cuDevicePrimaryCtxRetain);
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 {
-    retain_fn *next = (retain_fn *)(uintptr_t)ga_cuda_next_find(GA_HOOK_cuDevicePrimaryCtxRetain);
+    retain_fn *next = GA_CUDA_NEXT(retain_fn, cuDevicePrimaryCtxRetain);
     ga_cuda_count(GA_HOOK_cuDevicePrimaryCtxRetain);
     if (!next) {
         return ga_cuda_next_missing();

@@ -27,9 +27,6 @@ typedef CUresult range_handle_fn(void *handle, CUdeviceptr start, size_t size,
 typedef CUresult context_flags_fn(unsigned flags);
 typedef CUresult primary_flags_fn(CUdevice device, unsigned flags);
 
-/* The driver's function of a row, in the row's own type; NULL: none. */
-#define NEXT(type, symbol) ((type *)(uintptr_t)ga_cuda_next_find(GA_HOOK_##symbol))
-
 static pthread_mutex_t flags_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* What it guards is the driver's, and the driver is not the child's. */
@@ -104,7 +101,7 @@ static void say_old_driver(void)
 /* Under the lock. */
 static CUresult make_context_synchronous(int device)
 {
-    context_flags_fn *set = NEXT(context_flags_fn, cuCtxSetFlags);
+    context_flags_fn *set = GA_CUDA_NEXT(context_flags_fn, cuCtxSetFlags);
     ga_cuda_scope scope;
     if (!set) {
         say_old_driver();
@@ -122,7 +119,7 @@ static CUresult make_context_synchronous(int device)
  * not told when one of them wants it no more. */
 static CUresult set_synchronous(const ga_cuda_block *block, const unsigned *value)
 {
-    set_attribute_fn *next = NEXT(set_attribute_fn, cuPointerSetAttribute);
+    set_attribute_fn *next = GA_CUDA_NEXT(set_attribute_fn, cuPointerSetAttribute);
     CUresult result = CUDA_SUCCESS;
     if (*value || !block->number) {
         result = next ? next(value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block->start)
@@ -145,7 +142,7 @@ GA_CUDA_ENTRY(set_attribute_fn, cuPointerSetAttribute);
 CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
                                CUdeviceptr pointer)
 {
-    set_attribute_fn *next = NEXT(set_attribute_fn, cuPointerSetAttribute);
+    set_attribute_fn *next = GA_CUDA_NEXT(set_attribute_fn, cuPointerSetAttribute);
     ga_cuda_block block;
     ga_cuda_count(GA_HOOK_cuPointerSetAttribute);
     bool ours = ga_cuda_blocks_find(&ga_cuda_live, pointer, &block) && block.generation;
@@ -162,7 +159,7 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
 /* Drivers that have no flag for it have no such blocks. Under the lock. */
 static unsigned with_ours(unsigned flags, int device)
 {
-    bool wanted = device >= 0 && NEXT(context_flags_fn, cuCtxSetFlags) &&
+    bool wanted = device >= 0 && GA_CUDA_NEXT(context_flags_fn, cuCtxSetFlags) &&
                   ga_cuda_blocks_any_marked(&ga_cuda_live, device);
     return wanted ? flags | CU_CTX_SYNC_MEMOPS : flags;
 }
@@ -171,7 +168,7 @@ GA_CUDA_ENTRY(context_flags_fn, cuCtxSetFlags);
 
 CUresult cuCtxSetFlags(unsigned flags)
 {
-    context_flags_fn *next = NEXT(context_flags_fn, cuCtxSetFlags);
+    context_flags_fn *next = GA_CUDA_NEXT(context_flags_fn, cuCtxSetFlags);
     const ga_cuda_asks *asks = ga_cuda_next_asks();
     CUcontext current;
     ga_cuda_count(GA_HOOK_cuCtxSetFlags);
@@ -186,7 +183,7 @@ CUresult cuCtxSetFlags(unsigned flags)
     GA_CUDA_ENTRY(primary_flags_fn, symbol);                                                       \
     CUresult symbol(CUdevice device, unsigned flags)                                               \
     {                                                                                              \
-        primary_flags_fn *next = NEXT(primary_flags_fn, symbol);                                   \
+        primary_flags_fn *next = GA_CUDA_NEXT(primary_flags_fn, symbol);                           \
         ga_cuda_count(GA_HOOK_##symbol);                                                           \
         pthread_mutex_lock(&flags_lock);                                                           \
         CUresult result = next ? next(device, with_ours(flags, device)) : ga_cuda_next_missing();  \
@@ -201,7 +198,7 @@ DEFINE_PRIMARY_FLAGS(cuDevicePrimaryCtxSetFlags_v2)
 
 static bool cards_reach(const ga_cuda_block *block)
 {
-    get_attribute_fn *next = NEXT(get_attribute_fn, cuPointerGetAttribute);
+    get_attribute_fn *next = GA_CUDA_NEXT(get_attribute_fn, cuPointerGetAttribute);
     unsigned can = 0;
     return next &&
            next(&can, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, block->start) ==
@@ -262,7 +259,7 @@ GA_CUDA_ENTRY(range_handle_fn, cuMemGetHandleForAddressRange);
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr start, size_t size,
                                        CUmemRangeHandleType type, unsigned long long flags)
 {
-    range_handle_fn *next = NEXT(range_handle_fn, cuMemGetHandleForAddressRange);
+    range_handle_fn *next = GA_CUDA_NEXT(range_handle_fn, cuMemGetHandleForAddressRange);
     ga_cuda_block block;
     ga_cuda_count(GA_HOOK_cuMemGetHandleForAddressRange);
     if (!next) {
