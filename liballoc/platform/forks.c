@@ -7,7 +7,7 @@
 /* ---- one registration for all rooms --------------------------------------------------------- */
 
 enum {
-    ROOMS_MOST = 16
+    ROOMS_MOST = 32 /* those of all rooms together are fewer than 16 */
 };
 
 typedef struct handlers {
@@ -139,10 +139,16 @@ void ga_forks_watch(bool *watched, void (*prepare)(void), void (*parent)(void), 
         return;
     }
     pthread_mutex_lock(&rooms_lock);
-    rooms[room_count] = (handlers){prepare, parent, child};
-    /* F1: release. Pairs with F2: an entry is written before it is counted. */
-    __atomic_store_n(&room_count, room_count + 1, __ATOMIC_RELEASE);
+    bool room = room_count < ROOMS_MOST;
+    if (room) {
+        rooms[room_count] = (handlers){prepare, parent, child};
+        /* F1: release. Pairs with F2: an entry is written before it is counted. */
+        __atomic_store_n(&room_count, room_count + 1, __ATOMIC_RELEASE);
+    }
     pthread_mutex_unlock(&rooms_lock);
+    if (!room) { /* behind those of the table */
+        pthread_atfork(prepare, parent, child);
+    }
 }
 
 int ga_forks_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void))
