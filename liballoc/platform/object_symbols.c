@@ -5,6 +5,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A sanitizer looks its own functions up through us, before it has set up what instrumented code
+ * needs. So nothing here is instrumented. */
+#define UNINSTRUMENTED __attribute__((no_sanitize("address,undefined,thread")))
+
 /* One object's symbols, as its dynamic section says. */
 typedef struct symbols {
     const ElfW(Sym) * table;
@@ -13,13 +17,13 @@ typedef struct symbols {
 } symbols;
 
 /* The loader has made addresses of these, but for the kernel's own object. */
-static const void *place_of(const struct link_map *object, const ElfW(Dyn) * entry)
+UNINSTRUMENTED static const void *place_of(const struct link_map *object, const ElfW(Dyn) * entry)
 {
     ElfW(Addr) at = entry->d_un.d_ptr;
     return (const void *)(at < object->l_addr ? at + object->l_addr : at);
 }
 
-static symbols symbols_of(const struct link_map *object)
+UNINSTRUMENTED static symbols symbols_of(const struct link_map *object)
 {
     symbols found = {0};
     for (const ElfW(Dyn) *entry = object->l_ld; entry && entry->d_tag != DT_NULL; entry++) {
@@ -34,7 +38,7 @@ static symbols symbols_of(const struct link_map *object)
     return found;
 }
 
-static uint32_t hash_of(const char *name)
+UNINSTRUMENTED static uint32_t hash_of(const char *name)
 {
     uint32_t hash = 5381;
     for (; *name; name++) {
@@ -44,7 +48,7 @@ static uint32_t hash_of(const char *name)
 }
 
 /* By hand, because a sanitizer's strcmp() may be what is searched for. */
-static bool is_same(const char *a, const char *b)
+UNINSTRUMENTED static bool is_same(const char *a, const char *b)
 {
     while (*a && *a == *b) {
         a++;
@@ -56,7 +60,7 @@ static bool is_same(const char *a, const char *b)
 /* The hash table: counts of buckets, of the first symbol, of words of a filter and a shift; the
  * filter; the buckets; then a hash for each symbol, the last of a bucket with its lowest bit set.
  */
-static const ElfW(Sym) * look_up(const symbols *in, const char *name)
+UNINSTRUMENTED static const ElfW(Sym) * look_up(const symbols *in, const char *name)
 {
     uint32_t bucket_count = in->hashes[0];
     uint32_t first = in->hashes[1];
@@ -77,7 +81,7 @@ static const ElfW(Sym) * look_up(const symbols *in, const char *name)
     return NULL;
 }
 
-void *ga_object_symbol(const struct link_map *object, const char *name)
+UNINSTRUMENTED void *ga_object_symbol(const struct link_map *object, const char *name)
 {
     symbols in = symbols_of(object);
     const ElfW(Sym) *symbol = in.table && in.names && in.hashes ? look_up(&in, name) : NULL;

@@ -180,7 +180,7 @@ Test(machine, addresses_are_limited, .disabled = UNDER_ASAN || UNDER_TSAN)
     munmap(half, grantable / 2);
 }
 
-Test(machine, data_is_limited)
+Test(machine, data_is_limited, .disabled = UNDER_ASAN || UNDER_TSAN)
 {
     struct rlimit limit;
     cr_assert_eq(getrlimit(RLIMIT_DATA, &limit), 0);
