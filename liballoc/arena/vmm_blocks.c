@@ -5,11 +5,15 @@
 #include "vmm_blocks.h"
 
 #include "../platform/libc.h"
+#include "../platform/machine.h"
 #include "vmm_chunks.h"
 
 #include <gpualloc/backend.h>
 
 typedef unsigned long long ull; /* what %llu takes */
+
+/* On the host, of one request: from here on /proc is read, which takes some 50 us. */
+static const uint64_t ASKED_FROM = (uint64_t)1 << 30;
 
 static void lock(ga_vmm *vmm)
 {
@@ -141,6 +145,18 @@ static ga_status check_driver(const ga_vmm *vmm)
     return status;
 }
 
+/* On the host a block is mapped chunk by chunk, and each chunk alone passes the kernel's check of
+ * what it can grant. So the whole block is checked here, or a single request could bring the OOM
+ * killer. */
+static ga_status check_machine(const ga_vmm *vmm, uint64_t size)
+{
+    bool asks = !ga_vmm_on_device(vmm) && size >= ASKED_FROM;
+    uint64_t grantable = asks ? ga_machine_memory_grantable() : UINT64_MAX;
+    return size <= grantable
+               ? GA_OK
+               : ga_fail(GA_ERR_MEMORY, "the process can have %llu bytes at most", (ull)grantable);
+}
+
 static ga_status check_size(const ga_vmm *vmm, uint64_t size, uint64_t align)
 {
     if (align > vmm->total || size > vmm->total) {
@@ -149,7 +165,7 @@ static ga_status check_size(const ga_vmm *vmm, uint64_t size, uint64_t align)
     if (size > vmm->pool.limit) {
         return ga_fail(GA_ERR_MEMORY, "the limit is %llu bytes", (ull)vmm->pool.limit);
     }
-    return GA_OK;
+    return check_machine(vmm, size);
 }
 
 ga_status ga_vmm_take(ga_vmm *vmm, uint64_t size, uint64_t align, const ga_stream *stream,

@@ -3,6 +3,7 @@
  * How much memory the vmm backend holds, on a device made of host memory: none is lost to the sizes of
  * blocks; the cache, limits, and memory that grows under kernels; a device that is full.
  */
+#include "platform/machine.h"
 #include "support/expect.h"
 #include "support/random.h"
 #include "support/vmm_scene.h"
@@ -266,4 +267,24 @@ Test(vmm_held, more_is_had_when_there_is_more)
     assert_ok(ga_free(heap, half));
     assert_ok(ga_free(heap, rest));
     vmm_end(heap);
+}
+
+/* ---- the host ---------------------------------------------------------------------------- */
+
+/* Each chunk of such a block alone would be granted. */
+Test(vmm_held, sizes_that_the_machine_cannot_have)
+{
+    uint64_t grantable = ga_machine_memory_grantable();
+    ga_heap *heap;
+    void *block = NULL;
+    if (grantable > (uint64_t)400 << 30) {
+        cr_skip_test("this machine grants all that a heap has addresses for");
+    }
+    assert_ok(ga_heap_open(&heap, GA_PLACE_HOST, 0, "vmm"));
+    assert_fails_with(ga_alloc(heap, grantable + ((size_t)1 << 30), 0, &block), GA_ERR_MEMORY,
+                      "vmm: no block of ");
+    assert_ok(ga_alloc(heap, (size_t)1 << 30, 0, &block));
+    assert_fails_with(ga_grow(heap, block, grantable + ((size_t)1 << 30)), GA_ERR_MEMORY, "vmm: ");
+    assert_ok(ga_free(heap, block));
+    assert_ok(ga_heap_close(heap));
 }
