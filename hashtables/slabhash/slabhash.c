@@ -20,7 +20,8 @@ enum {
     PATH_MOST = 16,
     SUPER_BITS = 3, /* slabs are taken from the heap 1 MiB at a time */
     ROW_BYTES = GA_SLABHASH_WORDS * sizeof(uint32_t),
-    HUGE = 2 << 20
+    HUGE = 2 << 20,
+    CHECKED_BYTES = 64 << 20 /* of buckets: from here on /proc is read, which takes some 50 us */
 };
 
 static const uint64_t LIMIT = UINT64_C(16) << 30;
@@ -191,11 +192,34 @@ static void fill(ga_slabhash *table, const ga_slabhash_options *o, const ga_slab
     ga_slab_host_begin(&table->slabs, &shape, table->heap);
 }
 
+/* Buckets are filled at once, so that memory which the machine does not have means the OOM killer and
+ * not NULL. Memory that the heap holds and nobody uses is there already. */
+static ga_status check_memory(const ga_slabhash *table, uint64_t bytes)
+{
+    ga_stats heap = {0};
+    if (bytes < CHECKED_BYTES) {
+        return GA_OK;
+    }
+    ga_heap_stats(table->heap, &heap);
+    uint64_t unused = heap.held_bytes > heap.live_bytes ? heap.held_bytes - heap.live_bytes : 0;
+    uint64_t available = ga_machine_memory_available();
+    return available >= bytes || unused >= bytes - available
+               ? GA_OK
+               : ga_fail(GA_ERR_MEMORY,
+                         "slabhash: %llu MiB of buckets: expected at most %llu MiB, which this "
+                         "process can have now",
+                         (unsigned long long)(bytes >> 20),
+                         (unsigned long long)((available + unused) >> 20));
+}
+
 ga_status ga_slabhash_make_rows(ga_slabhash *table, uint64_t bytes, uint32_t **rows)
 {
     bool huge = table->own_heap && bytes >= HUGE;
     void *block = NULL;
-    ga_status status = ga_alloc(table->heap, bytes, huge ? HUGE : ROW_BYTES, &block);
+    ga_status status = check_memory(table, bytes);
+    if (status == GA_OK) {
+        status = ga_alloc(table->heap, bytes, huge ? HUGE : ROW_BYTES, &block);
+    }
     *rows = block;
     if (status != GA_OK) {
         return status;

@@ -5,9 +5,12 @@
  */
 #include "../../hashtables/slabhash/table.h"
 
+#include "platform/machine.h"
+#include "support/scene.h"
 #include "support/slabhash_scene.h"
 
 #include <stdint.h>
+#include <string.h>
 
 Test(slabhash_refused, reserved_keys_and_values)
 {
@@ -147,4 +150,27 @@ Test(slabhash_refused, bad_options)
     cr_assert_str_eq(ga_slabhash_mode_text(GA_SLABHASH_MAP32), "map32");
     cr_assert_str_eq(ga_slabhash_mode_text((ga_slabhash_mode)77), "?");
     assert_ok(ga_slabhash_close(table));
+}
+
+/* In a child, because a table that is not refused would end the process. */
+static int open_a_huge_table(void *unused)
+{
+    ga_slabhash *table = NULL;
+    ga_slabhash_options options = {.options_size = sizeof options, .buckets = UINT64_C(1) << 31};
+    (void)unused;
+    ga_status status = ga_slabhash_open(&table, &options);
+    return status == GA_ERR_MEMORY && strstr(ga_error_text(), "MiB of buckets: expected at most")
+               ? 0
+               : 1;
+}
+
+/* 256 GiB of buckets. */
+Test(slabhash_refused, tables_that_the_machine_cannot_have)
+{
+    ga_machine machine;
+    ga_machine_read(&machine);
+    if (machine.memory >= UINT64_C(200) << 30) {
+        cr_skip_test("this machine may have memory for the table");
+    }
+    cr_assert_eq(scene_in_child(open_a_huge_table, NULL), 0);
 }

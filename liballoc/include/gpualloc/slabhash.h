@@ -103,7 +103,9 @@ typedef struct ga_slabhash_options {
  *
  * GA_ERR_ARGUMENT  an option out of range; the sentence names it
  * GA_ERR_PLACE     the heap is not on the host
- * GA_ERR_MEMORY    no memory for the buckets or the table's record */
+ * GA_ERR_MEMORY    no memory for the buckets or the table's record; also where the buckets take
+ *                  more than the process can have: available memory and swap, within its cgroups
+ *                  and limits. They are filled at once */
 GA_API ga_status ga_slabhash_open(ga_slabhash **out, const ga_slabhash_options *options);
 
 /* The numbers that a table of these options is made of, for one in other memory than the host's:
