@@ -5,6 +5,7 @@
 #include "trial.h"
 
 #include "../../liballoc/platform/environment.h"
+#include "../../liballoc/platform/output_file.h"
 #include "../../liballoc/runtime/options.h"
 #include "../../liballoc/runtime/registry.h"
 #include "../../liballoc/trace/format.h"
@@ -177,7 +178,7 @@ ga_status ga_trial_stats_file(const char *path)
     if (stat(path, &there) == 0 && !S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode)) {
         return GA_OK; /* a terminal, a pipe: opening those may wait */
     }
-    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    int fd = ga_output_open(path);
     if (fd < 0) {
         return cannot_write(path);
     }
@@ -199,7 +200,7 @@ static bool may_replace(int fd)
 
 ga_status ga_trial_trace_file(const char *path)
 {
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
     if (fd < 0) {
         return cannot_write(path);
     }

@@ -17,6 +17,7 @@
 
 #include <inttypes.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,8 +114,13 @@ static void list_remove(ga_heap *heap)
     pthread_mutex_unlock(&list_lock);
 }
 
+/* Visitors may take long, as reports at exit do. Signals wait meanwhile, because a handler that forks
+ * in this thread would wait for the lock that the thread holds. */
 void ga_heap_each_root(void (*visit)(const ga_heap *heap))
 {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_mutex_lock(&list_lock);
     for (ga_heap *heap = list; heap; heap = heap->following) {
         if (heap->root) {
@@ -122,6 +128,7 @@ void ga_heap_each_root(void (*visit)(const ga_heap *heap))
         }
     }
     pthread_mutex_unlock(&list_lock);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 /* ---- one layer ---------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 
 #include "../platform/environment.h"
 #include "../platform/log.h"
+#include "../platform/output_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -224,7 +225,7 @@ static bool append(const char *path, const char *text, size_t length)
         int fd = is_standard_error(standard_error.fd) ? standard_error.fd : STDERR_FILENO;
         return !is_standard_error(fd) || write(fd, text, length) == (ssize_t)length;
     }
-    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    int fd = ga_output_open(path);
     bool written = fd >= 0 && write(fd, text, length) == (ssize_t)length;
     if (fd >= 0) {
         close(fd);
@@ -242,8 +243,10 @@ void ga_report(const ga_heap *heap)
     size_t head = 0;
     size_t room = sizeof text;
     if (!is_json(to)) {
-        head = (size_t)snprintf(text, room, "gpualloc: statistics of %.200s, process %d\n",
-                                program_invocation_short_name, (int)getpid());
+        char program[256]; /* foreign text: it must not add lines of its own to the report */
+        escape(program, sizeof program, program_invocation_short_name);
+        head = (size_t)snprintf(text, room, "gpualloc: statistics of %.200s, process %d\n", program,
+                                (int)getpid());
     }
     size_t body = is_json(to) ? ga_heap_stats_json(heap, text, room)
                               : ga_heap_stats_text(heap, text + head, room - head);
@@ -271,7 +274,7 @@ void ga_report_unreplaced(int device)
             : snprintf(
                   text, sizeof text,
                   "gpualloc: %.200s, process %d, device %d: malloc in kernels is not replaced\n",
-                  program_invocation_short_name, (int)getpid(), device);
+                  program, (int)getpid(), device);
     if (length < 0 || !append(to, text, (size_t)length)) {
         ga_log(GA_LOG_ERROR, "GPUALLOC_STATS: cannot write \"%s\": %s", to, strerror(errno));
     }

@@ -95,7 +95,8 @@ static bool expand_path(ga_recorder *r)
 }
 
 /* Never writes over a file: what is there may be the trace of this process's parent, or of the
- * program that this process was before an exec. FILE, then FILE.PID, FILE.PID.1, ... */
+ * program that this process was before an exec. FILE, then FILE.PID, FILE.PID.1, ... For the user
+ * alone, because a trace holds the addresses of live blocks. */
 static int create_file(ga_recorder *r)
 {
     size_t length = strlen(r->path);
@@ -107,7 +108,7 @@ static int create_file(ga_recorder *r)
             snprintf(suffix, sizeof suffix, try == 1 ? ".%d" : ".%d.%d", (int)getpid(), try - 1);
         }
         snprintf(r->path + length, sizeof r->path - length, "%s", suffix);
-        fd = open(r->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+        fd = open(r->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     }
     return fd;
 }

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Files that reports are appended to because a user named them.
+ */
+#ifndef GPUALLOC_PLATFORM_OUTPUT_FILE_H
+#define GPUALLOC_PLATFORM_OUTPUT_FILE_H
+
+/* A descriptor that appends to `path`, or -1 with errno. Never blocks, closed on exec, safe inside
+ * malloc.
+ *
+ *   - A new file has mode 0600, because reports hold program names and sizes of memory.
+ *   - A symbolic link as the last component is refused (ELOOP), so that another user who may write
+ *     to the directory cannot redirect the output.
+ *   - Character devices are opened, and FIFOs that have a reader (else ENXIO). Directories give
+ *     EISDIR, other kinds EINVAL.
+ *   - /dev/stdout, /dev/stderr and /dev/fd/N, which are links, are the process's own descriptors. */
+int ga_output_open(const char *path);
+
+#endif
