@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * One misuse of malloc; prints what came of it. Run with an allocator preloaded:
+ * Commits one misuse of malloc and prints its effect. Run with an allocator preloaded:
  *
  *   misuse KIND SIZE
  *
@@ -37,7 +37,7 @@ static void look_for_two_owners(size_t size)
     }
 }
 
-/* Requests of many kinds, which may find what was done. */
+/* Later requests, in which the allocator may notice the misuse. */
 static void go_on(size_t size)
 {
     static void *held[32];

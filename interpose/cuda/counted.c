@@ -3,7 +3,7 @@
  * Memory that is no block, within limit=: physical memory of cuMemCreate(), and arrays. Without a
  * limit nothing is counted.
  *
- * STRUCTURE  by handle: what is behind it, and its size; by address: where it is mapped
+ * STRUCTURE  by handle: the memory behind it, and its size; by address: its mappings
  * INVARIANT  memory counts from its creation until it has neither a handle nor a mapping, as with
  *            the driver
  * ORDER      one lock, held across the driver's calls that make handles and take them back: a
@@ -33,7 +33,7 @@ static ga_cuda_blocks handles = GA_CUDA_BLOCKS_INIT; /* `number`: the memory; `g
 static ga_cuda_blocks mappings = GA_CUDA_BLOCKS_INIT; /* `number`: the memory */
 static ga_cuda_blocks arrays = GA_CUDA_BLOCKS_INIT;   /* `size`: 1; `number`: bytes */
 
-/* The parent's memory is not the child's: what was noted is left behind. */
+/* The child does not have the parent's memory, so it forgets the records. */
 static void fork_child(void)
 {
     static const ga_cuda_blocks none = GA_CUDA_BLOCKS_INIT;
@@ -99,7 +99,7 @@ static CUresult create_noted(create_fn *next, CUmemGenericAllocationHandle *hand
     return result;
 }
 
-/* Once more where our caches are what the driver lacks. */
+/* Try again after our caches have given memory back to the driver. */
 static CUresult create_twice(create_fn *next, CUmemGenericAllocationHandle *handle, size_t size,
                              const CUmemAllocationProp *prop, unsigned long long flags,
                              ga_cuda_block *note)
@@ -185,7 +185,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
     return result;
 }
 
-/* Under the lock: one more handle of what is mapped there, which may be one that there is. */
+/* Under the lock: one more handle of the memory that is mapped there; perhaps one that is known. */
 static void note_handle(CUmemGenericAllocationHandle handle, CUdeviceptr at, ga_cuda_block *note)
 {
     ga_cuda_block old;
@@ -383,7 +383,7 @@ static CUresult drop_array(drop_array_fn *next, void *array)
     return result;
 }
 
-/* The context goes, with every array; what is counted on it was set to nothing. */
+/* The context and all its arrays are destroyed, and its count was set to 0. */
 void ga_cuda_counted_reset(int device)
 {
     ga_cuda_block gone;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What counts against limit= beside blocks: physical memory that the program maps itself, and
+ * Memory that counts against limit= beside blocks: physical memory that the program maps itself, and
  * arrays. The calls that change how long it lives go through here. Thread safe.
  */
 #ifndef GPUALLOC_INTERPOSE_CUDA_COUNTED_H

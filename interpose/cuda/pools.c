@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a program asks of a device's default pool, and which pool is current. The driver's own pool
- * keeps what the program sets; what it says of memory is the heap's beside it, where the heap serves
- * requests with a stream. A program's own pools are the driver's alone.
+ * Calls on a device's default pool, and which pool is current. The driver's default pool keeps the
+ * settings that the program makes. Its statistics include the heap's where the heap serves requests
+ * with a stream. Pools that the program makes are served by the driver alone.
  */
 #include "entry.h"
 #include "lookup.h"
@@ -83,7 +83,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
     return result;
 }
 
-/* High marks can be set to 0, and begin then from what there is. */
+/* A high mark that is set to 0 begins again from the current value. */
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
     attribute_fn *next = GA_CUDA_NEXT(attribute_fn, cuMemPoolSetAttribute);

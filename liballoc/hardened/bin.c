@@ -385,7 +385,7 @@ static void release_slot(ga_hardened_bin *bin, const void *block)
     }
 }
 
-/* Store `block` at a place of the quarantine, and return what it pushed out. */
+/* Store `block` at a place of the quarantine, and return the block that was there. */
 static uint64_t exchange(uint64_t *place, uint64_t block)
 {
     uint64_t before = *place;

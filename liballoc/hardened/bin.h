@@ -51,7 +51,7 @@ typedef struct ga_hardened_runs {
     uint32_t first, last;
 } ga_hardened_runs;
 
-/* What all bins of a heap share. */
+/* Shared by all bins of a heap. */
 typedef struct ga_hardened_limits {
     int64_t guards_left; /* guards that may still be made: each costs the process two mappings */
 } ga_hardened_limits;
@@ -70,8 +70,8 @@ typedef struct ga_hardened_bin {
     ga_hardened_runs empty;  /* committed, all slots free: kept for the next request */
     ga_hardened_runs purged; /* reused in order, the oldest first */
     uint32_t empty_count;
-    /* The quarantine: a slot goes into a random place of `random_part`, and what was there into the
-     * queue. Each has `quarantine` places. */
+    /* The quarantine: a slot goes into a random place of `random_part`, and the slot that was there
+     * goes into the queue. Each has `quarantine` places. */
     uint32_t quarantine;
     uint32_t queue_next;
     uint64_t *random_part;

@@ -340,7 +340,8 @@ void *ga_hardened_large_resize(ga_hardened_large *large, void *block, size_t siz
     if (!move_pages(block, after, pages)) {
         memcpy(after, block, bytes);
     } else if (size < before.size) {
-        memset((uint8_t *)after + size, 0, pages - size); /* what the last page held behind it */
+        memset((uint8_t *)after + size, 0,
+               pages - size); /* the rest of the last page, which must be zero */
     }
     release(large, &before);
     return after;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Misuse of the heap: what was found, and the end of the program.
+ * The kinds of misuse, and the end of the program.
  */
 #ifndef GPUALLOC_HARDENED_MISUSE_H
 #define GPUALLOC_HARDENED_MISUSE_H

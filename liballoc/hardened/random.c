@@ -49,7 +49,7 @@ static uint16_t next_number(ga_hardened_random *random)
     }
     uint16_t *number = &random->number[--random->left];
     uint16_t value = *number;
-    *number = 0; /* what was used cannot be read from memory later */
+    *number = 0; /* a used number cannot be read from memory later */
     return value;
 }
 

@@ -63,7 +63,7 @@ static void fill_table(void)
     ga_pages_span(&table.range_base, &table.range_size);
 }
 
-/* Initialises jemalloc. What has failed once fails for ever: see scripts/jemalloc.patch. */
+/* Initialises jemalloc. An initialisation that failed is not tried again: see scripts/jemalloc.patch. */
 static ga_status try_to_allocate(void)
 {
     void *block = ga_je_malloc(1);

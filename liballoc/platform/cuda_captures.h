@@ -8,7 +8,7 @@
  * that mode until ga_cuda_leave().
  *
  * Drivers before CUDA 11.3 lack some of the calls: for them no stream captures, and the driver
- * refuses what it must. Thread safe.
+ * refuses calls that would wait. Thread safe.
  */
 #ifndef GPUALLOC_PLATFORM_CUDA_CAPTURES_H
 #define GPUALLOC_PLATFORM_CUDA_CAPTURES_H

@@ -5,7 +5,7 @@
 #ifndef GPUALLOC_PLATFORM_ENVIRONMENT_H
 #define GPUALLOC_PLATFORM_ENVIRONMENT_H
 
-/* The value of a variable, or NULL if it is not set. Also NULL, whatever is set, in a process that
+/* The value of a variable, or NULL if it is not set. Always NULL in a process that
  * runs with more privileges than its caller (AT_SECURE: setuid, setgid, file capabilities), because
  * the caller must not choose which library such a process loads or which file it writes. The text
  * belongs to the environment: the program may change or free it. Thread safe as getenv() is. */

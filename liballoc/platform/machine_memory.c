@@ -38,7 +38,7 @@ static uint64_t sum(uint64_t a, uint64_t b)
     return a > UNLIMITED - b ? UNLIMITED : a + b;
 }
 
-/* What a limit leaves; no limit leaves everything. */
+/* The rest of a limit; without a limit, UNLIMITED. */
 static uint64_t headroom(uint64_t limit, uint64_t used)
 {
     return limit == UNLIMITED ? UNLIMITED : limit > used ? limit - used : 0;
@@ -147,7 +147,7 @@ static uint64_t read_droppable(const char *root, const char *folder, const contr
     return sum(parse_field(text, c->inactive, 0), parse_field(text, c->active, 0));
 }
 
-/* What one group leaves. Pages of files count as used, but the kernel drops them for ours. */
+/* The rest of one group's limits. Pages of files count as used, but the kernel drops them for ours. */
 static uint64_t group_leaves(const char *root, const char *folder, const controller *c,
                              uint64_t swap)
 {
@@ -166,7 +166,7 @@ static uint64_t group_leaves(const char *root, const char *folder, const control
     return lesser(sum(memory, lesser(swap, swap_left)), both);
 }
 
-/* The least of what the group and those it is in leave. In a container that sees no more than its
+/* The least rest of the group and of those that it is in. In a container that sees no more than its
  * own group the path may name folders that are not there: these limit nothing, and the mount
  * itself is the container's group. */
 static uint64_t groups_leave(const char *root, const char *path, const controller *c, uint64_t swap)

@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A sanitizer looks its own functions up through us, before it has set up what instrumented code
- * needs. So nothing here is instrumented. */
+/* A sanitizer looks its own functions up through us, before it has set up the shadow memory that
+ * instrumented code needs. So nothing here is instrumented. */
 #define UNINSTRUMENTED __attribute__((no_sanitize("address,undefined,thread")))
 
 /* One object's symbols, as its dynamic section says. */
@@ -47,7 +47,7 @@ UNINSTRUMENTED static uint32_t hash_of(const char *name)
     return hash;
 }
 
-/* By hand, because a sanitizer's strcmp() may be what is searched for. */
+/* By hand, because the search may be for a sanitizer's strcmp(). */
 UNINSTRUMENTED static bool is_same(const char *a, const char *b)
 {
     while (*a && *a == *b) {

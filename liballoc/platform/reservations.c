@@ -57,7 +57,7 @@ static node *child_of(node **entry)
     return there;
 }
 
-/* Set what lies in [first, last] to `value`: &whole or NULL. False where a node is missing and
+/* Set the entries of [first, last] to `value`: &whole or NULL. False where a node is missing and
  * there is no memory for it. */
 static bool set_range(node *at, unsigned shift, uintptr_t first, uintptr_t last, node *value)
 {

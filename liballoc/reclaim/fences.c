@@ -19,7 +19,7 @@
  *            fence in the member's thread, behind C1. Where F stands before the load, the mode is
  *            not ASYMMETRIC any more, and P1 is made once more, seq_cst, before P2. Where F stands
  *            behind the load it stands behind P1, and the slot can be seen from F on. In both cases
- *            S2, behind F, sees the slot, or P2 sees what was unlinked before S1. F is one of:
+ *            S2, behind F, sees the slot, or P2 sees that the object was unlinked before S1. F is one of:
  *            an interrupt of every processor that runs the process; the fence of a thread that
  *            goes to wait in the kernel; P1, seq_cst, of a later set.
  *
@@ -86,14 +86,14 @@ void ga_fences_adopt(ga_member *member)
 
 static uint32_t thread_of(const ga_member *member)
 {
-    /* C7: seq_cst. Pairs with the stores of ids (member.c): what a thread that has left set can be
-     * seen, and one that joins later adopts the domain's mode. */
+    /* C7: seq_cst. Pairs with the stores of ids (member.c): the slots that a thread set before it left can
+     * be seen, and one that joins later adopts the domain's mode. */
     return __atomic_load_n(&member->thread_id, __ATOMIC_SEQ_CST);
 }
 
 static uint32_t mode_of(const ga_member *member)
 {
-    /* C3: acquire. Pairs with C2 (gpualloc/reclaim.h) and C6: what was set before can be seen. */
+    /* C3: acquire. Pairs with C2 (gpualloc/reclaim.h) and C6: slots that were set before can be seen. */
     return __atomic_load_n(&member->hazards.seq_cst, __ATOMIC_ACQUIRE);
 }
 

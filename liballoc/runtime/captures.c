@@ -247,7 +247,7 @@ static bool bind(ga_heap *heap, void *block, ga_stream stream, bool freed, bool 
 }
 
 /* From the heap a block that every stream may use, since the capturing one cannot be ordered behind
- * what is outside its graph. */
+ * work outside its graph. */
 static ga_status serve_new(ga_heap *heap, size_t size, size_t align, ga_stream stream, bool known,
                            void **out)
 {
@@ -325,7 +325,7 @@ bool ga_captures_free(ga_heap *heap, void *block, const ga_stream *stream, bool 
     }
     ga_cuda_capture_state capturing = is_capturing(heap, stream ? *stream : NULL);
     if (capturing == GA_CUDA_CAPTURE_NONE || !ga_usable_size(heap, block)) {
-        return false; /* what is no block the backend reports */
+        return false; /* the backend reports a pointer that is no block */
     }
     bool known = capturing == GA_CUDA_CAPTURE_OWN;
     *status = bind(heap, block, stream ? *stream : NULL, true, again, known)

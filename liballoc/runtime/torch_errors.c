@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * PyTorch's CUDAPluggableAllocator does not test what an allocator returns: a NULL becomes a tensor
+ * PyTorch's CUDAPluggableAllocator does not test an allocator's result: a NULL becomes a tensor
  * at address 0, and the first kernel on it destroys the context. Only an exception reports a failed
  * request. PyTorch maps c10::OutOfMemoryError to torch.OutOfMemoryError.
  *
@@ -45,7 +45,7 @@ typedef struct source_location {
 
 typedef void destroy_object(void *object);
 
-/* What is thrown: the class, and how an object of it is made. */
+/* The class of the exception, and the functions that make an object of it. */
 typedef struct exception_class {
     void *(*allocate)(size_t bytes);
     void (*throw_object)(void *object, void *type, destroy_object *destroy);
@@ -97,7 +97,7 @@ static bool is_plugged_in(void *cxx)
 
 /* ---- the exception ------------------------------------------------------------------------- */
 
-/* What belongs to c10::OutOfMemoryError is in every library that throws one, and in no other. */
+/* The symbols of c10::OutOfMemoryError are in every library that throws one, and in no other. */
 static void *symbol_of_class(const char *name)
 {
     static const char *const libraries[] = {"libc10_cuda.so", "libtorch_cuda.so", "libc10.so"};

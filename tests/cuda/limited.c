@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What counts against limit=100M, whoever serves it: each kind of memory takes 60 MiB of it, so that
+ * All memory counts against limit=100M, of heaps and of the driver: each kind takes 60 MiB, so that
  * 50 MiB more cannot be had, by any other kind either, until it is given back.
  */
 #include "cases.h"
@@ -70,7 +70,7 @@ static size_t available(void)
     return free_bytes;
 }
 
-/* So many bytes of the limit are used: nothing else may have more than what is left. */
+/* So many bytes of the limit are used: nothing else may have more than the rest. */
 static void check_used(size_t bytes)
 {
     const deep floats = {MORE / 4, 0, 0, FLOATS, 1, 0};
@@ -189,7 +189,7 @@ static void arrays(void)
     CHECK_SAME(0, more.cuArrayDestroy(array));
 }
 
-/* What the heap keeps gives way, so that no more than the limit is held in all. */
+/* The heap's cache gives way, so that no more than the limit is held in all. */
 static void beside_caches(void)
 {
     CUmemGenericAllocationHandle handle;

@@ -120,11 +120,11 @@ static void behind_blocks(void)
     }
     for (int i = 0; i < SIZES * 3; i++) {
         CHECK_SAME(0, cu.free(at[i / 3][i % 3]));
-        check_refused(at[i / 3][i % 3], 1); /* nor is what was a block anybody's to unmap */
+        check_refused(at[i / 3][i % 3], 1); /* a program may not unmap a freed block, either */
     }
 }
 
-/* A descriptor of a block's pages has no others', whatever lies behind it. */
+/* A descriptor of a block's pages has no pages of other blocks. */
 static void descriptors(void)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);

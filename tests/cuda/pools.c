@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Memory pools: what a program sets and asks of the default pool holds for the heap that stands for
+ * Memory pools: settings and statistics of the default pool hold for the heap that stands for
  * it, and its own pools are the driver's.
  *
  *   pools CASE driver|heap [mapped]
@@ -156,7 +156,7 @@ static bool reaches(CUdeviceptr block)
     return mapped ? cu.accessible((void *)block, MIB, 3) : pool.reaches(block, 1);
 }
 
-/* Another device may reach what there is and what comes. */
+/* Another device may reach existing blocks and later ones. */
 static void access_of_others(void)
 {
     CUmemAccessDesc other = {{CU_MEM_LOCATION_TYPE_DEVICE, 1}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};

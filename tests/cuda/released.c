@@ -60,7 +60,7 @@ static void last_one(void)
     leave();
 }
 
-/* Others' references keep it: who only looks in, as Numba and UCX do, ends nothing. */
+/* The context stays while others have references. Numba and UCX only retain and release it. */
 static void not_the_last(void)
 {
     CUdeviceptr block = 0;

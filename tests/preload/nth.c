@@ -197,7 +197,7 @@ static void *run_thread(void *number)
 {
     size_t i = (uintptr_t)number;
     churn(blocks[i], 100 + i);
-    return NULL; /* another thread frees what it holds */
+    return NULL; /* another thread frees its blocks */
 }
 
 static void run_threads(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What mallinfo(), malloc_info() and cfree() say and do. Prints malloc_info()'s document.
+ * The results of mallinfo(), malloc_info() and cfree(). Prints malloc_info()'s document.
  */
 #include "check.h"
 
@@ -27,7 +27,7 @@ static void test_cfree(void)
 }
 #endif
 
-/* `questions unknown`: who serves has no figures. */
+/* `questions unknown`: the backend has no figures. */
 int main(int argc, char **argv)
 {
     bool unknown = argc > 1 && strcmp(argv[1], "unknown") == 0;

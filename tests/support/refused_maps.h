@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A kernel that maps no more memory, for what asks it through ga_os_memory.
+ * A kernel that maps no more memory, for callers of ga_os_memory.
  */
 #ifndef GPUALLOC_TESTS_SUPPORT_REFUSED_MAPS_H
 #define GPUALLOC_TESTS_SUPPORT_REFUSED_MAPS_H

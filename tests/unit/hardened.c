@@ -169,7 +169,7 @@ Test(hardened, memory_goes_back)
 
 /* ---- misuse ----------------------------------------------------------------------------------- */
 
-/* What the child writes to standard error, and whether it was aborted. */
+/* The child must be aborted; returns its standard error. */
 static const char *said_at_the_end(int (*misuse)(void *), void *context)
 {
     scene_capture_begin();
@@ -381,7 +381,7 @@ static int use_many_blocks(void *unused)
     return ga_heap_close(on) == GA_OK ? 0 : 4;
 }
 
-/* In 2 GiB of addresses a size class has room for 8 MiB; what is more becomes large blocks. */
+/* In 2 GiB of addresses a size class has room for 8 MiB; the rest goes to larger classes. */
 Test(hardened_faults, addresses_are_limited)
 {
     if (UNDER_ASAN || UNDER_TSAN) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Files that reports are appended to: nothing is redirected by a link, nothing blocks, and nobody
- * else may read what is new.
+ * else may read a new file.
  */
 #include "platform/output_file.h"
 #include "support/scene.h"

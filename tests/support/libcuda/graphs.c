@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a capture becomes: a graph that holds user objects and does nothing else. Also the capture
+ * The graph that a capture becomes: it holds user objects and does nothing else. Also the capture
  * mode of each thread, and which streams wait for the legacy one.
  */
 #include "libcuda.h"
