@@ -134,6 +134,11 @@ run_tests() {
     CRITERION_VERBOSITY_LEVEL=1 "$(find_meson)" test -C "$dir" --no-rebuild --print-errorlogs "$@"
 }
 
+# Copy a log of tests without the lines of those that passed, so that its end shows the failures.
+without_passes() {
+    sed -E '/^\[(RUN |PASS)\]/d; /^ *[0-9]+\/[0-9]+ .* (OK|SKIP|EXPECTEDFAIL) /d; / \.\.\. ok$/d'
+}
+
 # Print where the loader finds a library, if it does. To the end of the list: who stops reading kills
 # the program that writes, and with pipefail that would be a failure.
 find_library() {
