@@ -230,6 +230,19 @@ static int descriptors(void)
     return count;
 }
 
+/* Sockets that this process has, beside the one to the other. */
+static int sockets(void)
+{
+    int count = 0;
+    for (int fd = 3; fd < 64; fd++) {
+        char at[64];
+        char name[64] = "";
+        snprintf(at, sizeof at, "/proc/self/fd/%d", fd);
+        count += readlink(at, name, sizeof name - 1) > 0 && strstr(name, "socket") && fd != other;
+    }
+    return count;
+}
+
 /* However many are given away, they take no descriptors but for one to answer at. */
 static void many_first(void)
 {
@@ -240,7 +253,9 @@ static void many_first(void)
     for (int i = 0; i < MANY; i++) {
         blocks[i] = alloc(20 * KIB, i + 1); /* their memory is a file or two of the driver's */
     }
-    usleep(100000); /* until the answer to the first has ended */
+    while (sockets() > 1) { /* the answer to the first has not ended */
+        usleep(1000);
+    }
     int before = descriptors();
     for (int i = 0; i < MANY; i++) {
         all[i] = (message){.size = 20 * KIB, .value = i + 1};
@@ -419,19 +434,6 @@ static void fails_second(void)
 
 /* ---- who ends, and who forks --------------------------------------------------------------- */
 
-/* Sockets that this process has, beside the one to the other. */
-static int sockets(void)
-{
-    int count = 0;
-    for (int fd = 3; fd < 64; fd++) {
-        char at[64];
-        char name[64] = "";
-        snprintf(at, sizeof at, "/proc/self/fd/%d", fd);
-        count += readlink(at, name, sizeof name - 1) > 0 && strstr(name, "socket") && fd != other;
-    }
-    return count;
-}
-
 /* The child has what its parent had open, and does not answer. */
 static void ends_first(void)
 {
@@ -440,8 +442,10 @@ static void ends_first(void)
     CHECK_SAME(1, sockets());
     if (fork() == 0) {
         int left = sockets();
+        pid_t self = getpid();
         tell(&left, sizeof left);
-        sleep(1);
+        tell(&self, sizeof self);
+        pause(); /* until the second kills it */
         _exit(0);
     }
     fflush(stdout);
@@ -453,14 +457,16 @@ static void ends_second(void)
     message m;
     char end;
     int left = -1;
+    pid_t child = 0;
+    siginfo_t ended;
     CUdeviceptr none = 0;
-    time_t begin = time(NULL);
     hear(&m, sizeof m);
     hear(&left, sizeof left);
+    hear(&child, sizeof child);
     CHECK_SAME(0, left);
-    usleep(300000); /* until it has ended */
+    CHECK_SAME(0, waitid(P_PID, (id_t)the_first, &ended, WEXITED | WNOWAIT));
     CHECK_SAME(CUDA_ERROR_INVALID_HANDLE, cu.ipc_open(&none, m.handle, LAZY));
-    CHECK(time(NULL) - begin <= 2, "it was waited for");
+    CHECK_SAME(0, kill(child, SIGKILL));
     CHECK(read(other, &end, 1) <= 0, "still there");
 }
 
