@@ -12,6 +12,7 @@
  */
 #include "handover.h"
 
+#include "../../liballoc/platform/entropy.h"
 #include "../../liballoc/platform/libc.h"
 
 #include <gpualloc/backend.h>
@@ -24,7 +25,6 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <time.h>
@@ -246,8 +246,8 @@ ga_status ga_cuda_handover_begin(ga_cuda_find_pieces *find, ga_cuda_name *name)
 {
     if (own.socket < 0) {
         ga_cuda_name made;
-        bool random = getrandom(made.bytes, sizeof made.bytes, 0) == (ssize_t)sizeof made.bytes;
-        int socket = random ? listen_at(&made) : -1;
+        ga_entropy_fill(made.bytes, sizeof made.bytes);
+        int socket = listen_at(&made);
         if (socket < 0) {
             return ga_fail(GA_ERR_MEMORY, "no socket: %s", strerror(errno));
         }

@@ -23,7 +23,7 @@ typedef struct ga_cuda_name {
 typedef bool ga_cuda_find_pieces(uint64_t number, ga_vmm_pieces *out);
 
 /* Begin to answer, once for a process; again, the same name. The caller does not call for this
- * process twice at once. GA_ERR_MEMORY: no socket, no thread, no randomness. */
+ * process twice at once. GA_ERR_MEMORY: no socket, no thread. */
 ga_status ga_cuda_handover_begin(ga_cuda_find_pieces *find, ga_cuda_name *name);
 
 /* The name, if the process has begun. */

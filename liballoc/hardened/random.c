@@ -1,45 +1,30 @@
 /* SPDX-License-Identifier: MIT
  *
- * getrandom(2) is called once for 256 numbers, which spreads its cost. A forked child must not repeat
- * the parent's numbers: the fork handler empties the buffers.
+ * The kernel is asked once for 256 numbers, which spreads the cost of the call. A forked child must not
+ * repeat the parent's numbers: the fork handler empties the buffers.
  */
 #include "random.h"
 
+#include "../platform/entropy.h"
 #include "../platform/log.h"
 
-#include <errno.h>
 #include <stdbool.h>
-#include <sys/random.h>
-#include <time.h>
 
-/* Where a sandbox refuses getrandom: numbers that an attacker may guess, and a line that says so. */
-static void fill_from_clock(ga_hardened_random *random)
+static void warn_once(void)
 {
     static bool warned;
-    struct timespec now;
     if (!__atomic_exchange_n(&warned, true, __ATOMIC_RELAXED)) { /* relaxed: guards the line only */
-        ga_log(GA_LOG_WARN, "hardened: getrandom is refused; placement can be predicted");
-    }
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    uint64_t mix = (uint64_t)now.tv_nsec ^ (uintptr_t)random;
-    for (int i = 0; i < GA_HARDENED_RANDOM; i++) {
-        mix = mix * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-        random->number[i] = (uint16_t)(mix >> 48);
+        ga_log(GA_LOG_WARN, "hardened: getrandom and /dev/urandom are refused; placement can be "
+                            "predicted");
     }
 }
 
 static void fill(ga_hardened_random *random)
 {
-    int saved = errno;
-    ssize_t length;
-    do {
-        length = getrandom(random->number, sizeof random->number, 0);
-    } while (length < 0 && errno == EINTR);
-    if (length != (ssize_t)sizeof random->number) {
-        fill_from_clock(random);
+    if (!ga_entropy_fill(random->number, sizeof random->number)) {
+        warn_once();
     }
     random->left = GA_HARDENED_RANDOM;
-    errno = saved;
 }
 
 static uint16_t next_number(ga_hardened_random *random)
