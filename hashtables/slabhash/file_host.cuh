@@ -84,6 +84,7 @@ static inline ga_status ga_slabhash_device_twin(ga_slabhash **out, const ga_slab
     options.mode = (ga_slabhash_mode)GA_SLABHASH_MODE(table->view.kind);
     options.flags = GA_SLABHASH_IS_MULTI(table->view.kind) ? GA_SLABHASH_MULTI : 0;
     options.buckets = buckets < UINT32_C(1) << 31 ? (uint32_t)buckets : UINT32_C(1) << 31;
+    options.seed = table->seed; /* so that files of tables with a fixed seed have the same order */
     return ga_slabhash_open(out, &options);
 }
 

@@ -293,6 +293,7 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
         status = ga_slabhash_device_begin_calls(table, stream);
     }
     table->least = plan.buckets;
+    table->seed = plan.seed;
     table->view.path = plan.path;
     table->view.kind = plan.kind;
     table->view.a = plan.a;
@@ -310,7 +311,7 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
  * heap of unit=128 for kernels, without check=full, which outlives the table; or NULL for one that
  * is opened as slab:unit=128/vmm; `limit` is that heap's affair; there is no `hash`. With
  * GA_SLABHASH_GROW or _GROW_IN_KERNELS `buckets` is how many there are at least, 0: 16384, and the
- * rest is as without.
+ * rest is as without. Where the seed is 0 one is drawn, as for a table of the host's: `table->seed`.
  *
  * GA_ERR_ARGUMENT  an option out of range, or no such heap, or one of another device
  * GA_ERR_UNSUPPORTED  _GROW_IN_KERNELS with a path, or without GA_SLABHASH_GROWING_KINDS; or another

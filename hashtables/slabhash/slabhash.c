@@ -7,6 +7,7 @@
  */
 #include "table.h"
 
+#include "../../liballoc/platform/entropy.h"
 #include "../../liballoc/platform/libc.h"
 #include "../../liballoc/platform/machine.h"
 #include "../../liballoc/platform/os_memory.h"
@@ -111,6 +112,14 @@ static uint64_t drawn(uint64_t *seed)
     return (z ^ (z >> 31)) % GA_SLABHASH_PRIME;
 }
 
+/* Never 0, which asks for a drawn seed: a plan's or a table's seed, given as an option, makes the same
+ * hash again. */
+static uint64_t draw_seed(void)
+{
+    uint64_t seed = ga_entropy();
+    return seed ? seed : 1;
+}
+
 static const slabhash_ops *ops_of(uint32_t kind)
 {
 #ifdef __x86_64__
@@ -130,7 +139,8 @@ static ga_status plan_of(const ga_slabhash_options *options, ga_slabhash_plan *o
     }
     ga_status status = check_options(options);
     if (status == GA_OK) {
-        uint64_t seed = options->seed;
+        uint64_t seed = options->seed ? options->seed : draw_seed();
+        out->seed = seed;
         uint64_t a = drawn(&seed);
         out->kind = GA_SLABHASH_KIND(options->mode, options->flags & GA_SLABHASH_MULTI);
         out->kind |= options->flags & GA_SLABHASH_GROW ? GA_SLABHASH_GROWING : 0;
@@ -177,6 +187,7 @@ static void fill(ga_slabhash *table, const ga_slabhash_options *o, const ga_slab
         table->checked_ops.erase = ga_slabhash_take_out;
         table->ops = &table->checked_ops;
     }
+    table->seed = plan->seed;
     table->hash = o->hash;
     table->context = o->context;
     table->heap = o->heap;

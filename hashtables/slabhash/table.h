@@ -92,6 +92,7 @@ struct ga_slabhash {
     /* Set once. */
     ga_slabhash_view view;
     const slabhash_ops *ops;
+    uint64_t seed;
     ga_slabhash_hash *hash; /* NULL: the seeded one */
     void *context;
     ga_heap *heap;

@@ -27,6 +27,7 @@ typedef struct ga_slabhash_device {
     bool emptied;      /* the buckets, so that they hold slabs of the heap's and nothing else */
     uint64_t *scratch; /* of the device's: a census, or a cursor */
     uint64_t *loaded;  /* behind it: results of a load, in the middle of which a table may grow */
+    uint64_t seed;     /* of the hash: the option, or the seed that was drawn for the table */
     int device;
     int grid;       /* blocks that fill the device */
     uint64_t cache; /* bytes of its L2 cache */

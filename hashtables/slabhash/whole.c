@@ -72,6 +72,7 @@ ga_status ga_slabhash_get_stats(ga_slabhash *table, ga_slabhash_stats *out)
         .marked = slabhash_grows(table) ? 0 : census.marked, /* there it says what is OPEN */
         .buckets = buckets,
         .bytes_held = bytes_held(table),
+        .seed = table->seed,
         .utilisation = (double)(census.live * width) / (double)(slabs * ROW_BYTES),
     };
     return GA_OK;

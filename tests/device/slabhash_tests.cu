@@ -647,6 +647,33 @@ static void bad_input(int device)
     EXPECT(test_error_has("closed"));
 }
 
+/* Each table draws a seed, which makes the same hash again where it is asked for. */
+static void seeds(int device)
+{
+    ga_slabhash_device one, two, again;
+    ga_slabhash_options options = options_of(GA_SLABHASH_MAP32, 0, 64, 1);
+    options.seed = 0;
+    REQUIRE(ga_slabhash_device_open(&one, &options, device, 0) == GA_OK);
+    options.flags = GA_SLABHASH_GROW;
+    REQUIRE(ga_slabhash_device_open(&two, &options, device, 0) == GA_OK);
+    EXPECT(one.seed && two.seed && one.seed != two.seed);
+    EXPECT(one.view.a != two.view.a && one.view.b != two.view.b);
+    options.seed = two.seed;
+    REQUIRE(ga_slabhash_device_open(&again, &options, device, 0) == GA_OK);
+    EXPECT(again.seed == two.seed && again.view.a == two.view.a && again.view.b == two.view.b);
+    std::vector<uint64_t> keys(5000);
+    for (uint64_t i = 0; i < keys.size(); i++) {
+        keys[i] = i;
+    }
+    run(&again, GA_SLABHASH_INSERT, keys, keys);
+    EXPECT(again.view.a == two.view.a); /* it has grown, and has its hash still */
+    batch_run found = run(&again, GA_SLABHASH_SEARCH, keys, keys);
+    EXPECT_EQUAL("pairs that are found", found.counts[GA_SLABHASH_FOUND], keys.size());
+    OK(ga_slabhash_device_close(&one));
+    OK(ga_slabhash_device_close(&two));
+    OK(ga_slabhash_device_close(&again));
+}
+
 /* The name of a file in the directory for those, which is there no more. */
 static std::string file_of(const char *name)
 {
@@ -798,6 +825,7 @@ static const test_case cases[] = {
     {"small batches that nobody waits for", growing_by_little},
     {"room is reserved for kernels", reserved},
     {"a table that finds no slabs to grow stays whole", growing_without_slabs},
+    {"each table draws a seed", seeds},
     {"bad input is refused", bad_input},
     {"a table's device, and the caller's", other_devices},
     {"pairs go to files and come from them", files},

@@ -248,7 +248,7 @@ static void open_table(void)
         .mode = world.mode,
         .buckets = buckets,
         .path = world.grows ? 1 : 1 + (uint32_t)random_below(&random, longest),
-        .seed = world.round,
+        .seed = world.round + 1,
         .heap = world.heap};
     NEED(ga_slabhash_open(&world.table, &options) == GA_OK);
 }
@@ -298,7 +298,7 @@ static void grow_and_shrink(void)
                                    .flags = GA_SLABHASH_GROW,
                                    .mode = world.mode,
                                    .buckets = 1,
-                                   .seed = world.round,
+                                   .seed = world.round + 1,
                                    .heap = world.heap};
     NEED(ga_slabhash_open(&world.table, &options) == GA_OK);
     rush(rush_in, RUSH);
@@ -346,6 +346,7 @@ static void misuse_one(void)
                                             (world.multi ? GA_SLABHASH_MULTI : 0u),
                                    .mode = world.mode,
                                    .buckets = 4,
+                                   .seed = 1,
                                    .heap = world.heap};
     NEED(ga_slabhash_open(&world.table, &options) == GA_OK);
     stress_threads(THREADS, misuse);

@@ -290,6 +290,7 @@ static void open_table(void)
     ga_slabhash_options options = {.options_size = sizeof options,
                                    .mode = world.wide ? GA_SLABHASH_MAP64 : GA_SLABHASH_MAP32,
                                    .buckets = 1,
+                                   .seed = 1,
                                    .limit = 64 << 20,
                                    .heap = world.heap};
     ga_slabhash_growing *g = &world.growing;

@@ -50,7 +50,7 @@ int main(int argc, char **argv)
     uint8_t *results = long_array(sizeof *results, 0);
     uint8_t *ops = long_array(sizeof *ops, GA_SLABHASH_SEARCH);
     ga_slabhash_options options = {
-        .options_size = sizeof options, .mode = GA_SLABHASH_SET32, .buckets = 100};
+        .options_size = sizeof options, .mode = GA_SLABHASH_SET32, .buckets = 100, .seed = 1};
     ga_slabhash *table;
     NEED(ga_slabhash_open(&table, &options) == GA_OK);
     ga_slabhash_batch batch = {.count = MANY + KEYS, .keys = keys, .ops = ops, .results = results};

@@ -76,6 +76,7 @@ static void open_small(uint32_t flags)
                                    .buckets = buckets,
                                    .path = world.grows ? 1 : path,
                                    .hash = hashes[random_below(&world.random, 4)],
+                                   .seed = 1,
                                    .limit = 1 << 20,
                                    .heap = world.heap};
     NEED(ga_slabhash_open(&world.table, &options) == GA_OK);

@@ -208,6 +208,7 @@ void turns_open(uint32_t mode, bool multi, uint32_t buckets, ga_slabhash_hash *h
     ga_slabhash_options options = {.options_size = sizeof options,
                                    .mode = (ga_slabhash_mode)mode,
                                    .buckets = 1,
+                                   .seed = 1,
                                    .limit = 64 << 20,
                                    .heap = turns.heap};
     NEED(ga_slabhash_open(&turns.table, &options) == GA_OK);

@@ -13,10 +13,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+/* With a fixed seed, unless the options have one, so that each run has the same layout. */
 static inline ga_slabhash *open_table(ga_slabhash_options options)
 {
     ga_slabhash *table = NULL;
     options.options_size = sizeof options;
+    options.seed = options.seed ? options.seed : 1;
     assert_ok(ga_slabhash_open(&table, &options));
     return table;
 }

@@ -261,7 +261,7 @@ static void all_shapes(ga_slabhash_mode mode, uint32_t flags)
                                        .buckets = shapes[i].buckets,
                                        .path = shapes[i].path,
                                        .hash = shapes[i].hash,
-                                       .seed = i};
+                                       .seed = i + 1};
         one_shape(options, 100 + i);
     }
 }
@@ -391,7 +391,7 @@ Test(slabhash, hashes_as_the_paper_says)
     const uint64_t prime = (UINT64_C(1) << 61) - 1;
     const uint64_t edges[] = {0, 1, UINT32_MAX, prime - 1, prime, prime + 1, UINT64_MAX};
     uint64_t state = 1;
-    for (uint64_t seed = 0; seed < 100; seed++) {
+    for (uint64_t seed = 1; seed <= 100; seed++) {
         ga_slabhash_options options = {
             .options_size = sizeof options, .mode = GA_SLABHASH_MAP64, .seed = seed};
         ga_slabhash_plan plan;

@@ -96,7 +96,7 @@ static ga_slabhash *several_of_each(ga_slabhash_mode mode, uint32_t flags)
 {
     ga_slabhash *table = NULL;
     ga_slabhash_options options = {
-        .options_size = sizeof options, .mode = mode, .flags = flags, .buckets = 4};
+        .options_size = sizeof options, .mode = mode, .flags = flags, .buckets = 4, .seed = 1};
     assert_ok(ga_slabhash_open(&table, &options));
     for (uint64_t key = 0; key < 100; key++) {
         for (uint64_t i = 0; i < key % 5; i++) {

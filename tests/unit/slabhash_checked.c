@@ -15,7 +15,8 @@ static ga_slabhash *open_checked(uint32_t flags)
     ga_slabhash *table = NULL;
     ga_slabhash_options options = {.options_size = sizeof options,
                                    .mode = GA_SLABHASH_MAP32,
-                                   .flags = GA_SLABHASH_CHECK | flags};
+                                   .flags = GA_SLABHASH_CHECK | flags,
+                                   .seed = 1};
     assert_ok(ga_slabhash_open(&table, &options));
     return table;
 }

@@ -47,8 +47,11 @@ Test(slabhash_faults, each_request_fails_once)
         uint32_t failures = 0;
         snprintf(spec, sizeof spec, "fail:nth=%u/system", nth);
         assert_ok(ga_heap_open(&heap, GA_PLACE_HOST, 0, spec));
-        ga_slabhash_options options = {
-            .options_size = sizeof options, .mode = GA_SLABHASH_MAP64, .buckets = 1, .heap = heap};
+        ga_slabhash_options options = {.options_size = sizeof options,
+                                       .mode = GA_SLABHASH_MAP64,
+                                       .buckets = 1,
+                                       .seed = 1,
+                                       .heap = heap};
         while (ga_slabhash_open(&table, &options) != GA_OK && failures < 5) {
             failures++;
         }

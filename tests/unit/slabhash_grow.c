@@ -35,6 +35,7 @@ static ga_slabhash *open_table_of(ga_slabhash_options options, uint32_t flags)
     ga_slabhash *table = NULL;
     options.options_size = sizeof options;
     options.flags = GA_SLABHASH_GROW | flags;
+    options.seed = 1;
     assert_ok(ga_slabhash_open(&table, &options));
     return table;
 }
@@ -629,7 +630,8 @@ Test(slabhash_grow, save_and_load)
     char sentence[160];
     uint64_t size;
     ga_slabhash *fixed = NULL;
-    ga_slabhash_options options = {.options_size = sizeof options, .mode = GA_SLABHASH_MAP32};
+    ga_slabhash_options options = {
+        .options_size = sizeof options, .mode = GA_SLABHASH_MAP32, .seed = 2};
     ga_slabhash *table = open_table((ga_slabhash_options){.mode = GA_SLABHASH_MAP32});
     assert_ok(ga_slabhash_open(&fixed, &options));
     for (uint64_t key = 0; key < 5000; key++) {
@@ -674,6 +676,7 @@ Test(slabhash_grow, each_request_fails_once)
                                        .mode = GA_SLABHASH_MAP64,
                                        .flags = GA_SLABHASH_GROW,
                                        .buckets = 1,
+                                       .seed = 1,
                                        .heap = heap};
         while (ga_slabhash_open(&table, &options) != GA_OK) {
             cr_assert_eq(nth, 1);

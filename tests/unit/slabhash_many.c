@@ -19,6 +19,7 @@ static ga_slabhash *open_table(ga_slabhash_options options, bool in_order)
 {
     ga_slabhash *table = NULL;
     options.options_size = sizeof options;
+    options.seed = 1;
     assert_ok(ga_slabhash_open(&table, &options));
     ordered = 1;
     table->view.ordered = in_order ? &ordered : NULL;

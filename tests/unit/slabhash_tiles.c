@@ -37,7 +37,7 @@ uint64_t tiles_same(void *context, uint64_t key)
 void tiles_open(uint32_t buckets, ga_slabhash_hash *hash)
 {
     ga_slabhash_options options = {
-        .options_size = sizeof options, .mode = GA_SLABHASH_MAP32, .buckets = 1};
+        .options_size = sizeof options, .mode = GA_SLABHASH_MAP32, .buckets = 1, .seed = 1};
     memset(&tiles, 0, sizeof tiles);
     assert_ok(ga_slabhash_open(&tiles.table, &options));
     tiles.view = tiles.table->view;

@@ -46,6 +46,9 @@
  * includes this, in all that uses them: it takes as long again to compile. Arrays come from a kernel
  * heap of all sizes of the table's own: "slab/vmm", or what the program defines GA_SLABHASH_ARRAYS as.
  *
+ * Where the options' seed is 0, each table draws one, which table.seed has: what gpualloc/slabhash.h
+ * says about chosen keys holds here too. Kernels have a and b in the view.
+ *
  * A program with a hash of its own defines GA_SLABHASH_HASH(table, key), 64 bits, the upper ones
  * of which choose the bucket; one with a way of its own to apply GA_SLABHASH_FUNCTION(there,
  * given), for `how` = GA_SLABHASH_HOW_COUNT; both before it includes this, the same wherever the

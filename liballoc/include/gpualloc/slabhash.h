@@ -77,6 +77,24 @@ enum {
  * several threads at once; may not call for the table. */
 typedef uint64_t ga_slabhash_hash(void *context, uint64_t key);
 
+/* The table's own hash is (a k + b) mod 2^61 - 1, mixed, with a and b made of the seed. Where the seed
+ * is 0, each table draws one from the kernel (getrandom(2), or /dev/urandom where a sandbox refuses
+ * that; never blocks, never fails). Keys that were chosen without knowledge of the seed then collide
+ * as random keys do: any two share a bucket with a probability of about 1 / `buckets`. Keys of 64
+ * bits that differ by a multiple of 2^61 - 1 always share one; at most nine do.
+ *
+ * The hash is no cryptographic one. It does not resist an attacker who learns the seed, the plan, or
+ * the order of pairs in ga_slabhash_each(), ga_slabhash_retrieve() or a saved file, from which a and b
+ * can be computed; nor one who can measure exactly how long single calls take, and adapts the keys.
+ * Such an attacker can compute any number of keys of one bucket, and each call for them takes time in
+ * proportion to their number. Keep all of this from those who choose the keys, or give the table a
+ * hash of your own, for example SipHash with a secret key.
+ *
+ * With a fixed seed, and calls from one thread, a table has the same layout in each run. Set one for
+ * benchmarks and tests only. ga_slabhash_stats and ga_slabhash_plan have the seed that was drawn, so
+ * that a run can be repeated. A table keeps its seed when it grows or is cleared. Files hold pairs
+ * and no seed: a table that loads one places the pairs by its own hash. */
+
 /* What a table is made with: fixed from then on. */
 typedef struct ga_slabhash_options {
     uint32_t options_size; /* sizeof(ga_slabhash_options) */
@@ -88,7 +106,7 @@ typedef struct ga_slabhash_options {
     uint32_t path;    /* bucket slabs that a key may stand in before slabs are chained, 1 to 16, and
                        * no more than `buckets`; 0: 1, the paper's. 4 to 6 fill slabs better */
     uint32_t reserved; /* 0 */
-    uint64_t seed;     /* of the hash: ((a k + b) mod 2^61 - 1), with a and b made of it */
+    uint64_t seed;     /* of the hash; 0: one is drawn for each table, see above */
     uint64_t limit;    /* bytes of chained slabs, at most 64 GiB; 0: 16 GiB. Whole MiB. With
                         * GA_SLABHASH_GROW of each array's: what moves may have as many more. A
                         * thread that puts pairs in holds up to 32 slabs ahead during its call:
@@ -109,7 +127,9 @@ typedef struct ga_slabhash_options {
 GA_API ga_status ga_slabhash_open(ga_slabhash **out, const ga_slabhash_options *options);
 
 /* The numbers that a table of these options is made of, for one in other memory than the host's:
- * gpualloc/slabhash.cuh. `heap`, `limit`, `hash` and `context` are not looked at.
+ * gpualloc/slabhash.cuh. `heap`, `limit`, `hash` and `context` are not looked at. Where
+ * the seed is 0 each plan has another one: tables that are to have the same layout share a plan, or
+ * its seed. Any thread may call.
  *
  * GA_ERR_ARGUMENT     another option out of range; a pointer is NULL
  * GA_ERR_UNSUPPORTED  GA_SLABHASH_GROW, which is of tables in the host's memory */
@@ -119,6 +139,7 @@ typedef struct ga_slabhash_plan {
     uint32_t apart; /* the most that two bucket slabs of a path are apart */
     uint64_t a, b;  /* of the hash: 8 a, and b */
     uint64_t bytes; /* of the bucket slabs; empty ones have all bits set */
+    uint64_t seed;  /* of the hash: the option, or the seed that was drawn for this plan */
 } ga_slabhash_plan;
 
 GA_API ga_status ga_slabhash_plan_of(const ga_slabhash_options *options, ga_slabhash_plan *out);
@@ -278,6 +299,7 @@ typedef struct ga_slabhash_stats {
     uint64_t buckets; /* of both arrays where the table moves and cannot go on for want of memory */
     uint64_t bytes_held; /* taken from the heap, used or not */
     double utilisation;  /* bytes of the pairs / bytes of the slabs in use (§III-C) */
+    uint64_t seed;       /* of the hash: the option, or the seed that was drawn for this table */
 } ga_slabhash_stats;
 
 GA_API ga_status ga_slabhash_get_stats(ga_slabhash *table, ga_slabhash_stats *out);
