@@ -1,0 +1,36 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""No rate of bench-slabhash is faster than a processor can be: its threads' own clocks tell how long
+their calls took, and no thread that only waits for them.
+
+    bench/slabhash/check_clock.py BENCH-SLABHASH
+
+All threads share one processor, so that a thread which waits comes to its clock when the calls are
+over. The bound is a billion calls a second, with keys that the caches hold: a busy machine is slower,
+and never faster."""
+
+import os
+import re
+import subprocess
+import sys
+
+MOST = 1000.0  # millions of calls a second, by one processor
+ROW = re.compile(r"^  (.+?)  +([0-9.]+)  +([0-9.]+)  +([0-9.]+)  +[0-9.]+  +[0-9.]+$")
+
+
+def main() -> int:
+    """0: all rates are possible."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    done = subprocess.run([sys.argv[1], "--keys", "12", "--rounds", "15", "--threads", "1,3"],
+                          stdout=subprocess.PIPE, text=True, check=True)
+    rows = [match for line in done.stdout.splitlines() if (match := ROW.match(line))]
+    if len(rows) != 2 * 4 * 6:  # numbers of threads, workloads, ways
+        print(f"{len(rows)} rows: expected 48\n{done.stdout}")
+        return 1
+    wrong = [row[0] for row in rows if not 0 < float(row[4]) <= MOST]
+    print("\n".join(wrong) or f"the highest of {len(rows)} rates is "
+          f"{max(float(row[4]) for row in rows):.0f} M/s")
+    return 1 if wrong else 0
+
+
+sys.exit(main())
