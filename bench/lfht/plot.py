@@ -10,7 +10,10 @@ puts what was measured in the library's own shape (--tuned) beside others' maps.
 the thesis's either, is in figures 5.6 to 5.10 with the shape that most of its results have. A panel
 has the number of threads below and a line, with the spread, for each chain length, chunk size, heap
 or variant; of one number of threads a bar for each. docs/lfht.md has the commands that measure them.
-Needs gnuplot."""
+
+Where several runs have measured a point, it is the one from the figure's own run: that with the most
+of what the figure compares, chain lengths in 5.3, chunk sizes in 5.4, variants in the others. Where
+two such runs have it, there is no picture, and a sentence. Needs gnuplot."""
 
 import json
 import pathlib
@@ -30,6 +33,11 @@ class Figure(NamedTuple):
     by: str
     page: str = "heap"
     variants: tuple[str, ...] = ()
+
+    @property
+    def sweep(self) -> str:
+        """What the figure's own run varies. Heaps are measured in a run each, of all variants."""
+        return "variant" if self.by == "heap" else self.by
 
 
 FIGURES = {
@@ -93,6 +101,38 @@ def held(results: list[dict], fixed: str) -> list[dict]:
     return kept
 
 
+def run_of(result: dict) -> tuple[str, str]:
+    """A run writes the results of a workload together."""
+    return result["date"], result["bench"]
+
+
+def own(found: list[dict], results: list[dict], figure: Figure) -> list[dict]:
+    """For each point the results of the figure's own run."""
+    swept = defaultdict(set)
+    for r in results:
+        swept[run_of(r)].add(r.get(figure.sweep))
+    points = defaultdict(list)
+    for r in found:
+        points[(r[figure.by], r["threads"])].append(r)
+    kept = []
+    for candidates in points.values():
+        most = max(len(swept[run_of(r)]) for r in candidates)
+        kept += [r for r in candidates if len(swept[run_of(r)]) == most]
+    return kept
+
+
+def refuse_doubles(found: list[dict], figure: Figure) -> None:
+    """A point has one result."""
+    points = defaultdict(list)
+    for r in found:
+        points[(r[figure.by], r["threads"])].append(r)
+    for (line, threads), same in points.items():
+        if len(same) > 1:
+            runs = ", ".join(f"{r['value']:.4g} ({r['spec']}, {r['date']})" for r in same)
+            sys.exit(f"plot.py: {same[0]['bench']}, {line}, {threads} threads: {same[0]['metric']} "
+                     f"{runs}: expected one result; give the files of one run")
+
+
 def curves_of(results: list[dict], figure: Figure, panel: tuple[str, str], page: str) -> dict:
     """For each line of a panel its points: threads, value, spread."""
     found = [r for r in results if r["bench"] == f"lfht-{panel[0]}" and r["metric"] == panel[1]
@@ -100,14 +140,15 @@ def curves_of(results: list[dict], figure: Figure, panel: tuple[str, str], page:
              and (not figure.variants or r["variant"] in figure.variants)]
     if not any(r.get(figure.page) == page for r in found):
         return {}  # others' maps alone
+    keys = max(r["size"] for r in found)
+    found = own([r for r in found if r["size"] == keys], results, figure)
     for fixed in SHAPE:
         if fixed != figure.by and figure.by != "map":
             found = held(found, fixed)
-    keys = max((r["size"] for r in found), default=0)
+    refuse_doubles(found, figure)
     curves = defaultdict(list)
     for r in found:
-        if r["size"] == keys:
-            curves[r[figure.by]].append((r["threads"], r["value"], r["spread"]))
+        curves[r[figure.by]].append((r["threads"], r["value"], r["spread"]))
     return curves
 
 
