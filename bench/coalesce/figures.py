@@ -103,12 +103,14 @@ def lookups(lines: list[dict]) -> str:
 
 
 def mpi(lines: list[dict]) -> str:
+    """The paper's Figure 5 is `operation`, MPI's call alone; `total` has the rank's malloc and free
+    as well."""
     rows = []
     for line in lines:
-        if line["metric"] in ("malloc", "total"):
+        if line["metric"] in ("malloc", "operation", "total"):
             rows.append([line["bench"].removeprefix("coalesce-"),
-                         f"{line['blocks']} x {line['threads']}", line["way"], line["metric"], f"{line['p5']:.4g}", f"{line['value']:.4g}",
-                         f"{line['p95']:.4g}",
+                         f"{line['blocks']} x {line['threads']}", line["way"], line["metric"],
+                         f"{line['p5']:.4g}", f"{line['value']:.4g}", f"{line['p95']:.4g}",
                          f"{1 / line['ratio']:.2f}" if line["ratio"] else ""])
     return table(["", "ranks", "way", "ms of", "5th", "median", "95th", "times as fast"], rows)
 
@@ -136,7 +138,7 @@ def main() -> int:
         if compared := lookups(unit):
             text += ["## The map beside the look-up by address\n", compared]
     if ranks:
-        text += ["## Figure 5: MPI's calls\n", mpi(ranks)]
+        text += ["## Figure 5: MPI's calls (the paper's measure is `operation`)\n", mpi(ranks)]
     (folder / "tables.md").write_text("\n".join(text), encoding="utf-8")
     return 0
 
