@@ -12,8 +12,7 @@ import support
 
 # Each backend, and what it does not notice or say; it is harmless there.
 HOSTS = {
-    "jemalloc": {("interior-free", 64), ("usable-size", 64), ("usable-size", 65536),
-                 ("usable-size", 5 << 20)},
+    "jemalloc": {("usable-size", 64), ("usable-size", 65536), ("usable-size", 5 << 20)},
     "vmm": set(),
     "slab/vmm": {("usable-size", 64)},
     "slab/jemalloc": {("usable-size", 64)},
