@@ -168,6 +168,17 @@ static inline ga_status ga_slab_cache_free(ga_slab_cache *cache, uint32_t class,
     return GA_OK;
 }
 
+/* Whether the calling thread holds the unit as free. */
+static inline bool ga_slab_cache_holds(const ga_slab_cache *cache, uint32_t class, uint32_t unit)
+{
+    const ga_slab_bin *bin = &cache->bins[class];
+    const ga_slab_slot *slot = &bin->slots[unit / 32u & bin->slot_mask];
+    uint32_t units = unit / 32u == bin->word    ? bin->units
+                     : unit / 32u == slot->word ? slot->units
+                                                : 0;
+    return units >> unit % 32u & 1u;
+}
+
 /* Give back everything that the calling thread holds: it is about to end. */
 void ga_slab_cache_leave(ga_slab_store *store);
 

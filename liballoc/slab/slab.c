@@ -403,6 +403,20 @@ static ga_status realloc_large(ga_slab_state *s, void *block, size_t size, void 
                : ga_slab_large_realloc(&s->large, block, size, out);
 }
 
+/* False for a unit that is free, unless another thread's cache holds it. */
+static bool is_live(ga_slab_state *s, const ga_slab_region *region, uint32_t unit)
+{
+    ga_slab_host *slab = &s->slabs[region->class];
+    const ga_slab_cache *cache = s->check ? NULL : ga_slab_cache_mine(&s->store);
+    if (cache && ga_slab_cache_holds(cache, region->class, unit)) {
+        return false;
+    }
+    ga_slab_view view = ga_slab_view_of(&slab->heap);
+    /* relaxed: the caller owns the unit, or is wrong */
+    uint32_t taken = ga_load_relaxed(ga_slab_word(view, unit / 32u));
+    return taken >> unit % 32u & 1u && !ga_slab_host_is_away(slab, unit >> GA_SLAB_BLOCK_BITS);
+}
+
 ga_status ga_slab_state_realloc(void *state, void *block, size_t size, void **out)
 {
     ga_slab_state *s = state;
@@ -416,6 +430,10 @@ ga_status ga_slab_state_realloc(void *state, void *block, size_t size, void **ou
     uint32_t unit;
     if (!ga_slab_region_unit(region, block, &unit)) {
         return no_block(block);
+    }
+    if (!is_live(s, region, unit)) {
+        return ga_fail(GA_ERR_POINTER, "slab: %p: expected a live block, but it is free already",
+                       block);
     }
     bool fits = size <= region->unit;
     if (fits && size * 2 >= region->unit) {

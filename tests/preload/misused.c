@@ -58,6 +58,9 @@ static void misuse(const char *kind, size_t size, bool noticed)
     } else if (strcmp(kind, "realloc") == 0) {
         errno = 0;
         CHECK((!realloc(gone, 2 * size) && errno == ENOMEM) || !noticed);
+    } else if (strcmp(kind, "realloc-in-place") == 0) {
+        errno = 0;
+        CHECK((!realloc(gone, size - 8) && errno == ENOMEM) || !noticed);
     } else if (strcmp(kind, "reallocarray") == 0) {
         errno = 0;
         CHECK((!reallocarray(gone, 2, size) && errno == ENOMEM) || !noticed);

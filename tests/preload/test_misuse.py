@@ -17,8 +17,8 @@ HOSTS = {
     "slab/vmm": {("usable-size", 64)},
     "slab/jemalloc": {("usable-size", 64)},
 }
-KINDS = ("double-free", "double-free-sized", "realloc", "reallocarray", "usable-size",
-         "interior-free")
+KINDS = ("double-free", "double-free-sized", "realloc", "realloc-in-place", "reallocarray",
+         "usable-size", "interior-free")
 SIZES = (64, 65536, 5 << 20)
 
 
