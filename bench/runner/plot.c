@@ -7,12 +7,15 @@
 #include "lists.h"
 #include "platform/environment.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,6 +34,11 @@ static const char *ending_of(const char *file)
 
 bool ga_bench_plot_name_good(const char *file)
 {
+    for (const char *c = file; *c; c++) {
+        if (iscntrl((unsigned char)*c)) {
+            return false;
+        }
+    }
     return strcmp(ending_of(file), ".svg") == 0 || strcmp(ending_of(file), ".png") == 0;
 }
 
@@ -55,7 +63,12 @@ const char *ga_bench_plot_obstacle(const char *file)
     if (!on_path("gnuplot")) {
         return "gnuplot is not installed";
     }
-    int made = open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    struct stat there;
+    int made = open(file, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+    if (made >= 0 && (fstat(made, &there) != 0 || !S_ISREG(there.st_mode))) {
+        close(made);
+        return "expected a regular file";
+    }
     if (made < 0) {
         snprintf(text, sizeof text, "\"%s\": %s", file, strerror(errno));
         return text;
@@ -64,14 +77,24 @@ const char *ga_bench_plot_obstacle(const char *file)
     return NULL;
 }
 
-/* A gnuplot string: within single quotes only they are special. */
+/* A gnuplot string: within single quotes only they are special, and the end of the line, behind
+ * which the rest of the text would be commands. */
 static void quote(FILE *out, const char *text)
 {
     fputc('\'', out);
     for (; *text; text++) {
-        fputs(*text == '\'' ? "''" : (char[]){*text, '\0'}, out);
+        char c = *text;
+        fputs(c == '\'' ? "''" : iscntrl((unsigned char)c) ? "?" : (char[]){c, '\0'}, out);
     }
     fputc('\'', out);
+}
+
+/* Not by a name that begins with "|": gnuplot would run the rest as a command. */
+static void quote_path(FILE *out, const char *path)
+{
+    char relative[PATH_MAX + 2];
+    snprintf(relative, sizeof relative, "./%s", path);
+    quote(out, *path == '/' ? path : relative);
 }
 
 static bool same_panel(const ga_bench_result *a, const ga_bench_result *b)
@@ -213,7 +236,7 @@ static void write_script(FILE *out, const char *file, const ga_bench_result *res
     fprintf(out, "set terminal %s size %u,%u\nset output ",
             strcmp(ending_of(file), ".png") == 0 ? "pngcairo font ',10'" : "svg font ',12'",
             columns * PANEL_WIDTH, height);
-    quote(out, file);
+    quote_path(out, file);
     fprintf(out,
             "\nset style data histograms\nset style histogram errorbars gap 1 linewidth 1\n"
             "set style fill solid noborder\nset errorbars 0.3 front linecolor rgb '#404040'\nset "

@@ -12,7 +12,7 @@
  * is made if it is not there. */
 const char *ga_bench_plot_obstacle(const char *file);
 
-/* Whether the name ends as those do that can be drawn. */
+/* Whether the name ends as those do that can be drawn, and is a single line of text. */
 bool ga_bench_plot_name_good(const char *file);
 
 /* False where gnuplot failed; it has said why on standard error. */

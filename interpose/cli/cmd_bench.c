@@ -146,7 +146,10 @@ static void parse_size(const char *text, request *r, struct argp_state *state)
 static void parse_plot(const char *file, request *r, struct argp_state *state)
 {
     if (!ga_bench_plot_name_good(file)) {
-        argp_error(state, "--plot: bad name \"%s\"; expected one that ends in .svg or .png", file);
+        argp_error(state,
+                   "--plot: bad name \"%s\"; expected one that ends in .svg or .png, without "
+                   "control characters",
+                   file);
     }
     r->plot = file;
 }
