@@ -112,7 +112,8 @@ static bool try_preload(const run_args *args, ga_path *first, preload_list *all)
 
 static int cannot_run(const char *name, int error)
 {
-    fprintf(stderr, "gpualloc run: \"%s\": %s\n", name, strerror(error));
+    ga_fail(GA_ERR_IO, "\"%.300s\": %s", name, strerror(error));
+    refuse(NULL);
     return error == ENOENT ? NOT_FOUND : CANNOT_RUN;
 }
 

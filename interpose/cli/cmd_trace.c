@@ -152,18 +152,24 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     }
 }
 
+/* By way of ga_error_text(), in which the control characters of a file's name are replaced. */
+static void say_error(void)
+{
+    fprintf(stderr, "gpualloc trace: %s\n", ga_error_text());
+}
+
 /* What is missing is said after the rest has been shown. */
 static void say_what_is_missing(const ga_trace_reader *reader, const char *file)
 {
     uint64_t damaged = ga_trace_reader_damaged(reader);
     fflush(stdout);
     if (ga_trace_reader_cut(reader)) {
-        fprintf(stderr, "gpualloc trace: \"%s\" is cut short; what is above is what it has\n",
-                file);
+        ga_fail(GA_ERR_IO, "\"%.300s\" is cut short; what is above is what it has", file);
+        say_error();
     }
     if (damaged) {
-        fprintf(stderr, "gpualloc trace: \"%s\": passed over %" PRIu64 " damaged records\n", file,
-                damaged);
+        ga_fail(GA_ERR_IO, "\"%.300s\": passed over %" PRIu64 " damaged records", file, damaged);
+        say_error();
     }
 }
 
@@ -191,7 +197,7 @@ int ga_cmd_trace(int argc, char **argv)
         status = show(reader, &args);
     }
     if (status != GA_OK) {
-        fprintf(stderr, "gpualloc trace: %s\n", ga_error_text());
+        say_error();
     } else {
         say_what_is_missing(reader, args.file);
     }

@@ -7,6 +7,7 @@
 #include <gpualloc/gpualloc.h>
 
 #include <argp.h>
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,7 +141,11 @@ static const command *nearest_command(const char *name)
 static int unknown_command(const char *name)
 {
     const command *nearest = nearest_command(name);
-    fprintf(stderr, "gpualloc: unknown command \"%s\"; ", name);
+    fputs("gpualloc: unknown command \"", stderr);
+    for (; *name; name++) { /* a terminal must not obey it */
+        fputc(iscntrl((unsigned char)*name) ? '?' : *name, stderr);
+    }
+    fputs("\"; ", stderr);
     if (nearest) {
         fprintf(stderr, "did you mean \"%s\"?\n", nearest->name);
     } else {
