@@ -66,10 +66,22 @@ int ga_program_find(ga_path *out, const char *name)
 
 /* ---- looking inside ------------------------------------------------------------------------ */
 
+/* -1 where it is no regular file: the kernel runs no other, and a FIFO would be waited for. */
+static int open_program(const char *path)
+{
+    struct stat there;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd >= 0 && (fstat(fd, &there) != 0 || !S_ISREG(there.st_mode))) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
 /* How much of the file's start was read; 0 where it cannot be. */
 static size_t read_start(const char *path, void *start, size_t size)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open_program(path);
     ssize_t length = fd < 0 ? 0 : read(fd, start, size);
     if (fd >= 0) {
         close(fd);
@@ -135,7 +147,7 @@ static bool is_musl(int fd, const ElfW(Phdr) * segment)
 static const char *loader_trouble(const char *program, const ElfW(Ehdr) * header, bool *stops)
 {
     bool error;
-    int fd = open(program, O_RDONLY | O_CLOEXEC);
+    int fd = open_program(program);
     ElfW(Phdr) segment = loader_segment(fd, header, &error);
     const char *trouble = NULL;
     if (!error && segment.p_type == PT_NULL) {
