@@ -92,7 +92,13 @@ static const char *refusal_of(file_view file)
 static const char *refusal_of_open(int fd)
 {
     struct stat is;
-    if (fstat(fd, &is) != 0 || !S_ISREG(is.st_mode) || is.st_size <= 0) {
+    if (fstat(fd, &is) != 0) {
+        return NULL;
+    }
+    if (!S_ISREG(is.st_mode)) {
+        return "is no regular file"; /* dlopen() would wait for the writer of a FIFO */
+    }
+    if (is.st_size <= 0) {
         return NULL;
     }
     size_t size = (size_t)is.st_size;

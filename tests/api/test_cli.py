@@ -63,6 +63,9 @@ class Help(CommandTest):
             self.refused(answer, 2, "unknown command", slip, expected)
             self.refused(self.gpualloc("help", slip), 2, "unknown command", expected)
 
+    def test_control_characters_are_not_shown(self) -> None:
+        self.refused(self.gpualloc("\033[31m\nx"), 2, '"?[31m?x"')
+
     def test_unknown_option(self) -> None:
         for args in ([], *([name] for name in COMMANDS)):
             self.refused(self.gpualloc(*args, "--nonesuch"), 2, "'--nonesuch'")
@@ -213,6 +216,23 @@ class Bench(CommandTest):
                            (["--size", "1,x"], "--size"), (["--place", "moon"], "moon"),
                            (["--spec", "sistem"], "sistem"), (["--plot", "x.doc"], "x.doc")):
             self.refused(self.gpualloc("bench", *args), 2, part)
+
+    def test_names_of_pictures_are_no_commands(self) -> None:
+        script = self.folder / "script"
+        stand_in = self.folder / "gnuplot"
+        stand_in.write_text(f"#!/bin/sh\nexec cat >{script}\n")
+        stand_in.chmod(0o755)
+        path = {"PATH": f"{self.folder}:/usr/bin:/bin"}
+        quick = ["bench", "same-size", "--threads", "1", "--size", "64", "--quick",
+                 "--rounds", "1", "--spec", "system"]
+        answer = self.gpualloc(*quick, "--plot", "|touch made;'.svg", env=path)
+        self.assertEqual(0, answer.status, answer.err)
+        self.assertIn("set output './|touch made;''.svg'\n", script.read_text())
+        answer = self.gpualloc(*quick, "--plot", "x\n!touch made\n.svg", env=path)
+        self.assertEqual(2, answer.status)
+        os.mkfifo(self.folder / "pipe.svg")
+        answer = self.gpualloc(*quick, "--plot", "pipe.svg", env=path, timeout=30)
+        self.assertEqual((1, ""), (answer.status, answer.out))
 
     def test_map(self) -> None:
         file = self.folder / "map.json"

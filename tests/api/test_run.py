@@ -182,6 +182,15 @@ class Refused(RunTest):
             self.refused(self.gpualloc("run", "--host", "dl:" + library, "true"), 2, "--host: ",
                          library, part)
 
+    def test_libraries_that_are_no_files(self) -> None:
+        os.mkfifo(self.folder / "pipe")
+        for path in (self.folder / "pipe", self.folder, "/dev/zero"):
+            answer = self.gpualloc("run", f"--host=dl:{path}", "true", timeout=30)
+            self.refused(answer, 2, str(path), "is no regular file")
+
+    def test_control_characters_are_not_shown(self) -> None:
+        self.refused(self.gpualloc("run", "--", "\033[31m\nx"), 127, '"?[31m?x"')
+
     def test_preload_is_missing(self) -> None:
         answer = self.gpualloc("run", "true", env={"GPUALLOC_PRELOAD_DIR": "nonesuch"})
         self.refused(answer, 2, "GPUALLOC_PRELOAD_DIR", PRELOAD, f'"{self.folder}/nonesuch"')
@@ -389,6 +398,11 @@ class OutOfReach(RunTest):
                         b"#!" + b"x" * 1000):
             path = self.make("odd", content, 0o755)
             self.assertGreaterEqual(self.gpualloc("run", path).status, 0)
+
+    def test_pipe_as_interpreter_is_not_waited_for(self) -> None:
+        os.mkfifo(self.folder / "pipe")
+        script = self.make("script", f"#!{self.folder}/pipe\n", 0o755)
+        self.refused(self.gpualloc("run", script, timeout=30), 126, "Permission denied")
 
 
 if __name__ == "__main__":
