@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * The `system` backend: the C library's malloc. It keeps no state; every heap of it is the same
- * allocator, and every pointer counts as its own, since it cannot tell.
+ * allocator. It cannot tell which pointers are blocks, so every pointer counts as its own, except
+ * those into memory that other backends have reserved: the C library never gets these.
  */
 #include "native.h"
 
 #include "../platform/libc.h"
+#include "../platform/reservations.h"
 
 #include <pthread.h>
 
@@ -70,29 +72,38 @@ static ga_status system_alloc_aligned(void *state, size_t size, size_t align, vo
     return handed_out(ga_libc.memalign(align, size), size, out);
 }
 
-static ga_status system_realloc(void *state, void *block, size_t size, void **out)
+static bool system_owns(void *state, const void *pointer)
 {
     (void)state;
+    return pointer && !ga_reservations_contain(pointer);
+}
+
+static ga_status not_own(const void *block)
+{
+    return ga_fail(GA_ERR_POINTER, "system: %p lies in memory of another backend", block);
+}
+
+static ga_status system_realloc(void *state, void *block, size_t size, void **out)
+{
+    if (!system_owns(state, block)) {
+        return not_own(block);
+    }
     return handed_out(ga_libc.realloc(block, size), size, out);
 }
 
 static ga_status system_free(void *state, void *block)
 {
-    (void)state;
+    if (!system_owns(state, block)) {
+        return not_own(block);
+    }
     ga_libc.free(block);
     return GA_OK;
 }
 
-static bool system_owns(void *state, const void *pointer)
-{
-    (void)state;
-    return pointer != NULL;
-}
-
 static size_t system_usable_size(void *state, const void *block)
 {
-    (void)state;
-    return ga_libc.usable_size ? ga_libc.usable_size((void *)block) : 0;
+    bool known = ga_libc.usable_size && system_owns(state, block);
+    return known ? ga_libc.usable_size((void *)block) : 0;
 }
 
 static ga_status system_trim(void *state, size_t keep)
