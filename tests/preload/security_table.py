@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: MIT
+"""The tables of docs/security.md."""
+
+from pathlib import Path
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "security.md"
+WORDS = ("ends", "faults", "reported", "harmless", "not seen", "refused", "ends or faults")
+
+
+def cells_of(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def name_of(heading: str) -> str:
+    """`slab/vmm` of "`slab/vmm`", glibc of "glibc 2.36"."""
+    return heading.split("`")[1] if "`" in heading else heading.split()[0]
+
+
+def read(first: str) -> dict[str, dict[str, str]]:
+    """The table whose first column after the rows' names is `first`: column to row to cell."""
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("|")
+                 and len(cells_of(line)) > 2 and name_of(cells_of(line)[1]) == first)
+    columns = [name_of(heading) for heading in cells_of(lines[start])[1:]]
+    table: dict[str, dict[str, str]] = {column: {} for column in columns}
+    for line in lines[start + 2:]:
+        if not line.startswith("|"):
+            break
+        row, *cells = cells_of(line)
+        for column, cell in zip(columns, cells, strict=True):
+            if cell not in WORDS:
+                raise ValueError(f"{row}, {column}: {cell!r}; expected one of {WORDS}")
+            table[column][row] = cell
+    return table
