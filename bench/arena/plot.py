@@ -7,10 +7,13 @@ for the first, where a vector only begins.
 
 Needs gnuplot."""
 
-import json
+import pathlib
 import subprocess
 import sys
 from collections import defaultdict
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import plain_results
 
 HEAD = """set terminal svg size 720,480 dynamic background '#ffffff' font 'sans,12'
 set output '{picture}'
@@ -29,7 +32,7 @@ def read(path: str) -> tuple[str, dict[str, list[tuple[float, float, float]]]]:
     card = ""
     curves = defaultdict(list)
     with open(path, encoding="utf-8") as lines:
-        for line in map(json.loads, lines):
+        for line in map(plain_results.read_line, lines):
             if line["bench"] == "vector-growth" and line["metric"] == "resize":
                 card = line["device"]
                 curves[line["spec"]].append((line["size"] / 2**20, line["value"], line["spread"]))
@@ -47,7 +50,7 @@ def script(picture: str, card: str, curves: dict) -> str:
 
 
 def main() -> int:
-    if len(sys.argv) != 3 or "'" in sys.argv[2]:
+    if len(sys.argv) != 3 or not plain_results.is_plain_path(sys.argv[2]):
         print(__doc__, file=sys.stderr)
         return 2
     card, curves = read(sys.argv[1])

@@ -9,10 +9,12 @@ Into the folder go linear.svg and quadratic.svg (Figures 1 and 2: the rate of th
 tables.md (Figures 3 to 5: how much faster the work is, how long malloc and free take, and MPI's
 calls; then the paper's map beside the look-up by address). Needs gnuplot."""
 
-import json
 import pathlib
 import subprocess
 import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import plain_results
 
 CALLS = ("coalesce-reduce", "coalesce-broadcast", "coalesce-alltoall")
 WORKS = {"linear": lambda n: n, "quadratic": lambda n: 2 * n * n}  # floating-point operations
@@ -34,7 +36,7 @@ def read(path: str) -> list[dict]:
     with open(path, encoding="utf-8", errors="replace") as lines:
         for line in lines:
             if line.startswith('{"bench": "coalesce-'):
-                found.append(json.loads(line))
+                found.append(plain_results.read_line(line))
     return found
 
 
@@ -116,7 +118,7 @@ def mpi(lines: list[dict]) -> str:
 
 
 def main() -> int:
-    if len(sys.argv) != 3 or "'" in sys.argv[2]:
+    if len(sys.argv) != 3 or not plain_results.is_plain_path(sys.argv[2]):
         print(__doc__, file=sys.stderr)
         return 2
     lines = read(sys.argv[1])

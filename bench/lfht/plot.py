@@ -15,13 +15,15 @@ Where several runs have measured a point, it is the one from the figure's own ru
 of what the figure compares, chain lengths in 5.3, chunk sizes in 5.4, variants in the others. Where
 two such runs have it, there is no picture, and a sentence. Needs gnuplot."""
 
-import json
 import pathlib
 import re
 import subprocess
 import sys
 from collections import defaultdict
 from typing import NamedTuple
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import plain_results
 
 ALL = ["insert", "remove", "hit", "miss", "mix"]
 
@@ -76,7 +78,7 @@ def read(paths: list[str]) -> list[dict]:
     results = []
     for path in paths:
         with open(path, encoding="utf-8") as lines:
-            for line in map(json.loads, lines):
+            for line in map(plain_results.read_line, lines):
                 parts = parts_of(line["spec"])
                 if line["bench"].startswith("lfht-") and line["value"] is not None:
                     results.append(line | parts)
@@ -202,7 +204,7 @@ def draw(name: str, figure: Figure, results: list[dict], page: str, folder: path
 
 def main() -> int:
     """Draw what there is."""
-    if len(sys.argv) < 3 or "'" in sys.argv[-1]:
+    if len(sys.argv) < 3 or not plain_results.is_plain_path(sys.argv[-1]):
         print(__doc__, file=sys.stderr)
         return 2
     results = read(sys.argv[1:-1])

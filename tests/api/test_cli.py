@@ -281,6 +281,24 @@ class Bench(CommandTest):
                                 text=True)
         self.assertEqual(1, answer.returncode)
 
+    def test_texts_of_results_are_no_commands(self) -> None:
+        script = self.folder / "script"
+        stand_in = self.folder / "gnuplot"
+        stand_in.write_text(f"#!/bin/sh\nexec cat >{script}\n")
+        stand_in.chmod(0o755)
+        results = self.folder / "results.json"
+        results.write_text("".join(json.dumps({
+            "bench": "vector-growth", "metric": "resize", "device": "x'\n!touch made\n", "spec": "y`id`'",
+            "size": 2 << size, "value": 1, "spread": 0}) + "\n" for size in range(20, 24)))
+        plot = REPO / "bench" / "arena" / "plot.py"
+        for picture, status in (("picture.svg", 0), ("|touch made", 2), ("a\nb.svg", 2)):
+            done = subprocess.run([sys.executable, plot, results, picture], cwd=self.folder,
+                                  env={"PATH": f"{self.folder}:/usr/bin:/bin"}, capture_output=True,
+                                  check=False)
+            self.assertEqual(status, done.returncode, done.stderr)
+        self.assertIn("doubling, x??!touch made?'", script.read_text())
+        self.assertIn("title 'y?id??'", script.read_text())
+
     def test_bad_usage_of_map(self) -> None:
         for args, part in ((["nonesuch"], "nonesuch"), (["--variant", "FHPB"], "FHPB"),
                            (["--chunk", "9"], "--chunk"), (["--chain", "0"], "--chain"),
