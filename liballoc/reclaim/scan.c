@@ -16,6 +16,7 @@
 
 #include "../platform/libc.h"
 #include "../platform/membarrier.h"
+#include "../platform/misuse.h"
 #include "state.h"
 
 #include <string.h>
@@ -309,7 +310,13 @@ static void free_one(ga_member *me, const ga_retired *retired)
     ga_member_count(&me->counts.freed, 1);
     if (retired->reclaim) {
         retired->reclaim(retired->context, retired->object);
-    } else if (ga_free(retired->context, retired->object) != GA_OK) {
+        return;
+    }
+    ga_status status = ga_free(retired->context, retired->object);
+    if (status == GA_ERR_POINTER) {
+        ga_misuse_report("free", retired->object, ga_error_text());
+    }
+    if (status != GA_OK) {
         ga_member_count(&me->counts.not_freed, 1);
     }
 }
