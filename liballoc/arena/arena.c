@@ -9,7 +9,6 @@
 #include "state.h"
 
 #include "../platform/libc.h"
-#include "../platform/log.h"
 
 #include <gpualloc/backend.h>
 
@@ -163,30 +162,7 @@ ga_status ga_arena_open(ga_arena **out, const ga_arena_options *options)
 /* A device whose context is gone, or that is another process's, has nothing to be given back. */
 static bool is_there(const ga_arena *arena)
 {
-    ga_cuda_scope scope;
-    int device = arena->space.device;
-    if (ga_arena_on_host(arena)) {
-        return true;
-    }
-    if (ga_cuda_enter(&scope, device) != GA_OK && ga_cuda_enter(&scope, device) != GA_OK) {
-        return false;
-    }
-    ga_cuda_leave(&scope);
-    return true;
-}
-
-static void give_back(ga_arena *arena)
-{
-    ga_status status = ga_arena_cut(arena, 0);
-    for (size_t i = 0; i < arena->range_count; i++) {
-        const ga_arena_range *range = &arena->ranges[i];
-        ga_status freed =
-            ga_space_unreserve(&arena->space, arena->base + range->start, range->size);
-        status = status == GA_OK ? freed : status;
-    }
-    if (status != GA_OK && !ga_cuda_is_gone()) {
-        ga_log(GA_LOG_WARN, "arena: memory or addresses are lost: %s", ga_error_text());
-    }
+    return ga_arena_on_host(arena) || ga_cuda_has_context(arena->space.device);
 }
 
 void ga_arena_close(ga_arena *arena)
@@ -195,7 +171,7 @@ void ga_arena_close(ga_arena *arena)
         return;
     }
     if (is_there(arena)) {
-        give_back(arena);
+        ga_arena_drop(arena);
     }
     forget(arena);
 }

@@ -5,7 +5,6 @@
 #include "state.h"
 
 #include "../platform/libc.h"
-#include "../platform/log.h"
 
 #include <gpualloc/backend.h>
 
@@ -62,7 +61,7 @@ static ga_status add_chunk(ga_arena *arena, uint64_t size)
     if (status == GA_OK) {
         status = ga_arena_attach(arena, handle, size);
         if (status != GA_OK) {
-            ga_space_destroy(&arena->space, handle);
+            ga_space_drop_chunk(&arena->space, handle, size);
         }
     }
     return status;
@@ -104,11 +103,22 @@ static void destroy_from(ga_arena *arena, size_t first)
 {
     while (arena->chunk_count > first) {
         const ga_arena_chunk *chunk = &arena->chunks[--arena->chunk_count];
-        if (ga_space_destroy(&arena->space, chunk->handle) != GA_OK) {
-            ga_log(GA_LOG_WARN, "arena: %llu bytes are lost: %s", (unsigned long long)chunk->size,
-                   ga_error_text());
-        }
+        ga_space_drop_chunk(&arena->space, chunk->handle, chunk->size);
     }
+}
+
+void ga_arena_drop(ga_arena *arena)
+{
+    for (size_t i = 0; i < arena->chunk_count && !ga_arena_on_host(arena); i++) {
+        const ga_arena_chunk *chunk = &arena->chunks[i];
+        ga_space_drop_mapping(&arena->space, at(arena, chunk->start), chunk->size);
+    }
+    destroy_from(arena, 0);
+    for (size_t i = 0; i < arena->range_count; i++) {
+        const ga_arena_range *range = &arena->ranges[i];
+        ga_space_drop_range(&arena->space, at(arena, range->start), range->size);
+    }
+    arena->range_count = 0;
 }
 
 /* Map the chunks from `first` on again; where that is refused they are lost. */
@@ -159,7 +169,7 @@ static void carry_back(ga_arena *arena, uintptr_t base, size_t first)
         }
         for (size_t lost = i; lost < arena->chunk_count; lost++) {
             chunk = &arena->chunks[lost];
-            ga_space_unmap(&arena->space, base + chunk->start, chunk->size);
+            ga_space_drop_mapping(&arena->space, base + chunk->start, chunk->size);
         }
         destroy_from(arena, i);
     }

@@ -5,6 +5,7 @@
 #include "growth_probe.h"
 
 #include "../device/device.h"
+#include "../platform/cuda_refused.h"
 #include "pager.h"
 
 #include <gpualloc/arena.h>
@@ -97,9 +98,7 @@ static ga_status run_and_judge(trial *t)
     status = GA_CUDA_CALL(scope.driver, cuMemAlloc, &block, sizeof t->probe);
     if (status == GA_OK) {
         status = run(t, &scope, kernel, block);
-        if (scope.driver->cuMemFree(block) != CUDA_SUCCESS) { /* nobody could do it later */
-            scope.driver->cuMemFree(block);
-        }
+        ga_cuda_drop_block(scope.driver, t->device, block);
     }
     ga_cuda_leave(&scope);
     return status == GA_OK ? judge(t) : status;

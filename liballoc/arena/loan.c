@@ -8,6 +8,7 @@
 #include "append.h"
 #include "growth_probe.h"
 #include "pager.h"
+#include "platform/cuda_refused.h"
 #include "platform/libc.h"
 #include "platform/log.h"
 #include "vector_state.h"
@@ -105,24 +106,12 @@ static ga_status open_memory(const ga_carrier *carrier, ga_append **out)
     return status;
 }
 
-static bool free_block(const ga_carrier *carrier, ga_append *append)
-{
-    ga_cuda_scope scope;
-    bool done = false;
-    if (ga_cuda_enter(&scope, carrier->device) == GA_OK) {
-        done = scope.driver->cuMemFree((CUdeviceptr)append) == CUDA_SUCCESS;
-        ga_cuda_leave(&scope);
-    }
-    return done;
-}
-
-/* Nobody could do it later: a driver that refuses is asked twice. */
 static void close_memory(const ga_carrier *carrier, ga_append *append)
 {
     if (carrier->place == GA_PLACE_HOST) {
         ga_libc.free(append);
-    } else if (!free_block(carrier, append)) {
-        free_block(carrier, append);
+    } else {
+        ga_cuda_free_block(carrier->device, (CUdeviceptr)append);
     }
 }
 

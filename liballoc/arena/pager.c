@@ -8,6 +8,7 @@
 #include "pager.h"
 
 #include "../platform/cuda_driver.h"
+#include "../platform/cuda_refused.h"
 #include "../platform/forks.h"
 #include "../platform/latency.h"
 #include "../platform/libc.h"
@@ -54,6 +55,7 @@ struct ga_pager_client {
     ga_mailbox *mailbox;     /* as the host addresses it */
     ga_mailbox *for_kernels; /* the same, as they do */
     int device;
+    bool pinned;
     unsigned forks;  /* of the process that opened it */
     uint32_t serial; /* of the wish that was answered last */
     uint32_t backed; /* steps */
@@ -262,13 +264,12 @@ static ga_status pin(ga_pager_client *client)
     }
     status = GA_CUDA_CALL(scope.driver, cuMemHostRegister, client->mailbox, MAILBOX_SIZE,
                           CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    bool pinned = status == GA_OK;
     if (status == GA_OK) {
         status = GA_CUDA_CALL(scope.driver, cuMemHostGetDevicePointer, &device, client->mailbox, 0);
-        if (status != GA_OK) {
-            scope.driver->cuMemHostUnregister(client->mailbox);
-        }
     }
     ga_cuda_leave(&scope);
+    client->pinned = pinned;
     client->for_kernels = (ga_mailbox *)device;
     return status;
 }
@@ -276,12 +277,12 @@ static ga_status pin(ga_pager_client *client)
 static bool unpin(ga_pager_client *client)
 {
     ga_cuda_scope scope;
-    bool done = false;
-    if (ga_cuda_enter(&scope, client->device) == GA_OK) {
-        done = scope.driver->cuMemHostUnregister(client->mailbox) == CUDA_SUCCESS;
+    ga_status status = ga_cuda_enter(&scope, client->device);
+    if (status == GA_OK) {
+        status = GA_CUDA_CALL(scope.driver, cuMemHostUnregister, client->mailbox);
         ga_cuda_leave(&scope);
     }
-    return done;
+    return status == GA_OK;
 }
 
 /* As if wish 0, which nobody made, had been granted. */
@@ -290,6 +291,19 @@ static void clear_mailbox(ga_pager_client *client)
     memset(client->mailbox, 0, sizeof *client->mailbox);
     client->serial = 0;
     say(client, GA_GROWTH_GRANTED);
+}
+
+/* Pages that the driver would not unpin stay mapped until it does: it could not pin what is mapped
+ * there later. A child leaves the driver alone. */
+static void close_mailbox(ga_pager_client *client)
+{
+    bool ours = client->pinned && client->forks == forks;
+    if (ours && !unpin(client) && !unpin(client) && ga_cuda_has_context(client->device)) {
+        ga_cuda_refused_add(client->device, GA_CUDA_REFUSED_PINNED, (uintptr_t)client->mailbox,
+                            MAILBOX_SIZE);
+    } else {
+        ga_os_memory_release(client->mailbox, MAILBOX_SIZE);
+    }
 }
 
 /* Pages of our own: the driver's would go with its context, while we look at them. They are shared,
@@ -306,18 +320,9 @@ static ga_status open_mailbox(ga_pager_client *client)
     if (status == GA_OK) {
         clear_mailbox(client);
     } else {
-        ga_os_memory_get()->munmap(pages, MAILBOX_SIZE);
+        close_mailbox(client);
     }
     return status;
-}
-
-/* Nobody could do it later: a driver that refuses is asked twice. A child leaves it alone. */
-static void close_mailbox(ga_pager_client *client)
-{
-    if (client->device != GA_PAGER_HOST && client->forks == forks && !unpin(client)) {
-        unpin(client);
-    }
-    ga_os_memory_get()->munmap(client->mailbox, MAILBOX_SIZE);
 }
 
 /* Put the client before the pager. What the process registers last is called first when it ends, so

@@ -5,7 +5,6 @@
 #include "state.h"
 
 #include "../platform/libc.h"
-#include "../platform/log.h"
 
 #include <gpualloc/backend.h>
 
@@ -95,11 +94,7 @@ static void give_back_ranges(ga_arena *arena)
 {
     for (size_t i = 0; i < arena->range_count; i++) {
         const ga_arena_range *range = &arena->ranges[i];
-        uintptr_t start = arena->base + range->start;
-        if (ga_space_unreserve(&arena->space, start, range->size) != GA_OK) {
-            ga_log(GA_LOG_WARN, "arena: %llu bytes of addresses are lost: %s", (ull)range->size,
-                   ga_error_text());
-        }
+        ga_space_drop_range(&arena->space, arena->base + range->start, range->size);
     }
 }
 
@@ -112,7 +107,7 @@ static ga_status relocate(ga_arena *arena, uint64_t reserve)
     }
     status = ga_arena_carry(arena, base);
     if (status != GA_OK) {
-        ga_space_unreserve(&arena->space, base, reserve);
+        ga_space_drop_range(&arena->space, base, reserve);
         ga_arena_set_backed(arena);
         return status;
     }

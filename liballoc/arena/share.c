@@ -83,7 +83,7 @@ static ga_status import_chunk(ga_arena *arena, const ga_arena_share *share)
     }
     status = ga_arena_attach(arena, handle, share->size);
     if (status != GA_OK) {
-        ga_space_destroy(&arena->space, handle);
+        ga_space_drop_chunk(&arena->space, handle, share->size);
     }
     ga_arena_set_backed(arena);
     return ga_arena_told(status);

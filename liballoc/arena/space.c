@@ -4,6 +4,10 @@
  */
 #include "space.h"
 
+#include "../platform/cuda_refused.h"
+#include "../platform/os_memory.h"
+#include "../platform/reservations.h"
+
 #include <gpualloc/backend.h>
 
 static const uint32_t ALL_FLAGS = GA_ARENA_SHARE_FD | GA_ARENA_SHARE_FABRIC | GA_ARENA_RDMA |
@@ -66,4 +70,52 @@ ga_status ga_space_unmap(const ga_space *space, uintptr_t start, uint64_t size)
 {
     ga_status status = space->ops->unmap(space, start, size);
     return status == GA_OK ? GA_OK : space->ops->unmap(space, start, size);
+}
+
+/* ---- dropping ----------------------------------------------------------------------------- */
+
+static bool on_device(const ga_space *space)
+{
+    return space->device >= 0;
+}
+
+/* On the host a chunk is nothing, and a mapping goes with its range. */
+void ga_space_drop_chunk(const ga_space *space, uint64_t chunk, uint64_t size)
+{
+    if (ga_space_destroy(space, chunk) != GA_OK && on_device(space)) {
+        ga_cuda_refused_add(space->device, GA_CUDA_REFUSED_CHUNK, chunk, size);
+    }
+}
+
+void ga_space_drop_mapping(const ga_space *space, uintptr_t start, uint64_t size)
+{
+    if (ga_space_unmap(space, start, size) != GA_OK && on_device(space)) {
+        ga_cuda_refused_add(space->device, GA_CUDA_REFUSED_MAPPING, start, size);
+    }
+}
+
+/* The space may be going, too, so that mappings which it remembers have no other place. */
+static void drop_left(ga_space *space, uintptr_t base, uint64_t size)
+{
+    for (size_t i = space->left_count; i--;) {
+        if (space->left[i].start - base < size) {
+            ga_cuda_refused_add(space->device, GA_CUDA_REFUSED_MAPPING, space->left[i].start,
+                                space->left[i].size);
+            space->left[i] = space->left[--space->left_count];
+        }
+    }
+}
+
+void ga_space_drop_range(ga_space *space, uintptr_t base, uint64_t size)
+{
+    if (ga_space_unreserve(space, base, size) == GA_OK) {
+        return;
+    }
+    if (on_device(space)) {
+        drop_left(space, base, size);
+        ga_cuda_refused_add(space->device, GA_CUDA_REFUSED_RANGE, base, size);
+    } else {
+        ga_reservations_remove((void *)base, size);
+        ga_os_memory_release((void *)base, size);
+    }
 }

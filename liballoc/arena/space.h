@@ -10,7 +10,7 @@
  *
  * All sizes and addresses are bytes, and multiples of the granule. Chunks are mapped whole, each
  * within one reservation. A call that fails changes nothing and leaves a sentence, without the name
- * of a room in front. What cannot be given back would be lost, so whoever refuses is asked twice.
+ * of a room in front. A release that is refused is tried twice.
  *
  * A space never changes once it is open, but for peers that are added, and owns nothing. Thread safe.
  */
@@ -82,6 +82,12 @@ ga_status ga_space_create(const ga_space *space, uint64_t size, uint64_t *chunk)
 
 /* Its memory is free once it is mapped nowhere. */
 ga_status ga_space_destroy(const ga_space *space, uint64_t chunk);
+
+/* For callers that cannot keep what is refused: the driver is asked again later (cuda_refused.h).
+ * The bytes of a chunk are for the log. */
+void ga_space_drop_chunk(const ga_space *space, uint64_t chunk, uint64_t size);
+void ga_space_drop_mapping(const ga_space *space, uintptr_t start, uint64_t size);
+void ga_space_drop_range(ga_space *space, uintptr_t base, uint64_t size);
 
 /* For all that have access. GA_ERR_MEMORY may come from here as well. */
 ga_status ga_space_map(ga_space *space, uintptr_t start, uint64_t size, uint64_t chunk);

@@ -5,6 +5,7 @@
  */
 #include "space.h"
 
+#include "../platform/cuda_refused.h"
 #include "../platform/log.h"
 
 #include <gpualloc/backend.h>
@@ -26,8 +27,7 @@ static void leave(ga_space *space, uintptr_t start, uint64_t size)
         space->left[space->left_count++].size = size;
         return;
     }
-    ga_log(GA_LOG_WARN, "device %d: the driver keeps %llu bytes mapped at %p: %s", space->device,
-           (ull)size, (void *)start, ga_error_text());
+    ga_cuda_refused_add(space->device, GA_CUDA_REFUSED_MAPPING, start, size);
 }
 
 /* Before addresses are used, and before they go. */
@@ -80,8 +80,11 @@ static ga_status device_reserve(ga_space *space, uint64_t size, uintptr_t wanted
         return status;
     }
     status = reserve_anywhere(scope.driver, space, size, wanted, &got);
+    if (status == GA_OK) {
+        ga_cuda_refused_forget(space->device, GA_CUDA_REFUSED_RANGE, got, size);
+    }
     if (status == GA_OK && wanted && got != wanted) {
-        ga_space_unreserve(space, got, size);
+        ga_space_drop_range(space, got, size);
         status = ga_fail(GA_ERR_NO_ROOM, "something else stands at %p, or the %llu bytes behind it",
                          (void *)wanted, (ull)size);
     }
@@ -98,6 +101,9 @@ static ga_status device_unreserve(ga_space *space, uintptr_t base, uint64_t size
     if (status == GA_OK) {
         status = GA_CUDA_CALL(scope.driver, cuMemAddressFree, base, size);
         ga_cuda_leave(&scope);
+    }
+    if (status == GA_OK) {
+        ga_cuda_refused_forget(space->device, GA_CUDA_REFUSED_MAPPING, base, size);
     }
     return status;
 }
@@ -126,6 +132,9 @@ static ga_status device_create(const ga_space *space, uint64_t size, uint64_t *c
     }
     status = create_chunk(scope.driver, space, size, &handle);
     ga_cuda_leave(&scope);
+    if (status == GA_OK) {
+        ga_cuda_refused_forget(space->device, GA_CUDA_REFUSED_CHUNK, handle, size);
+    }
     *chunk = handle;
     return status == GA_OK ? GA_OK
                            : ga_fail(status, "no chunk of %llu bytes on device %d: %s", (ull)size,
@@ -153,6 +162,7 @@ static ga_status map_with_access(const ga_cuda_driver *driver, ga_space *space, 
         return status;
     }
     forget_left(space, start, size);
+    ga_cuda_refused_forget(space->device, GA_CUDA_REFUSED_MAPPING, start, size);
     status = GA_CUDA_CALL(driver, cuMemSetAccess, start, size, space->access, space->access_count);
     if (status != GA_OK) {
         undo_map(space, start, size);
@@ -423,19 +433,6 @@ void ga_space_want_cards(ga_space *space)
     ga_cuda_leave(&scope);
 }
 
-enum {
-    TRIES = 16 /* to release a chunk that nobody else knows of */
-};
-
-static ga_status release_trial(const ga_space *space, uint64_t chunk)
-{
-    ga_status status = GA_ERR_DEVICE;
-    for (int i = 0; i < TRIES && status != GA_OK; i++) {
-        status = ga_space_destroy(space, chunk);
-    }
-    return status;
-}
-
 /* Drivers that can do it in principle refuse sharing where they are not set up for it. */
 static ga_status try_chunk(const ga_space *space)
 {
@@ -445,7 +442,8 @@ static ga_status try_chunk(const ga_space *space)
     }
     ga_status status = device_create(space, space->granule, &chunk);
     if (status == GA_OK) {
-        return release_trial(space, chunk);
+        ga_space_drop_chunk(space, chunk, space->granule);
+        return GA_OK;
     }
     return status == GA_ERR_MEMORY
                ? GA_OK

@@ -51,7 +51,7 @@ static ga_status reserve_at(uintptr_t wanted, uint64_t size)
     }
     if (got != (void *)wanted) {
         if (got != MAP_FAILED) {
-            ga_os_memory_get()->munmap(got, size);
+            ga_os_memory_release(got, size);
         }
         return ga_fail(GA_ERR_NO_ROOM, "something else stands at %p, or the %llu bytes behind it",
                        (void *)wanted, (unsigned long long)size);
@@ -72,7 +72,7 @@ static ga_status trim(uintptr_t got, uint64_t size, uintptr_t *base)
     }
     ga_status status = refused("munmap", size);
     uintptr_t rest = done ? *base : got;
-    os->munmap((void *)rest, size + HUGE - (rest - got));
+    ga_os_memory_release((void *)rest, size + HUGE - (rest - got));
     return status;
 }
 
@@ -96,7 +96,7 @@ static ga_status host_reserve(ga_space *space, uint64_t size, uintptr_t wanted, 
     (void)space;
     ga_status status = reserve(size, wanted, base);
     if (status == GA_OK && !ga_reservations_add((void *)*base, size)) {
-        ga_os_memory_get()->munmap((void *)*base, size);
+        ga_os_memory_release((void *)*base, size);
         return ga_fail(GA_ERR_MEMORY, "no memory to record a reservation of %llu bytes",
                        (unsigned long long)size);
     }
@@ -113,6 +113,7 @@ static ga_status host_unreserve(ga_space *space, uintptr_t base, uint64_t size)
         ga_reservations_add((void *)base, size); /* its nodes are there */
         return status;
     }
+    ga_os_memory_retry();
     return GA_OK;
 }
 

@@ -84,6 +84,9 @@ ga_status ga_arena_attach(ga_arena *arena, uint64_t handle, uint64_t size);
  * page. All or none, as far as the driver lets what it has unmapped be mapped again. */
 ga_status ga_arena_cut(ga_arena *arena, uint64_t end);
 
+/* Give up all chunks and all ranges. What the driver refuses is released later. */
+void ga_arena_drop(ga_arena *arena);
+
 /* All chunks, with what they hold, from the arena's base to another; all or none in that way. */
 ga_status ga_arena_carry(ga_arena *arena, uintptr_t base);
 

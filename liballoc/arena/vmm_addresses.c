@@ -107,7 +107,7 @@ ga_status ga_vmm_addresses_reserve(ga_vmm_addresses *a, uint64_t least)
     uint64_t size = a->reserve > least ? a->reserve : least;
     ga_status status = reserve_within(a, least, &size, &base);
     if (status == GA_OK && !add_range(a, base, size)) {
-        ga_space_unreserve(a->space, base, size);
+        ga_space_drop_range(a->space, base, size);
         return no_records();
     }
     return status;
@@ -138,7 +138,7 @@ static void end_range(const ga_vmm_addresses *a, const ga_vmm_range *range)
         }
     }
     ga_libc.free(range->directory);
-    ga_space_unreserve(a->space, range->base, range->size);
+    ga_space_drop_range(a->space, range->base, range->size);
 }
 
 void ga_vmm_addresses_close(ga_vmm_addresses *a)

@@ -5,7 +5,6 @@
 #include "vmm_chunks.h"
 
 #include "../platform/libc.h"
-#include "../platform/log.h"
 #include "vmm_search.h"
 
 #include <gpualloc/backend.h>
@@ -229,13 +228,10 @@ ga_status ga_vmm_chunks_fill(ga_vmm_pool *pool, ga_vmm_chunk *below, uintptr_t b
 
 /* ---- the end ----------------------------------------------------------------------------- */
 
-/* The last time that the driver is asked. */
+/* The pool is going, and with it the list of chunks that the driver refused. */
 static void end_loose(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
 {
-    if (ga_space_destroy(&pool->space, chunk->handle) != GA_OK) {
-        ga_log(GA_LOG_WARN, "vmm: device %d: the driver keeps a chunk of %llu bytes: %s",
-               pool->space.device, (ull)chunk->size, ga_error_text());
-    }
+    ga_space_drop_chunk(&pool->space, chunk->handle, chunk->size);
     pool->held -= chunk->size;
     ga_libc.free(chunk);
 }
@@ -266,7 +262,7 @@ void ga_vmm_chunks_end(ga_vmm_pool *pool)
         ga_vmm_chunk *chunk = ga_vmm_chunk_of(l);
         next = l->after;
         if (!chunk->wall) {
-            ga_space_unmap(&pool->space, chunk->base, chunk->size);
+            ga_space_drop_mapping(&pool->space, chunk->base, chunk->size);
             take_out(pool, chunk);
             give_back(pool, chunk);
         }

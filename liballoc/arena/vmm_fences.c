@@ -14,6 +14,7 @@
 #include "vmm_fences.h"
 
 #include "../platform/cuda_captures.h"
+#include "../platform/cuda_refused.h"
 #include "../platform/libc.h"
 
 #include <gpualloc/backend.h>
@@ -365,13 +366,16 @@ void ga_vmm_fences_look(ga_vmm_fences *fences)
 
 /* ---- the end ----------------------------------------------------------------------------- */
 
-static void end(ga_vmm_link *ring, const ga_cuda_scope *scope)
+/* `scope` is NULL where the device cannot be entered. */
+static void end(const ga_vmm_fences *fences, ga_vmm_link *ring, const ga_cuda_scope *scope)
 {
     while (!ga_vmm_list_empty(ring)) {
         ga_vmm_fence *fence = fence_of(ring->after);
         if (scope) {
             scope->driver->cuEventSynchronize(fence->event);
-            scope->driver->cuEventDestroy(fence->event);
+        }
+        if (!scope || GA_CUDA_CALL(scope->driver, cuEventDestroy, fence->event) != GA_OK) {
+            ga_cuda_refused_add(fences->device, GA_CUDA_REFUSED_EVENT, (uintptr_t)fence->event, 1);
         }
         ga_vmm_list_remove(&fence->link);
         ga_libc.free(fence);
@@ -406,7 +410,7 @@ void ga_vmm_fences_close(ga_vmm_fences *fences)
         wait_for_late(fences, &scope);
     }
     for (size_t i = 0; i < 3; i++) {
-        end(rings[i], entered ? &scope : NULL);
+        end(fences, rings[i], entered ? &scope : NULL);
     }
     if (entered) {
         ga_cuda_leave(&scope);

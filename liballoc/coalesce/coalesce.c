@@ -13,6 +13,7 @@
 #include "../device/device.h"
 #include "../device/kinds.h"
 #include "../platform/cuda_driver.h"
+#include "../platform/cuda_refused.h"
 #include "../platform/libc.h"
 #include "../platform/log.h"
 #include "../slab/sized_words.h"
@@ -274,12 +275,12 @@ static void coalesce_close(void *state)
 {
     coalesce_state *s = state;
     ga_cuda_scope scope;
-    if (s->book && ga_cuda_enter(&scope, s->device) == GA_OK) {
-        if (s->ready) {
-            report(s, &scope);
-        }
-        scope.driver->cuMemFree((CUdeviceptr)s->book);
+    if (s->book && s->ready && ga_cuda_enter(&scope, s->device) == GA_OK) {
+        report(s, &scope);
         ga_cuda_leave(&scope);
+    }
+    if (s->book) {
+        ga_cuda_free_block(s->device, (CUdeviceptr)s->book);
     }
     pthread_mutex_destroy(&s->lock);
     ga_libc.free(s);

@@ -3,6 +3,8 @@
  * The host's side of the probe kernel.
  */
 #include "probe.h"
+
+#include "../platform/cuda_refused.h"
 #include "device.h"
 
 #include <gpualloc/backend.h>
@@ -59,7 +61,7 @@ static ga_status run_and_check(const ga_cuda_scope *scope, int device, CUfunctio
     if (status == GA_OK) {
         status = check(device, input, output);
     }
-    scope->driver->cuMemFree(block);
+    ga_cuda_drop_block(scope->driver, device, block);
     return status;
 }
 

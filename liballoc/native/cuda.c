@@ -11,6 +11,7 @@
 
 #include "../device/kinds.h"
 #include "../platform/cuda_driver.h"
+#include "../platform/cuda_refused.h"
 #include "../platform/libc.h"
 
 enum {
@@ -94,7 +95,8 @@ static ga_status cuda_alloc(void *state, size_t size, void **out)
     return handed_out(cuda, status, block, size, out);
 }
 
-static ga_status get_zeroed(const ga_cuda_scope *scope, size_t size, CUdeviceptr *block)
+static ga_status get_zeroed(const cuda_state *cuda, const ga_cuda_scope *scope, size_t size,
+                            CUdeviceptr *block)
 {
     ga_status status = GA_CUDA_CALL(scope->driver, cuMemAlloc, block, size);
     if (status != GA_OK) {
@@ -102,7 +104,7 @@ static ga_status get_zeroed(const ga_cuda_scope *scope, size_t size, CUdeviceptr
     }
     status = ga_cuda_clear(scope, (void *)*block, size);
     if (status != GA_OK) {
-        scope->driver->cuMemFree(*block);
+        ga_cuda_drop_block(scope->driver, cuda->device, *block);
     }
     return status;
 }
@@ -114,7 +116,7 @@ static ga_status cuda_alloc_zeroed(void *state, size_t size, void **out)
     CUdeviceptr block = 0;
     ga_status status = ga_cuda_enter(&scope, cuda->device);
     if (status == GA_OK) {
-        status = get_zeroed(&scope, size, &block);
+        status = get_zeroed(cuda, &scope, size, &block);
         ga_cuda_leave(&scope);
     }
     return handed_out(cuda, status, block, size, out);
@@ -171,7 +173,7 @@ static ga_status move(const ga_cuda_scope *scope, const cuda_state *cuda, void *
         status = free_own(scope, cuda, block);
     }
     if (status != GA_OK) {
-        scope->driver->cuMemFree(*moved);
+        ga_cuda_drop_block(scope->driver, cuda->device, *moved);
     }
     return status;
 }

@@ -9,6 +9,7 @@
 #include "cuda_driver.h"
 
 #include "cuda_captures.h"
+#include "cuda_refused.h"
 #include "environment.h"
 #include "forks.h"
 
@@ -185,6 +186,7 @@ void ga_cuda_driver_set(const ga_cuda_driver *driver)
     stand_in = driver;
     stand_in_inherited = false;
     stand_in_pid = getpid();
+    ga_cuda_refused_clear();
 }
 
 ga_status ga_cuda_device_count(int *out)
@@ -265,6 +267,7 @@ ga_status ga_cuda_enter(ga_cuda_scope *scope, int device)
     status = GA_CUDA_CALL(scope->driver, cuCtxPushCurrent, slot->context);
     if (status == GA_OK) {
         scope->mode = ga_cuda_relax_mode();
+        ga_cuda_refused_retry(scope->driver, device);
     }
     return status;
 }
@@ -276,11 +279,29 @@ void ga_cuda_leave(const ga_cuda_scope *scope)
     scope->driver->cuCtxPopCurrent(&ours);
 }
 
+/* A driver that is in trouble otherwise has it still. */
+bool ga_cuda_has_context(int device)
+{
+    const ga_cuda_driver *driver;
+    if (device < 0 || device >= GA_CUDA_DEVICES || ga_cuda_driver_get(&driver) != GA_OK) {
+        return false;
+    }
+    /* D2: acquire. Pairs with D1. */
+    CUcontext context = __atomic_load_n(&slots[device].context, __ATOMIC_ACQUIRE);
+    CUresult result = context ? driver->cuCtxPushCurrent(context) : CUDA_ERROR_INVALID_CONTEXT;
+    if (result == CUDA_SUCCESS) {
+        driver->cuCtxPopCurrent(&context);
+    }
+    return result != CUDA_ERROR_INVALID_CONTEXT && result != CUDA_ERROR_CONTEXT_IS_DESTROYED &&
+           result != CUDA_ERROR_DEINITIALIZED;
+}
+
 static void forget_locked(const ga_cuda_driver *driver, int ordinal, device_slot *slot)
 {
     CUdevice device;
     CUcontext context = slot->context;
     if (driver->cuCtxPushCurrent(context) == CUDA_SUCCESS) {
+        ga_cuda_refused_retry(driver, ordinal);
         driver->cuStreamDestroy(slot->stream);
         driver->cuCtxPopCurrent(&context);
     }

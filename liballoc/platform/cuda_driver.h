@@ -167,6 +167,10 @@ typedef struct ga_cuda_scope {
 ga_status ga_cuda_enter(ga_cuda_scope *scope, int device);
 void ga_cuda_leave(const ga_cuda_scope *scope);
 
+/* Whether the device still has the context that ga_cuda_enter() made current before. False: its
+ * memory is gone with it, or it is another process's. */
+bool ga_cuda_has_context(int device);
+
 /* Let go of the device's primary context, before somebody destroys it; the next ga_cuda_enter() takes
  * hold of the new one. No thread is between ga_cuda_enter() and ga_cuda_leave() for that device. */
 void ga_cuda_forget(int device);

@@ -21,6 +21,14 @@ typedef struct ga_os_memory {
 
 const ga_os_memory *ga_os_memory_get(void);
 
+/* Unmap pages that nobody uses. Where the kernel refuses (it splits no mapping beyond a number of
+ * them), they are remembered and unmapped by a later call; where too many are remembered already,
+ * the loss is logged as a warning. errno stays as it was. Thread safe. */
+void ga_os_memory_release(void *start, size_t size);
+
+/* Unmap what is remembered. */
+void ga_os_memory_retry(void);
+
 /* Put `table` in the kernel's place; NULL undoes it. For tests, while nobody else is in here. */
 void ga_os_memory_set(const ga_os_memory *table);
 

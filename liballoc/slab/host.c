@@ -13,6 +13,7 @@
 
 #include "../platform/libc.h"
 #include "../platform/os_memory.h"
+#include "give_back.h"
 #include "trim.h"
 
 #include <errno.h>
@@ -111,9 +112,7 @@ static ga_status take_units(ga_slab_host *slab, size_t size, ga_slab_region *reg
 
 static void give_back(ga_slab_host *slab, ga_slab_region *region)
 {
-    if (region->block) {
-        ga_free(slab->parent, region->block);
-    }
+    ga_slab_give_back(slab->parent, region->block);
     ga_libc.free(region->rows);
     ga_slab_region_delete(region);
 }

@@ -4,6 +4,8 @@
  */
 #include "large.h"
 
+#include "give_back.h"
+
 static void count(ga_slab_large *large, size_t more, size_t less)
 {
     __atomic_fetch_add(&large->bytes, more - less, __ATOMIC_RELAXED); /* a figure */
@@ -12,7 +14,7 @@ static void count(ga_slab_large *large, size_t more, size_t less)
 static ga_status note(ga_slab_large *large, void *block)
 {
     if (!ga_slab_starts_add(&large->starts, block)) {
-        ga_free(large->parent, block);
+        ga_slab_give_back(large->parent, block);
         return ga_fail(GA_ERR_MEMORY, "slab: no memory to remember the block %p", block);
     }
     count(large, ga_usable_size(large->parent, block), 0);

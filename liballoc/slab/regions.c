@@ -75,7 +75,7 @@ static ga_slab_region_leaf *leaf_of(uintptr_t step)
                                     __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
         return fresh;
     }
-    os->munmap(fresh, sizeof *leaf);
+    ga_os_memory_release(fresh, sizeof *leaf);
     return leaf;
 }
 

@@ -9,6 +9,7 @@
 #include "sized_state.h"
 
 #include "checked.h"
+#include "give_back.h"
 
 #include "../arena/pager.h"
 #include "../device/device.h"
@@ -301,8 +302,8 @@ void ga_sized_close(ga_sized *sized)
     if (sized->growing.own) {
         ga_growing_close(sized->parent, &sized->growing);
     }
-    ga_free(sized->parent, sized->fixed);
-    ga_free(sized->parent, sized->book);
+    ga_slab_give_back(sized->parent, sized->fixed);
+    ga_slab_give_back(sized->parent, sized->book);
     pthread_mutex_destroy(&sized->lock);
     ga_libc.free(sized);
 }

@@ -44,7 +44,7 @@ static void unmap_table(void *table, size_t size)
 {
     int error = errno;
     if (table) {
-        ga_os_memory_get()->munmap(table, size);
+        ga_os_memory_release(table, size);
     }
     errno = error;
 }

@@ -255,6 +255,13 @@ static void often(void)
     fail_everywhere(4);
 }
 
+/* All calls from the n-th on, until the driver recovers. */
+static void onward(void)
+{
+    injected = FAILURE;
+    fail_everywhere(UINT32_MAX);
+}
+
 static void no_memory(void)
 {
     injected = CUDA_ERROR_OUT_OF_MEMORY;
@@ -268,10 +275,14 @@ static void no_records(void)
     injected = CUDA_ERROR_OUT_OF_MEMORY;
     fail_everywhere(0);
     fail_everywhere(3);
+    fail_everywhere(UINT32_MAX);
 }
 
-static const cu_case cases[] = {
-    {"once", once}, {"often", often}, {"no_memory", no_memory}, {"no_records", no_records}};
+static const cu_case cases[] = {{"once", once},
+                                {"often", often},
+                                {"onward", onward},
+                                {"no_memory", no_memory},
+                                {"no_records", no_records}};
 
 int main(int argc, char **argv)
 {

@@ -165,7 +165,7 @@ class Serving(Case):
         specs = ["", "cuda", "async", "vmm", "vmm:free=event", "vmm:free=order", "slab/vmm",
                  "slab/cuda"]
         for spec in ["vmm:free=event", "slab/vmm"] if support.FIRST else specs:  # they take long then
-            for name in ("once", "often", "no_memory"):
+            for name in ("once", "often", "onward", "no_memory"):
                 with self.subTest(f"{name} {spec}"):
                     outcome = self.passes("faults", name, device=spec, quiet=False)
                     for line in outcome.stderr.splitlines():

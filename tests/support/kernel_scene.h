@@ -7,7 +7,7 @@
 #define GPUALLOC_TESTS_SUPPORT_KERNEL_SCENE_H
 
 #include "expect.h"
-#include "vmm_driver.h"
+#include "vmm_recover.h"
 
 #include <inttypes.h>
 
@@ -61,23 +61,32 @@ static inline int close_in_child(void *context)
 
 /* ---- every call of the driver -------------------------------------------------------------- */
 
+static uint64_t fail_more; /* calls behind the one that fails, which fail, too */
+
 /* Let the first call fail, then the second one, until there was none: after more than `least`. */
 static inline void each_call(bool (*fails)(uint64_t n, CUresult error), uint64_t least)
 {
     static const CUresult errors[] = {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_NOT_PERMITTED};
-    uint64_t n = 1;
-    while (fails(n, errors[n % 2])) {
-        n++;
+    for (int i = 0; i < VMM_SOME_CALLS; i++) {
+        uint64_t n = 1;
+        fail_more = vmm_more_calls[i];
+        while (fails(n, errors[n % 2])) {
+            n++;
+        }
+        cr_assert_gt(n, least, "only %" PRIu64 " calls", n - 1);
     }
-    cr_assert_gt(n, least, "only %" PRIu64 " calls", n - 1);
+}
+
+/* The n-th call from now on fails, and in the second round of each_call() all behind it do. */
+static inline void fail_from(uint64_t n, CUresult error)
+{
+    vmm_driver_fail_many(NULL, n, fail_more, error);
 }
 
 /* Whether the call came that was to fail. No more fail. */
 static inline bool stop_failing(void)
 {
-    bool failed = vmm_driver_has_failed();
-    vmm_driver_fail(NULL, 0, CUDA_SUCCESS);
-    return failed;
+    return vmm_recover();
 }
 
 #endif

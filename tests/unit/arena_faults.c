@@ -3,8 +3,10 @@
  * Arenas that are refused, and every call of the driver and of the kernel failed in its turn.
  */
 #include "support/arena_scene.h"
+#include "support/vmm_recover.h"
 
 #include "platform/os_memory.h"
+#include "platform/reservations.h"
 
 #include <errno.h>
 #include <sys/mman.h>
@@ -272,17 +274,16 @@ Test(arena_faults, every_call_of_the_driver_in_turn)
     }
 }
 
-static bool fail_open(uint64_t n, CUresult error)
+static bool fail_open(uint64_t n, uint64_t more, CUresult error)
 {
     static const int peers[] = {1};
     ga_arena *arena;
     ga_arena_options options =
         WITH(on_device, .flags = GA_ARENA_SHARE_FD, .peers = peers, .peer_count = 1);
     vmm_driver_start(&(vmm_driver_options){.devices = 2});
-    vmm_driver_fail(NULL, n, error);
+    vmm_driver_fail_many(NULL, n, more, error);
     ga_status status = ga_arena_open(&arena, &options);
-    bool failed = vmm_driver_has_failed();
-    vmm_driver_fail(NULL, 0, error);
+    bool failed = vmm_recover();
     cr_assert_eq(status == GA_OK, arena != NULL);
     cr_assert(status == GA_OK || failed, "%s", ga_error_text());
     ga_arena_close(arena);
@@ -292,11 +293,14 @@ static bool fail_open(uint64_t n, CUresult error)
 
 Test(arena_faults, every_call_of_opening_in_turn)
 {
-    uint64_t n = 1;
-    while (fail_open(n, CUDA_ERROR_NOT_PERMITTED) && fail_open(n, CUDA_ERROR_OUT_OF_MEMORY)) {
-        n++;
+    for (int i = 0; i < VMM_SOME_CALLS; i++) {
+        uint64_t n = 1, more = vmm_more_calls[i];
+        while (fail_open(n, more, CUDA_ERROR_NOT_PERMITTED) &&
+               fail_open(n, more, CUDA_ERROR_OUT_OF_MEMORY)) {
+            n++;
+        }
+        cr_assert_gt(n, 15, "only %" PRIu64 " calls", n - 1);
     }
-    cr_assert_gt(n, 15, "only %" PRIu64 " calls", n - 1);
 }
 
 /* An unmap that is refused for good. Nothing is lost by that: what was unmapped is mapped again. */
@@ -342,8 +346,7 @@ static bool fail_several(const operation *o, uint64_t n, uint64_t more)
     uint64_t size = ga_arena_size(s.arena);
     vmm_driver_fail_many(NULL, n, more, CUDA_ERROR_NOT_PERMITTED);
     o->run(&s);
-    bool failed = vmm_driver_has_failed();
-    vmm_driver_fail(NULL, 0, CUDA_SUCCESS);
+    bool failed = vmm_recover();
     if (!s.closed) {
         uint64_t left = ga_arena_size(s.arena);
         cr_assert(!left || vmm_driver_accessible(ga_arena_base(s.arena), left, 1),
@@ -353,16 +356,16 @@ static bool fail_several(const operation *o, uint64_t n, uint64_t more)
         assert_ok(ga_arena_grow(s.arena, 2 * MIB));
     }
     finish(&s);
-    vmm_driver_stop();
+    assert_nothing_left();
     return failed;
 }
 
 Test(arena_faults, several_calls_in_a_row)
 {
     for (size_t i = 0; i < sizeof operations / sizeof *operations; i++) {
-        for (uint64_t more = 1; more < 9; more++) {
+        for (uint64_t more = 1; more < 10; more++) {
             uint64_t n = 1;
-            while (fail_several(&operations[i], n, more)) {
+            while (fail_several(&operations[i], n, more < 9 ? more : UINT64_MAX)) {
                 n++;
             }
         }
@@ -372,13 +375,13 @@ Test(arena_faults, several_calls_in_a_row)
 /* ---- every call of the kernel, failed in its turn ---------------------------------------- */
 
 static const ga_os_memory *os;
-static uint64_t os_left; /* calls until one fails; 0: none does */
-static bool os_failed;
-static uint64_t os_bytes; /* of addresses that are mapped */
+static uint64_t os_left;           /* calls until one fails; 0: none does */
+static bool os_failed, os_refuses; /* refuses: all calls */
+static uint64_t os_bytes;          /* of addresses that are mapped */
 
 static bool fails_now(void)
 {
-    bool now = os_left == 1;
+    bool now = os_left == 1 || os_refuses;
     os_left -= os_left ? 1 : 0;
     os_failed = os_failed || now;
     errno = ENOMEM;
@@ -495,5 +498,23 @@ Test(arena_faults, opening_on_the_host)
         n++;
     }
     cr_assert_gt(n, 2);
+    ga_os_memory_set(NULL);
+}
+
+/* Addresses that the kernel does not unmap are unmapped when the next ones are. */
+Test(arena_faults, what_the_kernel_keeps_is_unmapped_later)
+{
+    begin_counting();
+    ga_arena *arena = open_with(on_host);
+    assert_ok(ga_arena_grow(arena, 2 * MIB));
+    char *base = base_of(arena);
+    os_refuses = true;
+    ga_arena_close(arena);
+    os_refuses = false;
+    cr_assert_gt(os_bytes, 0);
+    cr_assert_not(ga_reservations_contain(base), "nobody is given these addresses");
+    arena = open_with(on_host);
+    ga_arena_close(arena);
+    cr_assert_eq(os_bytes, 0, "%" PRIu64 " bytes left", os_bytes);
     ga_os_memory_set(NULL);
 }

@@ -9,7 +9,7 @@
 #include "support/first_call.h"
 #include "support/sanitized.h"
 #include "support/scene.h"
-#include "support/vmm_driver.h"
+#include "support/vmm_recover.h"
 
 #include <dirent.h>
 #include <pthread.h>
@@ -509,26 +509,48 @@ Test(pager, a_device_has_its_mailboxes_pinned)
     vmm_driver_stop();
 }
 
-Test(pager, every_call_of_the_driver_may_fail)
+static void fail_each_call(uint64_t more)
 {
     subject s = {.limit = 10};
     ga_status status = GA_ERR_DEVICE;
     uint64_t n = 0;
     while (status != GA_OK) {
         vmm_driver_start(NULL);
-        vmm_driver_fail(NULL, ++n, CUDA_ERROR_OUT_OF_MEMORY);
+        vmm_driver_fail_many(NULL, ++n, more, CUDA_ERROR_OUT_OF_MEMORY);
         status = ga_pager_add(&s.client, 0, 1, back, &s);
         if (status != GA_OK) {
             cr_assert_null(s.client);
             cr_assert_neq(ga_error_text()[0], 0);
-        } else {
-            vmm_driver_fail(NULL, 0, CUDA_SUCCESS);
-            ga_pager_remove(s.client);
         }
+        vmm_recover();
+        ga_pager_remove(s.client);
         cr_assert_eq(vmm_driver_count().pinned, 0, "call %d", (int)n);
         vmm_driver_stop();
     }
     cr_assert_gt(n, 3);
+}
+
+Test(pager, every_call_of_the_driver_may_fail)
+{
+    for (int i = 0; i < VMM_SOME_CALLS; i++) {
+        fail_each_call(vmm_more_calls[i]);
+    }
+}
+
+/* Pages that are still pinned stay mapped, so that the driver can pin others. */
+Test(pager, what_cannot_be_unpinned_is_unpinned_later)
+{
+    subject s = {.limit = 10};
+    vmm_driver_start(NULL);
+    assert_ok(ga_pager_add(&s.client, 0, 1, back, &s));
+    vmm_driver_fail_many(NULL, 1, UINT64_MAX, CUDA_ERROR_NOT_PERMITTED);
+    ga_pager_remove(s.client);
+    cr_assert_eq(vmm_driver_count().pinned, 1);
+    vmm_driver_fail(NULL, 0, CUDA_SUCCESS);
+    assert_ok(ga_pager_add(&s.client, 0, 1, back, &s));
+    ga_pager_remove(s.client);
+    cr_assert_eq(vmm_driver_count().pinned, 0);
+    vmm_driver_stop();
 }
 
 /* What is registered went with it, but the pager goes on looking at its own pages. */

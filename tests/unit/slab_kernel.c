@@ -174,7 +174,7 @@ static bool fail_open(uint64_t n, CUresult error)
     ga_heap *heap = NULL;
     ga_kernel_heap view;
     begin(VMM_KERNELS_GROW);
-    vmm_driver_fail(NULL, n, error);
+    fail_from(n, error);
     ga_status status = ga_heap_open(&heap, GA_PLACE_KERNEL, 0, spec);
     bool failed = stop_failing();
     cr_assert(status == GA_OK || (failed && !heap), "call %" PRIu64, n);
@@ -200,7 +200,7 @@ static bool fail_under_kernels(uint64_t n, CUresult error)
     begin(VMM_KERNELS_GROW);
     ga_heap *heap = open_heap(spec);
     assert_ok(ga_heap_kernel_view(heap, &view));
-    vmm_driver_fail(NULL, n, error);
+    fail_from(n, error);
     uint32_t held = run(view, 0);
     bool failed = stop_failing();
     uint32_t all = run(view, 100);
@@ -226,7 +226,7 @@ static bool fail_between(vmm_driver_kernels kernels, uint64_t n, CUresult error)
     ga_heap *heap = open_heap(spec);
     assert_ok(ga_heap_kernel_view(heap, &view));
     uint32_t held = run(view, 0);
-    vmm_driver_fail(NULL, n, error);
+    fail_from(n, error);
     if (ga_heap_kernel_view(heap, &view) != GA_OK || ga_heap_stats(heap, &stats) != GA_OK ||
         ga_alloc(heap, 1000, 0, &block) != GA_OK) {
         cr_assert(vmm_driver_has_failed(), "%s", ga_error_text());
@@ -274,7 +274,7 @@ static bool fail_close(uint64_t n, CUresult error)
     ga_heap *heap = open_heap(spec);
     assert_ok(ga_heap_kernel_view(heap, &view));
     run(view, 0);
-    vmm_driver_fail(NULL, n, error);
+    fail_from(n, error);
     ga_heap_close(heap);
     bool failed = stop_failing();
     expect_nothing_left("close", n);

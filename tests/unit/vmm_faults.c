@@ -5,6 +5,7 @@
  */
 #include "support/first_call.h"
 #include "support/scene.h"
+#include "support/vmm_recover.h"
 #include "support/vmm_scene.h"
 
 #include <stdlib.h>
@@ -178,7 +179,7 @@ static bool fail_some(const operation *o, uint64_t n, uint64_t more, CUresult er
     vmm_driver_fail_many(NULL, n, more, error);
     ga_status status = o->run(&s);
     bool failed = vmm_driver_has_failed();
-    vmm_driver_fail(NULL, 0, CUDA_SUCCESS);
+    vmm_driver_fail(NULL, 0, CUDA_SUCCESS); /* nothing more: the figures are looked at */
     if (status != GA_OK) {
         cr_assert(failed, "%s: %s", o->name, ga_error_text());
         cr_assert_eq(strncmp(ga_error_text(), "vmm: ", 5), 0, "%s", ga_error_text());
@@ -240,6 +241,10 @@ Test(vmm_faults, every_call_of_the_driver_in_turn)
                 n++;
             }
             cr_assert_gt(n, 1, "%s calls nothing", operations[i].name);
+            n = 1;
+            while (fail_some(&operations[i], n, UINT64_MAX, errors[e])) {
+                n++;
+            }
         }
     }
 }
@@ -327,14 +332,13 @@ Test(vmm_faults, what_has_no_access_is_unmapped_later)
     }
 }
 
-static bool fail_open(uint64_t n)
+static bool fail_open(uint64_t n, uint64_t more)
 {
     ga_heap *heap = NULL;
     vmm_driver_start(NULL);
-    vmm_driver_fail(NULL, n, CUDA_ERROR_NOT_PERMITTED);
-    ga_status status = ga_heap_open(&heap, GA_PLACE_DEVICE, 0, "vmm");
-    bool failed = vmm_driver_has_failed();
-    vmm_driver_fail(NULL, 0, CUDA_SUCCESS);
+    vmm_driver_fail_many(NULL, n, more, CUDA_ERROR_NOT_PERMITTED);
+    ga_status status = ga_heap_open(&heap, GA_PLACE_DEVICE, 0, "vmm:share=auto");
+    bool failed = vmm_recover();
     cr_assert(status == GA_OK || failed);
     if (status != GA_OK) {
         cr_assert_eq(strncmp(ga_error_text(), "vmm: ", 5), 0, "%s", ga_error_text());
@@ -347,11 +351,41 @@ static bool fail_open(uint64_t n)
 
 Test(vmm_faults, opening)
 {
-    uint64_t n = 1;
-    while (fail_open(n)) {
-        n++;
+    for (int i = 0; i < VMM_SOME_CALLS; i++) {
+        uint64_t n = 1;
+        while (fail_open(n, vmm_more_calls[i])) {
+            n++;
+        }
+        cr_assert_gt(n, 5);
     }
-    cr_assert_gt(n, 5);
+}
+
+/* All calls from the n-th on, while a heap with live blocks, cached memory and fences is closed. */
+static bool fail_close(const char *spec, uint64_t n)
+{
+    operation o = {.spec = spec, .cached = true};
+    stage s = prepare(&o);
+    assert_ok(ga_alloc_on(s.heap, 16 * MIB, 0, s.stream, &s.got));
+    vmm_driver_hold(s.stream);
+    assert_ok(ga_free_on(s.heap, s.got, s.stream));
+    vmm_driver_fail_many(NULL, n, UINT64_MAX, CUDA_ERROR_NOT_PERMITTED);
+    ga_heap_close(s.heap);
+    bool failed = vmm_recover();
+    vmm_assert_nothing_left();
+    vmm_driver_stop();
+    return failed;
+}
+
+Test(vmm_faults, closing)
+{
+    static const char *const specs[] = {"vmm", "vmm:chunk=2M"};
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        uint64_t n = 1;
+        while (fail_close(specs[i], n)) {
+            n++;
+        }
+        cr_assert_gt(n, 5, "%s: only %" PRIu64 " calls", specs[i], n);
+    }
 }
 
 /* ---- the end of things ------------------------------------------------------------------- */
