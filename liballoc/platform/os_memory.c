@@ -44,7 +44,7 @@ void ga_os_memory_set(const ga_os_memory *table)
 /* ---- pages that the kernel would not unmap ------------------------------------------------- */
 
 enum {
-    REFUSED = 64
+    REFUSED = 1024
 };
 
 static struct refused {

@@ -12,31 +12,21 @@
  * malloc is. Each n has a child of its own, so that everything that happens once happens again.
  * Prints a line for each n that failed, and at last how many were tried.
  */
-#include "check.h"
-#include "nth_calls.h"
+#include "nth_each.h"
 
 #include <gpualloc/gpualloc.h>
 
-#include <dlfcn.h>
 #include <malloc.h>
 #include <pthread.h>
-#include <signal.h>
-#include <stdbool.h>
 #include <stdint.h>
-#include <stdlib.h>
-#include <sys/wait.h>
 
 enum {
     BLOCKS = 30,
     STEPS = 60,
-    THREADS = 2,
-    SECONDS = 20,
-    NOT_REACHED = 3
+    THREADS = 2
 };
 
 static ga_heap *heap; /* NULL: malloc */
-static nth_arm_fn *nth_arm;
-static nth_disarm_fn *nth_disarm;
 
 /* ---- one interface for both ------------------------------------------------------------------ */
 
@@ -254,13 +244,14 @@ static void work_again(void)
 
 /* ---- for each n ------------------------------------------------------------------------------ */
 
-static _Noreturn void try_one(unsigned kind, long n, int all, const char *spec)
+static const char *spec;
+
+static long try_one(const nth_plan *plan, long n)
 {
-    alarm(SECONDS);
     if (spec) {
         CHECK(ga_heap_open(&heap, GA_PLACE_HOST, 0, spec) == GA_OK);
     }
-    nth_arm(kind, n, all);
+    nth_arm(plan->kind, n, plan->all);
     work();
     long calls = nth_disarm();
     work_again();
@@ -269,41 +260,13 @@ static _Noreturn void try_one(unsigned kind, long n, int all, const char *spec)
         CHECK(ga_heap_stats(heap, &stats) == GA_OK && stats.live_blocks == 0);
         CHECK(ga_heap_close(heap) == GA_OK);
     }
-    _exit(calls < n ? NOT_REACHED : 0);
-}
-
-static int outcome_of(unsigned kind, long n, int all, const char *spec)
-{
-    int status = 0;
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        try_one(kind, n, all, spec);
-    }
-    CHECK(waitpid(child, &status, 0) == child);
-    return status;
+    return calls;
 }
 
 int main(int argc, char **argv)
 {
-    *(void **)&nth_arm = dlsym(RTLD_DEFAULT, "nth_arm");
-    *(void **)&nth_disarm = dlsym(RTLD_DEFAULT, "nth_disarm");
-    CHECK((argc == 4 || argc == 5) && nth_arm && nth_disarm);
-    unsigned kind = (unsigned)strtoul(argv[1], NULL, 10);
-    int all = strcmp(argv[2], "all") == 0;
-    long most = strtol(argv[3], NULL, 10);
-    const char *spec = argc > 4 ? argv[4] : NULL;
-    long tried = 0;
-    int status = 0;
-    for (long n = 1; tried < most && !(WIFEXITED(status) && WEXITSTATUS(status) == NOT_REACHED);
-         n += 1 + (tried > most / 2 ? n / 16 : 0)) {
-        status = outcome_of(kind, n, all, spec);
-        tried++;
-        if (status && !(WIFEXITED(status) && WEXITSTATUS(status) == NOT_REACHED)) {
-            printf("FAILED at %ld: status %#x\n", n, (unsigned)status);
-            fflush(stdout);
-        }
-    }
-    printf("%ld tried\n", tried);
-    return 0;
+    CHECK(argc == 4 || argc == 5);
+    spec = argc > 4 ? argv[4] : NULL;
+    nth_plan plan = nth_begin(argv + 1);
+    return nth_each(&plan, try_one);
 }

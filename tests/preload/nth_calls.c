@@ -5,6 +5,7 @@
  *
  *   nth_arm(kind, n, all)   begin to count calls of the kind (a bit mask)
  *   nth_disarm()            answers how many there were
+ *   nth_left()              what has not been given back
  *
  * NTH_FROM_START=KIND:N:ALL in the environment arms it from the first call on that finds it. The C
  * library's malloc is reached by glibc's own names for it, which the preload uses; built with
@@ -31,9 +32,11 @@
 static unsigned armed; /* kinds that are counted; relaxed, and so are the others: a test's switch */
 static long due, counted;
 static int every;
+static long mapped, blocks; /* as the others */
 
 EXPORT nth_arm_fn nth_arm;
 EXPORT nth_disarm_fn nth_disarm;
+EXPORT nth_left_fn nth_left;
 
 void nth_arm(unsigned kinds, long n, int all)
 {
@@ -47,6 +50,12 @@ long nth_disarm(void)
 {
     __atomic_store_n(&armed, 0, __ATOMIC_RELAXED);
     return __atomic_load_n(&counted, __ATOMIC_RELAXED);
+}
+
+nth_amounts nth_left(void)
+{
+    return (nth_amounts){__atomic_load_n(&mapped, __ATOMIC_RELAXED),
+                         __atomic_load_n(&blocks, __ATOMIC_RELAXED)};
 }
 
 /* The environment is there once the C library has begun. */
@@ -81,8 +90,12 @@ static bool fails(unsigned kind)
 
 EXPORT void *mmap(void *hint, size_t size, int prot, int flags, int fd, off_t offset)
 {
-    return fails(NTH_MMAP) ? MAP_FAILED
-                           : (void *)syscall(SYS_mmap, hint, size, prot, flags, fd, offset);
+    void *start = fails(NTH_MMAP) ? MAP_FAILED
+                                  : (void *)syscall(SYS_mmap, hint, size, prot, flags, fd, offset);
+    if (start != MAP_FAILED && !(flags & MAP_FIXED)) {
+        __atomic_fetch_add(&mapped, (long)size, __ATOMIC_RELAXED);
+    }
+    return start;
 }
 
 EXPORT void *mmap64(void *hint, size_t size, int prot, int flags, int fd, off_t offset)
@@ -92,7 +105,9 @@ EXPORT void *mmap64(void *hint, size_t size, int prot, int flags, int fd, off_t 
 
 EXPORT int munmap(void *start, size_t size)
 {
-    return fails(NTH_MUNMAP) ? -1 : (int)syscall(SYS_munmap, start, size);
+    int failed = fails(NTH_MUNMAP) ? -1 : (int)syscall(SYS_munmap, start, size);
+    __atomic_fetch_sub(&mapped, failed ? 0 : (long)size, __ATOMIC_RELAXED);
+    return failed;
 }
 
 EXPORT int mprotect(void *start, size_t size, int prot)
@@ -158,23 +173,38 @@ EXPORT void *__libc_memalign(size_t align, size_t size)
 }
 
 #ifdef NTH_MALLOC
+void __libc_free(void *block);
+
+static void *counted_block(void *block)
+{
+    __atomic_fetch_add(&blocks, block != NULL, __ATOMIC_RELAXED);
+    return block;
+}
+
 EXPORT void *malloc(size_t size)
 {
-    return __libc_malloc(size);
+    return counted_block(__libc_malloc(size));
 }
 
 EXPORT void *calloc(size_t count, size_t size)
 {
-    return __libc_calloc(count, size);
+    return counted_block(__libc_calloc(count, size));
 }
 
 EXPORT void *realloc(void *block, size_t size)
 {
-    return __libc_realloc(block, size);
+    void *moved = __libc_realloc(block, size);
+    return block ? moved : counted_block(moved);
 }
 
 EXPORT void *memalign(size_t align, size_t size)
 {
-    return __libc_memalign(align, size);
+    return counted_block(__libc_memalign(align, size));
+}
+
+EXPORT void free(void *block)
+{
+    __atomic_fetch_sub(&blocks, block != NULL, __ATOMIC_RELAXED);
+    __libc_free(block);
 }
 #endif

@@ -14,4 +14,12 @@ enum {
 typedef void nth_arm_fn(unsigned kinds, long n, int all);
 typedef long nth_disarm_fn(void);
 
+/* What has been mapped, and allocated by the public names, and not given back. */
+typedef struct nth_amounts {
+    long mapped; /* bytes */
+    long blocks;
+} nth_amounts;
+
+typedef nth_amounts nth_left_fn(void);
+
 #endif
