@@ -337,8 +337,9 @@ bool ga_captures_free(ga_heap *heap, void *block, const ga_stream *stream, bool 
 
 /* ---- giving blocks back -------------------------------------------------------------------- */
 
-/* With no wait for the device where the block's graph is known, since that is done with it. */
-static void free_now(const entry *e)
+/* With no wait for the device where the block's graph is known, since that is done with it. False:
+ * the driver is in trouble. */
+static bool free_now(const entry *e)
 {
     ga_cuda_scope scope;
     ga_status status = ga_cuda_enter(&scope, e->heap->device);
@@ -351,18 +352,30 @@ static void free_now(const entry *e)
     if (status != GA_OK) {
         ga_log(GA_LOG_ERROR, "a block of a captured graph cannot be freed: %s", ga_error_text());
     }
+    return status == GA_OK || status == GA_ERR_POINTER;
 }
 
-/* Blocks that were taken out of the table. */
-static void free_list(entry *list)
+/* It is freed when blocks are looked at next. */
+static void wait_again(entry *e)
+{
+    pthread_mutex_lock(&lock);
+    e->of = e->also = NULL;
+    put_block(e, &waiting);
+    __atomic_store_n(&any_waiting, 1, __ATOMIC_RELAXED); /* relaxed: a hint */
+    pthread_mutex_unlock(&lock);
+}
+
+/* Blocks that were taken out of the table; `last`: their heap is closed next. */
+static void free_list(entry *list, bool last)
 {
     while (list) {
         entry *e = list;
         list = e->following;
-        if (e->freed) {
-            free_now(e);
+        if (e->freed && !free_now(e) && !last) {
+            wait_again(e);
+        } else {
+            ga_libc.free(e);
         }
-        ga_libc.free(e);
     }
 }
 
@@ -443,7 +456,7 @@ void ga_captures_flush(void)
     if (__atomic_load_n(&any_waiting, __ATOMIC_RELAXED)) { /* relaxed: a hint */
         take_waiting(&list);
     }
-    free_list(list);
+    free_list(list, false);
 }
 
 static void take_of_heap(entry **list, const ga_heap *heap, entry **out)
@@ -476,5 +489,5 @@ void ga_captures_forget(ga_heap *heap, bool freeing)
     for (entry *e = list; e && !freeing; e = e->following) {
         e->freed = false; /* it has gone with the others */
     }
-    free_list(list);
+    free_list(list, true);
 }

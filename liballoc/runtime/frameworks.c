@@ -55,6 +55,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static slot slots[GA_CUDA_DEVICES];
 static shared *all_shared;  /* guarded by `lock` */
 static unsigned any_shared; /* relaxed: a hint; who records a stream does so before the free */
+static bool notes_lost;     /* relaxed, likewise: some block is used by a stream not in the list */
 
 /* ---- heaps --------------------------------------------------------------------------------- */
 
@@ -194,8 +195,11 @@ static bool is_noted(const void *block, ga_stream stream)
 void ga_torch_record_stream(void *block, ga_stream stream)
 {
     shared *made = ga_libc.malloc(sizeof *made);
-    if (!made) {
-        ga_log(GA_LOG_ERROR, "ga_torch_record_stream: no memory for the note of a stream");
+    if (!made) { /* relaxed: see there */
+        if (!__atomic_exchange_n(&notes_lost, true, __ATOMIC_RELAXED)) {
+            ga_log(GA_LOG_WARN, "ga_torch_record_stream: no memory for the note of a stream; frees "
+                                "wait for the device from now on");
+        }
         return;
     }
     pthread_mutex_lock(&lock);
@@ -290,9 +294,10 @@ static bool in_order(const slot *it, ga_stream stream)
     return it->streams && is_one_stream(stream);
 }
 
-static bool each_is_one_stream(ga_stream own, const shared *notes)
+/* Whether the streams that use a block are known and can be waited for by an event. */
+static bool are_known(ga_stream own, const shared *notes)
 {
-    bool all = is_one_stream(own);
+    bool all = is_one_stream(own) && !__atomic_load_n(&notes_lost, __ATOMIC_RELAXED);
     for (; notes; notes = notes->following) {
         all = all && is_one_stream(notes->stream);
     }
@@ -414,10 +419,10 @@ void ga_torch_free(void *block, ssize_t size, int device, ga_stream stream)
     shared *notes = take_notes(block);
     ga_status status = GA_OK;
     if (!free_in_capture(it, block, on, notes, &status)) {
-        status = !each_is_one_stream(on, notes) ? free_after_all(it, block, true)
-                 : !it->streams                 ? free_after(it, block, on, notes)
-                 : notes                        ? free_behind(it, block, on, notes)
-                                                : ga_free_on(it->heap, block, on);
+        status = !are_known(on, notes) ? free_after_all(it, block, true)
+                 : !it->streams        ? free_after(it, block, on, notes)
+                 : notes               ? free_behind(it, block, on, notes)
+                                       : ga_free_on(it->heap, block, on);
     }
     drop_notes(notes);
     if (status == GA_OK) {

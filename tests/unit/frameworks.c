@@ -6,6 +6,8 @@
 #include "support/scene.h"
 #include "support/vmm_scene.h"
 
+#include "platform/libc.h"
+
 #include <gpualloc/frameworks.h>
 
 #include <criterion/criterion.h>
@@ -49,17 +51,48 @@ Test(frameworks, torch_in_stream_order)
     cr_assert_eq(ga_heap_device(ga_framework_heap(1)), 1);
 }
 
+/* Work on the stream that uses the block and does not end. */
+static void use_on(void *block, CUstream stream)
+{
+    ga_cuda_scope scope;
+    vmm_driver_hold(stream);
+    assert_ok(ga_cuda_enter(&scope, 0));
+    scope.driver->cuMemsetD8Async((CUdeviceptr)block, 0, 1, stream);
+    ga_cuda_leave(&scope);
+}
+
 /* A block of stream `one` that has work on `two`, which does not end. */
 static void *shared_block(CUstream one, CUstream two)
 {
-    ga_cuda_scope scope;
     void *block = ga_torch_alloc(10 * MIB, 0, one);
     ga_torch_record_stream(block, two);
-    vmm_driver_hold(two);
-    assert_ok(ga_cuda_enter(&scope, 0));
-    scope.driver->cuMemsetD8Async((CUdeviceptr)block, 0, 1, two);
-    ga_cuda_leave(&scope);
+    use_on(block, two);
     return block;
+}
+
+static void *refuse_memory(size_t size)
+{
+    (void)size;
+    return NULL;
+}
+
+/* Without memory for the note of a stream the block must not be served while that stream uses it. */
+Test(frameworks, torch_recorded_streams_without_memory)
+{
+    start("vmm", 1);
+    CUstream one = make_stream();
+    CUstream two = make_stream();
+    void *block = ga_torch_alloc(10 * MIB, 0, one);
+    ga_libc.malloc = refuse_memory;
+    scene_capture_begin();
+    ga_torch_record_stream(block, two);
+    ga_libc.malloc = malloc;
+    cr_assert(strstr(scene_capture_end(), "frees wait for the device"));
+    use_on(block, two);
+    uint64_t waits = vmm_driver_count().waits;
+    ga_torch_free(block, 10 * MIB, 0, one);
+    cr_assert_gt(vmm_driver_count().waits, waits, "the stream that is not noted is waited for");
+    cr_assert_eq(ga_torch_alloc(10 * MIB, 0, one), block);
 }
 
 /* What another stream uses, too, is free when that has done its work. Nobody waits for it. */
