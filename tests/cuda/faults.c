@@ -64,6 +64,30 @@ static void ask(CUdeviceptr block)
     }
 }
 
+static char *pinned; /* not freed yet */
+
+static void free_pinned(bool must)
+{
+    CHECK(pinned[0] == 7 && pinned[3 * MIB - 1] == 7, "pinned memory");
+    CUresult result = cu.free_host(pinned);
+    check_told(result);
+    CHECK(!must || result == CUDA_SUCCESS, "%d", result);
+    pinned = result == CUDA_SUCCESS ? NULL : pinned;
+}
+
+static void use_pinned(void)
+{
+    void *block = NULL;
+    CUresult result = pinned ? CUDA_SUCCESS : cu.host_alloc(&block, 3 * MIB, 0);
+    check_told(result);
+    if (block && result == CUDA_SUCCESS) {
+        pinned = memset(block, 7, 3 * MIB);
+    }
+    if (pinned) {
+        free_pinned(false);
+    }
+}
+
 static CUdeviceptr put_off;
 
 static void capture(CUstream stream)
@@ -92,6 +116,7 @@ static void work(CUstream stream)
             }
         }
         ask(live[2]);
+        use_pinned();
         for (size_t i = 0; i < BLOCKS; i++) {
             if (live[i]) {
                 check_told(give(i, stream));
@@ -109,6 +134,11 @@ static void work_again(CUstream stream)
         CHECK_SAME(CUDA_ERROR_INVALID_VALUE, cu.free(put_off));
     }
     capture(stream);
+    if (pinned) {
+        free_pinned(true);
+    }
+    use_pinned();
+    CHECK(!pinned, "pinned memory is left");
     for (size_t i = 0; i < BLOCKS; i++) {
         if (live[i]) {
             CHECK_SAME(0, give(i, stream));

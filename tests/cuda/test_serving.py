@@ -162,8 +162,8 @@ class Serving(Case):
 
     def test_driver_that_fails(self) -> None:
         """At each of its calls in turn: blocks stay what they were, and none is lost."""
-        specs = ["", "cuda", "async", "vmm", "vmm:free=event", "vmm:free=order", "slab/vmm",
-                 "slab/cuda"]
+        specs = ["", "cuda", "async", "vmm", "vmm:free=event,pinned=8M", "vmm:free=order",
+                 "slab/vmm", "slab/cuda"]
         for spec in ["vmm:free=event", "slab/vmm"] if support.FIRST else specs:  # they take long then
             for name in ("once", "often", "onward", "no_memory"):
                 with self.subTest(f"{name} {spec}"):
@@ -174,7 +174,7 @@ class Serving(Case):
     @alone("malloc is the sanitizer's")
     def test_memory_for_records_that_ends(self) -> None:
         """The preload has no memory for a record: the program is told, and nothing is lost."""
-        for spec in ("cuda", "async", "vmm", "vmm:free=event", "slab/vmm"):
+        for spec in ("cuda", "async", "vmm", "vmm:free=event,pinned=8M", "slab/vmm"):
             with self.subTest(spec):
                 outcome = self.passes("faults", "no_records", device=spec, quiet=False)
                 for line in outcome.stderr.splitlines():
