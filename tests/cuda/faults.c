@@ -161,6 +161,7 @@ static void check_nothing_left(void)
     CHECK_SAME(0, left.handles);
     CHECK_SAME(0, left.chunks);
     CHECK_SAME(0, left.events);
+    CHECK(left.blocks <= BLOCKS / 2, "%llu blocks", (unsigned long long)left.blocks); /* of pools */
 }
 
 /* ---- the preload's own memory -------------------------------------------------------------- */
