@@ -30,22 +30,24 @@ enum {
 typedef struct async_state {
     int device;
     int free_mode;
-    CUmemoryPool pool;
+    ga_async_pool *own;
+    CUmemoryPool pool; /* of `own` */
 } async_state;
 
 /* ---- the pool ----------------------------------------------------------------------------- */
 
-static ga_status make_pool(const ga_cuda_scope *scope, const ga_open_args *args, CUmemoryPool *pool)
+static ga_status make_pool(const ga_cuda_scope *scope, const ga_open_args *args, async_state *async)
 {
     uint64_t release = args->values[OPTION_RELEASE].size;
-    ga_status status = ga_async_pool_take(scope, args->device, pool);
+    ga_status status = ga_async_pool_take(scope, args->device, &async->own);
     if (status != GA_OK) {
         return status;
     }
-    status = GA_CUDA_CALL(scope->driver, cuMemPoolSetAttribute, *pool,
+    async->pool = async->own->pool;
+    status = GA_CUDA_CALL(scope->driver, cuMemPoolSetAttribute, async->pool,
                           CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &release);
     if (status != GA_OK) {
-        ga_async_pool_leave(scope, args->device, *pool);
+        ga_async_pool_leave(scope, async->own);
     }
     return status;
 }
@@ -61,7 +63,7 @@ static ga_status async_open(const ga_open_args *args, void **state)
     async->free_mode = args->values[OPTION_FREE].choice;
     ga_status status = ga_cuda_enter(&scope, args->device);
     if (status == GA_OK) {
-        status = make_pool(&scope, args, &async->pool);
+        status = make_pool(&scope, args, async);
         ga_cuda_leave(&scope);
     }
     if (status != GA_OK) {
@@ -80,8 +82,10 @@ static void async_close(void *state)
     ga_cuda_scope scope;
     if (ga_cuda_enter(&scope, async->device) == GA_OK) {
         scope.driver->cuStreamSynchronize(scope.stream);
-        ga_async_pool_leave(&scope, async->device, async->pool);
+        ga_async_pool_leave(&scope, async->own);
         ga_cuda_leave(&scope);
+    } else {
+        ga_async_pool_leave(NULL, async->own);
     }
     ga_libc.free(async);
 }

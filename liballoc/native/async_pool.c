@@ -10,30 +10,31 @@
 
 #include <pthread.h>
 
-typedef struct spare {
-    struct spare *following;
-    int device;
-    CUmemoryPool pool;
-} spare;
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static spare *spares; /* guarded by `lock` */
+static ga_async_pool *spares; /* guarded by `lock` */
 
-static CUmemoryPool take_spare(int device)
+/* NULL: there is none. */
+static ga_async_pool *take_spare(int device)
 {
     pthread_mutex_lock(&lock);
-    spare **at = &spares;
+    ga_async_pool **at = &spares;
     while (*at && (*at)->device != device) {
         at = &(*at)->following;
     }
-    spare *taken = *at;
+    ga_async_pool *taken = *at;
     if (taken) {
         *at = taken->following;
     }
     pthread_mutex_unlock(&lock);
-    CUmemoryPool pool = taken ? taken->pool : NULL;
-    ga_libc.free(taken);
-    return pool;
+    return taken;
+}
+
+static void put_spare(ga_async_pool *pool)
+{
+    pthread_mutex_lock(&lock);
+    pool->following = spares;
+    spares = pool;
+    pthread_mutex_unlock(&lock);
 }
 
 static ga_status check_device(const ga_cuda_scope *scope, int ordinal)
@@ -48,30 +49,62 @@ static ga_status check_device(const ga_cuda_scope *scope, int ordinal)
     return status == GA_OK && !pools ? ga_fail(GA_ERR_DEVICE, "it has no memory pools") : status;
 }
 
-ga_status ga_async_pool_take(const ga_cuda_scope *scope, int device, CUmemoryPool *out)
-{
-    *out = take_spare(device);
-    if (*out) {
-        return GA_OK;
-    }
-    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                            .location = {CU_MEM_LOCATION_TYPE_DEVICE, device}};
-    ga_status status = check_device(scope, device);
-    return status == GA_OK ? GA_CUDA_CALL(scope->driver, cuMemPoolCreate, out, &props) : status;
-}
-
-/* Without memory for the entry the pool is lost, empty: a few hundred bytes of the driver's. */
-void ga_async_pool_leave(const ga_cuda_scope *scope, int device, CUmemoryPool pool)
+static bool is_empty(const ga_cuda_scope *scope, CUmemoryPool pool, bool *known)
 {
     uint64_t used = 0;
-    CUresult asked =
-        scope->driver->cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used);
-    spare *left = asked == CUDA_SUCCESS && !used ? ga_libc.malloc(sizeof *left) : NULL;
-    scope->driver->cuMemPoolTrimTo(pool, 0);
-    if (left) {
-        pthread_mutex_lock(&lock);
-        *left = (spare){spares, device, pool};
-        spares = left;
-        pthread_mutex_unlock(&lock);
+    *known = scope->driver->cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) ==
+             CUDA_SUCCESS;
+    return *known && !used;
+}
+
+static ga_status make(const ga_cuda_scope *scope, int device, ga_async_pool **out)
+{
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .location = {CU_MEM_LOCATION_TYPE_DEVICE, device}};
+    ga_async_pool *made = ga_libc.calloc(1, sizeof *made);
+    if (!made) {
+        return ga_fail(GA_ERR_MEMORY, "no memory for the record of a pool");
+    }
+    made->device = device;
+    ga_status status = check_device(scope, device);
+    if (status == GA_OK) {
+        status = GA_CUDA_CALL(scope->driver, cuMemPoolCreate, &made->pool, &props);
+    }
+    if (status != GA_OK) {
+        ga_libc.free(made);
+        return status;
+    }
+    *out = made;
+    return GA_OK;
+}
+
+/* A spare whose blocks were not known when it was left may have some: then its entry goes. */
+ga_status ga_async_pool_take(const ga_cuda_scope *scope, int device, ga_async_pool **out)
+{
+    bool known = true;
+    ga_async_pool *spare = take_spare(device);
+    if (spare && is_empty(scope, spare->pool, &known)) {
+        *out = spare;
+        return GA_OK;
+    }
+    if (known) {
+        ga_libc.free(spare);
+    } else {
+        put_spare(spare);
+    }
+    return make(scope, device, out);
+}
+
+void ga_async_pool_leave(const ga_cuda_scope *scope, ga_async_pool *pool)
+{
+    bool known = false;
+    bool empty = scope && is_empty(scope, pool->pool, &known);
+    if (scope && scope->driver->cuMemPoolTrimTo(pool->pool, 0) != CUDA_SUCCESS) {
+        scope->driver->cuMemPoolTrimTo(pool->pool, 0);
+    }
+    if (empty || (!known && ga_cuda_has_context(pool->device))) {
+        put_spare(pool);
+    } else {
+        ga_libc.free(pool);
     }
 }

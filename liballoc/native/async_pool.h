@@ -11,13 +11,23 @@
 
 #include "../platform/cuda_driver.h"
 
-/* An empty pool of `device`: one that was left, or a new one. GA_ERR_DEVICE where the device has
- * no pools or the driver refuses. */
-ga_status ga_async_pool_take(const ga_cuda_scope *scope, int device, CUmemoryPool *out);
+/* A pool of the driver's, with the list entry for the time after its heap. */
+typedef struct ga_async_pool {
+    struct ga_async_pool *following;
+    int device;
+    CUmemoryPool pool;
+} ga_async_pool;
 
-/* Leave a pool to the next who takes one, with its free memory given back. One that still has live
- * blocks stays theirs for ever. */
-void ga_async_pool_leave(const ga_cuda_scope *scope, int device, CUmemoryPool pool);
+/* An empty pool of `device`: one that was left, or a new one.
+ *
+ * GA_ERR_DEVICE  the device has no pools, or the driver refuses
+ * GA_ERR_MEMORY  no memory for the entry */
+ga_status ga_async_pool_take(const ga_cuda_scope *scope, int device, ga_async_pool **out);
+
+/* Leave a pool to the next heap that takes one, with its free memory given back; what the driver
+ * does not give back now, it does then. A pool with live blocks is not used again. `scope` is NULL
+ * where the device cannot be entered. */
+void ga_async_pool_leave(const ga_cuda_scope *scope, ga_async_pool *pool);
 
 /* The pool of a heap of the `async` backend, by its state. */
 CUmemoryPool ga_async_backend_pool(void *state);
