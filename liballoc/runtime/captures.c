@@ -335,6 +335,17 @@ bool ga_captures_free(ga_heap *heap, void *block, const ga_stream *stream, bool 
     return true;
 }
 
+bool ga_captures_pin(const ga_heap *heap, const void *block)
+{
+    bool bound = false;
+    if (__atomic_load_n(&blocks_known, __ATOMIC_RELAXED)) { /* relaxed: see ORDER */
+        pthread_mutex_lock(&lock);
+        bound = find_block(heap, block) != NULL;
+        pthread_mutex_unlock(&lock);
+    }
+    return bound || is_capturing(heap, NULL) != GA_CUDA_CAPTURE_NONE;
+}
+
 /* ---- giving blocks back -------------------------------------------------------------------- */
 
 /* With no wait for the device where the block's graph is known, since that is done with it. False:

@@ -26,6 +26,10 @@ bool ga_captures_alloc(ga_heap *heap, size_t size, size_t align, ga_stream strea
 bool ga_captures_free(ga_heap *heap, void *block, const ga_stream *stream, bool again,
                       ga_status *status);
 
+/* Whether a block of a device's heap must stay where it is: a graph uses it, or the legacy stream of
+ * the device is part of a capture, which the copy to another block would end. */
+bool ga_captures_pin(const ga_heap *heap, const void *block);
+
 /* Free blocks whose graphs are gone; cheap where there are none. */
 void ga_captures_flush(void);
 

@@ -331,6 +331,32 @@ static ga_status move(ga_heap *heap, void *block, size_t size, size_t align, voi
     return status;
 }
 
+/* A block of a captured graph, or any during a capture, is resized where it is or not at all. One
+ * that is to be smaller stays as it is. */
+static ga_status resize_in_capture(ga_heap *heap, void *block, size_t size, size_t align,
+                                   void **out)
+{
+    size_t before = usable(heap, block);
+    *out = block;
+    return stays(heap, block, before, size < before ? before : size, align)
+               ? GA_OK
+               : ga_fail(GA_ERR_UNSUPPORTED,
+                         "%s: %p cannot move to %zu bytes while a stream captures, or while the "
+                         "graph is there that uses it",
+                         heap->backend->name, block, size);
+}
+
+static ga_status resize(ga_heap *heap, void *block, size_t size, size_t align, void **out)
+{
+    flush_captures(heap);
+    if (__builtin_expect(heap->place == GA_PLACE_DEVICE, 0) && ga_captures_pin(heap, block)) {
+        return resize_in_capture(heap, block, size, align, out);
+    }
+    return heap->backend->realloc && align <= heap->natural_align
+               ? heap->backend->realloc(heap->state, block, at_least_one(size), out)
+               : move(heap, block, size, align, out);
+}
+
 ga_status ga_realloc(ga_heap *heap, void *block, size_t size, size_t align, void **out)
 {
     if (!block) {
@@ -343,9 +369,7 @@ ga_status ga_realloc(ga_heap *heap, void *block, size_t size, size_t align, void
         status = check_block(heap, block, before);
     }
     if (status == GA_OK) {
-        status = heap->backend->realloc && align <= heap->natural_align
-                     ? heap->backend->realloc(heap->state, block, at_least_one(size), &moved)
-                     : move(heap, block, size, align, &moved);
+        status = resize(heap, block, size, align, &moved);
     }
     if (out) {
         *out = status == GA_OK ? moved : block;

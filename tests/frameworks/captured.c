@@ -296,6 +296,32 @@ static void heap_in_a_capture(const char *spec)
     cu.destroy(graph);
 }
 
+/* A resize would wait for the device to copy, and would free what a graph names. */
+static void realloc_in_a_capture(const char *spec)
+{
+    ga_heap *heap;
+    void *block = NULL, *moved = NULL, *noted = NULL;
+    CUstream stream = new_stream(0); /* waits for the legacy stream */
+    NEED(ga_heap_open(&heap, GA_PLACE_DEVICE, 0, spec) == GA_OK);
+    NEED(ga_alloc(heap, MIB, 0, &block) == GA_OK);
+    NEED(cu.begin(stream, GLOBAL) == CUDA_SUCCESS);
+    ga_status status = ga_realloc(heap, block, 64 * MIB, 0, &moved);
+    NEED(status == GA_OK || status == GA_ERR_UNSUPPORTED);
+    NEED(moved == block);
+    NEED(ga_realloc(heap, block, 1, 0, &moved) == GA_OK && moved == block);
+    bool ordered = ga_alloc_on(heap, MIB, 0, stream, &noted) == GA_OK;
+    void *graph = end_capture(stream);
+    if (ordered) { /* the graph names it */
+        status = ga_realloc(heap, noted, 64 * MIB, 0, &moved);
+        NEED((status == GA_OK || status == GA_ERR_UNSUPPORTED) && moved == noted);
+        cu.destroy(graph);
+        NEED(ga_free(heap, noted) == GA_OK);
+    }
+    NEED(ga_realloc(heap, block, 200 * MIB, 0, &moved) == GA_OK);
+    NEED(ga_free(heap, moved) == GA_OK);
+    NEED(ga_heap_close(heap) == GA_OK);
+}
+
 int main(int count, char **words)
 {
     NEED(count == 2);
@@ -314,6 +340,7 @@ int main(int count, char **words)
     cupy_frees_in_a_capture();
     by_stream_in_a_capture();
     heap_in_a_capture(words[1]);
+    realloc_in_a_capture(words[1]);
     NEED(cu.violations() == 0);
     puts("captured: 1");
     return 0;

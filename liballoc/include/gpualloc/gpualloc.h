@@ -131,7 +131,10 @@ GA_API ga_status ga_alloc_batch(ga_heap *heap, size_t n, const size_t *sizes, vo
 
 /* `block` with `size` bytes, contents kept up to the smaller size, moved if it must be: `*out` is
  * the block from now on. A NULL block is ga_alloc(). On failure the block stays as it was and
- * `*out` is `block`, so that `&block` may be passed. `align` as in ga_alloc(). */
+ * `*out` is `block`, so that `&block` may be passed. `align` as in ga_alloc().
+ *
+ * GA_ERR_UNSUPPORTED  also for a device's block that would have to move while a captured graph uses
+ *                     it, or while a stream that waits for the legacy stream captures */
 GA_API ga_status ga_realloc(ga_heap *heap, void *block, size_t size, size_t align, void **out);
 
 /* Make the block at least `size` bytes where it stands. Never moves it. GA_ERR_NO_ROOM where it
