@@ -80,7 +80,8 @@ static __device__ __noinline__ void free_general(void *block, uint32_t lanes, ui
     }
     ga_sized_got got = {key, place};
     ga_sized_free_found(slabs(), lanes, got);
-    if (key == GA_SIZED_NONE) {
+    ga_sized_free_flagged(slabs(), lanes, block, &got);
+    if (got.keys == GA_SIZED_NONE) {
         ga_coalesce_kernel_free_plain(ga_kernel_linked, block);
     }
 }

@@ -102,7 +102,7 @@ static ga_status shape_of(ga_sized *sized, uint64_t limit)
 
 /* Where things stand in the bookkeeping, and how large it is. */
 typedef struct book_plan {
-    size_t owners, growth, pool, tables, bits, size;
+    size_t owners, growth, pool, places, tables, bits, size;
 } book_plan;
 
 static size_t up(size_t size)
@@ -121,7 +121,8 @@ static book_plan plan_book(const ga_sized *sized)
     book_plan plan = {.owners = GA_SIZED_OWNERS_AT};
     plan.growth = plan.owners + list;
     plan.pool = plan.growth + up(sizeof(ga_growth));
-    plan.tables = plan.pool + up((sized->regions + 31) / 32 * sizeof(uint32_t));
+    plan.places = plan.pool + up((sized->regions + 31) / 32 * sizeof(uint32_t));
+    plan.tables = plan.places + list;
     plan.bits = plan.tables + list * class_count(sized);
     plan.size = plan.bits + (sized->grows ? 0 : ga_sized_bits_size(sized) * sized->regions);
     return plan;
@@ -135,6 +136,7 @@ static void fill_image(ga_sized *sized, const book_plan *plan)
         .bits = sized->grows ? sized->growing.base[1] : (void *)(sized->book + plan->bits),
         .owners = (uint32_t *)(sized->book + plan->owners),
         .pool = (uint32_t *)(sized->book + plan->pool),
+        .places = (uint32_t *)(sized->book + plan->places),
         .region_bits = sized->region_bits,
         .classes = class_count(sized),
         .regions = sized->regions,

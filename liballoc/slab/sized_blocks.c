@@ -44,16 +44,17 @@ typedef struct place {
     uint32_t regions;    /* of the run that begins there; 0: none */
 } place;
 
-/* A unit of the class begins at that offset. */
-static void find_unit(const ga_sized *sized, uint64_t offset, uint32_t class, place *out)
+/* A unit of the class that owns the region begins at that offset. */
+static void find_unit(const ga_sized *sized, uint64_t offset, uint32_t owner, place *out)
 {
+    uint32_t class = ga_sized_owner_class(owner);
     uint32_t unit = ga_sized_unit(class);
     uint32_t within = (uint32_t)(offset & (ga_sized_region_size(sized) - 1));
     uint32_t slot = within / unit;
     if (within % unit == 0 && slot < sized->image.of[class].units) {
-        uint64_t first = offset >> sized->region_bits << ga_sized_stride_bits(sized->region_bits);
+        uint32_t region = (uint32_t)(offset >> sized->region_bits);
         out->unit.class_ = class;
-        out->unit.key = (uint32_t)first + slot / 32;
+        out->unit.key = ga_sized_owner_key(sized->region_bits, region, owner) + slot / 32;
         out->unit.place = slot % 32;
     }
 }
@@ -69,8 +70,8 @@ static ga_status find(ga_sized *sized, const ga_cuda_scope *scope, const void *p
         return GA_OK;
     }
     ga_status status = ga_sized_get(scope, &owner, sized->image.owners + region, sizeof owner);
-    if (status == GA_OK && owner - 1 < GA_SIZED_CLASSES) {
-        find_unit(sized, offset, owner - 1, out);
+    if (status == GA_OK && ga_sized_owner_class(owner) != GA_SIZED_NONE) {
+        find_unit(sized, offset, owner, out);
     }
     if (status == GA_OK && owner & GA_SIZED_RUN && offset == region << sized->region_bits) {
         out->regions = owner & ~GA_SIZED_RUN;
@@ -174,11 +175,11 @@ static ga_status copy_region(ga_sized *sized, uint32_t region, uint32_t *owner, 
     if (status == GA_OK && region < next) {
         status = ga_sized_get(&scope, owner, sized->image.owners + region, sizeof *owner);
     }
-    if (status == GA_OK && *owner - 1 < GA_SIZED_CLASSES) {
+    uint32_t class = ga_sized_owner_class(*owner);
+    if (status == GA_OK && class != GA_SIZED_NONE) {
         const uint32_t *from =
-            sized->image.bits + ((size_t)region << ga_sized_stride_bits(sized->region_bits));
-        status =
-            ga_sized_get(&scope, bits, from, sized->image.of[*owner - 1].way.words * sizeof *bits);
+            sized->image.bits + ga_sized_owner_key(sized->region_bits, region, *owner);
+        status = ga_sized_get(&scope, bits, from, sized->image.of[class].way.words * sizeof *bits);
     }
     ga_sized_leave(sized, &scope);
     return status == GA_OK && region >= next ? GA_ERR_NO_ROOM : status;
@@ -196,8 +197,8 @@ ga_status ga_sized_each_live(ga_sized *sized, ga_visit *visit, void *context)
     }
     for (uint32_t region = 0; (status = copy_region(sized, region, &owner, bits)) == GA_OK;
          region++) {
-        if (owner - 1 < GA_SIZED_CLASSES) {
-            visit_region(sized, region, owner - 1, bits, visit, context);
+        if (ga_sized_owner_class(owner) != GA_SIZED_NONE) {
+            visit_region(sized, region, ga_sized_owner_class(owner), bits, visit, context);
         } else if (owner & GA_SIZED_RUN) {
             visit(context, sized->image.units + region * ga_sized_region_size(sized),
                   (size_t)((owner & ~GA_SIZED_RUN) * ga_sized_region_size(sized)));

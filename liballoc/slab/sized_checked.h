@@ -23,10 +23,11 @@ GA_SIMT void ga_sized_report(ga_sized_heap *heap, uint32_t fault, const void *ad
 GA_SIMT void ga_sized_give_checked(ga_sized_view heap, ga_sized_found found, const void *block)
 {
     uint32_t bit = 1u << found.place;
-    /* U2: release, with an answer. Pairs with U1 (sized_tile.h). */
+    /* U2: release, with an answer. Pairs with U1 (sized_search.h). */
     if (!(ga_and_release(heap.bits + found.key, ~bit) & bit)) {
         ga_sized_report(heap.heap, GA_SLAB_DOUBLE_FREE, block);
     }
+    ga_sized_announce(heap.heap, found.key >> ga_sized_stride_bits(heap.region_bits));
 }
 
 /* What a lane frees, where it is no unit: the first region of the run that begins there, + 1; else

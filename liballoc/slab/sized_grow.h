@@ -4,15 +4,20 @@
  *
  * STRUCTURE  sized_heap.h has it. Regions come from the pool (sized_pool.h), a 32nd of what the class has at
  *            a time. A tile clears their bitmaps, writes down whose they are, then shows them: in the
- *            class's table, and then by `all`, how many words the class has.
+ *            class's table, and then by `all`, how many words the class has. A region that leaves the class
+ *            (sized_sweep.h) leaves the table, and the last one takes its place there.
  *
- * INVARIANT  A region is one class's alone. Only who has the class's turn changes what the class shows.
+ * INVARIANT  A region has one class. The table, `all` and the part that follows on each other are changed
+ *            by the tile that holds the class's `edit`, and an owner that names the class is set and
+ *            replaced under it. The tile that has the class's turn gets regions for it.
  *
  * ORDER      S1 and S2: a region's bitmap has been cleared before a class shows it; S1 is in sized_places.h
- *            and sized_tile.h as well. T1 and T2: who has a class's turn sees what the one before did.
- *            P, Q and H are the pool's.
+ *            and sized_tile.h as well. T1 and T2: a tile that has a class's turn sees what the one before
+ *            did. E1 and E2: the same of the table. O1 and O2: a region's bitmap has been cleared before its
+ *            owner says whose it is. P, Q and H are the pool's.
  *
- * PROGRESS   Who wants more waits for who has the turn, and he for a region, for as long as growth.h says.
+ * PROGRESS   A tile that wants more regions waits for the tile that has the turn, and that one for a region,
+ *            for as long as growth.h says. A tile that holds `edit` waits for nothing.
  */
 #ifndef GPUALLOC_SLAB_SIZED_GROW_H
 #define GPUALLOC_SLAB_SIZED_GROW_H
@@ -33,61 +38,197 @@ GA_SIMT void ga_sized_show(uint32_t *word, uint32_t value)
 #endif
 }
 
-/* The regions from `first` on, `n` of them, become the class's, by the tile that has its turn. */
-GA_SIMT void ga_sized_regions_give(ga_sized_heap *heap, ga_tile tile, uint32_t class_,
-                                   uint32_t first, uint32_t n)
+/* A store that readers acquire, by a lane whose tile has called ga_tile_publish() since it wrote what they
+ * are to see. */
+GA_SIMT void ga_sized_store_published(uint32_t *word, uint32_t value)
 {
-    ga_sized_class *c = heap->of + class_;
+#ifdef __CUDACC__
+    ga_store_relaxed(word, value); /* behind the fence of ga_tile_publish() */
+#else
+    ga_store_release(word, value);
+#endif
+}
+
+/* S2, with the tile's publish: the same of a table's entry, which old readers may read before `all`. */
+GA_SIMT void ga_sized_show_published(uint32_t *word, uint32_t value)
+{
+#if GA_SIZED_MUTANT == 5
+    ga_store_relaxed(word, value);
+#else
+    ga_sized_store_published(word, value);
+#endif
+}
+
+/* ---- the table of a class ------------------------------------------------------------------------------- */
+
+/* Only the tile that holds `edit` changes what the class shows and what its regions are. It never waits
+ * while it holds that. */
+GA_SIMT void ga_sized_edit_begin(ga_sized_class *c, ga_tile tile)
+{
+    GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+    {
+        (void)own;
+        /* E1: acquire. Pairs with E2: the table and the owners as the last tile left them. */
+        while (GA_SIZED_MUTANT != 6 &&
+               (ga_load_relaxed(&c->edit) || ga_cas_acquire(&c->edit, 0, 1u) != 0)) {
+            ga_clock_sleep(200);
+        }
+    }
+    ga_tile_sync(tile);
+}
+
+GA_SIMT void ga_sized_edit_end(ga_sized_class *c, ga_tile tile)
+{
+    ga_tile_sync(tile);
+    GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
+    {
+        (void)own;
+        ga_store_release(&c->edit, 0); /* E2: release. Pairs with E1. */
+    }
+    ga_tile_sync(tile);
+}
+
+/* The regions become the last ones of the table. By one lane that holds `edit`, so that relaxed loads are
+ * enough. Once a region has left the part that follows on each other, old readers may think that part
+ * longer than it is: it must not begin elsewhere then, and does not grow again. */
+GA_SIMT void ga_sized_table_append(ga_sized_heap *heap, ga_sized_class *c, ga_sized_part part)
+{
     uint32_t words = c->way.words;
-    uint32_t count = c->way.all / words; /* plain: only who has the turn changes it */
-    /* U1 (sized_tile.h) reads what is stored next: behind this fence is what the last owners did (P1). */
-    ga_tile_publish(tile);
+    uint32_t count = ga_load_relaxed(&c->way.all) / words;
+    uint32_t straight = ga_load_relaxed(&c->way.straight) >> 6;
+    uint32_t first = count ? ga_load_relaxed(&c->way.first) : part.first;
+    uint32_t any_spent = ga_load_relaxed(&heap->sweep.spent);
+    bool follows = words > 1u && !ga_load_relaxed(&c->shrunk);
+    for (uint32_t i = 0; i < part.n; i++) {
+        uint32_t region = part.first + i;
+        uint32_t spent = any_spent ? ga_load_relaxed(heap->places + region) & GA_SIZED_SPENT : 0;
+        ga_store_relaxed(heap->places + region, (count + i) | spent);
+        ga_sized_show_published(c->way.table + count + i, (region + 1u) | spent);
+        follows = follows && !spent && straight == count + i && first + straight == region;
+        straight += follows;
+    }
+    if (!count && !ga_load_relaxed(&c->shrunk)) {
+        ga_sized_show(&c->way.first, first); /* nobody reads it before `straight` */
+    }
+    if (straight != ga_load_relaxed(&c->way.straight) >> 6) {
+        ga_sized_show(&c->way.straight, straight << 6 | GA_SIZED_SHIFT(c->way));
+    }
+    ga_sized_show(&c->way.all, (count + part.n) * words);
+}
+
+/* The region leaves the table, and the last one takes its place. By one lane, as above. Readers with an old
+ * table find the region's first bitmap full, or look at its owner; the one that has moved is still the
+ * class's, wherever they find it. */
+GA_SIMT void ga_sized_table_remove(ga_sized_heap *heap, ga_sized_class *c, uint32_t region)
+{
+    uint32_t place = ga_load_relaxed(heap->places + region) & ~GA_SIZED_SPENT;
+    uint32_t last = ga_load_relaxed(&c->way.all) / c->way.words - 1u;
+    if (place < ga_load_relaxed(&c->way.straight) >> 6) {
+        ga_sized_show(&c->way.straight, place << 6 | GA_SIZED_SHIFT(c->way));
+        ga_store_relaxed(&c->shrunk, 1u);
+    }
+    if (place != last) {
+        uint32_t entry = ga_load_relaxed(c->way.table + last);
+        ga_store_relaxed(heap->places + ((entry & ~GA_SIZED_SPENT) - 1u),
+                         place | (entry & GA_SIZED_SPENT));
+        ga_sized_show(c->way.table + place, entry);
+    }
+    ga_sized_show(c->way.table + last, 0);
+    ga_sized_show(&c->way.all, last * c->way.words);
+    ga_store_relaxed(heap->places + region, GA_SIZED_SPENT);
+}
+
+/* ---- regions for a class ---------------------------------------------------------------------------------- */
+
+/* What a region of the class is from now on. */
+GA_SIMT uint32_t ga_sized_owner_for(const ga_sized_heap *heap, uint32_t class_, uint32_t region)
+{
+    /* relaxed: who took the region has acquired it (P1). */
+    bool spent = ga_load_relaxed(&heap->sweep.spent) &&
+                 ga_load_relaxed(heap->places + region) & GA_SIZED_SPENT;
+    return (class_ + 1u) | (spent ? GA_SIZED_SECOND : 0);
+}
+
+/* All units of the regions are free. No claim has bits of these bitmaps, but one that is late may ask for
+ * some of a second one: it reads what is stored here, and so who owns the region (ga_sized_is_of()). */
+GA_SIMT void ga_sized_bitmaps_clear(ga_sized_heap *heap, ga_tile tile, uint32_t class_,
+                                    ga_sized_part part, bool hold)
+{
+    const ga_sized_class *c = heap->of + class_;
+    uint32_t words = c->way.words;
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
         uint32_t rank = ga_bits_count(ga_tile_lanes(tile) & ga_bits_below(own));
-        for (uint32_t i = rank; i < words * n; i += ga_tile_size(tile)) {
-            uint32_t region = first + i / words;
+        uint32_t spent = ga_load_relaxed(&heap->sweep.spent); /* relaxed: P1, as above */
+        for (uint32_t i = rank; i < words * part.n; i += ga_tile_size(tile)) {
+            uint32_t region = part.first + i / words;
             uint32_t word = i % words;
-            uint32_t key = (region << ga_sized_stride_bits(heap->region_bits)) + word;
-            /* relaxed, as what follows: S2 releases it. */
-            ga_store_relaxed(heap->bits + key,
-                             word + 1u == words && GA_SIZED_MUTANT != 7 ? c->tail : 0);
+            uint32_t owner = spent ? ga_sized_owner_for(heap, class_, region) : 0;
+            uint32_t key = ga_sized_owner_key(heap->region_bits, region, owner) + word;
+            uint32_t bits = word + 1u == words && GA_SIZED_MUTANT != 7 ? c->tail : 0;
+            bits |= hold && i == 0; /* the caller's */
+            if (owner & GA_SIZED_SECOND) {
+                ga_sized_store_published(heap->bits + key, bits);
+            } else {
+                ga_store_relaxed(heap->bits + key, bits); /* relaxed: S2 and O2 release it */
+            }
         }
+    }
+}
+
+/* The regions from `first` on, `n` of them, become the class's, by the tile that has its turn. With `hold` the
+ * tile has their first unit: the key of its word. Else a sweep might find the first region empty and take it
+ * for another class before anybody is served, and that class might lose it in the same way, for ever. */
+GA_SIMT uint32_t ga_sized_regions_give(ga_sized_heap *heap, ga_tile tile, uint32_t class_,
+                                       uint32_t first, uint32_t n, bool hold)
+{
+    ga_sized_class *c = heap->of + class_;
+    ga_sized_part part = {first, n};
+    /* U1 (sized_search.h) reads what is stored next: behind this fence is what the last owners did (P1). */
+    ga_tile_publish(tile);
+    ga_sized_bitmaps_clear(heap, tile, class_, part, hold);
+    ga_tile_publish(tile);
+    ga_sized_edit_begin(c, tile);
+    GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
+    {
+        uint32_t rank = ga_bits_count(ga_tile_lanes(tile) & ga_bits_below(own));
         for (uint32_t i = rank; i < n; i += ga_tile_size(tile)) {
-            ga_store_relaxed(heap->owners + first + i, class_ + 1u);
+            /* O2: release, with the tile's publish. Pairs with O1 (sized_sweep.h): a sweep that finds the
+             * class here finds the bitmap cleared. */
+            uint32_t owner = ga_sized_owner_for(heap, class_, first + i);
+            ga_sized_store_published(heap->owners + first + i, owner);
         }
     }
     ga_tile_publish(tile);
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
-        uint32_t straight = GA_SIZED_STRAIGHT(c->way);
-        for (uint32_t i = 0; i < n; i++) {
-            ga_sized_show(c->way.table + count + i, first + i + 1u);
-        }
-        if (!count) {
-            ga_sized_show(&c->way.first, first); /* nobody reads it before `straight` */
-        }
-        if (words > 1u && straight == count && (!count || c->way.first + count == first)) {
-            ga_sized_show(&c->way.straight, (count + n) << 6 | GA_SIZED_SHIFT(c->way));
-        }
-        ga_sized_show(&c->way.all, c->way.all + words * n);
+        /* H2: release, after the owners and before a claim can find the regions. Pairs with H1: a sweep
+         * that has passed by them has a result that does not hold any more. */
+        ga_post_add_release(&heap->given, 1u);
+        ga_sized_table_append(heap, c, part);
     }
-    ga_tile_sync(tile);
+    ga_sized_edit_end(c, tile);
+    uint32_t owner = ga_sized_owner_for(heap, class_, first);
+    return hold ? ga_sized_owner_key(heap->region_bits, first, owner) : GA_SIZED_NONE;
 }
 
 #define GA_SIZED_PART 32u /* of what a class has, so much more at a time */
 
 /* A 32nd more regions for the class than it has, at least one, by the tile that has its turn: how
  * many. It waits for memory where it must. */
-GA_SIMT uint32_t ga_sized_regions_get(ga_sized_heap *heap, ga_tile tile, uint32_t class_)
+GA_SIMT uint32_t ga_sized_regions_get(ga_sized_heap *heap, ga_tile tile, uint32_t class_,
+                                      uint32_t *held)
 {
-    uint32_t more = heap->of[class_].way.all / heap->of[class_].way.words / GA_SIZED_PART;
+    ga_sized_class *c = heap->of + class_;
+    /* relaxed: a measure, from which a sweep may take regions meanwhile */
+    uint32_t more = ga_load_relaxed(&c->way.all) / c->way.words / GA_SIZED_PART;
     ga_sized_wish wish = {1u, more ? more : 1u, 1u, 0};
     uint32_t got = 0;
     ga_sized_part part = ga_sized_regions_find(heap, ga_tile_members(tile), wish);
     while (part.n) {
-        ga_sized_regions_give(heap, tile, class_, part.first, part.n);
+        uint32_t key = ga_sized_regions_give(heap, tile, class_, part.first, part.n, got == 0);
+        *held = got ? *held : key;
         got += part.n;
         wish.most -= part.n;
         if (!wish.most) {
@@ -98,13 +239,28 @@ GA_SIMT uint32_t ga_sized_regions_get(ga_sized_heap *heap, ga_tile tile, uint32_
     return got;
 }
 
-/* Whether the class has more words than `seen`, or the tile has its turn now; by the leader, the same for
- * all. */
+/* What a tile that wants more regions does next. */
 typedef enum ga_sized_turn {
-    GA_SIZED_GROWN = 0,
-    GA_SIZED_TURN,
+    GA_SIZED_GROWN = 0, /* the class has other words than the tile has seen */
+    GA_SIZED_TURN,      /* the tile has the class's turn now */
     GA_SIZED_WAIT
 } ga_sized_turn;
+
+/* Take the class's turn if it is free. By one lane. `turn` is odd while a tile has it, so that a tile which
+ * waits for the end of one turn does not wait for the next tile's, too. */
+GA_SIMT bool ga_sized_turn_take(ga_sized_class *c)
+{
+    uint32_t turn = ga_load_relaxed(&c->turn);
+    /* T1: acquire. Pairs with T2: `all` and the table as the last tile left them. */
+    return !(turn & 1u) && ga_cas_acquire(&c->turn, turn, turn + 1u) == turn;
+}
+
+/* By the lane that took it. */
+GA_SIMT void ga_sized_turn_end(ga_sized_class *c)
+{
+    /* T2: release. Pairs with T1. The load is relaxed because no other tile changes it now. */
+    ga_store_release(&c->turn, ga_load_relaxed(&c->turn) + 1u);
+}
 
 GA_SIMT uint32_t ga_sized_turn_try(ga_sized_class *c, ga_tile tile, uint32_t seen)
 {
@@ -115,12 +271,10 @@ GA_SIMT uint32_t ga_sized_turn_try(ga_sized_class *c, ga_tile tile, uint32_t see
         uint32_t standing = GA_SIZED_WAIT;
         if (ga_load_acquire(&c->way.all) != seen) { /* S1. Pairs with S2. */
             standing = GA_SIZED_GROWN;
-            /* T1: acquire. Pairs with T2: `all` and the table as the last one left them. */
-        } else if (GA_SIZED_MUTANT == 6 ||
-                   (!ga_load_relaxed(&c->turn) && ga_cas_acquire(&c->turn, 0, 1u) == 0)) {
+        } else if (ga_sized_turn_take(c)) {
             standing = ga_load_relaxed(&c->way.all) == seen ? GA_SIZED_TURN : GA_SIZED_GROWN;
             if (standing == GA_SIZED_GROWN) {
-                ga_store_release(&c->turn, 0); /* T2 */
+                ga_sized_turn_end(c);
             }
         }
         ga_lane_write(&turn, own, standing);
@@ -129,22 +283,52 @@ GA_SIMT uint32_t ga_sized_turn_try(ga_sized_class *c, ga_tile tile, uint32_t see
     return ga_lanes_get(tile, turn, leader);
 }
 
-/* More regions for the class, which had `seen` words: true where it has more now, by whomever. */
-GA_SIMT bool ga_sized_grow(ga_sized_heap *heap, ga_tile tile, uint32_t class_, uint32_t seen)
+/* Whether there is no region to be had for the class, which had `seen` words: the pool has none, and a tile that
+ * took the last one for the class has shown it. The caller waits for that tile, but not for tiles that take the
+ * turn later: while tiles wait for each other's turns, none of them would ever be refused. */
+GA_SIMT bool ga_sized_no_more(const ga_sized_heap *heap, ga_tile tile, uint32_t class_,
+                              uint32_t seen)
+{
+    const ga_sized_class *c = heap->of + class_;
+    uint32_t leader = ga_tile_leader(tile);
+    ga_lanes none = ga_lanes_all(0);
+    GA_EACH_LANE(tile, 1u << leader, own)
+    {
+        if (ga_sized_hopeless(heap, 1u)) {             /* N2, before T1 */
+            uint32_t turn = ga_load_acquire(&c->turn); /* T1: acquire. Pairs with T2. */
+            while (turn & 1u && ga_load_acquire(&c->turn) == turn) { /* T1 */
+                ga_clock_sleep(500);
+            }
+            ga_lane_write(&none, own,
+                          ga_load_acquire(&c->way.all) == seen); /* S1. Pairs with S2. */
+        }
+    }
+    ga_tile_sync(tile);
+    return ga_lanes_get(tile, none, leader) != 0;
+}
+
+/* More regions for the class, which had `seen` words: true where it has more now, by whomever. Where this
+ * tile got them, the first unit of the word `*held` is its own. */
+GA_SIMT bool ga_sized_grow(ga_sized_heap *heap, ga_tile tile, uint32_t class_, uint32_t seen,
+                           uint32_t *held)
 {
     ga_sized_class *c = heap->of + class_;
     uint32_t turn;
+    *held = GA_SIZED_NONE;
     while ((turn = ga_sized_turn_try(c, tile, seen)) == GA_SIZED_WAIT) {
+        if (ga_sized_no_more(heap, tile, class_, seen)) {
+            return false;
+        }
         ga_clock_sleep(500);
     }
     if (turn == GA_SIZED_GROWN) {
         return true;
     }
-    uint32_t got = ga_sized_regions_get(heap, tile, class_);
+    uint32_t got = ga_sized_regions_get(heap, tile, class_, held);
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
-        ga_store_release(&c->turn, 0); /* T2: release. Pairs with T1. */
+        ga_sized_turn_end(c);
     }
     ga_tile_sync(tile);
     return got != 0;

@@ -13,10 +13,17 @@
  *     class 5   table: region 0, region 3       words are numbered through: 0 .. count * words - 1
  *
  * All regions have 2^region_bits bytes. One that a class has taken is units of its size from its first
- * byte on, and stays that until the host takes it back (between launches, when all are free). The
- * bitmap of region r begins at word r * 2^(region_bits - 9), whatever its class: at 16 bytes a unit all
- * words are used. A run is one block: its regions go back to the pool when it is freed. What stands inside
- * of one stays there then, and counts only where the first region agrees.
+ * byte on, and stays that until all units are free and either the host takes it back between launches or
+ * a kernel that finds the heap full does (sized_sweep.h). A run is one block: its regions go back to the
+ * pool when it is freed. What stands inside of one stays there then, and counts only where the first
+ * region agrees.
+ *
+ * Region r has two bitmaps, one behind the other from word r * 2^(region_bits - 8) on; at 16 bytes a unit
+ * all words of one are used. The first belongs to the first class that has the region. When a kernel takes
+ * the region from that class, all bits of the first bitmap are set and stay set until the host resets it
+ * between launches: a fast claim that still believes the class to have the region finds nothing there.
+ * Later classes have the second bitmap. Only claims off the fast path reach it, and they look whose the
+ * region is once they have a bit of it.
  */
 #ifndef GPUALLOC_SLAB_SIZED_HEAP_H
 #define GPUALLOC_SLAB_SIZED_HEAP_H
@@ -24,6 +31,8 @@
 #include "../arena/mailbox.h"
 #include "../simt/atomic.h"
 #include "report.h"
+
+#include <stddef.h>
 
 #define GA_SIZED_CLASSES 60u
 #define GA_SIZED_NONE    0xffffffffu /* no class, no region, no word */
@@ -33,6 +42,16 @@
 #define GA_SIZED_RUN    0x80000000u /* the first of a run, and how many it has */
 #define GA_SIZED_INSIDE 0x40000000u /* one of a run, and how many are before it */
 
+/* Flags beside a class. With any of them the fast path of a free takes the region for no class's and
+ * leaves the block to the slow path: so they cost the fast path nothing. */
+#define GA_SIZED_SECOND 0x80u /* its bitmap is the second one */
+#define GA_SIZED_WATCH                                                                             \
+    0x3fffff00u /* the number of the sweep that wants to hear of a free; 0: none */
+#define GA_SIZED_WATCH_SHIFT 8u
+
+/* In `places`, beside the region's place in its class's table. */
+#define GA_SIZED_SPENT 0x80000000u /* its first bitmap cannot be used under kernels any more */
+
 /* The stress tests weaken one thing at a time, to see that they notice (tests/stress/meson.build). */
 #ifndef GA_SIZED_MUTANT
 #define GA_SIZED_MUTANT 0
@@ -41,9 +60,11 @@
 /* What every claim in a class needs to know; 32 bytes, which are read at once. What changes grows, while
  * kernels run. */
 typedef struct ga_sized_way {
-    uint32_t *table; /* its regions, + 1 each, in the order in which it got them; 0: not yet */
-    uint32_t all;    /* S: words of all its regions */
-    uint32_t words;  /* of a region's bitmap */
+    uint32_t
+        *table;     /* its regions, + 1 each, and GA_SIZED_SPENT where the second bitmap is used; 0:
+                      * none */
+    uint32_t all;   /* S: words of all its regions */
+    uint32_t words; /* of a region's bitmap */
     uint32_t factor; /* word / words = word * factor >> shift, for words below 2^31 */
     uint32_t first;  /* the first of its regions */
     uint32_t
@@ -60,11 +81,35 @@ typedef struct ga_sized_class {
     uint32_t tail;  /* set once: the bits of a region's last word that are no units */
     uint8_t apart[88];
 
-    uint32_t turn;    /* T: 1 while a tile gets regions for it */
+    uint32_t turn;    /* T: odd while a tile gets regions for it; wraps */
     uint32_t hint;    /* relaxed: how far from where a search begins there has been room */
     uint32_t refused; /* relaxed: requests that got nothing; wraps */
-    uint8_t at_last[116];
+    uint32_t edit;    /* E: 1 while a tile changes the table */
+    uint32_t shrunk;  /* guarded by `edit`: a region has left the part that follows on each other */
+    uint32_t none;    /* the last sweep that found nothing for it */
+    uint8_t at_last[104];
 } ga_sized_class;
+
+/* The search of all regions that the tiles which find nothing share (sized_sweep.h); 128 bytes. */
+typedef struct ga_sized_sweep {
+    uint64_t cursor;     /* W: upper half: its number; lower half: the next region */
+    uint32_t begun;      /* W: the number of the last one that has begun */
+    uint32_t ended;      /* W: the number of the last one that has ended */
+    uint32_t end;        /* regions that it goes through */
+    uint32_t left;       /* of them those that have not been searched */
+    uint32_t given;      /* the heap's when it began */
+    uint32_t released;   /* regions that it has given to the pool */
+    uint32_t none;       /* the last one that released nothing */
+    uint32_t calm;       /* the last one during which `given` did not change */
+    uint32_t spent;      /* 1: some region is GA_SIZED_SPENT */
+    uint64_t room;       /* the mask of the classes for which it has found room */
+    uint64_t began_at;   /* ns */
+    uint64_t watched_at; /* ns: when a region came under watch that was not */
+    uint64_t vain; /* lower half: a sweep whose refusals hold, or 0; upper half: `given` then */
+    uint64_t vain_until; /* ns */
+    uint64_t words;      /* relaxed: bitmap words that sweeps have read */
+    uint8_t at_last[32];
+} ga_sized_sweep;
 
 typedef struct ga_sized_heap {
     /* Set once, before the first claim. */
@@ -72,13 +117,14 @@ typedef struct ga_sized_heap {
     uint32_t *bits;
     uint32_t *owners;     /* what each region is */
     uint32_t *pool;       /* P: the bit of a region below `next` is set while it is nobody's */
+    uint32_t *places;     /* of each region its place in its class's table, and GA_SIZED_SPENT */
     uint32_t region_bits; /* log2 of a region's bytes */
     uint32_t classes;     /* that there are: the largest unit is half a region */
     uint32_t regions;     /* addresses for so many */
     uint32_t fixed;
     ga_growth *growth; /* regions are its steps; NULL: `fixed` of them, and no more */
     uint32_t check;    /* the hardened checks are on: sized_checked.h */
-    uint8_t apart[68];
+    uint8_t apart[60];
 
     /* Changed by who takes regions and gives them back. */
     uint32_t next;      /* relaxed: regions below have been handed out once */
@@ -86,11 +132,14 @@ typedef struct ga_sized_heap {
     uint32_t pool_hint; /* relaxed: a word of the pool where something was free */
     uint32_t run_turn;  /* Q: 1 while a tile looks for regions all over the pool */
     uint64_t
-        hopeless;     /* relaxed: lower half: so many neighbours could not be had, or 0; upper half:
+        hopeless;   /* relaxed: lower half: so many neighbours could not be had, or 0; upper half:
                            `given` then */
-    uint32_t given;   /* H: how often something went to the pool; wraps */
+    uint32_t given; /* H: how often something went to the pool or a class, or was freed that a sweep
+                       * watches; wraps */
     uint32_t refused; /* relaxed: requests for runs that got nothing; wraps */
     uint8_t apart_too[96];
+
+    ga_sized_sweep sweep;
 
     uint64_t faults;          /* relaxed: pointers freed at which no block began */
     uint64_t answer, live[2]; /* of the host's service kernels */
@@ -101,6 +150,9 @@ typedef struct ga_sized_heap {
     uint64_t reported; /* relaxed: places of reports that were asked for */
     ga_slab_report reports[GA_SLAB_REPORTS];
 } ga_sized_heap;
+
+/* Kernels read a class in two loads of 16 bytes. */
+typedef char ga_sized_classes_are_aligned[offsetof(ga_sized_heap, of) % 128u ? -1 : 1];
 
 /* On devices owners stand so many bytes behind the beginning of the heap: who has its address needs to
  * ask for nothing. */
@@ -206,10 +258,31 @@ typedef struct ga_sized_found {
 
 /* ---- bitmaps ---------------------------------------------------------------------------------------- */
 
-/* log2 of the words that a region's bitmap has room for. */
-GA_SIMT uint32_t ga_sized_stride_bits(uint32_t region_bits)
+/* log2 of the words that one bitmap of a region has room for. */
+GA_SIMT uint32_t ga_sized_bitmap_bits(uint32_t region_bits)
 {
     return region_bits - 9u; /* 16 bytes a unit, 32 units a word */
+}
+
+/* log2 of the words between the bitmaps of two regions. */
+GA_SIMT uint32_t ga_sized_stride_bits(uint32_t region_bits)
+{
+    return region_bits - 8u; /* two bitmaps */
+}
+
+/* ---- what a region is ------------------------------------------------------------------------------- */
+
+/* The class that has the region, or GA_SIZED_NONE. */
+GA_SIMT uint32_t ga_sized_owner_class(uint32_t owner)
+{
+    return owner & (GA_SIZED_RUN | GA_SIZED_INSIDE) ? GA_SIZED_NONE : (owner & 63u) - 1u;
+}
+
+/* The key of the first word of the class's bitmap of the region. */
+GA_SIMT uint32_t ga_sized_owner_key(uint32_t region_bits, uint32_t region, uint32_t owner)
+{
+    uint32_t second = owner & GA_SIZED_SECOND ? 1u << ga_sized_bitmap_bits(region_bits) : 0;
+    return (region << ga_sized_stride_bits(region_bits)) + second;
 }
 
 /* ---- set once, by the host ---------------------------------------------------------------------- */

@@ -61,7 +61,7 @@ GA_SIMT void *ga_sized_claim_beside(ga_sized_heap *heap, uint32_t lanes, uint32_
 {
     ga_sized_view view = ga_sized_view_of(heap);
     uint32_t bit = free & (0u - free);
-    if (free && ga_sized_take(view, key, bit)) {
+    if (free && ga_sized_take(view, class_, key, bit)) {
         return ga_sized_pointer(view, ga_sized_unit(class_), key, ga_bits_lowest(bit));
     }
     return ga_sized_claim_others(heap, lanes, class_, number, GA_SIZED_NONE, 0);
@@ -106,7 +106,7 @@ GA_SIMT void *ga_sized_claim_unusual(ga_sized_view heap, uint32_t lanes, uint32_
         uint32_t word = number < way.all ? number : ga_bits_round(number, way.all);
         missed.key = word < way.all ? ga_sized_key(heap, way, word) : GA_SIZED_NONE;
         if (missed.key != GA_SIZED_NONE) {
-            missed.taken = ga_sized_ask_own(heap, ga_tile_among(lanes), missed.key);
+            missed.taken = ga_sized_ask_own_any(heap, ga_tile_among(lanes), class_, missed.key);
         }
         if (!(missed.taken & lanes)) {
             return ga_sized_pointer(heap, missed.unit, missed.key, ga_warp_lane());
@@ -184,6 +184,35 @@ GA_SIMT void *ga_sized_kernel_aligned_alloc(ga_kernel_heap heap, size_t align, s
                : ga_sized_kernel_claim(view, class_);
 }
 
+/* The blocks of these lanes for which `got` has no key: those that are units of a region with flags are
+ * freed, and get their keys. The lanes have published. */
+GA_SIMT void ga_sized_free_flagged(ga_sized_view view, uint32_t lanes, void *block,
+                                   ga_sized_got *got)
+{
+    ga_tile tile = ga_tile_among(lanes);
+    if (!ga_lanes_any(tile, got->keys == GA_SIZED_NONE && block)) {
+        return; /* most calls: units of several words, in regions without flags */
+    }
+    uint32_t owner = ga_sized_owner(view, block);
+    ga_sized_found found = ga_sized_find(view, block);
+    bool is_one = got->keys == GA_SIZED_NONE && found.class_ != GA_SIZED_NONE && !found.offset;
+    uint32_t giving = ga_lanes_nonzero(tile, is_one);
+    if (is_one) {
+        got->keys = found.key;
+        got->places = found.place;
+    }
+    if (giving) {
+        ga_sized_release(view, tile, giving, *got);
+    }
+    uint32_t region = found.key >> ga_sized_stride_bits(view.region_bits);
+    uint32_t watched = ga_lanes_nonzero(tile, is_one && owner & GA_SIZED_WATCH);
+    uint32_t equal = ga_lanes_equal(tile, watched, region);
+    ga_tile_sync(tile); /* one lane speaks for all that have freed in its region */
+    if (watched >> ga_warp_lane() & 1u && ga_bits_lowest(equal) == ga_warp_lane()) {
+        ga_sized_announce(view.heap, region);
+    }
+}
+
 /* What is no unit's first byte, for each lane that calls: runs, and faults. The lanes have published. */
 GA_SIMT_SLOW void ga_sized_free_others(ga_sized_heap *heap, void *block)
 {
@@ -233,13 +262,14 @@ GA_SIMT void ga_sized_free_found(ga_sized_view view, uint32_t lanes, ga_sized_go
     }
 }
 
-/* The same, and what is no unit. */
+/* The same, units of regions with flags, and what is no unit. */
 GA_SIMT_SLOW void ga_sized_free_unusual(ga_sized_heap *heap, uint32_t lanes, void *block,
                                         uint32_t key, uint32_t place)
 {
     ga_sized_got got = {key, place};
     ga_sized_free_found(ga_sized_view_of(heap), lanes, got);
-    if (key == GA_SIZED_NONE && block) {
+    ga_sized_free_flagged(ga_sized_view_of(heap), lanes, block, &got);
+    if (got.keys == GA_SIZED_NONE && block) {
         ga_sized_free_others(heap, block);
     }
 }

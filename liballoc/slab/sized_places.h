@@ -7,8 +7,10 @@
  *            all regions, and a bit of it. Where the class's first regions follow on each other, the
  *            key is had without a look at the class's table.
  *
- * INVARIANT  What changes of a class while kernels run only ever grows from 0. An old answer says that
- *            there is nothing, or less, and never anything else.
+ * INVARIANT  An old answer about a class leads to a region that the class has or has had, or to none. In
+ *            the first bitmap of a region that it no longer has all bits are set. In a second bitmap the
+ *            caller looks at the owner after it has got a bit (ga_sized_is_of()); a region whose units are
+ *            not all free does not change its owner, so that the answer holds.
  *
  * ORDER      S1 here is the partner of S2 in sized_grow.h: a region's bitmap has been cleared before a class
  *            shows it.
@@ -27,9 +29,9 @@ typedef struct ga_sized_got {
     ga_lanes places;
 } ga_sized_got;
 
-/* What stands at `word`, which only ever grows from 0. On the GPU it may come from the multiprocessor's
- * own cache, and be old: then it is 0, or there seem to be fewer, and a search asks again. What is new
- * was released at device scope; the atomics that come to use it are done where that went. On the CPU, S1:
+/* What stands at `word`. On the GPU it may come from the multiprocessor's own cache, and be old: then it
+ * is 0, or leads to what the class had before, and a search asks again. What is new was released at device
+ * scope; the atomics that come to use it are done where that went. On the CPU, S1:
  * acquire. Pairs with S2 (sized_grow.h). */
 GA_SIMT uint32_t ga_sized_read(const uint32_t *word)
 {
@@ -80,7 +82,25 @@ GA_SIMT uint32_t ga_sized_key(ga_sized_view heap, ga_sized_way way, uint32_t wor
         return ((way.first + region) << stride) + within;
     }
     uint32_t entry = ga_sized_read(way.table + region);
-    return entry ? ((entry - 1u) << stride) + within : GA_SIZED_NONE;
+    uint32_t second = entry & GA_SIZED_SPENT ? 1u << ga_sized_bitmap_bits(heap.region_bits) : 0;
+    return entry ? ((entry - 1u) << stride) + second + within : GA_SIZED_NONE; /* bit 31 goes */
+}
+
+/* Whether a key is of the first bitmap of its region. */
+GA_SIMT bool ga_sized_is_first(ga_sized_view heap, uint32_t key)
+{
+    return !(key >> ga_sized_bitmap_bits(heap.region_bits) & 1u);
+}
+
+/* Whether the class has the word `key`, of which the caller has taken bits. */
+GA_SIMT bool ga_sized_is_of(ga_sized_view heap, uint32_t class_, uint32_t key)
+{
+    if (ga_sized_is_first(heap, key) || GA_SIZED_MUTANT == 23) {
+        return true;
+    }
+    /* relaxed: U1 has acquired what the tile wrote that made these bits free for another class. */
+    uint32_t owner = ga_load_relaxed(heap.owners + (key >> ga_sized_stride_bits(heap.region_bits)));
+    return ga_sized_owner_class(owner) == class_ && owner & GA_SIZED_SECOND;
 }
 
 /* The same place as two numbers, which take fewer instructions to find and to turn into a
@@ -126,9 +146,8 @@ GA_SIMT char *ga_sized_spot_pointer(ga_sized_view heap, uint32_t unit, ga_sized_
 /* The unit there. */
 GA_SIMT char *ga_sized_pointer(ga_sized_view heap, uint32_t unit, uint32_t key, uint32_t place)
 {
-    uint32_t bits = ga_sized_stride_bits(heap.region_bits);
-    uint64_t region = key >> bits;
-    uint32_t slot = (key & ga_bits_below(bits)) * 32u + place;
+    uint64_t region = key >> ga_sized_stride_bits(heap.region_bits);
+    uint32_t slot = (key & ga_bits_below(ga_sized_bitmap_bits(heap.region_bits))) * 32u + place;
     return heap.units + (region << heap.region_bits) + slot * unit; /* below 2^31 in a region */
 }
 
@@ -142,7 +161,7 @@ GA_SIMT uint32_t ga_sized_owner(ga_sized_view heap, const void *pointer)
 }
 
 /* Which unit `pointer` is in, where that is what ga_sized_owner() has said; none where it is in a
- * run (sized_runs.h). */
+ * run (sized_runs.h), or the region has a flag beside its class. */
 GA_SIMT ga_sized_found ga_sized_find_in(ga_sized_view heap, uint32_t owner, const void *pointer)
 {
     ga_sized_found found;
@@ -162,9 +181,13 @@ GA_SIMT ga_sized_found ga_sized_find_in(ga_sized_view heap, uint32_t owner, cons
     return found;
 }
 
+/* Which unit `pointer` is in, whatever flags its region has. */
 GA_SIMT ga_sized_found ga_sized_find(ga_sized_view heap, const void *pointer)
 {
-    return ga_sized_find_in(heap, ga_sized_owner(heap, pointer), pointer);
+    uint32_t owner = ga_sized_owner(heap, pointer);
+    ga_sized_found found = ga_sized_find_in(heap, ga_sized_owner_class(owner) + 1u, pointer);
+    found.key += ga_sized_owner_key(heap.region_bits, 0, owner);
+    return found;
 }
 
 #endif

@@ -14,8 +14,9 @@
  *            `pooled` is never less than the bits that are set.
  *
  * ORDER      P1 and P2: what the last owner did with a region happens before what the next one does.
- *            Q1 and Q2: who has the turn finds whole what the one before put back. H1 and H2: who believes
- *            that a search was in vain sees that nothing was given back since.
+ *            Q1 and Q2: who has the turn finds whole what the one before put back. H1 and H2: a tile that
+ *            believes a search to have been in vain sees that nothing was given back since. N1 and N2: a
+ *            tile that sees that regions have been taken sees the turn of the class they are for.
  *
  * PROGRESS   Without the turn nobody waits for anybody. Who has it waits for memory at most, as growth.h
  *            says. It answers none where there are no such neighbours, which is exact as long as
@@ -178,7 +179,8 @@ GA_SIMT void ga_sized_pool_give(ga_sized_heap *heap, ga_tile tile, ga_sized_part
     {
         (void)own;
         ga_store_relaxed(&heap->pool_hint, part.first / 32u); /* relaxed: a guess */
-        /* H2: release, after the bits. Pairs with H1: who still sees the old number has not missed these. */
+        /* H2: release, after the bits. Pairs with H1: a tile that still sees the old number has not missed
+         * these. */
         ga_post_add_release(&heap->given, 1u);
     }
 }
@@ -217,8 +219,8 @@ GA_SIMT ga_sized_part ga_sized_pool_try(ga_sized_heap *heap, ga_tile tile, ga_si
         uint32_t place = ga_bits_lowest(ga_sized_pool_fits(word, index, wish));
         ga_sized_part part = {index * 32u + place, ga_sized_pool_beside(word, place, wish.most)};
         if (ga_sized_pool_take_bits(heap->pool + index, ga_sized_pool_bits(part, index))) {
-            /* relaxed: after the bits, so that it was never less than these. */
-            ga_post_add_relaxed(&heap->pooled, 0u - part.n);
+            /* N1: release. Pairs with N2. After the bits, so that it was never less than these. */
+            ga_post_add_release(&heap->pooled, 0u - part.n);
             ga_store_relaxed(&heap->pool_hint, index);
             ga_lane_write(&first, own, part.first);
             ga_lane_write(&n, own, part.n);
@@ -282,7 +284,7 @@ GA_SIMT ga_sized_part ga_sized_bump(ga_sized_heap *heap, ga_tile tile, ga_sized_
                 break;
             }
             uint32_t most = ready - at < wish.most ? ready - at : wish.most;
-            uint32_t seen = ga_cas_relaxed(&heap->next, next, at + most);
+            uint32_t seen = ga_cas_release(&heap->next, next, at + most); /* N1. Pairs with N2. */
             if (seen == next) {
                 ga_lane_write(&first, own, at);
                 ga_lane_write(&n, own, most);
@@ -336,7 +338,7 @@ GA_SIMT bool ga_sized_pool_take(ga_sized_heap *heap, ga_tile tile, ga_sized_part
     GA_EACH_LANE(tile, all ? 1u << ga_tile_leader(tile) : 0, own)
     {
         (void)own;
-        ga_post_add_relaxed(&heap->pooled, 0u - part.n); /* relaxed: after the bits, as above */
+        ga_post_add_release(&heap->pooled, 0u - part.n); /* N1, after the bits, as above */
     }
     GA_EACH_LANE(tile, all ? 0 : ga_tile_lanes(tile), own)
     {
@@ -449,8 +451,9 @@ GA_SIMT void ga_sized_hopeless_since(ga_sized_heap *heap, uint32_t given, uint32
  * nothing was given back since, and there is no more memory. By one lane. */
 GA_SIMT bool ga_sized_hopeless(const ga_sized_heap *heap, uint32_t least)
 {
-    uint32_t next = ga_load_relaxed(&heap->next);
-    if (heap->regions - next + ga_load_relaxed(&heap->pooled) < least) {
+    /* N2: acquire. Pairs with N1: a tile that has taken the last region for a class has that class's turn. */
+    uint32_t next = ga_load_acquire(&heap->next);
+    if (heap->regions - next + ga_load_acquire(&heap->pooled) < least) {
         return true;
     }
     uint64_t since = ga_load64_relaxed(&heap->hopeless);

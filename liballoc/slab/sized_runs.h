@@ -77,16 +77,34 @@ GA_SIMT void ga_sized_run_mark(ga_sized_heap *heap, ga_tile tile, ga_sized_part 
     ga_tile_sync(tile);
 }
 
+/* Whether nothing was given to the pool since `given`, nor by a sweep: then a search for neighbours would
+ * find what the last one did. */
+GA_SIMT bool ga_sized_run_sweep(ga_sized_heap *heap, ga_tile tile, uint32_t given, uint32_t *last)
+{
+    ga_sized_search search = {
+        GA_SIZED_NONE, 0, {ga_lanes_all(GA_SIZED_NONE), ga_lanes_all(0)}, 0, 0, false};
+    return (ga_sized_is_known_vain(heap, tile, GA_SIZED_NONE) ||
+            ga_sized_sweep_all(ga_sized_view_of(heap), tile, last, &search)) &&
+           ga_sized_now(&heap->given, tile) == given; /* H1 */
+}
+
 /* A run of `n` regions, the first of them at a multiple of `align` when `phase` is added to its number: the
  * first, or GA_SIZED_NONE. */
 GA_SIMT uint32_t ga_sized_run_claim(ga_sized_heap *heap, ga_tile tile, uint32_t n, uint32_t align,
                                     uint32_t phase)
 {
     ga_sized_wish wish = {n, n, align, phase};
-    ga_sized_part part = ga_sized_regions_find(heap, ga_tile_members(tile), wish);
-    if (part.n) {
-        ga_sized_run_mark(heap, tile, part);
-        return part.first;
+    uint32_t last = 0;
+    bool over = n > heap->regions;
+    for (uint32_t rounds = 0; !over && rounds < GA_SIZED_AGAIN; rounds++) {
+        uint32_t given = ga_sized_now(&heap->given, tile); /* H1 */
+        ga_sized_part part = ga_sized_regions_find(heap, ga_tile_members(tile), wish);
+        if (part.n) {
+            ga_sized_run_mark(heap, tile, part);
+            return part.first;
+        }
+        last = rounds ? last : ga_sized_sweep_last(heap, tile);
+        over = ga_sized_run_sweep(heap, tile, given, &last);
     }
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {

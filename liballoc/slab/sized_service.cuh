@@ -28,15 +28,20 @@ extern "C" __global__ void ga_sized_give_kernel(ga_kernel_heap heap, void *block
 /* The class of the region, or GA_SIZED_NONE where it is no class's. */
 GA_SIMT uint32_t ga_sized_class_at(const ga_sized_heap *heap, uint32_t region)
 {
-    uint32_t owner = heap->owners[region];
-    return owner - 1u < GA_SIZED_CLASSES ? owner - 1u : GA_SIZED_NONE;
+    return ga_sized_owner_class(heap->owners[region]);
+}
+
+/* The bitmap of a region that a class has. */
+GA_SIMT uint32_t *ga_sized_bits_at(const ga_sized_heap *heap, uint32_t region)
+{
+    return heap->bits + ga_sized_owner_key(heap->region_bits, region, heap->owners[region]);
 }
 
 /* How many units of the region are taken. By all lanes of a warp. */
 GA_SIMT uint32_t ga_sized_taken_of(const ga_sized_heap *heap, ga_tile tile, uint32_t region)
 {
-    const ga_sized_class *c = heap->of + heap->owners[region] - 1u;
-    const uint32_t *bits = heap->bits + ((size_t)region << ga_sized_stride_bits(heap->region_bits));
+    const ga_sized_class *c = heap->of + ga_sized_class_at(heap, region);
+    const uint32_t *bits = ga_sized_bits_at(heap, region);
     uint32_t taken = 0;
     for (uint32_t word = tile.lane; word < c->way.words; word += 32u) {
         taken += ga_bits_count(bits[word] & ~(word + 1u == c->way.words ? c->tail : 0u));
@@ -73,7 +78,7 @@ extern "C" __global__ void ga_sized_live_kernel(ga_sized_heap *heap, uint64_t *t
 GA_SIMT void ga_sized_reset_region(ga_sized_heap *heap, ga_tile tile, uint32_t region)
 {
     uint32_t class_ = ga_sized_class_at(heap, region);
-    uint32_t *bits = heap->bits + ((size_t)region << ga_sized_stride_bits(heap->region_bits));
+    uint32_t *bits = ga_sized_bits_at(heap, region);
     const ga_sized_class *c = heap->of + class_;
     uint32_t words = class_ == GA_SIZED_NONE ? 0 : c->way.words;
     for (uint32_t i = tile.lane; i < words; i += 32u) {
@@ -93,6 +98,21 @@ extern "C" __global__ void ga_sized_reset_kernel(ga_sized_heap *heap)
     for (uint32_t region = warp; region < heap->next; region += warps) {
         ga_sized_reset_region(heap, ga_tile_of(32), region);
     }
+    if (warp == 0 && threadIdx.x == 0) {
+        ga_post_add_relaxed(&heap->given, 1u); /* what sweeps have found does not hold any more */
+    }
+}
+
+/* The first bitmaps of regions that nobody has can be used again: no kernel has an old table. By all
+ * threads. */
+GA_SIMT void ga_sized_renew(ga_sized_heap *heap)
+{
+    uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x;
+    for (uint32_t region = thread; region < heap->next; region += gridDim.x * blockDim.x) {
+        if (ga_load_relaxed(heap->pool + region / 32u) >> region % 32u & 1u) {
+            heap->places[region] = 0;
+        }
+    }
 }
 
 /* A warp for each class: regions in which nothing is taken leave its table and go to the pool. */
@@ -100,19 +120,23 @@ extern "C" __global__ void ga_sized_collect_kernel(ga_sized_heap *heap)
 {
     ga_tile tile = ga_tile_of(32);
     ga_sized_class *c = heap->of + (blockIdx.x * blockDim.x + threadIdx.x) / 32u;
+    ga_sized_renew(heap);
     if (c >= heap->of + heap->classes || !c->way.all) {
         return;
     }
     uint32_t count = c->way.all / c->way.words;
     uint32_t kept = 0;
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t region = c->way.table[i] - 1u;
+        uint32_t region = (c->way.table[i] & ~GA_SIZED_SPENT) - 1u;
         uint32_t taken = ga_sized_taken_of(heap, tile, region);
         if (tile.lane == 0) {
             if (taken) {
-                c->way.table[kept] = region + 1u;
+                uint32_t spent = heap->places[region] & GA_SIZED_SPENT;
+                c->way.table[kept] = (region + 1u) | spent;
+                heap->places[region] = kept | spent;
             } else {
                 heap->owners[region] = 0;
+                heap->places[region] = 0;
             }
         }
         __syncwarp();
@@ -128,6 +152,7 @@ extern "C" __global__ void ga_sized_collect_kernel(ga_sized_heap *heap)
     if (tile.lane == 0) {
         c->way.all = kept * c->way.words;
         c->way.straight = GA_SIZED_SHIFT(c->way); /* of none: the table knows */
+        c->shrunk = 0;
         c->hint = 0;
     }
 }

@@ -42,7 +42,7 @@ static inline uint64_t ga_sized_region_size(const ga_sized *sized)
     return UINT64_C(1) << sized->region_bits;
 }
 
-/* Of the bitmap of a region. */
+/* Of the two bitmaps of a region. */
 static inline uint64_t ga_sized_bits_size(const ga_sized *sized)
 {
     return sizeof(uint32_t) << ga_sized_stride_bits(sized->region_bits);

@@ -231,6 +231,95 @@ static void grows_on_streams(int device)
     sized_tear_down(&r);
 }
 
+/* ---- nothing left ------------------------------------------------------------------------ */
+
+static __global__ void fail_kernel(ga_kernel_heap heap, uint32_t size, slab_tally *tally)
+{
+    void *block = ga_kernel_malloc(heap, size);
+    slab_count(block ? &tally->given : &tally->full, 1);
+}
+
+/* Milliseconds of 2^20 requests of so many bytes, which all must fail. */
+static float fail_all(sized_rig *r, uint32_t size)
+{
+    const uint32_t n = suite.quick ? 1u << 14 : 1u << 20;
+    cudaEvent_t begin, end;
+    float ms = 0;
+    CUDA_DONE(cudaEventCreate(&begin));
+    CUDA_DONE(cudaEventCreate(&end));
+    CUDA_DONE(cudaEventRecord(begin));
+    fail_kernel<<<n / SLAB_BLOCK, SLAB_BLOCK>>>(r->view, size, r->tally);
+    CUDA_DONE(cudaEventRecord(end));
+    KERNELS_DONE();
+    CUDA_DONE(cudaEventElapsedTime(&ms, begin, end));
+    slab_tally found = READ_TALLY(r->tally);
+    EXPECT_EQUAL("the requests that fail in a full heap", found.full, n);
+    EXPECT_EQUAL("the blocks given in a full heap", found.given, 0);
+    cudaEventDestroy(begin);
+    cudaEventDestroy(end);
+    return ms;
+}
+
+/* All of the heap in blocks of `size` bytes, a power of two, to the last; then it is full for every size, and
+ * a block that is freed is found. */
+static void fill_exactly(sized_rig *r, uint64_t capacity, uint32_t size)
+{
+    const uint32_t n = (uint32_t)(capacity / size);
+    sized_asking asking = {size, size, 1};
+    EXPECT_EQUAL("the blocks of one size that a whole heap serves", sized_ask_all(r, asking, n), n);
+    float first = fail_all(r, size);
+    float second = fail_all(r, size);
+    float other = fail_all(r, size == 16u ? 1024u : 16u);
+    printf("    %llu MiB of %u bytes: 2^20 requests that fail %.3f, %.3f, %.3f ms\n",
+           (unsigned long long)(capacity >> 20), size, (double)first, (double)second,
+           (double)other);
+    for (uint32_t round = 0; round < 4; round++) {
+        sized_free_kernel<<<1, 1>>>(r->view, r->blocks + round * 1000u, 1, 1, r->tally);
+        sized_ask_kernel<<<1, 1>>>(r->view, r->blocks + round * 1000u, asking, 1, r->tally);
+        KERNELS_DONE();
+        EXPECT_EQUAL("a block that was freed is found", READ_TALLY(r->tally).given, 1);
+    }
+    sized_expect_live(r, n, size);
+}
+
+/* A heap that is empty serves each size in turn, to the last byte, with no call of the host's between: blocks
+ * are written to and looked at, so that none lies over another. */
+static void serves_any_size(int device, uint64_t capacity)
+{
+    const uint32_t sizes[] = {16, 4096, 1024, 128, 16, 2048, 32, 1024};
+    char spec[64];
+    sized_rig r;
+    snprintf(spec, sizeof spec, "slab:unit=classes,capacity=%llu/cuda",
+             (unsigned long long)capacity);
+    if (!sized_set_up(&r, device, spec, capacity / 16)) {
+        return;
+    }
+    for (uint32_t size : sizes) {
+        const uint32_t n = (uint32_t)(capacity / size);
+        fill_exactly(&r, capacity, size);
+        sized_free_kernel<<<slab_grid(n), SLAB_BLOCK>>>(r.view, r.blocks, n, 1, r.tally);
+        KERNELS_DONE();
+        EXPECT_EQUAL("the blocks freed", READ_TALLY(r.tally).released, n);
+        sized_expect_live(&r, 0, 0);
+    }
+    /* Mixed sizes, and then one. */
+    for (uint32_t round = 0; round < 3; round++) {
+        const uint32_t n = (uint32_t)(capacity / 512);
+        sized_asking asking = {16, 2048, round}, one = {1024, 1024, 0};
+        sized_ask_all(&r, asking, n);
+        sized_free_all(&r, asking, n, 7919);
+        EXPECT_EQUAL("the blocks of 1 KiB given after mixed ones",
+                     sized_ask_all(&r, one, (uint32_t)(capacity / 1024)), capacity / 1024);
+        sized_free_all(&r, one, (uint32_t)(capacity / 1024), 1);
+    }
+    sized_tear_down(&r);
+}
+
+static void full(int device)
+{
+    serves_any_size(device, suite.quick ? UINT64_C(64) << 20 : UINT64_C(1) << 30);
+}
+
 extern const test_case slab_sized_growing_cases[] = {
     {"sized: growing", grows},
     {"sized: growing to its limit", ends_at_its_limit},
@@ -241,6 +330,7 @@ extern const size_t slab_sized_growing_case_count =
 
 extern const test_case slab_sized_full_cases[] = {
     {"sized: scripts", scripts},
+    {"sized: a full heap, and another size", full},
     {"sized: a large heap serves again", serves_again},
 };
 extern const size_t slab_sized_full_case_count =

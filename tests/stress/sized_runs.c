@@ -138,7 +138,7 @@ static void check_end(const sized_world *world)
     const ga_sized_heap *heap = world->heap;
     uint32_t free = 0;
     for (uint32_t region = 0; region < heap->next; region++) {
-        bool is_class = heap->owners[region] - 1 < GA_SIZED_CLASSES;
+        bool is_class = ga_sized_owner_class(heap->owners[region]) != GA_SIZED_NONE;
         if (is_class == (heap->pool[region / 32] >> region % 32 & 1)) {
             errx(1, "sized_runs: region %u is %x, and its bit says else", region,
                  heap->owners[region]);

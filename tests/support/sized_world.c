@@ -28,11 +28,6 @@ static uint64_t units_size(const sized_world *world)
     return (uint64_t)world->regions << world->heap->region_bits;
 }
 
-static size_t stride(const sized_world *world)
-{
-    return (size_t)1 << ga_sized_stride_bits(world->heap->region_bits); /* words */
-}
-
 /* Pieces of one block, each with a place of its own. */
 static void *piece(sized_world *world, size_t size)
 {
@@ -51,12 +46,13 @@ static sized_world *make(uint32_t region_bits, uint32_t regions)
         errx(1, "sized_world: no such heap");
     }
     world->regions = world->limit = regions;
-    world->book = reserve(sizeof *world->heap + bits + (classes + 4) * (list + ALIGN) + 4 * ALIGN);
+    world->book = reserve(sizeof *world->heap + bits + (classes + 5) * (list + ALIGN) + 4 * ALIGN);
     world->heap = piece(world, sizeof *world->heap);
     *world->heap = (ga_sized_heap){
         .bits = piece(world, bits),
         .owners = piece(world, list),
         .pool = piece(world, list),
+        .places = piece(world, list),
         .region_bits = region_bits,
         .classes = classes,
         .regions = regions,
@@ -133,7 +129,7 @@ void sized_world_delete(sized_world *world)
 
 uint32_t sized_world_owner(const sized_world *world, uint32_t region)
 {
-    return world->heap->owners[region] - 1u;
+    return ga_sized_owner_class(world->heap->owners[region]);
 }
 
 uint32_t sized_world_regions(const sized_world *world, uint32_t class)
@@ -150,7 +146,8 @@ static uint64_t live_in(const sized_world *world, uint32_t region)
 {
     uint32_t class = sized_world_owner(world, region);
     uint32_t units = (1u << world->heap->region_bits) / ga_sized_unit(class);
-    const uint32_t *bits = world->heap->bits + region * stride(world);
+    const uint32_t *bits = world->heap->bits + ga_sized_owner_key(world->heap->region_bits, region,
+                                                                  world->heap->owners[region]);
     uint64_t live = 0;
     for (uint32_t unit = 0; unit < units; unit++) {
         live += bits[unit / 32] >> unit % 32 & 1u;
@@ -170,7 +167,9 @@ static void check_table(const sized_world *world, uint32_t class)
     uint32_t count = way->all / way->words;
     bool whole = way->all % way->words == 0 && count == sized_world_regions(world, class);
     for (uint32_t i = 0; whole && i < count; i++) {
-        whole = way->table[i] && sized_world_owner(world, way->table[i] - 1) == class;
+        uint32_t region = (way->table[i] & ~GA_SIZED_SPENT) - 1u;
+        whole = way->table[i] && sized_world_owner(world, region) == class &&
+                (world->heap->places[region] & ~GA_SIZED_SPENT) == i;
         for (uint32_t j = 0; j < i; j++) {
             whole = whole && way->table[j] != way->table[i];
         }

@@ -151,17 +151,17 @@ static void sized_give(void **parameters)
 
 static uint32_t *sized_bits(ga_sized_heap *heap, uint32_t region)
 {
-    return heap->bits + ((size_t)region << ga_sized_stride_bits(heap->region_bits));
+    return heap->bits + ga_sized_owner_key(heap->region_bits, region, heap->owners[region]);
 }
 
 static bool sized_is_class(const ga_sized_heap *heap, uint32_t region)
 {
-    return heap->owners[region] - 1 < GA_SIZED_CLASSES;
+    return ga_sized_owner_class(heap->owners[region]) != GA_SIZED_NONE;
 }
 
 static uint32_t sized_taken(ga_sized_heap *heap, uint32_t region)
 {
-    const ga_sized_class *c = &heap->of[heap->owners[region] - 1];
+    const ga_sized_class *c = &heap->of[ga_sized_owner_class(heap->owners[region])];
     return taken_in(sized_bits(heap, region), c->way.words) - ga_bits_count(c->tail);
 }
 
@@ -174,7 +174,7 @@ static void sized_live(void **parameters)
         if (sized_is_class(heap, region)) {
             uint32_t taken = sized_taken(heap, region);
             total[0] += taken;
-            total[1] += (uint64_t)taken * heap->of[owner - 1].way.unit;
+            total[1] += (uint64_t)taken * heap->of[ga_sized_owner_class(owner)].way.unit;
         } else if (owner & GA_SIZED_RUN) {
             total[0]++;
             total[1] += (uint64_t)(owner & ~GA_SIZED_RUN) << heap->region_bits;
@@ -187,36 +187,46 @@ static void sized_reset(void **parameters)
     ga_sized_heap *heap = PARAMETER(ga_sized_heap *, 0);
     for (uint32_t region = 0; region < heap->next; region++) {
         if (sized_is_class(heap, region)) {
-            const ga_sized_class *c = &heap->of[heap->owners[region] - 1];
+            const ga_sized_class *c = &heap->of[ga_sized_owner_class(heap->owners[region])];
             memset(sized_bits(heap, region), 0, c->way.words * sizeof(uint32_t));
             sized_bits(heap, region)[c->way.words - 1] = c->tail;
         } else if (heap->owners[region] & GA_SIZED_RUN) {
             ga_sized_runs_release(heap, ga_tile_of(32), 1, ga_lanes_all(region));
         }
     }
+    heap->given++; /* what sweeps have found does not hold any more */
 }
 
 static void collect_class(ga_sized_heap *heap, ga_sized_class *c)
 {
     uint32_t count = c->way.all / c->way.words, kept = 0;
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t region = c->way.table[i] - 1;
+        uint32_t region = (c->way.table[i] & ~GA_SIZED_SPENT) - 1;
+        uint32_t spent = heap->places[region] & GA_SIZED_SPENT;
         c->way.table[i] = 0;
         if (sized_taken(heap, region)) {
-            c->way.table[kept++] = region + 1;
+            heap->places[region] = kept | spent;
+            c->way.table[kept++] = (region + 1) | spent;
         } else {
             heap->owners[region] = 0;
+            heap->places[region] = 0;
             ga_sized_pool_give(heap, ga_tile_of(32), (ga_sized_part){region, 1});
         }
     }
     c->way.all = kept * c->way.words;
     c->way.straight = GA_SIZED_SHIFT(c->way);
+    c->shrunk = 0;
     c->hint = 0;
 }
 
 static void sized_collect(void **parameters)
 {
     ga_sized_heap *heap = PARAMETER(ga_sized_heap *, 0);
+    for (uint32_t region = 0; region < heap->next; region++) {
+        if (heap->pool[region / 32] >> region % 32 & 1) {
+            heap->places[region] = 0; /* its first bitmap can be used again */
+        }
+    }
     for (uint32_t class = 0; class < heap->classes; class ++) {
         if (heap->of[class].way.all) {
             collect_class(heap, &heap->of[class]);

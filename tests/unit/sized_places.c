@@ -141,7 +141,7 @@ Test(sized_places, a_class_holds_what_fits_into_a_region)
             cr_assert(c.units * unit <= 1u << bits && (c.units + 1) * unit > 1u << bits);
             cr_assert_geq(c.units, 2);
             cr_assert(c.way.words * 32 >= c.units && c.way.words * 32 < c.units + 32);
-            cr_assert_leq(c.way.words, 1u << ga_sized_stride_bits(bits));
+            cr_assert_leq(c.way.words, 1u << ga_sized_bitmap_bits(bits));
             cr_assert_eq(ga_bits_count(c.tail), c.way.words * 32 - c.units);
             cr_assert_eq(c.tail & (c.tail >> 1 | 0x80000000u), c.tail, "its highest bits");
         }
@@ -176,6 +176,7 @@ Test(sized_places, keys_by_straight_regions_and_by_the_table)
             ga_sized_way way = class_of(BITS, class, table).way;
             for (uint32_t i = 0; i < REGIONS; i++) {
                 table[i] = i >= straight ? order[i] + 1 : 0; /* not looked at below */
+                table[i] |= i >= straight && i % 3 == 2 ? GA_SIZED_SPENT : 0;
             }
             table[REGIONS - 1] = 0;
             way.first = order[0];
@@ -183,7 +184,8 @@ Test(sized_places, keys_by_straight_regions_and_by_the_table)
             way.straight |= straight << 6;
             for (uint32_t word = 0; word < REGIONS * way.words; word++) {
                 uint32_t region = word / way.words;
-                uint32_t expected = (order[region] << (BITS - 9)) + word % way.words;
+                uint32_t second = region >= straight && region % 3 == 2 ? 1u << (BITS - 9) : 0;
+                uint32_t expected = (order[region] << (BITS - 8)) + second + word % way.words;
                 expected = region == REGIONS - 1 ? GA_SIZED_NONE : expected;
                 cr_assert_eq(ga_sized_key(view_of(world), way, word), expected,
                              "class %u, %u straight, word %u", class, straight, word);

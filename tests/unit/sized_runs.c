@@ -42,7 +42,7 @@ static void check_pool(const sized_world *world)
         uint32_t owner = heap->owners[region];
         bool bit = heap->pool[region / 32] >> region % 32 & 1;
         inside = owner & GA_SIZED_RUN ? owner & ~GA_SIZED_RUN : inside;
-        bool owned = inside || owner - 1 < GA_SIZED_CLASSES;
+        bool owned = inside || ga_sized_owner_class(owner) != GA_SIZED_NONE;
         cr_assert_eq(bit, region < heap->next && !owned, "region %u, owner %x, next %u", region,
                      owner, heap->next);
         count += bit;
@@ -292,11 +292,12 @@ typedef struct model {
     uint32_t runs;
 } model;
 
-/* What classes have got since: the heap says so, and it was nobody's. */
+/* What classes have got since: the heap says so, and it was nobody's. None gives a region back: each has a
+ * unit that is taken. */
 static void note_classes(model *m)
 {
     for (uint32_t region = 0; region < m->world->regions; region++) {
-        if (m->world->heap->owners[region] - 1 < GA_SIZED_CLASSES) {
+        if (sized_world_owner(m->world, region) != GA_SIZED_NONE) {
             cr_assert_leq(m->owner[region], A_CLASS, "region %u is in a run", region);
             m->owner[region] = A_CLASS;
         } else {

@@ -19,7 +19,8 @@ enum {
 typedef struct model {
     sized_world *world;
     uint8_t *taken;  /* for each 16 bytes of all regions */
-    uint32_t *owner; /* for each region its class, once a unit of it has been had */
+    uint32_t *owner; /* for each region the class of its units that are taken */
+    uint32_t *units; /* and how many these are: without one any class may have it */
     uint64_t live;
 } model;
 
@@ -27,9 +28,9 @@ static model model_of(sized_world *world)
 {
     model m = {.world = world};
     m.taken = calloc(world->regions, GRANULES);
-    m.owner = malloc(world->regions * sizeof *m.owner);
-    cr_assert(m.taken && m.owner);
-    memset(m.owner, 0xff, world->regions * sizeof *m.owner);
+    m.owner = calloc(world->regions, sizeof *m.owner);
+    m.units = calloc(world->regions, sizeof *m.units);
+    cr_assert(m.taken && m.owner && m.units);
     return m;
 }
 
@@ -38,6 +39,7 @@ static void model_end(model *m)
     sized_world_delete(m->world);
     free(m->taken);
     free(m->owner);
+    free(m->units);
 }
 
 /* The block's own class, by the region it is in; it lies where a unit of the class does. */
@@ -50,7 +52,7 @@ static uint32_t granule_of(const model *m, uint32_t class, const char *block)
     cr_assert_eq(offset % REGION % unit, 0, "class %u: at byte %llu", class,
                  (unsigned long long)(offset % REGION));
     cr_assert_leq(offset % REGION + unit, REGION, "class %u: beyond its region", class);
-    if (m->owner[region] == GA_SIZED_NONE) {
+    if (!m->units[region]) {
         m->owner[region] = class;
     }
     cr_assert_eq(m->owner[region], class, "region %llu is of two classes",
@@ -65,6 +67,7 @@ static void model_take(model *m, uint32_t class, const char *block)
         cr_assert_eq(m->taken[i], 0, "class %u: somebody has it", class);
         m->taken[i] = 1;
     }
+    m->units[first / GRANULES]++;
     m->live++;
 }
 
@@ -75,6 +78,7 @@ static void model_give(model *m, uint32_t class, const char *block)
         cr_assert_eq(m->taken[i], 1);
         m->taken[i] = 0;
     }
+    m->units[first / GRANULES]--;
     m->live--;
 }
 
@@ -208,6 +212,7 @@ static bool claim_by(sized_world *world, uint32_t width, uint32_t class, uint32_
     ga_sized_view view = view_of(world);
     uint32_t *all = &world->heap->of[class].way.all;
     ga_sized_search search = {.class_ = class, .wanting = 1, .turn = number % 32};
+    uint32_t held = GA_SIZED_NONE;
     if (ga_sized_take_some(view, class, 1, number, number % 32, &key)) {
         return true;
     }
@@ -215,8 +220,9 @@ static bool claim_by(sized_world *world, uint32_t width, uint32_t class, uint32_
         if (*all) {
             ga_sized_search_near(view, tile, number, *all, &search);
         }
-    } while (search.wanting && ga_sized_grow(world->heap, tile, class, *all));
-    return !search.wanting;
+    } while (search.wanting && ga_sized_grow(world->heap, tile, class, *all, &held) &&
+             held == GA_SIZED_NONE);
+    return !search.wanting || held != GA_SIZED_NONE;
 }
 
 /* However few lanes look for room, what a class has just got is found before it gets more. */
@@ -337,7 +343,7 @@ static void find_everywhere(const sized_world *world, uint32_t region, uint32_t 
         cr_assert(found.class_ == class && found.offset == at % unit, "class %u, byte %u", class,
                   at);
         cr_assert_eq(found.place, at / unit % 32);
-        cr_assert_eq(found.key, (region << (BITS - 9)) + at / unit / 32);
+        cr_assert_eq(found.key, (region << (BITS - 8)) + at / unit / 32);
         cr_assert_eq(ga_sized_pointer(view_of(world), unit, found.key, found.place),
                      begin + at - found.offset);
     }

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * In-kernel malloc when the heap is full, and when the size class changes. One heap of a fixed capacity:
+ * 5 % more requests than it holds in one launch, then 2^20 requests that all fail, twice; then everything is
+ * freed, and the whole heap is asked for in blocks of another size, and in the first size again. The host
+ * makes no call to the heap in between. With LINKED defined it measures malloc and free of
+ * libgpualloc-kernel.a over `coalesce/slab`, else ga_kernel_malloc() over `slab`.
+ *
+ *   bench-slab-full [--gib N] [--size BYTES] [--other BYTES]
+ *   bench-slab-full-linked ...
+ */
+#ifdef LINKED
+#define PROGRAM "bench-slab-full-linked"
+#else
+#define PROGRAM        "bench-slab-full"
+#define GA_KERNEL_ONLY GA_KERNEL_KIND_SIZED
+#endif
+#include <gpualloc/device.cuh>
+#include <gpualloc/kernel.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+enum {
+    THREADS = 128 /* a block; sixteen of them fill a multiprocessor */
+};
+#define KERNEL __global__ void __launch_bounds__(THREADS, 16)
+
+typedef unsigned long long count;
+
+static ga_kernel_heap view;
+static void **pointers;
+static count *served; /* on the device */
+
+static void must(cudaError_t error, const char *what)
+{
+    if (error != cudaSuccess) {
+        fprintf(stderr, PROGRAM ": %s: %s\n", what, cudaGetErrorString(error));
+        exit(1);
+    }
+}
+#define MUST(call) must((call), #call)
+
+/* Microseconds on the device of what `run` launches. */
+template <class RUN> static double time_of(RUN run)
+{
+    cudaEvent_t begin, end;
+    float ms;
+    MUST(cudaEventCreate(&begin));
+    MUST(cudaEventCreate(&end));
+    MUST(cudaEventRecord(begin));
+    run();
+    MUST(cudaEventRecord(end));
+    MUST(cudaDeviceSynchronize());
+    MUST(cudaEventElapsedTime(&ms, begin, end));
+    MUST(cudaEventDestroy(begin));
+    MUST(cudaEventDestroy(end));
+    return ms * 1000.0;
+}
+
+KERNEL ask(ga_kernel_heap from, size_t size, count n, void **out, count *got)
+{
+    count i = (count)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) {
+        return;
+    }
+#ifdef LINKED
+    void *block = malloc(size);
+#else
+    void *block = ga_kernel_malloc(from, size);
+#endif
+    if (block) {
+        *(uint4 *)block = make_uint4((uint32_t)i, 0, 0, 0);
+    }
+    if (out) {
+        out[i] = block;
+    }
+    uint32_t given = __reduce_add_sync(__activemask(), block != NULL);
+    if (given && threadIdx.x % 32 == __ffs(__activemask()) - 1) {
+        atomicAdd(got, given);
+    }
+}
+
+KERNEL give(ga_kernel_heap to, count n, void **blocks)
+{
+    count i = (count)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n && blocks[i]) {
+#ifdef LINKED
+        free(blocks[i]);
+#else
+        ga_kernel_free(to, blocks[i]);
+#endif
+    }
+}
+
+/* n requests in one launch: prints how long they took and how many were served. */
+static count ask_all(const char *what, size_t size, count n, void **out)
+{
+    count got = 0;
+    MUST(cudaMemset(served, 0, sizeof *served));
+    double us = time_of([&] {
+        ask<<<(unsigned)((n + THREADS - 1) / THREADS), THREADS>>>(view, size, n, out, served);
+    });
+    MUST(cudaMemcpy(&got, served, sizeof got, cudaMemcpyDeviceToHost));
+    printf("%-34s %6zu B %12llu requests %10.3f ms, %6.2f %% served\n", what, size, n, us / 1000,
+           100.0 * (double)got / (double)n);
+    fflush(stdout);
+    return got;
+}
+
+static void free_all(const char *what, count n)
+{
+    double us = time_of(
+        [&] { give<<<(unsigned)((n + THREADS - 1) / THREADS), THREADS>>>(view, n, pointers); });
+    printf("%-34s %10s %10llu blocks   %10.3f ms\n", what, "", n, us / 1000);
+}
+
+static void open_heap(unsigned gib)
+{
+    char spec[128];
+#ifdef LINKED
+    snprintf(spec, sizeof spec, "coalesce/slab:limit=%uG,capacity=%uG/vmm", gib, gib);
+    if (ga_kernel_use(spec) != GA_OK || ga_kernel_init() != GA_OK) {
+        fprintf(stderr, PROGRAM ": %s: %s\n", spec, ga_error_text());
+        exit(1);
+    }
+#else
+    ga_heap *heap;
+    snprintf(spec, sizeof spec, "slab:unit=classes,limit=%uG,capacity=%uG/vmm", gib, gib);
+    if (ga_heap_open(&heap, GA_PLACE_KERNEL, 0, spec) != GA_OK ||
+        ga_heap_kernel_view(heap, &view) != GA_OK) {
+        fprintf(stderr, PROGRAM ": %s: %s\n", spec, ga_error_text());
+        exit(1);
+    }
+#endif
+    printf("%s\n", spec);
+}
+
+int main(int argc, char **argv)
+{
+    unsigned gib = 1;
+    size_t size = 16, other = 1024;
+    for (int i = 1; i + 1 < argc; i += 2) {
+        unsigned long value = strtoul(argv[i + 1], NULL, 10);
+        if (!strcmp(argv[i], "--gib")) {
+            gib = (unsigned)value;
+        } else if (!strcmp(argv[i], "--size")) {
+            size = value;
+        } else if (!strcmp(argv[i], "--other")) {
+            other = value;
+        }
+    }
+    const count bytes = (count)gib << 30, failing = 1u << 20;
+    count n = bytes / size + bytes / size / 20;
+    n = (n > bytes / other ? n : bytes / other) + 1;
+    MUST(cudaFree(NULL));
+    MUST(cudaMalloc(&pointers, n * sizeof *pointers));
+    MUST(cudaMalloc(&served, sizeof *served));
+    open_heap(gib);
+    count over = bytes / size + bytes / size / 20;
+    ask_all("5 % more than the heap holds", size, over, pointers);
+    ask_all("a full heap", size, failing, NULL);
+    ask_all("a full heap, again", size, failing, NULL);
+    ask_all("a full heap, another size", other, failing, NULL);
+    ask_all("a full heap, one warp", size, 32, NULL);
+    free_all("all freed", over);
+    count blocks = bytes / other;
+    ask_all("the whole heap in another size", other, blocks, pointers);
+    ask_all("a full heap", other, failing, NULL);
+    free_all("all freed", blocks);
+    ask_all("the whole heap in that size again", other, blocks, pointers);
+    free_all("all freed", blocks);
+    ask_all("the whole heap in the first size", size, bytes / size, pointers);
+    free_all("all freed", bytes / size);
+    return 0;
+}

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Heaps of all sizes when nothing is left: requests that fail read little, whatever the heap's size; what is
+ * freed is found; and a heap that is empty, or has empty regions, serves any other size, without the host.
+ */
+#include "slab/sized_checked.h"
+#include "support/expect.h"
+#include "support/random.h"
+#include "support/sized_shape.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+enum {
+    MOST = 1 << 20 /* blocks at a time */
+};
+
+static char *blocks[MOST];
+static uint32_t count;
+
+/* A request of some lanes for units of the class: how many got one. */
+static uint32_t ask(sized_world *world, uint32_t class, uint32_t lanes, uint32_t number)
+{
+    uint32_t classes[LANES];
+    char *got[LANES];
+    for (uint32_t lane = 0; lane < LANES; lane++) {
+        classes[lane] = class;
+    }
+    uint32_t served = lanes == GA_ALL_BITS ? sized_claim_warp(world->heap, class, number, got)
+                                           : sized_claim(world->heap, lanes, classes, number, got);
+    for (uint32_t lane = 0; lane < LANES; lane++) {
+        if (got[lane]) {
+            cr_assert_lt(count, MOST);
+            blocks[count++] = got[lane];
+        }
+    }
+    return served;
+}
+
+/* Everything that the class can have. */
+static uint32_t fill(sized_world *world, uint32_t class)
+{
+    uint32_t before = count;
+    for (uint32_t number = 0; ask(world, class, GA_ALL_BITS, number) == LANES; number++) {
+    }
+    while (ask(world, class, 1, 0)) {
+    }
+    return count - before;
+}
+
+static void free_block(sized_world *world, uint32_t i)
+{
+    cr_assert(sized_release(world->heap, 1, &blocks[i]));
+    blocks[i] = blocks[--count];
+}
+
+static void free_all(sized_world *world)
+{
+    while (count) {
+        uint32_t n = count < LANES ? count : LANES;
+        cr_assert(sized_release(world->heap, ga_bits_below(n), blocks + count - n));
+        count -= n;
+    }
+    cr_assert_eq(sized_world_live(world, GA_SIZED_NONE), 0);
+}
+
+static uint32_t units_in(uint32_t class, uint32_t regions)
+{
+    return regions * (REGION / ga_sized_unit(class));
+}
+
+static int by_address(const void *a, const void *b)
+{
+    const char *left = *(char *const *)a, *right = *(char *const *)b;
+    return left < right ? -1 : left > right;
+}
+
+/* No two blocks lie over each other. */
+static void expect_apart(const sized_world *world)
+{
+    const char *end = world->heap->units;
+    qsort(blocks, count, sizeof *blocks, by_address);
+    for (uint32_t i = 0; i < count; i++) {
+        ga_sized_found found = ga_sized_find(view_of(world), blocks[i]);
+        cr_assert(found.class_ != GA_SIZED_NONE && !found.offset, "a block is one");
+        cr_assert_geq(blocks[i], end, "blocks lie over each other");
+        end = blocks[i] + ga_sized_unit(found.class_);
+    }
+}
+
+/* ---- requests that fail ---------------------------------------------------------------------------- */
+
+/* Words that sweeps read while n requests fail. */
+static uint64_t read_by(sized_world *world, uint32_t class, uint32_t n)
+{
+    uint64_t before = world->heap->sweep.words;
+    for (uint32_t i = 0; i < n; i++) {
+        cr_assert_eq(ask(world, class, i % 3 ? GA_ALL_BITS : 1u << i % 32, i), 0);
+    }
+    return world->heap->sweep.words - before;
+}
+
+/* However many requests fail, and of however many classes: once one has failed, nothing is read again. */
+Test(sized_full, requests_that_fail_after_one_has_failed_read_nothing)
+{
+    const uint32_t classes[] = {0, 7, 20, 36};
+    for (uint32_t i = 0; i < sizeof classes / sizeof *classes; i++) {
+        for (uint32_t regions = 1; regions <= 64; regions *= 4) {
+            sized_world *world = sized_world_new(BITS, regions);
+            cr_assert_eq(fill(world, classes[i]), units_in(classes[i], regions));
+            uint64_t read = world->heap->sweep.words;
+            cr_assert_geq(read, regions * world->heap->of[classes[i]].way.words);
+            for (uint32_t other = 0; other < world->heap->classes; other++) {
+                cr_assert_eq(read_by(world, other, 100), 0);
+            }
+            cr_assert_eq(read_by(world, classes[i], 1000), 0);
+            cr_assert_eq(ga_sized_run_claim(world->heap, sized_tile(), 1, 1, 0), GA_SIZED_NONE);
+            cr_assert_eq(world->heap->sweep.words, read);
+            free_all(world);
+            sized_world_delete(world);
+        }
+    }
+}
+
+/* The same where the heap has grown to its limit, or to where it was refused more. */
+Test(sized_full, failing_requests_of_a_heap_that_grew)
+{
+    for (uint32_t refuse = 0; refuse < 2; refuse++) {
+        sized_world *world = sized_world_limited(BITS, 40, refuse ? 40 : 20, refuse * 4);
+        uint32_t units = 0;
+        for (uint32_t i = 0; i < 10; i++) { /* a refusal for want of memory is asked again */
+            units += fill(world, 12);
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        }
+        cr_assert_eq(units, units_in(12, world->limit));
+        read_by(world, 12, 10);
+        cr_assert_eq(read_by(world, 12, 1000), 0);
+        free_all(world);
+        sized_world_delete(world);
+    }
+}
+
+/* After a refusal a block that is freed is found by the next request, whichever frees it, and each time. */
+Test(sized_full, a_block_that_is_freed_after_refusals_is_found)
+{
+    uint64_t random = 1;
+    for (uint32_t class = 0; class < ga_sized_class_count(BITS); class += 5) {
+        sized_world *world = sized_world_new(BITS, 9);
+        uint32_t units = fill(world, class);
+        for (uint32_t i = 0; i < 300; i++) {
+            uint32_t n = 1 + (uint32_t)random_below(&random, units < 5 ? units : 5);
+            uint32_t lanes = random_below(&random, 2) ? 1 : GA_ALL_BITS, got = 0;
+            cr_assert_eq(ask(world, class, lanes, i), 0);
+            for (uint32_t j = 0; j < n; j++) {
+                free_block(world, (uint32_t)random_below(&random, count));
+            }
+            while (got < n) {
+                uint32_t more = ask(world, class, lanes, (uint32_t)random_next(&random));
+                cr_assert_gt(more, 0, "class %u: %u of %u blocks are found", class, got, n);
+                got += more;
+            }
+        }
+        cr_assert_eq(count, units);
+        expect_apart(world);
+        free_all(world);
+        sized_world_delete(world);
+    }
+}
+
+/* A free ends the watch of its region: the next ones there are on the fast path again. */
+Test(sized_full, a_free_ends_the_watch_of_its_region)
+{
+    sized_world *world = sized_world_new(BITS, 3);
+    fill(world, 9);
+    for (uint32_t i = 0; i < 3; i++) {
+        cr_assert(world->heap->owners[i] & GA_SIZED_WATCH, "a sweep has watched region %u", i);
+    }
+    uint32_t given = world->heap->given;
+    free_block(world, 0);
+    free_block(world, 0);
+    uint32_t watched = 0;
+    for (uint32_t i = 0; i < 3; i++) {
+        watched += (world->heap->owners[i] & GA_SIZED_WATCH) != 0;
+    }
+    cr_assert(watched < 3 && world->heap->given - given == 3 - watched,
+              "%u regions are watched, and %u frees were told of", watched,
+              world->heap->given - given);
+    free_all(world);
+    sized_world_delete(world);
+}
+
+/* ---- another size ---------------------------------------------------------------------------------- */
+
+static void switch_classes(sized_world *(*make)(uint32_t, uint32_t), uint32_t regions)
+{
+    const uint32_t sizes[] = {0, 1, 7, 8, 13, 24, 36, 39};
+    const uint32_t n = sizeof sizes / sizeof *sizes;
+    for (uint32_t i = 0; i < n; i++) {
+        sized_world *world = make(BITS, regions);
+        for (uint32_t j = 0; j < n; j++) {
+            uint32_t class = sizes[(i + j * 3) % n];
+            cr_assert_eq(fill(world, class), units_in(class, regions), "class %u, as number %u",
+                         class, j);
+            cr_assert_eq(sized_world_regions(world, class), regions);
+            expect_apart(world);
+            free_all(world);
+        }
+        sized_world_delete(world);
+    }
+}
+
+/* A heap that is empty serves every size, to the last unit, whatever it served before. */
+Test(sized_full, an_empty_heap_serves_any_other_size)
+{
+    switch_classes(sized_world_new, 7);
+    switch_classes(sized_world_new, 1);
+}
+
+Test(sized_full, an_empty_heap_that_grew_serves_any_other_size)
+{
+    switch_classes(sized_world_growing, 6);
+}
+
+/* After mixed sizes have been freed, all of the heap can be had in one size, and as runs. */
+Test(sized_full, mixed_sizes_leave_nothing_behind)
+{
+    enum {
+        REGIONS = 50
+    };
+    uint64_t random = 3;
+    sized_world *world = sized_world_new(BITS, REGIONS);
+    for (uint32_t round = 0; round < 12; round++) {
+        uint32_t refused = 0;
+        while (refused < 100) {
+            uint32_t class = (uint32_t)random_below(&random, world->heap->classes);
+            refused += ask(world, class, (uint32_t)random_next(&random) | 1,
+                           (uint32_t)random_next(&random) % 64) == 0;
+        }
+        expect_apart(world);
+        free_all(world);
+        if (round % 3 == 0) {
+            uint32_t first = ga_sized_run_claim(world->heap, sized_tile(), REGIONS, 1, 0);
+            cr_assert_eq(first, 0, "a run of all regions");
+            cr_assert(ga_sized_runs_release(world->heap, sized_tile(), 1, ga_lanes_all(first)));
+        } else {
+            uint32_t class = (uint32_t)random_below(&random, world->heap->classes);
+            cr_assert_eq(fill(world, class), units_in(class, REGIONS));
+            free_all(world);
+        }
+    }
+    sized_world_delete(world);
+}
+
+/* Regions with a unit that is taken stay; the others serve. */
+Test(sized_full, regions_that_are_not_empty_stay)
+{
+    enum {
+        REGIONS = 20
+    };
+    uint64_t random = 5;
+    for (uint32_t class = 0; class < ga_sized_class_count(BITS); class += 6) {
+        sized_world *world = sized_world_new(BITS, REGIONS);
+        fill(world, class);
+        uint32_t stay = (uint32_t)random_next(&random) & ga_bits_below(REGIONS), kept = 0;
+        for (uint32_t i = count; i-- > 0;) {
+            uint32_t region = (uint32_t)((blocks[i] - world->heap->units) >> BITS);
+            bool keep = stay >> region & 1 && !(kept >> region & 1);
+            kept |= keep ? 1u << region : 0;
+            if (!keep) {
+                free_block(world, i);
+            }
+        }
+        uint32_t other = (class + 7) % world->heap->classes, empty = REGIONS - ga_bits_count(stay);
+        cr_assert_eq(fill(world, other), units_in(other, empty), "class %u to %u", class, other);
+        expect_apart(world);
+        uint32_t rest = units_in(class, REGIONS - empty) - (REGIONS - empty);
+        cr_assert_eq(fill(world, class), rest, "the rest of the regions that stayed");
+        expect_apart(world);
+        free_all(world);
+        sized_world_delete(world);
+    }
+}
+
+/* ---- claims that come late --------------------------------------------------------------------------- */
+
+/* A tile that still has what the class showed before takes nothing of another class, neither on the fast
+ * path nor by its old table. */
+Test(sized_full, an_old_view_of_a_class_finds_nothing)
+{
+    enum {
+        REGIONS = 5,
+        OLD = 12,
+        NEW = 20
+    };
+    sized_world *world = sized_world_new(BITS, REGIONS);
+    ga_sized_view view = view_of(world);
+    for (uint32_t turn = 0; turn < 3; turn++) {
+        fill(world, OLD);
+        ga_sized_way way = ga_sized_way_of(world->heap->of + OLD);
+        uint32_t keys[REGIONS * 64];
+        cr_assert_leq(way.all, REGIONS * 64);
+        for (uint32_t word = 0; word < way.all; word++) {
+            keys[word] = ga_sized_key(view, way, word);
+        }
+        free_all(world);
+        ask(world, NEW, 1, 0);
+        for (uint32_t region = 1; region < REGIONS; region++) {
+            for (uint32_t i = 0; i < units_in(NEW, 1); i++) {
+                ask(world, NEW, 1, i);
+            }
+        }
+        for (uint32_t word = 0; word < way.all; word++) {
+            ga_sized_spot home;
+            if (ga_sized_home_of(way, word, &home)) {
+                uint32_t taken =
+                    ga_sized_ask_own(view, sized_tile(), ga_sized_spot_key(view, home));
+                cr_assert_eq(taken, GA_ALL_BITS, "word %u is full for the fast path", word);
+            }
+            cr_assert_eq(ga_sized_ask_any(view, OLD, keys[word], GA_ALL_BITS), GA_ALL_BITS);
+        }
+        fill(world, NEW);
+        cr_assert_eq(count, units_in(NEW, REGIONS), "what a late claim had is back");
+        expect_apart(world);
+        free_all(world);
+    }
+    sized_world_delete(world);
+}
+
+/* With the checks a second free is noticed after its region has another class, too. */
+Test(sized_full, checked_frees_know_the_class_that_a_region_has_now)
+{
+    sized_world *world = sized_world_new(BITS, 2);
+    world->heap->check = 1;
+    fill(world, 8);
+    char *old = blocks[3];
+    free_all(world);
+    fill(world, 30);
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t block = (uint64_t)blocks[i];
+        ga_sized_release_checked(world->heap, sized_tile(), 1, ga_lanes_all((uint32_t)block),
+                                 ga_lanes_all((uint32_t)(block >> 32)));
+    }
+    cr_assert_eq(world->heap->faults, 0);
+    uint64_t block = (uint64_t)old;
+    ga_sized_release_checked(world->heap, sized_tile(), 1, ga_lanes_all((uint32_t)block),
+                             ga_lanes_all((uint32_t)(block >> 32)));
+    cr_assert_eq(world->heap->faults, 1);
+    count = 0;
+    cr_assert_eq(fill(world, 8), units_in(8, 2));
+    free_all(world);
+    sized_world_delete(world);
+}
