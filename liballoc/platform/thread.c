@@ -50,7 +50,7 @@ static void depart(void *unused)
 }
 
 /* A thread that the child has not may have been listing a hook: its lock starts anew. */
-static void begin_child(void)
+void ga_thread_begin_child(void)
 {
     pthread_mutex_init(&hooks_lock, NULL);
     id = 0;
@@ -59,7 +59,7 @@ static void begin_child(void)
 __attribute__((constructor)) static void watch_forks(void)
 {
     static bool watched;
-    ga_forks_watch(&watched, NULL, NULL, begin_child);
+    ga_forks_watch(&watched, NULL, NULL, ga_thread_begin_child);
 }
 
 /* Once, and once more in the child of a fork that came in the middle of it: it has one key in vain,

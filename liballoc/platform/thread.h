@@ -14,6 +14,9 @@
 /* The kernel's thread id, right in a forked child too. */
 uint32_t ga_thread_id(void);
 
+/* Learn the id anew, in a child that ran no handlers around fork(): of _Fork() or clone(). */
+void ga_thread_begin_child(void);
+
 /* Run `hook` in every enrolled thread that ends from now on. At most four hooks, for ever; the
  * same one twice counts once. */
 void ga_thread_on_exit(void (*hook)(void));

@@ -1,13 +1,24 @@
 /* SPDX-License-Identifier: MIT
  *
- * STRUCTURE  each thread fills a chunk of the file through a shared mapping. A chunk that its
- *            thread leaves behind waits in `spare` for the next thread.
- * INVARIANT  a chunk is in the hands of one thread, or in `spare`, never both
- * ORDER      `lock` guards the file's end and `spare`; R1 closes a record
- * PROGRESS   a note is wait-free within a chunk; a new chunk takes the lock
+ * STRUCTURE  Each thread collects records in a buffer and writes them to its chunk of the file with
+ *            pwrite(): when the buffer is full, when FLUSH_NS have passed since the last write, and
+ *            when the thread or the process ends. A chunk that its thread leaves behind waits in
+ *            `spare` for the next thread.
+ * INVARIANT  a chunk is in the hands of one thread, or in `spare`, never both. A record is written
+ *            to one place of the file only, so that writing it twice does no harm.
+ * ORDER      `lock` guards the list of recorders and buffers, the file's end and `spare`; a buffer's
+ *            `writing` is taken behind it and guards what is written. R1 makes a record whole.
+ * PROGRESS   noting a record is wait-free until the buffer is full; then it writes the file
  *
- * The file is opened anew by its path for each chunk and checked to be the same: a descriptor kept
+ * Nothing of the file is mapped: another process that truncates a mapped file, a full disk below a
+ * copy-on-write file system, or an I/O error would end the program with SIGBUS.
+ *
+ * The file is opened anew by its path for each write and checked to be the same: a descriptor kept
  * open could be closed by the program and then mean one of its own files.
+ *
+ * Children: the handlers around fork() tell a child to begin a file of its own. _Fork() and clone()
+ * run no handlers; there a page that the kernel wipes in copies of the memory tells it. The child of
+ * vfork() shares the memory and the heap, so its records belong in the parent's trace.
  */
 #include "recorder.h"
 
@@ -26,18 +37,24 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 enum {
-    CHUNK_RECORDS = GA_TRACE_CHUNK_BYTES / sizeof(ga_trace_record),
-    SPARES = 256
+    SPARES = 256,
+    FLUSH_NS = 100000,       /* a write costs about 2 us, so this bounds its share to 2 % */
+    EXIT_WAIT_NS = 100000000 /* longest wait for a mutex when the process ends */
 };
 
-/* The unwritten rest of a chunk. */
+_Static_assert(GA_TRACE_CHUNK_BYTES % (GA_RECORDER_BATCH * sizeof(ga_trace_record)) == 0,
+               "a chunk is a whole number of buffers");
+
+/* The unwritten rest of a chunk, [at, end) of the file, less the first `count` records. */
 typedef struct chunk {
-    ga_trace_record *next, *end;
+    off_t at, end;
+    unsigned count;
 } chunk;
 
 struct ga_recorder {
@@ -48,25 +65,46 @@ struct ga_recorder {
     bool begun;               /* false in a forked child until its first record; under `lock` */
     dev_t device;
     ino_t inode;
-    off_t end; /* guarded by `lock` */
+    off_t end;  /* where the next chunk begins; guarded by `lock` */
+    off_t size; /* of the file, as far as this process made it; guarded by `lock` */
     /* When the trace began, on two clocks. A forked child's file counts from there as well. */
     uint64_t start_ns, mono_ns;
+    unsigned batch;  /* most records to keep back; relaxed: a new value may be seen late */
     bool stopped;    /* relaxed: a thread that sees it late only tries in vain */
     unsigned spares; /* guarded by `lock` */
     chunk spare[SPARES];
 };
 
-/* The chunk this thread is filling, and for whom. */
+/* Records of one thread, and where in the file they belong: records[0] at `at`. */
+typedef struct buffer {
+    struct buffer *following; /* in `buffers`, guarded by `lock` */
+    ga_recorder *recorder;    /* NULL: in nobody's hands; guarded by `lock` */
+    pthread_mutex_t writing;  /* guards `at` and `end`; held while records are written */
+    off_t at, end;            /* `end` is the chunk's */
+    unsigned count;           /* stored by the owner only: R1 */
+    unsigned written;         /* of these, in the file; stored with `writing` held */
+    uint64_t written_ns;      /* the time of the last record that the owner wrote; the owner's */
+    ga_trace_record records[GA_RECORDER_BATCH];
+} buffer;
+
+/* The buffer this thread is filling, and for whom. */
 typedef struct desk {
     ga_recorder *recorder;
+    buffer *buffer;
     unsigned generation; /* of the process: a forked child's desk is from another one */
-    chunk chunk;
 } desk;
 
 static ga_forked_lock lock = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 static ga_recorder *recorders; /* guarded by `lock` */
-static unsigned generation;    /* written in a forked child before it has a second thread */
+static buffer *buffers;        /* guarded by `lock` */
+static unsigned generation = 1;
+static pid_t process_id; /* the child of vfork() is not asked for its own */
 static _Thread_local desk mine;
+
+/* `generation`; 0 in a copy of the process that has not begun anew. Points to a page of its own that
+ * the kernel wipes in copies, or else to `unwiped`. */
+static unsigned unwiped = 1;
+static unsigned *generation_here = &unwiped;
 
 static uint64_t clock_ns(clockid_t clock)
 {
@@ -87,7 +125,7 @@ static bool expand_path(ga_recorder *r)
     int head = mark ? (int)(mark - r->wanted) : (int)strlen(r->wanted);
     char pid[16] = "";
     if (mark) {
-        snprintf(pid, sizeof pid, "%d", (int)getpid());
+        snprintf(pid, sizeof pid, "%d", (int)process_id);
     }
     int length = snprintf(r->path, PATH_MAX, "%s%s%.*s%s%s", cwd, *cwd ? "/" : "", head, r->wanted,
                           pid, mark ? mark + 2 : "");
@@ -105,7 +143,7 @@ static int create_file(ga_recorder *r)
     for (int try = 0; fd < 0 && errno == EEXIST && try < 100; try++) {
         char suffix[32] = "";
         if (try > 0) {
-            snprintf(suffix, sizeof suffix, try == 1 ? ".%d" : ".%d.%d", (int)getpid(), try - 1);
+            snprintf(suffix, sizeof suffix, try == 1 ? ".%d" : ".%d.%d", (int)process_id, try - 1);
         }
         snprintf(r->path + length, sizeof r->path - length, "%s", suffix);
         fd = open(r->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -121,13 +159,14 @@ static ga_trace_header header_now(ga_recorder *r)
         r->mono_ns = clock_ns(CLOCK_MONOTONIC);
     }
     r->end = page;
+    r->size = sizeof(ga_trace_header);
     return (ga_trace_header){
         .magic = GA_TRACE_MAGIC,
         .abi = GA_TRACE_ABI,
         .record_size = sizeof(ga_trace_record),
         .data_offset = (uint32_t)page,
         .chunk_bytes = GA_TRACE_CHUNK_BYTES,
-        .pid = (uint32_t)getpid(),
+        .pid = (uint32_t)process_id,
         .start_ns = r->start_ns,
     };
 }
@@ -157,49 +196,62 @@ static ga_status start_file(ga_recorder *r)
     return GA_OK;
 }
 
-/* The file, if it is still the one that was begun. */
-static int reopen_file(const ga_recorder *r)
+/* The file, if it is still the one that was begun; its size in `*size`. */
+static int reopen_file(const ga_recorder *r, off_t *size)
 {
     struct stat stat;
-    int fd = open(r->path, O_RDWR | O_CLOEXEC);
+    int fd = open(r->path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd >= 0 && (fstat(fd, &stat) != 0 || stat.st_dev != r->device || stat.st_ino != r->inode)) {
         close(fd);
         errno = ESTALE;
         return -1;
     }
+    *size = fd < 0 ? 0 : stat.st_size;
     return fd;
 }
 
-/* Zeros in the file before anything is mapped: a store into a page that the disk has no room for
- * would be a SIGBUS. Written, not only allocated: that leaves the pages in the cache, and first
- * stores to them cost a tenth (ext4: 8 us a page where blocks are only allocated). */
-static bool write_zeros(int fd, off_t start)
+/* A write past RLIMIT_FSIZE would be answered with SIGXFSZ, which ends a process. */
+static bool limit_allows(off_t end)
 {
-    static const char zeros[GA_TRACE_CHUNK_BYTES / 4];
-    for (off_t at = start; at < start + (off_t)GA_TRACE_CHUNK_BYTES;) {
-        ssize_t written = pwrite(fd, zeros, sizeof zeros, at);
-        if (written < 0 && errno != EINTR) {
+    struct rlimit limit;
+    errno = EFBIG;
+    return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+           (rlim_t)end <= limit.rlim_cur;
+}
+
+static bool write_at(int fd, const void *bytes, size_t size, off_t at)
+{
+    for (size_t done = 0; done < size;) {
+        ssize_t written = pwrite(fd, (const char *)bytes + done, size - done, at + (off_t)done);
+        if (written <= 0 && errno != EINTR) {
             return false;
         }
-        at += written > 0 ? written : 0;
+        done += written > 0 ? (size_t)written : 0;
     }
     return true;
 }
 
-static void *map_next(ga_recorder *r, int fd)
-{
-    if (!write_zeros(fd, r->end)) {
-        return MAP_FAILED;
-    }
-    void *start = mmap(NULL, GA_TRACE_CHUNK_BYTES, PROT_READ | PROT_WRITE,
-                       MAP_SHARED | MAP_POPULATE, fd, r->end);
-    if (start != MAP_FAILED) {
-        r->end += GA_TRACE_CHUNK_BYTES;
-    }
-    return start;
-}
+static const char cut_short[] = "another process has cut the file short";
 
-/* ---- chunks: with the lock held --------------------------------------------------------- */
+/* Open the file, which must still have `size` bytes, and give the work to `write`. Returns why it
+ * failed, or NULL. */
+static const char *with_file(const ga_recorder *r, off_t size, bool write(int fd, void *context),
+                             void *context)
+{
+    off_t there;
+    const char *why = NULL;
+    int fd = reopen_file(r, &there);
+    if (fd < 0) {
+        return strerror(errno);
+    }
+    if (there < size) {
+        why = cut_short;
+    } else if (!write(fd, context)) {
+        why = strerror(errno);
+    }
+    close(fd);
+    return why;
+}
 
 static void stop(ga_recorder *r, const char *why)
 {
@@ -208,56 +260,196 @@ static void stop(ga_recorder *r, const char *why)
     }
 }
 
-static chunk chunk_new(ga_recorder *r)
+static bool is_stopped(const ga_recorder *r)
+{
+    return __atomic_load_n(&r->stopped, __ATOMIC_RELAXED); /* relaxed, see the member */
+}
+
+/* ---- chunks: with the lock held --------------------------------------------------------- */
+
+/* The new chunk is a hole in the file: records that are never written read as zeros. */
+static bool add_chunk(int fd, void *recorder)
+{
+    ga_recorder *r = recorder;
+    off_t end = r->end + (off_t)GA_TRACE_CHUNK_BYTES;
+    return limit_allows(end) && ftruncate(fd, end) == 0;
+}
+
+static bool chunk_new(ga_recorder *r, chunk *out)
 {
     if (!r->begun && start_file(r) != GA_OK) {
         stop(r, ga_error_text());
-        return (chunk){0};
+        return false;
     }
-    int fd = reopen_file(r);
-    void *start = fd < 0 ? MAP_FAILED : map_next(r, fd);
-    if (start == MAP_FAILED) {
-        stop(r, strerror(errno));
+    const char *why = with_file(r, r->size, add_chunk, r);
+    if (why) {
+        stop(r, why);
+        return false;
     }
-    if (fd >= 0) {
-        close(fd);
-    }
-    ga_trace_record *first = start == MAP_FAILED ? NULL : start;
-    return (chunk){first, first ? first + CHUNK_RECORDS : NULL};
+    *out = (chunk){r->end, r->end + (off_t)GA_TRACE_CHUNK_BYTES, 0};
+    r->size = r->end = out->end;
+    return true;
 }
 
-static void chunk_leave(ga_recorder *r, chunk left)
+static bool chunk_find(ga_recorder *r, chunk *out)
 {
-    if (left.next && left.next < left.end && r->spares < SPARES) {
-        r->spare[r->spares++] = left;
-    } else if (left.end) {
-        munmap(left.end - CHUNK_RECORDS, GA_TRACE_CHUNK_BYTES);
+    if (r->spares) {
+        *out = r->spare[--r->spares];
+        return true;
     }
+    return !is_stopped(r) && chunk_new(r, out);
 }
+
+/* ---- buffers ----------------------------------------------------------------------------- */
+
+typedef struct span {
+    const buffer *buffer;
+    unsigned first, end;
+} span;
+
+static bool write_span(int fd, void *context)
+{
+    const span *s = context;
+    const size_t each = sizeof(ga_trace_record);
+    off_t at = s->buffer->at + (off_t)(s->first * each);
+    size_t size = (s->end - s->first) * each;
+    return limit_allows(at + (off_t)size) && write_at(fd, s->buffer->records + s->first, size, at);
+}
+
+/* With `writing` held. */
+static void write_ready(buffer *b, ga_recorder *r)
+{
+    /* R2: acquire. Pairs with R1: another thread's records are whole. */
+    unsigned ready = __atomic_load_n(&b->count, __ATOMIC_ACQUIRE);
+    span s = {b, b->written, ready};
+    if (s.first < s.end && !is_stopped(r)) {
+        const char *why = with_file(r, b->end, write_span, &s);
+        if (why) {
+            stop(r, why);
+        }
+    }
+    /* relaxed: the owner compares it to decide whether to write, and writing twice does no harm */
+    __atomic_store_n(&b->written, ready, __ATOMIC_RELAXED);
+}
+
+static void buffer_write(buffer *b, ga_recorder *r)
+{
+    pthread_mutex_lock(&b->writing);
+    write_ready(b, r);
+    pthread_mutex_unlock(&b->writing);
+}
+
+static void buffer_set(buffer *b, chunk place)
+{
+    pthread_mutex_lock(&b->writing);
+    b->at = place.at;
+    b->end = place.end;
+    b->written = place.count;
+    /* relaxed: what is written is guarded by `writing` */
+    __atomic_store_n(&b->count, place.count, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&b->writing);
+}
+
+static buffer *buffer_new(void)
+{
+    buffer *b = mmap(NULL, sizeof *b, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (b == MAP_FAILED) {
+        return NULL;
+    }
+    pthread_mutex_init(&b->writing, NULL);
+    b->following = buffers;
+    buffers = b;
+    return b;
+}
+
+/* A buffer that nobody has; NULL where there is no memory. With the lock held. */
+static buffer *buffer_find(void)
+{
+    buffer *b = buffers;
+    while (b && b->recorder) {
+        b = b->following;
+    }
+    return b ? b : buffer_new();
+}
+
+/* ---- desks: with the lock held ------------------------------------------------------------- */
 
 static void desk_clear(desk *d)
 {
-    if (d->recorder && d->generation == generation) {
-        chunk_leave(d->recorder, d->chunk);
-    }
+    buffer *b = d->generation == generation ? d->buffer : NULL;
+    ga_recorder *r = d->recorder;
     *d = (desk){0};
+    if (!b) {
+        return;
+    }
+    buffer_write(b, r);
+    if (b->at < b->end && r->spares < SPARES) {
+        r->spare[r->spares++] = (chunk){b->at, b->end, b->count};
+    }
+    b->recorder = NULL;
 }
 
-static void desk_take(desk *d, ga_recorder *r)
+static void desk_fill(desk *d, ga_recorder *r)
 {
+    chunk place;
     desk_clear(d);
-    bool stopped = __atomic_load_n(&r->stopped, __ATOMIC_RELAXED); /* relaxed, see the member */
-    chunk taken = r->spares ? r->spare[--r->spares] : stopped ? (chunk){0} : chunk_new(r);
-    *d = (desk){r, generation, taken};
+    *d = (desk){r, NULL, generation};
+    buffer *b = buffer_find();
+    if (!b) {
+        stop(r, strerror(ENOMEM));
+    } else if (chunk_find(r, &place)) {
+        b->written_ns = 0;
+        b->recorder = r;
+        buffer_set(b, place);
+        d->buffer = b;
+    }
 }
 
-/* ---- threads and processes -------------------------------------------------------------- */
+/* ---- processes ----------------------------------------------------------------------------- */
+
+/* The buffers hold the parent's records: the child forgets them and begins a file of its own with
+ * its first record, so that one that only execs leaves none. It has one thread. */
+static void begin_child(void)
+{
+    process_id = getpid();
+    *generation_here = ++generation;
+    ga_thread_begin_child();
+    for (buffer *b = buffers; b; b = b->following) {
+        pthread_mutex_init(&b->writing, NULL);
+        b->recorder = NULL;
+    }
+    for (ga_recorder *r = recorders; r; r = r->following) {
+        r->spares = 0;
+        r->begun = false;
+    }
+}
+
+/* relaxed: a child has one thread when it finds out */
+static bool begun_in_this_process(void)
+{
+    return __atomic_load_n(generation_here, __ATOMIC_RELAXED) == generation;
+}
+
+/* A child of _Fork() or clone() may find the mutex in the hands of a thread that it does not have. */
+static void lock_all(void)
+{
+    if (!begun_in_this_process()) {
+        begin_child();
+        lock = (ga_forked_lock){.mutex = PTHREAD_MUTEX_INITIALIZER, .wanted = true};
+    }
+    pthread_mutex_lock(&lock.mutex);
+}
+
+static void unlock_all(void)
+{
+    pthread_mutex_unlock(&lock.mutex);
+}
 
 static void on_thread_exit(void)
 {
-    pthread_mutex_lock(&lock.mutex);
+    lock_all();
     desk_clear(&mine);
-    pthread_mutex_unlock(&lock.mutex);
+    unlock_all();
 }
 
 static void on_fork_prepare(void)
@@ -270,14 +462,11 @@ static void on_fork_parent(void)
     ga_forked_lock_parent(&lock);
 }
 
-/* The chunks in memory are the parent's: the child forgets them and begins a file of its own with
- * its first record, so that one that only execs leaves none. */
+/* An allocation in another room's handler may have been first: then the child has begun. */
 static void on_fork_child(void)
 {
-    generation++;
-    for (ga_recorder *r = recorders; r; r = r->following) {
-        r->spares = 0;
-        r->begun = false;
+    if (generation_here == &unwiped || !begun_in_this_process()) {
+        begin_child();
     }
     ga_forked_lock_child(&lock);
 }
@@ -288,19 +477,68 @@ __attribute__((constructor)) static void watch_forks(void)
     ga_forks_watch(&watched, on_fork_prepare, on_fork_parent, on_fork_child);
 }
 
-static void watch_threads(void)
+/* Kernels before 4.14 do not wipe: there only the handlers around fork() notice a child. */
+static void watch_copies(void)
 {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    unsigned *word = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    process_id = getpid();
+    if (word == MAP_FAILED) {
+        return;
+    }
+    if (madvise(word, page, MADV_WIPEONFORK) != 0) {
+        munmap(word, page);
+        return;
+    }
+    *word = generation;
+    generation_here = word;
+}
+
+static void watch(void)
+{
+    watch_copies();
     ga_thread_on_exit(on_thread_exit);
+}
+
+/* A signal handler that calls exit() may have interrupted the thread that holds the mutex. */
+static bool lock_briefly(pthread_mutex_t *mutex)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += EXIT_WAIT_NS;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    return pthread_mutex_timedlock(mutex, &until) == 0;
+}
+
+/* When the process ends. Records that come later, from destructors and threads that still run, are
+ * written one by one. */
+__attribute__((destructor)) static void write_all(void)
+{
+    if (!begun_in_this_process() || !lock_briefly(&lock.mutex)) {
+        return;
+    }
+    for (ga_recorder *r = recorders; r; r = r->following) {
+        __atomic_store_n(&r->batch, 1, __ATOMIC_RELAXED); /* relaxed, see the member */
+    }
+    for (buffer *b = buffers; b; b = b->following) {
+        if (b->recorder && lock_briefly(&b->writing)) {
+            write_ready(b, b->recorder);
+            pthread_mutex_unlock(&b->writing);
+        }
+    }
+    unlock_all();
 }
 
 /* ---- the interface ---------------------------------------------------------------------- */
 
-static ga_status recorder_new(ga_recorder **out, const char *path)
+static ga_status recorder_new(ga_recorder **out, const char *path, unsigned batch)
 {
     ga_recorder *r = ga_libc.calloc(1, sizeof *r);
     if (!r) {
         return ga_fail(GA_ERR_MEMORY, "trace: no memory for the trace's record");
     }
+    r->batch = batch;
     snprintf(r->wanted, sizeof r->wanted, "%s", path);
     ga_status status = start_file(r);
     if (status != GA_OK) {
@@ -316,17 +554,18 @@ static ga_status recorder_new(ga_recorder **out, const char *path)
 /* Whether a trace goes on in the file it was begun in; a child that has not begun its own counts. */
 static bool goes_on(const ga_recorder *r)
 {
-    if (__atomic_load_n(&r->stopped, __ATOMIC_RELAXED)) { /* relaxed, see the member */
+    off_t size;
+    if (is_stopped(r)) {
         return false;
     }
-    int fd = r->begun ? reopen_file(r) : -1;
+    int fd = r->begun ? reopen_file(r, &size) : -1;
     if (fd >= 0) {
         close(fd);
     }
     return fd >= 0 || !r->begun;
 }
 
-ga_status ga_recorder_open(ga_recorder **out, const char *path)
+ga_status ga_recorder_open(ga_recorder **out, const char *path, unsigned batch)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     *out = NULL;
@@ -335,28 +574,36 @@ ga_status ga_recorder_open(ga_recorder **out, const char *path)
                        PATH_MAX - 1, strlen(path));
     }
     watch_forks();
-    pthread_once(&once, watch_threads);
+    pthread_once(&once, watch);
     ga_forked_lock_want(&lock);
-    pthread_mutex_lock(&lock.mutex);
+    lock_all();
     ga_recorder *r = recorders;
     while (r && (strcmp(r->wanted, path) != 0 || !goes_on(r))) {
         r = r->following;
     }
-    ga_status status = r ? GA_OK : recorder_new(&r, path);
+    ga_status status = r ? GA_OK : recorder_new(&r, path, batch);
     if (status == GA_OK) {
         r->users++;
+        if (batch < r->batch) {
+            __atomic_store_n(&r->batch, batch, __ATOMIC_RELAXED); /* relaxed, see the member */
+        }
         *out = r;
     }
-    pthread_mutex_unlock(&lock.mutex);
+    unlock_all();
     return status;
 }
 
-/* The record of the trace stays: threads that wrote to it have chunks of it in hand. */
+/* The recorder stays, because threads have buffers of it in hand. */
 void ga_recorder_close(ga_recorder *recorder)
 {
-    pthread_mutex_lock(&lock.mutex);
+    lock_all();
     recorder->users--;
-    pthread_mutex_unlock(&lock.mutex);
+    for (buffer *b = buffers; b; b = b->following) {
+        if (b->recorder == recorder) {
+            buffer_write(b, recorder);
+        }
+    }
+    unlock_all();
 }
 
 uint64_t ga_recorder_now(const ga_recorder *recorder)
@@ -364,15 +611,47 @@ uint64_t ga_recorder_now(const ga_recorder *recorder)
     return clock_ns(CLOCK_MONOTONIC) - recorder->mono_ns;
 }
 
-static void write_record(ga_trace_record *slot, const ga_trace_record *record)
+/* The buffer is in the file: go on behind it, in a new chunk where this one is full. */
+static void go_on(desk *d)
 {
-    ga_trace_record whole = *record;
-    whole.thread = ga_thread_id();
-    whole.operation = GA_TRACE_NONE;
-    *slot = whole;
-    /* R1: release. Pairs with the end of the process, or whoever reads the file beside it: the
-     * operation comes last, so that a record cut short by a kill counts as unwritten. */
-    __atomic_store_n(&slot->operation, record->operation, __ATOMIC_RELEASE);
+    buffer *b = d->buffer;
+    chunk place = {b->at + (off_t)sizeof b->records, b->end, 0};
+    if (place.at < place.end) {
+        buffer_set(b, place);
+        return;
+    }
+    lock_all();
+    bool found = chunk_find(d->recorder, &place);
+    if (!found) {
+        b->recorder = NULL;
+        d->buffer = NULL;
+    }
+    unlock_all();
+    if (found) {
+        buffer_set(b, place);
+    }
+}
+
+static void add_record(desk *d, const ga_trace_record *record)
+{
+    buffer *b = d->buffer;
+    unsigned count = b->count;
+    b->records[count] = *record;
+    b->records[count++].thread = ga_thread_id();
+    /* R1: release. Pairs with R2: a thread that writes the buffer out for another one, when a heap
+     * is closed or the process ends, finds the record whole. */
+    __atomic_store_n(&b->count, count, __ATOMIC_RELEASE);
+    /* relaxed, both: see the members */
+    unsigned kept = count - __atomic_load_n(&b->written, __ATOMIC_RELAXED);
+    bool due = kept >= __atomic_load_n(&d->recorder->batch, __ATOMIC_RELAXED) ||
+               record->time_ns - b->written_ns >= FLUSH_NS;
+    if (due || count == GA_RECORDER_BATCH) {
+        buffer_write(b, d->recorder);
+        b->written_ns = record->time_ns;
+    }
+    if (count == GA_RECORDER_BATCH) {
+        go_on(d);
+    }
 }
 
 void ga_recorder_note(ga_recorder *recorder, const ga_trace_record *record)
@@ -381,20 +660,20 @@ void ga_recorder_note(ga_recorder *recorder, const ga_trace_record *record)
     desk passing = {0};
     int saved = errno;
     if (!ga_thread_enroll()) {
-        d = &passing; /* nobody would give a chunk back when this thread ends */
+        d = &passing; /* nobody would give a buffer back when this thread ends */
     }
-    if (d->recorder != recorder || d->generation != generation || d->chunk.next == d->chunk.end) {
-        pthread_mutex_lock(&lock.mutex);
-        desk_take(d, recorder);
-        pthread_mutex_unlock(&lock.mutex);
+    if (d->recorder != recorder || d->generation != *generation_here) {
+        lock_all();
+        desk_fill(d, recorder);
+        unlock_all();
     }
-    if (d->chunk.next < d->chunk.end) {
-        write_record(d->chunk.next++, record);
+    if (d->buffer) {
+        add_record(d, record);
     }
     if (d == &passing) {
-        pthread_mutex_lock(&lock.mutex);
+        lock_all();
         desk_clear(d);
-        pthread_mutex_unlock(&lock.mutex);
+        unlock_all();
     }
     errno = saved;
 }

@@ -9,7 +9,8 @@
 #include "recorder.h"
 
 enum {
-    OPTION_FILE = 0
+    OPTION_FILE = 0,
+    OPTION_BATCH
 };
 
 typedef struct trace_state {
@@ -26,7 +27,8 @@ static ga_status trace_open(const ga_open_args *args, void **state)
         return ga_fail(GA_ERR_MEMORY, "trace: no memory for the heap's record");
     }
     *t = (trace_state){.parent = args->parent, .place = args->place, .device = args->device};
-    ga_status status = ga_recorder_open(&t->recorder, args->values[OPTION_FILE].text);
+    ga_status status = ga_recorder_open(&t->recorder, args->values[OPTION_FILE].text,
+                                        (unsigned)args->values[OPTION_BATCH].integer);
     if (status != GA_OK) {
         ga_libc.free(t);
         return status;
@@ -162,6 +164,13 @@ static const ga_option options[] = {
     [OPTION_FILE] = {.name = "file",
                      .type = GA_OPTION_STRING,
                      .help = "where to write; %p is the process id"},
+    [OPTION_BATCH] = {.name = "batch",
+                      .type = GA_OPTION_INTEGER,
+                      .fallback = "128",
+                      .help =
+                          "records that a thread writes at once; 1: a crash or a kill loses none",
+                      .min = 1,
+                      .max = GA_RECORDER_BATCH},
 };
 
 const ga_backend ga_trace_backend = {
