@@ -6,67 +6,41 @@
 
 #include "../../liballoc/runtime/report.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
-enum {
-    MOST_TEXT = 8192 /* more than all rows need */
-};
-
-typedef struct text {
-    char buffer[MOST_TEXT];
-    size_t length;
-} text;
-
-__attribute__((format(printf, 2, 3))) static void add(text *t, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    int length = vsnprintf(t->buffer + t->length, sizeof t->buffer - t->length, format, args);
-    va_end(args);
-    size_t room = sizeof t->buffer - 1 - t->length;
-    t->length += length < 0 ? 0 : (size_t)length < room ? (size_t)length : room;
-}
-
-/* A name as the inside of a JSON string; what is not plain in it is a question mark. */
-static void add_escaped(text *t, const char *name)
-{
-    for (; *name; name++) {
-        bool is_plain = *name >= ' ' && *name <= '~' && *name != '"' && *name != '\\';
-        add(t, "%c", is_plain ? *name : '?');
-    }
-}
-
-static void add_rows(text *t, const char *format, const char *between)
+static void add_rows(ga_text *text, const char *format, const char *between)
 {
     const char *before = "";
     for (int i = 0; i < GA_CUDA_HOOK_COUNT; i++) {
         uint64_t calls = ga_cuda_calls_of((ga_cuda_hook_index)i);
         if (calls) {
-            add(t, "%s", before);
-            add(t, format, ga_cuda_hooks[i].symbol, calls);
+            ga_text_add(text, "%s", before);
+            ga_text_add(text, format, ga_cuda_hooks[i].symbol, calls);
             before = between;
         }
     }
 }
 
+static void compose(ga_text *text, bool json, const void *unused)
+{
+    (void)unused;
+    if (json) {
+        ga_report_json_head(text, GA_PLACE_DEVICE);
+        ga_text_add(text, ",\"calls\":{");
+        add_rows(text, "\"%s\":%" PRIu64, ",");
+        ga_text_add(text, "}}\n");
+    } else {
+        ga_report_head(text, "CUDA calls of ");
+        ga_text_add(text, "\n");
+        add_rows(text, "%-32s %20" PRIu64 "\n", "");
+    }
+}
+
 static void report(void)
 {
-    static text plain, json;
-    add(&plain, "gpualloc: CUDA calls of %.200s, process %d\n", program_invocation_short_name,
-        (int)getpid());
-    add_rows(&plain, "%-32s %20" PRIu64 "\n", "");
-    add(&json, "{\"abi\":1,\"pid\":%d,\"program\":\"", (int)getpid());
-    add_escaped(&json, program_invocation_short_name);
-    add(&json, "\",\"place\":\"device\",\"calls\":{");
-    add_rows(&json, "\"%s\":%" PRIu64, ",");
-    add(&json, "}}\n");
-    ga_report_text(plain.buffer, json.buffer);
+    ga_report_composed(compose, NULL);
 }
 
 /* From the start, since a fork that has begun does not run what is registered meanwhile. */

@@ -4,6 +4,7 @@
  * the interface leaves open (zero sizes, foreign pointers, errno) and jumps through the table.
  */
 #include "../../liballoc/platform/foreign.h"
+#include "../../liballoc/platform/output_file.h"
 #include "libc_next.h"
 #include "served.h"
 
@@ -294,12 +295,20 @@ EXPORT int malloc_info(int options, FILE *out)
 
 EXPORT void malloc_stats(void)
 {
+    enum {
+        STATS_SPARE = 4096 /* figures of other threads may become longer between the two calls */
+    };
     if (served_by_libc()) {
         ga_libc_print_stats();
         return;
     }
-    char text[2048];
-    size_t length = ga_heap_stats_text(ga_served_heap(), text, sizeof text);
-    ssize_t written = write(STDERR_FILENO, text, length < sizeof text ? length : sizeof text - 1);
-    (void)written; /* a closed standard error is the program's wish */
+    size_t size = ga_heap_stats_text(ga_served_heap(), NULL, 0) + STATS_SPARE;
+    char *text = ga_libc.malloc(size);
+    if (!text) {
+        return;
+    }
+    size_t length = ga_heap_stats_text(ga_served_heap(), text, size);
+    /* a closed standard error is the program's wish */
+    ga_output_write(STDERR_FILENO, text, length < size ? length : size - 1);
+    ga_libc.free(text);
 }

@@ -4,6 +4,8 @@
  */
 #include "error.h"
 
+#include "text.h"
+
 #include <gpualloc/backend.h>
 
 #include <stdarg.h>
@@ -11,16 +13,6 @@
 
 static _Thread_local char error_text[512];
 static _Thread_local unsigned error_count;
-
-/* One line that can be shown as it stands, whatever the values that it quotes hold. */
-static void make_printable(char *text)
-{
-    for (; *text; text++) {
-        if ((unsigned char)*text < ' ' || *text == 0x7f) {
-            *text = '?';
-        }
-    }
-}
 
 ga_status ga_fail(ga_status status, const char *format, ...)
 {
@@ -30,7 +22,7 @@ ga_status ga_fail(ga_status status, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    make_printable(text);
+    ga_text_make_printable(text); /* it quotes values of users and programs */
     __builtin_memcpy(error_text, text, sizeof text);
     error_count++;
     return status;

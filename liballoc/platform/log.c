@@ -5,6 +5,8 @@
 #include "log.h"
 
 #include "environment.h"
+#include "output_file.h"
+#include "text.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -13,8 +15,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Read anew each time: lines are rare, and a program may change its environment. */
-static ga_log_level level_in_force(void)
+enum {
+    UNREAD = -1
+};
+
+static ga_log_level read_level(void)
 {
     static const char *const names[] = {"error", "warn", "info", "debug"};
     const char *text = ga_environment("GPUALLOC_LOG");
@@ -26,6 +31,19 @@ static ga_log_level level_in_force(void)
     return GA_LOG_WARN;
 }
 
+/* Read once: a program may clear its environment, or change it while another thread logs. */
+ga_log_level ga_log_level_in_force(void)
+{
+    static int level = UNREAD;
+    /* relaxed, both: nothing else is handed over, and two threads read the same */
+    int known = __atomic_load_n(&level, __ATOMIC_RELAXED);
+    if (known == UNREAD) {
+        known = (int)read_level();
+        __atomic_store_n(&level, known, __ATOMIC_RELAXED);
+    }
+    return (ga_log_level)known;
+}
+
 static size_t clamp(int printed, size_t room)
 {
     size_t length = printed < 0 ? 0 : (size_t)printed;
@@ -34,7 +52,7 @@ static size_t clamp(int printed, size_t room)
 
 void ga_log(ga_log_level level, const char *format, ...)
 {
-    if (level > level_in_force()) {
+    if (level > ga_log_level_in_force()) {
         return;
     }
     int saved = errno;
@@ -45,8 +63,8 @@ void ga_log(ga_log_level level, const char *format, ...)
     length += clamp(vsnprintf(line + length, sizeof line - 1 - length, format, args),
                     sizeof line - 1 - length);
     va_end(args);
+    ga_text_make_printable(line); /* it quotes values of users and programs */
     line[length++] = '\n';
-    ssize_t written = write(STDERR_FILENO, line, length);
-    (void)written; /* a closed standard error is the user's wish */
+    ga_output_write(STDERR_FILENO, line, length); /* a closed standard error is the user's wish */
     errno = saved;
 }

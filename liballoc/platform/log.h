@@ -13,7 +13,11 @@ typedef enum ga_log_level {
     GA_LOG_DEBUG
 } ga_log_level;
 
-/* Prints "gpualloc: ..." and a newline in one write; keeps errno. */
+/* What GPUALLOC_LOG says, as it was at the first call. */
+ga_log_level ga_log_level_in_force(void);
+
+/* Prints "gpualloc: ..." and a newline in one write; control characters within the line become
+ * question marks. Keeps errno. */
 void ga_log(ga_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -3,11 +3,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
+
+enum {
+    WAIT_MS = 1000
+};
 
 /* The number that is the whole of `text`, or -1. */
 static int number_of(const char *text)
@@ -16,17 +22,22 @@ static int number_of(const char *text)
     return digits && digits < 9 && !text[digits] ? atoi(text) : -1;
 }
 
-/* The process's own descriptor that the path names, or -1. */
-static int descriptor_of(const char *path)
+int ga_output_descriptor(const char *path)
 {
-    static const char folder[] = "/dev/fd/";
+    static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
     if (strcmp(path, "/dev/stdout") == 0) {
         return STDOUT_FILENO;
     }
     if (strcmp(path, "/dev/stderr") == 0) {
         return STDERR_FILENO;
     }
-    return strncmp(path, folder, strlen(folder)) == 0 ? number_of(path + strlen(folder)) : -1;
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        size_t length = strlen(folders[i]);
+        if (strncmp(path, folders[i], length) == 0) {
+            return number_of(path + length);
+        }
+    }
+    return -1;
 }
 
 static bool is_writable_kind(int fd)
@@ -38,7 +49,7 @@ static bool is_writable_kind(int fd)
 
 int ga_output_open(const char *path)
 {
-    int own = descriptor_of(path);
+    int own = ga_output_descriptor(path);
     if (own >= 0) {
         return fcntl(own, F_DUPFD_CLOEXEC, 0);
     }
@@ -50,4 +61,49 @@ int ga_output_open(const char *path)
         return -1;
     }
     return fd;
+}
+
+static bool becomes_ready(int fd)
+{
+    struct pollfd wanted = {fd, POLLOUT, 0};
+    int ready = poll(&wanted, 1, WAIT_MS);
+    if (ready == 0) {
+        errno = EAGAIN;
+    }
+    return ready > 0;
+}
+
+static bool write_whole(int fd, const char *text, size_t length)
+{
+    while (length > 0) {
+        ssize_t written = write(fd, text, length);
+        if (written < 0 && errno != EINTR && (errno != EAGAIN || !becomes_ready(fd))) {
+            return false;
+        }
+        text += written > 0 ? written : 0;
+        length -= written > 0 ? (size_t)written : 0;
+    }
+    return true;
+}
+
+/* Both signals go to the thread that writes: blocked, they stay with it and can be taken back. One
+ * that was pending before is the program's. */
+bool ga_output_write(int fd, const char *text, size_t length)
+{
+    sigset_t quiet, before, pending;
+    static const struct timespec at_once;
+    sigemptyset(&quiet);
+    sigaddset(&quiet, SIGPIPE);
+    sigaddset(&quiet, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &quiet, &before);
+    sigpending(&pending);
+    bool written = write_whole(fd, text, length);
+    int error = errno;
+    if (!written && (error == EPIPE || error == EFBIG) &&
+        !sigismember(&pending, error == EPIPE ? SIGPIPE : SIGXFSZ)) {
+        sigtimedwait(&quiet, NULL, &at_once);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = error;
+    return written;
 }

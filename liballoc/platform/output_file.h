@@ -5,6 +5,12 @@
 #ifndef GPUALLOC_PLATFORM_OUTPUT_FILE_H
 #define GPUALLOC_PLATFORM_OUTPUT_FILE_H
 
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The process's own descriptor that `path` names ("/dev/stdout", "/dev/fd/3", ...), or -1. */
+int ga_output_descriptor(const char *path);
+
 /* A descriptor that appends to `path`, or -1 with errno. Never blocks, closed on exec, safe inside
  * malloc.
  *
@@ -15,5 +21,10 @@
  *     EISDIR, other kinds EINVAL.
  *   - /dev/stdout, /dev/stderr and /dev/fd/N, which are links, are the process's own descriptors. */
 int ga_output_open(const char *path);
+
+/* Write all of `text`, in one write where the kernel takes it; false with errno. Waits at most a
+ * second for a pipe or a terminal that takes nothing (EAGAIN). A pipe without a reader and the limit
+ * on file sizes are errors (EPIPE, EFBIG) and no signals, which would end the program. */
+bool ga_output_write(int fd, const char *text, size_t length);
 
 #endif

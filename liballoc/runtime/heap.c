@@ -370,68 +370,72 @@ static const char *bare_option(const char *name)
     return backend ? backend->bare_option : NULL;
 }
 
-static ga_status open_text(ga_heap **out, ga_place place, int device, const char *text)
+/* One more layer over `heap`, which records to `file`. It is opened as a layer and not through the
+ * text, so that neither the limits of a spec nor the columns in messages count it. */
+static ga_status open_trace_over(ga_heap **heap, const char *file)
+{
+    const ga_spec_layer layer = {
+        .name = "trace", .option_count = 1, .options = {{.key = "file", .value = file}}};
+    ga_heap *parent = *heap;
+    const ga_backend *backend = ga_registry_find(layer.name);
+    return backend ? open_over(heap, backend, &layer, parent->place, parent->device, parent)
+                   : GA_ERR_SPEC;
+}
+
+/* A trace that cannot be written is not worth the program: it goes on without. */
+static ga_status add_trace(ga_heap **heap, const char *file)
+{
+    ga_status status = open_trace_over(heap, file);
+    if (status == GA_ERR_IO) {
+        ga_log(GA_LOG_ERROR, "GPUALLOC_TRACE: %s; going on without a trace", ga_error_text());
+        return GA_OK;
+    }
+    if (status != GA_OK) {
+        close_chain(*heap);
+    }
+    return status;
+}
+
+/* `trace` is a file to record to, or NULL. */
+static ga_status open_text(ga_heap **out, ga_place place, int device, const char *text,
+                           const char *trace)
 {
     ga_spec *spec = ga_libc.malloc(sizeof *spec);
+    ga_heap *heap = NULL;
     if (!spec) {
         return no_record();
     }
     ga_status status = ga_spec_parse(spec, text, bare_option);
     if (status == GA_OK) {
-        status = open_layers(out, spec, 0, place, device);
+        status = open_layers(&heap, spec, 0, place, device);
+    }
+    if (status == GA_OK && trace) {
+        status = add_trace(&heap, trace);
     }
     if (status != GA_OK) {
         ga_libc.free(spec);
         return status;
     }
-    (*out)->spec = spec;
-    (*out)->root = true;
+    heap->spec = spec;
+    heap->root = true;
+    *out = heap;
     return GA_OK;
 }
 
-/* ---- tracing from the environment: one more layer on top ----------------------------------- */
+/* ---- settings that are kept: a program may clear its environment before its next heap --------- */
 
-/* By itself, so that a complaint counts columns in the user's own text. */
-static ga_status check_text(const char *text)
+static char *trace_file; /* GPUALLOC_TRACE; constant once it has been read */
+
+static void read_trace_file(void)
 {
-    ga_spec *spec = ga_libc.malloc(sizeof *spec);
-    ga_status status = spec ? ga_spec_parse(spec, text, bare_option) : no_record();
-    ga_libc.free(spec);
-    return status;
+    trace_file = ga_environment_copy("GPUALLOC_TRACE");
 }
 
-static ga_status open_traced(ga_heap **out, ga_place place, int device, const char *text,
-                             const char *file)
+static const char *trace_wanted(ga_place place)
 {
-    ga_status status = check_text(text);
-    if (status != GA_OK) {
-        return status;
-    }
-    size_t length = write_option(NULL, ':', "file", file) + strlen(text) + sizeof "trace/";
-    char *traced = ga_libc.malloc(length);
-    if (!traced) {
-        return no_record();
-    }
-    strcpy(traced, "trace");
-    size_t head = 5 + write_option(traced + 5, ':', "file", file);
-    sprintf(traced + head, "/%s", text);
-    status = open_text(out, place, device, traced);
-    ga_libc.free(traced);
-    return status;
-}
-
-static ga_status open_as_told(ga_heap **out, ga_place place, int device, const char *text)
-{
-    const char *file = ga_environment("GPUALLOC_TRACE");
-    if (!file || !*file || place == GA_PLACE_KERNEL) {
-        return open_text(out, place, device, text);
-    }
-    ga_status status = open_traced(out, place, device, text, file);
-    if (status != GA_ERR_IO) {
-        return status;
-    }
-    ga_log(GA_LOG_ERROR, "GPUALLOC_TRACE: %s; going on without a trace", ga_error_text());
-    return open_text(out, place, device, text);
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, read_trace_file);
+    return place != GA_PLACE_KERNEL ? trace_file : NULL;
 }
 
 /* ---- the interface ------------------------------------------------------------------------ */
@@ -455,7 +459,8 @@ ga_status ga_heap_open(ga_heap **out, ga_place place, int device, const char *sp
     *out = NULL;
     const char *named = spec ? spec : ga_environment(places[place].variable);
     const char *text = named && (spec || *named) ? named : places[place].fallback;
-    ga_status status = open_as_told(out, place, device, text);
+    ga_report_wanted(); /* is read, too */
+    ga_status status = open_text(out, place, device, text, trace_wanted(place));
     if (status != GA_OK) {
         return spec ? status : ga_fail(status, "%s: %s", places[place].variable, ga_error_text());
     }

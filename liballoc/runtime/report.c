@@ -1,21 +1,26 @@
 /* SPDX-License-Identifier: MIT
  *
- * Statistics as text and as JSON. The JSON is one format string: this runs inside a malloc that
- * is about to end, where no library can be asked to build it.
+ * Statistics as text and as JSON, of any length, and the reports that GPUALLOC_STATS asks for.
+ *
+ * Reports are made inside a malloc that is about to end: their room comes from mmap(), and no library
+ * can be asked to build the JSON.
  */
 #include "report.h"
 
 #include "../platform/environment.h"
 #include "../platform/log.h"
 #include "../platform/output_file.h"
+#include "../platform/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -65,15 +70,7 @@ static double overhead_percent(const ga_stats *s)
                : 0.0;
 }
 
-/* One more line, where the heap replaces malloc in kernels. */
-static size_t write_published(const ga_heap *heap, char *buffer, size_t size, size_t used)
-{
-    int length = snprintf(used < size ? buffer + used : NULL, used < size ? size - used : 0,
-                          "malloc in kernels is replaced, published %u times\n", heap->published);
-    return length < 0 ? 0 : (size_t)length;
-}
-
-size_t ga_heap_stats_text(const ga_heap *heap, char *buffer, size_t size)
+static void add_table(ga_text *text, const ga_heap *heap)
 {
     ga_stats s = {0};
     char live[24], peak[24], requested[24], granted[24], held[24];
@@ -83,104 +80,85 @@ size_t ga_heap_stats_text(const ga_heap *heap, char *buffer, size_t size)
     write_bytes(requested, sizeof requested, s.requested_bytes);
     write_bytes(granted, sizeof granted, s.granted_bytes);
     write_bytes(held, sizeof held, s.held_bytes);
-    int length = snprintf(
-        buffer, size,
-        "heap       %s (%s)\n"
-        "allocs     %20" PRIu64 "   frees      %20" PRIu64 "\n"
-        "reallocs   %20" PRIu64 "   failures   %20" PRIu64 "\n"
-        "live       %20s   in blocks  %20" PRIu64 "\n"
-        "peak       %20s   held       %20s\n"
-        "requested  %20s   granted    %20s (%+.1f %%)\n"
-        "growths    %20" PRIu64 "\n",
-        heap ? heap->text : "", ga_place_text(heap ? heap->place : GA_PLACE_COUNT), s.allocs,
-        s.frees, s.reallocs, s.failures, live, s.live_blocks, peak, s.held_bytes ? held : "unknown",
-        requested, granted, overhead_percent(&s), s.growths);
-    size_t used = length < 0 ? 0 : (size_t)length;
-    return heap && heap->published ? used + write_published(heap, buffer, size, used) : used;
+    ga_text_add(text, "heap       ");
+    ga_text_add_printable(text, heap ? heap->text : "");
+    ga_text_add(text,
+                " (%s)\n"
+                "allocs     %20" PRIu64 "   frees      %20" PRIu64 "\n"
+                "reallocs   %20" PRIu64 "   failures   %20" PRIu64 "\n"
+                "live       %20s   in blocks  %20" PRIu64 "\n"
+                "peak       %20s   held       %20s\n"
+                "requested  %20s   granted    %20s (%+.1f %%)\n"
+                "growths    %20" PRIu64 "\n",
+                ga_place_text(heap ? heap->place : GA_PLACE_COUNT), s.allocs, s.frees, s.reallocs,
+                s.failures, live, s.live_blocks, peak, s.held_bytes ? held : "unknown", requested,
+                granted, overhead_percent(&s), s.growths);
+    if (heap && heap->published) {
+        ga_text_add(text, "malloc in kernels is replaced, published %u times\n", heap->published);
+    }
+}
+
+size_t ga_heap_stats_text(const ga_heap *heap, char *buffer, size_t size)
+{
+    ga_text text = {buffer, size, 0};
+    add_table(&text, heap);
+    return text.length;
 }
 
 /* ---- as JSON ------------------------------------------------------------------------------ */
 
-/* The length of a UTF-8 character by its first byte; 0: none begins like this. */
-static size_t utf8_announced(unsigned char first)
+static void add_json(ga_text *text, const ga_heap *heap)
 {
-    if (first < 0x80) {
-        return 1;
-    }
-    if (first < 0xc2 || first > 0xf4) {
-        return 0;
-    }
-    return first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-}
-
-/* The bytes of the character at `c`, 0 where there is none: JSON is UTF-8, paths need not be. */
-static size_t utf8_length(const unsigned char *c)
-{
-    size_t length = utf8_announced(*c);
-    for (size_t i = 1; i < length; i++) {
-        if ((c[i] & 0xc0) != 0x80) {
-            return 0;
-        }
-    }
-    bool overlong = (*c == 0xe0 && c[1] < 0xa0) || (*c == 0xf0 && c[1] < 0x90);
-    bool no_character = (*c == 0xed && c[1] > 0x9f) || (*c == 0xf4 && c[1] > 0x8f);
-    return overlong || no_character ? 0 : length;
-}
-
-/* `text` as the inside of a JSON string. */
-static void escape(char *out, size_t size, const char *text)
-{
-    size_t used = 0;
-    const unsigned char *c = (const unsigned char *)text;
-    while (*c && used + 7 < size) {
-        size_t length = utf8_length(c);
-        if (*c == '"' || *c == '\\') {
-            used += (size_t)sprintf(out + used, "\\%c", *c);
-        } else if (length == 0 || *c < ' ') {
-            used += (size_t)sprintf(out + used, "\\u%04x", length ? *c : 0xfffdu);
-        } else {
-            memcpy(out + used, c, length);
-            used += length;
-        }
-        c += length ? length : 1;
-    }
-    out[used] = '\0';
+    ga_stats s = {0};
+    ga_heap_stats(heap, &s);
+    ga_report_json_head(text, heap ? heap->place : GA_PLACE_COUNT);
+    ga_text_add(text, ",\"device\":%d,\"spec\":\"", heap ? heap->device : 0);
+    ga_text_add_json(text, heap ? heap->text : "");
+    ga_text_add(text,
+                "\",\"allocs\":%" PRIu64 ",\"frees\":%" PRIu64 ",\"reallocs\":%" PRIu64
+                ",\"failures\":%" PRIu64 ",\"live_blocks\":%" PRIu64 ",\"live_bytes\":%" PRIu64
+                ",\"peak_bytes\":%" PRIu64 ",\"requested_bytes\":%" PRIu64
+                ",\"granted_bytes\":%" PRIu64 ",\"held_bytes\":%" PRIu64 ",\"growths\":%" PRIu64
+                "%s}\n",
+                s.allocs, s.frees, s.reallocs, s.failures, s.live_blocks, s.live_bytes,
+                s.peak_bytes, s.requested_bytes, s.granted_bytes, s.held_bytes, s.growths,
+                heap && heap->published ? ",\"replaces_malloc\":true" : "");
 }
 
 size_t ga_heap_stats_json(const ga_heap *heap, char *buffer, size_t size)
 {
-    ga_stats s = {0};
-    char spec[2048];
-    char program[256];
-    ga_heap_stats(heap, &s);
-    escape(spec, sizeof spec, heap ? heap->text : "");
-    escape(program, sizeof program, program_invocation_short_name);
-    int length = snprintf(
-        buffer, size,
-        "{\"abi\":1,\"pid\":%d,\"program\":\"%s\",\"place\":\"%s\",\"device\":%d,\"spec\":\"%s\","
-        "\"allocs\":%" PRIu64 ",\"frees\":%" PRIu64 ",\"reallocs\":%" PRIu64
-        ",\"failures\":%" PRIu64 ",\"live_blocks\":%" PRIu64 ",\"live_bytes\":%" PRIu64
-        ",\"peak_bytes\":%" PRIu64 ",\"requested_bytes\":%" PRIu64 ",\"granted_bytes\":%" PRIu64
-        ",\"held_bytes\":%" PRIu64 ",\"growths\":%" PRIu64 "%s}\n",
-        (int)getpid(), program, ga_place_text(heap ? heap->place : GA_PLACE_COUNT),
-        heap ? heap->device : 0, spec, s.allocs, s.frees, s.reallocs, s.failures, s.live_blocks,
-        s.live_bytes, s.peak_bytes, s.requested_bytes, s.granted_bytes, s.held_bytes, s.growths,
-        heap && heap->published ? ",\"replaces_malloc\":true" : "");
-    return length < 0 ? 0 : (size_t)length;
+    ga_text text = {buffer, size, 0};
+    add_json(&text, heap);
+    return text.length;
 }
 
 /* ---- where GPUALLOC_STATS says ------------------------------------------------------------- */
 
-static const char *destination(void)
-{
-    const char *to = ga_environment("GPUALLOC_STATS");
-    return to && *to && strcmp(to, "0") != 0 ? to : NULL;
-}
+enum {
+    COPY_FROM =
+        100 /* the least number for a copied descriptor, out of the way of a program's own */
+};
 
-bool ga_report_wanted(void)
-{
-    return destination() != NULL;
-}
+typedef enum destination_kind {
+    NOT_WANTED = 0,
+    TO_DESCRIPTOR,
+    TO_FILE
+} destination_kind;
+
+/* Where reports go. Copied when the first heap is opened, because a program may clear or overwrite
+ * its environment, or change its directory, before a report is due; constant from then on. */
+static struct {
+    destination_kind kind;
+    bool json;
+    char name[PATH_MAX + 8]; /* as the user wrote it, for messages; a path is absolute */
+    /* TO_DESCRIPTOR: its number, and a copy of it as it was when the first heap was opened. A
+     * copy, because many programs close theirs before they end; compared before use, because
+     * others close every descriptor they did not open, and the number may mean a file of theirs
+     * by then. */
+    int original, copy;
+    dev_t device;
+    ino_t inode;
+} destination;
 
 static bool is_json(const char *path)
 {
@@ -188,105 +166,189 @@ static bool is_json(const char *path)
     return length >= 5 && strcmp(path + length - 5, ".json") == 0;
 }
 
-/* Standard error as it was when the first heap was opened. A copy, because many programs close
- * theirs before they end; compared before use, because others close every descriptor they did not
- * open, and the number may mean a file of theirs by then. */
-static struct {
-    int fd;
-    dev_t device;
-    ino_t inode;
-} standard_error = {.fd = -1};
+/* The descriptor that the text names, or -1: "1" is standard error, "-" is standard output. */
+static int descriptor_named(const char *to)
+{
+    return strcmp(to, "1") == 0   ? STDERR_FILENO
+           : strcmp(to, "-") == 0 ? STDOUT_FILENO
+                                  : ga_output_descriptor(to);
+}
 
-enum {
-    COPY_FROM = 100 /* the least number for the copy, out of the way of a program's own */
-};
-
-static void keep_standard_error(void)
+static void keep_descriptor(int fd)
 {
     struct stat stat;
-    if (fstat(STDERR_FILENO, &stat) == 0) {
-        standard_error.fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, COPY_FROM);
-        standard_error.device = stat.st_dev;
-        standard_error.inode = stat.st_ino;
+    destination.original = fd;
+    destination.copy = -1;
+    if (fstat(fd, &stat) == 0) {
+        destination.copy = fcntl(fd, F_DUPFD_CLOEXEC, COPY_FROM);
+        destination.device = stat.st_dev;
+        destination.inode = stat.st_ino;
     }
 }
 
-static bool is_standard_error(int fd)
+/* The path made absolute. A folder that is gone leaves a relative path. */
+static void keep_path(const char *to)
 {
-    struct stat stat;
-    return fd >= 0 && fstat(fd, &stat) == 0 && stat.st_dev == standard_error.device &&
-           stat.st_ino == standard_error.inode;
+    char folder[PATH_MAX] = "";
+    if (*to != '/' && !getcwd(folder, sizeof folder)) {
+        *folder = '\0';
+    }
+    int length = snprintf(destination.name, sizeof destination.name, "%s%s%s", folder,
+                          *folder ? "/" : "", to);
+    if (length < 0 || length >= PATH_MAX) { /* what is left names no file: open() refuses it */
+        ga_log(GA_LOG_ERROR, "GPUALLOC_STATS: expected a path of at most %d bytes", PATH_MAX - 1);
+        *destination.name = '\0';
+    }
 }
 
-/* One write, so that the reports of processes that end together do not mix. */
-static bool append(const char *path, const char *text, size_t length)
+static destination_kind destination_of(const char *to)
 {
-    if (strcmp(path, "1") == 0) {
-        int fd = is_standard_error(standard_error.fd) ? standard_error.fd : STDERR_FILENO;
-        return !is_standard_error(fd) || write(fd, text, length) == (ssize_t)length;
+    if (!to || !*to || strcmp(to, "0") == 0) {
+        return NOT_WANTED;
     }
-    int fd = ga_output_open(path);
-    bool written = fd >= 0 && write(fd, text, length) == (ssize_t)length;
+    int fd = descriptor_named(to);
+    destination.json = is_json(to);
+    if (fd >= 0) {
+        snprintf(destination.name, sizeof destination.name, "%.100s", to);
+        keep_descriptor(fd);
+    } else {
+        keep_path(to);
+    }
+    return fd >= 0 ? TO_DESCRIPTOR : TO_FILE;
+}
+
+static void read_destination(void)
+{
+    ga_log_level_in_force(); /* is kept, too */
+    destination.kind = destination_of(ga_environment("GPUALLOC_STATS"));
+}
+
+bool ga_report_wanted(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, read_destination);
+    return destination.kind != NOT_WANTED;
+}
+
+static bool is_destination(int fd)
+{
+    struct stat stat;
+    return fd >= 0 && fstat(fd, &stat) == 0 && stat.st_dev == destination.device &&
+           stat.st_ino == destination.inode;
+}
+
+static bool write_to_descriptor(const char *text, size_t length)
+{
+    int fd = is_destination(destination.copy) ? destination.copy : destination.original;
+    return !is_destination(fd) || ga_output_write(fd, text, length);
+}
+
+/* In one write where the kernel takes it, so that the reports of processes that end together do
+ * not mix. */
+static bool write_to_file(const char *text, size_t length)
+{
+    int fd = ga_output_open(destination.name);
+    bool written = fd >= 0 && ga_output_write(fd, text, length);
+    int error = errno;
     if (fd >= 0) {
         close(fd);
     }
+    errno = error;
     return written;
+}
+
+static const char *reason(int error)
+{
+    switch (error) {
+    case ELOOP:
+        return "it is a symbolic link; expected a file, a device or a FIFO";
+    case ENXIO:
+        return "it is a FIFO that nobody reads";
+    case EINVAL:
+        return "expected a regular file, a character device or a FIFO";
+    default:
+        return strerror(error);
+    }
+}
+
+static void write_report(const char *text, size_t length)
+{
+    bool written = destination.kind == TO_DESCRIPTOR ? write_to_descriptor(text, length)
+                                                     : write_to_file(text, length);
+    if (!written) {
+        ga_log(GA_LOG_ERROR, "GPUALLOC_STATS: cannot write \"%.300s\": %s", destination.name,
+               reason(errno));
+    }
+}
+
+/* ---- reports ------------------------------------------------------------------------------ */
+
+void ga_report_composed(ga_report_compose *compose, const void *context)
+{
+    enum {
+        SPARE = 4096 /* figures of other threads may become longer between the two passes */
+    };
+    ga_text text = {NULL, 0, 0};
+    if (!ga_report_wanted()) {
+        return;
+    }
+    compose(&text, destination.json, context);
+    size_t size = text.length + SPARE;
+    char *room = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (room == MAP_FAILED) {
+        ga_log(GA_LOG_ERROR, "GPUALLOC_STATS: no memory for a report of %zu bytes", size);
+        return;
+    }
+    text = (ga_text){room, size, 0};
+    compose(&text, destination.json, context);
+    write_report(room, text.length < size ? text.length : size - 1);
+    munmap(room, size);
+}
+
+void ga_report_head(ga_text *text, const char *what)
+{
+    ga_text_add(text, "gpualloc: %s", what);
+    ga_text_add_printable(text, program_invocation_short_name);
+    ga_text_add(text, ", process %d", (int)getpid());
+}
+
+void ga_report_json_head(ga_text *text, ga_place place)
+{
+    ga_text_add(text, "{\"abi\":1,\"pid\":%d,\"program\":\"", (int)getpid());
+    ga_text_add_json(text, program_invocation_short_name);
+    ga_text_add(text, "\",\"place\":\"%s\"", ga_place_text(place));
+}
+
+static void compose_heap(ga_text *text, bool json, const void *heap)
+{
+    if (json) {
+        add_json(text, heap);
+        return;
+    }
+    ga_report_head(text, "statistics of ");
+    ga_text_add(text, "\n");
+    add_table(text, heap);
 }
 
 void ga_report(const ga_heap *heap)
 {
-    const char *to = destination();
-    if (!to) {
-        return;
-    }
-    char text[4096];
-    size_t head = 0;
-    size_t room = sizeof text;
-    if (!is_json(to)) {
-        char program[256]; /* foreign text: it must not add lines of its own to the report */
-        escape(program, sizeof program, program_invocation_short_name);
-        head = (size_t)snprintf(text, room, "gpualloc: statistics of %.200s, process %d\n", program,
-                                (int)getpid());
-    }
-    size_t body = is_json(to) ? ga_heap_stats_json(heap, text, room)
-                              : ga_heap_stats_text(heap, text + head, room - head);
-    size_t length = head + body < room ? head + body : room - 1;
-    if (!append(to, text, length)) {
-        ga_log(GA_LOG_ERROR, "GPUALLOC_STATS: cannot write \"%s\": %s", to, strerror(errno));
+    ga_report_composed(compose_heap, heap);
+}
+
+static void compose_unreplaced(ga_text *text, bool json, const void *device)
+{
+    if (json) {
+        ga_report_json_head(text, GA_PLACE_KERNEL);
+        ga_text_add(text, ",\"device\":%d,\"replaces_malloc\":false}\n", *(const int *)device);
+    } else {
+        ga_report_head(text, "");
+        ga_text_add(text, ", device %d: malloc in kernels is not replaced\n", *(const int *)device);
     }
 }
 
 void ga_report_unreplaced(int device)
 {
-    const char *to = destination();
-    char text[512];
-    char program[256];
-    if (!to) {
-        return;
-    }
-    escape(program, sizeof program, program_invocation_short_name);
-    int length =
-        is_json(to)
-            ? snprintf(text, sizeof text,
-                       "{\"abi\":1,\"pid\":%d,\"program\":\"%s\",\"place\":\"kernel\","
-                       "\"device\":%d,\"replaces_malloc\":false}\n",
-                       (int)getpid(), program, device)
-            : snprintf(
-                  text, sizeof text,
-                  "gpualloc: %.200s, process %d, device %d: malloc in kernels is not replaced\n",
-                  program, (int)getpid(), device);
-    if (length < 0 || !append(to, text, (size_t)length)) {
-        ga_log(GA_LOG_ERROR, "GPUALLOC_STATS: cannot write \"%s\": %s", to, strerror(errno));
-    }
-}
-
-void ga_report_text(const char *plain, const char *json)
-{
-    const char *to = destination();
-    const char *text = to && is_json(to) ? json : plain;
-    if (to && !append(to, text, strlen(text))) {
-        ga_log(GA_LOG_ERROR, "GPUALLOC_STATS: cannot write \"%s\": %s", to, strerror(errno));
-    }
+    ga_report_composed(compose_unreplaced, &device);
 }
 
 static void report_all(void)
@@ -296,17 +358,13 @@ static void report_all(void)
 
 static void register_report(void)
 {
-    const char *to = destination();
-    if (to && strcmp(to, "1") == 0) {
-        keep_standard_error();
-    }
-    if (to) {
-        atexit(report_all);
-    }
+    atexit(report_all);
 }
 
 void ga_report_when_exiting(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, register_report);
+    if (ga_report_wanted()) {
+        pthread_once(&once, register_report);
+    }
 }

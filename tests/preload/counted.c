@@ -3,7 +3,8 @@
  * A program whose requests are known, for the statistics: 1000 blocks of 100 bytes, 400 of them
  * given back, one resized, one refused; and the same in a forked child and in a thread.
  *
- * usage: counted [fork|thread|close-stderr|reuse-stderr FILE]
+ * usage: counted [fork|thread|close-stderr|reuse-stderr FILE|clear-environment|no-environment|
+ *                 overwrite-environment|change-environment]
  */
 #include "check.h"
 
@@ -11,6 +12,7 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 
 enum {
@@ -66,6 +68,27 @@ static void reuse_stderr(const char *path)
     CHECK(open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644) == STDERR_FILENO);
 }
 
+/* As programs do that set their title in `ps`. */
+static void overwrite_environment(void)
+{
+    for (char **variable = environ; *variable; variable++) {
+        memset(*variable, 'x', strlen(*variable));
+    }
+}
+
+static void change_environment(const char *how)
+{
+    if (strcmp(how, "clear-environment") == 0) {
+        clearenv();
+    } else if (strcmp(how, "no-environment") == 0) {
+        environ = NULL;
+    } else if (strcmp(how, "overwrite-environment") == 0) {
+        overwrite_environment();
+    } else if (strcmp(how, "change-environment") == 0) {
+        setenv("GPUALLOC_STATS", "/nonexistent/stats", 1);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const char *mode = argc > 1 ? argv[1] : "";
@@ -78,6 +101,8 @@ int main(int argc, char **argv)
         atexit(close_stderr); /* as the programs of coreutils do */
     } else if (strcmp(mode, "reuse-stderr") == 0) {
         reuse_stderr(argv[2]);
+    } else {
+        change_environment(mode);
     }
     ssize_t written = write(STDOUT_FILENO, "counted\n", 8);
     return written == 8 ? 0 : 1;

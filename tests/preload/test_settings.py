@@ -7,6 +7,8 @@ itself is left alone."""
 import json
 import os
 import re
+import resource
+import signal
 import struct
 import unittest
 
@@ -20,6 +22,11 @@ GOING_ON = "; going on with the system allocator"
 
 def close_stderr() -> None:
     os.close(2)
+
+
+def limit_file_sizes() -> None:
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 
 
 class Settings(support.Case):
@@ -128,10 +135,12 @@ class BadSettings(Settings):
 
 class Statistics(Settings):
 
-    def reports(self, *arguments: str, host: str = "jemalloc") -> list[dict[str, object]]:
+    def reports(self, *arguments: str, host: str = "jemalloc",
+                **variables: str) -> list[dict[str, object]]:
         path = self.folder / "stats.json"
         path.unlink(missing_ok=True)
-        stderr = self.counted(*arguments, GPUALLOC_HOST=host, GPUALLOC_STATS=str(path)).stderr
+        stderr = self.counted(*arguments, GPUALLOC_HOST=host, GPUALLOC_STATS=str(path),
+                              **variables).stderr
         self.assertEqual(stderr, "")
         reports = [json.loads(line) for line in path.read_text().splitlines()]
         for report in reports:
@@ -171,6 +180,75 @@ class Statistics(Settings):
         self.assertNotEqual(child["pid"], parent["pid"])
         self.check(parent, 1)
         self.check(child, 2)  # it has what its parent had, and its own
+
+    def test_the_program_changes_its_environment(self) -> None:
+        for how in ("clear", "no", "overwrite", "change"):
+            with self.subTest(how):
+                [report] = self.reports(how + "-environment")
+                self.check(report, 1)
+
+    def deep_folder(self) -> str:
+        """A path of about 3800 bytes."""
+        folder = str(self.folder)
+        while len(folder) < 3700:
+            folder += "/" + "d" * 200
+            os.mkdir(folder)
+        return folder
+
+    def test_a_report_of_any_length(self) -> None:
+        trace = self.deep_folder() + "/" + '"' * 100
+        [report] = self.reports(host=f"{'fail:nth=0/' * 15}jemalloc",
+                                GPUALLOC_TRACE=trace)
+        self.assertGreaterEqual(report["allocs"], 1000)
+        self.assertIn(trace.replace('"', '\\"'), report["spec"])
+        os.remove(trace)
+        table = self.table(GPUALLOC_STATS="1", GPUALLOC_TRACE=trace)
+        self.assertIn(trace.replace('"', '\\"'), table)
+        self.assertRegex(table, r"growths +\d+\n\Z")
+
+    def run_as(self, name: str, stats: str) -> support.Outcome:
+        """Run `counted` under another name."""
+        path = self.folder / name
+        path.symlink_to(support.PROGRAMS / "counted")
+        return support.run(str(path), environment={"GPUALLOC_HOST": "jemalloc",
+                                                   "GPUALLOC_STATS": stats})
+
+    def test_a_name_that_controls_terminals(self) -> None:
+        for name in ("\x1b]0;title\a\n* * * * * root id", "\x9b31m\x7f", "\udc9b31m\udcff"):
+            with self.subTest(name.encode("unicode-escape")):
+                stats = self.folder / "stats.json"
+                stats.unlink(missing_ok=True)
+                self.assertEqual(self.run_as(name, str(stats)).stdout, "counted\n")
+                shown = json.loads(stats.read_bytes())["program"]
+                self.assertEqual(shown, re.sub("[\udc80-\udcff]", "\ufffd", name))
+                self.assertNotRegex(stats.read_text(), r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+                (self.folder / name).unlink()
+                table = self.run_as(name, "1").stderr
+                self.assertNotRegex(table, r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+                self.assertRegex(table, r"\A.*, process \d+\nheap ")
+
+    def test_standard_output(self) -> None:
+        outcome = support.run("counted", environment={"GPUALLOC_HOST": "jemalloc",
+                                                      "GPUALLOC_STATS": "-"})
+        self.assertEqual((outcome.status, outcome.stderr), (0, ""))
+        self.assertTrue(outcome.stdout.startswith("counted\n"))
+        self.check_table(outcome.stdout.removeprefix("counted\n"))
+
+    def test_nobody_reads(self) -> None:
+        """A pipe without a reader, a limit on file sizes: the program's status stays."""
+        reader, writer = os.pipe()
+        os.close(reader)
+        outcome = support.run("counted", stderr=writer,
+                              environment={"GPUALLOC_HOST": "jemalloc", "GPUALLOC_STATS": "1"})
+        os.close(writer)
+        self.assertEqual((outcome.status, outcome.stdout), (0, "counted\n"))
+        path = str(self.folder / "stats")
+        with open(path, "wb") as file:
+            file.write(bytes(4096))
+        outcome = support.run("counted", environment={"GPUALLOC_STATS": path},
+                              preexec_fn=limit_file_sizes)
+        self.assertEqual((outcome.status, outcome.stdout), (0, "counted\n"))
+        self.one_line(outcome.stderr, "GPUALLOC_STATS", path, "File too large")
 
     def table(self, *arguments: str, **variables: str) -> str:
         return self.counted(*arguments, GPUALLOC_HOST="jemalloc", **variables).stderr

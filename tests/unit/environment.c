@@ -5,6 +5,7 @@
 #include <gpualloc/backend.h>
 
 #include "runtime/registry.h"
+#include "runtime/spec.h"
 #include "support/expect.h"
 #include "support/sanitized.h"
 #include "support/scene.h"
@@ -111,6 +112,44 @@ Test(environment, trace)
     cr_assert_str_eq(ga_heap_spec(heap), expected, "%s", ga_heap_spec(heap));
     assert_ok(ga_heap_close(heap));
     cr_assert_eq(access(path, F_OK), 0);
+    scene_leave_folder();
+}
+
+/* The trace is no layer of the user's spec, so a spec that is as deep as specs may be has one. */
+Test(environment, a_trace_over_the_deepest_spec)
+{
+    char spec[256] = "";
+    scene_enter_folder();
+    setenv("GPUALLOC_TRACE", scene_path("t"), 1);
+    for (int i = 1; i < GA_SPEC_LAYERS; i++) {
+        strcat(spec, "fail:nth=0/");
+    }
+    strcat(spec, "null");
+    assert_ok(ga_heap_open(&heap, GA_PLACE_HOST, 0, spec));
+    cr_assert_eq(strncmp(ga_heap_spec(heap), "trace:", 6), 0);
+    assert_ok(ga_heap_close(heap));
+    scene_leave_folder();
+}
+
+/* What the first heap found holds for the process: a program may clear its environment. */
+Test(environment, settings_outlive_the_environment)
+{
+    char text[4096];
+    char trace[4096];
+    scene_enter_folder();
+    const char *path = scene_path("stats.json");
+    setenv("GPUALLOC_STATS", path, 1);
+    setenv("GPUALLOC_TRACE", scene_path("t"), 1);
+    assert_ok(ga_heap_open(&heap, GA_PLACE_HOST, 0, "null"));
+    assert_ok(ga_heap_close(heap));
+    clearenv();
+    cr_assert_eq(chdir("/"), 0);
+    assert_ok(ga_heap_open(&heap, GA_PLACE_HOST, 0, "fail/null"));
+    snprintf(trace, sizeof trace, "%s", ga_heap_spec(heap));
+    assert_ok(ga_heap_close(heap));
+    scene_read_file(path, text, sizeof text);
+    cr_assert(strstr(text, "/fail:nth=1"), "%s", text);
+    cr_assert_eq(strncmp(trace, "trace:", 6), 0, "%s", trace);
     scene_leave_folder();
 }
 

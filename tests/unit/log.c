@@ -8,9 +8,21 @@
 #include "support/scene.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+static int log_in_child(void *unused)
+{
+    (void)unused;
+    ga_log(GA_LOG_ERROR, "e%d", 1);
+    ga_log(GA_LOG_WARN, "w%d", 2);
+    clearenv();
+    ga_log(GA_LOG_INFO, "i%d", 3);
+    ga_log(GA_LOG_DEBUG, "d%d", 4);
+    return 0;
+}
 
 static const char *log_all(const char *setting)
 {
@@ -20,10 +32,7 @@ static const char *log_all(const char *setting)
         unsetenv("GPUALLOC_LOG");
     }
     scene_capture_begin();
-    ga_log(GA_LOG_ERROR, "e%d", 1);
-    ga_log(GA_LOG_WARN, "w%d", 2);
-    ga_log(GA_LOG_INFO, "i%d", 3);
-    ga_log(GA_LOG_DEBUG, "d%d", 4);
+    scene_in_child(log_in_child, NULL); /* the level is read once */
     return scene_capture_end();
 }
 
@@ -83,4 +92,29 @@ static int log_into_nothing(void *unused)
 Test(log, a_closed_standard_error_is_no_trouble)
 {
     cr_assert_eq(scene_in_child(log_into_nothing, NULL), 0);
+}
+
+Test(log, nothing_in_a_line_controls_a_terminal)
+{
+    scene_capture_begin();
+    ga_log(GA_LOG_ERROR, "%s", "a\x1b[31m\n\xc2\x9b\x9b\x7f\xc3\xa9");
+    cr_assert_str_eq(scene_capture_end(), "gpualloc: a?[31m?????\xc3\xa9\n");
+}
+
+static int log_into_a_broken_pipe(void *unused)
+{
+    int pipes[2];
+    (void)unused;
+    signal(SIGPIPE, SIG_DFL);
+    if (pipe(pipes) != 0 || dup2(pipes[1], STDERR_FILENO) < 0) {
+        return 1;
+    }
+    close(pipes[0]);
+    ga_log(GA_LOG_ERROR, "x");
+    return 0;
+}
+
+Test(log, a_pipe_that_nobody_reads_does_not_end_the_program)
+{
+    cr_assert_eq(scene_in_child(log_into_a_broken_pipe, NULL), 0);
 }

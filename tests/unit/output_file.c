@@ -9,8 +9,11 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -86,4 +89,85 @@ Test(output_file, devices_descriptors_and_other_kinds)
     refuses(EISDIR);
     path = "/dev/fd/999";
     refuses(EBADF);
+}
+
+/* ---- writing ------------------------------------------------------------------------------- */
+
+static char much[300000];
+
+static bool is_pending(int number)
+{
+    sigset_t pending;
+    sigpending(&pending);
+    return sigismember(&pending, number) == 1;
+}
+
+Test(output_file, a_pipe_without_a_reader_is_an_error_and_no_signal)
+{
+    int pipes[2];
+    signal(SIGPIPE, SIG_DFL);
+    cr_assert_eq(pipe(pipes), 0);
+    close(pipes[0]);
+    cr_assert(!ga_output_write(pipes[1], "text", 4));
+    cr_assert_eq(errno, EPIPE);
+    cr_assert(!is_pending(SIGPIPE));
+    close(pipes[1]);
+}
+
+Test(output_file, the_limit_on_file_sizes_is_an_error_and_no_signal)
+{
+    struct rlimit limit = {100, 100};
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    int fd = ga_output_open(path);
+    cr_assert(!ga_output_write(fd, much, sizeof much));
+    cr_assert_eq(errno, EFBIG);
+    cr_assert(!is_pending(SIGXFSZ));
+    close(fd);
+}
+
+/* One that the program has blocked and means to take itself stays. */
+Test(output_file, a_signal_that_was_pending_before_stays)
+{
+    int pipes[2];
+    sigset_t broken;
+    sigemptyset(&broken);
+    sigaddset(&broken, SIGPIPE);
+    sigprocmask(SIG_BLOCK, &broken, NULL);
+    raise(SIGPIPE);
+    cr_assert_eq(pipe(pipes), 0);
+    close(pipes[0]);
+    cr_assert(!ga_output_write(pipes[1], "text", 4));
+    cr_assert(is_pending(SIGPIPE));
+    close(pipes[1]);
+}
+
+static void *read_slowly(void *fd)
+{
+    static char room[10000];
+    size_t got = 0;
+    for (ssize_t one; (one = read(*(int *)fd, room, sizeof room)) > 0; got += (size_t)one) {
+        usleep(1000);
+    }
+    return (void *)got;
+}
+
+/* More than a pipe holds, to one who reads, and to one who does not. */
+Test(output_file, a_full_pipe, .timeout = 30)
+{
+    int pipes[2];
+    void *got;
+    pthread_t thread;
+    cr_assert_eq(pipe2(pipes, O_NONBLOCK), 0);
+    cr_assert(!ga_output_write(pipes[1], much, sizeof much));
+    cr_assert_eq(errno, EAGAIN);
+    close(pipes[0]);
+    close(pipes[1]);
+    cr_assert_eq(pipe(pipes), 0);
+    cr_assert_eq(fcntl(pipes[1], F_SETFL, O_NONBLOCK), 0);
+    cr_assert_eq(pthread_create(&thread, NULL, read_slowly, &pipes[0]), 0);
+    cr_assert(ga_output_write(pipes[1], much, sizeof much));
+    close(pipes[1]);
+    pthread_join(thread, &got);
+    cr_assert_eq((size_t)got, sizeof much);
+    close(pipes[0]);
 }

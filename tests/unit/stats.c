@@ -160,7 +160,7 @@ enum {
     NUMBERS = sizeof numbers / sizeof *numbers
 };
 
-static char line[8192];
+static char line[65536];
 
 static json_t *parse_stats(void)
 {
@@ -234,7 +234,7 @@ Test(stats, json_of_any_bytes)
     }
 }
 
-/* A spec too long for the line is cut between its characters. */
+/* A spec of any length is in the line whole. */
 Test(stats, json_of_a_long_spec)
 {
     static char spec[8000];
@@ -248,7 +248,9 @@ Test(stats, json_of_a_long_spec)
             assert_ok(ga_backend_register(&probe_backend));
         }
         assert_ok(ga_heap_open(&heap, GA_PLACE_HOST, 0, spec));
-        json_decref(parse_stats());
+        json_t *object = parse_stats();
+        cr_assert_str_eq(json_string_value(json_object_get(object, "spec")), ga_heap_spec(heap));
+        json_decref(object);
         assert_ok(ga_heap_close(heap));
     }
 }
@@ -294,6 +296,35 @@ Test(stats, text)
     cr_assert_not_null(strstr(line, "growths                      33\n"), "%s", line);
     assert_ok(ga_free(heap, block));
     assert_ok(ga_heap_close(heap));
+}
+
+static bool holds_control(const char *text)
+{
+    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+        if ((*c < ' ' && *c != '\n') || *c == 0x7f || (c[0] == 0xc2 && c[1] < 0xa0) || *c == 0x9b) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A terminal obeys escape sequences, also those that begin with one C1 character. */
+Test(stats, nothing_in_a_report_controls_a_terminal)
+{
+    static const char *const tags[] = {"\x1b]0;x\a", "\x7f\b", "\xc2\x9b[31m", "\x9b[31m",
+                                       "a\nb\rc"};
+    assert_ok(ga_backend_register(&probe_backend));
+    for (size_t i = 0; i < sizeof tags / sizeof *tags; i++) {
+        char spec[64];
+        snprintf(spec, sizeof spec, "probe:tag=\"%s\"", tags[i]);
+        assert_ok(ga_heap_open(&heap, GA_PLACE_HOST, 0, spec));
+        json_decref(parse_stats());
+        cr_assert(!holds_control(line), "%zu as JSON: %s", i, line);
+        ga_heap_stats_text(heap, line, sizeof line);
+        cr_assert(!holds_control(line), "%zu as text: %s", i, line);
+        cr_assert_eq(strspn(strchr(line, '\n') + 1, "als"), 3, "one line for the spec: %s", line);
+        assert_ok(ga_heap_close(heap));
+    }
 }
 
 Test(stats, text_of_no_heap)
