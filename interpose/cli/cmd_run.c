@@ -37,7 +37,7 @@ enum {
 /* Each text is NULL where the option was not given. */
 typedef struct run_args {
     const char *host, *device, *kernel, *log;
-    const char *stats, *trace; /* absolute; `stats` may be "1": standard error */
+    const char *stats, *trace; /* absolute; `stats` may be "1", standard error, or "-", output */
     bool strict;
     char **program; /* its name and arguments */
     ga_path stats_path, trace_path;
@@ -84,7 +84,7 @@ static bool try_specs(run_args *args)
 
 static bool try_files(const run_args *args)
 {
-    bool to_file = args->stats && strcmp(args->stats, "1") != 0;
+    bool to_file = args->stats && strcmp(args->stats, "1") != 0 && strcmp(args->stats, "-") != 0;
     if (to_file && ga_trial_stats_file(args->stats) != GA_OK) {
         return refuse("--stats");
     }
@@ -209,7 +209,7 @@ static const struct argp_option options[] = {
     {NULL, 0, NULL, 0, "What to write:", 2},
     {"stats", KEY_STATS, "FILE", OPTION_ARG_OPTIONAL,
      "statistics at exit: a table on standard error, or appended to FILE, as JSON where its name "
-     "ends in .json",
+     "ends in .json; - is standard output",
      0},
     {"trace", KEY_TRACE, "FILE", 0,
      "every allocation, to FILE; %p in its name is the process id. What the program forks or execs "
@@ -291,11 +291,16 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_STATS:
         args->stats = "1";
-        if (arg) {
+        if (arg && strcmp(arg, "-") == 0) {
+            args->stats = arg;
+        } else if (arg) {
             take_file(state, "--stats", arg, &args->stats_path, &args->stats);
         }
         return 0;
     case KEY_TRACE:
+        if (strcmp(arg, "-") == 0) {
+            argp_error(state, "--trace: expected a file, got \"-\": a trace cannot go to a pipe");
+        }
         take_file(state, "--trace", arg, &args->trace_path, &args->trace);
         return 0;
     case KEY_LOG:

@@ -25,6 +25,7 @@
 #include "../platform/forks.h"
 #include "../platform/libc.h"
 #include "../platform/log.h"
+#include "../platform/output_file.h"
 #include "../platform/thread.h"
 
 #include <gpualloc/backend.h>
@@ -151,6 +152,22 @@ static int create_file(ga_recorder *r)
     return fd;
 }
 
+/* What a path names that is no file to record to, or NULL. Beside a device or a directory no
+ * "/dev/null.PID" is made. */
+static const char *foreign_kind(const char *path)
+{
+    struct stat there;
+    if (strcmp(path, "-") == 0 || ga_output_descriptor(path) >= 0) {
+        return "a descriptor of this process";
+    }
+    if (stat(path, &there) != 0 || S_ISREG(there.st_mode)) {
+        return NULL;
+    }
+    return S_ISDIR(there.st_mode)                             ? "a directory"
+           : S_ISCHR(there.st_mode) || S_ISBLK(there.st_mode) ? "a device"
+                                                              : "a FIFO or a socket";
+}
+
 static ga_trace_header header_now(ga_recorder *r)
 {
     long page = sysconf(_SC_PAGESIZE);
@@ -176,6 +193,12 @@ static ga_status start_file(ga_recorder *r)
     struct stat stat;
     if (!expand_path(r)) {
         return ga_fail(GA_ERR_IO, "trace: file: \"%s\" is not a path that can be used", r->wanted);
+    }
+    const char *kind = foreign_kind(r->wanted);
+    if (kind) {
+        return ga_fail(GA_ERR_IO,
+                       "trace: file: \"%.300s\" is %s; expected a regular file or a new one",
+                       r->wanted, kind);
     }
     int fd = create_file(r);
     if (fd < 0) {

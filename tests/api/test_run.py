@@ -294,6 +294,14 @@ class Output(RunTest):
         self.assertEqual(["t"], self.files())
         self.assertGreater((self.folder / "t").stat().st_size, TRACE_HEADER_BYTES)
 
+    def test_files_that_are_none(self) -> None:
+        answer = self.gpualloc("run", "--stats=-", "--", *self.PROGRAM)
+        self.assertEqual((0, ""), (answer.status, answer.err))
+        self.assertIn("gpualloc: statistics of ", answer.out)
+        for path in ("-", "/dev/null", "/tmp", "/dev/stdout"):
+            self.refused(self.run_shell("exit 0", f"--trace={path}"), 2, "--trace", path)
+        self.assertEqual([], self.files())
+
     def test_trace_with_the_process_id(self) -> None:
         answer = self.run_shell("echo $$", "--trace=t.%p")
         self.assertEqual([f"t.{answer.out.strip()}"], self.files())

@@ -106,7 +106,8 @@ class BadSettings(Settings):
                 self.one_line(stderr, "GPUALLOC_STATS: ", path)
 
     def test_bad_trace_file(self) -> None:
-        for path in ("/nonexistent/trace", str(self.folder / ("a" * 300)), "x" * 5000):
+        for path in ("/nonexistent/trace", str(self.folder / ("a" * 300)), "x" * 5000, "/dev/null",
+                     "/tmp", "-", "/dev/stderr"):
             with self.subTest(path[:40]):
                 stderr = self.counted(GPUALLOC_HOST="jemalloc", GPUALLOC_TRACE=path).stderr
                 self.one_line(stderr, "GPUALLOC_TRACE: ", "going on without a trace")
