@@ -339,21 +339,38 @@ static ga_status load(ga_slabhash *table, stream *s)
                : status;
 }
 
+/* Only a regular file: the open of a FIFO would wait for a writer. */
+static ga_status open_saved(stream *s)
+{
+    struct stat there = {0};
+    int file = open(s->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (file < 0) {
+        return system_says(s, "open", errno);
+    }
+    bool regular = fstat(file, &there) == 0 && S_ISREG(there.st_mode);
+    s->file = regular ? fdopen(file, "rb") : NULL;
+    if (s->file) {
+        return GA_OK;
+    }
+    ga_status status = regular ? system_says(s, "open", errno)
+                               : bad(s, "no regular file", "a file of ga_slabhash_save()");
+    close(file);
+    return status;
+}
+
 ga_status ga_slabhash_load(ga_slabhash *table, const char *path)
 {
     stream *s = NULL;
     ga_status status = check_path(table, path);
     status = status ? status : new_stream(&s, table, path);
-    if (status == GA_OK && !(s->file = fopen(path, "rb"))) {
-        status = system_says(s, "open", errno);
-    }
+    status = status ? status : ga_slabhash_enter(table, "load");
     if (status == GA_OK) {
-        status = ga_slabhash_enter(table, "load");
-        if (status == GA_OK) {
-            status = load(table, s);
-            ga_slabhash_exit(table, "load");
+        status = open_saved(s);
+        status = status ? status : load(table, s);
+        ga_slabhash_exit(table, "load");
+        if (s->file) {
+            fclose(s->file);
         }
-        fclose(s->file);
     }
     ga_libc.free(s);
     return status;

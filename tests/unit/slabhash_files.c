@@ -100,6 +100,20 @@ Test(slabhash_files, damaged_files)
     assert_ok(ga_slabhash_close(other));
 }
 
+Test(slabhash_files, what_is_no_file_is_not_waited_for, .timeout = 20)
+{
+    make_path(path);
+    unlink(path);
+    ga_slabhash *table = filled(GA_SLABHASH_MAP32, 0, 0);
+    cr_assert_eq(mkfifo(path, 0600), 0);
+    expect_refused(table, GA_ERR_IO, "no regular file: expected a file of ga_slabhash_save()");
+    unlink(path);
+    cr_assert_eq(mkdir(path, 0700), 0);
+    expect_refused(table, GA_ERR_IO, "no regular file: expected a file of ga_slabhash_save()");
+    rmdir(path);
+    assert_ok(ga_slabhash_close(table));
+}
+
 Test(slabhash_files, a_file_for_which_there_is_no_memory)
 {
     make_path(path);
