@@ -106,17 +106,24 @@ static void fork_child(void)
     init_locks();
 }
 
+/* GPUALLOC_DEVICE when the library was loaded: many programs clear or overwrite their environment
+ * before their first CUDA call. Others set it there, so the environment is asked first. */
+static char *told_at_start;
+
 /* From the start, since a fork that has begun does not run what is registered meanwhile. */
-__attribute__((constructor)) static void watch_forks(void)
+__attribute__((constructor)) static void begin(void)
 {
     static bool watched;
     ga_forks_watch(&watched, fork_prepare, fork_parent, fork_child);
+    told_at_start = ga_environment_copy("GPUALLOC_DEVICE");
+    ga_heap_keep_settings();
 }
 
 /* Once, and once more in the child of a fork that came in the middle of it. */
 static void read_settings(void)
 {
     const char *told = ga_environment("GPUALLOC_DEVICE");
+    told = told ? told : told_at_start;
     int read = told && *told ? SERVING : PASSING;
     if (read == SERVING && ga_cuda_settings_read(&ga_cuda_told, told) != GA_OK) {
         refuse("GPUALLOC_DEVICE: ");

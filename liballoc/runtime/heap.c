@@ -438,6 +438,16 @@ static const char *trace_wanted(ga_place place)
     return place != GA_PLACE_KERNEL ? trace_file : NULL;
 }
 
+void ga_heap_keep_settings(void)
+{
+    if (ga_environment("GPUALLOC_TRACE")) {
+        trace_wanted(GA_PLACE_HOST);
+    }
+    if (ga_environment("GPUALLOC_STATS")) {
+        ga_report_wanted();
+    }
+}
+
 /* ---- the interface ------------------------------------------------------------------------ */
 
 const char *ga_heap_default_spec(ga_place place)

@@ -31,6 +31,10 @@ struct ga_heap {
 /* What ga_heap_open() takes where neither a caller nor the environment names a spec. */
 const char *ga_heap_default_spec(ga_place place);
 
+/* Copy GPUALLOC_STATS and GPUALLOC_TRACE now, where they are set, rather than when the first heap is
+ * opened: for a library that opens it late, when the program may have cleared its environment. */
+void ga_heap_keep_settings(void);
+
 /* ga_alloc() and ga_free() or, with a stream, ga_free_on(), past the list of captured blocks. Of these
  * ga_memory_serve() does not count. For captures.c. */
 ga_status ga_memory_serve(ga_heap *heap, size_t size, size_t align, void **out);

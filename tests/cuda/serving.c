@@ -633,6 +633,9 @@ int main(int argc, char **argv)
 {
     by_heap = argc > 2 && strcmp(argv[2], "heap") == 0;
     plain = argc > 3 && strcmp(argv[3], "plain") == 0;
+    if (argc > 3 && strcmp(argv[3], "cleared") == 0) {
+        clearenv();
+    }
     cu_open(0);
     return RUN_CASE(argc, argv, cases);
 }

@@ -404,6 +404,16 @@ class Records(Case):
         self.assertEqual((heap["place"], heap["allocs"], heap["frees"]), ("device", 600, 600))
         self.assertTrue(heap["spec"].startswith("vmm:"))
 
+    def test_a_program_that_clears_its_environment(self) -> None:
+        """Before its first CUDA call: its memory is served, counted and traced as it was asked for."""
+        stats, trace = self.folder / "stats.json", self.folder / "trace"
+        self.passes("serving", "blocks", "heap", "cleared", device="vmm",
+                    GPUALLOC_STATS=str(stats), GPUALLOC_TRACE=str(trace))
+        [heap] = [report for report in self.reports(stats) if "spec" in report]
+        self.assertEqual("device", heap["place"])
+        self.assertIn("/vmm:", heap["spec"])
+        self.assertGreater(trace.stat().st_size, 4096)
+
     def test_statistics_of_a_child(self) -> None:
         path = self.folder / "stats.json"
         self.passes("serving", "reported", "heap", device="vmm", GPUALLOC_STATS=str(path))
