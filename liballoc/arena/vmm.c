@@ -326,7 +326,21 @@ static ga_status move(vmm_state *s, void *block, size_t before, size_t size, voi
     return status;
 }
 
-/* Where it stands if it may: as it is where no more than half would be left over, or longer. */
+/* Give back what is cut off, unless it is an eighth or less. Work on the device may use it until it
+ * was waited for, as before a free. On failure the block stays as it is. Answers its bytes. */
+static size_t shrink(vmm_state *s, void *block, size_t before, size_t size)
+{
+    if (size >= before - before / 8) {
+        return before;
+    }
+    bool waits = ga_vmm_on_device(&s->vmm) && s->free_mode == FREE_WAIT;
+    if (!waits || wait_for_device(s) == GA_OK) {
+        ga_vmm_shrink(&s->vmm, block, size);
+    }
+    return ga_vmm_usable(&s->vmm, block);
+}
+
+/* Where it stands if it may: longer, or shorter as long as no more than half is left over. */
 static ga_status vmm_realloc(void *state, void *block, size_t size, void **out)
 {
     vmm_state *s = state;
@@ -334,6 +348,7 @@ static ga_status vmm_realloc(void *state, void *block, size_t size, void **out)
     if (!before) {
         return told(ga_vmm_check(&s->vmm, block));
     }
+    before = shrink(s, block, before, size);
     bool fits = size <= before;
     if (fits ? size >= before / 2 : ga_vmm_grow(&s->vmm, block, size) == GA_OK) {
         *out = block;

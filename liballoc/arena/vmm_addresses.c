@@ -48,6 +48,7 @@ static ga_vmm_chunk *new_wall(uintptr_t base, uintptr_t end)
     if (wall) {
         *wall = (ga_vmm_chunk){.base = base, .size = end - base, .wall = true};
         ga_vmm_list_begin(&wall->link);
+        ga_vmm_list_begin(&wall->age);
     }
     return wall;
 }
@@ -237,6 +238,18 @@ bool ga_vmm_addresses_put(ga_vmm_addresses *a, ga_vmm_chunk *below, ga_vmm_chunk
         return false;
     }
     insert(a, &below->link, chunk);
+    return true;
+}
+
+/* To note the chunk again takes no memory: no page was made where the first note failed. */
+bool ga_vmm_addresses_split(ga_vmm_addresses *a, ga_vmm_chunk *chunk, ga_vmm_chunk *rest)
+{
+    if (!note(a, rest->base, rest->size, rest)) {
+        note(a, rest->base, rest->size, chunk);
+        return false;
+    }
+    chunk->size -= rest->size;
+    insert(a, &chunk->link, rest);
     return true;
 }
 

@@ -18,6 +18,7 @@
 /* One mapping of the driver's, or a wall. */
 typedef struct ga_vmm_chunk {
     ga_vmm_link link; /* among all, in the order of addresses */
+    ga_vmm_link age;  /* free: among the pool's free chunks; else alone */
     uintptr_t base;
     uint64_t size;
     uint64_t handle;            /* the driver's, of its memory */
@@ -69,6 +70,10 @@ ga_status ga_vmm_addresses_reserve(ga_vmm_addresses *addresses, uint64_t least);
 
 /* Put a chunk that lies in the hole behind `below`. False: no memory to note where it is. */
 bool ga_vmm_addresses_put(ga_vmm_addresses *addresses, ga_vmm_chunk *below, ga_vmm_chunk *chunk);
+
+/* Cut a chunk in two: `rest`, whose record says where it stands, is its end from then on. False: no
+ * memory to note that; the chunk is as it was. */
+bool ga_vmm_addresses_split(ga_vmm_addresses *addresses, ga_vmm_chunk *chunk, ga_vmm_chunk *rest);
 
 void ga_vmm_addresses_remove(ga_vmm_addresses *addresses, ga_vmm_chunk *chunk);
 

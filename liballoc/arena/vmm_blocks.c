@@ -7,6 +7,7 @@
 #include "../platform/libc.h"
 #include "../platform/machine.h"
 #include "vmm_chunks.h"
+#include "vmm_purge.h"
 
 #include <gpualloc/backend.h>
 
@@ -24,6 +25,26 @@ static void lock(ga_vmm *vmm)
 static void unlock(ga_vmm *vmm)
 {
     pthread_mutex_unlock(&vmm->lock);
+}
+
+/* Whether units that streams used may be more than cache= allows, once they are free. */
+static bool rests_too_much(const ga_vmm *vmm)
+{
+    return vmm->packed.resting > vmm->pool.cache;
+}
+
+/* Keep to cache= after blocks were taken or given. A call that has failed does without, because its
+ * error is the thread's last. */
+static ga_status finish(ga_vmm *vmm, ga_status status)
+{
+    if (status == GA_OK && !vmm->lost) {
+        if (rests_too_much(vmm)) {
+            ga_vmm_packed_settle_first(&vmm->packed);
+        }
+        ga_vmm_pool_bound(&vmm->pool);
+    }
+    unlock(vmm);
+    return status;
 }
 
 /* ---- blocks by their addresses ------------------------------------------------------------- */
@@ -181,8 +202,7 @@ ga_status ga_vmm_take(ga_vmm *vmm, uint64_t size, uint64_t align, const ga_strea
             status = take(vmm, size, align, stream, out);
         } while (status == GA_ERR_MEMORY && wait_for_memory(vmm));
     }
-    unlock(vmm);
-    return status;
+    return finish(vmm, status);
 }
 
 /* ---- giving ------------------------------------------------------------------------------ */
@@ -212,8 +232,7 @@ ga_status ga_vmm_give(ga_vmm *vmm, const void *block)
     if (status == GA_OK) {
         status = give(vmm, run, block, NULL);
     }
-    unlock(vmm);
-    return status;
+    return finish(vmm, status);
 }
 
 /* Where there is no event, or no memory to note what it is for: wait for the stream. */
@@ -252,8 +271,7 @@ ga_status ga_vmm_give_on(ga_vmm *vmm, const void *block, ga_stream stream)
     if (status == GA_OK) {
         status = give_on(vmm, run, block, stream);
     }
-    unlock(vmm);
-    return status;
+    return finish(vmm, status);
 }
 
 /* ---- growing ----------------------------------------------------------------------------- */
@@ -289,8 +307,28 @@ ga_status ga_vmm_grow(ga_vmm *vmm, const void *block, uint64_t size)
             status = grow(vmm, block, size);
         } while (status == GA_ERR_MEMORY && wait_for_memory(vmm));
     }
-    unlock(vmm);
-    return status;
+    return finish(vmm, status);
+}
+
+/* ---- shrinking --------------------------------------------------------------------------- */
+
+static void shrink(ga_vmm *vmm, ga_vmm_run *run, uint64_t size)
+{
+    size = ga_vmm_pool_up(&vmm->pool, size);
+    if (!run->sheet && size < run->size) {
+        vmm->live_bytes -= ga_vmm_pool_shrink(&vmm->pool, run, size);
+    }
+}
+
+ga_status ga_vmm_shrink(ga_vmm *vmm, const void *block, uint64_t size)
+{
+    lock(vmm);
+    ga_vmm_run *run = find(vmm, block);
+    ga_status status = run ? check_driver(vmm) : no_block(block);
+    if (status == GA_OK) {
+        shrink(vmm, run, size);
+    }
+    return finish(vmm, status);
 }
 
 /* ---- all of them ------------------------------------------------------------------------- */
@@ -336,7 +374,7 @@ void ga_vmm_reset(ga_vmm *vmm)
         ga_vmm_pool_give(&vmm->pool, run, NULL);
     }
     vmm->live_bytes = vmm->live_blocks = 0;
-    unlock(vmm);
+    finish(vmm, GA_OK);
 }
 
 typedef struct listing {

@@ -52,6 +52,11 @@ ga_status ga_vmm_give_on(ga_vmm *vmm, const void *block, ga_stream stream);
 /* At least `size` bytes, where it stands. GA_ERR_NO_ROOM, GA_ERR_MEMORY, GA_ERR_POINTER. */
 ga_status ga_vmm_grow(ga_vmm *vmm, const void *block, uint64_t size);
 
+/* No more than `size` bytes and what its last chunk has above, where it stands; on the host, to a
+ * granule. Memory that is cut off is free for anybody at once. A block that shares a run with
+ * others stays as it is. GA_ERR_POINTER. */
+ga_status ga_vmm_shrink(ga_vmm *vmm, const void *block, uint64_t size);
+
 /* Its bytes; 0 where no live block begins there. */
 uint64_t ga_vmm_usable(ga_vmm *vmm, const void *block);
 

@@ -37,6 +37,7 @@ static void take_out(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
     ga_vmm_addresses_remove(&pool->addresses, chunk);
     ga_vmm_search_drop(pool, chunk);
     ga_vmm_fence_drop(&pool->fences, chunk->fence, chunk->size);
+    ga_vmm_list_remove(&chunk->age);
     chunk->fence = NULL;
     chunk->used = chunk->like = 0;
 }
@@ -50,6 +51,7 @@ static ga_status create(ga_vmm_pool *pool, uint64_t size, ga_vmm_chunk **out)
     }
     chunk->size = size;
     ga_vmm_list_begin(&chunk->link);
+    ga_vmm_list_begin(&chunk->age);
     ga_status status = ga_space_create(&pool->space, size, &chunk->handle);
     if (status != GA_OK) {
         ga_libc.free(chunk);
@@ -85,6 +87,7 @@ static ga_status map(ga_vmm_pool *pool, ga_vmm_chunk *below, ga_vmm_chunk *chunk
         take_out(pool, chunk);
         return status;
     }
+    ga_vmm_list_append(&pool->ages, &chunk->age);
     ga_vmm_search_put(pool, chunk);
     chunk->fresh = true;
     return GA_OK;
@@ -135,6 +138,29 @@ void ga_vmm_chunks_drop_loose(ga_vmm_pool *pool)
             break;
         }
     }
+}
+
+void ga_vmm_chunks_split(ga_vmm_pool *pool, ga_vmm_chunk *chunk, uintptr_t at)
+{
+    if (pool->space.device >= 0 || at <= chunk->base || at >= ga_vmm_chunk_end(chunk)) {
+        return;
+    }
+    ga_vmm_chunk *rest = ga_libc.calloc(1, sizeof *rest);
+    if (!rest) {
+        return;
+    }
+    *rest = *chunk;
+    rest->base = at;
+    rest->size = ga_vmm_chunk_end(chunk) - at;
+    rest->used = rest->like = 0;
+    ga_vmm_list_begin(&rest->link);
+    ga_vmm_list_begin(&rest->age);
+    if (!ga_vmm_addresses_split(&pool->addresses, chunk, rest)) {
+        ga_libc.free(rest);
+        return;
+    }
+    ga_vmm_search_put(pool, rest);
+    ga_vmm_search_note(pool, chunk, at);
 }
 
 /* ---- holes ------------------------------------------------------------------------------- */

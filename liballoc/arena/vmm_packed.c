@@ -266,6 +266,7 @@ static rest *rest_of(ga_vmm_link *link)
 static void wake(ga_vmm_packed *p, rest *r)
 {
     flip(resting_bits(r->sheet), r->unit);
+    p->resting -= r->sheet->class->unit;
     ga_vmm_fence_drop(&p->pool->fences, r->fence, 0);
     ga_vmm_list_remove(&r->link);
     ga_vmm_list_append(&p->spare, &r->link);
@@ -286,6 +287,15 @@ static bool settle(ga_vmm_packed *p, ga_vmm_class *class, size_t most)
         }
     }
     return freed;
+}
+
+void ga_vmm_packed_settle_first(ga_vmm_packed *p)
+{
+    for (uint32_t i = 0; i < p->class_count; i++) {
+        ga_vmm_class *class = &p->classes[i];
+        while (settle(p, class, SETTLES)) {
+        }
+    }
 }
 
 bool ga_vmm_packed_settle(ga_vmm_packed *p)
@@ -310,6 +320,7 @@ static bool lay_down(ga_vmm_packed *p, ga_vmm_sheet *sheet, uint32_t unit, ga_vm
     r->unit = unit;
     r->fence = fence;
     flip(resting_bits(sheet), unit);
+    p->resting += sheet->class->unit;
     ga_vmm_list_append(&sheet->class->resting, &r->link);
     return true;
 }

@@ -34,6 +34,7 @@ typedef struct ga_vmm_packed {
     ga_vmm_class *classes;
     ga_vmm_link spare; /* records of resting units */
     uint32_t given;    /* behind late fences so far */
+    uint64_t resting;  /* bytes of units that streams may still use */
 } ga_vmm_packed;
 
 /* quantum: 16 or 256, say. GA_ERR_MEMORY. */
@@ -57,6 +58,9 @@ bool ga_vmm_sheet_has(const ga_vmm_sheet *sheet, const void *pointer);
  * it. */
 ga_status ga_vmm_packed_give(ga_vmm_packed *packed, ga_vmm_sheet *sheet, const void *block,
                              ga_vmm_fence *fence);
+
+/* Free resting units whose streams are done, in each class up to a few that are not. */
+void ga_vmm_packed_settle_first(ga_vmm_packed *packed);
 
 /* Free what rests and need not rest any longer. Answers whether anything did. */
 bool ga_vmm_packed_settle(ga_vmm_packed *packed);

@@ -7,6 +7,7 @@
 #include "../platform/libc.h"
 #include "vmm_chunks.h"
 #include "vmm_places.h"
+#include "vmm_purge.h"
 #include "vmm_search.h"
 #include "vmm_steps.h"
 
@@ -18,12 +19,8 @@ enum {
     SPARE = 25, /* of the peak such a part may be held besides, free or wasted, */
     WASTE = 28, /* and such a part wasted */
     SPARE_GRANULES = 32,
-    LOOKS = 32, /* at runs of about the size, at the most */
-    PIECES = 8, /* what is moved to a hole is no less than such a part of it, */
-    FITTING = 4 /* and goes as one that is as many times as large */
+    LOOKS = 32 /* at runs of about the size, at the most */
 };
-
-static const uint64_t LEAST_MOVED = (uint64_t)64 << 20; /* to give back less costs less */
 
 static const uint64_t ROOMY = (uint64_t)1 << 30; /* from there on runs have room to grow */
 
@@ -49,6 +46,7 @@ ga_status ga_vmm_pool_open(ga_vmm_pool *pool, uint64_t reserve)
     pool->ceiling = UINT64_MAX;
     ga_vmm_list_begin(&pool->loose);
     ga_vmm_list_begin(&pool->lives);
+    ga_vmm_list_begin(&pool->ages);
     for (size_t i = 0; i < GA_VMM_BUCKETS; i++) {
         ga_vmm_list_begin(&pool->buckets[i]);
     }
@@ -100,12 +98,6 @@ void ga_vmm_pool_close(ga_vmm_pool *pool)
 
 /* ---- what may be held -------------------------------------------------------------------- */
 
-/* Bytes held, without those that are on their way to a hole. */
-static uint64_t settled(const ga_vmm_pool *pool)
-{
-    return pool->held - pool->loose_bytes;
-}
-
 static uint64_t peak_with(const ga_vmm_pool *pool, uint64_t more)
 {
     return most(pool->peak, pool->live - pool->waste + more);
@@ -117,19 +109,31 @@ static uint64_t in_flight(const ga_vmm_pool *pool, const ga_stream *stream)
     return stream ? 0 : pool->fences.bytes;
 }
 
-/* The most that may be held once `more` bytes are taken besides. By itself that is the most that
- * was in use at once and a 25th of it: what a program does again finds the memory that it had
- * before, and with what else is lost (units) no more than a twentieth is held in vain. */
-static uint64_t may_hold(const ga_vmm_pool *pool, uint64_t more, const ga_stream *stream)
+/* The most that cache= allows to be held once `more` bytes are in use besides. By default that is
+ * the peak of what was in use and 1/25 of it: a program that repeats itself finds the memory that
+ * it had before, and with what is lost in units at most a twentieth is held in vain. */
+static uint64_t may_cache(const ga_vmm_pool *pool, uint64_t more, uint64_t flying)
 {
-    uint64_t peak = peak_with(pool, more + in_flight(pool, stream));
+    uint64_t peak = peak_with(pool, more + flying);
     uint64_t usual = peak + most(peak / SPARE, SPARE_GRANULES * pool->space.granule);
     uint64_t wide = least(peak + peak / 2, pool->total / 16 * 15);
     uint64_t live = pool->live + more;
-    uint64_t may = pool->cache == GA_VMM_CACHE_AUTO   ? usual
-                   : pool->cache == GA_VMM_CACHE_WIDE ? most(usual, wide)
-                                                      : live + pool->cache;
+    uint64_t size = live + least(pool->cache, UINT64_MAX - live);
+    return pool->cache == GA_VMM_CACHE_AUTO   ? usual
+           : pool->cache == GA_VMM_CACHE_WIDE ? most(usual, wide)
+                                              : size;
+}
+
+static uint64_t may_hold(const ga_vmm_pool *pool, uint64_t more, const ga_stream *stream)
+{
+    uint64_t may = may_cache(pool, more, in_flight(pool, stream));
     return least(may, least(pool->limit, pool->ceiling));
+}
+
+uint64_t ga_vmm_pool_excess(const ga_vmm_pool *pool)
+{
+    uint64_t may = may_cache(pool, 0, pool->fences.bytes);
+    return pool->held > may ? pool->held - may : 0;
 }
 
 /* What the driver has said of how much there is: more than that is asked for only where nothing
@@ -137,7 +141,7 @@ static uint64_t may_hold(const ga_vmm_pool *pool, uint64_t more, const ga_stream
 static void note_ceiling(ga_vmm_pool *pool, ga_status status)
 {
     if (status == GA_ERR_MEMORY) {
-        pool->ceiling = settled(pool);
+        pool->ceiling = ga_vmm_settled(pool);
     } else if (status == GA_OK && pool->held > pool->ceiling) {
         pool->ceiling = UINT64_MAX;
     }
@@ -192,6 +196,7 @@ void ga_vmm_pool_give(ga_vmm_pool *pool, ga_vmm_run *run, ga_vmm_fence *fence)
     for (ga_vmm_chunk *c = run->first;; c = ga_vmm_chunk_after(c)) {
         c->fence = c == run->first ? fence : ga_vmm_fence_share(fence);
         c->freed = pool->clock;
+        ga_vmm_list_append(&pool->ages, &c->age);
         if (c == run->last) {
             break;
         }
@@ -201,25 +206,15 @@ void ga_vmm_pool_give(ga_vmm_pool *pool, ga_vmm_run *run, ga_vmm_fence *fence)
     note(pool, run);
 }
 
-/* Its chunks are free by themselves. */
-static void break_up(ga_vmm_run *run)
-{
-    for (ga_vmm_chunk *c = run->first; c != run->last; c = ga_vmm_chunk_after(c)) {
-        c->run = NULL;
-    }
-    run->last->run = NULL;
-    ga_vmm_list_remove(&run->link);
-    ga_libc.free(run);
-}
-
 /* The free chunks in [base, end) become parts of it. */
 static void claim(ga_vmm_pool *pool, ga_vmm_run *run, ga_vmm_chunk *below, uintptr_t end)
 {
     for (ga_vmm_chunk *c = ga_vmm_chunk_after(below); c->base < end; c = ga_vmm_chunk_after(c)) {
         if (c->run) {
-            break_up(c->run);
+            ga_vmm_break_up(c->run);
         }
         drop_fence(pool, c);
+        ga_vmm_list_remove(&c->age);
         c->run = run;
         run->first = run->first ? run->first : c;
         run->last = c;
@@ -233,121 +228,11 @@ ga_vmm_run *ga_vmm_pool_find(const ga_vmm_pool *pool, const void *pointer)
     return chunk && ga_vmm_is_taken(chunk) ? chunk->run : NULL;
 }
 
-/* ---- giving to the driver ---------------------------------------------------------------- */
+/* ---- room for new memory ------------------------------------------------------------------ */
 
 static bool is_idle(ga_vmm_pool *pool, const ga_vmm_chunk *chunk)
 {
-    return !ga_vmm_is_taken(chunk) &&
-           (!chunk->fence || ga_vmm_fence_done(&pool->fences, chunk->fence));
-}
-
-static bool is_of(const ga_vmm_window *window, const ga_vmm_chunk *chunk)
-{
-    return chunk->base >= window->base && chunk->base < window->end;
-}
-
-/* A driver that refuses leaves it as it is. */
-static void unmap(ga_vmm_pool *pool, ga_vmm_chunk *chunk, bool keep)
-{
-    if (chunk->run) {
-        break_up(chunk->run);
-    }
-    if (keep) {
-        ga_vmm_chunks_loosen(pool, chunk);
-    } else {
-        ga_vmm_chunks_unmap(pool, chunk);
-    }
-}
-
-/* Whether it is better moved to a hole than given back: that takes the driver's time by size. */
-static bool is_for(uint64_t hole, const ga_vmm_chunk *chunk)
-{
-    return chunk->size >= LEAST_MOVED && chunk->size <= hole && chunk->size >= hole / PIECES;
-}
-
-/* A chunk that may go, and how well: large, which is the fewest calls and serves the fewest
- * requests, and long unused. */
-typedef struct leaver {
-    uint64_t weight;
-    ga_vmm_chunk *chunk;
-} leaver;
-
-static bool goes_before(const leaver *a, const leaver *b)
-{
-    return a->weight > b->weight || (a->weight == b->weight && a->chunk->base > b->chunk->base);
-}
-
-/* The list is a heap below `at`; then from there on. (qsort() may call malloc(), which on the host
- * may be this heap.) */
-static void sift(leaver *list, size_t count, size_t at)
-{
-    leaver moved = list[at];
-    for (size_t child = 2 * at + 1; child < count; child = 2 * at + 1) {
-        child += child + 1 < count && goes_before(&list[child + 1], &list[child]);
-        if (!goes_before(&list[child], &moved)) {
-            break;
-        }
-        list[at] = list[child];
-        at = child;
-    }
-    list[at] = moved;
-}
-
-/* NULL: there is none, or no memory to list them. */
-static leaver *room_for_leavers(ga_vmm_pool *pool)
-{
-    size_t count = 0;
-    for (size_t at = 0; ga_vmm_search_free(pool, &at);) {
-        count++;
-    }
-    return count ? ga_libc.malloc(count * sizeof(leaver)) : NULL;
-}
-
-/* Those that nobody uses and that are not of the spared window. */
-static size_t list_leavers(ga_vmm_pool *pool, const ga_vmm_window *spared, uint64_t hole,
-                           leaver *list)
-{
-    size_t count = 0;
-    size_t at = 0;
-    for (ga_vmm_chunk *c; (c = ga_vmm_search_free(pool, &at)) != NULL;) {
-        if (!(spared && is_of(spared, c)) && is_idle(pool, c)) {
-            uint64_t weight = c->size / pool->space.granule * ga_vmm_places_rest(pool, c);
-            list[count++] = (leaver){is_for(hole, c) ? FITTING * weight : weight, c};
-        }
-    }
-    for (size_t i = count / 2; i-- > 0;) {
-        sift(list, count, i);
-    }
-    return count;
-}
-
-/* At least so many bytes that nobody uses, if there are, and memory to list them; to the driver, or
- * on the way to a hole of so many bytes. */
-static uint64_t evict(ga_vmm_pool *pool, uint64_t bytes, const ga_vmm_window *spared, uint64_t hole)
-{
-    uint64_t before = settled(pool);
-    leaver *list = room_for_leavers(pool);
-    size_t count = list ? list_leavers(pool, spared, hole, list) : 0;
-    while (count && before - settled(pool) < bytes) {
-        uint64_t loose = pool->loose_bytes;
-        unmap(pool, list[0].chunk, is_for(hole, list[0].chunk));
-        hole -= least(hole, pool->loose_bytes - loose);
-        list[0] = list[--count];
-        if (count) {
-            sift(list, count, 0);
-        }
-    }
-    ga_libc.free(list);
-    return before - settled(pool);
-}
-
-void ga_vmm_pool_trim(ga_vmm_pool *pool, uint64_t keep)
-{
-    ga_vmm_chunks_drop_loose(pool);
-    uint64_t in_vain = pool->held - pool->live;
-    if (in_vain > keep) {
-        evict(pool, in_vain - keep, NULL, 0);
-    }
+    return !ga_vmm_is_taken(chunk) && ga_vmm_is_idle(pool, chunk);
 }
 
 /* Bytes of the largest hole in it. */
@@ -384,7 +269,7 @@ static void make_way(ga_vmm_pool *pool, uint64_t more, const ga_stream *stream,
         anchor = ga_vmm_chunk_of(anchor->link.before);
     }
     if (pool->held + window->fill > may) {
-        evict(pool, pool->held + window->fill - may, window, largest_hole(window));
+        ga_vmm_evict(pool, pool->held + window->fill - may, window, largest_hole(window));
         window->below = below(anchor, window);
     }
 }
@@ -430,10 +315,13 @@ static ga_status take_whole(ga_vmm_pool *pool, ga_vmm_run *run, const ga_vmm_wan
             return status;
         }
     }
-    for (ga_vmm_chunk *c = run->first; c != run->last; c = ga_vmm_chunk_after(c)) {
+    for (ga_vmm_chunk *c = run->first;; c = ga_vmm_chunk_after(c)) {
         drop_fence(pool, c);
+        ga_vmm_list_remove(&c->age);
+        if (c == run->last) {
+            break;
+        }
     }
-    drop_fence(pool, run->last);
     set_live(pool, run, w->size);
     *out = run;
     return GA_OK;
@@ -510,7 +398,7 @@ static ga_status take_new(ga_vmm_pool *pool, ga_vmm_window *window, ga_vmm_want 
     ga_vmm_window used;
     uint64_t flying = in_flight(pool, w->stream);
     make_way(pool, w->size, w->stream, window);
-    bool full = settled(pool) + window->fill > may_hold(pool, w->size, w->stream);
+    bool full = ga_vmm_settled(pool) + window->fill > may_hold(pool, w->size, w->stream);
     bool waits = full && find_used(pool, *w, &used);
     ga_status status = take_window(pool, waits ? &used : window, w, out);
     ga_vmm_chunks_drop_loose(pool);
@@ -521,7 +409,7 @@ static ga_status take_new(ga_vmm_pool *pool, ga_vmm_window *window, ga_vmm_want 
     if (status == GA_OK) {
         pool->peak = peak_with(pool, flying);
     }
-    while (status == GA_ERR_MEMORY && evict(pool, w->size, NULL, 0)) {
+    while (status == GA_ERR_MEMORY && ga_vmm_evict(pool, w->size, NULL, 0)) {
         status = find_window(pool, w, window);
         status = status == GA_OK ? take_window(pool, window, w, out) : status;
     }
@@ -610,7 +498,7 @@ static bool cut_at(ga_vmm_pool *pool, const ga_vmm_run *run, uintptr_t end)
     if (c->base >= end) {
         return true;
     }
-    unmap(pool, c, false);
+    ga_vmm_unmap(pool, c, false);
     return pool->held != held;
 }
 
@@ -647,6 +535,50 @@ ga_status ga_vmm_pool_extend(ga_vmm_pool *pool, ga_vmm_run *run, uint64_t size)
     do {
         status = extend(pool, run, size);
         ga_vmm_chunks_drop_loose(pool);
-    } while (status == GA_ERR_MEMORY && evict(pool, more, NULL, 0));
+    } while (status == GA_ERR_MEMORY && ga_vmm_evict(pool, more, NULL, 0));
     return status;
+}
+
+/* ---- shrinking where it stands ------------------------------------------------------------ */
+
+static void free_chunk(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
+{
+    chunk->run = NULL;
+    chunk->freed = pool->clock;
+    ga_vmm_list_append(&pool->ages, &chunk->age);
+    ga_vmm_search_note(pool, chunk, ga_vmm_chunk_end(chunk));
+}
+
+/* The chunk that holds the run's last byte once it has `size` bytes. */
+static ga_vmm_chunk *last_for(ga_vmm_pool *pool, const ga_vmm_run *run, uint64_t size)
+{
+    ga_vmm_chunk *last = run->first;
+    while (ga_vmm_chunk_end(last) < run->base + size) {
+        last = ga_vmm_chunk_after(last);
+    }
+    ga_vmm_chunks_split(pool, last, run->base + size);
+    return last;
+}
+
+uint64_t ga_vmm_pool_shrink(ga_vmm_pool *pool, ga_vmm_run *run, uint64_t size)
+{
+    ga_vmm_chunk *end = ga_vmm_chunk_after(run->last);
+    ga_vmm_chunk *last = last_for(pool, run, size);
+    uint64_t left = ga_vmm_chunk_end(last) - run->base;
+    uint64_t cut = run->size - left;
+    if (!cut) {
+        return 0;
+    }
+    pool->live -= cut;
+    pool->waste -= run->size - run->wanted;
+    pool->waste += left - size;
+    pool->clock++;
+    run->last = last;
+    run->size = run->room = left;
+    run->wanted = size;
+    for (ga_vmm_chunk *c = ga_vmm_chunk_after(last); c != end; c = ga_vmm_chunk_after(c)) {
+        free_chunk(pool, c);
+    }
+    ga_vmm_search_note(pool, last, ga_vmm_chunk_end(last));
+    return cut;
 }

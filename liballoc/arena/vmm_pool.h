@@ -67,6 +67,7 @@ typedef struct ga_vmm_pool {
     ga_vmm_link loose;            /* chunks without addresses (vmm_chunks.h), and their bytes */
     uint64_t loose_bytes;
     ga_vmm_link lives;
+    ga_vmm_link ages;                    /* free chunks, in the order in which they were freed */
     ga_vmm_link buckets[GA_VMM_BUCKETS]; /* by what they were taken for */
     ga_vmm_table *table;                 /* what is searched; NULL before the first search */
 } ga_vmm_pool;
@@ -93,8 +94,12 @@ void ga_vmm_pool_give(ga_vmm_pool *pool, ga_vmm_run *run, ga_vmm_fence *fence);
 /* Make a live run as large as `size` where it stands. GA_ERR_NO_ROOM: other addresses follow. */
 ga_status ga_vmm_pool_extend(ga_vmm_pool *pool, ga_vmm_run *run, uint64_t size);
 
-/* Unmap free chunks that nobody uses, until no more than `keep` bytes are held in vain. */
-void ga_vmm_pool_trim(ga_vmm_pool *pool, uint64_t keep);
+/* Make a live run shorter where it stands, to `size` bytes or a chunk's end above. What is cut off
+ * is free, and must not be in use any more. Answers the bytes of it. */
+uint64_t ga_vmm_pool_shrink(ga_vmm_pool *pool, ga_vmm_run *run, uint64_t size);
+
+/* Bytes held beyond what cache= allows. */
+uint64_t ga_vmm_pool_excess(const ga_vmm_pool *pool);
 
 /* The live run that the byte lies in, or NULL. */
 ga_vmm_run *ga_vmm_pool_find(const ga_vmm_pool *pool, const void *pointer);
@@ -103,6 +108,12 @@ ga_vmm_run *ga_vmm_pool_find(const ga_vmm_pool *pool, const void *pointer);
 static inline bool ga_vmm_is_taken(const ga_vmm_chunk *chunk)
 {
     return chunk->wall || (chunk->run && chunk->run->live);
+}
+
+/* Bytes held, without those that are on their way to a hole. */
+static inline uint64_t ga_vmm_settled(const ga_vmm_pool *pool)
+{
+    return pool->held - pool->loose_bytes;
 }
 
 static inline uint64_t ga_vmm_pool_up(const ga_vmm_pool *pool, uint64_t size)

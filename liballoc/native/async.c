@@ -27,9 +27,12 @@ enum {
     ALIGNMENT = 256 /* of every block, by the driver's promise */
 };
 
+static const uint64_t KEEPS_ALL = (uint64_t)1 << 40; /* the default of release= */
+
 typedef struct async_state {
     int device;
     int free_mode;
+    uint64_t release;
     ga_async_pool *own;
     CUmemoryPool pool; /* of `own` */
 } async_state;
@@ -61,6 +64,7 @@ static ga_status async_open(const ga_open_args *args, void **state)
     }
     async->device = args->device;
     async->free_mode = args->values[OPTION_FREE].choice;
+    async->release = args->values[OPTION_RELEASE].size;
     ga_status status = ga_cuda_enter(&scope, args->device);
     if (status == GA_OK) {
         status = make_pool(&scope, args, async);
@@ -256,6 +260,15 @@ static ga_status free_own(const ga_cuda_scope *scope, const async_state *async, 
     return ga_cuda_check(scope->driver, result, "cuMemFreeAsync");
 }
 
+/* The driver keeps to release= when the program next waits for something, which may be never. The
+ * free has succeeded whatever this comes to. */
+static void release_free(const ga_cuda_scope *scope, const async_state *async)
+{
+    if (async->release < KEEPS_ALL && settle(scope) == GA_OK) {
+        scope->driver->cuMemPoolTrimTo(async->pool, async->release);
+    }
+}
+
 static ga_status async_free(void *state, void *block)
 {
     async_state *async = state;
@@ -268,6 +281,9 @@ static ga_status async_free(void *state, void *block)
         }
         if (status == GA_OK) {
             status = free_own(&scope, async, block);
+        }
+        if (status == GA_OK && async->free_mode == FREE_WAIT) {
+            release_free(&scope, async);
         }
         ga_cuda_leave(&scope);
     }

@@ -10,8 +10,10 @@
 
 #include <gpualloc/backend.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- no fragmentation -------------------------------------------------------------------- */
 
@@ -114,7 +116,7 @@ Test(vmm_held, what_has_long_been_free_goes_first)
 /* What stands right below the new block is unmapped for it. */
 Test(vmm_held, a_neighbour_makes_way)
 {
-    ga_heap *heap = vmm_open(NULL, "vmm:cache=0,free=now");
+    ga_heap *heap = vmm_open(NULL, "vmm:limit=64M,free=now");
     char *large = vmm_take(heap, 64 * MIB);
     assert_ok(ga_free(heap, large));
     char *small = vmm_take(heap, 8 * MIB);
@@ -190,6 +192,103 @@ Test(vmm_held, another_process_takes_the_memory)
                       "vmm: no block of 33554432 bytes: ");
     block = vmm_take(heap, 16 * MIB);
     assert_ok(ga_free(heap, block));
+    vmm_end(heap);
+}
+
+/* ---- cache= holds after each free ----------------------------------------------------------- */
+
+Test(vmm_held, no_cache_gives_back_at_once)
+{
+    ga_heap *heap = vmm_open(NULL, "vmm:cache=0");
+    void *large = vmm_take(heap, 400 * MIB);
+    void *small = vmm_take(heap, 1000);
+    assert_ok(ga_free(heap, large));
+    cr_assert_leq(vmm_driver_count().chunk_bytes, 32 * MIB);
+    assert_ok(ga_free(heap, small));
+    cr_assert_eq(vmm_driver_count().chunk_bytes, 0);
+    cr_assert_eq(vmm_held(heap), 0);
+    vmm_end(heap);
+}
+
+Test(vmm_held, what_was_freed_first_is_given_back_first)
+{
+    void *blocks[8];
+    ga_heap *heap = vmm_open(NULL, "vmm:cache=16M,free=now");
+    vmm_take_many(heap, blocks, 8, 8 * MIB);
+    for (size_t i = 0; i < 8; i++) {
+        assert_ok(ga_free(heap, blocks[i]));
+        size_t live = (7 - i) * 8 * MIB;
+        cr_assert_eq(vmm_driver_count().chunk_bytes, live + (i ? 16 : 8) * MIB, "free %zu", i);
+    }
+    uint64_t calls = vmm_driver_calls(NULL);
+    void *again[2] = {vmm_take(heap, 8 * MIB), vmm_take(heap, 8 * MIB)};
+    cr_assert(again[0] == blocks[6] || again[0] == blocks[7]);
+    cr_assert(again[1] == blocks[6] || again[1] == blocks[7]);
+    cr_assert_eq(vmm_driver_calls(NULL), calls);
+    vmm_free_many(heap, again, 2);
+    vmm_end(heap);
+}
+
+/* Twenty of them, so that more are in use by the stream than one call passes over. */
+Test(vmm_held, memory_of_streams_is_given_back_once_they_are_done)
+{
+    void *blocks[20];
+    CUstream stream = NULL;
+    ga_heap *heap = vmm_open(NULL, "vmm:cache=4M,free=now");
+    ga_cuda_scope scope;
+    assert_ok(ga_cuda_enter(&scope, 0));
+    cr_assert_eq(scope.driver->cuStreamCreate(&stream, 0), CUDA_SUCCESS);
+    vmm_take_many(heap, blocks, 20, 4 * MIB);
+    void *other = vmm_take(heap, 32 * MIB);
+    vmm_driver_hold(stream);
+    for (size_t i = 0; i < 20; i++) {
+        assert_ok(ga_free_on(heap, blocks[i], stream));
+    }
+    assert_ok(ga_free(heap, other));
+    cr_assert_geq(vmm_driver_count().chunk_bytes, 80 * MIB);
+    vmm_driver_let_go(stream);
+    other = vmm_take(heap, 1000);
+    cr_assert_leq(vmm_driver_count().chunk_bytes, 4 * MIB + 32 * MIB);
+    assert_ok(ga_free(heap, other));
+    cr_assert_leq(vmm_driver_count().chunk_bytes, 4 * MIB);
+    scope.driver->cuStreamDestroy(stream);
+    ga_cuda_leave(&scope);
+    vmm_end(heap);
+}
+
+/* The free has succeeded all the same, and a later one gives back what the driver kept. */
+Test(vmm_held, a_driver_that_refuses_to_unmap_is_asked_again)
+{
+    static const char *const calls[] = {"cuMemUnmap", "cuMemRelease"};
+    for (size_t i = 0; i < 2; i++) {
+        ga_heap *heap = vmm_open(NULL, "vmm:cache=0,free=now");
+        void *first = vmm_take(heap, 32 * MIB);
+        void *second = vmm_take(heap, 16 * MIB);
+        void *third = vmm_take(heap, 16 * MIB);
+        vmm_driver_fail_many(calls[i], 1, 1, CUDA_ERROR_UNKNOWN); /* it is asked twice */
+        assert_ok(ga_free(heap, first));
+        cr_assert(vmm_driver_has_failed());
+        cr_assert_eq(vmm_held(heap), 64 * MIB, "%s", calls[i]);
+        assert_ok(ga_free(heap, second));
+        assert_ok(ga_free(heap, third));
+        cr_assert_eq(vmm_held(heap), 0, "%s", calls[i]);
+        vmm_end(heap);
+    }
+}
+
+Test(vmm_held, a_block_made_shorter_gives_back_its_end)
+{
+    ga_heap *heap = vmm_open(NULL, "vmm:cache=0");
+    void *block = vmm_take(heap, 256 * MIB);
+    void *shorter = NULL;
+    assert_ok(ga_realloc(heap, block, 100 * MIB, 0, &shorter));
+    cr_assert_eq(shorter, block);
+    cr_assert_eq(ga_usable_size(heap, block), 128 * MIB); /* two of four chunks */
+    cr_assert_eq(vmm_driver_count().chunk_bytes, 128 * MIB);
+    assert_ok(ga_realloc(heap, block, 8 * MIB, 0, &shorter));
+    cr_assert_eq(vmm_driver_count().chunk_bytes, 8 * MIB);
+    assert_ok(ga_free(heap, shorter));
+    cr_assert_eq(vmm_driver_count().chunk_bytes, 0);
     vmm_end(heap);
 }
 
@@ -270,6 +369,39 @@ Test(vmm_held, more_is_had_when_there_is_more)
 }
 
 /* ---- the host ---------------------------------------------------------------------------- */
+
+static size_t resident_bytes(void)
+{
+    unsigned long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    cr_assert(file && fscanf(file, "%*u %lu", &pages) == 1);
+    fclose(file);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+Test(vmm_held, the_host_has_its_pages_back)
+{
+    ga_heap *heap;
+    void *block = NULL;
+    void *shorter = NULL;
+    assert_ok(ga_heap_open(&heap, GA_PLACE_HOST, 0, "vmm:cache=0"));
+    size_t before = resident_bytes();
+    assert_ok(ga_alloc(heap, 256 * MIB, 0, &block));
+    memset(block, 1, 256 * MIB);
+    assert_ok(ga_realloc(heap, block, 200 * MIB, 0, &shorter));
+    cr_assert_eq(shorter, block);
+    cr_assert_leq(resident_bytes(), before + 202 * MIB);
+    assert_ok(ga_realloc(heap, block, MIB, 0, &shorter));
+    cr_assert_eq(shorter, block);
+    cr_assert_eq(*(char *)block, 1);
+    cr_assert_leq(resident_bytes(), before + 3 * MIB);
+    assert_ok(ga_grow(heap, block, 64 * MIB));
+    memset(block, 2, 64 * MIB);
+    assert_ok(ga_free(heap, block));
+    cr_assert_leq(resident_bytes(), before + 3 * MIB);
+    cr_assert_eq(vmm_held(heap), 0);
+    assert_ok(ga_heap_close(heap));
+}
 
 /* Each chunk of such a block alone would be granted. */
 Test(vmm_held, sizes_that_the_machine_cannot_have)
