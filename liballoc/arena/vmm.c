@@ -21,6 +21,7 @@ enum {
     OPTION_RESERVE,
     OPTION_CHUNK,
     OPTION_CACHE,
+    OPTION_DECAY,
     OPTION_FREE,
     OPTION_SHARE,
     OPTION_RDMA
@@ -85,6 +86,18 @@ static ga_status set_sizes(ga_vmm_pool *pool, const ga_value *values)
     return GA_OK;
 }
 
+/* An eighth of the time is late enough, and seldom enough; resting units are looked at even where
+ * nothing decays. With 0 nothing is cached at all. */
+static void set_decay(ga_vmm *vmm, int64_t milliseconds)
+{
+    bool never = milliseconds < 0;
+    vmm->pool.decay = never ? UINT64_MAX : (uint64_t)milliseconds;
+    vmm->period = never ? 1000 : (uint64_t)milliseconds / 8 + 1;
+    if (milliseconds == 0) {
+        vmm->pool.cache = 0;
+    }
+}
+
 static ga_status find_total(ga_vmm *vmm)
 {
     ga_cuda_scope scope;
@@ -146,6 +159,7 @@ static ga_status open_pool(ga_vmm *vmm, const ga_value *values)
     uint32_t quantum = ga_vmm_on_device(vmm) ? DEVICE_ALIGN : HOST_ALIGN;
     ga_status status = set_sizes(&vmm->pool, values);
     vmm->pool.total = vmm->total;
+    set_decay(vmm, values[OPTION_DECAY].integer);
     if (status == GA_OK) {
         status = ga_vmm_packed_open(&vmm->packed, &vmm->pool, quantum);
     }
@@ -448,6 +462,7 @@ bool ga_vmm_backend_reserves(void *state, const void *pointer)
 static void vmm_stats(void *state, ga_backend_stats *out)
 {
     vmm_state *s = state;
+    ga_vmm_decay(&s->vmm); /* who asks how much is held should not see what is overdue */
     pthread_mutex_lock(&s->vmm.lock);
     *out = (ga_backend_stats){.live_bytes = s->vmm.live_bytes,
                               .held_bytes = s->vmm.pool.held + ga_vmm_growing_held(&s->vmm),
@@ -509,6 +524,12 @@ static const ga_option options[] = {
                       .help = "bytes of free memory to keep mapped; auto: no more in all than was "
                               "in use at once, and a little; wide: half as much again",
                       .choices = caches},
+    [OPTION_DECAY] = {.name = "decay",
+                      .type = GA_OPTION_INTEGER,
+                      .fallback = "10000",
+                      .help = "milliseconds until unused memory goes back; 0: at once, -1: never",
+                      .min = -1,
+                      .max = (int64_t)1 << 40},
     [OPTION_FREE] = {.name = "free",
                      .type = GA_OPTION_ENUM,
                      .fallback = "wait",

@@ -24,6 +24,7 @@ typedef struct ga_vmm_chunk {
     uint64_t handle;            /* the driver's, of its memory */
     bool wall, fresh;           /* fresh: mapped by the call that is under way */
     uint64_t freed;             /* when that was: the pool's clock */
+    uint64_t idle_since;        /* and in milliseconds: the pool's `now` */
     uint64_t used, like;        /* vmm_past.h: its last request, and what that was like */
     uint32_t slot;              /* of the table that is searched (vmm_search.h), when last seen */
     struct ga_vmm_run *run;     /* what it is a part of (vmm_pool.h); NULL: of nothing, and free */

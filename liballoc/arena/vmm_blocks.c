@@ -22,6 +22,13 @@ static void lock(ga_vmm *vmm)
     ga_vmm_fences_new_round(&vmm->pool.fences);
 }
 
+/* For calls that free memory. Requests need the clock on their slow path alone. */
+static void begin(ga_vmm *vmm)
+{
+    lock(vmm);
+    ga_vmm_pool_look_at_clock(&vmm->pool);
+}
+
 static void unlock(ga_vmm *vmm)
 {
     pthread_mutex_unlock(&vmm->lock);
@@ -33,8 +40,18 @@ static bool rests_too_much(const ga_vmm *vmm)
     return vmm->packed.resting > vmm->pool.cache;
 }
 
-/* Keep to cache= after blocks were taken or given. A call that has failed does without, because its
- * error is the thread's last. */
+/* Units that rest are asked after as well, or those that were freed last would rest for ever. */
+static void decay(ga_vmm *vmm)
+{
+    vmm->looked = vmm->pool.now;
+    if (vmm->packed.resting) {
+        ga_vmm_packed_settle(&vmm->packed);
+    }
+    ga_vmm_pool_decay(&vmm->pool);
+}
+
+/* Keep to cache= and decay= after blocks were taken or given. A call that has failed does without,
+ * because its error is the thread's last. */
 static ga_status finish(ga_vmm *vmm, ga_status status)
 {
     if (status == GA_OK && !vmm->lost) {
@@ -42,6 +59,9 @@ static ga_status finish(ga_vmm *vmm, ga_status status)
             ga_vmm_packed_settle_first(&vmm->packed);
         }
         ga_vmm_pool_bound(&vmm->pool);
+        if (__builtin_expect(vmm->pool.now - vmm->looked >= vmm->period, 0)) {
+            decay(vmm);
+        }
     }
     unlock(vmm);
     return status;
@@ -226,7 +246,7 @@ static ga_status give(ga_vmm *vmm, ga_vmm_run *run, const void *block, ga_vmm_fe
 
 ga_status ga_vmm_give(ga_vmm *vmm, const void *block)
 {
-    lock(vmm);
+    begin(vmm);
     ga_vmm_run *run = find(vmm, block);
     ga_status status = run ? check_driver(vmm) : no_block(block);
     if (status == GA_OK) {
@@ -265,7 +285,7 @@ static ga_status give_on(ga_vmm *vmm, ga_vmm_run *run, const void *block, ga_str
 
 ga_status ga_vmm_give_on(ga_vmm *vmm, const void *block, ga_stream stream)
 {
-    lock(vmm);
+    begin(vmm);
     ga_vmm_run *run = find(vmm, block);
     ga_status status = run ? check_driver(vmm) : no_block(block);
     if (status == GA_OK) {
@@ -297,7 +317,7 @@ static ga_status grow(ga_vmm *vmm, const void *block, uint64_t size)
 
 ga_status ga_vmm_grow(ga_vmm *vmm, const void *block, uint64_t size)
 {
-    lock(vmm);
+    begin(vmm);
     ga_status status = check_size(vmm, size, 0);
     if (status == GA_OK) {
         status = check_driver(vmm);
@@ -322,7 +342,7 @@ static void shrink(ga_vmm *vmm, ga_vmm_run *run, uint64_t size)
 
 ga_status ga_vmm_shrink(ga_vmm *vmm, const void *block, uint64_t size)
 {
-    lock(vmm);
+    begin(vmm);
     ga_vmm_run *run = find(vmm, block);
     ga_status status = run ? check_driver(vmm) : no_block(block);
     if (status == GA_OK) {
@@ -343,7 +363,7 @@ static void wait_for_streams(ga_vmm *vmm)
 
 ga_status ga_vmm_trim(ga_vmm *vmm, uint64_t keep)
 {
-    lock(vmm);
+    begin(vmm);
     ga_status status = check_driver(vmm);
     if (status == GA_OK) {
         wait_for_streams(vmm);
@@ -352,6 +372,16 @@ ga_status ga_vmm_trim(ga_vmm *vmm, uint64_t keep)
     }
     unlock(vmm);
     return status;
+}
+
+void ga_vmm_decay(ga_vmm *vmm)
+{
+    begin(vmm);
+    bool looks = !vmm->lost && vmm->pool.now - vmm->looked >= vmm->period;
+    if (looks) {
+        decay(vmm);
+    }
+    unlock(vmm);
 }
 
 ga_status ga_vmm_allow(ga_vmm *vmm, int peer)
@@ -367,7 +397,7 @@ ga_status ga_vmm_allow(ga_vmm *vmm, int peer)
 
 void ga_vmm_reset(ga_vmm *vmm)
 {
-    lock(vmm);
+    begin(vmm);
     ga_vmm_packed_reset(&vmm->packed);
     while (!ga_vmm_list_empty(&vmm->pool.lives)) {
         ga_vmm_run *run = GA_VMM_OF(vmm->pool.lives.after, ga_vmm_run, link);

@@ -26,6 +26,8 @@ typedef struct ga_vmm {
     pthread_mutex_t lock;                 /* all of this */
     uint64_t total;                       /* bytes that there are at all */
     uint64_t live_bytes, live_blocks;     /* usable bytes */
+    uint64_t period, looked;              /* milliseconds from one look for old memory to the next,
+                                             and when the last one was */
     ga_growing growings[GA_VMM_GROWINGS]; /* vmm_growing.h */
     bool lost; /* in a child of fork(): the driver's memory is the parent's */
 } ga_vmm;
@@ -68,6 +70,10 @@ bool ga_vmm_reserves(ga_vmm *vmm, const void *pointer);
 
 /* Wait for what streams still do with freed memory; then cache no more than `keep` bytes. */
 ga_status ga_vmm_trim(ga_vmm *vmm, uint64_t keep);
+
+/* Give back what has been free for the time of decay=. Calls on blocks do so themselves, when the
+ * time for it has come. */
+void ga_vmm_decay(ga_vmm *vmm);
 
 /* Let one more device reach every block that there is and will be. */
 ga_status ga_vmm_allow(ga_vmm *vmm, int peer);

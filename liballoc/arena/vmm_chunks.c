@@ -87,6 +87,7 @@ static ga_status map(ga_vmm_pool *pool, ga_vmm_chunk *below, ga_vmm_chunk *chunk
         take_out(pool, chunk);
         return status;
     }
+    chunk->idle_since = pool->now;
     ga_vmm_list_append(&pool->ages, &chunk->age);
     ga_vmm_search_put(pool, chunk);
     chunk->fresh = true;

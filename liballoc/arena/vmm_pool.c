@@ -13,6 +13,8 @@
 
 #include <gpualloc/backend.h>
 
+#include <time.h>
+
 typedef unsigned long long ull; /* what %llu takes */
 
 enum {
@@ -130,6 +132,13 @@ static uint64_t may_hold(const ga_vmm_pool *pool, uint64_t more, const ga_stream
     return least(may, least(pool->limit, pool->ceiling));
 }
 
+void ga_vmm_pool_look_at_clock(ga_vmm_pool *pool)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
+    pool->now = (uint64_t)time.tv_sec * 1000 + (uint64_t)time.tv_nsec / 1000000;
+}
+
 uint64_t ga_vmm_pool_excess(const ga_vmm_pool *pool)
 {
     uint64_t may = may_cache(pool, 0, pool->fences.bytes);
@@ -196,6 +205,7 @@ void ga_vmm_pool_give(ga_vmm_pool *pool, ga_vmm_run *run, ga_vmm_fence *fence)
     for (ga_vmm_chunk *c = run->first;; c = ga_vmm_chunk_after(c)) {
         c->fence = c == run->first ? fence : ga_vmm_fence_share(fence);
         c->freed = pool->clock;
+        c->idle_since = pool->now;
         ga_vmm_list_append(&pool->ages, &c->age);
         if (c == run->last) {
             break;
@@ -371,6 +381,7 @@ static ga_status take_window(ga_vmm_pool *pool, const ga_vmm_window *window, con
 static ga_status find_window(ga_vmm_pool *pool, ga_vmm_want *w, ga_vmm_window *window)
 {
     ga_vmm_fences_look(&pool->fences);
+    ga_vmm_pool_look_at_clock(pool);
     uint64_t may = may_hold(pool, w->size, w->stream);
     w->room = may > pool->held ? may - pool->held : 0;
     if (ga_vmm_search(pool, w, window)) {
@@ -545,6 +556,7 @@ static void free_chunk(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
 {
     chunk->run = NULL;
     chunk->freed = pool->clock;
+    chunk->idle_since = pool->now;
     ga_vmm_list_append(&pool->ages, &chunk->age);
     ga_vmm_search_note(pool, chunk, ga_vmm_chunk_end(chunk));
 }

@@ -62,6 +62,8 @@ typedef struct ga_vmm_pool {
     uint64_t live, held, growths; /* bytes of live runs, and of all chunks */
     uint64_t waste;               /* bytes that live runs have and were not taken for */
     uint64_t clock;               /* runs given so far */
+    uint64_t now;                 /* milliseconds: when the call began that is under way */
+    uint64_t decay;               /* free memory goes after so many; UINT64_MAX: never */
     uint64_t peak;                /* the most that live runs were taken for at once, with what
                                      streams still used when more had to be mapped */
     ga_vmm_link loose;            /* chunks without addresses (vmm_chunks.h), and their bytes */
@@ -97,6 +99,9 @@ ga_status ga_vmm_pool_extend(ga_vmm_pool *pool, ga_vmm_run *run, uint64_t size);
 /* Make a live run shorter where it stands, to `size` bytes or a chunk's end above. What is cut off
  * is free, and must not be in use any more. Answers the bytes of it. */
 uint64_t ga_vmm_pool_shrink(ga_vmm_pool *pool, ga_vmm_run *run, uint64_t size);
+
+/* Set `now`, by a coarse clock: it costs no system call and is a few milliseconds late. */
+void ga_vmm_pool_look_at_clock(ga_vmm_pool *pool);
 
 /* Bytes held beyond what cache= allows. */
 uint64_t ga_vmm_pool_excess(const ga_vmm_pool *pool);

@@ -47,16 +47,19 @@ static ga_vmm_chunk *by_age(const ga_vmm_link *link)
 
 /* ---- by age ------------------------------------------------------------------------------ */
 
-/* At least `bytes`, if that many are idle. After a chunk that the driver keeps, none is tried. */
-static void release_oldest(ga_vmm_pool *pool, uint64_t bytes)
+/* At least `bytes`, if that many are idle and were free at `latest`; chunks in use by streams are
+ * passed over, `busy` of them. After a chunk that the driver keeps, none is tried. */
+static void release_oldest(ga_vmm_pool *pool, uint64_t bytes, uint64_t latest, size_t busy)
 {
     uint64_t before = pool->held;
     ga_vmm_link *next;
-    int busy = BUSY;
     for (ga_vmm_link *l = pool->ages.after; l != &pool->ages && busy; l = next) {
         ga_vmm_chunk *chunk = by_age(l);
         uint64_t held = pool->held;
         next = l->after;
+        if (chunk->idle_since > latest) {
+            break;
+        }
         if (!ga_vmm_is_idle(pool, chunk)) {
             busy--;
             continue;
@@ -68,15 +71,29 @@ static void release_oldest(ga_vmm_pool *pool, uint64_t bytes)
     }
 }
 
-void ga_vmm_pool_bound(ga_vmm_pool *pool)
+static void keep_to_cache(ga_vmm_pool *pool, size_t busy)
 {
-    if (!ga_vmm_pool_excess(pool)) {
-        return;
-    }
     ga_vmm_chunks_drop_loose(pool);
     uint64_t excess = ga_vmm_pool_excess(pool);
     if (excess) {
-        release_oldest(pool, excess);
+        release_oldest(pool, excess, UINT64_MAX, busy);
+    }
+}
+
+/* By default the bound grows with the peak, so that a free never exceeds it: there a request that
+ * had to map more while streams were busy may, and ga_vmm_pool_decay() finds that. */
+void ga_vmm_pool_bound(ga_vmm_pool *pool)
+{
+    if (pool->held - pool->live > pool->cache) {
+        keep_to_cache(pool, BUSY);
+    }
+}
+
+void ga_vmm_pool_decay(ga_vmm_pool *pool)
+{
+    keep_to_cache(pool, SIZE_MAX);
+    if (pool->now >= pool->decay) {
+        release_oldest(pool, UINT64_MAX, pool->now - pool->decay, SIZE_MAX);
     }
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Giving free memory back. A chunk is unmapped in three cases: a request needs its memory elsewhere
- * (evict), more is held than cache= allows (bound), or the caller asks for it (trim). For the pool
- * (vmm_pool.h), under whose lock.
+ * Giving free memory back. A chunk is unmapped in four cases: a request needs its memory elsewhere
+ * (evict), more is held than cache= allows (bound), it has been free for the time of decay= (decay),
+ * or the caller asks for it (trim). For the pool (vmm_pool.h), under whose lock.
  */
 #ifndef GPUALLOC_ARENA_VMM_PURGE_H
 #define GPUALLOC_ARENA_VMM_PURGE_H
@@ -21,6 +21,10 @@ void ga_vmm_pool_trim(ga_vmm_pool *pool, uint64_t keep);
 /* Unmap the chunks that have been free for longest, until no more is held than cache= allows.
  * Chunks that streams still use stay; a later call finds that they are done. */
 void ga_vmm_pool_bound(ga_vmm_pool *pool);
+
+/* Unmap the chunks that have been free for the time of decay=, and those that are more than cache=
+ * allows, wherever they are in the order of age. Those that streams still use stay. */
+void ga_vmm_pool_decay(ga_vmm_pool *pool);
 
 /* Unmap a free chunk. `keep`: its memory stays, loose. A driver that refuses leaves it as it is. */
 void ga_vmm_unmap(ga_vmm_pool *pool, ga_vmm_chunk *chunk, bool keep);

@@ -13,8 +13,11 @@
 
 #include "../platform/libc.h"
 
+#include <time.h>
+
 enum {
     OPTION_RELEASE = 0,
+    OPTION_DECAY,
     OPTION_FREE
 };
 
@@ -33,9 +36,51 @@ typedef struct async_state {
     int device;
     int free_mode;
     uint64_t release;
+    int64_t decay;    /* milliseconds; -1: never */
+    int64_t interval; /* when the one that runs ends, in milliseconds */
     ga_async_pool *own;
     CUmemoryPool pool; /* of `own` */
 } async_state;
+
+/* ---- unused memory goes ------------------------------------------------------------------- */
+
+static int64_t now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
+    return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
+}
+
+/* Whether an interval of decay= has ended. One thread is told so. */
+static bool interval_ends(async_state *async)
+{
+    int64_t time = now();
+    /* relaxed, both: nothing else is published with it */
+    int64_t end = __atomic_load_n(&async->interval, __ATOMIC_RELAXED);
+    return async->decay >= 0 && time >= end &&
+           __atomic_compare_exchange_n(&async->interval, &end, time + async->decay, false,
+                                       __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+/* Leave the pool the most that was in use during the interval: the rest was free for all of it. A
+ * driver that refuses leaves the pool as it is. */
+static void decay(const ga_cuda_scope *scope, async_state *async)
+{
+    uint64_t most = 0;
+    uint64_t restart = 0;
+    if (!interval_ends(async)) {
+        return;
+    }
+    CUresult result =
+        scope->driver->cuMemPoolGetAttribute(async->pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &most);
+    if (result == CUDA_SUCCESS) {
+        result = scope->driver->cuMemPoolSetAttribute(async->pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH,
+                                                      &restart);
+    }
+    if (result == CUDA_SUCCESS) {
+        scope->driver->cuMemPoolTrimTo(async->pool, most);
+    }
+}
 
 /* ---- the pool ----------------------------------------------------------------------------- */
 
@@ -65,6 +110,8 @@ static ga_status async_open(const ga_open_args *args, void **state)
     async->device = args->device;
     async->free_mode = args->values[OPTION_FREE].choice;
     async->release = args->values[OPTION_RELEASE].size;
+    async->decay = args->values[OPTION_DECAY].integer;
+    async->interval = now() + async->decay;
     ga_status status = ga_cuda_enter(&scope, args->device);
     if (status == GA_OK) {
         status = make_pool(&scope, args, async);
@@ -166,6 +213,7 @@ static ga_status alloc_by(ga_status (*get_one)(const ga_cuda_scope *scope, const
     ga_status status = ga_cuda_enter(&scope, async->device);
     if (status == GA_OK) {
         status = get_one(&scope, async, size, &block);
+        decay(&scope, async);
         ga_cuda_leave(&scope);
     }
     return handed_out(async, status, block, size, out);
@@ -229,6 +277,7 @@ static ga_status async_alloc_on(void *state, size_t size, size_t align, ga_strea
     if (status == GA_OK) {
         scope.stream = stream;
         status = get(&scope, async, size, &block);
+        decay(&scope, async);
         ga_cuda_leave(&scope);
     }
     return handed_out(async, status, block, size, out);
@@ -285,6 +334,7 @@ static ga_status async_free(void *state, void *block)
         if (status == GA_OK && async->free_mode == FREE_WAIT) {
             release_free(&scope, async);
         }
+        decay(&scope, async);
         ga_cuda_leave(&scope);
     }
     return ga_cuda_is_gone() ? GA_OK : status;
@@ -298,6 +348,7 @@ static ga_status async_free_on(void *state, void *block, ga_stream stream)
     if (status == GA_OK) {
         scope.stream = stream;
         status = free_own(&scope, async, block);
+        decay(&scope, async);
         ga_cuda_leave(&scope);
     }
     return ga_cuda_is_gone() ? GA_OK : status;
@@ -389,6 +440,7 @@ static void async_stats(void *state, ga_backend_stats *out)
     if (ga_cuda_enter(&scope, async->device) != GA_OK) {
         return;
     }
+    decay(&scope, async);
     scope.driver->cuMemPoolGetAttribute(async->pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT,
                                         &out->live_bytes);
     scope.driver->cuMemPoolGetAttribute(async->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
@@ -403,6 +455,13 @@ static const ga_option options[] = {
                         .type = GA_OPTION_SIZE,
                         .fallback = "1T",
                         .help = "free memory that the pool keeps when a stream is waited for"},
+    [OPTION_DECAY] = {.name = "decay",
+                      .type = GA_OPTION_INTEGER,
+                      .fallback = "10000",
+                      .help = "milliseconds until unused memory goes back; 0: at the next call, "
+                              "-1: never",
+                      .min = -1,
+                      .max = (int64_t)1 << 40},
     [OPTION_FREE] = {.name = "free",
                      .type = GA_OPTION_ENUM,
                      .fallback = "wait",

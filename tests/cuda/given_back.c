@@ -45,7 +45,84 @@ static void at_once(void)
     CHECK_SAME(0, held());
 }
 
-static const cu_case cases[] = {{"at_once", at_once}};
+/* A call of the preload's, which finds what is overdue. */
+static void call(void)
+{
+    CUdeviceptr block = 0;
+    CHECK_SAME(0, cu.alloc(&block, 1000));
+    CHECK_SAME(0, cu.free(block));
+}
+
+static void wait_ms(unsigned milliseconds)
+{
+    usleep(milliseconds * 1000);
+}
+
+/* Under decay=200: longer than it takes to free them all, so that they are there at first. */
+static void decays(void)
+{
+    CUdeviceptr blocks[COUNT];
+    take_all(blocks);
+    uint64_t all = held();
+    give_all(blocks);
+    CHECK(held() >= all / 2, "%llu of %llu bytes", (unsigned long long)held(),
+          (unsigned long long)all);
+    for (int i = 0; i < 3; i++) {
+        wait_ms(250);
+        call();
+    }
+    CHECK(held() <= 4u * MIB, "%llu bytes", (unsigned long long)held());
+    take_all(blocks); /* as before */
+    give_all(blocks);
+}
+
+/* What the program asks for again within the time stays mapped, and the rest goes. */
+static void keeps_what_is_used(void)
+{
+    CUdeviceptr kept = 0;
+    CUdeviceptr other = 0;
+    CHECK_SAME(0, cu.alloc(&kept, 64u * MIB));
+    CHECK_SAME(0, cu.alloc(&other, 128u * MIB));
+    CHECK_SAME(0, cu.free(other));
+    CHECK_SAME(0, cu.free(kept));
+    uint64_t created = cu.arrived("cuMemCreate") + cu.arrived("cuMemAlloc");
+    for (int i = 0; i < 40; i++) {
+        wait_ms(20);
+        CHECK_SAME(0, cu.alloc(&kept, 64u * MIB));
+        CHECK_SAME(0, cu.free(kept));
+    }
+    CHECK_SAME(created, cu.arrived("cuMemCreate") + cu.arrived("cuMemAlloc"));
+    CHECK_SAME(64u * MIB, held());
+}
+
+/* Whoever asks how much is free finds what is overdue, too. */
+static void decays_when_asked(void)
+{
+    CUdeviceptr block = 0;
+    size_t available = 0;
+    size_t total = 0;
+    CHECK_SAME(0, cu.alloc(&block, 64u * MIB));
+    CHECK_SAME(0, cu.free(block));
+    wait_ms(300);
+    CHECK_SAME(0, cu.info(&available, &total));
+    CHECK_SAME(0, held());
+}
+
+static void stays(void)
+{
+    CUdeviceptr block = 0;
+    CHECK_SAME(0, cu.alloc(&block, 64u * MIB));
+    CHECK_SAME(0, cu.free(block));
+    wait_ms(300);
+    call();
+    CHECK(held() >= 64u * MIB, "%llu bytes", (unsigned long long)held());
+}
+
+static const cu_case cases[] = {{"at_once", at_once},
+                                {"decays", decays},
+                                {"keeps_what_is_used", keeps_what_is_used},
+                                {"decays_when_asked", decays_when_asked},
+                                {"stays", stays}};
 
 int main(int argc, char **argv)
 {

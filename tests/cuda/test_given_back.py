@@ -14,6 +14,24 @@ class GivenBack(Case):
             with self.subTest(spec):
                 self.passes("given_back", "at_once", device=spec)
 
+    def test_after_a_time(self) -> None:
+        for spec in ("vmm", "vmm:free=event", "vmm:cache=1G", "async"):
+            option = f"{spec}{',' if ':' in spec else ':'}decay=200"
+            for name in ("decays", "keeps_what_is_used"):
+                with self.subTest(f"{name} {option}"):
+                    self.passes("given_back", name, device=option)
+        self.passes("given_back", "decays_when_asked", device="vmm:decay=200")
+
+    def test_at_once_by_time(self) -> None:
+        for spec in ("vmm:decay=0", "vmm:decay=0,free=event"):
+            with self.subTest(spec):
+                self.passes("given_back", "at_once", device=spec)
+
+    def test_by_default_not_so_soon(self) -> None:
+        for spec in ("vmm", "async", "vmm:decay=-1", "async:decay=-1"):
+            with self.subTest(spec):
+                self.passes("given_back", "stays", device=spec)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -292,6 +292,61 @@ Test(vmm_held, a_block_made_shorter_gives_back_its_end)
     vmm_end(heap);
 }
 
+/* ---- decay= -------------------------------------------------------------------------------- */
+
+Test(vmm_held, unused_memory_goes_after_a_time)
+{
+    ga_heap *heap = vmm_open(NULL, "vmm:decay=100,free=now");
+    void *large = vmm_take(heap, 400 * MIB);
+    void *small = vmm_take(heap, 1000);
+    assert_ok(ga_free(heap, large));
+    assert_ok(ga_free(heap, small));
+    cr_assert_geq(vmm_driver_count().chunk_bytes, 400 * MIB);
+    usleep(150000);
+    assert_ok(ga_free(heap, vmm_take(heap, 32 * MIB)));
+    cr_assert_leq(vmm_driver_count().chunk_bytes, 128 * MIB);
+    usleep(150000);
+    cr_assert_eq(vmm_held(heap), 0);
+    vmm_end(heap);
+}
+
+/* A unit that rests, too, which nobody asks after otherwise. */
+Test(vmm_held, memory_of_streams_goes_once_they_are_done)
+{
+    CUstream stream = NULL;
+    ga_cuda_scope scope;
+    ga_heap *heap = vmm_open(NULL, "vmm:decay=60,free=now");
+    assert_ok(ga_cuda_enter(&scope, 0));
+    cr_assert_eq(scope.driver->cuStreamCreate(&stream, 0), CUDA_SUCCESS);
+    void *large = vmm_take(heap, 64 * MIB);
+    void *small = vmm_take(heap, 1000);
+    vmm_driver_hold(stream);
+    assert_ok(ga_free_on(heap, large, stream));
+    assert_ok(ga_free_on(heap, small, stream));
+    usleep(100000);
+    cr_assert_geq(vmm_held(heap), 64 * MIB);
+    vmm_driver_let_go(stream);
+    usleep(100000);
+    vmm_held(heap); /* the unit's sheet is free from here on */
+    usleep(100000);
+    cr_assert_eq(vmm_held(heap), 0);
+    scope.driver->cuStreamDestroy(stream);
+    ga_cuda_leave(&scope);
+    vmm_end(heap);
+}
+
+Test(vmm_held, a_driver_that_refuses_is_asked_again_after_a_time)
+{
+    ga_heap *heap = vmm_open(NULL, "vmm:decay=60,free=now");
+    assert_ok(ga_free(heap, vmm_take(heap, 32 * MIB)));
+    usleep(100000);
+    vmm_driver_fail_many("cuMemUnmap", 1, 1, CUDA_ERROR_UNKNOWN); /* it is asked twice */
+    cr_assert_eq(vmm_held(heap), 32 * MIB);
+    usleep(30000);
+    cr_assert_eq(vmm_held(heap), 0);
+    vmm_end(heap);
+}
+
 /* ---- memory that grows under kernels ------------------------------------------------------- */
 
 Test(vmm_held, memory_that_grows_counts_as_held_and_keeps_the_limit)
@@ -401,6 +456,22 @@ Test(vmm_held, the_host_has_its_pages_back)
     cr_assert_leq(resident_bytes(), before + 3 * MIB);
     cr_assert_eq(vmm_held(heap), 0);
     assert_ok(ga_heap_close(heap));
+}
+
+Test(vmm_held, the_host_has_unused_pages_back)
+{
+    ga_heap *heap;
+    void *block = NULL;
+    assert_ok(ga_heap_open(&heap, GA_PLACE_HOST, 0, "vmm:decay=100"));
+    assert_ok(ga_alloc(heap, 64 * MIB, 0, &block));
+    memset(block, 1, 64 * MIB);
+    assert_ok(ga_free(heap, block));
+    cr_assert_eq(vmm_held(heap), 64 * MIB);
+    usleep(150000);
+    cr_assert_eq(vmm_held(heap), 0);
+    assert_ok(ga_heap_close(heap));
+    assert_fails_with(ga_heap_open(&heap, GA_PLACE_HOST, 0, "vmm:decay=-2"), GA_ERR_SPEC,
+                      "vmm: decay: expected ");
 }
 
 /* Each chunk of such a block alone would be granted. */
