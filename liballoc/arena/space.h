@@ -44,6 +44,7 @@ struct ga_space {
     uint32_t flags; /* GA_ARENA_* */
     int device;     /* -1: the host */
     bool wants_cards;
+    bool many; /* the host: unmap leaves addresses accessible, to save mappings */
     CUmemAllocationProp prop;
     size_t access_count;
     CUmemAccessDesc access[GA_CUDA_DEVICES]; /* who may read and write it, the device first */

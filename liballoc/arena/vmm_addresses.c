@@ -39,7 +39,6 @@ static void insert(ga_vmm_addresses *a, ga_vmm_link *below, ga_vmm_chunk *chunk)
 {
     ga_vmm_list_append(below->after, &chunk->link);
     a->count++;
-    a->changes++;
 }
 
 static ga_vmm_chunk *new_wall(uintptr_t base, uintptr_t end)
@@ -258,7 +257,6 @@ void ga_vmm_addresses_remove(ga_vmm_addresses *a, ga_vmm_chunk *chunk)
     note(a, chunk->base, chunk->size, NULL);
     ga_vmm_list_remove(&chunk->link);
     a->count--;
-    a->changes++;
 }
 
 bool ga_vmm_addresses_has(const ga_vmm_addresses *a, const void *pointer)

@@ -15,18 +15,37 @@
 #include "space.h"
 #include "vmm_list.h"
 
+struct ga_vmm_chunk;
+
+/* Adjacent stretches of some kind, as a part of the order of addresses has them. */
+typedef struct ga_vmm_stretch {
+    uint64_t first, last; /* bytes of the one at the part's beginning, and at its end */
+    uint64_t most;        /* of the largest, these included */
+    bool whole;           /* the part is one stretch: nothing ends in it or begins */
+} ga_vmm_stretch;
+
+/* What the tree knows of a chunk and of its subtree (vmm_tree.h). */
+typedef struct ga_vmm_node {
+    struct ga_vmm_chunk *up, *left, *right;
+    ga_vmm_link stale;          /* among the chunks whose figures are to be made anew; else alone */
+    ga_vmm_stretch rows, spans; /* of the subtree */
+    uint64_t hole;              /* the largest before any chunk of the subtree */
+    uint64_t rank;              /* no lower than those of its children */
+    bool placed;                /* it is in the tree */
+} ga_vmm_node;
+
 /* One mapping of the driver's, or a wall. */
 typedef struct ga_vmm_chunk {
     ga_vmm_link link; /* among all, in the order of addresses */
     ga_vmm_link age;  /* free: among the pool's free chunks; else alone */
     uintptr_t base;
     uint64_t size;
-    uint64_t handle;            /* the driver's, of its memory */
-    bool wall, fresh;           /* fresh: mapped by the call that is under way */
-    uint64_t freed;             /* when that was: the pool's clock */
-    uint64_t idle_since;        /* and in milliseconds: the pool's `now` */
-    uint64_t used, like;        /* vmm_past.h: its last request, and what that was like */
-    uint32_t slot;              /* of the table that is searched (vmm_search.h), when last seen */
+    uint64_t handle;     /* the driver's, of its memory */
+    bool wall, fresh;    /* fresh: mapped by the call that is under way */
+    uint64_t freed;      /* when that was: the pool's clock */
+    uint64_t idle_since; /* and in milliseconds: the pool's `now` */
+    uint64_t used, like; /* vmm_past.h: its last request, and what that was like */
+    ga_vmm_node node;
     struct ga_vmm_run *run;     /* what it is a part of (vmm_pool.h); NULL: of nothing, and free */
     struct ga_vmm_fence *fence; /* free: who may be using it yet; NULL: nobody */
 } ga_vmm_chunk;
@@ -40,7 +59,6 @@ typedef struct ga_vmm_addresses {
     size_t range_count;
     ga_vmm_link chunks; /* and walls: one first, one last, one after each range */
     size_t count;       /* of these */
-    uint64_t changes;   /* to that ring, so far */
 } ga_vmm_addresses;
 
 static inline ga_vmm_chunk *ga_vmm_chunk_of(const ga_vmm_link *link)

@@ -6,13 +6,15 @@
 
 #include "../platform/libc.h"
 #include "vmm_search.h"
+#include "vmm_tree.h"
 
 #include <gpualloc/backend.h>
 
 typedef unsigned long long ull; /* what %llu takes */
 
 enum {
-    PARTS = 4
+    PARTS = 4,
+    MANY = 16384 /* chunks: up to twice as many mappings on the host */
 };
 
 static const uint64_t LEAST_PART = (uint64_t)64 << 20;
@@ -34,8 +36,8 @@ static void give_back(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
 /* It has no addresses then, and nobody uses it. */
 static void take_out(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
 {
+    ga_vmm_tree_remove(pool, chunk);
     ga_vmm_addresses_remove(&pool->addresses, chunk);
-    ga_vmm_search_drop(pool, chunk);
     ga_vmm_fence_drop(&pool->fences, chunk->fence, chunk->size);
     ga_vmm_list_remove(&chunk->age);
     chunk->fence = NULL;
@@ -89,7 +91,7 @@ static ga_status map(ga_vmm_pool *pool, ga_vmm_chunk *below, ga_vmm_chunk *chunk
     }
     chunk->idle_since = pool->now;
     ga_vmm_list_append(&pool->ages, &chunk->age);
-    ga_vmm_search_put(pool, chunk);
+    ga_vmm_tree_put(pool, chunk);
     chunk->fresh = true;
     return GA_OK;
 }
@@ -111,9 +113,15 @@ static ga_status add(ga_vmm_pool *pool, ga_vmm_chunk *below, uintptr_t base, uin
     return status;
 }
 
+static bool unmap(ga_vmm_pool *pool, const ga_vmm_chunk *chunk)
+{
+    pool->space.many = pool->addresses.count > MANY;
+    return ga_space_unmap(&pool->space, chunk->base, chunk->size) == GA_OK;
+}
+
 void ga_vmm_chunks_unmap(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
 {
-    if (ga_space_unmap(&pool->space, chunk->base, chunk->size) == GA_OK) {
+    if (unmap(pool, chunk)) {
         take_out(pool, chunk);
         give_back(pool, chunk);
     }
@@ -121,7 +129,7 @@ void ga_vmm_chunks_unmap(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
 
 void ga_vmm_chunks_loosen(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
 {
-    if (ga_space_unmap(&pool->space, chunk->base, chunk->size) == GA_OK) {
+    if (unmap(pool, chunk)) {
         take_out(pool, chunk);
         ga_vmm_list_append(&pool->loose, &chunk->link);
         pool->loose_bytes += chunk->size;
@@ -154,14 +162,15 @@ void ga_vmm_chunks_split(ga_vmm_pool *pool, ga_vmm_chunk *chunk, uintptr_t at)
     rest->base = at;
     rest->size = ga_vmm_chunk_end(chunk) - at;
     rest->used = rest->like = 0;
+    rest->node = (ga_vmm_node){0};
     ga_vmm_list_begin(&rest->link);
     ga_vmm_list_begin(&rest->age);
     if (!ga_vmm_addresses_split(&pool->addresses, chunk, rest)) {
         ga_libc.free(rest);
         return;
     }
-    ga_vmm_search_put(pool, rest);
-    ga_vmm_search_note(pool, chunk, at);
+    ga_vmm_tree_put(pool, rest);
+    ga_vmm_tree_mark(pool, chunk);
 }
 
 /* ---- holes ------------------------------------------------------------------------------- */

@@ -10,6 +10,7 @@
 #include "vmm_purge.h"
 #include "vmm_search.h"
 #include "vmm_steps.h"
+#include "vmm_tree.h"
 
 #include <gpualloc/backend.h>
 
@@ -49,6 +50,7 @@ ga_status ga_vmm_pool_open(ga_vmm_pool *pool, uint64_t reserve)
     ga_vmm_list_begin(&pool->loose);
     ga_vmm_list_begin(&pool->lives);
     ga_vmm_list_begin(&pool->ages);
+    ga_vmm_list_begin(&pool->stale);
     for (size_t i = 0; i < GA_VMM_BUCKETS; i++) {
         ga_vmm_list_begin(&pool->buckets[i]);
     }
@@ -75,9 +77,9 @@ static void drop_fence(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
 static void note(ga_vmm_pool *pool, const ga_vmm_run *run)
 {
     for (ga_vmm_chunk *c = run->first; c != run->last; c = ga_vmm_chunk_after(c)) {
-        ga_vmm_search_note(pool, c, ga_vmm_chunk_end(c));
+        ga_vmm_tree_mark(pool, c);
     }
-    ga_vmm_search_note(pool, run->last, run->base + (run->live ? run->room : run->size));
+    ga_vmm_tree_mark(pool, run->last);
 }
 
 /* Fences first: they wait. */
@@ -94,7 +96,7 @@ void ga_vmm_pool_close(ga_vmm_pool *pool)
     for (size_t i = 0; i < GA_VMM_BUCKETS; i++) {
         free_records(&pool->buckets[i]);
     }
-    ga_libc.free(pool->table);
+    ga_libc.free(pool->items);
     ga_vmm_past_clear(&pool->past);
 }
 
@@ -259,28 +261,15 @@ static uint64_t largest_hole(const ga_vmm_window *window)
     return largest;
 }
 
-/* What stands below the window now; `anchor` stands somewhere below it. */
-static ga_vmm_chunk *below(ga_vmm_chunk *anchor, const ga_vmm_window *window)
-{
-    while (ga_vmm_chunk_after(anchor)->base < window->base) {
-        anchor = ga_vmm_chunk_after(anchor);
-    }
-    return anchor;
-}
-
 /* For what the window has no memory for; `more` bytes are taken besides. What is loose then is to
  * be used at once, or dropped. */
 static void make_way(ga_vmm_pool *pool, uint64_t more, const ga_stream *stream,
                      ga_vmm_window *window)
 {
     uint64_t may = may_hold(pool, more, stream);
-    ga_vmm_chunk *anchor = window->below; /* one that stays */
-    while (!ga_vmm_is_taken(anchor)) {
-        anchor = ga_vmm_chunk_of(anchor->link.before);
-    }
     if (pool->held + window->fill > may) {
         ga_vmm_evict(pool, pool->held + window->fill - may, window, largest_hole(window));
-        window->below = below(anchor, window);
+        window->below = ga_vmm_tree_below(pool, window->base);
     }
 }
 
@@ -558,7 +547,7 @@ static void free_chunk(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
     chunk->freed = pool->clock;
     chunk->idle_since = pool->now;
     ga_vmm_list_append(&pool->ages, &chunk->age);
-    ga_vmm_search_note(pool, chunk, ga_vmm_chunk_end(chunk));
+    ga_vmm_tree_mark(pool, chunk);
 }
 
 /* The chunk that holds the run's last byte once it has `size` bytes. */
@@ -591,6 +580,6 @@ uint64_t ga_vmm_pool_shrink(ga_vmm_pool *pool, ga_vmm_run *run, uint64_t size)
     for (ga_vmm_chunk *c = ga_vmm_chunk_after(last); c != end; c = ga_vmm_chunk_after(c)) {
         free_chunk(pool, c);
     }
-    ga_vmm_search_note(pool, last, ga_vmm_chunk_end(last));
+    ga_vmm_tree_mark(pool, last);
     return cut;
 }

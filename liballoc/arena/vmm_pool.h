@@ -47,7 +47,7 @@ typedef struct ga_vmm_run {
     struct ga_vmm_sheet *sheet; /* live: how it is cut in units; NULL: it is one block */
 } ga_vmm_run;
 
-typedef struct ga_vmm_table ga_vmm_table; /* vmm_search.c */
+typedef struct ga_vmm_items ga_vmm_items; /* vmm_search.c */
 
 typedef struct ga_vmm_pool {
     ga_space space;
@@ -71,7 +71,11 @@ typedef struct ga_vmm_pool {
     ga_vmm_link lives;
     ga_vmm_link ages;                    /* free chunks, in the order in which they were freed */
     ga_vmm_link buckets[GA_VMM_BUCKETS]; /* by what they were taken for */
-    ga_vmm_table *table;                 /* what is searched; NULL before the first search */
+    ga_vmm_chunk *tree; /* the root of all chunks (vmm_tree.h), how many are in it, and those whose
+                           figures are to be made anew */
+    size_t placed;
+    ga_vmm_link stale;
+    ga_vmm_items *items; /* room for a span; NULL before the first search */
 } ga_vmm_pool;
 
 /* With limit, cache, total, chunk and an open space in it already, the rest zeros. */

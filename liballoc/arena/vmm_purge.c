@@ -10,10 +10,11 @@
 #include "vmm_places.h"
 
 enum {
-    PIECES = 8,   /* a chunk moves to a hole if it fills at least this fraction of it, */
-    FITTING = 4,  /* and then weighs as many times its size */
-    BATCH = 1024, /* chunks that are weighed at a time */
-    BUSY = 8      /* chunks in use by streams that are passed over in search of idle ones */
+    PIECES = 8,      /* a chunk moves to a hole if it fills at least this fraction of it, */
+    FITTING = 4,     /* and then weighs as many times its size */
+    BATCH = 1024,    /* chunks that are weighed at a time: on a device, */
+    BATCH_HOST = 64, /* and on the host, where to unmap one costs less than to weigh many */
+    BUSY = 8         /* chunks in use by streams that are passed over in search of idle ones */
 };
 
 static const uint64_t LEAST_MOVED = (uint64_t)64 << 20; /* to give back less costs less */
@@ -118,7 +119,7 @@ typedef struct leaver {
 } leaver;
 
 typedef struct leavers {
-    size_t count;
+    size_t count, batch;
     leaver list[BATCH]; /* a binary heap, the heaviest first */
 } leavers;
 
@@ -148,7 +149,7 @@ static ga_vmm_link *weigh(ga_vmm_pool *pool, ga_vmm_link *from, const ga_vmm_win
                           uint64_t hole, leavers *all)
 {
     all->count = 0;
-    for (; from != &pool->ages && all->count < BATCH; from = from->after) {
+    for (; from != &pool->ages && all->count < all->batch; from = from->after) {
         ga_vmm_chunk *c = by_age(from);
         if (!(spared && is_of(spared, c)) && ga_vmm_is_idle(pool, c)) {
             uint64_t weight = c->size / pool->space.granule * ga_vmm_places_rest(pool, c);
@@ -176,6 +177,9 @@ uint64_t ga_vmm_evict(ga_vmm_pool *pool, uint64_t bytes, const ga_vmm_window *sp
     uint64_t before = ga_vmm_settled(pool);
     ga_vmm_link *next = pool->ages.after;
     leavers *all = next == &pool->ages ? NULL : ga_libc.malloc(sizeof *all);
+    if (all) {
+        all->batch = pool->space.device < 0 ? BATCH_HOST : BATCH;
+    }
     while (all && next != &pool->ages && before - ga_vmm_settled(pool) < bytes) {
         next = weigh(pool, next, spared, hole, all);
         while (all->count && before - ga_vmm_settled(pool) < bytes) {

@@ -35,22 +35,8 @@ static inline bool ga_vmm_is_ready(ga_vmm_pool *pool, ga_vmm_fence *fence, const
            ga_vmm_fence_done(&pool->fences, fence);
 }
 
-/* Tell the table that is searched of a chunk that was just put among the addresses. */
-void ga_vmm_search_put(ga_vmm_pool *pool, ga_vmm_chunk *chunk);
-
-/* Tell it of one that was just taken out. */
-void ga_vmm_search_drop(ga_vmm_pool *pool, ga_vmm_chunk *chunk);
-
-/* Tell it what the chunk is now: taken, or free with its fence; and where the addresses end that
- * nobody else may have. */
-void ga_vmm_search_note(ga_vmm_pool *pool, ga_vmm_chunk *chunk, uintptr_t end);
-
-/* The free chunks in the order of addresses: the first for *at = 0, then those that follow, as long
- * as nothing changes. NULL: there are no more, or there is no memory to search. */
-ga_vmm_chunk *ga_vmm_search_free(ga_vmm_pool *pool, size_t *at);
-
 /* The cheapest: by the time that the driver would take, by what it would waste, and by how it would
- * break up what is free. False: there is none, or no memory to search. */
+ * break up what is free. False: there is none. */
 bool ga_vmm_search(ga_vmm_pool *pool, const ga_vmm_want *want, ga_vmm_window *out);
 
 #endif

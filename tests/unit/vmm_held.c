@@ -474,6 +474,44 @@ Test(vmm_held, the_host_has_unused_pages_back)
                       "vmm: decay: expected ");
 }
 
+static size_t mappings(void)
+{
+    size_t lines = 0;
+    FILE *file = fopen("/proc/self/maps", "r");
+    cr_assert(file);
+    for (int c; (c = fgetc(file)) != EOF;) {
+        lines += c == '\n';
+    }
+    fclose(file);
+    return lines;
+}
+
+/* A process has 65,530 by default. Each block that stands alone between unmapped ones takes two. */
+Test(vmm_held, many_holes_of_the_host_take_few_mappings)
+{
+    enum {
+        BLOCKS = 40000
+    };
+    ga_heap *heap;
+    void **blocks = calloc(BLOCKS, sizeof *blocks);
+    assert_ok(ga_heap_open(&heap, GA_PLACE_HOST, 0, "vmm"));
+    vmm_take_many(heap, blocks, BLOCKS, 128 << 10);
+    for (size_t i = 0; i < BLOCKS; i += 2) {
+        assert_ok(ga_free(heap, blocks[i]));
+    }
+    for (size_t i = 0; i < BLOCKS; i += 2) {
+        blocks[i] = vmm_take(heap, 132 << 10);
+        memset(blocks[i], 1, 1);
+    }
+    size_t count = mappings();
+    cr_assert_leq(count, 20000, "%zu mappings", count);
+    vmm_free_many(heap, blocks, BLOCKS);
+    assert_ok(ga_trim(heap, 0));
+    cr_assert_eq(vmm_held(heap), 0);
+    assert_ok(ga_heap_close(heap));
+    free(blocks);
+}
+
 /* Each chunk of such a block alone would be granted. */
 Test(vmm_held, sizes_that_the_machine_cannot_have)
 {
