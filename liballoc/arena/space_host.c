@@ -76,6 +76,13 @@ static ga_status trim(uintptr_t got, uint64_t size, uintptr_t *base)
     return status;
 }
 
+/* Valgrind calls a size that it has no room for invalid. */
+static ga_status no_addresses(uint64_t size)
+{
+    errno = errno == EINVAL ? ENOMEM : errno;
+    return refused("mmap", size);
+}
+
 static ga_status reserve(uint64_t size, uintptr_t wanted, uintptr_t *base)
 {
     if (wanted) {
@@ -85,7 +92,7 @@ static ga_status reserve(uint64_t size, uintptr_t wanted, uintptr_t *base)
     uint64_t more = size >= HUGE ? HUGE : 0;
     void *got = map_nothing(0, size + more, 0);
     if (got == MAP_FAILED) {
-        return refused("mmap", size);
+        return no_addresses(size);
     }
     *base = (uintptr_t)got;
     return more ? trim((uintptr_t)got, size, base) : GA_OK;

@@ -10,7 +10,7 @@ import unittest
 
 import support
 
-HOSTS = ("system", "jemalloc", "slab/system", "slab/jemalloc", "hazard/jemalloc")
+HOSTS = ("system", "jemalloc", "slab/system", "slab/jemalloc", "hazard/jemalloc", "vmm", "slab/vmm")
 
 
 class Valgrind(support.Case):
