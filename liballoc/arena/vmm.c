@@ -50,6 +50,7 @@ enum {
     HOST_GRANULE = 64 << 10
 };
 
+static const uint64_t DEVICE_RESERVE = (uint64_t)1 << 40;
 static const uint64_t SIZES_END = (uint64_t)1 << 47; /* of blocks on the host */
 
 typedef struct vmm_state {
@@ -154,6 +155,13 @@ static ga_status open_space(ga_vmm *vmm, const ga_open_args *args)
     return status == GA_ERR_UNSUPPORTED ? GA_ERR_DEVICE : status;
 }
 
+/* On the host addresses count against RLIMIT_AS, which the program itself may set later. */
+static uint64_t reserve_of(const ga_vmm *vmm, const ga_value *values)
+{
+    uint64_t bytes = values[OPTION_RESERVE].size;
+    return bytes != UINT64_MAX ? bytes : ga_vmm_on_device(vmm) ? DEVICE_RESERVE : 0;
+}
+
 static ga_status open_pool(ga_vmm *vmm, const ga_value *values)
 {
     uint32_t quantum = ga_vmm_on_device(vmm) ? DEVICE_ALIGN : HOST_ALIGN;
@@ -166,7 +174,7 @@ static ga_status open_pool(ga_vmm *vmm, const ga_value *values)
     if (status != GA_OK) {
         return status;
     }
-    status = ga_vmm_pool_open(&vmm->pool, values[OPTION_RESERVE].size);
+    status = ga_vmm_pool_open(&vmm->pool, reserve_of(vmm, values));
     if (status != GA_OK) {
         ga_libc.free(vmm->packed.classes);
     }
@@ -500,6 +508,7 @@ static const char *const share_choices[] = {
 static const char *const rdma_choices[] = {
     [RDMA_OFF] = "off", [RDMA_ON] = "on", [RDMA_AUTO] = "auto", NULL};
 static const char *const none[] = {"none", NULL};
+static const char *const autos[] = {"auto", NULL};
 static const char *const caches[] = {"auto", "wide", NULL};
 
 static const ga_option options[] = {
@@ -510,8 +519,11 @@ static const ga_option options[] = {
                       .choices = none},
     [OPTION_RESERVE] = {.name = "reserve",
                         .type = GA_OPTION_SIZE,
-                        .fallback = "1T",
-                        .help = "bytes of addresses to reserve at a time; less where refused",
+                        .fallback = "auto",
+                        .help =
+                            "bytes of addresses to reserve at a time, less where refused; auto: "
+                            "1T, on the host 64M and twice as many each time",
+                        .choices = autos,
                         .min = 1,
                         .max = (int64_t)1 << 47},
     [OPTION_CHUNK] = {.name = "chunk",

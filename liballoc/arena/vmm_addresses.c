@@ -18,7 +18,9 @@ enum {
     PAGE = 2048 /* granules */
 };
 
-static const uint64_t LEAST_RESERVE = (uint64_t)1 << 30;
+static const uint64_t LEAST_RESERVE = (uint64_t)16 << 20;
+static const uint64_t FIRST_RESERVE = (uint64_t)64 << 20; /* where they grow, up to */
+static const uint64_t MOST_RESERVE = (uint64_t)1 << 40;
 
 struct ga_vmm_range {
     uintptr_t base;
@@ -104,11 +106,15 @@ static bool add_range(ga_vmm_addresses *a, uintptr_t base, uint64_t size)
 ga_status ga_vmm_addresses_reserve(ga_vmm_addresses *a, uint64_t least)
 {
     uintptr_t base;
-    uint64_t size = a->reserve > least ? a->reserve : least;
+    uint64_t wanted = a->grows && least < MOST_RESERVE ? 2 * least : least; /* room to grow */
+    uint64_t size = a->reserve > wanted ? a->reserve : wanted;
     ga_status status = reserve_within(a, least, &size, &base);
     if (status == GA_OK && !add_range(a, base, size)) {
         ga_space_drop_range(a->space, base, size);
         return no_records();
+    }
+    if (status == GA_OK && a->grows && a->reserve < MOST_RESERVE) {
+        a->reserve *= 2;
     }
     return status;
 }
@@ -116,7 +122,10 @@ ga_status ga_vmm_addresses_reserve(ga_vmm_addresses *a, uint64_t least)
 ga_status ga_vmm_addresses_open(ga_vmm_addresses *a, ga_space *space, uint64_t reserve)
 {
     uint64_t granule = space->granule;
-    *a = (ga_vmm_addresses){.space = space, .reserve = (reserve + granule - 1) / granule * granule};
+    bool grows = !reserve;
+    reserve = grows ? FIRST_RESERVE : reserve;
+    *a = (ga_vmm_addresses){
+        .space = space, .reserve = (reserve + granule - 1) / granule * granule, .grows = grows};
     ga_vmm_list_begin(&a->chunks);
     ga_vmm_chunk *wall = new_wall(0, UINTPTR_MAX);
     if (!wall) {
@@ -160,7 +169,7 @@ void ga_vmm_addresses_close(ga_vmm_addresses *a)
 
 static ga_vmm_range *range_of(const ga_vmm_addresses *a, uintptr_t address)
 {
-    for (size_t i = 0; i < a->range_count; i++) {
+    for (size_t i = a->range_count; i-- > 0;) { /* the last is the largest, where they grow */
         if (address - a->ranges[i].base < a->ranges[i].size) {
             return &a->ranges[i];
         }

@@ -54,7 +54,8 @@ typedef struct ga_vmm_range ga_vmm_range; /* one reservation */
 
 typedef struct ga_vmm_addresses {
     ga_space *space;
-    uint64_t reserve; /* bytes to reserve at a time */
+    uint64_t reserve; /* bytes to reserve at a time, */
+    bool grows;       /* and twice as many the next time */
     ga_vmm_range *ranges;
     size_t range_count;
     ga_vmm_link chunks; /* and walls: one first, one last, one after each range */
@@ -78,7 +79,8 @@ static inline uintptr_t ga_vmm_chunk_end(const ga_vmm_chunk *chunk)
 }
 
 /* The first reservation: of `reserve` bytes or, where the system refuses, half, and so on down to
- * 1 GiB. GA_ERR_MEMORY where there is not even that. */
+ * 16 MiB. GA_ERR_MEMORY where there is not even that. 0: 64 MiB at first, and twice as many each
+ * time: the process may be limited in its addresses later, and then has the others left. */
 ga_status ga_vmm_addresses_open(ga_vmm_addresses *addresses, ga_space *space, uint64_t reserve);
 
 /* Without chunks. */

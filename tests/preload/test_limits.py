@@ -55,6 +55,15 @@ class Limits(support.Case):
                 outcome = self.under("exhausted", str(size), preexec_fn=limit(512 * MIB))
                 self.assertEqual(outcome.stdout, without.stdout)
 
+    def test_a_limit_that_the_program_sets(self) -> None:
+        if self.setup.name != "vmm":
+            self.skipTest("for heaps that reserve addresses as they grow")
+        for host in ("vmm", "slab/vmm"):
+            with self.subTest(host):
+                outcome = support.run("self_limited", environment={"GPUALLOC_HOST": host})
+                self.assertEqual((outcome.status, outcome.stdout, outcome.stderr),
+                                 (0, "self_limited: limited\n", ""))
+
 
 if __name__ == "__main__":
     support.main()
