@@ -4,10 +4,12 @@
  */
 #include "settings.h"
 
+#include "../../liballoc/platform/environment.h"
 #include "../../liballoc/platform/libc.h"
 #include "../../liballoc/platform/size.h"
 #include "../../liballoc/runtime/registry.h"
 
+#include <link.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -146,9 +148,29 @@ static size_t times_told(const ga_spec_layer *layer, const char *key)
     return times;
 }
 
-/* What vmm does for us unless the spec says what it wants: it keeps more than by itself, since it
- * stands where a framework's cache would; its memory is for network cards, as the driver's is; and it
- * can be shared, where that is asked for. */
+static int is_torch(struct dl_phdr_info *object, size_t size, void *found)
+{
+    const char *name = object->dlpi_name;
+    const char *slash = name ? strrchr(name, '/') : NULL;
+    (void)size;
+    *(bool *)found = is(slash ? slash + 1 : name, "libc10_cuda.so");
+    return *(bool *)found;
+}
+
+/* Whether PyTorch is here and caches memory itself. What it frees then, as by empty_cache(), is meant
+ * to go back to the device. (dlopen() would wait for a thread that loads a library, whose
+ * constructor may wait for us.) */
+static bool torch_caches(void)
+{
+    const char *off = ga_environment("PYTORCH_NO_CUDA_MEMORY_CACHING");
+    bool found = false;
+    dl_iterate_phdr(is_torch, &found);
+    return found && (!off || is(off, "0") || !*off);
+}
+
+/* Defaults of vmm under the preload. It caches more than elsewhere, as frameworks do, unless a
+ * framework's cache stands above it; its memory is for network cards, as the driver's is; and it can
+ * be shared, where that is asked for. */
 static void add_ours(const ga_cuda_settings *out, text *t, const ga_spec_layer *layer,
                      const char *before)
 {
@@ -156,7 +178,7 @@ static void add_ours(const ga_cuda_settings *out, text *t, const ga_spec_layer *
         return;
     }
     if (!times_told(layer, "cache")) {
-        add(t, "%scache=wide", before);
+        add(t, "%scache=%s", before, torch_caches() ? "0" : "wide");
         before = ",";
     }
     if (!times_told(layer, "rdma")) {

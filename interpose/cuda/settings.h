@@ -41,7 +41,7 @@ typedef enum ga_cuda_free {
 
 typedef struct ga_cuda_settings {
     char spec[GA_SPEC_LENGTH]; /* without the options above, as far as the layer has none such;
-                                  vmm's with cache=wide, rdma=auto and a share= for ipc=, unless told */
+                                  vmm's with cache=wide (0 under PyTorch's cache), rdma=auto and a share= for ipc=, unless told */
     uint64_t limit;            /* UINT64_MAX: none */
     uint64_t pinned;           /* 0: none */
     ga_cuda_free free;

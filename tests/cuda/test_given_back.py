@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: MIT
 """Memory that programs free goes back to the device."""
 
+import os
+import shutil
+import tempfile
 import unittest
 
 from driver import Case
@@ -31,6 +34,17 @@ class GivenBack(Case):
         for spec in ("vmm", "async", "vmm:decay=-1", "async:decay=-1"):
             with self.subTest(spec):
                 self.passes("given_back", "stays", device=spec)
+
+    def test_under_the_cache_of_pytorch(self) -> None:
+        """What PyTorch frees it does not want to keep, unless it keeps nothing itself."""
+        with tempfile.TemporaryDirectory() as folder:
+            library = shutil.copy(os.environ["GA_NAMESAKE"], f"{folder}/libc10_cuda.so")
+            for spec in ("vmm", "vmm:free=event", "vmm:rdma=off"):
+                with self.subTest(spec):
+                    self.passes("given_back", "at_once", library, device=spec)
+            self.passes("given_back", "stays", library, device="vmm:cache=wide")
+            self.passes("given_back", "stays", library, device="vmm",
+                        PYTORCH_NO_CUDA_MEMORY_CACHING="1")
 
 
 if __name__ == "__main__":
