@@ -157,8 +157,8 @@ static int is_torch(struct dl_phdr_info *object, size_t size, void *found)
     return *(bool *)found;
 }
 
-/* Whether PyTorch is here and caches memory itself. What it frees then, as by empty_cache(), is meant
- * to go back to the device. (dlopen() would wait for a thread that loads a library, whose
+/* Whether PyTorch is loaded and caches memory itself. Then its frees, as by empty_cache(), are meant
+ * to give memory back to the device. (dlopen() would wait for a thread that loads a library, whose
  * constructor may wait for us.) */
 static bool torch_caches(void)
 {

@@ -348,8 +348,8 @@ static ga_status move(vmm_state *s, void *block, size_t before, size_t size, voi
     return status;
 }
 
-/* Give back what is cut off, unless it is an eighth or less. Work on the device may use it until it
- * was waited for, as before a free. On failure the block stays as it is. Answers its bytes. */
+/* Give back the end behind `size`, unless it is an eighth or less. The device is waited for first, as
+ * before a free: its work may still use that end. On failure the block stays as it is. Answers its bytes. */
 static size_t shrink(vmm_state *s, void *block, size_t before, size_t size)
 {
     if (size >= before - before / 8) {
@@ -470,7 +470,7 @@ bool ga_vmm_backend_reserves(void *state, const void *pointer)
 static void vmm_stats(void *state, ga_backend_stats *out)
 {
     vmm_state *s = state;
-    ga_vmm_decay(&s->vmm); /* who asks how much is held should not see what is overdue */
+    ga_vmm_decay(&s->vmm); /* memory that is overdue should not count as held */
     pthread_mutex_lock(&s->vmm.lock);
     *out = (ga_backend_stats){.live_bytes = s->vmm.live_bytes,
                               .held_bytes = s->vmm.pool.held + ga_vmm_growing_held(&s->vmm),

@@ -24,7 +24,7 @@ typedef struct ga_vmm_stretch {
     bool whole;           /* the part is one stretch: nothing ends in it or begins */
 } ga_vmm_stretch;
 
-/* What the tree knows of a chunk and of its subtree (vmm_tree.h). */
+/* A chunk's node of the tree, with the figures of its subtree (vmm_tree.h). */
 typedef struct ga_vmm_node {
     struct ga_vmm_chunk *up, *left, *right;
     ga_vmm_link stale;          /* among the chunks whose figures are to be made anew; else alone */

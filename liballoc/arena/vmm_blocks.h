@@ -54,8 +54,8 @@ ga_status ga_vmm_give_on(ga_vmm *vmm, const void *block, ga_stream stream);
 /* At least `size` bytes, where it stands. GA_ERR_NO_ROOM, GA_ERR_MEMORY, GA_ERR_POINTER. */
 ga_status ga_vmm_grow(ga_vmm *vmm, const void *block, uint64_t size);
 
-/* No more than `size` bytes and what its last chunk has above, where it stands; on the host, to a
- * granule. Memory that is cut off is free for anybody at once. A block that shares a run with
+/* Cut the block off at `size` bytes, or at the end of the chunk that these end in; on the host at a
+ * granule. It stays where it stands. Memory that is cut off is free for anybody at once. A block that shares a run with
  * others stays as it is. GA_ERR_POINTER. */
 ga_status ga_vmm_shrink(ga_vmm *vmm, const void *block, uint64_t size);
 
@@ -71,7 +71,7 @@ bool ga_vmm_reserves(ga_vmm *vmm, const void *pointer);
 /* Wait for what streams still do with freed memory; then cache no more than `keep` bytes. */
 ga_status ga_vmm_trim(ga_vmm *vmm, uint64_t keep);
 
-/* Give back what has been free for the time of decay=. Calls on blocks do so themselves, when the
+/* Give back memory that has been free for the time of decay=. Calls on blocks do so themselves, when the
  * time for it has come. */
 void ga_vmm_decay(ga_vmm *vmm);
 

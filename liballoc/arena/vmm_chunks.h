@@ -23,7 +23,7 @@ void ga_vmm_chunks_unmap(ga_vmm_pool *pool, ga_vmm_chunk *chunk);
 void ga_vmm_chunks_loosen(ga_vmm_pool *pool, ga_vmm_chunk *chunk);
 
 /* Cut the chunk at the address if it lies within and the place allows that: on the host, where a
- * chunk has no handle. What is cut off stands behind it and belongs to the same run. */
+ * chunk has no handle. The rest stands behind it and belongs to the same run. */
 void ga_vmm_chunks_split(ga_vmm_pool *pool, ga_vmm_chunk *chunk, uintptr_t at);
 
 /* What was loosened and not used goes to the driver, as does what that would not have before. */

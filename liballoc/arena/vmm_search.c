@@ -25,7 +25,7 @@ enum {
     MIB_SHIFT = 20
 };
 
-/* Chunks that a search looks at, and what a question to the tree counts as. */
+/* The most chunks that a search looks at; a question to the tree counts as QUESTION of them. */
 enum {
     LOOKS_HOST = 512,
     LOOKS_DEVICE = 32768,
@@ -159,7 +159,7 @@ static bool make_items(ga_vmm_pool *pool, size_t count)
     return items;
 }
 
-/* What stands behind `below`, up to a chunk that is not free for the request: *end. A span of very
+/* List the chunks and holes behind `below`, up to a chunk that is not free for the request: *end. A span of very
  * many chunks is cut where it is twice as large as needed. False: no memory. */
 static bool list_span(ga_vmm_pool *pool, ga_vmm_chunk *below, const ga_vmm_want *w, span *s,
                       ga_vmm_chunk **end)
