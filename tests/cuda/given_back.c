@@ -58,7 +58,7 @@ static void wait_ms(unsigned milliseconds)
     usleep(milliseconds * 1000);
 }
 
-/* Under decay=200: longer than it takes to free them all, so that they are there at first. */
+/* Under decay=500: longer than it takes to free them all, so that they are there at first. */
 static void decays(void)
 {
     CUdeviceptr blocks[COUNT];
@@ -68,7 +68,7 @@ static void decays(void)
     CHECK(held() >= all / 2, "%llu of %llu bytes", (unsigned long long)held(),
           (unsigned long long)all);
     for (int i = 0; i < 3; i++) {
-        wait_ms(250);
+        wait_ms(600);
         call();
     }
     CHECK(held() <= 4u * MIB, "%llu bytes", (unsigned long long)held());
@@ -86,7 +86,7 @@ static void keeps_what_is_used(void)
     CHECK_SAME(0, cu.free(other));
     CHECK_SAME(0, cu.free(kept));
     uint64_t created = cu.arrived("cuMemCreate") + cu.arrived("cuMemAlloc");
-    for (int i = 0; i < 40; i++) {
+    for (int i = 0; i < 60; i++) {
         wait_ms(20);
         CHECK_SAME(0, cu.alloc(&kept, 64u * MIB));
         CHECK_SAME(0, cu.free(kept));
@@ -103,7 +103,7 @@ static void decays_when_asked(void)
     size_t total = 0;
     CHECK_SAME(0, cu.alloc(&block, 64u * MIB));
     CHECK_SAME(0, cu.free(block));
-    wait_ms(300);
+    wait_ms(700);
     CHECK_SAME(0, cu.info(&available, &total));
     CHECK_SAME(0, held());
 }

@@ -19,11 +19,11 @@ class GivenBack(Case):
 
     def test_after_a_time(self) -> None:
         for spec in ("vmm", "vmm:free=event", "vmm:cache=1G", "async"):
-            option = f"{spec}{',' if ':' in spec else ':'}decay=200"
+            option = f"{spec}{',' if ':' in spec else ':'}decay=500"
             for name in ("decays", "keeps_what_is_used"):
                 with self.subTest(f"{name} {option}"):
                     self.passes("given_back", name, device=option)
-        self.passes("given_back", "decays_when_asked", device="vmm:decay=200")
+        self.passes("given_back", "decays_when_asked", device="vmm:decay=500")
 
     def test_at_once_by_time(self) -> None:
         for spec in ("vmm:decay=0", "vmm:decay=0,free=event"):

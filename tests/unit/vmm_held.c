@@ -296,16 +296,16 @@ Test(vmm_held, a_block_made_shorter_gives_back_its_end)
 
 Test(vmm_held, unused_memory_goes_after_a_time)
 {
-    ga_heap *heap = vmm_open(NULL, "vmm:decay=100,free=now");
+    ga_heap *heap = vmm_open(NULL, "vmm:decay=500,free=now");
     void *large = vmm_take(heap, 400 * MIB);
     void *small = vmm_take(heap, 1000);
     assert_ok(ga_free(heap, large));
     assert_ok(ga_free(heap, small));
     cr_assert_geq(vmm_driver_count().chunk_bytes, 400 * MIB);
-    usleep(150000);
+    usleep(650000);
     assert_ok(ga_free(heap, vmm_take(heap, 32 * MIB)));
     cr_assert_leq(vmm_driver_count().chunk_bytes, 128 * MIB);
-    usleep(150000);
+    usleep(650000);
     cr_assert_eq(vmm_held(heap), 0);
     vmm_end(heap);
 }
@@ -462,12 +462,12 @@ Test(vmm_held, the_host_has_unused_pages_back)
 {
     ga_heap *heap;
     void *block = NULL;
-    assert_ok(ga_heap_open(&heap, GA_PLACE_HOST, 0, "vmm:decay=100"));
+    assert_ok(ga_heap_open(&heap, GA_PLACE_HOST, 0, "vmm:decay=500"));
     assert_ok(ga_alloc(heap, 64 * MIB, 0, &block));
     memset(block, 1, 64 * MIB);
     assert_ok(ga_free(heap, block));
     cr_assert_eq(vmm_held(heap), 64 * MIB);
-    usleep(150000);
+    usleep(650000);
     cr_assert_eq(vmm_held(heap), 0);
     assert_ok(ga_heap_close(heap));
     assert_fails_with(ga_heap_open(&heap, GA_PLACE_HOST, 0, "vmm:decay=-2"), GA_ERR_SPEC,
