@@ -8,6 +8,8 @@
 
 #include "run_host.cuh"
 
+#include <sys/stat.h>
+
 /* Pairs on their way between the device and the host: `count` of each array, on both sides; a set
  * has no values. */
 typedef struct ga_slabhash_device_pairs {
@@ -132,15 +134,12 @@ static inline ga_status ga_slabhash_device_save(ga_slabhash_device *table, const
     return status;
 }
 
-/* Bytes of a file, or 0 where it cannot be told. */
+/* Bytes of a regular file, or 0 where there is none. A FIFO is not opened, because that would wait. */
 static inline uint64_t ga_slabhash_device_file_bytes(const char *path)
 {
-    FILE *file = path ? fopen(path, "rb") : NULL;
-    long bytes = file && !fseek(file, 0, SEEK_END) ? ftell(file) : 0;
-    if (file) {
-        fclose(file);
-    }
-    return bytes > 0 ? (uint64_t)bytes : 0;
+    struct stat status;
+    bool is_file = path && !stat(path, &status) && S_ISREG(status.st_mode);
+    return is_file ? (uint64_t)status.st_size : 0;
 }
 
 /* Put the pairs in: in place of what is there, or in a multimap as more of them. */
