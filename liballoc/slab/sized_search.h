@@ -49,7 +49,7 @@ GA_SIMT void ga_sized_announce(ga_sized_heap *heap, uint32_t region)
     if (ga_sized_owner_class(owner) == GA_SIZED_NONE || !(owner & GA_SIZED_WATCH)) {
         return;
     }
-#if GA_SIZED_MUTANT != 21 && GA_SIZED_MUTANT != 24
+#if GA_SIZED_MUTANT != 24
     ga_post_add_release(&heap->given, 1u); /* H2: release, after the bit. Pairs with H1. */
 #endif
     /* O4: release. Pairs with O3 and with the fence of a free on the fast path: a free that is not asked
@@ -62,17 +62,13 @@ GA_SIMT void ga_sized_announce(ga_sized_heap *heap, uint32_t region)
  * the free read before its fence decides, and sweeps allow for that (sized_sweep.h). */
 GA_SIMT void ga_sized_give(ga_sized_view heap, uint32_t key, uint32_t bits)
 {
-#if GA_SIZED_MUTANT == 21
-    ga_post_add_release(&heap.heap->given, 1u); /* too early */
-    ga_sized_announce(heap.heap, key >> ga_sized_stride_bits(heap.region_bits));
-#endif
 #if GA_SIZED_MUTANT == 4
     ga_post_and_relaxed(heap.bits + key, ~bits);
 #else
     /* U2: release, with the tile's publish. Pairs with U1. Nothing waits for the answer. */
     ga_post_and_published(heap.bits + key, ~bits);
 #endif
-#if !defined __CUDACC__ && GA_SIZED_MUTANT != 21
+#ifndef __CUDACC__
     ga_sized_announce(heap.heap, key >> ga_sized_stride_bits(heap.region_bits));
 #endif
 }
