@@ -13,7 +13,7 @@ typedef enum ga_log_level {
     GA_LOG_DEBUG
 } ga_log_level;
 
-/* What GPUALLOC_LOG says, as it was at the first call. */
+/* The level of GPUALLOC_LOG, as the variable was at the first call. */
 ga_log_level ga_log_level_in_force(void);
 
 /* Prints "gpualloc: ..." and a newline in one write; control characters within the line become

@@ -140,10 +140,10 @@ GA_SIMT void ga_sized_table_remove(ga_sized_heap *heap, ga_sized_class *c, uint3
 
 /* ---- regions for a class ---------------------------------------------------------------------------------- */
 
-/* What a region of the class is from now on. */
+/* The word of `owners` for a region that the class takes. */
 GA_SIMT uint32_t ga_sized_owner_for(const ga_sized_heap *heap, uint32_t class_, uint32_t region)
 {
-    /* relaxed: who took the region has acquired it (P1). */
+    /* relaxed: the tile that took the region has acquired it (P1). */
     bool spent = ga_load_relaxed(&heap->sweep.spent) &&
                  ga_load_relaxed(heap->places + region) & GA_SIZED_SPENT;
     return (class_ + 1u) | (spent ? GA_SIZED_SECOND : 0);
@@ -239,7 +239,7 @@ GA_SIMT uint32_t ga_sized_regions_get(ga_sized_heap *heap, ga_tile tile, uint32_
     return got;
 }
 
-/* What a tile that wants more regions does next. */
+/* The next step of a tile that wants more regions. */
 typedef enum ga_sized_turn {
     GA_SIZED_GROWN = 0, /* the class has other words than the tile has seen */
     GA_SIZED_TURN,      /* the tile has the class's turn now */

@@ -262,7 +262,7 @@ GA_SIMT void ga_sized_free_found(ga_sized_view view, uint32_t lanes, ga_sized_go
     }
 }
 
-/* The same, units of regions with flags, and what is no unit. */
+/* Free units of several words, units of regions with flags, and runs; count faults. */
 GA_SIMT_SLOW void ga_sized_free_unusual(ga_sized_heap *heap, uint32_t lanes, void *block,
                                         uint32_t key, uint32_t place)
 {

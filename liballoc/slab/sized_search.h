@@ -164,9 +164,9 @@ GA_SIMT uint32_t ga_sized_take_some(ga_sized_view heap, uint32_t class_, uint32_
     return got ? got : ga_sized_take_elsewhere(heap, way, n, number * 32u + lane, key);
 }
 
-/* The same for a group that found nothing at the word where it begins: where that was another's as
- * well, since the class has fewer words than there are tiles. Else nothing: in a heap that is filled in
- * order, the hint knows better. */
+/* Units of another word, for a group that found nothing at the word where it begins, if several tiles begin
+ * there because the class has fewer words than there are tiles. Else none: in a heap that is filled in order
+ * the search from the hint is better. */
 GA_SIMT uint32_t ga_sized_take_beyond(ga_sized_view heap, uint32_t class_, uint32_t n,
                                       uint32_t number, uint32_t lane, uint32_t *key)
 {

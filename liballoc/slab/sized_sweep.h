@@ -215,7 +215,7 @@ GA_SIMT bool ga_sized_region_release(ga_sized_heap *heap, ga_tile tile, uint32_t
 
 /* ---- one region of a sweep ---------------------------------------------------------------------------------- */
 
-/* What a part of a bitmap has. */
+/* Whether a part of a bitmap has units that are free, and units that are taken. */
 typedef struct ga_sized_glance {
     bool free, taken;
 } ga_sized_glance;
@@ -412,7 +412,7 @@ GA_SIMT uint32_t ga_sized_sweep_last(ga_sized_heap *heap, ga_tile tile)
 
 /* ---- a tile that finds nothing ------------------------------------------------------------------------------ */
 
-/* What a tile does next. */
+/* The next step of a tile that shares in sweeps. */
 enum {
     GA_SIZED_SWEEP_WAIT = 0,
     GA_SIZED_SWEEP_HELP,

@@ -177,7 +177,7 @@ GA_SIMT uint32_t ga_sized_ask_own(ga_sized_view heap, ga_tile tile, uint32_t key
     return ga_lanes_get(tile, taken, leader);
 }
 
-/* The same of a word off the fast path, which another class may have by now. */
+/* Ask for the bits of the tile's lanes in a word off the fast path, which another class may have by now. */
 GA_SIMT uint32_t ga_sized_ask_own_any(ga_sized_view heap, ga_tile tile, uint32_t class_,
                                       uint32_t key)
 {

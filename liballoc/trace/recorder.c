@@ -152,7 +152,7 @@ static int create_file(ga_recorder *r)
     return fd;
 }
 
-/* What a path names that is no file to record to, or NULL. Beside a device or a directory no
+/* The kind of a path that is no regular file, or NULL. Beside a device or a directory no
  * "/dev/null.PID" is made. */
 static const char *foreign_kind(const char *path)
 {
