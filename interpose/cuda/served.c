@@ -253,23 +253,22 @@ static void open_heap(ga_cuda_device *d, int ordinal)
     ga_log(GA_LOG_INFO, "memory of device %d is served by %s", ordinal, ga_heap_spec(heap));
 }
 
-/* Whether `device` has a heap over mapped memory; `other` reaches it from now on if it can. */
+/* Let `other` reach what the heap of `device` has, if it has one and they can. */
 static bool let_in(int device, int other)
 {
     ga_cuda_device *d = &devices[device];
     pthread_rwlock_wrlock(&d->lock);
-    bool mapped = d->state == OPEN && d->mapped;
-    if (mapped && ga_vmm_backend_allow(lowest(d->heap)->state, other) != GA_OK) {
-        ga_log(GA_LOG_DEBUG, "device %d does not reach the memory of device %d: %s", other, device,
-               ga_error_text());
+    bool open = d->state == OPEN;
+    if (open && !admit(d, lowest(d->heap), other)) {
+        ga_log(GA_LOG_DEBUG, "device %d does not reach the memory of device %d", other, device);
     }
     pthread_rwlock_unlock(&d->lock);
-    return mapped;
+    return open;
 }
 
-/* The driver copies between devices, and from one while another's context is current. Of memory that
- * is mapped it does so only where the other reaches it: so heaps do, unasked. That is no access of peers:
- * what they do there without having asked for it, a free need not wait for. */
+/* The driver copies between devices, and from one while another's context is current. It does so with
+ * mapped memory and with memory of pools only if the other device has access, so heaps give it unasked.
+ * That is not peer access as the program requests it: a free does not wait for the other device. */
 static void introduce(int newest)
 {
     for (int other = 0; other < GA_CUDA_DEVICES; other++) {

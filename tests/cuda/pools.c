@@ -179,11 +179,27 @@ static void access_first(void)
     CHECK_SAME(0, cu.free_on(block, NULL));
 }
 
-static const cu_case cases[] = {{"statistics", statistics},
-                                {"trimmed", trimmed},
-                                {"current", current},
-                                {"access", access_of_others},
-                                {"access_first", access_first}};
+/* A heap on each of two devices: the driver copies between pools only where the other device has access. */
+static void two_heaps(void)
+{
+    CUcontext one, second;
+    CUdeviceptr early = 0, other = 0, late = 0;
+    CHECK_SAME(0, cu.alloc(&early, MIB));
+    CHECK_SAME(0, cu.retain(&second, 1));
+    CHECK_SAME(0, cu.push(second));
+    CHECK_SAME(0, cu.alloc(&other, MIB));
+    CHECK_SAME(0, cu.pop(&one));
+    CHECK_SAME(0, cu.alloc(&late, MIB));
+    CHECK(reaches(early) && reaches(late), "%d, %d", reaches(early), reaches(late));
+    CHECK(mapped ? cu.accessible((void *)other, MIB, 3) : pool.reaches(other, 0), "not reached");
+    CHECK_SAME(0, cu.free(early));
+    CHECK_SAME(0, cu.free(other));
+    CHECK_SAME(0, cu.free(late));
+}
+
+static const cu_case cases[] = {{"statistics", statistics},     {"trimmed", trimmed},
+                                {"current", current},           {"access", access_of_others},
+                                {"access_first", access_first}, {"two_heaps", two_heaps}};
 
 int main(int argc, char **argv)
 {

@@ -88,6 +88,11 @@ class Pools(Case):
         self.each("access", STAND_IN_DEVICES="2")
         self.each("access_first", STAND_IN_DEVICES="2")
 
+    def test_heaps_on_two_devices(self) -> None:
+        for spec in ("async", "vmm"):
+            with self.subTest(spec):
+                self.passes("pools", "two_heaps", *self.SPECS[spec], device=spec, STAND_IN_DEVICES="2")
+
 
 if __name__ == "__main__":
     support.main()

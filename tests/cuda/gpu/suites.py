@@ -3,7 +3,7 @@
 """Run other projects' test suites under the preload and without it, and compare them test by test.
 
   suites.py --suite torch --path FOLDER --preload libgpualloc-cuda.so [--spec none,vmm,async,cuda]
-            [--shard i/n] [--minutes 9] [--each 120] [--out FOLDER] [-k WORDS]
+            [--shard i/n] [--minutes 9] [--each 120] [--out FOLDER] [-k WORDS] [--tests FILE]
   suites.py --compare FOLDER...
 
 SUITE     FOLDER holds
@@ -236,6 +236,12 @@ def collect(arguments: argparse.Namespace) -> list[str]:
     return tests
 
 
+def listed(tests: list[str], file: Path) -> list[str]:
+    """The tests of the suite that FILE names, one a line."""
+    names = set(file.read_text(encoding="utf-8").splitlines())
+    return [test for test in tests if test in names]
+
+
 def shard_of(tests: list[str], shard: str) -> list[str]:
     number, _, count = shard.partition("/")
     return tests[int(number) - 1::int(count)]
@@ -310,6 +316,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--each", type=float, default=120, help="seconds for one test")
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "suites-out")))
     parser.add_argument("-k", default="", help="pytest's expression for names")
+    parser.add_argument("--tests", type=Path, help="a file that names the tests to run, one a line")
     parser.add_argument("--compare", type=Path, nargs="+", metavar="FOLDER")
     return parser.parse_args()
 
@@ -324,7 +331,10 @@ def main() -> int:
     arguments.path = arguments.path.resolve()
     if Path(arguments.preload).exists():
         arguments.preload = str(Path(arguments.preload).resolve())
-    tests = shard_of(collect(arguments), arguments.shard)
+    tests = collect(arguments)
+    if arguments.tests:
+        tests = listed(tests, arguments.tests)
+    tests = shard_of(tests, arguments.shard)
     if not tests:
         return 77
     deadline = time.time() + arguments.minutes * 60
