@@ -32,65 +32,66 @@
 
 /* ---- up ------------------------------------------------------------------------------------- */
 
-static void forget_parent(lfht_hash *node)
+static void node_clear_parent(lfht_hash_node *node)
 {
     /* A1: release. Pairs with A2, through W1: who still finds the parent here found it before the
      * node was detached. */
-    __atomic_store_n(&node->above, NULL, __ATOMIC_RELEASE);
+    __atomic_store_n(&node->parent, NULL, __ATOMIC_RELEASE);
 }
 
 /* The node has been detached and is no longer wanted: go to its parent, whose own parent is to be
  * kept. False at the root, and where another thread is taking the parent out. */
-static bool go_up(walk *w)
+static bool walk_ascend(walk *w)
 {
-    lfht_hash *node = w->above;
+    lfht_hash_node *node = w->parent;
     /* A2: acquire. Pairs with A1. Only a guess, which A3 confirms. */
-    lfht_hash *above = __atomic_load_n(&node->above, __ATOMIC_ACQUIRE);
-    if (!above) {
+    lfht_hash_node *parent = __atomic_load_n(&node->parent, __ATOMIC_ACQUIRE);
+    if (!parent) {
         return false;
     }
-    uint8_t free = w->at_node;
-    w->at_node = w->at_above;
-    w->at_above = free;
-    lfht_nap();
-    if (LFHT_HAZARDS == LFHT_POINTERS) {
-        ga_hazard_set(w->mine, w->at_above, above);
+    uint8_t free = w->node_slot;
+    w->node_slot = w->parent_slot;
+    w->parent_slot = free;
+    lfht_test_yield();
+    if (LFHT_HAZARDS == LFHT_HAZARD_POINTERS) {
+        ga_hazard_set(w->hazards, w->parent_slot, parent);
         /* A3: seq_cst or acquire. Pairs with A1. */
-        uintptr_t again = ga_hazard_load(w->mine, (const ga_hazard_word *)&node->above);
-        if (again != (uintptr_t)above) {
+        uintptr_t again = ga_hazard_load(w->hazards, (const ga_hazard_word *)&node->parent);
+        if (again != (uintptr_t)parent) {
             return false;
         }
     }
-    stand(w, above, node);
+    walk_enter_node(w, parent, node);
     return true;
 }
 
 /* ---- freezing ------------------------------------------------------------------------------- */
 
-static bool all_empty(const lfht_hash *node)
+static bool node_is_empty(const lfht_hash_node *node)
 {
     for (uint32_t i = 0; i < 1u << node->bits; i++) {
         /* E1: seq_cst. Pairs with W1. */
-        if (!lfht_is_empty(node, __atomic_load_n(&node->buckets[i], __ATOMIC_SEQ_CST))) {
+        if (!lfht_is_empty_bucket(node, __atomic_load_n(&node->buckets[i], __ATOMIC_SEQ_CST))) {
             return false;
         }
     }
     return true;
 }
 
-static lfht_word frozen(const lfht_freeze *freeze)
+static lfht_word frozen_word(const lfht_freeze_node *freeze)
 {
-    return lfht_to(freeze, LFHT_FREEZE | LFHT_GONE);
+    return lfht_word_to(freeze, LFHT_FREEZE | LFHT_GONE);
 }
 
-static bool freeze_all(lfht_hash *node, const lfht_freeze *freeze)
+static bool freeze_buckets(lfht_hash_node *node, const lfht_freeze_node *freeze)
 {
     for (uint32_t i = 0; i < 1u << node->bits; i++) {
-        lfht_word word = lfht_read(&node->buckets[i]);
-        if (GA_LFHT_MUTANT == 4 && !lfht_is_empty(node, word)) {
+        lfht_word word = lfht_load(&node->buckets[i]);
+        if (GA_LFHT_MUTANT == 4 && !lfht_is_empty_bucket(node, word)) {
             continue;
         }
-        if (!lfht_is_empty(node, word) || !lfht_swap(&node->buckets[i], word, frozen(freeze))) {
+        if (!lfht_is_empty_bucket(node, word) ||
+            !lfht_cas(&node->buckets[i], word, frozen_word(freeze))) {
             return false;
         }
     }
@@ -98,85 +99,85 @@ static bool freeze_all(lfht_hash *node, const lfht_freeze *freeze)
 }
 
 /* The compression has been cancelled. Until the freeze node is out nobody begins another. */
-static void thaw_all(lfht_word *place, lfht_hash *node, const lfht_freeze *freeze)
+static void thaw_buckets(lfht_word *location, lfht_hash_node *node, const lfht_freeze_node *freeze)
 {
     for (uint32_t i = 0; i < 1u << node->bits; i++) {
-        lfht_swap(&node->buckets[i], frozen(freeze), lfht_empty(node));
+        lfht_cas(&node->buckets[i], frozen_word(freeze), lfht_empty_bucket(node));
     }
-    lfht_swap(place, lfht_to(freeze, LFHT_UNFREEZE), lfht_empty(node));
+    lfht_cas(location, lfht_word_to(freeze, LFHT_UNFREEZE), lfht_empty_bucket(node));
 }
 
 /* Whether the node is out. */
-static bool freeze_out(walk *w, lfht_word *place, const lfht_freeze *freeze)
+static bool freeze_and_detach(walk *w, lfht_word *location, const lfht_freeze_node *freeze)
 {
-    lfht_word mine = lfht_to(freeze, LFHT_FREEZE);
-    if (!freeze_all(w->node, freeze)) {
-        lfht_swap(place, mine, lfht_to(freeze, LFHT_UNFREEZE));
+    lfht_word hazards = lfht_word_to(freeze, LFHT_FREEZE);
+    if (!freeze_buckets(w->node, freeze)) {
+        lfht_cas(location, hazards, lfht_word_to(freeze, LFHT_UNFREEZE));
         return false;
     }
-    forget_parent(w->node);
-    if (lfht_swap(place, mine, lfht_empty(w->above))) {
+    node_clear_parent(w->node);
+    if (lfht_cas(location, hazards, lfht_empty_bucket(w->parent))) {
         return true;
     }
     /* A4: release. Pairs with A2: it stays attached. */
-    __atomic_store_n(&w->node->above, w->above, __ATOMIC_RELEASE);
+    __atomic_store_n(&w->node->parent, w->parent, __ATOMIC_RELEASE);
     return false;
 }
 
 /* Take out the node, if it is empty, and its parent, and so on. Leaves the walk somewhere above. */
-static void compress_frozen(walk *w)
+static void compress_by_freezing(walk *w)
 {
-    while (w->above && all_empty(w->node)) {
-        lfht_word *place = lfht_bucket(w->above, w->hash);
-        lfht_freeze *freeze = NULL;
-        if (!reserve(w, 2) || !(freeze = ga_lfht_node(w->map, sizeof *freeze))) {
+    while (w->parent && node_is_empty(w->node)) {
+        lfht_word *location = lfht_bucket(w->parent, w->hash);
+        lfht_freeze_node *freeze = NULL;
+        if (!walk_reserve_retire(w, 2) || !(freeze = ga_lfht_alloc_node(w->map, sizeof *freeze))) {
             w->failed = false; /* it stays: that costs memory, no more */
             return;
         }
         freeze->node = w->node;
-        if (!lfht_swap(place, lfht_empty(w->node), lfht_to(freeze, LFHT_FREEZE))) {
+        if (!lfht_cas(location, lfht_empty_bucket(w->node), lfht_word_to(freeze, LFHT_FREEZE))) {
             ga_free(w->map->heap, freeze);
             return;
         }
-        if (!freeze_out(w, place, freeze)) {
-            thaw_all(place, w->node, freeze);
-            retire(w, lfht_to(freeze, LFHT_FREEZE));
-            lfht_add(&w->lane->aborted, 1);
+        if (!freeze_and_detach(w, location, freeze)) {
+            thaw_buckets(location, w->node, freeze);
+            walk_retire(w, lfht_word_to(freeze, LFHT_FREEZE));
+            lfht_count(&w->shard->aborted, 1);
             continue; /* it may have been emptied again meanwhile */
         }
-        retire(w, lfht_to(freeze, LFHT_FREEZE));
-        retire(w, lfht_to(w->node, LFHT_HASH));
-        lfht_add(&w->lane->compressions, 1);
-        if (!go_up(w)) {
+        walk_retire(w, lfht_word_to(freeze, LFHT_FREEZE));
+        walk_retire(w, lfht_word_to(w->node, LFHT_HASH));
+        lfht_count(&w->shard->compressions, 1);
+        if (!walk_ascend(w)) {
             return;
         }
     }
 }
 
 /* The bucket is frozen, by `word`, and something is to go there: cancel. */
-static void unfreeze(walk *w, lfht_word word)
+static void cancel_freeze(walk *w, lfht_word word)
 {
-    lfht_freeze *freeze = lfht_at(word);
-    lfht_word *place = lfht_bucket(w->above, w->hash);
-    lfht_word mine = lfht_read(place);
-    bool freezes = mine == lfht_to(freeze, LFHT_FREEZE);
-    bool cancelled = mine == lfht_to(freeze, LFHT_UNFREEZE);
+    lfht_freeze_node *freeze = lfht_pointer(word);
+    lfht_word *location = lfht_bucket(w->parent, w->hash);
+    lfht_word hazards = lfht_load(location);
+    bool freezes = hazards == lfht_word_to(freeze, LFHT_FREEZE);
+    bool cancelled = hazards == lfht_word_to(freeze, LFHT_UNFREEZE);
     /* Kept, so that no other freeze node gets its address before the swaps below. It may have one
      * by now, and be that of a node that came after this one. */
-    if (!(freezes || cancelled) || !keep(w, LFHT_SLOT_FREEZE, freeze, place, mine) ||
+    if (!(freezes || cancelled) || !walk_protect(w, LFHT_SLOT_FREEZE, freeze, location, hazards) ||
         freeze->node != w->node) {
-        go_to_root(w); /* the node is out, or has been thawed */
+        walk_go_to_root(w); /* the node is out, or has been thawed */
     } else if (freezes) {
-        lfht_swap(place, mine, lfht_to(freeze, LFHT_UNFREEZE));
+        lfht_cas(location, hazards, lfht_word_to(freeze, LFHT_UNFREEZE));
     } else {
-        lfht_swap(w->bucket, word, lfht_empty(w->node));
+        lfht_cas(w->bucket, word, lfht_empty_bucket(w->node));
     }
 }
 
 /* ---- counting ------------------------------------------------------------------------------- */
 
 /* Before a bucket of the node is filled. False where the node is dead. */
-LFHT_INLINE bool raise_count(lfht_hash *node)
+LFHT_INLINE bool node_count_raise(lfht_hash_node *node)
 {
     if (LFHT_SHRINKS != LFHT_COUNTS || node->level == 0) {
         return true;
@@ -193,7 +194,7 @@ LFHT_INLINE bool raise_count(lfht_hash *node)
 }
 
 /* Whether the node is dead now. */
-LFHT_INLINE bool lower_count(lfht_hash *node)
+LFHT_INLINE bool node_count_lower(lfht_hash_node *node)
 {
     if (LFHT_SHRINKS != LFHT_COUNTS || node->level == 0) {
         return false;
@@ -204,42 +205,42 @@ LFHT_INLINE bool lower_count(lfht_hash *node)
 
 /* The node is dead: take it out, and its parent if it dies of it. Leaves the walk somewhere
  * above. */
-static void compress_counted(walk *w)
+static void compress_by_counting(walk *w)
 {
     do {
-        lfht_word *place = lfht_bucket(w->above, w->hash);
-        if (!reserve(w, 1)) {
+        lfht_word *location = lfht_bucket(w->parent, w->hash);
+        if (!walk_reserve_retire(w, 1)) {
             w->failed = false; /* whoever wants to put something there will try again */
             return;
         }
-        forget_parent(w->node);
-        if (!lfht_swap(place, lfht_empty(w->node), lfht_empty(w->above))) {
+        node_clear_parent(w->node);
+        if (!lfht_cas(location, lfht_empty_bucket(w->node), lfht_empty_bucket(w->parent))) {
             return;
         }
-        retire(w, lfht_to(w->node, LFHT_HASH));
-        lfht_add(&w->lane->compressions, 1);
-    } while (lower_count(w->above) && go_up(w));
+        walk_retire(w, lfht_word_to(w->node, LFHT_HASH));
+        lfht_count(&w->shard->compressions, 1);
+    } while (node_count_lower(w->parent) && walk_ascend(w));
 }
 
 /* ---- both ----------------------------------------------------------------------------------- */
 
 /* This thread has emptied the bucket. Ends at the root. */
-static void emptied(walk *w)
+static void compress_after_emptying(walk *w)
 {
     if (LFHT_SHRINKS == LFHT_FREEZES) {
-        compress_frozen(w);
-        go_to_root(w);
-    } else if (LFHT_SHRINKS == LFHT_COUNTS && lower_count(w->node)) {
-        compress_counted(w);
-        go_to_root(w);
+        compress_by_freezing(w);
+        walk_go_to_root(w);
+    } else if (LFHT_SHRINKS == LFHT_COUNTS && node_count_lower(w->node)) {
+        compress_by_counting(w);
+        walk_go_to_root(w);
     }
 }
 
 /* This thread has met a node that is dead. */
-static void bury(walk *w)
+static void compress_dead_node(walk *w)
 {
-    compress_counted(w);
-    go_to_root(w);
+    compress_by_counting(w);
+    walk_go_to_root(w);
 }
 
 #endif

@@ -32,33 +32,33 @@ enum {
     LINE_BYTES = 128,
     /* Log2 of the most lines of a node. As large that roots and indices stay in the processor's
      * own caches: a call waits for memory once, for its line. */
-    LINE_PAGE = LFHT_WEAKENED ? 2 : 6,
-    LINE_ROOT_KEYS = 288, /* four and a half for each line of a node */
+    LINE_NODE_LOG2 = LFHT_WEAKENED ? 2 : 6,
+    LINE_KEYS_PER_BUCKET = 288, /* four and a half for each line of a node */
     LINE_SIZE_SHIFT = 2,
     LINE_SIZE_MASK = 15,
-    LINE_INDEX = 8, /* sizes: log2 of lines; this and log2 of an index's links; */
-    LINE_DEEP = 15, /* a deep node */
+    LINE_SIZE_INDEX = 8, /* sizes: log2 of lines; this and log2 of an index's links; */
+    LINE_SIZE_DEEP = 15, /* a deep node */
     LINE_VERSION_SHIFT = 2,
     LINE_VERSION_BITS = 20,
-    LINE_LANE_SHIFT = 22,
-    LINE_LANE_BITS = 6,
-    LINE_FREE = 0, /* lanes */
-    LINE_CLAIMED = 1,
-    LINE_FIRST_CODE = 2,
+    LINE_TAG_SHIFT = 22,
+    LINE_TAG_BITS = 6,
+    LINE_TAG_FREE = 0, /* lanes */
+    LINE_TAG_CLAIMED = 1,
+    LINE_TAG_FIRST_HASH = 2,
     LINE_NONE = 64 /* no lane */
 };
 
-#define LINE_FROZEN  ((lfht_word)1) /* never changes again */
-#define LINE_LINK    ((lfht_word)2)
-#define LINE_NOTHING LINE_LINK /* a link to nothing */
-#define LINE_LANE    ((lfht_word)63)
+#define LINE_FROZEN    ((lfht_word)1) /* never changes again */
+#define LINE_LINK      ((lfht_word)2)
+#define LINE_NULL_LINK LINE_LINK /* a link to nothing */
+#define LINE_TAG_MASK  ((lfht_word)63)
 /* Ones at each lane's first bit, its last bit, its others. */
-#define LINE_ONES                                                                                  \
+#define LINE_TAG_LOW_BITS                                                                          \
     (((lfht_word)1 | (lfht_word)1 << 6 | (lfht_word)1 << 12 | (lfht_word)1 << 18 |                 \
       (lfht_word)1 << 24 | (lfht_word)1 << 30 | (lfht_word)1 << 36)                                \
-     << LINE_LANE_SHIFT)
-#define LINE_HIGHS (LINE_ONES << (LINE_LANE_BITS - 1))
-#define LINE_LOWS  (LINE_HIGHS - LINE_ONES)
+     << LINE_TAG_SHIFT)
+#define LINE_TAG_HIGH_BITS  (LINE_TAG_LOW_BITS << (LINE_TAG_BITS - 1))
+#define LINE_TAG_OTHER_BITS (LINE_TAG_HIGH_BITS - LINE_TAG_LOW_BITS)
 
 /* relaxed where a comment does not say more: `key` and `value` are read while others write them */
 typedef struct line_pair {
@@ -74,23 +74,23 @@ typedef struct lfht_line {
 } __attribute__((aligned(LINE_BYTES))) lfht_line;
 
 _Static_assert(sizeof(lfht_line) == LINE_BYTES, "no pair stands in two cache lines");
-_Static_assert((int)LINE_DEEP <= (int)LINE_SIZE_MASK &&
-                   LINE_INDEX + LFHT_CHUNK_MOST - LINE_PAGE < (int)LINE_DEEP,
+_Static_assert((int)LINE_SIZE_DEEP <= (int)LINE_SIZE_MASK &&
+                   LINE_SIZE_INDEX + LFHT_CHUNK_MOST - LINE_NODE_LOG2 < (int)LINE_SIZE_DEEP,
                "a deep node's size is that of no index, and fits the word");
 
 typedef struct line_index {
-    uint64_t apart, expanded; /* where a line has it */
-    lfht_word words[];
+    uint64_t padding, expanded; /* where a line has it */
+    lfht_word root_words[];
 } line_index;
 
 typedef struct line_deep {
-    uint64_t count, apart;
+    uint64_t count, padding;
     line_pair pairs[];
 } line_deep;
 
 /* ---- links ---------------------------------------------------------------------------------- */
 
-static inline void *line_at(lfht_word link)
+static inline void *line_node(lfht_word link)
 {
     return (void *)(link & ~(lfht_word)(LINE_BYTES - 1));
 }
@@ -100,60 +100,60 @@ static inline uint32_t line_size(lfht_word link)
     return (uint32_t)(link >> LINE_SIZE_SHIFT) & LINE_SIZE_MASK;
 }
 
-static inline lfht_word line_to(const void *node, uint32_t size)
+static inline lfht_word line_link_to(const void *node, uint32_t size)
 {
     return (lfht_word)node | (lfht_word)size << LINE_SIZE_SHIFT | LINE_LINK;
 }
 
 static inline bool line_is_deep(lfht_word link)
 {
-    return line_size(link) == LINE_DEEP;
+    return line_size(link) == LINE_SIZE_DEEP;
 }
 
 static inline bool line_is_index(lfht_word link)
 {
-    return line_size(link) >= LINE_INDEX;
+    return line_size(link) >= LINE_SIZE_INDEX;
 }
 
-static inline bool line_is_nothing(lfht_word word)
+static inline bool line_is_null_link(lfht_word word)
 {
-    return word & LINE_LINK && !line_at(word);
+    return word & LINE_LINK && !line_node(word);
 }
 
 /* Bits of the hash that tell the node's places from each other. */
-static inline uint32_t line_bits(lfht_word link)
+static inline uint32_t line_hash_bits(lfht_word link)
 {
-    return line_size(link) % LINE_INDEX;
+    return line_size(link) % LINE_SIZE_INDEX;
 }
 
 /* Log2 of the lines in the node, or in those that an index leads to. */
 static inline uint32_t line_log2(lfht_word link)
 {
-    return line_bits(link) + (line_is_index(link) ? LINE_PAGE : 0);
+    return line_hash_bits(link) + (line_is_index(link) ? LINE_NODE_LOG2 : 0);
 }
 
-static inline uint32_t line_places(lfht_word link)
+static inline uint32_t line_location_count(lfht_word link)
 {
-    return line_is_deep(link) ? 0 : 1u << line_bits(link);
+    return line_is_deep(link) ? 0 : 1u << line_hash_bits(link);
 }
 
-static inline lfht_word *line_place(lfht_word link, uint64_t number)
+static inline lfht_word *line_location(lfht_word link, uint64_t number)
 {
-    return line_is_index(link) ? &((line_index *)line_at(link))->words[number]
-                               : &((lfht_line *)line_at(link))[number].word;
+    return line_is_index(link) ? &((line_index *)line_node(link))->root_words[number]
+                               : &((lfht_line *)line_node(link))[number].word;
 }
 
 /* Of the hash, in a node behind `used` bits. */
-static inline lfht_word *line_place_of(lfht_word link, uint32_t used, uint64_t hash)
+static inline lfht_word *line_location_of(lfht_word link, uint32_t used, uint64_t hash)
 {
-    uint32_t bits = line_bits(link);
-    return line_place(link, bits ? hash << used >> (64 - bits) : 0);
+    uint32_t bits = line_hash_bits(link);
+    return line_location(link, bits ? hash << used >> (64 - bits) : 0);
 }
 
 static inline uint64_t *line_expanded(lfht_word link)
 {
-    return line_is_index(link) ? &((line_index *)line_at(link))->expanded
-                               : &((lfht_line *)line_at(link))->expanded;
+    return line_is_index(link) ? &((line_index *)line_node(link))->expanded
+                               : &((lfht_line *)line_node(link))->expanded;
 }
 
 static inline size_t line_deep_size(uint64_t count)
@@ -165,68 +165,68 @@ static inline size_t line_deep_size(uint64_t count)
 static inline size_t line_node_size(lfht_word link)
 {
     if (line_is_deep(link)) {
-        return line_deep_size(((const line_deep *)line_at(link))->count);
+        return line_deep_size(((const line_deep *)line_node(link))->count);
     }
-    return line_is_index(link) ? sizeof(line_index) + (sizeof(lfht_word) << line_bits(link))
-                               : (size_t)LINE_BYTES << line_bits(link);
+    return line_is_index(link) ? sizeof(line_index) + (sizeof(lfht_word) << line_hash_bits(link))
+                               : (size_t)LINE_BYTES << line_hash_bits(link);
 }
 
 /* ---- lanes ---------------------------------------------------------------------------------- */
 
 /* The last bits of the lanes that are not 0, and of those that are. */
-static inline lfht_word line_used(lfht_word word)
+static inline lfht_word line_used_cells(lfht_word word)
 {
-    return (((word & LINE_LOWS) + LINE_LOWS) | word) & LINE_HIGHS;
+    return (((word & LINE_TAG_OTHER_BITS) + LINE_TAG_OTHER_BITS) | word) & LINE_TAG_HIGH_BITS;
 }
 
-static inline lfht_word line_free(lfht_word word)
+static inline lfht_word line_free_cells(lfht_word word)
 {
-    return ~line_used(word) & LINE_HIGHS;
+    return ~line_used_cells(word) & LINE_TAG_HIGH_BITS;
 }
 
-static inline lfht_word line_live(lfht_word word)
+static inline lfht_word line_live_cells(lfht_word word)
 {
-    return line_used(word & ~LINE_ONES);
+    return line_used_cells(word & ~LINE_TAG_LOW_BITS);
 }
 
-static inline lfht_word line_with(lfht_word word, lfht_word code)
+static inline lfht_word line_cells_tagged(lfht_word word, lfht_word tag)
 {
-    return line_free(word ^ code * LINE_ONES);
+    return line_free_cells(word ^ tag * LINE_TAG_LOW_BITS);
 }
 
 /* The first of them. */
-static inline uint32_t line_lane(lfht_word lasts)
+static inline uint32_t line_first_cell(lfht_word cells)
 {
-    return (uint32_t)(__builtin_ctzll(lasts) - LINE_LANE_SHIFT) / LINE_LANE_BITS;
+    return (uint32_t)(__builtin_ctzll(cells) - LINE_TAG_SHIFT) / LINE_TAG_BITS;
 }
 
-static inline uint32_t line_count(lfht_word lasts)
+static inline uint32_t line_count_cells(lfht_word cells)
 {
-    lfht_word firsts = lasts >> (LINE_LANE_SHIFT + LINE_LANE_BITS - 1);
-    return (uint32_t)(firsts * (LINE_ONES >> LINE_LANE_SHIFT) >> 36) & LINE_LANE;
+    lfht_word firsts = cells >> (LINE_TAG_SHIFT + LINE_TAG_BITS - 1);
+    return (uint32_t)(firsts * (LINE_TAG_LOW_BITS >> LINE_TAG_SHIFT) >> 36) & LINE_TAG_MASK;
 }
 
 /* Of bits that buckets do not go by alone. */
-static inline lfht_word line_code(uint64_t hash)
+static inline lfht_word line_tag_of(uint64_t hash)
 {
-    lfht_word code = hash * UINT64_C(0x9e3779b97f4a7c15) >> 58;
-    return code < LINE_FIRST_CODE ? code + LINE_FIRST_CODE : code;
+    lfht_word tag = hash * UINT64_C(0x9e3779b97f4a7c15) >> 58;
+    return tag < LINE_TAG_FIRST_HASH ? tag + LINE_TAG_FIRST_HASH : tag;
 }
 
-static inline lfht_word line_set(lfht_word word, uint32_t lane, lfht_word code)
+static inline lfht_word line_set_tag(lfht_word word, uint32_t cell, lfht_word tag)
 {
-    uint32_t shift = LINE_LANE_SHIFT + LINE_LANE_BITS * lane;
-    return (word & ~(LINE_LANE << shift)) | code << shift;
+    uint32_t shift = LINE_TAG_SHIFT + LINE_TAG_BITS * cell;
+    return (word & ~(LINE_TAG_MASK << shift)) | tag << shift;
 }
 
 /* The next version. */
-static inline lfht_word line_raised(lfht_word word)
+static inline lfht_word line_next_version(lfht_word word)
 {
     return GA_LFHT_MUTANT == 12 ? word : word + ((lfht_word)1 << LINE_VERSION_SHIFT);
 }
 
 /* There is no next one. Where threads nap, soon. */
-static inline bool line_worn(lfht_word word)
+static inline bool line_version_exhausted(lfht_word word)
 {
     lfht_word last = LFHT_WEAKENED ? 63 : ((lfht_word)1 << LINE_VERSION_BITS) - 1;
     return (word >> LINE_VERSION_SHIFT & (((lfht_word)1 << LINE_VERSION_BITS) - 1)) >= last;
@@ -235,26 +235,26 @@ static inline bool line_worn(lfht_word word)
 /* ---- pairs ---------------------------------------------------------------------------------- */
 
 /* By whoever has claimed it. */
-static inline void line_write(line_pair *pair, uint64_t key, uint64_t value)
+static inline void line_write_pair(line_pair *pair, uint64_t key, uint64_t value)
 {
-    lfht_nap();
+    lfht_test_yield();
     /* L1: release. Pairs with L2: who reads this sees, at the next look at the word, that the lane
      * was claimed. */
     __atomic_store_n(&pair->key, key, __ATOMIC_RELEASE);
-    lfht_nap();
+    lfht_test_yield();
     /* L1, again: release. Pairs with L2. */
     __atomic_store_n(&pair->value, value, __ATOMIC_RELEASE);
 }
 
-static inline uint64_t line_read(const uint64_t *half)
+static inline uint64_t line_read_half(const uint64_t *half)
 {
-    lfht_nap();
+    lfht_test_yield();
     /* L2: acquire. Pairs with L1; and L3 stands behind it. */
     return __atomic_load_n(half, __ATOMIC_ACQUIRE);
 }
 
 /* The line's word is the same still. */
-static inline bool line_is(const lfht_line *line, lfht_word word)
+static inline bool line_validate(const lfht_line *line, lfht_word word)
 {
     if (GA_LFHT_MUTANT == 13) {
         return true;
@@ -263,64 +263,65 @@ static inline bool line_is(const lfht_line *line, lfht_word word)
     return __atomic_load_n(&line->word, __ATOMIC_RELAXED) == word;
 }
 
-typedef enum line_sight {
+typedef enum line_result {
     LINE_ABSENT = 0,
-    LINE_SEEN,
+    LINE_FOUND,
     LINE_CHANGED /* look at the word again */
-} line_sight;
+} line_result;
 
 /* Where keys are equal that are the same: nothing is called, so that a lookup's values stay in
  * registers. */
-static inline line_sight line_find_same(const lfht_line *line, lfht_word word, lfht_word lasts,
-                                        uint64_t key, uint32_t *lane, uint64_t *value)
+static inline line_result line_search_bitwise(const lfht_line *line, lfht_word word,
+                                              lfht_word cells, uint64_t key, uint32_t *cell,
+                                              uint64_t *value)
 {
     do {
-        *lane = line_lane(lasts);
-        if (line_read(&line->pairs[*lane].key) == key) {
-            *value = line_read(&line->pairs[*lane].value);
-            return line_is(line, word) ? LINE_SEEN : LINE_CHANGED;
+        *cell = line_first_cell(cells);
+        if (line_read_half(&line->pairs[*cell].key) == key) {
+            *value = line_read_half(&line->pairs[*cell].value);
+            return line_validate(line, word) ? LINE_FOUND : LINE_CHANGED;
         }
-        lasts &= lasts - 1;
-    } while (lasts);
-    return line_is(line, word) ? LINE_ABSENT : LINE_CHANGED;
+        cells &= cells - 1;
+    } while (cells);
+    return line_validate(line, word) ? LINE_ABSENT : LINE_CHANGED;
 }
 
 /* The key's lane and value, as they were when the word was read. Only keys that were in the map
  * then are shown to the caller's function; without `map` there is none. */
-static inline line_sight line_find(const ga_lfht *map, const lfht_line *line, lfht_word word,
-                                   uint64_t hash, uint64_t key, uint32_t *lane, uint64_t *value)
+static inline line_result line_search(const ga_lfht *map, const lfht_line *line, lfht_word word,
+                                      uint64_t hash, uint64_t key, uint32_t *cell, uint64_t *value)
 {
-    lfht_word lasts = line_with(word, line_code(hash));
-    if (!lasts) {
+    lfht_word cells = line_cells_tagged(word, line_tag_of(hash));
+    if (!cells) {
         return LINE_ABSENT;
     }
     if (__builtin_expect(!map || !map->equal, 1)) {
-        return line_find_same(line, word, lasts, key, lane, value);
+        return line_search_bitwise(line, word, cells, key, cell, value);
     }
     do {
-        *lane = line_lane(lasts);
-        uint64_t seen = line_read(&line->pairs[*lane].key);
-        *value = line_read(&line->pairs[*lane].value);
-        if (!line_is(line, word)) {
+        *cell = line_first_cell(cells);
+        uint64_t seen = line_read_half(&line->pairs[*cell].key);
+        *value = line_read_half(&line->pairs[*cell].value);
+        if (!line_validate(line, word)) {
             return LINE_CHANGED;
         }
         if (lfht_same_key(map, seen, key)) {
-            return LINE_SEEN;
+            return LINE_FOUND;
         }
-        lasts &= lasts - 1;
-    } while (lasts);
-    return line_is(line, word) ? LINE_ABSENT : LINE_CHANGED;
+        cells &= cells - 1;
+    } while (cells);
+    return line_validate(line, word) ? LINE_ABSENT : LINE_CHANGED;
 }
 
 /* All pairs, as they were when the word was read; how many, or LINE_NONE. */
-static inline uint32_t line_copy(const lfht_line *line, lfht_word word, line_pair *out)
+static inline uint32_t line_copy_pairs(const lfht_line *line, lfht_word word, line_pair *out)
 {
     uint32_t n = 0;
-    for (lfht_word lasts = line_live(word); lasts; lasts &= lasts - 1) {
-        const line_pair *pair = &line->pairs[line_lane(lasts)];
-        out[n++] = (line_pair){line_read(&pair->key), line_read(&pair->value)};
+    for (lfht_word cells = line_live_cells(word); cells; cells &= cells - 1) {
+        const line_pair *pair = &line->pairs[line_first_cell(cells)];
+        out[n++] = (line_pair){line_read_half(&pair->key), line_read_half(&pair->value)};
     }
-    return line_is(line, word) ? n : LINE_NONE;
+    return line_validate(line, word) ? n : LINE_NONE;
 }
 
 #endif

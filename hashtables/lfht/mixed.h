@@ -13,25 +13,25 @@ _Static_assert((int)LFHT_INSERT == GA_LFHT_INSERT - GA_LFHT_INSERT &&
                    (int)LFHT_COMPARE == GA_LFHT_COMPARE_REPLACE - GA_LFHT_INSERT,
                "changes in the order of the calls");
 
-static ga_status do_call(ga_lfht *map, ga_lfht_call *call)
+static ga_status batch_do_call(ga_lfht *map, ga_lfht_call *call)
 {
     if (call->op == GA_LFHT_LOOKUP) {
-        return lookup(map, call->key, &call->was);
+        return variant_lookup(map, call->key, &call->was);
     }
     if (call->op == GA_LFHT_REMOVE) {
-        return remove_key(map, call->key, &call->was);
+        return variant_remove(map, call->key, &call->was);
     }
-    lfht_change change = {(lfht_how)(call->op - GA_LFHT_INSERT), call->key, call->value,
+    lfht_change change = {(lfht_change_kind)(call->op - GA_LFHT_INSERT), call->key, call->value,
                           call->expected};
-    return put_key(map, &change, &call->was);
+    return variant_put(map, &change, &call->was);
 }
 
 /* So many, in their order, up to one that fails. */
-static ga_status do_calls(ga_lfht *map, ga_lfht_call *calls, size_t n, size_t *done)
+static ga_status batch_do_calls(ga_lfht *map, ga_lfht_call *calls, size_t n, size_t *done)
 {
     ga_status status = GA_OK;
     for (size_t i = 0; i < n && status == GA_OK; i++) {
-        status = do_call(map, &calls[i]);
+        status = batch_do_call(map, &calls[i]);
         *done += status == GA_OK;
     }
     return status;

@@ -33,63 +33,64 @@ enum {
 
 typedef struct walk {
     ga_lfht *map;
-    ga_hazards *mine; /* with hazard pointers */
-    lfht_lane *lane;
+    ga_hazards *hazards; /* with hazard pointers */
+    lfht_shard *shard;
     uint64_t hash, key;
-    lfht_hash *above, *node; /* where it is, and the parent: NULL at the root */
+    lfht_hash_node *parent, *node; /* where it is, and the parent: NULL at the root */
     lfht_word *bucket;
-    lfht_word *place;                    /* what leads to `leaf` or to the end of the chain */
-    lfht_word seen;                      /* what stands there */
-    lfht_leaf *leaf;                     /* the key's */
-    lfht_word next;                      /* what it leads to */
-    uint32_t count;                      /* leaves that were met in the bucket */
-    uint32_t most;                       /* ... in any bucket: so many slots are in use */
-    uint64_t hops;                       /* nodes that were met */
-    uint8_t at_above, at_node, at_below; /* their slots, which change roles */
-    bool failed;                         /* a record of what is retired could not be had */
+    lfht_word *location;  /* what leads to `leaf` or to the end of the chain */
+    lfht_word seen;       /* what stands there */
+    lfht_leaf *leaf;      /* the key's */
+    lfht_word next;       /* what it leads to */
+    uint32_t count;       /* leaves that were met in the bucket */
+    uint32_t most_leaves; /* ... in any bucket: so many slots are in use */
+    uint64_t hops;        /* nodes that were met */
+    uint8_t parent_slot, node_slot, child_slot; /* their slots, which change roles */
+    bool failed;                                /* a record of what is retired could not be had */
     /* For ga_lfht_each(): leaves are collected. */
-    struct gathered *gathered;
+    struct collected_leaves *collected;
 } walk;
 
 /* ---- protection ----------------------------------------------------------------------------- */
 
 /* Keep `object`, which `word` leads to. False where the place leads elsewhere by now. */
-LFHT_INLINE bool keep(walk *w, uint32_t slot, const void *object, const lfht_word *place,
-                      lfht_word word)
+LFHT_INLINE bool walk_protect(walk *w, uint32_t slot, const void *object, const lfht_word *location,
+                              lfht_word word)
 {
-    if (LFHT_HAZARDS != LFHT_POINTERS) {
+    if (LFHT_HAZARDS != LFHT_HAZARD_POINTERS) {
         return true;
     }
-    lfht_nap();
-    ga_hazard_set(w->mine, slot, object);
-    return GA_LFHT_MUTANT == 1 || ga_hazard_load(w->mine, place) == word;
+    lfht_test_yield();
+    ga_hazard_set(w->hazards, slot, object);
+    return GA_LFHT_MUTANT == 1 || ga_hazard_load(w->hazards, location) == word;
 }
 
 /* Keep what nobody else knows yet. */
-LFHT_INLINE void keep_own(walk *w, uint32_t slot, const void *object)
+LFHT_INLINE void walk_protect_own(walk *w, uint32_t slot, const void *object)
 {
-    if (LFHT_HAZARDS == LFHT_POINTERS) {
-        ga_hazard_set(w->mine, slot, object);
+    if (LFHT_HAZARDS == LFHT_HAZARD_POINTERS) {
+        ga_hazard_set(w->hazards, slot, object);
     }
 }
 
 /* What stands at a place of a chain, or of the bucket. With pairs nothing is looked at twice: this
  * must see what was taken out before the pair could be seen. */
-LFHT_INLINE lfht_word look(const walk *w, const lfht_word *place)
+LFHT_INLINE lfht_word walk_load(const walk *w, const lfht_word *location)
 {
-    lfht_nap();
-    return LFHT_HAZARDS == LFHT_PAIRS ? ga_hazard_load(w->mine, place) : lfht_read(place);
+    lfht_test_yield();
+    return LFHT_HAZARDS == LFHT_HAZARD_PAIRS ? ga_hazard_load(w->hazards, location)
+                                             : lfht_load(location);
 }
 
-LFHT_INLINE uint32_t leaf_slot(const walk *w, uint32_t number)
+LFHT_INLINE uint32_t walk_leaf_slot(const walk *w, uint32_t number)
 {
     return LFHT_SLOT_LEAVES + number % w->map->leaf_slots;
 }
 
 /* Room for so many calls of retire(). */
-LFHT_INLINE bool reserve(walk *w, uint32_t count)
+LFHT_INLINE bool walk_reserve_retire(walk *w, uint32_t count)
 {
-    if (LFHT_HAZARDS == LFHT_POINTERS && ga_hazard_reserve(w->mine, count) != GA_OK) {
+    if (LFHT_HAZARDS == LFHT_HAZARD_POINTERS && ga_hazard_reserve(w->hazards, count) != GA_OK) {
         w->failed = true;
         return false;
     }
@@ -97,101 +98,101 @@ LFHT_INLINE bool reserve(walk *w, uint32_t count)
 }
 
 /* Nobody can come to what the word leads to any more; there is room. */
-LFHT_INLINE void retire(walk *w, lfht_word word)
+LFHT_INLINE void walk_retire(walk *w, lfht_word word)
 {
-    if (LFHT_HAZARDS == LFHT_POINTERS) {
-        ga_hazard_retire_to(w->mine, lfht_at(word), lfht_size(word), w->map->heap);
-    } else if (LFHT_HAZARDS == LFHT_PAIRS) {
-        ga_lfht_hhl_retire(w->map, w->lane, word);
+    if (LFHT_HAZARDS == LFHT_HAZARD_POINTERS) {
+        ga_hazard_retire_to(w->hazards, lfht_pointer(word), lfht_node_bytes(word), w->map->heap);
+    } else if (LFHT_HAZARDS == LFHT_HAZARD_PAIRS) {
+        ga_lfht_hhl_retire(w->map, w->shard, word);
     } else {
-        ga_lfht_keep(w->lane, word);
+        ga_lfht_add_garbage(w->shard, word);
     }
 }
 
 /* ---- up and down ---------------------------------------------------------------------------- */
 
-LFHT_INLINE void stand(walk *w, lfht_hash *above, lfht_hash *node)
+LFHT_INLINE void walk_enter_node(walk *w, lfht_hash_node *parent, lfht_hash_node *node)
 {
-    if (LFHT_HAZARDS == LFHT_PAIRS) { /* before the bucket is read */
-        lfht_nap();
-        lfht_pair_level(w->mine, 0, node->level);
+    if (LFHT_HAZARDS == LFHT_HAZARD_PAIRS) { /* before the bucket is read */
+        lfht_test_yield();
+        lfht_pair_level(w->hazards, 0, node->level);
     }
-    w->above = above;
+    w->parent = parent;
     w->node = node;
     w->bucket = lfht_bucket(node, w->hash);
     w->count = 0;
 }
 
-LFHT_INLINE void go_to_root(walk *w)
+LFHT_INLINE void walk_go_to_root(walk *w)
 {
-    stand(w, NULL, w->map->root);
+    walk_enter_node(w, NULL, w->map->root);
 }
 
-LFHT_INLINE ga_status begin(walk *w, ga_lfht *map, uint64_t key, uint64_t hash)
+LFHT_INLINE ga_status walk_begin(walk *w, ga_lfht *map, uint64_t key, uint64_t hash)
 {
     w->map = map;
-    w->lane = ga_lfht_lane(map);
+    w->shard = ga_lfht_own_shard(map);
     w->hash = hash;
     w->key = key;
-    w->most = 0;
+    w->most_leaves = 0;
     w->hops = 0;
-    w->at_above = 0;
-    w->at_node = 1;
-    w->at_below = 2;
+    w->parent_slot = 0;
+    w->node_slot = 1;
+    w->child_slot = 2;
     w->failed = false;
-    w->gathered = NULL;
-    ga_status status = LFHT_HAZARDS ? lfht_join(map, &w->mine) : GA_OK;
+    w->collected = NULL;
+    ga_status status = LFHT_HAZARDS ? lfht_get_hazards(map, &w->hazards) : GA_OK;
     if (status == GA_OK) {
-        if (LFHT_HAZARDS == LFHT_PAIRS) {
-            lfht_pair_hash(w->mine, 0, hash);
+        if (LFHT_HAZARDS == LFHT_HAZARD_PAIRS) {
+            lfht_pair_hash(w->hazards, 0, hash);
         }
-        go_to_root(w);
+        walk_go_to_root(w);
     }
     return status;
 }
 
-LFHT_INLINE void end(walk *w)
+LFHT_INLINE void walk_end(walk *w)
 {
-    if (LFHT_HAZARDS == LFHT_PAIRS) {
-        ga_hazard_clear(w->mine, LFHT_SLOT_LEVEL);
-        ga_hazard_clear(w->mine, LFHT_SLOT_HASH);
+    if (LFHT_HAZARDS == LFHT_HAZARD_PAIRS) {
+        ga_hazard_clear(w->hazards, LFHT_SLOT_LEVEL);
+        ga_hazard_clear(w->hazards, LFHT_SLOT_HASH);
     }
-    if (LFHT_HAZARDS != LFHT_POINTERS) {
+    if (LFHT_HAZARDS != LFHT_HAZARD_POINTERS) {
         return;
     }
-    uint32_t leaves = w->most < w->map->leaf_slots ? w->most : w->map->leaf_slots;
+    uint32_t leaves = w->most_leaves < w->map->leaf_slots ? w->most_leaves : w->map->leaf_slots;
     for (uint32_t slot = 0; slot < LFHT_SLOT_LEAVES + leaves; slot++) {
-        ga_hazard_clear(w->mine, slot);
+        ga_hazard_clear(w->hazards, slot);
     }
 }
 
 /* Into `below`, which is kept in the slot for it. */
-LFHT_INLINE void go_down(walk *w, lfht_hash *below)
+LFHT_INLINE void walk_descend(walk *w, lfht_hash_node *child)
 {
-    uint8_t free = w->at_above;
-    w->at_above = w->at_node;
-    w->at_node = w->at_below;
-    w->at_below = free;
-    stand(w, w->node, below);
+    uint8_t free = w->parent_slot;
+    w->parent_slot = w->node_slot;
+    w->node_slot = w->child_slot;
+    w->child_slot = free;
+    walk_enter_node(w, w->node, child);
 }
 
 /* The hash node below that the word leads to, kept; behind a freeze node, if there is one. NULL
  * where it does not lead there any more. */
-LFHT_INLINE lfht_hash *look_down(walk *w, const lfht_word *place, lfht_word word)
+LFHT_INLINE lfht_hash_node *walk_load_child(walk *w, const lfht_word *location, lfht_word word)
 {
-    lfht_hash *below = lfht_at(word);
+    lfht_hash_node *child = lfht_pointer(word);
     if (lfht_kind(word) != LFHT_HASH) {
-        lfht_freeze *freeze = lfht_at(word);
-        if (!keep(w, LFHT_SLOT_FREEZE, freeze, place, word)) {
+        lfht_freeze_node *freeze = lfht_pointer(word);
+        if (!walk_protect(w, LFHT_SLOT_FREEZE, freeze, location, word)) {
             return NULL;
         }
-        below = freeze->node;
+        child = freeze->node;
     }
-    if (!keep(w, w->at_below, below, place, word)) {
+    if (!walk_protect(w, w->child_slot, child, location, word)) {
         return NULL;
     }
     /* A leaf may have gone further down than one level since. */
-    return below->level == w->node->level + 1 ? below : NULL;
+    return child->level == w->node->level + 1 ? child : NULL;
 }
 
 #endif

@@ -52,7 +52,7 @@ enum {
 #define LFHT_LEVEL    (~(lfht_word)0 << LFHT_LEVEL_SHIFT)
 #define LFHT_ADDRESS  (~LFHT_LEVEL & ~(lfht_word)(LFHT_ALIGN - 1))
 
-static inline void *lfht_at(lfht_word word)
+static inline void *lfht_pointer(lfht_word word)
 {
     return (void *)(word & LFHT_ADDRESS);
 }
@@ -72,7 +72,7 @@ static inline lfht_word lfht_level_bits(uint32_t level)
     return (lfht_word)level << LFHT_LEVEL_SHIFT;
 }
 
-static inline lfht_word lfht_to(const void *node, lfht_word kind)
+static inline lfht_word lfht_word_to(const void *node, lfht_word kind)
 {
     return (lfht_word)node | kind;
 }
@@ -83,12 +83,12 @@ static inline lfht_word lfht_target(lfht_word word)
     return word & (LFHT_ADDRESS | LFHT_KIND);
 }
 
-static inline bool lfht_frozen(lfht_word bucket)
+static inline bool lfht_is_frozen(lfht_word bucket)
 {
     return (bucket & (LFHT_GONE | LFHT_KIND)) == (LFHT_GONE | LFHT_FREEZE);
 }
 
-static inline void lfht_nap(void)
+static inline void lfht_test_yield(void)
 {
 #if defined GA_LFHT_ASIDE
     GA_LFHT_ASIDE();
@@ -101,25 +101,25 @@ static inline void lfht_nap(void)
 #endif
 }
 
-static inline lfht_word lfht_read(const lfht_word *place)
+static inline lfht_word lfht_load(const lfht_word *location)
 {
     /* W2: acquire. Pairs with W1: the node that the word leads to is seen as it was made, and what
      * was done before the word changed is seen to have been done. */
-    return GA_LFHT_MUTANT == 6 ? __atomic_load_n(place, __ATOMIC_RELAXED)
-                               : __atomic_load_n(place, __ATOMIC_ACQUIRE);
+    return GA_LFHT_MUTANT == 6 ? __atomic_load_n(location, __ATOMIC_RELAXED)
+                               : __atomic_load_n(location, __ATOMIC_ACQUIRE);
 }
 
 /* Change the word from `seen` to `wanted`; false where it is something else. */
-static inline bool lfht_swap(lfht_word *place, lfht_word seen, lfht_word wanted)
+static inline bool lfht_cas(lfht_word *location, lfht_word seen, lfht_word wanted)
 {
-    lfht_nap();
+    lfht_test_yield();
     if (GA_LFHT_MUTANT == 7) {
-        return __atomic_compare_exchange_n(place, &seen, wanted, false, __ATOMIC_RELAXED,
+        return __atomic_compare_exchange_n(location, &seen, wanted, false, __ATOMIC_RELAXED,
                                            __ATOMIC_RELAXED);
     }
     /* W1: seq_cst. Pairs with W2; among themselves and with E1 (compress.h) in one order: of two
      * threads that empty two buckets, one sees both empty. */
-    return __atomic_compare_exchange_n(place, &seen, wanted, false, __ATOMIC_SEQ_CST,
+    return __atomic_compare_exchange_n(location, &seen, wanted, false, __ATOMIC_SEQ_CST,
                                        __ATOMIC_ACQUIRE);
 }
 

@@ -80,12 +80,12 @@ Test(lfht_threads, takes_any_number_of_threads)
 /* The line that the hash's pair is in, and how many bits of the hash lead to it. */
 static lfht_line *line_of(const ga_lfht *map, uint64_t hash, uint32_t *used)
 {
-    lfht_word *place = &map->words[hash >> (64 - map->root_bits)];
+    lfht_word *place = &map->root_words[hash >> (64 - map->root_bits)];
     *used = map->root_bits;
-    while (*place & LINE_LINK && line_at(*place) && !line_is_deep(*place)) {
+    while (*place & LINE_LINK && line_node(*place) && !line_is_deep(*place)) {
         lfht_word link = *place;
-        place = line_place_of(link, *used, hash);
-        *used += line_bits(link);
+        place = line_location_of(link, *used, hash);
+        *used += line_hash_bits(link);
     }
     return *place & LINE_LINK ? NULL : (lfht_line *)place;
 }
@@ -93,9 +93,9 @@ static lfht_line *line_of(const ga_lfht *map, uint64_t hash, uint32_t *used)
 /* All free lanes are claimed, as by threads that were stopped before they put their pairs in. */
 static void claim_all(lfht_line *line)
 {
-    while (line_free(line->word)) {
-        line->word =
-            line_raised(line_set(line->word, line_lane(line_free(line->word)), LINE_CLAIMED));
+    while (line_free_cells(line->word)) {
+        line->word = line_next_version(line_set_tag(
+            line->word, line_first_cell(line_free_cells(line->word)), LINE_TAG_CLAIMED));
     }
 }
 
