@@ -1,45 +1,46 @@
 /* SPDX-License-Identifier: MIT
  *
- * Batches of calls: several keys are on their way at once, so that what one of them waits for from
- * memory comes while the others go on. Included by the file of each variant; includes the calls.
+ * Batches of calls: several keys are on their way at once, so that the memory accesses of one key
+ * overlap with the work on others. Included by the file of each variant; includes the single
+ * calls.
  *
- * STRUCTURE  A glance is the way of one key: it reads, and changes nothing. Each step goes to one
- *            node, which was fetched ahead, and ends with fetching the next one. Where it meets
- *            anything but whole chains (a removal, an expansion, a freezing, a word that has
- *            changed), it gives up, and the key has a call of its own.
+ * STRUCTURE  A cursor is one key's way down. It only reads. Each step visits one node, which was
+ *            prefetched, and ends with the prefetch of the next. A cursor that meets a chain in
+ *            change (a removal, an expansion, a freezing, a changed word) gives up, and the key is
+ *            looked up by a call of its own.
  *
- * INVARIANT  H (walk.h), with slots of its own for each glance: two for the node and the one below
- *            it, and two for a leaf and the one behind it, which take turns. A bucket that leads to
- *            a hash node leads to one of the next level, and with the level goes the number of its
- *            bits: nobody asks the node.
+ * INVARIANT  H (walk.h), with hazard slots of its own for each cursor: two for the node and its
+ *            child, and two for a leaf and its successor, which take turns. A bucket that leads to
+ *            a hash node leads to the next level, and the level determines the number of bits, so
+ *            the cursor need not read it from the node.
  *
- * ORDER      As in a lookup: W2, and P where there are hazard pointers.
+ * ORDER      As in a lookup: W2, and P with hazard pointers.
  *
- * PROGRESS   A glance takes no more steps than the trie has levels, and each chain leaves.
+ * PROGRESS   A cursor takes at most as many steps as the trie has levels and its chains leaves.
  */
 #ifndef GPUALLOC_LFHT_BATCH_H
 #define GPUALLOC_LFHT_BATCH_H
 
 #include "update.h"
 
-#include "mixed.h" /* behind the calls */
+#include "mixed.h" /* after the functions that it calls */
 
 typedef struct cursor {
     lfht_hash_node *node;
-    const lfht_word *location; /* in the node, or in a leaf of its chain; kept */
-    lfht_word seen;            /* what stood there; fetched, not kept */
-    lfht_leaf *leaf;           /* the key's */
+    const lfht_word *location; /* in the node, or in a leaf of its chain; protected */
+    lfht_word seen;            /* the word read there; its target is prefetched, not protected */
+    lfht_leaf *leaf;           /* the leaf with the key */
     uint64_t hash, key;
-    uint32_t level, used; /* of the node */
-    uint32_t count;       /* leaves met in the bucket */
-    uint32_t slot;        /* the first of its own */
-    size_t key_index;     /* of the key */
+    uint32_t level, used; /* level, and hash bits above it, of the node */
+    uint32_t count;       /* leaves met in this bucket */
+    uint32_t slot;        /* the first of its hazard slots */
+    size_t key_index;     /* in the caller's arrays */
 } cursor;
 
 typedef enum cursor_result {
     CURSOR_CONTINUES = 0,
-    CURSOR_FOUND,  /* the key */
-    CURSOR_ABSENT, /* it is not there */
+    CURSOR_FOUND,  /* the key is in `leaf` */
+    CURSOR_ABSENT, /* the key is absent */
     CURSOR_UNSURE
 } cursor_result;
 
@@ -56,7 +57,7 @@ LFHT_INLINE lfht_word *cursor_bucket(const cursor *c, lfht_hash_node *node, uint
     return &node->buckets[c->hash << used >> (64 - bits)];
 }
 
-/* What the word leads to will be wanted: of a hash node the bucket alone. */
+/* Prefetch the target of the word; of a hash node only the bucket. */
 LFHT_INLINE void cursor_prefetch(const ga_lfht *map, const cursor *c, lfht_word word)
 {
     uint32_t used = c->used + cursor_bits(map, c);
@@ -92,7 +93,7 @@ LFHT_INLINE void cursor_begin(walk *w, cursor *c, uint64_t key, size_t number)
     c->location = NULL;
 }
 
-/* Into the hash node below, which the bucket leads to. */
+/* Enter the child that the bucket leads to. */
 LFHT_INLINE cursor_result cursor_descend(walk *w, cursor *c)
 {
     lfht_hash_node *child = lfht_pointer(c->seen);
@@ -106,7 +107,7 @@ LFHT_INLINE cursor_result cursor_descend(walk *w, cursor *c)
     return CURSOR_CONTINUES;
 }
 
-/* To the leaf that the word leads to. */
+/* Visit the leaf that the word leads to. */
 LFHT_INLINE cursor_result cursor_visit_leaf(walk *w, cursor *c)
 {
     lfht_leaf *leaf = lfht_pointer(c->seen);
@@ -130,7 +131,7 @@ LFHT_INLINE cursor_result cursor_visit_leaf(walk *w, cursor *c)
     return CURSOR_CONTINUES;
 }
 
-/* One node further. */
+/* Visit the next node. */
 LFHT_INLINE cursor_result cursor_step(walk *w, cursor *c)
 {
     cursor_result result;
@@ -148,12 +149,12 @@ LFHT_INLINE cursor_result cursor_step(walk *w, cursor *c)
     if (lfht_is_empty_bucket(c->node, c->seen)) {
         return CURSOR_ABSENT;
     }
-    /* A hash node behind a leaf: the chain is moving. */
+    /* A hash node behind a leaf means that the chain is moving. */
     bool child = lfht_kind(c->seen) == LFHT_HASH && !(c->seen & LFHT_GONE);
     return child && c->count == 0 ? CURSOR_CONTINUES : CURSOR_UNSURE;
 }
 
-/* ---- several -------------------------------------------------------------------------------- */
+/* ---- several keys --------------------------------------------------------------------------- */
 
 LFHT_INLINE uint32_t cursor_slot(const ga_lfht *map, uint32_t number)
 {
@@ -178,7 +179,7 @@ LFHT_INLINE void cursors_assign_slots(const ga_lfht *map, cursor *cursors)
     }
 }
 
-/* The answer of a glance that has ended. */
+/* Store the result of a cursor that has ended. If it gave up, look the key up by a single call. */
 static ga_status cursor_answer(ga_lfht *map, walk *w, const cursor *c, cursor_result result,
                                ga_lfht_found *found)
 {
@@ -195,7 +196,7 @@ static ga_status cursor_answer(ga_lfht *map, walk *w, const cursor *c, cursor_re
     return GA_OK;
 }
 
-/* Whoever has its answer makes room for the next key. */
+/* A cursor that has its result takes the next key. */
 static ga_status variant_lookup_batch(ga_lfht *map, const uint64_t *keys, size_t n,
                                       ga_lfht_found *found)
 {
@@ -230,7 +231,7 @@ static ga_status variant_lookup_batch(ga_lfht *map, const uint64_t *keys, size_t
     return status;
 }
 
-/* All of them to their ends: what they have met is near. */
+/* Run all cursors to their ends. The nodes that they met are in the caches then. */
 static void cursors_run(walk *w, cursor *cursors, cursor_result *result, uint32_t width)
 {
     uint32_t going = width;
@@ -247,7 +248,8 @@ static void cursors_run(walk *w, cursor *cursors, cursor_result *result, uint32_
     }
 }
 
-/* As many keys as fit, in their order. How many were put in, or found, without a failure. */
+/* Insert up to LFHT_BATCH_WIDTH keys, in their order. `*done` grows by those that were inserted or
+ * found before a failure. */
 static ga_status insert_group(ga_lfht *map, walk *w, const uint64_t *keys, const uint64_t *values,
                               uint32_t width, ga_lfht_found *was, size_t *done)
 {
@@ -289,7 +291,8 @@ static ga_status variant_insert_batch(ga_lfht *map, const uint64_t *keys, const 
     return status;
 }
 
-/* Of as many as fit the keys are looked at, which brings the nodes near; then they are made. */
+/* Run cursors for up to LFHT_BATCH_WIDTH calls, which brings the nodes into the caches, then make
+ * the calls. */
 static ga_status do_group(ga_lfht *map, walk *w, ga_lfht_call *calls, uint32_t width, size_t *done)
 {
     cursor cursors[LFHT_BATCH_WIDTH];

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * A map filled at once. The keys are sorted into the root's buckets, those of each into the buckets
- * of the next node, and so on, until they fit a chain: two arrays take turns. Nobody else is there:
- * the map is as insertions would have left it, and no step of theirs is taken.
+ * Builds a whole map at once. The keys are sorted into the root's buckets, those of each bucket
+ * into the buckets of the next node, and so on, until they fit a chain; two arrays alternate as
+ * source and target. No other thread uses the map. The result is the map that insertions would
+ * have left, without the steps in between. INLINE replaces fill_root (inline_batch.h).
  */
 #include "map.h"
 
@@ -20,7 +21,7 @@ typedef struct build {
     bool failed;
 } build;
 
-/* Which of 2^bits buckets, behind `used` bits. */
+/* The bits of a hash that select one of 2^bits buckets, behind the first `used` bits. */
 typedef struct bucket_bits {
     uint32_t used, bits;
 } bucket_bits;
@@ -30,8 +31,8 @@ static size_t bucket_of(bucket_bits b, uint64_t hash)
     return (size_t)(hash << b.used >> (64 - b.bits));
 }
 
-/* By buckets, and within one as they came. `ends`, all 0 before, says where each bucket's end. How
- * many buckets have any. */
+/* Counting sort by bucket, stable. `ends`, all 0 before, receives the end of each bucket. Returns
+ * the number of buckets in use. */
 static uint64_t sort_by_bucket(bucket_bits b, size_t *ends, const lfht_item *from, lfht_item *to,
                                size_t n)
 {
@@ -81,9 +82,9 @@ static bool share_one_hash(const lfht_item *items, size_t n)
     return i >= n;
 }
 
-/* ---- what a bucket leads to ----------------------------------------------------------------- */
+/* ---- one bucket ----------------------------------------------------------------------------- */
 
-/* A chain in `node`; as much of it as there is memory for. */
+/* Make a chain in `node`. Out of memory: as much of it as possible, with `failed` set. */
 static lfht_word make_chain(build *b, const lfht_hash_node *node, const lfht_item *items, size_t n)
 {
     lfht_word level = lfht_level_bits(node->level), word = lfht_empty_bucket(node);
@@ -93,7 +94,7 @@ static lfht_word make_chain(build *b, const lfht_hash_node *node, const lfht_ite
             *leaf = (lfht_leaf){word | level, items[i].hash, items[i].key, items[i].value};
             word = lfht_word_to(leaf, LFHT_LEAF);
             if (b->map->variant->protection == LFHT_HAZARD_PAIRS) {
-                *lfht_garbage_link(word) = level; /* where it was born */
+                *lfht_garbage_link(word) = level; /* its birth level (hhl.c) */
             }
             b->leaves++;
         }
@@ -105,7 +106,7 @@ static lfht_word make_chain(build *b, const lfht_hash_node *node, const lfht_ite
 static void fill_node(build *b, lfht_hash_node *node, const size_t *ends, lfht_item *items,
                       lfht_item *scratch);
 
-/* A hash node below `node`. The items' other array is as long. */
+/* Make a hash node below `node`. `scratch` has the length of `items`. */
 static lfht_word make_node(build *b, lfht_hash_node *node, lfht_item *items, lfht_item *scratch,
                            size_t n)
 {
@@ -133,7 +134,7 @@ static lfht_word make_bucket(build *b, lfht_hash_node *node, lfht_item *items, l
                : make_node(b, node, items, scratch, left);
 }
 
-/* Each bucket's items end where `ends` says. */
+/* Fill the buckets of `node`; the items of each end where `ends` says. */
 static void fill_node(build *b, lfht_hash_node *node, const size_t *ends, lfht_item *items,
                       lfht_item *scratch)
 {
@@ -147,7 +148,7 @@ static void fill_node(build *b, lfht_hash_node *node, const size_t *ends, lfht_i
     }
 }
 
-/* ---- all of it ------------------------------------------------------------------------------ */
+/* ---- the root ------------------------------------------------------------------------------- */
 
 bool ga_lfht_fill_root(ga_lfht *map, const size_t *ends, lfht_item *items, lfht_item *scratch)
 {

@@ -1,50 +1,51 @@
 /* SPDX-License-Identifier: MIT
  *
- * Hash nodes that have become empty are taken out (§3.5), in one of two ways. Included by
- * update.h.
+ * Compression: detaches hash nodes that have become empty (§3.5), by one of two methods. Included
+ * by expand.h.
  *
- * FREEZES    The parent's bucket gets a freeze node, which leads on to the node; then each empty
- *            bucket of the node is frozen. Once all are, the parent's bucket is emptied, and the
- *            node is out. Whoever wants to put something into a frozen bucket turns the freeze node
- *            in the parent's bucket into an unfreeze node: the same node, in a word that says so.
- *            One compare-and-swap on that bucket decides between the two. The thread that froze
- *            clears what it froze, also when it stops halfway (Algorithm 7 leaves it, line 10),
- *            then takes the freeze node out, and nobody else does either. So a bucket that is
- *            frozen while the parent's does not lead through this freeze node says: the node is
- *            out.
+ * FREEZES    The parent's bucket gets a freeze node, which leads on to the node; then every bucket
+ *            of the node is frozen. Once all are, the parent's bucket is emptied, which detaches
+ *            the node. A thread that wants to insert into a frozen bucket turns the freeze node in
+ *            the parent's bucket into an unfreeze node: the same node, under another kind in the
+ *            word. One compare-and-swap on that bucket decides between the two. Only the thread
+ *            that froze clears what it froze, also if it gave up halfway (Algorithm 7 leaves that
+ *            out, line 10), and only then takes its freeze node out. So a frozen bucket whose
+ *            freeze node is not in the parent's bucket belongs to a detached node.
  *
- * COUNTS     A node counts its buckets in use. The count is raised before a bucket is filled, and
- *            lowered by who empties it, or raised it in vain. Once 0 it stays so: the node is dead,
- *            and whoever meets it takes it out.
+ * COUNTS     A node counts its buckets in use. A thread raises the count before it fills a bucket,
+ *            and lowers it after it has emptied one or failed to fill it. Once 0 the count stays 0:
+ *            the node is dead, and every thread that meets it detaches it.
  *
- * ORDER      E1: of two threads that empty the last two buckets, one sees both empty.
- *            A: a parent that `above` leads to is attached, since `above` is made NULL before the
- *            node is detached, and the parent can be only after that (§4.4.2).
- *            C: what happened to a node's buckets before the count fell to 0 is seen.
+ * ORDER      E1: if two threads each empty one of the last two buckets, at least one sees both
+ *            empty.
+ *            A: a parent that `parent` leads to is attached, because `parent` is set to NULL before
+ *            the node is detached, and the parent can be detached only after that (§4.4.2).
+ *            C: the thread that lowers the count to 0 sees everything that was done to the node's
+ *            buckets.
  *
- * In both, only the thread that detaches a node retires it, and goes on with the parent, never the
- * root.
+ * In both methods only the thread that detaches a node retires it, and then goes on with the
+ * parent, never with the root.
  */
 #ifndef GPUALLOC_LFHT_COMPRESS_H
 #define GPUALLOC_LFHT_COMPRESS_H
 
 #include "walk.h"
 
-/* ---- up ------------------------------------------------------------------------------------- */
+/* ---- moving up ------------------------------------------------------------------------------ */
 
 static void node_clear_parent(lfht_hash_node *node)
 {
-    /* A1: release. Pairs with A2, through W1: who still finds the parent here found it before the
-     * node was detached. */
+    /* A1: release. Pairs with A2, through W1: a reader that still finds the parent here found it
+     * before the node was detached. */
     __atomic_store_n(&node->parent, NULL, __ATOMIC_RELEASE);
 }
 
-/* The node has been detached and is no longer wanted: go to its parent, whose own parent is to be
- * kept. False at the root, and where another thread is taking the parent out. */
+/* Move to the parent of a node that this walk has detached, and protect the grandparent. False at
+ * the root, and if another thread is detaching the parent. */
 static bool walk_ascend(walk *w)
 {
     lfht_hash_node *node = w->parent;
-    /* A2: acquire. Pairs with A1. Only a guess, which A3 confirms. */
+    /* A2: acquire. Pairs with A1. Only a guess, which A3 validates. */
     lfht_hash_node *parent = __atomic_load_n(&node->parent, __ATOMIC_ACQUIRE);
     if (!parent) {
         return false;
@@ -98,7 +99,8 @@ static bool freeze_buckets(lfht_hash_node *node, const lfht_freeze_node *freeze)
     return true;
 }
 
-/* The compression has been cancelled. Until the freeze node is out nobody begins another. */
+/* Clear the frozen buckets of a cancelled compression. No other thread can begin one before the
+ * freeze node is out of the parent's bucket. */
 static void thaw_buckets(lfht_word *location, lfht_hash_node *node, const lfht_freeze_node *freeze)
 {
     for (uint32_t i = 0; i < 1u << node->bits; i++) {
@@ -107,31 +109,32 @@ static void thaw_buckets(lfht_word *location, lfht_hash_node *node, const lfht_f
     lfht_cas(location, lfht_word_to(freeze, LFHT_UNFREEZE), lfht_empty_bucket(node));
 }
 
-/* Whether the node is out. */
+/* Freeze all buckets, then detach the node. False if the compression was cancelled, by this thread
+ * because a bucket is not empty, or by another. */
 static bool freeze_and_detach(walk *w, lfht_word *location, const lfht_freeze_node *freeze)
 {
-    lfht_word hazards = lfht_word_to(freeze, LFHT_FREEZE);
+    lfht_word freezing = lfht_word_to(freeze, LFHT_FREEZE);
     if (!freeze_buckets(w->node, freeze)) {
-        lfht_cas(location, hazards, lfht_word_to(freeze, LFHT_UNFREEZE));
+        lfht_cas(location, freezing, lfht_word_to(freeze, LFHT_UNFREEZE));
         return false;
     }
     node_clear_parent(w->node);
-    if (lfht_cas(location, hazards, lfht_empty_bucket(w->parent))) {
+    if (lfht_cas(location, freezing, lfht_empty_bucket(w->parent))) {
         return true;
     }
-    /* A4: release. Pairs with A2: it stays attached. */
+    /* A4: release. Pairs with A2: the node stays attached. */
     __atomic_store_n(&w->node->parent, w->parent, __ATOMIC_RELEASE);
     return false;
 }
 
-/* Take out the node, if it is empty, and its parent, and so on. Leaves the walk somewhere above. */
+/* Detach the node if it is empty, then its parent, and so on. The walk ends at an ancestor. */
 static void compress_by_freezing(walk *w)
 {
     while (w->parent && node_is_empty(w->node)) {
         lfht_word *location = lfht_bucket(w->parent, w->hash);
         lfht_freeze_node *freeze = NULL;
         if (!walk_reserve_retire(w, 2) || !(freeze = ga_lfht_alloc_node(w->map, sizeof *freeze))) {
-            w->failed = false; /* it stays: that costs memory, no more */
+            w->failed = false; /* the node stays, which costs memory and nothing else */
             return;
         }
         freeze->node = w->node;
@@ -143,7 +146,7 @@ static void compress_by_freezing(walk *w)
             thaw_buckets(location, w->node, freeze);
             walk_retire(w, lfht_word_to(freeze, LFHT_FREEZE));
             lfht_count(&w->shard->aborted, 1);
-            continue; /* it may have been emptied again meanwhile */
+            continue; /* it may have become empty again */
         }
         walk_retire(w, lfht_word_to(freeze, LFHT_FREEZE));
         walk_retire(w, lfht_word_to(w->node, LFHT_HASH));
@@ -154,21 +157,23 @@ static void compress_by_freezing(walk *w)
     }
 }
 
-/* The bucket is frozen, by `word`, and something is to go there: cancel. */
+/* The bucket is frozen with `word`, and the caller wants to insert: cancel the compression. */
 static void cancel_freeze(walk *w, lfht_word word)
 {
     lfht_freeze_node *freeze = lfht_pointer(word);
     lfht_word *location = lfht_bucket(w->parent, w->hash);
-    lfht_word hazards = lfht_load(location);
-    bool freezes = hazards == lfht_word_to(freeze, LFHT_FREEZE);
-    bool cancelled = hazards == lfht_word_to(freeze, LFHT_UNFREEZE);
-    /* Kept, so that no other freeze node gets its address before the swaps below. It may have one
-     * by now, and be that of a node that came after this one. */
-    if (!(freezes || cancelled) || !walk_protect(w, LFHT_SLOT_FREEZE, freeze, location, hazards) ||
+    lfht_word parent_word = lfht_load(location);
+    bool freezes = parent_word == lfht_word_to(freeze, LFHT_FREEZE);
+    bool cancelled = parent_word == lfht_word_to(freeze, LFHT_UNFREEZE);
+    /* Protect the freeze node, so that no other freeze node gets its address before the swaps
+     * below. The address may already have been reused, by the freeze node of a later hash node; so
+     * compare. */
+    if (!(freezes || cancelled) ||
+        !walk_protect(w, LFHT_SLOT_FREEZE, freeze, location, parent_word) ||
         freeze->node != w->node) {
-        walk_go_to_root(w); /* the node is out, or has been thawed */
+        walk_go_to_root(w); /* detached, or thawed */
     } else if (freezes) {
-        lfht_cas(location, hazards, lfht_word_to(freeze, LFHT_UNFREEZE));
+        lfht_cas(location, parent_word, lfht_word_to(freeze, LFHT_UNFREEZE));
     } else {
         lfht_cas(w->bucket, word, lfht_empty_bucket(w->node));
     }
@@ -176,7 +181,7 @@ static void cancel_freeze(walk *w, lfht_word word)
 
 /* ---- counting ------------------------------------------------------------------------------- */
 
-/* Before a bucket of the node is filled. False where the node is dead. */
+/* Raise the count before a bucket is filled. False if the node is dead. */
 LFHT_INLINE bool node_count_raise(lfht_hash_node *node)
 {
     if (LFHT_SHRINKS != LFHT_COUNTS || node->level == 0) {
@@ -187,30 +192,30 @@ LFHT_INLINE bool node_count_raise(lfht_hash_node *node)
         if (count == 0) {
             return false;
         }
-        /* C1: acq_rel. Pairs with C2: it was not dead, or is seen to be. */
+        /* C1: acq_rel. Pairs with C2: the node was not dead, or is seen to be dead. */
     } while (!__atomic_compare_exchange_n(&node->count, &count, count + 1, true, __ATOMIC_ACQ_REL,
                                           __ATOMIC_RELAXED));
     return true;
 }
 
-/* Whether the node is dead now. */
+/* Lower the count. True if the node is dead now. */
 LFHT_INLINE bool node_count_lower(lfht_hash_node *node)
 {
     if (LFHT_SHRINKS != LFHT_COUNTS || node->level == 0) {
         return false;
     }
-    /* C2: acq_rel. Pairs with C1 and with itself: the last one sees all that was done. */
+    /* C2: acq_rel. Pairs with C1 and itself: the last thread sees everything the others did. */
     return __atomic_sub_fetch(&node->count, 1, __ATOMIC_ACQ_REL) == 0;
 }
 
-/* The node is dead: take it out, and its parent if it dies of it. Leaves the walk somewhere
- * above. */
+/* Detach the dead node, and its parent if that is dead then, and so on. The walk ends at an
+ * ancestor. */
 static void compress_by_counting(walk *w)
 {
     do {
         lfht_word *location = lfht_bucket(w->parent, w->hash);
         if (!walk_reserve_retire(w, 1)) {
-            w->failed = false; /* whoever wants to put something there will try again */
+            w->failed = false; /* the next insertion that meets the node will try again */
             return;
         }
         node_clear_parent(w->node);
@@ -224,7 +229,7 @@ static void compress_by_counting(walk *w)
 
 /* ---- both ----------------------------------------------------------------------------------- */
 
-/* This thread has emptied the bucket. Ends at the root. */
+/* This thread has emptied the bucket. The walk ends at the root if nodes can shrink. */
 static void compress_after_emptying(walk *w)
 {
     if (LFHT_SHRINKS == LFHT_FREEZES) {
@@ -236,7 +241,7 @@ static void compress_after_emptying(walk *w)
     }
 }
 
-/* This thread has met a node that is dead. */
+/* This thread has met a dead node. The walk ends at the root. */
 static void compress_dead_node(walk *w)
 {
     compress_by_counting(w);

@@ -1,35 +1,35 @@
 /* SPDX-License-Identifier: MIT
  *
- * HHL: never shrinks, and frees leaves that are in no chain which a hazard pair stands for
- * (lfht-reclamation-2022, §4.3.2). Members and the order of their slots are those of a domain
- * (docs/reclaim.md), which retires nothing itself: it knows addresses, and a pair is none.
+ * HHL: never shrinks, and frees unlinked leaves that no hazard pair covers (lfht-reclamation-2022,
+ * §4.3.2). The members and the ordering of their hazard slots are those of a domain
+ * (docs/reclaim.md). The domain itself retires nothing, because it compares addresses, and a pair
+ * is not an address.
  *
- * STRUCTURE  thread -> (hash, level), ...      one for its walk, and one for each glance of a batch
- *            lane -> leaf -> leaf -> ...       retired, by the words behind them, whose level bits
- *                                               say where each was born: the level at which it was
- *                                               put into the map
+ * STRUCTURE  thread -> (hash, level), ...      one for its walk, and one for each cursor of a batch
+ *            shard -> leaf -> leaf -> ...      retired leaves, linked by the words behind them. The
+ *                                              level bits of these hold the birth level: the level
+ *                                              at which the leaf was inserted into the map
  *
- * INVARIANT  A thread sets the pair before it reads the bucket that has the hash in the node of
- *            that level, and from there finds nothing but leaves whose hashes begin with the same
- *            bits, up to that bucket's, and which were born at that level, above it, or one below:
- *            words of higher levels it does not follow. So a pair protects all of these, and no
- *            others.
- *            Hash nodes are never freed: nobody has to protect one.
+ * INVARIANT  A thread publishes the pair before it reads the bucket that the hash has in the node
+ *            of that level. From there it finds only leaves whose hashes agree with its own in the
+ *            bits that select this bucket, and whose birth level is that level, above it, or one
+ *            below: it does not follow words of deeper levels. So a pair protects all of these
+ *            leaves, and no others. Hash nodes are never freed, so none needs protection.
  *
- * ORDER      U is the swap that took a leaf out, before it was retired. S1 and S2 are the domain's
- *            (scan.c there), P1 and P2 its readers': the scan sees the pair, or the thread set it
- *            behind S1, and then, in the bucket and from there on, sees U; as with hazard pointers,
- *            but what P2 reads is wanted itself, and is not looked at again. A leaf in front of
- *            this one that was out already is not found either: it was taken out before. A pair
- *            that is half of one call and half of the next was set behind S1.
- *            G (lfht.c): what was retired, and U, happen before whoever takes the list over.
+ * ORDER      U is the swap that unlinked a leaf, before it was retired. S1 and S2 are the domain's
+ *            (scan.c there), P1 and P2 its readers'. Either the scan sees the pair, or the thread
+ *            published it after S1; then it sees U in the bucket and from there on. This is as with
+ *            hazard pointers, but P2 is the load of the word itself, and no validation follows. A
+ *            leaf in front of this one that was removed before is not found either, because it was
+ *            unlinked before. A pair that is half of one call and half of the next was published
+ *            after S1.
+ *            G (lfht.c): the leaves, and their U, happen before the takeover of the list.
+ *            The scan reads all pairs twice, as the method has it because of helpers that reinsert
+ *            removed leaves (§4.4.3). Here no helper does that (expand.h), so once would do.
  *
- *            All pairs are read twice, as the method has it for helpers that put back what was
- *            removed (§4.4.3). Here none does (expand.h), and once would do.
- *
- * PROGRESS   Retiring needs no memory. A scan takes steps by the leaves of a lane and the pairs.
- *            There is no bound: one who stops inside a call keeps whatever is removed from that
- *            chain.
+ * PROGRESS   Retiring needs no memory. The steps of a scan are the leaves of a shard times the
+ *            pairs. There is no bound on unfreed leaves: a thread stopped inside a call keeps
+ *            everything that is removed from its chain.
  */
 #define LFHT_SHRINKS LFHT_NEVER
 #define LFHT_HAZARDS LFHT_HAZARD_PAIRS
@@ -38,16 +38,16 @@
 LFHT_VARIANT(ga_lfht_hhl, "HHL", false);
 
 enum {
-    PAIRS_AT_ONCE = 64, /* that are looked at in one go */
+    PAIRS_AT_ONCE = 64, /* pairs that are compared at once */
     READINGS = 2
 };
 
 typedef struct hazard_pair {
     uint64_t hash;
-    uint32_t level, bits; /* that the bucket stands for */
+    uint32_t level, bits; /* how many bits of the hash select the bucket */
 } hazard_pair;
 
-/* Lists through the links, without levels. */
+/* A list through the garbage links; the level bits of the links stay. */
 typedef struct retired_list {
     lfht_word first;
     uint64_t count;
@@ -79,7 +79,7 @@ static bool pair_protects(const hazard_pair *p, lfht_word word)
     return difference == 0 && lfht_level(*lfht_garbage_link(word)) <= p->level + 1;
 }
 
-/* Those that one of the pairs protects go from the one list to the other. */
+/* Move the leaves that one of the n pairs protects from `from` to `kept`. */
 static void separate_protected(const hazard_pair *pairs, uint32_t n, retired_list *from,
                                retired_list *kept)
 {
@@ -95,7 +95,7 @@ static void separate_protected(const hazard_pair *pairs, uint32_t n, retired_lis
     *from = left.first ? left : *from;
 }
 
-/* What the thread's slots say; false for nothing. */
+/* Read a pair from the member's hazard slots. False if it protects nothing. */
 static bool read_pair(const ga_lfht *map, const ga_member *member, uint32_t slot, hazard_pair *out)
 {
     uintptr_t level = ga_scan_slot(member, slot + LFHT_SLOT_LEVEL);
@@ -107,7 +107,7 @@ static bool read_pair(const ga_lfht *map, const ga_member *member, uint32_t slot
     return level != 0;
 }
 
-/* All pairs once. */
+/* Compare with the pairs of all members, once. */
 static void separate_by_all_pairs(const ga_lfht *map, retired_list *from, retired_list *kept)
 {
     hazard_pair pairs[PAIRS_AT_ONCE];
@@ -128,7 +128,8 @@ static void separate_by_all_pairs(const ga_lfht *map, retired_list *from, retire
 
 static retired_list take_retired(lfht_shard *shard)
 {
-    /* G2: acquire. Pairs with G (lfht.c): the leaves are out for whoever takes them. */
+    /* G2: acquire. Pairs with G (lfht.c): the thread that takes the list sees its leaves
+     * unlinked. */
     retired_list all = {__atomic_exchange_n(&shard->garbage, 0, __ATOMIC_ACQUIRE), 0};
     for (lfht_word word = all.first; word; word = *lfht_garbage_link(word) & ~LFHT_LEVEL) {
         all.count++;
@@ -136,7 +137,7 @@ static retired_list take_retired(lfht_shard *shard)
     return all;
 }
 
-/* Back into the lane; the next scan is due with a batch more. */
+/* Return the protected leaves to the shard. The next scan is due after another batch. */
 static void return_retired(const ga_lfht *map, lfht_shard *shard, retired_list *kept,
                            uint64_t taken)
 {
@@ -144,7 +145,7 @@ static void return_retired(const ga_lfht *map, lfht_shard *shard, retired_list *
     while (kept->first) {
         ga_lfht_add_garbage(shard, retired_pop(kept));
     }
-    /* relaxed: when a scan is due depends on nothing but these */
+    /* relaxed: only decides when a scan is due */
     __atomic_fetch_sub(&shard->waiting, taken - count, __ATOMIC_RELAXED);
     __atomic_store_n(&shard->limit, count + map->batch, __ATOMIC_RELAXED);
 }
@@ -169,7 +170,7 @@ void ga_lfht_hhl_retire(ga_lfht *map, lfht_shard *shard, lfht_word word)
 {
     ga_lfht_add_garbage(shard, word);
     lfht_count(&shard->retired, 1);
-    /* relaxed: as in put_back() */
+    /* relaxed: as in return_retired() */
     uint64_t limit = __atomic_load_n(&shard->limit, __ATOMIC_RELAXED);
     if (__atomic_add_fetch(&shard->waiting, 1, __ATOMIC_RELAXED) >= (limit ? limit : map->batch)) {
         hhl_scan(map, shard);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * The public calls: opening and closing, nodes, figures. The variants do the rest.
+ * The public calls: argument checks, opening and closing, node allocation, statistics. The map's
+ * variant (map.h) does the rest.
  */
 #include "hhl.h"
 
 #include "../../liballoc/platform/libc.h"
 
 enum {
-    ROOT_BITS = 14, /* where the options say 0 */
+    ROOT_BITS = 14, /* default, log2 of buckets */
     ROOT_BITS_MOST = 24,
     RETIRE_BATCH = 4096
 };
@@ -64,12 +65,12 @@ lfht_hash_node *ga_lfht_alloc_hash_node(ga_lfht *map, lfht_hash_node *parent, ui
 void ga_lfht_add_garbage(lfht_shard *shard, lfht_word word)
 {
     lfht_word *link = lfht_garbage_link(word), birth_level = *link & LFHT_LEVEL;
-    /* relaxed: nobody follows the list but who takes it over */
+    /* relaxed: only the thread that takes over the list follows it */
     lfht_word first = __atomic_load_n(&shard->garbage, __ATOMIC_RELAXED);
     do {
         *link = first | birth_level;
-        /* G: release. Pairs with G2 (hhl.c), and with whatever tells the closing thread that the
-         * others are done. */
+        /* G: release. Pairs with G2 (hhl.c), and with the caller's synchronisation before
+         * ga_lfht_close(). */
     } while (!__atomic_compare_exchange_n(&shard->garbage, &first, word, true, __ATOMIC_RELEASE,
                                           __ATOMIC_RELAXED));
 }
@@ -79,7 +80,7 @@ lfht_shard *ga_lfht_own_shard(ga_lfht *map)
     static uint32_t threads;
     static _Thread_local uint32_t own;
     if (!own) {
-        own = __atomic_add_fetch(&threads, 1, __ATOMIC_RELAXED); /* relaxed: a number of its own */
+        own = __atomic_add_fetch(&threads, 1, __ATOMIC_RELAXED); /* relaxed: a unique number */
     }
     return &map->shards[own % LFHT_SHARDS];
 }
@@ -144,7 +145,7 @@ static uint32_t root_bits_for(const lfht_variant *variant, uint64_t keys)
     return bits;
 }
 
-/* The record, from the options. */
+/* Fill the record from the options. */
 static void set_options(ga_lfht *map, const ga_lfht_options *o)
 {
     map->variant = variants[o->variant];
@@ -163,7 +164,7 @@ static void set_options(ga_lfht *map, const ga_lfht_options *o)
     map->checked = o->flags & GA_LFHT_CHECK;
 }
 
-/* Slots of a thread. */
+/* Hazard slots of a thread. */
 static uint32_t slots_per_thread(const ga_lfht *map)
 {
     if (map->variant->slots) {
@@ -203,19 +204,20 @@ static void free_map(ga_lfht *map)
     ga_libc.free(map);
 }
 
-/* A checked one, whose record stays to be known by. */
+/* Keep the record of a map with GA_LFHT_CHECK, so that later calls can detect that the map is
+ * closed. */
 static void keep_closed_record(ga_lfht *map)
 {
-    static ga_lfht *closed; /* leak checkers find them here */
+    static ga_lfht *closed; /* a list, so that leak checkers find the records */
     if (map->own_heap) {
         ga_heap_close(map->heap);
     }
-    /* relaxed: nobody follows the list */
+    /* relaxed: no thread follows the list */
     map->next_closed = __atomic_load_n(&closed, __ATOMIC_RELAXED);
     while (!__atomic_compare_exchange_n(&closed, &map->next_closed, map, true, __ATOMIC_RELAXED,
                                         __ATOMIC_RELAXED)) {
     }
-    __atomic_store_n(&map->closed, true, __ATOMIC_RELAXED); /* relaxed: no thread is calling */
+    __atomic_store_n(&map->closed, true, __ATOMIC_RELAXED); /* relaxed: no thread is in a call */
 }
 
 ga_status ga_lfht_make_root(ga_lfht *map, uint32_t bits)
@@ -252,7 +254,7 @@ ga_status ga_lfht_open(ga_lfht **out, const ga_lfht_options *options)
     return GA_OK;
 }
 
-/* relaxed: whoever uses a closed map has nothing to go by */
+/* relaxed: a thread that uses a closed map has no order to rely on */
 static bool is_closed(const ga_lfht *map)
 {
     return __atomic_load_n(&map->closed, __ATOMIC_RELAXED);
@@ -273,7 +275,7 @@ static inline ga_status check_map(const ga_lfht *map)
 
 static void free_hash_node(ga_lfht *map, lfht_hash_node *node);
 
-/* What a bucket leads to. No expansion is under way. */
+/* Free everything that a bucket leads to. No expansion is in progress. */
 static void free_bucket(ga_lfht *map, lfht_hash_node *node, lfht_word word)
 {
     while (lfht_kind(word) == LFHT_LEAF) {
@@ -284,7 +286,7 @@ static void free_bucket(ga_lfht *map, lfht_hash_node *node, lfht_word word)
     if (lfht_pointer(word) == node || lfht_is_frozen(word)) {
         return;
     }
-    if (lfht_kind(word) != LFHT_HASH) { /* a thread has ended while it compressed */
+    if (lfht_kind(word) != LFHT_HASH) { /* a thread ended inside a compression */
         lfht_freeze_node *freeze = lfht_pointer(word);
         word = lfht_word_to(freeze->node, LFHT_HASH);
         ga_free(map->heap, freeze);
@@ -442,7 +444,8 @@ ga_status ga_lfht_batch(ga_lfht *map, ga_lfht_call *calls, size_t n, size_t *don
     return status ? status : map->variant->do_batch(map, calls, n, done);
 }
 
-/* What threads that ended inside a call have begun is finished; hash nodes that were left go. */
+/* Build into an empty map. First finishes the operations of threads that ended inside a call, and
+ * frees the hash nodes that are left. */
 static ga_status build_empty_map(ga_lfht *map, const uint64_t *keys, const uint64_t *values,
                                  size_t n)
 {
@@ -491,11 +494,11 @@ ga_status ga_lfht_drain(ga_lfht *map)
                                              "it had granted before");
 }
 
-/* ---- figures -------------------------------------------------------------------------------- */
+/* ---- statistics ----------------------------------------------------------------------------- */
 
 static uint64_t read_count(const uint64_t *count)
 {
-    return __atomic_load_n(count, __ATOMIC_RELAXED); /* relaxed: a sum */
+    return __atomic_load_n(count, __ATOMIC_RELAXED); /* relaxed: only a sum */
 }
 
 uint64_t ga_lfht_size(const ga_lfht *map)

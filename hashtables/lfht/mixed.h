@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A call of a batch of any calls, by the functions of the variant whose file includes this.
+ * A batch of mixed calls, one after the other. Textually included behind the including variant's
+ * variant_lookup, variant_remove and variant_put, which it calls.
  */
 #ifndef GPUALLOC_LFHT_MIXED_H
 #define GPUALLOC_LFHT_MIXED_H
@@ -26,7 +27,7 @@ static ga_status batch_do_call(ga_lfht *map, ga_lfht_call *call)
     return variant_put(map, &change, &call->was);
 }
 
-/* So many, in their order, up to one that fails. */
+/* Make n calls in their order, and stop at the first that fails. */
 static ga_status batch_do_calls(ga_lfht *map, ga_lfht_call *calls, size_t n, size_t *done)
 {
     ga_status status = GA_OK;

@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: MIT
  *
- * The calls, for one variant: its file defines LFHT_SHRINKS and LFHT_HAZARDS, and includes this.
+ * The calls of one variant with chains. walk.h has the call tree. Included by batch.h.
  *
- * A leaf is put at the tail of its chain (§3.2). It is removed in two steps: its `next` becomes
- * GONE, which is when the key is out, then whoever comes by takes it out of the chain (§3.4). It is
- * replaced in the same way, by a `next` that leads to the new leaf: so a leaf's value never
- * changes, and any 64 bits can be one.
+ * A new leaf goes to the tail of its chain (§3.2). A leaf is removed in two steps: its `next`
+ * becomes GONE, which is when the key is removed, and then the first thread that passes unlinks
+ * the leaf (§3.4). A leaf is replaced in the same way, by a GONE `next` that leads to the new
+ * leaf. So a leaf's value never changes, and any 64 bits can be a value.
  */
 #ifndef GPUALLOC_LFHT_UPDATE_H
 #define GPUALLOC_LFHT_UPDATE_H
 
 #include "expand.h"
 
-/* What is looked for. */
+/* The purpose of a search: where it ends, and how much it helps other threads. */
 typedef enum walk_purpose {
-    FOR_LOOKUP = 0, /* the key, to read it: helps nobody, but with removals */
-    FOR_INSERT,     /* the key, or the end of a chain that is whole */
-    FOR_CHANGE,     /* the key in a leaf that stays in its chain, or the end of one that is whole */
-    FOR_EACH        /* every leaf of a chain that is whole */
+    FOR_LOOKUP = 0, /* finds the key; helps with removals only */
+    FOR_INSERT,     /* finds the key, or the end of a chain that is not moving */
+    FOR_CHANGE,     /* like FOR_INSERT, but not a key in a leaf that is moving */
+    FOR_EACH        /* visits every leaf of a chain that is not moving */
 } walk_purpose;
 
 typedef enum walk_result {
-    WALK_RETRY = 0, /* from where the walk stands now */
+    WALK_RETRY = 0, /* search again from the walk's position */
     WALK_FOUND,
     WALK_ABSENT,
-    WALK_FROZEN, /* absent; nothing can be put here */
+    WALK_FROZEN, /* absent; the bucket is frozen, so nothing can be inserted */
     WALK_FAILED  /* out of memory */
 } walk_result;
 
@@ -32,13 +32,13 @@ typedef struct entry {
     uint64_t key, value;
 } entry;
 
-/* Leaves of a bucket, for ga_lfht_each(). */
+/* Copies of the leaves of a bucket, for ga_lfht_each(). */
 typedef struct collected_leaves {
     entry *leaves;
     size_t count, capacity;
 } collected_leaves;
 
-/* ---- a bucket ------------------------------------------------------------------------------- */
+/* ---- searching a bucket --------------------------------------------------------------------- */
 
 static bool collect_leaf(walk *w, const lfht_leaf *leaf)
 {
@@ -65,21 +65,22 @@ LFHT_INLINE bool leaf_has_key(const ga_lfht *map, uint64_t hash, uint64_t key,
     return lfht_same_key(map, leaf->key, key);
 }
 
-/* Whether what a leaf leads to says that it is in a chain of the node, and has not begun to leave
- * it. */
+/* True if the leaf's `next` shows that it is in a chain of the walk's node and has not begun to
+ * move to another. */
 LFHT_INLINE bool leaf_stays(const walk *w, lfht_word next)
 {
     return lfht_level(next) == w->node->level &&
            (lfht_kind(next) == LFHT_LEAF || lfht_pointer(next) == w->node);
 }
 
-/* The word leads to the leaf of `word`, which is GONE. */
+/* The leaf of `*word` is GONE: pass it, and unlink it. WALK_FOUND: go on with `*word` at
+ * `*location`. */
 LFHT_INLINE walk_result walk_pass_removed(walk *w, lfht_word **location, lfht_word *word,
                                           lfht_word next, walk_purpose purpose)
 {
     lfht_leaf *leaf = lfht_pointer(*word);
     if (LFHT_HAZARDS != LFHT_HAZARD_POINTERS &&
-        purpose == FOR_LOOKUP) { /* what it leads to is not freed */
+        purpose == FOR_LOOKUP) { /* read on through the leaf: nothing behind it is freed */
         *location = &leaf->next;
         *word = next & ~LFHT_GONE;
         return WALK_FOUND;
@@ -95,7 +96,9 @@ LFHT_INLINE walk_result walk_pass_removed(walk *w, lfht_word **location, lfht_wo
     return purpose == FOR_LOOKUP ? WALK_ABSENT : WALK_RETRY;
 }
 
-/* From the bucket on. */
+/* Search the chain, from the bucket on. At most `chain` leaves; more show that the chain is moving.
+ * At the last level chains have no limit. WALK_RETRY: the walk has moved to a child, or has to read
+ * the bucket again. */
 LFHT_INLINE walk_result scan_chain(walk *w, walk_purpose purpose)
 {
     bool limited = lfht_is_last_level(w->node) ? GA_LFHT_MUTANT == 21 : GA_LFHT_MUTANT != 20;
@@ -164,7 +167,7 @@ LFHT_INLINE walk_result walk_search(walk *w, walk_purpose purpose)
         if (found != WALK_RETRY) {
             return found;
         }
-        if (w->map->counting && (w->node == node || !w->parent)) { /* it has not gone down */
+        if (w->map->counting && (w->node == node || !w->parent)) { /* not by a move to a child */
             lfht_count(&w->shard->retries, 1);
         }
         if (w->collected) {
@@ -205,15 +208,15 @@ static ga_status variant_lookup(ga_lfht *map, uint64_t key, ga_lfht_found *was)
     return found == WALK_FAILED ? GA_ERR_MEMORY : GA_OK;
 }
 
-/* ---- removing ------------------------------------------------------------------------------- */
+/* ---- remove --------------------------------------------------------------------------------- */
 
-/* The leaf is GONE, and leads on to `next`: take it out of the chain, or have another do it. */
+/* The leaf of this walk is GONE with `next`: unlink it, or make sure that another thread does. */
 static void unlink_removed(walk *w, lfht_word next)
 {
     lfht_word word = w->seen;
     if (!chain_unlink_leaf(w, w->location, &word, w->leaf, next)) {
         w->failed = false;
-        walk_search(w, FOR_CHANGE); /* it meets the leaf, if that is still there */
+        walk_search(w, FOR_CHANGE); /* passes the leaf and unlinks it, if it is still linked */
     } else if (w->location == w->bucket && lfht_is_empty_bucket(w->node, word)) {
         compress_after_emptying(w);
     }
@@ -247,9 +250,9 @@ static ga_status variant_remove(ga_lfht *map, uint64_t key, ga_lfht_found *was)
     return status;
 }
 
-/* ---- putting -------------------------------------------------------------------------------- */
+/* ---- insert, upsert, replace ---------------------------------------------------------------- */
 
-/* The new leaf, made when it is needed. */
+/* The new leaf, allocated at the first need and reused by retries. */
 static lfht_leaf *leaf_make_once(walk *w, const lfht_change *change, lfht_leaf **leaf)
 {
     if (!*leaf && (*leaf = ga_lfht_alloc_node(w->map, sizeof **leaf))) {
@@ -258,7 +261,7 @@ static lfht_leaf *leaf_make_once(walk *w, const lfht_change *change, lfht_leaf *
     return *leaf;
 }
 
-/* It goes in at the level of the node. */
+/* HHL: record the level at which the leaf is inserted. */
 LFHT_INLINE void leaf_record_birth(const walk *w, lfht_leaf *leaf)
 {
     if (LFHT_HAZARDS == LFHT_HAZARD_PAIRS) {
@@ -266,7 +269,7 @@ LFHT_INLINE void leaf_record_birth(const walk *w, lfht_leaf *leaf)
     }
 }
 
-/* The new leaf becomes the last of the chain. */
+/* Append the new leaf to the chain. False if the chain has changed or the node is dead. */
 static bool chain_append(walk *w, lfht_leaf *leaf)
 {
     bool first = w->location == w->bucket;
@@ -305,7 +308,7 @@ static ga_status put_new_key(walk *w, const lfht_change *change, lfht_leaf **lea
     return GA_OK;
 }
 
-/* The new leaf stands for the old one. */
+/* Replace the walk's leaf with the new one. */
 static ga_status put_replacement(walk *w, const lfht_change *change, lfht_leaf **leaf, bool *done)
 {
     if (!walk_reserve_retire(w, 1) || !leaf_make_once(w, change, leaf)) {
@@ -323,7 +326,7 @@ static ga_status put_replacement(walk *w, const lfht_change *change, lfht_leaf *
     return GA_OK;
 }
 
-/* One attempt. */
+/* One attempt. `*done` is set once the call has taken effect. */
 static ga_status put_once(walk *w, const lfht_change *change, lfht_leaf **leaf, ga_lfht_found *was,
                           bool *done)
 {
@@ -371,10 +374,10 @@ static ga_status variant_put(ga_lfht *map, const lfht_change *change, ga_lfht_fo
     return put_with_hash(map, change, lfht_hash_of(map, change->key), was);
 }
 
-/* ---- all of them ---------------------------------------------------------------------------- */
+/* ---- visit all keys ------------------------------------------------------------------------- */
 
-/* The leaves of the bucket that has `hash`, or nothing but finishing what others have begun there.
- * `*behind` is the first hash behind the bucket, 0 for none. */
+/* Collect the leaves of the bucket of `hash`, or, with `leaves` NULL, only finish operations of
+ * other threads there. `*behind` is the first hash behind the bucket, or 0 after the last one. */
 static ga_status collect_bucket(ga_lfht *map, uint64_t hash, collected_leaves *leaves,
                                 uint64_t *behind)
 {
@@ -387,8 +390,9 @@ static ga_status collect_bucket(ga_lfht *map, uint64_t hash, collected_leaves *l
     if (walk_search(&w, FOR_EACH) == WALK_FAILED) {
         status = GA_ERR_MEMORY;
     }
-    uint32_t child = w.node->used + w.node->bits; /* bits that tell buckets from each other */
-    *behind = child < 64 ? ((hash >> (64 - child)) + 1) << (64 - child) : hash + 1;
+    uint32_t prefix_bits = w.node->used + w.node->bits; /* bits that select the bucket */
+    *behind =
+        prefix_bits < 64 ? ((hash >> (64 - prefix_bits)) + 1) << (64 - prefix_bits) : hash + 1;
     walk_end(&w);
     return status;
 }
