@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * A glance: a look at one key on the straight way from the root to its line, without a trail. A
- * lookup is one; a batch has many at once; changes begin with one.
+ * Cursors: the fast path of INLINE. A cursor goes straight from the root to one key's line and
+ * records no path. A lookup uses one, a batch many at once, and a change begins with one.
  *
- * It goes through links that are neither frozen nor deep, and protects two nodes: the one that the
- * place is in, and the one above. So T (trail.h) needs no trail: a link that is not frozen, seen
- * after the slot was set, says that its node is reachable. What is frozen, deep or has changed is
- * for a call with a trail.
+ * A cursor follows only links that are neither frozen nor deep. It protects two nodes: the one of
+ * its location, and the one above. T (trail.h) holds without a path, because a link that is not
+ * frozen, loaded after the hazard slot was set, shows that its node is reachable. Frozen, deep or
+ * changed words are left to the slow path, which uses a path.
  */
 #ifndef GPUALLOC_LFHT_GLANCE_H
 #define GPUALLOC_LFHT_GLANCE_H
@@ -18,7 +18,7 @@ typedef struct inline_cursor {
     ga_lfht_found *found;
     uint64_t hash;
     lfht_word *location;
-    uint32_t used, slot, depth; /* this slot and the next, which take turns */
+    uint32_t used, slot, depth; /* hazard slots `slot` and `slot` + 1 take turns */
 } inline_cursor;
 
 typedef struct inline_call {
@@ -33,9 +33,11 @@ typedef enum cursor_result {
 } cursor_result;
 
 enum {
-    /* Behind those of trails: a change keeps what its glance has found while a trail goes there. */
+    /* Behind the slots of paths: a change keeps the nodes of its cursor protected while it descends
+     * again with a path. */
     CURSOR_SLOT_FIRST = PATH_STEPS_MOST,
-    /* And behind those of a call's: others of its batch are on their way meanwhile. */
+    /* Behind the slots of a single call's cursor, because a batch makes single calls while its own
+     * cursors are on their way. */
     BATCH_SLOT_FIRST = CURSOR_SLOT_FIRST + 2
 };
 
@@ -44,13 +46,13 @@ static inline lfht_word *root_location(const ga_lfht *map, uint64_t hash)
     return &map->root_words[hash >> (64 - map->root_bits)];
 }
 
-/* Follow the link, which is no deep one's; false where it has changed. */
+/* Follow the link, which is not deep. False if it has changed. */
 static inline bool cursor_descend(const inline_call *call, inline_cursor *c, lfht_word link)
 {
     uint32_t slot = c->slot + c->depth % 2;
     lfht_word *location = line_location_of(link, c->used, c->hash);
     __builtin_prefetch(location);
-    if (!line_is_index(link)) { /* a line is two of the processor's */
+    if (!line_is_index(link)) { /* a line is two cache lines */
         __builtin_prefetch((const char *)location + LINE_BYTES / 2);
     }
     lfht_test_yield();
@@ -64,7 +66,8 @@ static inline bool cursor_descend(const inline_call *call, inline_cursor *c, lfh
     return true;
 }
 
-/* What the place says; or to the line below. Not `calls`: keys are equal that are the same. */
+/* One step: search the line at the location, or follow its link. Without `callbacks` keys are
+ * compared by their bits. */
 static inline cursor_result cursor_step(const inline_call *call, inline_cursor *c, bool callbacks)
 {
     uint32_t cell;
@@ -92,7 +95,7 @@ static inline ga_status call_begin(inline_call *call, ga_lfht *map)
     return status;
 }
 
-/* ---- of a single call ----------------------------------------------------------------------- */
+/* ---- cursors of single calls ---------------------------------------------------------------- */
 
 static inline inline_cursor cursor_at_root(const ga_lfht *map, const uint64_t *key, uint64_t hash)
 {
@@ -110,7 +113,7 @@ static inline ga_status cursor_begin(inline_call *call, inline_cursor *c, ga_lfh
     return call_begin(call, map);
 }
 
-/* What it has set. */
+/* Clear the hazard slots that the cursor has set. */
 static inline void cursor_end(const inline_call *call, const inline_cursor *c)
 {
     if (c->depth > 0) {
@@ -121,8 +124,9 @@ static inline void cursor_end(const inline_call *call, const inline_cursor *c)
     }
 }
 
-/* To the key's line, which is not frozen. Its node stays, and a swap from the line's word says that
- * it was in the map: frozen words never change. False where a trail is wanted. */
+/* Descend to the key's line, which is not frozen; `*seen` is its word. Its node is protected. A
+ * swap from this word that succeeds shows that the line was in the map, because frozen words never
+ * change. False: the slow path is needed. */
 static inline bool cursor_to_line(const inline_call *call, inline_cursor *c, lfht_word *seen)
 {
     for (;;) {

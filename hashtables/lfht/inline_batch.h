@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT
  *
- * INLINE's batches, and a map filled at once.
+ * INLINE's batches, and a map built at once.
  *
- * A batch is looked up in groups. Of each the root's words are fetched, all of them, before the
- * first is read, then what these lead to, and so on. Three groups take turns: one begins, one makes
- * its second step, the third is answered, so that what a group waits for comes while others go on.
- * What is not a glance's (glance.h) has a call of its own.
+ * A batch is looked up in groups of keys. For a whole group the root's words are prefetched before
+ * the first is read, then their targets, and so on. Three groups overlap: one begins, one takes
+ * its second step, one is finished; so the memory accesses of each overlap with the work on the
+ * others. A key whose cursor gives up (glance.h) gets a call of its own.
  */
 #ifndef GPUALLOC_LFHT_INLINE_BATCH_H
 #define GPUALLOC_LFHT_INLINE_BATCH_H
 
 #include "inline_put.h"
 
-#include "mixed.h" /* behind the calls */
+#include "mixed.h" /* after the functions that it calls */
 
 enum {
     GROUP_CURSORS = 12,
     BATCH_GROUPS = 3,
     BATCH_CURSORS = BATCH_GROUPS * GROUP_CURSORS,
-    RETIRE_BATCH_BYTES = 1 << 20 /* nodes are large: a thread keeps no more of them */
+    RETIRE_BATCH_BYTES = 1 << 20 /* bytes: nodes are large, so limit the retired ones of a thread */
 };
 
 typedef struct cursor_group {
@@ -26,7 +26,7 @@ typedef struct cursor_group {
     uint32_t count;
 } cursor_group;
 
-/* Its slots serve another. */
+/* Drop a cursor; the last one takes its place, with the slots swapped. */
 static void group_drop(cursor_group *group, uint32_t number)
 {
     inline_cursor *c = &group->cursors[number];
@@ -35,7 +35,8 @@ static void group_drop(cursor_group *group, uint32_t number)
     group->cursors[group->count].slot = slot;
 }
 
-/* Those that go on stay, in any order. */
+/* Let every cursor of the group take one step. Those that have ended are dropped; the order may
+ * change. */
 static ga_status group_step(const inline_call *call, cursor_group *group)
 {
     ga_status status = GA_OK;
@@ -56,7 +57,7 @@ static ga_status group_step(const inline_call *call, cursor_group *group)
     return status;
 }
 
-/* As many keys as make a group, on their way to their first lines. */
+/* Begin a group: up to GROUP_CURSORS keys, and their first steps. */
 static ga_status group_begin(const inline_call *call, cursor_group *group, const uint64_t *keys,
                              size_t n, ga_lfht_found *found)
 {
@@ -75,7 +76,7 @@ static ga_status group_begin(const inline_call *call, cursor_group *group, const
     return group_step(call, group);
 }
 
-/* Slots of `group`, where nothing is protected. */
+/* Assign the hazard slots of group `number`, which is empty. */
 static void group_assign_slots(cursor_group *group, uint32_t number)
 {
     for (uint32_t i = 0; i < GROUP_CURSORS; i++) {
@@ -84,7 +85,7 @@ static void group_assign_slots(cursor_group *group, uint32_t number)
     group->count = 0;
 }
 
-/* A batch whose groups take turns: none has begun. */
+/* Begin a batch with all groups empty. */
 static ga_status groups_begin(inline_call *call, cursor_group groups[BATCH_GROUPS], ga_lfht *map)
 {
     for (uint32_t i = 0; i < BATCH_GROUPS; i++) {
@@ -93,7 +94,7 @@ static ga_status groups_begin(inline_call *call, cursor_group groups[BATCH_GROUP
     return call_begin(call, map);
 }
 
-/* As many turns as the groups of n calls take until the last one is answered. */
+/* Rounds until the last group of n calls is finished. */
 static size_t rounds_for(size_t n)
 {
     return (n + GROUP_CURSORS - 1) / GROUP_CURSORS + BATCH_GROUPS - 1;
@@ -130,8 +131,8 @@ static ga_status variant_lookup_batch(ga_lfht *map, const uint64_t *keys, size_t
     return status;
 }
 
-/* As many keys as make a group are looked up, which brings their lines near; then those that were
- * not there go in, in their order. */
+/* Look up a group of keys, which brings their lines into the caches; then insert those that were
+ * absent, in their order. */
 static ga_status insert_group(const inline_call *call, cursor_group *group, const uint64_t *keys,
                               const uint64_t *values, uint32_t width, ga_lfht_found *was,
                               size_t *done)
@@ -174,10 +175,10 @@ static ga_status variant_insert_batch(ga_lfht *map, const uint64_t *keys, const 
     return status;
 }
 
-/* ---- any calls ------------------------------------------------------------------------------ */
+/* ---- mixed calls ---------------------------------------------------------------------------- */
 
-/* One link further, with what that leads to on its way here. Whether it leads to another link:
- * what a line says is the call's to see, and what is frozen or deep. */
+/* Follow one link and prefetch its target. True if that is a link again. Lines and frozen or deep
+ * nodes are left to the call itself. */
 static inline bool cursor_approach(const inline_call *call, inline_cursor *c)
 {
     lfht_word link = lfht_load(c->location);
@@ -197,7 +198,7 @@ static void group_approach(const inline_call *call, cursor_group *group)
     }
 }
 
-/* The root's words for as many calls as make a group. */
+/* Begin a group of calls: prefetch the root's words. */
 static void group_begin_calls(const inline_call *call, cursor_group *group,
                               const ga_lfht_call *calls, size_t n)
 {
@@ -211,8 +212,8 @@ static void group_begin_calls(const inline_call *call, cursor_group *group,
     }
 }
 
-/* Groups take turns as in a lookup's batch: while the calls of one are made, in their order, the
- * lines of the next are on their way. */
+/* Groups overlap as in a batch of lookups: while the calls of one group are made, in their order,
+ * the lines of the next are on their way. */
 static ga_status variant_do_batch(ga_lfht *map, ga_lfht_call *calls, size_t n, size_t *done)
 {
     inline_call call;
@@ -259,7 +260,7 @@ static void inline_clear_root(ga_lfht *map)
     }
 }
 
-/* Runs of `width` items are in order; two and two are merged. Equal ones stay in their order. */
+/* Merge pairs of sorted runs of `width` items. Stable. */
 static void merge_runs(const lfht_item *from, lfht_item *to, size_t n, size_t width)
 {
     for (size_t i = 0; i < n; i += 2 * width) {
@@ -272,7 +273,7 @@ static void merge_runs(const lfht_item *from, lfht_item *to, size_t n, size_t wi
     }
 }
 
-/* By hash, in one of the two arrays. */
+/* Sort by hash, stable. Returns the one of the two arrays that holds the result. */
 static lfht_item *sort_by_hash(lfht_item *items, lfht_item *scratch, size_t n)
 {
     for (size_t width = 1; width < n; width *= 2) {
@@ -284,7 +285,7 @@ static lfht_item *sort_by_hash(lfht_item *items, lfht_item *scratch, size_t n)
     return items;
 }
 
-/* How many are left, of items in order, when only the first of equal keys stays. */
+/* Keep only the first of equal keys, in sorted items. Returns the number left. */
 static size_t drop_duplicates(const ga_lfht *map, lfht_item *items, size_t n)
 {
     size_t left = 0;

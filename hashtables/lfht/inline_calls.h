@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The calls of INLINE that look for one key or take it out, and for all keys; inline_put.h has those that
- * put one in, inline.c the rules.
+ * The calls of INLINE that look up or remove one key, or visit all keys. inline_put.h has those
+ * that insert or replace, inline.c the rules and the call tree.
  */
 #ifndef GPUALLOC_LFHT_INLINE_CALLS_H
 #define GPUALLOC_LFHT_INLINE_CALLS_H
@@ -9,7 +9,7 @@
 #include "glance.h"
 #include "rebuild.h"
 
-/* ---- deep nodes: arrays that do not change -------------------------------------------------- */
+/* ---- deep nodes: arrays that never change --------------------------------------------------- */
 
 static uint64_t deep_search(const ga_lfht *map, const line_deep *deep, uint64_t key)
 {
@@ -20,8 +20,8 @@ static uint64_t deep_search(const ga_lfht *map, const line_deep *deep, uint64_t 
     return i;
 }
 
-/* A copy without pair `at`, if there is one, and with `pair` in its place or at the end, unless it
- * is NULL. A link to nothing where nothing is left. */
+/* Copy the deep node without pair `at`, if there is one, and with `pair` at the end, unless that is
+ * NULL. A null link if no pair is left. */
 static ga_status deep_copy(ga_lfht *map, const line_deep *deep, uint64_t at, const line_pair *pair,
                            lfht_word *out)
 {
@@ -47,7 +47,7 @@ static ga_status deep_copy(ga_lfht *map, const line_deep *deep, uint64_t at, con
     return GA_OK;
 }
 
-/* The copy for the deep node that the trail has come to. */
+/* Replace the deep node at the path's location with a copy, as deep_copy() makes it. */
 static ga_status deep_replace(inline_path *path, uint64_t at, const line_pair *pair, bool *done)
 {
     lfht_word link;
@@ -71,7 +71,7 @@ static ga_status deep_replace(inline_path *path, uint64_t at, const line_pair *p
 
 /* ---- lookup --------------------------------------------------------------------------------- */
 
-/* What the place of a trail says. False where it has to be looked at again. */
+/* Look the key up at the path's location. False if the line has changed: descend again. */
 static inline bool path_read(const inline_path *path, ga_lfht_found *found)
 {
     uint32_t cell;
@@ -117,7 +117,7 @@ static ga_status lookup_slow(ga_lfht *map, uint64_t key, uint64_t hash, ga_lfht_
     return GA_OK;
 }
 
-/* To the end of a glance. */
+/* Run the cursor to its end. */
 static inline cursor_result cursor_run(const inline_call *call, inline_cursor *c, bool callbacks)
 {
     cursor_result result = cursor_step(call, c, callbacks);
@@ -128,7 +128,7 @@ static inline cursor_result cursor_run(const inline_call *call, inline_cursor *c
     return result;
 }
 
-/* In maps that are not simple, and in a thread's first call. */
+/* variant_lookup() for maps with callbacks or counting, and for a thread's first call. */
 static __attribute__((noinline)) ga_status lookup_general(ga_lfht *map, uint64_t key,
                                                           ga_lfht_found *found)
 {
@@ -148,9 +148,9 @@ static __attribute__((noinline)) ga_status lookup_general(ga_lfht *map, uint64_t
     return GA_OK;
 }
 
-/* A glance, most often: it writes nothing but a slot or two and calls nothing, so few instructions
- * are between what this lookup waits for and what the next does, and the processor waits for
- * several at once. */
+/* Fast path: a cursor, which writes only its hazard slots and calls no function. So few
+ * instructions lie between the loads of this lookup and those of the next, and the processor waits
+ * for several at once. */
 static ga_status variant_lookup(ga_lfht *map, uint64_t key, ga_lfht_found *found)
 {
     ga_hazards *hazards;
@@ -164,7 +164,7 @@ static ga_status variant_lookup(ga_lfht *map, uint64_t key, ga_lfht_found *found
                                                          : GA_OK;
 }
 
-/* ---- removing ------------------------------------------------------------------------------- */
+/* ---- remove --------------------------------------------------------------------------------- */
 
 static void set_result(ga_lfht_found *was, bool found, uint64_t value)
 {
@@ -173,7 +173,8 @@ static void set_result(ga_lfht_found *was, bool found, uint64_t value)
     }
 }
 
-/* Where the line is still one with pairs, and has changed or not. */
+/* Remove the key from the line at the path's location, if the line has not changed. `*done` is set
+ * once the call has taken effect. */
 static ga_status remove_from_line(inline_path *path, ga_lfht_found *was, bool *done)
 {
     lfht_line *line = (lfht_line *)path->location;
@@ -243,7 +244,7 @@ static ga_status remove_slow(ga_lfht *map, uint64_t key, uint64_t hash, ga_lfht_
     return status;
 }
 
-/* The swap that takes the key out, if it is there. False where a trail is wanted. */
+/* Fast path of a removal. False: the slow path is needed. */
 static inline bool remove_fast(const inline_call *call, inline_cursor *c, ga_lfht_found *was,
                                bool *empties)
 {
@@ -267,7 +268,7 @@ static inline bool remove_fast(const inline_call *call, inline_cursor *c, ga_lfh
     return result != LINE_CHANGED;
 }
 
-/* The hash's line has become empty by a glance: a trail is looked for, with the nodes above it. */
+/* remove_fast() has emptied the hash's line: descend with a path, which has the nodes above it. */
 static void compress_after_remove(ga_lfht *map, uint64_t key, uint64_t hash)
 {
     inline_path path;
@@ -296,9 +297,10 @@ static ga_status variant_remove(ga_lfht *map, uint64_t key, ga_lfht_found *was)
     return status;
 }
 
-/* ---- all of them ---------------------------------------------------------------------------- */
+/* ---- visit all keys ------------------------------------------------------------------------- */
 
-/* What a place holds, copied: behind `few`, or, of a deep node, in a block of the heap. */
+/* Copy the pairs at the path's location: a line's to `on_stack`, a deep node's to a block of the
+ * heap. */
 static ga_status copy_location(inline_path *path, line_pair *on_stack, void **on_heap, uint64_t *n)
 {
     *n = 0;
@@ -326,8 +328,9 @@ static ga_status copy_location(inline_path *path, line_pair *on_stack, void **on
     return GA_OK;
 }
 
-/* Those at the place of `*hash` and not before it, which were seen when the node had more lines.
- * Then `*hash` is the first one behind the place; 0: there is none. */
+/* Visit the pairs at the location of `*hash`, except hashes below `*hash`, which were visited when
+ * the node had more lines. Then `*hash` is the first hash behind the location, or 0 after the last
+ * one. */
 static ga_status visit_location(ga_lfht *map, uint64_t *hash, ga_lfht_visit *visit, void *context,
                                 bool *goes_on)
 {
@@ -353,7 +356,8 @@ static ga_status visit_location(ga_lfht *map, uint64_t *hash, ga_lfht_visit *vis
     return status;
 }
 
-/* Without `visit` nothing has to be done: what threads have left half done goes with the map. */
+/* Without `visit` there is nothing to do: unfinished operations of other threads are freed with the
+ * map. */
 static ga_status variant_each(ga_lfht *map, ga_lfht_visit *visit, void *context)
 {
     uint64_t hash = 0;

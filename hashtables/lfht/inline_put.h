@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * The calls of INLINE that put a key in or replace what it has; inline.c has the rules.
+ * The calls of INLINE that insert a key or replace its value. inline.c has the rules and the call
+ * tree.
  */
 #ifndef GPUALLOC_LFHT_INLINE_PUT_H
 #define GPUALLOC_LFHT_INLINE_PUT_H
 
 #include "inline_calls.h"
 
-/* Whether the change is one, for a key that is there or not. */
+/* True if the change has to write, given that the key is there (`found`, with `value`) or not. */
 static inline bool change_writes(const lfht_change *change, bool found, uint64_t value)
 {
     if (!found) {
@@ -24,15 +25,15 @@ static void count_put(ga_lfht *map, bool found)
     }
 }
 
-/* The log2 of lines for those that are expected: without steps on the way there, and without the
- * memory of smaller nodes that nothing wants any more. */
+/* Log2 of the lines for the keys that the options expect below one word of the root; 0 further
+ * down. Growing there in steps would leave the memory of smaller nodes unused. */
 static uint32_t lines_expected_log2(const inline_path *path)
 {
     uint32_t most = least_of(path->map->chunk, LINE_NODE_LOG2);
     return path->depth ? 0 : lines_needed_log2(path->map, path->map->expected_per_bucket, most);
 }
 
-/* A node for one pair. */
+/* Replace the null link at the location with a new node that has the one pair. */
 static ga_status put_at_null_link(inline_path *path, const lfht_change *change, bool *done)
 {
     lfht_item item = {path->hash, change->key, change->value};
@@ -75,35 +76,36 @@ static ga_status put_at_link(inline_path *path, const lfht_change *change, ga_lf
     return status;
 }
 
-/* A thread's business with a line. */
+/* The state of a put in one line. */
 typedef struct line_put {
     lfht_line *line;
-    uint32_t claimed;  /* its lane, or LINE_NONE */
-    uint32_t cell;     /* the key's, */
-    uint64_t value;    /* and its value, */
-    bool found;        /* if it is there */
-    bool must_restart; /* the node may be gone: the line is not to be touched */
+    uint32_t claimed;  /* the cell that this call has claimed, or LINE_NONE */
+    uint32_t cell;     /* the key's cell */
+    uint64_t value;    /* ... and value, if `found` */
+    bool found;        /* the key is in the line */
+    bool must_restart; /* the node may be retired: do not touch the line, start again */
 } line_put;
 
-/* Nothing is to be written: what was claimed is free again. False where the line has changed. */
+/* Nothing to write: free the claimed cell. False if the line has changed. */
 static bool put_release_claim(const inline_path *path, const line_put *put)
 {
     if (put->claimed == LINE_NONE || path->seen & LINE_FROZEN ||
         line_version_exhausted(path->seen)) {
-        return true; /* it goes with the node */
+        return true; /* a rebuild drops the claim */
     }
     lfht_word next = line_next_version(line_set_tag(path->seen, put->claimed, LINE_TAG_FREE));
     return lfht_cas(&put->line->word, path->seen, next);
 }
 
-/* For one more pair, or for another value. */
+/* True if the line has a free cell and, for a new key, fewer pairs than `chain`. */
 static inline bool put_has_room(const ga_lfht *map, lfht_word seen, bool adds)
 {
     return line_free_cells(seen) &&
            !(adds && line_count_cells(line_live_cells(seen)) >= map->chain);
 }
 
-/* A lane, with the pair written. The line is what `seen` says then, too. */
+/* Claim a cell and write the pair. `*seen` is the line's word then. False if the line has
+ * changed. */
 static inline bool put_claim_cell(line_put *put, lfht_word *seen, const lfht_change *change)
 {
     uint32_t cell = line_first_cell(line_free_cells(*seen));
@@ -124,7 +126,7 @@ static inline bool put_publish(const line_put *put, lfht_word seen, uint64_t has
     return lfht_cas(&put->line->word, seen, next);
 }
 
-/* The pair has to be written. */
+/* Claim, write and publish the pair; or first make a place for it and start again. */
 static ga_status put_pair(inline_path *path, line_put *put, const lfht_change *change, bool *done)
 {
     bool adds = !put->found;
@@ -150,7 +152,7 @@ static ga_status put_pair(inline_path *path, line_put *put, const lfht_change *c
     return GA_OK;
 }
 
-/* One look at the line, which `seen` is the word of. */
+/* One attempt at the line, whose word is `seen`. */
 static ga_status put_once(inline_path *path, line_put *put, const lfht_change *change,
                           ga_lfht_found *was, bool *done)
 {
@@ -175,7 +177,8 @@ static ga_status put_once(inline_path *path, line_put *put, const lfht_change *c
     return status;
 }
 
-/* Until the line is one with pairs no more, or has been rebuilt. `glanced` has a lane, or none. */
+/* Repeat put_once() until it is done or the path has to be searched again. `fast` is the state of
+ * put_fast(), whose claim may be in this line. */
 static ga_status put_in_line(inline_path *path, const line_put *fast, const lfht_change *change,
                              ga_lfht_found *was, bool *done)
 {
@@ -194,8 +197,9 @@ static ga_status put_in_line(inline_path *path, const line_put *fast, const lfht
     return status;
 }
 
-/* Behind a glance, which has a line's node protected in a slot that no trail uses: so a place that
- * is that line is the line still, and its claim this thread's. */
+/* Slow path of a put, after put_fast(). The cursor's hazard slots, which no path uses, still
+ * protect its line's node. So a line at the same address is the same line, and the claim in it
+ * belongs to this call. */
 static ga_status put_slow(ga_lfht *map, const line_put *fast, const lfht_change *change,
                           uint64_t hash, ga_lfht_found *was)
 {
@@ -214,7 +218,8 @@ static ga_status put_slow(ga_lfht *map, const line_put *fast, const lfht_change 
     return status;
 }
 
-/* The swaps, where there is room for them. False: the line has changed, maybe with a claim. */
+/* Claim, write and publish. False if there is no room, or if the line has changed; it may have a
+ * claim then. */
 static inline bool put_fast_write(const inline_call *call, const inline_cursor *c, line_put *put,
                                   lfht_word seen, const lfht_change *change)
 {
@@ -223,8 +228,8 @@ static inline bool put_fast_write(const inline_call *call, const inline_cursor *
            put_publish(put, seen, c->hash);
 }
 
-/* Most often a line is as one would have it: what is known then is the line, and no trail. False
- * where it is not, or not any more. */
+/* Fast path of a put. False if the line has no room, is frozen or has changed: the slow path is
+ * needed. */
 static inline bool put_fast(const inline_call *call, inline_cursor *c, line_put *put,
                             const lfht_change *change, ga_lfht_found *was)
 {

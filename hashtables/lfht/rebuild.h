@@ -2,30 +2,30 @@
  *
  * How a map of lines grows and shrinks.
  *
- *     a full line          becomes a link to a node with its pairs: one swap of its word, from the
- *                          one that the pairs were read by
- *     a node with too      goes, with all below it, for one of another size, or for nothing: its
- *     many links, or no    lines are frozen, one after the other, then what is in them is copied,
- *     pairs, or a worn     and the link to it is swapped
- *     line
+ *     a full line             becomes a link to a new node with its pairs, by one swap of its word
+ *                             (make_room -> expand_line)
+ *     a node with too many    is replaced, with all below it, by a node of another size, or by a
+ *     links, without pairs,   null link: its lines are frozen one after the other, their pairs are
+ *     or with an exhausted    copied, and the one link to the node is swapped
+ *     version                 (make_room, compress_if_empty, rebuild_help -> rebuild_subtree)
  *
- * INVARIANT  A frozen line's word never changes, nor do its pairs; so all who copy a frozen node
- *            copy the same. One of them swaps the link; the others free what they have made. A link
- *            that is frozen is swapped by nobody: who froze it, or comes by, takes out the node
- *            above.
- *            What was claimed and not put in when a line was frozen or became a link is not in the
- *            map: its thread fails to put it in, and starts again.
+ * INVARIANT  A frozen line's word and pairs never change, so all threads that copy a frozen node
+ *            make the same copy. One of them swaps the link; the others free their copies. No
+ *            thread swaps a frozen link: the thread that froze it, or one that meets it, replaces
+ *            the node above.
+ *            A pair that was claimed but not published when its line was frozen or became a link is
+ *            not in the map: its thread fails to publish it, and starts again.
  *
- * ORDER      W1 among themselves: a pair was put in before its line was frozen, and is copied; or
- *            its thread sees that the line is frozen. E1: of two threads that take the last pairs
- *            of two lines, one sees both empty.
+ * ORDER      W1 among themselves: a pair was published before its line was frozen, and is copied;
+ *            or its thread sees that the line is frozen. E1: if two threads each remove the last
+ *            pair of one of two lines, at least one sees both empty.
  *
- * PROGRESS   Nobody waits for a thread that copies: whoever has to change a frozen line copies too.
- *            Claims go with a line that is made anew, and who had them claims again. So that this
- *            does not go on for ever between threads of which none gets to put its pair in, a line
- *            that has lanes for all its pairs but for the claims, CROWDED, gives way to more lines
- *            or bits, and where there are none to be had to a deep node, which knows no claims.
- *            Without memory a node stays frozen, and calls that have to change it fail.
+ * PROGRESS   No thread waits for a thread that copies: every thread that has to change a frozen
+ *            line copies too. A rebuild drops the claims in its lines, and their threads claim
+ *            again. So that threads do not drop each other's claims forever, a line is CROWDED if
+ *            no cell is free and some are only claimed: its replacement gets more lines or uses
+ *            more bits of the hash, or, where no bits are left, becomes a deep node, which has no
+ *            claims. Out of memory a node stays frozen, and calls that have to change it fail.
  */
 #ifndef GPUALLOC_LFHT_REBUILD_H
 #define GPUALLOC_LFHT_REBUILD_H
@@ -33,10 +33,10 @@
 #include "trail.h"
 
 enum {
-    REBUILD_STACK_PAIRS = 24 /* pairs that need no memory of their own on the way */
+    REBUILD_STACK_PAIRS = 24 /* up to this many pairs are collected on the stack */
 };
 
-/* ---- making --------------------------------------------------------------------------------- */
+/* ---- making nodes --------------------------------------------------------------------------- */
 
 static void *inline_alloc_node(ga_lfht *map, size_t size)
 {
@@ -44,7 +44,7 @@ static void *inline_alloc_node(ga_lfht *map, size_t size)
     return ga_alloc(map->heap, size, LINE_BYTES, &node) == GA_OK ? node : NULL;
 }
 
-/* All that a link leads to, which nobody else knows, or uses. */
+/* Free everything that a link leads to. No other thread can reach it. */
 static void inline_free_subtree(ga_lfht *map, lfht_word link)
 {
     for (uint32_t i = 0; line_node(link) && i < line_location_count(link); i++) {
@@ -58,9 +58,9 @@ static void inline_free_subtree(ga_lfht *map, lfht_word link)
 
 typedef struct node_maker {
     ga_lfht *map;
-    uint64_t hash;   /* its line has room for one pair more, */
-    bool needs_room; /* where this says so */
-    bool crowded;    /* nodes without bits are deep */
+    uint64_t hash;   /* this hash's line gets room for one more pair */
+    bool needs_room; /* ... if set */
+    bool crowded;    /* make a deep node where no bits of the hash are left */
     uint64_t nodes;
     bool failed;
 } node_maker;
@@ -75,7 +75,7 @@ static uint32_t least_of(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* The log2 of lines that n pairs want, up to `most`: on average five in a line of seven. */
+/* Log2 of the lines for n pairs, up to `most`: on average at most 5/7 of the cells are used. */
 static uint32_t lines_needed_log2(const ga_lfht *map, size_t n, uint32_t most)
 {
     uint32_t log2 = 0;
@@ -100,7 +100,8 @@ static lfht_word make_deep(node_maker *maker, const lfht_item *items, size_t n)
     return line_link_to(deep, LINE_SIZE_DEEP);
 }
 
-/* What there is to make: the pairs in the order of their hashes, and the bits before the node. */
+/* The content of a node: pairs in the order of their hashes, and the hash bits used above the
+ * node. */
 typedef struct node_plan {
     const lfht_item *items;
     size_t n;
@@ -109,7 +110,8 @@ typedef struct node_plan {
 
 static lfht_word make_children(node_maker *maker, node_plan plan, lfht_word link);
 
-/* With 2^log2 lines. With LINE_NOTHING it has failed, or there is nothing to make. */
+/* Make a node with 2^log2 lines. LINE_NULL_LINK if out of memory (`failed` is set), or if there are
+ * no pairs. */
 static lfht_word make_node_sized(node_maker *maker, node_plan plan, uint32_t log2)
 {
     bool index = log2 > LINE_NODE_LOG2;
@@ -125,7 +127,7 @@ static lfht_word make_node_sized(node_maker *maker, node_plan plan, uint32_t log
     return node ? make_children(maker, plan, line_link_to(node, size)) : LINE_NULL_LINK;
 }
 
-/* At least 2^least. */
+/* Make a node with at least 2^least lines. */
 static lfht_word make_node_at_least(node_maker *maker, node_plan plan, uint32_t least)
 {
     uint32_t log2 =
@@ -143,7 +145,8 @@ static lfht_word make_line(lfht_line *line, const lfht_item *items, size_t n)
     return word;
 }
 
-/* A line, or a link where it cannot have so many; in an index a node of the size that all have. */
+/* Fill one location: a line, or a link to a further node if the pairs do not fit; in an index a
+ * link to a node of 2^LINE_NODE_LOG2 lines. */
 static void make_child(node_maker *maker, lfht_word link, lfht_word *location, node_plan plan)
 {
     bool own = maker->needs_room && line_location_of(link, plan.used, maker->hash) == location;
@@ -176,7 +179,7 @@ static lfht_word make_children(node_maker *maker, node_plan plan, lfht_word link
     return link;
 }
 
-/* All of it is dropped where not all could be had. */
+/* GA_ERR_MEMORY, and the new nodes freed, if any allocation failed. */
 static ga_status maker_finish(const node_maker *maker, lfht_word link)
 {
     if (maker->failed) {
@@ -185,15 +188,16 @@ static ga_status maker_finish(const node_maker *maker, lfht_word link)
     return maker->failed ? GA_ERR_MEMORY : GA_OK;
 }
 
-/* ---- through a node, line by line ----------------------------------------------------------- */
+/* ---- visiting a subtree: freeze, collect, retire -------------------------------------------- */
 
 typedef enum rebuild_pass {
-    PASS_FREEZE = 0, /* and counts */
-    PASS_COLLECT,    /* what is frozen, in the order of the hashes */
-    PASS_RETIRE      /* what nobody can come to any more */
+    PASS_FREEZE = 0, /* freeze every word, and count pairs and nodes */
+    PASS_COLLECT,    /* copy the frozen pairs, in the order of their hashes */
+    PASS_RETIRE      /* retire the nodes, which are unreachable */
 } rebuild_pass;
 
-/* A node and all below it, which the step `top` of the trail leads to by `link`, unfrozen. */
+/* The rebuild of a node and everything below it. Step `top` of the path leads there by `link`,
+ * which is not frozen. */
 typedef struct rebuild_state {
     inline_path *path;
     rebuild_pass pass;
@@ -205,7 +209,8 @@ typedef struct rebuild_state {
     bool crowded;
 } rebuild_state;
 
-/* No lane is free, and some are claimed. Of a frozen line, so that all who copy see the same. */
+/* No cell is free and some are only claimed. Judged by the word that is frozen or swapped, so that
+ * all threads that copy agree. */
 static bool line_is_crowded(lfht_word word)
 {
     return !line_free_cells(word) && line_count_cells(line_live_cells(word)) < LINE_PAIRS;
@@ -221,7 +226,7 @@ static lfht_word freeze_word(lfht_word *location)
     return word;
 }
 
-/* By hash, behind those from `first` on. */
+/* Insert the pair into the items from `first` on, which are in the order of their hashes. */
 static void collect_pair(rebuild_state *state, size_t first, line_pair pair)
 {
     uint64_t hash = lfht_hash_of(state->path->map, pair.key);
@@ -266,7 +271,7 @@ static bool rebuild_visit_location(rebuild_state *state, lfht_word *location, ui
     return true;
 }
 
-/* It is protected once the top still leads to all of it. */
+/* Protect a node of the subtree, and validate that the step `top` still leads to the subtree. */
 static bool rebuild_protect_node(rebuild_state *state, lfht_word link, uint32_t slot)
 {
     path_set_slot(state->path, slot, line_node(link));
@@ -274,7 +279,8 @@ static bool rebuild_protect_node(rebuild_state *state, lfht_word link, uint32_t 
            state->link;
 }
 
-/* False where another thread has taken it out; not in the last pass. */
+/* Visit a node and everything below it. False if another thread has detached the subtree; never in
+ * the pass PASS_RETIRE. */
 static bool rebuild_visit_node(rebuild_state *state, lfht_word link, uint32_t slot)
 {
     if (state->pass != PASS_RETIRE && !rebuild_protect_node(state, link, slot)) {
@@ -298,7 +304,7 @@ static bool rebuild_visit_node(rebuild_state *state, lfht_word link, uint32_t sl
     return true;
 }
 
-/* ---- another node for one ------------------------------------------------------------------- */
+/* ---- replacing a node ----------------------------------------------------------------------- */
 
 static void compress_if_empty(inline_path *path);
 
@@ -314,15 +320,15 @@ static bool step_is_in_index(const inline_path *path, uint32_t step)
     return step > 0 && line_is_index(path->steps[step - 1].link);
 }
 
-/* The log2 of the most lines that the step's node can have in its place. */
+/* Log2 of the most lines of a node in the place of the step's node. */
 static uint32_t most_lines_log2(const inline_path *path, uint32_t step)
 {
     uint32_t most = least_of(path->map->chunk, 64 - path->steps[step].used);
     return step_is_in_index(path, step) ? least_of(most, LINE_NODE_LOG2) : most;
 }
 
-/* The link is swapped for one to what the items become. The thread that does it goes on with the
- * node above where nothing is left. */
+/* Make the new node and swap the link. The thread whose swap succeeds retires the old nodes, and,
+ * if nothing is left, goes on with the node above. */
 static ga_status rebuild_replace(rebuild_state *state)
 {
     inline_path *path = state->path;
@@ -356,16 +362,17 @@ static ga_status rebuild_replace(rebuild_state *state)
     return GA_OK;
 }
 
-/* Step `top` of the trail, and what is below it, are made anew; the trail ends there. GA_OK, too,
- * where another thread has done it. Where one has begun further up, that is finished first: it may
- * have been stopped before it froze what the caller cannot change, who would come back for ever. */
+/* Rebuild the node of step `top` and everything below it; the path ends there afterwards. GA_OK
+ * also if another thread has done it. If another thread has begun a rebuild further up, finish that
+ * one first: that thread may be stopped before it freezes the line that the caller cannot change,
+ * and the caller would return here forever. */
 static ga_status rebuild_subtree(inline_path *path, uint32_t top)
 {
     lfht_item on_stack[REBUILD_STACK_PAIRS];
     rebuild_state state = {.path = path, .top = top, .link = lfht_load(path->steps[top].location)};
     void *on_heap = NULL;
     if (line_node(state.link) == line_node(path->steps[top].link) && state.link & LINE_FROZEN) {
-        path->depth = top; /* what froze the place began at a step above this one */
+        path->depth = top; /* that rebuild began at a step above this one */
         return GA_LFHT_MUTANT != 17 && path_is_attached(path, &top) ? rebuild_subtree(path, top)
                                                                     : GA_OK;
     }
@@ -388,7 +395,7 @@ static ga_status rebuild_subtree(inline_path *path, uint32_t top)
     return status;
 }
 
-/* The place is frozen: finish what was begun. */
+/* The location is frozen: finish that rebuild. */
 static ga_status rebuild_help(inline_path *path)
 {
     uint32_t top;
@@ -405,7 +412,8 @@ static bool location_is_empty(const lfht_word *location)
     return word & LINE_LINK ? !line_node(word) : !line_live_cells(word);
 }
 
-/* From the place on, which has become empty: the next is likely not to be. */
+/* Begins at the path's location, which is empty, and goes on with its successor, which is likely
+ * not to be. */
 static bool path_node_is_empty(const inline_path *path)
 {
     lfht_word link = path_last_link(path);
@@ -418,18 +426,17 @@ static bool path_node_is_empty(const inline_path *path)
     return i == all;
 }
 
-/* A place has become empty: nodes that have nothing left go, up to the root's words. */
+/* The location has become empty: detach nodes without pairs, upwards to the root's words. */
 static void compress_if_empty(inline_path *path)
 {
     if (path->depth > 0 && path_node_is_empty(path)) {
-        rebuild_subtree(path,
-                        path->depth - 1); /* what fails for want of memory is another's to do */
+        rebuild_subtree(path, path->depth - 1); /* out of memory: a later call will do it */
     }
 }
 
 /* ---- growing -------------------------------------------------------------------------------- */
 
-/* The pairs of a line that is full. False where it has changed. */
+/* Collect the pairs of the full line at the location. False if it has changed. */
 static bool collect_full_line(inline_path *path, lfht_item *items, uint32_t *n)
 {
     line_pair pairs[LINE_PAIRS];
@@ -441,7 +448,7 @@ static bool collect_full_line(inline_path *path, lfht_item *items, uint32_t *n)
     return *n != LINE_NONE;
 }
 
-/* The line, which `seen` is the word of, becomes a link to a node with its pairs. */
+/* Turn the line at the location, with the word `seen`, into a link to a new node with its pairs. */
 static ga_status expand_line(inline_path *path, uint64_t *expanded)
 {
     lfht_item items[LINE_PAIRS];
@@ -464,8 +471,9 @@ static ga_status expand_line(inline_path *path, uint64_t *expanded)
     return GA_OK;
 }
 
-/* There is no room in the line. The node is made anew, or, where it has its full size, the index
- * that leads to it, if more than a quarter of their lines would be links. */
+/* Make room where the line is full. If more than a quarter of the node's lines would be links,
+ * rebuild the node, or, if that has its full size, the index that leads to it; else expand the
+ * line. */
 static ga_status make_room(inline_path *path)
 {
     uint32_t step = path->depth - 1;

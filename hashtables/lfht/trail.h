@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: MIT
  *
- * The way of a thread through a map of lines, and what it protects.
+ * A thread's path through a map of lines, and the protection of the nodes on it. The slow paths of
+ * INLINE use it (inline.c).
  *
- * STRUCTURE  root: words -> index: words -> node: lines -> ...     a place is a word of the root or
- *            of an index, or that of a line; the trail has all places from the root on whose links
- *            it has followed.
+ * STRUCTURE  root: words -> index: words -> node: lines -> ... A location is a word of the root or
+ *            of an index, or the word of a line. The path records every location, from the root on,
+ *            whose link it has followed.
  *
- * INVARIANT  T: all nodes on the trail are protected, each in the slot of its depth, and each was
- *            reachable from the root at some moment of the call. So was what is found in a line: a
- *            line that is not frozen belongs to a node that is reachable, and a frozen one is what
- *            it was when its node was.
- *            Before a node is taken out all links to it and below it, but the one that is swapped,
- *            are frozen, and that one is not. So a link that is not frozen says that its node is
- *            reachable; one that is says nothing: the trail is looked at again, upwards, until one
- *            is not frozen and leads where it led.
+ * INVARIANT  T: all nodes on the path are protected, each in the hazard slot of its depth, and each
+ *            was reachable from the root at some moment of the call. So was the content of a line:
+ *            a line that is not frozen belongs to a reachable node, and a frozen one is unchanged
+ *            since its node was reachable.
+ *            Before a node is detached, all links to it and below it are frozen, except the one
+ *            link that is swapped. So a link that is not frozen shows that its node is reachable. A
+ *            frozen link shows nothing: the path is then checked upwards, until a link is not
+ *            frozen and leads to the recorded node.
  *
  * ORDER      W (words.h), P and S (gpualloc/reclaim.h).
  *
- * PROGRESS   A thread goes on from what it reads; it goes back to the root where a node on its
- *            trail has been taken out.
+ * PROGRESS   A thread goes on from the words that it reads. It returns to the root if a node on its
+ *            path has been detached.
  */
 #ifndef GPUALLOC_LFHT_TRAIL_H
 #define GPUALLOC_LFHT_TRAIL_H
@@ -26,26 +27,27 @@
 #include "lines.h"
 
 enum {
-    /* Nodes above one another: but for the last each takes a bit, and the root takes one. */
+    /* The most nodes on a path: all but the last use a bit of the hash each, and the root uses
+     * one. */
     PATH_STEPS_MOST = 66
 };
 
 typedef struct path_step {
     lfht_word *location;
     lfht_word link;
-    uint32_t used; /* bits of the hash, before the node */
+    uint32_t used; /* bits of the hash used above the node */
 } path_step;
 
 typedef struct inline_path {
     ga_lfht *map;
     ga_hazards *hazards;
     uint64_t hash, key;
-    lfht_word *location; /* where it stands: no link to lines */
+    lfht_word *location; /* the position: not a link to lines */
     lfht_word seen;
-    uint32_t depth;      /* nodes it has gone into */
-    uint32_t used;       /* bits of the hash, before the place */
-    uint32_t slots_used; /* slots in use */
-    bool needs_room;     /* the hash's line is wanted with room for a pair */
+    uint32_t depth;      /* nodes entered */
+    uint32_t used;       /* bits of the hash used above the location */
+    uint32_t slots_used; /* hazard slots in use */
+    bool needs_room;     /* a rebuild must leave room for a pair in the hash's line */
     path_step steps[PATH_STEPS_MOST];
 } inline_path;
 
@@ -66,7 +68,7 @@ static inline void path_end(const inline_path *path)
     }
 }
 
-/* The node is in the slot; nothing is confirmed. */
+/* Set the slot to the node; nothing is validated. */
 static inline void path_set_slot(inline_path *path, uint32_t slot, const void *node)
 {
     lfht_test_yield();
@@ -74,8 +76,8 @@ static inline void path_set_slot(inline_path *path, uint32_t slot, const void *n
     path->slots_used = path->slots_used > slot ? path->slots_used : slot + 1;
 }
 
-/* The steps up from the last, of frozen links, end in one that is not, and all lead where they led.
- * `*top` is that one's. */
+/* Check the path upwards from the last step: all links lead to the recorded nodes, up to one that
+ * is not frozen, which ends the check. `*top` is that step. False: a node is detached. */
 static bool path_is_attached(const inline_path *path, uint32_t *top)
 {
     for (uint32_t i = path->depth; i-- > 0;) {
@@ -93,11 +95,11 @@ static bool path_is_attached(const inline_path *path, uint32_t *top)
 
 typedef enum path_protection {
     PATH_PROTECTED = 0,
-    PATH_CHANGED, /* the place leads elsewhere */
-    PATH_DETACHED /* the place itself is out of the map */
+    PATH_CHANGED, /* the location leads elsewhere */
+    PATH_DETACHED /* the location itself is in a detached node */
 } path_protection;
 
-/* What the place leads to stays, in the slot. */
+/* Protect the node that the link at the location leads to, and validate. */
 static inline path_protection path_protect(inline_path *path, lfht_word link)
 {
     uint32_t top;
@@ -128,8 +130,8 @@ static void path_count_retry(const inline_path *path)
     }
 }
 
-/* From the place to the line of the hash, or a link to nothing or to a deep node, which is kept.
- */
+/* Descend from the location to the hash's line, or to a null link, or to a deep node, which is
+ * protected. */
 static inline void path_descend(inline_path *path)
 {
     for (;;) {
@@ -149,7 +151,7 @@ static inline void path_descend(inline_path *path)
             path->steps[path->depth++] = (path_step){path->location, word, path->used};
             path->location = line_location_of(word, path->used, path->hash);
             path->used += line_hash_bits(word);
-            if (!line_is_index(word)) { /* a line is two of the processor's */
+            if (!line_is_index(word)) { /* a line is two cache lines */
                 __builtin_prefetch((const char *)path->location + LINE_BYTES / 2);
             }
         }

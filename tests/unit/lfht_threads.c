@@ -90,7 +90,7 @@ static lfht_line *line_of(const ga_lfht *map, uint64_t hash, uint32_t *used)
     return *place & LINE_LINK ? NULL : (lfht_line *)place;
 }
 
-/* All free lanes are claimed, as by threads that were stopped before they put their pairs in. */
+/* All free cells are claimed, as by threads that were stopped before they published their pairs. */
 static void claim_all(lfht_line *line)
 {
     while (line_free_cells(line->word)) {
