@@ -58,7 +58,7 @@ static void *insert_some(void *map)
     return NULL;
 }
 
-/* More than have lanes of their own. */
+/* More than have shards of their own. */
 Test(lfht_threads, takes_any_number_of_threads)
 {
     enum {
@@ -99,9 +99,9 @@ static void claim_all(lfht_line *line)
     }
 }
 
-/* Who comes next finds no lane. What it makes anew must not be as large as before: else all could
- * claim and come for ever, and none would get its pair in. In the end no bits are left, and the
- * pairs are in an array, which knows no claims. */
+/* The next insertion finds no free cell. The new node must not be as large as before: else all
+ * threads could claim and retry forever, and none would publish its pair. In the end no bits are
+ * left, and the pairs are in an array, which has no claims. */
 Test(lfht_threads, claims_do_not_come_for_ever)
 {
     ga_heap *heap = open_heap("slab/system");
