@@ -394,12 +394,12 @@ ga_status ga_lfht_lookup(ga_lfht *map, uint64_t key, ga_lfht_found *found)
     return found ? map->variant->lookup(map, key, found) : refuse_no_result();
 }
 
-static ga_status check_array(const char *what, const void *array, size_t n)
+static ga_status check_array(const char *content, const void *array, size_t n)
 {
     return array || n == 0
                ? GA_OK
                : ga_fail(GA_ERR_ARGUMENT, "lfht: no array of %s for %zu keys: expected a pointer",
-                         what, n);
+                         content, n);
 }
 
 ga_status ga_lfht_lookup_batch(ga_lfht *map, const uint64_t *keys, size_t n, ga_lfht_found *found)
