@@ -5,8 +5,8 @@
  *     row    128 bytes, 32 words of 32 bits, aligned to 128 bytes
  *     tile   the group that works on a row together: 4, 8, 16 or 32 lanes of a GPU warp, the lanes
  *            of a warp that happen to be present, or one CPU thread
- *     lanes  one 32-bit value for each lane of a tile. On the GPU a register; on the CPU a vector of
- *            32, so that `if (lanes)` does not compile, because a branch condition must be uniform
+ *     lanes  one 32-bit value for each lane of a tile. On the GPU a register; on the CPU a vector
+ *            of 32, so that `if (lanes)` does not compile: a branch condition must be uniform
  *     mask   32 bits, uniform over the tile: bit i stands for word i of a row, or for lane i
  *
  * Every value that is not a row or lanes is uniform: equal in all lanes of the tile. All functions
