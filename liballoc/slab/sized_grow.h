@@ -28,7 +28,7 @@
 #include "sized_pool.h"
 
 /* Show what readers of `word` may use from now on, by one lane. */
-GA_SIMT void ga_sized_show(uint32_t *word, uint32_t value)
+GA_SIMT void ga_sized_publish(uint32_t *word, uint32_t value)
 {
 #if GA_SIZED_MUTANT == 5
     ga_store_relaxed(word, value);
@@ -50,7 +50,7 @@ GA_SIMT void ga_sized_store_published(uint32_t *word, uint32_t value)
 }
 
 /* S2, with the tile's publish: the same of a table's entry, which old readers may read before `all`. */
-GA_SIMT void ga_sized_show_published(uint32_t *word, uint32_t value)
+GA_SIMT void ga_sized_publish_fenced(uint32_t *word, uint32_t value)
 {
 #if GA_SIZED_MUTANT == 5
     ga_store_relaxed(word, value);
@@ -63,27 +63,27 @@ GA_SIMT void ga_sized_show_published(uint32_t *word, uint32_t value)
 
 /* Only the tile that holds `edit` changes what the class shows and what its regions are. It never waits
  * while it holds that. */
-GA_SIMT void ga_sized_edit_begin(ga_sized_class *c, ga_tile tile)
+GA_SIMT void ga_sized_table_lock(ga_sized_class *c, ga_tile tile)
 {
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
         /* E1: acquire. Pairs with E2: the table and the owners as the last tile left them. */
         while (GA_SIZED_MUTANT != 6 &&
-               (ga_load_relaxed(&c->edit) || ga_cas_acquire(&c->edit, 0, 1u) != 0)) {
+               (ga_load_relaxed(&c->table_lock) || ga_cas_acquire(&c->table_lock, 0, 1u) != 0)) {
             ga_clock_sleep(200);
         }
     }
     ga_tile_sync(tile);
 }
 
-GA_SIMT void ga_sized_edit_end(ga_sized_class *c, ga_tile tile)
+GA_SIMT void ga_sized_table_unlock(ga_sized_class *c, ga_tile tile)
 {
     ga_tile_sync(tile);
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
-        ga_store_release(&c->edit, 0); /* E2: release. Pairs with E1. */
+        ga_store_release(&c->table_lock, 0); /* E2: release. Pairs with E1. */
     }
     ga_tile_sync(tile);
 }
@@ -91,29 +91,29 @@ GA_SIMT void ga_sized_edit_end(ga_sized_class *c, ga_tile tile)
 /* The regions become the last ones of the table. By one lane that holds `edit`, so that relaxed loads are
  * enough. Once a region has left the part that follows on each other, old readers may think that part
  * longer than it is: it must not begin elsewhere then, and does not grow again. */
-GA_SIMT void ga_sized_table_append(ga_sized_heap *heap, ga_sized_class *c, ga_sized_part part)
+GA_SIMT void ga_sized_table_append(ga_sized_heap *heap, ga_sized_class *c, ga_sized_extent extent)
 {
-    uint32_t words = c->way.words;
-    uint32_t count = ga_load_relaxed(&c->way.all) / words;
-    uint32_t straight = ga_load_relaxed(&c->way.straight) >> 6;
-    uint32_t first = count ? ga_load_relaxed(&c->way.first) : part.first;
-    uint32_t any_spent = ga_load_relaxed(&heap->sweep.spent);
+    uint32_t words = c->map.words;
+    uint32_t count = ga_load_relaxed(&c->map.total_words) / words;
+    uint32_t contiguous = ga_load_relaxed(&c->map.contiguous) >> 6;
+    uint32_t first = count ? ga_load_relaxed(&c->map.first) : extent.first;
+    uint32_t any_spent = ga_load_relaxed(&heap->sweep.any_spent);
     bool follows = words > 1u && !ga_load_relaxed(&c->shrunk);
-    for (uint32_t i = 0; i < part.n; i++) {
-        uint32_t region = part.first + i;
+    for (uint32_t i = 0; i < extent.n; i++) {
+        uint32_t region = extent.first + i;
         uint32_t spent = any_spent ? ga_load_relaxed(heap->places + region) & GA_SIZED_SPENT : 0;
         ga_store_relaxed(heap->places + region, (count + i) | spent);
-        ga_sized_show_published(c->way.table + count + i, (region + 1u) | spent);
-        follows = follows && !spent && straight == count + i && first + straight == region;
-        straight += follows;
+        ga_sized_publish_fenced(c->map.table + count + i, (region + 1u) | spent);
+        follows = follows && !spent && contiguous == count + i && first + contiguous == region;
+        contiguous += follows;
     }
     if (!count && !ga_load_relaxed(&c->shrunk)) {
-        ga_sized_show(&c->way.first, first); /* nobody reads it before `straight` */
+        ga_sized_publish(&c->map.first, first); /* nobody reads it before `straight` */
     }
-    if (straight != ga_load_relaxed(&c->way.straight) >> 6) {
-        ga_sized_show(&c->way.straight, straight << 6 | GA_SIZED_SHIFT(c->way));
+    if (contiguous != ga_load_relaxed(&c->map.contiguous) >> 6) {
+        ga_sized_publish(&c->map.contiguous, contiguous << 6 | GA_SIZED_SHIFT(c->map));
     }
-    ga_sized_show(&c->way.all, (count + part.n) * words);
+    ga_sized_publish(&c->map.total_words, (count + extent.n) * words);
 }
 
 /* The region leaves the table, and the last one takes its place. By one lane, as above. Readers with an old
@@ -122,19 +122,19 @@ GA_SIMT void ga_sized_table_append(ga_sized_heap *heap, ga_sized_class *c, ga_si
 GA_SIMT void ga_sized_table_remove(ga_sized_heap *heap, ga_sized_class *c, uint32_t region)
 {
     uint32_t place = ga_load_relaxed(heap->places + region) & ~GA_SIZED_SPENT;
-    uint32_t last = ga_load_relaxed(&c->way.all) / c->way.words - 1u;
-    if (place < ga_load_relaxed(&c->way.straight) >> 6) {
-        ga_sized_show(&c->way.straight, place << 6 | GA_SIZED_SHIFT(c->way));
+    uint32_t last = ga_load_relaxed(&c->map.total_words) / c->map.words - 1u;
+    if (place < ga_load_relaxed(&c->map.contiguous) >> 6) {
+        ga_sized_publish(&c->map.contiguous, place << 6 | GA_SIZED_SHIFT(c->map));
         ga_store_relaxed(&c->shrunk, 1u);
     }
     if (place != last) {
-        uint32_t entry = ga_load_relaxed(c->way.table + last);
+        uint32_t entry = ga_load_relaxed(c->map.table + last);
         ga_store_relaxed(heap->places + ((entry & ~GA_SIZED_SPENT) - 1u),
                          place | (entry & GA_SIZED_SPENT));
-        ga_sized_show(c->way.table + place, entry);
+        ga_sized_publish(c->map.table + place, entry);
     }
-    ga_sized_show(c->way.table + last, 0);
-    ga_sized_show(&c->way.all, last * c->way.words);
+    ga_sized_publish(c->map.table + last, 0);
+    ga_sized_publish(&c->map.total_words, last * c->map.words);
     ga_store_relaxed(heap->places + region, GA_SIZED_SPENT);
 }
 
@@ -144,33 +144,33 @@ GA_SIMT void ga_sized_table_remove(ga_sized_heap *heap, ga_sized_class *c, uint3
 GA_SIMT uint32_t ga_sized_owner_for(const ga_sized_heap *heap, uint32_t class_, uint32_t region)
 {
     /* relaxed: the tile that took the region has acquired it (P1). */
-    bool spent = ga_load_relaxed(&heap->sweep.spent) &&
+    bool spent = ga_load_relaxed(&heap->sweep.any_spent) &&
                  ga_load_relaxed(heap->places + region) & GA_SIZED_SPENT;
     return (class_ + 1u) | (spent ? GA_SIZED_SECOND : 0);
 }
 
 /* All units of the regions are free. No claim has bits of these bitmaps, but one that is late may ask for
- * some of a second one: it reads what is stored here, and so who owns the region (ga_sized_is_of()). */
+ * some of a second one: it reads what is stored here, and so who owns the region (ga_sized_class_owns()). */
 GA_SIMT void ga_sized_bitmaps_clear(ga_sized_heap *heap, ga_tile tile, uint32_t class_,
-                                    ga_sized_part part, bool hold)
+                                    ga_sized_extent extent, bool hold)
 {
     const ga_sized_class *c = heap->of + class_;
-    uint32_t words = c->way.words;
+    uint32_t words = c->map.words;
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
         uint32_t rank = ga_bits_count(ga_tile_lanes(tile) & ga_bits_below(own));
-        uint32_t spent = ga_load_relaxed(&heap->sweep.spent); /* relaxed: P1, as above */
-        for (uint32_t i = rank; i < words * part.n; i += ga_tile_size(tile)) {
-            uint32_t region = part.first + i / words;
+        uint32_t spent = ga_load_relaxed(&heap->sweep.any_spent); /* relaxed: P1, as above */
+        for (uint32_t i = rank; i < words * extent.n; i += ga_tile_size(tile)) {
+            uint32_t region = extent.first + i / words;
             uint32_t word = i % words;
             uint32_t owner = spent ? ga_sized_owner_for(heap, class_, region) : 0;
-            uint32_t key = ga_sized_owner_key(heap->region_bits, region, owner) + word;
+            uint32_t word_index = ga_sized_bitmap_index(heap->region_bits, region, owner) + word;
             uint32_t bits = word + 1u == words && GA_SIZED_MUTANT != 7 ? c->tail : 0;
             bits |= hold && i == 0; /* the caller's */
             if (owner & GA_SIZED_SECOND) {
-                ga_sized_store_published(heap->bits + key, bits);
+                ga_sized_store_published(heap->bits + word_index, bits);
             } else {
-                ga_store_relaxed(heap->bits + key, bits); /* relaxed: S2 and O2 release it */
+                ga_store_relaxed(heap->bits + word_index, bits); /* relaxed: S2 and O2 release it */
             }
         }
     }
@@ -179,16 +179,16 @@ GA_SIMT void ga_sized_bitmaps_clear(ga_sized_heap *heap, ga_tile tile, uint32_t 
 /* The regions from `first` on, `n` of them, become the class's, by the tile that has its turn. With `hold` the
  * tile has their first unit: the key of its word. Else a sweep might find the first region empty and take it
  * for another class before anybody is served, and that class might lose it in the same way, for ever. */
-GA_SIMT uint32_t ga_sized_regions_give(ga_sized_heap *heap, ga_tile tile, uint32_t class_,
-                                       uint32_t first, uint32_t n, bool hold)
+GA_SIMT uint32_t ga_sized_class_add_regions(ga_sized_heap *heap, ga_tile tile, uint32_t class_,
+                                            uint32_t first, uint32_t n, bool hold)
 {
     ga_sized_class *c = heap->of + class_;
-    ga_sized_part part = {first, n};
+    ga_sized_extent extent = {first, n};
     /* U1 (sized_search.h) reads what is stored next: behind this fence is what the last owners did (P1). */
     ga_tile_publish(tile);
-    ga_sized_bitmaps_clear(heap, tile, class_, part, hold);
+    ga_sized_bitmaps_clear(heap, tile, class_, extent, hold);
     ga_tile_publish(tile);
-    ga_sized_edit_begin(c, tile);
+    ga_sized_table_lock(c, tile);
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
         uint32_t rank = ga_bits_count(ga_tile_lanes(tile) & ga_bits_below(own));
@@ -205,102 +205,104 @@ GA_SIMT uint32_t ga_sized_regions_give(ga_sized_heap *heap, ga_tile tile, uint32
         (void)own;
         /* H2: release, after the owners and before a claim can find the regions. Pairs with H1: a sweep
          * that has passed by them has a result that does not hold any more. */
-        ga_post_add_release(&heap->given, 1u);
-        ga_sized_table_append(heap, c, part);
+        ga_post_add_release(&heap->releases, 1u);
+        ga_sized_table_append(heap, c, extent);
     }
-    ga_sized_edit_end(c, tile);
+    ga_sized_table_unlock(c, tile);
     uint32_t owner = ga_sized_owner_for(heap, class_, first);
-    return hold ? ga_sized_owner_key(heap->region_bits, first, owner) : GA_SIZED_NONE;
+    return hold ? ga_sized_bitmap_index(heap->region_bits, first, owner) : GA_SIZED_NONE;
 }
 
-#define GA_SIZED_PART 32u /* of what a class has, so much more at a time */
+#define GA_SIZED_GROW_DIVISOR 32u /* of what a class has, so much more at a time */
 
 /* A 32nd more regions for the class than it has, at least one, by the tile that has its turn: how
  * many. It waits for memory where it must. */
-GA_SIMT uint32_t ga_sized_regions_get(ga_sized_heap *heap, ga_tile tile, uint32_t class_,
-                                      uint32_t *held)
+GA_SIMT uint32_t ga_sized_class_get_regions(ga_sized_heap *heap, ga_tile tile, uint32_t class_,
+                                            uint32_t *held)
 {
     ga_sized_class *c = heap->of + class_;
     /* relaxed: a measure, from which a sweep may take regions meanwhile */
-    uint32_t more = ga_load_relaxed(&c->way.all) / c->way.words / GA_SIZED_PART;
-    ga_sized_wish wish = {1u, more ? more : 1u, 1u, 0};
+    uint32_t more = ga_load_relaxed(&c->map.total_words) / c->map.words / GA_SIZED_GROW_DIVISOR;
+    ga_sized_request request = {1u, more ? more : 1u, 1u, 0};
     uint32_t got = 0;
-    ga_sized_part part = ga_sized_regions_find(heap, ga_tile_members(tile), wish);
-    while (part.n) {
-        uint32_t key = ga_sized_regions_give(heap, tile, class_, part.first, part.n, got == 0);
-        *held = got ? *held : key;
-        got += part.n;
-        wish.most -= part.n;
-        if (!wish.most) {
+    ga_sized_extent extent = ga_sized_regions_alloc(heap, ga_tile_members(tile), request);
+    while (extent.n) {
+        uint32_t word_index =
+            ga_sized_class_add_regions(heap, tile, class_, extent.first, extent.n, got == 0);
+        *held = got ? *held : word_index;
+        got += extent.n;
+        request.most -= extent.n;
+        if (!request.most) {
             break;
         }
-        part = ga_sized_regions_take(heap, tile, wish); /* what is there at once */
+        extent = ga_sized_regions_alloc_fast(heap, tile, request); /* what is there at once */
     }
     return got;
 }
 
 /* The next step of a tile that wants more regions. */
-typedef enum ga_sized_turn {
-    GA_SIZED_GROWN = 0, /* the class has other words than the tile has seen */
-    GA_SIZED_TURN,      /* the tile has the class's turn now */
-    GA_SIZED_WAIT
-} ga_sized_turn;
+typedef enum ga_sized_grow_step {
+    GA_SIZED_GROW_DONE = 0, /* the class has other words than the tile has seen */
+    GA_SIZED_GROW_LOCKED,   /* the tile has the class's turn now */
+    GA_SIZED_GROW_WAIT
+} ga_sized_grow_step;
 
 /* Take the class's turn if it is free. By one lane. `turn` is odd while a tile has it, so that a tile which
  * waits for the end of one turn does not wait for the next tile's, too. */
-GA_SIMT bool ga_sized_turn_take(ga_sized_class *c)
+GA_SIMT bool ga_sized_grow_try_lock_alone(ga_sized_class *c)
 {
-    uint32_t turn = ga_load_relaxed(&c->turn);
+    uint32_t ticket = ga_load_relaxed(&c->grow_lock);
     /* T1: acquire. Pairs with T2: `all` and the table as the last tile left them. */
-    return !(turn & 1u) && ga_cas_acquire(&c->turn, turn, turn + 1u) == turn;
+    return !(ticket & 1u) && ga_cas_acquire(&c->grow_lock, ticket, ticket + 1u) == ticket;
 }
 
 /* By the lane that took it. */
-GA_SIMT void ga_sized_turn_end(ga_sized_class *c)
+GA_SIMT void ga_sized_grow_unlock(ga_sized_class *c)
 {
     /* T2: release. Pairs with T1. The load is relaxed because no other tile changes it now. */
-    ga_store_release(&c->turn, ga_load_relaxed(&c->turn) + 1u);
+    ga_store_release(&c->grow_lock, ga_load_relaxed(&c->grow_lock) + 1u);
 }
 
-GA_SIMT uint32_t ga_sized_turn_try(ga_sized_class *c, ga_tile tile, uint32_t seen)
+GA_SIMT uint32_t ga_sized_grow_try_lock(ga_sized_class *c, ga_tile tile, uint32_t seen)
 {
     uint32_t leader = ga_tile_leader(tile);
-    ga_lanes turn = ga_lanes_all(0);
+    ga_lanes steps = ga_lanes_all(0);
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        uint32_t standing = GA_SIZED_WAIT;
-        if (ga_load_acquire(&c->way.all) != seen) { /* S1. Pairs with S2. */
-            standing = GA_SIZED_GROWN;
-        } else if (ga_sized_turn_take(c)) {
-            standing = ga_load_relaxed(&c->way.all) == seen ? GA_SIZED_TURN : GA_SIZED_GROWN;
-            if (standing == GA_SIZED_GROWN) {
-                ga_sized_turn_end(c);
+        uint32_t step = GA_SIZED_GROW_WAIT;
+        if (ga_load_acquire(&c->map.total_words) != seen) { /* S1. Pairs with S2. */
+            step = GA_SIZED_GROW_DONE;
+        } else if (ga_sized_grow_try_lock_alone(c)) {
+            step = ga_load_relaxed(&c->map.total_words) == seen ? GA_SIZED_GROW_LOCKED
+                                                                : GA_SIZED_GROW_DONE;
+            if (step == GA_SIZED_GROW_DONE) {
+                ga_sized_grow_unlock(c);
             }
         }
-        ga_lane_write(&turn, own, standing);
+        ga_lane_write(&steps, own, step);
     }
     ga_tile_sync(tile);
-    return ga_lanes_get(tile, turn, leader);
+    return ga_lanes_get(tile, steps, leader);
 }
 
 /* Whether there is no region to be had for the class, which had `seen` words: the pool has none, and a tile that
  * took the last one for the class has shown it. The caller waits for that tile, but not for tiles that take the
  * turn later: while tiles wait for each other's turns, none of them would ever be refused. */
-GA_SIMT bool ga_sized_no_more(const ga_sized_heap *heap, ga_tile tile, uint32_t class_,
-                              uint32_t seen)
+GA_SIMT bool ga_sized_class_cannot_grow(const ga_sized_heap *heap, ga_tile tile, uint32_t class_,
+                                        uint32_t seen)
 {
     const ga_sized_class *c = heap->of + class_;
     uint32_t leader = ga_tile_leader(tile);
     ga_lanes none = ga_lanes_all(0);
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        if (ga_sized_hopeless(heap, 1u)) {             /* N2, before T1 */
-            uint32_t turn = ga_load_acquire(&c->turn); /* T1: acquire. Pairs with T2. */
-            while (turn & 1u && ga_load_acquire(&c->turn) == turn) { /* T1 */
+        if (ga_sized_pool_known_full(heap, 1u)) {             /* N2, before T1 */
+            uint32_t ticket = ga_load_acquire(&c->grow_lock); /* T1: acquire. Pairs with T2. */
+            while (ticket & 1u && ga_load_acquire(&c->grow_lock) == ticket) { /* T1 */
                 ga_clock_sleep(500);
             }
             ga_lane_write(&none, own,
-                          ga_load_acquire(&c->way.all) == seen); /* S1. Pairs with S2. */
+                          ga_load_acquire(&c->map.total_words) == seen); /* S1. Pairs with S2. */
         }
     }
     ga_tile_sync(tile);
@@ -313,22 +315,22 @@ GA_SIMT bool ga_sized_grow(ga_sized_heap *heap, ga_tile tile, uint32_t class_, u
                            uint32_t *held)
 {
     ga_sized_class *c = heap->of + class_;
-    uint32_t turn;
+    uint32_t step;
     *held = GA_SIZED_NONE;
-    while ((turn = ga_sized_turn_try(c, tile, seen)) == GA_SIZED_WAIT) {
-        if (ga_sized_no_more(heap, tile, class_, seen)) {
+    while ((step = ga_sized_grow_try_lock(c, tile, seen)) == GA_SIZED_GROW_WAIT) {
+        if (ga_sized_class_cannot_grow(heap, tile, class_, seen)) {
             return false;
         }
         ga_clock_sleep(500);
     }
-    if (turn == GA_SIZED_GROWN) {
+    if (step == GA_SIZED_GROW_DONE) {
         return true;
     }
-    uint32_t got = ga_sized_regions_get(heap, tile, class_, held);
+    uint32_t got = ga_sized_class_get_regions(heap, tile, class_, held);
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
-        ga_sized_turn_end(c);
+        ga_sized_grow_unlock(c);
     }
     ga_tile_sync(tile);
     return got != 0;

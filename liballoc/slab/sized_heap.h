@@ -59,56 +59,57 @@
 
 /* What every claim in a class needs to know; 32 bytes, which are read at once. What changes grows, while
  * kernels run. */
-typedef struct ga_sized_way {
+typedef struct ga_sized_class_map {
     uint32_t
-        *table;     /* its regions, + 1 each, and GA_SIZED_SPENT where the second bitmap is used; 0:
+        *table; /* its regions, + 1 each, and GA_SIZED_SPENT where the second bitmap is used; 0:
                       * none */
-    uint32_t all;   /* S: words of all its regions */
-    uint32_t words; /* of a region's bitmap */
-    uint32_t factor; /* word / words = word * factor >> shift, for words below 2^31 */
-    uint32_t first;  /* the first of its regions */
+    uint32_t total_words; /* S: words of all its regions */
+    uint32_t words;       /* of a region's bitmap */
+    uint32_t factor;      /* word / words = word * factor >> shift, for words below 2^31 */
+    uint32_t first;       /* the first of its regions */
     uint32_t
-        straight;  /* upper 26 bits: so many regions follow on each other from there; then shift */
-    uint32_t unit; /* bytes */
-} ga_sized_way;
+        contiguous; /* upper 26 bits: so many regions follow on each other from there; then shift */
+    uint32_t unit;  /* bytes */
+} ga_sized_class_map;
 
-#define GA_SIZED_SHIFT(way)    ((way).straight & 63u)
-#define GA_SIZED_STRAIGHT(way) ((way).straight >> 6)
+#define GA_SIZED_SHIFT(map)      ((map).contiguous & 63u)
+#define GA_SIZED_CONTIGUOUS(map) ((map).contiguous >> 6)
 
 typedef struct ga_sized_class {
-    ga_sized_way way;
+    ga_sized_class_map map;
     uint32_t units; /* set once: in a region */
     uint32_t tail;  /* set once: the bits of a region's last word that are no units */
-    uint8_t apart[88];
+    uint8_t padding[88];
 
-    uint32_t turn;    /* T: odd while a tile gets regions for it; wraps */
-    uint32_t hint;    /* relaxed: how far from where a search begins there has been room */
-    uint32_t refused; /* relaxed: requests that got nothing; wraps */
-    uint32_t edit;    /* E: 1 while a tile changes the table */
-    uint32_t shrunk;  /* guarded by `edit`: a region has left the part that follows on each other */
-    uint32_t none;    /* the last sweep that found nothing for it */
-    uint8_t at_last[104];
+    uint32_t grow_lock;  /* T: odd while a tile gets regions for it; wraps */
+    uint32_t hint;       /* relaxed: how far from where a search begins there has been room */
+    uint32_t refused;    /* relaxed: requests that got nothing; wraps */
+    uint32_t table_lock; /* E: 1 while a tile changes the table */
+    uint32_t shrunk; /* guarded by `edit`: a region has left the part that follows on each other */
+    uint32_t empty_sweep; /* the last sweep that found nothing for it */
+    uint8_t padding_end[104];
 } ga_sized_class;
 
 /* The search of all regions that the tiles which find nothing share (sized_sweep.h); 128 bytes. */
 typedef struct ga_sized_sweep {
-    uint64_t cursor;     /* W: upper half: its number; lower half: the next region */
-    uint32_t begun;      /* W: the number of the last one that has begun */
-    uint32_t ended;      /* W: the number of the last one that has ended */
-    uint32_t end;        /* regions that it goes through */
-    uint32_t left;       /* of them those that have not been searched */
-    uint32_t given;      /* the heap's when it began */
-    uint32_t released;   /* regions that it has given to the pool */
-    uint32_t none;       /* the last one that released nothing */
-    uint32_t calm;       /* the last one during which `given` did not change */
-    uint32_t spent;      /* 1: some region is GA_SIZED_SPENT */
-    uint64_t room;       /* the mask of the classes for which it has found room */
-    uint64_t began_at;   /* ns */
-    uint64_t watched_at; /* ns: when a region came under watch that was not */
-    uint64_t vain; /* lower half: a sweep whose refusals hold, or 0; upper half: `given` then */
-    uint64_t vain_until; /* ns */
-    uint64_t words;      /* relaxed: bitmap words that sweeps have read */
-    uint8_t at_last[32];
+    uint64_t cursor;           /* W: upper half: its number; lower half: the next region */
+    uint32_t begun;            /* W: the number of the last one that has begun */
+    uint32_t ended;            /* W: the number of the last one that has ended */
+    uint32_t end;              /* regions that it goes through */
+    uint32_t regions_left;     /* of them those that have not been searched */
+    uint32_t releases;         /* the heap's when it began */
+    uint32_t regions_released; /* regions that it has given to the pool */
+    uint32_t empty_sweep;      /* the last one that released nothing */
+    uint32_t undisturbed;      /* the last one during which `given` did not change */
+    uint32_t any_spent;        /* 1: some region is GA_SIZED_SPENT */
+    uint64_t found_classes;    /* the mask of the classes for which it has found room */
+    uint64_t began_at;         /* ns */
+    uint64_t watched_at;       /* ns: when a region came under watch that was not */
+    uint64_t
+        valid_result; /* lower half: a sweep whose refusals hold, or 0; upper half: `given` then */
+    uint64_t valid_until; /* ns */
+    uint64_t words_read;  /* relaxed: bitmap words that sweeps have read */
+    uint8_t padding_end[32];
 } ga_sized_sweep;
 
 typedef struct ga_sized_heap {
@@ -124,26 +125,27 @@ typedef struct ga_sized_heap {
     uint32_t fixed;
     ga_growth *growth; /* regions are its steps; NULL: `fixed` of them, and no more */
     uint32_t check;    /* the hardened checks are on: sized_checked.h */
-    uint8_t apart[60];
+    uint8_t padding[60];
 
     /* Changed by who takes regions and gives them back. */
     uint32_t next;      /* relaxed: regions below have been handed out once */
     uint32_t pooled;    /* relaxed: no fewer bits are set in the pool */
     uint32_t pool_hint; /* relaxed: a word of the pool where something was free */
-    uint32_t run_turn;  /* Q: 1 while a tile looks for regions all over the pool */
+    uint32_t pool_lock; /* Q: 1 while a tile looks for regions all over the pool */
     uint64_t
-        hopeless;   /* relaxed: lower half: so many neighbours could not be had, or 0; upper half:
+        known_full; /* relaxed: lower half: so many neighbours could not be had, or 0; upper half:
                            `given` then */
-    uint32_t given; /* H: how often something went to the pool or a class, or was freed that a sweep
+    uint32_t
+        releases; /* H: how often something went to the pool or a class, or was freed that a sweep
                        * watches; wraps */
     uint32_t refused; /* relaxed: requests for runs that got nothing; wraps */
-    uint8_t apart_too[96];
+    uint8_t padding_too[96];
 
     ga_sized_sweep sweep;
 
     uint64_t faults;          /* relaxed: pointers freed at which no block began */
     uint64_t answer, live[2]; /* of the host's service kernels */
-    uint8_t at_last[96];
+    uint8_t padding_end[96];
 
     ga_sized_class of[GA_SIZED_CLASSES];
 
@@ -185,7 +187,7 @@ GA_SIMT ga_sized_view ga_sized_view_of(ga_sized_heap *heap)
 /* ---- size classes: steps of 16 bytes up to 128, then four to each power of two ------------------- */
 
 /* The class of the units whose last byte may be number `last`, or GA_SIZED_NONE. */
-GA_SIMT uint32_t ga_sized_class_to(ga_sized_view heap, uint64_t last)
+GA_SIMT uint32_t ga_sized_class_of_last(ga_sized_view heap, uint64_t last)
 {
     uint32_t bits = (uint32_t)last;
     uint32_t class_ = bits < 64u ? bits / GA_SIZED_GRANULE : ga_bits_quarters(bits) - 20u;
@@ -195,7 +197,7 @@ GA_SIMT uint32_t ga_sized_class_to(ga_sized_view heap, uint64_t last)
 /* The class for `size` bytes, or GA_SIZED_NONE. */
 GA_SIMT uint32_t ga_sized_class_of(ga_sized_view heap, uint64_t size)
 {
-    return ga_sized_class_to(heap, size - (size ? 1u : 0));
+    return ga_sized_class_of_last(heap, size - (size ? 1u : 0));
 }
 
 /* The bytes of its units. */
@@ -252,7 +254,7 @@ GA_SIMT uint32_t ga_sized_class_aligned(ga_sized_view heap, uint64_t size, uint6
 /* A unit, and where something is in it. */
 typedef struct ga_sized_found {
     uint32_t class_; /* GA_SIZED_NONE: in none */
-    uint32_t key, place;
+    uint32_t word_index, place;
     uint32_t offset; /* from its first byte */
 } ga_sized_found;
 
@@ -279,7 +281,7 @@ GA_SIMT uint32_t ga_sized_owner_class(uint32_t owner)
 }
 
 /* The key of the first word of the class's bitmap of the region. */
-GA_SIMT uint32_t ga_sized_owner_key(uint32_t region_bits, uint32_t region, uint32_t owner)
+GA_SIMT uint32_t ga_sized_bitmap_index(uint32_t region_bits, uint32_t region, uint32_t owner)
 {
     uint32_t second = owner & GA_SIZED_SECOND ? 1u << ga_sized_bitmap_bits(region_bits) : 0;
     return (region << ga_sized_stride_bits(region_bits)) + second;
@@ -303,11 +305,11 @@ GA_SIMT void ga_sized_class_begin(ga_sized_class *c, uint32_t region_bits, uint3
     uint32_t units = (1u << region_bits) / unit;
     uint32_t words = (units + 31u) / 32u;
     uint32_t shift = 31u + (words > 1u ? 32u - ga_bits_leading(words - 1u) : 0);
-    c->way.table = table;
-    c->way.words = words;
-    c->way.factor = (uint32_t)((((uint64_t)1 << shift) + words - 1u) / words);
-    c->way.straight = shift;
-    c->way.unit = unit;
+    c->map.table = table;
+    c->map.words = words;
+    c->map.factor = (uint32_t)((((uint64_t)1 << shift) + words - 1u) / words);
+    c->map.contiguous = shift;
+    c->map.unit = unit;
     c->units = units;
     c->tail = units % 32u ? ~ga_bits_below(units % 32u) : 0;
 }

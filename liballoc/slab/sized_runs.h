@@ -64,14 +64,14 @@ GA_SIMT ga_sized_run ga_sized_run_find(ga_sized_view heap, const void *pointer)
 /* ---- claims -------------------------------------------------------------------------------------------- */
 
 /* What the regions are from now on. */
-GA_SIMT void ga_sized_run_mark(ga_sized_heap *heap, ga_tile tile, ga_sized_part part)
+GA_SIMT void ga_sized_run_mark(ga_sized_heap *heap, ga_tile tile, ga_sized_extent extent)
 {
     ga_lanes ranks = ga_tile_ranks(tile);
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
-        for (uint32_t i = ga_lane_read(ranks, own); i < part.n; i += ga_tile_size(tile)) {
-            ga_store_relaxed(heap->owners + part.first + i,
-                             i ? GA_SIZED_INSIDE | i : GA_SIZED_RUN | part.n);
+        for (uint32_t i = ga_lane_read(ranks, own); i < extent.n; i += ga_tile_size(tile)) {
+            ga_store_relaxed(heap->owners + extent.first + i,
+                             i ? GA_SIZED_INSIDE | i : GA_SIZED_RUN | extent.n);
         }
     }
     ga_tile_sync(tile);
@@ -79,13 +79,14 @@ GA_SIMT void ga_sized_run_mark(ga_sized_heap *heap, ga_tile tile, ga_sized_part 
 
 /* Whether nothing was given to the pool since `given`, nor by a sweep: then a search for neighbours would
  * find what the last one did. */
-GA_SIMT bool ga_sized_run_sweep(ga_sized_heap *heap, ga_tile tile, uint32_t given, uint32_t *last)
+GA_SIMT bool ga_sized_run_sweep_found_none(ga_sized_heap *heap, ga_tile tile, uint32_t releases,
+                                           uint32_t *last)
 {
     ga_sized_search search = {
         GA_SIZED_NONE, 0, {ga_lanes_all(GA_SIZED_NONE), ga_lanes_all(0)}, 0, 0, false};
-    return (ga_sized_is_known_vain(heap, tile, GA_SIZED_NONE) ||
-            ga_sized_sweep_all(ga_sized_view_of(heap), tile, last, &search)) &&
-           ga_sized_now(&heap->given, tile) == given; /* H1 */
+    return (ga_sized_known_full(heap, tile, GA_SIZED_NONE) ||
+            ga_sized_sweep_join(ga_sized_view_of(heap), tile, last, &search)) &&
+           ga_sized_load_synced(&heap->releases, tile) == releases; /* H1 */
 }
 
 /* A run of `n` regions, the first of them at a multiple of `align` when `phase` is added to its number: the
@@ -93,18 +94,18 @@ GA_SIMT bool ga_sized_run_sweep(ga_sized_heap *heap, ga_tile tile, uint32_t give
 GA_SIMT uint32_t ga_sized_run_claim(ga_sized_heap *heap, ga_tile tile, uint32_t n, uint32_t align,
                                     uint32_t phase)
 {
-    ga_sized_wish wish = {n, n, align, phase};
+    ga_sized_request request = {n, n, align, phase};
     uint32_t last = 0;
     bool over = n > heap->regions;
-    for (uint32_t rounds = 0; !over && rounds < GA_SIZED_AGAIN; rounds++) {
-        uint32_t given = ga_sized_now(&heap->given, tile); /* H1 */
-        ga_sized_part part = ga_sized_regions_find(heap, ga_tile_members(tile), wish);
-        if (part.n) {
-            ga_sized_run_mark(heap, tile, part);
-            return part.first;
+    for (uint32_t rounds = 0; !over && rounds < GA_SIZED_SWEEPS_MOST; rounds++) {
+        uint32_t releases = ga_sized_load_synced(&heap->releases, tile); /* H1 */
+        ga_sized_extent extent = ga_sized_regions_alloc(heap, ga_tile_members(tile), request);
+        if (extent.n) {
+            ga_sized_run_mark(heap, tile, extent);
+            return extent.first;
         }
-        last = rounds ? last : ga_sized_sweep_last(heap, tile);
-        over = ga_sized_run_sweep(heap, tile, given, &last);
+        last = rounds ? last : ga_sized_sweep_latest(heap, tile);
+        over = ga_sized_run_sweep_found_none(heap, tile, releases, &last);
     }
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
@@ -116,11 +117,11 @@ GA_SIMT uint32_t ga_sized_run_claim(ga_sized_heap *heap, ga_tile tile, uint32_t 
 
 /* A run of as many regions as `regions` has for it, for each lane of `wanting`; `aligns` and phase as
  * above. */
-GA_SIMT ga_lanes ga_sized_runs_claim(ga_sized_heap *heap, ga_tile tile, uint32_t wanting,
+GA_SIMT ga_lanes ga_sized_runs_claim(ga_sized_heap *heap, ga_tile tile, uint32_t requesting,
                                      ga_lanes regions, ga_lanes aligns, uint32_t phase)
 {
     ga_lanes got = ga_lanes_all(GA_SIZED_NONE);
-    GA_SHARE(tile, wanting, lane)
+    GA_SHARE(tile, requesting, lane)
     {
         uint32_t align = ga_lanes_get(tile, aligns, lane);
         uint32_t first = ga_sized_run_claim(heap, tile, ga_lanes_get(tile, regions, lane), align,
@@ -133,7 +134,7 @@ GA_SIMT ga_lanes ga_sized_runs_claim(ga_sized_heap *heap, ga_tile tile, uint32_t
 /* ---- giving back ----------------------------------------------------------------------------------------- */
 
 /* The run that begins there ends: how many regions it had, 0 where none begins there. All lanes. */
-GA_SIMT uint32_t ga_sized_run_end(ga_sized_heap *heap, ga_tile tile, uint32_t first)
+GA_SIMT uint32_t ga_sized_run_clear(ga_sized_heap *heap, ga_tile tile, uint32_t first)
 {
     uint32_t leader = ga_tile_leader(tile);
     ga_lanes n = ga_lanes_all(0);
@@ -150,21 +151,21 @@ GA_SIMT uint32_t ga_sized_run_end(ga_sized_heap *heap, ga_tile tile, uint32_t fi
 }
 
 /* The runs whose first regions the lanes of `giving` have: the mask of those at which one began. */
-GA_SIMT uint32_t ga_sized_runs_release(ga_sized_heap *heap, ga_tile tile, uint32_t giving,
-                                       ga_lanes firsts)
+GA_SIMT uint32_t ga_sized_runs_free(ga_sized_heap *heap, ga_tile tile, uint32_t freeing,
+                                    ga_lanes firsts)
 {
-    uint32_t given = 0;
+    uint32_t freed = 0;
     ga_tile_sync(tile); /* what any lane did with them comes before */
-    GA_SHARE(tile, giving, lane)
+    GA_SHARE(tile, freeing, lane)
     {
-        ga_sized_part part = {ga_lanes_get(tile, firsts, lane), 0};
-        part.n = ga_sized_run_end(heap, tile, part.first);
-        if (part.n) {
-            ga_sized_pool_give(heap, tile, part);
-            given |= 1u << lane;
+        ga_sized_extent extent = {ga_lanes_get(tile, firsts, lane), 0};
+        extent.n = ga_sized_run_clear(heap, tile, extent.first);
+        if (extent.n) {
+            ga_sized_pool_free(heap, tile, extent);
+            freed |= 1u << lane;
         }
     }
-    return given;
+    return freed;
 }
 
 /* All but the first `n` regions of the run, which has more: false where it is none any more. */
@@ -183,8 +184,8 @@ GA_SIMT bool ga_sized_run_shorten(ga_sized_heap *heap, ga_tile tile, ga_sized_ru
     if (!ga_lanes_get(tile, done, leader)) {
         return false;
     }
-    ga_sized_part part = {run.first + n, run.n - n};
-    ga_sized_pool_give(heap, tile, part);
+    ga_sized_extent extent = {run.first + n, run.n - n};
+    ga_sized_pool_free(heap, tile, extent);
     return true;
 }
 

@@ -14,8 +14,8 @@
 #include <pthread.h>
 
 enum {
-    GA_SIZED_BLOCK = 256, /* threads of a block of the service kernels */
-    GA_SIZED_GRID = 512   /* blocks, at most */
+    GA_SIZED_BLOCK_THREADS = 256, /* threads of a block of the service kernels */
+    GA_SIZED_GRID_BLOCKS = 512    /* blocks, at most */
 };
 
 struct ga_sized {
@@ -24,16 +24,16 @@ struct ga_sized {
     bool grows;
     ga_growing growing;
     uint32_t region_bits, regions; /* the most */
-    char *book;                    /* the bookkeeping, on the device */
-    size_t book_size;
+    char *bookkeeping;             /* the bookkeeping, on the device */
+    size_t bookkeeping_size;
     ga_sized_heap *heap; /* its beginning */
     ga_growth *growth;
     void *fixed; /* where the parent does not grow: all regions */
     ga_sized_heap image;
-    uint64_t refused; /* requests that had got nothing when the view was made last */
-    uint32_t refusal; /* the reason for the last one that was logged */
-    uint64_t told;    /* reports of kernels that the log has had */
-    bool ready;       /* the bookkeeping has been written */
+    uint64_t refused;        /* requests that had got nothing when the view was made last */
+    uint32_t refusal;        /* the reason for the last one that was logged */
+    uint64_t reports_logged; /* reports of kernels that the log has had */
+    bool initialised;        /* the bookkeeping has been written */
     pthread_mutex_t lock;
 };
 
