@@ -1,7 +1,58 @@
 /* SPDX-License-Identifier: MIT
  *
- * Heaps of all sizes in kernels: from the view that a kernel was handed to the algorithm of
- * sized_tile.h. gpualloc/device.cuh has the calls that programs use.
+ * Kernel heaps with size classes: the calls behind ga_kernel_malloc() and ga_kernel_free()
+ * (gpualloc/device.cuh). sized_heap.h draws the memory that they work on.
+ *
+ * A unit is allocated by setting its bit in a bitmap, and freed by clearing it. The number of the
+ * calling warp in its grid names the warp's home word among the words of the class, and the number
+ * of a lane names its bit there. So warps do not meet while the class has a word for each of them.
+ *
+ * Allocation, as a call tree. All names have the prefix ga_sized_, left out here.
+ *
+ *     kernel_malloc               size -> class
+ *      |- kernel_claim            the lanes that call together are one tile
+ *      |   '- claim_tile
+ *      |       |- claim_fast       FAST PATH. Two loads (the class map), then one atomic OR that
+ *      |       |                   sets the bits of all lanes in the home word
+ *      |       |- claim_slow       reads the class's table if claim_fast could not tell where
+ *      |       |   |               the home word is, and tries it: one atomic OR
+ *      |       |   |- claim_slow_lone    one lane: any other free bit of the home word
+ *      |       |   '- claim_slow_same    several lanes: claim_retry (sized_tile.h): other free
+ *      |       |                         bits of the home word. A few random words instead if
+ *      |       |                         the tile got nothing there and warps share home words
+ *      |       '- claim_slow_mixed lanes of different classes: claim (sized_tile.h), one atomic
+ *      |                           OR for each class
+ *      '- kernel_claim_run        larger than the largest class: a run of regions (sized_runs.h)
+ *
+ *     and for the lanes that have no unit then, one class after the other:
+ *
+ *     claim_search (sized_tile.h)
+ *      |- search_class             SEARCH: at the hint, at random words, at the newest words
+ *      |- search_grow              GROWTH: more regions for the class, from the pool (sized_grow.h,
+ *      |                           sized_pool.h). May wait until the pager has committed memory
+ *      '- search_sweep             REFUSAL: reads all regions of the heap together with the other
+ *                                  tiles that found nothing (sized_sweep.h). If no unit is free,
+ *                                  counts the request as refused and returns NULL
+ *
+ * A call leaves the fast path if
+ *   - no class is large enough for the size,
+ *   - the lanes that call together ask for different classes,
+ *   - the home word is not in the contiguous regions of the class (sized_places.h): the class has
+ *     no region yet, or its regions are scattered, or its regions have one word each,
+ *   - the bit of any of the lanes is set already: warps share a home word because the class has
+ *     fewer words than the grid has warps, or earlier blocks are still live.
+ *
+ * Free:
+ *
+ *     kernel_free
+ *      |- free_fast                FAST PATH. Reads the owner of each block's region, one fence,
+ *      |                           then one atomic AND for all lanes if their units share a word,
+ *      |                           or one for each lane if no two are in the same word
+ *      |- free_slow                all other calls:
+ *      |   |- free_slow_units      some units share a word: one atomic AND for each word
+ *      |   |- free_slow_flagged    units of regions with flags: notifies the sweep that watches
+ *      |   '- free_slow_run        runs, and invalid pointers, which are counted
+ *      '- free_checked             check=full (sized_checked.h)
  */
 #ifndef GPUALLOC_SLAB_SIZED_KERNEL_H
 #define GPUALLOC_SLAB_SIZED_KERNEL_H
@@ -32,8 +83,7 @@ GA_SIMT void *ga_sized_pointer_or_null(ga_sized_view heap, uint32_t class_, ga_s
                : ga_sized_pointer(heap, ga_sized_unit(class_), got.word_indices, got.places);
 }
 
-/* Lanes that want different classes, or are some of a warp; a function of its own, so that the usual claim
- * stays small. */
+/* Lanes that ask for different classes. Not inlined, so that the fast path stays small. */
 GA_SIMT_SLOW void *ga_sized_claim_slow_mixed(ga_sized_heap *heap, uint32_t lanes, uint32_t class_,
                                              uint32_t number)
 {
@@ -43,8 +93,8 @@ GA_SIMT_SLOW void *ga_sized_claim_slow_mixed(ga_sized_heap *heap, uint32_t lanes
                                     ga_sized_claim(view, tile, lanes, class_, number));
 }
 
-/* The lanes want one class, and have got `bits` of the word `key` of their number: too little, or
- * there is no such word. */
+/* Lanes of one class. They hold `bits` of their home word `word_index`, which are too few, or that
+ * is GA_SIZED_NONE and they hold nothing. */
 GA_SIMT_SLOW void *ga_sized_claim_slow_same(ga_sized_heap *heap, uint32_t lanes, uint32_t class_,
                                             uint32_t number, uint32_t word_index, uint32_t bits)
 {
@@ -56,7 +106,8 @@ GA_SIMT_SLOW void *ga_sized_claim_slow_same(ga_sized_heap *heap, uint32_t lanes,
             : ga_sized_claim_retry(view, ga_tile_among(lanes), class_, number, word_index, bits));
 }
 
-/* Its own unit of its warp's word was taken, and `free` are those that are not: another one. */
+/* One lane, whose own bit of the home word was set: claim one of the bits `free` of that word, else
+ * search. */
 GA_SIMT void *ga_sized_claim_slow_lone(ga_sized_heap *heap, uint32_t lanes, uint32_t class_,
                                        uint32_t number, uint32_t word_index, uint32_t free)
 {
@@ -68,17 +119,17 @@ GA_SIMT void *ga_sized_claim_slow_lone(ga_sized_heap *heap, uint32_t lanes, uint
     return ga_sized_claim_slow_same(heap, lanes, class_, number, GA_SIZED_NONE, 0);
 }
 
-/* What a usual claim that got too little leaves to be done. */
+/* The state that claim_fast() leaves to claim_slow(). */
 typedef struct ga_sized_claim_miss {
-    uint32_t unit;       /* of the class, in bytes */
-    uint32_t word_index; /* the word where it was; GA_SIZED_NONE where it was at none */
-    uint32_t taken;      /* which of its bits were set before; all, where there is none */
+    uint32_t unit;       /* bytes of a unit; names the class */
+    uint32_t word_index; /* home word, or GA_SIZED_NONE if claim_fast() has not tried it */
+    uint32_t taken;      /* its bits that were set before; all bits if it was not tried */
 } ga_sized_claim_miss;
 
-/* Units of one class for the lanes of the tile, which all call: for each that of its own number in the warp's
- * word, by one atomic for all. NULL for all of them where one was taken; those that were not are theirs all the
- * same. So few values are alive at a time that malloc by linking (interpose/kernel) need not save registers for
- * it. */
+/* Fast path: a unit of one class for each lane of the tile, by one atomic OR on the home word. All
+ * lanes of the tile call. On success returns the lane's unit. Returns NULL in all lanes if the bit
+ * of any lane was set; the lanes whose bits were clear hold these bits nevertheless. Few values are
+ * live at a time, so that linked malloc (interpose/kernel) need not save registers for it. */
 GA_SIMT void *ga_sized_claim_fast(ga_sized_view heap, ga_tile tile, uint32_t class_,
                                   uint32_t number, ga_sized_claim_miss *missed)
 {
@@ -96,8 +147,8 @@ GA_SIMT void *ga_sized_claim_fast(ga_sized_view heap, ga_tile tile, uint32_t cla
                : ga_sized_position_pointer(heap, map.unit, home, ga_warp_lane());
 }
 
-/* The same lanes, where that got too little. Where their word is in a region apart from the others they have asked
- * for nothing yet. */
+/* Slow path of claim_fast(), for the lanes that called it. If the home word is not in the
+ * contiguous regions of the class, claim_fast() has not tried it and no bits have been set. */
 GA_SIMT void *ga_sized_claim_slow(ga_sized_view heap, uint32_t lanes, uint32_t number,
                                   ga_sized_claim_miss missed)
 {
@@ -121,7 +172,7 @@ GA_SIMT void *ga_sized_claim_slow(ga_sized_view heap, uint32_t lanes, uint32_t n
                                                            missed.word_index, ~missed.taken);
 }
 
-/* The same as a function, so that the usual claim stays small. */
+/* Not inlined, so that the fast path stays small. */
 GA_SIMT_SLOW void *ga_sized_claim_slow_noinline(ga_sized_heap *heap, uint32_t lanes,
                                                 uint32_t number, uint32_t unit, uint32_t word_index,
                                                 uint32_t taken)
@@ -130,7 +181,7 @@ GA_SIMT_SLOW void *ga_sized_claim_slow_noinline(ga_sized_heap *heap, uint32_t la
     return ga_sized_claim_slow(ga_sized_view_of(heap), lanes, number, missed);
 }
 
-/* A unit of its class for each lane of the tile, which are those that call. */
+/* A unit of the lane's class for each lane of the tile. Exactly these lanes call. */
 GA_SIMT void *ga_sized_claim_tile(ga_sized_view heap, ga_tile tile, uint32_t class_)
 {
     ga_sized_claim_miss missed;
@@ -155,7 +206,8 @@ GA_SIMT void *ga_sized_kernel_claim(ga_sized_view heap, uint32_t class_)
                                    : ga_sized_claim_tile(heap, ga_tile_among(lanes), class_);
 }
 
-/* A run for each lane that calls; `align` in regions, at most GA_SIZED_REGIONS_MOST. */
+/* A run of whole regions for each lane that calls. `align` counts regions and is at most
+ * GA_SIZED_REGIONS_MOST. */
 GA_SIMT_SLOW void *ga_sized_kernel_claim_run(ga_sized_heap *heap, size_t size, uint32_t align)
 {
     ga_tile tile = ga_tile_present();
@@ -174,7 +226,7 @@ GA_SIMT void *ga_sized_kernel_malloc(ga_kernel_heap heap, size_t size)
                                    : ga_sized_kernel_claim(view, class_);
 }
 
-/* NULL for an `align` that is no power of two. */
+/* Returns NULL if `align` is not a power of two. */
 GA_SIMT void *ga_sized_kernel_aligned_alloc(ga_kernel_heap heap, size_t align, size_t size)
 {
     ga_sized_view view = ga_sized_view_of_kernel(heap);
@@ -188,14 +240,14 @@ GA_SIMT void *ga_sized_kernel_aligned_alloc(ga_kernel_heap heap, size_t align, s
                : ga_sized_kernel_claim(view, class_);
 }
 
-/* The blocks of these lanes for which `got` has no key: those that are units of a region with flags are
- * freed, and get their keys. The lanes have published. */
+/* Free the blocks that `got` has no word for, if they are units of regions with flags, and enter
+ * their words in `got`. Precondition: the lanes have called ga_tile_publish(). */
 GA_SIMT void ga_sized_free_slow_flagged(ga_sized_view view, uint32_t lanes, void *block,
                                         ga_sized_units *got)
 {
     ga_tile tile = ga_tile_among(lanes);
     if (!ga_lanes_any(tile, got->word_indices == GA_SIZED_NONE && block)) {
-        return; /* most calls: units of several words, in regions without flags */
+        return; /* most calls: only units, and in regions without flags */
     }
     uint32_t owner = ga_sized_load_owner(view, block);
     ga_sized_found found = ga_sized_find(view, block);
@@ -212,13 +264,15 @@ GA_SIMT void ga_sized_free_slow_flagged(ga_sized_view view, uint32_t lanes, void
     uint32_t region = found.word_index >> ga_sized_stride_bits(view.region_bits);
     uint32_t watched = ga_lanes_nonzero(tile, is_one && owner & GA_SIZED_WATCH);
     uint32_t equal = ga_lanes_equal(tile, watched, region);
-    ga_tile_sync(tile); /* one lane speaks for all that have freed in its region */
+    /* One lane of each region notifies the sweep, after all lanes have cleared their bits. */
+    ga_tile_sync(tile);
     if (watched >> ga_warp_lane() & 1u && ga_bits_lowest(equal) == ga_warp_lane()) {
         ga_sized_notify_sweep(view.heap, region);
     }
 }
 
-/* What is no unit's first byte, for each lane that calls: runs, and faults. The lanes have published. */
+/* Free a run for each lane that calls, and count invalid pointers. No block begins a unit.
+ * Precondition: the lanes have called ga_tile_publish(). */
 GA_SIMT_SLOW void ga_sized_free_slow_run(ga_sized_heap *heap, void *block)
 {
     ga_tile tile = ga_tile_present();
@@ -226,31 +280,33 @@ GA_SIMT_SLOW void ga_sized_free_slow_run(ga_sized_heap *heap, void *block)
     uint32_t freeing = ga_lanes_nonzero(tile, run.n && !run.offset);
     uint32_t freed = freeing ? ga_sized_runs_free(heap, tile, freeing, run.first) : 0;
     if (!(freed >> ga_warp_lane() & 1u)) {
-        ga_post_add64_relaxed(&heap->faults, 1); /* relaxed: a count, read between launches */
+        ga_post_add64_relaxed(&heap->faults, 1); /* relaxed: a counter, read between launches */
     }
 }
 
-/* The units at which the blocks of the tile's lanes begin; GA_SIZED_NONE is the key of a lane whose block is
- * none. What the lanes did with them is published. */
+/* Find the unit that begins at each lane's block, and publish the writes of the lanes. A lane has
+ * GA_SIZED_NONE if no unit begins at its block or if its region has flags. */
 GA_SIMT ga_sized_units ga_sized_free_locate(ga_sized_view view, ga_tile tile, void *block)
 {
-    uint32_t owner = ga_sized_load_owner(view, block); /* under way while the fence waits */
+    /* this load is in flight while the fence waits */
+    uint32_t owner = ga_sized_load_owner(view, block);
     ga_tile_publish(tile);
-    ga_tile_gate(tile); /* the assembler would wait for it first */
+    ga_tile_gate(tile); /* else the assembler waits for the load before the fence */
     ga_sized_found found = ga_sized_find_with_owner(view, owner, block);
     bool is_one = found.class_ != GA_SIZED_NONE && !found.offset;
     ga_sized_units got = {is_one ? found.word_index : GA_SIZED_NONE, found.place};
     return got;
 }
 
-/* The usual frees, of lanes that call together: all blocks are units, of one word or no two of one. False, for all
- * of them, where it is not so: then nothing is given back, and `got` is what has been found. */
+/* Fast path of free: every lane's block is a unit, and the units are in one word or in different
+ * words. If not, returns false in all lanes, nothing is freed, and `got` has the units that were
+ * found. */
 GA_SIMT bool ga_sized_free_fast(ga_sized_view view, ga_tile tile, void *block, ga_sized_units *got)
 {
     uint32_t lanes = ga_tile_lanes(tile);
     *got = ga_sized_free_locate(view, tile, block);
     if (!(lanes & (lanes - 1u)) &&
-        got->word_indices != GA_SIZED_NONE) { /* a lone lane has nobody to ask */
+        got->word_indices != GA_SIZED_NONE) { /* a lone lane needs no vote */
         ga_sized_release_bits(view, got->word_indices, 1u << got->places);
         return true;
     }
@@ -258,7 +314,7 @@ GA_SIMT bool ga_sized_free_fast(ga_sized_view view, ga_tile tile, void *block, g
            ga_sized_free_units_fast(view, tile, *got);
 }
 
-/* The units of what the usual free has found. */
+/* Free the units that free_fast() has found. */
 GA_SIMT void ga_sized_free_slow_units(ga_sized_view view, uint32_t lanes, ga_sized_units got)
 {
     ga_tile tile = ga_tile_among(lanes);
@@ -268,7 +324,8 @@ GA_SIMT void ga_sized_free_slow_units(ga_sized_view view, uint32_t lanes, ga_siz
     }
 }
 
-/* Free units of several words, units of regions with flags, and runs; count faults. */
+/* Slow path of free: units of several words, units of regions with flags, runs, invalid
+ * pointers. */
 GA_SIMT_SLOW void ga_sized_free_slow(ga_sized_heap *heap, uint32_t lanes, void *block,
                                      uint32_t word_index, uint32_t place)
 {
@@ -280,7 +337,7 @@ GA_SIMT_SLOW void ga_sized_free_slow(ga_sized_heap *heap, uint32_t lanes, void *
     }
 }
 
-/* Of each lane that calls, with every check. */
+/* Free with all hardened checks, for each lane that calls. */
 GA_SIMT_SLOW void ga_sized_free_checked(ga_sized_heap *heap, void *block)
 {
     ga_tile tile = ga_tile_present();
@@ -302,9 +359,9 @@ GA_SIMT void ga_sized_kernel_free(ga_kernel_heap heap, void *block)
     }
 }
 
-/* ---- questions: each lane for itself ------------------------------------------------------------------ */
+/* ---- queries, by each lane for itself -------------------------------------------------- */
 
-/* The run that begins there; `n` is 0 where none does. */
+/* The run that begins at `block`; its `n` is 0 if none begins there. */
 GA_SIMT ga_sized_run ga_sized_run_starting_at(ga_sized_view heap, const void *block)
 {
     ga_sized_run run = ga_sized_run_find(heap, block);
@@ -312,7 +369,7 @@ GA_SIMT ga_sized_run ga_sized_run_starting_at(ga_sized_view heap, const void *bl
     return run;
 }
 
-/* Bytes that may be used of it; 0 for what is no block. */
+/* Usable bytes of the block; 0 for an invalid pointer. */
 GA_SIMT_SLOW size_t ga_sized_usable(ga_sized_heap *heap, const void *block)
 {
     ga_sized_view view = ga_sized_view_of(heap);
@@ -328,18 +385,18 @@ GA_SIMT size_t ga_sized_kernel_usable_size(ga_kernel_heap heap, const void *bloc
     return ga_sized_usable((ga_sized_heap *)heap.words[GA_SIZED_WORD_HEAP], block);
 }
 
-/* Where the block begins that `pointer` is in; NULL where it is in none. A unit counts whether it is taken
- * or not. */
+/* The start of the run that contains `pointer`, or NULL. */
 GA_SIMT_SLOW char *ga_sized_run_start(ga_sized_heap *heap, const void *pointer)
 {
     ga_sized_run run = ga_sized_run_find(ga_sized_view_of(heap), pointer);
     return run.n ? (char *)pointer - run.offset : NULL;
 }
 
-/* ---- resizing -------------------------------------------------------------------------------------------- */
+/* ---- resizing -------------------------------------------------------------------------- */
 
-/* Whether the block of each lane that calls, of `usable` bytes, can stay where it is with `size` bytes. A
- * run gives back what is not needed any more; a unit stays until half of it is enough. */
+/* True if the block of the lane, of `usable` bytes, stays in place at a size of `size` bytes. A run
+ * frees the regions that it no longer needs. A unit stays until half of it is enough. All lanes
+ * that call share the work. */
 GA_SIMT_SLOW bool ga_sized_resize(ga_sized_heap *heap, void *block, size_t usable, size_t size)
 {
     ga_tile tile = ga_tile_present();
@@ -347,7 +404,7 @@ GA_SIMT_SLOW bool ga_sized_resize(ga_sized_heap *heap, void *block, size_t usabl
     ga_sized_run run = ga_sized_run_starting_at(view, block);
     uint32_t n = ga_sized_run_regions(view, size);
     bool shorter = run.n > n && ga_sized_class_of(view, size) == GA_SIZED_NONE;
-    ga_tile_publish(tile); /* what the lanes did with what is given back */
+    ga_tile_publish(tile); /* before regions are freed: the lanes' writes to them */
     GA_SHARE(tile, ga_lanes_nonzero(tile, shorter), lane)
     {
         ga_sized_run theirs = {ga_lanes_get(tile, run.first, lane), ga_lanes_get(tile, run.n, lane),

@@ -1,26 +1,30 @@
 /* SPDX-License-Identifier: MIT
  *
- * Regions for those who want some: classes one or more, runs neighbours (sized_heap.h has the drawing).
+ * The pool of free regions: it serves classes with one region or more, and runs with contiguous
+ * ones. sized_heap.h has the drawing.
  *
- * STRUCTURE  Regions from `next` on have never been handed out. Those below are somebody's, or free,
- *            which a bit in the pool says. Who wants regions looks for neighbours within one word of the
- *            pool, then moves `next`, both without waiting. Where that gives nothing he takes the turn,
- *            puts what is left above `next` into the pool as well, and looks at all of it, over
- *            the words' borders; if that is not enough, he waits for memory.
+ * STRUCTURE  Regions from `next` on have never been in use. A region below `next` is in use, or
+ *            free, and then its bit in the pool is set. An allocation looks for enough contiguous
+ *            regions within one word of the pool, then moves `next`; neither waits. If both fail,
+ *            the tile takes `pool_lock`, puts the regions that are left above `next` into the pool
+ *            as well, and searches all of it, across words. If that is not enough, it waits for
+ *            memory.
  *
- * INVARIANT  A region is its taker's from the moment he cleared its bit, or moved `next` past it. Bits of
- *            one word are taken all together or not at all. Only who has the turn takes from several
- *            words, so nobody else ever has to put back what another one might have used.
- *            `pooled` is never less than the bits that are set.
+ * INVARIANT  A region belongs to a tile from the time the tile cleared its bit, or moved `next`
+ *            past it. Bits of one word are cleared together or not at all. Only the holder of
+ *            `pool_lock` clears bits of several words, so no other tile ever has to set bits again
+ *            that a third one might have used. `pooled` is never less than the number of bits that
+ *            are set.
  *
- * ORDER      P1 and P2: what the last owner did with a region happens before what the next one does.
- *            Q1 and Q2: who has the turn finds whole what the one before put back. H1 and H2: a tile that
- *            believes a search to have been in vain sees that nothing was given back since. N1 and N2: a
- *            tile that sees that regions have been taken sees the turn of the class they are for.
+ * ORDER      P1 and P2: the last owner's accesses to a region happen before those of the next one.
+ *            Q1 and Q2: the holder of `pool_lock` sees all bits that the one before has set again.
+ *            H1 and H2: a tile that relies on the failure of an earlier search sees that nothing
+ *            was freed since. N1 and N2: a tile that sees that regions have been taken sees the
+ *            `grow_lock` of the class that they are for.
  *
- * PROGRESS   Without the turn nobody waits for anybody. Who has it waits for memory at most, as growth.h
- *            says. It answers none where there are no such neighbours, which is exact as long as
- *            nobody frees.
+ * PROGRESS   The fast paths do not wait. A tile that needs `pool_lock` waits for its holder, and
+ *            the holder waits for memory at most, as growth.h says. An allocation fails only if
+ *            there are no such contiguous regions. That is exact as long as no region is freed.
  */
 #ifndef GPUALLOC_SLAB_SIZED_POOL_H
 #define GPUALLOC_SLAB_SIZED_POOL_H
@@ -30,19 +34,19 @@
 #include "../simt/simt.h"
 #include "sized_heap.h"
 
-/* Neighbouring regions that somebody wants: `least` up to `most`. The number of the first, and `phase` added to
- * it, is a multiple of `align`, a power of two. */
+/* A request for `least` to `most` contiguous regions. The number of the first plus `phase` must be
+ * a multiple of `align`, a power of two. */
 typedef struct ga_sized_request {
     uint32_t least, most;
     uint32_t align, phase;
 } ga_sized_request;
 
-/* Neighbouring regions; none where `n` is 0. */
+/* Contiguous regions; none if `n` is 0. */
 typedef struct ga_sized_extent {
     uint32_t first, n;
 } ga_sized_extent;
 
-/* growth.h: a region needs nothing before somebody has it. */
+/* For growth.h: a region that has been committed needs no preparation. */
 GA_SIMT void ga_sized_prepare_nothing(ga_tile tile, void *context, uint32_t from, uint32_t to)
 {
     (void)tile;
@@ -51,13 +55,13 @@ GA_SIMT void ga_sized_prepare_nothing(ga_tile tile, void *context, uint32_t from
     (void)to;
 }
 
-/* How many regions have memory. By one lane. */
+/* The number of regions that have memory. By one lane. */
 GA_SIMT uint32_t ga_sized_ready_alone(const ga_sized_heap *heap)
 {
     return heap->growth ? ga_growth_ready(heap->growth) : heap->fixed;
 }
 
-/* The same for all lanes. */
+/* The same for all lanes of the tile. */
 GA_SIMT uint32_t ga_sized_ready(const ga_sized_heap *heap, ga_tile tile)
 {
     uint32_t leader = ga_tile_leader(tile);
@@ -70,7 +74,7 @@ GA_SIMT uint32_t ga_sized_ready(const ga_sized_heap *heap, ga_tile tile)
     return ga_lanes_get(tile, ready, leader);
 }
 
-/* A word that others change, the same for all lanes. Relaxed: a guess. */
+/* Relaxed load by the leader, for all lanes. The value is a guess: other tiles change the word. */
 GA_SIMT uint32_t ga_sized_load_guess(const uint32_t *word, ga_tile tile)
 {
     uint32_t leader = ga_tile_leader(tile);
@@ -82,15 +86,15 @@ GA_SIMT uint32_t ga_sized_load_guess(const uint32_t *word, ga_tile tile)
     return ga_lanes_get(tile, now, leader);
 }
 
-/* The first region from `region` on that stands where the wish wants it. */
+/* The first region from `region` on that satisfies the request's alignment. */
 GA_SIMT uint32_t ga_sized_align_up(ga_sized_request request, uint32_t region)
 {
     return region + ((0u - (region + request.phase)) & (request.align - 1u));
 }
 
-/* ---- one word of the pool: by one lane ------------------------------------------------------------------ */
+/* ---- one word of the pool: by one lane ------------------------------------------------- */
 
-/* The regions of the part that word number `index` is about. */
+/* The bits of word `index` for the regions of the extent. */
 GA_SIMT uint32_t ga_sized_pool_mask(ga_sized_extent extent, uint32_t index)
 {
     uint32_t from = extent.first > index * 32u ? extent.first - index * 32u : 0;
@@ -98,7 +102,7 @@ GA_SIMT uint32_t ga_sized_pool_mask(ga_sized_extent extent, uint32_t index)
     return ga_bits_below(to < 32u ? to : 32u) & ~ga_bits_below(from);
 }
 
-/* Take these regions, if all of them are free. */
+/* Clear these bits of the word, if all of them are set. */
 GA_SIMT bool ga_sized_pool_claim_bits(uint32_t *word, uint32_t bits)
 {
     uint32_t seen = ga_load_relaxed(word); /* relaxed: a guess */
@@ -109,7 +113,7 @@ GA_SIMT bool ga_sized_pool_claim_bits(uint32_t *word, uint32_t bits)
         uint32_t now = seen;
         ga_store_relaxed(word, seen & ~bits);
 #else
-        /* P1: acquire. Pairs with P2: the last owners are done with them. */
+        /* P1: acquire. Pairs with P2: the last owners are done with the regions. */
         uint32_t now = ga_cas_acquire(word, seen, seen & ~bits);
 #endif
         if (now == seen) {
@@ -120,8 +124,7 @@ GA_SIMT bool ga_sized_pool_claim_bits(uint32_t *word, uint32_t bits)
     return false;
 }
 
-/* The places in the word number `index` where as many neighbours begin as are wanted; `least` is at most
- * 32. */
+/* The bits of word `index` at which enough contiguous free regions begin; `least` is at most 32. */
 GA_SIMT uint32_t ga_sized_pool_starts(uint32_t word, uint32_t index, ga_sized_request request)
 {
     for (uint32_t have = 1; have < request.least && word;) {
@@ -140,7 +143,7 @@ GA_SIMT uint32_t ga_sized_pool_starts(uint32_t word, uint32_t index, ga_sized_re
     return word;
 }
 
-/* Of the neighbours that are free from `place` on, as many as are wanted at most. */
+/* The number of contiguous free regions from bit `place` on, at most `most`. */
 GA_SIMT uint32_t ga_sized_pool_free_from(uint32_t word, uint32_t place, uint32_t most)
 {
     uint32_t taken = ~(word >> place);
@@ -148,16 +151,16 @@ GA_SIMT uint32_t ga_sized_pool_free_from(uint32_t word, uint32_t place, uint32_t
     return n < most ? n : most;
 }
 
-/* ---- the pool: by all lanes ------------------------------------------------------------------------------ */
+/* ---- the pool: by all lanes ------------------------------------------------------------ */
 
-/* The regions are anybody's. What all lanes did with them before has been done. */
+/* Free the regions. All lanes have finished their accesses to them. */
 GA_SIMT void ga_sized_pool_free(ga_sized_heap *heap, ga_tile tile, ga_sized_extent extent)
 {
     uint32_t leader = ga_tile_leader(tile);
     GA_EACH_LANE(tile, 1u << leader, own)
     {
         (void)own;
-        /* relaxed: before the bits, which release it. */
+        /* relaxed: the bits are set later, and release it */
         ga_post_add_relaxed(&heap->pooled, extent.n);
     }
     ga_tile_publish(tile);
@@ -179,19 +182,19 @@ GA_SIMT void ga_sized_pool_free(ga_sized_heap *heap, ga_tile tile, ga_sized_exte
     {
         (void)own;
         ga_store_relaxed(&heap->pool_hint, extent.first / 32u); /* relaxed: a guess */
-        /* H2: release, after the bits. Pairs with H1: a tile that still sees the old number has not missed
-         * these. */
+        /* H2: release, after the bits. Pairs with H1: a tile that still reads the old count has not
+         * missed these bits. */
         ga_post_add_release(&heap->releases, 1u);
     }
 }
 
-/* The words of the pool that can have bits. */
+/* The number of words of the pool that can have bits. */
 GA_SIMT uint32_t ga_sized_pool_words(const ga_sized_heap *heap, ga_tile tile)
 {
     return (ga_sized_load_guess(&heap->next, tile) + 31u) / 32u;
 }
 
-/* One word of the pool for each lane, `from` on and going round, but no more than `n` of them. */
+/* Load one word of the pool for each lane, at most `n`, from word `from` on and wrapping round. */
 GA_SIMT ga_lanes ga_sized_pool_load(const ga_sized_heap *heap, ga_tile tile, uint32_t words,
                                     uint32_t from, uint32_t n)
 {
@@ -201,14 +204,14 @@ GA_SIMT ga_lanes ga_sized_pool_load(const ga_sized_heap *heap, ga_tile tile, uin
     {
         uint32_t rank = ga_lane_read(ranks, own);
         if (rank < n) {
-            /* relaxed: a guess. */
+            /* relaxed: a guess */
             ga_lane_write(&loaded, own, ga_load_relaxed(heap->pool + (from + rank) % words));
         }
     }
     return loaded;
 }
 
-/* The part that the lane can take of the word that it has loaded. */
+/* Claim an extent from the word that lane `finder` has loaded. */
 GA_SIMT ga_sized_extent ga_sized_pool_try_word(ga_sized_heap *heap, ga_tile tile,
                                                ga_sized_request request, uint32_t finder,
                                                uint32_t index, uint32_t word)
@@ -221,7 +224,8 @@ GA_SIMT ga_sized_extent ga_sized_pool_try_word(ga_sized_heap *heap, ga_tile tile
         ga_sized_extent extent = {index * 32u + place,
                                   ga_sized_pool_free_from(word, place, request.most)};
         if (ga_sized_pool_claim_bits(heap->pool + index, ga_sized_pool_mask(extent, index))) {
-            /* N1: release. Pairs with N2. After the bits, so that it was never less than these. */
+            /* N1: release. Pairs with N2. After the bits, so that `pooled` was never less than
+             * their number. */
             ga_post_add_release(&heap->pooled, 0u - extent.n);
             ga_store_relaxed(&heap->pool_hint, index);
             ga_lane_write(&first, own, extent.first);
@@ -233,7 +237,7 @@ GA_SIMT ga_sized_extent ga_sized_pool_try_word(ga_sized_heap *heap, ga_tile tile
     return extent;
 }
 
-/* Neighbours within one word. */
+/* Contiguous regions within one word of the pool. */
 GA_SIMT ga_sized_extent ga_sized_pool_alloc_fast(ga_sized_heap *heap, ga_tile tile,
                                                  ga_sized_request request)
 {
@@ -269,9 +273,9 @@ GA_SIMT ga_sized_extent ga_sized_pool_alloc_fast(ga_sized_heap *heap, ga_tile ti
     return none;
 }
 
-/* ---- by moving `next` -------------------------------------------------------------------------------------- */
+/* ---- by moving `next` ------------------------------------------------------------------ */
 
-/* Regions that nobody has had; those before them that stand wrong go to the pool. */
+/* Regions that were never in use. Regions that are skipped for the alignment go to the pool. */
 GA_SIMT ga_sized_extent ga_sized_bump(ga_sized_heap *heap, ga_tile tile, ga_sized_request request)
 {
     uint32_t leader = ga_tile_leader(tile);
@@ -281,7 +285,7 @@ GA_SIMT ga_sized_extent ga_sized_bump(ga_sized_heap *heap, ga_tile tile, ga_size
     GA_EACH_LANE(tile, 1u << leader, own)
     {
         uint32_t ready = ga_sized_ready_alone(heap);
-        uint32_t next = ga_load_relaxed(&heap->next); /* relaxed: the numbers are handed out */
+        uint32_t next = ga_load_relaxed(&heap->next); /* relaxed: the CAS below decides */
         for (;;) {
             uint32_t at = ga_sized_align_up(request, next);
             if (at > ready || ready - at < request.least) {
@@ -308,7 +312,7 @@ GA_SIMT ga_sized_extent ga_sized_bump(ga_sized_heap *heap, ga_tile tile, ga_size
     return extent;
 }
 
-/* What can be had without waiting. */
+/* The allocation that does not wait. */
 GA_SIMT ga_sized_extent ga_sized_regions_alloc_fast(ga_sized_heap *heap, ga_tile tile,
                                                     ga_sized_request request)
 {
@@ -316,9 +320,9 @@ GA_SIMT ga_sized_extent ga_sized_regions_alloc_fast(ga_sized_heap *heap, ga_tile
     return extent.n ? extent : ga_sized_bump(heap, tile, request);
 }
 
-/* ---- with the turn: neighbours over several words --------------------------------------------------------- */
+/* ---- with `pool_lock`: extents across words -------------------------------------------- */
 
-/* Take the part, if all of it is free. */
+/* Clear the bits of the whole extent, if all of them are set; otherwise undo. */
 GA_SIMT bool ga_sized_pool_alloc_extent(ga_sized_heap *heap, ga_tile tile, ga_sized_extent extent)
 {
     uint32_t size = ga_tile_size(tile);
@@ -343,14 +347,14 @@ GA_SIMT bool ga_sized_pool_alloc_extent(ga_sized_heap *heap, ga_tile tile, ga_si
     GA_EACH_LANE(tile, all ? 1u << ga_tile_leader(tile) : 0, own)
     {
         (void)own;
-        ga_post_add_release(&heap->pooled, 0u - extent.n); /* N1, after the bits, as above */
+        ga_post_add_release(&heap->pooled, 0u - extent.n); /* N1: as above. Pairs with N2. */
     }
     GA_EACH_LANE(tile, all ? 0 : ga_tile_lanes(tile), own)
     {
         uint32_t index = extent.first / 32u + ga_lane_read(ranks, own);
         for (uint32_t i = 0; i < ga_lane_read(taken, own); i++, index += size) {
-            /* P2, as above: release. Pairs with P1: nothing was done with them, but before our own
-             * P1 something may have been. */
+            /* P2: release, as above. Pairs with P1: this tile did not use the regions, but the
+             * accesses that its own P1 acquired come first. */
             ga_post_or_release(heap->pool + index, ga_sized_pool_mask(extent, index));
         }
     }
@@ -358,24 +362,24 @@ GA_SIMT bool ga_sized_pool_alloc_extent(ga_sized_heap *heap, ga_tile tile, ga_si
     return all;
 }
 
-/* Neighbours that a look at the pool has found: they begin at `begin`, and end before `end`. */
+/* Contiguous free regions found by a search of the pool: from `begin` up to, but without, `end`. */
 typedef struct ga_sized_free_run {
     uint32_t begin, end;
 } ga_sized_free_run;
 
-/* The stretch goes on with what is free in word number `index`: up to where it is enough, or to the end. */
-GA_SIMT bool ga_sized_free_run_extend(ga_sized_free_run *stretch, uint32_t word, uint32_t index,
+/* Extend the free run with the bits of word `index`. True as soon as it satisfies the request. */
+GA_SIMT bool ga_sized_free_run_extend(ga_sized_free_run *run, uint32_t word, uint32_t index,
                                       ga_sized_request request)
 {
     while (word) {
         uint32_t place = ga_bits_lowest(word);
         uint32_t n = ga_sized_pool_free_from(word, place, 32u);
-        if (stretch->end != index * 32u + place) {
-            stretch->begin = index * 32u + place;
+        if (run->end != index * 32u + place) {
+            run->begin = index * 32u + place;
         }
-        stretch->end = index * 32u + place + n;
-        uint32_t first = ga_sized_align_up(request, stretch->begin);
-        if (first < stretch->end && stretch->end - first >= request.least) {
+        run->end = index * 32u + place + n;
+        uint32_t first = ga_sized_align_up(request, run->begin);
+        if (first < run->end && run->end - first >= request.least) {
             return true;
         }
         word &= ~(ga_bits_below(n) << place);
@@ -383,19 +387,20 @@ GA_SIMT bool ga_sized_free_run_extend(ga_sized_free_run *stretch, uint32_t word,
     return false;
 }
 
-/* The first neighbours that are enough; where there are none the last ones, which may end at `next`. */
+/* Find the first contiguous regions that satisfy the request. If there are none, `run` is the
+ * last free run, which may end at `next`. */
 GA_SIMT bool ga_sized_pool_search(const ga_sized_heap *heap, ga_tile tile, uint32_t words,
-                                  ga_sized_request request, ga_sized_free_run *stretch)
+                                  ga_sized_request request, ga_sized_free_run *run)
 {
     uint32_t size = ga_tile_size(tile);
-    stretch->begin = stretch->end = 0;
+    run->begin = run->end = 0;
     for (uint32_t done = 0; done < words; done += size) {
         ga_lanes loaded = ga_sized_pool_load(heap, tile, words, done, words - done);
         uint32_t some = ga_lanes_nonzero(tile, loaded);
         for (uint32_t rest = some; rest; rest &= rest - 1u) {
             uint32_t lane = ga_bits_lowest(rest);
             uint32_t rank = ga_bits_count(ga_tile_lanes(tile) & ga_bits_below(lane));
-            if (ga_sized_free_run_extend(stretch, ga_lanes_get(tile, loaded, lane), done + rank,
+            if (ga_sized_free_run_extend(run, ga_lanes_get(tile, loaded, lane), done + rank,
                                          request)) {
                 return true;
             }
@@ -404,7 +409,7 @@ GA_SIMT bool ga_sized_pool_search(const ga_sized_heap *heap, ga_tile tile, uint3
     return false;
 }
 
-/* All regions that have memory are below `next`: answers that. */
+/* Move `next` past all regions that have memory, and put those into the pool. Returns `next`. */
 GA_SIMT uint32_t ga_sized_pool_absorb_ready(ga_sized_heap *heap, ga_tile tile)
 {
     ga_sized_request all = {1u, GA_SIZED_NONE, 1u, 0};
@@ -416,7 +421,7 @@ GA_SIMT uint32_t ga_sized_pool_absorb_ready(ga_sized_heap *heap, ga_tile tile)
     return ga_sized_load_guess(&heap->next, tile);
 }
 
-/* By the tile that has the turn. It waits for memory where it must. */
+/* By the holder of `pool_lock`. Waits for memory if necessary. */
 GA_SIMT ga_sized_extent ga_sized_regions_alloc_locked(ga_sized_heap *heap, ga_tile tile,
                                                       ga_sized_request request)
 {
@@ -426,17 +431,17 @@ GA_SIMT ga_sized_extent ga_sized_regions_alloc_locked(ga_sized_heap *heap, ga_ti
         if (extent.n) {
             return extent;
         }
-        ga_sized_free_run stretch;
+        ga_sized_free_run run;
         uint32_t end = ga_sized_pool_absorb_ready(heap, tile);
-        if (ga_sized_pool_search(heap, tile, (end + 31u) / 32u, request, &stretch)) {
-            extent.first = ga_sized_align_up(request, stretch.begin);
+        if (ga_sized_pool_search(heap, tile, (end + 31u) / 32u, request, &run)) {
+            extent.first = ga_sized_align_up(request, run.begin);
             extent.n = request.least;
             if (ga_sized_pool_alloc_extent(heap, tile, extent)) {
                 return extent;
             }
-            continue; /* another one was faster with some of them */
+            continue; /* another tile claimed some of them */
         }
-        uint32_t begin = ga_sized_align_up(request, stretch.end == end ? stretch.begin : end);
+        uint32_t begin = ga_sized_align_up(request, run.end == end ? run.begin : end);
         if (!heap->growth || begin > heap->regions || heap->regions - begin < request.least ||
             ga_growth_await(tile, heap->growth, begin + request.least, ga_sized_prepare_nothing,
                             heap) != GA_GROWTH_GRANTED) {
@@ -445,20 +450,22 @@ GA_SIMT ga_sized_extent ga_sized_regions_alloc_locked(ga_sized_heap *heap, ga_ti
     }
 }
 
-/* ---- whether it is worth it ---------------------------------------------------------------------------------- */
+/* ---- known full ------------------------------------------------------------------------ */
 
-/* A search for `least` neighbours was in vain, when so much had been given back. By one lane. */
+/* Record that a search for `least` contiguous regions failed when `releases` had this value. By one
+ * lane. */
 GA_SIMT void ga_sized_pool_set_known_full(ga_sized_heap *heap, uint32_t releases, uint32_t least)
 {
-    /* relaxed: who believes it asks whether `given` is the same. */
+    /* relaxed: a tile that relies on it checks that `releases` has not changed */
     ga_store64_relaxed(&heap->known_full, (uint64_t)releases << 32 | least);
 }
 
-/* Whether there is no use in a search for so many: there are not as many in all, or the last one was in vain,
- * nothing was given back since, and there is no more memory. By one lane. */
+/* True if a search for `least` contiguous regions cannot succeed: fewer are free, or the last
+ * search failed, nothing has been freed since, and no more memory can be committed. By one lane. */
 GA_SIMT bool ga_sized_pool_known_full(const ga_sized_heap *heap, uint32_t least)
 {
-    /* N2: acquire. Pairs with N1: a tile that has taken the last region for a class has that class's turn. */
+    /* N2: acquire. Pairs with N1: a tile that has taken the last region for a class holds the
+     * class's `grow_lock`. */
     uint32_t next = ga_load_acquire(&heap->next);
     if (heap->regions - next + ga_load_acquire(&heap->pooled) < least) {
         return true;
@@ -482,7 +489,8 @@ typedef enum ga_sized_pool_lock_state {
     GA_SIZED_POOL_FULL
 } ga_sized_pool_lock_state;
 
-/* The turn, or that there is no hope; and how much had been given back then. */
+/* Try to take `pool_lock`, unless the pool is known to be full. `*releases` is the count at that
+ * time. */
 GA_SIMT uint32_t ga_sized_pool_try_lock(ga_sized_heap *heap, ga_tile tile, uint32_t least,
                                         uint32_t *releases)
 {
@@ -493,12 +501,13 @@ GA_SIMT uint32_t ga_sized_pool_try_lock(ga_sized_heap *heap, ga_tile tile, uint3
     {
         if (ga_sized_pool_known_full(heap, least)) {
             ga_lane_write(&states, own, GA_SIZED_POOL_FULL);
-            /* Q1: acquire. Pairs with Q2: nothing of the last one's is between taken and put back. */
+            /* Q1: acquire. Pairs with Q2: the last holder has set again all bits that it did not
+             * keep. */
         } else if (!ga_load_relaxed(&heap->pool_lock) &&
                    ga_cas_acquire(&heap->pool_lock, 0, 1u) == 0) {
             ga_lane_write(&states, own, GA_SIZED_POOL_LOCKED);
         }
-        ga_lane_write(&seen, own, ga_load_acquire(&heap->releases)); /* H1 */
+        ga_lane_write(&seen, own, ga_load_acquire(&heap->releases)); /* H1. Pairs with H2. */
     }
     ga_tile_sync(tile);
     *releases = ga_lanes_get(tile, seen, leader);
@@ -519,11 +528,13 @@ GA_SIMT void ga_sized_pool_unlock(ga_sized_heap *heap, ga_tile tile, ga_sized_re
     ga_tile_sync(tile);
 }
 
-#define GA_SIZED_POOL_SLEEP_NS        500u /* ns, and so many times for twice as long as before */
+/* A tile that waits for `pool_lock` sleeps, each time twice as long as before. */
+#define GA_SIZED_POOL_SLEEP_NS        500u /* the first time */
 #define GA_SIZED_POOL_SLEEP_DOUBLINGS 4u
 
-/* Regions for the tile of these lanes; n is 0 where there are none. It waits for memory where it must. Part of
- * functions that are slow anyway: one of its own would cost kernels twenty registers more. */
+/* Allocate regions for the tile of these lanes; `n` is 0 if there are none. Waits for memory if
+ * necessary. Inlined into functions that are slow anyway: not inlined, it would cost kernels 20
+ * registers more. */
 GA_SIMT ga_sized_extent ga_sized_regions_alloc(ga_sized_heap *heap, uint32_t lanes,
                                                ga_sized_request request)
 {

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * Blocks larger than the largest class, for the lanes of a tile: runs of whole neighbouring regions.
+ * Blocks larger than the largest class, for the lanes of a tile: runs of contiguous whole regions.
  *
- * STRUCTURE  sized_heap.h has it. A run's first region says how many there are, the others how far they are
- *            from it. Lanes that want runs get them one after the other, by the whole tile.
+ * STRUCTURE  See sized_heap.h. The owner of a run's first region is the number of its regions; the
+ *            owners of the others are their distances from it. Lanes that request runs are served
+ *            one after the other, each by the whole tile.
  *
- * INVARIANT  A run is its owner's from the moment its first region says so until one lane has cleared
- *            that: of several who free it one does.
+ * INVARIANT  A run is live from the time the owner of its first region is set until one lane has
+ *            cleared it: if several lanes free it, one succeeds.
  *
- * ORDER      P1 and P2 of the pool: what the last owners did with the regions happens before what the next
- *            do. What regions are is relaxed: who has the run's address got it from who took it.
+ * ORDER      P1 and P2 of the pool: the last owners' accesses to the regions happen before those of
+ *            the next ones. The owners of regions are relaxed: a thread that has the address of a
+ *            run got it from the thread that allocated it.
  *
- * PROGRESS   As sized_pool.h says; a free waits for nobody.
+ * PROGRESS   As in sized_pool.h. A free does not wait.
  */
 #ifndef GPUALLOC_SLAB_SIZED_RUNS_H
 #define GPUALLOC_SLAB_SIZED_RUNS_H
@@ -19,15 +21,16 @@
 #include "../simt/share.h"
 #include "sized_tile.h"
 
-#define GA_SIZED_REGIONS_MOST (1u << 24) /* that a heap can have (sized.c) */
+#define GA_SIZED_REGIONS_MOST (1u << 24) /* of a heap (sized.c) */
 
-/* A run, and where something is in it. */
+/* The run that a pointer is in. */
 typedef struct ga_sized_run {
-    uint32_t first, n; /* regions; none where `n` is 0 */
-    uint64_t offset;   /* from its first byte */
+    uint32_t first, n; /* regions; none if `n` is 0 */
+    uint64_t offset;   /* from the first byte of the run */
 } ga_sized_run;
 
-/* How many regions `size` bytes take; more than there can be where that is too much. */
+/* The number of regions for `size` bytes. GA_SIZED_REGIONS_MOST, which no heap has, if that is too
+ * large. */
 GA_SIMT uint32_t ga_sized_run_regions(ga_sized_view heap, uint64_t size)
 {
     uint64_t n = (size >> heap.region_bits) + ((size & ga_bits_below(heap.region_bits)) != 0);
@@ -39,7 +42,7 @@ GA_SIMT char *ga_sized_run_pointer(ga_sized_view heap, uint32_t first)
     return heap.units + ((uint64_t)first << heap.region_bits);
 }
 
-/* Which run `pointer` is in. */
+/* The run that contains `pointer`. */
 GA_SIMT ga_sized_run ga_sized_run_find(ga_sized_view heap, const void *pointer)
 {
     ga_sized_run run = {0, 0, 0};
@@ -61,9 +64,9 @@ GA_SIMT ga_sized_run ga_sized_run_find(ga_sized_view heap, const void *pointer)
     return run;
 }
 
-/* ---- claims -------------------------------------------------------------------------------------------- */
+/* ---- allocation ------------------------------------------------------------------------ */
 
-/* What the regions are from now on. */
+/* Set the owners of the regions of a run. */
 GA_SIMT void ga_sized_run_mark(ga_sized_heap *heap, ga_tile tile, ga_sized_extent extent)
 {
     ga_lanes ranks = ga_tile_ranks(tile);
@@ -77,8 +80,8 @@ GA_SIMT void ga_sized_run_mark(ga_sized_heap *heap, ga_tile tile, ga_sized_exten
     ga_tile_sync(tile);
 }
 
-/* Whether nothing was given to the pool since `given`, nor by a sweep: then a search for neighbours would
- * find what the last one did. */
+/* True if a search would find no more contiguous regions than the last one did: nothing was added
+ * to the pool since `releases` was read, and a sweep released no region. */
 GA_SIMT bool ga_sized_run_sweep_found_none(ga_sized_heap *heap, ga_tile tile, uint32_t releases,
                                            uint32_t *last)
 {
@@ -86,11 +89,11 @@ GA_SIMT bool ga_sized_run_sweep_found_none(ga_sized_heap *heap, ga_tile tile, ui
         GA_SIZED_NONE, 0, {ga_lanes_all(GA_SIZED_NONE), ga_lanes_all(0)}, 0, 0, false};
     return (ga_sized_known_full(heap, tile, GA_SIZED_NONE) ||
             ga_sized_sweep_join(ga_sized_view_of(heap), tile, last, &search)) &&
-           ga_sized_load_synced(&heap->releases, tile) == releases; /* H1 */
+           ga_sized_load_synced(&heap->releases, tile) == releases; /* H1. Pairs with H2. */
 }
 
-/* A run of `n` regions, the first of them at a multiple of `align` when `phase` is added to its number: the
- * first, or GA_SIZED_NONE. */
+/* Allocate a run of `n` regions. The number of the first plus `phase` is a multiple of `align`.
+ * Returns the first, or GA_SIZED_NONE. */
 GA_SIMT uint32_t ga_sized_run_claim(ga_sized_heap *heap, ga_tile tile, uint32_t n, uint32_t align,
                                     uint32_t phase)
 {
@@ -98,7 +101,7 @@ GA_SIMT uint32_t ga_sized_run_claim(ga_sized_heap *heap, ga_tile tile, uint32_t 
     uint32_t last = 0;
     bool over = n > heap->regions;
     for (uint32_t rounds = 0; !over && rounds < GA_SIZED_SWEEPS_MOST; rounds++) {
-        uint32_t releases = ga_sized_load_synced(&heap->releases, tile); /* H1 */
+        uint32_t releases = ga_sized_load_synced(&heap->releases, tile); /* H1. Pairs with H2. */
         ga_sized_extent extent = ga_sized_regions_alloc(heap, ga_tile_members(tile), request);
         if (extent.n) {
             ga_sized_run_mark(heap, tile, extent);
@@ -110,13 +113,13 @@ GA_SIMT uint32_t ga_sized_run_claim(ga_sized_heap *heap, ga_tile tile, uint32_t 
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
-        ga_post_add_relaxed(&heap->refused, 1u); /* relaxed: a count */
+        ga_post_add_relaxed(&heap->refused, 1u); /* relaxed: a counter */
     }
     return GA_SIZED_NONE;
 }
 
-/* A run of as many regions as `regions` has for it, for each lane of `wanting`; `aligns` and phase as
- * above. */
+/* Allocate a run for each lane of `requesting`, of the number of regions and the alignment that the
+ * lane has. */
 GA_SIMT ga_lanes ga_sized_runs_claim(ga_sized_heap *heap, ga_tile tile, uint32_t requesting,
                                      ga_lanes regions, ga_lanes aligns, uint32_t phase)
 {
@@ -131,16 +134,18 @@ GA_SIMT ga_lanes ga_sized_runs_claim(ga_sized_heap *heap, ga_tile tile, uint32_t
     return got;
 }
 
-/* ---- giving back ----------------------------------------------------------------------------------------- */
+/* ---- free ------------------------------------------------------------------------------ */
 
-/* The run that begins there ends: how many regions it had, 0 where none begins there. All lanes. */
+/* End the run that begins at region `first`. Returns the number of its regions, or 0 if none begins
+ * there. By all lanes. */
 GA_SIMT uint32_t ga_sized_run_clear(ga_sized_heap *heap, ga_tile tile, uint32_t first)
 {
     uint32_t leader = ga_tile_leader(tile);
     ga_lanes n = ga_lanes_all(0);
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        /* relaxed, as the change: it decides who gives the regions back, and P2 releases them. */
+        /* relaxed, and the CAS too: it decides which lane frees the regions, and P2 releases
+         * them */
         uint32_t owner = ga_load_relaxed(heap->owners + first);
         if (owner & GA_SIZED_RUN && ga_cas_relaxed(heap->owners + first, owner, 0) == owner) {
             ga_lane_write(&n, own, owner & ~GA_SIZED_RUN);
@@ -150,12 +155,13 @@ GA_SIMT uint32_t ga_sized_run_clear(ga_sized_heap *heap, ga_tile tile, uint32_t 
     return ga_lanes_get(tile, n, leader);
 }
 
-/* The runs whose first regions the lanes of `giving` have: the mask of those at which one began. */
+/* Free the runs that begin at the regions `firsts` of the lanes of `freeing`. Returns the mask of
+ * the lanes at whose region a run began. */
 GA_SIMT uint32_t ga_sized_runs_free(ga_sized_heap *heap, ga_tile tile, uint32_t freeing,
                                     ga_lanes firsts)
 {
     uint32_t freed = 0;
-    ga_tile_sync(tile); /* what any lane did with them comes before */
+    ga_tile_sync(tile); /* after all lanes' accesses to the runs */
     GA_SHARE(tile, freeing, lane)
     {
         ga_sized_extent extent = {ga_lanes_get(tile, firsts, lane), 0};
@@ -168,7 +174,8 @@ GA_SIMT uint32_t ga_sized_runs_free(ga_sized_heap *heap, ga_tile tile, uint32_t 
     return freed;
 }
 
-/* All but the first `n` regions of the run, which has more: false where it is none any more. */
+/* Free all regions of the run but the first `n`; it has more. False if the run is not live any
+ * more. */
 GA_SIMT bool ga_sized_run_shorten(ga_sized_heap *heap, ga_tile tile, ga_sized_run run, uint32_t n)
 {
     uint32_t leader = ga_tile_leader(tile);

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * Kernels with which the host looks after heaps of all sizes; part of device_code.cu. No other kernel uses
- * the heap beside all but the first two.
+ * Kernels by which the host maintains heaps with size classes; part of device_code.cu. No other
+ * kernel may use the heap at the same time, except beside the first two.
  */
 #ifndef GPUALLOC_SLAB_SIZED_SERVICE_CUH
 #define GPUALLOC_SLAB_SIZED_SERVICE_CUH
 
 #include "sized_kernel.h"
 
-/* One block for the host, and back. One thread. */
+/* Allocate and free one block for the host. One thread. */
 extern "C" __global__ void ga_sized_take_kernel(ga_kernel_heap heap, uint64_t size, uint64_t align,
                                                 void **out)
 {
     void *block = ga_sized_kernel_aligned_alloc(heap, align, size);
-    if ((uint64_t)block & (align - 1u)) { /* the heap's memory begins at no multiple of it */
+    if ((uint64_t)block & (align - 1u)) { /* the heap's memory is aligned to less */
         ga_sized_kernel_free(heap, block);
         block = NULL;
     }
@@ -25,19 +25,19 @@ extern "C" __global__ void ga_sized_give_kernel(ga_kernel_heap heap, void *block
     ga_sized_kernel_free(heap, block);
 }
 
-/* The class of the region, or GA_SIZED_NONE where it is no class's. */
+/* The class of the region, or GA_SIZED_NONE. */
 GA_SIMT uint32_t ga_sized_class_at(const ga_sized_heap *heap, uint32_t region)
 {
     return ga_sized_owner_class(heap->owners[region]);
 }
 
-/* The bitmap of a region that a class has. */
+/* The bitmap of a region that belongs to a class. */
 GA_SIMT uint32_t *ga_sized_bits_at(const ga_sized_heap *heap, uint32_t region)
 {
     return heap->bits + ga_sized_bitmap_index(heap->region_bits, region, heap->owners[region]);
 }
 
-/* How many units of the region are taken. By all lanes of a warp. */
+/* The number of live units of the region. By all lanes of a warp. */
 GA_SIMT uint32_t ga_sized_count_taken(const ga_sized_heap *heap, ga_tile tile, uint32_t region)
 {
     const ga_sized_class *c = heap->of + ga_sized_class_at(heap, region);
@@ -49,14 +49,15 @@ GA_SIMT uint32_t ga_sized_count_taken(const ga_sized_heap *heap, ga_tile tile, u
     return ga_lanes_sum(tile, taken);
 }
 
-/* relaxed: read when the kernel has ended. */
+/* relaxed: read after the kernel has ended */
 GA_SIMT void ga_sized_add_live(uint64_t *total, uint32_t blocks, uint64_t bytes)
 {
     ga_post_add64_relaxed(total, blocks);
     ga_post_add64_relaxed(total + 1, bytes);
 }
 
-/* Add what is live: total[0] blocks, total[1] bytes. A warp for each region, in turn. */
+/* Add the live blocks: total[0] counts them, total[1] their bytes. Each warp does one region after
+ * the other. */
 extern "C" __global__ void ga_sized_live_kernel(ga_sized_heap *heap, uint64_t *total)
 {
     ga_tile tile = ga_tile_of(32);
@@ -74,7 +75,7 @@ extern "C" __global__ void ga_sized_live_kernel(ga_sized_heap *heap, uint64_t *t
     }
 }
 
-/* All units are free, and all runs. By all lanes of a warp, for one region. */
+/* Free all units and runs of one region. By all lanes of a warp. */
 GA_SIMT void ga_sized_reset_region(ga_sized_heap *heap, ga_tile tile, uint32_t region)
 {
     uint32_t class_ = ga_sized_class_at(heap, region);
@@ -99,12 +100,11 @@ extern "C" __global__ void ga_sized_reset_kernel(ga_sized_heap *heap)
         ga_sized_reset_region(heap, ga_tile_of(32), region);
     }
     if (warp == 0 && threadIdx.x == 0) {
-        ga_post_add_relaxed(&heap->releases,
-                            1u); /* what sweeps have found does not hold any more */
+        ga_post_add_relaxed(&heap->releases, 1u); /* the results of sweeps become invalid */
     }
 }
 
-/* The first bitmaps of regions that nobody has can be used again: no kernel has an old table. By all
+/* Make the first bitmaps of free regions usable again: no kernel has a stale class map now. By all
  * threads. */
 GA_SIMT void ga_sized_reset_spent(ga_sized_heap *heap)
 {
@@ -116,7 +116,7 @@ GA_SIMT void ga_sized_reset_spent(ga_sized_heap *heap)
     }
 }
 
-/* A warp for each class: regions in which nothing is taken leave its table and go to the pool. */
+/* A warp for each class: regions without live units leave its table for the pool. */
 extern "C" __global__ void ga_sized_collect_kernel(ga_sized_heap *heap)
 {
     ga_tile tile = ga_tile_of(32);
@@ -152,7 +152,7 @@ extern "C" __global__ void ga_sized_collect_kernel(ga_sized_heap *heap)
     }
     if (tile.lane == 0) {
         c->map.total_words = kept * c->map.words;
-        c->map.contiguous = GA_SIZED_SHIFT(c->map); /* of none: the table knows */
+        c->map.contiguous = GA_SIZED_SHIFT(c->map); /* no contiguous regions: use the table */
         c->shrunk = 0;
         c->hint = 0;
     }

@@ -1,49 +1,53 @@
 /* SPDX-License-Identifier: MIT
  *
- * When there is nothing left: one search of all regions that the tiles which find nothing share, and the
- * memory of it.
+ * The last resort before a request is refused: a sweep. The tiles that found no free unit read all
+ * regions of the heap together, once, and later requests rely on the result while it is valid.
  *
- * STRUCTURE  A sweep goes through all regions that have been handed out. Its tiles take the next region from
- *            `cursor` until there is none, and the tile that is done with the last one ends the sweep.
- *            Sweeps have numbers and do not overlap. In a region of the class that it wants a tile takes the
- *            units that it finds. For every other class it notes that there is room. A region in which no
- *            unit is taken leaves its class for the pool. A tile that wants runs shares in sweeps for
- *            these.
+ * STRUCTURE  A sweep goes through all regions that were ever in use. Its tiles take the next region
+ *            from `cursor` until there is none, and the tile that is done with the last one ends
+ *            the sweep. Sweeps are numbered and do not overlap. In a region of its own class a tile
+ *            claims the units that it needs. For any other class it records that the class has free
+ *            units. A region without live units leaves its class for the pool. A tile that requests
+ *            a run takes part in sweeps for these regions.
  *
- * INVARIANT  A request is refused by a sweep that began after the request did, or by an earlier one whose
- *            result holds: it watched all regions, and `given` is what it was when that sweep began. So a
- *            block that was freed before the request began is found, unless another claim takes it or holds
- *            it for a moment. Where `given` changes during a sweep, units may have moved from before it to
- *            behind it. Then the request waits for another one, up to GA_SIZED_SWEEPS_MOST of them. So there was
- *            a moment during the call at which no unit was free, unless units were freed during each of
- *            GA_SIZED_SWEEPS_MOST sweeps.
+ * INVARIANT  A request is refused by a sweep that began after the request did, or by an earlier one
+ *            whose result is valid: it watched all regions, and `releases` has not changed since
+ *            that sweep began. So a block that was freed before the request began is found, unless
+ *            another tile claims it or holds its bit for a moment. If `releases` changes during a
+ *            sweep, free units may have moved from ahead of the sweep to behind it. Then the
+ *            request waits for another sweep, up to GA_SIZED_SWEEPS_MOST of them. So there was a
+ *            moment during the call at which no unit was free, unless units were freed during each
+ *            of GA_SIZED_SWEEPS_MOST sweeps.
  *
- *            Watching a region costs frees nothing before something is freed there. The sweep writes its
- *            number beside the owner (GA_SIZED_WATCH). The fast path of a free reads the owner anyway, and
- *            leaves a region with a flag to the slow path, which changes `given` after it has cleared the
- *            bit, and then ends the watch. On the GPU a free reads the owner before its fence and does not
- *            look again. So a free that read it before the sweep came may clear its bit behind the sweep,
- *            and tell nobody. A result is therefore kept for later requests only when GA_SIZED_GRACE_NS has
- *            passed between the last region that came under watch and the beginning of the sweep, and it
- *            holds for GA_SIZED_RESULT_LIFE_NS. Before that each request waits for a sweep of its own time. What is
- *            left: a block is found up to GA_SIZED_RESULT_LIFE_NS late if its free stood still for longer than
- *            GA_SIZED_GRACE_NS between two neighbouring instructions. On the CPU a free looks again (O3), and
- *            nothing is left.
+ *            A watch costs the frees in a region nothing until the first of them. The sweep writes
+ *            its number beside the owner (GA_SIZED_WATCH). The fast path of a free reads the owner
+ *            anyway, and leaves a region with a flag to the slow path, which changes `releases`
+ *            after it has cleared the bit, and then ends the watch. On the GPU a free reads the
+ *            owner before its fence, and does not read it again. So a free that read it before the
+ *            sweep came may clear its bit behind the sweep, and not notify it. For this reason a
+ *            result serves later requests only if GA_SIZED_GRACE_NS have passed between the last
+ *            region that came under watch and the beginning of the sweep, and for no longer than
+ *            GA_SIZED_RESULT_LIFE_NS. Otherwise each request waits for a sweep that began after it.
+ *            What remains: a block is found up to GA_SIZED_RESULT_LIFE_NS late if its free was
+ *            stopped for longer than GA_SIZED_GRACE_NS between two consecutive instructions. On the
+ *            CPU a free reads the owner again (O3), and this cannot happen.
  *
- *            A region leaves its class while the tile holds all of its units and the class's `edit`. What
- *            it holds goes back if one was taken. No other tile of the sweep is in that region, so that no
- *            sweep takes units that are held so for units of others.
+ *            A region leaves its class while the tile holds all of its units and the class's
+ *            `table_lock`. If a unit turns out to be live, the tile clears the bits that it set. No
+ *            other tile of the sweep is in that region, so that a sweep does not take units held in
+ *            this way for live blocks.
  *
- * ORDER      W1 and W2: a tile that helps sees how the sweep was set up. W3 and W4: the tile that ends it
- *            sees what all have found. W5 and W6: a tile that is refused sees that the sweep has ended. W7:
- *            a sweep that a request does not see begins after what happened before the request. O1 to O4: a
- *            free that ended before a region came under watch is seen by the sweep, and one that is later
- *            sees the watch. H1 and H2 (sized_pool.h): what `given` counts happens before a tile sees the
- *            count. E and P as in sized_grow.h and sized_pool.h.
+ * ORDER      W1 and W2: a tile that helps sees how the sweep was set up. W3 and W4: the tile that
+ *            ends the sweep sees the findings of all its tiles. W5 and W6: a tile that is refused
+ *            sees that the sweep has ended. W7: a sweep that a request does not see begins after
+ *            everything that happened before the request. O1 to O4: the sweep sees a free that
+ *            ended before the region came under watch, and a later free sees the watch. H1 and H2
+ *            (sized_pool.h): what `releases` counts happens before a tile sees the count. E and P
+ *            as in sized_grow.h and sized_pool.h.
  *
- * PROGRESS   A tile that finds nothing waits for the tiles that are in a region each. Each of them ends after
- *            as many steps as the region has words, and may wait for a class's `edit`. A request goes on as
- *            long as sweeps find something for it.
+ * PROGRESS   A tile that finds nothing waits for the tiles that are in a region each. Each of these
+ *            is done after a number of steps bounded by the words of the region, and may wait for a
+ *            class's `table_lock`. A request goes on while sweeps find free units for it.
  */
 #ifndef GPUALLOC_SLAB_SIZED_SWEEP_H
 #define GPUALLOC_SLAB_SIZED_SWEEP_H
@@ -52,37 +56,38 @@
 #include "sized_search.h"
 
 #ifdef __CUDACC__
-#define GA_SIZED_GRACE_NS       10000000u   /* ns */
-#define GA_SIZED_RESULT_LIFE_NS 1000000000u /* ns */
+#define GA_SIZED_GRACE_NS       10000000u   /* wait after the last new watch */
+#define GA_SIZED_RESULT_LIFE_NS 1000000000u /* age at which a result expires */
 #else
 #define GA_SIZED_GRACE_NS 0u
 #endif
 
-#define GA_SIZED_WORDS_PER_LANE 8u /* words that a lane reads at a time */
+#define GA_SIZED_WORDS_PER_LANE 8u /* words that a lane loads in one step */
 
-/* The word that names the last sweep which found nothing for the class, or, where that is GA_SIZED_NONE,
- * released nothing for runs. */
+/* The number of the last sweep that found nothing for the class. For GA_SIZED_NONE, that is for
+ * runs: of the last one that released no region. */
 GA_SIMT const uint32_t *ga_sized_empty_sweep_of(const ga_sized_heap *heap, uint32_t class_)
 {
     return class_ == GA_SIZED_NONE ? &heap->sweep.empty_sweep : &heap->of[class_].empty_sweep;
 }
 
-/* Whether sweep number `a` comes after `b`: numbers wrap. */
+/* True if sweep `a` comes after sweep `b`; the numbers wrap. */
 GA_SIMT bool ga_sized_is_after(uint32_t a, uint32_t b)
 {
     return (int32_t)(a - b) > 0;
 }
 
-/* ---- what is remembered ------------------------------------------------------------------------------- */
+/* ---- results of earlier sweeps --------------------------------------------------------- */
 
-/* Whether a request for a unit of the class would find nothing, by what the last sweep that counts has
- * found. By one lane. */
+/* True if a valid result says that the class, or for GA_SIZED_NONE the pool, has nothing free. By
+ * one lane. */
 GA_SIMT bool ga_sized_known_full_alone(const ga_sized_heap *heap, uint32_t class_)
 {
-    /* W6: acquire. Pairs with W5: who was found to have nothing. */
+    /* W6: acquire. Pairs with W5: for which classes the sweep found nothing. */
     uint64_t result = ga_load64_acquire(&heap->sweep.valid_result);
     uint32_t number = (uint32_t)result;
-    /* relaxed: it is as new as `vain` is, or newer, and then another sweep has found nothing either. */
+    /* relaxed: as new as `valid_result` or newer, and if newer, another sweep found nothing
+     * either */
     if (!number ||
         ga_sized_is_after(number, ga_load_relaxed(ga_sized_empty_sweep_of(heap, class_)))) {
         return false;
@@ -92,10 +97,10 @@ GA_SIMT bool ga_sized_known_full_alone(const ga_sized_heap *heap, uint32_t class
         return false;
     }
 #endif
-    return (uint32_t)(result >> 32) == ga_load_acquire(&heap->releases); /* H1 */
+    return (uint32_t)(result >> 32) == ga_load_acquire(&heap->releases); /* H1. Pairs with H2. */
 }
 
-/* For the class, or for runs where that is GA_SIZED_NONE: the same answer for all lanes. */
+/* The same answer for all lanes of the tile. */
 GA_SIMT bool ga_sized_known_full(const ga_sized_heap *heap, ga_tile tile, uint32_t class_)
 {
     uint32_t leader = ga_tile_leader(tile);
@@ -108,9 +113,9 @@ GA_SIMT bool ga_sized_known_full(const ga_sized_heap *heap, ga_tile tile, uint32
     return ga_lanes_get(tile, full, leader) != 0;
 }
 
-/* ---- regions under watch -------------------------------------------------------------------------------- */
+/* ---- regions under watch --------------------------------------------------------------- */
 
-/* The region is watched by that sweep from now on, if a class has it: its owner. */
+/* Put the region under watch by the sweep, if a class has it. Returns its owner. */
 GA_SIMT uint32_t ga_sized_watch(ga_sized_heap *heap, ga_tile tile, uint32_t region, uint32_t number)
 {
     uint32_t leader = ga_tile_leader(tile);
@@ -118,12 +123,12 @@ GA_SIMT uint32_t ga_sized_watch(ga_sized_heap *heap, ga_tile tile, uint32_t regi
     uint32_t mark = (number % (GA_SIZED_WATCH >> GA_SIZED_WATCH_SHIFT) + 1u)
                     << GA_SIZED_WATCH_SHIFT;
 #if GA_SIZED_MUTANT == 22
-    mark = 0; /* no free is told to tell */
+    mark = 0; /* frees are not told to notify the sweep */
 #endif
     ga_lanes owner = ga_lanes_all(0);
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        uint32_t seen = ga_load_relaxed(word); /* relaxed: asked for below */
+        uint32_t seen = ga_load_relaxed(word); /* relaxed: the CAS below decides */
         while (ga_sized_owner_class(seen) != GA_SIZED_NONE) {
             /* O1: acq_rel. Pairs with O2, O3 and O4. */
             uint32_t now = ga_cas_acq_rel(word, seen, (seen & ~GA_SIZED_WATCH) | mark);
@@ -133,7 +138,8 @@ GA_SIMT uint32_t ga_sized_watch(ga_sized_heap *heap, ga_tile tile, uint32_t regi
             seen = now;
         }
         if (ga_sized_owner_class(seen) != GA_SIZED_NONE && !(seen & GA_SIZED_WATCH)) {
-            ga_store64_relaxed(&heap->sweep.watched_at, ga_clock_ns()); /* W3 releases it */
+            /* relaxed: W3 releases it */
+            ga_store64_relaxed(&heap->sweep.watched_at, ga_clock_ns());
         }
         ga_lane_write(&owner, own, seen & ~GA_SIZED_WATCH);
     }
@@ -141,9 +147,10 @@ GA_SIMT uint32_t ga_sized_watch(ga_sized_heap *heap, ga_tile tile, uint32_t regi
     return ga_lanes_get(tile, owner, leader);
 }
 
-/* ---- a region leaves its class ---------------------------------------------------------------------------- */
+/* ---- a region leaves its class --------------------------------------------------------- */
 
-/* Take all units of the region whose bitmap has `words` words from `key` on, if all are free. */
+/* Set the bits of all units of the region whose bitmap begins at `word_index`, if all of them are
+ * free. Otherwise undo, and return false. */
 GA_SIMT bool ga_sized_region_claim_all(ga_sized_heap *heap, ga_tile tile, uint32_t word_index,
                                        const ga_sized_class *c)
 {
@@ -161,14 +168,14 @@ GA_SIMT bool ga_sized_region_claim_all(ga_sized_heap *heap, ga_tile tile, uint32
 #if GA_SIZED_MUTANT == 28
             seen = ga_or_relaxed(heap->bits + word_index + word, GA_ALL_BITS);
 #else
-            /* U1: acquire. Pairs with U2: what the last owners did with the units. */
+            /* U1: acquire. Pairs with U2: the last owners' accesses to the units. */
             seen = ga_or_acquire(heap->bits + word_index + word, GA_ALL_BITS);
 #endif
             failed = seen != (word + 1u == words ? c->tail : 0) && GA_SIZED_MUTANT != 25;
         }
         ga_lane_write(&missed, own, failed);
         ga_lane_write(&before, own, seen);
-        ga_lane_write(&tried, own, word); /* the word after the last one */
+        ga_lane_write(&tried, own, word); /* one step after the last word tried */
     }
     ga_tile_sync(tile);
     if (!ga_lanes_any(tile, missed)) {
@@ -180,7 +187,7 @@ GA_SIMT bool ga_sized_region_claim_all(ga_sized_heap *heap, ga_tile tile, uint32
         for (uint32_t word = ga_lane_read(ranks, own); word < end; word += size) {
             bool last = word + size >= end && ga_lane_read(missed, own);
             uint32_t were = last ? ga_lane_read(before, own) : word + 1u == words ? c->tail : 0;
-            /* U2: release. Pairs with U1. Bits that were set before were not ours. */
+            /* U2: release. Pairs with U1. Bits that were set before belong to other tiles. */
             ga_post_and_release(heap->bits + word_index + word, were);
         }
     }
@@ -188,8 +195,8 @@ GA_SIMT bool ga_sized_region_claim_all(ga_sized_heap *heap, ga_tile tile, uint32
     return false;
 }
 
-/* The region, which the class has and in which no unit seemed to be taken, goes to the pool: false where one
- * is. */
+/* Move the region from its class to the pool, if it has no live unit; it seemed to have none.
+ * Returns false if it has. */
 GA_SIMT bool ga_sized_region_to_pool(ga_sized_heap *heap, ga_tile tile, uint32_t class_,
                                      uint32_t region)
 {
@@ -202,8 +209,9 @@ GA_SIMT bool ga_sized_region_to_pool(ga_sized_heap *heap, ga_tile tile, uint32_t
     GA_EACH_LANE(tile, is_free ? 1u << ga_tile_leader(tile) : 0, own)
     {
         (void)own;
-        ga_store_relaxed(&heap->sweep.any_spent, 1u); /* relaxed, as the owner: P2 releases both */
-        ga_store_relaxed(heap->owners + region, 0u);  /* before another class can have it */
+        /* relaxed, and the owner too: P2 releases both */
+        ga_store_relaxed(&heap->sweep.any_spent, 1u);
+        ga_store_relaxed(heap->owners + region, 0u); /* before another class can get the region */
         ga_sized_table_remove(heap, c, region);
     }
     ga_sized_table_unlock(c, tile);
@@ -214,14 +222,14 @@ GA_SIMT bool ga_sized_region_to_pool(ga_sized_heap *heap, ga_tile tile, uint32_t
     return is_free;
 }
 
-/* ---- one region of a sweep ---------------------------------------------------------------------------------- */
+/* ---- one region of a sweep ------------------------------------------------------------- */
 
-/* Whether a part of a bitmap has units that are free, and units that are taken. */
+/* Whether the words of a bitmap that were read have free units, and live ones. */
 typedef struct ga_sized_occupancy {
     bool free, taken;
 } ga_sized_occupancy;
 
-/* GA_SIZED_WORDS_PER_LANE words for each lane, from number `from` of the bitmap on. */
+/* Load GA_SIZED_WORDS_PER_LANE words for each lane, from word `from` of the bitmap on. */
 GA_SIMT ga_sized_occupancy ga_sized_scan_words(const ga_sized_heap *heap, ga_tile tile,
                                                uint32_t word_index, const ga_sized_class *c,
                                                uint32_t from)
@@ -238,7 +246,7 @@ GA_SIMT ga_sized_occupancy ga_sized_scan_words(const ga_sized_heap *heap, ga_til
         for (uint32_t i = 0; i < GA_SIZED_WORDS_PER_LANE; i++) {
             uint32_t at = word + i * size;
             uint32_t tail = at + 1u == words ? c->tail : 0;
-            /* relaxed: O1 comes before it. */
+            /* relaxed: after O1 */
             uint32_t bits =
                 at < words ? ga_load_relaxed(heap->bits + word_index + at) : GA_ALL_BITS;
             all &= bits;
@@ -251,7 +259,7 @@ GA_SIMT ga_sized_occupancy ga_sized_scan_words(const ga_sized_heap *heap, ga_til
     return glance;
 }
 
-/* Take what the search wants from those words. */
+/* Claim the units that the search needs from these words. */
 GA_SIMT void ga_sized_scan_claim(ga_sized_view heap, ga_tile tile, uint32_t word_index,
                                  uint32_t words, uint32_t from, ga_sized_search *search)
 {
@@ -267,8 +275,8 @@ GA_SIMT void ga_sized_scan_claim(ga_sized_view heap, ga_tile tile, uint32_t word
     }
 }
 
-/* Search the bitmap that begins at `key`, until it is known to have units that are free and units that are
- * taken, and the search has what it wants of them. */
+/* Read the bitmap that begins at `word_index`, until it is known to have both free and live units
+ * and the search needs no more of them. */
 GA_SIMT ga_sized_occupancy ga_sized_region_search(ga_sized_view heap, ga_tile tile, uint32_t class_,
                                                   uint32_t word_index, ga_sized_search *search)
 {
@@ -290,12 +298,12 @@ GA_SIMT ga_sized_occupancy ga_sized_region_search(ga_sized_view heap, ga_tile ti
     {
         (void)own;
         uint32_t read = from < c->map.words ? from : c->map.words;
-        ga_post_add64_relaxed(&heap.heap->sweep.words_read, read); /* relaxed: a figure */
+        ga_post_add64_relaxed(&heap.heap->sweep.words_read, read); /* relaxed: a statistic */
     }
     return found;
 }
 
-/* The tile's part of sweep number `number`: that region. */
+/* Do one region of sweep `number`. */
 GA_SIMT void ga_sized_sweep_region(ga_sized_view heap, ga_tile tile, uint32_t number,
                                    uint32_t region, ga_sized_search *search)
 {
@@ -321,9 +329,9 @@ GA_SIMT void ga_sized_sweep_region(ga_sized_view heap, ga_tile tile, uint32_t nu
     }
 }
 
-/* ---- the beginning and the end ---------------------------------------------------------------------------- */
+/* ---- begin and end --------------------------------------------------------------------- */
 
-/* The sweep is over. By all lanes of the tile that was done last; `number` is its number. */
+/* End the sweep. Called by all lanes of the tile that was done last. */
 GA_SIMT void ga_sized_sweep_end(ga_sized_heap *heap, ga_tile tile, uint32_t number)
 {
     ga_sized_sweep *sweep = &heap->sweep;
@@ -331,7 +339,7 @@ GA_SIMT void ga_sized_sweep_end(ga_sized_heap *heap, ga_tile tile, uint32_t numb
     {
         (void)own;
         uint64_t found_classes =
-            ga_load64_relaxed(&sweep->found_classes); /* relaxed, as what follows: W4 */
+            ga_load64_relaxed(&sweep->found_classes); /* relaxed, also below: after W4 */
         bool released = ga_load_relaxed(&sweep->regions_released) != 0;
         for (uint32_t class_ = 0; class_ < heap->classes && !released; class_++) {
             if (!(found_classes >> class_ & 1u)) {
@@ -345,7 +353,7 @@ GA_SIMT void ga_sized_sweep_end(ga_sized_heap *heap, ga_tile tile, uint32_t numb
         bool ripe = !GA_SIZED_GRACE_NS ||
                     began >= ga_load64_relaxed(&sweep->watched_at) + GA_SIZED_GRACE_NS;
         uint32_t releases = ga_load_relaxed(&sweep->releases);
-        bool undisturbed = ga_load_acquire(&heap->releases) == releases; /* H1 */
+        bool undisturbed = ga_load_acquire(&heap->releases) == releases; /* H1. Pairs with H2. */
         if (undisturbed) {
             ga_store_relaxed(&sweep->undisturbed, number);
         }
@@ -361,7 +369,7 @@ GA_SIMT void ga_sized_sweep_end(ga_sized_heap *heap, ga_tile tile, uint32_t numb
     ga_tile_sync(tile);
 }
 
-/* The tile is done with a region of the sweep. */
+/* Count one region of the sweep as done; the last one ends it. */
 GA_SIMT void ga_sized_sweep_region_done(ga_sized_heap *heap, ga_tile tile, uint32_t number)
 {
     uint32_t leader = ga_tile_leader(tile);
@@ -369,7 +377,7 @@ GA_SIMT void ga_sized_sweep_region_done(ga_sized_heap *heap, ga_tile tile, uint3
     ga_tile_sync(tile);
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        /* W3, W4: acq_rel. Pairs with itself: what all tiles have found. */
+        /* W3, W4: acq_rel. Pairs with itself: the findings of all tiles. */
         ga_lane_write(&regions_left, own, ga_add_acq_rel(&heap->sweep.regions_left, 0u - 1u));
     }
     ga_tile_sync(tile);
@@ -378,8 +386,8 @@ GA_SIMT void ga_sized_sweep_region_done(ga_sized_heap *heap, ga_tile tile, uint3
     }
 }
 
-/* Begin the sweep after number `ended`, if no other tile does. It has a region more than there are, so that
- * one that has none ends as well. By one lane. */
+/* Begin the sweep after number `ended`, unless another tile does. It counts one region more than
+ * there are, so that it ends even if there is none. By one lane. */
 GA_SIMT void ga_sized_sweep_begin(ga_sized_heap *heap, uint32_t ended)
 {
     ga_sized_sweep *sweep = &heap->sweep;
@@ -390,7 +398,7 @@ GA_SIMT void ga_sized_sweep_begin(ga_sized_heap *heap, uint32_t ended)
         return;
     }
     uint32_t end = ga_load_relaxed(&heap->next) + 1u;
-    ga_store_relaxed(&sweep->releases, ga_load_acquire(&heap->releases)); /* H1 */
+    ga_store_relaxed(&sweep->releases, ga_load_acquire(&heap->releases)); /* H1. Pairs with H2. */
     ga_store64_relaxed(&sweep->began_at, ga_clock_ns());
     ga_store64_relaxed(&sweep->found_classes, 0u);
     ga_store_relaxed(&sweep->regions_released, 0u);
@@ -399,37 +407,37 @@ GA_SIMT void ga_sized_sweep_begin(ga_sized_heap *heap, uint32_t ended)
     ga_store64_release(&sweep->cursor, (uint64_t)number << 32); /* W1 */
 }
 
-/* The last sweep that may have begun before the caller's request did. */
+/* The number of the last sweep that may have begun before the caller's request did. */
 GA_SIMT uint32_t ga_sized_sweep_latest(ga_sized_heap *heap, ga_tile tile)
 {
     uint32_t leader = ga_tile_leader(tile);
     ga_lanes last = ga_lanes_all(0);
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        /* W7: acq_rel, though it changes nothing. Pairs with itself in ga_sized_sweep_begin(): a sweep that
-         * this does not see begins after what the tile has done and seen. */
+        /* W7: acq_rel, though it changes nothing. Pairs with itself in ga_sized_sweep_begin(): a
+         * sweep that this does not see begins after everything that the tile has done and seen. */
         ga_lane_write(&last, own, ga_add_acq_rel(&heap->sweep.begun, 0u));
     }
     ga_tile_sync(tile);
     return ga_lanes_get(tile, last, leader);
 }
 
-/* ---- a tile that finds nothing ------------------------------------------------------------------------------ */
+/* ---- taking part in sweeps ------------------------------------------------------------- */
 
-/* The next step of a tile that shares in sweeps. */
+/* The next step of a tile that takes part in sweeps. */
 enum {
     GA_SIZED_SWEEP_WAIT = 0,
     GA_SIZED_SWEEP_HELP,
-    GA_SIZED_SWEEP_REPEAT, /* a sweep has found nothing, but something was freed behind it */
-    GA_SIZED_SWEEP_FOUND,  /* a sweep has found something for the class */
-    GA_SIZED_SWEEP_FULL    /* and nothing, and nothing was freed */
+    GA_SIZED_SWEEP_REPEAT, /* a sweep found nothing, but memory was freed behind it */
+    GA_SIZED_SWEEP_FOUND,  /* a sweep found free units of the class */
+    GA_SIZED_SWEEP_FULL    /* a sweep found nothing, and nothing was freed */
 };
 
 typedef struct ga_sized_sweep_step {
     uint32_t action, number, region;
 } ga_sized_sweep_step;
 
-/* A region of the sweep that goes on, if it has one left. By one lane. */
+/* Take a region of the sweep that is under way, if one is left. By one lane. */
 GA_SIMT ga_sized_sweep_step ga_sized_sweep_next_region(ga_sized_heap *heap, uint32_t ended)
 {
     ga_sized_sweep *sweep = &heap->sweep;
@@ -442,7 +450,8 @@ GA_SIMT ga_sized_sweep_step ga_sized_sweep_next_region(ga_sized_heap *heap, uint
     cursor = ga_add64_acq_rel(&sweep->cursor, 1u); /* W2: acquire. Pairs with W1. */
     step.number = (uint32_t)(cursor >> 32);
     step.region = (uint32_t)cursor;
-    /* W2, and then W6: a larger `end` is a later sweep's, whose beginning has seen this one's end. */
+    /* W2, then W6. A larger `end` belongs to a later sweep, whose beginning has seen the end of
+     * this one. */
     if (step.region < ga_load_acquire(&sweep->end) &&
         ga_sized_is_after(step.number, ga_load_acquire(&sweep->ended))) {
         step.action = GA_SIZED_SWEEP_HELP;
@@ -450,14 +459,14 @@ GA_SIMT ga_sized_sweep_step ga_sized_sweep_next_region(ga_sized_heap *heap, uint
     return step;
 }
 
-/* By one lane: `last` is what ga_sized_sweep_latest() has said. */
+/* By one lane. `last` is the answer of ga_sized_sweep_latest(). */
 GA_SIMT ga_sized_sweep_step ga_sized_sweep_next_step(ga_sized_heap *heap, uint32_t class_,
                                                      uint32_t last)
 {
     ga_sized_sweep_step step = {GA_SIZED_SWEEP_WAIT, 0, 0};
     uint32_t ended = ga_load_acquire(&heap->sweep.ended); /* W6: acquire. Pairs with W5. */
 #if GA_SIZED_MUTANT == 26
-    last--; /* one that had begun will do */
+    last--; /* a sweep that began before the request is accepted */
 #endif
     /* relaxed, both: not older than `ended` */
     uint32_t empty = ga_load_relaxed(ga_sized_empty_sweep_of(heap, class_));
@@ -473,13 +482,17 @@ GA_SIMT ga_sized_sweep_step ga_sized_sweep_next_step(ga_sized_heap *heap, uint32
     return step;
 }
 
-#define GA_SIZED_SWEEPS_MOST                                                                       \
-    8u /* sweeps, and then one is enough behind which something was freed */
-#define GA_SIZED_SWEEP_SLEEP_NS        250u /* ns, and so many times for twice as long as before */
+/* After this number of sweeps that found nothing a request is refused, even if memory was freed
+ * behind each of them. */
+#define GA_SIZED_SWEEPS_MOST 8u
+
+/* A tile that waits for the others of a sweep sleeps, each time twice as long as before. */
+#define GA_SIZED_SWEEP_SLEEP_NS        250u /* the first time */
 #define GA_SIZED_SWEEP_SLEEP_DOUBLINGS 4u
 
-/* Share in sweeps until one after number `*last` is over, or the search has what it wants. True where that
- * sweep has found nothing for the class, or, where the search has none, no region for runs. */
+/* Take part in sweeps until one after number `*last` has ended, or the search needs nothing more.
+ * True if that sweep found nothing for the class. If the search has no class, it is for runs: true
+ * if the sweep released no region. */
 GA_SIMT bool ga_sized_sweep_join(ga_sized_view heap, ga_tile tile, uint32_t *last,
                                  ga_sized_search *search)
 {
@@ -517,7 +530,8 @@ GA_SIMT bool ga_sized_sweep_join(ga_sized_view heap, ga_tile tile, uint32_t *las
     }
     if (action == GA_SIZED_SWEEP_FOUND) {
         *last =
-            ga_sized_load_guess(&heap.heap->sweep.ended, tile); /* the next one is another one */
+            /* the next call waits for another sweep */
+            ga_sized_load_guess(&heap.heap->sweep.ended, tile);
     }
     return action == GA_SIZED_SWEEP_FULL;
 }

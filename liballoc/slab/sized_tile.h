@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
- * Blocks of any size for the lanes of a tile, for CPU and GPU: SlabAlloc's bitmaps (slab-hash-2018, §V)
- * with many unit sizes over one pool of regions.
+ * Units for the lanes of a tile, once for CPU and GPU: the bitmaps of SlabAlloc (slab-hash-2018,
+ * §V) with many unit sizes over one pool of regions. sized_kernel.h has the call tree.
  *
- * STRUCTURE  sized_heap.h has it, sized_places.h where units are. Lanes that want the same class are a
- *            group; its units come from one word, by one atomic, where that has room.
+ * STRUCTURE  See sized_heap.h, and sized_places.h for addresses. The lanes that ask for one class
+ *            are a group. Their units come from one word, by one atomic, if it has enough free
+ *            bits.
  *
- * INVARIANT  A unit is its tile's from the moment it set the bit until it clears it.
+ * INVARIANT  A unit belongs to its tile from the time the tile sets the bit until it clears it.
  *
- * ORDER      U1 and U2: what the last owner did with a unit happens before what the next one does.
- *            S1 here is the partner of S2 in sized_grow.h, which is how a class gets its words.
+ * ORDER      U1 and U2: the last owner's accesses to a unit happen before those of the next one. S1
+ *            here is the partner of S2 in sized_grow.h, by which a class gets its words.
  *
- * PROGRESS   A claim makes two attempts at the word of its number and some elsewhere; then it waits for
- *            a region more, for as long as growth.h says; where there is none it shares in a sweep of all
- *            regions (sized_sweep.h), or believes an earlier one, and answers none.
+ * PROGRESS   An allocation tries the home word twice and a few random words. Then its tile
+ *            searches, and waits for another region for as long as growth.h says. If there is none,
+ *            the tile takes part in a sweep of all regions (sized_sweep.h), or uses the result of
+ *            an earlier one, and returns NULL.
  */
 #ifndef GPUALLOC_SLAB_SIZED_TILE_H
 #define GPUALLOC_SLAB_SIZED_TILE_H
@@ -21,7 +23,8 @@
 #include "../simt/simt.h"
 #include "sized_sweep.h"
 
-/* The lowest lane that wants a unit gets the first one of that word, which the tile holds. */
+/* Give the lowest requesting lane the first unit of the word, which this tile holds
+ * (sized_grow.h). */
 GA_SIMT void ga_sized_search_use_held(ga_tile tile, uint32_t word_index, ga_sized_search *search)
 {
     GA_EACH_LANE(tile, 1u << ga_bits_lowest(search->requesting), own)
@@ -32,8 +35,8 @@ GA_SIMT void ga_sized_search_use_held(ga_tile tile, uint32_t word_index, ga_size
     search->requesting &= search->requesting - 1u;
 }
 
-/* More regions for the class, if there are any: false where it has none new. `*all` is how many words the class
- * had, and has then. */
+/* Get more regions for the class. Returns false if it has no new ones. `*total_words` is the number
+ * of words that the caller has seen, and is updated. */
 GA_SIMT bool ga_sized_search_grow(ga_sized_view heap, ga_tile tile, uint32_t number,
                                   uint32_t *total_words, ga_sized_search *search)
 {
@@ -47,15 +50,16 @@ GA_SIMT bool ga_sized_search_grow(ga_sized_view heap, ga_tile tile, uint32_t num
         ga_sized_search_use_held(tile, held, search);
     }
     uint32_t now = ga_sized_load_synced(&c->map.total_words, tile);
-    if (now) { /* the new ones */
+    if (now) { /* let other tiles begin at the new words */
         ga_sized_set_hint(c, tile, number % now, *total_words < now ? *total_words : now - 1u, now);
     }
     *total_words = now;
     return true;
 }
 
-/* Whether there is nothing left for the class: a sweep says so, and then the pool has no region either. A sweep
- * may have served the search. `*last` is as for ga_sized_sweep_join(), and `*begun` whether it has been read. */
+/* True if no unit of the class is free: a sweep found none, and then the pool has no region either.
+ * The sweep may also serve the search. `*last` is as in ga_sized_sweep_join(); `*last_read` tells
+ * if it has been set. */
 GA_SIMT bool ga_sized_search_sweep(ga_sized_view heap, ga_tile tile, uint32_t number,
                                    uint32_t *total_words, uint32_t *last, bool *last_read,
                                    ga_sized_search *search)
@@ -71,7 +75,8 @@ GA_SIMT bool ga_sized_search_sweep(ga_sized_view heap, ga_tile tile, uint32_t nu
     return none && !ga_sized_search_grow(heap, tile, number, total_words, search);
 }
 
-/* Units of one class for the lanes of the mask `wanting`; all lanes of the tile help. */
+/* Search for units of one class for the lanes `requesting`, and grow the class until they are
+ * served or the request is refused. All lanes of the tile help. */
 GA_SIMT_SLOW ga_sized_units ga_sized_claim_search(ga_sized_heap *heap, uint32_t lanes,
                                                   uint32_t requesting, uint32_t class_,
                                                   uint32_t number)
@@ -101,20 +106,21 @@ GA_SIMT_SLOW ga_sized_units ga_sized_claim_search(ga_sized_heap *heap, uint32_t 
     GA_EACH_LANE(tile, search.requesting ? 1u << ga_tile_leader(tile) : 0, own)
     {
         (void)own;
-        ga_post_add_relaxed(&c->refused, ga_bits_count(search.requesting)); /* relaxed: a count */
+        ga_post_add_relaxed(&c->refused, ga_bits_count(search.requesting)); /* relaxed: a counter */
     }
     return search.got;
 }
 
-/* ---- claims -------------------------------------------------------------------------------------------- */
+/* ---- allocation ------------------------------------------------------------------------ */
 
-/* What the groups of a tile have got so far: for the first lane of each its word's key, and bits of it. */
+/* The bits that the groups of a tile hold so far, in the lowest lane of each: word, and mask of
+ * bits. */
 typedef struct ga_sized_group_claims {
     ga_lanes groups; /* for each lane the mask of its group */
     ga_lanes word_indices, bits;
 } ga_sized_group_claims;
 
-/* For the lanes that got nothing so far, a class after the other. */
+/* Search for the lanes `missing`, which have no unit yet, one class after the other. */
 GA_SIMT void ga_sized_claim_search_groups(ga_sized_view heap, ga_tile tile, uint32_t missing,
                                           ga_lanes classes, ga_lanes equal, uint32_t number,
                                           ga_sized_units *got)
@@ -130,7 +136,8 @@ GA_SIMT void ga_sized_claim_search_groups(ga_sized_view heap, ga_tile tile, uint
     }
 }
 
-/* The rest of a claim whose groups have got so much. */
+/* Deal the bits that the groups hold to their lanes, and search for the lanes that are left
+ * over. */
 GA_SIMT ga_sized_units ga_sized_claim_finish(ga_sized_view heap, ga_tile tile, uint32_t requesting,
                                              ga_lanes classes, uint32_t number,
                                              ga_sized_group_claims taken)
@@ -143,8 +150,8 @@ GA_SIMT ga_sized_units ga_sized_claim_finish(ga_sized_view heap, ga_tile tile, u
     return got;
 }
 
-/* A unit of the class that `classes` has for it, for each lane of `wanting`. `number` is the caller's:
- * tiles that call beside each other bring different ones. */
+/* A unit of the lane's class for each lane of `requesting`. `number` is the caller's warp number:
+ * tiles that run at the same time should pass different ones. */
 GA_SIMT ga_sized_units ga_sized_claim(ga_sized_view heap, ga_tile tile, uint32_t requesting,
                                       ga_lanes classes, uint32_t number)
 {
@@ -165,7 +172,8 @@ GA_SIMT ga_sized_units ga_sized_claim(ga_sized_view heap, ga_tile tile, uint32_t
     return ga_sized_claim_finish(heap, tile, requesting, classes, number, taken);
 }
 
-/* The lanes of a tile ask for the bits of their numbers in the word, by one atomic: which were set before. */
+/* Set the bits of the tile's lanes in the word by one atomic. Returns the bits that were set
+ * before. */
 GA_SIMT uint32_t ga_sized_try_set_lanes(ga_sized_view heap, ga_tile tile, uint32_t word_index)
 {
     uint32_t lanes = ga_tile_lanes(tile);
@@ -175,14 +183,14 @@ GA_SIMT uint32_t ga_sized_try_set_lanes(ga_sized_view heap, ga_tile tile, uint32
     {
         ga_lane_write(&taken, own, ga_sized_try_set(heap, word_index, lanes));
     }
-    if (!(lanes & (lanes - 1u))) { /* a lone lane has nobody to tell */
+    if (!(lanes & (lanes - 1u))) { /* a lone lane needs no broadcast */
         return ga_lane_read(taken, leader);
     }
     ga_tile_sync(tile);
     return ga_lanes_get(tile, taken, leader);
 }
 
-/* Ask for the bits of the tile's lanes in a word off the fast path, which another class may have by now. */
+/* Off the fast path: the same for a word whose region may have left the class. */
 GA_SIMT uint32_t ga_sized_try_set_lanes_verify(ga_sized_view heap, ga_tile tile, uint32_t class_,
                                                uint32_t word_index)
 {
@@ -197,14 +205,14 @@ GA_SIMT uint32_t ga_sized_try_set_lanes_verify(ga_sized_view heap, ga_tile tile,
     return ga_lanes_get(tile, taken, leader);
 }
 
-/* All units of the word that are free, for a whole tile of 32 lanes: the bits. */
+/* Claim all free units of the word, for a tile of 32 lanes. Returns their bits. */
 GA_SIMT uint32_t ga_sized_claim_word(ga_sized_view heap, uint32_t word_index)
 {
     return ~ga_sized_try_set_lanes(heap, ga_tile_of(32), word_index);
 }
 
-/* Units of one class for all lanes of the tile, which have got `bits` of the word `key` of their number:
- * too little, or where `key` is GA_SIZED_NONE there is no such word yet. */
+/* Second attempt, for a tile of one class that holds `bits` of its home word `word_index`, which
+ * are too few. If `word_index` is GA_SIZED_NONE, the tile has no home word yet. */
 GA_SIMT ga_sized_units ga_sized_claim_retry(ga_sized_view heap, ga_tile tile, uint32_t class_,
                                             uint32_t number, uint32_t word_index, uint32_t bits)
 {
@@ -218,7 +226,7 @@ GA_SIMT ga_sized_units ga_sized_claim_retry(ga_sized_view heap, ga_tile tile, ui
         if (word_index == GA_SIZED_NONE) {
             bits = ga_sized_claim_group(heap, class_, more, number, own, &word_index);
         } else if (bits) {
-            /* relaxed: a guess, they are asked for. */
+            /* relaxed: a guess; the atomic below decides */
             uint32_t free = ~ga_load_relaxed(heap.bits + word_index);
             bits |=
                 free ? ga_sized_claim_bits(heap, class_, word_index, ga_bits_take(free, more)) : 0;
@@ -232,9 +240,9 @@ GA_SIMT ga_sized_units ga_sized_claim_retry(ga_sized_view heap, ga_tile tile, ui
     return ga_sized_claim_finish(heap, tile, requesting, ga_lanes_all(class_), number, taken);
 }
 
-/* ---- giving back ------------------------------------------------------------------------------------------ */
+/* ---- free ------------------------------------------------------------------------------ */
 
-/* Units of all lanes of the tile, which are of one word. */
+/* Free the units of all lanes of the tile, which are all in one word. */
 GA_SIMT void ga_sized_free_units_of_word(ga_sized_view heap, ga_tile tile, ga_sized_units got)
 {
     uint32_t bits = ga_lanes_union(tile, ga_lanes_all(1u) << got.places);
@@ -244,11 +252,12 @@ GA_SIMT void ga_sized_free_units_of_word(ga_sized_view heap, ga_tile tile, ga_si
     }
 }
 
-/* One unit for each lane of the tile, all of one word, or no two of one: false where it is neither, and nothing is
- * done. The tile has called ga_tile_publish() since its lanes used them. */
+/* Free one unit for each lane of the tile, if the units are all in one word or all in different
+ * words. Else returns false and frees nothing. Precondition: the tile has called ga_tile_publish()
+ * since its lanes used the units. */
 GA_SIMT bool ga_sized_free_units_fast(ga_sized_view heap, ga_tile tile, ga_sized_units got)
 {
-    if (ga_lanes_same(tile, got.word_indices)) { /* what a warp claimed */
+    if (ga_lanes_same(tile, got.word_indices)) { /* as a warp allocates them */
         ga_sized_free_units_of_word(heap, tile, got);
         return true;
     }
@@ -264,7 +273,8 @@ GA_SIMT bool ga_sized_free_units_fast(ga_sized_view heap, ga_tile tile, ga_sized
     return true;
 }
 
-/* One unit for each lane of `giving`. The tile has called ga_tile_publish() since its lanes used them. */
+/* Free one unit for each lane of `freeing`, by one atomic for each word. Precondition: the tile has
+ * called ga_tile_publish() since its lanes used the units. */
 GA_SIMT void ga_sized_free_units(ga_sized_view heap, ga_tile tile, uint32_t freeing,
                                  ga_sized_units got)
 {
