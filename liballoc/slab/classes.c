@@ -4,7 +4,7 @@
  */
 #include "classes.h"
 
-/* Fill in which class serves which request, now that the units are there. */
+/* Fill the map from requests to classes; the units have been set. */
 static void fill_table(ga_slab_classes *classes)
 {
     uint32_t class = 0;
@@ -15,7 +15,7 @@ static void fill_table(ga_slab_classes *classes)
     }
 }
 
-/* A quarter of the power of two at or below `unit`, at least a granule. */
+/* The step after `unit`: a quarter of the power of two at or below it, but at least a granule. */
 static uint32_t step_after(uint32_t unit, uint32_t granule)
 {
     uint32_t quarter = 1u << (31u - (uint32_t)__builtin_clz(unit)) >> 2;

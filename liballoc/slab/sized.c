@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The host's side of heaps of all sizes: setting up, and the view. sized_blocks.c has questions.
+ * Kernel heaps with size classes, host side: opening, closing and the view for kernels.
+ * sized_blocks.c has blocks and statistics.
  *
- * Beside the regions stands the bookkeeping, in one block of the parent's: the ga_sized_heap, the owners
- * of regions, the pool, a table of regions for each class, and where the parent does not grow the
- * bitmaps. `image` is the ga_sized_heap as the host wrote it.
+ * Beside the regions the heap has its bookkeeping, in one block of the parent: the ga_sized_heap,
+ * the owners of regions, the pool, a table of regions for each class, and the bitmaps unless the
+ * parent grows. `image` is the host's copy of the ga_sized_heap as it was written first.
  */
 #include "sized_state.h"
 
@@ -22,11 +23,11 @@ enum {
     ALIGN = 256,
     REGION_BITS_LEAST = 17,
     REGION_BITS_MOST = 21,
-    REGIONS_TARGET = 512, /* no smaller region than makes so many */
-    GROW_DIVISOR = 16     /* a 16th at a time, so that little is held ahead */
+    REGIONS_TARGET = 512, /* regions are made smaller until the heap has this number */
+    GROW_DIVISOR = 16     /* add 1/16 at a time, so that little memory is unused */
 };
 
-/* ---- work on the device: on its own stream, and waited for --------------------------------------------- */
+/* ---- work on the device: on its own stream; the caller waits --------------------------- */
 
 static ga_status wait_for_stream(const ga_cuda_scope *scope, ga_status status)
 {
@@ -81,7 +82,7 @@ ga_status ga_sized_wait(const ga_cuda_scope *scope)
     return GA_CUDA_CALL(scope->driver, cuCtxSynchronize);
 }
 
-/* ---- the shape ------------------------------------------------------------------------------------------ */
+/* ---- shape ----------------------------------------------------------------------------- */
 
 static ga_status choose_regions(ga_sized *sized, uint64_t limit)
 {
@@ -100,7 +101,7 @@ static ga_status choose_regions(ga_sized *sized, uint64_t limit)
                              (unsigned long long)limit);
 }
 
-/* Where things stand in the bookkeeping, and how large it is. */
+/* Offsets into the bookkeeping, and its size. */
 typedef struct bookkeeping_plan {
     size_t owners, growth, pool, places, tables, bits, size;
 } bookkeeping_plan;
@@ -151,10 +152,10 @@ static void fill_image(ga_sized *sized, const bookkeeping_plan *plan)
     }
 }
 
-/* ---- opening and closing ---------------------------------------------------------------------------------- */
+/* ---- open and close -------------------------------------------------------------------- */
 
-/* Best at a multiple of a region's size, as blocks that are to be aligned want it; not every parent knows
- * how, but most give so large a block at one anyway. */
+/* Prefer a multiple of the region size, which aligned blocks need. Not every parent supports that
+ * alignment, but most return so large a block at such a multiple anyway. */
 static ga_status allocate_fixed(ga_sized *sized)
 {
     uint64_t size = sized->regions * ga_sized_region_size(sized);
@@ -226,7 +227,7 @@ static ga_status set_up(ga_sized *sized, const ga_sized_spec *spec)
     return status;
 }
 
-/* The most that regions may take. */
+/* The most bytes for regions. */
 static ga_status limit_of(const ga_sized_spec *spec, int device, uint64_t *limit)
 {
     ga_cuda_scope scope;
@@ -271,14 +272,14 @@ ga_status ga_sized_open(ga_sized **out, const ga_sized_spec *spec, int device, g
     return GA_OK;
 }
 
-/* ---- what kernels found --------------------------------------------------------------------------------------- */
+/* ---- reports of kernels ---------------------------------------------------------------- */
 
 static const char *const faults[GA_SLAB_FAULTS] = {
     [GA_SLAB_DOUBLE_FREE] = "freed twice in a kernel",
     [GA_SLAB_NO_UNIT] = "freed in a kernel, but no block of this heap begins there",
 };
 
-/* The heap as kernels have left it; their reports go to the log. Under the lock. */
+/* With the lock held. */
 ga_status ga_sized_inspect(ga_sized *sized, const ga_cuda_scope *scope, ga_sized_heap *now)
 {
     ga_status status = ga_sized_get(scope, now, sized->heap, sizeof *now);
@@ -311,7 +312,7 @@ void ga_sized_close(ga_sized *sized)
     ga_libc.free(sized);
 }
 
-/* ---- the view --------------------------------------------------------------------------------------------- */
+/* ---- the view -------------------------------------------------------------------------- */
 
 void ga_sized_fill_view(const ga_sized *sized, ga_kernel_heap *out)
 {
@@ -333,7 +334,7 @@ static uint64_t refused_of(const ga_sized_heap *now)
     return sum;
 }
 
-/* Under the lock; no kernel uses the heap. */
+/* With the lock held, while no kernel uses the heap. */
 static ga_status collect(ga_sized *sized, const ga_cuda_scope *scope)
 {
     void *parameters[] = {&sized->heap};
@@ -348,7 +349,7 @@ static const char *const reasons[GA_GROWTH_REASONS] = {
     [GA_GROWTH_FIXED] = "it grows between launches only",
 };
 
-/* Why kernels got no more, once for each reason. */
+/* Log why kernels got no more memory, once for each reason. */
 static ga_status log_refusal(ga_sized *sized, const ga_cuda_scope *scope)
 {
     ga_growth growth;
@@ -363,7 +364,8 @@ static ga_status log_refusal(ga_sized *sized, const ga_cuda_scope *scope)
     return status;
 }
 
-/* Where the device cannot do it under kernels: twice as many regions, or as many as can be had. Likewise. */
+/* Double the number of regions, or get as many as possible, for devices that cannot grow the heap
+ * under kernels. With the lock held, while no kernel uses the heap. */
 static ga_status grow_between_launches(ga_sized *sized, const ga_cuda_scope *scope)
 {
     uint32_t had = sized->growing.steps;
@@ -378,7 +380,7 @@ static ga_status grow_between_launches(ga_sized *sized, const ga_cuda_scope *sco
     return copy_to_device(scope, sized->growth, &first, sizeof first);
 }
 
-/* Requests have been refused since the last time. */
+/* Requests have been refused since the last view. */
 static ga_status make_room(ga_sized *sized, const ga_cuda_scope *scope)
 {
     ga_status status = ga_sized_wait(scope);
@@ -405,11 +407,12 @@ ga_status ga_sized_kernel_view(ga_sized *sized, ga_kernel_heap *out)
     if (status == GA_OK && refused_of(&now) != sized->refused) {
         status = make_room(sized, &scope);
         if (status == GA_OK) {
-            sized->refused = refused_of(&now); /* else the next view tries again */
+            sized->refused = refused_of(&now); /* if this failed, the next view tries again */
         }
     }
     if (status == GA_OK && sized->growing.mailbox) {
-        status = ga_growing_to(sized->parent, &sized->growing, 0); /* a kernel may come soon */
+        /* a kernel may be launched soon */
+        status = ga_growing_to(sized->parent, &sized->growing, 0);
     }
     if (status == GA_OK) {
         ga_sized_fill_view(sized, out);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Blocks of heaps of all sizes as the host sees them: single ones, what an address is, and all of them.
+ * Blocks of kernel heaps with size classes, seen from the host: allocate and free one, look up an
+ * address, visit and count all.
  */
 #include "sized_state.h"
 
@@ -8,7 +9,7 @@
 
 #include <stddef.h>
 
-/* ---- blocks for the host ------------------------------------------------------------------------------------ */
+/* ---- blocks for the host --------------------------------------------------------------- */
 
 ga_status ga_sized_alloc(ga_sized *sized, size_t size, size_t align, void **out)
 {
@@ -37,14 +38,14 @@ ga_status ga_sized_alloc(ga_sized *sized, size_t size, size_t align, void **out)
                : status;
 }
 
-/* What an address is. */
+/* The block that begins at an address. */
 typedef struct location {
-    bool inside;         /* the heap's */
-    ga_sized_found unit; /* that begins there; its class GA_SIZED_NONE: none */
+    bool inside;         /* in one of the heap's regions */
+    ga_sized_found unit; /* that begins there; class GA_SIZED_NONE: none */
     uint32_t regions;    /* of the run that begins there; 0: none */
 } location;
 
-/* A unit of the class that owns the region begins at that offset. */
+/* Look up the unit that begins at that offset, in a region of the owner's class. */
 static void locate_unit(const ga_sized *sized, uint64_t offset, uint32_t owner, location *out)
 {
     uint32_t class = ga_sized_owner_class(owner);
@@ -59,7 +60,7 @@ static void locate_unit(const ga_sized *sized, uint64_t offset, uint32_t owner, 
     }
 }
 
-/* Under the lock. */
+/* With the lock held. */
 static ga_status locate(ga_sized *sized, const ga_cuda_scope *scope, const void *pointer,
                         location *out)
 {
@@ -144,7 +145,7 @@ size_t ga_sized_usable_size(ga_sized *sized, const void *block)
                                            : ga_sized_unit(at.unit.class_);
 }
 
-/* ---- all blocks ------------------------------------------------------------------------------------------------ */
+/* ---- all blocks ------------------------------------------------------------------------ */
 
 static void visit_region(const ga_sized *sized, uint32_t region, uint32_t class,
                          const uint32_t *bits, ga_visit *visit, void *context)
@@ -160,7 +161,7 @@ static void visit_region(const ga_sized *sized, uint32_t region, uint32_t class,
     }
 }
 
-/* What the region is, and its bitmap where it is a class's. GA_ERR_NO_ROOM: there are no more. */
+/* Copy a region's owner, and its bitmap if a class has it. GA_ERR_NO_ROOM after the last region. */
 static ga_status copy_region(ga_sized *sized, uint32_t region, uint32_t *owner, uint32_t *bits)
 {
     ga_cuda_scope scope;
@@ -187,7 +188,7 @@ static ga_status copy_region(ga_sized *sized, uint32_t region, uint32_t *owner, 
     return status == GA_OK && region >= next ? GA_ERR_NO_ROOM : status;
 }
 
-/* No lock is held while `visit` runs: it may call the heap. */
+/* No lock is held while `visit` runs, because it may call the heap. */
 ga_status ga_sized_each_live(ga_sized *sized, ga_visit *visit, void *context)
 {
     uint32_t *bits = ga_libc.malloc((size_t)ga_sized_bits_size(sized));

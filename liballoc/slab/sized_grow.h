@@ -12,8 +12,8 @@
  *            the class. The tile that holds the class's `grow_lock` gets regions for it.
  *
  * ORDER      S1 and S2: a region's bitmap has been cleared before a class publishes the region; S1
- *            is in sized_places.h, sized_search.h and sized_tile.h as well. T1 and T2: the holder
- *            of a class's `grow_lock` sees what the one before did. E1 and E2: the same for
+ *            is in sized_places.h and sized_search.h as well. T1 and T2: the holder of a class's
+ *            `grow_lock` sees the changes of the one before. E1 and E2: likewise for
  *            `table_lock`. O1 and O2: a region's bitmap has been cleared before its owner names the
  *            class. P, Q and H are those of the pool.
  *
@@ -39,8 +39,9 @@ GA_SIMT void ga_sized_publish(uint32_t *word, uint32_t value)
 #endif
 }
 
-/* A store that readers acquire. By a lane whose tile has called ga_tile_publish() since it wrote
- * what they shall see. */
+/* A store that readers acquire, by a lane whose tile has called ga_tile_publish() since it wrote
+ * the data behind it. S2 for tables. Pairs with S1; for owners with O1, for second bitmaps with
+ * U1. */
 GA_SIMT void ga_sized_store_published(uint32_t *word, uint32_t value)
 {
 #ifdef __CUDACC__

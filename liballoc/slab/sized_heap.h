@@ -106,7 +106,7 @@ typedef struct ga_sized_sweep {
     uint64_t found_classes;    /* mask of the classes for which it has found free units */
     uint64_t began_at;         /* ns */
     uint64_t watched_at;       /* ns: the last time that a region came under watch anew */
-    /* lower half: a sweep whose result is valid, or 0; upper half: `releases` at its begin */
+    /* lower half: a sweep whose result is valid, or 0; upper half: `releases` when it began */
     uint64_t valid_result;
     uint64_t valid_until; /* ns */
     uint64_t words_read;  /* relaxed: number of bitmap words that sweeps have read */
@@ -117,7 +117,7 @@ typedef struct ga_sized_heap {
     /* Set once, before the first allocation. */
     char *units;
     uint32_t *bits;
-    uint32_t *owners;     /* what each region is */
+    uint32_t *owners;     /* the owner of each region */
     uint32_t *pool;       /* P: for each region below `next` a bit, set while it is free */
     uint32_t *places;     /* of each region its index in its class's table, and GA_SIZED_SPENT */
     uint32_t region_bits; /* log2 of the bytes of a region */
@@ -159,7 +159,7 @@ typedef char ga_sized_classes_are_aligned[offsetof(ga_sized_heap, of) % 128u ? -
 /* On devices, the offset of `owners` from the heap, so that no load is needed to find them. */
 #define GA_SIZED_OWNERS_AT ((sizeof(ga_sized_heap) + 255u) / 256u * 256u)
 
-/* What allocation and free need, by value: on the GPU among the kernel's parameters. */
+/* The values that allocation and free need; on the GPU they are among the kernel's parameters. */
 typedef struct ga_sized_view {
     ga_sized_heap *heap;
     char *units;

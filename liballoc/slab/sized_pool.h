@@ -61,7 +61,7 @@ GA_SIMT uint32_t ga_sized_ready_alone(const ga_sized_heap *heap)
     return heap->growth ? ga_growth_ready(heap->growth) : heap->fixed;
 }
 
-/* The same for all lanes of the tile. */
+/* For all lanes of the tile: the number of regions that have memory. */
 GA_SIMT uint32_t ga_sized_ready(const ga_sized_heap *heap, ga_tile tile)
 {
     uint32_t leader = ga_tile_leader(tile);

@@ -9,8 +9,8 @@
  *            clears them again.
  *
  * ORDER      U1 and U2 (sized_tile.h): the last owner's accesses to a unit happen before those of
- *            the next one. H1 and H2 (sized_pool.h): what `releases` counts happens before a tile
- *            sees the count. O3 and O4: the checks of a free for a sweep (sized_sweep.h).
+ *            the next one. H1 and H2 (sized_pool.h): events that `releases` counts happen before a
+ *            tile sees the count. O3 and O4: the checks of a free for a sweep (sized_sweep.h).
  *
  * PROGRESS   No search waits. Each loads a fixed number of words, and repeats that only if another
  *            tile claimed the units that it saw.

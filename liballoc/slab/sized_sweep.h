@@ -28,7 +28,7 @@
  *            result serves later requests only if GA_SIZED_GRACE_NS have passed between the last
  *            region that came under watch and the beginning of the sweep, and for no longer than
  *            GA_SIZED_RESULT_LIFE_NS. Otherwise each request waits for a sweep that began after it.
- *            What remains: a block is found up to GA_SIZED_RESULT_LIFE_NS late if its free was
+ *            One case remains: a block is found up to GA_SIZED_RESULT_LIFE_NS late if its free was
  *            stopped for longer than GA_SIZED_GRACE_NS between two consecutive instructions. On the
  *            CPU a free reads the owner again (O3), and this cannot happen.
  *
@@ -42,8 +42,8 @@
  *            sees that the sweep has ended. W7: a sweep that a request does not see begins after
  *            everything that happened before the request. O1 to O4: the sweep sees a free that
  *            ended before the region came under watch, and a later free sees the watch. H1 and H2
- *            (sized_pool.h): what `releases` counts happens before a tile sees the count. E and P
- *            as in sized_grow.h and sized_pool.h.
+ *            (sized_pool.h): events that `releases` counts happen before a tile sees the count. E
+ *            and P as in sized_grow.h and sized_pool.h.
  *
  * PROGRESS   A tile that finds nothing waits for the tiles that are in a region each. Each of these
  *            is done after a number of steps bounded by the words of the region, and may wait for a
@@ -100,7 +100,7 @@ GA_SIMT bool ga_sized_known_full_alone(const ga_sized_heap *heap, uint32_t class
     return (uint32_t)(result >> 32) == ga_load_acquire(&heap->releases); /* H1. Pairs with H2. */
 }
 
-/* The same answer for all lanes of the tile. */
+/* For all lanes of the tile: ga_sized_known_full_alone() by the leader. */
 GA_SIMT bool ga_sized_known_full(const ga_sized_heap *heap, ga_tile tile, uint32_t class_)
 {
     uint32_t leader = ga_tile_leader(tile);

@@ -10,7 +10,7 @@
  * INVARIANT  A unit belongs to its tile from the time the tile sets the bit until it clears it.
  *
  * ORDER      U1 and U2: the last owner's accesses to a unit happen before those of the next one. S1
- *            here is the partner of S2 in sized_grow.h, by which a class gets its words.
+ *            (sized_search.h) is the partner of S2 in sized_grow.h, by which a class gets its words.
  *
  * PROGRESS   An allocation tries the home word twice and a few random words. Then its tile
  *            searches, and waits for another region for as long as growth.h says. If there is none,
@@ -190,7 +190,9 @@ GA_SIMT uint32_t ga_sized_try_set_lanes(ga_sized_view heap, ga_tile tile, uint32
     return ga_lanes_get(tile, taken, leader);
 }
 
-/* Off the fast path: the same for a word whose region may have left the class. */
+/* Off the fast path, where the region of the word may have left the class: set the bits of the
+ * tile's lanes by one atomic, and clear them again if it has. Returns the bits that the tile did
+ * not get. */
 GA_SIMT uint32_t ga_sized_try_set_lanes_verify(ga_sized_view heap, ga_tile tile, uint32_t class_,
                                                uint32_t word_index)
 {
@@ -212,7 +214,8 @@ GA_SIMT uint32_t ga_sized_claim_word(ga_sized_view heap, uint32_t word_index)
 }
 
 /* Second attempt, for a tile of one class that holds `bits` of its home word `word_index`, which
- * are too few. If `word_index` is GA_SIZED_NONE, the tile has no home word yet. */
+ * are too few. If `word_index` is GA_SIZED_NONE, the tile holds nothing, and begins
+ * anew with ga_sized_claim_group(). */
 GA_SIMT ga_sized_units ga_sized_claim_retry(ga_sized_view heap, ga_tile tile, uint32_t class_,
                                             uint32_t number, uint32_t word_index, uint32_t bits)
 {
