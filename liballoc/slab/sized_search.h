@@ -31,8 +31,8 @@ GA_SIMT uint32_t ga_sized_try_set(ga_sized_view heap, uint32_t word_index, uint3
 #if GA_SIZED_MUTANT == 2
     return ga_or_relaxed(heap.bits + word_index, bits);
 #elif GA_SIZED_MUTANT == 3
-    uint32_t taken =
-        ga_load_acquire(heap.bits + word_index); /* U1, but not atomic. Pairs with U2. */
+    /* U1, but not atomic. Pairs with U2. */
+    uint32_t taken = ga_load_acquire(heap.bits + word_index);
     ga_store_relaxed(heap.bits + word_index, taken | bits);
     return taken;
 #else
@@ -268,9 +268,9 @@ GA_SIMT void ga_sized_search_at(ga_sized_view heap, ga_tile tile, ga_lanes word_
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
         uint32_t word_index = ga_lane_read(word_indices, own);
+        /* relaxed: a guess; the atomic below decides */
         uint32_t taken =
             word_index == GA_SIZED_NONE ? GA_ALL_BITS : ga_load_relaxed(heap.bits + word_index);
-        /* relaxed: a guess; the atomic below decides */
         ga_lane_write(&free_bits, own, ~taken);
         ga_lane_write(&enough, own, ga_bits_count(~taken) >= needed);
     }
