@@ -2,6 +2,13 @@
  *
  * Growth of a class: it gets more regions while other tiles allocate from those it has.
  *
+ *     grow                        (names without ga_sized_)
+ *      |- grow_try_lock           one tile at a time gets regions for a class
+ *      |- class_cannot_grow       the tiles that wait give up if the pool has no region left
+ *      '- class_get_regions
+ *          |- regions_alloc       sized_pool.h; waits for memory if necessary
+ *          '- class_add_regions   clears bitmaps, sets owners, appends to the class's table
+ *
  * STRUCTURE  See sized_heap.h. Regions come from the pool (sized_pool.h), a 32nd of the class's
  *            number at a time. A tile clears their bitmaps and sets their owners, then publishes
  *            them: in the class's table, and then by `total_words`. A region that leaves the class

@@ -3,6 +3,12 @@
  * The pool of free regions: it serves classes with one region or more, and runs with contiguous
  * ones. sized_heap.h has the drawing.
  *
+ *     regions_alloc               (names without ga_sized_)
+ *      |- regions_alloc_fast      pool_alloc_fast: within one word of the pool; else
+ *      |                          bump: move `next`
+ *      |- pool_try_lock           gives up if the pool is known to be full
+ *      '- regions_alloc_locked    pool_search: across words; else waits for memory (growth.h)
+ *
  * STRUCTURE  Regions from `next` on have never been in use. A region below `next` is in use, or
  *            free, and then its bit in the pool is set. An allocation looks for enough contiguous
  *            regions within one word of the pool, then moves `next`; neither waits. If both fail,

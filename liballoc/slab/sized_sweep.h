@@ -3,6 +3,13 @@
  * The last resort before a request is refused: a sweep. The tiles that found no free unit read all
  * regions of the heap together, once, and later requests rely on the result while it is valid.
  *
+ *     sweep_join                  (names without ga_sized_)
+ *      |- sweep_next_step         done, wait, or do a region: by one lane
+ *      |   |- sweep_begin         if no sweep is under way
+ *      |   '- sweep_next_region   from `cursor`
+ *      |- sweep_region            puts a region under watch, claims units, or frees the region
+ *      '- sweep_region_done       the last tile: sweep_end, which publishes the result
+ *
  * STRUCTURE  A sweep goes through all regions that were ever in use. Its tiles take the next region
  *            from `cursor` until there is none, and the tile that is done with the last one ends
  *            the sweep. Sweeps are numbered and do not overlap. In a region of its own class a tile
