@@ -805,7 +805,9 @@ void ga_cuda_pool_reset_high(int device, bool used)
     }
 }
 
-/* A heap over a pool of the driver's is told what to keep in all, others what to keep in vain. */
+/* A heap over a pool of the driver's is told what to keep in all, others how much free memory to
+ * keep. A heap that does not serve streams is not in the program's pool; it is trimmed all the same,
+ * since a program has no other call that asks for it. */
 void ga_cuda_pool_trim(int device, size_t keep)
 {
     ga_cuda_device *d = &devices[device];
@@ -814,7 +816,7 @@ void ga_cuda_pool_trim(int device, size_t keep)
     }
     ga_cuda_served_put_off();
     pthread_rwlock_rdlock(&d->lock);
-    if (stands_for_pool(d) && !ga_cuda_capturing()) {
+    if (d->state == OPEN && !ga_cuda_capturing()) {
         uint64_t used = d->own_pool ? 0 : streamed_now(d);
         ga_trim(d->heap, keep > used ? keep - used : 0);
     }

@@ -101,24 +101,8 @@ static void set_decay(ga_vmm *vmm, int64_t milliseconds)
 
 static ga_status find_total(ga_vmm *vmm)
 {
-    ga_cuda_scope scope;
-    CUdevice device;
-    size_t bytes = 0;
     vmm->total = SIZES_END;
-    if (!ga_vmm_on_device(vmm)) {
-        return GA_OK;
-    }
-    ga_status status = ga_cuda_enter(&scope, vmm->pool.space.device);
-    if (status != GA_OK) {
-        return status;
-    }
-    status = GA_CUDA_CALL(scope.driver, cuDeviceGet, &device, vmm->pool.space.device);
-    if (status == GA_OK) {
-        status = GA_CUDA_CALL(scope.driver, cuDeviceTotalMem, &bytes, device);
-    }
-    ga_cuda_leave(&scope);
-    vmm->total = bytes;
-    return status;
+    return ga_vmm_on_device(vmm) ? ga_space_memory(&vmm->pool.space, &vmm->total) : GA_OK;
 }
 
 /* With share=auto, without sharing where the device or its driver cannot. */
