@@ -262,7 +262,7 @@ static ga_status give_after_waiting(ga_vmm *vmm, ga_vmm_run *run, const void *bl
     ga_cuda_scope scope;
     ga_status status = ga_cuda_enter(&scope, vmm->pool.space.device);
     if (status == GA_OK) {
-        status = stream == GA_VMM_EVERY_STREAM
+        status = stream == GA_EVERY_STREAM
                      ? GA_CUDA_CALL(scope.driver, cuCtxSynchronize)
                      : GA_CUDA_CALL(scope.driver, cuStreamSynchronize, stream);
         ga_cuda_leave(&scope);
