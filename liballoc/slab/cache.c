@@ -80,10 +80,10 @@ static uint32_t claim_in_row(ga_slab_view view, uint32_t hint)
     uint32_t row = hint / GA_SLAB_ROW_WORDS * GA_SLAB_ROW_WORDS;
     for (uint32_t i = 0; i < GA_SLAB_ROW_WORDS; i++) {
         uint32_t word = row + (hint + i) % GA_SLAB_ROW_WORDS;
-        /* relaxed: ga_slab_take() asks again */
+        /* relaxed: ga_slab_claim_bits() asks again */
         uint32_t free = ~ga_load_relaxed(ga_slab_word(view, word));
         while (free) {
-            uint32_t taken = ga_slab_take(view, word, free & -free);
+            uint32_t taken = ga_slab_claim_bits(view, word, free & -free);
             if (!(taken & free & -free)) {
                 return word * 32u + ga_bits_lowest(free);
             }
@@ -301,7 +301,7 @@ static void give(ga_slab_cache *cache, uint32_t class, ga_slab_slot slot)
 {
     ga_slab_bin *bin = &cache->bins[class];
     ga_slab_view view = ga_slab_view_of(&cache->store->slabs[class].heap);
-    ga_slab_give(view, slot.word, slot.units);
+    ga_slab_release_bits(view, slot.word, slot.units);
     bin->given++;
     if (bin->given > view.words / GA_SLAB_ROW_WORDS &&
         (uint64_t)bin->given * bin->span > SETTLE_BYTES) {
@@ -350,13 +350,13 @@ static void give_bin(ga_slab_bin *bin, ga_slab_host *slab)
     uint32_t units = bin->units;
     ga_store_relaxed(&bin->units, 0);
     if (units) {
-        ga_slab_give(view, bin->word, units);
+        ga_slab_release_bits(view, bin->word, units);
     }
     while (bin->filled) {
         uint32_t index = ga_bits_lowest(bin->filled);
         ga_slab_slot slot = bin->slots[index];
         empty_slot(bin, index);
-        ga_slab_give(view, slot.word, slot.units);
+        ga_slab_release_bits(view, slot.word, slot.units);
     }
 }
 

@@ -54,7 +54,7 @@ ga_status ga_slab_checked_free(ga_slab_host *slab, ga_slab_region *region, uint3
     if (!(ga_and_release(word, ~bit) & bit)) {
         return found(slab, GA_SLAB_DOUBLE_FREE, block, "it is free already");
     }
-    ga_slab_count_given(view, unit / 32u, 1);
+    ga_slab_count_released(view, unit / 32u, 1);
     return GA_OK;
 }
 

@@ -185,7 +185,7 @@ static void publish(ga_slab_host *slab, uint32_t supers)
     __atomic_store_n(&heap->super_count, heap->super_count + supers, __ATOMIC_RELEASE);
     for (uint32_t block = first; block < last; block++) {
         /* G2: release. Pairs with G1 (slab_tile.h). */
-        ga_store_release(&heap->free[ga_slab_count_place(slab->shape.spread, block)],
+        ga_store_release(&heap->free[ga_slab_count_index(slab->shape.spread, block)],
                          GA_SLAB_BLOCK_UNITS);
     }
     /* G4: release. Pairs with G3 (slab_heap.h). After the counts: who claims from a word that he

@@ -40,13 +40,15 @@ static ga_status settle(const ga_cuda_scope *scope, ga_status status)
                            : status;
 }
 
-ga_status ga_slab_kernel_put(const ga_cuda_scope *scope, void *to, const void *from, size_t size)
+ga_status ga_slab_kernel_copy_to(const ga_cuda_scope *scope, void *to, const void *from,
+                                 size_t size)
 {
     return settle(scope, GA_CUDA_CALL(scope->driver, cuMemcpyHtoDAsync, (CUdeviceptr)to, from, size,
                                       scope->stream));
 }
 
-ga_status ga_slab_kernel_get(const ga_cuda_scope *scope, void *to, const void *from, size_t size)
+ga_status ga_slab_kernel_copy_from(const ga_cuda_scope *scope, void *to, const void *from,
+                                   size_t size)
 {
     return settle(scope, GA_CUDA_CALL(scope->driver, cuMemcpyDtoHAsync, to, (CUdeviceptr)from, size,
                                       scope->stream));
@@ -125,15 +127,15 @@ static void drop_super(ga_slab_kernel *slab, uint32_t super)
 static ga_status publish(ga_slab_kernel *slab, const ga_cuda_scope *scope, uint32_t super)
 {
     ga_slab_heap *heap = slab->heap;
-    ga_status status = ga_slab_kernel_put(scope, slab->image.supers + super, &slab->supers[super],
-                                          sizeof *slab->supers);
+    ga_status status = ga_slab_kernel_copy_to(scope, slab->image.supers + super,
+                                              &slab->supers[super], sizeof *slab->supers);
     if (status == GA_OK) {
-        status = ga_slab_kernel_put(scope, slab->image.sorted, slab->sorted,
-                                    (super + 1) * sizeof *slab->sorted);
+        status = ga_slab_kernel_copy_to(scope, slab->image.sorted, slab->sorted,
+                                        (super + 1) * sizeof *slab->sorted);
     }
     if (status == GA_OK) {
-        status = ga_slab_kernel_put(scope, &heap->super_count, &slab->image.super_count,
-                                    sizeof heap->super_count + sizeof heap->words);
+        status = ga_slab_kernel_copy_to(scope, &heap->super_count, &slab->image.super_count,
+                                        sizeof heap->super_count + sizeof heap->words);
     }
     return status == GA_OK ? ga_slab_kernel_recount(slab, scope, super << slab->shape.super_bits,
                                                     super_blocks(slab))
@@ -163,8 +165,8 @@ static ga_status add_super(ga_slab_kernel *slab, const ga_cuda_scope *scope)
         slab->image.super_count--;
         slab->image.words -= super_blocks(slab) * GA_SLAB_ROW_WORDS;
         drop_super(slab, super);
-        ga_slab_kernel_put(scope, &slab->heap->super_count, &slab->image.super_count,
-                           sizeof slab->image.super_count + sizeof slab->image.words);
+        ga_slab_kernel_copy_to(scope, &slab->heap->super_count, &slab->image.super_count,
+                               sizeof slab->image.super_count + sizeof slab->image.words);
         ga_slab_give_back(slab->parent, block);
         return status;
     }
@@ -228,7 +230,7 @@ static ga_status take_array(ga_slab_kernel *slab, const ga_cuda_scope *scope)
     status = ga_slab_kernel_prepare(slab, scope, units, size, slab->image.rows,
                                     ga_slab_super_rows_bytes(&slab->shape) * slab->shape.supers);
     if (status == GA_OK) {
-        status = ga_slab_kernel_put(scope, slab->heap, &slab->image, sizeof slab->image);
+        status = ga_slab_kernel_copy_to(scope, slab->heap, &slab->image, sizeof slab->image);
     }
     return status == GA_OK
                ? ga_slab_kernel_recount(slab, scope, 0, slab->image.words / GA_SLAB_ROW_WORDS)
@@ -237,7 +239,7 @@ static ga_status take_array(ga_slab_kernel *slab, const ga_cuda_scope *scope)
 
 static ga_status take_supers(ga_slab_kernel *slab, const ga_cuda_scope *scope, uint32_t n)
 {
-    ga_status status = ga_slab_kernel_put(scope, slab->heap, &slab->image, sizeof slab->image);
+    ga_status status = ga_slab_kernel_copy_to(scope, slab->heap, &slab->image, sizeof slab->image);
     while (status == GA_OK && n--) {
         status = add_super(slab, scope);
     }
@@ -264,7 +266,7 @@ static ga_status set_up(ga_slab_kernel *slab, const ga_slab_kernel_spec *spec)
     status = ga_cuda_clear(&scope, slab->book, plan.rows);
     if (status == GA_OK) {
         uint32_t first = spec->first ? spec->first : 1;
-        status = slab->grows         ? ga_slab_growing_take(slab, &scope, first)
+        status = slab->grows         ? ga_slab_growing_alloc(slab, &scope, first)
                  : slab->shape.light ? take_array(slab, &scope)
                                      : take_supers(slab, &scope, first);
     }
@@ -318,9 +320,10 @@ static const char *const faults[GA_SLAB_FAULTS] = {
 };
 
 /* The heap as kernels have left it; its reports go to the log. Under the lock. */
-ga_status ga_slab_kernel_look(ga_slab_kernel *slab, const ga_cuda_scope *scope, ga_slab_heap *now)
+ga_status ga_slab_kernel_read_heap(ga_slab_kernel *slab, const ga_cuda_scope *scope,
+                                   ga_slab_heap *now)
 {
-    ga_status status = ga_slab_kernel_get(scope, now, slab->heap, sizeof *now);
+    ga_status status = ga_slab_kernel_copy_from(scope, now, slab->heap, sizeof *now);
     if (status == GA_OK) {
         ga_slab_checked_log(slab->device, faults, now->reports, now->reported, &slab->reported);
     }
@@ -332,7 +335,7 @@ void ga_slab_kernel_close(ga_slab_kernel *slab)
     ga_cuda_scope scope;
     ga_slab_heap now;
     if (slab->book && ga_cuda_enter(&scope, slab->device) == GA_OK) {
-        ga_slab_kernel_look(slab, &scope, &now);
+        ga_slab_kernel_read_heap(slab, &scope, &now);
         if (slab->growing.own) {
             ga_slab_growing_refresh(slab, &scope);
         }
@@ -342,7 +345,7 @@ void ga_slab_kernel_close(ga_slab_kernel *slab)
         ga_slab_give_back(slab->parent, slab->supers[i].units);
     }
     if (slab->grows) {
-        ga_slab_growing_give(slab);
+        ga_slab_growing_free(slab);
     } else {
         ga_slab_give_back(slab->parent, slab->image.units);
     }
@@ -368,7 +371,7 @@ static bool is_crowded(const ga_slab_kernel *slab, const ga_slab_heap *now)
 static ga_status grow_between_launches(ga_slab_kernel *slab, const ga_cuda_scope *scope)
 {
     ga_slab_heap now;
-    ga_status status = ga_slab_kernel_look(slab, scope, &now);
+    ga_status status = ga_slab_kernel_read_heap(slab, scope, &now);
     if (status == GA_OK && slab->grows) {
         bool crowded = is_crowded(slab, &now);
         slab->changes = now.changes;

@@ -35,15 +35,15 @@ static ga_status prepare(ga_slab_kernel *slab, const ga_cuda_scope *scope, uint3
 static ga_status tell(ga_slab_kernel *slab, const ga_cuda_scope *scope)
 {
     ga_growth first = ga_growth_first(slab->growing.mailbox, slab->image.super_count);
-    ga_status status = ga_slab_kernel_put(scope, slab->growth, &first, sizeof first);
+    ga_status status = ga_slab_kernel_copy_to(scope, slab->growth, &first, sizeof first);
     if (status == GA_OK) {
-        status = ga_slab_kernel_put(scope, &slab->heap->super_count, &slab->image.super_count,
-                                    sizeof slab->image.super_count + sizeof slab->image.words);
+        status = ga_slab_kernel_copy_to(scope, &slab->heap->super_count, &slab->image.super_count,
+                                        sizeof slab->image.super_count + sizeof slab->image.words);
     }
     return status;
 }
 
-ga_status ga_slab_growing_take(ga_slab_kernel *slab, const ga_cuda_scope *scope, uint32_t first)
+ga_status ga_slab_growing_alloc(ga_slab_kernel *slab, const ga_cuda_scope *scope, uint32_t first)
 {
     ga_growing *growing = &slab->growing;
     *growing = (ga_growing){
@@ -61,7 +61,7 @@ ga_status ga_slab_growing_take(ga_slab_kernel *slab, const ga_cuda_scope *scope,
     set_supers(slab, growing->steps);
     status = prepare(slab, scope, 0, growing->steps);
     if (status == GA_OK) {
-        status = ga_slab_kernel_put(scope, slab->heap, &slab->image, sizeof slab->image);
+        status = ga_slab_kernel_copy_to(scope, slab->heap, &slab->image, sizeof slab->image);
     }
     if (status == GA_OK) {
         status = tell(slab, scope);
@@ -93,7 +93,7 @@ static void log_refusal(ga_slab_kernel *slab, const ga_growth *growth)
 ga_status ga_slab_growing_refresh(ga_slab_kernel *slab, const ga_cuda_scope *scope)
 {
     ga_growth growth;
-    ga_status status = ga_slab_kernel_get(scope, &growth, slab->growth, sizeof growth);
+    ga_status status = ga_slab_kernel_copy_from(scope, &growth, slab->growth, sizeof growth);
     if (status == GA_OK) {
         slab->growths += growth.ready - slab->image.super_count;
         set_supers(slab, growth.ready);
@@ -134,7 +134,7 @@ ga_status ga_slab_growing_ahead(ga_slab_kernel *slab, const ga_cuda_scope *scope
     return crowded ? grow_between_launches(slab, scope) : GA_OK;
 }
 
-void ga_slab_growing_give(ga_slab_kernel *slab)
+void ga_slab_growing_free(ga_slab_kernel *slab)
 {
     if (slab->growing.own) {
         ga_growing_close(slab->parent, &slab->growing);

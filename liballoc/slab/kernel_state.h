@@ -36,14 +36,16 @@ ga_status ga_slab_kernel_enter(ga_slab_kernel *slab, ga_cuda_scope *scope);
 void ga_slab_kernel_leave(ga_slab_kernel *slab, const ga_cuda_scope *scope);
 
 /* The rest under the lock. Copy from the device. */
-ga_status ga_slab_kernel_get(const ga_cuda_scope *scope, void *to, const void *from, size_t size);
+ga_status ga_slab_kernel_copy_from(const ga_cuda_scope *scope, void *to, const void *from,
+                                   size_t size);
 
 /* Run a kernel of slab_service.cuh with that many threads, or as many as fit: it goes round. */
 ga_status ga_slab_kernel_launch(const ga_slab_kernel *slab, const ga_cuda_scope *scope,
                                 const char *name, uint32_t threads, void **parameters);
 
 /* The heap as kernels have left it; its reports go to the log. */
-ga_status ga_slab_kernel_look(ga_slab_kernel *slab, const ga_cuda_scope *scope, ga_slab_heap *now);
+ga_status ga_slab_kernel_read_heap(ga_slab_kernel *slab, const ga_cuda_scope *scope,
+                                   ga_slab_heap *now);
 
 /* No unit is taken, and under the checks all have been free for ever. The counts are made anew by
  * the second: those of `n` memory blocks. */
@@ -56,12 +58,13 @@ ga_status ga_slab_kernel_recount(const ga_slab_kernel *slab, const ga_cuda_scope
 uint64_t ga_slab_kernel_held(const ga_slab_kernel *slab);
 
 /* Copy to the device. */
-ga_status ga_slab_kernel_put(const ga_cuda_scope *scope, void *to, const void *from, size_t size);
+ga_status ga_slab_kernel_copy_to(const ga_cuda_scope *scope, void *to, const void *from,
+                                 size_t size);
 
 /* ---- kernel_growing.c: heaps that grow under kernels --------------------------------------- */
 
 /* The first super blocks, and the device told of them. */
-ga_status ga_slab_growing_take(ga_slab_kernel *slab, const ga_cuda_scope *scope, uint32_t first);
+ga_status ga_slab_growing_alloc(ga_slab_kernel *slab, const ga_cuda_scope *scope, uint32_t first);
 
 /* What kernels have grown since becomes part of `image`; why they were refused more goes to the
  * log. */
@@ -70,6 +73,6 @@ ga_status ga_slab_growing_refresh(ga_slab_kernel *slab, const ga_cuda_scope *sco
 /* Before a launch: where kernels cannot grow it and found no room, twice as much. */
 ga_status ga_slab_growing_ahead(ga_slab_kernel *slab, const ga_cuda_scope *scope, bool crowded);
 
-void ga_slab_growing_give(ga_slab_kernel *slab);
+void ga_slab_growing_free(ga_slab_kernel *slab);
 
 #endif

@@ -45,9 +45,9 @@ ga_status ga_slab_kernel_alloc(ga_slab_kernel *slab, size_t size, void **out)
     void **answer = (void **)((char *)slab->heap + offsetof(ga_slab_heap, answer));
     void *parameters[] = {&slab->heap, &answer};
     *out = NULL;
-    status = ga_slab_kernel_launch(slab, &scope, "ga_slab_take_kernel", 1, parameters);
+    status = ga_slab_kernel_launch(slab, &scope, "ga_slab_alloc_kernel", 1, parameters);
     if (status == GA_OK) {
-        status = ga_slab_kernel_get(&scope, out, answer, sizeof *out);
+        status = ga_slab_kernel_copy_from(&scope, out, answer, sizeof *out);
     }
     ga_slab_kernel_leave(slab, &scope);
     return status == GA_OK && !*out
@@ -65,7 +65,7 @@ static ga_status check_taken(const ga_slab_kernel *slab, const ga_cuda_scope *sc
     const uint32_t *rows = slab->shape.light
                                ? slab->image.rows + unit / 32
                                : slab->supers[unit >> bits].rows + (unit & ((1u << bits) - 1)) / 32;
-    ga_status status = ga_slab_kernel_get(scope, &word, rows, sizeof word);
+    ga_status status = ga_slab_kernel_copy_from(scope, &word, rows, sizeof word);
     return status == GA_OK && !(word >> unit % 32 & 1)
                ? ga_fail(GA_ERR_POINTER, "slab: %p is free already", block)
                : status;
@@ -87,7 +87,7 @@ ga_status ga_slab_kernel_free(ga_slab_kernel *slab, void *block)
     }
     if (status == GA_OK) {
         void *parameters[] = {&slab->heap, &block};
-        status = ga_slab_kernel_launch(slab, &scope, "ga_slab_give_kernel", 1, parameters);
+        status = ga_slab_kernel_launch(slab, &scope, "ga_slab_free_kernel", 1, parameters);
     }
     ga_slab_kernel_leave(slab, &scope);
     return status;
@@ -163,7 +163,7 @@ static ga_status copy_rows(ga_slab_kernel *slab, uint32_t super, uint32_t *rows,
     if (status == GA_OK && super < slab->image.super_count) {
         ga_slab_super at = super_of(slab, super);
         *units = at.units;
-        status = ga_slab_kernel_get(&scope, rows, at.rows, size);
+        status = ga_slab_kernel_copy_from(&scope, rows, at.rows, size);
     }
     ga_slab_kernel_leave(slab, &scope);
     return status;
@@ -200,7 +200,7 @@ static ga_status count_live(ga_slab_kernel *slab, const ga_cuda_scope *scope, ui
         status = ga_slab_kernel_launch(slab, scope, "ga_slab_live_kernel", slab->image.words,
                                        parameters);
     }
-    return status == GA_OK ? ga_slab_kernel_get(scope, live, answer, sizeof *live) : status;
+    return status == GA_OK ? ga_slab_kernel_copy_from(scope, live, answer, sizeof *live) : status;
 }
 
 void ga_slab_kernel_stats(ga_slab_kernel *slab, ga_backend_stats *out)
@@ -212,7 +212,7 @@ void ga_slab_kernel_stats(ga_slab_kernel *slab, ga_backend_stats *out)
         out->growths = slab->growths;
         out->held_bytes = ga_slab_kernel_held(slab);
         if (count_live(slab, &scope, &live) == GA_OK &&
-            ga_slab_kernel_look(slab, &scope, &now) == GA_OK) {
+            ga_slab_kernel_read_heap(slab, &scope, &now) == GA_OK) {
             out->live_blocks = live;
             out->live_bytes = live * slab->shape.unit;
         }

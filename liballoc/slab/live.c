@@ -84,7 +84,7 @@ void ga_slab_state_stats(void *state, ga_backend_stats *out)
 
 static void give_word(void *context, uint32_t word, uint32_t bits)
 {
-    ga_slab_give(ga_slab_view_of(context), word, bits);
+    ga_slab_release_bits(ga_slab_view_of(context), word, bits);
 }
 
 static void free_large(void *context, void *block)

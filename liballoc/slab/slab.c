@@ -295,7 +295,7 @@ static ga_status free_single(ga_slab_state *s, ga_slab_region *region, uint32_t 
     if (cache) {
         return ga_slab_cache_free(cache, region->class, unit, block);
     }
-    ga_slab_give(ga_slab_view_of(&slab->heap), unit / 32u, 1u << unit % 32u);
+    ga_slab_release_bits(ga_slab_view_of(&slab->heap), unit / 32u, 1u << unit % 32u);
     return GA_OK;
 }
 

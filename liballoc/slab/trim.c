@@ -40,7 +40,7 @@ static uint32_t blocks_of(const ga_slab_host *slab)
 /* By its count, a guess. A block that is away has none free. */
 static bool seems_empty(const ga_slab_host *slab, uint32_t block)
 {
-    uint32_t place = ga_slab_count_place(slab->shape.spread, block);
+    uint32_t place = ga_slab_count_index(slab->shape.spread, block);
     uint32_t count = ga_load_relaxed(&slab->heap.free[place]);
     return GA_SLAB_MUTANT == 11 ? count >= GA_SLAB_BLOCK_UNITS / 2 : count == GA_SLAB_BLOCK_UNITS;
 }
@@ -91,7 +91,7 @@ uint64_t ga_slab_host_empty(const ga_slab_host *slab)
 static void give_words(ga_slab_view view, uint32_t first, uint32_t count)
 {
     for (uint32_t word = first; word < first + count; word++) {
-        ga_slab_give(view, word, GA_ALL_BITS);
+        ga_slab_release_bits(view, word, GA_ALL_BITS);
     }
 }
 
@@ -100,10 +100,10 @@ static bool take_block(ga_slab_host *slab, ga_slab_view view, uint32_t block)
 {
     uint32_t first = block * GA_SLAB_ROW_WORDS;
     for (uint32_t i = 0; i < GA_SLAB_ROW_WORDS; i++) {
-        uint32_t taken = ga_slab_take(view, first + i, GA_ALL_BITS);
+        uint32_t taken = ga_slab_claim_bits(view, first + i, GA_ALL_BITS);
         if (taken && GA_SLAB_MUTANT != 11) {
             if (~taken) {
-                ga_slab_give(view, first + i, ~taken);
+                ga_slab_release_bits(view, first + i, ~taken);
             }
             give_words(view, first, i);
             ga_slab_host_tell_room(slab); /* somebody may have found nothing meanwhile */

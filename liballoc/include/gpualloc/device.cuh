@@ -256,7 +256,7 @@ static __device__ __forceinline__ ga_slab_turn ga_slab_turn_begin(ga_kernel_heap
     turn.tile = ga_tile_of(width);
     turn.unit = slab.unit;
     turn.units = NULL;
-    uint32_t word = ga_slab_start(slab) * (32u / width) + turn.tile.base / width;
+    uint32_t word = ga_slab_home_word(slab) * (32u / width) + turn.tile.base / width;
     turn.claimed.word = word < slab.words ? word : word % slab.words;
     turn.claimed.units = 0;
     return turn;
@@ -282,9 +282,9 @@ static __device__ __forceinline__ void *ga_slab_turn_claim(ga_slab_turn *turn)
 static __device__ __forceinline__ void ga_slab_turn_end(ga_slab_turn *turn)
 {
     if (turn->claimed.units && turn->heap->growth) { /* its estimate has them for taken */
-        ga_slab_weigh(turn->heap, turn->tile, 0u - ga_bits_count(turn->claimed.units));
+        ga_slab_adjust_taken(turn->heap, turn->tile, 0u - ga_bits_count(turn->claimed.units));
     }
-    ga_slab_give_word(ga_slab_view_of(turn->heap), turn->tile, &turn->claimed);
+    ga_slab_release_word(ga_slab_view_of(turn->heap), turn->tile, &turn->claimed);
 }
 
 #endif
