@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The host's side of slab heaps in device memory: setting up, growing, the view.
+ * The host's side of slab heaps in device memory: setup, growth between launches, the view.
  *
- * Beside the units stands the bookkeeping, in one block of the parent's: the ga_slab_heap, the
- * counts, the table of super blocks, and with light addressing all bitmap rows. With two-level
- * addressing each super block is one block of the parent's: its units, then its rows. `image` is
- * the ga_slab_heap as the host wrote it last.
+ * The bookkeeping is one block of the parent: the ga_slab_heap, the counts, the table of super
+ * blocks, and with light addressing all bitmap rows. With two-level addressing each super block is
+ * one block of the parent: its units, then its rows. `image` is the ga_slab_heap as the host wrote
+ * it last.
  */
 #include "kernel_state.h"
 
@@ -20,21 +20,20 @@
 #include <string.h>
 
 enum {
-    BLOCK = 256, /* threads of a block of the service kernels */
-    GRID = 512,  /* blocks at most */
+    BLOCK_THREADS = 256, /* threads in a block of the service kernels */
+    GRID_BLOCKS = 512,   /* most blocks in their grid */
     ALIGN = 256,
-    BLOCKS_A_CHANGE =
-        64 /* more resident changes than one for so many memory blocks: then it grows */
+    BLOCKS_PER_CHANGE = 64 /* grow at more than 1 resident change per N memory blocks */
 };
 
-static size_t up(size_t size)
+static size_t round_up(size_t size)
 {
     return (size + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* ---- work on the device: all on its own stream, and waited for ----------------------------- */
+/* ---- work on the device: on the library's stream, and waited for --------------------------- */
 
-static ga_status settle(const ga_cuda_scope *scope, ga_status status)
+static ga_status wait_for_stream(const ga_cuda_scope *scope, ga_status status)
 {
     return status == GA_OK ? GA_CUDA_CALL(scope->driver, cuStreamSynchronize, scope->stream)
                            : status;
@@ -43,29 +42,30 @@ static ga_status settle(const ga_cuda_scope *scope, ga_status status)
 ga_status ga_slab_kernel_copy_to(const ga_cuda_scope *scope, void *to, const void *from,
                                  size_t size)
 {
-    return settle(scope, GA_CUDA_CALL(scope->driver, cuMemcpyHtoDAsync, (CUdeviceptr)to, from, size,
-                                      scope->stream));
+    return wait_for_stream(scope, GA_CUDA_CALL(scope->driver, cuMemcpyHtoDAsync, (CUdeviceptr)to,
+                                               from, size, scope->stream));
 }
 
 ga_status ga_slab_kernel_copy_from(const ga_cuda_scope *scope, void *to, const void *from,
                                    size_t size)
 {
-    return settle(scope, GA_CUDA_CALL(scope->driver, cuMemcpyDtoHAsync, to, (CUdeviceptr)from, size,
-                                      scope->stream));
+    return wait_for_stream(scope, GA_CUDA_CALL(scope->driver, cuMemcpyDtoHAsync, to,
+                                               (CUdeviceptr)from, size, scope->stream));
 }
 
 ga_status ga_slab_kernel_launch(const ga_slab_kernel *slab, const ga_cuda_scope *scope,
                                 const char *name, uint32_t threads, void **parameters)
 {
     CUfunction function;
-    uint32_t block = threads < BLOCK ? threads : BLOCK;
+    uint32_t block = threads < BLOCK_THREADS ? threads : BLOCK_THREADS;
     uint32_t grid = (threads + block - 1) / block;
     ga_status status = ga_device_function(&function, slab->device, name);
     if (status == GA_OK) {
-        status = GA_CUDA_CALL(scope->driver, cuLaunchKernel, function, grid < GRID ? grid : GRID, 1,
-                              1, block, 1, 1, 0, scope->stream, parameters, NULL);
+        status = GA_CUDA_CALL(scope->driver, cuLaunchKernel, function,
+                              grid < GRID_BLOCKS ? grid : GRID_BLOCKS, 1, 1, block, 1, 1, 0,
+                              scope->stream, parameters, NULL);
     }
-    return settle(scope, status);
+    return wait_for_stream(scope, status);
 }
 
 ga_status ga_slab_kernel_recount(const ga_slab_kernel *slab, const ga_cuda_scope *scope,
@@ -88,20 +88,20 @@ static uint32_t super_blocks(const ga_slab_kernel *slab)
     return 1u << slab->shape.super_bits;
 }
 
-/* New memory: no unit is taken, and under the checks all have been free for ever. */
 ga_status ga_slab_kernel_prepare(const ga_slab_kernel *slab, const ga_cuda_scope *scope,
                                  void *units, uint64_t size, void *rows, size_t rows_size)
 {
     ga_status status = ga_cuda_clear(scope, rows, rows_size);
     if (status == GA_OK && slab->image.check) {
-        status = settle(scope, GA_CUDA_CALL(scope->driver, cuMemsetD32Async, (CUdeviceptr)units,
-                                            GA_SLAB_POISON, (size_t)size / 4, scope->stream));
+        status =
+            wait_for_stream(scope, GA_CUDA_CALL(scope->driver, cuMemsetD32Async, (CUdeviceptr)units,
+                                                GA_SLAB_POISON, (size_t)size / 4, scope->stream));
     }
     return status;
 }
 
-/* Note the super block `super` at `units`, in the order of the addresses too. */
-static void note_super(ga_slab_kernel *slab, uint32_t super, char *units)
+/* Enter the super block into both tables, by its number and in the order of addresses. */
+static void record_super(ga_slab_kernel *slab, uint32_t super, char *units)
 {
     uint32_t at = super;
     slab->supers[super] =
@@ -112,7 +112,7 @@ static void note_super(ga_slab_kernel *slab, uint32_t super, char *units)
     slab->sorted[at] = super;
 }
 
-/* Forget the super block that was noted last. */
+/* Remove the super block that was recorded last. */
 static void drop_super(ga_slab_kernel *slab, uint32_t super)
 {
     uint32_t at = 0;
@@ -123,7 +123,8 @@ static void drop_super(ga_slab_kernel *slab, uint32_t super)
     slab->supers[super] = (ga_slab_super){0};
 }
 
-/* Tell the device of `super_count` super blocks. What kernels read last comes last. */
+/* Copy the tables and numbers to the device. Kernels find the super block by its counts, so these
+ * come last. */
 static ga_status publish(ga_slab_kernel *slab, const ga_cuda_scope *scope, uint32_t super)
 {
     ga_slab_heap *heap = slab->heap;
@@ -142,7 +143,7 @@ static ga_status publish(ga_slab_kernel *slab, const ga_cuda_scope *scope, uint3
                            : status;
 }
 
-/* One more super block with two-level addressing. No kernel that uses the heap may be running. */
+/* Add a super block with two-level addressing. No kernel that uses the heap may be running. */
 static ga_status add_super(ga_slab_kernel *slab, const ga_cuda_scope *scope)
 {
     void *block;
@@ -152,7 +153,7 @@ static ga_status add_super(ga_slab_kernel *slab, const ga_cuda_scope *scope)
         return ga_fail(status, "slab: no super block of %zu bytes: %s", super_size(&slab->shape),
                        ga_error_text());
     }
-    note_super(slab, super, block);
+    record_super(slab, super, block);
     slab->image.super_count++;
     slab->image.words += super_blocks(slab) * GA_SLAB_ROW_WORDS;
     status =
@@ -176,19 +177,19 @@ static ga_status add_super(ga_slab_kernel *slab, const ga_cuda_scope *scope)
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
-/* Where things stand in the bookkeeping, and how large it is. */
+/* Offsets in the bookkeeping, and its size. */
 typedef struct book_plan {
     size_t counts, growth, supers, sorted, rows, size;
 } book_plan;
 
 static book_plan plan_book(const ga_slab_shape *shape, bool grows)
 {
-    book_plan plan = {.counts = up(sizeof(ga_slab_heap))};
+    book_plan plan = {.counts = round_up(sizeof(ga_slab_heap))};
     size_t entries = shape->light ? 0 : shape->supers;
-    plan.growth = plan.counts + up(ga_slab_counts_bytes(shape));
-    plan.supers = plan.growth + up(sizeof(ga_growth));
-    plan.sorted = plan.supers + up(entries * sizeof(ga_slab_super));
-    plan.rows = plan.sorted + up(entries * sizeof(uint32_t));
+    plan.growth = plan.counts + round_up(ga_slab_counts_bytes(shape));
+    plan.supers = plan.growth + round_up(sizeof(ga_growth));
+    plan.sorted = plan.supers + round_up(entries * sizeof(ga_slab_super));
+    plan.rows = plan.sorted + round_up(entries * sizeof(uint32_t));
     plan.size = plan.rows;
     if (shape->light && !grows) {
         plan.size += ga_slab_super_rows_bytes(shape) * shape->supers;
@@ -215,8 +216,8 @@ static void fill_image(ga_slab_kernel *slab, const ga_slab_kernel_spec *spec, co
     }
 }
 
-/* All units of a heap with light addressing, in one array. */
-static ga_status take_array(ga_slab_kernel *slab, const ga_cuda_scope *scope)
+/* Allocate all units of a heap with light addressing, as one array. */
+static ga_status alloc_array(ga_slab_kernel *slab, const ga_cuda_scope *scope)
 {
     uint64_t size = ga_slab_super_bytes(&slab->shape) * slab->shape.supers;
     void *units;
@@ -237,7 +238,7 @@ static ga_status take_array(ga_slab_kernel *slab, const ga_cuda_scope *scope)
                : status;
 }
 
-static ga_status take_supers(ga_slab_kernel *slab, const ga_cuda_scope *scope, uint32_t n)
+static ga_status alloc_supers(ga_slab_kernel *slab, const ga_cuda_scope *scope, uint32_t n)
 {
     ga_status status = ga_slab_kernel_copy_to(scope, slab->heap, &slab->image, sizeof slab->image);
     while (status == GA_OK && n--) {
@@ -267,8 +268,8 @@ static ga_status set_up(ga_slab_kernel *slab, const ga_slab_kernel_spec *spec)
     if (status == GA_OK) {
         uint32_t first = spec->first ? spec->first : 1;
         status = slab->grows         ? ga_slab_growing_alloc(slab, &scope, first)
-                 : slab->shape.light ? take_array(slab, &scope)
-                                     : take_supers(slab, &scope, first);
+                 : slab->shape.light ? alloc_array(slab, &scope)
+                                     : alloc_supers(slab, &scope, first);
     }
     ga_cuda_leave(&scope);
     return status;
@@ -311,7 +312,7 @@ ga_status ga_slab_kernel_open(ga_slab_kernel **out, const ga_slab_kernel_spec *s
     return GA_OK;
 }
 
-/* ---- what kernels found -------------------------------------------------------------------- */
+/* ---- faults that kernels found ------------------------------------------------------------- */
 
 static const char *const faults[GA_SLAB_FAULTS] = {
     [GA_SLAB_DOUBLE_FREE] = "freed twice in a kernel",
@@ -319,7 +320,6 @@ static const char *const faults[GA_SLAB_FAULTS] = {
     [GA_SLAB_WRITTEN_FREE] = "written to while its unit was free",
 };
 
-/* The heap as kernels have left it; its reports go to the log. Under the lock. */
 ga_status ga_slab_kernel_read_heap(ga_slab_kernel *slab, const ga_cuda_scope *scope,
                                    ga_slab_heap *now)
 {
@@ -358,16 +358,16 @@ void ga_slab_kernel_close(ga_slab_kernel *slab)
 
 /* ---- the view ------------------------------------------------------------------------------ */
 
-/* Whether kernels found no room, or had to change their resident blocks so often that the heap is
- * about full. */
+/* True if a kernel found no room, or resident changes were so many that the heap must be nearly
+ * full. */
 static bool is_crowded(const ga_slab_kernel *slab, const ga_slab_heap *now)
 {
     uint32_t blocks = now->words / GA_SLAB_ROW_WORDS;
-    return now->full != slab->full || now->changes - slab->changes > blocks / BLOCKS_A_CHANGE;
+    return now->full != slab->full || now->changes - slab->changes > blocks / BLOCKS_PER_CHANGE;
 }
 
-/* As many super blocks again as there are, where there may be more and kernels asked for them. A
- * parent that has none left is no failure: the heap is as large as it can be. */
+/* Double the number of super blocks if kernels found room scarce and the limit allows it. If the
+ * parent is out of memory, that is no failure: the heap stays as it is. */
 static ga_status grow_between_launches(ga_slab_kernel *slab, const ga_cuda_scope *scope)
 {
     ga_slab_heap now;
@@ -409,7 +409,6 @@ static void fill_view(const ga_slab_kernel *slab, ga_kernel_heap *out)
     out->words[GA_SLAB_WORD_UNIT] = image->unit | flags << 32;
 }
 
-/* Enter the device's context and the heap's lock; undone by ga_slab_kernel_leave(). */
 ga_status ga_slab_kernel_enter(ga_slab_kernel *slab, ga_cuda_scope *scope)
 {
     ga_status status = ga_cuda_enter(scope, slab->device);
