@@ -116,7 +116,7 @@ ga_status ga_slab_host_take_units(ga_slab_host *slab, ga_slab_region *region)
 
 static void give_back(ga_slab_host *slab, ga_slab_region *region)
 {
-    ga_slab_give_back(slab->parent, region->block);
+    ga_slab_free_to_parent(slab->parent, region->block);
     ga_libc.free(region->rows);
     ga_slab_region_delete(region);
 }

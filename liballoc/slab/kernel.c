@@ -168,7 +168,7 @@ static ga_status add_super(ga_slab_kernel *slab, const ga_cuda_scope *scope)
         drop_super(slab, super);
         ga_slab_kernel_copy_to(scope, &slab->heap->super_count, &slab->image.super_count,
                                sizeof slab->image.super_count + sizeof slab->image.words);
-        ga_slab_give_back(slab->parent, block);
+        ga_slab_free_to_parent(slab->parent, block);
         return status;
     }
     slab->growths++;
@@ -342,14 +342,14 @@ void ga_slab_kernel_close(ga_slab_kernel *slab)
         ga_cuda_leave(&scope);
     }
     for (uint32_t i = 0; slab->supers && i < slab->image.super_count; i++) {
-        ga_slab_give_back(slab->parent, slab->supers[i].units);
+        ga_slab_free_to_parent(slab->parent, slab->supers[i].units);
     }
     if (slab->grows) {
         ga_slab_growing_free(slab);
     } else {
-        ga_slab_give_back(slab->parent, slab->image.units);
+        ga_slab_free_to_parent(slab->parent, slab->image.units);
     }
-    ga_slab_give_back(slab->parent, slab->book);
+    ga_slab_free_to_parent(slab->parent, slab->book);
     pthread_mutex_destroy(&slab->lock);
     ga_libc.free(slab->supers);
     ga_libc.free(slab->sorted);

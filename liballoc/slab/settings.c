@@ -31,7 +31,7 @@ enum {
     DEFAULT_UNIT = 128,
     DEFAULT_MAX = 32 << 10,
     DEVICE_ALIGN = 256,
-    USUAL_SUPER = 4 << 20, /* bytes of a super block, if a memory block is no larger */
+    USUAL_SUPER = 4 << 20, /* bytes of a super block, unless a memory block is larger */
     PAPER_BLOCK_BITS = 8,
     UNIT_BITS = 32
 };
@@ -42,15 +42,17 @@ static const uint64_t DEFAULT_LIMIT = UINT64_C(16) << 30;
 static const uint64_t KERNEL_CAPACITY = UINT64_C(256) << 20;
 static const uint64_t DEFAULT_KEEP = UINT64_C(16) << 20;
 
-/* Over a parent that grows under kernels: to begin with, the most, and a super block of those. */
+/* Over a parent that grows under kernels: the initial size, the limit, and the largest super block
+ * by default. */
 static const uint64_t GROWING_CAPACITY = UINT64_C(64) << 20;
 static const uint64_t GROWING_LIMIT = UINT64_C(1) << 40;
 static const uint64_t GROWING_SUPER = UINT64_C(64) << 20;
 enum {
-    GROWING_STEPS = 1024 /* no smaller super block than makes so many */
+    GROWING_STEPS =
+        1024 /* for more steps than this, super blocks are larger, up to GROWING_SUPER */
 };
 
-/* What the words of a size option are. */
+/* Values of a size option that are words. */
 static const uint64_t AUTO = UINT64_MAX;
 static const uint64_t CLASSES = UINT64_MAX - 1;
 static const uint64_t ALL = UINT64_MAX - 1;
@@ -128,7 +130,7 @@ const ga_option ga_slab_options[GA_SLAB_OPTIONS] = {
               .choices = keep_words},
 };
 
-/* ---- one at a time --------------------------------------------------------------------------- */
+/* ---- single options ------------------------------------------------------------------------ */
 
 static uint64_t given(const ga_open_args *args, int option, uint64_t fallback)
 {
@@ -151,8 +153,8 @@ static ga_status unwanted(int option, const char *why)
     return ga_fail(GA_ERR_SPEC, "slab: %s: %s, got it as well", ga_slab_options[option].name, why);
 }
 
-/* Whether nobody asked for anything that units of one size alone have. In kernels size classes want
- * a parent that grows under them, if they are not asked for. */
+/* True if no option is set that only units of one size have. In kernels, size classes are the
+ * default only over a parent that grows under them. */
 static bool wants_classes(const ga_open_args *args)
 {
     bool kernel = args->place == GA_PLACE_KERNEL;
@@ -210,8 +212,7 @@ static ga_status read_blocks(const ga_open_args *args, ga_slab_settings *s)
                : GA_OK;
 }
 
-/* The parent has memory that grows under kernels: `capacity` is the beginning and `limit` the
- * end. */
+/* For a parent whose memory grows under kernels: the heap grows from `capacity` to `limit`. */
 static ga_status read_growing(const ga_open_args *args, ga_slab_settings *s)
 {
     uint64_t reach = ga_slab_reach(s->unit);
@@ -225,8 +226,8 @@ static ga_status read_growing(const ga_open_args *args, ga_slab_settings *s)
                : GA_OK;
 }
 
-/* Blocks of all sizes in kernels: `capacity` is the beginning, or all where the parent does not
- * grow. */
+/* For blocks of all sizes in kernels: `capacity` is the initial size, or the whole if the parent
+ * cannot grow. */
 static ga_status read_sized(const ga_open_args *args, ga_slab_settings *s)
 {
     s->grows = ga_growing_open(args->parent, NULL) == GA_OK;
@@ -339,7 +340,8 @@ ga_status ga_slab_settings_read(const ga_open_args *args, ga_slab_settings *s)
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
-/* Super blocks for that many bytes. A limit that nobody gave ends where the addresses do. */
+/* The number of super blocks for that many bytes. A default limit is cut off at the end of the
+ * addresses. */
 static uint32_t super_count(const ga_slab_shape *shape, uint64_t bytes, bool exact)
 {
     uint32_t bits = shape->super_bits + GA_SLAB_BLOCK_BITS;
@@ -349,8 +351,8 @@ static uint32_t super_count(const ga_slab_shape *shape, uint64_t bytes, bool exa
     return in_32_bits(exact || count < most ? count : most);
 }
 
-/* How many memory blocks make a super block of the usual size: log2. Kernels number super blocks in
- * few bits, so that larger limits want larger super blocks there. */
+/* log2 of the memory blocks of a super block of the usual size. Kernels have few address bits for
+ * the super block, so larger limits need larger super blocks there. */
 static uint32_t usual_bits(const ga_slab_settings *s, uint32_t unit)
 {
     uint32_t most = ga_slab_block_bits(unit);
@@ -386,9 +388,9 @@ ga_status ga_slab_settings_shape(const ga_slab_settings *s, uint32_t unit, ga_sl
     }
     uint32_t most = UINT32_C(1) << (UNIT_BITS - GA_SLAB_BLOCK_BITS - ga_slab_block_bits(unit));
     if (kernel && !s->light && s->limit == DEFAULT_LIMIT && shape->supers > most) {
-        shape->supers = most; /* nobody gave the limit: it ends where the addresses do */
+        shape->supers = most; /* a default limit ends where the addresses do */
     }
-    /* On the host a unit's address is its number: nothing is kept for the super block's. */
+    /* On the host a unit's address is its number: it needs no bits for the super block. */
     ga_slab_shape checked = *shape;
     checked.light = s->light || !kernel;
     return ga_slab_shape_check(&checked);
