@@ -43,7 +43,8 @@ ga_status ga_slab_checked_free(ga_slab_host *slab, ga_slab_region *region, uint3
     uint32_t *word = ga_slab_word(view, unit / 32u);
     uint32_t bit = 1u << unit % 32u;
     /* relaxed: the caller owns the unit, or the free is wrong */
-    if (!(ga_load_relaxed(word) & bit) || ga_slab_host_is_away(slab, unit >> GA_SLAB_BLOCK_BITS)) {
+    if (!(ga_load_relaxed(word) & bit) ||
+        ga_slab_host_is_purged(slab, unit >> GA_SLAB_BLOCK_BITS)) {
         return report_fault(slab, GA_SLAB_DOUBLE_FREE, block, "it is free already");
     }
     if (!slab->device) {

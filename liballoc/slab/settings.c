@@ -31,7 +31,7 @@ enum {
     DEFAULT_UNIT = 128,
     DEFAULT_MAX = 32 << 10,
     DEVICE_ALIGN = 256,
-    USUAL_SUPER = 4 << 20, /* bytes of a super block, unless a memory block is larger */
+    DEFAULT_SUPER = 4 << 20, /* bytes of a super block, unless a memory block is larger */
     PAPER_BLOCK_BITS = 8,
     UNIT_BITS = 32
 };
@@ -132,7 +132,7 @@ const ga_option ga_slab_options[GA_SLAB_OPTIONS] = {
 
 /* ---- single options ------------------------------------------------------------------------ */
 
-static uint64_t given(const ga_open_args *args, int option, uint64_t fallback)
+static uint64_t size_or(const ga_open_args *args, int option, uint64_t fallback)
 {
     uint64_t size = args->values[option].size;
     return size == AUTO ? fallback : size;
@@ -148,14 +148,14 @@ static uint32_t in_32_bits(uint64_t size)
     return size < UINT32_MAX ? (uint32_t)size : UINT32_MAX;
 }
 
-static ga_status unwanted(int option, const char *why)
+static ga_status fail_unexpected(int option, const char *why)
 {
     return ga_fail(GA_ERR_SPEC, "slab: %s: %s, got it as well", ga_slab_options[option].name, why);
 }
 
 /* True if no option is set that only units of one size have. In kernels, size classes are the
  * default only over a parent that grows under them. */
-static bool wants_classes(const ga_open_args *args)
+static bool defaults_to_classes(const ga_open_args *args)
 {
     bool kernel = args->place == GA_PLACE_KERNEL;
     bool single = args->values[PRESET].choice ||
@@ -167,7 +167,7 @@ static bool wants_classes(const ga_open_args *args)
 static ga_status read_unit(const ga_open_args *args, ga_slab_settings *s)
 {
     uint64_t unit = args->values[UNIT].size;
-    s->classes = unit == CLASSES || (unit == AUTO && wants_classes(args));
+    s->classes = unit == CLASSES || (unit == AUTO && defaults_to_classes(args));
     s->unit = unit >= CLASSES ? DEFAULT_UNIT : in_32_bits(unit);
     ga_slab_shape shape = {.unit = s->unit, .supers = 1, .light = true};
     ga_status status = ga_slab_shape_check(&shape);
@@ -184,9 +184,9 @@ static ga_status read_unit(const ga_open_args *args, ga_slab_settings *s)
 
 static ga_status read_max(const ga_open_args *args, ga_slab_settings *s)
 {
-    uint64_t max = given(args, MAX, DEFAULT_MAX);
+    uint64_t max = size_or(args, MAX, DEFAULT_MAX);
     if (is_given(args, MAX) && !s->classes) {
-        return unwanted(MAX, "expected with size classes only, but there is one unit size");
+        return fail_unexpected(MAX, "expected with size classes only, but there is one unit size");
     }
     if (max < GA_SLAB_UNIT_MIN || max > GA_SLAB_UNIT_MAX) {
         return ga_fail(GA_ERR_SPEC, "slab: max: expected a size from %d to %d bytes, got %llu",
@@ -198,7 +198,7 @@ static ga_status read_max(const ga_open_args *args, ga_slab_settings *s)
 
 static ga_status read_blocks(const ga_open_args *args, ga_slab_settings *s)
 {
-    uint64_t blocks = given(args, BLOCKS, 1);
+    uint64_t blocks = size_or(args, BLOCKS, 1);
     s->block_bits = -1;
     if (is_given(args, BLOCKS)) {
         if (!blocks || blocks & (blocks - 1) || blocks > UINT32_MAX) {
@@ -208,7 +208,8 @@ static ga_status read_blocks(const ga_open_args *args, ga_slab_settings *s)
         s->block_bits = __builtin_ctzll(blocks);
     }
     return s->block_bits >= 0 && s->classes
-               ? unwanted(BLOCKS, "expected with one unit size only, but there are size classes")
+               ? fail_unexpected(BLOCKS,
+                                 "expected with one unit size only, but there are size classes")
                : GA_OK;
 }
 
@@ -217,8 +218,9 @@ static ga_status read_growing(const ga_open_args *args, ga_slab_settings *s)
 {
     uint64_t reach = ga_slab_reach(s->unit);
     s->light = s->grows = true;
-    s->limit = given(args, LIMIT, GROWING_LIMIT < reach ? GROWING_LIMIT : reach);
-    s->capacity = given(args, CAPACITY, GROWING_CAPACITY < s->limit ? GROWING_CAPACITY : s->limit);
+    s->limit = size_or(args, LIMIT, GROWING_LIMIT < reach ? GROWING_LIMIT : reach);
+    s->capacity =
+        size_or(args, CAPACITY, GROWING_CAPACITY < s->limit ? GROWING_CAPACITY : s->limit);
     return !s->capacity || s->capacity > s->limit
                ? ga_fail(GA_ERR_SPEC,
                          "slab: capacity: expected a size above 0 up to limit (%llu), got %llu",
@@ -231,17 +233,19 @@ static ga_status read_growing(const ga_open_args *args, ga_slab_settings *s)
 static ga_status read_sized(const ga_open_args *args, ga_slab_settings *s)
 {
     s->grows = ga_growing_open(args->parent, NULL) == GA_OK;
-    s->limit = given(args, LIMIT, 0);
-    s->capacity = given(args, CAPACITY, s->grows ? GROWING_CAPACITY : KERNEL_CAPACITY);
+    s->limit = size_or(args, LIMIT, 0);
+    s->capacity = size_or(args, CAPACITY, s->grows ? GROWING_CAPACITY : KERNEL_CAPACITY);
     if (is_given(args, MAX)) {
-        return unwanted(MAX, "expected elsewhere than in kernels");
+        return fail_unexpected(MAX, "expected elsewhere than in kernels");
     }
     if (is_given(args, BLOCKS)) {
-        return unwanted(BLOCKS, "expected with one unit size only, but there are size classes");
+        return fail_unexpected(BLOCKS,
+                               "expected with one unit size only, but there are size classes");
     }
     if (args->values[PRESET].choice || args->values[ADDRESSING].choice) {
         int option = args->values[PRESET].choice ? PRESET : ADDRESSING;
-        return unwanted(option, "expected with one unit size only, but there are size classes");
+        return fail_unexpected(option,
+                               "expected with one unit size only, but there are size classes");
     }
     if (s->grows && s->limit && s->limit < s->capacity) {
         s->capacity = s->limit;
@@ -261,10 +265,11 @@ static ga_status read_room(const ga_open_args *args, ga_slab_settings *s)
     s->light =
         addressing == ADDRESSING_LIGHT || (addressing == ADDRESSING_AUTO && kernel &&
                                            is_given(args, CAPACITY) && !is_given(args, LIMIT));
-    s->capacity = given(args, CAPACITY, kernel && !s->light ? KERNEL_CAPACITY : 0);
-    s->limit = given(args, LIMIT, s->capacity > DEFAULT_LIMIT ? s->capacity : DEFAULT_LIMIT);
+    s->capacity = size_or(args, CAPACITY, kernel && !s->light ? KERNEL_CAPACITY : 0);
+    s->limit = size_or(args, LIMIT, s->capacity > DEFAULT_LIMIT ? s->capacity : DEFAULT_LIMIT);
     if (s->classes && s->capacity) {
-        return unwanted(CAPACITY, "expected with one unit size only, but there are size classes");
+        return fail_unexpected(CAPACITY,
+                               "expected with one unit size only, but there are size classes");
     }
     if (s->light && s->classes) {
         return ga_fail(GA_ERR_SPEC,
@@ -276,8 +281,8 @@ static ga_status read_room(const ga_open_args *args, ga_slab_settings *s)
                        is_given(args, CAPACITY) ? "0" : "none");
     }
     if (s->light && is_given(args, LIMIT)) {
-        return unwanted(LIMIT,
-                        "expected without light addressing, where `capacity` is all there is");
+        return fail_unexpected(
+            LIMIT, "expected without light addressing, where `capacity` is all there is");
     }
     if (!s->limit || s->capacity > s->limit) {
         return ga_fail(GA_ERR_SPEC,
@@ -292,11 +297,11 @@ static ga_status read_paper(const ga_open_args *args, ga_slab_settings *s)
     static const int others[] = {UNIT, BLOCKS, CAPACITY, LIMIT};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         if (is_given(args, others[i])) {
-            return unwanted(others[i], "expected to be left to preset=paper");
+            return fail_unexpected(others[i], "expected to be left to preset=paper");
         }
     }
     if (args->values[ADDRESSING].choice == ADDRESSING_TABLE) {
-        return unwanted(ADDRESSING, "expected to be left to preset=paper");
+        return fail_unexpected(ADDRESSING, "expected to be left to preset=paper");
     }
     s->light = true;
     s->block_bits = PAPER_BLOCK_BITS;
@@ -304,14 +309,14 @@ static ga_status read_paper(const ga_open_args *args, ga_slab_settings *s)
     return GA_OK;
 }
 
-/* A caller that asks for a capacity wants it to be there. On a device the parent's ga_free() waits for
- * the device as a rule, and a unit's does not: it is not to begin to wait unasked. */
+/* With a capacity empty memory stays by default. On a device it does too, because the parent's
+ * ga_free() waits for the device as a rule, and a free of a unit does not. */
 static ga_status read_keep(const ga_open_args *args, ga_slab_settings *s)
 {
     bool host = args->place == GA_PLACE_HOST;
-    uint64_t keep = given(args, KEEP, s->capacity || !host ? ALL : DEFAULT_KEEP);
+    uint64_t keep = size_or(args, KEEP, s->capacity || !host ? ALL : DEFAULT_KEEP);
     if (is_given(args, KEEP) && args->place == GA_PLACE_KERNEL) {
-        return unwanted(KEEP, "expected elsewhere than in kernels");
+        return fail_unexpected(KEEP, "expected elsewhere than in kernels");
     }
     s->keep = keep == ALL ? UINT64_MAX : keep;
     return GA_OK;
@@ -353,12 +358,12 @@ static uint32_t super_count(const ga_slab_shape *shape, uint64_t bytes, bool exa
 
 /* log2 of the memory blocks of a super block of the usual size. Kernels have few address bits for
  * the super block, so larger limits need larger super blocks there. */
-static uint32_t usual_bits(const ga_slab_settings *s, uint32_t unit)
+static uint32_t default_super_bits(const ga_slab_settings *s, uint32_t unit)
 {
     uint32_t most = ga_slab_block_bits(unit);
     ga_slab_shape shape = {.unit = unit};
-    uint64_t usual =
-        s->grows && s->limit / GROWING_STEPS > USUAL_SUPER ? s->limit / GROWING_STEPS : USUAL_SUPER;
+    uint64_t usual = s->grows && s->limit / GROWING_STEPS > DEFAULT_SUPER ? s->limit / GROWING_STEPS
+                                                                          : DEFAULT_SUPER;
     usual = usual < GROWING_SUPER ? usual : GROWING_SUPER;
     usual = s->grows && s->capacity < usual ? s->capacity : usual;
     while (shape.super_bits < most && ga_slab_super_bytes(&shape) * 2 <= usual) {
@@ -376,7 +381,7 @@ ga_status ga_slab_settings_shape(const ga_slab_settings *s, uint32_t unit, ga_sl
     bool kernel = s->place == GA_PLACE_KERNEL;
     *shape = (ga_slab_shape){
         .unit = unit,
-        .super_bits = s->block_bits < 0 ? usual_bits(s, unit) : (uint32_t)s->block_bits,
+        .super_bits = s->block_bits < 0 ? default_super_bits(s, unit) : (uint32_t)s->block_bits,
         .supers = 1,
         .spread = kernel ? GA_SLAB_SPREAD_KERNEL : GA_SLAB_SPREAD_HOST,
         .light = s->light,

@@ -12,7 +12,7 @@
 #include "sized.h"
 
 typedef struct ga_slab_state {
-    size_t quick_max; /* the largest request that the fast path serves */
+    size_t fast_max; /* the largest request that the fast path serves */
     ga_slab_store store;
     ga_slab_classes classes;
     ga_slab_kernel
@@ -25,10 +25,10 @@ typedef struct ga_slab_state {
     ga_slab_host slabs[];
 } ga_slab_state;
 
-/* The calling thread's, or NULL where there are none (cache.h). */
+/* The calling thread's cache, or NULL in a heap without caches (cache.h). */
 static inline ga_slab_cache *ga_slab_state_cache(ga_slab_state *s)
 {
-    return s->check || s->on_device ? NULL : ga_slab_cache_mine(&s->store);
+    return s->check || s->on_device ? NULL : ga_slab_cache_get(&s->store);
 }
 
 static inline bool ga_slab_state_in_kernels(const ga_slab_state *s)
@@ -46,8 +46,8 @@ static inline ga_slab_region *ga_slab_state_region(const ga_slab_state *s, const
 }
 
 /* Members of the backend (slab.c), and the slow paths of alloc and free. */
-ga_status ga_slab_state_alloc_slowly(ga_slab_state *s, size_t size, void **out);
-ga_status ga_slab_state_free_slowly(ga_slab_state *s, void *block);
+ga_status ga_slab_state_alloc_slow(ga_slab_state *s, size_t size, void **out);
+ga_status ga_slab_state_free_slow(ga_slab_state *s, void *block);
 ga_status ga_slab_state_alloc_zeroed(void *state, size_t size, void **out);
 ga_status ga_slab_state_alloc_aligned(void *state, size_t size, size_t align, void **out);
 ga_status ga_slab_state_realloc(void *state, void *block, size_t size, void **out);

@@ -28,16 +28,16 @@ static void *malloc_result(ga_status status, void *block)
 static __attribute__((noinline)) void *served_malloc_slow(size_t size)
 {
     void *block;
-    ga_status status = ga_slab_state_alloc_slowly(served, size + !size, &block);
+    ga_status status = ga_slab_state_alloc_slow(served, size + !size, &block);
     return malloc_result(status, block);
 }
 
 static void *served_malloc(size_t size)
 {
     ga_slab_state *s = served;
-    const ga_slab_seat *seat = ga_slab_seats;
-    if (__builtin_expect(size <= s->quick_max && seat->serial == s->store.serial, 1)) {
-        void *unit = ga_slab_cache_take(seat->cache, ga_slab_class_of(&s->classes, size));
+    const ga_slab_tls_slot *tls_slot = ga_slab_tls_slots;
+    if (__builtin_expect(size <= s->fast_max && tls_slot->serial == s->store.serial, 1)) {
+        void *unit = ga_slab_cache_alloc_fast(tls_slot->cache, ga_slab_class_of(&s->classes, size));
         if (__builtin_expect(unit != NULL, 1)) {
             return unit;
         }
@@ -65,7 +65,7 @@ static __attribute__((noinline)) void served_free_slow(void *block)
     if (is_foreign(block)) {
         ga_foreign_free(block);
     } else {
-        report_refused(ga_slab_state_free_slowly(served, block), "free", block);
+        report_refused(ga_slab_state_free_slow(served, block), "free", block);
     }
     errno = saved;
 }
@@ -73,17 +73,17 @@ static __attribute__((noinline)) void served_free_slow(void *block)
 static void served_free(void *block)
 {
     const ga_slab_state *s = served;
-    const ga_slab_seat *seat =
-        ga_slab_seats; /* slot 0 is this heap's alone: see ga_slab_state_malloc_table() */
-    if (__builtin_expect(seat->serial == s->store.serial, 1)) {
+    const ga_slab_tls_slot *tls_slot =
+        ga_slab_tls_slots; /* slot 0 is this heap's alone: see ga_slab_state_malloc_table() */
+    if (__builtin_expect(tls_slot->serial == s->store.serial, 1)) {
         const ga_slab_region *region;
         uint32_t unit;
-        if (ga_slab_cache_give(seat->cache, block)) {
+        if (ga_slab_cache_free_fast(tls_slot->cache, block)) {
             return;
         }
         region = ga_slab_state_region(s, block);
         if (__builtin_expect(region != NULL, 1) && ga_slab_region_unit(region, block, &unit)) {
-            ga_status status = ga_slab_cache_free(seat->cache, region->class, unit, block);
+            ga_status status = ga_slab_cache_free(tls_slot->cache, region->class, unit, block);
             if (__builtin_expect(status != GA_OK, 0)) {
                 report_refused(status, "free", block);
             }
@@ -146,7 +146,7 @@ const ga_malloc_table *ga_slab_state_malloc_table(void *state)
     if (served != state) {
         return NULL;
     }
-    served->store.seat = 0; /* no other heap uses slot 0 */
+    served->store.tls_slot = 0; /* no other heap uses slot 0 */
     return &table;
 }
 
