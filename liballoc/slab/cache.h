@@ -161,11 +161,11 @@ static inline bool ga_slab_cache_free_fast(ga_slab_cache *cache, const void *blo
 {
     ga_slab_bin *bin = cache->recent;
     uint64_t offset = (uintptr_t)block - (uintptr_t)bin->first;
-    uint64_t place = (uint32_t)offset * bin->inverse >> 32;
-    if (offset >= bin->span || place * bin->unit != offset || (bin->units >> place & 1u)) {
+    uint64_t index = (uint32_t)offset * bin->inverse >> 32;
+    if (offset >= bin->span || index * bin->unit != offset || (bin->units >> index & 1u)) {
         return false;
     }
-    ga_store_relaxed(&bin->units, bin->units | 1u << place);
+    ga_store_relaxed(&bin->units, bin->units | 1u << index);
     return true;
 }
 

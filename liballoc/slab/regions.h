@@ -63,9 +63,9 @@ static inline bool ga_slab_region_unit(const ga_slab_region *region, const void 
                                        uint32_t *unit)
 {
     uint64_t offset = (uint64_t)((const char *)pointer - region->units);
-    uint64_t place = ga_bits_high(offset, region->inverse);
-    *unit = region->first + (uint32_t)place;
-    return __builtin_expect(place * region->unit == offset && place < region->count, 1);
+    uint64_t index = ga_bits_high(offset, region->inverse);
+    *unit = region->first + (uint32_t)index;
+    return __builtin_expect(index * region->unit == offset && index < region->count, 1);
 }
 
 /* A record to fill in, or NULL if there is no memory. */

@@ -65,7 +65,7 @@ GA_SIMT uint32_t ga_slab_set_bits(ga_slab_view slab, uint32_t word, uint32_t bit
 #if GA_SLAB_MUTANT == 1
     return ga_or_relaxed(at, bits);
 #elif GA_SLAB_MUTANT == 4
-    uint32_t taken = ga_load_acquire(at); /* U1, but not at once. Pairs with U2. */
+    uint32_t taken = ga_load_acquire(at); /* U1, as a load and a store. Pairs with U2. */
     ga_store_relaxed(at, taken | bits);
     return taken;
 #else
@@ -98,7 +98,7 @@ GA_SIMT void ga_slab_release_bits(ga_slab_view slab, uint32_t word, uint32_t bit
     ga_slab_count_released(slab, word, ga_bits_count(bits));
 }
 
-/* Both for a tile: its leader does it. */
+/* Both for a tile: its leader makes the change. */
 GA_SIMT uint32_t ga_slab_tile_claim_bits(ga_slab_view slab, ga_tile tile, uint32_t word,
                                          uint32_t bits)
 {

@@ -205,8 +205,8 @@ static void each_of_leaf(ga_slab_starts_leaf *leaf, uintptr_t base,
         /* relaxed, see ORDER */
         uint64_t bits = __atomic_load_n(&(*leaf)[i], __ATOMIC_RELAXED);
         for (; bits; bits &= bits - 1) {
-            uintptr_t place = i * 64 + (uintptr_t)__builtin_ctzll(bits);
-            visit(context, (void *)(base + (place << UNIT_BITS)));
+            uintptr_t index = i * 64 + (uintptr_t)__builtin_ctzll(bits);
+            visit(context, (void *)(base + (index << UNIT_BITS)));
         }
     }
 }

@@ -15,8 +15,8 @@ typedef struct ga_slab_state {
     size_t fast_max; /* the largest request that the fast path serves */
     ga_slab_store store;
     ga_slab_classes classes;
-    ga_slab_kernel
-        *kernel; /* in the place kernel one of these two; all other fields are unused then */
+    /* In the place kernel one of these two; all other fields are unused then. */
+    ga_slab_kernel *kernel;
     ga_sized *sized;
     int device;
     bool on_device;

@@ -40,8 +40,8 @@ static uint32_t blocks_of(const ga_slab_host *slab)
 /* By the count, which is a guess. The count of a purged block is 0. */
 static bool seems_empty(const ga_slab_host *slab, uint32_t block)
 {
-    uint32_t place = ga_slab_count_index(slab->shape.spread, block);
-    uint32_t count = ga_load_relaxed(&slab->heap.free[place]);
+    uint32_t index = ga_slab_count_index(slab->shape.spread, block);
+    uint32_t count = ga_load_relaxed(&slab->heap.free[index]);
     return GA_SLAB_MUTANT == 11 ? count >= GA_SLAB_BLOCK_UNITS / 2 : count == GA_SLAB_BLOCK_UNITS;
 }
 
