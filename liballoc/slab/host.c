@@ -174,7 +174,7 @@ static void insert_sorted(ga_slab_heap *heap, uint32_t super)
     for (; at && (uintptr_t)heap->supers[heap->sorted[at - 1]].units > units; at--) {
         __atomic_store_n(&heap->sorted[at], heap->sorted[at - 1], __ATOMIC_RELEASE);
     }
-    __atomic_store_n(&heap->sorted[at], super, __ATOMIC_RELEASE);
+    __atomic_store_n(&heap->sorted[at], super, __ATOMIC_RELEASE); /* G8. Pairs with G7. */
 }
 
 /* Publish `supers` more super blocks. */

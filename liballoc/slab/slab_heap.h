@@ -129,7 +129,7 @@ GA_SIMT uint32_t ga_slab_words(const ga_slab_heap *heap)
 #elif GA_SLAB_MUTANT == 8
     return ga_load_relaxed(&heap->words);
 #else
-    return ga_load_acquire(&heap->words);
+    return ga_load_acquire(&heap->words); /* G3. Pairs with G4. */
 #endif
 }
 

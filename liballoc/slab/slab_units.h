@@ -63,7 +63,7 @@ GA_SIMT uint32_t ga_slab_load_shared(const uint32_t *word)
 #ifdef __CUDACC__
     return *word;
 #else
-    return ga_load_acquire(word);
+    return ga_load_acquire(word); /* G7. Pairs with G5 and G8. */
 #endif
 }
 
