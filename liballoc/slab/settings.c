@@ -356,7 +356,7 @@ static uint32_t super_count(const ga_slab_shape *shape, uint64_t bytes, bool exa
     return in_32_bits(exact || count < most ? count : most);
 }
 
-/* log2 of the memory blocks of a super block of the usual size. Kernels have few address bits for
+/* log2 of the memory blocks of a super block of the default size. Kernels have few address bits for
  * the super block, so larger limits need larger super blocks there. */
 static uint32_t default_super_bits(const ga_slab_settings *s, uint32_t unit)
 {
