@@ -218,7 +218,7 @@ static void promote_slot(ga_slab_bin *bin, ga_slab_view view)
     set_claimed_word(bin, ga_slab_pointer(view, slot.word * 32u), slot.word, slot.units);
 }
 
-/* The word where a thread begins: in the newest super block, or in any with light addressing. */
+/* The word where a thread begins: in the newest superblock, or in any with light addressing. */
 static uint32_t first_hint(const ga_slab_cache *cache, const ga_slab_host *slab, uint32_t supers)
 {
     uint32_t words = GA_SLAB_ROW_WORDS << slab->shape.super_bits;
@@ -248,7 +248,7 @@ static bool claim_word(ga_slab_cache *cache, uint32_t class)
                 return true;
             }
         }
-        bin->hint = GA_SLAB_NO_WORD; /* begin in the new super block */
+        bin->hint = GA_SLAB_NO_WORD; /* begin in the new superblock */
     } while (ga_slab_store_grow(cache->store, class, seen));
     return false;
 }

@@ -7,8 +7,8 @@
  *    `- refill                  the claimed word is used up
  *        |- promote_slot        the word of a slot becomes the claimed word
  *        `- claim_word          claims all free units of a word of the slab, one atomic
- *            `- store_grow      the slab is full: restores purged blocks, or allocates a super
- *                               block from the parent, under the lock
+ *            `- store_grow      the slab is full: restores purged blocks, or allocates a
+ *                               superblock from the parent, under the lock
  *   ga_slab_cache_free_fast     fastest: the unit is of the claimed word of the recent bin
  *   ga_slab_cache_free          fast: the unit is of the claimed word, or of the word in its slot
  *    `- free_slow               the unit's word becomes the claimed word if that is used up;
@@ -169,7 +169,7 @@ static inline bool ga_slab_cache_free_fast(ga_slab_cache *cache, const void *blo
     return true;
 }
 
-/* Allocate one unit. NULL if there is none and no super block is available. */
+/* Allocate one unit. NULL if there is none and no superblock is available. */
 static inline void *ga_slab_cache_alloc(ga_slab_cache *cache, uint32_t class)
 {
     void *unit = ga_slab_cache_alloc_fast(cache, class);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * STRUCTURE  a table of super blocks, each a region: units in memory of the parent, and bitmap rows
+ * STRUCTURE  a table of superblocks, each a region: units in memory of the parent, and bitmap rows
  *            in host memory. Only the rows are accessed.
- * INVARIANT  a super block is never removed before the end, though its memory may be (trim.c); a
+ * INVARIANT  a superblock is never removed before the end, though its memory may be (trim.c); a
  *            word below heap.words can be reached
- * ORDER      a new super block is first written to the table, then published: in the map of regions
+ * ORDER      a new superblock is first written to the table, then published: in the map of regions
  *            (R3), in `super_count` (G5), in the counts of free units (G2), and last in `words`
  *            (G4). Claims find it by the last two.
  * PROGRESS   one thread grows at a time; threads that claim or free do not wait for it
@@ -52,7 +52,7 @@ static ga_status fail_no_tables(const ga_slab_host *slab)
                    slab->shape.unit);
 }
 
-/* Allocate the counts, the bitmap of purged blocks, the table of super blocks and their order. */
+/* Allocate the counts, the bitmap of purged blocks, the table of superblocks and their order. */
 static ga_status make_tables(ga_slab_host *slab)
 {
     size_t supers = slab->shape.supers;
@@ -75,7 +75,7 @@ static ga_status make_tables(ga_slab_host *slab)
 
 /* ---- memory of the parent ------------------------------------------------------------------ */
 
-/* A slab that has filled its first super block is expected to fill others. These get huge pages if
+/* A slab that has filled its first superblock is expected to fill others. These get huge pages if
  * the system has them, because units in random order cost page-table walks otherwise. */
 static bool should_use_huge(const ga_slab_host *slab, size_t size)
 {
@@ -122,7 +122,7 @@ static void free_region(ga_slab_host *slab, ga_slab_region *region)
     ga_slab_region_delete(region);
 }
 
-/* A region of `supers` adjacent super blocks. NULL, with a message, if there is no memory. */
+/* A region of `supers` adjacent superblocks. NULL, with a message, if there is no memory. */
 static ga_slab_region *new_region(ga_slab_host *slab, uint32_t first, uint32_t supers,
                                   uint32_t **rows)
 {
@@ -164,7 +164,7 @@ void ga_slab_host_count_growth(ga_slab_host *slab, const ga_slab_region *region)
 
 /* ---- growth ---------------------------------------------------------------------------------- */
 
-/* Insert the super block into `sorted`, which ga_slab_unit() uses. On a device ga_slab_unit() is
+/* Insert the superblock into `sorted`, which ga_slab_unit() uses. On a device ga_slab_unit() is
  * not called, because units get other addresses there (trim.c). */
 static void insert_sorted(ga_slab_heap *heap, uint32_t super)
 {
@@ -177,7 +177,7 @@ static void insert_sorted(ga_slab_heap *heap, uint32_t super)
     __atomic_store_n(&heap->sorted[at], super, __ATOMIC_RELEASE); /* G8. Pairs with G7. */
 }
 
-/* Publish `supers` more super blocks. */
+/* Publish `supers` more superblocks. */
 static void publish(ga_slab_host *slab, uint32_t supers)
 {
     ga_slab_heap *heap = &slab->heap;

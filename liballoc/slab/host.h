@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * A slab whose bitmaps are in host memory: units of one size in the parent's memory, host or
- * device. It grows by one super block at a time; with light addressing it is allocated whole.
+ * device. It grows by one superblock at a time; with light addressing it is allocated whole.
  *
  * Threads claim as in slab_tile.h, on `heap`, without a lock. If a claim returns FULL, grow and
  * claim again. Empty memory can be returned: trim.h.
@@ -40,10 +40,10 @@ typedef struct ga_slab_host {
     bool pages_stay;        /* the system refuses to take pages back */
 } ga_slab_host;
 
-/* Begin without a super block and without memory. */
+/* Begin without a superblock and without memory. */
 void ga_slab_host_begin(ga_slab_host *slab, const ga_slab_shape *shape, ga_heap *parent);
 
-/* Make room: restore purged memory blocks, or else allocate a super block from the parent, with
+/* Make room: restore purged memory blocks, or else allocate a superblock from the parent, with
  * light addressing all of them. Nothing is done if ga_slab_host_room() is no longer `seen`, its
  * value before the caller's search. One thread at a time. GA_ERR_MEMORY: the limit is reached, or
  * the parent refuses. */
@@ -57,7 +57,7 @@ void ga_slab_host_count_growth(ga_slab_host *slab, const ga_slab_region *region)
 /* Free all memory to the parent. No thread may use the slab any more. */
 void ga_slab_host_end(ga_slab_host *slab);
 
-/* The number of super blocks that can be claimed from. */
+/* The number of superblocks that can be claimed from. */
 static inline uint32_t ga_slab_host_supers(const ga_slab_host *slab)
 {
     /* G3. Pairs with G4 (host.c). */
@@ -85,8 +85,8 @@ static inline bool ga_slab_host_is_purged(const ga_slab_host *slab, uint32_t blo
     return ga_load_relaxed(&slab->purged[block / 32u]) >> block % 32u & 1u; /* relaxed: a figure */
 }
 
-/* The address of a unit that is taken: by U1 and U2 the caller sees the present memory of its super
- * block. With light addressing on a device a view does not have it, because the view may be
+/* The address of a unit that is taken: by U1 and U2 the caller sees the present memory of its
+ * superblock. With light addressing on a device a view does not have it, because the view may be
  * older. */
 static inline char *ga_slab_host_pointer(const ga_slab_host *slab, ga_slab_view view, uint32_t unit)
 {

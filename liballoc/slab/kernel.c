@@ -2,10 +2,10 @@
  *
  * The host's side of slab heaps in device memory: setup, growth between launches, the view.
  *
- * The bookkeeping is one block of the parent: the ga_slab_heap, the counts, the table of super
- * blocks, and with light addressing all bitmap rows. With two-level addressing each super block is
- * one block of the parent: its units, then its rows. `image` is the ga_slab_heap as the host wrote
- * it last.
+ * The bookkeeping is one block of the parent: the ga_slab_heap, the counts, the table of
+ * superblocks, and with light addressing all bitmap rows. With two-level addressing each superblock
+ * is one block of the parent: its units, then its rows. `image` is the ga_slab_heap as the host
+ * wrote it last.
  */
 #include "kernel_state.h"
 
@@ -76,7 +76,7 @@ ga_status ga_slab_kernel_recount(const ga_slab_kernel *slab, const ga_cuda_scope
     return ga_slab_kernel_launch(slab, scope, "ga_slab_recount_kernel", n, parameters);
 }
 
-/* ---- super blocks -------------------------------------------------------------------------- */
+/* ---- superblocks -------------------------------------------------------------------------- */
 
 static size_t super_size(const ga_slab_shape *shape)
 {
@@ -100,7 +100,7 @@ ga_status ga_slab_kernel_prepare(const ga_slab_kernel *slab, const ga_cuda_scope
     return status;
 }
 
-/* Enter the super block into both tables, by its number and in the order of addresses. */
+/* Enter the superblock into both tables, by its number and in the order of addresses. */
 static void record_super(ga_slab_kernel *slab, uint32_t super, char *units)
 {
     uint32_t at = super;
@@ -112,7 +112,7 @@ static void record_super(ga_slab_kernel *slab, uint32_t super, char *units)
     slab->sorted[at] = super;
 }
 
-/* Remove the super block that was recorded last. */
+/* Remove the superblock that was recorded last. */
 static void drop_super(ga_slab_kernel *slab, uint32_t super)
 {
     uint32_t at = 0;
@@ -123,7 +123,7 @@ static void drop_super(ga_slab_kernel *slab, uint32_t super)
     slab->supers[super] = (ga_slab_super){0};
 }
 
-/* Copy the tables and numbers to the device. Kernels find the super block by its counts, so these
+/* Copy the tables and numbers to the device. Kernels find the superblock by its counts, so these
  * come last. */
 static ga_status publish(ga_slab_kernel *slab, const ga_cuda_scope *scope, uint32_t super)
 {
@@ -143,7 +143,7 @@ static ga_status publish(ga_slab_kernel *slab, const ga_cuda_scope *scope, uint3
                            : status;
 }
 
-/* Add a super block with two-level addressing. No kernel that uses the heap may be running. */
+/* Add a superblock with two-level addressing. No kernel that uses the heap may be running. */
 static ga_status add_super(ga_slab_kernel *slab, const ga_cuda_scope *scope)
 {
     void *block;
@@ -366,7 +366,7 @@ static bool is_crowded(const ga_slab_kernel *slab, const ga_slab_heap *now)
     return now->full != slab->full || now->changes - slab->changes > blocks / BLOCKS_PER_CHANGE;
 }
 
-/* Double the number of super blocks if kernels found room scarce and the limit allows it. If the
+/* Double the number of superblocks if kernels found room scarce and the limit allows it. If the
  * parent is out of memory, that is no failure: the heap stays as it is. */
 static ga_status grow_between_launches(ga_slab_kernel *slab, const ga_cuda_scope *scope)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The `slab` backend for the place kernel. The heap is in device memory. Kernels claim and free;
- * the host sets up, adds super blocks between launches, counts and reports. docs/slab.md.
+ * the host sets up, adds superblocks between launches, counts and reports. docs/slab.md.
  */
 #ifndef GPUALLOC_SLAB_KERNEL_H
 #define GPUALLOC_SLAB_KERNEL_H
@@ -10,7 +10,7 @@
 
 typedef struct ga_slab_kernel_spec {
     ga_slab_shape shape; /* `spread` is ignored */
-    uint32_t first; /* super blocks to begin with, at least 1; light addressing has all of them */
+    uint32_t first; /* superblocks to begin with, at least 1; light addressing has all of them */
     bool check;     /* the hardened checks */
     bool grows;     /* under kernels, by ga_growing_open(); needs light addressing */
 } ga_slab_kernel_spec;
@@ -26,7 +26,7 @@ ga_status ga_slab_kernel_open(ga_slab_kernel **out, const ga_slab_kernel_spec *s
 void ga_slab_kernel_close(ga_slab_kernel *slab);
 
 /* Fill the view for a launch. If kernels found room scarce and the limit allows it, the number of
- * super blocks is doubled first, which waits for the device. Faults that kernels reported go to the
+ * superblocks is doubled first, which waits for the device. Faults that kernels reported go to the
  * log. */
 ga_status ga_slab_kernel_view(ga_slab_kernel *slab, ga_kernel_heap *out);
 

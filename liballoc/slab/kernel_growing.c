@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The host's side of slab heaps that grow under kernels. Their units and rows are memory that the
- * parent grows (backend.h), one super block a step. Kernels prepare the steps that they request
+ * parent grows (backend.h), one superblock a step. Kernels prepare the steps that they request
  * (slab_growing.h). So `image` lags behind the device, and is refreshed before the host uses it.
  */
 #include "kernel_state.h"
@@ -20,7 +20,7 @@ static void set_supers(ga_slab_kernel *slab, uint32_t supers)
     slab->image.words = supers * words_per_super(slab);
 }
 
-/* Free all units of super blocks `from` to `to - 1`, which the host has mapped while no kernel
+/* Free all units of superblocks `from` to `to - 1`, which the host has mapped while no kernel
  * runs. */
 static ga_status prepare(ga_slab_kernel *slab, const ga_cuda_scope *scope, uint32_t from,
                          uint32_t to)
@@ -102,7 +102,7 @@ ga_status ga_slab_growing_refresh(ga_slab_kernel *slab, const ga_cuda_scope *sco
     return status;
 }
 
-/* Double the number of super blocks, or add as many as the parent has memory for. */
+/* Double the number of superblocks, or add as many as the parent has memory for. */
 static ga_status grow_between_launches(ga_slab_kernel *slab, const ga_cuda_scope *scope)
 {
     uint32_t before = slab->image.super_count;

@@ -65,13 +65,13 @@ ga_status ga_slab_kernel_copy_to(const ga_cuda_scope *scope, void *to, const voi
 
 /* ---- kernel_growing.c: heaps that grow under kernels --------------------------------------- */
 
-/* Allocate the first super blocks and publish them to the device. */
+/* Allocate the first superblocks and publish them to the device. */
 ga_status ga_slab_growing_alloc(ga_slab_kernel *slab, const ga_cuda_scope *scope, uint32_t first);
 
-/* Update `image` with the super blocks that kernels have added; log why growth was refused. */
+/* Update `image` with the superblocks that kernels have added; log why growth was refused. */
 ga_status ga_slab_growing_refresh(ga_slab_kernel *slab, const ga_cuda_scope *scope);
 
-/* Before a launch: double the number of super blocks if kernels found no room and cannot grow the
+/* Before a launch: double the number of superblocks if kernels found no room and cannot grow the
  * heap themselves. */
 ga_status ga_slab_growing_ahead(ga_slab_kernel *slab, const ga_cuda_scope *scope, bool crowded);
 

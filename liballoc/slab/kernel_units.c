@@ -94,7 +94,7 @@ ga_status ga_slab_kernel_free(ga_slab_kernel *slab, void *block)
     return status;
 }
 
-/* unit_at() under the lock, after super blocks that kernels have added are known. */
+/* unit_at() under the lock, after superblocks that kernels have added are known. */
 static uint32_t find_unit(ga_slab_kernel *slab, const void *pointer, bool *inside)
 {
     ga_cuda_scope scope;
@@ -139,7 +139,7 @@ static void visit_rows(const ga_slab_kernel *slab, const uint32_t *rows, size_t 
     }
 }
 
-/* The addresses of the units and the bitmap rows of super block `super`. */
+/* The addresses of the units and the bitmap rows of superblock `super`. */
 static ga_slab_super super_of(const ga_slab_kernel *slab, uint32_t super)
 {
     if (!slab->shape.light) {
@@ -150,8 +150,8 @@ static ga_slab_super super_of(const ga_slab_kernel *slab, uint32_t super)
                            slab->image.rows + super * words};
 }
 
-/* Copy the bitmaps of super block `super`, and get the address of its units: GA_OK and NULL if
- * there is no such super block. */
+/* Copy the bitmaps of superblock `super`, and get the address of its units: GA_OK and NULL if
+ * there is no such superblock. */
 static ga_status copy_rows(ga_slab_kernel *slab, uint32_t super, uint32_t *rows, char **units)
 {
     ga_cuda_scope scope;

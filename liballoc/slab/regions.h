@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The map from addresses to slabs: the super blocks of every slab heap of the process that the host
+ * The map from addresses to slabs: the superblocks of every slab heap of the process that the host
  * works on, in host memory and device memory alike.
  *
  * Thread safe. A region may be looked up while its heap is being closed: the record stays readable,
@@ -18,7 +18,7 @@ enum {
 
 #define GA_SLAB_STEP ((size_t)1 << GA_SLAB_STEP_BITS)
 
-/* A super block, or all of a heap with light addressing. Filled in before it is entered in the
+/* A superblock, or all of a heap with light addressing. Filled in before it is entered in the
  * map. */
 typedef struct ga_slab_region {
     uint64_t heap; /* its heap's serial number, 0 once the heap has closed; relaxed */

@@ -31,25 +31,24 @@ enum {
     DEFAULT_UNIT = 128,
     DEFAULT_MAX = 32 << 10,
     DEVICE_ALIGN = 256,
-    DEFAULT_SUPER = 4 << 20, /* bytes of a super block, unless a memory block is larger */
+    DEFAULT_SUPER = 4 << 20, /* bytes of a superblock, unless a memory block is larger */
     PAPER_BLOCK_BITS = 8,
     UNIT_BITS = 32
 };
 
-/* slab-hash-2018, §V: 32 super blocks of 256 memory blocks of 1024 units of 128 bytes. */
+/* slab-hash-2018, §V: 32 superblocks of 256 memory blocks of 1024 units of 128 bytes. */
 static const uint64_t PAPER_CAPACITY = UINT64_C(32) * 256 * 1024 * DEFAULT_UNIT;
 static const uint64_t DEFAULT_LIMIT = UINT64_C(16) << 30;
 static const uint64_t KERNEL_CAPACITY = UINT64_C(256) << 20;
 static const uint64_t DEFAULT_KEEP = UINT64_C(16) << 20;
 
-/* Over a parent that grows under kernels: the initial size, the limit, and the largest super block
+/* Over a parent that grows under kernels: the initial size, the limit, and the largest superblock
  * by default. */
 static const uint64_t GROWING_CAPACITY = UINT64_C(64) << 20;
 static const uint64_t GROWING_LIMIT = UINT64_C(1) << 40;
 static const uint64_t GROWING_SUPER = UINT64_C(64) << 20;
 enum {
-    GROWING_STEPS =
-        1024 /* for more steps than this, super blocks are larger, up to GROWING_SUPER */
+    GROWING_STEPS = 1024 /* for more steps than this, superblocks are larger, up to GROWING_SUPER */
 };
 
 /* Values of a size option that are words. */
@@ -345,7 +344,7 @@ ga_status ga_slab_settings_read(const ga_open_args *args, ga_slab_settings *s)
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
-/* The number of super blocks for that many bytes. A default limit is cut off at the end of the
+/* The number of superblocks for that many bytes. A default limit is cut off at the end of the
  * addresses. */
 static uint32_t super_count(const ga_slab_shape *shape, uint64_t bytes, bool exact)
 {
@@ -356,8 +355,8 @@ static uint32_t super_count(const ga_slab_shape *shape, uint64_t bytes, bool exa
     return in_32_bits(exact || count < most ? count : most);
 }
 
-/* log2 of the memory blocks of a super block of the default size. Kernels have few address bits for
- * the super block, so larger limits need larger super blocks there. */
+/* log2 of the memory blocks of a superblock of the default size. Kernels have few address bits for
+ * the superblock, so larger limits need larger superblocks there. */
 static uint32_t default_super_bits(const ga_slab_settings *s, uint32_t unit)
 {
     uint32_t most = ga_slab_block_bits(unit);
@@ -395,7 +394,7 @@ ga_status ga_slab_settings_shape(const ga_slab_settings *s, uint32_t unit, ga_sl
     if (kernel && !s->light && s->limit == DEFAULT_LIMIT && shape->supers > most) {
         shape->supers = most; /* a default limit ends where the addresses do */
     }
-    /* On the host a unit's address is its number: it needs no bits for the super block. */
+    /* On the host a unit's address is its number: it needs no bits for the superblock. */
     ga_slab_shape checked = *shape;
     checked.light = s->light || !kernel;
     return ga_slab_shape_check(&checked);

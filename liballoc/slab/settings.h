@@ -21,7 +21,7 @@ typedef struct ga_slab_settings {
     bool light; /* one array for all units, allocated when the heap opens */
     bool grows; /* grows under kernels, as its parent can; then `light` too */
     bool check;
-    int block_bits;    /* log2 of the memory blocks of a super block; -1: automatic */
+    int block_bits;    /* log2 of the memory blocks of a superblock; -1: automatic */
     uint64_t capacity; /* bytes of units to allocate when the heap opens */
     uint64_t limit;    /* most bytes of one unit size */
     uint64_t keep;     /* bytes that may be empty, in each slab and in all; UINT64_MAX: all */
@@ -34,7 +34,7 @@ ga_status ga_slab_settings_read(const ga_open_args *args, ga_slab_settings *sett
 ga_status ga_slab_settings_shape(const ga_slab_settings *settings, uint32_t unit,
                                  ga_slab_shape *shape);
 
-/* The number of super blocks of that shape to begin with. */
+/* The number of superblocks of that shape to begin with. */
 uint32_t ga_slab_settings_first(const ga_slab_settings *settings, const ga_slab_shape *shape);
 
 #endif

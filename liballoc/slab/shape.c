@@ -26,7 +26,7 @@ uint64_t ga_slab_reach(uint32_t unit)
     return ((UINT64_C(1) << NUMBER_BITS) - GA_SLAB_BLOCK_UNITS) * unit;
 }
 
-/* Memory blocks of a super block, and units of the heap; UINT64_MAX if that is out of range. */
+/* Memory blocks of a superblock, and units of the heap; UINT64_MAX if that is out of range. */
 static uint64_t block_count(const ga_slab_shape *shape)
 {
     return shape->super_bits < 64 ? UINT64_C(1) << shape->super_bits : UINT64_MAX;

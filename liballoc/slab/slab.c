@@ -197,7 +197,7 @@ static ga_status try_alloc_unit(ga_slab_state *s, uint32_t class, size_t size, s
     return *out ? GA_OK : ga_slab_large_alloc(&s->large, size, align, out);
 }
 
-/* True if the parent had no memory, but empty super blocks of a device could be freed to it, so
+/* True if the parent had no memory, but empty superblocks of a device could be freed to it, so
  * that a retry may succeed. On the host the parent cannot use purged pages. */
 static bool made_room(ga_slab_state *s, ga_status status)
 {
@@ -589,7 +589,7 @@ static ga_status slab_kernel_view(void *state, ga_kernel_heap *out)
     return s->sized ? ga_sized_kernel_view(s->sized, out) : ga_slab_kernel_view(s->kernel, out);
 }
 
-/* Kernels: empty regions. Host: pages of empty memory blocks. Device: empty super blocks. `*keep`
+/* Kernels: empty regions. Host: pages of empty memory blocks. Device: empty superblocks. `*keep`
  * becomes the number of bytes that the parent may keep. */
 static ga_status trim_units(ga_slab_state *s, size_t *keep)
 {
@@ -602,7 +602,7 @@ static ga_status trim_units(ga_slab_state *s, size_t *keep)
     return GA_OK;
 }
 
-/* The parent keeps memory of freed large blocks and of super blocks, so it is trimmed too. */
+/* The parent keeps memory of freed large blocks and of superblocks, so it is trimmed too. */
 static ga_status slab_trim(void *state, size_t keep)
 {
     ga_slab_state *s = state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Slab heaps that grow under running kernels: a super block is a step of growth.h. Addressing is
+ * Slab heaps that grow under running kernels: a superblock is a step of growth.h. Addressing is
  * light: addresses for the largest size are reserved at once, and steps are mapped in order.
  *
  *     units   | super 0 | super 1 | super 2 |   addresses only   |
@@ -13,7 +13,7 @@
  *    `- grow_ahead                 3/4 of the units are taken: requests a step, does not wait
  *   ga_slab_claim_word_growing     like ga_slab_claim_word(); otherwise the same path
  *
- * ORDER      The tile that prepares a super block releases twice. G1 and G2: a tile that sees a new
+ * ORDER      The tile that prepares a superblock releases twice. G1 and G2: a tile that sees a new
  *            count sees the cleared row, and its words are counted. G3 and G4: a tile that sees a
  *            new number of words sees their cleared rows.
  *
@@ -41,14 +41,14 @@
 #define GA_SLAB_PREPARED_WORDS 16384u
 #endif
 
-/* ---- a new super block --------------------------------------------------------------------- */
+/* ---- a new superblock --------------------------------------------------------------------- */
 
 GA_SIMT uint32_t ga_slab_step_words(const ga_slab_heap *heap)
 {
     return GA_SLAB_ROW_WORDS << heap->super_bits;
 }
 
-/* Fill the units of a super block with poison, as the hardened checks expect of free units. */
+/* Fill the units of a superblock with poison, as the hardened checks expect of free units. */
 GA_SIMT void ga_slab_poison_units(ga_slab_heap *heap, ga_tile tile, uint32_t step)
 {
     uint32_t *words = (uint32_t *)(heap->units + heap->super_bytes * step);
@@ -61,7 +61,7 @@ GA_SIMT void ga_slab_poison_units(ga_slab_heap *heap, ga_tile tile, uint32_t ste
     }
 }
 
-/* Free all units of super blocks `from` to `to` - 1, which have been mapped. All at once, so that
+/* Free all units of superblocks `from` to `to` - 1, which have been mapped. All at once, so that
  * the tile waits for memory once. */
 GA_SIMT void ga_slab_prepare_steps(ga_slab_heap *heap, ga_tile tile, uint32_t from, uint32_t to)
 {
@@ -146,7 +146,7 @@ GA_SIMT bool ga_slab_is_low(uint32_t taken, uint32_t words)
 
 /* ---- claims -------------------------------------------------------------------------------- */
 
-/* The number of super blocks that are ready, read by the leader for all lanes. */
+/* The number of superblocks that are ready, read by the leader for all lanes. */
 GA_SIMT uint32_t ga_slab_steps_ready(ga_slab_heap *heap, ga_tile tile)
 {
     uint32_t leader = ga_tile_leader(tile);
@@ -159,7 +159,7 @@ GA_SIMT uint32_t ga_slab_steps_ready(ga_slab_heap *heap, ga_tile tile)
     return ga_lanes_get(tile, ready, leader);
 }
 
-/* Wait for one super block more than `steps`, or request it without waiting. Functions of their
+/* Wait for one superblock more than `steps`, or request it without waiting. Functions of their
  * own, so that a claim keeps few registers over the call. */
 GA_SIMT_SLOW bool ga_slab_await_growth(ga_slab_heap *heap, uint32_t lanes, uint32_t steps)
 {
@@ -172,7 +172,7 @@ GA_SIMT_SLOW void ga_slab_request_growth(ga_slab_heap *heap, uint32_t lanes, uin
     ga_growth_hint(ga_tile_among(lanes), heap->growth, steps + 1u, ga_slab_prepare, heap);
 }
 
-/* Request one super block more if free units are low. */
+/* Request one superblock more if free units are low. */
 GA_SIMT void ga_slab_grow_ahead(ga_slab_heap *heap, ga_tile tile, uint32_t claimed, uint32_t steps)
 {
     uint32_t taken = ga_slab_adjust_taken(heap, tile, claimed);

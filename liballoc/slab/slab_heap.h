@@ -4,10 +4,10 @@
  * their bitmaps, and the number of free units in each memory block. Plain data, equal for both
  * compilers.
  *
- * Units are numbered: number = block * 1024 + index in the block. With light addressing all super
- * blocks are one array, and a unit's address is base + number * size. With two-level addressing
- * each super block is anywhere in the parent's memory, and the upper bits of the number select it.
- * shape.h converts numbers to the paper's 32-bit addresses.
+ * Units are numbered: number = block * 1024 + index in the block. With light addressing all
+ * superblocks are one array, and a unit's address is base + number * size. With two-level
+ * addressing each superblock is anywhere in the parent's memory, and the upper bits of the number
+ * select it. shape.h converts numbers to the paper's 32-bit addresses.
  */
 #ifndef GPUALLOC_SLAB_SLAB_HEAP_H
 #define GPUALLOC_SLAB_SLAB_HEAP_H
@@ -41,20 +41,20 @@ typedef struct ga_slab_heap {
     uint32_t unit;  /* a unit's bytes: odd << shift */
     uint32_t shift;
     uint64_t inverse;      /* 2^64 / odd, rounded up; 0 if odd is 1 */
-    uint32_t super_bits;   /* a super block has 2^super_bits memory blocks */
-    uint32_t address_bits; /* the low bits of a 32-bit address, below the super block's number */
-    uint64_t super_bytes;  /* bytes of a super block's units */
+    uint32_t super_bits;   /* a superblock has 2^super_bits memory blocks */
+    uint32_t address_bits; /* the low bits of a 32-bit address, below the superblock's number */
+    uint64_t super_bytes;  /* bytes of a superblock's units */
     ga_slab_super *supers; /* two-level addressing; NULL if light */
-    uint32_t *sorted;      /* two-level: the super blocks' numbers, ordered by address */
+    uint32_t *sorted;      /* two-level: the superblocks' numbers, ordered by address */
     uint32_t *free;    /* counts, in whole rows, for the most memory blocks that the shape allows */
     uint32_t spread;   /* order of the counts: ga_slab_count_index(); the claiming side's */
     uint32_t check;    /* the hardened checks are on */
     ga_growth *growth; /* set if the heap grows under kernels (slab_growing.h) */
 
     /* The host changes these while no claim runs, or under the heap's lock before the counts of the
-     * new super block show room. If the heap grows under kernels, the tile that has the growth's
+     * new superblock show room. If the heap grows under kernels, the tile that has the growth's
      * turn changes `words`. */
-    uint32_t super_count; /* number of super blocks */
+    uint32_t super_count; /* number of superblocks */
     uint32_t words;       /* number of bitmap words, 32 units each */
 
     uint8_t padding[128]; /* keeps what all claims read off the cache lines below */
@@ -119,7 +119,7 @@ GA_SIMT uint32_t ga_slab_block_of_count(uint32_t spread, uint32_t index)
     return (high << spread) + low;
 }
 
-/* The number of bitmap words. Super blocks may be added at the same time: on the CPU always, in
+/* The number of bitmap words. Superblocks may be added at the same time: on the CPU always, in
  * kernels if `growth` is set. G3: acquire. Pairs with G4 (host.c, slab_growing.h): the rows of
  * these words can be reached. */
 GA_SIMT uint32_t ga_slab_words(const ga_slab_heap *heap)

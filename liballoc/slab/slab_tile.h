@@ -181,8 +181,8 @@ GA_SIMT uint32_t ga_slab_sweep_next(ga_slab_view slab, ga_tile tile, ga_slab_swe
             sweep->candidates = ga_row_differ(
                 tile, ga_row_load(tile, slab.free + (size_t)sweep->row * GA_SLAB_ROW_WORDS), 0);
 #else
-            /* G1: acquire. Pairs with G2 (host.c, slab_growing.h): a tile that sees a new super
-             * block's count sees the super block. */
+            /* G1: acquire. Pairs with G2 (host.c, slab_growing.h): a tile that sees a new
+             * superblock's count sees the superblock. */
             sweep->candidates =
                 ga_row_scan(tile, slab.free + (size_t)sweep->row * GA_SLAB_ROW_WORDS, 0);
 #endif

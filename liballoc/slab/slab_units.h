@@ -55,8 +55,8 @@ GA_SIMT uint32_t ga_slab_divide(ga_slab_view slab, uint64_t offset)
     return number >> 32 ? GA_SLAB_FULL : (uint32_t)number;
 }
 
-/* Read `super_count` or a word of `sorted`, which on the CPU change when super blocks are added.
- * G7: acquire. Pairs with G5 (host.c), so that these super blocks can be reached, and for `sorted`
+/* Read `super_count` or a word of `sorted`, which on the CPU change when superblocks are added.
+ * G7: acquire. Pairs with G5 (host.c), so that these superblocks can be reached, and for `sorted`
  * with G8 there. */
 GA_SIMT uint32_t ga_slab_load_shared(const uint32_t *word)
 {
@@ -67,7 +67,7 @@ GA_SIMT uint32_t ga_slab_load_shared(const uint32_t *word)
 #endif
 }
 
-/* The number of super blocks. */
+/* The number of superblocks. */
 GA_SIMT uint32_t ga_slab_super_count(const ga_slab_heap *heap)
 {
 #if GA_SLAB_MUTANT == 14
@@ -77,7 +77,7 @@ GA_SIMT uint32_t ga_slab_super_count(const ga_slab_heap *heap)
 #endif
 }
 
-/* The super block that is number `at` in the order of addresses. */
+/* The superblock that is number `at` in the order of addresses. */
 GA_SIMT uint32_t ga_slab_super_sorted(const ga_slab_heap *heap, uint32_t at)
 {
 #if GA_SLAB_MUTANT == 15
@@ -87,7 +87,7 @@ GA_SIMT uint32_t ga_slab_super_sorted(const ga_slab_heap *heap, uint32_t at)
 #endif
 }
 
-/* Search the super blocks one by one, after the binary search has found none. A super block that is
+/* Search the superblocks one by one, after the binary search has found none. A superblock that is
  * added moves others in `sorted`, so that a binary search may miss one. On the GPU none is added
  * while kernels run. */
 GA_SIMT uint32_t ga_slab_unit_scan(ga_slab_view slab, const void *pointer)

@@ -2,7 +2,7 @@
  *
  * STRUCTURE  a bit for each memory block of a slab: the block is purged. The slab has claimed
  *            all units of a purged block, as a thread claims units. On the host the system has the
- *            block's pages. On a device blocks are purged by whole regions (a super block, or with
+ *            block's pages. On a device blocks are purged by whole regions (a superblock, or with
  *            light addressing all of them), whose memory the parent has again.
  * INVARIANT  while a block is purged, all bits of its row are set and its count is 0, so no claim
  *            gets a unit of it or searches it. Its row stays, so that a claim that follows an old
@@ -307,7 +307,7 @@ static uint64_t trim_pages(ga_slab_host *slab, uint64_t keep)
             r.first = block;
             empty -= bytes;
         }
-        if (!ours || !(block & super)) { /* the block below is of another super block */
+        if (!ours || !(block & super)) { /* the block below is of another superblock */
             gone += purge_run(slab, view, r);
             r = (run){block, block};
         }
@@ -357,7 +357,7 @@ void ga_slab_hosts_purge(ga_slab_host *slabs, uint32_t count, uint64_t keep)
     if (empty <= keep || empty - keep <= used / 4) {
         return;
     }
-    if (slabs->device) { /* a share of each may be less than a super block: none would go */
+    if (slabs->device) { /* a share of each may be less than a superblock: none would go */
         trim_one_by_one(slabs, count, keep / 2 + used / 8);
         return;
     }

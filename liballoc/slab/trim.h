@@ -3,7 +3,7 @@
  * Returning memory that has no live unit, and restoring it when the slab has no other room.
  *
  * On the host the pages of memory blocks are returned to the system. The slab keeps the addresses;
- * the parent gets its memory when the heap closes. On a device a super block (with light addressing
+ * the parent gets its memory when the heap closes. On a device a superblock (with light addressing
  * the whole array) is freed to the parent, and is allocated again when it is needed.
  */
 #ifndef GPUALLOC_SLAB_TRIM_H
@@ -26,7 +26,7 @@ void ga_slab_host_purge(ga_slab_host *slab);
  * bytes. */
 void ga_slab_hosts_purge(ga_slab_host *slabs, uint32_t count, uint64_t keep);
 
-/* Bring purged blocks back into use: as many as a super block has, or all. There must be some.
+/* Bring purged blocks back into use: as many as a superblock has, or all. There must be some.
  * Locking as for ga_slab_host_grow(). On a device GA_ERR_MEMORY if the parent refuses. */
 ga_status ga_slab_host_restore(ga_slab_host *slab);
 
