@@ -309,7 +309,7 @@ GA_SIMT void ga_slabhash_chains_back(ga_slab_heap *heap, ga_tile tile, uint32_t 
         }
 #ifdef __CUDACC__
         if (heap->growth) {
-            ga_slab_weigh(heap, tile, 0u - ga_bits_count(lanes));
+            ga_slab_adjust_taken(heap, tile, 0u - ga_bits_count(lanes));
         }
 #endif
         ga_tile_publish(tile); /* the links were read */

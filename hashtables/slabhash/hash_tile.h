@@ -169,7 +169,7 @@ GA_SIMT void ga_slabhash_free_chain(ga_slabhash_view table, ga_tile tile, uint32
         uint32_t next = ga_load_relaxed(ga_slabhash_row(table, unit) + GA_SLABHASH_NEXT);
 #ifdef __CUDACC__
         if (table.heap->growth) {
-            ga_slab_weigh(table.heap, tile, 0u - 1u);
+            ga_slab_adjust_taken(table.heap, tile, 0u - 1u);
         }
 #endif
         ga_slab_release_one(ga_slab_view_of(table.heap), tile, unit);

@@ -115,10 +115,10 @@ GA_SIMT void ga_slabhash_claim_end(ga_slabhash_view table, ga_tile tile, ga_slab
     if (claimed->units) {
 #ifdef __CUDACC__
         if (table.heap->growth) { /* its estimate has them for taken */
-            ga_slab_weigh(table.heap, tile, 0u - ga_bits_count(claimed->units));
+            ga_slab_adjust_taken(table.heap, tile, 0u - ga_bits_count(claimed->units));
         }
 #endif
-        ga_slab_give_word(ga_slab_view_of(table.heap), tile, claimed);
+        ga_slab_release_word(ga_slab_view_of(table.heap), tile, claimed);
     }
 }
 

@@ -306,8 +306,8 @@ void ga_sized_close(ga_sized *sized)
     if (sized->growing.own) {
         ga_growing_close(sized->parent, &sized->growing);
     }
-    ga_slab_give_back(sized->parent, sized->fixed);
-    ga_slab_give_back(sized->parent, sized->bookkeeping);
+    ga_slab_free_to_parent(sized->parent, sized->fixed);
+    ga_slab_free_to_parent(sized->parent, sized->bookkeeping);
     pthread_mutex_destroy(&sized->lock);
     ga_libc.free(sized);
 }
