@@ -34,7 +34,7 @@ static __device__ __forceinline__ uint64_t ga_slabhash_grid_tiles(void)
 }
 
 template <uint32_t kind>
-static __device__ __forceinline__ uint64_t ga_slabhash_of(const void *array, uint64_t i)
+static __device__ __forceinline__ uint64_t ga_slabhash_load_element(const void *array, uint64_t i)
 {
     return GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 ? ((const uint64_t *)array)[i]
                                                        : ((const uint32_t *)array)[i];
@@ -43,8 +43,9 @@ static __device__ __forceinline__ uint64_t ga_slabhash_of(const void *array, uin
 /* Loaded, and nothing made of it, so that nobody waits for it yet. Where there is no array another
  * stands in, and behind the last request that one: there is no branch. */
 template <uint32_t kind, uint32_t fixed>
-static __device__ __forceinline__ void ga_slabhash_fetch(const ga_slabhash_batch &batch, uint64_t i,
-                                                         ga_slabhash_request<kind> *request)
+static __device__ __forceinline__ void ga_slabhash_fetch_request(const ga_slabhash_batch &batch,
+                                                                 uint64_t i,
+                                                                 ga_slabhash_request<kind> *request)
 {
     typedef typename ga_slabhash_word<kind>::type word;
     i = i < batch.count ? i : batch.count - 1u;
@@ -72,22 +73,22 @@ ga_slabhash_op_of(const ga_slabhash_batch &batch, const ga_slabhash_request<kind
 
 /* How often each result came to each thread of the block, and how many places it filled: in shared
  * memory, since registers are few. */
-typedef struct ga_slabhash_counted {
+typedef struct ga_slabhash_result_counts {
     uint32_t of[GA_SLABHASH_REFUSED + 1][GA_SLABHASH_BLOCK];
     uint32_t placed[GA_SLABHASH_BLOCK];
-} ga_slabhash_counted;
+} ga_slabhash_result_counts;
 
 /* Write the answer to the operation down; `tally` may be NULL. */
 template <uint32_t kind>
 static __device__ __forceinline__ void
-ga_slabhash_answers(const ga_slabhash_batch &batch, uint64_t i, uint32_t op,
-                    ga_slabhash_answer answer, ga_slabhash_counted *tally)
+ga_slabhash_write_answer(const ga_slabhash_batch &batch, uint64_t i, uint32_t op,
+                         ga_slabhash_answer answer, ga_slabhash_result_counts *tally)
 {
     if (batch.results) {
         batch.results[i] = (uint8_t)answer.result;
     }
     if (batch.found) {
-        ga_slabhash_write(kind, batch.found, i, answer.value);
+        ga_slabhash_store_element(kind, batch.found, i, answer.value);
     }
     if (tally) {
         tally->of[answer.result][threadIdx.x]++;
@@ -97,7 +98,7 @@ ga_slabhash_answers(const ga_slabhash_batch &batch, uint64_t i, uint32_t op,
     }
 }
 
-static __device__ __forceinline__ void ga_slabhash_begin_counts(ga_slabhash_counted *tally)
+static __device__ __forceinline__ void ga_slabhash_begin_counts(ga_slabhash_result_counts *tally)
 {
     if (!tally) {
         return;
@@ -109,8 +110,8 @@ static __device__ __forceinline__ void ga_slabhash_begin_counts(ga_slabhash_coun
 }
 
 /* The warp adds them up; `counts` may be NULL. */
-static __device__ __forceinline__ void ga_slabhash_add_counts(const ga_slabhash_counted *tally,
-                                                              uint64_t *counts)
+static __device__ __forceinline__ void
+ga_slabhash_add_counts(const ga_slabhash_result_counts *tally, uint64_t *counts)
 {
     ga_tile warp = ga_tile_of(32);
     for (uint32_t result = 0; counts && result <= GA_SLABHASH_REFUSED; result++) {
@@ -123,39 +124,41 @@ static __device__ __forceinline__ void ga_slabhash_add_counts(const ga_slabhash_
 
 /* What the host is told without being waited for: in its own memory, which kernels write. All
  * relaxed: figures, of which late ones do no harm. */
-typedef struct ga_slabhash_news {
+typedef struct ga_slabhash_progress {
     uint64_t placed; /* above: requests asked before some batch; below: places filled by then */
     uint32_t full;   /* not 0: something found no slab */
     uint32_t read;   /* by a copy: places filled */
-} ga_slabhash_news;
+} ga_slabhash_progress;
 
 /* For a batch's kernel: where it tells what. */
-typedef struct ga_slabhash_teller {
-    ga_slabhash_news *news;
+typedef struct ga_slabhash_progress_settings {
+    ga_slabhash_progress *progress;
     uint32_t *placed; /* of the device's: places filled by batches; NULL: not counted */
     uint32_t asked;   /* requests before this batch */
-} ga_slabhash_teller;
+} ga_slabhash_progress_settings;
 
-static __device__ __forceinline__ void ga_slabhash_tell_placed(ga_slabhash_teller teller)
+static __device__ __forceinline__ void
+ga_slabhash_publish_placed(ga_slabhash_progress_settings settings)
 {
-    if (teller.placed && blockIdx.x == 0 && threadIdx.x == 0) {
-        uint64_t placed = ga_load_relaxed(teller.placed); /* relaxed: see ga_slabhash_news */
-        ga_store64_relaxed_system(&teller.news->placed, (uint64_t)teller.asked << 32 | placed);
+    if (settings.placed && blockIdx.x == 0 && threadIdx.x == 0) {
+        uint64_t placed = ga_load_relaxed(settings.placed); /* relaxed: see ga_slabhash_progress */
+        ga_store64_relaxed_system(&settings.progress->placed,
+                                  (uint64_t)settings.asked << 32 | placed);
     }
 }
 
 /* The warp's share: places that it has filled, and whether it found no slab. */
-static __device__ __forceinline__ void ga_slabhash_tell_more(ga_slabhash_teller teller,
-                                                             uint32_t placed, uint32_t full)
+static __device__ __forceinline__ void
+ga_slabhash_publish_progress(ga_slabhash_progress_settings settings, uint32_t placed, uint32_t full)
 {
     ga_tile warp = ga_tile_of(32);
-    uint32_t sum = teller.placed ? ga_lanes_sum(warp, placed) : 0;
-    bool lacks = ga_lanes_any(warp, full);
+    uint32_t sum = settings.placed ? ga_lanes_sum(warp, placed) : 0;
+    bool needs_slab = ga_lanes_any(warp, full);
     if (sum && warp.lane == 0) {
-        ga_post_add_relaxed(teller.placed, sum); /* relaxed: see ga_slabhash_news */
+        ga_post_add_relaxed(settings.placed, sum); /* relaxed: see ga_slabhash_progress */
     }
-    if (lacks && warp.lane == 0) {
-        ga_store_relaxed_system(&teller.news->full, 1u); /* relaxed: see there */
+    if (needs_slab && warp.lane == 0) {
+        ga_store_relaxed_system(&settings.progress->full, 1u); /* relaxed: see there */
     }
 }
 
@@ -163,29 +166,30 @@ static __device__ __forceinline__ void ga_slabhash_tell_more(ga_slabhash_teller 
  * else those whose numbers the lanes have left, `count` of each. */
 template <uint32_t kind, uint32_t fixed>
 static __device__ __forceinline__ void
-ga_slabhash_batch_abreast(ga_slabhash_turn *turn, const ga_slabhash_batch *batch,
-                          const uint64_t *left, uint32_t count, ga_slabhash_counted *tally)
+ga_slabhash_batch_by_warps(ga_slabhash_turn *turn, const ga_slabhash_batch *batch,
+                           const uint64_t *deferred, uint32_t count,
+                           ga_slabhash_result_counts *tally)
 {
     ga_tile warp = ga_tile_of(32);
     uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    uint64_t step = left ? 0 : (uint64_t)gridDim.x * blockDim.x;
+    uint64_t step = deferred ? 0 : (uint64_t)gridDim.x * blockDim.x;
     for (;; i += step) {
-        bool asks = left ? count != 0 : i < batch->count;
+        bool asks = deferred ? count != 0 : i < batch->count;
         if (!ga_lanes_any(warp, asks ? 1u : 0u)) {
             return;
         }
-        if (left && asks) {
-            i = left[--count * GA_SLABHASH_BLOCK];
+        if (deferred && asks) {
+            i = deferred[--count * GA_SLABHASH_BLOCK];
         }
         ga_slabhash_request<kind> request = {};
-        ga_slabhash_fetch<kind, fixed>(*batch, i, &request);
+        ga_slabhash_fetch_request<kind, fixed>(*batch, i, &request);
         uint32_t op = ga_slabhash_op_of<kind, fixed>(*batch, request);
         uint64_t value = batch->values ? request.value : 0;
         ga_tile_sync(warp); /* its tiles go on abreast */
         ga_slabhash_answer answer = ga_slabhash_lanes<kind, fixed, true>(
             turn, asks, op, request.key, value, (uint32_t)batch->how);
         if (asks) {
-            ga_slabhash_answers<kind>(*batch, i, op, answer, tally);
+            ga_slabhash_write_answer<kind>(*batch, i, op, answer, tally);
         }
         ga_tile_sync(warp);
     }
@@ -194,39 +198,41 @@ ga_slabhash_batch_abreast(ga_slabhash_turn *turn, const ga_slabhash_batch *batch
 /* The same as a function of its own, for kinds of which most tables have an order. */
 template <uint32_t kind, uint32_t fixed>
 static __device__ __noinline__ void
-ga_slabhash_batch_apart(ga_slabhash_turn *turn, const ga_slabhash_batch *batch,
-                        const uint64_t *left, uint32_t count, ga_slabhash_counted *tally)
+ga_slabhash_batch_by_warps_outlined(ga_slabhash_turn *turn, const ga_slabhash_batch *batch,
+                                    const uint64_t *deferred, uint32_t count,
+                                    ga_slabhash_result_counts *tally)
 {
-    ga_slabhash_batch_abreast<kind, fixed>(turn, batch, left, count, tally);
+    ga_slabhash_batch_by_warps<kind, fixed>(turn, batch, deferred, count, tally);
 }
 
 enum {
-    GA_SLABHASH_LEFT = 2, /* requests that a lane leaves for later before it waits for the others */
-    GA_SLABHASH_WAITING = 8 /* lanes that wait before all of the warp's do */
+    GA_SLABHASH_DEFER_MOST =
+        2, /* requests that a lane leaves for later before it waits for the others */
+    GA_SLABHASH_DEFER_LANES = 8 /* lanes that wait before all of the warp's do */
 };
 
 /* Those, in shared memory: their numbers, and the slabs behind which another is wanted, or NULL. */
-typedef struct ga_slabhash_left {
-    uint64_t number[GA_SLABHASH_LEFT][GA_SLABHASH_BLOCK];
-    uint32_t *end[GA_SLABHASH_LEFT][GA_SLABHASH_BLOCK];
-} ga_slabhash_left;
+typedef struct ga_slabhash_deferred {
+    uint64_t number[GA_SLABHASH_DEFER_MOST][GA_SLABHASH_BLOCK];
+    uint32_t *end[GA_SLABHASH_DEFER_MOST][GA_SLABHASH_BLOCK];
+} ga_slabhash_deferred;
 
 /* What the lanes have left, `count` of each, as far as it takes but a slab. Answers how many are left of
  * the lane's then: of a slab that many wanted one has linked it, and the others find room there. */
 template <uint32_t kind, uint32_t fixed>
 static __device__ __noinline__ uint32_t ga_slabhash_batch_append(ga_slabhash_turn *turn,
                                                                  const ga_slabhash_batch *batch,
-                                                                 ga_slabhash_left *left,
+                                                                 ga_slabhash_deferred *deferred,
                                                                  uint32_t count,
-                                                                 ga_slabhash_counted *tally)
+                                                                 ga_slabhash_result_counts *tally)
 {
     uint32_t still = 0;
     for (uint32_t at = 0; ga_lanes_any(ga_tile_of(32), at < count ? 1u : 0u); at++) {
         bool asks = at < count;
-        uint64_t i = asks ? left->number[at][threadIdx.x] : 0;
-        uint64_t end = asks ? (uint64_t)(uintptr_t)left->end[at][threadIdx.x] : 0;
+        uint64_t i = asks ? deferred->number[at][threadIdx.x] : 0;
+        uint64_t end = asks ? (uint64_t)(uintptr_t)deferred->end[at][threadIdx.x] : 0;
         ga_slabhash_request<kind> request = {};
-        ga_slabhash_fetch<kind, fixed>(*batch, i, &request);
+        ga_slabhash_fetch_request<kind, fixed>(*batch, i, &request);
         uint64_t key = request.key, value = batch->values ? request.value : 0;
         ga_slabhash_pairs pairs = {(uint32_t)key,   (uint32_t)(key >> 32),
                                    (uint32_t)value, (uint32_t)(value >> 32),
@@ -235,10 +241,10 @@ static __device__ __noinline__ uint32_t ga_slabhash_batch_append(ga_slabhash_tur
         uint32_t done =
             ga_slabhash_append_all(kind, turn->table, turn->tile, lanes, &pairs, &turn->claimed);
         if (done >> turn->tile.lane & 1u) {
-            ga_slabhash_answers<kind>(*batch, i, GA_SLABHASH_INSERT,
-                                      ga_slabhash_say(GA_SLABHASH_ABSENT, 0), tally);
+            ga_slabhash_write_answer<kind>(*batch, i, GA_SLABHASH_INSERT,
+                                           ga_slabhash_answer_of(GA_SLABHASH_ABSENT, 0), tally);
         } else if (asks) {
-            left->number[still++][threadIdx.x] = i;
+            deferred->number[still++][threadIdx.x] = i;
         }
         ga_tile_sync(ga_tile_of(32)); /* its tiles go on abreast */
     }
@@ -250,20 +256,20 @@ static __device__ __noinline__ uint32_t ga_slabhash_batch_append(ga_slabhash_tur
 template <uint32_t kind, uint32_t fixed>
 static __device__ __forceinline__ bool
 ga_slabhash_batch_begin(ga_slabhash_view table, const ga_slabhash_batch &batch,
-                        const ga_slabhash_request<kind> &request, ga_slabhash_many *many)
+                        const ga_slabhash_request<kind> &request, ga_slabhash_requests *requests)
 {
     uint64_t key = request.key, value = batch.values ? request.value : 0;
     uint32_t op = ga_slabhash_op_of<kind, fixed>(batch, request);
-    bool allowed = ga_slabhash_has(kind, op) && ga_slabhash_allowed(kind, op, key, value);
-    many->key = (uint32_t)key;
-    many->key_high = (uint32_t)(key >> 32);
-    many->value = (uint32_t)value;
-    many->value_high = (uint32_t)(value >> 32);
-    many->op = op;
-    many->result = allowed ? (uint32_t)GA_SLABHASH_LATER : (uint32_t)GA_SLABHASH_REFUSED;
-    many->was = many->was_high = 0;
-    ga_slabhash_many_begin(table, true, many, ga_tile_of(GA_SLABHASH_TILE).lane,
-                           GA_SLABHASH_HASH(table, key));
+    bool allowed = ga_slabhash_supports(kind, op) && ga_slabhash_allowed(kind, op, key, value);
+    requests->key = (uint32_t)key;
+    requests->key_high = (uint32_t)(key >> 32);
+    requests->value = (uint32_t)value;
+    requests->value_high = (uint32_t)(value >> 32);
+    requests->op = op;
+    requests->result = allowed ? (uint32_t)GA_SLABHASH_DEFERRED : (uint32_t)GA_SLABHASH_REFUSED;
+    requests->was = requests->was_high = 0;
+    ga_slabhash_requests_begin(table, true, requests, ga_tile_of(GA_SLABHASH_TILE).lane,
+                               GA_SLABHASH_HASH(table, key));
     return allowed && ga_slabhash_is_served(kind, op);
 }
 
@@ -272,20 +278,21 @@ ga_slabhash_batch_begin(ga_slabhash_view table, const ga_slabhash_batch &batch,
  * some lanes have as many for later as they may: else ever fewer would do the rest. */
 template <uint32_t kind, uint32_t fixed>
 static __device__ __forceinline__ void
-ga_slabhash_batch_some(ga_slabhash_view table, const ga_slabhash_batch &batch,
-                       ga_slabhash_ring<kind, fixed> *ring, uint32_t end, uint32_t *at,
-                       ga_slabhash_left *left, uint32_t *left_count, ga_slabhash_counted *tally)
+ga_slabhash_batch_by_lanes(ga_slabhash_view table, const ga_slabhash_batch &batch,
+                           ga_slabhash_ring<kind, fixed> *ring, uint32_t end, uint32_t *at,
+                           ga_slabhash_deferred *deferred, uint32_t *deferred_count,
+                           ga_slabhash_result_counts *tally)
 {
     ga_tile tile = ga_tile_abreast(GA_SLABHASH_TILE), warp = ga_tile_of(32);
-    ga_slabhash_many many = {};
+    ga_slabhash_requests requests = {};
     uint32_t which = 0;
     bool asks = false;
     for (;;) {
         ga_slabhash_request<kind> request = {};
         uint32_t failed;
-        bool waits = *left_count >= GA_SLABHASH_LEFT;
+        bool waits = *deferred_count >= GA_SLABHASH_DEFER_MOST;
         bool goes_on =
-            *at < end && ga_bits_count(ga_lanes_nonzero(warp, waits)) < GA_SLABHASH_WAITING;
+            *at < end && ga_bits_count(ga_lanes_nonzero(warp, waits)) < GA_SLABHASH_DEFER_LANES;
         bool served = asks;
         bool begins = ga_slabhash_stream_next<kind, fixed>(
             batch, ring, end, at, goes_on && !asks && !waits, &which, &request);
@@ -294,23 +301,25 @@ ga_slabhash_batch_some(ga_slabhash_view table, const ga_slabhash_batch &batch,
             return;
         }
         if (begins) {
-            served = ga_slabhash_batch_begin<kind, fixed>(table, batch, request, &many);
+            served = ga_slabhash_batch_begin<kind, fixed>(table, batch, request, &requests);
         }
         uint32_t asking = ga_lanes_nonzero(tile, served ? 1u : 0u);
-        uint32_t on = ga_slabhash_serve_step(kind, fixed, table, tile, asking, &many, &failed);
-        if (asks && !((on | failed) >> tile.lane & 1u)) {
+        uint32_t ongoing =
+            ga_slabhash_serve_step(kind, fixed, table, tile, asking, &requests, &failed);
+        if (asks && !((ongoing | failed) >> tile.lane & 1u)) {
             uint64_t i = ga_slabhash_stream_number(which);
             asks = false;
-            if (many.result >= GA_SLABHASH_LATER) {
-                bool lacks = many.result == GA_SLABHASH_LACKS;
-                left->number[*left_count][threadIdx.x] = i;
-                left->end[*left_count][threadIdx.x] =
-                    lacks ? ga_slabhash_many_row(&many, tile.lane) : NULL;
-                ++*left_count;
+            if (requests.result >= GA_SLABHASH_DEFERRED) {
+                bool needs_slab = requests.result == GA_SLABHASH_NEEDS_SLAB;
+                deferred->number[*deferred_count][threadIdx.x] = i;
+                deferred->end[*deferred_count][threadIdx.x] =
+                    needs_slab ? ga_slabhash_requests_row(&requests, tile.lane) : NULL;
+                ++*deferred_count;
             } else {
-                uint64_t was = many.was | (uint64_t)many.was_high << 32;
-                uint32_t op = fixed < GA_SLABHASH_OP_COUNT ? fixed : many.op;
-                ga_slabhash_answers<kind>(batch, i, op, ga_slabhash_say(many.result, was), tally);
+                uint64_t was = requests.was | (uint64_t)requests.was_high << 32;
+                uint32_t op = fixed < GA_SLABHASH_OP_COUNT ? fixed : requests.op;
+                ga_slabhash_write_answer<kind>(batch, i, op,
+                                               ga_slabhash_answer_of(requests.result, was), tally);
             }
         }
     }
@@ -328,34 +337,35 @@ static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK,
                                          (ga_slabhash_resident<kind, fixed>::blocks))
     ga_slabhash_batch_kernel(ga_slabhash_view table,
                              const __grid_constant__ ga_slabhash_batch batch, uint64_t *counts,
-                             ga_slabhash_teller teller)
+                             ga_slabhash_progress_settings settings)
 {
-    __shared__ ga_slabhash_left left;
-    __shared__ ga_slabhash_counted tallies;
+    __shared__ ga_slabhash_deferred deferred;
+    __shared__ ga_slabhash_result_counts tallies;
     __shared__ ga_slabhash_ring<kind, fixed> rings[GA_SLABHASH_BLOCK / 32];
-    ga_slabhash_counted *tally = counts || fixed != GA_SLABHASH_SEARCH ? &tallies : NULL;
-    ga_slabhash_tell_placed(teller);
+    ga_slabhash_result_counts *tally = counts || fixed != GA_SLABHASH_SEARCH ? &tallies : NULL;
+    ga_slabhash_publish_placed(settings);
     ga_slabhash_turn turn = ga_slabhash_turn_of<kind>(table);
     ga_slabhash_begin_counts(tally);
-    if (!ga_slabhash_may_be_near(kind)) {
-        ga_slabhash_batch_abreast<kind, fixed>(&turn, &batch, NULL, 0, tally);
+    if (!ga_slabhash_may_be_ordered(kind)) {
+        ga_slabhash_batch_by_warps<kind, fixed>(&turn, &batch, NULL, 0, tally);
     } else if (ga_slabhash_is_ordered(table)) {
         ga_slabhash_ring<kind, fixed> *ring = rings + threadIdx.x / 32u;
         uint32_t at = 0, end = ga_slabhash_stream_end(batch);
         ga_slabhash_stream_begin<kind, fixed>(batch, ring);
         do {
             uint32_t count = 0;
-            ga_slabhash_batch_some<kind, fixed>(table, batch, ring, end, &at, &left, &count, tally);
-            count = ga_slabhash_batch_append<kind, fixed>(&turn, &batch, &left, count, tally);
-            ga_slabhash_batch_apart<kind, fixed>(&turn, &batch, left.number[0] + threadIdx.x, count,
-                                                 tally);
+            ga_slabhash_batch_by_lanes<kind, fixed>(table, batch, ring, end, &at, &deferred, &count,
+                                                    tally);
+            count = ga_slabhash_batch_append<kind, fixed>(&turn, &batch, &deferred, count, tally);
+            ga_slabhash_batch_by_warps_outlined<kind, fixed>(
+                &turn, &batch, deferred.number[0] + threadIdx.x, count, tally);
         } while (at < end);
     } else {
-        ga_slabhash_batch_apart<kind, fixed>(&turn, &batch, NULL, 0, tally);
+        ga_slabhash_batch_by_warps_outlined<kind, fixed>(&turn, &batch, NULL, 0, tally);
     }
     if (fixed != GA_SLABHASH_SEARCH) {
-        ga_slabhash_tell_more(teller, tally->placed[threadIdx.x],
-                              tally->of[GA_SLABHASH_FULL][threadIdx.x]);
+        ga_slabhash_publish_progress(settings, tally->placed[threadIdx.x],
+                                     tally->of[GA_SLABHASH_FULL][threadIdx.x]);
     }
     ga_slabhash_add_counts(tally, counts);
     ga_slabhash_turn_end(&turn);

@@ -77,8 +77,9 @@ static inline ga_status ga_slabhash_device_pairs_copy(const ga_slabhash_device_p
 }
 
 /* A table of the host's for as many pairs of the same kind: it knows files. */
-static inline ga_status ga_slabhash_device_twin(ga_slabhash **out, const ga_slabhash_device *table,
-                                                uint64_t pairs)
+static inline ga_status ga_slabhash_device_open_host_table(ga_slabhash **out,
+                                                           const ga_slabhash_device *table,
+                                                           uint64_t pairs)
 {
     ga_slabhash_options options = {};
     uint64_t buckets = pairs / 5 + 1;
@@ -119,7 +120,7 @@ static inline ga_status ga_slabhash_device_save(ga_slabhash_device *table, const
                          (unsigned long long)pairs.count, (unsigned long long)count);
     }
     status = status ? status : ga_slabhash_device_pairs_copy(&pairs, true, stream);
-    status = status ? status : ga_slabhash_device_twin(&twin, table, count);
+    status = status ? status : ga_slabhash_device_open_host_table(&twin, table, count);
     if (status == GA_OK && count) {
         ga_slabhash_batch batch = {};
         batch.count = count;
@@ -187,9 +188,9 @@ static inline ga_status ga_slabhash_device_load(ga_slabhash_device *table, const
         return status;
     }
     ga_slabhash_device_scope scope(table->device);
-    status = scope.status
-                 ? scope.status
-                 : ga_slabhash_device_twin(&twin, table, ga_slabhash_device_file_bytes(path) / 4);
+    status = scope.status ? scope.status
+                          : ga_slabhash_device_open_host_table(
+                                &twin, table, ga_slabhash_device_file_bytes(path) / 4);
     status = status ? status : ga_slabhash_load(twin, path);
     status = status ? status : ga_slabhash_size(twin, &count);
     if (status == GA_OK) {

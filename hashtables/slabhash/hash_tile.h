@@ -38,7 +38,7 @@ GA_SIMT uint64_t ga_slabhash_seeded(ga_slabhash_view table, uint64_t key)
 /* ---- one request ---------------------------------------------------------------------------- */
 
 /* Whether tables of the kind have the operation. */
-GA_SIMT bool ga_slabhash_has(uint32_t kind, uint32_t op)
+GA_SIMT bool ga_slabhash_supports(uint32_t kind, uint32_t op)
 {
     return op < GA_SLABHASH_OP_COUNT &&
            !(GA_SLABHASH_IS_MULTI(kind) &&
@@ -49,19 +49,20 @@ GA_SIMT bool ga_slabhash_has(uint32_t kind, uint32_t op)
 /* One operation of any kind by the whole tile, with everything checked. */
 GA_SIMT ga_slabhash_answer ga_slabhash_do(uint32_t kind, ga_slabhash_view table, ga_tile tile,
                                           ga_slab_claimed *claimed, uint64_t hash,
-                                          ga_slabhash_change_to to)
+                                          ga_slabhash_operation operation)
 {
-    if (!ga_slabhash_has(kind, to.op) || !ga_slabhash_allowed(kind, to.op, to.key, to.value)) {
-        return ga_slabhash_say(GA_SLABHASH_REFUSED, 0);
+    if (!ga_slabhash_supports(kind, operation.op) ||
+        !ga_slabhash_allowed(kind, operation.op, operation.key, operation.value)) {
+        return ga_slabhash_answer_of(GA_SLABHASH_REFUSED, 0);
     }
     ga_slabhash_walk walk = ga_slabhash_walk_path(table, hash);
-    switch (to.op) {
+    switch (operation.op) {
     case GA_SLABHASH_SEARCH:
-        return ga_slabhash_find(kind, table, tile, walk, to.key);
+        return ga_slabhash_find(kind, table, tile, walk, operation.key);
     case GA_SLABHASH_DELETE:
-        return ga_slabhash_remove(kind, table, tile, walk, to.key);
+        return ga_slabhash_remove(kind, table, tile, walk, operation.key);
     default:
-        return ga_slabhash_put(kind, table, tile, walk, claimed, to);
+        return ga_slabhash_put(kind, table, tile, walk, claimed, operation);
     }
 }
 
@@ -72,27 +73,28 @@ typedef struct ga_slabhash_census {
     uint64_t live, deleted, chained, marked;
 } ga_slabhash_census;
 
-GA_SIMT void ga_slabhash_count(uint32_t kind, ga_slabhash_view table, ga_tile tile, uint32_t bucket,
-                               ga_slabhash_census *census)
+GA_SIMT void ga_slabhash_count_bucket(uint32_t kind, ga_slabhash_view table, ga_tile tile,
+                                      uint32_t bucket, ga_slabhash_census *census)
 {
     ga_slabhash_walk walk = ga_slabhash_walk_chain(table, bucket);
     uint32_t slabs = 0;
     ga_row row;
     do {
-        row = ga_slabhash_look(kind, tile, walk.row);
-        uint32_t vacant = ga_slabhash_vacant(kind, tile, row);
-        uint32_t live = ga_slabhash_live(kind, tile, row);
+        row = ga_slabhash_load_slab(kind, tile, walk.row);
+        uint32_t vacant = ga_slabhash_vacant_slots(kind, tile, row);
+        uint32_t live = ga_slabhash_live_slots(kind, tile, row);
         census->live += ga_bits_count(live);
-        census->deleted += ga_bits_count(ga_slabhash_places(kind) & ~vacant & ~live);
+        census->deleted += ga_bits_count(ga_slabhash_slot_mask(kind) & ~vacant & ~live);
         if (!slabs++ && !GA_SLABHASH_IS_GROWING(kind)) { /* where the mark says OPEN */
-            census->marked += ga_row_get(tile, row, GA_SLABHASH_MARK) != 0xffffffffu ? 1 : 0;
+            census->marked +=
+                ga_row_get(tile, row, GA_SLABHASH_OVERFLOW_BITS) != 0xffffffffu ? 1 : 0;
         }
-    } while (ga_slabhash_next(kind, table, tile, &walk, row, false));
+    } while (ga_slabhash_walk_next(kind, table, tile, &walk, row, false));
     census->chained += slabs - 1u;
 }
 
 /* The tile's leader takes `n` places of an array of which `cursor` says how many are taken. */
-GA_SIMT uint64_t ga_slabhash_reserve(ga_tile tile, uint64_t *cursor, uint32_t n)
+GA_SIMT uint64_t ga_slabhash_claim_output(ga_tile tile, uint64_t *cursor, uint32_t n)
 {
     uint32_t leader = ga_tile_leader(tile);
     ga_lanes low = ga_lanes_all(0);
@@ -106,54 +108,55 @@ GA_SIMT uint64_t ga_slabhash_reserve(ga_tile tile, uint64_t *cursor, uint32_t n)
     return ga_lanes_get(tile, low, leader) | (uint64_t)ga_lanes_get(tile, high, leader) << 32;
 }
 
-GA_SIMT void ga_slabhash_write(uint32_t kind, void *array, uint64_t place, uint64_t what)
+GA_SIMT void ga_slabhash_store_element(uint32_t kind, void *array, uint64_t slot, uint64_t what)
 {
     if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64) {
-        ((uint64_t *)array)[place] = what;
+        ((uint64_t *)array)[slot] = what;
     } else {
-        ((uint32_t *)array)[place] = (uint32_t)what;
+        ((uint32_t *)array)[slot] = (uint32_t)what;
     }
 }
 
 /* Write the bucket's pairs to the arrays, which may be NULL and have `room`; `cursor` counts all.
  * */
-GA_SIMT void ga_slabhash_copy(uint32_t kind, ga_slabhash_view table, ga_tile tile, uint32_t bucket,
-                              void *keys, void *values, uint64_t room, uint64_t *cursor)
+GA_SIMT void ga_slabhash_copy_bucket(uint32_t kind, ga_slabhash_view table, ga_tile tile,
+                                     uint32_t bucket, void *keys, void *values, uint64_t room,
+                                     uint64_t *cursor)
 {
     ga_slabhash_walk walk = ga_slabhash_walk_chain(table, bucket);
     ga_row row;
     do {
-        row = ga_slabhash_look(kind, tile, walk.row);
-        uint32_t live = ga_slabhash_live(kind, tile, row);
-        uint64_t at = live ? ga_slabhash_reserve(tile, cursor, ga_bits_count(live)) : 0;
+        row = ga_slabhash_load_slab(kind, tile, walk.row);
+        uint32_t live = ga_slabhash_live_slots(kind, tile, row);
+        uint64_t at = live ? ga_slabhash_claim_output(tile, cursor, ga_bits_count(live)) : 0;
         for (; live; live &= live - 1u, at++) {
             uint64_t key = ga_slabhash_key_at(kind, tile, row, ga_bits_lowest(live));
             uint64_t value = ga_slabhash_value_at(kind, tile, row, ga_bits_lowest(live));
-            ga_slabhash_seen(kind, walk.row + ga_bits_lowest(live));
+            ga_slabhash_acquire_slot(kind, walk.row + ga_bits_lowest(live));
             GA_EACH_LANE(tile, at < room ? 1u << ga_tile_leader(tile) : 0, own)
             {
                 (void)own;
                 if (keys) {
-                    ga_slabhash_write(kind, keys, at, key);
+                    ga_slabhash_store_element(kind, keys, at, key);
                 }
                 if (values) {
-                    ga_slabhash_write(kind, values, at, value);
+                    ga_slabhash_store_element(kind, values, at, value);
                 }
             }
         }
-    } while (ga_slabhash_next(kind, table, tile, &walk, row, false));
+    } while (ga_slabhash_walk_next(kind, table, tile, &walk, row, false));
 }
 
 /* ---- FLUSH, clear: alone -------------------------------------------------------------------- */
 
 /* The slab's words, all but the mark of a bucket's, become those of an empty one from `place` on.
  * Relaxed stores: nobody else is here. */
-GA_SIMT void ga_slabhash_wipe(ga_tile tile, uint32_t *row, uint32_t place, bool mark)
+GA_SIMT void ga_slabhash_empty_words(ga_tile tile, uint32_t *row, uint32_t slot, bool mark)
 {
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
         for (uint32_t i = own; i < GA_SLABHASH_WORDS; i += ga_tile_size(tile)) {
-            if (i >= place && (i != GA_SLABHASH_MARK || mark)) {
+            if (i >= slot && (i != GA_SLABHASH_OVERFLOW_BITS || mark)) {
                 ga_store_relaxed(row + i, 0xffffffffu);
             }
         }
@@ -183,18 +186,18 @@ GA_SIMT void ga_slabhash_clear_bucket(ga_slabhash_view table, ga_tile tile, uint
     uint32_t *row = table.rows + (size_t)bucket * GA_SLABHASH_WORDS;
     uint32_t chain = ga_load_relaxed(row + GA_SLABHASH_NEXT);
     ga_tile_sync(tile); /* all have read it */
-    ga_slabhash_wipe(tile, row, 0, true);
+    ga_slabhash_empty_words(tile, row, 0, true);
     ga_slabhash_free_chain(table, tile, chain);
 }
 
 /* Where a flush writes the next pair. */
 typedef struct ga_slabhash_target {
     uint32_t *row;
-    uint32_t place; /* of the next pair; GA_SLABHASH_MARK or more: the slab is full */
+    uint32_t slot; /* of the next pair; GA_SLABHASH_OVERFLOW_BITS or more: the slab is full */
 } ga_slabhash_target;
 
 /* Words that a place takes. */
-GA_SIMT uint32_t ga_slabhash_width(uint32_t kind)
+GA_SIMT uint32_t ga_slabhash_slot_words(uint32_t kind)
 {
     return GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32   ? 1u
            : GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP32 ? 2u
@@ -202,31 +205,31 @@ GA_SIMT uint32_t ga_slabhash_width(uint32_t kind)
 }
 
 /* The first word behind the places. */
-GA_SIMT uint32_t ga_slabhash_places_end(uint32_t kind)
+GA_SIMT uint32_t ga_slabhash_slots_end(uint32_t kind)
 {
-    return GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 ? 28u : GA_SLABHASH_MARK;
+    return GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 ? 28u : GA_SLABHASH_OVERFLOW_BITS;
 }
 
 /* Move the pairs of one slab, as loaded, to where the target is. That never comes behind them. */
-GA_SIMT void ga_slabhash_move(uint32_t kind, ga_slabhash_view table, ga_tile tile, ga_row row,
-                              ga_slabhash_target *to)
+GA_SIMT void ga_slabhash_compact_slab(uint32_t kind, ga_slabhash_view table, ga_tile tile,
+                                      ga_row row, ga_slabhash_target *to)
 {
-    uint32_t width = ga_slabhash_width(kind);
-    for (uint32_t live = ga_slabhash_live(kind, tile, row); live; live &= live - 1u) {
-        if (to->place >= ga_slabhash_places_end(kind)) {
+    uint32_t width = ga_slabhash_slot_words(kind);
+    for (uint32_t live = ga_slabhash_live_slots(kind, tile, row); live; live &= live - 1u) {
+        if (to->slot >= ga_slabhash_slots_end(kind)) {
             uint32_t next = ga_load_relaxed(to->row + GA_SLABHASH_NEXT);
             to->row = ga_slabhash_row(table, next); /* it is there: the pairs come from behind */
-            to->place = 0;
+            to->slot = 0;
         }
         for (uint32_t i = 0; i < width; i++) {
             uint32_t word = ga_row_get(tile, row, ga_bits_lowest(live) + i);
             GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
             {
                 (void)own;
-                ga_store_relaxed(to->row + to->place + i, word); /* relaxed: alone */
+                ga_store_relaxed(to->row + to->slot + i, word); /* relaxed: alone */
             }
         }
-        to->place += width;
+        to->slot += width;
     }
 }
 
@@ -241,16 +244,16 @@ GA_SIMT void ga_slabhash_flush_bucket(uint32_t kind, ga_slabhash_view table, ga_
     ga_slabhash_target to;
     ga_row row;
     to.row = walk.row;
-    to.place = 0;
+    to.slot = 0;
     do {
-        row = ga_slabhash_look(kind, tile, walk.row);
+        row = ga_slabhash_load_slab(kind, tile, walk.row);
         ga_tile_sync(tile); /* all have read it */
-        ga_slabhash_move(kind, table, tile, row, &to);
+        ga_slabhash_compact_slab(kind, table, tile, row, &to);
         ga_tile_sync(tile);
-    } while (ga_slabhash_next(kind, table, tile, &walk, row, false));
+    } while (ga_slabhash_walk_next(kind, table, tile, &walk, row, false));
     uint32_t rest = ga_load_relaxed(to.row + GA_SLABHASH_NEXT);
     ga_tile_sync(tile); /* all have read it */
-    ga_slabhash_wipe(tile, to.row, to.place, false);
+    ga_slabhash_empty_words(tile, to.row, to.slot, false);
     ga_slabhash_free_chain(table, tile, rest);
 }
 

@@ -51,14 +51,14 @@ typedef struct ga_slabhash_view {
     uint32_t *rows;     /* a slab for each bucket */
     ga_slab_heap *heap; /* where the others come from: units of 128 bytes */
     uint32_t buckets;
-    uint32_t path;  /* K */
-    uint32_t apart; /* the most that two bucket slabs of a path are apart: buckets / path */
-    uint32_t kind;  /* for those who dispatch */
-    uint64_t a, b;  /* the hash: 8 a and b of ga_slabhash_seeded() */
+    uint32_t path;        /* K */
+    uint32_t stride_most; /* the most that two bucket slabs of a path are apart: buckets / path */
+    uint32_t kind;        /* for those who dispatch */
+    uint64_t a, b;        /* the hash: 8 a and b of ga_slabhash_seeded() */
     /* Not 0: keys stand in their order at home (near_tile.h), and no flush has moved any since.
      * NULL: they never do. Plain: changed by who is alone. */
     const uint32_t *ordered;
-    uint32_t far; /* not 0: more than four times the L2 cache, so that each request counts */
+    uint32_t exceeds_l2; /* not 0: more than four times the L2 cache, so that each request counts */
     /* Of tables that grow: slabs behind these buckets, relaxed, and the most that calls chain
      * there; moving goes on beyond that, or it might never end. Else NULL. */
     const uint32_t *chained;
@@ -85,7 +85,7 @@ typedef struct ga_slabhash_answer {
 /* The value beside the result FULL where that is for the limit, and more slabs would not help. */
 #define GA_SLABHASH_AT_LIMIT 1u
 
-GA_SIMT ga_slabhash_answer ga_slabhash_say(uint32_t result, uint64_t value)
+GA_SIMT ga_slabhash_answer ga_slabhash_answer_of(uint32_t result, uint64_t value)
 {
     ga_slabhash_answer answer;
     answer.result = result;
@@ -147,15 +147,15 @@ GA_SIMT uint32_t ga_slabhash_claim(ga_slab_heap *heap, ga_tile tile, ga_slab_cla
             return GA_SLABHASH_NO_SLAB;
         }
     }
-    uint32_t place = ga_bits_lowest(claimed->units);
+    uint32_t slot = ga_bits_lowest(claimed->units);
     claimed->units &= claimed->units - 1u;
-    return claimed->word * 32u + place;
+    return claimed->word * 32u + slot;
 }
 
 /* The tile writes the slab anew: empty, but for the pair in its first place. Plain: nobody else
  * knows of it. The key EMPTY makes it empty altogether. */
-GA_SIMT void ga_slabhash_make(uint32_t kind, ga_tile tile, uint32_t *row, uint64_t key,
-                              uint64_t value)
+GA_SIMT void ga_slabhash_init_slab(uint32_t kind, ga_tile tile, uint32_t *row, uint64_t key,
+                                   uint64_t value)
 {
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
@@ -168,15 +168,15 @@ GA_SIMT void ga_slabhash_make(uint32_t kind, ga_tile tile, uint32_t *row, uint64
 
 /* Make `unit` the slab behind `row`, which has none, by the calling lane. Answers what stands there
  * then, if anybody else was faster: his. */
-GA_SIMT uint32_t ga_slabhash_own_link(uint32_t kind, uint32_t *row, uint32_t unit)
+GA_SIMT uint32_t ga_slabhash_lane_link(uint32_t kind, uint32_t *row, uint32_t unit)
 {
     uint32_t before = GA_SLABHASH_NO_SLAB;
     if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
-        /* L1: release. Pairs with L2: whoever follows finds what ga_slabhash_make() wrote. */
+        /* L1: release. Pairs with L2: whoever follows finds what ga_slabhash_init_slab() wrote. */
         before = GA_SLABHASH_MUTANT == 7 ? ga_cas_relaxed(row + GA_SLABHASH_NEXT, before, unit)
                                          : ga_cas_release(row + GA_SLABHASH_NEXT, before, unit);
     } else {
-        uint64_t *both = (uint64_t *)(void *)(row + GA_SLABHASH_MARK);
+        uint64_t *both = (uint64_t *)(void *)(row + GA_SLABHASH_OVERFLOW_BITS);
         uint64_t seen = ga_load64_relaxed(both); /* relaxed: the compare-and-swap asks again */
         uint64_t now = seen;
         do { /* again where the mark alone has changed: at most once for each class */
@@ -187,7 +187,7 @@ GA_SIMT uint32_t ga_slabhash_own_link(uint32_t kind, uint32_t *row, uint32_t uni
             }
             uint64_t linked = (uint32_t)seen | (uint64_t)unit << 32;
             if (GA_SLABHASH_MUTANT == 4) {
-                ga_slabhash_nap();
+                ga_slabhash_test_yield();
                 ga_store64_release(both, linked); /* Pairs with L2 */
                 break;
             }
@@ -200,40 +200,42 @@ GA_SIMT uint32_t ga_slabhash_own_link(uint32_t kind, uint32_t *row, uint32_t uni
 }
 
 /* The same by the tile. */
-GA_SIMT uint32_t ga_slabhash_link(uint32_t kind, ga_tile tile, uint32_t *row, uint32_t unit)
+GA_SIMT uint32_t ga_slabhash_tile_link(uint32_t kind, ga_tile tile, uint32_t *row, uint32_t unit)
 {
     uint32_t leader = ga_tile_leader(tile);
-    ga_lanes stands = ga_lanes_all(unit);
-    ga_slabhash_nap();
+    ga_lanes linked_unit = ga_lanes_all(unit);
+    ga_slabhash_test_yield();
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        ga_lane_write(&stands, own, ga_slabhash_own_link(kind, row, unit));
+        ga_lane_write(&linked_unit, own, ga_slabhash_lane_link(kind, row, unit));
     }
     ga_tile_sync(tile); /* what the leader did is seen by all */
-    return ga_lanes_get(tile, stands, leader);
+    return ga_lanes_get(tile, linked_unit, leader);
 }
 
 /* The slab was full, and whoever looks in vain for a key of the class goes on from now on. By the
  * calling lane, or the tile's leader. */
-GA_SIMT void ga_slabhash_mark_own(uint32_t kind, uint32_t *row, uint32_t bit)
+GA_SIMT void ga_slabhash_lane_set_overflow(uint32_t kind, uint32_t *row, uint32_t class_bit)
 {
     if (GA_SLABHASH_MUTANT == 5) {
         return;
     }
     /* relaxed: see ORDER. */
     if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
-        ga_post_and_relaxed(row + GA_SLABHASH_MARK, ~bit);
+        ga_post_and_relaxed(row + GA_SLABHASH_OVERFLOW_BITS, ~class_bit);
     } else {
-        ga_post_and64_relaxed((uint64_t *)(void *)(row + GA_SLABHASH_MARK), ~(uint64_t)bit);
+        ga_post_and64_relaxed((uint64_t *)(void *)(row + GA_SLABHASH_OVERFLOW_BITS),
+                              ~(uint64_t)class_bit);
     }
 }
 
-GA_SIMT void ga_slabhash_mark(uint32_t kind, ga_tile tile, uint32_t *row, uint32_t bit)
+GA_SIMT void ga_slabhash_tile_set_overflow(uint32_t kind, ga_tile tile, uint32_t *row,
+                                           uint32_t class_bit)
 {
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
-        ga_slabhash_mark_own(kind, row, bit);
+        ga_slabhash_lane_set_overflow(kind, row, class_bit);
     }
     ga_tile_sync(tile);
 }
@@ -241,14 +243,14 @@ GA_SIMT void ga_slabhash_mark(uint32_t kind, ga_tile tile, uint32_t *row, uint32
 /* ---- a path --------------------------------------------------------------------------------- */
 
 typedef struct ga_slabhash_walk {
-    uint32_t *row;   /* where it is */
-    uint32_t *end;   /* the slab whose link is the path's next behind the buckets' */
-    uint32_t link;   /* what stands there, once that was loaded */
-    uint32_t bucket; /* whose slab `row` is, while it is a bucket's */
-    uint32_t step;   /* from there to the next bucket */
-    uint32_t left;   /* buckets still to come */
-    uint32_t bit;    /* of the mark: the key's class */
-    uint32_t spin;   /* 16 bits: where in `row` the key's order begins; 0 behind its home */
+    uint32_t *row;         /* where it is */
+    uint32_t *chain_end;   /* the slab whose link is the path's next behind the buckets' */
+    uint32_t link;         /* what stands there, once that was loaded */
+    uint32_t bucket;       /* whose slab `row` is, while it is a bucket's */
+    uint32_t stride;       /* from there to the next bucket */
+    uint32_t buckets_left; /* buckets still to come */
+    uint32_t class_bit;    /* of the mark: the key's class */
+    uint32_t order_hash;   /* 16 bits: where in `row` the key's order begins; 0 behind its home */
 } ga_slabhash_walk;
 
 /* Whether keys of unique tables are put in, and so may be looked for, in their order. */
@@ -259,24 +261,25 @@ GA_SIMT bool ga_slabhash_is_ordered(ga_slabhash_view table)
 
 /* The word at which the order begins: a sector's first, each chosen as often as it has places. From
  * there it goes to the last place, and on from the first. */
-GA_SIMT uint32_t ga_slabhash_turn_of(uint32_t kind, uint32_t spin)
+GA_SIMT uint32_t ga_slabhash_order_start(uint32_t kind, uint32_t order_hash)
 {
-    uint32_t places = GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32   ? 30u
-                      : GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP32 ? 15u
-                                                                    : 7u;
+    uint32_t slot_mask = GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32   ? 30u
+                         : GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP32 ? 15u
+                                                                       : 7u;
     uint32_t width = GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32   ? 1u
                      : GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP32 ? 2u
                                                                    : 4u;
-    return (spin * places >> 16) * width & ~7u;
+    return (order_hash * slot_mask >> 16) * width & ~7u;
 }
 
 /* The first place of the mask, which is not 0, in the key's order; multimaps have none. */
-GA_SIMT uint32_t ga_slabhash_first_in_order(uint32_t kind, ga_slabhash_walk walk, uint32_t places)
+GA_SIMT uint32_t ga_slabhash_first_in_order(uint32_t kind, ga_slabhash_walk walk,
+                                            uint32_t slot_mask)
 {
-    bool turns = !GA_SLABHASH_IS_MULTI(kind) && GA_SLABHASH_MUTANT != 19;
-    uint32_t turn = turns ? ga_slabhash_turn_of(kind, walk.spin) : 0;
-    uint32_t behind = places & ~0u << turn;
-    return ga_bits_lowest(behind ? behind : places);
+    bool ordered = !GA_SLABHASH_IS_MULTI(kind) && GA_SLABHASH_MUTANT != 19;
+    uint32_t start = ordered ? ga_slabhash_order_start(kind, walk.order_hash) : 0;
+    uint32_t behind = slot_mask & ~0u << start;
+    return ga_bits_lowest(behind ? behind : slot_mask);
 }
 
 /* The chain of one bucket alone. */
@@ -284,39 +287,40 @@ GA_SIMT ga_slabhash_walk ga_slabhash_walk_chain(ga_slabhash_view table, uint32_t
 {
     ga_slabhash_walk walk;
     walk.row = table.rows + (size_t)bucket * GA_SLABHASH_WORDS;
-    walk.end = walk.row;
+    walk.chain_end = walk.row;
     walk.link = GA_SLABHASH_NO_SLAB;
     walk.bucket = bucket;
-    walk.step = 0;
-    walk.left = 0;
-    walk.bit = 1u;
-    walk.spin = 0;
+    walk.stride = 0;
+    walk.buckets_left = 0;
+    walk.class_bit = 1u;
+    walk.order_hash = 0;
     return walk;
 }
 
 /* What a hash says beside the home. */
-GA_SIMT uint32_t ga_slabhash_other_of(uint64_t hash)
+GA_SIMT uint32_t ga_slabhash_second_hash(uint64_t hash)
 {
     return ga_bits_mix((uint32_t)hash ^ (uint32_t)(hash >> 32));
 }
 
-/* By that, where the order of the home's places begins (ga_slabhash_turn_of). */
-GA_SIMT uint32_t ga_slabhash_spin_of(uint32_t other)
+/* By that, where the order of the home's places begins (ga_slabhash_order_start). */
+GA_SIMT uint32_t ga_slabhash_order_hash(uint32_t second_hash)
 {
-    return other >> 8 & 0xffffu;
+    return second_hash >> 8 & 0xffffu;
 }
 
 /* How far each bucket of the path is from the one before. */
-GA_SIMT uint32_t ga_slabhash_step_of(ga_slabhash_view table, uint32_t other)
+GA_SIMT uint32_t ga_slabhash_stride(ga_slabhash_view table, uint32_t second_hash)
 {
-    return 1u + (uint32_t)((uint64_t)other * table.apart >> 32);
+    return 1u + (uint32_t)((uint64_t)second_hash * table.stride_most >> 32);
 }
 
 /* From a bucket's slab to the next of the path. */
-GA_SIMT uint32_t *ga_slabhash_hop(ga_slabhash_view table, uint32_t *row, uint32_t other)
+GA_SIMT uint32_t *ga_slabhash_next_bucket(ga_slabhash_view table, uint32_t *row,
+                                          uint32_t second_hash)
 {
     const size_t all = (size_t)table.buckets * GA_SLABHASH_WORDS;
-    row += (size_t)ga_slabhash_step_of(table, other) * GA_SLABHASH_WORDS;
+    row += (size_t)ga_slabhash_stride(table, second_hash) * GA_SLABHASH_WORDS;
     return row < table.rows + all ? row : row - all;
 }
 
@@ -324,13 +328,14 @@ GA_SIMT uint32_t *ga_slabhash_hop(ga_slabhash_view table, uint32_t *row, uint32_
 #define GA_SLABHASH_IN_CHAIN 0xffffffffu
 
 /* The link of a slab, by a lane which goes where it leads. */
-GA_SIMT uint32_t ga_slabhash_own_link_of(uint32_t kind, uint32_t *row)
+GA_SIMT uint32_t ga_slabhash_lane_load_link(uint32_t kind, uint32_t *row)
 {
     if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
         return ga_load_acquire(row + GA_SLABHASH_NEXT); /* L2: acquire. Pairs with L1 */
     }
     /* L2: acquire. Pairs with L1: for all lanes, once they have met. */
-    return (uint32_t)(ga_load64_acquire((uint64_t *)(void *)(row + GA_SLABHASH_MARK)) >> 32);
+    return (uint32_t)(ga_load64_acquire((uint64_t *)(void *)(row + GA_SLABHASH_OVERFLOW_BITS)) >>
+                      32);
 }
 
 /* The path of a hash. Its upper bits choose the home; all others are a number from 1 to `apart`
@@ -340,22 +345,22 @@ GA_SIMT ga_slabhash_walk ga_slabhash_walk_path(ga_slabhash_view table, uint64_t 
     ga_slabhash_walk walk =
         ga_slabhash_walk_chain(table, (uint32_t)ga_bits_high(hash, table.buckets));
     bool ordered = ga_slabhash_is_ordered(table);
-    uint32_t other = 0;
+    uint32_t second_hash = 0;
     if (ordered || table.path > 1u) {
-        other = ga_slabhash_other_of(hash);
-        walk.spin = ordered ? ga_slabhash_spin_of(other) : 0;
+        second_hash = ga_slabhash_second_hash(hash);
+        walk.order_hash = ordered ? ga_slabhash_order_hash(second_hash) : 0;
     }
     if (table.path > 1u) {
-        walk.step = ga_slabhash_step_of(table, other);
-        walk.left = table.path - 1u;
-        walk.bit = 1u << other % 32u;
+        walk.stride = ga_slabhash_stride(table, second_hash);
+        walk.buckets_left = table.path - 1u;
+        walk.class_bit = 1u << second_hash % 32u;
     }
     return walk;
 }
 
 /* Follow a link that was read at the walk's end. */
-GA_SIMT bool ga_slabhash_follow(uint32_t kind, ga_slabhash_view table, ga_tile tile,
-                                ga_slabhash_walk *walk, uint32_t link)
+GA_SIMT bool ga_slabhash_follow_link(uint32_t kind, ga_slabhash_view table, ga_tile tile,
+                                     ga_slabhash_walk *walk, uint32_t link)
 {
     if (link == GA_SLABHASH_NO_SLAB ||
         (GA_SLABHASH_IS_GROWING(kind) && link == GA_SLABHASH_SEALED)) {
@@ -364,37 +369,37 @@ GA_SIMT bool ga_slabhash_follow(uint32_t kind, ga_slabhash_view table, ga_tile t
     ga_tile_sync(tile); /* the link was read, by whichever lane, before each lane acquires */
     /* L2: acquire. Pairs with L1: the slab as it was made, or later. Each lane for itself. */
     if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
-        (void)ga_load_acquire(walk->end + GA_SLABHASH_NEXT); /* L2. Pairs with L1 */
+        (void)ga_load_acquire(walk->chain_end + GA_SLABHASH_NEXT); /* L2. Pairs with L1 */
     } else {
         /* L2: acquire. Pairs with L1. */
-        (void)ga_load64_acquire((uint64_t *)(void *)(walk->end + GA_SLABHASH_MARK));
+        (void)ga_load64_acquire((uint64_t *)(void *)(walk->chain_end + GA_SLABHASH_OVERFLOW_BITS));
     }
     walk->row = ga_slabhash_row(table, link);
-    walk->end = walk->row;
-    walk->spin = 0;
+    walk->chain_end = walk->row;
+    walk->order_hash = 0;
     return true;
 }
 
 /* On to the next slab of the path behind the one that was loaded, if there is one; from a bucket's
  * slab to the next bucket's if it is marked for the class, or `marked` says so. */
-GA_SIMT bool ga_slabhash_next(uint32_t kind, ga_slabhash_view table, ga_tile tile,
-                              ga_slabhash_walk *walk, ga_row row, bool marked)
+GA_SIMT bool ga_slabhash_walk_next(uint32_t kind, ga_slabhash_view table, ga_tile tile,
+                                   ga_slabhash_walk *walk, ga_row row, bool is_full)
 {
-    if (walk->row == walk->end) {
+    if (walk->row == walk->chain_end) {
         walk->link = ga_row_get(tile, row, GA_SLABHASH_NEXT);
     }
-    if (!walk->left) {
-        return ga_slabhash_follow(kind, table, tile, walk, walk->link);
+    if (!walk->buckets_left) {
+        return ga_slabhash_follow_link(kind, table, tile, walk, walk->link);
     }
-    if (!marked && ga_row_get(tile, row, GA_SLABHASH_MARK) & walk->bit) {
+    if (!is_full && ga_row_get(tile, row, GA_SLABHASH_OVERFLOW_BITS) & walk->class_bit) {
         return false;
     }
-    ga_slabhash_nap();
-    walk->left--;
-    walk->bucket += walk->step;
+    ga_slabhash_test_yield();
+    walk->buckets_left--;
+    walk->bucket += walk->stride;
     walk->bucket -= walk->bucket >= table.buckets ? table.buckets : 0;
     walk->row = table.rows + (size_t)walk->bucket * GA_SLABHASH_WORDS;
-    walk->spin = 0;
+    walk->order_hash = 0;
     return true;
 }
 
@@ -402,8 +407,8 @@ GA_SIMT bool ga_slabhash_next(uint32_t kind, ga_slabhash_view table, ga_tile til
  * */
 
 /* Whether the key, at the places `found`, is frozen in the slab. */
-GA_SIMT bool ga_slabhash_has_moved(uint32_t kind, ga_tile tile, ga_row row, uint64_t key,
-                                   uint32_t found)
+GA_SIMT bool ga_slabhash_has_frozen(uint32_t kind, ga_tile tile, ga_row row, uint64_t key,
+                                    uint32_t found)
 {
     return GA_SLABHASH_IS_GROWING(kind) &&
            ga_slabhash_frozen_at(kind, tile, row, key, found) != GA_NONE;
@@ -417,7 +422,7 @@ GA_SIMT bool ga_slabhash_is_sealed(uint32_t kind, ga_slabhash_walk walk)
 
 /* What is said of a key that is not here, or not here any more: `result`, unless the chain is frozen
  * to its end, so that it may have come back in the newer generation. */
-GA_SIMT uint32_t ga_slabhash_not_here(uint32_t kind, ga_slabhash_walk walk, uint32_t result)
+GA_SIMT uint32_t ga_slabhash_miss_result(uint32_t kind, ga_slabhash_walk walk, uint32_t result)
 {
     return ga_slabhash_is_sealed(kind, walk) && GA_SLABHASH_MUTANT != 22 ? GA_SLABHASH_MOVES
                                                                          : result;
@@ -430,25 +435,25 @@ GA_SIMT ga_slabhash_answer ga_slabhash_find(uint32_t kind, ga_slabhash_view tabl
 {
     ga_row row;
     do {
-        row = ga_slabhash_look(kind, tile, walk.row);
-        uint32_t found = ga_slabhash_match(kind, tile, row, key);
+        row = ga_slabhash_load_slab(kind, tile, walk.row);
+        uint32_t found = ga_slabhash_match_key(kind, tile, row, key);
         if (found) {
             uint64_t value;
-            if (ga_slabhash_take(kind, tile, row, walk.row, found, key, &value) != GA_NONE) {
-                return ga_slabhash_say(GA_SLABHASH_FOUND, value);
+            if (ga_slabhash_read_match(kind, tile, row, walk.row, found, key, &value) != GA_NONE) {
+                return ga_slabhash_answer_of(GA_SLABHASH_FOUND, value);
             }
             /* The key's own place: it is nowhere else. Or one that it was taken out of now. */
             if (!GA_SLABHASH_IS_MULTI(kind)) {
                 break;
             }
         }
-    } while (ga_slabhash_next(kind, table, tile, &walk, row, false));
-    return ga_slabhash_say(GA_SLABHASH_ABSENT, 0);
+    } while (ga_slabhash_walk_next(kind, table, tile, &walk, row, false));
+    return ga_slabhash_answer_of(GA_SLABHASH_ABSENT, 0);
 }
 
 /* Write the `number`th value down, where there is room for it. */
-GA_SIMT void ga_slabhash_note(ga_tile tile, uint64_t *values, uint64_t room, uint64_t number,
-                              uint64_t value)
+GA_SIMT void ga_slabhash_write_value(ga_tile tile, uint64_t *values, uint64_t room, uint64_t number,
+                                     uint64_t value)
 {
     GA_EACH_LANE(tile, number < room ? 1u << ga_tile_leader(tile) : 0, own)
     {
@@ -472,78 +477,80 @@ GA_SIMT uint64_t ga_slabhash_find_all(uint32_t kind, ga_slabhash_view table, ga_
     if (!GA_SLABHASH_IS_MULTI(kind)) {
         ga_slabhash_answer one = ga_slabhash_find(kind, table, tile, walk, key);
         bool found = one.result == GA_SLABHASH_FOUND;
-        ga_slabhash_note(tile, values, found ? room : 0, 0, one.value);
+        ga_slabhash_write_value(tile, values, found ? room : 0, 0, one.value);
         return found ? 1 : 0;
     }
     do {
-        row = ga_slabhash_look(kind, tile, walk.row);
-        for (uint32_t found = ga_slabhash_match(kind, tile, row, key); found; found &= found - 1u) {
+        row = ga_slabhash_load_slab(kind, tile, walk.row);
+        for (uint32_t found = ga_slabhash_match_key(kind, tile, row, key); found;
+             found &= found - 1u) {
             uint64_t value = ga_slabhash_value_at(kind, tile, row, ga_bits_lowest(found));
             if (!ga_slabhash_is_set(kind, value)) {
                 continue;
             }
-            ga_slabhash_seen(kind, walk.row + ga_bits_lowest(found));
-            ga_slabhash_note(tile, values, room, count, value);
+            ga_slabhash_acquire_slot(kind, walk.row + ga_bits_lowest(found));
+            ga_slabhash_write_value(tile, values, room, count, value);
             count++;
         }
-    } while (ga_slabhash_next(kind, table, tile, &walk, row, false));
+    } while (ga_slabhash_walk_next(kind, table, tile, &walk, row, false));
     return count;
 }
 
 /* ---- INSERT, REPLACE, insert-or-apply ------------------------------------------------------- */
 
 /* What is to be put in, and how where the key is there. */
-typedef struct ga_slabhash_change_to {
+typedef struct ga_slabhash_operation {
     uint64_t key, value;
     uint32_t op;  /* GA_SLABHASH_INSERT, _REPLACE or _APPLY */
     uint32_t how; /* of the last; GA_SLABHASH_HOW_COUNT: `function` */
     ga_slabhash_function *function;
     void *context;
-} ga_slabhash_change_to;
+} ga_slabhash_operation;
 
-GA_SIMT uint64_t ga_slabhash_applied(ga_slabhash_change_to to, uint64_t there)
+GA_SIMT uint64_t ga_slabhash_combine(ga_slabhash_operation operation, uint64_t there)
 {
-    switch (to.how) {
+    switch (operation.how) {
     case GA_SLABHASH_ADD:
-        return there + to.value;
+        return there + operation.value;
     case GA_SLABHASH_MIN:
-        return there < to.value ? there : to.value;
+        return there < operation.value ? there : operation.value;
     case GA_SLABHASH_MAX:
-        return there > to.value ? there : to.value;
+        return there > operation.value ? there : operation.value;
     default:
 #ifdef __CUDACC__
-        return GA_SLABHASH_FUNCTION(there, to.value);
+        return GA_SLABHASH_FUNCTION(there, operation.value);
 #else
-        return to.function(to.context, there, to.value);
+        return operation.function(operation.context, there, operation.value);
 #endif
     }
 }
 
 /* The key's place is `place` of the slab, as loaded. False where it has changed since. */
-GA_SIMT bool ga_slabhash_put_over(uint32_t kind, ga_tile tile, uint32_t *at, ga_row row,
-                                  uint32_t place, ga_slabhash_change_to to,
-                                  ga_slabhash_answer *answer)
+GA_SIMT bool ga_slabhash_put_existing(uint32_t kind, ga_tile tile, uint32_t *at, ga_row row,
+                                      uint32_t slot, ga_slabhash_operation operation,
+                                      ga_slabhash_answer *answer)
 {
-    uint64_t there = ga_slabhash_value_at(kind, tile, row, place);
+    uint64_t there = ga_slabhash_value_at(kind, tile, row, slot);
     bool found = ga_slabhash_is_set(kind, there);
-    uint64_t after = to.value;
-    *answer = ga_slabhash_say(found ? GA_SLABHASH_FOUND : GA_SLABHASH_ABSENT, found ? there : 0);
-    if (found && to.op == GA_SLABHASH_INSERT) {
-        ga_slabhash_seen(kind, at + place);
+    uint64_t after = operation.value;
+    *answer =
+        ga_slabhash_answer_of(found ? GA_SLABHASH_FOUND : GA_SLABHASH_ABSENT, found ? there : 0);
+    if (found && operation.op == GA_SLABHASH_INSERT) {
+        ga_slabhash_acquire_slot(kind, at + slot);
         return true;
     }
-    if (found && to.op == GA_SLABHASH_APPLY) {
-        after = ga_slabhash_applied(to, there);
+    if (found && operation.op == GA_SLABHASH_APPLY) {
+        after = ga_slabhash_combine(operation, there);
         if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 && after > ga_slabhash_value_most(kind)) {
             answer->result = GA_SLABHASH_REFUSED;
             return true;
         }
     }
-    if (!ga_slabhash_change(kind, tile, at + place, to.key, there, after)) {
+    if (!ga_slabhash_change(kind, tile, at + slot, operation.key, there, after)) {
         return false;
     }
     if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
-        ga_slabhash_seen(kind, at + place);
+        ga_slabhash_acquire_slot(kind, at + slot);
     }
     return true;
 }
@@ -552,26 +559,26 @@ GA_SIMT bool ga_slabhash_put_over(uint32_t kind, ga_tile tile, uint32_t *at, ga_
  * somebody else was faster, and the walk is at his slab. */
 GA_SIMT bool ga_slabhash_append(uint32_t kind, ga_slabhash_view table, ga_tile tile,
                                 ga_slabhash_walk *walk, ga_slab_claimed *claimed,
-                                ga_slabhash_change_to to, ga_slabhash_answer *answer)
+                                ga_slabhash_operation operation, ga_slabhash_answer *answer)
 {
     /* relaxed: a figure */
     if (GA_SLABHASH_IS_GROWING(kind) && ga_load_relaxed(table.chained) >= table.most) {
-        *answer = ga_slabhash_say(GA_SLABHASH_FULL, GA_SLABHASH_AT_LIMIT);
+        *answer = ga_slabhash_answer_of(GA_SLABHASH_FULL, GA_SLABHASH_AT_LIMIT);
         return true;
     }
     uint32_t unit = ga_slabhash_claim(table.heap, tile, claimed);
     if (unit == GA_SLABHASH_NO_SLAB) {
-        *answer = ga_slabhash_say(GA_SLABHASH_FULL, 0);
+        *answer = ga_slabhash_answer_of(GA_SLABHASH_FULL, 0);
         return true;
     }
-    ga_slabhash_make(kind, tile, ga_slabhash_row(table, unit), to.key, to.value);
-    uint32_t stands = ga_slabhash_link(kind, tile, walk->end, unit);
-    if (stands == unit) {
-        *answer = ga_slabhash_say(GA_SLABHASH_ABSENT, 0);
+    ga_slabhash_init_slab(kind, tile, ga_slabhash_row(table, unit), operation.key, operation.value);
+    uint32_t linked_unit = ga_slabhash_tile_link(kind, tile, walk->chain_end, unit);
+    if (linked_unit == unit) {
+        *answer = ga_slabhash_answer_of(GA_SLABHASH_ABSENT, 0);
         return true;
     }
     claimed->units |= 1u << unit % 32u; /* the word is still the one it came from */
-    ga_slabhash_follow(kind, table, tile, walk, stands);
+    ga_slabhash_follow_link(kind, table, tile, walk, linked_unit);
     return false;
 }
 
@@ -583,8 +590,8 @@ typedef struct ga_slabhash_pairs {
     ga_lanes row, row_high; /* the slab's address */
 } ga_slabhash_pairs;
 
-/* The lane writes the slab anew, as ga_slabhash_make() does. */
-GA_SIMT void ga_slabhash_own_make(uint32_t kind, uint32_t *row, uint64_t key, uint64_t value)
+/* The lane writes the slab anew, as ga_slabhash_init_slab() does. */
+GA_SIMT void ga_slabhash_lane_init_slab(uint32_t kind, uint32_t *row, uint64_t key, uint64_t value)
 {
     uint32_t *words = (uint32_t *)__builtin_assume_aligned(row, 4u * GA_SLABHASH_WORDS);
     GA_UNROLL
@@ -600,30 +607,30 @@ GA_SIMT uint32_t ga_slabhash_append_some(uint32_t kind, ga_slabhash_view table, 
                                          uint32_t lanes, const ga_slabhash_pairs *pairs,
                                          ga_slab_claimed *claimed)
 {
-    ga_lanes place = ga_lanes_all(0), linked = ga_lanes_all(0);
+    ga_lanes slot = ga_lanes_all(0), linked = ga_lanes_all(0);
     uint32_t units = claimed->units;
     for (uint32_t left = lanes; left; left &= left - 1u, units &= units - 1u) {
         GA_EACH_LANE(tile, left & (0u - left), own)
         {
-            ga_lane_write(&place, own, ga_bits_lowest(units));
+            ga_lane_write(&slot, own, ga_bits_lowest(units));
         }
     }
     GA_EACH_LANE(tile, lanes, own)
     {
-        uint32_t unit = claimed->word * 32u + ga_lane_read(place, own);
+        uint32_t unit = claimed->word * 32u + ga_lane_read(slot, own);
         uint32_t *end = (uint32_t *)(uintptr_t)(ga_lane_read(pairs->row, own) |
                                                 (uint64_t)ga_lane_read(pairs->row_high, own) << 32);
-        ga_slabhash_own_make(
+        ga_slabhash_lane_init_slab(
             kind, ga_slabhash_row(table, unit),
             ga_lane_read(pairs->key, own) | (uint64_t)ga_lane_read(pairs->key_high, own) << 32,
             ga_lane_read(pairs->value, own) | (uint64_t)ga_lane_read(pairs->value_high, own) << 32);
-        ga_slabhash_nap();
-        bool is = ga_slabhash_own_link(kind, end, unit) == unit;
+        ga_slabhash_test_yield();
+        bool is = ga_slabhash_lane_link(kind, end, unit) == unit;
         ga_lane_write(&linked, own, is ? 1u : 0u);
     }
     uint32_t done = ga_lanes_nonzero(tile, linked);
     for (uint32_t left = done; left; left &= left - 1u) {
-        claimed->units &= ~(1u << ga_lanes_get(tile, place, ga_bits_lowest(left)));
+        claimed->units &= ~(1u << ga_lanes_get(tile, slot, ga_bits_lowest(left)));
     }
     return done;
 }
@@ -655,56 +662,58 @@ GA_SIMT uint32_t ga_slabhash_append_all(uint32_t kind, ga_slabhash_view table, g
  * it; where that fails it goes on from there. */
 GA_SIMT ga_slabhash_answer ga_slabhash_put(uint32_t kind, ga_slabhash_view table, ga_tile tile,
                                            ga_slabhash_walk walk, ga_slab_claimed *claimed,
-                                           ga_slabhash_change_to to)
+                                           ga_slabhash_operation operation)
 {
     bool multi = GA_SLABHASH_IS_MULTI(kind);
     ga_slabhash_answer answer;
-    ga_slabhash_walk spot_at = walk;
-    uint32_t spot = GA_NONE;
+    ga_slabhash_walk vacant_walk = walk;
+    uint32_t vacant = GA_NONE;
     bool was_free = false;
     for (;;) {
-        ga_row row = ga_slabhash_look(kind, tile, walk.row);
-        uint32_t found = ga_slabhash_match(kind, tile, row, to.key);
-        if (ga_slabhash_has_moved(kind, tile, row, to.key, found)) {
-            return ga_slabhash_say(GA_SLABHASH_MOVES, 0);
+        ga_row row = ga_slabhash_load_slab(kind, tile, walk.row);
+        uint32_t found = ga_slabhash_match_key(kind, tile, row, operation.key);
+        if (ga_slabhash_has_frozen(kind, tile, row, operation.key, found)) {
+            return ga_slabhash_answer_of(GA_SLABHASH_MOVES, 0);
         }
-        uint32_t place = !found  ? GA_NONE
-                         : multi ? ga_slabhash_first(kind, tile, row, found, false)
-                                 : ga_bits_lowest(found);
-        if (place != GA_NONE && (!multi || GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64)) {
-            if (ga_slabhash_put_over(kind, tile, walk.row, row, place, to, &answer)) {
+        uint32_t slot = !found  ? GA_NONE
+                        : multi ? ga_slabhash_first_slot(kind, tile, row, found, false)
+                                : ga_bits_lowest(found);
+        if (slot != GA_NONE && (!multi || GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64)) {
+            if (ga_slabhash_put_existing(kind, tile, walk.row, row, slot, operation, &answer)) {
                 return answer;
             }
             continue;
         }
-        uint32_t empty = ga_slabhash_vacant(kind, tile, row);
-        if (empty && spot == GA_NONE) {
-            spot = ga_slabhash_first_in_order(kind, walk, empty);
-            spot_at = walk;
-            was_free = ga_slabhash_frees(kind) &&
-                       ga_slabhash_key_at(kind, tile, row, spot) == GA_SLABHASH_FREE;
+        uint32_t empty = ga_slabhash_vacant_slots(kind, tile, row);
+        if (empty && vacant == GA_NONE) {
+            vacant = ga_slabhash_first_in_order(kind, walk, empty);
+            vacant_walk = walk;
+            was_free = ga_slabhash_deletes_to_free(kind) &&
+                       ga_slabhash_key_at(kind, tile, row, vacant) == GA_SLABHASH_FREE;
         }
-        if (!empty && walk.left && ga_row_get(tile, row, GA_SLABHASH_MARK) & walk.bit) {
-            ga_slabhash_mark(kind, tile, walk.row, walk.bit);
+        if (!empty && walk.buckets_left &&
+            ga_row_get(tile, row, GA_SLABHASH_OVERFLOW_BITS) & walk.class_bit) {
+            ga_slabhash_tile_set_overflow(kind, tile, walk.row, walk.class_bit);
         }
-        if (!(multi && spot != GA_NONE) &&
-            ga_slabhash_next(kind, table, tile, &walk, row, !empty)) {
+        if (!(multi && vacant != GA_NONE) &&
+            ga_slabhash_walk_next(kind, table, tile, &walk, row, !empty)) {
             continue;
         }
-        if (spot == GA_NONE && ga_slabhash_is_sealed(kind, walk)) {
-            return ga_slabhash_say(GA_SLABHASH_MOVES, 0);
+        if (vacant == GA_NONE && ga_slabhash_is_sealed(kind, walk)) {
+            return ga_slabhash_answer_of(GA_SLABHASH_MOVES, 0);
         }
-        if (spot == GA_NONE) {
-            if (ga_slabhash_append(kind, table, tile, &walk, claimed, to, &answer)) {
+        if (vacant == GA_NONE) {
+            if (ga_slabhash_append(kind, table, tile, &walk, claimed, operation, &answer)) {
                 return answer;
             }
-        } else if (was_free
-                       ? ga_slabhash_fill_again(kind, tile, spot_at.row + spot, to.key, to.value)
-                       : ga_slabhash_fill(kind, tile, spot_at.row + spot, to.key, to.value)) {
-            return ga_slabhash_say(GA_SLABHASH_ABSENT, 0);
+        } else if (was_free ? ga_slabhash_refill(kind, tile, vacant_walk.row + vacant,
+                                                 operation.key, operation.value)
+                            : ga_slabhash_fill(kind, tile, vacant_walk.row + vacant, operation.key,
+                                               operation.value)) {
+            return ga_slabhash_answer_of(GA_SLABHASH_ABSENT, 0);
         } else {
-            walk = spot_at;
-            spot = GA_NONE;
+            walk = vacant_walk;
+            vacant = GA_NONE;
         }
     }
 }
@@ -715,22 +724,23 @@ GA_SIMT ga_slabhash_answer ga_slabhash_remove(uint32_t kind, ga_slabhash_view ta
                                               ga_slabhash_walk walk, uint64_t key)
 {
     for (;;) {
-        ga_row row = ga_slabhash_look(kind, tile, walk.row);
-        uint32_t found = ga_slabhash_match(kind, tile, row, key);
-        if (ga_slabhash_has_moved(kind, tile, row, key, found)) {
-            return ga_slabhash_say(GA_SLABHASH_MOVES, 0);
+        ga_row row = ga_slabhash_load_slab(kind, tile, walk.row);
+        uint32_t found = ga_slabhash_match_key(kind, tile, row, key);
+        if (ga_slabhash_has_frozen(kind, tile, row, key, found)) {
+            return ga_slabhash_answer_of(GA_SLABHASH_MOVES, 0);
         }
-        uint32_t place = found ? ga_slabhash_first(kind, tile, row, found, true) : GA_NONE;
-        if (place != GA_NONE) {
-            uint64_t value = ga_slabhash_value_at(kind, tile, row, place);
-            if (ga_slabhash_erase(kind, tile, walk.row + place, key, value)) {
-                return ga_slabhash_say(GA_SLABHASH_FOUND, value);
+        uint32_t slot = found ? ga_slabhash_first_slot(kind, tile, row, found, true) : GA_NONE;
+        if (slot != GA_NONE) {
+            uint64_t value = ga_slabhash_value_at(kind, tile, row, slot);
+            if (ga_slabhash_erase(kind, tile, walk.row + slot, key, value)) {
+                return ga_slabhash_answer_of(GA_SLABHASH_FOUND, value);
             }
             continue;
         }
         if ((found && !GA_SLABHASH_IS_MULTI(kind)) ||
-            !ga_slabhash_next(kind, table, tile, &walk, row, false)) {
-            return ga_slabhash_say(ga_slabhash_not_here(kind, walk, GA_SLABHASH_ABSENT), 0);
+            !ga_slabhash_walk_next(kind, table, tile, &walk, row, false)) {
+            return ga_slabhash_answer_of(ga_slabhash_miss_result(kind, walk, GA_SLABHASH_ABSENT),
+                                         0);
         }
     }
 }
@@ -748,24 +758,24 @@ GA_SIMT uint32_t ga_slabhash_remove_each(uint32_t kind, ga_slabhash_view table, 
         return one.result;
     }
     for (;;) {
-        ga_row row = ga_slabhash_look(kind, tile, walk.row);
-        uint32_t found = ga_slabhash_match(kind, tile, row, key);
+        ga_row row = ga_slabhash_load_slab(kind, tile, walk.row);
+        uint32_t found = ga_slabhash_match_key(kind, tile, row, key);
         bool changed = false;
-        if (ga_slabhash_has_moved(kind, tile, row, key, found)) {
+        if (ga_slabhash_has_frozen(kind, tile, row, key, found)) {
             return GA_SLABHASH_MOVES;
         }
         for (; found; found &= found - 1u) {
-            uint32_t place = ga_bits_lowest(found);
-            uint64_t value = ga_slabhash_value_at(kind, tile, row, place);
+            uint32_t slot = ga_bits_lowest(found);
+            uint64_t value = ga_slabhash_value_at(kind, tile, row, slot);
             if (ga_slabhash_is_set(kind, value)) {
-                bool done = ga_slabhash_erase(kind, tile, walk.row + place, key, value);
+                bool done = ga_slabhash_erase(kind, tile, walk.row + slot, key, value);
                 *count += done ? 1u : 0u;
                 changed = changed || !done;
             }
         }
-        if (!changed && !ga_slabhash_next(kind, table, tile, &walk, row, false)) {
-            return ga_slabhash_not_here(kind, walk,
-                                        *count == before ? GA_SLABHASH_ABSENT : GA_SLABHASH_FOUND);
+        if (!changed && !ga_slabhash_walk_next(kind, table, tile, &walk, row, false)) {
+            return ga_slabhash_miss_result(
+                kind, walk, *count == before ? GA_SLABHASH_ABSENT : GA_SLABHASH_FOUND);
         }
     }
 }

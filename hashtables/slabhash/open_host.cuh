@@ -45,19 +45,19 @@ static inline ga_status ga_slabhash_device_close(ga_slabhash_device *table)
         if (status == GA_OK && table->emptied) {
             status = ga_slabhash_device_drop_all(table);
         }
-        status = status ? status : ga_slabhash_device_met(table);
+        status = status ? status : ga_slabhash_device_report_conflicts(table);
 #ifdef GA_SLABHASH_CHECKED
         ga_free(table->buckets, table->view.use);
 #endif
         ga_free(table->buckets, table->scratch);
-        if (table->news) {
-            (void)cudaFreeHost(table->news);
+        if (table->progress) {
+            (void)cudaFreeHost(table->progress);
         }
         if (table->arrays != table->buckets) {
             ga_heap_close(table->arrays);
         }
-        if (table->copies) {
-            ga_heap_close(table->copies);
+        if (table->sort_heap) {
+            ga_heap_close(table->sort_heap);
         }
         ga_heap_close(table->buckets);
     }
@@ -98,15 +98,15 @@ static inline ga_status ga_slabhash_device_view(ga_slabhash_device *table)
 
 /* The same where something found no slab since, or much was asked since it was last done: to ask
  * the heap takes longer than a small batch. */
-static inline ga_status ga_slabhash_device_see(ga_slabhash_device *table)
+static inline ga_status ga_slabhash_device_refresh_heap(ga_slabhash_device *table)
 {
-    /* relaxed: see ga_slabhash_news. Who has seen FULL has waited for the kernel. */
-    bool full = __atomic_load_n(&table->news->full, __ATOMIC_RELAXED) != 0;
-    if (!full && table->unseen < GA_SLABHASH_SEEN_EACH) {
+    /* relaxed: see ga_slabhash_progress. Who has seen FULL has waited for the kernel. */
+    bool full = __atomic_load_n(&table->progress->full, __ATOMIC_RELAXED) != 0;
+    if (!full && table->since_refresh < GA_SLABHASH_REFRESH_EACH) {
         return GA_OK;
     }
-    table->unseen = 0;
-    table->news->full = 0;
+    table->since_refresh = 0;
+    table->progress->full = 0;
     return ga_slabhash_device_view(table);
 }
 
@@ -121,13 +121,15 @@ static inline ga_status ga_slabhash_device_order(ga_slabhash_device *table, bool
 
 /* An array of so many buckets for the view, empty after what is on `stream`; keys are to stand in
  * their order, but in tables that grow in kernels. */
-static inline ga_status ga_slabhash_device_rows(ga_slabhash_device *table, uint32_t buckets,
-                                                ga_slabhash_view *view, cudaStream_t stream)
+static inline ga_status ga_slabhash_device_alloc_buckets(ga_slabhash_device *table,
+                                                         uint32_t buckets, ga_slabhash_view *view,
+                                                         cudaStream_t stream)
 {
     uint64_t bytes = (uint64_t)buckets * GA_SLABHASH_WORDS * sizeof(uint32_t);
     void *rows = NULL;
     bool ordered = !GA_SLABHASH_IS_GROWING(table->view.kind);
-    ga_status status = ga_slabhash_device_take(table, bytes + sizeof *view->ordered, &rows, stream);
+    ga_status status =
+        ga_slabhash_device_alloc_array(table, bytes + sizeof *view->ordered, &rows, stream);
     if (status == GA_ERR_SIZE) { /* more than the heap may ever have */
         status = ga_fail(GA_ERR_MEMORY, "slabhash: no memory for %u buckets: %s", buckets,
                          ga_error_text());
@@ -138,12 +140,12 @@ static inline ga_status ga_slabhash_device_rows(ga_slabhash_device *table, uint3
     view->rows = (uint32_t *)rows;
     view->ordered = ordered ? view->rows + bytes / sizeof *view->rows : NULL;
     view->buckets = buckets;
-    view->apart = buckets / view->path;
-    view->far = bytes > 4u * table->cache ? 1u : 0u;
+    view->stride_most = buckets / view->path;
+    view->exceeds_l2 = bytes > 4u * table->cache ? 1u : 0u;
     status = ga_slabhash_cuda("empty the buckets",
                               cudaMemsetAsync(rows, 0xff, bytes + sizeof *view->ordered, stream));
     if (status != GA_OK) {
-        (void)ga_slabhash_device_give(table, rows, stream);
+        (void)ga_slabhash_device_free_array(table, rows, stream);
         view->rows = NULL;
     }
     return status;
@@ -197,15 +199,15 @@ static inline ga_status ga_slabhash_device_begin_turns(ga_slabhash_device *table
 }
 
 /* Memory of the host's that kernels write. */
-static inline ga_status ga_slabhash_device_listen(ga_slabhash_device *table)
+static inline ga_status ga_slabhash_device_alloc_progress(ga_slabhash_device *table)
 {
-    void *news = NULL;
-    ga_status status = ga_slabhash_cuda(
-        "get memory of the host's that kernels can write",
-        cudaHostAlloc(&news, sizeof *table->news, cudaHostAllocMapped | cudaHostAllocPortable));
+    void *progress = NULL;
+    ga_status status = ga_slabhash_cuda("get memory of the host's that kernels can write",
+                                        cudaHostAlloc(&progress, sizeof *table->progress,
+                                                      cudaHostAllocMapped | cudaHostAllocPortable));
     if (status == GA_OK) {
-        table->news = (ga_slabhash_news *)news;
-        *table->news = ga_slabhash_news{};
+        table->progress = (ga_slabhash_progress *)progress;
+        *table->progress = ga_slabhash_progress{};
     }
     return status;
 }
@@ -227,8 +229,8 @@ static inline ga_status ga_slabhash_device_begin_calls(ga_slabhash_device *table
 
 /* Alone: kernels find the array that `view` has, and it is all there is. */
 GA_SLABHASH_WHERE_CALLED
-static inline ga_status ga_slabhash_device_adopt(ga_slabhash_device *table, ga_slabhash_view view,
-                                                 cudaStream_t stream)
+static inline ga_status ga_slabhash_device_set_array(ga_slabhash_device *table,
+                                                     ga_slabhash_view view, cudaStream_t stream)
 {
 #ifdef GA_SLABHASH_GROWING_KINDS
     if (table->view.growing) {
@@ -282,9 +284,9 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
                                sizeof(ga_slabhash_census) + results + sizeof *table->placed, 0,
                                &scratch);
     table->scratch = (uint64_t *)scratch;
-    status = status ? status : ga_slabhash_device_listen(table);
+    status = status ? status : ga_slabhash_device_alloc_progress(table);
     status = status ? status : ga_slabhash_device_measure(table);
-    status = status ? status : ga_slabhash_device_watch(table, stream);
+    status = status ? status : ga_slabhash_device_begin_checks(table, stream);
     if (status != GA_OK) {
         return status;
     }
@@ -300,8 +302,8 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
     table->view.b = plan.b;
     status = status || !turns ? status : ga_slabhash_device_begin_turns(table, &plan);
     ga_slabhash_view view = table->view;
-    status = status ? status : ga_slabhash_device_rows(table, plan.buckets, &view, stream);
-    status = status ? status : ga_slabhash_device_adopt(table, view, stream);
+    status = status ? status : ga_slabhash_device_alloc_buckets(table, plan.buckets, &view, stream);
+    status = status ? status : ga_slabhash_device_set_array(table, view, stream);
     table->emptied = status == GA_OK;
     return status;
 }
@@ -381,7 +383,7 @@ static inline ga_status ga_slabhash_device_count(ga_slabhash_device *table,
                                        cudaMemcpyAsync(census, whole.census, sizeof *census,
                                                        cudaMemcpyDeviceToHost, stream));
     status = status ? status : ga_slabhash_cuda("wait for a count", cudaStreamSynchronize(stream));
-    return status ? status : ga_slabhash_device_met(table);
+    return status ? status : ga_slabhash_device_report_conflicts(table);
 }
 
 /* All pairs, into arrays of the device's with `room`, either of which may be NULL; waits.
@@ -420,7 +422,7 @@ static inline ga_status ga_slabhash_device_retrieve(ga_slabhash_device *table, v
                                                        cudaMemcpyDeviceToHost, stream));
     status = status ? status
                     : ga_slabhash_cuda("wait for what is retrieved", cudaStreamSynchronize(stream));
-    return status ? status : ga_slabhash_device_met(table);
+    return status ? status : ga_slabhash_device_report_conflicts(table);
 }
 
 #endif

@@ -18,8 +18,9 @@ static inline bool ga_slabhash_device_sorts(const ga_slabhash_device *table,
                                             const ga_slabhash_batch *batch)
 {
     bool changes = batch->ops || batch->op != GA_SLABHASH_SEARCH;
-    return changes && table->view.far && table->view.ordered && !batch->results && !batch->found &&
-           !GA_SLABHASH_IS_MULTI(table->view.kind) && batch->count >= table->view.buckets;
+    return changes && table->view.exceeds_l2 && table->view.ordered && !batch->results &&
+           !batch->found && !GA_SLABHASH_IS_MULTI(table->view.kind) &&
+           batch->count >= table->view.buckets;
 }
 
 /* Parts of the table that stay in the cache. */
@@ -54,13 +55,13 @@ static inline ga_heap *ga_slabhash_device_sorting_heap(ga_slabhash_device *table
         capture != cudaStreamCaptureStatusNone) {
         return NULL;
     }
-    if (!table->copies && !table->no_copies &&
-        ga_heap_open(&table->copies, GA_PLACE_DEVICE, table->device, "async:release=256M") !=
+    if (!table->sort_heap && !table->no_sort_heap &&
+        ga_heap_open(&table->sort_heap, GA_PLACE_DEVICE, table->device, "async:release=256M") !=
             GA_OK) {
-        table->copies = NULL;
-        table->no_copies = true;
+        table->sort_heap = NULL;
+        table->no_sort_heap = true;
     }
-    return table->copies;
+    return table->sort_heap;
 }
 
 /* Memory for a sort of `most` requests, for what is on `stream` from now on; *room is NULL where there

@@ -27,8 +27,8 @@ static inline ga_slabhash_batch ga_slabhash_batch_from(const ga_slabhash_batch *
 }
 
 /* Whether lanes go through requests of their own. */
-static inline bool ga_slabhash_device_goes_alone(const ga_slabhash_device *table,
-                                                 const ga_slabhash_batch *batch)
+static inline bool ga_slabhash_device_serves_by_lanes(const ga_slabhash_device *table,
+                                                      const ga_slabhash_batch *batch)
 {
     bool searches = !batch->ops && batch->op == GA_SLABHASH_SEARCH;
     return searches ? GA_SLABHASH_IS_UNIQUE(table->view.kind)
@@ -44,22 +44,22 @@ static inline int ga_slabhash_device_batch_grid(const ga_slabhash_device *table,
     int grid = ga_slabhash_device_grid(table, tiles < UINT32_MAX ? tiles : UINT32_MAX);
     uint32_t fixed = batch->ops ? (uint32_t)GA_SLABHASH_ANY : (uint32_t)batch->op;
     int resident = table->grid / GA_SLABHASH_BLOCKS * ga_slabhash_resident_for(fixed);
-    return ga_slabhash_device_goes_alone(table, batch) && resident < grid ? resident : grid;
+    return ga_slabhash_device_serves_by_lanes(table, batch) && resident < grid ? resident : grid;
 }
 
 /* The kernel of searches in tables of the kind. */
 template <uint32_t kind>
-static inline void ga_slabhash_device_search(ga_slabhash_view table, const ga_slabhash_batch &batch,
-                                             uint64_t *counts, ga_slabhash_teller teller, int grid,
-                                             cudaStream_t stream)
+static inline void
+ga_slabhash_device_search(ga_slabhash_view table, const ga_slabhash_batch &batch, uint64_t *counts,
+                          ga_slabhash_progress_settings settings, int grid, cudaStream_t stream)
 {
     if constexpr (GA_SLABHASH_IS_UNIQUE(kind)) {
-        (void)teller;
+        (void)settings;
         ga_slabhash_search_kernel<kind>
             <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table, batch, counts);
     } else {
         ga_slabhash_batch_kernel<kind, GA_SLABHASH_SEARCH>
-            <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table, batch, counts, teller);
+            <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table, batch, counts, settings);
     }
 }
 
@@ -67,18 +67,19 @@ static inline void ga_slabhash_device_search(ga_slabhash_view table, const ga_sl
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_launch_one(ga_slabhash_device *table,
                                                       const ga_slabhash_batch *batch,
-                                                      uint64_t *counts, ga_slabhash_teller teller,
+                                                      uint64_t *counts,
+                                                      ga_slabhash_progress_settings settings,
                                                       cudaStream_t stream)
 {
     int grid = ga_slabhash_device_batch_grid(table, batch);
 #define GA_SLABHASH_SEARCH_CALL(kind)                                                              \
-    ga_slabhash_device_search<kind>(table->view, *batch, counts, teller, grid, stream)
+    ga_slabhash_device_search<kind>(table->view, *batch, counts, settings, grid, stream)
 #define GA_SLABHASH_INSERT_CALL(kind)                                                              \
     ga_slabhash_batch_kernel<kind, GA_SLABHASH_INSERT>                                             \
-        <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *batch, counts, teller)
+        <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *batch, counts, settings)
 #define GA_SLABHASH_ANY_CALL(kind)                                                                 \
     ga_slabhash_batch_kernel<kind, GA_SLABHASH_ANY>                                                \
-        <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *batch, counts, teller)
+        <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *batch, counts, settings)
     if (!batch->ops && batch->op == GA_SLABHASH_SEARCH) {
         GA_SLABHASH_EACH_KIND(table->view.kind, GA_SLABHASH_SEARCH_CALL)
     } else if (!batch->ops && batch->op == GA_SLABHASH_INSERT) {
@@ -94,15 +95,17 @@ static inline ga_status ga_slabhash_device_launch_one(ga_slabhash_device *table,
 
 /* The batch's kernels, each of requests that are sorted before it. */
 GA_SLABHASH_WHERE_CALLED
-static inline ga_status
-ga_slabhash_device_launch_sorted(ga_slabhash_device *table, const ga_slabhash_batch *batch,
-                                 uint64_t *counts, ga_slabhash_teller teller, cudaStream_t stream)
+static inline ga_status ga_slabhash_device_launch_sorted(ga_slabhash_device *table,
+                                                         const ga_slabhash_batch *batch,
+                                                         uint64_t *counts,
+                                                         ga_slabhash_progress_settings settings,
+                                                         cudaStream_t stream)
 {
     uint64_t most = ga_slabhash_device_sorts_at_once(table, batch);
     void *room;
     ga_slabhash_sorting sorting = ga_slabhash_device_sort_begin(table, batch, most, &room, stream);
     if (!room) { /* as they are */
-        return ga_slabhash_device_launch_one(table, batch, counts, teller, stream);
+        return ga_slabhash_device_launch_one(table, batch, counts, settings, stream);
     }
     ga_status status = GA_OK;
     for (uint64_t done = 0; status == GA_OK && done < batch->count; done += most) {
@@ -110,10 +113,10 @@ ga_slabhash_device_launch_sorted(ga_slabhash_device *table, const ga_slabhash_ba
         some.count = std::min<uint64_t>(some.count, most);
         status = ga_slabhash_device_sort(table, sorting, &some, stream);
         status =
-            status ? status : ga_slabhash_device_launch_one(table, &some, counts, teller, stream);
-        teller.asked += teller.placed ? (uint32_t)some.count : 0;
+            status ? status : ga_slabhash_device_launch_one(table, &some, counts, settings, stream);
+        settings.asked += settings.placed ? (uint32_t)some.count : 0;
     }
-    ga_status freed = ga_free_on(table->copies, room, (ga_stream)stream);
+    ga_status freed = ga_free_on(table->sort_heap, room, (ga_stream)stream);
     return status ? status : freed;
 }
 
@@ -127,22 +130,23 @@ static inline ga_status ga_slabhash_device_launch(ga_slabhash_device *table,
     ga_slabhash_device_scope scope(table->device);
     ga_status status = scope.status;
     if (status == GA_OK && fills) {
-        status = ga_slabhash_device_see(table);
+        status = ga_slabhash_device_refresh_heap(table);
     }
     if (status != GA_OK) {
         return status;
     }
-    ga_slabhash_teller teller = {};
-    teller.news = table->news;
-    teller.placed = fills ? table->placed : NULL;
-    teller.asked = table->asked;
+    ga_slabhash_progress_settings settings = {};
+    settings.progress = table->progress;
+    settings.placed = fills ? table->placed : NULL;
+    settings.asked = table->asked;
     table->asked += fills ? (uint32_t)batch->count : 0;
     table->since += fills ? batch->count : 0;
     table->fills += fills ? batch->count : 0;
-    table->unseen += fills ? (uint32_t)std::min<uint64_t>(batch->count, GA_SLABHASH_SEEN_EACH) : 0;
+    table->since_refresh +=
+        fills ? (uint32_t)std::min<uint64_t>(batch->count, GA_SLABHASH_REFRESH_EACH) : 0;
     return ga_slabhash_device_sorts(table, batch)
-               ? ga_slabhash_device_launch_sorted(table, batch, counts, teller, stream)
-               : ga_slabhash_device_launch_one(table, batch, counts, teller, stream);
+               ? ga_slabhash_device_launch_sorted(table, batch, counts, settings, stream)
+               : ga_slabhash_device_launch_one(table, batch, counts, settings, stream);
 }
 
 /* The batch in parts, each in a table that has room for what the part may put in, as far as memory

@@ -16,13 +16,13 @@
 #include <sys/mman.h>
 
 enum {
-    BUCKETS = 1024,        /* where the options say 0, */
-    BUCKETS_AT_FIRST = 16, /* in a table that grows */
+    DEFAULT_BUCKETS = 1024,       /* where the options say 0, */
+    DEFAULT_BUCKETS_GROWING = 16, /* in a table that grows */
     PATH_MOST = 16,
     SUPER_BITS = 3, /* slabs are taken from the heap 1 MiB at a time */
     ROW_BYTES = GA_SLABHASH_WORDS * sizeof(uint32_t),
     HUGE = 2 << 20,
-    CHECKED_BYTES = 64 << 20 /* of buckets: from here on /proc is read, which takes some 50 us */
+    CHECK_FROM_BYTES = 64 << 20 /* of buckets: from here on /proc is read, which takes some 50 us */
 };
 
 static const uint64_t LIMIT = UINT64_C(16) << 30;
@@ -45,8 +45,8 @@ const char *ga_slabhash_mode_text(ga_slabhash_mode mode)
 
 static uint32_t buckets_of(const ga_slabhash_options *o)
 {
-    uint32_t usual = o->flags & GA_SLABHASH_GROW ? BUCKETS_AT_FIRST : BUCKETS;
-    return o->buckets ? o->buckets : usual;
+    uint32_t defaults = o->flags & GA_SLABHASH_GROW ? DEFAULT_BUCKETS_GROWING : DEFAULT_BUCKETS;
+    return o->buckets ? o->buckets : defaults;
 }
 
 static ga_status check_numbers(const ga_slabhash_options *o)
@@ -104,7 +104,7 @@ static ga_status check_host(const ga_slabhash_options *o)
 }
 
 /* Different numbers for different seeds (splitmix64), below the prime. */
-static uint64_t drawn(uint64_t *seed)
+static uint64_t draw_below_prime(uint64_t *seed)
 {
     uint64_t z = (*seed += UINT64_C(0x9e3779b97f4a7c15));
     z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -141,14 +141,14 @@ static ga_status plan_of(const ga_slabhash_options *options, ga_slabhash_plan *o
     if (status == GA_OK) {
         uint64_t seed = options->seed ? options->seed : draw_seed();
         out->seed = seed;
-        uint64_t a = drawn(&seed);
+        uint64_t a = draw_below_prime(&seed);
         out->kind = GA_SLABHASH_KIND(options->mode, options->flags & GA_SLABHASH_MULTI);
         out->kind |= options->flags & GA_SLABHASH_GROW ? GA_SLABHASH_GROWING : 0;
         out->buckets = buckets_of(options);
         out->path = options->path ? options->path : 1;
         out->apart = out->buckets / out->path;
         out->a = (a ? a : 1) << 3;
-        out->b = drawn(&seed);
+        out->b = draw_below_prime(&seed);
         out->bytes = (uint64_t)out->buckets * ROW_BYTES;
     }
     return status;
@@ -166,7 +166,8 @@ ga_status ga_slabhash_plan_of(const ga_slabhash_options *options, ga_slabhash_pl
 }
 
 /* The record, from the options, which are good. */
-static void fill(ga_slabhash *table, const ga_slabhash_options *o, const ga_slabhash_plan *plan)
+static void init_record(ga_slabhash *table, const ga_slabhash_options *o,
+                        const ga_slabhash_plan *plan)
 {
     uint64_t super = (uint64_t)ROW_BYTES << (SUPER_BITS + GA_SLAB_BLOCK_BITS);
     uint64_t limit = o->limit ? o->limit : LIMIT;
@@ -182,9 +183,9 @@ static void fill(ga_slabhash *table, const ga_slabhash_options *o, const ga_slab
     table->checked = o->flags & GA_SLABHASH_CHECK;
     if (table->checked) {
         table->checked_ops = *table->ops;
-        table->checked_ops.search = ga_slabhash_look_for;
-        table->checked_ops.insert = ga_slabhash_put_in;
-        table->checked_ops.erase = ga_slabhash_take_out;
+        table->checked_ops.search = ga_slabhash_search_slow;
+        table->checked_ops.insert = ga_slabhash_insert_slow;
+        table->checked_ops.erase = ga_slabhash_delete_slow;
         table->ops = &table->checked_ops;
     }
     table->seed = plan->seed;
@@ -194,7 +195,7 @@ static void fill(ga_slabhash *table, const ga_slabhash_options *o, const ga_slab
     table->view = (ga_slabhash_view){.heap = &table->slabs.heap,
                                      .buckets = plan->buckets,
                                      .path = plan->path,
-                                     .apart = plan->apart,
+                                     .stride_most = plan->apart,
                                      .kind = plan->kind,
                                      .a = plan->a,
                                      .b = plan->b,
@@ -208,7 +209,7 @@ static void fill(ga_slabhash *table, const ga_slabhash_options *o, const ga_slab
 static ga_status check_memory(const ga_slabhash *table, uint64_t bytes)
 {
     ga_stats heap = {0};
-    if (bytes < CHECKED_BYTES) {
+    if (bytes < CHECK_FROM_BYTES) {
         return GA_OK;
     }
     ga_heap_stats(table->heap, &heap);
@@ -269,11 +270,11 @@ static ga_slabhash *new_record(void)
         closed.first = table->next_closed;
     }
     pthread_mutex_unlock(&closed.lock);
-    return table ? table : ga_libc.memalign(SLABHASH_APART, sizeof *table);
+    return table ? table : ga_libc.memalign(SLABHASH_ALIGN, sizeof *table);
 }
 
 /* Everything but the record, which says from now on that it is closed. */
-static void give_back(ga_slabhash *table)
+static void release_memory(ga_slabhash *table)
 {
     if (slabhash_grows(table)) {
         ga_slabhash_generations_end(table);
@@ -295,12 +296,12 @@ static void give_back(ga_slabhash *table)
 
 ga_status ga_slabhash_open(ga_slabhash **out, const ga_slabhash_options *options)
 {
-    static const ga_slabhash_options usual = {.options_size = sizeof usual};
+    static const ga_slabhash_options defaults = {.options_size = sizeof defaults};
     if (!out) {
         return ga_fail(GA_ERR_ARGUMENT, "slabhash: no place for the table: expected a pointer");
     }
     *out = NULL;
-    options = options ? options : &usual;
+    options = options ? options : &defaults;
     ga_slabhash_plan plan;
     ga_status status = plan_of(options, &plan);
     status = status ? status : check_host(options);
@@ -313,10 +314,10 @@ ga_status ga_slabhash_open(ga_slabhash **out, const ga_slabhash_options *options
     }
     memset(table, 0, sizeof *table);
     pthread_mutex_init(&table->grow, NULL);
-    fill(table, options, &plan);
+    init_record(table, options, &plan);
     status = set_up(table);
     if (status != GA_OK) {
-        give_back(table);
+        release_memory(table);
         return status;
     }
     table->open = 1;
@@ -339,17 +340,17 @@ ga_status ga_slabhash_check(const ga_slabhash *table)
 /* ---- checked tables --------------------------------------------------------------------------- */
 
 /* The table that the thread has alone: the calls that it makes for it are its own. */
-static _Thread_local const ga_slabhash *own;
+static _Thread_local const ga_slabhash *exclusive_table;
 
 ga_status ga_slabhash_enter(ga_slabhash *table, const char *alone)
 {
-    if (!table->checked || own == table) {
+    if (!table->checked || exclusive_table == table) {
         return alone ? GA_OK : ga_slabhash_enroll(table);
     }
     uint64_t before = ga_slabhash_use_begin(&table->use, alone != NULL);
-    if (alone ? !before : !ga_slabhash_use_meets(before, false)) {
+    if (alone ? !before : !ga_slabhash_use_conflicts(before, false)) {
         ga_status status = alone ? GA_OK : ga_slabhash_enroll(table);
-        own = alone ? table : own;
+        exclusive_table = alone ? table : exclusive_table;
         if (status != GA_OK) {
             ga_slabhash_use_end(&table->use, false);
         }
@@ -365,8 +366,8 @@ ga_status ga_slabhash_enter(ga_slabhash *table, const char *alone)
 
 void ga_slabhash_exit(ga_slabhash *table, const char *alone)
 {
-    if (table->checked && (alone || own != table)) {
-        own = alone ? NULL : own;
+    if (table->checked && (alone || exclusive_table != table)) {
+        exclusive_table = alone ? NULL : exclusive_table;
         ga_slabhash_use_end(&table->use, alone != NULL);
     }
 }
@@ -377,8 +378,11 @@ ga_status ga_slabhash_close(ga_slabhash *table)
     status = table && status == GA_OK ? ga_slabhash_enter(table, "close") : status;
     if (table && status == GA_OK) {
         ga_store_relaxed(&table->open, 0); /* relaxed: see ga_slabhash_check() */
-        own = own == table ? NULL : own;   /* a checked one stays taken: who is late is refused */
-        give_back(table);
+        exclusive_table =
+            exclusive_table == table
+                ? NULL
+                : exclusive_table; /* a checked one stays taken: who is late is refused */
+        release_memory(table);
     }
     return status;
 }

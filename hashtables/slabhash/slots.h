@@ -68,8 +68,8 @@
 #define GA_SLABHASH_NO_SLAB 0xffffffffu
 #define GA_SLABHASH_SEALED                                                                         \
     0xfffffffeu /* tables that grow: the link of a chain that is at its end */
-#define GA_SLABHASH_MARK 30u
-#define GA_SLABHASH_NEXT 31u
+#define GA_SLABHASH_OVERFLOW_BITS 30u
+#define GA_SLABHASH_NEXT          31u
 
 /* A row's bytes and words. */
 #define GA_SLABHASH_WORDS 32u
@@ -130,7 +130,7 @@ GA_SIMT bool ga_slabhash_allowed(uint32_t kind, uint32_t op, uint64_t key, uint6
 /* ---- what is read --------------------------------------------------------------------------- */
 
 /* The mask of the words at which places begin. */
-GA_SIMT uint32_t ga_slabhash_places(uint32_t kind)
+GA_SIMT uint32_t ga_slabhash_slot_mask(uint32_t kind)
 {
     return GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32   ? 0x3fffffffu
            : GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP32 ? 0x15555555u
@@ -138,49 +138,49 @@ GA_SIMT uint32_t ga_slabhash_places(uint32_t kind)
 }
 
 /* Whether places of deleted pairs are FREE. */
-GA_SIMT bool ga_slabhash_frees(uint32_t kind)
+GA_SIMT bool ga_slabhash_deletes_to_free(uint32_t kind)
 {
     return GA_SLABHASH_IS_MULTI(kind) && GA_SLABHASH_IS_GROWING(kind) &&
            GA_SLABHASH_MODE(kind) != GA_SLABHASH_MAP64;
 }
 
 /* The slab in registers. In maps the tile has no more than 16 lanes. */
-GA_SIMT ga_row ga_slabhash_look(uint32_t kind, ga_tile tile, const uint32_t *row)
+GA_SIMT ga_row ga_slabhash_load_slab(uint32_t kind, ga_tile tile, const uint32_t *row)
 {
     return GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32 ? ga_row_load(tile, row)
                                                        : ga_row_load_pairs(tile, row);
 }
 
 /* The mask of the places that hold the key. */
-GA_SIMT uint32_t ga_slabhash_match(uint32_t kind, ga_tile tile, ga_row row, uint64_t key)
+GA_SIMT uint32_t ga_slabhash_match_key(uint32_t kind, ga_tile tile, ga_row row, uint64_t key)
 {
-    uint32_t found = ga_row_match(tile, row, (uint32_t)key) & ga_slabhash_places(kind);
+    uint32_t found = ga_row_match(tile, row, (uint32_t)key) & ga_slabhash_slot_mask(kind);
     if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 && found) {
         found &= ga_row_match(tile, row, (uint32_t)(key >> 32)) >> 1;
     }
     return found;
 }
 
-GA_SIMT uint64_t ga_slabhash_word64(ga_tile tile, ga_row row, uint32_t place)
+GA_SIMT uint64_t ga_slabhash_word64(ga_tile tile, ga_row row, uint32_t slot)
 {
-    return ga_row_get(tile, row, place) | (uint64_t)ga_row_get(tile, row, place + 1u) << 32;
+    return ga_row_get(tile, row, slot) | (uint64_t)ga_row_get(tile, row, slot + 1u) << 32;
 }
 
-GA_SIMT uint64_t ga_slabhash_key_at(uint32_t kind, ga_tile tile, ga_row row, uint32_t place)
+GA_SIMT uint64_t ga_slabhash_key_at(uint32_t kind, ga_tile tile, ga_row row, uint32_t slot)
 {
-    return GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 ? ga_slabhash_word64(tile, row, place)
-                                                       : ga_row_get(tile, row, place);
+    return GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 ? ga_slabhash_word64(tile, row, slot)
+                                                       : ga_row_get(tile, row, slot);
 }
 
-GA_SIMT uint64_t ga_slabhash_value_at(uint32_t kind, ga_tile tile, ga_row row, uint32_t place)
+GA_SIMT uint64_t ga_slabhash_value_at(uint32_t kind, ga_tile tile, ga_row row, uint32_t slot)
 {
     switch (GA_SLABHASH_MODE(kind)) {
     case GA_SLABHASH_SET32:
         return 0;
     case GA_SLABHASH_MAP32:
-        return ga_row_get(tile, row, place + 1u);
+        return ga_row_get(tile, row, slot + 1u);
     default:
-        return ga_slabhash_word64(tile, row, place + 2u);
+        return ga_slabhash_word64(tile, row, slot + 2u);
     }
 }
 
@@ -198,26 +198,26 @@ GA_SIMT bool ga_slabhash_is_frozen64(uint64_t value)
 
 /* The first of the places `found`, which hold one key, at which it is there (`is_set`) or, in
  * map64, is not; GA_NONE where there is none such. */
-GA_SIMT uint32_t ga_slabhash_first(uint32_t kind, ga_tile tile, ga_row row, uint32_t found,
-                                   bool is_set)
+GA_SIMT uint32_t ga_slabhash_first_slot(uint32_t kind, ga_tile tile, ga_row row, uint32_t found,
+                                        bool is_set)
 {
     for (; found; found &= found - 1u) {
-        uint32_t place = ga_bits_lowest(found);
-        if (ga_slabhash_is_set(kind, ga_slabhash_value_at(kind, tile, row, place)) == is_set) {
-            return place;
+        uint32_t slot = ga_bits_lowest(found);
+        if (ga_slabhash_is_set(kind, ga_slabhash_value_at(kind, tile, row, slot)) == is_set) {
+            return slot;
         }
     }
     return GA_NONE;
 }
 
 /* A key and a value as they were put in, frozen or not. */
-GA_SIMT uint64_t ga_slabhash_plain_key(uint32_t kind, uint64_t key)
+GA_SIMT uint64_t ga_slabhash_unfrozen_key(uint32_t kind, uint64_t key)
 {
     bool marked = GA_SLABHASH_IS_GROWING(kind) && GA_SLABHASH_MODE(kind) != GA_SLABHASH_MAP64;
     return marked ? key & ~(uint64_t)GA_SLABHASH_FROZEN32 : key;
 }
 
-GA_SIMT uint64_t ga_slabhash_plain_value(uint32_t kind, uint64_t value)
+GA_SIMT uint64_t ga_slabhash_unfrozen_value(uint32_t kind, uint64_t value)
 {
     bool marked = GA_SLABHASH_IS_GROWING(kind) && GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64;
     return marked ? value & ~GA_SLABHASH_FROZEN64 : value;
@@ -228,13 +228,13 @@ GA_SIMT uint32_t ga_slabhash_frozen_at(uint32_t kind, ga_tile tile, ga_row row, 
                                        uint32_t found)
 {
     if (GA_SLABHASH_MODE(kind) != GA_SLABHASH_MAP64) {
-        found = ga_slabhash_match(kind, tile, row, key | GA_SLABHASH_FROZEN32);
+        found = ga_slabhash_match_key(kind, tile, row, key | GA_SLABHASH_FROZEN32);
         return found ? ga_bits_lowest(found) : GA_NONE;
     }
     for (; found; found &= found - 1u) {
-        uint32_t place = ga_bits_lowest(found);
-        if (ga_slabhash_is_frozen64(ga_slabhash_word64(tile, row, place + 2u))) {
-            return place;
+        uint32_t slot = ga_bits_lowest(found);
+        if (ga_slabhash_is_frozen64(ga_slabhash_word64(tile, row, slot + 2u))) {
+            return slot;
         }
         if (!GA_SLABHASH_IS_MULTI(kind)) { /* it has one place */
             break;
@@ -244,54 +244,56 @@ GA_SIMT uint32_t ga_slabhash_frozen_at(uint32_t kind, ga_tile tile, ga_row row, 
 }
 
 /* Tables that grow: the mask of the places at which the key is there, frozen or not. */
-GA_SIMT uint32_t ga_slabhash_here(uint32_t kind, ga_tile tile, ga_row row, uint64_t key)
+GA_SIMT uint32_t ga_slabhash_match_any(uint32_t kind, ga_tile tile, ga_row row, uint64_t key)
 {
-    uint32_t here = ga_slabhash_match(kind, tile, row, key);
+    uint32_t here = ga_slabhash_match_key(kind, tile, row, key);
     if (GA_SLABHASH_MODE(kind) != GA_SLABHASH_MAP64) {
-        return here | ga_slabhash_match(kind, tile, row, key | GA_SLABHASH_FROZEN32);
+        return here | ga_slabhash_match_key(kind, tile, row, key | GA_SLABHASH_FROZEN32);
     }
     for (uint32_t rest = here; rest; rest &= rest - 1u) {
-        uint32_t place = ga_bits_lowest(rest);
-        bool is = ga_slabhash_word64(tile, row, place + 2u) < GA_SLABHASH_FROZEN_GONE;
-        here &= is ? ~0u : ~(1u << place);
+        uint32_t slot = ga_bits_lowest(rest);
+        bool is = ga_slabhash_word64(tile, row, slot + 2u) < GA_SLABHASH_FROZEN_GONE;
+        here &= is ? ~0u : ~(1u << slot);
     }
     return here;
 }
 
 /* The mask of the places whose pairs are there, whatever their keys, frozen or not. */
-GA_SIMT uint32_t ga_slabhash_live(uint32_t kind, ga_tile tile, ga_row row)
+GA_SIMT uint32_t ga_slabhash_live_slots(uint32_t kind, ga_tile tile, ga_row row)
 {
-    uint32_t places = ga_slabhash_places(kind);
+    uint32_t slot_mask = ga_slabhash_slot_mask(kind);
     uint32_t ones = ga_row_match(tile, row, 0xffffffffu);
     if (GA_SLABHASH_IS_GROWING(kind) && GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64) {
         uint32_t live = 0;
-        for (uint32_t rest = places; rest; rest &= rest - 1u) {
-            uint32_t place = ga_bits_lowest(rest);
-            bool is = ga_slabhash_word64(tile, row, place) < GA_SLABHASH_SEALED_KEY &&
-                      ga_slabhash_word64(tile, row, place + 2u) < GA_SLABHASH_FROZEN_GONE;
-            live |= is ? 1u << place : 0;
+        for (uint32_t rest = slot_mask; rest; rest &= rest - 1u) {
+            uint32_t slot = ga_bits_lowest(rest);
+            bool is = ga_slabhash_word64(tile, row, slot) < GA_SLABHASH_SEALED_KEY &&
+                      ga_slabhash_word64(tile, row, slot + 2u) < GA_SLABHASH_FROZEN_GONE;
+            live |= is ? 1u << slot : 0;
         }
         return live;
     }
     if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64) {
-        return places & ~(ones & ones >> 1) & ~(ones >> 2 & ones >> 3);
+        return slot_mask & ~(ones & ones >> 1) & ~(ones >> 2 & ones >> 3);
     }
-    uint32_t live = places & ~ones & ~ga_row_match(tile, row, GA_SLABHASH_DELETED);
-    return ga_slabhash_frees(kind) ? live & ~ga_row_match(tile, row, GA_SLABHASH_FREE) : live;
+    uint32_t live = slot_mask & ~ones & ~ga_row_match(tile, row, GA_SLABHASH_DELETED);
+    return ga_slabhash_deletes_to_free(kind) ? live & ~ga_row_match(tile, row, GA_SLABHASH_FREE)
+                                             : live;
 }
 
 /* The mask of the places that can be filled. */
-GA_SIMT uint32_t ga_slabhash_vacant(uint32_t kind, ga_tile tile, ga_row row)
+GA_SIMT uint32_t ga_slabhash_vacant_slots(uint32_t kind, ga_tile tile, ga_row row)
 {
-    uint32_t vacant = ga_slabhash_match(kind, tile, row, GA_SLABHASH_EMPTY);
-    return ga_slabhash_frees(kind) ? vacant | ga_slabhash_match(kind, tile, row, GA_SLABHASH_FREE)
-                                   : vacant;
+    uint32_t vacant = ga_slabhash_match_key(kind, tile, row, GA_SLABHASH_EMPTY);
+    return ga_slabhash_deletes_to_free(kind)
+               ? vacant | ga_slabhash_match_key(kind, tile, row, GA_SLABHASH_FREE)
+               : vacant;
 }
 
 /* ---- what is changed ------------------------------------------------------------------------ */
 
 /* Where threads give way to others, so that whatever can happen in between does; in tests. */
-GA_SIMT void ga_slabhash_nap(void)
+GA_SIMT void ga_slabhash_test_yield(void)
 {
 #if GA_SLABHASH_IS_WEAKENED
     static _Thread_local uint32_t state;
@@ -305,30 +307,30 @@ GA_SIMT void ga_slabhash_nap(void)
 /* Whether V1 is relaxed: on the GPU a word is all there is to be seen, on the CPU it is a message as
  * well. */
 #ifdef __CUDACC__
-#define GA_SLABHASH_IS_PLAIN 1
+#define GA_SLABHASH_CAS_IS_RELAXED 1
 #else
-#define GA_SLABHASH_IS_PLAIN (GA_SLABHASH_MUTANT == 8)
+#define GA_SLABHASH_CAS_IS_RELAXED (GA_SLABHASH_MUTANT == 8)
 #endif
 
 /* A compare-and-swap by the calling lane; whether it has succeeded. */
-GA_SIMT bool ga_slabhash_own_swap32(uint32_t *word, uint32_t before, uint32_t after)
+GA_SIMT bool ga_slabhash_lane_cas32(uint32_t *word, uint32_t before, uint32_t after)
 {
     /* V1: acq_rel. Pairs with V2: what was done before happens before what a finder does. */
-    return (GA_SLABHASH_IS_PLAIN ? ga_cas_relaxed(word, before, after)
-                                 : ga_cas_acq_rel(word, before, after)) == before;
+    return (GA_SLABHASH_CAS_IS_RELAXED ? ga_cas_relaxed(word, before, after)
+                                       : ga_cas_acq_rel(word, before, after)) == before;
 }
 
-GA_SIMT bool ga_slabhash_own_swap64(uint32_t *words, uint64_t before, uint64_t after)
+GA_SIMT bool ga_slabhash_lane_cas64(uint32_t *words, uint64_t before, uint64_t after)
 {
     uint64_t *both = (uint64_t *)(void *)words;
     /* V1: acq_rel. Pairs with V2. */
-    return (GA_SLABHASH_IS_PLAIN ? ga_cas64_relaxed(both, before, after)
-                                 : ga_cas64_acq_rel(both, before, after)) == before;
+    return (GA_SLABHASH_CAS_IS_RELAXED ? ga_cas64_relaxed(both, before, after)
+                                       : ga_cas64_acq_rel(both, before, after)) == before;
 }
 
 /* Whether a place of map64 is filled, key and value, by one swap of 128 bits. Who does so and who
  * takes two steps may work on one table. On the CPU only tests do, each fill as chance has it. */
-GA_SIMT bool ga_slabhash_at_once(uint32_t kind)
+GA_SIMT bool ga_slabhash_has_cas128(uint32_t kind)
 {
 #if !GA_HAS_CAS128
     (void)kind;
@@ -346,14 +348,14 @@ GA_SIMT bool ga_slabhash_at_once(uint32_t kind)
 }
 
 /* What tests must notice in place of the following: no swap, or one of the key alone. */
-GA_SIMT bool ga_slabhash_torn128(uint32_t *place, uint64_t key, uint64_t value, uint64_t to_key,
+GA_SIMT bool ga_slabhash_torn128(uint32_t *slot, uint64_t key, uint64_t value, uint64_t to_key,
                                  uint64_t to_value)
 {
-    uint64_t *both = (uint64_t *)(void *)place;
-    bool is = GA_SLABHASH_MUTANT == 41 ? ga_slabhash_own_swap64(place, key, to_key)
+    uint64_t *both = (uint64_t *)(void *)slot;
+    bool is = GA_SLABHASH_MUTANT == 41 ? ga_slabhash_lane_cas64(slot, key, to_key)
                                        : ga_load64_acquire(both) == key && /* Pairs with V1 */
                                              ga_load64_acquire(both + 1) == value;
-    ga_slabhash_nap();
+    ga_slabhash_test_yield();
     if (is) {
         ga_store64_release(both, to_key);       /* Pairs with V2 */
         ga_store64_release(both + 1, to_value); /* Pairs with V2 */
@@ -362,61 +364,61 @@ GA_SIMT bool ga_slabhash_torn128(uint32_t *place, uint64_t key, uint64_t value, 
 }
 
 /* A place of map64, where that is so: a compare-and-swap of key and value. */
-GA_SIMT bool ga_slabhash_own_swap128(uint32_t *place, uint64_t key, uint64_t value, uint64_t to_key,
+GA_SIMT bool ga_slabhash_lane_cas128(uint32_t *slot, uint64_t key, uint64_t value, uint64_t to_key,
                                      uint64_t to_value)
 {
 #if GA_HAS_CAS128
     if (GA_SLABHASH_MUTANT == 40 || GA_SLABHASH_MUTANT == 41) {
-        return ga_slabhash_torn128(place, key, value, to_key, to_value);
+        return ga_slabhash_torn128(slot, key, value, to_key, to_value);
     }
-    ga_uint128 *both = (ga_uint128 *)(void *)place;
+    ga_uint128 *both = (ga_uint128 *)(void *)slot;
     ga_uint128 before = key | (ga_uint128)value << 64;
     ga_uint128 after = to_key | (ga_uint128)to_value << 64;
     /* V1: acq_rel. Pairs with V2, as its half that is the value. */
-    return (GA_SLABHASH_IS_PLAIN ? ga_cas128_relaxed(both, before, after)
-                                 : ga_cas128_acq_rel(both, before, after)) == before;
+    return (GA_SLABHASH_CAS_IS_RELAXED ? ga_cas128_relaxed(both, before, after)
+                                       : ga_cas128_acq_rel(both, before, after)) == before;
 #else
-    (void)place, (void)key, (void)value, (void)to_key, (void)to_value;
+    (void)slot, (void)key, (void)value, (void)to_key, (void)to_value;
     return false; /* never called */
 #endif
 }
 
 /* The same by the tile's leader. */
-GA_SIMT bool ga_slabhash_swap32(ga_tile tile, uint32_t *word, uint32_t before, uint32_t after)
+GA_SIMT bool ga_slabhash_tile_cas32(ga_tile tile, uint32_t *word, uint32_t before, uint32_t after)
 {
     uint32_t leader = ga_tile_leader(tile);
     ga_lanes done = ga_lanes_all(0);
-    ga_slabhash_nap();
+    ga_slabhash_test_yield();
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        ga_lane_write(&done, own, ga_slabhash_own_swap32(word, before, after) ? 1u : 0u);
+        ga_lane_write(&done, own, ga_slabhash_lane_cas32(word, before, after) ? 1u : 0u);
     }
     ga_tile_sync(tile); /* what the leader did is seen by all */
     return ga_lanes_get(tile, done, leader) != 0;
 }
 
-GA_SIMT bool ga_slabhash_swap64(ga_tile tile, uint32_t *words, uint64_t before, uint64_t after)
+GA_SIMT bool ga_slabhash_tile_cas64(ga_tile tile, uint32_t *words, uint64_t before, uint64_t after)
 {
     uint32_t leader = ga_tile_leader(tile);
     ga_lanes done = ga_lanes_all(0);
-    ga_slabhash_nap();
+    ga_slabhash_test_yield();
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        ga_lane_write(&done, own, ga_slabhash_own_swap64(words, before, after) ? 1u : 0u);
+        ga_lane_write(&done, own, ga_slabhash_lane_cas64(words, before, after) ? 1u : 0u);
     }
     ga_tile_sync(tile); /* what the leader did is seen by all */
     return ga_lanes_get(tile, done, leader) != 0;
 }
 
-GA_SIMT bool ga_slabhash_swap128(ga_tile tile, uint32_t *place, uint64_t key, uint64_t value,
-                                 uint64_t to_key, uint64_t to_value)
+GA_SIMT bool ga_slabhash_tile_cas128(ga_tile tile, uint32_t *slot, uint64_t key, uint64_t value,
+                                     uint64_t to_key, uint64_t to_value)
 {
     uint32_t leader = ga_tile_leader(tile);
     ga_lanes done = ga_lanes_all(0);
-    ga_slabhash_nap();
+    ga_slabhash_test_yield();
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        bool is = ga_slabhash_own_swap128(place, key, value, to_key, to_value);
+        bool is = ga_slabhash_lane_cas128(slot, key, value, to_key, to_value);
         ga_lane_write(&done, own, is ? 1u : 0u);
     }
     ga_tile_sync(tile); /* what the leader did is seen by all */
@@ -430,7 +432,7 @@ GA_SIMT bool ga_slabhash_torn64(ga_tile tile, uint32_t *words, uint64_t before, 
     if (ga_load64_acquire((uint64_t *)(void *)words) != before) { /* Pairs with V1 */
         return false;
     }
-    ga_slabhash_nap();
+    ga_slabhash_test_yield();
     ga_store64_release((uint64_t *)(void *)words, after); /* Pairs with V2 */
     return true;
 }
@@ -442,7 +444,7 @@ GA_SIMT uint64_t ga_slabhash_pair(uint64_t key, uint64_t value)
 
 /* The place was found to hold the pair: V2, on the CPU. On the GPU values are data, not messages.
  * */
-GA_SIMT void ga_slabhash_seen(uint32_t kind, const uint32_t *place)
+GA_SIMT void ga_slabhash_acquire_slot(uint32_t kind, const uint32_t *slot)
 {
 #ifndef __CUDACC__
     if (GA_SLABHASH_MUTANT == 9) {
@@ -450,31 +452,31 @@ GA_SIMT void ga_slabhash_seen(uint32_t kind, const uint32_t *place)
     }
     /* V2: acquire. Pairs with V1: no change of the place since is anything but V1. */
     if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
-        (void)ga_load_acquire(place); /* V2. Pairs with V1 */
+        (void)ga_load_acquire(slot); /* V2. Pairs with V1 */
     } else {
-        place += GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 ? 2 : 0;
-        (void)ga_load64_acquire((const uint64_t *)(const void *)place); /* V2. Pairs with V1 */
+        slot += GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 ? 2 : 0;
+        (void)ga_load64_acquire((const uint64_t *)(const void *)slot); /* V2. Pairs with V1 */
     }
 #else
     (void)kind;
-    (void)place;
+    (void)slot;
 #endif
 }
 
 #ifndef __CUDACC__
 /* V2: what stands at the place: key and value, map64: the value. */
-GA_SIMT uint64_t ga_slabhash_read(uint32_t kind, const uint32_t *place)
+GA_SIMT uint64_t ga_slabhash_load_slot(uint32_t kind, const uint32_t *slot)
 {
-    const uint64_t *pair = (const uint64_t *)(const void *)place;
-    ga_slabhash_nap();
+    const uint64_t *pair = (const uint64_t *)(const void *)slot;
+    ga_slabhash_test_yield();
     if (GA_SLABHASH_MUTANT == 9) {
-        return GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32   ? ga_load_relaxed(place)
+        return GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32   ? ga_load_relaxed(slot)
                : GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP32 ? ga_load64_relaxed(pair)
                                                              : ga_load64_relaxed(pair + 1);
     }
     switch (GA_SLABHASH_MODE(kind)) {
     case GA_SLABHASH_SET32:
-        return ga_load_acquire(place); /* V2: acquire. Pairs with V1 */
+        return ga_load_acquire(slot); /* V2: acquire. Pairs with V1 */
     case GA_SLABHASH_MAP32:
         return ga_load64_acquire(pair); /* V2: acquire. Pairs with V1 */
     default:
@@ -487,25 +489,25 @@ GA_SIMT uint64_t ga_slabhash_read(uint32_t kind, const uint32_t *place)
  * value: GA_NONE where none does. On the CPU the place is read once more, by V2: a row is many
  * registers, and a value is had from memory sooner than out of one of them. A place that changed
  * meanwhile lost its key within this call. */
-GA_SIMT uint32_t ga_slabhash_take(uint32_t kind, ga_tile tile, ga_row row, const uint32_t *at,
-                                  uint32_t found, uint64_t key, uint64_t *value)
+GA_SIMT uint32_t ga_slabhash_read_match(uint32_t kind, ga_tile tile, ga_row row, const uint32_t *at,
+                                        uint32_t found, uint64_t key, uint64_t *value)
 {
 #ifdef __CUDACC__
-    uint32_t place = ga_slabhash_first(kind, tile, row, found, true);
-    *value = place != GA_NONE ? ga_slabhash_value_at(kind, tile, row, place) : 0;
+    uint32_t slot = ga_slabhash_first_slot(kind, tile, row, found, true);
+    *value = slot != GA_NONE ? ga_slabhash_value_at(kind, tile, row, slot) : 0;
     (void)at;
     (void)key;
-    return place;
+    return slot;
 #else
     (void)tile;
     (void)row;
     for (; found; found &= found - 1u) {
-        uint32_t place = ga_bits_lowest(found);
-        uint64_t there = ga_slabhash_read(kind, at + place);
+        uint32_t slot = ga_bits_lowest(found);
+        uint64_t there = ga_slabhash_load_slot(kind, at + slot);
         *value = GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 ? there : there >> 32;
         if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 ? ga_slabhash_is_set(kind, there)
                                                         : (uint32_t)there == (uint32_t)key) {
-            return place;
+            return slot;
         }
     }
     return GA_NONE;
@@ -513,79 +515,79 @@ GA_SIMT uint32_t ga_slabhash_take(uint32_t kind, ga_tile tile, ga_row row, const
 }
 
 /* A compare-and-swap of 64 bits, but for one mutant. */
-GA_SIMT bool ga_slabhash_weak_swap64(int mutant, ga_tile tile, uint32_t *words, uint64_t before,
-                                     uint64_t after)
+GA_SIMT bool ga_slabhash_mutant_cas64(int mutant, ga_tile tile, uint32_t *words, uint64_t before,
+                                      uint64_t after)
 {
     return GA_SLABHASH_MUTANT == mutant ? ga_slabhash_torn64(tile, words, before, after)
-                                        : ga_slabhash_swap64(tile, words, before, after);
+                                        : ga_slabhash_tile_cas64(tile, words, before, after);
 }
 
 /* Put the pair in an empty place. False where it is not empty any more; and in map64, of two steps,
  * where it is the key's by now, but somebody else has given it its value. */
-GA_SIMT bool ga_slabhash_fill(uint32_t kind, ga_tile tile, uint32_t *place, uint64_t key,
+GA_SIMT bool ga_slabhash_fill(uint32_t kind, ga_tile tile, uint32_t *slot, uint64_t key,
                               uint64_t value)
 {
     switch (GA_SLABHASH_MODE(kind)) {
     case GA_SLABHASH_SET32:
-        return ga_slabhash_swap32(tile, place, (uint32_t)GA_SLABHASH_EMPTY, (uint32_t)key);
+        return ga_slabhash_tile_cas32(tile, slot, (uint32_t)GA_SLABHASH_EMPTY, (uint32_t)key);
     case GA_SLABHASH_MAP32:
-        return ga_slabhash_weak_swap64(1, tile, place, GA_SLABHASH_EMPTY,
-                                       ga_slabhash_pair(key, value));
+        return ga_slabhash_mutant_cas64(1, tile, slot, GA_SLABHASH_EMPTY,
+                                        ga_slabhash_pair(key, value));
     default:
-        if (ga_slabhash_at_once(kind)) {
-            return ga_slabhash_swap128(tile, place, GA_SLABHASH_EMPTY, GA_SLABHASH_UNSET, key,
-                                       value);
+        if (ga_slabhash_has_cas128(kind)) {
+            return ga_slabhash_tile_cas128(tile, slot, GA_SLABHASH_EMPTY, GA_SLABHASH_UNSET, key,
+                                           value);
         }
-        return ga_slabhash_weak_swap64(1, tile, place, GA_SLABHASH_EMPTY, key) &&
-               ga_slabhash_swap64(tile, place + 2, GA_SLABHASH_UNSET, value);
+        return ga_slabhash_mutant_cas64(1, tile, slot, GA_SLABHASH_EMPTY, key) &&
+               ga_slabhash_tile_cas64(tile, slot + 2, GA_SLABHASH_UNSET, value);
     }
 }
 
 /* The same with a FREE place, of multimaps of 32 bits that grow. */
-GA_SIMT bool ga_slabhash_fill_again(uint32_t kind, ga_tile tile, uint32_t *place, uint64_t key,
-                                    uint64_t value)
+GA_SIMT bool ga_slabhash_refill(uint32_t kind, ga_tile tile, uint32_t *slot, uint64_t key,
+                                uint64_t value)
 {
     return GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32
-               ? ga_slabhash_swap32(tile, place, GA_SLABHASH_FREE, (uint32_t)key)
-               : ga_slabhash_swap64(tile, place, ga_slabhash_pair(GA_SLABHASH_FREE, UINT32_MAX),
-                                    ga_slabhash_pair(key, value));
+               ? ga_slabhash_tile_cas32(tile, slot, GA_SLABHASH_FREE, (uint32_t)key)
+               : ga_slabhash_tile_cas64(tile, slot, ga_slabhash_pair(GA_SLABHASH_FREE, UINT32_MAX),
+                                        ga_slabhash_pair(key, value));
 }
 
 /* Change the value of the place's key. */
-GA_SIMT bool ga_slabhash_change(uint32_t kind, ga_tile tile, uint32_t *place, uint64_t key,
+GA_SIMT bool ga_slabhash_change(uint32_t kind, ga_tile tile, uint32_t *slot, uint64_t key,
                                 uint64_t before, uint64_t after)
 {
     switch (GA_SLABHASH_MODE(kind)) {
     case GA_SLABHASH_SET32:
         return true;
     case GA_SLABHASH_MAP32:
-        return ga_slabhash_weak_swap64(2, tile, place, ga_slabhash_pair(key, before),
-                                       ga_slabhash_pair(key, after));
+        return ga_slabhash_mutant_cas64(2, tile, slot, ga_slabhash_pair(key, before),
+                                        ga_slabhash_pair(key, after));
     default:
-        return ga_slabhash_weak_swap64(2, tile, place + 2, before, after);
+        return ga_slabhash_mutant_cas64(2, tile, slot + 2, before, after);
     }
 }
 
 /* Take the pair out. */
-GA_SIMT bool ga_slabhash_erase(uint32_t kind, ga_tile tile, uint32_t *place, uint64_t key,
+GA_SIMT bool ga_slabhash_erase(uint32_t kind, ga_tile tile, uint32_t *slot, uint64_t key,
                                uint64_t value)
 {
     bool reused = GA_SLABHASH_IS_MULTI(kind) || GA_SLABHASH_MUTANT == 6;
-    bool frees = ga_slabhash_frees(kind) && GA_SLABHASH_MUTANT != 20;
+    bool frees = ga_slabhash_deletes_to_free(kind) && GA_SLABHASH_MUTANT != 20;
     uint32_t after = frees    ? GA_SLABHASH_FREE
                      : reused ? (uint32_t)GA_SLABHASH_EMPTY
                               : GA_SLABHASH_DELETED;
     switch (GA_SLABHASH_MODE(kind)) {
     case GA_SLABHASH_SET32:
-        return ga_slabhash_swap32(tile, place, (uint32_t)key, after);
+        return ga_slabhash_tile_cas32(tile, slot, (uint32_t)key, after);
     case GA_SLABHASH_MAP32:
-        return ga_slabhash_weak_swap64(3, tile, place, ga_slabhash_pair(key, value),
-                                       ga_slabhash_pair(after, UINT32_MAX));
+        return ga_slabhash_mutant_cas64(3, tile, slot, ga_slabhash_pair(key, value),
+                                        ga_slabhash_pair(after, UINT32_MAX));
     default:
-        return ga_slabhash_weak_swap64(3, tile, place + 2, value,
-                                       GA_SLABHASH_IS_GROWING(kind) && GA_SLABHASH_MUTANT != 16
-                                           ? GA_SLABHASH_GONE
-                                           : GA_SLABHASH_UNSET);
+        return ga_slabhash_mutant_cas64(3, tile, slot + 2, value,
+                                        GA_SLABHASH_IS_GROWING(kind) && GA_SLABHASH_MUTANT != 16
+                                            ? GA_SLABHASH_GONE
+                                            : GA_SLABHASH_UNSET);
     }
 }
 

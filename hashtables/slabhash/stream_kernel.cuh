@@ -57,7 +57,7 @@ template <uint32_t kind, uint32_t fixed> struct ga_slabhash_ring {
 
 /* 4 or 8 bytes that are read but once: in the L2 cache they make way for the table. */
 template <uint32_t size>
-static __device__ __forceinline__ void ga_slabhash_bring(void *to, const void *from)
+static __device__ __forceinline__ void ga_slabhash_copy_async(void *to, const void *from)
 {
     static_assert(size == 4 || size == 8, "a word of a batch");
 #if __CUDA_ARCH__ >= 800
@@ -73,7 +73,7 @@ static __device__ __forceinline__ void ga_slabhash_bring(void *to, const void *f
 }
 
 /* The lane's copies since the last call are a set. */
-static __device__ __forceinline__ void ga_slabhash_bring_set(void)
+static __device__ __forceinline__ void ga_slabhash_copy_commit(void)
 {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.commit_group;" ::: "memory");
@@ -81,7 +81,7 @@ static __device__ __forceinline__ void ga_slabhash_bring_set(void)
 }
 
 /* All of the lane's sets but the last two are there. */
-static __device__ __forceinline__ void ga_slabhash_bring_wait(void)
+static __device__ __forceinline__ void ga_slabhash_copy_wait(void)
 {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.wait_group 2;" ::: "memory");
@@ -111,13 +111,13 @@ static __device__ __forceinline__ uint32_t ga_slabhash_stream_end(const ga_slabh
 /* Operations of a block are single bytes, of which four are copied at once where that can be. */
 template <uint32_t kind, uint32_t fixed>
 static __device__ __forceinline__ void
-ga_slabhash_stream_bring_ops(const ga_slabhash_batch &batch, ga_slabhash_ring<kind, fixed> *ring,
-                             uint32_t at, uint64_t i, uint32_t lane)
+ga_slabhash_stream_prefetch_ops(const ga_slabhash_batch &batch, ga_slabhash_ring<kind, fixed> *ring,
+                                uint32_t at, uint64_t i, uint32_t lane)
 {
     bool four = (uintptr_t)batch.ops % 4u == 0 && i - lane + 32u <= batch.count;
     if (four && lane < 8u) {
-        ga_slabhash_bring<4>(ring->ops + (at + 4u * lane) % GA_SLABHASH_AHEAD,
-                             batch.ops + i + 3u * lane);
+        ga_slabhash_copy_async<4>(ring->ops + (at + 4u * lane) % GA_SLABHASH_AHEAD,
+                                  batch.ops + i + 3u * lane);
     } else if (!four && i < batch.count) {
         ring->ops[(at + lane) % GA_SLABHASH_AHEAD] = batch.ops[i];
     }
@@ -125,30 +125,31 @@ ga_slabhash_stream_bring_ops(const ga_slabhash_batch &batch, ga_slabhash_ring<ki
 
 /* The block that begins with request `at` of the stream is on its way. All lanes of the warp call. */
 template <uint32_t kind, uint32_t fixed>
-static __device__ __forceinline__ void ga_slabhash_stream_bring(const ga_slabhash_batch &batch,
-                                                                ga_slabhash_ring<kind, fixed> *ring,
-                                                                uint32_t at)
+static __device__ __forceinline__ void
+ga_slabhash_stream_prefetch(const ga_slabhash_batch &batch, ga_slabhash_ring<kind, fixed> *ring,
+                            uint32_t at)
 {
     typedef typename ga_slabhash_word<kind>::type word;
     uint32_t lane = ga_tile_of(32).lane;
-    uint32_t place = (at + lane) % GA_SLABHASH_AHEAD;
+    uint32_t ring_slot = (at + lane) % GA_SLABHASH_AHEAD;
     uint64_t i = ga_slabhash_stream_number(at + lane);
     if (i < batch.count) {
-        ga_slabhash_bring<sizeof(word)>(&ring->keys[place], (const word *)batch.keys + i);
+        ga_slabhash_copy_async<sizeof(word)>(&ring->keys[ring_slot], (const word *)batch.keys + i);
     }
     if (ga_slabhash_needs<kind, fixed>::values && batch.values && i < batch.count) {
-        ga_slabhash_bring<sizeof(word)>(&ring->values[place], (const word *)batch.values + i);
+        ga_slabhash_copy_async<sizeof(word)>(&ring->values[ring_slot],
+                                             (const word *)batch.values + i);
     }
     if (ga_slabhash_needs<kind, fixed>::ops && batch.ops) {
-        ga_slabhash_stream_bring_ops<kind, fixed>(batch, ring, at, i, lane);
+        ga_slabhash_stream_prefetch_ops<kind, fixed>(batch, ring, at, i, lane);
     }
-    ga_slabhash_bring_set();
+    ga_slabhash_copy_commit();
 }
 
 /* The first two blocks of the four that are on their way are there. */
 static __device__ __forceinline__ void ga_slabhash_stream_wait(void)
 {
-    ga_slabhash_bring_wait();
+    ga_slabhash_copy_wait();
     ga_tile_sync(ga_tile_of(32)); /* what any lane has copied is there for all */
 }
 
@@ -157,7 +158,7 @@ static __device__ __forceinline__ void ga_slabhash_stream_begin(const ga_slabhas
                                                                 ga_slabhash_ring<kind, fixed> *ring)
 {
     for (uint32_t at = 0; at < GA_SLABHASH_AHEAD; at += 32u) {
-        ga_slabhash_stream_bring<kind, fixed>(batch, ring, at);
+        ga_slabhash_stream_prefetch<kind, fixed>(batch, ring, at);
     }
     ga_slabhash_stream_wait();
 }
@@ -168,24 +169,24 @@ static __device__ __forceinline__ void ga_slabhash_stream_begin(const ga_slabhas
 template <uint32_t kind, uint32_t fixed>
 static __device__ __forceinline__ bool
 ga_slabhash_stream_next(const ga_slabhash_batch &batch, ga_slabhash_ring<kind, fixed> *ring,
-                        uint32_t end, uint32_t *at, bool wants, uint32_t *which,
+                        uint32_t end, uint32_t *at, bool needs, uint32_t *which,
                         ga_slabhash_request<kind> *request)
 {
     ga_tile warp = ga_tile_of(32);
-    uint32_t wanting = ga_lanes_nonzero(warp, wants ? 1u : 0u);
-    uint32_t mine = *at + ga_bits_count(wanting & ((1u << warp.lane) - 1u));
-    uint32_t place = mine % GA_SLABHASH_AHEAD;
-    uint32_t next = *at + ga_bits_count(wanting);
-    bool gets = wants && mine < end;
+    uint32_t needing = ga_lanes_nonzero(warp, needs ? 1u : 0u);
+    uint32_t mine = *at + ga_bits_count(needing & ((1u << warp.lane) - 1u));
+    uint32_t ring_slot = mine % GA_SLABHASH_AHEAD;
+    uint32_t next = *at + ga_bits_count(needing);
+    bool gets = needs && mine < end;
     if (gets) {
         *which = mine;
-        request->key = ring->keys[place];
-        request->value = ga_slabhash_needs<kind, fixed>::values ? ring->values[place] : 0;
-        request->op = ga_slabhash_needs<kind, fixed>::ops ? ring->ops[place] : 0;
+        request->key = ring->keys[ring_slot];
+        request->value = ga_slabhash_needs<kind, fixed>::values ? ring->values[ring_slot] : 0;
+        request->op = ga_slabhash_needs<kind, fixed>::ops ? ring->ops[ring_slot] : 0;
     }
     if (next / 32u != *at / 32u) {
         ga_tile_sync(warp); /* the block that ends was read before another takes its place */
-        ga_slabhash_stream_bring<kind, fixed>(batch, ring, *at / 32u * 32u + GA_SLABHASH_AHEAD);
+        ga_slabhash_stream_prefetch<kind, fixed>(batch, ring, *at / 32u * 32u + GA_SLABHASH_AHEAD);
         ga_slabhash_stream_wait();
     }
     *at = next;

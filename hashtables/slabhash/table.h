@@ -24,7 +24,7 @@ typedef struct slabhash_range {
 } slabhash_range;
 
 enum {
-    SLABHASH_APART = 128 /* bytes: two lines, which processors fetch together */
+    SLABHASH_ALIGN = 128 /* bytes: two lines, which processors fetch together */
 };
 
 /* Of a table that grows: an array of buckets and their chains (grow.c). */
@@ -36,7 +36,7 @@ typedef struct slabhash_generation {
     uint64_t bytes;                    /* of the array */
     uint32_t wanted;                   /* relaxed: with so many slabs behind buckets it moves on */
     /* What many change, apart from what all read. */
-    _Alignas(SLABHASH_APART) uint64_t cursor; /* relaxed: runs of buckets handed out */
+    _Alignas(SLABHASH_ALIGN) uint64_t cursor; /* relaxed: runs of buckets handed out */
     uint32_t opened;                          /* C: buckets */
     uint32_t chained;                         /* relaxed: slabs behind buckets */
     uint32_t users;                           /* U: the table, and rounds over it */
@@ -65,7 +65,7 @@ typedef struct slabhash_ops {
     ga_status (*search)(ga_slabhash *table, uint64_t key, ga_slabhash_found *found);
     ga_status (*insert)(ga_slabhash *table, uint64_t key, uint64_t value, ga_slabhash_found *was);
     ga_status (*erase)(ga_slabhash *table, uint64_t key, ga_slabhash_found *was);
-    ga_slabhash_answer (*run)(const ga_slabhash *table, const ga_slabhash_change_to *to);
+    ga_slabhash_answer (*run)(const ga_slabhash *table, const ga_slabhash_operation *operation);
     uint64_t (*find_all)(const ga_slabhash *table, uint64_t key, uint64_t *values, uint64_t room);
     /* False where a slab is wanted; `count` goes up by what was taken out all the same. */
     bool (*remove_all)(const ga_slabhash *table, uint64_t key, uint64_t *count);
@@ -102,9 +102,9 @@ struct ga_slabhash {
     /* GA_SLABHASH_CHECK: who is in a call (use_tile.h), apart from what all read. */
     bool checked;
     slabhash_ops checked_ops; /* set once: without the short ways, which do not look at `use` */
-    _Alignas(SLABHASH_APART) uint64_t use;
+    _Alignas(SLABHASH_ALIGN) uint64_t use;
     /* Of tables that grow (grow.c). */
-    _Alignas(SLABHASH_APART) uint32_t least; /* buckets; set once */
+    _Alignas(SLABHASH_ALIGN) uint32_t least; /* buckets; set once */
     ga_domain *domain;                       /* set once: where generations are protected */
     slabhash_generation *now;                /* W: what calls begin with */
     slabhash_generation *retired; /* R: those that no call finds any more, but one may have found */
@@ -170,10 +170,10 @@ void ga_slabhash_generations_clear(ga_slabhash *table);
 
 /* SEARCH, INSERT and DELETE of any key in any table, with all that is to be checked; and where an
  * open table has them for its own. */
-ga_status ga_slabhash_look_for(ga_slabhash *table, uint64_t key, ga_slabhash_found *found);
-ga_status ga_slabhash_put_in(ga_slabhash *table, uint64_t key, uint64_t value,
-                             ga_slabhash_found *was);
-ga_status ga_slabhash_take_out(ga_slabhash *table, uint64_t key, ga_slabhash_found *was);
+ga_status ga_slabhash_search_slow(ga_slabhash *table, uint64_t key, ga_slabhash_found *found);
+ga_status ga_slabhash_insert_slow(ga_slabhash *table, uint64_t key, uint64_t value,
+                                  ga_slabhash_found *was);
+ga_status ga_slabhash_delete_slow(ga_slabhash *table, uint64_t key, ga_slabhash_found *was);
 
 /* GA_ERR_ARGUMENT where it is NULL or closed. */
 ga_status ga_slabhash_check(const ga_slabhash *table);

@@ -22,8 +22,8 @@ typedef struct ga_slabhash_device {
     ga_heap *arrays;  /* and the bucket slabs: the same, or a heap that kernels ask, too */
     ga_heap *slabs;   /* and the others */
     bool own_slabs;
-    ga_heap *copies; /* of requests that are sorted; NULL: not yet, or never: */
-    bool no_copies;
+    ga_heap *sort_heap; /* of requests that are sorted; NULL: not yet, or never: */
+    bool no_sort_heap;
     bool emptied;      /* the buckets, so that they hold slabs of the heap's and nothing else */
     uint64_t *scratch; /* of the device's: a census, or a cursor */
     uint64_t *loaded;  /* behind it: results of a load, in the middle of which a table may grow */
@@ -39,9 +39,9 @@ typedef struct ga_slabhash_device {
     uint32_t asked;         /* requests that may have filled places, since it was opened */
     uint64_t since;         /* the same, since it was last counted, */
     uint64_t fills;         /* or since it was opened or cleared */
-    uint32_t unseen;        /* the same, since the heap of slabs was asked whether it is to grow */
-    uint32_t *placed;       /* of the device's; see ga_slabhash_teller */
-    ga_slabhash_news *news; /* of the host's */
+    uint32_t since_refresh; /* the same, since the heap of slabs was asked whether it is to grow */
+    uint32_t *placed;       /* of the device's; see ga_slabhash_progress_settings */
+    ga_slabhash_progress *progress; /* of the host's */
 } ga_slabhash_device;
 
 static inline ga_status ga_slabhash_cuda(const char *what, cudaError_t error)
@@ -84,7 +84,8 @@ static inline ga_status ga_slabhash_device_check(const ga_slabhash_device *table
 }
 
 /* In programs with checks: two words, zero, for what ga_slabhash_view says of them. */
-static inline ga_status ga_slabhash_device_watch(ga_slabhash_device *table, cudaStream_t stream)
+static inline ga_status ga_slabhash_device_begin_checks(ga_slabhash_device *table,
+                                                        cudaStream_t stream)
 {
 #ifdef GA_SLABHASH_CHECKED
     void *use = NULL;
@@ -101,7 +102,7 @@ static inline ga_status ga_slabhash_device_watch(ga_slabhash_device *table, cuda
 }
 
 /* What was noticed up to now, by kernels that have ended; once. */
-static inline ga_status ga_slabhash_device_met(ga_slabhash_device *table)
+static inline ga_status ga_slabhash_device_report_conflicts(ga_slabhash_device *table)
 {
 #ifdef GA_SLABHASH_CHECKED
     uint64_t met = 0;
@@ -142,7 +143,7 @@ enum {
     GA_SLABHASH_FULL_AT = 75,           /* of 100 places: then they grow, */
     GA_SLABHASH_FILL_TO = 60,           /* so far that these are taken, */
     GA_SLABHASH_FILL_LESS = 52,         /* or these, where it was a small part that was too much */
-    GA_SLABHASH_SEEN_EACH = 1 << 20     /* requests, and the heap of slabs is asked */
+    GA_SLABHASH_REFRESH_EACH = 1 << 20  /* requests, and the heap of slabs is asked */
 };
 
 /* CALL(kind) for the table's, of those that do not grow in kernels. */
@@ -202,16 +203,16 @@ static inline ga_status ga_slabhash_device_whole(ga_slabhash_device *table,
 }
 
 /* Memory for an array, for what is on `stream` from now on. */
-static inline ga_status ga_slabhash_device_take(ga_slabhash_device *table, uint64_t bytes,
-                                                void **rows, cudaStream_t stream)
+static inline ga_status ga_slabhash_device_alloc_array(ga_slabhash_device *table, uint64_t bytes,
+                                                       void **rows, cudaStream_t stream)
 {
     return table->streamed ? ga_alloc_on(table->arrays, bytes, 0, (ga_stream)stream, rows)
                            : ga_alloc(table->arrays, bytes, 0, rows);
 }
 
 /* An array goes back, after what is on `stream`: for which this waits where its heap does not. */
-static inline ga_status ga_slabhash_device_give(ga_slabhash_device *table, void *rows,
-                                                cudaStream_t stream)
+static inline ga_status ga_slabhash_device_free_array(ga_slabhash_device *table, void *rows,
+                                                      cudaStream_t stream)
 {
     if (table->streamed) {
         return ga_free_on(table->arrays, rows, (ga_stream)stream);
@@ -232,7 +233,7 @@ static inline ga_status ga_slabhash_device_drop(ga_slabhash_device *table, ga_sl
     gone.view = view;
     ga_status status =
         bare ? GA_OK : ga_slabhash_device_whole<GA_SLABHASH_CLEAR_ALL>(&gone, &whole, stream);
-    ga_status given = ga_slabhash_device_give(table, view.rows, stream);
+    ga_status given = ga_slabhash_device_free_array(table, view.rows, stream);
     return status ? status : given;
 }
 

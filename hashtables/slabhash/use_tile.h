@@ -30,7 +30,7 @@ GA_SIMT void ga_slabhash_use_end(uint64_t *use, bool alone)
 }
 
 /* Whether one who began does so beside what he must not meet. */
-GA_SIMT bool ga_slabhash_use_meets(uint64_t before, bool alone)
+GA_SIMT bool ga_slabhash_use_conflicts(uint64_t before, bool alone)
 {
     return alone ? (uint32_t)before != 0 : before >= GA_SLABHASH_ALONE;
 }

@@ -62,7 +62,7 @@ ga_status ga_slabhash_get_stats(ga_slabhash *table, ga_slabhash_stats *out)
         table->ops->count(table, &census);
     }
     ga_slabhash_exit(table, NULL);
-    uint32_t width = ga_slabhash_width(table->kind) * (uint32_t)sizeof(uint32_t);
+    uint32_t width = ga_slabhash_slot_words(table->kind) * (uint32_t)sizeof(uint32_t);
     uint64_t slabs = buckets + census.chained;
     *out = (ga_slabhash_stats){
         .size = census.live,
@@ -117,10 +117,10 @@ static bool write_one(void *context, uint64_t key, uint64_t value)
 {
     sink *to = context;
     if (to->count < to->room && to->keys) {
-        ga_slabhash_write(to->table->kind, to->keys, to->count, key);
+        ga_slabhash_store_element(to->table->kind, to->keys, to->count, key);
     }
     if (to->count < to->room && to->values) {
-        ga_slabhash_write(to->table->kind, to->values, to->count, value);
+        ga_slabhash_store_element(to->table->kind, to->values, to->count, value);
     }
     to->count++;
     return true;

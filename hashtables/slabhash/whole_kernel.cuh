@@ -60,10 +60,10 @@ static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK)
     for (uint64_t bucket = ga_slabhash_grid_tile(); bucket < table.buckets;
          bucket += ga_slabhash_grid_tiles()) {
         if (task == GA_SLABHASH_COUNT_ALL) {
-            ga_slabhash_count(kind, table, tile, (uint32_t)bucket, &census);
+            ga_slabhash_count_bucket(kind, table, tile, (uint32_t)bucket, &census);
         } else if (task == GA_SLABHASH_COPY_ALL) {
-            ga_slabhash_copy(kind, table, tile, (uint32_t)bucket, whole.keys, whole.values,
-                             whole.room, whole.cursor);
+            ga_slabhash_copy_bucket(kind, table, tile, (uint32_t)bucket, whole.keys, whole.values,
+                                    whole.room, whole.cursor);
         } else if (task == GA_SLABHASH_FLUSH_ALL) {
             ga_slabhash_flush_bucket(kind, table, tile, (uint32_t)bucket);
         } else {

@@ -70,7 +70,7 @@ static inline void far_subject(int device, const subject &s)
     ga_slabhash_device table;
     ga_slabhash_options options = options_of(s.mode, s.flags, s.buckets, s.path);
     REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
-    table.view.far = 1;
+    table.view.exceeds_l2 = 1;
     std::vector<uint64_t> in = count(&table, {}, GA_SLABHASH_INSERT, keys, values);
     EXPECT_EQUAL("the results ABSENT", in[GA_SLABHASH_ABSENT], n);
     in = count(&table, {}, GA_SLABHASH_INSERT, keys, newer);
@@ -110,7 +110,7 @@ static void far_same_key(int device)
     ga_slabhash_options options = options_of(GA_SLABHASH_MAP32, 0, 1000, 4);
     std::vector<uint64_t> keys(n, narrow_key(5)), ones(n, 1);
     REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
-    table.view.far = 1;
+    table.view.exceeds_l2 = 1;
     std::vector<uint64_t> in = count(&table, {}, GA_SLABHASH_INSERT, keys, ones);
     EXPECT_EQUAL("the results ABSENT", in[GA_SLABHASH_ABSENT], 1);
     in = count(&table, {}, GA_SLABHASH_APPLY, keys, ones);
