@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
- * SEARCHALL and DELETEALL of an array of keys, a tile for each. For gpualloc/slabhash.cuh, which includes
- * it; docs/slabhash.md.
+ * SEARCHALL and DELETEALL of an array of keys, one tile a key. Included by gpualloc/slabhash.cuh;
+ * docs/slabhash.md.
  */
 #ifndef GPUALLOC_SLABHASH_ALL_KERNEL_CUH
 #define GPUALLOC_SLABHASH_ALL_KERNEL_CUH
 
 #include "batch_kernel.cuh"
 
-/* A key of which all pairs are wanted, and where they are in a table that does not grow. */
+/* A key of which all pairs are requested, and its path in a table that does not grow. */
 typedef struct ga_slabhash_all_request {
     uint64_t key, hash;
     ga_slabhash_walk walk;
 } ga_slabhash_all_request;
 
-/* DELETEALL of one key by the whole tile; how many. Where a table that grows has no slab for the
- * pairs that move with these, some may be left. */
+/* DELETEALL of one key by the whole tile. Returns the number of deleted pairs. If a table that
+ * grows has no slab for the pairs that migrate with them, some pairs may remain. */
 template <uint32_t kind>
 static __device__ __forceinline__ uint64_t
 ga_slabhash_tile_remove_all(ga_slabhash_turn *turn, ga_slabhash_all_request sought)
@@ -51,8 +51,8 @@ static __device__ __forceinline__ uint64_t ga_slabhash_tile_find_all(ga_slabhash
                                 room);
 }
 
-/* SEARCHALL or DELETEALL: a tile for each key. A search counts first, and then writes what there is
- * room for among the places that it was given. */
+/* A search counts first, reserves as much room in the output, and then writes as many values as
+ * fit. */
 template <uint32_t kind, bool removes>
 static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK)
     ga_slabhash_all_kernel(ga_slabhash_view table, ga_slabhash_all all, uint64_t *totals)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Batches: what is checked of them, and more slabs where they need some.
+ * Batches: arguments are checked, and slabs are added when a batch needs some.
  */
 #include "table.h"
 
 enum {
-    PREFETCH_AHEAD = 12 /* keys whose first slabs are fetched meanwhile */
+    PREFETCH_AHEAD = 12 /* keys whose home slabs are prefetched */
 };
 
-/* Whether any operation of the batch puts something in. */
+/* True if any operation of the batch inserts or changes a pair. */
 static bool puts_any(const ga_slabhash_batch *batch)
 {
     if (!batch->ops) {
@@ -53,7 +53,7 @@ static ga_status check(const ga_slabhash *table, const ga_slabhash_batch *batch)
     return GA_OK;
 }
 
-/* One that cannot be carried out for lack of a slab: say so, and look at the others. */
+/* Operation i found no slab and there is no memory for more. Returns the next operation. */
 static uint64_t record_full(const ga_slabhash_batch *batch, uint64_t i)
 {
     if (batch->results) {
@@ -62,7 +62,7 @@ static uint64_t record_full(const ga_slabhash_batch *batch, uint64_t i)
     return i + 1;
 }
 
-/* Some of a batch were not carried out, and why. */
+/* Errors of batches that were not carried out completely. */
 static ga_status no_slabs(uint64_t full, uint64_t count)
 {
     return ga_fail(GA_ERR_MEMORY,
@@ -106,7 +106,7 @@ ga_status ga_slabhash_run(ga_slabhash *table, const ga_slabhash_batch *batch, ui
         }
     }
     ga_slabhash_exit(table, NULL);
-    full += counts[GA_SLABHASH_FULL]; /* at the limit of a table that grows */
+    full += counts[GA_SLABHASH_FULL]; /* those at the limit of a table that grows */
     if (done) {
         *done = counts[GA_SLABHASH_ABSENT] + counts[GA_SLABHASH_FOUND];
     }
@@ -146,8 +146,8 @@ static uint64_t key_of(const ga_slabhash *table, const ga_slabhash_all *all, uin
                                                               : ((const uint32_t *)all->keys)[i];
 }
 
-/* The first slab of a key that is asked for soon; which it will be in a table that grows is not
- * known yet. */
+/* Prefetches the home slab of key i. In a table that grows it is not known yet which array has
+ * it. */
 static void prefetch(const ga_slabhash *table, const ga_slabhash_all *all, uint64_t i)
 {
     if (i < all->count && !slabhash_grows(table)) {
@@ -156,8 +156,8 @@ static void prefetch(const ga_slabhash *table, const ga_slabhash_all *all, uint6
     }
 }
 
-/* One key: all its values behind the `total` that others have, or all its pairs taken out. False
- * where no slab is to be had for that. */
+/* One key: stores its values behind the `total` values of the keys before, or deletes its pairs.
+ * False if a delete found no slab and there is no memory for one. */
 static bool run_one_key(ga_slabhash *table, const ga_slabhash_all *all, bool removes, uint64_t key,
                         uint64_t total, uint64_t *count)
 {

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * The kernel of a batch: the requests of arrays in device memory, their answers, and how many there were
- * of each. For gpualloc/slabhash.cuh, which includes it; docs/slabhash.md.
+ * The kernel of a batch: serves the requests of arrays in device memory, writes their results and
+ * counts these. Included by gpualloc/slabhash.cuh; docs/slabhash.md.
  *
- * STRUCTURE  Tables that are ordered (near_tile.h): each lane serves one request, and begins with the
- *            next of its warp's stream as soon as it has the answer. Others: warps serve 32
- *            requests together, and the next 32. Searches of most kinds: search_kernel.cuh.
+ *     ga_slabhash_batch_kernel
+ *       ordered tables      batch_by_lanes   each lane serves its own request (many_tile.h) and
+ *       takes
+ *                                            the next of the warp's stream as soon as it is done
+ *         then              batch_append     deferred inserts that need only a slab
+ *         then              batch_by_warps   all other deferred requests
+ *       other tables        batch_by_warps   32 requests together, then the next 32
+ *     ga_slabhash_search_kernel             searches of most kinds: search_kernel.cuh
  */
 #ifndef GPUALLOC_SLABHASH_BATCH_KERNEL_CUH
 #define GPUALLOC_SLABHASH_BATCH_KERNEL_CUH
@@ -13,11 +18,11 @@
 #include "stream_kernel.cuh"
 
 enum {
-    GA_SLABHASH_BLOCKS = 16 /* of a launch, for each multiprocessor, at most */
+    GA_SLABHASH_BLOCKS = 16 /* of a launch, at most, for each multiprocessor */
 };
 
-/* Blocks of a kernel for the operation on a multiprocessor at once, where lanes go on by themselves: as
- * many as measured best, on an H200. */
+/* Resident blocks of the kernel on a multiprocessor, where lanes take requests by themselves.
+ * Measured best on an H200. */
 static constexpr int ga_slabhash_resident_for(uint32_t fixed)
 {
     return fixed == GA_SLABHASH_INSERT ? 6 : 7;
@@ -40,8 +45,9 @@ static __device__ __forceinline__ uint64_t ga_slabhash_load_element(const void *
                                                        : ((const uint32_t *)array)[i];
 }
 
-/* Loaded, and nothing made of it, so that nobody waits for it yet. Where there is no array another
- * stands in, and behind the last request that one: there is no branch. */
+/* Issues the loads only and does not use the values, so that the warp does not stall. A missing
+ * array is replaced by the keys, an index behind the end by the last request: there is no
+ * branch. */
 template <uint32_t kind, uint32_t fixed>
 static __device__ __forceinline__ void ga_slabhash_fetch_request(const ga_slabhash_batch &batch,
                                                                  uint64_t i,
@@ -58,7 +64,8 @@ static __device__ __forceinline__ void ga_slabhash_fetch_request(const ga_slabha
     }
 }
 
-/* The operation of a request that was fetched: none where its value is missing. */
+/* The operation of a fetched request; GA_SLABHASH_OP_COUNT, which is refused, if it needs a
+ * value and the batch has none. */
 template <uint32_t kind, uint32_t fixed>
 static __device__ __forceinline__ uint32_t
 ga_slabhash_op_of(const ga_slabhash_batch &batch, const ga_slabhash_request<kind> &request)
@@ -71,14 +78,14 @@ ga_slabhash_op_of(const ga_slabhash_batch &batch, const ga_slabhash_request<kind
     return misses && ga_slabhash_puts(op) ? (uint32_t)GA_SLABHASH_OP_COUNT : op;
 }
 
-/* How often each result came to each thread of the block, and how many places it filled: in shared
- * memory, since registers are few. */
+/* For each thread of the block: how often each result occurred, and how many slots it filled. In
+ * shared memory, to save registers. */
 typedef struct ga_slabhash_result_counts {
     uint32_t of[GA_SLABHASH_REFUSED + 1][GA_SLABHASH_BLOCK];
     uint32_t placed[GA_SLABHASH_BLOCK];
 } ga_slabhash_result_counts;
 
-/* Write the answer to the operation down; `tally` may be NULL. */
+/* Stores the result of an operation and counts it; `tally` may be NULL. */
 template <uint32_t kind>
 static __device__ __forceinline__ void
 ga_slabhash_write_answer(const ga_slabhash_batch &batch, uint64_t i, uint32_t op,
@@ -109,7 +116,7 @@ static __device__ __forceinline__ void ga_slabhash_begin_counts(ga_slabhash_resu
     tally->placed[threadIdx.x] = 0;
 }
 
-/* The warp adds them up; `counts` may be NULL. */
+/* Adds the warp's counts to `counts`, which may be NULL. */
 static __device__ __forceinline__ void
 ga_slabhash_add_counts(const ga_slabhash_result_counts *tally, uint64_t *counts)
 {
@@ -122,19 +129,20 @@ ga_slabhash_add_counts(const ga_slabhash_result_counts *tally, uint64_t *counts)
     }
 }
 
-/* What the host is told without being waited for: in its own memory, which kernels write. All
- * relaxed: figures, of which late ones do no harm. */
+/* Progress that kernels report to the host in the host's memory, so that the host never waits.
+ * All accesses are relaxed: statistics, of which late ones do no harm. */
 typedef struct ga_slabhash_progress {
-    uint64_t placed; /* above: requests asked before some batch; below: places filled by then */
-    uint32_t full;   /* not 0: something found no slab */
-    uint32_t read;   /* by a copy: places filled */
+    uint64_t placed; /* upper half: requests launched before a batch; lower half: slots filled by
+                      * then */
+    uint32_t full;   /* not 0: a request found no slab */
+    uint32_t read;   /* slots filled; written by a copy on a stream */
 } ga_slabhash_progress;
 
-/* For a batch's kernel: where it tells what. */
+/* Where a batch's kernel reports its progress. */
 typedef struct ga_slabhash_progress_settings {
     ga_slabhash_progress *progress;
-    uint32_t *placed; /* of the device's: places filled by batches; NULL: not counted */
-    uint32_t asked;   /* requests before this batch */
+    uint32_t *placed; /* device memory: slots filled by batches; NULL: not counted */
+    uint32_t asked;   /* requests launched before this batch */
 } ga_slabhash_progress_settings;
 
 static __device__ __forceinline__ void
@@ -147,7 +155,7 @@ ga_slabhash_publish_placed(ga_slabhash_progress_settings settings)
     }
 }
 
-/* The warp's share: places that it has filled, and whether it found no slab. */
+/* Reports the warp's share: the slots that it filled, and whether a request found no slab. */
 static __device__ __forceinline__ void
 ga_slabhash_publish_progress(ga_slabhash_progress_settings settings, uint32_t placed, uint32_t full)
 {
@@ -162,8 +170,8 @@ ga_slabhash_publish_progress(ga_slabhash_progress_settings settings, uint32_t pl
     }
 }
 
-/* Warps serve 32 requests at a time: where there is no `left` those of the batch, the next 32 and so on;
- * else those whose numbers the lanes have left, `count` of each. */
+/* Serves 32 requests of a warp at a time. If `deferred` is NULL, those of the batch; else the
+ * lanes' `count` deferred requests, whose numbers it has. */
 template <uint32_t kind, uint32_t fixed>
 static __device__ __forceinline__ void
 ga_slabhash_batch_by_warps(ga_slabhash_turn *turn, const ga_slabhash_batch *batch,
@@ -185,7 +193,7 @@ ga_slabhash_batch_by_warps(ga_slabhash_turn *turn, const ga_slabhash_batch *batc
         ga_slabhash_fetch_request<kind, fixed>(*batch, i, &request);
         uint32_t op = ga_slabhash_op_of<kind, fixed>(*batch, request);
         uint64_t value = batch->values ? request.value : 0;
-        ga_tile_sync(warp); /* its tiles go on abreast */
+        ga_tile_sync(warp); /* reconverges the warp: its tiles run in step from here on */
         ga_slabhash_answer answer = ga_slabhash_lanes<kind, fixed, true>(
             turn, asks, op, request.key, value, (uint32_t)batch->how);
         if (asks) {
@@ -195,7 +203,7 @@ ga_slabhash_batch_by_warps(ga_slabhash_turn *turn, const ga_slabhash_batch *batc
     }
 }
 
-/* The same as a function of its own, for kinds of which most tables have an order. */
+/* Outlined copy for kinds whose tables are ordered in most cases. */
 template <uint32_t kind, uint32_t fixed>
 static __device__ __noinline__ void
 ga_slabhash_batch_by_warps_outlined(ga_slabhash_turn *turn, const ga_slabhash_batch *batch,
@@ -206,19 +214,21 @@ ga_slabhash_batch_by_warps_outlined(ga_slabhash_turn *turn, const ga_slabhash_ba
 }
 
 enum {
-    GA_SLABHASH_DEFER_MOST =
-        2, /* requests that a lane leaves for later before it waits for the others */
-    GA_SLABHASH_DEFER_LANES = 8 /* lanes that wait before all of the warp's do */
+    GA_SLABHASH_DEFER_MOST = 2, /* requests that a lane may defer before it stops taking new ones */
+    GA_SLABHASH_DEFER_LANES = 8 /* lanes that have deferred so many, and the whole warp serves
+                                 * what it deferred */
 };
 
-/* Those, in shared memory: their numbers, and the slabs behind which another is wanted, or NULL. */
+/* Deferred requests, in shared memory: their numbers, and the slab behind which a slab is
+ * needed, or NULL. */
 typedef struct ga_slabhash_deferred {
     uint64_t number[GA_SLABHASH_DEFER_MOST][GA_SLABHASH_BLOCK];
     uint32_t *end[GA_SLABHASH_DEFER_MOST][GA_SLABHASH_BLOCK];
 } ga_slabhash_deferred;
 
-/* What the lanes have left, `count` of each, as far as it takes but a slab. Answers how many are left of
- * the lane's then: of a slab that many wanted one has linked it, and the others find room there. */
+/* Appends slabs for those of the lanes' `count` deferred requests that need only a slab. Returns
+ * the number that the lane still defers. If several lanes need a slab behind the same one, one
+ * lane links its slab, and the others find room in it later. */
 template <uint32_t kind, uint32_t fixed>
 static __device__ __noinline__ uint32_t ga_slabhash_batch_append(ga_slabhash_turn *turn,
                                                                  const ga_slabhash_batch *batch,
@@ -246,13 +256,13 @@ static __device__ __noinline__ uint32_t ga_slabhash_batch_append(ga_slabhash_tur
         } else if (asks) {
             deferred->number[still++][threadIdx.x] = i;
         }
-        ga_tile_sync(ga_tile_of(32)); /* its tiles go on abreast */
+        ga_tile_sync(ga_tile_of(32)); /* reconverges the warp: its tiles run in step from here on */
     }
     return still;
 }
 
-/* A lane begins with a request: whether that is served lane by lane. Else its result says what becomes
- * of it. */
+/* A lane takes a request. True if it is served by the lane; otherwise its state is REFUSED or
+ * DEFERRED already. */
 template <uint32_t kind, uint32_t fixed>
 static __device__ __forceinline__ bool
 ga_slabhash_batch_begin(ga_slabhash_view table, const ga_slabhash_batch &batch,
@@ -273,9 +283,9 @@ ga_slabhash_batch_begin(ga_slabhash_view table, const ga_slabhash_batch &batch,
     return allowed && ga_slabhash_is_served(kind, op);
 }
 
-/* Requests of the warp's stream from `at` on, in an ordered table: a lane begins with the next as soon
- * as it has the answer to the one before, whatever the other lanes are at. Until there are no more, or
- * some lanes have as many for later as they may: else ever fewer would do the rest. */
+/* Serves requests of the warp's stream from `at` on, in an ordered table. Ends when the stream
+ * ends, or when GA_SLABHASH_DEFER_LANES lanes have deferred all they may, because ever fewer
+ * lanes would do the rest. */
 template <uint32_t kind, uint32_t fixed>
 static __device__ __forceinline__ void
 ga_slabhash_batch_by_lanes(ga_slabhash_view table, const ga_slabhash_batch &batch,
@@ -325,7 +335,7 @@ ga_slabhash_batch_by_lanes(ga_slabhash_view table, const ga_slabhash_batch &batc
     }
 }
 
-/* Blocks on a multiprocessor, which the registers are for. */
+/* Resident blocks on a multiprocessor; this bounds the registers of a thread. */
 template <uint32_t kind, uint32_t fixed> struct ga_slabhash_resident {
     static constexpr int blocks = GA_SLABHASH_IS_UNIQUE(kind)   ? ga_slabhash_resident_for(fixed)
                                   : fixed == GA_SLABHASH_SEARCH ? 8

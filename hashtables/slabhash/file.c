@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tables in files: a head of 48 bytes, then the keys and values of all pairs, one after the other,
- * in the machine's order of bytes, of which the head's first word tells. A new one is written
- * beside the old one, and takes its place once it is whole.
+ * Tables in files: a head of 48 bytes, then key and value of each pair, 64 bits each, in the
+ * machine's byte order, which the head's magic number reveals. A new file is written beside the old
+ * one and replaces it when it is complete, so that a failed save leaves the old file as it was.
+ *
+ *     save:  open_temp -> write_all -> replace_target     load:  read_head -> validate_pairs ->
+ *     insert
  */
 #include "table.h"
 
@@ -19,9 +22,9 @@
 
 enum {
     PAIRS_AT_ONCE = 4096, /* read or written at once */
-    NAME_BYTES = 64,      /* bytes for the name of a file beside another */
-    NAME_TRIES = 100,     /* that are tried: files that others have left may have some */
-    KIND_MASK = 7         /* of a kind: what files say of it, not whether the table grows */
+    NAME_BYTES = 64,      /* for the name of a temporary file */
+    NAME_TRIES = 100,     /* names tried: earlier processes may have left files */
+    KIND_MASK = 7         /* the part of a kind that files record: not whether the table grows */
 };
 
 static const uint64_t MAGIC = UINT64_C(0x3168736162616c73); /* "slabash1" */
@@ -30,8 +33,8 @@ typedef struct head {
     uint64_t magic;
     uint32_t head_size, kind;
     uint64_t count;
-    uint64_t sum;  /* of the pairs */
-    uint64_t seal; /* of what stands before it */
+    uint64_t sum;  /* checksum of the pairs */
+    uint64_t seal; /* checksum of the fields before it */
     uint64_t zero;
 } head;
 
@@ -40,15 +43,15 @@ typedef struct stream {
     const char *path;
     uint32_t kind;
     uint64_t count, sum;
-    int error; /* errno of the first write that failed, else 0 */
+    int error; /* of the first write that failed, else 0 */
     uint32_t buffered;
-    mode_t mode;                           /* of the file that is there, else 0 */
-    char target[PATH_MAX];                 /* what is written, links followed */
-    char temp_path[PATH_MAX + NAME_BYTES]; /* where, until it is whole */
+    mode_t mode;                           /* permissions of the file to be replaced, else 0 */
+    char target[PATH_MAX];                 /* the file to write, with links followed */
+    char temp_path[PATH_MAX + NAME_BYTES]; /* where it is written until it is complete */
     uint64_t pairs[2 * PAIRS_AT_ONCE];
 } stream;
 
-/* FNV-1a by words of 64 bits, finished so that the last ones count as much as the first. */
+/* FNV-1a on 64-bit words, with a shift so that the last words count as much as the first. */
 static uint64_t add_to_sum(uint64_t sum, const void *bytes, size_t size)
 {
     const unsigned char *at = bytes;
@@ -86,7 +89,7 @@ static void write_bytes(stream *s, const void *bytes, size_t size)
     }
 }
 
-/* Pairs stand in files at 64 bits each, whatever the mode. */
+/* Pairs take 64 bits each for key and value, in all modes. */
 static void write_buffered(stream *s)
 {
     size_t size = s->buffered * 2 * sizeof(uint64_t);
@@ -110,7 +113,7 @@ static bool write_pair(void *context, uint64_t key, uint64_t value)
 static ga_status write_all(ga_slabhash *table, stream *s)
 {
     head h = {.magic = MAGIC, .head_size = sizeof h, .kind = table->kind & KIND_MASK};
-    write_bytes(s, &h, sizeof h); /* its place; not valid as it is */
+    write_bytes(s, &h, sizeof h); /* placeholder; invalid until rewritten at the end */
     table->ops->each(table, write_pair, s);
     write_buffered(s);
     h.count = s->count;
@@ -146,7 +149,8 @@ static ga_status new_stream(stream **out, const ga_slabhash *table, const char *
     return GA_OK;
 }
 
-/* Which file is to be written: one that is there, or none yet. What is no file stays. */
+/* Finds the file to write: an existing regular file, or none yet. Anything else at the path is
+ * refused and stays. */
 static ga_status find_target(stream *s)
 {
     struct stat info;
@@ -173,7 +177,7 @@ static ga_status find_target(stream *s)
     return GA_OK;
 }
 
-/* A new file in the target's directory, by a name of its own. */
+/* Creates a file in the target's directory, under an unused name. */
 static int create_temp(stream *s)
 {
     static uint32_t number;
@@ -182,7 +186,7 @@ static int create_temp(stream *s)
     int file = -1;
     memcpy(s->temp_path, s->target, size);
     for (int i = 0; file < 0 && i < NAME_TRIES && (!i || errno == EEXIST); i++) {
-        /* relaxed: a number of its own. */
+        /* relaxed: only must be unique */
         uint32_t own = __atomic_add_fetch(&number, 1, __ATOMIC_RELAXED);
         snprintf(s->temp_path + size, NAME_BYTES, ".slabhash-%ld-%u", (long)getpid(), own);
         file = open(s->temp_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -208,7 +212,7 @@ static ga_status open_temp(stream *s)
     return status;
 }
 
-/* What was written takes the target's place; or is taken away, and the target is as it was. */
+/* Renames the complete file over the target, or removes it and leaves the target as it was. */
 static ga_status replace_target(stream *s, ga_status status)
 {
     if (fclose(s->file) && status == GA_OK) {
@@ -262,7 +266,7 @@ static ga_status read_head(stream *s, head *h)
     return GA_OK;
 }
 
-/* The next pairs, as many as there is room for; `left` are still to come. */
+/* Reads the next pairs, as many as the buffer takes; `left` pairs are still to come. */
 static ga_status read_some(stream *s, uint64_t left)
 {
     s->buffered = left < PAIRS_AT_ONCE ? (uint32_t)left : PAIRS_AT_ONCE;
@@ -274,14 +278,14 @@ static ga_status read_some(stream *s, uint64_t left)
     return GA_OK;
 }
 
-/* Whether the table could have this pair. */
+/* True if the table may hold this pair. */
 static bool is_possible(uint32_t kind, uint64_t key, uint64_t value)
 {
     bool fits = GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 || !((key | value) >> 32);
     return fits && ga_slabhash_allowed(kind, GA_SLABHASH_INSERT, key, value);
 }
 
-/* All of it, before anything is put in. */
+/* Reads and checks the whole file, before a pair is inserted. */
 static ga_status validate_pairs(stream *s, const head *h)
 {
     ga_status status = GA_OK;
@@ -339,7 +343,7 @@ static ga_status load(ga_slabhash *table, stream *s)
                : status;
 }
 
-/* Only a regular file: the open of a FIFO would wait for a writer. */
+/* Regular files only: opening a FIFO would wait for a writer. */
 static ga_status open_saved(stream *s)
 {
     struct stat info = {0};

@@ -1,72 +1,83 @@
 /* SPDX-License-Identifier: MIT
  *
- * Requests of a tile's lanes, one each, served together: the tile looks at the slabs of several
- * requests at once, so that their loads are under way together, and then each lane makes the one
- * change that its request comes to, all lanes at once.
+ * Requests of a tile's lanes, one each, served together: the loads of several requests are in
+ * flight at once, then each lane makes the one change that its request needs, all lanes at once.
  *
- * STRUCTURE  step     in tables that are ordered (near_tile.h) each lane looks at its request's slab
- *                     by itself, judges, and makes its change or goes on to the next slab. A caller
- *                     with more requests gives a lane that has its answer another between two steps
- *            peek     searches of such tables that are far: each lane looks at the sector at which its
- *                     order begins, unless those say nothing so often that whole slabs are no dearer
- *            others, and what goes on from its home in tables that are far:
- *            queue    lanes whose request has a slab to look at, a mask
- *            look     the tile loads the slabs of the next GA_SLABHASH_AT_ONCE of them; what it
- *                     sees in each the lane keeps whose request it is; and so on for all
- *            judge    each lane what it has seen: answered, or a change to be made, or on to the
- *                     next slab, and so in the queue again
- *            act      each lane's compare-and-swap
- *            later    what this does not know, and swaps that fail: the caller serves those one by
- *                     one, from their beginning (ga_slabhash_do); or, where but a slab is wanted,
- *                     has that linked where the lane is (ga_slabhash_append_all)
+ *     ga_slabhash_serve_many
+ *       ordered tables           serve_by_lanes -> serve_step, until every lane is done
+ *         each lane probes its own slab    step_by_sectors: the first sector, then the other three
+ *       ordered, beyond L2, SEARCH   peek: the first sector only; then step_by_slabs for the others
+ *       other tables             step_by_slabs: the tile loads whole slabs, GA_SLABHASH_AT_ONCE at
+ *       once
+ *     in each step, for each lane:
+ *         decide                 hit, miss, or on to the next slab (decide_next)
+ *         apply_changes          one compare-and-swap for each lane that has decided on a change
+ *     DEFERRED, NEEDS_SLAB       left to the caller: ga_slabhash_do() for each, from the beginning;
+ *                                or ga_slabhash_append_all(), if only a slab is missing
  *
- * INVARIANT  A lane changes what ga_slabhash_put() and ga_slabhash_remove() would, by the same
- *            compare-and-swap: an empty place that was the path's first, once the path was seen to
- *            its end, or the key's own.
+ * A caller with more requests than lanes uses serve_step() itself and gives a lane that is done its
+ * next request between two steps (batch_kernel.cuh).
  *
- * In kernels the tiles of a warp stay abreast: no collective word below stands in a branch that
- * only some of them take.
+ * HOW A SEARCH ENDS  The rules of list_tile.h. With what the lane knows of one slab
+ * (ga_slabhash_probe):
+ *
+ *     FOUND      decide_hit: a slot has the key, and in map64 a value
+ *     ABSENT     decide_hit: unique keys of map64, a slot has the key but the value is UNSET
+ *     ABSENT     decide_miss: an empty slot ended the key's order (`ended`, ordered tables only)
+ *     ABSENT     decide_miss: at a bucket's slab whose overflow bit of the key's class is still
+ *                set, while buckets of the path remain; or at the end of the home's chain
+ *     DEFERRED   tables that grow: the key is frozen, or the chain is SEALED. multimap64: the pair
+ *                was deleted. ga_slabhash_do() decides then
+ *
+ * INVARIANT  A lane makes the changes that ga_slabhash_put() and ga_slabhash_remove() would make,
+ *            by the same compare-and-swap: it fills the path's first empty slot, after the whole
+ *            path was probed, or changes the key's own slot.
+ *
+ * In kernels the tiles of a warp run in step: no collective operation below is in a branch that
+ * only some of the tiles take.
  */
 #ifndef GPUALLOC_SLABHASH_MANY_TILE_H
 #define GPUALLOC_SLABHASH_MANY_TILE_H
 
 #include "near_tile.h"
 
-/* Rows of a tile that are loaded together. */
+/* Slabs that a tile loads at once. */
 #ifndef GA_SLABHASH_AT_ONCE
 #define GA_SLABHASH_AT_ONCE 4u
 #endif
 
-/* What becomes of a request, beside the results. */
+/* State of a request, beside the results of ga_slabhash_result. */
 enum {
-    GA_SLABHASH_TO_FILL = 8, /* puts its pair in an empty place */
-    GA_SLABHASH_TO_CHANGE,   /* changes the key's own */
-    GA_SLABHASH_DEFERRED,    /* from here on: not served */
-    GA_SLABHASH_NEEDS_SLAB /* a slab behind that at which the lane is, as all of the path is full */
+    GA_SLABHASH_TO_FILL = 8, /* decided: fill an empty slot */
+    GA_SLABHASH_TO_CHANGE,   /* decided: change the key's own slot */
+    GA_SLABHASH_DEFERRED,    /* from here on the request is not served: DEFERRED to the caller */
+    GA_SLABHASH_NEEDS_SLAB   /* the whole path is full: a slab must be linked behind `row` */
 };
 
-/* In the place of where the key was found: it is frozen, in a table that grows, which is for later. */
+/* In place of the slot in `found`, tables that grow: the key is frozen, so the request is
+ * deferred. */
 #define GA_SLABHASH_IS_FROZEN (GA_NONE - 1u)
 
-/* In lanes. Of 64-bit keys and values there are upper halves. */
+/* One request a lane. The `_high` fields are the upper halves of 64-bit keys and values. */
 typedef struct ga_slabhash_requests {
     ga_lanes key, key_high, value, value_high; /* set by the caller, as is `op` */
     ga_lanes op;
-    ga_lanes row, row_high; /* the slab's address */
-    ga_lanes home;          /* the path's first bucket */
-    ga_lanes second_hash;   /* of the hash: the class, and the step from bucket to bucket */
-    ga_lanes buckets_left;  /* buckets still to come; GA_SLABHASH_IN_CHAIN behind them */
-    ga_lanes order_hash;    /* where the order at home begins; 0 behind it */
+    ga_lanes row, row_high; /* address of the current slab */
+    ga_lanes home;          /* first bucket of the path */
+    ga_lanes second_hash;   /* the key's class, and the stride of its path */
+    ga_lanes buckets_left;  /* buckets of the path still to come; then GA_SLABHASH_IN_CHAIN */
+    ga_lanes order_hash;    /* chooses where the slot order begins at home; 0 behind it */
     ga_lanes slot;
     ga_lanes result;
-    ga_lanes was, was_high; /* the value that is there */
-    /* Searches in tables that are ordered and far, the same in all tiles of a warp: not to peek; and
-     * behind it the mask of the tile's lanes that have peeked in vain. */
+    ga_lanes was, was_high; /* value that the key had, else 0 */
+    /* Searches of ordered tables that exceed the L2 cache. `no_peek`: load whole slabs at once;
+     * the same in all tiles of a warp. `peek_missed`: mask of the lanes whose peek did not
+     * decide. */
     bool no_peek;
     uint32_t peek_missed;
 } ga_slabhash_requests;
 
-/* The operations of a kind that this serves; others are for later. */
+/* True for the operations of a kind that are served here; all others are deferred. */
 GA_SIMT bool ga_slabhash_is_served(uint32_t kind, uint32_t op)
 {
     bool multi = GA_SLABHASH_IS_MULTI(kind);
@@ -75,19 +86,20 @@ GA_SIMT bool ga_slabhash_is_served(uint32_t kind, uint32_t op)
             !(multi && GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64));
 }
 
-/* Whether it may be one that puts pairs in, where all operations are `fixed`, or it is none. */
+/* True if a request may insert or change a pair. `fixed` is the operation of all requests, or
+ * GA_SLABHASH_OP_COUNT if they differ. */
 GA_SIMT bool ga_slabhash_may_put(uint32_t fixed)
 {
     return fixed >= GA_SLABHASH_OP_COUNT || ga_slabhash_puts(fixed);
 }
 
-/* Whether it may change anything. */
+/* True if a request may change the table. */
 GA_SIMT bool ga_slabhash_may_change(uint32_t fixed)
 {
     return fixed != GA_SLABHASH_SEARCH;
 }
 
-/* Lane `own` goes to the slab. */
+/* Lane `own` goes to the slab `row`. */
 GA_SIMT void ga_slabhash_requests_move_to(ga_slabhash_requests *requests, uint32_t own,
                                           uint32_t *row)
 {
@@ -95,7 +107,7 @@ GA_SIMT void ga_slabhash_requests_move_to(ga_slabhash_requests *requests, uint32
     ga_lane_write(&requests->row_high, own, (uint32_t)((uint64_t)(uintptr_t)row >> 32));
 }
 
-/* Lane `own`'s request begins at its home, as ga_slabhash_walk_path() does. */
+/* Lane `own` begins at its key's home, as ga_slabhash_walk_path() does. */
 GA_SIMT void ga_slabhash_requests_begin(ga_slabhash_view table, bool ordered,
                                         ga_slabhash_requests *requests, uint32_t own, uint64_t hash)
 {
@@ -114,7 +126,7 @@ GA_SIMT uint32_t *ga_slabhash_requests_row(const ga_slabhash_requests *requests,
     return (uint32_t *)(uintptr_t)ga_slabhash_lane64(requests->row, requests->row_high, own);
 }
 
-/* What the tile sees in the slab for lane `lane`, if that is none of GA_NONE. */
+/* The tile probes a loaded slab for the request of lane `lane`; for none if that is GA_NONE. */
 GA_SIMT void ga_slabhash_probe_slab(uint32_t kind, uint32_t fixed, ga_tile tile, ga_row row,
                                     uint64_t key, uint32_t lane, ga_slabhash_probe *probe)
 {
@@ -149,9 +161,9 @@ GA_SIMT void ga_slabhash_probe_slab(uint32_t kind, uint32_t fixed, ga_tile tile,
     }
 }
 
-/* ---- what a lane makes of it ---------------------------------------------------------------- */
+/* ---- decide: what a lane does with a probed slab --------------------------------------------- */
 
-/* The key stands in the slab. */
+/* The key has a slot in the slab: the result, or the change to make. */
 GA_SIMT uint32_t ga_slabhash_decide_hit(uint32_t kind, uint32_t op, uint64_t value)
 {
     bool is_set = ga_slabhash_is_set(kind, value);
@@ -160,11 +172,12 @@ GA_SIMT uint32_t ga_slabhash_decide_hit(uint32_t kind, uint32_t op, uint64_t val
         return is_set || op == GA_SLABHASH_REPLACE ? GA_SLABHASH_TO_CHANGE : GA_SLABHASH_ABSENT;
     }
     return is_set                     ? GA_SLABHASH_FOUND
-           : op == GA_SLABHASH_SEARCH ? GA_SLABHASH_ABSENT /* its own place: it is nowhere else */
+           : op == GA_SLABHASH_SEARCH ? GA_SLABHASH_ABSENT /* this is its only slot */
                                       : GA_SLABHASH_TO_CHANGE;
 }
 
-/* The key is not there: to put it in would take another slab. */
+/* The path ends without the key: ABSENT, but an insert needs a slab. Always false: the lane is
+ * done. */
 GA_SIMT bool ga_slabhash_decide_end(uint32_t kind, ga_slabhash_requests *requests, uint32_t own,
                                     bool puts)
 {
@@ -174,8 +187,8 @@ GA_SIMT bool ga_slabhash_decide_end(uint32_t kind, ga_slabhash_requests *request
     return false;
 }
 
-/* On to the path's next bucket, or to the chain of the home, or down that, where `next` is behind the
- * slab; whether there is more. */
+/* Goes to the path's next bucket, from the last one to the home's chain, or down the chain,
+ * where `next` is the link of the slab. False if the path ends there. */
 GA_SIMT bool ga_slabhash_decide_next(uint32_t kind, ga_slabhash_view table,
                                      ga_slabhash_requests *requests, uint32_t own, uint32_t *row,
                                      uint32_t next, bool puts)
@@ -204,7 +217,7 @@ GA_SIMT bool ga_slabhash_decide_next(uint32_t kind, ga_slabhash_view table,
     return true;
 }
 
-/* The key does not stand in the slab; whether the lane goes on. */
+/* The key has no slot in the slab. True if the lane goes on. */
 GA_SIMT bool ga_slabhash_decide_miss(uint32_t kind, ga_slabhash_view table,
                                      ga_slabhash_requests *requests, uint32_t own, uint32_t op,
                                      uint32_t *row, const ga_slabhash_probe *probe)
@@ -218,12 +231,12 @@ GA_SIMT bool ga_slabhash_decide_miss(uint32_t kind, ga_slabhash_view table,
     bool ends = ga_lane_read(probe->ended, own) ||
                 (in_chain ? next == GA_SLABHASH_NO_SLAB || sealed : ends_at_bucket);
     bool puts = ga_slabhash_puts(op);
-    if (sealed && GA_SLABHASH_MUTANT != 28) { /* it has moved */
+    if (sealed && GA_SLABHASH_MUTANT != 28) { /* the bucket has migrated */
         ga_lane_write(&requests->result, own, GA_SLABHASH_DEFERRED);
         return false;
     }
     if (puts && ga_lane_read(probe->empty, own) != GA_NONE) {
-        bool first = ends || GA_SLABHASH_IS_MULTI(kind); /* there is nothing more to be seen */
+        bool first = ends || GA_SLABHASH_IS_MULTI(kind); /* no slot further on can hold the key */
         ga_lane_write(&requests->slot, own, ga_lane_read(probe->empty, own));
         ga_lane_write(&requests->result, own, first ? GA_SLABHASH_TO_FILL : GA_SLABHASH_DEFERRED);
         return false;
@@ -237,7 +250,7 @@ GA_SIMT bool ga_slabhash_decide_miss(uint32_t kind, ga_slabhash_view table,
     return ga_slabhash_decide_next(kind, table, requests, own, row, next, puts);
 }
 
-/* What lane `own` makes of what was seen in its slab; whether it goes on. */
+/* Decides on the probed slab. True if lane `own` goes on to another slab. */
 GA_SIMT bool ga_slabhash_decide(uint32_t kind, uint32_t fixed, ga_slabhash_view table,
                                 ga_slabhash_requests *requests, uint32_t own,
                                 const ga_slabhash_probe *probe)
@@ -246,7 +259,7 @@ GA_SIMT bool ga_slabhash_decide(uint32_t kind, uint32_t fixed, ga_slabhash_view 
     uint32_t op = fixed < GA_SLABHASH_OP_COUNT ? fixed : ga_lane_read(requests->op, own);
     uint32_t found = ga_lane_read(probe->found, own);
     uint32_t *row = ga_slabhash_requests_row(requests, own);
-    if (found == GA_NONE || (multi && ga_slabhash_puts(op))) { /* a frozen pair is no obstacle */
+    if (found == GA_NONE || (multi && ga_slabhash_puts(op))) { /* frozen pairs do not matter */
         return ga_slabhash_decide_miss(kind, table, requests, own, op, row, probe);
     }
     uint64_t value = ga_slabhash_lane64(probe->value, probe->value_high, own);
@@ -270,10 +283,10 @@ GA_SIMT bool ga_slabhash_decide(uint32_t kind, uint32_t fixed, ga_slabhash_view 
     return false;
 }
 
-/* ---- look ----------------------------------------------------------------------------------- */
+/* ---- load whole slabs, by the tile ----------------------------------------------------------- */
 
-/* What there is in the slabs of the next `n` (a constant) of the queue, which is handed on without
- * them. */
+/* Loads and probes the slabs of the next `n` (a constant) lanes of the queue. Returns the rest
+ * of the queue. */
 GA_SIMT uint32_t ga_slabhash_probe_some_slabs(uint32_t kind, uint32_t fixed, ga_tile tile,
                                               uint32_t n, uint32_t queue,
                                               const ga_slabhash_requests *requests,
@@ -290,10 +303,10 @@ GA_SIMT uint32_t ga_slabhash_probe_some_slabs(uint32_t kind, uint32_t fixed, ga_
         uint32_t lane = lanes[i] % ga_tile_size(tile);
         uint64_t row = ga_lanes_get(tile, requests->row, lane) |
                        (uint64_t)ga_lanes_get(tile, requests->row_high, lane) << 32;
-        row = lanes[i] != GA_NONE ? row : spare; /* what another tile looks at costs nothing */
+        row = lanes[i] != GA_NONE ? row : spare; /* a slab that another tile loads costs nothing */
         rows[i] = ga_slabhash_load_slab(kind, tile, (const uint32_t *)(uintptr_t)row);
     }
-    ga_tile_gate(tile); /* all loads are under way before any is waited for */
+    ga_tile_gate(tile); /* issues all loads before the first value is used */
     GA_UNROLL
     for (uint32_t i = 0; i < n; i++) {
         uint32_t lane = lanes[i] % ga_tile_size(tile);
@@ -306,7 +319,8 @@ GA_SIMT uint32_t ga_slabhash_probe_some_slabs(uint32_t kind, uint32_t fixed, ga_
     return queue;
 }
 
-/* All requests of the mask look at a slab each, `n` at once; answers which go on. */
+/* One slab for each request of the mask, `n` at once. Returns the mask of the requests that go
+ * on. */
 GA_SIMT uint32_t ga_slabhash_step_by_slabs(uint32_t kind, uint32_t fixed, ga_slabhash_view table,
                                            ga_tile tile, uint32_t n, uint32_t asking,
                                            ga_slabhash_requests *requests)
@@ -319,19 +333,19 @@ GA_SIMT uint32_t ga_slabhash_step_by_slabs(uint32_t kind, uint32_t fixed, ga_sla
     do {
         queue = ga_slabhash_probe_some_slabs(kind, fixed, tile, n, queue, requests, &probe);
     } while (ga_lanes_any(tile, ga_lanes_all(queue)));
-    ga_tile_sync(tile); /* links were read, by whichever lane, before each lane acquires: L2 */
+    ga_tile_sync(tile); /* one lane loaded a link, before each lane acquires: L2 */
     GA_EACH_LANE(tile, asking, own)
     {
         bool ongoing = ga_slabhash_decide(kind, fixed, table, requests, own, &probe);
         ga_lane_write(&again, own, ongoing ? 1u : 0u);
     }
-    ga_tile_sync(tile); /* what a lane acquired is the others' */
+    ga_tile_sync(tile); /* makes each lane's acquire one of all lanes */
     return ga_lanes_nonzero(tile, again);
 }
 
-/* ---- act ------------------------------------------------------------------------------------ */
+/* ---- apply the decided changes --------------------------------------------------------------- */
 
-/* The change that lane `own` has come to; whether it was made. */
+/* The compare-and-swap that lane `own` has decided on. True if it succeeded. */
 GA_SIMT bool ga_slabhash_apply_change(uint32_t kind, uint32_t op, ga_slabhash_requests *requests,
                                       uint32_t own, uint32_t *slot)
 {
@@ -355,8 +369,7 @@ GA_SIMT bool ga_slabhash_apply_change(uint32_t kind, uint32_t op, ga_slabhash_re
     default:
         was = fills ? GA_SLABHASH_UNSET : was;
         value = erases ? gone : value;
-        if (ga_slabhash_has_cas128(
-                kind)) { /* changes, too: lanes that differ in that wait but once */
+        if (ga_slabhash_has_cas128(kind)) { /* also for changes, so that all lanes wait once */
             return ga_slabhash_lane_cas128(slot, fills ? GA_SLABHASH_EMPTY : wide, was, wide,
                                            value);
         }
@@ -368,8 +381,8 @@ GA_SIMT bool ga_slabhash_apply_change(uint32_t kind, uint32_t op, ga_slabhash_re
     }
 }
 
-/* Each lane makes the change that its request has come to, and its answer is whole. The mask of
- * those whose swap has failed. */
+/* Each lane makes the change that it has decided on and completes its result. Returns the mask
+ * of the lanes whose compare-and-swap failed; these are DEFERRED. */
 GA_SIMT uint32_t ga_slabhash_apply_changes(uint32_t kind, uint32_t fixed, ga_tile tile,
                                            uint32_t asking, ga_slabhash_requests *requests)
 {
@@ -397,13 +410,13 @@ GA_SIMT uint32_t ga_slabhash_apply_changes(uint32_t kind, uint32_t fixed, ga_til
         }
         ga_lane_write(&requests->result, own, result);
     }
-    ga_tile_sync(tile); /* what a lane did comes before what is done for it later */
+    ga_tile_sync(tile); /* orders a lane's change before later work for it */
     return ga_lanes_nonzero(tile, failed);
 }
 
-/* ---- in tables that are ordered, each lane by itself ---------------------------------------- */
+/* ---- ordered tables: each lane probes by itself ---------------------------------------------- */
 
-/* The sectors at which the orders of the lanes of the mask begin. */
+/* Loads the sectors at which the slot orders of the mask's lanes begin. */
 GA_SIMT ga_sectors ga_slabhash_load_first_sectors(uint32_t kind, ga_tile tile, uint32_t lanes,
                                                   const ga_slabhash_requests *requests)
 {
@@ -418,9 +431,10 @@ GA_SIMT ga_sectors ga_slabhash_load_first_sectors(uint32_t kind, ga_tile tile, u
     return ga_slabhash_load_sectors(kind, tile, lanes, low, high);
 }
 
-/* All requests of the mask look at their slabs, each lane at its own: at one sector, and where that
- * says nothing at the other three at once. Answers which go on to the next slab. In tables that are far
- * it is requests that count, and neighbours load the first sectors together; near, it is instructions. */
+/* One slab for each request of the mask, each lane its own: the first sector, and if that does
+ * not decide the other three at once. Returns the mask of the requests that go on to the next
+ * slab. In tables that exceed the L2 cache memory requests are the limit, and neighbours load
+ * their first sectors together; in smaller ones instructions are the limit. */
 GA_SIMT uint32_t ga_slabhash_step_by_sectors(uint32_t kind, uint32_t fixed, ga_slabhash_view table,
                                              ga_tile tile, uint32_t asking,
                                              ga_slabhash_requests *requests)
@@ -452,12 +466,13 @@ GA_SIMT uint32_t ga_slabhash_step_by_sectors(uint32_t kind, uint32_t fixed, ga_s
         bool ongoing = ga_slabhash_decide(kind, fixed, table, requests, own, &probe);
         ga_lane_write(&again, own, ongoing ? 1u : 0u);
     }
-    ga_tile_sync(tile); /* what a lane acquired is the others' */
+    ga_tile_sync(tile); /* makes each lane's acquire one of all lanes */
     return ga_lanes_nonzero(tile, again);
 }
 
-/* One look of each request of the mask, and the change that it comes to. Answers which go on to the
- * next slab; `failed`: whose swap has, and who look again, since another's has succeeded. */
+/* One slab for each request of the mask, and the changes decided on. Returns the mask of those
+ * that go on to the next slab. `failed`: lanes whose compare-and-swap failed because another
+ * tile's succeeded; they probe the slab again. */
 GA_SIMT uint32_t ga_slabhash_serve_step(uint32_t kind, uint32_t fixed, ga_slabhash_view table,
                                         ga_tile tile, uint32_t asking,
                                         ga_slabhash_requests *requests, uint32_t *failed)
@@ -469,8 +484,9 @@ GA_SIMT uint32_t ga_slabhash_serve_step(uint32_t kind, uint32_t fixed, ga_slabha
     return ongoing;
 }
 
-/* The same until all are at their end; in tables that are far, but for those that go on from their
- * homes: the mask of these. There a slab is one request of a tile, and four of a lane. */
+/* Steps until all lanes are done. In tables that exceed the L2 cache lanes that leave their home
+ * are not done here but returned as a mask: a whole slab is one memory request of a tile, but
+ * four of a lane. */
 GA_SIMT uint32_t ga_slabhash_serve_by_lanes(uint32_t kind, uint32_t fixed, ga_slabhash_view table,
                                             ga_tile tile, uint32_t asking,
                                             ga_slabhash_requests *requests)
@@ -486,18 +502,18 @@ GA_SIMT uint32_t ga_slabhash_serve_by_lanes(uint32_t kind, uint32_t fixed, ga_sl
     return past_home;
 }
 
-/* ---- searches in tables that are far -------------------------------------------------------- */
+/* ---- searches in ordered tables that exceed the L2 cache ------------------------------------- */
 
-/* Whether the tile's requests are such, for which a slab is one request of a tile, four of a lane, and
- * hardly dearer than a sector. */
+/* True if the tile's requests are such searches. A slab is one memory request of a tile and four
+ * of a lane, so a whole slab costs hardly more than a sector. */
 GA_SIMT bool ga_slabhash_peeks(uint32_t kind, uint32_t fixed, ga_slabhash_view table)
 {
     return ga_slabhash_may_be_ordered(kind) && !ga_slabhash_may_change(fixed) && table.exceeds_l2 &&
            ga_slabhash_is_ordered(table);
 }
 
-/* Each request of the mask looks at the sector at which its order begins. Answers those for which it
- * has neither the key nor an empty place: these look at the whole slab. */
+/* Each request of the mask probes the first sector of its order. Returns the mask of those that
+ * it did not decide; they probe the whole slab next. */
 GA_SIMT uint32_t ga_slabhash_peek(uint32_t kind, uint32_t fixed, ga_slabhash_view table,
                                   ga_tile tile, uint32_t asking, ga_slabhash_requests *requests)
 {
@@ -519,11 +535,11 @@ GA_SIMT uint32_t ga_slabhash_peek(uint32_t kind, uint32_t fixed, ga_slabhash_vie
     return requests->peek_missed;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------ */
+/* ---- the entry ------------------------------------------------------------------------------- */
 
-/* All of it for the lanes of the mask, whose operations the kind has, whose keys and values are
- * allowed, and which have begun. Answers the mask of those that are for later; the others have
- * their results and what was there. */
+/* Serves the lanes of the mask. Their operations are supported, keys and values are allowed, and
+ * requests_begin() was called. Returns the mask of the deferred lanes; the others have their
+ * result and `was`. */
 GA_SIMT uint32_t ga_slabhash_serve_many(uint32_t kind, uint32_t fixed, ga_slabhash_view table,
                                         ga_tile tile, uint32_t asking,
                                         ga_slabhash_requests *requests)

@@ -1,22 +1,32 @@
 /* SPDX-License-Identifier: MIT
  *
- * The algorithm compiled for host threads: included by ops.c and ops_avx2.c, which define OPS_NAME,
- * the table of tables. Nothing here is called but through that table.
+ * The algorithm compiled for host threads. Included by ops.c and ops_avx2.c, which define OPS_NAME,
+ * the table of function tables; all functions here are called through it.
+ *
+ *     ga_slabhash_search (single.c)      likewise insert, delete
+ *       ops_search_fast       decides at the key's home slab, in unique and multi tables alike:
+ *                               FOUND   the home has the key (map64: with a value)
+ *                               ABSENT  the home does not have it, and the path ends there
+ *                                       (ops_ends_at_home: overflow bit still set, or no chain)
+ *         ops_search_slow     all other cases, from the home again: the path goes on, the key's
+ *                             slot has no pair, or the caller has a hash of its own.
+ *                             ga_slabhash_find()
+ *           ga_slabhash_search_slow   invalid keys: the error (single.c)
  */
 #include "table.h"
 
 enum {
-    OPS_PREFETCH_AHEAD = 12,   /* requests of a batch whose first slabs are fetched meanwhile */
-    OPS_SEARCHES_PER_PIN = 512 /* searches of a batch for which a generation stays */
+    OPS_PREFETCH_AHEAD = 12,   /* requests of a batch whose home slabs are prefetched */
+    OPS_SEARCHES_PER_PIN = 512 /* searches of a batch for which one pin holds */
 };
 
-/* Threads begin to look for slabs in different places. */
+/* Each thread begins to claim slabs at another word. */
 static uint32_t ops_thread_number(void)
 {
     static uint32_t threads;
     static _Thread_local uint32_t own;
     if (!own) {
-        own = __atomic_add_fetch(&threads, 1, __ATOMIC_RELAXED); /* relaxed: a number of its own */
+        own = __atomic_add_fetch(&threads, 1, __ATOMIC_RELAXED); /* relaxed: only must be unique */
     }
     return own * GA_SLAB_ROW_WORDS;
 }
@@ -26,7 +36,7 @@ GA_SIMT void ops_release_units(const ga_slabhash *table, ga_slab_claimed *claime
     ga_slabhash_claim_end(table->view, SLABHASH_TILE, claimed);
 }
 
-/* ga_slabhash_do() of one kind: a function of its own, since it is long. */
+/* ga_slabhash_do() of one kind, outlined because it is long. */
 typedef ga_slabhash_answer ops_do(const ga_slabhash *table, ga_slab_claimed *claimed, uint64_t hash,
                                   const ga_slabhash_operation *operation);
 
@@ -43,8 +53,8 @@ GA_SIMT ga_slabhash_answer ops_run(ops_do *perform, const ga_slabhash *table,
     return answer;
 }
 
-/* A search that goes on behind its home, or has another hash: a function of its own, so that what
- * is before it needs no registers but those that a call may change. */
+/* ops_search_slow() of one kind, outlined so that the fast path needs only caller-saved
+ * registers. */
 typedef ga_status ops_slow_search(ga_slabhash *table, uint64_t key, ga_slabhash_found *found);
 
 GA_SIMT ga_status ops_found(ga_slabhash_found *found, bool is, uint64_t value)
@@ -65,7 +75,7 @@ GA_SIMT ga_status ops_search_slow(uint32_t kind, ga_slabhash *table, uint64_t ke
     return ops_found(found, answer.result == GA_SLABHASH_FOUND, answer.value);
 }
 
-/* Whether the path of the hash ends at its home, as loaded. */
+/* True if the path of the hash ends at its loaded home. */
 GA_SIMT bool ops_ends_at_home(ga_slabhash_view table, ga_row row, uint64_t hash)
 {
     ga_slabhash_walk walk = ga_slabhash_walk_path(table, hash);
@@ -74,20 +84,20 @@ GA_SIMT bool ops_ends_at_home(ga_slabhash_view table, ga_row row, uint64_t hash)
                : ga_row_get(SLABHASH_TILE, row, GA_SLABHASH_NEXT) == GA_SLABHASH_NO_SLAB;
 }
 
-/* A key's home, as loaded, for calls that need no other slab as a rule; where that is not so they
- * begin anew with all of the path. */
+/* A key's loaded home, for the fast paths. If the home does not decide, the slow path starts
+ * again with the whole path. */
 typedef struct ops_home {
     uint64_t key, hash;
     uint32_t *slab;
     ga_row row;
-    uint32_t matches; /* the places at which the key was seen */
+    uint32_t matches; /* slots whose key matched */
 } ops_home;
 
-/* Not for a hash of the caller's: a call would want registers that are kept. */
+/* Not for the caller's hash: a call would need callee-saved registers. */
 GA_SIMT ops_home ops_load_home(uint32_t kind, const ga_slabhash *table, uint64_t key)
 {
     ops_home home;
-    /* As it is; the hash of 32 bits is shorter. */
+    /* in 32-bit modes the key is known to be narrow, and the hash of 32 bits is shorter */
     home.key = GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 ? key : (uint32_t)key;
     home.hash = ga_slabhash_seeded(table->view, home.key);
     home.slab = ga_slabhash_bucket_row(table->view, ga_slabhash_bucket(table->view, home.hash));
@@ -96,7 +106,7 @@ GA_SIMT ops_home ops_load_home(uint32_t kind, const ga_slabhash *table, uint64_t
     return home;
 }
 
-/* The key's place, and its value; GA_NONE where it is not there any more. */
+/* The key's slot and value; GA_NONE if the home has no pair of the key. */
 GA_SIMT uint32_t ops_read_home(uint32_t kind, const ops_home *home, uint64_t *value)
 {
     return !home->matches ? GA_NONE
@@ -104,7 +114,7 @@ GA_SIMT uint32_t ops_read_home(uint32_t kind, const ops_home *home, uint64_t *va
                                                    home->matches, home->key, value);
 }
 
-/* Nearly all searches end there; else from the beginning, by `on`. */
+/* The fast path of SEARCH: most searches end at the home. */
 GA_SIMT ga_status ops_search_fast(uint32_t kind, ops_slow_search *slow, ga_slabhash *table,
                                   uint64_t key, ga_slabhash_found *found)
 {
@@ -122,8 +132,8 @@ GA_SIMT ga_status ops_search_fast(uint32_t kind, ops_slow_search *slow, ga_slabh
     return slow(table, key, found);
 }
 
-/* The first empty place, where the path ends with this slab: as ga_slabhash_put() does it where keys
- * have no order of their own. */
+/* The fast path of INSERT: the first empty slot, if the path ends at the home. Same as
+ * ga_slabhash_put() in tables that are not ordered. */
 GA_SIMT bool ops_insert_fast(uint32_t kind, const ga_slabhash *table, uint64_t key, uint64_t value,
                              ga_slabhash_found *was)
 {
@@ -167,7 +177,7 @@ GA_SIMT bool ops_erase_fast(uint32_t kind, const ga_slabhash *table, uint64_t ke
     return true;
 }
 
-/* Where the home is not enough, with all of the path; so are multimaps' keys. */
+/* Fast path, else slow path. Multimaps have only the slow one. */
 GA_SIMT ga_status ops_insert(uint32_t kind, ga_slabhash *table, uint64_t key, uint64_t value,
                              ga_slabhash_found *was)
 {
@@ -216,7 +226,7 @@ GA_SIMT void ops_write_answer(uint32_t kind, const ga_slabhash_batch *batch, uin
     }
 }
 
-/* The next requests' first slabs are fetched; answers up to where. */
+/* Hashes requests and prefetches their home slabs, from `ahead` to `end`. Returns `end`. */
 GA_SIMT uint64_t ops_prefetch(uint32_t kind, const ga_slabhash *table, ga_slabhash_view view,
                               const ga_slabhash_batch *batch, uint64_t ahead, uint64_t end,
                               uint64_t *hashes)
@@ -238,8 +248,8 @@ GA_SIMT ga_slabhash_operation ops_operation(uint32_t kind, const ga_slabhash_bat
                                    .how = batch->how};
 }
 
-/* Request i's answer is written down and counted; false where it is to be made again, with more
- * slabs: at the limit of a table that grows that would be in vain. */
+/* Stores and counts request i's answer. False if it must be repeated with more slabs; at the
+ * limit of a table that grows more slabs would not help, so it counts as FULL. */
 GA_SIMT bool ops_record_answer(uint32_t kind, const ga_slabhash_batch *batch, uint64_t i,
                                ga_slabhash_answer answer, uint64_t *counts)
 {
@@ -276,8 +286,8 @@ GA_SIMT uint64_t ops_batch(uint32_t kind, ops_do *perform, const ga_slabhash *ta
     return i;
 }
 
-/* A batch of searches alone, which are short; in tables that grow, with one pin: what they find was
- * there since then. */
+/* A batch of searches. In tables that grow one pin holds for all of them: a search may miss keys
+ * that were inserted since. */
 GA_SIMT uint64_t ops_searches(uint32_t kind, const ga_slabhash *table,
                               const ga_slabhash_shift *shift, const ga_slabhash_batch *batch,
                               slabhash_range range, uint64_t *counts)
@@ -312,8 +322,8 @@ GA_SIMT void ops_count(uint32_t kind, const ga_slabhash *table, ga_slabhash_cens
     }
 }
 
-/* A round, and of a bucket that has not moved yet whose pairs it is to see: all, where `shift` is
- * NULL. */
+/* A visit. With `shift` it visits one pending bucket, `goal`, of the next version: only those
+ * pairs of the older bucket that belong there. */
 typedef struct ops_round {
     ga_slabhash_visit *visit;
     void *context;
@@ -379,12 +389,12 @@ GA_SIMT void ops_flush(uint32_t kind, const ga_slabhash *table)
 
 /* ---- tables that grow ------------------------------------------------------------------------ */
 
-/* ga_slabhash_do_growing() of one kind: a function of its own, as above. */
+/* ga_slabhash_do_growing() of one kind, outlined because it is long. */
 typedef ga_slabhash_answer ops_do_growing(const ga_slabhash_shift *shift, ga_slab_claimed *claimed,
                                           uint64_t hash, const ga_slabhash_operation *operation,
                                           bool *opened);
 
-/* In the generations that there are; again where they are others meanwhile. */
+/* One operation on the current versions; repeated if these change during the operation. */
 GA_SIMT ga_slabhash_answer ops_run_pinned(ops_do_growing *perform, const ga_slabhash *table,
                                           ga_slab_claimed *claimed, uint64_t hash,
                                           const ga_slabhash_operation *operation)
@@ -446,8 +456,8 @@ GA_SIMT bool ops_remove_all_growing(uint32_t kind, const ga_slabhash *table, uin
     return result != GA_SLABHASH_FULL;
 }
 
-/* The slabs of the next requests are fetched, from the generation in which they will be looked for.
- */
+/* Prefetches the home slabs of the range's requests, in the version in which they will be
+ * searched. */
 GA_SIMT void ops_prefetch_growing(uint32_t kind, const ga_slabhash *table,
                                   const ga_slabhash_batch *batch, slabhash_range range,
                                   uint64_t *hashes)
@@ -481,7 +491,7 @@ GA_SIMT uint64_t ops_batch_growing(uint32_t kind, ops_do_growing *perform, const
     return i;
 }
 
-/* Searches alone: some of them with one pin. */
+/* A batch of searches, OPS_SEARCHES_PER_PIN with one pin. */
 GA_SIMT uint64_t ops_searches_growing(uint32_t kind, const ga_slabhash *table,
                                       const ga_slabhash_batch *batch, slabhash_range range,
                                       uint64_t *counts)
@@ -522,7 +532,7 @@ GA_SIMT void ops_sample(uint32_t kind, const slabhash_generation *generation, sl
     }
 }
 
-/* A bucket of the newer generation that is shut has its pairs in the older one still. */
+/* Pairs of a pending bucket of the next version are still in the older version. */
 GA_SIMT bool ops_each_growing(uint32_t kind, const ga_slabhash *table, ga_slabhash_visit *visit,
                               void *context)
 {
@@ -547,7 +557,7 @@ GA_SIMT bool ops_each_growing(uint32_t kind, const ga_slabhash *table, ga_slabha
     return goes_on;
 }
 
-/* ---- each kind ------------------------------------------------------------------------------ */
+/* ---- instances for each kind ----------------------------------------------------------------- */
 
 #define OPS_DEFINE(name, kind)                                                                     \
     static __attribute__((noinline))                                                               \

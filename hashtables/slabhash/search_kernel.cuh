@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * The kernel of batches of searches, in tables of unique keys that do not grow in kernels. For
- * gpualloc/slabhash.cuh, which includes it; docs/slabhash.md.
+ * The kernel of batches of searches, for tables of unique keys that do not grow in kernels.
+ * Included by gpualloc/slabhash.cuh; docs/slabhash.md.
  *
- * STRUCTURE  As soon as a lane has its answer it begins with the next request of its warp's stream, so
- *            that 32 slabs are looked at in each step (search_tile.h).
+ * STRUCTURE  A lane that is done takes the next request of its warp's stream at once, so that each
+ *            step loads 32 slabs (search_tile.h). How a search ends: decide_search() there.
  */
 #ifndef GPUALLOC_SLABHASH_SEARCH_KERNEL_CUH
 #define GPUALLOC_SLABHASH_SEARCH_KERNEL_CUH
@@ -26,7 +26,8 @@ ga_slabhash_search_all(const ga_slabhash_view &table, const ga_slabhash_batch &b
     bool asks = false;
     ga_slabhash_stream_begin<kind, GA_SLABHASH_SEARCH>(batch, ring);
     ga_slabhash_search_move_to(&all, tile.lane,
-                               table.rows); /* where lanes look that ask for nothing */
+                               table.rows); /* any valid slab: lanes without a request load it,
+                                             * too */
     for (;;) {
         ga_slabhash_request<kind> request = {};
         bool begins = ga_slabhash_stream_next<kind, GA_SLABHASH_SEARCH>(
@@ -51,7 +52,8 @@ ga_slabhash_search_all(const ga_slabhash_view &table, const ga_slabhash_batch &b
                 tally);
             asks = false;
         }
-        ga_tile_sync(tile); /* what was told is read, and what a lane acquired is the others' */
+        ga_tile_sync(tile); /* results are read before they are overwritten; each lane's acquire
+                             * becomes one of all lanes */
     }
 }
 

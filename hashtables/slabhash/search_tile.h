@@ -1,28 +1,36 @@
 /* SPDX-License-Identifier: MIT
  *
- * Searches of a tile's lanes, one each, by whole slabs: for batches, in tables of unique keys that do not
- * grow in kernels (GA_SLABHASH_IS_UNIQUE).
+ * Searches of a tile's lanes, one each, by whole slabs: for batches of searches, in tables of
+ * unique keys that do not grow in kernels (GA_SLABHASH_IS_UNIQUE).
  *
- * STRUCTURE  desk    where lanes and their tile hand each other what they have, a seat for each lane; in
- *                    kernels in shared memory
- *            ask     each lane lays down its key, and the slab at which it is
- *            look    the tile loads the slabs of all seats, 16 bytes a lane, all at once. The lane that
- *                    sees the seat's key tells its value, the last one the mark and the link
- *            judge   each lane by itself: it has its answer, or goes on to another slab
+ * STRUCTURE  Each step, of all lanes of a tile (search_kernel.cuh calls them):
+ *              publish_requests       each lane writes its key and its slab's address to its lane
+ *                                     slot of the exchange, in kernels in shared memory
+ *              load_requested_slabs   the tile loads the slabs of all lane slots at once, 16 bytes
+ *                                     a lane. The lane that has a key in its 16 bytes writes the
+ *                                     value to the key's lane slot; the last lane writes overflow
+ *                                     bits and link
+ *              decide_search          each lane alone: it is done, or goes on to another slab
  *
- * No vote and no shuffle asks the lanes what they hold: of a slab the four words of a lane are compared
- * where they are, and told by one store. So a kernel has instructions enough for all that memory gives it.
+ *            Lanes need no ballot and no shuffle for this: a lane compares its four words with the
+ *            key and publishes a hit by one store. Instructions are then not the limit; memory is.
  *
- * A seat's path is that of ga_slabhash_walk_path(): its buckets, then the chain of the home. A path of
- * one is that chain alone.
+ * HOW A SEARCH ENDS  decide_search(), by the rules of list_tile.h: REFUSED for a key that is not
+ *            allowed; FOUND at the key's slot (map64: with a value); ABSENT at the key's slot
+ *            without a value, at a bucket's slab whose overflow bit of the key's class is still set
+ *            while buckets of the path remain, and at the end of the home's chain. A lane does not
+ *            look for empty slots, so the rules are the same whether or not the table is ordered.
+ *
+ * The path is that of ga_slabhash_walk_path(): its buckets, then the home's chain. With a path of
+ * one bucket it is the chain alone.
  */
 #ifndef GPUALLOC_SLABHASH_SEARCH_TILE_H
 #define GPUALLOC_SLABHASH_SEARCH_TILE_H
 
 #include "hash_tile.h"
 
-/* Seats of a desk: those of the four tiles of a warp, in turn, so that what they hand over at once is in
- * other banks. On the CPU there is one tile. */
+/* Tiles that share an exchange: the four of a warp, interleaved, so that they use different
+ * banks of shared memory. On the CPU there is one tile. */
 #ifdef __CUDACC__
 enum {
     GA_SLABHASH_TILES_PER_WARP = 4
@@ -37,7 +45,7 @@ typedef struct ga_slabhash_load_request {
     uint32_t row, row_high, key, key_high;
 } __attribute__((aligned(16))) ga_slabhash_load_request;
 
-/* `found` is the key's place and 1, or 0; of 64 bits there is an upper half of the value elsewhere. */
+/* `found` is the key's slot + 1, or 0. The upper half of a 64-bit value is in value_high. */
 typedef struct ga_slabhash_load_result {
     uint32_t value, found, overflow_bits, next;
 } __attribute__((aligned(16))) ga_slabhash_load_result;
@@ -48,17 +56,17 @@ typedef struct ga_slabhash_exchange {
     uint32_t value_high[8 * GA_SLABHASH_TILES_PER_WARP];
 } ga_slabhash_exchange;
 
-/* In lanes. */
+/* One search a lane. */
 typedef struct ga_slabhash_searches {
     ga_lanes key, key_high;
-    ga_lanes row, row_high;     /* the slab's address */
-    ga_lanes second_hash;       /* of the hash: the class, and the step from bucket to bucket */
-    ga_lanes buckets_left;      /* buckets still to come; GA_SLABHASH_IN_CHAIN behind them */
-    ga_lanes result;            /* the answer */
-    ga_lanes value, value_high; /* that is there, else 0 */
+    ga_lanes row, row_high;     /* address of the current slab */
+    ga_lanes second_hash;       /* the key's class, and the stride of its path */
+    ga_lanes buckets_left;      /* buckets of the path still to come; then GA_SLABHASH_IN_CHAIN */
+    ga_lanes result;            /* ga_slabhash_result, once done */
+    ga_lanes value, value_high; /* value of the key, else 0 */
 } ga_slabhash_searches;
 
-/* The seat of lane `lane` of the tile that is number `number` of its warp. */
+/* Index in the exchange of lane `lane` of the warp's tile number `number`. */
 GA_SIMT uint32_t ga_slabhash_lane_slot(uint32_t number, uint32_t lane)
 {
     return lane * GA_SLABHASH_TILES_PER_WARP + number;
@@ -81,7 +89,7 @@ GA_SIMT void ga_slabhash_search_move_to(ga_slabhash_searches *all, uint32_t own,
     ga_lane_write(&all->row_high, own, (uint32_t)((uint64_t)(uintptr_t)row >> 32));
 }
 
-/* Lane `own` begins with a key; also one that is not allowed, which is noticed later. */
+/* Lane `own` begins a search. A key that is not allowed is refused later, in decide_search(). */
 GA_SIMT void ga_slabhash_search_begin(ga_slabhash_view table, ga_slabhash_searches *all,
                                       uint32_t own, uint64_t key, uint64_t hash)
 {
@@ -96,7 +104,7 @@ GA_SIMT void ga_slabhash_search_begin(ga_slabhash_view table, ga_slabhash_search
     }
 }
 
-/* ---- ask ------------------------------------------------------------------------------------ */
+/* ---- publish requests ------------------------------------------------------------------------ */
 
 GA_SIMT void ga_slabhash_publish_requests(ga_tile tile, uint32_t number,
                                           const ga_slabhash_searches *all,
@@ -113,12 +121,13 @@ GA_SIMT void ga_slabhash_publish_requests(ga_tile tile, uint32_t number,
         exchange->requests[lane_slot] = request;
         exchange->results[lane_slot].found = 0;
     }
-    ga_tile_sync(tile); /* what a lane has laid down is seen by its tile */
+    ga_tile_sync(tile); /* makes each lane's request visible to its tile */
 }
 
-/* ---- look ----------------------------------------------------------------------------------- */
+/* ---- load slabs, publish results ------------------------------------------------------------- */
 
-/* What lane `own` has loaded of a slab, to the seat. */
+/* Compares what lane `own` has loaded of a slab with the key of the lane slot, and publishes a
+ * hit. */
 GA_SIMT void ga_slabhash_publish_result(uint32_t kind, ga_quad quad, uint32_t own,
                                         uint32_t lane_slot, ga_slabhash_exchange *exchange)
 {
@@ -126,8 +135,7 @@ GA_SIMT void ga_slabhash_publish_result(uint32_t kind, ga_quad quad, uint32_t ow
     const bool set = GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32;
     ga_slabhash_load_result *loaded = &exchange->results[lane_slot];
     uint32_t key = exchange->requests[lane_slot].key;
-    bool last =
-        own == 7u; /* it has the mark and the link, and no place behind its first two words */
+    bool last = own == 7u; /* its words 2 and 3 are the overflow bits and the link */
     bool first = quad.word[0] == key, second = false, third = false, fourth = false;
     if (wide) {
         first = first && quad.word[1] == exchange->requests[lane_slot].key_high && !last;
@@ -149,7 +157,7 @@ GA_SIMT void ga_slabhash_publish_result(uint32_t kind, ga_quad quad, uint32_t ow
     }
 }
 
-/* The slabs of all seats of the tile. */
+/* Loads and compares the slabs of all lane slots of the tile. */
 GA_SIMT void ga_slabhash_load_requested_slabs(uint32_t kind, ga_tile tile, uint32_t number,
                                               ga_slabhash_exchange *exchange)
 {
@@ -169,12 +177,12 @@ GA_SIMT void ga_slabhash_load_requested_slabs(uint32_t kind, ga_tile tile, uint3
                                        ga_slabhash_lane_slot(number, i), exchange);
         }
     }
-    ga_tile_sync(tile); /* what was told is seen by whom it is for */
+    ga_tile_sync(tile); /* makes the results visible to their lanes */
 }
 
-/* ---- judge ---------------------------------------------------------------------------------- */
+/* ---- decide ---------------------------------------------------------------------------------- */
 
-/* Lane `own` has its answer. */
+/* Lane `own` is done. Always true. */
 GA_SIMT bool ga_slabhash_finish_search(ga_slabhash_searches *all, uint32_t own, uint32_t result,
                                        uint64_t value)
 {
@@ -184,7 +192,7 @@ GA_SIMT bool ga_slabhash_finish_search(ga_slabhash_searches *all, uint32_t own, 
     return true;
 }
 
-/* On to the path's next bucket; behind the last, to the home again, for its chain. */
+/* Goes to the path's next bucket; behind the last one back to the home, whose chain comes next. */
 GA_SIMT void ga_slabhash_search_next_bucket(ga_slabhash_view table, ga_slabhash_searches *all,
                                             uint32_t own, uint32_t home)
 {
@@ -196,7 +204,7 @@ GA_SIMT void ga_slabhash_search_next_bucket(ga_slabhash_view table, ga_slabhash_
     ga_slabhash_search_move_to(all, own, row);
 }
 
-/* What lane `own` makes of what it was told; whether it has its answer. `hash` is its key's. */
+/* Decides on the published result; true if lane `own` is done. `hash` is the hash of its key. */
 GA_SIMT bool ga_slabhash_decide_search(uint32_t kind, ga_slabhash_view table,
                                        ga_slabhash_searches *all, uint32_t own, uint32_t lane_slot,
                                        const ga_slabhash_exchange *exchange, uint64_t hash)
@@ -211,7 +219,7 @@ GA_SIMT bool ga_slabhash_decide_search(uint32_t kind, ga_slabhash_view table,
         bool wide = GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64;
         uint64_t value =
             loaded.value | (wide ? (uint64_t)exchange->value_high[lane_slot] << 32 : 0);
-        bool is_set = ga_slabhash_is_set(kind, value); /* else it is nowhere: this is its place */
+        bool is_set = ga_slabhash_is_set(kind, value); /* false: the key is absent */
         if (is_set) {
             ga_slabhash_acquire_slot(kind, ga_slabhash_search_row(all, own) + loaded.found - 1u);
         }

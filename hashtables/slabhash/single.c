@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * The public calls for one key, and what they refuse.
+ * The public calls for one key: arguments are checked, then the table's slabhash_ops does the work.
  *
- * PROGRESS  an operation that finds no slab asks for more under `grow`, and begins anew
+ *     search, insert, delete      ops->search, insert, erase: the fast paths (ops.h)
+ *       ..._slow                  closed tables, invalid arguments, and calls that the home slab
+ *       does
+ *                                 not decide
+ *     all                         run -> run_until_room -> ops->run
+ *
+ * PROGRESS  An operation that finds no free slab requests more under `grow`, and starts again.
  */
 #include "table.h"
 
@@ -51,7 +57,7 @@ static ga_status at_limit(const ga_slabhash *table)
                    table->view.most);
 }
 
-/* Until it is not for lack of a slab that it fails. */
+/* Repeats the operation, with more slabs each time, until the result is not FULL. */
 static ga_status run_until_room(ga_slabhash *table, const ga_slabhash_operation *operation,
                                 ga_slabhash_found *was)
 {
@@ -70,7 +76,7 @@ static ga_status run_until_room(ga_slabhash *table, const ga_slabhash_operation 
             return status;
         }
     }
-    if (answer.result == GA_SLABHASH_REFUSED) { /* the function's answer */
+    if (answer.result == GA_SLABHASH_REFUSED) { /* returned by the caller's function */
         return refused(table, "value", GA_SLABHASH_UNSET);
     }
     if (was) {
@@ -109,7 +115,7 @@ static ga_status put(ga_slabhash *table, const char *name, const ga_slabhash_ope
     return status ? status : run(table, operation, was);
 }
 
-/* Whether there is a short way. relaxed: see ga_slabhash_check() */
+/* True if the fast path may be used. relaxed: see ga_slabhash_check() */
 static bool is_open(const ga_slabhash *table)
 {
     return table && ga_load_relaxed(&table->open);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tables of host threads: opening and closing, and who may call for one beside whom.
+ * Tables of host threads: opening, closing, and the check for overlapping calls.
  *
- * STRUCTURE  an array of bucket slabs in one block of the heap's; slabs chained to them are units
- *            of a slab allocator of the table's own, over the same heap
+ * STRUCTURE  The buckets' slabs are an array, one block of the heap. Overflow slabs are units of a
+ *            slab allocator of the table's own, over the same heap.
  */
 #include "table.h"
 
@@ -16,23 +16,25 @@
 #include <sys/mman.h>
 
 enum {
-    DEFAULT_BUCKETS = 1024,       /* where the options say 0, */
-    DEFAULT_BUCKETS_GROWING = 16, /* in a table that grows */
+    DEFAULT_BUCKETS = 1024,       /* if the options say 0 */
+    DEFAULT_BUCKETS_GROWING = 16, /* likewise, in a table that grows */
     PATH_MOST = 16,
-    SUPER_BITS = 3, /* slabs are taken from the heap 1 MiB at a time */
+    SUPER_BITS = 3, /* log2 of a superblock's blocks: 1 MiB of slabs are requested from the heap
+                     * at a time */
     ROW_BYTES = GA_SLABHASH_WORDS * sizeof(uint32_t),
     HUGE = 2 << 20,
-    CHECK_FROM_BYTES = 64 << 20 /* of buckets: from here on /proc is read, which takes some 50 us */
+    CHECK_FROM_BYTES = 64 << 20 /* size of buckets from which /proc is read, which takes about 50
+                                 * us */
 };
 
 static const uint64_t LIMIT = UINT64_C(16) << 30;
 static const uint64_t LIMIT_MOST = UINT64_C(64) << 30;
 
-/* Records of tables that were closed: never freed, so that a call for one finds out. */
+/* Records of closed tables. They are never freed, so that a call for a closed table is detected. */
 static struct {
     pthread_mutex_t lock;
-    ga_slabhash *first; /* guarded by `lock` */
-    ga_slabhash *kept;  /* guarded by `lock`: checked ones, which are closed for good */
+    ga_slabhash *first; /* guarded by `lock`; reused by the next open */
+    ga_slabhash *kept;  /* guarded by `lock`; those of checked tables, never reused */
 } closed = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 const char *ga_slabhash_mode_text(ga_slabhash_mode mode)
@@ -90,7 +92,7 @@ static ga_status check_options(const ga_slabhash_options *o)
     return check_numbers(o);
 }
 
-/* What concerns tables of host threads alone. */
+/* Checks options that only tables of host threads have. */
 static ga_status check_host(const ga_slabhash_options *o)
 {
     if (o->limit > LIMIT_MOST) {
@@ -103,7 +105,7 @@ static ga_status check_host(const ga_slabhash_options *o)
                          ga_place_text(ga_heap_place(o->heap)));
 }
 
-/* Different numbers for different seeds (splitmix64), below the prime. */
+/* A pseudo-random number (splitmix64) below the prime; advances the seed. */
 static uint64_t draw_below_prime(uint64_t *seed)
 {
     uint64_t z = (*seed += UINT64_C(0x9e3779b97f4a7c15));
@@ -112,8 +114,8 @@ static uint64_t draw_below_prime(uint64_t *seed)
     return (z ^ (z >> 31)) % GA_SLABHASH_PRIME;
 }
 
-/* Never 0, which asks for a drawn seed: a plan's or a table's seed, given as an option, makes the same
- * hash again. */
+/* Never 0, because as an option 0 requests a drawn seed: the seed in a plan or in statistics
+ * must give the same hash again. */
 static uint64_t draw_seed(void)
 {
     uint64_t seed = ga_entropy();
@@ -165,7 +167,7 @@ ga_status ga_slabhash_plan_of(const ga_slabhash_options *options, ga_slabhash_pl
                : status;
 }
 
-/* The record, from the options, which are good. */
+/* Fills the record from valid options. */
 static void init_record(ga_slabhash *table, const ga_slabhash_options *o,
                         const ga_slabhash_plan *plan)
 {
@@ -173,7 +175,8 @@ static void init_record(ga_slabhash *table, const ga_slabhash_options *o,
     uint64_t limit = o->limit ? o->limit : LIMIT;
     uint32_t supers = (uint32_t)((limit + super - 1) / super);
     bool grows = GA_SLABHASH_IS_GROWING(plan->kind);
-    /* While it moves there are the slabs of both arrays: `most` is the limit of each. */
+    /* During a migration both arrays have slabs. `most` is the limit of each, so the allocator's
+     * own limit is higher. */
     ga_slab_shape shape = {.unit = ROW_BYTES,
                            .super_bits = SUPER_BITS,
                            .supers = grows ? (uint32_t)(LIMIT_MOST / super) : supers,
@@ -200,12 +203,12 @@ static void init_record(ga_slabhash *table, const ga_slabhash_options *o,
                                      .a = plan->a,
                                      .b = plan->b,
                                      .most = supers << (SUPER_BITS + GA_SLAB_BLOCK_BITS)};
-    table->slabs.serial = UINT64_MAX; /* no heap's */
+    table->slabs.serial = UINT64_MAX; /* differs from every heap's serial number */
     ga_slab_host_begin(&table->slabs, &shape, table->heap);
 }
 
-/* Buckets are filled at once, so that memory which the machine does not have means the OOM killer and
- * not NULL. Memory that the heap holds and nobody uses is there already. */
+/* All buckets are written at once. If the machine does not have the memory the OOM killer would
+ * end the process, so this fails first. Memory that the heap holds unused counts as available. */
 static ga_status check_memory(const ga_slabhash *table, uint64_t bytes)
 {
     ga_stats heap = {0};
@@ -237,7 +240,8 @@ ga_status ga_slabhash_make_rows(ga_slabhash *table, uint64_t bytes, uint32_t **r
         return status;
     }
     if (huge) {
-        ga_os_memory_get()->madvise(block, bytes, MADV_HUGEPAGE); /* kernels without them refuse */
+        ga_os_memory_get()->madvise(
+            block, bytes, MADV_HUGEPAGE); /* best effort */
     }
     memset(block, 0xff, bytes);
     return GA_OK;
@@ -273,7 +277,7 @@ static ga_slabhash *new_record(void)
     return table ? table : ga_libc.memalign(SLABHASH_ALIGN, sizeof *table);
 }
 
-/* Everything but the record, which says from now on that it is closed. */
+/* Releases all but the record, which stays on a list as closed. */
 static void release_memory(ga_slabhash *table)
 {
     if (slabhash_grows(table)) {
@@ -330,16 +334,16 @@ ga_status ga_slabhash_check(const ga_slabhash *table)
     if (!table) {
         return ga_fail(GA_ERR_ARGUMENT, "slabhash: no table: expected one that is open");
     }
-    /* relaxed: a caller's mistake is to be noticed, not to be ordered */
+    /* relaxed: detects a caller's mistake; it orders nothing */
     return ga_load_relaxed(&table->open)
                ? GA_OK
                : ga_fail(GA_ERR_ARGUMENT,
                          "slabhash: a table that was closed: expected an open one");
 }
 
-/* ---- checked tables --------------------------------------------------------------------------- */
+/* ---- checked tables -------------------------------------------------------------------------- */
 
-/* The table that the thread has alone: the calls that it makes for it are its own. */
+/* The table to which the thread has exclusive access: nested calls for it need not enter. */
 static _Thread_local const ga_slabhash *exclusive_table;
 
 ga_status ga_slabhash_enter(ga_slabhash *table, const char *alone)
@@ -381,7 +385,8 @@ ga_status ga_slabhash_close(ga_slabhash *table)
         exclusive_table =
             exclusive_table == table
                 ? NULL
-                : exclusive_table; /* a checked one stays taken: who is late is refused */
+                : exclusive_table; /* a checked table stays entered, so that later calls are
+                                    * refused */
         release_memory(table);
     }
     return status;

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * The requests of a batch, as warps come to them. For batch_kernel.cuh and search_kernel.cuh.
+ * The requests of a batch in the order in which a warp serves them. For batch_kernel.cuh and
+ * search_kernel.cuh.
  *
- * STRUCTURE  A warp has every so many-th block of 32 requests: these are its stream. Its lanes begin
- *            with them in the order in which they stand, whichever lane is free next: so neighbours
- *            are begun with, and answered, at about one time, and their keys, values and answers are
- *            in the same sectors.
+ * STRUCTURE  Of W warps each has every Wth block of 32 requests: its stream. Free lanes take
+ *            requests in stream order, whichever lane is free next. So neighbouring requests begin
+ *            and end at about the same time, and their keys, values and results are in the same
+ *            sectors.
  *
  *              stream   [ block ][ block ][ block ][ block ]     of 32, in shared memory: a ring
- *                            | at: the next request              brought there by asynchronous copies,
- *                                                                which nobody waits for when they begin
+ *                            | at: the next request              filled by asynchronous copies,
+ *                            which
+ *                                                                do not stall the warp
  *
- *            Four blocks are there or on their way: that in which the next request is, and three more.
+ *            Four blocks are loaded or in flight: that of the next request, and three more.
  */
 #ifndef GPUALLOC_SLABHASH_STREAM_KERNEL_CUH
 #define GPUALLOC_SLABHASH_STREAM_KERNEL_CUH
@@ -20,11 +22,12 @@
 
 enum {
     GA_SLABHASH_BLOCK = 128,                /* threads */
-    GA_SLABHASH_AHEAD = 128,                /* requests of a warp's ring, four blocks */
-    GA_SLABHASH_ANY = GA_SLABHASH_OP_COUNT, /* operation of a kernel: what the batch says */
+    GA_SLABHASH_AHEAD = 128,                /* requests of a warp's ring: four blocks */
+    GA_SLABHASH_ANY = GA_SLABHASH_OP_COUNT, /* `fixed` of a kernel whose batch says the operation
+                                             * of each request */
 };
 
-/* A key or a value as it stands in an array. */
+/* The type of keys and values in arrays. */
 template <uint32_t kind, uint32_t mode = GA_SLABHASH_MODE(kind)> struct ga_slabhash_word {
     typedef uint32_t type;
 };
@@ -32,20 +35,20 @@ template <uint32_t kind> struct ga_slabhash_word<kind, GA_SLABHASH_MAP64> {
     typedef uint64_t type;
 };
 
-/* What the arrays of a batch have for a request: `op` as it stands there. */
+/* A request as its arrays hold it; fields without an array are not set. */
 template <uint32_t kind> struct ga_slabhash_request {
     typename ga_slabhash_word<kind>::type key, value;
     uint32_t op;
 };
 
-/* Whether the kernel of the operation needs values at all, or operations. */
+/* True if the kernel for operation `fixed` reads values, or operations. */
 template <uint32_t kind, uint32_t fixed> struct ga_slabhash_needs {
     static constexpr bool values =
         GA_SLABHASH_MODE(kind) != GA_SLABHASH_SET32 && fixed != GA_SLABHASH_SEARCH;
     static constexpr bool ops = fixed == GA_SLABHASH_ANY;
 };
 
-/* In shared memory: a warp's requests, request n of its stream at place n mod GA_SLABHASH_AHEAD. */
+/* In shared memory: request n of the warp's stream is at index n mod GA_SLABHASH_AHEAD. */
 template <uint32_t kind, uint32_t fixed> struct ga_slabhash_ring {
     typedef typename ga_slabhash_word<kind>::type word;
     word keys[GA_SLABHASH_AHEAD];
@@ -53,9 +56,10 @@ template <uint32_t kind, uint32_t fixed> struct ga_slabhash_ring {
     __align__(4) uint8_t ops[ga_slabhash_needs<kind, fixed>::ops ? GA_SLABHASH_AHEAD : 1];
 };
 
-/* ---- copies that nobody waits for when they begin; before sm_80 there are none --------------- */
+/* ---- asynchronous copies to shared memory; synchronous before sm_80 -------------------------- */
 
-/* 4 or 8 bytes that are read but once: in the L2 cache they make way for the table. */
+/* Begins to copy 4 or 8 bytes that are read only once. The L2 cache evicts them before the
+ * table. */
 template <uint32_t size>
 static __device__ __forceinline__ void ga_slabhash_copy_async(void *to, const void *from)
 {
@@ -72,7 +76,7 @@ static __device__ __forceinline__ void ga_slabhash_copy_async(void *to, const vo
 #endif
 }
 
-/* The lane's copies since the last call are a set. */
+/* Makes the lane's copies since the last commit one group. */
 static __device__ __forceinline__ void ga_slabhash_copy_commit(void)
 {
 #if __CUDA_ARCH__ >= 800
@@ -80,7 +84,7 @@ static __device__ __forceinline__ void ga_slabhash_copy_commit(void)
 #endif
 }
 
-/* All of the lane's sets but the last two are there. */
+/* Waits until all of the lane's groups but the last two have arrived. */
 static __device__ __forceinline__ void ga_slabhash_copy_wait(void)
 {
 #if __CUDA_ARCH__ >= 800
@@ -90,7 +94,7 @@ static __device__ __forceinline__ void ga_slabhash_copy_wait(void)
 
 /* ---- a warp's stream ------------------------------------------------------------------------- */
 
-/* Where in the batch request `at` of the warp's stream stands. */
+/* Index in the batch of request `at` of the warp's stream. */
 static __device__ __forceinline__ uint64_t ga_slabhash_stream_number(uint32_t at)
 {
     uint32_t warp = (blockIdx.x * GA_SLABHASH_BLOCK + threadIdx.x) / 32u;
@@ -98,17 +102,18 @@ static __device__ __forceinline__ uint64_t ga_slabhash_stream_number(uint32_t at
     return ((uint64_t)(at / 32u) * warps + warp) * 32u + at % 32u;
 }
 
-/* How many requests the warp's stream has. */
+/* Number of requests in the warp's stream. */
 static __device__ __forceinline__ uint32_t ga_slabhash_stream_end(const ga_slabhash_batch &batch)
 {
     uint32_t warp = (blockIdx.x * GA_SLABHASH_BLOCK + threadIdx.x) / 32u;
     uint32_t warps = gridDim.x * (GA_SLABHASH_BLOCK / 32u);
-    uint64_t whole = batch.count / 32u; /* blocks; behind them there may be one that is not whole */
+    uint64_t whole = batch.count / 32u; /* whole blocks; one partial block may follow */
     uint32_t mine = (uint32_t)(whole / warps) + (warp < whole % warps ? 1u : 0u);
     return mine * 32u + (warp == whole % warps ? (uint32_t)(batch.count % 32u) : 0);
 }
 
-/* Operations of a block are single bytes, of which four are copied at once where that can be. */
+/* Operations are single bytes; four are copied at once if the array is aligned and the block
+ * whole. */
 template <uint32_t kind, uint32_t fixed>
 static __device__ __forceinline__ void
 ga_slabhash_stream_prefetch_ops(const ga_slabhash_batch &batch, ga_slabhash_ring<kind, fixed> *ring,
@@ -123,7 +128,8 @@ ga_slabhash_stream_prefetch_ops(const ga_slabhash_batch &batch, ga_slabhash_ring
     }
 }
 
-/* The block that begins with request `at` of the stream is on its way. All lanes of the warp call. */
+/* Begins to copy the block that starts with request `at` of the stream. All lanes of the warp
+ * call. */
 template <uint32_t kind, uint32_t fixed>
 static __device__ __forceinline__ void
 ga_slabhash_stream_prefetch(const ga_slabhash_batch &batch, ga_slabhash_ring<kind, fixed> *ring,
@@ -146,11 +152,11 @@ ga_slabhash_stream_prefetch(const ga_slabhash_batch &batch, ga_slabhash_ring<kin
     ga_slabhash_copy_commit();
 }
 
-/* The first two blocks of the four that are on their way are there. */
+/* Waits for the first two of the four blocks in flight. */
 static __device__ __forceinline__ void ga_slabhash_stream_wait(void)
 {
     ga_slabhash_copy_wait();
-    ga_tile_sync(ga_tile_of(32)); /* what any lane has copied is there for all */
+    ga_tile_sync(ga_tile_of(32)); /* makes each lane's copies visible to all */
 }
 
 template <uint32_t kind, uint32_t fixed>
@@ -163,9 +169,9 @@ static __device__ __forceinline__ void ga_slabhash_stream_begin(const ga_slabhas
     ga_slabhash_stream_wait();
 }
 
-/* Each lane that `wants` one gets the next request, if there is one: whether it has, which of the stream,
- * and what stands there, but for what the batch has no array of. All lanes of the warp call; `at`, the
- * next of the stream, and its `end` are the same in all. */
+/* Gives each lane that `needs` one the next request, if there is one. Returns true if the lane
+ * got one, with its number in the stream and its fields. All lanes of the warp call; `at`, the
+ * next request of the stream, and its `end` are the same in all lanes. */
 template <uint32_t kind, uint32_t fixed>
 static __device__ __forceinline__ bool
 ga_slabhash_stream_next(const ga_slabhash_batch &batch, ga_slabhash_ring<kind, fixed> *ring,
@@ -185,7 +191,7 @@ ga_slabhash_stream_next(const ga_slabhash_batch &batch, ga_slabhash_ring<kind, f
         request->op = ga_slabhash_needs<kind, fixed>::ops ? ring->ops[ring_slot] : 0;
     }
     if (next / 32u != *at / 32u) {
-        ga_tile_sync(warp); /* the block that ends was read before another takes its place */
+        ga_tile_sync(warp); /* all lanes have read the block before it is overwritten */
         ga_slabhash_stream_prefetch<kind, fixed>(batch, ring, *at / 32u * 32u + GA_SLABHASH_AHEAD);
         ga_slabhash_stream_wait();
     }

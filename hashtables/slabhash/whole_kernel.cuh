@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is done with every bucket: to count, to copy what there is, to flush and to clear. For
- * gpualloc/slabhash.cuh, which includes it; docs/slabhash.md.
+ * The kernel of work on all buckets, one tile a bucket: count, copy the pairs, flush, clear.
+ * Included by gpualloc/slabhash.cuh; docs/slabhash.md.
  */
 #ifndef GPUALLOC_SLABHASH_WHOLE_KERNEL_CUH
 #define GPUALLOC_SLABHASH_WHOLE_KERNEL_CUH
 
 #include "batch_kernel.cuh"
 
-/* What is done with each bucket. */
+/* The work on each bucket. */
 enum ga_slabhash_task {
     GA_SLABHASH_COUNT_ALL = 0,
     GA_SLABHASH_COPY_ALL,
@@ -17,14 +17,14 @@ enum ga_slabhash_task {
 };
 
 typedef struct ga_slabhash_whole {
-    ga_slabhash_census *census; /* of the device's, for COUNT_ALL */
-    void *keys, *values;        /* for COPY_ALL, and the two below */
+    ga_slabhash_census *census; /* device memory; COUNT_ALL */
+    void *keys, *values;        /* COPY_ALL, like the next two */
     uint64_t room;
-    uint64_t *cursor; /* of the device's */
+    uint64_t *cursor; /* device memory */
 } ga_slabhash_whole;
 
-/* What the block's tiles have counted, the same in all lanes of a tile: the block adds it up, since
- * all blocks add to the same four words. */
+/* Adds the counts of the block's tiles, each of which has the same in all its lanes. One sum a
+ * block, because all blocks add to the same four words. */
 static __device__ __forceinline__ void ga_slabhash_add_up(ga_slabhash_census census,
                                                           ga_slabhash_census *all)
 {
