@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * To open a table in device memory and to close it; what there is in it. For gpualloc/slabhash.cuh, which
- * includes it; docs/slabhash.md.
+ * Opens and closes a table in device memory, counts and retrieves its pairs. Included by
+ * gpualloc/slabhash.cuh; docs/slabhash.md.
  */
 #ifndef GPUALLOC_SLABHASH_OPEN_HOST_CUH
 #define GPUALLOC_SLABHASH_OPEN_HOST_CUH
@@ -11,11 +11,11 @@
 #ifdef GA_SLABHASH_GROWING_KINDS
 #include "grow_host.cuh"
 #else
-/* What only tables that grow in kernels need. */
+/* Only tables that grow in kernels need it. */
 #define ga_slabhash_device_catch_up(table, stream) GA_OK
 #endif
 
-/* Alone: all arrays and their slabs go back, and what says which there are. */
+/* Frees all arrays with their slabs, and the record of them. Exclusive. */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_drop_all(ga_slabhash_device *table)
 {
@@ -32,8 +32,9 @@ static inline ga_status ga_slabhash_device_drop_all(ga_slabhash_device *table)
     return status ? status : ga_slabhash_cuda("give slabs back", cudaStreamSynchronize(0));
 }
 
-/* Give everything back, the slabs to their heap, for which all buckets are cleared. No kernel may
- * be using the table: it waits for the device. Once more does nothing. */
+/* Closes the table: clears all buckets so that their slabs go back to the slab heap, and frees
+ * the rest. No kernel may use the table; the call waits for the device. A second close does
+ * nothing. */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_close(ga_slabhash_device *table)
 {
@@ -42,7 +43,7 @@ static inline ga_status ga_slabhash_device_close(ga_slabhash_device *table)
         ga_slabhash_device_scope scope(table->device);
         status = scope.status ? scope.status
                               : ga_slabhash_cuda("wait for the device", cudaDeviceSynchronize());
-        if (status == GA_OK && table->emptied) {
+        if (status == GA_OK && table->buckets_valid) {
             status = ga_slabhash_device_drop_all(table);
         }
         status = status ? status : ga_slabhash_device_report_conflicts(table);
@@ -70,9 +71,9 @@ static inline ga_status ga_slabhash_device_close(ga_slabhash_device *table)
     return status;
 }
 
-/* The heap of slabs as kernels have it; between launches it grows here where it cannot under them.
- * */
-static inline ga_status ga_slabhash_device_view(ga_slabhash_device *table)
+/* Updates the kernels' view of the slab heap. A heap that cannot grow while kernels run grows
+ * here. */
+static inline ga_status ga_slabhash_device_update_heap(ga_slabhash_device *table)
 {
     ga_kernel_heap heap = {};
     ga_status status = ga_heap_kernel_view(table->slabs, &heap);
@@ -96,31 +97,31 @@ static inline ga_status ga_slabhash_device_view(ga_slabhash_device *table)
     return status;
 }
 
-/* The same where something found no slab since, or much was asked since it was last done: to ask
- * the heap takes longer than a small batch. */
+/* The same, but only if a request found no slab or many requests were made since the last time:
+ * asking the heap takes longer than a small batch. */
 static inline ga_status ga_slabhash_device_refresh_heap(ga_slabhash_device *table)
 {
-    /* relaxed: see ga_slabhash_progress. Who has seen FULL has waited for the kernel. */
+    /* relaxed: see ga_slabhash_progress. A caller that has seen FULL has waited for the kernel. */
     bool full = __atomic_load_n(&table->progress->full, __ATOMIC_RELAXED) != 0;
     if (!full && table->since_refresh < GA_SLABHASH_REFRESH_EACH) {
         return GA_OK;
     }
     table->since_refresh = 0;
     table->progress->full = 0;
-    return ga_slabhash_device_view(table);
+    return ga_slabhash_device_update_heap(table);
 }
 
-/* Whether the keys stand in their order, for kernels after what is on `stream` (near_tile.h). */
-static inline ga_status ga_slabhash_device_order(ga_slabhash_device *table, bool ordered,
-                                                 cudaStream_t stream)
+/* Says whether the table is ordered (near_tile.h), for kernels after the work on `stream`. */
+static inline ga_status ga_slabhash_device_set_ordered(ga_slabhash_device *table, bool ordered,
+                                                       cudaStream_t stream)
 {
     return ga_slabhash_cuda("say in what order keys stand",
                             cudaMemsetAsync((uint32_t *)table->view.ordered, ordered ? 0xff : 0,
                                             sizeof *table->view.ordered, stream));
 }
 
-/* An array of so many buckets for the view, empty after what is on `stream`; keys are to stand in
- * their order, but in tables that grow in kernels. */
+/* Allocates an array of empty buckets for `view`, ready after the work on `stream`. The table is
+ * then ordered, unless it grows in kernels. */
 static inline ga_status ga_slabhash_device_alloc_buckets(ga_slabhash_device *table,
                                                          uint32_t buckets, ga_slabhash_view *view,
                                                          cudaStream_t stream)
@@ -130,7 +131,7 @@ static inline ga_status ga_slabhash_device_alloc_buckets(ga_slabhash_device *tab
     bool ordered = !GA_SLABHASH_IS_GROWING(table->view.kind);
     ga_status status =
         ga_slabhash_device_alloc_array(table, bytes + sizeof *view->ordered, &rows, stream);
-    if (status == GA_ERR_SIZE) { /* more than the heap may ever have */
+    if (status == GA_ERR_SIZE) { /* more than the heap's limit */
         status = ga_fail(GA_ERR_MEMORY, "slabhash: no memory for %u buckets: %s", buckets,
                          ga_error_text());
     }
@@ -151,7 +152,7 @@ static inline ga_status ga_slabhash_device_alloc_buckets(ga_slabhash_device *tab
     return status;
 }
 
-/* What the device has, that decides how the table is used. */
+/* Reads the device's properties on which the table's use depends. */
 static inline ga_status ga_slabhash_device_measure(ga_slabhash_device *table)
 {
     int processors = 0, cache = 0;
@@ -167,7 +168,7 @@ static inline ga_status ga_slabhash_device_measure(ga_slabhash_device *table)
     return status;
 }
 
-/* A table that grows in kernels begins, with no array yet. */
+/* Sets up a table that grows in kernels, without an array. */
 static inline ga_status ga_slabhash_device_begin_turns(ga_slabhash_device *table,
                                                        const ga_slabhash_plan *plan)
 {
@@ -187,7 +188,7 @@ static inline ga_status ga_slabhash_device_begin_turns(ga_slabhash_device *table
     status = ga_alloc(table->buckets, sizeof(ga_slabhash_growing), 0, &record);
     table->view.growing = (ga_slabhash_growing *)record;
     table->view.kind = plan->kind | GA_SLABHASH_GROWING;
-    table->view.most = UINT32_MAX; /* of chained slabs: the heap's affair */
+    table->view.most = UINT32_MAX; /* limited only by the heap */
     return status;
 #else
     (void)table;
@@ -198,7 +199,7 @@ static inline ga_status ga_slabhash_device_begin_turns(ga_slabhash_device *table
 #endif
 }
 
-/* Memory of the host's that kernels write. */
+/* Allocates host memory that kernels write. */
 static inline ga_status ga_slabhash_device_alloc_progress(ga_slabhash_device *table)
 {
     void *progress = NULL;
@@ -212,8 +213,8 @@ static inline ga_status ga_slabhash_device_alloc_progress(ga_slabhash_device *ta
     return status;
 }
 
-/* A table that grows between calls begins: its batches are counted, and arrays come and go in the
- * order of streams where the device has that. */
+/* Sets up a table that grows between calls: its batches are counted, and arrays are allocated in
+ * stream order if the device can. */
 static inline ga_status ga_slabhash_device_begin_calls(ga_slabhash_device *table,
                                                        cudaStream_t stream)
 {
@@ -227,7 +228,7 @@ static inline ga_status ga_slabhash_device_begin_calls(ga_slabhash_device *table
                             cudaMemsetAsync(table->placed, 0, sizeof *table->placed, stream));
 }
 
-/* Alone: kernels find the array that `view` has, and it is all there is. */
+/* Makes the array of `view` the table's only one, for kernels that start later. Exclusive. */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_set_array(ga_slabhash_device *table,
                                                      ga_slabhash_view view, cudaStream_t stream)
@@ -250,7 +251,7 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
     ga_slabhash_options fixed = *options;
     ga_slabhash_plan plan;
     bool turns = false;
-    if (options->options_size == sizeof *options) { /* else the plan says what is wrong */
+    if (options->options_size == sizeof *options) { /* a wrong size is reported by plan_of */
         uint32_t grows = GA_SLABHASH_GROW | GA_SLABHASH_GROW_IN_KERNELS;
         turns = options->flags & GA_SLABHASH_GROW_IN_KERNELS;
         table->grows = options->flags & grows;
@@ -274,7 +275,7 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
         status = ga_heap_open(&table->slabs, GA_PLACE_KERNEL, table->device, "slab:unit=128/vmm");
         table->own_slabs = status == GA_OK;
     }
-    status = status ? status : ga_slabhash_device_view(table);
+    status = status ? status : ga_slabhash_device_update_heap(table);
     status =
         status ? status : ga_heap_open(&table->buckets, GA_PLACE_DEVICE, table->device, "cuda");
     table->arrays = table->buckets;
@@ -304,20 +305,25 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
     ga_slabhash_view view = table->view;
     status = status ? status : ga_slabhash_device_alloc_buckets(table, plan.buckets, &view, stream);
     status = status ? status : ga_slabhash_device_set_array(table, view, stream);
-    table->emptied = status == GA_OK;
+    table->buckets_valid = status == GA_OK;
     return status;
 }
 
-/* Make a table on `device`, whichever is the current one, empty for what is put on `stream`, one of
- * that device's, after the call. The options are those of ga_slabhash_open(), but: `heap` is a slab
- * heap of unit=128 for kernels, without check=full, which outlives the table; or NULL for one that
- * is opened as slab:unit=128/vmm; `limit` is that heap's affair; there is no `hash`. With
- * GA_SLABHASH_GROW or _GROW_IN_KERNELS `buckets` is how many there are at least, 0: 16384, and the
- * rest is as without. Where the seed is 0 one is drawn, as for a table of the host's: `table->seed`.
+/* Opens a table on `device`, which need not be the current one. It is empty for work that is
+ * enqueued on `stream`, a stream of that device, after the call. Options as for ga_slabhash_open(),
+ * but:
  *
- * GA_ERR_ARGUMENT  an option out of range, or no such heap, or one of another device
- * GA_ERR_UNSUPPORTED  _GROW_IN_KERNELS with a path, or without GA_SLABHASH_GROWING_KINDS; or another
- *                     kind than GA_SLABHASH_ONLY_KIND, where that is defined
+ *   heap     a slab heap of unit=128 for kernels, without check=full; it outlives the table. NULL:
+ *            one is opened as slab:unit=128/vmm
+ *   limit    ignored: the heap has its own
+ *   hash     NULL; define GA_SLABHASH_HASH instead
+ *   buckets  with GA_SLABHASH_GROW or _GROW_IN_KERNELS the fewest buckets; 0: 16384
+ *   seed     0: one is drawn, as for a host table; table->seed has it
+ *
+ * GA_ERR_ARGUMENT     an option is out of range; the heap is of another kind or another device
+ * GA_ERR_UNSUPPORTED  _GROW_IN_KERNELS with a path, or without GA_SLABHASH_GROWING_KINDS; a kind
+ * other
+ *                     than GA_SLABHASH_ONLY_KIND, if that is defined
  * GA_ERR_PLACE, GA_ERR_DEVICE, GA_ERR_MEMORY  as ga_heap_open() and ga_alloc() */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_open(ga_slabhash_device *table,
@@ -354,10 +360,10 @@ static inline ga_status ga_slabhash_device_open(ga_slabhash_device *table,
     return status;
 }
 
-/* What there is, as of the end of what is on `stream`, for which it waits.
+/* Counts the table as it is after the work on `stream`, for which the call waits.
  *
  * GA_ERR_ARGUMENT  no table, or `census` is NULL
- * GA_ERR_MEMORY    a table that grows in kernels, and found no slab in the middle of it */
+ * GA_ERR_MEMORY    the table grows in kernels, is migrating, and found no slab to finish that */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_count(ga_slabhash_device *table,
                                                  ga_slabhash_census *census, cudaStream_t stream)
@@ -386,7 +392,7 @@ static inline ga_status ga_slabhash_device_count(ga_slabhash_device *table,
     return status ? status : ga_slabhash_device_report_conflicts(table);
 }
 
-/* All pairs, into arrays of the device's with `room`, either of which may be NULL; waits.
+/* Copies all pairs to device arrays of `room` elements, each of which may be NULL; waits.
  *
  * GA_ERR_ARGUMENT  no table, or `count` is NULL
  * GA_ERR_MEMORY    as above */

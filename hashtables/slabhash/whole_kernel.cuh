@@ -25,8 +25,8 @@ typedef struct ga_slabhash_whole {
 
 /* Adds the counts of the block's tiles, each of which has the same in all its lanes. One sum a
  * block, because all blocks add to the same four words. */
-static __device__ __forceinline__ void ga_slabhash_add_up(ga_slabhash_census census,
-                                                          ga_slabhash_census *all)
+static __device__ __forceinline__ void ga_slabhash_sum_census(ga_slabhash_census census,
+                                                              ga_slabhash_census *all)
 {
     __shared__ unsigned long long sums[4];
     const uint64_t counts[4] = {census.live, census.deleted, census.chained, census.marked};
@@ -74,7 +74,7 @@ static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK)
         ga_slabhash_tile_ends(table, tile, true);
     }
     if (task == GA_SLABHASH_COUNT_ALL) {
-        ga_slabhash_add_up(census, whole.census);
+        ga_slabhash_sum_census(census, whole.census);
     }
 }
 

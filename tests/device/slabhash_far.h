@@ -24,7 +24,7 @@ count_as(ga_slabhash_device *table, const std::vector<uint8_t> &ops, ga_slabhash
     batch.values = GA_SLABHASH_MODE(table->view.kind) == GA_SLABHASH_SET32 ? NULL : v.data;
     batch.ops = ops.empty() ? NULL : each.data;
     batch.op = op;
-    EXPECT(ga_slabhash_device_sorts(table, &batch));
+    EXPECT(ga_slabhash_device_should_sort(table, &batch));
     OK(ga_slabhash_device_run(table, &batch, counts.data, 0));
     return counts.read();
 }
