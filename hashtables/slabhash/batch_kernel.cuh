@@ -215,8 +215,8 @@ ga_slabhash_batch_by_warps_outlined(ga_slabhash_turn *turn, const ga_slabhash_ba
 
 enum {
     GA_SLABHASH_DEFER_MOST = 2, /* requests that a lane may defer before it stops taking new ones */
-    GA_SLABHASH_DEFER_LANES = 8 /* lanes that have deferred so many, and the whole warp serves
-                                 * what it deferred */
+    GA_SLABHASH_DEFER_LANES = 8 /* lanes that have deferred their most, before the warp serves
+                                 * all that it has deferred */
 };
 
 /* Deferred requests, in shared memory: their numbers, and the slab behind which a slab is

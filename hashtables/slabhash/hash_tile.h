@@ -112,12 +112,12 @@ GA_SIMT uint64_t ga_slabhash_claim_output(ga_tile tile, uint64_t *cursor, uint32
     return ga_lanes_get(tile, low, leader) | (uint64_t)ga_lanes_get(tile, high, leader) << 32;
 }
 
-GA_SIMT void ga_slabhash_store_element(uint32_t kind, void *array, uint64_t slot, uint64_t what)
+GA_SIMT void ga_slabhash_store_element(uint32_t kind, void *array, uint64_t index, uint64_t element)
 {
     if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64) {
-        ((uint64_t *)array)[slot] = what;
+        ((uint64_t *)array)[index] = element;
     } else {
-        ((uint32_t *)array)[slot] = (uint32_t)what;
+        ((uint32_t *)array)[index] = (uint32_t)element;
     }
 }
 

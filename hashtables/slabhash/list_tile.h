@@ -1,4 +1,67 @@
-/* ----  ---------------------------------------------------------------------------------------- */
+/* SPDX-License-Identifier: MIT
+ *
+ * The slab list (slab-hash-2018, §III-A, §IV-C) over tiles and rows, for CPU and GPU: the probe
+ * sequence of a key through slabs, and the operations that a whole tile does along it.
+ *
+ *     ga_slabhash_find     SEARCH      ga_slabhash_put         INSERT, REPLACE, APPLY
+ *     ga_slabhash_remove   DELETE          put_existing        the key has a slot
+ *     ga_slabhash_find_all, remove_all     fill, refill        the first vacant slot of the path
+ *     ga_slabhash_append_all               append              no vacant slot: a new slab
+ *                                              append_all: the same for many lanes at once
+ *
+ * STRUCTURE  A path begins at a bucket's slab, the key's home. With a path of K it goes on to the
+ *            slabs of K - 1 other buckets, each time only if the slab before has overflowed for the
+ *            key's class: some key of the class, of which there are 32, found it full. Then it goes
+ *            to the chain of overflow slabs of the home. K = 1 is the paper's list.
+ *
+ *              home ----------> 2nd bucket ---> ... ---> Kth bucket
+ *              | next   overflow         overflow         |
+ *              v                                          |
+ *              slab -> slab -> ...   <--------------------+
+ *
+ * HOW A SEARCH ENDS  A tile loads one slab of the path after the other. For each slab, in this
+ * order:
+ *
+ *     FOUND    a slot has the key. set32, map32: that is enough. map64: and a value. An absent key
+ *              of map64 keeps its slot, with the value UNSET (tables that grow: GONE). A multimap's
+ *              search returns the first pair along the path. On the CPU the slot is loaded again
+ *              (read_match), and this load decides.
+ *     ABSENT   unique keys: a slot had the key, but no pair. The key has no other slot on the path,
+ *              or this one was deleted after the slab was loaded. A multimap's search goes on.
+ *     ABSENT   the slab is a bucket's, buckets of the path remain, and the slab's overflow bit of
+ *              the key's class is still set: no key of the class was ever put further on.
+ *     ABSENT   the slab is the last: it is the path's last bucket or a chained slab, and the next
+ *              link of the chain is NO_SLAB.
+ *     else     the search goes on to the next slab of the path (walk_next).
+ *
+ *     Before the first slab: REFUSED if the key is reserved or too wide (ga_slabhash_do).
+ *
+ *     Other searches decide by the same four rules, a slab at a time:
+ *       ops_search_fast (ops.h)          CPU, the home slab only; else ga_slabhash_find()
+ *       decide_hit, decide_miss          lanes of a warp together (many_tile.h). In ordered tables
+ *                                        a lane that searches by itself also ends at an empty slot:
+ *                                        ABSENT (near_tile.h)
+ *       decide_search                    batches of searches (search_tile.h)
+ *       ga_slabhash_seek (grow_tile.h)   tables that grow. It first chooses one array: the new one
+ *       if
+ *                                        the key's bucket there is OPEN, else the old one. It ends
+ *                                        in that one: a frozen slot of the key is FOUND, too
+ *                                        (map64: ABSENT with the value FROZEN_GONE), and the link
+ *                                        SEALED ends a chain like NO_SLAB
+ *
+ * INVARIANT  The path of a key is fixed and only grows longer; so is the order of its slots. A key
+ *            is put into the first slot of its path that was seen empty, by a tile that has seen
+ *            every slot of the path before, and the key in none of them. So with unique keys no two
+ *            slots hold one key: docs/slabhash.md has the argument. The overflow bit of the key's
+ *            class is cleared before the key is put further on.
+ *
+ * ORDER      L1 and L2: a slab is initialised, empty but for its first pair, before any tile
+ *            follows the link to it. Overflow bits are relaxed: a tile that must find a key further
+ *            on has seen the cleared bit itself, or synchronises with a tile that has.
+ *
+ * PROGRESS   Lock-free: an attempt fails only because another tile's succeeded. Where a slab is
+ *            needed and none is free, the result is FULL and nothing is changed.
+ */
 #ifndef GPUALLOC_SLABHASH_LIST_TILE_H
 #define GPUALLOC_SLABHASH_LIST_TILE_H
 
@@ -195,7 +258,7 @@ GA_SIMT uint32_t ga_slabhash_tile_link(uint32_t kind, ga_tile tile, uint32_t *ro
 
 /* Clears the overflow bit of a class, because a key of it found the slab full: searches for keys
  * of the class go on from now on. By the calling lane; below by the tile's leader. */
-GA_SIMT void ga_slabhash_lane_set_overflow(uint32_t kind, uint32_t *row, uint32_t class_bit)
+GA_SIMT void ga_slabhash_lane_record_overflow(uint32_t kind, uint32_t *row, uint32_t class_bit)
 {
     if (GA_SLABHASH_MUTANT == 5) {
         return;
@@ -209,13 +272,13 @@ GA_SIMT void ga_slabhash_lane_set_overflow(uint32_t kind, uint32_t *row, uint32_
     }
 }
 
-GA_SIMT void ga_slabhash_tile_set_overflow(uint32_t kind, ga_tile tile, uint32_t *row,
-                                           uint32_t class_bit)
+GA_SIMT void ga_slabhash_tile_record_overflow(uint32_t kind, ga_tile tile, uint32_t *row,
+                                              uint32_t class_bit)
 {
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
-        ga_slabhash_lane_set_overflow(kind, row, class_bit);
+        ga_slabhash_lane_record_overflow(kind, row, class_bit);
     }
     ga_tile_sync(tile);
 }
@@ -245,13 +308,13 @@ GA_SIMT bool ga_slabhash_is_ordered(ga_slabhash_view table)
  * the sector's slots. The order goes to the last slot and continues with the first. */
 GA_SIMT uint32_t ga_slabhash_order_start(uint32_t kind, uint32_t order_hash)
 {
-    uint32_t slot_mask = GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32   ? 30u
-                         : GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP32 ? 15u
-                                                                       : 7u;
+    uint32_t slots = GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32   ? 30u
+                     : GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP32 ? 15u
+                                                                   : 7u;
     uint32_t width = GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32   ? 1u
                      : GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP32 ? 2u
                                                                    : 4u;
-    return (order_hash * slot_mask >> 16) * width & ~7u;
+    return (order_hash * slots >> 16) * width & ~7u;
 }
 
 /* The first slot of the mask in the key's order. The mask is not 0. Multimaps have no order. */
@@ -590,36 +653,37 @@ GA_SIMT uint32_t ga_slabhash_append_some(uint32_t kind, ga_slabhash_view table, 
                                          uint32_t lanes, const ga_slabhash_pairs *pairs,
                                          ga_slab_claimed *claimed)
 {
-    ga_lanes slot = ga_lanes_all(0), linked = ga_lanes_all(0);
+    ga_lanes unit_bit = ga_lanes_all(0), linked = ga_lanes_all(0);
     uint32_t units = claimed->units;
     for (uint32_t left = lanes; left; left &= left - 1u, units &= units - 1u) {
         GA_EACH_LANE(tile, left & (0u - left), own)
         {
-            ga_lane_write(&slot, own, ga_bits_lowest(units));
+            ga_lane_write(&unit_bit, own, ga_bits_lowest(units));
         }
     }
     GA_EACH_LANE(tile, lanes, own)
     {
-        uint32_t unit = claimed->word * 32u + ga_lane_read(slot, own);
-        uint32_t *end = (uint32_t *)(uintptr_t)(ga_lane_read(pairs->row, own) |
-                                                (uint64_t)ga_lane_read(pairs->row_high, own) << 32);
+        uint32_t unit = claimed->word * 32u + ga_lane_read(unit_bit, own);
+        uint32_t *last_slab =
+            (uint32_t *)(uintptr_t)(ga_lane_read(pairs->row, own) |
+                                    (uint64_t)ga_lane_read(pairs->row_high, own) << 32);
         ga_slabhash_lane_init_slab(
             kind, ga_slabhash_row(table, unit),
             ga_lane_read(pairs->key, own) | (uint64_t)ga_lane_read(pairs->key_high, own) << 32,
             ga_lane_read(pairs->value, own) | (uint64_t)ga_lane_read(pairs->value_high, own) << 32);
         ga_slabhash_test_yield();
-        bool is = ga_slabhash_lane_link(kind, end, unit) == unit;
+        bool is = ga_slabhash_lane_link(kind, last_slab, unit) == unit;
         ga_lane_write(&linked, own, is ? 1u : 0u);
     }
     uint32_t done = ga_lanes_nonzero(tile, linked);
     for (uint32_t left = done; left; left &= left - 1u) {
-        claimed->units &= ~(1u << ga_lanes_get(tile, slot, ga_bits_lowest(left)));
+        claimed->units &= ~(1u << ga_lanes_get(tile, unit_bit, ga_bits_lowest(left)));
     }
     return done;
 }
 
-/* The same for any number of lanes, claiming units as needed. Returns the mask of the lanes that
- * linked a slab; the others lost to another tile, or the heap is full. */
+/* Like ga_slabhash_append_some() for any number of lanes, claiming units as needed. Returns the
+ * mask of the lanes that linked a slab; the others lost to another tile, or the heap is full. */
 GA_SIMT uint32_t ga_slabhash_append_all(uint32_t kind, ga_slabhash_view table, ga_tile tile,
                                         uint32_t lanes, const ga_slabhash_pairs *pairs,
                                         ga_slab_claimed *claimed)
@@ -678,7 +742,7 @@ GA_SIMT ga_slabhash_answer ga_slabhash_put(uint32_t kind, ga_slabhash_view table
         }
         if (!empty && walk.buckets_left &&
             ga_row_get(tile, row, GA_SLABHASH_OVERFLOW_BITS) & walk.class_bit) {
-            ga_slabhash_tile_set_overflow(kind, tile, walk.row, walk.class_bit);
+            ga_slabhash_tile_record_overflow(kind, tile, walk.row, walk.class_bit);
         }
         if (!(multi && vacant != GA_NONE) &&
             ga_slabhash_walk_next(kind, table, tile, &walk, row, !empty)) {

@@ -4,30 +4,32 @@
  * flight at once, then each lane makes the one change that its request needs, all lanes at once.
  *
  *     ga_slabhash_serve_many
- *       ordered tables           serve_by_lanes -> serve_step, until every lane is done
- *         each lane probes its own slab    step_by_sectors: the first sector, then the other three
- *       ordered, beyond L2, SEARCH   peek: the first sector only; then step_by_slabs for the others
- *       other tables             step_by_slabs: the tile loads whole slabs, GA_SLABHASH_AT_ONCE at
- *       once
+ *       ordered tables       serve_by_lanes -> serve_step -> step_by_sectors, until all lanes are
+ *       done:
+ *                            each lane probes the first sector of its own slab, then the other
+ *                            three
+ *       ordered tables that  peek: each lane probes one sector only;
+ *       exceed L2, SEARCH    step_by_slabs for the lanes that need more
+ *       other tables         step_by_slabs: the tile loads GA_SLABHASH_AT_ONCE whole slabs at once
  *     in each step, for each lane:
- *         decide                 hit, miss, or on to the next slab (decide_next)
- *         apply_changes          one compare-and-swap for each lane that has decided on a change
- *     DEFERRED, NEEDS_SLAB       left to the caller: ga_slabhash_do() for each, from the beginning;
- *                                or ga_slabhash_append_all(), if only a slab is missing
+ *       decide               hit, miss, or on to the next slab (decide_next)
+ *       apply_changes        one compare-and-swap for each lane that has decided on a change
+ *     DEFERRED, NEEDS_SLAB   left to the caller: ga_slabhash_do() for each, from the beginning; or
+ *                            ga_slabhash_append_all(), if only a slab is missing
  *
  * A caller with more requests than lanes uses serve_step() itself and gives a lane that is done its
  * next request between two steps (batch_kernel.cuh).
  *
- * HOW A SEARCH ENDS  The rules of list_tile.h. With what the lane knows of one slab
- * (ga_slabhash_probe):
+ * HOW A SEARCH ENDS  The rules of list_tile.h, on the lane's knowledge of one slab (the probe):
  *
  *     FOUND      decide_hit: a slot has the key, and in map64 a value
  *     ABSENT     decide_hit: unique keys of map64, a slot has the key but the value is UNSET
  *     ABSENT     decide_miss: an empty slot ended the key's order (`ended`, ordered tables only)
  *     ABSENT     decide_miss: at a bucket's slab whose overflow bit of the key's class is still
  *                set, while buckets of the path remain; or at the end of the home's chain
- *     DEFERRED   tables that grow: the key is frozen, or the chain is SEALED. multimap64: the pair
- *                was deleted. ga_slabhash_do() decides then
+ *     DEFERRED   tables that grow: the key is frozen, or the chain is SEALED. Multimaps of 64 bits:
+ *                the first slot of the key has no pair. The caller's operation by the whole tile
+ *                decides then
  *
  * INVARIANT  A lane makes the changes that ga_slabhash_put() and ga_slabhash_remove() would make,
  *            by the same compare-and-swap: it fills the path's first empty slot, after the whole
@@ -245,7 +247,7 @@ GA_SIMT bool ga_slabhash_decide_miss(uint32_t kind, ga_slabhash_view table,
         return ga_slabhash_decide_end(kind, requests, own, puts);
     }
     if (ends) {
-        ga_slabhash_lane_set_overflow(kind, row, 1u << class_of);
+        ga_slabhash_lane_record_overflow(kind, row, 1u << class_of);
     }
     return ga_slabhash_decide_next(kind, table, requests, own, row, next, puts);
 }
