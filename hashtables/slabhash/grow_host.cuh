@@ -46,7 +46,7 @@ static inline void ga_slabhash_device_at(ga_slabhash_view *view, const ga_slabha
 {
     view->rows = stage->rows;
     view->buckets = stage->buckets;
-    view->apart = stage->buckets;
+    view->stride_most = stage->buckets;
 }
 
 /* The array in which all pairs are: for calls that go through them all. */

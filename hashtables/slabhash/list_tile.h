@@ -42,10 +42,9 @@
  *                                        a lane that searches by itself also ends at an empty slot:
  *                                        ABSENT (near_tile.h)
  *       decide_search                    batches of searches (search_tile.h)
- *       ga_slabhash_seek (grow_tile.h)   tables that grow. It first chooses one array: the new one
- *       if
- *                                        the key's bucket there is OPEN, else the old one. It ends
- *                                        in that one: a frozen slot of the key is FOUND, too
+ *       ga_slabhash_seek (grow_tile.h)   tables that grow. It chooses an array: the new one if the
+ *                                        key's bucket there is OPEN, else the old one. It ends in
+ *                                        that one. There a frozen slot of the key is FOUND, too
  *                                        (map64: ABSENT with the value FROZEN_GONE), and the link
  *                                        SEALED ends a chain like NO_SLAB
  *
