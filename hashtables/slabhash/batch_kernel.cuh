@@ -49,9 +49,9 @@ static __device__ __forceinline__ uint64_t ga_slabhash_load_element(const void *
  * array is replaced by the keys, an index behind the end by the last request: there is no
  * branch. */
 template <uint32_t kind, uint32_t fixed>
-static __device__ __forceinline__ void ga_slabhash_fetch_request(const ga_slabhash_batch &batch,
-                                                                 uint64_t i,
-                                                                 ga_slabhash_request<kind> *request)
+static __device__ __forceinline__ void
+ga_slabhash_fetch_request(const ga_slabhash_batch &batch, uint64_t i,
+                          ga_slabhash_batch_request<kind> *request)
 {
     typedef typename ga_slabhash_word<kind>::type word;
     i = i < batch.count ? i : batch.count - 1u;
@@ -68,7 +68,7 @@ static __device__ __forceinline__ void ga_slabhash_fetch_request(const ga_slabha
  * value and the batch has none. */
 template <uint32_t kind, uint32_t fixed>
 static __device__ __forceinline__ uint32_t
-ga_slabhash_op_of(const ga_slabhash_batch &batch, const ga_slabhash_request<kind> &request)
+ga_slabhash_op_of(const ga_slabhash_batch &batch, const ga_slabhash_batch_request<kind> &request)
 {
     if (fixed != GA_SLABHASH_ANY) {
         return fixed;
@@ -189,7 +189,7 @@ ga_slabhash_batch_by_warps(ga_slabhash_turn *turn, const ga_slabhash_batch *batc
         if (deferred && asks) {
             i = deferred[--count * GA_SLABHASH_BLOCK];
         }
-        ga_slabhash_request<kind> request = {};
+        ga_slabhash_batch_request<kind> request = {};
         ga_slabhash_fetch_request<kind, fixed>(*batch, i, &request);
         uint32_t op = ga_slabhash_op_of<kind, fixed>(*batch, request);
         uint64_t value = batch->values ? request.value : 0;
@@ -223,7 +223,7 @@ enum {
  * needed, or NULL. */
 typedef struct ga_slabhash_deferred {
     uint64_t number[GA_SLABHASH_DEFER_MOST][GA_SLABHASH_BLOCK];
-    uint32_t *end[GA_SLABHASH_DEFER_MOST][GA_SLABHASH_BLOCK];
+    uint32_t *last_slab[GA_SLABHASH_DEFER_MOST][GA_SLABHASH_BLOCK];
 } ga_slabhash_deferred;
 
 /* Appends slabs for those of the lanes' `count` deferred requests that need only a slab. Returns
@@ -236,29 +236,29 @@ static __device__ __noinline__ uint32_t ga_slabhash_batch_append(ga_slabhash_tur
                                                                  uint32_t count,
                                                                  ga_slabhash_result_counts *tally)
 {
-    uint32_t still = 0;
+    uint32_t remaining = 0;
     for (uint32_t at = 0; ga_lanes_any(ga_tile_of(32), at < count ? 1u : 0u); at++) {
         bool asks = at < count;
         uint64_t i = asks ? deferred->number[at][threadIdx.x] : 0;
-        uint64_t end = asks ? (uint64_t)(uintptr_t)deferred->end[at][threadIdx.x] : 0;
-        ga_slabhash_request<kind> request = {};
+        uint64_t last_slab = asks ? (uint64_t)(uintptr_t)deferred->last_slab[at][threadIdx.x] : 0;
+        ga_slabhash_batch_request<kind> request = {};
         ga_slabhash_fetch_request<kind, fixed>(*batch, i, &request);
         uint64_t key = request.key, value = batch->values ? request.value : 0;
-        ga_slabhash_pairs pairs = {(uint32_t)key,   (uint32_t)(key >> 32),
-                                   (uint32_t)value, (uint32_t)(value >> 32),
-                                   (uint32_t)end,   (uint32_t)(end >> 32)};
-        uint32_t lanes = ga_lanes_nonzero(turn->tile, end ? 1u : 0u);
+        ga_slabhash_pairs pairs = {(uint32_t)key,       (uint32_t)(key >> 32),
+                                   (uint32_t)value,     (uint32_t)(value >> 32),
+                                   (uint32_t)last_slab, (uint32_t)(last_slab >> 32)};
+        uint32_t lanes = ga_lanes_nonzero(turn->tile, last_slab ? 1u : 0u);
         uint32_t done =
             ga_slabhash_append_all(kind, turn->table, turn->tile, lanes, &pairs, &turn->claimed);
         if (done >> turn->tile.lane & 1u) {
             ga_slabhash_write_answer<kind>(*batch, i, GA_SLABHASH_INSERT,
                                            ga_slabhash_answer_of(GA_SLABHASH_ABSENT, 0), tally);
         } else if (asks) {
-            deferred->number[still++][threadIdx.x] = i;
+            deferred->number[remaining++][threadIdx.x] = i;
         }
         ga_tile_sync(ga_tile_of(32)); /* reconverges the warp: its tiles run in step from here on */
     }
-    return still;
+    return remaining;
 }
 
 /* A lane takes a request. True if it is served by the lane; otherwise its state is REFUSED or
@@ -266,7 +266,8 @@ static __device__ __noinline__ uint32_t ga_slabhash_batch_append(ga_slabhash_tur
 template <uint32_t kind, uint32_t fixed>
 static __device__ __forceinline__ bool
 ga_slabhash_batch_begin(ga_slabhash_view table, const ga_slabhash_batch &batch,
-                        const ga_slabhash_request<kind> &request, ga_slabhash_requests *requests)
+                        const ga_slabhash_batch_request<kind> &request,
+                        ga_slabhash_requests *requests)
 {
     uint64_t key = request.key, value = batch.values ? request.value : 0;
     uint32_t op = ga_slabhash_op_of<kind, fixed>(batch, request);
@@ -295,17 +296,17 @@ ga_slabhash_batch_by_lanes(ga_slabhash_view table, const ga_slabhash_batch &batc
 {
     ga_tile tile = ga_tile_abreast(GA_SLABHASH_TILE), warp = ga_tile_of(32);
     ga_slabhash_requests requests = {};
-    uint32_t which = 0;
+    uint32_t stream_index = 0;
     bool asks = false;
     for (;;) {
-        ga_slabhash_request<kind> request = {};
+        ga_slabhash_batch_request<kind> request = {};
         uint32_t failed;
         bool waits = *deferred_count >= GA_SLABHASH_DEFER_MOST;
         bool goes_on =
             *at < end && ga_bits_count(ga_lanes_nonzero(warp, waits)) < GA_SLABHASH_DEFER_LANES;
         bool served = asks;
         bool begins = ga_slabhash_stream_next<kind, fixed>(
-            batch, ring, end, at, goes_on && !asks && !waits, &which, &request);
+            batch, ring, end, at, goes_on && !asks && !waits, &stream_index, &request);
         asks = asks || begins;
         if (!ga_lanes_any(warp, asks ? 1u : 0u)) {
             return;
@@ -317,12 +318,12 @@ ga_slabhash_batch_by_lanes(ga_slabhash_view table, const ga_slabhash_batch &batc
         uint32_t ongoing =
             ga_slabhash_serve_step(kind, fixed, table, tile, asking, &requests, &failed);
         if (asks && !((ongoing | failed) >> tile.lane & 1u)) {
-            uint64_t i = ga_slabhash_stream_number(which);
+            uint64_t i = ga_slabhash_stream_number(stream_index);
             asks = false;
             if (requests.result >= GA_SLABHASH_DEFERRED) {
                 bool needs_slab = requests.result == GA_SLABHASH_NEEDS_SLAB;
                 deferred->number[*deferred_count][threadIdx.x] = i;
-                deferred->end[*deferred_count][threadIdx.x] =
+                deferred->last_slab[*deferred_count][threadIdx.x] =
                     needs_slab ? ga_slabhash_requests_row(&requests, tile.lane) : NULL;
                 ++*deferred_count;
             } else {

@@ -133,10 +133,10 @@ ga_slabhash_part_sort(ga_slabhash_view table, const ga_slabhash_sorting &sorting
     __syncthreads();
     for (uint32_t i = threadIdx.x; i < n; i += GA_SLABHASH_PART_BLOCK) {
         word key = keys[i]; /* loaded again, from the L1 cache */
-        uint32_t its = ga_slabhash_part_of(table, sorting, key);
-        uint32_t at = atomicAdd(room->sums + its, 1u);
+        uint32_t its_part = ga_slabhash_part_of(table, sorting, key);
+        uint32_t at = atomicAdd(room->sums + its_part, 1u);
         room->keys[at] = key;
-        room->part[at] = (uint8_t)its;
+        room->part[at] = (uint8_t)its_part;
         if (sorting.values) {
             room->values[at] = ((const word *)sorting.values)[first + i];
         }

@@ -22,16 +22,16 @@ ga_slabhash_search_all(const ga_slabhash_view &table, const ga_slabhash_batch &b
     ga_tile tile = ga_tile_abreast(GA_SLABHASH_TILE), warp = ga_tile_of(32);
     uint32_t number = warp.lane / GA_SLABHASH_TILE;
     ga_slabhash_searches all = {};
-    uint32_t at = 0, end = ga_slabhash_stream_end(batch), which = 0;
+    uint32_t at = 0, end = ga_slabhash_stream_end(batch), stream_index = 0;
     bool asks = false;
     ga_slabhash_stream_begin<kind, GA_SLABHASH_SEARCH>(batch, ring);
     ga_slabhash_search_move_to(&all, tile.lane,
                                table.rows); /* any valid slab: lanes without a request load it,
                                              * too */
     for (;;) {
-        ga_slabhash_request<kind> request = {};
+        ga_slabhash_batch_request<kind> request = {};
         bool begins = ga_slabhash_stream_next<kind, GA_SLABHASH_SEARCH>(
-            batch, ring, end, &at, !asks && at < end, &which, &request);
+            batch, ring, end, &at, !asks && at < end, &stream_index, &request);
         asks = asks || begins;
         if (!ga_lanes_any(warp, asks ? 1u : 0u)) {
             return;
@@ -47,7 +47,7 @@ ga_slabhash_search_all(const ga_slabhash_view &table, const ga_slabhash_batch &b
                 kind, table, &all, tile.lane, ga_slabhash_lane_slot(number, tile.lane), exchange,
                 GA_SLABHASH_HASH(table, ga_slabhash_search_key(&all, tile.lane)))) {
             ga_slabhash_write_answer<kind>(
-                batch, ga_slabhash_stream_number(which), GA_SLABHASH_SEARCH,
+                batch, ga_slabhash_stream_number(stream_index), GA_SLABHASH_SEARCH,
                 ga_slabhash_answer_of(all.result, all.value | (uint64_t)all.value_high << 32),
                 tally);
             asks = false;

@@ -240,8 +240,7 @@ ga_status ga_slabhash_make_rows(ga_slabhash *table, uint64_t bytes, uint32_t **r
         return status;
     }
     if (huge) {
-        ga_os_memory_get()->madvise(
-            block, bytes, MADV_HUGEPAGE); /* best effort */
+        ga_os_memory_get()->madvise(block, bytes, MADV_HUGEPAGE); /* best effort */
     }
     memset(block, 0xff, bytes);
     return GA_OK;
@@ -346,33 +345,33 @@ ga_status ga_slabhash_check(const ga_slabhash *table)
 /* The table to which the thread has exclusive access: nested calls for it need not enter. */
 static _Thread_local const ga_slabhash *exclusive_table;
 
-ga_status ga_slabhash_enter(ga_slabhash *table, const char *alone)
+ga_status ga_slabhash_enter(ga_slabhash *table, const char *exclusive)
 {
     if (!table->checked || exclusive_table == table) {
-        return alone ? GA_OK : ga_slabhash_enroll(table);
+        return exclusive ? GA_OK : ga_slabhash_enroll(table);
     }
-    uint64_t before = ga_slabhash_use_begin(&table->use, alone != NULL);
-    if (alone ? !before : !ga_slabhash_use_conflicts(before, false)) {
-        ga_status status = alone ? GA_OK : ga_slabhash_enroll(table);
-        exclusive_table = alone ? table : exclusive_table;
+    uint64_t before = ga_slabhash_use_begin(&table->use, exclusive != NULL);
+    if (exclusive ? !before : !ga_slabhash_use_conflicts(before, false)) {
+        ga_status status = exclusive ? GA_OK : ga_slabhash_enroll(table);
+        exclusive_table = exclusive ? table : exclusive_table;
         if (status != GA_OK) {
             ga_slabhash_use_end(&table->use, false);
         }
         return status;
     }
-    ga_slabhash_use_end(&table->use, alone != NULL);
-    return alone ? ga_fail(GA_ERR_ARGUMENT,
-                           "slabhash: %s beside %u other calls: expected the table alone", alone,
-                           (uint32_t)before + (uint32_t)(before >> 32))
-                 : ga_fail(GA_ERR_ARGUMENT, "slabhash: a call beside one that wants the table "
-                                            "alone: expected one after the other");
+    ga_slabhash_use_end(&table->use, exclusive != NULL);
+    return exclusive ? ga_fail(GA_ERR_ARGUMENT,
+                               "slabhash: %s beside %u other calls: expected the table alone",
+                               exclusive, (uint32_t)before + (uint32_t)(before >> 32))
+                     : ga_fail(GA_ERR_ARGUMENT, "slabhash: a call beside one that wants the table "
+                                                "alone: expected one after the other");
 }
 
-void ga_slabhash_exit(ga_slabhash *table, const char *alone)
+void ga_slabhash_exit(ga_slabhash *table, const char *exclusive)
 {
-    if (table->checked && (alone || exclusive_table != table)) {
-        exclusive_table = alone ? NULL : exclusive_table;
-        ga_slabhash_use_end(&table->use, alone != NULL);
+    if (table->checked && (exclusive || exclusive_table != table)) {
+        exclusive_table = exclusive ? NULL : exclusive_table;
+        ga_slabhash_use_end(&table->use, exclusive != NULL);
     }
 }
 

@@ -12,7 +12,8 @@
  * of slots by a mask of these words. An empty slab has all bits set: an empty slot has the key
  * EMPTY (all ones) and, in maps, a value of all ones. There is one overflow bit for each of 32
  * classes of keys. It is CLEARED once a key of the class found the slab full. `next` is the number
- * of a slab heap's unit, or all ones.
+ * of a slab heap's unit, or all ones. In the code `row` points at a slab in memory, and a ga_row is
+ * a slab in the registers of a tile.
  *
  * INVARIANT  A slot that other tiles or threads can reach changes only by a compare-and-swap
  *            against the value that was read there. In tables of unique keys a slot goes

@@ -36,7 +36,7 @@ template <uint32_t kind> struct ga_slabhash_word<kind, GA_SLABHASH_MAP64> {
 };
 
 /* A request as its arrays hold it; fields without an array are not set. */
-template <uint32_t kind> struct ga_slabhash_request {
+template <uint32_t kind> struct ga_slabhash_batch_request {
     typename ga_slabhash_word<kind>::type key, value;
     uint32_t op;
 };
@@ -175,8 +175,8 @@ static __device__ __forceinline__ void ga_slabhash_stream_begin(const ga_slabhas
 template <uint32_t kind, uint32_t fixed>
 static __device__ __forceinline__ bool
 ga_slabhash_stream_next(const ga_slabhash_batch &batch, ga_slabhash_ring<kind, fixed> *ring,
-                        uint32_t end, uint32_t *at, bool needs, uint32_t *which,
-                        ga_slabhash_request<kind> *request)
+                        uint32_t end, uint32_t *at, bool needs, uint32_t *stream_index,
+                        ga_slabhash_batch_request<kind> *request)
 {
     ga_tile warp = ga_tile_of(32);
     uint32_t needing = ga_lanes_nonzero(warp, needs ? 1u : 0u);
@@ -185,7 +185,7 @@ ga_slabhash_stream_next(const ga_slabhash_batch &batch, ga_slabhash_ring<kind, f
     uint32_t next = *at + ga_bits_count(needing);
     bool gets = needs && mine < end;
     if (gets) {
-        *which = mine;
+        *stream_index = mine;
         request->key = ring->keys[ring_slot];
         request->value = ga_slabhash_needs<kind, fixed>::values ? ring->values[ring_slot] : 0;
         request->op = ga_slabhash_needs<kind, fixed>::ops ? ring->ops[ring_slot] : 0;

@@ -201,7 +201,7 @@ ga_status ga_slabhash_check(const ga_slabhash *table);
  * of an exclusive call; NULL for others, whose thread is enrolled. GA_ERR_ARGUMENT if the table
  * is checked and an overlapping call forbids this one; GA_ERR_MEMORY as ga_slabhash_enroll(). A
  * call that could not enter does not exit. */
-ga_status ga_slabhash_enter(ga_slabhash *table, const char *alone);
-void ga_slabhash_exit(ga_slabhash *table, const char *alone);
+ga_status ga_slabhash_enter(ga_slabhash *table, const char *exclusive);
+void ga_slabhash_exit(ga_slabhash *table, const char *exclusive);
 
 #endif

@@ -15,26 +15,27 @@
 
 #include <gpualloc/simt/simt.h>
 
-#define GA_SLABHASH_ALONE (UINT64_C(1) << 32)
+#define GA_SLABHASH_EXCLUSIVE (UINT64_C(1) << 32)
 
 /* The calling lane enters. Returns the word as it was before. */
-GA_SIMT uint64_t ga_slabhash_use_begin(uint64_t *use, bool alone)
+GA_SIMT uint64_t ga_slabhash_use_begin(uint64_t *use, bool exclusive)
 {
-    return ga_add64_acquire(use, alone ? GA_SLABHASH_ALONE : 1u); /* M2: acquire. Pairs with M1 */
+    return ga_add64_acquire(use, exclusive ? GA_SLABHASH_EXCLUSIVE
+                                           : 1u); /* M2: acquire. Pairs with M1 */
 }
 
-GA_SIMT void ga_slabhash_use_end(uint64_t *use, bool alone)
+GA_SIMT void ga_slabhash_use_end(uint64_t *use, bool exclusive)
 {
     /* M1: release. Pairs with M2. The lower half cannot borrow from the upper: the caller was
      * counted. */
-    ga_post_add64_release(use, 0u - (alone ? GA_SLABHASH_ALONE : UINT64_C(1)));
+    ga_post_add64_release(use, 0u - (exclusive ? GA_SLABHASH_EXCLUSIVE : UINT64_C(1)));
 }
 
 /* True if a call that entered and found the word `before` overlaps a call that it must not
  * overlap. */
-GA_SIMT bool ga_slabhash_use_conflicts(uint64_t before, bool alone)
+GA_SIMT bool ga_slabhash_use_conflicts(uint64_t before, bool exclusive)
 {
-    return alone ? (uint32_t)before != 0 : before >= GA_SLABHASH_ALONE;
+    return exclusive ? (uint32_t)before != 0 : before >= GA_SLABHASH_EXCLUSIVE;
 }
 
 #endif
