@@ -4,8 +4,8 @@
  * machine's byte order, which the head's magic number reveals. A new file is written beside the old
  * one and replaces it when it is complete, so that a failed save leaves the old file as it was.
  *
- *     save:  open_temp -> write_all -> replace_target     load:  read_head -> validate_pairs ->
- *     insert
+ *     save    open_temp -> write_all -> replace_target
+ *     load    read_head -> validate_pairs -> insert_pairs
  */
 #include "table.h"
 

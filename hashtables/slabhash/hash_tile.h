@@ -154,13 +154,14 @@ GA_SIMT void ga_slabhash_copy_bucket(uint32_t kind, ga_slabhash_view table, ga_t
 /* ---- FLUSH, clear: exclusive ----------------------------------------------------------------- */
 
 /* Resets the slab's words from `slot` on to those of an empty slab; the overflow bits only with
- * `mark`. Relaxed stores: the tile has the table alone. */
-GA_SIMT void ga_slabhash_empty_words(ga_tile tile, uint32_t *row, uint32_t slot, bool mark)
+ * `reset_overflow`. Relaxed stores: the tile has exclusive access. */
+GA_SIMT void ga_slabhash_empty_words(ga_tile tile, uint32_t *row, uint32_t slot,
+                                     bool reset_overflow)
 {
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
         for (uint32_t i = own; i < GA_SLABHASH_WORDS; i += ga_tile_size(tile)) {
-            if (i >= slot && (i != GA_SLABHASH_OVERFLOW_BITS || mark)) {
+            if (i >= slot && (i != GA_SLABHASH_OVERFLOW_BITS || reset_overflow)) {
                 ga_store_relaxed(row + i, 0xffffffffu);
             }
         }

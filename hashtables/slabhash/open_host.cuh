@@ -97,8 +97,8 @@ static inline ga_status ga_slabhash_device_update_heap(ga_slabhash_device *table
     return status;
 }
 
-/* Refreshes it only if a request found no slab, or many requests were made since the last time,
- * because asking the heap takes longer than a small batch. */
+/* Updates the kernels' view of the slab heap only if a request found no slab, or many requests
+ * were made since the last time, because asking the heap takes longer than a small batch. */
 static inline ga_status ga_slabhash_device_refresh_heap(ga_slabhash_device *table)
 {
     /* relaxed: see ga_slabhash_progress. A caller that has seen FULL has waited for the kernel. */

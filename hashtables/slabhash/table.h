@@ -197,10 +197,10 @@ ga_status ga_slabhash_delete_slow(ga_slabhash *table, uint64_t key, ga_slabhash_
 /* GA_ERR_ARGUMENT if the table is NULL or closed. */
 ga_status ga_slabhash_check(const ga_slabhash *table);
 
-/* A call enters a table after its arguments are checked, and exits at its end. `alone`: the name
- * of an exclusive call; NULL for others, whose thread is enrolled. GA_ERR_ARGUMENT if the table
- * is checked and an overlapping call forbids this one; GA_ERR_MEMORY as ga_slabhash_enroll(). A
- * call that could not enter does not exit. */
+/* A call enters a table after its arguments are checked, and exits at its end. `exclusive`: the
+ * name of an exclusive call; NULL for others, whose thread is enrolled. GA_ERR_ARGUMENT if the
+ * table is checked and an overlapping call forbids this one; GA_ERR_MEMORY as
+ * ga_slabhash_enroll(). A call that could not enter does not exit. */
 ga_status ga_slabhash_enter(ga_slabhash *table, const char *exclusive);
 void ga_slabhash_exit(ga_slabhash *table, const char *exclusive);
 
