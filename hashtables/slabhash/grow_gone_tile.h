@@ -189,7 +189,7 @@ GA_SIMT bool ga_slabhash_complete(ga_tile tile, uint32_t *word, uint32_t more, u
     uint32_t leader = ga_tile_leader(tile);
     ga_lanes last = ga_lanes_all(0);
     ga_tile_sync(tile); /* what any lane did */
-    ga_slabhash_nap();
+    ga_slabhash_test_yield();
     GA_EACH_LANE(tile, more ? 1u << leader : 0, own)
     {
         /* K, C, E: acq_rel. Pairs with itself: who counts the last has what the others did. */
@@ -230,7 +230,7 @@ GA_SIMT bool ga_slabhash_close_epoch(ga_slabhash_growing *growing, ga_tile tile)
         (void)own;
         ga_store_relaxed(&growing->cut, now); /* relaxed: S1 and S2 hand it on */
     }
-    ga_slabhash_nap();
+    ga_slabhash_test_yield();
     ga_epochs_close(&growing->epochs, tile); /* T1: what is before `cut` was taken out before */
     return true;
 }
@@ -276,7 +276,7 @@ GA_SIMT uint64_t ga_slabhash_take_part(ga_slabhash_growing *growing)
         return 0;
     }
     if (GA_SLABHASH_MUTANT == 33) {
-        ga_slabhash_nap();
+        ga_slabhash_test_yield();
         (void)ga_load64_acquire(&growing->back); /* Pairs with B1 */
         ga_store64_release(&growing->back, back - 1u);
         return back;
@@ -379,7 +379,7 @@ GA_SIMT bool ga_slabhash_give_part(ga_slab_heap *heap, ga_slabhash_growing *grow
     }
     uint32_t stage_number = ga_lanes_get(tile, number, leader) - 1u;
     const ga_slabhash_stage *stage = ga_slabhash_stage_of(growing, stage_number);
-    ga_slabhash_nap();
+    ga_slabhash_test_yield();
     ga_slabhash_part_back(heap, tile, stage, parts_left - 1u);
     uint32_t all = GA_SLABHASH_MUTANT == 38 ? 1u : ga_slabhash_back_parts(stage);
     if (ga_slabhash_complete(tile, &growing->given, 1u, all)) { /* E */

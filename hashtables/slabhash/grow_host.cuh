@@ -46,7 +46,7 @@ static inline void ga_slabhash_device_at(ga_slabhash_view *view, const ga_slabha
 {
     view->rows = stage->rows;
     view->buckets = stage->buckets;
-    view->apart = stage->buckets;
+    view->stride_most = stage->buckets;
 }
 
 /* The array in which all pairs are: for calls that go through them all. */
@@ -94,7 +94,7 @@ static inline ga_status ga_slabhash_device_begin_at(ga_slabhash_device *table,
     record.stages[0].buckets = view.buckets;
     record.stages[0].wanted = view.buckets / GA_SLABHASH_WANTS;
     table->view.rows = view.rows;
-    table->view.buckets = table->view.apart = view.buckets;
+    table->view.buckets = table->view.stride_most = view.buckets;
     /* Not asynchronous: the record is on this stack. */
     status = status ? status
                     : ga_slabhash_cuda("say where a table begins",

@@ -86,7 +86,7 @@ GA_SIMT void ga_slabhash_stand_begin(ga_slabhash_growing *growing, ga_tile tile,
 {
     stand->clock =
         GA_SLABHASH_MUTANT == 29 ? 0 : ga_epoch_enter(&growing->epochs, tile, number); /* T2 */
-    ga_slabhash_nap();
+    ga_slabhash_test_yield();
     ga_slabhash_stand_take(growing, tile, stand);
 }
 
@@ -112,7 +112,7 @@ GA_SIMT void ga_slabhash_stand_read(ga_slabhash_growing *growing, ga_tile tile,
             ga_slabhash_stand_take(growing, tile, stand);
             ga_epoch_leave(&growing->epochs, tile, pin);
             for (uint32_t i = 0; i < 2048; i++) {
-                ga_slabhash_nap();
+                ga_slabhash_test_yield();
             }
             stand->clock = ga_epoch_enter(&growing->epochs, tile, number);
             ga_slabhash_stand_waits(stand, GA_SLABHASH_SELDOM);
@@ -122,7 +122,7 @@ GA_SIMT void ga_slabhash_stand_read(ga_slabhash_growing *growing, ga_tile tile,
         stand->clock = ga_epoch_enter(&growing->epochs, tile, number); /* T2 */
         ga_slabhash_stand_changes(stand, changed);
     }
-    ga_slabhash_nap();
+    ga_slabhash_test_yield();
     ga_slabhash_stand_take(growing, tile, stand);
 }
 
