@@ -93,7 +93,7 @@ static void set_decay(ga_vmm *vmm, int64_t milliseconds)
 {
     bool never = milliseconds < 0;
     vmm->pool.decay = never ? UINT64_MAX : (uint64_t)milliseconds;
-    vmm->period = never ? 1000 : (uint64_t)milliseconds / 8 + 1;
+    vmm->decay_period = never ? 1000 : (uint64_t)milliseconds / 8 + 1;
     if (milliseconds == 0) {
         vmm->pool.cache = 0;
     }
@@ -220,7 +220,8 @@ static uint64_t natural_align(const ga_vmm *vmm)
 static ga_status get(vmm_state *s, size_t size, size_t align, const ga_stream *stream, void **out)
 {
     uint64_t natural = natural_align(&s->vmm);
-    ga_status status = ga_vmm_take(&s->vmm, size, align > natural ? align : natural, stream, out);
+    ga_status status =
+        ga_vmm_allocate(&s->vmm, size, align > natural ? align : natural, stream, out);
     return status == GA_OK
                ? GA_OK
                : ga_fail(status, "vmm: no block of %zu bytes: %s", size, ga_error_text());
@@ -269,7 +270,7 @@ static ga_status vmm_alloc_zeroed(void *state, size_t size, void **out)
     if (status == GA_OK) {
         status = told(clear(s, *out, size));
         if (status != GA_OK) {
-            ga_vmm_give(&s->vmm, *out);
+            ga_vmm_free(&s->vmm, *out);
         }
     }
     return status;
@@ -304,13 +305,13 @@ static ga_status vmm_free(void *state, void *block)
             status = wait_for_device(s);
         }
     }
-    return freed(status == GA_OK ? ga_vmm_give(&s->vmm, block) : status);
+    return freed(status == GA_OK ? ga_vmm_free(&s->vmm, block) : status);
 }
 
 static ga_status vmm_free_on(void *state, void *block, ga_stream stream)
 {
     vmm_state *s = state;
-    return ga_vmm_on_device(&s->vmm) ? freed(ga_vmm_give_on(&s->vmm, block, stream)) : no_streams();
+    return ga_vmm_on_device(&s->vmm) ? freed(ga_vmm_free_on(&s->vmm, block, stream)) : no_streams();
 }
 
 /* ---- other sizes -------------------------------------------------------------------------- */
@@ -344,7 +345,7 @@ static ga_status move(vmm_state *s, void *block, size_t before, size_t size, voi
         return status;
     }
     status = told(copy(s, *out, block, before < size ? before : size));
-    ga_vmm_give(&s->vmm, status == GA_OK ? block : *out);
+    ga_vmm_free(&s->vmm, status == GA_OK ? block : *out);
     return status;
 }
 

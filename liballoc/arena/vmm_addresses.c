@@ -240,7 +240,7 @@ static bool note(const ga_vmm_addresses *a, uintptr_t base, uint64_t size, ga_vm
 
 /* ---- chunks ------------------------------------------------------------------------------ */
 
-bool ga_vmm_addresses_put(ga_vmm_addresses *a, ga_vmm_chunk *below, ga_vmm_chunk *chunk)
+bool ga_vmm_addresses_insert(ga_vmm_addresses *a, ga_vmm_chunk *below, ga_vmm_chunk *chunk)
 {
     if (!note(a, chunk->base, chunk->size, chunk)) {
         return false;

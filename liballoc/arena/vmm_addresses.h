@@ -18,17 +18,17 @@
 struct ga_vmm_chunk;
 
 /* Adjacent stretches of some kind, as a part of the order of addresses has them. */
-typedef struct ga_vmm_stretch {
+typedef struct ga_vmm_summary {
     uint64_t first, last; /* bytes of the one at the part's beginning, and at its end */
     uint64_t most;        /* of the largest, these included */
     bool whole;           /* the part is one stretch: nothing ends in it or begins */
-} ga_vmm_stretch;
+} ga_vmm_summary;
 
 /* A chunk's node of the tree, with the figures of its subtree (vmm_tree.h). */
 typedef struct ga_vmm_node {
     struct ga_vmm_chunk *up, *left, *right;
     ga_vmm_link stale;          /* among the chunks whose figures are to be made anew; else alone */
-    ga_vmm_stretch rows, spans; /* of the subtree */
+    ga_vmm_summary rows, spans; /* of the subtree */
     uint64_t hole;              /* the largest before any chunk of the subtree */
     uint64_t rank;              /* no lower than those of its children */
     bool placed;                /* it is in the tree */
@@ -40,11 +40,11 @@ typedef struct ga_vmm_chunk {
     ga_vmm_link age;  /* free: among the pool's free chunks; else alone */
     uintptr_t base;
     uint64_t size;
-    uint64_t handle;     /* the driver's, of its memory */
-    bool wall, fresh;    /* fresh: mapped by the call that is under way */
-    uint64_t freed;      /* when that was: the pool's clock */
-    uint64_t idle_since; /* and in milliseconds: the pool's `now` */
-    uint64_t used, like; /* vmm_past.h: its last request, and what that was like */
+    uint64_t handle;            /* the driver's, of its memory */
+    bool wall, fresh;           /* fresh: mapped by the call that is under way */
+    uint64_t freed;             /* when that was: the pool's clock */
+    uint64_t idle_since;        /* and in milliseconds: the pool's `now` */
+    uint64_t position, matched; /* vmm_past.h: its last request, and what that was like */
     ga_vmm_node node;
     struct ga_vmm_run *run;     /* what it is a part of (vmm_pool.h); NULL: of nothing, and free */
     struct ga_vmm_fence *fence; /* free: who may be using it yet; NULL: nobody */
@@ -90,7 +90,7 @@ void ga_vmm_addresses_close(ga_vmm_addresses *addresses);
 ga_status ga_vmm_addresses_reserve(ga_vmm_addresses *addresses, uint64_t least);
 
 /* Put a chunk that lies in the hole behind `below`. False: no memory to note where it is. */
-bool ga_vmm_addresses_put(ga_vmm_addresses *addresses, ga_vmm_chunk *below, ga_vmm_chunk *chunk);
+bool ga_vmm_addresses_insert(ga_vmm_addresses *addresses, ga_vmm_chunk *below, ga_vmm_chunk *chunk);
 
 /* Cut a chunk in two: `rest`, whose record says where it stands, is its end from then on. False: no
  * memory to note that; the chunk is as it was. */

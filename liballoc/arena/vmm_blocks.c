@@ -26,7 +26,7 @@ static void lock(ga_vmm *vmm)
 static void begin(ga_vmm *vmm)
 {
     lock(vmm);
-    ga_vmm_pool_look_at_clock(&vmm->pool);
+    ga_vmm_pool_read_clock(&vmm->pool);
 }
 
 static void unlock(ga_vmm *vmm)
@@ -37,15 +37,15 @@ static void unlock(ga_vmm *vmm)
 /* Whether units that streams used may be more than cache= allows, once they are free. */
 static bool rests_too_much(const ga_vmm *vmm)
 {
-    return vmm->packed.resting > vmm->pool.cache;
+    return vmm->packed.deferred > vmm->pool.cache;
 }
 
 /* Units that rest are asked after as well, or those that were freed last would rest for ever. */
 static void decay(ga_vmm *vmm)
 {
-    vmm->looked = vmm->pool.now;
-    if (vmm->packed.resting) {
-        ga_vmm_packed_settle(&vmm->packed);
+    vmm->decayed_at = vmm->pool.now;
+    if (vmm->packed.deferred) {
+        ga_vmm_packed_collect(&vmm->packed);
     }
     ga_vmm_pool_decay(&vmm->pool);
 }
@@ -56,10 +56,10 @@ static ga_status finish(ga_vmm *vmm, ga_status status)
 {
     if (status == GA_OK && !vmm->lost) {
         if (rests_too_much(vmm)) {
-            ga_vmm_packed_settle_first(&vmm->packed);
+            ga_vmm_packed_collect_oldest(&vmm->packed);
         }
         ga_vmm_pool_bound(&vmm->pool);
-        if (__builtin_expect(vmm->pool.now - vmm->looked >= vmm->period, 0)) {
+        if (__builtin_expect(vmm->pool.now - vmm->decayed_at >= vmm->decay_period, 0)) {
             decay(vmm);
         }
     }
@@ -136,10 +136,10 @@ static ga_status take(ga_vmm *vmm, uint64_t size, uint64_t align, const ga_strea
     uint64_t usable;
     ga_status status;
     if (ga_vmm_packed_serves(&vmm->packed, size, align)) {
-        status = ga_vmm_packed_take(&vmm->packed, size, align, stream, out, &usable);
+        status = ga_vmm_packed_allocate(&vmm->packed, size, align, stream, out, &usable);
     } else {
-        size = ga_vmm_pool_up(&vmm->pool, size);
-        status = ga_vmm_pool_take(&vmm->pool, size, align, stream, &run);
+        size = ga_vmm_pool_round_up(&vmm->pool, size);
+        status = ga_vmm_pool_allocate(&vmm->pool, size, align, stream, &run);
         usable = status == GA_OK ? run->size : 0;
         *out = status == GA_OK ? (void *)run->base : NULL;
     }
@@ -160,15 +160,15 @@ static bool wait_for_a_stream(ga_vmm *vmm)
     unlock(vmm);
     ga_status status = ga_vmm_fences_wait(vmm->pool.space.device, event);
     lock(vmm);
-    ga_vmm_fences_look(&vmm->pool.fences);
-    ga_vmm_packed_settle(&vmm->packed);
+    ga_vmm_fences_poll(&vmm->pool.fences);
+    ga_vmm_packed_collect(&vmm->packed);
     return status == GA_OK;
 }
 
 /* Units that need not rest any longer, whose streams were seen to be done; or else a wait. */
 static bool wait_for_memory(ga_vmm *vmm)
 {
-    return ga_vmm_packed_settle(&vmm->packed) || wait_for_a_stream(vmm);
+    return ga_vmm_packed_collect(&vmm->packed) || wait_for_a_stream(vmm);
 }
 
 /* A child of fork() has no driver, and is told so. */
@@ -209,8 +209,8 @@ static ga_status check_size(const ga_vmm *vmm, uint64_t size, uint64_t align)
     return check_machine(vmm, size);
 }
 
-ga_status ga_vmm_take(ga_vmm *vmm, uint64_t size, uint64_t align, const ga_stream *stream,
-                      void **out)
+ga_status ga_vmm_allocate(ga_vmm *vmm, uint64_t size, uint64_t align, const ga_stream *stream,
+                          void **out)
 {
     lock(vmm);
     ga_status status = check_size(vmm, size, align);
@@ -232,19 +232,19 @@ static ga_status give(ga_vmm *vmm, ga_vmm_run *run, const void *block, ga_vmm_fe
 {
     uint64_t bytes = bytes_of(run);
     if (run->sheet) {
-        ga_status status = ga_vmm_packed_give(&vmm->packed, run->sheet, block, fence);
+        ga_status status = ga_vmm_packed_free(&vmm->packed, run->sheet, block, fence);
         if (status != GA_OK) {
             return status;
         }
     } else {
-        ga_vmm_pool_give(&vmm->pool, run, fence);
+        ga_vmm_pool_free(&vmm->pool, run, fence);
     }
     vmm->live_bytes -= bytes;
     vmm->live_blocks--;
     return GA_OK;
 }
 
-ga_status ga_vmm_give(ga_vmm *vmm, const void *block)
+ga_status ga_vmm_free(ga_vmm *vmm, const void *block)
 {
     begin(vmm);
     ga_vmm_run *run = find(vmm, block);
@@ -283,7 +283,7 @@ static ga_status give_on(ga_vmm *vmm, ga_vmm_run *run, const void *block, ga_str
     return status == GA_OK ? GA_OK : give_after_waiting(vmm, run, block, stream);
 }
 
-ga_status ga_vmm_give_on(ga_vmm *vmm, const void *block, ga_stream stream)
+ga_status ga_vmm_free_on(ga_vmm *vmm, const void *block, ga_stream stream)
 {
     begin(vmm);
     ga_vmm_run *run = find(vmm, block);
@@ -310,7 +310,7 @@ static ga_status grow(ga_vmm *vmm, const void *block, uint64_t size)
         return ga_fail(GA_ERR_NO_ROOM, "%p: others stand behind its %llu bytes", block,
                        (ull)before);
     }
-    ga_status status = ga_vmm_pool_extend(&vmm->pool, run, ga_vmm_pool_up(&vmm->pool, size));
+    ga_status status = ga_vmm_pool_extend(&vmm->pool, run, ga_vmm_pool_round_up(&vmm->pool, size));
     vmm->live_bytes += run->size - before;
     return status;
 }
@@ -334,7 +334,7 @@ ga_status ga_vmm_grow(ga_vmm *vmm, const void *block, uint64_t size)
 
 static void shrink(ga_vmm *vmm, ga_vmm_run *run, uint64_t size)
 {
-    size = ga_vmm_pool_up(&vmm->pool, size);
+    size = ga_vmm_pool_round_up(&vmm->pool, size);
     if (!run->sheet && size < run->size) {
         vmm->live_bytes -= ga_vmm_pool_shrink(&vmm->pool, run, size);
     }
@@ -367,7 +367,7 @@ ga_status ga_vmm_trim(ga_vmm *vmm, uint64_t keep)
     ga_status status = check_driver(vmm);
     if (status == GA_OK) {
         wait_for_streams(vmm);
-        ga_vmm_packed_settle(&vmm->packed); /* those whose streams were seen to be done before */
+        ga_vmm_packed_collect(&vmm->packed); /* those whose streams were seen to be done before */
         ga_vmm_pool_trim(&vmm->pool, keep);
     }
     unlock(vmm);
@@ -377,7 +377,7 @@ ga_status ga_vmm_trim(ga_vmm *vmm, uint64_t keep)
 void ga_vmm_decay(ga_vmm *vmm)
 {
     begin(vmm);
-    bool looks = !vmm->lost && vmm->pool.now - vmm->looked >= vmm->period;
+    bool looks = !vmm->lost && vmm->pool.now - vmm->decayed_at >= vmm->decay_period;
     if (looks) {
         decay(vmm);
     }
@@ -399,9 +399,9 @@ void ga_vmm_reset(ga_vmm *vmm)
 {
     begin(vmm);
     ga_vmm_packed_reset(&vmm->packed);
-    while (!ga_vmm_list_empty(&vmm->pool.lives)) {
-        ga_vmm_run *run = GA_VMM_OF(vmm->pool.lives.after, ga_vmm_run, link);
-        ga_vmm_pool_give(&vmm->pool, run, NULL);
+    while (!ga_vmm_list_empty(&vmm->pool.live_runs)) {
+        ga_vmm_run *run = GA_VMM_OF(vmm->pool.live_runs.after, ga_vmm_run, link);
+        ga_vmm_pool_free(&vmm->pool, run, NULL);
     }
     vmm->live_bytes = vmm->live_blocks = 0;
     finish(vmm, GA_OK);
@@ -424,13 +424,13 @@ static void list_one(void *context, void *block, size_t size)
 
 static listing *list_all(ga_vmm *vmm)
 {
-    ga_vmm_link *lives = &vmm->pool.lives;
+    ga_vmm_link *live_runs = &vmm->pool.live_runs;
     listing *list = ga_libc.malloc(sizeof *list + vmm->live_blocks * sizeof *list->blocks);
     if (!list) {
         return NULL;
     }
     list->count = 0;
-    for (ga_vmm_link *l = lives->after; l != lives; l = l->after) {
+    for (ga_vmm_link *l = live_runs->after; l != live_runs; l = l->after) {
         const ga_vmm_run *run = GA_VMM_OF(l, ga_vmm_run, link);
         if (run->sheet) {
             ga_vmm_sheet_each(run->sheet, list_one, list);

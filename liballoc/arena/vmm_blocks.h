@@ -26,7 +26,7 @@ typedef struct ga_vmm {
     pthread_mutex_t lock;                 /* all of this */
     uint64_t total;                       /* bytes that there are at all */
     uint64_t live_bytes, live_blocks;     /* usable bytes */
-    uint64_t period, looked;              /* milliseconds from one look for old memory to the next,
+    uint64_t decay_period, decayed_at;    /* milliseconds from one look for old memory to the next,
                                              and when the last one was */
     ga_growing growings[GA_VMM_GROWINGS]; /* vmm_growing.h */
     bool lost; /* in a child of fork(): the driver's memory is the parent's */
@@ -39,17 +39,17 @@ static inline bool ga_vmm_on_device(const ga_vmm *vmm)
 
 /* A block at a multiple of `align` (a power of two, at least the natural one), for work on *stream,
  * or, where that is NULL, for anybody. */
-ga_status ga_vmm_take(ga_vmm *vmm, uint64_t size, uint64_t align, const ga_stream *stream,
-                      void **out);
+ga_status ga_vmm_allocate(ga_vmm *vmm, uint64_t size, uint64_t align, const ga_stream *stream,
+                          void **out);
 
 /* GA_ERR_POINTER where no live block begins there. */
 ga_status ga_vmm_check(ga_vmm *vmm, const void *block);
 
 /* For anybody, at once. GA_ERR_POINTER as above. */
-ga_status ga_vmm_give(ga_vmm *vmm, const void *block);
+ga_status ga_vmm_free(ga_vmm *vmm, const void *block);
 
 /* For anybody once the work that is now on `stream` is done; for that stream's work at once. */
-ga_status ga_vmm_give_on(ga_vmm *vmm, const void *block, ga_stream stream);
+ga_status ga_vmm_free_on(ga_vmm *vmm, const void *block, ga_stream stream);
 
 /* At least `size` bytes, where it stands. GA_ERR_NO_ROOM, GA_ERR_MEMORY, GA_ERR_POINTER. */
 ga_status ga_vmm_grow(ga_vmm *vmm, const void *block, uint64_t size);

@@ -29,8 +29,8 @@ static void give_back(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
         ga_libc.free(chunk);
         return;
     }
-    ga_vmm_list_append(&pool->loose, &chunk->link);
-    pool->loose_bytes += chunk->size;
+    ga_vmm_list_append(&pool->detached, &chunk->link);
+    pool->detached_bytes += chunk->size;
 }
 
 /* It has no addresses then, and nobody uses it. */
@@ -41,7 +41,7 @@ static void take_out(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
     ga_vmm_fence_drop(&pool->fences, chunk->fence, chunk->size);
     ga_vmm_list_remove(&chunk->age);
     chunk->fence = NULL;
-    chunk->used = chunk->like = 0;
+    chunk->position = chunk->matched = 0;
 }
 
 /* With memory, and no addresses. */
@@ -67,11 +67,11 @@ static ga_status create(ga_vmm_pool *pool, uint64_t size, ga_vmm_chunk **out)
 /* One that was loosened and is no larger; NULL: there is none. */
 static ga_vmm_chunk *take_loose(ga_vmm_pool *pool, uint64_t most)
 {
-    for (ga_vmm_link *l = pool->loose.after; l != &pool->loose; l = l->after) {
+    for (ga_vmm_link *l = pool->detached.after; l != &pool->detached; l = l->after) {
         ga_vmm_chunk *chunk = ga_vmm_chunk_of(l);
         if (chunk->size <= most) {
             ga_vmm_list_remove(l);
-            pool->loose_bytes -= chunk->size;
+            pool->detached_bytes -= chunk->size;
             return chunk;
         }
     }
@@ -81,7 +81,7 @@ static ga_vmm_chunk *take_loose(ga_vmm_pool *pool, uint64_t most)
 /* Where its base says. */
 static ga_status map(ga_vmm_pool *pool, ga_vmm_chunk *below, ga_vmm_chunk *chunk)
 {
-    if (!ga_vmm_addresses_put(&pool->addresses, below, chunk)) {
+    if (!ga_vmm_addresses_insert(&pool->addresses, below, chunk)) {
         return ga_fail(GA_ERR_MEMORY, "no memory for the record of a chunk");
     }
     ga_status status = ga_space_map(&pool->space, chunk->base, chunk->size, chunk->handle);
@@ -90,8 +90,8 @@ static ga_status map(ga_vmm_pool *pool, ga_vmm_chunk *below, ga_vmm_chunk *chunk
         return status;
     }
     chunk->idle_since = pool->now;
-    ga_vmm_list_append(&pool->ages, &chunk->age);
-    ga_vmm_tree_put(pool, chunk);
+    ga_vmm_list_append(&pool->free_by_age, &chunk->age);
+    ga_vmm_tree_insert(pool, chunk);
     chunk->fresh = true;
     return GA_OK;
 }
@@ -127,19 +127,19 @@ void ga_vmm_chunks_unmap(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
     }
 }
 
-void ga_vmm_chunks_loosen(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
+void ga_vmm_chunks_detach(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
 {
     if (unmap(pool, chunk)) {
         take_out(pool, chunk);
-        ga_vmm_list_append(&pool->loose, &chunk->link);
-        pool->loose_bytes += chunk->size;
+        ga_vmm_list_append(&pool->detached, &chunk->link);
+        pool->detached_bytes += chunk->size;
     }
 }
 
-void ga_vmm_chunks_drop_loose(ga_vmm_pool *pool)
+void ga_vmm_chunks_release_detached(ga_vmm_pool *pool)
 {
-    const ga_vmm_link *last = pool->loose.before;
-    while (!ga_vmm_list_empty(&pool->loose)) {
+    const ga_vmm_link *last = pool->detached.before;
+    while (!ga_vmm_list_empty(&pool->detached)) {
         ga_vmm_chunk *chunk = take_loose(pool, UINT64_MAX);
         bool is_last = &chunk->link == last;
         give_back(pool, chunk);
@@ -161,7 +161,7 @@ void ga_vmm_chunks_split(ga_vmm_pool *pool, ga_vmm_chunk *chunk, uintptr_t at)
     *rest = *chunk;
     rest->base = at;
     rest->size = ga_vmm_chunk_end(chunk) - at;
-    rest->used = rest->like = 0;
+    rest->position = rest->matched = 0;
     rest->node = (ga_vmm_node){0};
     ga_vmm_list_begin(&rest->link);
     ga_vmm_list_begin(&rest->age);
@@ -169,8 +169,8 @@ void ga_vmm_chunks_split(ga_vmm_pool *pool, ga_vmm_chunk *chunk, uintptr_t at)
         ga_libc.free(rest);
         return;
     }
-    ga_vmm_tree_put(pool, rest);
-    ga_vmm_tree_mark(pool, chunk);
+    ga_vmm_tree_insert(pool, rest);
+    ga_vmm_tree_mark_stale(pool, chunk);
 }
 
 /* ---- holes ------------------------------------------------------------------------------- */
@@ -180,7 +180,7 @@ void ga_vmm_chunks_split(ga_vmm_pool *pool, ga_vmm_chunk *chunk, uintptr_t at)
 static uint64_t part_of(const ga_vmm_pool *pool, uint64_t size)
 {
     uint64_t parts = size / LEAST_PART < PARTS ? size / LEAST_PART : PARTS;
-    uint64_t part = ga_vmm_pool_up(pool, size / (parts ? parts : 1));
+    uint64_t part = ga_vmm_pool_round_up(pool, size / (parts ? parts : 1));
     return part < pool->chunk ? part : pool->chunk;
 }
 
@@ -228,7 +228,7 @@ static void settle(ga_vmm_pool *pool, const ga_vmm_chunk *below, uintptr_t end, 
 
 static ga_status check_limit(const ga_vmm_pool *pool, uint64_t more)
 {
-    if (more <= pool->limit && pool->held - pool->loose_bytes <= pool->limit - more) {
+    if (more <= pool->limit && pool->held - pool->detached_bytes <= pool->limit - more) {
         return GA_OK;
     }
     return ga_fail(GA_ERR_MEMORY, "the limit is %llu bytes, and %llu are held", (ull)pool->limit,

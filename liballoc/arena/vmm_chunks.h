@@ -20,14 +20,14 @@ void ga_vmm_chunks_unmap(ga_vmm_pool *pool, ga_vmm_chunk *chunk);
 
 /* Unmap it as well, but keep its memory for holes that are about to be filled. It is held, and
  * loose. */
-void ga_vmm_chunks_loosen(ga_vmm_pool *pool, ga_vmm_chunk *chunk);
+void ga_vmm_chunks_detach(ga_vmm_pool *pool, ga_vmm_chunk *chunk);
 
 /* Cut the chunk at the address if it lies within and the place allows that: on the host, where a
  * chunk has no handle. The rest stands behind it and belongs to the same run. */
 void ga_vmm_chunks_split(ga_vmm_pool *pool, ga_vmm_chunk *chunk, uintptr_t at);
 
 /* What was loosened and not used goes to the driver, as does what that would not have before. */
-void ga_vmm_chunks_drop_loose(ga_vmm_pool *pool);
+void ga_vmm_chunks_release_detached(ga_vmm_pool *pool);
 
 /* Let one more device reach all chunks, and those to come. Where the driver refuses, none to come. */
 ga_status ga_vmm_chunks_allow(ga_vmm_pool *pool, int peer);

@@ -29,7 +29,7 @@ void ga_vmm_fences_open(ga_vmm_fences *fences, int device)
     fences->device = device;
     fences->round = 1;
     ga_vmm_list_begin(&fences->waiting);
-    ga_vmm_list_begin(&fences->late);
+    ga_vmm_list_begin(&fences->batched);
     ga_vmm_list_begin(&fences->spare);
 }
 
@@ -121,7 +121,7 @@ static bool is_legacy(ga_stream stream)
 
 static ga_vmm_link *ring_of(ga_vmm_fences *fences, ga_stream stream)
 {
-    return ga_vmm_is_late(stream) ? &fences->late : &fences->waiting;
+    return ga_vmm_is_batched(stream) ? &fences->batched : &fences->waiting;
 }
 
 /* A driver may have the call and no such event on this device: then never again. */
@@ -159,10 +159,10 @@ static ga_status begin(ga_vmm_fences *fences, const visit *v, ga_stream stream, 
     fence->stream = stream;
     fence->done = fence->recorded = false;
     fence->round = fence->bytes = 0;
-    fence->puts = fence->uses = 1;
-    if (ga_vmm_is_late(stream)) {
+    fence->frees = fence->references = 1;
+    if (ga_vmm_is_batched(stream)) {
         fences->open = fence;
-        fences->late_used = true;
+        fences->batched_used = true;
         fences->every_used = fences->every_used || stream == GA_VMM_EVERY_STREAM;
     } else {
         status = record(fences, fence, v);
@@ -176,8 +176,8 @@ static ga_status begin(ga_vmm_fences *fences, const visit *v, ga_stream stream, 
 static void join(ga_vmm_fences *fences, ga_vmm_fence *fence)
 {
     visit v;
-    fence->uses++;
-    if (++fence->puts >= GA_VMM_FENCE_BATCH && enter(fences, &v) == GA_OK) {
+    fence->references++;
+    if (++fence->frees >= GA_VMM_FENCE_BATCH && enter(fences, &v) == GA_OK) {
         record(fences, fence, &v);
         leave(&v);
     }
@@ -185,7 +185,7 @@ static void join(ga_vmm_fences *fences, ga_vmm_fence *fence)
 
 static ga_status put(ga_vmm_fences *fences, ga_stream stream, ga_vmm_fence **out)
 {
-    bool late = ga_vmm_is_late(stream);
+    bool late = ga_vmm_is_batched(stream);
     bool other = late && fences->open; /* of another stream: it takes no more */
     visit v;
     if (late && !other && !ga_vmm_list_empty(&fences->spare)) {
@@ -250,17 +250,17 @@ static void look_along(ga_vmm_fences *fences, ga_vmm_link *ring, const visit *v)
 static void look_at_late(ga_vmm_fences *fences)
 {
     visit v;
-    if (fences->late_round != fences->round && enter(fences, &v) == GA_OK) {
-        fences->late_round = fences->round;
-        look_along(fences, &fences->late, &v);
+    if (fences->batched_round != fences->round && enter(fences, &v) == GA_OK) {
+        fences->batched_round = fences->round;
+        look_along(fences, &fences->batched, &v);
         leave(&v);
     }
 }
 
-bool ga_vmm_fence_ask(ga_vmm_fences *fences, ga_vmm_fence *fence)
+bool ga_vmm_fence_query(ga_vmm_fences *fences, ga_vmm_fence *fence)
 {
     visit v;
-    if (ga_vmm_is_late(fence->stream)) {
+    if (ga_vmm_is_batched(fence->stream)) {
         look_at_late(fences);
     } else if (enter(fences, &v) == GA_OK) {
         look(fences, fence, &v);
@@ -296,7 +296,7 @@ void ga_vmm_fence_drop(ga_vmm_fences *fences, ga_vmm_fence *fence, uint64_t byte
     }
     fence->bytes -= bytes;
     fences->bytes -= fence->done ? 0 : bytes;
-    if (--fence->uses == 0) {
+    if (--fence->references == 0) {
         fences->open = fences->open == fence ? NULL : fences->open;
         ga_vmm_list_remove(&fence->link);
         ga_vmm_list_append(&fences->spare, &fence->link);
@@ -305,7 +305,7 @@ void ga_vmm_fence_drop(ga_vmm_fences *fences, ga_vmm_fence *fence, uint64_t byte
 
 size_t ga_vmm_fences_count(const ga_vmm_fences *fences)
 {
-    const ga_vmm_link *rings[] = {&fences->waiting, &fences->late};
+    const ga_vmm_link *rings[] = {&fences->waiting, &fences->batched};
     size_t count = 0;
     for (size_t i = 0; i < 2; i++) {
         for (const ga_vmm_link *l = rings[i]->after; l != rings[i]; l = l->after) {
@@ -330,7 +330,7 @@ static bool record_open(ga_vmm_fences *fences)
 CUevent ga_vmm_fences_oldest(ga_vmm_fences *fences)
 {
     const ga_vmm_link *ring =
-        ga_vmm_list_empty(&fences->waiting) ? &fences->late : &fences->waiting;
+        ga_vmm_list_empty(&fences->waiting) ? &fences->batched : &fences->waiting;
     if (ga_vmm_list_empty(ring)) {
         return NULL;
     }
@@ -349,10 +349,10 @@ ga_status ga_vmm_fences_wait(int device, CUevent event)
     return status;
 }
 
-void ga_vmm_fences_look(ga_vmm_fences *fences)
+void ga_vmm_fences_poll(ga_vmm_fences *fences)
 {
     visit v;
-    if (!ga_vmm_list_empty(&fences->late)) {
+    if (!ga_vmm_list_empty(&fences->batched)) {
         look_at_late(fences);
     }
     const ga_vmm_link *oldest = fences->waiting.after;
@@ -385,8 +385,8 @@ static void end(const ga_vmm_fences *fences, ga_vmm_link *ring, const ga_cuda_sc
 /* What was freed late may have dropped a fence that was never recorded. */
 static void wait_for_late(const ga_vmm_fences *fences, const ga_cuda_scope *scope)
 {
-    const ga_vmm_link *ring = ga_vmm_list_empty(&fences->spare) ? &fences->late : &fences->spare;
-    if (!fences->late_used || ga_vmm_list_empty(ring)) {
+    const ga_vmm_link *ring = ga_vmm_list_empty(&fences->spare) ? &fences->batched : &fences->spare;
+    if (!fences->batched_used || ga_vmm_list_empty(ring)) {
         return;
     }
     CUevent event = fence_of(ring->after)->event; /* ended with the others */
@@ -400,7 +400,7 @@ static void wait_for_late(const ga_vmm_fences *fences, const ga_cuda_scope *scop
 void ga_vmm_fences_close(ga_vmm_fences *fences)
 {
     ga_cuda_scope scope;
-    ga_vmm_link *const rings[] = {&fences->waiting, &fences->late, &fences->spare};
+    ga_vmm_link *const rings[] = {&fences->waiting, &fences->batched, &fences->spare};
     bool any = false;
     for (size_t i = 0; i < 3; i++) {
         any = any || !ga_vmm_list_empty(rings[i]);

@@ -28,7 +28,7 @@ enum {
     GA_VMM_FENCE_BATCH = 16 /* late frees behind one event, at the most */
 };
 
-static inline bool ga_vmm_is_late(ga_stream stream)
+static inline bool ga_vmm_is_batched(ga_stream stream)
 {
     return !stream || stream == GA_VMM_EVERY_STREAM;
 }
@@ -38,11 +38,11 @@ typedef struct ga_vmm_fence {
     CUevent event;
     ga_stream stream;
     bool done;
-    bool recorded;  /* else it is the open one, and is to be put behind more */
-    uint64_t round; /* in which it was found not to be done */
-    uint32_t puts;  /* frees that it stands for */
-    uint32_t uses;  /* by pieces of memory: it is spare when the last drops it */
-    uint64_t bytes; /* of runs that it keeps from others */
+    bool recorded;       /* else it is the open one, and is to be put behind more */
+    uint64_t round;      /* in which it was found not to be done */
+    uint32_t frees;      /* frees that it stands for */
+    uint32_t references; /* by pieces of memory: it is spare when the last drops it */
+    uint64_t bytes;      /* of runs that it keeps from others */
 } ga_vmm_fence;
 
 typedef struct ga_vmm_fences {
@@ -50,13 +50,13 @@ typedef struct ga_vmm_fences {
     const ga_cuda_driver *driver; /* and the device's context, once a fence was put */
     CUcontext context;
     uint64_t round;
-    uint64_t late_round; /* in which the oldest of `late` was found not to be done */
-    uint64_t bytes;      /* of runs behind fences that are not known to be done */
-    ga_vmm_link waiting; /* in the order they were put; none of them is known to be done */
-    ga_vmm_link late;    /* the same, of the legacy stream's and all streams' alone */
-    ga_vmm_fence *open;  /* the last of these, not recorded yet; NULL: there is none */
+    uint64_t batched_round; /* in which the oldest of `late` was found not to be done */
+    uint64_t bytes;         /* of runs behind fences that are not known to be done */
+    ga_vmm_link waiting;    /* in the order they were put; none of them is known to be done */
+    ga_vmm_link batched;    /* the same, of the legacy stream's and all streams' alone */
+    ga_vmm_fence *open;     /* the last of these, not recorded yet; NULL: there is none */
     ga_vmm_link spare;
-    bool late_used, every_used;
+    bool batched_used, every_used;
     bool no_every; /* the driver has no event for a context */
 } ga_vmm_fences;
 
@@ -85,12 +85,12 @@ static inline void ga_vmm_fences_new_round(ga_vmm_fences *fences)
 
 /* Whether the stream has come that far; ga_vmm_fence_ask() for one that is not known to be done,
  * and was not asked after in this round. */
-bool ga_vmm_fence_ask(ga_vmm_fences *fences, ga_vmm_fence *fence);
+bool ga_vmm_fence_query(ga_vmm_fences *fences, ga_vmm_fence *fence);
 
 static inline bool ga_vmm_fence_done(ga_vmm_fences *fences, ga_vmm_fence *fence)
 {
-    uint64_t asked = ga_vmm_is_late(fence->stream) ? fences->late_round : fence->round;
-    return fence->done || (asked != fences->round && ga_vmm_fence_ask(fences, fence));
+    uint64_t asked = ga_vmm_is_batched(fence->stream) ? fences->batched_round : fence->round;
+    return fence->done || (asked != fences->round && ga_vmm_fence_query(fences, fence));
 }
 
 /* Let `stream` wait for it; this thread does not. Nothing where both are the legacy stream. */
@@ -100,7 +100,7 @@ ga_status ga_vmm_fence_order(ga_vmm_fences *fences, ga_vmm_fence *fence, ga_stre
 static inline ga_vmm_fence *ga_vmm_fence_share(ga_vmm_fence *fence)
 {
     if (fence) {
-        fence->uses++;
+        fence->references++;
     }
     return fence;
 }
@@ -119,6 +119,6 @@ CUevent ga_vmm_fences_oldest(ga_vmm_fences *fences);
 ga_status ga_vmm_fences_wait(int device, CUevent event);
 
 /* Note which are done, up to the first that is not: of the late ones, and of the others. */
-void ga_vmm_fences_look(ga_vmm_fences *fences);
+void ga_vmm_fences_poll(ga_vmm_fences *fences);
 
 #endif

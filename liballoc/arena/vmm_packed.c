@@ -72,7 +72,7 @@ static uint64_t unit_of(const ga_vmm_packed *p, uint32_t class)
 static uint64_t run_for(const ga_vmm_pool *pool, uint64_t unit)
 {
     uint64_t granule = pool->space.granule;
-    uint64_t best = ga_vmm_pool_up(pool, unit);
+    uint64_t best = ga_vmm_pool_round_up(pool, unit);
     for (uint64_t run = best; run <= RUN_GRANULES * granule; run += granule) {
         if (run % unit * 32 <= run) {
             return run;
@@ -101,7 +101,7 @@ ga_status ga_vmm_packed_open(ga_vmm_packed *p, ga_vmm_pool *pool, uint32_t quant
         class->unit = (uint32_t)unit_of(p, i);
         class->run = run_for(pool, class->unit);
         ga_vmm_list_begin(&class->open);
-        ga_vmm_list_begin(&class->resting);
+        ga_vmm_list_begin(&class->deferred);
     }
     return GA_OK;
 }
@@ -119,7 +119,7 @@ static uint32_t aligned_class(const ga_vmm_packed *p, uint64_t size, uint64_t al
 bool ga_vmm_packed_serves(const ga_vmm_packed *p, uint64_t size, uint64_t align)
 {
     uint64_t granule = p->pool->space.granule;
-    uint64_t run = ga_vmm_pool_up(p->pool, size);
+    uint64_t run = ga_vmm_pool_round_up(p->pool, size);
     bool fits = size <= p->max && align <= granule && (run - size) * 32 > run;
     return fits && aligned_class(p, size, align) < p->class_count;
 }
@@ -170,13 +170,13 @@ static ga_status open_sheet(ga_vmm_packed *p, ga_vmm_class *class, uint64_t size
                             ga_vmm_sheet **out)
 {
     ga_vmm_run *run;
-    ga_status status = ga_vmm_pool_take(p->pool, size, p->pool->space.granule, NULL, &run);
+    ga_status status = ga_vmm_pool_allocate(p->pool, size, p->pool->space.granule, NULL, &run);
     if (status != GA_OK) {
         return status;
     }
     *out = new_sheet(class, run);
     if (!*out) {
-        ga_vmm_pool_give(p->pool, run, NULL);
+        ga_vmm_pool_free(p->pool, run, NULL);
         return ga_fail(GA_ERR_MEMORY, "no memory for the record of packed blocks");
     }
     return GA_OK;
@@ -185,7 +185,7 @@ static ga_status open_sheet(ga_vmm_packed *p, ga_vmm_class *class, uint64_t size
 /* The first of a class is small, since it may be the only one. */
 static ga_status add_sheet(ga_vmm_packed *p, ga_vmm_class *class, ga_vmm_sheet **out)
 {
-    uint64_t small = ga_vmm_pool_up(p->pool, class->unit);
+    uint64_t small = ga_vmm_pool_round_up(p->pool, class->unit);
     ga_status status = open_sheet(p, class, class->sheets ? class->run : small, out);
     return status == GA_ERR_MEMORY && class->sheets && small < class->run
                ? open_sheet(p, class, small, out)
@@ -197,7 +197,7 @@ static void end_sheet(ga_vmm_packed *p, ga_vmm_sheet *sheet)
 {
     sheet->class->sheets--;
     ga_vmm_list_remove(&sheet->link);
-    ga_vmm_pool_give(p->pool, sheet->run, NULL);
+    ga_vmm_pool_free(p->pool, sheet->run, NULL);
     ga_libc.free(sheet);
 }
 
@@ -266,7 +266,7 @@ static rest *rest_of(ga_vmm_link *link)
 static void wake(ga_vmm_packed *p, rest *r)
 {
     flip(resting_bits(r->sheet), r->unit);
-    p->resting -= r->sheet->class->unit;
+    p->deferred -= r->sheet->class->unit;
     ga_vmm_fence_drop(&p->pool->fences, r->fence, 0);
     ga_vmm_list_remove(&r->link);
     ga_vmm_list_append(&p->spare, &r->link);
@@ -277,7 +277,7 @@ static bool settle(ga_vmm_packed *p, ga_vmm_class *class, size_t most)
 {
     ga_vmm_link *next;
     bool freed = false;
-    for (ga_vmm_link *l = class->resting.after; l != &class->resting && most--; l = next) {
+    for (ga_vmm_link *l = class->deferred.after; l != &class->deferred && most--; l = next) {
         rest *r = rest_of(l);
         next = l->after;
         if (ga_vmm_fence_done(&p->pool->fences, r->fence)) {
@@ -289,7 +289,7 @@ static bool settle(ga_vmm_packed *p, ga_vmm_class *class, size_t most)
     return freed;
 }
 
-void ga_vmm_packed_settle_first(ga_vmm_packed *p)
+void ga_vmm_packed_collect_oldest(ga_vmm_packed *p)
 {
     for (uint32_t i = 0; i < p->class_count; i++) {
         ga_vmm_class *class = &p->classes[i];
@@ -298,7 +298,7 @@ void ga_vmm_packed_settle_first(ga_vmm_packed *p)
     }
 }
 
-bool ga_vmm_packed_settle(ga_vmm_packed *p)
+bool ga_vmm_packed_collect(ga_vmm_packed *p)
 {
     bool freed = false;
     for (uint32_t i = 0; i < p->class_count; i++) {
@@ -320,8 +320,8 @@ static bool lay_down(ga_vmm_packed *p, ga_vmm_sheet *sheet, uint32_t unit, ga_vm
     r->unit = unit;
     r->fence = fence;
     flip(resting_bits(sheet), unit);
-    p->resting += sheet->class->unit;
-    ga_vmm_list_append(&sheet->class->resting, &r->link);
+    p->deferred += sheet->class->unit;
+    ga_vmm_list_append(&sheet->class->deferred, &r->link);
     return true;
 }
 
@@ -329,7 +329,7 @@ static bool lay_down(ga_vmm_packed *p, ga_vmm_sheet *sheet, uint32_t unit, ga_vm
 static rest *find_rest(ga_vmm_class *class, const ga_stream *stream, bool waiting)
 {
     size_t looks = SETTLES;
-    for (ga_vmm_link *l = class->resting.before; l != &class->resting && looks--; l = l->before) {
+    for (ga_vmm_link *l = class->deferred.before; l != &class->deferred && looks--; l = l->before) {
         if (waiting || rest_of(l)->fence->stream == *stream) {
             return rest_of(l);
         }
@@ -365,8 +365,8 @@ static ga_status take_from_sheet(ga_vmm_packed *p, ga_vmm_class *class, void **o
     return status;
 }
 
-ga_status ga_vmm_packed_take(ga_vmm_packed *p, uint64_t size, uint64_t align,
-                             const ga_stream *stream, void **out, uint64_t *usable)
+ga_status ga_vmm_packed_allocate(ga_vmm_packed *p, uint64_t size, uint64_t align,
+                                 const ga_stream *stream, void **out, uint64_t *usable)
 {
     ga_vmm_class *class = &p->classes[aligned_class(p, size, align)];
     rest *r = stream ? find_rest(class, stream, false) : NULL;
@@ -379,7 +379,7 @@ ga_status ga_vmm_packed_take(ga_vmm_packed *p, uint64_t size, uint64_t align,
     return r ? take_resting(p, r, *stream, out) : status;
 }
 
-ga_status ga_vmm_packed_give(ga_vmm_packed *p, ga_vmm_sheet *sheet, const void *block,
+ga_status ga_vmm_packed_free(ga_vmm_packed *p, ga_vmm_sheet *sheet, const void *block,
                              ga_vmm_fence *fence)
 {
     uint32_t unit;
@@ -391,9 +391,9 @@ ga_status ga_vmm_packed_give(ga_vmm_packed *p, ga_vmm_sheet *sheet, const void *
     if (!lay_down(p, sheet, unit, fence)) {
         return ga_fail(GA_ERR_MEMORY, "no memory to note a block that a stream still uses");
     }
-    if (!ga_vmm_is_late(fence->stream)) {
+    if (!ga_vmm_is_batched(fence->stream)) {
         settle(p, sheet->class, SETTLES);
-    } else if (++p->given % GA_VMM_FENCE_BATCH == 0) {
+    } else if (++p->batched_frees % GA_VMM_FENCE_BATCH == 0) {
         settle(p, sheet->class, (size_t)SETTLES * GA_VMM_FENCE_BATCH); /* the same, seldom */
     }
     return GA_OK;
@@ -413,18 +413,18 @@ void ga_vmm_sheet_each(const ga_vmm_sheet *sheet, ga_visit *visit, void *context
 static void wake_all(ga_vmm_packed *p)
 {
     for (uint32_t i = 0; i < p->class_count; i++) {
-        while (!ga_vmm_list_empty(&p->classes[i].resting)) {
-            wake(p, rest_of(p->classes[i].resting.after));
+        while (!ga_vmm_list_empty(&p->classes[i].deferred)) {
+            wake(p, rest_of(p->classes[i].deferred.after));
         }
     }
 }
 
 void ga_vmm_packed_reset(ga_vmm_packed *p)
 {
-    ga_vmm_link *lives = &p->pool->lives;
+    ga_vmm_link *live_runs = &p->pool->live_runs;
     ga_vmm_link *next;
     wake_all(p);
-    for (ga_vmm_link *l = lives->after; l != lives; l = next) {
+    for (ga_vmm_link *l = live_runs->after; l != live_runs; l = next) {
         ga_vmm_run *run = GA_VMM_OF(l, ga_vmm_run, link);
         next = l->after;
         if (run->sheet) {

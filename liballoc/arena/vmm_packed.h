@@ -22,7 +22,7 @@ typedef struct ga_vmm_class {
     uint32_t unit;
     uint64_t run;  /* bytes of a sheet; the class's first takes what one unit needs */
     size_t sheets; /* there are */
-    ga_vmm_link open, resting;
+    ga_vmm_link open, deferred;
 } ga_vmm_class;
 
 typedef struct ga_vmm_packed {
@@ -32,9 +32,9 @@ typedef struct ga_vmm_packed {
     uint64_t max;       /* the largest unit */
     uint32_t class_count;
     ga_vmm_class *classes;
-    ga_vmm_link spare; /* records of resting units */
-    uint32_t given;    /* behind late fences so far */
-    uint64_t resting;  /* bytes of units that streams may still use */
+    ga_vmm_link spare;      /* records of resting units */
+    uint32_t batched_frees; /* behind late fences so far */
+    uint64_t deferred;      /* bytes of units that streams may still use */
 } ga_vmm_packed;
 
 /* quantum: 16 or 256, say. GA_ERR_MEMORY. */
@@ -48,22 +48,22 @@ bool ga_vmm_packed_serves(const ga_vmm_packed *packed, uint64_t size, uint64_t a
 
 /* A unit of at least `size` bytes; `align` as asked, up to a granule. *stream as in
  * ga_vmm_pool_take(). *usable: the bytes it has. */
-ga_status ga_vmm_packed_take(ga_vmm_packed *packed, uint64_t size, uint64_t align,
-                             const ga_stream *stream, void **out, uint64_t *usable);
+ga_status ga_vmm_packed_allocate(ga_vmm_packed *packed, uint64_t size, uint64_t align,
+                                 const ga_stream *stream, void **out, uint64_t *usable);
 
 /* Whether a live unit of the sheet begins there. */
 bool ga_vmm_sheet_has(const ga_vmm_sheet *sheet, const void *pointer);
 
 /* The live unit that begins there. With a fence, GA_ERR_MEMORY where there is no memory to note
  * it. */
-ga_status ga_vmm_packed_give(ga_vmm_packed *packed, ga_vmm_sheet *sheet, const void *block,
+ga_status ga_vmm_packed_free(ga_vmm_packed *packed, ga_vmm_sheet *sheet, const void *block,
                              ga_vmm_fence *fence);
 
 /* Free resting units whose streams are done, in each class up to a few that are not. */
-void ga_vmm_packed_settle_first(ga_vmm_packed *packed);
+void ga_vmm_packed_collect_oldest(ga_vmm_packed *packed);
 
 /* Free what rests and need not rest any longer. Answers whether anything did. */
-bool ga_vmm_packed_settle(ga_vmm_packed *packed);
+bool ga_vmm_packed_collect(ga_vmm_packed *packed);
 
 /* Every unit is free. Nobody is using any. */
 void ga_vmm_packed_reset(ga_vmm_packed *packed);

@@ -35,7 +35,7 @@ void ga_vmm_unmap(ga_vmm_pool *pool, ga_vmm_chunk *chunk, bool keep)
         ga_vmm_break_up(chunk->run);
     }
     if (keep) {
-        ga_vmm_chunks_loosen(pool, chunk);
+        ga_vmm_chunks_detach(pool, chunk);
     } else {
         ga_vmm_chunks_unmap(pool, chunk);
     }
@@ -54,7 +54,7 @@ static void release_oldest(ga_vmm_pool *pool, uint64_t bytes, uint64_t latest, s
 {
     uint64_t before = pool->held;
     ga_vmm_link *next;
-    for (ga_vmm_link *l = pool->ages.after; l != &pool->ages && busy; l = next) {
+    for (ga_vmm_link *l = pool->free_by_age.after; l != &pool->free_by_age && busy; l = next) {
         ga_vmm_chunk *chunk = by_age(l);
         uint64_t held = pool->held;
         next = l->after;
@@ -74,7 +74,7 @@ static void release_oldest(ga_vmm_pool *pool, uint64_t bytes, uint64_t latest, s
 
 static void keep_to_cache(ga_vmm_pool *pool, size_t busy)
 {
-    ga_vmm_chunks_drop_loose(pool);
+    ga_vmm_chunks_release_detached(pool);
     uint64_t excess = ga_vmm_pool_excess(pool);
     if (excess) {
         release_oldest(pool, excess, UINT64_MAX, busy);
@@ -149,10 +149,10 @@ static ga_vmm_link *weigh(ga_vmm_pool *pool, ga_vmm_link *from, const ga_vmm_win
                           uint64_t hole, leavers *all)
 {
     all->count = 0;
-    for (; from != &pool->ages && all->count < all->batch; from = from->after) {
+    for (; from != &pool->free_by_age && all->count < all->batch; from = from->after) {
         ga_vmm_chunk *c = by_age(from);
         if (!(spared && is_of(spared, c)) && ga_vmm_is_idle(pool, c)) {
-            uint64_t weight = c->size / pool->space.granule * ga_vmm_places_rest(pool, c);
+            uint64_t weight = c->size / pool->space.granule * ga_vmm_replay_idle_span(pool, c);
             all->list[all->count++] = (leaver){is_for(hole, c) ? FITTING * weight : weight, c};
         }
     }
@@ -174,29 +174,29 @@ static ga_vmm_chunk *remove_heaviest(leavers *all)
 
 uint64_t ga_vmm_evict(ga_vmm_pool *pool, uint64_t bytes, const ga_vmm_window *spared, uint64_t hole)
 {
-    uint64_t before = ga_vmm_settled(pool);
-    ga_vmm_link *next = pool->ages.after;
-    leavers *all = next == &pool->ages ? NULL : ga_libc.malloc(sizeof *all);
+    uint64_t before = ga_vmm_attached_bytes(pool);
+    ga_vmm_link *next = pool->free_by_age.after;
+    leavers *all = next == &pool->free_by_age ? NULL : ga_libc.malloc(sizeof *all);
     if (all) {
         all->batch = pool->space.device < 0 ? BATCH_HOST : BATCH;
     }
-    while (all && next != &pool->ages && before - ga_vmm_settled(pool) < bytes) {
+    while (all && next != &pool->free_by_age && before - ga_vmm_attached_bytes(pool) < bytes) {
         next = weigh(pool, next, spared, hole, all);
-        while (all->count && before - ga_vmm_settled(pool) < bytes) {
-            uint64_t loose = pool->loose_bytes;
+        while (all->count && before - ga_vmm_attached_bytes(pool) < bytes) {
+            uint64_t loose = pool->detached_bytes;
             ga_vmm_chunk *chunk = remove_heaviest(all);
             ga_vmm_unmap(pool, chunk, is_for(hole, chunk));
-            loose = pool->loose_bytes - loose;
+            loose = pool->detached_bytes - loose;
             hole -= hole < loose ? hole : loose;
         }
     }
     ga_libc.free(all);
-    return before - ga_vmm_settled(pool);
+    return before - ga_vmm_attached_bytes(pool);
 }
 
 void ga_vmm_pool_trim(ga_vmm_pool *pool, uint64_t keep)
 {
-    ga_vmm_chunks_drop_loose(pool);
+    ga_vmm_chunks_release_detached(pool);
     uint64_t in_vain = pool->held - pool->live;
     if (in_vain > keep) {
         ga_vmm_evict(pool, in_vain - keep, NULL, 0);

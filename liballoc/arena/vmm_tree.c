@@ -21,18 +21,18 @@ static uint64_t hole_before(const ga_vmm_pool *pool, const chunk *c)
 }
 
 /* A hole before the chunk ends the row before, and begins a new one. */
-static ga_vmm_stretch row_of(const chunk *c, uint64_t hole)
+static ga_vmm_summary row_of(const chunk *c, uint64_t hole)
 {
-    uint64_t bytes = ga_vmm_is_taken(c) ? 0 : c->size;
-    return (ga_vmm_stretch){hole ? 0 : bytes, bytes, bytes, bytes && !hole};
+    uint64_t bytes = ga_vmm_is_occupied(c) ? 0 : c->size;
+    return (ga_vmm_summary){hole ? 0 : bytes, bytes, bytes, bytes && !hole};
 }
 
 /* The hole before a taken chunk is the end of the span before. */
-static ga_vmm_stretch span_of(const chunk *c, uint64_t hole)
+static ga_vmm_summary span_of(const chunk *c, uint64_t hole)
 {
-    bool taken = ga_vmm_is_taken(c);
+    bool taken = ga_vmm_is_occupied(c);
     uint64_t bytes = hole + (taken ? 0 : c->size);
-    return (ga_vmm_stretch){bytes, taken ? 0 : bytes, bytes, !taken};
+    return (ga_vmm_summary){bytes, taken ? 0 : bytes, bytes, !taken};
 }
 
 static uint64_t most(uint64_t a, uint64_t b)
@@ -40,14 +40,14 @@ static uint64_t most(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-static ga_vmm_stretch join(const ga_vmm_stretch *a, const ga_vmm_stretch *b)
+static ga_vmm_summary join(const ga_vmm_summary *a, const ga_vmm_summary *b)
 {
-    return (ga_vmm_stretch){a->whole ? a->first + b->first : a->first,
+    return (ga_vmm_summary){a->whole ? a->first + b->first : a->first,
                             b->whole ? a->last + b->last : b->last,
                             most(most(a->most, b->most), a->last + b->first), a->whole && b->whole};
 }
 
-static bool same(const ga_vmm_stretch *a, const ga_vmm_stretch *b)
+static bool same(const ga_vmm_summary *a, const ga_vmm_summary *b)
 {
     return a->first == b->first && a->last == b->last && a->most == b->most && a->whole == b->whole;
 }
@@ -57,8 +57,8 @@ static bool sum_up(const ga_vmm_pool *pool, chunk *c)
 {
     ga_vmm_node *n = &c->node;
     uint64_t hole = hole_before(pool, c);
-    ga_vmm_stretch rows = row_of(c, hole);
-    ga_vmm_stretch spans = span_of(c, hole);
+    ga_vmm_summary rows = row_of(c, hole);
+    ga_vmm_summary spans = span_of(c, hole);
     if (n->left) {
         const ga_vmm_node *left = &n->left->node;
         rows = join(&left->rows, &rows);
@@ -149,7 +149,7 @@ static void place(ga_vmm_pool *pool, chunk *c)
     pool->placed++;
 }
 
-void ga_vmm_tree_mark(ga_vmm_pool *pool, ga_vmm_chunk *c)
+void ga_vmm_tree_mark_stale(ga_vmm_pool *pool, ga_vmm_chunk *c)
 {
     if (c->node.placed && ga_vmm_list_empty(&c->node.stale)) {
         ga_vmm_list_append(&pool->stale, &c->node.stale);
@@ -157,11 +157,11 @@ void ga_vmm_tree_mark(ga_vmm_pool *pool, ga_vmm_chunk *c)
 }
 
 /* While walls are missing (see refresh) no chunk is placed, either. */
-void ga_vmm_tree_put(ga_vmm_pool *pool, ga_vmm_chunk *c)
+void ga_vmm_tree_insert(ga_vmm_pool *pool, ga_vmm_chunk *c)
 {
     if (pool->placed + 1 == pool->addresses.count) {
         place(pool, c);
-        ga_vmm_tree_mark(pool, ga_vmm_chunk_after(c));
+        ga_vmm_tree_mark_stale(pool, ga_vmm_chunk_after(c));
     }
 }
 
@@ -183,7 +183,7 @@ void ga_vmm_tree_remove(ga_vmm_pool *pool, ga_vmm_chunk *c)
     for (; up; up = up->node.up) {
         sum_up(pool, up);
     }
-    ga_vmm_tree_mark(pool, ga_vmm_chunk_after(c));
+    ga_vmm_tree_mark_stale(pool, ga_vmm_chunk_after(c));
 }
 
 /* A reservation has brought walls, and an end of it that was a wall's. */
@@ -196,7 +196,7 @@ static void place_missing(ga_vmm_pool *pool)
             place(pool, ga_vmm_chunk_of(l));
         }
         if (missing && l->after != head) {
-            ga_vmm_tree_mark(pool, ga_vmm_chunk_of(l->after));
+            ga_vmm_tree_mark_stale(pool, ga_vmm_chunk_of(l->after));
         }
     }
 }
@@ -225,25 +225,25 @@ typedef struct want {
     uint64_t size;
 } want;
 
-static const ga_vmm_stretch *sum_of(const chunk *c, ga_vmm_kind kind)
+static const ga_vmm_summary *sum_of(const chunk *c, ga_vmm_kind kind)
 {
-    return kind == GA_VMM_ROWS ? &c->node.rows : &c->node.spans;
+    return kind == GA_VMM_MAPPED_EXTENTS ? &c->node.rows : &c->node.spans;
 }
 
-static ga_vmm_stretch own(const want *w, const chunk *c)
+static ga_vmm_summary own(const want *w, const chunk *c)
 {
     uint64_t hole = hole_before(w->pool, c);
-    return w->kind == GA_VMM_ROWS ? row_of(c, hole) : span_of(c, hole);
+    return w->kind == GA_VMM_MAPPED_EXTENTS ? row_of(c, hole) : span_of(c, hole);
 }
 
 /* Whether a stretch of which `bytes` come before this part has enough in it, or another has. */
-static bool has(const ga_vmm_stretch *s, const want *w, uint64_t bytes)
+static bool has(const ga_vmm_summary *s, const want *w, uint64_t bytes)
 {
     return bytes + s->first >= w->size || s->most >= w->size;
 }
 
 /* Bytes of the stretch that goes on behind the part. */
-static uint64_t after(const ga_vmm_stretch *s, uint64_t bytes)
+static uint64_t after(const ga_vmm_summary *s, uint64_t bytes)
 {
     return s->whole ? bytes + s->first : s->last;
 }
@@ -251,7 +251,7 @@ static uint64_t after(const ga_vmm_stretch *s, uint64_t bytes)
 /* The chunk itself has enough, and *bytes is what the stretch has with it. */
 static bool reaches(const want *w, const chunk *c, uint64_t *bytes)
 {
-    ga_vmm_stretch s = own(w, c);
+    ga_vmm_summary s = own(w, c);
     bool enough = has(&s, w, *bytes);
     *bytes = enough && *bytes + s.first >= w->size ? *bytes + s.first : after(&s, *bytes);
     return enough;
@@ -274,8 +274,8 @@ static chunk *descend(const want *w, chunk *c, uint64_t *bytes)
     }
 }
 
-ga_vmm_chunk *ga_vmm_tree_reach(const ga_vmm_pool *pool, ga_vmm_chunk *from, ga_vmm_kind kind,
-                                uint64_t size, uint64_t *bytes)
+ga_vmm_chunk *ga_vmm_tree_find(const ga_vmm_pool *pool, ga_vmm_chunk *from, ga_vmm_kind kind,
+                               uint64_t size, uint64_t *bytes)
 {
     const want w = {pool, kind, size};
     *bytes = 0;
@@ -308,12 +308,12 @@ ga_vmm_chunk *ga_vmm_tree_taken_before(ga_vmm_chunk *c)
             c = c->node.up;
         }
         c = c->node.up;
-        if (ga_vmm_is_taken(c)) {
+        if (ga_vmm_is_occupied(c)) {
             return c;
         }
     }
     c = c->node.left;
-    while (has_taken(c->node.right) || !ga_vmm_is_taken(c)) {
+    while (has_taken(c->node.right) || !ga_vmm_is_occupied(c)) {
         c = has_taken(c->node.right) ? c->node.right : c->node.left;
     }
     return c;

@@ -19,28 +19,28 @@
 #include "vmm_pool.h"
 
 typedef enum ga_vmm_kind {
-    GA_VMM_ROWS,
+    GA_VMM_MAPPED_EXTENTS,
     GA_VMM_SPANS
 } ga_vmm_kind;
 
 /* The end of the addresses that are the chunk's own, or of its run where it is the last one. */
 uintptr_t ga_vmm_tree_end(const ga_vmm_chunk *chunk);
 
-void ga_vmm_tree_put(ga_vmm_pool *pool, ga_vmm_chunk *chunk);
+void ga_vmm_tree_insert(ga_vmm_pool *pool, ga_vmm_chunk *chunk);
 
 /* Before it leaves the addresses. */
 void ga_vmm_tree_remove(ga_vmm_pool *pool, ga_vmm_chunk *chunk);
 
 /* The chunk was taken or freed, or its end has moved. */
-void ga_vmm_tree_mark(ga_vmm_pool *pool, ga_vmm_chunk *chunk);
+void ga_vmm_tree_mark_stale(ga_vmm_pool *pool, ga_vmm_chunk *chunk);
 
 /* Make all figures right, before any of the calls that follow. */
 void ga_vmm_tree_refresh(ga_vmm_pool *pool);
 
 /* The first chunk from `from` on with which a row or span that begins there or later has `size`
  * bytes; for a span it may be the one that ends it. *bytes: what it has up to there. NULL: none. */
-ga_vmm_chunk *ga_vmm_tree_reach(const ga_vmm_pool *pool, ga_vmm_chunk *from, ga_vmm_kind kind,
-                                uint64_t size, uint64_t *bytes);
+ga_vmm_chunk *ga_vmm_tree_find(const ga_vmm_pool *pool, ga_vmm_chunk *from, ga_vmm_kind kind,
+                               uint64_t size, uint64_t *bytes);
 
 /* The last chunk before this one that is taken. There is a wall. */
 ga_vmm_chunk *ga_vmm_tree_taken_before(ga_vmm_chunk *chunk);
