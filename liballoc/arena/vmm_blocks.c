@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Blocks, taken and given.
+ * Allocating and freeing blocks.
+ *
+ * ga_vmm_allocate
+ *   allocate              a unit (vmm_packed.h) or a run (vmm_pool.h)
+ *   wait_for_memory       out of memory: free deferred units, or wait for the oldest stream; retry
+ *   finish_and_unlock     release memory beyond cache=, and memory older than decay=
  */
 #include "vmm_blocks.h"
 
@@ -11,10 +16,10 @@
 
 #include <gpualloc/backend.h>
 
-typedef unsigned long long ull; /* what %llu takes */
+typedef unsigned long long ull; /* the type of %llu */
 
-/* On the host, of one request: from here on /proc is read, which takes some 50 us. */
-static const uint64_t ASKED_FROM = (uint64_t)1 << 30;
+/* Host requests of this size and above read /proc first, which takes about 50 us. */
+static const uint64_t MACHINE_CHECK_BYTES = (uint64_t)1 << 30;
 
 static void lock(ga_vmm *vmm)
 {
@@ -22,8 +27,8 @@ static void lock(ga_vmm *vmm)
     ga_vmm_fences_new_round(&vmm->pool.fences);
 }
 
-/* For calls that free memory. Requests need the clock on their slow path alone. */
-static void begin(ga_vmm *vmm)
+/* Calls that free memory read the clock. Requests read it on their slow path only. */
+static void lock_and_read_clock(ga_vmm *vmm)
 {
     lock(vmm);
     ga_vmm_pool_read_clock(&vmm->pool);
@@ -34,13 +39,13 @@ static void unlock(ga_vmm *vmm)
     pthread_mutex_unlock(&vmm->lock);
 }
 
-/* Whether units that streams used may be more than cache= allows, once they are free. */
-static bool rests_too_much(const ga_vmm *vmm)
+/* True if deferred units may exceed the bound of cache= once they are free. */
+static bool defers_too_much(const ga_vmm *vmm)
 {
     return vmm->packed.deferred > vmm->pool.cache;
 }
 
-/* Units that rest are asked after as well, or those that were freed last would rest for ever. */
+/* Also collect deferred units, because those freed last would stay deferred forever. */
 static void decay(ga_vmm *vmm)
 {
     vmm->decayed_at = vmm->pool.now;
@@ -50,12 +55,12 @@ static void decay(ga_vmm *vmm)
     ga_vmm_pool_decay(&vmm->pool);
 }
 
-/* Keep to cache= and decay= after blocks were taken or given. A call that has failed does without,
- * because its error is the thread's last. */
-static ga_status finish(ga_vmm *vmm, ga_status status)
+/* Enforce cache= and decay= after an allocation or a free. A failed call skips this, because its
+ * error must stay the thread's last. */
+static ga_status finish_and_unlock(ga_vmm *vmm, ga_status status)
 {
     if (status == GA_OK && !vmm->lost) {
-        if (rests_too_much(vmm)) {
+        if (defers_too_much(vmm)) {
             ga_vmm_packed_collect_oldest(&vmm->packed);
         }
         ga_vmm_pool_bound(&vmm->pool);
@@ -69,7 +74,7 @@ static ga_status finish(ga_vmm *vmm, ga_status status)
 
 /* ---- blocks by their addresses ------------------------------------------------------------- */
 
-/* The run that the block is, or is a unit of; NULL where no live block begins there. */
+/* The run of the block, or of its unit; NULL if no live block begins there. */
 static ga_vmm_run *find(const ga_vmm *vmm, const void *block)
 {
     ga_vmm_run *run = ga_vmm_pool_find(&vmm->pool, block);
@@ -121,16 +126,16 @@ bool ga_vmm_reserves(ga_vmm *vmm, const void *pointer)
     return reserves;
 }
 
-/* ---- taking ------------------------------------------------------------------------------ */
+/* ---- allocating -------------------------------------------------------------------------- */
 
-static void count_in(ga_vmm *vmm, uint64_t bytes)
+static void count_live(ga_vmm *vmm, uint64_t bytes)
 {
     vmm->live_bytes += bytes;
     vmm->live_blocks++;
 }
 
-static ga_status take(ga_vmm *vmm, uint64_t size, uint64_t align, const ga_stream *stream,
-                      void **out)
+static ga_status allocate(ga_vmm *vmm, uint64_t size, uint64_t align, const ga_stream *stream,
+                          void **out)
 {
     ga_vmm_run *run;
     uint64_t usable;
@@ -144,14 +149,14 @@ static ga_status take(ga_vmm *vmm, uint64_t size, uint64_t align, const ga_strea
         *out = status == GA_OK ? (void *)run->base : NULL;
     }
     if (status == GA_OK) {
-        count_in(vmm, usable);
+        count_live(vmm, usable);
     }
     return status;
 }
 
-/* Wait, without the lock, for whoever was to use freed memory first; what then is free is. False:
- * there was nobody, or waiting fails. */
-static bool wait_for_a_stream(ga_vmm *vmm)
+/* Without the lock, wait for the oldest stream that used freed memory, and collect that memory.
+ * Returns false if there is none or the wait fails. */
+static bool wait_for_oldest_stream(ga_vmm *vmm)
 {
     CUevent event = ga_vmm_fences_oldest(&vmm->pool.fences);
     if (!event) {
@@ -165,13 +170,13 @@ static bool wait_for_a_stream(ga_vmm *vmm)
     return status == GA_OK;
 }
 
-/* Units that need not rest any longer, whose streams were seen to be done; or else a wait. */
+/* Free deferred units whose streams are done, or else wait for a stream. */
 static bool wait_for_memory(ga_vmm *vmm)
 {
-    return ga_vmm_packed_collect(&vmm->packed) || wait_for_a_stream(vmm);
+    return ga_vmm_packed_collect(&vmm->packed) || wait_for_oldest_stream(vmm);
 }
 
-/* A child of fork() has no driver, and is told so. */
+/* A child of fork() cannot use the driver: return the error. */
 static ga_status check_driver(const ga_vmm *vmm)
 {
     ga_cuda_scope scope;
@@ -186,12 +191,12 @@ static ga_status check_driver(const ga_vmm *vmm)
     return status;
 }
 
-/* On the host a block is mapped chunk by chunk, and each chunk alone passes the kernel's check of
- * what it can grant. So the whole block is checked here, or a single request could bring the OOM
- * killer. */
+/* On the host a block is mapped chunk by chunk, and each chunk alone passes the kernel's check
+ * against grantable memory. So the whole block is checked here, or a single request could bring the
+ * OOM killer. */
 static ga_status check_machine(const ga_vmm *vmm, uint64_t size)
 {
-    bool asks = !ga_vmm_on_device(vmm) && size >= ASKED_FROM;
+    bool asks = !ga_vmm_on_device(vmm) && size >= MACHINE_CHECK_BYTES;
     uint64_t grantable = asks ? ga_machine_memory_grantable() : UINT64_MAX;
     return size <= grantable
                ? GA_OK
@@ -219,16 +224,16 @@ ga_status ga_vmm_allocate(ga_vmm *vmm, uint64_t size, uint64_t align, const ga_s
     }
     if (status == GA_OK) {
         do {
-            status = take(vmm, size, align, stream, out);
+            status = allocate(vmm, size, align, stream, out);
         } while (status == GA_ERR_MEMORY && wait_for_memory(vmm));
     }
-    return finish(vmm, status);
+    return finish_and_unlock(vmm, status);
 }
 
-/* ---- giving ------------------------------------------------------------------------------ */
+/* ---- freeing ----------------------------------------------------------------------------- */
 
-/* A live block. With a fence, GA_ERR_MEMORY where there is no memory to note it. */
-static ga_status give(ga_vmm *vmm, ga_vmm_run *run, const void *block, ga_vmm_fence *fence)
+/* The block is live. With a fence, GA_ERR_MEMORY if there is no memory to record the deferral. */
+static ga_status free_block(ga_vmm *vmm, ga_vmm_run *run, const void *block, ga_vmm_fence *fence)
 {
     uint64_t bytes = bytes_of(run);
     if (run->sheet) {
@@ -246,17 +251,17 @@ static ga_status give(ga_vmm *vmm, ga_vmm_run *run, const void *block, ga_vmm_fe
 
 ga_status ga_vmm_free(ga_vmm *vmm, const void *block)
 {
-    begin(vmm);
+    lock_and_read_clock(vmm);
     ga_vmm_run *run = find(vmm, block);
     ga_status status = run ? check_driver(vmm) : no_block(block);
     if (status == GA_OK) {
-        status = give(vmm, run, block, NULL);
+        status = free_block(vmm, run, block, NULL);
     }
-    return finish(vmm, status);
+    return finish_and_unlock(vmm, status);
 }
 
-/* Where there is no event, or no memory to note what it is for: wait for the stream. */
-static ga_status give_after_waiting(ga_vmm *vmm, ga_vmm_run *run, const void *block,
+/* No event, or no memory to record the deferral: wait for the stream, then free. */
+static ga_status free_after_waiting(ga_vmm *vmm, ga_vmm_run *run, const void *block,
                                     ga_stream stream)
 {
     ga_cuda_scope scope;
@@ -267,34 +272,34 @@ static ga_status give_after_waiting(ga_vmm *vmm, ga_vmm_run *run, const void *bl
                      : GA_CUDA_CALL(scope.driver, cuStreamSynchronize, stream);
         ga_cuda_leave(&scope);
     }
-    return status == GA_OK ? give(vmm, run, block, NULL) : status;
+    return status == GA_OK ? free_block(vmm, run, block, NULL) : status;
 }
 
-static ga_status give_on(ga_vmm *vmm, ga_vmm_run *run, const void *block, ga_stream stream)
+static ga_status free_block_on(ga_vmm *vmm, ga_vmm_run *run, const void *block, ga_stream stream)
 {
     ga_vmm_fence *fence;
     ga_status status = ga_vmm_fence_put(&vmm->pool.fences, stream, &fence);
     if (status == GA_OK) {
-        status = give(vmm, run, block, fence);
+        status = free_block(vmm, run, block, fence);
         if (status != GA_OK) {
             ga_vmm_fence_drop(&vmm->pool.fences, fence, 0);
         }
     }
-    return status == GA_OK ? GA_OK : give_after_waiting(vmm, run, block, stream);
+    return status == GA_OK ? GA_OK : free_after_waiting(vmm, run, block, stream);
 }
 
 ga_status ga_vmm_free_on(ga_vmm *vmm, const void *block, ga_stream stream)
 {
-    begin(vmm);
+    lock_and_read_clock(vmm);
     ga_vmm_run *run = find(vmm, block);
     ga_status status = run ? check_driver(vmm) : no_block(block);
     if (status == GA_OK) {
-        status = give_on(vmm, run, block, stream);
+        status = free_block_on(vmm, run, block, stream);
     }
-    return finish(vmm, status);
+    return finish_and_unlock(vmm, status);
 }
 
-/* ---- growing ----------------------------------------------------------------------------- */
+/* ---- extending --------------------------------------------------------------------------- */
 
 static ga_status grow(ga_vmm *vmm, const void *block, uint64_t size)
 {
@@ -317,7 +322,7 @@ static ga_status grow(ga_vmm *vmm, const void *block, uint64_t size)
 
 ga_status ga_vmm_grow(ga_vmm *vmm, const void *block, uint64_t size)
 {
-    begin(vmm);
+    lock_and_read_clock(vmm);
     ga_status status = check_size(vmm, size, 0);
     if (status == GA_OK) {
         status = check_driver(vmm);
@@ -327,7 +332,7 @@ ga_status ga_vmm_grow(ga_vmm *vmm, const void *block, uint64_t size)
             status = grow(vmm, block, size);
         } while (status == GA_ERR_MEMORY && wait_for_memory(vmm));
     }
-    return finish(vmm, status);
+    return finish_and_unlock(vmm, status);
 }
 
 /* ---- shrinking --------------------------------------------------------------------------- */
@@ -342,32 +347,33 @@ static void shrink(ga_vmm *vmm, ga_vmm_run *run, uint64_t size)
 
 ga_status ga_vmm_shrink(ga_vmm *vmm, const void *block, uint64_t size)
 {
-    begin(vmm);
+    lock_and_read_clock(vmm);
     ga_vmm_run *run = find(vmm, block);
     ga_status status = run ? check_driver(vmm) : no_block(block);
     if (status == GA_OK) {
         shrink(vmm, run, size);
     }
-    return finish(vmm, status);
+    return finish_and_unlock(vmm, status);
 }
 
 /* ---- all of them ------------------------------------------------------------------------- */
 
-/* For those that are waited for now; others may go on freeing meanwhile. */
+/* Wait for the fences that are pending now. Other threads may free blocks during the wait. */
 static void wait_for_streams(ga_vmm *vmm)
 {
     size_t count = ga_vmm_fences_count(&vmm->pool.fences);
-    while (count-- && wait_for_a_stream(vmm)) {
+    while (count-- && wait_for_oldest_stream(vmm)) {
     }
 }
 
 ga_status ga_vmm_trim(ga_vmm *vmm, uint64_t keep)
 {
-    begin(vmm);
+    lock_and_read_clock(vmm);
     ga_status status = check_driver(vmm);
     if (status == GA_OK) {
         wait_for_streams(vmm);
-        ga_vmm_packed_collect(&vmm->packed); /* those whose streams were seen to be done before */
+        /* units whose streams were already known to be done */
+        ga_vmm_packed_collect(&vmm->packed);
         ga_vmm_pool_trim(&vmm->pool, keep);
     }
     unlock(vmm);
@@ -376,9 +382,9 @@ ga_status ga_vmm_trim(ga_vmm *vmm, uint64_t keep)
 
 void ga_vmm_decay(ga_vmm *vmm)
 {
-    begin(vmm);
-    bool looks = !vmm->lost && vmm->pool.now - vmm->decayed_at >= vmm->decay_period;
-    if (looks) {
+    lock_and_read_clock(vmm);
+    bool is_due = !vmm->lost && vmm->pool.now - vmm->decayed_at >= vmm->decay_period;
+    if (is_due) {
         decay(vmm);
     }
     unlock(vmm);
@@ -397,14 +403,14 @@ ga_status ga_vmm_allow(ga_vmm *vmm, int peer)
 
 void ga_vmm_reset(ga_vmm *vmm)
 {
-    begin(vmm);
+    lock_and_read_clock(vmm);
     ga_vmm_packed_reset(&vmm->packed);
     while (!ga_vmm_list_empty(&vmm->pool.live_runs)) {
         ga_vmm_run *run = GA_VMM_OF(vmm->pool.live_runs.after, ga_vmm_run, link);
         ga_vmm_pool_free(&vmm->pool, run, NULL);
     }
     vmm->live_bytes = vmm->live_blocks = 0;
-    finish(vmm, GA_OK);
+    finish_and_unlock(vmm, GA_OK);
 }
 
 typedef struct listing {

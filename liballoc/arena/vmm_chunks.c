@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Memory behind addresses.
+ * Mapping, unmapping and detaching chunks.
+ *
+ * ga_vmm_chunks_fill
+ *   fill -> fill_hole -> map_chunk_in     for each hole, in one to four chunks
+ *                          take_detached  memory of an evicted chunk that fits, or
+ *                          create         cuMemCreate
+ *                          map            cuMemMap, cuMemSetAccess; then in the tree and the lists
+ *   finish_fill                           keep the new chunks, or undo after a failure
  */
 #include "vmm_chunks.h"
 
@@ -10,19 +17,21 @@
 
 #include <gpualloc/backend.h>
 
-typedef unsigned long long ull; /* what %llu takes */
+typedef unsigned long long ull; /* the type of %llu */
 
 enum {
-    PARTS = 4,
-    MANY = 16384 /* chunks: up to twice as many mappings on the host */
+    CHUNKS_PER_HOLE_MAX = 4,
+    /* chunks; on the host they may be up to twice as many kernel mappings */
+    CHUNKS_MANY = 16384
 };
 
-static const uint64_t LEAST_PART = (uint64_t)64 << 20;
+static const uint64_t CHUNK_BYTES_MIN = (uint64_t)64 << 20;
 
 /* ---- one chunk --------------------------------------------------------------------------- */
 
-/* One without addresses goes; or stays, loose, for as long as the driver will not have it. */
-static void give_back(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
+/* Release the memory of a chunk without addresses and free its record. If the driver refuses, the
+ * chunk stays detached. */
+static void release(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
 {
     if (ga_space_destroy(&pool->space, chunk->handle) == GA_OK) {
         pool->held -= chunk->size;
@@ -33,8 +42,8 @@ static void give_back(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
     pool->detached_bytes += chunk->size;
 }
 
-/* It has no addresses then, and nobody uses it. */
-static void take_out(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
+/* Remove the chunk from all structures. It has no mapping any more, and no stream uses it. */
+static void remove(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
 {
     ga_vmm_tree_remove(pool, chunk);
     ga_vmm_addresses_remove(&pool->addresses, chunk);
@@ -44,7 +53,7 @@ static void take_out(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
     chunk->position = chunk->matched = 0;
 }
 
-/* With memory, and no addresses. */
+/* A chunk with memory and without addresses. */
 static ga_status create(ga_vmm_pool *pool, uint64_t size, ga_vmm_chunk **out)
 {
     ga_vmm_chunk *chunk = ga_libc.calloc(1, sizeof *chunk);
@@ -64,8 +73,8 @@ static ga_status create(ga_vmm_pool *pool, uint64_t size, ga_vmm_chunk **out)
     return GA_OK;
 }
 
-/* One that was loosened and is no larger; NULL: there is none. */
-static ga_vmm_chunk *take_loose(ga_vmm_pool *pool, uint64_t most)
+/* A detached chunk of at most `most` bytes, or NULL. */
+static ga_vmm_chunk *take_detached(ga_vmm_pool *pool, uint64_t most)
 {
     for (ga_vmm_link *l = pool->detached.after; l != &pool->detached; l = l->after) {
         ga_vmm_chunk *chunk = ga_vmm_chunk_of(l);
@@ -78,7 +87,7 @@ static ga_vmm_chunk *take_loose(ga_vmm_pool *pool, uint64_t most)
     return NULL;
 }
 
-/* Where its base says. */
+/* Map the chunk at its base. */
 static ga_status map(ga_vmm_pool *pool, ga_vmm_chunk *below, ga_vmm_chunk *chunk)
 {
     if (!ga_vmm_addresses_insert(&pool->addresses, below, chunk)) {
@@ -86,7 +95,7 @@ static ga_status map(ga_vmm_pool *pool, ga_vmm_chunk *below, ga_vmm_chunk *chunk
     }
     ga_status status = ga_space_map(&pool->space, chunk->base, chunk->size, chunk->handle);
     if (status != GA_OK) {
-        take_out(pool, chunk);
+        remove(pool, chunk);
         return status;
     }
     chunk->idle_since = pool->now;
@@ -96,11 +105,11 @@ static ga_status map(ga_vmm_pool *pool, ga_vmm_chunk *below, ga_vmm_chunk *chunk
     return GA_OK;
 }
 
-/* One that is loose and fits the hole, or a new one of `size` bytes. */
-static ga_status add(ga_vmm_pool *pool, ga_vmm_chunk *below, uintptr_t base, uint64_t hole,
-                     uint64_t size)
+/* Map one chunk at the hole's base: a detached one that fits, or a new one of `size` bytes. */
+static ga_status map_chunk_in(ga_vmm_pool *pool, ga_vmm_chunk *below, uintptr_t base, uint64_t hole,
+                              uint64_t size)
 {
-    ga_vmm_chunk *chunk = take_loose(pool, hole);
+    ga_vmm_chunk *chunk = take_detached(pool, hole);
     ga_status status = chunk ? GA_OK : create(pool, size, &chunk);
     if (status != GA_OK) {
         return status;
@@ -108,29 +117,29 @@ static ga_status add(ga_vmm_pool *pool, ga_vmm_chunk *below, uintptr_t base, uin
     chunk->base = base;
     status = map(pool, below, chunk);
     if (status != GA_OK) {
-        give_back(pool, chunk);
+        release(pool, chunk);
     }
     return status;
 }
 
 static bool unmap(ga_vmm_pool *pool, const ga_vmm_chunk *chunk)
 {
-    pool->space.many = pool->addresses.count > MANY;
+    pool->space.many = pool->addresses.count > CHUNKS_MANY;
     return ga_space_unmap(&pool->space, chunk->base, chunk->size) == GA_OK;
 }
 
 void ga_vmm_chunks_unmap(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
 {
     if (unmap(pool, chunk)) {
-        take_out(pool, chunk);
-        give_back(pool, chunk);
+        remove(pool, chunk);
+        release(pool, chunk);
     }
 }
 
 void ga_vmm_chunks_detach(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
 {
     if (unmap(pool, chunk)) {
-        take_out(pool, chunk);
+        remove(pool, chunk);
         ga_vmm_list_append(&pool->detached, &chunk->link);
         pool->detached_bytes += chunk->size;
     }
@@ -140,9 +149,9 @@ void ga_vmm_chunks_release_detached(ga_vmm_pool *pool)
 {
     const ga_vmm_link *last = pool->detached.before;
     while (!ga_vmm_list_empty(&pool->detached)) {
-        ga_vmm_chunk *chunk = take_loose(pool, UINT64_MAX);
+        ga_vmm_chunk *chunk = take_detached(pool, UINT64_MAX);
         bool is_last = &chunk->link == last;
-        give_back(pool, chunk);
+        release(pool, chunk);
         if (is_last) {
             break;
         }
@@ -175,22 +184,24 @@ void ga_vmm_chunks_split(ga_vmm_pool *pool, ga_vmm_chunk *chunk, uintptr_t at)
 
 /* ---- holes ------------------------------------------------------------------------------- */
 
-/* A large hole gets up to four chunks, so that parts of it may serve others (vmm_search.h). Each
- * costs the driver's time, mostly for giving access, whatever its size. */
-static uint64_t part_of(const ga_vmm_pool *pool, uint64_t size)
+/* A large hole gets up to four chunks, so that parts of it can serve other requests later
+ * (vmm_search.h). Driver time per chunk hardly depends on its size: it goes mostly into
+ * cuMemSetAccess. */
+static uint64_t chunk_size_for(const ga_vmm_pool *pool, uint64_t hole)
 {
-    uint64_t parts = size / LEAST_PART < PARTS ? size / LEAST_PART : PARTS;
-    uint64_t part = ga_vmm_pool_round_up(pool, size / (parts ? parts : 1));
-    return part < pool->chunk ? part : pool->chunk;
+    uint64_t count =
+        hole / CHUNK_BYTES_MIN < CHUNKS_PER_HOLE_MAX ? hole / CHUNK_BYTES_MIN : CHUNKS_PER_HOLE_MAX;
+    uint64_t size = ga_vmm_pool_round_up(pool, hole / (count ? count : 1));
+    return size < pool->chunk ? size : pool->chunk;
 }
 
 static ga_status fill_hole(ga_vmm_pool *pool, ga_vmm_chunk *below, uintptr_t base, uintptr_t end)
 {
-    uint64_t most = part_of(pool, end - base);
+    uint64_t most = chunk_size_for(pool, end - base);
     ga_status status = GA_OK;
     while (status == GA_OK && base < end) {
         uint64_t size = end - base < most ? end - base : most;
-        status = add(pool, below, base, end - base, size);
+        status = map_chunk_in(pool, below, base, end - base, size);
         below = status == GA_OK ? ga_vmm_chunk_after(below) : below;
         base = status == GA_OK ? ga_vmm_chunk_end(below) : base;
     }
@@ -212,8 +223,8 @@ static ga_status fill(ga_vmm_pool *pool, ga_vmm_chunk *below, uintptr_t base, ui
     return status;
 }
 
-/* What this call mapped is unmapped, or stays, for others. */
-static void settle(ga_vmm_pool *pool, const ga_vmm_chunk *below, uintptr_t end, bool undo)
+/* The chunks that this call mapped become ordinary free chunks, or with `undo` are unmapped. */
+static void finish_fill(ga_vmm_pool *pool, const ga_vmm_chunk *below, uintptr_t end, bool undo)
 {
     ga_vmm_chunk *next;
     for (ga_vmm_chunk *c = ga_vmm_chunk_after(below); c->base < end; c = next) {
@@ -235,7 +246,7 @@ static ga_status check_limit(const ga_vmm_pool *pool, uint64_t more)
                    (ull)pool->held);
 }
 
-/* Bytes of [base, end) without memory. */
+/* Bytes of [base, end) that are not mapped. */
 static uint64_t holes_in(const ga_vmm_chunk *below, uintptr_t base, uintptr_t end)
 {
     uint64_t holes = end - base;
@@ -256,7 +267,7 @@ ga_status ga_vmm_chunks_fill(ga_vmm_pool *pool, ga_vmm_chunk *below, uintptr_t b
     ga_status status = check_limit(pool, more);
     if (status == GA_OK) {
         status = fill(pool, below, base, end);
-        settle(pool, below, end, status != GA_OK);
+        finish_fill(pool, below, end, status != GA_OK);
     }
     pool->growths += status == GA_OK;
     return status;
@@ -264,8 +275,8 @@ ga_status ga_vmm_chunks_fill(ga_vmm_pool *pool, ga_vmm_chunk *below, uintptr_t b
 
 /* ---- the end ----------------------------------------------------------------------------- */
 
-/* The pool is going, and with it the list of chunks that the driver refused. */
-static void end_loose(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
+/* Closing: leave to the driver a chunk that it refuses to release. */
+static void abandon_detached(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
 {
     ga_space_drop_chunk(&pool->space, chunk->handle, chunk->size);
     pool->held -= chunk->size;
@@ -299,11 +310,11 @@ void ga_vmm_chunks_end(ga_vmm_pool *pool)
         next = l->after;
         if (!chunk->wall) {
             ga_space_drop_mapping(&pool->space, chunk->base, chunk->size);
-            take_out(pool, chunk);
-            give_back(pool, chunk);
+            remove(pool, chunk);
+            release(pool, chunk);
         }
     }
-    for (ga_vmm_chunk *c; (c = take_loose(pool, UINT64_MAX)) != NULL;) {
-        end_loose(pool, c);
+    for (ga_vmm_chunk *c; (c = take_detached(pool, UINT64_MAX)) != NULL;) {
+        abandon_detached(pool, c);
     }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A table of copies, told apart by what is `own` to each; all zeros where there is none.
+ * The table holds copies, identified by their `own` pointer; an unused entry is all zeros.
  */
 #include "vmm_growing.h"
 
@@ -16,7 +16,7 @@ static ga_growing *place_of(ga_vmm *vmm, const void *own)
     return NULL;
 }
 
-/* Put `growing` where the one with that `own` is; false: nowhere. */
+/* Replace the entry with this `own` by `growing`. Returns false if there is none. */
 static bool replace(ga_vmm *vmm, const void *own, const ga_growing *growing)
 {
     pthread_mutex_lock(&vmm->lock);

@@ -273,9 +273,9 @@ static uint64_t largest_hole(const ga_vmm_window *window)
     return largest;
 }
 
-/* Evict free chunks so that the window's holes can be mapped; the request makes `more` bytes live.
- * Evicted memory that fits a hole is detached: the caller fills the holes with it, or releases it.
- */
+/* Evict free chunks so that the window's holes can be mapped; the request makes `more` bytes
+ * live. Evicted memory that fits a hole is detached: the caller fills the holes with it, or
+ * releases it. */
 static void make_room(ga_vmm_pool *pool, uint64_t more, const ga_stream *stream,
                       ga_vmm_window *window)
 {

@@ -292,7 +292,7 @@ static void search_spans(ga_vmm_pool *pool, const ga_vmm_request *request, candi
     ga_vmm_chunk *at = ga_vmm_chunk_of(pool->addresses.chunks.after);
     while (at && budget > 0 &&
            (at = ga_vmm_tree_find(pool, at, GA_VMM_SPANS, request->size, &bytes)) != NULL) {
-        at = search_span_parts(pool, ga_vmm_tree_taken_before(at), request, best, &budget);
+        at = search_span_parts(pool, ga_vmm_tree_occupied_before(at), request, best, &budget);
     }
 }
 

@@ -190,7 +190,7 @@ static void compare(world *w, uint64_t *random)
     cr_assert(!span || found == walked);
     cr_assert_eq(ga_vmm_tree_hole(&w->pool, size), walk_holes(w, size));
     from = from->link.before == &w->pool.addresses.chunks ? &w->walls[1] : from;
-    cr_assert_eq(ga_vmm_tree_taken_before(from), walk_back(from));
+    cr_assert_eq(ga_vmm_tree_occupied_before(from), walk_back(from));
 }
 
 Test(vmm_tree, finds_what_a_walk_finds)
