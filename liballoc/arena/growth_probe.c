@@ -129,7 +129,7 @@ static ga_status try_out(int device)
     }
     if (status == GA_OK) {
         t.probe.growth = ga_growth_first(ga_pager_mailbox(t.client), 0);
-        t.probe.growth.patience = PATIENCE_NS;
+        t.probe.growth.timeout_ns = PATIENCE_NS;
         t.probe.base = ga_arena_base(t.arena);
         t.probe.step_bytes = t.granule;
         status = run_and_judge(&t);

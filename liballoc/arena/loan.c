@@ -126,7 +126,7 @@ static ga_status write_state(const ga_vector *v)
                        .gate = ga_vector_capacity(v) << 1,
                        .refused = GA_APPEND_NONE_REFUSED};
     if (!client && is_at_its_limit(v)) {
-        first.growth.verdict = GA_GROWTH_FOR_EVER | GA_GROWTH_LIMIT;
+        first.growth.refusal = GA_GROWTH_FOREVER | GA_GROWTH_LIMIT;
     }
     ga_status status = ga_carrier_bring(&v->carrier, v->loan->append, &first, sizeof first);
     return status == GA_OK ? ga_carrier_wait(&v->carrier) : status;

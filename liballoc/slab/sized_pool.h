@@ -464,9 +464,9 @@ GA_SIMT bool ga_sized_hopeless(const ga_sized_heap *heap, uint32_t least)
         return false;
     }
     uint32_t standing = heap->growth && next < heap->regions
-                            ? ga_growth_standing(heap->growth, next + 1u, ga_clock_ns())
+                            ? ga_growth_load_state(heap->growth, next + 1u, ga_clock_ns())
                             : GA_GROWTH_LIMIT;
-    return standing != GA_GROWTH_GRANTED && standing != GA_GROWTH_WAIT;
+    return standing != GA_GROWTH_GRANTED && standing != GA_GROWTH_UNDECIDED;
 }
 
 typedef enum ga_sized_run_turn {
