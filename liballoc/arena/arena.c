@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * STRUCTURE  a list of chunks and a list of the ranges they lie in, both in the order of addresses
- * INVARIANT  chunks follow each other from the base on without gaps; a failed call leaves them as
- *            they were; what the lists do not name is not held
- * ORDER      A1/A2 publish what is backed, A3/A4 what is reserved
- * PROGRESS   a lock for each arena, held through the driver's calls; sizes are read without it
+ * STRUCTURE  a list of chunks and a list of the ranges that contain them, both by address
+ * INVARIANT  chunks follow each other from the base on without gaps. A failed call leaves them as
+ *            they were. The arena holds nothing that is not in the lists.
+ * ORDER      A1/A2 publish the backed bytes, A3/A4 the reserved bytes
+ * PROGRESS   a lock per arena, held during driver calls; sizes are read without it
  */
 #include "state.h"
 
@@ -14,14 +14,14 @@
 
 #include <time.h>
 
-typedef unsigned long long ull; /* what %llu takes */
+typedef unsigned long long ull; /* the type of %llu */
 
 static const uint64_t DEFAULT_RESERVE = (uint64_t)1 << 40;
 static const uint64_t LEAST_RESERVE = (uint64_t)1 << 30;
 static const uint64_t DEFAULT_MOST = (uint64_t)1 << 30;
-static const uint64_t SIZES_END = (uint64_t)1 << 56; /* nobody has that many addresses */
+static const uint64_t SIZES_END = (uint64_t)1 << 56; /* more addresses than any machine has */
 
-ga_status ga_arena_told(ga_status status)
+ga_status ga_arena_prefix_error(ga_status status)
 {
     return status == GA_OK ? GA_OK : ga_fail(status, "arena: %s", ga_error_text());
 }
@@ -78,12 +78,13 @@ static ga_status set_sizes(ga_arena *arena, const ga_arena_options *o)
                        (ull)granule);
     }
     arena->limit = o->limit ? o->limit : UINT64_MAX;
-    arena->least = up(most(o->chunk, 1), granule);
-    arena->most = most(up(o->chunk_most ? o->chunk_most : DEFAULT_MOST, granule), arena->least);
+    arena->chunk_min = up(most(o->chunk, 1), granule);
+    arena->chunk_max =
+        most(up(o->chunk_most ? o->chunk_most : DEFAULT_MOST, granule), arena->chunk_min);
     return GA_OK;
 }
 
-/* What was asked for or nothing; what nobody asked for may be less. */
+/* An explicit size is reserved in full or not at all. The default size may be halved. */
 static ga_status reserve(ga_arena *arena, const ga_arena_options *o)
 {
     uint64_t wanted = o->reserve ? o->reserve : o->limit;
@@ -98,12 +99,12 @@ static ga_status reserve(ga_arena *arena, const ga_arena_options *o)
         arena->range_count = 1;
         arena->reserved = size;
     }
-    return ga_arena_told(status);
+    return ga_arena_prefix_error(status);
 }
 
-static ga_status make(ga_arena *arena, const ga_arena_options *o)
+static ga_status init_arena(ga_arena *arena, const ga_arena_options *o)
 {
-    ga_status status = ga_arena_told(ga_space_open(&arena->space, o));
+    ga_status status = ga_arena_prefix_error(ga_space_open(&arena->space, o));
     if (status == GA_OK) {
         status = set_sizes(arena, o);
     }
@@ -114,7 +115,7 @@ static ga_status make(ga_arena *arena, const ga_arena_options *o)
     return status == GA_OK ? reserve(arena, o) : status;
 }
 
-static void forget(ga_arena *arena)
+static void free_record(ga_arena *arena)
 {
     pthread_mutex_destroy(&arena->lock);
     ga_libc.free(arena->ranges);
@@ -150,17 +151,17 @@ ga_status ga_arena_open(ga_arena **out, const ga_arena_options *options)
         return ga_fail(GA_ERR_MEMORY, "arena: no memory for an arena");
     }
     pthread_mutex_init(&arena->lock, NULL);
-    status = make(arena, options);
+    status = init_arena(arena, options);
     if (status != GA_OK) {
-        forget(arena);
+        free_record(arena);
         return status;
     }
     *out = arena;
     return GA_OK;
 }
 
-/* A device whose context is gone, or that is another process's, has nothing to be given back. */
-static bool is_there(const ga_arena *arena)
+/* False if the context is gone or belongs to another process: then there is nothing to release. */
+static bool has_memory(const ga_arena *arena)
 {
     return ga_arena_on_host(arena) || ga_cuda_has_context(arena->space.device);
 }
@@ -170,10 +171,10 @@ void ga_arena_close(ga_arena *arena)
     if (!arena) {
         return;
     }
-    if (is_there(arena)) {
-        ga_arena_drop(arena);
+    if (has_memory(arena)) {
+        ga_arena_discard(arena);
     }
-    forget(arena);
+    free_record(arena);
 }
 
 /* ---- growing and shrinking --------------------------------------------------------------- */
@@ -199,25 +200,26 @@ static ga_status check_room(const ga_arena *arena, uint64_t size)
     return GA_OK;
 }
 
-/* Where a growth that looks ahead ends: as much again, in chunks of the sizes asked for. */
-static uint64_t ahead(const ga_arena *arena, uint64_t end)
+/* End of a growth that looks ahead: double the arena, within the chunk sizes that the options
+ * set. */
+static uint64_t ahead_end(const ga_arena *arena, uint64_t end)
 {
     uint64_t granule = arena->space.granule;
     uint64_t backed = ga_arena_end(arena);
-    uint64_t more = least(most(backed, arena->least), arena->most);
+    uint64_t more = least(most(backed, arena->chunk_min), arena->chunk_max);
     uint64_t limit = arena->limit / granule * granule;
     return least(most(end, up(backed + more, granule)), least(arena->reserved, limit));
 }
 
 static ga_status grow_to(ga_arena *arena, uint64_t end)
 {
-    uint64_t further = arena->space.flags & GA_ARENA_EXACT ? end : ahead(arena, end);
+    uint64_t further = arena->space.flags & GA_ARENA_EXACT ? end : ahead_end(arena, end);
     ga_status status = ga_arena_back(arena, further);
     if (status == GA_ERR_MEMORY && further > end) {
         status = ga_arena_back(arena, end);
     }
     ga_arena_set_backed(arena);
-    return ga_arena_told(status);
+    return ga_arena_prefix_error(status);
 }
 
 static ga_status grow(ga_arena *arena, uint64_t size)
@@ -237,8 +239,8 @@ static ga_status grow(ga_arena *arena, uint64_t size)
     return status;
 }
 
-/* The least that stays backed: to the end of the chunk that byte size - 1 is in. */
-static uint64_t kept(const ga_arena *arena, uint64_t size)
+/* The least end that can stay backed: that of the chunk with byte `size` - 1. */
+static uint64_t kept_bytes(const ga_arena *arena, uint64_t size)
 {
     if (ga_arena_on_host(arena)) {
         return up(size, arena->space.granule);
@@ -254,13 +256,13 @@ static uint64_t kept(const ga_arena *arena, uint64_t size)
 static ga_status shrink(ga_arena *arena, uint64_t size)
 {
     uint64_t end = ga_arena_end(arena);
-    if (size >= end || kept(arena, size) == end) {
+    if (size >= end || kept_bytes(arena, size) == end) {
         return GA_OK;
     }
-    ga_status status = ga_arena_cut(arena, kept(arena, size));
+    ga_status status = ga_arena_cut(arena, kept_bytes(arena, size));
     arena->shrinks += status == GA_OK;
     ga_arena_set_backed(arena);
-    return ga_arena_told(status);
+    return ga_arena_prefix_error(status);
 }
 
 ga_status ga_arena_missing(void)
@@ -290,7 +292,7 @@ ga_status ga_arena_shrink(ga_arena *arena, uint64_t size)
     return status;
 }
 
-/* ---- questions --------------------------------------------------------------------------- */
+/* ---- queries ----------------------------------------------------------------------------- */
 
 void *ga_arena_base(const ga_arena *arena)
 {

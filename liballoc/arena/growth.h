@@ -3,29 +3,29 @@
  * Growing memory under a running kernel: the kernel's side of the protocol (docs/growth.md). A
  * chunk is mapped while the kernel runs; nothing is launched or copied, and no pointer changes.
  *
- *     tiles of the kernel (growth.h)        mailbox, pinned host memory    pager thread (pager.c)
+ *   a tile of the kernel (this file)        mailbox (pinned)     pager thread (pager.c)
  *
- *     ga_growth_await: needs step n
- *       load refusal, ready     (V2, R2)
- *       ready > n: done
- *       take the lock by a CAS      (T1)
- *         failed: sleep 256 ns to 16 us
- *         and start again
- *       ga_growth_poll_mailbox:
- *         load the answer: n steps  (M2)
- *         post the request          (M3)  -> request {n + 1, serial}  ->  serve: new serial (M4)
- *         release the lock          (T2)                                  back(): growing.c, loan.c
- *       sleep, poll again                                                   ga_arena_grow (arena.c)
- *             .                                                             ga_arena_back
- *             (chunks.c) .
- *             cuMemCreate .                                                               cuMemMap
- *             .                                                               cuMemSetAccess
- *         load the answer           (M2)  <- answer {steps, serial}  <-   write_answer     (M1)
- *         prepare the new steps
- *         store ready               (R1)
- *         release the lock          (T2)
- *       load ready, next round      (R2)
- *       ready > n: GRANTED
+ *   ga_growth_await: needs step n
+ *     load refusal and ready   (V2, R2)
+ *     n < ready: done
+ *     take the lock by a CAS   (T1)
+ *       not free: sleep for 256 ns to
+ *       16 us, and start again
+ *     ga_growth_poll_mailbox
+ *       load the answer        (M2)
+ *       too few steps: post    (M3)  -->  request n + 1  -->   serve: a new serial  (M4)
+ *       release the lock       (T2)                            back: growing.c, loan.c
+ *     sleep, and start again                                     ga_arena_grow
+ *           .                                                      cuMemCreate
+ *           .                                                      cuMemMap
+ *           .                                                      cuMemSetAccess
+ *     ga_growth_poll_mailbox
+ *       load the answer        (M2)  <--  answer, steps  <--   write_answer         (M1)
+ *       prepare the new steps
+ *       store ready            (R1)
+ *       release the lock       (T2)
+ *     load ready, n < ready    (R2)
+ *     GRANTED
  *
  * STRUCTURE  At any time one tile holds the lock: it polls the mailbox, prepares the steps that
  *            have been backed, and posts requests, in bounded time. All other tiles sleep and poll

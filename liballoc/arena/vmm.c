@@ -147,7 +147,7 @@ static ga_status open_space(ga_vmm *vmm, const ga_open_args *args)
     }
     ga_status status = open_shared(space, &options, args->values[OPTION_SHARE].choice);
     if (status == GA_OK && rdma == RDMA_AUTO && args->place == GA_PLACE_DEVICE) {
-        ga_space_want_cards(space);
+        ga_space_request_rdma(space);
     }
     if (args->place == GA_PLACE_HOST && space->granule < HOST_GRANULE) {
         space->granule = HOST_GRANULE;

@@ -124,7 +124,7 @@ static ga_status map_chunk_in(ga_vmm_pool *pool, ga_vmm_chunk *below, uintptr_t 
 
 static bool unmap(ga_vmm_pool *pool, const ga_vmm_chunk *chunk)
 {
-    pool->space.many = pool->addresses.count > CHUNKS_MANY;
+    pool->space.saves_mappings = pool->addresses.count > CHUNKS_MANY;
     return ga_space_unmap(&pool->space, chunk->base, chunk->size) == GA_OK;
 }
 
@@ -293,7 +293,8 @@ ga_status ga_vmm_chunks_allow(ga_vmm_pool *pool, int peer)
     }
     for (const ga_vmm_link *l = chunks->after; status == GA_OK && l != chunks; l = l->after) {
         const ga_vmm_chunk *chunk = ga_vmm_chunk_of(l);
-        status = chunk->wall ? GA_OK : ga_space_renew(&pool->space, chunk->base, chunk->size);
+        status =
+            chunk->wall ? GA_OK : ga_space_renew_access(&pool->space, chunk->base, chunk->size);
     }
     if (status != GA_OK) {
         ga_space_drop_peer(&pool->space);
