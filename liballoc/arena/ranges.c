@@ -26,7 +26,7 @@ static void set_reserved(ga_arena *arena, uint64_t reserved)
     __atomic_store_n(&arena->reserved, reserved, __ATOMIC_RELEASE);
 }
 
-/* ---- behind ------------------------------------------------------------------------------ */
+/* ---- directly behind --------------------------------------------------------------------- */
 
 static ga_status reserve_behind(ga_arena *arena, uint64_t size)
 {
@@ -67,7 +67,7 @@ static ga_status too_many(uint64_t reserve)
                    (ull)reserve);
 }
 
-/* Under the lock, with a whole number of what the arena reserves in. */
+/* Runs `change` under the lock, with `reserve` rounded up to granules. */
 static ga_status reserve_by(ga_status (*change)(ga_arena *arena, uint64_t reserve), ga_arena *arena,
                             uint64_t reserve)
 {

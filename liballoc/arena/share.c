@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Chunks that go to other processes, and chunks that come from there.
+ * Exporting chunks to other processes, and importing chunks from them.
  */
 #include "state.h"
 
 #include <gpualloc/backend.h>
 
-typedef unsigned long long ull; /* what %llu takes */
+typedef unsigned long long ull; /* the type of %llu */
 
 static ga_status check_shared(const ga_arena *arena)
 {
@@ -42,7 +42,7 @@ ga_status ga_arena_export(ga_arena *arena, uint64_t index, ga_arena_share *out)
     return status;
 }
 
-/* A chunk is mapped whole, into one range. */
+/* The chunk must fit whole into one range. */
 static ga_status check_room(const ga_arena *arena, uint64_t size)
 {
     uint64_t end = ga_arena_end(arena);
@@ -57,7 +57,7 @@ static ga_status check_room(const ga_arena *arena, uint64_t size)
     }
     for (size_t i = 0; i < arena->range_count; i++) {
         const ga_arena_range *range = &arena->ranges[i];
-        uint64_t before = end - range->start; /* huge for ranges further up */
+        uint64_t before = end - range->start; /* wraps around for ranges further up */
         if (before < range->size && size <= range->size - before) {
             return GA_OK;
         }
