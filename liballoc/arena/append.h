@@ -98,9 +98,9 @@ GA_SIMT uint64_t ga_append_gate(ga_tile tile, const ga_append *append)
 }
 
 /* Number of steps that hold that many positions. */
-GA_SIMT uint32_t ga_append_steps(const ga_append *append, uint64_t places)
+GA_SIMT uint32_t ga_append_steps(const ga_append *append, uint64_t positions)
 {
-    uint64_t steps = (places * append->element + append->step - 1u) / append->step;
+    uint64_t steps = (positions * append->element + append->step - 1u) / append->step;
     return steps < 0xffffffffu ? (uint32_t)steps : 0xffffffffu;
 }
 
@@ -108,20 +108,20 @@ GA_SIMT uint32_t ga_append_steps(const ga_append *append, uint64_t places)
 GA_SIMT void ga_append_prepare(ga_tile tile, void *context, uint32_t from, uint32_t to)
 {
     ga_append *append = (ga_append *)context;
-    uint64_t risen = (uint64_t)to * append->step / append->element << 1;
+    uint64_t raised = (uint64_t)to * append->step / append->element << 1;
     (void)from;
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
         uint64_t gate = ga_load64_relaxed(&append->gate); /* relaxed: the CAS below retries */
-        while (!(gate & GA_APPEND_CLOSED && GA_APPEND_MUTANT != 5) && gate < risen) {
+        while (!(gate & GA_APPEND_CLOSED && GA_APPEND_MUTANT != 5) && gate < raised) {
 #if GA_APPEND_MUTANT == 2
-            uint64_t found = ga_cas64_relaxed(&append->gate, gate, risen);
+            uint64_t found = ga_cas64_relaxed(&append->gate, gate, raised);
 #else
             /* G1: release. Pairs with G2. */
-            uint64_t found = ga_cas64_release(&append->gate, gate, risen);
+            uint64_t found = ga_cas64_release(&append->gate, gate, raised);
 #endif
-            gate = found == gate ? risen : found;
+            gate = found == gate ? raised : found;
         }
     }
 }
@@ -165,8 +165,8 @@ GA_SIMT_SLOW uint64_t ga_append_await(ga_append *append, uint32_t lanes, uint64_
  * more memory, so that no tile has to wait. */
 GA_SIMT bool ga_append_is_low(uint64_t first, uint64_t end, uint64_t room)
 {
-    uint64_t mark = (room >> 7) + 1u;
-    return room - end < room >> 3 && first / mark != end / mark;
+    uint64_t interval = (room >> 7) + 1u;
+    return room - end < room >> 3 && first / interval != end / interval;
 }
 
 GA_SIMT_SLOW void ga_append_hint(ga_append *append, uint32_t lanes, uint64_t room)
@@ -178,17 +178,17 @@ GA_SIMT_SLOW void ga_append_hint(ga_append *append, uint32_t lanes, uint64_t roo
 /* ---- claiming positions --------------------------------------------------------------------- */
 
 /* Record the first refused position of each lane. */
-GA_SIMT_SLOW void ga_append_refuse(ga_append *append, uint32_t lanes, ga_appended got,
+GA_SIMT_SLOW void ga_append_refuse(ga_append *append, uint32_t lanes, ga_appended claimed,
                                    ga_lanes counts)
 {
     ga_tile tile = ga_tile_among(lanes);
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
         uint32_t n = ga_lane_read(counts, own);
-        uint64_t at = got.first + ga_lane_read(got.before, own);
+        uint64_t at = claimed.first + ga_lane_read(claimed.before, own);
         /* Relaxed: the CAS below retries. */
         uint64_t least = ga_load64_relaxed(&append->refused);
-        while (n && at + n > got.room && at < least) {
+        while (n && at + n > claimed.room && at < least) {
             uint64_t found = ga_cas64_relaxed(&append->refused, least, at);
             least = found == least ? at : found;
         }
@@ -203,7 +203,7 @@ GA_SIMT ga_appended ga_append_take(ga_append *append, ga_tile tile, ga_lanes cou
     uint32_t total = ga_lanes_sum(tile, counts);
     ga_lanes low = ga_lanes_all(0);
     ga_lanes high = ga_lanes_all(0);
-    ga_appended got;
+    ga_appended claimed;
     GA_EACH_LANE(tile, 1u << leader, own)
     {
 #if GA_APPEND_MUTANT == 4
@@ -218,19 +218,19 @@ GA_SIMT ga_appended ga_append_take(ga_append *append, ga_tile tile, ga_lanes cou
         ga_lane_write(&high, own, (uint32_t)(first >> 32));
     }
     uint64_t gate = ga_append_gate(tile, append);
-    got.before = ga_lanes_prefix_sum(tile, counts);
-    got.first = ga_append_broadcast64(tile, low, high, leader);
-    uint64_t end = got.first + total;
+    claimed.before = ga_lanes_prefix_sum(tile, counts);
+    claimed.first = ga_append_broadcast64(tile, low, high, leader);
+    uint64_t end = claimed.first + total;
     if (end > gate >> 1 && !(gate & GA_APPEND_CLOSED)) {
         gate = ga_append_await(append, ga_tile_members(tile), end);
     }
-    got.room = gate >> 1;
-    if (end > got.room) {
-        ga_append_refuse(append, ga_tile_members(tile), got, counts);
-    } else if (ga_append_is_low(got.first, end, got.room)) {
-        ga_append_hint(append, ga_tile_members(tile), got.room);
+    claimed.room = gate >> 1;
+    if (end > claimed.room) {
+        ga_append_refuse(append, ga_tile_members(tile), claimed, counts);
+    } else if (ga_append_is_low(claimed.first, end, claimed.room)) {
+        ga_append_hint(append, ga_tile_members(tile), claimed.room);
     }
-    return got;
+    return claimed;
 }
 
 #endif

@@ -16,9 +16,9 @@
 
 typedef unsigned long long ull; /* the type of %llu */
 
-static const uint64_t DEFAULT_RESERVE = (uint64_t)1 << 40;
-static const uint64_t LEAST_RESERVE = (uint64_t)1 << 30;
-static const uint64_t DEFAULT_MOST = (uint64_t)1 << 30;
+static const uint64_t RESERVE_BYTES_DEFAULT = (uint64_t)1 << 40;
+static const uint64_t RESERVE_BYTES_MIN = (uint64_t)1 << 30;
+static const uint64_t CHUNK_BYTES_MAX_DEFAULT = (uint64_t)1 << 30;
 static const uint64_t SIZES_END = (uint64_t)1 << 56; /* more addresses than any machine has */
 
 ga_status ga_arena_prefix_error(ga_status status)
@@ -26,7 +26,7 @@ ga_status ga_arena_prefix_error(ga_status status)
     return status == GA_OK ? GA_OK : ga_fail(status, "arena: %s", ga_error_text());
 }
 
-static uint64_t up(uint64_t size, uint64_t granule)
+static uint64_t round_up(uint64_t size, uint64_t granule)
 {
     return (size + granule - 1) / granule * granule;
 }
@@ -78,19 +78,21 @@ static ga_status set_sizes(ga_arena *arena, const ga_arena_options *o)
                        (ull)granule);
     }
     arena->limit = o->limit ? o->limit : UINT64_MAX;
-    arena->chunk_min = up(most(o->chunk, 1), granule);
+    arena->chunk_min = round_up(most(o->chunk, 1), granule);
     arena->chunk_max =
-        most(up(o->chunk_most ? o->chunk_most : DEFAULT_MOST, granule), arena->chunk_min);
+        most(round_up(o->chunk_most ? o->chunk_most : CHUNK_BYTES_MAX_DEFAULT, granule),
+             arena->chunk_min);
     return GA_OK;
 }
 
 /* An explicit size is reserved in full or not at all. The default size may be halved. */
 static ga_status reserve(ga_arena *arena, const ga_arena_options *o)
 {
-    uint64_t wanted = o->reserve ? o->reserve : o->limit;
-    uint64_t size = up(wanted ? wanted : DEFAULT_RESERVE, arena->space.granule);
+    uint64_t explicit_size = o->reserve ? o->reserve : o->limit;
+    uint64_t size =
+        round_up(explicit_size ? explicit_size : RESERVE_BYTES_DEFAULT, arena->space.granule);
     ga_status status = ga_space_reserve(&arena->space, size, 0, &arena->base);
-    while (status != GA_OK && !wanted && size > LEAST_RESERVE) {
+    while (status != GA_OK && !explicit_size && size > RESERVE_BYTES_MIN) {
         size /= 2;
         status = ga_space_reserve(&arena->space, size, 0, &arena->base);
     }
@@ -192,7 +194,7 @@ static ga_status check_room(const ga_arena *arena, uint64_t size)
         return ga_fail(GA_ERR_NO_ROOM, "arena: %llu bytes are above the %llu that are reserved",
                        (ull)size, (ull)arena->reserved);
     }
-    if (up(size, arena->space.granule) > arena->limit) {
+    if (round_up(size, arena->space.granule) > arena->limit) {
         return ga_fail(GA_ERR_MEMORY,
                        "arena: %llu bytes, in whole chunks of %llu, are above the limit of %llu",
                        (ull)size, (ull)arena->space.granule, (ull)arena->limit);
@@ -208,14 +210,14 @@ static uint64_t ahead_end(const ga_arena *arena, uint64_t end)
     uint64_t backed = ga_arena_end(arena);
     uint64_t more = least(most(backed, arena->chunk_min), arena->chunk_max);
     uint64_t limit = arena->limit / granule * granule;
-    return least(most(end, up(backed + more, granule)), least(arena->reserved, limit));
+    return least(most(end, round_up(backed + more, granule)), least(arena->reserved, limit));
 }
 
 static ga_status grow_to(ga_arena *arena, uint64_t end)
 {
-    uint64_t further = arena->space.flags & GA_ARENA_EXACT ? end : ahead_end(arena, end);
-    ga_status status = ga_arena_back(arena, further);
-    if (status == GA_ERR_MEMORY && further > end) {
+    uint64_t end_ahead = arena->space.flags & GA_ARENA_EXACT ? end : ahead_end(arena, end);
+    ga_status status = ga_arena_back(arena, end_ahead);
+    if (status == GA_ERR_MEMORY && end_ahead > end) {
         status = ga_arena_back(arena, end);
     }
     ga_arena_set_backed(arena);
@@ -230,7 +232,7 @@ static ga_status grow(ga_arena *arena, uint64_t size)
     uint64_t start = now_ns();
     ga_status status = check_room(arena, size);
     if (status == GA_OK) {
-        status = grow_to(arena, up(size, arena->space.granule));
+        status = grow_to(arena, round_up(size, arena->space.granule));
     }
     if (status == GA_OK) {
         arena->growths++;
@@ -243,7 +245,7 @@ static ga_status grow(ga_arena *arena, uint64_t size)
 static uint64_t kept_bytes(const ga_arena *arena, uint64_t size)
 {
     if (ga_arena_on_host(arena)) {
-        return up(size, arena->space.granule);
+        return round_up(size, arena->space.granule);
     }
     for (size_t i = 0; i < arena->chunk_count; i++) {
         if (arena->chunks[i].start >= size) {

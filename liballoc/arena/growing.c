@@ -60,7 +60,7 @@ static ga_status back_to(growing_state *own, uint32_t steps)
 
 /* Steps to back for a request: double the memory, or add the part that the opener asked for, but at
  * most CHUNK_BYTES_MAX at once. */
-static uint32_t steps_ahead(const growing_state *own, uint32_t wanted)
+static uint32_t steps_ahead(const growing_state *own, uint32_t requested)
 {
     uint64_t piece = CHUNK_BYTES_MAX / bytes_per_step(own);
     uint64_t more = own->steps;
@@ -70,7 +70,7 @@ static uint32_t steps_ahead(const growing_state *own, uint32_t wanted)
     }
     more = more < piece ? more : piece;
     uint64_t ahead = own->steps + more;
-    return ahead < wanted ? wanted : (uint32_t)(ahead < UINT32_MAX ? ahead : UINT32_MAX);
+    return ahead < requested ? requested : (uint32_t)(ahead < UINT32_MAX ? ahead : UINT32_MAX);
 }
 
 /* Back as many steps up to `steps` as memory allows. */
@@ -86,19 +86,19 @@ static void back_towards(growing_state *own, uint32_t steps)
     }
 }
 
-static ga_growth_reason back(void *context, uint32_t wanted, uint32_t *backed)
+static ga_growth_reason back(void *context, uint32_t requested, uint32_t *backed)
 {
     growing_state *own = context;
     uint32_t most = steps_max(own);
-    uint32_t ahead = steps_ahead(own, wanted);
+    uint32_t ahead = steps_ahead(own, requested);
     ahead = ahead < most ? ahead : most;
     if (ahead > own->steps && back_to(own, ahead) != GA_OK) {
-        back_towards(own, wanted < most ? wanted : most);
+        back_towards(own, requested < most ? requested : most);
     }
     *backed = own->steps;
-    return own->steps >= wanted ? GA_GROWTH_GRANTED
-           : wanted > most      ? GA_GROWTH_LIMIT
-                                : GA_GROWTH_MEMORY;
+    return own->steps >= requested ? GA_GROWTH_GRANTED
+           : requested > most      ? GA_GROWTH_LIMIT
+                                   : GA_GROWTH_MEMORY;
 }
 
 /* ---- opening ------------------------------------------------------------------------------- */

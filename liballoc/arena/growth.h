@@ -38,8 +38,8 @@
  *
  * ORDER      M (answer in the mailbox): the host's backing of a step happens before its
  *            preparation. R (ready): the preparation of a step happens before its use. T (lock):
- *            orders the words that the lock guards. V (refusal): what became ready together with a
- *            refusal is visible before it, so that no tile is refused steps that are ready.
+ *            orders the words that the lock guards. V (refusal): steps that became ready with a
+ *            refusal are visible before it, so that no tile is refused steps that are ready.
  *
  * PROGRESS   A tile waits for `ready` or for a refusal, at most `timeout_ns` if the pager does not
  *            answer. It waits for the lock only while another tile polls and prepares, because the
@@ -64,8 +64,8 @@ typedef void (*ga_growth_prepare)(ga_tile tile, void *context, uint32_t from, ui
 #define GA_GROWTH_UNDECIDED 0xfeu /* neither granted nor refused */
 #define GA_GROWTH_LOCKED    0xffu /* undecided, and the caller has taken the lock */
 
-/* A waiting tile sleeps for this time, in ns, doubled up to GA_GROWTH_SLEEP_DOUBLINGS times (16
- * us). */
+/* A waiting tile sleeps for this time, in ns, doubled up to GA_GROWTH_SLEEP_DOUBLINGS times
+ * (16 us). */
 #define GA_GROWTH_SLEEP_NS        256u
 #define GA_GROWTH_SLEEP_DOUBLINGS 6u
 
@@ -127,8 +127,9 @@ GA_SIMT void ga_growth_publish_refusal(ga_growth *growth, uint32_t reason, uint6
     ga_store64_release(&growth->refusal, (until & GA_GROWTH_FOREVER) | reason);
 }
 
-/* The last request was answered with too few steps. First refuse, so that all waiting tiles return.
- * When the refusal has expired, request again. */
+/* The last request was answered with too few steps. Limit and gone: refuse forever. Out of memory:
+ * refuse for a while, so that all waiting tiles return; tiles that begin to wait after that request
+ * again, as after an answer to a smaller request. */
 GA_SIMT void ga_growth_handle_shortfall(ga_growth *growth, uint32_t needed, uint64_t began,
                                         uint32_t reason)
 {
@@ -224,8 +225,8 @@ GA_SIMT void ga_growth_poll_mailbox(ga_tile tile, ga_growth *growth, uint32_t ne
     uint32_t ready = ga_load_relaxed(&growth->ready); /* relaxed: only the lock holder changes it */
     if (ready < backed) {
         prepare(tile, context, ready, backed);
-        /* All new steps at once, because thousands of tiles wait and every change wakes all of
-         * them. */
+        /* All new steps at once, because thousands of tiles wait, and every change makes all of
+         * them run for a moment. */
         ga_growth_publish(tile, growth, backed);
     }
     GA_EACH_LANE(tile, 1u << leader, own)

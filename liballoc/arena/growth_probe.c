@@ -32,13 +32,13 @@ typedef struct trial {
     ga_growth_probe probe; /* sent to the device, and copied back */
 } trial;
 
-static ga_growth_reason back(void *context, uint32_t wanted, uint32_t *backed)
+static ga_growth_reason back(void *context, uint32_t requested, uint32_t *backed)
 {
     trial *t = context;
-    if (ga_arena_grow(t->arena, wanted * t->granule) != GA_OK) {
+    if (ga_arena_grow(t->arena, requested * t->granule) != GA_OK) {
         return GA_GROWTH_MEMORY;
     }
-    *backed = wanted;
+    *backed = requested;
     return GA_GROWTH_GRANTED;
 }
 

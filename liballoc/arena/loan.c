@@ -70,11 +70,11 @@ static void back_towards(ga_vector *v, uint32_t current, uint32_t needed)
 
 /* Double the vector, as on the host, but add at most AHEAD_BYTES_MAX at once: the next request
  * comes before that is used up. Otherwise back the requested steps. */
-static ga_growth_reason back(void *context, uint32_t wanted, uint32_t *backed)
+static ga_growth_reason back(void *context, uint32_t requested, uint32_t *backed)
 {
     ga_vector *v = context;
     uint32_t current = backed_steps(v), most = steps_max(v);
-    uint32_t needed = wanted < most ? wanted : most;
+    uint32_t needed = requested < most ? requested : most;
     uint64_t piece = AHEAD_BYTES_MAX / v->loan->step;
     uint64_t more = current < piece ? current : piece;
     uint64_t ahead = v->exact ? needed : current + more;
@@ -83,9 +83,9 @@ static ga_growth_reason back(void *context, uint32_t wanted, uint32_t *backed)
         back_towards(v, current, needed);
     }
     *backed = backed_steps(v);
-    return *backed >= wanted ? GA_GROWTH_GRANTED
-           : wanted > most   ? GA_GROWTH_LIMIT
-                             : GA_GROWTH_MEMORY;
+    return *backed >= requested ? GA_GROWTH_GRANTED
+           : requested > most   ? GA_GROWTH_LIMIT
+                                : GA_GROWTH_MEMORY;
 }
 
 /* ---- memory for the state ------------------------------------------------------------------ */

@@ -6,8 +6,8 @@
  *
  * Memory grows in steps of equal size, numbered from 0: the superblocks of a slab heap, or a fixed
  * number of bytes of a vector. A step is backed (the host has mapped memory at its addresses), then
- * prepared (a tile has initialised it), then ready, and stays so. Each state holds for steps 0 to n
- * - 1 of some n.
+ * prepared (a tile has initialised it), then ready, and stays so. Each state holds for the first n
+ * steps of some n.
  *
  * The mailbox is in pinned host memory: one word in each direction, each in a cache line of its own
  * writer. Kernels only load and store there, because not every bus supports atomics (docs/simt.md).

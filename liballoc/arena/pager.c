@@ -95,21 +95,21 @@ static void write_answer(ga_pager_client *client, ga_growth_reason reason)
 
 /* Steps that exist need no call. A `back` that returns GRANTED with too few steps counts as out of
  * memory. */
-static ga_growth_reason back_steps(ga_pager_client *client, uint32_t wanted)
+static ga_growth_reason back_steps(ga_pager_client *client, uint32_t requested)
 {
-    if (wanted <= client->backed) {
+    if (requested <= client->backed) {
         return GA_GROWTH_GRANTED;
     }
     ga_pager *pager = client->pager;
     uint32_t backed = client->backed;
     pager->serving = client;
     pthread_mutex_unlock(&pager->lock);
-    ga_growth_reason reason = client->back(client->context, wanted, &backed);
+    ga_growth_reason reason = client->back(client->context, requested, &backed);
     pthread_mutex_lock(&pager->lock);
     pager->serving = NULL;
     pthread_cond_broadcast(&pager->changed);
     client->backed = backed > client->backed ? backed : client->backed;
-    if (client->backed >= wanted) {
+    if (client->backed >= requested) {
         return GA_GROWTH_GRANTED;
     }
     return reason == GA_GROWTH_GRANTED ? GA_GROWTH_MEMORY : reason;
@@ -137,11 +137,11 @@ static bool serve(ga_pager_client *client)
 /* `back` runs without the lock, but its client stays in the list, so that the walk can continue. */
 static bool serve_all(ga_pager *pager)
 {
-    bool serving = false;
+    bool served = false;
     for (ga_pager_client *client = pager->first; client; client = client->next) {
-        serving |= serve(client);
+        served |= serve(client);
     }
-    return serving;
+    return served;
 }
 
 static void sleep_or_yield(ga_pager *pager)

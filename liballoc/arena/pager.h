@@ -22,17 +22,17 @@
 #include <gpualloc/gpualloc.h>
 
 enum {
-    GA_PAGER_HOST =
-        -1 /* as `device`: host threads use the memory, and mailboxes are plain memory */
+    /* As `device`: host threads use the memory, and mailboxes are plain memory. */
+    GA_PAGER_HOST = -1
 };
 
 typedef struct ga_pager_client ga_pager_client;
 
-/* Back steps *backed to `wanted` - 1, or more, to be ahead of the next request, and set *backed to
- * the number of steps. If `wanted` cannot be reached, go as far as possible and return the reason:
- * GA_GROWTH_LIMIT or GA_GROWTH_MEMORY. Runs in the pager's thread, without its locks and with
- * signals blocked. It must not add or remove clients. */
-typedef ga_growth_reason (*ga_pager_back)(void *context, uint32_t wanted, uint32_t *backed);
+/* Back steps *backed to `requested` - 1, or more, to be ahead of the next request, and set *backed
+ * to the number of steps. If `requested` cannot be reached, go as far as possible and return the
+ * reason: GA_GROWTH_LIMIT or GA_GROWTH_MEMORY. Runs in the pager's thread, without its locks and
+ * with signals blocked. It must not add or remove clients. */
+typedef ga_growth_reason (*ga_pager_back)(void *context, uint32_t requested, uint32_t *backed);
 
 /* Open a mailbox, for memory that has `steps` steps, and serve it.
  *

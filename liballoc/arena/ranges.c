@@ -61,22 +61,22 @@ static ga_status extend(ga_arena *arena, uint64_t reserve)
     return status;
 }
 
-static ga_status too_many(uint64_t reserve)
+static ga_status too_large(uint64_t reserve)
 {
     return ga_fail(GA_ERR_SIZE, "arena: expected less than 2^56 bytes of addresses, got %llu",
                    (ull)reserve);
 }
 
 /* Runs `change` under the lock, with `reserve` rounded up to granules. */
-static ga_status reserve_by(ga_status (*change)(ga_arena *arena, uint64_t reserve), ga_arena *arena,
-                            uint64_t reserve)
+static ga_status change_reservation(ga_status (*change)(ga_arena *arena, uint64_t reserve),
+                                    ga_arena *arena, uint64_t reserve)
 {
     if (!arena) {
         return ga_arena_missing();
     }
     uint64_t size = round_up(arena, reserve);
     if (reserve && !size) {
-        return too_many(reserve);
+        return too_large(reserve);
     }
     pthread_mutex_lock(&arena->lock);
     ga_status status = change(arena, size);
@@ -86,7 +86,7 @@ static ga_status reserve_by(ga_status (*change)(ga_arena *arena, uint64_t reserv
 
 ga_status ga_arena_extend(ga_arena *arena, uint64_t reserve)
 {
-    return reserve_by(extend, arena, reserve);
+    return change_reservation(extend, arena, reserve);
 }
 
 /* ---- elsewhere --------------------------------------------------------------------------- */
@@ -128,5 +128,5 @@ static ga_status extend_or_relocate(ga_arena *arena, uint64_t reserve)
 
 ga_status ga_arena_move(ga_arena *arena, uint64_t reserve)
 {
-    return reserve_by(extend_or_relocate, arena, reserve);
+    return change_reservation(extend_or_relocate, arena, reserve);
 }

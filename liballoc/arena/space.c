@@ -31,9 +31,9 @@ ga_status ga_space_open(ga_space *space, const ga_arena_options *options)
     }
 }
 
-ga_status ga_space_reserve(ga_space *space, uint64_t size, uintptr_t wanted, uintptr_t *base)
+ga_status ga_space_reserve(ga_space *space, uint64_t size, uintptr_t preferred, uintptr_t *base)
 {
-    return space->ops->reserve(space, size, wanted, base);
+    return space->ops->reserve(space, size, preferred, base);
 }
 
 ga_status ga_space_create(const ga_space *space, uint64_t size, uint64_t *chunk)

@@ -25,7 +25,7 @@ typedef struct ga_space ga_space;
 
 /* One table per place, called through the functions below. */
 typedef struct ga_space_ops {
-    ga_status (*reserve)(ga_space *, uint64_t size, uintptr_t wanted, uintptr_t *base);
+    ga_status (*reserve)(ga_space *, uint64_t size, uintptr_t preferred, uintptr_t *base);
     ga_status (*unreserve)(ga_space *, uintptr_t base, uint64_t size);
     ga_status (*create)(const ga_space *, uint64_t size, uint64_t *chunk);
     ga_status (*destroy)(const ga_space *, uint64_t chunk);
@@ -75,9 +75,9 @@ ga_status ga_space_open_guest(ga_space *space, int device);
  * Call before the first chunk is created. */
 void ga_space_request_rdma(ga_space *space);
 
-/* Reserve addresses: at `wanted` or GA_ERR_NO_ROOM. With `wanted` 0: anywhere, at a multiple of 2
- * MiB if `size` is at least that. GA_ERR_MEMORY if there are none. */
-ga_status ga_space_reserve(ga_space *space, uint64_t size, uintptr_t wanted, uintptr_t *base);
+/* Reserve addresses: at `preferred` or GA_ERR_NO_ROOM. With `preferred` 0: anywhere, at a multiple
+ * of 2 MiB if `size` is at least that. GA_ERR_MEMORY if there are none. */
+ga_status ga_space_reserve(ga_space *space, uint64_t size, uintptr_t preferred, uintptr_t *base);
 
 /* Release a whole reservation in which nothing is mapped; on the host mappings in it are
  * dropped. */

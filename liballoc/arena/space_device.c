@@ -62,17 +62,18 @@ static void undo_map(ga_space *space, uintptr_t start, uint64_t size)
 /* ---- addresses --------------------------------------------------------------------------- */
 
 static ga_status reserve_anywhere(const ga_cuda_driver *driver, const ga_space *space,
-                                  uint64_t size, uintptr_t wanted, CUdeviceptr *base)
+                                  uint64_t size, uintptr_t preferred, CUdeviceptr *base)
 {
     ga_status status =
-        GA_CUDA_CALL(driver, cuMemAddressReserve, base, size, wanted ? 0 : ALIGN, wanted, 0);
+        GA_CUDA_CALL(driver, cuMemAddressReserve, base, size, preferred ? 0 : ALIGN, preferred, 0);
     return status == GA_OK ? GA_OK
                            : ga_fail(status, "no %llu bytes of addresses on device %d: %s",
                                      (ull)size, space->device, ga_error_text());
 }
 
-/* The driver treats `wanted` as a hint. */
-static ga_status device_reserve(ga_space *space, uint64_t size, uintptr_t wanted, uintptr_t *base)
+/* The driver treats `preferred` as a hint. */
+static ga_status device_reserve(ga_space *space, uint64_t size, uintptr_t preferred,
+                                uintptr_t *base)
 {
     ga_cuda_scope scope;
     CUdeviceptr got = 0;
@@ -80,14 +81,14 @@ static ga_status device_reserve(ga_space *space, uint64_t size, uintptr_t wanted
     if (status != GA_OK) {
         return status;
     }
-    status = reserve_anywhere(scope.driver, space, size, wanted, &got);
+    status = reserve_anywhere(scope.driver, space, size, preferred, &got);
     if (status == GA_OK) {
         ga_cuda_refused_forget(space->device, GA_CUDA_REFUSED_RANGE, got, size);
     }
-    if (status == GA_OK && wanted && got != wanted) {
+    if (status == GA_OK && preferred && got != preferred) {
         ga_space_drop_range(space, got, size);
         status = ga_fail(GA_ERR_NO_ROOM, "something else stands at %p, or the %llu bytes behind it",
-                         (void *)wanted, (ull)size);
+                         (void *)preferred, (ull)size);
     }
     ga_cuda_leave(&scope);
     *base = got;

@@ -43,18 +43,18 @@ static void *map_nothing(uintptr_t at, uint64_t size, int flags)
                                     MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
 }
 
-static ga_status reserve_at(uintptr_t wanted, uint64_t size)
+static ga_status reserve_at(uintptr_t preferred, uint64_t size)
 {
-    void *got = map_nothing(wanted, size, MAP_FIXED_NOREPLACE);
+    void *got = map_nothing(preferred, size, MAP_FIXED_NOREPLACE);
     if (got == MAP_FAILED && errno != EEXIST) {
         return refused("mmap", size);
     }
-    if (got != (void *)wanted) {
+    if (got != (void *)preferred) {
         if (got != MAP_FAILED) {
             ga_os_memory_release(got, size);
         }
         return ga_fail(GA_ERR_NO_ROOM, "something else stands at %p, or the %llu bytes behind it",
-                       (void *)wanted, (unsigned long long)size);
+                       (void *)preferred, (unsigned long long)size);
     }
     return GA_OK;
 }
@@ -83,11 +83,11 @@ static ga_status refused_addresses(uint64_t size)
     return refused("mmap", size);
 }
 
-static ga_status reserve(uint64_t size, uintptr_t wanted, uintptr_t *base)
+static ga_status reserve(uint64_t size, uintptr_t preferred, uintptr_t *base)
 {
-    if (wanted) {
-        *base = wanted;
-        return reserve_at(wanted, size);
+    if (preferred) {
+        *base = preferred;
+        return reserve_at(preferred, size);
     }
     uint64_t more = size >= HUGE ? HUGE : 0;
     void *got = map_nothing(0, size + more, 0);
@@ -98,10 +98,10 @@ static ga_status reserve(uint64_t size, uintptr_t wanted, uintptr_t *base)
     return more ? trim((uintptr_t)got, size, base) : GA_OK;
 }
 
-static ga_status host_reserve(ga_space *space, uint64_t size, uintptr_t wanted, uintptr_t *base)
+static ga_status host_reserve(ga_space *space, uint64_t size, uintptr_t preferred, uintptr_t *base)
 {
     (void)space;
-    ga_status status = reserve(size, wanted, base);
+    ga_status status = reserve(size, preferred, base);
     if (status == GA_OK && !ga_reservations_add((void *)*base, size)) {
         ga_os_memory_release((void *)*base, size);
         return ga_fail(GA_ERR_MEMORY, "no memory to record a reservation of %llu bytes",

@@ -48,8 +48,8 @@ static ga_vmm_chunk *new_wall(uintptr_t base, uintptr_t end)
     ga_vmm_chunk *wall = ga_libc.calloc(1, sizeof *wall);
     if (wall) {
         *wall = (ga_vmm_chunk){.base = base, .size = end - base, .wall = true};
-        ga_vmm_list_begin(&wall->link);
-        ga_vmm_list_begin(&wall->age);
+        ga_vmm_list_init(&wall->link);
+        ga_vmm_list_init(&wall->age);
     }
     return wall;
 }
@@ -128,7 +128,7 @@ ga_status ga_vmm_addresses_open(ga_vmm_addresses *a, ga_space *space, uint64_t r
     reserve = grows ? RESERVE_BYTES_FIRST : reserve;
     *a = (ga_vmm_addresses){
         .space = space, .reserve = (reserve + granule - 1) / granule * granule, .grows = grows};
-    ga_vmm_list_begin(&a->chunks);
+    ga_vmm_list_init(&a->chunks);
     ga_vmm_chunk *wall = new_wall(0, UINTPTR_MAX);
     if (!wall) {
         return no_records();
@@ -164,7 +164,7 @@ void ga_vmm_addresses_close(ga_vmm_addresses *a)
     }
     ga_libc.free(a->ranges);
     *a = (ga_vmm_addresses){.space = a->space};
-    ga_vmm_list_begin(&a->chunks);
+    ga_vmm_list_init(&a->chunks);
 }
 
 /* ---- the directory ------------------------------------------------------------------------ */

@@ -75,7 +75,7 @@ static ga_status finish_and_unlock(ga_vmm *vmm, ga_status status)
 /* ---- blocks by their addresses ------------------------------------------------------------- */
 
 /* The run of the block, or of its unit; NULL if no live block begins there. */
-static ga_vmm_run *find(const ga_vmm *vmm, const void *block)
+static ga_vmm_run *find_run(const ga_vmm *vmm, const void *block)
 {
     ga_vmm_run *run = ga_vmm_pool_find(&vmm->pool, block);
     bool begins =
@@ -101,7 +101,7 @@ ga_status ga_vmm_check(ga_vmm *vmm, const void *block)
 uint64_t ga_vmm_usable(ga_vmm *vmm, const void *block)
 {
     lock(vmm);
-    const ga_vmm_run *run = find(vmm, block);
+    const ga_vmm_run *run = find_run(vmm, block);
     uint64_t bytes = run ? bytes_of(run) : 0;
     unlock(vmm);
     return bytes;
@@ -252,7 +252,7 @@ static ga_status free_block(ga_vmm *vmm, ga_vmm_run *run, const void *block, ga_
 ga_status ga_vmm_free(ga_vmm *vmm, const void *block)
 {
     lock_and_read_clock(vmm);
-    ga_vmm_run *run = find(vmm, block);
+    ga_vmm_run *run = find_run(vmm, block);
     ga_status status = run ? check_driver(vmm) : no_block(block);
     if (status == GA_OK) {
         status = free_block(vmm, run, block, NULL);
@@ -291,7 +291,7 @@ static ga_status free_block_on(ga_vmm *vmm, ga_vmm_run *run, const void *block, 
 ga_status ga_vmm_free_on(ga_vmm *vmm, const void *block, ga_stream stream)
 {
     lock_and_read_clock(vmm);
-    ga_vmm_run *run = find(vmm, block);
+    ga_vmm_run *run = find_run(vmm, block);
     ga_status status = run ? check_driver(vmm) : no_block(block);
     if (status == GA_OK) {
         status = free_block_on(vmm, run, block, stream);
@@ -303,7 +303,7 @@ ga_status ga_vmm_free_on(ga_vmm *vmm, const void *block, ga_stream stream)
 
 static ga_status grow(ga_vmm *vmm, const void *block, uint64_t size)
 {
-    ga_vmm_run *run = find(vmm, block);
+    ga_vmm_run *run = find_run(vmm, block);
     if (!run) {
         return no_block(block);
     }
@@ -348,7 +348,7 @@ static void shrink(ga_vmm *vmm, ga_vmm_run *run, uint64_t size)
 ga_status ga_vmm_shrink(ga_vmm *vmm, const void *block, uint64_t size)
 {
     lock_and_read_clock(vmm);
-    ga_vmm_run *run = find(vmm, block);
+    ga_vmm_run *run = find_run(vmm, block);
     ga_status status = run ? check_driver(vmm) : no_block(block);
     if (status == GA_OK) {
         shrink(vmm, run, size);

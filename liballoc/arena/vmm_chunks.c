@@ -3,11 +3,11 @@
  * Mapping, unmapping and detaching chunks.
  *
  * ga_vmm_chunks_fill
- *   fill -> fill_hole -> map_chunk_in     for each hole, in one to four chunks
- *                          take_detached  memory of an evicted chunk that fits, or
- *                          create         cuMemCreate
- *                          map            cuMemMap, cuMemSetAccess; then in the tree and the lists
- *   finish_fill                           keep the new chunks, or undo after a failure
+ *   fill -> fill_hole -> fill_with_chunk   for each hole, one to four chunks:
+ *     take_detached                        memory of an evicted chunk that fits, or
+ *     create_chunk                         cuMemCreate
+ *     map_chunk                            cuMemMap, cuMemSetAccess; then in tree and lists
+ *   finish_fill                            keep the new chunks, or undo after a failure
  */
 #include "vmm_chunks.h"
 
@@ -31,7 +31,7 @@ static const uint64_t CHUNK_BYTES_MIN = (uint64_t)64 << 20;
 
 /* Release the memory of a chunk without addresses and free its record. If the driver refuses, the
  * chunk stays detached. */
-static void release(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
+static void release_chunk(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
 {
     if (ga_space_destroy(&pool->space, chunk->handle) == GA_OK) {
         pool->held -= chunk->size;
@@ -43,7 +43,7 @@ static void release(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
 }
 
 /* Remove the chunk from all structures. It has no mapping any more, and no stream uses it. */
-static void remove(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
+static void remove_chunk(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
 {
     ga_vmm_tree_remove(pool, chunk);
     ga_vmm_addresses_remove(&pool->addresses, chunk);
@@ -54,15 +54,15 @@ static void remove(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
 }
 
 /* A chunk with memory and without addresses. */
-static ga_status create(ga_vmm_pool *pool, uint64_t size, ga_vmm_chunk **out)
+static ga_status create_chunk(ga_vmm_pool *pool, uint64_t size, ga_vmm_chunk **out)
 {
     ga_vmm_chunk *chunk = ga_libc.calloc(1, sizeof *chunk);
     if (!chunk) {
         return ga_fail(GA_ERR_MEMORY, "no memory for the record of a chunk");
     }
     chunk->size = size;
-    ga_vmm_list_begin(&chunk->link);
-    ga_vmm_list_begin(&chunk->age);
+    ga_vmm_list_init(&chunk->link);
+    ga_vmm_list_init(&chunk->age);
     ga_status status = ga_space_create(&pool->space, size, &chunk->handle);
     if (status != GA_OK) {
         ga_libc.free(chunk);
@@ -74,11 +74,11 @@ static ga_status create(ga_vmm_pool *pool, uint64_t size, ga_vmm_chunk **out)
 }
 
 /* A detached chunk of at most `most` bytes, or NULL. */
-static ga_vmm_chunk *take_detached(ga_vmm_pool *pool, uint64_t most)
+static ga_vmm_chunk *take_detached(ga_vmm_pool *pool, uint64_t size_max)
 {
     for (ga_vmm_link *l = pool->detached.after; l != &pool->detached; l = l->after) {
         ga_vmm_chunk *chunk = ga_vmm_chunk_of(l);
-        if (chunk->size <= most) {
+        if (chunk->size <= size_max) {
             ga_vmm_list_remove(l);
             pool->detached_bytes -= chunk->size;
             return chunk;
@@ -88,14 +88,14 @@ static ga_vmm_chunk *take_detached(ga_vmm_pool *pool, uint64_t most)
 }
 
 /* Map the chunk at its base. */
-static ga_status map(ga_vmm_pool *pool, ga_vmm_chunk *below, ga_vmm_chunk *chunk)
+static ga_status map_chunk(ga_vmm_pool *pool, ga_vmm_chunk *below, ga_vmm_chunk *chunk)
 {
     if (!ga_vmm_addresses_insert(&pool->addresses, below, chunk)) {
         return ga_fail(GA_ERR_MEMORY, "no memory for the record of a chunk");
     }
     ga_status status = ga_space_map(&pool->space, chunk->base, chunk->size, chunk->handle);
     if (status != GA_OK) {
-        remove(pool, chunk);
+        remove_chunk(pool, chunk);
         return status;
     }
     chunk->idle_since = pool->now;
@@ -106,23 +106,23 @@ static ga_status map(ga_vmm_pool *pool, ga_vmm_chunk *below, ga_vmm_chunk *chunk
 }
 
 /* Map one chunk at the hole's base: a detached one that fits, or a new one of `size` bytes. */
-static ga_status map_chunk_in(ga_vmm_pool *pool, ga_vmm_chunk *below, uintptr_t base, uint64_t hole,
-                              uint64_t size)
+static ga_status fill_with_chunk(ga_vmm_pool *pool, ga_vmm_chunk *below, uintptr_t base,
+                                 uint64_t hole, uint64_t size)
 {
     ga_vmm_chunk *chunk = take_detached(pool, hole);
-    ga_status status = chunk ? GA_OK : create(pool, size, &chunk);
+    ga_status status = chunk ? GA_OK : create_chunk(pool, size, &chunk);
     if (status != GA_OK) {
         return status;
     }
     chunk->base = base;
-    status = map(pool, below, chunk);
+    status = map_chunk(pool, below, chunk);
     if (status != GA_OK) {
-        release(pool, chunk);
+        release_chunk(pool, chunk);
     }
     return status;
 }
 
-static bool unmap(ga_vmm_pool *pool, const ga_vmm_chunk *chunk)
+static bool unmap_chunk(ga_vmm_pool *pool, const ga_vmm_chunk *chunk)
 {
     pool->space.saves_mappings = pool->addresses.count > CHUNKS_MANY;
     return ga_space_unmap(&pool->space, chunk->base, chunk->size) == GA_OK;
@@ -130,16 +130,16 @@ static bool unmap(ga_vmm_pool *pool, const ga_vmm_chunk *chunk)
 
 void ga_vmm_chunks_unmap(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
 {
-    if (unmap(pool, chunk)) {
-        remove(pool, chunk);
-        release(pool, chunk);
+    if (unmap_chunk(pool, chunk)) {
+        remove_chunk(pool, chunk);
+        release_chunk(pool, chunk);
     }
 }
 
 void ga_vmm_chunks_detach(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
 {
-    if (unmap(pool, chunk)) {
-        remove(pool, chunk);
+    if (unmap_chunk(pool, chunk)) {
+        remove_chunk(pool, chunk);
         ga_vmm_list_append(&pool->detached, &chunk->link);
         pool->detached_bytes += chunk->size;
     }
@@ -151,7 +151,7 @@ void ga_vmm_chunks_release_detached(ga_vmm_pool *pool)
     while (!ga_vmm_list_empty(&pool->detached)) {
         ga_vmm_chunk *chunk = take_detached(pool, UINT64_MAX);
         bool is_last = &chunk->link == last;
-        release(pool, chunk);
+        release_chunk(pool, chunk);
         if (is_last) {
             break;
         }
@@ -172,8 +172,8 @@ void ga_vmm_chunks_split(ga_vmm_pool *pool, ga_vmm_chunk *chunk, uintptr_t at)
     rest->size = ga_vmm_chunk_end(chunk) - at;
     rest->position = rest->matched = 0;
     rest->node = (ga_vmm_node){0};
-    ga_vmm_list_begin(&rest->link);
-    ga_vmm_list_begin(&rest->age);
+    ga_vmm_list_init(&rest->link);
+    ga_vmm_list_init(&rest->age);
     if (!ga_vmm_addresses_split(&pool->addresses, chunk, rest)) {
         ga_libc.free(rest);
         return;
@@ -197,11 +197,11 @@ static uint64_t chunk_size_for(const ga_vmm_pool *pool, uint64_t hole)
 
 static ga_status fill_hole(ga_vmm_pool *pool, ga_vmm_chunk *below, uintptr_t base, uintptr_t end)
 {
-    uint64_t most = chunk_size_for(pool, end - base);
+    uint64_t size_max = chunk_size_for(pool, end - base);
     ga_status status = GA_OK;
     while (status == GA_OK && base < end) {
-        uint64_t size = end - base < most ? end - base : most;
-        status = map_chunk_in(pool, below, base, end - base, size);
+        uint64_t size = end - base < size_max ? end - base : size_max;
+        status = fill_with_chunk(pool, below, base, end - base, size);
         below = status == GA_OK ? ga_vmm_chunk_after(below) : below;
         base = status == GA_OK ? ga_vmm_chunk_end(below) : base;
     }
@@ -311,8 +311,8 @@ void ga_vmm_chunks_end(ga_vmm_pool *pool)
         next = l->after;
         if (!chunk->wall) {
             ga_space_drop_mapping(&pool->space, chunk->base, chunk->size);
-            remove(pool, chunk);
-            release(pool, chunk);
+            remove_chunk(pool, chunk);
+            release_chunk(pool, chunk);
         }
     }
     for (ga_vmm_chunk *c; (c = take_detached(pool, UINT64_MAX)) != NULL;) {

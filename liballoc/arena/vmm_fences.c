@@ -27,9 +27,9 @@ void ga_vmm_fences_open(ga_vmm_fences *fences, int device)
 {
     fences->device = device;
     fences->round = 1;
-    ga_vmm_list_begin(&fences->waiting);
-    ga_vmm_list_begin(&fences->batched);
-    ga_vmm_list_begin(&fences->spare);
+    ga_vmm_list_init(&fences->waiting);
+    ga_vmm_list_init(&fences->batched);
+    ga_vmm_list_init(&fences->spare);
 }
 
 /* ---- the device's context ------------------------------------------------------------------ */
@@ -92,7 +92,7 @@ static ga_status create_fence(const driver_scope *v, ga_vmm_fence **out)
     if (!fence) {
         return ga_fail(GA_ERR_MEMORY, "no memory for the record of an event");
     }
-    ga_vmm_list_begin(&fence->link);
+    ga_vmm_list_init(&fence->link);
     ga_status status =
         GA_CUDA_CALL(v->driver, cuEventCreate, &fence->event, CU_EVENT_DISABLE_TIMING);
     if (status != GA_OK) {

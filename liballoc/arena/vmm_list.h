@@ -16,7 +16,7 @@ typedef struct ga_vmm_link {
 /* The element of type `type` whose `member` is `link`. */
 #define GA_VMM_OF(link, type, member) ((type *)(void *)((char *)(link)-offsetof(type, member)))
 
-static inline void ga_vmm_list_begin(ga_vmm_link *head)
+static inline void ga_vmm_list_init(ga_vmm_link *head)
 {
     head->before = head->after = head;
 }
@@ -39,7 +39,7 @@ static inline void ga_vmm_list_remove(ga_vmm_link *link)
 {
     link->before->after = link->after;
     link->after->before = link->before;
-    ga_vmm_list_begin(link);
+    ga_vmm_list_init(link);
 }
 
 #endif

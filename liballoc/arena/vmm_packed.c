@@ -98,7 +98,7 @@ ga_status ga_vmm_packed_open(ga_vmm_packed *p, ga_vmm_pool *pool, uint32_t quant
                          .max = UNIT_GRANULES_MAX * pool->space.granule};
     p->class_count = class_of(p, p->max) + 1;
     p->classes = ga_libc.calloc(p->class_count, sizeof *p->classes);
-    ga_vmm_list_begin(&p->spare);
+    ga_vmm_list_init(&p->spare);
     if (!p->classes) {
         return ga_fail(GA_ERR_MEMORY, "no memory for the table of classes");
     }
@@ -106,8 +106,8 @@ ga_status ga_vmm_packed_open(ga_vmm_packed *p, ga_vmm_pool *pool, uint32_t quant
         ga_vmm_class *class = &p->classes[i];
         class->unit = (uint32_t)unit_of(p, i);
         class->sheet_bytes = sheet_bytes_for(pool, class->unit);
-        ga_vmm_list_begin(&class->open);
-        ga_vmm_list_begin(&class->deferred);
+        ga_vmm_list_init(&class->open);
+        ga_vmm_list_init(&class->deferred);
     }
     return GA_OK;
 }

@@ -58,12 +58,12 @@ static ga_vmm_run *run_of(ga_vmm_link *link)
 ga_status ga_vmm_pool_open(ga_vmm_pool *pool, uint64_t reserve)
 {
     pool->ceiling = UINT64_MAX;
-    ga_vmm_list_begin(&pool->detached);
-    ga_vmm_list_begin(&pool->live_runs);
-    ga_vmm_list_begin(&pool->free_by_age);
-    ga_vmm_list_begin(&pool->stale);
+    ga_vmm_list_init(&pool->detached);
+    ga_vmm_list_init(&pool->live_runs);
+    ga_vmm_list_init(&pool->free_by_age);
+    ga_vmm_list_init(&pool->stale);
     for (size_t i = 0; i < GA_VMM_SIZE_BUCKETS; i++) {
-        ga_vmm_list_begin(&pool->buckets[i]);
+        ga_vmm_list_init(&pool->buckets[i]);
     }
     ga_vmm_fences_open(&pool->fences, pool->space.device);
     return ga_vmm_addresses_open(&pool->addresses, &pool->space, reserve);
@@ -372,7 +372,7 @@ static ga_status claim_window(ga_vmm_pool *pool, const ga_vmm_window *window,
         ga_libc.free(run);
         return status;
     }
-    ga_vmm_list_begin(&run->link);
+    ga_vmm_list_init(&run->link);
     run->base = window->base;
     claim_chunks(pool, run, window->below, window->end);
     set_live(pool, run, request->size);
@@ -498,7 +498,7 @@ ga_status ga_vmm_pool_allocate(ga_vmm_pool *pool, uint64_t size, uint64_t align,
 /* ---- extending in place ------------------------------------------------------------------- */
 
 /* True if no live run and no stream uses the addresses behind the run, up to `end`. */
-static bool is_clear(ga_vmm_pool *pool, const ga_vmm_run *run, uintptr_t end)
+static bool is_free_behind(ga_vmm_pool *pool, const ga_vmm_run *run, uintptr_t end)
 {
     const ga_vmm_chunk *c = ga_vmm_chunk_after(run->last);
     while (c->base < end && is_idle(pool, c)) {
@@ -548,7 +548,7 @@ ga_status ga_vmm_pool_extend(ga_vmm_pool *pool, ga_vmm_run *run, uint64_t size)
     if (status != GA_OK) {
         return status;
     }
-    if (!is_clear(pool, run, behind.end) || !unmap_across(pool, run, behind.end)) {
+    if (!is_free_behind(pool, run, behind.end) || !unmap_across(pool, run, behind.end)) {
         return ga_fail(GA_ERR_NO_ROOM, "the addresses behind its %llu bytes are not free",
                        (ull)run->room);
     }
@@ -572,7 +572,7 @@ static void free_chunk(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
 }
 
 /* The chunk that contains the run's last byte once the run has `size` bytes. */
-static ga_vmm_chunk *last_for(ga_vmm_pool *pool, const ga_vmm_run *run, uint64_t size)
+static ga_vmm_chunk *last_chunk_for(ga_vmm_pool *pool, const ga_vmm_run *run, uint64_t size)
 {
     ga_vmm_chunk *last = run->first;
     while (ga_vmm_chunk_end(last) < run->base + size) {
@@ -585,7 +585,7 @@ static ga_vmm_chunk *last_for(ga_vmm_pool *pool, const ga_vmm_run *run, uint64_t
 uint64_t ga_vmm_pool_shrink(ga_vmm_pool *pool, ga_vmm_run *run, uint64_t size)
 {
     ga_vmm_chunk *end = ga_vmm_chunk_after(run->last);
-    ga_vmm_chunk *last = last_for(pool, run, size);
+    ga_vmm_chunk *last = last_chunk_for(pool, run, size);
     uint64_t left = ga_vmm_chunk_end(last) - run->base;
     uint64_t cut = run->size - left;
     if (!cut) {

@@ -101,8 +101,8 @@ static uint64_t rank_of(uintptr_t base)
 static void replace_child(ga_vmm_pool *pool, chunk *c, chunk *to)
 {
     chunk *up = c->node.up;
-    chunk **place = !up ? &pool->tree : up->node.left == c ? &up->node.left : &up->node.right;
-    *place = to;
+    chunk **slot = !up ? &pool->tree : up->node.left == c ? &up->node.left : &up->node.right;
+    *slot = to;
     if (to) {
         to->node.up = up;
     }
@@ -130,19 +130,19 @@ static void rotate_up(ga_vmm_pool *pool, chunk *c)
 static void link_leaf(ga_vmm_pool *pool, chunk *c)
 {
     chunk *before = pool->tree ? ga_vmm_chunk_of(c->link.before) : NULL;
-    chunk **place = before ? &before->node.right : &pool->tree;
+    chunk **slot = before ? &before->node.right : &pool->tree;
     c->node.up = before;
-    while (*place) {
-        c->node.up = *place;
-        place = &(*place)->node.left;
+    while (*slot) {
+        c->node.up = *slot;
+        slot = &(*slot)->node.left;
     }
-    *place = c;
+    *slot = c;
 }
 
-static void place(ga_vmm_pool *pool, chunk *c)
+static void insert_node(ga_vmm_pool *pool, chunk *c)
 {
     c->node = (ga_vmm_node){.rank = rank_of(c->base + c->wall), .placed = true};
-    ga_vmm_list_begin(&c->node.stale);
+    ga_vmm_list_init(&c->node.stale);
     link_leaf(pool, c);
     update_summary(pool, c);
     while (c->node.up && c->node.up->node.rank < c->node.rank) {
@@ -165,7 +165,7 @@ void ga_vmm_tree_mark_stale(ga_vmm_pool *pool, ga_vmm_chunk *c)
 void ga_vmm_tree_insert(ga_vmm_pool *pool, ga_vmm_chunk *c)
 {
     if (pool->placed + 1 == pool->addresses.count) {
-        place(pool, c);
+        insert_node(pool, c);
         ga_vmm_tree_mark_stale(pool, ga_vmm_chunk_after(c));
     }
 }
@@ -192,13 +192,13 @@ void ga_vmm_tree_remove(ga_vmm_pool *pool, ga_vmm_chunk *c)
 }
 
 /* A new reservation adds a wall and moves the end of another. */
-static void place_missing_walls(ga_vmm_pool *pool)
+static void insert_missing_walls(ga_vmm_pool *pool)
 {
     ga_vmm_link *head = &pool->addresses.chunks;
     for (ga_vmm_link *l = head->after; l != head; l = l->after) {
         bool missing = !ga_vmm_chunk_of(l)->node.placed;
         if (missing) {
-            place(pool, ga_vmm_chunk_of(l));
+            insert_node(pool, ga_vmm_chunk_of(l));
         }
         if (missing && l->after != head) {
             ga_vmm_tree_mark_stale(pool, ga_vmm_chunk_of(l->after));
@@ -210,7 +210,7 @@ static void place_missing_walls(ga_vmm_pool *pool)
 void ga_vmm_tree_refresh(ga_vmm_pool *pool)
 {
     if (pool->placed != pool->addresses.count) {
-        place_missing_walls(pool);
+        insert_missing_walls(pool);
     }
     while (!ga_vmm_list_empty(&pool->stale)) {
         chunk *c = GA_VMM_OF(pool->stale.after, ga_vmm_chunk, node.stale);

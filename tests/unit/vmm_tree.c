@@ -35,8 +35,8 @@ static world *make_world(uint64_t granules)
 {
     world *w = calloc(1, sizeof *w);
     w->end = BASE + granules * GRANULE;
-    ga_vmm_list_begin(&w->pool.addresses.chunks);
-    ga_vmm_list_begin(&w->pool.stale);
+    ga_vmm_list_init(&w->pool.addresses.chunks);
+    ga_vmm_list_init(&w->pool.stale);
     w->walls[0] = (ga_vmm_chunk){.size = BASE, .wall = true};
     w->walls[1] = (ga_vmm_chunk){.base = w->end, .size = GRANULE, .wall = true};
     append(w, &w->pool.addresses.chunks, &w->walls[0]);

@@ -12,7 +12,7 @@
  *
  * Every call returns a status, as in gpualloc.h. A call that fails changes nothing and sets
  * ga_error_text(). (One exception: if the driver refuses a change and then also its undo, the
- * chunks that it keeps unmapped are lost. ga_arena_size() returns what is left.)
+ * chunks that it keeps unmapped are lost. ga_arena_size() returns the rest.)
  *
  * Thread safety: calls on different arenas are independent. Calls on one arena take its lock,
  * except as stated at ga_arena_close() and ga_arena_move(). Memory in use by another thread or
