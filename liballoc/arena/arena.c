@@ -19,6 +19,8 @@ typedef unsigned long long ull; /* the type of %llu */
 static const uint64_t RESERVE_BYTES_DEFAULT = (uint64_t)1 << 40;
 static const uint64_t RESERVE_BYTES_MIN = (uint64_t)1 << 30;
 static const uint64_t CHUNK_BYTES_MAX_DEFAULT = (uint64_t)1 << 30;
+/* Growths of this size and above are compared with the machine's memory first. */
+static const uint64_t MACHINE_CHECK_BYTES = (uint64_t)1 << 30;
 static const uint64_t SIZES_END = (uint64_t)1 << 56; /* more addresses than any machine has */
 
 ga_status ga_arena_prefix_error(ga_status status)
@@ -188,6 +190,33 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+uint64_t ga_arena_most(const ga_arena *arena, uint64_t size)
+{
+    uint64_t backed = ga_arena_size(arena);
+    uint64_t all;
+    if (size < backed || size - backed < MACHINE_CHECK_BYTES ||
+        ga_space_memory(&arena->space, &all) != GA_OK) {
+        return UINT64_MAX;
+    }
+    /* imported chunks may be another device's memory */
+    return ga_arena_on_host(arena) ? all : all + backed;
+}
+
+ga_status ga_arena_check_most(const ga_arena *arena, uint64_t size)
+{
+    uint64_t all = ga_arena_most(arena, size);
+    if (size <= all) {
+        return GA_OK;
+    }
+    return ga_arena_on_host(arena)
+               ? ga_fail(GA_ERR_MEMORY,
+                         "arena: %llu bytes: expected at most %llu, this machine's memory and swap",
+                         (ull)size, (ull)all)
+               : ga_fail(GA_ERR_MEMORY,
+                         "arena: %llu bytes: expected at most %llu, by the memory of device %d",
+                         (ull)size, (ull)all, arena->space.device);
+}
+
 static ga_status check_room(const ga_arena *arena, uint64_t size)
 {
     if (size > arena->reserved) {
@@ -199,7 +228,7 @@ static ga_status check_room(const ga_arena *arena, uint64_t size)
                        "arena: %llu bytes, in whole chunks of %llu, are above the limit of %llu",
                        (ull)size, (ull)arena->space.granule, (ull)arena->limit);
     }
-    return GA_OK;
+    return ga_arena_check_most(arena, size);
 }
 
 /* End of a growth that looks ahead: double the arena, within the chunk sizes that the options
@@ -210,7 +239,9 @@ static uint64_t ahead_end(const ga_arena *arena, uint64_t end)
     uint64_t backed = ga_arena_end(arena);
     uint64_t more = least(most(backed, arena->chunk_min), arena->chunk_max);
     uint64_t limit = arena->limit / granule * granule;
-    return least(most(end, round_up(backed + more, granule)), least(arena->reserved, limit));
+    uint64_t desired =
+        least(most(end, round_up(backed + more, granule)), least(arena->reserved, limit));
+    return least(desired, most(end, ga_arena_most(arena, desired) / granule * granule));
 }
 
 static ga_status grow_to(ga_arena *arena, uint64_t end)

@@ -25,6 +25,7 @@ typedef struct ga_space ga_space;
 
 /* One table per place, called through the functions below. */
 typedef struct ga_space_ops {
+    ga_status (*memory)(const ga_space *, uint64_t *bytes);
     ga_status (*reserve)(ga_space *, uint64_t size, uintptr_t preferred, uintptr_t *base);
     ga_status (*unreserve)(ga_space *, uintptr_t base, uint64_t size);
     ga_status (*create)(const ga_space *, uint64_t size, uint64_t *chunk);
@@ -74,6 +75,9 @@ ga_status ga_space_open_guest(ga_space *space, int device);
  * the device supports it. A chunk that the driver refuses with this property is created without it.
  * Call before the first chunk is created. */
 void ga_space_request_rdma(ga_space *space);
+
+/* All memory of the place, free or not: the device's, or the host's by ga_machine_memory_total(). */
+ga_status ga_space_memory(const ga_space *space, uint64_t *bytes);
 
 /* Reserve addresses: at `preferred` or GA_ERR_NO_ROOM. With `preferred` 0: anywhere, at a multiple
  * of 2 MiB if `size` is at least that. GA_ERR_MEMORY if there are none. */

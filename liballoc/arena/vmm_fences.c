@@ -140,7 +140,7 @@ static ga_status record_every(ga_vmm_fences *fences, ga_vmm_fence *fence, const 
  * unchanged. */
 static ga_status record(ga_vmm_fences *fences, ga_vmm_fence *fence, const driver_scope *v)
 {
-    ga_status status = fence->stream == GA_VMM_EVERY_STREAM
+    ga_status status = fence->stream == GA_EVERY_STREAM
                            ? record_every(fences, fence, v)
                            : GA_CUDA_CALL(v->driver, cuEventRecord, fence->event, fence->stream);
     if (status == GA_OK) {
@@ -165,7 +165,7 @@ static ga_status start_fence(ga_vmm_fences *fences, const driver_scope *v, ga_st
     if (ga_vmm_is_batched(stream)) {
         fences->open = fence;
         fences->batched_used = true;
-        fences->every_used = fences->every_used || stream == GA_VMM_EVERY_STREAM;
+        fences->every_used = fences->every_used || stream == GA_EVERY_STREAM;
     } else {
         status = record(fences, fence, v);
     }
@@ -210,12 +210,11 @@ static ga_status put_fence(ga_vmm_fences *fences, ga_stream stream, ga_vmm_fence
 
 ga_status ga_vmm_fence_put(ga_vmm_fences *fences, ga_stream stream, ga_vmm_fence **out)
 {
-    ga_status status =
-        stream != GA_VMM_EVERY_STREAM || fences->context ? GA_OK : find_context(fences);
+    ga_status status = stream != GA_EVERY_STREAM || fences->context ? GA_OK : find_context(fences);
     if (status != GA_OK) {
         return status;
     }
-    if (stream == GA_VMM_EVERY_STREAM && fences->no_every) {
+    if (stream == GA_EVERY_STREAM && fences->no_every) {
         stream = NULL;
     }
     if (fences->open && fences->open->stream == stream) {

@@ -11,7 +11,7 @@
  * needs no wait for memory that was freed on it. Therefore its events are recorded late: one for up
  * to GA_VMM_FENCE_BATCH frees, or when another stream asks. Its fences complete in order, so that
  * one incomplete fence answers for all later ones. Fences of all streams of the context together
- * (GA_VMM_EVERY_STREAM) are batched in the same way, but every request has to wait for them. If the
+ * (GA_EVERY_STREAM) are batched in the same way, but every request has to wait for them. If the
  * driver has no context events, they are replaced by fences of the legacy stream.
  */
 #ifndef GPUALLOC_ARENA_VMM_FENCES_H
@@ -19,9 +19,7 @@
 
 #include "../platform/cuda_driver.h"
 #include "vmm_list.h"
-
-/* Stream argument of frees: behind all work on any stream of the device's primary context. */
-#define GA_VMM_EVERY_STREAM ((ga_stream)UINTPTR_MAX)
+#include <gpualloc/backend.h>
 
 enum {
     GA_VMM_FENCE_BATCH = 16 /* most frees behind one batched event */
@@ -29,7 +27,7 @@ enum {
 
 static inline bool ga_vmm_is_batched(ga_stream stream)
 {
-    return !stream || stream == GA_VMM_EVERY_STREAM;
+    return !stream || stream == GA_EVERY_STREAM;
 }
 
 typedef struct ga_vmm_fence {

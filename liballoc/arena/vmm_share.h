@@ -33,7 +33,17 @@ typedef struct ga_vmm_pieces {
  * GA_ERR_MEMORY       no memory for the list, or more than GA_VMM_PIECES */
 ga_status ga_vmm_export(ga_vmm *vmm, const void *start, uint64_t size, ga_vmm_pieces *out);
 
-/* Close the descriptors and free the list. */
+/* Append a piece. The list owns `fd` from then on; on failure `fd` is closed.
+ *
+ * GA_ERR_MEMORY  no memory for the list, or more than GA_VMM_PIECES */
+ga_status ga_vmm_pieces_add(ga_vmm_pieces *pieces, uint64_t size, int fd);
+
+/* Collect the pieces that a backend's export_memory() passes. Fails with its errors, or those of
+ * ga_vmm_pieces_add(). */
+ga_status ga_vmm_pieces_collect(const ga_backend *backend, void *state, const void *start,
+                                uint64_t size, ga_vmm_pieces *out);
+
+/* Close the descriptors and free the list. A descriptor of -1 has been passed on. */
 void ga_vmm_pieces_drop(ga_vmm_pieces *pieces);
 
 /* Copy the pieces, with duplicated descriptors. GA_ERR_MEMORY if no descriptor is left. */

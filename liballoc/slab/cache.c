@@ -20,8 +20,8 @@ enum {
 
 _Thread_local ga_slab_seat ga_slab_seats[GA_SLAB_SEATS];
 
-/* In a thread that takes a super block from the parent: what the parent asks us for meanwhile must
- * not wait for the lock. */
+/* In a thread that takes memory from the parent or gives it back: what the parent asks us for
+ * meanwhile must not wait for the lock. */
 static _Thread_local bool growing;
 
 static ga_tile whole(void)
@@ -93,6 +93,15 @@ static uint32_t claim_in_row(ga_slab_view view, uint32_t hint)
     return GA_SLAB_FULL;
 }
 
+/* Threads begin in different rows, so that their atomics do not contend. */
+static uint32_t *hint_of_thread(ga_slab_host *slab, uint32_t words, uint32_t *start)
+{
+    uint32_t thread = ga_bits_mix((uint32_t)((uintptr_t)ga_slab_seats >> 8)) % GA_SLAB_HOST_HINTS;
+    uint32_t hint = ga_load_relaxed(&slab->hints[thread]); /* a guess; 0: none */
+    *start = hint ? hint : thread * APART % words;
+    return &slab->hints[thread];
+}
+
 uint32_t ga_slab_store_claim(ga_slab_store *store, uint32_t class)
 {
     ga_slab_host *slab = &store->slabs[class];
@@ -101,13 +110,16 @@ uint32_t ga_slab_store_claim(ga_slab_store *store, uint32_t class)
         seen = ga_slab_host_room(slab);
         if (ga_slab_host_supers(slab)) {
             ga_slab_view view = ga_slab_view_of(&slab->heap);
-            uint32_t hint = ga_load_relaxed(&slab->hint); /* a guess */
-            uint32_t unit = claim_in_row(view, hint);
+            uint32_t start;
+            uint32_t *hint = hint_of_thread(slab, view.words, &start);
+            uint32_t unit = claim_in_row(view, start);
             if (unit == GA_SLAB_FULL) {
-                unit = ga_lanes_get(whole(), ga_slab_claim_lanes(view, whole(), 1, hint), 0);
+                unit = ga_lanes_get(whole(), ga_slab_claim_lanes(view, whole(), 1, start), 0);
             }
             if (unit != GA_SLAB_FULL) {
-                ga_store_relaxed(&slab->hint, unit / 32u);
+                if (unit / 32u != start) {
+                    ga_store_relaxed(hint, unit / 32u);
+                }
                 return unit;
             }
         }
@@ -261,6 +273,17 @@ static void settle(ga_slab_store *store, uint32_t class, uint64_t bytes)
     }
 }
 
+void ga_slab_store_settle(ga_slab_store *store, uint32_t class, uint64_t bytes)
+{
+    if (growing || pthread_mutex_trylock(&store->lock) != 0) {
+        return;
+    }
+    growing = true;
+    settle(store, class, bytes);
+    growing = false;
+    pthread_mutex_unlock(&store->lock);
+}
+
 /* Once for so many words that the walk over the counts is less than one count for each. A thread that
  * finds the lock taken leaves it to a later one. */
 static void try_settle(ga_slab_cache *cache, uint32_t class)
@@ -346,12 +369,14 @@ void ga_slab_cache_empty_all(ga_slab_store *store)
     }
 }
 
-void ga_slab_store_trim(ga_slab_store *store, uint64_t keep)
+ga_slab_trimmed ga_slab_store_trim(ga_slab_store *store, uint64_t keep)
 {
+    ga_slab_trimmed trimmed = {0};
     if (growing) {
-        return;
+        return trimmed;
     }
     pthread_mutex_lock(&store->lock);
+    growing = true;
     ga_slab_cache *cache = *my_place(store);
     for (uint32_t class = 0; class < store->count; class ++) {
         ga_slab_host *slab = &store->slabs[class];
@@ -360,10 +385,13 @@ void ga_slab_store_trim(ga_slab_store *store, uint64_t keep)
         }
         uint64_t empty = slab->heap.free ? ga_slab_host_empty(slab) : 0;
         uint64_t kept = empty < keep ? empty : keep;
-        ga_slab_host_trim(slab, kept);
+        trimmed.gone += ga_slab_host_trim(slab, kept);
+        trimmed.kept += kept;
         keep -= kept;
     }
+    growing = false;
     pthread_mutex_unlock(&store->lock);
+    return trimmed;
 }
 
 void ga_slab_cache_leave(ga_slab_store *store)

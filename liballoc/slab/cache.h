@@ -10,6 +10,9 @@
  *              before goes back to the slab, one atomic for all of its units
  *
  * Units in a bin are taken as far as the slab knows: stats and lists of live units leave them out.
+ *
+ * Heaps for a device have no caches. A bin knows a word by the address of its first unit also when
+ * it holds no unit of it, and there such an address may be another block's by then (trim.c).
  */
 #ifndef GPUALLOC_SLAB_CACHE_H
 #define GPUALLOC_SLAB_CACHE_H
@@ -84,9 +87,18 @@ void ga_slab_store_end(ga_slab_store *store);
  * is none, with a sentence, and for a request from inside the parent that is about to give one. */
 bool ga_slab_store_grow(ga_slab_store *store, uint32_t class, uint32_t seen);
 
-/* Give back what the calling thread holds, and the pages of all blocks that are empty but for about
- * `keep` bytes of them. What other threads hold stays. Waits for a thread that grows. */
-void ga_slab_store_trim(ga_slab_store *store, uint64_t keep);
+typedef struct ga_slab_trimmed {
+    uint64_t gone; /* bytes that went */
+    uint64_t kept; /* of `keep`, what is empty and stays */
+} ga_slab_trimmed;
+
+/* Give back what the calling thread holds, and all that is empty but for about `keep` bytes of it
+ * (trim.h). What other threads hold stays. Waits for a thread that grows. */
+ga_slab_trimmed ga_slab_store_trim(ga_slab_store *store, uint64_t keep);
+
+/* `bytes` of a slab of device memory have become empty: give back what is more than may be. A thread
+ * that finds the lock taken leaves it to a later one. */
+void ga_slab_store_settle(ga_slab_store *store, uint32_t class, uint64_t bytes);
 
 /* One unit past the caches, or GA_SLAB_FULL. */
 uint32_t ga_slab_store_claim(ga_slab_store *store, uint32_t class);

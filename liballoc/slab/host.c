@@ -2,7 +2,7 @@
  *
  * STRUCTURE  a table of super blocks, each of which is a region: units that the parent gave, bitmap
  *            rows beside them in host memory. Nothing but the rows is touched.
- * INVARIANT  super blocks come and never go before the end, though their pages may (trim.c); a word
+ * INVARIANT  super blocks come and never go before the end, though their memory may (trim.c); a word
  *            below heap.words can be reached
  * ORDER      a new super block is written down first, then told of: in the map of regions (R3), in
  *            `super_count` (G5), in the counts of free units (G2), and last in `words` (G4). Claims
@@ -88,9 +88,9 @@ static void ask_for_huge(const ga_slab_region *region)
     errno = error;
 }
 
-/* On a step, whole steps. */
-static ga_status take_units(ga_slab_host *slab, size_t size, ga_slab_region *region)
+ga_status ga_slab_host_take_units(ga_slab_host *slab, ga_slab_region *region)
 {
+    size_t size = (size_t)region->count * region->unit;
     size = up(size, GA_SLAB_STEP);
     bool huge = wants_huge(slab, size);
     ga_status status =
@@ -102,12 +102,16 @@ static ga_status take_units(ga_slab_host *slab, size_t size, ga_slab_region *reg
         size += GA_SLAB_STEP;
         status = ga_alloc(slab->parent, size, 0, &region->block);
     }
+    if (status != GA_OK) {
+        region->block = NULL;
+        return status;
+    }
     region->units = (char *)up((uintptr_t)region->block, GA_SLAB_STEP);
     region->bytes = size;
-    if (huge && status == GA_OK) {
+    if (huge) {
         ask_for_huge(region);
     }
-    return status;
+    return GA_OK;
 }
 
 static void give_back(ga_slab_host *slab, ga_slab_region *region)
@@ -139,8 +143,7 @@ static ga_slab_region *new_region(ga_slab_host *slab, uint32_t first, uint32_t s
     size_t row_bytes = supers * ga_slab_super_rows_bytes(&slab->shape);
     *rows = zeroed(slab->check ? 2 * row_bytes : row_bytes, &region->rows);
     region->poisoned = slab->check && *rows ? *rows + row_bytes / sizeof **rows : NULL;
-    ga_status status =
-        *rows ? take_units(slab, (size_t)supers * slab->heap.super_bytes, region) : no_tables(slab);
+    ga_status status = *rows ? ga_slab_host_take_units(slab, region) : no_tables(slab);
     if (status == GA_OK && !ga_slab_region_enter(region)) {
         status = no_tables(slab);
     }
@@ -151,8 +154,16 @@ static ga_slab_region *new_region(ga_slab_host *slab, uint32_t first, uint32_t s
     return region;
 }
 
+void ga_slab_host_count_growth(ga_slab_host *slab, const ga_slab_region *region)
+{
+    /* relaxed: figures */
+    __atomic_store_n(&slab->held, slab->held + region->bytes, __ATOMIC_RELAXED);
+    __atomic_store_n(&slab->growths, slab->growths + 1, __ATOMIC_RELAXED);
+}
+
 /* ---- growth ---------------------------------------------------------------------------------- */
 
+/* For ga_slab_unit(), which nobody calls for a device: there units get other addresses (trim.c). */
 static void note_order(ga_slab_heap *heap, uint32_t super)
 {
     uint32_t at = super;
@@ -187,8 +198,11 @@ ga_status ga_slab_host_grow(ga_slab_host *slab, uint32_t seen)
     ga_slab_heap *heap = &slab->heap;
     bool light = slab->shape.light;
     uint32_t *rows;
-    if (slab->room != seen || ga_slab_host_fetch(slab)) {
+    if (slab->room != seen) {
         return GA_OK;
+    }
+    if (slab->away_blocks) {
+        return ga_slab_host_fetch(slab);
     }
     uint32_t super = heap->super_count;
     if (super == slab->shape.supers) {
@@ -212,9 +226,7 @@ ga_status ga_slab_host_grow(ga_slab_host *slab, uint32_t seen)
         heap->supers[super] = (ga_slab_super){region->units, rows};
         note_order(heap, super);
     }
-    /* relaxed: figures */
-    __atomic_store_n(&slab->held, slab->held + region->bytes, __ATOMIC_RELAXED);
-    __atomic_store_n(&slab->growths, slab->growths + 1, __ATOMIC_RELAXED);
+    ga_slab_host_count_growth(slab, region);
     publish(slab, light ? slab->shape.supers : 1);
     ga_slab_host_tell_room(slab);
     return GA_OK;

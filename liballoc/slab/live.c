@@ -18,16 +18,17 @@ static void visit_word(void *context, uint32_t word, uint32_t bits)
 {
     walk *w = context;
     ga_slab_host *slab = &w->s->slabs[w->class];
-    ga_slab_view view = ga_slab_view_of(&slab->heap);
     /* Not held while the visitor works, who may allocate. */
     pthread_mutex_lock(&w->s->store.lock);
+    ga_slab_view view = ga_slab_view_of(&slab->heap);
+    char *first = ga_slab_host_pointer(slab, view, word * 32u);
     /* Again, now that no block is being tried for whether it is empty; relaxed: a figure. */
     bits &= ga_load_relaxed(ga_slab_word(view, word));
     bits &= ga_slab_host_is_away(slab, word / GA_SLAB_ROW_WORDS) ? 0 : GA_ALL_BITS;
     bits &= ~ga_slab_cache_of_word(&w->s->store, w->class, word);
     pthread_mutex_unlock(&w->s->store.lock);
     for (; bits; bits &= bits - 1u) {
-        w->visit(w->context, ga_slab_pointer(view, word * 32u + ga_bits_lowest(bits)),
+        w->visit(w->context, first + (size_t)ga_bits_lowest(bits) * slab->shape.unit,
                  slab->shape.unit);
     }
 }
@@ -103,7 +104,8 @@ ga_status ga_slab_state_reset(void *state)
     pthread_mutex_lock(&s->store.lock);
     ga_slab_cache_empty_all(&s->store);
     for (uint32_t class = 0; class < s->classes.count; class ++) {
-        while (ga_slab_host_fetch(&s->slabs[class])) {
+        while (!s->on_device && s->slabs[class].away_blocks) {
+            ga_slab_host_fetch(&s->slabs[class]);
         }
     }
     pthread_mutex_unlock(&s->store.lock);

@@ -117,15 +117,15 @@ const ga_option ga_slab_options[GA_SLAB_OPTIONS] = {
          .help = "bytes: the most of each unit size, what the tables have room for; auto: 16G, 1T "
                  "where it grows under kernels",
          .choices = automatic},
-    [KEEP] =
-        {.name = "keep",
-         .type = GA_OPTION_SIZE,
-         .fallback = "auto",
-         .help =
-             "host: bytes that may be empty, beside a quarter of what is in use, before pages go "
-             "back to the system; all: they go when the heap is "
-             "trimmed; auto: 16M, with a capacity all",
-         .choices = keep_words},
+    [KEEP] = {.name = "keep",
+              .type = GA_OPTION_SIZE,
+              .fallback = "auto",
+              .help =
+                  "host, device: bytes that may be empty, beside a quarter of what is in use, "
+                  "before pages go back to the system, or super blocks to the parent, which waits "
+                  "for the device; all: they go when the heap is trimmed; auto: 16M, with a "
+                  "capacity and on a device all",
+              .choices = keep_words},
 };
 
 /* ---- one at a time --------------------------------------------------------------------------- */
@@ -303,12 +303,14 @@ static ga_status read_paper(const ga_open_args *args, ga_slab_settings *s)
     return GA_OK;
 }
 
-/* Who asks for a capacity wants it to be there. */
+/* A caller that asks for a capacity wants it to be there. On a device the parent's ga_free() waits for
+ * the device as a rule, and a unit's does not: it is not to begin to wait unasked. */
 static ga_status read_keep(const ga_open_args *args, ga_slab_settings *s)
 {
-    uint64_t keep = given(args, KEEP, s->capacity ? ALL : DEFAULT_KEEP);
-    if (is_given(args, KEEP) && args->place != GA_PLACE_HOST) {
-        return unwanted(KEEP, "expected on the host only");
+    bool host = args->place == GA_PLACE_HOST;
+    uint64_t keep = given(args, KEEP, s->capacity || !host ? ALL : DEFAULT_KEEP);
+    if (is_given(args, KEEP) && args->place == GA_PLACE_KERNEL) {
+        return unwanted(KEEP, "expected elsewhere than in kernels");
     }
     s->keep = keep == ALL ? UINT64_MAX : keep;
     return GA_OK;

@@ -62,13 +62,18 @@ GA_SIMT void ga_sized_announce(ga_sized_heap *heap, uint32_t region)
  * the free read before its fence decides, and sweeps allow for that (sized_sweep.h). */
 GA_SIMT void ga_sized_give(ga_sized_view heap, uint32_t key, uint32_t bits)
 {
+#if GA_SIZED_MUTANT == 21
+    /* Too early, and then a sweep has time to pass. */
+    ga_sized_announce(heap.heap, key >> ga_sized_stride_bits(heap.region_bits));
+    ga_clock_sleep(20000);
+#endif
 #if GA_SIZED_MUTANT == 4
     ga_post_and_relaxed(heap.bits + key, ~bits);
 #else
     /* U2: release, with the tile's publish. Pairs with U1. Nothing waits for the answer. */
     ga_post_and_published(heap.bits + key, ~bits);
 #endif
-#ifndef __CUDACC__
+#if !defined __CUDACC__ && GA_SIZED_MUTANT != 21
     ga_sized_announce(heap.heap, key >> ga_sized_stride_bits(heap.region_bits));
 #endif
 }

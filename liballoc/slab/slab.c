@@ -112,7 +112,7 @@ static ga_status open_slabs(const ga_open_args *args, const ga_slab_settings *se
     s->device = args->device;
     s->on_device = args->place == GA_PLACE_DEVICE;
     s->check = settings->check;
-    s->quick_max = s->check ? 0 : classes.max;
+    s->quick_max = s->check || s->on_device ? 0 : classes.max;
     ga_status status = begin_slabs(s, settings);
     if (status != GA_OK) {
         ga_libc.free(s);
@@ -169,7 +169,7 @@ static void *alloc_single(ga_slab_state *s, uint32_t class)
     if (unit == GA_SLAB_FULL) {
         return NULL;
     }
-    void *block = ga_slab_pointer(ga_slab_view_of(&slab->heap), unit);
+    void *block = ga_slab_host_pointer(slab, ga_slab_view_of(&slab->heap), unit);
     if (s->check) {
         ga_slab_checked_claim(slab, unit, block);
     }
@@ -177,11 +177,30 @@ static void *alloc_single(ga_slab_state *s, uint32_t class)
 }
 
 /* A unit of the class, or else a block of the parent's. */
-static ga_status alloc_in(ga_slab_state *s, uint32_t class, size_t size, size_t align, void **out)
+static ga_status try_in(ga_slab_state *s, uint32_t class, size_t size, size_t align, void **out)
 {
-    ga_slab_cache *cache = s->check ? NULL : ga_slab_cache_mine(&s->store);
+    ga_slab_cache *cache = ga_slab_state_cache(s);
     *out = cache ? ga_slab_cache_alloc(cache, class) : alloc_single(s, class);
     return *out ? GA_OK : ga_slab_large_alloc(&s->large, size, align, out);
+}
+
+/* Whether it is worth asking a parent on a device again, which had no memory: empty super blocks went
+ * back to it. On the host their pages are of no use to the parent. */
+static bool made_room(ga_slab_state *s, ga_status status)
+{
+    return status == GA_ERR_MEMORY && s->on_device && ga_slab_store_trim(&s->store, 0).gone;
+}
+
+static ga_status alloc_in(ga_slab_state *s, uint32_t class, size_t size, size_t align, void **out)
+{
+    ga_status status = try_in(s, class, size, align, out);
+    return made_room(s, status) ? try_in(s, class, size, align, out) : status;
+}
+
+static ga_status alloc_large(ga_slab_state *s, size_t size, size_t align, void **out)
+{
+    ga_status status = ga_slab_large_alloc(&s->large, size, align, out);
+    return made_room(s, status) ? ga_slab_large_alloc(&s->large, size, align, out) : status;
 }
 
 __attribute__((noinline)) ga_status ga_slab_state_alloc_slowly(ga_slab_state *s, size_t size,
@@ -194,7 +213,7 @@ __attribute__((noinline)) ga_status ga_slab_state_alloc_slowly(ga_slab_state *s,
         return ga_slab_kernel_alloc(s->kernel, size, out);
     }
     return size <= s->classes.max ? alloc_in(s, ga_slab_class_of(&s->classes, size), size, 0, out)
-                                  : ga_slab_large_alloc(&s->large, size, 0, out);
+                                  : alloc_large(s, size, 0, out);
 }
 
 static ga_status slab_alloc(void *state, size_t size, void **out)
@@ -220,7 +239,7 @@ ga_status ga_slab_state_alloc_aligned(void *state, size_t size, size_t align, vo
         return unsupported("alignment above 16");
     }
     uint32_t class = ga_slab_class_aligned(&s->classes, size, align);
-    return class == GA_SLAB_NO_CLASS ? ga_slab_large_alloc(&s->large, size, align, out)
+    return class == GA_SLAB_NO_CLASS ? alloc_large(s, size, align, out)
                                      : alloc_in(s, class, size, align, out);
 }
 
@@ -238,13 +257,41 @@ static ga_status free_large(ga_slab_state *s, void *block)
     return status == GA_ERR_POINTER ? no_block(block) : status;
 }
 
+/* A unit of device memory has come back, to a block of which no unit is taken now if all are free. */
+static void count_on_device(ga_slab_state *s, const ga_slab_host *slab, uint32_t unit)
+{
+    uint32_t place = ga_slab_count_place(GA_SLAB_SPREAD_HOST, unit >> GA_SLAB_BLOCK_BITS);
+    /* relaxed: counts say where to look (slab_tile.h) */
+    uint32_t free = ga_add_relaxed(&slab->heap.free[place], 1) + 1;
+    if (free == GA_SLAB_BLOCK_UNITS && slab->keep != UINT64_MAX) {
+        ga_slab_store_settle(&s->store, slab->class,
+                             (uint64_t)slab->shape.unit << GA_SLAB_BLOCK_BITS);
+    }
+}
+
+/* Past the caches, by an atomic with an answer, which tells whether it was free already. */
+static ga_status free_on_device(ga_slab_state *s, ga_slab_host *slab, uint32_t unit, void *block)
+{
+    ga_slab_view view = ga_slab_view_of(&slab->heap);
+    uint32_t bit = 1u << unit % 32u;
+    /* U2: release. Pairs with U1 (slab_tile.h). */
+    if (!(ga_and_release(ga_slab_word(view, unit / 32u), ~bit) & bit)) {
+        return ga_slab_cache_doubled(block);
+    }
+    count_on_device(s, slab, unit);
+    return GA_OK;
+}
+
 static ga_status free_single(ga_slab_state *s, ga_slab_region *region, uint32_t unit, void *block)
 {
     ga_slab_host *slab = &s->slabs[region->class];
-    ga_slab_cache *cache = s->check ? NULL : ga_slab_cache_mine(&s->store);
     if (s->check) {
         return ga_slab_checked_free(slab, region, unit, block);
     }
+    if (s->on_device) {
+        return free_on_device(s, slab, unit, block);
+    }
+    ga_slab_cache *cache = ga_slab_cache_mine(&s->store);
     if (cache) {
         return ga_slab_cache_free(cache, region->class, unit, block);
     }
@@ -363,7 +410,8 @@ ga_status ga_slab_state_alloc_zeroed(void *state, size_t size, void **out)
         return unsupported("zeroed allocation");
     }
     if (size > s->classes.max) {
-        return ga_slab_large_alloc_zeroed(&s->large, size, out);
+        ga_status large = ga_slab_large_alloc_zeroed(&s->large, size, out);
+        return made_room(s, large) ? ga_slab_large_alloc_zeroed(&s->large, size, out) : large;
     }
     ga_status status = slab_alloc(s, size, out);
     if (status == GA_OK) {
@@ -391,6 +439,12 @@ static ga_status move(ga_slab_state *s, void *block, size_t before, size_t size,
     return status;
 }
 
+static ga_status resize_large(ga_slab_state *s, void *block, size_t size, void **out)
+{
+    ga_status status = ga_slab_large_realloc(&s->large, block, size, out);
+    return made_room(s, status) ? ga_slab_large_realloc(&s->large, block, size, out) : status;
+}
+
 /* To a unit, if it is to be that small and the host can copy. */
 static ga_status realloc_large(ga_slab_state *s, void *block, size_t size, void **out)
 {
@@ -398,16 +452,15 @@ static ga_status realloc_large(ga_slab_state *s, void *block, size_t size, void 
     if (!ga_slab_large_owns(&s->large, block)) {
         return no_block(block);
     }
-    return before && !s->on_device && size <= s->classes.max
-               ? move(s, block, before, size, out)
-               : ga_slab_large_realloc(&s->large, block, size, out);
+    return before && !s->on_device && size <= s->classes.max ? move(s, block, before, size, out)
+                                                             : resize_large(s, block, size, out);
 }
 
 /* False for a unit that is free, unless another thread's cache holds it. */
 static bool is_live(ga_slab_state *s, const ga_slab_region *region, uint32_t unit)
 {
     ga_slab_host *slab = &s->slabs[region->class];
-    const ga_slab_cache *cache = s->check ? NULL : ga_slab_cache_mine(&s->store);
+    const ga_slab_cache *cache = ga_slab_state_cache(s);
     if (cache && ga_slab_cache_holds(cache, region->class, unit)) {
         return false;
     }
@@ -522,24 +575,25 @@ static ga_status slab_kernel_view(void *state, ga_kernel_heap *out)
     return s->sized ? ga_sized_kernel_view(s->sized, out) : ga_slab_kernel_view(s->kernel, out);
 }
 
-/* In kernels: regions in which nothing is taken. On the host: pages of empty memory blocks. Units of
- * a device stay, because the pages of a super block cannot go alone. */
-static ga_status trim_units(ga_slab_state *s, size_t keep)
+/* In kernels: regions in which nothing is taken. On the host: pages of empty memory blocks. On a
+ * device: empty super blocks. `*keep` becomes what the parent may keep. */
+static ga_status trim_units(ga_slab_state *s, size_t *keep)
 {
     if (s->sized) {
         return ga_sized_collect(s->sized);
     }
-    if (!s->kernel && !s->on_device) {
-        ga_slab_store_trim(&s->store, keep);
+    if (!s->kernel) {
+        *keep -= ga_slab_store_trim(&s->store, *keep).kept;
     }
     return GA_OK;
 }
 
-/* Large blocks are the parent's, and so is what it keeps of those that were freed. */
+/* Large blocks are the parent's, and so is what it keeps of those that were freed, and of super
+ * blocks. */
 static ga_status slab_trim(void *state, size_t keep)
 {
     ga_slab_state *s = state;
-    ga_status status = trim_units(s, keep);
+    ga_status status = trim_units(s, &keep);
     ga_status parent = ga_trim(s->large.parent, keep);
     return status == GA_OK && parent != GA_ERR_UNSUPPORTED ? parent : status;
 }

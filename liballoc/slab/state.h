@@ -24,6 +24,12 @@ typedef struct ga_slab_state {
     ga_slab_host slabs[];
 } ga_slab_state;
 
+/* The calling thread's, or NULL where there are none (cache.h). */
+static inline ga_slab_cache *ga_slab_state_cache(ga_slab_state *s)
+{
+    return s->check || s->on_device ? NULL : ga_slab_cache_mine(&s->store);
+}
+
 static inline bool ga_slab_state_in_kernels(const ga_slab_state *s)
 {
     return s->kernel || s->sized;

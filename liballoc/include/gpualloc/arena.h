@@ -78,7 +78,8 @@ GA_API void ga_arena_close(ga_arena *arena);
  * missing bytes in whole granules. Kernels may use the arena during the call.
  *
  * GA_ERR_NO_ROOM  `size` is above the reserved bytes: see ga_arena_extend(), ga_arena_move()
- * GA_ERR_MEMORY   out of memory, or above the limit; the error text says which */
+ * GA_ERR_MEMORY   out of memory, above the limit, or more than the machine has in all (checked for
+ *                 growths by 1 GiB or more); the error text says which */
 GA_API ga_status ga_arena_grow(ga_arena *arena, uint64_t size);
 
 /* Release the chunks that lie wholly at or above `size`; on the host, the granules. They must not

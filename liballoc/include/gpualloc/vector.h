@@ -72,7 +72,7 @@ GA_API ga_status ga_vector_wait(ga_vector *vector);
  * GA_ERR_SIZE     more bytes than addressable
  * GA_ERR_NO_ROOM  the addresses behind are in use: ga_arena_move() can reserve others, and moves
  *                 the data
- * GA_ERR_MEMORY   out of memory, or above the limit
+ * GA_ERR_MEMORY   out of memory, above the limit, or more than the machine has in all
  *
  * All calls below that make the vector longer return these as well. */
 GA_API ga_status ga_vector_reserve(ga_vector *vector, uint64_t n);

@@ -83,13 +83,14 @@ static void trim(CUmemoryPool pool, uint64_t keep)
 {
     for (pooled **at = &all_pooled; *at;) {
         pooled *p = *at;
-        if (!p->freed || (pool && p->pool != pool) || p->pool->reserved <= keep) {
+        bool goes = p->freed && (!pool || p->pool == pool) && p->pool->reserved > keep;
+        /* Where a test has that fail, it stays in the pool. */
+        if (!goes || stand_in_table.cuMemFree(p->block) != CUDA_SUCCESS) {
             at = &p->next;
             continue;
         }
         *at = p->next;
         p->pool->reserved -= p->size;
-        stand_in_table.cuMemFree(p->block);
         free(p);
     }
 }
