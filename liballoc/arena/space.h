@@ -76,7 +76,7 @@ ga_status ga_space_open_guest(ga_space *space, int device);
  * Call before the first chunk is created. */
 void ga_space_request_rdma(ga_space *space);
 
-/* All memory of the place, free or not: the device's, or the host's by ga_machine_memory_total(). */
+/* All memory of the place, free or not: the device's, or ga_machine_memory_total(). */
 ga_status ga_space_memory(const ga_space *space, uint64_t *bytes);
 
 /* Reserve addresses: at `preferred` or GA_ERR_NO_ROOM. With `preferred` 0: anywhere, at a multiple
