@@ -198,7 +198,7 @@ uint64_t ga_arena_most(const ga_arena *arena, uint64_t size)
         ga_space_memory(&arena->space, &all) != GA_OK) {
         return UINT64_MAX;
     }
-    /* imported chunks may be another device's memory */
+    /* Imported chunks may be another device's memory. */
     return ga_arena_on_host(arena) ? all : all + backed;
 }
 

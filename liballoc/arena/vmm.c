@@ -52,7 +52,7 @@ enum {
 };
 
 static const uint64_t DEVICE_RESERVE = (uint64_t)1 << 40;
-/* bound of block sizes on the host */
+/* Bound of block sizes on the host. */
 static const uint64_t HOST_BYTES_END = (uint64_t)1 << 47;
 
 typedef struct vmm_state {

@@ -30,7 +30,7 @@ struct ga_vmm_range {
 
 typedef ga_vmm_chunk *chunk_page[PAGE_GRANULES];
 
-static uint64_t span(const ga_vmm_addresses *a)
+static uint64_t page_bytes(const ga_vmm_addresses *a)
 {
     return a->space->granule * PAGE_GRANULES;
 }
@@ -92,7 +92,8 @@ static bool add_range(ga_vmm_addresses *a, uintptr_t base, uint64_t size)
         return false;
     }
     a->ranges = ranges;
-    uintptr_t *directory = ga_libc.calloc((size + span(a) - 1) / span(a), sizeof *directory);
+    uintptr_t *directory =
+        ga_libc.calloc((size + page_bytes(a) - 1) / page_bytes(a), sizeof *directory);
     ga_vmm_chunk *behind = new_wall(base + size, base + size);
     if (!directory || !behind) {
         ga_libc.free(directory);
@@ -143,7 +144,7 @@ ga_status ga_vmm_addresses_open(ga_vmm_addresses *a, ga_space *space, uint64_t r
 
 static void end_range(const ga_vmm_addresses *a, const ga_vmm_range *range)
 {
-    for (uint64_t i = 0; i < (range->size + span(a) - 1) / span(a); i++) {
+    for (uint64_t i = 0; i < (range->size + page_bytes(a) - 1) / page_bytes(a); i++) {
         if (!(range->directory[i] & 1)) {
             ga_libc.free((void *)range->directory[i]);
         }

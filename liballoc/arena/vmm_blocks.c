@@ -372,7 +372,7 @@ ga_status ga_vmm_trim(ga_vmm *vmm, uint64_t keep)
     ga_status status = check_driver(vmm);
     if (status == GA_OK) {
         wait_for_streams(vmm);
-        /* units whose streams were already known to be done */
+        /* Those whose streams were already known to be done. */
         ga_vmm_packed_collect(&vmm->packed);
         ga_vmm_pool_trim(&vmm->pool, keep);
     }

@@ -21,7 +21,7 @@ typedef unsigned long long ull; /* the type of %llu */
 
 enum {
     CHUNKS_PER_HOLE_MAX = 4,
-    /* chunks; on the host they may be up to twice as many kernel mappings */
+    /* With more chunks than this the host saves kernel mappings: a chunk may take two of them. */
     CHUNKS_MANY = 16384
 };
 

@@ -59,34 +59,35 @@ static ga_status find_context(ga_vmm_fences *fences)
     return status;
 }
 
-static ga_status enter(ga_vmm_fences *fences, driver_scope *v)
+static ga_status enter(ga_vmm_fences *fences, driver_scope *scope)
 {
     CUcontext current = NULL;
     ga_status status = fences->context ? GA_OK : find_context(fences);
     if (status != GA_OK) {
         return status;
     }
-    v->driver = fences->driver;
-    v->pushed = v->driver->cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != fences->context;
-    status = v->pushed ? GA_CUDA_CALL(v->driver, cuCtxPushCurrent, fences->context) : GA_OK;
+    scope->driver = fences->driver;
+    scope->pushed =
+        scope->driver->cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != fences->context;
+    status = scope->pushed ? GA_CUDA_CALL(scope->driver, cuCtxPushCurrent, fences->context) : GA_OK;
     if (status == GA_OK) {
-        v->mode = ga_cuda_relax_mode();
+        scope->mode = ga_cuda_relax_mode();
     }
     return status;
 }
 
-static void leave(const driver_scope *v)
+static void leave(const driver_scope *scope)
 {
     CUcontext ours;
-    ga_cuda_restore_mode(v->mode);
-    if (v->pushed) {
-        v->driver->cuCtxPopCurrent(&ours);
+    ga_cuda_restore_mode(scope->mode);
+    if (scope->pushed) {
+        scope->driver->cuCtxPopCurrent(&ours);
     }
 }
 
 /* ---- fences ------------------------------------------------------------------------------ */
 
-static ga_status create_fence(const driver_scope *v, ga_vmm_fence **out)
+static ga_status create_fence(const driver_scope *scope, ga_vmm_fence **out)
 {
     ga_vmm_fence *fence = ga_libc.calloc(1, sizeof *fence);
     if (!fence) {
@@ -94,7 +95,7 @@ static ga_status create_fence(const driver_scope *v, ga_vmm_fence **out)
     }
     ga_vmm_list_init(&fence->link);
     ga_status status =
-        GA_CUDA_CALL(v->driver, cuEventCreate, &fence->event, CU_EVENT_DISABLE_TIMING);
+        GA_CUDA_CALL(scope->driver, cuEventCreate, &fence->event, CU_EVENT_DISABLE_TIMING);
     if (status != GA_OK) {
         ga_libc.free(fence);
         return status;
@@ -103,10 +104,10 @@ static ga_status create_fence(const driver_scope *v, ga_vmm_fence **out)
     return GA_OK;
 }
 
-static ga_status get_fence(ga_vmm_fences *fences, const driver_scope *v, ga_vmm_fence **out)
+static ga_status get_fence(ga_vmm_fences *fences, const driver_scope *scope, ga_vmm_fence **out)
 {
     if (ga_vmm_list_empty(&fences->spare)) {
-        return create_fence(v, out);
+        return create_fence(scope, out);
     }
     *out = fence_of(fences->spare.before);
     ga_vmm_list_remove(&(*out)->link);
@@ -125,24 +126,24 @@ static ga_vmm_link *ring_of(ga_vmm_fences *fences, ga_stream stream)
 
 /* A driver may have cuCtxRecordEvent() and reject it for this device. It is not called again
  * then. */
-static ga_status record_every(ga_vmm_fences *fences, ga_vmm_fence *fence, const driver_scope *v)
+static ga_status record_every(ga_vmm_fences *fences, ga_vmm_fence *fence, const driver_scope *scope)
 {
-    CUresult result = v->driver->cuCtxRecordEvent(fences->context, fence->event);
+    CUresult result = scope->driver->cuCtxRecordEvent(fences->context, fence->event);
     if (result == CUDA_ERROR_NOT_SUPPORTED) {
         fences->no_every = true;
         fence->stream = NULL;
-        return GA_CUDA_CALL(v->driver, cuEventRecord, fence->event, NULL);
+        return GA_CUDA_CALL(scope->driver, cuEventRecord, fence->event, NULL);
     }
-    return ga_cuda_check(v->driver, result, "cuCtxRecordEvent");
+    return ga_cuda_check(scope->driver, result, "cuCtxRecordEvent");
 }
 
 /* Record the event behind all work that is on the fence's stream now. On failure the fence is
  * unchanged. */
-static ga_status record(ga_vmm_fences *fences, ga_vmm_fence *fence, const driver_scope *v)
+static ga_status record(ga_vmm_fences *fences, ga_vmm_fence *fence, const driver_scope *scope)
 {
-    ga_status status = fence->stream == GA_EVERY_STREAM
-                           ? record_every(fences, fence, v)
-                           : GA_CUDA_CALL(v->driver, cuEventRecord, fence->event, fence->stream);
+    ga_status status = fence->stream == GA_EVERY_STREAM ? record_every(fences, fence, scope)
+                                                        : GA_CUDA_CALL(scope->driver, cuEventRecord,
+                                                                       fence->event, fence->stream);
     if (status == GA_OK) {
         fence->recorded = true;
         fences->open = fences->open == fence ? NULL : fences->open;
@@ -150,11 +151,11 @@ static ga_status record(ga_vmm_fences *fences, ga_vmm_fence *fence, const driver
     return status;
 }
 
-static ga_status start_fence(ga_vmm_fences *fences, const driver_scope *v, ga_stream stream,
+static ga_status start_fence(ga_vmm_fences *fences, const driver_scope *scope, ga_stream stream,
                              ga_vmm_fence **out)
 {
     ga_vmm_fence *fence = NULL;
-    ga_status status = get_fence(fences, v, &fence);
+    ga_status status = get_fence(fences, scope, &fence);
     if (status != GA_OK) {
         return status;
     }
@@ -167,7 +168,7 @@ static ga_status start_fence(ga_vmm_fences *fences, const driver_scope *v, ga_st
         fences->batched_used = true;
         fences->every_used = fences->every_used || stream == GA_EVERY_STREAM;
     } else {
-        status = record(fences, fence, v);
+        status = record(fences, fence, scope);
     }
     ga_vmm_list_append(status == GA_OK ? ring_of(fences, stream) : &fences->spare, &fence->link);
     *out = fence;
@@ -177,11 +178,11 @@ static ga_status start_fence(ga_vmm_fences *fences, const driver_scope *v, ga_st
 /* Add one free to the open fence. If recording fails, the next free tries again. */
 static void join_open(ga_vmm_fences *fences, ga_vmm_fence *fence)
 {
-    driver_scope v;
+    driver_scope scope;
     fence->references++;
-    if (++fence->frees >= GA_VMM_FENCE_BATCH && enter(fences, &v) == GA_OK) {
-        record(fences, fence, &v);
-        leave(&v);
+    if (++fence->frees >= GA_VMM_FENCE_BATCH && enter(fences, &scope) == GA_OK) {
+        record(fences, fence, &scope);
+        leave(&scope);
     }
 }
 
@@ -190,21 +191,21 @@ static ga_status put_fence(ga_vmm_fences *fences, ga_stream stream, ga_vmm_fence
     bool batched = ga_vmm_is_batched(stream);
     /* The open fence is of another stream, and is closed. */
     bool other = batched && fences->open;
-    driver_scope v;
+    driver_scope scope;
     if (batched && !other && !ga_vmm_list_empty(&fences->spare)) {
         return start_fence(fences, NULL, stream, out); /* no driver call */
     }
-    ga_status status = enter(fences, &v);
+    ga_status status = enter(fences, &scope);
     if (status != GA_OK) {
         return status;
     }
     if (other) {
-        status = record(fences, fences->open, &v);
+        status = record(fences, fences->open, &scope);
     }
     if (status == GA_OK) {
-        status = start_fence(fences, &v, stream, out);
+        status = start_fence(fences, &scope, stream, out);
     }
-    leave(&v);
+    leave(&scope);
     return status;
 }
 
@@ -226,11 +227,11 @@ ga_status ga_vmm_fence_put(ga_vmm_fences *fences, ga_stream stream, ga_vmm_fence
 }
 
 /* In the device's context. */
-static bool query(ga_vmm_fences *fences, ga_vmm_fence *fence, const driver_scope *v)
+static bool query(ga_vmm_fences *fences, ga_vmm_fence *fence, const driver_scope *scope)
 {
     fence->round = fences->round;
-    fence->done = (fence->recorded || record(fences, fence, v) == GA_OK) &&
-                  v->driver->cuEventQuery(fence->event) == CUDA_SUCCESS;
+    fence->done = (fence->recorded || record(fences, fence, scope) == GA_OK) &&
+                  scope->driver->cuEventQuery(fence->event) == CUDA_SUCCESS;
     if (fence->done) {
         fences->bytes -= fence->bytes;
         ga_vmm_list_remove(&fence->link);
@@ -239,55 +240,55 @@ static bool query(ga_vmm_fences *fences, ga_vmm_fence *fence, const driver_scope
 }
 
 /* From the oldest on, up to the first fence that is not done in this round. */
-static void query_ring(ga_vmm_fences *fences, ga_vmm_link *ring, const driver_scope *v)
+static void query_ring(ga_vmm_fences *fences, ga_vmm_link *ring, const driver_scope *scope)
 {
     bool done = true;
     while (done && !ga_vmm_list_empty(ring)) {
         ga_vmm_fence *oldest = fence_of(ring->after);
-        done = oldest->round != fences->round && query(fences, oldest, v);
+        done = oldest->round != fences->round && query(fences, oldest, scope);
     }
 }
 
 /* Batched fences complete in order: one query per round, and one for each that is done. */
 static void query_batched(ga_vmm_fences *fences)
 {
-    driver_scope v;
-    if (fences->batched_round != fences->round && enter(fences, &v) == GA_OK) {
+    driver_scope scope;
+    if (fences->batched_round != fences->round && enter(fences, &scope) == GA_OK) {
         fences->batched_round = fences->round;
-        query_ring(fences, &fences->batched, &v);
-        leave(&v);
+        query_ring(fences, &fences->batched, &scope);
+        leave(&scope);
     }
 }
 
 bool ga_vmm_fence_query(ga_vmm_fences *fences, ga_vmm_fence *fence)
 {
-    driver_scope v;
+    driver_scope scope;
     if (ga_vmm_is_batched(fence->stream)) {
         query_batched(fences);
-    } else if (enter(fences, &v) == GA_OK) {
-        query(fences, fence, &v);
-        leave(&v);
+    } else if (enter(fences, &scope) == GA_OK) {
+        query(fences, fence, &scope);
+        leave(&scope);
     }
     return fence->done;
 }
 
 ga_status ga_vmm_fence_order(ga_vmm_fences *fences, ga_vmm_fence *fence, ga_stream stream)
 {
-    driver_scope v;
+    driver_scope scope;
     if (fence->done || (is_legacy(stream) && is_legacy(fence->stream))) {
         return GA_OK;
     }
-    ga_status status = enter(fences, &v);
+    ga_status status = enter(fences, &scope);
     if (status != GA_OK) {
         return status;
     }
     if (!fence->recorded) {
-        status = record(fences, fence, &v);
+        status = record(fences, fence, &scope);
     }
-    if (status == GA_OK && !query(fences, fence, &v)) {
-        status = GA_CUDA_CALL(v.driver, cuStreamWaitEvent, stream, fence->event, 0);
+    if (status == GA_OK && !query(fences, fence, &scope)) {
+        status = GA_CUDA_CALL(scope.driver, cuStreamWaitEvent, stream, fence->event, 0);
     }
-    leave(&v);
+    leave(&scope);
     return status;
 }
 
@@ -320,11 +321,11 @@ size_t ga_vmm_fences_count(const ga_vmm_fences *fences)
 /* The open fence is the oldest if there is no other. */
 static bool record_open(ga_vmm_fences *fences)
 {
-    driver_scope v;
-    bool recorded = enter(fences, &v) == GA_OK;
+    driver_scope scope;
+    bool recorded = enter(fences, &scope) == GA_OK;
     if (recorded) {
-        recorded = record(fences, fences->open, &v) == GA_OK;
-        leave(&v);
+        recorded = record(fences, fences->open, &scope) == GA_OK;
+        leave(&scope);
     }
     return recorded;
 }
@@ -353,16 +354,16 @@ ga_status ga_vmm_fences_wait(int device, CUevent event)
 
 void ga_vmm_fences_poll(ga_vmm_fences *fences)
 {
-    driver_scope v;
+    driver_scope scope;
     if (!ga_vmm_list_empty(&fences->batched)) {
         query_batched(fences);
     }
     const ga_vmm_link *oldest = fences->waiting.after;
     if (!ga_vmm_list_empty(&fences->waiting) &&
         GA_VMM_OF(oldest, ga_vmm_fence, link)->round != fences->round &&
-        enter(fences, &v) == GA_OK) {
-        query_ring(fences, &fences->waiting, &v);
-        leave(&v);
+        enter(fences, &scope) == GA_OK) {
+        query_ring(fences, &fences->waiting, &scope);
+        leave(&scope);
     }
 }
 

@@ -112,8 +112,8 @@ ga_status ga_vmm_packed_open(ga_vmm_packed *p, ga_vmm_pool *pool, uint32_t quant
     return GA_OK;
 }
 
-/* The first class whose units are large enough and a multiple of `align`. The power of two above
- * always is. */
+/* The first class whose units are large enough and a multiple of `align`. The class of the next
+ * power of two always is. */
 static uint32_t aligned_class(const ga_vmm_packed *p, uint64_t size, uint64_t align)
 {
     uint32_t class = class_of(p, size > align ? size : align);
@@ -404,7 +404,7 @@ ga_status ga_vmm_packed_free(ga_vmm_packed *p, ga_vmm_sheet *sheet, const void *
     if (!ga_vmm_is_batched(fence->stream)) {
         collect(p, sheet->class, COLLECT_BATCH);
     } else if (++p->batched_frees % GA_VMM_FENCE_BATCH == 0) {
-        /* as above, once per batch */
+        /* As above, once per batch. */
         collect(p, sheet->class, (size_t)COLLECT_BATCH * GA_VMM_FENCE_BATCH);
     }
     return GA_OK;

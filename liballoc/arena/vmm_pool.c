@@ -310,9 +310,9 @@ static ga_vmm_run *find_intact(ga_vmm_pool *pool, const ga_vmm_request *request)
         if (!pool->history.cursor) {
             return run;
         }
-        uint64_t rest = ga_vmm_replay_idle_span(pool, run->first);
-        found = rest > longest ? run : found;
-        longest = most(rest, longest);
+        uint64_t idle_span = ga_vmm_replay_idle_span(pool, run->first);
+        found = idle_span > longest ? run : found;
+        longest = most(idle_span, longest);
     }
     return found;
 }
