@@ -56,7 +56,8 @@ uint64_t ga_vmm_history_find(const ga_vmm_history *history, uint64_t at);
 bool ga_vmm_history_context_matches(const ga_vmm_history *history, uint64_t at);
 
 /* Append the placement of the current request. `at`: the placement that it repeats, 0: none. The
- * cursor moves to the position behind `at`. Returns the new position, or 0 if out of memory. */
+ * cursor moves behind `at`; without one it advances by one, if it is set. Returns the new position,
+ * or 0 if out of memory. */
 uint64_t ga_vmm_history_append(ga_vmm_history *history, uint64_t at, uintptr_t base, uint64_t size);
 
 /* The placement at the position; NULL if the ring has overwritten it. */

@@ -10,9 +10,10 @@
 
 #include "vmm_search.h"
 
-/* Unmap free chunks that no stream uses, `bytes` bytes or all that there are. Large chunks that are
- * expected to stay idle go first. Chunks of the window `spared` stay (NULL: none). Memory that fits
- * into a hole of `hole` bytes is detached instead of released. Returns the bytes. */
+/* Unmap free chunks that no stream uses: at least `bytes` bytes, or all that there are. Large
+ * chunks that are expected to stay idle go first. Chunks of the window `spared` stay (NULL:
+ * none). Memory that fits into a hole of `hole` bytes is detached instead of released. Returns
+ * the bytes. */
 uint64_t ga_vmm_evict(ga_vmm_pool *pool, uint64_t bytes, const ga_vmm_window *spared,
                       uint64_t hole);
 

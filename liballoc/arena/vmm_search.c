@@ -144,7 +144,7 @@ static void search_span(const span *s, const ga_vmm_request *request, candidate 
     }
 }
 
-/* True if the chunk is not occupied and the request need not wait for the streams that used it. */
+/* True if the chunk is not occupied and its fence admits the request. */
 static bool is_free(ga_vmm_pool *pool, const ga_vmm_chunk *chunk, const ga_vmm_request *request)
 {
     return !ga_vmm_is_occupied(chunk) && ga_vmm_is_ready(pool, chunk->fence, request);
