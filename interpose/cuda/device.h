@@ -32,7 +32,9 @@ struct ga_cuda_device {
     bool shared;        /* peers need access to its memory, and the heap cannot give it */
     uint64_t peers;     /* a bit for each of these devices */
     uint64_t used;      /* relaxed: a figure, within which a limit is kept */
-    CUmemoryPool pool;  /* the program's, which is current; NULL: the default one. Relaxed */
+    uint64_t
+        cached_before; /* free bytes that the heap held when the first capture began; relaxed */
+    CUmemoryPool pool; /* the program's, which is current; NULL: the default one. Relaxed */
     uint64_t streamed,
         streamed_high;      /* bytes of blocks that were asked for with a stream. Relaxed */
     uint64_t reserved_high; /* the most of these and of caches, when asked */

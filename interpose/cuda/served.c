@@ -399,9 +399,40 @@ static uint64_t cached_by(const ga_heap *heap)
     return held > stats.live_bytes ? held - stats.live_bytes : 0;
 }
 
+/* A heap that is closed is not locked for: it has nothing at any address that a program knows. */
+static bool is_open(const ga_cuda_device *d)
+{
+    return __atomic_load_n(&d->state, __ATOMIC_RELAXED) == OPEN; /* relaxed: looked at again */
+}
+
+/* Statistics may call the driver, which would end a capture. The heap does not change while one runs, so
+ * the figure from before it holds. */
+static uint64_t cached_now(const ga_cuda_device *d)
+{
+    return ga_cuda_capturing()
+               ? __atomic_load_n(&d->cached_before, __ATOMIC_RELAXED) /* relaxed: a figure */
+               : cached_by(d->heap);
+}
+
 uint64_t ga_cuda_cached(const ga_cuda_visit *visit)
 {
-    return cached_by(visit->device->heap);
+    return cached_now(visit->device);
+}
+
+void ga_cuda_served_before_capture(void)
+{
+    for (int i = 0; serving() && i < GA_CUDA_DEVICES; i++) {
+        ga_cuda_device *d = &devices[i];
+        if (!is_open(d)) {
+            continue;
+        }
+        pthread_rwlock_rdlock(&d->lock);
+        if (d->state == OPEN && !ga_cuda_capturing()) {
+            __atomic_store_n(&d->cached_before, cached_by(d->heap),
+                             __ATOMIC_RELAXED); /* relaxed: a figure */
+        }
+        pthread_rwlock_unlock(&d->lock);
+    }
 }
 
 /* Caches of the heap count against the limit, too: what it may not keep beside what the program has
@@ -657,12 +688,6 @@ bool ga_cuda_can_share(const ga_cuda_block *block)
     return can;
 }
 
-/* A heap that is closed is not locked for: it has nothing at any address that a program knows. */
-static bool is_open(const ga_cuda_device *d)
-{
-    return __atomic_load_n(&d->state, __ATOMIC_RELAXED) == OPEN; /* relaxed: looked at again */
-}
-
 static bool reserves(ga_cuda_device *d, CUdeviceptr address)
 {
     if (!is_open(d)) {
@@ -775,7 +800,7 @@ bool ga_cuda_pool_stats_of(int device, ga_cuda_pool_stats *out)
         out->used = streamed_now(d);
         out->used_high =
             __atomic_load_n(&d->streamed_high, __ATOMIC_RELAXED); /* relaxed: a figure */
-        out->reserved = out->used + cached_by(d->heap);
+        out->reserved = out->used + cached_now(d);
         raise_to(&d->reserved_high,
                  out->reserved > out->used_high ? out->reserved : out->used_high);
         out->reserved_high =

@@ -249,6 +249,10 @@ static uint64_t *attribute_of(CUmemoryPool pool, CUmemPool_attribute attribute)
 
 static CUresult pool_get(WORDS)
 {
+    CUresult result = stand_in_unsafe(false);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
     pthread_mutex_lock(&pool_lock);
     const uint64_t *kept = attribute_of((CUmemoryPool)a, (CUmemPool_attribute)b);
     *(uint64_t *)c = kept ? *kept : 0;
