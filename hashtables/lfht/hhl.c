@@ -96,9 +96,9 @@ static void sort_out(const pair *pairs, uint32_t n, leaves *from, leaves *kept)
 /* What the thread's slots say; false for nothing. */
 static bool read_pair(const ga_lfht *map, const ga_member *member, uint32_t slot, pair *out)
 {
-    uintptr_t level = ga_scan_slot(member, slot + LFHT_SLOT_LEVEL);
+    uintptr_t level = ga_scan_load_slot(member, slot + LFHT_SLOT_LEVEL);
     if (level) {
-        out->hash = ga_scan_slot(member, slot + LFHT_SLOT_HASH);
+        out->hash = ga_scan_load_slot(member, slot + LFHT_SLOT_HASH);
         out->level = (uint32_t)level - 1;
         out->bits = map->root->bits + out->level * map->chunk;
     }
@@ -150,7 +150,7 @@ static bool scan(ga_lfht *map, lfht_lane *lane)
 {
     leaves all = take(lane), kept = {0, 0};
     uint64_t taken = all.count;
-    bool ordered = ga_scan_order(map->domain);
+    bool ordered = ga_scan_heavy_fence(map->domain);
     for (int reading = 0; ordered && reading < READINGS; reading++) {
         read_pairs(map, &all, &kept);
     }

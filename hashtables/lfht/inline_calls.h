@@ -153,7 +153,7 @@ static __attribute__((noinline)) ga_status lookup_calling(ga_lfht *map, uint64_t
 static ga_status lookup(ga_lfht *map, uint64_t key, ga_lfht_found *found)
 {
     ga_hazards *mine;
-    if (!map->simple || !ga_member_at_hand(map->domain, &mine)) {
+    if (!map->simple || !ga_member_join_fast(map->domain, &mine)) {
         return lookup_calling(map, key, found);
     }
     batch b = {map, mine};

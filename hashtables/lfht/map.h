@@ -238,7 +238,7 @@ static inline uint64_t lfht_hash_of(const ga_lfht *map, uint64_t key)
 /* The calling thread's slots: every call begins with it. */
 static inline ga_status lfht_join(const ga_lfht *map, ga_hazards **out)
 {
-    return ga_member_at_hand(map->domain, out) ? GA_OK : ga_domain_join(map->domain, out);
+    return ga_member_join_fast(map->domain, out) ? GA_OK : ga_domain_join(map->domain, out);
 }
 
 static inline bool lfht_same_key(const ga_lfht *map, uint64_t a, uint64_t b)

@@ -95,7 +95,7 @@ static void sweep(ga_slabhash *table)
     slabhash_generation *g = __atomic_exchange_n(&table->retired, NULL, __ATOMIC_ACQUIRE);
     while (g) {
         slabhash_generation *later = g->later;
-        if (ga_scan_single(table->domain, g)) {
+        if (ga_scan_can_free(table->domain, g)) {
             drop(g);
         } else {
             retire(table, g);

@@ -395,7 +395,7 @@ GA_SIMT bool ga_slabhash_give_some(ga_slab_heap *heap, ga_slabhash_growing *grow
     if (!ga_slabhash_differ(tile, &growing->gone, &growing->now)) {
         return false;
     }
-    switch (ga_epochs_look(&growing->epochs, tile) % 4u) {
+    switch (ga_epochs_load_step(&growing->epochs, tile) % 4u) {
     case GA_EPOCH_OPEN:
         return ga_slabhash_close_epoch(growing, tile);
     case GA_EPOCH_DRAINING:

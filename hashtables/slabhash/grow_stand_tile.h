@@ -105,7 +105,7 @@ GA_SIMT void ga_slabhash_stand_read(ga_slabhash_growing *growing, ga_tile tile,
                                     ga_slabhash_stand *stand)
 {
     uint32_t pin = ga_slabhash_stand_pin(stand);
-    if (GA_SLABHASH_MUTANT != 29 && ga_epoch_is_over(&growing->epochs, tile, pin)) {
+    if (GA_SLABHASH_MUTANT != 29 && ga_epoch_is_closed(&growing->epochs, tile, pin)) {
         uint32_t number = pin >> 1; /* its stripe */
         bool changed = ga_slabhash_stand_has_changed(stand);
         if (GA_SLABHASH_MUTANT == 32) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The `hazard` backend: free is retire (docs/reclaim.md).
+ * The `hazard` backend: freeing a block retires it (docs/reclaim.md).
  */
 #ifndef GPUALLOC_RECLAIM_HAZARD_H
 #define GPUALLOC_RECLAIM_HAZARD_H
@@ -10,7 +10,7 @@
 
 extern const ga_backend ga_hazard_backend;
 
-/* The domain of a heap of this backend's, from its state. */
+/* The domain of a heap of this backend, from the heap's state. */
 ga_domain *ga_hazard_domain(void *state);
 
 #endif
