@@ -32,8 +32,10 @@
  *
  *           The light fence orders the compiler alone and costs no instruction. membarrier(2)
  *           makes every processor that runs a thread of the process execute a full fence. A domain
- *           with sequentially consistent protection does without: there P1 and P2 are seq_cst, and
- *           S1 is a seq_cst fence in the scanning thread alone.
+ *           with sequentially consistent protection does without: there P1 and P2 are seq_cst, S1
+ *           is a seq_cst fence in the scanning thread alone, and "before" and "after P1" mean
+ *           their places in the single order of all seq_cst operations. If the kernel refuses a
+ *           membarrier, scans free nothing until all members have changed to that (fences.c).
  *
  * SHARING   A membarrier interrupts all processors that run the process, so scans share them. The
  *           domain's heavy fences are numbered: M2 counts one that begins, M3 publishes the number
@@ -55,6 +57,8 @@
  *                   ga_scan           S1 and S2 for the whole list, and for that of one orphan
  *                     defer_scan      where S1 was refused: nothing is freed
  *
+ *           ga_scan_can_free() makes the decision for one object. ga_scan_free_all() frees without
+ *           S1 and S2, for a domain that is closed: its caller promises that no thread reads.
  *           A scan that gets no memory for the addresses in slots searches the slots themselves for
  *           each object, so a scan never fails for lack of memory.
  */
