@@ -28,23 +28,23 @@ enum {
 };
 
 /* Of a table that grows: an array of buckets and their chains (grow.c). */
-typedef struct slabhash_generation {
-    ga_slabhash *table;                /* set once, as is the view */
-    ga_slabhash_view view;             /* all there is of tables that do not grow */
-    struct slabhash_generation *next;  /* N: where it moves, or NULL; set once */
-    struct slabhash_generation *later; /* on the list of retired ones; whose that is */
-    uint64_t bytes;                    /* of the array */
-    uint32_t wanted;                   /* relaxed: with so many slabs behind buckets it moves on */
+typedef struct slabhash_version {
+    ga_slabhash *table;             /* set once, as is the view */
+    ga_slabhash_view view;          /* all there is of tables that do not grow */
+    struct slabhash_version *next;  /* N: where it moves, or NULL; set once */
+    struct slabhash_version *later; /* on the list of retired ones; whose that is */
+    uint64_t bytes;                 /* of the array */
+    uint32_t wanted;                /* relaxed: with so many slabs behind buckets it moves on */
     /* What many change, apart from what all read. */
     _Alignas(SLABHASH_APART) uint64_t cursor; /* relaxed: runs of buckets handed out */
     uint32_t opened;                          /* C: buckets */
     uint32_t chained;                         /* relaxed: slabs behind buckets */
     uint32_t users;                           /* U: the table, and rounds over it */
-} slabhash_generation;
+} slabhash_version;
 
 /* The generations that a call works on; they stay until it lets go. */
 typedef struct slabhash_pin {
-    slabhash_generation *now, *next; /* `next` may be NULL */
+    slabhash_version *now, *next; /* `next` may be NULL */
     ga_hazards *mine;
     ga_slabhash_shift shift;
 } slabhash_pin;
@@ -80,7 +80,7 @@ typedef struct slabhash_ops {
     /* Open some buckets of the newer generation: false where a slab is wanted. And what there is in
      * some buckets of one generation, `step` apart. */
     bool (*open)(const slabhash_pin *pin, slabhash_range range);
-    void (*sample)(const slabhash_generation *generation, slabhash_range range, uint32_t step,
+    void (*sample)(const slabhash_version *version, slabhash_range range, uint32_t step,
                    ga_slabhash_census *census);
 } slabhash_ops;
 
@@ -106,10 +106,10 @@ struct ga_slabhash {
     /* Of tables that grow (grow.c). */
     _Alignas(SLABHASH_APART) uint32_t least; /* buckets; set once */
     ga_domain *domain;                       /* set once: where generations are protected */
-    slabhash_generation *now;                /* W: what calls begin with */
-    slabhash_generation *retired; /* R: those that no call finds any more, but one may have found */
-    uint64_t arrays;              /* relaxed: bytes of all generations' buckets */
-    pthread_mutex_t beginning;    /* tried alone: who makes the next generation */
+    slabhash_version *now;                   /* W: what calls begin with */
+    slabhash_version *retired; /* R: those that no call finds any more, but one may have found */
+    uint64_t arrays;           /* relaxed: bytes of all generations' buckets */
+    pthread_mutex_t beginning; /* tried alone: who makes the next generation */
     /* Guarded by `grow`, but for what slab/host.h says. */
     ga_slab_host slabs;
     pthread_mutex_t grow;
@@ -142,8 +142,8 @@ static inline bool slabhash_grows(const ga_slabhash *table)
 }
 
 /* The first generation of a table, and what else it needs. And all that goes at its end. */
-ga_status ga_slabhash_generations_begin(ga_slabhash *table);
-void ga_slabhash_generations_end(ga_slabhash *table);
+ga_status ga_slabhash_versions_begin(ga_slabhash *table);
+void ga_slabhash_versions_end(ga_slabhash *table);
 
 /* The calling thread may pin: once before any of the calls below. */
 ga_status ga_slabhash_enroll(ga_slabhash *table);
@@ -166,7 +166,7 @@ void ga_slabhash_tend(const slabhash_pin *pin, uint64_t hash, bool opened, bool 
 ga_status ga_slabhash_settle(ga_slabhash *table, bool begin);
 
 /* Alone: take everything out. */
-void ga_slabhash_generations_clear(ga_slabhash *table);
+void ga_slabhash_versions_clear(ga_slabhash *table);
 
 /* SEARCH, INSERT and DELETE of any key in any table, with all that is to be checked; and where an
  * open table has them for its own. */

@@ -74,8 +74,8 @@ GA_SIMT uint32_t ga_coalesce_shortest_header(uint32_t form, ga_tile tile, uint32
 }
 
 /* The bytes of the header of a payload of `size` bytes. Payloads below 3 bytes hold nothing that
- * needs an alignment above 2, and sizes that are not a multiple of 8 nothing above 4. So with 4-byte
- * headers a payload whose size is a multiple of 8 gets 8 bytes, which aligns it to 8. */
+ * needs an alignment above 2, and sizes that are not a multiple of 8 nothing above 4. So with
+ * 4-byte headers a payload whose size is a multiple of 8 gets 8 bytes, which aligns it to 8. */
 GA_SIMT uint32_t ga_coalesce_header_bytes(uint32_t shortest, uint32_t size)
 {
     return shortest == 4u && !(size & 7u) ? 8u : shortest;

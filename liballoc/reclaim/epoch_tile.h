@@ -140,7 +140,7 @@ GA_SIMT uint32_t ga_epoch_enter(ga_epochs *epochs, ga_tile tile, uint32_t number
         ga_lane_write(&pin, own,
                       stripe << 1 | ga_epoch_enter_stripe(epochs->stripes + stripe)); /* T2 */
     }
-    ga_tile_sync(tile); /* all lanes have what the leader acquired */
+    ga_tile_sync(tile); /* the leader's acquire holds for all lanes */
     return ga_lanes_get(tile, pin, leader);
 }
 
@@ -198,7 +198,7 @@ GA_SIMT bool ga_epochs_try_advance(ga_epochs *epochs, ga_tile tile, uint32_t see
         ga_lane_write(&ours, own, ga_cas_acquire(&epochs->step, seen, seen + 1u) == seen ? 1u : 0u);
 #endif
     }
-    ga_tile_sync(tile); /* all lanes have what the leader acquired */
+    ga_tile_sync(tile); /* the leader's acquire holds for all lanes */
     return ga_lanes_get(tile, ours, leader) != 0;
 }
 
@@ -300,7 +300,7 @@ GA_SIMT uint32_t ga_epochs_count_left(const ga_epochs *epochs, ga_tile tile, uin
         }
         ga_lane_write(&left, own, mine);
     }
-    ga_tile_sync(tile); /* all lanes have what each lane acquired */
+    ga_tile_sync(tile); /* each lane's acquire holds for all lanes */
     return ga_lanes_sum(tile, left);
 }
 

@@ -12,8 +12,8 @@ Test(coalesce_segments, a_header_is_told_by_its_payload)
 {
     static const uint32_t heads[16] = {8, 0, 2, 0, 4, 0, 2, 0, 8, 0, 2, 0, 4, 0, 2, 0};
     for (uintptr_t i = 0; i < 16; i++) {
-        cr_assert_eq(ga_segment_header_bytes((const char *)(0x1000 + i)), heads[i], "payload at %zu mod 16",
-                     (size_t)i);
+        cr_assert_eq(ga_segment_header_bytes((const char *)(0x1000 + i)), heads[i],
+                     "payload at %zu mod 16", (size_t)i);
     }
 }
 
