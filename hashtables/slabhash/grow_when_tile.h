@@ -231,8 +231,8 @@ GA_SIMT void ga_slabhash_consider(uint32_t kind, ga_slabhash_growing *growing, g
     ga_tile_sync(tile);
 }
 
-/* The tile reads the record and is about to change something. 1 time in 64 it checks whether the
- * table has too many buckets, or slabs behind them. A few buckets decide at once if it has not. */
+/* Check whether the table has too many buckets, or slabs behind them, for a tile that changes
+ * something; if so, make a smaller version. The first four buckets decide at once if it has not. */
 GA_SIMT void ga_slabhash_consider_less(uint32_t kind, ga_slabhash_growing *growing, ga_tile tile,
                                        const ga_slabhash_snapshot *snapshot)
 {

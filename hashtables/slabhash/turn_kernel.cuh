@@ -184,14 +184,14 @@ template <bool grows> struct ga_slabhash_saved {
     ga_slab_claimed claimed;
 };
 
-static __device__ __forceinline__ void ga_slabhash_save(ga_slabhash_saved<false> *saved,
-                                                        const ga_slabhash_turn *turn)
+static __device__ __forceinline__ void ga_slabhash_save_session(ga_slabhash_saved<false> *saved,
+                                                                const ga_slabhash_turn *turn)
 {
     saved->claimed = turn->claimed;
 }
 
-static __device__ __forceinline__ void ga_slabhash_restore(ga_slabhash_turn *turn,
-                                                           const ga_slabhash_saved<false> *saved)
+static __device__ __forceinline__ void
+ga_slabhash_restore_session(ga_slabhash_turn *turn, const ga_slabhash_saved<false> *saved)
 {
     turn->claimed = saved->claimed;
 }
@@ -202,15 +202,15 @@ template <> struct ga_slabhash_saved<true> {
     ga_slabhash_snapshot snapshot;
 };
 
-static __device__ __forceinline__ void ga_slabhash_save(ga_slabhash_saved<true> *saved,
-                                                        const ga_slabhash_turn *turn)
+static __device__ __forceinline__ void ga_slabhash_save_session(ga_slabhash_saved<true> *saved,
+                                                                const ga_slabhash_turn *turn)
 {
     saved->claimed = turn->claimed;
     saved->snapshot = turn->snapshot;
 }
 
-static __device__ __forceinline__ void ga_slabhash_restore(ga_slabhash_turn *turn,
-                                                           const ga_slabhash_saved<true> *saved)
+static __device__ __forceinline__ void
+ga_slabhash_restore_session(ga_slabhash_turn *turn, const ga_slabhash_saved<true> *saved)
 {
     turn->claimed = saved->claimed;
     turn->snapshot = saved->snapshot;
@@ -233,9 +233,9 @@ ga_slabhash_tile_outlined(ga_slabhash_view table,
     ga_slabhash_turn turn;
     turn.table = table;
     turn.tile = ga_tile_of(GA_SLABHASH_TILE);
-    ga_slabhash_restore(&turn, &saved);
+    ga_slabhash_restore_session(&turn, &saved);
     alone.answer = ga_slabhash_tile<kind>(&turn, op, key, value, how);
-    ga_slabhash_save(&alone.saved, &turn);
+    ga_slabhash_save_session(&alone.saved, &turn);
     return alone;
 }
 
@@ -364,10 +364,10 @@ ga_slabhash_lane_slow(ga_slabhash_turn *turn, uint32_t lane, uint32_t op, uint64
     uint32_t its_op = fixed < GA_SLABHASH_OP_COUNT ? fixed : ga_lanes_get(tile, op, lane);
     uint32_t its_how = ga_slabhash_may_apply(kind, fixed) ? ga_lanes_get(tile, how, lane) : how;
     ga_slabhash_saved<GA_SLABHASH_IS_GROWING(kind)> saved;
-    ga_slabhash_save(&saved, turn);
+    ga_slabhash_save_session(&saved, turn);
     ga_slabhash_outlined<kind> alone =
         ga_slabhash_tile_outlined<kind>(turn->table, saved, its_op, its_key, its_value, its_how);
-    ga_slabhash_restore(turn, &alone.saved);
+    ga_slabhash_restore_session(turn, &alone.saved);
     GA_EACH_LANE(tile, 1u << lane, own)
     {
         (void)own;
