@@ -1,335 +1,342 @@
 /* SPDX-License-Identifier: MIT
  *
- * Batches of calls: several keys are on their way at once, so that what one of them waits for from
- * memory comes while the others go on. Included by the file of each variant; includes the calls.
+ * Batches of calls: several keys are on their way at once, so that the memory accesses of one key
+ * overlap with the work on others. Included by the file of each variant; includes the single
+ * calls.
  *
- * STRUCTURE  A glance is the way of one key: it reads, and changes nothing. Each step goes to one
- *            node, which was fetched ahead, and ends with fetching the next one. Where it meets
- *            anything but whole chains (a removal, an expansion, a freezing, a word that has
- *            changed), it gives up, and the key has a call of its own.
+ * STRUCTURE  A cursor is one key's way down. It only reads. Each step visits one node, which was
+ *            prefetched, and ends with the prefetch of the next. A cursor that meets a chain in
+ *            change (a removal, an expansion, a freezing, a changed word) gives up, and the key is
+ *            looked up by a call of its own.
  *
- * INVARIANT  H (walk.h), with slots of its own for each glance: two for the node and the one below
- *            it, and two for a leaf and the one behind it, which take turns. A bucket that leads to
- *            a hash node leads to one of the next level, and with the level goes the number of its
- *            bits: nobody asks the node.
+ * INVARIANT  H (walk.h), with hazard slots of its own for each cursor: two for the node and its
+ *            child, and two for a leaf and its successor, which take turns. A bucket that leads to
+ *            a hash node leads to the next level, and the level determines the number of bits, so
+ *            the cursor need not read it from the node.
  *
- * ORDER      As in a lookup: W2, and P where there are hazard pointers.
+ * ORDER      As in a lookup: W2, and P with hazard pointers.
  *
- * PROGRESS   A glance takes no more steps than the trie has levels, and each chain leaves.
+ * PROGRESS   A cursor takes at most as many steps as the trie has levels and its chains leaves.
  */
 #ifndef GPUALLOC_LFHT_BATCH_H
 #define GPUALLOC_LFHT_BATCH_H
 
 #include "update.h"
 
-#include "mixed.h" /* behind the calls */
+#include "mixed.h" /* after the functions that it calls */
 
-typedef struct glance {
-    lfht_hash *node;
-    const lfht_word *place; /* in the node, or in a leaf of its chain; kept */
-    lfht_word seen;         /* what stood there; fetched, not kept */
-    lfht_leaf *leaf;        /* the key's */
+typedef struct cursor {
+    lfht_hash_node *node;
+    const lfht_word *location; /* in the node, or in a leaf of its chain; protected */
+    lfht_word seen;            /* the word read there; its target is prefetched, not protected */
+    lfht_leaf *leaf;           /* the leaf with the key */
     uint64_t hash, key;
-    uint32_t level, used; /* of the node */
-    uint32_t count;       /* leaves met in the bucket */
-    uint32_t slot;        /* the first of its own */
-    size_t number;        /* of the key */
-} glance;
+    uint32_t level, used; /* level, and hash bits above it, of the node */
+    uint32_t count;       /* leaves met in this bucket */
+    uint32_t slot;        /* the first of its hazard slots */
+    size_t key_index;     /* in the caller's arrays */
+} cursor;
 
-typedef enum sight {
-    GOES_ON = 0,
-    SEEN,   /* the key */
-    UNSEEN, /* it is not there */
-    UNSURE
-} sight;
+typedef enum cursor_result {
+    CURSOR_CONTINUES = 0,
+    CURSOR_FOUND,  /* the key is in `leaf` */
+    CURSOR_ABSENT, /* the key is absent */
+    CURSOR_UNSURE
+} cursor_result;
 
 /* ---- one key -------------------------------------------------------------------------------- */
 
-LFHT_INLINE uint32_t glance_bits(const ga_lfht *map, const glance *g)
+LFHT_INLINE uint32_t cursor_bits(const ga_lfht *map, const cursor *c)
 {
-    return g->level ? map->chunk : map->root->bits;
+    return c->level ? map->chunk : map->root->bits;
 }
 
-LFHT_INLINE lfht_word *glance_bucket(const glance *g, lfht_hash *node, uint32_t used, uint32_t bits)
+LFHT_INLINE lfht_word *cursor_bucket(const cursor *c, lfht_hash_node *node, uint32_t used,
+                                     uint32_t bits)
 {
-    return &node->buckets[g->hash << used >> (64 - bits)];
+    return &node->buckets[c->hash << used >> (64 - bits)];
 }
 
-/* What the word leads to will be wanted: of a hash node the bucket alone. */
-LFHT_INLINE void fetch(const ga_lfht *map, const glance *g, lfht_word word)
+/* Prefetch the target of the word; of a hash node only the bucket. */
+LFHT_INLINE void cursor_prefetch(const ga_lfht *map, const cursor *c, lfht_word word)
 {
-    uint32_t used = g->used + glance_bits(map, g);
+    uint32_t used = c->used + cursor_bits(map, c);
     if (lfht_kind(word) == LFHT_LEAF) {
-        __builtin_prefetch(lfht_at(word));
-    } else if (lfht_at(word) != g->node && used < 64) {
-        __builtin_prefetch(glance_bucket(g, lfht_at(word), used, map->chunk));
+        __builtin_prefetch(lfht_pointer(word));
+    } else if (lfht_pointer(word) != c->node && used < 64) {
+        __builtin_prefetch(cursor_bucket(c, lfht_pointer(word), used, map->chunk));
     }
 }
 
-LFHT_INLINE void look_at(walk *w, glance *g, const lfht_word *place)
+LFHT_INLINE void cursor_load(walk *w, cursor *c, const lfht_word *location)
 {
-    if (LFHT_HAZARDS == LFHT_PAIRS) { /* before the bucket is read */
-        lfht_pair_level(w->mine, g->slot, g->level);
+    if (LFHT_HAZARDS == LFHT_HAZARD_PAIRS) { /* before the bucket is read */
+        lfht_pair_level(w->hazards, c->slot, c->level);
     }
-    g->place = place;
-    g->seen = look(w, place);
-    fetch(w->map, g, g->seen);
+    c->location = location;
+    c->seen = walk_load(w, location);
+    cursor_prefetch(w->map, c, c->seen);
 }
 
-LFHT_INLINE void begin_glance(walk *w, glance *g, uint64_t key, size_t number)
+LFHT_INLINE void cursor_begin(walk *w, cursor *c, uint64_t key, size_t number)
 {
     uint64_t hash = lfht_hash_of(w->map, key);
-    if (LFHT_HAZARDS == LFHT_PAIRS) {
-        lfht_pair_hash(w->mine, g->slot, hash);
+    if (LFHT_HAZARDS == LFHT_HAZARD_PAIRS) {
+        lfht_pair_hash(w->hazards, c->slot, hash);
     }
-    g->node = w->map->root;
-    g->hash = hash;
-    g->key = key;
-    g->level = g->used = g->count = 0;
-    g->number = number;
-    __builtin_prefetch(glance_bucket(g, g->node, 0, g->node->bits));
-    g->place = NULL;
+    c->node = w->map->root;
+    c->hash = hash;
+    c->key = key;
+    c->level = c->used = c->count = 0;
+    c->key_index = number;
+    __builtin_prefetch(cursor_bucket(c, c->node, 0, c->node->bits));
+    c->location = NULL;
 }
 
-/* Into the hash node below, which the bucket leads to. */
-LFHT_INLINE sight glance_down(walk *w, glance *g)
+/* Enter the child that the bucket leads to. */
+LFHT_INLINE cursor_result cursor_descend(walk *w, cursor *c)
 {
-    lfht_hash *below = lfht_at(g->seen);
-    if (!keep(w, g->slot + g->level % 2, below, g->place, g->seen)) {
-        return UNSURE;
+    lfht_hash_node *child = lfht_pointer(c->seen);
+    if (!walk_protect(w, c->slot + c->level % 2, child, c->location, c->seen)) {
+        return CURSOR_UNSURE;
     }
-    g->used += glance_bits(w->map, g);
-    g->level++;
-    g->node = below;
-    look_at(w, g, glance_bucket(g, below, g->used, glance_bits(w->map, g)));
-    return GOES_ON;
+    c->used += cursor_bits(w->map, c);
+    c->level++;
+    c->node = child;
+    cursor_load(w, c, cursor_bucket(c, child, c->used, cursor_bits(w->map, c)));
+    return CURSOR_CONTINUES;
 }
 
-/* To the leaf that the word leads to. */
-LFHT_INLINE sight glance_along(walk *w, glance *g)
+/* Visit the leaf that the word leads to. */
+LFHT_INLINE cursor_result cursor_visit_leaf(walk *w, cursor *c)
 {
-    lfht_leaf *leaf = lfht_at(g->seen);
-    bool last = g->used + glance_bits(w->map, g) >= 64;
-    if ((g->count >= w->map->chain && !last) ||
-        !keep(w, g->slot + 2 + g->count % 2, leaf, g->place, g->seen)) {
-        return UNSURE;
+    lfht_leaf *leaf = lfht_pointer(c->seen);
+    bool last = c->used + cursor_bits(w->map, c) >= 64;
+    if ((c->count >= w->map->chain && !last) ||
+        !walk_protect(w, c->slot + 2 + c->count % 2, leaf, c->location, c->seen)) {
+        return CURSOR_UNSURE;
     }
-    g->count++;
-    lfht_word next = look(w, &leaf->next);
-    if (next & LFHT_GONE || lfht_level(next) != g->level) {
-        return UNSURE;
+    c->count++;
+    lfht_word next = walk_load(w, &leaf->next);
+    if (next & LFHT_GONE || lfht_level(next) != c->level) {
+        return CURSOR_UNSURE;
     }
-    if (is_key(w->map, g->hash, g->key, leaf)) {
-        g->leaf = leaf;
-        return SEEN;
+    if (leaf_has_key(w->map, c->hash, c->key, leaf)) {
+        c->leaf = leaf;
+        return CURSOR_FOUND;
     }
-    g->place = &leaf->next;
-    g->seen = next;
-    fetch(w->map, g, next);
-    return GOES_ON;
+    c->location = &leaf->next;
+    c->seen = next;
+    cursor_prefetch(w->map, c, next);
+    return CURSOR_CONTINUES;
 }
 
-/* One node further. */
-LFHT_INLINE sight step(walk *w, glance *g)
+/* Visit the next node. */
+LFHT_INLINE cursor_result cursor_step(walk *w, cursor *c)
 {
-    sight saw;
-    if (!g->place) {
-        look_at(w, g, glance_bucket(g, g->node, 0, w->map->root->bits));
-        saw = GOES_ON;
-    } else if (lfht_kind(g->seen) == LFHT_LEAF) {
-        saw = glance_along(w, g);
+    cursor_result result;
+    if (!c->location) {
+        cursor_load(w, c, cursor_bucket(c, c->node, 0, w->map->root->bits));
+        result = CURSOR_CONTINUES;
+    } else if (lfht_kind(c->seen) == LFHT_LEAF) {
+        result = cursor_visit_leaf(w, c);
     } else {
-        saw = glance_down(w, g);
+        result = cursor_descend(w, c);
     }
-    if (saw != GOES_ON || lfht_kind(g->seen) == LFHT_LEAF) {
-        return saw;
+    if (result != CURSOR_CONTINUES || lfht_kind(c->seen) == LFHT_LEAF) {
+        return result;
     }
-    if (lfht_is_empty(g->node, g->seen)) {
-        return UNSEEN;
+    if (lfht_is_empty_bucket(c->node, c->seen)) {
+        return CURSOR_ABSENT;
     }
-    /* A hash node behind a leaf: the chain is moving. */
-    bool below = lfht_kind(g->seen) == LFHT_HASH && !(g->seen & LFHT_GONE);
-    return below && g->count == 0 ? GOES_ON : UNSURE;
+    /* A hash node behind a leaf means that the chain is moving. */
+    bool child = lfht_kind(c->seen) == LFHT_HASH && !(c->seen & LFHT_GONE);
+    return child && c->count == 0 ? CURSOR_CONTINUES : CURSOR_UNSURE;
 }
 
-/* ---- several -------------------------------------------------------------------------------- */
+/* ---- several keys --------------------------------------------------------------------------- */
 
-LFHT_INLINE uint32_t glance_slot(const ga_lfht *map, uint32_t number)
+LFHT_INLINE uint32_t cursor_slot(const ga_lfht *map, uint32_t number)
 {
-    return LFHT_HAZARDS == LFHT_PAIRS
+    return LFHT_HAZARDS == LFHT_HAZARD_PAIRS
                ? LFHT_PAIR_SLOTS * (1 + number)
-               : LFHT_SLOT_LEAVES + map->leaf_slots + LFHT_GLANCE_SLOTS * number;
+               : LFHT_SLOT_LEAVES + map->leaf_slots + LFHT_CURSOR_SLOTS * number;
 }
 
-LFHT_INLINE void end_glances(walk *w)
+LFHT_INLINE void cursors_end(walk *w)
 {
-    uint32_t last = glance_slot(w->map, LFHT_WIDTH);
-    for (uint32_t slot = glance_slot(w->map, 0); LFHT_HAZARDS && slot < last; slot++) {
-        ga_hazard_clear(w->mine, slot);
+    uint32_t last = cursor_slot(w->map, LFHT_BATCH_WIDTH);
+    for (uint32_t slot = cursor_slot(w->map, 0); LFHT_HAZARDS && slot < last; slot++) {
+        ga_hazard_clear(w->hazards, slot);
     }
-    end(w);
+    walk_end(w);
 }
 
-LFHT_INLINE void place_glances(const ga_lfht *map, glance *glances)
+LFHT_INLINE void cursors_assign_slots(const ga_lfht *map, cursor *cursors)
 {
-    for (uint32_t i = 0; i < LFHT_WIDTH; i++) {
-        glances[i].slot = glance_slot(map, i);
+    for (uint32_t i = 0; i < LFHT_BATCH_WIDTH; i++) {
+        cursors[i].slot = cursor_slot(map, i);
     }
 }
 
-/* The answer of a glance that has ended. */
-static ga_status answer(ga_lfht *map, walk *w, const glance *g, sight saw, ga_lfht_found *found)
+/* Store the result of a cursor that has ended. If it gave up, look the key up by a single call. */
+static ga_status cursor_answer(ga_lfht *map, walk *w, const cursor *c, cursor_result result,
+                               ga_lfht_found *found)
 {
-    if (saw == UNSURE) {
-        return lookup(map, g->key, &found[g->number]);
+    if (result == CURSOR_UNSURE) {
+        return variant_lookup(map, c->key, &found[c->key_index]);
     }
-    found[g->number] = (ga_lfht_found){saw == SEEN, saw == SEEN ? g->leaf->value : 0};
+    found[c->key_index] =
+        (ga_lfht_found){result == CURSOR_FOUND, result == CURSOR_FOUND ? c->leaf->value : 0};
     if (map->counting) {
-        lfht_add(&w->lane->lookups, 1);
-        lfht_add(&w->lane->hops, g->level + 1 + g->count);
-        lfht_count_depth(w->lane, g->level);
+        lfht_count(&w->shard->lookups, 1);
+        lfht_count(&w->shard->hops, c->level + 1 + c->count);
+        lfht_count_depth(w->shard, c->level);
     }
     return GA_OK;
 }
 
-/* Whoever has its answer makes room for the next key. */
-static ga_status lookup_batch(ga_lfht *map, const uint64_t *keys, size_t n, ga_lfht_found *found)
+/* A cursor that has its result takes the next key. */
+static ga_status variant_lookup_batch(ga_lfht *map, const uint64_t *keys, size_t n,
+                                      ga_lfht_found *found)
 {
     walk w;
-    glance glances[LFHT_WIDTH];
+    cursor cursors[LFHT_BATCH_WIDTH];
     uint32_t width = 0;
     size_t next = 0;
-    ga_status status = begin(&w, map, 0, 0);
+    ga_status status = walk_begin(&w, map, 0, 0);
     if (status != GA_OK) {
         return status;
     }
-    place_glances(map, glances);
-    for (; width < LFHT_WIDTH && next < n; width++, next++) {
-        begin_glance(&w, &glances[width], keys[next], next);
+    cursors_assign_slots(map, cursors);
+    for (; width < LFHT_BATCH_WIDTH && next < n; width++, next++) {
+        cursor_begin(&w, &cursors[width], keys[next], next);
     }
     while (width > 0 && status == GA_OK) {
         for (uint32_t i = 0; i < width && status == GA_OK; i++) {
-            sight saw = step(&w, &glances[i]);
-            if (saw == GOES_ON) {
+            cursor_result result = cursor_step(&w, &cursors[i]);
+            if (result == CURSOR_CONTINUES) {
                 continue;
             }
-            status = answer(map, &w, &glances[i], saw, found);
+            status = cursor_answer(map, &w, &cursors[i], result, found);
             if (next < n) {
-                begin_glance(&w, &glances[i], keys[next], next);
+                cursor_begin(&w, &cursors[i], keys[next], next);
                 next++;
             } else {
-                glances[i] = glances[--width];
+                cursors[i] = cursors[--width];
             }
         }
     }
-    end_glances(&w);
+    cursors_end(&w);
     return status;
 }
 
-/* All of them to their ends: what they have met is near. */
-static void glance_at_all(walk *w, glance *glances, sight *saw, uint32_t width)
+/* Run all cursors to their ends. The nodes that they met are in the caches then. */
+static void cursors_run(walk *w, cursor *cursors, cursor_result *result, uint32_t width)
 {
     uint32_t going = width;
     for (uint32_t i = 0; i < width; i++) {
-        saw[i] = GOES_ON;
+        result[i] = CURSOR_CONTINUES;
     }
     while (going > 0) {
         for (uint32_t i = 0; i < width; i++) {
-            if (saw[i] == GOES_ON) {
-                saw[i] = step(w, &glances[i]);
-                going -= saw[i] != GOES_ON;
+            if (result[i] == CURSOR_CONTINUES) {
+                result[i] = cursor_step(w, &cursors[i]);
+                going -= result[i] != CURSOR_CONTINUES;
             }
         }
     }
 }
 
-/* As many keys as fit, in their order. How many were put in, or found, without a failure. */
-static ga_status insert_some(ga_lfht *map, walk *w, const uint64_t *keys, const uint64_t *values,
-                             uint32_t width, ga_lfht_found *was, size_t *done)
+/* Insert up to LFHT_BATCH_WIDTH keys, in their order. `*done` grows by those that were inserted or
+ * found before a failure. */
+static ga_status insert_group(ga_lfht *map, walk *w, const uint64_t *keys, const uint64_t *values,
+                              uint32_t width, ga_lfht_found *was, size_t *done)
 {
-    glance glances[LFHT_WIDTH];
-    sight saw[LFHT_WIDTH];
+    cursor cursors[LFHT_BATCH_WIDTH];
+    cursor_result result[LFHT_BATCH_WIDTH];
     ga_status status = GA_OK;
-    place_glances(map, glances);
+    cursors_assign_slots(map, cursors);
     for (uint32_t i = 0; i < width; i++) {
-        begin_glance(w, &glances[i], keys[i], i);
+        cursor_begin(w, &cursors[i], keys[i], i);
     }
-    glance_at_all(w, glances, saw, width);
+    cursors_run(w, cursors, result, width);
     for (uint32_t i = 0; i < width && status == GA_OK; i++) {
-        if (saw[i] == SEEN) {
-            tell(was ? &was[i] : NULL, glances[i].leaf);
+        if (result[i] == CURSOR_FOUND) {
+            set_result(was ? &was[i] : NULL, cursors[i].leaf);
         } else {
             lfht_change change = {LFHT_INSERT, keys[i], values[i], 0};
-            status = put_hashed(map, &change, glances[i].hash, was ? &was[i] : NULL);
+            status = put_with_hash(map, &change, cursors[i].hash, was ? &was[i] : NULL);
         }
         *done += status == GA_OK;
     }
     return status;
 }
 
-static ga_status insert_batch(ga_lfht *map, const uint64_t *keys, const uint64_t *values, size_t n,
-                              ga_lfht_found *was, size_t *done)
+static ga_status variant_insert_batch(ga_lfht *map, const uint64_t *keys, const uint64_t *values,
+                                      size_t n, ga_lfht_found *was, size_t *done)
 {
     walk w;
-    ga_status status = begin(&w, map, 0, 0);
+    ga_status status = walk_begin(&w, map, 0, 0);
     if (status != GA_OK) {
         return status;
     }
     while (*done < n && status == GA_OK) {
         size_t first = *done;
-        uint32_t width = n - first < LFHT_WIDTH ? (uint32_t)(n - first) : LFHT_WIDTH;
-        status = insert_some(map, &w, keys + first, values + first, width, was ? was + first : NULL,
-                             done);
+        uint32_t width = n - first < LFHT_BATCH_WIDTH ? (uint32_t)(n - first) : LFHT_BATCH_WIDTH;
+        status = insert_group(map, &w, keys + first, values + first, width,
+                              was ? was + first : NULL, done);
     }
-    end_glances(&w);
+    cursors_end(&w);
     return status;
 }
 
-/* Of as many as fit the keys are looked at, which brings the nodes near; then they are made. */
-static ga_status do_some(ga_lfht *map, walk *w, ga_lfht_call *calls, uint32_t width, size_t *done)
+/* Run cursors for up to LFHT_BATCH_WIDTH calls, which brings the nodes into the caches, then make
+ * the calls. */
+static ga_status do_group(ga_lfht *map, walk *w, ga_lfht_call *calls, uint32_t width, size_t *done)
 {
-    glance glances[LFHT_WIDTH];
-    sight saw[LFHT_WIDTH];
-    place_glances(map, glances);
+    cursor cursors[LFHT_BATCH_WIDTH];
+    cursor_result result[LFHT_BATCH_WIDTH];
+    cursors_assign_slots(map, cursors);
     for (uint32_t i = 0; i < width; i++) {
-        begin_glance(w, &glances[i], calls[i].key, i);
+        cursor_begin(w, &cursors[i], calls[i].key, i);
     }
-    glance_at_all(w, glances, saw, width);
-    return do_calls(map, calls, width, done);
+    cursors_run(w, cursors, result, width);
+    return batch_do_calls(map, calls, width, done);
 }
 
-static ga_status do_batch(ga_lfht *map, ga_lfht_call *calls, size_t n, size_t *done)
+static ga_status variant_do_batch(ga_lfht *map, ga_lfht_call *calls, size_t n, size_t *done)
 {
     walk w;
-    ga_status status = begin(&w, map, 0, 0);
+    ga_status status = walk_begin(&w, map, 0, 0);
     if (status != GA_OK) {
         return status;
     }
     while (*done < n && status == GA_OK) {
         size_t left = n - *done;
-        status =
-            do_some(map, &w, calls + *done, left < LFHT_WIDTH ? (uint32_t)left : LFHT_WIDTH, done);
+        status = do_group(map, &w, calls + *done,
+                          left < LFHT_BATCH_WIDTH ? (uint32_t)left : LFHT_BATCH_WIDTH, done);
     }
-    end_glances(&w);
+    cursors_end(&w);
     return status;
 }
 
 #define LFHT_VARIANT(variable, text, sequential)                                                   \
-    const lfht_variant variable = {.put = put_key,                                                 \
-                                   .remove = remove_key,                                           \
-                                   .lookup = lookup,                                               \
-                                   .lookup_batch = lookup_batch,                                   \
-                                   .insert_batch = insert_batch,                                   \
-                                   .do_batch = do_batch,                                           \
-                                   .each = each,                                                   \
+    const lfht_variant variable = {.put = variant_put,                                             \
+                                   .remove = variant_remove,                                       \
+                                   .lookup = variant_lookup,                                       \
+                                   .lookup_batch = variant_lookup_batch,                           \
+                                   .insert_batch = variant_insert_batch,                           \
+                                   .do_batch = variant_do_batch,                                   \
+                                   .each = variant_each,                                           \
                                    .make_root = ga_lfht_make_root,                                 \
                                    .clear_root = ga_lfht_clear_root,                               \
                                    .fill_root = ga_lfht_fill_root,                                 \
-                                   .root_keys = LFHT_ROOT_KEYS,                                    \
+                                   .keys_per_bucket = LFHT_KEYS_PER_BUCKET,                        \
                                    .chunk = LFHT_CHUNK,                                            \
                                    .chain = LFHT_CHAIN,                                            \
-                                   .most = LFHT_CHAIN_MOST,                                        \
-                                   .hazards = LFHT_HAZARDS,                                        \
+                                   .chain_most = LFHT_CHAIN_MOST,                                  \
+                                   .protection = LFHT_HAZARDS,                                     \
                                    .shrinks = LFHT_SHRINKS != LFHT_NEVER,                          \
                                    .seq_cst = (sequential),                                        \
                                    .name = (text)}

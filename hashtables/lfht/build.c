@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * A map filled at once. The keys are sorted into the root's buckets, those of each into the buckets
- * of the next node, and so on, until they fit a chain: two arrays take turns. Nobody else is there:
- * the map is as insertions would have left it, and no step of theirs is taken.
+ * Builds a whole map at once. The keys are sorted into the root's buckets, those of each bucket
+ * into the buckets of the next node, and so on, until they fit a chain; two arrays alternate as
+ * source and target. No other thread uses the map. The result is the map that insertions would
+ * have left, without the steps in between. INLINE replaces fill_root (inline_batch.h).
  */
 #include "map.h"
 
@@ -20,19 +21,20 @@ typedef struct build {
     bool failed;
 } build;
 
-/* Which of 2^bits buckets, behind `used` bits. */
-typedef struct buckets {
+/* The bits of a hash that select one of 2^bits buckets, behind the first `used` bits. */
+typedef struct bucket_bits {
     uint32_t used, bits;
-} buckets;
+} bucket_bits;
 
-static size_t bucket_of(buckets b, uint64_t hash)
+static size_t bucket_of(bucket_bits b, uint64_t hash)
 {
     return (size_t)(hash << b.used >> (64 - b.bits));
 }
 
-/* By buckets, and within one as they came. `ends`, all 0 before, says where each bucket's end. How
- * many buckets have any. */
-static uint64_t sort(buckets b, size_t *ends, const lfht_item *from, lfht_item *to, size_t n)
+/* Counting sort by bucket, stable. `ends`, all 0 before, receives the end of each bucket. Returns
+ * the number of buckets in use. */
+static uint64_t sort_by_bucket(bucket_bits b, size_t *ends, const lfht_item *from, lfht_item *to,
+                               size_t n)
 {
     uint64_t used = 0;
     size_t start = 0;
@@ -51,17 +53,17 @@ static uint64_t sort(buckets b, size_t *ends, const lfht_item *from, lfht_item *
     return used;
 }
 
-static bool same_key(const ga_lfht *map, const lfht_item *a, const lfht_item *b)
+static bool items_equal(const ga_lfht *map, const lfht_item *a, const lfht_item *b)
 {
     return a->hash == b->hash && lfht_same_key(map, a->key, b->key);
 }
 
-size_t ga_lfht_drop_equals(const ga_lfht *map, lfht_item *items, size_t n)
+size_t ga_lfht_drop_duplicates(const ga_lfht *map, lfht_item *items, size_t n)
 {
     size_t left = 0;
     for (size_t i = 0; i < n; i++) {
         size_t j = 0;
-        while (j < left && !same_key(map, &items[j], &items[i])) {
+        while (j < left && !items_equal(map, &items[j], &items[i])) {
             j++;
         }
         if (j == left) {
@@ -71,7 +73,7 @@ size_t ga_lfht_drop_equals(const ga_lfht *map, lfht_item *items, size_t n)
     return left;
 }
 
-static bool one_hash(const lfht_item *items, size_t n)
+static bool share_one_hash(const lfht_item *items, size_t n)
 {
     size_t i = 1;
     while (i < n && items[i].hash == items[0].hash) {
@@ -80,19 +82,19 @@ static bool one_hash(const lfht_item *items, size_t n)
     return i >= n;
 }
 
-/* ---- what a bucket leads to ----------------------------------------------------------------- */
+/* ---- one bucket ----------------------------------------------------------------------------- */
 
-/* A chain in `node`; as much of it as there is memory for. */
-static lfht_word make_chain(build *b, const lfht_hash *node, const lfht_item *items, size_t n)
+/* Make a chain in `node`. Out of memory: as much of it as possible, with `failed` set. */
+static lfht_word make_chain(build *b, const lfht_hash_node *node, const lfht_item *items, size_t n)
 {
-    lfht_word level = lfht_level_bits(node->level), word = lfht_empty(node);
+    lfht_word level = lfht_level_bits(node->level), word = lfht_empty_bucket(node);
     for (size_t i = n; i-- > 0 && !b->failed;) {
-        lfht_leaf *leaf = ga_lfht_node(b->map, sizeof *leaf);
+        lfht_leaf *leaf = ga_lfht_alloc_node(b->map, sizeof *leaf);
         if (leaf) {
             *leaf = (lfht_leaf){word | level, items[i].hash, items[i].key, items[i].value};
-            word = lfht_to(leaf, LFHT_LEAF);
-            if (b->map->variant->hazards == LFHT_PAIRS) {
-                *lfht_link(word) = level; /* where it was born */
+            word = lfht_word_to(leaf, LFHT_LEAF);
+            if (b->map->variant->protection == LFHT_HAZARD_PAIRS) {
+                *lfht_garbage_link(word) = level; /* its birth level (hhl.c) */
             }
             b->leaves++;
         }
@@ -101,61 +103,68 @@ static lfht_word make_chain(build *b, const lfht_hash *node, const lfht_item *it
     return word;
 }
 
-static void fill(build *b, lfht_hash *node, const size_t *ends, lfht_item *items, lfht_item *other);
+static void fill_node(build *b, lfht_hash_node *node, const size_t *ends, lfht_item *items,
+                      lfht_item *scratch);
 
-/* A hash node below `node`. The items' other array is as long. */
-static lfht_word make_node(build *b, lfht_hash *node, lfht_item *items, lfht_item *other, size_t n)
+/* Make a hash node below `node`. `scratch` has the length of `items`. */
+static lfht_word make_node(build *b, lfht_hash_node *node, lfht_item *items, lfht_item *scratch,
+                           size_t n)
 {
     size_t ends[BUCKETS_MOST] = {0};
-    lfht_hash *below =
-        ga_lfht_hash_node(b->map, node, node->level + 1, node->used + node->bits, b->map->chunk);
-    if (!below) {
+    lfht_hash_node *child = ga_lfht_alloc_hash_node(b->map, node, node->level + 1,
+                                                    node->used + node->bits, b->map->chunk);
+    if (!child) {
         b->failed = true;
-        return lfht_empty(node);
+        return lfht_empty_bucket(node);
     }
     b->nodes++;
-    below->count = sort((buckets){below->used, below->bits}, ends, items, other, n);
-    fill(b, below, ends, other, items);
-    return lfht_to(below, LFHT_HASH);
+    child->count = sort_by_bucket((bucket_bits){child->used, child->bits}, ends, items, scratch, n);
+    fill_node(b, child, ends, scratch, items);
+    return lfht_word_to(child, LFHT_HASH);
 }
 
-static lfht_word make(build *b, lfht_hash *node, lfht_item *items, lfht_item *other, size_t n)
+static lfht_word make_bucket(build *b, lfht_hash_node *node, lfht_item *items, lfht_item *scratch,
+                             size_t n)
 {
-    size_t left =
-        n <= b->map->chain || one_hash(items, n) ? ga_lfht_drop_equals(b->map, items, n) : n;
-    return left <= b->map->chain || lfht_last(node) ? make_chain(b, node, items, left)
-                                                    : make_node(b, node, items, other, left);
+    size_t left = n <= b->map->chain || share_one_hash(items, n)
+                      ? ga_lfht_drop_duplicates(b->map, items, n)
+                      : n;
+    return left <= b->map->chain || lfht_is_last_level(node)
+               ? make_chain(b, node, items, left)
+               : make_node(b, node, items, scratch, left);
 }
 
-/* Each bucket's items end where `ends` says. */
-static void fill(build *b, lfht_hash *node, const size_t *ends, lfht_item *items, lfht_item *other)
+/* Fill the buckets of `node`; the items of each end where `ends` says. */
+static void fill_node(build *b, lfht_hash_node *node, const size_t *ends, lfht_item *items,
+                      lfht_item *scratch)
 {
     size_t first = 0;
     for (size_t i = 0; i < (size_t)1 << node->bits && !b->failed; i++) {
         if (ends[i] > first) {
-            node->buckets[i] = make(b, node, items + first, other + first, ends[i] - first);
+            node->buckets[i] =
+                make_bucket(b, node, items + first, scratch + first, ends[i] - first);
         }
         first = ends[i];
     }
 }
 
-/* ---- all of it ------------------------------------------------------------------------------ */
+/* ---- the root ------------------------------------------------------------------------------- */
 
-bool ga_lfht_fill_root(ga_lfht *map, const size_t *ends, lfht_item *items, lfht_item *other)
+bool ga_lfht_fill_root(ga_lfht *map, const size_t *ends, lfht_item *items, lfht_item *scratch)
 {
     build b = {.map = map};
-    lfht_lane *lane = ga_lfht_lane(map);
-    fill(&b, map->root, ends, items, other);
+    lfht_shard *shard = ga_lfht_own_shard(map);
+    fill_node(&b, map->root, ends, items, scratch);
     if (!b.failed) {
-        lfht_add(&lane->inserted, b.leaves);
-        lfht_add(&lane->expansions, b.nodes);
+        lfht_count(&shard->inserted, b.leaves);
+        lfht_count(&shard->expansions, b.nodes);
     }
     return !b.failed;
 }
 
 static ga_status build_all(ga_lfht *map, lfht_item *items, size_t *ends, size_t n)
 {
-    sort((buckets){0, map->root_bits}, ends, items, items + n, n);
+    sort_by_bucket((bucket_bits){0, map->root_bits}, ends, items, items + n, n);
     return map->variant->fill_root(map, ends, items + n, items) ? GA_OK : GA_ERR_MEMORY;
 }
 

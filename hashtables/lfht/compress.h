@@ -1,182 +1,188 @@
 /* SPDX-License-Identifier: MIT
  *
- * Hash nodes that have become empty are taken out (§3.5), in one of two ways. Included by
- * update.h.
+ * Compression: detaches hash nodes that have become empty (§3.5), by one of two methods. Included
+ * by expand.h.
  *
- * FREEZES    The parent's bucket gets a freeze node, which leads on to the node; then each empty
- *            bucket of the node is frozen. Once all are, the parent's bucket is emptied, and the
- *            node is out. Whoever wants to put something into a frozen bucket turns the freeze node
- *            in the parent's bucket into an unfreeze node: the same node, in a word that says so.
- *            One compare-and-swap on that bucket decides between the two. The thread that froze
- *            clears what it froze, also when it stops halfway (Algorithm 7 leaves it, line 10),
- *            then takes the freeze node out, and nobody else does either. So a bucket that is
- *            frozen while the parent's does not lead through this freeze node says: the node is
- *            out.
+ * FREEZES    The parent's bucket gets a freeze node, which leads on to the node; then every bucket
+ *            of the node is frozen. Once all are, the parent's bucket is emptied, which detaches
+ *            the node. A thread that wants to insert into a frozen bucket turns the freeze node in
+ *            the parent's bucket into an unfreeze node: the same node, under another kind in the
+ *            word. One compare-and-swap on that bucket decides between the two. Only the thread
+ *            that froze clears what it froze, also if it gave up halfway (Algorithm 7 leaves that
+ *            out, line 10), and only then takes its freeze node out. So a frozen bucket whose
+ *            freeze node is not in the parent's bucket belongs to a detached node.
  *
- * COUNTS     A node counts its buckets in use. The count is raised before a bucket is filled, and
- *            lowered by who empties it, or raised it in vain. Once 0 it stays so: the node is dead,
- *            and whoever meets it takes it out.
+ * COUNTS     A node counts its buckets in use. A thread raises the count before it fills a bucket,
+ *            and lowers it after it has emptied one or failed to fill it. Once 0 the count stays 0:
+ *            the node is dead, and every thread that meets it detaches it.
  *
- * ORDER      E1: of two threads that empty the last two buckets, one sees both empty.
- *            A: a parent that `above` leads to is attached, since `above` is made NULL before the
- *            node is detached, and the parent can be only after that (§4.4.2).
- *            C: what happened to a node's buckets before the count fell to 0 is seen.
+ * ORDER      E1: if two threads each empty one of the last two buckets, at least one sees both
+ *            empty.
+ *            A: a parent that `parent` leads to is attached, because `parent` is set to NULL before
+ *            the node is detached, and the parent can be detached only after that (§4.4.2).
+ *            C: the thread that lowers the count to 0 sees everything that was done to the node's
+ *            buckets.
  *
- * In both, only the thread that detaches a node retires it, and goes on with the parent, never the
- * root.
+ * In both methods only the thread that detaches a node retires it, and then goes on with the
+ * parent, never with the root.
  */
 #ifndef GPUALLOC_LFHT_COMPRESS_H
 #define GPUALLOC_LFHT_COMPRESS_H
 
 #include "walk.h"
 
-/* ---- up ------------------------------------------------------------------------------------- */
+/* ---- moving up ------------------------------------------------------------------------------ */
 
-static void forget_parent(lfht_hash *node)
+static void node_clear_parent(lfht_hash_node *node)
 {
-    /* A1: release. Pairs with A2, through W1: who still finds the parent here found it before the
-     * node was detached. */
-    __atomic_store_n(&node->above, NULL, __ATOMIC_RELEASE);
+    /* A1: release. Pairs with A2, through W1: a reader that still finds the parent here found it
+     * before the node was detached. */
+    __atomic_store_n(&node->parent, NULL, __ATOMIC_RELEASE);
 }
 
-/* The node has been detached and is no longer wanted: go to its parent, whose own parent is to be
- * kept. False at the root, and where another thread is taking the parent out. */
-static bool go_up(walk *w)
+/* Move to the parent of a node that this walk has detached, and protect the grandparent. False at
+ * the root, and if another thread is detaching the parent. */
+static bool walk_ascend(walk *w)
 {
-    lfht_hash *node = w->above;
-    /* A2: acquire. Pairs with A1. Only a guess, which A3 confirms. */
-    lfht_hash *above = __atomic_load_n(&node->above, __ATOMIC_ACQUIRE);
-    if (!above) {
+    lfht_hash_node *node = w->parent;
+    /* A2: acquire. Pairs with A1. Only a guess, which A3 validates. */
+    lfht_hash_node *parent = __atomic_load_n(&node->parent, __ATOMIC_ACQUIRE);
+    if (!parent) {
         return false;
     }
-    uint8_t free = w->at_node;
-    w->at_node = w->at_above;
-    w->at_above = free;
-    lfht_nap();
-    if (LFHT_HAZARDS == LFHT_POINTERS) {
-        ga_hazard_set(w->mine, w->at_above, above);
+    uint8_t free = w->node_slot;
+    w->node_slot = w->parent_slot;
+    w->parent_slot = free;
+    lfht_test_yield();
+    if (LFHT_HAZARDS == LFHT_HAZARD_POINTERS) {
+        ga_hazard_set(w->hazards, w->parent_slot, parent);
         /* A3: seq_cst or acquire. Pairs with A1. */
-        uintptr_t again = ga_hazard_load(w->mine, (const ga_hazard_word *)&node->above);
-        if (again != (uintptr_t)above) {
+        uintptr_t again = ga_hazard_load(w->hazards, (const ga_hazard_word *)&node->parent);
+        if (again != (uintptr_t)parent) {
             return false;
         }
     }
-    stand(w, above, node);
+    walk_enter_node(w, parent, node);
     return true;
 }
 
 /* ---- freezing ------------------------------------------------------------------------------- */
 
-static bool all_empty(const lfht_hash *node)
+static bool node_is_empty(const lfht_hash_node *node)
 {
     for (uint32_t i = 0; i < 1u << node->bits; i++) {
         /* E1: seq_cst. Pairs with W1. */
-        if (!lfht_is_empty(node, __atomic_load_n(&node->buckets[i], __ATOMIC_SEQ_CST))) {
+        if (!lfht_is_empty_bucket(node, __atomic_load_n(&node->buckets[i], __ATOMIC_SEQ_CST))) {
             return false;
         }
     }
     return true;
 }
 
-static lfht_word frozen(const lfht_freeze *freeze)
+static lfht_word frozen_word(const lfht_freeze_node *freeze)
 {
-    return lfht_to(freeze, LFHT_FREEZE | LFHT_GONE);
+    return lfht_word_to(freeze, LFHT_FREEZE | LFHT_GONE);
 }
 
-static bool freeze_all(lfht_hash *node, const lfht_freeze *freeze)
+static bool freeze_buckets(lfht_hash_node *node, const lfht_freeze_node *freeze)
 {
     for (uint32_t i = 0; i < 1u << node->bits; i++) {
-        lfht_word word = lfht_read(&node->buckets[i]);
-        if (GA_LFHT_MUTANT == 4 && !lfht_is_empty(node, word)) {
+        lfht_word word = lfht_load(&node->buckets[i]);
+        if (GA_LFHT_MUTANT == 4 && !lfht_is_empty_bucket(node, word)) {
             continue;
         }
-        if (!lfht_is_empty(node, word) || !lfht_swap(&node->buckets[i], word, frozen(freeze))) {
+        if (!lfht_is_empty_bucket(node, word) ||
+            !lfht_cas(&node->buckets[i], word, frozen_word(freeze))) {
             return false;
         }
     }
     return true;
 }
 
-/* The compression has been cancelled. Until the freeze node is out nobody begins another. */
-static void thaw_all(lfht_word *place, lfht_hash *node, const lfht_freeze *freeze)
+/* Clear the frozen buckets of a cancelled compression. No other thread can begin one before the
+ * freeze node is out of the parent's bucket. */
+static void thaw_buckets(lfht_word *location, lfht_hash_node *node, const lfht_freeze_node *freeze)
 {
     for (uint32_t i = 0; i < 1u << node->bits; i++) {
-        lfht_swap(&node->buckets[i], frozen(freeze), lfht_empty(node));
+        lfht_cas(&node->buckets[i], frozen_word(freeze), lfht_empty_bucket(node));
     }
-    lfht_swap(place, lfht_to(freeze, LFHT_UNFREEZE), lfht_empty(node));
+    lfht_cas(location, lfht_word_to(freeze, LFHT_UNFREEZE), lfht_empty_bucket(node));
 }
 
-/* Whether the node is out. */
-static bool freeze_out(walk *w, lfht_word *place, const lfht_freeze *freeze)
+/* Freeze all buckets, then detach the node. False if the compression was cancelled, by this thread
+ * because a bucket is not empty, or by another. */
+static bool freeze_and_detach(walk *w, lfht_word *location, const lfht_freeze_node *freeze)
 {
-    lfht_word mine = lfht_to(freeze, LFHT_FREEZE);
-    if (!freeze_all(w->node, freeze)) {
-        lfht_swap(place, mine, lfht_to(freeze, LFHT_UNFREEZE));
+    lfht_word freezing = lfht_word_to(freeze, LFHT_FREEZE);
+    if (!freeze_buckets(w->node, freeze)) {
+        lfht_cas(location, freezing, lfht_word_to(freeze, LFHT_UNFREEZE));
         return false;
     }
-    forget_parent(w->node);
-    if (lfht_swap(place, mine, lfht_empty(w->above))) {
+    node_clear_parent(w->node);
+    if (lfht_cas(location, freezing, lfht_empty_bucket(w->parent))) {
         return true;
     }
-    /* A4: release. Pairs with A2: it stays attached. */
-    __atomic_store_n(&w->node->above, w->above, __ATOMIC_RELEASE);
+    /* A4: release. Pairs with A2: the node stays attached. */
+    __atomic_store_n(&w->node->parent, w->parent, __ATOMIC_RELEASE);
     return false;
 }
 
-/* Take out the node, if it is empty, and its parent, and so on. Leaves the walk somewhere above. */
-static void compress_frozen(walk *w)
+/* Detach the node if it is empty, then its parent, and so on. The walk ends at an ancestor. */
+static void compress_by_freezing(walk *w)
 {
-    while (w->above && all_empty(w->node)) {
-        lfht_word *place = lfht_bucket(w->above, w->hash);
-        lfht_freeze *freeze = NULL;
-        if (!reserve(w, 2) || !(freeze = ga_lfht_node(w->map, sizeof *freeze))) {
-            w->failed = false; /* it stays: that costs memory, no more */
+    while (w->parent && node_is_empty(w->node)) {
+        lfht_word *location = lfht_bucket(w->parent, w->hash);
+        lfht_freeze_node *freeze = NULL;
+        if (!walk_reserve_retire(w, 2) || !(freeze = ga_lfht_alloc_node(w->map, sizeof *freeze))) {
+            w->failed = false; /* the node stays, which costs memory and nothing else */
             return;
         }
         freeze->node = w->node;
-        if (!lfht_swap(place, lfht_empty(w->node), lfht_to(freeze, LFHT_FREEZE))) {
+        if (!lfht_cas(location, lfht_empty_bucket(w->node), lfht_word_to(freeze, LFHT_FREEZE))) {
             ga_free(w->map->heap, freeze);
             return;
         }
-        if (!freeze_out(w, place, freeze)) {
-            thaw_all(place, w->node, freeze);
-            retire(w, lfht_to(freeze, LFHT_FREEZE));
-            lfht_add(&w->lane->aborted, 1);
-            continue; /* it may have been emptied again meanwhile */
+        if (!freeze_and_detach(w, location, freeze)) {
+            thaw_buckets(location, w->node, freeze);
+            walk_retire(w, lfht_word_to(freeze, LFHT_FREEZE));
+            lfht_count(&w->shard->aborted, 1);
+            continue; /* it may have become empty again */
         }
-        retire(w, lfht_to(freeze, LFHT_FREEZE));
-        retire(w, lfht_to(w->node, LFHT_HASH));
-        lfht_add(&w->lane->compressions, 1);
-        if (!go_up(w)) {
+        walk_retire(w, lfht_word_to(freeze, LFHT_FREEZE));
+        walk_retire(w, lfht_word_to(w->node, LFHT_HASH));
+        lfht_count(&w->shard->compressions, 1);
+        if (!walk_ascend(w)) {
             return;
         }
     }
 }
 
-/* The bucket is frozen, by `word`, and something is to go there: cancel. */
-static void unfreeze(walk *w, lfht_word word)
+/* The bucket is frozen with `word`, and the caller wants to insert: cancel the compression. */
+static void cancel_freeze(walk *w, lfht_word word)
 {
-    lfht_freeze *freeze = lfht_at(word);
-    lfht_word *place = lfht_bucket(w->above, w->hash);
-    lfht_word mine = lfht_read(place);
-    bool freezes = mine == lfht_to(freeze, LFHT_FREEZE);
-    bool cancelled = mine == lfht_to(freeze, LFHT_UNFREEZE);
-    /* Kept, so that no other freeze node gets its address before the swaps below. It may have one
-     * by now, and be that of a node that came after this one. */
-    if (!(freezes || cancelled) || !keep(w, LFHT_SLOT_FREEZE, freeze, place, mine) ||
+    lfht_freeze_node *freeze = lfht_pointer(word);
+    lfht_word *location = lfht_bucket(w->parent, w->hash);
+    lfht_word parent_word = lfht_load(location);
+    bool freezes = parent_word == lfht_word_to(freeze, LFHT_FREEZE);
+    bool cancelled = parent_word == lfht_word_to(freeze, LFHT_UNFREEZE);
+    /* Protect the freeze node, so that no other freeze node gets its address before the swaps
+     * below. The address may already have been reused, by the freeze node of a later hash node; so
+     * compare. */
+    if (!(freezes || cancelled) ||
+        !walk_protect(w, LFHT_SLOT_FREEZE, freeze, location, parent_word) ||
         freeze->node != w->node) {
-        go_to_root(w); /* the node is out, or has been thawed */
+        walk_go_to_root(w); /* detached, or thawed */
     } else if (freezes) {
-        lfht_swap(place, mine, lfht_to(freeze, LFHT_UNFREEZE));
+        lfht_cas(location, parent_word, lfht_word_to(freeze, LFHT_UNFREEZE));
     } else {
-        lfht_swap(w->bucket, word, lfht_empty(w->node));
+        lfht_cas(w->bucket, word, lfht_empty_bucket(w->node));
     }
 }
 
 /* ---- counting ------------------------------------------------------------------------------- */
 
-/* Before a bucket of the node is filled. False where the node is dead. */
-LFHT_INLINE bool raise_count(lfht_hash *node)
+/* Raise the count before a bucket is filled. False if the node is dead. */
+LFHT_INLINE bool node_count_raise(lfht_hash_node *node)
 {
     if (LFHT_SHRINKS != LFHT_COUNTS || node->level == 0) {
         return true;
@@ -186,60 +192,60 @@ LFHT_INLINE bool raise_count(lfht_hash *node)
         if (count == 0) {
             return false;
         }
-        /* C1: acq_rel. Pairs with C2: it was not dead, or is seen to be. */
+        /* C1: acq_rel. Pairs with C2: the node was not dead, or is seen to be dead. */
     } while (!__atomic_compare_exchange_n(&node->count, &count, count + 1, true, __ATOMIC_ACQ_REL,
                                           __ATOMIC_RELAXED));
     return true;
 }
 
-/* Whether the node is dead now. */
-LFHT_INLINE bool lower_count(lfht_hash *node)
+/* Lower the count. True if the node is dead now. */
+LFHT_INLINE bool node_count_lower(lfht_hash_node *node)
 {
     if (LFHT_SHRINKS != LFHT_COUNTS || node->level == 0) {
         return false;
     }
-    /* C2: acq_rel. Pairs with C1 and with itself: the last one sees all that was done. */
+    /* C2: acq_rel. Pairs with C1 and itself: the last thread sees everything the others did. */
     return __atomic_sub_fetch(&node->count, 1, __ATOMIC_ACQ_REL) == 0;
 }
 
-/* The node is dead: take it out, and its parent if it dies of it. Leaves the walk somewhere
- * above. */
-static void compress_counted(walk *w)
+/* Detach the dead node, and its parent if that is dead then, and so on. The walk ends at an
+ * ancestor. */
+static void compress_by_counting(walk *w)
 {
     do {
-        lfht_word *place = lfht_bucket(w->above, w->hash);
-        if (!reserve(w, 1)) {
-            w->failed = false; /* whoever wants to put something there will try again */
+        lfht_word *location = lfht_bucket(w->parent, w->hash);
+        if (!walk_reserve_retire(w, 1)) {
+            w->failed = false; /* the next insertion that meets the node will try again */
             return;
         }
-        forget_parent(w->node);
-        if (!lfht_swap(place, lfht_empty(w->node), lfht_empty(w->above))) {
+        node_clear_parent(w->node);
+        if (!lfht_cas(location, lfht_empty_bucket(w->node), lfht_empty_bucket(w->parent))) {
             return;
         }
-        retire(w, lfht_to(w->node, LFHT_HASH));
-        lfht_add(&w->lane->compressions, 1);
-    } while (lower_count(w->above) && go_up(w));
+        walk_retire(w, lfht_word_to(w->node, LFHT_HASH));
+        lfht_count(&w->shard->compressions, 1);
+    } while (node_count_lower(w->parent) && walk_ascend(w));
 }
 
 /* ---- both ----------------------------------------------------------------------------------- */
 
-/* This thread has emptied the bucket. Ends at the root. */
-static void emptied(walk *w)
+/* This thread has emptied the bucket. The walk ends at the root if nodes can shrink. */
+static void compress_after_emptying(walk *w)
 {
     if (LFHT_SHRINKS == LFHT_FREEZES) {
-        compress_frozen(w);
-        go_to_root(w);
-    } else if (LFHT_SHRINKS == LFHT_COUNTS && lower_count(w->node)) {
-        compress_counted(w);
-        go_to_root(w);
+        compress_by_freezing(w);
+        walk_go_to_root(w);
+    } else if (LFHT_SHRINKS == LFHT_COUNTS && node_count_lower(w->node)) {
+        compress_by_counting(w);
+        walk_go_to_root(w);
     }
 }
 
-/* This thread has met a node that is dead. */
-static void bury(walk *w)
+/* This thread has met a dead node. The walk ends at the root. */
+static void compress_dead_node(walk *w)
 {
-    compress_counted(w);
-    go_to_root(w);
+    compress_by_counting(w);
+    walk_go_to_root(w);
 }
 
 #endif

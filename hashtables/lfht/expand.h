@@ -1,33 +1,37 @@
 /* SPDX-License-Identifier: MIT
  *
- * Expansion: a chain that is full moves into a hash node of its own (§3.3). Included by update.h.
+ * Expansion: a full chain moves into a new hash node (§3.3). Included by update.h.
  *
- *     bucket -> a -> b -> c -> [new]       1. the new node is put at the tail: nothing can be
- *                                             added to the chain any more
- *     bucket -> a -> b -> c -> x -> [new]  2. from tail to head: a leaf leads to what is first in
- *                                             its bucket of the new node,
- *               [new] bucket -> c -> x     3. becomes the first itself,
- *     bucket -> a -> b -> [new]            4. and is cut off the chain. The last cut leads the
- *     bucket -> [new]                         bucket to the new node
+ *     bucket -> a -> b -> c -> [new]       1. The new node is appended at the tail, so that
+ *                                             nothing can be added to the chain any more.
+ *     bucket -> a -> b -> c -> x -> [new]  2. From tail to head: a leaf is made to lead to the
+ *                                             first leaf of its bucket in the new node,
+ *               [new] bucket -> c -> x     3. becomes the first there itself,
+ *     bucket -> a -> b -> [new]            4. and is cut off the old chain. The last cut makes
+ *     bucket -> [new]                         the old bucket lead to the new node.
  *
- * All who would add something finish this before they go on (§4.4.2), so nobody else writes in the
- * new node before it is whole. Each step is one compare-and-swap that can succeed once:
+ * expand_chain does step 1. expand_help does the others: expand_aim_leaf, expand_push_leaf and
+ * expand_cut_leaf for each leaf of chain_read. Every thread that wants to add to the bucket
+ * finishes the expansion first (§4.4.2), so no other operation writes into the new node before the
+ * end. Each step is one compare-and-swap that can succeed once:
  *
- * INVARIANT  1. A tail gets a new node once: it never leads to the chain's end again at that level.
- *            2. A leaf's level rises here, once.
- *            3. Until the expansion is over, the words of the new node's buckets are FRESH, and
- *               each is there once: empty, then the leaf nearest to the tail, the one before it,
- *               ... A place in the chain that leads to the leaf, in a leaf of the old level that is
- *               not GONE or in the bucket, says that it has not been cut off. So who reads the new
- *               bucket first, and the place after that, knows a word that will never come back.
- *            4. A place that has led to a leaf of the chain, and then elsewhere, never does again.
+ * INVARIANT  1. A tail gets a new node once: at that level it never leads to the chain's end again.
+ *            2. A leaf's level rises only in step 2, and by one.
+ *            3. Until the expansion ends, the words in the new node's buckets are FRESH, and each
+ *            occurs once: empty, then the leaf nearest to the tail, then the one before it, ... If
+ *            a word of the old chain still leads to the leaf (in a leaf of the old level that is
+ *            not GONE, or in the bucket), the leaf has not been cut off. So a thread that reads the
+ *            new bucket first and that word second has read a bucket word that will never come
+ *            back.
+ *            4. A word that led to a leaf of the chain, and then elsewhere, never leads to that
+ *            leaf again.
  *
- * Leaves that do not lead to the new node can be removed and replaced meanwhile: that changes the
- * word which the cut must find. One that does lead there belongs to the expansion: whoever wants to
- * remove it finishes that first. So no thread, however late, can put a leaf that was removed into
- * the new node (the delegation problem, §4.4.3, which the thesis solves for the tail and for
- * helpers that are not late). Nothing is found again once it was retired, and one look at the
- * hazard pointers is enough.
+ * A leaf that does not lead to the new node can be removed or replaced during the expansion,
+ * because that changes the word which step 4 expects. A leaf that leads there belongs to the
+ * expansion: a thread that wants to remove it finishes the expansion first. So no thread, however
+ * late, can put a removed leaf into the new node (the delegation problem, §4.4.3, which the thesis
+ * solves only for the tail and for helpers that are not late). No retired node is ever found
+ * again, so one scan of the hazard pointers is enough.
  */
 #ifndef GPUALLOC_LFHT_EXPAND_H
 #define GPUALLOC_LFHT_EXPAND_H
@@ -35,189 +39,197 @@
 #include "compress.h"
 
 enum {
-    LFHT_MOST_CHAIN = 16
+    EXPAND_LEAVES = 16
 };
 
-/* Take `leaf`, which `word` at `place` leads to and which is GONE, out of the chain. False where
- * the place has changed, or is none of this chain. `*word` is what stands there then. */
-LFHT_INLINE bool unlink_leaf(walk *w, lfht_word *place, lfht_word *word, lfht_leaf *leaf,
-                             lfht_word next)
+/* Unlink `leaf`, which is GONE and which `*word` at `location` leads to, and retire it. On success
+ * `*word` is the new word. False if the word has changed, if the leaf or the location is in a chain
+ * of another level, or, with `failed` set, if there is no memory to retire the leaf. */
+LFHT_INLINE bool chain_unlink_leaf(walk *w, lfht_word *location, lfht_word *word, lfht_leaf *leaf,
+                                   lfht_word next)
 {
-    bool first = place == w->bucket;
+    bool first = location == w->bucket;
     lfht_word wanted = lfht_target(next);
     if (lfht_level(next) != w->node->level || (!first && lfht_level(*word) != w->node->level) ||
-        !reserve(w, 1)) {
+        !walk_reserve_retire(w, 1)) {
         return false;
     }
     if (!first) {
         wanted |= *word & LFHT_LEVEL;
     }
-    if (!lfht_swap(place, *word, wanted)) {
+    if (!lfht_cas(location, *word, wanted)) {
         return false;
     }
-    retire(w, lfht_to(leaf, LFHT_LEAF));
+    walk_retire(w, lfht_word_to(leaf, LFHT_LEAF));
     *word = wanted;
     return true;
 }
 
 /* ---- the chain ------------------------------------------------------------------------------ */
 
-/* Whether `next` of a leaf ends the chain that moves to `below`: it leads there, or has moved. */
-static bool ends(const walk *w, const lfht_hash *below, lfht_word next)
+/* True if `next` of a leaf ends the chain that moves to `child`: it leads to `child`, or the leaf
+ * has moved already. */
+static bool chain_ends_at(const walk *w, const lfht_hash_node *child, lfht_word next)
 {
     return lfht_level(next) == w->node->level + 1 ||
-           (lfht_leads_to(next, below, LFHT_HASH) && lfht_level(next) == w->node->level);
+           (lfht_leads_to(next, child, LFHT_HASH) && lfht_level(next) == w->node->level);
 }
 
-/* The leaves of the chain that moves to `below`, all kept. 0 where it is there no more, or has
- * changed meanwhile. */
-static uint32_t read_chain(walk *w, const lfht_hash *below, lfht_leaf **chain)
+/* Read the leaves of the chain that moves to `child`, and protect all of them. 0 if the chain is no
+ * longer in the bucket, or has changed. */
+static uint32_t chain_read(walk *w, const lfht_hash_node *child, lfht_leaf **chain)
 {
-    lfht_word *place = w->bucket;
-    lfht_word word = look(w, place);
+    lfht_word *location = w->bucket;
+    lfht_word word = walk_load(w, location);
     uint32_t n = 0;
     while (lfht_kind(word) == LFHT_LEAF && n < w->map->chain) {
-        lfht_leaf *leaf = lfht_at(word);
-        w->most = w->most > n ? w->most : n + 1;
-        if (!keep(w, leaf_slot(w, n), leaf, place, word)) {
+        lfht_leaf *leaf = lfht_pointer(word);
+        w->most_leaves = w->most_leaves > n ? w->most_leaves : n + 1;
+        if (!walk_protect(w, walk_leaf_slot(w, n), leaf, location, word)) {
             return 0;
         }
-        lfht_word next = look(w, &leaf->next);
+        lfht_word next = walk_load(w, &leaf->next);
         if (next & LFHT_GONE) {
-            if (!unlink_leaf(w, place, &word, leaf, next)) {
+            if (!chain_unlink_leaf(w, location, &word, leaf, next)) {
                 return 0;
             }
             continue;
         }
         chain[n++] = leaf;
-        if (ends(w, below, next)) {
+        if (chain_ends_at(w, child, next)) {
             return n;
         }
         if (lfht_level(next) != w->node->level) {
             return 0;
         }
-        place = &leaf->next;
+        location = &leaf->next;
         word = next;
     }
     return 0;
 }
 
-/* ---- a leaf --------------------------------------------------------------------------------- */
+/* ---- one leaf ------------------------------------------------------------------------------- */
 
-static bool still(const lfht_word *place, lfht_word word)
+static bool word_unchanged(const lfht_word *location, lfht_word word)
 {
-    lfht_nap();
-    return GA_LFHT_MUTANT == 2 || lfht_read(place) == word;
+    lfht_test_yield();
+    return GA_LFHT_MUTANT == 2 || lfht_load(location) == word;
 }
 
-/* The leaf leads to what is first in its bucket of `below`. False where it is not to be moved any
- * more. */
-static bool aim(const walk *w, lfht_hash *below, const lfht_word *place, lfht_word word,
-                lfht_leaf *leaf)
+/* Step 2: make the leaf lead to the first leaf of its bucket in `child`. False if the leaf must not
+ * be moved any more. */
+static bool expand_aim_leaf(const walk *w, lfht_hash_node *child, const lfht_word *location,
+                            lfht_word word, lfht_leaf *leaf)
 {
-    lfht_nap();
-    lfht_word next = lfht_read(&leaf->next);
+    lfht_test_yield();
+    lfht_word next = lfht_load(&leaf->next);
     if (lfht_level(next) == w->node->level) {
-        lfht_word first = lfht_read(lfht_bucket(below, leaf->hash));
-        if (!lfht_leads_to(next, below, LFHT_HASH) || !still(place, word)) {
+        lfht_word first = lfht_load(lfht_bucket(child, leaf->hash));
+        if (!lfht_leads_to(next, child, LFHT_HASH) || !word_unchanged(location, word)) {
             return false;
         }
-        lfht_swap(&leaf->next, next, lfht_target(first) | lfht_level_bits(below->level));
-        next = lfht_read(&leaf->next);
+        lfht_cas(&leaf->next, next, lfht_target(first) | lfht_level_bits(child->level));
+        next = lfht_load(&leaf->next);
     }
-    return lfht_level(next) == below->level && !(next & LFHT_GONE);
+    return lfht_level(next) == child->level && !(next & LFHT_GONE);
 }
 
-/* The leaf is the first in its bucket of `below`. False where the expansion is over; `*dead` where
- * the node died of that. */
-static bool put(lfht_hash *below, const lfht_word *place, lfht_word word, lfht_leaf *leaf,
-                bool *dead)
+/* Step 3: make the leaf the first in its bucket of `child`. False if the expansion is over, or if
+ * CNF's `child` is dead already. `*dead` is set if this call's lowering of the count killed
+ * `child`. */
+static bool expand_push_leaf(lfht_hash_node *child, const lfht_word *location, lfht_word word,
+                             lfht_leaf *leaf, bool *dead)
 {
-    lfht_word *bucket = lfht_bucket(below, leaf->hash);
-    lfht_word first = lfht_read(bucket);
-    if (!still(place, word)) {
+    lfht_word *bucket = lfht_bucket(child, leaf->hash);
+    lfht_word first = lfht_load(bucket);
+    if (!word_unchanged(location, word)) {
         return false;
     }
     if (lfht_leads_to(first, leaf, LFHT_LEAF)) {
         return true;
     }
-    bool fills = lfht_is_empty(below, first);
-    if (fills && !raise_count(below)) {
+    bool fills = lfht_is_empty_bucket(child, first);
+    if (fills && !node_count_raise(child)) {
         return false;
     }
-    if (!lfht_swap(bucket, first, lfht_to(leaf, LFHT_LEAF) | LFHT_FRESH) && fills) {
-        *dead = lower_count(below);
+    if (!lfht_cas(bucket, first, lfht_word_to(leaf, LFHT_LEAF) | LFHT_FRESH) && fills) {
+        *dead = node_count_lower(child);
     }
     return true;
 }
 
-/* The place leads to `below`. Whether this thread has ended the expansion. */
-static bool cut(const walk *w, lfht_hash *below, lfht_word *place, lfht_word word)
+/* Step 4: cut the leaf off; `location` leads to `child` then. True if this call has ended the
+ * expansion. */
+static bool expand_cut_leaf(const walk *w, lfht_hash_node *child, lfht_word *location,
+                            lfht_word word)
 {
-    if (place == w->bucket) {
-        return lfht_swap(place, word, lfht_to(below, LFHT_HASH));
+    if (location == w->bucket) {
+        return lfht_cas(location, word, lfht_word_to(child, LFHT_HASH));
     }
-    lfht_swap(place, word, lfht_to(below, LFHT_HASH) | lfht_level_bits(w->node->level));
+    lfht_cas(location, word, lfht_word_to(child, LFHT_HASH) | lfht_level_bits(w->node->level));
     return false;
 }
 
-/* `below` has died at once: what was put into it has been removed. */
-static void bury_below(walk *w, lfht_hash *below)
+/* `child` is dead: its leaves have already been removed again. */
+static void compress_dead_child(walk *w, lfht_hash_node *child)
 {
-    go_down(w, below);
-    bury(w);
+    walk_descend(w, child);
+    compress_dead_node(w);
 }
 
-/* ---- all of it ------------------------------------------------------------------------------ */
+/* ---- the whole expansion -------------------------------------------------------------------- */
 
-/* Finish moving the bucket's chain to `below`, which is kept in the slot for it, or find that it
- * has been done. The walk stands in the same bucket, or at the root. */
-static void help(walk *w, lfht_hash *below)
+/* Finish the move of the bucket's chain to `child`, which `child_slot` protects, or find it done.
+ * The walk stays at its bucket, or ends at the root. */
+static void expand_help(walk *w, lfht_hash_node *child)
 {
-    lfht_leaf *chain[LFHT_MOST_CHAIN];
-    uint32_t n = read_chain(w, below, chain);
-    /* A5: acquire. Pairs with A1: the node was not detached before the chain was read, so the chain
-     * is not a later one of the same bucket, on its way to another node. */
-    if (!__atomic_load_n(&below->above, __ATOMIC_ACQUIRE)) {
+    lfht_leaf *chain[EXPAND_LEAVES];
+    uint32_t n = chain_read(w, child, chain);
+    /* A5: acquire. Pairs with A1: `child` was not detached before the chain was read. So the chain
+     * is not a later one of the same bucket that moves to another node. */
+    if (!__atomic_load_n(&child->parent, __ATOMIC_ACQUIRE)) {
         return;
     }
     while (n-- > 0) {
         lfht_leaf *leaf = chain[n];
-        lfht_word *place = n ? &chain[n - 1]->next : w->bucket;
-        lfht_word word = lfht_read(place);
+        lfht_word *location = n ? &chain[n - 1]->next : w->bucket;
+        lfht_word word = lfht_load(location);
         bool dead = false;
         if (!lfht_leads_to(word, leaf, LFHT_LEAF) || word & LFHT_GONE ||
             (n && lfht_level(word) != w->node->level)) {
             return;
         }
-        if (!aim(w, below, place, word, leaf) || !put(below, place, word, leaf, &dead)) {
+        if (!expand_aim_leaf(w, child, location, word, leaf) ||
+            !expand_push_leaf(child, location, word, leaf, &dead)) {
             return;
         }
-        if (!dead && cut(w, below, place, word)) {
-            lfht_add(&w->lane->expansions, 1);
-            dead = lower_count(below);
+        if (!dead && expand_cut_leaf(w, child, location, word)) {
+            lfht_count(&w->shard->expansions, 1);
+            dead = node_count_lower(child);
         }
         if (dead) {
-            bury_below(w, below);
+            compress_dead_child(w, child);
             return;
         }
     }
 }
 
-/* The chain is full; `place` is its end, in a leaf. GA_ERR_MEMORY where there is no node for it. */
-static ga_status expand(walk *w)
+/* The chain is full and `location` is its end: append a new hash node and move the chain.
+ * GA_ERR_MEMORY if there is no memory for the node. */
+static ga_status expand_chain(walk *w)
 {
-    lfht_hash *node = w->node;
-    lfht_hash *below =
-        ga_lfht_hash_node(w->map, node, node->level + 1, node->used + node->bits, w->map->chunk);
-    if (!below) {
+    lfht_hash_node *node = w->node;
+    lfht_hash_node *child = ga_lfht_alloc_hash_node(w->map, node, node->level + 1,
+                                                    node->used + node->bits, w->map->chunk);
+    if (!child) {
         return GA_ERR_MEMORY;
     }
-    keep_own(w, w->at_below, below);
-    if (lfht_swap(w->place, w->seen, lfht_to(below, LFHT_HASH) | lfht_level_bits(node->level))) {
-        help(w, below);
+    walk_protect_own(w, w->child_slot, child);
+    if (lfht_cas(w->location, w->seen,
+                 lfht_word_to(child, LFHT_HASH) | lfht_level_bits(node->level))) {
+        expand_help(w, child);
     } else {
-        ga_free(w->map->heap, below);
+        ga_free(w->map->heap, child);
     }
     return GA_OK;
 }

@@ -1,131 +1,136 @@
 /* SPDX-License-Identifier: MIT
  *
- * A glance: a look at one key on the straight way from the root to its line, without a trail. A
- * lookup is one; a batch has many at once; changes begin with one.
+ * Cursors: the fast path of INLINE. A cursor goes straight from the root to one key's line and
+ * records no path. A lookup uses one, a batch many at once, and a change begins with one.
  *
- * It goes through links that are neither frozen nor deep, and protects two nodes: the one that the
- * place is in, and the one above. So T (trail.h) needs no trail: a link that is not frozen, seen
- * after the slot was set, says that its node is reachable. What is frozen, deep or has changed is
- * for a call with a trail.
+ * A cursor follows only links that are neither frozen nor deep. It protects two nodes: the one of
+ * its location, and the one above. T (trail.h) holds without a path, because a link that is not
+ * frozen, loaded after the hazard slot was set, shows that its node is reachable. Frozen, deep or
+ * changed words are left to the slow path, which uses a path.
  */
 #ifndef GPUALLOC_LFHT_GLANCE_H
 #define GPUALLOC_LFHT_GLANCE_H
 
 #include "trail.h"
 
-typedef struct glance {
+typedef struct inline_cursor {
     const uint64_t *key;
     ga_lfht_found *found;
     uint64_t hash;
-    lfht_word *place;
-    uint32_t used, slot, depth; /* this slot and the next, which take turns */
-} glance;
+    lfht_word *location;
+    uint32_t used, slot, depth; /* hazard slots `slot` and `slot` + 1 take turns */
+} inline_cursor;
 
-typedef struct batch {
+typedef struct inline_call {
     ga_lfht *map;
-    const ga_hazards *mine;
-} batch;
+    const ga_hazards *hazards;
+} inline_call;
 
-typedef enum glance_sight {
-    GOES_ON = 0,
-    ANSWERED,
-    UNSURE
-} glance_sight;
+typedef enum cursor_result {
+    CURSOR_CONTINUES = 0,
+    CURSOR_ANSWERED,
+    CURSOR_UNSURE
+} cursor_result;
 
 enum {
-    /* Behind those of trails: a change keeps what its glance has found while a trail goes there. */
-    GLANCE_SLOT_FIRST = TRAIL_MOST,
-    /* And behind those of a call's: others of its batch are on their way meanwhile. */
-    BATCH_SLOT_FIRST = GLANCE_SLOT_FIRST + 2
+    /* Behind the slots of paths: a change keeps the nodes of its cursor protected while it descends
+     * again with a path. */
+    CURSOR_SLOT_FIRST = PATH_STEPS_MOST,
+    /* Behind the slots of a single call's cursor, because a batch makes single calls while its own
+     * cursors are on their way. */
+    BATCH_SLOT_FIRST = CURSOR_SLOT_FIRST + 2
 };
 
-static inline lfht_word *root_place(const ga_lfht *map, uint64_t hash)
+static inline lfht_word *root_location(const ga_lfht *map, uint64_t hash)
 {
-    return &map->words[hash >> (64 - map->root_bits)];
+    return &map->root_words[hash >> (64 - map->root_bits)];
 }
 
-/* Follow the link, which is no deep one's; false where it has changed. */
-static inline bool glance_down(const batch *b, glance *g, lfht_word link)
+/* Follow the link, which is not deep. False if it has changed. */
+static inline bool cursor_descend(const inline_call *call, inline_cursor *c, lfht_word link)
 {
-    uint32_t slot = g->slot + g->depth % 2;
-    lfht_word *place = line_place_of(link, g->used, g->hash);
-    __builtin_prefetch(place);
-    if (!line_is_index(link)) { /* a line is two of the processor's */
-        __builtin_prefetch((const char *)place + LINE_BYTES / 2);
+    uint32_t slot = c->slot + c->depth % 2;
+    lfht_word *location = line_location_of(link, c->used, c->hash);
+    __builtin_prefetch(location);
+    if (!line_is_index(link)) { /* a line is two cache lines */
+        __builtin_prefetch((const char *)location + LINE_BYTES / 2);
     }
-    lfht_nap();
-    ga_hazard_set(b->mine, slot, line_at(link));
-    g->depth++;
-    if (GA_LFHT_MUTANT != 1 && ga_hazard_load(b->mine, g->place) != link) {
+    lfht_test_yield();
+    ga_hazard_set(call->hazards, slot, line_node(link));
+    c->depth++;
+    if (GA_LFHT_MUTANT != 1 && ga_hazard_load(call->hazards, c->location) != link) {
         return false;
     }
-    g->place = place;
-    g->used += line_bits(link);
+    c->location = location;
+    c->used += line_hash_bits(link);
     return true;
 }
 
-/* What the place says; or to the line below. Not `calls`: keys are equal that are the same. */
-static inline glance_sight glance_at(const batch *b, glance *g, bool calls)
+/* One step: search the line at the location, or follow its link. Without `callbacks` keys are
+ * compared by their bits. */
+static inline cursor_result cursor_step(const inline_call *call, inline_cursor *c, bool callbacks)
 {
-    uint32_t lane;
+    uint32_t cell;
     uint64_t value;
-    lfht_word word = lfht_read(g->place);
-    if (word & LINE_LINK && line_at(word)) {
+    lfht_word word = lfht_load(c->location);
+    if (word & LINE_LINK && line_node(word)) {
         bool plain = !(word & LINE_FROZEN) && !line_is_deep(word);
-        return plain && glance_down(b, g, word) ? GOES_ON : UNSURE;
+        return plain && cursor_descend(call, c, word) ? CURSOR_CONTINUES : CURSOR_UNSURE;
     }
-    line_sight saw = word & LINE_LINK
-                         ? LINE_ABSENT
-                         : line_find(calls ? b->map : NULL, (const lfht_line *)g->place, word,
-                                     g->hash, *g->key, &lane, &value);
-    *g->found = (ga_lfht_found){saw == LINE_SEEN, saw == LINE_SEEN ? value : 0};
-    return saw == LINE_CHANGED ? UNSURE : ANSWERED;
+    line_result result =
+        word & LINE_LINK ? LINE_ABSENT
+                         : line_search(callbacks ? call->map : NULL, (const lfht_line *)c->location,
+                                       word, c->hash, *c->key, &cell, &value);
+    *c->found = (ga_lfht_found){result == LINE_FOUND, result == LINE_FOUND ? value : 0};
+    return result == LINE_CHANGED ? CURSOR_UNSURE : CURSOR_ANSWERED;
 }
 
-static inline ga_status begin_batch(batch *b, ga_lfht *map)
+static inline ga_status call_begin(inline_call *call, ga_lfht *map)
 {
-    ga_hazards *mine;
-    ga_status status = lfht_join(map, &mine);
+    ga_hazards *hazards;
+    ga_status status = lfht_get_hazards(map, &hazards);
     if (status == GA_OK) {
-        *b = (batch){map, mine};
+        *call = (inline_call){map, hazards};
     }
     return status;
 }
 
-/* ---- of a single call ----------------------------------------------------------------------- */
+/* ---- cursors of single calls ---------------------------------------------------------------- */
 
-static inline glance glance_of(const ga_lfht *map, const uint64_t *key, uint64_t hash)
+static inline inline_cursor cursor_at_root(const ga_lfht *map, const uint64_t *key, uint64_t hash)
 {
-    return (glance){.key = key,
-                    .hash = hash,
-                    .place = root_place(map, hash),
-                    .used = map->root_bits,
-                    .slot = GLANCE_SLOT_FIRST};
+    return (inline_cursor){.key = key,
+                           .hash = hash,
+                           .location = root_location(map, hash),
+                           .used = map->root_bits,
+                           .slot = CURSOR_SLOT_FIRST};
 }
 
-static inline ga_status begin_glance(batch *b, glance *g, ga_lfht *map, const uint64_t *key)
+static inline ga_status cursor_begin(inline_call *call, inline_cursor *c, ga_lfht *map,
+                                     const uint64_t *key)
 {
-    *g = glance_of(map, key, lfht_hash_of(map, *key));
-    return begin_batch(b, map);
+    *c = cursor_at_root(map, key, lfht_hash_of(map, *key));
+    return call_begin(call, map);
 }
 
-/* What it has set. */
-static inline void end_glance(const batch *b, const glance *g)
+/* Clear the hazard slots that the cursor has set. */
+static inline void cursor_end(const inline_call *call, const inline_cursor *c)
 {
-    if (g->depth > 0) {
-        ga_hazard_clear(b->mine, g->slot);
+    if (c->depth > 0) {
+        ga_hazard_clear(call->hazards, c->slot);
     }
-    if (g->depth > 1) {
-        ga_hazard_clear(b->mine, g->slot + 1);
+    if (c->depth > 1) {
+        ga_hazard_clear(call->hazards, c->slot + 1);
     }
 }
 
-/* To the key's line, which is not frozen. Its node stays, and a swap from the line's word says that
- * it was in the map: frozen words never change. False where a trail is wanted. */
-static inline bool glance_to_line(const batch *b, glance *g, lfht_word *seen)
+/* Descend to the key's line, which is not frozen; `*seen` is its word. Its node is protected. A
+ * swap from this word that succeeds shows that the line was in the map, because frozen words never
+ * change. False: the slow path is needed. */
+static inline bool cursor_to_line(const inline_call *call, inline_cursor *c, lfht_word *seen)
 {
     for (;;) {
-        lfht_word word = lfht_read(g->place);
+        lfht_word word = lfht_load(c->location);
         *seen = word;
         if (word & LINE_FROZEN && GA_LFHT_MUTANT != 18) {
             return false;
@@ -133,7 +138,7 @@ static inline bool glance_to_line(const batch *b, glance *g, lfht_word *seen)
         if (!(word & LINE_LINK)) {
             return true;
         }
-        if (!line_at(word) || line_is_deep(word) || !glance_down(b, g, word)) {
+        if (!line_node(word) || line_is_deep(word) || !cursor_descend(call, c, word)) {
             return false;
         }
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The calls of INLINE that look for one key or take it out, and for all keys; inline_put.h has those that
- * put one in, inline.c the rules.
+ * The calls of INLINE that look up or remove one key, or visit all keys. inline_put.h has those
+ * that insert or replace, inline.c the rules and the call tree.
  */
 #ifndef GPUALLOC_LFHT_INLINE_CALLS_H
 #define GPUALLOC_LFHT_INLINE_CALLS_H
@@ -9,9 +9,9 @@
 #include "glance.h"
 #include "rebuild.h"
 
-/* ---- deep nodes: arrays that do not change -------------------------------------------------- */
+/* ---- deep nodes: arrays that never change --------------------------------------------------- */
 
-static uint64_t deep_find(const ga_lfht *map, const line_deep *deep, uint64_t key)
+static uint64_t deep_search(const ga_lfht *map, const line_deep *deep, uint64_t key)
 {
     uint64_t i = 0;
     while (i < deep->count && !lfht_same_key(map, deep->pairs[i].key, key)) {
@@ -20,17 +20,17 @@ static uint64_t deep_find(const ga_lfht *map, const line_deep *deep, uint64_t ke
     return i;
 }
 
-/* A copy without pair `at`, if there is one, and with `pair` in its place or at the end, unless it
- * is NULL. A link to nothing where nothing is left. */
+/* Copy the deep node without pair `at`, if there is one, and with `pair` at the end, unless that is
+ * NULL. A null link if no pair is left. */
 static ga_status deep_copy(ga_lfht *map, const line_deep *deep, uint64_t at, const line_pair *pair,
                            lfht_word *out)
 {
     uint64_t count = deep->count - (at < deep->count) + (pair != NULL), n = 0;
-    *out = LINE_NOTHING;
+    *out = LINE_NULL_LINK;
     if (count == 0) {
         return GA_OK;
     }
-    line_deep *copy = line_alloc(map, line_deep_size(count));
+    line_deep *copy = inline_alloc_node(map, line_deep_size(count));
     if (!copy) {
         return GA_ERR_MEMORY;
     }
@@ -43,319 +43,328 @@ static ga_status deep_copy(ga_lfht *map, const line_deep *deep, uint64_t at, con
     if (pair) {
         copy->pairs[n] = *pair;
     }
-    *out = line_to(copy, LINE_DEEP);
+    *out = line_link_to(copy, LINE_SIZE_DEEP);
     return GA_OK;
 }
 
-/* The copy for the deep node that the trail has come to. */
-static ga_status deep_replace(trail *t, uint64_t at, const line_pair *pair, bool *done)
+/* Replace the deep node at the path's location with a copy, as deep_copy() makes it. */
+static ga_status deep_replace(inline_path *path, uint64_t at, const line_pair *pair, bool *done)
 {
     lfht_word link;
-    if (t->seen & LINE_FROZEN) {
-        return help(t);
+    if (path->seen & LINE_FROZEN) {
+        return rebuild_help(path);
     }
-    if (ga_hazard_reserve(t->mine, 1) != GA_OK ||
-        deep_copy(t->map, line_at(t->seen), at, pair, &link) != GA_OK) {
+    if (ga_hazard_reserve(path->hazards, 1) != GA_OK ||
+        deep_copy(path->map, line_node(path->seen), at, pair, &link) != GA_OK) {
         return GA_ERR_MEMORY;
     }
-    *done = lfht_swap(t->place, t->seen, link);
+    *done = lfht_cas(path->location, path->seen, link);
     if (!*done) {
-        ga_free(t->map->heap, line_at(link));
+        ga_free(path->map->heap, line_node(link));
         return GA_OK;
     }
-    count_nodes(t, line_at(link) != NULL, 1);
-    ga_hazard_retire_to(t->mine, line_at(t->seen), line_node_size(t->seen), t->map->heap);
+    count_nodes(path, line_node(link) != NULL, 1);
+    ga_hazard_retire_to(path->hazards, line_node(path->seen), line_node_size(path->seen),
+                        path->map->heap);
     return GA_OK;
 }
 
 /* ---- lookup --------------------------------------------------------------------------------- */
 
-/* What the place of a trail says. False where it has to be looked at again. */
-static inline bool see(const trail *t, ga_lfht_found *found)
+/* Look the key up at the path's location. False if the line has changed: descend again. */
+static inline bool path_read(const inline_path *path, ga_lfht_found *found)
 {
-    uint32_t lane;
+    uint32_t cell;
     *found = (ga_lfht_found){false, 0};
-    if (t->seen & LINE_LINK) {
-        const line_deep *deep = line_at(t->seen);
-        uint64_t at = deep ? deep_find(t->map, deep, t->key) : 0;
+    if (path->seen & LINE_LINK) {
+        const line_deep *deep = line_node(path->seen);
+        uint64_t at = deep ? deep_search(path->map, deep, path->key) : 0;
         if (deep && at < deep->count) {
             *found = (ga_lfht_found){true, deep->pairs[at].value};
         }
         return true;
     }
-    line_sight sight = line_find(t->map, (const lfht_line *)t->place, t->seen, t->hash, t->key,
-                                 &lane, &found->value);
-    found->found = sight == LINE_SEEN;
+    line_result result = line_search(path->map, (const lfht_line *)path->location, path->seen,
+                                     path->hash, path->key, &cell, &found->value);
+    found->found = result == LINE_FOUND;
     found->value = found->found ? found->value : 0;
-    return sight != LINE_CHANGED;
+    return result != LINE_CHANGED;
 }
 
 static void count_lookup(const ga_lfht *map, uint32_t depth)
 {
-    lfht_lane *lane = ga_lfht_lane((ga_lfht *)map);
-    lfht_add(&lane->lookups, 1);
-    lfht_add(&lane->hops, depth + 1);
-    lfht_count_depth(lane, depth);
+    lfht_shard *shard = ga_lfht_own_shard((ga_lfht *)map);
+    lfht_count(&shard->lookups, 1);
+    lfht_count(&shard->hops, depth + 1);
+    lfht_count_depth(shard, depth);
 }
 
-static ga_status lookup_hashed(ga_lfht *map, uint64_t key, uint64_t hash, ga_lfht_found *found)
+static ga_status lookup_slow(ga_lfht *map, uint64_t key, uint64_t hash, ga_lfht_found *found)
 {
-    trail t;
-    ga_status status = trail_begin(&t, map, key, hash);
+    inline_path path;
+    ga_status status = path_begin(&path, map, key, hash);
     if (status != GA_OK) {
         return status;
     }
-    trail_find(&t);
-    while (!see(&t, found)) {
-        trail_follow(&t);
+    path_search(&path);
+    while (!path_read(&path, found)) {
+        path_descend(&path);
     }
     if (map->counting) {
-        count_lookup(map, t.depth);
+        count_lookup(map, path.depth);
     }
-    trail_end(&t);
+    path_end(&path);
     return GA_OK;
 }
 
-/* To the end of a glance. */
-static inline glance_sight glance_on(const batch *b, glance *g, bool calls)
+/* Run the cursor to its end. */
+static inline cursor_result cursor_run(const inline_call *call, inline_cursor *c, bool callbacks)
 {
-    glance_sight saw = glance_at(b, g, calls);
-    while (saw == GOES_ON) {
-        saw = glance_at(b, g, calls);
+    cursor_result result = cursor_step(call, c, callbacks);
+    while (result == CURSOR_CONTINUES) {
+        result = cursor_step(call, c, callbacks);
     }
-    end_glance(b, g);
-    return saw;
+    cursor_end(call, c);
+    return result;
 }
 
-/* In maps that are not simple, and in a thread's first call. */
-static __attribute__((noinline)) ga_status lookup_calling(ga_lfht *map, uint64_t key,
+/* variant_lookup() for maps with callbacks or counting, and for a thread's first call. */
+static __attribute__((noinline)) ga_status lookup_general(ga_lfht *map, uint64_t key,
                                                           ga_lfht_found *found)
 {
-    batch b;
-    glance g;
-    ga_status status = begin_glance(&b, &g, map, &key);
+    inline_call call;
+    inline_cursor c;
+    ga_status status = cursor_begin(&call, &c, map, &key);
     if (status != GA_OK) {
         return status;
     }
-    g.found = found;
-    if (glance_on(&b, &g, true) == UNSURE) {
-        return lookup_hashed(map, key, g.hash, found);
+    c.found = found;
+    if (cursor_run(&call, &c, true) == CURSOR_UNSURE) {
+        return lookup_slow(map, key, c.hash, found);
     }
     if (map->counting) {
-        count_lookup(map, g.depth);
+        count_lookup(map, c.depth);
     }
     return GA_OK;
 }
 
-/* A glance, most often: it writes nothing but a slot or two and calls nothing, so few instructions
- * are between what this lookup waits for and what the next does, and the processor waits for
- * several at once. */
-static ga_status lookup(ga_lfht *map, uint64_t key, ga_lfht_found *found)
+/* Fast path: a cursor, which writes only its hazard slots and calls no function. So few
+ * instructions lie between the loads of this lookup and those of the next, and the processor waits
+ * for several at once. */
+static ga_status variant_lookup(ga_lfht *map, uint64_t key, ga_lfht_found *found)
 {
-    ga_hazards *mine;
-    if (!map->simple || !ga_member_join_fast(map->domain, &mine)) {
-        return lookup_calling(map, key, found);
+    ga_hazards *hazards;
+    if (!map->simple || !ga_member_join_fast(map->domain, &hazards)) {
+        return lookup_general(map, key, found);
     }
-    batch b = {map, mine};
-    glance g = glance_of(map, &key, lfht_spread(key));
-    g.found = found;
-    return glance_on(&b, &g, false) == UNSURE ? lookup_hashed(map, key, g.hash, found) : GA_OK;
+    inline_call call = {map, hazards};
+    inline_cursor c = cursor_at_root(map, &key, lfht_spread(key));
+    c.found = found;
+    return cursor_run(&call, &c, false) == CURSOR_UNSURE ? lookup_slow(map, key, c.hash, found)
+                                                         : GA_OK;
 }
 
-/* ---- removing ------------------------------------------------------------------------------- */
+/* ---- remove --------------------------------------------------------------------------------- */
 
-static void tell(ga_lfht_found *was, bool found, uint64_t value)
+static void set_result(ga_lfht_found *was, bool found, uint64_t value)
 {
     if (was) {
         *was = (ga_lfht_found){found, found ? value : 0};
     }
 }
 
-/* Where the line is still one with pairs, and has changed or not. */
-static ga_status remove_from_line(trail *t, ga_lfht_found *was, bool *done)
+/* Remove the key from the line at the path's location, if the line has not changed. `*done` is set
+ * once the call has taken effect. */
+static ga_status remove_from_line(inline_path *path, ga_lfht_found *was, bool *done)
 {
-    lfht_line *line = (lfht_line *)t->place;
-    uint32_t lane = 0;
+    lfht_line *line = (lfht_line *)path->location;
+    uint32_t cell = 0;
     uint64_t value = 0;
-    line_sight sight = line_find(t->map, line, t->seen, t->hash, t->key, &lane, &value);
-    if (sight == LINE_CHANGED) {
+    line_result result =
+        line_search(path->map, line, path->seen, path->hash, path->key, &cell, &value);
+    if (result == LINE_CHANGED) {
         return GA_OK;
     }
-    tell(was, sight == LINE_SEEN, value);
-    if (sight == LINE_ABSENT) {
+    set_result(was, result == LINE_FOUND, value);
+    if (result == LINE_ABSENT) {
         *done = true;
         return GA_OK;
     }
-    if (t->seen & LINE_FROZEN) {
-        return help(t);
+    if (path->seen & LINE_FROZEN) {
+        return rebuild_help(path);
     }
-    if (line_worn(t->seen)) {
-        return rebuild(t, t->depth - 1);
+    if (line_version_exhausted(path->seen)) {
+        return rebuild_subtree(path, path->depth - 1);
     }
-    lfht_word next = line_raised(line_set(t->seen, lane, LINE_FREE));
-    *done = lfht_swap(&line->word, t->seen, next);
+    lfht_word next = line_next_version(line_set_tag(path->seen, cell, LINE_TAG_FREE));
+    *done = lfht_cas(&line->word, path->seen, next);
     if (*done) {
-        lfht_add(&ga_lfht_lane(t->map)->removed, 1);
+        lfht_count(&ga_lfht_own_shard(path->map)->removed, 1);
     }
-    if (*done && !line_live(next)) {
-        emptied(t);
+    if (*done && !line_live_cells(next)) {
+        compress_if_empty(path);
     }
     return GA_OK;
 }
 
-static ga_status remove_from_deep(trail *t, ga_lfht_found *was, bool *done)
+static ga_status remove_from_deep(inline_path *path, ga_lfht_found *was, bool *done)
 {
-    const line_deep *deep = line_at(t->seen);
-    uint64_t at = deep ? deep_find(t->map, deep, t->key) : 0;
+    const line_deep *deep = line_node(path->seen);
+    uint64_t at = deep ? deep_search(path->map, deep, path->key) : 0;
     bool found = deep && at < deep->count, last = found && deep->count == 1;
-    tell(was, found, found ? deep->pairs[at].value : 0);
+    set_result(was, found, found ? deep->pairs[at].value : 0);
     if (!found) {
         *done = true;
         return GA_OK;
     }
-    ga_status status = deep_replace(t, at, NULL, done);
+    ga_status status = deep_replace(path, at, NULL, done);
     if (*done) {
-        lfht_add(&ga_lfht_lane(t->map)->removed, 1);
+        lfht_count(&ga_lfht_own_shard(path->map)->removed, 1);
     }
     if (*done && last) {
-        emptied(t);
+        compress_if_empty(path);
     }
     return status;
 }
 
-static ga_status remove_hashed(ga_lfht *map, uint64_t key, uint64_t hash, ga_lfht_found *was)
+static ga_status remove_slow(ga_lfht *map, uint64_t key, uint64_t hash, ga_lfht_found *was)
 {
-    trail t;
+    inline_path path;
     bool done = false;
-    ga_status status = trail_begin(&t, map, key, hash);
+    ga_status status = path_begin(&path, map, key, hash);
     if (status != GA_OK) {
         return status;
     }
     while (status == GA_OK && !done) {
-        trail_find(&t);
-        status = t.seen & LINE_LINK ? remove_from_deep(&t, was, &done)
-                                    : remove_from_line(&t, was, &done);
+        path_search(&path);
+        status = path.seen & LINE_LINK ? remove_from_deep(&path, was, &done)
+                                       : remove_from_line(&path, was, &done);
     }
-    trail_end(&t);
+    path_end(&path);
     return status;
 }
 
-/* The swap that takes the key out, if it is there. False where a trail is wanted. */
-static inline bool remove_at_glance(const batch *b, glance *g, ga_lfht_found *was, bool *empties)
+/* Fast path of a removal. False: the slow path is needed. */
+static inline bool remove_fast(const inline_call *call, inline_cursor *c, ga_lfht_found *was,
+                               bool *empties)
 {
     lfht_word seen;
-    uint32_t lane = 0;
+    uint32_t cell = 0;
     uint64_t value = 0;
-    if (!glance_to_line(b, g, &seen)) {
+    if (!cursor_to_line(call, c, &seen)) {
         return false;
     }
-    lfht_line *line = (lfht_line *)g->place;
-    line_sight sight = line_find(b->map, line, seen, g->hash, *g->key, &lane, &value);
-    if (sight == LINE_SEEN) {
-        lfht_word next = line_raised(line_set(seen, lane, LINE_FREE));
-        if (line_worn(seen) || !lfht_swap(&line->word, seen, next)) {
+    lfht_line *line = (lfht_line *)c->location;
+    line_result result = line_search(call->map, line, seen, c->hash, *c->key, &cell, &value);
+    if (result == LINE_FOUND) {
+        lfht_word next = line_next_version(line_set_tag(seen, cell, LINE_TAG_FREE));
+        if (line_version_exhausted(seen) || !lfht_cas(&line->word, seen, next)) {
             return false;
         }
-        lfht_add(&ga_lfht_lane(b->map)->removed, 1);
-        *empties = !line_live(next);
+        lfht_count(&ga_lfht_own_shard(call->map)->removed, 1);
+        *empties = !line_live_cells(next);
     }
-    tell(was, sight == LINE_SEEN, value);
-    return sight != LINE_CHANGED;
+    set_result(was, result == LINE_FOUND, value);
+    return result != LINE_CHANGED;
 }
 
-/* The hash's line has become empty by a glance: a trail is looked for, with the nodes above it. */
-static void emptied_hashed(ga_lfht *map, uint64_t key, uint64_t hash)
+/* remove_fast() has emptied the hash's line: descend with a path, which has the nodes above it. */
+static void compress_after_remove(ga_lfht *map, uint64_t key, uint64_t hash)
 {
-    trail t;
-    if (trail_begin(&t, map, key, hash) == GA_OK) {
-        trail_find(&t);
-        emptied(&t);
-        trail_end(&t);
+    inline_path path;
+    if (path_begin(&path, map, key, hash) == GA_OK) {
+        path_search(&path);
+        compress_if_empty(&path);
+        path_end(&path);
     }
 }
 
-static ga_status remove_key(ga_lfht *map, uint64_t key, ga_lfht_found *was)
+static ga_status variant_remove(ga_lfht *map, uint64_t key, ga_lfht_found *was)
 {
-    batch b;
-    glance g;
+    inline_call call;
+    inline_cursor c;
     bool empties = false;
-    ga_status status = begin_glance(&b, &g, map, &key);
+    ga_status status = cursor_begin(&call, &c, map, &key);
     if (status != GA_OK) {
         return status;
     }
-    if (!remove_at_glance(&b, &g, was, &empties)) {
-        status = remove_hashed(map, key, g.hash, was);
+    if (!remove_fast(&call, &c, was, &empties)) {
+        status = remove_slow(map, key, c.hash, was);
     } else if (empties) {
-        emptied_hashed(map, key, g.hash);
+        compress_after_remove(map, key, c.hash);
     }
-    end_glance(&b, &g);
+    cursor_end(&call, &c);
     return status;
 }
 
-/* ---- all of them ---------------------------------------------------------------------------- */
+/* ---- visit all keys ------------------------------------------------------------------------- */
 
-/* What a place holds, copied: behind `few`, or, of a deep node, in a block of the heap. */
-static ga_status copy_place(trail *t, line_pair *few, void **many, uint64_t *n)
+/* Copy the pairs at the path's location: a line's to `on_stack`, a deep node's to a block of the
+ * heap. */
+static ga_status copy_location(inline_path *path, line_pair *on_stack, void **on_heap, uint64_t *n)
 {
     *n = 0;
-    if (!(t->seen & LINE_LINK)) {
-        while ((*n = line_copy((const lfht_line *)t->place, t->seen, few)) == LINE_NONE) {
-            trail_follow(t);
-            if (t->seen & LINE_LINK) {
-                return copy_place(t, few, many, n);
+    if (!(path->seen & LINE_LINK)) {
+        while ((*n = line_copy_pairs((const lfht_line *)path->location, path->seen, on_stack)) ==
+               LINE_NONE) {
+            path_descend(path);
+            if (path->seen & LINE_LINK) {
+                return copy_location(path, on_stack, on_heap, n);
             }
         }
         return GA_OK;
     }
-    const line_deep *deep = line_at(t->seen);
+    const line_deep *deep = line_node(path->seen);
     if (!deep) {
         return GA_OK;
     }
-    if (ga_alloc(t->map->heap, deep->count * sizeof *few, 0, many) != GA_OK) {
+    if (ga_alloc(path->map->heap, deep->count * sizeof *on_stack, 0, on_heap) != GA_OK) {
         return GA_ERR_MEMORY;
     }
     *n = deep->count;
     for (uint64_t i = 0; i < *n; i++) {
-        ((line_pair *)*many)[i] = deep->pairs[i];
+        ((line_pair *)*on_heap)[i] = deep->pairs[i];
     }
     return GA_OK;
 }
 
-/* Those at the place of `*hash` and not before it, which were seen when the node had more lines.
- * Then `*hash` is the first one behind the place; 0: there is none. */
-static ga_status visit_place(ga_lfht *map, uint64_t *hash, ga_lfht_visit *visit, void *context,
-                             bool *goes_on)
+/* Visit the pairs at the location of `*hash`, except hashes below `*hash`, which were visited when
+ * the node had more lines. Then `*hash` is the first hash behind the location, or 0 after the last
+ * one. */
+static ga_status visit_location(ga_lfht *map, uint64_t *hash, ga_lfht_visit *visit, void *context,
+                                bool *goes_on)
 {
-    trail t;
-    line_pair few[LINE_PAIRS];
-    void *many = NULL;
+    inline_path path;
+    line_pair on_stack[LINE_PAIRS];
+    void *on_heap = NULL;
     uint64_t n, from = *hash;
-    ga_status status = trail_begin(&t, map, 0, from);
+    ga_status status = path_begin(&path, map, 0, from);
     if (status != GA_OK) {
         return status;
     }
-    trail_find(&t);
-    status = copy_place(&t, few, &many, &n);
-    *hash = t.used < 64 ? ((from >> (64 - t.used)) + 1) << (64 - t.used) : from + 1;
-    trail_end(&t);
-    const line_pair *pairs = many ? many : few;
+    path_search(&path);
+    status = copy_location(&path, on_stack, &on_heap, &n);
+    *hash = path.used < 64 ? ((from >> (64 - path.used)) + 1) << (64 - path.used) : from + 1;
+    path_end(&path);
+    const line_pair *pairs = on_heap ? on_heap : on_stack;
     for (uint64_t i = 0; status == GA_OK && *goes_on && i < n; i++) {
         if (lfht_hash_of(map, pairs[i].key) >= from) {
             *goes_on = visit(context, pairs[i].key, pairs[i].value);
         }
     }
-    ga_free(map->heap, many);
+    ga_free(map->heap, on_heap);
     return status;
 }
 
-/* Without `visit` nothing has to be done: what threads have left half done goes with the map. */
-static ga_status each(ga_lfht *map, ga_lfht_visit *visit, void *context)
+/* Without `visit` there is nothing to do: unfinished operations of other threads are freed with the
+ * map. */
+static ga_status variant_each(ga_lfht *map, ga_lfht_visit *visit, void *context)
 {
     uint64_t hash = 0;
     bool goes_on = visit != NULL;
     ga_status status = GA_OK;
     while (status == GA_OK && goes_on) {
-        status = visit_place(map, &hash, visit, context, &goes_on);
+        status = visit_location(map, &hash, visit, context, &goes_on);
         goes_on = goes_on && hash != 0;
     }
     return status;

@@ -1,258 +1,272 @@
 /* SPDX-License-Identifier: MIT
  *
- * The calls of INLINE that put a key in or replace what it has; inline.c has the rules.
+ * The calls of INLINE that insert a key or replace its value. inline.c has the rules and the call
+ * tree.
  */
 #ifndef GPUALLOC_LFHT_INLINE_PUT_H
 #define GPUALLOC_LFHT_INLINE_PUT_H
 
 #include "inline_calls.h"
 
-/* Whether the change is one, for a key that is there or not. */
-static inline bool wants_to_write(const lfht_change *change, bool found, uint64_t value)
+/* True if the change has to write, given that the key is there (`found`, with `value`) or not. */
+static inline bool change_writes(const lfht_change *change, bool found, uint64_t value)
 {
     if (!found) {
-        return change->how == LFHT_INSERT || change->how == LFHT_UPSERT;
+        return change->kind == LFHT_INSERT || change->kind == LFHT_UPSERT;
     }
-    return change->how != LFHT_INSERT && (change->how != LFHT_COMPARE || value == change->expected);
+    return change->kind != LFHT_INSERT &&
+           (change->kind != LFHT_COMPARE || value == change->expected);
 }
 
 static void count_put(ga_lfht *map, bool found)
 {
     if (!found) {
-        lfht_add(&ga_lfht_lane(map)->inserted, 1);
+        lfht_count(&ga_lfht_own_shard(map)->inserted, 1);
     }
 }
 
-/* The log2 of lines for those that are expected: without steps on the way there, and without the
- * memory of smaller nodes that nothing wants any more. */
-static uint32_t lines_expected(const trail *t)
+/* Log2 of the lines for the keys that the options expect below one word of the root; 0 further
+ * down. Growing there in steps would leave the memory of smaller nodes unused. */
+static uint32_t lines_expected_log2(const inline_path *path)
 {
-    uint32_t most = least_of(t->map->chunk, LINE_PAGE);
-    return t->depth ? 0 : line_wanted(t->map, t->map->per_bucket, most);
+    uint32_t most = least_of(path->map->chunk, LINE_NODE_LOG2);
+    return path->depth ? 0 : lines_needed_log2(path->map, path->map->expected_per_bucket, most);
 }
 
-/* A node for one pair. */
-static ga_status put_at_nothing(trail *t, const lfht_change *change, bool *done)
+/* Replace the null link at the location with a new node that has the one pair. */
+static ga_status put_at_null_link(inline_path *path, const lfht_change *change, bool *done)
 {
-    lfht_item item = {t->hash, change->key, change->value};
-    maker m = {.map = t->map};
-    if (t->seen & LINE_FROZEN) {
-        return help(t);
+    lfht_item item = {path->hash, change->key, change->value};
+    node_maker maker = {.map = path->map};
+    if (path->seen & LINE_FROZEN) {
+        return rebuild_help(path);
     }
-    lfht_word link = make_node(&m, (plan){&item, 1, t->used}, lines_expected(t));
-    if (made(&m, link) != GA_OK) {
+    lfht_word link =
+        make_node_at_least(&maker, (node_plan){&item, 1, path->used}, lines_expected_log2(path));
+    if (maker_finish(&maker, link) != GA_OK) {
         return GA_ERR_MEMORY;
     }
-    *done = lfht_swap(t->place, t->seen, link);
+    *done = lfht_cas(path->location, path->seen, link);
     if (!*done) {
-        line_drop(t->map, link);
+        inline_free_subtree(path->map, link);
         return GA_OK;
     }
-    count_nodes(t, m.nodes, 0);
+    count_nodes(path, maker.nodes, 0);
     return GA_OK;
 }
 
-static ga_status put_at_link(trail *t, const lfht_change *change, ga_lfht_found *was, bool *done)
+static ga_status put_at_link(inline_path *path, const lfht_change *change, ga_lfht_found *was,
+                             bool *done)
 {
-    const line_deep *deep = line_at(t->seen);
-    uint64_t at = deep ? deep_find(t->map, deep, t->key) : 0;
+    const line_deep *deep = line_node(path->seen);
+    uint64_t at = deep ? deep_search(path->map, deep, path->key) : 0;
     bool found = deep && at < deep->count;
     uint64_t value = found ? deep->pairs[at].value : 0;
     line_pair pair = {change->key, change->value};
-    tell(was, found, value);
-    if (!wants_to_write(change, found, value)) {
+    set_result(was, found, value);
+    if (!change_writes(change, found, value)) {
         *done = true;
         return GA_OK;
     }
-    ga_status status = deep ? deep_replace(t, at, &pair, done) : put_at_nothing(t, change, done);
+    ga_status status =
+        deep ? deep_replace(path, at, &pair, done) : put_at_null_link(path, change, done);
     if (*done) {
-        count_put(t->map, found);
+        count_put(path->map, found);
     }
     return status;
 }
 
-/* A thread's business with a line. */
-typedef struct put_in {
+/* The state of a put in one line. */
+typedef struct line_put {
     lfht_line *line;
-    uint32_t claimed; /* its lane, or LINE_NONE */
-    uint32_t lane;    /* the key's, */
-    uint64_t value;   /* and its value, */
-    bool found;       /* if it is there */
-    bool over;        /* the node may be gone: the line is not to be touched */
-} put_in;
+    uint32_t claimed;  /* the cell that this call has claimed, or LINE_NONE */
+    uint32_t cell;     /* the key's cell */
+    uint64_t value;    /* ... and value, if `found` */
+    bool found;        /* the key is in the line */
+    bool must_restart; /* the node may be retired: do not touch the line, start again */
+} line_put;
 
-/* Nothing is to be written: what was claimed is free again. False where the line has changed. */
-static bool put_nothing(const trail *t, const put_in *p)
+/* Nothing to write: free the claimed cell. False if the line has changed. */
+static bool put_release_claim(const inline_path *path, const line_put *put)
 {
-    if (p->claimed == LINE_NONE || t->seen & LINE_FROZEN || line_worn(t->seen)) {
-        return true; /* it goes with the node */
+    if (put->claimed == LINE_NONE || path->seen & LINE_FROZEN ||
+        line_version_exhausted(path->seen)) {
+        return true; /* a rebuild drops the claim */
     }
-    lfht_word next = line_raised(line_set(t->seen, p->claimed, LINE_FREE));
-    return lfht_swap(&p->line->word, t->seen, next);
+    lfht_word next = line_next_version(line_set_tag(path->seen, put->claimed, LINE_TAG_FREE));
+    return lfht_cas(&put->line->word, path->seen, next);
 }
 
-/* For one more pair, or for another value. */
+/* True if the line has a free cell and, for a new key, fewer pairs than `chain`. */
 static inline bool put_has_room(const ga_lfht *map, lfht_word seen, bool adds)
 {
-    return line_free(seen) && !(adds && line_count(line_live(seen)) >= map->chain);
+    return line_free_cells(seen) &&
+           !(adds && line_count_cells(line_live_cells(seen)) >= map->chain);
 }
 
-/* A lane, with the pair written. The line is what `seen` says then, too. */
-static inline bool put_claim(put_in *p, lfht_word *seen, const lfht_change *change)
+/* Claim a cell and write the pair. `*seen` is the line's word then. False if the line has
+ * changed. */
+static inline bool put_claim_cell(line_put *put, lfht_word *seen, const lfht_change *change)
 {
-    uint32_t lane = line_lane(line_free(*seen));
-    lfht_word next = line_raised(line_set(*seen, lane, LINE_CLAIMED));
-    if (!lfht_swap(&p->line->word, *seen, next)) {
+    uint32_t cell = line_first_cell(line_free_cells(*seen));
+    lfht_word next = line_next_version(line_set_tag(*seen, cell, LINE_TAG_CLAIMED));
+    if (!lfht_cas(&put->line->word, *seen, next)) {
         return false;
     }
-    p->claimed = lane;
+    put->claimed = cell;
     *seen = next;
-    line_write(&p->line->pairs[lane], change->key, change->value);
+    line_write_pair(&put->line->pairs[cell], change->key, change->value);
     return true;
 }
 
-static inline bool put_publish(const put_in *p, lfht_word seen, uint64_t hash)
+static inline bool put_publish(const line_put *put, lfht_word seen, uint64_t hash)
 {
-    lfht_word next = line_set(seen, p->claimed, line_code(hash));
-    next = line_raised(p->found ? line_set(next, p->lane, LINE_FREE) : next);
-    return lfht_swap(&p->line->word, seen, next);
+    lfht_word next = line_set_tag(seen, put->claimed, line_tag_of(hash));
+    next = line_next_version(put->found ? line_set_tag(next, put->cell, LINE_TAG_FREE) : next);
+    return lfht_cas(&put->line->word, seen, next);
 }
 
-/* The pair has to be written. */
-static ga_status put_pair(trail *t, put_in *p, const lfht_change *change, bool *done)
+/* Claim, write and publish the pair; or first make a place for it and start again. */
+static ga_status put_pair(inline_path *path, line_put *put, const lfht_change *change, bool *done)
 {
-    bool adds = !p->found;
-    t->room = adds || t->map->chain == LINE_PAIRS;
-    p->over = true;
-    if (t->seen & LINE_FROZEN) {
-        return help(t);
+    bool adds = !put->found;
+    path->needs_room = adds || path->map->chain == LINE_PAIRS;
+    put->must_restart = true;
+    if (path->seen & LINE_FROZEN) {
+        return rebuild_help(path);
     }
-    if (line_worn(t->seen)) {
-        return rebuild(t, t->depth - 1);
+    if (line_version_exhausted(path->seen)) {
+        return rebuild_subtree(path, path->depth - 1);
     }
-    if (p->claimed == LINE_NONE) {
-        if (!put_has_room(t->map, t->seen, adds)) {
-            return expand(t);
+    if (put->claimed == LINE_NONE) {
+        if (!put_has_room(path->map, path->seen, adds)) {
+            return make_room(path);
         }
-        p->over = false;
-        if (!put_claim(p, &t->seen, change) || line_worn(t->seen)) {
+        put->must_restart = false;
+        if (!put_claim_cell(put, &path->seen, change) || line_version_exhausted(path->seen)) {
             return GA_OK;
         }
     }
-    p->over = false;
-    *done = put_publish(p, t->seen, t->hash);
+    put->must_restart = false;
+    *done = put_publish(put, path->seen, path->hash);
     return GA_OK;
 }
 
-/* One look at the line, which `seen` is the word of. */
-static ga_status put_try(trail *t, put_in *p, const lfht_change *change, ga_lfht_found *was,
-                         bool *done)
+/* One attempt at the line, whose word is `seen`. */
+static ga_status put_once(inline_path *path, line_put *put, const lfht_change *change,
+                          ga_lfht_found *was, bool *done)
 {
-    line_sight sight = line_find(t->map, p->line, t->seen, t->hash, t->key, &p->lane, &p->value);
-    if (GA_LFHT_MUTANT == 15 && p->claimed != LINE_NONE) {
-        sight = p->found ? LINE_SEEN : LINE_ABSENT;
+    line_result result = line_search(path->map, put->line, path->seen, path->hash, path->key,
+                                     &put->cell, &put->value);
+    if (GA_LFHT_MUTANT == 15 && put->claimed != LINE_NONE) {
+        result = put->found ? LINE_FOUND : LINE_ABSENT;
     }
-    if (sight == LINE_CHANGED) {
+    if (result == LINE_CHANGED) {
         return GA_OK;
     }
-    p->found = sight == LINE_SEEN;
-    tell(was, p->found, p->value);
-    if (!wants_to_write(change, p->found, p->value)) {
-        *done = put_nothing(t, p);
+    put->found = result == LINE_FOUND;
+    set_result(was, put->found, put->value);
+    if (!change_writes(change, put->found, put->value)) {
+        *done = put_release_claim(path, put);
         return GA_OK;
     }
-    ga_status status = put_pair(t, p, change, done);
+    ga_status status = put_pair(path, put, change, done);
     if (*done) {
-        count_put(t->map, p->found);
+        count_put(path->map, put->found);
     }
     return status;
 }
 
-/* Until the line is one with pairs no more, or has been rebuilt. `glanced` has a lane, or none. */
-static ga_status put_in_line(trail *t, const put_in *glanced, const lfht_change *change,
+/* Repeat put_once() until it is done or the path has to be searched again. `fast` is the state of
+ * put_fast(), whose claim may be in this line. */
+static ga_status put_in_line(inline_path *path, const line_put *fast, const lfht_change *change,
                              ga_lfht_found *was, bool *done)
 {
-    put_in p = {.line = (lfht_line *)t->place, .claimed = LINE_NONE};
-    if (p.line == glanced->line || GA_LFHT_MUTANT == 19) {
-        p.claimed = glanced->claimed;
+    line_put put = {.line = (lfht_line *)path->location, .claimed = LINE_NONE};
+    if (put.line == fast->line || GA_LFHT_MUTANT == 19) {
+        put.claimed = fast->claimed;
     }
     ga_status status = GA_OK;
-    while (status == GA_OK && !*done && !p.over) {
-        status = put_try(t, &p, change, was, done);
-        if (!*done && !p.over) {
-            t->seen = lfht_read(&p.line->word);
-            p.over = t->seen & LINE_LINK;
+    while (status == GA_OK && !*done && !put.must_restart) {
+        status = put_once(path, &put, change, was, done);
+        if (!*done && !put.must_restart) {
+            path->seen = lfht_load(&put.line->word);
+            put.must_restart = path->seen & LINE_LINK;
         }
     }
     return status;
 }
 
-/* Behind a glance, which has a line's node protected in a slot that no trail uses: so a place that
- * is that line is the line still, and its claim this thread's. */
-static ga_status put_hashed(ga_lfht *map, const put_in *glanced, const lfht_change *change,
-                            uint64_t hash, ga_lfht_found *was)
+/* Slow path of a put, after put_fast(). The cursor's hazard slots, which no path uses, still
+ * protect its line's node. So a line at the same address is the same line, and the claim in it
+ * belongs to this call. */
+static ga_status put_slow(ga_lfht *map, const line_put *fast, const lfht_change *change,
+                          uint64_t hash, ga_lfht_found *was)
 {
-    trail t;
+    inline_path path;
     bool done = false;
-    ga_status status = trail_begin(&t, map, change->key, hash);
+    ga_status status = path_begin(&path, map, change->key, hash);
     if (status != GA_OK) {
         return status;
     }
     while (status == GA_OK && !done) {
-        trail_find(&t);
-        status = t.seen & LINE_LINK ? put_at_link(&t, change, was, &done)
-                                    : put_in_line(&t, glanced, change, was, &done);
+        path_search(&path);
+        status = path.seen & LINE_LINK ? put_at_link(&path, change, was, &done)
+                                       : put_in_line(&path, fast, change, was, &done);
     }
-    trail_end(&t);
+    path_end(&path);
     return status;
 }
 
-/* The swaps, where there is room for them. False: the line has changed, maybe with a claim. */
-static inline bool write_at_glance(const batch *b, const glance *g, put_in *p, lfht_word seen,
-                                   const lfht_change *change)
+/* Claim, write and publish. False if there is no room, or if the line has changed; it may have a
+ * claim then. */
+static inline bool put_fast_write(const inline_call *call, const inline_cursor *c, line_put *put,
+                                  lfht_word seen, const lfht_change *change)
 {
-    return !line_worn(seen) && put_has_room(b->map, seen, !p->found) &&
-           put_claim(p, &seen, change) && !line_worn(seen) && put_publish(p, seen, g->hash);
+    return !line_version_exhausted(seen) && put_has_room(call->map, seen, !put->found) &&
+           put_claim_cell(put, &seen, change) && !line_version_exhausted(seen) &&
+           put_publish(put, seen, c->hash);
 }
 
-/* Most often a line is as one would have it: what is known then is the line, and no trail. False
- * where it is not, or not any more. */
-static inline bool put_at_glance(const batch *b, glance *g, put_in *p, const lfht_change *change,
-                                 ga_lfht_found *was)
+/* Fast path of a put. False if the line has no room, is frozen or has changed: the slow path is
+ * needed. */
+static inline bool put_fast(const inline_call *call, inline_cursor *c, line_put *put,
+                            const lfht_change *change, ga_lfht_found *was)
 {
     lfht_word seen;
-    if (!glance_to_line(b, g, &seen)) {
+    if (!cursor_to_line(call, c, &seen)) {
         return false;
     }
-    p->line = (lfht_line *)g->place;
-    line_sight sight = line_find(b->map, p->line, seen, g->hash, change->key, &p->lane, &p->value);
-    p->found = sight == LINE_SEEN;
-    if (sight == LINE_CHANGED) {
+    put->line = (lfht_line *)c->location;
+    line_result result =
+        line_search(call->map, put->line, seen, c->hash, change->key, &put->cell, &put->value);
+    put->found = result == LINE_FOUND;
+    if (result == LINE_CHANGED) {
         return false;
     }
-    if (wants_to_write(change, p->found, p->value)) {
-        if (!write_at_glance(b, g, p, seen, change)) {
+    if (change_writes(change, put->found, put->value)) {
+        if (!put_fast_write(call, c, put, seen, change)) {
             return false;
         }
-        count_put(b->map, p->found);
+        count_put(call->map, put->found);
     }
-    tell(was, p->found, p->value);
+    set_result(was, put->found, put->value);
     return true;
 }
 
-static ga_status put_key(ga_lfht *map, const lfht_change *change, ga_lfht_found *was)
+static ga_status variant_put(ga_lfht *map, const lfht_change *change, ga_lfht_found *was)
 {
-    batch b;
-    glance g;
-    put_in p = {.claimed = LINE_NONE};
-    ga_status status = begin_glance(&b, &g, map, &change->key);
+    inline_call call;
+    inline_cursor c;
+    line_put put = {.claimed = LINE_NONE};
+    ga_status status = cursor_begin(&call, &c, map, &change->key);
     if (status != GA_OK) {
         return status;
     }
-    if (!put_at_glance(&b, &g, &p, change, was)) {
-        status = put_hashed(map, &p, change, g.hash, was);
+    if (!put_fast(&call, &c, &put, change, was)) {
+        status = put_slow(map, &put, change, c.hash, was);
     }
-    end_glance(&b, &g);
+    cursor_end(&call, &c);
     return status;
 }
 

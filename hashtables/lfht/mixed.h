@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A call of a batch of any calls, by the functions of the variant whose file includes this.
+ * A batch of mixed calls, one after the other. Textually included behind the including variant's
+ * variant_lookup, variant_remove and variant_put, which it calls.
  */
 #ifndef GPUALLOC_LFHT_MIXED_H
 #define GPUALLOC_LFHT_MIXED_H
@@ -13,25 +14,25 @@ _Static_assert((int)LFHT_INSERT == GA_LFHT_INSERT - GA_LFHT_INSERT &&
                    (int)LFHT_COMPARE == GA_LFHT_COMPARE_REPLACE - GA_LFHT_INSERT,
                "changes in the order of the calls");
 
-static ga_status do_call(ga_lfht *map, ga_lfht_call *call)
+static ga_status batch_do_call(ga_lfht *map, ga_lfht_call *call)
 {
     if (call->op == GA_LFHT_LOOKUP) {
-        return lookup(map, call->key, &call->was);
+        return variant_lookup(map, call->key, &call->was);
     }
     if (call->op == GA_LFHT_REMOVE) {
-        return remove_key(map, call->key, &call->was);
+        return variant_remove(map, call->key, &call->was);
     }
-    lfht_change change = {(lfht_how)(call->op - GA_LFHT_INSERT), call->key, call->value,
+    lfht_change change = {(lfht_change_kind)(call->op - GA_LFHT_INSERT), call->key, call->value,
                           call->expected};
-    return put_key(map, &change, &call->was);
+    return variant_put(map, &change, &call->was);
 }
 
-/* So many, in their order, up to one that fails. */
-static ga_status do_calls(ga_lfht *map, ga_lfht_call *calls, size_t n, size_t *done)
+/* Make n calls in their order, and stop at the first that fails. */
+static ga_status batch_do_calls(ga_lfht *map, ga_lfht_call *calls, size_t n, size_t *done)
 {
     ga_status status = GA_OK;
     for (size_t i = 0; i < n && status == GA_OK; i++) {
-        status = do_call(map, &calls[i]);
+        status = batch_do_call(map, &calls[i]);
         *done += status == GA_OK;
     }
     return status;

@@ -2,30 +2,30 @@
  *
  * How a map of lines grows and shrinks.
  *
- *     a full line          becomes a link to a node with its pairs: one swap of its word, from the
- *                          one that the pairs were read by
- *     a node with too      goes, with all below it, for one of another size, or for nothing: its
- *     many links, or no    lines are frozen, one after the other, then what is in them is copied,
- *     pairs, or a worn     and the link to it is swapped
- *     line
+ *     a full line             becomes a link to a new node with its pairs, by one swap of its word
+ *                             (make_room -> expand_line)
+ *     a node with too many    is replaced, with all below it, by a node of another size, or by a
+ *     links, without pairs,   null link: its lines are frozen one after the other, their pairs are
+ *     or with an exhausted    copied, and the one link to the node is swapped
+ *     version                 (make_room, compress_if_empty, rebuild_help -> rebuild_subtree)
  *
- * INVARIANT  A frozen line's word never changes, nor do its pairs; so all who copy a frozen node
- *            copy the same. One of them swaps the link; the others free what they have made. A link
- *            that is frozen is swapped by nobody: who froze it, or comes by, takes out the node
- *            above.
- *            What was claimed and not put in when a line was frozen or became a link is not in the
- *            map: its thread fails to put it in, and starts again.
+ * INVARIANT  A frozen line's word and pairs never change, so all threads that copy a frozen node
+ *            make the same copy. One of them swaps the link; the others free their copies. No
+ *            thread swaps a frozen link: the thread that froze it, or one that meets it, replaces
+ *            the node above.
+ *            A pair that was claimed but not published when its line was frozen or became a link is
+ *            not in the map: its thread fails to publish it, and starts again.
  *
- * ORDER      W1 among themselves: a pair was put in before its line was frozen, and is copied; or
- *            its thread sees that the line is frozen. E1: of two threads that take the last pairs
- *            of two lines, one sees both empty.
+ * ORDER      W1 among themselves: a pair was published before its line was frozen, and is copied;
+ *            or its thread sees that the line is frozen. E1: if two threads each remove the last
+ *            pair of one of two lines, at least one sees both empty.
  *
- * PROGRESS   Nobody waits for a thread that copies: whoever has to change a frozen line copies too.
- *            Claims go with a line that is made anew, and who had them claims again. So that this
- *            does not go on for ever between threads of which none gets to put its pair in, a line
- *            that has lanes for all its pairs but for the claims, CROWDED, gives way to more lines
- *            or bits, and where there are none to be had to a deep node, which knows no claims.
- *            Without memory a node stays frozen, and calls that have to change it fail.
+ * PROGRESS   No thread waits for a thread that copies: every thread that has to change a frozen
+ *            line copies too. A rebuild drops the claims in its lines, and their threads claim
+ *            again. So that threads do not drop each other's claims forever, a line is CROWDED if
+ *            no cell is free and some are only claimed: its replacement gets more lines or uses
+ *            more bits of the hash, or, where no bits are left, becomes a deep node, which has no
+ *            claims. Out of memory a node stays frozen, and calls that have to change it fail.
  */
 #ifndef GPUALLOC_LFHT_REBUILD_H
 #define GPUALLOC_LFHT_REBUILD_H
@@ -33,41 +33,41 @@
 #include "trail.h"
 
 enum {
-    REBUILD_FEW = 24 /* pairs that need no memory of their own on the way */
+    REBUILD_STACK_PAIRS = 24 /* up to this many pairs are collected on the stack */
 };
 
-/* ---- making --------------------------------------------------------------------------------- */
+/* ---- making nodes --------------------------------------------------------------------------- */
 
-static void *line_alloc(ga_lfht *map, size_t size)
+static void *inline_alloc_node(ga_lfht *map, size_t size)
 {
     void *node;
     return ga_alloc(map->heap, size, LINE_BYTES, &node) == GA_OK ? node : NULL;
 }
 
-/* All that a link leads to, which nobody else knows, or uses. */
-static void line_drop(ga_lfht *map, lfht_word link)
+/* Free everything that a link leads to. No other thread can reach it. */
+static void inline_free_subtree(ga_lfht *map, lfht_word link)
 {
-    for (uint32_t i = 0; line_at(link) && i < line_places(link); i++) {
-        lfht_word below = *line_place(link, i);
-        if (below & LINE_LINK) {
-            line_drop(map, below);
+    for (uint32_t i = 0; line_node(link) && i < line_location_count(link); i++) {
+        lfht_word child = *line_location(link, i);
+        if (child & LINE_LINK) {
+            inline_free_subtree(map, child);
         }
     }
-    ga_free(map->heap, line_at(link));
+    ga_free(map->heap, line_node(link));
 }
 
-typedef struct maker {
+typedef struct node_maker {
     ga_lfht *map;
-    uint64_t hash; /* its line has room for one pair more, */
-    bool room;     /* where this says so */
-    bool crowded;  /* nodes without bits are deep */
+    uint64_t hash;   /* this hash's line gets room for one more pair */
+    bool needs_room; /* ... if set */
+    bool crowded;    /* make a deep node where no bits of the hash are left */
     uint64_t nodes;
     bool failed;
-} maker;
+} node_maker;
 
-static maker maker_for(const trail *t)
+static node_maker maker_of_path(const inline_path *path)
 {
-    return (maker){.map = t->map, .hash = t->hash, .room = t->room};
+    return (node_maker){.map = path->map, .hash = path->hash, .needs_room = path->needs_room};
 }
 
 static uint32_t least_of(uint32_t a, uint32_t b)
@@ -75,8 +75,8 @@ static uint32_t least_of(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* The log2 of lines that n pairs want, up to `most`: on average five in a line of seven. */
-static uint32_t line_wanted(const ga_lfht *map, size_t n, uint32_t most)
+/* Log2 of the lines for n pairs, up to `most`: on average at most 5/7 of the cells are used. */
+static uint32_t lines_needed_log2(const ga_lfht *map, size_t n, uint32_t most)
 {
     uint32_t log2 = 0;
     while (log2 < most && 7 * n > (size_t)5 * map->chain << log2) {
@@ -85,51 +85,54 @@ static uint32_t line_wanted(const ga_lfht *map, size_t n, uint32_t most)
     return log2;
 }
 
-static lfht_word make_deep(maker *m, const lfht_item *items, size_t n)
+static lfht_word make_deep(node_maker *maker, const lfht_item *items, size_t n)
 {
-    line_deep *deep = line_alloc(m->map, line_deep_size(n));
-    m->failed |= !deep;
+    line_deep *deep = inline_alloc_node(maker->map, line_deep_size(n));
+    maker->failed |= !deep;
     if (!deep) {
-        return LINE_NOTHING;
+        return LINE_NULL_LINK;
     }
-    m->nodes++;
+    maker->nodes++;
     deep->count = n;
     for (size_t i = 0; i < n; i++) {
         deep->pairs[i] = (line_pair){items[i].key, items[i].value};
     }
-    return line_to(deep, LINE_DEEP);
+    return line_link_to(deep, LINE_SIZE_DEEP);
 }
 
-/* What there is to make: the pairs in the order of their hashes, and the bits before the node. */
-typedef struct plan {
+/* The content of a node: pairs in the order of their hashes, and the hash bits used above the
+ * node. */
+typedef struct node_plan {
     const lfht_item *items;
     size_t n;
     uint32_t used;
-} plan;
+} node_plan;
 
-static lfht_word make_places(maker *m, plan p, lfht_word link);
+static lfht_word make_children(node_maker *maker, node_plan plan, lfht_word link);
 
-/* With 2^log2 lines. With LINE_NOTHING it has failed, or there is nothing to make. */
-static lfht_word make_sized(maker *m, plan p, uint32_t log2)
+/* Make a node with 2^log2 lines. LINE_NULL_LINK if out of memory (`failed` is set), or if there are
+ * no pairs. */
+static lfht_word make_node_sized(node_maker *maker, node_plan plan, uint32_t log2)
 {
-    bool index = log2 > LINE_PAGE;
-    uint32_t size = index ? LINE_INDEX + log2 - LINE_PAGE : log2;
-    if (p.n == 0) {
-        return LINE_NOTHING;
+    bool index = log2 > LINE_NODE_LOG2;
+    uint32_t size = index ? LINE_SIZE_INDEX + log2 - LINE_NODE_LOG2 : log2;
+    if (plan.n == 0) {
+        return LINE_NULL_LINK;
     }
-    if (p.used == 64 && (p.n >= m->map->chain || m->crowded)) {
-        return make_deep(m, p.items, p.n);
+    if (plan.used == 64 && (plan.n >= maker->map->chain || maker->crowded)) {
+        return make_deep(maker, plan.items, plan.n);
     }
-    void *node = line_alloc(m->map, line_node_size(line_to(NULL, size)));
-    m->failed |= !node;
-    return node ? make_places(m, p, line_to(node, size)) : LINE_NOTHING;
+    void *node = inline_alloc_node(maker->map, line_node_size(line_link_to(NULL, size)));
+    maker->failed |= !node;
+    return node ? make_children(maker, plan, line_link_to(node, size)) : LINE_NULL_LINK;
 }
 
-/* At least 2^least. */
-static lfht_word make_node(maker *m, plan p, uint32_t least)
+/* Make a node with at least 2^least lines. */
+static lfht_word make_node_at_least(node_maker *maker, node_plan plan, uint32_t least)
 {
-    uint32_t log2 = line_wanted(m->map, p.n, least_of(m->map->chunk, 64 - p.used));
-    return make_sized(m, p, log2 > least ? log2 : least);
+    uint32_t log2 =
+        lines_needed_log2(maker->map, plan.n, least_of(maker->map->chunk, 64 - plan.used));
+    return make_node_sized(maker, plan, log2 > least ? log2 : least);
 }
 
 static lfht_word make_line(lfht_line *line, const lfht_item *items, size_t n)
@@ -137,338 +140,352 @@ static lfht_word make_line(lfht_line *line, const lfht_item *items, size_t n)
     lfht_word word = 0;
     for (uint32_t i = 0; i < n; i++) {
         line->pairs[i] = (line_pair){items[i].key, items[i].value};
-        word = line_set(word, i, line_code(items[i].hash));
+        word = line_set_tag(word, i, line_tag_of(items[i].hash));
     }
     return word;
 }
 
-/* A line, or a link where it cannot have so many; in an index a node of the size that all have. */
-static void make_place(maker *m, lfht_word link, lfht_word *place, plan p)
+/* Fill one location: a line, or a link to a further node if the pairs do not fit; in an index a
+ * link to a node of 2^LINE_NODE_LOG2 lines. */
+static void make_child(node_maker *maker, lfht_word link, lfht_word *location, node_plan plan)
 {
-    bool own = m->room && line_place_of(link, p.used, m->hash) == place;
-    p.used += line_bits(link);
+    bool own = maker->needs_room && line_location_of(link, plan.used, maker->hash) == location;
+    plan.used += line_hash_bits(link);
     if (line_is_index(link)) {
-        *place = make_sized(m, p, LINE_PAGE);
-        *line_expanded(link) += line_at(*place) ? *line_expanded(*place) : 0;
-    } else if (p.n + own <= m->map->chain) {
-        *place = make_line((lfht_line *)place, p.items, p.n);
+        *location = make_node_sized(maker, plan, LINE_NODE_LOG2);
+        *line_expanded(link) += line_node(*location) ? *line_expanded(*location) : 0;
+    } else if (plan.n + own <= maker->map->chain) {
+        *location = make_line((lfht_line *)location, plan.items, plan.n);
     } else {
-        *place = make_node(m, p, p.used < 64);
+        *location = make_node_at_least(maker, plan, plan.used < 64);
         ++*line_expanded(link);
     }
 }
 
-static lfht_word make_places(maker *m, plan p, lfht_word link)
+static lfht_word make_children(node_maker *maker, node_plan plan, lfht_word link)
 {
     size_t end = 0;
-    m->nodes++;
+    maker->nodes++;
     *line_expanded(link) = 0;
-    for (uint32_t i = 0; i < line_places(link); i++) {
-        lfht_word *place = line_place(link, i);
+    for (uint32_t i = 0; i < line_location_count(link); i++) {
+        lfht_word *location = line_location(link, i);
         size_t first = end;
-        while (end < p.n && line_place_of(link, p.used, p.items[end].hash) == place) {
+        while (end < plan.n &&
+               line_location_of(link, plan.used, plan.items[end].hash) == location) {
             end++;
         }
-        make_place(m, link, place, (plan){p.items + first, end - first, p.used});
+        make_child(maker, link, location, (node_plan){plan.items + first, end - first, plan.used});
     }
     return link;
 }
 
-/* All of it is dropped where not all could be had. */
-static ga_status made(const maker *m, lfht_word link)
+/* GA_ERR_MEMORY, and the new nodes freed, if any allocation failed. */
+static ga_status maker_finish(const node_maker *maker, lfht_word link)
 {
-    if (m->failed) {
-        line_drop(m->map, link);
+    if (maker->failed) {
+        inline_free_subtree(maker->map, link);
     }
-    return m->failed ? GA_ERR_MEMORY : GA_OK;
+    return maker->failed ? GA_ERR_MEMORY : GA_OK;
 }
 
-/* ---- through a node, line by line ----------------------------------------------------------- */
+/* ---- visiting a subtree: freeze, collect, retire -------------------------------------------- */
 
-typedef enum pass_of {
-    FREEZES = 0, /* and counts */
-    COLLECTS,    /* what is frozen, in the order of the hashes */
-    RETIRES      /* what nobody can come to any more */
-} pass_of;
+typedef enum rebuild_pass {
+    PASS_FREEZE = 0, /* freeze every word, and count pairs and nodes */
+    PASS_COLLECT,    /* copy the frozen pairs, in the order of their hashes */
+    PASS_RETIRE      /* retire the nodes, which are unreachable */
+} rebuild_pass;
 
-/* A node and all below it, which the step `top` of the trail leads to by `link`, unfrozen. */
-typedef struct harvest {
-    trail *t;
-    pass_of pass;
+/* The rebuild of a node and everything below it. Step `top` of the path leads there by `link`,
+ * which is not frozen. */
+typedef struct rebuild_state {
+    inline_path *path;
+    rebuild_pass pass;
     uint32_t top;
     lfht_word link;
     uint64_t nodes;
     size_t count;
     lfht_item *items;
     bool crowded;
-} harvest;
+} rebuild_state;
 
-/* No lane is free, and some are claimed. Of a frozen line, so that all who copy see the same. */
-static bool is_crowded(lfht_word word)
+/* No cell is free and some are only claimed. Judged by the word that is frozen or swapped, so that
+ * all threads that copy agree. */
+static bool line_is_crowded(lfht_word word)
 {
-    return !line_free(word) && line_count(line_live(word)) < LINE_PAIRS;
+    return !line_free_cells(word) && line_count_cells(line_live_cells(word)) < LINE_PAIRS;
 }
 
-static lfht_word freeze(lfht_word *place)
+static lfht_word freeze_word(lfht_word *location)
 {
-    lfht_word word = lfht_read(place);
+    lfht_word word = lfht_load(location);
     while (!(word & LINE_FROZEN) && GA_LFHT_MUTANT != 14 &&
-           !lfht_swap(place, word, word | LINE_FROZEN)) {
-        word = lfht_read(place);
+           !lfht_cas(location, word, word | LINE_FROZEN)) {
+        word = lfht_load(location);
     }
     return word;
 }
 
-/* By hash, behind those from `first` on. */
-static void collect(harvest *h, size_t first, line_pair pair)
+/* Insert the pair into the items from `first` on, which are in the order of their hashes. */
+static void collect_pair(rebuild_state *state, size_t first, line_pair pair)
 {
-    uint64_t hash = lfht_hash_of(h->t->map, pair.key);
-    size_t i = h->count++;
-    for (; i > first && h->items[i - 1].hash > hash; i--) {
-        h->items[i] = h->items[i - 1];
+    uint64_t hash = lfht_hash_of(state->path->map, pair.key);
+    size_t i = state->count++;
+    for (; i > first && state->items[i - 1].hash > hash; i--) {
+        state->items[i] = state->items[i - 1];
     }
-    h->items[i] = (lfht_item){hash, pair.key, pair.value};
+    state->items[i] = (lfht_item){hash, pair.key, pair.value};
 }
 
-static void collect_line(harvest *h, const lfht_line *line, lfht_word word)
+static void collect_line(rebuild_state *state, const lfht_line *line, lfht_word word)
 {
-    size_t first = h->count;
-    for (lfht_word lasts = line_live(word); lasts; lasts &= lasts - 1) {
-        const line_pair *pair = &line->pairs[line_lane(lasts)];
-        collect(h, first, (line_pair){line_read(&pair->key), line_read(&pair->value)});
+    size_t first = state->count;
+    for (lfht_word cells = line_live_cells(word); cells; cells &= cells - 1) {
+        const line_pair *pair = &line->pairs[line_first_cell(cells)];
+        collect_pair(state, first,
+                     (line_pair){line_read_half(&pair->key), line_read_half(&pair->value)});
     }
 }
 
-static void collect_deep(harvest *h, const line_deep *deep)
+static void collect_deep(rebuild_state *state, const line_deep *deep)
 {
     for (uint64_t i = 0; i < deep->count; i++) {
-        collect(h, h->count, deep->pairs[i]);
+        collect_pair(state, state->count, deep->pairs[i]);
     }
 }
 
-static bool pass_node(harvest *h, lfht_word link, uint32_t slot);
+static bool rebuild_visit_node(rebuild_state *state, lfht_word link, uint32_t slot);
 
-static bool pass_place(harvest *h, lfht_word *place, uint32_t slot)
+static bool rebuild_visit_location(rebuild_state *state, lfht_word *location, uint32_t slot)
 {
-    lfht_word word = h->pass == FREEZES ? freeze(place) : lfht_read(place);
+    lfht_word word = state->pass == PASS_FREEZE ? freeze_word(location) : lfht_load(location);
     if (word & LINE_LINK) {
-        return !line_at(word) || pass_node(h, word, slot);
+        return !line_node(word) || rebuild_visit_node(state, word, slot);
     }
-    if (h->pass == FREEZES) {
-        h->count += line_count(line_live(word));
-        h->crowded |= is_crowded(word);
-    } else if (h->pass == COLLECTS) {
-        collect_line(h, (const lfht_line *)place, word);
+    if (state->pass == PASS_FREEZE) {
+        state->count += line_count_cells(line_live_cells(word));
+        state->crowded |= line_is_crowded(word);
+    } else if (state->pass == PASS_COLLECT) {
+        collect_line(state, (const lfht_line *)location, word);
     }
     return true;
 }
 
-/* It is protected once the top still leads to all of it. */
-static bool hold_below(harvest *h, lfht_word link, uint32_t slot)
+/* Protect a node of the subtree, and validate that the step `top` still leads to the subtree. */
+static bool rebuild_protect_node(rebuild_state *state, lfht_word link, uint32_t slot)
 {
-    trail_hold(h->t, slot, line_at(link));
-    return ga_hazard_load(h->t->mine, h->t->steps[h->top].place) == h->link;
+    path_set_slot(state->path, slot, line_node(link));
+    return ga_hazard_load(state->path->hazards, state->path->steps[state->top].location) ==
+           state->link;
 }
 
-/* False where another thread has taken it out; not in the last pass. */
-static bool pass_node(harvest *h, lfht_word link, uint32_t slot)
+/* Visit a node and everything below it. False if another thread has detached the subtree; never in
+ * the pass PASS_RETIRE. */
+static bool rebuild_visit_node(rebuild_state *state, lfht_word link, uint32_t slot)
 {
-    if (h->pass != RETIRES && !hold_below(h, link, slot)) {
+    if (state->pass != PASS_RETIRE && !rebuild_protect_node(state, link, slot)) {
         return false;
     }
-    for (uint32_t i = 0; i < line_places(link); i++) {
-        if (!pass_place(h, line_place(link, i), slot + 1)) {
+    for (uint32_t i = 0; i < line_location_count(link); i++) {
+        if (!rebuild_visit_location(state, line_location(link, i), slot + 1)) {
             return false;
         }
     }
-    if (line_is_deep(link) && h->pass == FREEZES) {
-        h->count += ((const line_deep *)line_at(link))->count;
-    } else if (line_is_deep(link) && h->pass == COLLECTS) {
-        collect_deep(h, line_at(link));
+    if (line_is_deep(link) && state->pass == PASS_FREEZE) {
+        state->count += ((const line_deep *)line_node(link))->count;
+    } else if (line_is_deep(link) && state->pass == PASS_COLLECT) {
+        collect_deep(state, line_node(link));
     }
-    h->nodes += h->pass == FREEZES;
-    if (h->pass == RETIRES) {
-        ga_hazard_retire_to(h->t->mine, line_at(link), line_node_size(link), h->t->map->heap);
+    state->nodes += state->pass == PASS_FREEZE;
+    if (state->pass == PASS_RETIRE) {
+        ga_hazard_retire_to(state->path->hazards, line_node(link), line_node_size(link),
+                            state->path->map->heap);
     }
     return true;
 }
 
-/* ---- another node for one ------------------------------------------------------------------- */
+/* ---- replacing a node ----------------------------------------------------------------------- */
 
-static void emptied(trail *t);
+static void compress_if_empty(inline_path *path);
 
-static void count_nodes(const trail *t, uint64_t in, uint64_t out)
+static void count_nodes(const inline_path *path, uint64_t in, uint64_t out)
 {
-    lfht_lane *lane = ga_lfht_lane(t->map);
-    lfht_add(&lane->expansions, in);
-    lfht_add(&lane->compressions, out);
+    lfht_shard *shard = ga_lfht_own_shard(path->map);
+    lfht_count(&shard->expansions, in);
+    lfht_count(&shard->compressions, out);
 }
 
-static bool in_index(const trail *t, uint32_t step)
+static bool step_is_in_index(const inline_path *path, uint32_t step)
 {
-    return step > 0 && line_is_index(t->steps[step - 1].link);
+    return step > 0 && line_is_index(path->steps[step - 1].link);
 }
 
-/* The log2 of the most lines that the step's node can have in its place. */
-static uint32_t most_lines(const trail *t, uint32_t step)
+/* Log2 of the most lines of a node in the place of the step's node. */
+static uint32_t most_lines_log2(const inline_path *path, uint32_t step)
 {
-    uint32_t most = least_of(t->map->chunk, 64 - t->steps[step].used);
-    return in_index(t, step) ? least_of(most, LINE_PAGE) : most;
+    uint32_t most = least_of(path->map->chunk, 64 - path->steps[step].used);
+    return step_is_in_index(path, step) ? least_of(most, LINE_NODE_LOG2) : most;
 }
 
-/* The link is swapped for one to what the items become. The thread that does it goes on with the
- * node above where nothing is left. */
-static ga_status replace_node(harvest *h)
+/* Make the new node and swap the link. The thread whose swap succeeds retires the old nodes, and,
+ * if nothing is left, goes on with the node above. */
+static ga_status rebuild_replace(rebuild_state *state)
 {
-    trail *t = h->t;
-    plan p = {h->items, h->count, t->steps[h->top].used};
-    uint32_t log2 = line_log2(h->link), most = most_lines(t, h->top);
-    uint32_t wanted = line_wanted(t->map, p.n, most);
-    bool fits = wanted <= log2 && 2 * p.n > (size_t)1 << log2;
-    maker m = maker_for(t);
-    m.crowded = h->crowded;
-    if (h->crowded && wanted <= log2) {
+    inline_path *path = state->path;
+    node_plan plan = {state->items, state->count, path->steps[state->top].used};
+    uint32_t log2 = line_log2(state->link), most = most_lines_log2(path, state->top);
+    uint32_t wanted = lines_needed_log2(path->map, plan.n, most);
+    bool fits = wanted <= log2 && 2 * plan.n > (size_t)1 << log2;
+    node_maker maker = maker_of_path(path);
+    maker.crowded = state->crowded;
+    if (state->crowded && wanted <= log2) {
         wanted = least_of(log2 + 1, most);
         fits = false;
     }
-    lfht_word link = make_sized(&m, p, fits ? log2 : wanted);
-    if (made(&m, link) != GA_OK) {
+    lfht_word link = make_node_sized(&maker, plan, fits ? log2 : wanted);
+    if (maker_finish(&maker, link) != GA_OK) {
         return GA_ERR_MEMORY;
     }
-    if (!lfht_swap(t->steps[h->top].place, h->link, link)) {
-        line_drop(t->map, link);
-        lfht_add(&ga_lfht_lane(t->map)->aborted, 1);
+    if (!lfht_cas(path->steps[state->top].location, state->link, link)) {
+        inline_free_subtree(path->map, link);
+        lfht_count(&ga_lfht_own_shard(path->map)->aborted, 1);
         return GA_OK;
     }
-    count_nodes(t, m.nodes, h->nodes);
-    h->pass = RETIRES;
-    pass_node(h, h->link, h->top);
-    if (line_is_nothing(link)) {
-        t->depth = h->top;
-        t->place = t->steps[h->top].place;
-        emptied(t);
+    count_nodes(path, maker.nodes, state->nodes);
+    state->pass = PASS_RETIRE;
+    rebuild_visit_node(state, state->link, state->top);
+    if (line_is_null_link(link)) {
+        path->depth = state->top;
+        path->location = path->steps[state->top].location;
+        compress_if_empty(path);
     }
     return GA_OK;
 }
 
-/* Step `top` of the trail, and what is below it, are made anew; the trail ends there. GA_OK, too,
- * where another thread has done it. Where one has begun further up, that is finished first: it may
- * have been stopped before it froze what the caller cannot change, who would come back for ever. */
-static ga_status rebuild(trail *t, uint32_t top)
+/* Rebuild the node of step `top` and everything below it; the path ends there afterwards. GA_OK
+ * also if another thread has done it. If another thread has begun a rebuild further up, finish that
+ * one first: that thread may be stopped before it freezes the line that the caller cannot change,
+ * and the caller would return here forever. */
+static ga_status rebuild_subtree(inline_path *path, uint32_t top)
 {
-    lfht_item few[REBUILD_FEW];
-    harvest h = {.t = t, .top = top, .link = lfht_read(t->steps[top].place)};
-    void *many = NULL;
-    if (line_at(h.link) == line_at(t->steps[top].link) && h.link & LINE_FROZEN) {
-        t->depth = top; /* what froze the place began at a step above this one */
-        return GA_LFHT_MUTANT != 17 && trail_holds(t, &top) ? rebuild(t, top) : GA_OK;
+    lfht_item on_stack[REBUILD_STACK_PAIRS];
+    rebuild_state state = {.path = path, .top = top, .link = lfht_load(path->steps[top].location)};
+    void *on_heap = NULL;
+    if (line_node(state.link) == line_node(path->steps[top].link) && state.link & LINE_FROZEN) {
+        path->depth = top; /* that rebuild began at a step above this one */
+        return GA_LFHT_MUTANT != 17 && path_is_attached(path, &top) ? rebuild_subtree(path, top)
+                                                                    : GA_OK;
     }
-    if (line_at(h.link) != line_at(t->steps[top].link) || !pass_node(&h, h.link, top)) {
+    if (line_node(state.link) != line_node(path->steps[top].link) ||
+        !rebuild_visit_node(&state, state.link, top)) {
         return GA_OK;
     }
-    size_t count = h.count;
-    if (ga_hazard_reserve(t->mine, (uint32_t)h.nodes) != GA_OK ||
-        (count > REBUILD_FEW &&
-         ga_alloc(t->map->heap, count * sizeof *h.items, 0, &many) != GA_OK)) {
+    size_t count = state.count;
+    if (ga_hazard_reserve(path->hazards, (uint32_t)state.nodes) != GA_OK ||
+        (count > REBUILD_STACK_PAIRS &&
+         ga_alloc(path->map->heap, count * sizeof *state.items, 0, &on_heap) != GA_OK)) {
         return GA_ERR_MEMORY;
     }
-    h.items = many ? many : few;
-    h.count = 0;
-    h.pass = COLLECTS;
-    ga_status status = pass_node(&h, h.link, top) ? replace_node(&h) : GA_OK;
-    ga_free(t->map->heap, many);
+    state.items = on_heap ? on_heap : on_stack;
+    state.count = 0;
+    state.pass = PASS_COLLECT;
+    ga_status status =
+        rebuild_visit_node(&state, state.link, top) ? rebuild_replace(&state) : GA_OK;
+    ga_free(path->map->heap, on_heap);
     return status;
 }
 
-/* The place is frozen: finish what was begun. */
-static ga_status help(trail *t)
+/* The location is frozen: finish that rebuild. */
+static ga_status rebuild_help(inline_path *path)
 {
     uint32_t top;
-    trail_count_retry(t);
-    return trail_holds(t, &top) ? rebuild(t, top) : GA_OK;
+    path_count_retry(path);
+    return path_is_attached(path, &top) ? rebuild_subtree(path, top) : GA_OK;
 }
 
 /* ---- shrinking ------------------------------------------------------------------------------ */
 
-static bool is_empty_place(const lfht_word *place)
+static bool location_is_empty(const lfht_word *location)
 {
     /* E1: seq_cst. Pairs with W1. */
-    lfht_word word = __atomic_load_n(place, __ATOMIC_SEQ_CST);
-    return word & LINE_LINK ? !line_at(word) : !line_live(word);
+    lfht_word word = __atomic_load_n(location, __ATOMIC_SEQ_CST);
+    return word & LINE_LINK ? !line_node(word) : !line_live_cells(word);
 }
 
-/* From the place on, which has become empty: the next is likely not to be. */
-static bool is_empty_node(const trail *t)
+/* Begins at the path's location, which is empty, and goes on with its successor, which is likely
+ * not to be. */
+static bool path_node_is_empty(const inline_path *path)
 {
-    lfht_word link = trail_node(t);
-    size_t apart = line_is_index(link) ? sizeof(lfht_word) : sizeof(lfht_line);
-    uint64_t own = ((uintptr_t)t->place - (uintptr_t)line_place(link, 0)) / apart;
-    uint32_t all = line_places(link), i = 0;
-    while (i < all && is_empty_place(line_place(link, (own + i) % all))) {
+    lfht_word link = path_last_link(path);
+    size_t stride = line_is_index(link) ? sizeof(lfht_word) : sizeof(lfht_line);
+    uint64_t own = ((uintptr_t)path->location - (uintptr_t)line_location(link, 0)) / stride;
+    uint32_t all = line_location_count(link), i = 0;
+    while (i < all && location_is_empty(line_location(link, (own + i) % all))) {
         i++;
     }
     return i == all;
 }
 
-/* A place has become empty: nodes that have nothing left go, up to the root's words. */
-static void emptied(trail *t)
+/* The location has become empty: detach nodes without pairs, upwards to the root's words. */
+static void compress_if_empty(inline_path *path)
 {
-    if (t->depth > 0 && is_empty_node(t)) {
-        rebuild(t, t->depth - 1); /* what fails for want of memory is another's to do */
+    if (path->depth > 0 && path_node_is_empty(path)) {
+        rebuild_subtree(path, path->depth - 1); /* out of memory: a later call will do it */
     }
 }
 
 /* ---- growing -------------------------------------------------------------------------------- */
 
-/* The pairs of a line that is full. False where it has changed. */
-static bool read_line(trail *t, lfht_item *items, uint32_t *n)
+/* Collect the pairs of the full line at the location. False if it has changed. */
+static bool collect_full_line(inline_path *path, lfht_item *items, uint32_t *n)
 {
     line_pair pairs[LINE_PAIRS];
-    *n = line_copy((const lfht_line *)t->place, t->seen, pairs);
-    harvest h = {.t = t, .items = items};
+    *n = line_copy_pairs((const lfht_line *)path->location, path->seen, pairs);
+    rebuild_state state = {.path = path, .items = items};
     for (uint32_t i = 0; *n != LINE_NONE && i < *n; i++) {
-        collect(&h, 0, pairs[i]);
+        collect_pair(&state, 0, pairs[i]);
     }
     return *n != LINE_NONE;
 }
 
-/* The line, which `seen` is the word of, becomes a link to a node with its pairs. */
-static ga_status expand_line(trail *t, uint64_t *expanded)
+/* Turn the line at the location, with the word `seen`, into a link to a new node with its pairs. */
+static ga_status expand_line(inline_path *path, uint64_t *expanded)
 {
     lfht_item items[LINE_PAIRS];
-    maker m = maker_for(t);
+    node_maker maker = maker_of_path(path);
     uint32_t n;
-    if (!read_line(t, items, &n)) {
+    if (!collect_full_line(path, items, &n)) {
         return GA_OK;
     }
-    m.crowded = is_crowded(t->seen);
-    lfht_word link = make_node(&m, (plan){items, n, t->used}, t->used < 64);
-    if (made(&m, link) != GA_OK) {
+    maker.crowded = line_is_crowded(path->seen);
+    lfht_word link = make_node_at_least(&maker, (node_plan){items, n, path->used}, path->used < 64);
+    if (maker_finish(&maker, link) != GA_OK) {
         return GA_ERR_MEMORY;
     }
-    if (lfht_swap(t->place, t->seen, link)) {
+    if (lfht_cas(path->location, path->seen, link)) {
         __atomic_fetch_add(expanded, 1, __ATOMIC_RELAXED); /* relaxed: a hint */
-        count_nodes(t, m.nodes, 0);
+        count_nodes(path, maker.nodes, 0);
     } else {
-        line_drop(t->map, link);
+        inline_free_subtree(path->map, link);
     }
     return GA_OK;
 }
 
-/* There is no room in the line. The node is made anew, or, where it has its full size, the index
- * that leads to it, if more than a quarter of their lines would be links. */
-static ga_status expand(trail *t)
+/* Make room where the line is full. If more than a quarter of the node's lines would be links,
+ * rebuild the node, or, if that has its full size, the index that leads to it; else expand the
+ * line. */
+static ga_status make_room(inline_path *path)
 {
-    uint32_t step = t->depth - 1;
-    if (in_index(t, step) && line_log2(t->steps[step].link) == LINE_PAGE) {
+    uint32_t step = path->depth - 1;
+    if (step_is_in_index(path, step) && line_log2(path->steps[step].link) == LINE_NODE_LOG2) {
         step--;
     }
-    uint32_t log2 = line_log2(t->steps[step].link);
-    uint64_t *expanded = line_expanded(t->steps[step].link);
+    uint32_t log2 = line_log2(path->steps[step].link);
+    uint64_t *expanded = line_expanded(path->steps[step].link);
     /* relaxed: a hint */
     uint64_t links = __atomic_load_n(expanded, __ATOMIC_RELAXED) + 1;
-    bool grows = 4 * links > UINT64_C(1) << log2 && log2 < most_lines(t, step);
-    return grows || log2 == 0 ? rebuild(t, step) : expand_line(t, expanded);
+    bool grows = 4 * links > UINT64_C(1) << log2 && log2 < most_lines_log2(path, step);
+    return grows || log2 == 0 ? rebuild_subtree(path, step) : expand_line(path, expanded);
 }
 
 #endif

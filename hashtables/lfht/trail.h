@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: MIT
  *
- * The way of a thread through a map of lines, and what it protects.
+ * A thread's path through a map of lines, and the protection of the nodes on it. The slow paths of
+ * INLINE use it (inline.c).
  *
- * STRUCTURE  root: words -> index: words -> node: lines -> ...     a place is a word of the root or
- *            of an index, or that of a line; the trail has all places from the root on whose links
- *            it has followed.
+ * STRUCTURE  root: words -> index: words -> node: lines -> ... A location is a word of the root or
+ *            of an index, or the word of a line. The path records every location, from the root on,
+ *            whose link it has followed.
  *
- * INVARIANT  T: all nodes on the trail are protected, each in the slot of its depth, and each was
- *            reachable from the root at some moment of the call. So was what is found in a line: a
- *            line that is not frozen belongs to a node that is reachable, and a frozen one is what
- *            it was when its node was.
- *            Before a node is taken out all links to it and below it, but the one that is swapped,
- *            are frozen, and that one is not. So a link that is not frozen says that its node is
- *            reachable; one that is says nothing: the trail is looked at again, upwards, until one
- *            is not frozen and leads where it led.
+ * INVARIANT  T: all nodes on the path are protected, each in the hazard slot of its depth, and each
+ *            was reachable from the root at some moment of the call. So was the content of a line:
+ *            a line that is not frozen belongs to a reachable node, and a frozen one is unchanged
+ *            since its node was reachable.
+ *            Before a node is detached, all links to it and below it are frozen, except the one
+ *            link that is swapped. So a link that is not frozen shows that its node is reachable. A
+ *            frozen link shows nothing: the path is then checked upwards, until a link is not
+ *            frozen and leads to the recorded node.
  *
  * ORDER      W (words.h), P and S (gpualloc/reclaim.h).
  *
- * PROGRESS   A thread goes on from what it reads; it goes back to the root where a node on its
- *            trail has been taken out.
+ * PROGRESS   A thread goes on from the words that it reads. It returns to the root if a node on its
+ *            path has been detached.
  */
 #ifndef GPUALLOC_LFHT_TRAIL_H
 #define GPUALLOC_LFHT_TRAIL_H
@@ -26,61 +27,62 @@
 #include "lines.h"
 
 enum {
-    /* Nodes above one another: but for the last each takes a bit, and the root takes one. */
-    TRAIL_MOST = 66
+    /* The most nodes on a path: all but the last use a bit of the hash each, and the root uses
+     * one. */
+    PATH_STEPS_MOST = 66
 };
 
-typedef struct trail_step {
-    lfht_word *place;
+typedef struct path_step {
+    lfht_word *location;
     lfht_word link;
-    uint32_t used; /* bits of the hash, before the node */
-} trail_step;
+    uint32_t used; /* bits of the hash used above the node */
+} path_step;
 
-typedef struct trail {
+typedef struct inline_path {
     ga_lfht *map;
-    ga_hazards *mine;
+    ga_hazards *hazards;
     uint64_t hash, key;
-    lfht_word *place; /* where it stands: no link to lines */
+    lfht_word *location; /* the position: not a link to lines */
     lfht_word seen;
-    uint32_t depth; /* nodes it has gone into */
-    uint32_t used;  /* bits of the hash, before the place */
-    uint32_t most;  /* slots in use */
-    bool room;      /* the hash's line is wanted with room for a pair */
-    trail_step steps[TRAIL_MOST];
-} trail;
+    uint32_t depth;      /* nodes entered */
+    uint32_t used;       /* bits of the hash used above the location */
+    uint32_t slots_used; /* hazard slots in use */
+    bool needs_room;     /* a rebuild must leave room for a pair in the hash's line */
+    path_step steps[PATH_STEPS_MOST];
+} inline_path;
 
-static inline ga_status trail_begin(trail *t, ga_lfht *map, uint64_t key, uint64_t hash)
+static inline ga_status path_begin(inline_path *path, ga_lfht *map, uint64_t key, uint64_t hash)
 {
-    t->map = map;
-    t->hash = hash;
-    t->key = key;
-    t->most = 0;
-    t->room = false;
-    return lfht_join(map, &t->mine);
+    path->map = map;
+    path->hash = hash;
+    path->key = key;
+    path->slots_used = 0;
+    path->needs_room = false;
+    return lfht_get_hazards(map, &path->hazards);
 }
 
-static inline void trail_end(const trail *t)
+static inline void path_end(const inline_path *path)
 {
-    for (uint32_t slot = 0; slot < t->most; slot++) {
-        ga_hazard_clear(t->mine, slot);
+    for (uint32_t slot = 0; slot < path->slots_used; slot++) {
+        ga_hazard_clear(path->hazards, slot);
     }
 }
 
-/* The node is in the slot; nothing is confirmed. */
-static inline void trail_hold(trail *t, uint32_t slot, const void *node)
+/* Set the slot to the node; nothing is validated. */
+static inline void path_set_slot(inline_path *path, uint32_t slot, const void *node)
 {
-    lfht_nap();
-    ga_hazard_set(t->mine, slot, node);
-    t->most = t->most > slot ? t->most : slot + 1;
+    lfht_test_yield();
+    ga_hazard_set(path->hazards, slot, node);
+    path->slots_used = path->slots_used > slot ? path->slots_used : slot + 1;
 }
 
-/* The steps up from the last, of frozen links, end in one that is not, and all lead where they led.
- * `*top` is that one's. */
-static bool trail_holds(const trail *t, uint32_t *top)
+/* Check the path upwards from the last step: all links lead to the recorded nodes, up to one that
+ * is not frozen, which ends the check. `*top` is that step. False: a node is detached. */
+static bool path_is_attached(const inline_path *path, uint32_t *top)
 {
-    for (uint32_t i = t->depth; i-- > 0;) {
-        lfht_word now = ga_hazard_load(t->mine, t->steps[i].place);
-        if (line_at(now) != line_at(t->steps[i].link)) {
+    for (uint32_t i = path->depth; i-- > 0;) {
+        lfht_word now = ga_hazard_load(path->hazards, path->steps[i].location);
+        if (line_node(now) != line_node(path->steps[i].link)) {
             return false;
         }
         if (!(now & LINE_FROZEN)) {
@@ -91,80 +93,80 @@ static bool trail_holds(const trail *t, uint32_t *top)
     return false;
 }
 
-typedef enum trail_kept {
-    TRAIL_KEPT = 0,
-    TRAIL_CHANGED, /* the place leads elsewhere */
-    TRAIL_LOST     /* the place itself is out of the map */
-} trail_kept;
+typedef enum path_protection {
+    PATH_PROTECTED = 0,
+    PATH_CHANGED, /* the location leads elsewhere */
+    PATH_DETACHED /* the location itself is in a detached node */
+} path_protection;
 
-/* What the place leads to stays, in the slot. */
-static inline trail_kept trail_keep(trail *t, lfht_word link)
+/* Protect the node that the link at the location leads to, and validate. */
+static inline path_protection path_protect(inline_path *path, lfht_word link)
 {
     uint32_t top;
-    trail_hold(t, t->depth, line_at(link));
+    path_set_slot(path, path->depth, line_node(link));
     if (GA_LFHT_MUTANT == 1) {
-        return TRAIL_KEPT;
+        return PATH_PROTECTED;
     }
-    if (ga_hazard_load(t->mine, t->place) != link) {
-        return TRAIL_CHANGED;
+    if (ga_hazard_load(path->hazards, path->location) != link) {
+        return PATH_CHANGED;
     }
     if (!(link & LINE_FROZEN) || GA_LFHT_MUTANT == 16) {
-        return TRAIL_KEPT;
+        return PATH_PROTECTED;
     }
-    return trail_holds(t, &top) ? TRAIL_KEPT : TRAIL_LOST;
+    return path_is_attached(path, &top) ? PATH_PROTECTED : PATH_DETACHED;
 }
 
-static inline void trail_go_to_root(trail *t)
+static inline void path_go_to_root(inline_path *path)
 {
-    t->depth = 0;
-    t->used = t->map->root_bits;
-    t->place = &t->map->words[t->hash >> (64 - t->used)];
+    path->depth = 0;
+    path->used = path->map->root_bits;
+    path->location = &path->map->root_words[path->hash >> (64 - path->used)];
 }
 
-static void trail_count_retry(const trail *t)
+static void path_count_retry(const inline_path *path)
 {
-    if (t->map->counting) {
-        lfht_add(&ga_lfht_lane(t->map)->retries, 1);
+    if (path->map->counting) {
+        lfht_count(&ga_lfht_own_shard(path->map)->retries, 1);
     }
 }
 
-/* From the place to the line of the hash, or a link to nothing or to a deep node, which is kept.
- */
-static inline void trail_follow(trail *t)
+/* Descend from the location to the hash's line, or to a null link, or to a deep node, which is
+ * protected. */
+static inline void path_descend(inline_path *path)
 {
     for (;;) {
-        lfht_word word = lfht_read(t->place);
-        t->seen = word;
-        if (!(word & LINE_LINK) || !line_at(word)) {
+        lfht_word word = lfht_load(path->location);
+        path->seen = word;
+        if (!(word & LINE_LINK) || !line_node(word)) {
             return;
         }
-        trail_kept kept = trail_keep(t, word);
-        if (kept == TRAIL_LOST) {
-            trail_count_retry(t);
-            trail_go_to_root(t);
-        } else if (kept == TRAIL_KEPT) {
+        path_protection protection = path_protect(path, word);
+        if (protection == PATH_DETACHED) {
+            path_count_retry(path);
+            path_go_to_root(path);
+        } else if (protection == PATH_PROTECTED) {
             if (line_is_deep(word)) {
                 return;
             }
-            t->steps[t->depth++] = (trail_step){t->place, word, t->used};
-            t->place = line_place_of(word, t->used, t->hash);
-            t->used += line_bits(word);
-            if (!line_is_index(word)) { /* a line is two of the processor's */
-                __builtin_prefetch((const char *)t->place + LINE_BYTES / 2);
+            path->steps[path->depth++] = (path_step){path->location, word, path->used};
+            path->location = line_location_of(word, path->used, path->hash);
+            path->used += line_hash_bits(word);
+            if (!line_is_index(word)) { /* a line is two cache lines */
+                __builtin_prefetch((const char *)path->location + LINE_BYTES / 2);
             }
         }
     }
 }
 
-static inline void trail_find(trail *t)
+static inline void path_search(inline_path *path)
 {
-    trail_go_to_root(t);
-    trail_follow(t);
+    path_go_to_root(path);
+    path_descend(path);
 }
 
-static inline lfht_word trail_node(const trail *t)
+static inline lfht_word path_last_link(const inline_path *path)
 {
-    return t->steps[t->depth - 1].link;
+    return path->steps[path->depth - 1].link;
 }
 
 #endif

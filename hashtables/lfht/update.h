@@ -1,62 +1,63 @@
 /* SPDX-License-Identifier: MIT
  *
- * The calls, for one variant: its file defines LFHT_SHRINKS and LFHT_HAZARDS, and includes this.
+ * The calls of one variant with chains. walk.h has the call tree. Included by batch.h.
  *
- * A leaf is put at the tail of its chain (§3.2). It is removed in two steps: its `next` becomes
- * GONE, which is when the key is out, then whoever comes by takes it out of the chain (§3.4). It is
- * replaced in the same way, by a `next` that leads to the new leaf: so a leaf's value never
- * changes, and any 64 bits can be one.
+ * A new leaf goes to the tail of its chain (§3.2). A leaf is removed in two steps: its `next`
+ * becomes GONE, which is when the key is removed, and then the first thread that passes unlinks
+ * the leaf (§3.4). A leaf is replaced in the same way, by a GONE `next` that leads to the new
+ * leaf. So a leaf's value never changes, and any 64 bits can be a value.
  */
 #ifndef GPUALLOC_LFHT_UPDATE_H
 #define GPUALLOC_LFHT_UPDATE_H
 
 #include "expand.h"
 
-/* What is looked for. */
-typedef enum aim_of {
-    READS = 0, /* the key, to read it: helps nobody, but with removals */
-    ADDS,      /* the key, or the end of a chain that is whole */
-    CHANGES,   /* the key in a leaf that stays in its chain, or the end of one that is whole */
-    GATHERS    /* every leaf of a chain that is whole */
-} aim_of;
+/* The purpose of a search: where it ends, and how much it helps other threads. */
+typedef enum walk_purpose {
+    FOR_LOOKUP = 0, /* finds the key; helps with removals only */
+    FOR_INSERT,     /* finds the key, or the end of a chain that is not moving */
+    FOR_CHANGE,     /* like FOR_INSERT, but not a key in a leaf that is moving */
+    FOR_EACH        /* visits every leaf of a chain that is not moving */
+} walk_purpose;
 
-typedef enum outcome {
-    AGAIN = 0, /* from where the walk stands now */
-    FOUND,
-    ABSENT,
-    FROZEN, /* absent; nothing can be put here */
-    FAILED  /* out of memory */
-} outcome;
+typedef enum walk_result {
+    WALK_RETRY = 0, /* search again from the walk's position */
+    WALK_FOUND,
+    WALK_ABSENT,
+    WALK_FROZEN, /* absent; the bucket is frozen, so nothing can be inserted */
+    WALK_FAILED  /* out of memory */
+} walk_result;
 
 typedef struct entry {
     uint64_t key, value;
 } entry;
 
-/* Leaves of a bucket, for ga_lfht_each(). */
-typedef struct gathered {
+/* Copies of the leaves of a bucket, for ga_lfht_each(). */
+typedef struct collected_leaves {
     entry *leaves;
-    size_t count, room;
-} gathered;
+    size_t count, capacity;
+} collected_leaves;
 
-/* ---- a bucket ------------------------------------------------------------------------------- */
+/* ---- searching a bucket --------------------------------------------------------------------- */
 
-static bool gather(walk *w, const lfht_leaf *leaf)
+static bool collect_leaf(walk *w, const lfht_leaf *leaf)
 {
-    gathered *g = w->gathered;
-    if (g->count == g->room) {
-        size_t room = g->room ? 2 * g->room : LFHT_MOST_CHAIN;
+    collected_leaves *g = w->collected;
+    if (g->count == g->capacity) {
+        size_t capacity = g->capacity ? 2 * g->capacity : EXPAND_LEAVES;
         void *more = g->leaves;
-        if (ga_realloc(w->map->heap, more, room * sizeof *g->leaves, 0, &more) != GA_OK) {
+        if (ga_realloc(w->map->heap, more, capacity * sizeof *g->leaves, 0, &more) != GA_OK) {
             return false;
         }
         g->leaves = more;
-        g->room = room;
+        g->capacity = capacity;
     }
     g->leaves[g->count++] = (entry){leaf->key, leaf->value};
     return true;
 }
 
-LFHT_INLINE bool is_key(const ga_lfht *map, uint64_t hash, uint64_t key, const lfht_leaf *leaf)
+LFHT_INLINE bool leaf_has_key(const ga_lfht *map, uint64_t hash, uint64_t key,
+                              const lfht_leaf *leaf)
 {
     if (leaf->hash != hash) {
         return false;
@@ -64,112 +65,118 @@ LFHT_INLINE bool is_key(const ga_lfht *map, uint64_t hash, uint64_t key, const l
     return lfht_same_key(map, leaf->key, key);
 }
 
-/* Whether what a leaf leads to says that it is in a chain of the node, and has not begun to leave
- * it. */
-LFHT_INLINE bool stays(const walk *w, lfht_word next)
+/* True if the leaf's `next` shows that it is in a chain of the walk's node and has not begun to
+ * move to another. */
+LFHT_INLINE bool leaf_stays(const walk *w, lfht_word next)
 {
     return lfht_level(next) == w->node->level &&
-           (lfht_kind(next) == LFHT_LEAF || lfht_at(next) == w->node);
+           (lfht_kind(next) == LFHT_LEAF || lfht_pointer(next) == w->node);
 }
 
-/* The word leads to the leaf of `word`, which is GONE. */
-LFHT_INLINE outcome pass_gone(walk *w, lfht_word **place, lfht_word *word, lfht_word next,
-                              aim_of aims)
+/* The leaf of `*word` is GONE: pass it, and unlink it. WALK_FOUND: go on with `*word` at
+ * `*location`. */
+LFHT_INLINE walk_result walk_pass_removed(walk *w, lfht_word **location, lfht_word *word,
+                                          lfht_word next, walk_purpose purpose)
 {
-    lfht_leaf *leaf = lfht_at(*word);
-    if (LFHT_HAZARDS != LFHT_POINTERS && aims == READS) { /* what it leads to is not freed */
-        *place = &leaf->next;
+    lfht_leaf *leaf = lfht_pointer(*word);
+    if (LFHT_HAZARDS != LFHT_HAZARD_POINTERS &&
+        purpose == FOR_LOOKUP) { /* read on through the leaf: nothing behind it is freed */
+        *location = &leaf->next;
         *word = next & ~LFHT_GONE;
-        return FOUND;
+        return WALK_FOUND;
     }
-    if ((GA_LFHT_MUTANT == 8 && aims == READS) || !unlink_leaf(w, *place, word, leaf, next)) {
-        return w->failed ? FAILED : AGAIN;
+    if ((GA_LFHT_MUTANT == 8 && purpose == FOR_LOOKUP) ||
+        !chain_unlink_leaf(w, *location, word, leaf, next)) {
+        return w->failed ? WALK_FAILED : WALK_RETRY;
     }
-    if (*place != w->bucket || !lfht_is_empty(w->node, *word)) {
-        return FOUND;
+    if (*location != w->bucket || !lfht_is_empty_bucket(w->node, *word)) {
+        return WALK_FOUND;
     }
-    emptied(w);
-    return aims == READS ? ABSENT : AGAIN;
+    compress_after_emptying(w);
+    return purpose == FOR_LOOKUP ? WALK_ABSENT : WALK_RETRY;
 }
 
-/* From the bucket on. */
-LFHT_INLINE outcome pass(walk *w, aim_of aims)
+/* Search the chain, from the bucket on. At most `chain` leaves; more show that the chain is moving.
+ * At the last level chains have no limit. WALK_RETRY: the walk has moved to a child, or has to read
+ * the bucket again. */
+LFHT_INLINE walk_result scan_chain(walk *w, walk_purpose purpose)
 {
-    bool limited = lfht_last(w->node) ? GA_LFHT_MUTANT == 21 : GA_LFHT_MUTANT != 20;
-    uint32_t most = limited ? w->map->chain : UINT32_MAX;
-    lfht_word *place = w->bucket;
-    lfht_word word = look(w, place);
+    bool limited = lfht_is_last_level(w->node) ? GA_LFHT_MUTANT == 21 : GA_LFHT_MUTANT != 20;
+    uint32_t limit = limited ? w->map->chain : UINT32_MAX;
+    lfht_word *location = w->bucket;
+    lfht_word word = walk_load(w, location);
     w->count = 0;
     while (lfht_kind(word) == LFHT_LEAF) {
-        lfht_leaf *leaf = lfht_at(word);
-        uint32_t slot = leaf_slot(w, w->count);
-        w->most = w->most > w->count ? w->most : w->count + 1;
-        if (w->count >= most || !keep(w, slot, leaf, place, word)) {
-            return AGAIN;
+        lfht_leaf *leaf = lfht_pointer(word);
+        uint32_t slot = walk_leaf_slot(w, w->count);
+        w->most_leaves = w->most_leaves > w->count ? w->most_leaves : w->count + 1;
+        if (w->count >= limit || !walk_protect(w, slot, leaf, location, word)) {
+            return WALK_RETRY;
         }
-        lfht_word next = look(w, &leaf->next);
+        lfht_word next = walk_load(w, &leaf->next);
         w->hops++;
         if (lfht_level(next) > w->node->level + 1) {
-            return AGAIN;
+            return WALK_RETRY;
         }
         if (next & LFHT_GONE) {
-            outcome passed = pass_gone(w, &place, &word, next, aims);
-            if (passed != FOUND) {
+            walk_result passed = walk_pass_removed(w, &location, &word, next, purpose);
+            if (passed != WALK_FOUND) {
                 return passed;
             }
             continue;
         }
-        if (aims == GATHERS) {
-            if (w->gathered && !gather(w, leaf)) {
-                return FAILED;
+        if (purpose == FOR_EACH) {
+            if (w->collected && !collect_leaf(w, leaf)) {
+                return WALK_FAILED;
             }
-        } else if (is_key(w->map, w->hash, w->key, leaf) && (aims != CHANGES || stays(w, next))) {
+        } else if (leaf_has_key(w->map, w->hash, w->key, leaf) &&
+                   (purpose != FOR_CHANGE || leaf_stays(w, next))) {
             w->leaf = leaf;
             w->next = next;
-            w->place = place;
+            w->location = location;
             w->seen = word;
-            return FOUND;
+            return WALK_FOUND;
         }
         w->count++;
-        place = &leaf->next;
+        location = &leaf->next;
         word = next;
     }
-    w->place = place;
+    w->location = location;
     w->seen = word;
-    if (lfht_is_empty(w->node, word)) {
-        return ABSENT;
+    if (lfht_is_empty_bucket(w->node, word)) {
+        return WALK_ABSENT;
     }
-    if (lfht_frozen(word)) {
-        return FROZEN;
+    if (lfht_is_frozen(word)) {
+        return WALK_FROZEN;
     }
-    lfht_hash *below = look_down(w, place, word);
-    if (below && aims != READS && place != w->bucket && GA_LFHT_MUTANT != 3) {
-        help(w, below);
-    } else if (below) {
-        go_down(w, below);
+    lfht_hash_node *child = walk_load_child(w, location, word);
+    if (child && purpose != FOR_LOOKUP && location != w->bucket && GA_LFHT_MUTANT != 3) {
+        expand_help(w, child);
+    } else if (child) {
+        walk_descend(w, child);
         w->hops++;
     }
-    return AGAIN;
+    return WALK_RETRY;
 }
 
-LFHT_INLINE outcome find(walk *w, aim_of aims)
+LFHT_INLINE walk_result walk_search(walk *w, walk_purpose purpose)
 {
     for (;;) {
-        const lfht_hash *node = w->node;
-        outcome found = pass(w, aims);
-        if (found != AGAIN) {
+        const lfht_hash_node *node = w->node;
+        walk_result found = scan_chain(w, purpose);
+        if (found != WALK_RETRY) {
             return found;
         }
-        if (w->map->counting && (w->node == node || !w->above)) { /* it has not gone down */
-            lfht_add(&w->lane->retries, 1);
+        if (w->map->counting && (w->node == node || !w->parent)) { /* not by a move to a child */
+            lfht_count(&w->shard->retries, 1);
         }
-        if (w->gathered) {
-            w->gathered->count = 0;
+        if (w->collected) {
+            w->collected->count = 0;
         }
     }
 }
 
-static void tell(ga_lfht_found *was, const lfht_leaf *leaf)
+static void set_result(ga_lfht_found *was, const lfht_leaf *leaf)
 {
     if (was) {
         *was = (ga_lfht_found){leaf != NULL, leaf ? leaf->value : 0};
@@ -180,223 +187,225 @@ static void tell(ga_lfht_found *was, const lfht_leaf *leaf)
 
 static void count_lookup(walk *w)
 {
-    lfht_add(&w->lane->lookups, 1);
-    lfht_add(&w->lane->hops, w->hops + 1);
-    lfht_count_depth(w->lane, w->node->level);
+    lfht_count(&w->shard->lookups, 1);
+    lfht_count(&w->shard->hops, w->hops + 1);
+    lfht_count_depth(w->shard, w->node->level);
 }
 
-static ga_status lookup(ga_lfht *map, uint64_t key, ga_lfht_found *was)
+static ga_status variant_lookup(ga_lfht *map, uint64_t key, ga_lfht_found *was)
 {
     walk w;
-    ga_status status = begin(&w, map, key, lfht_hash_of(map, key));
+    ga_status status = walk_begin(&w, map, key, lfht_hash_of(map, key));
     if (status != GA_OK) {
         return status;
     }
-    outcome found = find(&w, READS);
-    tell(was, found == FOUND ? w.leaf : NULL);
+    walk_result found = walk_search(&w, FOR_LOOKUP);
+    set_result(was, found == WALK_FOUND ? w.leaf : NULL);
     if (map->counting) {
         count_lookup(&w);
     }
-    end(&w);
-    return found == FAILED ? GA_ERR_MEMORY : GA_OK;
+    walk_end(&w);
+    return found == WALK_FAILED ? GA_ERR_MEMORY : GA_OK;
 }
 
-/* ---- removing ------------------------------------------------------------------------------- */
+/* ---- remove --------------------------------------------------------------------------------- */
 
-/* The leaf is GONE, and leads on to `next`: take it out of the chain, or have another do it. */
-static void sweep(walk *w, lfht_word next)
+/* The leaf of this walk is GONE with `next`: unlink it, or make sure that another thread does. */
+static void unlink_removed(walk *w, lfht_word next)
 {
     lfht_word word = w->seen;
-    if (!unlink_leaf(w, w->place, &word, w->leaf, next)) {
+    if (!chain_unlink_leaf(w, w->location, &word, w->leaf, next)) {
         w->failed = false;
-        find(w, CHANGES); /* it meets the leaf, if that is still there */
-    } else if (w->place == w->bucket && lfht_is_empty(w->node, word)) {
-        emptied(w);
+        walk_search(w, FOR_CHANGE); /* passes the leaf and unlinks it, if it is still linked */
+    } else if (w->location == w->bucket && lfht_is_empty_bucket(w->node, word)) {
+        compress_after_emptying(w);
     }
 }
 
-static ga_status remove_key(ga_lfht *map, uint64_t key, ga_lfht_found *was)
+static ga_status variant_remove(ga_lfht *map, uint64_t key, ga_lfht_found *was)
 {
     walk w;
-    ga_status status = begin(&w, map, key, lfht_hash_of(map, key));
+    ga_status status = walk_begin(&w, map, key, lfht_hash_of(map, key));
     if (status != GA_OK) {
         return status;
     }
     for (;;) {
-        outcome found = find(&w, CHANGES);
-        if (found == FAILED || (found == FOUND && !reserve(&w, 1))) {
+        walk_result found = walk_search(&w, FOR_CHANGE);
+        if (found == WALK_FAILED || (found == WALK_FOUND && !walk_reserve_retire(&w, 1))) {
             status = GA_ERR_MEMORY;
             break;
         }
-        if (found != FOUND) {
-            tell(was, NULL);
+        if (found != WALK_FOUND) {
+            set_result(was, NULL);
             break;
         }
-        if (lfht_swap(&w.leaf->next, w.next, w.next | LFHT_GONE)) {
-            tell(was, w.leaf);
-            lfht_add(&w.lane->removed, 1);
-            sweep(&w, w.next | LFHT_GONE);
+        if (lfht_cas(&w.leaf->next, w.next, w.next | LFHT_GONE)) {
+            set_result(was, w.leaf);
+            lfht_count(&w.shard->removed, 1);
+            unlink_removed(&w, w.next | LFHT_GONE);
             break;
         }
     }
-    end(&w);
+    walk_end(&w);
     return status;
 }
 
-/* ---- putting -------------------------------------------------------------------------------- */
+/* ---- insert, upsert, replace ---------------------------------------------------------------- */
 
-/* The new leaf, made when it is needed. */
-static lfht_leaf *leaf_for(walk *w, const lfht_change *change, lfht_leaf **leaf)
+/* The new leaf, allocated at the first need and reused by retries. */
+static lfht_leaf *leaf_make_once(walk *w, const lfht_change *change, lfht_leaf **leaf)
 {
-    if (!*leaf && (*leaf = ga_lfht_node(w->map, sizeof **leaf))) {
+    if (!*leaf && (*leaf = ga_lfht_alloc_node(w->map, sizeof **leaf))) {
         **leaf = (lfht_leaf){0, w->hash, change->key, change->value};
     }
     return *leaf;
 }
 
-/* It goes in at the level of the node. */
-LFHT_INLINE void note_birth(const walk *w, lfht_leaf *leaf)
+/* HHL: record the level at which the leaf is inserted. */
+LFHT_INLINE void leaf_record_birth(const walk *w, lfht_leaf *leaf)
 {
-    if (LFHT_HAZARDS == LFHT_PAIRS) {
-        *lfht_link(lfht_to(leaf, LFHT_LEAF)) = lfht_level_bits(w->node->level);
+    if (LFHT_HAZARDS == LFHT_HAZARD_PAIRS) {
+        *lfht_garbage_link(lfht_word_to(leaf, LFHT_LEAF)) = lfht_level_bits(w->node->level);
     }
 }
 
-/* The new leaf becomes the last of the chain. */
-static bool append(walk *w, lfht_leaf *leaf)
+/* Append the new leaf to the chain. False if the chain has changed or the node is dead. */
+static bool chain_append(walk *w, lfht_leaf *leaf)
 {
-    bool first = w->place == w->bucket;
+    bool first = w->location == w->bucket;
     lfht_word level = lfht_level_bits(w->node->level);
-    leaf->next = lfht_empty(w->node) | level;
-    note_birth(w, leaf);
-    if (first && GA_LFHT_MUTANT != 5 && !raise_count(w->node)) {
-        bury(w);
+    leaf->next = lfht_empty_bucket(w->node) | level;
+    leaf_record_birth(w, leaf);
+    if (first && GA_LFHT_MUTANT != 5 && !node_count_raise(w->node)) {
+        compress_dead_node(w);
         return false;
     }
-    if (lfht_swap(w->place, w->seen, lfht_to(leaf, LFHT_LEAF) | (first ? 0 : level))) {
+    if (lfht_cas(w->location, w->seen, lfht_word_to(leaf, LFHT_LEAF) | (first ? 0 : level))) {
         if (first && GA_LFHT_MUTANT == 5) {
-            raise_count(w->node);
+            node_count_raise(w->node);
         }
         return true;
     }
-    if (first && GA_LFHT_MUTANT != 5 && lower_count(w->node)) {
-        bury(w);
+    if (first && GA_LFHT_MUTANT != 5 && node_count_lower(w->node)) {
+        compress_dead_node(w);
     }
     return false;
 }
 
-static ga_status add(walk *w, const lfht_change *change, lfht_leaf **leaf, bool *done)
+static ga_status put_new_key(walk *w, const lfht_change *change, lfht_leaf **leaf, bool *done)
 {
-    if (w->count >= w->map->chain && !lfht_last(w->node)) {
-        return expand(w);
+    if (w->count >= w->map->chain && !lfht_is_last_level(w->node)) {
+        return expand_chain(w);
     }
-    if (!leaf_for(w, change, leaf)) {
+    if (!leaf_make_once(w, change, leaf)) {
         return GA_ERR_MEMORY;
     }
-    if (append(w, *leaf)) {
-        lfht_add(&w->lane->inserted, 1);
+    if (chain_append(w, *leaf)) {
+        lfht_count(&w->shard->inserted, 1);
         *leaf = NULL;
         *done = true;
     }
     return GA_OK;
 }
 
-/* The new leaf stands for the old one. */
-static ga_status exchange(walk *w, const lfht_change *change, lfht_leaf **leaf, bool *done)
+/* Replace the walk's leaf with the new one. */
+static ga_status put_replacement(walk *w, const lfht_change *change, lfht_leaf **leaf, bool *done)
 {
-    if (!reserve(w, 1) || !leaf_for(w, change, leaf)) {
+    if (!walk_reserve_retire(w, 1) || !leaf_make_once(w, change, leaf)) {
         return GA_ERR_MEMORY;
     }
     lfht_word level = lfht_level_bits(w->node->level);
     (*leaf)->next = w->next;
-    note_birth(w, *leaf);
-    lfht_word next = lfht_to(*leaf, LFHT_LEAF) | level | LFHT_GONE;
-    if (lfht_swap(&w->leaf->next, w->next, next)) {
+    leaf_record_birth(w, *leaf);
+    lfht_word next = lfht_word_to(*leaf, LFHT_LEAF) | level | LFHT_GONE;
+    if (lfht_cas(&w->leaf->next, w->next, next)) {
         *leaf = NULL;
         *done = true;
-        sweep(w, next);
+        unlink_removed(w, next);
     }
     return GA_OK;
 }
 
-/* One attempt. */
-static ga_status try_put(walk *w, const lfht_change *change, lfht_leaf **leaf, ga_lfht_found *was,
-                         bool *done)
+/* One attempt. `*done` is set once the call has taken effect. */
+static ga_status put_once(walk *w, const lfht_change *change, lfht_leaf **leaf, ga_lfht_found *was,
+                          bool *done)
 {
-    outcome found = find(w, change->how == LFHT_INSERT ? ADDS : CHANGES);
-    if (found == FAILED) {
+    walk_result found = walk_search(w, change->kind == LFHT_INSERT ? FOR_INSERT : FOR_CHANGE);
+    if (found == WALK_FAILED) {
         return GA_ERR_MEMORY;
     }
-    tell(was, found == FOUND ? w->leaf : NULL);
-    if (found == FOUND) {
-        *done = change->how == LFHT_INSERT ||
-                (change->how == LFHT_COMPARE && w->leaf->value != change->expected);
-        return *done ? GA_OK : exchange(w, change, leaf, done);
+    set_result(was, found == WALK_FOUND ? w->leaf : NULL);
+    if (found == WALK_FOUND) {
+        *done = change->kind == LFHT_INSERT ||
+                (change->kind == LFHT_COMPARE && w->leaf->value != change->expected);
+        return *done ? GA_OK : put_replacement(w, change, leaf, done);
     }
-    if (change->how != LFHT_INSERT && change->how != LFHT_UPSERT) {
+    if (change->kind != LFHT_INSERT && change->kind != LFHT_UPSERT) {
         *done = true;
         return GA_OK;
     }
-    if (found == FROZEN) {
-        unfreeze(w, w->seen);
+    if (found == WALK_FROZEN) {
+        cancel_freeze(w, w->seen);
         return GA_OK;
     }
-    return add(w, change, leaf, done);
+    return put_new_key(w, change, leaf, done);
 }
 
-static ga_status put_hashed(ga_lfht *map, const lfht_change *change, uint64_t hash,
-                            ga_lfht_found *was)
+static ga_status put_with_hash(ga_lfht *map, const lfht_change *change, uint64_t hash,
+                               ga_lfht_found *was)
 {
     walk w;
     lfht_leaf *leaf = NULL;
     bool done = false;
-    ga_status status = begin(&w, map, change->key, hash);
+    ga_status status = walk_begin(&w, map, change->key, hash);
     if (status != GA_OK) {
         return status;
     }
     while (status == GA_OK && !done) {
-        status = try_put(&w, change, &leaf, was, &done);
+        status = put_once(&w, change, &leaf, was, &done);
     }
-    end(&w);
+    walk_end(&w);
     ga_free(map->heap, leaf);
     return status;
 }
 
-static ga_status put_key(ga_lfht *map, const lfht_change *change, ga_lfht_found *was)
+static ga_status variant_put(ga_lfht *map, const lfht_change *change, ga_lfht_found *was)
 {
-    return put_hashed(map, change, lfht_hash_of(map, change->key), was);
+    return put_with_hash(map, change, lfht_hash_of(map, change->key), was);
 }
 
-/* ---- all of them ---------------------------------------------------------------------------- */
+/* ---- visit all keys ------------------------------------------------------------------------- */
 
-/* The leaves of the bucket that has `hash`, or nothing but finishing what others have begun there.
- * `*behind` is the first hash behind the bucket, 0 for none. */
-static ga_status gather_bucket(ga_lfht *map, uint64_t hash, gathered *leaves, uint64_t *behind)
+/* Collect the leaves of the bucket of `hash`, or, with `leaves` NULL, only finish operations of
+ * other threads there. `*behind` is the first hash behind the bucket, or 0 after the last one. */
+static ga_status collect_bucket(ga_lfht *map, uint64_t hash, collected_leaves *leaves,
+                                uint64_t *behind)
 {
     walk w;
-    ga_status status = begin(&w, map, 0, hash);
+    ga_status status = walk_begin(&w, map, 0, hash);
     if (status != GA_OK) {
         return status;
     }
-    w.gathered = leaves;
-    if (find(&w, GATHERS) == FAILED) {
+    w.collected = leaves;
+    if (walk_search(&w, FOR_EACH) == WALK_FAILED) {
         status = GA_ERR_MEMORY;
     }
-    uint32_t below = w.node->used + w.node->bits; /* bits that tell buckets from each other */
-    *behind = below < 64 ? ((hash >> (64 - below)) + 1) << (64 - below) : hash + 1;
-    end(&w);
+    uint32_t prefix_bits = w.node->used + w.node->bits; /* bits that select the bucket */
+    *behind =
+        prefix_bits < 64 ? ((hash >> (64 - prefix_bits)) + 1) << (64 - prefix_bits) : hash + 1;
+    walk_end(&w);
     return status;
 }
 
-static ga_status each(ga_lfht *map, ga_lfht_visit *visit, void *context)
+static ga_status variant_each(ga_lfht *map, ga_lfht_visit *visit, void *context)
 {
-    gathered leaves = {NULL, 0, 0};
+    collected_leaves leaves = {NULL, 0, 0};
     uint64_t hash = 0;
     bool goes_on = true;
     ga_status status;
     do {
         leaves.count = 0;
-        status = gather_bucket(map, hash, visit ? &leaves : NULL, &hash);
+        status = collect_bucket(map, hash, visit ? &leaves : NULL, &hash);
         for (size_t i = 0; status == GA_OK && goes_on && i < leaves.count; i++) {
             goes_on = visit(context, leaves.leaves[i].key, leaves.leaves[i].value);
         }

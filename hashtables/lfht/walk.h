@@ -1,22 +1,47 @@
 /* SPDX-License-Identifier: MIT
  *
- * The way of a thread through a map, and how it keeps what it stands on from being freed. Written
- * once for all variants: the file of each says LFHT_SHRINKS and LFHT_HAZARDS and includes
- * update.h, which includes this.
+ * A thread's walk through a map with chains, and the protection of its position from reclamation.
+ * Written once for the six variants with chains: the file of each (snf.c, fnf.c, cnf.c, fhp.c,
+ * hhl.c) defines LFHT_SHRINKS and LFHT_HAZARDS and includes batch.h, which includes update.h, then
+ * expand.h, compress.h and this file. So each variant has static copies of its own.
  *
- * STRUCTURE  root -> hash node -> ... -> bucket -> leaf -> ... -> the hash node again. A thread
- *            stands in a bucket of `node`, before `place`, the word that it has read.
+ * Call tree:
  *
- * INVARIANT  H: `node` was attached to `above` when the thread went down to it, and both are
- *            protected until the thread goes on. A word that is not GONE and whose owner is
- *            protected leads to nothing that was retired before.
+ *     variant_lookup
+ *     `- walk_search                         repeats scan_chain until that has a result
+ *        `- scan_chain
+ *           |- walk_pass_removed             a removed leaf is still linked: unlink it
+ *           |  |- chain_unlink_leaf
+ *           |  `- compress_after_emptying    the bucket is empty now
+ *           |- walk_descend                  the chain ends at a child node: search there
+ *           `- expand_help                   the chain is moving (not for lookups): finish that
+ *     variant_put -> put_with_hash -> put_once
+ *     |- walk_search
+ *     |- put_new_key                         the key is absent
+ *     |  |- chain_append                     fast path: a leaf at the tail of the chain
+ *     |  `- expand_chain -> expand_help      the chain is full: move it to a child node, retry
+ *     |- put_replacement -> unlink_removed   the key is present
+ *     `- cancel_freeze                       the bucket is frozen: cancel the compression, retry
+ *     variant_remove
+ *     |- walk_search
+ *     `- unlink_removed
+ *        |- chain_unlink_leaf                fast path; if it fails, walk_search unlinks the leaf
+ *        `- compress_after_emptying          the bucket is empty now: detach empty nodes, upwards
+ *
+ * STRUCTURE  root -> hash node -> ... -> bucket -> leaf -> ... -> the hash node again. The position
+ *            of a walk is a bucket of `node`, and in its chain `location`, the address of the word
+ *            read last.
+ *
+ * INVARIANT  H: `node` was attached to `parent` when the walk entered it, and both are protected
+ *            until the walk moves on. A word that is not GONE, in a protected owner, leads to no
+ *            node that was retired before.
  *
  * ORDER      W (words.h): the words. A (compress.h): the parents. Hazard pointers: P and S of
  *            gpualloc/reclaim.h.
  *
- * PROGRESS   A thread goes back to its bucket when what it stood on has changed, which somebody
- *            did who has got further, or when it has met more leaves than a chain can have (Figure
- *            4.8). It never waits for somebody who has stopped: what is half done it finishes.
+ * PROGRESS   A walk returns to its bucket if its position has changed, which another thread's
+ *            progress caused, or if it has met more leaves than a chain can have (Figure 4.8). It
+ *            never waits for a stopped thread: it finishes the half-done operation itself.
  */
 #ifndef GPUALLOC_LFHT_WALK_H
 #define GPUALLOC_LFHT_WALK_H
@@ -33,165 +58,167 @@ enum {
 
 typedef struct walk {
     ga_lfht *map;
-    ga_hazards *mine; /* with hazard pointers */
-    lfht_lane *lane;
+    ga_hazards *hazards; /* the thread's hazard slots; unset without hazards */
+    lfht_shard *shard;
     uint64_t hash, key;
-    lfht_hash *above, *node; /* where it is, and the parent: NULL at the root */
+    lfht_hash_node *parent, *node; /* position, and its parent: NULL at the root */
     lfht_word *bucket;
-    lfht_word *place;                    /* what leads to `leaf` or to the end of the chain */
-    lfht_word seen;                      /* what stands there */
-    lfht_leaf *leaf;                     /* the key's */
-    lfht_word next;                      /* what it leads to */
-    uint32_t count;                      /* leaves that were met in the bucket */
-    uint32_t most;                       /* ... in any bucket: so many slots are in use */
-    uint64_t hops;                       /* nodes that were met */
-    uint8_t at_above, at_node, at_below; /* their slots, which change roles */
-    bool failed;                         /* a record of what is retired could not be had */
-    /* For ga_lfht_each(): leaves are collected. */
-    struct gathered *gathered;
+    lfht_word *location;  /* address of the word that leads to `leaf` or to the end of the chain */
+    lfht_word seen;       /* the word read there */
+    lfht_leaf *leaf;      /* the leaf with the key */
+    lfht_word next;       /* the word in leaf->next */
+    uint32_t count;       /* leaves met in this bucket */
+    uint32_t most_leaves; /* maximum of `count`: hazard slots of leaves in use */
+    uint64_t hops;        /* nodes met */
+    uint8_t parent_slot, node_slot, child_slot; /* hazard slots, which change roles */
+    bool failed;                                /* no memory for the retire list */
+    /* ga_lfht_each(): the leaves of the bucket */
+    struct collected_leaves *collected;
 } walk;
 
 /* ---- protection ----------------------------------------------------------------------------- */
 
-/* Keep `object`, which `word` leads to. False where the place leads elsewhere by now. */
-LFHT_INLINE bool keep(walk *w, uint32_t slot, const void *object, const lfht_word *place,
-                      lfht_word word)
+/* Protect `object`, which `word` at `location` leads to, and validate. False if the word has
+ * changed. */
+LFHT_INLINE bool walk_protect(walk *w, uint32_t slot, const void *object, const lfht_word *location,
+                              lfht_word word)
 {
-    if (LFHT_HAZARDS != LFHT_POINTERS) {
+    if (LFHT_HAZARDS != LFHT_HAZARD_POINTERS) {
         return true;
     }
-    lfht_nap();
-    ga_hazard_set(w->mine, slot, object);
-    return GA_LFHT_MUTANT == 1 || ga_hazard_load(w->mine, place) == word;
+    lfht_test_yield();
+    ga_hazard_set(w->hazards, slot, object);
+    return GA_LFHT_MUTANT == 1 || ga_hazard_load(w->hazards, location) == word;
 }
 
-/* Keep what nobody else knows yet. */
-LFHT_INLINE void keep_own(walk *w, uint32_t slot, const void *object)
+/* Protect a node that is not published yet; nothing to validate. */
+LFHT_INLINE void walk_protect_own(walk *w, uint32_t slot, const void *object)
 {
-    if (LFHT_HAZARDS == LFHT_POINTERS) {
-        ga_hazard_set(w->mine, slot, object);
+    if (LFHT_HAZARDS == LFHT_HAZARD_POINTERS) {
+        ga_hazard_set(w->hazards, slot, object);
     }
 }
 
-/* What stands at a place of a chain, or of the bucket. With pairs nothing is looked at twice: this
- * must see what was taken out before the pair could be seen. */
-LFHT_INLINE lfht_word look(const walk *w, const lfht_word *place)
+/* Load a word of a chain or bucket. With hazard pairs no validation follows, so this load must see
+ * every unlink that came before the pair could be seen by a scan. */
+LFHT_INLINE lfht_word walk_load(const walk *w, const lfht_word *location)
 {
-    lfht_nap();
-    return LFHT_HAZARDS == LFHT_PAIRS ? ga_hazard_load(w->mine, place) : lfht_read(place);
+    lfht_test_yield();
+    return LFHT_HAZARDS == LFHT_HAZARD_PAIRS ? ga_hazard_load(w->hazards, location)
+                                             : lfht_load(location);
 }
 
-LFHT_INLINE uint32_t leaf_slot(const walk *w, uint32_t number)
+LFHT_INLINE uint32_t walk_leaf_slot(const walk *w, uint32_t number)
 {
     return LFHT_SLOT_LEAVES + number % w->map->leaf_slots;
 }
 
-/* Room for so many calls of retire(). */
-LFHT_INLINE bool reserve(walk *w, uint32_t count)
+/* Reserve memory for `count` calls of walk_retire(). False, with `failed` set, if there is none. */
+LFHT_INLINE bool walk_reserve_retire(walk *w, uint32_t count)
 {
-    if (LFHT_HAZARDS == LFHT_POINTERS && ga_hazard_reserve(w->mine, count) != GA_OK) {
+    if (LFHT_HAZARDS == LFHT_HAZARD_POINTERS && ga_hazard_reserve(w->hazards, count) != GA_OK) {
         w->failed = true;
         return false;
     }
     return true;
 }
 
-/* Nobody can come to what the word leads to any more; there is room. */
-LFHT_INLINE void retire(walk *w, lfht_word word)
+/* Retire the node: it is unreachable. The caller has reserved memory. */
+LFHT_INLINE void walk_retire(walk *w, lfht_word word)
 {
-    if (LFHT_HAZARDS == LFHT_POINTERS) {
-        ga_hazard_retire_to(w->mine, lfht_at(word), lfht_size(word), w->map->heap);
-    } else if (LFHT_HAZARDS == LFHT_PAIRS) {
-        ga_lfht_hhl_retire(w->map, w->lane, word);
+    if (LFHT_HAZARDS == LFHT_HAZARD_POINTERS) {
+        ga_hazard_retire_to(w->hazards, lfht_pointer(word), lfht_node_bytes(word), w->map->heap);
+    } else if (LFHT_HAZARDS == LFHT_HAZARD_PAIRS) {
+        ga_lfht_hhl_retire(w->map, w->shard, word);
     } else {
-        ga_lfht_keep(w->lane, word);
+        ga_lfht_add_garbage(w->shard, word);
     }
 }
 
-/* ---- up and down ---------------------------------------------------------------------------- */
+/* ---- moving up and down --------------------------------------------------------------------- */
 
-LFHT_INLINE void stand(walk *w, lfht_hash *above, lfht_hash *node)
+LFHT_INLINE void walk_enter_node(walk *w, lfht_hash_node *parent, lfht_hash_node *node)
 {
-    if (LFHT_HAZARDS == LFHT_PAIRS) { /* before the bucket is read */
-        lfht_nap();
-        lfht_pair_level(w->mine, 0, node->level);
+    if (LFHT_HAZARDS == LFHT_HAZARD_PAIRS) { /* before the bucket is read */
+        lfht_test_yield();
+        lfht_pair_level(w->hazards, 0, node->level);
     }
-    w->above = above;
+    w->parent = parent;
     w->node = node;
     w->bucket = lfht_bucket(node, w->hash);
     w->count = 0;
 }
 
-LFHT_INLINE void go_to_root(walk *w)
+LFHT_INLINE void walk_go_to_root(walk *w)
 {
-    stand(w, NULL, w->map->root);
+    walk_enter_node(w, NULL, w->map->root);
 }
 
-LFHT_INLINE ga_status begin(walk *w, ga_lfht *map, uint64_t key, uint64_t hash)
+LFHT_INLINE ga_status walk_begin(walk *w, ga_lfht *map, uint64_t key, uint64_t hash)
 {
     w->map = map;
-    w->lane = ga_lfht_lane(map);
+    w->shard = ga_lfht_own_shard(map);
     w->hash = hash;
     w->key = key;
-    w->most = 0;
+    w->most_leaves = 0;
     w->hops = 0;
-    w->at_above = 0;
-    w->at_node = 1;
-    w->at_below = 2;
+    w->parent_slot = 0;
+    w->node_slot = 1;
+    w->child_slot = 2;
     w->failed = false;
-    w->gathered = NULL;
-    ga_status status = LFHT_HAZARDS ? lfht_join(map, &w->mine) : GA_OK;
+    w->collected = NULL;
+    ga_status status = LFHT_HAZARDS ? lfht_get_hazards(map, &w->hazards) : GA_OK;
     if (status == GA_OK) {
-        if (LFHT_HAZARDS == LFHT_PAIRS) {
-            lfht_pair_hash(w->mine, 0, hash);
+        if (LFHT_HAZARDS == LFHT_HAZARD_PAIRS) {
+            lfht_pair_hash(w->hazards, 0, hash);
         }
-        go_to_root(w);
+        walk_go_to_root(w);
     }
     return status;
 }
 
-LFHT_INLINE void end(walk *w)
+LFHT_INLINE void walk_end(walk *w)
 {
-    if (LFHT_HAZARDS == LFHT_PAIRS) {
-        ga_hazard_clear(w->mine, LFHT_SLOT_LEVEL);
-        ga_hazard_clear(w->mine, LFHT_SLOT_HASH);
+    if (LFHT_HAZARDS == LFHT_HAZARD_PAIRS) {
+        ga_hazard_clear(w->hazards, LFHT_SLOT_LEVEL);
+        ga_hazard_clear(w->hazards, LFHT_SLOT_HASH);
     }
-    if (LFHT_HAZARDS != LFHT_POINTERS) {
+    if (LFHT_HAZARDS != LFHT_HAZARD_POINTERS) {
         return;
     }
-    uint32_t leaves = w->most < w->map->leaf_slots ? w->most : w->map->leaf_slots;
+    uint32_t leaves = w->most_leaves < w->map->leaf_slots ? w->most_leaves : w->map->leaf_slots;
     for (uint32_t slot = 0; slot < LFHT_SLOT_LEAVES + leaves; slot++) {
-        ga_hazard_clear(w->mine, slot);
+        ga_hazard_clear(w->hazards, slot);
     }
 }
 
-/* Into `below`, which is kept in the slot for it. */
-LFHT_INLINE void go_down(walk *w, lfht_hash *below)
+/* Enter `child`, which `child_slot` protects. The slots change roles; their contents stay. */
+LFHT_INLINE void walk_descend(walk *w, lfht_hash_node *child)
 {
-    uint8_t free = w->at_above;
-    w->at_above = w->at_node;
-    w->at_node = w->at_below;
-    w->at_below = free;
-    stand(w, w->node, below);
+    uint8_t free = w->parent_slot;
+    w->parent_slot = w->node_slot;
+    w->node_slot = w->child_slot;
+    w->child_slot = free;
+    walk_enter_node(w, w->node, child);
 }
 
-/* The hash node below that the word leads to, kept; behind a freeze node, if there is one. NULL
- * where it does not lead there any more. */
-LFHT_INLINE lfht_hash *look_down(walk *w, const lfht_word *place, lfht_word word)
+/* Protect the child that the word leads to, through a freeze node if there is one. NULL if the word
+ * has changed. */
+LFHT_INLINE lfht_hash_node *walk_load_child(walk *w, const lfht_word *location, lfht_word word)
 {
-    lfht_hash *below = lfht_at(word);
+    lfht_hash_node *child = lfht_pointer(word);
     if (lfht_kind(word) != LFHT_HASH) {
-        lfht_freeze *freeze = lfht_at(word);
-        if (!keep(w, LFHT_SLOT_FREEZE, freeze, place, word)) {
+        lfht_freeze_node *freeze = lfht_pointer(word);
+        if (!walk_protect(w, LFHT_SLOT_FREEZE, freeze, location, word)) {
             return NULL;
         }
-        below = freeze->node;
+        child = freeze->node;
     }
-    if (!keep(w, w->at_below, below, place, word)) {
+    if (!walk_protect(w, w->child_slot, child, location, word)) {
         return NULL;
     }
-    /* A leaf may have gone further down than one level since. */
-    return below->level == w->node->level + 1 ? below : NULL;
+    /* a leaf may have moved down more than one level */
+    return child->level == w->node->level + 1 ? child : NULL;
 }
 
 #endif

@@ -40,7 +40,7 @@ static slabhash_version *new_version(ga_slabhash *table, uint32_t buckets)
 {
     uint64_t bytes = (uint64_t)buckets * ROW_BYTES;
     uint32_t *rows = NULL;
-    slabhash_version *g = ga_libc.memalign(SLABHASH_APART, sizeof *g);
+    slabhash_version *g = ga_libc.memalign(SLABHASH_ALIGN, sizeof *g);
     if (!g || ga_slabhash_make_rows(table, bytes, &rows) != GA_OK) {
         ga_libc.free(g);
         return NULL;
@@ -263,7 +263,7 @@ static bool open_some(const slabhash_pin *pin)
 
 static uint32_t places(const ga_slabhash *table)
 {
-    return ga_bits_count(ga_slabhash_places(table->kind));
+    return ga_bits_count(ga_slabhash_slot_mask(table->kind));
 }
 
 /* How full buckets are, in percent of the slots of their first slabs. A chain counts as one full

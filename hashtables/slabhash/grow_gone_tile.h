@@ -194,7 +194,7 @@ GA_SIMT bool ga_slabhash_complete(ga_tile tile, uint32_t *word, uint32_t more, u
     uint32_t leader = ga_tile_leader(tile);
     ga_lanes last = ga_lanes_all(0);
     ga_tile_sync(tile); /* every lane's work comes before */
-    ga_slabhash_nap();
+    ga_slabhash_test_yield();
     GA_EACH_LANE(tile, more ? 1u << leader : 0, own)
     {
         /* K, C, E: acq_rel. Pairs with itself: the tile that counts the last has the work of all
@@ -236,7 +236,7 @@ GA_SIMT bool ga_slabhash_close_epoch(ga_slabhash_growing *growing, ga_tile tile)
         (void)own;
         ga_store_relaxed(&growing->cut, now); /* relaxed: S1 and S2 order it */
     }
-    ga_slabhash_nap();
+    ga_slabhash_test_yield();
     ga_epochs_close(&growing->epochs, tile); /* T1: versions before `cut` were out of use before */
     return true;
 }
@@ -283,7 +283,7 @@ GA_SIMT uint64_t ga_slabhash_take_part(ga_slabhash_growing *growing)
         return 0;
     }
     if (GA_SLABHASH_MUTANT == 33) {
-        ga_slabhash_nap();
+        ga_slabhash_test_yield();
         (void)ga_load64_acquire(&growing->back); /* Pairs with B1 */
         ga_store64_release(&growing->back, back - 1u);
         return back;
@@ -316,7 +316,7 @@ GA_SIMT void ga_slabhash_chains_back(ga_slab_heap *heap, ga_tile tile, uint32_t 
         }
 #ifdef __CUDACC__
         if (heap->growth) {
-            ga_slab_weigh(heap, tile, 0u - ga_bits_count(lanes));
+            ga_slab_adjust_taken(heap, tile, 0u - ga_bits_count(lanes));
         }
 #endif
         ga_tile_publish(tile); /* the links were read before */
@@ -386,7 +386,7 @@ GA_SIMT bool ga_slabhash_give_part(ga_slab_heap *heap, ga_slabhash_growing *grow
     }
     uint32_t version_number = ga_lanes_get(tile, number, leader) - 1u;
     const ga_slabhash_version *version = ga_slabhash_version_of(growing, version_number);
-    ga_slabhash_nap();
+    ga_slabhash_test_yield();
     ga_slabhash_part_back(heap, tile, version, parts_left - 1u);
     uint32_t all = GA_SLABHASH_MUTANT == 38 ? 1u : ga_slabhash_back_parts(version);
     if (ga_slabhash_complete(tile, &growing->given, 1u, all)) { /* E */

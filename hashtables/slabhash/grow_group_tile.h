@@ -147,13 +147,13 @@ GA_SIMT uint32_t ga_slabhash_take_up(uint32_t kind, ga_slabhash_shift shift, ga_
     {
         uint32_t place = ga_slabhash_place_of(kind, tile, own, round);
         uint64_t key = GA_SLABHASH_EMPTY, value = 0;
-        if (place < ga_slabhash_places_end(kind)) {
+        if (place < ga_slabhash_slots_end(kind)) {
             ga_slabhash_read_own(kind, row + place, &key, &value);
         }
         if (ga_slabhash_is_live(kind, key, value)) {
-            ga_slabhash_seen(kind, row + place);
-            key = ga_slabhash_plain_key(kind, key);
-            value = ga_slabhash_plain_value(kind, value);
+            ga_slabhash_acquire_slot(kind, row + place);
+            key = ga_slabhash_unfrozen_key(kind, key);
+            value = ga_slabhash_unfrozen_value(kind, value);
             uint64_t hash = ga_slabhash_rehash(shift, key);
             ga_lane_write(&load->key, own, (uint32_t)key);
             ga_lane_write(&load->key_high, own, (uint32_t)(key >> 32));
@@ -178,11 +178,12 @@ GA_SIMT bool ga_slabhash_put_down(uint32_t kind, ga_slabhash_shift shift, ga_til
     {
         uint32_t i = ga_lane_read(load->to, own);
         uint32_t before = ga_bits_count(ga_lane_read(equal, own) & ga_bits_below(own));
-        uint32_t place = (ga_slabhash_brought_to(brought, i) + before) * ga_slabhash_width(kind);
-        if (place < ga_slabhash_places_end(kind)) {
+        uint32_t place =
+            (ga_slabhash_brought_to(brought, i) + before) * ga_slabhash_slot_words(kind);
+        if (place < ga_slabhash_slots_end(kind)) {
             ga_slabhash_migrate_pair_own(kind, ga_slabhash_bucket_row(shift.to, first + i) + place,
-                                         ga_slabhash_wide(load->key, load->key_high, own),
-                                         ga_slabhash_wide(load->value, load->value_high, own));
+                                         ga_slabhash_lane64(load->key, load->key_high, own),
+                                         ga_slabhash_lane64(load->value, load->value_high, own));
         } else {
             ga_lane_write(&over, own, 1u);
         }
@@ -263,7 +264,7 @@ GA_SIMT uint32_t ga_slabhash_open_each(uint32_t kind, ga_slabhash_shift shift, g
 {
     uint32_t first = group * ga_slabhash_times(shift);
     ga_lanes opened = ga_lanes_all(0);
-    ga_slabhash_nap();
+    ga_slabhash_test_yield();
     ga_tile_sync(tile); /* every lane's copies come before what each lane opens */
     GA_EACH_LANE(tile, asks ? ga_tile_lanes(tile) : 0, own)
     {

@@ -46,7 +46,7 @@ static inline void ga_slabhash_device_at(ga_slabhash_view *view, const ga_slabha
 {
     view->rows = version->rows;
     view->buckets = version->buckets;
-    view->apart = version->buckets;
+    view->stride_most = version->buckets;
 }
 
 /* Point the view at the array that has all pairs, for calls that visit every pair. */
@@ -94,7 +94,7 @@ static inline ga_status ga_slabhash_device_begin_at(ga_slabhash_device *table,
     record.versions[0].buckets = view.buckets;
     record.versions[0].wanted = view.buckets / GA_SLABHASH_WANTS;
     table->view.rows = view.rows;
-    table->view.buckets = table->view.apart = view.buckets;
+    table->view.buckets = table->view.stride_most = view.buckets;
     /* Not asynchronous: the record is on this stack. */
     status = status ? status
                     : ga_slabhash_cuda("say where a table begins",

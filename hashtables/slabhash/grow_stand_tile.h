@@ -87,7 +87,7 @@ GA_SIMT void ga_slabhash_snapshot_begin(ga_slabhash_growing *growing, ga_tile ti
 {
     snapshot->clock =
         GA_SLABHASH_MUTANT == 29 ? 0 : ga_epoch_enter(&growing->epochs, tile, number); /* T2 */
-    ga_slabhash_nap();
+    ga_slabhash_test_yield();
     ga_slabhash_snapshot_load(growing, tile, snapshot);
 }
 
@@ -113,7 +113,7 @@ GA_SIMT void ga_slabhash_snapshot_renew(ga_slabhash_growing *growing, ga_tile ti
             ga_slabhash_snapshot_load(growing, tile, snapshot);
             ga_epoch_leave(&growing->epochs, tile, pin);
             for (uint32_t i = 0; i < 2048; i++) {
-                ga_slabhash_nap();
+                ga_slabhash_test_yield();
             }
             snapshot->clock = ga_epoch_enter(&growing->epochs, tile, number);
             ga_slabhash_snapshot_set_clock(snapshot, GA_SLABHASH_SELDOM);
@@ -123,7 +123,7 @@ GA_SIMT void ga_slabhash_snapshot_renew(ga_slabhash_growing *growing, ga_tile ti
         snapshot->clock = ga_epoch_enter(&growing->epochs, tile, number); /* T2 */
         ga_slabhash_snapshot_note_change(snapshot, changed);
     }
-    ga_slabhash_nap();
+    ga_slabhash_test_yield();
     ga_slabhash_snapshot_load(growing, tile, snapshot);
 }
 

@@ -67,9 +67,9 @@ GA_SIMT bool ga_slabhash_own_is_open(uint32_t kind, const uint32_t *row)
 {
     uint32_t mark;
     if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
-        mark = ga_load_acquire(row + GA_SLABHASH_MARK); /* O2: acquire. Pairs with O1 */
+        mark = ga_load_acquire(row + GA_SLABHASH_OVERFLOW_BITS); /* O2: acquire. Pairs with O1 */
     } else {
-        const uint64_t *both = (const uint64_t *)(const void *)(row + GA_SLABHASH_MARK);
+        const uint64_t *both = (const uint64_t *)(const void *)(row + GA_SLABHASH_OVERFLOW_BITS);
         /* O2: acquire. Pairs with O1: all pairs of the bucket are there. */
         mark = (uint32_t)ga_load64_acquire(both);
     }
@@ -95,17 +95,18 @@ GA_SIMT bool ga_slabhash_own_opens(uint32_t kind, uint32_t *row)
 {
     if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
         /* O1: release. Pairs with O2 */
-        return (ga_and_acq_rel(row + GA_SLABHASH_MARK, ~2u) & 2u) != 0;
+        return (ga_and_acq_rel(row + GA_SLABHASH_OVERFLOW_BITS, ~2u) & 2u) != 0;
     }
     /* O1: release, and acquire: pairs that other tiles copied. Pairs with O2. */
-    return (ga_and64_acq_rel((uint64_t *)(void *)(row + GA_SLABHASH_MARK), ~UINT64_C(2)) & 2u) != 0;
+    return (ga_and64_acq_rel((uint64_t *)(void *)(row + GA_SLABHASH_OVERFLOW_BITS), ~UINT64_C(2)) &
+            2u) != 0;
 }
 
 GA_SIMT bool ga_slabhash_open_bucket(uint32_t kind, ga_tile tile, uint32_t *row)
 {
     uint32_t leader = ga_tile_leader(tile);
     ga_lanes first = ga_lanes_all(0);
-    ga_slabhash_nap();
+    ga_slabhash_test_yield();
     GA_EACH_LANE(tile, 1u << leader, own)
     {
         ga_lane_write(&first, own, ga_slabhash_own_opens(kind, row) ? 1u : 0u); /* O1 */
@@ -145,7 +146,7 @@ GA_SIMT bool ga_slabhash_freeze_own(uint32_t kind, uint32_t *place, uint64_t key
     if (empty && GA_SLABHASH_MUTANT == 10) {
         return true;
     }
-    if (ga_slabhash_frees(kind) && key == GA_SLABHASH_FREE && GA_SLABHASH_MUTANT == 21) {
+    if (ga_slabhash_deletes_to_free(kind) && key == GA_SLABHASH_FREE && GA_SLABHASH_MUTANT == 21) {
         return true;
     }
     if (GA_SLABHASH_MUTANT == 11 && !empty) {
@@ -154,20 +155,20 @@ GA_SIMT bool ga_slabhash_freeze_own(uint32_t kind, uint32_t *place, uint64_t key
     switch (GA_SLABHASH_MODE(kind)) {
     case GA_SLABHASH_SET32:
         return (!empty && key & GA_SLABHASH_FROZEN32) ||
-               ga_slabhash_own_swap32(place, (uint32_t)key,
+               ga_slabhash_lane_cas32(place, (uint32_t)key,
                                       empty ? GA_SLABHASH_DELETED
                                             : (uint32_t)key | GA_SLABHASH_FROZEN32);
     case GA_SLABHASH_MAP32:
         return (!empty && key & GA_SLABHASH_FROZEN32) ||
-               ga_slabhash_own_swap64(place, ga_slabhash_pair(key, value),
+               ga_slabhash_lane_cas64(place, ga_slabhash_pair(key, value),
                                       empty ? ga_slabhash_pair(GA_SLABHASH_DELETED, UINT32_MAX)
                                             : ga_slabhash_pair(key | GA_SLABHASH_FROZEN32, value));
     default:
         if (empty) {
-            return ga_slabhash_own_swap64(place, key, GA_SLABHASH_SEALED_KEY);
+            return ga_slabhash_lane_cas64(place, key, GA_SLABHASH_SEALED_KEY);
         }
         return key == GA_SLABHASH_SEALED_KEY || ga_slabhash_is_frozen64(value) ||
-               ga_slabhash_own_swap64(place + 2, value,
+               ga_slabhash_lane_cas64(place + 2, value,
                                       value < GA_SLABHASH_FROZEN64 ? value | GA_SLABHASH_FROZEN64
                                                                    : GA_SLABHASH_FROZEN_GONE);
     }
@@ -176,13 +177,13 @@ GA_SIMT bool ga_slabhash_freeze_own(uint32_t kind, uint32_t *place, uint64_t key
 /* The number of slots of a slab that each lane of a tile handles. */
 GA_SIMT uint32_t ga_slabhash_share_of(uint32_t kind, ga_tile tile)
 {
-    return GA_SLABHASH_WORDS / (ga_slabhash_width(kind) * ga_tile_size(tile));
+    return GA_SLABHASH_WORDS / (ga_slabhash_slot_words(kind) * ga_tile_size(tile));
 }
 
 /* The slot number `i` of lane `own`: all lanes' first slots come before their second ones. */
 GA_SIMT uint32_t ga_slabhash_place_of(uint32_t kind, ga_tile tile, uint32_t own, uint32_t i)
 {
-    return (own + i * ga_tile_size(tile)) * ga_slabhash_width(kind);
+    return (own + i * ga_tile_size(tile)) * ga_slabhash_slot_words(kind);
 }
 
 /* Freeze all slots of the slab. Each lane repeats its own slots until they are frozen; all loads of
@@ -198,16 +199,16 @@ GA_SIMT void ga_slabhash_freeze_slab(uint32_t kind, ga_tile tile, uint32_t *at, 
             GA_UNROLL
             for (uint32_t i = 0; i < GA_SLABHASH_SHARE_MOST; i++) {
                 uint32_t place = ga_slabhash_place_of(kind, tile, own, i);
-                if (place < ga_slabhash_places_end(kind)) {
+                if (place < ga_slabhash_slots_end(kind)) {
                     ga_slabhash_read_own(kind, at + place, keys + i, values + i);
                 }
             }
-            ga_slabhash_nap();
+            ga_slabhash_test_yield();
             done = true;
             GA_UNROLL
             for (uint32_t i = 0; i < GA_SLABHASH_SHARE_MOST; i++) {
                 uint32_t place = ga_slabhash_place_of(kind, tile, own, i);
-                if (place < ga_slabhash_places_end(kind)) {
+                if (place < ga_slabhash_slots_end(kind)) {
                     done = ga_slabhash_freeze_own(kind, at + place, keys[i], values[i]) && done;
                 }
             }
@@ -222,19 +223,19 @@ GA_SIMT uint32_t ga_slabhash_seal(uint32_t kind, ga_tile tile, uint32_t *row, bo
 {
     uint32_t leader = ga_tile_leader(tile);
     ga_lanes link_now = ga_lanes_all(GA_SLABHASH_SEALED);
-    ga_slabhash_nap();
+    ga_slabhash_test_yield();
     GA_EACH_LANE(tile, asks ? 1u << leader : 0, own)
     {
         uint32_t link = GA_SLABHASH_MUTANT == 12
                             ? ga_load_relaxed(row + GA_SLABHASH_NEXT)
-                            : ga_slabhash_own_link(kind, row, GA_SLABHASH_SEALED); /* L1 */
+                            : ga_slabhash_lane_link(kind, row, GA_SLABHASH_SEALED); /* L1 */
         ga_lane_write(&link_now, own, link);
     }
     ga_tile_sync(tile); /* the leader's swap is visible to all */
     return ga_lanes_get(tile, link_now, leader);
 }
 
-/* Follow a link of a chain, as ga_slabhash_follow(). */
+/* Follow a link of a chain, as ga_slabhash_follow_link(). */
 GA_SIMT bool ga_slabhash_go_on_to(uint32_t kind, ga_slabhash_view table, ga_tile tile,
                                   uint32_t **row, uint32_t link, bool asks)
 {
@@ -247,7 +248,7 @@ GA_SIMT bool ga_slabhash_go_on_to(uint32_t kind, ga_slabhash_view table, ga_tile
             (void)ga_load_acquire(*row + GA_SLABHASH_NEXT); /* L2. Pairs with L1 */
         } else {
             /* L2: acquire. Pairs with L1. */
-            (void)ga_load64_acquire((uint64_t *)(void *)(*row + GA_SLABHASH_MARK));
+            (void)ga_load64_acquire((uint64_t *)(void *)(*row + GA_SLABHASH_OVERFLOW_BITS));
         }
     }
     *row = more ? ga_slabhash_row(table, link) : *row;
@@ -278,16 +279,16 @@ GA_SIMT void ga_slabhash_freeze_bucket(uint32_t kind, ga_slabhash_view table, ga
 GA_SIMT bool ga_slabhash_extend(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
                                 ga_slab_claimed *claimed, ga_slabhash_walk *to)
 {
-    ga_row row = ga_slabhash_look(kind, tile, to->row);
+    ga_row row = ga_slabhash_load_slab(kind, tile, to->row);
     uint32_t link = ga_row_get(tile, row, GA_SLABHASH_NEXT);
     if (link == GA_SLABHASH_NO_SLAB) {
         uint32_t unit = ga_slabhash_claim(shift.to.heap, tile, claimed);
         if (unit == GA_SLABHASH_NO_SLAB) {
             return false;
         }
-        ga_slabhash_make(kind, tile, ga_slabhash_row(shift.to, unit), GA_SLABHASH_EMPTY,
-                         UINT64_MAX);
-        link = ga_slabhash_link(kind, tile, to->row, unit);
+        ga_slabhash_init_slab(kind, tile, ga_slabhash_row(shift.to, unit), GA_SLABHASH_EMPTY,
+                              UINT64_MAX);
+        link = ga_slabhash_tile_link(kind, tile, to->row, unit);
         claimed->units |= link == unit ? 0 : 1u << unit % 32u;
         GA_EACH_LANE(tile, link == unit ? 1u << ga_tile_leader(tile) : 0, own)
         {
@@ -295,7 +296,7 @@ GA_SIMT bool ga_slabhash_extend(uint32_t kind, ga_slabhash_shift shift, ga_tile 
             ga_post_add_relaxed(shift.chained, 1); /* relaxed: a count */
         }
     }
-    return ga_slabhash_follow(kind, shift.to, tile, to, link);
+    return ga_slabhash_follow_link(kind, shift.to, tile, to, link);
 }
 
 /* True if a slot with these contents has a pair, frozen or not. */
@@ -304,7 +305,8 @@ GA_SIMT bool ga_slabhash_is_live(uint32_t kind, uint64_t key, uint64_t value)
     if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64) {
         return key < GA_SLABHASH_SEALED_KEY && value < GA_SLABHASH_FROZEN_GONE;
     }
-    return key < GA_SLABHASH_DELETED && !(ga_slabhash_frees(kind) && key == GA_SLABHASH_FREE);
+    return key < GA_SLABHASH_DELETED &&
+           !(ga_slabhash_deletes_to_free(kind) && key == GA_SLABHASH_FREE);
 }
 
 /* Store the pair in its slot, unless another tile has: the slot is never empty again. By the
@@ -312,10 +314,10 @@ GA_SIMT bool ga_slabhash_is_live(uint32_t kind, uint64_t key, uint64_t value)
 GA_SIMT void ga_slabhash_migrate_pair_own(uint32_t kind, uint32_t *place, uint64_t key,
                                           uint64_t value)
 {
-    ga_slabhash_nap();
+    ga_slabhash_test_yield();
     switch (GA_SLABHASH_MODE(kind)) {
     case GA_SLABHASH_SET32:
-        (void)ga_slabhash_own_swap32(place, (uint32_t)GA_SLABHASH_EMPTY, (uint32_t)key);
+        (void)ga_slabhash_lane_cas32(place, (uint32_t)GA_SLABHASH_EMPTY, (uint32_t)key);
         return;
     case GA_SLABHASH_MAP32:
         if (GA_SLABHASH_MUTANT == 14) {
@@ -323,21 +325,21 @@ GA_SIMT void ga_slabhash_migrate_pair_own(uint32_t kind, uint32_t *place, uint64
             ga_store64_release((uint64_t *)(void *)place, ga_slabhash_pair(key, value));
             return;
         }
-        (void)ga_slabhash_own_swap64(place, GA_SLABHASH_EMPTY, ga_slabhash_pair(key, value));
+        (void)ga_slabhash_lane_cas64(place, GA_SLABHASH_EMPTY, ga_slabhash_pair(key, value));
         return;
     default:
-        if (ga_slabhash_at_once(kind)) {
+        if (ga_slabhash_has_cas128(kind)) {
             bool done =
-                ga_slabhash_own_swap128(place, GA_SLABHASH_EMPTY, GA_SLABHASH_UNSET, key, value);
+                ga_slabhash_lane_cas128(place, GA_SLABHASH_EMPTY, GA_SLABHASH_UNSET, key, value);
             if (done || GA_SLABHASH_MUTANT == 42) {
                 return;
             }
         } else {
-            (void)ga_slabhash_own_swap64(place, GA_SLABHASH_EMPTY, key);
+            (void)ga_slabhash_lane_cas64(place, GA_SLABHASH_EMPTY, key);
         }
-        ga_slabhash_nap();
+        ga_slabhash_test_yield();
         /* The tile that set the slot's key may have stopped before it set the value. */
-        (void)ga_slabhash_own_swap64(place + 2, GA_SLABHASH_UNSET, value);
+        (void)ga_slabhash_lane_cas64(place + 2, GA_SLABHASH_UNSET, value);
     }
 }
 
@@ -376,26 +378,27 @@ GA_SIMT bool ga_slabhash_migrate_bucket(uint32_t kind, ga_slabhash_shift shift, 
     ga_slabhash_walk walk = ga_slabhash_walk_chain(shift.from, bucket);
     ga_row row;
     do {
-        row = ga_slabhash_look(kind, tile, walk.row);
-        for (uint32_t live = ga_slabhash_live(kind, tile, row); live; live &= live - 1u) {
+        row = ga_slabhash_load_slab(kind, tile, walk.row);
+        for (uint32_t live = ga_slabhash_live_slots(kind, tile, row); live; live &= live - 1u) {
             uint32_t place = ga_bits_lowest(live);
-            uint64_t key = ga_slabhash_plain_key(kind, ga_slabhash_key_at(kind, tile, row, place));
+            uint64_t key =
+                ga_slabhash_unfrozen_key(kind, ga_slabhash_key_at(kind, tile, row, place));
             if (ga_slabhash_bucket(shift.to, ga_slabhash_rehash(shift, key)) != goal->bucket) {
                 continue;
             }
-            if (goal->place >= ga_slabhash_places_end(kind)) {
+            if (goal->place >= ga_slabhash_slots_end(kind)) {
                 if (!ga_slabhash_extend(kind, shift, tile, claimed, &goal->at)) {
                     return false;
                 }
                 goal->place = 0;
             }
-            ga_slabhash_seen(kind, walk.row + place);
+            ga_slabhash_acquire_slot(kind, walk.row + place);
             ga_slabhash_migrate_pair(
                 kind, tile, goal->at.row + goal->place, key,
-                ga_slabhash_plain_value(kind, ga_slabhash_value_at(kind, tile, row, place)));
-            goal->place += ga_slabhash_width(kind);
+                ga_slabhash_unfrozen_value(kind, ga_slabhash_value_at(kind, tile, row, place)));
+            goal->place += ga_slabhash_slot_words(kind);
         }
-    } while (ga_slabhash_next(kind, shift.from, tile, &walk, row, false));
+    } while (ga_slabhash_walk_next(kind, shift.from, tile, &walk, row, false));
     return true;
 }
 
@@ -456,8 +459,8 @@ GA_SIMT ga_slabhash_answer ga_slabhash_say_frozen(uint32_t kind, ga_tile tile, g
 {
     uint64_t value = ga_slabhash_value_at(kind, tile, row, place);
     return GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 && value == GA_SLABHASH_FROZEN_GONE
-               ? ga_slabhash_say(GA_SLABHASH_ABSENT, 0)
-               : ga_slabhash_say(GA_SLABHASH_FOUND, ga_slabhash_plain_value(kind, value));
+               ? ga_slabhash_answer_of(GA_SLABHASH_ABSENT, 0)
+               : ga_slabhash_answer_of(GA_SLABHASH_FOUND, ga_slabhash_unfrozen_value(kind, value));
 }
 
 /* Store all values of the key in one version, frozen or not, and return their number. `moved`, here
@@ -472,17 +475,18 @@ GA_SIMT uint64_t ga_slabhash_find_all_growing(uint32_t kind, ga_slabhash_view ta
     *moved = false;
     ga_row row;
     do {
-        row = ga_slabhash_look(kind, tile, walk.row);
-        *moved = *moved || ga_slabhash_has_moved(kind, tile, row, key,
-                                                 ga_slabhash_match(kind, tile, row, key));
-        for (uint32_t here = ga_slabhash_here(kind, tile, row, key); here; here &= here - 1u) {
+        row = ga_slabhash_load_slab(kind, tile, walk.row);
+        *moved = *moved || ga_slabhash_has_frozen(kind, tile, row, key,
+                                                  ga_slabhash_match_key(kind, tile, row, key));
+        for (uint32_t here = ga_slabhash_match_any(kind, tile, row, key); here; here &= here - 1u) {
             uint32_t place = ga_bits_lowest(here);
             uint64_t value = ga_slabhash_value_at(kind, tile, row, place);
-            ga_slabhash_seen(kind, walk.row + place);
-            ga_slabhash_note(tile, values, room, count, ga_slabhash_plain_value(kind, value));
+            ga_slabhash_acquire_slot(kind, walk.row + place);
+            ga_slabhash_write_value(tile, values, room, count,
+                                    ga_slabhash_unfrozen_value(kind, value));
             count++;
         }
-    } while (ga_slabhash_next(kind, table, tile, &walk, row, false));
+    } while (ga_slabhash_walk_next(kind, table, tile, &walk, row, false));
     *moved = *moved || ga_slabhash_is_sealed(kind, walk);
     return count;
 }
@@ -496,36 +500,37 @@ GA_SIMT ga_slabhash_answer ga_slabhash_find_growing(uint32_t kind, ga_slabhash_v
     ga_row row;
     *moved = false;
     do {
-        row = ga_slabhash_look(kind, tile, walk.row);
-        uint32_t found = ga_slabhash_match(kind, tile, row, key);
+        row = ga_slabhash_load_slab(kind, tile, walk.row);
+        uint32_t found = ga_slabhash_match_key(kind, tile, row, key);
         uint32_t frozen = ga_slabhash_frozen_at(kind, tile, row, key, found);
         *moved = *moved || frozen != GA_NONE;
         if (GA_SLABHASH_IS_MULTI(kind)) {
-            uint32_t here = ga_slabhash_here(kind, tile, row, key);
+            uint32_t here = ga_slabhash_match_any(kind, tile, row, key);
             if (here) {
                 uint32_t place = ga_bits_lowest(here);
                 uint64_t value = ga_slabhash_value_at(kind, tile, row, place);
-                ga_slabhash_seen(kind, walk.row + place);
-                return ga_slabhash_say(GA_SLABHASH_FOUND, ga_slabhash_plain_value(kind, value));
+                ga_slabhash_acquire_slot(kind, walk.row + place);
+                return ga_slabhash_answer_of(GA_SLABHASH_FOUND,
+                                             ga_slabhash_unfrozen_value(kind, value));
             }
             continue;
         }
         if (frozen != GA_NONE) {
-            ga_slabhash_seen(kind, walk.row + frozen);
+            ga_slabhash_acquire_slot(kind, walk.row + frozen);
             return ga_slabhash_say_frozen(kind, tile, row, frozen);
         }
         if (found) {
             uint32_t place = ga_bits_lowest(found);
             uint64_t value = ga_slabhash_value_at(kind, tile, row, place);
             if (!ga_slabhash_is_set(kind, value)) {
-                return ga_slabhash_say(GA_SLABHASH_ABSENT, 0);
+                return ga_slabhash_answer_of(GA_SLABHASH_ABSENT, 0);
             }
-            ga_slabhash_seen(kind, walk.row + place);
-            return ga_slabhash_say(GA_SLABHASH_FOUND, value);
+            ga_slabhash_acquire_slot(kind, walk.row + place);
+            return ga_slabhash_answer_of(GA_SLABHASH_FOUND, value);
         }
-    } while (ga_slabhash_next(kind, table, tile, &walk, row, false));
+    } while (ga_slabhash_walk_next(kind, table, tile, &walk, row, false));
     *moved = *moved || ga_slabhash_is_sealed(kind, walk);
-    return ga_slabhash_say(GA_SLABHASH_ABSENT, 0);
+    return ga_slabhash_answer_of(GA_SLABHASH_ABSENT, 0);
 }
 
 /* The version in which to search a key, in a table that moves or (if `to` has no rows) may begin
@@ -538,7 +543,7 @@ GA_SIMT ga_slabhash_view ga_slabhash_where(uint32_t kind, ga_slabhash_shift shif
         uint32_t bucket = ga_slabhash_bucket(shift.to, hash);
         newer = ga_slabhash_is_open(kind, tile, ga_slabhash_bucket_row(shift.to, bucket));
     }
-    ga_slabhash_nap();
+    ga_slabhash_test_yield();
     return newer ? shift.to : shift.from;
 }
 
@@ -561,7 +566,7 @@ GA_SIMT uint64_t ga_slabhash_seek_all(uint32_t kind, ga_slabhash_shift shift, ga
     if (!GA_SLABHASH_IS_MULTI(kind)) {
         ga_slabhash_answer one = ga_slabhash_find_growing(kind, table, tile, hash, key, &moved);
         bool found = one.result == GA_SLABHASH_FOUND;
-        ga_slabhash_note(tile, values, found ? room : 0, 0, one.value);
+        ga_slabhash_write_value(tile, values, found ? room : 0, 0, one.value);
         return found ? 1 : 0;
     }
     return ga_slabhash_find_all_growing(kind, table, tile, hash, key, values, room, &moved);
@@ -570,7 +575,7 @@ GA_SIMT uint64_t ga_slabhash_seek_all(uint32_t kind, ga_slabhash_shift shift, ga
 /* Any operation but a search, in one version. */
 GA_SIMT ga_slabhash_answer ga_slabhash_change_in(uint32_t kind, ga_slabhash_view table,
                                                  ga_tile tile, ga_slab_claimed *claimed,
-                                                 uint64_t hash, ga_slabhash_change_to to)
+                                                 uint64_t hash, ga_slabhash_operation to)
 {
     ga_slabhash_walk walk = ga_slabhash_walk_path(table, hash);
     return to.op == GA_SLABHASH_DELETE ? ga_slabhash_remove(kind, table, tile, walk, to.key)
@@ -596,18 +601,18 @@ GA_SIMT ga_slabhash_view ga_slabhash_for_change(uint32_t kind, ga_slabhash_shift
 /* One operation of any kind, with all checks. */
 GA_SIMT ga_slabhash_answer ga_slabhash_do_growing(uint32_t kind, ga_slabhash_shift shift,
                                                   ga_tile tile, ga_slab_claimed *claimed,
-                                                  uint64_t hash, ga_slabhash_change_to to,
+                                                  uint64_t hash, ga_slabhash_operation to,
                                                   bool *opened)
 {
-    if (!ga_slabhash_has(kind, to.op) || !ga_slabhash_allowed(kind, to.op, to.key, to.value)) {
-        return ga_slabhash_say(GA_SLABHASH_REFUSED, 0);
+    if (!ga_slabhash_supports(kind, to.op) || !ga_slabhash_allowed(kind, to.op, to.key, to.value)) {
+        return ga_slabhash_answer_of(GA_SLABHASH_REFUSED, 0);
     }
     if (to.op == GA_SLABHASH_SEARCH) {
         return ga_slabhash_seek(kind, shift, tile, hash, to.key);
     }
     ga_slabhash_view table = ga_slabhash_for_change(kind, shift, tile, claimed, hash, opened);
     return table.rows ? ga_slabhash_change_in(kind, table, tile, claimed, hash, to)
-                      : ga_slabhash_say(GA_SLABHASH_FULL, 0);
+                      : ga_slabhash_answer_of(GA_SLABHASH_FULL, 0);
 }
 
 /* DELETEALL, as ga_slabhash_remove_each(). Also FULL, if there is no slab to open the bucket. */

@@ -154,7 +154,7 @@ GA_SIMT ga_slabhash_answer ga_slabhash_seek_from_snapshot(uint32_t kind, ga_slab
     ga_slabhash_view table = ga_slabhash_where(kind, shift, tile, hash);
     bool moved;
     ga_slabhash_answer answer = ga_slabhash_find_growing(kind, table, tile, hash, key, &moved);
-    return ga_slabhash_is_stale(shift, table, moved) ? ga_slabhash_say(GA_SLABHASH_MOVES, 0)
+    return ga_slabhash_is_stale(shift, table, moved) ? ga_slabhash_answer_of(GA_SLABHASH_MOVES, 0)
                                                      : answer;
 }
 
@@ -208,11 +208,11 @@ GA_SIMT ga_slabhash_answer ga_slabhash_do_from_snapshot(uint32_t kind, ga_slabha
                                                         ga_slabhash_growing *growing, ga_tile tile,
                                                         ga_slab_claimed *claimed,
                                                         ga_slabhash_snapshot *snapshot,
-                                                        uint64_t hash, ga_slabhash_change_to to)
+                                                        uint64_t hash, ga_slabhash_operation to)
 {
     ga_slabhash_answer answer;
-    if (!ga_slabhash_has(kind, to.op) || !ga_slabhash_allowed(kind, to.op, to.key, to.value)) {
-        return ga_slabhash_say(GA_SLABHASH_REFUSED, 0);
+    if (!ga_slabhash_supports(kind, to.op) || !ga_slabhash_allowed(kind, to.op, to.key, to.value)) {
+        return ga_slabhash_answer_of(GA_SLABHASH_REFUSED, 0);
     }
     bool changes = to.op != GA_SLABHASH_SEARCH;
     ga_slabhash_snapshot_note_change(snapshot, changes);
@@ -230,7 +230,7 @@ GA_SIMT ga_slabhash_answer ga_slabhash_do_from_snapshot(uint32_t kind, ga_slabha
             ga_slabhash_view where =
                 ga_slabhash_for_change_from_snapshot(kind, shift, tile, claimed, hash, &opened);
             answer = where.rows ? ga_slabhash_change_in(kind, where, tile, claimed, hash, to)
-                                : ga_slabhash_say(GA_SLABHASH_FULL, 0);
+                                : ga_slabhash_answer_of(GA_SLABHASH_FULL, 0);
         }
         if (answer.result == GA_SLABHASH_MOVES) {
             ga_slabhash_note_opened(growing, tile, snapshot, opened);
@@ -302,7 +302,7 @@ GA_SIMT void ga_slabhash_tend_lanes(uint32_t kind, ga_slabhash_view table,
     ga_lanes source = ga_lanes_all(0), pending = ga_lanes_all(0);
     GA_EACH_LANE(tile, asks ? changing : 0, own)
     {
-        uint32_t its = ga_slabhash_bucket(shift.to, ga_slabhash_wide(hash, hash_high, own));
+        uint32_t its = ga_slabhash_bucket(shift.to, ga_slabhash_lane64(hash, hash_high, own));
         bool open = ga_slabhash_own_is_open(kind, ga_slabhash_bucket_row(shift.to, its));
         ga_lane_write(&source, own, its / ga_slabhash_times(shift));
         ga_lane_write(&pending, own, open ? 0 : 1u);

@@ -82,14 +82,14 @@ GA_SIMT ga_slabhash_sampled ga_slabhash_sample(uint32_t kind, ga_tile tile,
                                                const ga_slabhash_snapshot *snapshot, uint32_t count,
                                                uint32_t seed)
 {
-    uint32_t places = ga_slabhash_places(kind), buckets = snapshot->buckets;
+    uint32_t places = ga_slabhash_slot_mask(kind), buckets = snapshot->buckets;
     uint32_t step = buckets / count + 1u, seen = 0, live = 0, dead = 0;
     uint64_t first = (uint64_t)ga_bits_mix(seed) * buckets >> 32;
     for (uint64_t i = 0; i < buckets; i += step, seen++) {
         uint64_t bucket = first + i < buckets ? first + i : first + i - buckets;
-        ga_row row = ga_slabhash_look(kind, tile, snapshot->rows + bucket * GA_SLABHASH_WORDS);
-        uint32_t pairs = ga_slabhash_live(kind, tile, row);
-        uint32_t empty = ga_slabhash_match(kind, tile, row, GA_SLABHASH_EMPTY);
+        ga_row row = ga_slabhash_load_slab(kind, tile, snapshot->rows + bucket * GA_SLABHASH_WORDS);
+        uint32_t pairs = ga_slabhash_live_slots(kind, tile, row);
+        uint32_t empty = ga_slabhash_match_key(kind, tile, row, GA_SLABHASH_EMPTY);
         live += ga_bits_count(pairs);
         dead += ga_bits_count(places & ~pairs & ~empty);
     }

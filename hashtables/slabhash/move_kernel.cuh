@@ -27,7 +27,7 @@ static __device__ __forceinline__ void ga_slabhash_move_slab(ga_slabhash_turn *t
                                                              const uint32_t *row, uint32_t live,
                                                              uint32_t *left)
 {
-    const uint32_t width = ga_slabhash_width(kind);
+    const uint32_t width = ga_slabhash_slot_words(kind);
     const uint32_t words = GA_SLABHASH_WORDS / GA_SLABHASH_TILE;
     for (uint32_t i = 0; i < words; i += width) {
         uint32_t place = turn->tile.lane * words + i;
@@ -63,10 +63,10 @@ static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK, 6)
     ga_slabhash_walk walk = ga_slabhash_walk_chain(from, more ? (uint32_t)bucket : 0);
     uint32_t mine = 0;
     while (ga_lanes_nonzero(warp, more ? 1u : 0u)) {
-        ga_row row = ga_slabhash_look(kind, turn.tile, walk.row);
-        uint32_t live = ga_slabhash_live(kind, turn.tile, row);
+        ga_row row = ga_slabhash_load_slab(kind, turn.tile, walk.row);
+        uint32_t live = ga_slabhash_live_slots(kind, turn.tile, row);
         ga_slabhash_move_slab<kind>(&turn, warp, walk.row, more ? live : 0, &mine);
-        if (more && !ga_slabhash_next(kind, from, turn.tile, &walk, row, false)) {
+        if (more && !ga_slabhash_walk_next(kind, from, turn.tile, &walk, row, false)) {
             bucket += ga_slabhash_grid_tiles();
             more = bucket < from.buckets;
             walk = ga_slabhash_walk_chain(from, more ? (uint32_t)bucket : 0);

@@ -47,7 +47,7 @@ static inline ga_status ga_slabhash_device_replace(ga_slabhash_device *table, ga
         return status ? status : ga_slabhash_device_drop_versions(table, &record, NULL, stream);
     }
 #endif
-    ga_status status = ga_slabhash_device_adopt(table, to, stream);
+    ga_status status = ga_slabhash_device_set_array(table, to, stream);
     return status ? status : ga_slabhash_device_drop(table, from, bare, stream);
 }
 
@@ -58,9 +58,9 @@ static inline ga_status ga_slabhash_device_resize(ga_slabhash_device *table, uin
                                                   bool bare, cudaStream_t stream)
 {
     uint64_t left = 0;
-    ga_status status = ga_slabhash_device_see(table);
+    ga_status status = ga_slabhash_device_refresh_heap(table);
     ga_slabhash_view from = table->view, to = table->view;
-    status = status ? status : ga_slabhash_device_rows(table, buckets, &to, stream);
+    status = status ? status : ga_slabhash_device_alloc_buckets(table, buckets, &to, stream);
     if (status != GA_OK) {
         return status;
     }
@@ -96,12 +96,12 @@ static inline uint32_t ga_slabhash_device_buckets(const ga_slabhash_device *tabl
 static inline uint64_t ga_slabhash_device_most(const ga_slabhash_device *table)
 {
     if (!table->placed) {
-        return table->taken;
+        return table->slots_taken;
     }
-    uint64_t news =
-        __atomic_load_n(&table->news->placed, __ATOMIC_RELAXED); /* relaxed: see there */
-    uint32_t asked = table->asked - (uint32_t)(news >> 32);
-    return table->taken + ((uint32_t)news - table->counted) + asked;
+    uint64_t progress =
+        __atomic_load_n(&table->progress->placed, __ATOMIC_RELAXED); /* relaxed: see there */
+    uint32_t asked = table->requests_total - (uint32_t)(progress >> 32);
+    return table->slots_taken + ((uint32_t)progress - table->placed_at_count) + asked;
 }
 
 /* How many more pairs fit before the buckets are too full. */
@@ -111,7 +111,7 @@ static inline uint64_t ga_slabhash_device_spare(const ga_slabhash_device *table)
     uint64_t most = (uint64_t)table->view.buckets * places * GA_SLABHASH_FULL_AT / 100u;
     uint64_t taken = ga_slabhash_device_most(table);
     /* the counters have 32 bits */
-    return most > taken && table->since < UINT64_C(1) << 31 ? most - taken : 0;
+    return most > taken && table->requests_since_count < UINT64_C(1) << 31 ? most - taken : 0;
 }
 
 /* Count the slots in use again; waits. */
@@ -122,16 +122,16 @@ static inline ga_status ga_slabhash_device_recount(ga_slabhash_device *table,
     ga_status status = GA_OK;
     if (table->placed) {
         status = ga_slabhash_cuda("read how many were put in",
-                                  cudaMemcpyAsync(&table->news->read, table->placed,
+                                  cudaMemcpyAsync(&table->progress->read, table->placed,
                                                   sizeof *table->placed, cudaMemcpyDeviceToHost,
                                                   stream));
     }
     status = status ? status : ga_slabhash_device_count(table, census, stream);
     if (status == GA_OK) {
-        table->taken = census->live + census->deleted;
-        table->counted = table->news->read;
-        table->since = 0;
-        table->news->placed = (uint64_t)table->asked << 32 | table->news->read;
+        table->slots_taken = census->live + census->deleted;
+        table->placed_at_count = table->progress->read;
+        table->requests_since_count = 0;
+        table->progress->placed = (uint64_t)table->requests_total << 32 | table->progress->read;
     }
     return status;
 }
@@ -149,7 +149,7 @@ static inline ga_status ga_slabhash_device_widen(ga_slabhash_device *table,
     uint32_t buckets = ga_slabhash_device_buckets(
         table, census->live + more, small ? GA_SLABHASH_FILL_LESS : GA_SLABHASH_FILL_TO);
     ga_status status = ga_slabhash_device_resize(table, buckets, census->chained == 0, stream);
-    table->taken = status ? table->taken : census->live;
+    table->slots_taken = status ? table->slots_taken : census->live;
     return status;
 }
 

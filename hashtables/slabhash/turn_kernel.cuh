@@ -47,7 +47,7 @@ static __device__ __forceinline__ void ga_slabhash_tile_begins(ga_slabhash_view 
     GA_EACH_LANE(tile, table.use ? 1u << ga_tile_leader(tile) : 0, own)
     {
         (void)own;
-        if (ga_slabhash_use_meets(ga_slabhash_use_begin(table.use, alone), alone)) {
+        if (ga_slabhash_use_conflicts(ga_slabhash_use_begin(table.use, alone), alone)) {
             ga_post_add64_relaxed(table.use + 1, 1); /* relaxed: read after the kernels */
         }
     }
@@ -157,9 +157,9 @@ static __device__ __forceinline__ ga_slabhash_answer
 ga_slabhash_tile(ga_slabhash_turn *turn, uint32_t op, uint64_t key, uint64_t value,
                  uint32_t how = GA_SLABHASH_ADD)
 {
-    ga_slabhash_change_to to;
+    ga_slabhash_operation to;
     if (turn->table.kind != GA_SLABHASH_KIND_OF_TABLE(kind)) {
-        return ga_slabhash_say(GA_SLABHASH_REFUSED, 0);
+        return ga_slabhash_answer_of(GA_SLABHASH_REFUSED, 0);
     }
     to.key = key;
     to.value = value;
@@ -291,7 +291,7 @@ static __device__ __forceinline__ void ga_slabhash_lanes_tend(ga_slabhash_turn *
 /* True if a kernel for `fixed` may apply a function, so that `how` matters. */
 GA_SIMT bool ga_slabhash_may_apply(uint32_t kind, uint32_t fixed)
 {
-    return ga_slabhash_has(kind, GA_SLABHASH_APPLY) &&
+    return ga_slabhash_supports(kind, GA_SLABHASH_APPLY) &&
            (fixed == GA_SLABHASH_APPLY || fixed >= GA_SLABHASH_OP_COUNT);
 }
 
@@ -315,7 +315,7 @@ static __device__ __forceinline__ ga_slabhash_answer ga_slabhash_lanes_abreast(
     ga_slabhash_turn *turn, bool *asks, uint32_t op, uint64_t key, uint64_t value)
 {
     ga_tile tile = ga_tile_abreast(GA_SLABHASH_TILE);
-    ga_slabhash_many many = {};
+    ga_slabhash_requests many = {};
     ga_slabhash_view table = turn->table;
     bool served = *asks && ga_slabhash_is_served(kind, fixed < GA_SLABHASH_OP_COUNT ? fixed : op);
     uint64_t hash = GA_SLABHASH_HASH(turn->table, key);
@@ -333,16 +333,16 @@ static __device__ __forceinline__ ga_slabhash_answer ga_slabhash_lanes_abreast(
     many.value = (uint32_t)value;
     many.value_high = (uint32_t)(value >> 32);
     many.op = op;
-    many.result = GA_SLABHASH_LATER;
-    ga_slabhash_many_begin(table, ga_slabhash_is_ordered(table), &many, tile.lane, hash);
+    many.result = GA_SLABHASH_DEFERRED;
+    ga_slabhash_requests_begin(table, ga_slabhash_is_ordered(table), &many, tile.lane, hash);
     uint32_t asking = ga_lanes_nonzero(tile, served ? 1u : 0u);
-    many.blind = turn->blind != 0;
+    many.no_peek = turn->blind != 0;
     (void)ga_slabhash_serve_many(kind, fixed, table, tile, asking, &many);
     if (ga_slabhash_peeks(kind, fixed, table)) {
-        ga_slabhash_update_blind(turn, served, many.in_vain >> tile.lane & 1u);
+        ga_slabhash_update_blind(turn, served, many.peek_missed >> tile.lane & 1u);
     }
-    *asks = *asks && many.result >= GA_SLABHASH_LATER;
-    return ga_slabhash_say(many.result, many.was | (uint64_t)many.was_high << 32);
+    *asks = *asks && many.result >= GA_SLABHASH_DEFERRED;
+    return ga_slabhash_answer_of(many.result, many.was | (uint64_t)many.was_high << 32);
 }
 
 /* Slow path: one lane's operation, by its whole tile; that lane gets the result. */
@@ -435,9 +435,9 @@ ga_slabhash_lanes(ga_slabhash_turn *turn, bool asks, uint32_t op, uint64_t key, 
 {
     op = fixed < GA_SLABHASH_OP_COUNT ? fixed : op;
     bool allowed = turn->table.kind == GA_SLABHASH_KIND_OF_TABLE(kind) &&
-                   ga_slabhash_has(kind, op) && ga_slabhash_allowed(kind, op, key, value);
+                   ga_slabhash_supports(kind, op) && ga_slabhash_allowed(kind, op, key, value);
     ga_slabhash_answer mine =
-        ga_slabhash_say(allowed ? GA_SLABHASH_ABSENT : GA_SLABHASH_REFUSED, 0);
+        ga_slabhash_answer_of(allowed ? GA_SLABHASH_ABSENT : GA_SLABHASH_REFUSED, 0);
     bool left = asks && allowed;
     if (whole || ga_warp_is_whole(ga_warp_present())) {
         ga_slabhash_lanes_fast<kind, fixed>(turn, &left, op, key, value, how, &mine);

@@ -216,6 +216,7 @@ static CUresult begin(ga_cuda_hook_index row, ga_cuda_word a, ga_cuda_word b, ga
     if (!next) {
         return ga_cuda_next_missing();
     }
+    ga_cuda_served_before_capture();
     if (!note(stream)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }

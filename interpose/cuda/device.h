@@ -21,17 +21,19 @@ struct ga_cuda_device {
     int state;
     ga_heap *heap;
     unsigned generation;
-    size_t align; /* of blocks without a stream; 0: what the heap gives */
-    bool plain;   /* the heap is the driver's own cuMemAlloc */
-    bool mapped;  /* all its memory is mapped, by the vmm backend */
-    bool shares;  /* and other processes may map it */
-    bool streams; /* it has stream order */
-    bool waits;   /* a free without a stream waits for the device, unless the spec says otherwise */
-    bool own_pool;     /* of the driver's, which knows the threads' default streams apart */
-    bool shared;       /* other devices are to reach its memory, and the heap cannot let them */
-    bool every;        /* it takes frees behind all that the device has: GA_VMM_EVERY_STREAM */
-    uint64_t peers;    /* a bit for each of these devices */
-    uint64_t used;     /* relaxed: a figure, within which a limit is kept */
+    size_t align;       /* of blocks without a stream; 0: what the heap gives */
+    bool drivers;       /* its blocks are the driver's allocations: GA_CAP_DRIVER_BLOCKS */
+    bool mapped;        /* the lowest layer maps all its memory itself */
+    bool shares;        /* and other processes may map it */
+    bool streams;       /* it has stream order */
+    bool waits;         /* a free without a stream waits for the device: GA_CAP_FREE_WAITS */
+    bool thread_stream; /* GA_CAP_THREAD_STREAM */
+    bool every;         /* GA_CAP_EVERY_STREAM */
+    bool shared;        /* peers need access to its memory, and the heap cannot give it */
+    uint64_t peers;     /* a bit for each of these devices */
+    uint64_t used;      /* relaxed: a figure, within which a limit is kept */
+    uint64_t
+        cached_before; /* free bytes that the heap held when the first capture began; relaxed */
     CUmemoryPool pool; /* the program's, which is current; NULL: the default one. Relaxed */
     uint64_t streamed,
         streamed_high;      /* bytes of blocks that were asked for with a stream. Relaxed */

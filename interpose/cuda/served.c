@@ -10,9 +10,7 @@
  */
 #include "served.h"
 
-#include "../../liballoc/arena/vmm.h"
 #include "../../liballoc/device/device.h"
-#include "../../liballoc/native/async_pool.h"
 #include "../../liballoc/platform/cuda_driver.h"
 #include "../../liballoc/platform/environment.h"
 #include "../../liballoc/platform/forks.h"
@@ -28,6 +26,8 @@
 #include "pinned.h"
 #include "primary.h"
 #include "rdma.h"
+
+#include <gpualloc/backend.h>
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -167,11 +167,6 @@ static const ga_heap *working(const ga_heap *heap)
     return heap;
 }
 
-static bool is(const ga_heap *heap, const char *backend)
-{
-    return strcmp(heap->backend->name, backend) == 0;
-}
-
 /* The layer that all memory comes from. */
 static const ga_heap *lowest(const ga_heap *heap)
 {
@@ -181,21 +176,9 @@ static const ga_heap *lowest(const ga_heap *heap)
     return heap;
 }
 
-/* By the driver's own function, as the hook's would take the pool for the program's. */
-static bool admit_to_pool(CUmemoryPool pool, int peer)
+static bool admit(const ga_heap *below, int peer)
 {
-    typedef CUresult access_fn(CUmemoryPool pool, const CUmemAccessDesc *desc, size_t count);
-    access_fn *set = (access_fn *)(uintptr_t)ga_cuda_next_find(GA_HOOK_cuMemPoolSetAccess);
-    CUmemAccessDesc desc = {{CU_MEM_LOCATION_TYPE_DEVICE, peer},
-                            CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    return set && set(pool, &desc, 1) == CUDA_SUCCESS;
-}
-
-static bool admit(const ga_cuda_device *d, const ga_heap *below, int peer)
-{
-    return d->mapped            ? ga_vmm_backend_allow(below->state, peer) == GA_OK
-           : is(below, "async") ? admit_to_pool(ga_async_backend_pool(below->state), peer)
-                                : is(below, "cuda");
+    return below->backend->enable_peer && below->backend->enable_peer(below->state, peer) == GA_OK;
 }
 
 /* Whether the heap lets all peers reach its memory. The driver's own they reach as it is. */
@@ -204,7 +187,7 @@ static bool admit_peers(const ga_cuda_device *d)
     const ga_heap *below = lowest(d->heap);
     bool admitted = true;
     for (int peer = 0; admitted && peer < GA_CUDA_DEVICES; peer++) {
-        admitted = !(d->peers >> peer & 1) || admit(d, below, peer);
+        admitted = !(d->peers >> peer & 1) || admit(below, peer);
     }
     return admitted;
 }
@@ -223,6 +206,12 @@ static void set_state(ga_cuda_device *d, int state)
     __atomic_store_n(&d->state, state, __ATOMIC_RELAXED); /* relaxed: under the lock */
 }
 
+static bool exports(const ga_heap *below)
+{
+    return below->backend->export_memory &&
+           below->backend->export_memory(below->state, NULL, 0, NULL, NULL) == GA_OK;
+}
+
 static void open_heap(ga_cuda_device *d, int ordinal)
 {
     ga_heap *heap;
@@ -234,14 +223,15 @@ static void open_heap(ga_cuda_device *d, int ordinal)
     const ga_heap *works = working(heap);
     d->heap = heap;
     d->align = works->backend->alloc_aligned ? TEXTURE_ALIGN : 0;
-    d->plain = is(works, "cuda");
-    d->mapped = lowest(heap)->backend == &ga_vmm_backend;
-    d->shares = d->mapped && ga_cuda_told.ipc != GA_CUDA_IPC_COMPAT &&
-                ga_cuda_told.ipc != GA_CUDA_IPC_NONE && ga_vmm_backend_shares(lowest(heap)->state);
+    uint32_t capabilities = works->backend->capabilities;
+    d->drivers = capabilities & GA_CAP_DRIVER_BLOCKS;
+    d->waits = capabilities & GA_CAP_FREE_WAITS;
+    d->thread_stream = capabilities & GA_CAP_THREAD_STREAM;
+    d->every = capabilities & GA_CAP_EVERY_STREAM;
     d->streams = works->backend->alloc_on != NULL;
-    d->own_pool = is(works, "async");
-    d->every = is(works, "vmm");
-    d->waits = d->plain || d->own_pool || d->every;
+    d->mapped = lowest(heap)->backend->reserves != NULL;
+    d->shares = d->mapped && ga_cuda_told.ipc != GA_CUDA_IPC_COMPAT &&
+                ga_cuda_told.ipc != GA_CUDA_IPC_NONE && exports(lowest(heap));
     pthread_mutex_lock(&open_lock);
     d->generation = ++last_generation;
     pthread_mutex_unlock(&open_lock);
@@ -259,7 +249,7 @@ static bool let_in(int device, int other)
     ga_cuda_device *d = &devices[device];
     pthread_rwlock_wrlock(&d->lock);
     bool open = d->state == OPEN;
-    if (open && !admit(d, lowest(d->heap), other)) {
+    if (open && !admit(lowest(d->heap), other)) {
         ga_log(GA_LOG_DEBUG, "device %d does not reach the memory of device %d", other, device);
     }
     pthread_rwlock_unlock(&d->lock);
@@ -362,7 +352,7 @@ bool ga_cuda_serves_streams(const ga_cuda_visit *visit)
  * there it is asked for a block that nobody uses any more. */
 static bool on_stream(const ga_cuda_device *d, const CUstream *stream)
 {
-    return stream && (d->own_pool || (uintptr_t)*stream != STREAM_THREAD);
+    return stream && (d->thread_stream || (uintptr_t)*stream != STREAM_THREAD);
 }
 
 /* Whether work on the device goes by its legacy default stream: what other devices do with its
@@ -409,9 +399,40 @@ static uint64_t cached_by(const ga_heap *heap)
     return held > stats.live_bytes ? held - stats.live_bytes : 0;
 }
 
+/* A heap that is closed is not locked for: it has nothing at any address that a program knows. */
+static bool is_open(const ga_cuda_device *d)
+{
+    return __atomic_load_n(&d->state, __ATOMIC_RELAXED) == OPEN; /* relaxed: looked at again */
+}
+
+/* Statistics may call the driver, which would end a capture. The heap does not change while one runs, so
+ * the figure from before it holds. */
+static uint64_t cached_now(const ga_cuda_device *d)
+{
+    return ga_cuda_capturing()
+               ? __atomic_load_n(&d->cached_before, __ATOMIC_RELAXED) /* relaxed: a figure */
+               : cached_by(d->heap);
+}
+
 uint64_t ga_cuda_cached(const ga_cuda_visit *visit)
 {
-    return cached_by(visit->device->heap);
+    return cached_now(visit->device);
+}
+
+void ga_cuda_served_before_capture(void)
+{
+    for (int i = 0; serving() && i < GA_CUDA_DEVICES; i++) {
+        ga_cuda_device *d = &devices[i];
+        if (!is_open(d)) {
+            continue;
+        }
+        pthread_rwlock_rdlock(&d->lock);
+        if (d->state == OPEN && !ga_cuda_capturing()) {
+            __atomic_store_n(&d->cached_before, cached_by(d->heap),
+                             __ATOMIC_RELAXED); /* relaxed: a figure */
+        }
+        pthread_rwlock_unlock(&d->lock);
+    }
 }
 
 /* Caches of the heap count against the limit, too: what it may not keep beside what the program has
@@ -519,7 +540,7 @@ CUresult ga_cuda_take(const ga_cuda_visit *visit, size_t size, const CUstream *s
                           .device = visit->ordinal,
                           .generation = d->generation,
                           .streamed = stream != NULL,
-                          .drivers = d->plain || d->own_pool};
+                          .drivers = d->drivers};
     if (!ga_cuda_reserve(visit, size)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -557,7 +578,7 @@ static ga_status hand_back(const ga_cuda_device *d, const ga_cuda_block *block,
 {
     void *start = (void *)(uintptr_t)block->start;
     CUstream legacy = NULL;
-    CUstream every = d->every ? GA_VMM_EVERY_STREAM : NULL;
+    CUstream every = d->every ? GA_EVERY_STREAM : NULL;
     const CUstream *behind = stream                            ? stream
                              : in_order(d, GA_CUDA_FREE_EVENT) ? &every
                              : in_order(d, GA_CUDA_FREE_ORDER) ? &legacy
@@ -648,7 +669,8 @@ CUresult ga_cuda_share(const ga_cuda_block *block, ga_vmm_pieces *out)
     ga_status status = GA_ERR_UNSUPPORTED;
     pthread_rwlock_rdlock(&d->lock);
     if (d->shares && d->state == OPEN && block->generation == d->generation) {
-        status = ga_vmm_backend_export(lowest(d->heap)->state,
+        const ga_heap *below = lowest(d->heap);
+        status = ga_vmm_pieces_collect(below->backend, below->state,
                                        (const void *)(uintptr_t)block->start, block->size, out);
     }
     pthread_rwlock_unlock(&d->lock);
@@ -666,21 +688,15 @@ bool ga_cuda_can_share(const ga_cuda_block *block)
     return can;
 }
 
-/* A heap that is closed is not locked for: it has nothing at any address that a program knows. */
-static bool is_open(const ga_cuda_device *d)
-{
-    return __atomic_load_n(&d->state, __ATOMIC_RELAXED) == OPEN; /* relaxed: looked at again */
-}
-
 static bool reserves(ga_cuda_device *d, CUdeviceptr address)
 {
     if (!is_open(d)) {
         return false;
     }
     pthread_rwlock_rdlock(&d->lock);
-    bool reserved =
-        d->state == OPEN && d->mapped &&
-        ga_vmm_backend_reserves(lowest(d->heap)->state, (const void *)(uintptr_t)address);
+    bool reserved = d->state == OPEN && d->mapped &&
+                    lowest(d->heap)->backend->reserves(lowest(d->heap)->state,
+                                                       (const void *)(uintptr_t)address);
     pthread_rwlock_unlock(&d->lock);
     return reserved;
 }
@@ -697,8 +713,8 @@ bool ga_cuda_reserves(CUdeviceptr address)
 static bool holds(ga_cuda_device *d, CUdeviceptr address)
 {
     pthread_rwlock_rdlock(&d->lock);
-    bool own = d->state == OPEN && !d->plain && !d->own_pool &&
-               ga_owns(d->heap, (const void *)(uintptr_t)address);
+    bool own =
+        d->state == OPEN && !d->drivers && ga_owns(d->heap, (const void *)(uintptr_t)address);
     pthread_rwlock_unlock(&d->lock);
     return own;
 }
@@ -784,7 +800,7 @@ bool ga_cuda_pool_stats_of(int device, ga_cuda_pool_stats *out)
         out->used = streamed_now(d);
         out->used_high =
             __atomic_load_n(&d->streamed_high, __ATOMIC_RELAXED); /* relaxed: a figure */
-        out->reserved = out->used + cached_by(d->heap);
+        out->reserved = out->used + cached_now(d);
         raise_to(&d->reserved_high,
                  out->reserved > out->used_high ? out->reserved : out->used_high);
         out->reserved_high =
@@ -805,7 +821,8 @@ void ga_cuda_pool_reset_high(int device, bool used)
     }
 }
 
-/* A heap over a pool of the driver's is told what to keep in all, others what to keep in vain. */
+/* The program's `keep` includes blocks in use, ga_trim()'s does not. A heap that does not serve streams is
+ * not in the program's pool; it is trimmed all the same, since a program has no other call for it. */
 void ga_cuda_pool_trim(int device, size_t keep)
 {
     ga_cuda_device *d = &devices[device];
@@ -814,8 +831,8 @@ void ga_cuda_pool_trim(int device, size_t keep)
     }
     ga_cuda_served_put_off();
     pthread_rwlock_rdlock(&d->lock);
-    if (stands_for_pool(d) && !ga_cuda_capturing()) {
-        uint64_t used = d->own_pool ? 0 : streamed_now(d);
+    if (d->state == OPEN && !ga_cuda_capturing()) {
+        uint64_t used = streamed_now(d);
         ga_trim(d->heap, keep > used ? keep - used : 0);
     }
     pthread_rwlock_unlock(&d->lock);

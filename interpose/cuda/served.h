@@ -108,6 +108,9 @@ bool ga_cuda_pool_is_other(const ga_cuda_visit *visit);
 bool ga_cuda_served_trim(void);
 bool ga_cuda_trim(const ga_cuda_visit *visit);
 
+/* Take the figures that calls during a capture are answered with: heaps are not asked then. */
+void ga_cuda_served_before_capture(void);
+
 /* Until every visit that is under way has ended. */
 void ga_cuda_served_barrier(void);
 

@@ -168,12 +168,29 @@ static bool torch_caches(void)
     return found && (!off || is(off, "0") || !*off);
 }
 
+/* The default of slab under the preload: what is empty goes back unasked, as on the host. A free waits
+ * for the device here whether memory goes back or not. */
+static void add_ours_to_slab(text *t, const ga_spec_layer *layer, const char *before)
+{
+    static const char *const others[] = {"keep", "capacity", "preset"};
+    size_t told = 0;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        told += times_told(layer, others[i]);
+    }
+    if (!told) {
+        add(t, "%skeep=16M", before);
+    }
+}
+
 /* Defaults of vmm under the preload. It caches more than elsewhere, as frameworks do, unless a
  * framework's cache stands above it; its memory is for network cards, as the driver's is; and it can
  * be shared, where that is asked for. */
 static void add_ours(const ga_cuda_settings *out, text *t, const ga_spec_layer *layer,
                      const char *before)
 {
+    if (is(layer->name, "slab")) {
+        add_ours_to_slab(t, layer, before);
+    }
     if (!is(layer->name, "vmm")) {
         return;
     }

@@ -67,8 +67,8 @@ static __device__ __noinline__ void *malloc_general(size_t size)
 static __device__ __noinline__ void *malloc_missed(uint32_t lanes, uint32_t unit, uint32_t key,
                                                    uint32_t taken)
 {
-    ga_sized_missed missed = {unit, key, taken};
-    return ga_sized_claim_unusual(slabs(), lanes, ga_slab_warp(), missed);
+    ga_sized_claim_miss missed = {unit, key, taken};
+    return ga_sized_claim_slow(slabs(), lanes, ga_slab_warp(), missed);
 }
 
 static __device__ __noinline__ void free_general(void *block, uint32_t lanes, uint32_t key,
@@ -78,10 +78,10 @@ static __device__ __noinline__ void free_general(void *block, uint32_t lanes, ui
         free_elsewhere(block);
         return;
     }
-    ga_sized_got got = {key, place};
-    ga_sized_free_found(slabs(), lanes, got);
-    ga_sized_free_flagged(slabs(), lanes, block, &got);
-    if (got.keys == GA_SIZED_NONE) {
+    ga_sized_units got = {key, place};
+    ga_sized_free_slow_units(slabs(), lanes, got);
+    ga_sized_free_slow_flagged(slabs(), lanes, block, &got);
+    if (got.word_indices == GA_SIZED_NONE) {
         ga_coalesce_kernel_free_plain(ga_kernel_linked, block);
     }
 }
@@ -89,13 +89,14 @@ static __device__ __noinline__ void free_general(void *block, uint32_t lanes, ui
 extern "C" __device__ void *malloc(size_t size) noexcept
 {
     if (is_plain()) {
-        ga_sized_missed missed;
+        ga_sized_claim_miss missed;
         uint32_t lanes = ga_warp_present();
-        uint32_t class_ = ga_sized_class_to(slabs(), size - 1u);
+        uint32_t class_ = ga_sized_class_of_last(slabs(), size - 1u);
         ga_tile tile = ga_tile_among(lanes);
         if (ga_lanes_same(tile, class_) && class_ != GA_SIZED_NONE) {
-            void *block = ga_sized_claim_usual(slabs(), tile, class_, ga_slab_warp(), &missed);
-            return block ? block : malloc_missed(lanes, missed.unit, missed.key, missed.taken);
+            void *block = ga_sized_claim_fast(slabs(), tile, class_, ga_slab_warp(), &missed);
+            return block ? block
+                         : malloc_missed(lanes, missed.unit, missed.word_index, missed.taken);
         }
     }
     return malloc_general(size);
@@ -103,10 +104,10 @@ extern "C" __device__ void *malloc(size_t size) noexcept
 
 extern "C" __device__ void free(void *block) noexcept
 {
-    ga_sized_got got = {GA_SIZED_NONE, 0};
+    ga_sized_units got = {GA_SIZED_NONE, 0};
     uint32_t lanes = ga_warp_present();
-    if (!is_plain() || !ga_sized_free_usual(slabs(), ga_tile_among(lanes), block, &got)) {
-        free_general(block, lanes, got.keys, got.places);
+    if (!is_plain() || !ga_sized_free_fast(slabs(), ga_tile_among(lanes), block, &got)) {
+        free_general(block, lanes, got.word_indices, got.places);
     }
 }
 

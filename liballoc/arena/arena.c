@@ -19,6 +19,7 @@ typedef unsigned long long ull; /* what %llu takes */
 static const uint64_t DEFAULT_RESERVE = (uint64_t)1 << 40;
 static const uint64_t LEAST_RESERVE = (uint64_t)1 << 30;
 static const uint64_t DEFAULT_MOST = (uint64_t)1 << 30;
+static const uint64_t ASKED_FROM = (uint64_t)1 << 30;
 static const uint64_t SIZES_END = (uint64_t)1 << 56; /* nobody has that many addresses */
 
 ga_status ga_arena_told(ga_status status)
@@ -185,6 +186,33 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+uint64_t ga_arena_most(const ga_arena *arena, uint64_t size)
+{
+    uint64_t backed = ga_arena_size(arena);
+    uint64_t all;
+    if (size < backed || size - backed < ASKED_FROM ||
+        ga_space_memory(&arena->space, &all) != GA_OK) {
+        return UINT64_MAX;
+    }
+    /* chunks that were imported may be another device's memory */
+    return ga_arena_on_host(arena) ? all : all + backed;
+}
+
+ga_status ga_arena_check_most(const ga_arena *arena, uint64_t size)
+{
+    uint64_t all = ga_arena_most(arena, size);
+    if (size <= all) {
+        return GA_OK;
+    }
+    return ga_arena_on_host(arena)
+               ? ga_fail(GA_ERR_MEMORY,
+                         "arena: %llu bytes: expected at most %llu, this machine's memory and swap",
+                         (ull)size, (ull)all)
+               : ga_fail(GA_ERR_MEMORY,
+                         "arena: %llu bytes: expected at most %llu, by the memory of device %d",
+                         (ull)size, (ull)all, arena->space.device);
+}
+
 static ga_status check_room(const ga_arena *arena, uint64_t size)
 {
     if (size > arena->reserved) {
@@ -196,7 +224,7 @@ static ga_status check_room(const ga_arena *arena, uint64_t size)
                        "arena: %llu bytes, in whole chunks of %llu, are above the limit of %llu",
                        (ull)size, (ull)arena->space.granule, (ull)arena->limit);
     }
-    return GA_OK;
+    return ga_arena_check_most(arena, size);
 }
 
 /* Where a growth that looks ahead ends: as much again, in chunks of the sizes asked for. */
@@ -206,7 +234,8 @@ static uint64_t ahead(const ga_arena *arena, uint64_t end)
     uint64_t backed = ga_arena_end(arena);
     uint64_t more = least(most(backed, arena->least), arena->most);
     uint64_t limit = arena->limit / granule * granule;
-    return least(most(end, up(backed + more, granule)), least(arena->reserved, limit));
+    uint64_t wish = least(most(end, up(backed + more, granule)), least(arena->reserved, limit));
+    return least(wish, most(end, ga_arena_most(arena, wish) / granule * granule));
 }
 
 static ga_status grow_to(ga_arena *arena, uint64_t end)

@@ -31,6 +31,11 @@ ga_status ga_space_open(ga_space *space, const ga_arena_options *options)
     }
 }
 
+ga_status ga_space_memory(const ga_space *space, uint64_t *bytes)
+{
+    return space->ops->memory(space, bytes);
+}
+
 ga_status ga_space_reserve(ga_space *space, uint64_t size, uintptr_t wanted, uintptr_t *base)
 {
     return space->ops->reserve(space, size, wanted, base);

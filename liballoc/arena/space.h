@@ -25,6 +25,7 @@ typedef struct ga_space ga_space;
 
 /* One for each place, asked through the functions below. */
 typedef struct ga_space_ops {
+    ga_status (*memory)(const ga_space *, uint64_t *bytes);
     ga_status (*reserve)(ga_space *, uint64_t size, uintptr_t wanted, uintptr_t *base);
     ga_status (*unreserve)(ga_space *, uintptr_t base, uint64_t size);
     ga_status (*create)(const ga_space *, uint64_t size, uint64_t *chunk);
@@ -70,6 +71,10 @@ ga_status ga_space_open_guest(ga_space *space, int device);
 /* Let network cards at all chunks of a device from now on (GA_ARENA_RDMA), if it can do that. A chunk
  * that the driver refuses so is made without. Before any is made. */
 void ga_space_want_cards(ga_space *space);
+
+/* All memory that the place has, free or not: the device's, or the host's as
+ * ga_machine_memory_total() says. */
+ga_status ga_space_memory(const ga_space *space, uint64_t *bytes);
 
 /* Addresses: at `wanted` or GA_ERR_NO_ROOM; wanted 0: anywhere, at a multiple of 2 MiB if they are
  * that many. GA_ERR_MEMORY where there are none. */

@@ -58,6 +58,24 @@ static void undo_map(ga_space *space, uintptr_t start, uint64_t size)
     }
 }
 
+static ga_status device_memory(const ga_space *space, uint64_t *bytes)
+{
+    ga_cuda_scope scope;
+    CUdevice device;
+    size_t total = 0;
+    ga_status status = ga_cuda_enter(&scope, space->device);
+    if (status != GA_OK) {
+        return status;
+    }
+    status = GA_CUDA_CALL(scope.driver, cuDeviceGet, &device, space->device);
+    if (status == GA_OK) {
+        status = GA_CUDA_CALL(scope.driver, cuDeviceTotalMem, &total, device);
+    }
+    ga_cuda_leave(&scope);
+    *bytes = total;
+    return status;
+}
+
 /* ---- addresses --------------------------------------------------------------------------- */
 
 static ga_status reserve_anywhere(const ga_cuda_driver *driver, const ga_space *space,
@@ -262,6 +280,7 @@ ga_status ga_space_import(const ga_space *space, const ga_arena_share *share, ui
 /* ---- opening ----------------------------------------------------------------------------- */
 
 static const ga_space_ops device_ops = {
+    .memory = device_memory,
     .reserve = device_reserve,
     .unreserve = device_unreserve,
     .create = device_create,

@@ -7,6 +7,7 @@
  */
 #include "space.h"
 
+#include "../platform/machine.h"
 #include "../platform/os_memory.h"
 #include "../platform/reservations.h"
 
@@ -33,6 +34,13 @@ static ga_status refused(const char *call, uint64_t size)
     return ga_fail(error == ENOMEM ? GA_ERR_MEMORY : GA_ERR_UNSUPPORTED,
                    "the host refuses %llu bytes: %s: %s", (unsigned long long)size, call,
                    strerror(error));
+}
+
+static ga_status host_memory(const ga_space *space, uint64_t *bytes)
+{
+    (void)space;
+    *bytes = ga_machine_memory_total();
+    return GA_OK;
 }
 
 /* ---- addresses --------------------------------------------------------------------------- */
@@ -203,6 +211,7 @@ static ga_status host_move(ga_space *space, uintptr_t from, uintptr_t to, uint64
 /* ---- opening ----------------------------------------------------------------------------- */
 
 static const ga_space_ops host = {
+    .memory = host_memory,
     .reserve = host_reserve,
     .unreserve = host_unreserve,
     .create = host_create,

@@ -92,6 +92,14 @@ ga_status ga_arena_carry(ga_arena *arena, uintptr_t base);
 
 /* ---- arena.c ----------------------------------------------------------------------------- */
 
+/* The most that the arena can ever have, asked for a growth to `size` bytes: all memory of the host
+ * (machine.h), or what is backed and all memory of the device. UINT64_MAX for growths by less than
+ * 1 GiB, which are not worth the question, and where nothing is known. */
+uint64_t ga_arena_most(const ga_arena *arena, uint64_t size);
+
+/* GA_ERR_MEMORY: `size` bytes are above ga_arena_most(). */
+ga_status ga_arena_check_most(const ga_arena *arena, uint64_t size);
+
 /* GA_ERR_ARGUMENT: the caller had NULL for it. */
 ga_status ga_arena_missing(void);
 

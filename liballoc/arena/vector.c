@@ -6,6 +6,7 @@
 #include <gpualloc/backend.h>
 
 #include "platform/libc.h"
+#include "state.h"
 #include "vector_state.h"
 
 #include <inttypes.h>
@@ -34,8 +35,8 @@ static ga_status check_options(size_t element, const ga_arena_options *options, 
                        options ? options->options_size : 0, sizeof *options);
     }
     if (!element || element > PTRDIFF_MAX) {
-        return ga_fail(GA_ERR_ARGUMENT, "vector: elements of %zu bytes; expected 1 or more",
-                       element);
+        return ga_fail(GA_ERR_ARGUMENT, "vector: elements of %zu bytes; expected 1 to %td", element,
+                       PTRDIFF_MAX);
     }
     if (stream && options->place != GA_PLACE_DEVICE) {
         return ga_fail(GA_ERR_ARGUMENT, "vector: a stream for the place %s; expected NULL",
@@ -175,6 +176,20 @@ static ga_status extend(ga_vector *v, uint64_t bytes)
     return ga_arena_extend(v->arena, bytes);
 }
 
+/* To more than is reserved. */
+static ga_status grow_beyond(ga_vector *v, uint64_t bytes)
+{
+    ga_status status = ga_arena_check_most(v->arena, bytes);
+    if (status != GA_OK) {
+        return status;
+    }
+    status = extend(v, bytes);
+    if (status != GA_OK) {
+        return status == GA_ERR_SIZE ? status : GA_ERR_NO_ROOM;
+    }
+    return ga_arena_grow(v->arena, bytes);
+}
+
 ga_status ga_vector_grow_to(ga_vector *v, uint64_t n)
 {
     uint64_t bytes = n * v->element;
@@ -185,17 +200,15 @@ ga_status ga_vector_grow_to(ga_vector *v, uint64_t n)
                        n, v->element, v->most);
     }
     ga_status status = ga_arena_grow(v->arena, bytes);
-    if (status == GA_ERR_NO_ROOM && extend(v, bytes) == GA_OK) {
-        status = ga_arena_grow(v->arena, bytes);
-    }
-    return status;
+    return status == GA_ERR_NO_ROOM ? grow_beyond(v, bytes) : status;
 }
 
-/* The growth rule of §A.2.2, for `more` elements than there are. */
+/* The growth rule of §A.2.2, for `more` elements than there are, as far as the machine has memory. */
 static uint64_t next_capacity(const ga_vector *v, uint64_t more)
 {
-    uint64_t wish = v->size + largest(v->size, more);
-    return least(largest(wish, 2 * ga_vector_capacity(v)), v->most);
+    uint64_t wish = largest(v->size + largest(v->size, more), 2 * ga_vector_capacity(v));
+    wish = least(wish, v->most);
+    return least(wish, ga_arena_most(v->arena, wish * v->element) / v->element);
 }
 
 static ga_status check_size(const ga_vector *v, uint64_t size, uint64_t more)

@@ -9,6 +9,8 @@
  */
 #include "vmm.h"
 
+#include "vmm_share.h"
+
 #include "../platform/libc.h"
 #include "growing.h"
 #include "vmm_growing.h"
@@ -101,24 +103,8 @@ static void set_decay(ga_vmm *vmm, int64_t milliseconds)
 
 static ga_status find_total(ga_vmm *vmm)
 {
-    ga_cuda_scope scope;
-    CUdevice device;
-    size_t bytes = 0;
     vmm->total = SIZES_END;
-    if (!ga_vmm_on_device(vmm)) {
-        return GA_OK;
-    }
-    ga_status status = ga_cuda_enter(&scope, vmm->pool.space.device);
-    if (status != GA_OK) {
-        return status;
-    }
-    status = GA_CUDA_CALL(scope.driver, cuDeviceGet, &device, vmm->pool.space.device);
-    if (status == GA_OK) {
-        status = GA_CUDA_CALL(scope.driver, cuDeviceTotalMem, &bytes, device);
-    }
-    ga_cuda_leave(&scope);
-    vmm->total = bytes;
-    return status;
+    return ga_vmm_on_device(vmm) ? ga_space_memory(&vmm->pool.space, &vmm->total) : GA_OK;
 }
 
 /* With share=auto, without sharing where the device or its driver cannot. */
@@ -440,26 +426,43 @@ static void vmm_growing_close(void *state, ga_growing *growing)
     ga_vmm_growing_close(&s->vmm, growing);
 }
 
-ga_status ga_vmm_backend_allow(void *state, int peer)
+static ga_status vmm_enable_peer(void *state, int peer)
 {
     vmm_state *s = state;
     return ga_vmm_on_device(&s->vmm) ? told(ga_vmm_allow(&s->vmm, peer))
                                      : ga_fail(GA_ERR_PLACE, "vmm: the host is reached by all");
 }
 
-ga_status ga_vmm_backend_export(void *state, const void *start, uint64_t size, ga_vmm_pieces *out)
+static ga_status pass_pieces(ga_vmm_pieces *pieces, ga_export_piece *piece, void *context)
+{
+    ga_status status = GA_OK;
+    size_t passed = 0;
+    while (status == GA_OK && passed < pieces->count) {
+        const struct ga_vmm_piece *p = &pieces->list[passed++];
+        status = piece(context, pieces->before, p->size, p->fd);
+    }
+    for (size_t i = 0; i < passed; i++) {
+        pieces->list[i].fd = -1; /* it is the receiver's */
+    }
+    ga_vmm_pieces_drop(pieces);
+    return status;
+}
+
+static ga_status vmm_export_memory(void *state, const void *start, uint64_t size,
+                                   ga_export_piece *piece, void *context)
 {
     vmm_state *s = state;
-    return told(ga_vmm_export(&s->vmm, start, size, out));
+    ga_vmm_pieces pieces = {0};
+    if (!piece) {
+        return s->vmm.pool.space.flags & GA_ARENA_SHARE_FD
+                   ? GA_OK
+                   : ga_fail(GA_ERR_UNSUPPORTED, "vmm: the heap was opened without share=fd");
+    }
+    ga_status status = told(ga_vmm_export(&s->vmm, start, size, &pieces));
+    return status == GA_OK ? pass_pieces(&pieces, piece, context) : status;
 }
 
-bool ga_vmm_backend_shares(void *state)
-{
-    const vmm_state *s = state;
-    return s->vmm.pool.space.flags & GA_ARENA_SHARE_FD;
-}
-
-bool ga_vmm_backend_reserves(void *state, const void *pointer)
+static bool vmm_reserves(void *state, const void *pointer)
 {
     vmm_state *s = state;
     return ga_vmm_reserves(&s->vmm, pointer);
@@ -571,6 +574,7 @@ const ga_backend ga_vmm_backend = {
     .parent_rule = GA_PARENT_NONE,
     .options = options,
     .option_count = sizeof options / sizeof *options,
+    .capabilities = GA_CAP_FREE_WAITS | GA_CAP_EVERY_STREAM,
     .open = vmm_open,
     .close = vmm_close,
     .alloc = vmm_alloc,
@@ -593,4 +597,7 @@ const ga_backend ga_vmm_backend = {
     .growing_open = vmm_growing_open,
     .growing_to = vmm_growing_to,
     .growing_close = vmm_growing_close,
+    .enable_peer = vmm_enable_peer,
+    .reserves = vmm_reserves,
+    .export_memory = vmm_export_memory,
 };

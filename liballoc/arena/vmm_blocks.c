@@ -186,16 +186,16 @@ static ga_status check_driver(const ga_vmm *vmm)
     return status;
 }
 
-/* On the host a block is mapped chunk by chunk, and each chunk alone passes the kernel's check of
- * what it can grant. So the whole block is checked here, or a single request could bring the OOM
- * killer. */
+/* On the host a block is mapped chunk by chunk, and the kernel checks each chunk alone. The whole
+ * block is checked here, or a single request could bring the OOM killer. */
 static ga_status check_machine(const ga_vmm *vmm, uint64_t size)
 {
     bool asks = !ga_vmm_on_device(vmm) && size >= ASKED_FROM;
-    uint64_t grantable = asks ? ga_machine_memory_grantable() : UINT64_MAX;
-    return size <= grantable
+    uint64_t total = asks ? ga_machine_memory_total() : UINT64_MAX;
+    return size <= total
                ? GA_OK
-               : ga_fail(GA_ERR_MEMORY, "the process can have %llu bytes at most", (ull)grantable);
+               : ga_fail(GA_ERR_MEMORY, "the machine has %llu bytes of memory and swap in all",
+                         (ull)total);
 }
 
 static ga_status check_size(const ga_vmm *vmm, uint64_t size, uint64_t align)
@@ -262,7 +262,7 @@ static ga_status give_after_waiting(ga_vmm *vmm, ga_vmm_run *run, const void *bl
     ga_cuda_scope scope;
     ga_status status = ga_cuda_enter(&scope, vmm->pool.space.device);
     if (status == GA_OK) {
-        status = stream == GA_VMM_EVERY_STREAM
+        status = stream == GA_EVERY_STREAM
                      ? GA_CUDA_CALL(scope.driver, cuCtxSynchronize)
                      : GA_CUDA_CALL(scope.driver, cuStreamSynchronize, stream);
         ga_cuda_leave(&scope);

@@ -139,7 +139,7 @@ static ga_status record_every(ga_vmm_fences *fences, ga_vmm_fence *fence, const 
 /* Behind all that is on its stream now. One that the driver refuses stays as it is. */
 static ga_status record(ga_vmm_fences *fences, ga_vmm_fence *fence, const visit *v)
 {
-    ga_status status = fence->stream == GA_VMM_EVERY_STREAM
+    ga_status status = fence->stream == GA_EVERY_STREAM
                            ? record_every(fences, fence, v)
                            : GA_CUDA_CALL(v->driver, cuEventRecord, fence->event, fence->stream);
     if (status == GA_OK) {
@@ -163,7 +163,7 @@ static ga_status begin(ga_vmm_fences *fences, const visit *v, ga_stream stream, 
     if (ga_vmm_is_late(stream)) {
         fences->open = fence;
         fences->late_used = true;
-        fences->every_used = fences->every_used || stream == GA_VMM_EVERY_STREAM;
+        fences->every_used = fences->every_used || stream == GA_EVERY_STREAM;
     } else {
         status = record(fences, fence, v);
     }
@@ -207,11 +207,11 @@ static ga_status put(ga_vmm_fences *fences, ga_stream stream, ga_vmm_fence **out
 
 ga_status ga_vmm_fence_put(ga_vmm_fences *fences, ga_stream stream, ga_vmm_fence **out)
 {
-    ga_status status = stream != GA_VMM_EVERY_STREAM || fences->context ? GA_OK : learn(fences);
+    ga_status status = stream != GA_EVERY_STREAM || fences->context ? GA_OK : learn(fences);
     if (status != GA_OK) {
         return status;
     }
-    if (stream == GA_VMM_EVERY_STREAM && fences->no_every) {
+    if (stream == GA_EVERY_STREAM && fences->no_every) {
         stream = NULL;
     }
     if (fences->open && fences->open->stream == stream) {

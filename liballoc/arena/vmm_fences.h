@@ -11,7 +11,7 @@
  * to GA_VMM_FENCE_BATCH frees together, or when somebody else asks whether it is done; and one
  * fence of its own that is not done says the same of all that were put later.
  *
- * All streams of the context together (GA_VMM_EVERY_STREAM) go only with it, too: theirs are late in
+ * All streams of the context together (GA_EVERY_STREAM) go only with it, too: theirs are late in
  * the same way. Nobody gets without a wait what was freed so. Where the driver has no event for a
  * context, they are the legacy stream's.
  */
@@ -20,9 +20,7 @@
 
 #include "../platform/cuda_driver.h"
 #include "vmm_list.h"
-
-/* For frees: behind all that is on any stream of the device's primary context. */
-#define GA_VMM_EVERY_STREAM ((ga_stream)UINTPTR_MAX)
+#include <gpualloc/backend.h>
 
 enum {
     GA_VMM_FENCE_BATCH = 16 /* late frees behind one event, at the most */
@@ -30,7 +28,7 @@ enum {
 
 static inline bool ga_vmm_is_late(ga_stream stream)
 {
-    return !stream || stream == GA_VMM_EVERY_STREAM;
+    return !stream || stream == GA_EVERY_STREAM;
 }
 
 typedef struct ga_vmm_fence {

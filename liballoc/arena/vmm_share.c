@@ -27,13 +27,51 @@ static ga_status make_list(ga_vmm_pieces *out, size_t count)
     return out->list ? GA_OK : ga_fail(GA_ERR_MEMORY, "no memory to list %zu pieces", count);
 }
 
+/* The room of the list is the power of two at or above its count. */
+ga_status ga_vmm_pieces_add(ga_vmm_pieces *pieces, uint64_t size, int fd)
+{
+    size_t count = pieces->count;
+    bool full = (count & (count - 1)) == 0; /* also when it is empty */
+    struct ga_vmm_piece *list = pieces->list;
+    if (full && count < GA_VMM_PIECES) {
+        list = ga_libc.realloc(list, (count ? 2 * count : 1) * sizeof *list);
+    }
+    if (!list || count >= GA_VMM_PIECES) {
+        close(fd);
+        return ga_fail(GA_ERR_MEMORY, "no memory to list %zu pieces", count + 1);
+    }
+    pieces->list = list;
+    pieces->list[pieces->count++] = (struct ga_vmm_piece){size, fd};
+    return GA_OK;
+}
+
 void ga_vmm_pieces_drop(ga_vmm_pieces *pieces)
 {
     for (size_t i = 0; i < pieces->count; i++) {
-        close(pieces->list[i].fd);
+        if (pieces->list[i].fd >= 0) {
+            close(pieces->list[i].fd);
+        }
     }
     ga_libc.free(pieces->list);
     *pieces = (ga_vmm_pieces){0};
+}
+
+static ga_status collect_piece(void *context, uint64_t before, uint64_t size, int fd)
+{
+    ga_vmm_pieces *pieces = context;
+    pieces->before = pieces->count ? pieces->before : before;
+    return ga_vmm_pieces_add(pieces, size, fd);
+}
+
+ga_status ga_vmm_pieces_collect(const ga_backend *backend, void *state, const void *start,
+                                uint64_t size, ga_vmm_pieces *out)
+{
+    *out = (ga_vmm_pieces){0};
+    ga_status status = backend->export_memory(state, start, size, collect_piece, out);
+    if (status != GA_OK) {
+        ga_vmm_pieces_drop(out);
+    }
+    return status;
 }
 
 ga_status ga_vmm_pieces_copy(const ga_vmm_pieces *from, ga_vmm_pieces *out)

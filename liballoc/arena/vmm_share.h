@@ -33,7 +33,16 @@ typedef struct ga_vmm_pieces {
  * GA_ERR_MEMORY       no memory for the list, or more than GA_VMM_PIECES */
 ga_status ga_vmm_export(ga_vmm *vmm, const void *start, uint64_t size, ga_vmm_pieces *out);
 
-/* Close the descriptors and free the list. */
+/* Append a piece, which owns `fd` from then on; on failure `fd` is closed.
+ *
+ * GA_ERR_MEMORY  no memory for the list, or more than GA_VMM_PIECES */
+ga_status ga_vmm_pieces_add(ga_vmm_pieces *pieces, uint64_t size, int fd);
+
+/* All pieces that a backend's export_memory() passes; its errors, or those of ga_vmm_pieces_add(). */
+ga_status ga_vmm_pieces_collect(const ga_backend *backend, void *state, const void *start,
+                                uint64_t size, ga_vmm_pieces *out);
+
+/* Close the descriptors and free the list. A descriptor of -1 belongs to somebody else by now. */
 void ga_vmm_pieces_drop(ga_vmm_pieces *pieces);
 
 /* The same pieces once more, with descriptors of their own. GA_ERR_MEMORY: there are none. */

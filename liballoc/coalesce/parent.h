@@ -87,15 +87,15 @@ GA_SIMT char *ga_parent_claim_sized(ga_parent parent, uint64_t bytes)
     uint32_t class_ = ga_sized_class_of(view, bytes + ga_parent_note_bytes(parent));
     if (class_ == GA_SIZED_NONE) {
         char *run =
-            (char *)ga_sized_claim_runs(view.heap, bytes + ga_parent_note_bytes(parent), 1u);
+            (char *)ga_sized_kernel_claim_run(view.heap, bytes + ga_parent_note_bytes(parent), 1u);
         return run ? run + ga_parent_note_bytes(parent) : NULL;
     }
     uint32_t key;
     uint32_t number = ga_slab_warp();
-    uint32_t bits = ga_sized_take_some(view, class_, 1, number, ga_tile_noise() & 31u, &key);
+    uint32_t bits = ga_sized_claim_group(view, class_, 1, number, ga_tile_noise() & 31u, &key);
     char *block = bits ? ga_sized_pointer(view, ga_sized_unit(class_), key, ga_bits_lowest(bits))
-                       : (char *)ga_sized_claim_others(view.heap, 1u << ga_warp_lane(), class_,
-                                                       number, key, 0);
+                       : (char *)ga_sized_claim_slow_same(view.heap, 1u << ga_warp_lane(), class_,
+                                                          number, key, 0);
     return block ? block + ga_parent_note_bytes(parent) : NULL;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The device code that is built into the library: compiled by nvcc, embedded as it is, and loaded
- * through the driver on first need, once for each device.
+ * Loads the device code that is embedded in the library. nvcc compiles it to a fatbin; the driver
+ * loads it on first use, once for each device.
  *
  * Thread safe.
  */
@@ -17,17 +17,17 @@
  */
 ga_status ga_device_function(CUfunction *out, int device, const char *name);
 
-/* Ask `find` for kernels from now on, instead of the driver: for tests with a driver that is none
- * (ga_cuda_driver_set()), while no other thread is in here. It answers NULL for names that it does not
- * know. NULL undoes it. */
+/* Make `find` the source of kernels instead of the driver, for tests with a fake driver
+ * (ga_cuda_driver_set()). No other thread may be in a call of this header. `find` returns NULL for
+ * unknown names. NULL restores the driver. */
 void ga_device_code_set(CUfunction (*find)(const char *name));
 
-/* Before the primary context of `device` is destroyed: forget what lives in it, our module and what
- * the platform keeps. They come back on next need. Nothing of ours may be at work on the device. */
+/* Call this before the primary context of `device` is destroyed. It forgets the module in that
+ * context and the platform's state there; both are created again on next use. None of our kernels
+ * or copies may be in progress on the device. */
 void ga_device_forget(int device);
 
-/* Run the probe kernel on `device` and check its answers: GA_OK means that our device code runs
- * there. */
+/* Run the probe kernel on `device` and check its results. GA_OK: our device code runs there. */
 ga_status ga_device_probe(int device);
 
 #endif

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * All device code of the library is this one translation unit, which becomes one module.
+ * All device code of the library, in one translation unit that becomes one module.
  */
-#define GA_KERNEL_LINKED /* this module has nothing to do with CUDA's own malloc */
+#define GA_KERNEL_LINKED /* this module does not use CUDA's own malloc */
 #include "../arena/growth_service.cuh"
 #include "../coalesce/coalesce_service.cuh"
 #include "../slab/sized_service.cuh"
 #include "../slab/slab_service.cuh"
 #include "probe.h"
 
-/* One warp. Each lane below `count` joins its part with that of the lane beside it, so that both
- * the arithmetic and the warp's exchange are seen to work. */
+/* One warp. Each lane below `count` combines its part with that of the lane beside it. So the
+ * result checks the arithmetic and the warp's shuffles. */
 extern "C" __global__ void ga_probe_kernel(const uint32_t *input, uint32_t *output, uint32_t count)
 {
     uint32_t lane = threadIdx.x;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The embedded device code and its modules, one for each device that has asked for a kernel.
+ * The embedded device code, and the modules loaded from it, one for each device in use.
  */
 #include "device.h"
 
@@ -8,19 +8,19 @@
 
 #include <pthread.h>
 
-/* From device_code.S. The size is 0 in a build without nvcc; it is data of that file, since C
- * takes two objects to have different addresses. */
+/* From device_code.S. A build without nvcc has size 0. The size is data of that file, not the
+ * distance to an end symbol, because C assumes that two objects have different addresses. */
 extern const unsigned char ga_device_code[] __attribute__((visibility("hidden")));
 extern const uint64_t ga_device_code_size __attribute__((visibility("hidden")));
 
 static CUmodule modules[GA_CUDA_DEVICES]; /* guarded by modules_lock */
 static pthread_mutex_t modules_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static CUfunction (*stand_in)(const char *name); /* of tests */
+static CUfunction (*test_find)(const char *name); /* for tests */
 
 void ga_device_code_set(CUfunction (*find)(const char *name))
 {
-    stand_in = find;
+    test_find = find;
 }
 
 static ga_status load_locked(const ga_cuda_driver *driver, int device)
@@ -37,8 +37,8 @@ static ga_status load_locked(const ga_cuda_driver *driver, int device)
 ga_status ga_device_function(CUfunction *out, int device, const char *name)
 {
     ga_cuda_scope scope;
-    *out = stand_in ? stand_in(name) : NULL;
-    if (stand_in) {
+    *out = test_find ? test_find(name) : NULL;
+    if (test_find) {
         return *out ? GA_OK : ga_fail(GA_ERR_DEVICE, "device %d: no kernel \"%s\"", device, name);
     }
     if (ga_device_code_size == 0) {

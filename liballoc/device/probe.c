@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The host's side of the probe kernel.
+ * The host side of the probe kernel.
  */
 #include "probe.h"
 
@@ -9,10 +9,10 @@
 
 #include <gpualloc/backend.h>
 
-/* Copy in, run, copy out, all on the device's own stream. `block` holds the input and, behind it,
- * the output. */
-static ga_status run(const ga_cuda_scope *scope, CUfunction kernel, CUdeviceptr block,
-                     const uint32_t *input, uint32_t *output)
+/* Copy in, run, copy out, all on the scope's stream. `block` holds the input and, behind it, the
+ * output. */
+static ga_status run_kernel(const ga_cuda_scope *scope, CUfunction kernel, CUdeviceptr block,
+                            const uint32_t *input, uint32_t *output)
 {
     const ga_cuda_driver *driver = scope->driver;
     const size_t size = GA_PROBE_LANES * sizeof *input;
@@ -30,7 +30,7 @@ static ga_status run(const ga_cuda_scope *scope, CUfunction kernel, CUdeviceptr 
     return status == GA_OK ? GA_CUDA_CALL(driver, cuStreamSynchronize, scope->stream) : status;
 }
 
-static ga_status check(int device, const uint32_t *input, const uint32_t *output)
+static ga_status check_results(int device, const uint32_t *input, const uint32_t *output)
 {
     for (uint32_t i = 0; i < GA_PROBE_LANES; i++) {
         uint32_t expected =
@@ -57,9 +57,9 @@ static ga_status run_and_check(const ga_cuda_scope *scope, int device, CUfunctio
     if (status != GA_OK) {
         return status;
     }
-    status = run(scope, kernel, block, input, output);
+    status = run_kernel(scope, kernel, block, input, output);
     if (status == GA_OK) {
-        status = check(device, input, output);
+        status = check_results(device, input, output);
     }
     ga_cuda_drop_block(scope->driver, device, block);
     return status;

@@ -141,10 +141,18 @@ static void async_close(void *state)
     ga_libc.free(async);
 }
 
-CUmemoryPool ga_async_backend_pool(void *state)
+static ga_status async_enable_peer(void *state, int peer)
 {
     const async_state *async = state;
-    return async->pool;
+    CUmemAccessDesc desc = {{CU_MEM_LOCATION_TYPE_DEVICE, peer},
+                            CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    ga_cuda_scope scope;
+    ga_status status = ga_cuda_enter(&scope, async->device);
+    if (status == GA_OK) {
+        status = GA_CUDA_CALL(scope.driver, cuMemPoolSetAccess, async->pool, &desc, 1);
+        ga_cuda_leave(&scope);
+    }
+    return status;
 }
 
 /* ---- getting blocks ----------------------------------------------------------------------- */
@@ -389,7 +397,8 @@ static ga_status async_realloc(void *state, void *block, size_t size, void **out
     return handed_out(async, status, moved, size, out);
 }
 
-/* What was freed on the device's own stream must have been reached for the pool to let it go. */
+/* The pool lets memory go only once the device has reached its free. The driver counts blocks in use as
+ * kept, so they are added. */
 static ga_status async_trim(void *state, size_t keep)
 {
     async_state *async = state;
@@ -398,7 +407,11 @@ static ga_status async_trim(void *state, size_t keep)
     if (status == GA_OK) {
         status = settle(&scope);
         if (status == GA_OK) {
-            status = GA_CUDA_CALL(scope.driver, cuMemPoolTrimTo, async->pool, keep);
+            uint64_t used = 0;
+            scope.driver->cuMemPoolGetAttribute(async->pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT,
+                                                &used);
+            size_t kept = keep > SIZE_MAX - used ? SIZE_MAX : keep + used;
+            status = GA_CUDA_CALL(scope.driver, cuMemPoolTrimTo, async->pool, kept);
         }
         ga_cuda_leave(&scope);
     }
@@ -478,6 +491,7 @@ const ga_backend ga_async_backend = {
     .parent_rule = GA_PARENT_NONE,
     .options = options,
     .option_count = sizeof options / sizeof *options,
+    .capabilities = GA_CAP_DRIVER_BLOCKS | GA_CAP_FREE_WAITS | GA_CAP_THREAD_STREAM,
     .open = async_open,
     .close = async_close,
     .alloc = async_alloc,
@@ -491,4 +505,5 @@ const ga_backend ga_async_backend = {
     .alloc_on = async_alloc_on,
     .free_on = async_free_on,
     .stats = async_stats,
+    .enable_peer = async_enable_peer,
 };

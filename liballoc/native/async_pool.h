@@ -29,7 +29,4 @@ ga_status ga_async_pool_take(const ga_cuda_scope *scope, int device, ga_async_po
  * where the device cannot be entered. */
 void ga_async_pool_leave(const ga_cuda_scope *scope, ga_async_pool *pool);
 
-/* The pool of a heap of the `async` backend, by its state. */
-CUmemoryPool ga_async_backend_pool(void *state);
-
 #endif

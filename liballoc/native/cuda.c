@@ -225,6 +225,14 @@ static ga_status cuda_kernel_view(void *state, ga_kernel_heap *out)
     return GA_OK;
 }
 
+/* Peers reach the driver's blocks as the program enables it. */
+static ga_status cuda_enable_peer(void *state, int peer)
+{
+    (void)state;
+    (void)peer;
+    return GA_OK;
+}
+
 static const ga_option options[] = {
     [OPTION_HEAP] = {.name = "heap",
                      .type = GA_OPTION_SIZE,
@@ -241,6 +249,7 @@ const ga_backend ga_cuda_backend = {
     .parent_rule = GA_PARENT_NONE,
     .options = options,
     .option_count = sizeof options / sizeof *options,
+    .capabilities = GA_CAP_DRIVER_BLOCKS | GA_CAP_FREE_WAITS | GA_CAP_CUDA_MALLOC,
     .open = cuda_open,
     .close = cuda_close,
     .alloc = cuda_alloc,
@@ -250,4 +259,5 @@ const ga_backend ga_cuda_backend = {
     .realloc = cuda_realloc,
     .alloc_zeroed = cuda_alloc_zeroed,
     .kernel_view = cuda_kernel_view,
+    .enable_peer = cuda_enable_peer,
 };

@@ -106,6 +106,8 @@
     X(cuMemPoolGetAttribute, "cuMemPoolGetAttribute",                                              \
       (CUmemoryPool pool, CUmemPool_attribute attribute, void *value))                             \
     X(cuMemPoolTrimTo, "cuMemPoolTrimTo", (CUmemoryPool pool, size_t keep))                        \
+    X(cuMemPoolSetAccess, "cuMemPoolSetAccess",                                                    \
+      (CUmemoryPool pool, const CUmemAccessDesc *access, size_t count))                            \
     X(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync",                                          \
       (CUdeviceptr *block, size_t size, CUmemoryPool pool, CUstream stream))                       \
     X(cuMemFreeAsync, "cuMemFreeAsync", (CUdeviceptr block, CUstream stream))                      \

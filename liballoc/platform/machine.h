@@ -42,15 +42,16 @@ void ga_machine_read(ga_machine *out);
  * reads some ten small files, about 50 us, so ask for large requests only. */
 uint64_t ga_machine_memory_available(void);
 
-/* The largest single mapping that the kernel would grant, by the rule of its overcommit mode, and
- * within RLIMIT_AS and RLIMIT_DATA: memory and swap in all (heuristic), UINT64_MAX (always), or
- * what it may still promise (never). For address space that need not be filled; memory that is
- * committed piece by piece passes the kernel's own check each time. As above. */
-uint64_t ga_machine_memory_grantable(void);
+/* Bytes that processes can never fill, because the machine has no more: memory and swap in all, or
+ * the commit limit where the kernel never overcommits. UINT64_MAX where the kernel always
+ * overcommits, as its administrator wants, and where nothing is known. For memory that is committed
+ * piece by piece and need not be filled: the kernel checks each piece alone. As above, with two
+ * files. */
+uint64_t ga_machine_memory_total(void);
 
 /* The two above with `root` before the path of each file, for tests. */
 uint64_t ga_machine_memory_available_in(const char *root);
-uint64_t ga_machine_memory_grantable_in(const char *root);
+uint64_t ga_machine_memory_total_in(const char *root);
 
 /* What the CUDA driver is. GA_ERR_DEVICE where there is none; ga_error_text() says why. */
 typedef struct ga_machine_driver {

@@ -253,7 +253,8 @@ enum {
 typedef struct system_memory {
     uint64_t all, available; /* with swap */
     uint64_t swap;           /* free */
-    uint64_t promisable;     /* UNLIMITED but in mode OVERCOMMIT_NEVER */
+    uint64_t commit_limit;   /* UNLIMITED but in mode OVERCOMMIT_NEVER, as the next */
+    uint64_t promisable;
     uint64_t overcommit;
 } system_memory;
 
@@ -261,7 +262,12 @@ typedef struct system_memory {
 static __attribute__((noinline)) system_memory read_system(const char *root)
 {
     char text[FILE_ROOM];
-    system_memory m = {UNLIMITED, UNLIMITED, UNLIMITED, UNLIMITED, OVERCOMMIT_HEURISTIC};
+    system_memory m = {.all = UNLIMITED,
+                       .available = UNLIMITED,
+                       .swap = UNLIMITED,
+                       .commit_limit = UNLIMITED,
+                       .promisable = UNLIMITED,
+                       .overcommit = OVERCOMMIT_HEURISTIC};
     if (read_text(root, "/proc/sys/vm/overcommit_memory", text, sizeof text)) {
         m.overcommit = parse_number(text, OVERCOMMIT_HEURISTIC);
     }
@@ -270,8 +276,8 @@ static __attribute__((noinline)) system_memory read_system(const char *root)
         m.all = sum(parse_kib(text, "MemTotal:", UNLIMITED), parse_kib(text, "SwapTotal:", 0));
         m.available = sum(parse_kib(text, "MemAvailable:", UNLIMITED), m.swap);
         if (m.overcommit == OVERCOMMIT_NEVER) {
-            m.promisable = headroom(parse_kib(text, "CommitLimit:", UNLIMITED),
-                                    parse_kib(text, "Committed_AS:", 0));
+            m.commit_limit = parse_kib(text, "CommitLimit:", UNLIMITED);
+            m.promisable = headroom(m.commit_limit, parse_kib(text, "Committed_AS:", 0));
         }
     }
     return m;
@@ -289,14 +295,12 @@ uint64_t ga_machine_memory_available_in(const char *root)
     return lesser(system, process);
 }
 
-uint64_t ga_machine_memory_grantable_in(const char *root)
+uint64_t ga_machine_memory_total_in(const char *root)
 {
     int saved = errno;
     system_memory m = read_system(root);
-    uint64_t system = m.overcommit == OVERCOMMIT_HEURISTIC ? m.all : m.promisable;
-    uint64_t process = limits_leave(root);
     errno = saved;
-    return lesser(system, process);
+    return m.overcommit == OVERCOMMIT_ALWAYS ? UNLIMITED : lesser(m.all, m.commit_limit);
 }
 
 uint64_t ga_machine_memory_available(void)
@@ -304,7 +308,7 @@ uint64_t ga_machine_memory_available(void)
     return ga_machine_memory_available_in("");
 }
 
-uint64_t ga_machine_memory_grantable(void)
+uint64_t ga_machine_memory_total(void)
 {
-    return ga_machine_memory_grantable_in("");
+    return ga_machine_memory_total_in("");
 }

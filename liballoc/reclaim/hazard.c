@@ -62,7 +62,7 @@ static void hazard_close(void *state)
     ga_libc.free(s);
 }
 
-ga_domain *ga_hazard_domain(void *state)
+static ga_domain *hazard_domain(void *state)
 {
     return ((hazard_state *)state)->domain;
 }
@@ -266,4 +266,5 @@ const ga_backend ga_hazard_backend = {
     .trim = hazard_trim,
     .retire = hazard_free,
     .stats = hazard_stats,
+    .domain = hazard_domain,
 };

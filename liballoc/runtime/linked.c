@@ -69,7 +69,7 @@ __attribute__((constructor)) static void watch_forks(void)
 bool ga_linked_calls_cuda(const ga_heap *heap)
 {
     for (; heap; heap = heap->parent) {
-        if (heap->place == GA_PLACE_KERNEL && strcmp(heap->backend->name, "cuda") == 0) {
+        if (heap->place == GA_PLACE_KERNEL && heap->backend->capabilities & GA_CAP_CUDA_MALLOC) {
             return true;
         }
     }

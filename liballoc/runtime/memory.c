@@ -2,9 +2,10 @@
  *
  * The calls on a heap: check the request, let the backend serve it, count the outcome.
  */
-#include "../reclaim/hazard.h"
 #include "captures.h"
 #include "heap.h"
+
+#include <gpualloc/reclaim.h>
 
 #include <stdint.h>
 #include <string.h>
@@ -239,9 +240,8 @@ ga_status ga_heap_domain(ga_heap *heap, ga_domain **out)
         return ga_fail(GA_ERR_ARGUMENT, "expected %s, got NULL",
                        heap ? "room for the domain's address" : "a heap");
     }
-    bool has = heap->backend == &ga_hazard_backend;
-    *out = has ? ga_hazard_domain(heap->state) : NULL;
-    return has ? GA_OK : unsupported(heap, "domain; open it as hazard/...");
+    *out = heap->backend->domain ? heap->backend->domain(heap->state) : NULL;
+    return *out ? GA_OK : unsupported(heap, "domain; open it as hazard/...");
 }
 
 /* ---- batches ------------------------------------------------------------------------------ */

@@ -80,6 +80,14 @@ static ga_status check_members(const ga_backend *b)
                        "%s: expected growing_open, growing_to and growing_close all or none",
                        b->name);
     }
+    if (b->capabilities & ~(uint32_t)GA_CAP_ALL) {
+        return ga_fail(GA_ERR_ARGUMENT, "%s: expected capabilities within 0x%x, got 0x%x", b->name,
+                       (unsigned)GA_CAP_ALL, b->capabilities);
+    }
+    if (b->export_memory && !b->reserves) {
+        return ga_fail(GA_ERR_ARGUMENT, "%s: expected reserves beside export_memory, got NULL",
+                       b->name);
+    }
     if (!b->alloc_on != !b->free_on) {
         return ga_fail(GA_ERR_ARGUMENT, "%s: expected alloc_on and free_on both or neither",
                        b->name);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Counting and choosing bits of one word; plain functions, the same on both sides.
+ * Counting and selecting bits of one word. Plain functions with equal results on both sides.
  */
 #ifndef GPUALLOC_SIMT_BITS_H
 #define GPUALLOC_SIMT_BITS_H
@@ -9,9 +9,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* GA_SIMT: a word of the vocabulary, or an algorithm's fast path. GA_SIMT_SLOW: what is seldom
- * called and must not cost its callers registers. GA_UNROLL before a loop: on the
- * GPU it is unrolled. */
+/* GA_SIMT: a function of the vocabulary, or an algorithm's fast path. GA_SIMT_SLOW: a function that
+ * is seldom called and must not cost its callers registers. GA_UNROLL before a loop: unrolled on
+ * the GPU. */
 #ifdef __CUDACC__
 #define GA_SIMT      static __device__ __forceinline__
 #define GA_SIMT_SLOW static __device__ __noinline__
@@ -22,7 +22,7 @@
 #define GA_UNROLL
 #endif
 
-/* No such word, bit or lane. */
+/* An index that says: no such word, bit or lane. */
 #define GA_NONE 32u
 
 #define GA_ALL_BITS 0xffffffffu
@@ -31,7 +31,7 @@ GA_SIMT uint32_t ga_bits_count(uint32_t bits)
 {
 #if defined __CUDACC__
     return (uint32_t)__popc((int)bits);
-#elif defined __x86_64__ && !defined __POPCNT__ /* the builtin would be a call */
+#elif defined __x86_64__ && !defined __POPCNT__ /* because the builtin would be a call */
     bits -= (bits >> 1) & 0x55555555u;
     bits = (bits & 0x33333333u) + ((bits >> 2) & 0x33333333u);
     return ((bits + (bits >> 4)) & 0x0f0f0f0fu) * 0x01010101u >> 24;
@@ -40,7 +40,7 @@ GA_SIMT uint32_t ga_bits_count(uint32_t bits)
 #endif
 }
 
-/* The place of the lowest bit that is set; `bits` is not 0. */
+/* The index of the lowest set bit; `bits` is not 0. */
 GA_SIMT uint32_t ga_bits_lowest(uint32_t bits)
 {
 #ifdef __CUDACC__
@@ -50,7 +50,7 @@ GA_SIMT uint32_t ga_bits_lowest(uint32_t bits)
 #endif
 }
 
-/* `n` bits to the right, what falls out coming back on the left; n is below 32. */
+/* Rotate right by `n`, below 32. */
 GA_SIMT uint64_t ga_bits_rotate(uint64_t bits, uint32_t n)
 {
 #ifdef __CUDACC__
@@ -62,7 +62,7 @@ GA_SIMT uint64_t ga_bits_rotate(uint64_t bits, uint32_t n)
 #endif
 }
 
-/* How many bits are clear above the highest that is set; `bits` is not 0. */
+/* The number of clear bits above the highest set bit; `bits` is not 0. */
 GA_SIMT uint32_t ga_bits_leading(uint32_t bits)
 {
 #ifdef __CUDACC__
@@ -111,9 +111,9 @@ GA_SIMT uint32_t ga_bits_high32(uint32_t a, uint32_t b)
 #endif
 }
 
-/* Four times the power of two at or below `x`, and the two bits after its highest: four steps to a
- * doubling. `x` is 4 at least; from 2^24 on the answer may be one more. On the GPU by way of a
- * float, which has them side by side. */
+/* A logarithm in steps of a quarter doubling: 4 * floor(log2(x)) plus the two bits behind the
+ * highest set bit. `x` is at least 4. From 2^24 on the result may be greater by 1 on the GPU, which
+ * reads both parts from the float of `x`. */
 GA_SIMT uint32_t ga_bits_quarters(uint32_t x)
 {
 #ifdef __CUDACC__
@@ -124,8 +124,8 @@ GA_SIMT uint32_t ga_bits_quarters(uint32_t x)
 #endif
 }
 
-/* `n` % 32 bits to the right: of `n` the lowest five bits count, so that the rest may hold
- * something else. */
+/* Shift right by `n` % 32: only the lowest five bits of `n` count, so the others may hold other
+ * data. */
 GA_SIMT uint32_t ga_bits_down(uint32_t bits, uint32_t n)
 {
 #ifdef __CUDACC__
@@ -135,22 +135,22 @@ GA_SIMT uint32_t ga_bits_down(uint32_t bits, uint32_t n)
 #endif
 }
 
-/* `n` % `m` for who goes round: on the GPU, which has no division, mostly that, else some other number; for an `m` of
- * 0 any. */
+/* `n` % `m`, for wrapping around a ring. The GPU has no division: there the result is mostly exact,
+ * else another number. If `m` is 0 it is any number. */
 GA_SIMT uint32_t ga_bits_round(uint32_t n, uint32_t m)
 {
 #ifdef __CUDACC__
     float inverse;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(__uint2float_rn(m)));
     uint32_t rest = n - m * __float2uint_rz(__uint2float_rn(n) * inverse);
-    return (int32_t)rest < 0 ? rest + m : rest; /* a little too many were taken off */
+    return (int32_t)rest < 0 ? rest + m : rest; /* the quotient was rounded up */
 #else
     return m ? n % m : n;
 #endif
 }
 
-/* Where element number `n` begins, of `size` bytes each. On the GPU one instruction: of a size that
- * is a power of two the compiler would make shifts of 64 bits, and an addition. */
+/* The address of element `n`, of `size` bytes each. On the GPU one instruction, for which the
+ * compiler would use 64-bit shifts and an addition if the size is a power of two. */
 GA_SIMT char *ga_bits_element(char *base, uint32_t n, uint32_t size)
 {
 #ifdef __CUDACC__
@@ -158,11 +158,11 @@ GA_SIMT char *ga_bits_element(char *base, uint32_t n, uint32_t size)
     asm("mad.wide.u32 %0, %1, %2, %3;" : "=l"(at) : "r"(n), "r"(size), "l"(base));
     return (char *)at;
 #else
-    return (char *)((uintptr_t)base + (uint64_t)n * size); /* wraps, as there, for any base */
+    return (char *)((uintptr_t)base + (uint64_t)n * size); /* wraps for any base, as on the GPU */
 #endif
 }
 
-/* The place of the bit of `bits` that has `rank` set bits below it; there is one. */
+/* The index of the set bit of `bits` that has `rank` set bits below it. It exists. */
 GA_SIMT uint32_t ga_bits_nth(uint32_t bits, uint32_t rank)
 {
     uint32_t place = 0;
@@ -179,13 +179,13 @@ GA_SIMT uint32_t ga_bits_nth(uint32_t bits, uint32_t rank)
     return place;
 }
 
-/* The n lowest bits of `bits` that are set, or all of them where there are fewer. */
+/* The n lowest set bits of `bits`, or all if there are fewer. */
 GA_SIMT uint32_t ga_bits_take(uint32_t bits, uint32_t n)
 {
     return n >= ga_bits_count(bits) ? bits : bits & ga_bits_below(ga_bits_nth(bits, n));
 }
 
-/* The first bit that is set from place `start` (below 32) on, going round; `bits` is not 0. */
+/* The first set bit from index `start` (below 32) on, wrapping around; `bits` is not 0. */
 GA_SIMT uint32_t ga_bits_from(uint32_t bits, uint32_t start)
 {
     uint32_t turned = (bits >> start) | (bits << ((32u - start) & 31u));

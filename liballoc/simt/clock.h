@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Time and sleep, for whoever waits for something outside the tile. Not collective, and what the
- * clock says is not uniform: let the leader read it, and hand on what it decides.
+ * Time and sleep, for a tile that waits for an event outside it. Not collective, and the time is
+ * not uniform: let the leader read the clock, and pass its decision to the tile.
  */
 #ifndef GPUALLOC_SIMT_CLOCK_H
 #define GPUALLOC_SIMT_CLOCK_H
@@ -12,8 +12,7 @@
 #include <time.h>
 #endif
 
-/* Nanoseconds since some moment of the past; on the GPU it goes on in steps of up to a
- * microsecond. */
+/* Nanoseconds since an arbitrary moment. On the GPU the clock advances in steps of up to 1 us. */
 GA_SIMT uint64_t ga_clock_ns(void)
 {
 #ifdef __CUDACC__
@@ -27,8 +26,8 @@ GA_SIMT uint64_t ga_clock_ns(void)
 #endif
 }
 
-/* Sleep for about so long, below a millisecond, and leave the multiprocessor or core to others; on
- * the GPU between no time and twice as long. */
+/* Sleep for about `ns`, less than 1 ms, and leave the multiprocessor or core to others. On the GPU
+ * the sleep takes between 0 and 2 * `ns`. */
 GA_SIMT void ga_clock_sleep(uint32_t ns)
 {
 #ifdef __CUDACC__

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tiles and lanes on the CPU, where one thread is the tile; and what each word means.
+ * Tiles and lanes on the CPU, where one thread is the tile. Also the reference for both sides: the
+ * comments here say what each function does.
  *
- * Lanes are a vector of 32 words, so that a branch on them does not compile. The words below work on
- * lanes in plain loops, which gcc vectorises.
+ * Lanes are a vector of 32 words, so that a branch on them does not compile. The functions below
+ * work on lanes in plain loops, which gcc vectorises.
  */
 #ifndef GPUALLOC_SIMT_LANES_CPU_H
 #define GPUALLOC_SIMT_LANES_CPU_H
@@ -18,63 +19,64 @@ typedef struct ga_tile {
 
 /* ---- tiles ------------------------------------------------------------------------------- */
 
-/* The tile of `width` lanes (4, 8, 16 or 32; a constant) that the caller is in. */
+/* The caller's tile of `width` lanes (4, 8, 16 or 32; a constant). */
 GA_SIMT ga_tile ga_tile_of(uint32_t width)
 {
     return (ga_tile){width};
 }
 
-/* The same where the warp is whole and all its tiles go through the same words together, in no
- * branch that only some of them take: votes and shuffles cost the GPU one instruction each. Such a
- * tile works with ga_lanes_get, _nonzero, and _any, which asks all of them; with rows, but for
- * ga_row_match and what is made of it; and with ga_tile_sync, which all wait for. */
+/* A tile like ga_tile_of(), for a whole warp whose tiles all call the same functions together, in
+ * no branch that only some of them take. Ballots and shuffles then cost the GPU one instruction
+ * each. Such a tile works with ga_lanes_get, ga_lanes_nonzero, ga_lanes_any (which covers all tiles
+ * of the warp), ga_tile_sync (at which all tiles wait), and with rows, except ga_row_match and
+ * functions made of it. */
 GA_SIMT ga_tile ga_tile_abreast(uint32_t width)
 {
     return ga_tile_of(width);
 }
 
-/* The lanes of the mask, out of the caller's warp, which all call this and work together from now
- * on. Lanes, and the words on rows that say so, work with such a tile; ga_row values do not. */
+/* The tile of the warp's lanes in the mask, which all call this and work together from now on.
+ * Lanes, and those functions on rows that say so, work with such a tile; ga_row values do not. */
 GA_SIMT ga_tile ga_tile_among(uint32_t lanes)
 {
     (void)lanes; /* a CPU thread is never divided */
     return (ga_tile){32};
 }
 
-/* The lanes of the warp that are here now, for code that only some lanes reach. */
+/* The tile of the warp's active lanes, for code that only some lanes reach. */
 GA_SIMT ga_tile ga_tile_present(void)
 {
     return (ga_tile){32};
 }
 
-/* Whether the lanes are all of a warp, and the caller had better have code of its own for that,
- * with ga_tile_of(32): exchanges within a tile of which the compiler does not know the lanes cost
- * the GPU twice as many instructions. On the CPU there is nothing to be gained. */
+/* True if `lanes` is a whole warp, and the caller should use ga_tile_of(32) in a code path of its
+ * own: shuffles in a tile whose lanes the compiler does not know take twice as many instructions on
+ * the GPU. False on the CPU, where that gains nothing. */
 GA_SIMT bool ga_warp_is_whole(uint32_t lanes)
 {
     (void)lanes;
     return false;
 }
 
-/* The lanes that there are. */
+/* The mask of the tile's lanes. */
 GA_SIMT uint32_t ga_tile_lanes(ga_tile tile)
 {
     return ga_bits_below(tile.width);
 }
 
-/* What ga_tile_among() makes a tile of these lanes of. */
+/* The mask from which ga_tile_among() makes a tile of these lanes. */
 GA_SIMT uint32_t ga_tile_members(ga_tile tile)
 {
     return ga_tile_lanes(tile);
 }
 
-/* How many lanes there are. */
+/* The number of lanes. */
 GA_SIMT uint32_t ga_tile_size(ga_tile tile)
 {
     return tile.width;
 }
 
-/* How many lanes of the tile come before each lane. */
+/* Each lane gets the number of the tile's lanes before it. */
 GA_SIMT ga_lanes ga_tile_ranks(ga_tile tile)
 {
     (void)tile;
@@ -82,22 +84,22 @@ GA_SIMT ga_lanes ga_tile_ranks(ga_tile tile)
                       16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
 }
 
-/* What lanes of the tile wrote before is seen by the others after. */
+/* Writes of the tile's lanes before this are visible to its lanes after it. */
 GA_SIMT void ga_tile_sync(ga_tile tile)
 {
     (void)tile;
 }
 
-/* Loads before are asked for before any of them is waited for after, where the GPU's assembler
- * would mix them. No order of memory. */
+/* Issue all loads before this point ahead of the first use of their values, where the GPU's
+ * assembler would interleave them. Does not order memory. */
 GA_SIMT void ga_tile_gate(ga_tile tile)
 {
     (void)tile;
 }
 
-/* What lanes of the tile did before happens before what others do once they have acquired what a
- * lane of the tile posts afterwards, by any number of ga_post_*_published of the same scope. On the
- * CPU those release by themselves. */
+/* Everything that the tile's lanes did before happens before the actions of a thread that acquires
+ * a later post of any of these lanes (ga_post_*_published of the same scope, any number of them).
+ * On the CPU each post releases by itself. */
 GA_SIMT void ga_tile_publish(ga_tile tile)
 {
     (void)tile;
@@ -113,9 +115,9 @@ GA_SIMT void ga_tile_publish_system(ga_tile tile)
     (void)tile;
 }
 
-/* Any number, best another in each call, so that a search need not repeat itself; not uniform on
- * the GPU. On the CPU, and where GA_SIMT_NO_NOISE is defined, it is 0: what a lone tile does can be
- * told. */
+/* An arbitrary number, ideally different in each call, so that a search does not repeat itself; not
+ * uniform on the GPU. 0 on the CPU, and if GA_SIMT_NO_NOISE is defined: then a lone tile is
+ * deterministic. */
 GA_SIMT uint32_t ga_tile_noise(void)
 {
     return 0;
@@ -123,9 +125,9 @@ GA_SIMT uint32_t ga_tile_noise(void)
 
 /* ---- lanes ------------------------------------------------------------------------------- */
 
-/* GA_EACH_LANE(tile, mask, own) { ... }: every lane of the mask for itself; `own` is its number.
- * Inside, lanes are read and written with ga_lane_read() and ga_lane_write(), and no word that is
- * collective may be called. On the GPU lanes run beside each other, on the CPU in turn. */
+/* GA_EACH_LANE(tile, mask, own) { ... }: each lane of the mask runs the body; `own` is its number.
+ * Inside, lanes are accessed by ga_lane_read() and ga_lane_write(), and no collective function may
+ * be called. On the GPU the lanes run in parallel, on the CPU one after the other. */
 #define GA_EACH_LANE(tile, mask, own)                                                              \
     for (uint32_t rest_ = (mask)&ga_tile_lanes(tile), own = 0;                                     \
          rest_ && (own = ga_bits_lowest(rest_), true); rest_ &= rest_ - 1u)
@@ -152,21 +154,21 @@ GA_SIMT ga_lanes ga_lanes_numbers(ga_tile tile)
     return ga_tile_ranks(tile);
 }
 
-/* Broadcast: what the lane of that number holds. */
+/* Broadcast the value of the lane with that number. */
 GA_SIMT uint32_t ga_lanes_get(ga_tile tile, ga_lanes lanes, uint32_t lane)
 {
     return lanes[lane & (tile.width - 1u)];
 }
 
-/* What the first lane of the mask holds; of tiles abreast, that of the first tile whose mask has
- * one, for all. Lane 31's where there is none. */
+/* The value of the first lane of the mask. With tiles abreast: of the first tile whose mask is not
+ * 0, for all tiles. If there is none, the value of lane 31. */
 GA_SIMT uint32_t ga_lanes_pick(ga_tile tile, uint32_t among, ga_lanes lanes)
 {
     (void)tile;
     return lanes[among ? ga_bits_lowest(among) : 31u];
 }
 
-/* Each lane gets what the lane holds whose number `from` has for it: one that is here. */
+/* Each lane gets the value of the lane whose number it has in `from`, which must be in the tile. */
 GA_SIMT ga_lanes ga_lanes_from(ga_tile tile, ga_lanes lanes, ga_lanes from)
 {
     ga_lanes got = {0};
@@ -184,8 +186,8 @@ GA_SIMT ga_lanes ga_lanes_select(ga_tile tile, uint32_t chosen, ga_lanes yes, ga
     return (yes & mask) | (no & ~mask);
 }
 
-/* Bit i of a mask, for what belongs to lane or word i. Masks are put together with it rather than
- * with shifts, for which SSE2 has no vectors. */
+/* Bit i in element i. Masks are composed from it and not by shifts, because SSE2 has no vector
+ * shifts by different amounts. */
 GA_SIMT ga_lanes ga_cpu_one_bit_each(void)
 {
     return (ga_lanes){1u << 0,  1u << 1,  1u << 2,  1u << 3,  1u << 4,  1u << 5,  1u << 6,
@@ -227,8 +229,8 @@ GA_SIMT ga_lanes ga_lanes_prefix_sum(ga_tile tile, ga_lanes lanes)
     return sums;
 }
 
-/* Each lane of the mask gets what the lane of the mask before it holds; the first, and others,
- * 0. */
+/* Each lane of the mask gets the value of the preceding lane of the mask; the first, and all
+ * others, get 0. */
 GA_SIMT ga_lanes ga_lanes_previous(ga_tile tile, uint32_t among, ga_lanes lanes)
 {
     ga_lanes previous = {0};
@@ -240,7 +242,7 @@ GA_SIMT ga_lanes ga_lanes_previous(ga_tile tile, uint32_t among, ga_lanes lanes)
     return previous;
 }
 
-/* Each lane gets the number of bits that are set in the lanes before it. */
+/* Each lane gets the number of set bits in the lanes before it. */
 GA_SIMT ga_lanes ga_lanes_prefix_count(ga_tile tile, ga_lanes bits)
 {
     ga_lanes sums = {0};
@@ -261,7 +263,7 @@ GA_SIMT uint32_t ga_lanes_sum(ga_tile tile, ga_lanes lanes)
     return sum;
 }
 
-/* The bits of all lanes together. */
+/* The bitwise or of all lanes. */
 GA_SIMT uint32_t ga_lanes_union(ga_tile tile, ga_lanes lanes)
 {
     uint32_t all = 0;
@@ -271,7 +273,7 @@ GA_SIMT uint32_t ga_lanes_union(ga_tile tile, ga_lanes lanes)
     return all;
 }
 
-/* Whether all lanes hold the same. */
+/* True if all lanes have the same value. */
 GA_SIMT bool ga_lanes_same(ga_tile tile, ga_lanes lanes)
 {
     uint32_t other = 0;
@@ -281,8 +283,8 @@ GA_SIMT bool ga_lanes_same(ga_tile tile, ga_lanes lanes)
     return other == 0;
 }
 
-/* Each lane of the mask `among` gets the mask of those among them that hold the same key, itself
- * included; other lanes get 0. */
+/* Each lane of the mask `among` gets the mask of those lanes of `among` that hold the same key,
+ * itself included. Other lanes get 0. */
 GA_SIMT ga_lanes ga_lanes_equal(ga_tile tile, uint32_t among, ga_lanes keys)
 {
     ga_lanes equal = {0};
@@ -299,8 +301,8 @@ GA_SIMT ga_lanes ga_lanes_equal(ga_tile tile, uint32_t among, ga_lanes keys)
     return equal;
 }
 
-/* Merge of equal requests: each lane gets the union of the bits of the lanes in its mask `equal`,
- * which ga_lanes_equal() has made; 0 where that is 0. */
+/* Merge equal requests: each lane gets the bitwise or of `bits` over the lanes of its mask `equal`,
+ * which comes from ga_lanes_equal(); 0 if the mask is 0. */
 GA_SIMT ga_lanes ga_lanes_merge_or(ga_tile tile, ga_lanes equal, ga_lanes bits)
 {
     ga_lanes merged = {0};
@@ -314,9 +316,9 @@ GA_SIMT ga_lanes ga_lanes_merge_or(ga_tile tile, ga_lanes equal, ga_lanes bits)
     return merged;
 }
 
-/* The lane of the mask `takers` with `skip + k` of them below it gets `first` and the place of the
- * set bit of `bits` with k of those below it; where there is no such bit, and outside the mask,
- * lanes stay. */
+/* Deal set bits to lanes: the lane of `takers` that has `skip + k` lanes of `takers` below it gets
+ * `first` plus the index of set bit number k of `bits`. Lanes without such a bit, and lanes outside
+ * the mask, keep their values. */
 GA_SIMT void ga_lanes_deal(ga_tile tile, uint32_t takers, uint32_t skip, uint32_t bits,
                            uint32_t first, ga_lanes *lanes)
 {
@@ -330,7 +332,8 @@ GA_SIMT void ga_lanes_deal(ga_tile tile, uint32_t takers, uint32_t skip, uint32_
     }
 }
 
-/* The lowest lane there is: it does what is to be done once, and lanes_get() tells the others. */
+/* The lowest lane. It does the work that is needed once; ga_lanes_get() passes the result to the
+ * others. */
 GA_SIMT uint32_t ga_tile_leader(ga_tile tile)
 {
     (void)tile;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tiles and lanes on the GPU. lanes_cpu.h has the same words, and says what they mean.
+ * Tiles and lanes on the GPU. The comments in lanes_cpu.h say what each function does.
  *
- * This half stays small: no sanitizer sees the races between lanes, nor a scope that is too narrow.
- * tests/device/ has litmus tests, and compares each word with lanes_cpu.h.
+ * This half stays small, because no sanitizer detects races between lanes, or a scope that is too
+ * narrow. tests/device/ has litmus tests, and compares each function with lanes_cpu.h.
  */
 #ifndef GPUALLOC_SIMT_LANES_GPU_H
 #define GPUALLOC_SIMT_LANES_GPU_H
@@ -14,9 +14,9 @@ typedef uint32_t ga_lanes;
 
 typedef struct ga_tile {
     uint32_t width; /* lanes are numbered from 0 to width - 1 */
-    uint32_t lane;  /* the own number */
-    uint32_t mask;  /* the warp's lanes that are here */
-    uint32_t base;  /* the warp's lane that is lane 0 */
+    uint32_t lane;  /* this lane's number */
+    uint32_t mask;  /* the lanes of the warp that are in the tile */
+    uint32_t base;  /* the lane of the warp that is lane 0 of the tile */
     bool has_gaps;  /* lanes may be missing */
 } ga_tile;
 
@@ -29,7 +29,7 @@ GA_SIMT uint32_t ga_warp_lane(void)
     return lane;
 }
 
-/* A number that is another in each call: the clock. */
+/* The clock, which differs in each call. */
 GA_SIMT uint32_t ga_tile_noise(void)
 {
 #ifdef GA_SIMT_NO_NOISE
@@ -47,7 +47,7 @@ GA_SIMT ga_tile ga_tile_of(uint32_t width)
     uint32_t lane = ga_warp_lane();
     tile.width = width;
     tile.has_gaps = false;
-    if (width == 32u) { /* a mask that is known spares a check at each exchange */
+    if (width == 32u) { /* a constant mask saves a check at each shuffle */
         tile.lane = lane;
         tile.base = 0;
         tile.mask = GA_ALL_BITS;
@@ -59,7 +59,7 @@ GA_SIMT ga_tile ga_tile_of(uint32_t width)
     return tile;
 }
 
-/* Votes and shuffles are the whole warp's, whose mask the compiler knows. */
+/* Ballots and shuffles are those of the whole warp, whose mask the compiler knows. */
 GA_SIMT ga_tile ga_tile_abreast(uint32_t width)
 {
     ga_tile tile = ga_tile_of(width);
@@ -78,16 +78,16 @@ GA_SIMT ga_tile ga_tile_among(uint32_t lanes)
     return tile;
 }
 
-/* The lanes that are here now. The compiler (nvcc 13.0) takes what a vote answers for the same in
- * all lanes that run, and keeps it, and what comes of it, in registers of the whole warp. But tiles
- * that have parted may come to run together, at the same place of a loop or of a function: then one
- * would go on with the other's mask (docs/simt.md). So a bit that is never set, of which the
- * compiler knows nothing, is added: that makes it a value of each lane. tests/device/simt_meet.cu
- * sees to it. */
+/* The active lanes. The compiler (nvcc 13.0) assumes that the result of a ballot is equal in all
+ * running lanes, and keeps it, and values derived from it, in registers of the whole warp. But
+ * tiles that have diverged may run together again, at the same instruction of a loop or function;
+ * then one would go on with the other's mask (docs/simt.md). So this adds a bit that is never set,
+ * which the compiler does not know: that makes the mask a value of each lane.
+ * tests/device/simt_meet.cu checks it. */
 GA_SIMT uint32_t ga_warp_present(void)
 {
     uint32_t below;
-    asm("mov.u32 %0, %%lanemask_lt;" : "=r"(below)); /* of lane 31 it is bits 0 to 30 */
+    asm("mov.u32 %0, %%lanemask_lt;" : "=r"(below)); /* bits 0 to 30 in lane 31 */
     return __activemask() | below >> 31;
 }
 
@@ -126,8 +126,8 @@ GA_SIMT void ga_tile_sync(ga_tile tile)
     __syncwarp(tile.mask);
 }
 
-/* The assembler (ptxas 13.0) takes what was loaded first in hand before it asks for the rest, and
- * no barrier keeps it from that: a branch of which it knows nothing does. It is never taken. */
+/* The assembler (ptxas 13.0) uses the first loaded values before it issues the other loads, and no
+ * barrier prevents that. A branch with an unknown condition does; it is never taken. */
 GA_SIMT void ga_tile_gate(ga_tile tile)
 {
     uint32_t blocks;
@@ -138,23 +138,23 @@ GA_SIMT void ga_tile_gate(ga_tile tile)
     }
 }
 
-/* One fence for all lanes, after they met: what each did is then the leader's too, in the order of
- * PTX, and the same for every other lane. A fence that only releases leaves the cache of the
- * multiprocessor alone. */
+/* One fence for all lanes, after they have met: the accesses of each lane then come before the
+ * fence of the leader, in the order of PTX, and equally before that of every other lane. A
+ * release-only fence leaves the multiprocessor's cache alone. */
 #if !defined __CUDA_ARCH__ || __CUDA_ARCH__ >= 900
-#define GA_FENCE_RELEASE "fence.release."
+#define GA_SIMT_FENCE_RELEASE "fence.release."
 #else
-#define GA_FENCE_RELEASE "fence.acq_rel."
+#define GA_SIMT_FENCE_RELEASE "fence.acq_rel."
 #endif
-#define GA_DEFINE_PUBLISH(suffix, scope)                                                           \
+#define GA_SIMT_DEFINE_PUBLISH(suffix, scope)                                                      \
     GA_SIMT void ga_tile_publish##suffix(ga_tile tile)                                             \
     {                                                                                              \
         __syncwarp(tile.mask);                                                                     \
-        asm volatile(GA_FENCE_RELEASE GA_SCOPE_##scope ";" ::: "memory");                          \
+        asm volatile(GA_SIMT_FENCE_RELEASE GA_SIMT_SCOPE_##scope ";" ::: "memory");                \
     }
-GA_DEFINE_PUBLISH(, device)
-GA_DEFINE_PUBLISH(_block, block)
-GA_DEFINE_PUBLISH(_system, system)
+GA_SIMT_DEFINE_PUBLISH(, device)
+GA_SIMT_DEFINE_PUBLISH(_block, block)
+GA_SIMT_DEFINE_PUBLISH(_system, system)
 
 /* ---- lanes ------------------------------------------------------------------------------- */
 
@@ -288,7 +288,7 @@ GA_SIMT ga_lanes ga_lanes_equal(ga_tile tile, uint32_t among, ga_lanes keys)
     return (among >> tile.lane) & 1u ? equal & among : 0;
 }
 
-/* The whole tile goes through the groups together: no vote is ever of a part of it. */
+/* The whole tile visits the groups together, so that no ballot covers only a part of it. */
 GA_SIMT ga_lanes ga_lanes_merge_or(ga_tile tile, ga_lanes equal, ga_lanes bits)
 {
     uint32_t merged = equal ? bits : 0;

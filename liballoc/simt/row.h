@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rows and tiles of the side that is compiled, and the words that are made of others.
+ * Rows and tiles of the side that is compiled, and functions made of others.
  */
 #ifndef GPUALLOC_SIMT_ROW_H
 #define GPUALLOC_SIMT_ROW_H
@@ -17,7 +17,7 @@ GA_SIMT uint32_t ga_row_differ(ga_tile tile, ga_row row, uint32_t key)
     return ~ga_row_match(tile, row, key);
 }
 
-/* The place of the first word that is `key`, or GA_NONE. */
+/* The index of the first word that is `key`, or GA_NONE. */
 GA_SIMT uint32_t ga_row_find(ga_tile tile, ga_row row, uint32_t key)
 {
     uint32_t found = ga_row_match(tile, row, key);

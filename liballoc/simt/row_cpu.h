@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rows on the CPU, and what each word means.
+ * Rows on the CPU. Also the reference for both sides: the comments here say what each function
+ * does.
  *
- * A row is several vectors of as many words as the processor compares at once, so that a branch on it
- * does not compile. A vector wider than the processor's stands in memory: a row that was put there in
- * pieces of one size and read back in pieces of another would have to leave the store buffer first,
- * and searches one after the other would not overlap. So rows are made of pieces that stay in
+ * A row is several vectors, each as wide as the processor compares at once, so that a branch on it
+ * does not compile. The compiler keeps a vector wider than the processor's in memory. A row stored
+ * there in pieces of one size and loaded in pieces of another would first have to leave the store
+ * buffer, and consecutive searches would not overlap. So rows are made of pieces that stay in
  * registers.
  */
 #ifndef GPUALLOC_SIMT_ROW_CPU_H
@@ -19,8 +20,8 @@
 #include <emmintrin.h>
 #endif
 
-/* A row in vector registers. The same in memory for all processors: what is compiled for one may be
- * handed a row by what is compiled for another. */
+/* A row in vector registers. Its memory layout is the same on all processors, so that code compiled
+ * for one may pass a row to code compiled for another. */
 #ifdef __AVX2__
 #define GA_CPU_PIECE 8u /* words */
 #else
@@ -35,7 +36,8 @@ typedef struct ga_row {
     ga_cpu_piece pieces[GA_CPU_PIECES];
 } __attribute__((aligned(32))) ga_row;
 
-/* DO(i) for each piece of a row: no loop, which might be unrolled too late for registers. */
+/* DO(i) for each piece of a row. Not a loop, because a loop might be unrolled too late for
+ * registers. */
 #ifdef __AVX2__
 #define GA_CPU_EACH_PIECE(DO) DO(0) DO(1) DO(2) DO(3)
 #else
@@ -54,8 +56,8 @@ typedef struct ga_quad {
     uint32_t word[4];
 } ga_quad;
 
-/* The row, each of its words a relaxed load. A vector load does that on x86-64 and arm64, where no
- * aligned word of one tears; the thread sanitizer must be told word by word. */
+/* Load the row; each word is a relaxed load. A vector load does that on x86-64 and arm64, where no
+ * aligned word of one tears. The thread sanitizer needs the loads word by word. */
 GA_SIMT ga_row ga_row_load(ga_tile tile, const uint32_t *row)
 {
     ga_row loaded;
@@ -66,7 +68,7 @@ GA_SIMT ga_row ga_row_load(ga_tile tile, const uint32_t *row)
     }
 #else
     const ga_cpu_piece_at *from = (const ga_cpu_piece_at *)(const void *)row;
-    __asm__ volatile("" ::: "memory"); /* loaded here, once */
+    __asm__ volatile("" ::: "memory"); /* the loads stay here, and happen once */
 #define GA_CPU_LOAD(i) loaded.pieces[i] = from[i];
     GA_CPU_EACH_PIECE(GA_CPU_LOAD)
 #undef GA_CPU_LOAD
@@ -75,7 +77,7 @@ GA_SIMT ga_row ga_row_load(ga_tile tile, const uint32_t *row)
     return loaded;
 }
 
-/* The row, each aligned pair of its words one relaxed load of 64 bits: what ga_cas64_* writes there
+/* Load the row; each aligned pair of words is one relaxed load of 64 bits, so a write by ga_cas64_*
  * is seen whole. In tiles of up to 16 lanes. */
 GA_SIMT ga_row ga_row_load_pairs(ga_tile tile, const uint32_t *row)
 {
@@ -89,11 +91,11 @@ GA_SIMT ga_row ga_row_load_pairs(ga_tile tile, const uint32_t *row)
     }
     return loaded;
 #else
-    return ga_row_load(tile, row); /* nor does such a load tear an aligned pair */
+    return ga_row_load(tile, row); /* a vector load does not tear an aligned pair either */
 #endif
 }
 
-/* Word `place` (below 32). */
+/* The word of index `place` (below 32). */
 GA_SIMT uint32_t ga_row_get(ga_tile tile, ga_row row, uint32_t place)
 {
     (void)tile;
@@ -104,8 +106,8 @@ GA_SIMT uint32_t ga_row_get(ga_tile tile, ga_row row, uint32_t place)
     return ((const ga_cpu_word *)(const void *)&copy)[place];
 }
 
-/* The four words from 4 * `own` on: what lane `own` of a tile of 8 has of a row, and no other lane asks
- * for. */
+/* The four words from 4 * `own` on: the part of a row that lane `own` of a tile of 8 holds. Only
+ * that lane may ask for it. */
 GA_SIMT ga_quad ga_row_quad(ga_tile tile, ga_row row, uint32_t own)
 {
     ga_quad quad;
@@ -121,7 +123,8 @@ GA_SIMT uint32_t ga_row_match(ga_tile tile, ga_row row, uint32_t key)
     uint32_t mask = 0;
     (void)tile;
 #ifdef __AVX2__
-    /* A byte for each word. Each half of a register is packed for itself: the order at the end. */
+    /* A byte for each word. The packs work on each half of a register, so the last step
+     * permutes. */
 #define GA_CPU_MATCH(i) __m256i same##i = (__m256i)(row.pieces[i] == key);
     GA_CPU_EACH_PIECE(GA_CPU_MATCH)
     __m256i packed =
@@ -147,15 +150,15 @@ GA_SIMT uint32_t ga_row_match(ga_tile tile, ga_row row, uint32_t key)
     return mask;
 }
 
-/* The first of the places, a constant, whose word is `key`; or GA_NONE. */
+/* The first index of the mask `places`, a constant, whose word is `key`; or GA_NONE. */
 GA_SIMT uint32_t ga_row_first(ga_tile tile, ga_row row, uint32_t places, uint32_t key)
 {
     uint32_t found = ga_row_match(tile, row, key) & places;
     return found ? ga_bits_lowest(found) : GA_NONE;
 }
 
-/* The first of the places, all even, whose word and the next are the halves of `key`, the lower one
- * first; or GA_NONE. On the GPU of a tile of up to 8 lanes. */
+/* The first index of the mask `places`, all even, whose word and the next are the lower and upper
+ * half of `key`; or GA_NONE. On the GPU in a tile of up to 8 lanes. */
 GA_SIMT uint32_t ga_row_first64(ga_tile tile, ga_row row, uint32_t places, uint64_t key)
 {
     uint32_t found = ga_row_match(tile, row, (uint32_t)key) & places;
@@ -163,8 +166,9 @@ GA_SIMT uint32_t ga_row_first64(ga_tile tile, ga_row row, uint32_t places, uint6
     return found ? ga_bits_lowest(found) : GA_NONE;
 }
 
-/* The word `further` behind `place`, the first of `places` whose word is `key`, in the same 16
- * bytes; anything where it is GA_NONE. On the GPU of a tile of up to 8 lanes. */
+/* The word that is `further` behind `place`, which is the first index of `places` whose word is
+ * `key`; both words are in the same 16 bytes. Any value if `place` is GA_NONE. On the GPU in a tile
+ * of up to 8 lanes. */
 GA_SIMT uint32_t ga_row_behind(ga_tile tile, ga_row row, uint32_t places, uint32_t key,
                                uint32_t place, uint32_t further)
 {
@@ -180,7 +184,7 @@ GA_SIMT void ga_row_put(ga_tile tile, ga_row *row, uint32_t place, uint32_t valu
     ((ga_cpu_word *)(void *)row)[place] = value;
 }
 
-/* How many bits are set. */
+/* The number of set bits. */
 GA_SIMT uint32_t ga_row_count(ga_tile tile, ga_row row)
 {
     const ga_cpu_word *words = (const ga_cpu_word *)(const void *)&row;
@@ -192,8 +196,8 @@ GA_SIMT uint32_t ga_row_count(ga_tile tile, ga_row row)
     return count;
 }
 
-/* A quarter of a row, for one lane alone: 8 words, from a multiple of 32 bytes on, each a relaxed
- * load. */
+/* Load a sector, a quarter of a row, for one lane alone: 8 words, aligned to 32 bytes, each a
+ * relaxed load. */
 GA_SIMT ga_sector ga_sector_load(const uint32_t *words)
 {
     ga_sector loaded;
@@ -203,7 +207,7 @@ GA_SIMT ga_sector ga_sector_load(const uint32_t *words)
     return loaded;
 }
 
-/* The same, each aligned pair of its words one relaxed load of 64 bits. */
+/* Load a sector; each aligned pair of words is one relaxed load of 64 bits. */
 GA_SIMT ga_sector ga_sector_load_pairs(const uint32_t *words)
 {
     ga_sector loaded;
@@ -215,8 +219,8 @@ GA_SIMT ga_sector ga_sector_load_pairs(const uint32_t *words)
     return loaded;
 }
 
-/* Each lane of the mask its own sector, whose address is in two halves; the others have zeros. As
- * ga_sector_load(). */
+/* Each lane of the mask loads its own sector, whose address is given in two halves; the others get
+ * zeros. As ga_sector_load(). */
 GA_SIMT ga_sectors ga_sectors_load(ga_tile tile, uint32_t lanes, ga_lanes low, ga_lanes high)
 {
     ga_sectors loaded = {{{0}}};
@@ -248,7 +252,7 @@ GA_SIMT ga_sectors ga_sectors_load_pairs(ga_tile tile, uint32_t lanes, ga_lanes 
     return loaded;
 }
 
-/* The row will be wanted soon. */
+/* Prefetch the row. */
 GA_SIMT void ga_row_prefetch(ga_tile tile, const uint32_t *row)
 {
     (void)tile;
@@ -256,8 +260,8 @@ GA_SIMT void ga_row_prefetch(ga_tile tile, const uint32_t *row)
     __builtin_prefetch(row + 16);
 }
 
-/* The place of the first word in memory, from place `start` (below 32) on and going round, that is
- * not `other_than`, or GA_NONE; read relaxed. For any tile. */
+/* The index of the first word in memory that is not `other_than`, from index `start` (below 32) on,
+ * wrapping around; or GA_NONE. Relaxed loads. For any tile. */
 GA_SIMT uint32_t ga_row_seek(ga_tile tile, uint32_t *row, uint32_t other_than, uint32_t start)
 {
     (void)tile;
@@ -270,14 +274,13 @@ GA_SIMT uint32_t ga_row_seek(ga_tile tile, uint32_t *row, uint32_t other_than, u
     return GA_NONE;
 }
 
-/* The mask of the words in memory that are not `other_than`, read by acquire loads. For any
- * tile. */
+/* The mask of the words in memory that are not `other_than`, by acquire loads. For any tile. */
 GA_SIMT uint32_t ga_row_scan(ga_tile tile, uint32_t *row, uint32_t other_than)
 {
     uint32_t mask = 0;
     (void)tile;
     for (uint32_t i = 0; i < 32; i++) {
-        /* acquire. Pairs with whatever release the caller's algorithm has for its words. */
+        /* acquire. Pairs with the release that the caller's algorithm has for its words. */
         mask |= (ga_load_acquire(row + i) != other_than ? 1u : 0u) << i;
     }
     return mask;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rows on the GPU. row_cpu.h has the same words, and says what they mean.
+ * Rows on the GPU. The comments in row_cpu.h say what each function does.
  *
- * A lane of a tile of W lanes holds 32 / W words of a row, which it loads 16 bytes at a time where
- * it has that many: lane l has words 4l to 4l + 3 of each load. A width is a constant wherever it
- * is used, so that the loops below unroll and nothing of a row leaves the registers.
+ * A lane of a tile of W lanes holds 32 / W words of a row, which it loads 16 bytes at a time if it
+ * has that many: lane l has words 4l to 4l + 3 of each load. A width is a constant at every use,
+ * so the loops below unroll and the whole row stays in registers.
  *
- * This half stays small: no sanitizer sees the races between lanes, nor a scope that is too narrow.
- * tests/device/ has litmus tests, and compares each word with row_cpu.h.
+ * This half stays small, because no sanitizer detects races between lanes, or a scope that is too
+ * narrow. tests/device/ has litmus tests, and compares each function with row_cpu.h.
  */
 #ifndef GPUALLOC_SIMT_ROW_GPU_H
 #define GPUALLOC_SIMT_ROW_GPU_H
@@ -59,12 +59,12 @@ GA_SIMT ga_row ga_row_load(ga_tile tile, const uint32_t *row)
     return loaded;
 }
 
-/* Pairs are elements of their own, 64 bits wide: of these PTX says that they do not tear. */
+/* A pair is one element of 64 bits, and PTX guarantees that elements do not tear. */
 GA_SIMT ga_row ga_row_load_pairs(ga_tile tile, const uint32_t *row)
 {
     ga_row loaded;
     const uint32_t *own = row + ga_row_place(tile, 0);
-    if (tile.width == 32u) { /* a lane has but one word: no pair is whole */
+    if (tile.width == 32u) { /* a lane has only one word, so no pair is whole */
         return ga_row_load(tile, row);
     }
 #pragma unroll
@@ -111,8 +111,8 @@ GA_SIMT ga_quad ga_row_quad(ga_tile tile, ga_row row, uint32_t own)
     return quad;
 }
 
-/* The first of the places of `words` words each at which `here` says that it stands, by word of the
- * lane. A vote for each word that is a place in some lane; which those are is known beforehand. */
+/* The first index of the mask `places` whose word has `here` set in its lane. Needs one ballot for
+ * each word of a lane that is in `places` in some lane, which the compiler knows. */
 GA_SIMT uint32_t ga_row_first_place(ga_tile tile, const bool *here, uint32_t places)
 {
     uint32_t each = tile.width > 8u ? 32u / tile.width : 4u; /* words of one load */
@@ -150,7 +150,7 @@ GA_SIMT uint32_t ga_row_first(ga_tile tile, ga_row row, uint32_t places, uint32_
     return ga_row_first_place(tile, here, places);
 }
 
-/* Of a tile of up to 8 lanes, so that a lane holds both words. */
+/* In a tile of up to 8 lanes, so that a lane holds both words. */
 GA_SIMT uint32_t ga_row_first64(ga_tile tile, ga_row row, uint32_t places, uint64_t key)
 {
     bool here[8];
@@ -162,7 +162,7 @@ GA_SIMT uint32_t ga_row_first64(ga_tile tile, ga_row row, uint32_t places, uint6
     return ga_row_first_place(tile, here, places);
 }
 
-/* Of a lane's own words the one behind the key goes to all. */
+/* The lane that holds the key broadcasts the word behind it. */
 GA_SIMT uint32_t ga_row_behind(ga_tile tile, ga_row row, uint32_t places, uint32_t key,
                                uint32_t place, uint32_t further)
 {
@@ -207,8 +207,8 @@ GA_SIMT uint32_t ga_row_count(ga_tile tile, ga_row row)
     return ga_lanes_sum(tile, count);
 }
 
-/* 16 bytes, by words or (a constant) pairs of them; zeros where they are not `wanted`, without a
- * branch, so that several loads are under way together. */
+/* Load 16 bytes, by words or (a constant) pairs of words; zeros if not `wanted`. Without a branch,
+ * so that several loads are in flight together. */
 GA_SIMT void ga_sector_half(const uint32_t *words, bool pairs, bool wanted, uint32_t *to)
 {
     if (pairs) {
@@ -246,8 +246,8 @@ GA_SIMT ga_sector ga_sector_load_pairs(const uint32_t *words)
     return loaded;
 }
 
-/* Two neighbours load their two sectors together, half of each, so that a sector is one request;
- * then each hands over the half that is the other's. */
+/* Two neighbouring lanes load their two sectors together, half of each, so that a sector is one
+ * memory request. Then they exchange the halves that belong to the other. */
 GA_SIMT ga_sectors ga_sectors_of_neighbours(ga_tile tile, uint32_t lanes, ga_lanes low,
                                             ga_lanes high, bool pairs)
 {
@@ -288,7 +288,7 @@ GA_SIMT void ga_row_prefetch(ga_tile tile, const uint32_t *row)
     }
 }
 
-/* Any tile, with gaps too: each lane looks at the words of its rank. */
+/* For any tile, with gaps too: each lane tests the words of its rank. */
 GA_SIMT uint32_t ga_row_seek(ga_tile tile, uint32_t *row, uint32_t other_than, uint32_t start)
 {
     uint32_t size = ga_tile_size(tile);
@@ -304,14 +304,14 @@ GA_SIMT uint32_t ga_row_seek(ga_tile tile, uint32_t *row, uint32_t other_than, u
     return GA_NONE;
 }
 
-/* Any tile, too. */
+/* For any tile, with gaps too. */
 GA_SIMT uint32_t ga_row_scan(ga_tile tile, uint32_t *row, uint32_t other_than)
 {
     uint32_t size = ga_tile_size(tile);
     uint32_t rank = ga_tile_ranks(tile);
     uint32_t mine = 0;
     for (uint32_t place = rank; place < 32u; place += size) {
-        /* acquire. Pairs with whatever release the caller's algorithm has for its words. */
+        /* acquire. Pairs with the release that the caller's algorithm has for its words. */
         mine |= (ga_load_acquire(row + place) != other_than ? 1u : 0u) << place;
     }
     return ga_lanes_union(tile, mine);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Warp-cooperative work sharing (slab-hash-2018, §IV-A): lanes bring requests, and the whole tile
- * serves them one after the other, each with all its lanes.
+ * Warp-cooperative work sharing (slab-hash-2018, §IV-A): lanes have requests, and the whole tile
+ * serves one after the other, each with all its lanes.
  *
  *     GA_SHARE(tile, asking, lane) {
  *         uint32_t key = ga_lanes_get(tile, keys, lane);
@@ -9,9 +9,9 @@
  *         ga_share_answer(tile, &answers, lane, value);
  *     }
  *
- * `asking` is the mask of the lanes with a request; `lane`, whose turn it is, goes through them
- * from the lowest on. On the CPU the lanes are a batch, and ga_share_ahead() tells whose turn comes
- * later, so that its rows can be fetched now.
+ * `asking` is the mask of the lanes with a request. `lane` is the lane that is served, from the
+ * lowest to the highest. On the CPU the lanes are a batch, and ga_share_ahead() returns a lane
+ * that is served later, so that its rows can be prefetched.
  */
 #ifndef GPUALLOC_SIMT_SHARE_H
 #define GPUALLOC_SIMT_SHARE_H
@@ -22,7 +22,7 @@
     for (uint32_t queue_ = (asking), lane = 0; queue_ && (lane = ga_bits_lowest(queue_), true);    \
          queue_ &= queue_ - 1u)
 
-/* The lane gets `value`, the others keep what they have. */
+/* Give `value` to the lane; the others keep their values. */
 GA_SIMT void ga_share_answer(ga_tile tile, ga_lanes *answers, uint32_t lane, uint32_t value)
 {
     GA_EACH_LANE(tile, 1u << lane, own)
@@ -31,7 +31,7 @@ GA_SIMT void ga_share_answer(ga_tile tile, ga_lanes *answers, uint32_t lane, uin
     }
 }
 
-/* The lane of `asking` whose turn is `distance` turns after that of `lane`, or GA_NONE. */
+/* The lane of `asking` that is served `distance` lanes after `lane`, or GA_NONE. */
 GA_SIMT uint32_t ga_share_ahead(uint32_t asking, uint32_t lane, uint32_t distance)
 {
     uint32_t after = asking & ~ga_bits_below(lane + 1u);

@@ -4,7 +4,7 @@
  */
 #include "classes.h"
 
-/* Fill in which class serves which request, now that the units are there. */
+/* Fill the map from requests to classes; the units have been set. */
 static void fill_table(ga_slab_classes *classes)
 {
     uint32_t class = 0;
@@ -15,8 +15,8 @@ static void fill_table(ga_slab_classes *classes)
     }
 }
 
-/* A quarter of the power of two at or below `unit`, at least a granule. */
-static uint32_t step_behind(uint32_t unit, uint32_t granule)
+/* The step after `unit`: a quarter of the power of two at or below it, but at least a granule. */
+static uint32_t step_after(uint32_t unit, uint32_t granule)
 {
     uint32_t quarter = 1u << (31u - (uint32_t)__builtin_clz(unit)) >> 2;
     return quarter > granule ? quarter : granule;
@@ -28,7 +28,7 @@ void ga_slab_classes_fill(ga_slab_classes *classes, uint32_t granule, uint32_t m
     uint32_t last = (max + granule - 1u) / granule * granule;
     classes->granule = granule;
     classes->count = 0;
-    for (; unit < last; unit += step_behind(unit, granule)) {
+    for (; unit < last; unit += step_after(unit, granule)) {
         classes->unit[classes->count++] = unit;
     }
     classes->unit[classes->count++] = last;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The host's side of heaps of all sizes: setting up, and the view. sized_blocks.c has questions.
+ * Kernel heaps with size classes, host side: opening, closing and the view for kernels.
+ * sized_blocks.c has blocks and statistics.
  *
- * Beside the regions stands the bookkeeping, in one block of the parent's: the ga_sized_heap, the owners
- * of regions, the pool, a table of regions for each class, and where the parent does not grow the
- * bitmaps. `image` is the ga_sized_heap as the host wrote it.
+ * Beside the regions the heap has its bookkeeping, in one block of the parent: the ga_sized_heap,
+ * the owners of regions, the pool, a table of regions for each class, and the bitmaps unless the
+ * parent grows. `image` is the host's copy of the ga_sized_heap as it was written first.
  */
 #include "sized_state.h"
 
@@ -22,43 +23,43 @@ enum {
     ALIGN = 256,
     REGION_BITS_LEAST = 17,
     REGION_BITS_MOST = 21,
-    REGIONS_USUAL = 512, /* no smaller region than makes so many */
-    GROW_BY = 16         /* a 16th at a time, so that little is held ahead */
+    REGIONS_TARGET = 512, /* regions are made smaller until the heap has this number */
+    GROW_DIVISOR = 16     /* add 1/16 at a time, so that little memory is unused */
 };
 
-/* ---- work on the device: on its own stream, and waited for --------------------------------------------- */
+/* ---- work on the device: on its own stream; the caller waits --------------------------- */
 
-static ga_status settle(const ga_cuda_scope *scope, ga_status status)
+static ga_status wait_for_stream(const ga_cuda_scope *scope, ga_status status)
 {
     return status == GA_OK ? GA_CUDA_CALL(scope->driver, cuStreamSynchronize, scope->stream)
                            : status;
 }
 
-static ga_status put(const ga_cuda_scope *scope, void *to, const void *from, size_t size)
+static ga_status copy_to_device(const ga_cuda_scope *scope, void *to, const void *from, size_t size)
 {
-    return settle(scope, GA_CUDA_CALL(scope->driver, cuMemcpyHtoDAsync, (CUdeviceptr)to, from, size,
-                                      scope->stream));
+    return wait_for_stream(scope, GA_CUDA_CALL(scope->driver, cuMemcpyHtoDAsync, (CUdeviceptr)to,
+                                               from, size, scope->stream));
 }
 
 ga_status ga_sized_get(const ga_cuda_scope *scope, void *to, const void *from, size_t size)
 {
-    return settle(scope, GA_CUDA_CALL(scope->driver, cuMemcpyDtoHAsync, to, (CUdeviceptr)from, size,
-                                      scope->stream));
+    return wait_for_stream(scope, GA_CUDA_CALL(scope->driver, cuMemcpyDtoHAsync, to,
+                                               (CUdeviceptr)from, size, scope->stream));
 }
 
 ga_status ga_sized_launch(const ga_sized *sized, const ga_cuda_scope *scope, const char *name,
                           uint32_t threads, void **parameters)
 {
     CUfunction function;
-    uint32_t block = threads < GA_SIZED_BLOCK ? threads : GA_SIZED_BLOCK;
+    uint32_t block = threads < GA_SIZED_BLOCK_THREADS ? threads : GA_SIZED_BLOCK_THREADS;
     uint32_t grid = (threads + block - 1) / block;
     ga_status status = ga_device_function(&function, sized->device, name);
     if (status == GA_OK) {
         status = GA_CUDA_CALL(scope->driver, cuLaunchKernel, function,
-                              grid < GA_SIZED_GRID ? grid : GA_SIZED_GRID, 1, 1, block, 1, 1, 0,
-                              scope->stream, parameters, NULL);
+                              grid < GA_SIZED_GRID_BLOCKS ? grid : GA_SIZED_GRID_BLOCKS, 1, 1,
+                              block, 1, 1, 0, scope->stream, parameters, NULL);
     }
-    return settle(scope, status);
+    return wait_for_stream(scope, status);
 }
 
 ga_status ga_sized_enter(ga_sized *sized, ga_cuda_scope *scope)
@@ -81,13 +82,13 @@ ga_status ga_sized_wait(const ga_cuda_scope *scope)
     return GA_CUDA_CALL(scope->driver, cuCtxSynchronize);
 }
 
-/* ---- the shape ------------------------------------------------------------------------------------------ */
+/* ---- shape ----------------------------------------------------------------------------- */
 
-static ga_status shape_of(ga_sized *sized, uint64_t limit)
+static ga_status choose_regions(ga_sized *sized, uint64_t limit)
 {
     sized->region_bits = REGION_BITS_MOST;
     while (sized->region_bits > REGION_BITS_LEAST &&
-           limit / REGIONS_USUAL < ga_sized_region_size(sized)) {
+           limit / REGIONS_TARGET < ga_sized_region_size(sized)) {
         sized->region_bits--;
     }
     uint64_t regions = limit >> sized->region_bits;
@@ -100,12 +101,12 @@ static ga_status shape_of(ga_sized *sized, uint64_t limit)
                              (unsigned long long)limit);
 }
 
-/* Where things stand in the bookkeeping, and how large it is. */
-typedef struct book_plan {
+/* Offsets into the bookkeeping, and its size. */
+typedef struct bookkeeping_plan {
     size_t owners, growth, pool, places, tables, bits, size;
-} book_plan;
+} bookkeeping_plan;
 
-static size_t up(size_t size)
+static size_t round_up(size_t size)
 {
     return (size + ALIGN - 1) / ALIGN * ALIGN;
 }
@@ -115,28 +116,28 @@ static uint32_t class_count(const ga_sized *sized)
     return ga_sized_class_count(sized->region_bits);
 }
 
-static book_plan plan_book(const ga_sized *sized)
+static bookkeeping_plan plan_bookkeeping(const ga_sized *sized)
 {
-    size_t list = up(sized->regions * sizeof(uint32_t));
-    book_plan plan = {.owners = GA_SIZED_OWNERS_AT};
+    size_t list = round_up(sized->regions * sizeof(uint32_t));
+    bookkeeping_plan plan = {.owners = GA_SIZED_OWNERS_AT};
     plan.growth = plan.owners + list;
-    plan.pool = plan.growth + up(sizeof(ga_growth));
-    plan.places = plan.pool + up((sized->regions + 31) / 32 * sizeof(uint32_t));
+    plan.pool = plan.growth + round_up(sizeof(ga_growth));
+    plan.places = plan.pool + round_up((sized->regions + 31) / 32 * sizeof(uint32_t));
     plan.tables = plan.places + list;
     plan.bits = plan.tables + list * class_count(sized);
     plan.size = plan.bits + (sized->grows ? 0 : ga_sized_bits_size(sized) * sized->regions);
     return plan;
 }
 
-static void fill_image(ga_sized *sized, const book_plan *plan)
+static void fill_image(ga_sized *sized, const bookkeeping_plan *plan)
 {
     ga_sized_heap *image = &sized->image;
     *image = (ga_sized_heap){
         .units = sized->grows ? sized->growing.base[0] : sized->fixed,
-        .bits = sized->grows ? sized->growing.base[1] : (void *)(sized->book + plan->bits),
-        .owners = (uint32_t *)(sized->book + plan->owners),
-        .pool = (uint32_t *)(sized->book + plan->pool),
-        .places = (uint32_t *)(sized->book + plan->places),
+        .bits = sized->grows ? sized->growing.base[1] : (void *)(sized->bookkeeping + plan->bits),
+        .owners = (uint32_t *)(sized->bookkeeping + plan->owners),
+        .pool = (uint32_t *)(sized->bookkeeping + plan->pool),
+        .places = (uint32_t *)(sized->bookkeeping + plan->places),
         .region_bits = sized->region_bits,
         .classes = class_count(sized),
         .regions = sized->regions,
@@ -144,18 +145,18 @@ static void fill_image(ga_sized *sized, const book_plan *plan)
         .check = sized->image.check,
         .fixed = sized->grows ? 0 : sized->regions,
     };
-    size_t list = up(sized->regions * sizeof(uint32_t));
+    size_t list = round_up(sized->regions * sizeof(uint32_t));
     for (uint32_t class = 0; class < image->classes; class ++) {
         ga_sized_class_begin(&image->of[class], sized->region_bits, class,
-                             (uint32_t *)(sized->book + plan->tables + class * list));
+                             (uint32_t *)(sized->bookkeeping + plan->tables + class * list));
     }
 }
 
-/* ---- opening and closing ---------------------------------------------------------------------------------- */
+/* ---- open and close -------------------------------------------------------------------- */
 
-/* Best at a multiple of a region's size, as blocks that are to be aligned want it; not every parent knows
- * how, but most give so large a block at one anyway. */
-static ga_status take_fixed(ga_sized *sized)
+/* Prefer a multiple of the region size, which aligned blocks need. Not every parent supports that
+ * alignment, but most return so large a block at such a multiple anyway. */
+static ga_status allocate_fixed(ga_sized *sized)
 {
     uint64_t size = sized->regions * ga_sized_region_size(sized);
     ga_status status = ga_alloc(sized->parent, size, ga_sized_region_size(sized), &sized->fixed);
@@ -167,16 +168,16 @@ static ga_status take_fixed(ga_sized *sized)
                                      ga_error_text());
 }
 
-static ga_status take_regions(ga_sized *sized, uint64_t capacity)
+static ga_status allocate_regions(ga_sized *sized, uint64_t capacity)
 {
     if (!sized->grows) {
-        return take_fixed(sized);
+        return allocate_fixed(sized);
     }
     uint64_t first = (capacity + ga_sized_region_size(sized) - 1) >> sized->region_bits;
     sized->growing = (ga_growing){
         .step_bytes = {ga_sized_region_size(sized), ga_sized_bits_size(sized)},
         .steps_most = sized->regions,
-        .ahead = GROW_BY,
+        .ahead = GROW_DIVISOR,
         .steps = first < sized->regions ? (uint32_t)(first + !first) : sized->regions,
     };
     ga_status status = ga_growing_open(sized->parent, &sized->growing);
@@ -185,12 +186,12 @@ static ga_status take_regions(ga_sized *sized, uint64_t capacity)
                : ga_fail(status, "slab: no memory that grows under kernels: %s", ga_error_text());
 }
 
-static ga_status tell(ga_sized *sized, const ga_cuda_scope *scope)
+static ga_status write_heap(ga_sized *sized, const ga_cuda_scope *scope)
 {
-    ga_status status = put(scope, sized->heap, &sized->image, sizeof sized->image);
+    ga_status status = copy_to_device(scope, sized->heap, &sized->image, sizeof sized->image);
     if (status == GA_OK && sized->growth) {
         ga_growth first = ga_growth_first(sized->growing.mailbox, sized->growing.steps);
-        status = put(scope, sized->growth, &first, sizeof first);
+        status = copy_to_device(scope, sized->growth, &first, sizeof first);
     }
     return status;
 }
@@ -198,18 +199,18 @@ static ga_status tell(ga_sized *sized, const ga_cuda_scope *scope)
 static ga_status set_up(ga_sized *sized, const ga_sized_spec *spec)
 {
     ga_cuda_scope scope;
-    book_plan plan = plan_book(sized);
-    void *book = NULL;
-    ga_status status = ga_alloc(sized->parent, plan.size, ALIGN, &book);
+    bookkeeping_plan plan = plan_bookkeeping(sized);
+    void *bookkeeping = NULL;
+    ga_status status = ga_alloc(sized->parent, plan.size, ALIGN, &bookkeeping);
     if (status != GA_OK) {
         return ga_fail(status, "slab: no %zu bytes for the bookkeeping: %s", plan.size,
                        ga_error_text());
     }
-    sized->book = book;
-    sized->book_size = plan.size;
-    sized->heap = book;
-    sized->growth = sized->grows ? (ga_growth *)(sized->book + plan.growth) : NULL;
-    status = take_regions(sized, spec->capacity);
+    sized->bookkeeping = bookkeeping;
+    sized->bookkeeping_size = plan.size;
+    sized->heap = bookkeeping;
+    sized->growth = sized->grows ? (ga_growth *)(sized->bookkeeping + plan.growth) : NULL;
+    status = allocate_regions(sized, spec->capacity);
     if (status == GA_OK) {
         status = ga_cuda_enter(&scope, sized->device);
     }
@@ -217,16 +218,16 @@ static ga_status set_up(ga_sized *sized, const ga_sized_spec *spec)
         return status;
     }
     fill_image(sized, &plan);
-    status = ga_cuda_clear(&scope, sized->book, plan.bits);
+    status = ga_cuda_clear(&scope, sized->bookkeeping, plan.bits);
     if (status == GA_OK) {
-        status = tell(sized, &scope);
+        status = write_heap(sized, &scope);
     }
     ga_cuda_leave(&scope);
-    sized->ready = status == GA_OK;
+    sized->initialised = status == GA_OK;
     return status;
 }
 
-/* The most that regions may take. */
+/* The most bytes for regions. */
 static ga_status limit_of(const ga_sized_spec *spec, int device, uint64_t *limit)
 {
     ga_cuda_scope scope;
@@ -258,7 +259,7 @@ ga_status ga_sized_open(ga_sized **out, const ga_sized_spec *spec, int device, g
     pthread_mutex_init(&sized->lock, NULL);
     ga_status status = limit_of(spec, device, &limit);
     if (status == GA_OK) {
-        status = shape_of(sized, limit);
+        status = choose_regions(sized, limit);
     }
     if (status == GA_OK) {
         status = set_up(sized, spec);
@@ -271,28 +272,29 @@ ga_status ga_sized_open(ga_sized **out, const ga_sized_spec *spec, int device, g
     return GA_OK;
 }
 
-/* ---- what kernels found --------------------------------------------------------------------------------------- */
+/* ---- reports of kernels ---------------------------------------------------------------- */
 
 static const char *const faults[GA_SLAB_FAULTS] = {
     [GA_SLAB_DOUBLE_FREE] = "freed twice in a kernel",
     [GA_SLAB_NO_UNIT] = "freed in a kernel, but no block of this heap begins there",
 };
 
-/* The heap as kernels have left it; their reports go to the log. Under the lock. */
+/* With the lock held. */
 ga_status ga_sized_inspect(ga_sized *sized, const ga_cuda_scope *scope, ga_sized_heap *now)
 {
     ga_status status = ga_sized_get(scope, now, sized->heap, sizeof *now);
     if (status == GA_OK) {
-        ga_slab_checked_log(sized->device, faults, now->reports, now->reported, &sized->told);
+        ga_slab_checked_log(sized->device, faults, now->reports, now->reported,
+                            &sized->reports_logged);
     }
     return status;
 }
 
-static void look_at_last(ga_sized *sized)
+static void log_last_reports(ga_sized *sized)
 {
     ga_cuda_scope scope;
     ga_sized_heap now;
-    if (sized->image.check && sized->ready && ga_cuda_enter(&scope, sized->device) == GA_OK) {
+    if (sized->image.check && sized->initialised && ga_cuda_enter(&scope, sized->device) == GA_OK) {
         ga_sized_inspect(sized, &scope, &now);
         ga_cuda_leave(&scope);
     }
@@ -300,17 +302,17 @@ static void look_at_last(ga_sized *sized)
 
 void ga_sized_close(ga_sized *sized)
 {
-    look_at_last(sized);
+    log_last_reports(sized);
     if (sized->growing.own) {
         ga_growing_close(sized->parent, &sized->growing);
     }
-    ga_slab_give_back(sized->parent, sized->fixed);
-    ga_slab_give_back(sized->parent, sized->book);
+    ga_slab_free_to_parent(sized->parent, sized->fixed);
+    ga_slab_free_to_parent(sized->parent, sized->bookkeeping);
     pthread_mutex_destroy(&sized->lock);
     ga_libc.free(sized);
 }
 
-/* ---- the view --------------------------------------------------------------------------------------------- */
+/* ---- the view -------------------------------------------------------------------------- */
 
 void ga_sized_fill_view(const ga_sized *sized, ga_kernel_heap *out)
 {
@@ -332,7 +334,7 @@ static uint64_t refused_of(const ga_sized_heap *now)
     return sum;
 }
 
-/* Under the lock; no kernel uses the heap. */
+/* With the lock held, while no kernel uses the heap. */
 static ga_status collect(ga_sized *sized, const ga_cuda_scope *scope)
 {
     void *parameters[] = {&sized->heap};
@@ -347,7 +349,7 @@ static const char *const reasons[GA_GROWTH_REASONS] = {
     [GA_GROWTH_FIXED] = "it grows between launches only",
 };
 
-/* Why kernels got no more, once for each reason. */
+/* Log why kernels got no more memory, once for each reason. */
 static ga_status log_refusal(ga_sized *sized, const ga_cuda_scope *scope)
 {
     ga_growth growth;
@@ -362,7 +364,8 @@ static ga_status log_refusal(ga_sized *sized, const ga_cuda_scope *scope)
     return status;
 }
 
-/* Where the device cannot do it under kernels: twice as many regions, or as many as can be had. Likewise. */
+/* Double the number of regions, or get as many as possible, for devices that cannot grow the heap
+ * under kernels. With the lock held, while no kernel uses the heap. */
 static ga_status grow_between_launches(ga_sized *sized, const ga_cuda_scope *scope)
 {
     uint32_t had = sized->growing.steps;
@@ -374,10 +377,10 @@ static ga_status grow_between_launches(ga_sized *sized, const ga_cuda_scope *sco
         return GA_OK;
     }
     ga_growth first = ga_growth_first(NULL, sized->growing.steps);
-    return put(scope, sized->growth, &first, sizeof first);
+    return copy_to_device(scope, sized->growth, &first, sizeof first);
 }
 
-/* Requests have been refused since the last time. */
+/* Requests have been refused since the last view. */
 static ga_status make_room(ga_sized *sized, const ga_cuda_scope *scope)
 {
     ga_status status = ga_sized_wait(scope);
@@ -404,11 +407,12 @@ ga_status ga_sized_kernel_view(ga_sized *sized, ga_kernel_heap *out)
     if (status == GA_OK && refused_of(&now) != sized->refused) {
         status = make_room(sized, &scope);
         if (status == GA_OK) {
-            sized->refused = refused_of(&now); /* else the next view tries again */
+            sized->refused = refused_of(&now); /* if this failed, the next view tries again */
         }
     }
     if (status == GA_OK && sized->growing.mailbox) {
-        status = ga_growing_to(sized->parent, &sized->growing, 0); /* a kernel may come soon */
+        /* a kernel may be launched soon */
+        status = ga_growing_to(sized->parent, &sized->growing, 0);
     }
     if (status == GA_OK) {
         ga_sized_fill_view(sized, out);

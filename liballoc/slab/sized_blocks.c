@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Blocks of heaps of all sizes as the host sees them: single ones, what an address is, and all of them.
+ * Blocks of kernel heaps with size classes, seen from the host: allocate and free one, look up an
+ * address, visit and count all.
  */
 #include "sized_state.h"
 
@@ -8,7 +9,7 @@
 
 #include <stddef.h>
 
-/* ---- blocks for the host ------------------------------------------------------------------------------------ */
+/* ---- blocks for the host --------------------------------------------------------------- */
 
 ga_status ga_sized_alloc(ga_sized *sized, size_t size, size_t align, void **out)
 {
@@ -37,15 +38,15 @@ ga_status ga_sized_alloc(ga_sized *sized, size_t size, size_t align, void **out)
                : status;
 }
 
-/* What an address is. */
-typedef struct place {
-    bool inside;         /* the heap's */
-    ga_sized_found unit; /* that begins there; its class GA_SIZED_NONE: none */
+/* The block that begins at an address. */
+typedef struct location {
+    bool inside;         /* in one of the heap's regions */
+    ga_sized_found unit; /* that begins there; class GA_SIZED_NONE: none */
     uint32_t regions;    /* of the run that begins there; 0: none */
-} place;
+} location;
 
-/* A unit of the class that owns the region begins at that offset. */
-static void find_unit(const ga_sized *sized, uint64_t offset, uint32_t owner, place *out)
+/* Look up the unit that begins at that offset, in a region of the owner's class. */
+static void locate_unit(const ga_sized *sized, uint64_t offset, uint32_t owner, location *out)
 {
     uint32_t class = ga_sized_owner_class(owner);
     uint32_t unit = ga_sized_unit(class);
@@ -54,24 +55,25 @@ static void find_unit(const ga_sized *sized, uint64_t offset, uint32_t owner, pl
     if (within % unit == 0 && slot < sized->image.of[class].units) {
         uint32_t region = (uint32_t)(offset >> sized->region_bits);
         out->unit.class_ = class;
-        out->unit.key = ga_sized_owner_key(sized->region_bits, region, owner) + slot / 32;
+        out->unit.word_index = ga_sized_bitmap_index(sized->region_bits, region, owner) + slot / 32;
         out->unit.place = slot % 32;
     }
 }
 
-/* Under the lock. */
-static ga_status find(ga_sized *sized, const ga_cuda_scope *scope, const void *pointer, place *out)
+/* With the lock held. */
+static ga_status locate(ga_sized *sized, const ga_cuda_scope *scope, const void *pointer,
+                        location *out)
 {
     uint64_t offset = (uint64_t)((uintptr_t)pointer - (uintptr_t)sized->image.units);
     uint64_t region = offset >> sized->region_bits;
     uint32_t owner = 0;
-    *out = (place){.inside = region < sized->regions, .unit.class_ = GA_SIZED_NONE};
+    *out = (location){.inside = region < sized->regions, .unit.class_ = GA_SIZED_NONE};
     if (!out->inside) {
         return GA_OK;
     }
     ga_status status = ga_sized_get(scope, &owner, sized->image.owners + region, sizeof owner);
     if (status == GA_OK && ga_sized_owner_class(owner) != GA_SIZED_NONE) {
-        find_unit(sized, offset, owner, out);
+        locate_unit(sized, offset, owner, out);
     }
     if (status == GA_OK && owner & GA_SIZED_RUN && offset == region << sized->region_bits) {
         out->regions = owner & ~GA_SIZED_RUN;
@@ -79,7 +81,7 @@ static ga_status find(ga_sized *sized, const ga_cuda_scope *scope, const void *p
     return status;
 }
 
-static ga_status check_taken(ga_sized *sized, const ga_cuda_scope *scope, const place *at,
+static ga_status check_taken(ga_sized *sized, const ga_cuda_scope *scope, const location *at,
                              const void *block)
 {
     uint32_t word = 0;
@@ -89,7 +91,8 @@ static ga_status check_taken(ga_sized *sized, const ga_cuda_scope *scope, const 
     if (at->unit.class_ == GA_SIZED_NONE) {
         return ga_fail(GA_ERR_POINTER, "slab: no block of this heap begins at %p", block);
     }
-    ga_status status = ga_sized_get(scope, &word, sized->image.bits + at->unit.key, sizeof word);
+    ga_status status =
+        ga_sized_get(scope, &word, sized->image.bits + at->unit.word_index, sizeof word);
     return status == GA_OK && !(word >> at->unit.place & 1)
                ? ga_fail(GA_ERR_POINTER, "slab: %p is free already", block)
                : status;
@@ -99,13 +102,13 @@ ga_status ga_sized_free(ga_sized *sized, void *block)
 {
     ga_cuda_scope scope;
     ga_kernel_heap view;
-    place at;
+    location at;
     ga_status status = ga_sized_enter(sized, &scope);
     if (status != GA_OK) {
         return ga_cuda_is_gone() ? GA_OK : status;
     }
     ga_sized_fill_view(sized, &view);
-    status = find(sized, &scope, block, &at);
+    status = locate(sized, &scope, block, &at);
     if (status == GA_OK) {
         status = check_taken(sized, &scope, &at, block);
     }
@@ -117,12 +120,12 @@ ga_status ga_sized_free(ga_sized *sized, void *block)
     return status;
 }
 
-static place place_of(ga_sized *sized, const void *pointer)
+static location location_of(ga_sized *sized, const void *pointer)
 {
     ga_cuda_scope scope;
-    place none = {.unit.class_ = GA_SIZED_NONE}, at = none;
+    location none = {.unit.class_ = GA_SIZED_NONE}, at = none;
     if (ga_sized_enter(sized, &scope) == GA_OK) {
-        if (find(sized, &scope, pointer, &at) != GA_OK) {
+        if (locate(sized, &scope, pointer, &at) != GA_OK) {
             at = none;
         }
         ga_sized_leave(sized, &scope);
@@ -132,33 +135,33 @@ static place place_of(ga_sized *sized, const void *pointer)
 
 bool ga_sized_owns(ga_sized *sized, const void *pointer)
 {
-    return place_of(sized, pointer).inside;
+    return location_of(sized, pointer).inside;
 }
 
 size_t ga_sized_usable_size(ga_sized *sized, const void *block)
 {
-    place at = place_of(sized, block);
+    location at = location_of(sized, block);
     return at.unit.class_ == GA_SIZED_NONE ? (size_t)(at.regions * ga_sized_region_size(sized))
                                            : ga_sized_unit(at.unit.class_);
 }
 
-/* ---- all blocks ------------------------------------------------------------------------------------------------ */
+/* ---- all blocks ------------------------------------------------------------------------ */
 
 static void visit_region(const ga_sized *sized, uint32_t region, uint32_t class,
                          const uint32_t *bits, ga_visit *visit, void *context)
 {
     const ga_sized_class *c = &sized->image.of[class];
     char *units = sized->image.units + ((uint64_t)region << sized->region_bits);
-    for (uint32_t word = 0; word < c->way.words; word++) {
-        uint32_t rest = bits[word] & ~(word + 1 == c->way.words ? c->tail : 0);
+    for (uint32_t word = 0; word < c->map.words; word++) {
+        uint32_t rest = bits[word] & ~(word + 1 == c->map.words ? c->tail : 0);
         for (; rest; rest &= rest - 1) {
             uint32_t slot = word * 32 + ga_bits_lowest(rest);
-            visit(context, units + (uint64_t)slot * c->way.unit, c->way.unit);
+            visit(context, units + (uint64_t)slot * c->map.unit, c->map.unit);
         }
     }
 }
 
-/* What the region is, and its bitmap where it is a class's. GA_ERR_NO_ROOM: there are no more. */
+/* Copy a region's owner, and its bitmap if a class has it. GA_ERR_NO_ROOM after the last region. */
 static ga_status copy_region(ga_sized *sized, uint32_t region, uint32_t *owner, uint32_t *bits)
 {
     ga_cuda_scope scope;
@@ -178,14 +181,14 @@ static ga_status copy_region(ga_sized *sized, uint32_t region, uint32_t *owner, 
     uint32_t class = ga_sized_owner_class(*owner);
     if (status == GA_OK && class != GA_SIZED_NONE) {
         const uint32_t *from =
-            sized->image.bits + ga_sized_owner_key(sized->region_bits, region, *owner);
-        status = ga_sized_get(&scope, bits, from, sized->image.of[class].way.words * sizeof *bits);
+            sized->image.bits + ga_sized_bitmap_index(sized->region_bits, region, *owner);
+        status = ga_sized_get(&scope, bits, from, sized->image.of[class].map.words * sizeof *bits);
     }
     ga_sized_leave(sized, &scope);
     return status == GA_OK && region >= next ? GA_ERR_NO_ROOM : status;
 }
 
-/* No lock is held while `visit` runs: it may call the heap. */
+/* No lock is held while `visit` runs, because it may call the heap. */
 ga_status ga_sized_each_live(ga_sized *sized, ga_visit *visit, void *context)
 {
     uint32_t *bits = ga_libc.malloc((size_t)ga_sized_bits_size(sized));
@@ -208,11 +211,11 @@ ga_status ga_sized_each_live(ga_sized *sized, ga_visit *visit, void *context)
     return status == GA_ERR_NO_ROOM ? GA_OK : status;
 }
 
-static uint64_t held(const ga_sized *sized, uint32_t ready)
+static uint64_t held_bytes(const ga_sized *sized, uint32_t ready)
 {
     uint64_t regions = sized->grows ? ready : sized->regions;
     uint64_t each = ga_sized_region_size(sized) + (sized->grows ? ga_sized_bits_size(sized) : 0);
-    return sized->book_size + regions * each;
+    return sized->bookkeeping_size + regions * each;
 }
 
 void ga_sized_stats(ga_sized *sized, ga_backend_stats *out)
@@ -231,7 +234,7 @@ void ga_sized_stats(ga_sized *sized, ga_backend_stats *out)
     }
     if (status == GA_OK) {
         status = ga_sized_launch(sized, &scope, "ga_sized_live_kernel",
-                                 GA_SIZED_BLOCK * GA_SIZED_GRID, parameters);
+                                 GA_SIZED_BLOCK_THREADS * GA_SIZED_GRID_BLOCKS, parameters);
     }
     if (status == GA_OK) {
         status = ga_sized_get(&scope, total, answer, sizeof total);
@@ -246,7 +249,7 @@ void ga_sized_stats(ga_sized *sized, ga_backend_stats *out)
     if (status == GA_OK) {
         out->live_blocks = total[0];
         out->live_bytes = total[1];
-        out->held_bytes = held(sized, growth.ready);
+        out->held_bytes = held_bytes(sized, growth.ready);
         out->growths = sized->grows ? growth.ready : 1;
     }
     ga_sized_leave(sized, &scope);
@@ -263,7 +266,7 @@ ga_status ga_sized_reset(ga_sized *sized)
     status = ga_sized_wait(&scope);
     if (status == GA_OK) {
         status = ga_sized_launch(sized, &scope, "ga_sized_reset_kernel",
-                                 GA_SIZED_BLOCK * GA_SIZED_GRID, parameters);
+                                 GA_SIZED_BLOCK_THREADS * GA_SIZED_GRID_BLOCKS, parameters);
     }
     ga_sized_leave(sized, &scope);
     return status;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Frees in heaps of all sizes with the hardened checks (check=full): each is held against the
- * bitmap, or the run's first region, by one atomic whose answer says whether the block was taken.
- * What was not, and addresses at which no block begins, are reported (report.h); nothing else is
- * done with them.
+ * Free with the hardened checks (check=full). Each free tests the bitmap, or the owner of the run's
+ * first region, by one atomic, whose answer tells if the block was live. A block that was not, or
+ * an invalid pointer, is reported (report.h) and otherwise ignored.
  *
- * ORDER  U2 (sized_tile.h), with an answer: of those who free a unit one finds it taken.
+ * ORDER      U2 (sized_tile.h), with an answer: of several lanes that free a unit, one finds it
+ *            live.
  */
 #ifndef GPUALLOC_SLAB_SIZED_CHECKED_H
 #define GPUALLOC_SLAB_SIZED_CHECKED_H
@@ -15,24 +15,24 @@
 /* By one lane. */
 GA_SIMT void ga_sized_report(ga_sized_heap *heap, uint32_t fault, const void *address)
 {
-    ga_post_add64_relaxed(&heap->faults, 1); /* relaxed: a count, read between launches */
+    ga_post_add64_relaxed(&heap->faults, 1); /* relaxed: a counter, read between launches */
     ga_slab_report_put(heap->reports, &heap->reported, fault, address);
 }
 
-/* The unit of the lane's block, which begins there. */
-GA_SIMT void ga_sized_give_checked(ga_sized_view heap, ga_sized_found found, const void *block)
+/* Free the unit that begins at the lane's block. */
+GA_SIMT void ga_sized_free_unit_checked(ga_sized_view heap, ga_sized_found found, const void *block)
 {
     uint32_t bit = 1u << found.place;
     /* U2: release, with an answer. Pairs with U1 (sized_search.h). */
-    if (!(ga_and_release(heap.bits + found.key, ~bit) & bit)) {
+    if (!(ga_and_release(heap.bits + found.word_index, ~bit) & bit)) {
         ga_sized_report(heap.heap, GA_SLAB_DOUBLE_FREE, block);
     }
-    ga_sized_announce(heap.heap, found.key >> ga_sized_stride_bits(heap.region_bits));
+    ga_sized_notify_sweep(heap.heap, found.word_index >> ga_sized_stride_bits(heap.region_bits));
 }
 
-/* What a lane frees, where it is no unit: the first region of the run that begins there, + 1; else
- * 0, and it has been reported. */
-GA_SIMT uint32_t ga_sized_run_checked(ga_sized_view heap, const void *block)
+/* For a block that is not a unit: the first region of the run that begins there, + 1. Otherwise
+ * reports the pointer, and returns 0. */
+GA_SIMT uint32_t ga_sized_find_run_checked(ga_sized_view heap, const void *block)
 {
     ga_sized_run run = ga_sized_run_find(heap, block);
     if (run.n && !run.offset) {
@@ -42,30 +42,30 @@ GA_SIMT uint32_t ga_sized_run_checked(ga_sized_view heap, const void *block)
     return 0;
 }
 
-/* The blocks of the lanes in the mask, by the halves of their addresses; none is NULL. */
-GA_SIMT void ga_sized_release_checked(ga_sized_heap *heap, ga_tile tile, uint32_t giving,
-                                      ga_lanes low, ga_lanes high)
+/* Free the blocks of the lanes `freeing`, given as the halves of their addresses; none is NULL. */
+GA_SIMT void ga_sized_free_lanes_checked(ga_sized_heap *heap, ga_tile tile, uint32_t freeing,
+                                         ga_lanes low, ga_lanes high)
 {
     ga_sized_view view = ga_sized_view_of(heap);
     ga_lanes runs = ga_lanes_all(0);
-    ga_tile_publish(tile); /* what any lane did with a run's memory */
-    GA_EACH_LANE(tile, giving, own)
+    ga_tile_publish(tile); /* the lanes' accesses to the memory of runs */
+    GA_EACH_LANE(tile, freeing, own)
     {
         const void *block =
             (const void *)((uint64_t)ga_lane_read(high, own) << 32 | ga_lane_read(low, own));
         ga_sized_found found = ga_sized_find(view, block);
         if (found.class_ == GA_SIZED_NONE) {
-            ga_lane_write(&runs, own, ga_sized_run_checked(view, block));
+            ga_lane_write(&runs, own, ga_sized_find_run_checked(view, block));
         } else if (found.offset) {
             ga_sized_report(heap, GA_SLAB_NO_UNIT, block);
         } else {
-            ga_sized_give_checked(view, found, block);
+            ga_sized_free_unit_checked(view, found, block);
         }
     }
-    uint32_t ending = ga_lanes_nonzero(tile, runs) & giving;
+    uint32_t ending = ga_lanes_nonzero(tile, runs) & freeing;
     uint32_t ended =
-        ending ? ga_sized_runs_release(heap, tile, ending, runs + ga_lanes_all(0u - 1u)) : 0;
-    GA_EACH_LANE(tile, ending & ~ended, own) /* another one was faster */
+        ending ? ga_sized_runs_free(heap, tile, ending, runs + ga_lanes_all(0u - 1u)) : 0;
+    GA_EACH_LANE(tile, ending & ~ended, own) /* another lane freed it first */
     {
         uint64_t address = (uint64_t)ga_lane_read(high, own) << 32 | ga_lane_read(low, own);
         ga_sized_report(heap, GA_SLAB_DOUBLE_FREE, (const void *)address);

@@ -1,7 +1,59 @@
 /* SPDX-License-Identifier: MIT
  *
- * Heaps of all sizes in kernels: from the view that a kernel was handed to the algorithm of
- * sized_tile.h. gpualloc/device.cuh has the calls that programs use.
+ * Kernel heaps with size classes: the calls behind ga_kernel_malloc() and ga_kernel_free()
+ * (gpualloc/device.cuh). sized_heap.h draws the memory that they work on.
+ *
+ * A unit is allocated by setting its bit in a bitmap, and freed by clearing it. The number of the
+ * calling warp in its grid names the warp's home word among the words of the class, and the number
+ * of a lane names its bit there. So warps do not meet while the class has a word for each of them.
+ *
+ * Allocation, as a call tree. All names have the prefix ga_sized_, left out here.
+ *
+ *     kernel_malloc               size -> class
+ *      |- kernel_claim            the lanes that call together are one tile
+ *      |   '- claim_tile
+ *      |       |- claim_fast       FAST PATH. Two loads (the class map), then one atomic OR that
+ *      |       |                   sets the bits of all lanes in the home word
+ *      |       |- claim_slow       reads the class's table if claim_fast could not tell where
+ *      |       |   |               the home word is, and tries it: one atomic OR
+ *      |       |   |- claim_slow_lone    one lane: any other free bit of the home word, else
+ *      |       |   |                     claim_group (sized_search.h): random words
+ *      |       |   '- claim_slow_same    several lanes: claim_retry (sized_tile.h): other free
+ *      |       |                         bits of the home word. A few random words instead if
+ *      |       |                         the tile got nothing there and warps share home words
+ *      |       '- claim_slow_mixed lanes of different classes: claim (sized_tile.h), one atomic
+ *      |                           OR for each class
+ *      '- kernel_claim_run        larger than the largest class: a run of regions (sized_runs.h)
+ *
+ *     and for the lanes that have no unit then, one class after the other:
+ *
+ *     claim_search (sized_tile.h)
+ *      |- search_class             SEARCH: at the hint, at random words, at the newest words
+ *      |- search_grow              GROWTH: more regions for the class, from the pool (sized_grow.h,
+ *      |                           sized_pool.h). May wait until the pager has committed memory
+ *      '- search_sweep             REFUSAL: reads all regions of the heap together with the other
+ *                                  tiles that found nothing (sized_sweep.h). If no unit is free,
+ *                                  counts the request as refused and returns NULL
+ *
+ * A call leaves the fast path if
+ *   - no class is large enough for the size,
+ *   - the lanes that call together ask for different classes,
+ *   - the home word is not in the contiguous regions of the class (sized_places.h): the class has
+ *     no region yet, or its regions are scattered, or its regions have one word each,
+ *   - the bit of any of the lanes is set already: warps share a home word because the class has
+ *     fewer words than the grid has warps, or earlier blocks are still live.
+ *
+ * Free:
+ *
+ *     kernel_free
+ *      |- free_fast                FAST PATH. Reads the owner of each block's region, one fence,
+ *      |                           then one atomic AND for all lanes if their units share a word,
+ *      |                           or one for each lane if no two are in the same word
+ *      |- free_slow                all other calls:
+ *      |   |- free_slow_units      some units share a word: one atomic AND for each word
+ *      |   |- free_slow_flagged    units of regions with flags: notifies the sweep that watches
+ *      |   '- free_slow_run        runs, and invalid pointers, which are counted
+ *      '- free_checked             check=full (sized_checked.h)
  */
 #ifndef GPUALLOC_SLAB_SIZED_KERNEL_H
 #define GPUALLOC_SLAB_SIZED_KERNEL_H
@@ -25,120 +77,124 @@ GA_SIMT ga_sized_view ga_sized_view_of_kernel(ga_kernel_heap heap)
     return view;
 }
 
-GA_SIMT void *ga_sized_pointer_of(ga_sized_view heap, uint32_t class_, ga_sized_got got)
+GA_SIMT void *ga_sized_pointer_or_null(ga_sized_view heap, uint32_t class_, ga_sized_units got)
 {
-    return got.keys == GA_SIZED_NONE
+    return got.word_indices == GA_SIZED_NONE
                ? NULL
-               : ga_sized_pointer(heap, ga_sized_unit(class_), got.keys, got.places);
+               : ga_sized_pointer(heap, ga_sized_unit(class_), got.word_indices, got.places);
 }
 
-/* Lanes that want different classes, or are some of a warp; a function of its own, so that the usual claim
- * stays small. */
-GA_SIMT_SLOW void *ga_sized_claim_divided(ga_sized_heap *heap, uint32_t lanes, uint32_t class_,
-                                          uint32_t number)
+/* Lanes that ask for different classes. Not inlined, so that the fast path stays small. */
+GA_SIMT_SLOW void *ga_sized_claim_slow_mixed(ga_sized_heap *heap, uint32_t lanes, uint32_t class_,
+                                             uint32_t number)
 {
     ga_tile tile = ga_tile_among(lanes);
     ga_sized_view view = ga_sized_view_of(heap);
-    return ga_sized_pointer_of(view, class_, ga_sized_claim(view, tile, lanes, class_, number));
+    return ga_sized_pointer_or_null(view, class_,
+                                    ga_sized_claim(view, tile, lanes, class_, number));
 }
 
-/* The lanes want one class, and have got `bits` of the word `key` of their number: too little, or
- * there is no such word. */
-GA_SIMT_SLOW void *ga_sized_claim_others(ga_sized_heap *heap, uint32_t lanes, uint32_t class_,
-                                         uint32_t number, uint32_t key, uint32_t bits)
+/* Lanes of one class. They hold `bits` of their home word `word_index`, which are too few, or that
+ * is GA_SIZED_NONE and they hold nothing. */
+GA_SIMT_SLOW void *ga_sized_claim_slow_same(ga_sized_heap *heap, uint32_t lanes, uint32_t class_,
+                                            uint32_t number, uint32_t word_index, uint32_t bits)
 {
     ga_sized_view view = ga_sized_view_of(heap);
-    return ga_sized_pointer_of(
+    return ga_sized_pointer_or_null(
         view, class_,
         ga_warp_is_whole(lanes)
-            ? ga_sized_claim_second(view, ga_tile_of(32), class_, number, key, bits)
-            : ga_sized_claim_second(view, ga_tile_among(lanes), class_, number, key, bits));
+            ? ga_sized_claim_retry(view, ga_tile_of(32), class_, number, word_index, bits)
+            : ga_sized_claim_retry(view, ga_tile_among(lanes), class_, number, word_index, bits));
 }
 
-/* Its own unit of its warp's word was taken, and `free` are those that are not: another one. */
-GA_SIMT void *ga_sized_claim_beside(ga_sized_heap *heap, uint32_t lanes, uint32_t class_,
-                                    uint32_t number, uint32_t key, uint32_t free)
+/* One lane, whose own bit of the home word was set: claim one of the bits `free` of that word, else
+ * search. */
+GA_SIMT void *ga_sized_claim_slow_lone(ga_sized_heap *heap, uint32_t lanes, uint32_t class_,
+                                       uint32_t number, uint32_t word_index, uint32_t free)
 {
     ga_sized_view view = ga_sized_view_of(heap);
     uint32_t bit = free & (0u - free);
-    if (free && ga_sized_take(view, class_, key, bit)) {
-        return ga_sized_pointer(view, ga_sized_unit(class_), key, ga_bits_lowest(bit));
+    if (free && ga_sized_claim_bits(view, class_, word_index, bit)) {
+        return ga_sized_pointer(view, ga_sized_unit(class_), word_index, ga_bits_lowest(bit));
     }
-    return ga_sized_claim_others(heap, lanes, class_, number, GA_SIZED_NONE, 0);
+    return ga_sized_claim_slow_same(heap, lanes, class_, number, GA_SIZED_NONE, 0);
 }
 
-/* What a usual claim that got too little leaves to be done. */
-typedef struct ga_sized_missed {
-    uint32_t unit;  /* of the class, in bytes */
-    uint32_t key;   /* the word where it was; GA_SIZED_NONE where it was at none */
-    uint32_t taken; /* which of its bits were set before; all, where there is none */
-} ga_sized_missed;
+/* The state that claim_fast() leaves to claim_slow(). */
+typedef struct ga_sized_claim_miss {
+    uint32_t unit;       /* bytes of a unit; names the class */
+    uint32_t word_index; /* home word, or GA_SIZED_NONE if claim_fast() has not tried it */
+    uint32_t taken;      /* its bits that were set before; all bits if it was not tried */
+} ga_sized_claim_miss;
 
-/* Units of one class for the lanes of the tile, which all call: for each that of its own number in the warp's
- * word, by one atomic for all. NULL for all of them where one was taken; those that were not are theirs all the
- * same. So few values are alive at a time that malloc by linking (interpose/kernel) need not save registers for
- * it. */
-GA_SIMT void *ga_sized_claim_usual(ga_sized_view heap, ga_tile tile, uint32_t class_,
-                                   uint32_t number, ga_sized_missed *missed)
+/* Fast path: a unit of one class for each lane of the tile, by one atomic OR on the home word. All
+ * lanes of the tile call. On success returns the lane's unit. Returns NULL in all lanes if the bit
+ * of any lane was set; the lanes whose bits were clear hold these bits nevertheless. Few values are
+ * live at a time, so that linked malloc (interpose/kernel) need not save registers for it. */
+GA_SIMT void *ga_sized_claim_fast(ga_sized_view heap, ga_tile tile, uint32_t class_,
+                                  uint32_t number, ga_sized_claim_miss *missed)
 {
-    ga_sized_spot home;
-    ga_sized_way way = ga_sized_way_of(heap.heap->of + class_);
-    missed->unit = way.unit;
-    missed->key = GA_SIZED_NONE;
+    ga_sized_position home;
+    ga_sized_class_map map = ga_sized_load_class_map(heap.heap->of + class_);
+    missed->unit = map.unit;
+    missed->word_index = GA_SIZED_NONE;
     missed->taken = GA_ALL_BITS;
-    if (ga_sized_home_of(way, number, &home)) {
-        missed->key = ga_sized_spot_key(heap, home);
-        missed->taken = ga_sized_ask_own(heap, tile, missed->key);
+    if (ga_sized_home_position(map, number, &home)) {
+        missed->word_index = ga_sized_position_index(heap, home);
+        missed->taken = ga_sized_try_set_lanes(heap, tile, missed->word_index);
     }
     return missed->taken & ga_tile_lanes(tile)
                ? NULL
-               : ga_sized_spot_pointer(heap, way.unit, home, ga_warp_lane());
+               : ga_sized_position_pointer(heap, map.unit, home, ga_warp_lane());
 }
 
-/* The same lanes, where that got too little. Where their word is in a region apart from the others they have asked
- * for nothing yet. */
-GA_SIMT void *ga_sized_claim_unusual(ga_sized_view heap, uint32_t lanes, uint32_t number,
-                                     ga_sized_missed missed)
+/* Slow path of claim_fast(), for the lanes that called it. If the home word is not in the
+ * contiguous regions of the class, claim_fast() has not tried it and no bits have been set. */
+GA_SIMT void *ga_sized_claim_slow(ga_sized_view heap, uint32_t lanes, uint32_t number,
+                                  ga_sized_claim_miss missed)
 {
-    uint32_t class_ = ga_sized_class_to(heap, missed.unit - 1u);
-    if (missed.key == GA_SIZED_NONE) {
-        ga_sized_way way = ga_sized_way_of(heap.heap->of + class_);
-        uint32_t word = number < way.all ? number : ga_bits_round(number, way.all);
-        missed.key = word < way.all ? ga_sized_key(heap, way, word) : GA_SIZED_NONE;
-        if (missed.key != GA_SIZED_NONE) {
-            missed.taken = ga_sized_ask_own_any(heap, ga_tile_among(lanes), class_, missed.key);
+    uint32_t class_ = ga_sized_class_of_last(heap, missed.unit - 1u);
+    if (missed.word_index == GA_SIZED_NONE) {
+        ga_sized_class_map map = ga_sized_load_class_map(heap.heap->of + class_);
+        uint32_t word = number < map.total_words ? number : ga_bits_round(number, map.total_words);
+        missed.word_index =
+            word < map.total_words ? ga_sized_word_index(heap, map, word) : GA_SIZED_NONE;
+        if (missed.word_index != GA_SIZED_NONE) {
+            missed.taken = ga_sized_try_set_lanes_verify(heap, ga_tile_among(lanes), class_,
+                                                         missed.word_index);
         }
         if (!(missed.taken & lanes)) {
-            return ga_sized_pointer(heap, missed.unit, missed.key, ga_warp_lane());
+            return ga_sized_pointer(heap, missed.unit, missed.word_index, ga_warp_lane());
         }
     }
-    return lanes & (lanes - 1u)
-               ? ga_sized_claim_others(heap.heap, lanes, class_, number, missed.key,
-                                       lanes & ~missed.taken)
-               : ga_sized_claim_beside(heap.heap, lanes, class_, number, missed.key, ~missed.taken);
+    return lanes & (lanes - 1u) ? ga_sized_claim_slow_same(heap.heap, lanes, class_, number,
+                                                           missed.word_index, lanes & ~missed.taken)
+                                : ga_sized_claim_slow_lone(heap.heap, lanes, class_, number,
+                                                           missed.word_index, ~missed.taken);
 }
 
-/* The same as a function, so that the usual claim stays small. */
-GA_SIMT_SLOW void *ga_sized_claim_missed(ga_sized_heap *heap, uint32_t lanes, uint32_t number,
-                                         uint32_t unit, uint32_t key, uint32_t taken)
+/* Not inlined, so that the fast path stays small. */
+GA_SIMT_SLOW void *ga_sized_claim_slow_noinline(ga_sized_heap *heap, uint32_t lanes,
+                                                uint32_t number, uint32_t unit, uint32_t word_index,
+                                                uint32_t taken)
 {
-    ga_sized_missed missed = {unit, key, taken};
-    return ga_sized_claim_unusual(ga_sized_view_of(heap), lanes, number, missed);
+    ga_sized_claim_miss missed = {unit, word_index, taken};
+    return ga_sized_claim_slow(ga_sized_view_of(heap), lanes, number, missed);
 }
 
-/* A unit of its class for each lane of the tile, which are those that call. */
-GA_SIMT void *ga_sized_claim_by(ga_sized_view heap, ga_tile tile, uint32_t class_)
+/* A unit of the lane's class for each lane of the tile. Exactly these lanes call. */
+GA_SIMT void *ga_sized_claim_tile(ga_sized_view heap, ga_tile tile, uint32_t class_)
 {
-    ga_sized_missed missed;
+    ga_sized_claim_miss missed;
     uint32_t lanes = ga_tile_lanes(tile);
     uint32_t number = ga_slab_warp();
     if (lanes & (lanes - 1u) && !ga_lanes_same(tile, class_)) {
-        return ga_sized_claim_divided(heap.heap, lanes, class_, number);
+        return ga_sized_claim_slow_mixed(heap.heap, lanes, class_, number);
     }
-    void *block = ga_sized_claim_usual(heap, tile, class_, number, &missed);
+    void *block = ga_sized_claim_fast(heap, tile, class_, number, &missed);
     return block ? block
-                 : ga_sized_claim_missed(heap.heap, lanes, number, missed.unit, missed.key,
-                                         missed.taken);
+                 : ga_sized_claim_slow_noinline(heap.heap, lanes, number, missed.unit,
+                                                missed.word_index, missed.taken);
 }
 
 GA_SIMT void *ga_sized_kernel_claim(ga_sized_view heap, uint32_t class_)
@@ -147,12 +203,13 @@ GA_SIMT void *ga_sized_kernel_claim(ga_sized_view heap, uint32_t class_)
     if (class_ == GA_SIZED_NONE) {
         return NULL;
     }
-    return ga_warp_is_whole(lanes) ? ga_sized_claim_by(heap, ga_tile_of(32), class_)
-                                   : ga_sized_claim_by(heap, ga_tile_among(lanes), class_);
+    return ga_warp_is_whole(lanes) ? ga_sized_claim_tile(heap, ga_tile_of(32), class_)
+                                   : ga_sized_claim_tile(heap, ga_tile_among(lanes), class_);
 }
 
-/* A run for each lane that calls; `align` in regions, at most GA_SIZED_REGIONS_MOST. */
-GA_SIMT_SLOW void *ga_sized_claim_runs(ga_sized_heap *heap, size_t size, uint32_t align)
+/* A run of whole regions for each lane that calls. `align` counts regions and is at most
+ * GA_SIZED_REGIONS_MOST. */
+GA_SIMT_SLOW void *ga_sized_kernel_claim_run(ga_sized_heap *heap, size_t size, uint32_t align)
 {
     ga_tile tile = ga_tile_present();
     ga_sized_view view = ga_sized_view_of(heap);
@@ -166,11 +223,11 @@ GA_SIMT void *ga_sized_kernel_malloc(ga_kernel_heap heap, size_t size)
 {
     ga_sized_view view = ga_sized_view_of_kernel(heap);
     uint32_t class_ = ga_sized_class_of(view, size);
-    return class_ == GA_SIZED_NONE ? ga_sized_claim_runs(view.heap, size, 1u)
+    return class_ == GA_SIZED_NONE ? ga_sized_kernel_claim_run(view.heap, size, 1u)
                                    : ga_sized_kernel_claim(view, class_);
 }
 
-/* NULL for an `align` that is no power of two. */
+/* Returns NULL if `align` is not a power of two. */
 GA_SIMT void *ga_sized_kernel_aligned_alloc(ga_kernel_heap heap, size_t align, size_t size)
 {
     ga_sized_view view = ga_sized_view_of_kernel(heap);
@@ -180,133 +237,140 @@ GA_SIMT void *ga_sized_kernel_aligned_alloc(ga_kernel_heap heap, size_t align, s
     }
     uint32_t class_ = ga_sized_class_aligned(view, size, align);
     return class_ == GA_SIZED_NONE
-               ? ga_sized_claim_runs(view.heap, size, regions ? (uint32_t)regions : 1u)
+               ? ga_sized_kernel_claim_run(view.heap, size, regions ? (uint32_t)regions : 1u)
                : ga_sized_kernel_claim(view, class_);
 }
 
-/* The blocks of these lanes for which `got` has no key: those that are units of a region with flags are
- * freed, and get their keys. The lanes have published. */
-GA_SIMT void ga_sized_free_flagged(ga_sized_view view, uint32_t lanes, void *block,
-                                   ga_sized_got *got)
+/* Free the blocks that `got` has no word for, if they are units of regions with flags, and enter
+ * their words in `got`. Precondition: the lanes have called ga_tile_publish(). */
+GA_SIMT void ga_sized_free_slow_flagged(ga_sized_view view, uint32_t lanes, void *block,
+                                        ga_sized_units *got)
 {
     ga_tile tile = ga_tile_among(lanes);
-    if (!ga_lanes_any(tile, got->keys == GA_SIZED_NONE && block)) {
-        return; /* most calls: units of several words, in regions without flags */
+    if (!ga_lanes_any(tile, got->word_indices == GA_SIZED_NONE && block)) {
+        return; /* most calls: only units, and in regions without flags */
     }
-    uint32_t owner = ga_sized_owner(view, block);
+    uint32_t owner = ga_sized_load_owner(view, block);
     ga_sized_found found = ga_sized_find(view, block);
-    bool is_one = got->keys == GA_SIZED_NONE && found.class_ != GA_SIZED_NONE && !found.offset;
-    uint32_t giving = ga_lanes_nonzero(tile, is_one);
+    bool is_one =
+        got->word_indices == GA_SIZED_NONE && found.class_ != GA_SIZED_NONE && !found.offset;
+    uint32_t freeing = ga_lanes_nonzero(tile, is_one);
     if (is_one) {
-        got->keys = found.key;
+        got->word_indices = found.word_index;
         got->places = found.place;
     }
-    if (giving) {
-        ga_sized_release(view, tile, giving, *got);
+    if (freeing) {
+        ga_sized_free_units(view, tile, freeing, *got);
     }
-    uint32_t region = found.key >> ga_sized_stride_bits(view.region_bits);
+    uint32_t region = found.word_index >> ga_sized_stride_bits(view.region_bits);
     uint32_t watched = ga_lanes_nonzero(tile, is_one && owner & GA_SIZED_WATCH);
     uint32_t equal = ga_lanes_equal(tile, watched, region);
-    ga_tile_sync(tile); /* one lane speaks for all that have freed in its region */
+    /* One lane of each region notifies the sweep, after all lanes have cleared their bits. */
+    ga_tile_sync(tile);
     if (watched >> ga_warp_lane() & 1u && ga_bits_lowest(equal) == ga_warp_lane()) {
-        ga_sized_announce(view.heap, region);
+        ga_sized_notify_sweep(view.heap, region);
     }
 }
 
-/* What is no unit's first byte, for each lane that calls: runs, and faults. The lanes have published. */
-GA_SIMT_SLOW void ga_sized_free_others(ga_sized_heap *heap, void *block)
+/* Free a run for each lane that calls, and count invalid pointers. No block begins a unit.
+ * Precondition: the lanes have called ga_tile_publish(). */
+GA_SIMT_SLOW void ga_sized_free_slow_run(ga_sized_heap *heap, void *block)
 {
     ga_tile tile = ga_tile_present();
     ga_sized_run run = ga_sized_run_find(ga_sized_view_of(heap), block);
-    uint32_t giving = ga_lanes_nonzero(tile, run.n && !run.offset);
-    uint32_t given = giving ? ga_sized_runs_release(heap, tile, giving, run.first) : 0;
-    if (!(given >> ga_warp_lane() & 1u)) {
-        ga_post_add64_relaxed(&heap->faults, 1); /* relaxed: a count, read between launches */
+    uint32_t freeing = ga_lanes_nonzero(tile, run.n && !run.offset);
+    uint32_t freed = freeing ? ga_sized_runs_free(heap, tile, freeing, run.first) : 0;
+    if (!(freed >> ga_warp_lane() & 1u)) {
+        ga_post_add64_relaxed(&heap->faults, 1); /* relaxed: a counter, read between launches */
     }
 }
 
-/* The units at which the blocks of the tile's lanes begin; GA_SIZED_NONE is the key of a lane whose block is
- * none. What the lanes did with them is published. */
-GA_SIMT ga_sized_got ga_sized_free_find(ga_sized_view view, ga_tile tile, void *block)
+/* Find the unit that begins at each lane's block, and publish the writes of the lanes. A lane has
+ * GA_SIZED_NONE if no unit begins at its block or if its region has flags. */
+GA_SIMT ga_sized_units ga_sized_free_locate(ga_sized_view view, ga_tile tile, void *block)
 {
-    uint32_t owner = ga_sized_owner(view, block); /* under way while the fence waits */
+    /* this load is in flight while the fence waits */
+    uint32_t owner = ga_sized_load_owner(view, block);
     ga_tile_publish(tile);
-    ga_tile_gate(tile); /* the assembler would wait for it first */
-    ga_sized_found found = ga_sized_find_in(view, owner, block);
+    ga_tile_gate(tile); /* else the assembler waits for the load before the fence */
+    ga_sized_found found = ga_sized_find_with_owner(view, owner, block);
     bool is_one = found.class_ != GA_SIZED_NONE && !found.offset;
-    ga_sized_got got = {is_one ? found.key : GA_SIZED_NONE, found.place};
+    ga_sized_units got = {is_one ? found.word_index : GA_SIZED_NONE, found.place};
     return got;
 }
 
-/* The usual frees, of lanes that call together: all blocks are units, of one word or no two of one. False, for all
- * of them, where it is not so: then nothing is given back, and `got` is what has been found. */
-GA_SIMT bool ga_sized_free_usual(ga_sized_view view, ga_tile tile, void *block, ga_sized_got *got)
+/* Fast path of free: every lane's block is a unit, and the units are in one word or in different
+ * words. If not, returns false in all lanes, nothing is freed, and `got` has the units that were
+ * found. */
+GA_SIMT bool ga_sized_free_fast(ga_sized_view view, ga_tile tile, void *block, ga_sized_units *got)
 {
     uint32_t lanes = ga_tile_lanes(tile);
-    *got = ga_sized_free_find(view, tile, block);
-    if (!(lanes & (lanes - 1u)) && got->keys != GA_SIZED_NONE) { /* a lone lane has nobody to ask */
-        ga_sized_give(view, got->keys, 1u << got->places);
+    *got = ga_sized_free_locate(view, tile, block);
+    if (!(lanes & (lanes - 1u)) &&
+        got->word_indices != GA_SIZED_NONE) { /* a lone lane needs no vote */
+        ga_sized_release_bits(view, got->word_indices, 1u << got->places);
         return true;
     }
-    return !ga_lanes_any(tile, got->keys == GA_SIZED_NONE) &&
-           ga_sized_release_usual(view, tile, *got);
+    return !ga_lanes_any(tile, got->word_indices == GA_SIZED_NONE) &&
+           ga_sized_free_units_fast(view, tile, *got);
 }
 
-/* The units of what the usual free has found. */
-GA_SIMT void ga_sized_free_found(ga_sized_view view, uint32_t lanes, ga_sized_got got)
+/* Free the units that free_fast() has found. */
+GA_SIMT void ga_sized_free_slow_units(ga_sized_view view, uint32_t lanes, ga_sized_units got)
 {
     ga_tile tile = ga_tile_among(lanes);
-    uint32_t giving = ga_lanes_nonzero(tile, got.keys != GA_SIZED_NONE);
-    if (giving) {
-        ga_sized_release(view, tile, giving, got);
+    uint32_t freeing = ga_lanes_nonzero(tile, got.word_indices != GA_SIZED_NONE);
+    if (freeing) {
+        ga_sized_free_units(view, tile, freeing, got);
     }
 }
 
-/* Free units of several words, units of regions with flags, and runs; count faults. */
-GA_SIMT_SLOW void ga_sized_free_unusual(ga_sized_heap *heap, uint32_t lanes, void *block,
-                                        uint32_t key, uint32_t place)
+/* Slow path of free: units of several words, units of regions with flags, runs, invalid
+ * pointers. */
+GA_SIMT_SLOW void ga_sized_free_slow(ga_sized_heap *heap, uint32_t lanes, void *block,
+                                     uint32_t word_index, uint32_t place)
 {
-    ga_sized_got got = {key, place};
-    ga_sized_free_found(ga_sized_view_of(heap), lanes, got);
-    ga_sized_free_flagged(ga_sized_view_of(heap), lanes, block, &got);
-    if (got.keys == GA_SIZED_NONE && block) {
-        ga_sized_free_others(heap, block);
+    ga_sized_units got = {word_index, place};
+    ga_sized_free_slow_units(ga_sized_view_of(heap), lanes, got);
+    ga_sized_free_slow_flagged(ga_sized_view_of(heap), lanes, block, &got);
+    if (got.word_indices == GA_SIZED_NONE && block) {
+        ga_sized_free_slow_run(heap, block);
     }
 }
 
-/* Of each lane that calls, with every check. */
+/* Free with all hardened checks, for each lane that calls. */
 GA_SIMT_SLOW void ga_sized_free_checked(ga_sized_heap *heap, void *block)
 {
     ga_tile tile = ga_tile_present();
-    ga_sized_release_checked(heap, tile, ga_lanes_nonzero(tile, block != NULL),
-                             (uint32_t)(uint64_t)block, (uint32_t)((uint64_t)block >> 32));
+    ga_sized_free_lanes_checked(heap, tile, ga_lanes_nonzero(tile, block != NULL),
+                                (uint32_t)(uint64_t)block, (uint32_t)((uint64_t)block >> 32));
 }
 
 GA_SIMT void ga_sized_kernel_free(ga_kernel_heap heap, void *block)
 {
     ga_sized_view view = ga_sized_view_of_kernel(heap);
     uint32_t lanes = ga_warp_present();
-    ga_sized_got got;
+    ga_sized_units got;
     if (GA_SIZED_WORDS_CHECK(heap.words)) {
         ga_sized_free_checked(view.heap, block);
     } else if (ga_warp_is_whole(lanes)
-                   ? !ga_sized_free_usual(view, ga_tile_of(32), block, &got)
-                   : !ga_sized_free_usual(view, ga_tile_among(lanes), block, &got)) {
-        ga_sized_free_unusual(view.heap, lanes, block, got.keys, got.places);
+                   ? !ga_sized_free_fast(view, ga_tile_of(32), block, &got)
+                   : !ga_sized_free_fast(view, ga_tile_among(lanes), block, &got)) {
+        ga_sized_free_slow(view.heap, lanes, block, got.word_indices, got.places);
     }
 }
 
-/* ---- questions: each lane for itself ------------------------------------------------------------------ */
+/* ---- queries, by each lane for itself -------------------------------------------------- */
 
-/* The run that begins there; `n` is 0 where none does. */
-GA_SIMT ga_sized_run ga_sized_kernel_run(ga_sized_view heap, const void *block)
+/* The run that begins at `block`; its `n` is 0 if none begins there. */
+GA_SIMT ga_sized_run ga_sized_run_starting_at(ga_sized_view heap, const void *block)
 {
     ga_sized_run run = ga_sized_run_find(heap, block);
     run.n = run.offset ? 0 : run.n;
     return run;
 }
 
-/* Bytes that may be used of it; 0 for what is no block. */
+/* Usable bytes of the block; 0 for an invalid pointer. */
 GA_SIMT_SLOW size_t ga_sized_usable(ga_sized_heap *heap, const void *block)
 {
     ga_sized_view view = ga_sized_view_of(heap);
@@ -314,7 +378,7 @@ GA_SIMT_SLOW size_t ga_sized_usable(ga_sized_heap *heap, const void *block)
     if (found.class_ != GA_SIZED_NONE) {
         return found.offset ? 0 : ga_sized_unit(found.class_);
     }
-    return (size_t)ga_sized_kernel_run(view, block).n << view.region_bits;
+    return (size_t)ga_sized_run_starting_at(view, block).n << view.region_bits;
 }
 
 GA_SIMT size_t ga_sized_kernel_usable_size(ga_kernel_heap heap, const void *block)
@@ -322,26 +386,26 @@ GA_SIMT size_t ga_sized_kernel_usable_size(ga_kernel_heap heap, const void *bloc
     return ga_sized_usable((ga_sized_heap *)heap.words[GA_SIZED_WORD_HEAP], block);
 }
 
-/* Where the block begins that `pointer` is in; NULL where it is in none. A unit counts whether it is taken
- * or not. */
+/* The start of the run that contains `pointer`, or NULL. */
 GA_SIMT_SLOW char *ga_sized_run_start(ga_sized_heap *heap, const void *pointer)
 {
     ga_sized_run run = ga_sized_run_find(ga_sized_view_of(heap), pointer);
     return run.n ? (char *)pointer - run.offset : NULL;
 }
 
-/* ---- resizing -------------------------------------------------------------------------------------------- */
+/* ---- resizing -------------------------------------------------------------------------- */
 
-/* Whether the block of each lane that calls, of `usable` bytes, can stay where it is with `size` bytes. A
- * run gives back what is not needed any more; a unit stays until half of it is enough. */
+/* True if the block of the lane, of `usable` bytes, stays in place at a size of `size` bytes. A run
+ * frees the regions that it no longer needs. A unit stays until half of it is enough. All lanes
+ * that call share the work. */
 GA_SIMT_SLOW bool ga_sized_resize(ga_sized_heap *heap, void *block, size_t usable, size_t size)
 {
     ga_tile tile = ga_tile_present();
     ga_sized_view view = ga_sized_view_of(heap);
-    ga_sized_run run = ga_sized_kernel_run(view, block);
+    ga_sized_run run = ga_sized_run_starting_at(view, block);
     uint32_t n = ga_sized_run_regions(view, size);
     bool shorter = run.n > n && ga_sized_class_of(view, size) == GA_SIZED_NONE;
-    ga_tile_publish(tile); /* what the lanes did with what is given back */
+    ga_tile_publish(tile); /* before regions are freed: the lanes' writes to them */
     GA_SHARE(tile, ga_lanes_nonzero(tile, shorter), lane)
     {
         ga_sized_run theirs = {ga_lanes_get(tile, run.first, lane), ga_lanes_get(tile, run.n, lane),

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * Blocks larger than the largest class, for the lanes of a tile: runs of whole neighbouring regions.
+ * Blocks larger than the largest class, for the lanes of a tile: runs of contiguous whole regions.
  *
- * STRUCTURE  sized_heap.h has it. A run's first region says how many there are, the others how far they are
- *            from it. Lanes that want runs get them one after the other, by the whole tile.
+ * STRUCTURE  See sized_heap.h. The owner of a run's first region is the number of its regions; the
+ *            owners of the others are their distances from it. Lanes that request runs are served
+ *            one after the other, each by the whole tile.
  *
- * INVARIANT  A run is its owner's from the moment its first region says so until one lane has cleared
- *            that: of several who free it one does.
+ * INVARIANT  A run is live from the time the owner of its first region is set until one lane has
+ *            cleared it: if several lanes free it, one succeeds.
  *
- * ORDER      P1 and P2 of the pool: what the last owners did with the regions happens before what the next
- *            do. What regions are is relaxed: who has the run's address got it from who took it.
+ * ORDER      P1 and P2 of the pool: the last owners' accesses to the regions happen before those of
+ *            the next ones. The owners of regions are relaxed: a thread that has the address of a
+ *            run got it from the thread that allocated it.
  *
- * PROGRESS   As sized_pool.h says; a free waits for nobody.
+ * PROGRESS   As in sized_pool.h. A free does not wait.
  */
 #ifndef GPUALLOC_SLAB_SIZED_RUNS_H
 #define GPUALLOC_SLAB_SIZED_RUNS_H
@@ -19,15 +21,16 @@
 #include "../simt/share.h"
 #include "sized_tile.h"
 
-#define GA_SIZED_REGIONS_MOST (1u << 24) /* that a heap can have (sized.c) */
+#define GA_SIZED_REGIONS_MOST (1u << 24) /* of a heap (sized.c) */
 
-/* A run, and where something is in it. */
+/* The run that a pointer is in. */
 typedef struct ga_sized_run {
-    uint32_t first, n; /* regions; none where `n` is 0 */
-    uint64_t offset;   /* from its first byte */
+    uint32_t first, n; /* regions; none if `n` is 0 */
+    uint64_t offset;   /* from the first byte of the run */
 } ga_sized_run;
 
-/* How many regions `size` bytes take; more than there can be where that is too much. */
+/* The number of regions for `size` bytes. GA_SIZED_REGIONS_MOST, which no heap has, if that is too
+ * large. */
 GA_SIMT uint32_t ga_sized_run_regions(ga_sized_view heap, uint64_t size)
 {
     uint64_t n = (size >> heap.region_bits) + ((size & ga_bits_below(heap.region_bits)) != 0);
@@ -39,7 +42,7 @@ GA_SIMT char *ga_sized_run_pointer(ga_sized_view heap, uint32_t first)
     return heap.units + ((uint64_t)first << heap.region_bits);
 }
 
-/* Which run `pointer` is in. */
+/* The run that contains `pointer`. */
 GA_SIMT ga_sized_run ga_sized_run_find(ga_sized_view heap, const void *pointer)
 {
     ga_sized_run run = {0, 0, 0};
@@ -61,66 +64,67 @@ GA_SIMT ga_sized_run ga_sized_run_find(ga_sized_view heap, const void *pointer)
     return run;
 }
 
-/* ---- claims -------------------------------------------------------------------------------------------- */
+/* ---- allocation ------------------------------------------------------------------------ */
 
-/* What the regions are from now on. */
-GA_SIMT void ga_sized_run_mark(ga_sized_heap *heap, ga_tile tile, ga_sized_part part)
+/* Set the owners of the regions of a run. */
+GA_SIMT void ga_sized_run_mark(ga_sized_heap *heap, ga_tile tile, ga_sized_extent extent)
 {
     ga_lanes ranks = ga_tile_ranks(tile);
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
-        for (uint32_t i = ga_lane_read(ranks, own); i < part.n; i += ga_tile_size(tile)) {
-            ga_store_relaxed(heap->owners + part.first + i,
-                             i ? GA_SIZED_INSIDE | i : GA_SIZED_RUN | part.n);
+        for (uint32_t i = ga_lane_read(ranks, own); i < extent.n; i += ga_tile_size(tile)) {
+            ga_store_relaxed(heap->owners + extent.first + i,
+                             i ? GA_SIZED_INSIDE | i : GA_SIZED_RUN | extent.n);
         }
     }
     ga_tile_sync(tile);
 }
 
-/* Whether nothing was given to the pool since `given`, nor by a sweep: then a search for neighbours would
- * find what the last one did. */
-GA_SIMT bool ga_sized_run_sweep(ga_sized_heap *heap, ga_tile tile, uint32_t given, uint32_t *last)
+/* True if a search would find no more contiguous regions than the last one did: nothing was added
+ * to the pool since `releases` was read, and a sweep released no region. */
+GA_SIMT bool ga_sized_run_sweep_found_none(ga_sized_heap *heap, ga_tile tile, uint32_t releases,
+                                           uint32_t *last)
 {
     ga_sized_search search = {
         GA_SIZED_NONE, 0, {ga_lanes_all(GA_SIZED_NONE), ga_lanes_all(0)}, 0, 0, false};
-    return (ga_sized_is_known_vain(heap, tile, GA_SIZED_NONE) ||
-            ga_sized_sweep_all(ga_sized_view_of(heap), tile, last, &search)) &&
-           ga_sized_now(&heap->given, tile) == given; /* H1 */
+    return (ga_sized_known_full(heap, tile, GA_SIZED_NONE) ||
+            ga_sized_sweep_join(ga_sized_view_of(heap), tile, last, &search)) &&
+           ga_sized_load_synced(&heap->releases, tile) == releases; /* H1. Pairs with H2. */
 }
 
-/* A run of `n` regions, the first of them at a multiple of `align` when `phase` is added to its number: the
- * first, or GA_SIZED_NONE. */
+/* Allocate a run of `n` regions. The number of the first plus `phase` is a multiple of `align`.
+ * Returns the first, or GA_SIZED_NONE. */
 GA_SIMT uint32_t ga_sized_run_claim(ga_sized_heap *heap, ga_tile tile, uint32_t n, uint32_t align,
                                     uint32_t phase)
 {
-    ga_sized_wish wish = {n, n, align, phase};
+    ga_sized_request request = {n, n, align, phase};
     uint32_t last = 0;
     bool over = n > heap->regions;
-    for (uint32_t rounds = 0; !over && rounds < GA_SIZED_AGAIN; rounds++) {
-        uint32_t given = ga_sized_now(&heap->given, tile); /* H1 */
-        ga_sized_part part = ga_sized_regions_find(heap, ga_tile_members(tile), wish);
-        if (part.n) {
-            ga_sized_run_mark(heap, tile, part);
-            return part.first;
+    for (uint32_t rounds = 0; !over && rounds < GA_SIZED_SWEEPS_MOST; rounds++) {
+        uint32_t releases = ga_sized_load_synced(&heap->releases, tile); /* H1. Pairs with H2. */
+        ga_sized_extent extent = ga_sized_regions_alloc(heap, ga_tile_members(tile), request);
+        if (extent.n) {
+            ga_sized_run_mark(heap, tile, extent);
+            return extent.first;
         }
-        last = rounds ? last : ga_sized_sweep_last(heap, tile);
-        over = ga_sized_run_sweep(heap, tile, given, &last);
+        last = rounds ? last : ga_sized_sweep_latest(heap, tile);
+        over = ga_sized_run_sweep_found_none(heap, tile, releases, &last);
     }
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
-        ga_post_add_relaxed(&heap->refused, 1u); /* relaxed: a count */
+        ga_post_add_relaxed(&heap->refused, 1u); /* relaxed: a counter */
     }
     return GA_SIZED_NONE;
 }
 
-/* A run of as many regions as `regions` has for it, for each lane of `wanting`; `aligns` and phase as
- * above. */
-GA_SIMT ga_lanes ga_sized_runs_claim(ga_sized_heap *heap, ga_tile tile, uint32_t wanting,
+/* Allocate a run for each lane of `requesting`, of the number of regions and the alignment that the
+ * lane has. */
+GA_SIMT ga_lanes ga_sized_runs_claim(ga_sized_heap *heap, ga_tile tile, uint32_t requesting,
                                      ga_lanes regions, ga_lanes aligns, uint32_t phase)
 {
     ga_lanes got = ga_lanes_all(GA_SIZED_NONE);
-    GA_SHARE(tile, wanting, lane)
+    GA_SHARE(tile, requesting, lane)
     {
         uint32_t align = ga_lanes_get(tile, aligns, lane);
         uint32_t first = ga_sized_run_claim(heap, tile, ga_lanes_get(tile, regions, lane), align,
@@ -130,16 +134,18 @@ GA_SIMT ga_lanes ga_sized_runs_claim(ga_sized_heap *heap, ga_tile tile, uint32_t
     return got;
 }
 
-/* ---- giving back ----------------------------------------------------------------------------------------- */
+/* ---- free ------------------------------------------------------------------------------ */
 
-/* The run that begins there ends: how many regions it had, 0 where none begins there. All lanes. */
-GA_SIMT uint32_t ga_sized_run_end(ga_sized_heap *heap, ga_tile tile, uint32_t first)
+/* End the run that begins at region `first`. Returns the number of its regions, or 0 if none begins
+ * there. By all lanes. */
+GA_SIMT uint32_t ga_sized_run_clear(ga_sized_heap *heap, ga_tile tile, uint32_t first)
 {
     uint32_t leader = ga_tile_leader(tile);
     ga_lanes n = ga_lanes_all(0);
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        /* relaxed, as the change: it decides who gives the regions back, and P2 releases them. */
+        /* relaxed, and the CAS too: it decides which lane frees the regions, and P2 releases
+         * them */
         uint32_t owner = ga_load_relaxed(heap->owners + first);
         if (owner & GA_SIZED_RUN && ga_cas_relaxed(heap->owners + first, owner, 0) == owner) {
             ga_lane_write(&n, own, owner & ~GA_SIZED_RUN);
@@ -149,25 +155,27 @@ GA_SIMT uint32_t ga_sized_run_end(ga_sized_heap *heap, ga_tile tile, uint32_t fi
     return ga_lanes_get(tile, n, leader);
 }
 
-/* The runs whose first regions the lanes of `giving` have: the mask of those at which one began. */
-GA_SIMT uint32_t ga_sized_runs_release(ga_sized_heap *heap, ga_tile tile, uint32_t giving,
-                                       ga_lanes firsts)
+/* Free the runs that begin at the regions `firsts` of the lanes of `freeing`. Returns the mask of
+ * the lanes at whose region a run began. */
+GA_SIMT uint32_t ga_sized_runs_free(ga_sized_heap *heap, ga_tile tile, uint32_t freeing,
+                                    ga_lanes firsts)
 {
-    uint32_t given = 0;
-    ga_tile_sync(tile); /* what any lane did with them comes before */
-    GA_SHARE(tile, giving, lane)
+    uint32_t freed = 0;
+    ga_tile_sync(tile); /* after all lanes' accesses to the runs */
+    GA_SHARE(tile, freeing, lane)
     {
-        ga_sized_part part = {ga_lanes_get(tile, firsts, lane), 0};
-        part.n = ga_sized_run_end(heap, tile, part.first);
-        if (part.n) {
-            ga_sized_pool_give(heap, tile, part);
-            given |= 1u << lane;
+        ga_sized_extent extent = {ga_lanes_get(tile, firsts, lane), 0};
+        extent.n = ga_sized_run_clear(heap, tile, extent.first);
+        if (extent.n) {
+            ga_sized_pool_free(heap, tile, extent);
+            freed |= 1u << lane;
         }
     }
-    return given;
+    return freed;
 }
 
-/* All but the first `n` regions of the run, which has more: false where it is none any more. */
+/* Free all regions of the run but the first `n`; it has more. False if the run is not live any
+ * more. */
 GA_SIMT bool ga_sized_run_shorten(ga_sized_heap *heap, ga_tile tile, ga_sized_run run, uint32_t n)
 {
     uint32_t leader = ga_tile_leader(tile);
@@ -183,8 +191,8 @@ GA_SIMT bool ga_sized_run_shorten(ga_sized_heap *heap, ga_tile tile, ga_sized_ru
     if (!ga_lanes_get(tile, done, leader)) {
         return false;
     }
-    ga_sized_part part = {run.first + n, run.n - n};
-    ga_sized_pool_give(heap, tile, part);
+    ga_sized_extent extent = {run.first + n, run.n - n};
+    ga_sized_pool_free(heap, tile, extent);
     return true;
 }
 

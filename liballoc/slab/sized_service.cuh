@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * Kernels with which the host looks after heaps of all sizes; part of device_code.cu. No other kernel uses
- * the heap beside all but the first two.
+ * Kernels by which the host maintains heaps with size classes; part of device_code.cu. No other
+ * kernel may use the heap at the same time, except beside the first two.
  */
 #ifndef GPUALLOC_SLAB_SIZED_SERVICE_CUH
 #define GPUALLOC_SLAB_SIZED_SERVICE_CUH
 
 #include "sized_kernel.h"
 
-/* One block for the host, and back. One thread. */
+/* Allocate and free one block for the host. One thread. */
 extern "C" __global__ void ga_sized_take_kernel(ga_kernel_heap heap, uint64_t size, uint64_t align,
                                                 void **out)
 {
     void *block = ga_sized_kernel_aligned_alloc(heap, align, size);
-    if ((uint64_t)block & (align - 1u)) { /* the heap's memory begins at no multiple of it */
+    if ((uint64_t)block & (align - 1u)) { /* the heap's memory is aligned to less */
         ga_sized_kernel_free(heap, block);
         block = NULL;
     }
@@ -25,38 +25,39 @@ extern "C" __global__ void ga_sized_give_kernel(ga_kernel_heap heap, void *block
     ga_sized_kernel_free(heap, block);
 }
 
-/* The class of the region, or GA_SIZED_NONE where it is no class's. */
+/* The class of the region, or GA_SIZED_NONE. */
 GA_SIMT uint32_t ga_sized_class_at(const ga_sized_heap *heap, uint32_t region)
 {
     return ga_sized_owner_class(heap->owners[region]);
 }
 
-/* The bitmap of a region that a class has. */
+/* The bitmap of a region that belongs to a class. */
 GA_SIMT uint32_t *ga_sized_bits_at(const ga_sized_heap *heap, uint32_t region)
 {
-    return heap->bits + ga_sized_owner_key(heap->region_bits, region, heap->owners[region]);
+    return heap->bits + ga_sized_bitmap_index(heap->region_bits, region, heap->owners[region]);
 }
 
-/* How many units of the region are taken. By all lanes of a warp. */
-GA_SIMT uint32_t ga_sized_taken_of(const ga_sized_heap *heap, ga_tile tile, uint32_t region)
+/* The number of live units of the region. By all lanes of a warp. */
+GA_SIMT uint32_t ga_sized_count_taken(const ga_sized_heap *heap, ga_tile tile, uint32_t region)
 {
     const ga_sized_class *c = heap->of + ga_sized_class_at(heap, region);
     const uint32_t *bits = ga_sized_bits_at(heap, region);
     uint32_t taken = 0;
-    for (uint32_t word = tile.lane; word < c->way.words; word += 32u) {
-        taken += ga_bits_count(bits[word] & ~(word + 1u == c->way.words ? c->tail : 0u));
+    for (uint32_t word = tile.lane; word < c->map.words; word += 32u) {
+        taken += ga_bits_count(bits[word] & ~(word + 1u == c->map.words ? c->tail : 0u));
     }
     return ga_lanes_sum(tile, taken);
 }
 
-/* relaxed: read when the kernel has ended. */
+/* relaxed: read after the kernel has ended */
 GA_SIMT void ga_sized_add_live(uint64_t *total, uint32_t blocks, uint64_t bytes)
 {
     ga_post_add64_relaxed(total, blocks);
     ga_post_add64_relaxed(total + 1, bytes);
 }
 
-/* Add what is live: total[0] blocks, total[1] bytes. A warp for each region, in turn. */
+/* Add the live blocks: total[0] counts them, total[1] their bytes. Each warp does one region after
+ * the other. */
 extern "C" __global__ void ga_sized_live_kernel(ga_sized_heap *heap, uint64_t *total)
 {
     ga_tile tile = ga_tile_of(32);
@@ -65,29 +66,29 @@ extern "C" __global__ void ga_sized_live_kernel(ga_sized_heap *heap, uint64_t *t
     for (uint32_t region = warp; region < heap->next; region += warps) {
         uint32_t class_ = ga_sized_class_at(heap, region);
         uint32_t owner = heap->owners[region];
-        uint32_t taken = class_ == GA_SIZED_NONE ? 0 : ga_sized_taken_of(heap, tile, region);
+        uint32_t taken = class_ == GA_SIZED_NONE ? 0 : ga_sized_count_taken(heap, tile, region);
         if (tile.lane == 0 && taken) {
-            ga_sized_add_live(total, taken, (uint64_t)taken * heap->of[class_].way.unit);
+            ga_sized_add_live(total, taken, (uint64_t)taken * heap->of[class_].map.unit);
         } else if (tile.lane == 0 && owner & GA_SIZED_RUN) {
             ga_sized_add_live(total, 1, (uint64_t)(owner & ~GA_SIZED_RUN) << heap->region_bits);
         }
     }
 }
 
-/* All units are free, and all runs. By all lanes of a warp, for one region. */
+/* Free all units and runs of one region. By all lanes of a warp. */
 GA_SIMT void ga_sized_reset_region(ga_sized_heap *heap, ga_tile tile, uint32_t region)
 {
     uint32_t class_ = ga_sized_class_at(heap, region);
     uint32_t *bits = ga_sized_bits_at(heap, region);
     const ga_sized_class *c = heap->of + class_;
-    uint32_t words = class_ == GA_SIZED_NONE ? 0 : c->way.words;
+    uint32_t words = class_ == GA_SIZED_NONE ? 0 : c->map.words;
     for (uint32_t i = tile.lane; i < words; i += 32u) {
         bits[i] = i + 1u == words ? c->tail : 0;
     }
-    uint32_t n = ga_sized_run_end(heap, tile, region);
+    uint32_t n = ga_sized_run_clear(heap, tile, region);
     if (n) {
-        ga_sized_part part = {region, n};
-        ga_sized_pool_give(heap, tile, part);
+        ga_sized_extent extent = {region, n};
+        ga_sized_pool_free(heap, tile, extent);
     }
 }
 
@@ -99,13 +100,13 @@ extern "C" __global__ void ga_sized_reset_kernel(ga_sized_heap *heap)
         ga_sized_reset_region(heap, ga_tile_of(32), region);
     }
     if (warp == 0 && threadIdx.x == 0) {
-        ga_post_add_relaxed(&heap->given, 1u); /* what sweeps have found does not hold any more */
+        ga_post_add_relaxed(&heap->releases, 1u); /* the results of sweeps become invalid */
     }
 }
 
-/* The first bitmaps of regions that nobody has can be used again: no kernel has an old table. By all
+/* Make the first bitmaps of free regions usable again: no kernel has a stale class map now. By all
  * threads. */
-GA_SIMT void ga_sized_renew(ga_sized_heap *heap)
+GA_SIMT void ga_sized_reset_spent(ga_sized_heap *heap)
 {
     uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x;
     for (uint32_t region = thread; region < heap->next; region += gridDim.x * blockDim.x) {
@@ -115,24 +116,24 @@ GA_SIMT void ga_sized_renew(ga_sized_heap *heap)
     }
 }
 
-/* A warp for each class: regions in which nothing is taken leave its table and go to the pool. */
+/* A warp for each class: regions without live units leave its table for the pool. */
 extern "C" __global__ void ga_sized_collect_kernel(ga_sized_heap *heap)
 {
     ga_tile tile = ga_tile_of(32);
     ga_sized_class *c = heap->of + (blockIdx.x * blockDim.x + threadIdx.x) / 32u;
-    ga_sized_renew(heap);
-    if (c >= heap->of + heap->classes || !c->way.all) {
+    ga_sized_reset_spent(heap);
+    if (c >= heap->of + heap->classes || !c->map.total_words) {
         return;
     }
-    uint32_t count = c->way.all / c->way.words;
+    uint32_t count = c->map.total_words / c->map.words;
     uint32_t kept = 0;
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t region = (c->way.table[i] & ~GA_SIZED_SPENT) - 1u;
-        uint32_t taken = ga_sized_taken_of(heap, tile, region);
+        uint32_t region = (c->map.table[i] & ~GA_SIZED_SPENT) - 1u;
+        uint32_t taken = ga_sized_count_taken(heap, tile, region);
         if (tile.lane == 0) {
             if (taken) {
                 uint32_t spent = heap->places[region] & GA_SIZED_SPENT;
-                c->way.table[kept] = (region + 1u) | spent;
+                c->map.table[kept] = (region + 1u) | spent;
                 heap->places[region] = kept | spent;
             } else {
                 heap->owners[region] = 0;
@@ -141,17 +142,17 @@ extern "C" __global__ void ga_sized_collect_kernel(ga_sized_heap *heap)
         }
         __syncwarp();
         if (!taken) {
-            ga_sized_part part = {region, 1};
-            ga_sized_pool_give(heap, tile, part);
+            ga_sized_extent extent = {region, 1};
+            ga_sized_pool_free(heap, tile, extent);
         }
         kept += taken != 0;
     }
     for (uint32_t i = kept + tile.lane; i < count; i += 32u) {
-        c->way.table[i] = 0;
+        c->map.table[i] = 0;
     }
     if (tile.lane == 0) {
-        c->way.all = kept * c->way.words;
-        c->way.straight = GA_SIZED_SHIFT(c->way); /* of none: the table knows */
+        c->map.total_words = kept * c->map.words;
+        c->map.contiguous = GA_SIZED_SHIFT(c->map); /* no contiguous regions: use the table */
         c->shrunk = 0;
         c->hint = 0;
     }

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the words of a ga_kernel_heap of the kind GA_KERNEL_KIND_SIZED hold.
+ * The words of a ga_kernel_heap of the kind GA_KERNEL_KIND_SIZED.
  */
 #ifndef GPUALLOC_SLAB_SIZED_WORDS_H
 #define GPUALLOC_SLAB_SIZED_WORDS_H
 
 enum {
-    GA_SIZED_WORD_HEAP = 0, /* the ga_sized_heap, in device memory */
-    GA_SIZED_WORD_UNITS,    /* its first region */
-    GA_SIZED_WORD_BITS,     /* its bitmaps */
-    GA_SIZED_WORD_SHAPE /* low byte: log2 of a region's bytes; the flags below; from bit 11 on how many
-                               regions there may be, below 2^21; high half: how many classes */
+    GA_SIZED_WORD_HEAP = 0, /* address of the ga_sized_heap, in device memory */
+    GA_SIZED_WORD_UNITS,    /* address of its first region */
+    GA_SIZED_WORD_BITS,     /* address of its bitmaps */
+    /* low byte: log2 of the bytes of a region; then flags; from bit 11 on the most regions, below
+     * 2^21; upper half: number of classes */
+    GA_SIZED_WORD_SHAPE
 };
 
 #define GA_SIZED_FLAG_CHECK 0x100u

@@ -112,7 +112,7 @@ class List(CommandTest):
         self.assertEqual(1, answer.out.count("\n"))
         whole = json.loads(answer.out)
         self.assertEqual({"abi", "backends"}, set(whole))
-        self.assertEqual(1, whole["abi"])
+        self.assertEqual(2, whole["abi"])
         return whole["backends"]
 
     def check_option(self, option: dict) -> None:

@@ -88,6 +88,20 @@ static void use_pinned(void)
     }
 }
 
+/* What is free goes back, as far as the driver takes it. */
+static void trim(void)
+{
+    typedef CUresult trim_fn(CUmemoryPool pool, size_t keep);
+    trim_fn *trim_to = NULL;
+    CUmemoryPool usual = NULL;
+    *(void **)&trim_to = dlsym(dlopen("libcuda.so.1", RTLD_LAZY), "cuMemPoolTrimTo");
+    CUresult found = cu.default_pool(&usual, 0);
+    check_told(found);
+    if (found == CUDA_SUCCESS) {
+        check_told(trim_to(usual, 0));
+    }
+}
+
 static CUdeviceptr put_off;
 
 static void capture(CUstream stream)
@@ -122,6 +136,7 @@ static void work(CUstream stream)
                 check_told(give(i, stream));
             }
         }
+        trim();
     }
     check_told(take(1, stream));
     capture(stream);
@@ -150,6 +165,7 @@ static void work_again(CUstream stream)
     for (size_t i = 0; i < BLOCKS; i++) {
         CHECK_SAME(0, give(i, stream));
     }
+    trim();
 }
 
 static void check_nothing_left(void)

@@ -118,7 +118,79 @@ static void stays(void)
     CHECK(held() >= 64u * MIB, "%llu bytes", (unsigned long long)held());
 }
 
+enum {
+    SMALL = 64000, /* blocks of SMALL_BYTES: more than super blocks are kept for */
+    SMALL_BYTES = 1000
+};
+
+static void take_and_give_small(void)
+{
+    static CUdeviceptr small[SMALL];
+    for (size_t i = 0; i < SMALL; i++) {
+        CHECK_SAME(0, cu.alloc(&small[i], SMALL_BYTES));
+        *(char *)small[i] = (char)i;
+    }
+    CHECK(held() >= (uint64_t)SMALL * SMALL_BYTES, "%llu bytes", (unsigned long long)held());
+    for (size_t i = 0; i < SMALL; i++) {
+        CHECK(*(char *)small[i] == (char)i, "block %zu", i);
+        CHECK_SAME(0, cu.free(small[i]));
+    }
+}
+
+static void trim_pool(size_t keep)
+{
+    typedef CUresult trim_fn(CUmemoryPool pool, size_t keep);
+    trim_fn *trim = NULL;
+    CUmemoryPool usual = NULL;
+    *(void **)&trim = dlsym(dlopen("libcuda.so.1", RTLD_LAZY), "cuMemPoolTrimTo");
+    CHECK_SAME(0, cu.default_pool(&usual, 0));
+    CHECK_SAME(0, trim(usual, keep));
+}
+
+/* Under a spec that keeps all of them until it is asked. */
+static void small_when_asked(void)
+{
+    for (int round = 0; round < 2; round++) {
+        take_and_give_small();
+        CHECK(held() >= (uint64_t)SMALL * SMALL_BYTES, "%llu bytes", (unsigned long long)held());
+        trim_pool(32u * MIB);
+        CHECK(held() >= 32u * MIB && held() < 48u * MIB, "%llu bytes", (unsigned long long)held());
+        trim_pool(0);
+        CHECK_SAME(0, held());
+    }
+}
+
+/* Without being asked; the heap below keeps nothing. */
+static void small_unasked(void)
+{
+    for (int round = 0; round < 2; round++) {
+        take_and_give_small();
+        CHECK(held() <= 24u * MIB, "%llu bytes", (unsigned long long)held());
+    }
+    uint64_t frees = cu.arrived("cuMemFree") + cu.arrived("cuMemUnmap");
+    for (int i = 0; i < 1000; i++) { /* the driver is not asked each time */
+        call();
+    }
+    CHECK(cu.arrived("cuMemFree") + cu.arrived("cuMemUnmap") <= frees + 2000, "%llu calls",
+          (unsigned long long)(cu.arrived("cuMemFree") - frees));
+}
+
+/* Units of small blocks make room for a large one. */
+static void small_for_large(void)
+{
+    CUdeviceptr large = 0;
+    size_t available = 0;
+    size_t total = 0;
+    take_and_give_small();
+    CHECK_SAME(0, cu.info(&available, &total));
+    CHECK_SAME(0, cu.alloc(&large, total - 4 * MIB));
+    CHECK_SAME(0, cu.free(large));
+}
+
 static const cu_case cases[] = {{"at_once", at_once},
+                                {"small_when_asked", small_when_asked},
+                                {"small_unasked", small_unasked},
+                                {"small_for_large", small_for_large},
                                 {"decays", decays},
                                 {"keeps_what_is_used", keeps_what_is_used},
                                 {"decays_when_asked", decays_when_asked},

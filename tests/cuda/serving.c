@@ -319,8 +319,12 @@ static void capture(void)
     CHECK_SAME(0, cu.stream(&stream, 1));
     CUdeviceptr before = alloc(3 * MIB);
     CUdeviceptr other = alloc_on(3 * MIB, stream);
+    CUdeviceptr freed = alloc_on(5 * MIB, stream); /* the heap keeps it: info counts that as free */
+    CHECK_SAME(0, cu.free_on(freed, stream));
     size_t with = available();
     CHECK_SAME(0, cu.begin_capture(stream, 0));
+    CHECK_SAME(with, available());
+    CHECK_SAME(0, cu.violations());
     CHECK_SAME(0, cu.alloc_on(&node, MIB, stream)); /* a node of the graph, as without us */
     CHECK_SAME(1, cu.nodes());
     CHECK_SAME(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cu.alloc(&none, MIB));

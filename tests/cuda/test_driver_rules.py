@@ -3,6 +3,7 @@
 """Rules of the driver that programs and libraries go by: what lies behind a block, limits that count
 all memory, pools."""
 
+import os
 import unittest
 
 import support
@@ -92,6 +93,23 @@ class Pools(Case):
         for spec in ("async", "vmm"):
             with self.subTest(spec):
                 self.passes("pools", "two_heaps", *self.SPECS[spec], device=spec, STAND_IN_DEVICES="2")
+
+
+class Outsiders(Case):
+    """Backends of a plugin are served by their capabilities."""
+
+    def outcome(self, name: str, backend: str) -> support.Outcome:
+        return self.passes("outsiders", name, backend, device=backend, quiet=False,
+                           GPUALLOC_PLUGINS=os.environ["GA_OUTSIDER"], STAND_IN_DEVICES="2")
+
+    def test_frees_wait_once(self) -> None:
+        for backend in ("plain", "able"):
+            with self.subTest(backend):
+                self.assertEqual("", self.outcome("waits", backend).stderr)
+
+    def test_peers(self) -> None:
+        self.assertIn("to be reached by another device", self.outcome("peers", "plain").stderr)
+        self.assertEqual("", self.outcome("peers", "able").stderr)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,16 @@ class GivenBack(Case):
             with self.subTest(spec):
                 self.passes("given_back", "at_once", device=spec)
 
+    def test_small_blocks(self) -> None:
+        for spec in ("slab:keep=all/cuda", "slab:keep=all/vmm", "slab:keep=all/async",
+                     "fail:nth=0/slab:keep=all/vmm"):
+            for name in ("small_when_asked", "small_for_large"):
+                with self.subTest(f"{name} {spec}"):
+                    self.passes("given_back", name, device=spec)
+        for spec in ("slab/cuda", "slab/vmm:cache=0", "slab/vmm:decay=0", "slab:keep=1M/async:release=0"):
+            with self.subTest(f"unasked {spec}"):
+                self.passes("given_back", "small_unasked", device=spec)
+
     def test_by_default_not_so_soon(self) -> None:
         for spec in ("vmm", "async", "vmm:decay=-1", "async:decay=-1"):
             with self.subTest(spec):

@@ -81,14 +81,14 @@ inline unlink(place, seen, leaf, gone)
     }
 }
 
-/* help(): once through the chain, as far as it goes. */
+/* expand_help(): once through the chain, as far as it goes. */
 inline help()
 {
     n = 0;
     place = OLD_BUCKET;
     w = word[OLD_BUCKET];
     moved = false;
-    /* read_chain() */
+    /* chain_read() */
     do
     :: !IS_LEAF(w) || n == 2 || moved -> break
     :: else ->
@@ -125,7 +125,7 @@ inline help()
         :: TO(w) != leaf || (place < OLD_BUCKET && (TAG(w) || LEVEL(w) == 1)) -> break
         :: else -> skip
         fi;
-        /* aim() */
+        /* expand_aim_leaf() */
         next = word[leaf];
         if
         :: LEVEL(next) == 0 ->
@@ -146,7 +146,7 @@ inline help()
         :: LEVEL(next) != BELOW || TAG(next) -> break
         :: else -> skip
         fi;
-        /* put() */
+        /* expand_push_leaf() */
         first = word[NEW_BUCKET];
         if
         :: MUTANT != 1 && word[place] != w -> break
@@ -156,7 +156,7 @@ inline help()
         :: TO(first) != leaf -> swap(NEW_BUCKET, first, WORD(leaf, 0, FRESH))
         :: else -> skip
         fi;
-        /* cut() */
+        /* expand_cut_leaf() */
         swap(place, w, WORD(NEW, 0, 0))
     od
 }
@@ -220,7 +220,7 @@ gone:
     :: TO(w) == VICTIM && !(place < OLD_BUCKET && TAG(w)) -> unlink(place, w, VICTIM, next)
     :: else -> skip
     fi;
-    /* sweep(): if it has not been taken out, another is doing it, or it is done here. */
+    /* unlink_removed(): if it has not been taken out, another is doing it, or it is done here. */
     do
     :: out[VICTIM] -> break
     :: else ->

@@ -196,21 +196,21 @@ static void sip(actor *a)
     ga_sized_view view = ga_sized_view_of(world->heap);
     for (uint32_t i = 0; i < SIPS; i++) {
         uint32_t class = classes[random_below(&a->random, CLASSES)];
-        ga_sized_way way = ga_sized_way_of(world->heap->of + class);
-        if (!way.all) {
+        ga_sized_class_map map = ga_sized_load_class_map(world->heap->of + class);
+        if (!map.total_words) {
             sched_yield();
             continue;
         }
-        uint32_t word = way.all - 1 - (uint32_t)random_below(&a->random, way.words);
-        uint32_t key = ga_sized_key(view, way, word);
-        uint32_t bits = key == GA_SIZED_NONE ? 0 : ga_sized_take_word(view, key);
+        uint32_t word = map.total_words - 1 - (uint32_t)random_below(&a->random, map.words);
+        uint32_t key = ga_sized_word_index(view, map, word);
+        uint32_t bits = key == GA_SIZED_NONE ? 0 : ga_sized_claim_word(view, key);
         for (uint32_t rest = bits; rest; rest &= rest - 1u) {
-            char *block = ga_sized_pointer(view, way.unit, key, ga_bits_lowest(rest));
+            char *block = ga_sized_pointer(view, map.unit, key, ga_bits_lowest(rest));
             own(block, class);
             disown(block);
         }
         if (bits) {
-            ga_sized_give(view, key, bits);
+            ga_sized_release_bits(view, key, bits);
         }
     }
 }

@@ -90,7 +90,7 @@ static void give(worker *w, uint32_t which)
     if (!h->n && !sized_release(heap, 1, &h->block)) {
         errx(1, "sized_runs: a unit was none");
     }
-    if (h->n && !ga_sized_runs_release(heap, sized_tile(), 1, ga_lanes_all(h->first))) {
+    if (h->n && !ga_sized_runs_free(heap, sized_tile(), 1, ga_lanes_all(h->first))) {
         errx(1, "sized_runs: a run was none");
     }
     *h = w->mine[--w->count];
@@ -199,7 +199,7 @@ static void exact(uint32_t round)
     }
     for (uint32_t i = 0; i < REGIONS; i++) {
         if (!kept[i]) {
-            ga_sized_runs_release(world->heap, sized_tile(), 1, ga_lanes_all(i));
+            ga_sized_runs_free(world->heap, sized_tile(), 1, ga_lanes_all(i));
         }
     }
     for (uint32_t i = 0; i < WORKERS; i++) {

@@ -124,7 +124,7 @@ static void release(size_t number, uint32_t *kept, uint32_t *count)
         ga_lane_write(&units, lane, unit);
     }
     if (n) {
-        ga_slab_weigh(&world.heap, ga_tile_of(32), 0u - n);
+        ga_slab_adjust_taken(&world.heap, ga_tile_of(32), 0u - n);
         ga_slab_release_lanes(ga_slab_view_of(&world.heap), ga_tile_of(32), ga_bits_below(n),
                               units);
     }
@@ -157,7 +157,7 @@ static void check(void)
     stress_need(world.heap.words == ready * STEP_WORDS, "as many words as super blocks");
     stress_need(world.heap.taken == 0, "what is taken is counted");
     for (uint32_t block = 0; block < ready << SUPER_BITS; block++) {
-        uint32_t place = ga_slab_count_place(GA_SLAB_SPREAD, block);
+        uint32_t place = ga_slab_count_index(GA_SLAB_SPREAD, block);
         stress_need(world.counts[place] == 1024, "all units of a memory block are free");
     }
     for (uint32_t word = 0; word < world.heap.words; word++) {

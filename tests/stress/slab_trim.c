@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
- * Claims and frees beside a thread that gives empty memory blocks back to the system all the time,
- * in a heap at its limit. A unit keeps what was written to it while it is live, and nobody else
- * gets it; a claim never fails as long as a unit is free or away. Weakened (tests/stress/
- * meson.build): 11 a block is taken though somebody has a unit of it, 12 one that has come back
- * counts as away still, 13 nobody says that room has come.
+ * Claims and frees beside a thread that returns empty memory blocks to the system all the time, in
+ * a heap at its limit. A live unit keeps its contents and has one owner. A claim succeeds as long
+ * as a unit is free or away. Two scenes: the first makes all threads wait for the lock for growth
+ * at once, the second has no order. Weakened (tests/stress/meson.build): 11 a block is taken though
+ * one of its units is live, 12 a block that has come back still counts as away, 13 a growth does
+ * not announce the room that it made.
  */
 #include "stress.h"
 #include "support/random.h"
 
 #include "runtime/heap.h"
 #include "slab/slab.h"
+#include "slab/state.h"
+
+#include <pthread.h>
+#include <time.h>
 
 enum {
     UNIT = 64,
@@ -19,7 +24,10 @@ enum {
     HOLDERS = 4,
     HELD = 1300,      /* by each of them at most: with what caches hold, fewer than there are */
     LIMIT = 8 * 1024, /* units, eight memory blocks */
-    STEPS = 4000
+    STEPS = 4000,
+    ROUNDS = 20,     /* of the first scene */
+    STILL_LOOKS = 5, /* so often no thread has claimed anything: all wait for the lock */
+    LOOK_NS = 1000000
 };
 
 static ga_heap *heap;
@@ -39,6 +47,98 @@ static void check_unit(const uint64_t *unit, uint64_t mark)
     }
 }
 
+static uint64_t *claim_unit(size_t align, uint64_t mark)
+{
+    uint64_t *unit = NULL;
+    NEED(ga_alloc(heap, ASKED, align, (void **)&unit) == GA_OK);
+    NEED(ga_usable_size(heap, unit) == UNIT); /* else it is the parent's */
+    write_unit(unit, mark);
+    return unit;
+}
+
+static void free_unit(uint64_t *unit, uint64_t mark)
+{
+    check_unit(unit, mark);
+    NEED(ga_free(heap, unit) == GA_OK);
+}
+
+/* ---- all threads wait for the lock at once -------------------------------------------------- */
+
+static pthread_barrier_t barrier;
+static size_t claims[HOLDERS];
+
+/* Aligned, because such an allocation asks its class once. Others ask twice, and the second claim
+ * hides that the first one failed. */
+static void claim_many(size_t number)
+{
+    static uint64_t *units[HOLDERS][HELD];
+    uint64_t mark = (number + 1) << 48;
+    for (size_t i = 0; i < HELD; i++) {
+        if (i == 1) { /* the first claim made the thread's cache, which takes the lock as well */
+            pthread_barrier_wait(&barrier);
+            pthread_barrier_wait(&barrier);
+        }
+        units[number][i] = claim_unit(UNIT, mark + i * WORDS);
+        /* relaxed: a figure */
+        __atomic_store_n(&claims[number], i + 1, __ATOMIC_RELAXED);
+    }
+    pthread_barrier_wait(&barrier); /* a free may trim, and the last thread would find that room */
+    for (size_t i = 0; i < HELD; i++) {
+        free_unit(units[number][i], mark + i * WORDS);
+    }
+}
+
+static void wait_until_nobody_claims(void)
+{
+    size_t before = 0;
+    for (size_t still = 0; still < STILL_LOOKS;) {
+        size_t sum = 0;
+        nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
+        for (size_t i = 0; i < HOLDERS; i++) {
+            sum += __atomic_load_n(&claims[i], __ATOMIC_RELAXED);
+        }
+        still = sum == before ? still + 1 : 0;
+        before = sum;
+    }
+}
+
+/* Hold the lock for growth, as a thread does that grows the slab, until all others wait for it. */
+static void hold_the_lock(void)
+{
+    pthread_mutex_t *lock = &((ga_slab_state *)heap->state)->store.lock;
+    pthread_barrier_wait(&barrier);
+    pthread_mutex_lock(lock);
+    pthread_barrier_wait(&barrier);
+    wait_until_nobody_claims();
+    pthread_mutex_unlock(lock);
+    pthread_barrier_wait(&barrier);
+}
+
+static void wait_for_room(size_t number)
+{
+    if (number < HOLDERS) {
+        claim_many(number);
+    } else {
+        hold_the_lock();
+    }
+}
+
+/* Two of eight blocks are in use and six are away. Each growth brings two blocks back, so there are
+ * more threads than growths: the last thread must see that others have made room since it looked. */
+static void wait_side_by_side(void)
+{
+    pthread_barrier_init(&barrier, NULL, HOLDERS + 1);
+    for (size_t round = 0; round < ROUNDS; round++) {
+        NEED(ga_trim(heap, 0) == GA_OK);
+        uint64_t *unit = claim_unit(0, 0);
+        stress_threads(HOLDERS + 1, wait_for_room);
+        free_unit(unit, 0);
+    }
+    pthread_barrier_destroy(&barrier);
+}
+
+/* ---- claims and frees beside a trim ---------------------------------------------------------- */
+
 /* Fills up and empties again, so that blocks become empty; a few units stay meanwhile. */
 static void hold(size_t number)
 {
@@ -51,20 +151,16 @@ static void hold(size_t number)
         for (size_t step = 0; step < STEPS; step++) {
             size_t i = random_below(&random, HELD);
             if (!mine[i] && filling) {
-                NEED(ga_alloc(heap, ASKED, 0, (void **)&mine[i]) == GA_OK);
-                NEED(ga_usable_size(heap, mine[i]) == UNIT); /* else it is the parent's */
-                write_unit(mine[i], mark + i * WORDS);
+                mine[i] = claim_unit(0, mark + i * WORDS);
             } else if (mine[i] && !filling && i % 500) {
-                check_unit(mine[i], mark + i * WORDS);
-                NEED(ga_free(heap, mine[i]) == GA_OK);
+                free_unit(mine[i], mark + i * WORDS);
                 mine[i] = NULL;
             }
         }
     }
     for (size_t i = 0; i < HELD; i++) {
         if (mine[i]) {
-            check_unit(mine[i], mark + i * WORDS);
-            NEED(ga_free(heap, mine[i]) == GA_OK);
+            free_unit(mine[i], mark + i * WORDS);
         }
     }
     /* relaxed: an end, which threads that are joined order. */
@@ -105,6 +201,7 @@ int main(int argc, char **argv)
     ga_backend_stats stats;
     stress_begin(argc, argv);
     heap = stress_open("slab:unit=64,blocks=2,limit=512K,keep=64K/system");
+    wait_side_by_side();
     stress_threads(HOLDERS + 1, work);
     NEED(ga_heap_each_live(heap, count_one, &live) == GA_OK);
     NEED(live == 0);

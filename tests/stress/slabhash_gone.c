@@ -121,7 +121,7 @@ static void give(void *context, void *rows, size_t bytes)
 /* `kind` as a constant. */
 #define EACH_KIND(CALL) return world.wide ? CALL(MAP64_KIND) : CALL(MAP32_KIND)
 
-static ga_slabhash_answer perform(turn *t, ga_slabhash_change_to to, uint64_t hash)
+static ga_slabhash_answer perform(turn *t, ga_slabhash_operation to, uint64_t hash)
 {
 #define PERFORM(kind)                                                                              \
     ga_slabhash_do_from_snapshot(kind, world.view, &world.growing, SLABHASH_TILE, &t->claimed,     \
@@ -152,36 +152,36 @@ static int tend(turn *t, uint32_t lane, uint64_t hash, bool changes)
 }
 
 static uint32_t serve(const turn *t, uint32_t lane, uint32_t op, uint64_t hash,
-                      ga_slabhash_many *many)
+                      ga_slabhash_requests *many)
 {
     ga_slabhash_shift shift = ga_slabhash_shift_of(world.view, &world.growing, &t->stand);
     ga_slabhash_view view = ga_slabhash_for_lane(MAP32_KIND, shift, op, hash);
     if (!view.rows) {
         return 1u << lane;
     }
-    ga_slabhash_many_begin(view, ga_slabhash_is_ordered(view), many, lane, hash);
+    ga_slabhash_requests_begin(view, ga_slabhash_is_ordered(view), many, lane, hash);
     return ga_slabhash_serve_many(MAP32_KIND, GA_SLABHASH_OP_COUNT, view, ga_tile_abreast(8),
                                   1u << lane, many);
 }
 
 /* As a lane whose warp is served together; false where it is for later. */
-static bool as_a_lane(turn *t, ga_slabhash_change_to to, uint64_t hash, ga_slabhash_answer *answer)
+static bool as_a_lane(turn *t, ga_slabhash_operation to, uint64_t hash, ga_slabhash_answer *answer)
 {
     uint32_t lane = (uint32_t)to.key % 8;
-    ga_slabhash_many many = {0};
+    ga_slabhash_requests many = {0};
     (void)tend(t, lane, hash, to.op != GA_SLABHASH_SEARCH);
     many.key[lane] = (uint32_t)to.key;
     many.value[lane] = (uint32_t)to.value;
     many.op[lane] = to.op;
     bool later = serve(t, lane, to.op, hash, &many) != 0;
-    *answer = ga_slabhash_say(many.result[lane], many.was[lane]);
+    *answer = ga_slabhash_answer_of(many.result[lane], many.was[lane]);
     return !later;
 }
 
 /* Again where there was no slab. */
 static ga_slabhash_answer do_one(turn *t, uint32_t op, uint64_t key, uint64_t value)
 {
-    ga_slabhash_change_to to = {.key = key, .value = value, .op = op, .how = GA_SLABHASH_ADD};
+    ga_slabhash_operation to = {.key = key, .value = value, .op = op, .how = GA_SLABHASH_ADD};
     uint64_t hash = ga_slabhash_seeded(world.view, key);
     ga_slabhash_answer now;
     if (!world.wide && t->random % 2 && ga_slabhash_is_served(MAP32_KIND, op) &&

@@ -63,7 +63,7 @@ void turns_end(turns_tile *t);
 void turns_move_on(turns_tile *t, uint64_t random);
 
 /* One operation as a kernel does it, which may find no slab. */
-ga_slabhash_answer turns_perform(turns_tile *t, ga_slabhash_change_to to);
+ga_slabhash_answer turns_perform(turns_tile *t, ga_slabhash_operation to);
 
 /* One operation, again where there was no slab; by a lane where these are to be. */
 ga_slabhash_answer turns_do(turns_tile *t, uint32_t op, uint64_t key, uint64_t value);

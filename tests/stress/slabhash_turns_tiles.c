@@ -18,7 +18,7 @@ static void soil(uint32_t *words, size_t bytes)
     for (size_t i = 0; i < bytes / sizeof *words; i++) {
         uint32_t word = (uint32_t)i % GA_SLABHASH_WORDS;
         uint32_t key = word % 4 == 0 ? word / 4 % KEYS_MOST : word % 4 == 2 ? KEYS_MOST - 1 : 0;
-        words[i] = word < GA_SLABHASH_MARK ? key : UINT32_MAX;
+        words[i] = word < GA_SLABHASH_OVERFLOW_BITS ? key : UINT32_MAX;
     }
 }
 
@@ -67,7 +67,7 @@ static uint64_t hash_of(uint64_t key)
         return CALL(GA_SLABHASH_MAP64 | 4u | GA_SLABHASH_GROWING);                                 \
     }
 
-ga_slabhash_answer turns_perform(turns_tile *t, ga_slabhash_change_to to){
+ga_slabhash_answer turns_perform(turns_tile *t, ga_slabhash_operation to){
 #define PERFORM(kind)                                                                              \
     ga_slabhash_do_from_snapshot(kind, turns.view, &turns.growing, SLABHASH_TILE, &t->claimed,     \
                                  &t->stand, hash_of(to.key), to)
@@ -117,20 +117,21 @@ static ga_slabhash_view array_for(const turns_tile *t, uint32_t op, uint64_t has
     EACH_KIND(ARRAY_FOR)
 }
 
-static uint32_t serve(ga_slabhash_view view, uint32_t lane, uint64_t hash, ga_slabhash_many *many)
+static uint32_t serve(ga_slabhash_view view, uint32_t lane, uint64_t hash,
+                      ga_slabhash_requests *many)
 {
-    ga_slabhash_many_begin(view, ga_slabhash_is_ordered(view), many, lane, hash);
+    ga_slabhash_requests_begin(view, ga_slabhash_is_ordered(view), many, lane, hash);
 #define SERVE(kind)                                                                                \
     ga_slabhash_serve_many(kind, GA_SLABHASH_OP_COUNT, view, ga_tile_abreast(8), 1u << lane, many)
     EACH_KIND(SERVE)
 }
 
 /* As a lane whose warp is served together; false where it is for later. */
-static bool as_a_lane(turns_tile *t, ga_slabhash_change_to to, ga_slabhash_answer *answer)
+static bool as_a_lane(turns_tile *t, ga_slabhash_operation to, ga_slabhash_answer *answer)
 {
     uint32_t lane = (uint32_t)to.value % 8;
     uint64_t hash = hash_of(to.key);
-    ga_slabhash_many many = {0};
+    ga_slabhash_requests many = {0};
     if (!ga_slabhash_is_served(turns.kind, to.op)) {
         return false;
     }
@@ -142,8 +143,8 @@ static bool as_a_lane(turns_tile *t, ga_slabhash_change_to to, ga_slabhash_answe
     many.value[lane] = (uint32_t)to.value;
     many.op[lane] = to.op;
     bool later = !view.rows || serve(view, lane, hash, &many) != 0;
-    *answer =
-        ga_slabhash_say(many.result[lane], many.was[lane] | (uint64_t)many.was_high[lane] << 32);
+    *answer = ga_slabhash_answer_of(many.result[lane],
+                                    many.was[lane] | (uint64_t)many.was_high[lane] << 32);
     return !later;
 }
 
@@ -174,7 +175,7 @@ void turns_end(turns_tile *t)
 /* Again where there was no slab. */
 ga_slabhash_answer turns_do(turns_tile *t, uint32_t op, uint64_t key, uint64_t value)
 {
-    ga_slabhash_change_to to = {.key = key, .value = value, .op = op, .how = GA_SLABHASH_ADD};
+    ga_slabhash_operation to = {.key = key, .value = value, .op = op, .how = GA_SLABHASH_ADD};
     ga_slabhash_answer now;
     if (turns.lanes && as_a_lane(t, to, &now)) {
         return now;

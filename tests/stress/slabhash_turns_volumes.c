@@ -112,7 +112,7 @@ static bool linger(turns_tile *t, uint64_t *calls)
 
 static uint64_t places(void)
 {
-    return ga_bits_count(ga_slabhash_places(turns.kind));
+    return ga_bits_count(ga_slabhash_slot_mask(turns.kind));
 }
 
 /* One key in so many stays, of all that were put in. */

@@ -70,7 +70,7 @@ static void get(slot *s, size_t number, uint64_t *random)
 static void give(slot *s, size_t owner, size_t number, uint64_t *random)
 {
     check(s, (unsigned char)owner);
-    CUstream on[] = {streams[number], GA_VMM_EVERY_STREAM, NULL};
+    CUstream on[] = {streams[number], GA_EVERY_STREAM, NULL};
     size_t how = random_below(random, 6);
     NEED((how < 3 ? ga_free_on(heap, s->block, on[how]) : ga_free(heap, s->block)) == GA_OK);
     s->block = NULL;

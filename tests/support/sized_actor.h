@@ -14,10 +14,10 @@ static inline ga_tile sized_tile(void)
 }
 
 /* What lane `lane` got of the class, or NULL. */
-static inline char *sized_pointer(ga_sized_heap *heap, uint32_t class, ga_sized_got got,
+static inline char *sized_pointer(ga_sized_heap *heap, uint32_t class, ga_sized_units got,
                                   uint32_t lane)
 {
-    uint32_t key = ga_lane_read(got.keys, lane);
+    uint32_t key = ga_lane_read(got.word_indices, lane);
     return key == GA_SIZED_NONE ? NULL
                                 : ga_sized_pointer(ga_sized_view_of(heap), ga_sized_unit(class),
                                                    key, ga_lane_read(got.places, lane));
@@ -33,7 +33,8 @@ static inline uint32_t sized_claim(ga_sized_heap *heap, uint32_t lanes, const ui
     for (uint32_t lane = 0; lane < 32; lane++) {
         ga_lane_write(&wanted, lane, classes[lane]);
     }
-    ga_sized_got got = ga_sized_claim(ga_sized_view_of(heap), sized_tile(), lanes, wanted, number);
+    ga_sized_units got =
+        ga_sized_claim(ga_sized_view_of(heap), sized_tile(), lanes, wanted, number);
     for (uint32_t lane = 0; lane < 32; lane++) {
         blocks[lane] = sized_pointer(heap, classes[lane], got, lane);
         count += blocks[lane] != NULL;
@@ -46,20 +47,20 @@ static inline uint32_t sized_claim(ga_sized_heap *heap, uint32_t lanes, const ui
 static inline uint32_t sized_claim_warp(ga_sized_heap *heap, uint32_t class, uint32_t number,
                                         char **blocks)
 {
-    ga_sized_spot home;
+    ga_sized_position home;
     ga_sized_view view = ga_sized_view_of(heap);
-    ga_sized_way way = ga_sized_way_of(heap->of + class);
-    bool straight = ga_sized_home_of(way, number, &home);
-    uint32_t key = straight ? ga_sized_spot_key(view, home) : GA_SIZED_NONE;
-    uint32_t bits = straight ? ga_sized_take_word(view, key) : 0;
+    ga_sized_class_map map = ga_sized_load_class_map(heap->of + class);
+    bool straight = ga_sized_home_position(map, number, &home);
+    uint32_t key = straight ? ga_sized_position_index(view, home) : GA_SIZED_NONE;
+    uint32_t bits = straight ? ga_sized_claim_word(view, key) : 0;
     uint32_t count = 0;
     if (bits == GA_ALL_BITS) {
         for (uint32_t lane = 0; lane < 32; lane++) {
-            blocks[lane] = ga_sized_spot_pointer(view, way.unit, home, lane);
+            blocks[lane] = ga_sized_position_pointer(view, map.unit, home, lane);
         }
         return 32;
     }
-    ga_sized_got got = ga_sized_claim_second(view, sized_tile(), class, number, key, bits);
+    ga_sized_units got = ga_sized_claim_retry(view, sized_tile(), class, number, key, bits);
     for (uint32_t lane = 0; lane < 32; lane++) {
         blocks[lane] = sized_pointer(heap, class, got, lane);
         count += blocks[lane] != NULL;
@@ -71,18 +72,18 @@ static inline uint32_t sized_claim_warp(ga_sized_heap *heap, uint32_t class, uin
 static inline bool sized_release(ga_sized_heap *heap, uint32_t lanes, char *const *blocks)
 {
     ga_sized_view view = ga_sized_view_of(heap);
-    ga_sized_got got = {ga_lanes_all(GA_SIZED_NONE), ga_lanes_all(0)};
+    ga_sized_units got = {ga_lanes_all(GA_SIZED_NONE), ga_lanes_all(0)};
     for (uint32_t rest = lanes; rest; rest &= rest - 1u) {
         uint32_t lane = ga_bits_lowest(rest);
         ga_sized_found found = ga_sized_find(view, blocks[lane]);
         if (found.class_ == GA_SIZED_NONE || found.offset) {
             return false;
         }
-        ga_lane_write(&got.keys, lane, found.key);
+        ga_lane_write(&got.word_indices, lane, found.word_index);
         ga_lane_write(&got.places, lane, found.place);
     }
     ga_tile_publish(sized_tile());
-    ga_sized_release(view, sized_tile(), lanes, got);
+    ga_sized_free_units(view, sized_tile(), lanes, got);
     return true;
 }
 

@@ -146,8 +146,9 @@ static uint64_t live_in(const sized_world *world, uint32_t region)
 {
     uint32_t class = sized_world_owner(world, region);
     uint32_t units = (1u << world->heap->region_bits) / ga_sized_unit(class);
-    const uint32_t *bits = world->heap->bits + ga_sized_owner_key(world->heap->region_bits, region,
-                                                                  world->heap->owners[region]);
+    const uint32_t *bits =
+        world->heap->bits +
+        ga_sized_bitmap_index(world->heap->region_bits, region, world->heap->owners[region]);
     uint64_t live = 0;
     for (uint32_t unit = 0; unit < units; unit++) {
         live += bits[unit / 32] >> unit % 32 & 1u;
@@ -163,20 +164,20 @@ static uint64_t live_in(const sized_world *world, uint32_t region)
 
 static void check_table(const sized_world *world, uint32_t class)
 {
-    const ga_sized_way *way = &world->heap->of[class].way;
-    uint32_t count = way->all / way->words;
-    bool whole = way->all % way->words == 0 && count == sized_world_regions(world, class);
+    const ga_sized_class_map *map = &world->heap->of[class].map;
+    uint32_t count = map->total_words / map->words;
+    bool whole = map->total_words % map->words == 0 && count == sized_world_regions(world, class);
     for (uint32_t i = 0; whole && i < count; i++) {
-        uint32_t region = (way->table[i] & ~GA_SIZED_SPENT) - 1u;
-        whole = way->table[i] && sized_world_owner(world, region) == class &&
+        uint32_t region = (map->table[i] & ~GA_SIZED_SPENT) - 1u;
+        whole = map->table[i] && sized_world_owner(world, region) == class &&
                 (world->heap->places[region] & ~GA_SIZED_SPENT) == i;
         for (uint32_t j = 0; j < i; j++) {
-            whole = whole && way->table[j] != way->table[i];
+            whole = whole && map->table[j] != map->table[i];
         }
     }
     if (!whole) {
         errx(1, "sized_world: class %u: %u words, and owners and table that do not agree", class,
-             way->all);
+             map->total_words);
     }
 }
 

@@ -50,7 +50,7 @@ static void recount(void **parameters)
     uint32_t first = PARAMETER(uint32_t, 1), n = PARAMETER(uint32_t, 2);
     for (uint32_t block = first; block < first + n; block++) {
         const uint32_t *row = ga_slab_row(ga_slab_view_of(heap), block);
-        heap->free[ga_slab_count_place(GA_SLAB_SPREAD, block)] =
+        heap->free[ga_slab_count_index(GA_SLAB_SPREAD, block)] =
             GA_SLAB_BLOCK_UNITS - taken_in(row, GA_SLAB_ROW_WORDS);
     }
 }
@@ -79,7 +79,7 @@ static void give(void **parameters)
     ga_slab_view slab = ga_slab_view_of(heap);
     uint32_t unit = ga_slab_unit(slab, PARAMETER(void *, 1));
     if (heap->growth) {
-        ga_slab_weigh(heap, ga_tile_of(32), 0u - 1u);
+        ga_slab_adjust_taken(heap, ga_tile_of(32), 0u - 1u);
     }
     ga_slab_release_lanes(slab, ga_tile_of(32), 1, ga_lanes_all(unit));
 }
@@ -109,8 +109,8 @@ static void *sized_take_run(ga_sized_view view, uint64_t size, uint64_t align)
 
 static void *sized_take_unit(ga_sized_view view, uint32_t class)
 {
-    ga_sized_got got = ga_sized_claim(view, ga_tile_of(32), 1, ga_lanes_all(class), 0);
-    uint32_t key = ga_lane_read(got.keys, 0);
+    ga_sized_units got = ga_sized_claim(view, ga_tile_of(32), 1, ga_lanes_all(class), 0);
+    uint32_t key = ga_lane_read(got.word_indices, 0);
     return key == GA_SIZED_NONE
                ? NULL
                : ga_sized_pointer(view, ga_sized_unit(class), key, ga_lane_read(got.places, 0));
@@ -121,10 +121,10 @@ static void sized_release_block(ga_sized_view view, const void *block)
     ga_sized_found found = ga_sized_find(view, block);
     ga_sized_run run = ga_sized_run_find(view, block);
     if (found.class_ != GA_SIZED_NONE) {
-        ga_sized_got got = {ga_lanes_all(found.key), ga_lanes_all(found.place)};
-        ga_sized_release(view, ga_tile_of(32), 1, got);
+        ga_sized_units got = {ga_lanes_all(found.word_index), ga_lanes_all(found.place)};
+        ga_sized_free_units(view, ga_tile_of(32), 1, got);
     } else if (run.n) {
-        ga_sized_runs_release(view.heap, ga_tile_of(32), 1, ga_lanes_all(run.first));
+        ga_sized_runs_free(view.heap, ga_tile_of(32), 1, ga_lanes_all(run.first));
     }
 }
 
@@ -142,8 +142,8 @@ static void sized_give(void **parameters)
     ga_sized_heap *heap = sized_heap_of(parameters);
     uint64_t block = (uint64_t)PARAMETER(void *, 1);
     if (heap->check) {
-        ga_sized_release_checked(heap, ga_tile_of(32), 1, ga_lanes_all((uint32_t)block),
-                                 ga_lanes_all((uint32_t)(block >> 32)));
+        ga_sized_free_lanes_checked(heap, ga_tile_of(32), 1, ga_lanes_all((uint32_t)block),
+                                    ga_lanes_all((uint32_t)(block >> 32)));
     } else {
         sized_release_block(ga_sized_view_of(heap), (void *)block);
     }
@@ -151,7 +151,7 @@ static void sized_give(void **parameters)
 
 static uint32_t *sized_bits(ga_sized_heap *heap, uint32_t region)
 {
-    return heap->bits + ga_sized_owner_key(heap->region_bits, region, heap->owners[region]);
+    return heap->bits + ga_sized_bitmap_index(heap->region_bits, region, heap->owners[region]);
 }
 
 static bool sized_is_class(const ga_sized_heap *heap, uint32_t region)
@@ -162,7 +162,7 @@ static bool sized_is_class(const ga_sized_heap *heap, uint32_t region)
 static uint32_t sized_taken(ga_sized_heap *heap, uint32_t region)
 {
     const ga_sized_class *c = &heap->of[ga_sized_owner_class(heap->owners[region])];
-    return taken_in(sized_bits(heap, region), c->way.words) - ga_bits_count(c->tail);
+    return taken_in(sized_bits(heap, region), c->map.words) - ga_bits_count(c->tail);
 }
 
 static void sized_live(void **parameters)
@@ -174,7 +174,7 @@ static void sized_live(void **parameters)
         if (sized_is_class(heap, region)) {
             uint32_t taken = sized_taken(heap, region);
             total[0] += taken;
-            total[1] += (uint64_t)taken * heap->of[ga_sized_owner_class(owner)].way.unit;
+            total[1] += (uint64_t)taken * heap->of[ga_sized_owner_class(owner)].map.unit;
         } else if (owner & GA_SIZED_RUN) {
             total[0]++;
             total[1] += (uint64_t)(owner & ~GA_SIZED_RUN) << heap->region_bits;
@@ -188,33 +188,33 @@ static void sized_reset(void **parameters)
     for (uint32_t region = 0; region < heap->next; region++) {
         if (sized_is_class(heap, region)) {
             const ga_sized_class *c = &heap->of[ga_sized_owner_class(heap->owners[region])];
-            memset(sized_bits(heap, region), 0, c->way.words * sizeof(uint32_t));
-            sized_bits(heap, region)[c->way.words - 1] = c->tail;
+            memset(sized_bits(heap, region), 0, c->map.words * sizeof(uint32_t));
+            sized_bits(heap, region)[c->map.words - 1] = c->tail;
         } else if (heap->owners[region] & GA_SIZED_RUN) {
-            ga_sized_runs_release(heap, ga_tile_of(32), 1, ga_lanes_all(region));
+            ga_sized_runs_free(heap, ga_tile_of(32), 1, ga_lanes_all(region));
         }
     }
-    heap->given++; /* what sweeps have found does not hold any more */
+    heap->releases++; /* what sweeps have found does not hold any more */
 }
 
 static void collect_class(ga_sized_heap *heap, ga_sized_class *c)
 {
-    uint32_t count = c->way.all / c->way.words, kept = 0;
+    uint32_t count = c->map.total_words / c->map.words, kept = 0;
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t region = (c->way.table[i] & ~GA_SIZED_SPENT) - 1;
+        uint32_t region = (c->map.table[i] & ~GA_SIZED_SPENT) - 1;
         uint32_t spent = heap->places[region] & GA_SIZED_SPENT;
-        c->way.table[i] = 0;
+        c->map.table[i] = 0;
         if (sized_taken(heap, region)) {
             heap->places[region] = kept | spent;
-            c->way.table[kept++] = (region + 1) | spent;
+            c->map.table[kept++] = (region + 1) | spent;
         } else {
             heap->owners[region] = 0;
             heap->places[region] = 0;
-            ga_sized_pool_give(heap, ga_tile_of(32), (ga_sized_part){region, 1});
+            ga_sized_pool_free(heap, ga_tile_of(32), (ga_sized_extent){region, 1});
         }
     }
-    c->way.all = kept * c->way.words;
-    c->way.straight = GA_SIZED_SHIFT(c->way);
+    c->map.total_words = kept * c->map.words;
+    c->map.contiguous = GA_SIZED_SHIFT(c->map);
     c->shrunk = 0;
     c->hint = 0;
 }
@@ -228,7 +228,7 @@ static void sized_collect(void **parameters)
         }
     }
     for (uint32_t class = 0; class < heap->classes; class ++) {
-        if (heap->of[class].way.all) {
+        if (heap->of[class].map.total_words) {
             collect_class(heap, &heap->of[class]);
         }
     }
@@ -238,8 +238,8 @@ static void sized_collect(void **parameters)
 
 static struct CUfunc_st kernels[] = {
     {"ga_growth_probe_kernel", try_growth}, {"ga_slab_recount_kernel", recount},
-    {"ga_slab_live_kernel", count_live},    {"ga_slab_take_kernel", take},
-    {"ga_slab_give_kernel", give},          {"ga_sized_take_kernel", sized_take},
+    {"ga_slab_live_kernel", count_live},    {"ga_slab_alloc_kernel", take},
+    {"ga_slab_free_kernel", give},          {"ga_sized_take_kernel", sized_take},
     {"ga_sized_give_kernel", sized_give},   {"ga_sized_live_kernel", sized_live},
     {"ga_sized_reset_kernel", sized_reset}, {"ga_sized_collect_kernel", sized_collect},
 };

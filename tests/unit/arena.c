@@ -6,10 +6,12 @@
 #include "support/readable.h"
 #include "support/sanitized.h"
 
+#include "platform/machine.h"
 #include "platform/os_memory.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -300,6 +302,56 @@ Test(arena, the_host_refuses_what_it_cannot_promise, .disabled = UNDER_ASAN)
     cr_assert(status == GA_ERR_MEMORY || status == GA_OK, "where overcommit is `always`");
     cr_assert_eq(ga_arena_size(arena), status == GA_OK ? 4096 * GIB : 0);
     ga_arena_close(arena);
+}
+
+/* The kernel grants each growth, because it looks at each growth alone. */
+Test(arena, sizes_that_the_machine_cannot_have)
+{
+    uint64_t total = ga_machine_memory_total();
+    char sentence[128];
+    if (total > 64 * 1024 * GIB || total < 4 * GIB) {
+        cr_skip_test("the kernel always overcommits, or this machine is small");
+    }
+    ga_arena *arena = open_with(WITH(on_host, .reserve = 2 * total, .chunk_most = 2 * total));
+    assert_ok(ga_arena_grow(arena, 2 * GIB));
+    cr_assert_leq(ga_arena_size(arena), total, "ahead");
+    uint64_t size = ga_arena_size(arena);
+    snprintf(sentence, sizeof sentence,
+             "arena: %" PRIu64 " bytes: expected at most %" PRIu64
+             ", this machine's memory and swap",
+             total + size - GIB, total);
+    assert_fails(ga_arena_grow(arena, total + size - GIB), GA_ERR_MEMORY, sentence);
+    cr_assert_eq(ga_arena_size(arena), size);
+    assert_fails_with(ga_arena_grow(arena, UINT64_MAX), GA_ERR_NO_ROOM, "arena: 1844674407370955");
+    ga_arena_close(arena);
+}
+
+Test(arena, grows_ahead_as_far_as_there_is_memory, .disabled = UNDER_ASAN)
+{
+    uint64_t total = ga_machine_memory_total();
+    if (total > 64 * 1024 * GIB || total < 4 * GIB) {
+        cr_skip_test("the kernel always overcommits, or this machine is small");
+    }
+    ga_arena *arena = open_with(WITH(on_host, .reserve = 2 * total, .chunk_most = 2 * total));
+    assert_ok(ga_arena_grow(arena, total / 8 * 5));
+    assert_ok(ga_arena_grow(arena, total / 8 * 5 + 8192));
+    cr_assert_leq(ga_arena_size(arena), total);
+    ga_arena_close(arena);
+}
+
+/* Without making chunks for as long as there is memory, which other processes would miss. */
+Test(arena, sizes_that_the_device_cannot_have)
+{
+    vmm_driver_start(&(vmm_driver_options){.memory = 2 * GIB});
+    ga_arena *arena = open_with(on_device);
+    assert_ok(ga_arena_grow(arena, 2 * MIB));
+    uint64_t chunks = vmm_driver_calls("cuMemCreate");
+    assert_fails(ga_arena_grow(arena, 3 * GIB), GA_ERR_MEMORY,
+                 "arena: 3221225472 bytes: expected at most 2149580800, by the memory of device 0");
+    cr_assert_eq(vmm_driver_calls("cuMemCreate"), chunks);
+    cr_assert_eq(ga_arena_size(arena), 2 * MIB);
+    ga_arena_close(arena);
+    assert_nothing_left();
 }
 
 Test(arena, fewer_addresses_where_there_are_fewer)

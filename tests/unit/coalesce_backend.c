@@ -217,9 +217,9 @@ Test(coalesce_backend, statistics_are_the_parents)
     cr_assert(sized_release(below, 0xf, blocks));
     assert_ok(ga_heap_stats(heap, &stats));
     cr_assert_eq(stats.live_blocks + stats.live_bytes, 0);
-    cr_assert_gt(below->of[3].way.all, 0);
+    cr_assert_gt(below->of[3].map.total_words, 0);
     assert_ok(ga_trim(heap, 0));
-    cr_assert_eq(below->of[3].way.all, 0, "its regions go back to the pool");
+    cr_assert_eq(below->of[3].map.total_words, 0, "its regions go back to the pool");
     ga_heap_close(heap);
 }
 

@@ -20,7 +20,7 @@ Test(cuda_settings, nothing_of_ours)
     static const char *const specs[] = {"cuda",
                                         "vmm:cache=auto,rdma=off,share=none",
                                         "vmm:free=wait,cache=wide,rdma=auto,share=auto",
-                                        "slab/vmm:limit=3G,cache=1G,rdma=on,share=fd",
+                                        "slab:keep=all/vmm:limit=3G,cache=1G,rdma=on,share=fd",
                                         "async:release=0,free=now",
                                         "vmm:cache=0,rdma=auto,share=auto/cuda:free=sync"};
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
@@ -45,11 +45,16 @@ Test(cuda_settings, ours)
     s = read_good("vmm:ipc=handle,cache=0", "vmm:cache=0,rdma=auto,share=fd");
     cr_assert_eq(s.ipc, GA_CUDA_IPC_HANDLE);
     read_good("vmm:ipc=handle", "vmm:cache=wide,rdma=auto,share=fd");
-    read_good("slab:ipc=handle/vmm:chunk=2M", "slab/vmm:chunk=2M,cache=wide,rdma=auto,share=fd");
+    read_good("slab:ipc=handle/vmm:chunk=2M",
+              "slab:keep=16M/vmm:chunk=2M,cache=wide,rdma=auto,share=fd");
     read_good("vmm:share=none,ipc=handle", "vmm:share=none,cache=wide,rdma=auto");
     read_good("vmm", "vmm:cache=wide,rdma=auto,share=auto");
     read_good("vmm:ipc=none", "vmm:cache=wide,rdma=auto");
-    read_good("slab/vmm:share=none", "slab/vmm:share=none,cache=wide,rdma=auto");
+    read_good("slab/vmm:share=none", "slab:keep=16M/vmm:share=none,cache=wide,rdma=auto");
+    read_good("slab:unit=512,keep=1M/cuda", "slab:unit=512,keep=1M/cuda");
+    read_good("slab:unit=512,capacity=1G/cuda", "slab:unit=512,capacity=1G/cuda");
+    read_good("slab:preset=paper/cuda", "slab:preset=paper/cuda");
+    read_good("slab:unit=512/cuda", "slab:unit=512,keep=16M/cuda");
     s = read_good("vmm:free=order", "vmm:cache=wide,rdma=auto,share=auto");
     cr_assert_eq(s.free, GA_CUDA_FREE_ORDER);
     read_good("cuda:ipc=handle", "cuda");

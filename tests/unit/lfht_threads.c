@@ -58,7 +58,7 @@ static void *insert_some(void *map)
     return NULL;
 }
 
-/* More than have lanes of their own. */
+/* More than have shards of their own. */
 Test(lfht_threads, takes_any_number_of_threads)
 {
     enum {
@@ -80,28 +80,28 @@ Test(lfht_threads, takes_any_number_of_threads)
 /* The line that the hash's pair is in, and how many bits of the hash lead to it. */
 static lfht_line *line_of(const ga_lfht *map, uint64_t hash, uint32_t *used)
 {
-    lfht_word *place = &map->words[hash >> (64 - map->root_bits)];
+    lfht_word *place = &map->root_words[hash >> (64 - map->root_bits)];
     *used = map->root_bits;
-    while (*place & LINE_LINK && line_at(*place) && !line_is_deep(*place)) {
+    while (*place & LINE_LINK && line_node(*place) && !line_is_deep(*place)) {
         lfht_word link = *place;
-        place = line_place_of(link, *used, hash);
-        *used += line_bits(link);
+        place = line_location_of(link, *used, hash);
+        *used += line_hash_bits(link);
     }
     return *place & LINE_LINK ? NULL : (lfht_line *)place;
 }
 
-/* All free lanes are claimed, as by threads that were stopped before they put their pairs in. */
+/* All free cells are claimed, as by threads that were stopped before they published their pairs. */
 static void claim_all(lfht_line *line)
 {
-    while (line_free(line->word)) {
-        line->word =
-            line_raised(line_set(line->word, line_lane(line_free(line->word)), LINE_CLAIMED));
+    while (line_free_cells(line->word)) {
+        line->word = line_next_version(line_set_tag(
+            line->word, line_first_cell(line_free_cells(line->word)), LINE_TAG_CLAIMED));
     }
 }
 
-/* Who comes next finds no lane. What it makes anew must not be as large as before: else all could
- * claim and come for ever, and none would get its pair in. In the end no bits are left, and the
- * pairs are in an array, which knows no claims. */
+/* The next insertion finds no free cell. The new node must not be as large as before: else all
+ * threads could claim and retry forever, and none would publish its pair. In the end no bits are
+ * left, and the pairs are in an array, which has no claims. */
 Test(lfht_threads, claims_do_not_come_for_ever)
 {
     ga_heap *heap = open_heap("slab/system");

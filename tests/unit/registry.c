@@ -96,12 +96,12 @@ Test(registry, null)
 
 Test(registry, another_abi)
 {
-    fresh_table()->abi = 2;
+    fresh_table()->abi = 3;
     assert_fails(ga_backend_register(&table), GA_ERR_ABI,
-                 "a backend of ABI version 2: expected version 1");
+                 "a backend of ABI version 3: expected version 2");
     table.abi = 0;
     assert_fails(ga_backend_register(&table), GA_ERR_ABI,
-                 "a backend of ABI version 0: expected version 1");
+                 "a backend of ABI version 0: expected version 2");
     cr_assert_null(ga_registry_find("probe"));
 }
 
@@ -110,7 +110,7 @@ Test(registry, another_abi_before_anything_else)
 {
     static const ga_backend strange = {.abi = 7, .name = (const char *)1};
     assert_fails(ga_backend_register(&strange), GA_ERR_ABI,
-                 "a backend of ABI version 7: expected version 1");
+                 "a backend of ABI version 7: expected version 2");
 }
 
 Test(registry, short_and_long_tables)
@@ -373,7 +373,7 @@ Test(registry, a_plugin_of_another_abi)
 {
     cr_assert_str_eq(load(PLUGIN_WRONG_ABI),
                      "gpualloc: GPUALLOC_PLUGINS: \"" PLUGIN_WRONG_ABI
-                     "\": a backend of ABI version 999: expected version 1" WITHOUT);
+                     "\": a backend of ABI version 999: expected version 2" WITHOUT);
     cr_assert_null(ga_registry_find("future"));
 }
 

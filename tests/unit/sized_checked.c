@@ -44,7 +44,7 @@ static void give(ga_sized_heap *heap, uint32_t lanes, char *const *blocks)
             ga_lane_write(&high, lane, (uint32_t)((uint64_t)(uintptr_t)blocks[lane] >> 32));
         }
     }
-    ga_sized_release_checked(heap, sized_tile(), lanes, low, high);
+    ga_sized_free_lanes_checked(heap, sized_tile(), lanes, low, high);
 }
 
 static void give_one(ga_sized_heap *heap, uint32_t lane, char *block)

@@ -93,11 +93,11 @@ static void expect_apart(const sized_world *world)
 /* Words that sweeps read while n requests fail. */
 static uint64_t read_by(sized_world *world, uint32_t class, uint32_t n)
 {
-    uint64_t before = world->heap->sweep.words;
+    uint64_t before = world->heap->sweep.words_read;
     for (uint32_t i = 0; i < n; i++) {
         cr_assert_eq(ask(world, class, i % 3 ? GA_ALL_BITS : 1u << i % 32, i), 0);
     }
-    return world->heap->sweep.words - before;
+    return world->heap->sweep.words_read - before;
 }
 
 /* However many requests fail, and of however many classes: once one has failed, nothing is read again. */
@@ -108,14 +108,14 @@ Test(sized_full, requests_that_fail_after_one_has_failed_read_nothing)
         for (uint32_t regions = 1; regions <= 64; regions *= 4) {
             sized_world *world = sized_world_new(BITS, regions);
             cr_assert_eq(fill(world, classes[i]), units_in(classes[i], regions));
-            uint64_t read = world->heap->sweep.words;
-            cr_assert_geq(read, regions * world->heap->of[classes[i]].way.words);
+            uint64_t read = world->heap->sweep.words_read;
+            cr_assert_geq(read, regions * world->heap->of[classes[i]].map.words);
             for (uint32_t other = 0; other < world->heap->classes; other++) {
                 cr_assert_eq(read_by(world, other, 100), 0);
             }
             cr_assert_eq(read_by(world, classes[i], 1000), 0);
             cr_assert_eq(ga_sized_run_claim(world->heap, sized_tile(), 1, 1, 0), GA_SIZED_NONE);
-            cr_assert_eq(world->heap->sweep.words, read);
+            cr_assert_eq(world->heap->sweep.words_read, read);
             free_all(world);
             sized_world_delete(world);
         }
@@ -175,16 +175,16 @@ Test(sized_full, a_free_ends_the_watch_of_its_region)
     for (uint32_t i = 0; i < 3; i++) {
         cr_assert(world->heap->owners[i] & GA_SIZED_WATCH, "a sweep has watched region %u", i);
     }
-    uint32_t given = world->heap->given;
+    uint32_t given = world->heap->releases;
     free_block(world, 0);
     free_block(world, 0);
     uint32_t watched = 0;
     for (uint32_t i = 0; i < 3; i++) {
         watched += (world->heap->owners[i] & GA_SIZED_WATCH) != 0;
     }
-    cr_assert(watched < 3 && world->heap->given - given == 3 - watched,
+    cr_assert(watched < 3 && world->heap->releases - given == 3 - watched,
               "%u regions are watched, and %u frees were told of", watched,
-              world->heap->given - given);
+              world->heap->releases - given);
     free_all(world);
     sized_world_delete(world);
 }
@@ -241,7 +241,7 @@ Test(sized_full, mixed_sizes_leave_nothing_behind)
         if (round % 3 == 0) {
             uint32_t first = ga_sized_run_claim(world->heap, sized_tile(), REGIONS, 1, 0);
             cr_assert_eq(first, 0, "a run of all regions");
-            cr_assert(ga_sized_runs_release(world->heap, sized_tile(), 1, ga_lanes_all(first)));
+            cr_assert(ga_sized_runs_free(world->heap, sized_tile(), 1, ga_lanes_all(first)));
         } else {
             uint32_t class = (uint32_t)random_below(&random, world->heap->classes);
             cr_assert_eq(fill(world, class), units_in(class, REGIONS));
@@ -296,11 +296,11 @@ Test(sized_full, an_old_view_of_a_class_finds_nothing)
     ga_sized_view view = view_of(world);
     for (uint32_t turn = 0; turn < 3; turn++) {
         fill(world, OLD);
-        ga_sized_way way = ga_sized_way_of(world->heap->of + OLD);
+        ga_sized_class_map map = ga_sized_load_class_map(world->heap->of + OLD);
         uint32_t keys[REGIONS * 64];
-        cr_assert_leq(way.all, REGIONS * 64);
-        for (uint32_t word = 0; word < way.all; word++) {
-            keys[word] = ga_sized_key(view, way, word);
+        cr_assert_leq(map.total_words, REGIONS * 64);
+        for (uint32_t word = 0; word < map.total_words; word++) {
+            keys[word] = ga_sized_word_index(view, map, word);
         }
         free_all(world);
         ask(world, NEW, 1, 0);
@@ -309,14 +309,14 @@ Test(sized_full, an_old_view_of_a_class_finds_nothing)
                 ask(world, NEW, 1, i);
             }
         }
-        for (uint32_t word = 0; word < way.all; word++) {
-            ga_sized_spot home;
-            if (ga_sized_home_of(way, word, &home)) {
+        for (uint32_t word = 0; word < map.total_words; word++) {
+            ga_sized_position home;
+            if (ga_sized_home_position(map, word, &home)) {
                 uint32_t taken =
-                    ga_sized_ask_own(view, sized_tile(), ga_sized_spot_key(view, home));
+                    ga_sized_try_set_lanes(view, sized_tile(), ga_sized_position_index(view, home));
                 cr_assert_eq(taken, GA_ALL_BITS, "word %u is full for the fast path", word);
             }
-            cr_assert_eq(ga_sized_ask_any(view, OLD, keys[word], GA_ALL_BITS), GA_ALL_BITS);
+            cr_assert_eq(ga_sized_try_set_verify(view, OLD, keys[word], GA_ALL_BITS), GA_ALL_BITS);
         }
         fill(world, NEW);
         cr_assert_eq(count, units_in(NEW, REGIONS), "what a late claim had is back");
@@ -337,13 +337,13 @@ Test(sized_full, checked_frees_know_the_class_that_a_region_has_now)
     fill(world, 30);
     for (uint32_t i = 0; i < count; i++) {
         uint64_t block = (uint64_t)blocks[i];
-        ga_sized_release_checked(world->heap, sized_tile(), 1, ga_lanes_all((uint32_t)block),
-                                 ga_lanes_all((uint32_t)(block >> 32)));
+        ga_sized_free_lanes_checked(world->heap, sized_tile(), 1, ga_lanes_all((uint32_t)block),
+                                    ga_lanes_all((uint32_t)(block >> 32)));
     }
     cr_assert_eq(world->heap->faults, 0);
     uint64_t block = (uint64_t)old;
-    ga_sized_release_checked(world->heap, sized_tile(), 1, ga_lanes_all((uint32_t)block),
-                             ga_lanes_all((uint32_t)(block >> 32)));
+    ga_sized_free_lanes_checked(world->heap, sized_tile(), 1, ga_lanes_all((uint32_t)block),
+                                ga_lanes_all((uint32_t)(block >> 32)));
     cr_assert_eq(world->heap->faults, 1);
     count = 0;
     cr_assert_eq(fill(world, 8), units_in(8, 2));

@@ -84,14 +84,14 @@ static ga_sized_class class_of(uint32_t bits, uint32_t class, uint32_t *table)
     return c;
 }
 
-static void check_region(ga_sized_way way, uint64_t region, uint32_t bits, uint32_t class)
+static void check_region(ga_sized_class_map map, uint64_t region, uint32_t bits, uint32_t class)
 {
-    const uint64_t within[] = {0, 1, way.words / 2, way.words - 1};
+    const uint64_t within[] = {0, 1, map.words / 2, map.words - 1};
     for (size_t i = 0; i < sizeof within / sizeof *within; i++) {
-        uint64_t word = region * way.words + within[i];
-        uint64_t got = word * way.factor >> GA_SIZED_SHIFT(way);
-        if (within[i] < way.words) {
-            cr_assert_eq(got, word / way.words, "2^%u bytes, class %u: word %llu in region %llu",
+        uint64_t word = region * map.words + within[i];
+        uint64_t got = word * map.factor >> GA_SIZED_SHIFT(map);
+        if (within[i] < map.words) {
+            cr_assert_eq(got, word / map.words, "2^%u bytes, class %u: word %llu in region %llu",
                          bits, class, (unsigned long long)word, (unsigned long long)got);
         }
     }
@@ -105,12 +105,12 @@ Test(sized_places, a_words_region_is_found_without_division)
         uint64_t most = (UINT64_C(1) << (32 - ga_sized_stride_bits(bits))) - 1;
         for (uint32_t class = 0; class < ga_sized_class_count(bits); class ++) {
             ga_sized_class first = class_of(bits, class, NULL);
-            uint64_t last = (UINT64_C(1) << 31) / first.way.words; /* what `all` can count */
+            uint64_t last = (UINT64_C(1) << 31) / first.map.words; /* what `all` can count */
             last = last < most ? last : most;
             for (uint64_t region = 0; region < 2000; region++) {
-                check_region(first.way, region % last, bits, class);
-                check_region(first.way, last - 1 - region % last, bits, class);
-                check_region(first.way, random_below(&random, last), bits, class);
+                check_region(first.map, region % last, bits, class);
+                check_region(first.map, last - 1 - region % last, bits, class);
+                check_region(first.map, random_below(&random, last), bits, class);
             }
         }
     }
@@ -137,27 +137,28 @@ Test(sized_places, a_class_holds_what_fits_into_a_region)
         for (uint32_t class = 0; class < ga_sized_class_count(bits); class ++) {
             ga_sized_class c = class_of(bits, class, NULL);
             uint64_t unit = ga_sized_unit(class);
-            cr_assert_eq(c.way.unit, unit);
+            cr_assert_eq(c.map.unit, unit);
             cr_assert(c.units * unit <= 1u << bits && (c.units + 1) * unit > 1u << bits);
             cr_assert_geq(c.units, 2);
-            cr_assert(c.way.words * 32 >= c.units && c.way.words * 32 < c.units + 32);
-            cr_assert_leq(c.way.words, 1u << ga_sized_bitmap_bits(bits));
-            cr_assert_eq(ga_bits_count(c.tail), c.way.words * 32 - c.units);
+            cr_assert(c.map.words * 32 >= c.units && c.map.words * 32 < c.units + 32);
+            cr_assert_leq(c.map.words, 1u << ga_sized_bitmap_bits(bits));
+            cr_assert_eq(ga_bits_count(c.tail), c.map.words * 32 - c.units);
             cr_assert_eq(c.tail & (c.tail >> 1 | 0x80000000u), c.tail, "its highest bits");
         }
     }
 }
 
 /* The same by the short way, which knows the straight regions alone. */
-static void check_spot(ga_sized_view view, ga_sized_way way, uint32_t word, uint32_t expected)
+static void check_spot(ga_sized_view view, ga_sized_class_map map, uint32_t word, uint32_t expected)
 {
-    ga_sized_spot spot;
-    bool straight = ga_sized_straight(way, word, &spot);
-    cr_assert_eq(straight, expected != GA_SIZED_NONE, "word %u of %u", word, way.all);
+    ga_sized_position spot;
+    bool straight = ga_sized_locate_contiguous(map, word, &spot);
+    cr_assert_eq(straight, expected != GA_SIZED_NONE, "word %u of %u", word, map.total_words);
     if (straight) {
-        cr_assert_eq(ga_sized_spot_key(view, spot), expected, "word %u of %u", word, way.all);
-        cr_assert_eq(ga_sized_spot_pointer(view, way.unit, spot, 31),
-                     ga_sized_pointer(view, way.unit, expected, 31));
+        cr_assert_eq(ga_sized_position_index(view, spot), expected, "word %u of %u", word,
+                     map.total_words);
+        cr_assert_eq(ga_sized_position_pointer(view, map.unit, spot, 31),
+                     ga_sized_pointer(view, map.unit, expected, 31));
     }
 }
 
@@ -173,29 +174,29 @@ Test(sized_places, keys_by_straight_regions_and_by_the_table)
     for (uint32_t class = 0; class < world->heap->classes; class ++) {
         for (uint32_t straight = 0; straight <= 4; straight++) {
             uint32_t table[REGIONS];
-            ga_sized_way way = class_of(BITS, class, table).way;
+            ga_sized_class_map map = class_of(BITS, class, table).map;
             for (uint32_t i = 0; i < REGIONS; i++) {
                 table[i] = i >= straight ? order[i] + 1 : 0; /* not looked at below */
                 table[i] |= i >= straight && i % 3 == 2 ? GA_SIZED_SPENT : 0;
             }
             table[REGIONS - 1] = 0;
-            way.first = order[0];
-            way.all = REGIONS * way.words;
-            way.straight |= straight << 6;
-            for (uint32_t word = 0; word < REGIONS * way.words; word++) {
-                uint32_t region = word / way.words;
+            map.first = order[0];
+            map.total_words = REGIONS * map.words;
+            map.contiguous |= straight << 6;
+            for (uint32_t word = 0; word < REGIONS * map.words; word++) {
+                uint32_t region = word / map.words;
                 uint32_t second = region >= straight && region % 3 == 2 ? 1u << (BITS - 9) : 0;
-                uint32_t expected = (order[region] << (BITS - 8)) + second + word % way.words;
+                uint32_t expected = (order[region] << (BITS - 8)) + second + word % map.words;
                 expected = region == REGIONS - 1 ? GA_SIZED_NONE : expected;
-                cr_assert_eq(ga_sized_key(view_of(world), way, word), expected,
+                cr_assert_eq(ga_sized_word_index(view_of(world), map, word), expected,
                              "class %u, %u straight, word %u", class, straight, word);
-                if (way.words > 1) {
-                    check_spot(view_of(world), way, word,
+                if (map.words > 1) {
+                    check_spot(view_of(world), map, word,
                                region < straight ? expected : GA_SIZED_NONE);
                 }
             }
-            for (uint32_t i = 0; i < 16 && way.words > 1; i++) { /* far beyond all words */
-                check_spot(view_of(world), way, UINT32_MAX >> i, GA_SIZED_NONE);
+            for (uint32_t i = 0; i < 16 && map.words > 1; i++) { /* far beyond all words */
+                check_spot(view_of(world), map, UINT32_MAX >> i, GA_SIZED_NONE);
             }
         }
     }
@@ -210,22 +211,22 @@ Test(sized_places, tiles_begin_at_their_words_and_go_round)
 {
     for (uint32_t class = 0; class < ga_sized_class_count(BITS); class ++) {
         uint32_t table[4] = {0, 0, 0, 90};
-        ga_sized_way way = class_of(BITS, class, table).way;
-        ga_sized_spot home;
-        cr_assert_not(ga_sized_home_of(way, 5, &home));
-        if (way.words < 2) {
+        ga_sized_class_map map = class_of(BITS, class, table).map;
+        ga_sized_position home;
+        cr_assert_not(ga_sized_home_position(map, 5, &home));
+        if (map.words < 2) {
             continue; /* such a class has no straight regions */
         }
-        way.first = 17;
-        way.all = 4 * way.words;
-        way.straight |= 3u << 6;
-        for (uint32_t number = 0; number < 3 * way.all; number++) {
-            uint32_t word = number % way.all;
-            bool straight = word < 3 * way.words;
-            cr_assert_eq(ga_sized_home_of(way, number, &home), straight, "number %u", number);
+        map.first = 17;
+        map.total_words = 4 * map.words;
+        map.contiguous |= 3u << 6;
+        for (uint32_t number = 0; number < 3 * map.total_words; number++) {
+            uint32_t word = number % map.total_words;
+            bool straight = word < 3 * map.words;
+            cr_assert_eq(ga_sized_home_position(map, number, &home), straight, "number %u", number);
             if (straight) {
-                cr_assert_eq(home.region, 17 + word / way.words, "number %u", number);
-                cr_assert_eq(home.word, word % way.words, "number %u", number);
+                cr_assert_eq(home.region, 17 + word / map.words, "number %u", number);
+                cr_assert_eq(home.word, word % map.words, "number %u", number);
             }
         }
     }

@@ -25,7 +25,7 @@ static uint32_t claim(sized_world *world, uint32_t n, uint32_t align, uint32_t p
 
 static bool release(sized_world *world, uint32_t first)
 {
-    return ga_sized_runs_release(world->heap, sized_tile(), 1, ga_lanes_all(first)) != 0;
+    return ga_sized_runs_free(world->heap, sized_tile(), 1, ga_lanes_all(first)) != 0;
 }
 
 static ga_sized_run find(const sized_world *world, uint64_t offset)
@@ -232,7 +232,7 @@ Test(sized_runs, lanes_get_different_ones_until_there_are_no_more)
         check_pool(world);
         cr_assert_eq(count + world->heap->pooled, world->heap->next);
         uint32_t all = ga_lanes_nonzero(sized_tile(), got ^ ga_lanes_all(GA_SIZED_NONE));
-        cr_assert_eq(ga_sized_runs_release(world->heap, sized_tile(), all, got), all);
+        cr_assert_eq(ga_sized_runs_free(world->heap, sized_tile(), all, got), all);
         check_pool(world);
         cr_assert_eq(claim(world, 77, 1, 0), 0);
         sized_world_delete(world);

@@ -107,20 +107,20 @@ typedef struct asked {
 } asked;
 
 /* Ask in that way, and note what came. */
-static asked ask(model *m, way_of_claiming way, uint32_t class, uint64_t *random)
+static asked ask(model *m, way_of_claiming map, uint32_t class, uint64_t *random)
 {
     asked a = {.lanes = GA_ALL_BITS};
     uint32_t number = (uint32_t)random_next(random) >> random_below(random, 32);
     for (uint32_t lane = 0; lane < LANES; lane++) {
         a.classes[lane] =
-            way == MIXED && lane ? (uint32_t)random_below(random, m->world->heap->classes) : class;
+            map == MIXED && lane ? (uint32_t)random_below(random, m->world->heap->classes) : class;
     }
-    if (way == ALONE) {
+    if (map == ALONE) {
         a.lanes = 1u << random_below(random, LANES);
-    } else if (way == SOME) {
+    } else if (map == SOME) {
         a.lanes = (uint32_t)random_next(random) | 1u << random_below(random, LANES);
     }
-    a.served = way == WARP ? sized_claim_warp(m->world->heap, class, number, a.blocks)
+    a.served = map == WARP ? sized_claim_warp(m->world->heap, class, number, a.blocks)
                            : sized_claim(m->world->heap, a.lanes, a.classes, number, a.blocks);
     for (uint32_t lane = 0; lane < LANES; lane++) {
         if (a.blocks[lane]) {
@@ -142,12 +142,12 @@ static void give(model *m, uint32_t lanes, const uint32_t *classes, char *const 
 Test(sized_tile, lanes_get_what_they_ask_for)
 {
     uint64_t random = 1;
-    for (uint32_t way = 0; way < WAYS; way++) {
+    for (uint32_t map = 0; map < WAYS; map++) {
         for (uint32_t round = 0; round < 100; round++) {
             model m = model_of(sized_world_new(BITS, 64));
             uint32_t class = round % m.world->heap->classes;
-            asked a = ask(&m, way, class, &random);
-            cr_assert_eq(a.served, ga_bits_count(a.lanes), "%s, class %u: %u", ways[way], class,
+            asked a = ask(&m, map, class, &random);
+            cr_assert_eq(a.served, ga_bits_count(a.lanes), "%s, class %u: %u", ways[map], class,
                          a.served);
             expect_live(&m);
             give(&m, a.lanes, a.classes, a.blocks);
@@ -160,17 +160,17 @@ Test(sized_tile, lanes_get_what_they_ask_for)
 /* ---- to the last unit -------------------------------------------------------------------------- */
 
 /* Everything there is, each unit once; then every way of asking gets nothing. */
-static uint64_t fill(model *m, way_of_claiming way, uint32_t class, uint64_t *random)
+static uint64_t fill(model *m, way_of_claiming map, uint32_t class, uint64_t *random)
 {
     uint64_t got = 0;
     asked a;
     do {
-        a = ask(m, way, class, random);
+        a = ask(m, map, class, random);
         got += a.served;
     } while (a.served == ga_bits_count(a.lanes));
     for (uint32_t i = 0; i < MIXED; i++) {
         a = ask(m, i, class, random);
-        cr_assert_eq(a.served, 0, "class %u, filled %s: %s gets %u more", class, ways[way], ways[i],
+        cr_assert_eq(a.served, 0, "class %u, filled %s: %s gets %u more", class, ways[map], ways[i],
                      a.served);
     }
     return got;
@@ -179,12 +179,12 @@ static uint64_t fill(model *m, way_of_claiming way, uint32_t class, uint64_t *ra
 static void fill_each_class(sized_world *(*make)(uint32_t, uint32_t), uint32_t regions)
 {
     uint64_t random = 2;
-    for (uint32_t way = 0; way < MIXED; way++) {
+    for (uint32_t map = 0; map < MIXED; map++) {
         for (uint32_t class = 0; class < ga_sized_class_count(BITS); class ++) {
             model m = model_of(make(BITS, regions));
             uint64_t units = regions * (REGION / ga_sized_unit(class));
-            uint64_t got = fill(&m, way, class, &random);
-            cr_assert_eq(got, units, "class %u, %s: %llu units of %llu", class, ways[way],
+            uint64_t got = fill(&m, map, class, &random);
+            cr_assert_eq(got, units, "class %u, %s: %llu units of %llu", class, ways[map],
                          (unsigned long long)got, (unsigned long long)units);
             expect_live(&m);
             cr_assert_eq(sized_world_regions(m.world, class), regions);
@@ -204,25 +204,25 @@ Test(sized_tile, each_class_grows_to_the_last_unit)
 }
 
 /* A claim by a tile of `width` lanes, of one unit: false where there is none. As
- * ga_sized_claim_rest(), which has tiles of 32 lanes here. */
+ * ga_sized_claim_search(), which has tiles of 32 lanes here. */
 static bool claim_by(sized_world *world, uint32_t width, uint32_t class, uint32_t number)
 {
     uint32_t key;
     ga_tile tile = ga_tile_of(width);
     ga_sized_view view = view_of(world);
-    uint32_t *all = &world->heap->of[class].way.all;
-    ga_sized_search search = {.class_ = class, .wanting = 1, .turn = number % 32};
+    uint32_t *all = &world->heap->of[class].map.total_words;
+    ga_sized_search search = {.class_ = class, .requesting = 1, .rotation = number % 32};
     uint32_t held = GA_SIZED_NONE;
-    if (ga_sized_take_some(view, class, 1, number, number % 32, &key)) {
+    if (ga_sized_claim_group(view, class, 1, number, number % 32, &key)) {
         return true;
     }
     do {
         if (*all) {
-            ga_sized_search_near(view, tile, number, *all, &search);
+            ga_sized_search_class(view, tile, number, *all, &search);
         }
-    } while (search.wanting && ga_sized_grow(world->heap, tile, class, *all, &held) &&
+    } while (search.requesting && ga_sized_grow(world->heap, tile, class, *all, &held) &&
              held == GA_SIZED_NONE);
-    return !search.wanting || held != GA_SIZED_NONE;
+    return !search.requesting || held != GA_SIZED_NONE;
 }
 
 /* However few lanes look for room, what a class has just got is found before it gets more. */
@@ -343,8 +343,8 @@ static void find_everywhere(const sized_world *world, uint32_t region, uint32_t 
         cr_assert(found.class_ == class && found.offset == at % unit, "class %u, byte %u", class,
                   at);
         cr_assert_eq(found.place, at / unit % 32);
-        cr_assert_eq(found.key, (region << (BITS - 8)) + at / unit / 32);
-        cr_assert_eq(ga_sized_pointer(view_of(world), unit, found.key, found.place),
+        cr_assert_eq(found.word_index, (region << (BITS - 8)) + at / unit / 32);
+        cr_assert_eq(ga_sized_pointer(view_of(world), unit, found.word_index, found.place),
                      begin + at - found.offset);
     }
 }

@@ -3,9 +3,11 @@
  * Slab hashes in files: what was saved is loaded; files that are damaged, or too large for a table;
  * saves that fail, after which the old file is there.
  */
+#include "support/probe.h"
 #include "support/slabhash_scene.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdint.h>
@@ -112,6 +114,45 @@ Test(slabhash_files, what_is_no_file_is_not_waited_for, .timeout = 20)
     expect_refused(table, GA_ERR_IO, "no regular file: expected a file of ga_slabhash_save()");
     rmdir(path);
     assert_ok(ga_slabhash_close(table));
+}
+
+/* In the middle of a load, which allocates: descriptors of the file that exec() would keep. */
+static int inherited;
+static int opened;
+
+static ga_status alloc_and_look(void *state, size_t size, size_t align, void **out)
+{
+    struct stat file, there;
+    for (int fd = 0; stat(path, &file) == 0 && fd < 64; fd++) {
+        if (fstat(fd, &there) == 0 && there.st_dev == file.st_dev && there.st_ino == file.st_ino) {
+            opened++;
+            inherited += !(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+        }
+    }
+    return probe_backend.alloc_aligned(state, size, align, out);
+}
+
+Test(slabhash_files, a_load_keeps_its_file_from_children)
+{
+    static ga_backend looking;
+    ga_heap *heap;
+    ga_slabhash *table = filled(GA_SLABHASH_MAP32, 0, 9001);
+    make_path(path);
+    assert_ok(ga_slabhash_save(table, path));
+    looking = probe_backend;
+    looking.name = "looking";
+    looking.alloc_aligned = alloc_and_look;
+    assert_ok(ga_backend_register(&looking));
+    assert_ok(ga_heap_open(&heap, GA_PLACE_HOST, 0, "looking"));
+    ga_slabhash *other =
+        open_table((ga_slabhash_options){.mode = GA_SLABHASH_MAP32, .heap = heap, .buckets = 1});
+    assert_ok(ga_slabhash_load(other, path));
+    cr_assert_gt(opened, 0);
+    cr_assert_eq(inherited, 0);
+    unlink(path);
+    assert_ok(ga_slabhash_close(table));
+    assert_ok(ga_slabhash_close(other));
+    assert_ok(ga_heap_close(heap));
 }
 
 Test(slabhash_files, a_file_for_which_there_is_no_memory)

@@ -85,7 +85,7 @@ static uint64_t hash_of(uint64_t key)
 
 ga_slabhash_answer tiles_do(tiles_tile *t, uint32_t op, uint64_t key, uint64_t value)
 {
-    ga_slabhash_change_to to = {.key = key, .value = value, .op = op};
+    ga_slabhash_operation to = {.key = key, .value = value, .op = op};
     for (;;) {
         uint32_t seen = slabhash_room(tiles.table);
         ga_slabhash_answer answer =

@@ -234,8 +234,16 @@ Test(stats, json_of_any_bytes)
     }
 }
 
-/* A spec of any length is in the line whole. */
-Test(stats, json_of_a_long_spec)
+static void expect_figures_behind_the_spec(void)
+{
+    static const char last[] = "growths                      33\n";
+    size_t length = ga_heap_stats_text(heap, line, sizeof line);
+    cr_assert_gt(length, 6000);
+    cr_assert_str_eq(line + length - strlen(last), last);
+}
+
+/* A spec of any length is in the line whole, and takes no room from the figures. */
+Test(stats, a_long_spec)
 {
     static char spec[8000];
     for (int shift = 0; shift < 2; shift++) {
@@ -251,6 +259,7 @@ Test(stats, json_of_a_long_spec)
         json_t *object = parse_stats();
         cr_assert_str_eq(json_string_value(json_object_get(object, "spec")), ga_heap_spec(heap));
         json_decref(object);
+        expect_figures_behind_the_spec();
         assert_ok(ga_heap_close(heap));
     }
 }

@@ -5,6 +5,9 @@
  */
 #include "vector_places.h"
 
+#include "platform/machine.h"
+#include "support/sanitized.h"
+
 #define BOTH(name) BOTH_IN(vector, name)
 
 /* ---- a vector and what must be in it -------------------------------------------------------- */
@@ -353,6 +356,44 @@ static void copies(ga_place to_place, ga_place from_place)
 BOTH(is_copied)
 {
     copies(place, place);
+}
+
+BOTH(sizes_that_nobody_can_have)
+{
+    uint64_t sizes[] = {UINT64_C(1) << 45, UINT64_C(1) << 57, PTRDIFF_MAX - 1, PTRDIFF_MAX};
+    ga_vector *v = open_exactly(place, 1, 0);
+    uint64_t reserved = ga_arena_reserved(ga_vector_arena(v));
+    assert_ok(ga_vector_resize(v, 10));
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        ga_status status = ga_vector_reserve(v, sizes[i]);
+        /* where the kernel always overcommits, only addresses end */
+        bool always = place == GA_PLACE_HOST && ga_machine_memory_total() == UINT64_MAX;
+        cr_assert(status == GA_ERR_MEMORY || always, "%s", ga_error_text());
+        cr_assert(always || strstr(ga_error_text(), "bytes: expected at most "), "%s",
+                  ga_error_text());
+        cr_assert_eq(ga_vector_append(v, sizes[i] - 10, NULL), status);
+        cr_assert_eq(ga_vector_size(v), 10);
+    }
+    cr_assert(ga_arena_reserved(ga_vector_arena(v)) == reserved);
+    ga_vector_close(v);
+}
+
+Test(vector, doubles_as_far_as_there_is_memory, .disabled = UNDER_ASAN)
+{
+    uint64_t total = ga_machine_memory_total();
+    if (total > UINT64_C(1) << 46) {
+        cr_skip_test("the kernel always overcommits");
+    }
+    ga_vector *v;
+    ga_arena_options options = options_for(GA_PLACE_HOST);
+    options.reserve = 2 * total;
+    assert_ok(ga_vector_open(&v, 1, &options, NULL));
+    assert_ok(ga_vector_resize(v, total / 8 * 5));
+    assert_ok(ga_vector_resize(v, total / 8 * 6));
+    cr_assert_gt(ga_vector_capacity(v), total / 8 * 6, "less than twice, but ahead");
+    cr_assert_leq(ga_vector_capacity(v), total);
+    assert_fails_with(ga_vector_resize(v, total + ((uint64_t)2 << 30)), GA_ERR_MEMORY, "arena: ");
+    ga_vector_close(v);
 }
 
 Test(vector, is_copied_between_host_and_device)

@@ -237,7 +237,7 @@ BOTH(refuses_to_open)
     ga_vector *v = (ga_vector *)&v;
     ga_arena_options options = options_for(place);
     assert_fails(ga_vector_open(&v, 0, &options, NULL), GA_ERR_ARGUMENT,
-                 "vector: elements of 0 bytes; expected 1 or more");
+                 "vector: elements of 0 bytes; expected 1 to 9223372036854775807");
     cr_assert_null(v);
     assert_fails_with(ga_vector_open(&v, 4, NULL, NULL), GA_ERR_ARGUMENT,
                       "vector: options of 0 bytes; expected options_size to be ");

@@ -28,6 +28,7 @@ typedef struct operation {
     const char *spec;
     bool cached;        /* a run of 32 MiB is, behind the large block */
     bool may_give_back; /* cached memory, without having been of use */
+    bool unmaps;        /* less is mapped afterwards, if no call fails */
 } operation;
 
 static ga_status run_alloc(stage *s)
@@ -105,24 +106,24 @@ static ga_status run_trim(stage *s)
 }
 
 static const operation operations[] = {
-    {"alloc", run_alloc, "vmm", false, false},
-    {"alloc without a cache", run_alloc, "vmm:cache=0", true, true},
-    {"alloc at the limit", run_alloc, "vmm:limit=64M", true, true},
-    {"alloc packed", run_alloc_packed, "vmm", false, false},
-    {"alloc in chunks", run_alloc_chunks, "vmm:chunk=16M", true, true},
-    {"alloc zeroed", run_alloc_zeroed, "vmm", false, true},
-    {"alloc on a stream", run_alloc_on, "vmm", true, true},
-    {"grow", run_grow, "vmm:chunk=16M", false, false},
-    {"realloc where it stands", run_realloc, "vmm:chunk=64M", false, true},
-    {"realloc that moves", run_realloc, "vmm:chunk=64M", true, true},
-    {"free", run_free, "vmm", false, false},
-    {"free on a stream", run_free_on, "vmm", false, false},
-    {"free packed on a stream", run_free_packed_on, "vmm", false, false},
-    {"free that gives back", run_free, "vmm:cache=0", false, true},
-    {"free on a stream that gives back", run_free_on, "vmm:cache=0", false, true},
-    {"free packed that gives back", run_free_packed_on, "vmm:cache=0", false, true},
-    {"realloc that shrinks", run_shrink, "vmm:cache=0,chunk=2M", false, true},
-    {"trim", run_trim, "vmm", true, true},
+    {"alloc", run_alloc, "vmm", false, false, false},
+    {"alloc without a cache", run_alloc, "vmm:cache=0", true, true, false},
+    {"alloc at the limit", run_alloc, "vmm:limit=64M", true, true, false},
+    {"alloc packed", run_alloc_packed, "vmm", false, false, false},
+    {"alloc in chunks", run_alloc_chunks, "vmm:chunk=16M", true, true, false},
+    {"alloc zeroed", run_alloc_zeroed, "vmm", false, true, false},
+    {"alloc on a stream", run_alloc_on, "vmm", true, true, false},
+    {"grow", run_grow, "vmm:chunk=16M", false, false, false},
+    {"realloc where it stands", run_realloc, "vmm:chunk=64M", false, true, false},
+    {"realloc that moves", run_realloc, "vmm:chunk=64M", true, true, false},
+    {"free", run_free, "vmm", false, false, false},
+    {"free on a stream", run_free_on, "vmm", false, false, false},
+    {"free packed on a stream", run_free_packed_on, "vmm", false, false, false},
+    {"free that gives back", run_free, "vmm:cache=0", false, true, true},
+    {"free on a stream that gives back", run_free_on, "vmm:cache=0", false, true, true},
+    {"free packed that gives back", run_free_packed_on, "vmm:cache=0", false, true, true},
+    {"realloc that shrinks", run_shrink, "vmm:cache=0,chunk=2M", false, true, true},
+    {"trim", run_trim, "vmm", true, true, true},
 };
 
 enum {
@@ -202,6 +203,8 @@ static bool fail_some(const operation *o, uint64_t n, uint64_t more, CUresult er
             check_unchanged(o, n, &s, was);
         }
     }
+    cr_assert(failed || !o->unmaps || vmm_driver_count().mapped_bytes < was.mapped_bytes,
+              "%s: nothing is unmapped", o->name);
     check(o->name, s.large, LARGE - s.cut);
     check(o->name, s.small, 512 << 10);
     cr_assert(more || vmm_held(s.heap) == vmm_driver_count().mapped_bytes, "%s", o->name);

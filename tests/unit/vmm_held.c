@@ -6,6 +6,7 @@
 #include "platform/machine.h"
 #include "support/expect.h"
 #include "support/random.h"
+#include "support/sanitized.h"
 #include "support/vmm_scene.h"
 
 #include <gpualloc/backend.h>
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* ---- no fragmentation -------------------------------------------------------------------- */
@@ -515,17 +517,37 @@ Test(vmm_held, many_holes_of_the_host_take_few_mappings)
 /* Each chunk of such a block alone would be granted. */
 Test(vmm_held, sizes_that_the_machine_cannot_have)
 {
-    uint64_t grantable = ga_machine_memory_grantable();
+    uint64_t total = ga_machine_memory_total();
     ga_heap *heap;
     void *block = NULL;
-    if (grantable > (uint64_t)400 << 30) {
-        cr_skip_test("this machine grants all that a heap has addresses for");
+    if (total > (uint64_t)400 << 30) {
+        cr_skip_test("this machine has as much memory as a heap has addresses");
     }
     assert_ok(ga_heap_open(&heap, GA_PLACE_HOST, 0, "vmm"));
-    assert_fails_with(ga_alloc(heap, grantable + ((size_t)1 << 30), 0, &block), GA_ERR_MEMORY,
+    assert_fails_with(ga_alloc(heap, total + ((size_t)1 << 30), 0, &block), GA_ERR_MEMORY,
                       "vmm: no block of ");
+    cr_assert(strstr(ga_error_text(), "bytes of memory and swap in all"), "%s", ga_error_text());
     assert_ok(ga_alloc(heap, (size_t)1 << 30, 0, &block));
-    assert_fails_with(ga_grow(heap, block, grantable + ((size_t)1 << 30)), GA_ERR_MEMORY, "vmm: ");
+    assert_fails_with(ga_grow(heap, block, total + ((size_t)1 << 30)), GA_ERR_MEMORY, "vmm: ");
+    assert_ok(ga_free(heap, block));
+    assert_ok(ga_heap_close(heap));
+}
+
+/* The addresses that the heap has reserved count against the limit, so what is left of the limit says
+ * nothing of blocks. */
+Test(vmm_held, blocks_where_addresses_are_limited, .disabled = UNDER_ASAN || UNDER_TSAN)
+{
+    struct rlimit limit;
+    void *block = NULL;
+    ga_heap *heap;
+    if (ga_machine_memory_total() < (uint64_t)8 << 30) {
+        cr_skip_test("this machine is small");
+    }
+    cr_assert_eq(getrlimit(RLIMIT_AS, &limit), 0);
+    limit.rlim_cur = (rlim_t)12 << 30;
+    cr_assert_eq(setrlimit(RLIMIT_AS, &limit), 0);
+    assert_ok(ga_heap_open(&heap, GA_PLACE_HOST, 0, "vmm:reserve=10G"));
+    assert_ok(ga_alloc(heap, (size_t)5 << 30, 0, &block));
     assert_ok(ga_free(heap, block));
     assert_ok(ga_heap_close(heap));
 }

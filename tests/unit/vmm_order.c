@@ -91,7 +91,7 @@ Test(vmm_order, what_any_stream_uses_is_nobody_elses)
         void *block = vmm_take(heap, sizes[i]);
         vmm_driver_hold(one);
         uint64_t records = vmm_driver_calls("cuCtxRecordEvent");
-        assert_ok(ga_free_on(heap, block, GA_VMM_EVERY_STREAM));
+        assert_ok(ga_free_on(heap, block, GA_EVERY_STREAM));
         void *anybody = vmm_take(heap, sizes[i]);
         void *legacy = take_on(heap, sizes[i], NULL);
         cr_assert(anybody != block && legacy != block);
@@ -114,7 +114,7 @@ Test(vmm_order, others_are_ordered_behind_all)
         ga_heap *heap = begin(&(vmm_driver_options){.memory = 16 * MIB}, "vmm:limit=8M");
         void *block = vmm_take(heap, 8 * MIB);
         vmm_driver_hold(one);
-        assert_ok(ga_free_on(heap, block, GA_VMM_EVERY_STREAM));
+        assert_ok(ga_free_on(heap, block, GA_EVERY_STREAM));
         uint64_t orders = vmm_driver_calls("cuStreamWaitEvent");
         void *other = take_on(heap, 8 * MIB, streams[i]);
         cr_assert_eq(vmm_driver_calls("cuStreamWaitEvent"), orders + 1);
@@ -137,7 +137,7 @@ Test(vmm_order, all_and_the_legacy_stream_take_turns)
     }
     vmm_driver_hold(one);
     for (size_t i = 0; i < BLOCKS; i++) {
-        assert_ok(ga_free_on(heap, blocks[i], i / 3 % 2 ? NULL : GA_VMM_EVERY_STREAM));
+        assert_ok(ga_free_on(heap, blocks[i], i / 3 % 2 ? NULL : GA_EVERY_STREAM));
     }
     for (size_t i = 0; i < BLOCKS; i++) {
         void *block = vmm_take(heap, i % 5 ? 3 * MIB : 1000);
@@ -160,7 +160,7 @@ static void do_without_events_for_contexts(ga_heap *heap)
 {
     void *block = vmm_take(heap, 3 * MIB);
     vmm_driver_hold(NULL);
-    assert_ok(ga_free_on(heap, block, GA_VMM_EVERY_STREAM));
+    assert_ok(ga_free_on(heap, block, GA_EVERY_STREAM));
     void *other = vmm_take(heap, 3 * MIB);
     cr_assert_neq(other, block);
     vmm_driver_let_go(NULL);

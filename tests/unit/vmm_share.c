@@ -3,6 +3,7 @@
  * Blocks of a vmm heap that other processes map, and what becomes of each call that fails on the
  * way. Here the other process is this one: the driver knows the memory by its file all the same.
  */
+#include "arena/vmm_share.h"
 #include "arena/vmm.h"
 #include "runtime/heap.h"
 #include "support/vmm_scene.h"
@@ -31,7 +32,7 @@ static void check_guest(ga_heap *heap, char *block, size_t size)
     size_t files = open_files();
     vmm_driver_counts before = vmm_driver_count();
     memset(block, 1, size);
-    assert_ok(ga_vmm_backend_export(heap->state, block, size, &pieces));
+    assert_ok(ga_vmm_pieces_collect(heap->backend, heap->state, block, size, &pieces));
     assert_ok(ga_vmm_pieces_copy(&pieces, &copy));
     ga_vmm_pieces_drop(&pieces);
     assert_ok(ga_vmm_guest_open(&guest, 0, &copy));
@@ -71,7 +72,7 @@ Test(vmm_share, a_part_of_a_block)
     ga_heap *heap = vmm_open(NULL, "vmm:share=fd,chunk=2M");
     char *block = vmm_take(heap, 10 * MIB);
     ga_vmm_pieces pieces;
-    assert_ok(ga_vmm_backend_export(heap->state, block + 3 * MIB, 2 * MIB, &pieces));
+    assert_ok(ga_vmm_pieces_collect(heap->backend, heap->state, block + 3 * MIB, 2 * MIB, &pieces));
     cr_assert_eq(pieces.count, 2);
     cr_assert_eq(pieces.before, MIB);
     ga_vmm_pieces_drop(&pieces);
@@ -86,7 +87,7 @@ Test(vmm_share, who_has_it_mapped_keeps_it)
     ga_vmm_pieces pieces;
     ga_vmm_guest guest;
     memset(block, 5, 4 * MIB);
-    assert_ok(ga_vmm_backend_export(heap->state, block, 4 * MIB, &pieces));
+    assert_ok(ga_vmm_pieces_collect(heap->backend, heap->state, block, 4 * MIB, &pieces));
     assert_ok(ga_vmm_guest_open(&guest, 0, &pieces));
     ga_vmm_pieces_drop(&pieces);
     assert_ok(ga_free(heap, block));
@@ -102,18 +103,23 @@ Test(vmm_share, what_cannot_be_shared)
     vmm_driver_options none = {.no_fd = true};
     ga_heap *heap = vmm_open(NULL, "vmm");
     char *block = vmm_take(heap, MIB);
-    assert_fails(ga_vmm_backend_export(heap->state, block, MIB, &pieces), GA_ERR_UNSUPPORTED,
-                 "vmm: the heap was opened without share=fd");
+    assert_fails(ga_vmm_pieces_collect(heap->backend, heap->state, block, MIB, &pieces),
+                 GA_ERR_UNSUPPORTED, "vmm: the heap was opened without share=fd");
     assert_ok(ga_free(heap, block));
     vmm_end(heap);
     heap = vmm_open(NULL, "vmm:share=fd");
     block = vmm_take(heap, 8 * MIB);
-    cr_assert_eq(ga_vmm_backend_export(heap->state, block, 8 * MIB + 1, &pieces), GA_ERR_POINTER);
-    cr_assert_eq(ga_vmm_backend_export(heap->state, block, 0, &pieces), GA_ERR_POINTER);
-    cr_assert_eq(ga_vmm_backend_export(heap->state, block - 1, 2, &pieces), GA_ERR_POINTER);
-    cr_assert_eq(ga_vmm_backend_export(heap->state, block, UINT64_MAX, &pieces), GA_ERR_POINTER);
+    cr_assert_eq(ga_vmm_pieces_collect(heap->backend, heap->state, block, 8 * MIB + 1, &pieces),
+                 GA_ERR_POINTER);
+    cr_assert_eq(ga_vmm_pieces_collect(heap->backend, heap->state, block, 0, &pieces),
+                 GA_ERR_POINTER);
+    cr_assert_eq(ga_vmm_pieces_collect(heap->backend, heap->state, block - 1, 2, &pieces),
+                 GA_ERR_POINTER);
+    cr_assert_eq(ga_vmm_pieces_collect(heap->backend, heap->state, block, UINT64_MAX, &pieces),
+                 GA_ERR_POINTER);
     assert_ok(ga_free(heap, block));
-    cr_assert_eq(ga_vmm_backend_export(heap->state, block, 1, &pieces), GA_ERR_POINTER);
+    cr_assert_eq(ga_vmm_pieces_collect(heap->backend, heap->state, block, 1, &pieces),
+                 GA_ERR_POINTER);
     vmm_end(heap);
     vmm_driver_start(&none);
     cr_assert_eq(ga_heap_open(&heap, GA_PLACE_DEVICE, 0, "vmm:share=fd"), GA_ERR_DEVICE);
@@ -161,7 +167,8 @@ static void fail_everywhere(uint64_t more, int least)
         ga_vmm_pieces pieces;
         ga_vmm_guest guest = {0};
         vmm_driver_fail_many(NULL, n, more, CUDA_ERROR_OUT_OF_MEMORY);
-        ga_status status = ga_vmm_backend_export(heap->state, block, 6 * MIB, &pieces);
+        ga_status status =
+            ga_vmm_pieces_collect(heap->backend, heap->state, block, 6 * MIB, &pieces);
         if (status == GA_OK) {
             status = open_and_close(&pieces, &guest);
             ga_vmm_pieces_drop(&pieces);

@@ -77,7 +77,8 @@ GA_API void ga_arena_close(ga_arena *arena);
  * missing, in whole granules. May run while kernels use the arena.
  *
  * GA_ERR_NO_ROOM  `size` is above what is reserved: ga_arena_extend(), ga_arena_move()
- * GA_ERR_MEMORY   out of memory, or above the limit; the sentence says which */
+ * GA_ERR_MEMORY   out of memory, above the limit, or more than the machine has in all (asked for
+ *                 growths by 1 GiB or more); the sentence says which */
 GA_API ga_status ga_arena_grow(ga_arena *arena, uint64_t size);
 
 /* Give back the chunks that lie wholly at or above `size`; on the host, the granules. Nobody may be

@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 /* Raised when a member of ga_backend, or of what it points to, changes its meaning or place. */
-#define GA_BACKEND_ABI 1u
+#define GA_BACKEND_ABI 2u
 
 /* ---- options --------------------------------------------------------------------------- */
 
@@ -143,6 +143,32 @@ typedef struct ga_backend_stats {
 
 #define GA_PLACE_BIT(place) (1u << (place))
 
+/* Capabilities: properties of a backend that callers test, because its members do not show them. The
+ * preload for the driver decides by these and by the members which are there, never by a name. */
+enum {
+    /* Device: each block is an allocation of the driver's, which knows its range. */
+    GA_CAP_DRIVER_BLOCKS = 1u << 0,
+    /* Device: free() waits until the device has finished the work that may use the block, unless the
+     * heap's own options say otherwise. Without it the caller waits before it frees. */
+    GA_CAP_FREE_WAITS = 1u << 1,
+    /* Device: alloc_on() and free_on() pass the stream to the driver, so that the handle of the
+     * per-thread default stream (2) means the calling thread's. Without it handles are compared. */
+    GA_CAP_THREAD_STREAM = 1u << 2,
+    /* Device: free_on() accepts GA_EVERY_STREAM. */
+    GA_CAP_EVERY_STREAM = 1u << 3,
+    /* Kernels: its malloc is CUDA's own. A program whose in-kernel malloc is replaced by linking cannot
+     * have it served by this backend. */
+    GA_CAP_CUDA_MALLOC = 1u << 4,
+    GA_CAP_ALL = (1u << 5) - 1
+};
+
+/* For free_on(): the block may be reused after the work that all streams of the device have now. */
+#define GA_EVERY_STREAM ((ga_stream)UINTPTR_MAX)
+
+/* Receives one piece of memory of export_memory(): `size` bytes behind the file descriptor `fd`, which it
+ * owns from then on, also if it fails. The block begins `before` bytes into the first piece. */
+typedef ga_status ga_export_piece(void *context, uint64_t before, uint64_t size, int fd);
+
 typedef struct ga_backend {
     uint32_t abi;     /* GA_BACKEND_ABI */
     uint32_t size;    /* sizeof(ga_backend) where it was compiled */
@@ -157,6 +183,8 @@ typedef struct ga_backend {
     /* Each call becomes the same call to the parent, whose statistics are then the heap's: nothing is
      * counted twice. Only for a backend with a parent. */
     bool passes_through;
+
+    uint32_t capabilities; /* GA_CAP_* */
 
     /* Required. `state` is whatever open() put in its out parameter. alloc() gives blocks aligned
      * to 16 on the host, 256 on a device; free() never sees NULL. */
@@ -208,6 +236,20 @@ typedef struct ga_backend {
     ga_status (*growing_open)(void *state, ga_growing *growing);
     ga_status (*growing_to)(void *state, ga_growing *growing, uint32_t steps);
     void (*growing_close)(void *state, ga_growing *growing);
+
+    /* on a device: let the device `peer` use all memory of the heap, as it is and will be. Else the preload
+     * leaves the device to the driver once the program requests peer access */
+    ga_status (*enable_peer)(void *state, int peer);
+    /* on a device whose memory the backend maps itself: whether an address lies in its reservations, with
+     * memory behind it or without. Else no address outside of live blocks is the heap's */
+    bool (*reserves)(void *state, const void *pointer);
+    /* on a device: pass what lies behind [start, start + size) of a live block to `piece`, in the order of
+     * addresses and without gaps, so that another process can map it. GA_ERR_UNSUPPORTED if the heap was not
+     * opened for that; a NULL `piece` only asks. Else blocks have no IPC handles. Needs reserves() */
+    ga_status (*export_memory)(void *state, const void *start, uint64_t size,
+                               ga_export_piece *piece, void *context);
+    /* on the host: the domain of hazard pointers that free() retires to; else ga_heap_domain() is refused */
+    struct ga_domain *(*domain)(void *state);
 } ga_backend;
 
 /* ---- the registry ---------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Allocate inside a kernel. The host opens a heap for GA_PLACE_KERNEL, asks ga_heap_kernel_view() for
- * what kernels need, and hands that to them by value:
+ * Allocate inside a kernel. The host opens a heap for GA_PLACE_KERNEL, gets the kernels' view of it
+ * from ga_heap_kernel_view(), and passes the view to kernels by value:
  *
  *     __global__ void build(ga_kernel_heap heap, node **out)
  *     {
@@ -9,18 +9,23 @@
  *         if (n) { ... }
  *     }
  *
- * Any lanes of a warp may call, in divergent code as well; those that call together are served together,
- * so call where as many as possible are. No call waits for another lane, warp or block. A kernel for blocks of
- * more than 512 threads says so, with __launch_bounds__: else it may have more registers than they can have.
+ * Any lanes of a warp may call, in divergent code too. Lanes that call together are served
+ * together, mostly by one atomic, so call from converged code where you can. No call waits for
+ * other lanes, warps or blocks to make a call. A call that finds no free memory may wait until more
+ * is committed, or for warps that are growing or searching the heap.
  *
- * Lanes that call together bring the same heap. To take from one of two, branch on which it is, and call in
- * each branch:
+ * Kernels launched with more than 512 threads per block need __launch_bounds__; without it they may
+ * use more registers than such a block can have, and the launch fails.
  *
- *     if (small) { p = ga_kernel_malloc(a, n); } else { p = ga_kernel_malloc(b, n); }     and not (small ? a : b)
+ * All lanes of one call must pass the same heap. To choose between heaps per lane, branch:
  *
- * A block belongs to the grid, not to the thread: it may be freed by any thread of this or a later
- * kernel, on any stream, once what its users did happens before the free. What the last owner did with
- * it happens before the next owner's claim returns.
+ *     if (small) { p = ga_kernel_malloc(a, n); } else { p = ga_kernel_malloc(b, n); }
+ *
+ *     p = ga_kernel_malloc(small ? a : b, n);       WRONG
+ *
+ * A block belongs to the grid, not to the thread. Any thread of this or a later kernel may free it,
+ * on any stream, provided that all accesses to the block happen before the free. They then happen
+ * before the allocation that returns the same memory next.
  *
  * Header only; compile with nvcc 13.0 or later for sm_75 or later, as C++17.
  */
@@ -35,11 +40,12 @@
 #include "slab/sized_kernel.h"
 #include "slab/slab_kernel.h"
 
-/* ---- any heap ---------------------------------------------------------------------------- */
+/* ---- any heap -------------------------------------------------------------------------- */
 
-/* Whether it is a heap of that kind, and of this header's version. A program that has kernel heaps of one kind
- * defines GA_KERNEL_ONLY as it before it includes this, say as GA_KERNEL_KIND_SIZED: the calls below are then
- * compiled for that alone, and take fewer registers; views of other kinds get NULL. */
+/* True if the view is of that kind and of this header's version. A program with kernel heaps of one
+ * kind only defines GA_KERNEL_ONLY before it includes this header, for example as
+ * GA_KERNEL_KIND_SIZED. The calls below are then compiled for that kind alone, and need fewer
+ * registers; with views of other kinds they return NULL. */
 static __device__ __forceinline__ bool ga_kernel_is(ga_kernel_heap heap, uint32_t kind)
 {
 #ifdef GA_KERNEL_ONLY
@@ -50,9 +56,9 @@ static __device__ __forceinline__ bool ga_kernel_is(ga_kernel_heap heap, uint32_
     return heap.abi == GA_KERNEL_HEAP_ABI && heap.kind == kind;
 }
 
-/* `size` bytes, aligned to 16, for each lane that calls; NULL where the heap has no more, or no blocks
- * of that size, or where the view is not one of this header's version. A size of 0 is one byte.
- * Heaps of all sizes (slab:unit=classes) have blocks of up to all their memory. */
+/* Allocate `size` bytes, aligned to 16, for each lane that calls. NULL if the heap is out of memory
+ * or has no blocks of that size, or if the view is not of this header's version. A size of 0 counts
+ * as 1. Heaps with size classes (slab:unit=classes) have blocks of up to all their memory. */
 static __device__ __forceinline__ void *ga_kernel_malloc(ga_kernel_heap heap, size_t size)
 {
     void *block = NULL;
@@ -65,7 +71,7 @@ static __device__ __forceinline__ void *ga_kernel_malloc(ga_kernel_heap heap, si
     } else if (ga_kernel_is(heap, GA_KERNEL_KIND_COALESCE)) {
         block = ga_coalesce_general_malloc(heap, size);
     }
-#ifndef GA_KERNEL_LINKED /* where malloc is ours, there is no way to CUDA's */
+#ifndef GA_KERNEL_LINKED /* linked malloc replaces CUDA's, which cannot be reached then */
     if (ga_kernel_is(heap, GA_KERNEL_KIND_CUDA)) {
         block = malloc(size);
     }
@@ -73,8 +79,8 @@ static __device__ __forceinline__ void *ga_kernel_malloc(ga_kernel_heap heap, si
     return block;
 }
 
-/* Give a block back to the heap it came from. NULL is ignored. What else is no block of the heap's is
- * ignored, counted and, with check=full, reported to the host. */
+/* Free a block of this heap. NULL is ignored. Other invalid pointers are ignored and counted, and
+ * with check=full reported to the host. */
 static __device__ __forceinline__ void ga_kernel_free(ga_kernel_heap heap, void *block)
 {
     if (ga_kernel_is(heap, GA_KERNEL_KIND_SIZED)) {
@@ -91,9 +97,9 @@ static __device__ __forceinline__ void ga_kernel_free(ga_kernel_heap heap, void 
 #endif
 }
 
-/* Bytes that may be used of the block, for each lane for itself: at least what was asked for. 0 for NULL, for what
- * is seen to be no block of the heap's, and in heaps of CUDA's malloc alone, which does not know. Where coalesce
- * keeps headers, `block` is one of its blocks. */
+/* Usable bytes of the lane's block, at least the size that was requested. 0 for NULL, for a pointer
+ * that the heap finds invalid, and in heaps of CUDA's malloc, which does not know sizes. With
+ * headers of coalesce, `block` must be a valid block. */
 static __device__ __forceinline__ size_t ga_kernel_usable_size(ga_kernel_heap heap,
                                                                const void *block)
 {
@@ -109,7 +115,7 @@ static __device__ __forceinline__ size_t ga_kernel_usable_size(ga_kernel_heap he
     return 0;
 }
 
-/* n * size bytes, all of them 0; NULL where that is more than a size_t holds, too. */
+/* Allocate n * size bytes, all 0. NULL also if the product overflows a size_t. */
 static __device__ __forceinline__ void *ga_kernel_calloc(ga_kernel_heap heap, size_t n, size_t size)
 {
     void *block = __umul64hi(n, size) ? NULL : ga_kernel_malloc(heap, n * size);
@@ -119,12 +125,17 @@ static __device__ __forceinline__ void *ga_kernel_calloc(ga_kernel_heap heap, si
     return block;
 }
 
-/* The block with `size` bytes, which may be another one then: what is in both is copied, and the old one
- * freed. NULL where there is no memory: then the old one is as it was. A NULL `block` is a malloc; a `size`
- * of 0 frees and answers NULL. A block that shrinks stays where it is until half of it is enough, and where
- * there is no smaller one; a large one gives back what it does not need. One that shares a superblock of coalesce's
- * with others stays while it fits.
- * NULL, and nothing done, for what is no block, and in heaps of CUDA's malloc alone, which does not know sizes. */
+/* Resize the block to `size` bytes. The block may move: then the bytes that both have are copied,
+ * and the old block is freed. NULL if memory is short; the old block is unchanged then. If `block`
+ * is NULL, this is a malloc. If `size` is 0, the block is freed and NULL returned.
+ *
+ * A block that shrinks stays in place until half of it is enough, or if there is no smaller block.
+ * A run of whole regions frees those that it no longer needs. A block that shares a superblock of
+ * coalesce with others stays as long as it fits.
+ *
+ * Returns NULL and does nothing for an invalid pointer, and in heaps of CUDA's malloc, which does
+ * not know sizes.
+ */
 static __device__ __forceinline__ void *ga_kernel_realloc(ga_kernel_heap heap, void *block,
                                                           size_t size)
 {
@@ -152,11 +163,16 @@ static __device__ __forceinline__ void *ga_kernel_realloc(ga_kernel_heap heap, v
     return stays || (block && usable && !other && size && size <= usable) ? block : other;
 }
 
-/* `size` bytes at a multiple of `align`, a power of two, else NULL; to be freed like all others.
- * Heaps of all sizes know every alignment over vmm, and over other parents those that their memory begins at, which is
- * 256 at least. Slab heaps of one unit size have the largest power of two in it, but no more than their memory
- * begins at; CUDA's malloc what __nv_aligned_device_malloc() has; coalesce every one, with headers up to 256 MiB, by a
- * block that is larger by `align`. NULL for what cannot be had. */
+/* Allocate `size` bytes at a multiple of `align`; free the block like any other. NULL if `align` is
+ * not a power of two, or if the heap cannot align so:
+ *
+ *     size classes over vmm       any alignment
+ *     size classes elsewhere      up to the alignment of the parent's memory, at least 256
+ *     fixed units                 the largest power of two that divides the unit, but at most the
+ *                                 alignment of the parent's memory
+ *     coalesce                    any, with headers up to 256 MiB; allocates `align` bytes more
+ *     CUDA's malloc               as __nv_aligned_device_malloc()
+ */
 static __device__ __forceinline__ void *ga_kernel_aligned_alloc(ga_kernel_heap heap, size_t align,
                                                                 size_t size)
 {
@@ -185,10 +201,10 @@ static __device__ __forceinline__ void *ga_kernel_aligned_alloc(ga_kernel_heap h
     return block;
 }
 
-/* ---- slab heaps: units of one size ---------------------------------------------------------- */
+/* ---- slab heaps: units of one size ----------------------------------------------------- */
 
-/* The same for a view that is known to be a slab heap's, without asking what it is: one unit for each
- * lane that calls, or NULL where the heap is full. */
+/* For a view that is known to be of a slab heap; the kind is not checked. Allocate one unit for
+ * each lane that calls, or return NULL if the heap is full. */
 static __device__ __forceinline__ void *ga_slab_claim(ga_kernel_heap heap)
 {
     return ga_slab_kernel_claim(heap);
@@ -199,17 +215,18 @@ static __device__ __forceinline__ void ga_slab_release(ga_kernel_heap heap, void
     ga_slab_kernel_release(heap, unit);
 }
 
-/* `n` units at once, the same number for each lane that calls, best a constant; NULLs are ignored. Cheaper
- * than one after the other: each free has to wait until what was done with the unit can be seen by its
- * next owner, and this waits once. */
+/* Free `n` units; `n` is equal in all lanes that call, best a constant. NULLs are ignored. Cheaper
+ * than one free after the other: each free waits until the accesses to the unit are visible to its
+ * next owner, and this call waits once. */
 static __device__ __forceinline__ void ga_slab_release_several(ga_kernel_heap heap,
                                                                void *const *units, uint32_t n)
 {
     ga_slab_kernel_release_several(heap, units, n);
 }
 
-/* The same with the unit's 32-bit address (docs/slab.md has its layout), cheaper to store and to send;
- * GA_SLAB_NO_ADDRESS where the heap is full. An address serves as long as its heap. */
+/* Allocate and free by the unit's 32-bit address (docs/slab.md has its layout), which is cheaper to
+ * store and to send than a pointer. GA_SLAB_NO_ADDRESS if the heap is full. An address is valid as
+ * long as its heap. */
 #define GA_SLAB_NO_ADDRESS 0xffffffffu
 
 static __device__ __forceinline__ uint32_t ga_slab_claim_address(ga_kernel_heap heap)
@@ -223,27 +240,29 @@ static __device__ __forceinline__ void ga_slab_release_address(ga_kernel_heap he
     ga_slab_kernel_release_address(heap, address);
 }
 
-/* Where the unit of that address begins; the address is one of this heap's. */
+/* The pointer of an address of this heap. */
 static __device__ __forceinline__ void *ga_slab_address_pointer(ga_kernel_heap heap,
                                                                 uint32_t address)
 {
     return ga_slab_kernel_pointer(heap, address);
 }
 
-/* A tile that takes units one at a time, for all its lanes: it claims a word of units by one atomic and
- * hands them out from registers. Keep it in registers, and end it, or its last units stay taken.
+/* For a tile that allocates one unit at a time for all its lanes: it claims a word of units by one
+ * atomic and hands them out from registers. Keep the struct in registers, and call
+ * ga_slab_turn_end(), or its last units stay allocated.
  *
  *     ga_slab_turn turn = ga_slab_turn_begin(heap, 8);    every lane of a tile of 8
  *     row *r = (row *)ga_slab_turn_claim(&turn);          the same pointer in each
  *     ga_slab_turn_end(&turn);
  *
- * `width`: 4, 8, 16 or 32, a constant; the tiles of a warp are its lanes 0 to width - 1, and so on.
- * All lanes of a tile are there, and call together: blocks are whole tiles. */
+ * `width`: 4, 8, 16 or 32, a constant; the first tile of a warp is its lanes 0 to width - 1, and so
+ * on. All lanes of a tile must be present and call together: blocks consist of whole tiles.
+ */
 typedef struct ga_slab_turn {
     ga_slab_heap *heap;
     ga_tile tile;
     ga_slab_claimed claimed;
-    char *units; /* the first unit of the word that is claimed */
+    char *units; /* first unit of the word that is claimed */
     uint32_t unit;
 } ga_slab_turn;
 
@@ -256,13 +275,13 @@ static __device__ __forceinline__ ga_slab_turn ga_slab_turn_begin(ga_kernel_heap
     turn.tile = ga_tile_of(width);
     turn.unit = slab.unit;
     turn.units = NULL;
-    uint32_t word = ga_slab_start(slab) * (32u / width) + turn.tile.base / width;
+    uint32_t word = ga_slab_home_word(slab) * (32u / width) + turn.tile.base / width;
     turn.claimed.word = word < slab.words ? word : word % slab.words;
     turn.claimed.units = 0;
     return turn;
 }
 
-/* One unit for the tile, or NULL where the heap is full. */
+/* Allocate one unit for the tile; NULL if the heap is full. */
 static __device__ __forceinline__ void *ga_slab_turn_claim(ga_slab_turn *turn)
 {
     if (!turn->claimed.units) {
@@ -278,13 +297,14 @@ static __device__ __forceinline__ void *ga_slab_turn_claim(ga_slab_turn *turn)
     return turn->units + place * turn->unit;
 }
 
-/* Give back what the tile claimed ahead. */
+/* Free the units that the tile claimed and did not use. */
 static __device__ __forceinline__ void ga_slab_turn_end(ga_slab_turn *turn)
 {
-    if (turn->claimed.units && turn->heap->growth) { /* its estimate has them for taken */
-        ga_slab_weigh(turn->heap, turn->tile, 0u - ga_bits_count(turn->claimed.units));
+    /* the heap's estimate counts them as allocated */
+    if (turn->claimed.units && turn->heap->growth) {
+        ga_slab_adjust_taken(turn->heap, turn->tile, 0u - ga_bits_count(turn->claimed.units));
     }
-    ga_slab_give_word(ga_slab_view_of(turn->heap), turn->tile, &turn->claimed);
+    ga_slab_release_word(ga_slab_view_of(turn->heap), turn->tile, &turn->claimed);
 }
 
 #endif

@@ -74,7 +74,7 @@ GA_API ga_status ga_vector_wait(ga_vector *vector);
  *
  * GA_ERR_SIZE     more bytes than there can be
  * GA_ERR_NO_ROOM  no addresses behind: ga_arena_move() can get others, and moves the data
- * GA_ERR_MEMORY   out of memory, or above the limit
+ * GA_ERR_MEMORY   out of memory, above the limit, or more than the machine has in all
  *
  * Every call below that makes the vector longer answers these, too. */
 GA_API ga_status ga_vector_reserve(ga_vector *vector, uint64_t n);

@@ -83,13 +83,14 @@ static void trim(CUmemoryPool pool, uint64_t keep)
 {
     for (pooled **at = &all_pooled; *at;) {
         pooled *p = *at;
-        if (!p->freed || (pool && p->pool != pool) || p->pool->reserved <= keep) {
+        bool goes = p->freed && (!pool || p->pool == pool) && p->pool->reserved > keep;
+        /* Where a test has that fail, it stays in the pool. */
+        if (!goes || stand_in_table.cuMemFree(p->block) != CUDA_SUCCESS) {
             at = &p->next;
             continue;
         }
         *at = p->next;
         p->pool->reserved -= p->size;
-        stand_in_table.cuMemFree(p->block);
         free(p);
     }
 }
@@ -248,6 +249,10 @@ static uint64_t *attribute_of(CUmemoryPool pool, CUmemPool_attribute attribute)
 
 static CUresult pool_get(WORDS)
 {
+    CUresult result = stand_in_unsafe(false);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
     pthread_mutex_lock(&pool_lock);
     const uint64_t *kept = attribute_of((CUmemoryPool)a, (CUmemPool_attribute)b);
     *(uint64_t *)c = kept ? *kept : 0;

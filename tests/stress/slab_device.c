@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Claims and frees beside threads that trim, on a device made of host memory. A super block that goes
+ * is the parent's again, which fills it and may hand it out at once, to this heap or another one; now
+ * and then it refuses to take one. A unit keeps what was written to it while it is live. Weakened
+ * (tests/stress/meson.build): 11 a super block goes though somebody has a unit of it.
+ */
+#include "stress.h"
+#include "support/random.h"
+
+#include "runtime/heap.h"
+#include "slab/slab.h"
+
+#include <gpualloc/backend.h>
+
+#include <malloc.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    HOLDERS = 4,
+    TRIMMERS = 2,
+    HELD = 3000, /* by each of them at most */
+    STEPS = 4000,
+    UNIT = 1024,
+    LARGE = 100 << 10, /* the parent's */
+    BYTES = 256,       /* that are written and read */
+    HEAPS = 2,
+    REFUSALS = 16 /* one free in so many */
+};
+
+/* ---- a parent that uses what it gets back ------------------------------------------------------ */
+
+static uint64_t parents_blocks, frees;
+
+static ga_status plain_open(const ga_open_args *args, void **state)
+{
+    (void)args;
+    *state = NULL;
+    return GA_OK;
+}
+
+static void plain_close(void *state)
+{
+    (void)state;
+}
+
+static ga_status plain_aligned(void *state, size_t size, size_t align, void **out)
+{
+    (void)state;
+    *out = aligned_alloc(align, (size / align + 2) * align); /* no unit has that size */
+    __atomic_fetch_add(&parents_blocks, *out != NULL, __ATOMIC_RELAXED);
+    return *out ? GA_OK : GA_ERR_MEMORY;
+}
+
+static ga_status plain_alloc(void *state, size_t size, void **out)
+{
+    return plain_aligned(state, size, 256, out);
+}
+
+static size_t plain_size(void *state, const void *block)
+{
+    (void)state;
+    return malloc_usable_size((void *)block);
+}
+
+static ga_status plain_free(void *state, void *block)
+{
+    if (__atomic_fetch_add(&frees, 1, __ATOMIC_RELAXED) % REFUSALS == 1) {
+        return ga_fail(GA_ERR_DEVICE, "plain: not now");
+    }
+    memset(block, 0xdd, plain_size(state, block));
+    free(block);
+    __atomic_fetch_sub(&parents_blocks, 1, __ATOMIC_RELAXED);
+    return GA_OK;
+}
+
+static bool plain_owns(void *state, const void *pointer)
+{
+    (void)state;
+    return pointer != NULL;
+}
+
+static const ga_backend plain = {
+    .abi = GA_BACKEND_ABI,
+    .size = sizeof(ga_backend),
+    .name = "plain",
+    .help = "the C library's memory as a device's",
+    .places = GA_PLACE_BIT(GA_PLACE_DEVICE),
+    .open = plain_open,
+    .close = plain_close,
+    .alloc = plain_alloc,
+    .alloc_aligned = plain_aligned,
+    .free = plain_free,
+    .owns = plain_owns,
+    .usable_size = plain_size,
+};
+
+/* ---- threads ----------------------------------------------------------------------------------- */
+
+static const char *const specs[HEAPS] = {
+    "slab:unit=1K,blocks=1,keep=512K/plain",
+    "slab:unit=1K,blocks=1,addressing=light,capacity=2M,keep=512K/plain"};
+
+static ga_heap *heaps[HEAPS];
+static uint32_t working = HOLDERS;
+
+typedef struct held {
+    uint64_t *block;
+    size_t size;
+} held;
+
+static void take(ga_heap *heap, held *h, size_t size, uint64_t mark)
+{
+    NEED(ga_alloc(heap, size, 0, (void **)&h->block) == GA_OK);
+    h->size = size;
+    for (size_t i = 0; i < BYTES / 8; i++) {
+        h->block[i] = mark + i;
+    }
+}
+
+static void drop(ga_heap *heap, held *h, uint64_t mark)
+{
+    for (size_t i = 0; i < BYTES / 8; i++) {
+        NEED(h->block[i] == mark + i);
+    }
+    while (ga_free(heap, h->block) != GA_OK) {
+        NEED(ga_usable_size(heap, h->block) != UNIT); /* only the parent refuses */
+    }
+    h->block = NULL;
+}
+
+/* Fills up and empties again, so that super blocks become empty; a few units stay longer. */
+static void hold(size_t number)
+{
+    static held all[HOLDERS][HELD];
+    ga_heap *heap = heaps[number % HEAPS];
+    held *mine = all[number];
+    uint64_t random = number;
+    uint64_t mark = (number + 1) << 48;
+    while (stress_goes_on()) {
+        bool filling = random_below(&random, 2);
+        for (size_t step = 0; step < STEPS; step++) {
+            size_t i = random_below(&random, HELD);
+            if (!mine[i].block && filling) {
+                take(heap, &mine[i], i % 200 ? UNIT : LARGE, mark + (i << 16));
+            } else if (mine[i].block && !filling && (i % 1000 || !random_below(&random, 8))) {
+                drop(heap, &mine[i], mark + (i << 16));
+            }
+        }
+    }
+    for (size_t i = 0; i < HELD; i++) {
+        if (mine[i].block) {
+            drop(heap, &mine[i], mark + (i << 16));
+        }
+    }
+    /* relaxed: an end, which threads that are joined order. */
+    __atomic_fetch_sub(&working, 1, __ATOMIC_RELAXED);
+}
+
+static void count_one(void *context, void *block, size_t size)
+{
+    (void)block;
+    (void)size;
+    ++*(size_t *)context;
+}
+
+static void trim(size_t number)
+{
+    uint64_t random = 99 + number;
+    while (__atomic_load_n(&working, __ATOMIC_RELAXED)) {
+        ga_heap *heap = heaps[random_below(&random, HEAPS)];
+        ga_backend_stats stats;
+        size_t live = 0;
+        NEED(ga_trim(heap, random_below(&random, 2) << 20) == GA_OK);
+        ga_slab_backend.stats(heap->state, &stats);
+        NEED(stats.live_bytes <= stats.held_bytes);
+        NEED(ga_heap_each_live(heap, count_one, &live) == GA_OK);
+    }
+}
+
+static void work(size_t number)
+{
+    if (number < HOLDERS) {
+        hold(number);
+    } else {
+        trim(number);
+    }
+}
+
+/* All of it goes; the parent may refuse at first. */
+static void end(ga_heap *heap)
+{
+    size_t live = 0;
+    ga_backend_stats stats;
+    NEED(ga_heap_each_live(heap, count_one, &live) == GA_OK);
+    NEED(live == 0);
+    for (int i = 0; i < 3; i++) {
+        NEED(ga_trim(heap, 0) == GA_OK);
+    }
+    ga_slab_backend.stats(heap->state, &stats);
+    NEED(stats.held_bytes == 0);
+}
+
+int main(int argc, char **argv)
+{
+    stress_begin(argc, argv);
+    /* What the parent has back stays mapped, so that a fault is found by what it overwrites. */
+    mallopt(M_ARENA_MAX, 1);
+    mallopt(M_MMAP_MAX, 0);
+    mallopt(M_TRIM_THRESHOLD, INT32_MAX);
+    NEED(ga_backend_register(&plain) == GA_OK);
+    for (size_t i = 0; i < HEAPS; i++) {
+        NEED(ga_heap_open(&heaps[i], GA_PLACE_DEVICE, 0, specs[i]) == GA_OK);
+    }
+    stress_threads(HOLDERS + TRIMMERS, work);
+    for (size_t i = 0; i < HEAPS; i++) {
+        end(heaps[i]);
+    }
+    NEED(parents_blocks == 0);
+    for (size_t i = 0; i < HEAPS; i++) {
+        NEED(ga_heap_close(heaps[i]) == GA_OK);
+    }
+    return 0;
+}
