@@ -2,8 +2,8 @@
  *
  * HHL: never shrinks, and frees unlinked leaves that no hazard pair covers (lfht-reclamation-2022,
  * §4.3.2). The members and the ordering of their hazard slots are those of a domain
- * (docs/reclaim.md). The domain itself retires nothing, because it compares addresses, and a pair
- * is not an address.
+ * (docs/internals/reclaim.md). The domain itself retires nothing, because it compares addresses,
+ * and a pair is not an address.
  *
  * STRUCTURE  thread -> (hash, level), ...      one for its walk, and one for each cursor of a batch
  *            shard -> leaf -> leaf -> ...      retired leaves, linked by the words behind them. The

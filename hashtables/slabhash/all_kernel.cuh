@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * SEARCHALL and DELETEALL of an array of keys, one tile a key. Included by gpualloc/slabhash.cuh;
- * docs/slabhash.md.
+ * docs/internals/slabhash.md.
  */
 #ifndef GPUALLOC_SLABHASH_ALL_KERNEL_CUH
 #define GPUALLOC_SLABHASH_ALL_KERNEL_CUH

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Opens and closes a table in device memory, counts and retrieves its pairs. Included by
- * gpualloc/slabhash.cuh; docs/slabhash.md.
+ * gpualloc/slabhash.cuh; docs/internals/slabhash.md.
  */
 #ifndef GPUALLOC_SLABHASH_OPEN_HOST_CUH
 #define GPUALLOC_SLABHASH_OPEN_HOST_CUH
