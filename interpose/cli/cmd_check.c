@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpualloc check`: what this machine supports, for people and as JSON. docs/device.md has the
+ * `gpualloc check`: what this machine supports, for people and as JSON. docs/reference/check.md has the
  * keys.
  */
 #include "../../liballoc/device/device.h"
