@@ -58,7 +58,7 @@ def main() -> int:
         print("this build lacks backends that docs/reference/options.md has: nothing compared")
         return 77
     if written != text:
-        print(f"docs/reference/options.md is not what the tables say: run {sys.argv[0]} {sys.argv[1]}")
+        print(f"docs/reference/options.md differs from the tables: run {sys.argv[0]} {sys.argv[1]}")
     return 0 if written == text else 1
 
 
