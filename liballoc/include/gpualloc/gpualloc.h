@@ -4,8 +4,8 @@
  *
  * A heap is opened for a place (where memory is asked for) from a spec (text that names the
  * backends it is made of, `slab/jemalloc` reads "slab over jemalloc"), or from the
- * environment variable of that place. docs/reference/specs.md has the grammar; `gpualloc list` has the
- * backends and their options.
+ * environment variable of that place. docs/reference/specs.md has the grammar; `gpualloc list`
+ * has the backends and their options.
  *
  * Every call answers a status. A call that fails changes nothing, sets `*out` to NULL where it has
  * one (but see ga_realloc), and leaves a sentence for the calling thread in ga_error_text(). No
