@@ -193,7 +193,7 @@ static int print_hooks(void)
     printf("%-36s %-8s %-6s %s\n", "DRIVER FUNCTION", "KIND", "SINCE", "WHAT IT IS");
     for (size_t i = 0; i < GA_CUDA_HOOK_COUNT; i++) {
         printf("%-36s %-8s %2d.%-3d %s\n", hooks[i].symbol, kinds[hooks[i].kind],
-               hooks[i].since / 1000, hooks[i].since % 1000 / 10, hooks[i].what);
+               hooks[i].since / 1000, hooks[i].since % 1000 / 10, hooks[i].description);
     }
     printf("\n%-36s %s\n", "CALL OF THE CUDA RUNTIME", "REACHES");
     for (size_t i = 0; i < sizeof runtime_calls / sizeof *runtime_calls; i++) {
@@ -207,7 +207,7 @@ static json_t *json_hook(const ga_cuda_hook *hook)
     static const char *const streams[] = {"any", "legacy", "thread"};
     return json_pack("{s:s, s:s, s:s, s:i, s:s, s:s}", "symbol", hook->symbol, "name", hook->name,
                      "kind", kinds[hook->kind], "since", hook->since, "streams",
-                     streams[hook->streams], "help", hook->what);
+                     streams[hook->streams], "help", hook->description);
 }
 
 static int print_hooks_json(void)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * STRUCTURE  a treap: a search tree by start, a heap by numbers drawn at random, so that it is as
- *            deep as a random tree whatever the order of blocks
- * INVARIANT  no two starts are the same
+ * STRUCTURE  a treap: a search tree by start, a heap by random rank. So its expected depth is that
+ *            of a random tree in any order of insertion
+ * INVARIANT  no two starts are equal
  * ORDER      the lock's
- * PROGRESS   blocks while another thread is in here, which calls malloc() and free() meanwhile
+ * PROGRESS   a thread waits for the lock, whose holder calls malloc() and free()
  */
 #include "blocks.h"
 
@@ -12,8 +12,8 @@
 
 typedef struct ga_cuda_blocks_node {
     ga_cuda_block block;
-    uint32_t rank; /* no less than those below */
-    bool going;    /* taken, and not gone yet */
+    uint32_t rank;    /* at least the rank of each node below */
+    bool being_freed; /* removed by ga_cuda_blocks_take(), not yet discarded */
     struct ga_cuda_blocks_node *left, *right;
 } node;
 
@@ -27,7 +27,7 @@ static uint32_t next_rank(ga_cuda_blocks *in)
     return in->last_rank;
 }
 
-/* What starts before `start`, and the rest. */
+/* Split the tree into the blocks that start before `start` and the rest. */
 static void split(node *tree, CUdeviceptr start, node **before, node **rest)
 {
     while (tree) {
@@ -44,7 +44,7 @@ static void split(node *tree, CUdeviceptr start, node **before, node **rest)
     *before = *rest = NULL;
 }
 
-/* All of `before` starts before all of `rest`. */
+/* All blocks of `before` start before all of `rest`. */
 static node *join(node *before, node *rest)
 {
     node *joined;
@@ -73,7 +73,7 @@ static node **link_of(ga_cuda_blocks *in, CUdeviceptr start)
     return at;
 }
 
-/* Out of the tree; its memory stays. */
+/* Unlink a node; the caller owns its memory. */
 static node *detach(node **at)
 {
     node *found = *at;
@@ -81,7 +81,7 @@ static node *detach(node **at)
     return found;
 }
 
-static bool take(ga_cuda_blocks *in, CUdeviceptr start, ga_cuda_block *out)
+static bool remove_and_free(ga_cuda_blocks *in, CUdeviceptr start, ga_cuda_block *out)
 {
     node **at = link_of(in, start);
     bool found = *at != NULL;
@@ -115,7 +115,7 @@ static void attach(ga_cuda_blocks *in, node *made)
     *at = made;
 }
 
-/* The memory is the block's own, else what noted the one that stood there before, else new. */
+/* The record is the block's own memory, else the record it replaces, else new memory. */
 bool ga_cuda_blocks_put(ga_cuda_blocks *in, ga_cuda_block *block)
 {
     pthread_mutex_lock(&in->lock);
@@ -138,10 +138,10 @@ bool ga_cuda_blocks_take(ga_cuda_blocks *in, CUdeviceptr start, ga_cuda_block *o
 {
     pthread_mutex_lock(&in->lock);
     node **at = link_of(in, start);
-    bool found = *at && !(*at)->going;
+    bool found = *at && !(*at)->being_freed;
     if (found) {
         *out = (*at)->block;
-        (*at)->going = out->drivers;
+        (*at)->being_freed = out->drivers;
         out->note = out->drivers ? NULL : detach(at);
     }
     pthread_mutex_unlock(&in->lock);
@@ -152,18 +152,17 @@ bool ga_cuda_blocks_is_going(ga_cuda_blocks *in, CUdeviceptr start)
 {
     pthread_mutex_lock(&in->lock);
     node *const *at = link_of(in, start);
-    bool going = *at && (*at)->going;
+    bool being_freed = *at && (*at)->being_freed;
     pthread_mutex_unlock(&in->lock);
-    return going;
+    return being_freed;
 }
 
-/* The node of a block of the driver's that is going, out of the tree. Another may stand there by
- * now. */
-static node *detach_going(ga_cuda_blocks *in, const ga_cuda_block *block)
+/* Unlink the node of a driver's block that is being freed; NULL if a new block has replaced it. */
+static node *detach_being_freed(ga_cuda_blocks *in, const ga_cuda_block *block)
 {
     pthread_mutex_lock(&in->lock);
     node **at = link_of(in, block->start);
-    node *found = block->drivers && *at && (*at)->going ? detach(at) : NULL;
+    node *found = block->drivers && *at && (*at)->being_freed ? detach(at) : NULL;
     pthread_mutex_unlock(&in->lock);
     return found;
 }
@@ -171,7 +170,7 @@ static node *detach_going(ga_cuda_blocks *in, const ga_cuda_block *block)
 void ga_cuda_blocks_gone(ga_cuda_blocks *in, ga_cuda_block *block)
 {
     if (block->drivers) {
-        ga_libc.free(detach_going(in, block));
+        ga_libc.free(detach_being_freed(in, block));
     }
     ga_cuda_blocks_unreserve(block);
 }
@@ -179,7 +178,7 @@ void ga_cuda_blocks_gone(ga_cuda_blocks *in, ga_cuda_block *block)
 void ga_cuda_blocks_withdraw(ga_cuda_blocks *in, ga_cuda_block *block)
 {
     if (!block->note) {
-        block->note = detach_going(in, block);
+        block->note = detach_being_freed(in, block);
     }
 }
 
@@ -211,11 +210,11 @@ bool ga_cuda_blocks_lists(const ga_cuda_blocks_list *list, CUdeviceptr start)
     return at != NULL;
 }
 
-static const node *first_of(const node *tree, int device)
+static const node *find_of_device(const node *tree, int device)
 {
     const node *found = NULL;
     while (tree && !found) {
-        found = tree->block.device == device ? tree : first_of(tree->left, device);
+        found = tree->block.device == device ? tree : find_of_device(tree->left, device);
         tree = tree->right;
     }
     return found;
@@ -224,9 +223,9 @@ static const node *first_of(const node *tree, int device)
 bool ga_cuda_blocks_take_any(ga_cuda_blocks *in, int device, ga_cuda_block *out)
 {
     pthread_mutex_lock(&in->lock);
-    const node *found = first_of(in->root, device);
+    const node *found = find_of_device(in->root, device);
     if (found) {
-        take(in, found->block.start, out);
+        remove_and_free(in, found->block.start, out);
     }
     pthread_mutex_unlock(&in->lock);
     return found != NULL;
@@ -235,7 +234,7 @@ bool ga_cuda_blocks_take_any(ga_cuda_blocks *in, int device, ga_cuda_block *out)
 bool ga_cuda_blocks_take_first(ga_cuda_blocks *in, ga_cuda_block *out)
 {
     pthread_mutex_lock(&in->lock);
-    bool found = in->root && take(in, in->root->block.start, out);
+    bool found = in->root && remove_and_free(in, in->root->block.start, out);
     pthread_mutex_unlock(&in->lock);
     return found;
 }
@@ -250,7 +249,7 @@ bool ga_cuda_blocks_take_within(ga_cuda_blocks *in, CUdeviceptr start, size_t si
         at = at->block.start < start ? at->right : at->left;
     }
     if (found) {
-        take(in, found->block.start, out);
+        remove_and_free(in, found->block.start, out);
     }
     pthread_mutex_unlock(&in->lock);
     return found != NULL;
@@ -258,7 +257,7 @@ bool ga_cuda_blocks_take_within(ga_cuda_blocks *in, CUdeviceptr start, size_t si
 
 bool ga_cuda_blocks_find(ga_cuda_blocks *in, CUdeviceptr address, ga_cuda_block *out)
 {
-    const node *best = NULL; /* the last that does not start behind it */
+    const node *best = NULL; /* the last block that starts at or before the address */
     pthread_mutex_lock(&in->lock);
     for (const node *at = in->root; at;) {
         best = at->block.start <= address ? at : best;

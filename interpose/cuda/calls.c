@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The SERVES rows of the hook table: calls that allocate and free device memory. A heap serves them
- * where it can, else the driver does. A call that cannot be served for any reason but lack of memory
- * goes to the driver unchanged, so that the driver reports what is wrong with it.
+ * where it can, else the driver does. A call that a heap cannot serve, but for lack of memory, goes
+ * to the driver unchanged, so that the driver reports the error.
  *
  *   cuMemAlloc, cuMemAllocPitch   alloc ------------+-> alloc_from_heap --+-> ga_cuda_alloc_block
  *   cuMemAllocAsync               alloc_on_stream --+                     +-> alloc_from_driver

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Each thread remembers the context that it had last. `epoch` is a hint that it is to be looked at
- * again, changed by the thread that destroys one: what other threads then do with that context is
- * wrong with or without us.
+ * Each thread caches the last context that it looked up. The thread that destroys a context changes
+ * `epoch`, a hint to look up again. It need be no more than a hint: a program in which another
+ * thread uses a destroyed context is wrong without the preload, too.
  */
 #include "contexts.h"
 
@@ -13,16 +13,16 @@ static unsigned epoch = 1;
 static _Thread_local struct {
     CUcontext context;
     unsigned epoch;
-    int device; /* whose primary context it is; -1: none's */
-} known;
+    int device; /* whose primary context it is; -1: no device's */
+} cached;
 
 void ga_cuda_contexts_changed(void)
 {
-    __atomic_fetch_add(&epoch, 1, __ATOMIC_RELAXED); /* relaxed: a hint, see there */
+    __atomic_fetch_add(&epoch, 1, __ATOMIC_RELAXED); /* relaxed: a hint, see the file head */
 }
 
-/* Nothing is made by asking: a primary context that nobody uses is not this one. */
-static int look_at(const ga_cuda_asks *asks, CUcontext context)
+/* Does not create a primary context: one that is not active cannot be current. */
+static int lookup_device(const ga_cuda_asks *asks, CUcontext context)
 {
     CUdevice device = -1;
     CUcontext primary = NULL;
@@ -49,14 +49,15 @@ bool ga_cuda_wait_for(int device)
     return status == GA_OK;
 }
 
-/* -1: there is no such device. A context that is not in use is not made by waiting for it. */
+/* -1: no such device. Waiting would activate an inactive primary context, so callers test first. */
 static int is_active(int device)
 {
     const ga_cuda_asks *asks = ga_cuda_next_asks();
     unsigned flags;
     int active = 0;
-    bool is = asks && asks->cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS;
-    return is ? active : -1;
+    bool answered =
+        asks && asks->cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS;
+    return answered ? active : -1;
 }
 
 bool ga_cuda_wait_if_active(int device)
@@ -78,13 +79,14 @@ int ga_cuda_context_device(const ga_cuda_asks *asks, CUcontext *context)
     if (asks->cuCtxGetCurrent(context) != CUDA_SUCCESS || !*context) {
         return -1;
     }
-    unsigned now = __atomic_load_n(&epoch, __ATOMIC_RELAXED); /* relaxed: a hint, see there */
-    if (__builtin_expect(known.context != *context || known.epoch != now, 0)) {
-        known.device = look_at(asks, *context);
-        known.context = *context;
-        known.epoch = now;
+    unsigned now =
+        __atomic_load_n(&epoch, __ATOMIC_RELAXED); /* relaxed: a hint, see the file head */
+    if (__builtin_expect(cached.context != *context || cached.epoch != now, 0)) {
+        cached.device = lookup_device(asks, *context);
+        cached.context = *context;
+        cached.epoch = now;
     }
-    return known.device;
+    return cached.device;
 }
 
 CUcontext ga_cuda_primary(int device)

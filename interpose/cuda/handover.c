@@ -8,9 +8,9 @@
  *            with a descriptor for each piece.
  * INVARIANT  client and server have the same effective user; each checks the other (SO_PEERCRED)
  * ORDER      the caller orders the start, before the thread exists; H1/H2 order tests of a name
- * PROGRESS   the server drops a client that does not send within 1 s, or does not receive all within
- *            10 s. A signal neither prolongs nor ends a wait. The program may close the socket and
- *            reuse its descriptor, so the server checks the descriptor before each use.
+ * PROGRESS   the server drops a client that does not send within 1 s, or does not receive all
+ *            within 10 s. A signal neither prolongs nor ends a wait. The program may close the
+ *            socket and reuse its descriptor, so the server checks the descriptor before each use.
  */
 #include "handover.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Export of memory to other processes of the same user. Each exporting process has a socket with a
- * random name and a thread that answers requests there. A request names an export by its number; the
- * answer is sizes and file descriptors. Thread safe.
+ * random name and a thread that answers requests there. A request names an export by its number;
+ * the answer is sizes and file descriptors. Thread safe.
  */
 #ifndef GPUALLOC_INTERPOSE_CUDA_HANDOVER_H
 #define GPUALLOC_INTERPOSE_CUDA_HANDOVER_H

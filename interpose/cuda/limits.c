@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * How many bytes a program has in blocks, and may have.
+ * The bytes that a program has in blocks, and the limit on them.
  */
 #include "device.h"
 
@@ -18,7 +18,8 @@ void ga_cuda_unuse(ga_cuda_device *d, uint64_t size)
 
 bool ga_cuda_reserve_for(ga_cuda_device *d, uint64_t size)
 {
-    /* relaxed, both: a figure. What is too much is never counted: others would see it. */
+    /* relaxed, both: a figure. An amount over the limit is never added, because other threads would
+     * see it. */
     uint64_t before = __atomic_load_n(&d->used, __ATOMIC_RELAXED);
     do {
         if (before > ga_cuda_told.limit || size > ga_cuda_told.limit - before) {

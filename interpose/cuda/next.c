@@ -2,8 +2,8 @@
  *
  * STRUCTURE  a table of the driver's functions, and two functions of the C library
  * INVARIANT  an entry is NULL or final: every thread that looks it up stores the same value
- * ORDER      N1/N2 publish the table; its entries are single words. N3/N4 publish the driver functions
- *            that the preload calls itself, which are written once
+ * ORDER      N1/N2 publish the table; its entries are single words. N3/N4 publish the driver
+ *            functions that the preload calls itself, which are written once
  * PROGRESS   no lock here: dlopen() holds the loader's lock, under which constructors call dlsym()
  */
 #include "next.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The next definition of each interposed function: the driver's, and the C library's dlsym(). They are
- * looked up on first use; the preload does nothing before that. Thread safe.
+ * The next definition of each interposed function: the driver's, and the C library's dlsym(). They
+ * are looked up on first use; the preload does nothing before that. Thread safe.
  */
 #ifndef GPUALLOC_INTERPOSE_CUDA_NEXT_H
 #define GPUALLOC_INTERPOSE_CUDA_NEXT_H
