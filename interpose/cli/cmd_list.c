@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpualloc list`: the registry on paper, for people and as JSON.
+ * `gpualloc list`: the registered backends and their options, for people and as JSON.
  */
 #include "../../liballoc/runtime/options.h"
 #include "../../liballoc/runtime/registry.h"
@@ -17,7 +17,7 @@
 #include <string.h>
 
 enum {
-    MOST_NAMED = 64 /* backends that the registry holds */
+    MOST_NAMED = 64 /* capacity of the registry */
 };
 
 enum {
@@ -26,7 +26,7 @@ enum {
 
 typedef struct list_args {
     bool json, hooks;
-    size_t count; /* 0: all of them */
+    size_t count; /* 0: all */
     const ga_backend *named[MOST_NAMED];
 } list_args;
 
@@ -87,7 +87,7 @@ static json_t *json_backend(const ga_backend *backend)
                      "options", options);
 }
 
-/* Takes the object. NULL: it could not be made. */
+/* Takes over the object. NULL: creating it failed. */
 static int print_packed(json_t *list)
 {
     char *text = list ? json_dumps(list, JSON_COMPACT) : NULL;
@@ -96,13 +96,13 @@ static int print_packed(json_t *list)
         fputs("gpualloc list: the list cannot be written as JSON\n", stderr);
         return GA_CLI_FAILED;
     }
-    puts(text); /* whether it could be written is asked at the end */
+    puts(text); /* main.c checks standard output for errors at the end */
     free(text);
     return GA_CLI_OK;
 }
 
-/* jansson passes a NULL on, so that one check at the end is enough; a text that is not UTF-8, as
- * a plugin's may be, makes one. */
+/* jansson passes a NULL on, so one check at the end is enough. A text that is not UTF-8, as a
+ * plugin's may be, gives a NULL. */
 static int print_json(const list_args *args)
 {
     json_t *backends = json_array();
@@ -121,7 +121,7 @@ static int print_json(const list_args *args)
 
 /* ---- for people ---------------------------------------------------------------------------- */
 
-/* What the help line does not say of the values: " (wait, now)", " (0 to 100)". */
+/* The values that the help line does not name: " (wait, now)", " (0 to 100)". */
 static void print_values(const ga_option *option)
 {
     if (option->choices) {

@@ -1,32 +1,37 @@
 /* SPDX-License-Identifier: MIT
  *
- * In-kernel malloc and free, under the names that device code has for them. nvcc turns new and
- * delete, sized and of arrays, into calls of these two as well, and those for over-aligned types and
- * __nv_aligned_device_malloc() into __cuda_syscall_aligned_malloc(); CUDA's device code has no nothrow
- * forms. Device-side cudaMalloc() and cudaFree() of libcudadevrt call malloc and free, too.
+ * In-kernel malloc and free, under the names that device code calls. nvcc turns new and delete
+ * (sized and array forms, too) into calls of these, and those for over-aligned types and
+ * __nv_aligned_device_malloc() into __cuda_syscall_aligned_malloc(). CUDA's device code has no
+ * nothrow forms. libcudadevrt's device-side cudaMalloc() and cudaFree() call malloc and free, too.
  *
- * A translation unit of its own: nvcc makes host functions of these names, too, which end the
- * program. The build makes them local, or the program's malloc would be one of them.
+ *   malloc   fast: all calling lanes in one size class, one atomic -> malloc_missed
+ *            else: malloc_general -> malloc_elsewhere for heaps of other kinds
+ *   free     fast: ga_sized_free_usual -> free_general -> free_elsewhere
+ *
+ * This file is its own translation unit, because nvcc also emits host functions of these names,
+ * which abort. The build makes those local, so that the program's host malloc is not one of them.
  */
-#define GA_KERNEL_LINKED /* nothing in here can reach CUDA's own malloc */
+#define GA_KERNEL_LINKED /* nothing in this file can reach CUDA's own malloc */
 #include <gpualloc/device.cuh>
 
 #include "linked.h"
 
 #include <cuda_runtime.h>
 
-/* Written by the host before the first launch, and all zeros until then: every request gets NULL.
- * Constant memory, since all threads read the same words of it. */
+/* The host writes it before the first launch; until then it is all zeros, and every request gets
+ * NULL. In constant memory, because all threads read the same words. */
 __constant__ ga_kernel_heap ga_kernel_linked;
 
-/* The same as ga_kernel_malloc() and ga_kernel_free(), which would pass the view on the stack. */
+/* Used in place of ga_kernel_malloc() and ga_kernel_free(), which would pass the view on the
+ * stack. */
 static __device__ __forceinline__ bool coalesces()
 {
     return ga_kernel_linked.abi == GA_KERNEL_HEAP_ABI &&
            ga_kernel_linked.kind == GA_KERNEL_KIND_COALESCE;
 }
 
-/* Whether the heap is of the default's kind, whose usual calls are slabs'. */
+/* True if the heap is of the default kind, whose fast path is that of the size classes below. */
 static __device__ __forceinline__ bool is_plain()
 {
     return coalesces() && ga_coalesce_kernel_is_plain(ga_kernel_linked);
@@ -37,7 +42,7 @@ static __device__ __forceinline__ ga_sized_view slabs()
     return ga_coalesce_kernel_below(ga_kernel_linked);
 }
 
-/* Heaps of other kinds, functions of their own, so that they cost the default's nothing. */
+/* Heaps of other kinds. Not inlined, so that the default kind does not pay for them. */
 static __device__ __noinline__ void *malloc_elsewhere(size_t size)
 {
     return coalesces() ? ga_coalesce_kernel_malloc(ga_kernel_linked, size)
@@ -53,11 +58,12 @@ static __device__ __noinline__ void free_elsewhere(void *block)
     }
 }
 
-/* What malloc() and free() leave: they save by themselves the registers that they take. Callers have values in all
- * from R16 on and in R2, so that malloc() and free() have 14 for themselves, R0 and R3 to R15 (sm_90), and save what
- * a call takes, R20 and R21 for the address that it returns to and R2 for a barrier. All that was saved comes from
- * the second-level cache again, behind an acquire: with each register more malloc() of 16 bytes is some 8 % slower.
- * tests/kernel/test_linked.py sees to it. */
+/* Slow paths of malloc() and free(), which save the registers that they use. Callers keep values in
+ * R2 and in R16 and above, so malloc() and free() may use 14 registers freely, R0 and R3 to R15
+ * (sm_90). They save the registers that a call needs: R20 and R21 for its return address, and R2
+ * for a barrier. Reloading a saved register after an acquire goes to the L2 cache: each further
+ * register makes malloc() of 16 bytes about 8 % slower. tests/kernel/test_linked.py checks the
+ * registers. */
 static __device__ __noinline__ void *malloc_general(size_t size)
 {
     return is_plain() ? ga_coalesce_kernel_malloc_plain(ga_kernel_linked, size)
@@ -111,15 +117,15 @@ extern "C" __device__ void free(void *block) noexcept
     }
 }
 
-/* The least power of two that is at least `size`; 0 where there is none. */
+/* The least power of two >= `size`; 0 if it overflows. */
 static __device__ size_t round_to_power(size_t size)
 {
     return size <= 1 ? 1 : (size_t)1 << (64 - __clzll((long long)(size - 1))) % 64;
 }
 
-/* `align` is a power of two over 16. Elsewhere than above, blocks of a power of two stand at multiples of
- * their size, if the heap's memory begins at one. One that does not is given back: NULL, never a wrong
- * alignment. */
+/* `align` is a power of two above 16. In heaps of other kinds, a block of a power of two starts at
+ * a multiple of its size if the heap's memory starts at one. A block that does not is freed, and
+ * the caller gets NULL. */
 static __device__ void *claim_aligned(size_t size, size_t align)
 {
     if (coalesces() && ga_coalesce_kernel_frees_inside(ga_kernel_linked)) {
@@ -145,7 +151,7 @@ extern "C" __device__ void *__cuda_syscall_aligned_malloc(size_t size, size_t al
     return align <= 16 ? malloc(size) : claim_aligned(size, align);
 }
 
-/* A use by host code, which keeps the variable findable in programs linked with -dlto. */
+/* Host code uses the variable, so that -dlto keeps it findable. */
 int ga_kernel_linked_address(void **out)
 {
     return cudaGetSymbolAddress(out, ga_kernel_linked);
