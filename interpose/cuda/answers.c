@@ -32,11 +32,11 @@ static uint64_t subtract_saturating(uint64_t from, uint64_t amount)
 }
 
 /* Memory that the heap holds and no block uses counts as available. */
-static void correct_mem_info(const ga_cuda_visit *visit, size_t *available, size_t *total)
+static void correct_mem_info(const ga_cuda_device_ref *ref, size_t *available, size_t *total)
 {
     uint64_t limit = ga_cuda_limit();
-    uint64_t used = ga_cuda_used(visit);
-    uint64_t free_bytes = *available + ga_cuda_cached(visit);
+    uint64_t used = ga_cuda_used(ref);
+    uint64_t free_bytes = *available + ga_cuda_cached(ref);
     *total = *total < limit ? *total : (size_t)limit;
     free_bytes = free_bytes < *total ? free_bytes : *total;
     *available =
@@ -49,15 +49,15 @@ GA_CUDA_ENTRY(mem_info_fn, cuMemGetInfo_v2);
 CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
 {
     mem_info_fn *next = GA_CUDA_NEXT(mem_info_fn, cuMemGetInfo_v2);
-    ga_cuda_visit visit;
+    ga_cuda_device_ref ref;
     ga_cuda_count(GA_HOOK_cuMemGetInfo_v2);
     size_t scratch[2]; /* the driver accepts NULL for either, and the correction needs both */
     available = available || !total ? available : &scratch[0];
     total = total || !available ? total : &scratch[1];
     CUresult result = next ? next(available, total) : ga_cuda_next_missing();
-    if (result == CUDA_SUCCESS && available && ga_cuda_enter_current(&visit)) {
-        correct_mem_info(&visit, available, total);
-        ga_cuda_leave_current(&visit);
+    if (result == CUDA_SUCCESS && available && ga_cuda_acquire_current(&ref)) {
+        correct_mem_info(&ref, available, total);
+        ga_cuda_release_current(&ref);
     }
     return result;
 }
@@ -141,7 +141,7 @@ static bool correct_mapping(const ga_cuda_block *block, CUpointer_attribute attr
 static void correct_attribute(const ga_cuda_block *block, CUpointer_attribute attribute,
                               void *value)
 {
-    if ((block->number || block->guest) && correct_mapping(block, attribute, value)) {
+    if ((block->number || block->imported) && correct_mapping(block, attribute, value)) {
         return;
     }
     if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) {
@@ -150,7 +150,7 @@ static void correct_attribute(const ga_cuda_block *block, CUpointer_attribute at
         *(size_t *)value = block->size;
     } else if (attribute == CU_POINTER_ATTRIBUTE_CONTEXT && !*(CUcontext *)value) {
         *(CUcontext *)value = ga_cuda_primary(block->device);
-    } else if (ga_cuda_rdma_knows(block, attribute)) {
+    } else if (ga_cuda_rdma_overrides(block, attribute)) {
         ga_cuda_rdma_correct(block, attribute, value);
     }
 }
@@ -159,7 +159,7 @@ static void correct_attribute(const ga_cuda_block *block, CUpointer_attribute at
 static bool can_answer(const ga_cuda_block *block, CUpointer_attribute attribute, CUresult result)
 {
     return (attribute == CU_POINTER_ATTRIBUTE_CONTEXT && result == CUDA_ERROR_INVALID_VALUE) ||
-           (ga_cuda_rdma_knows(block, attribute) &&
+           (ga_cuda_rdma_overrides(block, attribute) &&
             (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_NOT_SUPPORTED));
 }
 
@@ -246,7 +246,7 @@ CUresult cuCtxEnablePeerAccess(CUcontext owner, unsigned flags)
     ga_cuda_count(GA_HOOK_cuCtxEnablePeerAccess);
     CUresult result = next ? next(owner, flags) : ga_cuda_next_missing();
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) {
-        ga_cuda_served_peer(
+        ga_cuda_served_enable_peer_of(
             owner); /* a heap that opened after the access was enabled learns of it here */
     }
     return result;

@@ -13,7 +13,7 @@
 typedef struct ga_cuda_blocks_node {
     ga_cuda_block block;
     uint32_t rank;    /* at least the rank of each node below */
-    bool being_freed; /* removed by ga_cuda_blocks_take(), not yet discarded */
+    bool being_freed; /* removed by ga_cuda_blocks_remove(), not yet discarded */
     struct ga_cuda_blocks_node *left, *right;
 } node;
 
@@ -92,16 +92,16 @@ static bool remove_and_free(ga_cuda_blocks *in, CUdeviceptr start, ga_cuda_block
     return found;
 }
 
-bool ga_cuda_blocks_reserve(ga_cuda_block *block)
+bool ga_cuda_blocks_new_record(ga_cuda_block *block)
 {
-    block->note = ga_libc.malloc(sizeof *block->note);
-    return block->note != NULL;
+    block->record = ga_libc.malloc(sizeof *block->record);
+    return block->record != NULL;
 }
 
-void ga_cuda_blocks_unreserve(ga_cuda_block *block)
+void ga_cuda_blocks_free_record(ga_cuda_block *block)
 {
-    ga_libc.free(block->note);
-    block->note = NULL;
+    ga_libc.free(block->record);
+    block->record = NULL;
 }
 
 static void attach(ga_cuda_blocks *in, node *made)
@@ -116,13 +116,13 @@ static void attach(ga_cuda_blocks *in, node *made)
 }
 
 /* The record is the block's own memory, else the record it replaces, else new memory. */
-bool ga_cuda_blocks_put(ga_cuda_blocks *in, ga_cuda_block *block)
+bool ga_cuda_blocks_insert(ga_cuda_blocks *in, ga_cuda_block *block)
 {
     pthread_mutex_lock(&in->lock);
     node **at = link_of(in, block->start);
     node *old = *at ? detach(at) : NULL;
-    node *made = block->note ? block->note : old ? old : ga_libc.malloc(sizeof *made);
-    block->note = NULL;
+    node *made = block->record ? block->record : old ? old : ga_libc.malloc(sizeof *made);
+    block->record = NULL;
     if (made) {
         *made = (node){.block = *block, .rank = next_rank(in)};
         attach(in, made);
@@ -134,21 +134,21 @@ bool ga_cuda_blocks_put(ga_cuda_blocks *in, ga_cuda_block *block)
     return made != NULL;
 }
 
-bool ga_cuda_blocks_take(ga_cuda_blocks *in, CUdeviceptr start, ga_cuda_block *out)
+bool ga_cuda_blocks_remove(ga_cuda_blocks *in, CUdeviceptr start, ga_cuda_block *out)
 {
     pthread_mutex_lock(&in->lock);
     node **at = link_of(in, start);
     bool found = *at && !(*at)->being_freed;
     if (found) {
         *out = (*at)->block;
-        (*at)->being_freed = out->drivers;
-        out->note = out->drivers ? NULL : detach(at);
+        (*at)->being_freed = out->driver_owned;
+        out->record = out->driver_owned ? NULL : detach(at);
     }
     pthread_mutex_unlock(&in->lock);
     return found;
 }
 
-bool ga_cuda_blocks_is_going(ga_cuda_blocks *in, CUdeviceptr start)
+bool ga_cuda_blocks_is_being_freed(ga_cuda_blocks *in, CUdeviceptr start)
 {
     pthread_mutex_lock(&in->lock);
     node *const *at = link_of(in, start);
@@ -162,30 +162,30 @@ static node *detach_being_freed(ga_cuda_blocks *in, const ga_cuda_block *block)
 {
     pthread_mutex_lock(&in->lock);
     node **at = link_of(in, block->start);
-    node *found = block->drivers && *at && (*at)->being_freed ? detach(at) : NULL;
+    node *found = block->driver_owned && *at && (*at)->being_freed ? detach(at) : NULL;
     pthread_mutex_unlock(&in->lock);
     return found;
 }
 
-void ga_cuda_blocks_gone(ga_cuda_blocks *in, ga_cuda_block *block)
+void ga_cuda_blocks_discard(ga_cuda_blocks *in, ga_cuda_block *block)
 {
-    if (block->drivers) {
+    if (block->driver_owned) {
         ga_libc.free(detach_being_freed(in, block));
     }
-    ga_cuda_blocks_unreserve(block);
+    ga_cuda_blocks_free_record(block);
 }
 
-void ga_cuda_blocks_withdraw(ga_cuda_blocks *in, ga_cuda_block *block)
+void ga_cuda_blocks_detach(ga_cuda_blocks *in, ga_cuda_block *block)
 {
-    if (!block->note) {
-        block->note = detach_being_freed(in, block);
+    if (!block->record) {
+        block->record = detach_being_freed(in, block);
     }
 }
 
 void ga_cuda_blocks_push(ga_cuda_blocks_list *list, ga_cuda_block *block)
 {
-    node *made = block->note;
-    block->note = NULL;
+    node *made = block->record;
+    block->record = NULL;
     *made = (node){.block = *block, .left = *list};
     *list = made;
 }
@@ -196,12 +196,12 @@ bool ga_cuda_blocks_pop(ga_cuda_blocks_list *list, ga_cuda_block *out)
     if (first) {
         *list = first->left;
         *out = first->block;
-        out->note = first;
+        out->record = first;
     }
     return first != NULL;
 }
 
-bool ga_cuda_blocks_lists(const ga_cuda_blocks_list *list, CUdeviceptr start)
+bool ga_cuda_blocks_list_has(const ga_cuda_blocks_list *list, CUdeviceptr start)
 {
     const node *at = *list;
     while (at && at->block.start != start) {
@@ -220,7 +220,7 @@ static const node *find_of_device(const node *tree, int device)
     return found;
 }
 
-bool ga_cuda_blocks_take_any(ga_cuda_blocks *in, int device, ga_cuda_block *out)
+bool ga_cuda_blocks_remove_of(ga_cuda_blocks *in, int device, ga_cuda_block *out)
 {
     pthread_mutex_lock(&in->lock);
     const node *found = find_of_device(in->root, device);
@@ -231,7 +231,7 @@ bool ga_cuda_blocks_take_any(ga_cuda_blocks *in, int device, ga_cuda_block *out)
     return found != NULL;
 }
 
-bool ga_cuda_blocks_take_first(ga_cuda_blocks *in, ga_cuda_block *out)
+bool ga_cuda_blocks_remove_any(ga_cuda_blocks *in, ga_cuda_block *out)
 {
     pthread_mutex_lock(&in->lock);
     bool found = in->root && remove_and_free(in, in->root->block.start, out);
@@ -239,8 +239,8 @@ bool ga_cuda_blocks_take_first(ga_cuda_blocks *in, ga_cuda_block *out)
     return found;
 }
 
-bool ga_cuda_blocks_take_within(ga_cuda_blocks *in, CUdeviceptr start, size_t size,
-                                ga_cuda_block *out)
+bool ga_cuda_blocks_remove_within(ga_cuda_blocks *in, CUdeviceptr start, size_t size,
+                                  ga_cuda_block *out)
 {
     const node *found = NULL;
     pthread_mutex_lock(&in->lock);
@@ -271,7 +271,8 @@ bool ga_cuda_blocks_find(ga_cuda_blocks *in, CUdeviceptr address, ga_cuda_block 
     return found;
 }
 
-void ga_cuda_blocks_mark(ga_cuda_blocks *in, const ga_cuda_block *block, bool synchronous)
+void ga_cuda_blocks_set_synchronous(ga_cuda_blocks *in, const ga_cuda_block *block,
+                                    bool synchronous)
 {
     pthread_mutex_lock(&in->lock);
     node **at = link_of(in, block->start);
@@ -292,7 +293,7 @@ static bool any_marked(const node *tree, int device)
     return marked;
 }
 
-bool ga_cuda_blocks_any_marked(ga_cuda_blocks *in, int device)
+bool ga_cuda_blocks_any_synchronous(ga_cuda_blocks *in, int device)
 {
     pthread_mutex_lock(&in->lock);
     bool marked = any_marked(in->root, device);

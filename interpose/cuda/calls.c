@@ -4,10 +4,10 @@
  * where it can, else the driver does. A call that a heap cannot serve, but for lack of memory, goes
  * to the driver unchanged, so that the driver reports the error.
  *
- *   cuMemAlloc, cuMemAllocPitch   alloc ------------+-> alloc_from_heap --+-> ga_cuda_alloc_block
+ *   cuMemAlloc, cuMemAllocPitch   alloc ------------+-> alloc_from_heap --+-> ga_cuda_heap_alloc
  *   cuMemAllocAsync               alloc_on_stream --+                     +-> alloc_from_driver
  *   cuMemAllocManaged, other pools                  alloc_charged ----------> alloc_from_driver
- *   cuMemFree, cuMemFreeAsync     free_block --> ga_cuda_free_block, or the driver
+ *   cuMemFree, cuMemFreeAsync     free_block --> ga_cuda_heap_free, or the driver
  */
 #include "captures.h"
 #include "entry.h"
@@ -46,54 +46,55 @@ static ga_cuda_word word(const void *pointer)
 
 /* ---- getting blocks ------------------------------------------------------------------------ */
 
-static CUresult call_driver_retry(const ga_cuda_visit *visit, const call *c)
+static CUresult call_driver_retry(const ga_cuda_device_ref *ref, const call *c)
 {
     CUresult result = call_driver(c);
-    bool retry = result == CUDA_ERROR_OUT_OF_MEMORY && ga_cuda_trim(visit);
+    bool retry = result == CUDA_ERROR_OUT_OF_MEMORY && ga_cuda_trim(ref);
     return retry ? call_driver(c) : result;
 }
 
 /* Allocate from the driver, within limit=. Memory that a capture allocates belongs to the graph and
  * is not counted. */
-static CUresult alloc_from_driver(const ga_cuda_visit *visit, const call *c, size_t size,
+static CUresult alloc_from_driver(const ga_cuda_device_ref *ref, const call *c, size_t size,
                                   const CUdeviceptr *out)
 {
     if (ga_cuda_capturing()) {
         return call_driver(c);
     }
-    ga_cuda_block record = ga_cuda_driver_block(visit, size);
-    if (!ga_cuda_reserve(visit, size)) {
+    ga_cuda_block record = ga_cuda_driver_record(ref, size);
+    if (!ga_cuda_charge(ref, size)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     CUresult result =
-        ga_cuda_blocks_reserve(&record) ? call_driver_retry(visit, c) : CUDA_ERROR_OUT_OF_MEMORY;
+        ga_cuda_blocks_new_record(&record) ? call_driver_retry(ref, c) : CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS) {
         record.start = *out;
-        ga_cuda_blocks_put(&ga_cuda_live, &record);
+        ga_cuda_blocks_insert(&ga_cuda_live, &record);
     } else {
-        ga_cuda_blocks_unreserve(&record);
-        ga_cuda_unreserve(visit, size);
+        ga_cuda_blocks_free_record(&record);
+        ga_cuda_uncharge(ref, size);
     }
     return result;
 }
 
-static CUresult alloc_from_heap(const ga_cuda_visit *visit, const call *c, size_t size,
+static CUresult alloc_from_heap(const ga_cuda_device_ref *ref, const call *c, size_t size,
                                 const CUstream *stream, CUdeviceptr *out)
 {
-    bool served = stream ? ga_cuda_serves_streams(visit) : ga_cuda_serves(visit);
-    served = served && !(c->from_current_pool && ga_cuda_pool_is_other(visit));
-    CUresult result = served ? ga_cuda_take(visit, size, stream, out) : CUDA_ERROR_NOT_SUPPORTED;
-    return result == CUDA_ERROR_NOT_SUPPORTED ? alloc_from_driver(visit, c, size, out) : result;
+    bool served = stream ? ga_cuda_serves_streams(ref) : ga_cuda_serves(ref);
+    served = served && !(c->from_current_pool && ga_cuda_uses_other_pool(ref));
+    CUresult result =
+        served ? ga_cuda_heap_alloc(ref, size, stream, out) : CUDA_ERROR_NOT_SUPPORTED;
+    return result == CUDA_ERROR_NOT_SUPPORTED ? alloc_from_driver(ref, c, size, out) : result;
 }
 
 static CUresult alloc(const call *c, size_t size, const CUstream *stream, CUdeviceptr *out)
 {
-    ga_cuda_visit visit;
-    if (!out || !size || !ga_cuda_enter_current(&visit)) {
+    ga_cuda_device_ref ref;
+    if (!out || !size || !ga_cuda_acquire_current(&ref)) {
         return call_driver(c);
     }
-    CUresult result = alloc_from_heap(&visit, c, size, stream, out);
-    ga_cuda_leave_current(&visit);
+    CUresult result = alloc_from_heap(&ref, c, size, stream, out);
+    ga_cuda_release_current(&ref);
     return result;
 }
 
@@ -110,11 +111,11 @@ CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size)
  * are invalid, and the driver reports it. */
 static size_t pitch_of(size_t width, size_t height, unsigned element)
 {
-    const ga_cuda_asks *asks = ga_cuda_next_asks();
+    const ga_cuda_api *api = ga_cuda_next_api();
     CUdevice device;
     int align = 0;
-    if (!asks || asks->cuCtxGetDevice(&device) != CUDA_SUCCESS ||
-        asks->cuDeviceGetAttribute(&align, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, device) !=
+    if (!api || api->cuCtxGetDevice(&device) != CUDA_SUCCESS ||
+        api->cuDeviceGetAttribute(&align, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, device) !=
             CUDA_SUCCESS) {
         return 0;
     }
@@ -160,14 +161,14 @@ static CUstream canonical_stream(CUstream stream, ga_cuda_hook_index row)
 /* The driver serves a stream of another context, because the stream may be on another device. */
 static bool is_of_current_context(CUstream stream)
 {
-    const ga_cuda_asks *asks = ga_cuda_next_asks();
+    const ga_cuda_api *api = ga_cuda_next_api();
     CUcontext current = NULL;
     CUcontext stream_context = NULL;
     if ((uintptr_t)stream <= STREAM_THREAD) {
         return true;
     }
-    return asks && asks->cuCtxGetCurrent(&current) == CUDA_SUCCESS &&
-           asks->cuStreamGetCtx(stream, &stream_context) == CUDA_SUCCESS &&
+    return api && api->cuCtxGetCurrent(&current) == CUDA_SUCCESS &&
+           api->cuStreamGetCtx(stream, &stream_context) == CUDA_SUCCESS &&
            stream_context == current;
 }
 
@@ -195,12 +196,12 @@ DEFINE_ALLOC(cuMemAllocAsync_ptsz)
 /* From the driver, counted against limit=. */
 static CUresult alloc_charged(const call *c, CUdeviceptr *out, size_t size)
 {
-    ga_cuda_visit visit;
-    if (!out || !size || !ga_cuda_enter_current(&visit)) {
+    ga_cuda_device_ref ref;
+    if (!out || !size || !ga_cuda_acquire_current(&ref)) {
         return call_driver(c);
     }
-    CUresult result = alloc_from_driver(&visit, c, size, out);
-    ga_cuda_leave_current(&visit);
+    CUresult result = alloc_from_driver(&ref, c, size, out);
+    ga_cuda_release_current(&ref);
     return result;
 }
 
@@ -221,11 +222,11 @@ CUresult cuMemAllocManaged(CUdeviceptr *out, size_t size, unsigned flags)
  * statistics. */
 static bool is_default_pool(CUmemoryPool pool)
 {
-    const ga_cuda_asks *asks = ga_cuda_next_asks();
+    const ga_cuda_api *api = ga_cuda_next_api();
     CUmemoryPool default_pool = NULL;
     CUdevice device;
-    return asks && asks->cuCtxGetDevice(&device) == CUDA_SUCCESS &&
-           asks->cuDeviceGetDefaultMemPool(&default_pool, device) == CUDA_SUCCESS &&
+    return api && api->cuCtxGetDevice(&device) == CUDA_SUCCESS &&
+           api->cuDeviceGetDefaultMemPool(&default_pool, device) == CUDA_SUCCESS &&
            default_pool == pool;
 }
 
@@ -257,15 +258,15 @@ DEFINE_ALLOC_FROM(cuMemAllocFromPoolAsync_ptsz)
 static CUresult free_block(const call *c, CUdeviceptr start, const CUstream *stream)
 {
     ga_cuda_block block;
-    if (!start || !ga_cuda_blocks_take(&ga_cuda_live, start, &block)) {
-        bool invalid = start && (ga_cuda_is_put_off(start) || ga_cuda_holds(start) ||
-                                 ga_cuda_blocks_is_going(&ga_cuda_live, start));
+    if (!start || !ga_cuda_blocks_remove(&ga_cuda_live, start, &block)) {
+        bool invalid = start && (ga_cuda_is_deferred(start) || ga_cuda_is_heap_memory(start) ||
+                                 ga_cuda_blocks_is_being_freed(&ga_cuda_live, start));
         return invalid ? CUDA_ERROR_INVALID_VALUE : call_driver(c);
     }
-    CUresult result = ga_cuda_give(&block, stream);
+    CUresult result = ga_cuda_heap_free(&block, stream);
     if (result == CUDA_ERROR_NOT_SUPPORTED) {
         result = call_driver(c);
-        ga_cuda_driver_freed(&block, result);
+        ga_cuda_finish_driver_free(&block, result);
     }
     return result;
 }
@@ -283,9 +284,9 @@ CUresult cuMemFree_v2(CUdeviceptr block)
  * allocated. */
 static bool is_being_captured(CUstream stream)
 {
-    const ga_cuda_asks *asks = ga_cuda_capturing() ? ga_cuda_next_asks() : NULL;
+    const ga_cuda_api *api = ga_cuda_capturing() ? ga_cuda_next_api() : NULL;
     int status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return asks && asks->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+    return api && api->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 

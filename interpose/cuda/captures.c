@@ -42,7 +42,7 @@ bool ga_cuda_capturing(void)
  * begins, without any device's lock. */
 static pthread_rwlock_t hold_lock = PTHREAD_RWLOCK_INITIALIZER;
 
-bool ga_cuda_captures_hold(void)
+bool ga_cuda_captures_hold_off(void)
 {
     pthread_rwlock_rdlock(&hold_lock);
     bool none = !ga_cuda_capturing();
@@ -52,7 +52,7 @@ bool ga_cuda_captures_hold(void)
     return none;
 }
 
-void ga_cuda_captures_let_go(void)
+void ga_cuda_captures_allow(void)
 {
     pthread_rwlock_unlock(&hold_lock);
 }
@@ -65,22 +65,22 @@ static void wait_for_holders(void)
 
 /* ---- blocks put off ------------------------------------------------------------------------ */
 
-void ga_cuda_put_off(ga_cuda_block *block)
+void ga_cuda_defer_free(ga_cuda_block *block)
 {
     pthread_mutex_lock(&lock);
     ga_cuda_blocks_push(&deferred, block);
     pthread_mutex_unlock(&lock);
 }
 
-bool ga_cuda_is_put_off(CUdeviceptr start)
+bool ga_cuda_is_deferred(CUdeviceptr start)
 {
     pthread_mutex_lock(&lock);
-    bool listed = ga_cuda_blocks_lists(&deferred, start);
+    bool listed = ga_cuda_blocks_list_has(&deferred, start);
     pthread_mutex_unlock(&lock);
     return listed;
 }
 
-bool ga_cuda_put_off_next(ga_cuda_block *out)
+bool ga_cuda_pop_deferred(ga_cuda_block *out)
 {
     pthread_mutex_lock(&lock);
     bool found = ga_cuda_blocks_pop(&deferred, out);
@@ -110,17 +110,17 @@ static CUstream canonical_stream(CUstream stream, ga_cuda_streams meaning)
 
 static bool is_capturing(CUstream stream)
 {
-    const ga_cuda_asks *asks = ga_cuda_next_asks();
+    const ga_cuda_api *api = ga_cuda_next_api();
     int status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return asks && asks->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+    return api && api->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 static CUcontext current(void)
 {
-    const ga_cuda_asks *asks = ga_cuda_next_asks();
+    const ga_cuda_api *api = ga_cuda_next_api();
     CUcontext context = NULL;
-    return asks && asks->cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context : NULL;
+    return api && api->cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context : NULL;
 }
 
 /* The preload sees every capture, so the library need not ask each stream whether it captures. */
@@ -166,8 +166,8 @@ static void remove_captures(matcher *matches, const void *context, bool all)
     }
     pthread_mutex_unlock(&lock);
     if (!ga_cuda_capturing()) {
-        ga_cuda_served_put_off();
-        ga_cuda_ipc_put_off();
+        ga_cuda_served_free_deferred();
+        ga_cuda_ipc_unmap_deferred();
     }
 }
 

@@ -22,18 +22,18 @@ void ga_cuda_contexts_changed(void)
 }
 
 /* Does not create a primary context: one that is not active cannot be current. */
-static int lookup_device(const ga_cuda_asks *asks, CUcontext context)
+static int lookup_device(const ga_cuda_api *api, CUcontext context)
 {
     CUdevice device = -1;
     CUcontext primary = NULL;
     unsigned flags;
     int active = 0;
-    if (asks->cuCtxGetDevice(&device) != CUDA_SUCCESS ||
-        asks->cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS || !active ||
-        asks->cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS) {
+    if (api->cuCtxGetDevice(&device) != CUDA_SUCCESS ||
+        api->cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS || !active ||
+        api->cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS) {
         return -1;
     }
-    asks->cuDevicePrimaryCtxRelease_v2(device);
+    api->cuDevicePrimaryCtxRelease_v2(device);
     return primary == context && device < GA_CUDA_DEVICES ? device : -1;
 }
 
@@ -52,11 +52,10 @@ bool ga_cuda_wait_for(int device)
 /* -1: no such device. Waiting would activate an inactive primary context, so callers test first. */
 static int is_active(int device)
 {
-    const ga_cuda_asks *asks = ga_cuda_next_asks();
+    const ga_cuda_api *api = ga_cuda_next_api();
     unsigned flags;
     int active = 0;
-    bool answered =
-        asks && asks->cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS;
+    bool answered = api && api->cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS;
     return answered ? active : -1;
 }
 
@@ -67,22 +66,22 @@ bool ga_cuda_wait_if_active(int device)
 
 bool ga_cuda_wait_for_all(void)
 {
-    bool waited = ga_cuda_next_asks() != NULL;
+    bool waited = ga_cuda_next_api() != NULL;
     for (int i = 0; waited && i < GA_CUDA_DEVICES && is_active(i) >= 0; i++) {
         waited = ga_cuda_wait_if_active(i);
     }
     return waited;
 }
 
-int ga_cuda_context_device(const ga_cuda_asks *asks, CUcontext *context)
+int ga_cuda_context_device(const ga_cuda_api *api, CUcontext *context)
 {
-    if (asks->cuCtxGetCurrent(context) != CUDA_SUCCESS || !*context) {
+    if (api->cuCtxGetCurrent(context) != CUDA_SUCCESS || !*context) {
         return -1;
     }
     unsigned now =
         __atomic_load_n(&epoch, __ATOMIC_RELAXED); /* relaxed: a hint, see the file head */
     if (__builtin_expect(cached.context != *context || cached.epoch != now, 0)) {
-        cached.device = lookup_device(asks, *context);
+        cached.device = lookup_device(api, *context);
         cached.context = *context;
         cached.epoch = now;
     }
@@ -91,10 +90,10 @@ int ga_cuda_context_device(const ga_cuda_asks *asks, CUcontext *context)
 
 CUcontext ga_cuda_primary(int device)
 {
-    const ga_cuda_asks *asks = ga_cuda_next_asks();
+    const ga_cuda_api *api = ga_cuda_next_api();
     CUcontext primary = NULL;
-    if (asks && asks->cuDevicePrimaryCtxRetain(&primary, device) == CUDA_SUCCESS) {
-        asks->cuDevicePrimaryCtxRelease_v2(device);
+    if (api && api->cuDevicePrimaryCtxRetain(&primary, device) == CUDA_SUCCESS) {
+        api->cuDevicePrimaryCtxRelease_v2(device);
     }
     return primary;
 }

@@ -8,7 +8,7 @@
 #include "next.h"
 
 /* The device whose primary context is current; -1: another context is, or none. */
-int ga_cuda_context_device(const ga_cuda_asks *asks, CUcontext *context);
+int ga_cuda_context_device(const ga_cuda_api *api, CUcontext *context);
 
 /* A device's primary context, in which its heap is; NULL: the driver reports none. */
 CUcontext ga_cuda_primary(int device);

@@ -63,7 +63,7 @@ static memory *memory_of(const ga_cuda_block *block)
 static void release_use(memory *m)
 {
     if (--m->uses == 0) {
-        ga_cuda_release_outside(m->device, m->size);
+        ga_cuda_uncharge_outside(m->device, m->size);
         ga_libc.free(m);
     }
 }
@@ -79,7 +79,7 @@ static memory *make_records(ga_cuda_block *record, int device, size_t size)
 {
     memory *made = ga_libc.malloc(sizeof *made);
     *record = (ga_cuda_block){.size = 1, .generation = 1, .number = (uintptr_t)made};
-    if (!made || !ga_cuda_blocks_reserve(record)) {
+    if (!made || !ga_cuda_blocks_new_record(record)) {
         ga_libc.free(made);
         return NULL;
     }
@@ -95,7 +95,7 @@ static CUresult create_recorded(create_fn *next, CUmemGenericAllocationHandle *h
     CUresult result = next(handle, size, prop, flags);
     if (result == CUDA_SUCCESS) {
         record->start = *handle;
-        ga_cuda_blocks_put(&handles, record);
+        ga_cuda_blocks_insert(&handles, record);
     }
     pthread_mutex_unlock(&lock);
     return result;
@@ -122,15 +122,15 @@ static CUresult create_counted(create_fn *next, CUmemGenericAllocationHandle *ha
     if (!made) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    bool fits = ga_cuda_reserve_outside(device, size);
+    bool fits = ga_cuda_charge_outside(device, size);
     CUresult result =
         fits ? create_retry(next, handle, size, prop, flags, &record) : CUDA_ERROR_OUT_OF_MEMORY;
     if (result != CUDA_SUCCESS) {
-        ga_cuda_blocks_unreserve(&record);
+        ga_cuda_blocks_free_record(&record);
         ga_libc.free(made);
     }
     if (result != CUDA_SUCCESS && fits) {
-        ga_cuda_release_outside(device, size);
+        ga_cuda_uncharge_outside(device, size);
     }
     return result;
 }
@@ -159,14 +159,14 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 static void forget_handle(CUmemGenericAllocationHandle handle)
 {
     ga_cuda_block record;
-    if (!ga_cuda_blocks_take(&handles, handle, &record)) {
+    if (!ga_cuda_blocks_remove(&handles, handle, &record)) {
         return;
     }
     memory *m = memory_of(&record);
     if (--record.generation) {
-        ga_cuda_blocks_put(&handles, &record);
+        ga_cuda_blocks_insert(&handles, &record);
     } else {
-        ga_cuda_blocks_gone(&handles, &record);
+        ga_cuda_blocks_discard(&handles, &record);
     }
     release_use(m);
 }
@@ -193,15 +193,15 @@ static void record_handle(CUmemGenericAllocationHandle handle, CUdeviceptr at,
 {
     ga_cuda_block old;
     ga_cuda_block mapping;
-    if (ga_cuda_blocks_take(&handles, handle, &old)) {
+    if (ga_cuda_blocks_remove(&handles, handle, &old)) {
         old.generation++;
         memory_of(&old)->uses++;
-        ga_cuda_blocks_put(&handles, &old);
+        ga_cuda_blocks_insert(&handles, &old);
     } else if (ga_cuda_blocks_find(&mappings, at, &mapping)) {
         record->start = handle;
         record->number = mapping.number;
         memory_of(&mapping)->uses++;
-        ga_cuda_blocks_put(&handles, record);
+        ga_cuda_blocks_insert(&handles, record);
     }
 }
 
@@ -212,7 +212,7 @@ CUresult ga_cuda_counted_retain(ga_cuda_retain_fn *next, CUmemGenericAllocationH
     if (!handle || !is_limited()) {
         return next(handle, pointer);
     }
-    if (!ga_cuda_blocks_reserve(&record)) {
+    if (!ga_cuda_blocks_new_record(&record)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     pthread_mutex_lock(&lock);
@@ -221,7 +221,7 @@ CUresult ga_cuda_counted_retain(ga_cuda_retain_fn *next, CUmemGenericAllocationH
         record_handle(*handle, (CUdeviceptr)(uintptr_t)pointer, &record);
     }
     pthread_mutex_unlock(&lock);
-    ga_cuda_blocks_unreserve(&record); /* if it was not used */
+    ga_cuda_blocks_free_record(&record); /* if it was not used */
     return result;
 }
 
@@ -233,7 +233,7 @@ CUresult ga_cuda_counted_map(ga_cuda_map_fn *next, CUdeviceptr start, size_t siz
     if (!is_limited()) {
         return next(start, size, offset, handle, flags);
     }
-    if (!ga_cuda_blocks_reserve(&record)) {
+    if (!ga_cuda_blocks_new_record(&record)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     pthread_mutex_lock(&lock);
@@ -241,10 +241,10 @@ CUresult ga_cuda_counted_map(ga_cuda_map_fn *next, CUdeviceptr start, size_t siz
     if (result == CUDA_SUCCESS && ga_cuda_blocks_find(&handles, handle, &handle_record)) {
         record.number = handle_record.number;
         memory_of(&record)->uses++;
-        ga_cuda_blocks_put(&mappings, &record);
+        ga_cuda_blocks_insert(&mappings, &record);
     }
     pthread_mutex_unlock(&lock);
-    ga_cuda_blocks_unreserve(&record);
+    ga_cuda_blocks_free_record(&record);
     return result;
 }
 
@@ -256,7 +256,7 @@ CUresult ga_cuda_counted_unmap(ga_cuda_unmap_fn *next, CUdeviceptr start, size_t
     }
     pthread_mutex_lock(&lock);
     CUresult result = next(start, size);
-    while (result == CUDA_SUCCESS && ga_cuda_blocks_take_within(&mappings, start, size, &gone)) {
+    while (result == CUDA_SUCCESS && ga_cuda_blocks_remove_within(&mappings, start, size, &gone)) {
         release_use(memory_of(&gone));
     }
     pthread_mutex_unlock(&lock);
@@ -344,9 +344,9 @@ static CUresult create_array_retry(create_array_fn *next, void **array, const vo
 /* The current device, where an array is allocated; -1: arrays are not counted. */
 static int device_to_charge(void)
 {
-    const ga_cuda_asks *asks = is_limited() ? ga_cuda_next_asks() : NULL;
+    const ga_cuda_api *api = is_limited() ? ga_cuda_next_api() : NULL;
     CUcontext context;
-    return asks ? ga_cuda_context_device(asks, &context) : -1;
+    return api ? ga_cuda_context_device(api, &context) : -1;
 }
 
 static CUresult create_array(create_array_fn *next, void **array, const void *descriptor,
@@ -357,18 +357,18 @@ static CUresult create_array(create_array_fn *next, void **array, const void *de
     if (device < 0) {
         return create_array_retry(next, array, descriptor, levels);
     }
-    if (!ga_cuda_reserve_on(device, bytes)) {
+    if (!ga_cuda_charge_on(device, bytes)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    CUresult result = ga_cuda_blocks_reserve(&record)
+    CUresult result = ga_cuda_blocks_new_record(&record)
                           ? create_array_retry(next, array, descriptor, levels)
                           : CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS) {
         record.start = (uintptr_t)*array;
-        ga_cuda_blocks_put(&arrays, &record);
+        ga_cuda_blocks_insert(&arrays, &record);
     } else {
-        ga_cuda_blocks_unreserve(&record);
-        ga_cuda_release_on(device, bytes);
+        ga_cuda_blocks_free_record(&record);
+        ga_cuda_uncharge_on(device, bytes);
     }
     return result;
 }
@@ -378,13 +378,13 @@ static CUresult create_array(create_array_fn *next, void **array, const void *de
 static CUresult destroy_array(destroy_array_fn *next, void *array)
 {
     ga_cuda_block record;
-    bool known = ga_cuda_blocks_take(&arrays, (uintptr_t)array, &record);
+    bool known = ga_cuda_blocks_remove(&arrays, (uintptr_t)array, &record);
     CUresult result = next ? next(array) : ga_cuda_next_missing();
     if (known && result == CUDA_SUCCESS) {
-        ga_cuda_release_on(record.device, record.number);
-        ga_cuda_blocks_gone(&arrays, &record);
+        ga_cuda_uncharge_on(record.device, record.number);
+        ga_cuda_blocks_discard(&arrays, &record);
     } else if (known) {
-        ga_cuda_blocks_put(&arrays, &record);
+        ga_cuda_blocks_insert(&arrays, &record);
     }
     return result;
 }
@@ -393,7 +393,7 @@ static CUresult destroy_array(destroy_array_fn *next, void *array)
 void ga_cuda_counted_reset(int device)
 {
     ga_cuda_block gone;
-    while (ga_cuda_blocks_take_any(&arrays, device, &gone)) {
+    while (ga_cuda_blocks_remove_of(&arrays, device, &gone)) {
     }
 }
 

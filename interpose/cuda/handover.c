@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  *   export  ga_cuda_handover_begin -> start_thread -> answer_requests -> serve -> send_pieces
- *   import  ga_cuda_handover_ask -> connect_to -> receive_head -> receive_answer
+ *   import  ga_cuda_handover_request -> connect_to -> receive_head -> receive_answer
  *
  * STRUCTURE  an abstract socket of sequenced packets, and a thread that serves one connection at a
  *            time, one request each. The request is the number; the answer is a head, then a packet
@@ -46,7 +46,7 @@ typedef struct head {
 
 static struct {
     int socket; /* -1: not started */
-    ga_cuda_name name;
+    ga_cuda_socket_name name;
     ga_cuda_find_pieces *find;
     int answer_timeout; /* ms */
 } server = {.socket = -1, .answer_timeout = ANSWER_TIMEOUT};
@@ -54,18 +54,18 @@ static struct {
 /* ---- sockets ----------------------------------------------------------------------------- */
 
 /* Abstract socket names leave no files behind. */
-static socklen_t address_of(const ga_cuda_name *name, struct sockaddr_un *out)
+static socklen_t address_of(const ga_cuda_socket_name *name, struct sockaddr_un *out)
 {
     static const char before[] = "gpualloc-cuda-";
     size_t length = sizeof before - 1;
     *out = (struct sockaddr_un){.sun_family = AF_UNIX};
     memcpy(out->sun_path + 1, before, length);
-    for (size_t i = 0; i < GA_CUDA_NAME_BYTES; i++) {
+    for (size_t i = 0; i < GA_CUDA_SOCKET_NAME_BYTES; i++) {
         char digits[3];
         snprintf(digits, sizeof digits, "%02x", name->bytes[i]);
         memcpy(out->sun_path + 1 + length + 2 * i, digits, 2);
     }
-    length += (size_t)2 * GA_CUDA_NAME_BYTES;
+    length += (size_t)2 * GA_CUDA_SOCKET_NAME_BYTES;
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
 }
 
@@ -232,7 +232,7 @@ static int start_thread(int socket)
     return error;
 }
 
-static int listen_at(const ga_cuda_name *name)
+static int listen_at(const ga_cuda_socket_name *name)
 {
     struct sockaddr_un address;
     socklen_t size = address_of(name, &address);
@@ -245,10 +245,10 @@ static int listen_at(const ga_cuda_name *name)
     return made;
 }
 
-ga_status ga_cuda_handover_begin(ga_cuda_find_pieces *find, ga_cuda_name *name)
+ga_status ga_cuda_handover_begin(ga_cuda_find_pieces *find, ga_cuda_socket_name *name)
 {
     if (server.socket < 0) {
-        ga_cuda_name made;
+        ga_cuda_socket_name made;
         ga_entropy_fill(made.bytes, sizeof made.bytes);
         int socket = listen_at(&made);
         if (socket < 0) {
@@ -268,7 +268,7 @@ ga_status ga_cuda_handover_begin(ga_cuda_find_pieces *find, ga_cuda_name *name)
     return GA_OK;
 }
 
-bool ga_cuda_handover_is_ours(const ga_cuda_name *name)
+bool ga_cuda_handover_is_ours(const ga_cuda_socket_name *name)
 {
     /* H2: acquire. Pairs with H1. */
     return __atomic_load_n(&server.socket, __ATOMIC_ACQUIRE) >= 0 &&
@@ -283,7 +283,7 @@ void ga_cuda_handover_child(void)
     server.socket = -1;
 }
 
-void ga_cuda_handover_patience(int milliseconds)
+void ga_cuda_handover_set_timeout(int milliseconds)
 {
     server.answer_timeout = milliseconds;
 }
@@ -291,7 +291,7 @@ void ga_cuda_handover_patience(int milliseconds)
 /* ---- asking ------------------------------------------------------------------------------- */
 
 /* connect(2) to a full backlog fails with EAGAIN and has no event to wait for, so retry. */
-static bool connect_retry(int socket, const ga_cuda_name *name, int64_t end)
+static bool connect_retry(int socket, const ga_cuda_socket_name *name, int64_t end)
 {
     struct sockaddr_un address;
     socklen_t size = address_of(name, &address);
@@ -305,7 +305,7 @@ static bool connect_retry(int socket, const ga_cuda_name *name, int64_t end)
     return result == 0;
 }
 
-static int connect_to(const ga_cuda_name *name, int64_t end)
+static int connect_to(const ga_cuda_socket_name *name, int64_t end)
 {
     int made = make_socket();
     if (made < 0) {
@@ -398,7 +398,8 @@ static ga_status receive_answer(int socket, const head *first, int64_t end, ga_v
 }
 
 /* A dropped request is retried until the time is up. */
-ga_status ga_cuda_handover_ask(const ga_cuda_name *name, uint64_t number, ga_vmm_pieces *out)
+ga_status ga_cuda_handover_request(const ga_cuda_socket_name *name, uint64_t number,
+                                   ga_vmm_pieces *out)
 {
     int64_t end = now() + server.answer_timeout;
     head first;

@@ -40,7 +40,7 @@ enum {
 /* The program passes it as a CUipcMemHandle. */
 typedef struct handle {
     char magic[8];
-    ga_cuda_name name;
+    ga_cuda_socket_name name;
     uint64_t number, size;
     char unused[24];
 } handle;
@@ -163,7 +163,7 @@ static exported *find_export(CUdeviceptr start)
 
 static CUresult add_export(const ga_cuda_block *block, exported **out)
 {
-    ga_cuda_name name;
+    ga_cuda_socket_name name;
     exported *made = ga_libc.calloc(1, sizeof *made);
     if (!made || ga_cuda_handover_begin(find_pieces, &name) != GA_OK) {
         ga_libc.free(made);
@@ -252,7 +252,7 @@ CUresult cuIpcGetMemHandle(void *out, CUdeviceptr pointer)
     }
     /* The driver's handle would be for the whole allocation, so a block that is part of one has
      * none. */
-    bool part = ours && !block.drivers;
+    bool part = ours && !block.driver_owned;
     result = !next ? ga_cuda_next_missing() : part ? CUDA_ERROR_INVALID_VALUE : next(out, pointer);
     if (result != CUDA_SUCCESS && ours) {
         warn_compat(&block);
@@ -283,7 +283,7 @@ static imported *find_open_import(const handle *requested, int device)
 
 bool ga_cuda_ipc_find(CUdeviceptr address, ga_cuda_block *out)
 {
-    /* relaxed: a thread that asks about an imported address was ordered after its opening */
+    /* relaxed: a thread that api about an imported address was ordered after its opening */
     if (__builtin_expect(!__atomic_load_n(&all_imports, __ATOMIC_RELAXED), 1)) {
         return false;
     }
@@ -322,7 +322,7 @@ static ga_status map_import(imported *made)
 {
     ga_vmm_pieces pieces;
     const handle *requested = &made->handle;
-    ga_status status = ga_cuda_handover_ask(&requested->name, requested->number, &pieces);
+    ga_status status = ga_cuda_handover_request(&requested->name, requested->number, &pieces);
     if (status != GA_OK) {
         return status;
     }
@@ -363,8 +363,8 @@ static CUresult make_import(const handle *requested, int device, imported **out)
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     made->handle = *requested;
-    made->block =
-        (ga_cuda_block){.size = requested->size, .device = device, .generation = 1, .guest = true};
+    made->block = (ga_cuda_block){
+        .size = requested->size, .device = device, .generation = 1, .imported = true};
     ga_status status = map_import(made);
     if (status != GA_OK) {
         CUresult result = open_error(status); /* before the next call replaces the error text */
@@ -398,16 +398,16 @@ static imported *open_existing(const handle *requested, int device, imported *ma
 /* No lock is held during the request to the other process, so another thread may open it first. */
 static CUresult open_import(CUdeviceptr *out, const handle *requested)
 {
-    const ga_cuda_asks *asks = ga_cuda_next_asks();
+    const ga_cuda_api *api = ga_cuda_next_api();
     CUcontext context;
-    int device = asks ? ga_cuda_context_device(asks, &context) : -1;
+    int device = api ? ga_cuda_context_device(api, &context) : -1;
     if (device < 0) {
         return CUDA_ERROR_INVALID_CONTEXT;
     }
     if (open_existing(requested, device, NULL, out)) {
         return CUDA_SUCCESS;
     }
-    ga_cuda_ipc_put_off();
+    ga_cuda_ipc_unmap_deferred();
     if (ga_cuda_handover_is_ours(&requested->name)) {
         return CUDA_ERROR_INVALID_CONTEXT; /* as the driver answers for its own process's handle */
     }
@@ -423,11 +423,11 @@ static CUresult open_import(CUdeviceptr *out, const handle *requested)
  * capture forbids it. */
 static bool unmap_import(imported *gone)
 {
-    bool held = ga_cuda_captures_hold();
+    bool held = ga_cuda_captures_hold_off();
     if (held) {
         ga_cuda_wait_for(gone->block.device);
         unmap_or_defer(gone);
-        ga_cuda_captures_let_go();
+        ga_cuda_captures_allow();
     }
     return held;
 }
@@ -437,11 +437,11 @@ static void unmap_import_later(imported *gone)
 {
     defer_unmap(gone);
     if (!ga_cuda_capturing()) {
-        ga_cuda_ipc_put_off();
+        ga_cuda_ipc_unmap_deferred();
     }
 }
 
-void ga_cuda_ipc_put_off(void)
+void ga_cuda_ipc_unmap_deferred(void)
 {
     pthread_mutex_lock(&imports_lock);
     imported *list = deferred;
@@ -476,7 +476,7 @@ static bool close_import(CUdeviceptr start)
     }
     pthread_mutex_unlock(&imports_lock);
     if (found) {
-        ga_cuda_ipc_put_off();
+        ga_cuda_ipc_unmap_deferred();
     }
     if (gone && !unmap_import(gone)) {
         unmap_import_later(gone);
@@ -528,13 +528,13 @@ void ga_cuda_ipc_reset(int device)
     }
     pthread_mutex_unlock(&exports_lock);
     for (imported *gone; (gone = remove_import_of(device)) != NULL;) {
-        bool held = ga_cuda_captures_hold();
+        bool held = ga_cuda_captures_hold_off();
         if (held) {
             ga_cuda_wait_for(device);
         }
         unmap_for_good(gone);
         if (held) {
-            ga_cuda_captures_let_go();
+            ga_cuda_captures_allow();
         }
     }
 }

@@ -26,7 +26,7 @@ void ga_cuda_ipc_reset(int device);
 
 /* Unmap imports whose unmapping was deferred: they were closed during a capture, or the driver
  * refused. */
-void ga_cuda_ipc_put_off(void);
+void ga_cuda_ipc_unmap_deferred(void);
 
 /* Around fork(2). */
 void ga_cuda_ipc_lock(void);

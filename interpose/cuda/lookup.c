@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Look-ups of driver functions by each route a program has: dlsym(), dlvsym() and
- * cuGetProcAddress(), which statically linked code uses, too. Each look-up first asks the driver as
+ * cuGetProcAddress(), which statically linked code uses, too. Each look-up first api the driver as
  * the program did. Only if the driver's answer is a function of the hook table is it replaced by
  * the hook. So versions, flags and statuses stay the driver's, and another library's functions with
  * these names stay untouched.
@@ -24,23 +24,23 @@ const ga_cuda_hook ga_cuda_hooks[GA_CUDA_HOOK_COUNT] = {GA_CUDA_HOOKS(GA_CUDA_HO
 
 /* ---- counting ------------------------------------------------------------------------------ */
 
-ga_cuda_counts ga_cuda_parts[GA_CUDA_COUNTS];
-_Thread_local ga_cuda_counts *ga_cuda_my_part;
+ga_cuda_counts ga_cuda_count_groups[GA_CUDA_COUNT_GROUPS];
+_Thread_local ga_cuda_counts *ga_cuda_my_counts;
 
-ga_cuda_counts *ga_cuda_take_part(void)
+ga_cuda_counts *ga_cuda_assign_counts(void)
 {
     static unsigned next;
     /* relaxed: a thread's group only affects speed */
     unsigned index = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED);
-    return ga_cuda_my_part = &ga_cuda_parts[index % GA_CUDA_COUNTS];
+    return ga_cuda_my_counts = &ga_cuda_count_groups[index % GA_CUDA_COUNT_GROUPS];
 }
 
 uint64_t ga_cuda_calls_of(ga_cuda_hook_index row)
 {
     uint64_t all = 0;
-    for (int i = 0; i < GA_CUDA_COUNTS; i++) {
+    for (int i = 0; i < GA_CUDA_COUNT_GROUPS; i++) {
         /* relaxed: a figure */
-        all += __atomic_load_n(&ga_cuda_parts[i].calls[row], __ATOMIC_RELAXED);
+        all += __atomic_load_n(&ga_cuda_count_groups[i].calls[row], __ATOMIC_RELAXED);
     }
     return all;
 }
@@ -48,7 +48,7 @@ uint64_t ga_cuda_calls_of(ga_cuda_hook_index row)
 /* The parent reports its own calls. */
 void ga_cuda_calls_child(void)
 {
-    memset(ga_cuda_parts, 0, sizeof ga_cuda_parts);
+    memset(ga_cuda_count_groups, 0, sizeof ga_cuda_count_groups);
 }
 
 /* ---- ours, for the driver's ---------------------------------------------------------------- */
@@ -122,10 +122,10 @@ static ga_cuda_choice answer_with_lookup(void *handle, const char *symbol, void 
     return answer(found == next ? hook : found);
 }
 
-/* RTLD_NEXT is forwarded: the caller asks for the definition behind its own. */
+/* RTLD_NEXT is forwarded: the caller api for the definition behind its own. */
 ga_cuda_choice ga_cuda_choose_dlsym(void *handle, const char *symbol)
 {
-    void *dlsym_itself = ga_cuda_next_dlsym_itself();
+    void *dlsym_itself = ga_cuda_next_dlsym_address();
     if (!symbol || handle == RTLD_NEXT) {
         return jump_to(dlsym_itself);
     }
@@ -139,7 +139,7 @@ ga_cuda_choice ga_cuda_choose_dlsym(void *handle, const char *symbol)
         return answer_with_lookup(handle, symbol, dlsym_itself, &ga_cuda_dlsym);
     }
     if (handle != RTLD_DEFAULT && strcmp(symbol, "dlvsym") == 0) {
-        return answer_with_lookup(handle, symbol, ga_cuda_next_dlvsym_itself(), &ga_cuda_dlvsym);
+        return answer_with_lookup(handle, symbol, ga_cuda_next_dlvsym_address(), &ga_cuda_dlvsym);
     }
     return jump_to(dlsym_itself);
 }
@@ -149,7 +149,7 @@ ga_cuda_choice ga_cuda_choose_dlvsym(void *handle, const char *symbol, const cha
     bool chosen = symbol && handle != RTLD_NEXT && handle != RTLD_DEFAULT;
     int row = chosen ? row_of_symbol(symbol) : -1;
     return row >= 0 ? answer(replace_found(row, ga_cuda_next_dlvsym(handle, symbol, version)))
-                    : jump_to(ga_cuda_next_dlvsym_itself());
+                    : jump_to(ga_cuda_next_dlvsym_address());
 }
 
 /* ---- cuGetProcAddress ---------------------------------------------------------------------- */

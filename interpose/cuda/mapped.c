@@ -21,7 +21,7 @@ typedef CUresult get_access_fn(unsigned long long *flags, const CUmemLocation *l
 static bool is_heap_address(CUdeviceptr start)
 {
     ga_cuda_block block;
-    return ga_cuda_reserves(start) || ga_cuda_ipc_find(start, &block);
+    return ga_cuda_is_reserved(start) || ga_cuda_ipc_find(start, &block);
 }
 
 /* Count the call; refuse it for a heap's address, else evaluate `...`. */

@@ -43,22 +43,22 @@ static void *find_behind_us(const char *name)
 }
 
 /* relaxed, both: every thread stores the same word */
-static void *found_once(void **kept, const char *name)
+static void *found_once(void **cached, const char *name)
 {
-    void *next = __atomic_load_n(kept, __ATOMIC_RELAXED);
+    void *next = __atomic_load_n(cached, __ATOMIC_RELAXED);
     if (!next) {
         next = find_behind_us(name);
-        __atomic_store_n(kept, next, __ATOMIC_RELAXED);
+        __atomic_store_n(cached, next, __ATOMIC_RELAXED);
     }
     return next;
 }
 
-void *ga_cuda_next_dlsym_itself(void)
+void *ga_cuda_next_dlsym_address(void)
 {
     return found_once(&next_dlsym, "dlsym");
 }
 
-void *ga_cuda_next_dlvsym_itself(void)
+void *ga_cuda_next_dlvsym_address(void)
 {
     return found_once(&next_dlvsym, "dlvsym");
 }
@@ -66,43 +66,43 @@ void *ga_cuda_next_dlvsym_itself(void)
 void *ga_cuda_next_dlsym(void *handle, const char *symbol)
 {
     dlsym_fn *next;
-    *(void **)&next = ga_cuda_next_dlsym_itself();
+    *(void **)&next = ga_cuda_next_dlsym_address();
     return next ? next(handle, symbol) : NULL;
 }
 
 void *ga_cuda_next_dlvsym(void *handle, const char *symbol, const char *version)
 {
     dlvsym_fn *next;
-    *(void **)&next = ga_cuda_next_dlvsym_itself();
+    *(void **)&next = ga_cuda_next_dlvsym_address();
     return next ? next(handle, symbol, version) : NULL;
 }
 
 /* ---- the driver ------------------------------------------------------------------------------ */
 
 void *ga_cuda_next[GA_CUDA_HOOK_COUNT];
-static void *library;            /* the driver; never closed */
-static const ga_cuda_asks *asks; /* NULL: the driver does not have all of them; never freed */
+static void *library;          /* the driver; never closed */
+static const ga_cuda_api *api; /* NULL: the driver does not have all of them; never freed */
 
-#define ASKED(symbol, parameters) {#symbol, offsetof(ga_cuda_asks, symbol)},
+#define API_SYMBOL(symbol, parameters) {#symbol, offsetof(ga_cuda_api, symbol)},
 
 static const struct {
     const char *symbol;
     size_t offset;
-} asked[] = {GA_CUDA_ASKED(ASKED)};
+} api_symbols[] = {GA_CUDA_API(API_SYMBOL)};
 
 /* Threads may race here. The first table stays, because others may be reading it. */
-static void find_asked(void *driver)
+static void find_api(void *driver)
 {
-    const ga_cuda_asks *nobodys = NULL;
-    ga_cuda_asks *found = ga_libc.calloc(1, sizeof *found);
+    const ga_cuda_api *none = NULL;
+    ga_cuda_api *found = ga_libc.calloc(1, sizeof *found);
     bool all = found != NULL;
-    for (size_t i = 0; all && i < sizeof asked / sizeof *asked; i++) {
-        void *function = ga_cuda_next_dlsym(driver, asked[i].symbol);
-        memcpy((char *)found + asked[i].offset, &function, sizeof function);
+    for (size_t i = 0; all && i < sizeof api_symbols / sizeof *api_symbols; i++) {
+        void *function = ga_cuda_next_dlsym(driver, api_symbols[i].symbol);
+        memcpy((char *)found + api_symbols[i].offset, &function, sizeof function);
         all = function != NULL;
     }
     /* N3: release. Pairs with N4: a reader of the pointer sees the whole table. */
-    if (!all || !__atomic_compare_exchange_n(&asks, &nobodys, found, false, __ATOMIC_RELEASE,
+    if (!all || !__atomic_compare_exchange_n(&api, &none, found, false, __ATOMIC_RELEASE,
                                              __ATOMIC_RELAXED)) {
         ga_libc.free(found);
     }
@@ -127,9 +127,9 @@ bool ga_cuda_next_start(bool load)
         /* relaxed: every thread stores the same word; N1 publishes them all */
         __atomic_store_n(&ga_cuda_next[i], function, __ATOMIC_RELAXED);
     }
-    find_asked(driver);
+    find_api(driver);
     dlerror();
-    ga_cuda_lookup_begun();
+    ga_cuda_report_at_exit();
     /* N1: release. Pairs with N2: the table is seen with the library. */
     __atomic_store_n(&library, driver, __ATOMIC_RELEASE);
     return true;
@@ -152,17 +152,17 @@ CUresult ga_cuda_next_missing(void)
     return ga_cuda_next_start(false) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_NOT_INITIALIZED;
 }
 
-CUresult ga_cuda_next_trouble(void)
+CUresult ga_cuda_next_error(void)
 {
-    const ga_cuda_asks *all = ga_cuda_next_asks();
+    const ga_cuda_api *all = ga_cuda_next_api();
     CUresult result = all ? all->cuCtxSynchronize() : CUDA_SUCCESS;
     return result == CUDA_SUCCESS ? CUDA_ERROR_UNKNOWN : result;
 }
 
-const ga_cuda_asks *ga_cuda_next_asks(void)
+const ga_cuda_api *ga_cuda_next_api(void)
 {
     /* N4: acquire. Pairs with N3. */
-    return ga_cuda_next_start(true) ? __atomic_load_n(&asks, __ATOMIC_ACQUIRE) : NULL;
+    return ga_cuda_next_start(true) ? __atomic_load_n(&api, __ATOMIC_ACQUIRE) : NULL;
 }
 
 /* The linker redirects the runtime's calls of dlsym() in this library to this name, so that the

@@ -35,11 +35,11 @@ CUresult ga_cuda_next_missing(void);
 
 /* The result of a failed heap call. The heap's status does not say which error the driver met, so
  * ask the driver again. */
-CUresult ga_cuda_next_trouble(void);
+CUresult ga_cuda_next_error(void);
 
 /* Other driver functions that the preload calls, by the driver's own symbols. */
 /* clang-format off */
-#define GA_CUDA_ASKED(X)                                                                           \
+#define GA_CUDA_API(X)                                                                           \
     X(cuCtxGetCurrent, (CUcontext *context))                                                       \
     X(cuCtxPushCurrent_v2, (CUcontext context))                                                    \
     X(cuCtxPopCurrent_v2, (CUcontext *context))                                                    \
@@ -55,14 +55,14 @@ CUresult ga_cuda_next_trouble(void);
     X(cuDeviceGetDefaultMemPool, (CUmemoryPool *pool, CUdevice device))
 /* clang-format on */
 
-#define GA_CUDA_ASK(symbol, parameters) CUresult(*symbol) parameters;
+#define GA_CUDA_API_MEMBER(symbol, parameters) CUresult(*symbol) parameters;
 
-typedef struct ga_cuda_asks {
-    GA_CUDA_ASKED(GA_CUDA_ASK)
-} ga_cuda_asks;
+typedef struct ga_cuda_api {
+    GA_CUDA_API(GA_CUDA_API_MEMBER)
+} ga_cuda_api;
 
 /* NULL: there is no driver, or it does not have all of these. Then nothing is served. */
-const ga_cuda_asks *ga_cuda_next_asks(void);
+const ga_cuda_api *ga_cuda_next_api(void);
 
 /* The C library's dlsym() and dlvsym(). They see this library as their caller, so a lookup with
  * RTLD_NEXT or RTLD_DEFAULT starts here. */
@@ -70,7 +70,7 @@ void *ga_cuda_next_dlsym(void *handle, const char *symbol);
 void *ga_cuda_next_dlvsym(void *handle, const char *symbol, const char *version);
 
 /* The addresses of these two in the C library; NULL if there are none. */
-void *ga_cuda_next_dlsym_itself(void);
-void *ga_cuda_next_dlvsym_itself(void);
+void *ga_cuda_next_dlsym_address(void);
+void *ga_cuda_next_dlvsym_address(void);
 
 #endif

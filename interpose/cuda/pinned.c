@@ -60,7 +60,7 @@ void ga_cuda_pinned_child(void)
 {
     ga_cuda_pinned_unlock();
     ga_cuda_block gone;
-    while (ga_cuda_blocks_take_first(&live, &gone)) {
+    while (ga_cuda_blocks_remove_any(&live, &gone)) {
     }
     for (int i = 0; i < SIZE_CLASSES; i++) {
         while (cache_lists[i]) {
@@ -193,10 +193,10 @@ static bool trim(int device)
 bool ga_cuda_pinned_trim(void)
 {
     /* relaxed: a hint */
-    bool trimmed = __atomic_load_n(&cached_bytes, __ATOMIC_RELAXED) && ga_cuda_captures_hold();
+    bool trimmed = __atomic_load_n(&cached_bytes, __ATOMIC_RELAXED) && ga_cuda_captures_hold_off();
     if (trimmed) {
         trimmed = trim(-1);
-        ga_cuda_captures_let_go();
+        ga_cuda_captures_allow();
     }
     return trimmed;
 }
@@ -212,7 +212,7 @@ void ga_cuda_pinned_reset(int device)
                 ga_libc.free(k);
             }
         }
-        while (ga_cuda_blocks_take_any(&live, device, &gone)) {
+        while (ga_cuda_blocks_remove_of(&live, device, &gone)) {
         }
     }
 }
@@ -248,7 +248,7 @@ static void record_block(const call *c, size_t size, int device)
                            .size = size,
                            .device = device,
                            .generation = c->flags};
-    ga_cuda_blocks_put(&live, &block);
+    ga_cuda_blocks_insert(&live, &block);
 }
 
 static CUresult alloc_cached(const call *c, size_t size, int device)
@@ -269,12 +269,12 @@ static CUresult alloc_cached(const call *c, size_t size, int device)
 
 static CUresult alloc(const call *c, size_t size)
 {
-    const ga_cuda_asks *asks = ga_cuda_pinned_limit() ? ga_cuda_next_asks() : NULL;
+    const ga_cuda_api *api = ga_cuda_pinned_limit() ? ga_cuda_next_api() : NULL;
     CUcontext context;
     int device = -1;
     ga_cuda_count(c->row);
-    if (asks && c->out && size && size <= MAX_CACHED && !ga_cuda_capturing()) {
-        device = ga_cuda_context_device(asks, &context);
+    if (api && c->out && size && size <= MAX_CACHED && !ga_cuda_capturing()) {
+        device = ga_cuda_context_device(api, &context);
     }
     return device < 0 ? call_driver(c, size) : alloc_cached(c, size, device);
 }
@@ -302,10 +302,10 @@ CUresult cuMemAllocHost_v2(void **out, size_t size)
 /* False: a capture forbids waiting, or the wait failed. */
 static bool wait_for_all(void)
 {
-    bool waited = ga_cuda_captures_hold();
+    bool waited = ga_cuda_captures_hold_off();
     if (waited) {
         waited = ga_cuda_wait_for_all();
-        ga_cuda_captures_let_go();
+        ga_cuda_captures_allow();
     }
     return waited;
 }
@@ -335,9 +335,9 @@ CUresult cuMemFreeHost(void *pointer)
     free_fn *next = next_free();
     ga_cuda_block block;
     ga_cuda_count(GA_HOOK_cuMemFreeHost);
-    bool known = ga_cuda_blocks_take(&live, (CUdeviceptr)(uintptr_t)pointer, &block);
+    bool known = ga_cuda_blocks_remove(&live, (CUdeviceptr)(uintptr_t)pointer, &block);
     if (known && cache_freed(&block)) {
-        ga_cuda_blocks_gone(&live, &block);
+        ga_cuda_blocks_discard(&live, &block);
         return CUDA_SUCCESS;
     }
     if (!known && pointer && is_cached((CUdeviceptr)(uintptr_t)pointer)) {
@@ -345,9 +345,9 @@ CUresult cuMemFreeHost(void *pointer)
     }
     CUresult result = next ? next(pointer) : ga_cuda_next_missing();
     if (known && result != CUDA_SUCCESS) {
-        ga_cuda_blocks_put(&live, &block);
+        ga_cuda_blocks_insert(&live, &block);
     } else if (known) {
-        ga_cuda_blocks_gone(&live, &block);
+        ga_cuda_blocks_discard(&live, &block);
     }
     return result;
 }

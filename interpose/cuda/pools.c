@@ -19,10 +19,10 @@ typedef CUresult set_location_fn(CUmemLocation *location, int type, CUmemoryPool
 /* The device whose default pool this is; -1: it is no default pool. */
 static int device_of(CUmemoryPool pool)
 {
-    const ga_cuda_asks *asks = ga_cuda_next_asks();
+    const ga_cuda_api *api = ga_cuda_next_api();
     CUmemoryPool default_pool = NULL;
-    for (int i = 0; asks && i < GA_CUDA_DEVICES; i++) {
-        if (asks->cuDeviceGetDefaultMemPool(&default_pool, i) != CUDA_SUCCESS) {
+    for (int i = 0; api && i < GA_CUDA_DEVICES; i++) {
+        if (api->cuDeviceGetDefaultMemPool(&default_pool, i) != CUDA_SUCCESS) {
             break;
         }
         if (default_pool == pool) {
@@ -113,7 +113,7 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *desc, size
     for (size_t i = 0; device >= 0 && i < count; i++) {
         if (desc[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE && desc[i].location.id != device &&
             desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE) {
-            ga_cuda_served_admit(device, desc[i].location.id);
+            ga_cuda_served_enable_peer(device, desc[i].location.id);
         }
     }
     return result;
@@ -160,7 +160,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
     ga_cuda_count(GA_HOOK_cuMemPoolDestroy);
     CUresult result = next ? next(pool) : ga_cuda_next_missing();
     if (result == CUDA_SUCCESS) {
-        ga_cuda_pool_gone(pool);
+        ga_cuda_pool_destroyed(pool);
     }
     return result;
 }

@@ -44,7 +44,7 @@ uint64_t ga_cuda_rdma_number(void)
     return __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED); /* relaxed: only has to be unique */
 }
 
-bool ga_cuda_rdma_knows(const ga_cuda_block *block, CUpointer_attribute attribute)
+bool ga_cuda_rdma_overrides(const ga_cuda_block *block, CUpointer_attribute attribute)
 {
     return (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID && block->number) ||
            (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && (block->number || block->synchronous));
@@ -66,18 +66,18 @@ void ga_cuda_rdma_correct(const ga_cuda_block *block, CUpointer_attribute attrib
 static void wait_for_earlier_work(const ga_cuda_driver *driver)
 {
     CUstream per_thread = (CUstream)(void *)2; /* CU_STREAM_PER_THREAD */
-    if (ga_cuda_captures_hold()) {
+    if (ga_cuda_captures_hold_off()) {
         driver->cuStreamSynchronize(NULL);
         driver->cuStreamSynchronize(per_thread);
-        ga_cuda_captures_let_go();
+        ga_cuda_captures_allow();
     }
 }
 
 static CUresult add_sync_flag(const ga_cuda_driver *driver, context_flags_fn *set)
 {
-    const ga_cuda_asks *asks = ga_cuda_next_asks();
+    const ga_cuda_api *api = ga_cuda_next_api();
     unsigned flags = 0;
-    CUresult result = asks ? asks->cuCtxGetFlags(&flags) : CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = api ? api->cuCtxGetFlags(&flags) : CUDA_ERROR_NOT_SUPPORTED;
     if (result != CUDA_SUCCESS || flags & CU_CTX_SYNC_MEMOPS) {
         return result;
     }
@@ -108,7 +108,7 @@ static CUresult make_context_synchronous(int device)
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     if (ga_cuda_enter(&scope, device) != GA_OK) {
-        return ga_cuda_next_trouble();
+        return ga_cuda_next_error();
     }
     CUresult result = add_sync_flag(scope.driver, set);
     ga_cuda_leave(&scope);
@@ -131,7 +131,7 @@ static CUresult set_synchronous(const ga_cuda_block *block, const unsigned *valu
         result = *value ? make_context_synchronous(block->device) : CUDA_SUCCESS;
     }
     if (result == CUDA_SUCCESS && (by_context || block->number)) {
-        ga_cuda_blocks_mark(&ga_cuda_live, block, *value != 0);
+        ga_cuda_blocks_set_synchronous(&ga_cuda_live, block, *value != 0);
     }
     pthread_mutex_unlock(&flags_lock);
     return result;
@@ -161,7 +161,7 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
 static unsigned with_sync_flag(unsigned flags, int device)
 {
     bool needed = device >= 0 && GA_CUDA_NEXT(context_flags_fn, cuCtxSetFlags) &&
-                  ga_cuda_blocks_any_marked(&ga_cuda_live, device);
+                  ga_cuda_blocks_any_synchronous(&ga_cuda_live, device);
     return needed ? flags | CU_CTX_SYNC_MEMOPS : flags;
 }
 
@@ -170,10 +170,10 @@ GA_CUDA_ENTRY(context_flags_fn, cuCtxSetFlags);
 CUresult cuCtxSetFlags(unsigned flags)
 {
     context_flags_fn *next = GA_CUDA_NEXT(context_flags_fn, cuCtxSetFlags);
-    const ga_cuda_asks *asks = ga_cuda_next_asks();
+    const ga_cuda_api *api = ga_cuda_next_api();
     CUcontext current;
     ga_cuda_count(GA_HOOK_cuCtxSetFlags);
-    int device = asks ? ga_cuda_context_device(asks, &current) : -1;
+    int device = api ? ga_cuda_context_device(api, &current) : -1;
     pthread_mutex_lock(&flags_lock);
     CUresult result = next ? next(with_sync_flag(flags, device)) : ga_cuda_next_missing();
     pthread_mutex_unlock(&flags_lock);

@@ -18,7 +18,7 @@ uint64_t ga_cuda_rdma_number(void);
 
 /* True if the driver's answer for this attribute is to be replaced. `value` holds the driver's
  * answer, and is overwritten. */
-bool ga_cuda_rdma_knows(const ga_cuda_block *block, CUpointer_attribute attribute);
+bool ga_cuda_rdma_overrides(const ga_cuda_block *block, CUpointer_attribute attribute);
 void ga_cuda_rdma_correct(const ga_cuda_block *block, CUpointer_attribute attribute, void *value);
 
 /* In a child of fork(): the thread that held the lock exists in the parent only. */

@@ -50,7 +50,7 @@ __attribute__((constructor)) static void watch_forks(void)
     pthread_atfork(NULL, NULL, ga_cuda_calls_child);
 }
 
-void ga_cuda_lookup_begun(void)
+void ga_cuda_report_at_exit(void)
 {
     static int begun;
     int before = 0;

@@ -35,7 +35,7 @@ static ga_status read_ipc(ga_cuda_settings *out, const ga_spec_option *option)
                                         [GA_CUDA_IPC_HANDLE] = "handle"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (equals(option->value, names[i])) {
-            out->ipc = (ga_cuda_ipc)i;
+            out->ipc = (ga_cuda_ipc_mode)i;
             return GA_OK;
         }
     }
@@ -51,7 +51,7 @@ static bool read_free(ga_cuda_settings *out, const ga_spec_option *option)
     out->free = GA_CUDA_FREE_SYNC;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (equals(option->value, names[i])) {
-            out->free = (ga_cuda_free)i;
+            out->free = (ga_cuda_free_mode)i;
             return true;
         }
     }

@@ -25,26 +25,26 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef enum ga_cuda_ipc {
+typedef enum ga_cuda_ipc_mode {
     GA_CUDA_IPC_AUTO = 0,
     GA_CUDA_IPC_NONE,
     GA_CUDA_IPC_COMPAT,
     GA_CUDA_IPC_HANDLE
-} ga_cuda_ipc;
+} ga_cuda_ipc_mode;
 
 /* When a block that was freed without a stream may be reused. */
-typedef enum ga_cuda_free {
+typedef enum ga_cuda_free_mode {
     GA_CUDA_FREE_SYNC = 0,
     GA_CUDA_FREE_EVENT,
     GA_CUDA_FREE_ORDER
-} ga_cuda_free;
+} ga_cuda_free_mode;
 
 typedef struct ga_cuda_settings {
     char spec[GA_SPEC_LENGTH]; /* the heap's: without these options, with defaults */
     uint64_t limit;            /* UINT64_MAX: none */
     uint64_t pinned;           /* 0: none */
-    ga_cuda_free free;
-    ga_cuda_ipc ipc;
+    ga_cuda_free_mode free;
+    ga_cuda_ipc_mode ipc;
 } ga_cuda_settings;
 
 /* GA_ERR_SPEC: the text does not parse, or a value is not one of the above. Opening the heap finds
