@@ -135,7 +135,7 @@ static int list_parts(void)
     return GA_CLI_OK;
 }
 
-/* ---- what the programs print ----------------------------------------------------------------- */
+/* ---- output of the programs ------------------------------------------------------------------ */
 
 static double number(const json_t *line, const char *key)
 {
@@ -187,7 +187,7 @@ static double handle_line(const char *text, const request *r)
     return failed;
 }
 
-/* ---- running them ---------------------------------------------------------------------------- */
+/* ---- running the programs -------------------------------------------------------------------- */
 
 /* Start a program with `*out` as its standard output. Returns 0 or errno. */
 static int start(const char *path, char *const *arguments, pid_t *child, FILE **out)

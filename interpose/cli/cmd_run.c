@@ -51,7 +51,7 @@ static bool refuse(const char *option)
     return false;
 }
 
-/* ---- looking at what was told -------------------------------------------------------------- */
+/* ---- checking the settings ----------------------------------------------------------------- */
 
 static bool try_host(run_args *args)
 {
@@ -133,7 +133,7 @@ static bool try_reach(const run_args *args, const char *program, const char *pre
     return true;
 }
 
-/* ---- becoming the program ------------------------------------------------------------------ */
+/* ---- executing the program ----------------------------------------------------------------- */
 
 static bool set(const char *variable, const char *value)
 {

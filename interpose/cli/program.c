@@ -64,7 +64,7 @@ int ga_program_find(ga_path *out, const char *name)
     return length < (int)sizeof out->text ? runnable(name) : ENAMETOOLONG;
 }
 
-/* ---- looking inside ------------------------------------------------------------------------ */
+/* ---- inspecting ---------------------------------------------------------------------------- */
 
 /* -1: not a regular file. The kernel executes no others, and opening a FIFO would wait. */
 static int open_program(const char *path)

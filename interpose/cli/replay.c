@@ -23,7 +23,7 @@ struct ga_replay_event {
     int8_t blocks; /* the change in the number of live blocks */
 };
 
-/* ---- taking in ----------------------------------------------------------------------------- */
+/* ---- adding records ------------------------------------------------------------------------ */
 
 static bool make_room(ga_replay *replay)
 {

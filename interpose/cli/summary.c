@@ -141,7 +141,7 @@ static ga_status count_all(summary *s, ga_trace_reader *reader, uint64_t file_by
     return status;
 }
 
-/* ---- laying out ---------------------------------------------------------------------------- */
+/* ---- printing ------------------------------------------------------------------------------ */
 
 typedef struct bytes_text {
     char text[24];

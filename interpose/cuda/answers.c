@@ -24,7 +24,7 @@ typedef CUresult of_device_fn(CUdevice device);
 typedef CUresult of_context_fn(CUcontext context);
 typedef CUresult peer_fn(CUcontext owner, unsigned flags);
 
-/* ---- how much memory there is --------------------------------------------------------------- */
+/* ---- memory information --------------------------------------------------------------------- */
 
 static uint64_t subtract_saturating(uint64_t from, uint64_t amount)
 {
@@ -62,7 +62,7 @@ CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
     return result;
 }
 
-/* ---- what a pointer is ---------------------------------------------------------------------- */
+/* ---- pointer attributes --------------------------------------------------------------------- */
 
 /* The block that holds the address, if the driver's answers about it would be wrong: a heap's
  * block, a block of another process, or pinned memory that is larger than requested. */
@@ -236,7 +236,7 @@ CUresult cuCtxDestroy_v2(CUcontext gone)
     return result;
 }
 
-/* ---- memory that others are to reach -------------------------------------------------------- */
+/* ---- peer access ---------------------------------------------------------------------------- */
 
 GA_CUDA_ENTRY(peer_fn, cuCtxEnablePeerAccess);
 

@@ -44,7 +44,7 @@ static ga_cuda_word word(const void *pointer)
     return (ga_cuda_word)pointer;
 }
 
-/* ---- getting blocks ------------------------------------------------------------------------ */
+/* ---- allocating ---------------------------------------------------------------------------- */
 
 static CUresult call_driver_retry(const ga_cuda_device_ref *ref, const call *c)
 {
@@ -251,7 +251,7 @@ static CUresult alloc_from_pool(const call *c, CUdeviceptr *out, size_t size, CU
 DEFINE_ALLOC_FROM(cuMemAllocFromPoolAsync)
 DEFINE_ALLOC_FROM(cuMemAllocFromPoolAsync_ptsz)
 
-/* ---- giving them back ---------------------------------------------------------------------- */
+/* ---- freeing ------------------------------------------------------------------------------- */
 
 /* A block without a record belongs to the driver or is invalid; the driver decides. The driver must
  * not see the address of a heap's memory or of a block that is being freed already. */

@@ -63,7 +63,7 @@ static void wait_for_holders(void)
     pthread_rwlock_unlock(&hold_lock);
 }
 
-/* ---- blocks put off ------------------------------------------------------------------------ */
+/* ---- deferred frees ------------------------------------------------------------------------ */
 
 void ga_cuda_defer_free(ga_cuda_block *block)
 {

@@ -149,7 +149,7 @@ static bool is_same_user(int socket)
     return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
 }
 
-/* ---- answering --------------------------------------------------------------------------- */
+/* ---- the answering thread ---------------------------------------------------------------- */
 
 /* One packet with one descriptor. */
 static bool send_piece(int socket, const struct ga_vmm_piece *piece, int64_t end)
@@ -288,7 +288,7 @@ void ga_cuda_handover_set_timeout(int milliseconds)
     server.answer_timeout = milliseconds;
 }
 
-/* ---- asking ------------------------------------------------------------------------------- */
+/* ---- requests ----------------------------------------------------------------------------- */
 
 /* connect(2) to a full backlog fails with EAGAIN and has no event to wait for, so retry. */
 static bool connect_retry(int socket, const ga_cuda_socket_name *name, int64_t end)

@@ -71,7 +71,7 @@ static unsigned export_count;
 static pthread_mutex_t imports_lock = PTHREAD_MUTEX_INITIALIZER;
 static imported *all_imports, *deferred;
 
-/* ---- giving away -------------------------------------------------------------------------- */
+/* ---- exporting ---------------------------------------------------------------------------- */
 
 /* With the lock held. */
 static void drop_export(exported **at)
@@ -260,7 +260,7 @@ CUresult cuIpcGetMemHandle(void *out, CUdeviceptr pointer)
     return result;
 }
 
-/* ---- what others have given away ------------------------------------------------------------ */
+/* ---- importing ------------------------------------------------------------------------------ */
 
 static imported **find_import(CUdeviceptr start)
 {

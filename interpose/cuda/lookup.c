@@ -51,7 +51,7 @@ void ga_cuda_calls_child(void)
     memset(ga_cuda_count_groups, 0, sizeof ga_cuda_count_groups);
 }
 
-/* ---- ours, for the driver's ---------------------------------------------------------------- */
+/* ---- hooks for the driver's functions ------------------------------------------------------ */
 
 /* The symbols are declared as data, because only their addresses are used. */
 #define ADDRESS_OF(kind, name, since, symbol, streams, description)                                \

@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* ---- the C library's dlsym: by hand, since asking dlsym() for it would ask us -------------- */
+/* ---- the C library's dlsym, found without calling dlsym() ---------------------------------- */
 
 typedef void *dlsym_fn(void *handle, const char *symbol);
 typedef void *dlvsym_fn(void *handle, const char *symbol, const char *version);

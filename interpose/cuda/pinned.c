@@ -89,7 +89,7 @@ static size_t class_bytes(uint32_t size_class)
     return (size_t)ga_vmm_step_size(size_class, CLASS_SHIFT) * PAGE;
 }
 
-/* ---- what is kept ------------------------------------------------------------------------ */
+/* ---- the cache --------------------------------------------------------------------------- */
 
 static bool charge(size_t bytes)
 {
@@ -217,7 +217,7 @@ void ga_cuda_pinned_reset(int device)
     }
 }
 
-/* ---- getting blocks ---------------------------------------------------------------------- */
+/* ---- allocating -------------------------------------------------------------------------- */
 
 /* The arguments of one call. */
 typedef struct call {
@@ -297,7 +297,7 @@ CUresult cuMemAllocHost_v2(void **out, size_t size)
     return alloc(&c, size);
 }
 
-/* ---- giving them back -------------------------------------------------------------------- */
+/* ---- freeing ----------------------------------------------------------------------------- */
 
 /* False: a capture forbids waiting, or the wait failed. */
 static bool wait_for_all(void)

@@ -32,7 +32,7 @@ static int device_of(CUmemoryPool pool)
     return -1;
 }
 
-/* ---- statistics, and giving back ------------------------------------------------------------ */
+/* ---- statistics and trimming ---------------------------------------------------------------- */
 
 GA_CUDA_ENTRY(trim_fn, cuMemPoolTrimTo);
 GA_CUDA_ENTRY(attribute_fn, cuMemPoolGetAttribute);

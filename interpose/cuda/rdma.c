@@ -35,7 +35,7 @@ void ga_cuda_rdma_child(void)
     pthread_mutex_init(&flags_lock, NULL);
 }
 
-/* ---- numbers, and answers ------------------------------------------------------------------- */
+/* ---- buffer ids ----------------------------------------------------------------------------- */
 
 /* The driver counts its numbers up from small ones, so these start at 2^62. */
 uint64_t ga_cuda_rdma_number(void)

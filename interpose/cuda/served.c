@@ -355,10 +355,10 @@ bool ga_cuda_serves_streams(const ga_cuda_device_ref *ref)
     return ref->device->stream_ordered && !ref->device->peers_refused && !ga_cuda_capturing();
 }
 
-/* ---- getting blocks ------------------------------------------------------------------------ */
+/* ---- allocating ---------------------------------------------------------------------------- */
 
 /* A backend without GA_CAP_THREAD_STREAM compares handles, so that CU_STREAM_PER_THREAD would be
- * one stream for all threads. It gets a request without a stream, for a block that no work uses. */
+ * one stream for all threads. Such a request goes to it without a stream. */
 static bool passes_stream(const ga_cuda_device *d, const CUstream *stream)
 {
     return stream && (d->thread_stream || (uintptr_t)*stream != STREAM_THREAD);
@@ -574,7 +574,7 @@ ga_cuda_block ga_cuda_driver_record(const ga_cuda_device_ref *ref, size_t size)
     return (ga_cuda_block){.size = size, .device = ref->ordinal, .driver_owned = true};
 }
 
-/* ---- giving them back ---------------------------------------------------------------------- */
+/* ---- freeing ------------------------------------------------------------------------------- */
 
 /* Wait for work of the peers, which may use the device's memory. */
 static bool wait_for_peers(const ga_cuda_device *d)
@@ -879,7 +879,7 @@ bool ga_cuda_uses_other_pool(const ga_cuda_device_ref *ref)
     return __atomic_load_n(&ref->device->pool, __ATOMIC_RELAXED) != NULL;
 }
 
-/* ---- contexts that go, and devices that reach each other ----------------------------------- */
+/* ---- destroyed contexts, and peer access --------------------------------------------------- */
 
 /* Free each block, so that the heap closes empty; its memory goes with the context. */
 static void close_heap(ga_cuda_device *d, int ordinal)

@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- our options --------------------------------------------------------------------------- */
+/* ---- the preload's options ----------------------------------------------------------------- */
 
 static ga_status wrong(const ga_spec_option *option, const char *expected)
 {
@@ -110,7 +110,7 @@ static ga_status read_option(ga_cuda_settings *out, const char *layer, const ga_
     return GA_OK;
 }
 
-/* ---- the spec without them ----------------------------------------------------------------- */
+/* ---- the spec for the heap ----------------------------------------------------------------- */
 
 typedef struct text {
     char *buffer;
