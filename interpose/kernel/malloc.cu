@@ -5,9 +5,10 @@
  * __nv_aligned_device_malloc() into __cuda_syscall_aligned_malloc(). CUDA's device code has no
  * nothrow forms. libcudadevrt's device-side cudaMalloc() and cudaFree() call malloc and free, too.
  *
- *   malloc   fast: all calling lanes in one size class, one atomic -> malloc_missed
- *            else: malloc_general -> malloc_elsewhere for heaps of other kinds
- *   free     fast: ga_sized_free_usual -> free_general -> free_elsewhere
+ *   malloc   fast: ga_sized_claim_fast, if all calling lanes need the same size class
+ *            slow: malloc_claim_slow, after that found too little; else malloc_slow, for mixed
+ *            classes and large blocks, and malloc_other_kind, for heaps that are not the default
+ *   free     fast: ga_sized_free_fast; slow: free_slow, and free_other_kind
  *
  * This file is its own translation unit, because nvcc also emits host functions of these names,
  * which abort. The build makes those local, so that the program's host malloc is not one of them.
@@ -43,13 +44,13 @@ static __device__ __forceinline__ ga_sized_view slabs()
 }
 
 /* Heaps of other kinds. Not inlined, so that the default kind does not pay for them. */
-static __device__ __noinline__ void *malloc_elsewhere(size_t size)
+static __device__ __noinline__ void *malloc_other_kind(size_t size)
 {
     return coalesces() ? ga_coalesce_kernel_malloc(ga_kernel_linked, size)
                        : ga_kernel_malloc(ga_kernel_linked, size);
 }
 
-static __device__ __noinline__ void free_elsewhere(void *block)
+static __device__ __noinline__ void free_other_kind(void *block)
 {
     if (coalesces()) {
         ga_coalesce_kernel_free(ga_kernel_linked, block);
@@ -64,30 +65,30 @@ static __device__ __noinline__ void free_elsewhere(void *block)
  * for a barrier. Reloading a saved register after an acquire goes to the L2 cache: each further
  * register makes malloc() of 16 bytes about 8 % slower. tests/kernel/test_linked.py checks the
  * registers. */
-static __device__ __noinline__ void *malloc_general(size_t size)
+static __device__ __noinline__ void *malloc_slow(size_t size)
 {
     return is_plain() ? ga_coalesce_kernel_malloc_plain(ga_kernel_linked, size)
-                      : malloc_elsewhere(size);
+                      : malloc_other_kind(size);
 }
 
-static __device__ __noinline__ void *malloc_missed(uint32_t lanes, uint32_t unit, uint32_t key,
-                                                   uint32_t taken)
+static __device__ __noinline__ void *malloc_claim_slow(uint32_t lanes, uint32_t unit,
+                                                       uint32_t word_index, uint32_t taken)
 {
-    ga_sized_claim_miss missed = {unit, key, taken};
+    ga_sized_claim_miss missed = {unit, word_index, taken};
     return ga_sized_claim_slow(slabs(), lanes, ga_slab_warp(), missed);
 }
 
-static __device__ __noinline__ void free_general(void *block, uint32_t lanes, uint32_t key,
-                                                 uint32_t place)
+static __device__ __noinline__ void free_slow(void *block, uint32_t lanes, uint32_t word_indices,
+                                              uint32_t places)
 {
     if (!is_plain()) {
-        free_elsewhere(block);
+        free_other_kind(block);
         return;
     }
-    ga_sized_units got = {key, place};
-    ga_sized_free_slow_units(slabs(), lanes, got);
-    ga_sized_free_slow_flagged(slabs(), lanes, block, &got);
-    if (got.word_indices == GA_SIZED_NONE) {
+    ga_sized_units units = {word_indices, places};
+    ga_sized_free_slow_units(slabs(), lanes, units);
+    ga_sized_free_slow_flagged(slabs(), lanes, block, &units);
+    if (units.word_indices == GA_SIZED_NONE) {
         ga_coalesce_kernel_free_plain(ga_kernel_linked, block);
     }
 }
@@ -102,18 +103,18 @@ extern "C" __device__ void *malloc(size_t size) noexcept
         if (ga_lanes_same(tile, class_) && class_ != GA_SIZED_NONE) {
             void *block = ga_sized_claim_fast(slabs(), tile, class_, ga_slab_warp(), &missed);
             return block ? block
-                         : malloc_missed(lanes, missed.unit, missed.word_index, missed.taken);
+                         : malloc_claim_slow(lanes, missed.unit, missed.word_index, missed.taken);
         }
     }
-    return malloc_general(size);
+    return malloc_slow(size);
 }
 
 extern "C" __device__ void free(void *block) noexcept
 {
-    ga_sized_units got = {GA_SIZED_NONE, 0};
+    ga_sized_units units = {GA_SIZED_NONE, 0};
     uint32_t lanes = ga_warp_present();
-    if (!is_plain() || !ga_sized_free_fast(slabs(), ga_tile_among(lanes), block, &got)) {
-        free_general(block, lanes, got.word_indices, got.places);
+    if (!is_plain() || !ga_sized_free_fast(slabs(), ga_tile_among(lanes), block, &units)) {
+        free_slow(block, lanes, units.word_indices, units.places);
     }
 }
 
@@ -126,7 +127,7 @@ static __device__ size_t round_to_power(size_t size)
 /* `align` is a power of two above 16. In heaps of other kinds, a block of a power of two starts at
  * a multiple of its size if the heap's memory starts at one. A block that does not is freed, and
  * the caller gets NULL. */
-static __device__ void *claim_aligned(size_t size, size_t align)
+static __device__ void *malloc_aligned(size_t size, size_t align)
 {
     if (coalesces() && ga_coalesce_kernel_frees_inside(ga_kernel_linked)) {
         return ga_coalesce_kernel_malloc_aligned(ga_kernel_linked, align, size);
@@ -148,7 +149,7 @@ extern "C" __device__ void *__cuda_syscall_aligned_malloc(size_t size, size_t al
     if (align & (align - 1)) {
         return NULL;
     }
-    return align <= 16 ? malloc(size) : claim_aligned(size, align);
+    return align <= 16 ? malloc(size) : malloc_aligned(size, align);
 }
 
 /* Host code uses the variable, so that -dlto keeps it findable. */
