@@ -151,7 +151,7 @@ static void match(ga_replay *replay, ga_replay_result *out)
     out->reused += now.owed;
 }
 
-/* ---- by time: what is live when ------------------------------------------------------------ */
+/* ---- by time: the live bytes --------------------------------------------------------------- */
 
 static void sum_up(const ga_replay *replay, ga_replay_result *out)
 {

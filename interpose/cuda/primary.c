@@ -88,7 +88,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 }
 
 /* With the lock held. */
-static void count_release(primary *p)
+static void drop_reference(primary *p)
 {
     if (p->references) {
         p->references--;
@@ -113,7 +113,7 @@ static CUresult release(ga_cuda_hook_index row, CUdevice device)
     }
     CUresult result = next(device);
     if (p && result == CUDA_SUCCESS) {
-        count_release(p);
+        drop_reference(p);
     }
     pthread_mutex_unlock(&lock);
     ga_cuda_contexts_changed();
