@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpualloc bench coalesce`: the benchmarks of warp-coalescing-gpumpi-2022. They run in kernels, as
- * programs of their own that bring the CUDA runtime; this finds them, runs them part by part, and
- * makes a table of their lines of JSON.
+ * `gpualloc bench coalesce`: the benchmarks of warp-coalescing-gpumpi-2022. They run in kernels, in
+ * separate programs that use the CUDA runtime. This command finds the programs, runs one for each
+ * part, and prints a table of the JSON lines that they write.
  */
 #include "cli.h"
 
@@ -21,7 +21,7 @@
 
 enum {
     RUNS_MOST = 1000,
-    SKIPPED = 77 /* the programs' status where there is no GPU */
+    SKIPPED = 77 /* the programs' exit status without a GPU */
 };
 
 extern char **environ;
@@ -135,7 +135,7 @@ static int list_parts(void)
     return GA_CLI_OK;
 }
 
-/* ---- what the programs print ----------------------------------------------------------------- */
+/* ---- output of the programs ------------------------------------------------------------------ */
 
 static double number(const json_t *line, const char *key)
 {
@@ -166,8 +166,9 @@ static void print_row(const json_t *line)
     putchar('\n');
 }
 
-/* A result, or what else a program says. How many threads failed. */
-static double take_line(const char *text, const request *r)
+/* Print a line as a result if it is one, else as it is. Returns the number of threads that
+ * failed. */
+static double handle_line(const char *text, const request *r)
 {
     json_t *line = json_loads(text, 0, NULL);
     if (!json_is_object(line)) {
@@ -186,9 +187,9 @@ static double take_line(const char *text, const request *r)
     return failed;
 }
 
-/* ---- running them ---------------------------------------------------------------------------- */
+/* ---- running the programs -------------------------------------------------------------------- */
 
-/* The child's standard output is `*out`; 0, or the error. */
+/* Start a program with `*out` as its standard output. Returns 0 or errno. */
 static int start(const char *path, char *const *arguments, pid_t *child, FILE **out)
 {
     int ends[2];
@@ -210,8 +211,8 @@ static int start(const char *path, char *const *arguments, pid_t *child, FILE **
     return error;
 }
 
-/* The program's own word on why it failed has been passed on. */
-static int judge(const part *p, int status, double failed)
+/* The program itself has reported why it failed, and its message was passed on. */
+static int report_exit(const part *p, int status, double failed)
 {
     if (WIFSIGNALED(status)) {
         return complain(GA_CLI_FAILED, "%s: %s ended by signal %d (%s)", p->name, p->program,
@@ -249,16 +250,16 @@ static int run_part(const part *p, const request *r)
         return complain(GA_CLI_FAILED, "\"%s\": %s", path.text, strerror(error ? error : errno));
     }
     while (getline(&text, &room, out) > 0) {
-        failed += take_line(text, r);
+        failed += handle_line(text, r);
     }
     free(text);
     fclose(out);
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
     }
-    return judge(p, status, failed);
+    return report_exit(p, status, failed);
 }
 
-/* Up to the first part that fails. */
+/* Stops at the first part that fails. */
 static int run_parts(const request *r)
 {
     int status = GA_CLI_OK;

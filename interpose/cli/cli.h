@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * The commands of `gpualloc`: each parses its own arguments (argv[0] is "gpualloc NAME") with argp,
- * which ends the process with GA_CLI_USAGE where they make no sense, and returns an exit status.
+ * The commands of `gpualloc`. Each parses its own arguments (argv[0] is "gpualloc NAME") with argp,
+ * which exits with GA_CLI_USAGE if they are invalid, and returns an exit status.
  */
 #ifndef INTERPOSE_CLI_CLI_H
 #define INTERPOSE_CLI_CLI_H
 
 enum {
     GA_CLI_OK = 0,
-    GA_CLI_FAILED = 1, /* asked rightly, but it could not be done */
+    GA_CLI_FAILED = 1, /* valid arguments, but the command failed */
     GA_CLI_USAGE = 2
 };
 

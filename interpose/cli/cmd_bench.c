@@ -110,7 +110,7 @@ static void parse_rounds(const char *text, request *r, struct argp_state *state)
 
 static void add_spec(const char *spec, request *r, struct argp_state *state)
 {
-    if (r->plan.spec_count == GA_BENCH_SPECS_MAX - 1) { /* the last is for the baseline */
+    if (r->plan.spec_count == GA_BENCH_SPECS_MAX - 1) { /* the last place is for the baseline */
         argp_error(state, "--spec: at most %d of them", GA_BENCH_SPECS_MAX - 1);
     }
     r->plan.specs[r->plan.spec_count++] = spec;
@@ -273,7 +273,8 @@ static void find_baseline(ga_bench_plan *plan, const char *spec)
     plan->baseline = 0;
 }
 
-/* The baseline first: where even that cannot run, as `cuda` without a GPU, one message will do. */
+/* Try the baseline first: if even that cannot run (`cuda` without a GPU, say), one message is
+ * enough. */
 static int settle_specs(ga_bench_plan *plan, const char *baseline)
 {
     if (!baseline) {
@@ -304,7 +305,7 @@ static void settle_numbers(ga_bench_plan *plan)
     plan->milliseconds = plan->quick ? MILLISECONDS_QUICK : MILLISECONDS;
 }
 
-/* Before anything is measured: a run of minutes must not fail at its end. */
+/* Open the output files before measuring, because a run takes minutes. */
 static int open_files(request *r)
 {
     const char *obstacle = r->plot ? ga_bench_plot_obstacle(r->plot) : NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpualloc check`: what this machine supports, for people and as JSON.
+ * `gpualloc check`: the features that this machine supports, for people and as JSON.
  * docs/reference/check.md has the keys.
  */
 #include "../../liballoc/device/device.h"
@@ -17,16 +17,16 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Something that works, or the reason why it does not. */
+/* A feature that works, or the reason why it does not. */
 typedef struct answer {
     bool works;
-    char reason[512]; /* "" where it works */
+    char reason[512]; /* "" if it works */
 } answer;
 
 typedef struct device_facts {
     answer usable;
     ga_machine_device facts;
-    answer code; /* whether our device code runs there */
+    answer code; /* the library's device code runs there */
 } device_facts;
 
 typedef struct check_facts {
@@ -138,7 +138,7 @@ static json_t *json_cuda(const check_facts *facts)
                      "devices", devices);
 }
 
-/* jansson passes a NULL on, so that one check at the end is enough. */
+/* jansson passes a NULL on, so one check at the end is enough. */
 static int print_json(const check_facts *facts)
 {
     const ga_machine *machine = &facts->machine;
@@ -301,7 +301,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 int ga_cmd_check(int argc, char **argv)
 {
     static const struct argp argp = {options, parse, NULL, doc, NULL, NULL, NULL};
-    static check_facts facts; /* large */
+    static check_facts facts; /* static because it is large */
     bool json = false;
     argp_parse(&argp, argc, argv, 0, NULL, &json);
     ask(&facts);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpualloc list`: the registry on paper, for people and as JSON.
+ * `gpualloc list`: the registered backends and their options, for people and as JSON.
  */
 #include "../../liballoc/runtime/options.h"
 #include "../../liballoc/runtime/registry.h"
@@ -17,7 +17,7 @@
 #include <string.h>
 
 enum {
-    MOST_NAMED = 64 /* backends that the registry holds */
+    MOST_NAMED = 64 /* capacity of the registry */
 };
 
 enum {
@@ -26,7 +26,7 @@ enum {
 
 typedef struct list_args {
     bool json, hooks;
-    size_t count; /* 0: all of them */
+    size_t count; /* 0: all */
     const ga_backend *named[MOST_NAMED];
 } list_args;
 
@@ -87,7 +87,7 @@ static json_t *json_backend(const ga_backend *backend)
                      "options", options);
 }
 
-/* Takes the object. NULL: it could not be made. */
+/* Takes over the object. NULL: creating it failed. */
 static int print_packed(json_t *list)
 {
     char *text = list ? json_dumps(list, JSON_COMPACT) : NULL;
@@ -96,13 +96,13 @@ static int print_packed(json_t *list)
         fputs("gpualloc list: the list cannot be written as JSON\n", stderr);
         return GA_CLI_FAILED;
     }
-    puts(text); /* whether it could be written is asked at the end */
+    puts(text); /* main.c checks standard output for errors at the end */
     free(text);
     return GA_CLI_OK;
 }
 
-/* jansson passes a NULL on, so that one check at the end is enough; a text that is not UTF-8, as
- * a plugin's may be, makes one. */
+/* jansson passes a NULL on, so one check at the end is enough. A text that is not UTF-8, as a
+ * plugin's may be, gives a NULL. */
 static int print_json(const list_args *args)
 {
     json_t *backends = json_array();
@@ -121,7 +121,7 @@ static int print_json(const list_args *args)
 
 /* ---- for people ---------------------------------------------------------------------------- */
 
-/* What the help line does not say of the values: " (wait, now)", " (0 to 100)". */
+/* The values that the help line does not name: " (wait, now)", " (0 to 100)". */
 static void print_values(const ga_option *option)
 {
     if (option->choices) {
@@ -193,7 +193,7 @@ static int print_hooks(void)
     printf("%-36s %-8s %-6s %s\n", "DRIVER FUNCTION", "KIND", "SINCE", "WHAT IT IS");
     for (size_t i = 0; i < GA_CUDA_HOOK_COUNT; i++) {
         printf("%-36s %-8s %2d.%-3d %s\n", hooks[i].symbol, kinds[hooks[i].kind],
-               hooks[i].since / 1000, hooks[i].since % 1000 / 10, hooks[i].what);
+               hooks[i].since / 1000, hooks[i].since % 1000 / 10, hooks[i].description);
     }
     printf("\n%-36s %s\n", "CALL OF THE CUDA RUNTIME", "REACHES");
     for (size_t i = 0; i < sizeof runtime_calls / sizeof *runtime_calls; i++) {
@@ -207,7 +207,7 @@ static json_t *json_hook(const ga_cuda_hook *hook)
     static const char *const streams[] = {"any", "legacy", "thread"};
     return json_pack("{s:s, s:s, s:s, s:i, s:s, s:s}", "symbol", hook->symbol, "name", hook->name,
                      "kind", kinds[hook->kind], "since", hook->since, "streams",
-                     streams[hook->streams], "help", hook->what);
+                     streams[hook->streams], "help", hook->description);
 }
 
 static int print_hooks_json(void)

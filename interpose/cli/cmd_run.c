@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpualloc run`: sets the environment and becomes the program. What can be wrong is looked at
- * first: the specs, the library, the program, and the files last, since that replaces an old trace.
+ * `gpualloc run`: sets the environment and executes the program. It first checks the specs, the
+ * library, the program, and last the files, because that replaces an old trace.
  */
 #include "../../liballoc/platform/environment.h"
 #include "../../liballoc/platform/log.h"
@@ -34,16 +34,16 @@ enum {
     KEY_STRICT
 };
 
-/* Each text is NULL where the option was not given. */
+/* A text is NULL if its option was not given. */
 typedef struct run_args {
     const char *host, *device, *kernel, *log;
-    const char *stats, *trace; /* absolute; `stats` may be "1", standard error, or "-", output */
+    const char *stats, *trace; /* absolute; stats: or "1", standard error, or "-", output */
     bool strict;
-    char **program; /* its name and arguments */
+    char **program; /* name and arguments */
     ga_path stats_path, trace_path;
 } run_args;
 
-/* Says what ga_error_text() has about an option, or without one; always false. */
+/* Report ga_error_text() about an option (NULL: none). Always returns false. */
 static bool refuse(const char *option)
 {
     fprintf(stderr, "gpualloc run: %s%s%s\n", option ? option : "", option ? ": " : "",
@@ -51,7 +51,7 @@ static bool refuse(const char *option)
     return false;
 }
 
-/* ---- looking at what was told -------------------------------------------------------------- */
+/* ---- checking the settings ----------------------------------------------------------------- */
 
 static bool try_host(run_args *args)
 {
@@ -92,12 +92,12 @@ static bool try_files(const run_args *args)
     return !named || ga_trial_trace_file(args->trace) == GA_OK || refuse("--trace");
 }
 
-/* What is to be preloaded, as LD_PRELOAD has it. */
+/* The value of LD_PRELOAD. */
 typedef struct preload_list {
     char text[2 * sizeof(ga_path)];
 } preload_list;
 
-/* `first` is the library for malloc. Device memory is only replaced where somebody says by what. */
+/* `first` is the library for malloc. Device memory is served only if a spec for it is set. */
 static bool try_preload(const run_args *args, ga_path *first, preload_list *all)
 {
     ga_path device = {""};
@@ -117,8 +117,8 @@ static int cannot_run(const char *name, int error)
     return error == ENOENT ? NOT_FOUND : CANNOT_RUN;
 }
 
-/* False where the program would run on another allocator, and that is not to be. `stops`: it would
- * not start with the preload. */
+/* False, with an error, if the program would run on another allocator and the options forbid that.
+ * `stops`: it would not start with the preload. */
 static bool try_reach(const run_args *args, const char *program, const char *preload, bool *stops)
 {
     const char *trouble = ga_program_trouble(program, preload, stops);
@@ -133,7 +133,7 @@ static bool try_reach(const run_args *args, const char *program, const char *pre
     return true;
 }
 
-/* ---- becoming the program ------------------------------------------------------------------ */
+/* ---- executing the program ----------------------------------------------------------------- */
 
 static bool set(const char *variable, const char *value)
 {
@@ -149,14 +149,14 @@ static bool set_preload(const char *library)
         return set("LD_PRELOAD", library);
     }
     if (strncmp(before, library, length) == 0 && strchr(": ", before[length])) {
-        return true; /* a run within a run; strchr finds the NUL too */
+        return true; /* nested in another run; strchr also finds the NUL */
     }
     bool done = asprintf(&both, "%s:%s", library, before) > 0 && set("LD_PRELOAD", both);
     free(both);
     return done;
 }
 
-/* Take the library out of what a run outside this one has set. */
+/* Remove the library that an enclosing run has put into LD_PRELOAD. */
 static bool drop_preload(const char *library)
 {
     const char *before = ga_environment("LD_PRELOAD");
@@ -179,7 +179,7 @@ static int run(run_args *args)
 {
     ga_path library, program;
     preload_list libraries;
-    set("GPUALLOC_LOG", args->log); /* it holds for this process too */
+    set("GPUALLOC_LOG", args->log); /* also for messages of this process */
     if (!try_specs(args) || !try_preload(args, &library, &libraries)) {
         return GA_CLI_USAGE;
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpualloc trace`: a trace file as figures, as lines or as JSON.
+ * `gpualloc trace`: prints a trace file as a summary, as lines or as JSON.
  */
 #include "../../liballoc/trace/reader.h"
 #include "cli.h"
@@ -70,13 +70,13 @@ static ga_status dump(ga_trace_reader *reader)
 
 /* ---- a line of JSON a record --------------------------------------------------------------- */
 
-/* Pointers are text: JSON's readers may round a number of more than 53 bits. */
+/* Pointers are text, because JSON readers may round numbers above 2^53. */
 static json_t *json_pointer(uint64_t pointer)
 {
     return json_sprintf("0x%" PRIx64, pointer);
 }
 
-/* A refused request may have a size that jansson's integers do not hold. */
+/* A refused request may have a size beyond jansson's integers. */
 static json_t *json_size(uint64_t size)
 {
     return size <= INT64_MAX ? json_integer((json_int_t)size) : json_real((double)size);
@@ -152,13 +152,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-/* By way of ga_error_text(), in which the control characters of a file's name are replaced. */
+/* Through ga_error_text(), which replaces control characters in the file's name. */
 static void say_error(void)
 {
     fprintf(stderr, "gpualloc trace: %s\n", ga_error_text());
 }
 
-/* What is missing is said after the rest has been shown. */
+/* Reports missing records after showing the others. */
 static void say_what_is_missing(const ga_trace_reader *reader, const char *file)
 {
     uint64_t damaged = ga_trace_reader_damaged(reader);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # Completion for gpualloc in bash: commands, their options as `--help` lists them, backends where a
-# spec is due, and behind "--" the program's own completion.
+# spec is expected, and after "--" the program's own completion.
 # shellcheck shell=bash
 
 # Print the long options of command $1, or of gpualloc itself; with "=" where they need a value.
@@ -29,7 +29,7 @@ _gpualloc_program() {
     return 1
 }
 
-# Print what can stand for word $2 of command $1, behind word $3.
+# Print the candidates for word $2 of command $1, after word $3.
 _gpualloc_candidates() {
     case $3 in
     --host | --device | --kernel | --spec | --baseline) _gpualloc_backends ;;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpualloc`: finds the command and hands over.
+ * `gpualloc`: finds the command and calls it.
  */
 #include "cli.h"
 
@@ -16,8 +16,8 @@
 
 enum {
     HELP_AS_ERROR = (ARGP_HELP_STD_HELP & ~ARGP_HELP_EXIT_OK) | ARGP_HELP_EXIT_ERR,
-    NEAR = 2,        /* slips of the finger that still suggest a command */
-    WORD_LENGTH = 16 /* more than any command's name */
+    NEAR = 2,        /* edit distance up to which a command is suggested */
+    WORD_LENGTH = 16 /* longer than any command's name */
 };
 
 typedef struct command {
@@ -61,7 +61,7 @@ static void print_commands(FILE *stream, const char *before)
     }
 }
 
-/* Puts the table of commands behind the first sentence. argp frees what is returned. */
+/* Insert the table of commands after the first sentence. argp frees the result. */
 static char *filter_help(int key, const char *text, void *input)
 {
     (void)input;
@@ -102,8 +102,8 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* How many letters must be added, dropped or changed, or neighbours swapped, to get from a to b;
- * both shorter than WORD_LENGTH. */
+/* Edit distance from a to b: letters inserted, deleted or changed, and neighbours swapped. Both
+ * must be shorter than WORD_LENGTH. */
 static size_t distance(const char *a, const char *b)
 {
     size_t steps[WORD_LENGTH][WORD_LENGTH];
@@ -142,7 +142,7 @@ static int unknown_command(const char *name)
 {
     const command *nearest = nearest_command(name);
     fputs("gpualloc: unknown command \"", stderr);
-    for (; *name; name++) { /* a terminal must not obey it */
+    for (; *name; name++) { /* do not let a terminal interpret it */
         fputc(iscntrl((unsigned char)*name) ? '?' : *name, stderr);
     }
     fputs("\"; ", stderr);
@@ -168,14 +168,14 @@ static int run_command(int argc, char **argv)
     char name[sizeof "gpualloc " + WORD_LENGTH];
     char help[] = "--help";
     snprintf(name, sizeof name, "gpualloc %s", found->name);
-    argv[0] = name; /* argp's messages begin with it */
+    argv[0] = name; /* argp's messages begin with argv[0] */
     if (argc > 1 && strcmp(argv[1], "-h") == 0) {
-        argv[1] = help; /* argp knows -?, people type -h */
+        argv[1] = help; /* argp has -?, people type -h */
     }
     return found->run(argc, argv);
 }
 
-/* For both parsers here: the index of the first argument, and all that follow it left alone. */
+/* Shared by both parsers: stop at the first argument and leave the rest unparsed. */
 static error_t parse_first(int key, char *arg, struct argp_state *state)
 {
     (void)arg;
@@ -225,7 +225,7 @@ static int cmd_help(int argc, char **argv)
     return parse_program(2, (char *[]){program, help, NULL});
 }
 
-/* A full disk must not look like success. */
+/* Writing to a full disk must not exit with success. */
 static void check_output(void)
 {
     if (fflush(stdout) != 0 || ferror(stdout)) {
@@ -238,7 +238,7 @@ int main(int argc, char **argv)
 {
     char help[] = "help";
     char program[] = "gpualloc";
-    argv[0] = program; /* messages begin with it, whatever path it was called by */
+    argv[0] = program; /* messages begin with the name, not with the path of the call */
     argp_program_version_hook = print_version;
     argp_err_exit_status = GA_CLI_USAGE;
     atexit(check_output);

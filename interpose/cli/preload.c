@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The preloads, and benchmarks that are programs, are looked for beside this executable, so that a
- * build tree and an installation that was moved both work.
+ * Finds the preload libraries and the benchmark programs relative to this executable, so that a
+ * build tree and a moved installation both work.
  */
 #include "../../liballoc/platform/environment.h"
 #include "paths.h"
@@ -50,7 +50,7 @@ static ga_status find_in(ga_path *out, const char *variable, const char *dir, co
     return status;
 }
 
-/* Two levels up from the executable's name; empty where that is not known. */
+/* The directory two levels above the executable; empty if unknown. */
 static bool find_base(ga_path *out)
 {
     ssize_t length = readlink("/proc/self/exe", out->text, sizeof out->text - 1);
@@ -66,8 +66,8 @@ static bool find_base(ga_path *out)
     return true;
 }
 
-/* In one of the folders (the last is NULL), as seen from the directory above this executable's,
- * which becomes *base. */
+/* Search the folders (the last is NULL) relative to the directory above this executable's, which
+ * becomes *base. */
 static bool is_beside(ga_path *out, ga_path *base, const char *const folders[], const char *name)
 {
     bool known = find_base(base);
@@ -81,7 +81,7 @@ static bool is_beside(ga_path *out, ga_path *base, const char *const folders[], 
     return false;
 }
 
-/* GA_CLI_LIBDIR is the libdir of the build, relative to its prefix where it lies within. */
+/* GA_CLI_LIBDIR is the build's libdir: relative to the prefix if it lies within, else absolute. */
 static ga_status find_library(ga_path *out, const char *name, const char *folder)
 {
     const char *const beside[] = {folder, GA_CLI_LIBDIR, "lib64", "lib", NULL};

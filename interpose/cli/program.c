@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Finds programs as the shell does, and tells those that LD_PRELOAD does not reach: the loader
- * ignores it for programs that gain rights, static programs have no loader, and musl's loader finds
- * in it calls of glibc's that musl does not have.
+ * Finds programs as the shell does, and detects those that LD_PRELOAD does not reach: the loader
+ * ignores it for programs that gain privileges, static programs have no loader, and musl's loader
+ * cannot bind the preload's calls of glibc.
  */
 #include "../../liballoc/platform/environment.h"
 #include "paths.h"
@@ -19,12 +19,12 @@
 #include <unistd.h>
 
 enum {
-    MOST_INTERPRETERS = 4 /* scripts run by scripts; the kernel's limit is near */
+    MOST_INTERPRETERS = 4 /* scripts run by scripts; near the kernel's limit */
 };
 
 /* ---- finding ------------------------------------------------------------------------------- */
 
-/* 0, or why it cannot be run. */
+/* 0, or the errno that execvp(3) would leave. */
 static int runnable(const char *path)
 {
     struct stat stat_of;
@@ -64,9 +64,9 @@ int ga_program_find(ga_path *out, const char *name)
     return length < (int)sizeof out->text ? runnable(name) : ENAMETOOLONG;
 }
 
-/* ---- looking inside ------------------------------------------------------------------------ */
+/* ---- inspecting ---------------------------------------------------------------------------- */
 
-/* -1 where it is no regular file: the kernel runs no other, and a FIFO would be waited for. */
+/* -1: not a regular file. The kernel executes no others, and opening a FIFO would wait. */
 static int open_program(const char *path)
 {
     struct stat there;
@@ -78,7 +78,7 @@ static int open_program(const char *path)
     return fd;
 }
 
-/* How much of the file's start was read; 0 where it cannot be. */
+/* The number of bytes read from the file's start; 0: not readable. */
 static size_t read_start(const char *path, void *start, size_t size)
 {
     int fd = open_program(path);
@@ -89,7 +89,7 @@ static size_t read_start(const char *path, void *start, size_t size)
     return length < 0 ? 0 : (size_t)length;
 }
 
-/* The program that runs a script: true, and `path` names it. */
+/* True if the file is a script; `path` then names its interpreter. */
 static bool follow_script(ga_path *path)
 {
     char line[256];
@@ -115,8 +115,8 @@ static bool gains_rights(const char *program)
     return user || group || capable;
 }
 
-/* The program's segment that names its loader; p_type PT_NULL where it has none, and `error` where
- * that cannot be read. */
+/* The PT_INTERP segment, which names the loader. p_type is PT_NULL if there is none; `error` is set
+ * if it cannot be read. */
 static ElfW(Phdr) loader_segment(int fd, const ElfW(Ehdr) * header, bool *error)
 {
     ElfW(Phdr) segment;
@@ -131,7 +131,7 @@ static ElfW(Phdr) loader_segment(int fd, const ElfW(Ehdr) * header, bool *error)
     return (ElfW(Phdr)){.p_type = PT_NULL};
 }
 
-/* Musl's loader is /lib/ld-musl-ARCH.so.1, and a link to it may have any folder. */
+/* Musl's loader is /lib/ld-musl-ARCH.so.1; a link to it may be in any folder. */
 static bool is_musl(int fd, const ElfW(Phdr) * segment)
 {
     char name[256] = "";
@@ -143,7 +143,7 @@ static bool is_musl(int fd, const ElfW(Phdr) * segment)
     return strncmp(last ? last + 1 : name, "ld-musl-", 8) == 0;
 }
 
-/* Why the program's loader does not load the preload; NULL where it does or that is not known. */
+/* The reason why the program's loader ignores the preload; NULL: it does not, or unknown. */
 static const char *loader_trouble(const char *program, const ElfW(Ehdr) * header, bool *stops)
 {
     bool error;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sorted by pointer, a trace shows each address's life, from which follows what every event adds
- * to the live bytes; sorted by time, the sum of these shows the peak.
+ * Sorted by pointer, a trace shows each address's life, and so how each event changes the live
+ * bytes. Sorted by time, the running sum of these changes shows the peak.
  */
 #include "replay.h"
 
@@ -10,7 +10,7 @@
 typedef enum event_kind {
     BEGINS,
     RESIZED,
-    MOVED, /* ends because the contents moved elsewhere */
+    MOVED, /* ends because the block moved */
     ENDS
 } event_kind;
 
@@ -18,12 +18,12 @@ struct ga_replay_event {
     uint64_t time_ns;
     uint64_t pointer;
     uint64_t bytes; /* BEGINS and RESIZED: the size; later the change, modulo 2^64 */
-    uint32_t order; /* among events of the same time */
+    uint32_t order; /* order of events with the same time */
     uint8_t kind;
     int8_t blocks; /* the change in the number of live blocks */
 };
 
-/* ---- taking in ----------------------------------------------------------------------------- */
+/* ---- adding records ------------------------------------------------------------------------ */
 
 static bool make_room(ga_replay *replay)
 {
@@ -79,8 +79,8 @@ bool ga_replay_add(ga_replay *replay, const ga_trace_record *record)
 
 /* ---- by pointer: each address's life ------------------------------------------------------- */
 
-/* A block that moves is noted after the move, and its old address may have been handed out again
- * by then: `owed` counts the ends that such an address still has to come. */
+/* A move is recorded after it happens, when its old address may already be allocated again. `owed`
+ * counts the ends that such an address still has to receive. */
 typedef struct address {
     bool live;
     uint64_t bytes;
@@ -111,7 +111,7 @@ static void end(address *a, ga_replay_event *event)
     *a = (address){.owed = a->owed};
 }
 
-/* A block from before the trace, or from a part that is lost, is known from its first resize on. */
+/* A block from before the trace, or from a lost part of it, is known from its first resize on. */
 static void know(address *a, ga_replay_event *event)
 {
     if (event->kind == RESIZED) {
@@ -151,7 +151,7 @@ static void match(ga_replay *replay, ga_replay_result *out)
     out->reused += now.owed;
 }
 
-/* ---- by time: what is live when ------------------------------------------------------------ */
+/* ---- by time: the live bytes --------------------------------------------------------------- */
 
 static void sum_up(const ga_replay *replay, ga_replay_result *out)
 {

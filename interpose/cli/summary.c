@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Counting a trace, then laying it out.
+ * Counts a trace and prints the summary.
  */
 #include "summary.h"
 
@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 enum {
-    STEP_RECORDS = 1 << 16, /* between two steps of the progress line */
+    STEP_RECORDS = 1 << 16, /* per step of the progress line */
     SIZE_CLASSES = 65,      /* 0, 1, 2 to 3, 4 to 7, ... */
     BAR_LENGTH = 40
 };
@@ -27,7 +27,7 @@ typedef struct summary {
     uint64_t requests; /* the sum of `sizes` */
     uint64_t requested_bytes;
     uint64_t first_ns, last_ns;
-    uint32_t *threads; /* the thread of each run of records, then sorted */
+    uint32_t *threads; /* the thread of each run of records; sorted later */
     size_t thread_count, thread_room;
     ga_replay replay;
     ga_replay_result result;
@@ -129,7 +129,8 @@ static ga_status count_all(summary *s, ga_trace_reader *reader, uint64_t file_by
 {
     ga_bench_progress progress;
     uint64_t steps = file_bytes / (STEP_RECORDS * sizeof(ga_trace_record));
-    ga_bench_progress_begin(&progress, (size_t)(2 * steps + 1)); /* sorting takes as long */
+    ga_bench_progress_begin(&progress,
+                            (size_t)(2 * steps + 1)); /* sorting takes about as long as reading */
     ga_status status = read_all(s, reader, &progress);
     if (status == GA_OK) {
         ga_bench_progress_step(&progress, "sorting");
@@ -140,13 +141,13 @@ static ga_status count_all(summary *s, ga_trace_reader *reader, uint64_t file_by
     return status;
 }
 
-/* ---- laying out ---------------------------------------------------------------------------- */
+/* ---- printing ------------------------------------------------------------------------------ */
 
 typedef struct bytes_text {
     char text[24];
 } bytes_text;
 
-/* The largest unit that leaves at least 1 before the point. */
+/* In the largest unit that leaves at least 1 before the point. */
 static bytes_text short_bytes(uint64_t bytes)
 {
     static const char units[] = "BKMGTPE";

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A trace in figures.
+ * The summary of a trace.
  */
 #ifndef INTERPOSE_CLI_SUMMARY_H
 #define INTERPOSE_CLI_SUMMARY_H
@@ -9,11 +9,11 @@
 
 #include <stdio.h>
 
-/* Reads the trace to its end and prints. GA_ERR_MEMORY where it does not fit into memory. The size
- * of the file is for the progress line; 0 where it is unknown. */
+/* Read the trace to its end and print the summary. GA_ERR_MEMORY: the trace does not fit into
+ * memory. `file_bytes` is for the progress line; 0: unknown. */
 ga_status ga_summary_print(FILE *stream, ga_trace_reader *reader, uint64_t file_bytes);
 
-/* "alloc", "free", ...; also for a line of the dump. */
+/* "alloc", "free", ...; also used by the dump. */
 const char *ga_trace_op_text(unsigned operation);
 
 #endif

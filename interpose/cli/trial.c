@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Specs are opened and closed again, files opened as the program will.
+ * Opens and closes heaps of the specs, and opens the files as the program will.
  */
 #include "trial.h"
 
@@ -52,7 +52,7 @@ static ga_status look_up(const ga_spec *spec)
     return status;
 }
 
-/* Take a variable out of the environment, and put it back. */
+/* Remove a variable from the environment until unhide() restores it. */
 static char *hide(const char *variable)
 {
     const char *value = ga_environment(variable);
@@ -69,7 +69,7 @@ static void unhide(const char *variable, char *value)
     free(value);
 }
 
-/* The trial itself is neither traced nor counted. */
+/* Opens a heap without tracing or counting. */
 static ga_status open_and_close(const char *spec)
 {
     char *trace = hide("GPUALLOC_TRACE");
@@ -116,7 +116,8 @@ static ga_status ended(const char *spec, int status)
                    killed ? "signal" : "status", killed ? WTERMSIG(status) : WEXITSTATUS(status));
 }
 
-/* A library's constructors, or its first malloc, may end the process: let it be a child. */
+/* Opens the heap in a child, because a library's constructors or first malloc may end the
+ * process. */
 static ga_status open_in_child(const char *spec)
 {
     trial_answer answer;
@@ -176,7 +177,7 @@ ga_status ga_trial_stats_file(const char *path)
 {
     struct stat there;
     if (stat(path, &there) == 0 && !S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode)) {
-        return GA_OK; /* a terminal, a pipe: opening those may wait */
+        return GA_OK; /* a terminal or a pipe: opening it may wait */
     }
     int fd = ga_output_open(path);
     if (fd < 0) {
@@ -186,7 +187,7 @@ ga_status ga_trial_stats_file(const char *path)
     return GA_OK;
 }
 
-/* An empty file, or a trace. */
+/* True for an empty file or a trace. */
 static bool may_replace(int fd)
 {
     struct stat there;

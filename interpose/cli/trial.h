@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tries out what `gpualloc run` was told, before the program starts: a mistake shows here with
- * its exit status, and not as a line among the program's own.
+ * Tries the settings of `gpualloc run` before the program starts, so that a mistake is reported
+ * with this command's exit status, and not in the program's output.
  */
 #ifndef INTERPOSE_CLI_TRIAL_H
 #define INTERPOSE_CLI_TRIAL_H
 
 #include <gpualloc/gpualloc.h>
 
-/* Whether a host heap of this spec opens. One that would write a file is only looked up, backends
- * and options. */
+/* Open a host heap of this spec. For one that would write a file, check only backends and
+ * options. */
 ga_status ga_trial_host(const char *spec);
 
-/* Whether the text is a spec. Its backends may be the program's own. */
+/* Parse the spec. Its backends may be registered by the program, so they are not looked up. */
 ga_status ga_trial_syntax(const char *spec);
 
-/* Whether statistics can be appended to the file; makes it where it does not exist. */
+/* Check that statistics can be appended to the file; creates it if necessary. */
 ga_status ga_trial_stats_file(const char *path);
 
-/* Whether a trace can be written to the file. An older trace is removed; anything else that is in
- * the way is an error. */
+/* Check that a trace can be written to the file. Removes an older trace; any other content is an
+ * error. */
 ga_status ga_trial_trace_file(const char *path);
 
 #endif

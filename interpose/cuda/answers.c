@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The rows that are answered, and those that are watched.
+ * The ANSWERS and WATCHES rows of the hook table: memory information, pointer attributes, contexts
+ * and peer access.
  */
 #include "../../liballoc/runtime/heap.h"
 #include "captures.h"
@@ -23,23 +24,24 @@ typedef CUresult of_device_fn(CUdevice device);
 typedef CUresult of_context_fn(CUcontext context);
 typedef CUresult peer_fn(CUcontext owner, unsigned flags);
 
-/* ---- how much memory there is --------------------------------------------------------------- */
+/* ---- memory information --------------------------------------------------------------------- */
 
-static uint64_t less(uint64_t from, uint64_t what)
+static uint64_t subtract_saturating(uint64_t from, uint64_t amount)
 {
-    return from > what ? from - what : 0;
+    return from > amount ? from - amount : 0;
 }
 
-/* What the heap holds and nobody uses serves the next request like memory that the device has
- * left. */
-static void correct(const ga_cuda_visit *visit, size_t *available, size_t *total)
+/* Memory that the heap holds and no block uses counts as available. */
+static void correct_mem_info(const ga_cuda_device_ref *ref, size_t *available, size_t *total)
 {
     uint64_t limit = ga_cuda_limit();
-    uint64_t used = ga_cuda_used(visit);
-    uint64_t there = *available + ga_cuda_cached(visit);
+    uint64_t used = ga_cuda_used(ref);
+    uint64_t free_bytes = *available + ga_cuda_cached(ref);
     *total = *total < limit ? *total : (size_t)limit;
-    there = there < *total ? there : *total;
-    *available = (size_t)(there < less(limit, used) ? there : less(limit, used));
+    free_bytes = free_bytes < *total ? free_bytes : *total;
+    *available =
+        (size_t)(free_bytes < subtract_saturating(limit, used) ? free_bytes
+                                                               : subtract_saturating(limit, used));
 }
 
 GA_CUDA_ENTRY(mem_info_fn, cuMemGetInfo_v2);
@@ -47,23 +49,23 @@ GA_CUDA_ENTRY(mem_info_fn, cuMemGetInfo_v2);
 CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
 {
     mem_info_fn *next = GA_CUDA_NEXT(mem_info_fn, cuMemGetInfo_v2);
-    ga_cuda_visit visit;
+    ga_cuda_device_ref ref;
     ga_cuda_count(GA_HOOK_cuMemGetInfo_v2);
-    size_t unwanted[2]; /* the driver takes NULL for either, and what is corrected needs both */
-    available = available || !total ? available : &unwanted[0];
-    total = total || !available ? total : &unwanted[1];
+    size_t scratch[2]; /* the driver accepts NULL for either, and the correction needs both */
+    available = available || !total ? available : &scratch[0];
+    total = total || !available ? total : &scratch[1];
     CUresult result = next ? next(available, total) : ga_cuda_next_missing();
-    if (result == CUDA_SUCCESS && available && ga_cuda_enter_current(&visit)) {
-        correct(&visit, available, total);
-        ga_cuda_leave_current(&visit);
+    if (result == CUDA_SUCCESS && available && ga_cuda_acquire_current(&ref)) {
+        correct_mem_info(&ref, available, total);
+        ga_cuda_release_current(&ref);
     }
     return result;
 }
 
-/* ---- what a pointer is ---------------------------------------------------------------------- */
+/* ---- pointer attributes --------------------------------------------------------------------- */
 
-/* The block that holds the address, if the driver knows less of it than the program: a heap's here,
- * or of another process; pinned memory that may be larger than was asked for. */
+/* The block that holds the address, if the driver's answers about it would be wrong: a heap's
+ * block, a block of another process, or pinned memory that is larger than requested. */
 static bool find_block(CUdeviceptr pointer, ga_cuda_block *block)
 {
     return (ga_cuda_blocks_find(&ga_cuda_live, pointer, block) && block->generation) ||
@@ -108,9 +110,9 @@ static bool may_be_ours(CUpointer_attribute attribute)
     }
 }
 
-/* What the driver would say of the memory behind a block, which is larger than the block, or smaller,
- * or holds others as well. Of cudaMalloc's it says the block, and that no handle of it can be had.
- * False: the attribute is none of these. */
+/* Replace the driver's answer, which is about the mapping behind the block: that may be larger or
+ * smaller than the block, or hold others. For cudaMalloc's memory the driver reports the block, and
+ * no handle type. False: the attribute is none of these. */
 static bool correct_mapping(const ga_cuda_block *block, CUpointer_attribute attribute, void *value)
 {
     switch (attribute) {
@@ -118,7 +120,8 @@ static bool correct_mapping(const ga_cuda_block *block, CUpointer_attribute attr
         *(unsigned *)value = ga_cuda_can_share(block);
         return true;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-        *(unsigned *)value = 0; /* the low half of what the driver wrote, which has all types */
+        *(unsigned *)value =
+            0; /* the low half of the driver's 64-bit answer, which names all types */
         return true;
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
         *(size_t *)value = block->size;
@@ -134,11 +137,11 @@ static bool correct_mapping(const ga_cuda_block *block, CUpointer_attribute attr
     }
 }
 
-/* The context is the device's primary one, as it would be of a block of the driver's. */
+/* The context is the device's primary context, as for a block of the driver's. */
 static void correct_attribute(const ga_cuda_block *block, CUpointer_attribute attribute,
                               void *value)
 {
-    if ((block->number || block->guest) && correct_mapping(block, attribute, value)) {
+    if ((block->number || block->imported) && correct_mapping(block, attribute, value)) {
         return;
     }
     if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) {
@@ -147,16 +150,16 @@ static void correct_attribute(const ga_cuda_block *block, CUpointer_attribute at
         *(size_t *)value = block->size;
     } else if (attribute == CU_POINTER_ATTRIBUTE_CONTEXT && !*(CUcontext *)value) {
         *(CUcontext *)value = ga_cuda_primary(block->device);
-    } else if (ga_cuda_rdma_knows(block, attribute)) {
+    } else if (ga_cuda_rdma_overrides(block, attribute)) {
         ga_cuda_rdma_correct(block, attribute, value);
     }
 }
 
-/* What the driver may refuse to tell of memory that is mapped, and we can. */
-static bool can_tell(const ga_cuda_block *block, CUpointer_attribute attribute, CUresult result)
+/* True if the driver refuses an attribute for mapped memory that is known here. */
+static bool can_answer(const ga_cuda_block *block, CUpointer_attribute attribute, CUresult result)
 {
     return (attribute == CU_POINTER_ATTRIBUTE_CONTEXT && result == CUDA_ERROR_INVALID_VALUE) ||
-           (ga_cuda_rdma_knows(block, attribute) &&
+           (ga_cuda_rdma_overrides(block, attribute) &&
             (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_NOT_SUPPORTED));
 }
 
@@ -171,7 +174,7 @@ CUresult cuPointerGetAttribute(void *value, CUpointer_attribute attribute, CUdev
     if (!value || !may_be_ours(attribute) || !find_block(pointer, &block)) {
         return result;
     }
-    if (can_tell(&block, attribute, result)) {
+    if (can_answer(&block, attribute, result)) {
         if (attribute == CU_POINTER_ATTRIBUTE_CONTEXT) {
             *(CUcontext *)value = NULL;
         }
@@ -202,7 +205,7 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
 
 /* ---- contexts ------------------------------------------------------------------------------- */
 
-/* Who looked at contexts while it went looks again. */
+/* A thread that cached the context during the call must look it up again. */
 #define DEFINE_RESET(symbol)                                                                       \
     GA_CUDA_ENTRY(of_device_fn, symbol);                                                           \
     CUresult symbol(CUdevice device)                                                               \
@@ -220,7 +223,7 @@ DEFINE_RESET(cuDevicePrimaryCtxReset_v2)
 
 GA_CUDA_ENTRY(of_context_fn, cuCtxDestroy_v2);
 
-/* Captures on its streams end with it, and nobody will say so. */
+/* Captures on the context's streams end with it, without a call that says so. */
 CUresult cuCtxDestroy_v2(CUcontext gone)
 {
     of_context_fn *next = GA_CUDA_NEXT(of_context_fn, cuCtxDestroy_v2);
@@ -233,7 +236,7 @@ CUresult cuCtxDestroy_v2(CUcontext gone)
     return result;
 }
 
-/* ---- memory that others are to reach -------------------------------------------------------- */
+/* ---- peer access ---------------------------------------------------------------------------- */
 
 GA_CUDA_ENTRY(peer_fn, cuCtxEnablePeerAccess);
 
@@ -243,7 +246,8 @@ CUresult cuCtxEnablePeerAccess(CUcontext owner, unsigned flags)
     ga_cuda_count(GA_HOOK_cuCtxEnablePeerAccess);
     CUresult result = next ? next(owner, flags) : ga_cuda_next_missing();
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) {
-        ga_cuda_served_peer(owner); /* a heap that is younger than the access learns of it so */
+        ga_cuda_served_enable_peer_of(
+            owner); /* a heap that opened after the access was enabled learns of it here */
     }
     return result;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * STRUCTURE  a treap: a search tree by start, a heap by numbers drawn at random, so that it is as
- *            deep as a random tree whatever the order of blocks
- * INVARIANT  no two starts are the same
+ * STRUCTURE  a treap: a search tree by start, a heap by random rank. So its expected depth is that
+ *            of a random tree in any order of insertion
+ * INVARIANT  no two starts are equal
  * ORDER      the lock's
- * PROGRESS   blocks while another thread is in here, which calls malloc() and free() meanwhile
+ * PROGRESS   a thread waits for the lock, whose holder calls malloc() and free()
  */
 #include "blocks.h"
 
@@ -12,8 +12,8 @@
 
 typedef struct ga_cuda_blocks_node {
     ga_cuda_block block;
-    uint32_t rank; /* no less than those below */
-    bool going;    /* taken, and not gone yet */
+    uint32_t rank;    /* at least the rank of each node below */
+    bool being_freed; /* removed by ga_cuda_blocks_remove(), not yet discarded */
     struct ga_cuda_blocks_node *left, *right;
 } node;
 
@@ -27,7 +27,7 @@ static uint32_t next_rank(ga_cuda_blocks *in)
     return in->last_rank;
 }
 
-/* What starts before `start`, and the rest. */
+/* Split the tree into the blocks that start before `start` and the rest. */
 static void split(node *tree, CUdeviceptr start, node **before, node **rest)
 {
     while (tree) {
@@ -44,7 +44,7 @@ static void split(node *tree, CUdeviceptr start, node **before, node **rest)
     *before = *rest = NULL;
 }
 
-/* All of `before` starts before all of `rest`. */
+/* All blocks of `before` start before all of `rest`. */
 static node *join(node *before, node *rest)
 {
     node *joined;
@@ -73,7 +73,7 @@ static node **link_of(ga_cuda_blocks *in, CUdeviceptr start)
     return at;
 }
 
-/* Out of the tree; its memory stays. */
+/* Unlink a node; the caller owns its memory. */
 static node *detach(node **at)
 {
     node *found = *at;
@@ -81,7 +81,7 @@ static node *detach(node **at)
     return found;
 }
 
-static bool take(ga_cuda_blocks *in, CUdeviceptr start, ga_cuda_block *out)
+static bool remove_and_free(ga_cuda_blocks *in, CUdeviceptr start, ga_cuda_block *out)
 {
     node **at = link_of(in, start);
     bool found = *at != NULL;
@@ -92,16 +92,16 @@ static bool take(ga_cuda_blocks *in, CUdeviceptr start, ga_cuda_block *out)
     return found;
 }
 
-bool ga_cuda_blocks_reserve(ga_cuda_block *block)
+bool ga_cuda_blocks_new_record(ga_cuda_block *block)
 {
-    block->note = ga_libc.malloc(sizeof *block->note);
-    return block->note != NULL;
+    block->record = ga_libc.malloc(sizeof *block->record);
+    return block->record != NULL;
 }
 
-void ga_cuda_blocks_unreserve(ga_cuda_block *block)
+void ga_cuda_blocks_free_record(ga_cuda_block *block)
 {
-    ga_libc.free(block->note);
-    block->note = NULL;
+    ga_libc.free(block->record);
+    block->record = NULL;
 }
 
 static void attach(ga_cuda_blocks *in, node *made)
@@ -115,14 +115,14 @@ static void attach(ga_cuda_blocks *in, node *made)
     *at = made;
 }
 
-/* The memory is the block's own, else what noted the one that stood there before, else new. */
-bool ga_cuda_blocks_put(ga_cuda_blocks *in, ga_cuda_block *block)
+/* The record is the block's own memory, else the record it replaces, else new memory. */
+bool ga_cuda_blocks_insert(ga_cuda_blocks *in, ga_cuda_block *block)
 {
     pthread_mutex_lock(&in->lock);
     node **at = link_of(in, block->start);
     node *old = *at ? detach(at) : NULL;
-    node *made = block->note ? block->note : old ? old : ga_libc.malloc(sizeof *made);
-    block->note = NULL;
+    node *made = block->record ? block->record : old ? old : ga_libc.malloc(sizeof *made);
+    block->record = NULL;
     if (made) {
         *made = (node){.block = *block, .rank = next_rank(in)};
         attach(in, made);
@@ -134,59 +134,58 @@ bool ga_cuda_blocks_put(ga_cuda_blocks *in, ga_cuda_block *block)
     return made != NULL;
 }
 
-bool ga_cuda_blocks_take(ga_cuda_blocks *in, CUdeviceptr start, ga_cuda_block *out)
+bool ga_cuda_blocks_remove(ga_cuda_blocks *in, CUdeviceptr start, ga_cuda_block *out)
 {
     pthread_mutex_lock(&in->lock);
     node **at = link_of(in, start);
-    bool found = *at && !(*at)->going;
+    bool found = *at && !(*at)->being_freed;
     if (found) {
         *out = (*at)->block;
-        (*at)->going = out->drivers;
-        out->note = out->drivers ? NULL : detach(at);
+        (*at)->being_freed = out->driver_owned;
+        out->record = out->driver_owned ? NULL : detach(at);
     }
     pthread_mutex_unlock(&in->lock);
     return found;
 }
 
-bool ga_cuda_blocks_is_going(ga_cuda_blocks *in, CUdeviceptr start)
+bool ga_cuda_blocks_is_being_freed(ga_cuda_blocks *in, CUdeviceptr start)
 {
     pthread_mutex_lock(&in->lock);
     node *const *at = link_of(in, start);
-    bool going = *at && (*at)->going;
+    bool being_freed = *at && (*at)->being_freed;
     pthread_mutex_unlock(&in->lock);
-    return going;
+    return being_freed;
 }
 
-/* The node of a block of the driver's that is going, out of the tree. Another may stand there by
- * now. */
-static node *detach_going(ga_cuda_blocks *in, const ga_cuda_block *block)
+/* Unlink the node of a driver's block that is being freed; NULL if a new block has replaced it. */
+static node *detach_being_freed(ga_cuda_blocks *in, const ga_cuda_block *block)
 {
     pthread_mutex_lock(&in->lock);
     node **at = link_of(in, block->start);
-    node *found = block->drivers && *at && (*at)->going ? detach(at) : NULL;
+    node *found = block->driver_owned && *at && (*at)->being_freed ? detach(at) : NULL;
     pthread_mutex_unlock(&in->lock);
     return found;
 }
 
-void ga_cuda_blocks_gone(ga_cuda_blocks *in, ga_cuda_block *block)
+void ga_cuda_blocks_discard(ga_cuda_blocks *in, ga_cuda_block *block)
 {
-    if (block->drivers) {
-        ga_libc.free(detach_going(in, block));
+    if (block->driver_owned) {
+        ga_libc.free(detach_being_freed(in, block));
     }
-    ga_cuda_blocks_unreserve(block);
+    ga_cuda_blocks_free_record(block);
 }
 
-void ga_cuda_blocks_withdraw(ga_cuda_blocks *in, ga_cuda_block *block)
+void ga_cuda_blocks_detach(ga_cuda_blocks *in, ga_cuda_block *block)
 {
-    if (!block->note) {
-        block->note = detach_going(in, block);
+    if (!block->record) {
+        block->record = detach_being_freed(in, block);
     }
 }
 
 void ga_cuda_blocks_push(ga_cuda_blocks_list *list, ga_cuda_block *block)
 {
-    node *made = block->note;
-    block->note = NULL;
+    node *made = block->record;
+    block->record = NULL;
     *made = (node){.block = *block, .left = *list};
     *list = made;
 }
@@ -197,12 +196,12 @@ bool ga_cuda_blocks_pop(ga_cuda_blocks_list *list, ga_cuda_block *out)
     if (first) {
         *list = first->left;
         *out = first->block;
-        out->note = first;
+        out->record = first;
     }
     return first != NULL;
 }
 
-bool ga_cuda_blocks_lists(const ga_cuda_blocks_list *list, CUdeviceptr start)
+bool ga_cuda_blocks_list_has(const ga_cuda_blocks_list *list, CUdeviceptr start)
 {
     const node *at = *list;
     while (at && at->block.start != start) {
@@ -211,37 +210,37 @@ bool ga_cuda_blocks_lists(const ga_cuda_blocks_list *list, CUdeviceptr start)
     return at != NULL;
 }
 
-static const node *first_of(const node *tree, int device)
+static const node *find_of_device(const node *tree, int device)
 {
     const node *found = NULL;
     while (tree && !found) {
-        found = tree->block.device == device ? tree : first_of(tree->left, device);
+        found = tree->block.device == device ? tree : find_of_device(tree->left, device);
         tree = tree->right;
     }
     return found;
 }
 
-bool ga_cuda_blocks_take_any(ga_cuda_blocks *in, int device, ga_cuda_block *out)
+bool ga_cuda_blocks_remove_of(ga_cuda_blocks *in, int device, ga_cuda_block *out)
 {
     pthread_mutex_lock(&in->lock);
-    const node *found = first_of(in->root, device);
+    const node *found = find_of_device(in->root, device);
     if (found) {
-        take(in, found->block.start, out);
+        remove_and_free(in, found->block.start, out);
     }
     pthread_mutex_unlock(&in->lock);
     return found != NULL;
 }
 
-bool ga_cuda_blocks_take_first(ga_cuda_blocks *in, ga_cuda_block *out)
+bool ga_cuda_blocks_remove_any(ga_cuda_blocks *in, ga_cuda_block *out)
 {
     pthread_mutex_lock(&in->lock);
-    bool found = in->root && take(in, in->root->block.start, out);
+    bool found = in->root && remove_and_free(in, in->root->block.start, out);
     pthread_mutex_unlock(&in->lock);
     return found;
 }
 
-bool ga_cuda_blocks_take_within(ga_cuda_blocks *in, CUdeviceptr start, size_t size,
-                                ga_cuda_block *out)
+bool ga_cuda_blocks_remove_within(ga_cuda_blocks *in, CUdeviceptr start, size_t size,
+                                  ga_cuda_block *out)
 {
     const node *found = NULL;
     pthread_mutex_lock(&in->lock);
@@ -250,7 +249,7 @@ bool ga_cuda_blocks_take_within(ga_cuda_blocks *in, CUdeviceptr start, size_t si
         at = at->block.start < start ? at->right : at->left;
     }
     if (found) {
-        take(in, found->block.start, out);
+        remove_and_free(in, found->block.start, out);
     }
     pthread_mutex_unlock(&in->lock);
     return found != NULL;
@@ -258,7 +257,7 @@ bool ga_cuda_blocks_take_within(ga_cuda_blocks *in, CUdeviceptr start, size_t si
 
 bool ga_cuda_blocks_find(ga_cuda_blocks *in, CUdeviceptr address, ga_cuda_block *out)
 {
-    const node *best = NULL; /* the last that does not start behind it */
+    const node *best = NULL; /* the last block that starts at or before the address */
     pthread_mutex_lock(&in->lock);
     for (const node *at = in->root; at;) {
         best = at->block.start <= address ? at : best;
@@ -272,7 +271,8 @@ bool ga_cuda_blocks_find(ga_cuda_blocks *in, CUdeviceptr address, ga_cuda_block 
     return found;
 }
 
-void ga_cuda_blocks_mark(ga_cuda_blocks *in, const ga_cuda_block *block, bool synchronous)
+void ga_cuda_blocks_set_synchronous(ga_cuda_blocks *in, const ga_cuda_block *block,
+                                    bool synchronous)
 {
     pthread_mutex_lock(&in->lock);
     node **at = link_of(in, block->start);
@@ -293,7 +293,7 @@ static bool any_marked(const node *tree, int device)
     return marked;
 }
 
-bool ga_cuda_blocks_any_marked(ga_cuda_blocks *in, int device)
+bool ga_cuda_blocks_any_synchronous(ga_cuda_blocks *in, int device)
 {
     pthread_mutex_lock(&in->lock);
     bool marked = any_marked(in->root, device);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The live blocks of a CUDA program, by address: who serves each, and whose an address within one
- * is. Thread safe; one lock for a set.
+ * Records of a CUDA program's live blocks, by address: which heap or driver serves a block, and
+ * which block holds an address. Thread safe; one lock per set.
  */
 #ifndef GPUALLOC_INTERPOSE_CUDA_BLOCKS_H
 #define GPUALLOC_INTERPOSE_CUDA_BLOCKS_H
@@ -16,15 +16,16 @@ struct ga_cuda_blocks_node;
 
 typedef struct ga_cuda_block {
     CUdeviceptr start;
-    size_t size; /* as asked for */
+    size_t size; /* as requested */
     int device;
-    unsigned generation; /* of the device's heap; 0: the driver served it. Pinned: its flags */
-    bool drivers;        /* freed by the driver, under this address */
-    bool guest;          /* another process's, mapped here */
-    bool streamed;       /* it was asked for with a stream, as of the current pool */
-    bool synchronous;    /* synchronous work on it synchronizes (rdma.h) */
-    uint64_t number;     /* CU_POINTER_ATTRIBUTE_BUFFER_ID; 0: the driver's */
-    struct ga_cuda_blocks_node *note; /* memory to note it in; NULL: none, or it is in a set */
+    unsigned
+        generation;    /* of the device's heap; 0: the driver served it. Pinned memory: its flags */
+    bool driver_owned; /* the driver frees it, under this address */
+    bool imported;     /* exported by another process and mapped here */
+    bool streamed;     /* requested with a stream, as if from the current pool */
+    bool synchronous;  /* SYNC_MEMOPS is set: synchronous work on it synchronises (rdma.h) */
+    uint64_t number;   /* CU_POINTER_ATTRIBUTE_BUFFER_ID; 0: the driver has one */
+    struct ga_cuda_blocks_node *record; /* memory for its record; NULL: none, or in a set */
 } ga_cuda_block;
 
 /* A set of blocks that do not overlap. */
@@ -39,53 +40,55 @@ typedef struct ga_cuda_blocks {
         PTHREAD_MUTEX_INITIALIZER, NULL, 1                                                         \
     }
 
-/* Those of device memory. */
+/* The blocks of device memory. */
 extern ga_cuda_blocks ga_cuda_live;
 
-/* Memory to note the block in, before the call that makes it: a block that cannot be noted is not
- * made. False: there is none. */
-bool ga_cuda_blocks_reserve(ga_cuda_block *block);
-void ga_cuda_blocks_unreserve(ga_cuda_block *block);
+/* Allocate the memory for a block's record, before the call that allocates the block, so that no
+ * block is without a record. False: out of memory. */
+bool ga_cuda_blocks_new_record(ga_cuda_block *block);
+void ga_cuda_blocks_free_record(ga_cuda_block *block);
 
-/* Note a block; one that stood there before is forgotten. Cannot fail for a block with memory for
- * the note, or one that was taken and is not gone. False: there is no memory. */
-bool ga_cuda_blocks_put(ga_cuda_blocks *in, ga_cuda_block *block);
+/* Add a block; replaces a record with the same start. Cannot fail for a block that has memory for
+ * its record, or that was removed and not yet discarded. False: out of memory. */
+bool ga_cuda_blocks_insert(ga_cuda_blocks *in, ga_cuda_block *block);
 
-/* Strike out the block that starts there. False: none does. Until ga_cuda_blocks_gone() it can be
- * put again. A block of the driver's is going until then: a second free of it must not come to the
+/* Remove the block that starts at `start`, before it is freed. False: there is none. Until
+ * ga_cuda_blocks_discard() it can be added again, if the free fails. The record of a driver's block
+ * stays in the set until then, marked as being freed, so that a second free does not reach the
  * driver first. */
-bool ga_cuda_blocks_take(ga_cuda_blocks *in, CUdeviceptr start, ga_cuda_block *out);
-bool ga_cuda_blocks_is_going(ga_cuda_blocks *in, CUdeviceptr start);
-void ga_cuda_blocks_gone(ga_cuda_blocks *in, ga_cuda_block *block);
+bool ga_cuda_blocks_remove(ga_cuda_blocks *in, CUdeviceptr start, ga_cuda_block *out);
+bool ga_cuda_blocks_is_being_freed(ga_cuda_blocks *in, CUdeviceptr start);
+void ga_cuda_blocks_discard(ga_cuda_blocks *in, ga_cuda_block *block);
 
-/* Out of the set, with its note, which a block of the driver's leaves there when it is taken. */
-void ga_cuda_blocks_withdraw(ga_cuda_blocks *in, ga_cuda_block *block);
+/* Take a removed block's record out of the set, where a driver's block leaves it. */
+void ga_cuda_blocks_detach(ga_cuda_blocks *in, ga_cuda_block *block);
 
-/* A list of taken blocks, the last first, in the memory of their notes. Not thread safe. */
+/* A list of removed blocks, last in first out, linked through their records. Not thread safe. */
 typedef struct ga_cuda_blocks_node *ga_cuda_blocks_list;
 
 void ga_cuda_blocks_push(ga_cuda_blocks_list *list, ga_cuda_block *block);
 bool ga_cuda_blocks_pop(ga_cuda_blocks_list *list, ga_cuda_block *out);
-bool ga_cuda_blocks_lists(const ga_cuda_blocks_list *list, CUdeviceptr start);
+bool ga_cuda_blocks_list_has(const ga_cuda_blocks_list *list, CUdeviceptr start);
 
-/* Strike out any block of the device. False: it has none. */
-bool ga_cuda_blocks_take_any(ga_cuda_blocks *in, int device, ga_cuda_block *out);
+/* Remove any block of the device. False: it has none. */
+bool ga_cuda_blocks_remove_of(ga_cuda_blocks *in, int device, ga_cuda_block *out);
 
-/* Strike out any block. False: there is none. */
-bool ga_cuda_blocks_take_first(ga_cuda_blocks *in, ga_cuda_block *out);
+/* Remove any block. False: there is none. */
+bool ga_cuda_blocks_remove_any(ga_cuda_blocks *in, ga_cuda_block *out);
 
-/* Strike out a block that starts in [start, start + size). False: none does. */
-bool ga_cuda_blocks_take_within(ga_cuda_blocks *in, CUdeviceptr start, size_t size,
-                                ga_cuda_block *out);
+/* Remove a block that starts in [start, start + size). False: there is none. */
+bool ga_cuda_blocks_remove_within(ga_cuda_blocks *in, CUdeviceptr start, size_t size,
+                                  ga_cuda_block *out);
 
-/* The block that holds an address. */
+/* Find the block that holds an address. */
 bool ga_cuda_blocks_find(ga_cuda_blocks *in, CUdeviceptr address, ga_cuda_block *out);
 
-/* Set or clear its mark `synchronous`; nothing where that block is gone. */
-void ga_cuda_blocks_mark(ga_cuda_blocks *in, const ga_cuda_block *block, bool synchronous);
+/* Set or clear the block's SYNC_MEMOPS mark; does nothing if the block is gone. */
+void ga_cuda_blocks_set_synchronous(ga_cuda_blocks *in, const ga_cuda_block *block,
+                                    bool synchronous);
 
-/* Whether a block of the device has that mark. */
-bool ga_cuda_blocks_any_marked(ga_cuda_blocks *in, int device);
+/* True if a block of the device has the mark. */
+bool ga_cuda_blocks_any_synchronous(ga_cuda_blocks *in, int device);
 
 /* Around fork(2). */
 void ga_cuda_blocks_lock(ga_cuda_blocks *in);

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * The rows that are served: the driver's functions, by a heap of ours where there is one to serve
- * them, else by the driver. What is wrong with a call is told by the driver, too, in its own words:
- * a call that we cannot serve for another reason than memory is made to it as it came.
+ * The SERVES rows of the hook table: calls that allocate and free device memory. A heap serves them
+ * where it can, else the driver does. A call that a heap cannot serve, but for lack of memory, goes
+ * to the driver unchanged, so that the driver reports the error.
+ *
+ *   cuMemAlloc, cuMemAllocPitch   alloc ------------+-> alloc_from_heap --+-> ga_cuda_heap_alloc
+ *   cuMemAllocAsync               alloc_on_stream --+                     +-> alloc_from_driver
+ *   cuMemAllocManaged, other pools                  alloc_charged ----------> alloc_from_driver
+ *   cuMemFree, cuMemFreeAsync     free_block --> ga_cuda_heap_free, or the driver
  */
 #include "captures.h"
 #include "entry.h"
@@ -20,14 +25,14 @@ typedef CUresult alloc_from_pool_fn(CUdeviceptr *out, size_t size, CUmemoryPool 
                                     CUstream stream);
 typedef CUresult free_async_fn(CUdeviceptr block, CUstream stream);
 
-/* The arguments of one call, as words for the driver. */
+/* The arguments of one call, as words to pass to the driver. */
 typedef struct call {
     ga_cuda_hook_index row;
     ga_cuda_word words[5];
-    bool of_current; /* it is of the pool that is current */
+    bool from_current_pool; /* it allocates from the current pool */
 } call;
 
-static CUresult ask_driver(const call *c)
+static CUresult call_driver(const call *c)
 {
     ga_cuda_any *next = ga_cuda_next_find(c->row);
     const ga_cuda_word *w = c->words;
@@ -39,55 +44,57 @@ static ga_cuda_word word(const void *pointer)
     return (ga_cuda_word)pointer;
 }
 
-/* ---- getting blocks ------------------------------------------------------------------------ */
+/* ---- allocating ---------------------------------------------------------------------------- */
 
-static CUresult ask_driver_twice(const ga_cuda_visit *visit, const call *c)
+static CUresult call_driver_retry(const ga_cuda_device_ref *ref, const call *c)
 {
-    CUresult result = ask_driver(c);
-    bool again = result == CUDA_ERROR_OUT_OF_MEMORY && ga_cuda_trim(visit);
-    return again ? ask_driver(c) : result;
+    CUresult result = call_driver(c);
+    bool retry = result == CUDA_ERROR_OUT_OF_MEMORY && ga_cuda_trim(ref);
+    return retry ? call_driver(c) : result;
 }
 
-/* By the driver, within the limit. What a capture makes is the graph's, and is not counted. */
-static CUresult from_driver(const ga_cuda_visit *visit, const call *c, size_t size,
-                            const CUdeviceptr *out)
+/* Allocate from the driver, within limit=. Memory that a capture allocates belongs to the graph and
+ * is not counted. */
+static CUresult alloc_from_driver(const ga_cuda_device_ref *ref, const call *c, size_t size,
+                                  const CUdeviceptr *out)
 {
     if (ga_cuda_capturing()) {
-        return ask_driver(c);
+        return call_driver(c);
     }
-    ga_cuda_block note = ga_cuda_driver_block(visit, size);
-    if (!ga_cuda_reserve(visit, size)) {
+    ga_cuda_block record = ga_cuda_driver_record(ref, size);
+    if (!ga_cuda_charge(ref, size)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     CUresult result =
-        ga_cuda_blocks_reserve(&note) ? ask_driver_twice(visit, c) : CUDA_ERROR_OUT_OF_MEMORY;
+        ga_cuda_blocks_new_record(&record) ? call_driver_retry(ref, c) : CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS) {
-        note.start = *out;
-        ga_cuda_blocks_put(&ga_cuda_live, &note);
+        record.start = *out;
+        ga_cuda_blocks_insert(&ga_cuda_live, &record);
     } else {
-        ga_cuda_blocks_unreserve(&note);
-        ga_cuda_unreserve(visit, size);
+        ga_cuda_blocks_free_record(&record);
+        ga_cuda_uncharge(ref, size);
     }
     return result;
 }
 
-static CUresult from_heap(const ga_cuda_visit *visit, const call *c, size_t size,
-                          const CUstream *stream, CUdeviceptr *out)
+static CUresult alloc_from_heap(const ga_cuda_device_ref *ref, const call *c, size_t size,
+                                const CUstream *stream, CUdeviceptr *out)
 {
-    bool served = stream ? ga_cuda_serves_streams(visit) : ga_cuda_serves(visit);
-    served = served && !(c->of_current && ga_cuda_pool_is_other(visit));
-    CUresult result = served ? ga_cuda_take(visit, size, stream, out) : CUDA_ERROR_NOT_SUPPORTED;
-    return result == CUDA_ERROR_NOT_SUPPORTED ? from_driver(visit, c, size, out) : result;
+    bool served = stream ? ga_cuda_serves_streams(ref) : ga_cuda_serves(ref);
+    served = served && !(c->from_current_pool && ga_cuda_uses_other_pool(ref));
+    CUresult result =
+        served ? ga_cuda_heap_alloc(ref, size, stream, out) : CUDA_ERROR_NOT_SUPPORTED;
+    return result == CUDA_ERROR_NOT_SUPPORTED ? alloc_from_driver(ref, c, size, out) : result;
 }
 
 static CUresult alloc(const call *c, size_t size, const CUstream *stream, CUdeviceptr *out)
 {
-    ga_cuda_visit visit;
-    if (!out || !size || !ga_cuda_enter_current(&visit)) {
-        return ask_driver(c);
+    ga_cuda_device_ref ref;
+    if (!out || !size || !ga_cuda_acquire_current(&ref)) {
+        return call_driver(c);
     }
-    CUresult result = from_heap(&visit, c, size, stream, out);
-    ga_cuda_leave_current(&visit);
+    CUresult result = alloc_from_heap(&ref, c, size, stream, out);
+    ga_cuda_release_current(&ref);
     return result;
 }
 
@@ -100,22 +107,22 @@ CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size)
     return alloc(&c, size, NULL, out);
 }
 
-/* Rows are padded to what textures want, as the driver does; 0: it is for the driver to say what is
- * wrong. */
+/* The row length in bytes: padded to the texture alignment, as the driver pads it. 0: the arguments
+ * are invalid, and the driver reports it. */
 static size_t pitch_of(size_t width, size_t height, unsigned element)
 {
-    const ga_cuda_asks *asks = ga_cuda_next_asks();
+    const ga_cuda_api *api = ga_cuda_next_api();
     CUdevice device;
     int align = 0;
-    if (!asks || asks->cuCtxGetDevice(&device) != CUDA_SUCCESS ||
-        asks->cuDeviceGetAttribute(&align, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, device) !=
+    if (!api || api->cuCtxGetDevice(&device) != CUDA_SUCCESS ||
+        api->cuDeviceGetAttribute(&align, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, device) !=
             CUDA_SUCCESS) {
         return 0;
     }
-    size_t to = align > 0 ? (size_t)align : 0;
-    bool good = to && width && height && width <= SIZE_MAX - to &&
-                (element == 4 || element == 8 || element == 16);
-    size_t pitch = good ? (width + to - 1) / to * to : 0;
+    size_t alignment = align > 0 ? (size_t)align : 0;
+    bool valid = alignment && width && height && width <= SIZE_MAX - alignment &&
+                 (element == 4 || element == 8 || element == 16);
+    size_t pitch = valid ? (width + alignment - 1) / alignment * alignment : 0;
     return pitch && pitch <= SIZE_MAX / height ? pitch : 0;
 }
 
@@ -129,21 +136,21 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_
     size_t padded = pitch ? pitch_of(width, height, element) : 0;
     ga_cuda_count(c.row);
     if (!padded) {
-        return ask_driver(&c);
+        return call_driver(&c);
     }
-    *pitch = padded; /* the driver, where it serves, says what it did */
+    *pitch = padded; /* where the driver serves, it overwrites this */
     return alloc(&c, padded * height, NULL, out);
 }
 
 /* ---- in stream order ----------------------------------------------------------------------- */
 
 enum {
-    STREAM_LEGACY = 1, /* CU_STREAM_LEGACY and CU_STREAM_PER_THREAD, as handles */
+    STREAM_LEGACY = 1, /* the handles CU_STREAM_LEGACY and CU_STREAM_PER_THREAD */
     STREAM_THREAD = 2
 };
 
-/* One handle for each stream: NULL for the legacy default stream. */
-static CUstream named(CUstream stream, ga_cuda_hook_index row)
+/* One handle per stream: NULL for the legacy default stream, which has two. */
+static CUstream canonical_stream(CUstream stream, ga_cuda_hook_index row)
 {
     if (!stream && ga_cuda_hooks[row].streams == GA_CUDA_THREAD) {
         return (CUstream)(uintptr_t)STREAM_THREAD;
@@ -151,25 +158,26 @@ static CUstream named(CUstream stream, ga_cuda_hook_index row)
     return (uintptr_t)stream == STREAM_LEGACY ? NULL : stream;
 }
 
-/* A stream of another context is served by the driver: the device is that one's. */
-static bool is_here(CUstream stream)
+/* The driver serves a stream of another context, because the stream may be on another device. */
+static bool is_of_current_context(CUstream stream)
 {
-    const ga_cuda_asks *asks = ga_cuda_next_asks();
+    const ga_cuda_api *api = ga_cuda_next_api();
     CUcontext current = NULL;
-    CUcontext of_stream = NULL;
+    CUcontext stream_context = NULL;
     if ((uintptr_t)stream <= STREAM_THREAD) {
         return true;
     }
-    return asks && asks->cuCtxGetCurrent(&current) == CUDA_SUCCESS &&
-           asks->cuStreamGetCtx(stream, &of_stream) == CUDA_SUCCESS && of_stream == current;
+    return api && api->cuCtxGetCurrent(&current) == CUDA_SUCCESS &&
+           api->cuStreamGetCtx(stream, &stream_context) == CUDA_SUCCESS &&
+           stream_context == current;
 }
 
-static CUresult alloc_on(const call *c, CUdeviceptr *out, size_t size, CUstream stream)
+static CUresult alloc_on_stream(const call *c, CUdeviceptr *out, size_t size, CUstream stream)
 {
-    CUstream on = named(stream, c->row);
+    CUstream on = canonical_stream(stream, c->row);
     ga_cuda_count(c->row);
-    if (ga_cuda_capturing() || !is_here(on)) {
-        return ask_driver(c);
+    if (ga_cuda_capturing() || !is_of_current_context(on)) {
+        return call_driver(c);
     }
     return alloc(c, size, &on, out);
 }
@@ -179,21 +187,21 @@ static CUresult alloc_on(const call *c, CUdeviceptr *out, size_t size, CUstream 
     CUresult symbol(CUdeviceptr *out, size_t size, CUstream stream)                                \
     {                                                                                              \
         call c = {GA_HOOK_##symbol, {word(out), size, word(stream)}, true};                        \
-        return alloc_on(&c, out, size, stream);                                                    \
+        return alloc_on_stream(&c, out, size, stream);                                             \
     }
 
 DEFINE_ALLOC(cuMemAllocAsync)
 DEFINE_ALLOC(cuMemAllocAsync_ptsz)
 
-/* By the driver, and counted. */
-static CUresult alloc_counted(const call *c, CUdeviceptr *out, size_t size)
+/* From the driver, counted against limit=. */
+static CUresult alloc_charged(const call *c, CUdeviceptr *out, size_t size)
 {
-    ga_cuda_visit visit;
-    if (!out || !size || !ga_cuda_enter_current(&visit)) {
-        return ask_driver(c);
+    ga_cuda_device_ref ref;
+    if (!out || !size || !ga_cuda_acquire_current(&ref)) {
+        return call_driver(c);
     }
-    CUresult result = from_driver(&visit, c, size, out);
-    ga_cuda_leave_current(&visit);
+    CUresult result = alloc_from_driver(&ref, c, size, out);
+    ga_cuda_release_current(&ref);
     return result;
 }
 
@@ -205,29 +213,31 @@ CUresult cuMemAllocManaged(CUdeviceptr *out, size_t size, unsigned flags)
 {
     call c = {.row = GA_HOOK_cuMemAllocManaged, .words = {word(out), size, flags}};
     ga_cuda_count(c.row);
-    CUresult result = alloc_counted(&c, out, size);
-    bool again = result == CUDA_ERROR_OUT_OF_MEMORY && ga_cuda_pinned_trim();
-    return again ? alloc_counted(&c, out, size) : result;
+    CUresult result = alloc_charged(&c, out, size);
+    bool retry = result == CUDA_ERROR_OUT_OF_MEMORY && ga_cuda_pinned_trim();
+    return retry ? alloc_charged(&c, out, size) : result;
 }
 
-/* A pool that the program has made is its own affair: what it asks of it, it is to find there. */
-static bool is_default(CUmemoryPool pool)
+/* The program's own pools are left to the driver: the program expects its memory in their
+ * statistics. */
+static bool is_default_pool(CUmemoryPool pool)
 {
-    const ga_cuda_asks *asks = ga_cuda_next_asks();
-    CUmemoryPool usual = NULL;
+    const ga_cuda_api *api = ga_cuda_next_api();
+    CUmemoryPool default_pool = NULL;
     CUdevice device;
-    return asks && asks->cuCtxGetDevice(&device) == CUDA_SUCCESS &&
-           asks->cuDeviceGetDefaultMemPool(&usual, device) == CUDA_SUCCESS && usual == pool;
+    return api && api->cuCtxGetDevice(&device) == CUDA_SUCCESS &&
+           api->cuDeviceGetDefaultMemPool(&default_pool, device) == CUDA_SUCCESS &&
+           default_pool == pool;
 }
 
-static CUresult alloc_from(const call *c, CUdeviceptr *out, size_t size, CUmemoryPool pool,
-                           CUstream stream)
+static CUresult alloc_from_pool(const call *c, CUdeviceptr *out, size_t size, CUmemoryPool pool,
+                                CUstream stream)
 {
-    if (!ga_cuda_capturing() && is_default(pool)) {
-        return alloc_on(c, out, size, stream);
+    if (!ga_cuda_capturing() && is_default_pool(pool)) {
+        return alloc_on_stream(c, out, size, stream);
     }
     ga_cuda_count(c->row);
-    return alloc_counted(c, out, size);
+    return alloc_charged(c, out, size);
 }
 
 #define DEFINE_ALLOC_FROM(symbol)                                                                  \
@@ -235,27 +245,28 @@ static CUresult alloc_from(const call *c, CUdeviceptr *out, size_t size, CUmemor
     CUresult symbol(CUdeviceptr *out, size_t size, CUmemoryPool pool, CUstream stream)             \
     {                                                                                              \
         call c = {GA_HOOK_##symbol, {word(out), size, word(pool), word(stream)}, false};           \
-        return alloc_from(&c, out, size, pool, stream);                                            \
+        return alloc_from_pool(&c, out, size, pool, stream);                                       \
     }
 
 DEFINE_ALLOC_FROM(cuMemAllocFromPoolAsync)
 DEFINE_ALLOC_FROM(cuMemAllocFromPoolAsync_ptsz)
 
-/* ---- giving them back ---------------------------------------------------------------------- */
+/* ---- freeing ------------------------------------------------------------------------------- */
 
-/* A block that is not known is the driver's, or nobody's: it says which. */
-static CUresult give(const call *c, CUdeviceptr start, const CUstream *stream)
+/* A block without a record belongs to the driver or is invalid; the driver decides. The driver must
+ * not see the address of a heap's memory or of a block that is being freed already. */
+static CUresult free_block(const call *c, CUdeviceptr start, const CUstream *stream)
 {
     ga_cuda_block block;
-    if (!start || !ga_cuda_blocks_take(&ga_cuda_live, start, &block)) {
-        bool nobodys = start && (ga_cuda_is_put_off(start) || ga_cuda_holds(start) ||
-                                 ga_cuda_blocks_is_going(&ga_cuda_live, start));
-        return nobodys ? CUDA_ERROR_INVALID_VALUE : ask_driver(c);
+    if (!start || !ga_cuda_blocks_remove(&ga_cuda_live, start, &block)) {
+        bool invalid = start && (ga_cuda_is_deferred(start) || ga_cuda_is_heap_memory(start) ||
+                                 ga_cuda_blocks_is_being_freed(&ga_cuda_live, start));
+        return invalid ? CUDA_ERROR_INVALID_VALUE : call_driver(c);
     }
-    CUresult result = ga_cuda_give(&block, stream);
+    CUresult result = ga_cuda_heap_free(&block, stream);
     if (result == CUDA_ERROR_NOT_SUPPORTED) {
-        result = ask_driver(c);
-        ga_cuda_driver_freed(&block, result);
+        result = call_driver(c);
+        ga_cuda_finish_driver_free(&block, result);
     }
     return result;
 }
@@ -266,23 +277,24 @@ CUresult cuMemFree_v2(CUdeviceptr block)
 {
     call c = {.row = GA_HOOK_cuMemFree_v2, .words = {(ga_cuda_word)block}};
     ga_cuda_count(c.row);
-    return give(&c, block, NULL);
+    return free_block(&c, block, NULL);
 }
 
-/* Whether the free is part of a graph, which takes only what graphs have made. */
-static bool is_captured(CUstream stream)
+/* True if the free becomes a node of a graph. Such a free takes only memory that a graph
+ * allocated. */
+static bool is_being_captured(CUstream stream)
 {
-    const ga_cuda_asks *asks = ga_cuda_capturing() ? ga_cuda_next_asks() : NULL;
+    const ga_cuda_api *api = ga_cuda_capturing() ? ga_cuda_next_api() : NULL;
     int status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return asks && asks->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+    return api && api->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-static CUresult free_on(const call *c, CUdeviceptr block, CUstream stream)
+static CUresult free_on_stream(const call *c, CUdeviceptr block, CUstream stream)
 {
-    CUstream on = named(stream, c->row);
+    CUstream on = canonical_stream(stream, c->row);
     ga_cuda_count(c->row);
-    return is_captured(on) ? ask_driver(c) : give(c, block, &on);
+    return is_being_captured(on) ? call_driver(c) : free_block(c, block, &on);
 }
 
 #define DEFINE_FREE(symbol)                                                                        \
@@ -290,7 +302,7 @@ static CUresult free_on(const call *c, CUdeviceptr block, CUstream stream)
     CUresult symbol(CUdeviceptr block, CUstream stream)                                            \
     {                                                                                              \
         call c = {GA_HOOK_##symbol, {(ga_cuda_word)block, word(stream)}, false};                   \
-        return free_on(&c, block, stream);                                                         \
+        return free_on_stream(&c, block, stream);                                                  \
     }
 
 DEFINE_FREE(cuMemFreeAsync)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * STRUCTURE  two lists under one lock: streams that capture, and blocks put off; a count of the
- *            first that is read without it
+ * STRUCTURE  under one lock: the list of capturing streams and the list of deferred blocks. The
+ *            number of captures is also read without the lock
  * INVARIANT  a stream is in the list from before its capture begins until the driver says that it
  *            does not capture
- * ORDER      C1/C2 for the count, which is asked during visits to a device (served.h) and by those
- *            who hold; a capture begins once all have ended that may have seen the count of before
- * PROGRESS   blocks while another thread is in here
+ * ORDER      C1/C2 for the number. Readers hold a device's lock (served.h) or hold captures off. A
+ *            capture begins after all of them that may have read the earlier number have finished
+ * PROGRESS   a thread waits for the holder of the lock
  */
 #include "captures.h"
 
@@ -23,66 +23,67 @@
 typedef struct capture {
     CUcontext context;
     CUstream stream;
-    pthread_t thread; /* whose default stream it is, for those of threads */
+    pthread_t thread; /* for a CU_STREAM_PER_THREAD capture: the thread */
     struct capture *following;
 } capture;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static capture *captures;
-static ga_cuda_blocks_list put_off;
-static unsigned count; /* of the captures */
+static ga_cuda_blocks_list deferred;
+static unsigned capture_count; /* length of the list */
 
 bool ga_cuda_capturing(void)
 {
     /* C2: acquire. Pairs with C1. */
-    return __builtin_expect(__atomic_load_n(&count, __ATOMIC_ACQUIRE) != 0, 0);
+    return __builtin_expect(__atomic_load_n(&capture_count, __ATOMIC_ACQUIRE) != 0, 0);
 }
 
-/* Shared by calls that captures forbid; exclusive before one begins, outside visits to a device. */
-static pthread_rwlock_t calm = PTHREAD_RWLOCK_INITIALIZER;
+/* Shared while a thread makes calls that captures forbid; taken exclusively before a capture
+ * begins, without any device's lock. */
+static pthread_rwlock_t hold_lock = PTHREAD_RWLOCK_INITIALIZER;
 
-bool ga_cuda_captures_hold(void)
+bool ga_cuda_captures_hold_off(void)
 {
-    pthread_rwlock_rdlock(&calm);
+    pthread_rwlock_rdlock(&hold_lock);
     bool none = !ga_cuda_capturing();
     if (!none) {
-        pthread_rwlock_unlock(&calm);
+        pthread_rwlock_unlock(&hold_lock);
     }
     return none;
 }
 
-void ga_cuda_captures_let_go(void)
+void ga_cuda_captures_allow(void)
 {
-    pthread_rwlock_unlock(&calm);
+    pthread_rwlock_unlock(&hold_lock);
 }
 
-static void wait_for_calm(void)
+static void wait_for_holders(void)
 {
-    pthread_rwlock_wrlock(&calm);
-    pthread_rwlock_unlock(&calm);
+    pthread_rwlock_wrlock(&hold_lock);
+    pthread_rwlock_unlock(&hold_lock);
 }
 
-/* ---- blocks put off ------------------------------------------------------------------------ */
+/* ---- deferred frees ------------------------------------------------------------------------ */
 
-void ga_cuda_put_off(ga_cuda_block *block)
+void ga_cuda_defer_free(ga_cuda_block *block)
 {
     pthread_mutex_lock(&lock);
-    ga_cuda_blocks_push(&put_off, block);
+    ga_cuda_blocks_push(&deferred, block);
     pthread_mutex_unlock(&lock);
 }
 
-bool ga_cuda_is_put_off(CUdeviceptr start)
+bool ga_cuda_is_deferred(CUdeviceptr start)
 {
     pthread_mutex_lock(&lock);
-    bool is = ga_cuda_blocks_lists(&put_off, start);
+    bool listed = ga_cuda_blocks_list_has(&deferred, start);
     pthread_mutex_unlock(&lock);
-    return is;
+    return listed;
 }
 
-bool ga_cuda_put_off_next(ga_cuda_block *out)
+bool ga_cuda_pop_deferred(ga_cuda_block *out)
 {
     pthread_mutex_lock(&lock);
-    bool found = ga_cuda_blocks_pop(&put_off, out);
+    bool found = ga_cuda_blocks_pop(&deferred, out);
     pthread_mutex_unlock(&lock);
     return found;
 }
@@ -91,45 +92,46 @@ bool ga_cuda_put_off_next(ga_cuda_block *out)
 
 enum {
     STREAM_LEGACY = 1,
-    STREAM_THREAD = 2 /* CU_STREAM_LEGACY and CU_STREAM_PER_THREAD, as handles */
+    STREAM_THREAD = 2 /* the handles CU_STREAM_LEGACY and CU_STREAM_PER_THREAD */
 };
 
-static CUstream handle(int number)
+static CUstream stream_handle(int number)
 {
     return (CUstream)(uintptr_t)number;
 }
 
-static CUstream named(CUstream stream, ga_cuda_streams meaning)
+static CUstream canonical_stream(CUstream stream, ga_cuda_streams meaning)
 {
     if (stream) {
-        return stream == handle(STREAM_LEGACY) ? NULL : stream;
+        return stream == stream_handle(STREAM_LEGACY) ? NULL : stream;
     }
-    return meaning == GA_CUDA_THREAD ? handle(STREAM_THREAD) : NULL;
+    return meaning == GA_CUDA_THREAD ? stream_handle(STREAM_THREAD) : NULL;
 }
 
 static bool is_capturing(CUstream stream)
 {
-    const ga_cuda_asks *asks = ga_cuda_next_asks();
+    const ga_cuda_api *api = ga_cuda_next_api();
     int status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return asks && asks->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+    return api && api->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 static CUcontext current(void)
 {
-    const ga_cuda_asks *asks = ga_cuda_next_asks();
+    const ga_cuda_api *api = ga_cuda_next_api();
     CUcontext context = NULL;
-    return asks && asks->cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context : NULL;
+    return api && api->cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context : NULL;
 }
 
-/* The library need not ask streams whether they capture. */
-__attribute__((constructor)) static void watch_alone(void)
+/* The preload sees every capture, so the library need not ask each stream whether it captures. */
+__attribute__((constructor)) static void disable_library_watch(void)
 {
     ga_cuda_captures_unwatch();
 }
 
-/* False: no memory. Our calls would end a capture that we do not know of, so it must not begin. */
-static bool note(CUstream stream)
+/* False: out of memory. A call of a heap's would invalidate a capture that is not in the list, so
+ * the capture must not begin. */
+static bool add_capture(CUstream stream)
 {
     capture *made = ga_libc.malloc(sizeof *made);
     if (made) {
@@ -137,15 +139,15 @@ static bool note(CUstream stream)
         *made = (capture){current(), stream, pthread_self(), captures};
         captures = made;
         /* C1: release. Pairs with C2. */
-        __atomic_fetch_add(&count, 1, __ATOMIC_RELEASE);
+        __atomic_fetch_add(&capture_count, 1, __ATOMIC_RELEASE);
         pthread_mutex_unlock(&lock);
     }
     return made != NULL;
 }
 
-typedef bool is_it(const capture *c, const void *context);
+typedef bool matcher(const capture *c, const void *context);
 
-static void strike_out(is_it *matches, const void *context, bool all)
+static void remove_captures(matcher *matches, const void *context, bool all)
 {
     pthread_mutex_lock(&lock);
     for (capture **at = &captures; *at;) {
@@ -157,15 +159,15 @@ static void strike_out(is_it *matches, const void *context, bool all)
         *at = c->following;
         ga_libc.free(c);
         /* C1: release. Pairs with C2. */
-        __atomic_fetch_sub(&count, 1, __ATOMIC_RELEASE);
+        __atomic_fetch_sub(&capture_count, 1, __ATOMIC_RELEASE);
         if (!all) {
             break;
         }
     }
     pthread_mutex_unlock(&lock);
     if (!ga_cuda_capturing()) {
-        ga_cuda_served_put_off();
-        ga_cuda_ipc_put_off();
+        ga_cuda_served_free_deferred();
+        ga_cuda_ipc_unmap_deferred();
     }
 }
 
@@ -173,7 +175,7 @@ static bool is_stream(const capture *c, const void *context)
 {
     const CUstream *stream = context;
     return c->stream == *stream &&
-           (*stream != handle(STREAM_THREAD) || pthread_equal(c->thread, pthread_self()));
+           (*stream != stream_handle(STREAM_THREAD) || pthread_equal(c->thread, pthread_self()));
 }
 
 static bool is_context(const capture *c, const void *context)
@@ -184,7 +186,7 @@ static bool is_context(const capture *c, const void *context)
 void ga_cuda_captures_end(CUcontext context)
 {
     if (ga_cuda_capturing()) {
-        strike_out(is_context, context, true);
+        remove_captures(is_context, context, true);
     }
 }
 
@@ -198,70 +200,70 @@ void ga_cuda_captures_unlock(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* Who held the other lock is not here. */
+/* The threads that held `hold_lock` shared are not in the child, so it is initialised again. */
 void ga_cuda_captures_child(void)
 {
     pthread_mutex_unlock(&lock);
-    pthread_rwlock_init(&calm, NULL);
+    pthread_rwlock_init(&hold_lock, NULL);
 }
 
 /* ---- the driver's functions ---------------------------------------------------------------- */
 
-static CUresult begin(ga_cuda_hook_index row, ga_cuda_word a, ga_cuda_word b, ga_cuda_word c,
-                      ga_cuda_word d, ga_cuda_word e, ga_cuda_word f)
+static CUresult begin_capture(ga_cuda_hook_index row, ga_cuda_word a, ga_cuda_word b,
+                              ga_cuda_word c, ga_cuda_word d, ga_cuda_word e, ga_cuda_word f)
 {
     ga_cuda_any *next = ga_cuda_next_find(row);
-    CUstream stream = named((CUstream)a, ga_cuda_hooks[row].streams);
+    CUstream stream = canonical_stream((CUstream)a, ga_cuda_hooks[row].streams);
     ga_cuda_count(row);
     if (!next) {
         return ga_cuda_next_missing();
     }
     ga_cuda_served_before_capture();
-    if (!note(stream)) {
+    if (!add_capture(stream)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     ga_cuda_served_barrier();
-    wait_for_calm();
+    wait_for_holders();
     CUresult result = next(a, b, c, d, e, f);
     if (result != CUDA_SUCCESS) {
-        strike_out(is_stream, &stream, false);
+        remove_captures(is_stream, &stream, false);
     }
     return result;
 }
 
-/* However the call ends: it is what the driver says of the stream afterwards that counts. */
-static CUresult end(ga_cuda_hook_index row, ga_cuda_word a, ga_cuda_word b, ga_cuda_word c,
-                    ga_cuda_word d, ga_cuda_word e, ga_cuda_word f)
+/* Whether or not the call succeeds, the driver's answer for the stream afterwards decides. */
+static CUresult end_capture(ga_cuda_hook_index row, ga_cuda_word a, ga_cuda_word b, ga_cuda_word c,
+                            ga_cuda_word d, ga_cuda_word e, ga_cuda_word f)
 {
     ga_cuda_any *next = ga_cuda_next_find(row);
-    CUstream stream = named((CUstream)a, ga_cuda_hooks[row].streams);
+    CUstream stream = canonical_stream((CUstream)a, ga_cuda_hooks[row].streams);
     ga_cuda_count(row);
     if (!next) {
         return ga_cuda_next_missing();
     }
-    bool was = ga_cuda_capturing() && is_capturing(stream);
+    bool was_capturing = ga_cuda_capturing() && is_capturing(stream);
     CUresult result = next(a, b, c, d, e, f);
-    bool gone = row == GA_HOOK_cuStreamDestroy_v2 && result == CUDA_SUCCESS;
-    if (was && (gone || !is_capturing(stream))) {
-        strike_out(is_stream, &stream, false);
+    bool destroyed = row == GA_HOOK_cuStreamDestroy_v2 && result == CUDA_SUCCESS;
+    if (was_capturing && (destroyed || !is_capturing(stream))) {
+        remove_captures(is_stream, &stream, false);
     }
     return result;
 }
 
-#define DEFINE(symbol, how)                                                                        \
+#define DEFINE(symbol, function)                                                                   \
     GA_CUDA_ENTRY(ga_cuda_any, symbol);                                                            \
     CUresult symbol(ga_cuda_word a, ga_cuda_word b, ga_cuda_word c, ga_cuda_word d,                \
                     ga_cuda_word e, ga_cuda_word f)                                                \
     {                                                                                              \
-        return how(GA_HOOK_##symbol, a, b, c, d, e, f);                                            \
+        return function(GA_HOOK_##symbol, a, b, c, d, e, f);                                       \
     }
 
-DEFINE(cuStreamBeginCapture, begin)
-DEFINE(cuStreamBeginCapture_ptsz, begin)
-DEFINE(cuStreamBeginCapture_v2, begin)
-DEFINE(cuStreamBeginCapture_v2_ptsz, begin)
-DEFINE(cuStreamBeginCaptureToGraph, begin)
-DEFINE(cuStreamBeginCaptureToGraph_ptsz, begin)
-DEFINE(cuStreamEndCapture, end)
-DEFINE(cuStreamEndCapture_ptsz, end)
-DEFINE(cuStreamDestroy_v2, end)
+DEFINE(cuStreamBeginCapture, begin_capture)
+DEFINE(cuStreamBeginCapture_ptsz, begin_capture)
+DEFINE(cuStreamBeginCapture_v2, begin_capture)
+DEFINE(cuStreamBeginCapture_v2_ptsz, begin_capture)
+DEFINE(cuStreamBeginCaptureToGraph, begin_capture)
+DEFINE(cuStreamBeginCaptureToGraph_ptsz, begin_capture)
+DEFINE(cuStreamEndCapture, end_capture)
+DEFINE(cuStreamEndCapture_ptsz, end_capture)
+DEFINE(cuStreamDestroy_v2, end_capture)

@@ -1,33 +1,34 @@
 /* SPDX-License-Identifier: MIT
  *
- * Captures under way. A capture forbids calls that our heaps may have to make, so that while there
- * is one anywhere, requests go to the driver as they would without us, and frees of our blocks are
- * put off until there is none. Thread safe.
+ * Stream captures in progress. A capture forbids driver calls that a heap may have to make. So
+ * while any stream captures, the driver serves all requests, and frees of a heap's blocks are
+ * deferred until no stream captures. Thread safe.
  */
 #ifndef GPUALLOC_INTERPOSE_CUDA_CAPTURES_H
 #define GPUALLOC_INTERPOSE_CUDA_CAPTURES_H
 
 #include "blocks.h"
 
-/* Whether there is one. */
+/* True if any stream captures. */
 bool ga_cuda_capturing(void);
 
-/* For calls that captures forbid: none begins until it is let go of. False: there is one. Blocks
- * while one begins; not twice in a thread. */
-bool ga_cuda_captures_hold(void);
-void ga_cuda_captures_let_go(void);
+/* Hold off new captures while making calls that a capture forbids. False: a stream captures
+ * already. Waits while a capture begins; a thread must not nest it. */
+bool ga_cuda_captures_hold_off(void);
+void ga_cuda_captures_allow(void);
 
-/* Keep a block that was taken out of its set, in the memory of its note, until there is none. */
-void ga_cuda_put_off(ga_cuda_block *block);
+/* Defer the free of a removed block until no stream captures. The list uses the memory of the
+ * block's record. */
+void ga_cuda_defer_free(ga_cuda_block *block);
 
-/* Whether a block that starts there is kept: it is free to the program, though not yet to anybody.
- */
-bool ga_cuda_is_put_off(CUdeviceptr start);
+/* True if the free of a block that starts there is deferred: the program may not use it, and the
+ * heap does not reuse it yet. */
+bool ga_cuda_is_deferred(CUdeviceptr start);
 
-/* One that was kept, with its note; false: there is none left. */
-bool ga_cuda_put_off_next(ga_cuda_block *out);
+/* Take one deferred block off the list, with its record. False: there is none. */
+bool ga_cuda_pop_deferred(ga_cuda_block *out);
 
-/* Forget the captures of a context that goes. */
+/* Forget the captures in a context that was destroyed. */
 void ga_cuda_captures_end(CUcontext context);
 
 /* Around fork(2). */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Each thread remembers the context that it had last. `epoch` is a hint that it is to be looked at
- * again, changed by the thread that destroys one: what other threads then do with that context is
- * wrong with or without us.
+ * Each thread caches the last context that it looked up. The thread that destroys a context changes
+ * `epoch`, a hint to look up again. It need be no more than a hint: a program in which another
+ * thread uses a destroyed context is wrong without the preload, too.
  */
 #include "contexts.h"
 
@@ -13,27 +13,27 @@ static unsigned epoch = 1;
 static _Thread_local struct {
     CUcontext context;
     unsigned epoch;
-    int device; /* whose primary context it is; -1: none's */
-} known;
+    int device; /* whose primary context it is; -1: no device's */
+} cached;
 
 void ga_cuda_contexts_changed(void)
 {
-    __atomic_fetch_add(&epoch, 1, __ATOMIC_RELAXED); /* relaxed: a hint, see there */
+    __atomic_fetch_add(&epoch, 1, __ATOMIC_RELAXED); /* relaxed: a hint, see the file head */
 }
 
-/* Nothing is made by asking: a primary context that nobody uses is not this one. */
-static int look_at(const ga_cuda_asks *asks, CUcontext context)
+/* Does not create a primary context: one that is not active cannot be current. */
+static int lookup_device(const ga_cuda_api *api, CUcontext context)
 {
     CUdevice device = -1;
     CUcontext primary = NULL;
     unsigned flags;
     int active = 0;
-    if (asks->cuCtxGetDevice(&device) != CUDA_SUCCESS ||
-        asks->cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS || !active ||
-        asks->cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS) {
+    if (api->cuCtxGetDevice(&device) != CUDA_SUCCESS ||
+        api->cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS || !active ||
+        api->cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS) {
         return -1;
     }
-    asks->cuDevicePrimaryCtxRelease_v2(device);
+    api->cuDevicePrimaryCtxRelease_v2(device);
     return primary == context && device < GA_CUDA_DEVICES ? device : -1;
 }
 
@@ -49,14 +49,14 @@ bool ga_cuda_wait_for(int device)
     return status == GA_OK;
 }
 
-/* -1: there is no such device. A context that is not in use is not made by waiting for it. */
+/* -1: no such device. Waiting would activate an inactive primary context, so callers test first. */
 static int is_active(int device)
 {
-    const ga_cuda_asks *asks = ga_cuda_next_asks();
+    const ga_cuda_api *api = ga_cuda_next_api();
     unsigned flags;
     int active = 0;
-    bool is = asks && asks->cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS;
-    return is ? active : -1;
+    bool answered = api && api->cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS;
+    return answered ? active : -1;
 }
 
 bool ga_cuda_wait_if_active(int device)
@@ -66,33 +66,34 @@ bool ga_cuda_wait_if_active(int device)
 
 bool ga_cuda_wait_for_all(void)
 {
-    bool waited = ga_cuda_next_asks() != NULL;
+    bool waited = ga_cuda_next_api() != NULL;
     for (int i = 0; waited && i < GA_CUDA_DEVICES && is_active(i) >= 0; i++) {
         waited = ga_cuda_wait_if_active(i);
     }
     return waited;
 }
 
-int ga_cuda_context_device(const ga_cuda_asks *asks, CUcontext *context)
+int ga_cuda_context_device(const ga_cuda_api *api, CUcontext *context)
 {
-    if (asks->cuCtxGetCurrent(context) != CUDA_SUCCESS || !*context) {
+    if (api->cuCtxGetCurrent(context) != CUDA_SUCCESS || !*context) {
         return -1;
     }
-    unsigned now = __atomic_load_n(&epoch, __ATOMIC_RELAXED); /* relaxed: a hint, see there */
-    if (__builtin_expect(known.context != *context || known.epoch != now, 0)) {
-        known.device = look_at(asks, *context);
-        known.context = *context;
-        known.epoch = now;
+    unsigned now =
+        __atomic_load_n(&epoch, __ATOMIC_RELAXED); /* relaxed: a hint, see the file head */
+    if (__builtin_expect(cached.context != *context || cached.epoch != now, 0)) {
+        cached.device = lookup_device(api, *context);
+        cached.context = *context;
+        cached.epoch = now;
     }
-    return known.device;
+    return cached.device;
 }
 
 CUcontext ga_cuda_primary(int device)
 {
-    const ga_cuda_asks *asks = ga_cuda_next_asks();
+    const ga_cuda_api *api = ga_cuda_next_api();
     CUcontext primary = NULL;
-    if (asks && asks->cuDevicePrimaryCtxRetain(&primary, device) == CUDA_SUCCESS) {
-        asks->cuDevicePrimaryCtxRelease_v2(device);
+    if (api && api->cuDevicePrimaryCtxRetain(&primary, device) == CUDA_SUCCESS) {
+        api->cuDevicePrimaryCtxRelease_v2(device);
     }
     return primary;
 }

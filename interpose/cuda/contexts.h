@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which context is current, and whether it is its device's primary one. Thread safe.
+ * Which context is current, and whether it is its device's primary context. Thread safe.
  */
 #ifndef GPUALLOC_INTERPOSE_CUDA_CONTEXTS_H
 #define GPUALLOC_INTERPOSE_CUDA_CONTEXTS_H
 
 #include "next.h"
 
-/* The device whose primary context is current; -1: none's is. */
-int ga_cuda_context_device(const ga_cuda_asks *asks, CUcontext *context);
+/* The device whose primary context is current; -1: another context is, or none. */
+int ga_cuda_context_device(const ga_cuda_api *api, CUcontext *context);
 
-/* The primary context of a device, which its heap is in; NULL: the driver names none. */
+/* A device's primary context, in which its heap is; NULL: the driver reports none. */
 CUcontext ga_cuda_primary(int device);
 
-/* Wait for all work on a device, in its primary context; the same, if that is in use; on every
- * device where it is. False: the driver says that something failed. */
+/* Wait for all work: on a device, whose primary context is created if there is none; on a device if
+ * its primary context is active; on all devices whose primary context is active. False: the driver
+ * reports an error. */
 bool ga_cuda_wait_for(int device);
 bool ga_cuda_wait_if_active(int device);
 bool ga_cuda_wait_for_all(void);
 
-/* Contexts may have come and gone. */
+/* Call after a context may have been created or destroyed. */
 void ga_cuda_contexts_changed(void);
 
 #endif

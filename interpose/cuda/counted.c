@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * Memory that is no block, within limit=: physical memory of cuMemCreate(), and arrays. Without a
+ * Memory other than blocks within limit=: physical memory of cuMemCreate(), and arrays. Without a
  * limit nothing is counted.
  *
  * STRUCTURE  by handle: the memory behind it, and its size; by address: its mappings
- * INVARIANT  memory counts from its creation until it has neither a handle nor a mapping, as with
- *            the driver
- * ORDER      one lock, held across the driver's calls that make handles and take them back: a
- *            handle may be another's as soon as it is released
- * PROGRESS   blocks while another thread is in here. No lock of ours is asked for under it
+ * INVARIANT  memory counts from its creation until it has neither handles nor mappings, which is
+ *            when the driver frees it
+ * ORDER      one lock, held across the driver's calls that create and release handles, because the
+ *            driver may reuse a handle as soon as it is released
+ * PROGRESS   a thread waits for the holder of the lock; no other lock of the preload is taken under
+ *            it
  */
 #include "counted.h"
 
@@ -25,11 +26,12 @@
 typedef struct memory {
     uint64_t size;
     int device;
-    unsigned uses; /* handles, each as often as it must be released, and mappings */
+    unsigned uses; /* mappings, and handles, each as often as it must be released */
 } memory;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static ga_cuda_blocks handles = GA_CUDA_BLOCKS_INIT; /* `number`: the memory; `generation`: times */
+static ga_cuda_blocks handles =
+    GA_CUDA_BLOCKS_INIT; /* `number`: the memory; `generation`: releases needed */
 static ga_cuda_blocks mappings = GA_CUDA_BLOCKS_INIT; /* `number`: the memory */
 static ga_cuda_blocks arrays = GA_CUDA_BLOCKS_INIT;   /* `size`: 1; `number`: bytes */
 
@@ -47,7 +49,7 @@ __attribute__((constructor)) static void watch_forks(void)
     ga_forks_watch(&watched, NULL, NULL, fork_child);
 }
 
-static bool counts(void)
+static bool is_limited(void)
 {
     return ga_cuda_limit() != UINT64_MAX;
 }
@@ -57,11 +59,11 @@ static memory *memory_of(const ga_cuda_block *block)
     return (memory *)(uintptr_t)block->number;
 }
 
-/* Under the lock. */
-static void drop_use(memory *m)
+/* With the lock held. */
+static void release_use(memory *m)
 {
     if (--m->uses == 0) {
-        ga_cuda_release_outside(m->device, m->size);
+        ga_cuda_uncharge_outside(m->device, m->size);
         ga_libc.free(m);
     }
 }
@@ -72,12 +74,12 @@ typedef CUresult create_fn(CUmemGenericAllocationHandle *handle, size_t size,
                            const CUmemAllocationProp *prop, unsigned long long flags);
 typedef CUresult release_fn(CUmemGenericAllocationHandle handle);
 
-/* Memory for the records, before anything is made. */
-static memory *make_records(ga_cuda_block *note, int device, size_t size)
+/* Allocate the records before the driver's call, so that it need not be undone. */
+static memory *make_records(ga_cuda_block *record, int device, size_t size)
 {
     memory *made = ga_libc.malloc(sizeof *made);
-    *note = (ga_cuda_block){.size = 1, .generation = 1, .number = (uintptr_t)made};
-    if (!made || !ga_cuda_blocks_reserve(note)) {
+    *record = (ga_cuda_block){.size = 1, .generation = 1, .number = (uintptr_t)made};
+    if (!made || !ga_cuda_blocks_new_record(record)) {
         ga_libc.free(made);
         return NULL;
     }
@@ -85,28 +87,28 @@ static memory *make_records(ga_cuda_block *note, int device, size_t size)
     return made;
 }
 
-static CUresult create_noted(create_fn *next, CUmemGenericAllocationHandle *handle, size_t size,
-                             const CUmemAllocationProp *prop, unsigned long long flags,
-                             ga_cuda_block *note)
+static CUresult create_recorded(create_fn *next, CUmemGenericAllocationHandle *handle, size_t size,
+                                const CUmemAllocationProp *prop, unsigned long long flags,
+                                ga_cuda_block *record)
 {
     pthread_mutex_lock(&lock);
     CUresult result = next(handle, size, prop, flags);
     if (result == CUDA_SUCCESS) {
-        note->start = *handle;
-        ga_cuda_blocks_put(&handles, note);
+        record->start = *handle;
+        ga_cuda_blocks_insert(&handles, record);
     }
     pthread_mutex_unlock(&lock);
     return result;
 }
 
-/* Try again after our caches have given memory back to the driver. */
-static CUresult create_twice(create_fn *next, CUmemGenericAllocationHandle *handle, size_t size,
+/* Try again after the caches have given memory back to the driver. */
+static CUresult create_retry(create_fn *next, CUmemGenericAllocationHandle *handle, size_t size,
                              const CUmemAllocationProp *prop, unsigned long long flags,
-                             ga_cuda_block *note)
+                             ga_cuda_block *record)
 {
-    CUresult result = create_noted(next, handle, size, prop, flags, note);
+    CUresult result = create_recorded(next, handle, size, prop, flags, record);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && ga_cuda_served_trim()) {
-        result = create_noted(next, handle, size, prop, flags, note);
+        result = create_recorded(next, handle, size, prop, flags, record);
     }
     return result;
 }
@@ -115,20 +117,20 @@ static CUresult create_counted(create_fn *next, CUmemGenericAllocationHandle *ha
                                const CUmemAllocationProp *prop, unsigned long long flags)
 {
     int device = prop->location.id;
-    ga_cuda_block note;
-    memory *made = make_records(&note, device, size);
+    ga_cuda_block record;
+    memory *made = make_records(&record, device, size);
     if (!made) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    bool fits = ga_cuda_reserve_outside(device, size);
+    bool fits = ga_cuda_charge_outside(device, size);
     CUresult result =
-        fits ? create_twice(next, handle, size, prop, flags, &note) : CUDA_ERROR_OUT_OF_MEMORY;
+        fits ? create_retry(next, handle, size, prop, flags, &record) : CUDA_ERROR_OUT_OF_MEMORY;
     if (result != CUDA_SUCCESS) {
-        ga_cuda_blocks_unreserve(&note);
+        ga_cuda_blocks_free_record(&record);
         ga_libc.free(made);
     }
     if (result != CUDA_SUCCESS && fits) {
-        ga_cuda_release_outside(device, size);
+        ga_cuda_uncharge_outside(device, size);
     }
     return result;
 }
@@ -144,36 +146,36 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
     if (!next) {
         return ga_cuda_next_missing();
     }
-    if (handle && prop && counts() && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+    if (handle && prop && is_limited() && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
         ga_cuda_is_device(prop->location.id)) {
         return create_counted(next, handle, size, prop, flags);
     }
     CUresult result = next(handle, size, prop, flags);
-    bool again = result == CUDA_ERROR_OUT_OF_MEMORY && ga_cuda_served_trim();
-    return again ? next(handle, size, prop, flags) : result;
+    bool retry = result == CUDA_ERROR_OUT_OF_MEMORY && ga_cuda_served_trim();
+    return retry ? next(handle, size, prop, flags) : result;
 }
 
-/* Under the lock: one that is not known was imported, or made without a limit. */
+/* With the lock held. A handle without a record was imported, or created without a limit. */
 static void forget_handle(CUmemGenericAllocationHandle handle)
 {
-    ga_cuda_block note;
-    if (!ga_cuda_blocks_take(&handles, handle, &note)) {
+    ga_cuda_block record;
+    if (!ga_cuda_blocks_remove(&handles, handle, &record)) {
         return;
     }
-    memory *m = memory_of(&note);
-    if (--note.generation) {
-        ga_cuda_blocks_put(&handles, &note);
+    memory *m = memory_of(&record);
+    if (--record.generation) {
+        ga_cuda_blocks_insert(&handles, &record);
     } else {
-        ga_cuda_blocks_gone(&handles, &note);
+        ga_cuda_blocks_discard(&handles, &record);
     }
-    drop_use(m);
+    release_use(m);
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
     release_fn *next = GA_CUDA_NEXT(release_fn, cuMemRelease);
     ga_cuda_count(GA_HOOK_cuMemRelease);
-    if (!next || !counts()) {
+    if (!next || !is_limited()) {
         return next ? next(handle) : ga_cuda_next_missing();
     }
     pthread_mutex_lock(&lock);
@@ -185,76 +187,77 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
     return result;
 }
 
-/* Under the lock: one more handle of the memory that is mapped there; perhaps one that is known. */
-static void note_handle(CUmemGenericAllocationHandle handle, CUdeviceptr at, ga_cuda_block *note)
+/* With the lock held: one more handle, new or known, of the memory that is mapped at `at`. */
+static void record_handle(CUmemGenericAllocationHandle handle, CUdeviceptr at,
+                          ga_cuda_block *record)
 {
     ga_cuda_block old;
     ga_cuda_block mapping;
-    if (ga_cuda_blocks_take(&handles, handle, &old)) {
+    if (ga_cuda_blocks_remove(&handles, handle, &old)) {
         old.generation++;
         memory_of(&old)->uses++;
-        ga_cuda_blocks_put(&handles, &old);
+        ga_cuda_blocks_insert(&handles, &old);
     } else if (ga_cuda_blocks_find(&mappings, at, &mapping)) {
-        note->start = handle;
-        note->number = mapping.number;
+        record->start = handle;
+        record->number = mapping.number;
         memory_of(&mapping)->uses++;
-        ga_cuda_blocks_put(&handles, note);
+        ga_cuda_blocks_insert(&handles, record);
     }
 }
 
 CUresult ga_cuda_counted_retain(ga_cuda_retain_fn *next, CUmemGenericAllocationHandle *handle,
                                 void *pointer)
 {
-    ga_cuda_block note = {.size = 1, .generation = 1};
-    if (!handle || !counts()) {
+    ga_cuda_block record = {.size = 1, .generation = 1};
+    if (!handle || !is_limited()) {
         return next(handle, pointer);
     }
-    if (!ga_cuda_blocks_reserve(&note)) {
+    if (!ga_cuda_blocks_new_record(&record)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     pthread_mutex_lock(&lock);
     CUresult result = next(handle, pointer);
     if (result == CUDA_SUCCESS) {
-        note_handle(*handle, (CUdeviceptr)(uintptr_t)pointer, &note);
+        record_handle(*handle, (CUdeviceptr)(uintptr_t)pointer, &record);
     }
     pthread_mutex_unlock(&lock);
-    ga_cuda_blocks_unreserve(&note); /* where it was not needed */
+    ga_cuda_blocks_free_record(&record); /* if it was not used */
     return result;
 }
 
 CUresult ga_cuda_counted_map(ga_cuda_map_fn *next, CUdeviceptr start, size_t size, size_t offset,
                              CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
-    ga_cuda_block note = {.start = start, .size = size};
-    ga_cuda_block of_handle;
-    if (!counts()) {
+    ga_cuda_block record = {.start = start, .size = size};
+    ga_cuda_block handle_record;
+    if (!is_limited()) {
         return next(start, size, offset, handle, flags);
     }
-    if (!ga_cuda_blocks_reserve(&note)) {
+    if (!ga_cuda_blocks_new_record(&record)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     pthread_mutex_lock(&lock);
     CUresult result = next(start, size, offset, handle, flags);
-    if (result == CUDA_SUCCESS && ga_cuda_blocks_find(&handles, handle, &of_handle)) {
-        note.number = of_handle.number;
-        memory_of(&note)->uses++;
-        ga_cuda_blocks_put(&mappings, &note);
+    if (result == CUDA_SUCCESS && ga_cuda_blocks_find(&handles, handle, &handle_record)) {
+        record.number = handle_record.number;
+        memory_of(&record)->uses++;
+        ga_cuda_blocks_insert(&mappings, &record);
     }
     pthread_mutex_unlock(&lock);
-    ga_cuda_blocks_unreserve(&note);
+    ga_cuda_blocks_free_record(&record);
     return result;
 }
 
 CUresult ga_cuda_counted_unmap(ga_cuda_unmap_fn *next, CUdeviceptr start, size_t size)
 {
     ga_cuda_block gone;
-    if (!counts()) {
+    if (!is_limited()) {
         return next(start, size);
     }
     pthread_mutex_lock(&lock);
     CUresult result = next(start, size);
-    while (result == CUDA_SUCCESS && ga_cuda_blocks_take_within(&mappings, start, size, &gone)) {
-        drop_use(memory_of(&gone));
+    while (result == CUDA_SUCCESS && ga_cuda_blocks_remove_within(&mappings, start, size, &gone)) {
+        release_use(memory_of(&gone));
     }
     pthread_mutex_unlock(&lock);
     return result;
@@ -262,24 +265,25 @@ CUresult ga_cuda_counted_unmap(ga_cuda_unmap_fn *next, CUdeviceptr start, size_t
 
 /* ---- arrays -------------------------------------------------------------------------------- */
 
-/* CUDA_ARRAY_DESCRIPTOR and CUDA_ARRAY3D_DESCRIPTOR, which begin alike. */
-typedef struct flat {
+/* CUDA_ARRAY_DESCRIPTOR and CUDA_ARRAY3D_DESCRIPTOR. */
+typedef struct descriptor_2d {
     size_t width, height;
     int format;
     unsigned channels;
-} flat;
+} descriptor_2d;
 
-typedef struct deep {
+typedef struct descriptor_3d {
     size_t width, height, depth;
     int format;
     unsigned channels, flags;
-} deep;
+} descriptor_3d;
 
 enum {
     WITHOUT_MEMORY = 0x40 | 0x80 /* CUDA_ARRAY3D_SPARSE, CUDA_ARRAY3D_DEFERRED_MAPPING */
 };
 
-/* Bytes of a channel; 0: of a format that is not made of channels, and is not counted. */
+/* Bytes per channel; 0: the format has no channels of whole bytes (compressed, say) and is not
+ * counted. */
 static size_t channel_bytes(int format)
 {
     switch (format) {
@@ -299,8 +303,8 @@ static size_t channel_bytes(int format)
     }
 }
 
-/* 0: too many to be had, which the driver says in its own words. */
-static uint64_t array_bytes(const deep *d)
+/* 0: overflow; the driver then reports the error. */
+static uint64_t array_bytes(const descriptor_3d *d)
 {
     uint64_t bytes = channel_bytes(d->format);
     const size_t factors[] = {d->channels, d->width, d->height ? d->height : 1,
@@ -314,7 +318,7 @@ static uint64_t array_bytes(const deep *d)
 }
 
 /* Each level has half of the width, height and depth of the one before. */
-static uint64_t mipmap_bytes(deep d, unsigned levels)
+static uint64_t mipmap_bytes(descriptor_3d d, unsigned levels)
 {
     uint64_t bytes = 0;
     for (unsigned i = 0; i < levels && i < 64; i++) {
@@ -326,114 +330,117 @@ static uint64_t mipmap_bytes(deep d, unsigned levels)
     return bytes;
 }
 
-typedef CUresult make_array_fn(void **array, const void *descriptor, unsigned levels);
-typedef CUresult drop_array_fn(void *array);
+typedef CUresult create_array_fn(void **array, const void *descriptor, unsigned levels);
+typedef CUresult destroy_array_fn(void *array);
 
-static CUresult make_twice(make_array_fn *next, void **array, const void *descriptor,
-                           unsigned levels)
+static CUresult create_array_retry(create_array_fn *next, void **array, const void *descriptor,
+                                   unsigned levels)
 {
     CUresult result = next(array, descriptor, levels);
-    bool again = result == CUDA_ERROR_OUT_OF_MEMORY && ga_cuda_served_trim();
-    return again ? next(array, descriptor, levels) : result;
+    bool retry = result == CUDA_ERROR_OUT_OF_MEMORY && ga_cuda_served_trim();
+    return retry ? next(array, descriptor, levels) : result;
 }
 
-/* The device of the current context, where an array goes; -1: it is not counted. */
-static int device_to_count(void)
+/* The current device, where an array is allocated; -1: arrays are not counted. */
+static int device_to_charge(void)
 {
-    const ga_cuda_asks *asks = counts() ? ga_cuda_next_asks() : NULL;
+    const ga_cuda_api *api = is_limited() ? ga_cuda_next_api() : NULL;
     CUcontext context;
-    return asks ? ga_cuda_context_device(asks, &context) : -1;
+    return api ? ga_cuda_context_device(api, &context) : -1;
 }
 
-static CUresult make_array(make_array_fn *next, void **array, const void *descriptor,
-                           unsigned levels, uint64_t bytes)
+static CUresult create_array(create_array_fn *next, void **array, const void *descriptor,
+                             unsigned levels, uint64_t bytes)
 {
-    int device = bytes && array ? device_to_count() : -1;
-    ga_cuda_block note = {.size = 1, .device = device, .number = bytes};
+    int device = bytes && array ? device_to_charge() : -1;
+    ga_cuda_block record = {.size = 1, .device = device, .number = bytes};
     if (device < 0) {
-        return make_twice(next, array, descriptor, levels);
+        return create_array_retry(next, array, descriptor, levels);
     }
-    if (!ga_cuda_reserve_on(device, bytes)) {
+    if (!ga_cuda_charge_on(device, bytes)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    CUresult result = ga_cuda_blocks_reserve(&note) ? make_twice(next, array, descriptor, levels)
-                                                    : CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = ga_cuda_blocks_new_record(&record)
+                          ? create_array_retry(next, array, descriptor, levels)
+                          : CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS) {
-        note.start = (uintptr_t)*array;
-        ga_cuda_blocks_put(&arrays, &note);
+        record.start = (uintptr_t)*array;
+        ga_cuda_blocks_insert(&arrays, &record);
     } else {
-        ga_cuda_blocks_unreserve(&note);
-        ga_cuda_release_on(device, bytes);
+        ga_cuda_blocks_free_record(&record);
+        ga_cuda_uncharge_on(device, bytes);
     }
     return result;
 }
 
-/* It is struck out first: its handle may be another's as soon as it is destroyed. */
-static CUresult drop_array(drop_array_fn *next, void *array)
+/* The record is removed first, because the driver may reuse the handle as soon as it is
+ * destroyed. */
+static CUresult destroy_array(destroy_array_fn *next, void *array)
 {
-    ga_cuda_block note;
-    bool known = ga_cuda_blocks_take(&arrays, (uintptr_t)array, &note);
+    ga_cuda_block record;
+    bool known = ga_cuda_blocks_remove(&arrays, (uintptr_t)array, &record);
     CUresult result = next ? next(array) : ga_cuda_next_missing();
     if (known && result == CUDA_SUCCESS) {
-        ga_cuda_release_on(note.device, note.number);
-        ga_cuda_blocks_gone(&arrays, &note);
+        ga_cuda_uncharge_on(record.device, record.number);
+        ga_cuda_blocks_discard(&arrays, &record);
     } else if (known) {
-        ga_cuda_blocks_put(&arrays, &note);
+        ga_cuda_blocks_insert(&arrays, &record);
     }
     return result;
 }
 
-/* The context and all its arrays are destroyed, and its count was set to 0. */
+/* The context's arrays are destroyed with it. The caller resets the device's count itself. */
 void ga_cuda_counted_reset(int device)
 {
     ga_cuda_block gone;
-    while (ga_cuda_blocks_take_any(&arrays, device, &gone)) {
+    while (ga_cuda_blocks_remove_of(&arrays, device, &gone)) {
     }
 }
 
-GA_CUDA_ENTRY(make_array_fn, cuArrayCreate_v2);
-GA_CUDA_ENTRY(make_array_fn, cuArray3DCreate_v2);
-GA_CUDA_ENTRY(make_array_fn, cuMipmappedArrayCreate);
-GA_CUDA_ENTRY(drop_array_fn, cuArrayDestroy);
-GA_CUDA_ENTRY(drop_array_fn, cuMipmappedArrayDestroy);
+GA_CUDA_ENTRY(create_array_fn, cuArrayCreate_v2);
+GA_CUDA_ENTRY(create_array_fn, cuArray3DCreate_v2);
+GA_CUDA_ENTRY(create_array_fn, cuMipmappedArrayCreate);
+GA_CUDA_ENTRY(destroy_array_fn, cuArrayDestroy);
+GA_CUDA_ENTRY(destroy_array_fn, cuMipmappedArrayDestroy);
 
-/* Those without levels take two arguments, and overlook the third. */
+/* The two calls without levels take two arguments; the driver ignores the third. */
 CUresult cuArrayCreate_v2(void **array, const void *descriptor, unsigned unused)
 {
-    make_array_fn *next = GA_CUDA_NEXT(make_array_fn, cuArrayCreate_v2);
-    const flat *f = descriptor;
-    deep d = f ? (deep){f->width, f->height, 0, f->format, f->channels, 0} : (deep){0};
+    create_array_fn *next = GA_CUDA_NEXT(create_array_fn, cuArrayCreate_v2);
+    const descriptor_2d *f = descriptor;
+    descriptor_3d d =
+        f ? (descriptor_3d){f->width, f->height, 0, f->format, f->channels, 0} : (descriptor_3d){0};
     ga_cuda_count(GA_HOOK_cuArrayCreate_v2);
-    return next ? make_array(next, array, descriptor, unused, array_bytes(&d))
+    return next ? create_array(next, array, descriptor, unused, array_bytes(&d))
                 : ga_cuda_next_missing();
 }
 
 CUresult cuArray3DCreate_v2(void **array, const void *descriptor, unsigned unused)
 {
-    make_array_fn *next = GA_CUDA_NEXT(make_array_fn, cuArray3DCreate_v2);
-    const deep *d = descriptor;
+    create_array_fn *next = GA_CUDA_NEXT(create_array_fn, cuArray3DCreate_v2);
+    const descriptor_3d *d = descriptor;
     ga_cuda_count(GA_HOOK_cuArray3DCreate_v2);
-    return next ? make_array(next, array, descriptor, unused, d ? array_bytes(d) : 0)
+    return next ? create_array(next, array, descriptor, unused, d ? array_bytes(d) : 0)
                 : ga_cuda_next_missing();
 }
 
 CUresult cuMipmappedArrayCreate(void **array, const void *descriptor, unsigned levels)
 {
-    make_array_fn *next = GA_CUDA_NEXT(make_array_fn, cuMipmappedArrayCreate);
-    const deep *d = descriptor;
+    create_array_fn *next = GA_CUDA_NEXT(create_array_fn, cuMipmappedArrayCreate);
+    const descriptor_3d *d = descriptor;
     ga_cuda_count(GA_HOOK_cuMipmappedArrayCreate);
-    return next ? make_array(next, array, descriptor, levels, d ? mipmap_bytes(*d, levels) : 0)
+    return next ? create_array(next, array, descriptor, levels, d ? mipmap_bytes(*d, levels) : 0)
                 : ga_cuda_next_missing();
 }
 
 CUresult cuArrayDestroy(void *array)
 {
     ga_cuda_count(GA_HOOK_cuArrayDestroy);
-    return drop_array(GA_CUDA_NEXT(drop_array_fn, cuArrayDestroy), array);
+    return destroy_array(GA_CUDA_NEXT(destroy_array_fn, cuArrayDestroy), array);
 }
 
 CUresult cuMipmappedArrayDestroy(void *array)
 {
     ga_cuda_count(GA_HOOK_cuMipmappedArrayDestroy);
-    return drop_array(GA_CUDA_NEXT(drop_array_fn, cuMipmappedArrayDestroy), array);
+    return destroy_array(GA_CUDA_NEXT(destroy_array_fn, cuMipmappedArrayDestroy), array);
 }

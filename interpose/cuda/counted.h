@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Memory that counts against limit= beside blocks: physical memory that the program maps itself, and
- * arrays. The calls that change how long it lives go through here. Thread safe.
+ * Memory other than blocks that counts against limit=: physical memory that the program maps
+ * itself, and arrays. Calls that create or release it go through here. Thread safe.
  */
 #ifndef GPUALLOC_INTERPOSE_CUDA_COUNTED_H
 #define GPUALLOC_INTERPOSE_CUDA_COUNTED_H
@@ -19,7 +19,7 @@ CUresult ga_cuda_counted_unmap(ga_cuda_unmap_fn *next, CUdeviceptr start, size_t
 CUresult ga_cuda_counted_retain(ga_cuda_retain_fn *next, CUmemGenericAllocationHandle *handle,
                                 void *pointer);
 
-/* Before the primary context of a device goes. */
+/* Before a device's primary context is destroyed. */
 void ga_cuda_counted_reset(int device);
 
 #endif

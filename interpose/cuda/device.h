@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A device's record, between served.c and limits.c.
+ * A device's record, shared by served.c and limits.c.
  */
 #ifndef GPUALLOC_INTERPOSE_CUDA_DEVICE_H
 #define GPUALLOC_INTERPOSE_CUDA_DEVICE_H
@@ -21,33 +21,31 @@ struct ga_cuda_device {
     int state;
     ga_heap *heap;
     unsigned generation;
-    size_t align;       /* of blocks without a stream; 0: what the heap gives */
-    bool drivers;       /* its blocks are the driver's allocations: GA_CAP_DRIVER_BLOCKS */
-    bool mapped;        /* the lowest layer maps all its memory itself */
-    bool shares;        /* and other processes may map it */
-    bool streams;       /* it has stream order */
-    bool waits;         /* a free without a stream waits for the device: GA_CAP_FREE_WAITS */
-    bool thread_stream; /* GA_CAP_THREAD_STREAM */
-    bool every;         /* GA_CAP_EVERY_STREAM */
-    bool shared;        /* peers need access to its memory, and the heap cannot give it */
-    uint64_t peers;     /* a bit for each of these devices */
-    uint64_t used;      /* relaxed: a figure, within which a limit is kept */
-    uint64_t
-        cached_before; /* free bytes that the heap held when the first capture began; relaxed */
-    CUmemoryPool pool; /* the program's, which is current; NULL: the default one. Relaxed */
-    uint64_t streamed,
-        streamed_high;      /* bytes of blocks that were asked for with a stream. Relaxed */
-    uint64_t reserved_high; /* the most of these and of caches, when asked */
-    uint64_t outside;       /* of these, what stays when the context goes */
+    size_t align;           /* of blocks without a stream; 0: the heap's own */
+    bool driver_owned;      /* GA_CAP_DRIVER_BLOCKS: the driver frees blocks under their address */
+    bool mapped;            /* the lowest layer maps all its memory itself */
+    bool can_export;        /* and can export it to other processes */
+    bool stream_ordered;    /* the heap frees and allocates in stream order */
+    bool free_waits;        /* GA_CAP_FREE_WAITS: a free without a stream waits for the device */
+    bool thread_stream;     /* GA_CAP_THREAD_STREAM */
+    bool every_stream;      /* GA_CAP_EVERY_STREAM */
+    bool peers_refused;     /* peers need access to the heap's memory, and it cannot give it */
+    uint64_t peers;         /* bit i: device i has access to this one's memory */
+    uint64_t used;          /* bytes counted against the limit; relaxed: a figure */
+    uint64_t cached_before; /* bytes cached when the first capture began. Relaxed */
+    CUmemoryPool pool;      /* the program's current pool; NULL: the default pool. Relaxed */
+    uint64_t stream_bytes, stream_bytes_high; /* bytes of blocks requested with a stream. Relaxed */
+    uint64_t reserved_high;  /* the highest sum of these and of caches at a query */
+    uint64_t beyond_context; /* part of `used` that stays when the context is destroyed */
 };
 
-/* What GPUALLOC_DEVICE says; written before the first visit. */
-extern ga_cuda_settings ga_cuda_told;
+/* The settings in GPUALLOC_DEVICE; written before a device is first acquired. */
+extern ga_cuda_settings ga_cuda_active_settings;
 
-/* Bytes of a block that goes. */
-void ga_cuda_unuse(ga_cuda_device *d, uint64_t size);
+/* Take back bytes of a block that was freed, or not allocated. */
+void ga_cuda_uncharge_device(ga_cuda_device *d, uint64_t size);
 
-/* Bytes that are to come. False: the limit forbids it. */
-bool ga_cuda_reserve_for(ga_cuda_device *d, uint64_t size);
+/* Count bytes to be allocated against the limit. False: the limit forbids it. */
+bool ga_cuda_charge_device(ga_cuda_device *d, uint64_t size);
 
 #endif

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * The exported name of each row of the hook table: a thunk that begins with instructions without
- * effect and jumps to the function in C.
+ * The exported name of each row of the hook table: a thunk of no-effect instructions and a jump to
+ * the function in C.
  *
- * UCX and other libraries hook a driver function by writing a jump over its first bytes. They first
- * copy the instructions that stood there, to call the function as it was, and know few instructions
- * that may be copied (UCX: src/ucm/bistro). A move of a constant to a register is one of them. The
- * jump takes 12 bytes on x86-64 and 16 on arm64, so 15 and 20 bytes of moves come first. There is
- * no landing pad (endbr64, bti): UCX cannot copy one, and this library is not marked as having them.
+ * UCX and other libraries hook a driver function by overwriting its first bytes with a jump. They
+ * first copy the overwritten instructions, to be able to call the original, and can copy only a few
+ * kinds (UCX: src/ucm/bistro). A move of a constant to a register is one of them. The jump takes 12
+ * bytes on x86-64 and 16 bytes on arm64, so 15 and 20 bytes of moves come first. There is no
+ * landing pad (endbr64, bti), because UCX cannot copy one; this library is not marked as having
+ * them.
  */
 #define GA_CUDA_HOOKS_ONLY
 #include "hooks.h"
@@ -21,12 +22,12 @@
     .cfi_startproc
 #if defined(__x86_64__)
     .rept 3
-    mov $0, %eax /* no argument, and overwritten by the result */
+    mov $0, %eax /* not an argument register; the result overwrites it */
     .endr
     jmp ga_cuda_entry_\symbol
 #elif defined(__aarch64__)
     .rept 5
-    movz w16, #0 /* for linkers' use between functions; UCX's jumps use x9 to x15 */
+    movz w16, #0 /* linkers use it between functions; UCX's jumps use x9 to x15 */
     .endr
     b ga_cuda_entry_\symbol
 #else
@@ -36,7 +37,7 @@
     .size \symbol, . - \symbol
     .endm
 
-#define ENTRY(kind, name, since, symbol, streams, what) entry symbol;
+#define ENTRY(kind, name, since, symbol, streams, description) entry symbol;
 
     .text
     GA_CUDA_HOOKS(ENTRY)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Write the symbol map of the preload for CUDA programs: the symbols of the hook table, and the
-two lookups. No versions: an unversioned definition serves references to every version.
+"""Write the symbol map of the preload for CUDA programs: the symbols of the hook table and the two
+look-ups. No versions: an unversioned definition serves references to every version.
 
   exports.py HOOKS_H MAP
 """

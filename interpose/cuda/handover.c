@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * STRUCTURE  an abstract socket of sequenced packets, and a thread: one request at a time, each a
- *            connection. A request is the number; the answer a head, then a packet for each piece
- *            with its descriptor.
- * INVARIANT  who asks and who answers have the same effective user: both look (SO_PEERCRED)
- * ORDER      the caller's for the beginning, before the thread is there; H1/H2 for who asks
- *            whether a name is ours
- * PROGRESS   who has not sent within a second, or not taken all within ten, is dropped. Signals
- *            make no wait longer, nor end it. The program may close our socket and have its number
- *            again: it is looked at before it is used.
+ *   export  ga_cuda_handover_begin -> start_thread -> answer_requests -> serve -> send_pieces
+ *   import  ga_cuda_handover_request -> connect_to -> receive_head -> receive_answer
+ *
+ * STRUCTURE  an abstract socket of sequenced packets, and a thread that serves one connection at a
+ *            time, one request each. The request is the number; the answer is a head, then a packet
+ *            with a descriptor for each piece.
+ * INVARIANT  client and server have the same effective user; each checks the other (SO_PEERCRED)
+ * ORDER      the caller orders the start, before the thread exists; H1/H2 order tests of a name
+ * PROGRESS   the server drops a client that does not send within 1 s, or does not receive all
+ *            within 10 s. A signal neither prolongs nor ends a wait. The program may close the
+ *            socket and reuse its descriptor, so the server checks the descriptor before each use.
  */
 #include "handover.h"
 
@@ -31,39 +33,39 @@
 #include <unistd.h>
 
 enum {
-    REQUEST_TIME = 1000, /* milliseconds that a request may take to come */
-    ANSWER_TIME = 10000, /* that an answer may take, all of it, to go or to come */
-    WAITING = 128,       /* connections that nobody has looked at yet */
-    MOST_DESCRIPTORS = 2 /* in a packet: there is room for one, and it is padded */
+    REQUEST_TIMEOUT = 1000, /* ms that the server waits for a request */
+    ANSWER_TIMEOUT = 10000, /* ms that a whole answer may take, to send or to receive */
+    BACKLOG = 128,          /* connections that wait for accept4() */
+    MAX_DESCRIPTORS = 2     /* in one packet: CMSG_SPACE() pads the room for one to two */
 };
 
 typedef struct head {
     uint64_t before;
-    uint32_t count; /* 0: there is nothing of that number */
+    uint32_t count; /* 0: no such export */
 } head;
 
 static struct {
-    int socket; /* -1: none, or none yet */
-    ga_cuda_name name;
+    int socket; /* -1: not started */
+    ga_cuda_socket_name name;
     ga_cuda_find_pieces *find;
-    int answer_time; /* milliseconds */
-} own = {.socket = -1, .answer_time = ANSWER_TIME};
+    int answer_timeout; /* ms */
+} server = {.socket = -1, .answer_timeout = ANSWER_TIMEOUT};
 
 /* ---- sockets ----------------------------------------------------------------------------- */
 
-/* In the abstract name space, which has no files that could be left behind. */
-static socklen_t address_of(const ga_cuda_name *name, struct sockaddr_un *out)
+/* Abstract socket names leave no files behind. */
+static socklen_t address_of(const ga_cuda_socket_name *name, struct sockaddr_un *out)
 {
     static const char before[] = "gpualloc-cuda-";
     size_t length = sizeof before - 1;
     *out = (struct sockaddr_un){.sun_family = AF_UNIX};
     memcpy(out->sun_path + 1, before, length);
-    for (size_t i = 0; i < GA_CUDA_NAME_BYTES; i++) {
+    for (size_t i = 0; i < GA_CUDA_SOCKET_NAME_BYTES; i++) {
         char digits[3];
         snprintf(digits, sizeof digits, "%02x", name->bytes[i]);
         memcpy(out->sun_path + 1 + length + 2 * i, digits, 2);
     }
-    length += (size_t)2 * GA_CUDA_NAME_BYTES;
+    length += (size_t)2 * GA_CUDA_SOCKET_NAME_BYTES;
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
 }
 
@@ -79,8 +81,8 @@ static int64_t now(void)
     return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
 }
 
-/* Sockets do not block; who waits for one does it here, until `end` of the clock. False: it took
- * too long, or something is wrong with it. */
+/* Wait until a non-blocking socket is ready, or until `end` on the monotonic clock, in ms. False:
+ * timeout, or the socket has failed. */
 static bool wait_for(int socket, short events, int64_t end)
 {
     struct pollfd one = {.fd = socket, .events = events};
@@ -92,49 +94,49 @@ static bool wait_for(int socket, short events, int64_t end)
     return ready > 0;
 }
 
-static bool is_for_later(ssize_t result)
+static bool should_retry(ssize_t result)
 {
     return result < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
-static bool put_packet(int socket, const struct msghdr *packet, size_t size, int64_t end)
+static bool send_packet(int socket, const struct msghdr *packet, size_t size, int64_t end)
 {
     ssize_t sent;
     do {
         sent = sendmsg(socket, packet, MSG_NOSIGNAL | MSG_DONTWAIT);
-    } while (is_for_later(sent) && wait_for(socket, POLLOUT, end));
+    } while (should_retry(sent) && wait_for(socket, POLLOUT, end));
     return sent == (ssize_t)size;
 }
 
-/* How many bytes; -1: none came in time. */
-static ssize_t take_packet(int socket, struct msghdr *packet, int64_t end)
+/* The number of bytes received; -1: none before `end`. */
+static ssize_t receive_packet(int socket, struct msghdr *packet, int64_t end)
 {
-    ssize_t got;
+    ssize_t received;
     do {
-        got = recvmsg(socket, packet, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    } while (is_for_later(got) && wait_for(socket, POLLIN, end));
-    return got;
+        received = recvmsg(socket, packet, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    } while (should_retry(received) && wait_for(socket, POLLIN, end));
+    return received;
 }
 
-static bool put_bytes(int socket, void *from, size_t size, int64_t end)
+static bool send_bytes(int socket, void *from, size_t size, int64_t end)
 {
     struct iovec data = {from, size};
     struct msghdr packet = {.msg_iov = &data, .msg_iovlen = 1};
-    return put_packet(socket, &packet, size, end);
+    return send_packet(socket, &packet, size, end);
 }
 
-static bool take_bytes(int socket, void *out, size_t size, int64_t end)
+static bool receive_bytes(int socket, void *out, size_t size, int64_t end)
 {
     struct iovec data = {out, size};
     struct msghdr packet = {.msg_iov = &data, .msg_iovlen = 1};
-    return take_packet(socket, &packet, end) == (ssize_t)size;
+    return receive_packet(socket, &packet, end) == (ssize_t)size;
 }
 
-/* Whether that number is our socket's yet, by its name. */
+/* False once the program has closed the socket and reused its descriptor. */
 static bool is_our_socket(int socket)
 {
     struct sockaddr_un ours, its;
-    socklen_t size = address_of(&own.name, &ours);
+    socklen_t size = address_of(&server.name, &ours);
     socklen_t its_size = sizeof its;
     return getsockname(socket, (struct sockaddr *)&its, &its_size) == 0 && its_size == size &&
            memcmp(&ours, &its, size) == 0;
@@ -147,9 +149,9 @@ static bool is_same_user(int socket)
     return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
 }
 
-/* ---- answering --------------------------------------------------------------------------- */
+/* ---- the answering thread ---------------------------------------------------------------- */
 
-/* One packet that takes a descriptor along. */
+/* One packet with one descriptor. */
 static bool send_piece(int socket, const struct ga_vmm_piece *piece, int64_t end)
 {
     union {
@@ -165,14 +167,14 @@ static bool send_piece(int socket, const struct ga_vmm_piece *piece, int64_t end
     control.header = (struct cmsghdr){
         .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
     memcpy(CMSG_DATA(&control.header), &piece->fd, sizeof piece->fd);
-    return put_packet(socket, &packet, sizeof size, end);
+    return send_packet(socket, &packet, sizeof size, end);
 }
 
 static void send_pieces(int socket, const ga_vmm_pieces *pieces)
 {
     head first = {.before = pieces->before, .count = (uint32_t)pieces->count};
-    int64_t end = now() + own.answer_time;
-    bool sent = put_bytes(socket, &first, sizeof first, end);
+    int64_t end = now() + server.answer_timeout;
+    bool sent = send_bytes(socket, &first, sizeof first, end);
     for (size_t i = 0; sent && i < pieces->count; i++) {
         sent = send_piece(socket, &pieces->list[i], end);
     }
@@ -182,22 +184,23 @@ static void serve(int socket)
 {
     uint64_t number;
     ga_vmm_pieces pieces = {0};
-    if (is_same_user(socket) && take_bytes(socket, &number, sizeof number, now() + REQUEST_TIME)) {
-        own.find(number, &pieces);
+    if (is_same_user(socket) &&
+        receive_bytes(socket, &number, sizeof number, now() + REQUEST_TIMEOUT)) {
+        server.find(number, &pieces);
         send_pieces(socket, &pieces);
         ga_vmm_pieces_drop(&pieces);
     }
 }
 
-/* Whether there may be another after this. A program that has closed all descriptors has closed
- * ours. */
-static bool goes_on(int error)
+/* True if accept4() may succeed later. Other errors mean that the program has closed the socket, as
+ * programs that close all descriptors do. */
+static bool is_transient(int error)
 {
     return error == EINTR || error == ECONNABORTED || error == EMFILE || error == ENFILE ||
            error == ENOMEM || error == ENOBUFS;
 }
 
-static void *answer(void *argument)
+static void *answer_requests(void *argument)
 {
     int listening = (int)(intptr_t)argument;
     while (is_our_socket(listening)) {
@@ -205,23 +208,23 @@ static void *answer(void *argument)
         if (socket >= 0) {
             serve(socket);
             close(socket);
-        } else if (!goes_on(errno)) {
+        } else if (!is_transient(errno)) {
             return NULL;
         } else if (errno != EINTR) {
-            usleep(10000); /* until a descriptor is closed somewhere */
+            usleep(10000); /* until the process closes a descriptor */
         }
     }
     return NULL;
 }
 
-/* Signals are for the program's own threads. */
+/* Signals go to the program's own threads. */
 static int start_thread(int socket)
 {
     pthread_t thread;
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&thread, NULL, answer, (void *)(intptr_t)socket);
+    int error = pthread_create(&thread, NULL, answer_requests, (void *)(intptr_t)socket);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!error) {
         pthread_detach(thread);
@@ -229,66 +232,66 @@ static int start_thread(int socket)
     return error;
 }
 
-static int listen_at(const ga_cuda_name *name)
+static int listen_at(const ga_cuda_socket_name *name)
 {
     struct sockaddr_un address;
     socklen_t size = address_of(name, &address);
     int made = make_socket();
     if (made >= 0 &&
-        (bind(made, (struct sockaddr *)&address, size) != 0 || listen(made, WAITING) != 0)) {
+        (bind(made, (struct sockaddr *)&address, size) != 0 || listen(made, BACKLOG) != 0)) {
         close(made);
         made = -1;
     }
     return made;
 }
 
-ga_status ga_cuda_handover_begin(ga_cuda_find_pieces *find, ga_cuda_name *name)
+ga_status ga_cuda_handover_begin(ga_cuda_find_pieces *find, ga_cuda_socket_name *name)
 {
-    if (own.socket < 0) {
-        ga_cuda_name made;
+    if (server.socket < 0) {
+        ga_cuda_socket_name made;
         ga_entropy_fill(made.bytes, sizeof made.bytes);
         int socket = listen_at(&made);
         if (socket < 0) {
             return ga_fail(GA_ERR_MEMORY, "no socket: %s", strerror(errno));
         }
-        own.name = made;
-        own.find = find;
+        server.name = made;
+        server.find = find;
         int error = start_thread(socket);
         if (error) {
             close(socket);
             return ga_fail(GA_ERR_MEMORY, "no thread: %s", strerror(error));
         }
-        /* H1: release. Pairs with H2: the name is whole. */
-        __atomic_store_n(&own.socket, socket, __ATOMIC_RELEASE);
+        /* H1: release. Pairs with H2: a reader of the socket sees the whole name. */
+        __atomic_store_n(&server.socket, socket, __ATOMIC_RELEASE);
     }
-    *name = own.name;
+    *name = server.name;
     return GA_OK;
 }
 
-bool ga_cuda_handover_is_ours(const ga_cuda_name *name)
+bool ga_cuda_handover_is_ours(const ga_cuda_socket_name *name)
 {
     /* H2: acquire. Pairs with H1. */
-    return __atomic_load_n(&own.socket, __ATOMIC_ACQUIRE) >= 0 &&
-           memcmp(name, &own.name, sizeof *name) == 0;
+    return __atomic_load_n(&server.socket, __ATOMIC_ACQUIRE) >= 0 &&
+           memcmp(name, &server.name, sizeof *name) == 0;
 }
 
 void ga_cuda_handover_child(void)
 {
-    if (own.socket >= 0 && is_our_socket(own.socket)) {
-        close(own.socket);
+    if (server.socket >= 0 && is_our_socket(server.socket)) {
+        close(server.socket);
     }
-    own.socket = -1;
+    server.socket = -1;
 }
 
-void ga_cuda_handover_patience(int milliseconds)
+void ga_cuda_handover_set_timeout(int milliseconds)
 {
-    own.answer_time = milliseconds;
+    server.answer_timeout = milliseconds;
 }
 
-/* ---- asking ------------------------------------------------------------------------------- */
+/* ---- requests ----------------------------------------------------------------------------- */
 
-/* A queue of those who ask that is full is tried again: it has no event to wait for. */
-static bool reaches(int socket, const ga_cuda_name *name, int64_t end)
+/* connect(2) to a full backlog fails with EAGAIN and has no event to wait for, so retry. */
+static bool connect_retry(int socket, const ga_cuda_socket_name *name, int64_t end)
 {
     struct sockaddr_un address;
     socklen_t size = address_of(name, &address);
@@ -302,14 +305,14 @@ static bool reaches(int socket, const ga_cuda_name *name, int64_t end)
     return result == 0;
 }
 
-static int connect_to(const ga_cuda_name *name, int64_t end)
+static int connect_to(const ga_cuda_socket_name *name, int64_t end)
 {
     int made = make_socket();
     if (made < 0) {
         ga_fail(GA_ERR_MEMORY, "no socket: %s", strerror(errno));
         return -1;
     }
-    if (fcntl(made, F_SETFL, O_NONBLOCK) != 0 || !reaches(made, name, end)) {
+    if (fcntl(made, F_SETFL, O_NONBLOCK) != 0 || !connect_retry(made, name, end)) {
         ga_fail(GA_ERR_POINTER, "the process that has the memory does not answer: %s",
                 strerror(errno));
     } else if (!is_same_user(made)) {
@@ -321,15 +324,16 @@ static int connect_to(const ga_cuda_name *name, int64_t end)
     return -1;
 }
 
-/* One descriptor and no more; what else came is closed. -1: there was none, or too many. */
-static int descriptor_in(struct msghdr *packet)
+/* The packet's descriptor; -1: it has none, or more than one, which are all closed. */
+static int extract_descriptor(struct msghdr *packet)
 {
-    int found[MOST_DESCRIPTORS];
+    int found[MAX_DESCRIPTORS];
     size_t count = 0;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(packet); c; c = CMSG_NXTHDR(packet, c)) {
         if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
             size_t bytes = c->cmsg_len - CMSG_LEN(0);
-            memcpy(found + count, CMSG_DATA(c), bytes); /* there is room for all that fits */
+            memcpy(found + count, CMSG_DATA(c),
+                   bytes); /* the control buffer limits the total to MAX_DESCRIPTORS */
             count += bytes / sizeof *found;
         }
     }
@@ -342,23 +346,23 @@ static int descriptor_in(struct msghdr *packet)
     return -1;
 }
 
-static bool take_piece(int socket, struct ga_vmm_piece *out, int64_t end)
+static bool receive_piece(int socket, struct ga_vmm_piece *out, int64_t end)
 {
     union {
         struct cmsghdr header;
-        char room[CMSG_SPACE(sizeof(int))]; /* or two: it is padded */
+        char room[CMSG_SPACE(sizeof(int))]; /* room for two, because of the padding */
     } control;
     struct iovec data = {&out->size, sizeof out->size};
     struct msghdr packet = {.msg_iov = &data,
                             .msg_iovlen = 1,
                             .msg_control = control.room,
                             .msg_controllen = sizeof control.room};
-    ssize_t got = take_packet(socket, &packet, end);
-    out->fd = got < 0 ? -1 : descriptor_in(&packet);
-    return got == (ssize_t)sizeof out->size && out->fd >= 0;
+    ssize_t received = receive_packet(socket, &packet, end);
+    out->fd = received < 0 ? -1 : extract_descriptor(&packet);
+    return received == (ssize_t)sizeof out->size && out->fd >= 0;
 }
 
-static ga_status take_list(int socket, uint32_t count, int64_t end, ga_vmm_pieces *out)
+static ga_status receive_list(int socket, uint32_t count, int64_t end, ga_vmm_pieces *out)
 {
     out->list = ga_libc.calloc(count, sizeof *out->list);
     if (!out->list) {
@@ -366,9 +370,9 @@ static ga_status take_list(int socket, uint32_t count, int64_t end, ga_vmm_piece
     }
     while (out->count < count) {
         struct ga_vmm_piece *piece = &out->list[out->count];
-        bool taken = take_piece(socket, piece, end);
+        bool whole = receive_piece(socket, piece, end);
         out->count += piece->fd >= 0;
-        if (!taken) {
+        if (!whole) {
             ga_vmm_pieces_drop(out);
             return ga_fail(GA_ERR_MEMORY, "of %u pieces not all came", count);
         }
@@ -376,27 +380,28 @@ static ga_status take_list(int socket, uint32_t count, int64_t end, ga_vmm_piece
     return GA_OK;
 }
 
-/* Whether there was an answer at all: a process that has no time sends its request late, and is
- * dropped. */
-static bool take_head(int socket, uint64_t number, int64_t end, head *out)
+/* False: no answer. A process that is short of time sends its request late, and the server drops
+ * it. */
+static bool receive_head(int socket, uint64_t number, int64_t end, head *out)
 {
-    return put_bytes(socket, &number, sizeof number, end) &&
-           take_bytes(socket, out, sizeof *out, end);
+    return send_bytes(socket, &number, sizeof number, end) &&
+           receive_bytes(socket, out, sizeof *out, end);
 }
 
-static ga_status take_answer(int socket, const head *first, int64_t end, ga_vmm_pieces *out)
+static ga_status receive_answer(int socket, const head *first, int64_t end, ga_vmm_pieces *out)
 {
     if (!first->count || first->count > GA_VMM_PIECES) {
         return ga_fail(GA_ERR_POINTER, "the process that has had the memory has it no more");
     }
     out->before = first->before;
-    return take_list(socket, first->count, end, out);
+    return receive_list(socket, first->count, end, out);
 }
 
-/* Again, then, as long as there is time. */
-ga_status ga_cuda_handover_ask(const ga_cuda_name *name, uint64_t number, ga_vmm_pieces *out)
+/* A dropped request is retried until the time is up. */
+ga_status ga_cuda_handover_request(const ga_cuda_socket_name *name, uint64_t number,
+                                   ga_vmm_pieces *out)
 {
-    int64_t end = now() + own.answer_time;
+    int64_t end = now() + server.answer_timeout;
     head first;
     *out = (ga_vmm_pieces){0};
     do {
@@ -404,10 +409,10 @@ ga_status ga_cuda_handover_ask(const ga_cuda_name *name, uint64_t number, ga_vmm
         if (socket < 0) {
             return GA_ERR_POINTER;
         }
-        bool told = take_head(socket, number, end, &first);
-        ga_status status = told ? take_answer(socket, &first, end, out) : GA_ERR_POINTER;
+        bool answered = receive_head(socket, number, end, &first);
+        ga_status status = answered ? receive_answer(socket, &first, end, out) : GA_ERR_POINTER;
         close(socket);
-        if (told) {
+        if (answered) {
             return status;
         }
         usleep(1000);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Memory is handed to other processes of the same user: each process that gives some away has a
- * socket of a random name, and a thread that answers there. A request names what it wants by a
- * number; the answer is sizes and file descriptors. Thread safe.
+ * Export of memory to other processes of the same user. Each exporting process has a socket with a
+ * random name and a thread that answers requests there. A request names an export by its number;
+ * the answer is sizes and file descriptors. Thread safe.
  */
 #ifndef GPUALLOC_INTERPOSE_CUDA_HANDOVER_H
 #define GPUALLOC_INTERPOSE_CUDA_HANDOVER_H
@@ -10,36 +10,38 @@
 #include "../../liballoc/arena/vmm_share.h"
 
 enum {
-    GA_CUDA_NAME_BYTES = 16
+    GA_CUDA_SOCKET_NAME_BYTES = 16
 };
 
-/* Which process answers. */
-typedef struct ga_cuda_name {
-    unsigned char bytes[GA_CUDA_NAME_BYTES];
-} ga_cuda_name;
+/* The name of a process's socket. It identifies the process that answers. */
+typedef struct ga_cuda_socket_name {
+    unsigned char bytes[GA_CUDA_SOCKET_NAME_BYTES];
+} ga_cuda_socket_name;
 
-/* Pieces of the caller's own; false: there is nothing of that number (any more). Called in the
- * thread that answers. */
+/* Find the memory exported under `number`; the caller owns `*out`. False: there is none, or no
+ * longer. Called in the answering thread. */
 typedef bool ga_cuda_find_pieces(uint64_t number, ga_vmm_pieces *out);
 
-/* Begin to answer, once for a process; again, the same name. The caller does not call for this
- * process twice at once. GA_ERR_MEMORY: no socket, no thread. */
-ga_status ga_cuda_handover_begin(ga_cuda_find_pieces *find, ga_cuda_name *name);
+/* Start to answer requests, once per process; later calls return the same name. Calls must not
+ * overlap. GA_ERR_MEMORY: no socket, or no thread. */
+ga_status ga_cuda_handover_begin(ga_cuda_find_pieces *find, ga_cuda_socket_name *name);
 
-/* The name, if the process has begun. */
-bool ga_cuda_handover_is_ours(const ga_cuda_name *name);
+/* True if `name` is this process's own socket. */
+bool ga_cuda_handover_is_ours(const ga_cuda_socket_name *name);
 
-/* What another process has by that number; all of it is waited for 10 s at most, signals or not.
+/* Ask the process behind `name` for its export `number`. Waits at most 10 s in all, whether or not
+ * signals arrive.
  *
- * GA_ERR_POINTER  no such process, not of this user, or nothing of that number
+ * GA_ERR_POINTER  no such process, another user's process, or no such export
  * GA_ERR_MEMORY   no socket, or no room for the pieces */
-ga_status ga_cuda_handover_ask(const ga_cuda_name *name, uint64_t number, ga_vmm_pieces *out);
+ga_status ga_cuda_handover_request(const ga_cuda_socket_name *name, uint64_t number,
+                                   ga_vmm_pieces *out);
 
-/* In a child of fork(): the parent's thread is not here, and its socket is let go of, unless the
- * program has put something else in its place. */
+/* In a child of fork(): the answering thread exists in the parent only. Closes the child's copy of
+ * the socket, unless the program has reused its descriptor. */
 void ga_cuda_handover_child(void);
 
-/* For tests: 10 s are so many milliseconds, from the next question on. */
-void ga_cuda_handover_patience(int milliseconds);
+/* For tests: replace the 10 s limit, from the next request on. */
+void ga_cuda_handover_set_timeout(int milliseconds);
 
 #endif

@@ -1,108 +1,121 @@
 /* SPDX-License-Identifier: MIT
  *
- * The hook table: every driver function that the preload for CUDA programs stands in for, and every
- * call of the CUDA runtime with the driver function that it reaches. This is the one place: the
- * exports, the look-ups, the counters, `gpualloc list --hooks` and the tests are made from it.
+ * The hook table: each driver function that the preload replaces, and each CUDA runtime call with
+ * the driver function that it reaches. The exports, look-ups, counters, `gpualloc list --hooks` and
+ * tests are all generated from this table.
  */
 #ifndef GPUALLOC_INTERPOSE_CUDA_HOOKS_H
 #define GPUALLOC_INTERPOSE_CUDA_HOOKS_H
 
-/* X(kind, name, since, symbol, streams, what)
+/* X(kind, name, since, symbol, streams, description)
  *
- *   kind     FINDS    finds driver functions: answers with ours where the table has them
- *            SERVES   allocates and frees: from the heap that GPUALLOC_DEVICE names
- *            ANSWERS  a question: answered for our blocks, else by the driver
- *            WATCHES  the driver's, and we take note
- *            RETRIES  the driver's; where it has no memory, our caches go and it is asked again
- *            PASSES   the driver's
- *   name     as cuGetProcAddress() is asked for it
+ *   kind     FINDS    looks up driver functions: returns a hook for each function of the table
+ *            SERVES   allocates or frees: served by the heap that GPUALLOC_DEVICE names
+ *            ANSWERS  a query: answered here for a heap's blocks, else by the driver
+ *            WATCHES  passed to the driver, and recorded
+ *            RETRIES  passed to the driver; if it is out of memory, retried after freeing caches
+ *            LIMITS   as RETRIES, and counted against limit=
+ *            PASSES   passed to the driver
+ *   name     the name that cuGetProcAddress() takes
  *   since    the CUDA version from which on that name means this symbol
- *   symbol   as the library exports it
- *   streams  ANY, or what the default stream is to it: LEGACY, THREAD (its own in each thread)
+ *   symbol   the exported symbol
+ *   streams  ANY, or the meaning of the NULL stream: LEGACY, THREAD (one per thread)
  *
- * Those that are passed take at most six arguments, integers and pointers. */
+ * Functions that are passed take at most six arguments, integers and pointers. */
 /* clang-format off */
 #define GA_CUDA_HOOKS(X)                                                                           \
     X(FINDS, cuGetProcAddress, 11030, cuGetProcAddress, ANY, "a driver function by name")          \
-    X(FINDS, cuGetProcAddress, 12000, cuGetProcAddress_v2, ANY, "the same, with a status")         \
+    X(FINDS, cuGetProcAddress, 12000, cuGetProcAddress_v2, ANY,                                    \
+      "a driver function by name, with a status")                                                  \
     X(SERVES, cuMemAlloc, 3020, cuMemAlloc_v2, ANY, "a block")                                     \
     X(SERVES, cuMemAllocPitch, 3020, cuMemAllocPitch_v2, ANY, "a block of padded rows")            \
     X(SERVES, cuMemFree, 3020, cuMemFree_v2, ANY, "waits for the device, frees")                   \
     X(SERVES, cuMemAllocAsync, 11020, cuMemAllocAsync, LEGACY, "a block in stream order")          \
-    X(SERVES, cuMemAllocAsync, 11020, cuMemAllocAsync_ptsz, THREAD, "the same")                    \
+    X(SERVES, cuMemAllocAsync, 11020, cuMemAllocAsync_ptsz, THREAD, "a block in stream order")     \
     X(SERVES, cuMemAllocFromPoolAsync, 11020, cuMemAllocFromPoolAsync, LEGACY,                     \
       "served for the default pool")                                                               \
-    X(SERVES, cuMemAllocFromPoolAsync, 11020, cuMemAllocFromPoolAsync_ptsz, THREAD, "the same")    \
+    X(SERVES, cuMemAllocFromPoolAsync, 11020, cuMemAllocFromPoolAsync_ptsz, THREAD,                \
+      "served for the default pool")                                                               \
     X(SERVES, cuMemFreeAsync, 11020, cuMemFreeAsync, LEGACY, "frees in stream order")              \
-    X(SERVES, cuMemFreeAsync, 11020, cuMemFreeAsync_ptsz, THREAD, "the same")                      \
-    X(SERVES, cuMemAllocHost, 3020, cuMemAllocHost_v2, ANY, "pinned host memory, with pinned=")    \
-    X(SERVES, cuMemHostAlloc, 2020, cuMemHostAlloc, ANY, "the same")                               \
-    X(SERVES, cuMemFreeHost, 2000, cuMemFreeHost, ANY, "waits for all devices, and keeps it")      \
-    X(ANSWERS, cuMemGetInfo, 3020, cuMemGetInfo_v2, ANY, "our caches are free memory; limit=")     \
-    X(ANSWERS, cuMemGetAddressRange, 3020, cuMemGetAddressRange_v2, ANY, "our block's")            \
+    X(SERVES, cuMemFreeAsync, 11020, cuMemFreeAsync_ptsz, THREAD, "frees in stream order")         \
+    X(SERVES, cuMemAllocHost, 3020, cuMemAllocHost_v2, ANY,                                        \
+      "pinned host memory, cached with pinned=")                                                   \
+    X(SERVES, cuMemHostAlloc, 2020, cuMemHostAlloc, ANY,                                           \
+      "pinned host memory, cached with pinned=")                                                   \
+    X(SERVES, cuMemFreeHost, 2000, cuMemFreeHost, ANY, "waits for all devices, frees or caches")   \
+    X(ANSWERS, cuMemGetInfo, 3020, cuMemGetInfo_v2, ANY,                                           \
+      "counts the heap's caches as free; limit=")                                                  \
+    X(ANSWERS, cuMemGetAddressRange, 3020, cuMemGetAddressRange_v2, ANY, "of a heap's block")      \
     X(ANSWERS, cuPointerGetAttribute, 4000, cuPointerGetAttribute, ANY,                            \
-      "our block's start, size, context, SYNC_MEMOPS, number, IPC")                                     \
-    X(ANSWERS, cuPointerGetAttributes, 7000, cuPointerGetAttributes, ANY, "the same")              \
+      "a heap's block's start, size, context, SYNC_MEMOPS, number, IPC")                           \
+    X(ANSWERS, cuPointerGetAttributes, 7000, cuPointerGetAttributes, ANY,                          \
+      "a heap's block's start, size, context, SYNC_MEMOPS, number, IPC")                           \
     X(ANSWERS, cuPointerSetAttribute, 6000, cuPointerSetAttribute, ANY,                            \
-      "SYNC_MEMOPS of our blocks")                                                                 \
+      "SYNC_MEMOPS of a heap's blocks")                                                            \
     X(ANSWERS, cuMemGetHandleForAddressRange, 11070, cuMemGetHandleForAddressRange, ANY,           \
-      "the driver's; why it has none for our block")                                               \
-    X(ANSWERS, cuMemAddressFree, 10020, cuMemAddressFree, ANY, "refused for our addresses")        \
-    X(ANSWERS, cuMemMap, 10020, cuMemMap, ANY, "refused for our addresses")                        \
-    X(ANSWERS, cuMemUnmap, 10020, cuMemUnmap, ANY, "refused for our addresses")                    \
-    X(ANSWERS, cuMemSetAccess, 10020, cuMemSetAccess, ANY, "refused for our addresses")            \
-    X(ANSWERS, cuMemGetAccess, 10020, cuMemGetAccess, ANY, "refused for our addresses")            \
+      "the driver's; logs why a heap's block has none")                                            \
+    X(ANSWERS, cuMemAddressFree, 10020, cuMemAddressFree, ANY, "refused for a heap's addresses")   \
+    X(ANSWERS, cuMemMap, 10020, cuMemMap, ANY, "refused for a heap's addresses")                   \
+    X(ANSWERS, cuMemUnmap, 10020, cuMemUnmap, ANY, "refused for a heap's addresses")               \
+    X(ANSWERS, cuMemSetAccess, 10020, cuMemSetAccess, ANY, "refused for a heap's addresses")       \
+    X(ANSWERS, cuMemGetAccess, 10020, cuMemGetAccess, ANY, "refused for a heap's addresses")       \
     X(ANSWERS, cuMemRetainAllocationHandle, 11000, cuMemRetainAllocationHandle, ANY,               \
-      "refused for our blocks, as for cudaMalloc's")                                               \
+      "refused for a heap's blocks, as for cudaMalloc's")                                          \
     X(WATCHES, cuStreamBeginCapture, 10000, cuStreamBeginCapture, LEGACY,                          \
-      "the driver serves meanwhile")                                                               \
-    X(WATCHES, cuStreamBeginCapture, 10000, cuStreamBeginCapture_ptsz, THREAD, "the same")         \
-    X(WATCHES, cuStreamBeginCapture, 10010, cuStreamBeginCapture_v2, LEGACY, "the same")           \
-    X(WATCHES, cuStreamBeginCapture, 10010, cuStreamBeginCapture_v2_ptsz, THREAD, "the same")      \
+      "the driver serves during captures")                                                         \
+    X(WATCHES, cuStreamBeginCapture, 10000, cuStreamBeginCapture_ptsz, THREAD,                     \
+      "the driver serves during captures")                                                         \
+    X(WATCHES, cuStreamBeginCapture, 10010, cuStreamBeginCapture_v2, LEGACY,                       \
+      "the driver serves during captures")                                                         \
+    X(WATCHES, cuStreamBeginCapture, 10010, cuStreamBeginCapture_v2_ptsz, THREAD,                  \
+      "the driver serves during captures")                                                         \
     X(WATCHES, cuStreamBeginCaptureToGraph, 12030, cuStreamBeginCaptureToGraph, LEGACY,            \
-      "the same")                                                                                  \
+      "the driver serves during captures")                                                         \
     X(WATCHES, cuStreamBeginCaptureToGraph, 12030, cuStreamBeginCaptureToGraph_ptsz, THREAD,       \
-      "the same")                                                                                  \
-    X(WATCHES, cuStreamEndCapture, 10000, cuStreamEndCapture, LEGACY,                              \
-      "frees put off are made good")                                                               \
-    X(WATCHES, cuStreamEndCapture, 10000, cuStreamEndCapture_ptsz, THREAD, "the same")             \
+      "the driver serves during captures")                                                         \
+    X(WATCHES, cuStreamEndCapture, 10000, cuStreamEndCapture, LEGACY, "runs deferred frees")       \
+    X(WATCHES, cuStreamEndCapture, 10000, cuStreamEndCapture_ptsz, THREAD, "runs deferred frees")  \
     X(WATCHES, cuStreamDestroy, 4000, cuStreamDestroy_v2, ANY, "may end a capture")                \
     X(WATCHES, cuDevicePrimaryCtxReset, 7000, cuDevicePrimaryCtxReset, ANY,                        \
-      "our heap on the device goes first")                                                         \
-    X(WATCHES, cuDevicePrimaryCtxReset, 11000, cuDevicePrimaryCtxReset_v2, ANY, "the same")        \
+      "closes the device's heap first")                                                            \
+    X(WATCHES, cuDevicePrimaryCtxReset, 11000, cuDevicePrimaryCtxReset_v2, ANY,                    \
+      "closes the device's heap first")                                                            \
     X(WATCHES, cuDevicePrimaryCtxRetain, 7000, cuDevicePrimaryCtxRetain, ANY,                      \
-      "the program's references")                                                                  \
+      "counts the program's references")                                                           \
     X(WATCHES, cuDevicePrimaryCtxRelease, 7000, cuDevicePrimaryCtxRelease, ANY,                    \
-      "our heap on the device goes before the last one")                                           \
-    X(WATCHES, cuDevicePrimaryCtxRelease, 11000, cuDevicePrimaryCtxRelease_v2, ANY, "the same")    \
+      "closes the device's heap before the last reference")                                        \
+    X(WATCHES, cuDevicePrimaryCtxRelease, 11000, cuDevicePrimaryCtxRelease_v2, ANY,                \
+      "closes the device's heap before the last reference")                                        \
     X(WATCHES, cuDevicePrimaryCtxSetFlags, 7000, cuDevicePrimaryCtxSetFlags, ANY,                  \
-      "what our blocks want of a context stays")                                                   \
-    X(WATCHES, cuDevicePrimaryCtxSetFlags, 11000, cuDevicePrimaryCtxSetFlags_v2, ANY, "the same")  \
-    X(WATCHES, cuCtxSetFlags, 12010, cuCtxSetFlags, ANY, "the same")                               \
-    X(WATCHES, cuCtxDestroy, 4000, cuCtxDestroy_v2, ANY, "the same")                               \
+      "keeps flags that a heap's blocks need")                                                     \
+    X(WATCHES, cuDevicePrimaryCtxSetFlags, 11000, cuDevicePrimaryCtxSetFlags_v2, ANY,              \
+      "keeps flags that a heap's blocks need")                                                     \
+    X(WATCHES, cuCtxSetFlags, 12010, cuCtxSetFlags, ANY, "keeps flags that a heap's blocks need")  \
+    X(WATCHES, cuCtxDestroy, 4000, cuCtxDestroy_v2, ANY, "ends captures in the context")           \
     X(WATCHES, cuCtxEnablePeerAccess, 4000, cuCtxEnablePeerAccess, ANY,                            \
-      "our blocks let the other device reach them")                                                \
-    X(ANSWERS, cuIpcGetMemHandle, 4010, cuIpcGetMemHandle, ANY, "our block's, over vmm")    \
-    X(ANSWERS, cuIpcOpenMemHandle, 4010, cuIpcOpenMemHandle, ANY,                                  \
-      "a handle of ours: another process's block")                                                 \
-    X(ANSWERS, cuIpcOpenMemHandle, 11000, cuIpcOpenMemHandle_v2, ANY, "the same")                  \
-    X(ANSWERS, cuIpcCloseMemHandle, 4010, cuIpcCloseMemHandle, ANY, "the same")                    \
-    X(LIMITS, cuMemAllocManaged, 6000, cuMemAllocManaged, ANY, "managed memory")                  \
+      "lets the other device reach a heap's blocks")                                               \
+    X(ANSWERS, cuIpcGetMemHandle, 4010, cuIpcGetMemHandle, ANY, "of a heap's block, over vmm")     \
+    X(ANSWERS, cuIpcOpenMemHandle, 4010, cuIpcOpenMemHandle, ANY, "maps another process's block")  \
+    X(ANSWERS, cuIpcOpenMemHandle, 11000, cuIpcOpenMemHandle_v2, ANY,                              \
+      "maps another process's block")                                                              \
+    X(ANSWERS, cuIpcCloseMemHandle, 4010, cuIpcCloseMemHandle, ANY,                                \
+      "unmaps another process's block")                                                            \
+    X(LIMITS, cuMemAllocManaged, 6000, cuMemAllocManaged, ANY, "managed memory")                   \
     X(RETRIES, cuMemHostRegister, 6050, cuMemHostRegister_v2, ANY, "pinned host memory")           \
-    X(LIMITS, cuArrayCreate, 3020, cuArrayCreate_v2, ANY, "arrays")                               \
-    X(LIMITS, cuArray3DCreate, 3020, cuArray3DCreate_v2, ANY, "arrays")                           \
-    X(LIMITS, cuMipmappedArrayCreate, 5000, cuMipmappedArrayCreate, ANY, "arrays")                \
-    X(LIMITS, cuMemCreate, 10020, cuMemCreate, ANY, "the program's own memory to map")            \
+    X(LIMITS, cuArrayCreate, 3020, cuArrayCreate_v2, ANY, "arrays")                                \
+    X(LIMITS, cuArray3DCreate, 3020, cuArray3DCreate_v2, ANY, "arrays")                            \
+    X(LIMITS, cuMipmappedArrayCreate, 5000, cuMipmappedArrayCreate, ANY, "arrays")                 \
+    X(LIMITS, cuMemCreate, 10020, cuMemCreate, ANY, "the program's own memory to map")             \
     X(PASSES, cuMemAlloc, 2000, cuMemAlloc, ANY, "of CUDA before 3.2")                             \
     X(PASSES, cuMemAllocPitch, 2000, cuMemAllocPitch, ANY, "of CUDA before 3.2")                   \
     X(PASSES, cuMemFree, 2000, cuMemFree, ANY, "of CUDA before 3.2")                               \
     X(PASSES, cuMemGetInfo, 2000, cuMemGetInfo, ANY, "of CUDA before 3.2")                         \
     X(PASSES, cuMemGetAddressRange, 2000, cuMemGetAddressRange, ANY, "of CUDA before 3.2")         \
     X(PASSES, cuMemHostUnregister, 4000, cuMemHostUnregister, ANY, "pinned host memory")           \
-    X(WATCHES, cuArrayDestroy, 2000, cuArrayDestroy, ANY, "arrays")                                 \
-    X(WATCHES, cuMipmappedArrayDestroy, 5000, cuMipmappedArrayDestroy, ANY, "arrays")               \
+    X(WATCHES, cuArrayDestroy, 2000, cuArrayDestroy, ANY, "arrays")                                \
+    X(WATCHES, cuMipmappedArrayDestroy, 5000, cuMipmappedArrayDestroy, ANY, "arrays")              \
     X(PASSES, cuMemAddressReserve, 10020, cuMemAddressReserve, ANY, "the program's own addresses") \
-    X(WATCHES, cuMemRelease, 10020, cuMemRelease, ANY, "the program's own memory to map")           \
+    X(WATCHES, cuMemRelease, 10020, cuMemRelease, ANY, "the program's own memory to map")          \
     X(PASSES, cuMemExportToShareableHandle, 10020, cuMemExportToShareableHandle, ANY,              \
       "the program's own memory to map")                                                           \
     X(PASSES, cuMemImportFromShareableHandle, 10020, cuMemImportFromShareableHandle, ANY,          \
@@ -111,16 +124,15 @@
     X(PASSES, cuMemMapArrayAsync, 11010, cuMemMapArrayAsync_ptsz, THREAD,                          \
       "the program's own mappings")                                                                \
     X(PASSES, cuMemPoolCreate, 11020, cuMemPoolCreate, ANY, "the program's own pools")             \
-    X(WATCHES, cuMemPoolDestroy, 11020, cuMemPoolDestroy, ANY, \
-      "may be the current pool") \
-    X(WATCHES, cuMemPoolTrimTo, 11020, cuMemPoolTrimTo, ANY, \
-      "of the default pool, the heap's free memory, too") \
-    X(WATCHES, cuMemPoolSetAttribute, 11020, cuMemPoolSetAttribute, ANY, \
-      "high marks of the default pool") \
-    X(ANSWERS, cuMemPoolGetAttribute, 11020, cuMemPoolGetAttribute, ANY, \
-      "of the default pool, the heap's memory is in it") \
-    X(WATCHES, cuMemPoolSetAccess, 11020, cuMemPoolSetAccess, ANY, \
-      "of the default pool, our blocks let the other device reach them") \
+    X(WATCHES, cuMemPoolDestroy, 11020, cuMemPoolDestroy, ANY, "may be the current pool")          \
+    X(WATCHES, cuMemPoolTrimTo, 11020, cuMemPoolTrimTo, ANY,                                       \
+      "of the default pool, trims the heap, too")                                                  \
+    X(WATCHES, cuMemPoolSetAttribute, 11020, cuMemPoolSetAttribute, ANY,                           \
+      "resets high marks of the default pool")                                                     \
+    X(ANSWERS, cuMemPoolGetAttribute, 11020, cuMemPoolGetAttribute, ANY,                           \
+      "of the default pool, includes the heap's memory")                                           \
+    X(WATCHES, cuMemPoolSetAccess, 11020, cuMemPoolSetAccess, ANY,                                 \
+      "of the default pool, lets the other device reach a heap's blocks")                          \
     X(PASSES, cuMemPoolGetAccess, 11020, cuMemPoolGetAccess, ANY, "the program's own pools")       \
     X(PASSES, cuMemPoolExportToShareableHandle, 11020, cuMemPoolExportToShareableHandle, ANY,      \
       "the program's own pools")                                                                   \
@@ -130,10 +142,10 @@
       "the program's own pools")                                                                   \
     X(PASSES, cuMemPoolImportPointer, 11020, cuMemPoolImportPointer, ANY,                          \
       "the program's own pools")                                                                   \
-    X(WATCHES, cuDeviceSetMemPool, 11020, cuDeviceSetMemPool, ANY, \
-      "the driver serves while another pool is current") \
-    X(WATCHES, cuMemSetMemPool, 13000, cuMemSetMemPool, ANY, \
-      "the same") \
+    X(WATCHES, cuDeviceSetMemPool, 11020, cuDeviceSetMemPool, ANY,                                 \
+      "the driver serves while another pool is current")                                           \
+    X(WATCHES, cuMemSetMemPool, 13000, cuMemSetMemPool, ANY,                                       \
+      "the driver serves while another pool is current")                                           \
     X(PASSES, cuGraphAddMemAllocNode, 11040, cuGraphAddMemAllocNode, ANY, "memory of graphs")      \
     X(PASSES, cuGraphAddMemFreeNode, 11040, cuGraphAddMemFreeNode, ANY, "memory of graphs")        \
     X(PASSES, cuDeviceGraphMemTrim, 11040, cuDeviceGraphMemTrim, ANY, "memory of graphs")          \
@@ -144,8 +156,8 @@
     X(PASSES, cuDestroyExternalMemory, 10000, cuDestroyExternalMemory, ANY,                        \
       "memory of other interfaces")
 
-/* Y(call, driver function): what the CUDA runtime's calls come to. Nothing of the runtime's is
- * replaced: linked statically, it could not be. */
+/* Y(call, driver function): the driver function that a CUDA runtime call reaches. The runtime
+ * itself cannot be replaced, because programs link it statically. */
 #define GA_CUDA_RUNTIME_CALLS(Y)                                                                   \
     Y(cudaMalloc, cuMemAlloc_v2)                                                                   \
     Y(cudaMallocPitch, cuMemAllocPitch_v2)                                                         \
@@ -174,7 +186,7 @@
     Y(cudaGetDriverEntryPointByVersion, cuGetProcAddress_v2)
 /* clang-format on */
 
-#ifndef GA_CUDA_HOOKS_ONLY /* else for the assembler */
+#ifndef GA_CUDA_HOOKS_ONLY /* the rest is not for the assembler */
 
 typedef enum ga_cuda_kind {
     GA_CUDA_FINDS = 0,
@@ -196,13 +208,14 @@ typedef struct ga_cuda_hook {
     ga_cuda_kind kind;
     ga_cuda_streams streams;
     int since;
-    const char *name, *symbol, *what;
+    const char *name, *symbol, *description;
 } ga_cuda_hook;
 
-/* What prints the table needs its rows; what implements it, an index for each. */
-#define GA_CUDA_HOOK_ROW(kind, name, since, symbol, streams, what)                                 \
-    {GA_CUDA_##kind, GA_CUDA_##streams, since, #name, #symbol, what},
-#define GA_CUDA_HOOK_INDEX(kind, name, since, symbol, streams, what) GA_HOOK_##symbol,
+/* Makers of table rows for code that prints them, and of an index per row for code that implements
+ * them. */
+#define GA_CUDA_HOOK_ROW(kind, name, since, symbol, streams, description)                          \
+    {GA_CUDA_##kind, GA_CUDA_##streams, since, #name, #symbol, description},
+#define GA_CUDA_HOOK_INDEX(kind, name, since, symbol, streams, description) GA_HOOK_##symbol,
 
 typedef enum ga_cuda_hook_index {
     GA_CUDA_HOOKS(GA_CUDA_HOOK_INDEX) GA_CUDA_HOOK_COUNT

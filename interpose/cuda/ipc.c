@@ -1,14 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
- * STRUCTURE  two lists, each under a lock of its own: blocks given away, and blocks of others,
- *            mapped here. A count of the first that frees read without it. What was closed during a
- *            capture is in a third list, under the second's lock, until there is none; so is what
- *            the driver would not take back, until it does.
- * INVARIANT  a block given away is live. A block of another process is mapped as long as it was
- *            opened more often than closed, or put off
- * ORDER      I1/I2 for the count. A block is given away before its handle is anybody's, and its
- *            handle is struck out before it is free
- * PROGRESS   no lock is held while another process, a heap, a device or a capture is waited for
+ *   export  cuIpcGetMemHandle -> export_block -> add_export_once -> add_export
+ *   answer  find_pieces, in the thread of handover.c
+ *   import  cuIpcOpenMemHandle -> open_import -> open_existing, else make_import -> map_import
+ *   close   cuIpcCloseMemHandle -> close_import -> unmap_import, else unmap_import_later
+ *
+ * STRUCTURE  two lists, each under its own lock: exported blocks and imported blocks. Frees read
+ *            the number of exports without a lock. A third list, under the imports' lock, has
+ *            imports to unmap later: those closed during a capture, and those that the driver
+ *            refused to unmap
+ * INVARIANT  an exported block is live. An import stays mapped while it was opened more often than
+ *            closed, or its unmapping is deferred
+ * ORDER      I1/I2 for the number of exports. A block is exported before the program has its
+ *            handle, and the export is dropped before the block is freed
+ * PROGRESS   no lock is held while a thread waits for another process, a heap, a device or a
+ *            capture
  */
 #include "ipc.h"
 
@@ -28,196 +34,200 @@
 #include <string.h>
 
 enum {
-    LAZY_PEER_ACCESS = 1 /* the one flag there is, and it must be given */
+    LAZY_PEER_ACCESS = 1 /* the only flag, which callers must pass */
 };
 
-/* What the program takes for the driver's. */
+/* The program passes it as a CUipcMemHandle. */
 typedef struct handle {
-    char mark[8];
-    ga_cuda_name name;
+    char magic[8];
+    ga_cuda_socket_name name;
     uint64_t number, size;
-    char rest[24];
+    char unused[24];
 } handle;
 
 _Static_assert(sizeof(handle) == sizeof(ga_cuda_ipc_bytes), "64 bytes");
 
-static const char MARK[8] = {'g', 'p', 'u', 'a', 'l', 'l', 'o', 'c'};
+static const char MAGIC[8] = {'g', 'p', 'u', 'a', 'l', 'l', 'o', 'c'};
 
-typedef struct given {
+typedef struct exported {
     ga_cuda_block block;
     handle handle;
-    struct given *following;
-} given;
+    struct exported *next_in_list;
+} exported;
 
-typedef struct guest {
-    ga_cuda_block block; /* where it stands here */
+typedef struct imported {
+    ga_cuda_block block; /* under its address in this process */
     handle handle;
-    unsigned opened;
+    unsigned open_count;
     ga_vmm_guest memory;
-    struct guest *following;
-} guest;
+    struct imported *next_in_list;
+} imported;
 
-static pthread_mutex_t given_lock = PTHREAD_MUTEX_INITIALIZER;
-static given *all_given;
+static pthread_mutex_t exports_lock = PTHREAD_MUTEX_INITIALIZER;
+static exported *all_exports;
 static uint64_t last_number;
-static unsigned given_count;
+static unsigned export_count;
 
-static pthread_mutex_t guest_lock = PTHREAD_MUTEX_INITIALIZER;
-static guest *all_guests, *put_off;
+static pthread_mutex_t imports_lock = PTHREAD_MUTEX_INITIALIZER;
+static imported *all_imports, *deferred;
 
-/* ---- giving away -------------------------------------------------------------------------- */
+/* ---- exporting ---------------------------------------------------------------------------- */
 
-/* Under the lock. */
-static void drop_given(given **at)
+/* With the lock held. */
+static void drop_export(exported **at)
 {
-    given *gone = *at;
-    *at = gone->following;
+    exported *gone = *at;
+    *at = gone->next_in_list;
     ga_libc.free(gone);
     /* I1: release. Pairs with I2. */
-    __atomic_fetch_sub(&given_count, 1, __ATOMIC_RELEASE);
+    __atomic_fetch_sub(&export_count, 1, __ATOMIC_RELEASE);
 }
 
 void ga_cuda_ipc_lock(void)
 {
-    pthread_mutex_lock(&given_lock);
+    pthread_mutex_lock(&exports_lock);
 }
 
 void ga_cuda_ipc_unlock(void)
 {
-    pthread_mutex_unlock(&given_lock);
+    pthread_mutex_unlock(&exports_lock);
 }
 
-/* What is mapped is the parent's; who held the other lock is not here. */
+/* The parent's mappings do not exist in the child. The thread that held the other lock does not
+ * either, so that lock is initialised again. */
 void ga_cuda_ipc_child(void)
 {
     ga_cuda_handover_child();
-    while (all_given) {
-        drop_given(&all_given);
+    while (all_exports) {
+        drop_export(&all_exports);
     }
-    pthread_mutex_init(&guest_lock, NULL);
-    all_guests = put_off = NULL;
+    pthread_mutex_init(&imports_lock, NULL);
+    all_imports = deferred = NULL;
     ga_cuda_ipc_unlock();
 }
 
 void ga_cuda_ipc_freed(CUdeviceptr start)
 {
-    /* I2: acquire. Pairs with I1: who frees a block knows of its handle, which came later. */
-    if (__builtin_expect(!__atomic_load_n(&given_count, __ATOMIC_ACQUIRE), 1)) {
+    /* I2: acquire. Pairs with I1: a free that must drop an export comes after the program got the
+     * handle, and so after I1. */
+    if (__builtin_expect(!__atomic_load_n(&export_count, __ATOMIC_ACQUIRE), 1)) {
         return;
     }
-    pthread_mutex_lock(&given_lock);
-    for (given **at = &all_given; *at; at = &(*at)->following) {
+    pthread_mutex_lock(&exports_lock);
+    for (exported **at = &all_exports; *at; at = &(*at)->next_in_list) {
         if ((*at)->block.start == start) {
-            drop_given(at);
+            drop_export(at);
             break;
         }
     }
-    pthread_mutex_unlock(&given_lock);
+    pthread_mutex_unlock(&exports_lock);
 }
 
-static bool is_given(uint64_t number, ga_cuda_block *out)
+static bool find_export_by_number(uint64_t number, ga_cuda_block *out)
 {
-    pthread_mutex_lock(&given_lock);
-    const given *g = all_given;
-    while (g && g->handle.number != number) {
-        g = g->following;
+    pthread_mutex_lock(&exports_lock);
+    const exported *entry = all_exports;
+    while (entry && entry->handle.number != number) {
+        entry = entry->next_in_list;
     }
-    if (g) {
-        *out = g->block;
+    if (entry) {
+        *out = entry->block;
     }
-    pthread_mutex_unlock(&given_lock);
-    return g != NULL;
+    pthread_mutex_unlock(&exports_lock);
+    return entry != NULL;
 }
 
-/* For whoever asks for it, in the thread that answers. Descriptors are made then and there: kept,
- * they would be more than a process may have. Should the block have been freed meanwhile, they may
- * be another's. */
+/* Called in the answering thread. Descriptors are made per request, because a process may not have
+ * enough of them for all exports. If the block was freed during the export, its memory may belong
+ * to another block, so the pieces are dropped. */
 static bool find_pieces(uint64_t number, ga_vmm_pieces *out)
 {
     ga_cuda_block block;
-    bool found = is_given(number, &block) && ga_cuda_share(&block, out) == CUDA_SUCCESS;
-    if (found && !is_given(number, &block)) {
+    bool found =
+        find_export_by_number(number, &block) && ga_cuda_share(&block, out) == CUDA_SUCCESS;
+    if (found && !find_export_by_number(number, &block)) {
         ga_vmm_pieces_drop(out);
         found = false;
     }
     return found;
 }
 
-static given *find_given(CUdeviceptr start)
+static exported *find_export(CUdeviceptr start)
 {
-    given *g = all_given;
-    while (g && g->block.start != start) {
-        g = g->following;
+    exported *entry = all_exports;
+    while (entry && entry->block.start != start) {
+        entry = entry->next_in_list;
     }
-    return g;
+    return entry;
 }
 
-static CUresult add_given(const ga_cuda_block *block, given **out)
+static CUresult add_export(const ga_cuda_block *block, exported **out)
 {
-    ga_cuda_name name;
-    given *made = ga_libc.calloc(1, sizeof *made);
+    ga_cuda_socket_name name;
+    exported *made = ga_libc.calloc(1, sizeof *made);
     if (!made || ga_cuda_handover_begin(find_pieces, &name) != GA_OK) {
         ga_libc.free(made);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    *made = (given){.block = *block,
-                    .handle = {.name = name, .number = ++last_number, .size = block->size},
-                    .following = all_given};
-    memcpy(made->handle.mark, MARK, sizeof MARK);
-    all_given = *out = made;
+    *made = (exported){.block = *block,
+                       .handle = {.name = name, .number = ++last_number, .size = block->size},
+                       .next_in_list = all_exports};
+    memcpy(made->handle.magic, MAGIC, sizeof MAGIC);
+    all_exports = *out = made;
     /* I1: release. Pairs with I2. */
-    __atomic_fetch_add(&given_count, 1, __ATOMIC_RELEASE);
+    __atomic_fetch_add(&export_count, 1, __ATOMIC_RELEASE);
     return CUDA_SUCCESS;
 }
 
-static bool copy_handle(const given *g, void *out)
+static bool copy_handle(const exported *entry, void *out)
 {
-    if (g) {
-        memcpy(out, &g->handle, sizeof g->handle);
+    if (entry) {
+        memcpy(out, &entry->handle, sizeof entry->handle);
     }
-    return g != NULL;
+    return entry != NULL;
 }
 
-/* Another thread may have been faster. */
-static CUresult add_once(const ga_cuda_block *block, void *out)
+/* Another thread may have exported the block first. */
+static CUresult add_export_once(const ga_cuda_block *block, void *out)
 {
     CUresult result = CUDA_SUCCESS;
-    pthread_mutex_lock(&given_lock);
-    given *g = find_given(block->start);
-    if (!g) {
-        result = add_given(block, &g);
+    pthread_mutex_lock(&exports_lock);
+    exported *entry = find_export(block->start);
+    if (!entry) {
+        result = add_export(block, &entry);
     }
     if (result == CUDA_SUCCESS) {
-        copy_handle(g, out);
+        copy_handle(entry, out);
     }
-    pthread_mutex_unlock(&given_lock);
+    pthread_mutex_unlock(&exports_lock);
     return result;
 }
 
-/* A block keeps its handle as long as it lives. That it can be had is tried out at once. */
-static CUresult give_away(const ga_cuda_block *block, void *out)
+/* A block keeps its handle for life. A trial export shows at once whether the memory can be
+ * exported. */
+static CUresult export_block(const ga_cuda_block *block, void *out)
 {
     ga_vmm_pieces pieces;
-    pthread_mutex_lock(&given_lock);
-    bool known = copy_handle(find_given(block->start), out);
-    pthread_mutex_unlock(&given_lock);
+    pthread_mutex_lock(&exports_lock);
+    bool known = copy_handle(find_export(block->start), out);
+    pthread_mutex_unlock(&exports_lock);
     if (known) {
         return CUDA_SUCCESS;
     }
     CUresult result = ga_cuda_share(block, &pieces);
     if (result == CUDA_SUCCESS) {
         ga_vmm_pieces_drop(&pieces);
-        result = add_once(block, out);
+        result = add_export_once(block, out);
     }
     return result;
 }
 
-/* Once: what would help. */
-static void say_compat(const ga_cuda_block *block)
+/* Once per process, a warning with the setting that would help. */
+static void warn_compat(const ga_cuda_block *block)
 {
-    static bool said;
-    /* relaxed: it is said once, or by two at once */
-    if (!__atomic_exchange_n(&said, true, __ATOMIC_RELAXED)) {
+    static bool warned;
+    /* relaxed: only limits the warning to once */
+    if (!__atomic_exchange_n(&warned, true, __ATOMIC_RELAXED)) {
         ga_log(GA_LOG_WARN,
                "cuIpcGetMemHandle: a block of %zu bytes is not the driver's own; with "
                "ipc=compat it would be, with ipc=handle other processes under this preload "
@@ -236,85 +246,87 @@ CUresult cuIpcGetMemHandle(void *out, CUdeviceptr pointer)
     ga_cuda_block block;
     ga_cuda_count(GA_HOOK_cuIpcGetMemHandle);
     bool ours = ga_cuda_blocks_find(&ga_cuda_live, pointer, &block) && block.generation;
-    CUresult result = ours && out ? give_away(&block, out) : CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = ours && out ? export_block(&block, out) : CUDA_ERROR_NOT_SUPPORTED;
     if (result != CUDA_ERROR_NOT_SUPPORTED) {
         return result;
     }
-    /* A part of a block of the driver's has none: the driver's would be of the whole. */
-    bool part = ours && !block.drivers;
+    /* The driver's handle would be for the whole allocation, so a block that is part of one has
+     * none. */
+    bool part = ours && !block.driver_owned;
     result = !next ? ga_cuda_next_missing() : part ? CUDA_ERROR_INVALID_VALUE : next(out, pointer);
     if (result != CUDA_SUCCESS && ours) {
-        say_compat(&block);
+        warn_compat(&block);
     }
     return result;
 }
 
-/* ---- what others have given away ------------------------------------------------------------ */
+/* ---- importing ------------------------------------------------------------------------------ */
 
-static guest **find_guest(CUdeviceptr start)
+static imported **find_import(CUdeviceptr start)
 {
-    guest **at = &all_guests;
+    imported **at = &all_imports;
     while (*at && (*at)->block.start != start) {
-        at = &(*at)->following;
+        at = &(*at)->next_in_list;
     }
     return at;
 }
 
-static guest *find_opened(const handle *wanted, int device)
+static imported *find_open_import(const handle *requested, int device)
 {
-    guest *g = all_guests;
-    while (g && (g->block.device != device || memcmp(&g->handle, wanted, sizeof *wanted) != 0)) {
-        g = g->following;
+    imported *entry = all_imports;
+    while (entry && (entry->block.device != device ||
+                     memcmp(&entry->handle, requested, sizeof *requested) != 0)) {
+        entry = entry->next_in_list;
     }
-    return g;
+    return entry;
 }
 
 bool ga_cuda_ipc_find(CUdeviceptr address, ga_cuda_block *out)
 {
-    /* relaxed: whoever asks for an address of a guest's has opened it */
-    if (__builtin_expect(!__atomic_load_n(&all_guests, __ATOMIC_RELAXED), 1)) {
+    /* relaxed: a thread that api about an imported address was ordered after its opening */
+    if (__builtin_expect(!__atomic_load_n(&all_imports, __ATOMIC_RELAXED), 1)) {
         return false;
     }
-    pthread_mutex_lock(&guest_lock);
-    const guest *g = all_guests;
-    while (g && address - g->block.start >= g->block.size) {
-        g = g->following;
+    pthread_mutex_lock(&imports_lock);
+    const imported *entry = all_imports;
+    while (entry && address - entry->block.start >= entry->block.size) {
+        entry = entry->next_in_list;
     }
-    if (g) {
-        *out = g->block;
+    if (entry) {
+        *out = entry->block;
     }
-    pthread_mutex_unlock(&guest_lock);
-    return g != NULL;
+    pthread_mutex_unlock(&imports_lock);
+    return entry != NULL;
 }
 
-/* What the driver says to the same: an unknown handle, or memory that cannot be mapped. */
-static CUresult refused(ga_status status)
+/* The driver's results for its own handles: an unknown handle, or memory that cannot be mapped. */
+static CUresult open_error(ga_status status)
 {
     ga_log(GA_LOG_WARN, "cuIpcOpenMemHandle: %s", ga_error_text());
     return status == GA_ERR_POINTER ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_MAP_FAILED;
 }
 
-static ga_status check_pieces(const handle *wanted, const ga_vmm_pieces *pieces)
+static ga_status check_pieces(const handle *requested, const ga_vmm_pieces *pieces)
 {
     uint64_t all = 0;
     for (size_t i = 0; i < pieces->count; i++) {
         all += pieces->list[i].size;
     }
-    bool fits = wanted->size && pieces->before < all && wanted->size <= all - pieces->before;
+    bool fits = requested->size && pieces->before < all && requested->size <= all - pieces->before;
     return fits ? GA_OK
                 : ga_fail(GA_ERR_POINTER, "a block of %llu bytes does not lie in what came",
-                          (unsigned long long)wanted->size);
+                          (unsigned long long)requested->size);
 }
 
-static ga_status map_guest(guest *made)
+static ga_status map_import(imported *made)
 {
     ga_vmm_pieces pieces;
-    const handle *wanted = &made->handle;
-    ga_status status = ga_cuda_handover_ask(&wanted->name, wanted->number, &pieces);
+    const handle *requested = &made->handle;
+    ga_status status = ga_cuda_handover_request(&requested->name, requested->number, &pieces);
     if (status != GA_OK) {
         return status;
     }
-    status = check_pieces(wanted, &pieces);
+    status = check_pieces(requested, &pieces);
     if (status == GA_OK) {
         status = ga_vmm_guest_open(&made->memory, made->block.device, &pieces);
     }
@@ -323,17 +335,17 @@ static ga_status map_guest(guest *made)
     return status;
 }
 
-/* Under no lock. */
-static void put_it_off(guest *gone)
+/* Without the lock held. */
+static void defer_unmap(imported *gone)
 {
-    pthread_mutex_lock(&guest_lock);
-    gone->following = put_off;
-    put_off = gone;
-    pthread_mutex_unlock(&guest_lock);
+    pthread_mutex_lock(&imports_lock);
+    gone->next_in_list = deferred;
+    deferred = gone;
+    pthread_mutex_unlock(&imports_lock);
 }
 
-/* What the driver would not take back is asked for again: when another is opened or closed. */
-static void end_guest(guest *gone)
+/* If the driver refuses to unmap it, try again when another import is opened or closed. */
+static void unmap_or_defer(imported *gone)
 {
     if (ga_vmm_guest_close(&gone->memory)) {
         ga_libc.free(gone);
@@ -341,155 +353,157 @@ static void end_guest(guest *gone)
     }
     ga_log(GA_LOG_INFO, "device %d: the driver keeps a block of %zu bytes of another process: %s",
            gone->block.device, gone->block.size, ga_error_text());
-    put_it_off(gone);
+    defer_unmap(gone);
 }
 
-static CUresult make_guest(const handle *wanted, int device, guest **out)
+static CUresult make_import(const handle *requested, int device, imported **out)
 {
-    guest *made = ga_libc.calloc(1, sizeof *made);
+    imported *made = ga_libc.calloc(1, sizeof *made);
     if (!made) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    made->handle = *wanted;
-    made->block =
-        (ga_cuda_block){.size = wanted->size, .device = device, .generation = 1, .guest = true};
-    ga_status status = map_guest(made);
+    made->handle = *requested;
+    made->block = (ga_cuda_block){
+        .size = requested->size, .device = device, .generation = 1, .imported = true};
+    ga_status status = map_import(made);
     if (status != GA_OK) {
-        CUresult result = refused(status); /* before what follows has a sentence of its own */
-        end_guest(made);
+        CUresult result = open_error(status); /* before the next call replaces the error text */
+        unmap_or_defer(made);
         return result;
     }
     *out = made;
     return CUDA_SUCCESS;
 }
 
-/* The one of that handle that is open here, or `made`, where none is: that one is it then. NULL:
- * none is. */
-static guest *open_once_more(const handle *wanted, int device, guest *made, CUdeviceptr *out)
+/* Open once more the import with that handle; if there is none, add `made`. Returns the import that
+ * is open; NULL: none. */
+static imported *open_existing(const handle *requested, int device, imported *made,
+                               CUdeviceptr *out)
 {
-    pthread_mutex_lock(&guest_lock);
-    guest *g = find_opened(wanted, device);
-    if (!g && made) {
-        made->following = all_guests;
-        __atomic_store_n(&all_guests, made, __ATOMIC_RELAXED); /* relaxed: under the lock */
-        g = made;
+    pthread_mutex_lock(&imports_lock);
+    imported *entry = find_open_import(requested, device);
+    if (!entry && made) {
+        made->next_in_list = all_imports;
+        __atomic_store_n(&all_imports, made, __ATOMIC_RELAXED); /* relaxed: under the lock */
+        entry = made;
     }
-    if (g) {
-        g->opened++;
-        *out = g->block.start;
+    if (entry) {
+        entry->open_count++;
+        *out = entry->block.start;
     }
-    pthread_mutex_unlock(&guest_lock);
-    return g;
+    pthread_mutex_unlock(&imports_lock);
+    return entry;
 }
 
-/* While the other process is asked nobody is kept waiting; another thread may be faster. */
-static CUresult open_guest(CUdeviceptr *out, const handle *wanted)
+/* No lock is held during the request to the other process, so another thread may open it first. */
+static CUresult open_import(CUdeviceptr *out, const handle *requested)
 {
-    const ga_cuda_asks *asks = ga_cuda_next_asks();
+    const ga_cuda_api *api = ga_cuda_next_api();
     CUcontext context;
-    int device = asks ? ga_cuda_context_device(asks, &context) : -1;
+    int device = api ? ga_cuda_context_device(api, &context) : -1;
     if (device < 0) {
         return CUDA_ERROR_INVALID_CONTEXT;
     }
-    if (open_once_more(wanted, device, NULL, out)) {
+    if (open_existing(requested, device, NULL, out)) {
         return CUDA_SUCCESS;
     }
-    ga_cuda_ipc_put_off();
-    if (ga_cuda_handover_is_ours(&wanted->name)) {
-        return CUDA_ERROR_INVALID_CONTEXT; /* the driver's answer to that */
+    ga_cuda_ipc_unmap_deferred();
+    if (ga_cuda_handover_is_ours(&requested->name)) {
+        return CUDA_ERROR_INVALID_CONTEXT; /* as the driver answers for its own process's handle */
     }
-    guest *made = NULL;
-    CUresult result = make_guest(wanted, device, &made);
-    if (result == CUDA_SUCCESS && open_once_more(wanted, device, made, out) != made) {
-        end_guest(made);
+    imported *made = NULL;
+    CUresult result = make_import(requested, device, &made);
+    if (result == CUDA_SUCCESS && open_existing(requested, device, made, out) != made) {
+        unmap_or_defer(made);
     }
     return result;
 }
 
-/* Work of this process on the device is waited for: nothing may use what is unmapped. False: a
+/* Wait for this process's work on the device, which may use the memory, then unmap it. False: a
  * capture forbids it. */
-static bool drop_guest(guest *gone)
+static bool unmap_import(imported *gone)
 {
-    bool calm = ga_cuda_captures_hold();
-    if (calm) {
+    bool held = ga_cuda_captures_hold_off();
+    if (held) {
         ga_cuda_wait_for(gone->block.device);
-        end_guest(gone);
-        ga_cuda_captures_let_go();
+        unmap_or_defer(gone);
+        ga_cuda_captures_allow();
     }
-    return calm;
+    return held;
 }
 
-/* A capture that ends meanwhile may have looked too early. */
-static void drop_guest_later(guest *gone)
+/* If the last capture ended before the import was on the list, no other thread unmaps it. */
+static void unmap_import_later(imported *gone)
 {
-    put_it_off(gone);
+    defer_unmap(gone);
     if (!ga_cuda_capturing()) {
-        ga_cuda_ipc_put_off();
+        ga_cuda_ipc_unmap_deferred();
     }
 }
 
-void ga_cuda_ipc_put_off(void)
+void ga_cuda_ipc_unmap_deferred(void)
 {
-    pthread_mutex_lock(&guest_lock);
-    guest *list = put_off;
-    put_off = NULL;
-    pthread_mutex_unlock(&guest_lock);
+    pthread_mutex_lock(&imports_lock);
+    imported *list = deferred;
+    deferred = NULL;
+    pthread_mutex_unlock(&imports_lock);
     while (list) {
-        guest *gone = list;
-        list = gone->following;
-        if (!drop_guest(gone)) {
-            drop_guest_later(gone);
+        imported *gone = list;
+        list = gone->next_in_list;
+        if (!unmap_import(gone)) {
+            unmap_import_later(gone);
         }
     }
 }
 
-/* Under the lock. */
-static guest *take_guest(guest **at)
+/* With the lock held. */
+static imported *remove_import(imported **at)
 {
-    guest *gone = *at;
-    __atomic_store_n(at, gone->following, __ATOMIC_RELAXED); /* relaxed: under the lock */
+    imported *gone = *at;
+    __atomic_store_n(at, gone->next_in_list, __ATOMIC_RELAXED); /* relaxed: under the lock */
     return gone;
 }
 
-/* False: it is none of ours. */
-static bool close_guest(CUdeviceptr start)
+/* False: the address is not an import's. */
+static bool close_import(CUdeviceptr start)
 {
-    guest *gone = NULL;
-    pthread_mutex_lock(&guest_lock);
-    guest **at = find_guest(start);
+    imported *gone = NULL;
+    pthread_mutex_lock(&imports_lock);
+    imported **at = find_import(start);
     bool found = *at != NULL;
-    if (found && --(*at)->opened == 0) {
-        gone = take_guest(at);
+    if (found && --(*at)->open_count == 0) {
+        gone = remove_import(at);
     }
-    pthread_mutex_unlock(&guest_lock);
+    pthread_mutex_unlock(&imports_lock);
     if (found) {
-        ga_cuda_ipc_put_off();
+        ga_cuda_ipc_unmap_deferred();
     }
-    if (gone && !drop_guest(gone)) {
-        drop_guest_later(gone);
+    if (gone && !unmap_import(gone)) {
+        unmap_import_later(gone);
     }
     return found;
 }
 
-/* One of the device, open or put off; NULL: there is none. */
-static guest *take_guest_of(int device)
+/* Remove an import of the device from the open or the deferred list. NULL: there is none. */
+static imported *remove_import_of(int device)
 {
-    guest **const lists[] = {&all_guests, &put_off};
-    guest *gone = NULL;
-    pthread_mutex_lock(&guest_lock);
+    imported **const lists[] = {&all_imports, &deferred};
+    imported *gone = NULL;
+    pthread_mutex_lock(&imports_lock);
     for (size_t i = 0; !gone && i < 2; i++) {
-        guest **at = lists[i];
+        imported **at = lists[i];
         while (*at && (*at)->block.device != device) {
-            at = &(*at)->following;
+            at = &(*at)->next_in_list;
         }
-        gone = *at ? take_guest(at) : NULL;
+        gone = *at ? remove_import(at) : NULL;
     }
-    pthread_mutex_unlock(&guest_lock);
+    pthread_mutex_unlock(&imports_lock);
     return gone;
 }
 
-/* What the driver keeps of it goes with the context: nobody asks for it again. */
-static void end_guest_for_good(guest *gone)
+/* The context is about to be destroyed with all that the driver still has mapped, so do not
+ * defer. */
+static void unmap_for_good(imported *gone)
 {
     if (!ga_vmm_guest_close(&gone->memory)) {
         ga_log(GA_LOG_WARN,
@@ -500,26 +514,27 @@ static void end_guest_for_good(guest *gone)
     ga_libc.free(gone);
 }
 
-/* The context goes, and captures in it. */
+/* If a capture is in progress it ends with the context, so the imports are unmapped without holding
+ * captures off. */
 void ga_cuda_ipc_reset(int device)
 {
-    pthread_mutex_lock(&given_lock);
-    for (given **at = &all_given; *at;) {
+    pthread_mutex_lock(&exports_lock);
+    for (exported **at = &all_exports; *at;) {
         if ((*at)->block.device == device) {
-            drop_given(at);
+            drop_export(at);
         } else {
-            at = &(*at)->following;
+            at = &(*at)->next_in_list;
         }
     }
-    pthread_mutex_unlock(&given_lock);
-    for (guest *gone; (gone = take_guest_of(device)) != NULL;) {
-        bool calm = ga_cuda_captures_hold();
-        if (calm) {
+    pthread_mutex_unlock(&exports_lock);
+    for (imported *gone; (gone = remove_import_of(device)) != NULL;) {
+        bool held = ga_cuda_captures_hold_off();
+        if (held) {
             ga_cuda_wait_for(device);
         }
-        end_guest_for_good(gone);
-        if (calm) {
-            ga_cuda_captures_let_go();
+        unmap_for_good(gone);
+        if (held) {
+            ga_cuda_captures_allow();
         }
     }
 }
@@ -531,13 +546,14 @@ static CUresult open_handle(ga_cuda_hook_index row, CUdeviceptr *out,
                             const ga_cuda_ipc_bytes *bytes, unsigned flags)
 {
     open_fn *next = (open_fn *)(uintptr_t)ga_cuda_next_find(row);
-    handle wanted;
-    memcpy(&wanted, bytes, sizeof wanted);
+    handle requested;
+    memcpy(&requested, bytes, sizeof requested);
     ga_cuda_count(row);
-    if (memcmp(wanted.mark, MARK, sizeof MARK) != 0) {
+    if (memcmp(requested.magic, MAGIC, sizeof MAGIC) != 0) {
         return next ? next(out, *bytes, flags) : ga_cuda_next_missing();
     }
-    return out && flags == LAZY_PEER_ACCESS ? open_guest(out, &wanted) : CUDA_ERROR_INVALID_VALUE;
+    return out && flags == LAZY_PEER_ACCESS ? open_import(out, &requested)
+                                            : CUDA_ERROR_INVALID_VALUE;
 }
 
 #define DEFINE_OPEN(symbol)                                                                        \
@@ -556,7 +572,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr block)
 {
     close_fn *next = (close_fn *)(uintptr_t)ga_cuda_next_find(GA_HOOK_cuIpcCloseMemHandle);
     ga_cuda_count(GA_HOOK_cuIpcCloseMemHandle);
-    if (close_guest(block)) {
+    if (close_import(block)) {
         return CUDA_SUCCESS;
     }
     return next ? next(block) : ga_cuda_next_missing();

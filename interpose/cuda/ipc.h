@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Legacy IPC of blocks that are a heap's (ipc=handle): the 64 bytes that the program sends to
- * another process name this one and the block, and the preload there asks here for the memory.
+ * Legacy IPC for a heap's blocks (ipc=handle). The 64-byte handle that the program sends to another
+ * process names this process and the block; the preload in that process requests the memory here.
  * Thread safe.
  */
 #ifndef GPUALLOC_INTERPOSE_CUDA_IPC_H
@@ -9,23 +9,24 @@
 
 #include "blocks.h"
 
-/* CUipcMemHandle, which is passed by value. */
+/* CUipcMemHandle; the driver takes it by value. */
 typedef struct ga_cuda_ipc_bytes {
     char bytes[64];
 } ga_cuda_ipc_bytes;
 
-/* The block is freed: others that have it keep it, nobody gets it any more. */
+/* Call before a block is freed. Its handle opens no more; processes that have it open keep the
+ * memory. */
 void ga_cuda_ipc_freed(CUdeviceptr start);
 
-/* The block of another process's that holds the address. */
+/* Find the imported block that holds the address. */
 bool ga_cuda_ipc_find(CUdeviceptr address, ga_cuda_block *out);
 
-/* The primary context of the device goes: so does what was given away and mapped there. */
+/* Before a device's primary context is destroyed: drop its exports, and unmap its imports. */
 void ga_cuda_ipc_reset(int device);
 
-/* Unmap what was closed during a capture, now that no stream captures; and what the driver would not
- * take back before. */
-void ga_cuda_ipc_put_off(void);
+/* Unmap imports whose unmapping was deferred: they were closed during a capture, or the driver
+ * refused. */
+void ga_cuda_ipc_unmap_deferred(void);
 
 /* Around fork(2). */
 void ga_cuda_ipc_lock(void);

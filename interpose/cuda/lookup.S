@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * dlsym() and dlvsym(). They must go on with a jump: the C library's look at who called them, where
- * the handle is RTLD_NEXT or RTLD_DEFAULT, and would see this library. So each asks a chooser in C
- * with the arguments as they came, gets {answer, go_on} in two registers, and either returns the
- * answer or jumps on with the arguments as they came.
+ * dlsym() and dlvsym(). With RTLD_NEXT or RTLD_DEFAULT the C library's functions look at their
+ * return address, which must be the program's. So each entry point first calls a chooser in C with
+ * its arguments. The chooser returns {answer, jump_to} in two registers; the entry point returns
+ * the answer, or jumps on with the original arguments, so that the return address is unchanged.
  */
 #if defined(__x86_64__)
 
     .macro lookup name, chooser
     .globl \name
-    .globl ga_cuda_\name /* for us: to the linker our uses of the other are the C library's */
+    .globl ga_cuda_\name /* for C code here, where --wrap redirects the plain name */
     .hidden ga_cuda_\name
     .type \name, @function
     .p2align 4
@@ -43,7 +43,7 @@ ga_cuda_\name:
 
     .macro lookup name, chooser
     .globl \name
-    .globl ga_cuda_\name /* for us: to the linker our uses of the other are the C library's */
+    .globl ga_cuda_\name /* for C code here, where --wrap redirects the plain name */
     .hidden ga_cuda_\name
     .type \name, %function
     .p2align 4

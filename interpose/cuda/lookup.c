@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Finding driver functions, each way that a program can: dlsym(), dlvsym() and cuGetProcAddress(),
- * which what is linked statically uses, too. Everywhere the driver is asked as the program asked,
- * and only where it answers with a function that the table has, the answer is ours instead. So
- * versions, flags and statuses stay what they are, and a library of another's that has such names
- * is left alone.
+ * Look-ups of driver functions by each route a program has: dlsym(), dlvsym() and
+ * cuGetProcAddress(), which statically linked code uses, too. Each look-up first api the driver as
+ * the program did. Only if the driver's answer is a function of the hook table is it replaced by
+ * the hook. So versions, flags and statuses stay the driver's, and another library's functions with
+ * these names stay untouched.
+ *
+ *   dlsym              ga_cuda_choose_dlsym  -> look_up_anywhere, replace_found, answer_with_lookup
+ *   dlvsym             ga_cuda_choose_dlvsym -> replace_found
+ *   cuGetProcAddress   replace -> row_of
  */
 #include "lookup.h"
 
@@ -20,47 +24,47 @@ const ga_cuda_hook ga_cuda_hooks[GA_CUDA_HOOK_COUNT] = {GA_CUDA_HOOKS(GA_CUDA_HO
 
 /* ---- counting ------------------------------------------------------------------------------ */
 
-ga_cuda_counts ga_cuda_parts[GA_CUDA_COUNTS];
-_Thread_local ga_cuda_counts *ga_cuda_my_part;
+ga_cuda_counts ga_cuda_count_groups[GA_CUDA_COUNT_GROUPS];
+_Thread_local ga_cuda_counts *ga_cuda_my_counts;
 
-ga_cuda_counts *ga_cuda_take_part(void)
+ga_cuda_counts *ga_cuda_assign_counts(void)
 {
     static unsigned next;
-    /* relaxed: whose part it is decides nothing but how fast it is */
-    unsigned turn = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED);
-    return ga_cuda_my_part = &ga_cuda_parts[turn % GA_CUDA_COUNTS];
+    /* relaxed: a thread's group only affects speed */
+    unsigned index = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED);
+    return ga_cuda_my_counts = &ga_cuda_count_groups[index % GA_CUDA_COUNT_GROUPS];
 }
 
 uint64_t ga_cuda_calls_of(ga_cuda_hook_index row)
 {
     uint64_t all = 0;
-    for (int i = 0; i < GA_CUDA_COUNTS; i++) {
+    for (int i = 0; i < GA_CUDA_COUNT_GROUPS; i++) {
         /* relaxed: a figure */
-        all += __atomic_load_n(&ga_cuda_parts[i].calls[row], __ATOMIC_RELAXED);
+        all += __atomic_load_n(&ga_cuda_count_groups[i].calls[row], __ATOMIC_RELAXED);
     }
     return all;
 }
 
-/* What the parent has called is the parent's to report. */
+/* The parent reports its own calls. */
 void ga_cuda_calls_child(void)
 {
-    memset(ga_cuda_parts, 0, sizeof ga_cuda_parts);
+    memset(ga_cuda_count_groups, 0, sizeof ga_cuda_count_groups);
 }
 
-/* ---- ours, for the driver's ---------------------------------------------------------------- */
+/* ---- hooks for the driver's functions ------------------------------------------------------ */
 
-/* Their types are elsewhere; here only addresses count. */
-#define ADDRESS_OF(kind, name, since, symbol, streams, what)                                       \
+/* The symbols are declared as data, because only their addresses are used. */
+#define ADDRESS_OF(kind, name, since, symbol, streams, description)                                \
     extern char ga_ours_##symbol __asm__(#symbol);
-#define OURS(kind, name, since, symbol, streams, what) &ga_ours_##symbol,
+#define HOOK(kind, name, since, symbol, streams, description) &ga_ours_##symbol,
 
 GA_CUDA_HOOKS(ADDRESS_OF)
 
-static void *const ours[GA_CUDA_HOOK_COUNT] = {GA_CUDA_HOOKS(OURS)};
+static void *const hooks[GA_CUDA_HOOK_COUNT] = {GA_CUDA_HOOKS(HOOK)};
 
 static void *next_of(int row)
 {
-    /* relaxed: a word that is the same whoever wrote it */
+    /* relaxed: every thread stores the same word */
     return __atomic_load_n(&ga_cuda_next[row], __ATOMIC_RELAXED);
 }
 
@@ -78,24 +82,24 @@ static int row_of_symbol(const char *symbol)
 
 /* ---- dlsym and dlvsym ---------------------------------------------------------------------- */
 
-extern char ga_cuda_dlsym, ga_cuda_dlvsym; /* of lookup.S */
+extern char ga_cuda_dlsym, ga_cuda_dlvsym; /* in lookup.S */
 
-/* What a lookup in one library found, or ours in its place. */
-static void *instead_of(int row, void *found)
+/* The hook, if a look-up in one library found the driver's function. */
+static void *replace_found(int row, void *found)
 {
     bool there = ga_cuda_next_start(false);
-    if (found == ours[row]) { /* in all of the program: us, whether or not the driver is there */
+    if (found == hooks[row]) { /* program-wide: hide the hook while there is no driver */
         return there && next_of(row) ? found : NULL;
     }
-    return there && found && found == next_of(row) ? ours[row] : found;
+    return there && found && found == next_of(row) ? hooks[row] : found;
 }
 
-/* Where the driver is loaded, the caller finds it, or us before it; where it is not, what would be
- * found without us. */
-static void *in_all(int row, const char *symbol)
+/* In the whole program: if the driver is loaded the caller would find its function, so return the
+ * hook, which precedes it; else return the next definition. */
+static void *look_up_anywhere(int row, const char *symbol)
 {
     if (ga_cuda_next_start(false) && next_of(row)) {
-        return ours[row];
+        return hooks[row];
     }
     return ga_cuda_next_dlsym(RTLD_NEXT, symbol);
 }
@@ -105,46 +109,47 @@ static ga_cuda_choice answer(void *function)
     return (ga_cuda_choice){.answer = function};
 }
 
-static ga_cuda_choice go_on(void *lookup)
+static ga_cuda_choice jump_to(void *lookup)
 {
-    return (ga_cuda_choice){.go_on = lookup};
+    return (ga_cuda_choice){.jump_to = lookup};
 }
 
-/* A lookup asked for itself, by who wants the C library's: the driver's functions are to be seen
- * through that one, too. */
-static ga_cuda_choice lookup_itself(void *handle, const char *symbol, void *next, void *our_own)
+/* A look-up of dlsym() or dlvsym() itself that would find the C library's: return the preload's, so
+ * that it sees look-ups through that address, too. */
+static ga_cuda_choice answer_with_lookup(void *handle, const char *symbol, void *next, void *hook)
 {
     void *found = ga_cuda_next_dlsym(handle, symbol);
-    return answer(found == next ? our_own : found);
+    return answer(found == next ? hook : found);
 }
 
-/* RTLD_NEXT is the caller's own business: it wants what is behind it. */
+/* RTLD_NEXT is forwarded: the caller api for the definition behind its own. */
 ga_cuda_choice ga_cuda_choose_dlsym(void *handle, const char *symbol)
 {
-    void *dlsym_itself = ga_cuda_next_dlsym_itself();
+    void *dlsym_itself = ga_cuda_next_dlsym_address();
     if (!symbol || handle == RTLD_NEXT) {
-        return go_on(dlsym_itself);
+        return jump_to(dlsym_itself);
     }
     int row = row_of_symbol(symbol);
     if (row >= 0) {
-        return answer(handle == RTLD_DEFAULT ? in_all(row, symbol)
-                                             : instead_of(row, ga_cuda_next_dlsym(handle, symbol)));
+        return answer(handle == RTLD_DEFAULT
+                          ? look_up_anywhere(row, symbol)
+                          : replace_found(row, ga_cuda_next_dlsym(handle, symbol)));
     }
     if (handle != RTLD_DEFAULT && strcmp(symbol, "dlsym") == 0) {
-        return lookup_itself(handle, symbol, dlsym_itself, &ga_cuda_dlsym);
+        return answer_with_lookup(handle, symbol, dlsym_itself, &ga_cuda_dlsym);
     }
     if (handle != RTLD_DEFAULT && strcmp(symbol, "dlvsym") == 0) {
-        return lookup_itself(handle, symbol, ga_cuda_next_dlvsym_itself(), &ga_cuda_dlvsym);
+        return answer_with_lookup(handle, symbol, ga_cuda_next_dlvsym_address(), &ga_cuda_dlvsym);
     }
-    return go_on(dlsym_itself);
+    return jump_to(dlsym_itself);
 }
 
 ga_cuda_choice ga_cuda_choose_dlvsym(void *handle, const char *symbol, const char *version)
 {
     bool chosen = symbol && handle != RTLD_NEXT && handle != RTLD_DEFAULT;
     int row = chosen ? row_of_symbol(symbol) : -1;
-    return row >= 0 ? answer(instead_of(row, ga_cuda_next_dlvsym(handle, symbol, version)))
-                    : go_on(ga_cuda_next_dlvsym_itself());
+    return row >= 0 ? answer(replace_found(row, ga_cuda_next_dlvsym(handle, symbol, version)))
+                    : jump_to(ga_cuda_next_dlvsym_address());
 }
 
 /* ---- cuGetProcAddress ---------------------------------------------------------------------- */
@@ -153,8 +158,8 @@ typedef CUresult get_v1(const char *name, void **function, int version, uint64_t
 typedef CUresult get_v2(const char *name, void **function, int version, uint64_t flags,
                         int *status);
 
-/* Some driver might have another address behind the name than behind the symbol: the row is known
- * then by what the driver answers for the row's own version. */
+/* A driver may answer a name with another address than that of the exported symbol. Then the row is
+ * found by the driver's answer for the row's own version. */
 static bool is_row_by_version(int row, void *function)
 {
     const ga_cuda_hook *hook = &ga_cuda_hooks[row];
@@ -172,11 +177,10 @@ static int row_of(const char *name, void *function)
             return i;
         }
     }
-    for (int i = GA_CUDA_HOOK_COUNT - 1; i >= 0;
-         i--) { /* later versions stand behind earlier ones */
+    for (int i = GA_CUDA_HOOK_COUNT - 1; i >= 0; i--) { /* later versions have later rows */
         if (strcmp(ga_cuda_hooks[i].name, name) == 0 && is_row_by_version(i, function)) {
-            if (!next_of(i)) { /* a driver that has it by name alone */
-                /* relaxed: a word that is the same whoever wrote it */
+            if (!next_of(i)) { /* a driver that does not export the symbol */
+                /* relaxed: every thread stores the same word */
                 __atomic_store_n(&ga_cuda_next[i], function, __ATOMIC_RELAXED);
             }
             return i;
@@ -190,7 +194,7 @@ static void replace(const char *name, void **function)
     if (name && function && *function) {
         int row = row_of(name, *function);
         if (row >= 0) {
-            *function = ours[row];
+            *function = hooks[row];
             ga_log(GA_LOG_DEBUG, "cuGetProcAddress: %s is ours", ga_cuda_hooks[row].symbol);
         }
     }

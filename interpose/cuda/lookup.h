@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which lookups answer with a function of ours.
+ * Look-ups that answer with a hook, and the counts of calls to each hook.
  */
 #ifndef GPUALLOC_INTERPOSE_CUDA_LOOKUP_H
 #define GPUALLOC_INTERPOSE_CUDA_LOOKUP_H
@@ -12,10 +12,10 @@
 
 extern const ga_cuda_hook ga_cuda_hooks[GA_CUDA_HOOK_COUNT];
 
-/* How often each of our functions was called, in parts: threads that count in one line of memory
- * wait for each other. */
+/* Calls of each hook, counted per group of threads: threads that count in one cache line slow each
+ * other down. */
 enum {
-    GA_CUDA_COUNTS = 32,
+    GA_CUDA_COUNT_GROUPS = 32,
     GA_CUDA_COUNT_LINE = 64
 };
 
@@ -23,34 +23,34 @@ typedef struct ga_cuda_counts {
     uint64_t calls[GA_CUDA_HOOK_COUNT];
 } __attribute__((aligned(GA_CUDA_COUNT_LINE))) ga_cuda_counts;
 
-extern ga_cuda_counts ga_cuda_parts[GA_CUDA_COUNTS];
-extern _Thread_local ga_cuda_counts *ga_cuda_my_part; /* NULL before the first call */
+extern ga_cuda_counts ga_cuda_count_groups[GA_CUDA_COUNT_GROUPS];
+extern _Thread_local ga_cuda_counts *ga_cuda_my_counts; /* NULL before the thread's first call */
 
-/* Parts in turn, for threads as they come. */
-ga_cuda_counts *ga_cuda_take_part(void);
+/* Assign the calling thread to a group, round robin. */
+ga_cuda_counts *ga_cuda_assign_counts(void);
 
 static inline void ga_cuda_count(ga_cuda_hook_index row)
 {
-    ga_cuda_counts *part = ga_cuda_my_part;
-    part = __builtin_expect(part != NULL, 1) ? part : ga_cuda_take_part();
+    ga_cuda_counts *counts = ga_cuda_my_counts;
+    counts = __builtin_expect(counts != NULL, 1) ? counts : ga_cuda_assign_counts();
     /* relaxed: a figure */
-    __atomic_fetch_add(&part->calls[row], 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&counts->calls[row], 1, __ATOMIC_RELAXED);
 }
 
-/* All parts: what other threads count meanwhile may be missing. */
+/* The sum over all groups; calls that other threads count at the same time may be missing. */
 uint64_t ga_cuda_calls_of(ga_cuda_hook_index row);
 
-/* In a child of fork(): none so far. */
+/* In a child of fork(): start at 0. */
 void ga_cuda_calls_child(void);
 
-/* The driver has been found: from now on there is something to report when the process ends. */
-void ga_cuda_lookup_begun(void);
+/* Call when the driver was found: the calls are then reported when the process exits. */
+void ga_cuda_report_at_exit(void);
 
-/* For lookup.S, whose dlsym() and dlvsym() begin with it: where to go on with the very same
- * arguments, or where that is NULL, what to answer. */
+/* Returned to dlsym() and dlvsym() in lookup.S: the function to jump to with the original
+ * arguments, or if that is NULL, the answer. */
 typedef struct ga_cuda_choice {
     void *answer;
-    void *go_on;
+    void *jump_to;
 } ga_cuda_choice;
 
 ga_cuda_choice ga_cuda_choose_dlsym(void *handle, const char *symbol);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The driver's calls on memory that is mapped, where a program makes them on addresses of our heaps.
- * The program has that memory from cuMemAlloc() and is answered as for the driver's own block: it
- * has no handle to retain and nothing to map. Libraries take CUDA_ERROR_INVALID_VALUE of
- * cuMemRetainAllocationHandle() as the sign to use legacy IPC.
+ * The driver's calls on mapped memory, for addresses of a heap. The program got that memory from
+ * cuMemAlloc(), so it is answered as for the driver's own block: there is no handle to retain and
+ * nothing to map. Libraries take CUDA_ERROR_INVALID_VALUE from cuMemRetainAllocationHandle() as the
+ * sign to use legacy IPC.
  */
 #include "counted.h"
 #include "entry.h"
@@ -17,22 +17,21 @@ typedef CUresult set_access_fn(CUdeviceptr start, size_t size, const CUmemAccess
 typedef CUresult get_access_fn(unsigned long long *flags, const CUmemLocation *location,
                                CUdeviceptr pointer);
 
-/* A range that begins elsewhere and reaches into ours spans two reservations: the driver refuses
- * it. */
-static bool is_ours(CUdeviceptr start)
+/* Testing the start is enough: the driver refuses a range that spans two reservations. */
+static bool is_heap_address(CUdeviceptr start)
 {
     ga_cuda_block block;
-    return ga_cuda_reserves(start) || ga_cuda_ipc_find(start, &block);
+    return ga_cuda_is_reserved(start) || ga_cuda_ipc_find(start, &block);
 }
 
-/* Count the call and go on with `...`, unless the address is ours. */
+/* Count the call; refuse it for a heap's address, else evaluate `...`. */
 #define ANSWER(type, symbol, start, ...)                                                           \
     type *next = GA_CUDA_NEXT(type, symbol);                                                       \
     ga_cuda_count(GA_HOOK_##symbol);                                                               \
     if (!next) {                                                                                   \
         return ga_cuda_next_missing();                                                             \
     }                                                                                              \
-    return is_ours(start) ? CUDA_ERROR_INVALID_VALUE : __VA_ARGS__
+    return is_heap_address(start) ? CUDA_ERROR_INVALID_VALUE : __VA_ARGS__
 
 GA_CUDA_ENTRY(address_free_fn, cuMemAddressFree);
 GA_CUDA_ENTRY(ga_cuda_map_fn, cuMemMap);

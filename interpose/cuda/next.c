@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * STRUCTURE  a table of the driver's functions, and two of the C library's
- * INVARIANT  an entry is NULL or what it will be for ever: whoever finds it writes the same
- * ORDER      N1/N2 publish the table; the entries themselves are single words. N3/N4 publish what
- *            we ask the driver ourselves, written once
- * PROGRESS   no lock of ours: dlopen() holds the loader's, under which constructors call dlsym()
+ * STRUCTURE  a table of the driver's functions, and two functions of the C library
+ * INVARIANT  an entry is NULL or final: every thread that looks it up stores the same value
+ * ORDER      N1/N2 publish the table; its entries are single words. N3/N4 publish the driver
+ *            functions that the preload calls itself, which are written once
+ * PROGRESS   no lock here: dlopen() holds the loader's lock, under which constructors call dlsym()
  */
 #include "next.h"
 
@@ -17,18 +17,18 @@
 #include <stddef.h>
 #include <string.h>
 
-/* ---- the C library's dlsym: by hand, since asking dlsym() for it would ask us -------------- */
+/* ---- the C library's dlsym, found without calling dlsym() ---------------------------------- */
 
 typedef void *dlsym_fn(void *handle, const char *symbol);
 typedef void *dlvsym_fn(void *handle, const char *symbol, const char *version);
 
 static void *next_dlsym, *next_dlvsym;
 
-extern ElfW(Dyn) _DYNAMIC[] __attribute__((visibility("hidden"))); /* our own */
+extern ElfW(Dyn) _DYNAMIC[] __attribute__((visibility("hidden"))); /* this library's */
 
-/* In the order in which objects are searched. The list is the loader's own, and is read without its
- * lock: from us to the C library it is as the process began with it. (dl_iterate_phdr() may be a
- * sanitizer's, too.) */
+/* Search the objects behind this one in the loader's search order. The loader's list is read
+ * without its lock, because the part between this library and the C library does not change after
+ * program start. dl_iterate_phdr() is not used, because a sanitizer may have replaced it. */
 static void *find_behind_us(const char *name)
 {
     bool passed_us = false;
@@ -42,23 +42,23 @@ static void *find_behind_us(const char *name)
     return NULL;
 }
 
-/* relaxed, both: whoever finds it writes the same word */
-static void *found_once(void **kept, const char *name)
+/* relaxed, both: every thread stores the same word */
+static void *found_once(void **cached, const char *name)
 {
-    void *next = __atomic_load_n(kept, __ATOMIC_RELAXED);
+    void *next = __atomic_load_n(cached, __ATOMIC_RELAXED);
     if (!next) {
         next = find_behind_us(name);
-        __atomic_store_n(kept, next, __ATOMIC_RELAXED);
+        __atomic_store_n(cached, next, __ATOMIC_RELAXED);
     }
     return next;
 }
 
-void *ga_cuda_next_dlsym_itself(void)
+void *ga_cuda_next_dlsym_address(void)
 {
     return found_once(&next_dlsym, "dlsym");
 }
 
-void *ga_cuda_next_dlvsym_itself(void)
+void *ga_cuda_next_dlvsym_address(void)
 {
     return found_once(&next_dlvsym, "dlvsym");
 }
@@ -66,43 +66,43 @@ void *ga_cuda_next_dlvsym_itself(void)
 void *ga_cuda_next_dlsym(void *handle, const char *symbol)
 {
     dlsym_fn *next;
-    *(void **)&next = ga_cuda_next_dlsym_itself();
+    *(void **)&next = ga_cuda_next_dlsym_address();
     return next ? next(handle, symbol) : NULL;
 }
 
 void *ga_cuda_next_dlvsym(void *handle, const char *symbol, const char *version)
 {
     dlvsym_fn *next;
-    *(void **)&next = ga_cuda_next_dlvsym_itself();
+    *(void **)&next = ga_cuda_next_dlvsym_address();
     return next ? next(handle, symbol, version) : NULL;
 }
 
 /* ---- the driver ------------------------------------------------------------------------------ */
 
 void *ga_cuda_next[GA_CUDA_HOOK_COUNT];
-static void *library;            /* the driver; never given back */
-static const ga_cuda_asks *asks; /* NULL: the driver lacks one; never given back */
+static void *library;          /* the driver; never closed */
+static const ga_cuda_api *api; /* NULL: the driver does not have all of them; never freed */
 
-#define ASKED(symbol, parameters) {#symbol, offsetof(ga_cuda_asks, symbol)},
+#define API_SYMBOL(symbol, parameters) {#symbol, offsetof(ga_cuda_api, symbol)},
 
 static const struct {
     const char *symbol;
     size_t offset;
-} asked[] = {GA_CUDA_ASKED(ASKED)};
+} api_symbols[] = {GA_CUDA_API(API_SYMBOL)};
 
-/* Threads may come here together: the table of the first stays, since others may read it by now. */
-static void find_asked(void *driver)
+/* Threads may race here. The first table stays, because others may be reading it. */
+static void find_api(void *driver)
 {
-    const ga_cuda_asks *nobodys = NULL;
-    ga_cuda_asks *found = ga_libc.calloc(1, sizeof *found);
+    const ga_cuda_api *none = NULL;
+    ga_cuda_api *found = ga_libc.calloc(1, sizeof *found);
     bool all = found != NULL;
-    for (size_t i = 0; all && i < sizeof asked / sizeof *asked; i++) {
-        void *function = ga_cuda_next_dlsym(driver, asked[i].symbol);
-        memcpy((char *)found + asked[i].offset, &function, sizeof function);
+    for (size_t i = 0; all && i < sizeof api_symbols / sizeof *api_symbols; i++) {
+        void *function = ga_cuda_next_dlsym(driver, api_symbols[i].symbol);
+        memcpy((char *)found + api_symbols[i].offset, &function, sizeof function);
         all = function != NULL;
     }
-    /* N3: release. Pairs with N4: the table is whole. */
-    if (!all || !__atomic_compare_exchange_n(&asks, &nobodys, found, false, __ATOMIC_RELEASE,
+    /* N3: release. Pairs with N4: a reader of the pointer sees the whole table. */
+    if (!all || !__atomic_compare_exchange_n(&api, &none, found, false, __ATOMIC_RELEASE,
                                              __ATOMIC_RELAXED)) {
         ga_libc.free(found);
     }
@@ -119,17 +119,17 @@ bool ga_cuda_next_start(bool load)
         driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
     }
     if (!driver) {
-        dlerror(); /* the program did not ask */
+        dlerror(); /* clear the error: the program did not call dlopen() */
         return false;
     }
     for (int i = 0; i < GA_CUDA_HOOK_COUNT; i++) {
         void *function = ga_cuda_next_dlsym(driver, ga_cuda_hooks[i].symbol);
-        /* relaxed: a word that is the same whoever writes it; N1 publishes them all */
+        /* relaxed: every thread stores the same word; N1 publishes them all */
         __atomic_store_n(&ga_cuda_next[i], function, __ATOMIC_RELAXED);
     }
-    find_asked(driver);
+    find_api(driver);
     dlerror();
-    ga_cuda_lookup_begun();
+    ga_cuda_report_at_exit();
     /* N1: release. Pairs with N2: the table is seen with the library. */
     __atomic_store_n(&library, driver, __ATOMIC_RELEASE);
     return true;
@@ -138,34 +138,35 @@ bool ga_cuda_next_start(bool load)
 ga_cuda_any *ga_cuda_next_find(ga_cuda_hook_index row)
 {
     ga_cuda_next_start(true);
-    /* relaxed: as above */
+    /* relaxed: a single word; N1 and N2 order it where the driver was found */
     void *function = __atomic_load_n(&ga_cuda_next[row], __ATOMIC_RELAXED);
     ga_cuda_any *next;
     memcpy(&next, &function, sizeof next);
     return next;
 }
 
-/* As the driver says before cuInit(); and where it is older than the call. */
+/* NOT_INITIALIZED is the driver's own answer before cuInit(), NOT_SUPPORTED that of a driver older
+ * than the call. */
 CUresult ga_cuda_next_missing(void)
 {
     return ga_cuda_next_start(false) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_NOT_INITIALIZED;
 }
 
-CUresult ga_cuda_next_trouble(void)
+CUresult ga_cuda_next_error(void)
 {
-    const ga_cuda_asks *all = ga_cuda_next_asks();
+    const ga_cuda_api *all = ga_cuda_next_api();
     CUresult result = all ? all->cuCtxSynchronize() : CUDA_SUCCESS;
     return result == CUDA_SUCCESS ? CUDA_ERROR_UNKNOWN : result;
 }
 
-const ga_cuda_asks *ga_cuda_next_asks(void)
+const ga_cuda_api *ga_cuda_next_api(void)
 {
     /* N4: acquire. Pairs with N3. */
-    return ga_cuda_next_start(true) ? __atomic_load_n(&asks, __ATOMIC_ACQUIRE) : NULL;
+    return ga_cuda_next_start(true) ? __atomic_load_n(&api, __ATOMIC_ACQUIRE) : NULL;
 }
 
-/* The runtime in this library finds the driver's own functions, not ours: the linker gives its
- * calls of dlsym() this name. */
+/* The linker redirects the runtime's calls of dlsym() in this library to this name, so that the
+ * runtime finds the driver's functions and not the hooks. */
 extern void *__wrap_dlsym(void *handle, const char *symbol);
 
 void *__wrap_dlsym(void *handle, const char *symbol)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the preload stands in front of: the driver, and the C library's dlsym. Found on first need;
- * before, nothing happens. Thread safe.
+ * The next definition of each interposed function: the driver's, and the C library's dlsym(). They
+ * are looked up on first use; the preload does nothing before that. Thread safe.
  */
 #ifndef GPUALLOC_INTERPOSE_CUDA_NEXT_H
 #define GPUALLOC_INTERPOSE_CUDA_NEXT_H
@@ -12,33 +12,34 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A driver function as the table promises: up to six arguments, in registers. */
+/* A driver function as the hook table promises: at most six arguments, in registers. */
 typedef uintptr_t ga_cuda_word;
 typedef CUresult ga_cuda_any(ga_cuda_word a, ga_cuda_word b, ga_cuda_word c, ga_cuda_word d,
                              ga_cuda_word e, ga_cuda_word f);
 
-/* The driver's own function of each row; NULL until the driver is found, and where it has none. */
+/* The driver's own function for each row; NULL until the driver is found, and where it has none. */
 extern void *ga_cuda_next[GA_CUDA_HOOK_COUNT];
 
-/* Find the driver, if the process has it loaded, or (`load`) load it. False: there is none. */
+/* Find the driver if it is loaded; with `load`, load it. False: there is none. */
 bool ga_cuda_next_start(bool load);
 
-/* The driver's function of a row, found if need be; NULL: there is no driver, or it has none. */
+/* The driver's function for a row, after ga_cuda_next_start(true). NULL: no driver, or the driver
+ * has none. */
 ga_cuda_any *ga_cuda_next_find(ga_cuda_hook_index row);
 
-/* The driver's function of the row `symbol`, in the type that the row's hook has. */
+/* The driver's function for the row `symbol`, with the type of the row's hook. */
 #define GA_CUDA_NEXT(type, symbol) ((type *)(uintptr_t)ga_cuda_next_find(GA_HOOK_##symbol))
 
-/* What a call comes to that has no driver to go to. */
+/* The result of a call for which there is no driver function. */
 CUresult ga_cuda_next_missing(void);
 
-/* What a failed call of a heap's comes to: that one says only that the driver refused, and the
- * driver says again what it is that it has. */
-CUresult ga_cuda_next_trouble(void);
+/* The result of a failed heap call. The heap's status does not say which error the driver met, so
+ * ask the driver again. */
+CUresult ga_cuda_next_error(void);
 
-/* What else we ask the driver, by the driver's own symbols. */
+/* Other driver functions that the preload calls, by the driver's own symbols. */
 /* clang-format off */
-#define GA_CUDA_ASKED(X)                                                                           \
+#define GA_CUDA_API(X)                                                                           \
     X(cuCtxGetCurrent, (CUcontext *context))                                                       \
     X(cuCtxPushCurrent_v2, (CUcontext context))                                                    \
     X(cuCtxPopCurrent_v2, (CUcontext *context))                                                    \
@@ -54,22 +55,22 @@ CUresult ga_cuda_next_trouble(void);
     X(cuDeviceGetDefaultMemPool, (CUmemoryPool *pool, CUdevice device))
 /* clang-format on */
 
-#define GA_CUDA_ASK(symbol, parameters) CUresult(*symbol) parameters;
+#define GA_CUDA_API_MEMBER(symbol, parameters) CUresult(*symbol) parameters;
 
-typedef struct ga_cuda_asks {
-    GA_CUDA_ASKED(GA_CUDA_ASK)
-} ga_cuda_asks;
+typedef struct ga_cuda_api {
+    GA_CUDA_API(GA_CUDA_API_MEMBER)
+} ga_cuda_api;
 
-/* NULL: there is no driver, or one without all of these, and then nothing is served. */
-const ga_cuda_asks *ga_cuda_next_asks(void);
+/* NULL: there is no driver, or it does not have all of these. Then nothing is served. */
+const ga_cuda_api *ga_cuda_next_api(void);
 
-/* dlsym() and dlvsym() as they are behind us. Lookups with RTLD_NEXT and RTLD_DEFAULT start from
- * this library. */
+/* The C library's dlsym() and dlvsym(). They see this library as their caller, so a lookup with
+ * RTLD_NEXT or RTLD_DEFAULT starts here. */
 void *ga_cuda_next_dlsym(void *handle, const char *symbol);
 void *ga_cuda_next_dlvsym(void *handle, const char *symbol, const char *version);
 
-/* Their addresses; NULL: there are none. */
-void *ga_cuda_next_dlsym_itself(void);
-void *ga_cuda_next_dlvsym_itself(void);
+/* The addresses of these two in the C library; NULL if there are none. */
+void *ga_cuda_next_dlsym_address(void);
+void *ga_cuda_next_dlvsym_address(void);
 
 #endif

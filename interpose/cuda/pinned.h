@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
- * Pinned host memory that the program has freed, kept for its next requests (pinned=SIZE): to pin
- * memory and to unpin it takes the driver long. Thread safe.
+ * A cache of pinned host memory that the program has freed (pinned=SIZE), because the driver takes
+ * long to pin and unpin memory. Thread safe.
  */
 #ifndef GPUALLOC_INTERPOSE_CUDA_PINNED_H
 #define GPUALLOC_INTERPOSE_CUDA_PINNED_H
 
 #include "blocks.h"
 
-/* The block that holds the address, and may be smaller than the driver's. */
+/* Find the live block that holds the address. The driver's allocation may be larger. */
 bool ga_cuda_pinned_find(CUdeviceptr address, ga_cuda_block *out);
 
-/* Give all that is kept to the driver. False: there was nothing. */
+/* Free the whole cache to the driver. False: it freed nothing. */
 bool ga_cuda_pinned_trim(void);
 
-/* The primary context of the device goes, and with it what was pinned there. */
+/* Before a device's primary context is destroyed, with the memory that was pinned in it. */
 void ga_cuda_pinned_reset(int device);
 
 /* Around fork(2). */

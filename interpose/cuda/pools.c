@@ -16,23 +16,23 @@ typedef CUresult access_fn(CUmemoryPool pool, const CUmemAccessDesc *desc, size_
 typedef CUresult set_device_fn(CUdevice device, CUmemoryPool pool);
 typedef CUresult set_location_fn(CUmemLocation *location, int type, CUmemoryPool pool);
 
-/* The device whose default pool it is; -1: none's. */
+/* The device whose default pool this is; -1: it is no default pool. */
 static int device_of(CUmemoryPool pool)
 {
-    const ga_cuda_asks *asks = ga_cuda_next_asks();
-    CUmemoryPool usual = NULL;
-    for (int i = 0; asks && i < GA_CUDA_DEVICES; i++) {
-        if (asks->cuDeviceGetDefaultMemPool(&usual, i) != CUDA_SUCCESS) {
+    const ga_cuda_api *api = ga_cuda_next_api();
+    CUmemoryPool default_pool = NULL;
+    for (int i = 0; api && i < GA_CUDA_DEVICES; i++) {
+        if (api->cuDeviceGetDefaultMemPool(&default_pool, i) != CUDA_SUCCESS) {
             break;
         }
-        if (usual == pool) {
+        if (default_pool == pool) {
             return i;
         }
     }
     return -1;
 }
 
-/* ---- statistics, and giving back ------------------------------------------------------------ */
+/* ---- statistics and trimming ---------------------------------------------------------------- */
 
 GA_CUDA_ENTRY(trim_fn, cuMemPoolTrimTo);
 GA_CUDA_ENTRY(attribute_fn, cuMemPoolGetAttribute);
@@ -56,7 +56,7 @@ static bool is_statistic(CUmemPool_attribute attribute)
            attribute <= CU_MEMPOOL_ATTR_USED_MEM_HIGH;
 }
 
-static uint64_t heap_statistic(const ga_cuda_pool_stats *stats, CUmemPool_attribute attribute)
+static uint64_t statistic_of_heap(const ga_cuda_pool_stats *stats, CUmemPool_attribute attribute)
 {
     switch (attribute) {
     case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
@@ -78,12 +78,12 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
     CUresult result = next ? next(pool, attribute, value) : ga_cuda_next_missing();
     int device = result == CUDA_SUCCESS && is_statistic(attribute) ? device_of(pool) : -1;
     if (device >= 0 && ga_cuda_pool_stats_of(device, &stats)) {
-        *(uint64_t *)value += heap_statistic(&stats, attribute);
+        *(uint64_t *)value += statistic_of_heap(&stats, attribute);
     }
     return result;
 }
 
-/* A high mark that is set to 0 begins again from the current value. */
+/* A high mark that the program sets to 0 restarts at the current value. */
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
     attribute_fn *next = GA_CUDA_NEXT(attribute_fn, cuMemPoolSetAttribute);
@@ -102,7 +102,8 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
 
 GA_CUDA_ENTRY(access_fn, cuMemPoolSetAccess);
 
-/* Access that is taken away again is left to the heap's blocks: nothing may rely on a fault. */
+/* Access that the program revokes stays enabled for the heap's blocks. No program can rely on the
+ * fault. */
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *desc, size_t count)
 {
     access_fn *next = GA_CUDA_NEXT(access_fn, cuMemPoolSetAccess);
@@ -112,7 +113,7 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *desc, size
     for (size_t i = 0; device >= 0 && i < count; i++) {
         if (desc[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE && desc[i].location.id != device &&
             desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE) {
-            ga_cuda_served_admit(device, desc[i].location.id);
+            ga_cuda_served_enable_peer(device, desc[i].location.id);
         }
     }
     return result;
@@ -124,7 +125,7 @@ GA_CUDA_ENTRY(set_device_fn, cuDeviceSetMemPool);
 GA_CUDA_ENTRY(set_location_fn, cuMemSetMemPool);
 GA_CUDA_ENTRY(of_pool_fn, cuMemPoolDestroy);
 
-static void note_current(int device, CUmemoryPool pool)
+static void record_current(int device, CUmemoryPool pool)
 {
     ga_cuda_pool_set(device, device_of(pool) == device ? NULL : pool);
 }
@@ -135,7 +136,7 @@ CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
     ga_cuda_count(GA_HOOK_cuDeviceSetMemPool);
     CUresult result = next ? next(device, pool) : ga_cuda_next_missing();
     if (result == CUDA_SUCCESS) {
-        note_current(device, pool);
+        record_current(device, pool);
     }
     return result;
 }
@@ -147,19 +148,19 @@ CUresult cuMemSetMemPool(CUmemLocation *location, int type, CUmemoryPool pool)
     CUresult result = next ? next(location, type, pool) : ga_cuda_next_missing();
     if (result == CUDA_SUCCESS && location->type == CU_MEM_LOCATION_TYPE_DEVICE &&
         type == CU_MEM_ALLOCATION_TYPE_PINNED) {
-        note_current(location->id, pool);
+        record_current(location->id, pool);
     }
     return result;
 }
 
-/* Where it was current, the default pool is. */
+/* If the destroyed pool was current, the default pool becomes current. */
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
     of_pool_fn *next = GA_CUDA_NEXT(of_pool_fn, cuMemPoolDestroy);
     ga_cuda_count(GA_HOOK_cuMemPoolDestroy);
     CUresult result = next ? next(pool) : ga_cuda_next_missing();
     if (result == CUDA_SUCCESS) {
-        ga_cuda_pool_gone(pool);
+        ga_cuda_pool_destroyed(pool);
     }
     return result;
 }

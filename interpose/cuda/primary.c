@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * Primary contexts by the program's references. Our heap holds one of its own, so the context would
- * outlive the program's last, with all its memory. So the heap goes before that last one does.
+ * The program's references to primary contexts. The heap holds a reference of its own, so the
+ * context, with all its memory, would outlive the program's last reference. So the heap is closed
+ * before the last reference is released.
  *
- * STRUCTURE  for each device a count of successful retains less successful releases
- * INVARIANT  a device whose count cannot be right keeps its heap: one where memory was asked for
- *            without a reference that we know of, or where more was released than retained. Somebody
- *            has references then that did not come by here
- * ORDER      one lock, held from the decision that a reference is the last until the driver has it,
- *            so that no reference that is new meanwhile finds its heap gone
- * PROGRESS   blocks while another thread retains or releases
+ * STRUCTURE  for each device the number of successful retains minus successful releases
+ * INVARIANT  a device whose count may be wrong keeps its heap: memory was requested there without a
+ *            known reference, or there were more releases than retains. Such references bypassed
+ *            the preload
+ * ORDER      one lock, held from the decision that a reference is the last until the driver has
+ *            released it, so that a new reference does not find its heap closed
+ * PROGRESS   a thread waits while another thread retains or releases a context
  */
 #include "primary.h"
 
@@ -29,7 +30,7 @@ typedef CUresult release_fn(CUdevice device);
 
 typedef struct primary {
     uint64_t references;
-    bool unsure; /* there are others */
+    bool has_unknown; /* references exist that bypassed the preload */
 } primary;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -56,7 +57,7 @@ void ga_cuda_primary_used(int device)
     pthread_mutex_lock(&lock);
     primary *p = primary_of(device);
     if (p && !p->references) {
-        p->unsure = true;
+        p->has_unknown = true;
     }
     pthread_mutex_unlock(&lock);
 }
@@ -87,17 +88,17 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 }
 
 /* With the lock held. */
-static void note_released(primary *p)
+static void drop_reference(primary *p)
 {
     if (p->references) {
         p->references--;
     } else {
-        p->unsure = true;
+        p->has_unknown = true;
     }
 }
 
-/* A driver that refuses to take the last reference has had it before: the heap is opened again by the
- * next request. */
+/* If the driver refuses the last release, the heap is closed nevertheless; the next request opens
+ * it again. */
 static CUresult release(ga_cuda_hook_index row, CUdevice device)
 {
     release_fn *next = (release_fn *)(uintptr_t)ga_cuda_next_find(row);
@@ -107,12 +108,12 @@ static CUresult release(ga_cuda_hook_index row, CUdevice device)
     }
     pthread_mutex_lock(&lock);
     primary *p = primary_of(device);
-    if (p && p->references == 1 && !p->unsure) {
+    if (p && p->references == 1 && !p->has_unknown) {
         ga_cuda_primary_close(device);
     }
     CUresult result = next(device);
     if (p && result == CUDA_SUCCESS) {
-        note_released(p);
+        drop_reference(p);
     }
     pthread_mutex_unlock(&lock);
     ga_cuda_contexts_changed();

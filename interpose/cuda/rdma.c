@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * STRUCTURE  a mark in the note of each live block: SYNC_MEMOPS was asked for
- * INVARIANT  while a block that the driver would not take it for is marked, the context of its device
- *            has CU_CTX_SYNC_MEMOPS, whatever flags the program gives that
- * ORDER      one lock around each change of a context's flags and the marks that go with it
- * PROGRESS   the first block of a context waits for its synchronous work under way
+ * STRUCTURE  a mark in the record of each live block: SYNC_MEMOPS is set
+ * INVARIANT  while a block is marked for which the driver refused it, the context of its device has
+ *            CU_CTX_SYNC_MEMOPS, whichever flags the program sets there
+ * ORDER      one lock around each change of a context's flags and of the marks that depend on it
+ * PROGRESS   a thread that marks the first such block of a context waits for synchronous work there
  */
 #include "rdma.h"
 
@@ -29,22 +29,22 @@ typedef CUresult primary_flags_fn(CUdevice device, unsigned flags);
 
 static pthread_mutex_t flags_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* What it guards is the driver's, and the driver is not the child's. */
+/* The lock guards flags of the driver's contexts, which do not exist in the child. */
 void ga_cuda_rdma_child(void)
 {
     pthread_mutex_init(&flags_lock, NULL);
 }
 
-/* ---- numbers, and answers ------------------------------------------------------------------- */
+/* ---- buffer ids ----------------------------------------------------------------------------- */
 
-/* The driver's numbers are far from it: it counts from a small one on. */
+/* The driver counts its numbers up from small ones, so these start at 2^62. */
 uint64_t ga_cuda_rdma_number(void)
 {
     static uint64_t last = UINT64_C(1) << 62;
-    return __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED); /* relaxed: to be unlike is enough */
+    return __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED); /* relaxed: only has to be unique */
 }
 
-bool ga_cuda_rdma_knows(const ga_cuda_block *block, CUpointer_attribute attribute)
+bool ga_cuda_rdma_overrides(const ga_cuda_block *block, CUpointer_attribute attribute)
 {
     return (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID && block->number) ||
            (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && (block->number || block->synchronous));
@@ -61,62 +61,62 @@ void ga_cuda_rdma_correct(const ga_cuda_block *block, CUpointer_attribute attrib
 
 /* ---- synchronous work ----------------------------------------------------------------------- */
 
-/* Of the context that is current, what synchronous calls have begun in it: copies on the legacy
- * default stream, and on this thread's own. A capture forbids to wait. */
-static void wait_for_earlier(const ga_cuda_driver *driver)
+/* Wait for synchronous calls made earlier in the current context: copies on the legacy default
+ * stream, and on this thread's own. A capture forbids waiting. */
+static void wait_for_earlier_work(const ga_cuda_driver *driver)
 {
-    CUstream own = (CUstream)(void *)2; /* CU_STREAM_PER_THREAD */
-    if (ga_cuda_captures_hold()) {
+    CUstream per_thread = (CUstream)(void *)2; /* CU_STREAM_PER_THREAD */
+    if (ga_cuda_captures_hold_off()) {
         driver->cuStreamSynchronize(NULL);
-        driver->cuStreamSynchronize(own);
-        ga_cuda_captures_let_go();
+        driver->cuStreamSynchronize(per_thread);
+        ga_cuda_captures_allow();
     }
 }
 
-static CUresult add_flag(const ga_cuda_driver *driver, context_flags_fn *set)
+static CUresult add_sync_flag(const ga_cuda_driver *driver, context_flags_fn *set)
 {
-    const ga_cuda_asks *asks = ga_cuda_next_asks();
+    const ga_cuda_api *api = ga_cuda_next_api();
     unsigned flags = 0;
-    CUresult result = asks ? asks->cuCtxGetFlags(&flags) : CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = api ? api->cuCtxGetFlags(&flags) : CUDA_ERROR_NOT_SUPPORTED;
     if (result != CUDA_SUCCESS || flags & CU_CTX_SYNC_MEMOPS) {
         return result;
     }
     result = set(flags | CU_CTX_SYNC_MEMOPS);
     if (result == CUDA_SUCCESS) {
-        wait_for_earlier(driver);
+        wait_for_earlier_work(driver);
     }
     return result;
 }
 
-static void say_old_driver(void)
+static void warn_old_driver(void)
 {
-    static bool said;
-    /* relaxed: it is said once, or by two at once */
-    if (!__atomic_exchange_n(&said, true, __ATOMIC_RELAXED)) {
+    static bool warned;
+    /* relaxed: only limits the warning to once */
+    if (!__atomic_exchange_n(&warned, true, __ATOMIC_RELAXED)) {
         ga_log(GA_LOG_WARN, "cuPointerSetAttribute: SYNC_MEMOPS for memory that is mapped wants a "
                             "driver for CUDA 12.1 or later");
     }
 }
 
-/* Under the lock. */
+/* With the lock held. */
 static CUresult make_context_synchronous(int device)
 {
     context_flags_fn *set = GA_CUDA_NEXT(context_flags_fn, cuCtxSetFlags);
     ga_cuda_scope scope;
     if (!set) {
-        say_old_driver();
+        warn_old_driver();
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     if (ga_cuda_enter(&scope, device) != GA_OK) {
-        return ga_cuda_next_trouble();
+        return ga_cuda_next_error();
     }
-    CUresult result = add_flag(scope.driver, set);
+    CUresult result = add_sync_flag(scope.driver, set);
     ga_cuda_leave(&scope);
     return result;
 }
 
-/* What the driver took for the memory behind one block, it has for its neighbours there, too: it is
- * not told when one of them wants it no more. */
+/* The driver sets the attribute for the whole allocation, so blocks that share it have it as well.
+ * Therefore the driver is not asked to clear it for one of them. */
 static CUresult set_synchronous(const ga_cuda_block *block, const unsigned *value)
 {
     set_attribute_fn *next = GA_CUDA_NEXT(set_attribute_fn, cuPointerSetAttribute);
@@ -131,7 +131,7 @@ static CUresult set_synchronous(const ga_cuda_block *block, const unsigned *valu
         result = *value ? make_context_synchronous(block->device) : CUDA_SUCCESS;
     }
     if (result == CUDA_SUCCESS && (by_context || block->number)) {
-        ga_cuda_blocks_mark(&ga_cuda_live, block, *value != 0);
+        ga_cuda_blocks_set_synchronous(&ga_cuda_live, block, *value != 0);
     }
     pthread_mutex_unlock(&flags_lock);
     return result;
@@ -150,18 +150,19 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
         return set_synchronous(&block, value);
     }
     CUresult result = next ? next(value, attribute, pointer) : ga_cuda_next_missing();
-    /* What the driver has for no memory that is mapped is wrong to ask of cudaMalloc's. */
+    /* Attributes that the driver supports for no mapped memory are errors for cudaMalloc's
+     * memory. */
     return ours && result == CUDA_ERROR_NOT_SUPPORTED ? CUDA_ERROR_INVALID_VALUE : result;
 }
 
 /* ---- flags that the program gives a context ------------------------------------------------- */
 
-/* Drivers that have no flag for it have no such blocks. Under the lock. */
-static unsigned with_ours(unsigned flags, int device)
+/* A driver without cuCtxSetFlags() has no marked blocks. With the lock held. */
+static unsigned with_sync_flag(unsigned flags, int device)
 {
-    bool wanted = device >= 0 && GA_CUDA_NEXT(context_flags_fn, cuCtxSetFlags) &&
-                  ga_cuda_blocks_any_marked(&ga_cuda_live, device);
-    return wanted ? flags | CU_CTX_SYNC_MEMOPS : flags;
+    bool needed = device >= 0 && GA_CUDA_NEXT(context_flags_fn, cuCtxSetFlags) &&
+                  ga_cuda_blocks_any_synchronous(&ga_cuda_live, device);
+    return needed ? flags | CU_CTX_SYNC_MEMOPS : flags;
 }
 
 GA_CUDA_ENTRY(context_flags_fn, cuCtxSetFlags);
@@ -169,12 +170,12 @@ GA_CUDA_ENTRY(context_flags_fn, cuCtxSetFlags);
 CUresult cuCtxSetFlags(unsigned flags)
 {
     context_flags_fn *next = GA_CUDA_NEXT(context_flags_fn, cuCtxSetFlags);
-    const ga_cuda_asks *asks = ga_cuda_next_asks();
+    const ga_cuda_api *api = ga_cuda_next_api();
     CUcontext current;
     ga_cuda_count(GA_HOOK_cuCtxSetFlags);
-    int device = asks ? ga_cuda_context_device(asks, &current) : -1;
+    int device = api ? ga_cuda_context_device(api, &current) : -1;
     pthread_mutex_lock(&flags_lock);
-    CUresult result = next ? next(with_ours(flags, device)) : ga_cuda_next_missing();
+    CUresult result = next ? next(with_sync_flag(flags, device)) : ga_cuda_next_missing();
     pthread_mutex_unlock(&flags_lock);
     return result;
 }
@@ -186,7 +187,8 @@ CUresult cuCtxSetFlags(unsigned flags)
         primary_flags_fn *next = GA_CUDA_NEXT(primary_flags_fn, symbol);                           \
         ga_cuda_count(GA_HOOK_##symbol);                                                           \
         pthread_mutex_lock(&flags_lock);                                                           \
-        CUresult result = next ? next(device, with_ours(flags, device)) : ga_cuda_next_missing();  \
+        CUresult result =                                                                          \
+            next ? next(device, with_sync_flag(flags, device)) : ga_cuda_next_missing();           \
         pthread_mutex_unlock(&flags_lock);                                                         \
         return result;                                                                             \
     }
@@ -196,24 +198,24 @@ DEFINE_PRIMARY_FLAGS(cuDevicePrimaryCtxSetFlags_v2)
 
 /* ---- descriptors ---------------------------------------------------------------------------- */
 
-static bool cards_reach(const ga_cuda_block *block)
+static bool is_rdma_capable(const ga_cuda_block *block)
 {
     get_attribute_fn *next = GA_CUDA_NEXT(get_attribute_fn, cuPointerGetAttribute);
-    unsigned can = 0;
+    unsigned capable = 0;
     return next &&
-           next(&can, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, block->start) ==
+           next(&capable, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, block->start) ==
                CUDA_SUCCESS &&
-           can;
+           capable;
 }
 
-/* Once: why the driver has none for a block of ours. */
-static void say_why(const ga_cuda_block *block, CUdeviceptr start, size_t size)
+/* Once per process: why the driver has no dma-buf for a heap's block. */
+static void warn_no_dma_buf(const ga_cuda_block *block, CUdeviceptr start, size_t size)
 {
-    static bool said;
+    static bool warned;
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     bool pages = size && start % page == 0 && size % page == 0;
-    /* relaxed: it is said once, or by two at once */
-    if ((pages && cards_reach(block)) || __atomic_exchange_n(&said, true, __ATOMIC_RELAXED)) {
+    /* relaxed: only limits the warning to once */
+    if ((pages && is_rdma_capable(block)) || __atomic_exchange_n(&warned, true, __ATOMIC_RELAXED)) {
         return;
     }
     if (pages) {
@@ -229,9 +231,9 @@ static void say_why(const ga_cuda_block *block, CUdeviceptr start, size_t size)
     }
 }
 
-/* The block of a heap that a range of whole pages belongs to: the range may begin with the page that
- * the block begins in. */
-static bool find_block_of(CUdeviceptr start, size_t size, ga_cuda_block *out)
+/* Find the heap's block that a range of whole pages belongs to. The range may begin before the
+ * block, with the page in which the block begins. */
+static bool find_block_in_pages(CUdeviceptr start, size_t size, ga_cuda_block *out)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     CUdeviceptr last = start + (size < page ? size : page) - 1;
@@ -239,13 +241,13 @@ static bool find_block_of(CUdeviceptr start, size_t size, ga_cuda_block *out)
            (ga_cuda_blocks_find(&ga_cuda_live, start, out) && out->number);
 }
 
-/* Whether it goes on behind the last page of its block: the driver knows nothing of where our
- * blocks end, and would give the memory of others. */
-static bool reaches_beyond(CUdeviceptr start, size_t size)
+/* True if the range ends beyond the last page of its block. The driver does not know where a heap's
+ * blocks end, and would export memory of others. */
+static bool exceeds_block(CUdeviceptr start, size_t size)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     ga_cuda_block block;
-    if (!size || !find_block_of(start, size, &block)) {
+    if (!size || !find_block_in_pages(start, size, &block)) {
         return false;
     }
     CUdeviceptr end = (block.start + block.size + page - 1) / page * page;
@@ -254,8 +256,8 @@ static bool reaches_beyond(CUdeviceptr start, size_t size)
 
 GA_CUDA_ENTRY(range_handle_fn, cuMemGetHandleForAddressRange);
 
-/* The driver has one for what is mapped as for what it has allocated; a block's last page may be
- * others' as well, in both. */
+/* The driver exports mapped memory as it does its own allocations. In both, a block's last page may
+ * contain other blocks. */
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr start, size_t size,
                                        CUmemRangeHandleType type, unsigned long long flags)
 {
@@ -265,12 +267,12 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr start, size_t s
     if (!next) {
         return ga_cuda_next_missing();
     }
-    CUresult result = reaches_beyond(start, size) ? CUDA_ERROR_INVALID_VALUE
-                                                  : next(handle, start, size, type, flags);
+    CUresult result = exceeds_block(start, size) ? CUDA_ERROR_INVALID_VALUE
+                                                 : next(handle, start, size, type, flags);
     bool refused = result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_NOT_SUPPORTED;
     if (refused && type == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD &&
         ga_cuda_blocks_find(&ga_cuda_live, start, &block) && block.number) {
-        say_why(&block, start, size);
+        warn_no_dma_buf(&block, start, size);
     }
     return result;
 }

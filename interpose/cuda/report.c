@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * How often each function of the table was called, as GPUALLOC_STATS says, when the process ends.
+ * The report of calls per hook, written as GPUALLOC_STATS says when the process exits.
  */
 #include "lookup.h"
 
@@ -43,21 +43,22 @@ static void report(void)
     ga_report_composed(compose, NULL);
 }
 
-/* From the start, since a fork that has begun does not run what is registered meanwhile. */
+/* In a constructor, because a fork in progress does not run handlers that are registered during
+ * it. */
 __attribute__((constructor)) static void watch_forks(void)
 {
     pthread_atfork(NULL, NULL, ga_cuda_calls_child);
 }
 
-void ga_cuda_lookup_begun(void)
+void ga_cuda_report_at_exit(void)
 {
     static int begun;
     int before = 0;
-    /* relaxed: elects the one that registers */
+    /* relaxed: elects the thread that registers */
     bool first =
         __atomic_compare_exchange_n(&begun, &before, 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
     if (first && ga_report_wanted()) {
-        ga_report_when_exiting(); /* keeps standard error; heaps are reported after this */
+        ga_report_when_exiting(); /* keeps a copy of standard error open; heaps report after this */
         atexit(report);
     }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The spec is taken apart, and put together again without what is ours.
+ * Parse the spec, and write it again without the preload's options and with the preload's defaults.
  */
 #include "settings.h"
 
@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- our options --------------------------------------------------------------------------- */
+/* ---- the preload's options ----------------------------------------------------------------- */
 
 static ga_status wrong(const ga_spec_option *option, const char *expected)
 {
@@ -22,7 +22,7 @@ static ga_status wrong(const ga_spec_option *option, const char *expected)
                    option->value ? option->value : "");
 }
 
-static bool is(const char *value, const char *text)
+static bool equals(const char *value, const char *text)
 {
     return value && strcmp(value, text) == 0;
 }
@@ -34,15 +34,15 @@ static ga_status read_ipc(ga_cuda_settings *out, const ga_spec_option *option)
                                         [GA_CUDA_IPC_COMPAT] = "compat",
                                         [GA_CUDA_IPC_HANDLE] = "handle"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (is(option->value, names[i])) {
-            out->ipc = (ga_cuda_ipc)i;
+        if (equals(option->value, names[i])) {
+            out->ipc = (ga_cuda_ipc_mode)i;
             return GA_OK;
         }
     }
     return wrong(option, "auto, none, compat or handle");
 }
 
-/* False: it is none of ours. */
+/* False: not a value of the preload's option; the layer may have one of that name. */
 static bool read_free(ga_cuda_settings *out, const ga_spec_option *option)
 {
     static const char *const names[] = {[GA_CUDA_FREE_SYNC] = "sync",
@@ -50,8 +50,8 @@ static bool read_free(ga_cuda_settings *out, const ga_spec_option *option)
                                         [GA_CUDA_FREE_ORDER] = "order"};
     out->free = GA_CUDA_FREE_SYNC;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (is(option->value, names[i])) {
-            out->free = (ga_cuda_free)i;
+        if (equals(option->value, names[i])) {
+            out->free = (ga_cuda_free_mode)i;
             return true;
         }
     }
@@ -60,7 +60,7 @@ static bool read_free(ga_cuda_settings *out, const ga_spec_option *option)
 
 static ga_status read_limit(ga_cuda_settings *out, const ga_spec_option *option)
 {
-    if (is(option->value, "none")) {
+    if (equals(option->value, "none")) {
         return GA_OK;
     }
     bool parsed = option->value && ga_size_parse(option->value, &out->limit);
@@ -69,7 +69,7 @@ static ga_status read_limit(ga_cuda_settings *out, const ga_spec_option *option)
 
 static ga_status read_pinned(ga_cuda_settings *out, const ga_spec_option *option)
 {
-    bool none = is(option->value, "none");
+    bool none = equals(option->value, "none");
     bool parsed = option->value && !none && ga_size_parse(option->value, &out->pinned);
     return none || parsed ? GA_OK : wrong(option, "a size, or none");
 }
@@ -85,7 +85,7 @@ static bool has_option(const char *layer, const char *key)
     return false;
 }
 
-/* `*taken`: it is ours alone. */
+/* `*taken`: the option is the preload's alone, and is left out of the spec. */
 static ga_status read_option(ga_cuda_settings *out, const char *layer, const ga_spec_option *option,
                              bool *taken)
 {
@@ -99,7 +99,8 @@ static ga_status read_option(ga_cuda_settings *out, const char *layer, const ga_
         return read_pinned(out, option);
     }
     if (strcmp(option->key, "limit") == 0) {
-        *taken = !has_option(layer, "limit"); /* a layer that has one keeps its caches within it */
+        *taken = !has_option(
+            layer, "limit"); /* a layer with this option keeps its caches within the limit */
         return read_limit(out, option);
     }
     if (strcmp(option->key, "free") == 0) {
@@ -109,7 +110,7 @@ static ga_status read_option(ga_cuda_settings *out, const char *layer, const ga_
     return GA_OK;
 }
 
-/* ---- the spec without them ----------------------------------------------------------------- */
+/* ---- the spec for the heap ----------------------------------------------------------------- */
 
 typedef struct text {
     char *buffer;
@@ -139,7 +140,7 @@ static void add_value(text *t, const char *value)
     add(t, "\"");
 }
 
-static size_t times_told(const ga_spec_layer *layer, const char *key)
+static size_t times_given(const ga_spec_layer *layer, const char *key)
 {
     size_t times = 0;
     for (size_t i = 0; i < layer->option_count; i++) {
@@ -153,57 +154,57 @@ static int is_torch(struct dl_phdr_info *object, size_t size, void *found)
     const char *name = object->dlpi_name;
     const char *slash = name ? strrchr(name, '/') : NULL;
     (void)size;
-    *(bool *)found = is(slash ? slash + 1 : name, "libc10_cuda.so");
+    *(bool *)found = equals(slash ? slash + 1 : name, "libc10_cuda.so");
     return *(bool *)found;
 }
 
-/* Whether PyTorch is loaded and caches memory itself. Then its frees, as by empty_cache(), are meant
- * to give memory back to the device. (dlopen() would wait for a thread that loads a library, whose
- * constructor may wait for us.) */
+/* True if PyTorch is loaded and caches memory itself. Then its frees, as by empty_cache(), are
+ * meant to give memory back to the device. dlopen() is not used to test, because it would wait for
+ * a thread that is loading a library, whose constructor may wait for this one. */
 static bool torch_caches(void)
 {
     const char *off = ga_environment("PYTORCH_NO_CUDA_MEMORY_CACHING");
     bool found = false;
     dl_iterate_phdr(is_torch, &found);
-    return found && (!off || is(off, "0") || !*off);
+    return found && (!off || equals(off, "0") || !*off);
 }
 
-/* The default of slab under the preload: what is empty goes back unasked, as on the host. A free waits
- * for the device here whether memory goes back or not. */
-static void add_ours_to_slab(text *t, const ga_spec_layer *layer, const char *before)
+/* The default of slab under the preload: empty superblocks go back without a trim, as on the host.
+ * A free waits for the device here in any case. */
+static void add_slab_defaults(text *t, const ga_spec_layer *layer, const char *before)
 {
-    static const char *const others[] = {"keep", "capacity", "preset"};
-    size_t told = 0;
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        told += times_told(layer, others[i]);
+    static const char *const conflicting[] = {"keep", "capacity", "preset"};
+    size_t given = 0;
+    for (size_t i = 0; i < sizeof conflicting / sizeof *conflicting; i++) {
+        given += times_given(layer, conflicting[i]);
     }
-    if (!told) {
+    if (!given) {
         add(t, "%skeep=16M", before);
     }
 }
 
 /* Defaults of vmm under the preload. It caches more than elsewhere, as frameworks do, unless a
- * framework's cache stands above it; its memory is for network cards, as the driver's is; and it can
- * be shared, where that is asked for. */
-static void add_ours(const ga_cuda_settings *out, text *t, const ga_spec_layer *layer,
-                     const char *before)
+ * framework has a cache above it. Its memory is reachable for network cards, as the driver's is,
+ * and can be exported where ipc= says so. */
+static void add_defaults(const ga_cuda_settings *out, text *t, const ga_spec_layer *layer,
+                         const char *before)
 {
-    if (is(layer->name, "slab")) {
-        add_ours_to_slab(t, layer, before);
+    if (equals(layer->name, "slab")) {
+        add_slab_defaults(t, layer, before);
     }
-    if (!is(layer->name, "vmm")) {
+    if (!equals(layer->name, "vmm")) {
         return;
     }
-    if (!times_told(layer, "cache")) {
+    if (!times_given(layer, "cache")) {
         add(t, "%scache=%s", before, torch_caches() ? "0" : "wide");
         before = ",";
     }
-    if (!times_told(layer, "rdma")) {
+    if (!times_given(layer, "rdma")) {
         add(t, "%srdma=auto", before);
         before = ",";
     }
     bool shares = out->ipc == GA_CUDA_IPC_HANDLE || out->ipc == GA_CUDA_IPC_AUTO;
-    if (shares && !times_told(layer, "share")) {
+    if (shares && !times_given(layer, "share")) {
         add(t, "%sshare=%s", before, out->ipc == GA_CUDA_IPC_HANDLE ? "fd" : "auto");
     }
 }
@@ -219,7 +220,7 @@ static ga_status add_layer(ga_cuda_settings *out, text *t, const ga_spec_layer *
         if (status != GA_OK) {
             return status;
         }
-        if (taken && times_told(layer, option->key) > 1) { /* others the backend counts itself */
+        if (taken && times_given(layer, option->key) > 1) { /* the backend checks its own options */
             return ga_fail(GA_ERR_SPEC, "%s: %s: expected once, got it twice", layer->name,
                            option->key);
         }
@@ -231,7 +232,7 @@ static ga_status add_layer(ga_cuda_settings *out, text *t, const ga_spec_layer *
             add_value(t, option->value);
         }
     }
-    add_ours(out, t, layer, before);
+    add_defaults(out, t, layer, before);
     return GA_OK;
 }
 

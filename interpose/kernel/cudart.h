@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * What we call of the CUDA runtime, declared by ourselves: the host's half compiles without CUDA.
+ * The CUDA runtime's functions that this room calls, declared here so that the host half compiles
+ * without CUDA.
  */
 #ifndef GPUALLOC_KERNEL_CUDART_H
 #define GPUALLOC_KERNEL_CUDART_H
 
 #include <stddef.h>
 
-typedef int cudaError_t; /* an enumeration there */
+typedef int cudaError_t; /* an enumeration in CUDA's headers */
 
 enum {
     cudaSuccess = 0,

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * When this module's kernels get their heap: before the first launch in each context.
+ * Publishes the heap to this module's kernels, before the first launch in each context.
  *
- * STRUCTURE  the contexts that have it, as the driver numbers them, and for each thread the last one
- *            that it launched in
- * INVARIANT  a number stands in `served` only while what was published under it is open: a context
- *            that was destroyed has a number that does not come back, and closing a heap changes the
- *            epoch
+ *   launch -> ga_kernel_before_launch   fast: the thread's last context and epoch
+ *             publish_slow              slow: `served`, under the lock
+ *             publish_locked            slowest: opens the heap, writes the module's variable
+ *
+ * STRUCTURE  the ids of the contexts that have the heap, and for each thread the last context that
+ *            it launched in
+ * INVARIANT  an id is in `served` only while the heap published there is open: the driver does not
+ *            reuse the id of a destroyed context, and closing a heap changes the epoch
  * ORDER      the lock's
  * PROGRESS   a thread that launches in the same context as before takes no lock
  */
@@ -21,7 +24,7 @@
 #include <string.h>
 
 enum {
-    CONTEXTS = 64 /* more than that are published again and again */
+    CONTEXTS = 64 /* beyond these, contexts replace each other and are published again */
 };
 
 typedef int get_context_id(void *context, unsigned long long *out);
@@ -35,18 +38,19 @@ static get_context_id *context_id; /* the driver's cuCtxGetId, set once */
 static _Thread_local struct {
     unsigned long long context;
     uint64_t epoch;
-    int device; /* + 1; 0: none */
+    int device; /* the device + 1; 0: none */
 } last;
 
-/* ---- fork --------------------------------------------------------------------------------------- */
+/* ---- fork ---------------------------------------------------------------------------------- */
 
 static void fork_child(void)
 {
-    pthread_mutex_init(&lock, NULL); /* who held it is not here */
+    pthread_mutex_init(&lock, NULL); /* the thread that held it exists in the parent only */
     served_epoch = 0;
 }
 
-/* From the start, since a fork that has begun does not run what is registered meanwhile. */
+/* In a constructor, because a fork in progress does not run handlers that are registered during
+ * it. */
 __attribute__((constructor)) static void watch_forks(void)
 {
     pthread_atfork(NULL, NULL, fork_child);
@@ -69,10 +73,10 @@ static void start_once(void)
     pthread_once(&once, find_context_id);
 }
 
-/* ---- which context -------------------------------------------------------------------------------- */
+/* ---- which context --------------------------------------------------------------------------- */
 
-/* The number of the current context, which no other ever has in this process; 0 where there is none.
- * Without the driver's numbers, the device's own. */
+/* The current context's id, unique in this process; 0: no context. Without the driver's
+ * cuCtxGetId(), the device + 1. */
 static unsigned long long current_context(void)
 {
     unsigned long long id = 0;
@@ -108,10 +112,10 @@ static void remember(unsigned long long context)
     }
 }
 
-/* ---- publishing ------------------------------------------------------------------------------------ */
+/* ---- publishing ----------------------------------------------------------------------------- */
 
-/* Where our variable stands in the current context: GA_OK and NULL for a module that lacks it,
- * GA_ERR_DEVICE where the runtime cannot use the device at all, as the program will see for itself. */
+/* The address of the module's variable in the current context. GA_OK and NULL: the module has none.
+ * GA_ERR_DEVICE: the runtime cannot use the device, which the program finds out itself. */
 static ga_status find_variable(void **out)
 {
     if (ga_kernel_linked_address(out) == cudaSuccess) {
@@ -129,9 +133,8 @@ static ga_status publish_quietly(int device)
                            : ga_fail(status, "the CUDA runtime cannot use device %d", device);
 }
 
-/* Also while a stream of this or another thread is being captured into a graph: we use none of the
- * program's streams. And the errors that we meet are not the program's: it must not find them with
- * cudaGetLastError(). */
+/* Works also while a stream is being captured, because it uses none of the program's streams. The
+ * program must not find errors of these calls with cudaGetLastError(), so they are cleared. */
 static ga_status publish(void)
 {
     int device;
@@ -152,7 +155,7 @@ static ga_status publish(void)
     return status;
 }
 
-/* Outcomes are remembered, good or bad: what failed once is not tried at every launch. */
+/* Failures are remembered, too, so that launches do not retry. */
 static ga_status publish_locked(void)
 {
     uint64_t epoch = ga_kernel_epoch();
@@ -177,7 +180,7 @@ ga_status ga_kernel_init(void)
     return status;
 }
 
-static void look_again(unsigned long long context, uint64_t epoch)
+static void publish_slow(unsigned long long context, uint64_t epoch)
 {
     pthread_mutex_lock(&lock);
     if (context && served_epoch == epoch && is_served(context)) {
@@ -199,14 +202,14 @@ void ga_kernel_before_launch(void)
     if (context && context == last.context && epoch == last.epoch) {
         return;
     }
-    look_again(context, epoch);
+    publish_slow(context, epoch);
 }
 
 void ga_kernel_before_reset(void)
 {
     int device;
     if (cudaGetDevice(&device) != cudaSuccess) {
-        device = last.device - 1; /* after a kernel that trapped the runtime may answer only that */
+        device = last.device - 1; /* after a kernel that trapped, cudaGetDevice() may fail */
     }
     if (device >= 0) {
         ga_kernel_close(device);

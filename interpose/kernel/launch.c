@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The CUDA runtime's ways to start a kernel, as the linker's --wrap sends them here: the heap is
- * published first. A launch as CUDA C++ writes it is __cudaLaunchKernel(); _ptsz are the same for
- * programs with a default stream for each thread. The list of flags in meson.build names the same
- * functions.
+ * Wrappers of the CUDA runtime's launch functions, installed by the linker's --wrap: each publishes
+ * the heap first. A launch in CUDA C++ syntax calls __cudaLaunchKernel(). The _ptsz variants serve
+ * programs with a default stream per thread. meson.build lists the same functions.
  */
 #include "cudart.h"
 #include "linked.h"

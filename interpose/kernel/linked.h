@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The parts of libgpualloc-kernel.a. Each program and each shared library that is linked with it has
- * its own: everything here is hidden.
+ * The interfaces within libgpualloc-kernel.a. All are hidden, because each program and shared
+ * library that links the archive has its own copy.
  */
 #ifndef GPUALLOC_KERNEL_LINKED_H
 #define GPUALLOC_KERNEL_LINKED_H
@@ -10,12 +10,13 @@
 extern "C" {
 #endif
 
-/* Where the variable that kernels read their heap from stands in the current context, and an error of
- * the CUDA runtime's, where the module has none. Makes the device's context current, if none is. */
+/* The address, in the current context, of the variable from which kernels read their heap. Returns
+ * a CUDA runtime error if the module has none. Makes the device's primary context current if no
+ * context is. */
 int ga_kernel_linked_address(void **out) __attribute__((visibility("hidden")));
 
-/* Before a launch: have the heap published in the current context. Never fails; what goes wrong has
- * been logged, and malloc in kernels answers NULL. */
+/* Before a launch: publish the heap in the current context. Cannot fail: errors are logged, and
+ * malloc in kernels returns NULL. */
 void ga_kernel_before_launch(void) __attribute__((visibility("hidden")));
 
 /* Before cudaDeviceReset(). */

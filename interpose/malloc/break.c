@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * sbrk() of the process. It passes every request on, but those of the library that serves `dl`:
- * tcmalloc and jemalloc take memory from the program break where they can, and fall back to mmap.
+ * sbrk() of the process. It passes all requests on, except those of the library that serves `dl`:
+ * tcmalloc and jemalloc allocate from the program break where they can, and fall back to mmap.
  */
 #include "break.h"
 #include "libc_next.h"
@@ -16,11 +16,11 @@
 extern void *__sbrk(intptr_t increment);
 extern int __libc_mallopt(int parameter, int value);
 
-/* A library with this name in it is the preload itself, or a copy of it. */
+/* A library that exports this name is the preload itself, or a copy of it. */
 EXPORT const char gpualloc_malloc_preload[] = "gpualloc";
 
-static bool held;                      /* all callers are refused; before threads run */
-static uintptr_t refused, refused_end; /* the code that is refused; set before threads run */
+static bool held;                      /* refuse all callers; set before threads run */
+static uintptr_t refused, refused_end; /* the code of the refused caller; set before threads run */
 
 static bool is_refused(uintptr_t caller)
 {
@@ -36,14 +36,15 @@ EXPORT void *sbrk(intptr_t increment)
     return __sbrk(increment);
 }
 
-/* Whether others' calls reach the function above: in an archive it may be out of their sight. */
+/* True if other objects' calls reach the sbrk() above. They may not where it is linked from an
+ * archive. */
 static bool is_in_force(void)
 {
     return dlsym(RTLD_DEFAULT, "sbrk") == (void *)(uintptr_t)sbrk;
 }
 
-/* One arena, which is the one at the program break, and no block in a mapping of its own. glibc still
- * maps memory where the break cannot grow; that is its last resort. */
+/* Restrict glibc to one arena, the one at the program break, and no block in a mapping of its own.
+ * glibc still maps memory where the break cannot grow, as its last resort. */
 bool ga_break_hold(uintptr_t *first)
 {
     struct mallinfo2 info = {0};

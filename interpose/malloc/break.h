@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The program break, kept for the C library's blocks while a malloc library serves (`dl`). A pointer
- * is then the C library's exactly where it lies below the break, so that blocks need no marks.
+ * The program break, reserved for the C library's blocks while a malloc library serves (`dl`). Then
+ * a pointer is the C library's if and only if it lies below the break, so blocks need no marks.
  */
 #ifndef GPUALLOC_INTERPOSE_MALLOC_BREAK_H
 #define GPUALLOC_INTERPOSE_MALLOC_BREAK_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Counting without the detour through the interface: statistics are left on in earnest only when
- * they cost little. Each function calls the backend's and then counts.
+ * Counts calls of a backend's malloc table directly, without the heap interface, so that statistics
+ * cost little enough to leave on. Each function calls the backend's and then counts.
  */
 #include "counted.h"
 
@@ -64,7 +64,7 @@ ga_malloc_table ga_counted_table(ga_heap *heap, const ga_malloc_table *table)
 {
     counters = heap->counters;
     own = *table;
-    bool takes_any = own.range_size == GA_MALLOC_ANY_POINTER; /* others' blocks are not counted */
+    bool takes_any = own.range_size == GA_MALLOC_ANY_POINTER; /* foreign blocks are not counted */
     return (ga_malloc_table){
         .malloc = counted_malloc,
         .free = counted_free,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The C library's allocator for the library that replaces it: glibc's own names, which need no
- * search and so work from the first instruction on. The others are looked up in its symbol table.
+ * The C library's allocator, for the library that replaces it. glibc's __libc_ names need no
+ * look-up, so they work from the first instruction on. The other functions are looked up in its
+ * symbol table.
  */
 #include "libc_next.h"
 
@@ -41,8 +42,8 @@ static void totals(size_t *live, size_t *held)
     *held = info.arena + info.hblkhd;
 }
 
-/* The object that our __libc_malloc comes from: the C library, or an allocator that the program is
- * linked with and that replaces those names as well. NULL where it is not known. */
+/* The object that defines this process's __libc_malloc: the C library, or an allocator linked into
+ * the program that replaces those names as well. NULL: unknown. */
 static const struct link_map *library_behind(void)
 {
     Dl_info info;
@@ -51,8 +52,9 @@ static const struct link_map *library_behind(void)
     return known ? object : NULL;
 }
 
-/* All from one library: another's would know nothing of its blocks. Neither dlopen() nor dlsym() is
- * called, because a tool that wraps them and allocates under its lock would wait for itself. */
+/* Take all functions from one library, because another's would not know its blocks. Calls
+ * neither dlopen() nor dlsym(), because a tool that wraps them and allocates under its lock
+ * would deadlock. */
 void ga_libc_find(void)
 {
     const struct link_map *libc = library_behind();

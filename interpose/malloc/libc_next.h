@@ -11,11 +11,11 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Look up what glibc has under no name of its own. Once, before the first heap is opened. Calls
- * neither malloc nor dlopen() nor dlsym(). */
+/* Look up the glibc functions that have no __libc_ name. Call once, before the first heap is
+ * opened. Calls neither malloc() nor dlopen() nor dlsym(). */
 void ga_libc_find(void);
 
-/* glibc's own report and figures; false where it has none. */
+/* glibc's own report and figures; false if it has none. */
 void ga_libc_print_stats(void);
 bool ga_libc_info(struct mallinfo2 *out);
 bool ga_libc_write_info(FILE *out, int *result); /* as malloc_info(0, out) */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The malloc family of the process, as glibc documents it. Each entry point takes care of what
- * the interface leaves open (zero sizes, foreign pointers, errno) and jumps through the table.
+ * The malloc family of the process, as glibc documents it. Each entry point handles the cases that
+ * the heap interface leaves open (zero sizes, foreign pointers, errno) and jumps through the table.
  */
 #include "../../liballoc/platform/foreign.h"
 #include "../../liballoc/platform/output_file.h"
@@ -68,7 +68,7 @@ static bool power_of_two(size_t n)
     return n && !(n & (n - 1));
 }
 
-/* glibc rounds an alignment that is no power of two up to the next. */
+/* glibc rounds an alignment up to a power of two. */
 static size_t round_to_power(size_t align)
 {
     size_t power = 16;
@@ -87,8 +87,8 @@ ENTRY void *memalign(size_t align, size_t size)
     if (power > PTRDIFF_MAX || size > PTRDIFF_MAX - power) {
         return refuse(ENOMEM);
     }
-    void *block = ga_served.memalign(power, size + !size); /* jemalloc does not align nothing */
-    return block ? block : refuse(ENOMEM);                 /* backends leave errno as it was */
+    void *block = ga_served.memalign(power, size + !size); /* jemalloc does not align 0 bytes */
+    return block ? block : refuse(ENOMEM);                 /* backends do not set errno */
 }
 
 EXPORT void *aligned_alloc(size_t align, size_t size)
@@ -153,8 +153,8 @@ ENTRY void free(void *block)
     }
 }
 
-/* Gone from glibc's headers, but not from glibc: programs linked before 2.26 still find it there. Weak,
- * because a program may have a function of that name. */
+/* glibc dropped it from its headers but still exports it for programs linked before 2.26. Weak,
+ * because a program may define a function of that name. */
 EXPORT __attribute__((weak)) void cfree(void *block)
 {
     free(block);
@@ -184,9 +184,9 @@ ENTRY void *realloc(void *block, size_t size)
         free(block);
         return NULL;
     }
-    /* A foreign block stays with the C library, whose it is. */
+    /* The C library resizes its own blocks. */
     void *moved = is_ours(block) ? ga_served.realloc(block, size) : ga_foreign_realloc(block, size);
-    return moved ? moved : refuse(ENOMEM); /* jemalloc's own leaves errno as it was */
+    return moved ? moved : refuse(ENOMEM); /* jemalloc's table does not set errno */
 }
 
 EXPORT void *reallocarray(void *block, size_t count, size_t size)
@@ -219,7 +219,7 @@ EXPORT int malloc_trim(size_t keep)
     return ga_trim(ga_served_heap(), keep) == GA_OK;
 }
 
-/* For backends of ours: what is live, what is held, and the difference as free. */
+/* For heaps other than the C library's: live and held bytes, and the difference as free. */
 static struct mallinfo2 info_of_heap(void)
 {
     ga_stats stats = {0};
@@ -243,8 +243,8 @@ static int clamp(size_t value)
     return value < INT_MAX ? (int)value : INT_MAX;
 }
 
-/* glibc lets the values wrap around; a program that reads them is better served by the largest int
- * than by a negative one. */
+/* glibc lets the values wrap around. The largest int misleads a program less than a negative
+ * value. */
 EXPORT struct mallinfo mallinfo(void)
 {
     struct mallinfo2 info = mallinfo2();
@@ -262,7 +262,7 @@ EXPORT struct mallinfo mallinfo(void)
     };
 }
 
-/* Glibc's document, with one heap and the totals alone. */
+/* glibc's XML document, with one heap and totals only. */
 static int write_info(FILE *out)
 {
     struct mallinfo2 info = info_of_heap();
@@ -296,7 +296,7 @@ EXPORT int malloc_info(int options, FILE *out)
 EXPORT void malloc_stats(void)
 {
     enum {
-        STATS_SPARE = 4096 /* figures of other threads may become longer between the two calls */
+        STATS_SPARE = 4096 /* other threads may lengthen figures between the two calls */
     };
     if (served_by_libc()) {
         ga_libc_print_stats();
@@ -308,7 +308,7 @@ EXPORT void malloc_stats(void)
         return;
     }
     size_t length = ga_heap_stats_text(ga_served_heap(), text, size);
-    /* a closed standard error is the program's wish */
+    /* failure is ignored: the program may have closed standard error */
     ga_output_write(STDERR_FILENO, text, length < size ? length : size - 1);
     ga_libc.free(text);
 }

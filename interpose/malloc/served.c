@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- *   CLOSED --first call--> OPENING --heap open, table set--> OPEN, for ever
+ *   CLOSED --first call--> OPENING --heap open, table set--> OPEN, forever
  *
- * STRUCTURE  one heap for the life of the process; never closed, so that destructors and threads
- *            that end late are served like everybody else
- * INVARIANT  a block is the heap's, or it came from the C library: before OPEN, or past us
- * ORDER      S1/S2 publish the heap. The table is written before OPEN by the thread that opens;
- *            the process has a second thread only after a call to malloc, which pthread_create
- *            makes, has returned.
- * PROGRESS   a call made while the heap is being opened is served by the C library, never waits
+ * STRUCTURE  one heap for the life of the process. It is never closed, so that destructors and
+ *            threads that end late are served, too
+ * INVARIANT  a block is the heap's or the C library's: allocated before OPEN, or without the
+ *            preload
+ * ORDER      S1/S2 publish the heap. The opening thread writes the table before OPEN. No second
+ *            thread can exist before a call to malloc, which pthread_create makes, has returned.
+ * PROGRESS   a call made while the heap is being opened is served by the C library and never waits
  */
 #include "served.h"
 
@@ -48,7 +48,7 @@ static void *first_calloc(size_t count, size_t size)
 
 static void *first_realloc(void *block, size_t size)
 {
-    return ga_libc.realloc(block, size); /* what exists now is the C library's */
+    return ga_libc.realloc(block, size); /* every block so far is the C library's */
 }
 
 static void *first_memalign(size_t align, size_t size)
@@ -142,7 +142,7 @@ static const ga_malloc_table through_heap = {
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-/* A bad setting costs one line, and with GPUALLOC_STRICT=1 the run: exit 2. */
+/* On a bad setting, log one line; with GPUALLOC_STRICT=1, exit with status 2. */
 static void open_heap(void)
 {
     if (ga_heap_open(&heap, GA_PLACE_HOST, 0, NULL) == GA_OK) {
@@ -160,8 +160,8 @@ static void open_heap(void)
     }
 }
 
-/* The backend's own table past the interface, with counting where statistics are asked for; the
- * interface where it has none. */
+/* Use the backend's own table, with counting where statistics are requested; if it has none, go
+ * through the heap interface. */
 static void set_table(void)
 {
     const ga_backend *backend = heap->backend;
@@ -173,10 +173,10 @@ static void set_table(void)
 bool ga_served_start(void)
 {
     int expected = CLOSED;
-    if (!environ) { /* our own calls of libraries may not be bound yet, in a program that is linked */
+    if (!environ) { /* linked from the archive: calls into libraries may not be bound yet */
         return false;
     }
-    ga_forks_register(); /* on the first call of all: see platform/forks.h */
+    ga_forks_register(); /* before all else: see platform/forks.h */
     /* relaxed: only elects the thread that opens; S1/S2 publish what it did */
     if (!__atomic_compare_exchange_n(&state, &expected, OPENING, false, __ATOMIC_RELAXED,
                                      __ATOMIC_RELAXED)) {
@@ -205,9 +205,9 @@ bool ga_served_owns(const void *block)
     return open && ga_owns(open, block);
 }
 
-/* A program that never allocates has its setting checked too, and our fork handlers are registered
- * before those of any library. The preload is linked with -z initfirst: this runs before all other
- * constructors, also before the C library's own, which sets `environ` to the same value. */
+/* Runs even if the program never allocates, so that its setting is checked, and registers fork
+ * handlers before any library does. The preload is linked with -z initfirst: this runs before all
+ * other constructors, even the C library's, which sets `environ` to the same value. */
 __attribute__((constructor)) static void start_at_load(int argc, char **argv, char **variables)
 {
     (void)argc, (void)argv;

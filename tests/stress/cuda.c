@@ -121,7 +121,7 @@ static void ask(const held *h)
 static void share(const held *h)
 {
     unsigned char handle[64] = {0};
-    ga_cuda_name name;
+    ga_cuda_socket_name name;
     uint64_t number;
     uint64_t bytes = 0;
     ga_vmm_pieces pieces;
@@ -130,7 +130,7 @@ static void share(const held *h)
     }
     memcpy(&name, handle + 8, sizeof name);
     memcpy(&number, handle + 24, sizeof number);
-    NEED(ga_cuda_handover_ask(&name, number, &pieces) == GA_OK);
+    NEED(ga_cuda_handover_request(&name, number, &pieces) == GA_OK);
     for (size_t i = 0; i < pieces.count; i++) {
         bytes += pieces.list[i].size;
     }

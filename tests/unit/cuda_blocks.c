@@ -34,17 +34,17 @@ static void put(size_t place, size_t size)
 {
     ga_cuda_block block = {
         .start = start_of(place), .size = size, .device = (int)(place % 3), .generation = 1};
-    cr_assert(ga_cuda_blocks_put(&ga_cuda_live, &block));
+    cr_assert(ga_cuda_blocks_insert(&ga_cuda_live, &block));
     sizes[place] = size;
 }
 
 static void take(size_t place)
 {
     ga_cuda_block found = {0};
-    cr_assert_eq(ga_cuda_blocks_take(&ga_cuda_live, start_of(place), &found), sizes[place] != 0);
+    cr_assert_eq(ga_cuda_blocks_remove(&ga_cuda_live, start_of(place), &found), sizes[place] != 0);
     cr_assert_eq(found.size, sizes[place]);
-    ga_cuda_blocks_gone(&ga_cuda_live, &found);
-    cr_assert(!ga_cuda_blocks_take(&ga_cuda_live, start_of(place), &found));
+    ga_cuda_blocks_discard(&ga_cuda_live, &found);
+    cr_assert(!ga_cuda_blocks_remove(&ga_cuda_live, start_of(place), &found));
     sizes[place] = 0;
 }
 
@@ -72,12 +72,12 @@ Test(cuda_blocks, in_order)
 {
     for (size_t i = 0; i < 100000; i++) {
         ga_cuda_block block = {.start = 0x1000 + i * 16, .size = 16, .generation = 1};
-        cr_assert(ga_cuda_blocks_put(&ga_cuda_live, &block));
+        cr_assert(ga_cuda_blocks_insert(&ga_cuda_live, &block));
     }
     for (size_t i = 0; i < 100000; i++) {
         ga_cuda_block found;
-        cr_assert(ga_cuda_blocks_take(&ga_cuda_live, 0x1000 + i * 16, &found));
-        ga_cuda_blocks_gone(&ga_cuda_live, &found);
+        cr_assert(ga_cuda_blocks_remove(&ga_cuda_live, 0x1000 + i * 16, &found));
+        ga_cuda_blocks_discard(&ga_cuda_live, &found);
     }
 }
 
@@ -88,15 +88,15 @@ Test(cuda_blocks, of_a_device)
     for (size_t place = 0; place < PLACES; place++) {
         put(place, 1);
     }
-    while (ga_cuda_blocks_take_any(&ga_cuda_live, 1, &found)) {
+    while (ga_cuda_blocks_remove_of(&ga_cuda_live, 1, &found)) {
         cr_assert_eq(found.device, 1);
         left++;
     }
     cr_assert_eq(left, PLACES / 3 + 1);
     for (size_t place = 0; place < PLACES; place++) {
-        cr_assert_eq(ga_cuda_blocks_take(&ga_cuda_live, start_of(place), &found), place % 3 != 1);
+        cr_assert_eq(ga_cuda_blocks_remove(&ga_cuda_live, start_of(place), &found), place % 3 != 1);
         if (place % 3 != 1) {
-            ga_cuda_blocks_gone(&ga_cuda_live, &found);
+            ga_cuda_blocks_discard(&ga_cuda_live, &found);
         }
     }
 }
@@ -104,39 +104,39 @@ Test(cuda_blocks, of_a_device)
 /* One of the driver's is taken once, and known as going until it is gone or stands there anew. */
 Test(cuda_blocks, going)
 {
-    ga_cuda_block block = {.start = 0x1000, .size = 16, .generation = 1, .drivers = true};
+    ga_cuda_block block = {.start = 0x1000, .size = 16, .generation = 1, .driver_owned = true};
     ga_cuda_block found;
-    cr_assert(ga_cuda_blocks_put(&ga_cuda_live, &block));
-    cr_assert(!ga_cuda_blocks_is_going(&ga_cuda_live, 0x1000));
+    cr_assert(ga_cuda_blocks_insert(&ga_cuda_live, &block));
+    cr_assert(!ga_cuda_blocks_is_being_freed(&ga_cuda_live, 0x1000));
     for (int round = 0; round < 2; round++) {
-        cr_assert(ga_cuda_blocks_take(&ga_cuda_live, 0x1000, &found));
-        cr_assert(!ga_cuda_blocks_take(&ga_cuda_live, 0x1000, &found));
-        cr_assert(ga_cuda_blocks_is_going(&ga_cuda_live, 0x1000));
-        cr_assert(ga_cuda_blocks_put(&ga_cuda_live, &block));
-        ga_cuda_blocks_gone(&ga_cuda_live, &block); /* which came too late */
+        cr_assert(ga_cuda_blocks_remove(&ga_cuda_live, 0x1000, &found));
+        cr_assert(!ga_cuda_blocks_remove(&ga_cuda_live, 0x1000, &found));
+        cr_assert(ga_cuda_blocks_is_being_freed(&ga_cuda_live, 0x1000));
+        cr_assert(ga_cuda_blocks_insert(&ga_cuda_live, &block));
+        ga_cuda_blocks_discard(&ga_cuda_live, &block); /* which came too late */
     }
-    cr_assert(ga_cuda_blocks_take(&ga_cuda_live, 0x1000, &found));
-    ga_cuda_blocks_gone(&ga_cuda_live, &block);
-    cr_assert(!ga_cuda_blocks_is_going(&ga_cuda_live, 0x1000));
-    cr_assert(!ga_cuda_blocks_take_any(&ga_cuda_live, 0, &found));
+    cr_assert(ga_cuda_blocks_remove(&ga_cuda_live, 0x1000, &found));
+    ga_cuda_blocks_discard(&ga_cuda_live, &block);
+    cr_assert(!ga_cuda_blocks_is_being_freed(&ga_cuda_live, 0x1000));
+    cr_assert(!ga_cuda_blocks_remove_of(&ga_cuda_live, 0, &found));
 }
 
-/* What was taken, or has memory for its note, is noted without memory. */
+/* What was taken, or has memory for its record, is noted without memory. */
 Test(cuda_blocks, without_memory)
 {
     ga_cuda_block block = {.start = 0x1000, .size = 16, .generation = 1};
     ga_cuda_block found;
-    cr_assert(ga_cuda_blocks_reserve(&block));
-    struct ga_cuda_blocks_node *note = block.note;
-    cr_assert(ga_cuda_blocks_put(&ga_cuda_live, &block));
-    cr_assert_null(block.note);
-    cr_assert(ga_cuda_blocks_take(&ga_cuda_live, 0x1000, &found));
-    cr_assert_eq(found.note, note);
+    cr_assert(ga_cuda_blocks_new_record(&block));
+    struct ga_cuda_blocks_node *record = block.record;
+    cr_assert(ga_cuda_blocks_insert(&ga_cuda_live, &block));
+    cr_assert_null(block.record);
+    cr_assert(ga_cuda_blocks_remove(&ga_cuda_live, 0x1000, &found));
+    cr_assert_eq(found.record, record);
     cr_assert(!ga_cuda_blocks_find(&ga_cuda_live, 0x1000, &block));
-    cr_assert(ga_cuda_blocks_put(&ga_cuda_live, &found));
-    cr_assert(ga_cuda_blocks_take(&ga_cuda_live, 0x1000, &found));
-    cr_assert_eq(found.note, note);
-    ga_cuda_blocks_gone(&ga_cuda_live, &found);
+    cr_assert(ga_cuda_blocks_insert(&ga_cuda_live, &found));
+    cr_assert(ga_cuda_blocks_remove(&ga_cuda_live, 0x1000, &found));
+    cr_assert_eq(found.record, record);
+    ga_cuda_blocks_discard(&ga_cuda_live, &found);
 }
 
 Test(cuda_blocks, within)
@@ -147,11 +147,12 @@ Test(cuda_blocks, within)
     }
     for (size_t i = 0; i < 3; i++) {
         cr_assert(
-            ga_cuda_blocks_take_within(&ga_cuda_live, start_of(1) + 1, 3 * PLACE_BYTES, &found));
+            ga_cuda_blocks_remove_within(&ga_cuda_live, start_of(1) + 1, 3 * PLACE_BYTES, &found));
         cr_assert(found.start >= start_of(2) && found.start <= start_of(4));
     }
-    cr_assert(!ga_cuda_blocks_take_within(&ga_cuda_live, start_of(1) + 1, 3 * PLACE_BYTES, &found));
-    cr_assert(ga_cuda_blocks_take_within(&ga_cuda_live, 0, start_of(1), &found));
+    cr_assert(
+        !ga_cuda_blocks_remove_within(&ga_cuda_live, start_of(1) + 1, 3 * PLACE_BYTES, &found));
+    cr_assert(ga_cuda_blocks_remove_within(&ga_cuda_live, 0, start_of(1), &found));
     cr_assert_eq(found.start, start_of(0));
 }
 
@@ -159,6 +160,6 @@ Test(cuda_blocks, none)
 {
     ga_cuda_block found;
     cr_assert(!ga_cuda_blocks_find(&ga_cuda_live, 0, &found));
-    cr_assert(!ga_cuda_blocks_take(&ga_cuda_live, 0, &found));
-    cr_assert(!ga_cuda_blocks_take_any(&ga_cuda_live, 0, &found));
+    cr_assert(!ga_cuda_blocks_remove(&ga_cuda_live, 0, &found));
+    cr_assert(!ga_cuda_blocks_remove_of(&ga_cuda_live, 0, &found));
 }

@@ -54,14 +54,14 @@ static int some_file(void)
 /* ---- who answers otherwise ----------------------------------------------------------------- */
 
 /* Tests run side by side, in one space of names. */
-static void name_it(ga_cuda_name *out, unsigned char number)
+static void name_it(ga_cuda_socket_name *out, unsigned char number)
 {
     pid_t own = getpid();
     memset(out, number, sizeof *out);
     memcpy(out, &own, sizeof own);
 }
 
-static socklen_t address_of(const ga_cuda_name *name, struct sockaddr_un *out)
+static socklen_t address_of(const ga_cuda_socket_name *name, struct sockaddr_un *out)
 {
     *out = (struct sockaddr_un){.sun_family = AF_UNIX};
     char *at = out->sun_path + 1;
@@ -72,7 +72,7 @@ static socklen_t address_of(const ga_cuda_name *name, struct sockaddr_un *out)
     return (socklen_t)(at - (char *)out);
 }
 
-static int listen_at(const ga_cuda_name *name)
+static int listen_at(const ga_cuda_socket_name *name)
 {
     struct sockaddr_un address;
     socklen_t size = address_of(name, &address);
@@ -107,7 +107,7 @@ static void send_piece(int to, int descriptors_each)
 /* One that answers once, after it has dropped others: so many pieces, each so late and with so many
  * descriptors. */
 typedef struct answerer {
-    ga_cuda_name name;
+    ga_cuda_socket_name name;
     int listening;
     unsigned drops, pieces, late, descriptors; /* late: milliseconds */
     pthread_t thread;
@@ -165,7 +165,7 @@ Test(cuda_handover, signals_do_not_end_a_wait)
     sigaction(SIGALRM, &action, NULL);
     begin(&a);
     setitimer(ITIMER_REAL, &often, NULL);
-    ga_status status = ga_cuda_handover_ask(&a.name, 1, &pieces);
+    ga_status status = ga_cuda_handover_request(&a.name, 1, &pieces);
     setitimer(ITIMER_REAL, &never, NULL);
     cr_assert_eq(status, GA_OK, "%s", ga_error_text());
     cr_assert_eq(pieces.count, 5);
@@ -180,9 +180,9 @@ Test(cuda_handover, who_sends_slowly_is_not_waited_for)
     ga_vmm_pieces pieces;
     size_t before = descriptors();
     begin(&a);
-    ga_cuda_handover_patience(300);
+    ga_cuda_handover_set_timeout(300);
     double began = now();
-    cr_assert_neq(ga_cuda_handover_ask(&a.name, 1, &pieces), GA_OK);
+    cr_assert_neq(ga_cuda_handover_request(&a.name, 1, &pieces), GA_OK);
     cr_assert_lt(now() - began, 1.5);
     cr_assert_eq(pieces.count, 0);
     end(&a);
@@ -196,7 +196,7 @@ Test(cuda_handover, a_descriptor_too_many_does_not_stay)
         ga_vmm_pieces pieces;
         size_t before = descriptors();
         begin(&a);
-        ga_status status = ga_cuda_handover_ask(&a.name, 1, &pieces);
+        ga_status status = ga_cuda_handover_request(&a.name, 1, &pieces);
         cr_assert_eq(status == GA_OK, each == 1, "%u descriptors: %s", each, ga_error_text());
         cr_assert_eq(pieces.count, each == 1 ? 3 : 0);
         ga_vmm_pieces_drop(&pieces);
@@ -210,7 +210,7 @@ Test(cuda_handover, who_is_dropped_asks_again)
     answerer a = {.drops = 3, .pieces = 2, .descriptors = 1};
     ga_vmm_pieces pieces;
     begin(&a);
-    cr_assert_eq(ga_cuda_handover_ask(&a.name, 1, &pieces), GA_OK, "%s", ga_error_text());
+    cr_assert_eq(ga_cuda_handover_request(&a.name, 1, &pieces), GA_OK, "%s", ga_error_text());
     cr_assert_eq(pieces.count, 2);
     ga_vmm_pieces_drop(&pieces);
     end(&a);
@@ -227,15 +227,15 @@ static bool find(uint64_t number, ga_vmm_pieces *out)
     return copied;
 }
 
-static void check_answer(const ga_cuda_name *name)
+static void check_answer(const ga_cuda_socket_name *name)
 {
     ga_vmm_pieces pieces;
-    cr_assert_eq(ga_cuda_handover_ask(name, 1, &pieces), GA_OK, "%s", ga_error_text());
+    cr_assert_eq(ga_cuda_handover_request(name, 1, &pieces), GA_OK, "%s", ga_error_text());
     cr_assert_eq(pieces.count, 1);
     ga_vmm_pieces_drop(&pieces);
 }
 
-static int connect_to(const ga_cuda_name *name)
+static int connect_to(const ga_cuda_socket_name *name)
 {
     struct sockaddr_un address;
     socklen_t size = address_of(name, &address);
@@ -246,7 +246,7 @@ static int connect_to(const ga_cuda_name *name)
 
 Test(cuda_handover, who_says_nothing_is_dropped)
 {
-    ga_cuda_name name;
+    ga_cuda_socket_name name;
     assert_ok(ga_cuda_handover_begin(find, &name));
     check_answer(&name);
     int silent = connect_to(&name);
@@ -259,7 +259,7 @@ Test(cuda_handover, who_says_nothing_is_dropped)
 /* ---- a number that is something else by now ------------------------------------------------- */
 
 /* The descriptor that listens there. */
-static int find_listening(const ga_cuda_name *name)
+static int find_listening(const ga_cuda_socket_name *name)
 {
     struct sockaddr_un wanted;
     socklen_t size = address_of(name, &wanted);
@@ -276,7 +276,7 @@ static int find_listening(const ga_cuda_name *name)
 
 Test(cuda_handover, a_child_closes_nothing_of_the_programs)
 {
-    ga_cuda_name name;
+    ga_cuda_socket_name name;
     assert_ok(ga_cuda_handover_begin(find, &name));
     int fd = find_listening(&name);
     cr_assert_geq(fd, 0);
@@ -290,7 +290,7 @@ Test(cuda_handover, a_child_closes_nothing_of_the_programs)
 
 Test(cuda_handover, the_programs_connections_are_its_own)
 {
-    ga_cuda_name name, theirs;
+    ga_cuda_socket_name name, theirs;
     assert_ok(ga_cuda_handover_begin(find, &name));
     int fd = find_listening(&name);
     name_it(&theirs, 9);
