@@ -247,7 +247,7 @@ static stream_use *remove_records(const void *block)
         }
     }
     __atomic_store_n(&any_stream_use, stream_uses != NULL,
-                     __ATOMIC_RELAXED); /* relaxed: see there */
+                     __ATOMIC_RELAXED); /* relaxed: see any_stream_use */
     pthread_mutex_unlock(&lock);
     return found;
 }

@@ -135,8 +135,8 @@ size_t ga_heap_stats_json(const ga_heap *heap, char *buffer, size_t size)
 /* ---- where GPUALLOC_STATS says ------------------------------------------------------------- */
 
 enum {
-    COPY_FROM = 100 /* least number of a copied descriptor, so that it does not take one the program
-             * expects */
+    /* Least number of a copied descriptor, so that it is none that the program expects. */
+    COPY_FROM = 100
 };
 
 typedef enum destination_kind {
