@@ -5,7 +5,7 @@
  * ga_cuda_enter
  *   ga_cuda_driver_get   load() once in a process; refused in a child of fork()
  *   slot_of              fill_slot() at the device's first use, else one load
- *   push the context, relax the capture mode, release what the driver refused to release before
+ *   push the context, relax the capture mode, retry releases that the driver refused
  *
  * STRUCTURE  one table, filled once; one slot per device with its primary context and a stream
  * INVARIANT  a slot with a context is complete, and changes again only in ga_cuda_forget()

@@ -13,7 +13,7 @@
  *            `top`; past its end, plain mmap and the ownership map
  * INVARIANT  base <= start <= top <= base + size; addresses above `top` are not mapped by us
  * ORDER      P1/P2 publish the span, and P3/P4 for queries that do not wait. `top` is relaxed: it
- *            only hands out addresses, and the kernel orders what is done to the pages there.
+ *            only hands out addresses, and the kernel orders the operations on the pages there.
  * PROGRESS   lock-free; the choice of the span makes other threads wait for a system call
  *
  * The span is not reserved: a large PROT_NONE mapping would count against a limit on address space

@@ -43,7 +43,7 @@ static const struct {
 /* ---- the list of open layers: fork and thread exit reach them all ------------------------- */
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
-static ga_heap *list; /* guarded by list_lock; a layer stands before its parents */
+static ga_heap *list; /* guarded by list_lock; a layer precedes its parents */
 
 static void fork_prepare(void)
 {

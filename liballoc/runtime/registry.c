@@ -33,7 +33,7 @@ static size_t count;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* ---- what a table must be ----------------------------------------------------------------- */
+/* ---- checks of a table ----------------------------------------------------------------- */
 
 static ga_status check_abi(const ga_backend *backend)
 {

@@ -19,7 +19,7 @@ typedef void ga_report_compose(ga_text *text, bool json, const void *context);
 /* Write the report that `compose` makes, if reports are requested. Calls no malloc. */
 void ga_report_composed(ga_report_compose *compose, const void *context);
 
-/* Append the beginning of a report: "gpualloc: " and `what` with the program and the process, or
+/* Append the beginning of a report: "gpualloc: " and `subject` with the program and the process, or
  * the first members of a JSON object. */
 void ga_report_head(ga_text *text, const char *subject);
 void ga_report_json_head(ga_text *text, ga_place place);

@@ -15,7 +15,7 @@
  * INVARIANT  a chunk belongs to one thread or is in `spare`, never both. A record has one position
  *            in the file only, so that writing it twice does no harm.
  * ORDER      `lock` guards the list of recorders and buffers, the file's end and `spare`. A
- *            buffer's `writing` is acquired after it and guards what is written. R1 makes a record
+ *            buffer's `writing` is acquired after it and guards the writes. R1 makes a record
  *            whole.
  * PROGRESS   recording is wait-free until the buffer is full; then the thread writes the file
  *
