@@ -36,7 +36,7 @@ typedef struct world {
 
 /* ---- pieces ------------------------------------------------------------------------------ */
 
-/* Never more than half of what is left of the budget, so that it lasts. */
+/* Never more than half of the remaining budget, so that it lasts. */
 static piece get(world *w, uint64_t size, unsigned stream)
 {
     uint64_t left = w->live < w->budget ? (w->budget - w->live) / 2 : 0;

@@ -102,7 +102,7 @@ static void forward(model *m, unsigned layer)
     drop(m, keys);
     workspace(m, 4 << 20);                          /* of a matrix product that is split */
     saved[5] = tensor(m, HIDDEN);                   /* projection */
-    saved[6] = get(m, m->tokens * HIDDEN, COMPUTE); /* what dropout kept, a byte each */
+    saved[6] = get(m, m->tokens * HIDDEN, COMPUTE); /* mask of dropout, a byte for each value */
     saved[7] = tensor(m, HIDDEN);                   /* norm */
     saved[8] = tensor(m, 4 * HIDDEN);               /* wide */
     saved[9] = tensor(m, 4 * HIDDEN);               /* its activation */

@@ -48,7 +48,7 @@ static void must(cudaError_t error, const char *what)
 }
 #define MUST(call) must((call), #call)
 
-/* ---- what is measured ---------------------------------------------------------------------- */
+/* ---- contenders ----------------------------------------------------------------------------- */
 
 typedef std::uint64_t element;
 

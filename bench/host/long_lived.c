@@ -133,7 +133,7 @@ static void duty(ga_bench_worker *worker)
     part(worker, churn);
     pthread_barrier_wait(worker->meet); /* the full table has been measured */
     part(worker, thin_out);
-    pthread_barrier_wait(worker->meet); /* what is left has been measured */
+    pthread_barrier_wait(worker->meet); /* the remaining blocks have been measured */
     for (size_t i = 0; i < s->count; i++) {
         ga_free(worker->run->heap, s->entries[i].block);
     }

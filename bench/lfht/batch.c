@@ -84,7 +84,7 @@ static void need(ga_status status)
     }
 }
 
-/* The same keys, in the same order, as `gpualloc bench lfht mix` has. */
+/* Keys in the order of `gpualloc bench lfht mix`. */
 static ga_lfht_call mixed(const uint64_t *key, uint64_t i)
 {
     switch (i % 4) {

@@ -22,7 +22,7 @@
 #define SPEC "slab:unit=classes/vmm"
 #endif
 
-/* ---- what is measured ------------------------------------------------------------------------ */
+/* ---- measurements ---------------------------------------------------------------------------- */
 
 static __device__ __forceinline__ void *take(ga_kernel_heap heap, size_t size)
 {

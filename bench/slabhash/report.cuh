@@ -30,7 +30,7 @@ static FILE *json;
 
 /* ---- bars ----------------------------------------------------------------------------------- */
 
-/* G/s for 32-bit maps, whatever the path. */
+/* G/s for 32-bit maps, with any path. */
 typedef struct bar {
     const char *section;
     uint32_t log2;

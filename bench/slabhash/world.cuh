@@ -12,7 +12,7 @@
 #include <type_traits>
 #include <vector>
 
-/* ---- what is asked for ---------------------------------------------------------------------- */
+/* ---- the command line ---------------------------------------------------------------------- */
 
 static std::vector<double> asked_keys, asked_uses, asked_paths; /* empty: the section's own */
 static const char *slabs_from;                                  /* NULL: the library's default */

@@ -7,8 +7,8 @@
  * The library is C and links neither libstdc++ nor PyTorch, so it throws through the C++ ABI, with
  * functions that it looks up by symbol in the libraries of the process. It relies on parts of the
  * Itanium C++ ABI and of libstdc++'s ABI: the layout of an empty std::string, the place of the
- * destructor in a vtable, and how arguments of these classes are passed. Layout and size of c10::Error
- * are left to its constructor.
+ * destructor in a vtable, and how arguments of these classes are passed. Layout and size of
+ * c10::Error are left to its constructor.
  *
  * Failures are rare, so every call looks the symbols up again. That way PyTorch may be loaded later
  * than the library.
