@@ -6,8 +6,8 @@ calls, so no thread that only waits may be timed.
     bench/slabhash/check_clock.py BENCH-SLABHASH
 
 All threads share one processor, so that a waiting thread reads its clock after the calls have
-ended. The bound is a billion calls a second, with keys that the caches hold: a busy machine is slower,
-and never faster."""
+ended. The bound is a billion calls a second, with keys that the caches hold: a busy machine is
+slower, and never faster."""
 
 import os
 import re

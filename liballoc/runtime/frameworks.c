@@ -50,9 +50,8 @@ typedef struct slot {
     bool limited;   /* `limit` is in force */
     uint64_t limit; /* bytes; relaxed, like `used`: figures */
     uint64_t used;
-    CUstream
-        free_stream; /* guarded by `lock`, like `event`; NULL until a block of several streams is
-                     * freed */
+    /* Both guarded by `lock`; NULL until a block of several streams is freed. */
+    CUstream free_stream;
     CUevent event;
 } slot;
 

@@ -50,6 +50,10 @@ class memory_resource
     {
     }
 
+    /* Each request returns a block of at least `bytes` bytes at a multiple of `alignment`. The caller
+     * owns it until it is deallocated. Throws bad_alloc without memory, and error otherwise.
+     * The functions with a stream are in stream order; the others wait as the heap's calls do. A
+     * failed free is logged at most. */
 #if CCCL_VERSION >= 3001000
     [[nodiscard]] void *allocate(cuda::stream_ref stream, std::size_t bytes,
                                  std::size_t alignment = natural)
@@ -94,6 +98,7 @@ class memory_resource
     }
 #endif
 
+    /* The heap, owned by the caller of the constructor. */
     ga_heap *heap() const noexcept
     {
         return heap_;

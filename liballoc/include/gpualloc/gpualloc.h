@@ -109,6 +109,7 @@ GA_API ga_status ga_heap_open(ga_heap **out, ga_place place, int device, const c
  * the system depends on the backend. NULL is ignored. No other thread may be using the heap. */
 GA_API ga_status ga_heap_close(ga_heap *heap);
 
+/* The place and the device's ordinal that the heap was opened with. */
 GA_API ga_place ga_heap_place(const ga_heap *heap);
 GA_API int ga_heap_device(const ga_heap *heap);
 
@@ -229,6 +230,7 @@ typedef struct ga_stats {
     uint64_t growths;    /* times that the backend obtained more from its parent; 0: unknown */
 } ga_stats;
 
+/* Read the statistics. GA_ERR_ARGUMENT for NULL. On a device it may query the driver. */
 GA_API ga_status ga_heap_stats(const ga_heap *heap, ga_stats *out);
 
 /* Write the statistics of a heap as a table or as one line of JSON to `buffer`, cut to `size` bytes

@@ -35,6 +35,7 @@ class rmm_resource
     {
     }
 
+    /* As memory_resource's functions; a request without memory throws rmm::out_of_memory. */
     [[nodiscard]] void *allocate(cuda::stream_ref stream, std::size_t bytes,
                                  std::size_t alignment = natural)
     {

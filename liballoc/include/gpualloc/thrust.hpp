@@ -40,6 +40,7 @@ class heap_resource : public thrust::mr::memory_resource<thrust::device_ptr<void
     {
     }
 
+    /* A block of at least `bytes` bytes at a multiple of `alignment`; throws on failure. */
     pointer do_allocate(std::size_t bytes, std::size_t alignment) override
     {
         void *block = nullptr;
@@ -103,6 +104,7 @@ class process_heaps
 class device_resource : public thrust::mr::memory_resource<thrust::device_ptr<void>>
 {
   public:
+    /* Allocates on the current device. Throws on failure, also without a current device. */
     pointer do_allocate(std::size_t bytes, std::size_t alignment) override
     {
         int device = -1;
