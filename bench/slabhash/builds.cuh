@@ -165,8 +165,8 @@ static void addressing()
 template <uint32_t kind>
 static void launch_build(const ga_slabhash_device *table, const ga_slabhash_batch *batch)
 {
-    ga_slabhash_teller teller = {};
-    teller.news = table->news;
+    ga_slabhash_progress_settings teller = {};
+    teller.progress = table->progress;
     ga_slabhash_batch_kernel<kind, GA_SLABHASH_INSERT>
         <<<ga_slabhash_device_batch_grid(table, batch), GA_SLABHASH_BLOCK>>>(table->view, *batch,
                                                                              NULL, teller);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Batches: what is checked of them, and more slabs where they need some.
+ * Batches: arguments are checked, and slabs are added when a batch needs some.
  */
 #include "table.h"
 
 enum {
-    AHEAD = 12 /* keys whose first slabs are fetched meanwhile */
+    PREFETCH_AHEAD = 12 /* keys whose home slabs are prefetched */
 };
 
-/* Whether any operation of the batch puts something in. */
+/* True if any operation of the batch inserts or changes a pair. */
 static bool puts_any(const ga_slabhash_batch *batch)
 {
     if (!batch->ops) {
@@ -53,8 +53,8 @@ static ga_status check(const ga_slabhash *table, const ga_slabhash_batch *batch)
     return GA_OK;
 }
 
-/* One that cannot be carried out for lack of a slab: say so, and look at the others. */
-static uint64_t skip(const ga_slabhash_batch *batch, uint64_t i)
+/* Operation i found no slab and there is no memory for more. Returns the next operation. */
+static uint64_t record_full(const ga_slabhash_batch *batch, uint64_t i)
 {
     if (batch->results) {
         batch->results[i] = GA_SLABHASH_FULL;
@@ -62,7 +62,7 @@ static uint64_t skip(const ga_slabhash_batch *batch, uint64_t i)
     return i + 1;
 }
 
-/* Some of a batch were not carried out, and why. */
+/* Errors of batches that were not carried out completely. */
 static ga_status no_slabs(uint64_t full, uint64_t count)
 {
     return ga_fail(GA_ERR_MEMORY,
@@ -101,12 +101,12 @@ ga_status ga_slabhash_run(ga_slabhash *table, const ga_slabhash_batch *batch, ui
         uint32_t seen = slabhash_room(table);
         range.first = table->ops->batch(table, batch, range, counts);
         if (range.first < range.end && ga_slabhash_grow(table, seen) != GA_OK) {
-            range.first = skip(batch, range.first);
+            range.first = record_full(batch, range.first);
             full++;
         }
     }
     ga_slabhash_exit(table, NULL);
-    full += counts[GA_SLABHASH_FULL]; /* at the limit of a table that grows */
+    full += counts[GA_SLABHASH_FULL]; /* those at the limit of a table that grows */
     if (done) {
         *done = counts[GA_SLABHASH_ABSENT] + counts[GA_SLABHASH_FOUND];
     }
@@ -146,9 +146,9 @@ static uint64_t key_of(const ga_slabhash *table, const ga_slabhash_all *all, uin
                                                               : ((const uint32_t *)all->keys)[i];
 }
 
-/* The first slab of a key that is asked for soon; which it will be in a table that grows is not
- * known yet. */
-static void fetch(const ga_slabhash *table, const ga_slabhash_all *all, uint64_t i)
+/* Prefetches the home slab of key i. In a table that grows it is not known yet which array has
+ * it. */
+static void prefetch(const ga_slabhash *table, const ga_slabhash_all *all, uint64_t i)
 {
     if (i < all->count && !slabhash_grows(table)) {
         uint64_t hash = slabhash_hash_of(table, key_of(table, all, i));
@@ -156,10 +156,10 @@ static void fetch(const ga_slabhash *table, const ga_slabhash_all *all, uint64_t
     }
 }
 
-/* One key: all its values behind the `total` that others have, or all its pairs taken out. False
- * where no slab is to be had for that. */
-static bool all_of_one(ga_slabhash *table, const ga_slabhash_all *all, bool removes, uint64_t key,
-                       uint64_t total, uint64_t *count)
+/* One key: stores its values behind the `total` values of the keys before, or deletes its pairs.
+ * False if a delete found no slab and there is no memory for one. */
+static bool run_one_key(ga_slabhash *table, const ga_slabhash_all *all, bool removes, uint64_t key,
+                        uint64_t total, uint64_t *count)
 {
     if (!removes) {
         uint64_t room = total < all->room ? all->room - total : 0;
@@ -187,15 +187,15 @@ static ga_status run_all(ga_slabhash *table, const ga_slabhash_all *all, bool re
     if (status != GA_OK) {
         return status;
     }
-    for (uint64_t i = 0; i < AHEAD; i++) {
-        fetch(table, all, i);
+    for (uint64_t i = 0; i < PREFETCH_AHEAD; i++) {
+        prefetch(table, all, i);
     }
     for (uint64_t i = 0; i < all->count; i++) {
         uint64_t key = key_of(table, all, i), count = 0;
-        fetch(table, all, i + AHEAD);
+        prefetch(table, all, i + PREFETCH_AHEAD);
         bool allowed = ga_slabhash_allowed(table->kind, op, key, 0);
         refused += allowed ? 0 : 1;
-        full += allowed && !all_of_one(table, all, removes, key, sum, &count) ? 1 : 0;
+        full += allowed && !run_one_key(table, all, removes, key, sum, &count) ? 1 : 0;
         if (all->counts) {
             all->counts[i] = count;
         }

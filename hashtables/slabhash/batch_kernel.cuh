@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * The kernel of a batch: the requests of arrays in device memory, their answers, and how many there were
- * of each. For gpualloc/slabhash.cuh, which includes it; docs/slabhash.md.
+ * The kernel of a batch: serves the requests of arrays in device memory, writes their results and
+ * counts these. Included by gpualloc/slabhash.cuh; docs/internals/slabhash.md.
  *
- * STRUCTURE  Tables that are ordered (near_tile.h): each lane serves one request, and begins with the
- *            next of its warp's stream as soon as it has the answer. Others: warps serve 32
- *            requests together, and the next 32. Searches of most kinds: search_kernel.cuh.
+ *     ga_slabhash_batch_kernel
+ *       ordered tables      batch_by_lanes   each lane serves its own request (many_tile.h) and
+ *       takes
+ *                                            the next of the warp's stream as soon as it is done
+ *         then              batch_append     deferred inserts that need only a slab
+ *         then              batch_by_warps   all other deferred requests
+ *       other tables        batch_by_warps   32 requests together, then the next 32
+ *     ga_slabhash_search_kernel             searches of most kinds: search_kernel.cuh
  */
 #ifndef GPUALLOC_SLABHASH_BATCH_KERNEL_CUH
 #define GPUALLOC_SLABHASH_BATCH_KERNEL_CUH
@@ -13,11 +18,11 @@
 #include "stream_kernel.cuh"
 
 enum {
-    GA_SLABHASH_BLOCKS = 16 /* of a launch, for each multiprocessor, at most */
+    GA_SLABHASH_BLOCKS = 16 /* of a launch, at most, for each multiprocessor */
 };
 
-/* Blocks of a kernel for the operation on a multiprocessor at once, where lanes go on by themselves: as
- * many as measured best, on an H200. */
+/* Resident blocks of the kernel on a multiprocessor, where lanes take requests by themselves.
+ * Measured best on an H200. */
 static constexpr int ga_slabhash_resident_for(uint32_t fixed)
 {
     return fixed == GA_SLABHASH_INSERT ? 6 : 7;
@@ -34,17 +39,19 @@ static __device__ __forceinline__ uint64_t ga_slabhash_grid_tiles(void)
 }
 
 template <uint32_t kind>
-static __device__ __forceinline__ uint64_t ga_slabhash_of(const void *array, uint64_t i)
+static __device__ __forceinline__ uint64_t ga_slabhash_load_element(const void *array, uint64_t i)
 {
     return GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 ? ((const uint64_t *)array)[i]
                                                        : ((const uint32_t *)array)[i];
 }
 
-/* Loaded, and nothing made of it, so that nobody waits for it yet. Where there is no array another
- * stands in, and behind the last request that one: there is no branch. */
+/* Issues the loads only and does not use the values, so that the warp does not stall. A missing
+ * array is replaced by the keys, an index behind the end by the last request: there is no
+ * branch. */
 template <uint32_t kind, uint32_t fixed>
-static __device__ __forceinline__ void ga_slabhash_fetch(const ga_slabhash_batch &batch, uint64_t i,
-                                                         ga_slabhash_request<kind> *request)
+static __device__ __forceinline__ void
+ga_slabhash_fetch_request(const ga_slabhash_batch &batch, uint64_t i,
+                          ga_slabhash_batch_request<kind> *request)
 {
     typedef typename ga_slabhash_word<kind>::type word;
     i = i < batch.count ? i : batch.count - 1u;
@@ -57,10 +64,11 @@ static __device__ __forceinline__ void ga_slabhash_fetch(const ga_slabhash_batch
     }
 }
 
-/* The operation of a request that was fetched: none where its value is missing. */
+/* The operation of a fetched request; GA_SLABHASH_OP_COUNT, which is refused, if it needs a
+ * value and the batch has none. */
 template <uint32_t kind, uint32_t fixed>
 static __device__ __forceinline__ uint32_t
-ga_slabhash_op_of(const ga_slabhash_batch &batch, const ga_slabhash_request<kind> &request)
+ga_slabhash_op_of(const ga_slabhash_batch &batch, const ga_slabhash_batch_request<kind> &request)
 {
     if (fixed != GA_SLABHASH_ANY) {
         return fixed;
@@ -70,24 +78,24 @@ ga_slabhash_op_of(const ga_slabhash_batch &batch, const ga_slabhash_request<kind
     return misses && ga_slabhash_puts(op) ? (uint32_t)GA_SLABHASH_OP_COUNT : op;
 }
 
-/* How often each result came to each thread of the block, and how many places it filled: in shared
- * memory, since registers are few. */
-typedef struct ga_slabhash_counted {
+/* For each thread of the block: how often each result occurred, and how many slots it filled. In
+ * shared memory, to save registers. */
+typedef struct ga_slabhash_result_counts {
     uint32_t of[GA_SLABHASH_REFUSED + 1][GA_SLABHASH_BLOCK];
     uint32_t placed[GA_SLABHASH_BLOCK];
-} ga_slabhash_counted;
+} ga_slabhash_result_counts;
 
-/* Write the answer to the operation down; `tally` may be NULL. */
+/* Stores the result of an operation and counts it; `tally` may be NULL. */
 template <uint32_t kind>
 static __device__ __forceinline__ void
-ga_slabhash_answers(const ga_slabhash_batch &batch, uint64_t i, uint32_t op,
-                    ga_slabhash_answer answer, ga_slabhash_counted *tally)
+ga_slabhash_write_answer(const ga_slabhash_batch &batch, uint64_t i, uint32_t op,
+                         ga_slabhash_answer answer, ga_slabhash_result_counts *tally)
 {
     if (batch.results) {
         batch.results[i] = (uint8_t)answer.result;
     }
     if (batch.found) {
-        ga_slabhash_write(kind, batch.found, i, answer.value);
+        ga_slabhash_store_element(kind, batch.found, i, answer.value);
     }
     if (tally) {
         tally->of[answer.result][threadIdx.x]++;
@@ -97,7 +105,7 @@ ga_slabhash_answers(const ga_slabhash_batch &batch, uint64_t i, uint32_t op,
     }
 }
 
-static __device__ __forceinline__ void ga_slabhash_begin_counts(ga_slabhash_counted *tally)
+static __device__ __forceinline__ void ga_slabhash_begin_counts(ga_slabhash_result_counts *tally)
 {
     if (!tally) {
         return;
@@ -108,9 +116,9 @@ static __device__ __forceinline__ void ga_slabhash_begin_counts(ga_slabhash_coun
     tally->placed[threadIdx.x] = 0;
 }
 
-/* The warp adds them up; `counts` may be NULL. */
-static __device__ __forceinline__ void ga_slabhash_add_counts(const ga_slabhash_counted *tally,
-                                                              uint64_t *counts)
+/* Adds the warp's counts to `counts`, which may be NULL. */
+static __device__ __forceinline__ void
+ga_slabhash_add_counts(const ga_slabhash_result_counts *tally, uint64_t *counts)
 {
     ga_tile warp = ga_tile_of(32);
     for (uint32_t result = 0; counts && result <= GA_SLABHASH_REFUSED; result++) {
@@ -121,202 +129,214 @@ static __device__ __forceinline__ void ga_slabhash_add_counts(const ga_slabhash_
     }
 }
 
-/* What the host is told without being waited for: in its own memory, which kernels write. All
- * relaxed: figures, of which late ones do no harm. */
-typedef struct ga_slabhash_news {
-    uint64_t placed; /* above: requests asked before some batch; below: places filled by then */
-    uint32_t full;   /* not 0: something found no slab */
-    uint32_t read;   /* by a copy: places filled */
-} ga_slabhash_news;
+/* Progress that kernels report to the host in the host's memory, so that the host never waits.
+ * All accesses are relaxed: statistics, of which late ones do no harm. */
+typedef struct ga_slabhash_progress {
+    uint64_t placed; /* upper half: requests launched before a batch; lower half: slots filled by
+                      * then */
+    uint32_t full;   /* not 0: a request found no slab */
+    uint32_t read;   /* slots filled; written by a copy on a stream */
+} ga_slabhash_progress;
 
-/* For a batch's kernel: where it tells what. */
-typedef struct ga_slabhash_teller {
-    ga_slabhash_news *news;
-    uint32_t *placed; /* of the device's: places filled by batches; NULL: not counted */
-    uint32_t asked;   /* requests before this batch */
-} ga_slabhash_teller;
+/* Where a batch's kernel reports its progress. */
+typedef struct ga_slabhash_progress_settings {
+    ga_slabhash_progress *progress;
+    uint32_t *placed; /* device memory: slots filled by batches; NULL: not counted */
+    uint32_t asked;   /* requests launched before this batch */
+} ga_slabhash_progress_settings;
 
-static __device__ __forceinline__ void ga_slabhash_tell_placed(ga_slabhash_teller teller)
+static __device__ __forceinline__ void
+ga_slabhash_publish_placed(ga_slabhash_progress_settings settings)
 {
-    if (teller.placed && blockIdx.x == 0 && threadIdx.x == 0) {
-        uint64_t placed = ga_load_relaxed(teller.placed); /* relaxed: see ga_slabhash_news */
-        ga_store64_relaxed_system(&teller.news->placed, (uint64_t)teller.asked << 32 | placed);
+    if (settings.placed && blockIdx.x == 0 && threadIdx.x == 0) {
+        uint64_t placed = ga_load_relaxed(settings.placed); /* relaxed: see ga_slabhash_progress */
+        ga_store64_relaxed_system(&settings.progress->placed,
+                                  (uint64_t)settings.asked << 32 | placed);
     }
 }
 
-/* The warp's share: places that it has filled, and whether it found no slab. */
-static __device__ __forceinline__ void ga_slabhash_tell_more(ga_slabhash_teller teller,
-                                                             uint32_t placed, uint32_t full)
+/* Reports the warp's share: the slots that it filled, and whether a request found no slab. */
+static __device__ __forceinline__ void
+ga_slabhash_publish_progress(ga_slabhash_progress_settings settings, uint32_t placed, uint32_t full)
 {
     ga_tile warp = ga_tile_of(32);
-    uint32_t sum = teller.placed ? ga_lanes_sum(warp, placed) : 0;
-    bool lacks = ga_lanes_any(warp, full);
+    uint32_t sum = settings.placed ? ga_lanes_sum(warp, placed) : 0;
+    bool needs_slab = ga_lanes_any(warp, full);
     if (sum && warp.lane == 0) {
-        ga_post_add_relaxed(teller.placed, sum); /* relaxed: see ga_slabhash_news */
+        ga_post_add_relaxed(settings.placed, sum); /* relaxed: see ga_slabhash_progress */
     }
-    if (lacks && warp.lane == 0) {
-        ga_store_relaxed_system(&teller.news->full, 1u); /* relaxed: see there */
+    if (needs_slab && warp.lane == 0) {
+        ga_store_relaxed_system(&settings.progress->full, 1u); /* relaxed: see there */
     }
 }
 
-/* Warps serve 32 requests at a time: where there is no `left` those of the batch, the next 32 and so on;
- * else those whose numbers the lanes have left, `count` of each. */
+/* Serves 32 requests of a warp at a time. If `deferred` is NULL, those of the batch; else the
+ * lanes' `count` deferred requests, whose numbers it has. */
 template <uint32_t kind, uint32_t fixed>
 static __device__ __forceinline__ void
-ga_slabhash_batch_abreast(ga_slabhash_turn *turn, const ga_slabhash_batch *batch,
-                          const uint64_t *left, uint32_t count, ga_slabhash_counted *tally)
+ga_slabhash_batch_by_warps(ga_slabhash_turn *turn, const ga_slabhash_batch *batch,
+                           const uint64_t *deferred, uint32_t count,
+                           ga_slabhash_result_counts *tally)
 {
     ga_tile warp = ga_tile_of(32);
     uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    uint64_t step = left ? 0 : (uint64_t)gridDim.x * blockDim.x;
+    uint64_t step = deferred ? 0 : (uint64_t)gridDim.x * blockDim.x;
     for (;; i += step) {
-        bool asks = left ? count != 0 : i < batch->count;
+        bool asks = deferred ? count != 0 : i < batch->count;
         if (!ga_lanes_any(warp, asks ? 1u : 0u)) {
             return;
         }
-        if (left && asks) {
-            i = left[--count * GA_SLABHASH_BLOCK];
+        if (deferred && asks) {
+            i = deferred[--count * GA_SLABHASH_BLOCK];
         }
-        ga_slabhash_request<kind> request = {};
-        ga_slabhash_fetch<kind, fixed>(*batch, i, &request);
+        ga_slabhash_batch_request<kind> request = {};
+        ga_slabhash_fetch_request<kind, fixed>(*batch, i, &request);
         uint32_t op = ga_slabhash_op_of<kind, fixed>(*batch, request);
         uint64_t value = batch->values ? request.value : 0;
-        ga_tile_sync(warp); /* its tiles go on abreast */
+        ga_tile_sync(warp); /* reconverges the warp: its tiles run in step from here on */
         ga_slabhash_answer answer = ga_slabhash_lanes<kind, fixed, true>(
             turn, asks, op, request.key, value, (uint32_t)batch->how);
         if (asks) {
-            ga_slabhash_answers<kind>(*batch, i, op, answer, tally);
+            ga_slabhash_write_answer<kind>(*batch, i, op, answer, tally);
         }
         ga_tile_sync(warp);
     }
 }
 
-/* The same as a function of its own, for kinds of which most tables have an order. */
+/* Outlined copy for kinds whose tables are ordered in most cases. */
 template <uint32_t kind, uint32_t fixed>
 static __device__ __noinline__ void
-ga_slabhash_batch_apart(ga_slabhash_turn *turn, const ga_slabhash_batch *batch,
-                        const uint64_t *left, uint32_t count, ga_slabhash_counted *tally)
+ga_slabhash_batch_by_warps_outlined(ga_slabhash_turn *turn, const ga_slabhash_batch *batch,
+                                    const uint64_t *deferred, uint32_t count,
+                                    ga_slabhash_result_counts *tally)
 {
-    ga_slabhash_batch_abreast<kind, fixed>(turn, batch, left, count, tally);
+    ga_slabhash_batch_by_warps<kind, fixed>(turn, batch, deferred, count, tally);
 }
 
 enum {
-    GA_SLABHASH_LEFT = 2, /* requests that a lane leaves for later before it waits for the others */
-    GA_SLABHASH_WAITING = 8 /* lanes that wait before all of the warp's do */
+    GA_SLABHASH_DEFER_MOST = 2, /* requests that a lane may defer before it stops taking new ones */
+    GA_SLABHASH_DEFER_LANES = 8 /* lanes that have deferred their most, before the warp serves
+                                 * all that it has deferred */
 };
 
-/* Those, in shared memory: their numbers, and the slabs behind which another is wanted, or NULL. */
-typedef struct ga_slabhash_left {
-    uint64_t number[GA_SLABHASH_LEFT][GA_SLABHASH_BLOCK];
-    uint32_t *end[GA_SLABHASH_LEFT][GA_SLABHASH_BLOCK];
-} ga_slabhash_left;
+/* Deferred requests, in shared memory: their numbers, and the slab behind which a slab is
+ * needed, or NULL. */
+typedef struct ga_slabhash_deferred {
+    uint64_t number[GA_SLABHASH_DEFER_MOST][GA_SLABHASH_BLOCK];
+    uint32_t *last_slab[GA_SLABHASH_DEFER_MOST][GA_SLABHASH_BLOCK];
+} ga_slabhash_deferred;
 
-/* What the lanes have left, `count` of each, as far as it takes but a slab. Answers how many are left of
- * the lane's then: of a slab that many wanted one has linked it, and the others find room there. */
+/* Appends slabs for those of the lanes' `count` deferred requests that need only a slab. Returns
+ * the number that the lane still defers. If several lanes need a slab behind the same one, one
+ * lane links its slab, and the others find room in it later. */
 template <uint32_t kind, uint32_t fixed>
 static __device__ __noinline__ uint32_t ga_slabhash_batch_append(ga_slabhash_turn *turn,
                                                                  const ga_slabhash_batch *batch,
-                                                                 ga_slabhash_left *left,
+                                                                 ga_slabhash_deferred *deferred,
                                                                  uint32_t count,
-                                                                 ga_slabhash_counted *tally)
+                                                                 ga_slabhash_result_counts *tally)
 {
-    uint32_t still = 0;
+    uint32_t remaining = 0;
     for (uint32_t at = 0; ga_lanes_any(ga_tile_of(32), at < count ? 1u : 0u); at++) {
         bool asks = at < count;
-        uint64_t i = asks ? left->number[at][threadIdx.x] : 0;
-        uint64_t end = asks ? (uint64_t)(uintptr_t)left->end[at][threadIdx.x] : 0;
-        ga_slabhash_request<kind> request = {};
-        ga_slabhash_fetch<kind, fixed>(*batch, i, &request);
+        uint64_t i = asks ? deferred->number[at][threadIdx.x] : 0;
+        uint64_t last_slab = asks ? (uint64_t)(uintptr_t)deferred->last_slab[at][threadIdx.x] : 0;
+        ga_slabhash_batch_request<kind> request = {};
+        ga_slabhash_fetch_request<kind, fixed>(*batch, i, &request);
         uint64_t key = request.key, value = batch->values ? request.value : 0;
-        ga_slabhash_pairs pairs = {(uint32_t)key,   (uint32_t)(key >> 32),
-                                   (uint32_t)value, (uint32_t)(value >> 32),
-                                   (uint32_t)end,   (uint32_t)(end >> 32)};
-        uint32_t lanes = ga_lanes_nonzero(turn->tile, end ? 1u : 0u);
+        ga_slabhash_pairs pairs = {(uint32_t)key,       (uint32_t)(key >> 32),
+                                   (uint32_t)value,     (uint32_t)(value >> 32),
+                                   (uint32_t)last_slab, (uint32_t)(last_slab >> 32)};
+        uint32_t lanes = ga_lanes_nonzero(turn->tile, last_slab ? 1u : 0u);
         uint32_t done =
             ga_slabhash_append_all(kind, turn->table, turn->tile, lanes, &pairs, &turn->claimed);
         if (done >> turn->tile.lane & 1u) {
-            ga_slabhash_answers<kind>(*batch, i, GA_SLABHASH_INSERT,
-                                      ga_slabhash_say(GA_SLABHASH_ABSENT, 0), tally);
+            ga_slabhash_write_answer<kind>(*batch, i, GA_SLABHASH_INSERT,
+                                           ga_slabhash_answer_of(GA_SLABHASH_ABSENT, 0), tally);
         } else if (asks) {
-            left->number[still++][threadIdx.x] = i;
+            deferred->number[remaining++][threadIdx.x] = i;
         }
-        ga_tile_sync(ga_tile_of(32)); /* its tiles go on abreast */
+        ga_tile_sync(ga_tile_of(32)); /* reconverges the warp: its tiles run in step from here on */
     }
-    return still;
+    return remaining;
 }
 
-/* A lane begins with a request: whether that is served lane by lane. Else its result says what becomes
- * of it. */
+/* A lane takes a request. True if it is served by the lane; otherwise its state is REFUSED or
+ * DEFERRED already. */
 template <uint32_t kind, uint32_t fixed>
 static __device__ __forceinline__ bool
 ga_slabhash_batch_begin(ga_slabhash_view table, const ga_slabhash_batch &batch,
-                        const ga_slabhash_request<kind> &request, ga_slabhash_many *many)
+                        const ga_slabhash_batch_request<kind> &request,
+                        ga_slabhash_requests *requests)
 {
     uint64_t key = request.key, value = batch.values ? request.value : 0;
     uint32_t op = ga_slabhash_op_of<kind, fixed>(batch, request);
-    bool allowed = ga_slabhash_has(kind, op) && ga_slabhash_allowed(kind, op, key, value);
-    many->key = (uint32_t)key;
-    many->key_high = (uint32_t)(key >> 32);
-    many->value = (uint32_t)value;
-    many->value_high = (uint32_t)(value >> 32);
-    many->op = op;
-    many->result = allowed ? (uint32_t)GA_SLABHASH_LATER : (uint32_t)GA_SLABHASH_REFUSED;
-    many->was = many->was_high = 0;
-    ga_slabhash_many_begin(table, true, many, ga_tile_of(GA_SLABHASH_TILE).lane,
-                           GA_SLABHASH_HASH(table, key));
+    bool allowed = ga_slabhash_supports(kind, op) && ga_slabhash_allowed(kind, op, key, value);
+    requests->key = (uint32_t)key;
+    requests->key_high = (uint32_t)(key >> 32);
+    requests->value = (uint32_t)value;
+    requests->value_high = (uint32_t)(value >> 32);
+    requests->op = op;
+    requests->result = allowed ? (uint32_t)GA_SLABHASH_DEFERRED : (uint32_t)GA_SLABHASH_REFUSED;
+    requests->was = requests->was_high = 0;
+    ga_slabhash_requests_begin(table, true, requests, ga_tile_of(GA_SLABHASH_TILE).lane,
+                               GA_SLABHASH_HASH(table, key));
     return allowed && ga_slabhash_is_served(kind, op);
 }
 
-/* Requests of the warp's stream from `at` on, in an ordered table: a lane begins with the next as soon
- * as it has the answer to the one before, whatever the other lanes are at. Until there are no more, or
- * some lanes have as many for later as they may: else ever fewer would do the rest. */
+/* Serves requests of the warp's stream from `at` on, in an ordered table. Ends when the stream
+ * ends, or when GA_SLABHASH_DEFER_LANES lanes have deferred all they may, because ever fewer
+ * lanes would do the rest. */
 template <uint32_t kind, uint32_t fixed>
 static __device__ __forceinline__ void
-ga_slabhash_batch_some(ga_slabhash_view table, const ga_slabhash_batch &batch,
-                       ga_slabhash_ring<kind, fixed> *ring, uint32_t end, uint32_t *at,
-                       ga_slabhash_left *left, uint32_t *left_count, ga_slabhash_counted *tally)
+ga_slabhash_batch_by_lanes(ga_slabhash_view table, const ga_slabhash_batch &batch,
+                           ga_slabhash_ring<kind, fixed> *ring, uint32_t end, uint32_t *at,
+                           ga_slabhash_deferred *deferred, uint32_t *deferred_count,
+                           ga_slabhash_result_counts *tally)
 {
     ga_tile tile = ga_tile_abreast(GA_SLABHASH_TILE), warp = ga_tile_of(32);
-    ga_slabhash_many many = {};
-    uint32_t which = 0;
+    ga_slabhash_requests requests = {};
+    uint32_t stream_index = 0;
     bool asks = false;
     for (;;) {
-        ga_slabhash_request<kind> request = {};
+        ga_slabhash_batch_request<kind> request = {};
         uint32_t failed;
-        bool waits = *left_count >= GA_SLABHASH_LEFT;
+        bool waits = *deferred_count >= GA_SLABHASH_DEFER_MOST;
         bool goes_on =
-            *at < end && ga_bits_count(ga_lanes_nonzero(warp, waits)) < GA_SLABHASH_WAITING;
+            *at < end && ga_bits_count(ga_lanes_nonzero(warp, waits)) < GA_SLABHASH_DEFER_LANES;
         bool served = asks;
         bool begins = ga_slabhash_stream_next<kind, fixed>(
-            batch, ring, end, at, goes_on && !asks && !waits, &which, &request);
+            batch, ring, end, at, goes_on && !asks && !waits, &stream_index, &request);
         asks = asks || begins;
         if (!ga_lanes_any(warp, asks ? 1u : 0u)) {
             return;
         }
         if (begins) {
-            served = ga_slabhash_batch_begin<kind, fixed>(table, batch, request, &many);
+            served = ga_slabhash_batch_begin<kind, fixed>(table, batch, request, &requests);
         }
         uint32_t asking = ga_lanes_nonzero(tile, served ? 1u : 0u);
-        uint32_t on = ga_slabhash_serve_step(kind, fixed, table, tile, asking, &many, &failed);
-        if (asks && !((on | failed) >> tile.lane & 1u)) {
-            uint64_t i = ga_slabhash_stream_number(which);
+        uint32_t ongoing =
+            ga_slabhash_serve_step(kind, fixed, table, tile, asking, &requests, &failed);
+        if (asks && !((ongoing | failed) >> tile.lane & 1u)) {
+            uint64_t i = ga_slabhash_stream_number(stream_index);
             asks = false;
-            if (many.result >= GA_SLABHASH_LATER) {
-                bool lacks = many.result == GA_SLABHASH_LACKS;
-                left->number[*left_count][threadIdx.x] = i;
-                left->end[*left_count][threadIdx.x] =
-                    lacks ? ga_slabhash_many_row(&many, tile.lane) : NULL;
-                ++*left_count;
+            if (requests.result >= GA_SLABHASH_DEFERRED) {
+                bool needs_slab = requests.result == GA_SLABHASH_NEEDS_SLAB;
+                deferred->number[*deferred_count][threadIdx.x] = i;
+                deferred->last_slab[*deferred_count][threadIdx.x] =
+                    needs_slab ? ga_slabhash_requests_row(&requests, tile.lane) : NULL;
+                ++*deferred_count;
             } else {
-                uint64_t was = many.was | (uint64_t)many.was_high << 32;
-                uint32_t op = fixed < GA_SLABHASH_OP_COUNT ? fixed : many.op;
-                ga_slabhash_answers<kind>(batch, i, op, ga_slabhash_say(many.result, was), tally);
+                uint64_t was = requests.was | (uint64_t)requests.was_high << 32;
+                uint32_t op = fixed < GA_SLABHASH_OP_COUNT ? fixed : requests.op;
+                ga_slabhash_write_answer<kind>(batch, i, op,
+                                               ga_slabhash_answer_of(requests.result, was), tally);
             }
         }
     }
 }
 
-/* Blocks on a multiprocessor, which the registers are for. */
+/* Resident blocks on a multiprocessor; this bounds the registers of a thread. */
 template <uint32_t kind, uint32_t fixed> struct ga_slabhash_resident {
     static constexpr int blocks = GA_SLABHASH_IS_UNIQUE(kind)   ? ga_slabhash_resident_for(fixed)
                                   : fixed == GA_SLABHASH_SEARCH ? 8
@@ -328,34 +348,35 @@ static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK,
                                          (ga_slabhash_resident<kind, fixed>::blocks))
     ga_slabhash_batch_kernel(ga_slabhash_view table,
                              const __grid_constant__ ga_slabhash_batch batch, uint64_t *counts,
-                             ga_slabhash_teller teller)
+                             ga_slabhash_progress_settings settings)
 {
-    __shared__ ga_slabhash_left left;
-    __shared__ ga_slabhash_counted tallies;
+    __shared__ ga_slabhash_deferred deferred;
+    __shared__ ga_slabhash_result_counts tallies;
     __shared__ ga_slabhash_ring<kind, fixed> rings[GA_SLABHASH_BLOCK / 32];
-    ga_slabhash_counted *tally = counts || fixed != GA_SLABHASH_SEARCH ? &tallies : NULL;
-    ga_slabhash_tell_placed(teller);
+    ga_slabhash_result_counts *tally = counts || fixed != GA_SLABHASH_SEARCH ? &tallies : NULL;
+    ga_slabhash_publish_placed(settings);
     ga_slabhash_turn turn = ga_slabhash_turn_of<kind>(table);
     ga_slabhash_begin_counts(tally);
-    if (!ga_slabhash_may_be_near(kind)) {
-        ga_slabhash_batch_abreast<kind, fixed>(&turn, &batch, NULL, 0, tally);
+    if (!ga_slabhash_may_be_ordered(kind)) {
+        ga_slabhash_batch_by_warps<kind, fixed>(&turn, &batch, NULL, 0, tally);
     } else if (ga_slabhash_is_ordered(table)) {
         ga_slabhash_ring<kind, fixed> *ring = rings + threadIdx.x / 32u;
         uint32_t at = 0, end = ga_slabhash_stream_end(batch);
         ga_slabhash_stream_begin<kind, fixed>(batch, ring);
         do {
             uint32_t count = 0;
-            ga_slabhash_batch_some<kind, fixed>(table, batch, ring, end, &at, &left, &count, tally);
-            count = ga_slabhash_batch_append<kind, fixed>(&turn, &batch, &left, count, tally);
-            ga_slabhash_batch_apart<kind, fixed>(&turn, &batch, left.number[0] + threadIdx.x, count,
-                                                 tally);
+            ga_slabhash_batch_by_lanes<kind, fixed>(table, batch, ring, end, &at, &deferred, &count,
+                                                    tally);
+            count = ga_slabhash_batch_append<kind, fixed>(&turn, &batch, &deferred, count, tally);
+            ga_slabhash_batch_by_warps_outlined<kind, fixed>(
+                &turn, &batch, deferred.number[0] + threadIdx.x, count, tally);
         } while (at < end);
     } else {
-        ga_slabhash_batch_apart<kind, fixed>(&turn, &batch, NULL, 0, tally);
+        ga_slabhash_batch_by_warps_outlined<kind, fixed>(&turn, &batch, NULL, 0, tally);
     }
     if (fixed != GA_SLABHASH_SEARCH) {
-        ga_slabhash_tell_more(teller, tally->placed[threadIdx.x],
-                              tally->of[GA_SLABHASH_FULL][threadIdx.x]);
+        ga_slabhash_publish_progress(settings, tally->placed[threadIdx.x],
+                                     tally->of[GA_SLABHASH_FULL][threadIdx.x]);
     }
     ga_slabhash_add_counts(tally, counts);
     ga_slabhash_turn_end(&turn);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A table in device memory is written to a file, and read from one. For gpualloc/slabhash.cuh, which
- * includes it; docs/slabhash.md.
+ * Saves a table in device memory to a file, and loads one. A host table of the same kind, filled
+ * with the pairs, reads and writes the file. Included by gpualloc/slabhash.cuh;
+ * docs/internals/slabhash.md.
  */
 #ifndef GPUALLOC_SLABHASH_FILE_HOST_CUH
 #define GPUALLOC_SLABHASH_FILE_HOST_CUH
@@ -10,13 +11,12 @@
 
 #include <sys/stat.h>
 
-/* Pairs on their way between the device and the host: `count` of each array, on both sides; a set
- * has no values. */
+/* Buffers for pairs on both sides of a copy between device and host. Sets have no values. */
 typedef struct ga_slabhash_device_pairs {
     uint64_t count;
-    size_t width;        /* bytes of a key, and of a value */
-    void *keys, *values; /* of the device's */
-    uint8_t *there;      /* of the host's: the keys, the values behind them */
+    size_t width;        /* bytes of a key; a value has the same */
+    void *keys, *values; /* device memory */
+    uint8_t *there;      /* host memory: the keys, then the values */
     ga_heap *heap;
 } ga_slabhash_device_pairs;
 
@@ -56,7 +56,7 @@ static inline void *ga_slabhash_device_pairs_values(const ga_slabhash_device_pai
     return pairs->values ? pairs->there + pairs->count * pairs->width : NULL;
 }
 
-/* From the device to the host, or the other way; waits. */
+/* Copies the buffers to the host or to the device, and waits. */
 static inline ga_status ga_slabhash_device_pairs_copy(const ga_slabhash_device_pairs *pairs,
                                                       bool to_host, cudaStream_t stream)
 {
@@ -76,9 +76,10 @@ static inline ga_status ga_slabhash_device_pairs_copy(const ga_slabhash_device_p
     return ga_slabhash_cuda("copy pairs", error);
 }
 
-/* A table of the host's for as many pairs of the same kind: it knows files. */
-static inline ga_status ga_slabhash_device_twin(ga_slabhash **out, const ga_slabhash_device *table,
-                                                uint64_t pairs)
+/* Opens a host table of the same kind for `pairs` pairs. */
+static inline ga_status ga_slabhash_device_open_host_table(ga_slabhash **out,
+                                                           const ga_slabhash_device *table,
+                                                           uint64_t pairs)
 {
     ga_slabhash_options options = {};
     uint64_t buckets = pairs / 5 + 1;
@@ -86,16 +87,17 @@ static inline ga_status ga_slabhash_device_twin(ga_slabhash **out, const ga_slab
     options.mode = (ga_slabhash_mode)GA_SLABHASH_MODE(table->view.kind);
     options.flags = GA_SLABHASH_IS_MULTI(table->view.kind) ? GA_SLABHASH_MULTI : 0;
     options.buckets = buckets < UINT32_C(1) << 31 ? (uint32_t)buckets : UINT32_C(1) << 31;
-    options.seed = table->seed; /* so that files of tables with a fixed seed have the same order */
+    options.seed = table->seed; /* files of tables with a fixed seed are then the same */
     return ga_slabhash_open(out, &options);
 }
 
-/* Write all pairs to a file, as ga_slabhash_save(): tables of the host can read it, and the other
- * way. As of the end of what is on `stream`, for which it waits. No kernel may change the table
- * meanwhile. Takes memory for all pairs, on the device once and on the host twice.
+/* Writes all pairs to a file, like ga_slabhash_save(); device and host tables read each other's
+ * files. The state saved is that after the work on `stream`, for which the call waits. No kernel
+ * may change the table during the call. Needs memory for all pairs, on the device once and on the
+ * host twice.
  *
  * GA_ERR_IO, GA_ERR_ARGUMENT  as ga_slabhash_save()
- * GA_ERR_MEMORY               no memory for the pairs; the file is as it was */
+ * GA_ERR_MEMORY               no memory for the pairs; the file is unchanged */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_save(ga_slabhash_device *table, const char *path,
                                                 cudaStream_t stream)
@@ -119,7 +121,7 @@ static inline ga_status ga_slabhash_device_save(ga_slabhash_device *table, const
                          (unsigned long long)pairs.count, (unsigned long long)count);
     }
     status = status ? status : ga_slabhash_device_pairs_copy(&pairs, true, stream);
-    status = status ? status : ga_slabhash_device_twin(&twin, table, count);
+    status = status ? status : ga_slabhash_device_open_host_table(&twin, table, count);
     if (status == GA_OK && count) {
         ga_slabhash_batch batch = {};
         batch.count = count;
@@ -134,7 +136,7 @@ static inline ga_status ga_slabhash_device_save(ga_slabhash_device *table, const
     return status;
 }
 
-/* Bytes of a regular file, or 0 where there is none. A FIFO is not opened, because that would wait. */
+/* Size of a regular file; 0 if there is none. A FIFO is not opened, because that would wait. */
 static inline uint64_t ga_slabhash_device_file_bytes(const char *path)
 {
     struct stat status;
@@ -142,7 +144,7 @@ static inline uint64_t ga_slabhash_device_file_bytes(const char *path)
     return is_file ? (uint64_t)status.st_size : 0;
 }
 
-/* Put the pairs in: in place of what is there, or in a multimap as more of them. */
+/* Inserts the pairs; in tables of unique keys they replace existing values. */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_put_in(ga_slabhash_device *table,
                                                   const ga_slabhash_device_pairs *pairs,
@@ -170,11 +172,12 @@ static inline ga_status ga_slabhash_device_put_in(ga_slabhash_device *table,
                          (unsigned long long)went, (unsigned long long)pairs->count);
 }
 
-/* Put the pairs of such a file in, as ga_slabhash_load(), after what is on `stream`; waits. It is
- * looked through before the first pair is put in. Takes memory as ga_slabhash_device_save().
+/* Inserts the pairs of such a file, like ga_slabhash_load(), after the work on `stream`; waits. The
+ * whole file is checked before the first pair is inserted. Needs memory like
+ * ga_slabhash_device_save().
  *
  * GA_ERR_IO, GA_ERR_ARGUMENT  as ga_slabhash_load()
- * GA_ERR_MEMORY               no memory for the pairs; or not all went in */
+ * GA_ERR_MEMORY               no memory for the pairs, or not all pairs were inserted */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_load(ga_slabhash_device *table, const char *path,
                                                 cudaStream_t stream)
@@ -187,9 +190,9 @@ static inline ga_status ga_slabhash_device_load(ga_slabhash_device *table, const
         return status;
     }
     ga_slabhash_device_scope scope(table->device);
-    status = scope.status
-                 ? scope.status
-                 : ga_slabhash_device_twin(&twin, table, ga_slabhash_device_file_bytes(path) / 4);
+    status = scope.status ? scope.status
+                          : ga_slabhash_device_open_host_table(
+                                &twin, table, ga_slabhash_device_file_bytes(path) / 4);
     status = status ? status : ga_slabhash_load(twin, path);
     status = status ? status : ga_slabhash_size(twin, &count);
     if (status == GA_OK) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * To open a table in device memory and to close it; what there is in it. For gpualloc/slabhash.cuh, which
- * includes it; docs/slabhash.md.
+ * Opens and closes a table in device memory, counts and retrieves its pairs. Included by
+ * gpualloc/slabhash.cuh; docs/internals/slabhash.md.
  */
 #ifndef GPUALLOC_SLABHASH_OPEN_HOST_CUH
 #define GPUALLOC_SLABHASH_OPEN_HOST_CUH
@@ -11,11 +11,11 @@
 #ifdef GA_SLABHASH_GROWING_KINDS
 #include "grow_host.cuh"
 #else
-/* What only tables that grow in kernels need. */
+/* Only tables that grow in kernels need it. */
 #define ga_slabhash_device_catch_up(table, stream) GA_OK
 #endif
 
-/* Alone: all arrays and their slabs go back, and what says which there are. */
+/* Frees all arrays with their slabs, and the record of them. Exclusive. */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_drop_all(ga_slabhash_device *table)
 {
@@ -23,7 +23,7 @@ static inline ga_status ga_slabhash_device_drop_all(ga_slabhash_device *table)
     if (table->view.growing) {
         ga_slabhash_growing record;
         ga_status status = ga_slabhash_device_record(table, &record, 0);
-        status = status ? status : ga_slabhash_device_drop_stages(table, &record, NULL, 0);
+        status = status ? status : ga_slabhash_device_drop_versions(table, &record, NULL, 0);
         ga_free(table->buckets, table->view.growing);
         return status;
     }
@@ -32,8 +32,9 @@ static inline ga_status ga_slabhash_device_drop_all(ga_slabhash_device *table)
     return status ? status : ga_slabhash_cuda("give slabs back", cudaStreamSynchronize(0));
 }
 
-/* Give everything back, the slabs to their heap, for which all buckets are cleared. No kernel may
- * be using the table: it waits for the device. Once more does nothing. */
+/* Closes the table: clears all buckets so that their slabs go back to the slab heap, and frees
+ * the rest. No kernel may use the table; the call waits for the device. A second close does
+ * nothing. */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_close(ga_slabhash_device *table)
 {
@@ -42,22 +43,22 @@ static inline ga_status ga_slabhash_device_close(ga_slabhash_device *table)
         ga_slabhash_device_scope scope(table->device);
         status = scope.status ? scope.status
                               : ga_slabhash_cuda("wait for the device", cudaDeviceSynchronize());
-        if (status == GA_OK && table->emptied) {
+        if (status == GA_OK && table->buckets_valid) {
             status = ga_slabhash_device_drop_all(table);
         }
-        status = status ? status : ga_slabhash_device_met(table);
+        status = status ? status : ga_slabhash_device_report_conflicts(table);
 #ifdef GA_SLABHASH_CHECKED
         ga_free(table->buckets, table->view.use);
 #endif
         ga_free(table->buckets, table->scratch);
-        if (table->news) {
-            (void)cudaFreeHost(table->news);
+        if (table->progress) {
+            (void)cudaFreeHost(table->progress);
         }
         if (table->arrays != table->buckets) {
             ga_heap_close(table->arrays);
         }
-        if (table->copies) {
-            ga_heap_close(table->copies);
+        if (table->sort_heap) {
+            ga_heap_close(table->sort_heap);
         }
         ga_heap_close(table->buckets);
     }
@@ -70,9 +71,9 @@ static inline ga_status ga_slabhash_device_close(ga_slabhash_device *table)
     return status;
 }
 
-/* The heap of slabs as kernels have it; between launches it grows here where it cannot under them.
- * */
-static inline ga_status ga_slabhash_device_view(ga_slabhash_device *table)
+/* Updates the kernels' view of the slab heap. A heap that cannot grow while kernels run grows
+ * here. */
+static inline ga_status ga_slabhash_device_update_heap(ga_slabhash_device *table)
 {
     ga_kernel_heap heap = {};
     ga_status status = ga_heap_kernel_view(table->slabs, &heap);
@@ -96,39 +97,41 @@ static inline ga_status ga_slabhash_device_view(ga_slabhash_device *table)
     return status;
 }
 
-/* The same where something found no slab since, or much was asked since it was last done: to ask
- * the heap takes longer than a small batch. */
-static inline ga_status ga_slabhash_device_see(ga_slabhash_device *table)
+/* Updates the kernels' view of the slab heap only if a request found no slab, or many requests
+ * were made since the last time, because asking the heap takes longer than a small batch. */
+static inline ga_status ga_slabhash_device_refresh_heap(ga_slabhash_device *table)
 {
-    /* relaxed: see ga_slabhash_news. Who has seen FULL has waited for the kernel. */
-    bool full = __atomic_load_n(&table->news->full, __ATOMIC_RELAXED) != 0;
-    if (!full && table->unseen < GA_SLABHASH_SEEN_EACH) {
+    /* relaxed: see ga_slabhash_progress. A caller that has seen FULL has waited for the kernel. */
+    bool full = __atomic_load_n(&table->progress->full, __ATOMIC_RELAXED) != 0;
+    if (!full && table->since_refresh < GA_SLABHASH_REFRESH_EACH) {
         return GA_OK;
     }
-    table->unseen = 0;
-    table->news->full = 0;
-    return ga_slabhash_device_view(table);
+    table->since_refresh = 0;
+    table->progress->full = 0;
+    return ga_slabhash_device_update_heap(table);
 }
 
-/* Whether the keys stand in their order, for kernels after what is on `stream` (near_tile.h). */
-static inline ga_status ga_slabhash_device_order(ga_slabhash_device *table, bool ordered,
-                                                 cudaStream_t stream)
+/* Says whether the table is ordered (near_tile.h), for kernels after the work on `stream`. */
+static inline ga_status ga_slabhash_device_set_ordered(ga_slabhash_device *table, bool ordered,
+                                                       cudaStream_t stream)
 {
     return ga_slabhash_cuda("say in what order keys stand",
                             cudaMemsetAsync((uint32_t *)table->view.ordered, ordered ? 0xff : 0,
                                             sizeof *table->view.ordered, stream));
 }
 
-/* An array of so many buckets for the view, empty after what is on `stream`; keys are to stand in
- * their order, but in tables that grow in kernels. */
-static inline ga_status ga_slabhash_device_rows(ga_slabhash_device *table, uint32_t buckets,
-                                                ga_slabhash_view *view, cudaStream_t stream)
+/* Allocates an array of empty buckets for `view`, ready after the work on `stream`. The table is
+ * then ordered, unless it grows in kernels. */
+static inline ga_status ga_slabhash_device_alloc_buckets(ga_slabhash_device *table,
+                                                         uint32_t buckets, ga_slabhash_view *view,
+                                                         cudaStream_t stream)
 {
     uint64_t bytes = (uint64_t)buckets * GA_SLABHASH_WORDS * sizeof(uint32_t);
     void *rows = NULL;
     bool ordered = !GA_SLABHASH_IS_GROWING(table->view.kind);
-    ga_status status = ga_slabhash_device_take(table, bytes + sizeof *view->ordered, &rows, stream);
-    if (status == GA_ERR_SIZE) { /* more than the heap may ever have */
+    ga_status status =
+        ga_slabhash_device_alloc_array(table, bytes + sizeof *view->ordered, &rows, stream);
+    if (status == GA_ERR_SIZE) { /* more than the heap's limit */
         status = ga_fail(GA_ERR_MEMORY, "slabhash: no memory for %u buckets: %s", buckets,
                          ga_error_text());
     }
@@ -138,18 +141,18 @@ static inline ga_status ga_slabhash_device_rows(ga_slabhash_device *table, uint3
     view->rows = (uint32_t *)rows;
     view->ordered = ordered ? view->rows + bytes / sizeof *view->rows : NULL;
     view->buckets = buckets;
-    view->apart = buckets / view->path;
-    view->far = bytes > 4u * table->cache ? 1u : 0u;
+    view->stride_most = buckets / view->path;
+    view->exceeds_l2 = bytes > 4u * table->cache ? 1u : 0u;
     status = ga_slabhash_cuda("empty the buckets",
                               cudaMemsetAsync(rows, 0xff, bytes + sizeof *view->ordered, stream));
     if (status != GA_OK) {
-        (void)ga_slabhash_device_give(table, rows, stream);
+        (void)ga_slabhash_device_free_array(table, rows, stream);
         view->rows = NULL;
     }
     return status;
 }
 
-/* What the device has, that decides how the table is used. */
+/* Reads the device's properties on which the table's use depends. */
 static inline ga_status ga_slabhash_device_measure(ga_slabhash_device *table)
 {
     int processors = 0, cache = 0;
@@ -165,7 +168,7 @@ static inline ga_status ga_slabhash_device_measure(ga_slabhash_device *table)
     return status;
 }
 
-/* A table that grows in kernels begins, with no array yet. */
+/* Sets up a table that grows in kernels, without an array. */
 static inline ga_status ga_slabhash_device_begin_turns(ga_slabhash_device *table,
                                                        const ga_slabhash_plan *plan)
 {
@@ -185,7 +188,7 @@ static inline ga_status ga_slabhash_device_begin_turns(ga_slabhash_device *table
     status = ga_alloc(table->buckets, sizeof(ga_slabhash_growing), 0, &record);
     table->view.growing = (ga_slabhash_growing *)record;
     table->view.kind = plan->kind | GA_SLABHASH_GROWING;
-    table->view.most = UINT32_MAX; /* of chained slabs: the heap's affair */
+    table->view.most = UINT32_MAX; /* limited only by the heap */
     return status;
 #else
     (void)table;
@@ -196,22 +199,22 @@ static inline ga_status ga_slabhash_device_begin_turns(ga_slabhash_device *table
 #endif
 }
 
-/* Memory of the host's that kernels write. */
-static inline ga_status ga_slabhash_device_listen(ga_slabhash_device *table)
+/* Allocates host memory that kernels write. */
+static inline ga_status ga_slabhash_device_alloc_progress(ga_slabhash_device *table)
 {
-    void *news = NULL;
-    ga_status status = ga_slabhash_cuda(
-        "get memory of the host's that kernels can write",
-        cudaHostAlloc(&news, sizeof *table->news, cudaHostAllocMapped | cudaHostAllocPortable));
+    void *progress = NULL;
+    ga_status status = ga_slabhash_cuda("get memory of the host's that kernels can write",
+                                        cudaHostAlloc(&progress, sizeof *table->progress,
+                                                      cudaHostAllocMapped | cudaHostAllocPortable));
     if (status == GA_OK) {
-        table->news = (ga_slabhash_news *)news;
-        *table->news = ga_slabhash_news{};
+        table->progress = (ga_slabhash_progress *)progress;
+        *table->progress = ga_slabhash_progress{};
     }
     return status;
 }
 
-/* A table that grows between calls begins: its batches are counted, and arrays come and go in the
- * order of streams where the device has that. */
+/* Sets up a table that grows between calls: its batches are counted, and arrays are allocated in
+ * stream order if the device can. */
 static inline ga_status ga_slabhash_device_begin_calls(ga_slabhash_device *table,
                                                        cudaStream_t stream)
 {
@@ -225,10 +228,10 @@ static inline ga_status ga_slabhash_device_begin_calls(ga_slabhash_device *table
                             cudaMemsetAsync(table->placed, 0, sizeof *table->placed, stream));
 }
 
-/* Alone: kernels find the array that `view` has, and it is all there is. */
+/* Makes the array of `view` the table's only one, for kernels that start later. Exclusive. */
 GA_SLABHASH_WHERE_CALLED
-static inline ga_status ga_slabhash_device_adopt(ga_slabhash_device *table, ga_slabhash_view view,
-                                                 cudaStream_t stream)
+static inline ga_status ga_slabhash_device_set_array(ga_slabhash_device *table,
+                                                     ga_slabhash_view view, cudaStream_t stream)
 {
 #ifdef GA_SLABHASH_GROWING_KINDS
     if (table->view.growing) {
@@ -248,7 +251,7 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
     ga_slabhash_options fixed = *options;
     ga_slabhash_plan plan;
     bool turns = false;
-    if (options->options_size == sizeof *options) { /* else the plan says what is wrong */
+    if (options->options_size == sizeof *options) { /* a wrong size is reported by plan_of */
         uint32_t grows = GA_SLABHASH_GROW | GA_SLABHASH_GROW_IN_KERNELS;
         turns = options->flags & GA_SLABHASH_GROW_IN_KERNELS;
         table->grows = options->flags & grows;
@@ -272,7 +275,7 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
         status = ga_heap_open(&table->slabs, GA_PLACE_KERNEL, table->device, "slab:unit=128/vmm");
         table->own_slabs = status == GA_OK;
     }
-    status = status ? status : ga_slabhash_device_view(table);
+    status = status ? status : ga_slabhash_device_update_heap(table);
     status =
         status ? status : ga_heap_open(&table->buckets, GA_PLACE_DEVICE, table->device, "cuda");
     table->arrays = table->buckets;
@@ -282,9 +285,9 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
                                sizeof(ga_slabhash_census) + results + sizeof *table->placed, 0,
                                &scratch);
     table->scratch = (uint64_t *)scratch;
-    status = status ? status : ga_slabhash_device_listen(table);
+    status = status ? status : ga_slabhash_device_alloc_progress(table);
     status = status ? status : ga_slabhash_device_measure(table);
-    status = status ? status : ga_slabhash_device_watch(table, stream);
+    status = status ? status : ga_slabhash_device_begin_checks(table, stream);
     if (status != GA_OK) {
         return status;
     }
@@ -300,22 +303,27 @@ static inline ga_status ga_slabhash_device_set_up(ga_slabhash_device *table,
     table->view.b = plan.b;
     status = status || !turns ? status : ga_slabhash_device_begin_turns(table, &plan);
     ga_slabhash_view view = table->view;
-    status = status ? status : ga_slabhash_device_rows(table, plan.buckets, &view, stream);
-    status = status ? status : ga_slabhash_device_adopt(table, view, stream);
-    table->emptied = status == GA_OK;
+    status = status ? status : ga_slabhash_device_alloc_buckets(table, plan.buckets, &view, stream);
+    status = status ? status : ga_slabhash_device_set_array(table, view, stream);
+    table->buckets_valid = status == GA_OK;
     return status;
 }
 
-/* Make a table on `device`, whichever is the current one, empty for what is put on `stream`, one of
- * that device's, after the call. The options are those of ga_slabhash_open(), but: `heap` is a slab
- * heap of unit=128 for kernels, without check=full, which outlives the table; or NULL for one that
- * is opened as slab:unit=128/vmm; `limit` is that heap's affair; there is no `hash`. With
- * GA_SLABHASH_GROW or _GROW_IN_KERNELS `buckets` is how many there are at least, 0: 16384, and the
- * rest is as without. Where the seed is 0 one is drawn, as for a table of the host's: `table->seed`.
+/* Opens a table on `device`, which need not be the current one. It is empty for work that is
+ * enqueued on `stream`, a stream of that device, after the call. Options as for ga_slabhash_open(),
+ * but:
  *
- * GA_ERR_ARGUMENT  an option out of range, or no such heap, or one of another device
- * GA_ERR_UNSUPPORTED  _GROW_IN_KERNELS with a path, or without GA_SLABHASH_GROWING_KINDS; or another
- *                     kind than GA_SLABHASH_ONLY_KIND, where that is defined
+ *   heap     a slab heap of unit=128 for kernels, without check=full; it outlives the table. NULL:
+ *            one is opened as slab:unit=128/vmm
+ *   limit    ignored: the heap has its own
+ *   hash     NULL; define GA_SLABHASH_HASH instead
+ *   buckets  with GA_SLABHASH_GROW or _GROW_IN_KERNELS the fewest buckets; 0: 16384
+ *   seed     0: one is drawn, as for a host table; table->seed has it
+ *
+ * GA_ERR_ARGUMENT     an option is out of range; the heap is of another kind or another device
+ * GA_ERR_UNSUPPORTED  _GROW_IN_KERNELS with a path, or without GA_SLABHASH_GROWING_KINDS; a kind
+ * other
+ *                     than GA_SLABHASH_ONLY_KIND, if that is defined
  * GA_ERR_PLACE, GA_ERR_DEVICE, GA_ERR_MEMORY  as ga_heap_open() and ga_alloc() */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_open(ga_slabhash_device *table,
@@ -352,10 +360,10 @@ static inline ga_status ga_slabhash_device_open(ga_slabhash_device *table,
     return status;
 }
 
-/* What there is, as of the end of what is on `stream`, for which it waits.
+/* Counts the table as it is after the work on `stream`, for which the call waits.
  *
  * GA_ERR_ARGUMENT  no table, or `census` is NULL
- * GA_ERR_MEMORY    a table that grows in kernels, and found no slab in the middle of it */
+ * GA_ERR_MEMORY    the table grows in kernels, is migrating, and found no slab to finish that */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_count(ga_slabhash_device *table,
                                                  ga_slabhash_census *census, cudaStream_t stream)
@@ -381,10 +389,10 @@ static inline ga_status ga_slabhash_device_count(ga_slabhash_device *table,
                                        cudaMemcpyAsync(census, whole.census, sizeof *census,
                                                        cudaMemcpyDeviceToHost, stream));
     status = status ? status : ga_slabhash_cuda("wait for a count", cudaStreamSynchronize(stream));
-    return status ? status : ga_slabhash_device_met(table);
+    return status ? status : ga_slabhash_device_report_conflicts(table);
 }
 
-/* All pairs, into arrays of the device's with `room`, either of which may be NULL; waits.
+/* Copies all pairs to device arrays of `room` elements, each of which may be NULL; waits.
  *
  * GA_ERR_ARGUMENT  no table, or `count` is NULL
  * GA_ERR_MEMORY    as above */
@@ -420,7 +428,7 @@ static inline ga_status ga_slabhash_device_retrieve(ga_slabhash_device *table, v
                                                        cudaMemcpyDeviceToHost, stream));
     status = status ? status
                     : ga_slabhash_cuda("wait for what is retrieved", cudaStreamSynchronize(stream));
-    return status ? status : ga_slabhash_device_met(table);
+    return status ? status : ga_slabhash_device_report_conflicts(table);
 }
 
 #endif

@@ -1,50 +1,61 @@
 /* SPDX-License-Identifier: MIT
  *
- * The algorithm compiled for host threads: included by ops.c and ops_avx2.c, which define OPS_NAME,
- * the table of tables. Nothing here is called but through that table.
+ * The algorithm compiled for host threads. Included by ops.c and ops_avx2.c, which define OPS_NAME,
+ * the table of function tables; all functions here are called through it.
+ *
+ *     ga_slabhash_search (single.c)      likewise insert, delete
+ *       ops_search_fast       decides at the key's home slab, in unique and multi tables alike:
+ *                               FOUND   the home has the key (map64: with a value)
+ *                               ABSENT  the home does not have it, and the path ends there
+ *                                       (ops_ends_at_home: overflow bit still set, or no chain)
+ *         ops_search_slow     all other cases, from the home again: the path goes on, the key's
+ *                             slot has no pair, or the caller has a hash of its own.
+ *                             ga_slabhash_find()
+ *           ga_slabhash_search_slow   invalid keys: the error (single.c)
  */
 #include "table.h"
 
 enum {
-    OPS_AHEAD = 12,  /* requests of a batch whose first slabs are fetched meanwhile */
-    OPS_PINNED = 512 /* searches of a batch for which a generation stays */
+    OPS_PREFETCH_AHEAD = 12,   /* requests of a batch whose home slabs are prefetched */
+    OPS_SEARCHES_PER_PIN = 512 /* searches of a batch for which one pin holds */
 };
 
-/* Threads begin to look for slabs in different places. */
-static uint32_t ops_number(void)
+/* Each thread begins to claim slabs at another word. */
+static uint32_t ops_thread_number(void)
 {
     static uint32_t threads;
     static _Thread_local uint32_t own;
     if (!own) {
-        own = __atomic_add_fetch(&threads, 1, __ATOMIC_RELAXED); /* relaxed: a number of its own */
+        own = __atomic_add_fetch(&threads, 1, __ATOMIC_RELAXED); /* relaxed: only must be unique */
     }
     return own * GA_SLAB_ROW_WORDS;
 }
 
-GA_SIMT void ops_end(const ga_slabhash *table, ga_slab_claimed *claimed)
+GA_SIMT void ops_release_units(const ga_slabhash *table, ga_slab_claimed *claimed)
 {
     ga_slabhash_claim_end(table->view, SLABHASH_TILE, claimed);
 }
 
-/* ga_slabhash_do() of one kind: a function of its own, since it is long. */
+/* ga_slabhash_do() of one kind, outlined because it is long. */
 typedef ga_slabhash_answer ops_do(const ga_slabhash *table, ga_slab_claimed *claimed, uint64_t hash,
-                                  const ga_slabhash_change_to *to);
+                                  const ga_slabhash_operation *operation);
 
 GA_SIMT ga_slabhash_answer ops_run(ops_do *perform, const ga_slabhash *table,
-                                   const ga_slabhash_change_to *to)
+                                   const ga_slabhash_operation *operation)
 {
     ga_slab_claimed claimed = ga_slabhash_claim_begin(0);
-    if (ga_slabhash_puts(to->op)) {
-        claimed.word = ops_number();
+    if (ga_slabhash_puts(operation->op)) {
+        claimed.word = ops_thread_number();
     }
-    ga_slabhash_answer answer = perform(table, &claimed, slabhash_hash_of(table, to->key), to);
-    ops_end(table, &claimed);
+    ga_slabhash_answer answer =
+        perform(table, &claimed, slabhash_hash_of(table, operation->key), operation);
+    ops_release_units(table, &claimed);
     return answer;
 }
 
-/* A search that goes on behind its home, or has another hash: a function of its own, so that what
- * is before it needs no registers but those that a call may change. */
-typedef ga_status ops_find_on(ga_slabhash *table, uint64_t key, ga_slabhash_found *found);
+/* ops_search_slow() of one kind, outlined so that the fast path needs only caller-saved
+ * registers. */
+typedef ga_status ops_slow_search(ga_slabhash *table, uint64_t key, ga_slabhash_found *found);
 
 GA_SIMT ga_status ops_found(ga_slabhash_found *found, bool is, uint64_t value)
 {
@@ -53,76 +64,77 @@ GA_SIMT ga_status ops_found(ga_slabhash_found *found, bool is, uint64_t value)
     return GA_OK;
 }
 
-GA_SIMT ga_status ops_search_on(uint32_t kind, ga_slabhash *table, uint64_t key,
-                                ga_slabhash_found *found)
+GA_SIMT ga_status ops_search_slow(uint32_t kind, ga_slabhash *table, uint64_t key,
+                                  ga_slabhash_found *found)
 {
     if (!ga_slabhash_allowed(kind, GA_SLABHASH_SEARCH, key, 0)) {
-        return ga_slabhash_look_for(table, key, found);
+        return ga_slabhash_search_slow(table, key, found);
     }
     ga_slabhash_walk walk = ga_slabhash_walk_path(table->view, slabhash_hash_of(table, key));
     ga_slabhash_answer answer = ga_slabhash_find(kind, table->view, SLABHASH_TILE, walk, key);
     return ops_found(found, answer.result == GA_SLABHASH_FOUND, answer.value);
 }
 
-/* Whether the path of the hash ends at its home, as loaded. */
-GA_SIMT bool ops_ends(ga_slabhash_view table, ga_row row, uint64_t hash)
+/* True if the path of the hash ends at its loaded home. */
+GA_SIMT bool ops_ends_at_home(ga_slabhash_view table, ga_row row, uint64_t hash)
 {
     ga_slabhash_walk walk = ga_slabhash_walk_path(table, hash);
-    return walk.left ? (ga_row_get(SLABHASH_TILE, row, GA_SLABHASH_MARK) & walk.bit) != 0
-                     : ga_row_get(SLABHASH_TILE, row, GA_SLABHASH_NEXT) == GA_SLABHASH_NO_SLAB;
+    return walk.buckets_left
+               ? (ga_row_get(SLABHASH_TILE, row, GA_SLABHASH_OVERFLOW_BITS) & walk.class_bit) != 0
+               : ga_row_get(SLABHASH_TILE, row, GA_SLABHASH_NEXT) == GA_SLABHASH_NO_SLAB;
 }
 
-/* A key's home, as loaded, for calls that need no other slab as a rule; where that is not so they
- * begin anew with all of the path. */
+/* A key's loaded home, for the fast paths. If the home does not decide, the slow path starts
+ * again with the whole path. */
 typedef struct ops_home {
     uint64_t key, hash;
-    uint32_t *at;
+    uint32_t *slab;
     ga_row row;
-    uint32_t is; /* the places at which the key was seen */
+    uint32_t matches; /* slots whose key matched */
 } ops_home;
 
-/* Not for a hash of the caller's: a call would want registers that are kept. */
-GA_SIMT ops_home ops_look_home(uint32_t kind, const ga_slabhash *table, uint64_t key)
+/* Not for the caller's hash: a call would need callee-saved registers. */
+GA_SIMT ops_home ops_load_home(uint32_t kind, const ga_slabhash *table, uint64_t key)
 {
     ops_home home;
-    /* As it is; the hash of 32 bits is shorter. */
+    /* in 32-bit modes the key is known to be narrow, and the hash of 32 bits is shorter */
     home.key = GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 ? key : (uint32_t)key;
     home.hash = ga_slabhash_seeded(table->view, home.key);
-    home.at = ga_slabhash_bucket_row(table->view, ga_slabhash_bucket(table->view, home.hash));
-    home.row = ga_slabhash_look(kind, SLABHASH_TILE, home.at);
-    home.is = ga_slabhash_match(kind, SLABHASH_TILE, home.row, home.key);
+    home.slab = ga_slabhash_bucket_row(table->view, ga_slabhash_bucket(table->view, home.hash));
+    home.row = ga_slabhash_load_slab(kind, SLABHASH_TILE, home.slab);
+    home.matches = ga_slabhash_match_key(kind, SLABHASH_TILE, home.row, home.key);
     return home;
 }
 
-/* The key's place, and its value; GA_NONE where it is not there any more. */
-GA_SIMT uint32_t ops_take_home(uint32_t kind, const ops_home *home, uint64_t *value)
+/* The key's slot and value; GA_NONE if the home has no pair of the key. */
+GA_SIMT uint32_t ops_read_home(uint32_t kind, const ops_home *home, uint64_t *value)
 {
-    return !home->is ? GA_NONE
-                     : ga_slabhash_take(kind, SLABHASH_TILE, home->row, home->at, home->is,
-                                        home->key, value);
+    return !home->matches ? GA_NONE
+                          : ga_slabhash_read_match(kind, SLABHASH_TILE, home->row, home->slab,
+                                                   home->matches, home->key, value);
 }
 
-/* Nearly all searches end there; else from the beginning, by `on`. */
-GA_SIMT ga_status ops_search(uint32_t kind, ops_find_on *on, ga_slabhash *table, uint64_t key,
-                             ga_slabhash_found *found)
+/* The fast path of SEARCH: most searches end at the home. */
+GA_SIMT ga_status ops_search_fast(uint32_t kind, ops_slow_search *slow, ga_slabhash *table,
+                                  uint64_t key, ga_slabhash_found *found)
 {
     uint64_t value;
     if (key > ga_slabhash_key_most(kind) || table->hash) {
-        return on(table, key, found);
+        return slow(table, key, found);
     }
-    ops_home home = ops_look_home(kind, table, key);
-    if (ops_take_home(kind, &home, &value) != GA_NONE) {
+    ops_home home = ops_load_home(kind, table, key);
+    if (ops_read_home(kind, &home, &value) != GA_NONE) {
         return ops_found(found, true, value);
     }
-    if (!home.is && ops_ends(table->view, home.row, home.hash)) {
+    if (!home.matches && ops_ends_at_home(table->view, home.row, home.hash)) {
         return ops_found(found, false, 0);
     }
-    return on(table, key, found);
+    return slow(table, key, found);
 }
 
-/* The first empty place, where the path ends with this slab: as ga_slabhash_put() does it where keys
- * have no order of their own. */
-GA_SIMT bool ops_insert_home(uint32_t kind, const ga_slabhash *table, uint64_t key, uint64_t value,
+/* The fast path of INSERT: the first empty slot, if the path ends at the home. Same as
+ * ga_slabhash_put() in tables that are not ordered. */
+GA_SIMT bool ops_insert_fast(uint32_t kind, const ga_slabhash *table, uint64_t key, uint64_t value,
                              ga_slabhash_found *was)
 {
     uint64_t there = 0;
@@ -130,12 +142,12 @@ GA_SIMT bool ops_insert_home(uint32_t kind, const ga_slabhash *table, uint64_t k
         !ga_slabhash_allowed(kind, GA_SLABHASH_INSERT, key, value)) {
         return false;
     }
-    ops_home home = ops_look_home(kind, table, key);
-    bool found = ops_take_home(kind, &home, &there) != GA_NONE;
+    ops_home home = ops_load_home(kind, table, key);
+    bool found = ops_read_home(kind, &home, &there) != GA_NONE;
     if (!found) {
-        uint32_t empty = ga_slabhash_match(kind, SLABHASH_TILE, home.row, GA_SLABHASH_EMPTY);
-        if (home.is || !empty || !ops_ends(table->view, home.row, home.hash) ||
-            !ga_slabhash_fill(kind, SLABHASH_TILE, home.at + ga_bits_lowest(empty), key, value)) {
+        uint32_t empty = ga_slabhash_match_key(kind, SLABHASH_TILE, home.row, GA_SLABHASH_EMPTY);
+        if (home.matches || !empty || !ops_ends_at_home(table->view, home.row, home.hash) ||
+            !ga_slabhash_fill(kind, SLABHASH_TILE, home.slab + ga_bits_lowest(empty), key, value)) {
             return false;
         }
     }
@@ -145,18 +157,18 @@ GA_SIMT bool ops_insert_home(uint32_t kind, const ga_slabhash *table, uint64_t k
     return true;
 }
 
-GA_SIMT bool ops_erase_home(uint32_t kind, const ga_slabhash *table, uint64_t key,
+GA_SIMT bool ops_erase_fast(uint32_t kind, const ga_slabhash *table, uint64_t key,
                             ga_slabhash_found *was)
 {
     uint64_t there;
     if (key > ga_slabhash_key_most(kind) || table->hash) {
         return false;
     }
-    ops_home home = ops_look_home(kind, table, key);
-    uint32_t place = ops_take_home(kind, &home, &there);
-    bool found = place != GA_NONE;
-    if (found ? !ga_slabhash_erase(kind, SLABHASH_TILE, home.at + place, key, there)
-              : home.is || !ops_ends(table->view, home.row, home.hash)) {
+    ops_home home = ops_load_home(kind, table, key);
+    uint32_t slot = ops_read_home(kind, &home, &there);
+    bool found = slot != GA_NONE;
+    if (found ? !ga_slabhash_erase(kind, SLABHASH_TILE, home.slab + slot, key, there)
+              : home.matches || !ops_ends_at_home(table->view, home.row, home.hash)) {
         return false;
     }
     if (was) {
@@ -165,20 +177,20 @@ GA_SIMT bool ops_erase_home(uint32_t kind, const ga_slabhash *table, uint64_t ke
     return true;
 }
 
-/* Where the home is not enough, with all of the path; so are multimaps' keys. */
+/* Fast path, else slow path. Multimaps have only the slow one. */
 GA_SIMT ga_status ops_insert(uint32_t kind, ga_slabhash *table, uint64_t key, uint64_t value,
                              ga_slabhash_found *was)
 {
-    return !GA_SLABHASH_IS_MULTI(kind) && ops_insert_home(kind, table, key, value, was)
+    return !GA_SLABHASH_IS_MULTI(kind) && ops_insert_fast(kind, table, key, value, was)
                ? GA_OK
-               : ga_slabhash_put_in(table, key, value, was);
+               : ga_slabhash_insert_slow(table, key, value, was);
 }
 
 GA_SIMT ga_status ops_erase(uint32_t kind, ga_slabhash *table, uint64_t key, ga_slabhash_found *was)
 {
-    return !GA_SLABHASH_IS_MULTI(kind) && ops_erase_home(kind, table, key, was)
+    return !GA_SLABHASH_IS_MULTI(kind) && ops_erase_fast(kind, table, key, was)
                ? GA_OK
-               : ga_slabhash_take_out(table, key, was);
+               : ga_slabhash_delete_slow(table, key, was);
 }
 
 GA_SIMT uint64_t ops_find_all(uint32_t kind, const ga_slabhash *table, uint64_t key,
@@ -197,55 +209,56 @@ GA_SIMT bool ops_remove_all(uint32_t kind, const ga_slabhash *table, uint64_t ke
 
 /* ---- batches -------------------------------------------------------------------------------- */
 
-GA_SIMT uint64_t ops_of(uint32_t kind, const void *array, uint64_t i)
+GA_SIMT uint64_t ops_element(uint32_t kind, const void *array, uint64_t i)
 {
     return GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 ? ((const uint64_t *)array)[i]
                                                        : ((const uint32_t *)array)[i];
 }
 
-GA_SIMT void ops_answer(uint32_t kind, const ga_slabhash_batch *batch, uint64_t i,
-                        ga_slabhash_answer answer)
+GA_SIMT void ops_write_answer(uint32_t kind, const ga_slabhash_batch *batch, uint64_t i,
+                              ga_slabhash_answer answer)
 {
     if (batch->results) {
         batch->results[i] = (uint8_t)answer.result;
     }
     if (batch->found) {
-        ga_slabhash_write(kind, batch->found, i, answer.value);
+        ga_slabhash_store_element(kind, batch->found, i, answer.value);
     }
 }
 
-/* The next requests' first slabs are fetched; answers up to where. */
-GA_SIMT uint64_t ops_fetch(uint32_t kind, const ga_slabhash *table, ga_slabhash_view view,
-                           const ga_slabhash_batch *batch, uint64_t ahead, uint64_t end,
-                           uint64_t *hashes)
+/* Hashes requests and prefetches their home slabs, from `ahead` to `end`. Returns `end`. */
+GA_SIMT uint64_t ops_prefetch(uint32_t kind, const ga_slabhash *table, ga_slabhash_view view,
+                              const ga_slabhash_batch *batch, uint64_t ahead, uint64_t end,
+                              uint64_t *hashes)
 {
     for (; ahead < end; ahead++) {
-        uint64_t hash = slabhash_hash_of(table, ops_of(kind, batch->keys, ahead));
-        hashes[ahead % OPS_AHEAD] = hash;
+        uint64_t hash = slabhash_hash_of(table, ops_element(kind, batch->keys, ahead));
+        hashes[ahead % OPS_PREFETCH_AHEAD] = hash;
         ga_row_prefetch(SLABHASH_TILE, ga_slabhash_walk_path(view, hash).row);
     }
     return ahead;
 }
 
-GA_SIMT ga_slabhash_change_to ops_request(uint32_t kind, const ga_slabhash_batch *batch, uint64_t i)
+GA_SIMT ga_slabhash_operation ops_operation(uint32_t kind, const ga_slabhash_batch *batch,
+                                            uint64_t i)
 {
-    return (ga_slabhash_change_to){.key = ops_of(kind, batch->keys, i),
-                                   .value = batch->values ? ops_of(kind, batch->values, i) : 0,
+    return (ga_slabhash_operation){.key = ops_element(kind, batch->keys, i),
+                                   .value = batch->values ? ops_element(kind, batch->values, i) : 0,
                                    .op = batch->ops ? batch->ops[i] : (uint32_t)batch->op,
                                    .how = batch->how};
 }
 
-/* Request i's answer is written down and counted; false where it is to be made again, with more
- * slabs: at the limit of a table that grows that would be in vain. */
-GA_SIMT bool ops_note(uint32_t kind, const ga_slabhash_batch *batch, uint64_t i,
-                      ga_slabhash_answer answer, uint64_t *counts)
+/* Stores and counts request i's answer. False if it must be repeated with more slabs; at the
+ * limit of a table that grows more slabs would not help, so it counts as FULL. */
+GA_SIMT bool ops_record_answer(uint32_t kind, const ga_slabhash_batch *batch, uint64_t i,
+                               ga_slabhash_answer answer, uint64_t *counts)
 {
     bool full = answer.result == GA_SLABHASH_FULL;
     if (GA_SLABHASH_IS_GROWING(kind) && full && answer.value == GA_SLABHASH_AT_LIMIT) {
         answer.value = 0;
         full = false;
     }
-    ops_answer(kind, batch, i, answer);
+    ops_write_answer(kind, batch, i, answer);
     if (full) {
         return false;
     }
@@ -256,44 +269,45 @@ GA_SIMT bool ops_note(uint32_t kind, const ga_slabhash_batch *batch, uint64_t i,
 GA_SIMT uint64_t ops_batch(uint32_t kind, ops_do *perform, const ga_slabhash *table,
                            const ga_slabhash_batch *batch, slabhash_range range, uint64_t *counts)
 {
-    uint64_t hashes[OPS_AHEAD];
-    ga_slab_claimed claimed = ga_slabhash_claim_begin(ops_number());
+    uint64_t hashes[OPS_PREFETCH_AHEAD];
+    ga_slab_claimed claimed = ga_slabhash_claim_begin(ops_thread_number());
     uint64_t i = range.first;
     for (uint64_t ahead = i; i < range.end; i++) {
-        uint64_t end = range.end - i < OPS_AHEAD ? range.end : i + OPS_AHEAD;
-        ahead = ops_fetch(kind, table, table->view, batch, ahead, end, hashes);
-        ga_slabhash_change_to to = ops_request(kind, batch, i);
-        ga_slabhash_answer answer = perform(table, &claimed, hashes[i % OPS_AHEAD], &to);
-        if (!ops_note(kind, batch, i, answer, counts)) {
+        uint64_t end = range.end - i < OPS_PREFETCH_AHEAD ? range.end : i + OPS_PREFETCH_AHEAD;
+        ahead = ops_prefetch(kind, table, table->view, batch, ahead, end, hashes);
+        ga_slabhash_operation operation = ops_operation(kind, batch, i);
+        ga_slabhash_answer answer =
+            perform(table, &claimed, hashes[i % OPS_PREFETCH_AHEAD], &operation);
+        if (!ops_record_answer(kind, batch, i, answer, counts)) {
             break;
         }
     }
-    ops_end(table, &claimed);
+    ops_release_units(table, &claimed);
     return i;
 }
 
-/* A batch of searches alone, which are short; in tables that grow, with one pin: what they find was
- * there since then. */
+/* A batch of searches. In tables that grow one pin holds for all of them: a search may miss keys
+ * that were inserted since. */
 GA_SIMT uint64_t ops_searches(uint32_t kind, const ga_slabhash *table,
                               const ga_slabhash_shift *shift, const ga_slabhash_batch *batch,
                               slabhash_range range, uint64_t *counts)
 {
-    uint64_t hashes[OPS_AHEAD];
+    uint64_t hashes[OPS_PREFETCH_AHEAD];
     ga_slabhash_view view = !shift ? table->view : shift->to.rows ? shift->to : shift->from;
     uint64_t i = range.first;
     for (uint64_t ahead = i; i < range.end; i++) {
-        uint64_t end = range.end - i < OPS_AHEAD ? range.end : i + OPS_AHEAD;
-        ahead = ops_fetch(kind, table, view, batch, ahead, end, hashes);
-        uint64_t key = ops_of(kind, batch->keys, i);
-        uint64_t hash = hashes[i % OPS_AHEAD];
-        ga_slabhash_answer answer = ga_slabhash_say(GA_SLABHASH_REFUSED, 0);
+        uint64_t end = range.end - i < OPS_PREFETCH_AHEAD ? range.end : i + OPS_PREFETCH_AHEAD;
+        ahead = ops_prefetch(kind, table, view, batch, ahead, end, hashes);
+        uint64_t key = ops_element(kind, batch->keys, i);
+        uint64_t hash = hashes[i % OPS_PREFETCH_AHEAD];
+        ga_slabhash_answer answer = ga_slabhash_answer_of(GA_SLABHASH_REFUSED, 0);
         if (ga_slabhash_allowed(kind, GA_SLABHASH_SEARCH, key, 0)) {
             answer = GA_SLABHASH_IS_GROWING(kind)
                          ? ga_slabhash_seek(kind, *shift, SLABHASH_TILE, hash, key)
                          : ga_slabhash_find(kind, view, SLABHASH_TILE,
                                             ga_slabhash_walk_path(view, hash), key);
         }
-        ops_answer(kind, batch, i, answer);
+        ops_write_answer(kind, batch, i, answer);
         counts[answer.result]++;
     }
     return i;
@@ -304,12 +318,12 @@ GA_SIMT uint64_t ops_searches(uint32_t kind, const ga_slabhash *table,
 GA_SIMT void ops_count(uint32_t kind, const ga_slabhash *table, ga_slabhash_census *census)
 {
     for (uint32_t bucket = 0; bucket < table->view.buckets; bucket++) {
-        ga_slabhash_count(kind, table->view, SLABHASH_TILE, bucket, census);
+        ga_slabhash_count_bucket(kind, table->view, SLABHASH_TILE, bucket, census);
     }
 }
 
-/* A round, and of a bucket that has not moved yet whose pairs it is to see: all, where `shift` is
- * NULL. */
+/* A visit. With `shift` it visits one pending bucket, `goal`, of the next version: only those
+ * pairs of the older bucket that belong there. */
 typedef struct ops_round {
     ga_slabhash_visit *visit;
     void *context;
@@ -323,25 +337,25 @@ GA_SIMT bool ops_each_bucket(uint32_t kind, ga_slabhash_view view, uint32_t buck
     ga_slabhash_walk walk = ga_slabhash_walk_chain(view, bucket);
     ga_row row;
     do {
-        row = ga_slabhash_look(kind, SLABHASH_TILE, walk.row);
-        uint32_t live = ga_slabhash_live(kind, SLABHASH_TILE, row);
+        row = ga_slabhash_load_slab(kind, SLABHASH_TILE, walk.row);
+        uint32_t live = ga_slabhash_live_slots(kind, SLABHASH_TILE, row);
         for (; live; live &= live - 1u) {
-            uint32_t place = ga_bits_lowest(live);
+            uint32_t slot = ga_bits_lowest(live);
             uint64_t key =
-                ga_slabhash_plain_key(kind, ga_slabhash_key_at(kind, SLABHASH_TILE, row, place));
-            uint64_t value = ga_slabhash_plain_value(
-                kind, ga_slabhash_value_at(kind, SLABHASH_TILE, row, place));
+                ga_slabhash_unfrozen_key(kind, ga_slabhash_key_at(kind, SLABHASH_TILE, row, slot));
+            uint64_t value = ga_slabhash_unfrozen_value(
+                kind, ga_slabhash_value_at(kind, SLABHASH_TILE, row, slot));
             const ga_slabhash_shift *shift = round->shift;
             if (shift &&
                 ga_slabhash_bucket(shift->to, ga_slabhash_rehash(*shift, key)) != round->goal) {
                 continue;
             }
-            ga_slabhash_seen(kind, walk.row + place);
+            ga_slabhash_acquire_slot(kind, walk.row + slot);
             if (!round->visit(round->context, key, value)) {
                 return false;
             }
         }
-    } while (ga_slabhash_next(kind, view, SLABHASH_TILE, &walk, row, false));
+    } while (ga_slabhash_walk_next(kind, view, SLABHASH_TILE, &walk, row, false));
     return true;
 }
 
@@ -361,7 +375,8 @@ GA_SIMT void ops_copy(uint32_t kind, const ga_slabhash *table, void *keys, void 
                       uint64_t room, uint64_t *count)
 {
     for (uint32_t bucket = 0; bucket < table->view.buckets; bucket++) {
-        ga_slabhash_copy(kind, table->view, SLABHASH_TILE, bucket, keys, values, room, count);
+        ga_slabhash_copy_bucket(kind, table->view, SLABHASH_TILE, bucket, keys, values, room,
+                                count);
     }
 }
 
@@ -374,27 +389,28 @@ GA_SIMT void ops_flush(uint32_t kind, const ga_slabhash *table)
 
 /* ---- tables that grow ------------------------------------------------------------------------ */
 
-/* ga_slabhash_do_growing() of one kind: a function of its own, as above. */
+/* ga_slabhash_do_growing() of one kind, outlined because it is long. */
 typedef ga_slabhash_answer ops_do_growing(const ga_slabhash_shift *shift, ga_slab_claimed *claimed,
-                                          uint64_t hash, const ga_slabhash_change_to *to,
+                                          uint64_t hash, const ga_slabhash_operation *operation,
                                           bool *opened);
 
-/* In the generations that there are; again where they are others meanwhile. */
+/* One operation on the current versions; repeated if these change during the operation. */
 GA_SIMT ga_slabhash_answer ops_run_pinned(ops_do_growing *perform, const ga_slabhash *table,
                                           ga_slab_claimed *claimed, uint64_t hash,
-                                          const ga_slabhash_change_to *to)
+                                          const ga_slabhash_operation *operation)
 {
     ga_slabhash_answer answer;
     do {
         slabhash_pin pin = ga_slabhash_pin(table);
         ga_slab_claimed before = *claimed;
         bool opened = false;
-        answer = perform(&pin.shift, claimed, hash, to, &opened);
-        if (to->op != GA_SLABHASH_SEARCH) {
+        answer = perform(&pin.shift, claimed, hash, operation, &opened);
+        if (operation->op != GA_SLABHASH_SEARCH) {
             bool chained = !opened && answer.result == GA_SLABHASH_ABSENT &&
                            (before.word != claimed->word || before.units != claimed->units);
             ga_slabhash_tend(&pin, hash, opened, chained,
-                             to->op == GA_SLABHASH_DELETE && answer.result == GA_SLABHASH_FOUND);
+                             operation->op == GA_SLABHASH_DELETE &&
+                                 answer.result == GA_SLABHASH_FOUND);
         }
         ga_slabhash_unpin(&pin);
     } while (answer.result == GA_SLABHASH_MOVES);
@@ -402,13 +418,13 @@ GA_SIMT ga_slabhash_answer ops_run_pinned(ops_do_growing *perform, const ga_slab
 }
 
 GA_SIMT ga_slabhash_answer ops_run_growing(ops_do_growing *perform, const ga_slabhash *table,
-                                           const ga_slabhash_change_to *to)
+                                           const ga_slabhash_operation *operation)
 {
     ga_slab_claimed claimed =
-        ga_slabhash_claim_begin(to->op == GA_SLABHASH_SEARCH ? 0 : ops_number());
-    uint64_t hash = slabhash_hash_of(table, to->key);
-    ga_slabhash_answer answer = ops_run_pinned(perform, table, &claimed, hash, to);
-    ops_end(table, &claimed);
+        ga_slabhash_claim_begin(operation->op == GA_SLABHASH_SEARCH ? 0 : ops_thread_number());
+    uint64_t hash = slabhash_hash_of(table, operation->key);
+    ga_slabhash_answer answer = ops_run_pinned(perform, table, &claimed, hash, operation);
+    ops_release_units(table, &claimed);
     return answer;
 }
 
@@ -425,7 +441,7 @@ GA_SIMT uint64_t ops_find_all_growing(uint32_t kind, const ga_slabhash *table, u
 GA_SIMT bool ops_remove_all_growing(uint32_t kind, const ga_slabhash *table, uint64_t key,
                                     uint64_t *count)
 {
-    ga_slab_claimed claimed = ga_slabhash_claim_begin(ops_number());
+    ga_slab_claimed claimed = ga_slabhash_claim_begin(ops_thread_number());
     uint64_t hash = slabhash_hash_of(table, key);
     uint32_t result;
     do {
@@ -436,19 +452,19 @@ GA_SIMT bool ops_remove_all_growing(uint32_t kind, const ga_slabhash *table, uin
         ga_slabhash_tend(&pin, hash, opened, false, result == GA_SLABHASH_FOUND);
         ga_slabhash_unpin(&pin);
     } while (result == GA_SLABHASH_MOVES);
-    ops_end(table, &claimed);
+    ops_release_units(table, &claimed);
     return result != GA_SLABHASH_FULL;
 }
 
-/* The slabs of the next requests are fetched, from the generation in which they will be looked for.
- */
-GA_SIMT void ops_fetch_growing(uint32_t kind, const ga_slabhash *table,
-                               const ga_slabhash_batch *batch, slabhash_range range,
-                               uint64_t *hashes)
+/* Prefetches the home slabs of the range's requests, in the version in which they will be
+ * searched. */
+GA_SIMT void ops_prefetch_growing(uint32_t kind, const ga_slabhash *table,
+                                  const ga_slabhash_batch *batch, slabhash_range range,
+                                  uint64_t *hashes)
 {
     slabhash_pin pin = ga_slabhash_pin(table);
-    (void)ops_fetch(kind, table, pin.next ? pin.shift.to : pin.shift.from, batch, range.first,
-                    range.end, hashes);
+    (void)ops_prefetch(kind, table, pin.next ? pin.shift.to : pin.shift.from, batch, range.first,
+                       range.end, hashes);
     ga_slabhash_unpin(&pin);
 }
 
@@ -456,26 +472,26 @@ GA_SIMT uint64_t ops_batch_growing(uint32_t kind, ops_do_growing *perform, const
                                    const ga_slabhash_batch *batch, slabhash_range range,
                                    uint64_t *counts)
 {
-    uint64_t hashes[OPS_AHEAD];
-    ga_slab_claimed claimed = ga_slabhash_claim_begin(ops_number());
+    uint64_t hashes[OPS_PREFETCH_AHEAD];
+    ga_slab_claimed claimed = ga_slabhash_claim_begin(ops_thread_number());
     uint64_t i = range.first;
     for (uint64_t ahead = i; i < range.end; i++) {
         if (i == ahead) {
-            ahead = range.end - i < OPS_AHEAD ? range.end : i + OPS_AHEAD;
-            ops_fetch_growing(kind, table, batch, (slabhash_range){i, ahead}, hashes);
+            ahead = range.end - i < OPS_PREFETCH_AHEAD ? range.end : i + OPS_PREFETCH_AHEAD;
+            ops_prefetch_growing(kind, table, batch, (slabhash_range){i, ahead}, hashes);
         }
-        ga_slabhash_change_to to = ops_request(kind, batch, i);
+        ga_slabhash_operation operation = ops_operation(kind, batch, i);
         ga_slabhash_answer answer =
-            ops_run_pinned(perform, table, &claimed, hashes[i % OPS_AHEAD], &to);
-        if (!ops_note(kind, batch, i, answer, counts)) {
+            ops_run_pinned(perform, table, &claimed, hashes[i % OPS_PREFETCH_AHEAD], &operation);
+        if (!ops_record_answer(kind, batch, i, answer, counts)) {
             break;
         }
     }
-    ops_end(table, &claimed);
+    ops_release_units(table, &claimed);
     return i;
 }
 
-/* Searches alone: some of them with one pin. */
+/* A batch of searches, OPS_SEARCHES_PER_PIN with one pin. */
 GA_SIMT uint64_t ops_searches_growing(uint32_t kind, const ga_slabhash *table,
                                       const ga_slabhash_batch *batch, slabhash_range range,
                                       uint64_t *counts)
@@ -483,7 +499,9 @@ GA_SIMT uint64_t ops_searches_growing(uint32_t kind, const ga_slabhash *table,
     while (range.first < range.end) {
         slabhash_range some = range;
         slabhash_pin pin = ga_slabhash_pin(table);
-        some.end = range.end - range.first < OPS_PINNED ? range.end : range.first + OPS_PINNED;
+        some.end = range.end - range.first < OPS_SEARCHES_PER_PIN
+                       ? range.end
+                       : range.first + OPS_SEARCHES_PER_PIN;
         range.first = ops_searches(kind, table, &pin.shift, batch, some, counts);
         ga_slabhash_unpin(&pin);
     }
@@ -492,29 +510,29 @@ GA_SIMT uint64_t ops_searches_growing(uint32_t kind, const ga_slabhash *table,
 
 GA_SIMT bool ops_open(uint32_t kind, const slabhash_pin *pin, slabhash_range range)
 {
-    ga_slab_claimed claimed = ga_slabhash_claim_begin(ops_number());
+    ga_slab_claimed claimed = ga_slabhash_claim_begin(ops_thread_number());
     uint32_t opened = 0;
     bool all = true;
     for (uint64_t bucket = range.first; bucket < range.end; bucket++) {
         uint32_t opening =
             ga_slabhash_shift_bucket(kind, pin->shift, SLABHASH_TILE, &claimed, (uint32_t)bucket);
         opened += opening == GA_SLABHASH_OPENED ? 1 : 0;
-        all = all && opening != GA_SLABHASH_SHUT;
+        all = all && opening != GA_SLABHASH_PENDING;
     }
-    ops_end(pin->now->table, &claimed);
+    ops_release_units(pin->now->table, &claimed);
     slabhash_note_opened(pin, opened);
     return all;
 }
 
-GA_SIMT void ops_sample(uint32_t kind, const slabhash_generation *generation, slabhash_range range,
+GA_SIMT void ops_sample(uint32_t kind, const slabhash_version *version, slabhash_range range,
                         uint32_t step, ga_slabhash_census *census)
 {
     for (uint64_t bucket = range.first; bucket < range.end; bucket += step) {
-        ga_slabhash_count(kind, generation->view, SLABHASH_TILE, (uint32_t)bucket, census);
+        ga_slabhash_count_bucket(kind, version->view, SLABHASH_TILE, (uint32_t)bucket, census);
     }
 }
 
-/* A bucket of the newer generation that is shut has its pairs in the older one still. */
+/* Pairs of a pending bucket of the next version are still in the older version. */
 GA_SIMT bool ops_each_growing(uint32_t kind, const ga_slabhash *table, ga_slabhash_visit *visit,
                               void *context)
 {
@@ -539,23 +557,23 @@ GA_SIMT bool ops_each_growing(uint32_t kind, const ga_slabhash *table, ga_slabha
     return goes_on;
 }
 
-/* ---- each kind ------------------------------------------------------------------------------ */
+/* ---- instances for each kind ----------------------------------------------------------------- */
 
 #define OPS_DEFINE(name, kind)                                                                     \
     static __attribute__((noinline))                                                               \
-    ga_status name##_search_on(ga_slabhash *table, uint64_t key, ga_slabhash_found *found)         \
+    ga_status name##_search_slow(ga_slabhash *table, uint64_t key, ga_slabhash_found *found)       \
     {                                                                                              \
-        return ops_search_on(kind, table, key, found);                                             \
+        return ops_search_slow(kind, table, key, found);                                           \
     }                                                                                              \
     static ga_status name##_search(ga_slabhash *table, uint64_t key, ga_slabhash_found *found)     \
     {                                                                                              \
-        return ops_search(kind, name##_search_on, table, key, found);                              \
+        return ops_search_fast(kind, name##_search_slow, table, key, found);                       \
     }                                                                                              \
     static __attribute__((noinline))                                                               \
     ga_slabhash_answer name##_do(const ga_slabhash *table, ga_slab_claimed *claimed,               \
-                                 uint64_t hash, const ga_slabhash_change_to *to)                   \
+                                 uint64_t hash, const ga_slabhash_operation *operation)            \
     {                                                                                              \
-        return ga_slabhash_do(kind, table->view, SLABHASH_TILE, claimed, hash, *to);               \
+        return ga_slabhash_do(kind, table->view, SLABHASH_TILE, claimed, hash, *operation);        \
     }                                                                                              \
     static ga_status name##_insert(ga_slabhash *table, uint64_t key, uint64_t value,               \
                                    ga_slabhash_found *was)                                         \
@@ -567,9 +585,9 @@ GA_SIMT bool ops_each_growing(uint32_t kind, const ga_slabhash *table, ga_slabha
         return ops_erase(kind, table, key, was);                                                   \
     }                                                                                              \
     static ga_slabhash_answer name##_run(const ga_slabhash *table,                                 \
-                                         const ga_slabhash_change_to *to)                          \
+                                         const ga_slabhash_operation *operation)                   \
     {                                                                                              \
-        return ops_run(name##_do, table, to);                                                      \
+        return ops_run(name##_do, table, operation);                                               \
     }                                                                                              \
     static uint64_t name##_find_all(const ga_slabhash *table, uint64_t key, uint64_t *values,      \
                                     uint64_t room)                                                 \
@@ -617,16 +635,17 @@ GA_SIMT bool ops_each_growing(uint32_t kind, const ga_slabhash *table, ga_slabha
                                       .flush = name##_flush};
 
 #define OPS_DEFINE_GROWING(name, kind)                                                             \
-    static __attribute__((noinline))                                                               \
-    ga_slabhash_answer name##_do(const ga_slabhash_shift *shift, ga_slab_claimed *claimed,         \
-                                 uint64_t hash, const ga_slabhash_change_to *to, bool *opened)     \
+    static __attribute__((noinline)) ga_slabhash_answer name##_do(                                 \
+        const ga_slabhash_shift *shift, ga_slab_claimed *claimed, uint64_t hash,                   \
+        const ga_slabhash_operation *operation, bool *opened)                                      \
     {                                                                                              \
-        return ga_slabhash_do_growing(kind, *shift, SLABHASH_TILE, claimed, hash, *to, opened);    \
+        return ga_slabhash_do_growing(kind, *shift, SLABHASH_TILE, claimed, hash, *operation,      \
+                                      opened);                                                     \
     }                                                                                              \
     static ga_slabhash_answer name##_run(const ga_slabhash *table,                                 \
-                                         const ga_slabhash_change_to *to)                          \
+                                         const ga_slabhash_operation *operation)                   \
     {                                                                                              \
-        return ops_run_growing(name##_do, table, to);                                              \
+        return ops_run_growing(name##_do, table, operation);                                       \
     }                                                                                              \
     static uint64_t name##_find_all(const ga_slabhash *table, uint64_t key, uint64_t *values,      \
                                     uint64_t room)                                                 \
@@ -652,14 +671,14 @@ GA_SIMT bool ops_each_growing(uint32_t kind, const ga_slabhash *table, ga_slabha
     {                                                                                              \
         return ops_open(kind, pin, range);                                                         \
     }                                                                                              \
-    static void name##_sample(const slabhash_generation *generation, slabhash_range range,         \
+    static void name##_sample(const slabhash_version *version, slabhash_range range,               \
                               uint32_t step, ga_slabhash_census *census)                           \
     {                                                                                              \
-        ops_sample(kind, generation, range, step, census);                                         \
+        ops_sample(kind, version, range, step, census);                                            \
     }                                                                                              \
-    static const slabhash_ops name = {.search = ga_slabhash_look_for,                              \
-                                      .insert = ga_slabhash_put_in,                                \
-                                      .erase = ga_slabhash_take_out,                               \
+    static const slabhash_ops name = {.search = ga_slabhash_search_slow,                           \
+                                      .insert = ga_slabhash_insert_slow,                           \
+                                      .erase = ga_slabhash_delete_slow,                            \
                                       .run = name##_run,                                           \
                                       .find_all = name##_find_all,                                 \
                                       .remove_all = name##_remove_all,                             \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Large batches that change far tables are sorted first (part_kernel.cuh). For gpualloc/slabhash.cuh,
- * which includes it; docs/slabhash.md.
+ * Sorts large batches that change tables beyond the L2 cache, before they are carried out
+ * (part_kernel.cuh). Included by gpualloc/slabhash.cuh; docs/internals/slabhash.md.
  */
 #ifndef GPUALLOC_SLABHASH_PART_HOST_CUH
 #define GPUALLOC_SLABHASH_PART_HOST_CUH
@@ -9,20 +9,21 @@
 #include "part_kernel.cuh"
 #include "resize_host.cuh"
 
-/* Of the cache, which requests and answers want some of, too. */
+/* A part takes at most 1/4 of the L2 cache, because requests and results need some of it, too. */
 #define GA_SLABHASH_PART_OF_CACHE 4u
 
-/* Whether the batch's kernel is faster behind a sort: it changes a table that is far, has a request for
- * each bucket, and wants no answers, which would have to find their way back. */
-static inline bool ga_slabhash_device_sorts(const ga_slabhash_device *table,
-                                            const ga_slabhash_batch *batch)
+/* True if sorting pays: the batch changes a table that exceeds the L2 cache, has a request for
+ * each bucket, and needs no results, which would have to be brought back into order. */
+static inline bool ga_slabhash_device_should_sort(const ga_slabhash_device *table,
+                                                  const ga_slabhash_batch *batch)
 {
     bool changes = batch->ops || batch->op != GA_SLABHASH_SEARCH;
-    return changes && table->view.far && table->view.ordered && !batch->results && !batch->found &&
-           !GA_SLABHASH_IS_MULTI(table->view.kind) && batch->count >= table->view.buckets;
+    return changes && table->view.exceeds_l2 && table->view.ordered && !batch->results &&
+           !batch->found && !GA_SLABHASH_IS_MULTI(table->view.kind) &&
+           batch->count >= table->view.buckets;
 }
 
-/* Parts of the table that stay in the cache. */
+/* Number of parts, so that one fits in its share of the cache. */
 static inline uint32_t ga_slabhash_device_parts(const ga_slabhash_device *table)
 {
     uint64_t bytes = (uint64_t)table->view.buckets * GA_SLABHASH_WORDS * sizeof(uint32_t);
@@ -34,18 +35,18 @@ static inline uint32_t ga_slabhash_device_parts(const ga_slabhash_device *table)
     return parts;
 }
 
-/* Requests that are sorted at once: the batch in equal pieces, of two for each bucket at most, so
- * that what is copied is small beside the table. */
-static inline uint64_t ga_slabhash_device_sorts_at_once(const ga_slabhash_device *table,
-                                                        const ga_slabhash_batch *batch)
+/* Requests to sort at once: the batch in equal pieces of at most two requests a bucket, so that
+ * the copy is small compared with the table. */
+static inline uint64_t ga_slabhash_device_sort_chunk(const ga_slabhash_device *table,
+                                                     const ga_slabhash_batch *batch)
 {
     uint64_t most = std::min<uint64_t>(2u * (uint64_t)table->view.buckets, UINT64_C(1) << 31);
     uint64_t times = (batch->count + most - 1u) / most;
     return (batch->count + times - 1u) / times;
 }
 
-/* The heap of what is copied, which has the order of streams. NULL where the device has none, or the
- * stream is being captured, which is no time to open one. */
+/* The stream-ordered heap of the copies. NULL if the device has none, or if the stream is being
+ * captured, when none can be opened. */
 static inline ga_heap *ga_slabhash_device_sorting_heap(ga_slabhash_device *table,
                                                        cudaStream_t stream)
 {
@@ -54,17 +55,17 @@ static inline ga_heap *ga_slabhash_device_sorting_heap(ga_slabhash_device *table
         capture != cudaStreamCaptureStatusNone) {
         return NULL;
     }
-    if (!table->copies && !table->no_copies &&
-        ga_heap_open(&table->copies, GA_PLACE_DEVICE, table->device, "async:release=256M") !=
+    if (!table->sort_heap && !table->no_sort_heap &&
+        ga_heap_open(&table->sort_heap, GA_PLACE_DEVICE, table->device, "async:release=256M") !=
             GA_OK) {
-        table->copies = NULL;
-        table->no_copies = true;
+        table->sort_heap = NULL;
+        table->no_sort_heap = true;
     }
-    return table->copies;
+    return table->sort_heap;
 }
 
-/* Memory for a sort of `most` requests, for what is on `stream` from now on; *room is NULL where there
- * is none, which is no failure. */
+/* Allocates memory to sort `most` requests, for work on `stream` from now on. *room is NULL if
+ * there is none; that is no error. */
 static inline ga_slabhash_sorting ga_slabhash_device_sort_begin(ga_slabhash_device *table,
                                                                 const ga_slabhash_batch *batch,
                                                                 uint64_t most, void **room,
@@ -105,7 +106,7 @@ static inline void ga_slabhash_device_sort_launch(ga_slabhash_device *table,
 {
     uint64_t each = ga_slabhash_part_room<word>::count;
     uint64_t wanted = (sorting.count + each - 1u) / each;
-    int most = table->grid / GA_SLABHASH_BLOCKS * 4; /* blocks that a multiprocessor has room for */
+    int most = table->grid / GA_SLABHASH_BLOCKS * 4; /* 4 blocks for each multiprocessor */
     int grid = wanted < (uint64_t)most ? (int)wanted : most;
     ga_slabhash_part_count_kernel<word>
         <<<grid, GA_SLABHASH_PART_BLOCK, 0, stream>>>(table->view, sorting);
@@ -114,7 +115,7 @@ static inline void ga_slabhash_device_sort_launch(ga_slabhash_device *table,
         <<<grid, GA_SLABHASH_PART_BLOCK, 0, stream>>>(table->view, sorting);
 }
 
-/* Copy the batch's requests in the order of parts; `batch` is the copy then. */
+/* Enqueues the sort. `batch` becomes the sorted copy. */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_sort(ga_slabhash_device *table,
                                                 ga_slabhash_sorting sorting,

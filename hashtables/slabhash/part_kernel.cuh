@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * The requests of a batch are put in the order of the parts of the table in which their homes are, so
- * that all that is asked of a part is asked while it is in the cache. For gpualloc/slabhash.cuh, which
- * includes it; docs/slabhash.md.
+ * Partitions a batch: sorts its requests by the part of the table that holds their homes, so that
+ * all requests for a part are served while it is in the cache. Included by gpualloc/slabhash.cuh;
+ * docs/internals/slabhash.md.
  *
- * STRUCTURE  A part is a run of buckets; parts are a power of two, as the upper bits of hashes are.
+ * STRUCTURE  A part is a range of buckets. The number of parts is a power of two, so that a hash's
+ *            upper bits are its part. Three kernels:
  *
- *              count   how many requests each part has: cursors[part]
- *              begin   where the first of each goes: cursors[part] is the sum of those before
- *              place   each block takes some thousand requests, sorts them in shared memory, takes as
- *                      much room behind each cursor as it needs, and copies runs of neighbours
+ *              count   counts the requests of each part: cursors[part]
+ *              begin   prefix sum: cursors[part] becomes the index of the part's first request
+ *              place   each block sorts some thousand requests in shared memory, reserves room
+ *                      behind each cursor, and copies runs of neighbours
  *
- * INVARIANT  Each request is copied once, to a place of its part's; which one is left to chance, as
+ * INVARIANT  Each request is copied once, to an index of its part. Which one is left to chance, as
  *            is the order in which a batch is carried out.
  */
 #ifndef GPUALLOC_SLABHASH_PART_KERNEL_CUH
@@ -21,11 +22,11 @@
 
 enum {
     GA_SLABHASH_PARTS = 256,                    /* at most */
-    GA_SLABHASH_PART_BLOCK = GA_SLABHASH_PARTS, /* threads: one for each part, too */
+    GA_SLABHASH_PART_BLOCK = GA_SLABHASH_PARTS, /* threads, one for each part */
     GA_SLABHASH_PART_BYTES = 16384              /* of keys that a block sorts at once */
 };
 
-/* A batch, and the arrays that it is copied to. `values` and `ops` are NULL where it has none. */
+/* A batch and the arrays to which it is copied. `values` and `ops` are NULL if it has none. */
 typedef struct ga_slabhash_sorting {
     uint64_t count;
     const void *keys, *values;
@@ -33,8 +34,8 @@ typedef struct ga_slabhash_sorting {
     void *keys_to, *values_to;
     uint8_t *ops_to;
     uint32_t *cursors; /* one for each part */
-    uint32_t parts;    /* a power of two, 2 at least */
-    uint32_t shift;    /* of a hash, and it is its part */
+    uint32_t parts;    /* a power of two, at least 2 */
+    uint32_t shift;    /* a hash shifted right by this is its part */
 } ga_slabhash_sorting;
 
 static __device__ __forceinline__ uint32_t ga_slabhash_part_of(ga_slabhash_view table,
@@ -44,7 +45,7 @@ static __device__ __forceinline__ uint32_t ga_slabhash_part_of(ga_slabhash_view 
     return (uint32_t)(GA_SLABHASH_HASH(table, key) >> sorting.shift);
 }
 
-/* How many requests each part has. The cursors are 0 before. */
+/* Counts the requests of each part. The cursors are 0 before. */
 template <typename word>
 static __global__ void __launch_bounds__(GA_SLABHASH_PART_BLOCK)
     ga_slabhash_part_count_kernel(ga_slabhash_view table, ga_slabhash_sorting sorting)
@@ -69,8 +70,7 @@ static __global__ void __launch_bounds__(GA_SLABHASH_PART_BLOCK)
     }
 }
 
-/* Each thread's number becomes the sum of those of the threads before it. The whole block calls;
- * `room` has a place for each thread. */
+/* Exclusive prefix sum over the block. All threads call; `room` has an element for each. */
 static __device__ __forceinline__ uint32_t ga_slabhash_sum_before(uint32_t *room, uint32_t own)
 {
     room[threadIdx.x] = own;
@@ -97,17 +97,18 @@ static __global__ void __launch_bounds__(GA_SLABHASH_PARTS)
     }
 }
 
-/* What a block sorts at once, in its shared memory. */
+/* The requests that a block sorts at once, in its shared memory. */
 template <typename word> struct ga_slabhash_part_room {
     static constexpr uint32_t count = GA_SLABHASH_PART_BYTES / sizeof(word); /* requests */
     word keys[count], values[count];
     uint8_t ops[count], part[count];
-    uint32_t begins[GA_SLABHASH_PARTS]; /* in here */
-    uint32_t to[GA_SLABHASH_PARTS];     /* in the arrays, less where it begins in here */
-    uint32_t sums[GA_SLABHASH_PARTS];   /* requests of each part; in the end, where the next goes */
+    uint32_t begins[GA_SLABHASH_PARTS]; /* index in here of each part's first request */
+    uint32_t to[GA_SLABHASH_PARTS];     /* index in the output, less the index in here */
+    uint32_t sums[GA_SLABHASH_PARTS];   /* requests of each part; later the next free index in
+                                         * here */
 };
 
-/* Requests `first` and so on, `n` of them, into the block's room in the order of parts. */
+/* Sorts `n` requests from number `first` on by part into the block's room. */
 template <typename word>
 static __device__ __forceinline__ void
 ga_slabhash_part_sort(ga_slabhash_view table, const ga_slabhash_sorting &sorting, uint64_t first,
@@ -124,18 +125,18 @@ ga_slabhash_part_sort(ga_slabhash_view table, const ga_slabhash_sorting &sorting
     uint32_t own = room->sums[part];
     __syncthreads();
     uint32_t begin = ga_slabhash_sum_before(room->begins, own);
-    /* relaxed: what is taken behind a cursor nobody else has */
+    /* relaxed: only reserves indices */
     uint32_t to = own ? ga_add_relaxed(sorting.cursors + part, own) : 0;
     __syncthreads();
     room->to[part] = to - begin;
     room->sums[part] = begin;
     __syncthreads();
     for (uint32_t i = threadIdx.x; i < n; i += GA_SLABHASH_PART_BLOCK) {
-        word key = keys[i]; /* a second time, from the cache next to the block */
-        uint32_t its = ga_slabhash_part_of(table, sorting, key);
-        uint32_t at = atomicAdd(room->sums + its, 1u);
+        word key = keys[i]; /* loaded again, from the L1 cache */
+        uint32_t its_part = ga_slabhash_part_of(table, sorting, key);
+        uint32_t at = atomicAdd(room->sums + its_part, 1u);
         room->keys[at] = key;
-        room->part[at] = (uint8_t)its;
+        room->part[at] = (uint8_t)its_part;
         if (sorting.values) {
             room->values[at] = ((const word *)sorting.values)[first + i];
         }
@@ -146,7 +147,7 @@ ga_slabhash_part_sort(ga_slabhash_view table, const ga_slabhash_sorting &sorting
     __syncthreads();
 }
 
-/* From the block's room to where they go: neighbours of a part to neighbours. */
+/* Copies the block's room to the output: runs of a part's requests to consecutive indices. */
 template <typename word>
 static __device__ __forceinline__ void
 ga_slabhash_part_copy(const ga_slabhash_sorting &sorting, uint32_t n,
@@ -165,8 +166,8 @@ ga_slabhash_part_copy(const ga_slabhash_sorting &sorting, uint32_t n,
     __syncthreads();
 }
 
-/* Copy the requests to the places of their parts: behind the cursors, which end where the next part
- * begins. */
+/* Copies all requests to the ranges of their parts. In the end each cursor is where the next
+ * part begins. */
 template <typename word>
 static __global__ void __launch_bounds__(GA_SLABHASH_PART_BLOCK)
     ga_slabhash_part_place_kernel(ga_slabhash_view table, ga_slabhash_sorting sorting)

@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Batches, FLUSH and clear of a table in device memory. For gpualloc/slabhash.cuh, which includes it;
+ * Batches, flush and clear of a table in device memory. Included by gpualloc/slabhash.cuh;
  * docs/slabhash.md.
+ *
+ *     ga_slabhash_device_run
+ *       run_turns      tables that grow in kernels: launch, then finish migrations
+ *       run_growing    tables that grow between calls: part by part, widening the table before each
+ *       launch         one batch: launch_one, or launch_sorted for large tables (part_host.cuh)
+ *         launch_one   search_kernel, or batch_kernel for INSERT, or for any operation
  */
 #ifndef GPUALLOC_SLABHASH_RUN_HOST_CUH
 #define GPUALLOC_SLABHASH_RUN_HOST_CUH
@@ -10,7 +16,7 @@
 #include "resize_host.cuh"
 #include "search_kernel.cuh"
 
-/* The part of a batch from request `first` on. */
+/* The rest of a batch, from request `first` on. */
 static inline ga_slabhash_batch ga_slabhash_batch_from(const ga_slabhash_batch *batch,
                                                        uint32_t kind, uint64_t first)
 {
@@ -26,17 +32,17 @@ static inline ga_slabhash_batch ga_slabhash_batch_from(const ga_slabhash_batch *
     return part;
 }
 
-/* Whether lanes go through requests of their own. */
-static inline bool ga_slabhash_device_goes_alone(const ga_slabhash_device *table,
-                                                 const ga_slabhash_batch *batch)
+/* True if the batch's kernel lets lanes take requests by themselves. */
+static inline bool ga_slabhash_device_serves_by_lanes(const ga_slabhash_device *table,
+                                                      const ga_slabhash_batch *batch)
 {
     bool searches = !batch->ops && batch->op == GA_SLABHASH_SEARCH;
     return searches ? GA_SLABHASH_IS_UNIQUE(table->view.kind)
                     : table->view.ordered && !GA_SLABHASH_IS_MULTI(table->view.kind);
 }
 
-/* Blocks of a batch. Lanes that go through requests of their own are no more than there is room for
- * at once, so that each has as many as the others. */
+/* Blocks of a batch's kernel. Where lanes take requests by themselves there are no more blocks
+ * than can be resident, so that all lanes have the same number of requests. */
 static inline int ga_slabhash_device_batch_grid(const ga_slabhash_device *table,
                                                 const ga_slabhash_batch *batch)
 {
@@ -44,41 +50,42 @@ static inline int ga_slabhash_device_batch_grid(const ga_slabhash_device *table,
     int grid = ga_slabhash_device_grid(table, tiles < UINT32_MAX ? tiles : UINT32_MAX);
     uint32_t fixed = batch->ops ? (uint32_t)GA_SLABHASH_ANY : (uint32_t)batch->op;
     int resident = table->grid / GA_SLABHASH_BLOCKS * ga_slabhash_resident_for(fixed);
-    return ga_slabhash_device_goes_alone(table, batch) && resident < grid ? resident : grid;
+    return ga_slabhash_device_serves_by_lanes(table, batch) && resident < grid ? resident : grid;
 }
 
-/* The kernel of searches in tables of the kind. */
+/* Launches the kernel of searches for the kind. */
 template <uint32_t kind>
-static inline void ga_slabhash_device_search(ga_slabhash_view table, const ga_slabhash_batch &batch,
-                                             uint64_t *counts, ga_slabhash_teller teller, int grid,
-                                             cudaStream_t stream)
+static inline void
+ga_slabhash_device_search(ga_slabhash_view table, const ga_slabhash_batch &batch, uint64_t *counts,
+                          ga_slabhash_progress_settings settings, int grid, cudaStream_t stream)
 {
     if constexpr (GA_SLABHASH_IS_UNIQUE(kind)) {
-        (void)teller;
+        (void)settings;
         ga_slabhash_search_kernel<kind>
             <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table, batch, counts);
     } else {
         ga_slabhash_batch_kernel<kind, GA_SLABHASH_SEARCH>
-            <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table, batch, counts, teller);
+            <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table, batch, counts, settings);
     }
 }
 
-/* The batch's kernel. */
+/* Launches the batch's kernel. */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_launch_one(ga_slabhash_device *table,
                                                       const ga_slabhash_batch *batch,
-                                                      uint64_t *counts, ga_slabhash_teller teller,
+                                                      uint64_t *counts,
+                                                      ga_slabhash_progress_settings settings,
                                                       cudaStream_t stream)
 {
     int grid = ga_slabhash_device_batch_grid(table, batch);
 #define GA_SLABHASH_SEARCH_CALL(kind)                                                              \
-    ga_slabhash_device_search<kind>(table->view, *batch, counts, teller, grid, stream)
+    ga_slabhash_device_search<kind>(table->view, *batch, counts, settings, grid, stream)
 #define GA_SLABHASH_INSERT_CALL(kind)                                                              \
     ga_slabhash_batch_kernel<kind, GA_SLABHASH_INSERT>                                             \
-        <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *batch, counts, teller)
+        <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *batch, counts, settings)
 #define GA_SLABHASH_ANY_CALL(kind)                                                                 \
     ga_slabhash_batch_kernel<kind, GA_SLABHASH_ANY>                                                \
-        <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *batch, counts, teller)
+        <<<grid, GA_SLABHASH_BLOCK, 0, stream>>>(table->view, *batch, counts, settings)
     if (!batch->ops && batch->op == GA_SLABHASH_SEARCH) {
         GA_SLABHASH_EACH_KIND(table->view.kind, GA_SLABHASH_SEARCH_CALL)
     } else if (!batch->ops && batch->op == GA_SLABHASH_INSERT) {
@@ -92,17 +99,19 @@ static inline ga_status ga_slabhash_device_launch_one(ga_slabhash_device *table,
     return ga_slabhash_cuda("launch a batch", cudaGetLastError());
 }
 
-/* The batch's kernels, each of requests that are sorted before it. */
+/* Sorts the batch, piece by piece, and launches a kernel for each piece. */
 GA_SLABHASH_WHERE_CALLED
-static inline ga_status
-ga_slabhash_device_launch_sorted(ga_slabhash_device *table, const ga_slabhash_batch *batch,
-                                 uint64_t *counts, ga_slabhash_teller teller, cudaStream_t stream)
+static inline ga_status ga_slabhash_device_launch_sorted(ga_slabhash_device *table,
+                                                         const ga_slabhash_batch *batch,
+                                                         uint64_t *counts,
+                                                         ga_slabhash_progress_settings settings,
+                                                         cudaStream_t stream)
 {
-    uint64_t most = ga_slabhash_device_sorts_at_once(table, batch);
+    uint64_t most = ga_slabhash_device_sort_chunk(table, batch);
     void *room;
     ga_slabhash_sorting sorting = ga_slabhash_device_sort_begin(table, batch, most, &room, stream);
-    if (!room) { /* as they are */
-        return ga_slabhash_device_launch_one(table, batch, counts, teller, stream);
+    if (!room) { /* no memory: unsorted */
+        return ga_slabhash_device_launch_one(table, batch, counts, settings, stream);
     }
     ga_status status = GA_OK;
     for (uint64_t done = 0; status == GA_OK && done < batch->count; done += most) {
@@ -110,14 +119,14 @@ ga_slabhash_device_launch_sorted(ga_slabhash_device *table, const ga_slabhash_ba
         some.count = std::min<uint64_t>(some.count, most);
         status = ga_slabhash_device_sort(table, sorting, &some, stream);
         status =
-            status ? status : ga_slabhash_device_launch_one(table, &some, counts, teller, stream);
-        teller.asked += teller.placed ? (uint32_t)some.count : 0;
+            status ? status : ga_slabhash_device_launch_one(table, &some, counts, settings, stream);
+        settings.asked += settings.placed ? (uint32_t)some.count : 0;
     }
-    ga_status freed = ga_free_on(table->copies, room, (ga_stream)stream);
+    ga_status freed = ga_free_on(table->sort_heap, room, (ga_stream)stream);
     return status ? status : freed;
 }
 
-/* The batch's kernel, or those of its parts; everything is checked. */
+/* Launches a checked batch, sorted if that pays. */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_launch(ga_slabhash_device *table,
                                                   const ga_slabhash_batch *batch, uint64_t *counts,
@@ -127,27 +136,29 @@ static inline ga_status ga_slabhash_device_launch(ga_slabhash_device *table,
     ga_slabhash_device_scope scope(table->device);
     ga_status status = scope.status;
     if (status == GA_OK && fills) {
-        status = ga_slabhash_device_see(table);
+        status = ga_slabhash_device_refresh_heap(table);
     }
     if (status != GA_OK) {
         return status;
     }
-    ga_slabhash_teller teller = {};
-    teller.news = table->news;
-    teller.placed = fills ? table->placed : NULL;
-    teller.asked = table->asked;
-    table->asked += fills ? (uint32_t)batch->count : 0;
-    table->since += fills ? batch->count : 0;
-    table->fills += fills ? batch->count : 0;
-    table->unseen += fills ? (uint32_t)std::min<uint64_t>(batch->count, GA_SLABHASH_SEEN_EACH) : 0;
-    return ga_slabhash_device_sorts(table, batch)
-               ? ga_slabhash_device_launch_sorted(table, batch, counts, teller, stream)
-               : ga_slabhash_device_launch_one(table, batch, counts, teller, stream);
+    ga_slabhash_progress_settings settings = {};
+    settings.progress = table->progress;
+    settings.placed = fills ? table->placed : NULL;
+    settings.asked = table->requests_total;
+    table->requests_total += fills ? (uint32_t)batch->count : 0;
+    table->requests_since_count += fills ? batch->count : 0;
+    table->requests_since_clear += fills ? batch->count : 0;
+    table->since_refresh +=
+        fills ? (uint32_t)std::min<uint64_t>(batch->count, GA_SLABHASH_REFRESH_EACH) : 0;
+    return ga_slabhash_device_should_sort(table, batch)
+               ? ga_slabhash_device_launch_sorted(table, batch, counts, settings, stream)
+               : ga_slabhash_device_launch_one(table, batch, counts, settings, stream);
 }
 
-/* The batch in parts, each in a table that has room for what the part may put in, as far as memory
- * goes. What a part has put in says how much of the next is new, and a part is at most 16 times
- * what went before: so a batch of few keys, each many times, does not make a large table. */
+/* Carries out the batch in parts. Before each part the table is widened for the pairs that the
+ * part may insert, as far as memory allows. The share of new keys in one part is the estimate
+ * for the next. A part has at most 16 times as many requests as went before, so that a batch
+ * with few different keys does not make a large table. */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_run_growing(ga_slabhash_device *table,
                                                        const ga_slabhash_batch *batch,
@@ -166,12 +177,12 @@ static inline ga_status ga_slabhash_device_run_growing(ga_slabhash_device *table
             uint64_t most = done > least / 16u ? 16u * done : least;
             part.count = part.count < most ? part.count : most;
             status = ga_slabhash_device_recount(table, &census, stream);
-            double fresh = last ? (double)(table->taken - before) / (double)last : 1.0;
+            double fresh = last ? (double)(table->slots_taken - before) / (double)last : 1.0;
             uint64_t more = (uint64_t)((double)part.count * (fresh < 1.0 ? fresh : 1.0)) + 1u;
             status = status ? status : ga_slabhash_device_widen(table, &census, more, stream);
-            /* Without memory chains become longer, and what finds no slab is FULL. */
+            /* Without memory chains get longer; requests that find no slab are FULL. */
             status = status == GA_ERR_MEMORY ? GA_OK : status;
-            before = table->taken;
+            before = table->slots_taken;
             last = part.count;
         }
         status = status ? status : ga_slabhash_device_launch(table, &part, counts, stream);
@@ -181,14 +192,13 @@ static inline ga_status ga_slabhash_device_run_growing(ga_slabhash_device *table
 }
 
 #ifdef GA_SLABHASH_GROWING_KINDS
-/* The batch, in a table that grows by what it puts in; and what is left of a move behind it. */
+/* A batch in a table that grows in kernels, then the rest of a migration. */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_run_turns(ga_slabhash_device *table,
                                                      const ga_slabhash_batch *batch,
                                                      uint64_t *counts, cudaStream_t stream)
 {
-    ga_kernel_heap arrays =
-        {}; /* asked for, so that the heap grows where it cannot under kernels */
+    ga_kernel_heap arrays = {}; /* asking lets a heap grow that cannot grow while kernels run */
     ga_slabhash_device_scope scope(table->device);
     ga_status status = scope.status ? scope.status : ga_heap_kernel_view(table->arrays, &arrays);
     bool puts = batch->ops || batch->op != GA_SLABHASH_SEARCH;
@@ -197,10 +207,10 @@ static inline ga_status ga_slabhash_device_run_turns(ga_slabhash_device *table,
 }
 #endif
 
-/* FLUSH and clear, as ga_slabhash_flush() and ga_slabhash_clear(): alone, after what is on
- * `stream`. After a flush and until a clear, lanes do not look at 32 bytes first (near_tile.h):
- * whatever is asked reads whole slabs. A flush of a table that grows waits, and moves it to as many
- * buckets as its pairs want, where there is memory for them: there lanes look so again. */
+/* FLUSH and clear, like ga_slabhash_flush() and ga_slabhash_clear(): exclusive, after the work
+ * on `stream`. After a flush the table is not ordered until it is cleared (near_tile.h), so that
+ * requests load whole slabs. A flush of a table that grows waits, and migrates it to as many
+ * buckets as its pairs need, if there is memory; after that the table is ordered. */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_flush(ga_slabhash_device *table, cudaStream_t stream)
 {
@@ -213,14 +223,14 @@ static inline ga_status ga_slabhash_device_flush(ga_slabhash_device *table, cuda
         uint32_t buckets = ga_slabhash_device_buckets(table, census.live, GA_SLABHASH_FILL_TO);
         status = status ? status
                         : ga_slabhash_device_resize(table, buckets, census.chained == 0, stream);
-        table->taken = census.live;
+        table->slots_taken = census.live;
         if (status != GA_ERR_MEMORY) {
             return status;
         }
         status = GA_OK;
     }
     if (status == GA_OK && table->view.ordered) {
-        status = ga_slabhash_device_order(table, false, stream);
+        status = ga_slabhash_device_set_ordered(table, false, stream);
     }
     return status ? status : ga_slabhash_device_whole<GA_SLABHASH_FLUSH_ALL>(table, &whole, stream);
 }
@@ -232,25 +242,25 @@ static inline ga_status ga_slabhash_device_clear(ga_slabhash_device *table, cuda
     ga_status status = ga_slabhash_device_check(table);
 #ifdef GA_SLABHASH_GROWING_KINDS
     if (status == GA_OK && table->view.growing) {
-        table->taken = 0;
-        return ga_slabhash_device_clear_stages(table, stream);
+        table->slots_taken = 0;
+        return ga_slabhash_device_clear_versions(table, stream);
     }
 #endif
     status =
         status ? status : ga_slabhash_device_whole<GA_SLABHASH_CLEAR_ALL>(table, &whole, stream);
-    table->taken = status ? table->taken : 0;
-    table->fills = status ? table->fills : 0;
-    return status ? status : ga_slabhash_device_order(table, true, stream);
+    table->slots_taken = status ? table->slots_taken : 0;
+    table->requests_since_clear = status ? table->requests_since_clear : 0;
+    return status ? status : ga_slabhash_device_set_ordered(table, true, stream);
 }
 
-/* All operations of the batch, in no order, after the work that is on `stream`. Its arrays, and
- * `counts`, are of the device's memory. `counts`, NULL or four numbers for the results ABSENT,
- * FOUND, FULL and REFUSED, go up: so many went in as the first two say, and those that are FULL
- * may be tried again. Waits for nothing, but where the heap, or the table, has to grow. The host
- * does not look at `ops`: those that put pairs into a map without `values` are REFUSED.
+/* Carries out all operations of the batch, in no order, after the work on `stream`. The arrays and
+ * `counts` are in device memory. `counts` is NULL, or has four numbers that go up by the results
+ * ABSENT, FOUND, FULL and REFUSED. ABSENT and FOUND were carried out; FULL may be tried again. The
+ * call does not wait, except when the heap or the table has to grow. The host does not read `ops`:
+ * an operation of a map that needs a value is REFUSED if there are no `values`.
  *
- * GA_ERR_ARGUMENT  no table, batch or keys; no values where `op` puts pairs into a map; `op` or
- *                  `how` is none: GA_SLABHASH_HOW_COUNT is one where there is GA_SLABHASH_FUNCTION
+ * GA_ERR_ARGUMENT  no table, batch or keys; no values, and `op` needs them; `op` or `how` is out of
+ *                  range: GA_SLABHASH_HOW_COUNT is valid if GA_SLABHASH_FUNCTION is defined
  * GA_ERR_DEVICE    the launch failed */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_run(ga_slabhash_device *table,
@@ -284,11 +294,11 @@ static inline ga_status ga_slabhash_device_run(ga_slabhash_device *table,
                         : ga_slabhash_device_launch(table, batch, counts, stream);
 }
 
-/* ga_slabhash_run_search_all() and ga_slabhash_run_delete_all() over arrays of the device's, after
- * what is on `stream`; waits for nothing. The values of a key stand together, those of different
- * keys in no order; while others change the table fewer may have been written than `counts` says at
- * first, and it says how many. `totals`, two numbers of the device's, which begin as 0: how many
- * pairs there were, and how many keys were refused.
+/* ga_slabhash_run_search_all() and ga_slabhash_run_delete_all() for device arrays, after the work
+ * on `stream`; does not wait. The values of a key are contiguous; different keys are in no order.
+ * If the table changes during the call fewer values may be written than were counted; `counts` then
+ * has the number written. `totals` are two numbers in device memory, 0 before: all pairs, and
+ * refused keys.
  *
  * GA_ERR_ARGUMENT  no table, batch, keys or totals; room without values
  * GA_ERR_DEVICE    the launch failed */

@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * The public calls for one key, and what they refuse.
+ * The public calls for one key: arguments are checked, then the table's slabhash_ops does the work.
  *
- * PROGRESS  an operation that finds no slab asks for more under `grow`, and begins anew
+ *     search, insert, delete      ops->search, insert, erase: the fast paths (ops.h)
+ *       ..._slow                  closed tables, invalid arguments, and calls that the home slab
+ *       does
+ *                                 not decide
+ *     all                         run -> run_until_room -> ops->run
+ *
+ * PROGRESS  An operation that finds no free slab requests more under `grow`, and starts again.
  */
 #include "table.h"
 
@@ -51,14 +57,14 @@ static ga_status at_limit(const ga_slabhash *table)
                    table->view.most);
 }
 
-/* Until it is not for lack of a slab that it fails. */
-static ga_status run_inside(ga_slabhash *table, const ga_slabhash_change_to *to,
-                            ga_slabhash_found *was)
+/* Repeats the operation, with more slabs each time, until the result is not FULL. */
+static ga_status run_until_room(ga_slabhash *table, const ga_slabhash_operation *operation,
+                                ga_slabhash_found *was)
 {
     ga_slabhash_answer answer;
     for (;;) {
         uint32_t seen = slabhash_room(table);
-        answer = table->ops->run(table, to);
+        answer = table->ops->run(table, operation);
         if (answer.result != GA_SLABHASH_FULL) {
             break;
         }
@@ -70,7 +76,7 @@ static ga_status run_inside(ga_slabhash *table, const ga_slabhash_change_to *to,
             return status;
         }
     }
-    if (answer.result == GA_SLABHASH_REFUSED) { /* the function's answer */
+    if (answer.result == GA_SLABHASH_REFUSED) { /* returned by the caller's function */
         return refused(table, "value", GA_SLABHASH_UNSET);
     }
     if (was) {
@@ -80,17 +86,18 @@ static ga_status run_inside(ga_slabhash *table, const ga_slabhash_change_to *to,
     return GA_OK;
 }
 
-static ga_status run(ga_slabhash *table, const ga_slabhash_change_to *to, ga_slabhash_found *was)
+static ga_status run(ga_slabhash *table, const ga_slabhash_operation *operation,
+                     ga_slabhash_found *was)
 {
     ga_status status = ga_slabhash_enter(table, NULL);
     if (status == GA_OK) {
-        status = run_inside(table, to, was);
+        status = run_until_room(table, operation, was);
         ga_slabhash_exit(table, NULL);
     }
     return status;
 }
 
-static ga_status no_such(const ga_slabhash *table, const char *op)
+static ga_status unsupported(const ga_slabhash *table, const char *op)
 {
     return ga_fail(GA_ERR_UNSUPPORTED, "slabhash: %s in a %s%s: expected %s", op,
                    GA_SLABHASH_IS_MULTI(table->kind) ? "multi" : "",
@@ -98,100 +105,102 @@ static ga_status no_such(const ga_slabhash *table, const char *op)
                    *op == 'r' ? "a table of unique keys" : "a map of unique keys");
 }
 
-static ga_status put(ga_slabhash *table, const char *name, const ga_slabhash_change_to *to,
+static ga_status put(ga_slabhash *table, const char *name, const ga_slabhash_operation *operation,
                      ga_slabhash_found *was)
 {
-    ga_status status = check_pair(table, to->op, to->key, to->value);
-    if (status == GA_OK && !ga_slabhash_has(table->kind, to->op)) {
-        status = no_such(table, name);
+    ga_status status = check_pair(table, operation->op, operation->key, operation->value);
+    if (status == GA_OK && !ga_slabhash_supports(table->kind, operation->op)) {
+        status = unsupported(table, name);
     }
-    return status ? status : run(table, to, was);
+    return status ? status : run(table, operation, was);
 }
 
-/* Whether there is a short way. relaxed: see ga_slabhash_check() */
+/* True if the fast path may be used. relaxed: see ga_slabhash_check() */
 static bool is_open(const ga_slabhash *table)
 {
     return table && ga_load_relaxed(&table->open);
 }
 
-ga_status ga_slabhash_put_in(ga_slabhash *table, uint64_t key, uint64_t value,
-                             ga_slabhash_found *was)
+ga_status ga_slabhash_insert_slow(ga_slabhash *table, uint64_t key, uint64_t value,
+                                  ga_slabhash_found *was)
 {
-    ga_slabhash_change_to to = {.key = key, .value = value, .op = GA_SLABHASH_INSERT};
-    return put(table, "insert", &to, was);
+    ga_slabhash_operation operation = {.key = key, .value = value, .op = GA_SLABHASH_INSERT};
+    return put(table, "insert", &operation, was);
 }
 
 ga_status ga_slabhash_insert(ga_slabhash *table, uint64_t key, uint64_t value,
                              ga_slabhash_found *was)
 {
     return is_open(table) ? table->ops->insert(table, key, value, was)
-                          : ga_slabhash_put_in(table, key, value, was);
+                          : ga_slabhash_insert_slow(table, key, value, was);
 }
 
 ga_status ga_slabhash_replace(ga_slabhash *table, uint64_t key, uint64_t value,
                               ga_slabhash_found *was)
 {
-    ga_slabhash_change_to to = {.key = key, .value = value, .op = GA_SLABHASH_REPLACE};
-    return put(table, "replace", &to, was);
+    ga_slabhash_operation operation = {.key = key, .value = value, .op = GA_SLABHASH_REPLACE};
+    return put(table, "replace", &operation, was);
 }
 
 ga_status ga_slabhash_apply(ga_slabhash *table, uint64_t key, uint64_t value, ga_slabhash_how how,
                             ga_slabhash_found *was)
 {
-    ga_slabhash_change_to to = {.key = key, .value = value, .op = GA_SLABHASH_APPLY, .how = how};
+    ga_slabhash_operation operation = {
+        .key = key, .value = value, .op = GA_SLABHASH_APPLY, .how = how};
     if ((unsigned)how >= GA_SLABHASH_HOW_COUNT) {
         return ga_fail(GA_ERR_ARGUMENT, "slabhash: how=%d: expected 0 to %d", (int)how,
                        GA_SLABHASH_HOW_COUNT - 1);
     }
-    return put(table, "apply", &to, was);
+    return put(table, "apply", &operation, was);
 }
 
 ga_status ga_slabhash_apply_by(ga_slabhash *table, uint64_t key, uint64_t value,
                                ga_slabhash_function *function, void *context,
                                ga_slabhash_found *was)
 {
-    ga_slabhash_change_to to = {.key = key,
-                                .value = value,
-                                .op = GA_SLABHASH_APPLY,
-                                .how = GA_SLABHASH_HOW_COUNT,
-                                .function = function,
-                                .context = context};
+    ga_slabhash_operation operation = {.key = key,
+                                       .value = value,
+                                       .op = GA_SLABHASH_APPLY,
+                                       .how = GA_SLABHASH_HOW_COUNT,
+                                       .function = function,
+                                       .context = context};
     if (!function) {
         return ga_fail(GA_ERR_ARGUMENT, "slabhash: no function to apply: expected a pointer");
     }
-    return put(table, "apply", &to, was);
+    return put(table, "apply", &operation, was);
 }
 
-static ga_status look(ga_slabhash *table, uint32_t op, uint64_t key, ga_slabhash_found *was)
+static ga_status search_or_delete(ga_slabhash *table, uint32_t op, uint64_t key,
+                                  ga_slabhash_found *was)
 {
-    ga_slabhash_change_to to = {.key = key, .op = op};
+    ga_slabhash_operation operation = {.key = key, .op = op};
     ga_status status = check_pair(table, op, key, 0);
-    return status ? status : run(table, &to, was);
+    return status ? status : run(table, &operation, was);
 }
 
-ga_status ga_slabhash_take_out(ga_slabhash *table, uint64_t key, ga_slabhash_found *was)
+ga_status ga_slabhash_delete_slow(ga_slabhash *table, uint64_t key, ga_slabhash_found *was)
 {
-    return look(table, GA_SLABHASH_DELETE, key, was);
+    return search_or_delete(table, GA_SLABHASH_DELETE, key, was);
 }
 
 ga_status ga_slabhash_delete(ga_slabhash *table, uint64_t key, ga_slabhash_found *was)
 {
     return is_open(table) ? table->ops->erase(table, key, was)
-                          : ga_slabhash_take_out(table, key, was);
+                          : ga_slabhash_delete_slow(table, key, was);
 }
 
-ga_status ga_slabhash_look_for(ga_slabhash *table, uint64_t key, ga_slabhash_found *found)
+ga_status ga_slabhash_search_slow(ga_slabhash *table, uint64_t key, ga_slabhash_found *found)
 {
     if (!found) {
         return ga_fail(GA_ERR_ARGUMENT, "slabhash: no place for what is found: expected a pointer");
     }
-    return look(table, GA_SLABHASH_SEARCH, key, found);
+    return search_or_delete(table, GA_SLABHASH_SEARCH, key, found);
 }
 
 ga_status ga_slabhash_search(ga_slabhash *table, uint64_t key, ga_slabhash_found *found)
 {
     return found && is_open(table) ? table->ops->search(table, key, found)
-                                   : ga_slabhash_look_for(table, key, found);
+                                   : ga_slabhash_search_slow(table, key, found);
 }
 
 ga_status ga_slabhash_delete_all(ga_slabhash *table, uint64_t key, uint64_t *count)

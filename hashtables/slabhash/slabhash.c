@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tables of host threads: opening and closing, and who may call for one beside whom.
+ * Tables of host threads: opening, closing, and the check for overlapping calls.
  *
- * STRUCTURE  an array of bucket slabs in one block of the heap's; slabs chained to them are units
- *            of a slab allocator of the table's own, over the same heap
+ * STRUCTURE  The buckets' slabs are an array, one block of the heap. Overflow slabs are units of a
+ *            slab allocator of the table's own, over the same heap.
  */
 #include "table.h"
 
@@ -16,23 +16,25 @@
 #include <sys/mman.h>
 
 enum {
-    BUCKETS = 1024,        /* where the options say 0, */
-    BUCKETS_AT_FIRST = 16, /* in a table that grows */
+    DEFAULT_BUCKETS = 1024,       /* if the options say 0 */
+    DEFAULT_BUCKETS_GROWING = 16, /* likewise, in a table that grows */
     PATH_MOST = 16,
-    SUPER_BITS = 3, /* slabs are taken from the heap 1 MiB at a time */
+    SUPER_BITS = 3, /* log2 of a superblock's blocks: 1 MiB of slabs are requested from the heap
+                     * at a time */
     ROW_BYTES = GA_SLABHASH_WORDS * sizeof(uint32_t),
     HUGE = 2 << 20,
-    CHECKED_BYTES = 64 << 20 /* of buckets: from here on /proc is read, which takes some 50 us */
+    CHECK_FROM_BYTES = 64 << 20 /* size of buckets from which /proc is read, which takes about 50
+                                 * us */
 };
 
 static const uint64_t LIMIT = UINT64_C(16) << 30;
 static const uint64_t LIMIT_MOST = UINT64_C(64) << 30;
 
-/* Records of tables that were closed: never freed, so that a call for one finds out. */
+/* Records of closed tables. They are never freed, so that a call for a closed table is detected. */
 static struct {
     pthread_mutex_t lock;
-    ga_slabhash *first; /* guarded by `lock` */
-    ga_slabhash *kept;  /* guarded by `lock`: checked ones, which are closed for good */
+    ga_slabhash *first; /* guarded by `lock`; reused by the next open */
+    ga_slabhash *kept;  /* guarded by `lock`; those of checked tables, never reused */
 } closed = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 const char *ga_slabhash_mode_text(ga_slabhash_mode mode)
@@ -45,8 +47,8 @@ const char *ga_slabhash_mode_text(ga_slabhash_mode mode)
 
 static uint32_t buckets_of(const ga_slabhash_options *o)
 {
-    uint32_t usual = o->flags & GA_SLABHASH_GROW ? BUCKETS_AT_FIRST : BUCKETS;
-    return o->buckets ? o->buckets : usual;
+    uint32_t defaults = o->flags & GA_SLABHASH_GROW ? DEFAULT_BUCKETS_GROWING : DEFAULT_BUCKETS;
+    return o->buckets ? o->buckets : defaults;
 }
 
 static ga_status check_numbers(const ga_slabhash_options *o)
@@ -90,7 +92,7 @@ static ga_status check_options(const ga_slabhash_options *o)
     return check_numbers(o);
 }
 
-/* What concerns tables of host threads alone. */
+/* Checks options that only tables of host threads have. */
 static ga_status check_host(const ga_slabhash_options *o)
 {
     if (o->limit > LIMIT_MOST) {
@@ -103,8 +105,8 @@ static ga_status check_host(const ga_slabhash_options *o)
                          ga_place_text(ga_heap_place(o->heap)));
 }
 
-/* Different numbers for different seeds (splitmix64), below the prime. */
-static uint64_t drawn(uint64_t *seed)
+/* A pseudo-random number (splitmix64) below the prime; advances the seed. */
+static uint64_t draw_below_prime(uint64_t *seed)
 {
     uint64_t z = (*seed += UINT64_C(0x9e3779b97f4a7c15));
     z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -112,8 +114,8 @@ static uint64_t drawn(uint64_t *seed)
     return (z ^ (z >> 31)) % GA_SLABHASH_PRIME;
 }
 
-/* Never 0, which asks for a drawn seed: a plan's or a table's seed, given as an option, makes the same
- * hash again. */
+/* Never 0, because as an option 0 requests a drawn seed: the seed in a plan or in statistics
+ * must give the same hash again. */
 static uint64_t draw_seed(void)
 {
     uint64_t seed = ga_entropy();
@@ -141,14 +143,14 @@ static ga_status plan_of(const ga_slabhash_options *options, ga_slabhash_plan *o
     if (status == GA_OK) {
         uint64_t seed = options->seed ? options->seed : draw_seed();
         out->seed = seed;
-        uint64_t a = drawn(&seed);
+        uint64_t a = draw_below_prime(&seed);
         out->kind = GA_SLABHASH_KIND(options->mode, options->flags & GA_SLABHASH_MULTI);
         out->kind |= options->flags & GA_SLABHASH_GROW ? GA_SLABHASH_GROWING : 0;
         out->buckets = buckets_of(options);
         out->path = options->path ? options->path : 1;
         out->apart = out->buckets / out->path;
         out->a = (a ? a : 1) << 3;
-        out->b = drawn(&seed);
+        out->b = draw_below_prime(&seed);
         out->bytes = (uint64_t)out->buckets * ROW_BYTES;
     }
     return status;
@@ -165,14 +167,16 @@ ga_status ga_slabhash_plan_of(const ga_slabhash_options *options, ga_slabhash_pl
                : status;
 }
 
-/* The record, from the options, which are good. */
-static void fill(ga_slabhash *table, const ga_slabhash_options *o, const ga_slabhash_plan *plan)
+/* Fills the record from valid options. */
+static void init_record(ga_slabhash *table, const ga_slabhash_options *o,
+                        const ga_slabhash_plan *plan)
 {
     uint64_t super = (uint64_t)ROW_BYTES << (SUPER_BITS + GA_SLAB_BLOCK_BITS);
     uint64_t limit = o->limit ? o->limit : LIMIT;
     uint32_t supers = (uint32_t)((limit + super - 1) / super);
     bool grows = GA_SLABHASH_IS_GROWING(plan->kind);
-    /* While it moves there are the slabs of both arrays: `most` is the limit of each. */
+    /* During a migration both arrays have slabs. `most` is the limit of each, so the allocator's
+     * own limit is higher. */
     ga_slab_shape shape = {.unit = ROW_BYTES,
                            .super_bits = SUPER_BITS,
                            .supers = grows ? (uint32_t)(LIMIT_MOST / super) : supers,
@@ -182,9 +186,9 @@ static void fill(ga_slabhash *table, const ga_slabhash_options *o, const ga_slab
     table->checked = o->flags & GA_SLABHASH_CHECK;
     if (table->checked) {
         table->checked_ops = *table->ops;
-        table->checked_ops.search = ga_slabhash_look_for;
-        table->checked_ops.insert = ga_slabhash_put_in;
-        table->checked_ops.erase = ga_slabhash_take_out;
+        table->checked_ops.search = ga_slabhash_search_slow;
+        table->checked_ops.insert = ga_slabhash_insert_slow;
+        table->checked_ops.erase = ga_slabhash_delete_slow;
         table->ops = &table->checked_ops;
     }
     table->seed = plan->seed;
@@ -194,21 +198,21 @@ static void fill(ga_slabhash *table, const ga_slabhash_options *o, const ga_slab
     table->view = (ga_slabhash_view){.heap = &table->slabs.heap,
                                      .buckets = plan->buckets,
                                      .path = plan->path,
-                                     .apart = plan->apart,
+                                     .stride_most = plan->apart,
                                      .kind = plan->kind,
                                      .a = plan->a,
                                      .b = plan->b,
                                      .most = supers << (SUPER_BITS + GA_SLAB_BLOCK_BITS)};
-    table->slabs.serial = UINT64_MAX; /* no heap's */
+    table->slabs.serial = UINT64_MAX; /* differs from every heap's serial number */
     ga_slab_host_begin(&table->slabs, &shape, table->heap);
 }
 
-/* Buckets are filled at once, so that memory which the machine does not have means the OOM killer and
- * not NULL. Memory that the heap holds and nobody uses is there already. */
+/* All buckets are written at once. If the machine does not have the memory the OOM killer would
+ * end the process, so this fails first. Memory that the heap holds unused counts as available. */
 static ga_status check_memory(const ga_slabhash *table, uint64_t bytes)
 {
     ga_stats heap = {0};
-    if (bytes < CHECKED_BYTES) {
+    if (bytes < CHECK_FROM_BYTES) {
         return GA_OK;
     }
     ga_heap_stats(table->heap, &heap);
@@ -236,7 +240,7 @@ ga_status ga_slabhash_make_rows(ga_slabhash *table, uint64_t bytes, uint32_t **r
         return status;
     }
     if (huge) {
-        ga_os_memory_get()->madvise(block, bytes, MADV_HUGEPAGE); /* kernels without them refuse */
+        ga_os_memory_get()->madvise(block, bytes, MADV_HUGEPAGE); /* best effort */
     }
     memset(block, 0xff, bytes);
     return GA_OK;
@@ -257,7 +261,7 @@ static ga_status set_up(ga_slabhash *table)
         table->slabs.parent = table->heap;
     }
     return status                  ? status
-           : slabhash_grows(table) ? ga_slabhash_generations_begin(table)
+           : slabhash_grows(table) ? ga_slabhash_versions_begin(table)
                                    : make_buckets(table);
 }
 
@@ -269,14 +273,14 @@ static ga_slabhash *new_record(void)
         closed.first = table->next_closed;
     }
     pthread_mutex_unlock(&closed.lock);
-    return table ? table : ga_libc.memalign(SLABHASH_APART, sizeof *table);
+    return table ? table : ga_libc.memalign(SLABHASH_ALIGN, sizeof *table);
 }
 
-/* Everything but the record, which says from now on that it is closed. */
-static void give_back(ga_slabhash *table)
+/* Releases all but the record, which stays on a list as closed. */
+static void release_memory(ga_slabhash *table)
 {
     if (slabhash_grows(table)) {
-        ga_slabhash_generations_end(table);
+        ga_slabhash_versions_end(table);
     }
     ga_slab_host_end(&table->slabs);
     if (table->view.rows) {
@@ -295,12 +299,12 @@ static void give_back(ga_slabhash *table)
 
 ga_status ga_slabhash_open(ga_slabhash **out, const ga_slabhash_options *options)
 {
-    static const ga_slabhash_options usual = {.options_size = sizeof usual};
+    static const ga_slabhash_options defaults = {.options_size = sizeof defaults};
     if (!out) {
         return ga_fail(GA_ERR_ARGUMENT, "slabhash: no place for the table: expected a pointer");
     }
     *out = NULL;
-    options = options ? options : &usual;
+    options = options ? options : &defaults;
     ga_slabhash_plan plan;
     ga_status status = plan_of(options, &plan);
     status = status ? status : check_host(options);
@@ -313,10 +317,10 @@ ga_status ga_slabhash_open(ga_slabhash **out, const ga_slabhash_options *options
     }
     memset(table, 0, sizeof *table);
     pthread_mutex_init(&table->grow, NULL);
-    fill(table, options, &plan);
+    init_record(table, options, &plan);
     status = set_up(table);
     if (status != GA_OK) {
-        give_back(table);
+        release_memory(table);
         return status;
     }
     table->open = 1;
@@ -329,45 +333,45 @@ ga_status ga_slabhash_check(const ga_slabhash *table)
     if (!table) {
         return ga_fail(GA_ERR_ARGUMENT, "slabhash: no table: expected one that is open");
     }
-    /* relaxed: a caller's mistake is to be noticed, not to be ordered */
+    /* relaxed: detects a caller's mistake; it orders nothing */
     return ga_load_relaxed(&table->open)
                ? GA_OK
                : ga_fail(GA_ERR_ARGUMENT,
                          "slabhash: a table that was closed: expected an open one");
 }
 
-/* ---- checked tables --------------------------------------------------------------------------- */
+/* ---- checked tables -------------------------------------------------------------------------- */
 
-/* The table that the thread has alone: the calls that it makes for it are its own. */
-static _Thread_local const ga_slabhash *own;
+/* The table to which the thread has exclusive access: nested calls for it need not enter. */
+static _Thread_local const ga_slabhash *exclusive_table;
 
-ga_status ga_slabhash_enter(ga_slabhash *table, const char *alone)
+ga_status ga_slabhash_enter(ga_slabhash *table, const char *exclusive)
 {
-    if (!table->checked || own == table) {
-        return alone ? GA_OK : ga_slabhash_enroll(table);
+    if (!table->checked || exclusive_table == table) {
+        return exclusive ? GA_OK : ga_slabhash_enroll(table);
     }
-    uint64_t before = ga_slabhash_use_begin(&table->use, alone != NULL);
-    if (alone ? !before : !ga_slabhash_use_meets(before, false)) {
-        ga_status status = alone ? GA_OK : ga_slabhash_enroll(table);
-        own = alone ? table : own;
+    uint64_t before = ga_slabhash_use_begin(&table->use, exclusive != NULL);
+    if (exclusive ? !before : !ga_slabhash_use_conflicts(before, false)) {
+        ga_status status = exclusive ? GA_OK : ga_slabhash_enroll(table);
+        exclusive_table = exclusive ? table : exclusive_table;
         if (status != GA_OK) {
             ga_slabhash_use_end(&table->use, false);
         }
         return status;
     }
-    ga_slabhash_use_end(&table->use, alone != NULL);
-    return alone ? ga_fail(GA_ERR_ARGUMENT,
-                           "slabhash: %s beside %u other calls: expected the table alone", alone,
-                           (uint32_t)before + (uint32_t)(before >> 32))
-                 : ga_fail(GA_ERR_ARGUMENT, "slabhash: a call beside one that wants the table "
-                                            "alone: expected one after the other");
+    ga_slabhash_use_end(&table->use, exclusive != NULL);
+    return exclusive ? ga_fail(GA_ERR_ARGUMENT,
+                               "slabhash: %s beside %u other calls: expected the table alone",
+                               exclusive, (uint32_t)before + (uint32_t)(before >> 32))
+                     : ga_fail(GA_ERR_ARGUMENT, "slabhash: a call beside one that wants the table "
+                                                "alone: expected one after the other");
 }
 
-void ga_slabhash_exit(ga_slabhash *table, const char *alone)
+void ga_slabhash_exit(ga_slabhash *table, const char *exclusive)
 {
-    if (table->checked && (alone || own != table)) {
-        own = alone ? NULL : own;
-        ga_slabhash_use_end(&table->use, alone != NULL);
+    if (table->checked && (exclusive || exclusive_table != table)) {
+        exclusive_table = exclusive ? NULL : exclusive_table;
+        ga_slabhash_use_end(&table->use, exclusive != NULL);
     }
 }
 
@@ -377,8 +381,12 @@ ga_status ga_slabhash_close(ga_slabhash *table)
     status = table && status == GA_OK ? ga_slabhash_enter(table, "close") : status;
     if (table && status == GA_OK) {
         ga_store_relaxed(&table->open, 0); /* relaxed: see ga_slabhash_check() */
-        own = own == table ? NULL : own;   /* a checked one stays taken: who is late is refused */
-        give_back(table);
+        exclusive_table =
+            exclusive_table == table
+                ? NULL
+                : exclusive_table; /* a checked table stays entered, so that later calls are
+                                    * refused */
+        release_memory(table);
     }
     return status;
 }

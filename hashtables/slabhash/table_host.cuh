@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A slab hash in device memory as the host sees it: what it consists of, which kernel its kind calls for,
- * and where its arrays come from. For gpualloc/slabhash.cuh, which includes it; docs/slabhash.md.
+ * The host's record of a slab hash in device memory, the choice of the kernel for a kind of table,
+ * and the memory of arrays. Included by gpualloc/slabhash.cuh; docs/internals/slabhash.md.
  */
 #ifndef GPUALLOC_SLABHASH_TABLE_HOST_CUH
 #define GPUALLOC_SLABHASH_TABLE_HOST_CUH
@@ -15,33 +15,35 @@
 #include "grow_kernel.cuh"
 #endif
 
-/* A table in device memory. `view` goes to kernels by value, the rest is the functions'. */
+/* A table in device memory. `view` is passed to kernels by value; the other fields belong to the
+ * functions. */
 typedef struct ga_slabhash_device {
     ga_slabhash_view view;
-    ga_heap *buckets; /* where the table's own memory comes from */
-    ga_heap *arrays;  /* and the bucket slabs: the same, or a heap that kernels ask, too */
-    ga_heap *slabs;   /* and the others */
+    ga_heap *buckets; /* heap of the table's own records */
+    ga_heap *arrays;  /* heap of the buckets' slabs: `buckets`, or one that kernels or streams
+                       * use */
+    ga_heap *slabs;   /* heap of overflow slabs */
     bool own_slabs;
-    ga_heap *copies; /* of requests that are sorted; NULL: not yet, or never: */
-    bool no_copies;
-    bool emptied;      /* the buckets, so that they hold slabs of the heap's and nothing else */
-    uint64_t *scratch; /* of the device's: a census, or a cursor */
-    uint64_t *loaded;  /* behind it: results of a load, in the middle of which a table may grow */
-    uint64_t seed;     /* of the hash: the option, or the seed that was drawn for the table */
+    ga_heap *sort_heap; /* for sorting batches; NULL until the first use */
+    bool no_sort_heap;
+    bool buckets_valid; /* the buckets were initialised, and refer only to slabs of the heap */
+    uint64_t *scratch;  /* device memory: a census, or a cursor */
+    uint64_t *loaded;   /* behind it: counts of a load, during which the table may grow */
+    uint64_t seed;      /* of the hash: the option, or the seed that was drawn */
     int device;
     int grid;       /* blocks that fill the device */
-    uint64_t cache; /* bytes of its L2 cache */
+    uint64_t cache; /* bytes of the L2 cache */
     bool grows;
-    bool streamed;          /* `arrays` has the order of streams */
-    uint32_t least;         /* buckets, where it grows */
-    uint64_t taken;         /* where it grows: places that were taken when it was last counted, */
-    uint32_t counted;       /* and what `placed` was then */
-    uint32_t asked;         /* requests that may have filled places, since it was opened */
-    uint64_t since;         /* the same, since it was last counted, */
-    uint64_t fills;         /* or since it was opened or cleared */
-    uint32_t unseen;        /* the same, since the heap of slabs was asked whether it is to grow */
-    uint32_t *placed;       /* of the device's; see ga_slabhash_teller */
-    ga_slabhash_news *news; /* of the host's */
+    bool streamed;                  /* `arrays` allocates in stream order */
+    uint32_t least;                 /* fewest buckets, if the table grows */
+    uint64_t slots_taken;           /* tables that grow: slots in use at the last count, */
+    uint32_t placed_at_count;       /* and `placed` at that time */
+    uint32_t requests_total;        /* requests that may fill slots, since open */
+    uint64_t requests_since_count;  /* the same, since the last count */
+    uint64_t requests_since_clear;  /* the same, since open or clear */
+    uint32_t since_refresh;         /* the same, since device_refresh_heap() */
+    uint32_t *placed;               /* device memory; see ga_slabhash_progress_settings */
+    ga_slabhash_progress *progress; /* host memory */
 } ga_slabhash_device;
 
 static inline ga_status ga_slabhash_cuda(const char *what, cudaError_t error)
@@ -53,7 +55,7 @@ static inline ga_status ga_slabhash_cuda(const char *what, cudaError_t error)
                          cudaGetErrorString(error));
 }
 
-/* What a call does is done on the table's device; behind it the caller's is current again. */
+/* Makes the table's device current for a scope, then the caller's again. */
 struct ga_slabhash_device_scope {
     int before;
     ga_status status;
@@ -83,8 +85,9 @@ static inline ga_status ga_slabhash_device_check(const ga_slabhash_device *table
                          table ? "a table that is closed" : "no table");
 }
 
-/* In programs with checks: two words, zero, for what ga_slabhash_view says of them. */
-static inline ga_status ga_slabhash_device_watch(ga_slabhash_device *table, cudaStream_t stream)
+/* Programs with checks: allocates the two words that ga_slabhash_view describes, zeroed. */
+static inline ga_status ga_slabhash_device_begin_checks(ga_slabhash_device *table,
+                                                        cudaStream_t stream)
 {
 #ifdef GA_SLABHASH_CHECKED
     void *use = NULL;
@@ -100,8 +103,8 @@ static inline ga_status ga_slabhash_device_watch(ga_slabhash_device *table, cuda
 #endif
 }
 
-/* What was noticed up to now, by kernels that have ended; once. */
-static inline ga_status ga_slabhash_device_met(ga_slabhash_device *table)
+/* Reports, once, the conflicts that kernels have found. Those kernels must have ended. */
+static inline ga_status ga_slabhash_device_report_conflicts(ga_slabhash_device *table)
 {
 #ifdef GA_SLABHASH_CHECKED
     uint64_t met = 0;
@@ -133,19 +136,19 @@ static inline int ga_slabhash_device_grid(const ga_slabhash_device *table, uint6
     return blocks < (uint64_t)table->grid ? (int)blocks : table->grid;
 }
 
-/* Functions that launch kernels are templates, so that those, many and slow to compile, are
- * compiled where they are called and not wherever this is included. */
+/* Functions that launch kernels are templates: they are many and slow to compile, and so are
+ * compiled only where they are called. */
 #define GA_SLABHASH_WHERE_CALLED template <typename unused = void>
 
 enum {
-    GA_SLABHASH_DEVICE_BUCKETS = 16384, /* at first, in tables that grow */
-    GA_SLABHASH_FULL_AT = 75,           /* of 100 places: then they grow, */
-    GA_SLABHASH_FILL_TO = 60,           /* so far that these are taken, */
-    GA_SLABHASH_FILL_LESS = 52,         /* or these, where it was a small part that was too much */
-    GA_SLABHASH_SEEN_EACH = 1 << 20     /* requests, and the heap of slabs is asked */
+    GA_SLABHASH_DEVICE_BUCKETS = 16384, /* initial buckets of tables that grow */
+    GA_SLABHASH_FULL_AT = 75,           /* percent of slots in use at which a table grows, */
+    GA_SLABHASH_FILL_TO = 60,           /* and percent in use afterwards, */
+    GA_SLABHASH_FILL_LESS = 52,         /* or this, if a small batch was too much */
+    GA_SLABHASH_REFRESH_EACH = 1 << 20  /* requests after which the slab heap may grow */
 };
 
-/* CALL(kind) for the table's, of those that do not grow in kernels. */
+/* CALL(kind) for the kind `of`, one that does not grow in kernels. */
 #ifdef GA_SLABHASH_ONLY_KIND
 #define GA_SLABHASH_EACH_FIXED_KIND(of, CALL) CALL(GA_SLABHASH_ONLY_KIND);
 #else
@@ -201,17 +204,18 @@ static inline ga_status ga_slabhash_device_whole(ga_slabhash_device *table,
     return ga_slabhash_cuda("launch a kernel for all buckets", cudaGetLastError());
 }
 
-/* Memory for an array, for what is on `stream` from now on. */
-static inline ga_status ga_slabhash_device_take(ga_slabhash_device *table, uint64_t bytes,
-                                                void **rows, cudaStream_t stream)
+/* Allocates an array for work that is enqueued on `stream` from now on. */
+static inline ga_status ga_slabhash_device_alloc_array(ga_slabhash_device *table, uint64_t bytes,
+                                                       void **rows, cudaStream_t stream)
 {
     return table->streamed ? ga_alloc_on(table->arrays, bytes, 0, (ga_stream)stream, rows)
                            : ga_alloc(table->arrays, bytes, 0, rows);
 }
 
-/* An array goes back, after what is on `stream`: for which this waits where its heap does not. */
-static inline ga_status ga_slabhash_device_give(ga_slabhash_device *table, void *rows,
-                                                cudaStream_t stream)
+/* Frees an array after the work on `stream`. Waits for that work if the heap is not
+ * stream-ordered. */
+static inline ga_status ga_slabhash_device_free_array(ga_slabhash_device *table, void *rows,
+                                                      cudaStream_t stream)
 {
     if (table->streamed) {
         return ga_free_on(table->arrays, rows, (ga_stream)stream);
@@ -222,7 +226,8 @@ static inline ga_status ga_slabhash_device_give(ga_slabhash_device *table, void 
     return status;
 }
 
-/* Give an array's slabs, unless it is `bare` and has none, and the array back; nobody uses it. */
+/* Frees an array and its overflow slabs. The table has none if it is `bare`. No kernel may use
+ * them. */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_drop(ga_slabhash_device *table, ga_slabhash_view view,
                                                 bool bare, cudaStream_t stream)
@@ -232,7 +237,7 @@ static inline ga_status ga_slabhash_device_drop(ga_slabhash_device *table, ga_sl
     gone.view = view;
     ga_status status =
         bare ? GA_OK : ga_slabhash_device_whole<GA_SLABHASH_CLEAR_ALL>(&gone, &whole, stream);
-    ga_status given = ga_slabhash_device_give(table, view.rows, stream);
+    ga_status given = ga_slabhash_device_free_array(table, view.rows, stream);
     return status ? status : given;
 }
 

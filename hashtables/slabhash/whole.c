@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The public calls for the whole table: figures, rounds over it, all pairs; compacting, flushing and
- * clearing it.
+ * The public calls for the whole table: statistics, visits, retrieval of all pairs, compaction,
+ * flush and clear.
  */
 #include "table.h"
 
@@ -11,7 +11,7 @@ enum {
 
 static uint64_t bytes_held(const ga_slabhash *table)
 {
-    /* relaxed: figures */
+    /* relaxed: statistics */
     uint64_t slabs = __atomic_load_n(&table->slabs.held, __ATOMIC_RELAXED);
     return slabs + (slabhash_grows(table) ? __atomic_load_n(&table->arrays, __ATOMIC_RELAXED)
                                           : (uint64_t)table->view.buckets * ROW_BYTES);
@@ -25,7 +25,8 @@ static bool count_one(void *context, uint64_t key, uint64_t value)
     return true;
 }
 
-/* Moves that are under way are ended first, if they can be. */
+/* Finishes the current migration first if memory allows; else counts both versions and visits
+ * the pairs. */
 static void count_growing(ga_slabhash *table, ga_slabhash_census *census, uint64_t *buckets)
 {
     bool ended = ga_slabhash_settle(table, false) == GA_OK;
@@ -62,14 +63,14 @@ ga_status ga_slabhash_get_stats(ga_slabhash *table, ga_slabhash_stats *out)
         table->ops->count(table, &census);
     }
     ga_slabhash_exit(table, NULL);
-    uint32_t width = ga_slabhash_width(table->kind) * (uint32_t)sizeof(uint32_t);
+    uint32_t width = ga_slabhash_slot_words(table->kind) * (uint32_t)sizeof(uint32_t);
     uint64_t slabs = buckets + census.chained;
     *out = (ga_slabhash_stats){
         .size = census.live,
         .deleted = census.deleted,
         .slabs = slabs,
         .chained = census.chained,
-        .marked = slabhash_grows(table) ? 0 : census.marked, /* there it says what is OPEN */
+        .marked = slabhash_grows(table) ? 0 : census.marked, /* in tables that grow it says OPEN */
         .buckets = buckets,
         .bytes_held = bytes_held(table),
         .seed = table->seed,
@@ -106,7 +107,7 @@ ga_status ga_slabhash_each(ga_slabhash *table, ga_slabhash_visit *visit, void *c
     return status;
 }
 
-/* Arrays that pairs are written to. */
+/* Output arrays of a retrieval. */
 typedef struct sink {
     const ga_slabhash *table;
     void *keys, *values;
@@ -117,10 +118,10 @@ static bool write_one(void *context, uint64_t key, uint64_t value)
 {
     sink *to = context;
     if (to->count < to->room && to->keys) {
-        ga_slabhash_write(to->table->kind, to->keys, to->count, key);
+        ga_slabhash_store_element(to->table->kind, to->keys, to->count, key);
     }
     if (to->count < to->room && to->values) {
-        ga_slabhash_write(to->table->kind, to->values, to->count, value);
+        ga_slabhash_store_element(to->table->kind, to->values, to->count, value);
     }
     to->count++;
     return true;
@@ -189,7 +190,7 @@ ga_status ga_slabhash_clear(ga_slabhash *table)
         return status;
     }
     if (slabhash_grows(table)) {
-        ga_slabhash_generations_clear(table);
+        ga_slabhash_versions_clear(table);
     } else {
         for (uint32_t bucket = 0; bucket < table->view.buckets; bucket++) {
             ga_slabhash_clear_bucket(table->view, SLABHASH_TILE, bucket);

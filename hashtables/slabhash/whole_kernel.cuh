@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is done with every bucket: to count, to copy what there is, to flush and to clear. For
- * gpualloc/slabhash.cuh, which includes it; docs/slabhash.md.
+ * The kernel of work on all buckets, one tile a bucket: count, copy the pairs, flush, clear.
+ * Included by gpualloc/slabhash.cuh; docs/internals/slabhash.md.
  */
 #ifndef GPUALLOC_SLABHASH_WHOLE_KERNEL_CUH
 #define GPUALLOC_SLABHASH_WHOLE_KERNEL_CUH
 
 #include "batch_kernel.cuh"
 
-/* What is done with each bucket. */
+/* The work on each bucket. */
 enum ga_slabhash_task {
     GA_SLABHASH_COUNT_ALL = 0,
     GA_SLABHASH_COPY_ALL,
@@ -17,16 +17,16 @@ enum ga_slabhash_task {
 };
 
 typedef struct ga_slabhash_whole {
-    ga_slabhash_census *census; /* of the device's, for COUNT_ALL */
-    void *keys, *values;        /* for COPY_ALL, and the two below */
+    ga_slabhash_census *census; /* device memory; COUNT_ALL */
+    void *keys, *values;        /* COPY_ALL, like the next two */
     uint64_t room;
-    uint64_t *cursor; /* of the device's */
+    uint64_t *cursor; /* device memory */
 } ga_slabhash_whole;
 
-/* What the block's tiles have counted, the same in all lanes of a tile: the block adds it up, since
- * all blocks add to the same four words. */
-static __device__ __forceinline__ void ga_slabhash_add_up(ga_slabhash_census census,
-                                                          ga_slabhash_census *all)
+/* Adds the counts of the block's tiles, each of which has the same in all its lanes. One sum a
+ * block, because all blocks add to the same four words. */
+static __device__ __forceinline__ void ga_slabhash_sum_census(ga_slabhash_census census,
+                                                              ga_slabhash_census *all)
 {
     __shared__ unsigned long long sums[4];
     const uint64_t counts[4] = {census.live, census.deleted, census.chained, census.marked};
@@ -60,10 +60,10 @@ static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK)
     for (uint64_t bucket = ga_slabhash_grid_tile(); bucket < table.buckets;
          bucket += ga_slabhash_grid_tiles()) {
         if (task == GA_SLABHASH_COUNT_ALL) {
-            ga_slabhash_count(kind, table, tile, (uint32_t)bucket, &census);
+            ga_slabhash_count_bucket(kind, table, tile, (uint32_t)bucket, &census);
         } else if (task == GA_SLABHASH_COPY_ALL) {
-            ga_slabhash_copy(kind, table, tile, (uint32_t)bucket, whole.keys, whole.values,
-                             whole.room, whole.cursor);
+            ga_slabhash_copy_bucket(kind, table, tile, (uint32_t)bucket, whole.keys, whole.values,
+                                    whole.room, whole.cursor);
         } else if (task == GA_SLABHASH_FLUSH_ALL) {
             ga_slabhash_flush_bucket(kind, table, tile, (uint32_t)bucket);
         } else {
@@ -74,7 +74,7 @@ static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK)
         ga_slabhash_tile_ends(table, tile, true);
     }
     if (task == GA_SLABHASH_COUNT_ALL) {
-        ga_slabhash_add_up(census, whole.census);
+        ga_slabhash_sum_census(census, whole.census);
     }
 }
 

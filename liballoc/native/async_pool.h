@@ -2,7 +2,7 @@
  *
  * The driver's memory pools, for the `async` backend. A pool is made once and never destroyed:
  * driver 580 deadlocks or crashes if pools are destroyed while other threads allocate on a shared
- * stream (docs/device.md has the experiment).
+ * stream (docs/internals/runtime.md has the experiment).
  *
  * Thread safe. `scope` must be of the pool's device.
  */

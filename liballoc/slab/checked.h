@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * The hardened checks (check=full) of slabs that the host works on: each free is checked against
- * the bitmap, free units of host memory hold poison. What is found goes to the log with its
- * address, and is counted in the slab's heap; the program goes on. And what kernels have found.
+ * the bitmap, and free units in host memory hold poison. Faults go to the log with their address,
+ * and are counted in the slab's heap; the program goes on. Faults that kernels reported are logged
+ * here too.
  *
  * Thread safe.
  */
@@ -11,19 +12,19 @@
 
 #include "host.h"
 
-/* Free the unit, or GA_ERR_POINTER where it was free. */
+/* Free the unit; GA_ERR_POINTER if it was free. */
 ga_status ga_slab_checked_free(ga_slab_host *slab, ga_slab_region *region, uint32_t unit,
                                void *block);
 
-/* The caller has claimed the unit: has anybody written to it since it was freed? */
+/* Check that a unit that the caller has just claimed has not been written to since it was freed. */
 void ga_slab_checked_claim(ga_slab_host *slab, uint32_t unit, void *block);
 
-/* What kernels have reported and the log has not had: `*told` of all that were `reported` it has.
- * `reports`: a copy of them; `faults`: words for each. */
+/* Log the reports of kernels that are new: the first `*logged` of the `reported` ones have been
+ * logged. `reports` is a copy of the heap's; `faults` has the text for each kind. */
 void ga_slab_checked_log(int device, const char *const *faults, const ga_slab_report *reports,
-                         uint64_t reported, uint64_t *told);
+                         uint64_t reported, uint64_t *logged);
 
-/* Log and count it. */
+/* Log and count a free of an invalid pointer. */
 ga_status ga_slab_checked_no_unit(ga_slab_host *slab, const void *pointer);
 
 #endif

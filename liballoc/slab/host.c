@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * STRUCTURE  a table of super blocks, each of which is a region: units that the parent gave, bitmap
- *            rows beside them in host memory. Nothing but the rows is touched.
- * INVARIANT  super blocks come and never go before the end, though their memory may (trim.c); a word
- *            below heap.words can be reached
- * ORDER      a new super block is written down first, then told of: in the map of regions (R3), in
- *            `super_count` (G5), in the counts of free units (G2), and last in `words` (G4). Claims
- *            find it by the last two.
- * PROGRESS   one thread grows at a time; nobody who claims or frees waits for it
+ * STRUCTURE  a table of superblocks, each a region: units in memory of the parent, and bitmap rows
+ *            in host memory. Only the rows are accessed.
+ * INVARIANT  a superblock is never removed before the end, though its memory may be (trim.c); a
+ *            word below heap.words can be reached
+ * ORDER      a new superblock is first written to the table, then published: in the map of regions
+ *            (R3), in `super_count` (G5), in the counts of free units (G2), and last in `words`
+ *            (G4). Claims find it by the last two.
+ * PROGRESS   one thread grows at a time; threads that claim or free do not wait for it
  */
 #include "host.h"
 
@@ -31,40 +31,41 @@ void ga_slab_host_begin(ga_slab_host *slab, const ga_slab_shape *shape, ga_heap 
     ga_slab_heap_shape(&slab->heap, shape);
 }
 
-/* ---- memory of our own ---------------------------------------------------------------------- */
+/* ---- tables -------------------------------------------------------------------------------- */
 
-static uintptr_t up(uintptr_t n, uintptr_t align)
+static uintptr_t round_up(uintptr_t n, uintptr_t align)
 {
     return (n + align - 1) & ~(align - 1);
 }
 
-/* Zeros on a boundary of rows; `*block` is what is to be freed. Untouched pages stay so. */
-static void *zeroed(size_t size, void **block)
+/* Zeroed memory, aligned to rows; `*block` is the pointer to free. Pages that are never touched
+ * stay unbacked. */
+static void *alloc_zeroed(size_t size, void **block)
 {
     *block = ga_libc.calloc(1, size + ROW_BYTES);
-    return *block ? (void *)up((uintptr_t)*block, ROW_BYTES) : NULL;
+    return *block ? (void *)round_up((uintptr_t)*block, ROW_BYTES) : NULL;
 }
 
-static ga_status no_tables(const ga_slab_host *slab)
+static ga_status fail_no_tables(const ga_slab_host *slab)
 {
     return ga_fail(GA_ERR_MEMORY, "slab: no memory for the bookkeeping of units of %u bytes",
                    slab->shape.unit);
 }
 
-/* Counts, which blocks are away, the table of super blocks, and their order. */
+/* Allocate the counts, the bitmap of purged blocks, the table of superblocks and their order. */
 static ga_status make_tables(ga_slab_host *slab)
 {
     size_t supers = slab->shape.supers;
     size_t counts = ga_slab_counts_bytes(&slab->shape);
     size_t table = slab->shape.light ? 0 : supers * sizeof(ga_slab_super);
     size_t order = slab->shape.light ? 0 : supers * sizeof(uint32_t);
-    size_t away = counts / 32;
-    char *tables = zeroed(counts + away + table + order, &slab->tables);
+    size_t purged = counts / 32;
+    char *tables = alloc_zeroed(counts + purged + table + order, &slab->tables);
     if (!tables) {
-        return no_tables(slab);
+        return fail_no_tables(slab);
     }
     slab->heap.free = (uint32_t *)tables;
-    slab->away = (uint32_t *)(tables + counts + table + order);
+    slab->purged = (uint32_t *)(tables + counts + table + order);
     if (!slab->shape.light) {
         slab->heap.supers = (ga_slab_super *)(tables + counts);
         slab->heap.sorted = (uint32_t *)(tables + counts + table);
@@ -72,27 +73,27 @@ static ga_status make_tables(ga_slab_host *slab)
     return GA_OK;
 }
 
-/* ---- memory of the parent's ------------------------------------------------------------------ */
+/* ---- memory of the parent ------------------------------------------------------------------ */
 
-/* A slab that has filled its first super block is going to fill others: these get huge pages, where
- * the system has any, so that units in random order do not cost a walk through page tables each. */
-static bool wants_huge(const ga_slab_host *slab, size_t size)
+/* A slab that has filled its first superblock is expected to fill others. These get huge pages if
+ * the system has them, because units in random order cost page-table walks otherwise. */
+static bool should_use_huge(const ga_slab_host *slab, size_t size)
 {
     return !slab->device && slab->heap.super_count && size >= HUGE_BYTES;
 }
 
-static void ask_for_huge(const ga_slab_region *region)
+static void advise_huge(const ga_slab_region *region)
 {
-    int error = errno; /* malloc() keeps it; kernels without huge pages refuse */
+    int error = errno; /* malloc() must not change it; kernels without huge pages refuse */
     ga_os_memory_get()->madvise(region->units, region->bytes, MADV_HUGEPAGE);
     errno = error;
 }
 
-ga_status ga_slab_host_take_units(ga_slab_host *slab, ga_slab_region *region)
+ga_status ga_slab_host_alloc_units(ga_slab_host *slab, ga_slab_region *region)
 {
     size_t size = (size_t)region->count * region->unit;
-    size = up(size, GA_SLAB_STEP);
-    bool huge = wants_huge(slab, size);
+    size = round_up(size, GA_SLAB_STEP);
+    bool huge = should_use_huge(slab, size);
     ga_status status =
         ga_alloc(slab->parent, size, huge ? HUGE_BYTES : GA_SLAB_STEP, &region->block);
     if (huge && status != GA_OK) {
@@ -106,29 +107,29 @@ ga_status ga_slab_host_take_units(ga_slab_host *slab, ga_slab_region *region)
         region->block = NULL;
         return status;
     }
-    region->units = (char *)up((uintptr_t)region->block, GA_SLAB_STEP);
+    region->units = (char *)round_up((uintptr_t)region->block, GA_SLAB_STEP);
     region->bytes = size;
     if (huge) {
-        ask_for_huge(region);
+        advise_huge(region);
     }
     return GA_OK;
 }
 
-static void give_back(ga_slab_host *slab, ga_slab_region *region)
+static void free_region(ga_slab_host *slab, ga_slab_region *region)
 {
-    ga_slab_give_back(slab->parent, region->block);
+    ga_slab_free_to_parent(slab->parent, region->block);
     ga_libc.free(region->rows);
     ga_slab_region_delete(region);
 }
 
-/* `supers` super blocks beside each other; NULL where they cannot be had, with a sentence. */
+/* A region of `supers` adjacent superblocks. NULL, with a message, if there is no memory. */
 static ga_slab_region *new_region(ga_slab_host *slab, uint32_t first, uint32_t supers,
                                   uint32_t **rows)
 {
     uint32_t bits = slab->shape.super_bits + GA_SLAB_BLOCK_BITS;
     ga_slab_region *region = ga_slab_region_new();
     if (!region) {
-        no_tables(slab);
+        fail_no_tables(slab);
         return NULL;
     }
     region->units = NULL;
@@ -138,17 +139,17 @@ static ga_slab_region *new_region(ga_slab_host *slab, uint32_t first, uint32_t s
     region->count = supers << bits;
     region->class = slab->class;
     region->block = NULL;
-    /* relaxed: somebody may still look at the record, as the heap's that had it before */
+    /* relaxed: a thread may still read the record of the heap that had it before */
     __atomic_store_n(&region->heap, slab->serial, __ATOMIC_RELAXED);
     size_t row_bytes = supers * ga_slab_super_rows_bytes(&slab->shape);
-    *rows = zeroed(slab->check ? 2 * row_bytes : row_bytes, &region->rows);
+    *rows = alloc_zeroed(slab->check ? 2 * row_bytes : row_bytes, &region->rows);
     region->poisoned = slab->check && *rows ? *rows + row_bytes / sizeof **rows : NULL;
-    ga_status status = *rows ? ga_slab_host_take_units(slab, region) : no_tables(slab);
+    ga_status status = *rows ? ga_slab_host_alloc_units(slab, region) : fail_no_tables(slab);
     if (status == GA_OK && !ga_slab_region_enter(region)) {
-        status = no_tables(slab);
+        status = fail_no_tables(slab);
     }
     if (status != GA_OK) {
-        give_back(slab, region);
+        free_region(slab, region);
         return NULL;
     }
     return region;
@@ -163,19 +164,20 @@ void ga_slab_host_count_growth(ga_slab_host *slab, const ga_slab_region *region)
 
 /* ---- growth ---------------------------------------------------------------------------------- */
 
-/* For ga_slab_unit(), which nobody calls for a device: there units get other addresses (trim.c). */
-static void note_order(ga_slab_heap *heap, uint32_t super)
+/* Insert the superblock into `sorted`, which ga_slab_unit() uses. On a device ga_slab_unit() is
+ * not called, because units get other addresses there (trim.c). */
+static void insert_sorted(ga_slab_heap *heap, uint32_t super)
 {
     uint32_t at = super;
     uintptr_t units = (uintptr_t)heap->supers[super].units;
-    /* G8: release. Pairs with G7 (slab_units.h): units are looked up meanwhile. */
+    /* G8: release. Pairs with G7 (slab_units.h): threads look up units at the same time. */
     for (; at && (uintptr_t)heap->supers[heap->sorted[at - 1]].units > units; at--) {
         __atomic_store_n(&heap->sorted[at], heap->sorted[at - 1], __ATOMIC_RELEASE);
     }
-    __atomic_store_n(&heap->sorted[at], super, __ATOMIC_RELEASE);
+    __atomic_store_n(&heap->sorted[at], super, __ATOMIC_RELEASE); /* G8. Pairs with G7. */
 }
 
-/* `supers` more are there: say so. */
+/* Publish `supers` more superblocks. */
 static void publish(ga_slab_host *slab, uint32_t supers)
 {
     ga_slab_heap *heap = &slab->heap;
@@ -185,11 +187,11 @@ static void publish(ga_slab_host *slab, uint32_t supers)
     __atomic_store_n(&heap->super_count, heap->super_count + supers, __ATOMIC_RELEASE);
     for (uint32_t block = first; block < last; block++) {
         /* G2: release. Pairs with G1 (slab_tile.h). */
-        ga_store_release(&heap->free[ga_slab_count_place(slab->shape.spread, block)],
+        ga_store_release(&heap->free[ga_slab_count_index(slab->shape.spread, block)],
                          GA_SLAB_BLOCK_UNITS);
     }
-    /* G4: release. Pairs with G3 (slab_heap.h). After the counts: who claims from a word that he
-     * knows of changes a count that is there. */
+    /* G4: release. Pairs with G3 (slab_heap.h). After the counts, because a thread that claims from
+     * one of the words changes its count. */
     __atomic_store_n(&heap->words, last * GA_SLAB_ROW_WORDS, __ATOMIC_RELEASE);
 }
 
@@ -201,8 +203,8 @@ ga_status ga_slab_host_grow(ga_slab_host *slab, uint32_t seen)
     if (slab->room != seen) {
         return GA_OK;
     }
-    if (slab->away_blocks) {
-        return ga_slab_host_fetch(slab);
+    if (slab->purged_blocks) {
+        return ga_slab_host_restore(slab);
     }
     uint32_t super = heap->super_count;
     if (super == slab->shape.supers) {
@@ -224,11 +226,11 @@ ga_status ga_slab_host_grow(ga_slab_host *slab, uint32_t seen)
         heap->units = region->units;
     } else {
         heap->supers[super] = (ga_slab_super){region->units, rows};
-        note_order(heap, super);
+        insert_sorted(heap, super);
     }
     ga_slab_host_count_growth(slab, region);
     publish(slab, light ? slab->shape.supers : 1);
-    ga_slab_host_tell_room(slab);
+    ga_slab_host_publish_room(slab);
     return GA_OK;
 }
 
@@ -238,12 +240,12 @@ void ga_slab_host_end(ga_slab_host *slab)
         ga_slab_region *region = slab->regions;
         slab->regions = region->next;
         ga_slab_region_remove(region);
-        give_back(slab, region);
+        free_region(slab, region);
     }
     ga_libc.free(slab->tables);
 }
 
-/* ---- looking it over ------------------------------------------------------------------------- */
+/* ---- figures ------------------------------------------------------------------------------- */
 
 void ga_slab_host_each_word(ga_slab_host *slab,
                             void (*visit)(void *context, uint32_t word, uint32_t bits),
@@ -252,8 +254,8 @@ void ga_slab_host_each_word(ga_slab_host *slab,
     uint32_t words = ga_slab_words(&slab->heap);
     ga_slab_view view = words ? ga_slab_view_of(&slab->heap) : (ga_slab_view){0};
     for (uint32_t word = 0; word < words; word++) {
-        uint32_t bits = ga_load_relaxed(ga_slab_word(view, word)); /* a figure */
-        if (bits && !ga_slab_host_is_away(slab, word / GA_SLAB_ROW_WORDS)) {
+        uint32_t bits = ga_load_relaxed(ga_slab_word(view, word)); /* relaxed: a figure */
+        if (bits && !ga_slab_host_is_purged(slab, word / GA_SLAB_ROW_WORDS)) {
             visit(context, word, bits);
         }
     }

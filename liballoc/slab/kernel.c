@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The host's side of slab heaps in device memory: setting up, growing, the view.
+ * The host's side of slab heaps in device memory: setup, growth between launches, the view.
  *
- * Beside the units stands the bookkeeping, in one block of the parent's: the ga_slab_heap, the
- * counts, the table of super blocks, and with light addressing all bitmap rows. With two-level
- * addressing each super block is one block of the parent's: its units, then its rows. `image` is
- * the ga_slab_heap as the host wrote it last.
+ * The bookkeeping is one block of the parent: the ga_slab_heap, the counts, the table of
+ * superblocks, and with light addressing all bitmap rows. With two-level addressing each superblock
+ * is one block of the parent: its units, then its rows. `image` is the ga_slab_heap as the host
+ * wrote it last.
  */
 #include "kernel_state.h"
 
@@ -20,50 +20,52 @@
 #include <string.h>
 
 enum {
-    BLOCK = 256, /* threads of a block of the service kernels */
-    GRID = 512,  /* blocks at most */
+    BLOCK_THREADS = 256, /* threads in a block of the service kernels */
+    GRID_BLOCKS = 512,   /* most blocks in their grid */
     ALIGN = 256,
-    BLOCKS_A_CHANGE =
-        64 /* more resident changes than one for so many memory blocks: then it grows */
+    BLOCKS_PER_CHANGE = 64 /* grow at more than 1 resident change per N memory blocks */
 };
 
-static size_t up(size_t size)
+static size_t round_up(size_t size)
 {
     return (size + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* ---- work on the device: all on its own stream, and waited for ----------------------------- */
+/* ---- work on the device: on the library's stream, and waited for --------------------------- */
 
-static ga_status settle(const ga_cuda_scope *scope, ga_status status)
+static ga_status wait_for_stream(const ga_cuda_scope *scope, ga_status status)
 {
     return status == GA_OK ? GA_CUDA_CALL(scope->driver, cuStreamSynchronize, scope->stream)
                            : status;
 }
 
-ga_status ga_slab_kernel_put(const ga_cuda_scope *scope, void *to, const void *from, size_t size)
+ga_status ga_slab_kernel_copy_to(const ga_cuda_scope *scope, void *to, const void *from,
+                                 size_t size)
 {
-    return settle(scope, GA_CUDA_CALL(scope->driver, cuMemcpyHtoDAsync, (CUdeviceptr)to, from, size,
-                                      scope->stream));
+    return wait_for_stream(scope, GA_CUDA_CALL(scope->driver, cuMemcpyHtoDAsync, (CUdeviceptr)to,
+                                               from, size, scope->stream));
 }
 
-ga_status ga_slab_kernel_get(const ga_cuda_scope *scope, void *to, const void *from, size_t size)
+ga_status ga_slab_kernel_copy_from(const ga_cuda_scope *scope, void *to, const void *from,
+                                   size_t size)
 {
-    return settle(scope, GA_CUDA_CALL(scope->driver, cuMemcpyDtoHAsync, to, (CUdeviceptr)from, size,
-                                      scope->stream));
+    return wait_for_stream(scope, GA_CUDA_CALL(scope->driver, cuMemcpyDtoHAsync, to,
+                                               (CUdeviceptr)from, size, scope->stream));
 }
 
 ga_status ga_slab_kernel_launch(const ga_slab_kernel *slab, const ga_cuda_scope *scope,
                                 const char *name, uint32_t threads, void **parameters)
 {
     CUfunction function;
-    uint32_t block = threads < BLOCK ? threads : BLOCK;
+    uint32_t block = threads < BLOCK_THREADS ? threads : BLOCK_THREADS;
     uint32_t grid = (threads + block - 1) / block;
     ga_status status = ga_device_function(&function, slab->device, name);
     if (status == GA_OK) {
-        status = GA_CUDA_CALL(scope->driver, cuLaunchKernel, function, grid < GRID ? grid : GRID, 1,
-                              1, block, 1, 1, 0, scope->stream, parameters, NULL);
+        status = GA_CUDA_CALL(scope->driver, cuLaunchKernel, function,
+                              grid < GRID_BLOCKS ? grid : GRID_BLOCKS, 1, 1, block, 1, 1, 0,
+                              scope->stream, parameters, NULL);
     }
-    return settle(scope, status);
+    return wait_for_stream(scope, status);
 }
 
 ga_status ga_slab_kernel_recount(const ga_slab_kernel *slab, const ga_cuda_scope *scope,
@@ -74,7 +76,7 @@ ga_status ga_slab_kernel_recount(const ga_slab_kernel *slab, const ga_cuda_scope
     return ga_slab_kernel_launch(slab, scope, "ga_slab_recount_kernel", n, parameters);
 }
 
-/* ---- super blocks -------------------------------------------------------------------------- */
+/* ---- superblocks -------------------------------------------------------------------------- */
 
 static size_t super_size(const ga_slab_shape *shape)
 {
@@ -86,20 +88,20 @@ static uint32_t super_blocks(const ga_slab_kernel *slab)
     return 1u << slab->shape.super_bits;
 }
 
-/* New memory: no unit is taken, and under the checks all have been free for ever. */
 ga_status ga_slab_kernel_prepare(const ga_slab_kernel *slab, const ga_cuda_scope *scope,
                                  void *units, uint64_t size, void *rows, size_t rows_size)
 {
     ga_status status = ga_cuda_clear(scope, rows, rows_size);
     if (status == GA_OK && slab->image.check) {
-        status = settle(scope, GA_CUDA_CALL(scope->driver, cuMemsetD32Async, (CUdeviceptr)units,
-                                            GA_SLAB_POISON, (size_t)size / 4, scope->stream));
+        status =
+            wait_for_stream(scope, GA_CUDA_CALL(scope->driver, cuMemsetD32Async, (CUdeviceptr)units,
+                                                GA_SLAB_POISON, (size_t)size / 4, scope->stream));
     }
     return status;
 }
 
-/* Note the super block `super` at `units`, in the order of the addresses too. */
-static void note_super(ga_slab_kernel *slab, uint32_t super, char *units)
+/* Enter the superblock into both tables, by its number and in the order of addresses. */
+static void record_super(ga_slab_kernel *slab, uint32_t super, char *units)
 {
     uint32_t at = super;
     slab->supers[super] =
@@ -110,7 +112,7 @@ static void note_super(ga_slab_kernel *slab, uint32_t super, char *units)
     slab->sorted[at] = super;
 }
 
-/* Forget the super block that was noted last. */
+/* Remove the superblock that was recorded last. */
 static void drop_super(ga_slab_kernel *slab, uint32_t super)
 {
     uint32_t at = 0;
@@ -121,26 +123,27 @@ static void drop_super(ga_slab_kernel *slab, uint32_t super)
     slab->supers[super] = (ga_slab_super){0};
 }
 
-/* Tell the device of `super_count` super blocks. What kernels read last comes last. */
+/* Copy the tables and numbers to the device. Kernels find the superblock by its counts, so these
+ * come last. */
 static ga_status publish(ga_slab_kernel *slab, const ga_cuda_scope *scope, uint32_t super)
 {
     ga_slab_heap *heap = slab->heap;
-    ga_status status = ga_slab_kernel_put(scope, slab->image.supers + super, &slab->supers[super],
-                                          sizeof *slab->supers);
+    ga_status status = ga_slab_kernel_copy_to(scope, slab->image.supers + super,
+                                              &slab->supers[super], sizeof *slab->supers);
     if (status == GA_OK) {
-        status = ga_slab_kernel_put(scope, slab->image.sorted, slab->sorted,
-                                    (super + 1) * sizeof *slab->sorted);
+        status = ga_slab_kernel_copy_to(scope, slab->image.sorted, slab->sorted,
+                                        (super + 1) * sizeof *slab->sorted);
     }
     if (status == GA_OK) {
-        status = ga_slab_kernel_put(scope, &heap->super_count, &slab->image.super_count,
-                                    sizeof heap->super_count + sizeof heap->words);
+        status = ga_slab_kernel_copy_to(scope, &heap->super_count, &slab->image.super_count,
+                                        sizeof heap->super_count + sizeof heap->words);
     }
     return status == GA_OK ? ga_slab_kernel_recount(slab, scope, super << slab->shape.super_bits,
                                                     super_blocks(slab))
                            : status;
 }
 
-/* One more super block with two-level addressing. No kernel that uses the heap may be running. */
+/* Add a superblock with two-level addressing. No kernel that uses the heap may be running. */
 static ga_status add_super(ga_slab_kernel *slab, const ga_cuda_scope *scope)
 {
     void *block;
@@ -150,7 +153,7 @@ static ga_status add_super(ga_slab_kernel *slab, const ga_cuda_scope *scope)
         return ga_fail(status, "slab: no super block of %zu bytes: %s", super_size(&slab->shape),
                        ga_error_text());
     }
-    note_super(slab, super, block);
+    record_super(slab, super, block);
     slab->image.super_count++;
     slab->image.words += super_blocks(slab) * GA_SLAB_ROW_WORDS;
     status =
@@ -163,9 +166,9 @@ static ga_status add_super(ga_slab_kernel *slab, const ga_cuda_scope *scope)
         slab->image.super_count--;
         slab->image.words -= super_blocks(slab) * GA_SLAB_ROW_WORDS;
         drop_super(slab, super);
-        ga_slab_kernel_put(scope, &slab->heap->super_count, &slab->image.super_count,
-                           sizeof slab->image.super_count + sizeof slab->image.words);
-        ga_slab_give_back(slab->parent, block);
+        ga_slab_kernel_copy_to(scope, &slab->heap->super_count, &slab->image.super_count,
+                               sizeof slab->image.super_count + sizeof slab->image.words);
+        ga_slab_free_to_parent(slab->parent, block);
         return status;
     }
     slab->growths++;
@@ -174,19 +177,19 @@ static ga_status add_super(ga_slab_kernel *slab, const ga_cuda_scope *scope)
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
-/* Where things stand in the bookkeeping, and how large it is. */
+/* Offsets in the bookkeeping, and its size. */
 typedef struct book_plan {
     size_t counts, growth, supers, sorted, rows, size;
 } book_plan;
 
 static book_plan plan_book(const ga_slab_shape *shape, bool grows)
 {
-    book_plan plan = {.counts = up(sizeof(ga_slab_heap))};
+    book_plan plan = {.counts = round_up(sizeof(ga_slab_heap))};
     size_t entries = shape->light ? 0 : shape->supers;
-    plan.growth = plan.counts + up(ga_slab_counts_bytes(shape));
-    plan.supers = plan.growth + up(sizeof(ga_growth));
-    plan.sorted = plan.supers + up(entries * sizeof(ga_slab_super));
-    plan.rows = plan.sorted + up(entries * sizeof(uint32_t));
+    plan.growth = plan.counts + round_up(ga_slab_counts_bytes(shape));
+    plan.supers = plan.growth + round_up(sizeof(ga_growth));
+    plan.sorted = plan.supers + round_up(entries * sizeof(ga_slab_super));
+    plan.rows = plan.sorted + round_up(entries * sizeof(uint32_t));
     plan.size = plan.rows;
     if (shape->light && !grows) {
         plan.size += ga_slab_super_rows_bytes(shape) * shape->supers;
@@ -213,8 +216,8 @@ static void fill_image(ga_slab_kernel *slab, const ga_slab_kernel_spec *spec, co
     }
 }
 
-/* All units of a heap with light addressing, in one array. */
-static ga_status take_array(ga_slab_kernel *slab, const ga_cuda_scope *scope)
+/* Allocate all units of a heap with light addressing, as one array. */
+static ga_status alloc_array(ga_slab_kernel *slab, const ga_cuda_scope *scope)
 {
     uint64_t size = ga_slab_super_bytes(&slab->shape) * slab->shape.supers;
     void *units;
@@ -228,16 +231,16 @@ static ga_status take_array(ga_slab_kernel *slab, const ga_cuda_scope *scope)
     status = ga_slab_kernel_prepare(slab, scope, units, size, slab->image.rows,
                                     ga_slab_super_rows_bytes(&slab->shape) * slab->shape.supers);
     if (status == GA_OK) {
-        status = ga_slab_kernel_put(scope, slab->heap, &slab->image, sizeof slab->image);
+        status = ga_slab_kernel_copy_to(scope, slab->heap, &slab->image, sizeof slab->image);
     }
     return status == GA_OK
                ? ga_slab_kernel_recount(slab, scope, 0, slab->image.words / GA_SLAB_ROW_WORDS)
                : status;
 }
 
-static ga_status take_supers(ga_slab_kernel *slab, const ga_cuda_scope *scope, uint32_t n)
+static ga_status alloc_supers(ga_slab_kernel *slab, const ga_cuda_scope *scope, uint32_t n)
 {
-    ga_status status = ga_slab_kernel_put(scope, slab->heap, &slab->image, sizeof slab->image);
+    ga_status status = ga_slab_kernel_copy_to(scope, slab->heap, &slab->image, sizeof slab->image);
     while (status == GA_OK && n--) {
         status = add_super(slab, scope);
     }
@@ -264,9 +267,9 @@ static ga_status set_up(ga_slab_kernel *slab, const ga_slab_kernel_spec *spec)
     status = ga_cuda_clear(&scope, slab->book, plan.rows);
     if (status == GA_OK) {
         uint32_t first = spec->first ? spec->first : 1;
-        status = slab->grows         ? ga_slab_growing_take(slab, &scope, first)
-                 : slab->shape.light ? take_array(slab, &scope)
-                                     : take_supers(slab, &scope, first);
+        status = slab->grows         ? ga_slab_growing_alloc(slab, &scope, first)
+                 : slab->shape.light ? alloc_array(slab, &scope)
+                                     : alloc_supers(slab, &scope, first);
     }
     ga_cuda_leave(&scope);
     return status;
@@ -309,7 +312,7 @@ ga_status ga_slab_kernel_open(ga_slab_kernel **out, const ga_slab_kernel_spec *s
     return GA_OK;
 }
 
-/* ---- what kernels found -------------------------------------------------------------------- */
+/* ---- faults that kernels found ------------------------------------------------------------- */
 
 static const char *const faults[GA_SLAB_FAULTS] = {
     [GA_SLAB_DOUBLE_FREE] = "freed twice in a kernel",
@@ -317,10 +320,10 @@ static const char *const faults[GA_SLAB_FAULTS] = {
     [GA_SLAB_WRITTEN_FREE] = "written to while its unit was free",
 };
 
-/* The heap as kernels have left it; its reports go to the log. Under the lock. */
-ga_status ga_slab_kernel_look(ga_slab_kernel *slab, const ga_cuda_scope *scope, ga_slab_heap *now)
+ga_status ga_slab_kernel_read_heap(ga_slab_kernel *slab, const ga_cuda_scope *scope,
+                                   ga_slab_heap *now)
 {
-    ga_status status = ga_slab_kernel_get(scope, now, slab->heap, sizeof *now);
+    ga_status status = ga_slab_kernel_copy_from(scope, now, slab->heap, sizeof *now);
     if (status == GA_OK) {
         ga_slab_checked_log(slab->device, faults, now->reports, now->reported, &slab->reported);
     }
@@ -332,21 +335,21 @@ void ga_slab_kernel_close(ga_slab_kernel *slab)
     ga_cuda_scope scope;
     ga_slab_heap now;
     if (slab->book && ga_cuda_enter(&scope, slab->device) == GA_OK) {
-        ga_slab_kernel_look(slab, &scope, &now);
+        ga_slab_kernel_read_heap(slab, &scope, &now);
         if (slab->growing.own) {
             ga_slab_growing_refresh(slab, &scope);
         }
         ga_cuda_leave(&scope);
     }
     for (uint32_t i = 0; slab->supers && i < slab->image.super_count; i++) {
-        ga_slab_give_back(slab->parent, slab->supers[i].units);
+        ga_slab_free_to_parent(slab->parent, slab->supers[i].units);
     }
     if (slab->grows) {
-        ga_slab_growing_give(slab);
+        ga_slab_growing_free(slab);
     } else {
-        ga_slab_give_back(slab->parent, slab->image.units);
+        ga_slab_free_to_parent(slab->parent, slab->image.units);
     }
-    ga_slab_give_back(slab->parent, slab->book);
+    ga_slab_free_to_parent(slab->parent, slab->book);
     pthread_mutex_destroy(&slab->lock);
     ga_libc.free(slab->supers);
     ga_libc.free(slab->sorted);
@@ -355,20 +358,20 @@ void ga_slab_kernel_close(ga_slab_kernel *slab)
 
 /* ---- the view ------------------------------------------------------------------------------ */
 
-/* Whether kernels found no room, or had to change their resident blocks so often that the heap is
- * about full. */
+/* True if a kernel found no room, or resident changes were so many that the heap must be nearly
+ * full. */
 static bool is_crowded(const ga_slab_kernel *slab, const ga_slab_heap *now)
 {
     uint32_t blocks = now->words / GA_SLAB_ROW_WORDS;
-    return now->full != slab->full || now->changes - slab->changes > blocks / BLOCKS_A_CHANGE;
+    return now->full != slab->full || now->changes - slab->changes > blocks / BLOCKS_PER_CHANGE;
 }
 
-/* As many super blocks again as there are, where there may be more and kernels asked for them. A
- * parent that has none left is no failure: the heap is as large as it can be. */
+/* Double the number of superblocks if kernels found room scarce and the limit allows it. If the
+ * parent is out of memory, that is no failure: the heap stays as it is. */
 static ga_status grow_between_launches(ga_slab_kernel *slab, const ga_cuda_scope *scope)
 {
     ga_slab_heap now;
-    ga_status status = ga_slab_kernel_look(slab, scope, &now);
+    ga_status status = ga_slab_kernel_read_heap(slab, scope, &now);
     if (status == GA_OK && slab->grows) {
         bool crowded = is_crowded(slab, &now);
         slab->changes = now.changes;
@@ -406,7 +409,6 @@ static void fill_view(const ga_slab_kernel *slab, ga_kernel_heap *out)
     out->words[GA_SLAB_WORD_UNIT] = image->unit | flags << 32;
 }
 
-/* Enter the device's context and the heap's lock; undone by ga_slab_kernel_leave(). */
 ga_status ga_slab_kernel_enter(ga_slab_kernel *slab, ga_cuda_scope *scope)
 {
     ga_status status = ga_cuda_enter(scope, slab->device);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Units of a slab heap in device memory as the host sees them: single ones, and all of them.
+ * Units of a slab heap in device memory for the host: single units, and all of them.
  */
 #include "kernel_state.h"
 
@@ -8,9 +8,10 @@
 
 #include <stddef.h>
 
-/* ---- units for the host -------------------------------------------------------------------- */
+/* ---- single units -------------------------------------------------------------------------- */
 
-/* Which unit begins there; GA_SLAB_FULL for other pointers. */
+/* The number of the unit that begins at `pointer`, or GA_SLAB_FULL. `inside`: the pointer is in the
+ * heap's units. */
 static uint32_t unit_at(const ga_slab_kernel *slab, const void *pointer, bool *inside)
 {
     uint64_t size = ga_slab_super_bytes(&slab->shape);
@@ -45,9 +46,9 @@ ga_status ga_slab_kernel_alloc(ga_slab_kernel *slab, size_t size, void **out)
     void **answer = (void **)((char *)slab->heap + offsetof(ga_slab_heap, answer));
     void *parameters[] = {&slab->heap, &answer};
     *out = NULL;
-    status = ga_slab_kernel_launch(slab, &scope, "ga_slab_take_kernel", 1, parameters);
+    status = ga_slab_kernel_launch(slab, &scope, "ga_slab_alloc_kernel", 1, parameters);
     if (status == GA_OK) {
-        status = ga_slab_kernel_get(&scope, out, answer, sizeof *out);
+        status = ga_slab_kernel_copy_from(&scope, out, answer, sizeof *out);
     }
     ga_slab_kernel_leave(slab, &scope);
     return status == GA_OK && !*out
@@ -56,7 +57,7 @@ ga_status ga_slab_kernel_alloc(ga_slab_kernel *slab, size_t size, void **out)
                : status;
 }
 
-/* Whether the unit is taken, for a host that frees it. */
+/* GA_OK if the unit is taken. The host may free it then. */
 static ga_status check_taken(const ga_slab_kernel *slab, const ga_cuda_scope *scope, uint32_t unit,
                              const void *block)
 {
@@ -65,7 +66,7 @@ static ga_status check_taken(const ga_slab_kernel *slab, const ga_cuda_scope *sc
     const uint32_t *rows = slab->shape.light
                                ? slab->image.rows + unit / 32
                                : slab->supers[unit >> bits].rows + (unit & ((1u << bits) - 1)) / 32;
-    ga_status status = ga_slab_kernel_get(scope, &word, rows, sizeof word);
+    ga_status status = ga_slab_kernel_copy_from(scope, &word, rows, sizeof word);
     return status == GA_OK && !(word >> unit % 32 & 1)
                ? ga_fail(GA_ERR_POINTER, "slab: %p is free already", block)
                : status;
@@ -87,14 +88,14 @@ ga_status ga_slab_kernel_free(ga_slab_kernel *slab, void *block)
     }
     if (status == GA_OK) {
         void *parameters[] = {&slab->heap, &block};
-        status = ga_slab_kernel_launch(slab, &scope, "ga_slab_give_kernel", 1, parameters);
+        status = ga_slab_kernel_launch(slab, &scope, "ga_slab_free_kernel", 1, parameters);
     }
     ga_slab_kernel_leave(slab, &scope);
     return status;
 }
 
-/* The same under the lock, with what kernels have grown meanwhile. */
-static uint32_t look_up(ga_slab_kernel *slab, const void *pointer, bool *inside)
+/* unit_at() under the lock, after superblocks that kernels have added are known. */
+static uint32_t find_unit(ga_slab_kernel *slab, const void *pointer, bool *inside)
 {
     ga_cuda_scope scope;
     uint32_t unit = GA_SLAB_FULL;
@@ -115,14 +116,14 @@ static uint32_t look_up(ga_slab_kernel *slab, const void *pointer, bool *inside)
 bool ga_slab_kernel_owns(ga_slab_kernel *slab, const void *pointer)
 {
     bool inside;
-    look_up(slab, pointer, &inside);
+    find_unit(slab, pointer, &inside);
     return inside;
 }
 
 size_t ga_slab_kernel_usable_size(ga_slab_kernel *slab, const void *block)
 {
     bool inside;
-    return look_up(slab, block, &inside) == GA_SLAB_FULL ? 0 : slab->shape.unit;
+    return find_unit(slab, block, &inside) == GA_SLAB_FULL ? 0 : slab->shape.unit;
 }
 
 /* ---- all units ----------------------------------------------------------------------------- */
@@ -138,7 +139,7 @@ static void visit_rows(const ga_slab_kernel *slab, const uint32_t *rows, size_t 
     }
 }
 
-/* Where the units and the bitmap rows of super block `super` are. */
+/* The addresses of the units and the bitmap rows of superblock `super`. */
 static ga_slab_super super_of(const ga_slab_kernel *slab, uint32_t super)
 {
     if (!slab->shape.light) {
@@ -149,7 +150,8 @@ static ga_slab_super super_of(const ga_slab_kernel *slab, uint32_t super)
                            slab->image.rows + super * words};
 }
 
-/* The bitmaps of super block `super`, and where its units are; GA_OK and NULL behind the last. */
+/* Copy the bitmaps of superblock `super`, and get the address of its units: GA_OK and NULL if
+ * there is no such superblock. */
 static ga_status copy_rows(ga_slab_kernel *slab, uint32_t super, uint32_t *rows, char **units)
 {
     ga_cuda_scope scope;
@@ -163,13 +165,13 @@ static ga_status copy_rows(ga_slab_kernel *slab, uint32_t super, uint32_t *rows,
     if (status == GA_OK && super < slab->image.super_count) {
         ga_slab_super at = super_of(slab, super);
         *units = at.units;
-        status = ga_slab_kernel_get(&scope, rows, at.rows, size);
+        status = ga_slab_kernel_copy_from(&scope, rows, at.rows, size);
     }
     ga_slab_kernel_leave(slab, &scope);
     return status;
 }
 
-/* No lock is held while `visit` runs: it may call the heap. */
+/* No lock is held while `visit` runs, because it may call the heap. */
 ga_status ga_slab_kernel_each_live(ga_slab_kernel *slab, ga_visit *visit, void *context)
 {
     size_t size = ga_slab_super_rows_bytes(&slab->shape);
@@ -200,7 +202,7 @@ static ga_status count_live(ga_slab_kernel *slab, const ga_cuda_scope *scope, ui
         status = ga_slab_kernel_launch(slab, scope, "ga_slab_live_kernel", slab->image.words,
                                        parameters);
     }
-    return status == GA_OK ? ga_slab_kernel_get(scope, live, answer, sizeof *live) : status;
+    return status == GA_OK ? ga_slab_kernel_copy_from(scope, live, answer, sizeof *live) : status;
 }
 
 void ga_slab_kernel_stats(ga_slab_kernel *slab, ga_backend_stats *out)
@@ -212,7 +214,7 @@ void ga_slab_kernel_stats(ga_slab_kernel *slab, ga_backend_stats *out)
         out->growths = slab->growths;
         out->held_bytes = ga_slab_kernel_held(slab);
         if (count_live(slab, &scope, &live) == GA_OK &&
-            ga_slab_kernel_look(slab, &scope, &now) == GA_OK) {
+            ga_slab_kernel_read_heap(slab, &scope, &now) == GA_OK) {
             out->live_blocks = live;
             out->live_bytes = live * slab->shape.unit;
         }
@@ -237,7 +239,7 @@ ga_status ga_slab_kernel_reset(ga_slab_kernel *slab)
     if (status == GA_OK) {
         status = ga_slab_kernel_recount(slab, &scope, 0, slab->image.words / GA_SLAB_ROW_WORDS);
     }
-    if (status == GA_OK) { /* what claims have learnt: the hints, and what is taken */
+    if (status == GA_OK) { /* the hints and the estimate of taken units */
         const size_t learnt = offsetof(ga_slab_heap, hints);
         status = ga_cuda_clear(&scope, (char *)slab->heap + learnt,
                                offsetof(ga_slab_heap, changes) - learnt);

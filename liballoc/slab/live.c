@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is live in a heap: the units whose bits are set, without those that threads' caches hold,
- * and the parent's blocks.
+ * The live blocks of a heap: units whose bits are set, but for those in threads' caches, and large
+ * blocks.
  */
 #include "slab.h"
 #include "state.h"
@@ -18,13 +18,13 @@ static void visit_word(void *context, uint32_t word, uint32_t bits)
 {
     walk *w = context;
     ga_slab_host *slab = &w->s->slabs[w->class];
-    /* Not held while the visitor works, who may allocate. */
+    /* Not held during the visit, because the visitor may allocate. */
     pthread_mutex_lock(&w->s->store.lock);
     ga_slab_view view = ga_slab_view_of(&slab->heap);
     char *first = ga_slab_host_pointer(slab, view, word * 32u);
-    /* Again, now that no block is being tried for whether it is empty; relaxed: a figure. */
+    /* Read again under the lock, when no block is being tried for a purge. Relaxed: a figure. */
     bits &= ga_load_relaxed(ga_slab_word(view, word));
-    bits &= ga_slab_host_is_away(slab, word / GA_SLAB_ROW_WORDS) ? 0 : GA_ALL_BITS;
+    bits &= ga_slab_host_is_purged(slab, word / GA_SLAB_ROW_WORDS) ? 0 : GA_ALL_BITS;
     bits &= ~ga_slab_cache_of_word(&w->s->store, w->class, word);
     pthread_mutex_unlock(&w->s->store.lock);
     for (; bits; bits &= bits - 1u) {
@@ -67,14 +67,14 @@ void ga_slab_state_stats(void *state, ga_backend_stats *out)
         ga_slab_kernel_stats(s->kernel, out);
         return;
     }
-    uint64_t large = __atomic_load_n(&s->large.bytes, __ATOMIC_RELAXED); /* a figure */
+    uint64_t large = __atomic_load_n(&s->large.bytes, __ATOMIC_RELAXED); /* relaxed: a figure */
     *out = (ga_backend_stats){.live_bytes = large, .held_bytes = large};
     pthread_mutex_lock(&s->store.lock);
     for (uint32_t class = 0; class < s->classes.count; class ++) {
         const ga_slab_host *slab = &s->slabs[class];
         uint64_t taken = ga_slab_host_taken(slab);
         uint64_t cached = ga_slab_cache_units(&s->store, class);
-        /* Threads go on meanwhile: never below nothing. */
+        /* other threads go on, so the difference may be negative */
         out->live_bytes += taken > cached ? (taken - cached) * slab->shape.unit : 0;
         out->held_bytes += slab->held;
         out->growths += slab->growths;
@@ -84,7 +84,7 @@ void ga_slab_state_stats(void *state, ga_backend_stats *out)
 
 static void give_word(void *context, uint32_t word, uint32_t bits)
 {
-    ga_slab_give(ga_slab_view_of(context), word, bits);
+    ga_slab_release_bits(ga_slab_view_of(context), word, bits);
 }
 
 static void free_large(void *context, void *block)
@@ -102,10 +102,10 @@ ga_status ga_slab_state_reset(void *state)
         return ga_slab_kernel_reset(s->kernel);
     }
     pthread_mutex_lock(&s->store.lock);
-    ga_slab_cache_empty_all(&s->store);
+    ga_slab_cache_flush_all(&s->store);
     for (uint32_t class = 0; class < s->classes.count; class ++) {
-        while (!s->on_device && s->slabs[class].away_blocks) {
-            ga_slab_host_fetch(&s->slabs[class]);
+        while (!s->on_device && s->slabs[class].purged_blocks) {
+            ga_slab_host_restore(&s->slabs[class]);
         }
     }
     pthread_mutex_unlock(&s->store.lock);

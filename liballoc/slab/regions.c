@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * STRUCTURE  root[address >> 32] -> a leaf of 2^16 entries, one for each 64 KiB of those 4 GiB
- * INVARIANT  a leaf, once in the root, never leaves it; a record is always a record: what its heap
- *            has given back becomes another's, never other memory
- * ORDER      R1/R2 publish a leaf, R3/R4 a region, R5/R6 hand a record on.
- * PROGRESS   look-ups are wait-free; entering and the free records are lock-free
+ * INVARIANT  a leaf never leaves the root. The memory of a record is never used for anything else:
+ *            a record that its heap has freed is used again by another heap.
+ * ORDER      R1/R2 publish a leaf, R3/R4 a region, R5/R6 pass a record to its next owner.
+ * PROGRESS   look-ups are wait-free; entering and the list of free records are lock-free
  */
 #include "regions.h"
 
@@ -15,26 +15,28 @@
 
 ga_slab_region_leaf *ga_slab_region_root[1 << GA_SLAB_LEAF_BITS];
 
-static ga_slab_region *unused; /* records for use again */
+static ga_slab_region *free_records; /* free records */
 
 /* ---- records ------------------------------------------------------------------------------ */
 
-static void put_unused(ga_slab_region *first, ga_slab_region *last)
+static void push_free(ga_slab_region *first, ga_slab_region *last)
 {
-    ga_slab_region *before = __atomic_load_n(&unused, __ATOMIC_RELAXED); /* a guess; R5 decides */
+    ga_slab_region *before =
+        __atomic_load_n(&free_records, __ATOMIC_RELAXED); /* relaxed: a guess; R5 decides */
     do {
         last->next = before;
         /* R5: release. Pairs with R6. */
-    } while (!__atomic_compare_exchange_n(&unused, &before, first, true, __ATOMIC_RELEASE,
+    } while (!__atomic_compare_exchange_n(&free_records, &before, first, true, __ATOMIC_RELEASE,
                                           __ATOMIC_RELAXED));
 }
 
-/* All are taken at once and the rest put back, so that no record comes and goes meanwhile. */
+/* The thread takes the whole list and puts the rest back, so that no record leaves the list and
+ * returns to it during the exchange (ABA). */
 ga_slab_region *ga_slab_region_new(void)
 {
     /* R6: acquire. Pairs with R5: the last owner has finished with it. */
     ga_slab_region *region =
-        __atomic_exchange_n(&unused, NULL, GA_SLAB_WEAKEN(19, __ATOMIC_ACQUIRE));
+        __atomic_exchange_n(&free_records, NULL, GA_SLAB_WEAKEN(19, __ATOMIC_ACQUIRE));
     if (!region) {
         region = ga_libc.memalign(64, sizeof *region);
     } else if (region->next) {
@@ -42,16 +44,16 @@ ga_slab_region *ga_slab_region_new(void)
         while (last->next) {
             last = last->next;
         }
-        put_unused(region->next, last);
+        push_free(region->next, last);
     }
     return region;
 }
 
 void ga_slab_region_delete(ga_slab_region *region)
 {
-    /* relaxed: who asks for a heap's pointer while it is being closed gets either answer */
+    /* relaxed: a look-up beside the close may give either answer */
     __atomic_store_n(&region->heap, 0, __ATOMIC_RELAXED);
-    put_unused(region, region);
+    push_free(region, region);
 }
 
 /* ---- the map ------------------------------------------------------------------------------ */

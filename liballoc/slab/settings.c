@@ -31,26 +31,27 @@ enum {
     DEFAULT_UNIT = 128,
     DEFAULT_MAX = 32 << 10,
     DEVICE_ALIGN = 256,
-    USUAL_SUPER = 4 << 20, /* bytes of a super block, if a memory block is no larger */
+    DEFAULT_SUPER = 4 << 20, /* bytes of a superblock, unless a memory block is larger */
     PAPER_BLOCK_BITS = 8,
     UNIT_BITS = 32
 };
 
-/* slab-hash-2018, §V: 32 super blocks of 256 memory blocks of 1024 units of 128 bytes. */
+/* slab-hash-2018, §V: 32 superblocks of 256 memory blocks of 1024 units of 128 bytes. */
 static const uint64_t PAPER_CAPACITY = UINT64_C(32) * 256 * 1024 * DEFAULT_UNIT;
 static const uint64_t DEFAULT_LIMIT = UINT64_C(16) << 30;
 static const uint64_t KERNEL_CAPACITY = UINT64_C(256) << 20;
 static const uint64_t DEFAULT_KEEP = UINT64_C(16) << 20;
 
-/* Over a parent that grows under kernels: to begin with, the most, and a super block of those. */
+/* Over a parent that grows under kernels: the initial size, the limit, and the largest superblock
+ * by default. */
 static const uint64_t GROWING_CAPACITY = UINT64_C(64) << 20;
 static const uint64_t GROWING_LIMIT = UINT64_C(1) << 40;
 static const uint64_t GROWING_SUPER = UINT64_C(64) << 20;
 enum {
-    GROWING_STEPS = 1024 /* no smaller super block than makes so many */
+    GROWING_STEPS = 1024 /* for more steps than this, superblocks are larger, up to GROWING_SUPER */
 };
 
-/* What the words of a size option are. */
+/* Values of a size option that are words. */
 static const uint64_t AUTO = UINT64_MAX;
 static const uint64_t CLASSES = UINT64_MAX - 1;
 static const uint64_t ALL = UINT64_MAX - 1;
@@ -128,9 +129,9 @@ const ga_option ga_slab_options[GA_SLAB_OPTIONS] = {
               .choices = keep_words},
 };
 
-/* ---- one at a time --------------------------------------------------------------------------- */
+/* ---- single options ------------------------------------------------------------------------ */
 
-static uint64_t given(const ga_open_args *args, int option, uint64_t fallback)
+static uint64_t size_or(const ga_open_args *args, int option, uint64_t fallback)
 {
     uint64_t size = args->values[option].size;
     return size == AUTO ? fallback : size;
@@ -146,14 +147,14 @@ static uint32_t in_32_bits(uint64_t size)
     return size < UINT32_MAX ? (uint32_t)size : UINT32_MAX;
 }
 
-static ga_status unwanted(int option, const char *why)
+static ga_status fail_unexpected(int option, const char *why)
 {
     return ga_fail(GA_ERR_SPEC, "slab: %s: %s, got it as well", ga_slab_options[option].name, why);
 }
 
-/* Whether nobody asked for anything that units of one size alone have. In kernels size classes want
- * a parent that grows under them, if they are not asked for. */
-static bool wants_classes(const ga_open_args *args)
+/* True if no option is set that only units of one size have. In kernels, size classes are the
+ * default only over a parent that grows under them. */
+static bool defaults_to_classes(const ga_open_args *args)
 {
     bool kernel = args->place == GA_PLACE_KERNEL;
     bool single = args->values[PRESET].choice ||
@@ -165,7 +166,7 @@ static bool wants_classes(const ga_open_args *args)
 static ga_status read_unit(const ga_open_args *args, ga_slab_settings *s)
 {
     uint64_t unit = args->values[UNIT].size;
-    s->classes = unit == CLASSES || (unit == AUTO && wants_classes(args));
+    s->classes = unit == CLASSES || (unit == AUTO && defaults_to_classes(args));
     s->unit = unit >= CLASSES ? DEFAULT_UNIT : in_32_bits(unit);
     ga_slab_shape shape = {.unit = s->unit, .supers = 1, .light = true};
     ga_status status = ga_slab_shape_check(&shape);
@@ -182,9 +183,9 @@ static ga_status read_unit(const ga_open_args *args, ga_slab_settings *s)
 
 static ga_status read_max(const ga_open_args *args, ga_slab_settings *s)
 {
-    uint64_t max = given(args, MAX, DEFAULT_MAX);
+    uint64_t max = size_or(args, MAX, DEFAULT_MAX);
     if (is_given(args, MAX) && !s->classes) {
-        return unwanted(MAX, "expected with size classes only, but there is one unit size");
+        return fail_unexpected(MAX, "expected with size classes only, but there is one unit size");
     }
     if (max < GA_SLAB_UNIT_MIN || max > GA_SLAB_UNIT_MAX) {
         return ga_fail(GA_ERR_SPEC, "slab: max: expected a size from %d to %d bytes, got %llu",
@@ -196,7 +197,7 @@ static ga_status read_max(const ga_open_args *args, ga_slab_settings *s)
 
 static ga_status read_blocks(const ga_open_args *args, ga_slab_settings *s)
 {
-    uint64_t blocks = given(args, BLOCKS, 1);
+    uint64_t blocks = size_or(args, BLOCKS, 1);
     s->block_bits = -1;
     if (is_given(args, BLOCKS)) {
         if (!blocks || blocks & (blocks - 1) || blocks > UINT32_MAX) {
@@ -206,18 +207,19 @@ static ga_status read_blocks(const ga_open_args *args, ga_slab_settings *s)
         s->block_bits = __builtin_ctzll(blocks);
     }
     return s->block_bits >= 0 && s->classes
-               ? unwanted(BLOCKS, "expected with one unit size only, but there are size classes")
+               ? fail_unexpected(BLOCKS,
+                                 "expected with one unit size only, but there are size classes")
                : GA_OK;
 }
 
-/* The parent has memory that grows under kernels: `capacity` is the beginning and `limit` the
- * end. */
+/* For a parent whose memory grows under kernels: the heap grows from `capacity` to `limit`. */
 static ga_status read_growing(const ga_open_args *args, ga_slab_settings *s)
 {
     uint64_t reach = ga_slab_reach(s->unit);
     s->light = s->grows = true;
-    s->limit = given(args, LIMIT, GROWING_LIMIT < reach ? GROWING_LIMIT : reach);
-    s->capacity = given(args, CAPACITY, GROWING_CAPACITY < s->limit ? GROWING_CAPACITY : s->limit);
+    s->limit = size_or(args, LIMIT, GROWING_LIMIT < reach ? GROWING_LIMIT : reach);
+    s->capacity =
+        size_or(args, CAPACITY, GROWING_CAPACITY < s->limit ? GROWING_CAPACITY : s->limit);
     return !s->capacity || s->capacity > s->limit
                ? ga_fail(GA_ERR_SPEC,
                          "slab: capacity: expected a size above 0 up to limit (%llu), got %llu",
@@ -225,22 +227,24 @@ static ga_status read_growing(const ga_open_args *args, ga_slab_settings *s)
                : GA_OK;
 }
 
-/* Blocks of all sizes in kernels: `capacity` is the beginning, or all where the parent does not
- * grow. */
+/* For blocks of all sizes in kernels: `capacity` is the initial size, or the whole if the parent
+ * cannot grow. */
 static ga_status read_sized(const ga_open_args *args, ga_slab_settings *s)
 {
     s->grows = ga_growing_open(args->parent, NULL) == GA_OK;
-    s->limit = given(args, LIMIT, 0);
-    s->capacity = given(args, CAPACITY, s->grows ? GROWING_CAPACITY : KERNEL_CAPACITY);
+    s->limit = size_or(args, LIMIT, 0);
+    s->capacity = size_or(args, CAPACITY, s->grows ? GROWING_CAPACITY : KERNEL_CAPACITY);
     if (is_given(args, MAX)) {
-        return unwanted(MAX, "expected elsewhere than in kernels");
+        return fail_unexpected(MAX, "expected elsewhere than in kernels");
     }
     if (is_given(args, BLOCKS)) {
-        return unwanted(BLOCKS, "expected with one unit size only, but there are size classes");
+        return fail_unexpected(BLOCKS,
+                               "expected with one unit size only, but there are size classes");
     }
     if (args->values[PRESET].choice || args->values[ADDRESSING].choice) {
         int option = args->values[PRESET].choice ? PRESET : ADDRESSING;
-        return unwanted(option, "expected with one unit size only, but there are size classes");
+        return fail_unexpected(option,
+                               "expected with one unit size only, but there are size classes");
     }
     if (s->grows && s->limit && s->limit < s->capacity) {
         s->capacity = s->limit;
@@ -260,10 +264,11 @@ static ga_status read_room(const ga_open_args *args, ga_slab_settings *s)
     s->light =
         addressing == ADDRESSING_LIGHT || (addressing == ADDRESSING_AUTO && kernel &&
                                            is_given(args, CAPACITY) && !is_given(args, LIMIT));
-    s->capacity = given(args, CAPACITY, kernel && !s->light ? KERNEL_CAPACITY : 0);
-    s->limit = given(args, LIMIT, s->capacity > DEFAULT_LIMIT ? s->capacity : DEFAULT_LIMIT);
+    s->capacity = size_or(args, CAPACITY, kernel && !s->light ? KERNEL_CAPACITY : 0);
+    s->limit = size_or(args, LIMIT, s->capacity > DEFAULT_LIMIT ? s->capacity : DEFAULT_LIMIT);
     if (s->classes && s->capacity) {
-        return unwanted(CAPACITY, "expected with one unit size only, but there are size classes");
+        return fail_unexpected(CAPACITY,
+                               "expected with one unit size only, but there are size classes");
     }
     if (s->light && s->classes) {
         return ga_fail(GA_ERR_SPEC,
@@ -275,8 +280,8 @@ static ga_status read_room(const ga_open_args *args, ga_slab_settings *s)
                        is_given(args, CAPACITY) ? "0" : "none");
     }
     if (s->light && is_given(args, LIMIT)) {
-        return unwanted(LIMIT,
-                        "expected without light addressing, where `capacity` is all there is");
+        return fail_unexpected(
+            LIMIT, "expected without light addressing, where `capacity` is all there is");
     }
     if (!s->limit || s->capacity > s->limit) {
         return ga_fail(GA_ERR_SPEC,
@@ -291,11 +296,11 @@ static ga_status read_paper(const ga_open_args *args, ga_slab_settings *s)
     static const int others[] = {UNIT, BLOCKS, CAPACITY, LIMIT};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         if (is_given(args, others[i])) {
-            return unwanted(others[i], "expected to be left to preset=paper");
+            return fail_unexpected(others[i], "expected to be left to preset=paper");
         }
     }
     if (args->values[ADDRESSING].choice == ADDRESSING_TABLE) {
-        return unwanted(ADDRESSING, "expected to be left to preset=paper");
+        return fail_unexpected(ADDRESSING, "expected to be left to preset=paper");
     }
     s->light = true;
     s->block_bits = PAPER_BLOCK_BITS;
@@ -303,14 +308,14 @@ static ga_status read_paper(const ga_open_args *args, ga_slab_settings *s)
     return GA_OK;
 }
 
-/* A caller that asks for a capacity wants it to be there. On a device the parent's ga_free() waits for
- * the device as a rule, and a unit's does not: it is not to begin to wait unasked. */
+/* With a capacity empty memory stays by default. On a device it does too, because the parent's
+ * ga_free() waits for the device as a rule, and a free of a unit does not. */
 static ga_status read_keep(const ga_open_args *args, ga_slab_settings *s)
 {
     bool host = args->place == GA_PLACE_HOST;
-    uint64_t keep = given(args, KEEP, s->capacity || !host ? ALL : DEFAULT_KEEP);
+    uint64_t keep = size_or(args, KEEP, s->capacity || !host ? ALL : DEFAULT_KEEP);
     if (is_given(args, KEEP) && args->place == GA_PLACE_KERNEL) {
-        return unwanted(KEEP, "expected elsewhere than in kernels");
+        return fail_unexpected(KEEP, "expected elsewhere than in kernels");
     }
     s->keep = keep == ALL ? UINT64_MAX : keep;
     return GA_OK;
@@ -339,7 +344,8 @@ ga_status ga_slab_settings_read(const ga_open_args *args, ga_slab_settings *s)
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
-/* Super blocks for that many bytes. A limit that nobody gave ends where the addresses do. */
+/* The number of superblocks for that many bytes. A default limit is cut off at the end of the
+ * addresses. */
 static uint32_t super_count(const ga_slab_shape *shape, uint64_t bytes, bool exact)
 {
     uint32_t bits = shape->super_bits + GA_SLAB_BLOCK_BITS;
@@ -349,14 +355,14 @@ static uint32_t super_count(const ga_slab_shape *shape, uint64_t bytes, bool exa
     return in_32_bits(exact || count < most ? count : most);
 }
 
-/* How many memory blocks make a super block of the usual size: log2. Kernels number super blocks in
- * few bits, so that larger limits want larger super blocks there. */
-static uint32_t usual_bits(const ga_slab_settings *s, uint32_t unit)
+/* log2 of the memory blocks of a superblock of the default size. Kernels have few address bits for
+ * the superblock, so larger limits need larger superblocks there. */
+static uint32_t default_super_bits(const ga_slab_settings *s, uint32_t unit)
 {
     uint32_t most = ga_slab_block_bits(unit);
     ga_slab_shape shape = {.unit = unit};
-    uint64_t usual =
-        s->grows && s->limit / GROWING_STEPS > USUAL_SUPER ? s->limit / GROWING_STEPS : USUAL_SUPER;
+    uint64_t usual = s->grows && s->limit / GROWING_STEPS > DEFAULT_SUPER ? s->limit / GROWING_STEPS
+                                                                          : DEFAULT_SUPER;
     usual = usual < GROWING_SUPER ? usual : GROWING_SUPER;
     usual = s->grows && s->capacity < usual ? s->capacity : usual;
     while (shape.super_bits < most && ga_slab_super_bytes(&shape) * 2 <= usual) {
@@ -374,7 +380,7 @@ ga_status ga_slab_settings_shape(const ga_slab_settings *s, uint32_t unit, ga_sl
     bool kernel = s->place == GA_PLACE_KERNEL;
     *shape = (ga_slab_shape){
         .unit = unit,
-        .super_bits = s->block_bits < 0 ? usual_bits(s, unit) : (uint32_t)s->block_bits,
+        .super_bits = s->block_bits < 0 ? default_super_bits(s, unit) : (uint32_t)s->block_bits,
         .supers = 1,
         .spread = kernel ? GA_SLAB_SPREAD_KERNEL : GA_SLAB_SPREAD_HOST,
         .light = s->light,
@@ -386,9 +392,9 @@ ga_status ga_slab_settings_shape(const ga_slab_settings *s, uint32_t unit, ga_sl
     }
     uint32_t most = UINT32_C(1) << (UNIT_BITS - GA_SLAB_BLOCK_BITS - ga_slab_block_bits(unit));
     if (kernel && !s->light && s->limit == DEFAULT_LIMIT && shape->supers > most) {
-        shape->supers = most; /* nobody gave the limit: it ends where the addresses do */
+        shape->supers = most; /* a default limit ends where the addresses do */
     }
-    /* On the host a unit's address is its number: nothing is kept for the super block's. */
+    /* On the host a unit's address is its number: it needs no bits for the superblock. */
     ga_slab_shape checked = *shape;
     checked.light = s->light || !kernel;
     return ga_slab_shape_check(&checked);

@@ -6,11 +6,11 @@
 
 enum {
     PAPER_UNIT_BITS = 7,   /* 128 bytes */
-    PAPER_BLOCK_BITS = 14, /* memory blocks of a super block, there */
+    PAPER_BLOCK_BITS = 14, /* address bits for the memory block at that size */
     NUMBER_BITS = 32
 };
 
-/* The power of two that is no less than `x`, which is at least 1. */
+/* The binary logarithm of `x` (at least 1), rounded up. */
 static uint32_t log2_up(uint32_t x)
 {
     return x == 1 ? 0 : 32u - (uint32_t)__builtin_clz(x - 1);
@@ -26,7 +26,7 @@ uint64_t ga_slab_reach(uint32_t unit)
     return ((UINT64_C(1) << NUMBER_BITS) - GA_SLAB_BLOCK_UNITS) * unit;
 }
 
-/* Of a super block, and of the heap; UINT64_MAX where that is far too many. */
+/* Memory blocks of a superblock, and units of the heap; UINT64_MAX if that is out of range. */
 static uint64_t block_count(const ga_slab_shape *shape)
 {
     return shape->super_bits < 64 ? UINT64_C(1) << shape->super_bits : UINT64_MAX;

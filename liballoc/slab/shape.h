@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * The shape of a slab heap: unit size, super blocks, addressing; and the paper's 32-bit addresses.
+ * The shape of a slab heap: unit size, superblocks, addressing; and the paper's 32-bit addresses.
  *
- * A memory block is 1024 units, a super block 2^super_bits memory blocks. Units are numbered
- * through: number = (super block * 2^super_bits + memory block) * 1024 + unit.
+ * A memory block is 1024 units, a superblock is 2^super_bits memory blocks. Units are numbered:
+ * number = (superblock * 2^super_bits + memory block) * 1024 + unit.
  *
- * An address has 10 bits for the unit, `block_bits` for the memory block within its super block and
- * the rest for the super block (slab-hash-2018, §V: 10 + 14 + 8 at 128 bytes). For other sizes
- * block_bits is what keeps a super block within 2 GiB, as the paper's is at most: 14 at 128 bytes,
- * one more for each halving, one less for each doubling, so 10 + 17 + 5 at 16 bytes and 10 + 5 + 17
- * at 64 KiB. Whatever the split, there are 2^32 - 1024 units: 64 GiB at 16 bytes, 512 GiB at 128,
- * 256 TiB at 64 KiB, less the last memory block, or the last super block with two-level addressing
- * and super blocks of full size. With light addressing the address is the number.
+ * An address has 10 bits for the unit, `block_bits` for the memory block within its superblock and
+ * the rest for the superblock (slab-hash-2018, §V: 10 + 14 + 8 at 128 bytes). block_bits keeps a
+ * superblock within 2 GiB, the paper's largest: 14 at 128 bytes, one more for each halving, one
+ * less for each doubling of the unit; so 10 + 17 + 5 at 16 bytes and 10 + 5 + 17 at 64 KiB. Any
+ * split gives 2^32 - 1024 units: 64 GiB at 16 bytes, 512 GiB at 128, 256 TiB at 64 KiB. The last
+ * memory block is not used; with two-level addressing and superblocks of full size, the last
+ * superblock is not. With light addressing the address is the number.
  */
 #ifndef GPUALLOC_SLAB_SHAPE_H
 #define GPUALLOC_SLAB_SHAPE_H
@@ -27,34 +27,34 @@ enum {
 
 typedef struct ga_slab_shape {
     uint32_t unit;       /* bytes: a multiple of 16, GA_SLAB_UNIT_MIN to GA_SLAB_UNIT_MAX */
-    uint32_t super_bits; /* a super block has 2^super_bits memory blocks */
-    uint32_t supers;     /* the most super blocks that there may be */
-    uint32_t spread;     /* GA_SLAB_SPREAD_HOST or _KERNEL: whose atomics work on it */
-    bool light;          /* one array for all super blocks */
+    uint32_t super_bits; /* a superblock has 2^super_bits memory blocks */
+    uint32_t supers;     /* limit of the number of superblocks */
+    uint32_t spread; /* GA_SLAB_SPREAD_HOST or _KERNEL: the side whose atomics change the bitmaps */
+    bool light;      /* one array for all superblocks */
 } ga_slab_shape;
 
-/* GA_ERR_SPEC, with a sentence that begins "slab: ", for a unit size that is not one, and for more
- * units or larger super blocks than the addresses have room for. */
+/* GA_ERR_SPEC, with a message that begins with "slab: ", if the unit size is invalid, or if there
+ * are more units or larger superblocks than the addresses can express. */
 ga_status ga_slab_shape_check(const ga_slab_shape *shape);
 
-/* How many bits the addresses of this unit size have for the memory block. */
+/* Address bits for the memory block at this unit size. */
 uint32_t ga_slab_block_bits(uint32_t unit);
 
 /* The most bytes of units that a heap of this unit size can have. */
 uint64_t ga_slab_reach(uint32_t unit);
 
-/* Bytes: the units of a super block, its bitmap rows, and the counts of the whole heap, in whole
+/* In bytes: the units of a superblock; its bitmap rows; the counts of the whole heap, in whole
  * rows. */
 uint64_t ga_slab_super_bytes(const ga_slab_shape *shape);
 size_t ga_slab_super_rows_bytes(const ga_slab_shape *shape);
 size_t ga_slab_counts_bytes(const ga_slab_shape *shape);
 
-/* Between a unit's number and its address. */
+/* Conversions between a unit's number and its address. */
 uint32_t ga_slab_address_of(const ga_slab_shape *shape, uint32_t number);
 uint32_t ga_slab_number_of(const ga_slab_shape *shape, uint32_t address);
 
-/* Fill in what never changes of a heap of this shape. Pointers and what there is of super blocks
- * stay as they are. */
+/* Set the constant fields of a heap of this shape. Its pointers and its numbers of superblocks and
+ * words are not changed. */
 void ga_slab_heap_shape(ga_slab_heap *heap, const ga_slab_shape *shape);
 
 #endif

@@ -306,8 +306,8 @@ void ga_sized_close(ga_sized *sized)
     if (sized->growing.own) {
         ga_growing_close(sized->parent, &sized->growing);
     }
-    ga_slab_give_back(sized->parent, sized->fixed);
-    ga_slab_give_back(sized->parent, sized->bookkeeping);
+    ga_slab_free_to_parent(sized->parent, sized->fixed);
+    ga_slab_free_to_parent(sized->parent, sized->bookkeeping);
     pthread_mutex_destroy(&sized->lock);
     ga_libc.free(sized);
 }
@@ -354,7 +354,7 @@ static ga_status log_refusal(ga_sized *sized, const ga_cuda_scope *scope)
 {
     ga_growth growth;
     ga_status status = ga_sized_get(scope, &growth, sized->growth, sizeof growth);
-    uint32_t reason = status == GA_OK ? (uint32_t)growth.verdict & 7u : 0;
+    uint32_t reason = status == GA_OK ? (uint32_t)growth.refusal & 7u : 0;
     if (reason && reason != sized->refusal && reason < GA_GROWTH_REASONS) {
         ga_log(GA_LOG_WARN, "slab: device %d: kernels got no more than %llu bytes: %s",
                sized->device, (unsigned long long)(growth.ready * ga_sized_region_size(sized)),

@@ -1,11 +1,23 @@
 /* SPDX-License-Identifier: MIT
  *
+ * The `slab` backend behind the interface.
+ *
+ *   slab_alloc                  fast: the thread cache's claimed word (cache.h)
+ *    `- alloc_slow              in the place kernel: sized.h, kernel.h
+ *        |- alloc_unit          the cache, or a single unit without one; if the slab is full, a
+ *        |                      large block
+ *        `- alloc_large         the parent (large.h)
+ *   slab_free                   fast: the recent bin; then the map of regions and the class's bin
+ *    `- free_slow
+ *        |- free_single         the cache, checks, or device memory
+ *        `- free_large          the parent
+ *
  * STRUCTURE  a heap for the host or a device has a slab for each class, a cache for each thread,
- *            and the set of the blocks that are too large for a class, which the parent serves. One
- *            for kernels is all kernel.c's.
- * INVARIANT  a block is a unit of a region of the heap's, or in the set
- * ORDER      cache.c, host.c, regions.c and starts.c have it; here are only figures, relaxed.
- * PROGRESS   as there; large requests are as the parent serves them
+ *            and the set of the blocks that are too large for a class and come from the parent.
+ *            kernel.c or sized.c have all of a heap for kernels.
+ * INVARIANT  a block is a unit of a region of the heap, or in the set
+ * ORDER      stated in cache.c, host.c, regions.c and starts.c; this file has only relaxed figures
+ * PROGRESS   as in those files; large requests as the parent serves them
  */
 #include "slab.h"
 
@@ -71,8 +83,8 @@ static ga_status begin_slabs(ga_slab_state *s, const ga_slab_settings *settings)
     return ga_slab_store_begin(&s->store, s->slabs, s->classes.count);
 }
 
-/* What the option `capacity` wants taken at once. */
-static ga_status take_first(ga_slab_state *s, const ga_slab_settings *settings)
+/* Allocate the memory that the option `capacity` requests. */
+static ga_status alloc_first(ga_slab_state *s, const ga_slab_settings *settings)
 {
     ga_status status = GA_OK;
     uint32_t first = settings->light      ? 1
@@ -112,13 +124,13 @@ static ga_status open_slabs(const ga_open_args *args, const ga_slab_settings *se
     s->device = args->device;
     s->on_device = args->place == GA_PLACE_DEVICE;
     s->check = settings->check;
-    s->quick_max = s->check || s->on_device ? 0 : classes.max;
+    s->fast_max = s->check || s->on_device ? 0 : classes.max;
     ga_status status = begin_slabs(s, settings);
     if (status != GA_OK) {
         ga_libc.free(s);
         return status;
     }
-    status = take_first(s, settings);
+    status = alloc_first(s, settings);
     if (status != GA_OK) {
         ga_slab_store_end(&s->store);
         ga_libc.free(s);
@@ -154,14 +166,14 @@ static void slab_close(void *state)
     ga_libc.free(s);
 }
 
-static ga_status unsupported(const char *what)
+static ga_status unsupported(const char *feature)
 {
-    return ga_fail(GA_ERR_UNSUPPORTED, "slab: has no %s for the place kernel", what);
+    return ga_fail(GA_ERR_UNSUPPORTED, "slab: has no %s for the place kernel", feature);
 }
 
 /* ---- units ----------------------------------------------------------------------------------- */
 
-/* Past the caches. */
+/* Allocate a unit without a cache. */
 static void *alloc_single(ga_slab_state *s, uint32_t class)
 {
     ga_slab_host *slab = &s->slabs[class];
@@ -176,25 +188,26 @@ static void *alloc_single(ga_slab_state *s, uint32_t class)
     return block;
 }
 
-/* A unit of the class, or else a block of the parent's. */
-static ga_status try_in(ga_slab_state *s, uint32_t class, size_t size, size_t align, void **out)
+/* A unit of the class, or else a large block. */
+static ga_status try_alloc_unit(ga_slab_state *s, uint32_t class, size_t size, size_t align,
+                                void **out)
 {
     ga_slab_cache *cache = ga_slab_state_cache(s);
     *out = cache ? ga_slab_cache_alloc(cache, class) : alloc_single(s, class);
     return *out ? GA_OK : ga_slab_large_alloc(&s->large, size, align, out);
 }
 
-/* Whether it is worth asking a parent on a device again, which had no memory: empty super blocks went
- * back to it. On the host their pages are of no use to the parent. */
+/* True if the parent had no memory, but empty superblocks of a device could be freed to it, so
+ * that a retry may succeed. On the host the parent cannot use purged pages. */
 static bool made_room(ga_slab_state *s, ga_status status)
 {
     return status == GA_ERR_MEMORY && s->on_device && ga_slab_store_trim(&s->store, 0).gone;
 }
 
-static ga_status alloc_in(ga_slab_state *s, uint32_t class, size_t size, size_t align, void **out)
+static ga_status alloc_unit(ga_slab_state *s, uint32_t class, size_t size, size_t align, void **out)
 {
-    ga_status status = try_in(s, class, size, align, out);
-    return made_room(s, status) ? try_in(s, class, size, align, out) : status;
+    ga_status status = try_alloc_unit(s, class, size, align, out);
+    return made_room(s, status) ? try_alloc_unit(s, class, size, align, out) : status;
 }
 
 static ga_status alloc_large(ga_slab_state *s, size_t size, size_t align, void **out)
@@ -203,8 +216,8 @@ static ga_status alloc_large(ga_slab_state *s, size_t size, size_t align, void *
     return made_room(s, status) ? ga_slab_large_alloc(&s->large, size, align, out) : status;
 }
 
-__attribute__((noinline)) ga_status ga_slab_state_alloc_slowly(ga_slab_state *s, size_t size,
-                                                               void **out)
+__attribute__((noinline)) ga_status ga_slab_state_alloc_slow(ga_slab_state *s, size_t size,
+                                                             void **out)
 {
     if (s->sized) {
         return ga_sized_alloc(s->sized, size, 0, out);
@@ -212,21 +225,21 @@ __attribute__((noinline)) ga_status ga_slab_state_alloc_slowly(ga_slab_state *s,
     if (s->kernel) {
         return ga_slab_kernel_alloc(s->kernel, size, out);
     }
-    return size <= s->classes.max ? alloc_in(s, ga_slab_class_of(&s->classes, size), size, 0, out)
+    return size <= s->classes.max ? alloc_unit(s, ga_slab_class_of(&s->classes, size), size, 0, out)
                                   : alloc_large(s, size, 0, out);
 }
 
 static ga_status slab_alloc(void *state, size_t size, void **out)
 {
     ga_slab_state *s = state;
-    const ga_slab_seat *seat = ga_slab_seat_of(&s->store);
-    if (__builtin_expect(size <= s->quick_max && seat->serial == s->store.serial, 1)) {
-        *out = ga_slab_cache_take(seat->cache, ga_slab_class_of(&s->classes, size));
+    const ga_slab_tls_slot *tls_slot = ga_slab_tls_slot_of(&s->store);
+    if (__builtin_expect(size <= s->fast_max && tls_slot->serial == s->store.serial, 1)) {
+        *out = ga_slab_cache_alloc_fast(tls_slot->cache, ga_slab_class_of(&s->classes, size));
         if (__builtin_expect(*out != NULL, 1)) {
             return GA_OK;
         }
     }
-    return ga_slab_state_alloc_slowly(s, size, out);
+    return ga_slab_state_alloc_slow(s, size, out);
 }
 
 ga_status ga_slab_state_alloc_aligned(void *state, size_t size, size_t align, void **out)
@@ -240,7 +253,7 @@ ga_status ga_slab_state_alloc_aligned(void *state, size_t size, size_t align, vo
     }
     uint32_t class = ga_slab_class_aligned(&s->classes, size, align);
     return class == GA_SLAB_NO_CLASS ? alloc_large(s, size, align, out)
-                                     : alloc_in(s, class, size, align, out);
+                                     : alloc_unit(s, class, size, align, out);
 }
 
 static ga_status no_block(const void *pointer)
@@ -257,28 +270,28 @@ static ga_status free_large(ga_slab_state *s, void *block)
     return status == GA_ERR_POINTER ? no_block(block) : status;
 }
 
-/* A unit of device memory has come back, to a block of which no unit is taken now if all are free. */
-static void count_on_device(ga_slab_state *s, const ga_slab_host *slab, uint32_t unit)
+/* Count a freed unit of device memory. If its block seems empty now, a purge may be due. */
+static void count_freed_on_device(ga_slab_state *s, const ga_slab_host *slab, uint32_t unit)
 {
-    uint32_t place = ga_slab_count_place(GA_SLAB_SPREAD_HOST, unit >> GA_SLAB_BLOCK_BITS);
-    /* relaxed: counts say where to look (slab_tile.h) */
-    uint32_t free = ga_add_relaxed(&slab->heap.free[place], 1) + 1;
+    uint32_t index = ga_slab_count_index(GA_SLAB_SPREAD_HOST, unit >> GA_SLAB_BLOCK_BITS);
+    /* relaxed: counts only guide the search (slab_tile.h) */
+    uint32_t free = ga_add_relaxed(&slab->heap.free[index], 1) + 1;
     if (free == GA_SLAB_BLOCK_UNITS && slab->keep != UINT64_MAX) {
-        ga_slab_store_settle(&s->store, slab->class,
-                             (uint64_t)slab->shape.unit << GA_SLAB_BLOCK_BITS);
+        ga_slab_store_purge(&s->store, slab->class,
+                            (uint64_t)slab->shape.unit << GA_SLAB_BLOCK_BITS);
     }
 }
 
-/* Past the caches, by an atomic with an answer, which tells whether it was free already. */
+/* Free without a cache. The atomic's result shows whether the unit was free already. */
 static ga_status free_on_device(ga_slab_state *s, ga_slab_host *slab, uint32_t unit, void *block)
 {
     ga_slab_view view = ga_slab_view_of(&slab->heap);
     uint32_t bit = 1u << unit % 32u;
     /* U2: release. Pairs with U1 (slab_tile.h). */
     if (!(ga_and_release(ga_slab_word(view, unit / 32u), ~bit) & bit)) {
-        return ga_slab_cache_doubled(block);
+        return ga_slab_cache_double_free(block);
     }
-    count_on_device(s, slab, unit);
+    count_freed_on_device(s, slab, unit);
     return GA_OK;
 }
 
@@ -291,15 +304,15 @@ static ga_status free_single(ga_slab_state *s, ga_slab_region *region, uint32_t 
     if (s->on_device) {
         return free_on_device(s, slab, unit, block);
     }
-    ga_slab_cache *cache = ga_slab_cache_mine(&s->store);
+    ga_slab_cache *cache = ga_slab_cache_get(&s->store);
     if (cache) {
         return ga_slab_cache_free(cache, region->class, unit, block);
     }
-    ga_slab_give(ga_slab_view_of(&slab->heap), unit / 32u, 1u << unit % 32u);
+    ga_slab_release_bits(ga_slab_view_of(&slab->heap), unit / 32u, 1u << unit % 32u);
     return GA_OK;
 }
 
-__attribute__((noinline)) ga_status ga_slab_state_free_slowly(ga_slab_state *s, void *block)
+__attribute__((noinline)) ga_status ga_slab_state_free_slow(ga_slab_state *s, void *block)
 {
     if (s->sized) {
         return ga_sized_free(s->sized, block);
@@ -324,24 +337,24 @@ __attribute__((noinline)) ga_status ga_slab_state_free_slowly(ga_slab_state *s, 
 static ga_status slab_free(void *state, void *block)
 {
     ga_slab_state *s = state;
-    const ga_slab_seat *seat = ga_slab_seat_of(&s->store);
-    if (__builtin_expect(seat->serial == s->store.serial && seat->cache, 1)) {
+    const ga_slab_tls_slot *tls_slot = ga_slab_tls_slot_of(&s->store);
+    if (__builtin_expect(tls_slot->serial == s->store.serial && tls_slot->cache, 1)) {
         const ga_slab_region *region;
         uint32_t unit;
-        if (ga_slab_cache_give(seat->cache, block)) {
+        if (ga_slab_cache_free_fast(tls_slot->cache, block)) {
             return GA_OK;
         }
         region = ga_slab_state_region(s, block);
         if (__builtin_expect(region != NULL, 1) && ga_slab_region_unit(region, block, &unit)) {
-            return ga_slab_cache_free(seat->cache, region->class, unit, block);
+            return ga_slab_cache_free(tls_slot->cache, region->class, unit, block);
         }
     }
-    return ga_slab_state_free_slowly(s, block);
+    return ga_slab_state_free_slow(s, block);
 }
 
-/* ---- questions ------------------------------------------------------------------------------- */
+/* ---- look-ups ------------------------------------------------------------------------------ */
 
-static __attribute__((noinline)) size_t usable_slowly(ga_slab_state *s, const void *block)
+static __attribute__((noinline)) size_t usable_size_slow(ga_slab_state *s, const void *block)
 {
     if (s->sized) {
         return ga_sized_usable_size(s->sized, block);
@@ -356,7 +369,7 @@ size_t ga_slab_state_usable_size(void *state, const void *block)
 {
     ga_slab_state *s = state;
     const ga_slab_region *region = ga_slab_state_region(s, block);
-    return __builtin_expect(region != NULL, 1) ? region->unit : usable_slowly(s, block);
+    return __builtin_expect(region != NULL, 1) ? region->unit : usable_size_slow(s, block);
 }
 
 static bool slab_owns(void *state, const void *pointer)
@@ -423,8 +436,8 @@ ga_status ga_slab_state_alloc_zeroed(void *state, size_t size, void **out)
     return status;
 }
 
-/* A block of its own, with the contents; the old one is freed. GA_ERR_POINTER where that was free
- * already: the new one is given back. */
+/* Allocate a new block, copy the contents, and free the old one. GA_ERR_POINTER if that was free
+ * already; the new one is freed then. */
 static ga_status move(ga_slab_state *s, void *block, size_t before, size_t size, void **out)
 {
     ga_status status = slab_alloc(s, size, out);
@@ -445,7 +458,7 @@ static ga_status resize_large(ga_slab_state *s, void *block, size_t size, void *
     return made_room(s, status) ? ga_slab_large_realloc(&s->large, block, size, out) : status;
 }
 
-/* To a unit, if it is to be that small and the host can copy. */
+/* Moves to a unit if the new size fits one and the host can copy. */
 static ga_status realloc_large(ga_slab_state *s, void *block, size_t size, void **out)
 {
     size_t before = ga_slab_large_usable_size(&s->large, block);
@@ -456,7 +469,7 @@ static ga_status realloc_large(ga_slab_state *s, void *block, size_t size, void 
                                                              : resize_large(s, block, size, out);
 }
 
-/* False for a unit that is free, unless another thread's cache holds it. */
+/* False for a unit that is free, unless another thread's cache has it. */
 static bool is_live(ga_slab_state *s, const ga_slab_region *region, uint32_t unit)
 {
     ga_slab_host *slab = &s->slabs[region->class];
@@ -465,9 +478,9 @@ static bool is_live(ga_slab_state *s, const ga_slab_region *region, uint32_t uni
         return false;
     }
     ga_slab_view view = ga_slab_view_of(&slab->heap);
-    /* relaxed: the caller owns the unit, or is wrong */
+    /* relaxed: the caller owns the unit, or the call is wrong */
     uint32_t taken = ga_load_relaxed(ga_slab_word(view, unit / 32u));
-    return taken >> unit % 32u & 1u && !ga_slab_host_is_away(slab, unit >> GA_SLAB_BLOCK_BITS);
+    return taken >> unit % 32u & 1u && !ga_slab_host_is_purged(slab, unit >> GA_SLAB_BLOCK_BITS);
 }
 
 ga_status ga_slab_state_realloc(void *state, void *block, size_t size, void **out)
@@ -495,7 +508,7 @@ ga_status ga_slab_state_realloc(void *state, void *block, size_t size, void **ou
     }
     ga_status status = move(s, block, region->unit, size, out);
     if (status != GA_OK && status != GA_ERR_POINTER && fits) {
-        *out = block; /* no smaller one to be had: it stays */
+        *out = block; /* no smaller unit is available: the block stays */
         return GA_OK;
     }
     return status;
@@ -528,7 +541,8 @@ static ga_status slab_alloc_batch(void *state, size_t n, const size_t *sizes, vo
 
 /* ---- forks and threads ----------------------------------------------------------------------- */
 
-/* Nobody works on a heap while it is copied: `before` begins that, and ends it otherwise. */
+/* Lock the heap before a fork (`before`), so that no thread changes it while it is copied; unlock
+ * it afterwards in parent and child. */
 static void hold_for_fork(ga_slab_state *s, bool before)
 {
     if (s->sized) {
@@ -556,7 +570,7 @@ static void slab_fork_child(void *state)
 {
     ga_slab_state *s = state;
     if (!ga_slab_state_in_kernels(s)) {
-        ga_slab_cache_forget_others(&s->store);
+        ga_slab_cache_abandon_others(&s->store);
     }
     hold_for_fork(s, false);
 }
@@ -565,7 +579,7 @@ static void slab_thread_exit(void *state)
 {
     ga_slab_state *s = state;
     if (!ga_slab_state_in_kernels(s)) {
-        ga_slab_cache_leave(&s->store);
+        ga_slab_cache_thread_exit(&s->store);
     }
 }
 
@@ -575,8 +589,8 @@ static ga_status slab_kernel_view(void *state, ga_kernel_heap *out)
     return s->sized ? ga_sized_kernel_view(s->sized, out) : ga_slab_kernel_view(s->kernel, out);
 }
 
-/* In kernels: regions in which nothing is taken. On the host: pages of empty memory blocks. On a
- * device: empty super blocks. `*keep` becomes what the parent may keep. */
+/* Kernels: empty regions. Host: pages of empty memory blocks. Device: empty superblocks. `*keep`
+ * becomes the number of bytes that the parent may keep. */
 static ga_status trim_units(ga_slab_state *s, size_t *keep)
 {
     if (s->sized) {
@@ -588,8 +602,7 @@ static ga_status trim_units(ga_slab_state *s, size_t *keep)
     return GA_OK;
 }
 
-/* Large blocks are the parent's, and so is what it keeps of those that were freed, and of super
- * blocks. */
+/* The parent keeps memory of freed large blocks and of superblocks, so it is trimmed too. */
 static ga_status slab_trim(void *state, size_t keep)
 {
     ga_slab_state *s = state;

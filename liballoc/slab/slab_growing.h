@@ -1,19 +1,25 @@
 /* SPDX-License-Identifier: MIT
  *
- * A slab heap that grows while it is used: its super blocks are the steps of growth.h. Addressing
- * is light, over a reservation that has addresses for all there may ever be.
+ * Slab heaps that grow under running kernels: a superblock is a step of growth.h. Addressing is
+ * light: addresses for the largest size are reserved at once, and steps are mapped in order.
  *
  *     units   | super 0 | super 1 | super 2 |   addresses only   |
  *     rows    | row row | row row | row row |   addresses only   |
- *     counts  | n n n n   n n n n   n n n n   0 0 0 0 0 0 0 0 0 0 |   all there, from the start
+ *     counts  | n n n n   n n n n   n n n n   0 0 0 0 0 0 0 0 0 0 |   all mapped from the start
  *
- * ORDER      G1 and G2: where a new count is seen, its row has been cleared, and its words are
- *            counted. G3 and G4: so have the rows of all words that are counted. Both come from the
- *            tile that prepares a super block.
+ *   ga_slab_claim_growing          like ga_slab_claim_lanes() in the steps that are ready
+ *    |- await_growth               found nothing: waits for one step more, then claims again in it
+ *    |   `- ga_slab_prepare        run by the tile that has the growth's turn: clears the new rows
+ *    `- grow_ahead                 3/4 of the units are taken: requests a step, does not wait
+ *   ga_slab_claim_word_growing     like ga_slab_claim_word(); otherwise the same path
  *
- * PROGRESS   A claim that has found nothing waits as growth.h says; with what has come it tries
- *            again. It answers FULL once growth is refused, after a search of its own in all there
- *            was by then.
+ * ORDER      The tile that prepares a superblock releases twice. G1 and G2: a tile that sees a new
+ *            count sees the cleared row, and its words are counted. G3 and G4: a tile that sees a
+ *            new number of words sees their cleared rows.
+ *
+ * PROGRESS   A claim that finds nothing waits as growth.h says and retries with the new memory. It
+ *            returns FULL when growth is refused, after it has searched all memory that was there
+ *            by then.
  */
 #ifndef GPUALLOC_SLAB_SLAB_GROWING_H
 #define GPUALLOC_SLAB_SLAB_GROWING_H
@@ -22,28 +28,28 @@
 #include "slab_tile.h"
 #include "slab_words.h"
 
-/* One claim and one free in so many changes the estimate of what is taken, by so much more. On the
- * CPU, where noise is 0, each does. */
+/* 1 in N claims and frees adds N times its change to the estimate of taken units. On the CPU, where
+ * noise is 0, each call does. */
 #ifdef __CUDACC__
-#define GA_SLAB_SAMPLE 64u
+#define GA_SLAB_CALLS_PER_SAMPLE 64u
 #else
-#define GA_SLAB_SAMPLE 1u
+#define GA_SLAB_CALLS_PER_SAMPLE 1u
 #endif
 
-/* About so many words of bitmaps are prepared together. */
+/* Rows of about this many bitmap words are prepared together. */
 #ifndef GA_SLAB_PREPARED_WORDS
 #define GA_SLAB_PREPARED_WORDS 16384u
 #endif
 
-/* ---- a new super block ---------------------------------------------------------------------- */
+/* ---- a new superblock --------------------------------------------------------------------- */
 
 GA_SIMT uint32_t ga_slab_step_words(const ga_slab_heap *heap)
 {
     return GA_SLAB_ROW_WORDS << heap->super_bits;
 }
 
-/* Units that have been free for ever, as the hardened checks want them. */
-GA_SIMT void ga_slab_prepare_units(ga_slab_heap *heap, ga_tile tile, uint32_t step)
+/* Fill the units of a superblock with poison, as the hardened checks expect of free units. */
+GA_SIMT void ga_slab_poison_units(ga_slab_heap *heap, ga_tile tile, uint32_t step)
 {
     uint32_t *words = (uint32_t *)(heap->units + heap->super_bytes * step);
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
@@ -55,8 +61,8 @@ GA_SIMT void ga_slab_prepare_units(ga_slab_heap *heap, ga_tile tile, uint32_t st
     }
 }
 
-/* Super blocks `from` to `to` - 1 have been backed: all their units are free. Together, so that
- * they wait for memory once. */
+/* Free all units of superblocks `from` to `to` - 1, which have been mapped. All at once, so that
+ * the tile waits for memory once. */
 GA_SIMT void ga_slab_prepare_steps(ga_slab_heap *heap, ga_tile tile, uint32_t from, uint32_t to)
 {
     uint32_t first = ga_slab_step_words(heap) * from;
@@ -71,15 +77,15 @@ GA_SIMT void ga_slab_prepare_steps(ga_slab_heap *heap, ga_tile tile, uint32_t fr
         }
     }
     for (uint32_t step = from; heap->check && step < to; step++) {
-        ga_slab_prepare_units(heap, tile, step);
+        ga_slab_poison_units(heap, tile, step);
     }
     ga_tile_publish(tile);
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
-        /* G4: release. Pairs with G3 (slab_heap.h): the rows are clear. Before the counts, which
-         * lead others here: what they claim they may free at once, and then it must be known for a
-         * unit. */
+        /* G4: release. Pairs with G3 (slab_heap.h): the rows are clear. Before the counts, because
+         * these lead other tiles here: a unit that a tile claims it may free at once, and then
+         * `words` must cover it. */
         ga_store_release(&heap->words, first + words);
     }
     ga_tile_publish(tile);
@@ -88,20 +94,21 @@ GA_SIMT void ga_slab_prepare_steps(ga_slab_heap *heap, ga_tile tile, uint32_t fr
         uint32_t rank = ga_bits_count(ga_tile_lanes(tile) & ga_bits_below(own));
         for (uint32_t i = rank; i < words / GA_SLAB_ROW_WORDS; i += ga_tile_size(tile)) {
             uint32_t block = (from << heap->super_bits) + i;
-            uint32_t *count = heap->free + ga_slab_count_place(GA_SLAB_SPREAD, block);
-            /* G2: release, with the publish. Pairs with G1 (slab_tile.h): the row is clear, and
-             * counted. */
+            uint32_t *count = heap->free + ga_slab_count_index(GA_SLAB_SPREAD, block);
+            /* G2: release, with the publish. Pairs with G1 (slab_tile.h): the row is clear, and its
+             * words are counted. */
             ga_post_add_published(count, GA_SLAB_MUTANT == 10 ? 0 : GA_SLAB_BLOCK_UNITS);
         }
     }
     ga_tile_sync(tile);
 }
 
-/* By pieces that take some microseconds: others may begin with the first. */
+/* The callback of growth.h. Works in pieces of a few microseconds, so that other tiles may begin to
+ * claim from the first piece. */
 GA_SIMT void ga_slab_prepare(ga_tile tile, void *context, uint32_t from, uint32_t to)
 {
     ga_slab_heap *heap = (ga_slab_heap *)context;
-    uint32_t words = heap->check ? 0 : GA_SLAB_PREPARED_WORDS; /* poison takes long */
+    uint32_t words = heap->check ? 0 : GA_SLAB_PREPARED_WORDS; /* poisoning takes long */
     uint32_t each = 1u + words / ga_slab_step_words(heap);
     while (from < to) {
         uint32_t end = to - from < each ? to : from + each;
@@ -112,26 +119,26 @@ GA_SIMT void ga_slab_prepare(ga_tile tile, void *context, uint32_t from, uint32_
 
 /* ---- low water ----------------------------------------------------------------------------- */
 
-/* About how many units are taken now that `n` more are, or fewer where that is below 0; 0 from most
- * calls, which do not count. */
-GA_SIMT uint32_t ga_slab_weigh(ga_slab_heap *heap, ga_tile tile, uint32_t n)
+/* Add `n` to the estimate of taken units (below 0: subtract) and return the new estimate, or 0 in
+ * calls that are not sampled. */
+GA_SIMT uint32_t ga_slab_adjust_taken(ga_slab_heap *heap, ga_tile tile, uint32_t n)
 {
     uint32_t leader = ga_tile_leader(tile);
     uint32_t noise = ga_lanes_get(tile, ga_lanes_all(ga_tile_noise()), leader);
     ga_lanes taken = ga_lanes_all(0);
-    if (ga_bits_mix(noise) % GA_SLAB_SAMPLE && GA_SLAB_SAMPLE > 1u) {
+    if (ga_bits_mix(noise) % GA_SLAB_CALLS_PER_SAMPLE && GA_SLAB_CALLS_PER_SAMPLE > 1u) {
         return 0;
     }
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        n *= GA_SLAB_SAMPLE;
+        n *= GA_SLAB_CALLS_PER_SAMPLE;
         /* relaxed: an estimate. */
         ga_lane_write(&taken, own, ga_add_relaxed(&heap->taken, n) + n);
     }
     return ga_lanes_get(tile, taken, leader);
 }
 
-/* Whether so many taken units leave less than a quarter of what there is. */
+/* True if less than a quarter of the units is free. */
 GA_SIMT bool ga_slab_is_low(uint32_t taken, uint32_t words)
 {
     return (int32_t)taken > 0 && taken / 24u >= words;
@@ -139,7 +146,7 @@ GA_SIMT bool ga_slab_is_low(uint32_t taken, uint32_t words)
 
 /* ---- claims -------------------------------------------------------------------------------- */
 
-/* How many super blocks are ready, the same for all lanes. */
+/* The number of superblocks that are ready, read by the leader for all lanes. */
 GA_SIMT uint32_t ga_slab_steps_ready(ga_slab_heap *heap, ga_tile tile)
 {
     uint32_t leader = ga_tile_leader(tile);
@@ -152,59 +159,60 @@ GA_SIMT uint32_t ga_slab_steps_ready(ga_slab_heap *heap, ga_tile tile)
     return ga_lanes_get(tile, ready, leader);
 }
 
-/* Wait for a super block more than `steps`, or ask for it and wait for nothing. Functions of their
- * own, so that claims keep little over them. */
-GA_SIMT_SLOW bool ga_slab_await(ga_slab_heap *heap, uint32_t lanes, uint32_t steps)
+/* Wait for one superblock more than `steps`, or request it without waiting. Functions of their
+ * own, so that a claim keeps few registers over the call. */
+GA_SIMT_SLOW bool ga_slab_await_growth(ga_slab_heap *heap, uint32_t lanes, uint32_t steps)
 {
     return ga_growth_await(ga_tile_among(lanes), heap->growth, steps + 1u, ga_slab_prepare, heap) ==
            GA_GROWTH_GRANTED;
 }
 
-GA_SIMT_SLOW void ga_slab_hint_more(ga_slab_heap *heap, uint32_t lanes, uint32_t steps)
+GA_SIMT_SLOW void ga_slab_request_growth(ga_slab_heap *heap, uint32_t lanes, uint32_t steps)
 {
     ga_growth_hint(ga_tile_among(lanes), heap->growth, steps + 1u, ga_slab_prepare, heap);
 }
 
-/* Ask for a super block more, where it is low. */
+/* Request one superblock more if free units are low. */
 GA_SIMT void ga_slab_grow_ahead(ga_slab_heap *heap, ga_tile tile, uint32_t claimed, uint32_t steps)
 {
-    uint32_t taken = ga_slab_weigh(heap, tile, claimed);
+    uint32_t taken = ga_slab_adjust_taken(heap, tile, claimed);
     if (ga_slab_is_low(taken, steps * ga_slab_step_words(heap))) {
-        ga_slab_hint_more(heap, ga_tile_members(tile), steps);
+        ga_slab_request_growth(heap, ga_tile_members(tile), steps);
     }
 }
 
-/* Where to begin: as everywhere else, but not among the first words, of which `full` were full. */
-GA_SIMT uint32_t ga_slab_start_behind(uint32_t number, uint32_t full, uint32_t words)
+/* The home word of warp `number`; if it is one of the first `full_words`, which were full, then
+ * another one behind those. */
+GA_SIMT uint32_t ga_slab_home_word_behind(uint32_t number, uint32_t full_words, uint32_t words)
 {
-    uint32_t start = number % words;
-    return start < full ? full + number % (words - full) : start;
+    uint32_t home = number % words;
+    return home < full_words ? full_words + number % (words - full_words) : home;
 }
 
-/* A unit for each lane of the mask, like ga_slab_claim_lanes(), but where there is none it waits
- * until the heap has grown, and begins in what has come. `number` is the caller's, by which it
- * chooses where. */
+/* Claim a unit for each lane of the mask, like ga_slab_claim_lanes(). If there is none, wait until
+ * the heap has grown, and begin in the new words. `number`, the number of the caller's warp, sets
+ * the home word. */
 GA_SIMT ga_lanes ga_slab_claim_growing_by(ga_slab_heap *heap, ga_tile tile, uint32_t lanes,
                                           uint32_t number)
 {
-    uint32_t wanting = ga_tile_lanes(tile) & lanes;
+    uint32_t requesting = ga_tile_lanes(tile) & lanes;
     ga_lanes units = ga_lanes_all(GA_SLAB_FULL);
     uint32_t steps = ga_slab_steps_ready(heap, tile);
-    uint32_t full = 0; /* words that were full when it last looked */
+    uint32_t full_words = 0; /* words that the last search has found full */
     for (;;) {
         uint32_t words = steps * ga_slab_step_words(heap);
         ga_slab_view slab = ga_slab_view_with(heap, words);
-        uint32_t start = ga_slab_start_behind(number, full, words);
-        ga_lanes got = ga_slab_claim_lanes(slab, tile, wanting, start);
-        units = ga_lanes_select(tile, wanting, got, units);
-        wanting &= ~ga_lanes_nonzero(tile, units ^ ga_lanes_all(GA_SLAB_FULL));
-        if (!wanting || !ga_slab_await(heap, ga_tile_members(tile), steps)) {
+        uint32_t home = ga_slab_home_word_behind(number, full_words, words);
+        ga_lanes got = ga_slab_claim_lanes(slab, tile, requesting, home);
+        units = ga_lanes_select(tile, requesting, got, units);
+        requesting &= ~ga_lanes_nonzero(tile, units ^ ga_lanes_all(GA_SLAB_FULL));
+        if (!requesting || !ga_slab_await_growth(heap, ga_tile_members(tile), steps)) {
             break;
         }
-        full = words;
+        full_words = words;
         steps = ga_slab_steps_ready(heap, tile);
     }
-    ga_slab_grow_ahead(heap, tile, ga_bits_count(lanes & ~wanting), steps);
+    ga_slab_grow_ahead(heap, tile, ga_bits_count(lanes & ~requesting), steps);
     return units;
 }
 
@@ -215,23 +223,23 @@ GA_SIMT_SLOW ga_lanes ga_slab_claim_growing(ga_slab_heap *heap, uint32_t lanes, 
                : ga_slab_claim_growing_by(heap, ga_tile_among(lanes), lanes, number);
 }
 
-/* A word of units for a tile: like ga_slab_claim_word(). */
+/* Claim a word of units for a tile, like ga_slab_claim_word(). */
 GA_SIMT_SLOW ga_slab_claimed ga_slab_claim_word_growing(ga_slab_heap *heap, uint32_t lanes,
                                                         uint32_t word)
 {
     ga_tile tile = ga_tile_among(lanes);
     ga_slab_claimed claimed;
     uint32_t steps = ga_slab_steps_ready(heap, tile);
-    uint32_t full = 0;
+    uint32_t full_words = 0;
     for (;;) {
         uint32_t words = steps * ga_slab_step_words(heap);
-        claimed.word = ga_slab_start_behind(word, full, words);
+        claimed.word = ga_slab_home_word_behind(word, full_words, words);
         claimed.units = 0;
         ga_slab_claim_word(ga_slab_view_with(heap, words), tile, &claimed);
-        if (claimed.units || !ga_slab_await(heap, lanes, steps)) {
+        if (claimed.units || !ga_slab_await_growth(heap, lanes, steps)) {
             break;
         }
-        full = words;
+        full_words = words;
         steps = ga_slab_steps_ready(heap, tile);
     }
     ga_slab_grow_ahead(heap, tile, ga_bits_count(claimed.units), steps);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * A slab heap as it stands in memory, for the host, for kernels and for the tests: units of one
- * size, their bitmaps, how many are free in each memory block. Plain data, the same for both
+ * The memory layout of a slab heap, for the host, for kernels and for the tests: units of one size,
+ * their bitmaps, and the number of free units in each memory block. Plain data, equal for both
  * compilers.
  *
- * Units are numbered through: number = block * 1024 + place. With light addressing all super blocks
- * are one array, and a unit's address is base + number * size. With two-level addressing each super
- * block stands where the parent put it, and the number's upper bits choose it. shape.h turns
- * numbers into the paper's 32-bit addresses.
+ * Units are numbered: number = block * 1024 + index in the block. With light addressing all
+ * superblocks are one array, and a unit's address is base + number * size. With two-level
+ * addressing each superblock is anywhere in the parent's memory, and the upper bits of the number
+ * select it. shape.h converts numbers to the paper's 32-bit addresses.
  */
 #ifndef GPUALLOC_SLAB_SLAB_HEAP_H
 #define GPUALLOC_SLAB_SLAB_HEAP_H
@@ -17,82 +17,80 @@
 #include "report.h"
 
 #define GA_SLAB_BLOCK_BITS  10u
-#define GA_SLAB_BLOCK_UNITS 1024u /* a memory block's units, and the bits of a row */
+#define GA_SLAB_BLOCK_UNITS 1024u /* units of a memory block; also the bits of a row */
 #define GA_SLAB_ROW_WORDS   32u
-#define GA_SLAB_FULL        0xffffffffu /* no unit, no block; that unit is never used */
+#define GA_SLAB_FULL        0xffffffffu /* no unit, no block; never a unit's number */
 
-#define GA_SLAB_HINTS 1024u /* places that the hint stands in */
+#define GA_SLAB_HINT_COPIES 1024u /* tiles read different copies of the hint */
 
-/* The stress tests weaken one thing at a time, to see that they notice
- * (tests/stress/meson.build). */
+/* The stress tests weaken one step at a time and have to notice it (tests/stress/meson.build). */
 #ifndef GA_SLAB_MUTANT
 #define GA_SLAB_MUTANT 0
 #endif
 #define GA_SLAB_WEAKEN(mutant, order) (GA_SLAB_MUTANT == (mutant) ? __ATOMIC_RELAXED : (order))
 
 typedef struct ga_slab_super {
-    char *units;    /* super_bytes of them */
-    uint32_t *rows; /* one for each of its memory blocks */
+    char *units;    /* super_bytes of units */
+    uint32_t *rows; /* one row for each of its memory blocks */
 } ga_slab_super;
 
 typedef struct ga_slab_heap {
     /* Set once, before the first claim. */
-    uint32_t *rows; /* light addressing: the first row; else NULL */
+    uint32_t *rows; /* light addressing: the first row; otherwise NULL */
     char *units;    /* light addressing: the first unit */
-    uint32_t unit;  /* bytes: odd << shift */
+    uint32_t unit;  /* a unit's bytes: odd << shift */
     uint32_t shift;
-    uint64_t inverse;      /* 2^64 / odd, rounded up; 0 where odd is 1 */
-    uint32_t super_bits;   /* a super block has 2^super_bits memory blocks */
-    uint32_t address_bits; /* of a 32-bit address, those below the super block's */
-    uint64_t super_bytes;  /* the units of one */
-    ga_slab_super *supers; /* two-level addressing; NULL for light */
-    uint32_t *sorted;      /* two-level: numbers of super blocks in the order of their addresses */
-    uint32_t *free;        /* a count for each memory block that there may ever be, whole rows */
-    uint32_t spread;   /* how they stand there: ga_slab_count_place(); GA_SLAB_SPREAD of the side
-                            * that claims */
+    uint64_t inverse;      /* 2^64 / odd, rounded up; 0 if odd is 1 */
+    uint32_t super_bits;   /* a superblock has 2^super_bits memory blocks */
+    uint32_t address_bits; /* the low bits of a 32-bit address, below the superblock's number */
+    uint64_t super_bytes;  /* bytes of a superblock's units */
+    ga_slab_super *supers; /* two-level addressing; NULL if light */
+    uint32_t *sorted;      /* two-level: the superblocks' numbers, ordered by address */
+    uint32_t *free;    /* counts, in whole rows, for the most memory blocks that the shape allows */
+    uint32_t spread;   /* order of the counts: ga_slab_count_index(); the claiming side's */
     uint32_t check;    /* the hardened checks are on */
-    ga_growth *growth; /* where kernels get super blocks while they run (slab_growing.h), or NULL */
+    ga_growth *growth; /* set if the heap grows under kernels (slab_growing.h) */
 
-    /* Changed by the host while no claim runs, or under the heap's lock before the new super
-     * block's counts say that there is room; `words`, where there is `growth`, by the tile that has
-     * its turn. */
-    uint32_t super_count; /* super blocks there are */
-    uint32_t words;       /* bitmap words there are, 32 units each */
+    /* The host changes these while no claim runs, or under the heap's lock before the counts of the
+     * new superblock show room. If the heap grows under kernels, the tile that has the growth's
+     * turn changes `words`. */
+    uint32_t super_count; /* number of superblocks */
+    uint32_t words;       /* number of bitmap words, 32 units each */
 
-    uint8_t apart[128]; /* what all claims read shares no line with what follows */
+    uint8_t padding[128]; /* keeps what all claims read off the cache lines below */
 
-    /* Changed by anybody, relaxed. */
-    uint32_t hints[GA_SLAB_HINTS]; /* where there is room: slab_hint.h */
+    /* Changed by all tiles and threads, relaxed. */
+    uint32_t hints[GA_SLAB_HINT_COPIES]; /* copies of the hint: slab_hint.h */
 
-    uint32_t taken;   /* units that are taken, about, where there is `growth`; may be below 0 */
+    uint32_t taken;   /* estimate of taken units if `growth` is set; may be below 0 */
     uint32_t changes; /* resident changes; wraps */
-    uint32_t full;    /* searches all over the heap that found no room; wraps */
-    uint64_t answer;  /* of the host's service kernels */
-    uint64_t faults[GA_SLAB_FAULTS]; /* found, reported or not */
-    uint64_t reported;               /* places of reports that were asked for */
+    uint32_t full;    /* searches of the whole heap that found no room; wraps */
+    uint64_t answer;  /* result of the host's service kernels */
+    uint64_t faults[GA_SLAB_FAULTS]; /* number found, reported or not */
+    uint64_t reported;               /* number of reports requested, stored or not */
     ga_slab_report reports[GA_SLAB_REPORTS];
 } ga_slab_heap;
 
-/* What a claim needs, by value: on the GPU it stands among the kernel's parameters. */
+/* What a claim needs, by value: on the GPU in the kernel's parameters. */
 typedef struct ga_slab_view {
     ga_slab_heap *heap;
     uint32_t *free;
-    uint32_t *rows; /* NULL: two-level addressing */
+    uint32_t *rows; /* NULL with two-level addressing */
     char *units;
     uint32_t unit;
     uint32_t words;
     uint32_t shift;
     uint64_t inverse;
-    bool light; /* rows != NULL: where that is tested once, the rest need not ask */
+    bool light; /* rows != NULL; a constant once the caller has tested it */
 } ga_slab_view;
 
-/* How many memory blocks there are. */
+/* The number of memory blocks. */
 GA_SIMT uint32_t ga_slab_blocks(ga_slab_view slab)
 {
     return slab.words / GA_SLAB_ROW_WORDS;
 }
 
-/* The spread of heaps for kernels, and of those whose bitmaps the host works on. */
+/* The spread of heaps for kernels, and of heaps whose bitmaps are in host memory. */
 #define GA_SLAB_SPREAD_KERNEL 9u
 #define GA_SLAB_SPREAD_HOST   0u
 #ifndef GA_SLAB_SPREAD
@@ -103,27 +101,27 @@ GA_SIMT uint32_t ga_slab_blocks(ga_slab_view slab)
 #endif
 #endif
 
-/* Where the count of `block` stands. Tiles work in neighbouring blocks, and atomics on one row wait
- * for each other: with a spread of s, 2^s neighbours stand in 2^s rows. A row has the blocks b, b +
- * 2^s, b + 2 * 2^s and so on, and 2^(s + 5) blocks fill whole rows. */
-GA_SIMT uint32_t ga_slab_count_place(uint32_t spread, uint32_t block)
+/* The index of the count of `block`. Tiles work in neighbouring blocks, and atomics on one row of
+ * counts are serialised; so a spread of s puts 2^s neighbours into 2^s rows. A row holds the counts
+ * of b, b + 2^s, b + 2 * 2^s and so on; 2^(s + 5) blocks fill whole rows. */
+GA_SIMT uint32_t ga_slab_count_index(uint32_t spread, uint32_t block)
 {
     uint32_t low = block & ((1u << spread) - 1u);
     uint32_t high = block >> spread;
     return ((high >> 5) << (spread + 5u)) + (low << 5) + (high & 31u);
 }
 
-/* The block whose count stands there. */
-GA_SIMT uint32_t ga_slab_count_block(uint32_t spread, uint32_t place)
+/* The block whose count has that index. */
+GA_SIMT uint32_t ga_slab_block_of_count(uint32_t spread, uint32_t index)
 {
-    uint32_t low = (place >> 5) & ((1u << spread) - 1u);
-    uint32_t high = ((place >> (spread + 5u)) << 5) + (place & 31u);
+    uint32_t low = (index >> 5) & ((1u << spread) - 1u);
+    uint32_t high = ((index >> (spread + 5u)) << 5) + (index & 31u);
     return (high << spread) + low;
 }
 
-/* How many bitmap words there are. Super blocks may come meanwhile: on the CPU always, in kernels
- * where there is `growth`; G3: acquire. Pairs with G4 (host.c, slab_growing.h): the words that are
- * counted can be reached. */
+/* The number of bitmap words. Superblocks may be added at the same time: on the CPU always, in
+ * kernels if `growth` is set. G3: acquire. Pairs with G4 (host.c, slab_growing.h): the rows of
+ * these words can be reached. */
 GA_SIMT uint32_t ga_slab_words(const ga_slab_heap *heap)
 {
 #if defined __CUDACC__
@@ -131,11 +129,11 @@ GA_SIMT uint32_t ga_slab_words(const ga_slab_heap *heap)
 #elif GA_SLAB_MUTANT == 8
     return ga_load_relaxed(&heap->words);
 #else
-    return ga_load_acquire(&heap->words);
+    return ga_load_acquire(&heap->words); /* G3. Pairs with G4. */
 #endif
 }
 
-/* With as many words as ga_slab_words() has answered. */
+/* A view with `words` as ga_slab_words() has returned it. */
 GA_SIMT ga_slab_view ga_slab_view_with(ga_slab_heap *heap, uint32_t words)
 {
     ga_slab_view view;

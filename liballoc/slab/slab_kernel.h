@@ -1,7 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
- * SlabAlloc in kernels: from the view that a kernel was handed to the algorithm of slab_tile.h, and
- * the hardened checks. gpualloc/device.cuh has the calls that programs use.
+ * SlabAlloc in kernels: from the view passed to the kernel to the algorithm of slab_tile.h, and the
+ * hardened checks. Programs call gpualloc/device.cuh.
+ *
+ *   ga_slab_kernel_claim             light addressing, whole warp, no checks, no growth: fast path
+ *    |- ga_slab_claim_lanes          slab_tile.h
+ *    `- claim_general                all other calls, a function of its own
+ *        |- claim_growing            slab_growing.h
+ *        `- claim_fixed              slab_tile.h; then the poison is checked
+ *
+ *   ga_slab_kernel_release           publishes; fast path as above, for units of 2^n bytes
+ *    `- release_one_call
+ *        |- release_units            slab_tile.h
+ *        `- release_general
+ *            `- release_checked_or_growing
+ *                `- release_checked  one lane at a time
  */
 #ifndef GPUALLOC_SLAB_SLAB_KERNEL_H
 #define GPUALLOC_SLAB_SLAB_KERNEL_H
@@ -25,9 +38,9 @@ GA_SIMT ga_slab_view ga_slab_view_of_kernel(ga_kernel_heap heap)
     return view;
 }
 
-/* The number of the caller's warp in its grid, of any shape. The empty asm keeps the compiler from
- * working it out always, to choose afterwards. */
-GA_SIMT uint32_t ga_slab_warp_of_any(void)
+/* The number of the caller's warp in a grid of any shape. Without the empty asm the compiler
+ * computes it always and selects afterwards. */
+GA_SIMT uint32_t ga_slab_warp_any_shape(void)
 {
     asm volatile("");
     uint32_t block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
@@ -35,18 +48,19 @@ GA_SIMT uint32_t ga_slab_warp_of_any(void)
     return block * ((blockDim.x * blockDim.y * blockDim.z + 31u) / 32u) + thread / 32u;
 }
 
-/* The same; of one dimension, which is usual, it takes few instructions. */
+/* The number of the caller's warp in its grid. Few instructions in the usual case of one
+ * dimension. */
 GA_SIMT uint32_t ga_slab_warp(void)
 {
-    if (gridDim.y + gridDim.z + blockDim.y + blockDim.z != 4u) { /* each is 1 at least */
-        return ga_slab_warp_of_any();
+    if (gridDim.y + gridDim.z + blockDim.y + blockDim.z != 4u) { /* each is at least 1 */
+        return ga_slab_warp_any_shape();
     }
     return blockIdx.x * ((blockDim.x + 31u) / 32u) + threadIdx.x / 32u;
 }
 
-/* Where the caller's warp begins to search: warps in the order of their numbers, so that neighbours
- * take neighbouring words. */
-GA_SIMT uint32_t ga_slab_start(ga_slab_view slab)
+/* The home word of the caller's warp. Warps take the words in the order of their numbers, so that
+ * neighbours claim neighbouring words. */
+GA_SIMT uint32_t ga_slab_home_word(ga_slab_view slab)
 {
     uint32_t warp = ga_slab_warp();
     return warp < slab.words ? warp : warp % slab.words;
@@ -54,7 +68,7 @@ GA_SIMT uint32_t ga_slab_start(ga_slab_view slab)
 
 /* ---- hardened checks --------------------------------------------------------------------- */
 
-/* Tell the host. Reports beyond the array's end are only counted. */
+/* Count a fault and report it to the host. Reports beyond the end of the array are only counted. */
 GA_SIMT_SLOW void ga_slab_report_fault(ga_slab_heap *heap, uint32_t fault, const void *address)
 {
     ga_post_add64_relaxed(&heap->faults[fault], 1); /* relaxed: a count, read between launches */
@@ -63,8 +77,8 @@ GA_SIMT_SLOW void ga_slab_report_fault(ga_slab_heap *heap, uint32_t fault, const
     }
 }
 
-/* A unit that has been free since it was filled with GA_SLAB_POISON: where it holds anything else,
- * say where, once. */
+/* Report the first word of a free unit that no longer holds GA_SLAB_POISON: the program wrote to
+ * the unit after it was freed. */
 GA_SIMT_SLOW void ga_slab_check_poison(ga_slab_heap *heap, void *unit)
 {
     uint32_t *words = (uint32_t *)unit;
@@ -76,7 +90,7 @@ GA_SIMT_SLOW void ga_slab_check_poison(ga_slab_heap *heap, void *unit)
     }
 }
 
-/* Free one unit with every check. Each lane for itself; false sharing of words is no concern
+/* Free one unit with all checks. Each lane works for itself; contention on a word does not matter
  * here. */
 GA_SIMT_SLOW void ga_slab_release_checked(ga_slab_heap *heap, void *pointer)
 {
@@ -88,40 +102,40 @@ GA_SIMT_SLOW void ga_slab_release_checked(ga_slab_heap *heap, void *pointer)
     }
     uint32_t *word = ga_slab_word(slab, unit / 32u);
     uint32_t bit = 1u << (unit % 32u);
-    /* relaxed: the unit is the caller's, so the bit is set, unless this is a second free. */
+    /* relaxed: the caller owns the unit, so its bit is set, unless this is a second free. */
     if (ga_load_relaxed(word) & bit) {
         uint32_t *words = (uint32_t *)pointer;
         for (uint32_t i = 0; i < heap->unit / 4u; i++) {
             ga_store_relaxed(words + i, GA_SLAB_POISON);
         }
-        /* U2: release, with an answer. Pairs with U1 (slab_tile.h). */
+        /* U2: release, with a result. Pairs with U1 (slab_tile.h). */
         if (ga_and_release(word, ~bit) & bit) {
-            ga_slab_count_given(slab, unit / 32u, 1);
+            ga_slab_count_released(slab, unit / 32u, 1);
             return;
         }
     }
     ga_slab_report_fault(heap, GA_SLAB_DOUBLE_FREE, pointer);
 }
 
-/* ---- typed calls -------------------------------------------------------------------------- */
+/* ---- claims -------------------------------------------------------------------------------- */
 
-/* A claim in a heap that does not grow. */
-GA_SIMT_SLOW uint32_t ga_slab_claim_fixed(ga_slab_heap *heap, uint32_t lanes, uint32_t start)
+/* Claim in a heap that does not grow under kernels. */
+GA_SIMT_SLOW uint32_t ga_slab_claim_fixed(ga_slab_heap *heap, uint32_t lanes, uint32_t home)
 {
-    return ga_slab_claim_lanes(ga_slab_view_of(heap), ga_tile_among(lanes), lanes, start);
+    return ga_slab_claim_lanes(ga_slab_view_of(heap), ga_tile_among(lanes), lanes, home);
 }
 
-/* A claim of some lanes of a warp, or with two-level addressing, checks or growth: a function of
- * its own, so that the usual claim stays small. `lanes` are those that call, `start` as
- * ga_slab_start() gives it. */
-GA_SIMT_SLOW void *ga_slab_claim_general(ga_slab_heap *heap, uint32_t lanes, uint32_t start)
+/* The general path of a claim: some lanes of a warp, two-level addressing, checks or growth. A
+ * function of its own, so that the fast path stays small. `lanes` are the calling lanes, `home` is
+ * their ga_slab_home_word(). */
+GA_SIMT_SLOW void *ga_slab_claim_general(ga_slab_heap *heap, uint32_t lanes, uint32_t home)
 {
     uint32_t unit = heap->growth ? ga_slab_claim_growing(heap, lanes, ga_slab_warp())
-                                 : ga_slab_claim_fixed(heap, lanes, start);
+                                 : ga_slab_claim_fixed(heap, lanes, home);
     if (unit == GA_SLAB_FULL) {
         return NULL;
     }
-    /* A view only from here on: nothing of it is kept over the claim. */
+    /* The view is made here, so that no register of it is kept over the claim. */
     void *pointer = ga_slab_pointer(ga_slab_view_of(heap), unit);
     if (heap->check) {
         ga_slab_check_poison(heap, pointer);
@@ -129,7 +143,7 @@ GA_SIMT_SLOW void *ga_slab_claim_general(ga_slab_heap *heap, uint32_t lanes, uin
     return pointer;
 }
 
-/* Whether a call of these lanes is not a usual one. */
+/* True if a call of these lanes takes the general path. */
 GA_SIMT bool ga_slab_is_general(ga_kernel_heap heap, uint32_t lanes)
 {
     return (GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAG_GENERAL) || !ga_warp_is_whole(lanes);
@@ -139,12 +153,12 @@ GA_SIMT void *ga_slab_kernel_claim(ga_kernel_heap heap)
 {
     ga_slab_view slab = ga_slab_view_of_kernel(heap);
     uint32_t lanes = ga_warp_present();
-    uint32_t start = ga_slab_start(slab);
+    uint32_t home = ga_slab_home_word(slab);
     if (ga_slab_is_general(heap, lanes)) {
-        return ga_slab_claim_general(slab.heap, lanes, start);
+        return ga_slab_claim_general(slab.heap, lanes, home);
     }
     slab.light = true; /* a constant from here on */
-    uint32_t unit = ga_slab_claim_lanes(slab, ga_tile_of(32), GA_ALL_BITS, start);
+    uint32_t unit = ga_slab_claim_lanes(slab, ga_tile_of(32), GA_ALL_BITS, home);
     return unit == GA_SLAB_FULL ? NULL : ga_slab_pointer(slab, unit);
 }
 
@@ -172,13 +186,13 @@ GA_SIMT uint32_t ga_slab_kernel_claim_address(ga_kernel_heap heap)
 {
     ga_slab_view slab = ga_slab_view_of_kernel(heap);
     uint32_t lanes = ga_warp_present();
-    uint32_t start = ga_slab_start(slab);
+    uint32_t home = ga_slab_home_word(slab);
     if (ga_slab_is_general(heap, lanes)) {
-        void *pointer = ga_slab_claim_general(slab.heap, lanes, start);
+        void *pointer = ga_slab_claim_general(slab.heap, lanes, home);
         return pointer ? ga_slab_address_of_unit(slab, ga_slab_unit(slab, pointer)) : GA_SLAB_FULL;
     }
     slab.light = true;
-    return ga_slab_claim_lanes(slab, ga_tile_of(32), GA_ALL_BITS, start);
+    return ga_slab_claim_lanes(slab, ga_tile_of(32), GA_ALL_BITS, home);
 }
 
 GA_SIMT void *ga_slab_kernel_pointer(ga_kernel_heap heap, uint32_t address)
@@ -187,7 +201,7 @@ GA_SIMT void *ga_slab_kernel_pointer(ga_kernel_heap heap, uint32_t address)
     return ga_slab_pointer(slab, ga_slab_unit_of_address(slab, address));
 }
 
-/* A word of units for a tile, wherever the heap's bitmaps are. */
+/* Claim a word of units for a tile, in any kind of slab heap. */
 GA_SIMT_SLOW ga_slab_claimed ga_slab_claim_word_general(ga_slab_heap *heap, uint32_t lanes,
                                                         uint32_t word)
 {
@@ -210,48 +224,48 @@ GA_SIMT_SLOW ga_slab_claimed ga_slab_claim_word_general(ga_slab_heap *heap, uint
     return claimed;
 }
 
-/* The units of the lanes of the tile, which have published; GA_SLAB_FULL is none. */
-GA_SIMT void ga_slab_release_all(ga_slab_view slab, ga_tile tile, uint32_t unit)
+/* Free the units of the tile's lanes, which have published. GA_SLAB_FULL: this lane has none. */
+GA_SIMT void ga_slab_release_units(ga_slab_view slab, ga_tile tile, uint32_t unit)
 {
-    uint32_t giving = ga_lanes_nonzero(tile, ~unit); /* ~GA_SLAB_FULL is 0 */
-    if (giving) {
-        ga_slab_release_lanes(slab, tile, giving, unit);
+    uint32_t releasing = ga_lanes_nonzero(tile, ~unit); /* ~GA_SLAB_FULL is 0 */
+    if (releasing) {
+        ga_slab_release_lanes(slab, tile, releasing, unit);
     }
 }
 
-/* The same where the heap may be one that grows, or has the hardened checks, which look at each
- * pointer. */
-GA_SIMT void ga_slab_release_any(ga_slab_view slab, ga_tile tile, uint32_t unit, void *pointer)
+/* Like ga_slab_release_units(), for heaps that grow under kernels or have the hardened checks. */
+GA_SIMT void ga_slab_release_checked_or_growing(ga_slab_view slab, ga_tile tile, uint32_t unit,
+                                                void *pointer)
 {
-    uint32_t giving = ga_lanes_nonzero(tile, ~unit);
-    if (slab.heap->growth && giving) {
-        ga_slab_weigh(slab.heap, tile, 0u - ga_bits_count(giving));
+    uint32_t releasing = ga_lanes_nonzero(tile, ~unit);
+    if (slab.heap->growth && releasing) {
+        ga_slab_adjust_taken(slab.heap, tile, 0u - ga_bits_count(releasing));
     }
     if (!slab.heap->check) {
-        ga_slab_release_all(slab, tile, unit);
+        ga_slab_release_units(slab, tile, unit);
     } else if (pointer) {
         ga_slab_release_checked(slab.heap, pointer);
     }
 }
 
-/* A free of some lanes of a warp, or with two-level addressing, checks or growth. The lanes have
- * published what they did. */
+/* The general path of a free: some lanes of a warp, two-level addressing, checks or growth. The
+ * lanes have published their writes. */
 GA_SIMT_SLOW void ga_slab_release_general(ga_slab_heap *heap, uint32_t lanes, void *pointer)
 {
     ga_slab_view slab = ga_slab_view_of(heap);
     uint32_t unit = pointer ? ga_slab_unit(slab, pointer) : GA_SLAB_FULL;
     if (ga_warp_is_whole(lanes)) {
-        ga_slab_release_any(slab, ga_tile_of(32), unit, pointer);
+        ga_slab_release_checked_or_growing(slab, ga_tile_of(32), unit, pointer);
     } else {
-        ga_slab_release_any(slab, ga_tile_among(lanes), unit, pointer);
+        ga_slab_release_checked_or_growing(slab, ga_tile_among(lanes), unit, pointer);
     }
     if (unit == GA_SLAB_FULL && pointer && !heap->check) {
         ga_slab_report_fault(heap, GA_SLAB_NO_UNIT, pointer);
     }
 }
 
-/* The lanes will free something. First of all, as was measured to be best: the load of what to free
- * may be under way. */
+/* Publish before a free. This comes first, because the load of the pointer may be under way:
+ * measured to be best. */
 GA_SIMT void ga_slab_publish(uint32_t lanes)
 {
     if (ga_warp_is_whole(lanes)) {
@@ -262,8 +276,8 @@ GA_SIMT void ga_slab_publish(uint32_t lanes)
 }
 
 /* One free of the lanes, which have published. */
-GA_SIMT void ga_slab_release_here(ga_kernel_heap heap, ga_slab_view slab, uint32_t lanes,
-                                  void *pointer)
+GA_SIMT void ga_slab_release_one_call(ga_kernel_heap heap, ga_slab_view slab, uint32_t lanes,
+                                      void *pointer)
 {
     if ((GA_SLAB_WORDS_FLAGS(heap.words) & GA_SLAB_FLAGS_DIVIDE) || !ga_warp_is_whole(lanes)) {
         ga_slab_release_general(slab.heap, lanes, pointer);
@@ -272,7 +286,7 @@ GA_SIMT void ga_slab_release_here(ga_kernel_heap heap, ga_slab_view slab, uint32
     slab.light = true; /* constants from here on */
     slab.inverse = 0;
     uint32_t unit = ga_slab_unit(slab, pointer);
-    ga_slab_release_all(slab, ga_tile_of(32), unit);
+    ga_slab_release_units(slab, ga_tile_of(32), unit);
     if (unit == GA_SLAB_FULL && pointer) {
         ga_slab_report_fault(slab.heap, GA_SLAB_NO_UNIT, pointer);
     }
@@ -282,10 +296,10 @@ GA_SIMT void ga_slab_kernel_release(ga_kernel_heap heap, void *pointer)
 {
     uint32_t lanes = ga_warp_present();
     ga_slab_publish(lanes);
-    ga_slab_release_here(heap, ga_slab_view_of_kernel(heap), lanes, pointer);
+    ga_slab_release_one_call(heap, ga_slab_view_of_kernel(heap), lanes, pointer);
 }
 
-/* The lanes stay together from one to the next, and wait once. */
+/* Free several pointers a lane: the lanes stay together, and wait at one fence. */
 GA_SIMT void ga_slab_kernel_release_several(ga_kernel_heap heap, void *const *pointers, uint32_t n)
 {
     ga_slab_view slab = ga_slab_view_of_kernel(heap);
@@ -293,7 +307,7 @@ GA_SIMT void ga_slab_kernel_release_several(ga_kernel_heap heap, void *const *po
     ga_slab_publish(lanes);
 #pragma unroll
     for (uint32_t i = 0; i < n; i++) {
-        ga_slab_release_here(heap, slab, lanes, pointers[i]);
+        ga_slab_release_one_call(heap, slab, lanes, pointers[i]);
     }
 }
 
@@ -306,7 +320,7 @@ GA_SIMT void ga_slab_kernel_release_address(ga_kernel_heap heap, uint32_t addres
         uint32_t unit = ga_slab_unit_of_address(slab, address);
         bool is_one =
             unit / 32u < ga_slab_words(slab.heap) && ga_slab_address_of_unit(slab, unit) == address;
-        /* Of an address that is no unit's, the report has the address itself. */
+        /* If no unit has that address, the report shows the address itself. */
         void *pointer = address == GA_SLAB_FULL ? NULL
                         : is_one                ? ga_slab_pointer(slab, unit)
                                                 : (void *)(uint64_t)address;
@@ -318,10 +332,10 @@ GA_SIMT void ga_slab_kernel_release_address(ga_kernel_heap heap, uint32_t addres
         ga_slab_report_fault(slab.heap, GA_SLAB_NO_UNIT, ga_slab_pointer(slab, address));
         address = GA_SLAB_FULL;
     }
-    ga_slab_release_all(slab, ga_tile_of(32), address);
+    ga_slab_release_units(slab, ga_tile_of(32), address);
 }
 
-/* Bytes of the unit that begins there; 0 where none does. */
+/* Bytes of the unit that begins at `pointer`; 0 if none does. */
 GA_SIMT_SLOW size_t ga_slab_kernel_usable_size(ga_kernel_heap heap, const void *pointer)
 {
     ga_slab_view slab = ga_slab_view_of((ga_slab_heap *)heap.words[GA_SLAB_WORD_HEAP]);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Kernels with which the host looks after slab heaps in device memory; part of device_code.cu.
+ * Kernels that the host launches for slab heaps in device memory; part of device_code.cu.
  */
 #ifndef GPUALLOC_SLAB_SLAB_SERVICE_CUH
 #define GPUALLOC_SLAB_SLAB_SERVICE_CUH
 
 #include "slab_kernel.h"
 
-/* The memory blocks `first` to `first + n - 1` have as many free units as clear bits. */
+/* Set the counts of memory blocks `first` to `first + n - 1` from their bitmaps. */
 extern "C" __global__ void ga_slab_recount_kernel(ga_slab_heap *heap, uint32_t first, uint32_t n)
 {
     ga_slab_view slab = ga_slab_view_of(heap);
@@ -17,11 +17,11 @@ extern "C" __global__ void ga_slab_recount_kernel(ga_slab_heap *heap, uint32_t f
         for (uint32_t word = 0; word < GA_SLAB_ROW_WORDS; word++) {
             taken += ga_bits_count(row[word]);
         }
-        heap->free[ga_slab_count_place(GA_SLAB_SPREAD, first + i)] = GA_SLAB_BLOCK_UNITS - taken;
+        heap->free[ga_slab_count_index(GA_SLAB_SPREAD, first + i)] = GA_SLAB_BLOCK_UNITS - taken;
     }
 }
 
-/* Add the live units to *total. */
+/* Add the number of live units to *total. */
 extern "C" __global__ void ga_slab_live_kernel(ga_slab_heap *heap, uint64_t *total)
 {
     ga_slab_view slab = ga_slab_view_of(heap);
@@ -29,7 +29,8 @@ extern "C" __global__ void ga_slab_live_kernel(ga_slab_heap *heap, uint64_t *tot
     uint32_t live = 0;
     uint32_t step = gridDim.x * blockDim.x;
     for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < slab.words; i += step) {
-        live += ga_bits_count(ga_load_relaxed(ga_slab_word(slab, i))); /* nobody changes it */
+        /* relaxed: no kernel changes it now */
+        live += ga_bits_count(ga_load_relaxed(ga_slab_word(slab, i)));
     }
     live = ga_lanes_sum(tile, live);
     if (tile.lane == 0 && live) {
@@ -37,13 +38,13 @@ extern "C" __global__ void ga_slab_live_kernel(ga_slab_heap *heap, uint64_t *tot
     }
 }
 
-/* One unit for the host, and back. One thread. */
-extern "C" __global__ void ga_slab_take_kernel(ga_slab_heap *heap, void **out)
+/* Claim one unit for the host, and free it. One thread. */
+extern "C" __global__ void ga_slab_alloc_kernel(ga_slab_heap *heap, void **out)
 {
     *out = ga_slab_claim_general(heap, 1, 0);
 }
 
-extern "C" __global__ void ga_slab_give_kernel(ga_slab_heap *heap, void *pointer)
+extern "C" __global__ void ga_slab_free_kernel(ga_slab_heap *heap, void *pointer)
 {
     ga_slab_release_general(heap, 1, pointer);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Between a unit's number, its word in the bitmaps and its address, in both addressings.
+ * Conversions between a unit's number, its word in the bitmaps and its address, for both
+ * addressings.
  */
 #ifndef GPUALLOC_SLAB_SLAB_UNITS_H
 #define GPUALLOC_SLAB_SLAB_UNITS_H
@@ -29,7 +30,7 @@ GA_SIMT uint32_t *ga_slab_word(ga_slab_view slab, uint32_t word)
     return ga_slab_row(slab, word / GA_SLAB_ROW_WORDS) + word % GA_SLAB_ROW_WORDS;
 }
 
-/* Where a unit is. */
+/* The address of a unit. */
 GA_SIMT void *ga_slab_pointer(ga_slab_view slab, uint32_t unit)
 {
     if (slab.light) {
@@ -40,10 +41,10 @@ GA_SIMT void *ga_slab_pointer(ga_slab_view slab, uint32_t unit)
     return heap->supers[unit >> bits].units + (uint64_t)(unit & ga_bits_below(bits)) * slab.unit;
 }
 
-/* offset / unit where it divides and is below 2^32; else GA_SLAB_FULL. Multiplying by the inverse
- * is exact here: odd is below 2^12 and what is multiplied below 2^44; larger offsets do not come
- * back. Rotation brings whatever a power of two does not divide to the top, where it is too
- * much. */
+/* offset / unit if it is whole and below 2^32, else GA_SLAB_FULL. Multiplying by the inverse is
+ * exact, because odd is below 2^12 and the factor below 2^44; for a larger offset the product below
+ * differs from it. The rotation moves bits that a power of two does not divide to the top, which
+ * makes the number too large. */
 GA_SIMT uint32_t ga_slab_divide(ga_slab_view slab, uint64_t offset)
 {
     uint64_t number = ga_bits_rotate(offset, slab.shift);
@@ -54,41 +55,42 @@ GA_SIMT uint32_t ga_slab_divide(ga_slab_view slab, uint64_t offset)
     return number >> 32 ? GA_SLAB_FULL : (uint32_t)number;
 }
 
-/* What stands at `word`, which on the CPU changes when super blocks come meanwhile; G7: acquire.
- * Pairs with G5 (host.c): so many super blocks can be reached; and of `sorted` with G8 there. */
-GA_SIMT uint32_t ga_slab_read(const uint32_t *word)
+/* Read `super_count` or a word of `sorted`, which on the CPU change when superblocks are added.
+ * G7: acquire. Pairs with G5 (host.c), so that these superblocks can be reached, and for `sorted`
+ * with G8 there. */
+GA_SIMT uint32_t ga_slab_load_shared(const uint32_t *word)
 {
 #ifdef __CUDACC__
     return *word;
 #else
-    return ga_load_acquire(word);
+    return ga_load_acquire(word); /* G7. Pairs with G5 and G8. */
 #endif
 }
 
-/* How many super blocks there are. */
+/* The number of superblocks. */
 GA_SIMT uint32_t ga_slab_super_count(const ga_slab_heap *heap)
 {
 #if GA_SLAB_MUTANT == 14
     return ga_load_relaxed(&heap->super_count);
 #else
-    return ga_slab_read(&heap->super_count);
+    return ga_slab_load_shared(&heap->super_count);
 #endif
 }
 
-/* The super block at place `at` in the order of addresses. */
-GA_SIMT uint32_t ga_slab_super_at(const ga_slab_heap *heap, uint32_t at)
+/* The superblock that is number `at` in the order of addresses. */
+GA_SIMT uint32_t ga_slab_super_sorted(const ga_slab_heap *heap, uint32_t at)
 {
 #if GA_SLAB_MUTANT == 15
     return ga_load_relaxed(heap->sorted + at);
 #else
-    return ga_slab_read(heap->sorted + at);
+    return ga_slab_load_shared(heap->sorted + at);
 #endif
 }
 
-/* The same where the binary search has found nothing: a super block that comes moves others in
- * `sorted`, and then the search may pass over one that is there. On the GPU none come while kernels
- * run. */
-GA_SIMT uint32_t ga_slab_unit_unsorted(ga_slab_view slab, const void *pointer)
+/* Search the superblocks one by one, after the binary search has found none. A superblock that is
+ * added moves others in `sorted`, so that a binary search may miss one. On the GPU none is added
+ * while kernels run. */
+GA_SIMT uint32_t ga_slab_unit_scan(ga_slab_view slab, const void *pointer)
 {
 #ifndef __CUDACC__
     const ga_slab_heap *heap = slab.heap;
@@ -105,8 +107,8 @@ GA_SIMT uint32_t ga_slab_unit_unsorted(ga_slab_view slab, const void *pointer)
     return GA_SLAB_FULL;
 }
 
-/* Which unit of the heap begins at `pointer`, or GA_SLAB_FULL. Two-level addressing looks through
- * the super blocks, which the heap keeps in the order of their addresses besides. */
+/* The number of the unit that begins at `pointer`, or GA_SLAB_FULL. With two-level addressing a
+ * binary search over `sorted`. */
 GA_SIMT uint32_t ga_slab_unit(ga_slab_view slab, const void *pointer)
 {
     if (slab.light) {
@@ -115,10 +117,10 @@ GA_SIMT uint32_t ga_slab_unit(ga_slab_view slab, const void *pointer)
     }
     const ga_slab_heap *heap = slab.heap;
     uint32_t low = 0;
-    uint32_t high = ga_slab_super_count(heap); /* it is one of low to high - 1, if any */
+    uint32_t high = ga_slab_super_count(heap); /* if any, it is one of low to high - 1 */
     while (low < high) {
         uint32_t middle = (low + high) / 2;
-        uint32_t super = ga_slab_super_at(heap, middle);
+        uint32_t super = ga_slab_super_sorted(heap, middle);
         const char *units = heap->supers[super].units;
         if ((uintptr_t)pointer < (uintptr_t)units) {
             high = middle;
@@ -130,7 +132,7 @@ GA_SIMT uint32_t ga_slab_unit(ga_slab_view slab, const void *pointer)
             low = middle + 1;
         }
     }
-    return ga_slab_unit_unsorted(slab, pointer);
+    return ga_slab_unit_scan(slab, pointer);
 }
 
 #endif

@@ -2,8 +2,8 @@
  *
  * STRUCTURE  root[address >> 36] -> middle[address >> 25 & 2047] -> a leaf of 2^21 bits
  * INVARIANT  a middle and a leaf stay until the end; a bit is set while its block is live
- * ORDER      L1/L2 publish a middle or a leaf. The bits are relaxed: a thread that frees a block got
- *            it from the thread that allocated it, through the program's own synchronisation.
+ * ORDER      L1/L2 publish a middle or a leaf. The bits are relaxed: a thread that frees a block
+ *            got it from the thread that allocated it, through the program's own synchronisation.
  *            L3/L4 pass a spare table from one reservation to the next.
  * PROGRESS   wait-free, but for the compare-and-swap that installs: lock-free
  */
@@ -26,7 +26,7 @@ enum {
 
 static void *load(void *const *slot)
 {
-    /* L2: acquire. Pairs with L1: a table is empty before it is seen. */
+    /* L2: acquire. Pairs with L1: the table is seen empty. */
     return __atomic_load_n(slot, GA_SLAB_WEAKEN(20, __ATOMIC_ACQUIRE));
 }
 
@@ -52,28 +52,28 @@ static void unmap_table(void *table, size_t size)
 /* The table in the slot. An empty slot gets `*spare`, which is then NULL. */
 static void *load_or_install(void **slot, void **spare)
 {
-    void *there = load(slot);
-    if (there || !*spare) {
-        return there;
+    void *table = load(slot);
+    if (table || !*spare) {
+        return table;
     }
     /* L1: release. Pairs with L2. */
-    if (!__atomic_compare_exchange_n(slot, &there, *spare, false, __ATOMIC_ACQ_REL,
+    if (!__atomic_compare_exchange_n(slot, &table, *spare, false, __ATOMIC_ACQ_REL,
                                      __ATOMIC_ACQUIRE)) {
-        return there;
+        return table;
     }
-    there = *spare;
+    table = *spare;
     *spare = NULL;
-    return there;
+    return table;
 }
 
 /* The table in the slot, mapped if there is none yet. */
 static void *load_or_make(void **slot, size_t size)
 {
-    void *there = load(slot);
-    void *fresh = there ? NULL : map_table(size);
-    there = there ? there : load_or_install(slot, &fresh);
+    void *table = load(slot);
+    void *fresh = table ? NULL : map_table(size);
+    table = table ? table : load_or_install(slot, &fresh);
     unmap_table(fresh, size);
-    return there;
+    return table;
 }
 
 static bool is_candidate(const void *block)
@@ -97,7 +97,7 @@ static uint64_t bit_of(const void *block)
     return UINT64_C(1) << ((uintptr_t)block >> UNIT_BITS) % 64;
 }
 
-/* NULL where the address has never been in the set. */
+/* NULL if the leaf for the address has never been made. */
 static uint64_t *find_word(const ga_slab_starts *starts, const void *block)
 {
     if (!is_candidate(block)) {
@@ -139,12 +139,12 @@ bool ga_slab_starts_add(ga_slab_starts *starts, const void *block)
 
 static void *reserve_table(void **kept, size_t size)
 {
-    /* L3: acquire. Pairs with L4: the thread that put it there has finished with it. */
+    /* L3: acquire. Pairs with L4: the thread that put the table there has finished with it. */
     void *table = __atomic_exchange_n(kept, NULL, __ATOMIC_ACQUIRE);
     return table ? table : map_table(size);
 }
 
-/* Keep the table for the next reservation, or unmap it where one is kept already. */
+/* Store the table for the next reservation, or unmap it if one is stored already. */
 static void release_table(void **kept, void *table, size_t size)
 {
     void *none = NULL;
@@ -205,8 +205,8 @@ static void each_of_leaf(ga_slab_starts_leaf *leaf, uintptr_t base,
         /* relaxed, see ORDER */
         uint64_t bits = __atomic_load_n(&(*leaf)[i], __ATOMIC_RELAXED);
         for (; bits; bits &= bits - 1) {
-            uintptr_t place = i * 64 + (uintptr_t)__builtin_ctzll(bits);
-            visit(context, (void *)(base + (place << UNIT_BITS)));
+            uintptr_t index = i * 64 + (uintptr_t)__builtin_ctzll(bits);
+            visit(context, (void *)(base + (index << UNIT_BITS)));
         }
     }
 }

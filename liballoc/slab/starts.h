@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A set of addresses: the blocks that came from a heap's parent. So that they can be told from
- * others' also where the parent cannot tell, as the C library cannot.
+ * A set of addresses: the blocks that a heap has allocated from its parent. The heap asks the set
+ * whether a block is its own, because some parents cannot tell, such as the C library.
  *
  * Thread safe and lock-free. An address is a multiple of 16 below 2^48.
  */
@@ -15,7 +15,7 @@
 enum {
     GA_SLAB_STARTS_ROOT_BITS = 12,
     GA_SLAB_STARTS_MIDDLE_BITS = 11,
-    GA_SLAB_STARTS_LEAF_BITS = 21 /* of them, one for each 16 bytes */
+    GA_SLAB_STARTS_LEAF_BITS = 21 /* of bits in a leaf, one for each 16 bytes */
 };
 
 typedef uint64_t ga_slab_starts_leaf[1 << (GA_SLAB_STARTS_LEAF_BITS - 6)];
@@ -27,30 +27,30 @@ typedef struct ga_slab_starts_spare {
     void *leaf;
 } ga_slab_starts_spare;
 
-/* Begins as zeros. */
+/* Zero-initialised. */
 typedef struct ga_slab_starts {
     ga_slab_starts_middle *root[1 << GA_SLAB_STARTS_ROOT_BITS];
     ga_slab_starts_spare spare; /* left over from the last reservation, or NULLs */
 } ga_slab_starts;
 
-/* False where there is no memory for it, or the address is none that can be in the set. */
+/* False if there is no memory for the entry, or the address cannot be in the set. */
 bool ga_slab_starts_add(ga_slab_starts *starts, const void *block);
 
-/* Reserve the tables for one address that is not known yet, before a block moves to it. False where
- * there is no memory for them. Each reservation ends with one ga_slab_starts_add_reserved(), which
+/* Reserve the tables for one address before it is known, because a block is about to move. False if
+ * there is no memory for them. After each reservation call ga_slab_starts_add_reserved() once; that
  * cannot fail. */
 bool ga_slab_starts_reserve(ga_slab_starts *starts, ga_slab_starts_spare *spare);
 void ga_slab_starts_add_reserved(ga_slab_starts *starts, const void *block,
                                  ga_slab_starts_spare *spare);
 
-/* Whether it was in the set. */
+/* True if the address was in the set. */
 bool ga_slab_starts_remove(ga_slab_starts *starts, const void *block);
 bool ga_slab_starts_has(const ga_slab_starts *starts, const void *block);
 
 void ga_slab_starts_each(const ga_slab_starts *starts, void (*visit)(void *context, void *block),
                          void *context);
 
-/* Give back what it is made of. */
+/* Free the tables. */
 void ga_slab_starts_end(ga_slab_starts *starts);
 
 #endif

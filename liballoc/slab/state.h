@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a heap of the `slab` backend is made of.
+ * The state of a heap of the `slab` backend.
  */
 #ifndef GPUALLOC_SLAB_STATE_H
 #define GPUALLOC_SLAB_STATE_H
@@ -12,10 +12,11 @@
 #include "sized.h"
 
 typedef struct ga_slab_state {
-    size_t quick_max; /* the largest request that goes through the caches */
+    size_t fast_max; /* the largest request that the fast path serves */
     ga_slab_store store;
     ga_slab_classes classes;
-    ga_slab_kernel *kernel; /* in the place kernel one of these two; all else is then unused */
+    /* In the place kernel one of these two; all other fields are unused then. */
+    ga_slab_kernel *kernel;
     ga_sized *sized;
     int device;
     bool on_device;
@@ -24,10 +25,10 @@ typedef struct ga_slab_state {
     ga_slab_host slabs[];
 } ga_slab_state;
 
-/* The calling thread's, or NULL where there are none (cache.h). */
+/* The calling thread's cache, or NULL in a heap without caches (cache.h). */
 static inline ga_slab_cache *ga_slab_state_cache(ga_slab_state *s)
 {
-    return s->check || s->on_device ? NULL : ga_slab_cache_mine(&s->store);
+    return s->check || s->on_device ? NULL : ga_slab_cache_get(&s->store);
 }
 
 static inline bool ga_slab_state_in_kernels(const ga_slab_state *s)
@@ -35,24 +36,24 @@ static inline bool ga_slab_state_in_kernels(const ga_slab_state *s)
     return s->kernel || s->sized;
 }
 
-/* The region of this heap's at that address, or NULL. */
+/* This heap's region at that address, or NULL. */
 static inline ga_slab_region *ga_slab_state_region(const ga_slab_state *s, const void *pointer)
 {
     ga_slab_region *region = ga_slab_region_at(pointer);
-    /* relaxed: a heap that is being closed meanwhile is not this one */
+    /* relaxed: a stale value is that of a heap that is being closed, not of this one */
     bool own = region && __atomic_load_n(&region->heap, __ATOMIC_RELAXED) == s->store.serial;
     return __builtin_expect(own, 1) ? region : NULL;
 }
 
-/* Members of the backend (slab.c), and where alloc and free go when there is no short way. */
-ga_status ga_slab_state_alloc_slowly(ga_slab_state *s, size_t size, void **out);
-ga_status ga_slab_state_free_slowly(ga_slab_state *s, void *block);
+/* Members of the backend (slab.c), and the slow paths of alloc and free. */
+ga_status ga_slab_state_alloc_slow(ga_slab_state *s, size_t size, void **out);
+ga_status ga_slab_state_free_slow(ga_slab_state *s, void *block);
 ga_status ga_slab_state_alloc_zeroed(void *state, size_t size, void **out);
 ga_status ga_slab_state_alloc_aligned(void *state, size_t size, size_t align, void **out);
 ga_status ga_slab_state_realloc(void *state, void *block, size_t size, void **out);
 size_t ga_slab_state_usable_size(void *state, const void *block);
 
-/* table.c. NULL for all heaps but the first that asks. */
+/* table.c. NULL for all heaps but the first that requests it. */
 const ga_malloc_table *ga_slab_state_malloc_table(void *state);
 void ga_slab_state_unserve(const ga_slab_state *s);
 

@@ -87,7 +87,7 @@ static void fill(author *by)
         }
     }
     for (uint32_t word = 0; word < oracle->heap.words; word++) {
-        uint32_t place = ga_slab_count_place(GA_SLAB_SPREAD, word / GA_SLAB_ROW_WORDS);
+        uint32_t place = ga_slab_count_index(GA_SLAB_SPREAD, word / GA_SLAB_ROW_WORDS);
         oracle->counts[place] += 32u - ga_bits_count(oracle->rows[word]);
     }
     memcpy(oracle->rows_before, oracle->rows, oracle->rows_size);

@@ -61,7 +61,7 @@ GA_SIMT uint32_t slab_play_tile(ga_slab_view slab, ga_tile tile, slab_player *pl
     } else if (step->kind == SLAB_RELEASE_ONE) {
         ga_slab_release_one(slab, tile, step->units[0]);
     } else if (step->kind == SLAB_AIM) {
-        ga_slab_give_word(slab, tile, &player->claimed);
+        ga_slab_release_word(slab, tile, &player->claimed);
         player->claimed.word = step->start;
     } else if (step->kind == SLAB_CLAIM_NEXT) {
         return ga_slab_claim_next(slab, tile, &player->claimed);

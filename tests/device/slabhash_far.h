@@ -24,7 +24,7 @@ count_as(ga_slabhash_device *table, const std::vector<uint8_t> &ops, ga_slabhash
     batch.values = GA_SLABHASH_MODE(table->view.kind) == GA_SLABHASH_SET32 ? NULL : v.data;
     batch.ops = ops.empty() ? NULL : each.data;
     batch.op = op;
-    EXPECT(ga_slabhash_device_sorts(table, &batch));
+    EXPECT(ga_slabhash_device_should_sort(table, &batch));
     OK(ga_slabhash_device_run(table, &batch, counts.data, 0));
     return counts.read();
 }
@@ -70,7 +70,7 @@ static inline void far_subject(int device, const subject &s)
     ga_slabhash_device table;
     ga_slabhash_options options = options_of(s.mode, s.flags, s.buckets, s.path);
     REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
-    table.view.far = 1;
+    table.view.exceeds_l2 = 1;
     std::vector<uint64_t> in = count(&table, {}, GA_SLABHASH_INSERT, keys, values);
     EXPECT_EQUAL("the results ABSENT", in[GA_SLABHASH_ABSENT], n);
     in = count(&table, {}, GA_SLABHASH_INSERT, keys, newer);
@@ -110,7 +110,7 @@ static void far_same_key(int device)
     ga_slabhash_options options = options_of(GA_SLABHASH_MAP32, 0, 1000, 4);
     std::vector<uint64_t> keys(n, narrow_key(5)), ones(n, 1);
     REQUIRE(ga_slabhash_device_open(&table, &options, device, 0) == GA_OK);
-    table.view.far = 1;
+    table.view.exceeds_l2 = 1;
     std::vector<uint64_t> in = count(&table, {}, GA_SLABHASH_INSERT, keys, ones);
     EXPECT_EQUAL("the results ABSENT", in[GA_SLABHASH_ABSENT], 1);
     in = count(&table, {}, GA_SLABHASH_APPLY, keys, ones);

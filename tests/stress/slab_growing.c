@@ -81,8 +81,8 @@ static void begin(uint32_t round)
     world.backed[0] = BACKED;
     stress_need(ga_pager_add(&world.client, GA_PAGER_HOST, 1, back, NULL) == GA_OK, "a pager");
     world.growth = ga_growth_first(ga_pager_mailbox(world.client), 1);
-    world.growth.hold = 20000; /* ns */
-    world.growth.pace = 1;
+    world.growth.refusal_ns = 20000; /* ns */
+    world.growth.poll_ns = 1;
     ga_slab_prepare(ga_tile_of(32), &world.heap, 0, 1);
 }
 
@@ -124,7 +124,7 @@ static void release(size_t number, uint32_t *kept, uint32_t *count)
         ga_lane_write(&units, lane, unit);
     }
     if (n) {
-        ga_slab_weigh(&world.heap, ga_tile_of(32), 0u - n);
+        ga_slab_adjust_taken(&world.heap, ga_tile_of(32), 0u - n);
         ga_slab_release_lanes(ga_slab_view_of(&world.heap), ga_tile_of(32), ga_bits_below(n),
                               units);
     }
@@ -157,7 +157,7 @@ static void check(void)
     stress_need(world.heap.words == ready * STEP_WORDS, "as many words as super blocks");
     stress_need(world.heap.taken == 0, "what is taken is counted");
     for (uint32_t block = 0; block < ready << SUPER_BITS; block++) {
-        uint32_t place = ga_slab_count_place(GA_SLAB_SPREAD, block);
+        uint32_t place = ga_slab_count_index(GA_SLAB_SPREAD, block);
         stress_need(world.counts[place] == 1024, "all units of a memory block are free");
     }
     for (uint32_t word = 0; word < world.heap.words; word++) {

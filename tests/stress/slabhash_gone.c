@@ -58,7 +58,7 @@ static struct {
 /* What a tile keeps. */
 typedef struct turn {
     ga_slab_claimed claimed;
-    ga_slabhash_stand stand;
+    ga_slabhash_snapshot stand;
     uint64_t random;
     uint64_t values[OWN]; /* 0: not there */
     uint32_t number;
@@ -121,19 +121,19 @@ static void give(void *context, void *rows, size_t bytes)
 /* `kind` as a constant. */
 #define EACH_KIND(CALL) return world.wide ? CALL(MAP64_KIND) : CALL(MAP32_KIND)
 
-static ga_slabhash_answer perform(turn *t, ga_slabhash_change_to to, uint64_t hash)
+static ga_slabhash_answer perform(turn *t, ga_slabhash_operation to, uint64_t hash)
 {
 #define PERFORM(kind)                                                                              \
-    ga_slabhash_do_standing(kind, world.view, &world.growing, SLABHASH_TILE, &t->claimed,          \
-                            &t->stand, hash, to)
+    ga_slabhash_do_from_snapshot(kind, world.view, &world.growing, SLABHASH_TILE, &t->claimed,     \
+                                 &t->stand, hash, to)
     EACH_KIND(PERFORM);
 }
 
 static uint64_t count_of(turn *t, uint64_t key)
 {
 #define COUNT_OF(kind)                                                                             \
-    ga_slabhash_find_all_standing(kind, world.view, &world.growing, SLABHASH_TILE, &t->stand,      \
-                                  ga_slabhash_seeded(world.view, key), key, NULL, 0)
+    ga_slabhash_find_all_from_snapshot(kind, world.view, &world.growing, SLABHASH_TILE, &t->stand, \
+                                       ga_slabhash_seeded(world.view, key), key, NULL, 0)
     EACH_KIND(COUNT_OF);
 }
 
@@ -152,36 +152,36 @@ static int tend(turn *t, uint32_t lane, uint64_t hash, bool changes)
 }
 
 static uint32_t serve(const turn *t, uint32_t lane, uint32_t op, uint64_t hash,
-                      ga_slabhash_many *many)
+                      ga_slabhash_requests *many)
 {
     ga_slabhash_shift shift = ga_slabhash_shift_of(world.view, &world.growing, &t->stand);
     ga_slabhash_view view = ga_slabhash_for_lane(MAP32_KIND, shift, op, hash);
     if (!view.rows) {
         return 1u << lane;
     }
-    ga_slabhash_many_begin(view, ga_slabhash_is_ordered(view), many, lane, hash);
+    ga_slabhash_requests_begin(view, ga_slabhash_is_ordered(view), many, lane, hash);
     return ga_slabhash_serve_many(MAP32_KIND, GA_SLABHASH_OP_COUNT, view, ga_tile_abreast(8),
                                   1u << lane, many);
 }
 
 /* As a lane whose warp is served together; false where it is for later. */
-static bool as_a_lane(turn *t, ga_slabhash_change_to to, uint64_t hash, ga_slabhash_answer *answer)
+static bool as_a_lane(turn *t, ga_slabhash_operation to, uint64_t hash, ga_slabhash_answer *answer)
 {
     uint32_t lane = (uint32_t)to.key % 8;
-    ga_slabhash_many many = {0};
+    ga_slabhash_requests many = {0};
     (void)tend(t, lane, hash, to.op != GA_SLABHASH_SEARCH);
     many.key[lane] = (uint32_t)to.key;
     many.value[lane] = (uint32_t)to.value;
     many.op[lane] = to.op;
     bool later = serve(t, lane, to.op, hash, &many) != 0;
-    *answer = ga_slabhash_say(many.result[lane], many.was[lane]);
+    *answer = ga_slabhash_answer_of(many.result[lane], many.was[lane]);
     return !later;
 }
 
 /* Again where there was no slab. */
 static ga_slabhash_answer do_one(turn *t, uint32_t op, uint64_t key, uint64_t value)
 {
-    ga_slabhash_change_to to = {.key = key, .value = value, .op = op, .how = GA_SLABHASH_ADD};
+    ga_slabhash_operation to = {.key = key, .value = value, .op = op, .how = GA_SLABHASH_ADD};
     uint64_t hash = ga_slabhash_seeded(world.view, key);
     ga_slabhash_answer now;
     if (!world.wide && t->random % 2 && ga_slabhash_is_served(MAP32_KIND, op) &&
@@ -204,21 +204,21 @@ static void begin(turn *t, uint32_t number)
     t->number = number;
     t->random = world.tables * THREADS + number + 1;
     t->claimed = ga_slabhash_claim_begin(number * GA_SLAB_ROW_WORDS);
-    ga_slabhash_stand_begin(&world.growing, SLABHASH_TILE, &t->stand, number);
+    ga_slabhash_snapshot_begin(&world.growing, SLABHASH_TILE, &t->stand, number);
 }
 
 static void end(turn *t)
 {
     ga_slabhash_claim_end(world.view, SLABHASH_TILE, &t->claimed);
     t->claimed.units = 0;
-    ga_slabhash_stand_end(&world.growing, SLABHASH_TILE, &t->stand);
+    ga_slabhash_snapshot_end(&world.growing, SLABHASH_TILE, &t->stand);
 }
 
 /* Have the table move on, to as many buckets, more or fewer, whatever is in it. */
 static void move_on(turn *t)
 {
     ga_slabhash_growing *g = &world.growing;
-    ga_slabhash_stand_read(g, SLABHASH_TILE, &t->stand);
+    ga_slabhash_snapshot_renew(g, SLABHASH_TILE, &t->stand);
     uint32_t number = t->stand.number + 1;
     if (ga_slabhash_has_place(g, SLABHASH_TILE, number) &&
         ga_cas_acquire(&g->making, number, number + 1) == number) { /* M: acquire. Pairs with M */
@@ -228,7 +228,7 @@ static void move_on(turn *t)
         } else if (which < 3 && buckets < BUCKETS_MOST) {
             buckets *= 2;
         }
-        ga_slabhash_make_stage(g, SLABHASH_TILE, number, buckets, 1);
+        ga_slabhash_make_version(g, SLABHASH_TILE, number, buckets, 1);
     }
     while (ga_slabhash_clear_some(g, SLABHASH_TILE)) {
     }
@@ -312,9 +312,9 @@ static void open_table(void)
     g->least = 8;
     g->slabs = world.view.heap;
     g->kind = world.view.kind;
-    g->stages[0].buckets = 8;
-    g->stages[0].rows = array(NULL, (size_t)8 * 128);
-    memset(g->stages[0].rows, 0xff, (size_t)8 * 128);
+    g->versions[0].buckets = 8;
+    g->versions[0].rows = array(NULL, (size_t)8 * 128);
+    memset(g->versions[0].rows, 0xff, (size_t)8 * 128);
     world.returned = 0;
 }
 
@@ -326,10 +326,10 @@ static void settle(void)
     (void)do_one(&t, GA_SLABHASH_DELETE, SHARED + THREADS * OWN, 0);
     while (ga_slabhash_clear_some(&world.growing, SLABHASH_TILE)) {
     }
-    ga_slabhash_stand_read(&world.growing, SLABHASH_TILE, &t.stand);
+    ga_slabhash_snapshot_renew(&world.growing, SLABHASH_TILE, &t.stand);
     while (t.stand.next_rows) { /* each call that changes something opens a run of groups */
         (void)do_one(&t, GA_SLABHASH_DELETE, SHARED + THREADS * OWN, 0);
-        ga_slabhash_stand_read(&world.growing, SLABHASH_TILE, &t.stand);
+        ga_slabhash_snapshot_renew(&world.growing, SLABHASH_TILE, &t.stand);
     }
     end(&t);
     while (ga_slabhash_give_some(world.view.heap, &world.growing, SLABHASH_TILE)) {
@@ -337,7 +337,7 @@ static void settle(void)
 }
 
 /* Slabs behind the buckets of the array that is left. */
-static uint64_t slabs_there(const ga_slabhash_stage *stage)
+static uint64_t slabs_there(const ga_slabhash_version *stage)
 {
     uint64_t count = 0;
     ga_slabhash_view view = world.view;
@@ -368,14 +368,14 @@ static void check(void)
     stress_need(world.growing.gone == world.growing.now && world.held == 1,
                 "an array is kept that nobody uses");
     stress_need(world.growing.epochs.step % 4 == GA_EPOCH_OPEN, "an epoch does not drain");
-    const ga_slabhash_stage *last = ga_slabhash_stage_of(&world.growing, world.growing.now);
+    const ga_slabhash_version *last = ga_slabhash_version_of(&world.growing, world.growing.now);
     stress_need(ga_slab_host_taken(&world.table->slabs) == slabs_there(last),
                 "slabs are lost, or given back twice");
 }
 
 static void close_table(void)
 {
-    ga_slabhash_stage *last = ga_slabhash_stage_of(&world.growing, world.growing.now);
+    ga_slabhash_version *last = ga_slabhash_version_of(&world.growing, world.growing.now);
     if (plain) {
         NEED(munmap(world.addresses, AWAY_BYTES) == 0);
     } else {
@@ -389,7 +389,7 @@ static void one_table(void)
     open_table();
     stress_threads(THREADS, work);
     world.came_back += world.returned;
-    stress_need(world.most <= GA_SLABHASH_STAGES, "more arrays are held than have a place");
+    stress_need(world.most <= GA_SLABHASH_VERSIONS, "more arrays are held than have a place");
     settle();
     world.stages += world.growing.now;
     check();

@@ -31,7 +31,7 @@ static uint64_t value_of(uint64_t value)
 }
 
 /* The slab that the lane's path lacks, if nobody else is faster, and there is memory at once. */
-static bool append(const ga_slabhash_many *many, uint32_t lane)
+static bool append(const ga_slabhash_requests *many, uint32_t lane)
 {
     ga_slab_claimed claimed = ga_slabhash_claim_begin(0);
     ga_slabhash_pairs pairs = {many->key,        many->key_high, many->value,
@@ -47,24 +47,24 @@ static ga_status as_a_lane(uint32_t op, history_call *c, ga_slabhash_found *was)
 {
     uint32_t lane = (uint32_t)c->value % 8;
     uint64_t hash = slabhash_hash_of(world.table, c->key);
-    ga_slabhash_many many = {0};
+    ga_slabhash_requests many = {0};
     many.key[lane] = (uint32_t)c->key;
     many.value[lane] = (uint32_t)c->value;
     many.op[lane] = op;
-    ga_slabhash_many_begin(world.table->view, ga_slabhash_is_ordered(world.table->view), &many,
-                           lane, hash);
+    ga_slabhash_requests_begin(world.table->view, ga_slabhash_is_ordered(world.table->view), &many,
+                               lane, hash);
     bool later = ga_slabhash_serve_many(world.table->kind, GA_SLABHASH_OP_COUNT, world.table->view,
                                         ga_tile_abreast(8), 1u << lane, &many) != 0;
     ga_slabhash_answer answer = {many.result[lane],
                                  many.was[lane] | (uint64_t)many.was_high[lane] << 32};
-    if (answer.result == GA_SLABHASH_LACKS && append(&many, lane)) {
+    if (answer.result == GA_SLABHASH_NEEDS_SLAB && append(&many, lane)) {
         answer.result = GA_SLABHASH_ABSENT;
         later = false;
     }
     while (later) {
         uint32_t seen = slabhash_room(world.table);
         ga_slab_claimed claimed = ga_slabhash_claim_begin(0);
-        ga_slabhash_change_to to = {.key = c->key, .value = c->value, .op = op};
+        ga_slabhash_operation to = {.key = c->key, .value = c->value, .op = op};
         answer =
             ga_slabhash_do(world.table->kind, world.table->view, SLABHASH_TILE, &claimed, hash, to);
         ga_slabhash_claim_end(world.table->view, SLABHASH_TILE, &claimed);
@@ -155,7 +155,7 @@ static void open_table(void)
     in_order = round_of_modes() % 3 == 2;
     open_small(0);
     world.table->view.ordered = in_order ? &world.ordered : NULL;
-    world.table->view.far = (uint32_t)random_below(&world.random, 2);
+    world.table->view.exceeds_l2 = (uint32_t)random_below(&world.random, 2);
 }
 
 static void check(void)

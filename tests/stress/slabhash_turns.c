@@ -16,7 +16,7 @@ static void runs_are_all(uint64_t random, uint32_t groups)
     enum {
         BUCKETS = 64
     };
-    ga_slabhash_change_to to = {.key = 1, .op = GA_SLABHASH_DELETE};
+    ga_slabhash_operation to = {.key = 1, .op = GA_SLABHASH_DELETE};
     turns_open(GA_SLABHASH_MAP32, false, BUCKETS, NULL);
     turns.growing.least = BUCKETS;
     turns_tile t = turns_begin(0);

@@ -24,7 +24,7 @@ enum {
 /* What a tile keeps. */
 typedef struct turns_tile {
     ga_slab_claimed claimed;
-    ga_slabhash_stand stand;
+    ga_slabhash_snapshot stand;
     bool stands;
 } turns_tile;
 
@@ -51,7 +51,7 @@ void turns_close(void);
 
 /* Alone: end what is under way, and begin again with one stage. */
 void turns_settle(void);
-void turns_free_stage(ga_slabhash_stage *stage);
+void turns_free_stage(ga_slabhash_version *stage);
 
 /* A thread becomes a tile, with a stand; what it has claimed ahead goes back, and its stand becomes
  * older; it is none any more. */
@@ -63,7 +63,7 @@ void turns_end(turns_tile *t);
 void turns_move_on(turns_tile *t, uint64_t random);
 
 /* One operation as a kernel does it, which may find no slab. */
-ga_slabhash_answer turns_perform(turns_tile *t, ga_slabhash_change_to to);
+ga_slabhash_answer turns_perform(turns_tile *t, ga_slabhash_operation to);
 
 /* One operation, again where there was no slab; by a lane where these are to be. */
 ga_slabhash_answer turns_do(turns_tile *t, uint32_t op, uint64_t key, uint64_t value);

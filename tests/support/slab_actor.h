@@ -104,7 +104,7 @@ static inline void slab_actor_release(slab_actor *actor, const uint32_t *units, 
 /* Give back what is left of the claimed word. */
 static inline void slab_actor_rest(slab_actor *actor)
 {
-    ga_slab_give_word(ga_slab_view_of(actor->heap), slab_tile(), &actor->claimed);
+    ga_slab_release_word(ga_slab_view_of(actor->heap), slab_tile(), &actor->claimed);
 }
 
 #endif

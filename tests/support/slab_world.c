@@ -139,7 +139,7 @@ void slab_world_grow(slab_world *world)
     __atomic_store_n(&heap->super_count, super + 1, __ATOMIC_RELEASE);
     for (uint32_t block = super * blocks; room && block < (super + 1) * blocks; block++) {
         /* G2: release. Pairs with G1 (slab_tile.h). */
-        __atomic_store_n(heap->free + ga_slab_count_place(heap->spread, block), room,
+        __atomic_store_n(heap->free + ga_slab_count_index(heap->spread, block), room,
                          __ATOMIC_RELEASE);
     }
     /* G4: release. Pairs with G3 (slab_heap.h). After the counts: who claims from a word that
@@ -168,7 +168,7 @@ void slab_world_reset(slab_world *world)
 {
     for (uint32_t block = 0; block < blocks_of(world); block++) {
         memset(row_of(world, block), 0, GA_SLAB_ROW_WORDS * sizeof(uint32_t));
-        world->heap.free[ga_slab_count_place(world->heap.spread, block)] = GA_SLAB_BLOCK_UNITS;
+        world->heap.free[ga_slab_count_index(world->heap.spread, block)] = GA_SLAB_BLOCK_UNITS;
     }
     memset(world->heap.hints, 0, sizeof world->heap.hints);
     world->heap.changes = 0;
@@ -197,7 +197,7 @@ bool slab_world_taken(const slab_world *world, uint32_t unit)
 
 uint32_t slab_world_count(const slab_world *world, uint32_t block)
 {
-    return world->heap.free[ga_slab_count_place(world->heap.spread, block)];
+    return world->heap.free[ga_slab_count_index(world->heap.spread, block)];
 }
 
 uint32_t slab_world_room(const slab_world *world, uint32_t block)

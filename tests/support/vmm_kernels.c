@@ -31,7 +31,7 @@ struct CUfunc_st {
 static void try_growth(void **parameters)
 {
     ga_growth_probe *probe = PARAMETER(ga_growth_probe *, 0);
-    probe->growth.patience /= vmm.options.kernels == VMM_KERNELS_ALONE ? 100 : 1;
+    probe->growth.timeout_ns /= vmm.options.kernels == VMM_KERNELS_ALONE ? 100 : 1;
     ga_growth_probe_run(ga_tile_of(GA_GROWTH_PROBE_LANES), probe);
 }
 
@@ -50,7 +50,7 @@ static void recount(void **parameters)
     uint32_t first = PARAMETER(uint32_t, 1), n = PARAMETER(uint32_t, 2);
     for (uint32_t block = first; block < first + n; block++) {
         const uint32_t *row = ga_slab_row(ga_slab_view_of(heap), block);
-        heap->free[ga_slab_count_place(GA_SLAB_SPREAD, block)] =
+        heap->free[ga_slab_count_index(GA_SLAB_SPREAD, block)] =
             GA_SLAB_BLOCK_UNITS - taken_in(row, GA_SLAB_ROW_WORDS);
     }
 }
@@ -79,7 +79,7 @@ static void give(void **parameters)
     ga_slab_view slab = ga_slab_view_of(heap);
     uint32_t unit = ga_slab_unit(slab, PARAMETER(void *, 1));
     if (heap->growth) {
-        ga_slab_weigh(heap, ga_tile_of(32), 0u - 1u);
+        ga_slab_adjust_taken(heap, ga_tile_of(32), 0u - 1u);
     }
     ga_slab_release_lanes(slab, ga_tile_of(32), 1, ga_lanes_all(unit));
 }
@@ -238,8 +238,8 @@ static void sized_collect(void **parameters)
 
 static struct CUfunc_st kernels[] = {
     {"ga_growth_probe_kernel", try_growth}, {"ga_slab_recount_kernel", recount},
-    {"ga_slab_live_kernel", count_live},    {"ga_slab_take_kernel", take},
-    {"ga_slab_give_kernel", give},          {"ga_sized_take_kernel", sized_take},
+    {"ga_slab_live_kernel", count_live},    {"ga_slab_alloc_kernel", take},
+    {"ga_slab_free_kernel", give},          {"ga_sized_take_kernel", sized_take},
     {"ga_sized_give_kernel", sized_give},   {"ga_sized_live_kernel", sized_live},
     {"ga_sized_reset_kernel", sized_reset}, {"ga_sized_collect_kernel", sized_collect},
 };

@@ -31,9 +31,9 @@ static void set_blocks(slab_world *world, uint32_t first, uint32_t n, bool taken
     for (uint32_t word = first * GA_SLAB_ROW_WORDS; word < (first + n) * GA_SLAB_ROW_WORDS;
          word++) {
         if (taken) {
-            cr_assert_eq(ga_slab_tile_take(view, slab_tile(), word, GA_ALL_BITS), 0);
+            cr_assert_eq(ga_slab_tile_claim_bits(view, slab_tile(), word, GA_ALL_BITS), 0);
         } else {
-            ga_slab_tile_give(view, slab_tile(), word, GA_ALL_BITS);
+            ga_slab_tile_release_bits(view, slab_tile(), word, GA_ALL_BITS);
         }
     }
 }
@@ -60,7 +60,7 @@ static void assert_word(slab_world *world, uint32_t start, uint32_t expected)
 
 static void assert_hints(const slab_world *world, uint32_t expected)
 {
-    for (uint32_t i = 0; i < GA_SLAB_HINTS; i++) {
+    for (uint32_t i = 0; i < GA_SLAB_HINT_COPIES; i++) {
         cr_assert_eq(world->heap.hints[i], expected, "hint %u: %x, expected %x", i,
                      world->heap.hints[i], expected);
     }
@@ -97,9 +97,10 @@ Test(slab_hint, moves_on_where_an_area_ends)
     set_blocks(world, 1000, 64, false);
     set_blocks(world, 2000, 500, false);
     assert_word(world, 0, 1000 * GA_SLAB_ROW_WORDS);
-    assert_word(world, GA_SLAB_SEEKERS - 1u, 1000 * GA_SLAB_ROW_WORDS + GA_SLAB_SEEKERS - 1u);
-    assert_word(world, GA_SLAB_SEEKERS, 2000 * GA_SLAB_ROW_WORDS); /* the first past the end */
-    assert_word(world, GA_SLAB_SEEKERS + 1u, 2000 * GA_SLAB_ROW_WORDS + 1u);
+    assert_word(world, GA_SLAB_SEEKER_EVERY - 1u,
+                1000 * GA_SLAB_ROW_WORDS + GA_SLAB_SEEKER_EVERY - 1u);
+    assert_word(world, GA_SLAB_SEEKER_EVERY, 2000 * GA_SLAB_ROW_WORDS); /* the first past the end */
+    assert_word(world, GA_SLAB_SEEKER_EVERY + 1u, 2000 * GA_SLAB_ROW_WORDS + 1u);
     slab_world_delete(world);
 }
 
@@ -110,9 +111,9 @@ Test(slab_hint, stays_where_a_single_word_is_taken)
     set_blocks(world, 1000, 500, false);
     assert_word(world, 0, 1000 * GA_SLAB_ROW_WORDS);
     uint32_t hint = world->heap.hints[0];
-    uint32_t word = 1000 * GA_SLAB_ROW_WORDS + GA_SLAB_SEEKERS;
-    ga_slab_tile_take(view_of(world), slab_tile(), word, GA_ALL_BITS);
-    claim_word(world, GA_SLAB_SEEKERS);
+    uint32_t word = 1000 * GA_SLAB_ROW_WORDS + GA_SLAB_SEEKER_EVERY;
+    ga_slab_tile_claim_bits(view_of(world), slab_tile(), word, GA_ALL_BITS);
+    claim_word(world, GA_SLAB_SEEKER_EVERY);
     assert_hints(world, hint);
     slab_world_delete(world);
 }
@@ -124,7 +125,7 @@ Test(slab_hint, says_so_where_free_blocks_lie_nowhere)
     slab_world *world = world_of(BLOCKS, SLAB_WORLD_TAKEN);
     ga_slab_view view = view_of(world);
     for (uint32_t word = 0; word < view.words; word++) {
-        ga_slab_tile_give(view, slab_tile(), word, 0x11111111u);
+        ga_slab_tile_release_bits(view, slab_tile(), word, 0x11111111u);
     }
     for (uint32_t start = 0; start < 3; start++) {
         claim_word(world, start);
@@ -132,7 +133,7 @@ Test(slab_hint, says_so_where_free_blocks_lie_nowhere)
     for (uint32_t start = 0; start < 3; start++) { /* their own words are full now */
         claim_word(world, start);
     }
-    assert_hints(world, GA_SLAB_NOWHERE);
+    assert_hints(world, GA_SLAB_HINT_NOWHERE);
     cr_assert_eq(slab_world_wrong(world), GA_SLAB_FULL);
     slab_world_delete(world);
 }
@@ -143,8 +144,8 @@ Test(slab_hint, is_looked_for_anew_once_blocks_are_free)
     set_blocks(world, 7, 1, false); /* for those who search in vain: less than samples find */
     assert_word(world, 1, 7 * GA_SLAB_ROW_WORDS + 1u);
     uint32_t hint = world->heap.hints[0];
-    cr_assert(hint == GA_SLAB_NOWHERE || hint == 7 * GA_SLAB_ROW_WORDS - 1u, "hint %x", hint);
-    ga_slab_hint_all(&world->heap, slab_tile(), GA_SLAB_NOWHERE);
+    cr_assert(hint == GA_SLAB_HINT_NOWHERE || hint == 7 * GA_SLAB_ROW_WORDS - 1u, "hint %x", hint);
+    ga_slab_hint_publish(&world->heap, slab_tile(), GA_SLAB_HINT_NOWHERE);
     set_blocks(world, 1000, 500, false);
     assert_word(world, 0, 1000 * GA_SLAB_ROW_WORDS);
     assert_hints(world, 1000 * GA_SLAB_ROW_WORDS);
@@ -164,7 +165,7 @@ static void fill_with_hints(slab_world *world, uint64_t *random, uint32_t hint)
         for (uint32_t lane = 0; lane < 32; lane++) {
             got += units[lane] != GA_SLAB_FULL;
         }
-        world->heap.hints[start % GA_SLAB_HINTS] =
+        world->heap.hints[start % GA_SLAB_HINT_COPIES] =
             hint ? hint : (uint32_t)random_below(random, UINT64_C(1) << 32);
     }
     cr_assert_eq(got, all, "hint %x: %llu units of %llu", hint, (unsigned long long)got,
@@ -176,8 +177,8 @@ static void fill_with_hints(slab_world *world, uint64_t *random, uint32_t hint)
 Test(slab_hint, may_be_anything_and_nothing_is_lost)
 {
     uint64_t random = 11;
-    const uint32_t hints[] = {0, GA_SLAB_SEEKING,        GA_SLAB_NOWHERE,
-                              1, 64 * GA_SLAB_ROW_WORDS, GA_SLAB_NOWHERE - 1u};
+    const uint32_t hints[] = {0, GA_SLAB_HINT_PENDING,   GA_SLAB_HINT_NOWHERE,
+                              1, 64 * GA_SLAB_ROW_WORDS, GA_SLAB_HINT_NOWHERE - 1u};
     for (size_t i = 0; i < sizeof hints / sizeof hints[0]; i++) {
         slab_world *world = world_of(i % 2 ? 65 : 1, SLAB_WORLD_BARE);
         fill_with_hints(world, &random, hints[i]);
@@ -202,7 +203,7 @@ Test(slab_hint, finds_every_area_that_samples_can_see)
         set_blocks(world, first, size, false);
         for (uint32_t i = 0; i < 20; i++) {
             uint32_t from = (uint32_t)random_below(&random, blocks);
-            uint32_t found = ga_slab_seek(view_of(world), slab_tile(), from);
+            uint32_t found = ga_slab_find_free_blocks(view_of(world), slab_tile(), from);
             bool inside = from > first && from < first + size;
             cr_assert(found == first || (inside && found == from) ||
                           (!visible && found == GA_SLAB_FULL),

@@ -76,7 +76,7 @@ static void give_back(warp *w)
         uint64_t mark = (uint64_t)w->number << 32 | w->units[i];
         cr_assert_eq(unit_at(w->heap, w->units[i])[0], mark);
         cr_assert_eq(unit_at(w->heap, w->units[i])[KIB / sizeof mark - 1], ~mark);
-        ga_slab_weigh(w->heap, ga_tile_of(32), 0u - 1u);
+        ga_slab_adjust_taken(w->heap, ga_tile_of(32), 0u - 1u);
         ga_slab_release_lanes(ga_slab_view_of(w->heap), ga_tile_of(32), 1,
                               ga_lanes_all(w->units[i]));
     }

@@ -189,11 +189,11 @@ static void assert_counts_stand(uint32_t spread, uint32_t blocks)
     uint8_t *used = calloc(places, 1);
     cr_assert_eq(places % GA_SLAB_ROW_WORDS, 0, "%zu places", places);
     for (uint32_t block = 0; block < blocks; block++) {
-        uint32_t place = ga_slab_count_place(spread, block);
+        uint32_t place = ga_slab_count_index(spread, block);
         cr_assert_lt(place, places, "spread %u: block %u stands at %u of %zu", spread, block, place,
                      places);
-        cr_assert_eq(ga_slab_count_block(spread, place), block, "spread %u: place %u is block %u's",
-                     spread, place, block);
+        cr_assert_eq(ga_slab_block_of_count(spread, place), block,
+                     "spread %u: place %u is block %u's", spread, place, block);
         cr_assert_eq(used[place]++, 0, "spread %u: place %u is taken", spread, place);
     }
     free(used);
@@ -213,7 +213,7 @@ Test(slab_shape, neighbours_stand_apart)
 {
     uint32_t spread = GA_SLAB_SPREAD_KERNEL;
     for (uint32_t block = 0; block < 3u << spread; block++) {
-        uint32_t row = ga_slab_count_place(spread, block) / GA_SLAB_ROW_WORDS;
+        uint32_t row = ga_slab_count_index(spread, block) / GA_SLAB_ROW_WORDS;
         cr_assert_eq(row, block & ((1u << spread) - 1u), "block %u stands in row %u", block, row);
     }
 }

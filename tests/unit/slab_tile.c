@@ -248,7 +248,7 @@ Test(slab_tile, frees_of_every_kind)
         assert_counts(world);
         for (uint32_t lane = 0; lane < LANES; lane++) {
             live += mask >> lane & 1u;
-            ga_slab_take(view, units[lane] / 32, 1u << units[lane] % 32);
+            ga_slab_claim_bits(view, units[lane] / 32, 1u << units[lane] % 32);
         }
         assert_live(world, live);
     }
@@ -261,7 +261,7 @@ Test(slab_tile, a_claimed_word_is_all_that_was_free)
 {
     slab_world *world = world_of(&shapes[4], SLAB_WORLD_BARE);
     ga_slab_view view = ga_slab_view_of(&world->heap);
-    ga_slab_take(view, 9, 0x0ff00ff0u);
+    ga_slab_claim_bits(view, 9, 0x0ff00ff0u);
     ga_slab_claimed claimed = {9, 0};
     ga_slab_claim_word(view, slab_tile(), &claimed);
     cr_assert(claimed.word == 9 && claimed.units == 0xf00ff00fu, "word %u, units %#x", claimed.word,
@@ -269,11 +269,11 @@ Test(slab_tile, a_claimed_word_is_all_that_was_free)
     cr_assert_eq(ga_slab_claim_next(view, slab_tile(), &claimed), 9 * 32);
     assert_live(world, 32);
     assert_counts(world);
-    ga_slab_give_word(view, slab_tile(), &claimed);
+    ga_slab_release_word(view, slab_tile(), &claimed);
     cr_assert_eq(claimed.units, 0, "%#x is left", claimed.units);
     assert_live(world, 17);
     assert_counts(world);
-    ga_slab_give_word(view, slab_tile(), &claimed);
+    ga_slab_release_word(view, slab_tile(), &claimed);
     assert_live(world, 17);
     slab_world_delete(world);
 }
@@ -331,7 +331,7 @@ static void sweep_once(slab_world *world, uint64_t *random, uint8_t *seen)
     uint32_t block;
     for (block = 0; block < blocks; block++) {
         seen[block] = random_next(random) % 3 == 0;
-        world->heap.free[ga_slab_count_place(GA_SLAB_SPREAD, block)] = seen[block] * 5u;
+        world->heap.free[ga_slab_count_index(GA_SLAB_SPREAD, block)] = seen[block] * 5u;
     }
     ga_slab_view view = ga_slab_view_of(&world->heap);
     ga_slab_sweep sweep = ga_slab_sweep_begin(view);

@@ -23,12 +23,12 @@ static ga_slabhash *open_table(ga_slabhash_options options, bool in_order)
     assert_ok(ga_slabhash_open(&table, &options));
     ordered = 1;
     table->view.ordered = in_order ? &ordered : NULL;
-    table->view.far = options.buckets == 200; /* either way to load */
+    table->view.exceeds_l2 = options.buckets == 200; /* either way to load */
     return table;
 }
 
 /* One request by itself, with as many slabs as it wants. */
-static ga_slabhash_answer serve_one(ga_slabhash *table, ga_slabhash_change_to to)
+static ga_slabhash_answer serve_one(ga_slabhash *table, ga_slabhash_operation to)
 {
     for (;;) {
         uint32_t seen = slabhash_room(table);
@@ -44,14 +44,14 @@ static ga_slabhash_answer serve_one(ga_slabhash *table, ga_slabhash_change_to to
 }
 
 /* Those that lack but a slab, as far as there is memory at once. Answers the mask of them. */
-static uint32_t append(ga_slabhash *table, uint32_t asking, const ga_slabhash_many *many)
+static uint32_t append(ga_slabhash *table, uint32_t asking, const ga_slabhash_requests *many)
 {
     ga_slab_claimed claimed = ga_slabhash_claim_begin(0);
     ga_slabhash_pairs pairs = {many->key,        many->key_high, many->value,
                                many->value_high, many->row,      many->row_high};
     uint32_t lacking = 0;
     for (uint32_t lane = 0; lane < 8; lane++) {
-        lacking |= many->result[lane] == GA_SLABHASH_LACKS ? asking & 1u << lane : 0;
+        lacking |= many->result[lane] == GA_SLABHASH_NEEDS_SLAB ? asking & 1u << lane : 0;
     }
     uint32_t done =
         ga_slabhash_append_all(table->kind, table->view, SLABHASH_TILE, lacking, &pairs, &claimed);
@@ -64,7 +64,7 @@ static void serve(ga_slabhash *table, uint32_t fixed, uint32_t asking, const uin
                   const uint64_t *values, const uint32_t *whats, ga_slabhash_answer *answers,
                   uint32_t *later)
 {
-    ga_slabhash_many many = {.blind = keys[0] % 2}; /* either way to search, too */
+    ga_slabhash_requests many = {.no_peek = keys[0] % 2}; /* either way to search, too */
     uint32_t served = 0;
     for (uint32_t lane = 0; lane < 8; lane++) {
         many.key[lane] = (uint32_t)keys[lane];
@@ -72,10 +72,10 @@ static void serve(ga_slabhash *table, uint32_t fixed, uint32_t asking, const uin
         many.value[lane] = (uint32_t)values[lane];
         many.value_high[lane] = (uint32_t)(values[lane] >> 32);
         many.op[lane] = whats[lane];
-        many.result[lane] = GA_SLABHASH_LATER;
+        many.result[lane] = GA_SLABHASH_DEFERRED;
         served |= (ga_slabhash_is_served(table->kind, whats[lane]) ? 1u : 0u) << lane;
-        ga_slabhash_many_begin(table->view, ga_slabhash_is_ordered(table->view), &many, lane,
-                               slabhash_hash_of(table, keys[lane]));
+        ga_slabhash_requests_begin(table->view, ga_slabhash_is_ordered(table->view), &many, lane,
+                                   slabhash_hash_of(table, keys[lane]));
     }
     ga_slabhash_serve_many(table->kind, fixed, table->view, ga_tile_abreast(8), asking & served,
                            &many);
@@ -84,8 +84,8 @@ static void serve(ga_slabhash *table, uint32_t fixed, uint32_t asking, const uin
         bool has = appended >> lane & 1u;
         answers[lane].result = has ? (uint32_t)GA_SLABHASH_ABSENT : many.result[lane];
         answers[lane].value = many.was[lane] | (uint64_t)many.was_high[lane] << 32;
-        ga_slabhash_change_to to = {.key = keys[lane], .value = values[lane], .op = whats[lane]};
-        if ((asking >> lane) & 1u && !has && many.result[lane] >= GA_SLABHASH_LATER) {
+        ga_slabhash_operation to = {.key = keys[lane], .value = values[lane], .op = whats[lane]};
+        if ((asking >> lane) & 1u && !has && many.result[lane] >= GA_SLABHASH_DEFERRED) {
             answers[lane] = serve_one(table, to);
             ++*later;
         }
@@ -96,19 +96,19 @@ static void serve(ga_slabhash *table, uint32_t fixed, uint32_t asking, const uin
 static void search(ga_slabhash *table, uint32_t asking, const uint64_t *keys,
                    ga_slabhash_answer *answers)
 {
-    ga_slabhash_desk desk;
+    ga_slabhash_exchange desk;
     ga_slabhash_searches all = {0};
     for (uint32_t lane = 0; lane < 8; lane++) {
         uint64_t hash = slabhash_hash_of(table, keys[lane]);
         ga_slabhash_search_begin(table->view, &all, lane, keys[lane], hash);
     }
     while (asking) {
-        ga_slabhash_ask(SLABHASH_TILE, 0, &all, &desk);
-        ga_slabhash_look_for_all(table->kind, SLABHASH_TILE, 0, &desk);
+        ga_slabhash_publish_requests(SLABHASH_TILE, 0, &all, &desk);
+        ga_slabhash_load_requested_slabs(table->kind, SLABHASH_TILE, 0, &desk);
         for (uint32_t lane = 0; lane < 8; lane++) {
             if ((asking >> lane & 1u) &&
-                ga_slabhash_search_judge(table->kind, table->view, &all, lane, lane, &desk,
-                                         slabhash_hash_of(table, keys[lane]))) {
+                ga_slabhash_decide_search(table->kind, table->view, &all, lane, lane, &desk,
+                                          slabhash_hash_of(table, keys[lane]))) {
                 asking &= ~(1u << lane);
                 answers[lane].result = all.result[lane];
                 answers[lane].value = all.value[lane] | (uint64_t)all.value_high[lane] << 32;
@@ -246,7 +246,7 @@ Test(slabhash, searches_for_reserved_keys)
         uint64_t keys[8] = {most, most - 1, 5, most, 6, most - 1, 7, most};
         ga_slabhash_answer answers[8];
         for (uint64_t key = 5; key < 8; key++) {
-            ga_slabhash_change_to to = {.key = key, .value = key * 3, .op = GA_SLABHASH_INSERT};
+            ga_slabhash_operation to = {.key = key, .value = key * 3, .op = GA_SLABHASH_INSERT};
             (void)serve_one(table, to);
             to.op = GA_SLABHASH_DELETE;
             (void)(key == 6 ? serve_one(table, to) : (ga_slabhash_answer){0});

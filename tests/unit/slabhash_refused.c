@@ -37,7 +37,7 @@ Test(slabhash_refused, reserved_keys_and_values)
 static uint32_t done(const ga_slabhash *table, uint32_t op, uint64_t key, uint64_t value)
 {
     ga_slab_claimed claimed = ga_slabhash_claim_begin(0);
-    ga_slabhash_change_to to = {.key = key, .value = value, .op = op};
+    ga_slabhash_operation to = {.key = key, .value = value, .op = op};
     return ga_slabhash_do(table->kind, table->view, SLABHASH_TILE, &claimed,
                           slabhash_hash_of(table, key), to)
         .result;

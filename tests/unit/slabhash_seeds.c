@@ -81,7 +81,7 @@ static uint64_t longest_chain(const ga_slabhash *table)
     uint64_t longest = 0;
     for (uint32_t bucket = 0; bucket < table->view.buckets; bucket++) {
         ga_slabhash_census census = {0};
-        ga_slabhash_count(table->kind, table->view, SLABHASH_TILE, bucket, &census);
+        ga_slabhash_count_bucket(table->kind, table->view, SLABHASH_TILE, bucket, &census);
         longest = census.chained + 1 > longest ? census.chained + 1 : longest;
     }
     return longest;

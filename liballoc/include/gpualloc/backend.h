@@ -2,7 +2,7 @@
  *
  * The interface of backends. To provide one, fill in a ga_backend and pass it to
  * ga_backend_register(), or export it from a shared object named in GPUALLOC_PLUGINS.
- * docs/backends.md has an example.
+ * docs/reference/backends.md has an example.
  *
  * The runtime checks sizes, alignments and NULLs, and counts. It does not serialise calls: any
  * thread may call the members below at any time, unless a member says otherwise. A member that

@@ -275,7 +275,7 @@ static __device__ __forceinline__ ga_slab_turn ga_slab_turn_begin(ga_kernel_heap
     turn.tile = ga_tile_of(width);
     turn.unit = slab.unit;
     turn.units = NULL;
-    uint32_t word = ga_slab_start(slab) * (32u / width) + turn.tile.base / width;
+    uint32_t word = ga_slab_home_word(slab) * (32u / width) + turn.tile.base / width;
     turn.claimed.word = word < slab.words ? word : word % slab.words;
     turn.claimed.units = 0;
     return turn;
@@ -302,9 +302,9 @@ static __device__ __forceinline__ void ga_slab_turn_end(ga_slab_turn *turn)
 {
     /* the heap's estimate counts them as allocated */
     if (turn->claimed.units && turn->heap->growth) {
-        ga_slab_weigh(turn->heap, turn->tile, 0u - ga_bits_count(turn->claimed.units));
+        ga_slab_adjust_taken(turn->heap, turn->tile, 0u - ga_bits_count(turn->claimed.units));
     }
-    ga_slab_give_word(ga_slab_view_of(turn->heap), turn->tile, &turn->claimed);
+    ga_slab_release_word(ga_slab_view_of(turn->heap), turn->tile, &turn->claimed);
 }
 
 #endif
