@@ -50,8 +50,8 @@ class memory_resource
     {
     }
 
-    /* Each request returns a block of at least `bytes` bytes at a multiple of `alignment`. The caller
-     * owns it until it is deallocated. Throws bad_alloc without memory, and error otherwise.
+    /* Each request returns a block of at least `bytes` bytes at a multiple of `alignment`. The
+     * caller owns it until it is deallocated. Throws bad_alloc without memory, and error otherwise.
      * The functions with a stream are in stream order; the others wait as the heap's calls do. A
      * failed free is logged at most. */
 #if CCCL_VERSION >= 3001000

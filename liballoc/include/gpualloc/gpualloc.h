@@ -4,7 +4,8 @@
  *
  * A heap serves one place (host, device or kernel). It is opened from a spec, a text that names its
  * backends (`slab/jemalloc` reads "slab over jemalloc"), or from the environment variable of the
- * place. docs/reference/specs.md has the grammar; `gpualloc list` prints the backends and their options.
+ * place. docs/reference/specs.md has the grammar; `gpualloc list` prints the backends and
+ * their options.
  *
  * Errors: calls that can fail return a ga_status. A failed call changes nothing, sets `*out` to
  * NULL if it has that parameter (except ga_realloc()), and stores a sentence for the calling thread
@@ -213,8 +214,8 @@ GA_API ga_status ga_heap_kernel_view(ga_heap *heap, ga_kernel_heap *out);
 
 /* Counts since the heap was opened. Each thread has its own counters, and a read adds them up. So
  * each value read while other threads allocate is correct for some recent moment, but not all
- * values for the same one. docs/reference/stats.md lists the keys of the JSON form, which are the names of
- * these members. */
+ * values for the same one. docs/reference/stats.md lists the keys of the JSON form, which are
+ * the names of these members. */
 typedef struct ga_stats {
     uint64_t allocs;          /* blocks allocated */
     uint64_t frees;           /* blocks freed or retired */
