@@ -88,7 +88,7 @@ static void purge_unused(const ga_cuda_scope *scope, async_state *async)
 static ga_status make_pool(const ga_cuda_scope *scope, const ga_open_args *args, async_state *async)
 {
     uint64_t release = args->values[OPTION_RELEASE].size;
-    ga_status status = ga_async_pool_acquire(scope, args->device, &async->own);
+    ga_status status = ga_async_pool_claim(scope, args->device, &async->own);
     if (status != GA_OK) {
         return status;
     }
@@ -96,7 +96,7 @@ static ga_status make_pool(const ga_cuda_scope *scope, const ga_open_args *args,
     status = GA_CUDA_CALL(scope->driver, cuMemPoolSetAttribute, async->pool,
                           CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &release);
     if (status != GA_OK) {
-        ga_async_pool_release(scope, async->own);
+        ga_async_pool_return(scope, async->own);
     }
     return status;
 }
@@ -134,10 +134,10 @@ static void async_close(void *state)
     ga_cuda_scope scope;
     if (ga_cuda_enter(&scope, async->device) == GA_OK) {
         scope.driver->cuStreamSynchronize(scope.stream);
-        ga_async_pool_release(&scope, async->own);
+        ga_async_pool_return(&scope, async->own);
         ga_cuda_leave(&scope);
     } else {
-        ga_async_pool_release(NULL, async->own);
+        ga_async_pool_return(NULL, async->own);
     }
     ga_libc.free(async);
 }

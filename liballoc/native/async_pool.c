@@ -81,7 +81,7 @@ static ga_status make(const ga_cuda_scope *scope, int device, ga_async_pool **ou
 
 /* A spare pool may have live blocks, if its state could not be queried when it was released. Such a
  * pool is dropped, and a new one made. */
-ga_status ga_async_pool_acquire(const ga_cuda_scope *scope, int device, ga_async_pool **out)
+ga_status ga_async_pool_claim(const ga_cuda_scope *scope, int device, ga_async_pool **out)
 {
     bool known = true;
     ga_async_pool *spare = remove_spare(device);
@@ -97,7 +97,7 @@ ga_status ga_async_pool_acquire(const ga_cuda_scope *scope, int device, ga_async
     return make(scope, device, out);
 }
 
-void ga_async_pool_release(const ga_cuda_scope *scope, ga_async_pool *pool)
+void ga_async_pool_return(const ga_cuda_scope *scope, ga_async_pool *pool)
 {
     bool known = false;
     bool empty = scope && is_empty(scope, pool->pool, &known);

@@ -18,15 +18,15 @@ typedef struct ga_async_pool {
     CUmemoryPool pool;
 } ga_async_pool;
 
-/* An empty pool of `device`: an unused one or a new one. The caller owns it until it is released.
+/* An empty pool of `device`: an unused one or a new one. The caller owns it until ga_async_pool_return().
  *
  * GA_ERR_DEVICE  the device has no pools, or the driver refuses
  * GA_ERR_MEMORY  no memory for the record */
-ga_status ga_async_pool_acquire(const ga_cuda_scope *scope, int device, ga_async_pool **out);
+ga_status ga_async_pool_claim(const ga_cuda_scope *scope, int device, ga_async_pool **out);
 
-/* Release a pool for the next heap, and purge its free memory; memory that the driver does not
+/* Return a pool for the next heap, and purge its free memory; memory that the driver does not
  * release now is released by a later purge. A pool with live blocks is not reused. `scope`: NULL if
  * the device cannot be entered. */
-void ga_async_pool_release(const ga_cuda_scope *scope, ga_async_pool *pool);
+void ga_async_pool_return(const ga_cuda_scope *scope, ga_async_pool *pool);
 
 #endif

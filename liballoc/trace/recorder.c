@@ -325,7 +325,7 @@ static bool chunk_new(ga_recorder *r, chunk *out)
     return true;
 }
 
-static bool chunk_acquire(ga_recorder *r, chunk *out)
+static bool chunk_claim(ga_recorder *r, chunk *out)
 {
     if (r->spares) {
         *out = r->spare[--r->spares];
@@ -397,7 +397,7 @@ static buffer *buffer_new(void)
 }
 
 /* An unused buffer; NULL without memory. With the lock held. */
-static buffer *buffer_acquire(void)
+static buffer *buffer_claim(void)
 {
     buffer *b = buffers;
     while (b && b->recorder) {
@@ -428,10 +428,10 @@ static void slot_fill(thread_slot *d, ga_recorder *r)
     chunk part;
     slot_clear(d);
     *d = (thread_slot){r, NULL, process_version};
-    buffer *b = buffer_acquire();
+    buffer *b = buffer_claim();
     if (!b) {
         stop(r, strerror(ENOMEM));
-    } else if (chunk_acquire(r, &part)) {
+    } else if (chunk_claim(r, &part)) {
         b->written_ns = 0;
         b->recorder = r;
         buffer_set(b, part);
@@ -657,7 +657,7 @@ static void next_chunk_part(thread_slot *d)
         return;
     }
     lock_all();
-    bool found = chunk_acquire(d->recorder, &part);
+    bool found = chunk_claim(d->recorder, &part);
     if (!found) {
         b->recorder = NULL;
         d->buffer = NULL;
