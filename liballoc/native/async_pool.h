@@ -18,7 +18,7 @@ typedef struct ga_async_pool {
     CUmemoryPool pool;
 } ga_async_pool;
 
-/* An empty pool of `device`: an unused one or a new one. The caller owns it until ga_async_pool_return().
+/* An empty pool of `device`: an unused one or a new one. The caller owns it until it is returned.
  *
  * GA_ERR_DEVICE  the device has no pools, or the driver refuses
  * GA_ERR_MEMORY  no memory for the record */
