@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""Results of benchmarks, read for a picture. They may come from elsewhere, and gnuplot obeys what
-stands behind a quote or on a line of its own."""
+"""Reads results of benchmarks for a picture. They may come from an untrusted source, and gnuplot
+executes text after a quote or on a new line."""
 
 import json
 import re
 
 
 def plain(value: object) -> object:
-    """The same, with a question mark for what could end a string or a line of gnuplot's."""
+    """The value, with "?" for each character that could end a gnuplot string or line."""
     if isinstance(value, str):
         return re.sub(r"[\x00-\x1f\x7f'\"`\\]", "?", value)
     if isinstance(value, list):
@@ -23,5 +23,5 @@ def read_line(line: str) -> dict:
 
 
 def is_plain_path(path: str) -> bool:
-    """Whether gnuplot takes the path for the name of a file, and no more."""
+    """Whether gnuplot treats the path only as the name of a file."""
     return plain(path) == path and not path.startswith("|")

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The bars: what every allocator that is no baseline is held to.
+ * The bars: limits on the results of every allocator that is not a baseline.
  */
 #include "device.h"
 
@@ -10,7 +10,7 @@
 typedef enum kind {
     AT_MOST = 0,
     AT_LEAST,
-    TIMES_POOL /* at most so many times what each of the driver's pools takes, in this run */
+    TIMES_POOL /* limit as a multiple of the value of each of the driver's pools in this run */
 } kind;
 
 typedef struct bar {
@@ -54,7 +54,7 @@ static bool is_about(const bar *b, const ga_bench_result *result)
     return strcmp(b->bench, result->bench) == 0 && strcmp(b->metric, result->metric->name) == 0;
 }
 
-/* NAN, no figure, is never within. */
+/* NAN, which means no figure, is never within the bar. */
 static bool is_within(const bar *b, double value)
 {
     return b->kind == AT_LEAST ? value >= b->limit : value <= b->limit;
@@ -82,7 +82,7 @@ static bool same_case(const ga_bench_result *a, const ga_bench_result *b)
     return a->metric == b->metric && a->size == b->size;
 }
 
-/* The baselines' own figures, so that the line tells on its own. */
+/* Print the baselines' own figures, so that the line is complete by itself. */
 static unsigned print_alone(FILE *out, const bar *b, const ga_bench_result *own,
                             const ga_bench_results *results)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Setting the scene on a device.
+ * Prepares a device for a measurement, and cleans up after it.
  */
 #include "client.h"
 
@@ -43,7 +43,7 @@ ga_status client_enter(client *c, ga_heap *heap, uint64_t card)
     return status;
 }
 
-/* What the driver answers here is of no use to anybody. */
+/* Errors of the driver are ignored here, because the measurement is over. */
 void client_leave(client *c)
 {
     const ga_cuda_driver *driver = c->scope.driver;

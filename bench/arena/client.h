@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One who asks a heap for device memory: in stream order where the heap has it, by plain calls
- * where it has not. With it the device's streams and what the driver says of its memory.
- *
- * For one thread.
+ * A client of a heap for device memory. It allocates in stream order if the heap has it, else with
+ * plain calls. Has the device's streams and queries the driver about its memory. For one thread.
  */
 #ifndef BENCH_ARENA_CLIENT_H
 #define BENCH_ARENA_CLIENT_H
@@ -18,22 +16,22 @@ typedef struct client {
     ga_cuda_scope scope;
     CUstream streams[TRACE_STREAMS];
     CUevent event;
-    CUdeviceptr ballast; /* what is held back of the card, or 0 */
+    CUdeviceptr ballast; /* memory that is held back from the heap, or 0 */
 } client;
 
-/* Enter the heap's device and make its streams, which wait for no others. Where `card` is not 0
- * and more is free, the rest is held back, so that everybody sees a card of that size. Leave after
- * GA_OK only. */
+/* Enter the heap's device and create streams that wait for no others. If `card` is not 0 and more
+ * memory is free, the rest is held back, so that every allocator sees a card of that size. Call
+ * client_leave() only after GA_OK. */
 ga_status client_enter(client *c, ga_heap *heap, uint64_t card);
 void client_leave(client *c);
 
-/* Bytes that the driver could still give. */
+/* Free bytes of the device, from the driver. */
 ga_status client_free_bytes(const client *c, uint64_t *out);
 
 /* Wait for all work on the device. */
 ga_status client_settle(const client *c);
 
-/* `stream` is an index. */
+/* `stream`: an index into the client's streams. */
 static inline ga_status client_get(client *c, uint64_t size, unsigned stream, void **out)
 {
     if (c->ordered) {

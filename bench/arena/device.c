@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * bench-arena-device: allocators of device memory that are called from the host, judged. The warm
- * path, fragmentation and traces; every allocator in turn in every round, each in a child of its
- * own; medians over the rounds.
+ * bench-arena-device: measures allocators of device memory that are called from the host. The warm
+ * path, fragmentation and traces. Each measurement is a child process; all allocators take turns in
+ * each round; results are medians over the rounds.
  *
  *     bench-arena-device [--spec S]... [--only NAME,NAME] [--size BYTES] [--rounds N] [--seed N]
  *                        [--trace FILE] [--fill] [--json FILE] [--print-trace torch|rmm]
  *
- * Exit status 1 where a measurement failed, 77 where no allocator can be opened, 2 for usage.
+ * Exit status 1 if a measurement failed, 77 if no allocator can be opened, 2 for usage.
  * docs/bench.md describes the figures.
  */
 #include "device.h"
@@ -32,7 +32,7 @@ static const uint64_t budget_most = UINT64_C(48) << 30;
 
 arena_settings arena_set;
 
-/* What is measured where no --spec is given: ours, then what it is measured beside. */
+/* The specs without --spec: ours, then the ones to compare with. */
 static const char *const usual_specs[] = {
     "vmm",
     "slab/vmm",
@@ -46,8 +46,8 @@ static const char *const usual_specs[] = {
 typedef struct part {
     const ga_bench_workload *workload;
     const char *baseline;
-    uint64_t room; /* the card must be so many times the size */
-    bool slow;     /* and the same in each round: half the rounds do */
+    uint64_t room; /* the card must have at least this multiple of the size */
+    bool slow;     /* and the result is equal in each round, so half of the rounds suffice */
 } part;
 
 static const part parts[] = {
@@ -66,7 +66,7 @@ enum {
 typedef struct request {
     ga_bench_plan plan;
     const char *only, *json, *print;
-    uint64_t size; /* of the card; 0: all of it */
+    uint64_t size; /* bytes of the card to use; 0: all */
     bool named;    /* specs were given */
 } request;
 
@@ -88,7 +88,7 @@ static ga_status look_at_card(void *context, ga_bench_report *report)
     return status;
 }
 
-/* Answers the bytes that are used of the card; 0 where there is none. */
+/* Returns the bytes of the card to use; 0 without a card. */
 static uint64_t settle_card(const request *r)
 {
     ga_bench_report report;
@@ -110,7 +110,7 @@ static uint64_t settle_card(const request *r)
 
 /* ---- specs ------------------------------------------------------------------------------- */
 
-/* values[0]: whether it has stream order. */
+/* Sets values[0] to whether the heap has stream order. */
 static ga_status try_spec(void *context, ga_bench_report *report)
 {
     const char *spec = context;
@@ -144,7 +144,7 @@ static void settle_specs(ga_bench_plan *plan)
     }
 }
 
-/* Without the one that it should be, the last. */
+/* The preferred baseline, or the last spec if it is not in the plan. */
 static size_t find_baseline(const ga_bench_plan *plan, const char *spec)
 {
     for (size_t i = 0; i < plan->spec_count; i++) {
@@ -173,7 +173,7 @@ static void settle_sizes(const part *p, uint64_t card, ga_bench_list *sizes)
     }
 }
 
-/* Answers whether all went well. */
+/* Returns whether all measurements succeeded. */
 static bool run_part(const request *r, const part *p, uint64_t card, unsigned *missed)
 {
     ga_bench_plan plan = r->plan;
@@ -194,7 +194,7 @@ static bool run_part(const request *r, const part *p, uint64_t card, unsigned *m
     return good;
 }
 
-/* Whether `name` is among the names of a list with commas. */
+/* Whether `name` is in a list of names with commas. */
 static bool lists(const char *list, const char *name)
 {
     size_t length = strlen(name);

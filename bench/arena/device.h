@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What bench-arena-device is made of: workloads of the runner, and the bars they are held to.
+ * The parts of bench-arena-device: workloads of the runner, and the bars that limit their results.
  */
 #ifndef BENCH_ARENA_DEVICE_H
 #define BENCH_ARENA_DEVICE_H
@@ -8,11 +8,11 @@
 #include "../runner/suite.h"
 #include "trace.h"
 
-/* What the workloads read besides their case. Set before the first child starts; nobody writes it
+/* Settings that the workloads read beside their case. Set before the first child starts, constant
  * afterwards. */
 typedef struct arena_settings {
     uint64_t card;   /* bytes of the card that are used; 0: all that is free */
-    uint64_t budget; /* most bytes that are live at once in the traces that are made */
+    uint64_t budget; /* most live bytes in a generated trace */
     uint64_t seed;
     bool fill;        /* replays write to each block */
     const char *file; /* the trace of `replay-file` */
@@ -27,15 +27,16 @@ extern const ga_bench_workload arena_replay_torch;
 extern const ga_bench_workload arena_replay_rmm;
 extern const ga_bench_workload arena_replay_file;
 
-/* The trace of a workload above by its last word: torch, rmm or file. False with why. */
+/* Make the trace of a workload above by the last word of its name: torch, rmm or file. False with
+ * the reason in `why`. */
 bool arena_trace_make(trace *t, const char *name, char why[TRACE_WHY]);
 
-/* Make the driver's own stream-ordered allocator known as the backend `cudaMallocAsync`: its calls
- * and nothing around them. */
+/* Register the driver's own stream-ordered allocator as the backend `cudaMallocAsync`: its calls
+ * alone. */
 ga_status arena_driver_pool_register(void);
 
-/* Print a line `bar: ... held` or `bar: ... missed` for each bar that the results are about, and
- * answer how many were missed. */
+/* Print a line `bar: ... held` or `bar: ... missed` for each bar that applies to the results.
+ * Returns the number of missed bars. */
 unsigned arena_bars_print(FILE *out, const ga_bench_results *results);
 
 /* The program. */

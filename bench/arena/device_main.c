@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The program, apart from what it does, which the tests run as well.
+ * main() of bench-arena-device. The tests link the other files without it.
  */
 #include "device.h"
 

@@ -2,8 +2,8 @@
  *
  * The backend `cudaMallocAsync`, for comparison: cuMemAllocFromPoolAsync() and cuMemFreeAsync() as
  * a program calls them itself. Our `async` enters the device's context first and checks each
- * pointer; this, in stream order, does neither: the caller has entered. A heap is a pool with the
- * driver's settings but for `release`.
+ * pointer; in stream order this backend does neither, because the caller has entered the context. A
+ * heap is a pool with the driver's default settings except `release`.
  */
 #include "device.h"
 
@@ -51,7 +51,7 @@ static ga_status pool_open(const ga_open_args *args, void **state)
     return GA_OK;
 }
 
-/* The pool is emptied and left to the process's end: driver 580 is not safe when one is destroyed
+/* The pool is trimmed but not destroyed, because driver 580 may crash when a pool is destroyed
  * (liballoc/native/async_pool.h). */
 static void pool_close(void *state)
 {
@@ -71,7 +71,7 @@ static ga_status pool_alloc_on(void *state, size_t size, size_t align, ga_stream
 {
     const pool *p = state;
     CUdeviceptr block = 0;
-    (void)align; /* the driver's 256 are enough here */
+    (void)align; /* the driver's 256 bytes are enough here */
     ga_status status =
         GA_CUDA_CALL(p->driver, cuMemAllocFromPoolAsync, &block, size, p->pool, (CUstream)stream);
     *out = (void *)block;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Workloads `brim` and `holes`: a card that is filled, memory freed in holes, and the largest block
- * that can be had of it. Reported as a part of the freed bytes.
+ * Workloads `brim` and `holes`: fill a card, free memory in holes, and search for the largest block
+ * that can then be allocated. Reported as a fraction of the freed bytes.
  */
 #include "client.h"
 #include "device.h"
@@ -15,7 +15,7 @@
 
 enum {
     FINEST = 2 << 20, /* bytes that a bisection may end with, or 1/256 of the freed bytes */
-    TIMES = 3         /* the larger block of `holes` is so many times the smaller */
+    TIMES = 3         /* the larger block of `holes` is this multiple of the smaller one */
 };
 
 typedef struct field {
@@ -24,7 +24,7 @@ typedef struct field {
     void **blocks;
     size_t count, room;
     uint64_t held;  /* bytes of the blocks */
-    uint64_t freed; /* of those that were given back */
+    uint64_t freed; /* bytes that were freed */
 } field;
 
 static uint64_t size_of(const field *f, size_t number)
@@ -32,7 +32,7 @@ static uint64_t size_of(const field *f, size_t number)
     return f->sizes[number % 2];
 }
 
-/* Books for as many blocks as the card could hold. */
+/* Arrays for the largest number of blocks that the card can hold. */
 static ga_status open_books(field *f, uint64_t card)
 {
     f->room = card / f->sizes[0] + 2;
@@ -40,7 +40,7 @@ static ga_status open_books(field *f, uint64_t card)
     return f->blocks ? GA_OK : ga_fail(GA_ERR_MEMORY, "no memory for %zu pointers", f->room);
 }
 
-/* Until `most` bytes would be passed or the card is full: that is no failure. */
+/* Allocate until `most` bytes would be exceeded or the card is full, which is not a failure. */
 static ga_status fill(field *f, uint64_t most)
 {
     while (f->held + size_of(f, f->count) <= most && f->count < f->room) {
@@ -55,7 +55,7 @@ static ga_status fill(field *f, uint64_t most)
     return GA_OK;
 }
 
-/* Every second one from `first` on. */
+/* Free every second block from `first` on. */
 static ga_status give_back(field *f, size_t first)
 {
     ga_status status = GA_OK;
@@ -67,7 +67,7 @@ static ga_status give_back(field *f, size_t first)
     return status == GA_OK ? client_settle(f->client) : status;
 }
 
-/* Whether a block of that size can be had; it goes back at once. */
+/* Whether a block of that size can be allocated; it is freed at once. */
 static ga_status ask(field *f, uint64_t size, bool *had)
 {
     void *block;
@@ -81,7 +81,7 @@ static ga_status ask(field *f, uint64_t size, bool *had)
     return status == GA_OK ? client_settle(f->client) : status;
 }
 
-/* What all of it together did not do: by halves between what could be had and what could not. */
+/* The largest block, by bisection between a size that succeeded and one that failed. */
 static ga_status bisect(field *f, uint64_t *largest)
 {
     uint64_t low = 0, high = f->freed;
@@ -112,7 +112,7 @@ static ga_status ask_all(field *f, double *microseconds, uint64_t *largest)
     return status == GA_OK ? client_settle(f->client) : status;
 }
 
-/* `percent` of the card is filled; 0: until it is full. */
+/* Fill `percent` of the card; 0: until it is full. */
 static ga_status measure(field *f, uint64_t card, uint64_t percent, double *values)
 {
     uint64_t largest;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * A vector on the host that grows by doubling to SIZE bytes while numbers of 8 bytes are pushed
- * onto it: in an arena, by realloc() and as a std::vector.
+ * A vector on the host that grows by doubling to SIZE bytes while numbers of 8 bytes are appended:
+ * in an arena, by realloc() and as a std::vector.
  *
  *     bench-arena-host [--size 16G] [--rounds N] [--json FILE]
  *
- * Each measurement is a child, this program again. In a round all have their turn, each round
- * beginning with another one. Times are medians over the rounds with quartiles; "times" is the
- * baseline's time over the own, the median of the same rounds. Exit status 1 where a measurement
- * failed, 77 where the machine has less memory than the vector needs.
+ * Each measurement is a child, this program again. In a round all variants take turns, and each
+ * round begins with another one. Times are medians over the rounds with quartiles; "times" is the
+ * baseline's time divided by the variant's, the median of the same rounds. Exit status 1 if a
+ * measurement failed, 77 if the machine has less memory than the vector needs.
  */
 #include "ways.h"
 
@@ -42,7 +42,7 @@ static growth_cost costs[GROWTH_WAYS][ROUNDS_MAX];
 
 /* ---- rounds ------------------------------------------------------------------------------ */
 
-/* What the child prints. */
+/* Print the child's result. */
 static bool write_answer(const growth_cost *cost)
 {
     printf("%.9f %.9f %.9f %.6f %u", cost->all, cost->growing, cost->worst, cost->peak,
@@ -56,7 +56,8 @@ static bool write_answer(const growth_cost *cost)
 static bool read_answer(int from, growth_cost *cost)
 {
     char text[4096] = "";
-    ssize_t got = read(from, text, sizeof text - 1); /* they print once, less than a pipe holds */
+    ssize_t got = read(from, text, sizeof text - 1); /* a child prints once, less than a pipe's
+                                                      * buffer */
     int used = 0;
     if (got <= 0 ||
         sscanf(text, "%lf %lf %lf %lf %u%n", &cost->all, &cost->growing, &cost->worst, &cost->peak,
@@ -121,7 +122,7 @@ static bool run_round(const settings *set, unsigned round)
     return true;
 }
 
-/* A child, whose arguments this program itself wrote. */
+/* The main function of a child; this program wrote its arguments. */
 static int run_child(char **arguments)
 {
     growth_cost cost = {0};
@@ -138,11 +139,12 @@ static int run_child(char **arguments)
 
 /* ---- results ----------------------------------------------------------------------------- */
 
-/* What is measured, and how it is shown. */
+/* The figures, and their form in the output. */
 static const struct {
     const char *metric, *unit;
     size_t offset; /* in growth_cost */
-    double scale;  /* from seconds; the first also by the number of elements */
+    double scale;  /* factor from seconds; the first figure is also divided by the number of
+                    * elements */
 } figures[] = {
     {"push", "ns", offsetof(growth_cost, all), 1e9},
     {"growing", "ms", offsetof(growth_cost, growing), 1e3},
@@ -170,7 +172,7 @@ static ga_bench_figures summarise_figure(const settings *set, unsigned which, un
     return ga_bench_figures_of(values, set->rounds);
 }
 
-/* The other's figure over the own, round by round. */
+/* The baseline's figure divided by this one, round by round. */
 static ga_bench_figures summarise_times(const settings *set, unsigned which, unsigned other,
                                         unsigned figure)
 {
@@ -202,7 +204,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Of the growths of all rounds, in order: what so many in a thousand do not exceed. */
+/* A quantile of the times of all growths of all rounds; `values` are sorted. */
 static double quantile(const double *values, unsigned n, unsigned per_mille)
 {
     return values[(n * per_mille + 999) / 1000 - 1];
@@ -281,7 +283,7 @@ static void describe(const settings *set, const char *now)
     fflush(stdout);
 }
 
-/* A line for each way, figure and baseline, with the keys of docs/bench.md. */
+/* Write a line for each variant, figure and baseline, with the keys of docs/bench.md. */
 static bool write_json(const settings *set, const char *now)
 {
     FILE *file = fopen(set->json, "w");

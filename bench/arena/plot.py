@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A picture of what bench-arena-vectors --json wrote: the time of every resize over the sweep, but
-for the first, where a vector only begins.
+"""A picture of the results of bench-arena-vectors --json: the time of every resize over the sweep
+except the first, the initial size.
 
     bench/arena/plot.py RESULTS.jsonl PICTURE.svg
 

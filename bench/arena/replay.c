@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Workloads `replay-torch`, `replay-rmm` and `replay-file`: a trace against a heap, no kernels.
- * Four passes: one on a heap of its own, which looks at the memory after each block; one on a
- * fresh heap against the clock; the same again, since that heap is warm now; and once more with
- * each call timed alone.
+ * Workloads `replay-torch`, `replay-rmm` and `replay-file`: replay a trace on a heap, without
+ * kernels. Four passes: one on a separate heap, which queries the memory after each allocation; one
+ * on a fresh heap, timed; one on that heap when it is warm, timed; and one in which each call is
+ * timed by itself.
  */
 #include "client.h"
 #include "device.h"
@@ -22,9 +22,11 @@ typedef struct replay {
     const trace *t;
     client *client;
     void **blocks;                   /* by number */
-    ga_bench_histogram *calls;       /* where not NULL, each alloc and free is timed */
-    uint64_t free_at_first;          /* where not 0, memory is looked at: bytes the driver had */
-    uint64_t driver_most, heap_most; /* bytes held at once, by the driver and by the heap */
+    ga_bench_histogram *calls;       /* if not NULL, each allocation and free is timed */
+    uint64_t free_at_first;          /* if not 0, memory is measured: free bytes of the driver at
+                                      * the start */
+    uint64_t driver_most, heap_most; /* largest number of held bytes, by the driver's and by the
+                                      * heap's count */
 } replay;
 
 /* ---- traces ------------------------------------------------------------------------------ */
@@ -123,7 +125,7 @@ static ga_status apply(replay *r, const trace_op *op)
 
 /* ---- passes ------------------------------------------------------------------------------ */
 
-/* All of it, the device's work included. Answers ns in *spent, unless that is NULL. */
+/* Replay the whole trace and wait for the device. Stores ns in *spent unless it is NULL. */
 static ga_status pass(replay *r, uint64_t *spent)
 {
     ga_status status = GA_OK;
@@ -138,7 +140,7 @@ static ga_status pass(replay *r, uint64_t *spent)
     return status;
 }
 
-/* On a second heap of the same kind, which begins with nothing, too. */
+/* Measure memory on a second, fresh heap of the same spec. */
 static ga_status look_at_memory(replay *r, ga_heap *heap)
 {
     ga_heap *own = r->client->heap;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * std::vector, as it comes.
+ * std::vector with its default allocator.
  */
 #include "ways.h"
 

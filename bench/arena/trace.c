@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Operations in a row, and whether they make sense together.
+ * Builds sequences of operations, and checks that they can be replayed.
  */
 #include "trace.h"
 
@@ -78,17 +78,18 @@ typedef struct live_block {
 typedef struct check {
     const trace *t;
     live_block *blocks;
-    size_t waited[TRACE_STREAMS][TRACE_STREAMS]; /* by the first for the second: index plus 1 */
+    size_t waited[TRACE_STREAMS][TRACE_STREAMS]; /* the last wait of the first stream for the
+                                                  * second: index plus 1 */
     uint64_t live, peak;
 } check;
 
-/* Whether the operation's stream comes after the block's birth. */
+/* Whether the operation's stream is ordered after the block's allocation. */
 static bool is_ordered(const check *c, const trace_op *op, const live_block *block)
 {
     return op->stream == block->stream || c->waited[op->stream][block->stream] > block->born;
 }
 
-/* NULL, or what is wrong with the operation. */
+/* NULL, or the reason for which the operation is invalid. */
 static const char *apply(check *c, size_t index)
 {
     const trace_op *op = &c->t->ops[index];

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a program asks of a device allocator, in stream order: blocks of memory got and given back
- * on streams, streams that wait for one another, and the host that waits for one. Traces are made
- * by the generators below, the same for the same seed on every machine, or read from text.
+ * The requests of a program for device memory in stream order: blocks that are allocated and freed
+ * on streams, streams that wait for one another, and a host that waits for a stream. Traces come
+ * from the generators below, which give equal traces for equal seeds on every machine, or from
+ * text.
  *
  * As text, one operation a line, `#` begins a comment:
  *
- *     a BLOCK SIZE STREAM    get a block: a number of its own while it lives, bytes
- *     f BLOCK STREAM         give it back
- *     w STREAM OTHER         STREAM waits for what is now on OTHER
+ *     a BLOCK SIZE STREAM    allocate: a number that no live block has, bytes
+ *     f BLOCK STREAM         free
+ *     w STREAM OTHER         STREAM waits for the work that is now on OTHER
  *     s STREAM               the host waits for STREAM
  *
  * Not thread safe.
@@ -24,7 +25,7 @@
 enum {
     TRACE_STREAMS = 8,          /* at most, from 0 on */
     TRACE_BLOCKS_MAX = 1 << 24, /* numbers of blocks are below this */
-    TRACE_WHY = 160             /* bytes of a sentence that says what is wrong */
+    TRACE_WHY = 160             /* bytes of a sentence with a reason */
 };
 
 typedef enum trace_kind {
@@ -48,33 +49,33 @@ typedef struct trace {
     size_t count, room;
     uint32_t blocks;  /* one more than the highest number of a block */
     unsigned streams; /* one more than the highest stream */
-    size_t calls;     /* operations that get or give back */
-    uint64_t peak; /* set by trace_check(): the most bytes that were live at once, as requested */
-    bool lost;     /* there was no memory for an operation */
+    size_t calls;     /* allocations and frees */
+    uint64_t peak;    /* set by trace_check(): most requested bytes that are live at once */
+    bool lost;        /* there was no memory for an operation */
 } trace;
 
 void trace_clear(trace *t);
 
 /* ---- building ---------------------------------------------------------------------------- */
 
-/* Put one operation behind the others. Where memory runs out the trace is `lost`, which
- * trace_check() tells. */
+/* Append one operation. Without memory the trace becomes `lost`, which trace_check() reports. */
 uint32_t trace_alloc(trace *t, uint64_t size, unsigned stream); /* the new block's number */
 void trace_free(trace *t, uint32_t block, unsigned stream);
 void trace_wait(trace *t, unsigned stream, unsigned other);
 void trace_sync(trace *t, unsigned stream);
 
-/* Whether the trace can be replayed, over and over: it frees what is live and nothing else, on the
- * stream that got it or on one that has waited for that one since, and leaves nothing. Sets `peak`;
- * else `why`. */
+/* Whether the trace can be replayed repeatedly: it frees live blocks only, each on the stream that
+ * allocated it or on one that has waited for that stream since, and leaves none live. Sets `peak`,
+ * or the reason in `why`. */
 bool trace_check(trace *t, char why[TRACE_WHY]);
 
 /* ---- text -------------------------------------------------------------------------------- */
 
-/* Append what the file says. False with the first bad line in `why`. Does not check the whole. */
+/* Append the operations of a file. False with the first invalid line in `why`. Does not call
+ * trace_check(). */
 bool trace_read(trace *t, FILE *file, char why[TRACE_WHY]);
 
-/* False where the file refuses. */
+/* False if the file cannot be written. */
 bool trace_write(const trace *t, FILE *file);
 
 /* ---- generators -------------------------------------------------------------------------- */
@@ -85,10 +86,10 @@ bool trace_write(const trace *t, FILE *file);
  * most about `budget` bytes live at once; all sizes shrink for that. */
 void trace_make_torch(trace *t, uint64_t seed, uint64_t budget);
 
-/* Queries on four streams as RAPIDS runs them over RMM: operators that get columns from 256 bytes
- * to 2 GiB, masks, hash tables and maps, and free their input; tables handed to other streams;
- * small blocks of random life. At most about `budget` bytes live at once: where that is used up,
- * sizes shrink down to a byte. */
+/* Queries on four streams as RAPIDS runs them over RMM: operators that allocate columns from 256
+ * bytes to 2 GiB, masks, hash tables and maps, and free their input; tables passed to other
+ * streams; small blocks of random lifetime. At most about `budget` bytes are live at once: near
+ * that limit sizes shrink down to a byte. */
 void trace_make_rmm(trace *t, uint64_t seed, uint64_t budget);
 
 /* ---- chance ------------------------------------------------------------------------------ */

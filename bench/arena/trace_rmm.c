@@ -36,7 +36,7 @@ typedef struct world {
 
 /* ---- pieces ------------------------------------------------------------------------------ */
 
-/* Never more than half of what is left of the budget, so that it lasts. */
+/* Never more than half of the remaining budget, so that it lasts. */
 static piece get(world *w, uint64_t size, unsigned stream)
 {
     uint64_t left = w->live < w->budget ? (w->budget - w->live) / 2 : 0;
@@ -47,7 +47,7 @@ static piece get(world *w, uint64_t size, unsigned stream)
     return (piece){size, trace_alloc(w->t, size, stream), stream};
 }
 
-/* On a stream that is the block's own or has waited for it. */
+/* Free on the block's own stream, or on one that has waited for it. */
 static void drop(world *w, piece *p, unsigned stream)
 {
     if (p->size) {
@@ -67,7 +67,7 @@ static void drop_table(world *w, table *of, unsigned stream)
 
 /* ---- operators --------------------------------------------------------------------------- */
 
-/* Columns of 1 to 32 bytes a row, every second with a bit a row that says which are null. */
+/* Columns of 1 to 32 bytes a row; every second one has a bit for each row that marks nulls. */
 static void scan(world *w, unsigned stream)
 {
     static const uint64_t widths[] = {1, 2, 4, 4, 8, 8, 8, 16, 32};
@@ -142,7 +142,7 @@ static void finish(world *w, unsigned stream)
     drop_table(w, &w->tables[stream], stream);
 }
 
-/* To a query that has no table: its stream waits for every stream that made a column. */
+/* Pass the table to a query without one, whose stream waits for every stream that made a column. */
 static void hand_over(world *w, unsigned stream)
 {
     unsigned to = (unsigned)trace_below(&w->random, QUERIES);
@@ -166,7 +166,7 @@ static void hand_over(world *w, unsigned stream)
 
 /* ---- the run ----------------------------------------------------------------------------- */
 
-/* One goes, sometimes on another stream than its own, and one comes. */
+/* Free one small block, sometimes on another stream than its own, and allocate one. */
 static void churn_loose(world *w, unsigned stream)
 {
     piece *p = &w->loose[trace_below(&w->random, LOOSE)];

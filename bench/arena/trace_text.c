@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Traces as text. Reading takes nothing on trust: each number has its bounds, each line its end.
+ * Traces as text. The reader checks the range of each number and the end of each line.
  */
 #include "trace.h"
 
@@ -11,7 +11,8 @@ enum {
     FIELDS_MAX = 3
 };
 
-/* The numbers of a line, each after white space. False where there are more, fewer or others. */
+/* Read the numbers of a line, each after white space. False if the line has more, fewer or other
+ * fields. */
 static bool read_fields(const char *text, unsigned count, uint64_t *fields)
 {
     for (unsigned i = 0; i < count; i++) {
@@ -20,7 +21,8 @@ static bool read_fields(const char *text, unsigned count, uint64_t *fields)
         if (!space || text[space] < '0' || text[space] > '9') {
             return false;
         }
-        fields[i] = strtoull(text + space, &end, 10); /* ULLONG_MAX where it is more: no bound */
+        fields[i] = strtoull(text + space, &end, 10); /* ULLONG_MAX on overflow, which no bound
+                                                       * allows */
         text = end;
     }
     return text[strspn(text, " \t\r\n")] == '\0';

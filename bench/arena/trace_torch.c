@@ -102,7 +102,7 @@ static void forward(model *m, unsigned layer)
     drop(m, keys);
     workspace(m, 4 << 20);                          /* of a matrix product that is split */
     saved[5] = tensor(m, HIDDEN);                   /* projection */
-    saved[6] = get(m, m->tokens * HIDDEN, COMPUTE); /* what dropout kept, a byte each */
+    saved[6] = get(m, m->tokens * HIDDEN, COMPUTE); /* mask of dropout, a byte for each value */
     saved[7] = tensor(m, HIDDEN);                   /* norm */
     saved[8] = tensor(m, 4 * HIDDEN);               /* wide */
     saved[9] = tensor(m, 4 * HIDDEN);               /* its activation */
@@ -110,7 +110,7 @@ static void forward(model *m, unsigned layer)
     saved[10] = tensor(m, HIDDEN); /* narrow again */
 }
 
-/* The gradient of what a saved block held, then the block goes. Replaces *flowing. */
+/* Allocate the gradient of a saved block's contents, then free the block. Replaces *flowing. */
 static void step_back(model *m, uint32_t *flowing, uint32_t saved, uint64_t width)
 {
     uint32_t next = tensor(m, width);
@@ -160,7 +160,7 @@ static void end_reduction(model *m)
     }
 }
 
-/* The gradients of some layers copied into one block, which the side stream reduces meanwhile. */
+/* Copy the gradients of some layers into one block, which the side stream reduces concurrently. */
 static void reduce(model *m)
 {
     uint64_t numbers = 0;
@@ -173,7 +173,7 @@ static void reduce(model *m)
     m->reducing = true;
 }
 
-/* Adam over a few tensors at a time: their temporaries together, then they go. */
+/* Adam over a few tensors at a time: their temporaries are live together, then freed. */
 static void optimize(model *m, unsigned layer)
 {
     uint32_t steps[WEIGHTS], roots[WEIGHTS];
@@ -192,7 +192,7 @@ static void optimize(model *m, unsigned layer)
 
 /* ---- iterations -------------------------------------------------------------------------- */
 
-/* Answers the gradient that the layers get. */
+/* Returns the gradient that the layers receive. */
 static uint32_t loss(model *m)
 {
     uint32_t logits = tensor(m, VOCABULARY);
@@ -232,7 +232,7 @@ static void train(model *m)
     trace_sync(m->t, COMPUTE); /* the host prints the loss */
 }
 
-/* Forward only: what a layer made goes as soon as the next one has its own. */
+/* Forward only: a layer's output is freed as soon as the next layer has its own. */
 static void evaluate(model *m)
 {
     uint32_t held = tensor(m, HIDDEN);

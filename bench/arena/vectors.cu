@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
  * Growing a vector by doubling: gpualloc::device_vector beside thrust::device_vector with its
- * default allocator. In each round all take turns, each round beginning with another one; a time is
- * the median over the rounds. Peak memory is what cudaMemGetInfo had lost at most, asked all the
- * time by a second thread in runs of their own, which are not timed.
+ * default allocator. In each round all take turns, and each round begins with another one. A time
+ * is the median over the rounds. Peak memory is the largest decrease of cudaMemGetInfo's free
+ * bytes, which a second thread polls in separate runs without timing.
  *
  *     bench-arena-vectors [--from SIZE] [--to SIZE] [--rounds N] [--chunk SIZE] [--json FILE]
  *
  * The bar: at most 1.05 of the final size, and a tenth of the time of all resizes together. Exit
- * status 1 where it is missed or something failed, 77 without a GPU. docs/bench.md explains the
- * lines.
+ * status 1 if it is missed or something failed, 77 without a GPU. docs/bench.md explains the lines.
  */
 #include <gpualloc/vector.hpp>
 
@@ -49,15 +48,15 @@ static void must(cudaError_t error, const char *what)
 }
 #define MUST(call) must((call), #call)
 
-/* ---- what is measured ---------------------------------------------------------------------- */
+/* ---- contenders ----------------------------------------------------------------------------- */
 
 typedef std::uint64_t element;
 
-/* A vector that is made small and then made longer, step by step. */
+/* A vector that is created small and then grows step by step. */
 struct contender {
     const char *name;
     const char *what;
-    /* Resize to each of the sizes (elements); call `after` when the device is done with each. */
+    /* Resize to each of the sizes in elements; call `after` when the device has finished each. */
     void (*run)(const std::vector<std::size_t> &sizes,
                 const std::function<void(const element *)> &);
 };
@@ -122,7 +121,8 @@ static std::vector<std::size_t> sizes; /* elements */
 
 typedef std::vector<double> times; /* us, of each resize */
 
-/* The last words of each half that was there must survive: writes them, and looks at them later. */
+/* Check that contents survive a resize: writes the last words of each half, and compares them
+ * later. */
 static void keep_faith(const element *data, std::size_t n, std::size_t before)
 {
     element mark = n, seen = before;
@@ -138,8 +138,8 @@ static void keep_faith(const element *data, std::size_t n, std::size_t before)
                     cudaMemcpyHostToDevice));
 }
 
-/* The driver wipes freed memory in the background, and who allocates next waits for that: nobody
- * shall wait for what another contender has freed. */
+/* Wait until the driver has cleared freed memory in the background, because the next allocation
+ * waits for that: no contender shall pay for memory that another one freed. */
 static void settle()
 {
     MUST(cudaDeviceSynchronize());
@@ -172,7 +172,7 @@ static std::uint64_t free_memory()
     return left;
 }
 
-/* Ask in a thread of its own while it runs. */
+/* Poll free memory in a separate thread during the run. */
 static double peak_of(const contender &who)
 {
     const std::uint64_t before = free_memory();
@@ -207,9 +207,9 @@ static figure figure_of(std::vector<double> values)
 static std::vector<times> measured[CONTENDERS]; /* by round */
 static std::vector<double> peaks[CONTENDERS];   /* bytes */
 
-static const std::size_t TOTAL = SIZE_MAX; /* in place of a step: all that grow */
+static const std::size_t TOTAL = SIZE_MAX; /* in place of a step: the sum of all resizes */
 
-/* The first size is where a vector begins: it counts for no total. */
+/* The first size is the initial one and does not count. */
 static double value_of(const times &t, std::size_t step)
 {
     double sum = 0;
@@ -228,7 +228,7 @@ static figure time_figure(int who, std::size_t step)
     return figure_of(values);
 }
 
-/* The baseline's time over the own, round by round. */
+/* The baseline's time divided by the contender's, round by round. */
 static figure times_as_fast(int who, std::size_t step)
 {
     std::vector<double> values;
@@ -268,7 +268,7 @@ static void print_row(const char *title, std::size_t step)
            times_as_fast(ZEROED, step).median);
 }
 
-/* Of all resizes of all rounds, but those a vector begins with. */
+/* Quantiles over all resizes of all rounds except the initial ones. */
 static void print_tail(int who)
 {
     std::vector<double> all;
@@ -406,7 +406,7 @@ static bool read_option(const char *name, const char *value)
            (!strcmp(name, "--chunk") && read_size(value, &chunk_most));
 }
 
-/* The baseline holds one and a half of the final size. */
+/* Reduce the size to fit: the baseline holds 1.5 times the final size at its peak. */
 static void fit_into_memory()
 {
     while (to_bytes / 10 * 16 > free_memory() && to_bytes > from_bytes) {
@@ -422,7 +422,7 @@ static void fit_into_memory()
 static void measure()
 {
     for (int who = 0; who < CONTENDERS; who++) {
-        time_of(contenders[who]); /* kernels are loaded, not counted */
+        time_of(contenders[who]); /* loads the kernels; not counted */
     }
     for (unsigned r = 0; r < rounds; r++) {
         for (int i = 0; i < CONTENDERS; i++) {

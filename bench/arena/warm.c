@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Workload `warm`: one block got and given back, over and over, with no work on the stream; before
- * that the first one of a heap that has nothing yet.
+ * Workload `warm`: allocate and free one block repeatedly, with no work on the stream; before that,
+ * the first allocation of a fresh heap.
  */
 #include "client.h"
 #include "device.h"
@@ -26,7 +26,7 @@ typedef struct times {
     ga_bench_histogram of[PHASES];
 } times;
 
-/* In ns, the clock's cost included. */
+/* In ns, including the cost of reading the clock. */
 static ga_status take_pair(client *c, uint64_t size, uint64_t spent[PHASES])
 {
     void *block;
@@ -60,7 +60,7 @@ static ga_status take_pairs(client *c, uint64_t size, times *t)
     return status;
 }
 
-/* In us, less what reading the clock has cost. */
+/* In us, without the cost of reading the clock. */
 static double quantile(const times *t, phase p, double q, const ga_bench_clock *clock)
 {
     double cost = p == PAIR ? 2 * clock->cost : clock->cost;

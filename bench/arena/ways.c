@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The ways in C. The loop that pushes is the same for all: compare, make room, store.
+ * The variants in C. The loop that appends is the same for all: compare, make room, store.
  */
 #include "ways.h"
 

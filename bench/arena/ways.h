@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Ways to have a vector of 8-byte numbers on the host that grows by doubling, and what filling it
- * costs.
+ * Variants of a vector of 8-byte numbers on the host that grows by doubling, and the cost of
+ * filling it.
  */
 #ifndef BENCH_ARENA_WAYS_H
 #define BENCH_ARENA_WAYS_H
@@ -17,18 +17,18 @@ extern "C" {
 enum {
     GROWTH_FIRST = 512, /* elements at first: a page */
     GROWTH_WAYS = 4,
-    GROWTH_FIRST_BASELINE = 2, /* the ways from there on */
+    GROWTH_FIRST_BASELINE = 2, /* variants from this index on are baselines */
     GROWTHS_MAX = 64           /* by doubling there are no more */
 };
 
 /* In seconds. */
 typedef struct growth_cost {
     double all;               /* from the empty vector to the full one */
-    double growing;           /* of that, in calls that make room */
+    double growing;           /* of that, in calls that grow */
     double worst;             /* the longest of these */
-    double peak;              /* the most that was resident, over the vector's final bytes */
+    double peak;              /* most resident bytes divided by the vector's final bytes */
     uint32_t count;           /* of calls that made room, */
-    double each[GROWTHS_MAX]; /* and of each */
+    double each[GROWTHS_MAX]; /* seconds of each */
 } growth_cost;
 
 typedef struct growth_way {

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The tables that are kept are those of the log that is kept, and have the paper's measure.
+"""Check that the stored tables match the stored log, and have the paper's dimensions.
 
     bench/coalesce/check_figures.py LOG.jsonl.gz TABLES.md
 
-A gnuplot that draws nothing stands in for the real one."""
+Uses a gnuplot that draws nothing in place of the real one."""
 
 import gzip
 import os

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The figures of warp-coalescing-gpumpi-2022, §4, redrawn from what bench-coalesce-unit and
-bench-coalesce-mpi printed; a log of gpu-run will do.
+"""The figures of warp-coalescing-gpumpi-2022, §4, redrawn from the output of
+bench-coalesce-unit and bench-coalesce-mpi, or from a log of gpu-run.
 
     bench/coalesce/figures.py LOG FOLDER
 
@@ -69,7 +69,7 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def speedups(lines: list[dict]) -> str:
-    """How many times as fast as with CUDA's malloc, by the medians of the ratios."""
+    """Speed-up over CUDA's malloc, by the medians of the ratios."""
     rows = []
     for work in WORKS:
         for way, points in floats(lines, work, "work").items():

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * The MPI benchmarks of warp-coalescing-gpumpi-2022, §4.2, with threads as ranks: Reduce,
- * Broadcast and All-to-All, as Listing 4 has them. Wall-clock time of each rank, the median over
- * the ranks; of malloc, of the operation, of free and of all.
+ * The MPI benchmarks of warp-coalescing-gpumpi-2022, §4.2, with threads as ranks: Reduce, Broadcast
+ * and All-to-All, as in Listing 4. Wall-clock times of each rank, the median over the ranks: of
+ * malloc, of the operation, of free and of all.
  *
  *   bench-coalesce-mpi [--runs N] [--only WORDS]
  *       the operations whose name contains the words: reduce, broadcast, alltoall
  *
- * Each rank allocates its vectors a and b. Reduce adds them up in a tree, a step a barrier.
- * Broadcast copies the root's. All-to-All allocates, inside the call, a buffer for what the rank
- * sends to all others; copies it there, meets the others, takes what is for it from each of theirs,
- * and meets them again before it frees the buffer. That malloc and free count as malloc and free,
- * too.
+ * Each rank allocates its vectors a and b. Reduce adds them up in a tree, with a barrier after each
+ * step. Broadcast copies the root's vector. All-to-All allocates, inside the call, a buffer for the
+ * data that the rank sends to all others; the rank copies its data there, waits at a barrier, reads
+ * its part from every other buffer, and waits again before it frees the buffer. That malloc and
+ * free count as malloc and free, too.
  */
 #define PROGRAM "bench-coalesce-mpi"
 #include "ways.cuh"
@@ -30,16 +30,16 @@ static const char *const names[OPERATIONS] = {"coalesce-reduce", "coalesce-broad
 typedef struct team {
     uint32_t ranks, count; /* doubles of a vector, or for each rank */
     uint32_t *arrived;
-    double **vectors; /* of each rank: what others may read */
+    double **vectors; /* of each rank: vectors that other ranks may read */
 } team;
 
-/* All threads of the grid, which are all there at once. */
+/* A barrier of all threads of the grid, which must be resident together. */
 static __device__ void barrier(const team &t, uint32_t *meetings)
 {
     *meetings += 1;
     __syncthreads();
     if (threadIdx.x == 0) {
-        /* B1: release and acquire. Pairs with B2, where the other blocks leave. */
+        /* B1: release and acquire. Pairs with B2, at which the other blocks leave. */
         ga_add_acq_rel(t.arrived, 1);
         /* B2: acquire. Pairs with B1. */
         while (ga_load_acquire(t.arrived) < *meetings * gridDim.x) {
@@ -123,7 +123,7 @@ static __device__ double value_of(uint32_t rank, uint32_t i)
     return rank * 3.0 + i;
 }
 
-/* What rank `rank` must have in the end. */
+/* Whether rank `rank` has the expected result. */
 static __device__ bool is_right(operation what, const team &t, uint32_t rank, const double *b)
 {
     if (what == REDUCE) {
@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(1024)
     for (uint32_t i = 0; a && i < n; i++) {
         a[i] = value_of(rank, i);
     }
-    if (__syncthreads_or(!fine)) { /* others would wait for ever */
+    if (__syncthreads_or(!fine)) { /* stop, because the others would wait forever */
         ga_post_add64_relaxed(failed, 1);
         __trap();
     }

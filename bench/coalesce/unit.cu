@@ -94,7 +94,7 @@ static __device__ void do_work(work what, float *data, uint32_t n)
     }
 }
 
-/* What stands in data[0] then; the values are 0 to n - 1. */
+/* Whether data[0] is right afterwards; the values are 0 to n - 1. */
 static __device__ bool is_right(work what, float first, uint32_t n)
 {
     double sum = 0.5 * n * (n - 1.0);
@@ -113,7 +113,7 @@ typedef struct cycles {
     uint64_t failed;
 } cycles;
 
-/* Add up over the warp, whose lanes are all there, before the one atomic. */
+/* Add up over the converged warp before the one atomic. */
 static __device__ void add_all(uint64_t *sum, uint64_t value)
 {
     for (int step = 16; step; step /= 2) {
@@ -243,7 +243,7 @@ static void shapes()
     }
 }
 
-/* How far apart CUDA's blocks stand: the least distance between any two. */
+/* The distance of CUDA's blocks: the smallest between any two addresses. */
 static void anatomy()
 {
     uint32_t n = 12 * 1024;
@@ -256,7 +256,7 @@ static void anatomy()
             MUST(cudaMemcpy(got.data(), pointers, n * sizeof got[0], cudaMemcpyDeviceToHost));
             std::sort(got.begin(), got.end());
             uint64_t apart = UINT64_MAX;
-            for (uint32_t i = 1; i < n; i++) { /* memory that was freed and given again: equal */
+            for (uint32_t i = 1; i < n; i++) { /* reused memory has equal addresses */
                 apart = got[i] > got[i - 1] ? std::min(apart, got[i] - got[i - 1]) : apart;
             }
             failed += one.failed;

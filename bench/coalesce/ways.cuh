@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the benchmarks of coalescing share: the allocators that are compared, figures over the runs,
- * lines of JSON. Each is one translation unit that includes this once. The allocators take turns in
- * each run, so that ratios are of the same run.
+ * Common parts of the benchmarks of coalescing: the compared allocators, figures over the runs,
+ * lines of JSON. Each benchmark is one translation unit that includes this file once. The
+ * allocators take turns in each run, so that ratios are of the same run.
  */
 #ifndef GPUALLOC_BENCH_COALESCE_WAYS_CUH
 #define GPUALLOC_BENCH_COALESCE_WAYS_CUH
@@ -37,7 +37,7 @@ static void must(cudaError_t error, const char *what)
 
 enum call {
     CALL_CUDA, /* CUDA's malloc and free */
-    CALL_ANY,  /* dynamic coalescing, or what the heap does */
+    CALL_ANY,  /* malloc of the heap, dynamic coalescing if it has that */
     CALL_HB,
     CALL_NB,
     CALL_HW,
@@ -98,7 +98,7 @@ static void close_heaps()
     }
 }
 
-/* `HOW` is known when a kernel is compiled, and so is what the heap is. */
+/* `HOW` and the heap's kind are compile-time constants of a kernel. */
 template <call HOW, bool COALESCES>
 static __device__ void *bench_malloc(ga_kernel_heap heap, size_t size)
 {
@@ -219,8 +219,8 @@ static bool wanted(const char *name)
     return !only || strstr(name, only);
 }
 
-/* Reads --runs and --only, and gets the device ready: CUDA's malloc has 1 GB, as in the paper. 0,
- * or the exit status. */
+/* Read --runs and --only, and prepare the device: CUDA's malloc gets 1 GB, as in the paper. Returns
+ * 0 or the exit status. */
 static int begin(int argc, char **argv)
 {
     int devices = 0;

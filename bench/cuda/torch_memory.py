@@ -5,18 +5,18 @@ without a cache, and the preload for CUDA programs.
 
   torch_memory.py LIBGPUALLOC-CUDA.SO [--rounds N] [--fill PERCENT] [--only WORD] [--json FILE]
 
-Each way is two processes: one measures rate and step, so many rounds, the other drift, once. What
-is measured:
+Each variant runs in two processes: one measures rate and step for N rounds, the other drift, once.
+The metrics:
 
-  rate   tensors of mixed sizes come and go, about 200 live: calls a second
-  alloc  the same without PyTorch's own work, which is what it takes for tensors of no bytes, in the
-         same process: a tensor's memory, had and given back, a second
+  rate   tensors of mixed sizes are allocated and freed, about 200 live: calls a second
+  alloc  rate without PyTorch's own work, which is measured in the same process with tensors of 0
+         bytes: allocations and frees of a tensor's memory a second
   step   training steps of a transformer: ms a step
   drift  live tensors fill PERCENT of the card while their sizes drift from 2 MiB up to 1 GiB: ms
-         for each that comes (and is written), and whether memory ran out
+         for each new one (which is written), and whether memory ran out
 
 The table has the median over rounds, the least and the most, and the ratio to PyTorch's own cache.
-77 where there is no PyTorch, or no GPU."""
+Exit status 77 without PyTorch or a GPU."""
 
 import argparse
 import json
@@ -48,7 +48,7 @@ PATIENCE = 120  # seconds for a process
 MIB = 1 << 20
 
 
-# ---- in a process of its own: what is measured ----------------------------------------------
+# ---- in a process of its own: measurements --------------------------------------------------
 
 def rate(torch, seconds: float = 1.5, empty: bool = False) -> float:
     """Sizes as in training: most below 1 MiB, some of tens."""
@@ -100,8 +100,8 @@ def step_time(torch, warm: int = 9, steps: int = 45) -> float:
 
 
 def held_by(torch) -> str:
-    """What PyTorch's cache has of the card: in tensors, and in blocks that share a piece of
-    cudaMalloc's with one, which it cannot give back."""
+    """Bytes of the card in PyTorch's cache: in tensors, and in blocks that it cannot free because
+    they share an allocation of cudaMalloc with a tensor."""
     stats = torch.cuda.memory_stats()
     cut = stats.get("inactive_split_bytes.all.current", 0) // MIB
     return f"{torch.cuda.memory_allocated() // MIB} MiB in tensors, " \
@@ -110,7 +110,7 @@ def held_by(torch) -> str:
 
 
 def drift(torch, percent: float, comings: int = 1500) -> tuple[float, str]:
-    """Live bytes go up to the mark; then whatever comes makes others go, by chance."""
+    """Live bytes rise to the mark; then each new tensor replaces random others."""
     choose = random.Random(2)
     free, total = torch.cuda.mem_get_info()
     mark = min(total * percent / 100, free - 512 * MIB)
@@ -160,7 +160,7 @@ def measure(what: str, rounds: int, percent: float) -> None:
 # ---- outside: a process for each way --------------------------------------------------------
 
 def run(options: argparse.Namespace, way: str, what: str) -> list[dict]:
-    """What the process has printed until its end, and why it ended where that was too early."""
+    """The lines that the process has printed, and the reason if it ended early."""
     preloaded = "LD_PRELOAD" in WAYS[way]
     extra = {key: options.library if value == "PRELOAD" else value
              for key, value in WAYS[way].items()}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Workload `device-alloc`: device memory allocated and freed by the host, one block at a time, on
- * one thread, with no kernel running. The first blocks are not counted: they set up the context
- * and fill what a backend keeps.
+ * Workload `device-alloc`: the host allocates and frees device memory, one block at a time, on one
+ * thread, with no kernel running. The first blocks are not counted: they create the context and
+ * fill the backend's caches.
  */
 #include "name.h"
 #include "workloads.h"

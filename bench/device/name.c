@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Asking the driver, and its kernel module, for their names.
+ * Queries the names of the card, of the driver and of its kernel module.
  */
 #include "name.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A window of blocks that a thread holds, of which it replaces one after another.
+ * A window of blocks that a thread holds and replaces one by one.
  */
 #ifndef BENCH_HOST_CHURN_H
 #define BENCH_HOST_CHURN_H
@@ -32,7 +32,7 @@ static inline size_t ga_bench_window_size(ga_bench_window *window)
     return window->sizes[window->next++ % GA_BENCH_CHURN_SIZES];
 }
 
-/* Free what is held. */
+/* Free all blocks of the window. */
 void ga_bench_window_end(ga_bench_worker *worker);
 
 #endif

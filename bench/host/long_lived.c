@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * Workload `long-lived`: a program that runs for long. Its threads fill a table with blocks of
- * random sizes, then replace them in random order while blocks that live for a moment come and go
- * between, and the sizes grow over time, so that memory of the small ones must serve large ones;
- * at the end half of the blocks, in random order, are freed.
+ * random sizes, then replace them in random order, with short-lived blocks in between. The sizes
+ * grow over time, so that memory of small blocks must serve large ones. At the end half of the
+ * blocks, in random order, are freed.
  *
- * The same requests for every spec, counted and not timed, so that the memory held can be
- * compared: the growth of the process's resident memory over the bytes of the live blocks, when
- * the table is full, and again when half of it is freed. One operation is one free and one malloc.
+ * Every spec gets equal requests, counted and not timed, so that the held memory can be compared:
+ * the growth of the process's resident memory divided by the bytes of the live blocks, when the
+ * table is full, and again when half of it is freed. One operation is one free and one malloc.
  */
 #include "../runner/clock.h"
 #include "../runner/machine.h"
@@ -109,7 +109,8 @@ static void count_live(store *s)
     }
 }
 
-/* Each part of the work between two meetings; a worker that failed only goes to the meetings. */
+/* Do one part of the work between two barriers; a worker that has failed only waits at the
+ * barriers. */
 static void part(ga_bench_worker *worker, ga_status (*work)(ga_bench_worker *, store *))
 {
     store *s = worker->own;
@@ -132,7 +133,7 @@ static void duty(ga_bench_worker *worker)
     part(worker, churn);
     pthread_barrier_wait(worker->meet); /* the full table has been measured */
     part(worker, thin_out);
-    pthread_barrier_wait(worker->meet); /* what is left has been measured */
+    pthread_barrier_wait(worker->meet); /* the remaining blocks have been measured */
     for (size_t i = 0; i < s->count; i++) {
         ga_free(worker->run->heap, s->entries[i].block);
     }
@@ -193,7 +194,7 @@ static ga_status make_stores(ga_bench_case *run, store **stores)
         }
         stores[i]->count = count;
     }
-    run->resident += ga_bench_resident() - before; /* the books are not the heap's */
+    run->resident += ga_bench_resident() - before; /* the workload's own arrays do not count */
     return GA_OK;
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Workload `producer-consumer`: every thread allocates blocks for the next one and frees those it
- * gets from the one before; the last hands to the first. One operation is a block allocated,
- * handed over and freed. A lone thread hands to itself: first in, first out.
+ * Workload `producer-consumer`: every thread allocates blocks for the next one and frees those that
+ * it gets from the one before; the last passes blocks to the first. One operation is a block that
+ * is allocated, passed on and freed. A single thread passes blocks to itself: first in, first out.
  *
- *   thread 0 --lane 1--> thread 1 --lane 2--> thread 2 --lane 0--> thread 0
+ *   thread 0 --queue 1--> thread 1 --queue 2--> thread 2 --queue 0--> thread 0
  *
- * STRUCTURE  a lane for each thread, 512 slots, written by the one before, read by its owner
+ * STRUCTURE  a queue for each thread, 512 slots, written by the one before, read by its owner
  * INVARIANT  got <= put <= got + 512; slots from got to put hold blocks
  * ORDER      L1/L2 hand a block over, L3/L4 hand the emptied slot back
  * PROGRESS   a thread that can neither put nor get yields, so that more threads than cores move on
@@ -23,21 +23,21 @@ enum {
 
 static const size_t LANE_BYTES = (size_t)16 << 20;
 
-typedef struct lane {
+typedef struct queue {
     _Alignas(128) size_t put; /* the thread before only */
     _Alignas(128) size_t got; /* owner only */
     _Alignas(128) void *slots[SLOTS_MOST];
-} lane;
+} queue;
 
-/* Blocks that a lane may hold: fewer where they are large. */
+/* Number of blocks that a queue may hold: fewer if they are large. */
 static size_t room_for(size_t size)
 {
     size_t room = LANE_BYTES / size;
     return room < 1 ? 1 : room < SLOTS_MOST ? room : SLOTS_MOST;
 }
 
-/* Puts up to STEP blocks into the next thread's lane; *moved goes up by their number. */
-static ga_status produce(ga_bench_worker *worker, lane *to, size_t *moved)
+/* Put up to STEP blocks into the next thread's queue; adds their number to *moved. */
+static ga_status produce(ga_bench_worker *worker, queue *to, size_t *moved)
 {
     size_t size = worker->run->size;
     size_t room = room_for(size);
@@ -59,8 +59,8 @@ static ga_status produce(ga_bench_worker *worker, lane *to, size_t *moved)
     return GA_OK;
 }
 
-/* Frees up to `most` blocks from the thread's own lane. */
-static ga_status consume(ga_bench_worker *worker, lane *from, size_t most, size_t *moved)
+/* Free up to `most` blocks of the thread's own queue. */
+static ga_status consume(ga_bench_worker *worker, queue *from, size_t most, size_t *moved)
 {
     size_t got = from->got;
     /* L2: acquire. Pairs with L1. */
@@ -78,11 +78,11 @@ static ga_status consume(ga_bench_worker *worker, lane *from, size_t most, size_
 
 static ga_status step(ga_bench_worker *worker)
 {
-    lane *lanes = worker->shared;
+    queue *queues = worker->shared;
     size_t moved = 0;
-    ga_status status = produce(worker, &lanes[(worker->index + 1) % worker->run->threads], &moved);
+    ga_status status = produce(worker, &queues[(worker->index + 1) % worker->run->threads], &moved);
     if (status == GA_OK) {
-        status = consume(worker, &lanes[worker->index], STEP, &moved);
+        status = consume(worker, &queues[worker->index], STEP, &moved);
     }
     if (moved == 0) {
         sched_yield();
@@ -92,10 +92,10 @@ static ga_status step(ga_bench_worker *worker)
 
 static void end(ga_bench_worker *worker)
 {
-    lane *lanes = worker->shared;
+    queue *queues = worker->shared;
     size_t moved = 0;
     uint64_t done = worker->done;
-    consume(worker, &lanes[worker->index], SLOTS_MOST, &moved);
+    consume(worker, &queues[worker->index], SLOTS_MOST, &moved);
     worker->done = done; /* these were freed after the clock had stopped */
 }
 
@@ -103,11 +103,11 @@ static ga_status run(const ga_bench_case *run, ga_bench_report *report)
 {
     ga_bench_loop loop = {.step = step, .end = end};
     double per_second = 0;
-    lane *lanes = ga_bench_space(run->threads * sizeof *lanes);
-    if (!lanes) {
+    queue *queues = ga_bench_space(run->threads * sizeof *queues);
+    if (!queues) {
         return GA_ERR_MEMORY;
     }
-    ga_status status = ga_bench_loop_run(&loop, run, lanes, &per_second);
+    ga_status status = ga_bench_loop_run(&loop, run, queues, &per_second);
     report->values[0] = per_second / 1e6;
     return status;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Workload `realloc-growth`: each thread grows 16 buffers in random order, by a half at a time from
- * 16 bytes to the size, as programs do that read what they do not know the length of; a buffer
- * that is full grown is freed and begun anew. One operation is one realloc.
+ * Workload `realloc-growth`: each thread grows 16 buffers in random order, by a half at a time,
+ * from 16 bytes to the size, as programs do that read input of unknown length. A full buffer is
+ * freed and begun again. One operation is one realloc.
  */
 #include "team.h"
 #include "workloads.h"
@@ -31,7 +31,7 @@ static ga_status grow(ga_bench_worker *worker, buffer *b)
     size = size < most ? size : most;
     ga_status status = ga_realloc(worker->run->heap, b->block, size, 0, &b->block);
     if (status != GA_OK) {
-        b->block = NULL; /* the process ends with the failure: what it held goes with it */
+        b->block = NULL; /* the process ends with the failure, so the block is not freed */
         return status;
     }
     ga_bench_touch(b->block, b->size, size);

@@ -12,7 +12,7 @@
 
 typedef struct ga_bench_worker {
     _Alignas(128) const ga_bench_case *run;
-    void *shared;            /* what the workload gave its team */
+    void *shared;            /* data of the workload, shared by the team */
     pthread_barrier_t *meet; /* for all workers and the thread that started them */
     void *own;               /* the workload's, for this worker */
     unsigned index;          /* 0 to threads - 1 */
@@ -31,7 +31,7 @@ typedef struct ga_bench_team {
 
 typedef void ga_bench_duty(ga_bench_worker *worker);
 
-/* Start `run->threads` threads on `duty`. Those it could not start make it fail. */
+/* Start `run->threads` threads on `duty`. Fails if a thread cannot be started. */
 ga_status ga_bench_team_start(ga_bench_team *team, const ga_bench_case *run, ga_bench_duty *duty,
                               void *shared);
 
@@ -56,8 +56,8 @@ typedef struct ga_bench_loop {
 ga_status ga_bench_loop_run(const ga_bench_loop *loop, const ga_bench_case *run, void *shared,
                             double *per_second);
 
-/* Zeroed memory from the kernel, so that what a workload keeps its books in is no part of what it
- * measures. The process ends soon after: it is never given back. NULL with ga_error_text(). */
+/* Zeroed memory from the kernel, so that a workload's own data does not count as memory of the
+ * heap. Never freed, because the process ends soon. NULL with ga_error_text(). */
 void *ga_bench_space(size_t size);
 
 static inline uint64_t ga_bench_random(uint64_t *state)

@@ -14,7 +14,7 @@ extern const ga_bench_workload ga_bench_realloc_growth;
 extern const ga_bench_workload ga_bench_long_lived;
 extern const ga_bench_workload ga_bench_latency;
 
-/* What all timed workloads measure first: operations of all threads together. */
+/* The first metric of all timed workloads: operations of all threads together. */
 #define GA_BENCH_THROUGHPUT                                                                        \
     {                                                                                              \
         .name = "throughput", .unit = "Mop/s", .more_is_better = true                              \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Kernels that allocate and free and do nothing else, whose registers registers.py reads. With
- * LINKED defined malloc and free are those that the program is linked with.
+ * Kernels that only allocate and free, so that registers.py can read their registers. With LINKED
+ * defined, malloc and free are those that the program is linked with.
  */
 #include <gpualloc/device.cuh>
 

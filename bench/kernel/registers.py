@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """The registers of kernels that call malloc and free in kernels and do nothing else (registers.cu):
-with one backend, chosen when they are compiled, with whichever the view names at run time, and linked
-with libgpualloc-kernel.a, where the spec is chosen at run time as well; CUDA's own beside them.
+with one backend that is chosen at compile time, with the backend that the view names at run time,
+and linked with libgpualloc-kernel.a, whose spec is chosen at run time; CUDA's own beside them.
 
     bench/kernel/registers.py [--build DIR] [--nvcc NVCC] [--arch sm_90]
 
-Each as the compiler likes it and held to 40, with the bytes that then go to the stack in code that is
-seldom run. Needs nvcc, no GPU; the archive is the build's."""
+Each without a limit and limited to 40, with the bytes that rarely executed code then spills to the
+stack. Needs nvcc, no GPU; the archive is the build's."""
 
 import argparse
 import pathlib
@@ -51,7 +51,8 @@ def properties(said: str) -> dict[str, tuple[int, int]]:
 
 def compiled(arguments: argparse.Namespace, flags: list[str]) -> dict[str, tuple[int, int]]:
     with tempfile.TemporaryDirectory() as folder:
-        return properties(run(arguments.nvcc, "-cubin", "-std=c++17", "-O3", f"-arch={arguments.arch}",
+        return properties(run(arguments.nvcc, "-cubin", "-std=c++17", "-O3",
+                              f"-arch={arguments.arch}",
                               "-I", HERE / "../../liballoc/include", *flags, "-Xptxas=-v", "-o",
                               f"{folder}/out.cubin", HERE / "registers.cu"))
 
@@ -81,10 +82,12 @@ def main() -> None:
     arguments = parser.parse_args()
     archive = arguments.build / "interpose/kernel/libgpualloc-kernel.a"
     if not archive.exists():
-        parser.error(f"--build: expected a build with libgpualloc-kernel.a, \"{archive}\" is not there")
+        parser.error("--build: expected a build with libgpualloc-kernel.a, "
+                     f"\"{archive}\" is not there")
     print(f"registers (bytes of stack), {arguments.arch}, "
           f"nvcc {re.search(r'release ([0-9.]+)', run(arguments.nvcc, '--version'))[1]}\n")
-    print(f"| | malloc, free choice | free | malloc, held to {MOST} | free |\n|---|---|---|---|---|")
+    print(f"| | malloc, free choice | free | malloc, held to {MOST} | free |\n"
+          "|---|---|---|---|---|")
     for name, flags in COMPILED.items():
         held = compiled(arguments, flags + [f"-maxrregcount={MOST}"])
         print(row(name, compiled(arguments, flags), held), flush=True)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * Batches of calls of the lock-free hash trie map beside the same calls one at a time, by one
- * thread or several:
+ * Batches of calls of the lock-free hash trie map beside single calls, by one thread or several:
  *
  *     bench-lfht-batch [LOG2 [THREADS [ROUNDS [HEAP [VARIANT]]]]]       22, 1, 5, slab, FHPA
  *
- * 2^LOG2 keys, scattered. "one" are single calls, "batch" calls of 512 keys each (of 512 calls, where they are mixed), "counts" single
- * calls of a map that counts (lfht-reclamation-2022, Figure 5.1); in every round each has its turn.
- * The figure is the median over the rounds, in millions of keys a second, then the lowest and the
- * highest; "times" is the ratio to "one", the median of the same rounds. Every answer is checked.
- * "build" fills an empty map by one call of one thread; its "times" is over single insertions.
+ * 2^LOG2 keys, scattered. "one" are single calls, "batch" calls of 512 keys each (of 512 calls in
+ * the mixed workload), "counts" single calls of a map that counts (lfht-reclamation-2022, Figure
+ * 5.1); they take turns in every round. The figure is the median over the rounds, in millions of
+ * keys a second, then the lowest and the highest; "times" is the ratio to "one", the median of the
+ * same rounds. Every result is checked. "build" fills an empty map by one call of one thread; its
+ * "times" is relative to single insertions.
  */
 #include <gpualloc/lfht.h>
 
@@ -84,7 +84,7 @@ static void need(ga_status status)
     }
 }
 
-/* The same keys, in the same order, as `gpualloc bench lfht mix` has. */
+/* Keys in the order of `gpualloc bench lfht mix`. */
 static ga_lfht_call mixed(const uint64_t *key, uint64_t i)
 {
     switch (i % 4) {
@@ -97,7 +97,7 @@ static ga_lfht_call mixed(const uint64_t *key, uint64_t i)
     }
 }
 
-/* Answers that are not what they must be, of n calls. */
+/* Number of wrong results of n calls. */
 static uint64_t mixed_batch_of(const uint64_t *keys, uint64_t n)
 {
     ga_lfht_call calls[BATCH];
@@ -122,7 +122,7 @@ static uint64_t mixed_batch_of(const uint64_t *keys, uint64_t n)
     return wrong;
 }
 
-/* Keys that have an answer which they must not have, of n. */
+/* Number of keys with a wrong result, of n. */
 static uint64_t batch_of(const uint64_t *keys, uint64_t n)
 {
     if (bench.load == MIX) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""plot.py takes each point from the figure's own run, and refuses two of them.
+"""Check that plot.py takes each point from the figure's own run, and refuses two such runs.
 
     bench/lfht/check_plot.py RESULTS.jsonl.gz
 
@@ -62,7 +62,8 @@ def check_doubles(lines: list[str], folder: pathlib.Path) -> None:
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False,
                           env=os.environ | {"PATH": f"{folder}:{os.environ['PATH']}"})
     expect("two runs: status", done.returncode, 1)
-    expect("two runs: the sentence", "expected one result; give the files of one run" in done.stderr,
+    expect("two runs: the sentence",
+           "expected one result; give the files of one run" in done.stderr,
            True)
 
 

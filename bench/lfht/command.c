@@ -248,7 +248,7 @@ static void settle_numbers(request *r)
     r->chunks = r->chunks.count ? r->chunks : (ga_bench_list){1, {r->tuned ? 0 : THESIS.chunk}};
 }
 
-/* True where the heap opens; else says why not. */
+/* True if the heap opens; else prints the reason. */
 static bool try_heap(const request *r, const char *spec)
 {
     ga_bench_report report;
@@ -358,7 +358,7 @@ static bool is_in_list(const char *name, const char *list)
     return false;
 }
 
-/* Those of others' that are wanted. False, with a sentence, where one is not there. */
+/* Add the requested maps of other projects. False, with a message, if one is not available. */
 static bool add_peers(request *r, const ga_bench_peers *const *peers)
 {
     const char *wanted = r->peers ? r->peers : "";

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Threads that fill a map, make their calls together, and empty it. One call in 64 is timed by
- * itself, for the percentiles; so the throughput contains two readings of the clock for 64 calls.
+ * Threads that fill a map, make their calls at the same time, and empty it. One call in 64 is timed
+ * by itself for the percentiles, so the throughput contains two readings of the clock in 64 calls.
  */
 #include "measure.h"
 
@@ -81,7 +81,8 @@ const char *ga_bench_lfht_load_help(ga_bench_lfht_load load)
 
 /* ---- a thread ------------------------------------------------------------------------------- */
 
-/* When a thread's calls began and ended. By itself: the main thread may wake late. */
+/* Times at which a thread's calls began and ended. Each thread reads its own clock, because the
+ * main thread may wake late. */
 typedef struct stretch {
     uint64_t begin, end;
 } stretch;
@@ -150,7 +151,7 @@ static uint64_t empty(const task *t, uint64_t first, uint64_t last)
     return wrong;
 }
 
-/* What the calls have left. */
+/* Remove the keys that the calls have left. */
 static uint64_t empty_behind(const task *t, uint64_t first, uint64_t last)
 {
     const ga_bench_subject *s = t->run->subject;
@@ -169,7 +170,7 @@ static uint64_t empty_behind(const task *t, uint64_t first, uint64_t last)
     return wrong;
 }
 
-/* In four parts, between which all threads meet. */
+/* Four parts with a barrier between them. */
 static void duty(ga_bench_worker *worker)
 {
     task *t = worker->shared;
@@ -190,7 +191,7 @@ static void duty(ga_bench_worker *worker)
     }
     t->stretches[worker->index].end = ga_bench_now();
     pthread_barrier_wait(worker->meet);
-    pthread_barrier_wait(worker->meet); /* memory has been looked at */
+    pthread_barrier_wait(worker->meet); /* memory has been measured */
     wrong += empty_behind(t, first, last);
     if (s->leave) {
         s->leave();
@@ -241,7 +242,7 @@ static void read_counters(const task *t, ga_bench_report *report)
     report->values[EXPANSIONS] = counted ? (double)stats.expansions : NAN;
 }
 
-/* All that can go back to the system does, where a program may ask for that. */
+/* Give all free memory back to the system, if the allocator has a call for that. */
 static void give_back(const task *t, ga_heap *heap)
 {
     if (t->run->subject->drain) {
@@ -253,7 +254,7 @@ static void give_back(const task *t, ga_heap *heap)
     malloc_trim(0);
 }
 
-/* By the heap's own count; NAN where it has none. */
+/* Held bytes by the heap's own count; NAN without one. */
 static double held_by(const ga_heap *heap)
 {
     ga_stats stats;

@@ -30,15 +30,15 @@ typedef struct ga_bench_lfht_case {
     const char *heap; /* spec; NULL for maps that take none */
     ga_bench_shape shape;
     ga_bench_lfht_load load;
-    uint64_t keys; /* in the filled map, and as many calls, shared by the threads */
+    uint64_t keys; /* number of keys in the filled map, and of calls; shared by the threads */
     unsigned threads;
 } ga_bench_lfht_case;
 
 extern const ga_bench_metric ga_bench_lfht_metrics[];
 extern const size_t ga_bench_lfht_metric_count;
 
-/* Runs in a child: a ga_bench_body, `context` is a ga_bench_lfht_case. Every answer is checked.
- * GA_ERR_LIBRARY where one was wrong. A metric that cannot be had is NAN. */
+/* Runs in a child: a ga_bench_body whose `context` is a ga_bench_lfht_case. Every result is
+ * checked: GA_ERR_LIBRARY if one was wrong. A metric that is not available is NAN. */
 ga_status ga_bench_lfht_measure(void *context, ga_bench_report *report);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Misses of the last cache, by the processor's counter, of a process and the threads that it starts
- * later. Where the kernel or the machine has no such counter all is NAN.
+ * Misses of the last-level cache, by the processor's counter, of a process and the threads that it
+ * starts later. NAN if the kernel or the machine has no such counter.
  */
 #ifndef BENCH_LFHT_MISSES_H
 #define BENCH_LFHT_MISSES_H
@@ -16,7 +16,7 @@ ga_bench_misses ga_bench_misses_begin(void);
 /* Count from here on, in all of them. */
 void ga_bench_misses_start(ga_bench_misses *misses);
 
-/* How many there were. */
+/* Number of misses since ga_bench_misses_start(). */
 double ga_bench_misses_end(ga_bench_misses *misses);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * liburcu's cds_lfht, whose nodes are malloc's and are freed after a grace period.
+ * liburcu's cds_lfht, with nodes from malloc that are freed after a grace period.
  */
 #include "subject.h"
 

@@ -4,16 +4,18 @@
 
     bench/lfht/plot.py RESULTS.jsonl... FOLDER
 
-A picture for each figure and node heap of which there are results: FOLDER/figure-5.6-slab.svg and so
-on; figure 5.5, which compares heaps, has one for each variant, and "peers", which is not the thesis's,
-puts what was measured in the library's own shape (--tuned) beside others' maps. INLINE, which is not
-the thesis's either, is in figures 5.6 to 5.10 with the shape that most of its results have. A panel
-has the number of threads below and a line, with the spread, for each chain length, chunk size, heap
-or variant; of one number of threads a bar for each. docs/lfht.md has the commands that measure them.
+Draws a picture for each figure and node heap with results: FOLDER/figure-5.6-slab.svg and so on.
+Figure 5.5 compares heaps and has a picture for each variant. "peers" is not a figure of the thesis:
+it shows the library's own shape (--tuned) beside maps of other projects. INLINE is not in the
+thesis either; it is in figures 5.6 to 5.10 with the shape that most of its results have. A panel
+shows the number of threads on the x axis and a line, with the spread, for each chain length, chunk
+size, heap or variant; for a single number of threads it shows a bar for each. docs/lfht.md has the
+commands for the measurements.
 
-Where several runs have measured a point, it is the one from the figure's own run: that with the most
-of what the figure compares, chain lengths in 5.3, chunk sizes in 5.4, variants in the others. Where
-two such runs have it, there is no picture, and a sentence. Needs gnuplot."""
+If several runs have measured a point, the one from the figure's own run is drawn: the run with the
+most values of the quantity that the figure compares (chain lengths in 5.3, chunk sizes in 5.4,
+variants in the others). If two such runs have the point, the figure is not drawn, and a message
+says so. Needs gnuplot."""
 
 import pathlib
 import re
@@ -29,7 +31,7 @@ ALL = ["insert", "remove", "hit", "miss", "mix"]
 
 
 class Figure(NamedTuple):
-    """What a figure shows: `by` tells its lines apart, `page` the pictures made of it."""
+    """A figure: `by` is the key of its lines, `page` that of its pictures."""
     title: str
     panels: list[tuple[str, str]]  # workload and metric
     by: str
@@ -38,7 +40,7 @@ class Figure(NamedTuple):
 
     @property
     def sweep(self) -> str:
-        """What the figure's own run varies. Heaps are measured in a run each, of all variants."""
+        """The key that the figure's own run varies. Each heap has a run with all variants."""
         return "variant" if self.by == "heap" else self.by
 
 
@@ -47,7 +49,8 @@ FIGURES = {
                                    ("hit", "path")], "chain", variants=("SNF",)),
     "5.4": Figure("chunk size", [("insert", "throughput"), ("insert", "resident")], "chunk",
                   variants=("SNF",)),
-    "5.5": Figure("node heaps", [("insert", "throughput"), ("insert", "misses")], "heap", "variant"),
+    "5.5": Figure("node heaps", [("insert", "throughput"), ("insert", "misses")], "heap",
+                  "variant"),
     "5.6": Figure("after filling and emptying", [("reinsert", "throughput"),
                                                  ("emptied", "throughput")],
                   "variant", variants=("SNF", "FNF", "CNF", "INLINE")),
@@ -86,7 +89,7 @@ def read(paths: list[str]) -> list[dict]:
 
 
 def usual(results: list[dict], key: str) -> str | None:
-    """What most results have: the setting that a figure does not vary is held there."""
+    """The most frequent value: a setting that the figure does not vary is held there."""
     counts: dict[str, int] = defaultdict(int)
     for result in results:
         counts[result.get(key)] += 1
@@ -141,7 +144,7 @@ def curves_of(results: list[dict], figure: Figure, panel: tuple[str, str], page:
              and figure.by in r and r.get(figure.page, page) == page
              and (not figure.variants or r["variant"] in figure.variants)]
     if not any(r.get(figure.page) == page for r in found):
-        return {}  # others' maps alone
+        return {}  # only maps of other projects
     keys = max(r["size"] for r in found)
     found = own([r for r in found if r["size"] == keys], results, figure)
     for fixed in SHAPE:
@@ -165,13 +168,14 @@ def panel_script(number: int, title: str, unit: str, curves: dict) -> str:
         block = f"$panel{number}curve{place}"
         rows = "\n".join(f"{t} {value} {spread / 2}" for t, value, spread in sorted(curves[name]))
         parts.append(f"{block} << END\n{rows}\nEND\n")
-        plots.append(f"{block} using 1:2:3 with yerrorlines pointtype 7 pointsize 0.5 title '{name}'")
+        plots.append(f"{block} using 1:2:3 with yerrorlines pointtype 7 pointsize 0.5 "
+                     f"title '{name}'")
     parts.append(f"set title '{title}'\nset ylabel '{unit}'\nplot " + ", ".join(plots) + "\n")
     return "".join(parts)
 
 
 def bars_script(number: int, title: str, unit: str, bars: list) -> str:
-    """The same, of one number of threads: a bar for what would be a line."""
+    """gnuplot's lines for a panel of a single number of threads: a bar for each line."""
     rows = "\n".join(f"{place} {value} {spread / 2} \"{name}\""
                      for place, (name, (_, value, spread)) in enumerate(bars))
     return (f"$panel{number} << END\n{rows}\nEND\n"
@@ -181,7 +185,7 @@ def bars_script(number: int, title: str, unit: str, bars: list) -> str:
 
 
 def draw(name: str, figure: Figure, results: list[dict], page: str, folder: pathlib.Path) -> bool:
-    """One picture; False where there is nothing to draw."""
+    """Draw one picture; False if it has no points."""
     units = {r["metric"]: r["unit"] for r in results}
     panels = [(p, curves) for p in figure.panels if (curves := curves_of(results, figure, p, page))]
     if not panels or not any(len(curves) > 1 for _, curves in panels):
@@ -203,7 +207,7 @@ def draw(name: str, figure: Figure, results: list[dict], page: str, folder: path
 
 
 def main() -> int:
-    """Draw what there is."""
+    """Draw every figure that has results."""
     if len(sys.argv) < 3 or not plain_results.is_plain_path(sys.argv[-1]):
         print(__doc__, file=sys.stderr)
         return 2

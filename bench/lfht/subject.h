@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A map that is measured, behind a small table of functions: the variants of ours, and those of
- * others where they are installed.
+ * A map to measure, behind a small table of functions: the variants of ours, and maps of other
+ * projects if they are installed.
  */
 #ifndef BENCH_LFHT_SUBJECT_H
 #define BENCH_LFHT_SUBJECT_H
@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-/* What ours is opened with; zeros leave it to the library. */
+/* Settings of our map; zero: the library's default. */
 typedef struct ga_bench_shape {
     uint32_t chain, chunk, root, batch;
     bool count; /* count path lengths and expansions as well */
@@ -25,8 +25,8 @@ typedef struct ga_bench_shape {
 /* Keys are numbers that spread over 64 bits, each put in once, with itself as its value. */
 typedef struct ga_bench_subject {
     const char *name;
-    bool on_heap; /* its nodes come from the heap that it is opened with, which is else NULL */
-    /* For about so many keys. NULL where it cannot be had, with a sentence (ga_fail()). */
+    bool on_heap; /* its nodes come from the heap passed to open(); else that is NULL */
+    /* Open a map for about `keys` keys. NULL with an error sentence (ga_fail()) on failure. */
     void *(*open)(const struct ga_bench_subject *self, ga_heap *heap, const ga_bench_shape *shape,
                   uint64_t keys);
     void (*close)(void *map);
@@ -35,7 +35,8 @@ typedef struct ga_bench_subject {
     bool (*insert)(void *map, uint64_t key);
     bool (*remove)(void *map, uint64_t key);
     bool (*lookup)(void *map, uint64_t key);
-    void (*drain)(void *map); /* free what was removed; no thread is inside. NULL: nothing waits */
+    void (*drain)(void *map); /* free removed nodes; no thread uses the map. NULL: nothing is
+                               * deferred */
     void (*stats)(void *map, ga_lfht_stats *out); /* or NULL */
     int argument;                                 /* of open() */
 } ga_bench_subject;
@@ -60,7 +61,7 @@ static inline uint64_t ga_bench_key(uint64_t i)
     return z ^ (z >> 31);
 }
 
-/* What others' maps hash a key by, as ours does by itself. */
+/* The hash function for other projects' maps; ours has it built in. */
 static inline uint64_t ga_bench_hash(uint64_t key)
 {
     key = (key ^ (key >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);

@@ -60,7 +60,7 @@ static void measure(const cell *c, ga_bench_progress *progress)
     }
 }
 
-/* Where `base`, the ratios to its values. */
+/* If `base` is set, ratios to its values. */
 static ga_bench_figures figures_of(const cell *c, size_t entry, size_t metric, bool base,
                                    double *space)
 {
@@ -198,7 +198,7 @@ static bool run_cell(cell c, FILE *out, ga_bench_progress *progress, size_t *fai
         print(&c, out);
     }
     if (good && c.plan->json) {
-        fflush(c.plan->json); /* what ends the program later takes nothing of this */
+        fflush(c.plan->json); /* so that an abort later loses no result */
     }
     if (!good) {
         fputs("gpualloc: bench: out of memory, or the JSON file cannot be written\n", stderr);

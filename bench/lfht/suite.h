@@ -35,9 +35,8 @@ typedef struct ga_bench_lfht_plan {
     FILE *json; /* each result as soon as it is known; or NULL */
 } ga_bench_lfht_plan;
 
-/* Measure and print a table for each workload. False, with a message on standard error, where
- * memory ran out or the file cannot be written. `failed` is the number of measurements that
- * failed. */
+/* Measure and print a table for each workload. False, with a message on standard error, if memory
+ * ran out or the file cannot be written. `failed` is the number of failed measurements. */
 bool ga_bench_lfht_run(const ga_bench_lfht_plan *plan, FILE *out, size_t *failed);
 
 #endif

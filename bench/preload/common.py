@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the scripts that measure whole programs share: where things are, and the form of results."""
+"""Common parts of the scripts that measure whole programs: paths of products, form of results."""
 
 import argparse
 import datetime
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def clean_environment() -> dict[str, str]:
-    """The environment without preloads and settings of ours, so that only what is meant is on."""
+    """The environment without preloads and our settings, so that only intended settings apply."""
     return {key: value for key, value in os.environ.items()
             if key != "LD_PRELOAD" and not key.startswith("GPUALLOC_")}
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * What one call of a driver function costs. The driver for tests counts and answers at once, so
- * that the rest is the preload's; a real one is asked for something that is quickly told. Prints
- * nanoseconds per call.
+ * Measures the cost of one call of a driver function. The driver for tests counts and returns at
+ * once, so that the rest is the cost of the preload; a real driver gets a call that it serves
+ * quickly. Prints nanoseconds per call.
  *
  *   cuda-calls COUNT FUNCTION [THREADS]
  *
- * first-block in a function's place: how long the first block of the process takes, with the
- * context there already. 77 where there is no driver, or no device.
+ * "first-block" in place of a function: the time of the process's first allocation, with the
+ * context created before. Exit status 77 without a driver or a device.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -66,7 +66,7 @@ static double measure(int threads)
 
 static void *driver;
 
-/* NULL leaves the program. */
+/* Exits if the function is missing. */
 static function *find(const char *name)
 {
     function *found = NULL;
@@ -115,7 +115,7 @@ static double first_block(void)
     return now() - start;
 }
 
-/* The arguments of a question that the driver can answer from what it knows. */
+/* Arguments of a query that the driver can answer from its own records. */
 static void set_words(const char *name)
 {
     static uint64_t answer[2];

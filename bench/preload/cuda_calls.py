@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What the preload for CUDA programs costs: a call that is passed on, and the start of a process.
+"""The cost of the preload for CUDA programs: a call that is passed on, and the start of a process.
 
 Each figure is with the preload and without it in turn, over the driver for tests; the difference of
-the medians is the preload's, and the range says how far one run is from another. Prints a line of
+the medians is the preload's, and the range shows how far runs differ. Prints a line of
 JSON for each, and fails where a call costs 100 ns or more, or a start 5 ms or more. With --real the
-driver is the machine's; 77 where there is none, or no GPU.
+driver is the machine's; exit status 77 without one or without a GPU.
 """
 
 import json

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The `hardened` backend beside other hardened allocators: what each catches, and what each costs.
+"""The `hardened` backend beside other hardened allocators: detected misuse and cost.
 
 Every allocator is preloaded into the same programs. Times are processor time, as ratios to the C
-library's malloc in the same round; "again" is the C library beside itself, which says how much of a
-ratio is noise. Allocators that are not named are left out.
+library's malloc in the same round; "again" is the C library beside itself, which shows how much of
+a ratio is noise. Allocators that are not named are left out.
 
   bench/preload/hardened.py --preload build/release/interpose/malloc/libgpualloc-malloc.so \\
       --misuse build/release/bench/preload/misuse \\
@@ -28,7 +28,8 @@ KINDS = ("double-free", "double-free-later", "interior-free", "overflow-16", "ov
 SIZES = ("64", "5000", "200000")
 OBJECTS = ("import sys\nn = int(sys.argv[1])\nfor r in range(8):\n"
            "    d = {str(i): [i] * (i % 40) for i in range(n)}\n    s = sorted(d)\n")
-ROWS = "CREATE TABLE t(a, b); INSERT INTO t SELECT value, hex(randomblob(40)) FROM generate_series(1, 200000);" \
+ROWS = "CREATE TABLE t(a, b); INSERT INTO t SELECT value, hex(randomblob(40)) " \
+       "FROM generate_series(1, 200000);" \
        " CREATE INDEX i ON t(b); SELECT count(*) FROM t a JOIN t b USING (b);"
 
 
@@ -45,8 +46,10 @@ def programs() -> dict[str, list[str]]:
     if path := shutil.which("perl"):
         found["perl"] = [path, "-e", "for(1..6){my %h;$h{$_}=[1..$_%30] for 1..40000}"]
     if path := shutil.which("cc"):
-        source = "\n".join(f"int f{i}(int a){{return a*{i}+f{max(i - 1, 0)}(a-1);}}" for i in range(3000))
-        found["cc -O1"] = ["sh", "-c", f"echo \"$1\" | {path} -w -x c -O1 -S -o /dev/null -", "sh", source]
+        source = "\n".join(f"int f{i}(int a){{return a*{i}+f{max(i - 1, 0)}(a-1);}}"
+                           for i in range(3000))
+        found["cc -O1"] = ["sh", "-c", f"echo \"$1\" | {path} -w -x c -O1 -S -o /dev/null -",
+                          "sh", source]
     return found
 
 
@@ -62,7 +65,8 @@ def run(command: list[str], allocator: Allocator) -> float:
 
 
 def measure(allocators: list[Allocator], rounds: int) -> None:
-    print(f"\n{'processor time / the C library':32}" + "".join(f"{a.name:>24}" for a in allocators[1:]))
+    print(f"\n{'processor time / the C library':32}"
+          + "".join(f"{a.name:>24}" for a in allocators[1:]))
     for name, command in programs().items():
         ratios: dict[str, list[float]] = {a.name: [] for a in allocators}
         for _ in range(rounds):
@@ -102,7 +106,8 @@ def main() -> None:
                         help="another backend of ours")
     parser.add_argument("--rounds", type=int, default=7)
     arguments = parser.parse_args()
-    ours = [Allocator(spec, {"LD_PRELOAD": os.path.abspath(arguments.preload), "GPUALLOC_HOST": spec})
+    ours = [Allocator(spec, {"LD_PRELOAD": os.path.abspath(arguments.preload),
+                             "GPUALLOC_HOST": spec})
             for spec in ["hardened", *arguments.host]]
     others = [Allocator(name, {"LD_PRELOAD": path})
               for name, _, path in (other.partition("=") for other in arguments.other)]

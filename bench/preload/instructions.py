@@ -29,7 +29,7 @@ SKIPPED = 77
 
 @dataclasses.dataclass(frozen=True)
 class Way:
-    """A way to serve malloc: what is preloaded, with what settings."""
+    """A way to serve malloc: the preloaded library and its settings."""
 
     name: str
     environment: dict[str, str]

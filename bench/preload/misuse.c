@@ -4,9 +4,9 @@
  *
  *   misuse KIND SIZE
  *
- * A program that ends by a signal was stopped. Else the last line is "two owners", where one address
- * was handed out twice, "reused", where the contents of a freed block can be written by its former
- * owner while the next one uses it, or "silent".
+ * If the allocator detects the misuse, a signal ends the program. Otherwise the last line is "two
+ * owners" if one address was allocated twice, "reused" if the former owner can still write a freed
+ * block that the next owner uses, or "silent".
  */
 #include <malloc.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #include <string.h>
 
 enum {
-    LATER = 100000 /* requests that follow the misuse */
+    LATER = 100000 /* number of requests after the misuse */
 };
 
 static void end(const char *word)
@@ -23,7 +23,7 @@ static void end(const char *word)
     exit(0);
 }
 
-/* Hand out blocks of the size until one address comes twice. */
+/* Allocate blocks of the size until one address appears twice. */
 static void look_for_two_owners(size_t size)
 {
     static void *blocks[64];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * COUNT pairs of malloc and free and nothing else worth mentioning, to count their instructions:
- * two runs differ by the pairs alone. `pairs COUNT SIZE` allocates and frees one block of SIZE
- * bytes at a time; `pairs COUNT mixed` frees one of 64 blocks and allocates another of a size from
- * 16 to 4096 bytes in its place, in an order that is the same in every run.
+ * COUNT pairs of malloc and free and little else, to count their instructions: two runs differ only
+ * in the number of pairs. `pairs COUNT SIZE` allocates and frees one block of SIZE bytes at a time;
+ * `pairs COUNT mixed` frees one of 64 blocks and allocates another of 16 to 4096 bytes in its
+ * place, in an order that is equal in every run.
  */
 #include <stdint.h>
 #include <stdio.h>

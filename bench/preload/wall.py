@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Wall time of real programs with our preload, beside what the same ratio is of nothing at all.
+"""Wall time of real programs with our preload, beside the ratio of the baseline to itself.
 
 Every program runs under every way of serving its memory, in turn, again and again; a ratio is the
 median over pairs of runs from the same round. The baseline runs twice in each round: its ratio to
 itself says how much of a ratio is the machine's noise. A second column has processor time, user and
 system, of the program and its children.
 
-Verdicts: "held" where the median wall ratio is within the bar, "noise" where it is not but the
-baseline's ratio to itself strays as far, "OVER" otherwise, and then the exit status is 1.
+Verdicts: "held" if the median wall ratio is within the bar, "noise" if it is not but the baseline's
+ratio to itself deviates as much, "OVER" otherwise; then the exit status is 1.
 """
 
 import argparse
@@ -58,7 +58,7 @@ COMPARISONS = [
     Comparison("host=jemalloc,trace", "host=jemalloc", 2.0),
 ]
 
-# What is run in a round: each baseline a second time, as its own comparison.
+# The runs of a round: each baseline a second time, as its own comparison.
 Slot = tuple[str, int]
 SLOTS: list[Slot] = [("no preload", 0), ("host=system", 0), ("no preload", 1),
                      ("libjemalloc.so.2", 0), ("host=jemalloc", 0), ("libjemalloc.so.2", 1),
@@ -136,7 +136,7 @@ def gcc_program(build: Path, inputs: Path) -> list[Program]:
 
 
 def run_once(program: Program, environment: dict[str, str], scratch: Path) -> Run:
-    """Time one run, from its start to its end, with what it leaves in `scratch` cleared away."""
+    """Time one run, from its start to its end, and remove the files that it leaves in `scratch`."""
     full = common.clean_environment() | program.environment | environment
     with tempfile.TemporaryFile() as errors:
         start = time.perf_counter()
@@ -169,7 +169,7 @@ def run_program(program: Program, ways: dict[str, dict[str, str]], pairs: int,
     return runs
 
 
-# ---- what comes of it ------------------------------------------------------------------------
+# ---- results ---------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)

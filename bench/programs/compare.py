@@ -3,7 +3,7 @@
 """Run one program under several host backends, in turn; print wall time and memory side by side.
 
 The program also runs twice a round as it is, without gpualloc: the ratio of these two says how much
-of any other ratio is noise. Every run must print what the first one printed.
+of any other ratio is noise. Every run must print the output of the first one.
 """
 
 import argparse
@@ -28,7 +28,7 @@ class Run(NamedTuple):
 
 
 def run(command: list[str], expected: bytes | None) -> tuple[Run, bytes]:
-    """Run once; stop when the program fails or does not print what is expected."""
+    """Run once; exit if the program fails or its output differs from the expected one."""
     with tempfile.TemporaryFile() as output:
         start = time.monotonic()
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output)

@@ -46,7 +46,7 @@ def depth(root: list) -> int:
 
 
 def churn(rng: random.Random, slots: int, rounds: int) -> int:
-    """Replace buffers of mixed sizes at random: what fragments a heap."""
+    """Replace buffers of mixed sizes at random, which fragments a heap."""
     held = [bytearray() for _ in range(slots)]
     for _ in range(rounds):
         held[rng.randrange(slots)] = bytearray(1 << rng.randrange(4, 15))

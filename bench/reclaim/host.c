@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * What hazard pointers cost: a protected load beside a plain one, and retiring beside free. The
- * same for liburcu (memb, deferred frees), where it is installed.
+ * The cost of hazard pointers: a protected load beside a plain one, and retire beside free. Also
+ * for liburcu (memb, deferred frees), if it is installed.
  *
  *     bench-reclaim [--threads N,N] [--rounds N] [--ms N] [--batch N] [--yield N]
  *
- * With --yield threads that retire let others on after every N objects: they come on in step, as if
- * each had a core, where there are fewer.
+ * With --yield, threads that retire yield after every N objects, so that they advance together even
+ * if there are fewer cores than threads.
  *
- * In a round all ways have their turn, each round beginning with another one. A figure is the
+ * In a round all variants take turns, and each round begins with another one. A figure is the
  * median over the rounds, with the quartiles, of the threads' processor time for one operation;
- * "times" is the way's over the baseline's, the median of the same rounds.
+ * "times" is the variant's time divided by the baseline's, the median of the same rounds.
  */
 #include <gpualloc/reclaim.h>
 
@@ -18,7 +18,7 @@
 
 #ifdef HAVE_URCU
 #define RCU_MEMBARRIER
-#define _LGPL_SOURCE /* its small functions inline, as its own programs have them */
+#define _LGPL_SOURCE /* makes its small functions inline */
 #include <urcu-defer.h>
 #include <urcu.h>
 #endif
@@ -32,7 +32,7 @@
 #include <time.h>
 
 enum {
-    NODES = 256, /* that loads lead to: in the first cache, with the pointers */
+    NODES = 256, /* nodes that loads visit; they fit in the first-level cache with the pointers */
     OBJECTS = 1 << 16,
     OBJECT_BYTES = 64,
     CHUNK = 4096, /* loads between two looks at the clock */
@@ -41,7 +41,7 @@ enum {
 };
 
 typedef struct node {
-    void **next; /* the cell that comes after the one which leads here */
+    void **next; /* the next cell */
     uintptr_t more[7];
 } node;
 
@@ -64,7 +64,8 @@ typedef struct worker {
 static pthread_barrier_t together;
 static double (*measured)(void);
 
-/* Processor time of this thread, the kernel's for it included: others may be using the machine. */
+/* Processor time of this thread, including the kernel's, because other programs may be using the
+ * machine. */
 static uint64_t now(void)
 {
     struct timespec t;
@@ -80,7 +81,7 @@ static void *work(void *context)
     return NULL;
 }
 
-/* The mean over so many threads. */
+/* The mean over `count` threads. */
 static double run_threads(unsigned count, double (*body)(void))
 {
     static worker workers[THREADS_MAX];
@@ -102,7 +103,8 @@ static double run_threads(unsigned count, double (*body)(void))
 
 /* ---- loads --------------------------------------------------------------------------------- */
 
-/* The next cell's address is in what was loaded, so that loads stand in a row, as in a structure. */
+/* The next cell's address depends on the loaded value, so that the loads are serial, as in a linked
+ * structure. */
 #define LOADS(load, end)                                                                           \
     uint64_t began = now();                                                                        \
     uint64_t loads = 0;                                                                            \
@@ -122,7 +124,7 @@ static double run_threads(unsigned count, double (*body)(void))
 
 static double load_plain(void)
 {
-    /* Acquire. Pairs with nothing: the cells stand as set_up() left them. */
+    /* Acquire, without a partner: set_up() wrote the cells before the threads started. */
     LOADS(__atomic_load_n(at, __ATOMIC_ACQUIRE), (void)0); /* as a reader that never frees */
 }
 
@@ -195,7 +197,8 @@ static void let_others_on(unsigned i)
     }
 }
 
-/* `give` each object, then `settle` what waits; the objects are made off the clock. */
+/* `give` each object, then `settle` the deferred frees; the objects are allocated outside the timed
+ * part. */
 #define GIVES(heap, give, settle)                                                                  \
     void **objects = malloc(OBJECTS * sizeof *objects);                                            \
     uint64_t spent = 0;                                                                            \
@@ -305,7 +308,7 @@ static int by_value(const void *a, const void *b)
 typedef struct contender {
     const char *name;
     double (*body)(void);
-    const char *baseline; /* whose ratio is printed: one of the same table */
+    const char *baseline; /* variant of the same table to which the ratio is printed */
 } contender;
 
 static const contender loads[] = {{"plain load", load_plain, "plain load"},
@@ -364,7 +367,7 @@ static void compare(const contender *table, unsigned threads)
     }
 }
 
-/* What all threads of a round's ways had for a million retired objects. */
+/* Scans of all threads in a round, for each million retired objects. */
 static void print_scans(const ga_domain_stats *before, const ga_domain_stats *now)
 {
     double millions = (double)(now->retired - before->retired) / 1e6;
@@ -432,7 +435,7 @@ static void read_arguments(int argc, char **argv)
     }
 }
 
-/* A walk through all cells in an order that no prefetcher guesses: its period is 256. */
+/* Links all cells in an order that a prefetcher cannot predict; its period is 256. */
 static void set_up(void)
 {
     for (uintptr_t i = 0; i < NODES; i++) {

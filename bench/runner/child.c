@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * fork, a page that both share, and what the exit says.
+ * Runs a child: fork, a page that both processes share, and the meaning of the exit status.
  */
 #include "child.h"
 
@@ -18,14 +18,15 @@ static _Noreturn void be_child(ga_bench_body *body, void *context, unsigned seco
                                ga_bench_report *shared)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}); /* a crash here is a result, not a riddle */
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}); /* a crash is a result, so no core file is
+                                                     * needed */
     alarm(seconds);
     shared->status = body(context, shared);
     shared->done = shared->status == GA_OK;
     if (!shared->done) {
         snprintf(shared->failure, sizeof shared->failure, "%s", ga_error_text());
     }
-    _exit(0); /* not exit(): the stdio buffers are the parent's, which will write them */
+    _exit(0); /* not exit(): it would write the parent's stdio buffers */
 }
 
 static void explain(ga_bench_report *report, int state, unsigned seconds)
@@ -39,7 +40,7 @@ static void explain(ga_bench_report *report, int state, unsigned seconds)
         snprintf(report->failure, sizeof report->failure, "exited with status %d",
                  WEXITSTATUS(state));
     } else {
-        return; /* its own words */
+        return; /* the child has reported the reason itself */
     }
     report->done = false;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The clock, and what reading it costs.
+ * The clock, and the cost of reading it.
  */
 #ifndef BENCH_RUNNER_CLOCK_H
 #define BENCH_RUNNER_CLOCK_H
@@ -16,7 +16,7 @@ static inline uint64_t ga_bench_now(void)
 }
 
 typedef struct ga_bench_clock {
-    double cost; /* ns that two readings in a row lie apart: the median */
+    double cost; /* ns between two consecutive readings: the median */
     double step; /* ns that the clock moves at a time */
 } ga_bench_clock;
 

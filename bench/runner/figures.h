@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The middle and the spread of a few figures.
+ * Median and spread of a few figures.
  */
 #ifndef BENCH_RUNNER_FIGURES_H
 #define BENCH_RUNNER_FIGURES_H
@@ -12,7 +12,7 @@ typedef struct ga_bench_figures {
     double low, high; /* the quartiles */
 } ga_bench_figures;
 
-/* Sorts `values`. All NAN where there are none. */
+/* Sorts `values`. All members are NAN if there are no values. */
 ga_bench_figures ga_bench_figures_of(double *values, size_t count);
 
 #endif

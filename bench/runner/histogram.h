@@ -36,9 +36,10 @@ static inline void ga_bench_histogram_add(ga_bench_histogram *histogram, uint64_
 
 void ga_bench_histogram_merge(ga_bench_histogram *into, const ga_bench_histogram *from);
 
-/* The time that the fraction `q` of all stays within. A clock that moves `step` nanoseconds at a
- * time reads 20 for all from 10 to 20, so a reading counts as spread over the step before it:
- * the median of many readings is finer than the clock. 0 where nothing was counted. */
+/* The time that a fraction `q` of all counts does not exceed. A clock that advances `step`
+ * nanoseconds at a time reads 20 for all times from 10 to 20, so a reading counts as spread over
+ * the step before it: the median of many readings is finer than the clock. 0 if nothing was
+ * counted. */
 double ga_bench_histogram_quantile(const ga_bench_histogram *histogram, double q, double step);
 
 #endif

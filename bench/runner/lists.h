@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sizes and lists of numbers as people write them.
+ * Sizes and lists of numbers in the form that users write them.
  */
 #ifndef BENCH_RUNNER_LISTS_H
 #define BENCH_RUNNER_LISTS_H
@@ -17,9 +17,9 @@ typedef struct ga_bench_list {
     size_t values[GA_BENCH_LIST_MAX];
 } ga_bench_list;
 
-/* "64,1K,2M": numbers from 1 to `most`, separated by commas, with K, M or G (powers of 1024) where
- * `units` is set; said twice counts once. False for anything else, and for more than
- * GA_BENCH_LIST_MAX of them. */
+/* "64,1K,2M": numbers from 1 to `most`, separated by commas, with K, M or G (powers of 1024) if
+ * `units` is set. Duplicates count once. False for other text, and for more than GA_BENCH_LIST_MAX
+ * numbers. */
 bool ga_bench_list_parse(const char *text, bool units, size_t most, ga_bench_list *out);
 
 /* "64", "1K", "1.5M": always fits. */

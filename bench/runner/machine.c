@@ -66,7 +66,7 @@ ga_bench_date ga_bench_today(void)
     return date;
 }
 
-/* Kept by the kernel as it goes, for each thread apart: it lags by up to 64 pages a thread. */
+/* The kernel's running count. It is kept per thread and lags by up to 64 pages a thread. */
 static size_t roughly_resident(void)
 {
     size_t pages = 0;
@@ -84,7 +84,7 @@ size_t ga_bench_resident(void)
 {
     char text[64];
     size_t kibibytes;
-    /* Summed up page by page, where the kernel was built to do that. */
+    /* The exact sum over all pages, if the kernel has that file. */
     if (line_value("/proc/self/smaps_rollup", "Rss", text, sizeof text) &&
         sscanf(text, "%zu", &kibibytes) == 1) {
         return kibibytes * 1024;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a result says about where and from what it was measured.
+ * Facts for results: the machine, the commit, the date, and resident memory.
  */
 #ifndef BENCH_RUNNER_MACHINE_H
 #define BENCH_RUNNER_MACHINE_H
 
 #include <stddef.h>
 
-/* The processor's full name. Not thread safe; lives for ever. */
+/* The processor's full name. Static. Not thread safe. */
 const char *ga_bench_processor(void);
 
 /* Processors that this process may run on. */
@@ -22,7 +22,7 @@ typedef struct ga_bench_date {
 } ga_bench_date;
 ga_bench_date ga_bench_today(void);
 
-/* Bytes of memory that this process occupies now; 0 where the system does not say. */
+/* Resident bytes of this process; 0 if the system does not report them. */
 size_t ga_bench_resident(void);
 
 #endif

@@ -77,8 +77,8 @@ const char *ga_bench_plot_obstacle(const char *file)
     return NULL;
 }
 
-/* A gnuplot string: within single quotes only they are special, and the end of the line, behind
- * which the rest of the text would be commands. */
+/* Write a gnuplot string. Within single quotes only they are special, and a newline, after which
+ * the rest of the text would be commands. */
 static void quote(FILE *out, const char *text)
 {
     fputc('\'', out);
@@ -89,7 +89,7 @@ static void quote(FILE *out, const char *text)
     fputc('\'', out);
 }
 
-/* Not by a name that begins with "|": gnuplot would run the rest as a command. */
+/* Never writes a name that begins with "|", because gnuplot would run the rest as a command. */
 static void quote_path(FILE *out, const char *path)
 {
     char relative[PATH_MAX + 2];
@@ -212,7 +212,7 @@ static void write_key(FILE *out, const char *const *specs, size_t count, double 
     }
 }
 
-/* Drawn with the first panel only: objects and labels belong to every plot that follows. */
+/* With the first panel only, because objects and labels stay for every later plot. */
 static void write_panels(FILE *out, const ga_bench_result *results, size_t count, double line)
 {
     const char **specs = calloc(count, sizeof *specs);

@@ -8,14 +8,14 @@
 
 #include "result.h"
 
-/* NULL where a picture can be drawn to `file`, else what is in the way, as a sentence. The file
- * is made if it is not there. */
+/* NULL if a picture can be drawn to `file`, else the reason as a sentence. Creates the file if it
+ * does not exist. */
 const char *ga_bench_plot_obstacle(const char *file);
 
-/* Whether the name ends as those do that can be drawn, and is a single line of text. */
+/* Whether the name has the suffix of a supported format and is a single line of text. */
 bool ga_bench_plot_name_good(const char *file);
 
-/* False where gnuplot failed; it has said why on standard error. */
+/* False if gnuplot failed; it has written the reason to standard error. */
 bool ga_bench_plot(const char *file, const ga_bench_result *results, size_t count);
 
 #endif

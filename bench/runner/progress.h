@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One line on standard error that says how far a long run is: only on a terminal, only after a
- * second. For one thread.
+ * A line of progress on standard error: only on a terminal, and only after a second. For one
+ * thread.
  */
 #ifndef BENCH_RUNNER_PROGRESS_H
 #define BENCH_RUNNER_PROGRESS_H
@@ -19,10 +19,10 @@ typedef struct ga_bench_progress {
 
 void ga_bench_progress_begin(ga_bench_progress *progress, size_t total);
 
-/* One more is done; `text` says what is next. */
+/* Count one step as done; `text` describes the next one. */
 void ga_bench_progress_step(ga_bench_progress *progress, const char *text);
 
-/* Take the line away, before other output. The next step draws it again. */
+/* Remove the line before other output. The next step draws it again. */
 void ga_bench_progress_clear(ga_bench_progress *progress);
 
 #endif

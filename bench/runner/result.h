@@ -13,11 +13,11 @@ typedef struct ga_bench_metric {
     const char *name;
     const char *unit;
     bool more_is_better;
-    const char *note; /* where set, the metric is about the measuring itself: one line under the
-                       * table instead of rows in it */
+    const char *note; /* if set, the metric describes the measurement itself: printed as one line
+                       * under the table */
 } ga_bench_metric;
 
-/* The texts belong to whoever measured and outlive the result. */
+/* The texts are owned by the caller and must outlive the result. */
 typedef struct ga_bench_result {
     const char *bench, *place, *spec;
     const char *device; /* full name of the card or processor */
@@ -25,14 +25,14 @@ typedef struct ga_bench_result {
     unsigned threads;
     size_t size;
     const ga_bench_metric *metric;
-    double value;  /* median over the rounds; NAN where no round ended well */
+    double value;  /* median over the rounds; NAN if no round succeeded */
     double spread; /* between the quartiles, in the metric's unit */
     const char *baseline;
-    double ratio;  /* to the baseline, median over pairs of rounds; NAN where there is none */
+    double ratio;  /* to the baseline, median over pairs of rounds; NAN if there is none */
     size_t failed; /* rounds without a value */
 } ga_bench_result;
 
-/* False where the stream refuses it. */
+/* False if the stream cannot be written. */
 bool ga_bench_result_write(FILE *stream, const ga_bench_result *result, const char *date);
 
 #endif

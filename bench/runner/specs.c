@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which specs to measure where none are named.
+ * The specs that are measured if none are named.
  */
 #include "suite.h"
 

@@ -14,7 +14,7 @@
 #include <string.h>
 
 enum {
-    DEADLINE = 120 /* seconds for a child; what it measures takes well under one */
+    DEADLINE = 120 /* seconds for a child, which usually needs less than one */
 };
 
 static const ga_bench_metric failed_metric = {"failed", "rounds", false, NULL};
@@ -118,7 +118,7 @@ static double ratio_of(const cell *c, size_t spec, size_t metric, double *space)
     return ga_bench_figures_of(space, count).median;
 }
 
-/* Room for one more result, with what all results of the cell share; NULL when out of memory. */
+/* Add a result with the common values of the cell; NULL without memory. */
 static ga_bench_result *new_result(const cell *c, size_t spec, ga_bench_results *results)
 {
     if (results->count == results->room) {
@@ -154,7 +154,7 @@ static bool record(const cell *c, const ga_bench_result *result)
     return true;
 }
 
-/* A result that says how many rounds failed goes to the file only: the table has it in its cell. */
+/* The number of failed rounds goes to the file only; the table has a mark in its cell. */
 static bool record_failures(const cell *c, size_t spec, size_t failed, const char *failure,
                             ga_bench_results *results)
 {
@@ -194,7 +194,7 @@ static bool summarize_spec(const cell *c, size_t spec, double *space, ga_bench_r
     return failed == 0 || record_failures(c, spec, failed, failure, results);
 }
 
-/* On a device only the children see its name; on the host it is set from the start. */
+/* Only children know a device's name; the host's name is set from the start. */
 static void learn_device(const cell *c, ga_bench_results *results)
 {
     size_t reports = c->plan->spec_count * c->plan->rounds;

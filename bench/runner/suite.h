@@ -39,20 +39,20 @@ typedef struct ga_bench_results {
     char driver[64];
 } ga_bench_results;
 
-/* Measures the plan and prints each workload's tables to `out`. False, with a message on standard
- * error, where memory ran out or the JSON file cannot be written; failed measurements are results
- * like any other. */
+/* Measure the plan and print each workload's tables to `out`. False, with a message on standard
+ * error, if memory ran out or the JSON file cannot be written. Failed measurements are part of the
+ * results. */
 bool ga_bench_suite_run(const ga_bench_plan *plan, FILE *out, ga_bench_results *results);
 
 void ga_bench_results_free(ga_bench_results *results);
 
-/* Open `spec` in a child, allocate a block and free it. GA_OK, or why not in `report`; a child that
- * crashed is GA_ERR_LIBRARY. */
+/* Open `spec` in a child, allocate a block and free it. On failure `report` has the reason; a child
+ * that crashed is GA_ERR_LIBRARY. */
 ga_status ga_bench_spec_try(ga_place place, const char *spec, ga_bench_report *report);
 
-/* Add to the plan every backend that serves its place as it is: test doubles and those that want
- * an option are left out, well-known malloc libraries put in where the machine has them. Says on
- * standard error what was left out and why. */
+/* Add to the plan every backend that serves its place without options. Omits test doubles and
+ * backends with a required option; adds well-known malloc libraries of the machine. Prints omitted
+ * ones with the reason to standard error. */
 void ga_bench_specs_default(ga_bench_plan *plan);
 
 #endif

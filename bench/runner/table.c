@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Laying results out. A cell reads "value ±spread ratio", with a "!" behind the value where some
+ * The layout of tables. A cell reads "value ±spread ratio", with a "!" after the value if some
  * rounds failed.
  */
 #include "table.h"
@@ -32,7 +32,7 @@ static int width_of(const char *spec)
     return length > CELL_WIDTH ? length : CELL_WIDTH;
 }
 
-/* Three digits that matter, without an exponent. */
+/* Three significant digits, without an exponent. */
 static void value_text(char *out, size_t size, double value)
 {
     int decimals = fabs(value) >= 100 ? 0 : fabs(value) >= 10 ? 1 : fabs(value) >= 1 ? 2 : 3;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Results as tables for people: a table for each metric, a row for each number of threads and
- * size, a column for each spec.
+ * Results as tables: one for each metric, a row for each number of threads and size, a column for
+ * each spec.
  */
 #ifndef BENCH_RUNNER_TABLE_H
 #define BENCH_RUNNER_TABLE_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a workload is to the runner.
+ * The interface of workloads for the runner.
  */
 #ifndef BENCH_RUNNER_WORKLOAD_H
 #define BENCH_RUNNER_WORKLOAD_H
@@ -15,7 +15,7 @@ typedef struct ga_bench_case {
     size_t size;
     unsigned milliseconds; /* that timed workloads run, after a warm-up of a quarter of it */
     uint64_t seed;         /* the same for all specs in one round */
-    size_t resident;       /* bytes that the process occupied before the heap was opened */
+    size_t resident;       /* resident bytes of the process before the heap was opened */
 } ga_bench_case;
 
 typedef struct ga_bench_workload {
@@ -23,18 +23,17 @@ typedef struct ga_bench_workload {
     const char *help;
     ga_place place;
     bool one_thread;     /* runs on one thread only */
-    const size_t *sizes; /* measured where none are asked for, 0 at the end; a quick run takes the
-                          * first */
+    const size_t *sizes; /* default sizes, 0 at the end; a quick run uses the first */
     size_t metric_count;
     const ga_bench_metric *metrics;
     /* Fills in report->values, one for each metric. */
     ga_status (*run)(const ga_bench_case *run, ga_bench_report *report);
 } ga_bench_workload;
 
-/* All there are, in the order they run; NULL past the last. */
+/* All workloads in the order in which they run; NULL past the last. */
 const ga_bench_workload *ga_bench_workload_at(size_t index);
 
-/* NULL where there is none of that name. */
+/* NULL if there is none of that name. */
 const ga_bench_workload *ga_bench_workload_find(const char *name);
 
 #endif

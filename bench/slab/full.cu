@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * In-kernel malloc when the heap is full, and when the size class changes. One heap of a fixed capacity:
- * 5 % more requests than it holds in one launch, then 2^20 requests that all fail, twice; then everything is
- * freed, and the whole heap is asked for in blocks of another size, and in the first size again. The host
- * makes no call to the heap in between. With LINKED defined it measures malloc and free of
- * libgpualloc-kernel.a over `coalesce/slab`, else ga_kernel_malloc() over `slab`.
+ * In-kernel malloc when the heap is full, and when the size class changes. One heap of a fixed
+ * capacity. One launch makes 5 % more requests than the heap can serve, then 2^20 requests all
+ * fail, twice. Then everything is freed, and the whole heap is requested in blocks of another size,
+ * and in the first size again. The host makes no call to the heap in between. With LINKED defined
+ * it measures malloc and free of libgpualloc-kernel.a over `coalesce/slab`, else ga_kernel_malloc()
+ * over `slab`.
  *
  *   bench-slab-full [--gib N] [--size BYTES] [--other BYTES]
  *   bench-slab-full-linked ...
@@ -42,7 +43,7 @@ static void must(cudaError_t error, const char *what)
 }
 #define MUST(call) must((call), #call)
 
-/* Microseconds on the device of what `run` launches. */
+/* Microseconds on the device for the kernels that `run` launches. */
 template <class RUN> static double time_of(RUN run)
 {
     cudaEvent_t begin, end;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * What it costs that a heap grows while the kernel that uses it runs: the same kernel on a heap
- * that has all its memory from the start, and on one that begins with little. Both are opened anew
- * for each round and take turns. With GPUALLOC_LOG=info the library says beside each round how long
- * its pager was busy with the driver. And what the driver alone takes to map as much, in chunks of
- * several sizes, which is no floor: all of it is created anew after what the round before had was
- * given back. Prints GPU, driver and date; docs/bench.md explains the lines.
+ * The cost of growth while the kernel that uses the heap runs: one kernel on a heap that has all
+ * its memory from the start, and on one that begins with little. Both are opened again for each
+ * round and take turns. With GPUALLOC_LOG=info the library reports after each round how long its
+ * pager was busy with the driver. Also measures the time that the driver alone takes to map as much
+ * memory, in chunks of several sizes. That is not a lower bound, because all of it is created again
+ * after the previous round freed it. Prints GPU, driver and date; docs/bench.md explains the lines.
  *
  *   bench-slab-growing [--rounds N] [--parent SPEC] [--gib N] [--unit BYTES]
  */
@@ -80,8 +80,8 @@ static ga_heap *open_heap(const char *spec)
     return heap;
 }
 
-/* The driver wipes freed memory in the background, and who allocates next waits for that: nobody
- * shall wait for what another has freed. */
+/* Wait until the driver has cleared freed memory in the background, because the next allocation
+ * waits for that: no variant shall pay for memory that another one freed. */
 static void settle(void)
 {
     MUST(cudaDeviceSynchronize());
@@ -125,7 +125,7 @@ static double median(std::vector<double> times, double *low, double *high)
     return times[times.size() / 2];
 }
 
-/* Two lines; false where nothing could be measured. *all_there becomes us. */
+/* Prints two lines; false if nothing could be measured. Stores us in *all_there. */
 static bool compare(uint32_t bytes, double *all_there)
 {
     char fixed_spec[128], growing_spec[192];
@@ -169,7 +169,7 @@ static bool compare(uint32_t bytes, double *all_there)
 
 /* ---- the driver alone ----------------------------------------------------------------------- */
 
-/* Of libcuda, which is not linked. */
+/* Functions of libcuda, which is not linked. */
 static struct {
     decltype(&cuMemAddressReserve) reserve;
     decltype(&cuMemAddressFree) free;
@@ -226,7 +226,7 @@ typedef struct chunk {
     uint64_t size;
 } chunk;
 
-/* As an arena maps it. */
+/* Map a chunk as an arena does. */
 static void map_chunk(chunk *c, mapping *took)
 {
     CUmemAllocationProp what = {};
@@ -245,7 +245,7 @@ static void map_chunk(chunk *c, mapping *took)
     took->access += now_us() - mapped;
 }
 
-/* Each of the threads every so-manieth chunk. */
+/* Each thread maps every n-th chunk, for n threads. */
 static mapping map_chunks(std::vector<chunk> *chunks, size_t threads)
 {
     std::vector<mapping> took(threads);
@@ -256,7 +256,7 @@ static mapping map_chunks(std::vector<chunk> *chunks, size_t threads)
         others.emplace_back([&, t] {
             MUST(cudaSetDevice(0));
             ready++;
-            while (ready <= threads) { /* until all are, and the clock runs */
+            while (ready <= threads) { /* until all threads are ready */
             }
             for (size_t i = t; i < chunks->size(); i += threads) {
                 map_chunk(&(*chunks)[i], &took[t]);
@@ -280,7 +280,7 @@ static mapping map_chunks(std::vector<chunk> *chunks, size_t threads)
     return sum;
 }
 
-/* Chunks of these sizes one behind the other; and all away again, untimed. */
+/* Map chunks of these sizes one after another; then unmap them, untimed. */
 static mapping map_once(const std::vector<uint64_t> &sizes, size_t threads)
 {
     std::vector<chunk> chunks;
@@ -325,8 +325,8 @@ static void map_alone(const char *how, const std::vector<uint64_t> &sizes, size_
            us / all_there);
 }
 
-/* From `there` on up to all of it: chunks as large as what is there already, but at least `least`
- * and at most `most`. */
+/* Sizes of the chunks for growth from `there` bytes to all: as large as the memory that is mapped
+ * already, but between `least` and `most`. */
 static std::vector<uint64_t> chunks_of(uint64_t there, uint64_t least, uint64_t most)
 {
     std::vector<uint64_t> chunks;
@@ -349,7 +349,7 @@ static void map_all_ways(double all_there)
     }
     map_alone("by doubling, chunks of 64 MiB to 4 GiB",
               chunks_of((uint64_t)BEGIN_MIB << 20, 0, most), 1, all_there);
-    for (size_t threads : {2, 4}) { /* whether the driver maps several at once */
+    for (size_t threads : {2, 4}) { /* shows whether the driver maps in parallel */
         snprintf(how, sizeof how, "in chunks of 4 GiB by %zu threads", threads);
         map_alone(how, chunks_of(0, most, most), threads, all_there);
     }
@@ -397,7 +397,7 @@ int main(int argc, char **argv)
     if (!read_arguments(argc, argv)) {
         return 2;
     }
-    setvbuf(stdout, NULL, _IOLBF, 0); /* in the order of the library's lines */
+    setvbuf(stdout, NULL, _IOLBF, 0); /* keeps our lines in order with the library's */
     if (cudaGetDeviceCount(&devices) != cudaSuccess || !devices) {
         printf("skipped, this machine has no GPU\n");
         return 77;

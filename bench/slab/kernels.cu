@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * SlabAlloc in kernels against memory that was there already. Each figure is the median of several
- * rounds, in which the limit and ours take turns; the spread is the fastest and slowest round. Prints
- * GPU, driver and date. docs/bench.md explains the lines.
+ * SlabAlloc in kernels against preallocated memory. Each figure is the median of several rounds, in
+ * which the limit and ours take turns; the spread is the fastest and slowest round. Prints GPU,
+ * driver and date. docs/bench.md explains the lines.
  *
  *   bench-slab-kernels [--rounds N] [--only WORDS]
  */
@@ -11,7 +11,7 @@
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-/* The limit: units that were there already. */
+/* The limit: preallocated units. */
 KERNEL take_slots(char *slots, uint32_t unit, void **out)
 {
     uint32_t i = thread_number();
@@ -71,8 +71,8 @@ KERNEL free_cuda(void **in)
     free(in[thread_number()]);
 }
 
-/* Thread i frees what thread i got, or with a stride what others got: every unit of a warp lies in
- * another word. */
+/* Thread i frees the unit of thread i, or with a stride that of another thread, so that every unit
+ * of a warp lies in another word. */
 KERNEL release(ga_kernel_heap heap, void **in)
 {
     ga_slab_release(heap, in[thread_number()]);
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(1024, 2) release_any(ga_kernel_heap heap, void
     ga_slab_release(heap, in[thread_number()]);
 }
 
-/* As a kernel does that takes a structure apart: several frees that wait once. */
+/* Several frees that wait once, as a kernel does that destroys a structure. */
 KERNEL release_four(ga_kernel_heap heap, void **in)
 {
     void *units[4];
@@ -117,7 +117,7 @@ KERNEL claim_and_release(ga_kernel_heap heap, uint32_t pairs, uint32_t *failed)
     }
 }
 
-/* Each unit is freed with a chance of `permille` in a thousand, so that what is free lies scattered. */
+/* Free each unit with a probability of `permille` in 1,000, so that free units are scattered. */
 KERNEL release_some(ga_kernel_heap heap, void **in, uint32_t permille)
 {
     uint32_t i = thread_number();
@@ -174,7 +174,7 @@ KERNEL slots_one_by_one(char *slots)
     }
 }
 
-/* ---- heaps ------------------------------------------------------------------------------------------ */
+/* ---- heaps ----------------------------------------------------------------------------------- */
 
 typedef struct slab {
     ga_heap *heap;
@@ -191,7 +191,7 @@ static uint32_t take_failed()
     return n;
 }
 
-/* False where this machine cannot hold it. */
+/* False if it does not fit into the card's memory. */
 static bool open_slab(slab *s, uint32_t unit, uint64_t units)
 {
     char spec[128];
@@ -218,7 +218,7 @@ static char *slots; /* as large as the largest demand */
 static void **pointers;
 static uint32_t *addresses;
 
-/* ---- the lines ------------------------------------------------------------------------------------------ */
+/* ---- the lines ------------------------------------------------------------------------------- */
 
 static void claims(uint32_t unit, uint32_t n)
 {
@@ -415,7 +415,7 @@ static double now_us()
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
 }
 
-/* A parent whose memory is there already, so that set-up is the slab's own work alone. */
+/* A parent with preallocated memory, so that set-up is only the slab's own work. */
 static char *held, *held_next;
 
 static ga_status held_open(const ga_open_args *, void **)
@@ -513,7 +513,7 @@ static void registers()
            a.localSizeBytes);
 }
 
-/* ---- the program ------------------------------------------------------------------------------------------ */
+/* ---- the program ----------------------------------------------------------------------------- */
 
 static void prepare()
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the benchmarks of kernels share: time on the device, medians, lines. Each is one translation unit
- * that includes this once.
+ * Common parts of the benchmarks of kernels: time on the device, medians, lines. Each benchmark is
+ * one translation unit that includes this file once.
  */
 #ifndef GPUALLOC_BENCH_SLAB_MEASURE_CUH
 #define GPUALLOC_BENCH_SLAB_MEASURE_CUH
@@ -72,8 +72,8 @@ static figure figure_of(std::vector<double> times)
 
 static cudaEvent_t begin_event, end_event;
 
-/* Reads more than the second-level cache holds: what an earlier kernel wrote is written back, so that it
- * is not paid for by the next. */
+/* Read more than the L2 cache holds, so that dirty lines of an earlier kernel are written back
+ * before the next one is timed. */
 __global__ void read_all(const uint4 *from, size_t n, uint32_t *sink)
 {
     uint32_t sum = 0;
@@ -103,7 +103,7 @@ static void write_back()
     read_all<<<1024, THREADS>>>(ballast, BALLAST / sizeof *ballast, sink);
 }
 
-/* Of what `run` puts on the stream, behind what is there. */
+/* Time of the work that `run` enqueues on the stream. */
 template <class RUN> static double time_behind(RUN run)
 {
     float ms;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * In-kernel malloc for all sizes against memory that was there already: ga_kernel_malloc() over a
- * heap of size classes, or, with LINKED defined, malloc and free themselves, replaced by
- * libgpualloc-kernel.a, over what GPUALLOC_KERNEL says, else the default. Figures are medians of
+ * In-kernel malloc for all sizes against preallocated memory: ga_kernel_malloc() over a heap of
+ * size classes, or, with LINKED defined, malloc and free themselves, replaced by
+ * libgpualloc-kernel.a, over the spec in GPUALLOC_KERNEL, else the default. Figures are medians of
  * several rounds, in which the limit and ours take turns. docs/bench.md explains the lines.
  *
  *   bench-slab-sizes [--rounds N] [--only WORDS]
@@ -22,7 +22,7 @@
 #define SPEC "slab:unit=classes/vmm"
 #endif
 
-/* ---- what is measured ------------------------------------------------------------------------ */
+/* ---- measurements ---------------------------------------------------------------------------- */
 
 static __device__ __forceinline__ void *take(ga_kernel_heap heap, size_t size)
 {
@@ -89,7 +89,8 @@ KERNEL allocate(ga_kernel_heap heap, uint32_t size, void **out, uint32_t *failed
     use(take(heap, size), i, out, failed);
 }
 
-/* More registers than fill a multiprocessor, 40: lanes that part keep more in them. */
+/* 40 registers, although that does not fill a multiprocessor, because divergent lanes keep more
+ * values. */
 __global__ void __launch_bounds__(THREADS, 12)
     allocate_mixed(ga_kernel_heap heap, uint32_t seed, void **out, uint32_t *failed)
 {
@@ -102,7 +103,7 @@ KERNEL release(ga_kernel_heap heap, void **in)
     give_back(heap, in[thread_number()]);
 }
 
-/* Each warp frees what lanes of other warps got. */
+/* Each warp frees blocks of other warps. */
 KERNEL release_apart(ga_kernel_heap heap, void **in, uint32_t n)
 {
     uint32_t i = thread_number();
@@ -138,7 +139,7 @@ KERNEL one_by_one(ga_kernel_heap heap, uint32_t size, uint32_t *failed)
     }
 }
 
-/* The same by one and the same lane. */
+/* 32 requests of one lane. */
 KERNEL one_lane(ga_kernel_heap heap, uint32_t size, uint32_t *failed)
 {
     if ((threadIdx.x & 31u) == 0) {
@@ -163,7 +164,7 @@ KERNEL check_blocks(void **in, uint32_t *wrong)
     }
 }
 
-/* ---- heaps ------------------------------------------------------------------------------------- */
+/* ---- heaps ----------------------------------------------------------------------------------- */
 
 typedef struct subject {
     ga_heap *heap;
@@ -239,9 +240,9 @@ static void verify(uint32_t n)
     }
 }
 
-/* ---- the lines ----------------------------------------------------------------------------------- */
+/* ---- the lines ------------------------------------------------------------------------------- */
 
-/* The warm-up lets the heap grow to what it needs; then all is freed between the rounds. */
+/* The warm-up lets the heap grow to the needed size; then all is freed between the rounds. */
 static void single(uint32_t size, uint32_t n)
 {
     char name[64];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the slab hash is measured beside, all with a thread for each operation, and nothing that the
- * library has:
+ * Baselines for the slab hash, all with a thread for each operation and without code of the
+ * library:
  *
- *     open     open addressing, linear probing: a compare-and-swap fills a place
- *     cuckoo   four places for a key, exchanges that push others on; built whole, for one size
- *     list     sorted lists of nodes that were there before, with 32-bit links: a set
+ *     open     open addressing, linear probing: a compare-and-swap fills a slot
+ *     cuckoo   four slots for a key, exchanges that evict others; built as a whole, for one size
+ *     list     sorted lists of preallocated nodes, with 32-bit links: a set
  *
  * Open addressing has all three modes, the others keys of 32 bits.
  */
@@ -14,7 +14,7 @@
 
 #include <gpualloc/slabhash.cuh>
 
-/* Each number to another: the finaliser of MurmurHash3 (Austin Appleby, public domain). */
+/* A bijection: the finaliser of MurmurHash3 (Austin Appleby, public domain). */
 static __device__ __forceinline__ uint64_t mix64(uint64_t x)
 {
     x = (x ^ x >> 33) * UINT64_C(0xff51afd7ed558ccd);
@@ -29,8 +29,8 @@ static __device__ __forceinline__ uint64_t own_number()
 
 /* ---- open addressing ------------------------------------------------------------------------ */
 
-/* A place is a key, a pair in one word of 64 bits, or two such words; empty: all bits set. A
- * deleted key's place stays taken, so that unique keys stay unique. */
+/* A slot is a key, a pair in one word of 64 bits, or two such words; empty: all bits set. A deleted
+ * key's slot stays in use, so that unique keys stay unique. */
 typedef struct open_table {
     void *places;
     uint64_t count;
@@ -42,7 +42,7 @@ static __device__ __forceinline__ uint64_t open_look(open_table t, uint64_t at, 
     *value = 0;
     if (MODE == GA_SLABHASH_SET32) {
         return ga_load_relaxed((uint32_t *)t.places +
-                               at); /* relaxed, all: the place is all there is */
+                               at); /* relaxed, all: the slot is the only shared data */
     }
     if (MODE == GA_SLABHASH_MAP32) {
         uint64_t pair = ga_load64_relaxed((uint64_t *)t.places + at);
@@ -53,7 +53,7 @@ static __device__ __forceinline__ uint64_t open_look(open_table t, uint64_t at, 
     return ga_load64_relaxed((uint64_t *)t.places + 2 * at);
 }
 
-/* Makes the empty place the key's; answers the key that was there. */
+/* Claim an empty slot for the key; returns the key that was there. */
 template <uint32_t MODE>
 static __device__ __forceinline__ uint64_t open_claim(open_table t, uint64_t at, uint64_t key,
                                                       uint64_t value)
@@ -65,13 +65,13 @@ static __device__ __forceinline__ uint64_t open_claim(open_table t, uint64_t at,
         return (uint32_t)ga_cas64_relaxed((uint64_t *)t.places + at, UINT64_MAX, key | value << 32);
     }
     uint64_t there = ga_cas64_relaxed((uint64_t *)t.places + 2 * at, UINT64_MAX, key);
-    if (there == UINT64_MAX) { /* who looks for it meanwhile may find it without its value */
+    if (there == UINT64_MAX) { /* a concurrent search may find the key without its value */
         ga_store64_relaxed((uint64_t *)t.places + 2 * at + 1, value);
     }
     return there;
 }
 
-/* The places of a key, one after the other: `at` goes round from its home. */
+/* The probe sequence of a key: `at` goes round once from its home slot. */
 #define OPEN_EACH(t, key, at)                                                                      \
     for (uint64_t at = __umul64hi(mix64(key), (t).count);; at = at + 1 == (t).count ? 0 : at + 1)
 
@@ -124,7 +124,7 @@ static __device__ __forceinline__ uint32_t open_delete(open_table t, uint32_t ke
             if (ga_cas64_relaxed((uint64_t *)t.places + at, pair, deleted) == pair) {
                 return GA_SLABHASH_FOUND;
             }
-            there = GA_SLABHASH_DELETED; /* another was faster */
+            there = GA_SLABHASH_DELETED; /* another thread has deleted it */
         }
         if (there == UINT32_MAX) {
             *value = 0;
@@ -191,8 +191,8 @@ static __device__ __forceinline__ uint64_t cuckoo_place(cuckoo_table t, uint32_t
     return __umul64hi(mix64(key ^ t.seed ^ (uint64_t)way << 32), t.count);
 }
 
-/* Alcantara et al. 2009: exchanges the pair for what is there, and takes that to its next place.
- * `failed` goes up where that does not end. */
+/* Alcantara et al. 2009: exchange the pair with the slot's contents, and move these to their next
+ * slot. `failed` is incremented if that does not end. */
 static __global__ void cuckoo_build(cuckoo_table t, const uint32_t *keys, const uint32_t *values,
                                     uint64_t n, uint32_t *failed)
 {
@@ -251,7 +251,7 @@ typedef struct list_spot {
     uint32_t node;  /* the first whose key is not below, or LIST_END */
 } list_spot;
 
-/* Takes deleted nodes out on its way; begins anew where another has changed a link. */
+/* Unlinks deleted nodes on its way; restarts if another thread has changed a link. */
 static __device__ list_spot list_seek(list_table t, uint32_t key)
 {
     uint32_t *head = t.heads + __umul64hi(mix64(key), t.count);
@@ -295,7 +295,8 @@ static __device__ uint32_t list_insert(list_table t, uint32_t node, uint32_t key
             return GA_SLABHASH_FOUND;
         }
         ga_store_relaxed(t.links + node, spot.node);
-        /* release: the node before the link to it; who follows it does by an address */
+        /* release: publishes the node before its link; readers follow the link by address
+         * dependency */
         if (ga_cas_release(spot.link, spot.node, node) == spot.node) { /* Pairs with list_seek() */
             return GA_SLABHASH_ABSENT;
         }
@@ -312,7 +313,8 @@ static __device__ uint32_t list_delete(list_table t, uint32_t key)
         uint32_t next = ga_load_relaxed(t.links + spot.node);
         if (!(next & LIST_GONE) &&
             ga_cas_relaxed(t.links + spot.node, next, next | LIST_GONE) == next) {
-            (void)ga_cas_relaxed(spot.link, spot.node, next); /* or somebody else will */
+            (void)ga_cas_relaxed(spot.link, spot.node, next); /* on failure another thread unlinks
+                                                               * it */
             return GA_SLABHASH_FOUND;
         }
     }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * The sections of bench-slabhash-kernels on tables that are built, then searched: by utilisation, by size,
- * growing, and by how slabs and places are had.
+ * The sections of bench-slabhash-kernels on tables that are built, then searched: by utilisation,
+ * by size, growing, and by the source of slabs and slots.
  */
 #ifndef GPUALLOC_BENCH_SLABHASH_BUILDS_CUH
 #define GPUALLOC_BENCH_SLABHASH_BUILDS_CUH
 
 #include "ways.cuh"
 
-/* Cleared, built, and searched for what is there and what is not, once. */
+/* Clear, build, and search once for present and once for absent keys. */
 template <uint32_t MODE> static void one_round(way *w, uint64_t n, bool counts)
 {
     double rates[METRICS];
@@ -103,7 +103,7 @@ static void sizes()
     }
 }
 
-/* Tables that nobody has told how many keys will come, in one batch, beside one that knows. */
+/* Tables without a hint of the number of keys, filled by one batch, beside one with the hint. */
 static void growing()
 {
     for (uint32_t log2 : {16u, 22u, 26u}) {
@@ -119,8 +119,8 @@ static void growing()
     }
 }
 
-/* The same of tables with a path of one, that grow between calls, and inside the one kernel that
- * puts all in, from 1024 buckets. */
+/* Tables with a path of one, that grow between calls, and within the one kernel that inserts all,
+ * from 1024 buckets. */
 static void growing_inside()
 {
     world.narrow = true;
@@ -160,7 +160,8 @@ static void addressing()
     }
 }
 
-/* Building in one launch of the kernel for such batches; slabs are there or come while it runs. */
+/* Build in one launch of the kernel for such batches; slabs are preallocated or added while it
+ * runs. */
 template <uint32_t kind>
 static void launch_build(const ga_slabhash_device *table, const ga_slabhash_batch *batch)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The sections of bench-slabhash-kernels on tables that change: batches that are put in one after
- * the other, and operations of all kinds in one launch. Part of kernels.cu.
+ * The sections of bench-slabhash-kernels on tables that change: batches that are inserted one after
+ * another, and operations of all kinds in one launch. Part of kernels.cu.
  */
 #ifndef GPUALLOC_BENCH_SLABHASH_CHANGES_CUH
 #define GPUALLOC_BENCH_SLABHASH_CHANGES_CUH
@@ -12,8 +12,8 @@
 
 static const uint32_t BATCHES_LOG2 = 21;
 
-/* Puts `size` keys in, and again, until all are in: keys a second, all of it timed. `add` is given
- * how many are there before, and afterwards. */
+/* Insert batches of `size` keys until all are inserted; returns keys a second over the whole time.
+ * `add` gets the numbers of keys before and after the batch. */
 static double grow_by(uint64_t size, const std::function<void(uint64_t, uint64_t)> &add)
 {
     uint64_t n = UINT64_C(1) << BATCHES_LOG2;
@@ -69,7 +69,7 @@ static grower open_grower(const point &base)
     return g;
 }
 
-/* Made whole again for each batch, of the size that holds all so far at 0.65. */
+/* Rebuilt for each batch, with the size for all keys so far at 0.65. */
 static grower cuckoo_grower(const point &base)
 {
     uint64_t most = (uint64_t)((double)(UINT64_C(1) << BATCHES_LOG2) / 0.65) + 1;
@@ -134,8 +134,8 @@ static void batches()
 
 /* ---- operations of all kinds at once: Figure 7 ---------------------------------------------- */
 
-/* Percent of insertions of new keys, deletions of keys that are there, searches of such, and of
- * others: the paper's three distributions. */
+/* Percent of insertions of new keys, of deletions and searches of present keys, and of searches of
+ * absent ones: the paper's three distributions. */
 typedef struct mix {
     const char *name;
     uint32_t insert, erase, hit, miss;
@@ -147,8 +147,8 @@ static const mix mixes_of[] = {
     {"updates 20 %", 10, 10, 40, 40},
 };
 
-/* Operation i is on key i of those that are there, or of those that are not, so that no two are on
- * one key and each has but one right answer. `mixed` are the keys. */
+/* Operation i uses key i of the present or of the absent keys, so that no two use one key and each
+ * has one right result. `mixed` are the keys. */
 static __global__ void make_mix(mix m, const uint32_t *there, const uint32_t *others,
                                 uint32_t *mixed, uint32_t *values, uint8_t *ops, uint8_t *expected,
                                 uint64_t n)
@@ -181,7 +181,7 @@ static __global__ void check_mix(const uint32_t *keys, const uint32_t *found,
     }
 }
 
-/* In the second half of the arrays: half of the first is what is there. */
+/* In the second half of the arrays; half of the first are the present keys. */
 static ga_slabhash_batch mix_batch(const mix &m, uint64_t n, bool valued)
 {
     ga_slabhash_batch batch = {};

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""No rate of bench-slabhash is faster than a processor can be: its threads' own clocks tell how long
-their calls took, and no thread that only waits for them.
+"""Check that no rate of bench-slabhash is faster than a processor can be: each thread times its own
+calls, so no thread that only waits may be timed.
 
     bench/slabhash/check_clock.py BENCH-SLABHASH
 
-All threads share one processor, so that a thread which waits comes to its clock when the calls are
-over. The bound is a billion calls a second, with keys that the caches hold: a busy machine is slower,
-and never faster."""
+All threads share one processor, so that a waiting thread reads its clock after the calls have
+ended. The bound is a billion calls a second, with keys that the caches hold: a busy machine is
+slower, and never faster."""
 
 import os
 import re

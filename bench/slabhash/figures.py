@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Figures 4 to 7 of slab-hash-2018, §VI, redrawn from what bench-slabhash-kernels wrote with
---json; a log that has these lines will do.
+"""Figures 4 to 7 of slab-hash-2018, §VI, redrawn from the output of bench-slabhash-kernels
+--json, or from a log that contains these lines.
 
     bench/slabhash/figures.py FILE FOLDER
 
-Into the folder go a picture for each figure of which something was measured, and tables.md, with
+Into the folder go a picture for each figure with results, and tables.md, with
 the two ways of addressing and all rates. Needs gnuplot."""
 
 import json

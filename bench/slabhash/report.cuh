@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What bench-slabhash-kernels says: a line of text and one of JSON for each rate, and which bars
- * were met. One translation unit includes it once.
+ * The output of bench-slabhash-kernels: a line of text and one of JSON for each rate, and the bars
+ * that were met. One translation unit includes it once.
  */
 #ifndef GPUALLOC_BENCH_SLABHASH_REPORT_CUH
 #define GPUALLOC_BENCH_SLABHASH_REPORT_CUH
@@ -14,14 +14,14 @@
 #include <map>
 #include <string>
 
-/* What a rate is of. */
+/* The parameters of a rate. */
 typedef struct point {
     const char *section, *metric;
-    std::string way, mode, spec; /* of the table; spec of its slabs */
-    std::string baseline;        /* the way that the ratio is to */
+    std::string way, mode, spec; /* names of the table, and the spec of its slabs */
+    std::string baseline;        /* the variant to which the ratio is */
     uint32_t path;               /* 0: a baseline */
     uint32_t log2;               /* keys */
-    double target;               /* utilisation that was aimed at, or how large a batch is */
+    double target;               /* target utilisation, or size of a batch */
     double used, held, share;    /* pairs' bytes over slabs', over bytes held; of the slots */
     uint64_t buckets;
 } point;
@@ -30,7 +30,7 @@ static FILE *json;
 
 /* ---- bars ----------------------------------------------------------------------------------- */
 
-/* G/s for 32-bit maps, whatever the path. */
+/* G/s for 32-bit maps, with any path. */
 typedef struct bar {
     const char *section;
     uint32_t log2;
@@ -65,7 +65,7 @@ static bar bars[] = {
     {"mixes", 22, 0.80, "updates 20 %", 10, 0, ""},
 };
 
-/* 64-bit tables are to be at least half as fast as those of 32 bits of the same run. */
+/* The bar for 64-bit tables: at least half the rate of 32-bit tables in the same run. */
 static std::map<std::string, double> rates_of_maps;
 
 static bool is_bar(const bar &b, const point &p)

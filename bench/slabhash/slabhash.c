@@ -37,7 +37,7 @@ enum {
     ROUNDS_MOST = 101,
     THREADS_MOST = 256,
     CHUNK = 4096, /* calls of a batch */
-    AHEAD = 12,   /* of the baseline's, whose places are fetched meanwhile: as in the slab hash */
+    AHEAD = 12,   /* operations that the baseline prefetches, as many as the slab hash */
     SEED = 11     /* of the slab hash */
 };
 
@@ -53,8 +53,8 @@ static const char *const workload_names[] = {"insert", "hit", "miss", "mix"};
 
 /* ---- the baseline --------------------------------------------------------------------------- */
 
-/* Linear probing over pairs of 64 bits, each filled by one compare-and-swap; 0 is an empty place,
- * so that keys begin with 1. */
+/* Linear probing over pairs of 64 bits, each written by one compare-and-swap; 0 is an empty slot,
+ * so keys begin with 1. */
 typedef struct plain {
     uint64_t *places;
     uint64_t count;
@@ -71,7 +71,7 @@ static bool plain_insert(plain *table, uint32_t key, uint32_t value)
 {
     uint64_t at = plain_home(table, key);
     for (;; at = at + 1 == table->count ? 0 : at + 1) {
-        /* relaxed: the pair is all there is */
+        /* relaxed: the pair is the only shared data */
         uint64_t there = __atomic_load_n(&table->places[at], __ATOMIC_RELAXED);
         if (!there &&
             __atomic_compare_exchange_n(&table->places[at], &there, key | (uint64_t)value << 32,
@@ -96,7 +96,7 @@ static bool plain_search(const plain *table, uint32_t key, uint32_t *value)
     }
 }
 
-/* Its place stays taken, by a key that nobody looks for. */
+/* The slot stays in use, by a key that is never searched. */
 static bool plain_delete(plain *table, uint32_t key)
 {
     uint64_t at = plain_home(table, key);
@@ -151,7 +151,7 @@ static struct {
     pthread_barrier_t gate;
 } world;
 
-/* Compiled for each workload, which is a constant then: so that nothing is asked in a loop. */
+/* Compiled for each workload as a constant, so that no loop tests it. */
 #define FOR_EACH_WORKLOAD static inline __attribute__((always_inline))
 
 typedef struct calls {
@@ -159,7 +159,7 @@ typedef struct calls {
     const uint32_t *keys, *others;
 } calls;
 
-/* What call `i` does, and with which key: each key is in one call of a workload. */
+/* The operation and key of call `i`; each key is in one call of a workload. */
 FOR_EACH_WORKLOAD ga_slabhash_op op_of(calls c, uint64_t i)
 {
     ga_slabhash_op mixed = i % 4 == 0   ? GA_SLABHASH_INSERT
@@ -174,7 +174,7 @@ FOR_EACH_WORKLOAD uint32_t key_of(calls c, uint64_t i)
     return (other ? c.others : c.keys)[i];
 }
 
-/* Whether it is right that the key was there, or was not, with this value where it asks for it. */
+/* Whether the result is right: the key found or not, and its value. */
 FOR_EACH_WORKLOAD bool is_right(calls c, uint64_t i, bool found, uint32_t value)
 {
     bool should = c.what == HIT || (c.what == MIX && i % 4 != 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tables for bench-slabhash-kernels, each with what is done with it: slab hashes of a utilisation, and the
- * baselines.
+ * Tables for bench-slabhash-kernels with the operations on each: slab hashes of a utilisation, and
+ * the baselines.
  */
 #ifndef GPUALLOC_BENCH_SLABHASH_WAYS_CUH
 #define GPUALLOC_BENCH_SLABHASH_WAYS_CUH
@@ -20,13 +20,14 @@ enum {
 };
 static const char *const metric_names[METRICS] = {"build", "hit", "miss"};
 
-/* A table, and what is done with it; launches only. */
+/* A table and its operations, which only launch kernels. */
 typedef struct way {
     point what;
     std::function<void()> clear, build;
     std::function<void(const void *keys, uint64_t n)> search;
     std::function<void(const ga_slabhash_batch *batch)> run; /* operations of any kind */
-    std::function<void(point *what)> weigh;                  /* what it holds, once it is built */
+    std::function<void(point *what)> weigh;                  /* measures the bytes that it holds,
+                                                              * once it is built */
     std::vector<double> rates[METRICS];
 } way;
 
@@ -40,8 +41,8 @@ static double share_of(uint32_t mode, double u)
     return u * 128 / (slots_of[mode] * bytes_of[mode]);
 }
 
-/* How many slabs there are for each bucket when keys are `fill` times as many as the slots of the
- * buckets: by a play with few keys. */
+/* Slabs for each bucket when the number of keys is `fill` times the slots of the buckets; by a
+ * simulation with few keys. */
 static double slabs_each(uint32_t path, uint32_t slots, double fill)
 {
     const uint32_t n = 1u << 17;
@@ -66,8 +67,8 @@ static double slabs_each(uint32_t path, uint32_t slots, double fill)
     return (double)slabs / count;
 }
 
-/* The buckets for which n keys have utilisation u (Figure 4c), or 0 where there are none: the most
- * buckets of all that do. */
+/* The largest number of buckets for which n keys have utilisation u (Figure 4c), or 0 if there is
+ * none. */
 static uint32_t buckets_for(uint32_t mode, uint32_t path, uint64_t n, double u)
 {
     double full = slots_of[mode] * bytes_of[mode] / 128;

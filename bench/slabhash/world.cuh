@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the sections of bench-slabhash-kernels share: what is asked for on the command line, keys in
- * device memory and whether answers are right, and time.
+ * Common parts of the sections of bench-slabhash-kernels: the command line, keys in device memory,
+ * the check of results, and time.
  */
 #ifndef GPUALLOC_BENCH_SLABHASH_WORLD_CUH
 #define GPUALLOC_BENCH_SLABHASH_WORLD_CUH
@@ -12,7 +12,7 @@
 #include <type_traits>
 #include <vector>
 
-/* ---- what is asked for ---------------------------------------------------------------------- */
+/* ---- the command line ---------------------------------------------------------------------- */
 
 static std::vector<double> asked_keys, asked_uses, asked_paths; /* empty: the section's own */
 static const char *slabs_from;                                  /* NULL: the library's default */
@@ -56,7 +56,7 @@ template <class T> static __device__ __forceinline__ T key_of(uint32_t i)
     return (T)(key >= GA_SLABHASH_DELETED ? ga_bits_mix(key) : key);
 }
 
-/* The same in 31 bits, for tables that grow in kernels. */
+/* Keys of 31 bits, for tables that grow in kernels. */
 template <class T> static __device__ __forceinline__ T narrow_key_of(uint32_t i)
 {
     return (T)(i * 2654435761u & 0x7fffffffu);
@@ -153,7 +153,7 @@ template <uint32_t MODE> static void check(const point &p, const void *keys, boo
 
 /* ---- time ----------------------------------------------------------------------------------- */
 
-/* The host gets ahead of the device, so that a launch is not part of the time. */
+/* Delays the device, so that the host enqueues ahead and launches are not part of the time. */
 static __global__ void head_start()
 {
     uint64_t begin = ga_clock_ns();

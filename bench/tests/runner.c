@@ -310,7 +310,7 @@ static size_t lines_in(const char *text)
     return lines;
 }
 
-/* The same spec twice is a comparison with itself: neither is lost. */
+/* A spec that is given twice is compared with itself, and neither is lost. */
 static void test_suite(void)
 {
     ga_bench_plan plan = {

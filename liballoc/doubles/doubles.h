@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Backends for tests: one that has nothing, one that fails when told to. The third double,
- * `trace`, lives in trace/.
+ * Backends for tests: `null` has no memory, `fail` refuses chosen requests. The third test backend,
+ * `trace`, is in trace/.
  */
 #ifndef GPUALLOC_DOUBLES_DOUBLES_H
 #define GPUALLOC_DOUBLES_DOUBLES_H

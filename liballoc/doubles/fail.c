@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The `fail` backend: refuses the n-th request for memory and passes everything else on to its
+ * The `fail` backend: refuses the n-th request for memory and passes every other call on to its
  * parent. Frees never fail.
  */
 #include "doubles.h"
@@ -37,7 +37,7 @@ static void fail_close(void *state)
     ga_libc.free(state);
 }
 
-/* Count one request and say whether it is one to refuse. */
+/* Count one request. Returns whether to refuse it. */
 static bool due(fail_state *f)
 {
     uint64_t number = __atomic_add_fetch(&f->requests, 1, __ATOMIC_RELAXED);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The `null` backend: an allocator with no memory. Every request is refused, nothing is its own.
+ * The `null` backend: an allocator without memory. It refuses every request and owns no pointer.
  */
 #include "doubles.h"
 

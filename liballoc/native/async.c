@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * The `async` backend: the driver's stream-ordered allocator, what cudaMallocAsync is, with a
- * memory pool for each heap.
+ * The `async` backend: the driver's stream-ordered allocator (cudaMallocAsync), with a memory pool
+ * for each heap.
  *
- * alloc_on() and free_on() follow the stream that they are given. alloc() asks on the device's own
- * stream and waits for it, so that every stream may use the block at once. free() by default first
- * waits for all work on the device, as cudaFree does, since work put on some stream before may
- * still use the block; free=now leaves that to the caller.
+ * alloc_on() and free_on() use the stream that the caller passes. alloc() allocates on the device's
+ * own stream and waits for it, so that every stream may use the block at once. free() by default
+ * first waits for all work on the device, as cudaFree does, because earlier work on any stream may
+ * still use the block; with free=now the caller has to wait.
  */
 #include "async_pool.h"
 #include "native.h"
@@ -27,44 +27,45 @@ enum {
 };
 
 enum {
-    ALIGNMENT = 256 /* of every block, by the driver's promise */
+    ALIGNMENT = 256 /* bytes; the driver guarantees it for every block */
 };
 
-static const uint64_t KEEPS_ALL = (uint64_t)1 << 40; /* the default of release= */
+static const uint64_t KEEP_ALL = (uint64_t)1 << 40; /* bytes; from here on release= keeps all free
+                                                      * memory, as its default of 1T does */
 
 typedef struct async_state {
     int device;
     int free_mode;
     uint64_t release;
-    int64_t decay;    /* milliseconds; -1: never */
-    int64_t interval; /* when the one that runs ends, in milliseconds */
+    int64_t purge_unused; /* milliseconds; -1: never purge */
+    int64_t interval;     /* end of the current interval, in milliseconds; relaxed */
     ga_async_pool *own;
     CUmemoryPool pool; /* of `own` */
 } async_state;
 
 /* ---- unused memory goes ------------------------------------------------------------------- */
 
-static int64_t now(void)
+static int64_t now_ms(void)
 {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
     return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
 }
 
-/* Whether an interval of decay= has ended. One thread is told so. */
+/* Whether an interval of decay= has ended. Returns true to one thread for each interval. */
 static bool interval_ends(async_state *async)
 {
-    int64_t time = now();
+    int64_t time = now_ms();
     /* relaxed, both: nothing else is published with it */
     int64_t end = __atomic_load_n(&async->interval, __ATOMIC_RELAXED);
-    return async->decay >= 0 && time >= end &&
-           __atomic_compare_exchange_n(&async->interval, &end, time + async->decay, false,
+    return async->purge_unused >= 0 && time >= end &&
+           __atomic_compare_exchange_n(&async->interval, &end, time + async->purge_unused, false,
                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
-/* Leave the pool the most that was in use during the interval: the rest was free for all of it. A
- * driver that refuses leaves the pool as it is. */
-static void decay(const ga_cuda_scope *scope, async_state *async)
+/* Purge the pool down to the most bytes that were in use during the interval, because the rest was
+ * free all the time. If the driver refuses, the pool stays as it is. */
+static void purge_unused(const ga_cuda_scope *scope, async_state *async)
 {
     uint64_t most = 0;
     uint64_t restart = 0;
@@ -87,7 +88,7 @@ static void decay(const ga_cuda_scope *scope, async_state *async)
 static ga_status make_pool(const ga_cuda_scope *scope, const ga_open_args *args, async_state *async)
 {
     uint64_t release = args->values[OPTION_RELEASE].size;
-    ga_status status = ga_async_pool_take(scope, args->device, &async->own);
+    ga_status status = ga_async_pool_claim(scope, args->device, &async->own);
     if (status != GA_OK) {
         return status;
     }
@@ -95,7 +96,7 @@ static ga_status make_pool(const ga_cuda_scope *scope, const ga_open_args *args,
     status = GA_CUDA_CALL(scope->driver, cuMemPoolSetAttribute, async->pool,
                           CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &release);
     if (status != GA_OK) {
-        ga_async_pool_leave(scope, async->own);
+        ga_async_pool_return(scope, async->own);
     }
     return status;
 }
@@ -110,8 +111,8 @@ static ga_status async_open(const ga_open_args *args, void **state)
     async->device = args->device;
     async->free_mode = args->values[OPTION_FREE].choice;
     async->release = args->values[OPTION_RELEASE].size;
-    async->decay = args->values[OPTION_DECAY].integer;
-    async->interval = now() + async->decay;
+    async->purge_unused = args->values[OPTION_DECAY].integer;
+    async->interval = now_ms() + async->purge_unused;
     ga_status status = ga_cuda_enter(&scope, args->device);
     if (status == GA_OK) {
         status = make_pool(&scope, args, async);
@@ -125,18 +126,18 @@ static ga_status async_open(const ga_open_args *args, void **state)
     return GA_OK;
 }
 
-/* What was freed on the device's own stream is waited for: the pool is empty then, unless blocks are
- * still held. */
+/* Frees on the device's own stream are waited for, so that the pool is empty unless blocks are
+ * live. */
 static void async_close(void *state)
 {
     async_state *async = state;
     ga_cuda_scope scope;
     if (ga_cuda_enter(&scope, async->device) == GA_OK) {
         scope.driver->cuStreamSynchronize(scope.stream);
-        ga_async_pool_leave(&scope, async->own);
+        ga_async_pool_return(&scope, async->own);
         ga_cuda_leave(&scope);
     } else {
-        ga_async_pool_leave(NULL, async->own);
+        ga_async_pool_return(NULL, async->own);
     }
     ga_libc.free(async);
 }
@@ -157,7 +158,7 @@ static ga_status async_enable_peer(void *state, int peer)
 
 /* ---- getting blocks ----------------------------------------------------------------------- */
 
-static ga_status handed_out(const async_state *async, ga_status status, CUdeviceptr block,
+static ga_status set_result(const async_state *async, ga_status status, CUdeviceptr block,
                             size_t size, void **out)
 {
     *out = status == GA_OK ? (void *)block : NULL;
@@ -166,95 +167,96 @@ static ga_status handed_out(const async_state *async, ga_status status, CUdevice
                                      async->device, ga_error_text());
 }
 
-static ga_status get(const ga_cuda_scope *scope, const async_state *async, size_t size,
-                     CUdeviceptr *block)
+static ga_status alloc_on_scope(const ga_cuda_scope *scope, const async_state *async, size_t size,
+                                CUdeviceptr *block)
 {
     return GA_CUDA_CALL(scope->driver, cuMemAllocFromPoolAsync, block, size, async->pool,
                         scope->stream);
 }
 
-static ga_status settle(const ga_cuda_scope *scope)
+static ga_status wait_for_scope(const ga_cuda_scope *scope)
 {
     return GA_CUDA_CALL(scope->driver, cuStreamSynchronize, scope->stream);
 }
 
-/* One that no stream has seen yet: nothing to wait for. */
-static void give_back(const ga_cuda_scope *scope, CUdeviceptr block)
+/* Free a block that no other stream has used, so that no wait is needed. */
+static void free_unused(const ga_cuda_scope *scope, CUdeviceptr block)
 {
     scope->driver->cuMemFreeAsync(block, scope->stream);
 }
 
-static ga_status get_settled(const ga_cuda_scope *scope, const async_state *async, size_t size,
-                             CUdeviceptr *block)
+static ga_status alloc_and_wait(const ga_cuda_scope *scope, const async_state *async, size_t size,
+                                CUdeviceptr *block)
 {
-    ga_status status = get(scope, async, size, block);
+    ga_status status = alloc_on_scope(scope, async, size, block);
     if (status != GA_OK) {
         return status;
     }
-    status = settle(scope);
+    status = wait_for_scope(scope);
     if (status != GA_OK) {
-        give_back(scope, *block);
+        free_unused(scope, *block);
     }
     return status;
 }
 
-static ga_status get_zeroed(const ga_cuda_scope *scope, const async_state *async, size_t size,
-                            CUdeviceptr *block)
+static ga_status alloc_zeroed(const ga_cuda_scope *scope, const async_state *async, size_t size,
+                              CUdeviceptr *block)
 {
-    ga_status status = get(scope, async, size, block);
+    ga_status status = alloc_on_scope(scope, async, size, block);
     if (status != GA_OK) {
         return status;
     }
     status = ga_cuda_clear(scope, (void *)*block, size);
     if (status != GA_OK) {
-        give_back(scope, *block);
+        free_unused(scope, *block);
     }
     return status;
 }
 
-static ga_status alloc_by(ga_status (*get_one)(const ga_cuda_scope *scope, const async_state *async,
-                                               size_t size, CUdeviceptr *block),
-                          async_state *async, size_t size, void **out)
+static ga_status alloc_with(ga_status (*alloc_one)(const ga_cuda_scope *scope,
+                                                   const async_state *async, size_t size,
+                                                   CUdeviceptr *block),
+                            async_state *async, size_t size, void **out)
 {
     ga_cuda_scope scope;
     CUdeviceptr block = 0;
     ga_status status = ga_cuda_enter(&scope, async->device);
     if (status == GA_OK) {
-        status = get_one(&scope, async, size, &block);
-        decay(&scope, async);
+        status = alloc_one(&scope, async, size, &block);
+        purge_unused(&scope, async);
         ga_cuda_leave(&scope);
     }
-    return handed_out(async, status, block, size, out);
+    return set_result(async, status, block, size, out);
 }
 
 static ga_status async_alloc(void *state, size_t size, void **out)
 {
-    return alloc_by(get_settled, state, size, out);
+    return alloc_with(alloc_and_wait, state, size, out);
 }
 
 static ga_status async_alloc_zeroed(void *state, size_t size, void **out)
 {
-    return alloc_by(get_zeroed, state, size, out);
+    return alloc_with(alloc_zeroed, state, size, out);
 }
 
-/* All of them, then one wait. */
-static ga_status get_batch(const ga_cuda_scope *scope, const async_state *async, size_t n,
-                           const size_t *sizes, void **out)
+/* Allocate all blocks, then wait once. */
+static ga_status alloc_batch_on_scope(const ga_cuda_scope *scope, const async_state *async,
+                                      size_t n, const size_t *sizes, void **out)
 {
     ga_status status = GA_OK;
     size_t got = 0;
     while (status == GA_OK && got < n) {
         CUdeviceptr block = 0;
         size_t size = sizes[got] + !sizes[got];
-        status = get(scope, async, size, &block);
-        status = handed_out(async, status, block, size, &out[got]);
+        status = alloc_on_scope(scope, async, size, &block);
+        status = set_result(async, status, block, size, &out[got]);
         got += status == GA_OK;
     }
     if (status == GA_OK) {
-        status = settle(scope);
+        status = wait_for_scope(scope);
     }
     while (status != GA_OK && got--) {
-        give_back(scope, (CUdeviceptr)out[got]);
+        free_unused(scope, (CUdeviceptr)out[got]);
     }
     return status;
 }
@@ -265,7 +267,7 @@ static ga_status async_alloc_batch(void *state, size_t n, const size_t *sizes, v
     ga_cuda_scope scope;
     ga_status status = ga_cuda_enter(&scope, async->device);
     if (status == GA_OK) {
-        status = get_batch(&scope, async, n, sizes, out);
+        status = alloc_batch_on_scope(&scope, async, n, sizes, out);
         ga_cuda_leave(&scope);
     }
     return status;
@@ -284,11 +286,11 @@ static ga_status async_alloc_on(void *state, size_t size, size_t align, ga_strea
     ga_status status = ga_cuda_enter(&scope, async->device);
     if (status == GA_OK) {
         scope.stream = stream;
-        status = get(&scope, async, size, &block);
-        decay(&scope, async);
+        status = alloc_on_scope(&scope, async, size, &block);
+        purge_unused(&scope, async);
         ga_cuda_leave(&scope);
     }
-    return handed_out(async, status, block, size, out);
+    return set_result(async, status, block, size, out);
 }
 
 /* ---- giving blocks back ------------------------------------------------------------------- */
@@ -303,7 +305,7 @@ static ga_status check_own(const ga_cuda_scope *scope, const async_state *async,
     return status;
 }
 
-/* On the scope's stream. */
+/* Free on the scope's stream. */
 static ga_status free_own(const ga_cuda_scope *scope, const async_state *async, void *block)
 {
     ga_status status = check_own(scope, async, block);
@@ -317,11 +319,11 @@ static ga_status free_own(const ga_cuda_scope *scope, const async_state *async, 
     return ga_cuda_check(scope->driver, result, "cuMemFreeAsync");
 }
 
-/* The driver keeps to release= when the program next waits for something, which may be never. The
- * free has succeeded whatever this comes to. */
+/* The driver applies release= only when the program next waits for a stream, which may be never. So
+ * apply it now. Errors are ignored, because the free itself has succeeded. */
 static void release_free(const ga_cuda_scope *scope, const async_state *async)
 {
-    if (async->release < KEEPS_ALL && settle(scope) == GA_OK) {
+    if (async->release < KEEP_ALL && wait_for_scope(scope) == GA_OK) {
         scope->driver->cuMemPoolTrimTo(async->pool, async->release);
     }
 }
@@ -342,7 +344,7 @@ static ga_status async_free(void *state, void *block)
         if (status == GA_OK && async->free_mode == FREE_WAIT) {
             release_free(&scope, async);
         }
-        decay(&scope, async);
+        purge_unused(&scope, async);
         ga_cuda_leave(&scope);
     }
     return ga_cuda_is_gone() ? GA_OK : status;
@@ -356,30 +358,30 @@ static ga_status async_free_on(void *state, void *block, ga_stream stream)
     if (status == GA_OK) {
         scope.stream = stream;
         status = free_own(&scope, async, block);
-        decay(&scope, async);
+        purge_unused(&scope, async);
         ga_cuda_leave(&scope);
     }
     return ga_cuda_is_gone() ? GA_OK : status;
 }
 
-/* A block of `size` bytes with the contents of `block`, which is freed. */
+/* Allocate `size` bytes, copy the contents of `block` and free it. */
 static ga_status move(const ga_cuda_scope *scope, const async_state *async, void *block,
                       size_t size, CUdeviceptr *moved)
 {
     ga_status status = check_own(scope, async, block);
     if (status == GA_OK) {
-        status = get(scope, async, size, moved);
+        status = alloc_on_scope(scope, async, size, moved);
     }
     if (status != GA_OK) {
         return status;
     }
     size_t before = ga_cuda_block_size(scope, block);
     status = ga_cuda_copy(scope, (void *)*moved, block, before < size ? before : size);
-    if (status == GA_OK) { /* the copy has waited for all work on the device */
+    if (status == GA_OK) { /* ga_cuda_copy() has waited for all work on the device */
         status = free_own(scope, async, block);
     }
     if (status != GA_OK) {
-        give_back(scope, *moved);
+        free_unused(scope, *moved);
     }
     return status;
 }
@@ -394,18 +396,18 @@ static ga_status async_realloc(void *state, void *block, size_t size, void **out
         status = move(&scope, async, block, size, &moved);
         ga_cuda_leave(&scope);
     }
-    return handed_out(async, status, moved, size, out);
+    return set_result(async, status, moved, size, out);
 }
 
-/* The pool lets memory go only once the device has reached its free. The driver counts blocks in use as
- * kept, so they are added. */
+/* Wait first, because the pool releases memory only after the device has reached the free. The
+ * driver counts blocks in use as kept, so add them. */
 static ga_status async_trim(void *state, size_t keep)
 {
     async_state *async = state;
     ga_cuda_scope scope;
     ga_status status = ga_cuda_enter(&scope, async->device);
     if (status == GA_OK) {
-        status = settle(&scope);
+        status = wait_for_scope(&scope);
         if (status == GA_OK) {
             uint64_t used = 0;
             scope.driver->cuMemPoolGetAttribute(async->pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT,
@@ -453,7 +455,7 @@ static void async_stats(void *state, ga_backend_stats *out)
     if (ga_cuda_enter(&scope, async->device) != GA_OK) {
         return;
     }
-    decay(&scope, async);
+    purge_unused(&scope, async);
     scope.driver->cuMemPoolGetAttribute(async->pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT,
                                         &out->live_bytes);
     scope.driver->cuMemPoolGetAttribute(async->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,

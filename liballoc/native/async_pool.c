@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A list of the pools that nobody uses, under one lock; it grows to the most heaps open at once.
+ * Unused pools, in one list under one lock. It grows to the largest number of heaps that were open
+ * at the same time.
  */
 #include "async_pool.h"
 
@@ -13,23 +14,23 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static ga_async_pool *spares; /* guarded by `lock` */
 
-/* NULL: there is none. */
-static ga_async_pool *take_spare(int device)
+/* Remove a pool of the device from the list; NULL if there is none. */
+static ga_async_pool *remove_spare(int device)
 {
     pthread_mutex_lock(&lock);
     ga_async_pool **at = &spares;
     while (*at && (*at)->device != device) {
         at = &(*at)->following;
     }
-    ga_async_pool *taken = *at;
-    if (taken) {
-        *at = taken->following;
+    ga_async_pool *spare = *at;
+    if (spare) {
+        *at = spare->following;
     }
     pthread_mutex_unlock(&lock);
-    return taken;
+    return spare;
 }
 
-static void put_spare(ga_async_pool *pool)
+static void add_spare(ga_async_pool *pool)
 {
     pthread_mutex_lock(&lock);
     pool->following = spares;
@@ -78,11 +79,12 @@ static ga_status make(const ga_cuda_scope *scope, int device, ga_async_pool **ou
     return GA_OK;
 }
 
-/* A spare whose blocks were not known when it was left may have some: then its entry goes. */
-ga_status ga_async_pool_take(const ga_cuda_scope *scope, int device, ga_async_pool **out)
+/* A spare pool may have live blocks, if its state could not be queried when it was released. Such a
+ * pool is dropped, and a new one made. */
+ga_status ga_async_pool_claim(const ga_cuda_scope *scope, int device, ga_async_pool **out)
 {
     bool known = true;
-    ga_async_pool *spare = take_spare(device);
+    ga_async_pool *spare = remove_spare(device);
     if (spare && is_empty(scope, spare->pool, &known)) {
         *out = spare;
         return GA_OK;
@@ -90,12 +92,12 @@ ga_status ga_async_pool_take(const ga_cuda_scope *scope, int device, ga_async_po
     if (known) {
         ga_libc.free(spare);
     } else {
-        put_spare(spare);
+        add_spare(spare);
     }
     return make(scope, device, out);
 }
 
-void ga_async_pool_leave(const ga_cuda_scope *scope, ga_async_pool *pool)
+void ga_async_pool_return(const ga_cuda_scope *scope, ga_async_pool *pool)
 {
     bool known = false;
     bool empty = scope && is_empty(scope, pool->pool, &known);
@@ -103,7 +105,7 @@ void ga_async_pool_leave(const ga_cuda_scope *scope, ga_async_pool *pool)
         scope->driver->cuMemPoolTrimTo(pool->pool, 0);
     }
     if (empty || (!known && ga_cuda_has_context(pool->device))) {
-        put_spare(pool);
+        add_spare(pool);
     } else {
         ga_libc.free(pool);
     }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The `cuda` backend: the driver's own allocator, what cudaMalloc and cudaFree are. Every heap of
- * a device is the same allocator. free() waits for the work on the device, as cudaFree does.
+ * The `cuda` backend: the driver's own allocator (cudaMalloc, cudaFree). All heaps on one device
+ * are the same allocator. free() waits for the work on the device, as cudaFree does.
  *
- * For the place `kernel` it is CUDA's malloc in kernels, which has a memory of its own, of a size
- * that is set before the first launch. What the host allocates from such a heap is ordinary device
- * memory: blocks go back where they came from, the host's to the host.
+ * For the place `kernel` it is CUDA's in-kernel malloc, whose memory is separate and of a size that
+ * is set before the first launch. Blocks that the host allocates from such a heap are ordinary
+ * device memory: the host must free these, and kernels theirs.
  */
 #include "native.h"
 
@@ -73,7 +73,7 @@ static void cuda_close(void *state)
 
 /* ---- blocks ------------------------------------------------------------------------------- */
 
-static ga_status handed_out(const cuda_state *cuda, ga_status status, CUdeviceptr block,
+static ga_status set_result(const cuda_state *cuda, ga_status status, CUdeviceptr block,
                             size_t size, void **out)
 {
     *out = status == GA_OK ? (void *)block : NULL;
@@ -92,11 +92,11 @@ static ga_status cuda_alloc(void *state, size_t size, void **out)
         status = GA_CUDA_CALL(scope.driver, cuMemAlloc, &block, size);
         ga_cuda_leave(&scope);
     }
-    return handed_out(cuda, status, block, size, out);
+    return set_result(cuda, status, block, size, out);
 }
 
-static ga_status get_zeroed(const cuda_state *cuda, const ga_cuda_scope *scope, size_t size,
-                            CUdeviceptr *block)
+static ga_status alloc_zeroed(const cuda_state *cuda, const ga_cuda_scope *scope, size_t size,
+                              CUdeviceptr *block)
 {
     ga_status status = GA_CUDA_CALL(scope->driver, cuMemAlloc, block, size);
     if (status != GA_OK) {
@@ -116,13 +116,13 @@ static ga_status cuda_alloc_zeroed(void *state, size_t size, void **out)
     CUdeviceptr block = 0;
     ga_status status = ga_cuda_enter(&scope, cuda->device);
     if (status == GA_OK) {
-        status = get_zeroed(cuda, &scope, size, &block);
+        status = alloc_zeroed(cuda, &scope, size, &block);
         ga_cuda_leave(&scope);
     }
-    return handed_out(cuda, status, block, size, out);
+    return set_result(cuda, status, block, size, out);
 }
 
-/* Whether it is memory of cuMemAlloc's on this device. */
+/* Whether the pointer is memory of cuMemAlloc on this device. */
 static bool is_own(const cuda_state *cuda, const ga_cuda_pointer *pointer)
 {
     return pointer->memory_type == CU_MEMORYTYPE_DEVICE && pointer->device == cuda->device &&
@@ -157,7 +157,7 @@ static ga_status cuda_free(void *state, void *block)
     return ga_cuda_is_gone() ? GA_OK : status;
 }
 
-/* A block of `size` bytes with the contents of `block`, which is freed. */
+/* Allocate `size` bytes, copy the contents of `block` and free it. */
 static ga_status move(const ga_cuda_scope *scope, const cuda_state *cuda, void *block, size_t size,
                       CUdeviceptr *moved)
 {
@@ -188,7 +188,7 @@ static ga_status cuda_realloc(void *state, void *block, size_t size, void **out)
         status = move(&scope, cuda, block, size, &moved);
         ga_cuda_leave(&scope);
     }
-    return handed_out(cuda, status, moved, size, out);
+    return set_result(cuda, status, moved, size, out);
 }
 
 /* ---- questions ---------------------------------------------------------------------------- */
@@ -225,7 +225,8 @@ static ga_status cuda_kernel_view(void *state, ga_kernel_heap *out)
     return GA_OK;
 }
 
-/* Peers reach the driver's blocks as the program enables it. */
+/* Peers have access to blocks of the driver as soon as the program enables it, so there is nothing
+ * to do. */
 static ga_status cuda_enable_peer(void *state, int peer)
 {
     (void)state;

@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * The `dl` backend: any malloc library, loaded at run time. Its memory has no address range that
- * we know, so the ownership map records the page of each block it hands out.
+ * The `dl` backend: any malloc library, loaded at run time. The address range of its memory is not
+ * known, so the ownership map records the page of each block that it hands out.
  *
- * Under the preload that is turned round: the C library's blocks are kept in the program break
- * (ga_libc.hold_break), every other pointer is the library's, and calls go to it directly.
+ * Under the preload it is the reverse: the C library's blocks are confined to the program break
+ * (ga_libc.hold_break), every other pointer belongs to the library, and calls go to it directly.
+ *
+ * dl_open
+ *   load_beside_break      keep the library out of the program break
+ *     load                 refuse unsuitable files, dlopen(), find_symbols
+ * dl_malloc_table          the preload's entry; NULL if blocks cannot be told apart by address
+ *   break_room_if_apart    allocate a small and a large block, see where they are
  */
 #include "dl_file.h"
 #include "native.h"
@@ -21,7 +27,7 @@
 #include <unistd.h>
 
 #ifndef MAP_FIXED_NOREPLACE
-#define MAP_FIXED_NOREPLACE 0x100000 /* kernels that do not know it take the address as a hint */
+#define MAP_FIXED_NOREPLACE 0x100000 /* older kernels treat the address as a hint */
 #endif
 
 enum {
@@ -35,21 +41,22 @@ typedef struct dl_state {
     void (*free)(void *block);
     void *(*calloc)(size_t count, size_t size);
     void *(*realloc)(void *block, size_t size);
-    /* NULL where it has none. */
+    /* NULL if the library does not define it. */
     void *(*memalign)(size_t align, size_t size);
     size_t (*usable_size)(void *block);
     int (*trim)(size_t keep);
-    struct mallinfo2 (*figures)(void);
-    struct mallinfo (*old_figures)(void);
-    /* Where the C library's blocks begin in the program break; 0: they may be anywhere. */
+    struct mallinfo2 (*totals)(void);
+    struct mallinfo (*totals_32)(void);
+    /* Address at which the C library's blocks in the program break begin; 0: they may be
+     * anywhere. */
     uintptr_t break_first;
 } dl_state;
 
-static dl_state *served; /* the heap that was asked for its malloc table */
+static dl_state *served; /* the heap whose malloc table the preload uses */
 static ga_malloc_table table;
 
-/* The library's own definition. dlsym() searches what the library depends on too, and would find
- * the C library's malloc in one that has none. NULL where it has none of its own. */
+/* The library's own definition of a symbol, or NULL. dlsym() also searches the library's
+ * dependencies, and would find the C library's malloc. */
 static void *own_symbol(void *library, const char *name)
 {
     struct link_map *map = NULL;
@@ -70,14 +77,14 @@ static void find_symbols(dl_state *dl)
     *(void **)&dl->memalign = own_symbol(dl->library, "memalign");
     *(void **)&dl->usable_size = own_symbol(dl->library, "malloc_usable_size");
     *(void **)&dl->trim = own_symbol(dl->library, "malloc_trim");
-    *(void **)&dl->figures = own_symbol(dl->library, "mallinfo2");
-    *(void **)&dl->old_figures = own_symbol(dl->library, "mallinfo");
-    if (!dl->memalign) { /* the same shape, and every alignment we pass it is allowed there */
+    *(void **)&dl->totals = own_symbol(dl->library, "mallinfo2");
+    *(void **)&dl->totals_32 = own_symbol(dl->library, "mallinfo");
+    if (!dl->memalign) { /* it has the same parameters and accepts every alignment that we pass */
         *(void **)&dl->memalign = own_symbol(dl->library, "aligned_alloc");
     }
 }
 
-static const char *first_lacking(const dl_state *dl)
+static const char *first_missing(const dl_state *dl)
 {
     return !dl->malloc    ? "malloc"
            : !dl->free    ? "free"
@@ -106,11 +113,11 @@ static ga_status load(dl_state *dl)
         return not_loaded(dl);
     }
     find_symbols(dl);
-    const char *lacking = first_lacking(dl);
-    if (lacking) {
+    const char *missing = first_missing(dl);
+    if (missing) {
         ga_status status =
             ga_fail(GA_ERR_LIBRARY, "dl: path: \"%s\" defines no %s; expected a malloc library",
-                    dl->path, lacking);
+                    dl->path, missing);
         dlclose(dl->library);
         return status;
     }
@@ -120,7 +127,7 @@ static ga_status load(dl_state *dl)
 /* ---- the program break ---------------------------------------------------------------------- */
 
 typedef struct code_range {
-    uintptr_t base; /* of the library that is looked for */
+    uintptr_t base; /* load address of the library */
     uintptr_t first, end;
 } code_range;
 
@@ -141,7 +148,8 @@ static int find_code(struct dl_phdr_info *info, size_t size, void *context)
     return 1;
 }
 
-/* The library gets nothing from the program break, not even while its constructors run. */
+/* Load the library so that it gets no memory from the program break, not even while its
+ * constructors run. */
 static ga_status load_beside_break(dl_state *dl)
 {
     bool held = ga_libc.hold_break && ga_libc.hold_break(&dl->break_first);
@@ -183,8 +191,8 @@ static ga_status dl_open(const ga_open_args *args, void **state)
     return GA_OK;
 }
 
-/* The library stays loaded: threads that used it run its destructors when they end, and blocks
- * still held would lose their mapping. */
+/* The library is not unloaded: threads that used it run its destructors when they end, and
+ * unloading would unmap live blocks. */
 static void dl_close(void *state)
 {
     served = served == state ? NULL : served;
@@ -193,13 +201,13 @@ static void dl_close(void *state)
 
 /* ---- whose a block is ----------------------------------------------------------------------- */
 
-/* Of the heap that serves malloc: whatever is not the C library's. */
+/* The heap that serves malloc owns every pointer except those of the C library. */
 static bool dl_owns(void *state, const void *pointer)
 {
     return state == served ? pointer && !is_in_break(state, pointer) : ga_pagemap_test(pointer);
 }
 
-static ga_status handed_out(dl_state *dl, void *block, size_t size, void **out)
+static ga_status set_result(dl_state *dl, void *block, size_t size, void **out)
 {
     if (block && dl != served && !ga_pagemap_mark(block, 1)) {
         dl->free(block);
@@ -210,8 +218,8 @@ static ga_status handed_out(dl_state *dl, void *block, size_t size, void **out)
                  : ga_fail(GA_ERR_MEMORY, "dl: \"%s\" has no memory for %zu bytes", dl->path, size);
 }
 
-/* Many libraries align blocks below 16 bytes to 8 only. */
-static size_t least(size_t size)
+/* Many libraries align blocks below 16 bytes only to 8 bytes. */
+static size_t size_at_least_16(size_t size)
 {
     return size < 16 ? 16 : size;
 }
@@ -219,17 +227,18 @@ static size_t least(size_t size)
 static ga_status dl_alloc(void *state, size_t size, void **out)
 {
     dl_state *dl = state;
-    return handed_out(dl, dl->malloc(least(size)), size, out);
+    return set_result(dl, dl->malloc(size_at_least_16(size)), size, out);
 }
 
 static ga_status dl_alloc_zeroed(void *state, size_t size, void **out)
 {
     dl_state *dl = state;
-    return handed_out(dl, dl->calloc(1, least(size)), size, out);
+    return set_result(dl, dl->calloc(1, size_at_least_16(size)), size, out);
 }
 
-/* Aligned, or NULL. mimalloc 2.0.9 does not align sizes that are powers of two. */
-static void *aligned(const dl_state *dl, size_t align, size_t size)
+/* An aligned block, or NULL. mimalloc 2.0.9 does not align sizes that are powers of two, so retry
+ * with a larger one. */
+static void *alloc_aligned(const dl_state *dl, size_t align, size_t size)
 {
     void *block = dl->memalign(align, size);
     if ((uintptr_t)block % align != 0) {
@@ -250,21 +259,21 @@ static ga_status dl_alloc_aligned(void *state, size_t size, size_t align, void *
         return ga_fail(GA_ERR_ALIGN, "dl: \"%s\" has no aligned allocation; got alignment %zu",
                        dl->path, align);
     }
-    return handed_out(dl, aligned(dl, align, size), size, out);
+    return set_result(dl, alloc_aligned(dl, align, size), size, out);
 }
 
-/* The page that the block moves to has its mark reserved first: a block that moved and has no mark
- * would be freed as somebody else's. */
+/* Reserve the mark of the page that the block may move to before it moves: without its mark, the
+ * moved block could not be freed. */
 static ga_status dl_realloc(void *state, void *block, size_t size, void **out)
 {
     dl_state *dl = state;
     void *mark = ga_pagemap_reserve();
     if (!mark) {
-        return handed_out(dl, NULL, size, out);
+        return set_result(dl, NULL, size, out);
     }
-    void *moved = dl->realloc(block, least(size));
+    void *moved = dl->realloc(block, size_at_least_16(size));
     ga_pagemap_mark_reserved(moved ? moved : block, mark);
-    return handed_out(dl, moved, size, out);
+    return set_result(dl, moved, size, out);
 }
 
 static ga_status dl_free(void *state, void *block)
@@ -296,12 +305,12 @@ static ga_status dl_trim(void *state, size_t keep)
 static void dl_stats(void *state, ga_backend_stats *out)
 {
     dl_state *dl = state;
-    if (dl->figures) {
-        struct mallinfo2 info = dl->figures();
+    if (dl->totals) {
+        struct mallinfo2 info = dl->totals();
         out->live_bytes = info.uordblks + info.hblkhd;
         out->held_bytes = info.arena + info.hblkhd;
-    } else if (dl->old_figures) { /* its numbers have 32 bits */
-        struct mallinfo info = dl->old_figures();
+    } else if (dl->totals_32) { /* its numbers have 32 bits */
+        struct mallinfo info = dl->totals_32();
         out->live_bytes = (unsigned)info.uordblks + (unsigned)info.hblkhd;
         out->held_bytes = (unsigned)info.arena + (unsigned)info.hblkhd;
     }
@@ -309,7 +318,7 @@ static void dl_stats(void *state, ga_backend_stats *out)
 
 /* ---- malloc-shaped -------------------------------------------------------------------------- */
 
-/* tcmalloc leaves errno as it is where count * size overflows. */
+/* tcmalloc does not set errno if count * size overflows. */
 static void *served_calloc(size_t count, size_t size)
 {
     void *block = served->calloc(count, size);
@@ -321,18 +330,19 @@ static void *served_calloc(size_t count, size_t size)
 
 static void *served_memalign(size_t align, size_t size)
 {
-    void *block = aligned(served, align, size);
+    void *block = alloc_aligned(served, align, size);
     if (!block) {
         errno = ENOMEM;
     }
     return block;
 }
 
-/* Addresses behind the C library's first block that the program break may grow to. A pointer there is
- * looked at twice. */
+/* Bytes after the C library's first block that the program break may grow to. Pointers there take
+ * the slow path. */
 static const uintptr_t BREAK_ROOM = (uintptr_t)1 << 40;
 
-/* Keep the program break from growing past `stop`. False where something else is mapped there. */
+/* Map a page at `stop`, so that the program break cannot grow past it. False if something else is
+ * mapped there. */
 static bool stop_break(uintptr_t stop, size_t page)
 {
     void *mapped = mmap((void *)stop, page, PROT_NONE,
@@ -343,14 +353,15 @@ static bool stop_break(uintptr_t stop, size_t page)
     return mapped == (void *)stop;
 }
 
-/* Less than BREAK_ROOM where the library's memory is nearer: a page that is mapped on the way stops
- * the break. */
+/* Bytes that the program break may grow to, counted from the C library's first block. BREAK_ROOM,
+ * or less if the library's memory is nearer: then a page in between stops the break. */
 static uintptr_t break_room(const dl_state *dl, const void *block)
 {
     uintptr_t end = (uintptr_t)sbrk(0);
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    uintptr_t apart = (uintptr_t)block - end; /* beyond BREAK_ROOM also where the block is below */
-    for (uintptr_t room = apart / 2; apart < BREAK_ROOM && room > page; room /= 2) {
+    uintptr_t distance = (uintptr_t)block - end; /* unsigned: larger than BREAK_ROOM if the block is
+                                               * below */
+    for (uintptr_t room = distance / 2; distance < BREAK_ROOM && room > page; room /= 2) {
         uintptr_t stop = (end + room) & ~(page - 1);
         if (stop_break(stop, page)) {
             return stop - dl->break_first;
@@ -359,32 +370,33 @@ static uintptr_t break_room(const dl_state *dl, const void *block)
     return BREAK_ROOM;
 }
 
-/* How much room the program break has. 0 where the library's blocks lie in it. */
-static uintptr_t room_apart(const dl_state *dl)
+/* As break_room(); 0 if the library's blocks lie in the program break. */
+static uintptr_t break_room_if_apart(const dl_state *dl)
 {
     void *small = dl->malloc(1);
     void *large = dl->malloc((size_t)1 << 20);
-    bool apart = small && large && !is_in_break(dl, small) && !is_in_break(dl, large);
-    uintptr_t room = apart ? break_room(dl, small < large ? small : large) : 0;
+    bool distance = small && large && !is_in_break(dl, small) && !is_in_break(dl, large);
+    uintptr_t room = distance ? break_room(dl, small < large ? small : large) : 0;
     dl->free(small);
     dl->free(large);
     return room;
 }
 
-/* The C library's names, too, are the library's where it is preloaded behind us: all blocks are. */
+/* Whether the library is also preloaded behind us, so that it defines the names that we take for
+ * the C library's. Then all blocks are its own. */
 static bool is_libc(const dl_state *dl)
 {
     return dl->malloc == ga_libc.malloc && dl->free == ga_libc.free;
 }
 
-/* The library's functions, nearly as they are. Pointers in the range are the library's, NULL included: that
- * is all addresses but the program break's. */
+/* The library's functions, with two wrappers. Pointers in the range belong to the library, NULL
+ * included: all addresses except those of the program break. */
 static const ga_malloc_table *dl_malloc_table(void *state)
 {
     dl_state *dl = state;
     bool all = is_libc(dl);
     bool able = !served && dl->memalign && dl->usable_size;
-    uintptr_t room = able && dl->break_first && !all ? room_apart(dl) : 0;
+    uintptr_t room = able && dl->break_first && !all ? break_room_if_apart(dl) : 0;
     if (!able || (!room && !all)) {
         return NULL;
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The names that a library defines or needs, read from its ELF file.
+ * Reads the names that a library defines or needs from its ELF file.
  */
 #include "dl_file.h"
 
@@ -37,7 +37,7 @@ typedef struct file_view {
 
 /* ---- names of dynamic symbols -------------------------------------------------------------- */
 
-/* [offset, offset + size) of the file, or NULL where it is not all there. */
+/* [offset, offset + size) of the file, or NULL if the file is shorter. */
 static const void *part_at(file_view file, uint64_t offset, uint64_t size)
 {
     return offset <= file.size && size <= file.size - offset ? file.bytes + offset : NULL;
@@ -50,7 +50,7 @@ static const ElfW(Shdr) * section_at(file_view file, const ElfW(Ehdr) * header, 
     return aligned && index < header->e_shnum ? part_at(file, offset, sizeof(ElfW(Shdr))) : NULL;
 }
 
-/* The names of the dynamic symbols, one behind the other. Empty where there are none. */
+/* The table of the dynamic symbols' names, each with a NUL. Empty if there is none. */
 static file_view symbol_names(file_view file)
 {
     const ElfW(Ehdr) *header = part_at(file, 0, sizeof *header);
@@ -68,7 +68,7 @@ static file_view symbol_names(file_view file)
     return (file_view){0};
 }
 
-/* The table's first byte is 0, so that a whole name has one on either side. */
+/* The table begins with a NUL, so that each complete name has one before and after it. */
 static bool has_name(file_view text, const char *name)
 {
     char whole[64];
@@ -96,7 +96,7 @@ static const char *refusal_of_open(int fd)
         return NULL;
     }
     if (!S_ISREG(is.st_mode)) {
-        return "is no regular file"; /* dlopen() would wait for the writer of a FIFO */
+        return "is no regular file"; /* dlopen() would wait for a FIFO's writer */
     }
     if (is.st_size <= 0) {
         return NULL;
@@ -111,8 +111,9 @@ static const char *refusal_of_open(int fd)
     return refusal;
 }
 
-/* False where there is no such file. It is never waited for: O_NONBLOCK, for a FIFO. */
-static bool look_at(const char *path, const char **refusal)
+/* Check the file; false if it cannot be opened. O_NONBLOCK, because a FIFO without a writer would
+ * block. */
+static bool check_file(const char *path, const char **refusal)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
@@ -123,7 +124,8 @@ static bool look_at(const char *path, const char **refusal)
     return true;
 }
 
-/* The folders that the dynamic linker searches, LD_LIBRARY_PATH first. NULL, or to be freed. */
+/* The folders that the dynamic linker searches, LD_LIBRARY_PATH first; NULL on failure. The caller
+ * frees it. */
 static Dl_serinfo *search_path(void)
 {
     Dl_serinfo size;
@@ -147,7 +149,7 @@ static const char *refusal_of_name(const char *name)
     Dl_serinfo *folders = search_path();
     for (unsigned i = 0; folders && i < folders->dls_cnt; i++) {
         snprintf(path, sizeof path, "%s/%s", folders->dls_serpath[i].dls_name, name);
-        if (look_at(path, &refusal)) {
+        if (check_file(path, &refusal)) {
             break;
         }
     }
@@ -161,6 +163,6 @@ const char *ga_dl_file_refusal(const char *path)
     if (!strchr(path, '/')) {
         return refusal_of_name(path);
     }
-    look_at(path, &refusal);
+    check_file(path, &refusal);
     return refusal;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The `jemalloc` backend: jemalloc 5.3 under names of its own (ga_je_*), so that a program's
- * malloc stays what it was. Its pages come from platform/pages.c, which makes a block known by
- * its address. Every heap of it is the same allocator; options hold for the process.
+ * The `jemalloc` backend: jemalloc 5.3 with renamed symbols (ga_je_*), so that the program's malloc
+ * is not replaced. Its pages come from platform/pages.c, so that a block is recognised by its
+ * address. All heaps are the same allocator; options hold for the process.
  */
 #include "native.h"
 
@@ -26,7 +26,7 @@ static ga_status set_failed(const char *name, int error)
                    error);
 }
 
-/* For arenas to come and for those that exist. */
+/* Set it for future arenas and for existing ones. */
 static ga_status set_decay(int64_t milliseconds)
 {
     ssize_t value = (ssize_t)milliseconds;
@@ -39,7 +39,8 @@ static ga_status set_decay(int64_t milliseconds)
     for (unsigned i = 0; !error && i < arenas; i++) {
         char name[48];
         snprintf(name, sizeof name, "arena.%u.dirty_decay_ms", i);
-        ga_je_mallctl(name, NULL, NULL, &value, sizeof value); /* refused while not yet in use */
+        ga_je_mallctl(name, NULL, NULL, &value, sizeof value); /* refused for an arena that is not
+                                                                * in use yet; ignored */
     }
     return error ? set_failed("decay", error) : GA_OK;
 }
@@ -63,7 +64,8 @@ static void fill_table(void)
     ga_pages_span(&table.range_base, &table.range_size);
 }
 
-/* Initialises jemalloc. An initialisation that failed is not tried again: see scripts/jemalloc.patch. */
+/* Initialise jemalloc. An initialisation that failed is not repeated: see
+ * scripts/jemalloc.patch. */
 static ga_status try_to_allocate(void)
 {
     void *block = ga_je_malloc(1);
@@ -95,7 +97,7 @@ static void jemalloc_close(void *state)
     (void)state;
 }
 
-static ga_status handed_out(void *block, size_t size, void **out)
+static ga_status set_result(void *block, size_t size, void **out)
 {
     *out = block;
     return block ? GA_OK : ga_fail(GA_ERR_MEMORY, "jemalloc: no memory for %zu bytes", size);
@@ -104,25 +106,25 @@ static ga_status handed_out(void *block, size_t size, void **out)
 static ga_status jemalloc_alloc(void *state, size_t size, void **out)
 {
     (void)state;
-    return handed_out(ga_je_malloc(size), size, out);
+    return set_result(ga_je_malloc(size), size, out);
 }
 
 static ga_status jemalloc_alloc_zeroed(void *state, size_t size, void **out)
 {
     (void)state;
-    return handed_out(ga_je_calloc(1, size), size, out);
+    return set_result(ga_je_calloc(1, size), size, out);
 }
 
 static ga_status jemalloc_alloc_aligned(void *state, size_t size, size_t align, void **out)
 {
     (void)state;
-    return handed_out(ga_je_memalign(align, size), size, out);
+    return set_result(ga_je_memalign(align, size), size, out);
 }
 
 static ga_status jemalloc_realloc(void *state, void *block, size_t size, void **out)
 {
     (void)state;
-    return handed_out(ga_je_realloc(block, size), size, out);
+    return set_result(ga_je_realloc(block, size), size, out);
 }
 
 static ga_status jemalloc_grow(void *state, void *block, size_t size)
@@ -157,7 +159,7 @@ static size_t jemalloc_usable_size(void *state, const void *block)
     return ga_pages_owns(block) ? ga_je_malloc_usable_size((void *)block) : 0;
 }
 
-/* jemalloc keeps nothing on purpose once purged, so `keep` has no use here. */
+/* A purge frees all unused pages, so `keep` is ignored. */
 static ga_status jemalloc_trim(void *state, size_t keep)
 {
     (void)state;
@@ -169,7 +171,7 @@ static ga_status jemalloc_trim(void *state, size_t keep)
     return error ? ga_fail(GA_ERR_UNSUPPORTED, "jemalloc: purge refused (error %d)", error) : GA_OK;
 }
 
-static uint64_t figure(const char *name)
+static uint64_t read_stat(const char *name)
 {
     size_t value = 0;
     size_t length = sizeof value;
@@ -181,8 +183,8 @@ static void jemalloc_stats(void *state, ga_backend_stats *out)
     (void)state;
     uint64_t epoch = 1;
     ga_je_mallctl("epoch", NULL, NULL, &epoch, sizeof epoch);
-    *out = (ga_backend_stats){.live_bytes = figure("stats.allocated"),
-                              .held_bytes = figure("stats.resident")};
+    *out = (ga_backend_stats){.live_bytes = read_stat("stats.allocated"),
+                              .held_bytes = read_stat("stats.resident")};
 }
 
 static const ga_malloc_table *jemalloc_malloc_table(void *state)

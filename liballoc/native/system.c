@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The `system` backend: the C library's malloc. It keeps no state; every heap of it is the same
- * allocator. It cannot tell which pointers are blocks, so every pointer counts as its own, except
- * those into memory that other backends have reserved: the C library never gets these.
+ * The `system` backend: the C library's malloc. It keeps no state; all heaps are the same
+ * allocator. It cannot recognise blocks, so it owns every pointer, except those into memory that
+ * other backends have reserved: these are never passed to the C library.
  */
 #include "native.h"
 
@@ -13,7 +13,8 @@
 
 static ga_malloc_table table; /* set once, by the first open */
 
-/* Where the C library's own was not found: it is looked for at the start, which may lack memory. */
+/* Used if the C library's function was not found: the search happens at the start, when memory may
+ * be missing. */
 static size_t unknown_size(void *block)
 {
     (void)block;
@@ -48,7 +49,7 @@ static void system_close(void *state)
     (void)state;
 }
 
-static ga_status handed_out(void *block, size_t size, void **out)
+static ga_status set_result(void *block, size_t size, void **out)
 {
     *out = block;
     return block ? GA_OK : ga_fail(GA_ERR_MEMORY, "system: no memory for %zu bytes", size);
@@ -57,19 +58,19 @@ static ga_status handed_out(void *block, size_t size, void **out)
 static ga_status system_alloc(void *state, size_t size, void **out)
 {
     (void)state;
-    return handed_out(ga_libc.malloc(size), size, out);
+    return set_result(ga_libc.malloc(size), size, out);
 }
 
 static ga_status system_alloc_zeroed(void *state, size_t size, void **out)
 {
     (void)state;
-    return handed_out(ga_libc.calloc(1, size), size, out);
+    return set_result(ga_libc.calloc(1, size), size, out);
 }
 
 static ga_status system_alloc_aligned(void *state, size_t size, size_t align, void **out)
 {
     (void)state;
-    return handed_out(ga_libc.memalign(align, size), size, out);
+    return set_result(ga_libc.memalign(align, size), size, out);
 }
 
 static bool system_owns(void *state, const void *pointer)
@@ -88,7 +89,7 @@ static ga_status system_realloc(void *state, void *block, size_t size, void **ou
     if (!system_owns(state, block)) {
         return not_own(block);
     }
-    return handed_out(ga_libc.realloc(block, size), size, out);
+    return set_result(ga_libc.realloc(block, size), size, out);
 }
 
 static ga_status system_free(void *state, void *block)

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
+ * Stream captures, through functions of the driver that older drivers do not have.
+ *
  * ORDER      C1/C2 publish the functions of the driver
- * PROGRESS   lock-free once they are found
+ * PROGRESS   lock-free once they have been looked up
  */
 #include "cuda_captures.h"
 
@@ -20,7 +22,8 @@ enum {
     MOVE = 1                /* CU_GRAPH_USER_OBJECT_MOVE */
 };
 
-/* cuStreamGetCaptureInfo_v2 and _v3 differ in an argument before the last, which is optional. */
+/* cuStreamGetCaptureInfo_v2 and _v3 differ in one optional argument before the last. A function
+ * that the driver does not have is NULL. */
 typedef struct capture_calls {
     CUresult (*is_capturing)(CUstream stream, int *status);
     CUresult (*info_2)(CUstream stream, int *status, uint64_t *id, CUgraph *graph,
@@ -33,7 +36,7 @@ typedef struct capture_calls {
     CUresult (*exchange)(int *mode);
 } capture_calls;
 
-static capture_calls calls; /* filled once, by find(); zeros until the driver is loaded */
+static capture_calls calls; /* filled once, by look_up(); zeros until the driver is loaded */
 static bool found;
 static bool unwatched;
 
@@ -42,7 +45,7 @@ void ga_cuda_captures_unwatch(void)
     unwatched = true;
 }
 
-static void find(void)
+static void look_up(void)
 {
     const struct {
         void *function;
@@ -57,11 +60,11 @@ static void find(void)
         void *function = ga_cuda_driver_symbol(rows[i].symbol);
         memcpy(rows[i].function, &function, sizeof function);
     }
-    /* C1: release. Pairs with C2: the calls are complete. */
+    /* C1: release. Pairs with C2: a thread that sees `found` sees the functions. */
     __atomic_store_n(&found, true, __ATOMIC_RELEASE);
 }
 
-static const capture_calls *known(void)
+static const capture_calls *captures_calls(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     static const capture_calls none;
@@ -72,18 +75,18 @@ static const capture_calls *known(void)
     if (unwatched || !ga_cuda_driver_symbol("cuStreamIsCapturing")) {
         return &none;
     }
-    pthread_once(&once, find);
+    pthread_once(&once, look_up);
     return &calls;
 }
 
 bool ga_cuda_captures_watched(void)
 {
-    return known()->is_capturing != NULL;
+    return captures_calls()->is_capturing != NULL;
 }
 
 ga_cuda_capture_state ga_cuda_is_capturing(CUstream stream)
 {
-    const capture_calls *driver = known();
+    const capture_calls *driver = captures_calls();
     int status = CU_STREAM_CAPTURE_STATUS_NONE;
     CUresult result =
         driver->is_capturing ? driver->is_capturing(stream, &status) : CUDA_ERROR_NOT_SUPPORTED;
@@ -109,16 +112,17 @@ static bool get_info(const capture_calls *driver, CUstream stream, uint64_t *id,
 bool ga_cuda_capture_number(CUstream stream, uint64_t *number)
 {
     CUgraph graph = NULL;
-    return get_info(known(), stream, number, &graph);
+    return get_info(captures_calls(), stream, number, &graph);
 }
 
 bool ga_cuda_capture_watch(CUstream stream, void (*destroyed)(void *context), void *context)
 {
-    const capture_calls *driver = known();
+    const capture_calls *driver = captures_calls();
     CUuserObject object = NULL;
     CUgraph graph = NULL;
     uint64_t id = 0;
-    /* An object that the graph does not take is left alone: its end would say that the graph is gone. */
+    /* If the graph refuses the object, the object leaks on purpose: its release would call
+     * destroyed(). */
     return driver->create && driver->retain && get_info(driver, stream, &id, &graph) &&
            driver->create(&object, context, destroyed, 1, NO_DESTRUCTOR_SYNC) == CUDA_SUCCESS &&
            driver->retain(graph, object, 1, MOVE) == CUDA_SUCCESS;
@@ -126,7 +130,7 @@ bool ga_cuda_capture_watch(CUstream stream, void (*destroyed)(void *context), vo
 
 int ga_cuda_relax_mode(void)
 {
-    const capture_calls *driver = known();
+    const capture_calls *driver = captures_calls();
     int mode = MODE_RELAXED;
     return driver->exchange && driver->exchange(&mode) == CUDA_SUCCESS ? mode : MODE_UNKNOWN;
 }

@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
+ * Loads the driver, and keeps each device's primary context and one stream.
+ *
+ * ga_cuda_enter
+ *   ga_cuda_driver_get   load() once in a process; refused in a child of fork()
+ *   slot_of              fill_slot() at the device's first use, else one load
+ *   push the context, relax the capture mode, retry releases that the driver refused
+ *
  * STRUCTURE  one table, filled once; one slot per device with its primary context and a stream
  * INVARIANT  a slot with a context is complete, and changes again only in ga_cuda_forget()
- * ORDER      D1/D2 publish a slot; pthread_once publishes the table; L1/L2 the library, to those who
- *            have not asked for the table
+ * ORDER      D1/D2 publish a slot; pthread_once publishes the table; L1/L2 the library, to threads
+ *            that have not called ga_cuda_driver_get()
  * PROGRESS   lock-free once a device has been used; its first use takes slots_lock
  */
 #include "cuda_driver.h"
@@ -33,18 +40,18 @@ static const struct {
     size_t offset;
 } rows[] = {GA_CUDA_FUNCTIONS(ROW)};
 
-/* Written by load() alone, under pthread_once; but for what a child of fork() notes, before it has a
- * second thread. Asking for the process's number each time would be a call of the kernel. */
+/* Written by load() alone, under pthread_once, except `inherited`: a fork handler sets it in the
+ * child, which has one thread then. A getpid() in each call would cost a system call. */
 static struct {
     ga_cuda_driver table;
     void *library;
     bool usable;
-    bool inherited; /* this is a child of the process whose driver it is */
-    pid_t pid;      /* of that process */
+    bool inherited; /* this process is a child of the one that started the driver */
+    pid_t pid;      /* of the process that started the driver */
     char reason[400];
 } loaded;
 
-static const ga_cuda_driver *stand_in; /* set by tests, while no other thread is in here */
+static const ga_cuda_driver *stand_in; /* set by tests, while no other thread uses this file */
 static bool stand_in_inherited;
 static pid_t stand_in_pid;
 static bool gone; /* relaxed: a hint that needs no order */
@@ -57,17 +64,17 @@ __attribute__((format(printf, 1, 2))) static void refuse(const char *format, ...
     va_end(args);
 }
 
-static bool may_lack(const char *symbol)
+static bool is_optional(const char *symbol)
 {
     return strcmp(symbol, "cuCtxRecordEvent") == 0;
 }
 
-/* Fill the table; the first symbol that the library lacks and must have, or NULL. */
+/* Fill the table. Returns NULL, or the first required symbol that the library does not define. */
 static const char *resolve(void *library)
 {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         void *function = dlsym(library, rows[i].symbol);
-        if (!function && !may_lack(rows[i].symbol)) {
+        if (!function && !is_optional(rows[i].symbol)) {
             return rows[i].symbol;
         }
         memcpy((char *)&loaded.table + rows[i].offset, &function, sizeof function);
@@ -75,7 +82,7 @@ static const char *resolve(void *library)
     return NULL;
 }
 
-static void note_child(void)
+static void set_inherited(void)
 {
     loaded.inherited = loaded.usable;
     stand_in_inherited = stand_in != NULL;
@@ -84,15 +91,16 @@ static void note_child(void)
 __attribute__((constructor)) static void watch_forks(void)
 {
     static bool watched;
-    ga_forks_watch(&watched, NULL, NULL, note_child);
+    ga_forks_watch(&watched, NULL, NULL, set_inherited);
 }
 
-/* The library stays loaded for ever: the driver has threads of its own. Once more in the child of a
- * fork that came in the middle of it: that may find a driver which says that it is the parent's. */
+/* The library is never unloaded, because the driver has threads of its own. If a fork interrupted
+ * load() in another thread, it runs again in the child; the driver may then report that it belongs
+ * to the parent. */
 static void load(void)
 {
     watch_forks();
-    /* Not from the environment of a program that runs with another user's rights. */
+    /* ga_environment() ignores the variable in a process with another user's rights. */
     const char *named = ga_environment("GPUALLOC_CUDA_DRIVER");
     const char *path = named && *named ? named : "libcuda.so.1";
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -101,10 +109,10 @@ static void load(void)
         refuse("no CUDA driver: %s", why ? why : path);
         return;
     }
-    const char *lacking = resolve(library);
-    if (lacking) {
+    const char *missing = resolve(library);
+    if (missing) {
         refuse("no CUDA driver: %s lacks %s; expected a driver for CUDA 11.2 or later", path,
-               lacking);
+               missing);
         return;
     }
     CUresult result = loaded.table.cuInit(0);
@@ -114,7 +122,7 @@ static void load(void)
     }
     loaded.pid = getpid();
     loaded.usable = true;
-    /* L1: release. Pairs with L2: the library is started. */
+    /* L1: release. Pairs with L2: a thread that sees the library finds it initialised. */
     __atomic_store_n(&loaded.library, library, __ATOMIC_RELEASE);
 }
 
@@ -279,7 +287,7 @@ void ga_cuda_leave(const ga_cuda_scope *scope)
     scope->driver->cuCtxPopCurrent(&ours);
 }
 
-/* A driver that is in trouble otherwise has it still. */
+/* Any other error of the driver does not mean that the context is gone. */
 bool ga_cuda_has_context(int device)
 {
     const ga_cuda_driver *driver;
@@ -309,7 +317,7 @@ static void forget_locked(const ga_cuda_driver *driver, int ordinal, device_slot
         driver->cuDevicePrimaryCtxRelease(device);
     }
     slot->stream = NULL;
-    /* relaxed: nobody is in here for the device, and who comes next takes the lock. */
+    /* relaxed: no other thread uses the device's slot, and the next one takes the lock. */
     __atomic_store_n(&slot->context, NULL, __ATOMIC_RELAXED);
 }
 
@@ -317,7 +325,7 @@ void ga_cuda_forget(int device)
 {
     const ga_cuda_driver *driver;
     bool known = device >= 0 && device < GA_CUDA_DEVICES;
-    /* D2: acquire. Pairs with D1. Without a context there is no driver to be loaded for it. */
+    /* D2: acquire. Pairs with D1. Without a context the driver need not be loaded. */
     known = known && __atomic_load_n(&slots[device].context, __ATOMIC_ACQUIRE);
     if (!known || ga_cuda_driver_get(&driver) != GA_OK) {
         return;

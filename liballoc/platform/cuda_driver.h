@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * The CUDA driver as a table of functions. libcuda.so.1, or the library that GPUALLOC_CUDA_DRIVER
- * names, is loaded and initialised on first need, once in a process; nothing happens before. A
- * machine without a driver gets an error sentence, and so does a child of fork(), where a driver
- * that its parent initialised cannot be used.
+ * The CUDA driver as a table of functions. The first use loads and initialises libcuda.so.1, or the
+ * library that GPUALLOC_CUDA_DRIVER names, once in a process. On a machine without a driver calls
+ * fail with GA_ERR_DEVICE. So they do in a child of fork(), because a driver that the parent
+ * initialised cannot be used there.
  *
- * Work on a device happens between ga_cuda_enter() and ga_cuda_leave(), with the device's primary
- * context current, the one that the CUDA runtime uses; what was current before comes back.
+ * Work on a device happens between ga_cuda_enter() and ga_cuda_leave(). The device's primary
+ * context, which the CUDA runtime uses too, is current there; ga_cuda_leave() restores the previous
+ * one.
  *
- * Thread safe but for ga_cuda_driver_set().
+ * Thread safe except ga_cuda_driver_set().
  */
 #ifndef GPUALLOC_PLATFORM_CUDA_DRIVER_H
 #define GPUALLOC_PLATFORM_CUDA_DRIVER_H
@@ -17,10 +18,10 @@
 
 #include <gpualloc/gpualloc.h>
 
-/* Every driver function we call: name, symbol, parameters. To call one more, add its line. The
- * symbol is the one of the version that the parameters belong to: <cuda.h> maps the plain name to
- * it (cuMemAlloc to cuMemAlloc_v2), dlsym() does not. A driver before CUDA 12.5 lacks
- * cuCtxRecordEvent: the table has NULL there, then. */
+/* Every driver function that we call: name, symbol, parameters. To call another one, add a line.
+ * The symbol is that of the version which has these parameters: <cuda.h> maps the plain name to it
+ * (cuMemAlloc to cuMemAlloc_v2), dlsym() does not. A driver before CUDA 12.5 does not have
+ * cuCtxRecordEvent; the member is then NULL. */
 /* clang-format off */
 #define GA_CUDA_FUNCTIONS(X)                                                                       \
     X(cuInit, "cuInit", (unsigned flags))                                                          \
@@ -127,73 +128,75 @@ typedef struct ga_cuda_driver {
 } ga_cuda_driver;
 
 enum {
-    GA_CUDA_DEVICES = 64 /* the most devices that we keep a context for */
+    GA_CUDA_DEVICES = 64 /* most devices that we keep a context for */
 };
 
-/* The driver, loaded and initialised; *out is NULL on failure.
+/* The driver's table, loaded and initialised at the first call; *out is NULL on failure.
  *
- * GA_ERR_DEVICE  there is none, it refuses to start (no GPU, say), or this process is a child of
- *                the one that started it
- */
+ * GA_ERR_DEVICE  there is no driver, it does not start (no GPU, for example), or this process is a
+ *                child of the one that started it */
 ga_status ga_cuda_driver_get(const ga_cuda_driver **out);
 
-/* Put `driver` in the real one's place, which then is neither loaded nor asked; NULL undoes it.
- * For tests, while no other thread is in here. The contexts we kept are forgotten. */
+/* Replace the real driver by `driver`, so that the real one is not loaded; NULL restores it. For
+ * tests, while no other thread uses this file. The contexts in the slots are dropped, not
+ * released. */
 void ga_cuda_driver_set(const ga_cuda_driver *driver);
 
-/* GA_OK for CUDA_SUCCESS. Else the thread's error sentence becomes "CALL: ERROR_NAME (its text)",
- * with GA_ERR_MEMORY for CUDA_ERROR_OUT_OF_MEMORY and GA_ERR_DEVICE for all others. */
+/* GA_OK for CUDA_SUCCESS. Otherwise sets the thread's error sentence to "CALL: ERROR_NAME (its
+ * text)" and returns GA_ERR_MEMORY for CUDA_ERROR_OUT_OF_MEMORY, GA_ERR_DEVICE for all others. */
 ga_status ga_cuda_check(const ga_cuda_driver *driver, CUresult result, const char *call);
 
 /* GA_CUDA_CALL(driver, cuMemAlloc, &block, size): call and check. */
 #define GA_CUDA_CALL(driver, name, ...) ga_cuda_check((driver), (driver)->name(__VA_ARGS__), #name)
 
-/* Whether the driver has said that it is shutting down with the process: its memory is gone, and
- * giving any back has succeeded. */
+/* Whether the driver has reported that it shuts down with the process. Its memory is gone then, so
+ * frees count as successful. */
 bool ga_cuda_is_gone(void);
 
 ga_status ga_cuda_device_count(int *out);
 
-/* A function of the driver that the table does not have, since drivers may lack it; NULL where this
- * one does, before ga_cuda_driver_get() has succeeded, and for what ga_cuda_driver_set() has put in
- * the driver's place. */
+/* A function of the driver that is not in the table, because drivers may not have it. NULL if this
+ * driver does not have it, before ga_cuda_driver_get() has succeeded, and with a driver from
+ * ga_cuda_driver_set(). */
 void *ga_cuda_driver_symbol(const char *symbol);
 
 typedef struct ga_cuda_scope {
     const ga_cuda_driver *driver;
-    CUstream stream; /* the device's, for short work of ours; waits for no other stream */
-    int mode;        /* the thread's capture mode before: see cuda_captures.h */
+    CUstream stream; /* the library's own stream on the device, for short work; does not wait for
+                      * other streams */
+    int mode;        /* the thread's previous capture mode: see cuda_captures.h */
 } ga_cuda_scope;
 
-/* Make the primary context of `device` current. Leave again only after GA_OK. */
+/* Make the primary context of `device` current. Call ga_cuda_leave() only after GA_OK. */
 ga_status ga_cuda_enter(ga_cuda_scope *scope, int device);
 void ga_cuda_leave(const ga_cuda_scope *scope);
 
-/* Whether the device still has the context that ga_cuda_enter() made current before. False: its
- * memory is gone with it, or it is another process's. */
+/* Whether the context that ga_cuda_enter() used on the device still exists. False: its memory is
+ * gone with it, or belongs to another process. */
 bool ga_cuda_has_context(int device);
 
-/* Let go of the device's primary context, before somebody destroys it; the next ga_cuda_enter() takes
- * hold of the new one. No thread is between ga_cuda_enter() and ga_cuda_leave() for that device. */
+/* Release the device's primary context before the program destroys it; the next ga_cuda_enter()
+ * retains the new one. No thread may be between ga_cuda_enter() and ga_cuda_leave() for that
+ * device. */
 void ga_cuda_forget(int device);
 
-/* What the driver knows of a pointer; all 0 for one that it does not know. */
+/* The driver's attributes of a pointer; all 0 for an unknown pointer. */
 typedef struct ga_cuda_pointer {
     int memory_type; /* CU_MEMORYTYPE_DEVICE, ... */
     int device;
     int managed;       /* 1: memory that moves between host and device */
-    CUmemoryPool pool; /* it came from, or NULL */
+    CUmemoryPool pool; /* the pool that the block came from, or NULL */
 } ga_cuda_pointer;
 
 ga_status ga_cuda_describe(const ga_cuda_scope *scope, const void *pointer, ga_cuda_pointer *out);
 
-/* The bytes that the driver knows a block to have; 0 for a pointer that begins none. */
+/* The size of a block of the driver in bytes; 0 if `block` is not the start of one. */
 size_t ga_cuda_block_size(const ga_cuda_scope *scope, const void *block);
 
-/* Fill with zeros, and return when that is done. */
+/* Fill `size` bytes with zeros and wait until that is done. */
 ga_status ga_cuda_clear(const ga_cuda_scope *scope, void *block, size_t size);
 
-/* Copy within the device once all work on it is done, and return when that is done. */
+/* Wait for all work on the device, copy `size` bytes within it, and wait for the copy. */
 ga_status ga_cuda_copy(const ga_cuda_scope *scope, void *to, const void *from, size_t size);
 
 #endif

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
+ * Resources that the driver refused to release, kept until a later attempt succeeds.
+ *
  *   EMPTY --add--> BUSY --> FULL --retry, forget--> BUSY --> FULL or EMPTY
  *
- * STRUCTURE  a fixed table, so that remembering cannot fail for lack of memory; a count of the
- *            entries that are not EMPTY, read without order
+ * STRUCTURE  a fixed table, so that adding cannot fail for lack of memory; a count of the entries
+ *            that are not EMPTY, read without order
  * INVARIANT  an entry that is BUSY belongs to one thread
  * ORDER      R1/R2 pass an entry from one owner to the next
- * PROGRESS   lock-free: an entry that another thread has is passed over. A fork leaves such an
+ * PROGRESS   lock-free: a thread skips an entry that another thread has. A fork leaves such an
  *            entry BUSY in the child, which has no driver
  */
 #include "cuda_refused.h"
@@ -33,12 +35,12 @@ static struct entry {
     int state; /* an entry_state */
     int device;
     ga_cuda_refused_kind kind;
-    uint64_t what, size;
+    uint64_t handle, size;
 } entries[ENTRIES];
 
-static unsigned count; /* relaxed: a hint, whose entries are looked at with order */
-static unsigned
-    first; /* relaxed: where a retry begins, so that refused ones do not starve others */
+static unsigned count; /* relaxed: a hint; entries themselves are claimed with order */
+/* Relaxed: the entry where the next retry begins, so that refused entries do not starve others. */
+static unsigned first;
 
 static bool claim(struct entry *entry, int from)
 {
@@ -47,7 +49,7 @@ static bool claim(struct entry *entry, int from)
                                        __ATOMIC_RELAXED);
 }
 
-static void pass_on(struct entry *entry, entry_state state)
+static void hand_over(struct entry *entry, entry_state state)
 {
     /* R1: release. Pairs with R2. */
     __atomic_store_n(&entry->state, state, __ATOMIC_RELEASE);
@@ -56,7 +58,7 @@ static void pass_on(struct entry *entry, entry_state state)
     }
 }
 
-void ga_cuda_refused_add(int device, ga_cuda_refused_kind kind, uint64_t what, uint64_t size)
+void ga_cuda_refused_add(int device, ga_cuda_refused_kind kind, uint64_t handle, uint64_t size)
 {
     static const char *const names[] = {"mapped bytes",     "bytes of memory", "bytes of addresses",
                                         "bytes of a block", "pinned bytes",    "events"};
@@ -67,38 +69,39 @@ void ga_cuda_refused_add(int device, ga_cuda_refused_kind kind, uint64_t what, u
         if (claim(&entries[i], EMPTY)) {
             entries[i].device = device;
             entries[i].kind = kind;
-            entries[i].what = what;
+            entries[i].handle = handle;
             entries[i].size = size;
             __atomic_fetch_add(&count, 1, __ATOMIC_RELAXED);
-            pass_on(&entries[i], FULL);
+            hand_over(&entries[i], FULL);
             ga_log(GA_LOG_INFO, "device %d: the driver keeps %llu %s, and is asked again: %s",
                    device, (unsigned long long)size, names[kind], ga_error_text());
             return;
         }
     }
-    static bool said;
-    if (!__atomic_exchange_n(&said, true, __ATOMIC_RELAXED)) { /* relaxed: it is said once */
+    static bool logged;
+    if (!__atomic_exchange_n(&logged, true, __ATOMIC_RELAXED)) { /* relaxed: elects the thread that
+                                                                * logs */
         ga_log(GA_LOG_WARN,
                "device %d: %llu %s are lost, and maybe more: the driver keeps them: %s", device,
                (unsigned long long)size, names[kind], ga_error_text());
     }
 }
 
-static bool overlaps(const struct entry *entry, uint64_t what, uint64_t size)
+static bool overlaps(const struct entry *entry, uint64_t handle, uint64_t size)
 {
     return entry->kind == GA_CUDA_REFUSED_CHUNK
-               ? entry->what == what
-               : entry->what < what + size && what < entry->what + entry->size;
+               ? entry->handle == handle
+               : entry->handle < handle + size && handle < entry->handle + entry->size;
 }
 
-void ga_cuda_refused_forget(int device, ga_cuda_refused_kind kind, uint64_t what, uint64_t size)
+void ga_cuda_refused_forget(int device, ga_cuda_refused_kind kind, uint64_t handle, uint64_t size)
 {
     for (int i = 0; i < ENTRIES && __atomic_load_n(&count, __ATOMIC_RELAXED); i++) {
         struct entry *entry = &entries[i];
         if (claim(entry, FULL)) {
             bool stale =
-                entry->device == device && entry->kind == kind && overlaps(entry, what, size);
-            pass_on(entry, stale ? EMPTY : FULL);
+                entry->device == device && entry->kind == kind && overlaps(entry, handle, size);
+            hand_over(entry, stale ? EMPTY : FULL);
         }
     }
 }
@@ -107,31 +110,32 @@ static CUresult release(const ga_cuda_driver *driver, const struct entry *entry)
 {
     switch (entry->kind) {
     case GA_CUDA_REFUSED_MAPPING:
-        return driver->cuMemUnmap(entry->what, entry->size);
+        return driver->cuMemUnmap(entry->handle, entry->size);
     case GA_CUDA_REFUSED_CHUNK:
-        return driver->cuMemRelease(entry->what);
+        return driver->cuMemRelease(entry->handle);
     case GA_CUDA_REFUSED_RANGE:
-        return driver->cuMemAddressFree(entry->what, entry->size);
+        return driver->cuMemAddressFree(entry->handle, entry->size);
     case GA_CUDA_REFUSED_BLOCK:
-        return driver->cuMemFree(entry->what);
+        return driver->cuMemFree(entry->handle);
     case GA_CUDA_REFUSED_PINNED:
-        return driver->cuMemHostUnregister((void *)(uintptr_t)entry->what);
+        return driver->cuMemHostUnregister((void *)(uintptr_t)entry->handle);
     default:
-        return driver->cuEventDestroy((CUevent)(uintptr_t)entry->what);
+        return driver->cuEventDestroy((CUevent)(uintptr_t)entry->handle);
     }
 }
 
-/* The pages of the host behind what was pinned go, too. */
+/* For pinned memory, unmap the host's pages as well. */
 static bool release_all(const ga_cuda_driver *driver, const struct entry *entry)
 {
     bool released = release(driver, entry) == CUDA_SUCCESS;
     if (released && entry->kind == GA_CUDA_REFUSED_PINNED) {
-        ga_os_memory_release((void *)(uintptr_t)entry->what, entry->size);
+        ga_os_memory_release((void *)(uintptr_t)entry->handle, entry->size);
     }
     return released;
 }
 
-/* Entries of one kind, from `from` on. Returns how many refusals are left. */
+/* Retry the entries of one kind, beginning with `from`. Returns the remaining number of failures
+ * that the caller allows. */
 static int retry_kind(const ga_cuda_driver *driver, int device, ga_cuda_refused_kind kind,
                       unsigned from, int refusals)
 {
@@ -142,7 +146,7 @@ static int retry_kind(const ga_cuda_driver *driver, int device, ga_cuda_refused_
         }
         bool wanted = entry->device == device && entry->kind == kind;
         bool released = wanted && release_all(driver, entry);
-        pass_on(entry, released ? EMPTY : FULL);
+        hand_over(entry, released ? EMPTY : FULL);
         if (wanted && !released) {
             refusals--;
             __atomic_store_n(&first, (from + i + 1) % ENTRIES, __ATOMIC_RELAXED);

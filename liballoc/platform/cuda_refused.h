@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Memory and addresses of devices that the driver refused to take back from an owner that is gone.
- * They are remembered for the process and released by a later ga_cuda_enter(). Thread safe.
+ * Memory and addresses of devices that the driver refused to release, and whose owner is gone. They
+ * are kept for the life of the process and released by a later ga_cuda_enter(). Thread safe.
  */
 #ifndef GPUALLOC_PLATFORM_CUDA_REFUSED_H
 #define GPUALLOC_PLATFORM_CUDA_REFUSED_H
@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-/* The order in which they are released: a range can be freed when nothing is mapped in it. */
+/* In the order of their release, because a range can be freed only when nothing is mapped in it. */
 typedef enum ga_cuda_refused_kind {
     GA_CUDA_REFUSED_MAPPING, /* cuMemUnmap */
     GA_CUDA_REFUSED_CHUNK,   /* cuMemRelease */
@@ -21,23 +21,26 @@ typedef enum ga_cuda_refused_kind {
     GA_CUDA_REFUSED_KINDS
 } ga_cuda_refused_kind;
 
-/* `what` is an address or a handle, `size` bytes. Nothing is allocated. A device whose context is
- * gone has nothing to be released. Where the table is full, the first loss is logged. */
-void ga_cuda_refused_add(int device, ga_cuda_refused_kind kind, uint64_t what, uint64_t size);
+/* Add a resource: `handle` is an address or a driver handle, `size` its bytes. Allocates nothing.
+ * Does nothing if the device's context is gone. If the table is full, the first loss is logged. */
+void ga_cuda_refused_add(int device, ga_cuda_refused_kind kind, uint64_t handle, uint64_t size);
 
-/* The driver has handed out [what, what + size), or freed it; of chunks, `what` alone counts. So it
- * had released what it refused before, and the next release would be another owner's. */
-void ga_cuda_refused_forget(int device, ga_cuda_refused_kind kind, uint64_t what, uint64_t size);
+/* Drop entries that overlap [handle, handle + size); for chunks `handle` alone counts. Called when
+ * the driver has allocated or freed that range: so it has released the refused resource after all,
+ * and a retry would release another owner's. */
+void ga_cuda_refused_forget(int device, ga_cuda_refused_kind kind, uint64_t handle, uint64_t size);
 
-/* Try to release what is remembered of a device whose context is current. */
+/* Try to release the entries of a device, whose context must be current. At most 4 failures are
+ * tolerated, so that a call stays short. */
 void ga_cuda_refused_retry(const ga_cuda_driver *driver, int device);
 
-/* Free a block of cuMemAlloc's that only the caller knows of, now or later. For the first, the
- * device's context is current. */
+/* Free a block of cuMemAlloc that no other code knows: now, or by a later retry.
+ * ga_cuda_drop_block() needs the device's context to be current; ga_cuda_free_block() enters the
+ * device itself. */
 void ga_cuda_drop_block(const ga_cuda_driver *driver, int device, CUdeviceptr block);
 void ga_cuda_free_block(int device, CUdeviceptr block);
 
-/* Another driver has none of it. While no other thread is in here. */
+/* Empty the table, because tests replace the driver. No other thread may use this file. */
 void ga_cuda_refused_clear(void);
 
 #endif

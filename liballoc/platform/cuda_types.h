@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What we use of the CUDA driver's types and constants, so that no CUDA header is needed to build.
- * The names are the driver's. A file that includes <cuda.h> first gets that header's instead:
- * tests/device compares the two.
+ * The types and constants of the CUDA driver that we use, so that a build needs no CUDA header. The
+ * names are the driver's. A file that includes <cuda.h> first gets that header's definitions
+ * instead; tests/device compares the two.
  */
 #ifndef GPUALLOC_PLATFORM_CUDA_TYPES_H
 #define GPUALLOC_PLATFORM_CUDA_TYPES_H
@@ -22,7 +22,7 @@ typedef struct CUevent_st *CUevent;
 typedef struct CUmemPoolHandle_st *CUmemoryPool;
 typedef unsigned long long CUmemGenericAllocationHandle;
 
-/* Enumerations there; an enumeration of that size is passed just like an int. */
+/* Enumerations in <cuda.h>; the ABI passes an enumeration of that size like an int. */
 typedef int CUdevice_attribute;
 typedef int CUpointer_attribute;
 typedef int CUmemPool_attribute;

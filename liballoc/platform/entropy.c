@@ -19,7 +19,7 @@ static uint64_t mix(uint64_t z)
     return z ^ (z >> 31);
 }
 
-/* A chroot may have something else under this name: a file with known contents, a FIFO. */
+/* A chroot may have another file under this name, such as one with known contents or a FIFO. */
 static bool is_urandom(int file)
 {
     struct stat status;
@@ -27,7 +27,7 @@ static bool is_urandom(int file)
            status.st_rdev == makedev(1, 9); /* Linux's numbers of the device */
 }
 
-/* Unlike /dev/random it does not block, also before the kernel has gathered entropy. */
+/* /dev/urandom never blocks, even before the kernel has gathered entropy; /dev/random may. */
 static bool fill_from_urandom(unsigned char *bytes, size_t size)
 {
     int file = open("/dev/urandom", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
@@ -44,8 +44,8 @@ static bool fill_from_urandom(unsigned char *bytes, size_t size)
     return done == size;
 }
 
-/* The kernel gives each execve() 16 random bytes. A forked child has its parent's, and the same
- * count of calls: its number and the clock tell it apart. */
+/* The kernel gives each execve() 16 random bytes (AT_RANDOM). A forked child inherits them and the
+ * count of calls, so that its process id and the clock must make the difference. */
 static uint64_t gather(void)
 {
     static uint64_t calls;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Random numbers that another process cannot predict: seeds of hash functions, placement, names. Not
- * for cryptographic keys, because the last resort is weak.
+ * Random numbers that another process cannot predict: seeds of hash functions, placement, names.
+ * Not for cryptographic keys, because the last resort is weak.
  */
 #ifndef GPUALLOC_PLATFORM_ENTROPY_H
 #define GPUALLOC_PLATFORM_ENTROPY_H
@@ -10,9 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Fills `bytes` from the kernel's generator: getrandom(2), or /dev/urandom where a sandbox refuses
- * that call or the kernel has not gathered entropy yet. Without either, from AT_RANDOM, the clock
- * and the process's number: then false, and a local attacker may guess the bytes. Never blocks and
+/* Fill `bytes` from the kernel's generator: getrandom(2), or /dev/urandom if a sandbox refuses that
+ * call or the kernel has not gathered entropy yet. If both fail, from AT_RANDOM, the clock and the
+ * process id; returns false then, because a local attacker may guess the bytes. Never blocks and
  * never fails. Thread safe; keeps errno. */
 bool ga_entropy_fill(void *bytes, size_t size);
 

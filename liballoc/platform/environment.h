@@ -11,9 +11,9 @@
  * belongs to the environment: the program may change or free it. Thread safe as getenv() is. */
 const char *ga_environment(const char *name);
 
-/* A copy of the value, for ever: for settings that are read once and used later, when the program
- * may have cleared or overwritten its environment. NULL if it is not set or empty, or where there is
- * no memory. */
+/* A copy of the value that is never freed. For settings that are read once and used later, when the
+ * program may have cleared or overwritten its environment. NULL if the variable is not set or
+ * empty, or without memory. */
 char *ga_environment_copy(const char *name);
 
 #endif

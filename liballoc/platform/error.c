@@ -22,7 +22,7 @@ ga_status ga_fail(ga_status status, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    ga_text_make_printable(text); /* it quotes values of users and programs */
+    ga_text_make_printable(text); /* the text may quote values from users and programs */
     __builtin_memcpy(error_text, text, sizeof text);
     error_count++;
     return status;

@@ -7,7 +7,7 @@
 /* ---- one registration for all rooms --------------------------------------------------------- */
 
 enum {
-    ROOMS_MOST = 32 /* those of all rooms together are fewer than 16 */
+    ROOMS_MOST = 32 /* all rooms together have fewer than 16 */
 };
 
 typedef struct handlers {
@@ -22,18 +22,20 @@ static pthread_mutex_t rooms_lock = PTHREAD_MUTEX_INITIALIZER;
 static handlers below; /* the allocator below all rooms; `below_set` publishes it */
 static bool below_set;
 
-/* From prepare to the end of fork() in the parent or the child; a thread holds fork_lock then. The
- * members are that thread's own, but for `forker`, which others compare with themselves. */
+/* State of a running fork(). The forking thread holds fork_lock from prepare to the end of fork()
+ * in the parent and in the child. It alone uses the members, except `forker`, which other threads
+ * compare with themselves. */
 static pthread_mutex_t fork_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     uintptr_t forker; /* the thread, by pthread_self(); 0: none */
-    unsigned depth;   /* forks of the thread under way: one, and those in signal handlers */
-    unsigned rooms;   /* whose prepare handlers have run */
-    bool below;       /* so for the allocator below them */
+    unsigned depth;   /* nested forks of the thread: 1, plus forks in signal handlers */
+    unsigned rooms;   /* number of rooms whose prepare handlers have run */
+    bool below;       /* the prepare handler of the allocator below has run */
     bool inner_child; /* this process is the child of a fork in a signal handler */
 } fork_state;
 
-/* The same in the child. No thread-local storage of ours, which may want memory in a handler. */
+/* pthread_self() is the same in the child. Thread-local storage of ours could need memory in a
+ * handler. */
 static uintptr_t self(void)
 {
     return (uintptr_t)pthread_self();
@@ -78,11 +80,11 @@ static void run_later_handlers(bool in_child)
     }
 }
 
-/* Signals are blocked from before the lock is taken until everything is held, so that a fork in a
- * signal handler finds either nothing held or `forker` set. */
+/* Signals are blocked from before the lock is acquired until all handlers have run, so that a fork
+ * in a signal handler finds either no handler run or `forker` set. */
 static void begin_fork(void)
 {
-    /* relaxed: equal only where this thread wrote it */
+    /* relaxed: equal only if this thread wrote it */
     if (__atomic_load_n(&fork_state.forker, __ATOMIC_RELAXED) == self()) {
         fork_state.depth++;
         return;
@@ -139,14 +141,14 @@ void ga_forks_watch(bool *watched, void (*prepare)(void), void (*parent)(void), 
         return;
     }
     pthread_mutex_lock(&rooms_lock);
-    bool room = room_count < ROOMS_MOST;
-    if (room) {
+    bool fits = room_count < ROOMS_MOST;
+    if (fits) {
         rooms[room_count] = (handlers){prepare, parent, child};
         /* F1: release. Pairs with F2: an entry is written before it is counted. */
         __atomic_store_n(&room_count, room_count + 1, __ATOMIC_RELEASE);
     }
     pthread_mutex_unlock(&rooms_lock);
-    if (!room) { /* behind those of the table */
+    if (!fits) { /* register with the C library, to run after the table */
         pthread_atfork(prepare, parent, child);
     }
 }
@@ -165,22 +167,22 @@ int ga_forks_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(v
 
 /* ---- a mutex that forks take along ---------------------------------------------------------- */
 
-void ga_forked_lock_want(ga_forked_lock *lock)
+void ga_forked_lock_use(ga_forked_lock *lock)
 {
-    /* relaxed: who sees it late has let this thread on */
-    __atomic_store_n(&lock->wanted, true, __ATOMIC_RELAXED);
+    /* relaxed: a forking thread that sees it late does not acquire the mutex, which is allowed */
+    __atomic_store_n(&lock->used, true, __ATOMIC_RELAXED);
 }
 
-/* relaxed, here and below: a thread looks for what it has written itself. */
+/* relaxed, here and below: a thread compares with a value that it wrote itself. */
 void ga_forked_lock_prepare(ga_forked_lock *lock)
 {
-    if (__atomic_load_n(&lock->wanted, __ATOMIC_RELAXED)) {
+    if (__atomic_load_n(&lock->used, __ATOMIC_RELAXED)) {
         pthread_mutex_lock(&lock->mutex);
         __atomic_store_n(&lock->forker, self(), __ATOMIC_RELAXED);
     }
 }
 
-static bool give_up(ga_forked_lock *lock)
+static bool release_if_owned(ga_forked_lock *lock)
 {
     bool mine = __atomic_load_n(&lock->forker, __ATOMIC_RELAXED) == self();
     if (mine) {
@@ -192,12 +194,13 @@ static bool give_up(ga_forked_lock *lock)
 
 void ga_forked_lock_parent(ga_forked_lock *lock)
 {
-    give_up(lock);
+    release_if_owned(lock);
 }
 
 void ga_forked_lock_child(ga_forked_lock *lock)
 {
-    if (!give_up(lock)) { /* who has it put the first thing under it, and is not here */
+    if (!release_if_owned(lock)) {
+        /* its owner used it for the first time during the fork and is not in the child */
         pthread_mutex_init(&lock->mutex, NULL);
         lock->forker = 0;
     }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The C library's allocator: the `system` backend, and where gpualloc keeps its own few records.
+ * The C library's allocator: it serves the `system` backend and gpualloc's own few records.
  *
- * Two providers exist, and what is linked says which: libc_program.c is the malloc that the
- * program sees; the preload, which is that malloc, brings one that goes past itself.
+ * There are two definitions of the table, and linking chooses one. libc_program.c uses the malloc
+ * that the program sees. The preload is that malloc, so it brings a table that bypasses itself.
  */
 #ifndef GPUALLOC_PLATFORM_LIBC_H
 #define GPUALLOC_PLATFORM_LIBC_H
@@ -18,15 +18,16 @@ typedef struct ga_libc_table {
     void *(*calloc)(size_t count, size_t size);
     void *(*realloc)(void *block, size_t size);
     void *(*memalign)(size_t align, size_t size);
-    /* Found by dlsym in the preload: NULL until ga_libc_find() or where libc has none. */
+    /* Looked up by dlsym() in the preload: NULL until ga_libc_find(), and if the C library has
+     * none. */
     size_t (*usable_size)(void *block);
     int (*trim)(size_t keep);
     void (*totals)(size_t *live, size_t *held);
-    /* The preload only, else NULL: from now on the C library takes all its blocks from the program
-     * break, and nobody else gets memory there. `*first` is where its blocks begin. False where that
-     * cannot be had. Before threads run. */
+    /* In the preload only, else NULL. From now on the C library takes all its blocks from the
+     * program break, and no other library gets memory there. `*first` is the address at which its
+     * blocks begin. False if that cannot be done. Call before threads run. */
     bool (*hold_break)(uintptr_t *first);
-    /* The code in [first, end) still gets nothing from the program break; all others do again. */
+    /* Let all code use the program break again, except code in [first, end). */
     void (*share_break)(uintptr_t first, uintptr_t end);
 } ga_libc_table;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The C library's allocator as any program sees it.
+ * The C library's allocator as every program sees it.
  */
 #include "libc.h"
 

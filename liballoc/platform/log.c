@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The log: one formatted line, one write.
+ * The log: a line is formatted in a buffer and written by one write(2).
  */
 #include "log.h"
 
@@ -35,7 +35,7 @@ static ga_log_level read_level(void)
 ga_log_level ga_log_level_in_force(void)
 {
     static int level = UNREAD;
-    /* relaxed, both: nothing else is handed over, and two threads read the same */
+    /* relaxed, both: no other data is published, and two threads read the same value */
     int known = __atomic_load_n(&level, __ATOMIC_RELAXED);
     if (known == UNREAD) {
         known = (int)read_level();
@@ -44,10 +44,10 @@ ga_log_level ga_log_level_in_force(void)
     return (ga_log_level)known;
 }
 
-static size_t clamp(int printed, size_t room)
+static size_t clamp(int printed, size_t capacity)
 {
     size_t length = printed < 0 ? 0 : (size_t)printed;
-    return length < room ? length : room - 1;
+    return length < capacity ? length : capacity - 1;
 }
 
 void ga_log(ga_log_level level, const char *format, ...)
@@ -63,8 +63,9 @@ void ga_log(ga_log_level level, const char *format, ...)
     length += clamp(vsnprintf(line + length, sizeof line - 1 - length, format, args),
                     sizeof line - 1 - length);
     va_end(args);
-    ga_text_make_printable(line); /* it quotes values of users and programs */
+    ga_text_make_printable(line); /* the line may quote values from users and programs */
     line[length++] = '\n';
-    ga_output_write(STDERR_FILENO, line, length); /* a closed standard error is the user's wish */
+    ga_output_write(STDERR_FILENO, line, length); /* fails if the user closed standard error, which
+                                                   * is fine */
     errno = saved;
 }

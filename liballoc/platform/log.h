@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Lines for people, on standard error, as far as GPUALLOC_LOG (error, warn, info, debug; default
- * warn) lets them through. Never allocates: it is called from inside malloc.
+ * The log: lines on standard error, up to the level in GPUALLOC_LOG (error, warn, info, debug;
+ * default warn). Never allocates, because it is called inside malloc. Thread safe.
  */
 #ifndef GPUALLOC_PLATFORM_LOG_H
 #define GPUALLOC_PLATFORM_LOG_H
@@ -16,7 +16,7 @@ typedef enum ga_log_level {
 /* The level of GPUALLOC_LOG, as the variable was at the first call. */
 ga_log_level ga_log_level_in_force(void);
 
-/* Prints "gpualloc: ..." and a newline in one write; control characters within the line become
+/* Print "gpualloc: ..." and a newline in one write; control characters within the line become
  * question marks. Keeps errno. */
 void ga_log(ga_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

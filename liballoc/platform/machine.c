@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Facts from /proc, /sys, the kernel's calls and the CUDA driver. A fact that cannot be read is
- * left at its zero.
+ * Facts about the machine from /proc, /sys, system calls and the CUDA driver. A fact that cannot be
+ * read stays zero.
  */
 #include "machine.h"
 #include "cuda_driver.h"
@@ -19,7 +19,7 @@
 
 /* ---- small files -------------------------------------------------------------------------- */
 
-/* The file's first line, without its end; false where there is none. */
+/* The file's first line without its newline; false if there is none. */
 static bool read_line(const char *path, char *line, size_t size)
 {
     FILE *file = fopen(path, "re");
@@ -39,7 +39,7 @@ static uint64_t read_number(const char *path, uint64_t fallback)
                                                                                         : fallback;
 }
 
-/* What follows "KEY" and ": " in the first line of the file that begins with KEY. */
+/* The text after ": " in the first line of the file that begins with `key`. */
 static bool read_field(const char *path, const char *key, char *value, size_t size)
 {
     char line[512];
@@ -61,7 +61,7 @@ static bool read_field(const char *path, const char *key, char *value, size_t si
 
 /* ---- the machine -------------------------------------------------------------------------- */
 
-/* Arm's kernels give numbers in place of a name. */
+/* On Arm, Linux reports numbers in place of a name. */
 static void read_processor(char *name, size_t size)
 {
     static const char cpuinfo[] = "/proc/cpuinfo";
@@ -204,15 +204,15 @@ static ga_status read_attributes(const ga_cuda_driver *driver, CUdevice device,
     const struct {
         CUdevice_attribute attribute;
         int *value;
-    } wanted[] = {
+    } queries[] = {
         {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &out->major},
         {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &out->minor},
         {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, &vmm},
         {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, &pools},
     };
     ga_status status = GA_OK;
-    for (size_t i = 0; status == GA_OK && i < sizeof wanted / sizeof *wanted; i++) {
-        status = GA_CUDA_CALL(driver, cuDeviceGetAttribute, wanted[i].value, wanted[i].attribute,
+    for (size_t i = 0; status == GA_OK && i < sizeof queries / sizeof *queries; i++) {
+        status = GA_CUDA_CALL(driver, cuDeviceGetAttribute, queries[i].value, queries[i].attribute,
                               device);
     }
     out->vmm = vmm;

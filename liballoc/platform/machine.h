@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What this machine is and supports, as the kernel and the CUDA driver tell it. Asking about
- * devices starts the driver; asking about the rest does not.
+ * The properties of this machine, from the kernel and the CUDA driver. Queries about devices start
+ * the driver; the others do not. Sizes are in bytes. All functions are thread safe.
  */
 #ifndef GPUALLOC_PLATFORM_MACHINE_H
 #define GPUALLOC_PLATFORM_MACHINE_H
@@ -21,12 +21,12 @@ typedef struct ga_machine_pages {
 
 typedef struct ga_machine {
     char processor[128]; /* its full name */
-    int cores;           /* that are on line */
+    int cores;           /* online */
     int usable_cores;    /* that this process may run on */
     uint64_t memory;
     uint64_t page_size;
     char huge_pages[16]; /* transparent ones: "always", "madvise", "never"; "" without them */
-    int page_sizes;      /* how many of `pages` are filled in */
+    int page_sizes;      /* number of entries of `pages` in use */
     ga_machine_pages pages[GA_MACHINE_PAGE_SIZES];
     bool membarrier;        /* MEMBARRIER_CMD_PRIVATE_EXPEDITED */
     int overcommit;         /* vm.overcommit_memory: 0 heuristic, 1 always, 2 never; -1 unknown */
@@ -35,28 +35,27 @@ typedef struct ga_machine {
 
 void ga_machine_read(ga_machine *out);
 
-/* Bytes that this process can still fill, as far as the kernel tells: free memory and swap, within
- * its memory cgroups, RLIMIT_AS, RLIMIT_DATA and, where the kernel never overcommits, what it may
- * still promise. UINT64_MAX where nothing is known. Other processes' needs change it at any time:
- * use it to refuse a request that must end in the OOM killer. Allocates nothing and keeps errno;
- * reads some ten small files, about 50 us, so ask for large requests only. */
+/* Bytes that this process can still fill, as far as the kernel reports: free memory and swap,
+ * within its memory cgroups, RLIMIT_AS, RLIMIT_DATA and, if the kernel never overcommits, the
+ * commit limit. UINT64_MAX if nothing is known. Other processes change it at any time, so use it
+ * only to refuse a request that would end in the OOM killer. Allocates nothing and keeps errno.
+ * Reads about ten small files, about 50 us, so call it for large requests only. */
 uint64_t ga_machine_memory_available(void);
 
-/* Bytes that processes can never fill, because the machine has no more: memory and swap in all, or
- * the commit limit where the kernel never overcommits. UINT64_MAX where the kernel always
- * overcommits, as its administrator wants, and where nothing is known. For memory that is committed
- * piece by piece and need not be filled: the kernel checks each piece alone. As above, with two
- * files. */
+/* Bytes that all processes together can have at most: total memory and swap, or the commit limit if
+ * the kernel never overcommits. UINT64_MAX if the kernel always overcommits, and if nothing is
+ * known. For memory that is committed in pieces and need not all be filled: the kernel checks each
+ * piece alone. Allocates nothing and keeps errno; reads two files. */
 uint64_t ga_machine_memory_total(void);
 
 /* The two above with `root` before the path of each file, for tests. */
 uint64_t ga_machine_memory_available_in(const char *root);
 uint64_t ga_machine_memory_total_in(const char *root);
 
-/* What the CUDA driver is. GA_ERR_DEVICE where there is none; ga_error_text() says why. */
+/* Version and devices of the CUDA driver. GA_ERR_DEVICE if there is no driver. */
 typedef struct ga_machine_driver {
-    char release[32]; /* "580.95.05", the kernel module's; "" where the kernel does not tell */
-    int cuda_major, cuda_minor; /* the CUDA version that it serves */
+    char release[32]; /* "580.95.05", of the kernel module; "" if the kernel does not report it */
+    int cuda_major, cuda_minor; /* the highest CUDA version that it supports */
     int devices;
 } ga_machine_driver;
 
@@ -66,9 +65,10 @@ typedef struct ga_machine_device {
     char name[128];   /* its full name */
     int major, minor; /* compute capability */
     uint64_t memory;
-    bool vmm; /* reserve, create, map: what the vmm backend needs */
+    bool vmm; /* reserve, create and map work, as the vmm backend needs */
     uint64_t granularity_minimum, granularity_recommended; /* of vmm; 0 without */
-    bool pools;                                            /* what the async backend needs */
+    bool pools;                                            /* memory pools, as the async backend
+                                                            * needs */
 } ga_machine_device;
 
 ga_status ga_machine_read_device(int device, ga_machine_device *out);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * How much memory the process can have, from /proc, its memory cgroups and its limits. Backends
- * ask while they serve malloc: nothing here allocates, and errno is kept. Files are read with
- * open() and read() into buffers on the stack. A fact that cannot be read limits nothing.
+ * The memory that the process can still have, from /proc, its memory cgroups and its limits.
+ * Backends query it inside malloc, so nothing here allocates and errno is kept: files are read with
+ * open() and read() into buffers on the stack. A value that cannot be read imposes no limit.
  */
 #include "machine.h"
 
@@ -16,14 +16,14 @@
 
 #define UNLIMITED UINT64_MAX
 
-/* Some threads have stacks of 16 KiB: all buffers together take less than 8. */
+/* Some threads have stacks of 16 KiB: all buffers together need less than 8 KiB. */
 enum {
-    FILE_ROOM =
-        3072, /* the wanted fields of meminfo, status and memory.stat are in the first 2 KiB */
-    LINES_ROOM = 2048,
-    FOLDER_ROOM = 512,
-    PATH_ROOM = FOLDER_ROOM + 64,
-    NAME_ROOM = PATH_ROOM + 256
+    /* The fields that we read of meminfo, status and memory.stat are in the first 2 KiB. */
+    FILE_BYTES = 3072,
+    LINES_BYTES = 2048,
+    FOLDER_BYTES = 512,
+    PATH_BYTES = FOLDER_BYTES + 64,
+    NAME_BYTES = PATH_BYTES + 256
 };
 
 /* ---- arithmetic that stops at its ends ----------------------------------------------------- */
@@ -38,7 +38,7 @@ static uint64_t sum(uint64_t a, uint64_t b)
     return a > UNLIMITED - b ? UNLIMITED : a + b;
 }
 
-/* The rest of a limit; without a limit, UNLIMITED. */
+/* Bytes left of a limit; UNLIMITED without a limit. */
 static uint64_t headroom(uint64_t limit, uint64_t used)
 {
     return limit == UNLIMITED ? UNLIMITED : limit > used ? limit - used : 0;
@@ -46,10 +46,10 @@ static uint64_t headroom(uint64_t limit, uint64_t used)
 
 /* ---- files --------------------------------------------------------------------------------- */
 
-/* The file's text, cut to the buffer; false where the file cannot be read. */
+/* The file's text, cut to the buffer; false if the file cannot be read. */
 static bool read_text(const char *root, const char *path, char *text, size_t size)
 {
-    char name[NAME_ROOM];
+    char name[NAME_BYTES];
     size_t length = 0;
     ssize_t got = -1;
     snprintf(name, sizeof name, "%s%s", root, path);
@@ -65,7 +65,7 @@ static bool read_text(const char *root, const char *path, char *text, size_t siz
     return length > 0 && got >= 0;
 }
 
-/* The number at the beginning of the text. `fallback` where there is none, as in "max". */
+/* The number at the beginning of the text; `fallback` if there is none, as in "max". */
 static uint64_t parse_number(const char *text, uint64_t fallback)
 {
     char *end;
@@ -73,7 +73,7 @@ static uint64_t parse_number(const char *text, uint64_t fallback)
     return end == text ? fallback : number;
 }
 
-/* The number behind `key` in the line that begins with it. */
+/* The number after `key` in the line that begins with `key`. */
 static uint64_t parse_field(const char *text, const char *key, uint64_t fallback)
 {
     size_t length = strlen(key);
@@ -86,7 +86,7 @@ static uint64_t parse_field(const char *text, const char *key, uint64_t fallback
     return fallback;
 }
 
-/* /proc gives KiB. */
+/* The kernel writes KiB; the result is in bytes. */
 static uint64_t parse_kib(const char *text, const char *key, uint64_t fallback)
 {
     uint64_t kib = parse_field(text, key, UNLIMITED);
@@ -95,11 +95,13 @@ static uint64_t parse_kib(const char *text, const char *key, uint64_t fallback)
 
 /* ---- memory cgroups ------------------------------------------------------------------------ */
 
-/* A memory controller's files; version 2 has swap apart, version 1 memory and swap together. */
+/* A memory controller's files. Version 2 limits swap separately, version 1 memory and swap
+ * together. */
 typedef struct controller {
     const char *mount;
     const char *limit, *usage;
-    const char *inactive, *active; /* fields of memory.stat: pages of files, which can be dropped */
+    const char *inactive, *active; /* fields of memory.stat: page cache, which the kernel can
+                                    * drop */
     const char *swap_limit, *swap_usage;
     const char *both_limit, *both_usage;
 } controller;
@@ -127,7 +129,7 @@ static const controller version_2 = {
 static uint64_t read_value(const char *root, const char *folder, const char *file,
                            uint64_t fallback)
 {
-    char path[PATH_ROOM];
+    char path[PATH_BYTES];
     char text[64];
     if (!file) {
         return fallback;
@@ -138,8 +140,8 @@ static uint64_t read_value(const char *root, const char *folder, const char *fil
 
 static uint64_t read_droppable(const char *root, const char *folder, const controller *c)
 {
-    char path[PATH_ROOM];
-    char text[FILE_ROOM];
+    char path[PATH_BYTES];
+    char text[FILE_BYTES];
     snprintf(path, sizeof path, "%s/memory.stat", folder);
     if (!read_text(root, path, text, sizeof text)) {
         return 0;
@@ -147,9 +149,10 @@ static uint64_t read_droppable(const char *root, const char *folder, const contr
     return sum(parse_field(text, c->inactive, 0), parse_field(text, c->active, 0));
 }
 
-/* The rest of one group's limits. Pages of files count as used, but the kernel drops them for ours. */
-static uint64_t group_leaves(const char *root, const char *folder, const controller *c,
-                             uint64_t swap)
+/* Bytes left of one group's limits. Page cache counts as used, but the kernel drops it for our
+ * memory, so it is added. */
+static uint64_t group_headroom(const char *root, const char *folder, const controller *c,
+                               uint64_t swap)
 {
     uint64_t limit = read_value(root, folder, c->limit, UNLIMITED);
     uint64_t both_limit = read_value(root, folder, c->both_limit, UNLIMITED);
@@ -166,12 +169,13 @@ static uint64_t group_leaves(const char *root, const char *folder, const control
     return lesser(sum(memory, lesser(swap, swap_left)), both);
 }
 
-/* The least rest of the group and of those that it is in. In a container that sees no more than its
- * own group the path may name folders that are not there: these limit nothing, and the mount
- * itself is the container's group. */
-static uint64_t groups_leave(const char *root, const char *path, const controller *c, uint64_t swap)
+/* The smallest number of bytes left in the group and in its ancestors. In a container that sees
+ * only its own group the path may name missing folders; these impose no limit, and the mount itself
+ * is the container's group. */
+static uint64_t ancestors_headroom(const char *root, const char *path, const controller *c,
+                                   uint64_t swap)
 {
-    char folder[FOLDER_ROOM];
+    char folder[FOLDER_BYTES];
     size_t mount = strlen(c->mount);
     uint64_t least = UNLIMITED;
     int length =
@@ -184,12 +188,12 @@ static uint64_t groups_leave(const char *root, const char *path, const controlle
             break;
         }
         *end = '\0';
-        least = lesser(least, group_leaves(root, folder, c, swap));
+        least = lesser(least, group_headroom(root, folder, c, swap));
     }
     return least;
 }
 
-/* Lines are ID:CONTROLLERS:PATH; of version 2 there is one, "0::PATH". */
+/* Lines have the form ID:CONTROLLERS:PATH; version 2 has one line, "0::PATH". */
 static uint64_t cgroup_line(const char *root, const char *line, uint64_t swap)
 {
     const char *names = strchr(line, ':');
@@ -199,15 +203,15 @@ static uint64_t cgroup_line(const char *root, const char *line, uint64_t swap)
     }
     size_t length = (size_t)(path - names - 1);
     if (length == 0) {
-        return groups_leave(root, path + 1, &version_2, swap);
+        return ancestors_headroom(root, path + 1, &version_2, swap);
     }
     const char *memory = memmem(names + 1, length, "memory", strlen("memory"));
-    return memory ? groups_leave(root, path + 1, &version_1, swap) : UNLIMITED;
+    return memory ? ancestors_headroom(root, path + 1, &version_1, swap) : UNLIMITED;
 }
 
-static __attribute__((noinline)) uint64_t cgroups_leave(const char *root, uint64_t swap)
+static __attribute__((noinline)) uint64_t cgroups_headroom(const char *root, uint64_t swap)
 {
-    char text[LINES_ROOM];
+    char text[LINES_BYTES];
     uint64_t least = UNLIMITED;
     if (!read_text(root, "/proc/self/cgroup", text, sizeof text)) {
         return UNLIMITED;
@@ -221,17 +225,17 @@ static __attribute__((noinline)) uint64_t cgroups_leave(const char *root, uint64
 
 /* ---- the process's limits ------------------------------------------------------------------ */
 
-static uint64_t read_limit(int which)
+static uint64_t read_limit(int resource)
 {
     struct rlimit limit;
     bool limited =
-        getrlimit((__rlimit_resource_t)which, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+        getrlimit((__rlimit_resource_t)resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
     return limited ? limit.rlim_cur : UNLIMITED;
 }
 
-static __attribute__((noinline)) uint64_t limits_leave(const char *root)
+static __attribute__((noinline)) uint64_t limits_headroom(const char *root)
 {
-    char status[FILE_ROOM];
+    char status[FILE_BYTES];
     uint64_t addresses = read_limit(RLIMIT_AS);
     uint64_t data = read_limit(RLIMIT_DATA);
     if ((addresses == UNLIMITED && data == UNLIMITED) ||
@@ -253,20 +257,20 @@ enum {
 typedef struct system_memory {
     uint64_t all, available; /* with swap */
     uint64_t swap;           /* free */
-    uint64_t commit_limit;   /* UNLIMITED but in mode OVERCOMMIT_NEVER, as the next */
-    uint64_t promisable;
+    uint64_t commit_limit;   /* UNLIMITED except in mode OVERCOMMIT_NEVER, like the next */
+    uint64_t commit_left;
     uint64_t overcommit;
 } system_memory;
 
-/* Not inlined, so that the buffer is gone before the next one is needed. */
+/* Not inlined, so that its buffer leaves the stack before the next function needs one. */
 static __attribute__((noinline)) system_memory read_system(const char *root)
 {
-    char text[FILE_ROOM];
+    char text[FILE_BYTES];
     system_memory m = {.all = UNLIMITED,
                        .available = UNLIMITED,
                        .swap = UNLIMITED,
                        .commit_limit = UNLIMITED,
-                       .promisable = UNLIMITED,
+                       .commit_left = UNLIMITED,
                        .overcommit = OVERCOMMIT_HEURISTIC};
     if (read_text(root, "/proc/sys/vm/overcommit_memory", text, sizeof text)) {
         m.overcommit = parse_number(text, OVERCOMMIT_HEURISTIC);
@@ -277,7 +281,7 @@ static __attribute__((noinline)) system_memory read_system(const char *root)
         m.available = sum(parse_kib(text, "MemAvailable:", UNLIMITED), m.swap);
         if (m.overcommit == OVERCOMMIT_NEVER) {
             m.commit_limit = parse_kib(text, "CommitLimit:", UNLIMITED);
-            m.promisable = headroom(m.commit_limit, parse_kib(text, "Committed_AS:", 0));
+            m.commit_left = headroom(m.commit_limit, parse_kib(text, "Committed_AS:", 0));
         }
     }
     return m;
@@ -289,8 +293,8 @@ uint64_t ga_machine_memory_available_in(const char *root)
 {
     int saved = errno;
     system_memory m = read_system(root);
-    uint64_t system = lesser(m.available, m.promisable);
-    uint64_t process = lesser(cgroups_leave(root, m.swap), limits_leave(root));
+    uint64_t system = lesser(m.available, m.commit_left);
+    uint64_t process = lesser(cgroups_headroom(root, m.swap), limits_headroom(root));
     errno = saved;
     return lesser(system, process);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * MEMBARRIER_CMD_PRIVATE_EXPEDITED: Linux 4.14 and later.
+ * The heavy fence by MEMBARRIER_CMD_PRIVATE_EXPEDITED (Linux 4.14 and later), or by unmapping a
+ * page.
  */
 #include "membarrier.h"
 
@@ -23,8 +24,8 @@ static bool issue(void)
     return syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 
-/* Arm's processors broadcast what they drop from their TLBs, and so do those of AMD that have
- * INVLPGB: nobody is interrupted there. */
+/* Arm processors, and AMD processors with INVLPGB, broadcast TLB invalidations, so that unmapping
+ * interrupts no processor there. */
 static bool is_interrupted_by_unmapping(void)
 {
 #if defined(__x86_64__)
@@ -37,9 +38,10 @@ static bool is_interrupted_by_unmapping(void)
 #endif
 }
 
-/* As folly's asymmetric fence. The page has to be there and written to, and to stay, so that the
- * right to write is in some TLB as far as the kernel knows. */
-static bool take_right(char *page, size_t size)
+/* As folly's asymmetric fence does. The page must be present, written and locked, so that the
+ * kernel assumes a writable entry for it in some processor's TLB. mprotect() then has to invalidate
+ * it. */
+static bool revoke_write(char *page, size_t size)
 {
     if (mlock(page, size) != 0) {
         return false;
@@ -58,9 +60,9 @@ static bool interrupt(void)
     if (page == MAP_FAILED) {
         return false;
     }
-    bool taken = take_right(page, size);
+    bool revoked = revoke_write(page, size);
     munmap(page, size);
-    return taken;
+    return revoked;
 }
 
 ga_membarrier_table ga_membarrier = {.enroll = enroll, .issue = issue, .interrupt = interrupt};

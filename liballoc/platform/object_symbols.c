@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A sanitizer looks its own functions up through us, before it has set up the shadow memory that
- * instrumented code needs. So nothing here is instrumented. */
+/* A sanitizer may look up its own functions through us before it has set up the shadow memory that
+ * instrumented code needs. So nothing in this file is instrumented. */
 #define UNINSTRUMENTED __attribute__((no_sanitize("address,undefined,thread")))
 
 /* One object's symbols, as its dynamic section says. */
@@ -16,8 +16,8 @@ typedef struct symbols {
     const uint32_t *hashes; /* the GNU hash table */
 } symbols;
 
-/* The loader has made addresses of these, but for the kernel's own object. */
-UNINSTRUMENTED static const void *place_of(const struct link_map *object, const ElfW(Dyn) * entry)
+/* The loader has turned offsets of the dynamic section into addresses, except in the vDSO. */
+UNINSTRUMENTED static const void *address_of(const struct link_map *object, const ElfW(Dyn) * entry)
 {
     ElfW(Addr) at = entry->d_un.d_ptr;
     return (const void *)(at < object->l_addr ? at + object->l_addr : at);
@@ -28,11 +28,11 @@ UNINSTRUMENTED static symbols symbols_of(const struct link_map *object)
     symbols found = {0};
     for (const ElfW(Dyn) *entry = object->l_ld; entry && entry->d_tag != DT_NULL; entry++) {
         if (entry->d_tag == DT_SYMTAB) {
-            found.table = place_of(object, entry);
+            found.table = address_of(object, entry);
         } else if (entry->d_tag == DT_STRTAB) {
-            found.names = place_of(object, entry);
+            found.names = address_of(object, entry);
         } else if (entry->d_tag == DT_GNU_HASH) {
-            found.hashes = place_of(object, entry);
+            found.hashes = address_of(object, entry);
         }
     }
     return found;
@@ -47,7 +47,7 @@ UNINSTRUMENTED static uint32_t hash_of(const char *name)
     return hash;
 }
 
-/* By hand, because the search may be for a sanitizer's strcmp(). */
+/* Not strcmp(), because the search may be for a sanitizer's strcmp(). */
 UNINSTRUMENTED static bool is_same(const char *a, const char *b)
 {
     while (*a && *a == *b) {
@@ -57,10 +57,10 @@ UNINSTRUMENTED static bool is_same(const char *a, const char *b)
     return *a == *b;
 }
 
-/* The hash table: counts of buckets, of the first symbol, of words of a filter and a shift; the
- * filter; the buckets; then a hash for each symbol, the last of a bucket with its lowest bit set.
- */
-UNINSTRUMENTED static const ElfW(Sym) * look_up(const symbols *in, const char *name)
+/* Layout of a GNU hash table: number of buckets, index of the first symbol, number of filter words
+ * and a shift; the filter; the buckets; then a hash for each symbol, with the lowest bit set in the
+ * last one of a bucket. */
+UNINSTRUMENTED static const ElfW(Sym) * search_hashes(const symbols *in, const char *name)
 {
     uint32_t bucket_count = in->hashes[0];
     uint32_t first = in->hashes[1];
@@ -84,6 +84,6 @@ UNINSTRUMENTED static const ElfW(Sym) * look_up(const symbols *in, const char *n
 UNINSTRUMENTED void *ga_object_symbol(const struct link_map *object, const char *name)
 {
     symbols in = symbols_of(object);
-    const ElfW(Sym) *symbol = in.table && in.names && in.hashes ? look_up(&in, name) : NULL;
+    const ElfW(Sym) *symbol = in.table && in.names && in.hashes ? search_hashes(&in, name) : NULL;
     return symbol ? (void *)(object->l_addr + symbol->st_value) : NULL;
 }

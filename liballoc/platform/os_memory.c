@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * The C library's calls, as they are; and pages that the kernel would not unmap.
+ * The kernel's memory calls through the C library, and pages that the kernel refused to unmap.
  *
- * STRUCTURE  a fixed table of refused pages; an entry is free, taken by a thread, or holds pages
+ * STRUCTURE  a fixed table of refused pages; an entry is free, TAKEN by a thread, or holds pages
  * ORDER      O1/O2 pass an entry from one owner to the next
- * PROGRESS   lock-free: an entry that another thread has taken is passed over
+ * PROGRESS   lock-free: a thread skips an entry that another thread has
  */
 #include "os_memory.h"
 
@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <sys/mman.h>
 
-/* A plain function: mremap() takes its last argument or not. */
+/* A plain function, because mremap() is variadic. */
 static void *move(void *start, size_t size, size_t new_size, int flags, void *new_start)
 {
     return mremap(start, size, new_size, flags, new_start);
@@ -29,7 +29,7 @@ static const ga_os_memory kernel = {
     .mremap = move,
 };
 
-static const ga_os_memory *stand_in; /* set by tests, while no other thread is in here */
+static const ga_os_memory *stand_in; /* set by tests, while no other thread uses this file */
 
 const ga_os_memory *ga_os_memory_get(void)
 {
@@ -48,7 +48,7 @@ enum {
 };
 
 static struct refused {
-    void *start; /* NULL: free; TAKEN: a thread has it */
+    void *start; /* NULL: free; TAKEN: claimed by a thread */
     size_t size;
 } refused[REFUSED];
 
@@ -63,19 +63,19 @@ static bool claim(struct refused *entry, void *expected)
                                        __ATOMIC_RELAXED);
 }
 
-static void pass_on(struct refused *entry, void *start)
+static void hand_over(struct refused *entry, void *start)
 {
     /* O1: release. Pairs with O2: the size is seen with the start. */
     __atomic_store_n(&entry->start, start, __ATOMIC_RELEASE);
 }
 
-static void remember(void *start, size_t size)
+static void store_refused(void *start, size_t size)
 {
     for (int i = 0; i < REFUSED; i++) {
         if (claim(&refused[i], NULL)) {
             refused[i].size = size;
             __atomic_fetch_add(&refused_count, 1, __ATOMIC_RELAXED);
-            pass_on(&refused[i], start);
+            hand_over(&refused[i], start);
             return;
         }
     }
@@ -95,7 +95,7 @@ void ga_os_memory_retry(void)
         if (done) {
             __atomic_fetch_sub(&refused_count, 1, __ATOMIC_RELAXED);
         }
-        pass_on(&refused[i], done ? NULL : start);
+        hand_over(&refused[i], done ? NULL : start);
     }
     errno = saved;
 }
@@ -104,7 +104,7 @@ void ga_os_memory_release(void *start, size_t size)
 {
     int saved = errno;
     if (ga_os_memory_get()->munmap(start, size)) {
-        remember(start, size);
+        store_refused(start, size);
     } else {
         ga_os_memory_retry();
     }

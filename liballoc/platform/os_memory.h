@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The kernel's memory calls as a table of functions, so that tests can fail them. They are what the
- * manual pages say: errno, MAP_FAILED and all.
+ * The kernel's memory calls as a table of functions, so that tests can make them fail. They behave
+ * as their manual pages say, with errno and MAP_FAILED.
  *
- * Thread safe but for ga_os_memory_set().
+ * Thread safe except ga_os_memory_set().
  */
 #ifndef GPUALLOC_PLATFORM_OS_MEMORY_H
 #define GPUALLOC_PLATFORM_OS_MEMORY_H
@@ -21,15 +21,16 @@ typedef struct ga_os_memory {
 
 const ga_os_memory *ga_os_memory_get(void);
 
-/* Unmap pages that nobody uses. Where the kernel refuses (it splits no mapping beyond a number of
- * them), they are remembered and unmapped by a later call; where too many are remembered already,
- * the loss is logged as a warning. errno stays as it was. Thread safe. */
+/* Unmap pages that are no longer used. The kernel refuses to split a mapping beyond a limit on
+ * their number; such pages are stored and unmapped by a later call. If 1024 ranges are stored
+ * already, the loss is logged as a warning. Keeps errno. */
 void ga_os_memory_release(void *start, size_t size);
 
-/* Unmap what is remembered. */
+/* Try again to unmap the stored pages. */
 void ga_os_memory_retry(void);
 
-/* Put `table` in the kernel's place; NULL undoes it. For tests, while nobody else is in here. */
+/* Replace the kernel's calls by `table`; NULL restores them. For tests, while no other thread uses
+ * this file. */
 void ga_os_memory_set(const ga_os_memory *table);
 
 #endif

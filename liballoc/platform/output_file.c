@@ -15,7 +15,7 @@ enum {
     WAIT_MS = 1000
 };
 
-/* The number that is the whole of `text`, or -1. */
+/* The number, if `text` is only digits; else -1. */
 static int number_of(const char *text)
 {
     size_t digits = strspn(text, "0123456789");
@@ -65,8 +65,8 @@ int ga_output_open(const char *path)
 
 static bool becomes_ready(int fd)
 {
-    struct pollfd wanted = {fd, POLLOUT, 0};
-    int ready = poll(&wanted, 1, WAIT_MS);
+    struct pollfd poll_for = {fd, POLLOUT, 0};
+    int ready = poll(&poll_for, 1, WAIT_MS);
     if (ready == 0) {
         errno = EAGAIN;
     }
@@ -86,8 +86,8 @@ static bool write_whole(int fd, const char *text, size_t length)
     return true;
 }
 
-/* Both signals go to the thread that writes: blocked, they stay with it and can be taken back. One
- * that was pending before is the program's. */
+/* SIGPIPE and SIGXFSZ are sent to the writing thread, so a blocked one stays pending there and can
+ * be consumed. A signal that was pending before belongs to the program and is left. */
 bool ga_output_write(int fd, const char *text, size_t length)
 {
     sigset_t quiet, before, pending;

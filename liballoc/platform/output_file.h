@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Files that reports are appended to because a user named them.
+ * Files that a user named, to which reports are appended. Thread safe.
  */
 #ifndef GPUALLOC_PLATFORM_OUTPUT_FILE_H
 #define GPUALLOC_PLATFORM_OUTPUT_FILE_H
@@ -19,12 +19,13 @@ int ga_output_descriptor(const char *path);
  *     to the directory cannot redirect the output.
  *   - Character devices are opened, and FIFOs that have a reader (else ENXIO). Directories give
  *     EISDIR, other kinds EINVAL.
- *   - /dev/stdout, /dev/stderr and /dev/fd/N, which are links, are the process's own descriptors. */
+ *   - /dev/stdout, /dev/stderr and /dev/fd/N, which are links, mean the process's own descriptors.
+ */
 int ga_output_open(const char *path);
 
-/* Write all of `text`, in one write where the kernel takes it; false with errno. Waits at most a
- * second for a pipe or a terminal that takes nothing (EAGAIN). A pipe without a reader and the limit
- * on file sizes are errors (EPIPE, EFBIG) and no signals, which would end the program. */
+/* Write all of `text`, in one write(2) if the kernel accepts it; false with errno. Waits at most 1
+ * s for a pipe or a terminal that accepts nothing (EAGAIN). A pipe without a reader and the limit
+ * on file sizes are errors (EPIPE, EFBIG) and raise no signal, which would end the program. */
 bool ga_output_write(int fd, const char *text, size_t length);
 
 #endif

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
+ * The ownership map, a two-level bitmap of pages.
+ *
  * STRUCTURE  root[address >> 30] -> a leaf of 2^18 bits, one for each 4 KiB of that GiB
  * INVARIANT  a leaf, once in the root, never leaves it; a bit, once set, stays set
- * ORDER      M1/M2 publish a leaf. The bits are relaxed: a thread that frees a block got it from the
- *            thread that allocated it, through the program's own synchronisation, and the mark
+ * ORDER      M1/M2 publish a leaf. The bits are relaxed: a thread that frees a block got it from
+ *            the thread that allocated it, through the program's own synchronisation, and the mark
  *            came before that. M3/M4 pass a spare leaf from one reservation to the next.
- * PROGRESS   wait-free, but for the compare-and-swap that installs a leaf: lock-free
+ * PROGRESS   wait-free, except the compare-and-swap that installs a leaf: lock-free
  */
 #include "pagemap.h"
 
@@ -33,7 +35,7 @@ static void *leaf_map(void)
     return leaf == MAP_FAILED ? NULL : leaf;
 }
 
-/* The slot's leaf; `*fresh`, which is then NULL, where it had none. */
+/* The slot's leaf. If the slot was empty, `*fresh` is installed and set to NULL. */
 static leaf_t *leaf_install(leaf_t **slot, void **fresh)
 {
     leaf_t *expected = NULL;
@@ -71,7 +73,7 @@ static void set_bit(leaf_t *leaf, uintptr_t address)
     uintptr_t page = address >> PAGE_SHIFT;
     uint64_t *word = &(*leaf)[(page >> 6) % LEAF_WORDS];
     uint64_t bit = UINT64_C(1) << (page & 63);
-    /* relaxed, see ORDER; the load first, because almost every mark is there already */
+    /* relaxed, see ORDER; load first, because almost every bit is set already */
     if (!(__atomic_load_n(word, __ATOMIC_RELAXED) & bit)) {
         __atomic_fetch_or(word, bit, __ATOMIC_RELAXED);
     }
@@ -101,11 +103,11 @@ bool ga_pagemap_mark(const void *start, size_t size)
     return true;
 }
 
-static leaf_t *spare; /* left over from the last reservation, or NULL */
+static leaf_t *spare; /* the unused leaf of an earlier reservation, or NULL */
 
 void *ga_pagemap_reserve(void)
 {
-    /* M3: acquire. Pairs with M4: the thread that put it there has finished with it. */
+    /* M3: acquire. Pairs with M4: the thread that stored it has finished with it. */
     void *leaf = __atomic_exchange_n(&spare, NULL, __ATOMIC_ACQUIRE);
     return leaf ? leaf : leaf_map();
 }

@@ -1,22 +1,28 @@
 /* SPDX-License-Identifier: MIT
  *
+ * Pages from one span of addresses, so that ownership is a range test.
+ *
  *   base                start         top                                base + size
  *   | mark | never used  | mapped, one after another | nothing is mapped yet    |
  *
- * STRUCTURE  a span of addresses far from where the kernel puts mappings by itself, carved by moving
+ * ga_pages_mmap
+ *   map_inside           carve() addresses, map them; other mappings in the way: carve again
+ *   map_outside          the span is full or absent: plain mmap(), marked in the ownership map
+ *
+ * STRUCTURE  a span of addresses far from the kernel's usual place for mappings, carved by moving
  *            `top`; past its end, plain mmap and the ownership map
- * INVARIANT  base <= start <= top <= base + size; what was not carved is not mapped by us
- * ORDER      P1/P2 publish the span, and P3/P4 for who asks without waiting. `top` is relaxed: it
- *            only deals out addresses, and the kernel orders what is done to the pages there.
- * PROGRESS   lock-free; choosing the span makes other threads wait for a system call
+ * INVARIANT  base <= start <= top <= base + size; addresses above `top` are not mapped by us
+ * ORDER      P1/P2 publish the span, and P3/P4 for queries that do not wait. `top` is relaxed: it
+ *            only hands out addresses, and the kernel orders the operations on the pages there.
+ * PROGRESS   lock-free; the choice of the span makes other threads wait for a system call
  *
- * Nothing is reserved: a large PROT_NONE mapping would count against a limit on address space that
- * the program sets later, and every mapping would fail from then on. Pages are mapped where we ask
- * for them, and where something else stands there, further up.
+ * The span is not reserved: a large PROT_NONE mapping would count against a limit on address space
+ * that the program sets later, and every mapping would fail from then on. Pages are mapped at the
+ * carved address or, if another mapping is there, further up.
  *
- * A range that is unmapped is dealt out again only where it is the topmost. jemalloc keeps its
- * address ranges (retain), so what is lost that way is the trimmings of aligned mappings; when the
- * span has run out all the same, plain mappings take over.
+ * An unmapped range is reused only if it is the topmost. jemalloc keeps its address ranges
+ * (retain), so that only the trimmings of aligned mappings are lost. When the span is used up,
+ * plain mappings take over.
  */
 #include "pages.h"
 #include "environment.h"
@@ -32,12 +38,12 @@
 #include <sys/mman.h>
 
 #ifndef MAP_FIXED_NOREPLACE
-#define MAP_FIXED_NOREPLACE 0x100000 /* kernels that do not know it take the address as a hint */
+#define MAP_FIXED_NOREPLACE 0x100000 /* older kernels treat the address as a hint */
 #endif
 
 static const size_t SPAN_MOST = (size_t)16 << 40;
 static const size_t HUGE = (size_t)2 << 20;
-static const size_t OUTSIDE_MOST = (size_t)1 << 40; /* more would take minutes to mark */
+static const size_t OUTSIDE_MOST = (size_t)1 << 40; /* marking more would take minutes */
 
 enum {
     UNTRIED = 0,
@@ -46,20 +52,20 @@ enum {
 };
 
 enum {
-    COPIES = 4, /* of this library in one process: a program's, a preload's, ... */
-    TRIES = 64  /* places in the span to look at before a mapping goes elsewhere */
+    COPIES = 4, /* copies of this library in one process: a program's, a preload's, ... */
+    TRIES = 64  /* positions in the span to try before a mapping is made outside */
 };
 
 static int span_state;
-static uintptr_t span_base; /* both set once, before SETTLED */
-static size_t span_size;    /* 0 where there is no span */
+static uintptr_t span_base; /* base and size are set once, before SETTLED */
+static size_t span_size;    /* bytes; 0: there is no span */
 static uintptr_t span_top;
 
 /* ---- the span ----------------------------------------------------------------------------- */
 
-/* An address where the kernel puts mappings: close below the top of what a process has. Emulators
- * that deal out from below get what they all allow. */
-static uintptr_t usual_address(void)
+/* An address that the kernel chooses for a mapping: usually close below the top of the address
+ * space. Emulators that choose from below get a value that all of them allow. */
+static uintptr_t sample_address(void)
 {
     void *sample = mmap(NULL, HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (sample == MAP_FAILED) {
@@ -70,10 +76,10 @@ static uintptr_t usual_address(void)
     return (uintptr_t)sample >= least ? (uintptr_t)sample : (uintptr_t)1 << 44;
 }
 
-/* Keep one huge page's addresses at `base` for ourselves. Fails where they are in use: another copy
- * of this library in the process has the span; and where they are not ours to have: the thread
- * sanitizer puts such requests elsewhere. Without MAP_FIXED_NOREPLACE, which makes it put them at
- * address 0. */
+/* Map one inaccessible huge page at `base` as a mark. Fails if the addresses are in use, because
+ * another copy of this library in the process has the span. Fails also under the thread sanitizer,
+ * which moves such requests elsewhere. Without MAP_FIXED_NOREPLACE, with which the sanitizer would
+ * map at address 0. */
 static bool claim(uintptr_t base)
 {
     void *mark =
@@ -84,7 +90,7 @@ static bool claim(uintptr_t base)
     return mark != MAP_FAILED && (uintptr_t)mark == base;
 }
 
-/* The first span that is free, from `base` down; 0: none. */
+/* The first free span from `base` downwards; 0: none. */
 static uintptr_t claim_first_free(uintptr_t base, size_t size)
 {
     for (int copy = 0; copy < COPIES && size && base > size; copy++, base -= size) {
@@ -95,19 +101,19 @@ static uintptr_t claim_first_free(uintptr_t base, size_t size)
     return 0;
 }
 
-/* GPUALLOC_RESERVE has the last word. */
-static size_t most_wanted(size_t size)
+/* The span's size in bytes: `size`, or less if GPUALLOC_RESERVE says so. */
+static size_t requested_size(size_t size)
 {
-    uint64_t wanted = size;
+    uint64_t requested = size;
     const char *text = ga_environment("GPUALLOC_RESERVE");
-    if (text && *text && !ga_size_parse(text, &wanted)) {
+    if (text && *text && !ga_size_parse(text, &requested)) {
         ga_log(GA_LOG_ERROR, "GPUALLOC_RESERVE: expected a size such as 64G, or 0, got \"%.80s\"",
                text);
     }
-    return wanted < size ? wanted & ~(uint64_t)(HUGE - 1) : size;
+    return requested < size ? requested & ~(uint64_t)(HUGE - 1) : size;
 }
 
-/* Where in its first half the span is begun, so that addresses cannot be guessed. */
+/* A random offset within the first half of the span, so that addresses cannot be guessed. */
 static size_t random_offset(size_t size)
 {
     uint64_t bits = 0;
@@ -118,28 +124,28 @@ static size_t random_offset(size_t size)
     return size >= 4 * HUGE ? bits % (size / 2) & ~(HUGE - 1) : 0;
 }
 
-/* An eighth or less of the addresses, below their middle: on all systems we know, free of programs,
- * heaps, libraries and stacks. */
+/* Choose at most an eighth of the address space, below its middle. On all systems that we know,
+ * programs, heaps, libraries and stacks are elsewhere. */
 static void choose(void)
 {
     int saved = errno;
-    uintptr_t usual = usual_address();
+    uintptr_t sample_at = sample_address();
     size_t size = SPAN_MOST;
-    while (size > usual / 8) {
+    while (size > sample_at / 8) {
         size /= 2;
     }
-    size_t wanted = most_wanted(size);
-    span_base = wanted ? claim_first_free((usual / 2) & ~(size - 1), size) : 0;
-    span_top = span_base + HUGE + random_offset(wanted);
-    /* P3: release. Pairs with P4: a size that is not 0 is seen with its base. */
-    __atomic_store_n(&span_size, span_base ? wanted : 0, __ATOMIC_RELEASE);
+    size_t requested = requested_size(size);
+    span_base = requested ? claim_first_free((sample_at / 2) & ~(size - 1), size) : 0;
+    span_top = span_base + HUGE + random_offset(requested);
+    /* P3: release. Pairs with P4: a thread that sees a size other than 0 sees the base. */
+    __atomic_store_n(&span_size, span_base ? requested : 0, __ATOMIC_RELEASE);
     errno = saved;
 }
 
 static void settle(void)
 {
     int expected = UNTRIED;
-    /* relaxed: only elects the thread that chooses; P1/P2 publish what it did */
+    /* relaxed: elects the thread that chooses; P1/P2 publish the result */
     if (__atomic_compare_exchange_n(&span_state, &expected, TRYING, false, __ATOMIC_RELAXED,
                                     __ATOMIC_RELAXED)) {
         choose();
@@ -163,7 +169,7 @@ void ga_pages_span(uintptr_t *base, size_t *size)
     *size = span_size;
 }
 
-/* Without waiting for the span: until it is there no address lies in it. */
+/* Does not wait for the span: until it is chosen, no address lies in it. */
 static bool in_span(uintptr_t address)
 {
     /* P4: acquire. Pairs with P3. */
@@ -178,8 +184,8 @@ bool ga_pages_owns(const void *pointer)
 
 /* ---- carving ------------------------------------------------------------------------------ */
 
-/* Addresses for `size` bytes, 2 MiB aligned from 2 MiB on so that jemalloc finds its alignment at
- * the first try; 0 where the span has no room. */
+/* Addresses for `size` bytes; 0 if the span is full. Aligned to 2 MiB from 2 MiB on, so that
+ * jemalloc finds its alignment at the first attempt. */
 static uintptr_t carve(size_t size)
 {
     uintptr_t base;
@@ -198,7 +204,8 @@ static uintptr_t carve(size_t size)
     }
 }
 
-/* Take [start, start + size), where nothing is mapped, back if nothing was carved after it. */
+/* Undo carve() of [start, start + size), where nothing is mapped, if nothing was carved after
+ * it. */
 static void uncarve(uintptr_t start, size_t size)
 {
     uintptr_t expected = start + size;
@@ -206,7 +213,7 @@ static void uncarve(uintptr_t start, size_t size)
                                 __ATOMIC_RELAXED); /* relaxed, see ORDER */
 }
 
-/* At `start` or not at all: EEXIST where something stands there. */
+/* Map at exactly `start`, or fail with EEXIST if another mapping is there. */
 static void *map_at(uintptr_t start, size_t size, int prot, int flags)
 {
     void *mapped = mmap((void *)start, size, prot, flags | MAP_FIXED_NOREPLACE, -1, 0);
@@ -218,7 +225,7 @@ static void *map_at(uintptr_t start, size_t size, int prot, int flags)
     return mapped;
 }
 
-/* NULL where the span has no place for it. */
+/* NULL if the span has no room; MAP_FAILED without memory. */
 static void *map_inside(size_t size, int prot, int flags)
 {
     for (int i = 0; i < TRIES; i++) {
@@ -252,7 +259,7 @@ static void *map_outside(size_t size, int prot, int flags)
 
 void *ga_pages_mmap(void *hint, size_t size, int prot, int flags, int fd, off_t offset)
 {
-    if (flags & MAP_FIXED) { /* pages that came from here, to be committed or dropped */
+    if (flags & MAP_FIXED) { /* pages of ours that are to be committed or dropped */
         return mmap(hint, size, prot, flags, fd, offset);
     }
     void *mapped = map_inside(size, prot, flags);

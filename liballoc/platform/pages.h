@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Pages for an allocator whose blocks are to be known by their address: mmap, munmap, madvise and
- * mprotect in shape, but served from one span of addresses, so that "is this block ours"
- * is a subtraction and a comparison. scripts/build-jemalloc compiles jemalloc to call them. All but
- * mmap keep errno, also on failure, as free() must.
+ * Pages for an allocator whose blocks are to be recognised by their address. The functions have the
+ * signatures of mmap, munmap, madvise and mprotect, but serve pages from one span of addresses, so
+ * that "is this block ours" is a subtraction and a comparison. scripts/build-jemalloc compiles
+ * jemalloc to call them. All but mmap keep errno, also on failure, as free() must.
  *
  * Thread safe. Never allocates. Called under jemalloc's locks and inside the program's malloc.
  */
@@ -20,11 +20,11 @@ int ga_pages_munmap(void *start, size_t size);
 int ga_pages_madvise(void *start, size_t size, int advice);
 int ga_pages_mprotect(void *start, size_t size, int prot);
 
-/* Choose the span if that has not been done, and tell where it is. Size 0: there is none
- * (GPUALLOC_RESERVE=0), every page comes from plain mmap and the ownership map knows it. */
+/* The span, chosen at the first call. Size 0: there is none (GPUALLOC_RESERVE=0); then every page
+ * comes from plain mmap and is marked in the ownership map. */
 void ga_pages_span(uintptr_t *base, size_t *size);
 
-/* Whether the pointer lies in memory that came from here. */
+/* Whether the pointer lies in memory that ga_pages_mmap() has returned. */
 bool ga_pages_owns(const void *pointer);
 
 #endif

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * STRUCTURE  a radix tree over 48 bits of address, as the processor's page tables: four levels of
+ * The record of reserved addresses, a radix tree.
+ *
+ * STRUCTURE  a radix tree over 48 bits of address, like the processor's page tables: four levels of
  *            512 entries, down to one entry for each 4 KiB. An entry is empty, WHOLE, or a node.
  * INVARIANT  a node, once linked, stays. An entry that is WHOLE lies in one range.
  * ORDER      V1/V2 publish a node. A range is added before any pointer into it is handed out, so
- *            that a thread which asks about such a pointer has the entry from the program's own
+ *            that a thread which queries such a pointer has the entry from the program's own
  *            synchronisation; WHOLE entries need no order of their own.
  * PROGRESS   look-ups are wait-free; a node is linked by compare-and-swap
  */
@@ -36,7 +38,7 @@ static node *load_entry(node *const *entry)
     return __atomic_load_n(entry, __ATOMIC_ACQUIRE);
 }
 
-/* The node behind an entry, made where there is none; NULL without memory. */
+/* The entry's node, made if the entry is empty; NULL without memory. */
 static node *child_of(node **entry)
 {
     node *there = load_entry(entry);
@@ -57,8 +59,8 @@ static node *child_of(node **entry)
     return there;
 }
 
-/* Set the entries of [first, last] to `value`: &whole or NULL. False where a node is missing and
- * there is no memory for it. */
+/* Set the entries of [first, last] to `value`: &whole or NULL. False if a node is missing and there
+ * is no memory for it. */
 static bool set_range(node *at, unsigned shift, uintptr_t first, uintptr_t last, node *value)
 {
     uintptr_t span = ((uintptr_t)1 << shift) - 1;
@@ -91,7 +93,7 @@ bool ga_reservations_add(const void *start, size_t size)
 {
     uintptr_t first = (uintptr_t)start;
     if (!representable(first, size)) {
-        return true; /* no such addresses on the systems we know */
+        return true; /* no such addresses on the systems that we know */
     }
     if (set_range(&root, ROOT_SHIFT, first, first + size - 1, &whole)) {
         return true;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * One reader for the sizes in specs, settings and arguments.
+ * The parser of sizes in specs, settings and arguments.
  */
 #include "size.h"
 

@@ -20,15 +20,15 @@ void ga_text_add(ga_text *text, const char *format, ...)
 static void add_bytes(ga_text *text, const void *bytes, size_t length)
 {
     if (text->length + 1 < text->size) {
-        size_t room = text->size - 1 - text->length;
-        size_t most = length < room ? length : room;
+        size_t capacity = text->size - 1 - text->length;
+        size_t most = length < capacity ? length : capacity;
         memcpy(text->buffer + text->length, bytes, most);
         text->buffer[text->length + most] = '\0';
     }
     text->length += length;
 }
 
-/* `begin` and the code in so many hexadecimal digits. */
+/* Add `begin` and the code in `digits` hexadecimal digits. */
 static void add_escape(ga_text *text, const char *begin, unsigned code, unsigned digits)
 {
     char escape[8];
@@ -40,7 +40,7 @@ static void add_escape(ga_text *text, const char *begin, unsigned code, unsigned
     add_bytes(text, escape, length);
 }
 
-/* The length of a UTF-8 character by its first byte; 0 where none begins like this. */
+/* The length in bytes of a UTF-8 character by its first byte; 0 for an invalid first byte. */
 static size_t utf8_announced(unsigned char first)
 {
     if (first < 0x80) {
@@ -52,7 +52,7 @@ static size_t utf8_announced(unsigned char first)
     return first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
 }
 
-/* The bytes of the UTF-8 character at `c`; 0 where there is none. */
+/* The length in bytes of the UTF-8 character at `c`; 0 if it is invalid. */
 static size_t utf8_length(const unsigned char *c)
 {
     size_t length = utf8_announced(*c);
@@ -66,8 +66,8 @@ static size_t utf8_length(const unsigned char *c)
     return overlong || no_character ? 0 : length;
 }
 
-/* The code of the control character at `c`, a whole UTF-8 character of `length` bytes; -1 if it is
- * none. Terminals obey C1 (U+0080 to U+009F) as they obey escape sequences. */
+/* The code of the control character at `c`, a valid UTF-8 character of `length` bytes; -1 for
+ * another character. Terminals obey C1 (U+0080 to U+009F) as they obey escape sequences. */
 static int control_code(const unsigned char *c, size_t length)
 {
     if (length == 1) {

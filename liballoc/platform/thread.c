@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Threads come by themselves and leave through a pthread key's destructor. One that frees memory
- * in a later destructor is not enrolled again, so that no destructor runs for ever.
+ * A thread enrolls itself at its first use and leaves through the destructor of a pthread key. A
+ * thread that frees memory in a later destructor is not enrolled again, so that destructors come to
+ * an end.
  */
 #include "thread.h"
 
@@ -21,7 +22,7 @@ enum {
 };
 
 enum {
-    UNKNOWN = 0, /* the thread has not been here */
+    UNKNOWN = 0, /* the thread has not been enrolled */
     ENROLLING,
     ENROLLED,
     DEPARTED
@@ -33,15 +34,16 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 static bool key_made;
 
-static _Thread_local int standing;
+static _Thread_local int state;
 static _Thread_local uint32_t id;
 
 static void depart(void *unused)
 {
     (void)unused;
-    standing = DEPARTED;
+    state = DEPARTED;
     for (int i = 0; i < HOOKS; i++) {
-        /* H1: acquire. Pairs with H2: what the hook works on was set up before it was listed. */
+        /* H1: acquire. Pairs with H2: the data of the hook was set up before the hook was
+         * listed. */
         void (*hook)(void) = __atomic_load_n(&hooks[i], __ATOMIC_ACQUIRE);
         if (hook) {
             hook();
@@ -49,7 +51,7 @@ static void depart(void *unused)
     }
 }
 
-/* A thread that the child has not may have been listing a hook: its lock starts anew. */
+/* A thread that is not in the child may have held the lock, so initialise it. */
 void ga_thread_begin_child(void)
 {
     pthread_mutex_init(&hooks_lock, NULL);
@@ -62,8 +64,8 @@ __attribute__((constructor)) static void watch_forks(void)
     ga_forks_watch(&watched, NULL, NULL, ga_thread_begin_child);
 }
 
-/* Once, and once more in the child of a fork that came in the middle of it: it has one key in vain,
- * and no thread that was enrolled with it. */
+/* Runs once, and a second time in the child of a fork that interrupted it in another thread. That
+ * child has an unused key, and no thread that was enrolled with it. */
 static void make_key(void)
 {
     watch_forks();
@@ -79,16 +81,16 @@ uint32_t ga_thread_id(void)
     return id;
 }
 
-bool ga_thread_lives(uint32_t of)
+bool ga_thread_lives(uint32_t thread)
 {
     int error = errno;
-    bool gone = syscall(SYS_tgkill, getpid(), of, 0) != 0 && errno == ESRCH;
+    bool gone = syscall(SYS_tgkill, getpid(), thread, 0) != 0 && errno == ESRCH;
     errno = error;
     return !gone;
 }
 
-/* The state is behind the name, which may have any bytes in it, and the last ')'. */
-static bool reads_as_waiting(int file)
+/* The state follows the last ')', because the thread's name before it may contain any byte. */
+static bool parse_waiting(int file)
 {
     char text[128];
     ssize_t length = read(file, text, sizeof text);
@@ -96,15 +98,15 @@ static bool reads_as_waiting(int file)
     return end && end + 2 < text + length && strchr("SDTtZXI", end[2]);
 }
 
-bool ga_thread_waits(uint32_t of)
+bool ga_thread_waits(uint32_t thread)
 {
     char path[64];
     int error = errno;
-    bool waits = !ga_thread_lives(of);
+    bool waits = !ga_thread_lives(thread);
     if (!waits) {
-        snprintf(path, sizeof path, "/proc/self/task/%u/stat", of);
+        snprintf(path, sizeof path, "/proc/self/task/%u/stat", thread);
         int file = open(path, O_RDONLY | O_CLOEXEC);
-        waits = file >= 0 && reads_as_waiting(file);
+        waits = file >= 0 && parse_waiting(file);
         if (file >= 0) {
             close(file);
         }
@@ -115,7 +117,7 @@ bool ga_thread_waits(uint32_t of)
 
 void ga_thread_on_exit(void (*hook)(void))
 {
-    pthread_once(&once, make_key); /* here, at leisure, rather than inside somebody's malloc */
+    pthread_once(&once, make_key); /* here rather than inside malloc */
     pthread_mutex_lock(&hooks_lock);
     int i = 0;
     while (i < HOOKS && hooks[i] && hooks[i] != hook) {
@@ -130,11 +132,11 @@ void ga_thread_on_exit(void (*hook)(void))
 
 bool ga_thread_enroll(void)
 {
-    if (standing == UNKNOWN) {
-        standing = ENROLLING;
+    if (state == UNKNOWN) {
+        state = ENROLLING;
         pthread_once(&once, make_key);
         bool set = key_made && pthread_setspecific(key, &key) == 0;
-        standing = set ? ENROLLED : DEPARTED;
+        state = set ? ENROLLED : DEPARTED;
     }
-    return standing == ENROLLED;
+    return state == ENROLLED;
 }

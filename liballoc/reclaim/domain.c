@@ -134,7 +134,7 @@ static void free_closed(void)
 static void enlist(ga_domain *domain)
 {
     watch_forks();
-    ga_forked_lock_want(&lock);
+    ga_forked_lock_use(&lock);
     pthread_mutex_lock(&lock.mutex);
     domain->older = newest;
     if (newest) {

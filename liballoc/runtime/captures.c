@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- *   block   BOUND --free--> FREED --request of the capture--> BOUND
- *                           FREED --graph destroyed--> freed by its heap
- *           BOUND --graph destroyed--> a block like any other
+ * Blocks of stream captures: one record for each block that a graph uses.
  *
- * STRUCTURE  a list of graphs, each with a ring of its blocks; a hash table of all blocks by address.
- *            Blocks that were freed while a stream captured that is not known, as the legacy stream
- *            reports, have no graph and wait in a list of their own
- * INVARIANT  a graph's record lives until the driver has said that the graph is destroyed
+ *   block   BOUND --free--> FREED --request of the same capture--> BOUND
+ *                           FREED --graph destroyed--> freed by its heap
+ *           BOUND --graph destroyed--> an ordinary block, record removed
+ *
+ * ga_captures_alloc    reuse_freed, else serve_new from the heap
+ * ga_captures_free     free_bound if a graph has the block, else bind it to the stream's capture
+ * ga_captures_flush    remove_destroyed, remove_waiting, then free_entries without the lock
+ *
+ * STRUCTURE  a list of graphs, each with a list of its blocks; a hash table of all blocks by
+ *            address. If only the legacy stream reports a capture, the graph is unknown: blocks
+ *            that are freed then have no owner and stand in the list `waiting`
+ * INVARIANT  a graph's record lives until the driver has reported the graph's destruction
  * ORDER      the lock guards all but the words that the driver's thread sets: G1/G2. `blocks_known`
  *            is a hint for calls without captures: a thread frees a block that it got from the
  *            thread that allocated it, and sees the count with the block
@@ -26,15 +32,16 @@
 
 enum {
     BUCKETS = 1024,
-    STREAM_THREAD = 2,     /* CU_STREAM_PER_THREAD, as a handle */
-    WASTE_DIV = 4,         /* a block serves requests of down to its size - size / 4 - WASTE_MOST */
+    STREAM_THREAD = 2,     /* value of the handle CU_STREAM_PER_THREAD */
+    WASTE_DIV = 4,         /* a freed block is reused for requests of at least its size - size / 4 -
+                            * WASTE_MOST bytes */
     WASTE_MOST = 64 * 1024 /* bytes */
 };
 
 typedef struct entry entry;
 
 typedef struct graph {
-    uint64_t capture; /* its number */
+    uint64_t capture; /* the driver's number of the capture */
     unsigned destroyed;
     entry *blocks;
     struct graph *following;
@@ -44,16 +51,16 @@ struct entry {
     ga_heap *heap;
     void *block;
     size_t size;      /* usable bytes */
-    ga_stream stream; /* it may serve again, if `again` */
-    bool freed, again;
-    graph *of;   /* NULL: of a capture that is not known */
-    graph *also; /* the capture in which it was freed, if it is another */
+    ga_stream stream; /* on which it may be reused, if `reusable` */
+    bool freed, reusable;
+    graph *owner;    /* NULL: the capture is unknown */
+    graph *freed_in; /* the capture in which it was freed, if that is not the owner; else NULL */
     entry *following, *chained;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static graph *graphs;
-static entry *waiting; /* blocks without a graph, all of them freed */
+static entry *waiting; /* blocks of unknown captures, all of them freed */
 static entry *buckets[BUCKETS];
 static unsigned blocks_known; /* relaxed: see ORDER */
 static unsigned any_waiting;  /* relaxed: a hint for the next call */
@@ -87,7 +94,7 @@ static entry *find_block(const ga_heap *heap, const void *block)
     return e;
 }
 
-static void put_block(entry *e, entry **list)
+static void insert_block(entry *e, entry **list)
 {
     entry **bucket = bucket_of(e->block);
     e->chained = *bucket;
@@ -97,8 +104,8 @@ static void put_block(entry *e, entry **list)
     __atomic_fetch_add(&blocks_known, 1, __ATOMIC_RELAXED); /* relaxed: see ORDER */
 }
 
-/* From the table; its list is the caller's business. */
-static void forget_block(entry *e)
+/* Remove a block from the table. The caller unlinks it from its list. */
+static void remove_block(entry *e)
 {
     entry **at = bucket_of(e->block);
     while (*at != e) {
@@ -110,12 +117,12 @@ static void forget_block(entry *e)
 
 /* ---- graphs, with the lock held ------------------------------------------------------------- */
 
-/* Called by the driver. */
-static void note_destroyed(void *context)
+/* Called by a thread of the driver when the graph has been destroyed. */
+static void set_destroyed(void *context)
 {
     graph *g = context;
-    /* G1: release. Pairs with G2. The record may be gone once its own word is set, so that is last
-     * but for a word of ours. */
+    /* G1: release. Pairs with G2. Another thread may free the record as soon as its word is set, so
+     * the last store is to a static word. */
     __atomic_store_n(&g->destroyed, 1, __ATOMIC_RELEASE);
     __atomic_store_n(&any_destroyed, 1, __ATOMIC_RELEASE);
 }
@@ -133,7 +140,8 @@ static graph *find_graph(ga_stream stream)
     return g;
 }
 
-/* A graph that cannot be watched is never destroyed, as far as we know: its blocks stay with it. */
+/* The record of the stream's graph, made if need be; NULL without memory. If the driver refuses to
+ * report the destruction of a graph, its blocks stay until their heap is closed. */
 static graph *graph_of(ga_stream stream)
 {
     graph *g = find_graph(stream);
@@ -147,7 +155,7 @@ static graph *graph_of(ga_stream stream)
     ga_cuda_capture_number(stream, &g->capture);
     g->following = graphs;
     graphs = g;
-    if (!ga_cuda_capture_watch(stream, note_destroyed, g)) {
+    if (!ga_cuda_capture_watch(stream, set_destroyed, g)) {
         ga_log(GA_LOG_WARN, "a capture cannot be watched: blocks that are freed in it stay until "
                             "their heap is closed");
     }
@@ -161,8 +169,8 @@ static bool is_default(ga_stream stream)
     return (uintptr_t)stream <= STREAM_THREAD;
 }
 
-/* The default streams are those of a context. */
-static ga_cuda_capture_state ask_in_context(const ga_heap *heap, ga_stream stream)
+/* Handles of default streams mean a context's streams, so make the heap's context current first. */
+static ga_cuda_capture_state query_in_context(const ga_heap *heap, ga_stream stream)
 {
     ga_cuda_scope scope;
     ga_cuda_capture_state capturing = GA_CUDA_CAPTURE_NONE;
@@ -173,13 +181,13 @@ static ga_cuda_capture_state ask_in_context(const ga_heap *heap, ga_stream strea
     return capturing;
 }
 
-/* Of a heap that a caller has open: its layers are not asked again. */
+/* Only the root is queried, so that the layers below it do not repeat the query. */
 static ga_cuda_capture_state is_capturing(const ga_heap *heap, ga_stream stream)
 {
     if (!heap->root || heap->place != GA_PLACE_DEVICE || !ga_cuda_captures_watched()) {
         return GA_CUDA_CAPTURE_NONE;
     }
-    return is_default(stream) ? ask_in_context(heap, stream) : ga_cuda_is_capturing(stream);
+    return is_default(stream) ? query_in_context(heap, stream) : ga_cuda_is_capturing(stream);
 }
 
 /* ---- requests ------------------------------------------------------------------------------ */
@@ -188,10 +196,10 @@ static bool serves(const entry *e, const ga_heap *heap, size_t size, size_t alig
 {
     bool fits = e->size >= size && e->size - size <= e->size / WASTE_DIV + WASTE_MOST;
     bool aligned = !align || (uintptr_t)e->block % align == 0;
-    return e->freed && e->again && e->heap == heap && e->stream == stream && fits && aligned;
+    return e->freed && e->reusable && e->heap == heap && e->stream == stream && fits && aligned;
 }
 
-/* The smallest block that was freed on the stream in this capture. With the lock held. */
+/* The smallest fitting block that was freed on the stream in this capture. With the lock held. */
 static entry *find_freed(const graph *g, const ga_heap *heap, size_t size, size_t align,
                          ga_stream stream)
 {
@@ -204,21 +212,23 @@ static entry *find_freed(const graph *g, const ga_heap *heap, size_t size, size_
     return best;
 }
 
-static bool serve_again(const ga_heap *heap, size_t size, size_t align, ga_stream stream,
+static bool reuse_freed(const ga_heap *heap, size_t size, size_t align, ga_stream stream,
                         void **out)
 {
     pthread_mutex_lock(&lock);
     entry *e = find_freed(find_graph(stream), heap, size, align, stream);
     if (e) {
-        e->freed = e->again = false;
+        e->freed = e->reusable = false;
         *out = e->block;
     }
     pthread_mutex_unlock(&lock);
     return e != NULL;
 }
 
-/* False: no memory for the note. */
-static bool bind(ga_heap *heap, void *block, ga_stream stream, bool freed, bool again, bool known)
+/* Record that the stream's capture uses the block. `known`: the capture is the stream's own. False:
+ * no memory for the record. */
+static bool bind(ga_heap *heap, void *block, ga_stream stream, bool freed, bool reusable,
+                 bool known)
 {
     entry *e = ga_libc.malloc(sizeof *e);
     if (!e) {
@@ -229,13 +239,13 @@ static bool bind(ga_heap *heap, void *block, ga_stream stream, bool freed, bool 
                  .size = ga_usable_size(heap, block),
                  .stream = stream,
                  .freed = freed,
-                 .again = again && known};
+                 .reusable = reusable && known};
     pthread_mutex_lock(&lock);
-    e->of = known ? graph_of(stream) : NULL;
-    bool bound = e->of || !known;
+    e->owner = known ? graph_of(stream) : NULL;
+    bool bound = e->owner || !known;
     if (bound) {
-        put_block(e, e->of ? &e->of->blocks : &waiting);
-        if (!e->of) {
+        insert_block(e, e->owner ? &e->owner->blocks : &waiting);
+        if (!e->owner) {
             __atomic_store_n(&any_waiting, 1, __ATOMIC_RELAXED); /* relaxed: a hint */
         }
     }
@@ -246,8 +256,8 @@ static bool bind(ga_heap *heap, void *block, ga_stream stream, bool freed, bool 
     return bound;
 }
 
-/* From the heap a block that every stream may use, since the capturing one cannot be ordered behind
- * work outside its graph. */
+/* Allocate without stream order from the heap: a capturing stream cannot be ordered after work
+ * outside its graph. */
 static ga_status serve_new(ga_heap *heap, size_t size, size_t align, ga_stream stream, bool known,
                            void **out)
 {
@@ -266,7 +276,7 @@ static ga_status serve_new(ga_heap *heap, size_t size, size_t align, ga_stream s
     return status;
 }
 
-/* A block that serves the capture again counts as one that was never freed. */
+/* A reused block changes no counters: it counts as one that was never freed. */
 bool ga_captures_alloc(ga_heap *heap, size_t size, size_t align, ga_stream stream, void **out,
                        ga_status *status)
 {
@@ -275,29 +285,29 @@ bool ga_captures_alloc(ga_heap *heap, size_t size, size_t align, ga_stream strea
         return false;
     }
     bool known = capturing == GA_CUDA_CAPTURE_OWN;
-    bool served = known && serve_again(heap, size, align, stream, out);
+    bool served = known && reuse_freed(heap, size, align, stream, out);
     *status = served ? GA_OK : serve_new(heap, size, align, stream, known, out);
     return true;
 }
 
 /* ---- frees --------------------------------------------------------------------------------- */
 
-static void mark_freed(entry *e, const ga_stream *stream, bool again)
+static void mark_freed(entry *e, const ga_stream *stream, bool reusable)
 {
     graph *in = stream && !e->freed && ga_cuda_is_capturing(*stream) == GA_CUDA_CAPTURE_OWN
                     ? graph_of(*stream)
                     : NULL;
     if (in) {
         e->stream = *stream;
-        e->again = again && in == e->of;
-        e->also = in == e->of ? NULL : in;
+        e->reusable = reusable && in == e->owner;
+        e->freed_in = in == e->owner ? NULL : in;
     }
     e->freed = true;
 }
 
-/* Whether the block is a graph's already; then it is freed now, unless it was. */
-static bool free_bound(const ga_heap *heap, const void *block, const ga_stream *stream, bool again,
-                       ga_status *status)
+/* If a graph has the block, mark it freed and return true. A second free is GA_ERR_POINTER. */
+static bool free_bound(const ga_heap *heap, const void *block, const ga_stream *stream,
+                       bool reusable, ga_status *status)
 {
     bool bound = false;
     if (!__atomic_load_n(&blocks_known, __ATOMIC_RELAXED)) { /* relaxed: see ORDER */
@@ -306,29 +316,30 @@ static bool free_bound(const ga_heap *heap, const void *block, const ga_stream *
     pthread_mutex_lock(&lock);
     entry *e = find_block(heap, block);
     /* G2: acquire. Pairs with G1. */
-    bound = e && !(e->of && __atomic_load_n(&e->of->destroyed, __ATOMIC_ACQUIRE) && !e->freed);
+    bound =
+        e && !(e->owner && __atomic_load_n(&e->owner->destroyed, __ATOMIC_ACQUIRE) && !e->freed);
     if (bound) {
         *status =
             e->freed ? ga_fail(GA_ERR_POINTER, "%s: %p is free already", heap->backend->name, block)
                      : GA_OK;
-        mark_freed(e, stream, again);
+        mark_freed(e, stream, reusable);
     }
     pthread_mutex_unlock(&lock);
     return bound;
 }
 
-bool ga_captures_free(ga_heap *heap, void *block, const ga_stream *stream, bool again,
+bool ga_captures_free(ga_heap *heap, void *block, const ga_stream *stream, bool reusable,
                       ga_status *status)
 {
-    if (free_bound(heap, block, stream, again, status)) {
+    if (free_bound(heap, block, stream, reusable, status)) {
         return true;
     }
     ga_cuda_capture_state capturing = is_capturing(heap, stream ? *stream : NULL);
     if (capturing == GA_CUDA_CAPTURE_NONE || !ga_usable_size(heap, block)) {
-        return false; /* the backend reports a pointer that is no block */
+        return false; /* the backend will report an invalid pointer */
     }
     bool known = capturing == GA_CUDA_CAPTURE_OWN;
-    *status = bind(heap, block, stream ? *stream : NULL, true, again, known)
+    *status = bind(heap, block, stream ? *stream : NULL, true, reusable, known)
                   ? GA_OK
                   : ga_fail(GA_ERR_MEMORY, "%s: no memory to free a block in a capture",
                             heap->backend->name);
@@ -348,8 +359,9 @@ bool ga_captures_pin(const ga_heap *heap, const void *block)
 
 /* ---- giving blocks back -------------------------------------------------------------------- */
 
-/* With no wait for the device where the block's graph is known, since that is done with it. False:
- * the driver is in trouble. */
+/* Free a block whose graph has been destroyed. If the graph was known its work is done, so a
+ * stream-ordered free on an idle stream avoids a wait for the device. False: the driver failed, so
+ * retry later. */
 static bool free_now(const entry *e)
 {
     ga_cuda_scope scope;
@@ -358,7 +370,7 @@ static bool free_now(const entry *e)
     if (status == GA_OK) {
         ga_cuda_leave(&scope);
         status =
-            ga_memory_free(e->heap, e->block, e->of && e->heap->backend->free_on ? &own : NULL);
+            ga_memory_free(e->heap, e->block, e->owner && e->heap->backend->free_on ? &own : NULL);
     }
     if (status != GA_OK) {
         ga_log(GA_LOG_ERROR, "a block of a captured graph cannot be freed: %s", ga_error_text());
@@ -366,62 +378,64 @@ static bool free_now(const entry *e)
     return status == GA_OK || status == GA_ERR_POINTER;
 }
 
-/* It is freed when blocks are looked at next. */
-static void wait_again(entry *e)
+/* The next flush tries the free again. */
+static void retry_later(entry *e)
 {
     pthread_mutex_lock(&lock);
-    e->of = e->also = NULL;
-    put_block(e, &waiting);
+    e->owner = e->freed_in = NULL;
+    insert_block(e, &waiting);
     __atomic_store_n(&any_waiting, 1, __ATOMIC_RELAXED); /* relaxed: a hint */
     pthread_mutex_unlock(&lock);
 }
 
-/* Blocks that were taken out of the table; `last`: their heap is closed next. */
-static void free_list(entry *list, bool last)
+/* Free entries that have been removed from the table. `last`: their heap is closed next, so that
+ * failed frees are not retried. */
+static void free_entries(entry *list, bool last)
 {
     while (list) {
         entry *e = list;
         list = e->following;
         if (e->freed && !free_now(e) && !last) {
-            wait_again(e);
+            retry_later(e);
         } else {
             ga_libc.free(e);
         }
     }
 }
 
-/* A graph goes: no block waits for it any more, in whichever list. */
+/* Clear `freed_in` in all blocks that were freed in a graph that has been destroyed. */
 static void forget_graph(const graph *g)
 {
     for (size_t i = 0; i < BUCKETS; i++) {
         for (entry *e = buckets[i]; e; e = e->chained) {
-            e->also = e->also == g ? NULL : e->also;
+            e->freed_in = e->freed_in == g ? NULL : e->freed_in;
         }
     }
 }
 
-/* Its blocks go to the graphs that use them, too, or to `out`. */
+/* Move the blocks of a destroyed graph to the graph that they were freed in, or to `out`. */
 static void move_blocks(graph *g, entry **out)
 {
     while (g->blocks) {
         entry *e = g->blocks;
         g->blocks = e->following;
-        if (e->also) {
-            e->of = e->also;
-            e->also = NULL;
+        if (e->freed_in) {
+            e->owner = e->freed_in;
+            e->freed_in = NULL;
         } else {
-            forget_block(e);
+            remove_block(e);
         }
-        entry **to = e->of == g ? out : &e->of->blocks;
+        entry **to = e->owner == g ? out : &e->owner->blocks;
         e->following = *to;
         *to = e;
     }
 }
 
-static void take_destroyed(entry **out)
+static void remove_destroyed(entry **out)
 {
     pthread_mutex_lock(&lock);
-    __atomic_store_n(&any_destroyed, 0, __ATOMIC_RELAXED); /* relaxed: a hint, set again after */
+    __atomic_store_n(&any_destroyed, 0, __ATOMIC_RELAXED); /* relaxed: a hint; G1 sets it after the
+                                                            * graph's word */
     for (graph **at = &graphs; *at;) {
         graph *g = *at;
         /* G2: acquire. Pairs with G1. */
@@ -437,17 +451,18 @@ static void take_destroyed(entry **out)
     pthread_mutex_unlock(&lock);
 }
 
-/* Those of captures that are not known, once the legacy stream of their device reports none. */
-static void take_waiting(entry **out)
+/* Move blocks of unknown captures to `out` once the legacy stream of their device reports no
+ * capture. */
+static void remove_waiting(entry **out)
 {
     entry *left = NULL;
     pthread_mutex_lock(&lock);
     while (waiting) {
         entry *e = waiting;
-        bool done = ask_in_context(e->heap, NULL) == GA_CUDA_CAPTURE_NONE;
+        bool done = query_in_context(e->heap, NULL) == GA_CUDA_CAPTURE_NONE;
         waiting = e->following;
         if (done) {
-            forget_block(e);
+            remove_block(e);
         }
         e->following = done ? *out : left;
         *(done ? out : &left) = e;
@@ -462,15 +477,15 @@ void ga_captures_flush(void)
     entry *list = NULL;
     /* G2: acquire. Pairs with G1. */
     if (__atomic_load_n(&any_destroyed, __ATOMIC_ACQUIRE)) {
-        take_destroyed(&list);
+        remove_destroyed(&list);
     }
     if (__atomic_load_n(&any_waiting, __ATOMIC_RELAXED)) { /* relaxed: a hint */
-        take_waiting(&list);
+        remove_waiting(&list);
     }
-    free_list(list, false);
+    free_entries(list, false);
 }
 
-static void take_of_heap(entry **list, const ga_heap *heap, entry **out)
+static void remove_of_heap(entry **list, const ga_heap *heap, entry **out)
 {
     while (*list) {
         entry *e = *list;
@@ -479,7 +494,7 @@ static void take_of_heap(entry **list, const ga_heap *heap, entry **out)
             continue;
         }
         *list = e->following;
-        forget_block(e);
+        remove_block(e);
         e->following = *out;
         *out = e;
     }
@@ -493,12 +508,12 @@ void ga_captures_forget(ga_heap *heap, bool freeing)
     }
     pthread_mutex_lock(&lock);
     for (graph *g = graphs; g; g = g->following) {
-        take_of_heap(&g->blocks, heap, &list);
+        remove_of_heap(&g->blocks, heap, &list);
     }
-    take_of_heap(&waiting, heap, &list);
+    remove_of_heap(&waiting, heap, &list);
     pthread_mutex_unlock(&lock);
     for (entry *e = list; e && !freeing; e = e->following) {
-        e->freed = false; /* it has gone with the others */
+        e->freed = false; /* the reset has freed it already */
     }
-    free_list(list, true);
+    free_entries(list, true);
 }

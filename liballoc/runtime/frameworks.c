@@ -1,11 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
- *   CLOSED --first request--> OPEN or FAILED, for ever
+ * Device heaps for frameworks with caches of their own.
  *
- * STRUCTURE  a slot for each device; a list of blocks that more than one stream uses, and of these
- *            streams. Such a block is freed on a stream apart, which waits for all that use it: no
- *            thread waits then, and no stream of the program's
- * INVARIANT  a heap in a slot is never closed; `used` is what was asked for in live blocks
+ *   CLOSED --first request--> OPEN or FAILED, until the process ends
+ *
+ * ga_torch_free
+ *   free_in_capture          a capture uses the block: captures.c keeps it
+ *   ga_free_on               the heap has stream order and one stream used the block
+ *   free_in_stream_order     ... several streams used it: free on `free_stream`
+ *   free_after_streams       no stream order: wait for the streams that used the block
+ *   free_after_device        the streams are unknown: wait for the device
+ *
+ * STRUCTURE  a slot for each device; a list of records, each a block and a stream that uses it
+ *            beside its own. Such a block is freed on the slot's `free_stream`, which waits for all
+ *            streams that use it, so that neither a thread nor a stream of the program waits
+ * INVARIANT  a heap in a slot is never closed; `used` is the sum of the requested bytes of live
+ *            blocks
  * ORDER      F1/F2 publish a heap; the list and the opening are under a lock; the rest are figures
  * PROGRESS   blocks while a heap is being opened
  */
@@ -29,49 +39,51 @@ enum {
 };
 
 enum {
-    STREAM_LEGACY = 1, /* CU_STREAM_LEGACY and CU_STREAM_PER_THREAD, as handles */
+    STREAM_LEGACY = 1, /* values of the handles CU_STREAM_LEGACY and CU_STREAM_PER_THREAD */
     STREAM_THREAD = 2
 };
 
 typedef struct slot {
     int state;
     ga_heap *heap;
-    bool streams;  /* it has stream order */
-    bool limited;  /* `most` holds */
-    uint64_t most; /* relaxed, as `used`: figures */
+    bool streams;   /* the heap has stream order */
+    bool limited;   /* `limit` is in force */
+    uint64_t limit; /* bytes; relaxed, like `used`: figures */
     uint64_t used;
-    CUstream apart; /* guarded by `lock`, with `mark`: NULL until a shared block is freed */
-    CUevent mark;
+    /* Both guarded by `lock`; NULL until a block of several streams is freed. */
+    CUstream free_stream;
+    CUevent event;
 } slot;
 
-/* A stream that uses a block beside the block's own. */
-typedef struct shared {
+/* Records that a stream uses a block beside the block's own stream. */
+typedef struct stream_use {
     const void *block;
     ga_stream stream;
-    struct shared *following;
-} shared;
+    struct stream_use *following;
+} stream_use;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static slot slots[GA_CUDA_DEVICES];
-static shared *all_shared;  /* guarded by `lock` */
-static unsigned any_shared; /* relaxed: a hint; who records a stream does so before the free */
-static bool notes_lost;     /* relaxed, likewise: some block is used by a stream not in the list */
+static stream_use *stream_uses; /* guarded by `lock` */
+static unsigned any_stream_use; /* relaxed: a hint; the program records a stream before the free */
+static bool records_lost; /* relaxed, likewise: a use could not be recorded for lack of memory */
 
 /* ---- heaps --------------------------------------------------------------------------------- */
 
 static void fork_child(void)
 {
-    pthread_mutex_init(&lock, NULL); /* who held it is not here */
+    pthread_mutex_init(&lock, NULL); /* the thread that held it is not in the child */
 }
 
-/* From the start, since a fork that has begun does not run what is registered meanwhile. */
+/* A constructor, because a fork that has begun does not run handlers that are registered during
+ * it. */
 __attribute__((constructor)) static void watch_forks(void)
 {
     static bool watched;
     ga_forks_watch(&watched, NULL, NULL, fork_child);
 }
 
-/* The layer that serves: below those that only look on. */
+/* Query the first layer that serves requests itself; a layer that passes through only observes. */
 static bool has_streams(const ga_heap *heap)
 {
     while (heap->backend->passes_through && heap->parent) {
@@ -93,7 +105,7 @@ static void open_slot(slot *it, int device)
     __atomic_store_n(&it->state, state, __ATOMIC_RELEASE);
 }
 
-/* NULL: there is no heap, and a sentence says why. */
+/* NULL: no heap; ga_error_text() has the reason. */
 static slot *slot_of(int device)
 {
     if (device < 0 || device >= GA_CUDA_DEVICES) {
@@ -125,17 +137,19 @@ ga_heap *ga_framework_heap(int device)
 
 /* ---- how much there may be ----------------------------------------------------------------- */
 
-/* relaxed, all: figures. What is too much is never counted: others would see it. */
-static bool reserve(slot *it, uint64_t size)
+/* relaxed, all: figures. A request above the limit is never added, because other threads would see
+ * it and fail. */
+static bool charge(slot *it, uint64_t size)
 {
     uint64_t before = __atomic_load_n(&it->used, __ATOMIC_RELAXED);
     do {
-        uint64_t most = __atomic_load_n(&it->most, __ATOMIC_RELAXED);
+        uint64_t limit = __atomic_load_n(&it->limit, __ATOMIC_RELAXED);
         bool limited = __atomic_load_n(&it->limited, __ATOMIC_RELAXED);
-        if (limited && (before > most || size > most - before)) {
+        if (limited && (before > limit || size > limit - before)) {
             ga_fail(GA_ERR_MEMORY,
                     "no block of %llu bytes: expected %llu at most in all, %llu are in use",
-                    (unsigned long long)size, (unsigned long long)most, (unsigned long long)before);
+                    (unsigned long long)size, (unsigned long long)limit,
+                    (unsigned long long)before);
             return false;
         }
     } while (!__atomic_compare_exchange_n(&it->used, &before, before + size, true, __ATOMIC_RELAXED,
@@ -143,12 +157,12 @@ static bool reserve(slot *it, uint64_t size)
     return true;
 }
 
-static void unreserve(slot *it, uint64_t size)
+static void uncharge(slot *it, uint64_t size)
 {
     __atomic_fetch_sub(&it->used, size, __ATOMIC_RELAXED); /* relaxed: a figure */
 }
 
-static ga_status total_of(int device, size_t *total)
+static ga_status device_memory(int device, size_t *total)
 {
     ga_cuda_scope scope;
     CUdevice cuda_device = 0;
@@ -168,7 +182,7 @@ void ga_torch_memory_fraction(double fraction, int device)
 {
     slot *it = slot_of(device);
     size_t total = 0;
-    if (!it || !(fraction >= 0 && fraction <= 1) || total_of(device, &total) != GA_OK) {
+    if (!it || !(fraction >= 0 && fraction <= 1) || device_memory(device, &total) != GA_OK) {
         ga_log(GA_LOG_WARN,
                "ga_torch_memory_fraction: device %d, %g: expected a device and a part "
                "from 0 to 1; nothing is changed",
@@ -176,16 +190,16 @@ void ga_torch_memory_fraction(double fraction, int device)
         return;
     }
     /* relaxed: figures */
-    __atomic_store_n(&it->most, (uint64_t)(fraction * (double)total), __ATOMIC_RELAXED);
+    __atomic_store_n(&it->limit, (uint64_t)(fraction * (double)total), __ATOMIC_RELAXED);
     __atomic_store_n(&it->limited, true, __ATOMIC_RELAXED);
 }
 
 /* ---- blocks that streams share ------------------------------------------------------------- */
 
 /* With the lock held. */
-static bool is_noted(const void *block, ga_stream stream)
+static bool is_recorded(const void *block, ga_stream stream)
 {
-    const shared *s = all_shared;
+    const stream_use *s = stream_uses;
     while (s && (s->block != block || s->stream != stream)) {
         s = s->following;
     }
@@ -194,35 +208,35 @@ static bool is_noted(const void *block, ga_stream stream)
 
 void ga_torch_record_stream(void *block, ga_stream stream)
 {
-    shared *made = ga_libc.malloc(sizeof *made);
-    if (!made) { /* relaxed: see there */
-        if (!__atomic_exchange_n(&notes_lost, true, __ATOMIC_RELAXED)) {
+    stream_use *made = ga_libc.malloc(sizeof *made);
+    if (!made) { /* relaxed: see records_lost */
+        if (!__atomic_exchange_n(&records_lost, true, __ATOMIC_RELAXED)) {
             ga_log(GA_LOG_WARN, "ga_torch_record_stream: no memory for the note of a stream; frees "
                                 "wait for the device from now on");
         }
         return;
     }
     pthread_mutex_lock(&lock);
-    if (is_noted(block, stream)) {
+    if (is_recorded(block, stream)) {
         ga_libc.free(made);
     } else {
-        *made = (shared){block, stream, all_shared};
-        all_shared = made;
-        __atomic_store_n(&any_shared, 1, __ATOMIC_RELAXED); /* relaxed: see there */
+        *made = (stream_use){block, stream, stream_uses};
+        stream_uses = made;
+        __atomic_store_n(&any_stream_use, 1, __ATOMIC_RELAXED); /* relaxed: see any_stream_use */
     }
     pthread_mutex_unlock(&lock);
 }
 
-/* The notes of a block, which is forgotten. */
-static shared *take_notes(const void *block)
+/* Remove and return the records of a block. The caller frees them. */
+static stream_use *remove_records(const void *block)
 {
-    shared *found = NULL;
-    if (!__atomic_load_n(&any_shared, __ATOMIC_RELAXED)) { /* relaxed: see there */
+    stream_use *found = NULL;
+    if (!__atomic_load_n(&any_stream_use, __ATOMIC_RELAXED)) { /* relaxed: see any_stream_use */
         return NULL;
     }
     pthread_mutex_lock(&lock);
-    for (shared **at = &all_shared; *at;) {
-        shared *s = *at;
+    for (stream_use **at = &stream_uses; *at;) {
+        stream_use *s = *at;
         if (s->block == block) {
             *at = s->following;
             s->following = found;
@@ -231,51 +245,52 @@ static shared *take_notes(const void *block)
             at = &s->following;
         }
     }
-    __atomic_store_n(&any_shared, all_shared != NULL, __ATOMIC_RELAXED); /* relaxed: see there */
+    __atomic_store_n(&any_stream_use, stream_uses != NULL,
+                     __ATOMIC_RELAXED); /* relaxed: see any_stream_use */
     pthread_mutex_unlock(&lock);
     return found;
 }
 
-static void drop_notes(shared *notes)
+static void free_records(stream_use *records)
 {
-    while (notes) {
-        shared *s = notes;
-        notes = s->following;
+    while (records) {
+        stream_use *s = records;
+        records = s->following;
         ga_libc.free(s);
     }
 }
 
-static ga_status make_apart(slot *it, const ga_cuda_driver *driver)
+static ga_status make_free_stream(slot *it, const ga_cuda_driver *driver)
 {
     ga_status status = GA_OK;
-    if (!it->apart) {
-        status = GA_CUDA_CALL(driver, cuStreamCreate, &it->apart, CU_STREAM_NON_BLOCKING);
+    if (!it->free_stream) {
+        status = GA_CUDA_CALL(driver, cuStreamCreate, &it->free_stream, CU_STREAM_NON_BLOCKING);
     }
-    if (status == GA_OK && !it->mark) {
-        status = GA_CUDA_CALL(driver, cuEventCreate, &it->mark, CU_EVENT_DISABLE_TIMING);
+    if (status == GA_OK && !it->event) {
+        status = GA_CUDA_CALL(driver, cuEventCreate, &it->event, CU_EVENT_DISABLE_TIMING);
     }
     return status;
 }
 
-/* Let the stream apart wait for the work that is on another now. A stream of another device cannot
- * record our event: the thread waits for it. */
-static ga_status join(const slot *it, const ga_cuda_driver *driver, ga_stream stream)
+/* Make `free_stream` wait for the work that is now on `stream`. A stream of another device cannot
+ * record our event, so the thread waits for that stream. */
+static ga_status order_after(const slot *it, const ga_cuda_driver *driver, ga_stream stream)
 {
-    return driver->cuEventRecord(it->mark, stream) == CUDA_SUCCESS
-               ? GA_CUDA_CALL(driver, cuStreamWaitEvent, it->apart, it->mark, 0)
+    return driver->cuEventRecord(it->event, stream) == CUDA_SUCCESS
+               ? GA_CUDA_CALL(driver, cuStreamWaitEvent, it->free_stream, it->event, 0)
                : GA_CUDA_CALL(driver, cuStreamSynchronize, stream);
 }
 
-static ga_status join_all(slot *it, const ga_cuda_driver *driver, ga_stream own,
-                          const shared *notes)
+static ga_status order_after_all(slot *it, const ga_cuda_driver *driver, ga_stream own,
+                                 const stream_use *records)
 {
     pthread_mutex_lock(&lock);
-    ga_status status = make_apart(it, driver);
+    ga_status status = make_free_stream(it, driver);
     if (status == GA_OK) {
-        status = join(it, driver, own);
+        status = order_after(it, driver, own);
     }
-    for (; notes && status == GA_OK; notes = notes->following) {
-        status = join(it, driver, notes->stream);
+    for (; records && status == GA_OK; records = records->following) {
+        status = order_after(it, driver, records->stream);
     }
     pthread_mutex_unlock(&lock);
     return status;
@@ -283,29 +298,30 @@ static ga_status join_all(slot *it, const ga_cuda_driver *driver, ga_stream own,
 
 /* ---- PyTorch ------------------------------------------------------------------------------- */
 
-/* All threads' default streams have one handle: for them as if there were no streams. */
+/* The per-thread default streams of all threads have one handle, so that it identifies no stream:
+ * such blocks are handled without stream order. */
 static bool is_one_stream(ga_stream stream)
 {
     return (uintptr_t)stream != STREAM_THREAD;
 }
 
-static bool in_order(const slot *it, ga_stream stream)
+static bool has_stream_order(const slot *it, ga_stream stream)
 {
     return it->streams && is_one_stream(stream);
 }
 
-/* Whether the streams that use a block are known and can be waited for by an event. */
-static bool are_known(ga_stream own, const shared *notes)
+/* Whether all streams that use a block are known and can be waited for by an event. */
+static bool can_order(ga_stream own, const stream_use *records)
 {
-    bool all = is_one_stream(own) && !__atomic_load_n(&notes_lost, __ATOMIC_RELAXED);
-    for (; notes; notes = notes->following) {
-        all = all && is_one_stream(notes->stream);
+    bool all = is_one_stream(own) && !__atomic_load_n(&records_lost, __ATOMIC_RELAXED);
+    for (; records; records = records->following) {
+        all = all && is_one_stream(records->stream);
     }
     return all;
 }
 
-/* Free without a stream; where it is to wait, once the device has done all there is. */
-static ga_status free_after_all(const slot *it, void *block, bool wait)
+/* Free without a stream. `wait`: first wait until the device has finished all its work. */
+static ga_status free_after_device(const slot *it, void *block, bool wait)
 {
     ga_cuda_scope scope;
     ga_status status = GA_OK;
@@ -320,9 +336,9 @@ static ga_status free_after_all(const slot *it, void *block, bool wait)
     return status == GA_OK ? ga_free(it->heap, block) : status;
 }
 
-/* Free it once the work is done that is on these streams now. Other streams are not waited for, since
- * one of them may capture. */
-static ga_status free_after(slot *it, void *block, ga_stream own, const shared *notes)
+/* Free the block after a wait for the work that is now on these streams. Other streams are not
+ * waited for, because one of them may capture. */
+static ga_status free_after_streams(slot *it, void *block, ga_stream own, const stream_use *records)
 {
     ga_cuda_scope scope;
     ga_status status = ga_cuda_enter(&scope, ga_heap_device(it->heap));
@@ -330,40 +346,41 @@ static ga_status free_after(slot *it, void *block, ga_stream own, const shared *
         return status;
     }
     status = GA_CUDA_CALL(scope.driver, cuStreamSynchronize, own);
-    for (; notes && status == GA_OK; notes = notes->following) {
-        status = GA_CUDA_CALL(scope.driver, cuStreamSynchronize, notes->stream);
+    for (; records && status == GA_OK; records = records->following) {
+        status = GA_CUDA_CALL(scope.driver, cuStreamSynchronize, records->stream);
     }
     ga_cuda_leave(&scope);
-    return status == GA_OK ? ga_free(it->heap, block) : free_after_all(it, block, true);
+    return status == GA_OK ? ga_free(it->heap, block) : free_after_device(it, block, true);
 }
 
-/* Free it behind the work of its own stream and of those noted; where the driver does not order them,
- * once the device has done all there is. */
-static ga_status free_behind(slot *it, void *block, ga_stream own, const shared *notes)
+/* Free the block in stream order after the work of its own stream and of the recorded ones; if the
+ * driver cannot order them, after the device has finished all its work. */
+static ga_status free_in_stream_order(slot *it, void *block, ga_stream own,
+                                      const stream_use *records)
 {
     ga_cuda_scope scope;
     ga_status status = ga_cuda_enter(&scope, ga_heap_device(it->heap));
     if (status == GA_OK) {
-        status = join_all(it, scope.driver, own, notes);
+        status = order_after_all(it, scope.driver, own, records);
         ga_cuda_leave(&scope);
     }
-    return status == GA_OK ? ga_free_on(it->heap, block, it->apart)
-                           : free_after_all(it, block, true);
+    return status == GA_OK ? ga_free_on(it->heap, block, it->free_stream)
+                           : free_after_device(it, block, true);
 }
 
-/* Whether a capture keeps the block: one of its own stream, or of one that was recorded. Nothing may
- * be recorded or waited for on such a stream. */
-static bool free_in_capture(slot *it, void *block, ga_stream own, const shared *notes,
+/* Whether a capture keeps the block: one of its own stream, or of a recorded one. On such a stream
+ * no event may be recorded and no thread may wait. */
+static bool free_in_capture(slot *it, void *block, ga_stream own, const stream_use *records,
                             ga_status *status)
 {
-    bool kept = ga_captures_free(it->heap, block, &own, !notes, status);
-    for (; !kept && notes; notes = notes->following) {
-        kept = ga_captures_free(it->heap, block, &notes->stream, false, status);
+    bool kept = ga_captures_free(it->heap, block, &own, !records, status);
+    for (; !kept && records; records = records->following) {
+        kept = ga_captures_free(it->heap, block, &records->stream, false, status);
     }
     return kept;
 }
 
-static ga_stream named(ga_stream stream)
+static ga_stream canonical(ga_stream stream)
 {
     return (uintptr_t)stream == STREAM_LEGACY ? NULL : stream;
 }
@@ -371,15 +388,15 @@ static ga_stream named(ga_stream stream)
 static ga_status alloc(slot *it, size_t size, ga_stream stream, void **out)
 {
     ga_status status = GA_OK;
-    if (!reserve(it, size)) {
+    if (!charge(it, size)) {
         return GA_ERR_MEMORY;
     }
     if (!ga_captures_alloc(it->heap, size, 0, stream, out, &status)) {
-        status = in_order(it, stream) ? ga_alloc_on(it->heap, size, 0, stream, out)
-                                      : ga_alloc(it->heap, size, 0, out);
+        status = has_stream_order(it, stream) ? ga_alloc_on(it->heap, size, 0, stream, out)
+                                              : ga_alloc(it->heap, size, 0, out);
     }
     if (status != GA_OK) {
-        unreserve(it, size);
+        uncharge(it, size);
     }
     return status;
 }
@@ -390,7 +407,7 @@ static ga_status alloc_on_device(size_t size, int device, ga_stream stream, void
     if (size > PTRDIFF_MAX) {
         return ga_fail(GA_ERR_SIZE, "expected a size up to %td bytes, got %zu", PTRDIFF_MAX, size);
     }
-    return it ? alloc(it, size, named(stream), out) : GA_ERR_DEVICE;
+    return it ? alloc(it, size, canonical(stream), out) : GA_ERR_DEVICE;
 }
 
 static ga_status torch_alloc(ssize_t size, int device, ga_stream stream, void **out)
@@ -412,21 +429,21 @@ void *ga_torch_alloc(ssize_t size, int device, ga_stream stream)
 void ga_torch_free(void *block, ssize_t size, int device, ga_stream stream)
 {
     slot *it = slot_of(device);
-    ga_stream on = named(stream);
+    ga_stream on = canonical(stream);
     if (!it || !block) {
         return;
     }
-    shared *notes = take_notes(block);
+    stream_use *records = remove_records(block);
     ga_status status = GA_OK;
-    if (!free_in_capture(it, block, on, notes, &status)) {
-        status = !are_known(on, notes) ? free_after_all(it, block, true)
-                 : !it->streams        ? free_after(it, block, on, notes)
-                 : notes               ? free_behind(it, block, on, notes)
-                                       : ga_free_on(it->heap, block, on);
+    if (!free_in_capture(it, block, on, records, &status)) {
+        status = !can_order(on, records) ? free_after_device(it, block, true)
+                 : !it->streams          ? free_after_streams(it, block, on, records)
+                 : records               ? free_in_stream_order(it, block, on, records)
+                                         : ga_free_on(it->heap, block, on);
     }
-    drop_notes(notes);
+    free_records(records);
     if (status == GA_OK) {
-        unreserve(it, size > 0 ? (uint64_t)size : 0);
+        uncharge(it, size > 0 ? (uint64_t)size : 0);
     } else {
         ga_log(GA_LOG_ERROR, "ga_torch_free: %s", ga_error_text());
     }
@@ -488,7 +505,7 @@ void ga_cupy_free(void *heap, void *block, int device)
     if (!block || (!heap && !it)) {
         return;
     }
-    ga_status status = heap ? ga_free(heap, block) : free_after_all(it, block, !it->streams);
+    ga_status status = heap ? ga_free(heap, block) : free_after_device(it, block, !it->streams);
     if (status != GA_OK) {
         ga_log(GA_LOG_ERROR, "ga_cupy_free: %s", ga_error_text());
     }

@@ -1,6 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * Opening and closing: from a text to a chain of layers, each over its parent.
+ * Opens and closes heaps.
+ *
+ * ga_heap_open
+ *   open_text                parse the spec, open its layers, then the trace layer over them
+ *     open_layers            look up the backend, then recurse for the parent
+ *       open_parent          the next layer of the spec, or the default parent
+ *       open_over            resolve the options, call the backend's open(), add to the list
+ *     add_trace              if GPUALLOC_TRACE is set
+ *
+ * ga_heap_close              report blocks that are still live, then close_chain() from the top
  */
 #include "heap.h"
 
@@ -34,7 +43,7 @@ static const struct {
 /* ---- the list of open layers: fork and thread exit reach them all ------------------------- */
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
-static ga_heap *list; /* guarded by list_lock; a layer is younger than its parents */
+static ga_heap *list; /* guarded by list_lock; a layer precedes its parents */
 
 static void fork_prepare(void)
 {
@@ -77,8 +86,8 @@ static void thread_exit(void)
     pthread_mutex_unlock(&list_lock);
 }
 
-/* From a constructor, and from the first heap where that is opened sooner: a heap that is a process's
- * malloc is opened before most constructors run. */
+/* Runs as a constructor, and again from list_add(), because a heap that serves a process's malloc
+ * is opened before most constructors run. */
 __attribute__((constructor)) static void watch_forks(void)
 {
     static bool watched;
@@ -114,8 +123,8 @@ static void list_remove(ga_heap *heap)
     pthread_mutex_unlock(&list_lock);
 }
 
-/* Visitors may take long, as reports at exit do. Signals wait meanwhile, because a handler that forks
- * in this thread would wait for the lock that the thread holds. */
+/* Visitors may take long, as reports at exit do. Signals are blocked, because a handler that forks
+ * in this thread would deadlock on the lock that the thread holds. */
 void ga_heap_each_root(void (*visit)(const ga_heap *heap))
 {
     sigset_t all, before;
@@ -138,8 +147,8 @@ static ga_status no_record(void)
     return ga_fail(GA_ERR_MEMORY, "no memory for a heap's record");
 }
 
-/* Append `key=value` to the text at `put`, quoted where it must be; counts without writing while
- * `put` is NULL. */
+/* Append `before` and `key=value` at `put`, quoted if necessary. Returns the length, and writes
+ * nothing if `put` is NULL. */
 static size_t write_option(char *put, char before, const char *key, const char *value)
 {
     bool quotes = ga_spec_needs_quotes(value);
@@ -258,7 +267,8 @@ static const ga_runtime runtime = {
     .growing_close = ga_growing_close,
 };
 
-/* A plugin that carries a runtime of its own leaves its sentence there: say at least who failed. */
+/* A plugin with a runtime of its own sets the error sentence there, so that ours may be unset: then
+ * name at least the backend and the status. */
 static ga_status open_backend(ga_heap *heap, const ga_open_args *args)
 {
     unsigned before = ga_error_count();
@@ -269,7 +279,7 @@ static ga_status open_backend(ga_heap *heap, const ga_open_args *args)
     return status;
 }
 
-/* Open the backend over `parent` and make the heap's record. Closes nothing on failure. */
+/* Open the backend over `parent` and make the heap's record. On failure the parent stays open. */
 static ga_status open_over(ga_heap **out, const ga_backend *backend, const ga_spec_layer *layer,
                            ga_place place, int device, ga_heap *parent)
 {
@@ -341,7 +351,7 @@ static ga_status open_parent(ga_heap **out, const ga_backend *backend, const ga_
     return status == GA_OK ? open_over(out, parent, &layer, below, device, NULL) : status;
 }
 
-/* Everything is looked up on the way down, before any parent has been opened. */
+/* Every backend is looked up before the first parent is opened. */
 static ga_status open_layers(ga_heap **out, const ga_spec *spec, size_t index, ga_place place,
                              int device)
 {
@@ -370,8 +380,8 @@ static const char *bare_option(const char *name)
     return backend ? backend->bare_option : NULL;
 }
 
-/* One more layer over `heap`, which records to `file`. It is opened as a layer and not through the
- * text, so that neither the limits of a spec nor the columns in messages count it. */
+/* Open a layer over `heap` that records to `file`. The layer is not inserted into the spec's text,
+ * so that neither the limits of a spec nor the columns in messages count it. */
 static ga_status open_trace_over(ga_heap **heap, const char *file)
 {
     const ga_spec_layer layer = {
@@ -382,7 +392,7 @@ static ga_status open_trace_over(ga_heap **heap, const char *file)
                    : GA_ERR_SPEC;
 }
 
-/* A trace that cannot be written is not worth the program: it goes on without. */
+/* A trace that cannot be written does not fail the program: it continues without one. */
 static ga_status add_trace(ga_heap **heap, const char *file)
 {
     ga_status status = open_trace_over(heap, file);
@@ -396,7 +406,7 @@ static ga_status add_trace(ga_heap **heap, const char *file)
     return status;
 }
 
-/* `trace` is a file to record to, or NULL. */
+/* `trace`: the file to record to, or NULL. */
 static ga_status open_text(ga_heap **out, ga_place place, int device, const char *text,
                            const char *trace)
 {
@@ -422,16 +432,16 @@ static ga_status open_text(ga_heap **out, ga_place place, int device, const char
     return GA_OK;
 }
 
-/* ---- settings that are kept: a program may clear its environment before its next heap --------- */
+/* ---- settings that are copied: a program may clear its environment before its next heap ------ */
 
-static char *trace_file; /* GPUALLOC_TRACE; constant once it has been read */
+static char *trace_file; /* GPUALLOC_TRACE; constant after it was read */
 
 static void read_trace_file(void)
 {
     trace_file = ga_environment_copy("GPUALLOC_TRACE");
 }
 
-static const char *trace_wanted(ga_place place)
+static const char *requested_trace(ga_place place)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, read_trace_file);
@@ -441,7 +451,7 @@ static const char *trace_wanted(ga_place place)
 void ga_heap_keep_settings(void)
 {
     if (ga_environment("GPUALLOC_TRACE")) {
-        trace_wanted(GA_PLACE_HOST);
+        requested_trace(GA_PLACE_HOST);
     }
     if (ga_environment("GPUALLOC_STATS")) {
         ga_report_wanted();
@@ -469,8 +479,8 @@ ga_status ga_heap_open(ga_heap **out, ga_place place, int device, const char *sp
     *out = NULL;
     const char *named = spec ? spec : ga_environment(places[place].variable);
     const char *text = named && (spec || *named) ? named : places[place].fallback;
-    ga_report_wanted(); /* is read, too */
-    ga_status status = open_text(out, place, device, text, trace_wanted(place));
+    ga_report_wanted(); /* reads GPUALLOC_STATS */
+    ga_status status = open_text(out, place, device, text, requested_trace(place));
     if (status != GA_OK) {
         return spec ? status : ga_fail(status, "%s: %s", places[place].variable, ga_error_text());
     }

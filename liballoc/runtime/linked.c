@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
  * The heaps behind in-kernel malloc that was replaced by linking: one for each device of the
- * process, shared by all modules that were linked so.
+ * process, shared by all modules that were linked that way.
  *
  *   CLOSED --publish--> OPEN or FAILED --ga_kernel_close()--> CLOSED
  *                       FAILED --ga_kernel_use()--> CLOSED
+ *
+ * ga_kernel_publish
+ *   publish_locked
+ *     open_slot          only in state CLOSED: the requested spec, else the default
+ *     publish_open       copy the heap's view to the module's variable on the device
  *
  * STRUCTURE  a slot for each device, and the spec that the program chose, all guarded by `lock`
  * INVARIANT  a heap in a slot has no layer that calls malloc in kernels
@@ -39,32 +44,33 @@ enum {
 typedef struct slot {
     int state;
     ga_heap *heap;    /* OPEN */
-    ga_status status; /* FAILED: why, and the sentence that was said */
+    ga_status status; /* FAILED: the status and the error sentence */
     char reason[512];
 } slot;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static slot slots[GA_CUDA_DEVICES];
-static char *chosen; /* ga_kernel_use()'s */
+static char *chosen_spec; /* the spec given to ga_kernel_use(), or NULL */
 static uint64_t epoch = 1;
 
-/* ---- fork: the driver does not outlive it, so the child begins anew ------------------------------ */
+/* ---- fork: the driver does not outlive it, so the child begins anew -------------------------- */
 
 static void fork_child(void)
 {
-    pthread_mutex_init(&lock, NULL); /* who held it is not here */
+    pthread_mutex_init(&lock, NULL); /* the thread that held it is not in the child */
     memset(slots, 0, sizeof slots);
     epoch++;
 }
 
-/* From the start, since a fork that has begun does not run what is registered meanwhile. */
+/* A constructor, because a fork that has begun does not run handlers that are registered during
+ * it. */
 __attribute__((constructor)) static void watch_forks(void)
 {
     static bool watched;
     ga_forks_watch(&watched, NULL, NULL, fork_child);
 }
 
-/* ---- opening ------------------------------------------------------------------------------------ */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 bool ga_linked_calls_cuda(const ga_heap *heap)
 {
@@ -76,7 +82,7 @@ bool ga_linked_calls_cuda(const ga_heap *heap)
     return false;
 }
 
-/* Where the spec comes from, for sentences: ga_heap_open() has its own for the environment. */
+/* The origin of the spec, for messages. ga_heap_open() names the environment variable itself. */
 static const char *source(const char *spec)
 {
     return spec ? "ga_kernel_use" : "GPUALLOC_KERNEL";
@@ -98,7 +104,7 @@ static ga_status refuse_cuda(const char *spec, const char *text)
         source(spec), text, ga_heap_default_spec(GA_PLACE_KERNEL));
 }
 
-/* Whether the heap can stand in for malloc. */
+/* Whether the heap can replace malloc. */
 static ga_status check_heap(ga_heap *heap, const char *spec)
 {
     ga_kernel_heap view;
@@ -116,7 +122,7 @@ static ga_status check_heap(ga_heap *heap, const char *spec)
     return status;
 }
 
-/* `spec` as in ga_heap_open(). */
+/* Open one heap and check it. `spec` as in ga_heap_open(). */
 static ga_status open_one(ga_heap **out, int device, const char *spec)
 {
     ga_status status = ga_heap_open(out, GA_PLACE_KERNEL, device, spec);
@@ -125,7 +131,7 @@ static ga_status open_one(ga_heap **out, int device, const char *spec)
     }
     status = check_heap(*out, spec);
     if (status != GA_OK) {
-        char text[512]; /* closing may fail with a sentence of its own */
+        char text[512]; /* closing may overwrite the error sentence */
         snprintf(text, sizeof text, "%s", ga_error_text());
         ga_heap_close(*out);
         *out = NULL;
@@ -143,21 +149,21 @@ static void stop_if_strict(void)
     }
 }
 
-static bool somebody_chose(void)
+static bool spec_requested(void)
 {
-    const char *told = ga_environment("GPUALLOC_KERNEL");
-    return chosen || (told && *told);
+    const char *value = ga_environment("GPUALLOC_KERNEL");
+    return chosen_spec || (value && *value);
 }
 
-/* The heap that was asked for; instead of one that cannot be had, the default. */
+/* Open the requested heap; if that fails and is not the device's fault, the default. */
 static ga_status open_heap(ga_heap **out, int device)
 {
-    ga_status status = open_one(out, device, chosen);
+    ga_status status = open_one(out, device, chosen_spec);
     if (status == GA_OK) {
         return GA_OK;
     }
     stop_if_strict();
-    if (status != GA_ERR_DEVICE && somebody_chose()) {
+    if (status != GA_ERR_DEVICE && spec_requested()) {
         const char *fallback = ga_heap_default_spec(GA_PLACE_KERNEL);
         ga_log(GA_LOG_ERROR, "%s; going on with %s", ga_error_text(), fallback);
         status = ga_heap_open(out, GA_PLACE_KERNEL, device, fallback);
@@ -182,10 +188,10 @@ static void open_slot(slot *it, int device)
     ga_log(GA_LOG_ERROR, "%s; malloc in kernels answers NULL on device %d", it->reason, device);
 }
 
-/* ---- publishing --------------------------------------------------------------------------------- */
+/* ---- publishing ------------------------------------------------------------------------------ */
 
-/* The variable is of the current context, the heap of the primary one, and other contexts may not
- * reach its memory. */
+/* The variable belongs to the current context and the heap to the primary one. Other contexts may
+ * not have access to the heap's memory, so refuse them. */
 static ga_status check_context(const ga_cuda_scope *scope, CUcontext before, int device)
 {
     CUcontext primary = NULL;
@@ -207,7 +213,7 @@ static ga_status write_view(const ga_cuda_scope *scope, const ga_kernel_heap *vi
                            : status;
 }
 
-/* What was current before we make the device's own context current. */
+/* The context that was current before we make the device's primary context current. */
 static ga_status current_context(CUcontext *out)
 {
     const ga_cuda_driver *driver;
@@ -291,11 +297,11 @@ ga_status ga_kernel_publish(int device, void *variable)
 
 uint64_t ga_kernel_epoch(void)
 {
-    /* E2: acquire. Pairs with E1: whoever sees the new one finds the slot closed. */
+    /* E2: acquire. Pairs with E1: a thread that sees the new epoch finds the slot closed. */
     return __atomic_load_n(&epoch, __ATOMIC_ACQUIRE);
 }
 
-/* ---- choosing, asking, closing ------------------------------------------------------------------- */
+/* ---- choosing, querying, closing ------------------------------------------------------------- */
 
 static void retry_failed(void)
 {
@@ -320,8 +326,8 @@ ga_status ga_kernel_use(const char *spec)
         memcpy(copy, spec, size);
     }
     pthread_mutex_lock(&lock);
-    char *old = chosen;
-    chosen = copy;
+    char *old = chosen_spec;
+    chosen_spec = copy;
     ga_libc.free(old);
     retry_failed();
     pthread_mutex_unlock(&lock);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * What in-kernel malloc is served from when it has been replaced by linking; gpualloc/kernel.h has
- * the calls. Here is only what tests need.
+ * The heaps behind in-kernel malloc that was replaced by linking. gpualloc/kernel.h has the public
+ * calls; this header is for tests.
  */
 #ifndef GPUALLOC_RUNTIME_LINKED_H
 #define GPUALLOC_RUNTIME_LINKED_H
 
 #include <gpualloc/kernel.h>
 
-/* Whether one of the layers is CUDA's malloc in kernels. */
+/* Whether a layer of the heap is CUDA's in-kernel malloc, which would call itself. */
 bool ga_linked_calls_cuda(const ga_heap *heap);
 
-/* Whether its blocks are aligned as CUDA's malloc in kernels promises, to 16. */
+/* Whether blocks of the heap have the alignment that CUDA's in-kernel malloc promises: 16 bytes. */
 bool ga_linked_aligns(const ga_kernel_heap *view);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The calls on a heap: check the request, let the backend serve it, count the outcome.
+ * The calls on a heap: check the request, let the backend serve it, count the result.
  */
 #include "captures.h"
 #include "heap.h"
@@ -54,13 +54,13 @@ static size_t usable(const ga_heap *heap, const void *block)
     return heap->backend->usable_size ? heap->backend->usable_size(heap->state, block) : 0;
 }
 
-/* The size of a block for the counters; not asked for where the parent counts. */
+/* The usable size of a block for the counters; 0 without a query if the parent counts. */
 static size_t counted_size(const ga_heap *heap, const void *block)
 {
     return heap->counters ? usable(heap, block) : 0;
 }
 
-/* Count a new block, or the failure to get one. */
+/* Count a new block, or a failure; on failure `*out` becomes NULL. */
 static ga_status count_alloc(ga_heap *heap, ga_status status, size_t size, void **out)
 {
     if (__builtin_expect(status == GA_OK, 1)) {
@@ -86,7 +86,7 @@ static ga_status count_failure(ga_heap *heap, ga_status status)
 
 /* ---- blocks ------------------------------------------------------------------------------- */
 
-/* Blocks of graphs that are destroyed go back first. */
+/* Free the blocks of destroyed graphs before the request, so that it can use their memory. */
 static void flush_captures(const ga_heap *heap)
 {
     if (__builtin_expect(heap->place == GA_PLACE_DEVICE, 0)) {
@@ -94,7 +94,7 @@ static void flush_captures(const ga_heap *heap)
     }
 }
 
-/* A size of 0 is one byte to the backends: a block like any other. */
+/* Backends see a request of 0 bytes as one of 1 byte. */
 static size_t at_least_one(size_t size)
 {
     return size + !size;
@@ -184,7 +184,7 @@ ga_status ga_memory_free(ga_heap *heap, void *block, const ga_stream *stream)
     return free_block(heap, block, stream);
 }
 
-/* Apart, so that blocks of the host are freed without a look at captures. */
+/* Not inlined, so that frees on the host do not pay for the query of captures. */
 __attribute__((noinline)) static ga_status free_device(ga_heap *heap, void *block,
                                                        const ga_stream *stream)
 {
@@ -291,8 +291,8 @@ ga_status ga_alloc_batch(ga_heap *heap, size_t n, const size_t *sizes, void **ou
 
 /* ---- resizing ----------------------------------------------------------------------------- */
 
-/* Backends say 0 to the size of a foreign pointer: only then is it worth asking whose it is. Those
- * of a device look for themselves, and know a pointer from a driver that is gone. */
+/* A backend reports size 0 for a foreign pointer, so owns() is called for size 0 only. Backends of
+ * a device check pointers themselves, and recognise a pointer whose driver has shut down. */
 static ga_status check_block(ga_heap *heap, const void *block, size_t bytes)
 {
     if (bytes || heap->place != GA_PLACE_HOST || heap->backend->owns(heap->state, block)) {
@@ -301,8 +301,8 @@ static ga_status check_block(ga_heap *heap, const void *block, size_t bytes)
     return ga_fail(GA_ERR_POINTER, "%s: %p is no block of its own", heap->backend->name, block);
 }
 
-/* Whether the block can serve the request where it is. One that would be less than half used is
- * moved, so that it gives back what it does not need. */
+/* Whether the block can serve the request in place. A block that would be less than half used is
+ * moved, so that its memory is freed. */
 static bool stays(ga_heap *heap, void *block, size_t before, size_t size, size_t align)
 {
     const ga_backend *backend = heap->backend;
@@ -331,8 +331,8 @@ static ga_status move(ga_heap *heap, void *block, size_t size, size_t align, voi
     return status;
 }
 
-/* A block of a captured graph, or any during a capture, is resized where it is or not at all. One
- * that is to be smaller stays as it is. */
+/* A block of a captured graph, and any block during a capture, is resized in place or not at all.
+ * It keeps its size if the request is smaller. */
 static ga_status resize_in_capture(ga_heap *heap, void *block, size_t size, size_t align,
                                    void **out)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Options by type: one function for each, and the sentences for what does not fit.
+ * Parses options: one function for each type, and the messages for values that do not fit.
  */
 #include "options.h"
 
@@ -72,12 +72,12 @@ static bool read_choice(const ga_option *option, const char *text, int *out)
 
 /* ---- with their sentences ----------------------------------------------------------------- */
 
-/* Append the choices, `before` in front of the first. */
-static void list_choices(const ga_option *option, const char *before, char *room, size_t size)
+/* Append the choices to the text in `buffer`, with `before` in front of the first. */
+static void list_choices(const ga_option *option, const char *before, char *buffer, size_t size)
 {
     for (int i = 0; option->choices && option->choices[i]; i++) {
-        size_t length = strlen(room);
-        snprintf(room + length, size - length, "%s%s", i ? ", " : before, option->choices[i]);
+        size_t length = strlen(buffer);
+        snprintf(buffer + length, size - length, "%s%s", i ? ", " : before, option->choices[i]);
     }
 }
 
@@ -172,8 +172,8 @@ static ga_status unknown_option(const ga_backend *backend, const char *key)
                    *known ? "expected one of: " : "it has none", known);
 }
 
-static ga_status take_written(const ga_backend *backend, const ga_spec_option *written,
-                              const char **texts)
+static ga_status set_written(const ga_backend *backend, const ga_spec_option *written,
+                             const char **texts)
 {
     size_t i = find_option(backend, written->key);
     if (i == backend->option_count) {
@@ -215,7 +215,7 @@ ga_status ga_options_resolve(const ga_backend *backend, const ga_spec_layer *lay
         texts[i] = NULL;
     }
     for (size_t i = 0; status == GA_OK && i < layer->option_count; i++) {
-        status = take_written(backend, &layer->options[i], texts);
+        status = set_written(backend, &layer->options[i], texts);
     }
     for (size_t i = 0; status == GA_OK && i < backend->option_count; i++) {
         status = resolve_row(backend, i, values, texts);
@@ -223,7 +223,7 @@ ga_status ga_options_resolve(const ga_backend *backend, const ga_spec_layer *lay
     return status;
 }
 
-/* What a spec can write. */
+/* Whether a spec can contain the key. */
 static bool is_key(const char *name)
 {
     static const char letters[] =

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A layer's options, as written, turned into the values of the backend's option table.
+ * Turns a layer's options, as written in the spec, into values of the backend's option table.
  */
 #ifndef GPUALLOC_RUNTIME_OPTIONS_H
 #define GPUALLOC_RUNTIME_OPTIONS_H
@@ -9,13 +9,13 @@
 
 #include <gpualloc/backend.h>
 
-/* Fill `values[i]` and `texts[i]` (the text it came from) for each row of the backend's table,
- * from the layer or the row's default. They point into the layer and the table.
- * GA_ERR_SPEC names the backend, the option, its value and what was expected. */
+/* Fill `values[i]`, and `texts[i]` with the text that it came from, for each row of the backend's
+ * table: from the layer, else the row's default. Both point into the layer and the table.
+ * GA_ERR_SPEC names the backend, the option, its value and the expected form. Thread safe. */
 ga_status ga_options_resolve(const ga_backend *backend, const ga_spec_layer *layer,
                              ga_value *values, const char **texts);
 
-/* Check a table: names, types, bounds, and that every default parses. */
+/* Check a backend's table: names, types, bounds, and that every default parses. GA_ERR_ARGUMENT. */
 ga_status ga_options_check(const ga_backend *backend);
 
 /* "size", "bool", "integer", "enum" or "string". */

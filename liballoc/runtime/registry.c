@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * An array that only grows, filled on first use: built-in backends, then plugins, then whatever
- * the program registers. A plugin that cannot be used costs one line in the log.
+ * An array that only grows, filled on first use: built-in backends, then plugins, then backends
+ * that the program registers. A plugin that cannot be used costs one line in the log.
  */
 #include "registry.h"
 
@@ -33,7 +33,7 @@ static size_t count;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* ---- what a table must be ----------------------------------------------------------------- */
+/* ---- checks of a table ----------------------------------------------------------------- */
 
 static ga_status check_abi(const ga_backend *backend)
 {
@@ -57,15 +57,15 @@ static bool is_name(const char *name)
 
 static ga_status check_members(const ga_backend *b)
 {
-    const char *lacking = !b->open    ? "open"
+    const char *missing = !b->open    ? "open"
                           : !b->close ? "close"
                           : !b->alloc ? "alloc"
                           : !b->free  ? "free"
                           : !b->owns  ? "owns"
                           : !b->help  ? "help"
                                       : NULL;
-    if (lacking) {
-        return ga_fail(GA_ERR_ARGUMENT, "%s: expected the member `%s`, got NULL", b->name, lacking);
+    if (missing) {
+        return ga_fail(GA_ERR_ARGUMENT, "%s: expected the member `%s`, got NULL", b->name, missing);
     }
     if ((unsigned)b->parent_rule > GA_PARENT_REQUIRED) {
         return ga_fail(GA_ERR_ARGUMENT, "%s: expected a parent rule from 0 to %d, got %d", b->name,
@@ -125,7 +125,7 @@ static const ga_backend *find_locked(const char *name)
     return NULL;
 }
 
-/* Whether this thread is filling the array for the first call. */
+/* Whether this thread runs fill(). */
 static _Thread_local bool filling;
 
 static ga_status add(const ga_backend *backend)
@@ -137,7 +137,7 @@ static ga_status add(const ga_backend *backend)
     pthread_mutex_lock(&lock);
     const ga_backend *there = find_locked(backend->name);
     if (there == backend && filling) {
-        status = GA_OK; /* put in before the fork: see fill() */
+        status = GA_OK; /* added before the fork: see fill() */
     } else if (there) {
         status = ga_fail(GA_ERR_ARGUMENT, "%s: a backend of that name exists", backend->name);
     } else if (count == BACKENDS) {
@@ -159,7 +159,7 @@ static void add_builtin(const ga_backend *backend)
 
 /* ---- plugins ------------------------------------------------------------------------------ */
 
-static void plugin_trouble(const char *path, const char *why)
+static void log_plugin_error(const char *path, const char *why)
 {
     ga_log(GA_LOG_ERROR, "GPUALLOC_PLUGINS: \"%s\": %s; going on without it", path, why);
 }
@@ -169,19 +169,19 @@ static void load_plugin(const char *path)
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
         const char *why = dlerror();
-        plugin_trouble(path, why ? why : "cannot be loaded");
+        log_plugin_error(path, why ? why : "cannot be loaded");
         return;
     }
     ga_plugin_backend_fn *backend_at;
     *(void **)&backend_at = dlsym(library, GA_PLUGIN_SYMBOL);
     if (!backend_at) {
-        plugin_trouble(path, "expected it to export " GA_PLUGIN_SYMBOL);
+        log_plugin_error(path, "expected it to export " GA_PLUGIN_SYMBOL);
         return;
     }
     const ga_backend *backend;
     for (size_t i = 0; i < BACKENDS && (backend = backend_at(i)); i++) {
         if (add(backend) != GA_OK) {
-            plugin_trouble(path, ga_error_text());
+            log_plugin_error(path, ga_error_text());
         }
     }
 }
@@ -193,7 +193,7 @@ static void load_plugins(void)
         size_t length = strcspn(list, ":");
         char path[4096];
         if (length >= sizeof path) {
-            plugin_trouble("...", "expected paths of at most 4095 bytes");
+            log_plugin_error("...", "expected paths of at most 4095 bytes");
         } else if (length) {
             memcpy(path, list, length);
             path[length] = '\0';
@@ -203,8 +203,9 @@ static void load_plugins(void)
     }
 }
 
-/* Around a fork: a child opens heaps too, and must not find the lock with a thread it lost. From the
- * start, since a fork that has begun does not run what is registered meanwhile. */
+/* The lock is held across a fork, because the child opens heaps too and must not inherit a lock
+ * whose owner is gone. Registered by a constructor, because a fork that has begun does not run
+ * handlers that are registered during it. */
 static void lock_registry(void)
 {
     pthread_mutex_lock(&lock);
@@ -221,8 +222,8 @@ __attribute__((constructor)) static void watch_forks(void)
     ga_forks_watch(&watched, lock_registry, unlock_registry, unlock_registry);
 }
 
-/* Once, and once more in the child of a fork that came in the middle of it in another thread: what
- * that had put in is there. */
+/* Runs once, and a second time in the child of a fork that interrupted it in another thread. The
+ * backends that the first run added are still in the array then. */
 static void fill(void)
 {
     filling = true;
@@ -245,7 +246,8 @@ static void fill(void)
     filling = false;
 }
 
-/* Not again in the thread that is filling: a plugin's constructor may register its backends. */
+/* The thread that runs fill() does not wait for itself: a plugin's constructor may register
+ * backends. */
 static void fill_once(void)
 {
     if (!filling) {
@@ -270,13 +272,13 @@ const ga_backend *ga_backend_at(size_t index)
     return backend;
 }
 
-static void list_names(char *room, size_t size)
+static void list_names(char *buffer, size_t size)
 {
     const ga_backend *backend;
-    room[0] = '\0';
+    buffer[0] = '\0';
     for (size_t i = 0; (backend = ga_backend_at(i)); i++) {
-        size_t length = strlen(room);
-        snprintf(room + length, size - length, "%s%s", i ? ", " : "", backend->name);
+        size_t length = strlen(buffer);
+        snprintf(buffer + length, size - length, "%s%s", i ? ", " : "", backend->name);
     }
 }
 

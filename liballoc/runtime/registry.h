@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * The backends by name: those built in, those registered, and those from GPUALLOC_PLUGINS.
+ * The backends by name: built-in ones, registered ones, and those from GPUALLOC_PLUGINS.
  */
 #ifndef GPUALLOC_RUNTIME_REGISTRY_H
 #define GPUALLOC_RUNTIME_REGISTRY_H
 
 #include <gpualloc/backend.h>
 
-/* NULL with a sentence that lists the known names (GA_ERR_SPEC). Thread safe. */
+/* The backend of that name, which lives as long as the process. NULL if there is none; then the
+ * error sentence (GA_ERR_SPEC) lists the known names. Thread safe. */
 const ga_backend *ga_registry_find(const char *name);
 
 #endif

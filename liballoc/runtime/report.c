@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Statistics as text and as JSON, of any length, and the reports that GPUALLOC_STATS asks for.
+ * Statistics as text and as JSON of any length, and the reports that GPUALLOC_STATS requests.
  *
- * Reports are made inside a malloc that is about to end: their room comes from mmap(), and no library
- * can be asked to build the JSON.
+ * A report may be made while the program's malloc shuts down. So the buffer comes from mmap(), and
+ * no library builds the JSON.
  */
 #include "report.h"
 
@@ -39,7 +39,7 @@ ga_status ga_heap_stats(const ga_heap *heap, ga_stats *out)
         if (heap->bypassed) {
             out->live_bytes = own.live_bytes;
         }
-        if (heap->place == GA_PLACE_KERNEL) { /* what kernels do passes the counters by */
+        if (heap->place == GA_PLACE_KERNEL) { /* calls in kernels do not reach the counters */
             out->live_blocks = own.live_blocks;
             out->live_bytes = own.live_bytes;
         }
@@ -135,26 +135,27 @@ size_t ga_heap_stats_json(const ga_heap *heap, char *buffer, size_t size)
 /* ---- where GPUALLOC_STATS says ------------------------------------------------------------- */
 
 enum {
-    COPY_FROM =
-        100 /* the least number for a copied descriptor, out of the way of a program's own */
+    /* Least number of a copied descriptor, so that it is none that the program expects. */
+    COPY_FROM = 100
 };
 
 typedef enum destination_kind {
-    NOT_WANTED = 0,
+    NO_REPORT = 0,
     TO_DESCRIPTOR,
     TO_FILE
 } destination_kind;
 
-/* Where reports go. Copied when the first heap is opened, because a program may clear or overwrite
- * its environment, or change its directory, before a report is due; constant from then on. */
+/* The destination of reports. Read when the first heap is opened, because a program may clear or
+ * overwrite its environment, or change its directory, before a report is due. Constant
+ * afterwards. */
 static struct {
     destination_kind kind;
     bool json;
     char name[PATH_MAX + 8]; /* as the user wrote it, for messages; a path is absolute */
-    /* TO_DESCRIPTOR: its number, and a copy of it as it was when the first heap was opened. A
-     * copy, because many programs close theirs before they end; compared before use, because
-     * others close every descriptor they did not open, and the number may mean a file of theirs
-     * by then. */
+    /* TO_DESCRIPTOR: its number, and a copy made when the first heap is opened, because many
+     * programs close theirs before they end. Compared by device and inode before use, because other
+     * programs close every descriptor that they did not open and may reuse the number for a
+     * file. */
     int original, copy;
     dev_t device;
     ino_t inode;
@@ -174,7 +175,7 @@ static int descriptor_named(const char *to)
                                   : ga_output_descriptor(to);
 }
 
-static void keep_descriptor(int fd)
+static void copy_descriptor(int fd)
 {
     struct stat stat;
     destination.original = fd;
@@ -186,8 +187,8 @@ static void keep_descriptor(int fd)
     }
 }
 
-/* The path made absolute. A folder that is gone leaves a relative path. */
-static void keep_path(const char *to)
+/* Store the path, made absolute. It stays relative if the current folder has been removed. */
+static void store_path(const char *to)
 {
     char folder[PATH_MAX] = "";
     if (*to != '/' && !getcwd(folder, sizeof folder)) {
@@ -195,7 +196,7 @@ static void keep_path(const char *to)
     }
     int length = snprintf(destination.name, sizeof destination.name, "%s%s%s", folder,
                           *folder ? "/" : "", to);
-    if (length < 0 || length >= PATH_MAX) { /* what is left names no file: open() refuses it */
+    if (length < 0 || length >= PATH_MAX) { /* open() refuses the empty name */
         ga_log(GA_LOG_ERROR, "GPUALLOC_STATS: expected a path of at most %d bytes", PATH_MAX - 1);
         *destination.name = '\0';
     }
@@ -204,22 +205,22 @@ static void keep_path(const char *to)
 static destination_kind destination_of(const char *to)
 {
     if (!to || !*to || strcmp(to, "0") == 0) {
-        return NOT_WANTED;
+        return NO_REPORT;
     }
     int fd = descriptor_named(to);
     destination.json = is_json(to);
     if (fd >= 0) {
         snprintf(destination.name, sizeof destination.name, "%.100s", to);
-        keep_descriptor(fd);
+        copy_descriptor(fd);
     } else {
-        keep_path(to);
+        store_path(to);
     }
     return fd >= 0 ? TO_DESCRIPTOR : TO_FILE;
 }
 
 static void read_destination(void)
 {
-    ga_log_level_in_force(); /* is kept, too */
+    ga_log_level_in_force(); /* reads GPUALLOC_LOG now, too */
     destination.kind = destination_of(ga_environment("GPUALLOC_STATS"));
 }
 
@@ -227,7 +228,7 @@ bool ga_report_wanted(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, read_destination);
-    return destination.kind != NOT_WANTED;
+    return destination.kind != NO_REPORT;
 }
 
 static bool is_destination(int fd)
@@ -243,8 +244,8 @@ static bool write_to_descriptor(const char *text, size_t length)
     return !is_destination(fd) || ga_output_write(fd, text, length);
 }
 
-/* In one write where the kernel takes it, so that the reports of processes that end together do
- * not mix. */
+/* In one write(2) if the kernel accepts it, so that reports of processes that end together do not
+ * mix. */
 static bool write_to_file(const char *text, size_t length)
 {
     int fd = ga_output_open(destination.name);
@@ -286,7 +287,8 @@ static void write_report(const char *text, size_t length)
 void ga_report_composed(ga_report_compose *compose, const void *context)
 {
     enum {
-        SPARE = 4096 /* figures of other threads may become longer between the two passes */
+        SPARE = 4096 /* bytes by which figures of other threads may get longer between the two
+                      * calls */
     };
     ga_text text = {NULL, 0, 0};
     if (!ga_report_wanted()) {
@@ -294,20 +296,20 @@ void ga_report_composed(ga_report_compose *compose, const void *context)
     }
     compose(&text, destination.json, context);
     size_t size = text.length + SPARE;
-    char *room = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (room == MAP_FAILED) {
+    char *buffer = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (buffer == MAP_FAILED) {
         ga_log(GA_LOG_ERROR, "GPUALLOC_STATS: no memory for a report of %zu bytes", size);
         return;
     }
-    text = (ga_text){room, size, 0};
+    text = (ga_text){buffer, size, 0};
     compose(&text, destination.json, context);
-    write_report(room, text.length < size ? text.length : size - 1);
-    munmap(room, size);
+    write_report(buffer, text.length < size ? text.length : size - 1);
+    munmap(buffer, size);
 }
 
-void ga_report_head(ga_text *text, const char *what)
+void ga_report_head(ga_text *text, const char *subject)
 {
-    ga_text_add(text, "gpualloc: %s", what);
+    ga_text_add(text, "gpualloc: %s", subject);
     ga_text_add_printable(text, program_invocation_short_name);
     ga_text_add(text, ", process %d", (int)getpid());
 }

@@ -10,7 +10,7 @@
 
 typedef struct cursor {
     const char *start, *at;
-    char *put; /* the next free byte of the spec's buffer; never more than has been read */
+    char *put; /* the next free byte of the spec's buffer; never further than `at` in the text */
     ga_spec_bare_fn *bare_option;
 } cursor;
 
@@ -35,8 +35,8 @@ bool ga_spec_needs_quotes(const char *value)
     return *value == '\0';
 }
 
-/* What stands at the cursor, for a message. */
-static const char *here(const cursor *c, char room[16])
+/* The input at the cursor, for a message. */
+static const char *describe_input(const cursor *c, char buffer[16])
 {
     unsigned char at = (unsigned char)*c->at;
     if (at == '\0') {
@@ -46,14 +46,14 @@ static const char *here(const cursor *c, char room[16])
     const char plain[] = {'"', (char)at, '"', '\0'};
     const char escaped[] = {'\\', 'x', digits[at >> 4], digits[at & 15], '\0'};
     const char *text = at > ' ' && at < 0x7f ? plain : at == ' ' ? "a space" : escaped;
-    return strcpy(room, text);
+    return strcpy(buffer, text);
 }
 
-static ga_status unexpected(const cursor *c, const char *wanted)
+static ga_status unexpected(const cursor *c, const char *expected)
 {
-    char room[16];
+    char buffer[16];
     return ga_fail(GA_ERR_SPEC, "spec: column %zu: expected %s, got %s",
-                   (size_t)(c->at - c->start) + 1, wanted, here(c, room));
+                   (size_t)(c->at - c->start) + 1, expected, describe_input(c, buffer));
 }
 
 static const char *finish(cursor *c, const char *begun)
@@ -62,14 +62,14 @@ static const char *finish(cursor *c, const char *begun)
     return begun;
 }
 
-static ga_status parse_name(cursor *c, const char *wanted, const char **out)
+static ga_status parse_name(cursor *c, const char *expected, const char **out)
 {
     char *begun = c->put;
     while (is_name_char(*c->at)) {
         *c->put++ = *c->at++;
     }
     if (c->put == begun) {
-        return unexpected(c, wanted);
+        return unexpected(c, expected);
     }
     *out = finish(c, begun);
     return GA_OK;
@@ -135,7 +135,7 @@ static bool begins_with_key(const char *text)
     return c > text && *c == '=';
 }
 
-static void take_rest(cursor *c, ga_spec_layer *layer, const char *key)
+static void parse_bare_rest(cursor *c, ga_spec_layer *layer, const char *key)
 {
     char *begun = c->put;
     while (*c->at) {
@@ -148,7 +148,7 @@ static ga_status parse_options(cursor *c, ga_spec_layer *layer)
 {
     const char *bare = c->bare_option ? c->bare_option(layer->name) : NULL;
     if (bare && *c->at && *c->at != '"' && !begins_with_key(c->at)) {
-        take_rest(c, layer, bare);
+        parse_bare_rest(c, layer, bare);
         return GA_OK;
     }
     ga_status status = parse_option(c, layer);
@@ -182,8 +182,8 @@ ga_status ga_spec_parse(ga_spec *out, const char *text, ga_spec_bare_fn *bare_op
 {
     out->layer_count = 0;
     size_t length = strlen(text);
-    /* Each name and value ends at a character of the text that is not copied, or at its end, so
-     * the copies and their NULs fit into as many bytes and one. */
+    /* Each name or value ends at a character that is not copied, or at the end of the text. So the
+     * copies and their NULs need at most length + 1 bytes. */
     if (length >= GA_SPEC_LENGTH) {
         return ga_fail(GA_ERR_SPEC, "spec: expected at most %d bytes, got %zu", GA_SPEC_LENGTH - 1,
                        length);

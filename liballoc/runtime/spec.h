@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * The text of a spec taken apart into layers and options, names and values as written.
+ * Parses a spec into layers and options, with names and values as written.
  *
  *   spec   = layer *("/" layer)
  *   layer  = name [":" option *("," option)]
  *   option = key "=" value / key
  *   value  = 1*(any character but / , : " and white space) / DQUOTE *(any, \" or \\) DQUOTE
  *
- * The last layer also takes the bare rest of the text as the value of one option, if its backend
- * has such an option (`dl:/usr/lib/libx.so`) and the text does not begin with a key and "=".
+ * If the backend of the last layer has an option for bare text (`dl:/usr/lib/libx.so`), and the
+ * rest of the spec does not begin with a key and "=", the rest becomes that option's value.
  */
 #ifndef GPUALLOC_RUNTIME_SPEC_H
 #define GPUALLOC_RUNTIME_SPEC_H
@@ -23,7 +23,7 @@ enum {
 
 typedef struct ga_spec_option {
     const char *key;
-    const char *value; /* NULL where only the key stands */
+    const char *value; /* NULL for a bare key */
 } ga_spec_option;
 
 typedef struct ga_spec_layer {
@@ -34,18 +34,18 @@ typedef struct ga_spec_layer {
 
 typedef struct ga_spec {
     size_t layer_count;
-    ga_spec_layer layers[GA_SPEC_LAYERS]; /* the heap's own first, its parents behind it */
-    char text[GA_SPEC_LENGTH];            /* where the names and values stand */
+    ga_spec_layer layers[GA_SPEC_LAYERS]; /* the heap's own first, then its parents */
+    char text[GA_SPEC_LENGTH];            /* the names and values, each with a NUL */
 } ga_spec;
 
-/* The name of the option that takes bare text, for the backend of that name; NULL for none and
- * for an unknown backend. */
+/* The name of the backend's option for bare text; NULL if it has none or is unknown. */
 typedef const char *ga_spec_bare_fn(const char *backend);
 
-/* GA_ERR_SPEC with the column (from 1) and what was expected. */
+/* Parse `text`, which is copied into `out`. GA_ERR_SPEC names the column (from 1) and the expected
+ * input. */
 ga_status ga_spec_parse(ga_spec *out, const char *text, ga_spec_bare_fn *bare_option);
 
-/* Whether a value must be quoted to be read back. */
+/* Whether a value must be quoted in a spec. */
 bool ga_spec_needs_quotes(const char *value);
 
 #endif

@@ -5,10 +5,10 @@
  * request. PyTorch maps c10::OutOfMemoryError to torch.OutOfMemoryError.
  *
  * The library is C and links neither libstdc++ nor PyTorch, so it throws through the C++ ABI, with
- * functions that it finds in the libraries of the process by their symbols. The parts that it relies
- * on belong to the Itanium C++ ABI and to the ABI of libstdc++: the layout of an empty std::string,
- * the place of the destructor in a vtable, and how arguments of these classes are passed. The layout
- * and the size of c10::Error are its constructor's business.
+ * functions that it looks up by symbol in the libraries of the process. It relies on parts of the
+ * Itanium C++ ABI and of libstdc++'s ABI: the layout of an empty std::string, the place of the
+ * destructor in a vtable, and how arguments of these classes are passed. Layout and size of
+ * c10::Error are left to its constructor.
  *
  * Failures are rare, so every call looks the symbols up again. That way PyTorch may be loaded later
  * than the library.
@@ -30,7 +30,7 @@ enum {
     TEXT_BYTES = 1000
 };
 
-/* std::string of libstdc++ since GCC 5. A short text is in `local`. */
+/* std::string of libstdc++ since GCC 5. A text of up to 15 bytes is stored in `local`. */
 typedef struct cxx_string {
     char *data;
     size_t length;
@@ -69,8 +69,8 @@ static void *symbol_in(void *library, const char *name)
 
 /* ---- whether to throw ---------------------------------------------------------------------- */
 
-/* PyTorch's variable. A program that is linked with PyTorch may have a copy of it, which is in the
- * global scope and which PyTorch uses then; Python's modules are in a scope of their own. */
+/* The address of PyTorch's variable. A program that is linked with PyTorch may have a copy of it in
+ * the global scope, which PyTorch then uses; Python's modules have a scope of their own. */
 static void **current_allocator(void)
 {
     static const char name[] = "_ZN3c104cuda20CUDACachingAllocator9allocatorE";
@@ -78,10 +78,10 @@ static void **current_allocator(void)
     return shared ? shared : symbol_in(loaded("libc10_cuda.so"), name);
 }
 
-/* Whether PyTorch's current allocator is a plug-in: a cast from c10::Allocator, which is the first
- * base of all of them, to CUDAPluggableAllocator. Where that cannot be found out it is taken for
- * one, since an exception is safe in both cases: within a MemPool it only skips the attempt to free
- * cached memory first. */
+/* Whether PyTorch's current allocator is a plug-in: a cast from c10::Allocator, the first base of
+ * all allocators, to CUDAPluggableAllocator. If the symbols are missing the answer is yes, because
+ * an exception is safe in both cases: within a MemPool it only skips the attempt to free cached
+ * memory first. */
 static bool is_plugged_in(void *cxx)
 {
     void *torch = loaded("libtorch_cuda.so");
@@ -123,21 +123,21 @@ static bool find_class(exception_class *out, void *cxx, void *torch, ga_status s
            out->type && out->vtable;
 }
 
-static void write_message(char *text, size_t room, ga_status status, size_t size, int device)
+static void write_message(char *text, size_t capacity, ga_status status, size_t size, int device)
 {
     const char *reason = ga_error_text();
     bool large = size >> 30 != 0;
     double number = (double)size / (large ? 1 << 30 : 1 << 20);
-    if (status == GA_ERR_MEMORY) { /* programs search for the words of PyTorch's own message */
-        snprintf(text, room, "CUDA out of memory. Tried to allocate %.2f %s on device %d. %s",
+    if (status == GA_ERR_MEMORY) { /* programs search for PyTorch's own wording */
+        snprintf(text, capacity, "CUDA out of memory. Tried to allocate %.2f %s on device %d. %s",
                  number, large ? "GiB" : "MiB", device, reason);
     } else {
-        snprintf(text, room, "gpualloc: device %d: %s", device, reason);
+        snprintf(text, capacity, "gpualloc: device %d: %s", device, reason);
     }
 }
 
-/* The object is a c10::Error first, made by its constructor; c10::OutOfMemoryError adds nothing but
- * a vtable of its own, which replaces the one that the constructor has stored. */
+/* The constructor of c10::Error makes the object. c10::OutOfMemoryError adds only a vtable of its
+ * own, which then replaces the one that the constructor stored. */
 static void throw_error(const exception_class *class, const char *text)
 {
     source_location where = {__func__, __FILE__, __LINE__};

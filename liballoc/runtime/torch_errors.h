@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A failed request as PyTorch's exception, thrown from C.
+ * Reports a failed request as PyTorch's exception, thrown from C.
  */
 #ifndef GPUALLOC_RUNTIME_TORCH_ERRORS_H
 #define GPUALLOC_RUNTIME_TORCH_ERRORS_H
@@ -10,10 +10,11 @@
 #include <stddef.h>
 
 /* Throw c10::OutOfMemoryError for GA_ERR_MEMORY and c10::Error for other statuses, with
- * ga_error_text() as the reason; std::bad_alloc where PyTorch's exceptions have another shape.
+ * ga_error_text() as the reason. Throws std::bad_alloc if PyTorch's exceptions have another shape.
+ * `size`: bytes of the request, for the message.
  *
- * Returns where nothing is to be thrown: PyTorch is not loaded in this process, or its current
- * allocator is its own, which handles a NULL of the allocator of a MemPool by itself. The caller
+ * Returns if there is nothing to throw: PyTorch is not loaded in this process, or its current
+ * allocator is its own, which handles a NULL from the allocator of a MemPool itself. The caller
  * holds no lock. Thread safe. */
 void ga_torch_throw(ga_status status, size_t size, int device);
 

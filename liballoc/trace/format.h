@@ -6,20 +6,22 @@
  *   data_offset         chunk 0: chunk_bytes / record_size records
  *   + chunk_bytes       chunk 1, ...
  *
- * A chunk belongs to one thread at a time and is filled from its start; a record whose operation
- * is GA_TRACE_NONE has not been written. Nothing refers to anything further on, so a file that
- * is cut anywhere is good up to the cut, and one whose writer was killed is good as it stands.
- * Records are in the order of time within a chunk and a thread; not across them: a chunk that one
- * thread leaves unfilled is filled on by another.
+ * A chunk belongs to one thread at a time and is filled from its start. A record whose operation is
+ * GA_TRACE_NONE was not written. Nothing refers to a later offset, so a file that is cut anywhere
+ * is valid up to the cut, and the file of a killed writer is valid as it is. Records are in the
+ * order of time within a chunk and a thread, not across chunks: a thread may continue the chunk
+ * that another thread left.
  */
 #ifndef GPUALLOC_TRACE_FORMAT_H
 #define GPUALLOC_TRACE_FORMAT_H
 
 #include <stdint.h>
 
-#define GA_TRACE_MAGIC       "GATRACE" /* with its final NUL: 8 bytes */
-#define GA_TRACE_ABI         1u
-#define GA_TRACE_CHUNK_BYTES (48u * 4096u) /* whole records and whole pages of 4, 16 and 64 KiB */
+#define GA_TRACE_MAGIC "GATRACE" /* 8 bytes with its NUL */
+#define GA_TRACE_ABI   1u
+#define GA_TRACE_CHUNK_BYTES                                                                       \
+    (48u * 4096u) /* a multiple of the record size and of pages of 4, 16
+                                            * and 64 KiB */
 
 typedef struct ga_trace_header {
     char magic[8];
@@ -29,30 +31,31 @@ typedef struct ga_trace_header {
     uint32_t chunk_bytes;
     uint32_t pid;
     uint32_t reserved;
-    uint64_t start_ns; /* CLOCK_REALTIME when the trace began; record times count from here */
+    uint64_t start_ns; /* CLOCK_REALTIME at the start of the trace; times of records count from
+                        * here */
 } ga_trace_header;
 
 typedef enum ga_trace_op {
     GA_TRACE_NONE = 0,
     GA_TRACE_ALLOC,   /* pointer, size, alignment */
-    GA_TRACE_ZEROED,  /* the same, filled with zeros */
-    GA_TRACE_REALLOC, /* previous became pointer, size bytes */
-    GA_TRACE_GROW,    /* pointer is size bytes now */
+    GA_TRACE_ZEROED,  /* pointer, size, alignment; filled with zeros */
+    GA_TRACE_REALLOC, /* previous became pointer, of size bytes */
+    GA_TRACE_GROW,    /* pointer grew in place to size bytes */
     GA_TRACE_FREE,    /* pointer */
     GA_TRACE_RETIRE,  /* pointer */
-    GA_TRACE_FAILED,  /* a request for size bytes was refused; pointer is 0 */
+    GA_TRACE_FAILED,  /* a request for size bytes failed; pointer is 0 */
     GA_TRACE_OP_COUNT
 } ga_trace_op;
 
 typedef struct ga_trace_record {
     uint64_t time_ns;
     uint64_t pointer;
-    uint64_t previous;  /* GA_TRACE_REALLOC: the block before; else 0 */
-    uint64_t size;      /* as asked for; 0 for frees */
+    uint64_t previous;  /* GA_TRACE_REALLOC: the old block; else 0 */
+    uint64_t size;      /* requested bytes; 0 for frees */
     uint64_t stream;    /* 0 on the host */
     uint32_t thread;    /* kernel thread id */
     uint8_t operation;  /* ga_trace_op */
-    uint8_t align_log2; /* 0: the default */
+    uint8_t align_log2; /* 0: default alignment */
     uint8_t place;      /* ga_place */
     int8_t device;
 } ga_trace_record;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Read with stdio and not mapped: pipes work too, and a file that shrinks meanwhile is an end of
- * file and not a SIGBUS.
+ * The file is read with stdio and not mapped, so that pipes work too, and a file that another
+ * process truncates ends early instead of raising SIGBUS.
  */
 #include "reader.h"
 
@@ -16,7 +16,7 @@
 
 enum {
     BUFFER_BYTES = 1 << 18,
-    MOST_DATA_OFFSET = 1 << 20, /* a page, of whatever size */
+    MOST_DATA_OFFSET = 1 << 20, /* bytes; at least a page of every system */
     MOST_ALIGN_LOG2 = 63
 };
 
@@ -25,7 +25,7 @@ struct ga_trace_reader {
     char *path;
     ga_trace_header header;
     ga_trace_record record;
-    uint64_t data_bytes; /* behind data_offset, read so far */
+    uint64_t data_bytes; /* bytes read after data_offset */
     uint64_t cut_bytes;
     uint64_t damaged;
     bool ended;
@@ -81,7 +81,7 @@ static ga_status cannot_read(const char *path)
     return ga_fail(GA_ERR_IO, "\"%.300s\": cannot be read: %s", path, strerror(errno));
 }
 
-/* The file may end right behind the header: nothing was recorded. */
+/* The file may end after the header if nothing was recorded. */
 static void skip_to_data(ga_trace_reader *reader)
 {
     char gap[4096];
@@ -131,7 +131,7 @@ static bool read_record(ga_trace_reader *reader)
     return false;
 }
 
-static bool makes_sense(const ga_trace_record *record)
+static bool is_valid(const ga_trace_record *record)
 {
     bool refused = record->operation == GA_TRACE_FAILED;
     return record->operation < GA_TRACE_OP_COUNT && refused == !record->pointer &&
@@ -189,7 +189,7 @@ const ga_trace_record *ga_trace_reader_next(ga_trace_reader *reader)
         if (reader->record.operation == GA_TRACE_NONE) {
             continue;
         }
-        if (makes_sense(&reader->record)) {
+        if (is_valid(&reader->record)) {
             return &reader->record;
         }
         reader->damaged++;

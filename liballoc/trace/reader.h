@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reads trace files. A damaged or cut file gives every record that is whole, and says so.
+ * Reads trace files. From a damaged or cut file it returns every complete record, and reports the
+ * damage. A reader is not thread safe.
  */
 #ifndef GPUALLOC_TRACE_READER_H
 #define GPUALLOC_TRACE_READER_H
@@ -11,22 +12,25 @@
 
 typedef struct ga_trace_reader ga_trace_reader;
 
-/* GA_ERR_IO: cannot be read, is no trace file, or its header contradicts itself. GA_ERR_ABI: made
- * by another version; the sentence in ga_error_text() names both. */
+/* GA_ERR_IO: the file cannot be read, is not a trace, or has an inconsistent header. GA_ERR_ABI: it
+ * has another version; ga_error_text() names both. The caller closes the reader; NULL is
+ * ignored. */
 ga_status ga_trace_reader_open(ga_trace_reader **out, const char *path);
 void ga_trace_reader_close(ga_trace_reader *reader);
 
 const ga_trace_header *ga_trace_reader_header(const ga_trace_reader *reader);
 
-/* The next record, in file order, or NULL after the last. Unwritten slots and records with values
- * out of range are passed over; the latter are counted. The record lives until the next call. */
+/* The next record in file order, or NULL after the last. Skips unwritten slots, and records with
+ * values out of range, which are counted. The record is valid until the next call. */
 const ga_trace_record *ga_trace_reader_next(ga_trace_reader *reader);
 
-/* Records passed over because they make no sense, and bytes at the end that are no whole record. */
+/* Number of records skipped for values out of range, and bytes at the end that are not a complete
+ * record. */
 uint64_t ga_trace_reader_damaged(const ga_trace_reader *reader);
 uint64_t ga_trace_reader_cut_bytes(const ga_trace_reader *reader);
 
-/* Whether the file ended within its last chunk: writers make whole ones, so some of it is lost. */
+/* Whether the file ended within its last chunk. Writers extend the file by complete chunks, so part
+ * of it is lost then. */
 bool ga_trace_reader_cut(const ga_trace_reader *reader);
 
 #endif

@@ -1,24 +1,33 @@
 /* SPDX-License-Identifier: MIT
  *
+ * Writes traces: one buffer for each thread and trace, written to the thread's chunk of the file.
+ *
+ * ga_recorder_note
+ *   slot_fill              the thread's first record of this trace: a free buffer and a chunk
+ *   add_record             fast path: copy the record to the buffer
+ *     buffer_write         slow path: the buffer is full or the last write is FLUSH_NS ago
+ *     next_chunk_part      after a full buffer: the rest of the chunk, or a new chunk
+ *
  * STRUCTURE  Each thread collects records in a buffer and writes them to its chunk of the file with
  *            pwrite(): when the buffer is full, when FLUSH_NS have passed since the last write, and
- *            when the thread or the process ends. A chunk that its thread leaves behind waits in
- *            `spare` for the next thread.
- * INVARIANT  a chunk is in the hands of one thread, or in `spare`, never both. A record is written
- *            to one place of the file only, so that writing it twice does no harm.
- * ORDER      `lock` guards the list of recorders and buffers, the file's end and `spare`; a buffer's
- *            `writing` is taken behind it and guards what is written. R1 makes a record whole.
- * PROGRESS   noting a record is wait-free until the buffer is full; then it writes the file
+ *            when the thread or the process ends. An unfinished chunk of a thread that ended waits
+ *            in `spare` for the next thread.
+ * INVARIANT  a chunk belongs to one thread or is in `spare`, never both. A record has one position
+ *            in the file only, so that writing it twice does no harm.
+ * ORDER      `lock` guards the list of recorders and buffers, the file's end and `spare`. A
+ *            buffer's `writing` is acquired after it and guards the writes. R1 makes a record
+ *            whole.
+ * PROGRESS   recording is wait-free until the buffer is full; then the thread writes the file
  *
- * Nothing of the file is mapped: another process that truncates a mapped file, a full disk below a
+ * The file is not mapped: another process that truncates a mapped file, a full disk below a
  * copy-on-write file system, or an I/O error would end the program with SIGBUS.
  *
- * The file is opened anew by its path for each write and checked to be the same: a descriptor kept
- * open could be closed by the program and then mean one of its own files.
+ * The file is opened by its path for each write and checked to be the same file: the program could
+ * close a descriptor that we keep, and its number could then mean one of the program's files.
  *
- * Children: the handlers around fork() tell a child to begin a file of its own. _Fork() and clone()
- * run no handlers; there a page that the kernel wipes in copies of the memory tells it. The child of
- * vfork() shares the memory and the heap, so its records belong in the parent's trace.
+ * Children: the fork handlers make a child begin a file of its own. _Fork() and clone() run no
+ * handlers; there the child finds a page of zeros that the kernel wipes in copies of the memory.
+ * The child of vfork() shares the memory and the heap, so its records belong in the parent's trace.
  */
 #include "recorder.h"
 
@@ -45,14 +54,14 @@
 
 enum {
     SPARES = 256,
-    FLUSH_NS = 100000,       /* a write costs about 2 us, so this bounds its share to 2 % */
+    FLUSH_NS = 100000,       /* a write costs about 2 us, so writes cost at most 2 % of the time */
     EXIT_WAIT_NS = 100000000 /* longest wait for a mutex when the process ends */
 };
 
 _Static_assert(GA_TRACE_CHUNK_BYTES % (GA_RECORDER_BATCH * sizeof(ga_trace_record)) == 0,
                "a chunk is a whole number of buffers");
 
-/* The unwritten rest of a chunk, [at, end) of the file, less the first `count` records. */
+/* The free part of a chunk, [at, end) of the file, of which the first `count` records are used. */
 typedef struct chunk {
     off_t at, end;
     unsigned count;
@@ -61,51 +70,53 @@ typedef struct chunk {
 struct ga_recorder {
     ga_recorder *following;   /* in `recorders`, guarded by `lock` */
     unsigned users;           /* guarded by `lock` */
-    char wanted[PATH_MAX];    /* as the user named it */
-    char path[PATH_MAX + 32]; /* absolute, the file that is written */
-    bool begun;               /* false in a forked child until its first record; under `lock` */
+    char name[PATH_MAX];      /* as the user wrote it */
+    char path[PATH_MAX + 32]; /* absolute path of the file */
+    bool begun;               /* the file exists; false in a forked child until its first record;
+                               * guarded by `lock` */
     dev_t device;
     ino_t inode;
-    off_t end;  /* where the next chunk begins; guarded by `lock` */
-    off_t size; /* of the file, as far as this process made it; guarded by `lock` */
-    /* When the trace began, on two clocks. A forked child's file counts from there as well. */
+    off_t end;  /* offset of the next chunk; guarded by `lock` */
+    off_t size; /* bytes of the file, as this process has extended it; guarded by `lock` */
+    /* Start of the trace on two clocks; times in the file of a forked child count from it, too. */
     uint64_t start_ns, mono_ns;
-    unsigned batch;  /* most records to keep back; relaxed: a new value may be seen late */
-    bool stopped;    /* relaxed: a thread that sees it late only tries in vain */
+    unsigned batch;  /* records to buffer at most; relaxed: a new value may be seen late */
+    bool stopped;    /* relaxed: a thread that sees it late only makes one more attempt */
     unsigned spares; /* guarded by `lock` */
     chunk spare[SPARES];
 };
 
-/* Records of one thread, and where in the file they belong: records[0] at `at`. */
+/* Records of one thread, with their position in the file: records[0] at offset `at`. */
 typedef struct buffer {
     struct buffer *following; /* in `buffers`, guarded by `lock` */
-    ga_recorder *recorder;    /* NULL: in nobody's hands; guarded by `lock` */
+    ga_recorder *recorder;    /* NULL: no thread uses the buffer; guarded by `lock` */
     pthread_mutex_t writing;  /* guards `at` and `end`; held while records are written */
-    off_t at, end;            /* `end` is the chunk's */
-    unsigned count;           /* stored by the owner only: R1 */
-    unsigned written;         /* of these, in the file; stored with `writing` held */
-    uint64_t written_ns;      /* the time of the last record that the owner wrote; the owner's */
+    off_t at, end;            /* `end`: of the chunk */
+    unsigned count;           /* stored only by the owner: R1 */
+    unsigned written;         /* number of these in the file; stored with `writing` held */
+    uint64_t written_ns;      /* time of the last record at the owner's last write; used by the
+                               * owner only */
     ga_trace_record records[GA_RECORDER_BATCH];
 } buffer;
 
-/* The buffer this thread is filling, and for whom. */
-typedef struct desk {
+/* The buffer that this thread fills, and its trace. */
+typedef struct thread_slot {
     ga_recorder *recorder;
     buffer *buffer;
-    unsigned generation; /* of the process: a forked child's desk is from another one */
-} desk;
+    unsigned process_version; /* an older one in a forked child */
+} thread_slot;
 
 static ga_forked_lock lock = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 static ga_recorder *recorders; /* guarded by `lock` */
 static buffer *buffers;        /* guarded by `lock` */
-static unsigned generation = 1;
-static pid_t process_id; /* the child of vfork() is not asked for its own */
-static _Thread_local desk mine;
+static unsigned process_version = 1;
+static pid_t process_id; /* cached, so that the child of vfork() uses its parent's */
+static _Thread_local thread_slot my_slot;
 
-/* `generation`; 0 in a copy of the process that has not begun anew. Points to a page of its own that
- * the kernel wipes in copies, or else to `unwiped`. */
+/* Equal to `process_version`; 0 in a copy of the process that has not called begin_child(). Points
+ * to a page that the kernel wipes in copies, or to `unwiped` if it cannot. */
 static unsigned unwiped = 1;
-static unsigned *generation_here = &unwiped;
+static unsigned *wiped_version = &unwiped;
 
 static uint64_t clock_ns(clockid_t clock)
 {
@@ -119,23 +130,23 @@ static uint64_t clock_ns(clockid_t clock)
 static bool expand_path(ga_recorder *r)
 {
     char cwd[PATH_MAX] = "";
-    if (r->wanted[0] != '/' && !getcwd(cwd, sizeof cwd)) {
+    if (r->name[0] != '/' && !getcwd(cwd, sizeof cwd)) {
         return false;
     }
-    const char *mark = strstr(r->wanted, "%p");
-    int head = mark ? (int)(mark - r->wanted) : (int)strlen(r->wanted);
+    const char *mark = strstr(r->name, "%p");
+    int head = mark ? (int)(mark - r->name) : (int)strlen(r->name);
     char pid[16] = "";
     if (mark) {
         snprintf(pid, sizeof pid, "%d", (int)process_id);
     }
-    int length = snprintf(r->path, PATH_MAX, "%s%s%.*s%s%s", cwd, *cwd ? "/" : "", head, r->wanted,
+    int length = snprintf(r->path, PATH_MAX, "%s%s%.*s%s%s", cwd, *cwd ? "/" : "", head, r->name,
                           pid, mark ? mark + 2 : "");
     return length > 0 && length < PATH_MAX;
 }
 
-/* Never writes over a file: what is there may be the trace of this process's parent, or of the
- * program that this process was before an exec. FILE, then FILE.PID, FILE.PID.1, ... For the user
- * alone, because a trace holds the addresses of live blocks. */
+/* Never overwrites a file, because it may be the trace of this process's parent, or of the program
+ * that this process was before an exec. Tries FILE, FILE.PID, FILE.PID.1, ... Readable for the user
+ * only, because a trace holds the addresses of live blocks. */
 static int create_file(ga_recorder *r)
 {
     size_t length = strlen(r->path);
@@ -152,8 +163,8 @@ static int create_file(ga_recorder *r)
     return fd;
 }
 
-/* The kind of a path that is no regular file, or NULL. Beside a device or a directory no
- * "/dev/null.PID" is made. */
+/* The kind of a path that is not a regular file, or NULL. So that no "/dev/null.PID" is made beside
+ * a device or a directory. */
 static const char *foreign_kind(const char *path)
 {
     struct stat there;
@@ -192,13 +203,13 @@ static ga_status start_file(ga_recorder *r)
 {
     struct stat stat;
     if (!expand_path(r)) {
-        return ga_fail(GA_ERR_IO, "trace: file: \"%s\" is not a path that can be used", r->wanted);
+        return ga_fail(GA_ERR_IO, "trace: file: \"%s\" is not a path that can be used", r->name);
     }
-    const char *kind = foreign_kind(r->wanted);
+    const char *kind = foreign_kind(r->name);
     if (kind) {
         return ga_fail(GA_ERR_IO,
                        "trace: file: \"%.300s\" is %s; expected a regular file or a new one",
-                       r->wanted, kind);
+                       r->name, kind);
     }
     int fd = create_file(r);
     if (fd < 0) {
@@ -219,7 +230,7 @@ static ga_status start_file(ga_recorder *r)
     return GA_OK;
 }
 
-/* The file, if it is still the one that was begun; its size in `*size`. */
+/* Open the file if it is still the one that this trace began; its size in `*size`. */
 static int reopen_file(const ga_recorder *r, off_t *size)
 {
     struct stat stat;
@@ -233,7 +244,7 @@ static int reopen_file(const ga_recorder *r, off_t *size)
     return fd;
 }
 
-/* A write past RLIMIT_FSIZE would be answered with SIGXFSZ, which ends a process. */
+/* A write past RLIMIT_FSIZE would raise SIGXFSZ, which ends a process. */
 static bool limit_allows(off_t end)
 {
     struct rlimit limit;
@@ -256,10 +267,10 @@ static bool write_at(int fd, const void *bytes, size_t size, off_t at)
 
 static const char cut_short[] = "another process has cut the file short";
 
-/* Open the file, which must still have `size` bytes, and give the work to `write`. Returns why it
- * failed, or NULL. */
-static const char *with_file(const ga_recorder *r, off_t size, bool write(int fd, void *context),
-                             void *context)
+/* Open the file, which must still have `size` bytes, and call `write`. Returns the reason of a
+ * failure, or NULL. */
+static const char *use_file(const ga_recorder *r, off_t size, bool write(int fd, void *context),
+                            void *context)
 {
     off_t there;
     const char *why = NULL;
@@ -290,7 +301,7 @@ static bool is_stopped(const ga_recorder *r)
 
 /* ---- chunks: with the lock held --------------------------------------------------------- */
 
-/* The new chunk is a hole in the file: records that are never written read as zeros. */
+/* The new chunk is a hole in the file, so that records which are never written read as zeros. */
 static bool add_chunk(int fd, void *recorder)
 {
     ga_recorder *r = recorder;
@@ -304,7 +315,7 @@ static bool chunk_new(ga_recorder *r, chunk *out)
         stop(r, ga_error_text());
         return false;
     }
-    const char *why = with_file(r, r->size, add_chunk, r);
+    const char *why = use_file(r, r->size, add_chunk, r);
     if (why) {
         stop(r, why);
         return false;
@@ -314,7 +325,7 @@ static bool chunk_new(ga_recorder *r, chunk *out)
     return true;
 }
 
-static bool chunk_find(ga_recorder *r, chunk *out)
+static bool chunk_claim(ga_recorder *r, chunk *out)
 {
     if (r->spares) {
         *out = r->spare[--r->spares];
@@ -342,16 +353,16 @@ static bool write_span(int fd, void *context)
 /* With `writing` held. */
 static void write_ready(buffer *b, ga_recorder *r)
 {
-    /* R2: acquire. Pairs with R1: another thread's records are whole. */
+    /* R2: acquire. Pairs with R1: records of another thread are complete. */
     unsigned ready = __atomic_load_n(&b->count, __ATOMIC_ACQUIRE);
     span s = {b, b->written, ready};
     if (s.first < s.end && !is_stopped(r)) {
-        const char *why = with_file(r, b->end, write_span, &s);
+        const char *why = use_file(r, b->end, write_span, &s);
         if (why) {
             stop(r, why);
         }
     }
-    /* relaxed: the owner compares it to decide whether to write, and writing twice does no harm */
+    /* relaxed: the owner uses it to decide whether to write, and writing twice does no harm */
     __atomic_store_n(&b->written, ready, __ATOMIC_RELAXED);
 }
 
@@ -362,14 +373,14 @@ static void buffer_write(buffer *b, ga_recorder *r)
     pthread_mutex_unlock(&b->writing);
 }
 
-static void buffer_set(buffer *b, chunk place)
+static void buffer_set(buffer *b, chunk part)
 {
     pthread_mutex_lock(&b->writing);
-    b->at = place.at;
-    b->end = place.end;
-    b->written = place.count;
-    /* relaxed: what is written is guarded by `writing` */
-    __atomic_store_n(&b->count, place.count, __ATOMIC_RELAXED);
+    b->at = part.at;
+    b->end = part.end;
+    b->written = part.count;
+    /* relaxed: `writing` guards the writes */
+    __atomic_store_n(&b->count, part.count, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&b->writing);
 }
 
@@ -385,8 +396,8 @@ static buffer *buffer_new(void)
     return b;
 }
 
-/* A buffer that nobody has; NULL where there is no memory. With the lock held. */
-static buffer *buffer_find(void)
+/* An unused buffer; NULL without memory. With the lock held. */
+static buffer *buffer_claim(void)
 {
     buffer *b = buffers;
     while (b && b->recorder) {
@@ -397,11 +408,11 @@ static buffer *buffer_find(void)
 
 /* ---- desks: with the lock held ------------------------------------------------------------- */
 
-static void desk_clear(desk *d)
+static void slot_clear(thread_slot *d)
 {
-    buffer *b = d->generation == generation ? d->buffer : NULL;
+    buffer *b = d->process_version == process_version ? d->buffer : NULL;
     ga_recorder *r = d->recorder;
-    *d = (desk){0};
+    *d = (thread_slot){0};
     if (!b) {
         return;
     }
@@ -412,30 +423,31 @@ static void desk_clear(desk *d)
     b->recorder = NULL;
 }
 
-static void desk_fill(desk *d, ga_recorder *r)
+static void slot_fill(thread_slot *d, ga_recorder *r)
 {
-    chunk place;
-    desk_clear(d);
-    *d = (desk){r, NULL, generation};
-    buffer *b = buffer_find();
+    chunk part;
+    slot_clear(d);
+    *d = (thread_slot){r, NULL, process_version};
+    buffer *b = buffer_claim();
     if (!b) {
         stop(r, strerror(ENOMEM));
-    } else if (chunk_find(r, &place)) {
+    } else if (chunk_claim(r, &part)) {
         b->written_ns = 0;
         b->recorder = r;
-        buffer_set(b, place);
+        buffer_set(b, part);
         d->buffer = b;
     }
 }
 
 /* ---- processes ----------------------------------------------------------------------------- */
 
-/* The buffers hold the parent's records: the child forgets them and begins a file of its own with
- * its first record, so that one that only execs leaves none. It has one thread. */
+/* The buffers hold the parent's records, so the child drops them. It begins a file of its own with
+ * its first record, so that a child which only calls exec() leaves none. The child has one
+ * thread. */
 static void begin_child(void)
 {
     process_id = getpid();
-    *generation_here = ++generation;
+    *wiped_version = ++process_version;
     ga_thread_begin_child();
     for (buffer *b = buffers; b; b = b->following) {
         pthread_mutex_init(&b->writing, NULL);
@@ -447,18 +459,18 @@ static void begin_child(void)
     }
 }
 
-/* relaxed: a child has one thread when it finds out */
+/* relaxed: a child has one thread at its first call */
 static bool begun_in_this_process(void)
 {
-    return __atomic_load_n(generation_here, __ATOMIC_RELAXED) == generation;
+    return __atomic_load_n(wiped_version, __ATOMIC_RELAXED) == process_version;
 }
 
-/* A child of _Fork() or clone() may find the mutex in the hands of a thread that it does not have. */
+/* In a child of _Fork() or clone() a thread that does not exist there may hold the mutex. */
 static void lock_all(void)
 {
     if (!begun_in_this_process()) {
         begin_child();
-        lock = (ga_forked_lock){.mutex = PTHREAD_MUTEX_INITIALIZER, .wanted = true};
+        lock = (ga_forked_lock){.mutex = PTHREAD_MUTEX_INITIALIZER, .used = true};
     }
     pthread_mutex_lock(&lock.mutex);
 }
@@ -471,7 +483,7 @@ static void unlock_all(void)
 static void on_thread_exit(void)
 {
     lock_all();
-    desk_clear(&mine);
+    slot_clear(&my_slot);
     unlock_all();
 }
 
@@ -485,10 +497,10 @@ static void on_fork_parent(void)
     ga_forked_lock_parent(&lock);
 }
 
-/* An allocation in another room's handler may have been first: then the child has begun. */
+/* An allocation in another room's handler may have called begin_child() already. */
 static void on_fork_child(void)
 {
-    if (generation_here == &unwiped || !begun_in_this_process()) {
+    if (wiped_version == &unwiped || !begun_in_this_process()) {
         begin_child();
     }
     ga_forked_lock_child(&lock);
@@ -500,7 +512,7 @@ __attribute__((constructor)) static void watch_forks(void)
     ga_forks_watch(&watched, on_fork_prepare, on_fork_parent, on_fork_child);
 }
 
-/* Kernels before 4.14 do not wipe: there only the handlers around fork() notice a child. */
+/* Kernels before 4.14 do not wipe pages; there only the fork handlers detect a child. */
 static void watch_copies(void)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -513,8 +525,8 @@ static void watch_copies(void)
         munmap(word, page);
         return;
     }
-    *word = generation;
-    generation_here = word;
+    *word = process_version;
+    wiped_version = word;
 }
 
 static void watch(void)
@@ -523,7 +535,8 @@ static void watch(void)
     ga_thread_on_exit(on_thread_exit);
 }
 
-/* A signal handler that calls exit() may have interrupted the thread that holds the mutex. */
+/* Waits only briefly, because a signal handler that calls exit() may have interrupted the thread
+ * that holds the mutex. */
 static bool lock_briefly(pthread_mutex_t *mutex)
 {
     struct timespec until;
@@ -534,7 +547,7 @@ static bool lock_briefly(pthread_mutex_t *mutex)
     return pthread_mutex_timedlock(mutex, &until) == 0;
 }
 
-/* When the process ends. Records that come later, from destructors and threads that still run, are
+/* Runs when the process ends. Later records, from destructors and threads that still run, are
  * written one by one. */
 __attribute__((destructor)) static void write_all(void)
 {
@@ -562,7 +575,7 @@ static ga_status recorder_new(ga_recorder **out, const char *path, unsigned batc
         return ga_fail(GA_ERR_MEMORY, "trace: no memory for the trace's record");
     }
     r->batch = batch;
-    snprintf(r->wanted, sizeof r->wanted, "%s", path);
+    snprintf(r->name, sizeof r->name, "%s", path);
     ga_status status = start_file(r);
     if (status != GA_OK) {
         ga_libc.free(r);
@@ -574,8 +587,8 @@ static ga_status recorder_new(ga_recorder **out, const char *path, unsigned batc
     return GA_OK;
 }
 
-/* Whether a trace goes on in the file it was begun in; a child that has not begun its own counts. */
-static bool goes_on(const ga_recorder *r)
+/* Whether the trace can continue in its file, or in the file that a child has yet to begin. */
+static bool can_continue(const ga_recorder *r)
 {
     off_t size;
     if (is_stopped(r)) {
@@ -598,10 +611,10 @@ ga_status ga_recorder_open(ga_recorder **out, const char *path, unsigned batch)
     }
     watch_forks();
     pthread_once(&once, watch);
-    ga_forked_lock_want(&lock);
+    ga_forked_lock_use(&lock);
     lock_all();
     ga_recorder *r = recorders;
-    while (r && (strcmp(r->wanted, path) != 0 || !goes_on(r))) {
+    while (r && (strcmp(r->name, path) != 0 || !can_continue(r))) {
         r = r->following;
     }
     ga_status status = r ? GA_OK : recorder_new(&r, path, batch);
@@ -616,7 +629,7 @@ ga_status ga_recorder_open(ga_recorder **out, const char *path, unsigned batch)
     return status;
 }
 
-/* The recorder stays, because threads have buffers of it in hand. */
+/* The recorder is never freed, because threads may still have buffers for it. */
 void ga_recorder_close(ga_recorder *recorder)
 {
     lock_all();
@@ -634,35 +647,35 @@ uint64_t ga_recorder_now(const ga_recorder *recorder)
     return clock_ns(CLOCK_MONOTONIC) - recorder->mono_ns;
 }
 
-/* The buffer is in the file: go on behind it, in a new chunk where this one is full. */
-static void go_on(desk *d)
+/* The full buffer has been written: continue after it in the chunk, or in a new chunk. */
+static void next_chunk_part(thread_slot *d)
 {
     buffer *b = d->buffer;
-    chunk place = {b->at + (off_t)sizeof b->records, b->end, 0};
-    if (place.at < place.end) {
-        buffer_set(b, place);
+    chunk part = {b->at + (off_t)sizeof b->records, b->end, 0};
+    if (part.at < part.end) {
+        buffer_set(b, part);
         return;
     }
     lock_all();
-    bool found = chunk_find(d->recorder, &place);
+    bool found = chunk_claim(d->recorder, &part);
     if (!found) {
         b->recorder = NULL;
         d->buffer = NULL;
     }
     unlock_all();
     if (found) {
-        buffer_set(b, place);
+        buffer_set(b, part);
     }
 }
 
-static void add_record(desk *d, const ga_trace_record *record)
+static void add_record(thread_slot *d, const ga_trace_record *record)
 {
     buffer *b = d->buffer;
     unsigned count = b->count;
     b->records[count] = *record;
     b->records[count++].thread = ga_thread_id();
-    /* R1: release. Pairs with R2: a thread that writes the buffer out for another one, when a heap
-     * is closed or the process ends, finds the record whole. */
+    /* R1: release. Pairs with R2: a thread that writes another thread's buffer, because a heap is
+     * closed or the process ends, finds the record complete. */
     __atomic_store_n(&b->count, count, __ATOMIC_RELEASE);
     /* relaxed, both: see the members */
     unsigned kept = count - __atomic_load_n(&b->written, __ATOMIC_RELAXED);
@@ -673,29 +686,29 @@ static void add_record(desk *d, const ga_trace_record *record)
         b->written_ns = record->time_ns;
     }
     if (count == GA_RECORDER_BATCH) {
-        go_on(d);
+        next_chunk_part(d);
     }
 }
 
 void ga_recorder_note(ga_recorder *recorder, const ga_trace_record *record)
 {
-    desk *d = &mine;
-    desk passing = {0};
+    thread_slot *d = &my_slot;
+    thread_slot temporary = {0};
     int saved = errno;
     if (!ga_thread_enroll()) {
-        d = &passing; /* nobody would give a buffer back when this thread ends */
+        d = &temporary; /* no hook would release the buffer when this thread ends */
     }
-    if (d->recorder != recorder || d->generation != *generation_here) {
+    if (d->recorder != recorder || d->process_version != *wiped_version) {
         lock_all();
-        desk_fill(d, recorder);
+        slot_fill(d, recorder);
         unlock_all();
     }
     if (d->buffer) {
         add_record(d, record);
     }
-    if (d == &passing) {
+    if (d == &temporary) {
         lock_all();
-        desk_clear(d);
+        slot_clear(d);
         unlock_all();
     }
     errno = saved;

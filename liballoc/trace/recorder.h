@@ -2,12 +2,13 @@
  *
  * Writes trace files (format.h).
  *
- * A thread keeps up to GA_RECORDER_BATCH - 1 records back and writes them when there are more, when
- * 0.1 ms have passed since its last write, and when it ends, the heap is closed or the process
- * exits. A process that a signal, _exit() or exec() ends loses them; a batch of 1 loses nothing.
+ * A thread keeps up to GA_RECORDER_BATCH - 1 records in a buffer. It writes them when there are
+ * more, when 0.1 ms have passed since its last write, and when it ends, the heap is closed or the
+ * process exits. A process that a signal, _exit() or exec() ends loses them; a batch of 1 loses
+ * nothing.
  *
- * Thread safe. The child of fork(), _Fork() or clone() goes on in a file of its own. Nothing that
- * happens to the file ends the program: see ga_recorder_note().
+ * Thread safe. The child of fork(), _Fork() or clone() continues in a file of its own. No event of
+ * the file ends the program: see ga_recorder_note().
  */
 #ifndef GPUALLOC_TRACE_RECORDER_H
 #define GPUALLOC_TRACE_RECORDER_H
@@ -17,26 +18,27 @@
 #include <gpualloc/gpualloc.h>
 
 enum {
-    GA_RECORDER_BATCH = 128 /* records; the most that a thread keeps back, and one */
+    GA_RECORDER_BATCH = 128 /* records of a buffer */
 };
 
 typedef struct ga_recorder ga_recorder;
 
-/* Start a trace in `path`, or join the one this process writes there already. "%p" in the path
- * becomes the process id; where the file exists already, the id is appended instead. A thread writes
- * after `batch` records, 1 to GA_RECORDER_BATCH; of two heaps that share a trace the smaller counts.
- * GA_ERR_IO with the reason where it cannot be written. */
+/* Start a trace in `path`, or join the one that this process already writes there. "%p" in the path
+ * becomes the process id; if the file exists, the id is appended instead. A thread writes after
+ * `batch` records, 1 to GA_RECORDER_BATCH; of two heaps that share a trace, the smaller value is
+ * used. GA_ERR_IO if the file cannot be written. Each open is paired with one
+ * ga_recorder_close(). */
 ga_status ga_recorder_open(ga_recorder **out, const char *path, unsigned batch);
 
-/* Writes what threads have kept back. */
+/* Write the records that threads have buffered. */
 void ga_recorder_close(ga_recorder *recorder);
 
-/* Nanoseconds since the trace began, for `time_ns`. */
+/* Nanoseconds since the start of the trace, for `time_ns`. */
 uint64_t ga_recorder_now(const ga_recorder *recorder);
 
-/* Append a record; its thread is filled in here. Where the disk is full, the limit on file sizes is
+/* Append a record; this call sets its thread. If the disk is full, the limit on file sizes is
  * reached, or another process has removed, replaced or truncated the file, the trace ends with one
- * message and the program goes on. Keeps errno. */
+ * log message and the program continues. Keeps errno. */
 void ga_recorder_note(ga_recorder *recorder, const ga_trace_record *record);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The `trace` layer. A block's free is noted before it happens and its allocation after, so that
- * a reader who sorts by time never sees one address live twice.
+ * The `trace` backend. It records a free before the parent frees the block and an allocation after
+ * the parent has allocated it, so that in the order of time no address is live twice.
  */
 #include "trace.h"
 
@@ -44,55 +44,55 @@ static void trace_close(void *state)
     ga_libc.free(t);
 }
 
-/* Record `what` with this heap's place and device and the time now. */
-static void note(trace_state *t, ga_trace_record what)
+/* Write the record with this heap's place and device and the current time. */
+static void write_record(trace_state *t, ga_trace_record record)
 {
-    what.time_ns = ga_recorder_now(t->recorder);
-    what.place = (uint8_t)t->place;
-    what.device = (int8_t)t->device;
-    ga_recorder_note(t->recorder, &what);
+    record.time_ns = ga_recorder_now(t->recorder);
+    record.place = (uint8_t)t->place;
+    record.device = (int8_t)t->device;
+    ga_recorder_note(t->recorder, &record);
 }
 
-/* Record a request by its outcome. */
-static ga_status answered(trace_state *t, ga_status status, ga_trace_op op, size_t size,
-                          size_t align, ga_stream stream, void **out)
+/* Record a request and its result. */
+static ga_status record_result(trace_state *t, ga_status status, ga_trace_op op, size_t size,
+                               size_t align, ga_stream stream, void **out)
 {
-    note(t, (ga_trace_record){
-                .operation = (uint8_t)(status == GA_OK ? op : GA_TRACE_FAILED),
-                .pointer = status == GA_OK ? (uintptr_t)*out : 0,
-                .size = size,
-                .align_log2 = (uint8_t)(align ? __builtin_ctzll(align) : 0),
-                .stream = (uintptr_t)stream,
-            });
+    write_record(t, (ga_trace_record){
+                        .operation = (uint8_t)(status == GA_OK ? op : GA_TRACE_FAILED),
+                        .pointer = status == GA_OK ? (uintptr_t)*out : 0,
+                        .size = size,
+                        .align_log2 = (uint8_t)(align ? __builtin_ctzll(align) : 0),
+                        .stream = (uintptr_t)stream,
+                    });
     return status;
 }
 
 static ga_status trace_alloc(void *state, size_t size, void **out)
 {
     trace_state *t = state;
-    return answered(t, ga_alloc(t->parent, size, 0, out), GA_TRACE_ALLOC, size, 0, NULL, out);
+    return record_result(t, ga_alloc(t->parent, size, 0, out), GA_TRACE_ALLOC, size, 0, NULL, out);
 }
 
 static ga_status trace_alloc_zeroed(void *state, size_t size, void **out)
 {
     trace_state *t = state;
-    return answered(t, ga_alloc_zeroed(t->parent, size, 0, out), GA_TRACE_ZEROED, size, 0, NULL,
-                    out);
+    return record_result(t, ga_alloc_zeroed(t->parent, size, 0, out), GA_TRACE_ZEROED, size, 0,
+                         NULL, out);
 }
 
 static ga_status trace_alloc_aligned(void *state, size_t size, size_t align, void **out)
 {
     trace_state *t = state;
-    return answered(t, ga_alloc(t->parent, size, align, out), GA_TRACE_ALLOC, size, align, NULL,
-                    out);
+    return record_result(t, ga_alloc(t->parent, size, align, out), GA_TRACE_ALLOC, size, align,
+                         NULL, out);
 }
 
 static ga_status trace_alloc_on(void *state, size_t size, size_t align, ga_stream stream,
                                 void **out)
 {
     trace_state *t = state;
-    return answered(t, ga_alloc_on(t->parent, size, align, stream, out), GA_TRACE_ALLOC, size,
-                    align, stream, out);
+    return record_result(t, ga_alloc_on(t->parent, size, align, stream, out), GA_TRACE_ALLOC, size,
+                         align, stream, out);
 }
 
 static ga_status trace_realloc(void *state, void *block, size_t size, void **out)
@@ -101,12 +101,12 @@ static ga_status trace_realloc(void *state, void *block, size_t size, void **out
     uintptr_t previous = (uintptr_t)block;
     ga_status status = ga_realloc(t->parent, block, size, 0, out);
     if (status != GA_OK) {
-        return answered(t, status, GA_TRACE_FAILED, size, 0, NULL, out);
+        return record_result(t, status, GA_TRACE_FAILED, size, 0, NULL, out);
     }
-    note(t, (ga_trace_record){.operation = GA_TRACE_REALLOC,
-                              .pointer = (uintptr_t)*out,
-                              .previous = previous,
-                              .size = size});
+    write_record(t, (ga_trace_record){.operation = GA_TRACE_REALLOC,
+                                      .pointer = (uintptr_t)*out,
+                                      .previous = previous,
+                                      .size = size});
     return GA_OK;
 }
 
@@ -114,29 +114,29 @@ static ga_status trace_grow(void *state, void *block, size_t size)
 {
     trace_state *t = state;
     ga_status status = ga_grow(t->parent, block, size);
-    return answered(t, status, GA_TRACE_GROW, size, 0, NULL, &block);
+    return record_result(t, status, GA_TRACE_GROW, size, 0, NULL, &block);
 }
 
 static ga_status trace_free(void *state, void *block)
 {
     trace_state *t = state;
-    note(t, (ga_trace_record){.operation = GA_TRACE_FREE, .pointer = (uintptr_t)block});
+    write_record(t, (ga_trace_record){.operation = GA_TRACE_FREE, .pointer = (uintptr_t)block});
     return ga_free(t->parent, block);
 }
 
 static ga_status trace_free_on(void *state, void *block, ga_stream stream)
 {
     trace_state *t = state;
-    note(t, (ga_trace_record){.operation = GA_TRACE_FREE,
-                              .pointer = (uintptr_t)block,
-                              .stream = (uintptr_t)stream});
+    write_record(t, (ga_trace_record){.operation = GA_TRACE_FREE,
+                                      .pointer = (uintptr_t)block,
+                                      .stream = (uintptr_t)stream});
     return ga_free_on(t->parent, block, stream);
 }
 
 static ga_status trace_retire(void *state, void *block)
 {
     trace_state *t = state;
-    note(t, (ga_trace_record){.operation = GA_TRACE_RETIRE, .pointer = (uintptr_t)block});
+    write_record(t, (ga_trace_record){.operation = GA_TRACE_RETIRE, .pointer = (uintptr_t)block});
     return ga_retire(t->parent, block);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The `trace` backend: passes everything on to its parent and records it.
+ * The `trace` backend: passes every call on to its parent and records it.
  */
 #ifndef GPUALLOC_TRACE_TRACE_H
 #define GPUALLOC_TRACE_TRACE_H

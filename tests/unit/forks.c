@@ -18,7 +18,7 @@ static sem_t taken, go_on;
 
 static void *keep_it(void *unused)
 {
-    ga_forked_lock_want(&lock);
+    ga_forked_lock_use(&lock);
     pthread_mutex_lock(&lock.mutex);
     whole = 1;
     sem_post(&taken);
@@ -112,7 +112,7 @@ Test(forks, each_of_two_gives_up_its_own)
     sem_init(&taken, 0, 0);
     sem_init(&go_on, 0, 0);
     ga_forked_lock_prepare(&lock);
-    ga_forked_lock_want(&lock);
+    ga_forked_lock_use(&lock);
     cr_assert_eq(pthread_create(&other, NULL, fork_for_itself, NULL), 0);
     sem_wait(&taken);
     ga_forked_lock_parent(&lock);

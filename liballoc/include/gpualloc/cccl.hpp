@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
- * A heap of the place `device` as a memory resource of CCCL, from 3.0, the one of CUDA 13.0, on:
+ * A heap of the place `device` as a memory resource of CCCL 3.0 (CUDA 13.0) or later:
  *
  *     gpualloc::memory_resource resource(heap);
  *     cuda::mr::resource_ref<cuda::mr::device_accessible> ref(resource);            since 3.1
  *     cuda::mr::async_resource_ref<cuda::mr::device_accessible> ref(resource);      3.0
  *
- * The interface has changed its names between the two: since 3.1 allocate() takes a stream and
- * allocate_sync() takes none; in 3.0 these are allocate_async() and allocate().
+ * CCCL renamed the interface between these versions: since 3.1 allocate() takes a stream and
+ * allocate_sync() does not; in 3.0 they are allocate_async() and allocate().
  *
- * If the heap has no stream order (`cuda`, say), a request on a stream returns a block that may be used
- * at once, on every stream, and a free on a stream waits for that stream.
+ * If the heap has no stream order (`cuda`, for example), a request on a stream returns a block that
+ * may be used at once on every stream, and a free on a stream waits for that stream.
  *
- * CCCL 3.0 and 3.1 call the interface experimental: include this before any other of their headers, or
- * define LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE.
+ * CCCL 3.0 and 3.1 call the interface experimental: include this header before any other of CCCL,
+ * or define LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE.
  *
- * Failures to allocate are thrown (status.hpp). Thread safety: that of heaps.
+ * Failed requests throw (status.hpp). Sizes are in bytes. Thread safe, as heaps are.
  */
 #ifndef GPUALLOC_CCCL_HPP
 #define GPUALLOC_CCCL_HPP
@@ -41,7 +41,8 @@
 namespace gpualloc
 {
 
-/* The heap stays the caller's, and outlives the resource. Two resources of the same heap are equal. */
+/* The caller owns the heap and closes it after the resource's end. Resources of the same heap are
+ * equal. */
 class memory_resource
 {
   public:
@@ -49,6 +50,10 @@ class memory_resource
     {
     }
 
+    /* Each request returns a block of at least `bytes` bytes at a multiple of `alignment`. The
+     * caller owns it until it is deallocated. Throws bad_alloc without memory, and error otherwise.
+     * The functions with a stream are in stream order; the others wait as the heap's calls do. A
+     * failed free is logged at most. */
 #if CCCL_VERSION >= 3001000
     [[nodiscard]] void *allocate(cuda::stream_ref stream, std::size_t bytes,
                                  std::size_t alignment = natural)
@@ -93,6 +98,7 @@ class memory_resource
     }
 #endif
 
+    /* The heap, owned by the caller of the constructor. */
     ga_heap *heap() const noexcept
     {
         return heap_;
@@ -113,7 +119,7 @@ class memory_resource
     }
 
   private:
-    static constexpr std::size_t natural = 256; /* what every device heap aligns to */
+    static constexpr std::size_t natural = 256; /* bytes; alignment of every device heap */
     ga_heap *heap_;
 
     void *get(std::size_t bytes, std::size_t alignment)
@@ -150,7 +156,7 @@ class memory_resource
 #else
             stream.wait();
 #endif
-        } catch (...) { // the stream has failed: nothing runs there any more
+        } catch (...) { /* the stream has failed, so no work of it runs any more */
         }
     }
 };

@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: MIT
  *
- * malloc and free in kernels by including, for code that is not compiled with -rdc=true or not linked
- * with libgpualloc-kernel.a:
+ * malloc and free in kernels by including a header, for code that is not compiled with -rdc=true or
+ * not linked with libgpualloc-kernel.a:
  *
  *     #include <gpualloc/malloc.cuh>
  *
  *     __global__ void build(node **out) { *out = (node *)ga_device_malloc(sizeof **out); }
  *
- *     if (ga_device_malloc_init() != GA_OK) { ... }       once for each device, before the first launch
+ *     if (ga_device_malloc_init() != GA_OK) { ... }   once for each device, before the first launch
  *
- * The heap is the one of the device that gpualloc/kernel.h is about, so blocks may go from a file that
- * includes this to a module that was linked, and back; its spec is ga_kernel_use()'s or
- * GPUALLOC_KERNEL's.
+ * The heap is the device's heap of gpualloc/kernel.h, with the spec of ga_kernel_use() or
+ * GPUALLOC_KERNEL. So blocks may be passed between a file that includes this header and a module
+ * that was linked with the archive.
  *
- * With GPUALLOC_REPLACE_MALLOC defined before this is included, what follows in the file may go on
- * saying malloc and free: in device code they are these, in host code the C library's. They are macros
- * with an argument then, so `std::malloc(n)` and members of these names do not compile; and new and
- * delete stay CUDA's. Include it last.
+ * If GPUALLOC_REPLACE_MALLOC is defined before this header is included, the rest of the file may
+ * keep the names malloc and free: in device code they mean the functions below, in host code the C
+ * library's. They are macros with an argument then, so `std::malloc(n)` and members with these
+ * names do not compile; new and delete stay CUDA's. Include the header last.
  *
- * Each file that includes this has a variable of its own, for ga_device_malloc_init() of that file.
+ * Each file that includes this header has its own variable, which ga_device_malloc_init() of that
+ * file sets.
  *
  * Header only; compile with nvcc 13.0 or later for sm_75 or later, as C++17; link with -lgpualloc.
  */
@@ -31,14 +32,14 @@
 #include <cuda_runtime.h>
 #include <stdlib.h>
 
-/* What this file's kernels read; all zeros, so that every request gets NULL, until it is written. */
+/* The view that this file's kernels read. Until it is written it is zero, and every request returns
+ * NULL. */
 static __constant__ ga_kernel_heap ga_device_heap;
 
-/* Open the heap of the current device, where it is not open yet, and let the kernels of this file have
- * it. Again after cudaDeviceReset(), which wants a ga_kernel_close() before it.
+/* Open the heap of the current device, unless it is open, and make it available to the kernels of
+ * this file. Call it again after cudaDeviceReset(), before which ga_kernel_close() must be called.
  *
- * GA_ERR_DEVICE  the CUDA runtime cannot use the device; else as ga_kernel_publish()
- */
+ * GA_ERR_DEVICE  the CUDA runtime cannot use the device; else as ga_kernel_publish() */
 static inline ga_status ga_device_malloc_init(void)
 {
     int device;
@@ -50,7 +51,7 @@ static inline ga_status ga_device_malloc_init(void)
     return ga_kernel_publish(device, variable);
 }
 
-/* As ga_kernel_malloc() and ga_kernel_free() in device code, malloc() and free() in host code. */
+/* In device code ga_kernel_malloc() and ga_kernel_free(), in host code malloc() and free(). */
 static __host__ __device__ inline void *ga_device_malloc(size_t size)
 {
 #ifdef __CUDA_ARCH__

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * A heap of the place `device` as a memory resource of RMM, from 26.02 on:
+ * A heap of the place `device` as a memory resource of RMM 26.02 or later:
  *
  *     gpualloc::rmm_resource resource(heap);
  *     rmm::mr::set_current_device_resource(resource);         since 26.06
  *     rmm::mr::set_current_device_resource_ref(resource);     before
  *
- * It is gpualloc::memory_resource, the one of gpualloc/cccl.hpp, with RMM's exception: a request for
- * which there is no memory throws rmm::out_of_memory, which RMM's failure callbacks catch and which is
- * a std::bad_alloc. Needs CCCL 3.2 or later, which RMM brings along.
+ * It wraps gpualloc::memory_resource of gpualloc/cccl.hpp and throws RMM's exception: a request
+ * without memory throws rmm::out_of_memory, which RMM's failure callbacks catch and which is a
+ * std::bad_alloc. Needs CCCL 3.2 or later, which comes with RMM.
  *
- * Thread safety: that of heaps.
+ * Sizes are in bytes. Thread safe, as heaps are.
  */
 #ifndef GPUALLOC_RMM_HPP
 #define GPUALLOC_RMM_HPP
@@ -26,7 +26,8 @@
 namespace gpualloc
 {
 
-/* The heap stays the caller's, and outlives the resource. Two resources of the same heap are equal. */
+/* The caller owns the heap and closes it after the resource's end. Resources of the same heap are
+ * equal. */
 class rmm_resource
 {
   public:
@@ -34,6 +35,7 @@ class rmm_resource
     {
     }
 
+    /* As memory_resource's functions; a request without memory throws rmm::out_of_memory. */
     [[nodiscard]] void *allocate(cuda::stream_ref stream, std::size_t bytes,
                                  std::size_t alignment = natural)
     {
@@ -79,7 +81,7 @@ class rmm_resource
     }
 
   private:
-    static constexpr std::size_t natural = 256; /* what every device heap aligns to */
+    static constexpr std::size_t natural = 256; /* bytes; alignment of every device heap */
     memory_resource resource_;
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Statuses as exceptions, for the C++ headers. What an exception says is the thread's sentence,
- * ga_error_text(), of the moment it is thrown.
+ * Statuses as exceptions, for the C++ headers. The text of an exception is the thread's
+ * ga_error_text() at the time of the throw.
  */
 #ifndef GPUALLOC_STATUS_HPP
 #define GPUALLOC_STATUS_HPP
@@ -15,7 +15,7 @@
 namespace gpualloc
 {
 
-/* Out of memory: what C++ programs already catch. */
+/* GA_ERR_MEMORY. Derived from std::bad_alloc, which C++ programs catch already. */
 class bad_alloc : public std::bad_alloc
 {
   public:
@@ -30,7 +30,7 @@ class bad_alloc : public std::bad_alloc
     }
 
   private:
-    char text_[256] = {}; /* in place: there is no memory */
+    char text_[256] = {}; /* not on the heap, because there may be no memory */
 };
 
 /* Every other status. */
@@ -50,7 +50,7 @@ class error : public std::runtime_error
     ga_status status_;
 };
 
-/* Throw unless the call succeeded. */
+/* Throw bad_alloc for GA_ERR_MEMORY and error for any other failure. */
 inline void check(ga_status status)
 {
     if (status == GA_ERR_MEMORY) {

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
- * Heaps for thrust::device_vector, as Thrust's own kind of allocator:
+ * Heaps for thrust::device_vector, as allocators of Thrust:
  *
- *     thrust::device_vector<int, gpualloc::device_allocator<int>> v;        the process's device heap
+ *     thrust::device_vector<int, gpualloc::device_allocator<int>> v;    the process's device heap
  *
- *     gpualloc::heap_resource resource(heap);                               a heap of yours
+ *     gpualloc::heap_resource resource(heap);                           a heap of yours
  *     thrust::device_vector<int, gpualloc::heap_allocator<int>> w(&resource);
  *
- * The process's device heap is what GPUALLOC_DEVICE says (default: cuda), one for each device that
- * is current when memory is asked for; opened on first use and never closed.
+ * The process's device heap is opened from GPUALLOC_DEVICE (default: cuda), one for each device
+ * that is current at a request; it is opened at the first use and never closed.
  *
- * A thrust::device_vector still copies when it grows, and holds both blocks meanwhile: an allocator
+ * A thrust::device_vector copies when it grows, and holds both blocks during the copy. An allocator
  * cannot change that (vmm-spgemm-2023, §A.2, had to specialise the vector). gpualloc::device_vector
  * grows in place.
  *
- * Failures are thrown (status.hpp). Thread safety: that of heaps. Needs CUDA's Thrust; only for
- * nvcc.
+ * Failed requests throw (status.hpp). Sizes are in bytes. Thread safe, as heaps are. Needs CUDA's
+ * Thrust and nvcc.
  */
 #ifndef GPUALLOC_THRUST_HPP
 #define GPUALLOC_THRUST_HPP
@@ -31,7 +31,8 @@
 namespace gpualloc
 {
 
-/* A heap of the place `device`, which stays the caller's and outlives the vectors. */
+/* A resource over a heap of the place `device`. The caller owns the heap and closes it after the
+ * last vector's end. */
 class heap_resource : public thrust::mr::memory_resource<thrust::device_ptr<void>>
 {
   public:
@@ -39,6 +40,7 @@ class heap_resource : public thrust::mr::memory_resource<thrust::device_ptr<void
     {
     }
 
+    /* A block of at least `bytes` bytes at a multiple of `alignment`; throws on failure. */
     pointer do_allocate(std::size_t bytes, std::size_t alignment) override
     {
         void *block = nullptr;
@@ -46,7 +48,7 @@ class heap_resource : public thrust::mr::memory_resource<thrust::device_ptr<void
         return pointer(block);
     }
 
-    /* Thrust calls this from destructors: what fails is said in the log of gpualloc at most. */
+    /* Thrust calls this from destructors, so it does not throw; a failure is logged at most. */
     void do_deallocate(pointer block, std::size_t, std::size_t) override
     {
         ga_free(heap_, block.get());
@@ -65,10 +67,10 @@ namespace detail
 {
 
 enum {
-    DEVICES = 64 /* as many as gpualloc serves */
+    DEVICES = 64 /* GA_CUDA_DEVICES of the library */
 };
 
-/* The heaps of the process, by device. */
+/* The heaps of the process, one for each device. */
 class process_heaps
 {
   public:
@@ -84,7 +86,7 @@ class process_heaps
         return heaps_[device];
     }
 
-    /* Never destroyed: vectors may live as long as the process. */
+    /* Never destroyed, because vectors may live until the process ends. */
     static process_heaps &get()
     {
         static process_heaps *heaps = new process_heaps;
@@ -98,10 +100,11 @@ class process_heaps
 
 } // namespace detail
 
-/* The process's device heap. */
+/* A resource over the process's heap of the current device. */
 class device_resource : public thrust::mr::memory_resource<thrust::device_ptr<void>>
 {
   public:
+    /* Allocates on the current device. Throws on failure, also without a current device. */
     pointer do_allocate(std::size_t bytes, std::size_t alignment) override
     {
         int device = -1;
@@ -111,7 +114,7 @@ class device_resource : public thrust::mr::memory_resource<thrust::device_ptr<vo
         return pointer(block);
     }
 
-    /* To the heap of the block's device, which need not be the current one. */
+    /* Frees to the heap of the block's device, which need not be the current one. */
     void do_deallocate(pointer block, std::size_t, std::size_t) override
     {
         cudaPointerAttributes what = {};

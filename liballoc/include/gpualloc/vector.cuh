@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Append to a vector inside a kernel, which grows while it runs. The host lends the vector, hands the
- * view to kernels by value, and takes it back once they have ended:
+ * Append to a vector in a kernel; the vector grows while the kernel runs. The host lends the
+ * vector, passes the view to kernels by value, and takes the vector back once they have ended:
  *
  *     ga_vector_lend(v, 0, &view);
  *     produce<<<...>>>(view);
  *     cudaStreamSynchronize(stream);
- *     ga_vector_take_back(v, &appended);           its size is what they made it
+ *     ga_vector_take_back(v, &appended);           sets its size
  *
  *     __global__ void produce(ga_kernel_vector view)
  *     {
@@ -14,13 +14,14 @@
  *         if (p) { p[0] = ...; p[1] = ...; }
  *     }
  *
- * Any lanes of a warp may call, in divergent code as well; those that call together are served by
- * one atomic, so call where as many as possible are. Lanes that call together bring the same view. A
- * call that finds no room waits for the host to back more, some 50 us, and for no other lane, warp or
- * block but one that speaks to the host: do not call with a lock held.
+ * Any lanes of a warp may call, also in divergent code. Lanes that call together are served by one
+ * atomic: call from converged code where you can. All lanes of one call must pass the same view. A
+ * call that finds no backed memory waits about 50 us for the host to back more. It waits for no
+ * other lane, warp or block except one that communicates with the host, so do not hold a lock
+ * during the call.
  *
- * Once one call has been refused all others are, until the vector is lent again: so it has no holes.
- * Which element is whose is not determined.
+ * Once a call has failed, all calls fail until the vector is lent again, so that the vector has no
+ * holes. The order of elements is unspecified.
  *
  * Header only; compile with nvcc 13.0 or later for sm_75 or later, as C++17.
  */
@@ -31,9 +32,9 @@
 
 #include "arena/append.h"
 
-/* `n` elements in a row at the end of the vector for each lane that calls, each with its own n from 0
- * to 2^26; they are uninitialised. NULL for none, where limit or memory do not allow more, or where
- * the view is not one of this header's version. */
+/* Append `n` contiguous, uninitialised elements for each calling lane; each lane has its own n,
+ * from 0 to 2^26. Returns the first, owned by the vector. NULL for n = 0, if the limit or memory
+ * does not allow more, or if the view has another version than this header. */
 static __device__ __forceinline__ void *ga_kernel_vector_append(ga_kernel_vector view, uint32_t n)
 {
     if (view.abi != GA_KERNEL_VECTOR_ABI || !n || n > GA_APPEND_MOST) {
@@ -44,7 +45,8 @@ static __device__ __forceinline__ void *ga_kernel_vector_append(ga_kernel_vector
     return at + n <= got.room ? (char *)view.data + at * view.element : NULL;
 }
 
-/* One more element, of the vector's size, for each lane that calls. False as NULL above. */
+/* Append one element for each calling lane; sizeof(T) must be the vector's element size. False in
+ * the cases of NULL above. */
 template <class T>
 static __device__ __forceinline__ bool ga_kernel_vector_push_back(ga_kernel_vector view,
                                                                   const T &value)

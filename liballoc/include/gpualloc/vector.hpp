@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT
  *
- * gpualloc::host_vector<T> and gpualloc::device_vector<T>: ga_vector as C++ containers, which grow
- * where they stand. Nothing is copied when they grow, and data() stays what it is.
+ * gpualloc::host_vector<T> and gpualloc::device_vector<T>: ga_vector as C++ containers that grow in
+ * place. Growth copies nothing, and data() does not change.
  *
- * Used as std::vector or thrust::device_vector, but for this:
+ * They are used like std::vector and thrust::device_vector, with these differences:
  *
  *   - T is trivially copyable, and elements are copied as bytes.
- *   - New elements are uninitialised: vector(n), resize(n), append(n). Give a value to have one.
+ *   - New elements of vector(n), resize(n), append(n) are uninitialised unless a value is passed.
  *   - A moved-from vector can be destroyed or assigned to, and is empty.
- *   - Ranges are of forward iterators. A `const T *` is host memory or, for a device_vector, of any
- *     device that its own has access to; so is a thrust::device_ptr<T>.
+ *   - Ranges are of forward iterators. A `const T *` is host memory or, for a device_vector, memory
+ *     of any device to which its own device has access; so is a thrust::device_ptr<T>.
  *
- * Under nvcc with Thrust, a device_vector has Thrust's pointers and references: its iterators go to
- * Thrust algorithms unchanged, and operator[] copies one element. Elsewhere its iterators are
- * addresses on the device, which the host must not look behind; read() copies elements out.
+ * Under nvcc with Thrust, a device_vector has Thrust's pointers and references: its iterators are
+ * passed to Thrust algorithms unchanged, and operator[] copies one element. Otherwise its iterators
+ * are addresses on the device, which the host must not dereference; read() copies elements out.
  *
- * Failures are thrown (status.hpp). Thread safety and stream order as in vector.h.
+ * Failed calls throw (status.hpp). Sizes are in elements unless stated. Thread safety and stream
+ * order as in vector.h.
  */
 #ifndef GPUALLOC_VECTOR_HPP
 #define GPUALLOC_VECTOR_HPP
@@ -42,7 +43,7 @@
 namespace gpualloc
 {
 
-/* Where a vector stands and what it may take: as in ga_arena_options. */
+/* Device, stream and limits of a vector: as in ga_arena_options. */
 struct where {
     static constexpr int current = -1;
 
@@ -74,7 +75,7 @@ struct is_iterator<Iterator,
     : std::true_type {
 };
 
-/* What the host does with a kind of pointer. */
+/* Host-side operations on a kind of pointer. */
 template <class Pointer> struct reach;
 
 template <class T> struct reach<T *> {
@@ -88,8 +89,8 @@ template <class T> struct reach<T *> {
         return 0;
     }
 
-    /* Any elements, from anywhere: `to` is where they go in `whole`. Without Thrust the host cannot
-     * write to a device, so they are gathered first. */
+    /* Copy elements of any iterator to position `to` of `whole`. Without Thrust the host cannot
+     * write to a device, so the elements are gathered in host memory first. */
     template <class Whole, class Iterator>
     static void copy(Whole &whole, typename Whole::size_type to, Iterator first, Iterator last)
     {
@@ -98,7 +99,7 @@ template <class T> struct reach<T *> {
         } else {
             const host_vector<T> gathered(first, last);
             whole.write(to, gathered.size(), gathered.data());
-            whole.wait(); /* until then `gathered` must stay */
+            whole.wait(); /* the copy reads `gathered` until then */
         }
     }
 };
@@ -113,7 +114,7 @@ template <class T> struct reach<thrust::device_ptr<T>> {
     static int current_device()
     {
         int device = 0;
-        cudaGetDevice(&device); /* it fails where the vector will, too */
+        cudaGetDevice(&device); /* a failure here also makes the vector's opening fail */
         return device;
     }
 
@@ -127,7 +128,7 @@ template <class T> struct reach<thrust::device_ptr<T>> {
 };
 #endif
 
-/* Whether an iterator is the address of T in a row, on either place. */
+/* Whether an iterator is an address of contiguous T, on the host or the device. */
 template <class T, class Iterator>
 inline constexpr bool is_address =
     std::is_same_v<Iterator, T *> || std::is_same_v<Iterator, const T *>;
@@ -211,7 +212,7 @@ template <class T, ga_place Place, class Pointer> class vector
         ga_vector_close(handle_);
     }
 
-    /* A moved-from vector opens anew, where it was. */
+    /* A moved-from vector is opened again with its former settings. */
     vector &operator=(const vector &other)
     {
         if (!handle_) {
@@ -243,7 +244,7 @@ template <class T, ga_place Place, class Pointer> class vector
         std::swap(where_, other.where_);
     }
 
-    /* ---- what it is -------------------------------------------------------------------- */
+    /* ---- properties -------------------------------------------------------------------- */
 
     size_type size() const noexcept
     {
@@ -265,7 +266,7 @@ template <class T, ga_place Place, class Pointer> class vector
         return size() == 0;
     }
 
-    /* The address itself; data() is the same as a pointer of the vector's kind. */
+    /* The address as a plain pointer; data() returns the vector's kind of pointer. */
     T *raw() const noexcept
     {
         return static_cast<T *>(ga_vector_data(handle_));
@@ -343,7 +344,7 @@ template <class T, ga_place Place, class Pointer> class vector
         return (*this)[size() - 1];
     }
 
-    /* For the calls of vector.h. */
+    /* For calls of vector.h. Owned by the vector. */
     ga_vector *handle() const noexcept
     {
         return handle_;
@@ -368,7 +369,7 @@ template <class T, ga_place Place, class Pointer> class vector
 
     void resize(size_type n, const T &value)
     {
-        const T copy = value; /* it may be ours */
+        const T copy = value; /* `value` may be an element of this vector */
         const size_type old = size();
         resize(n);
         if (n > old) {
@@ -400,7 +401,7 @@ template <class T, ga_place Place, class Pointer> class vector
         resize(size() - 1);
     }
 
-    /* `n` more, uninitialised. */
+    /* Append `n` uninitialised elements. */
     void append(size_type n)
     {
         check(ga_vector_append(handle_, n, nullptr));
@@ -419,7 +420,7 @@ template <class T, ga_place Place, class Pointer> class vector
 
     iterator insert(const_iterator before, size_type n, const T &value)
     {
-        const T copy = value; /* it may be ours, and move */
+        const T copy = value; /* `value` may be an element of this vector, and move */
         const size_type at = index_of(before);
         check(ga_vector_insert(handle_, at, n, nullptr));
         fill(at, n, copy);
@@ -460,7 +461,7 @@ template <class T, ga_place Place, class Pointer> class vector
 
     void assign(size_type n, const T &value)
     {
-        const T copy = value; /* it may be ours */
+        const T copy = value; /* `value` may be an element of this vector */
         clear();
         resize(n, copy);
     }
@@ -472,7 +473,8 @@ template <class T, ga_place Place, class Pointer> class vector
         append(first, last);
     }
 
-    /* Elements at to at + n become `value`; are overwritten; are copied out. */
+    /* fill(): set elements [at, at + n) to `value`. The next two overwrite them from host memory,
+     * and copy them out. */
     void fill(size_type at, size_type n, const T &value)
     {
         check(ga_vector_fill(handle_, at, n, &value));
