@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * STRUCTURE  a list of chunks and a list of the ranges they lie in, both in the order of addresses
- * INVARIANT  chunks follow each other from the base on without gaps; a failed call leaves them as
- *            they were; what the lists do not name is not held
- * ORDER      A1/A2 publish what is backed, A3/A4 what is reserved
- * PROGRESS   a lock for each arena, held through the driver's calls; sizes are read without it
+ * STRUCTURE  a list of chunks and a list of the ranges that contain them, both by address
+ * INVARIANT  chunks follow each other from the base on without gaps. A failed call leaves them as
+ *            they were. The arena holds nothing that is not in the lists.
+ * ORDER      A1/A2 publish the backed bytes, A3/A4 the reserved bytes
+ * PROGRESS   a lock per arena, held during driver calls; sizes are read without it
  */
 #include "state.h"
 
@@ -14,20 +14,21 @@
 
 #include <time.h>
 
-typedef unsigned long long ull; /* what %llu takes */
+typedef unsigned long long ull; /* the type of %llu */
 
-static const uint64_t DEFAULT_RESERVE = (uint64_t)1 << 40;
-static const uint64_t LEAST_RESERVE = (uint64_t)1 << 30;
-static const uint64_t DEFAULT_MOST = (uint64_t)1 << 30;
-static const uint64_t ASKED_FROM = (uint64_t)1 << 30;
-static const uint64_t SIZES_END = (uint64_t)1 << 56; /* nobody has that many addresses */
+static const uint64_t RESERVE_BYTES_DEFAULT = (uint64_t)1 << 40;
+static const uint64_t RESERVE_BYTES_MIN = (uint64_t)1 << 30;
+static const uint64_t CHUNK_BYTES_MAX_DEFAULT = (uint64_t)1 << 30;
+/* Growths of this size and above are compared with the machine's memory first. */
+static const uint64_t MACHINE_CHECK_BYTES = (uint64_t)1 << 30;
+static const uint64_t SIZES_END = (uint64_t)1 << 56; /* more addresses than any machine has */
 
-ga_status ga_arena_told(ga_status status)
+ga_status ga_arena_prefix_error(ga_status status)
 {
     return status == GA_OK ? GA_OK : ga_fail(status, "arena: %s", ga_error_text());
 }
 
-static uint64_t up(uint64_t size, uint64_t granule)
+static uint64_t round_up(uint64_t size, uint64_t granule)
 {
     return (size + granule - 1) / granule * granule;
 }
@@ -79,18 +80,21 @@ static ga_status set_sizes(ga_arena *arena, const ga_arena_options *o)
                        (ull)granule);
     }
     arena->limit = o->limit ? o->limit : UINT64_MAX;
-    arena->least = up(most(o->chunk, 1), granule);
-    arena->most = most(up(o->chunk_most ? o->chunk_most : DEFAULT_MOST, granule), arena->least);
+    arena->chunk_min = round_up(most(o->chunk, 1), granule);
+    arena->chunk_max =
+        most(round_up(o->chunk_most ? o->chunk_most : CHUNK_BYTES_MAX_DEFAULT, granule),
+             arena->chunk_min);
     return GA_OK;
 }
 
-/* What was asked for or nothing; what nobody asked for may be less. */
+/* An explicit size is reserved in full or not at all. The default size may be halved. */
 static ga_status reserve(ga_arena *arena, const ga_arena_options *o)
 {
-    uint64_t wanted = o->reserve ? o->reserve : o->limit;
-    uint64_t size = up(wanted ? wanted : DEFAULT_RESERVE, arena->space.granule);
+    uint64_t explicit_size = o->reserve ? o->reserve : o->limit;
+    uint64_t size =
+        round_up(explicit_size ? explicit_size : RESERVE_BYTES_DEFAULT, arena->space.granule);
     ga_status status = ga_space_reserve(&arena->space, size, 0, &arena->base);
-    while (status != GA_OK && !wanted && size > LEAST_RESERVE) {
+    while (status != GA_OK && !explicit_size && size > RESERVE_BYTES_MIN) {
         size /= 2;
         status = ga_space_reserve(&arena->space, size, 0, &arena->base);
     }
@@ -99,12 +103,12 @@ static ga_status reserve(ga_arena *arena, const ga_arena_options *o)
         arena->range_count = 1;
         arena->reserved = size;
     }
-    return ga_arena_told(status);
+    return ga_arena_prefix_error(status);
 }
 
-static ga_status make(ga_arena *arena, const ga_arena_options *o)
+static ga_status init_arena(ga_arena *arena, const ga_arena_options *o)
 {
-    ga_status status = ga_arena_told(ga_space_open(&arena->space, o));
+    ga_status status = ga_arena_prefix_error(ga_space_open(&arena->space, o));
     if (status == GA_OK) {
         status = set_sizes(arena, o);
     }
@@ -115,7 +119,7 @@ static ga_status make(ga_arena *arena, const ga_arena_options *o)
     return status == GA_OK ? reserve(arena, o) : status;
 }
 
-static void forget(ga_arena *arena)
+static void free_record(ga_arena *arena)
 {
     pthread_mutex_destroy(&arena->lock);
     ga_libc.free(arena->ranges);
@@ -151,17 +155,17 @@ ga_status ga_arena_open(ga_arena **out, const ga_arena_options *options)
         return ga_fail(GA_ERR_MEMORY, "arena: no memory for an arena");
     }
     pthread_mutex_init(&arena->lock, NULL);
-    status = make(arena, options);
+    status = init_arena(arena, options);
     if (status != GA_OK) {
-        forget(arena);
+        free_record(arena);
         return status;
     }
     *out = arena;
     return GA_OK;
 }
 
-/* A device whose context is gone, or that is another process's, has nothing to be given back. */
-static bool is_there(const ga_arena *arena)
+/* False if the context is gone or belongs to another process: then there is nothing to release. */
+static bool has_memory(const ga_arena *arena)
 {
     return ga_arena_on_host(arena) || ga_cuda_has_context(arena->space.device);
 }
@@ -171,10 +175,10 @@ void ga_arena_close(ga_arena *arena)
     if (!arena) {
         return;
     }
-    if (is_there(arena)) {
-        ga_arena_drop(arena);
+    if (has_memory(arena)) {
+        ga_arena_discard(arena);
     }
-    forget(arena);
+    free_record(arena);
 }
 
 /* ---- growing and shrinking --------------------------------------------------------------- */
@@ -190,11 +194,11 @@ uint64_t ga_arena_most(const ga_arena *arena, uint64_t size)
 {
     uint64_t backed = ga_arena_size(arena);
     uint64_t all;
-    if (size < backed || size - backed < ASKED_FROM ||
+    if (size < backed || size - backed < MACHINE_CHECK_BYTES ||
         ga_space_memory(&arena->space, &all) != GA_OK) {
         return UINT64_MAX;
     }
-    /* chunks that were imported may be another device's memory */
+    /* Imported chunks may be another device's memory. */
     return ga_arena_on_host(arena) ? all : all + backed;
 }
 
@@ -219,7 +223,7 @@ static ga_status check_room(const ga_arena *arena, uint64_t size)
         return ga_fail(GA_ERR_NO_ROOM, "arena: %llu bytes are above the %llu that are reserved",
                        (ull)size, (ull)arena->reserved);
     }
-    if (up(size, arena->space.granule) > arena->limit) {
+    if (round_up(size, arena->space.granule) > arena->limit) {
         return ga_fail(GA_ERR_MEMORY,
                        "arena: %llu bytes, in whole chunks of %llu, are above the limit of %llu",
                        (ull)size, (ull)arena->space.granule, (ull)arena->limit);
@@ -227,26 +231,28 @@ static ga_status check_room(const ga_arena *arena, uint64_t size)
     return ga_arena_check_most(arena, size);
 }
 
-/* Where a growth that looks ahead ends: as much again, in chunks of the sizes asked for. */
-static uint64_t ahead(const ga_arena *arena, uint64_t end)
+/* End of a growth that looks ahead: double the arena, within the chunk sizes that the options
+ * set. */
+static uint64_t ahead_end(const ga_arena *arena, uint64_t end)
 {
     uint64_t granule = arena->space.granule;
     uint64_t backed = ga_arena_end(arena);
-    uint64_t more = least(most(backed, arena->least), arena->most);
+    uint64_t more = least(most(backed, arena->chunk_min), arena->chunk_max);
     uint64_t limit = arena->limit / granule * granule;
-    uint64_t wish = least(most(end, up(backed + more, granule)), least(arena->reserved, limit));
-    return least(wish, most(end, ga_arena_most(arena, wish) / granule * granule));
+    uint64_t desired =
+        least(most(end, round_up(backed + more, granule)), least(arena->reserved, limit));
+    return least(desired, most(end, ga_arena_most(arena, desired) / granule * granule));
 }
 
 static ga_status grow_to(ga_arena *arena, uint64_t end)
 {
-    uint64_t further = arena->space.flags & GA_ARENA_EXACT ? end : ahead(arena, end);
-    ga_status status = ga_arena_back(arena, further);
-    if (status == GA_ERR_MEMORY && further > end) {
+    uint64_t end_ahead = arena->space.flags & GA_ARENA_EXACT ? end : ahead_end(arena, end);
+    ga_status status = ga_arena_back(arena, end_ahead);
+    if (status == GA_ERR_MEMORY && end_ahead > end) {
         status = ga_arena_back(arena, end);
     }
     ga_arena_set_backed(arena);
-    return ga_arena_told(status);
+    return ga_arena_prefix_error(status);
 }
 
 static ga_status grow(ga_arena *arena, uint64_t size)
@@ -257,7 +263,7 @@ static ga_status grow(ga_arena *arena, uint64_t size)
     uint64_t start = now_ns();
     ga_status status = check_room(arena, size);
     if (status == GA_OK) {
-        status = grow_to(arena, up(size, arena->space.granule));
+        status = grow_to(arena, round_up(size, arena->space.granule));
     }
     if (status == GA_OK) {
         arena->growths++;
@@ -266,11 +272,11 @@ static ga_status grow(ga_arena *arena, uint64_t size)
     return status;
 }
 
-/* The least that stays backed: to the end of the chunk that byte size - 1 is in. */
-static uint64_t kept(const ga_arena *arena, uint64_t size)
+/* The least end that can stay backed: that of the chunk with byte `size` - 1. */
+static uint64_t kept_bytes(const ga_arena *arena, uint64_t size)
 {
     if (ga_arena_on_host(arena)) {
-        return up(size, arena->space.granule);
+        return round_up(size, arena->space.granule);
     }
     for (size_t i = 0; i < arena->chunk_count; i++) {
         if (arena->chunks[i].start >= size) {
@@ -283,13 +289,13 @@ static uint64_t kept(const ga_arena *arena, uint64_t size)
 static ga_status shrink(ga_arena *arena, uint64_t size)
 {
     uint64_t end = ga_arena_end(arena);
-    if (size >= end || kept(arena, size) == end) {
+    if (size >= end || kept_bytes(arena, size) == end) {
         return GA_OK;
     }
-    ga_status status = ga_arena_cut(arena, kept(arena, size));
+    ga_status status = ga_arena_cut(arena, kept_bytes(arena, size));
     arena->shrinks += status == GA_OK;
     ga_arena_set_backed(arena);
-    return ga_arena_told(status);
+    return ga_arena_prefix_error(status);
 }
 
 ga_status ga_arena_missing(void)
@@ -319,7 +325,7 @@ ga_status ga_arena_shrink(ga_arena *arena, uint64_t size)
     return status;
 }
 
-/* ---- questions --------------------------------------------------------------------------- */
+/* ---- queries ----------------------------------------------------------------------------- */
 
 void *ga_arena_base(const ga_arena *arena)
 {

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * The chunks of an arena: adding, taking away, and carrying them elsewhere, each with the way back.
+ * The chunks of an arena: adding, removing and moving them, each with its undo.
+ *
+ * ga_arena_back            for each new chunk of ga_arena_grow():
+ *   ga_space_create        cuMemCreate
+ *   ga_arena_attach
+ *     ga_space_map         cuMemMap, cuMemSetAccess
+ *     append_chunk         in the list of chunks; the caller publishes the size (A1)
  */
 #include "state.h"
 
@@ -8,7 +14,7 @@
 
 #include <gpualloc/backend.h>
 
-static uintptr_t at(const ga_arena *arena, uint64_t offset)
+static uintptr_t address_at(const ga_arena *arena, uint64_t offset)
 {
     return arena->base + offset;
 }
@@ -30,7 +36,7 @@ static bool make_room(ga_arena *arena)
 }
 
 /* There is room for one more. */
-static void remember(ga_arena *arena, uint64_t handle, uint64_t size)
+static void append_chunk(ga_arena *arena, uint64_t handle, uint64_t size)
 {
     uint64_t end = ga_arena_end(arena);
     if (ga_arena_on_host(arena) && arena->chunk_count) {
@@ -46,10 +52,10 @@ ga_status ga_arena_attach(ga_arena *arena, uint64_t handle, uint64_t size)
 {
     ga_status status = make_room(arena) ? GA_OK : GA_ERR_MEMORY;
     if (status == GA_OK) {
-        status = ga_space_map(&arena->space, at(arena, ga_arena_end(arena)), size, handle);
+        status = ga_space_map(&arena->space, address_at(arena, ga_arena_end(arena)), size, handle);
     }
     if (status == GA_OK) {
-        remember(arena, handle, size);
+        append_chunk(arena, handle, size);
     }
     return status;
 }
@@ -67,8 +73,8 @@ static ga_status add_chunk(ga_arena *arena, uint64_t size)
     return status;
 }
 
-/* Of [start, end), what one chunk can be: within one range, and not too large. */
-static uint64_t piece(const ga_arena *arena, uint64_t start, uint64_t end)
+/* The largest chunk at the start of [start, end): within one range and at most chunk_max. */
+static uint64_t chunk_size(const ga_arena *arena, uint64_t start, uint64_t end)
 {
     uint64_t size = end - start;
     if (ga_arena_on_host(arena)) {
@@ -80,7 +86,7 @@ static uint64_t piece(const ga_arena *arena, uint64_t start, uint64_t end)
     }
     uint64_t room = range->start + range->size - start;
     size = size < room ? size : room;
-    return size < arena->most ? size : arena->most;
+    return size < arena->chunk_max ? size : arena->chunk_max;
 }
 
 ga_status ga_arena_back(ga_arena *arena, uint64_t end)
@@ -88,7 +94,7 @@ ga_status ga_arena_back(ga_arena *arena, uint64_t end)
     uint64_t before = ga_arena_end(arena);
     ga_status status = GA_OK;
     while (status == GA_OK && ga_arena_end(arena) < end) {
-        status = add_chunk(arena, piece(arena, ga_arena_end(arena), end));
+        status = add_chunk(arena, chunk_size(arena, ga_arena_end(arena), end));
     }
     if (status != GA_OK) {
         ga_arena_cut(arena, before);
@@ -96,9 +102,9 @@ ga_status ga_arena_back(ga_arena *arena, uint64_t end)
     return status;
 }
 
-/* ---- taking away ------------------------------------------------------------------------- */
+/* ---- removing ---------------------------------------------------------------------------- */
 
-/* Forget the chunks from `first` on, of which nothing is mapped any more. */
+/* Remove the chunks from `first` on from the list. They are not mapped any more. */
 static void destroy_from(ga_arena *arena, size_t first)
 {
     while (arena->chunk_count > first) {
@@ -107,46 +113,46 @@ static void destroy_from(ga_arena *arena, size_t first)
     }
 }
 
-void ga_arena_drop(ga_arena *arena)
+void ga_arena_discard(ga_arena *arena)
 {
     for (size_t i = 0; i < arena->chunk_count && !ga_arena_on_host(arena); i++) {
         const ga_arena_chunk *chunk = &arena->chunks[i];
-        ga_space_drop_mapping(&arena->space, at(arena, chunk->start), chunk->size);
+        ga_space_drop_mapping(&arena->space, address_at(arena, chunk->start), chunk->size);
     }
     destroy_from(arena, 0);
     for (size_t i = 0; i < arena->range_count; i++) {
         const ga_arena_range *range = &arena->ranges[i];
-        ga_space_drop_range(&arena->space, at(arena, range->start), range->size);
+        ga_space_drop_range(&arena->space, address_at(arena, range->start), range->size);
     }
     arena->range_count = 0;
 }
 
-/* Map the chunks from `first` on again; where that is refused they are lost. */
+/* Undo: map the chunks from `first` on again. If the driver refuses, they are lost. */
 static void map_again(ga_arena *arena, size_t first)
 {
     for (size_t i = first; i < arena->chunk_count; i++) {
         const ga_arena_chunk *chunk = &arena->chunks[i];
-        if (ga_space_map(&arena->space, at(arena, chunk->start), chunk->size, chunk->handle) !=
-            GA_OK) {
+        if (ga_space_map(&arena->space, address_at(arena, chunk->start), chunk->size,
+                         chunk->handle) != GA_OK) {
             destroy_from(arena, i);
         }
     }
 }
 
-/* From the top: what is left follows the base without gaps at any time. */
+/* From the top, so that the remaining chunks follow the base without gaps at any time. */
 ga_status ga_arena_cut(ga_arena *arena, uint64_t end)
 {
     size_t first = arena->chunk_count;
     while (first && arena->chunks[first - 1].start + arena->chunks[first - 1].size > end) {
         const ga_arena_chunk *chunk = &arena->chunks[first - 1];
         uint64_t start = chunk->start > end ? chunk->start : end;
-        ga_status status =
-            ga_space_unmap(&arena->space, at(arena, start), chunk->start + chunk->size - start);
+        ga_status status = ga_space_unmap(&arena->space, address_at(arena, start),
+                                          chunk->start + chunk->size - start);
         if (status != GA_OK) {
             map_again(arena, first);
             return status;
         }
-        if (start > chunk->start) { /* a part, on the host */
+        if (start > chunk->start) { /* part of the host's chunk */
             arena->chunks[first - 1].size = start - chunk->start;
             break;
         }
@@ -156,15 +162,15 @@ ga_status ga_arena_cut(ga_arena *arena, uint64_t end)
     return GA_OK;
 }
 
-/* ---- carrying elsewhere ------------------------------------------------------------------ */
+/* ---- moving ------------------------------------------------------------------------------ */
 
-/* Carry the chunks from `first` on back from `base`; where that is refused they are lost. */
-static void carry_back(ga_arena *arena, uintptr_t base, size_t first)
+/* Undo: move the chunks from `first` on back from `base`. If the driver refuses, they are lost. */
+static void move_back(ga_arena *arena, uintptr_t base, size_t first)
 {
     for (size_t i = first; i < arena->chunk_count; i++) {
         const ga_arena_chunk *chunk = &arena->chunks[i];
-        if (ga_space_move(&arena->space, base + chunk->start, at(arena, chunk->start), chunk->size,
-                          chunk->handle) == GA_OK) {
+        if (ga_space_move(&arena->space, base + chunk->start, address_at(arena, chunk->start),
+                          chunk->size, chunk->handle) == GA_OK) {
             continue;
         }
         for (size_t lost = i; lost < arena->chunk_count; lost++) {
@@ -175,14 +181,14 @@ static void carry_back(ga_arena *arena, uintptr_t base, size_t first)
     }
 }
 
-ga_status ga_arena_carry(ga_arena *arena, uintptr_t base)
+ga_status ga_arena_move_chunks(ga_arena *arena, uintptr_t base)
 {
     for (size_t i = arena->chunk_count; i--;) {
         const ga_arena_chunk *chunk = &arena->chunks[i];
-        ga_status status = ga_space_move(&arena->space, at(arena, chunk->start),
+        ga_status status = ga_space_move(&arena->space, address_at(arena, chunk->start),
                                          base + chunk->start, chunk->size, chunk->handle);
         if (status != GA_OK) {
-            carry_back(arena, base, i + 1);
+            move_back(arena, base, i + 1);
             return status;
         }
     }

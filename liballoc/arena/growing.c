@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Arenas backed in step, by the host or the pager.
+ * Arenas that are backed in equal steps, by the host or by the pager.
  */
 #include "growing.h"
 
@@ -12,38 +12,39 @@
 #include <gpualloc/arena.h>
 #include <inttypes.h>
 
-/* Bytes of a chunk, and of what is backed ahead at a time: one large chunk costs half of what four
- * cost, and nobody waits long for it. */
-static const uint64_t CHUNK_MOST = UINT64_C(4) << 30;
+/* Most bytes of a chunk, and most bytes that are backed ahead at once: one large chunk takes half
+ * the driver time of four, and kernels do not wait long for it. */
+static const uint64_t CHUNK_BYTES_MAX = UINT64_C(4) << 30;
 
-/* Where less than as much again is wanted ahead, no less than this. */
-static const uint64_t AHEAD_LEAST = UINT64_C(64) << 20;
+/* Least bytes to back ahead, if the opener limits the part backed ahead. */
+static const uint64_t AHEAD_BYTES_MIN = UINT64_C(64) << 20;
 
-typedef struct growing_own {
+typedef struct growing_state {
     ga_arena *arena[GA_GROWING_PARTS];
     uint64_t step_bytes[GA_GROWING_PARTS];
-    uint32_t most; /* steps */
+    uint32_t most; /* most steps */
     uint32_t ahead;
     uint64_t limit;
-    uint32_t steps; /* backed; the pager's while there is one, but see ga_growing_reach() */
+    /* Backed; written by the pager while there is one, except in ga_growing_reach(). */
+    uint32_t steps;
     ga_pager_client *client;
-} growing_own;
+} growing_state;
 
-static uint64_t bytes_a_step(const growing_own *own)
+static uint64_t bytes_per_step(const growing_state *own)
 {
     return own->step_bytes[0] + own->step_bytes[1];
 }
 
-/* Steps that limit and reservation have room for. */
-static uint32_t most_steps(const growing_own *own)
+/* Steps within the limit and the reservation. */
+static uint32_t steps_max(const growing_state *own)
 {
-    uint64_t most = own->limit ? own->limit / bytes_a_step(own) : own->most;
+    uint64_t most = own->limit ? own->limit / bytes_per_step(own) : own->most;
     return most < own->most ? (uint32_t)most : own->most;
 }
 
-/* Back all ranges up to that many steps. What one of them got and another did not stays there for
- * the next time. */
-static ga_status back_to(growing_own *own, uint32_t steps)
+/* Back all ranges up to that many steps. If one of them fails, the others keep the memory for the
+ * next call. */
+static ga_status back_to(growing_state *own, uint32_t steps)
 {
     ga_status status = GA_OK;
     for (int i = 0; i < GA_GROWING_PARTS && own->arena[i] && status == GA_OK; i++) {
@@ -57,23 +58,23 @@ static ga_status back_to(growing_own *own, uint32_t steps)
 
 /* ---- the pager's side ---------------------------------------------------------------------- */
 
-/* As much again as there is, or the part of it that the opener wants, but no more at once than is
- * backed in a moment. */
-static uint32_t ahead_of(const growing_own *own, uint32_t wanted)
+/* Steps to back for a request: double the memory, or add the part that the opener asked for, but at
+ * most CHUNK_BYTES_MAX at once. */
+static uint32_t steps_ahead(const growing_state *own, uint32_t requested)
 {
-    uint64_t piece = CHUNK_MOST / bytes_a_step(own);
+    uint64_t piece = CHUNK_BYTES_MAX / bytes_per_step(own);
     uint64_t more = own->steps;
     if (own->ahead) {
-        uint64_t least = AHEAD_LEAST / bytes_a_step(own);
+        uint64_t least = AHEAD_BYTES_MIN / bytes_per_step(own);
         more = more / own->ahead > least ? more / own->ahead : least;
     }
     more = more < piece ? more : piece;
     uint64_t ahead = own->steps + more;
-    return ahead < wanted ? wanted : (uint32_t)(ahead < UINT32_MAX ? ahead : UINT32_MAX);
+    return ahead < requested ? requested : (uint32_t)(ahead < UINT32_MAX ? ahead : UINT32_MAX);
 }
 
-/* As far towards `steps` as memory goes. */
-static void back_towards(growing_own *own, uint32_t steps)
+/* Back as many steps up to `steps` as memory allows. */
+static void back_towards(growing_state *own, uint32_t steps)
 {
     uint32_t more = steps - own->steps;
     while (more) {
@@ -85,19 +86,19 @@ static void back_towards(growing_own *own, uint32_t steps)
     }
 }
 
-static ga_growth_reason back(void *context, uint32_t wanted, uint32_t *backed)
+static ga_growth_reason back(void *context, uint32_t requested, uint32_t *backed)
 {
-    growing_own *own = context;
-    uint32_t most = most_steps(own);
-    uint32_t ahead = ahead_of(own, wanted);
+    growing_state *own = context;
+    uint32_t most = steps_max(own);
+    uint32_t ahead = steps_ahead(own, requested);
     ahead = ahead < most ? ahead : most;
     if (ahead > own->steps && back_to(own, ahead) != GA_OK) {
-        back_towards(own, wanted < most ? wanted : most);
+        back_towards(own, requested < most ? requested : most);
     }
     *backed = own->steps;
-    return own->steps >= wanted ? GA_GROWTH_GRANTED
-           : wanted > most      ? GA_GROWTH_LIMIT
-                                : GA_GROWTH_MEMORY;
+    return own->steps >= requested ? GA_GROWTH_GRANTED
+           : requested > most      ? GA_GROWTH_LIMIT
+                                   : GA_GROWTH_MEMORY;
 }
 
 /* ---- opening ------------------------------------------------------------------------------- */
@@ -118,21 +119,22 @@ static ga_status check(const ga_growing *growing, uint64_t limit)
                : GA_OK;
 }
 
-static ga_status open_part(growing_own *own, int device, int part, void **base)
+static ga_status open_part(growing_state *own, int device, int part, void **base)
 {
     ga_arena_options options = {.options_size = sizeof options,
                                 .flags = GA_ARENA_EXACT,
                                 .place = GA_PLACE_DEVICE,
                                 .device = device,
                                 .reserve = own->step_bytes[part] * own->most,
-                                .chunk_most = CHUNK_MOST};
+                                .chunk_most = CHUNK_BYTES_MAX};
     ga_status status = ga_arena_open(&own->arena[part], &options);
     *base = status == GA_OK ? ga_arena_base(own->arena[part]) : NULL;
     return status;
 }
 
-/* Without the device's help, or the pager's, it grows between launches only; and says so. */
-static void start_pager(ga_growing *growing, growing_own *own, int device)
+/* If the device or the pager does not support growth, memory grows between launches only, and the
+ * log says so. */
+static void start_pager(ga_growing *growing, growing_state *own, int device)
 {
     ga_status status = ga_growth_try(device);
     if (status == GA_OK) {
@@ -152,7 +154,7 @@ ga_status ga_growing_start(ga_growing *growing, int device, uint64_t limit)
     if (status != GA_OK) {
         return status;
     }
-    growing_own *own = ga_libc.calloc(1, sizeof *own);
+    growing_state *own = ga_libc.calloc(1, sizeof *own);
     if (!own) {
         return ga_fail(GA_ERR_MEMORY, "vmm: no memory for a record");
     }
@@ -178,17 +180,17 @@ ga_status ga_growing_start(ga_growing *growing, int device, uint64_t limit)
 
 ga_status ga_growing_reach(ga_growing *growing, uint32_t steps)
 {
-    growing_own *own = growing->own;
+    growing_state *own = growing->own;
     ga_status status = GA_OK;
     if (own->client && steps <= growing->steps) {
         ga_pager_wake(own->client);
         return GA_OK;
     }
-    if (steps > most_steps(own)) {
+    if (steps > steps_max(own)) {
         return ga_fail(GA_ERR_MEMORY, "vmm: limit: %" PRIu32 " steps; expected at most %" PRIu32,
-                       steps, most_steps(own));
+                       steps, steps_max(own));
     }
-    if (own->client) { /* a wish that nobody waits for any more may still be answered */
+    if (own->client) { /* a request whose tile has ended may still be answered */
         ga_pager_restart(own->client, growing->steps);
     }
     if (steps > own->steps) {
@@ -201,7 +203,7 @@ ga_status ga_growing_reach(ga_growing *growing, uint32_t steps)
     return status;
 }
 
-static void log_times(const growing_own *own)
+static void log_times(const growing_state *own)
 {
     ga_pager_stats stats = {0};
     if (own->client) {
@@ -219,7 +221,7 @@ static void log_times(const growing_own *own)
 
 void ga_growing_end(ga_growing *growing)
 {
-    growing_own *own = growing->own;
+    growing_state *own = growing->own;
     log_times(own);
     ga_pager_remove(own->client);
     for (int i = 0; i < GA_GROWING_PARTS; i++) {
@@ -231,7 +233,7 @@ void ga_growing_end(ga_growing *growing)
 
 void ga_growing_add_times(const ga_growing *growing, ga_latency *out)
 {
-    const growing_own *own = growing->own;
+    const growing_state *own = growing->own;
     if (own->client) {
         ga_pager_add_times(own->client, out);
     }
@@ -239,7 +241,7 @@ void ga_growing_add_times(const ga_growing *growing, ga_latency *out)
 
 uint64_t ga_growing_held(const ga_growing *growing)
 {
-    const growing_own *own = growing->own;
+    const growing_state *own = growing->own;
     uint64_t held = 0;
     for (int i = 0; i < GA_GROWING_PARTS && own->arena[i]; i++) {
         held += ga_arena_size(own->arena[i]);

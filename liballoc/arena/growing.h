@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Memory of a device that grows while kernels use it, for a backend above (gpualloc/backend.h): one
- * or two arenas that are backed in step, and the pager that does it. Where the device cannot do it
- * (growth_probe.h), there is no mailbox, and the host grows it between launches.
+ * Device memory that grows while kernels use it, for a backend above (gpualloc/backend.h): one or
+ * two arenas that are backed in equal steps, and a pager client. If the device does not support
+ * this (growth_probe.h), there is no mailbox, and the host grows the memory between launches.
  *
- * Calls on one of them do not run beside each other; the pager runs beside all but opening and
- * closing.
+ * Calls on one ga_growing must not overlap. The pager runs concurrently with all of them except
+ * opening and closing.
  */
 #ifndef GPUALLOC_ARENA_GROWING_H
 #define GPUALLOC_ARENA_GROWING_H
@@ -14,21 +14,21 @@
 
 #include <gpualloc/backend.h>
 
-/* `growing` as backend.h says. `limit`: the most bytes that it may back, both ranges together; 0:
- * none. GA_ERR_ARGUMENT for no steps or no bytes in a step; else as ga_arena_open() and
+/* `growing` as described in backend.h. `limit`: most bytes to back, both ranges together; 0: no
+ * limit. GA_ERR_ARGUMENT for no steps or steps of no bytes; else as ga_arena_open() and
  * ga_arena_grow(). */
 ga_status ga_growing_start(ga_growing *growing, int device, uint64_t limit);
 
-/* At least `steps` are backed. No kernel that could ask for more may be running. */
+/* Back at least `steps` steps. No kernel that could request more may be running. */
 ga_status ga_growing_reach(ga_growing *growing, uint32_t steps);
 
-/* Nobody uses it any more. */
+/* The memory must not be in use any more. */
 void ga_growing_end(ga_growing *growing);
 
-/* How long the pager took for each wish, added to what `out` has; nothing where there is none. */
+/* Add the times of all requests of kernels to `out`. Nothing is added without a pager. */
 void ga_growing_add_times(const ga_growing *growing, ga_latency *out);
 
-/* Bytes backed now. */
+/* Bytes that are backed now. */
 uint64_t ga_growing_held(const ga_growing *growing);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The host's half of the trial: a small arena, a pager for it, and one warp that grows.
+ * The host's half of the trial: a small arena, a pager client, and one warp that makes it grow.
  */
 #include "growth_probe.h"
 
@@ -14,14 +14,14 @@
 #include <pthread.h>
 #include <string.h>
 
-static const uint64_t PATIENCE_NS = 2000000000;
+static const uint64_t TIMEOUT_NS = 2000000000;
 
-/* What is known of each device; under the lock. */
+/* Results per device, guarded by the lock. */
 static struct {
-    bool tried;
+    bool final;
     ga_status status;
-    char sentence[400];
-} known[GA_CUDA_DEVICES];
+    char text[400];
+} results[GA_CUDA_DEVICES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 typedef struct trial {
@@ -29,20 +29,20 @@ typedef struct trial {
     ga_arena *arena;
     uint64_t granule;
     ga_pager_client *client;
-    ga_growth_probe probe; /* as it is sent there, and as it comes back */
+    ga_growth_probe probe; /* sent to the device, and copied back */
 } trial;
 
-static ga_growth_reason back(void *context, uint32_t wanted, uint32_t *backed)
+static ga_growth_reason back(void *context, uint32_t requested, uint32_t *backed)
 {
     trial *t = context;
-    if (ga_arena_grow(t->arena, wanted * t->granule) != GA_OK) {
+    if (ga_arena_grow(t->arena, requested * t->granule) != GA_OK) {
         return GA_GROWTH_MEMORY;
     }
-    *backed = wanted;
+    *backed = requested;
     return GA_GROWTH_GRANTED;
 }
 
-/* Copy there, run, copy back, all on the device's own stream. */
+/* Copy to the device, run, copy back: all on the device's own stream. */
 static ga_status run(trial *t, const ga_cuda_scope *scope, CUfunction kernel, CUdeviceptr block)
 {
     const ga_cuda_driver *driver = scope->driver;
@@ -60,30 +60,30 @@ static ga_status run(trial *t, const ga_cuda_scope *scope, CUfunction kernel, CU
     return status == GA_OK ? GA_CUDA_CALL(driver, cuStreamSynchronize, scope->stream) : status;
 }
 
-static ga_status judge(const trial *t)
+static ga_status evaluate(const trial *t)
 {
     static const char *const why[GA_GROWTH_REASONS] = {
         [GA_GROWTH_LIMIT] = "there is a limit",
         [GA_GROWTH_MEMORY] = "no memory could be mapped",
         [GA_GROWTH_GONE] = "the driver maps nothing until the kernel has ended",
         [GA_GROWTH_FIXED] = "it is fixed"};
-    if (t->probe.found != GA_GROWTH_GRANTED) {
-        /* Want of memory says nothing about the device. */
-        return ga_fail(t->probe.found == GA_GROWTH_MEMORY ? GA_ERR_MEMORY : GA_ERR_UNSUPPORTED,
+    if (t->probe.state != GA_GROWTH_GRANTED) {
+        /* Out of memory says nothing about the device. */
+        return ga_fail(t->probe.state == GA_GROWTH_MEMORY ? GA_ERR_MEMORY : GA_ERR_UNSUPPORTED,
                        "growth: device %d: memory does not grow while a kernel runs: %s", t->device,
-                       t->probe.found < GA_GROWTH_REASONS ? why[t->probe.found] : "no answer");
+                       t->probe.state < GA_GROWTH_REASONS ? why[t->probe.state] : "no answer");
     }
-    if (t->probe.right != GA_GROWTH_PROBE_STEPS * GA_GROWTH_PROBE_LANES) {
+    if (t->probe.correct_words != GA_GROWTH_PROBE_STEPS * GA_GROWTH_PROBE_LANES) {
         return ga_fail(
             GA_ERR_UNSUPPORTED,
             "growth: device %d: a kernel read %u words of memory that was mapped while it "
             "ran, %u as they had been written",
-            t->device, GA_GROWTH_PROBE_STEPS * GA_GROWTH_PROBE_LANES, t->probe.right);
+            t->device, GA_GROWTH_PROBE_STEPS * GA_GROWTH_PROBE_LANES, t->probe.correct_words);
     }
     return GA_OK;
 }
 
-static ga_status run_and_judge(trial *t)
+static ga_status run_and_evaluate(trial *t)
 {
     CUfunction kernel;
     ga_cuda_scope scope;
@@ -101,7 +101,7 @@ static ga_status run_and_judge(trial *t)
         ga_cuda_drop_block(scope.driver, t->device, block);
     }
     ga_cuda_leave(&scope);
-    return status == GA_OK ? judge(t) : status;
+    return status == GA_OK ? evaluate(t) : status;
 }
 
 static ga_status open_arena(trial *t)
@@ -120,7 +120,7 @@ static ga_status open_arena(trial *t)
     return status;
 }
 
-static ga_status try_out(int device)
+static ga_status run_trial(int device)
 {
     trial t = {.device = device};
     ga_status status = open_arena(&t);
@@ -129,10 +129,10 @@ static ga_status try_out(int device)
     }
     if (status == GA_OK) {
         t.probe.growth = ga_growth_first(ga_pager_mailbox(t.client), 0);
-        t.probe.growth.patience = PATIENCE_NS;
+        t.probe.growth.timeout_ns = TIMEOUT_NS;
         t.probe.base = ga_arena_base(t.arena);
         t.probe.step_bytes = t.granule;
-        status = run_and_judge(&t);
+        status = run_and_evaluate(&t);
     }
     ga_pager_remove(t.client);
     ga_arena_close(t.arena);
@@ -145,23 +145,23 @@ ga_status ga_growth_try(int device)
         return ga_fail(GA_ERR_DEVICE, "growth: no CUDA device %d", device);
     }
     pthread_mutex_lock(&lock);
-    if (!known[device].tried) {
-        ga_status status = try_out(device);
-        known[device].status = status;
-        /* Only what the device says is for good: memory may come back, a driver may be found. */
-        known[device].tried = status == GA_OK || status == GA_ERR_UNSUPPORTED;
+    if (!results[device].final) {
+        ga_status status = run_trial(device);
+        results[device].status = status;
+        /* Only the device's own answer is final: memory may become free, a driver may be loaded. */
+        results[device].final = status == GA_OK || status == GA_ERR_UNSUPPORTED;
         if (status != GA_OK) {
-            strncpy(known[device].sentence, ga_error_text(), sizeof known[device].sentence - 1);
+            strncpy(results[device].text, ga_error_text(), sizeof results[device].text - 1);
         }
-    } else if (known[device].status != GA_OK) {
-        ga_fail(known[device].status, "%s", known[device].sentence);
+    } else if (results[device].status != GA_OK) {
+        ga_fail(results[device].status, "%s", results[device].text);
     }
-    ga_status status = known[device].status;
+    ga_status status = results[device].status;
     pthread_mutex_unlock(&lock);
     return status;
 }
 
 void ga_growth_forget(void)
 {
-    memset(known, 0, sizeof known);
+    memset(results, 0, sizeof results);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The kernel that tries out growth on a device; part of device_code.cu.
+ * The kernel of the trial (growth_probe.h); part of device_code.cu.
  */
 #ifndef GPUALLOC_ARENA_GROWTH_SERVICE_CUH
 #define GPUALLOC_ARENA_GROWTH_SERVICE_CUH

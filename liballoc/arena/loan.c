@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A vector lent to kernels: what append.h needs stands in memory of its place, and the pager backs
- * more of its arena while they run. The host leaves the vector alone meanwhile.
+ * A vector lent to kernels: its state for append.h is in memory of its place, and the pager backs
+ * more of its arena while the kernels run. The host does not use the vector while it is lent.
  */
 #include <gpualloc/backend.h>
 
@@ -16,20 +16,21 @@
 #include <inttypes.h>
 
 enum {
-    STEP = 32 << 20,      /* bytes by which kernels grow it, at least */
-    PIECE = 1 << 30,      /* bytes that are backed ahead at most: kernels wait for them */
-    STEP_LEAST = 64 << 10 /* so that steps can be counted in 32 bits */
+    DEFAULT_STEP_BYTES = 32 << 20, /* least bytes by which kernels grow it */
+    /* Most bytes that are backed ahead, because kernels wait for them. */
+    AHEAD_BYTES_MAX = 1 << 30,
+    STEP_BYTES_MIN = 64 << 10 /* so that 32 bits can count the steps */
 };
 
 struct ga_loan {
     ga_append *append;       /* in memory of the vector's place */
-    ga_pager_client *client; /* NULL where kernels cannot make it grow */
+    ga_pager_client *client; /* NULL: kernels cannot grow it */
     uint64_t step;           /* bytes */
 };
 
 /* ---- the pager's side ---------------------------------------------------------------------- */
 
-static uint32_t steps_there_are(const ga_vector *v)
+static uint32_t backed_steps(const ga_vector *v)
 {
     return (uint32_t)(ga_arena_size(v->arena) / v->loan->step);
 }
@@ -40,51 +41,51 @@ static bool back_steps(ga_vector *v, uint64_t steps)
     return ga_vector_grow_to(v, (bytes + v->element - 1) / v->element) == GA_OK;
 }
 
-/* Steps that its limit has room for. */
-static uint32_t most_steps(const ga_vector *v)
+/* Steps within the limit. */
+static uint32_t steps_max(const ga_vector *v)
 {
     uint64_t most = v->most * v->element / v->loan->step;
     return most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
 }
 
-/* Nothing could be added for kernels: so no pager is needed. */
-static bool is_at_its_limit(const ga_vector *v)
+/* No step can be added, so no pager is needed. */
+static bool is_at_limit(const ga_vector *v)
 {
-    return steps_there_are(v) >= most_steps(v);
+    return backed_steps(v) >= steps_max(v);
 }
 
-/* Go from `there_are` steps towards `needed`, as far as memory goes. */
-static void back_towards(ga_vector *v, uint32_t there_are, uint32_t needed)
+/* Back steps from `current` towards `needed`, as far as memory allows. */
+static void back_towards(ga_vector *v, uint32_t current, uint32_t needed)
 {
-    uint32_t more = needed - there_are;
+    uint32_t more = needed - current;
     while (more) {
-        if (back_steps(v, there_are + more)) {
-            there_are += more;
-            more = more < needed - there_are ? more : needed - there_are;
+        if (back_steps(v, current + more)) {
+            current += more;
+            more = more < needed - current ? more : needed - current;
         } else {
             more /= 2;
         }
     }
 }
 
-/* As a vector grows on the host, twice what there is, but no more at once than is backed in a
- * moment: the next wish comes before that is used up. Else what is wanted. */
-static ga_growth_reason back(void *context, uint32_t wanted, uint32_t *backed)
+/* Double the vector, as on the host, but add at most AHEAD_BYTES_MAX at once: the next request
+ * comes before that is used up. Otherwise back the requested steps. */
+static ga_growth_reason back(void *context, uint32_t requested, uint32_t *backed)
 {
     ga_vector *v = context;
-    uint32_t there_are = steps_there_are(v), most = most_steps(v);
-    uint32_t needed = wanted < most ? wanted : most;
-    uint64_t piece = PIECE / v->loan->step;
-    uint64_t more = there_are < piece ? there_are : piece;
-    uint64_t ahead = v->exact ? needed : there_are + more;
+    uint32_t current = backed_steps(v), most = steps_max(v);
+    uint32_t needed = requested < most ? requested : most;
+    uint64_t piece = AHEAD_BYTES_MAX / v->loan->step;
+    uint64_t more = current < piece ? current : piece;
+    uint64_t ahead = v->exact ? needed : current + more;
     bool reached = ahead > needed && back_steps(v, ahead < most ? ahead : most);
-    if (!reached && needed > there_are) {
-        back_towards(v, there_are, needed);
+    if (!reached && needed > current) {
+        back_towards(v, current, needed);
     }
-    *backed = steps_there_are(v);
-    return *backed >= wanted ? GA_GROWTH_GRANTED
-           : wanted > most   ? GA_GROWTH_LIMIT
-                             : GA_GROWTH_MEMORY;
+    *backed = backed_steps(v);
+    return *backed >= requested ? GA_GROWTH_GRANTED
+           : requested > most   ? GA_GROWTH_LIMIT
+                                : GA_GROWTH_MEMORY;
 }
 
 /* ---- memory for the state ------------------------------------------------------------------ */
@@ -118,17 +119,18 @@ static void close_memory(const ga_carrier *carrier, ga_append *append)
 static ga_status write_state(const ga_vector *v)
 {
     ga_pager_client *client = v->loan->client;
-    ga_mailbox *mailbox = client ? ga_pager_mailbox(client) : NULL; /* NULL: FIXED */
-    ga_append first = {.growth = ga_growth_first(mailbox, steps_there_are(v)),
+    /* NULL: refusals are FIXED. */
+    ga_mailbox *mailbox = client ? ga_pager_mailbox(client) : NULL;
+    ga_append first = {.growth = ga_growth_first(mailbox, backed_steps(v)),
                        .element = v->element,
                        .step = v->loan->step,
                        .tail = v->size,
                        .gate = ga_vector_capacity(v) << 1,
                        .refused = GA_APPEND_NONE_REFUSED};
-    if (!client && is_at_its_limit(v)) {
-        first.growth.verdict = GA_GROWTH_FOR_EVER | GA_GROWTH_LIMIT;
+    if (!client && is_at_limit(v)) {
+        first.growth.refusal = GA_GROWTH_FOREVER | GA_GROWTH_LIMIT;
     }
-    ga_status status = ga_carrier_bring(&v->carrier, v->loan->append, &first, sizeof first);
+    ga_status status = ga_carrier_copy_in(&v->carrier, v->loan->append, &first, sizeof first);
     return status == GA_OK ? ga_carrier_wait(&v->carrier) : status;
 }
 
@@ -136,14 +138,14 @@ static ga_status read_state(const ga_vector *v, ga_append *last)
 {
     ga_status status = ga_carrier_wait(&v->carrier);
     if (status == GA_OK) {
-        status = ga_carrier_take(&v->carrier, last, v->loan->append, sizeof *last);
+        status = ga_carrier_copy_out(&v->carrier, last, v->loan->append, sizeof *last);
     }
     return status == GA_OK ? ga_carrier_wait(&v->carrier) : status;
 }
 
 /* ---- lending ------------------------------------------------------------------------------- */
 
-/* Whether memory grows there while kernels run. Where it does not, that is said. */
+/* True if memory grows under running kernels of the device; otherwise logs a warning. */
 static bool can_grow(int device)
 {
     if (device == GA_PAGER_HOST || ga_growth_try(device) == GA_OK) {
@@ -154,12 +156,12 @@ static bool can_grow(int device)
     return false;
 }
 
-static ga_status begin(ga_vector *v)
+static ga_status begin_loan(ga_vector *v)
 {
     int device = v->carrier.place == GA_PLACE_HOST ? GA_PAGER_HOST : v->carrier.device;
     ga_status status = open_memory(&v->carrier, &v->loan->append);
-    if (status == GA_OK && !is_at_its_limit(v) && can_grow(device)) {
-        status = ga_pager_add(&v->loan->client, device, steps_there_are(v), back, v);
+    if (status == GA_OK && !is_at_limit(v) && can_grow(device)) {
+        status = ga_pager_add(&v->loan->client, device, backed_steps(v), back, v);
     }
     return status == GA_OK ? write_state(v) : status;
 }
@@ -195,10 +197,10 @@ ga_status ga_vector_lend(ga_vector *vector, uint64_t step, ga_kernel_vector *out
     if (status != GA_OK) {
         return status;
     }
-    if ((step && step < STEP_LEAST) || step > PTRDIFF_MAX) {
+    if ((step && step < STEP_BYTES_MIN) || step > PTRDIFF_MAX) {
         return ga_fail(GA_ERR_ARGUMENT,
                        "vector: steps of %" PRIu64 " bytes; expected 0 or at least %d", step,
-                       STEP_LEAST);
+                       STEP_BYTES_MIN);
     }
     if (vector->element > UINT32_MAX) {
         return ga_fail(GA_ERR_ARGUMENT,
@@ -209,8 +211,8 @@ ga_status ga_vector_lend(ga_vector *vector, uint64_t step, ga_kernel_vector *out
     if (!vector->loan) {
         return ga_fail(GA_ERR_MEMORY, "vector: no memory to lend it with");
     }
-    vector->loan->step = step ? step : STEP;
-    status = begin(vector);
+    vector->loan->step = step ? step : DEFAULT_STEP_BYTES;
+    status = begin_loan(vector);
     if (status != GA_OK) {
         ga_loan_end(vector);
         return status;
@@ -230,7 +232,7 @@ static const char *text_of(uint32_t reason)
     return reason < GA_GROWTH_REASONS ? texts[reason] : "?";
 }
 
-static void fill_in(const ga_vector *v, const ga_append *last, ga_vector_appended *out)
+static void fill_result(const ga_vector *v, const ga_append *last, ga_vector_appended *out)
 {
     ga_pager_stats pager = {0};
     uint64_t end = last->tail < last->refused ? last->tail : last->refused;
@@ -250,17 +252,17 @@ static void fill_in(const ga_vector *v, const ga_append *last, ga_vector_appende
 ga_status ga_vector_take_back(ga_vector *vector, ga_vector_appended *out)
 {
     ga_append last;
-    ga_vector_appended ours;
-    ga_status status = check_loan(vector, true, &ours);
+    ga_vector_appended result;
+    ga_status status = check_loan(vector, true, &result);
     if (status != GA_OK) {
         return status;
     }
     status = read_state(vector, &last);
     if (status == GA_OK) {
-        fill_in(vector, &last, &ours);
-        vector->size += ours.appended;
+        fill_result(vector, &last, &result);
+        vector->size += result.appended;
         if (out) {
-            *out = ours;
+            *out = result;
         }
     }
     ga_loan_end(vector);

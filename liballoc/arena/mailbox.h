@@ -1,78 +1,80 @@
 /* SPDX-License-Identifier: MIT
  *
- * Between kernels that run out of memory and the pager, the host's thread that backs more while
- * they run. Plain data, the same for both compilers; growth.h is the kernels' side, pager.h the
- * host's.
+ * The mailbox between kernels that need memory and the pager, the host thread that backs more of it
+ * while they run. Plain data, equal for both compilers. growth.h is the kernel's side and draws the
+ * protocol; pager.h is the host's side.
  *
- * What grows does so in steps of equal size, numbered from 0: a slab heap's step is a super block,
- * a vector's so many bytes. A step is backed (the host has put memory behind its addresses), then
- * prepared (a tile has written what must stand in it), then ready, and stays that. Each of these
- * states holds for steps 0 to n - 1.
+ * Memory grows in steps of equal size, numbered from 0: the superblocks of a slab heap, or a fixed
+ * number of bytes of a vector. A step is backed (the host has mapped memory at its addresses), then
+ * prepared (a tile has initialised it), then ready, and stays so. Each state holds for the first n
+ * steps of some n.
  *
- * The mailbox is in pinned host memory, a line of its own for each writer, one word each way.
- * Kernels only ever load and store there: not every bus knows more (docs/simt.md). A word has
+ * The mailbox is in pinned host memory: one word in each direction, each in a cache line of its own
+ * writer. Kernels only load and store there, because not every bus supports atomics (docs/simt.md).
+ * A word consists of
  *
- *     steps    upper 32 bits   a wish: so many shall be backed; an answer: so many are
- *     serial   next 24 bits    the wish's number; an answer's: which wish it answers
- *     reason   lowest 8 bits   an answer's: why there are fewer than wished for
+ *     steps    upper 32 bits   request: steps that shall be backed; answer: steps that are backed
+ *     serial   next 24 bits    request: its number; answer: the number of the answered request
+ *     reason   lowest 8 bits   answer: why there are fewer steps than requested
  */
 #ifndef GPUALLOC_ARENA_MAILBOX_H
 #define GPUALLOC_ARENA_MAILBOX_H
 
 #include "../simt/bits.h"
 
-/* The stress tests weaken one thing at a time, to see that they notice
+/* The stress tests weaken one thing at a time, to check that they detect it
  * (tests/stress/meson.build). */
 #ifndef GA_GROWTH_MUTANT
 #define GA_GROWTH_MUTANT 0
 #endif
 
 typedef enum ga_growth_reason {
-    GA_GROWTH_GRANTED = 0, /* none: it has grown */
-    GA_GROWTH_LIMIT,       /* the heap's limit or its reservation is reached: final */
-    GA_GROWTH_MEMORY,      /* the device is out of memory for now: asked again later */
-    GA_GROWTH_GONE,        /* the pager does not answer, or has said goodbye, which is final */
-    GA_GROWTH_FIXED,       /* this heap grows between launches only: final */
+    GA_GROWTH_GRANTED = 0, /* no refusal */
+    GA_GROWTH_LIMIT,       /* final: the heap's limit or its reservation is reached */
+    GA_GROWTH_MEMORY,      /* the device is out of memory for now; requested again later */
+    GA_GROWTH_GONE,        /* the pager does not answer, or has stopped, which is final */
+    GA_GROWTH_FIXED,       /* final: this heap grows between launches only */
     GA_GROWTH_REASONS
 } ga_growth_reason;
 
 typedef struct ga_mailbox {
-    uint64_t wish; /* stored by the tile that has the turn */
-    uint8_t apart[120];
+    uint64_t request; /* stored by the tile that holds the lock */
+    uint8_t padding[120];
     uint64_t answer; /* stored by the pager */
-    uint8_t apart_too[120];
+    uint8_t padding_2[120];
 } ga_mailbox;
 
 enum {
     GA_GROWTH_WAITS = 32
 };
 
-/* In memory of the device, beside what grows. The host fills it in with ga_growth_first() (pager.h)
- * before the first kernel; the letters are those of growth.h. */
+/* In device memory, beside the memory that grows. The host fills it with ga_growth_first()
+ * (pager.h) before the first kernel. The letters are those of growth.h. */
 typedef struct ga_growth {
     /* Set once, by the host. Times are in ns. */
-    ga_mailbox *mailbox; /* as kernels address it */
-    uint64_t patience;   /* how long a wish may stay unanswered before the pager counts as gone */
-    uint64_t hold;       /* how long a refusal that is not final is believed */
-    uint64_t pace;       /* between two looks at the mailbox, by whomever */
-    uint8_t apart[96];
+    ga_mailbox *mailbox; /* the address for kernels */
+    /* How long a request may stay unanswered before the pager counts as gone. */
+    uint64_t timeout_ns;
+    uint64_t refusal_ns; /* how long a refusal that is not final holds */
+    uint64_t poll_ns;    /* least time between two polls of the mailbox, by any tile */
+    uint8_t padding[96];
 
-    /* Asked by all who wait. */
-    uint64_t verdict; /* V: until when who wants more is refused, 0 for not; lowest 3 bits: why */
-    uint64_t look_at; /* relaxed: when the next look is due */
-    uint32_t ready;   /* R: steps that may be used */
-    uint32_t turn;    /* T: 1 while a tile has the turn to look at the mailbox */
-    uint64_t wish;    /* of the tile that has the turn: the last word it posted */
-    uint64_t asked;   /* likewise: since when that is unanswered */
-    uint8_t apart_too[88];
+    /* Polled by all waiting tiles. */
+    uint64_t refusal;   /* V: refused until this time, 0: not; lowest 3 bits: the reason */
+    uint64_t next_poll; /* relaxed: time of the next poll */
+    uint32_t ready;     /* R: steps that may be used */
+    uint32_t lock;      /* T: 1 while a tile holds the lock for polling the mailbox */
+    uint64_t request;   /* guarded by the lock: the word posted last */
+    uint64_t posted_at; /* guarded by the lock: when it was posted */
+    uint8_t padding_2[88];
 
-    /* relaxed: counts, which the host reads between launches. waits[i]: how many waited for 2^i ns
+    /* relaxed: counts, which the host reads between launches. waits[i]: waits of 2^i ns and more,
      * up to twice as long. */
     uint32_t waits[GA_GROWTH_WAITS];
 } ga_growth;
 
-/* A verdict that holds for ever. */
-#define GA_GROWTH_FOR_EVER (~(uint64_t)7)
+/* The time of a final refusal. */
+#define GA_GROWTH_FOREVER (~(uint64_t)7)
 
 GA_SIMT uint32_t ga_mail_steps(uint64_t word)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * More addresses: directly behind, so that the base stays, or elsewhere (vmm-spgemm-2023, §3.1.1).
+ * Reserving more addresses: directly behind the arena, so that the base stays, or elsewhere
+ * (vmm-spgemm-2023, §3.1.1).
  */
 #include "state.h"
 
@@ -8,12 +9,12 @@
 
 #include <gpualloc/backend.h>
 
-typedef unsigned long long ull; /* what %llu takes */
+typedef unsigned long long ull; /* the type of %llu */
 
 static const uint64_t SIZES_END = (uint64_t)1 << 56;
 
-/* `reserve` in whole granules; 0: more than there can be. */
-static uint64_t whole(const ga_arena *arena, uint64_t reserve)
+/* `reserve` rounded up to granules; 0 if it is too large. */
+static uint64_t round_up(const ga_arena *arena, uint64_t reserve)
 {
     uint64_t granule = arena->space.granule;
     return reserve < SIZES_END ? (reserve + granule - 1) / granule * granule : 0;
@@ -21,11 +22,11 @@ static uint64_t whole(const ga_arena *arena, uint64_t reserve)
 
 static void set_reserved(ga_arena *arena, uint64_t reserved)
 {
-    /* A3: release. Pairs with A4 (arena.c): what is read there may be grown into. */
+    /* A3: release. Pairs with A4 (arena.c): the arena may grow up to the size read there. */
     __atomic_store_n(&arena->reserved, reserved, __ATOMIC_RELEASE);
 }
 
-/* ---- behind ------------------------------------------------------------------------------ */
+/* ---- directly behind --------------------------------------------------------------------- */
 
 static ga_status reserve_behind(ga_arena *arena, uint64_t size)
 {
@@ -60,37 +61,37 @@ static ga_status extend(ga_arena *arena, uint64_t reserve)
     return status;
 }
 
-static ga_status too_many(uint64_t reserve)
+static ga_status too_large(uint64_t reserve)
 {
     return ga_fail(GA_ERR_SIZE, "arena: expected less than 2^56 bytes of addresses, got %llu",
                    (ull)reserve);
 }
 
-/* Under the lock, with a whole number of what the arena reserves in. */
-static ga_status reserve_by(ga_status (*how)(ga_arena *arena, uint64_t reserve), ga_arena *arena,
-                            uint64_t reserve)
+/* Runs `change` under the lock, with `reserve` rounded up to granules. */
+static ga_status change_reservation(ga_status (*change)(ga_arena *arena, uint64_t reserve),
+                                    ga_arena *arena, uint64_t reserve)
 {
     if (!arena) {
         return ga_arena_missing();
     }
-    uint64_t size = whole(arena, reserve);
+    uint64_t size = round_up(arena, reserve);
     if (reserve && !size) {
-        return too_many(reserve);
+        return too_large(reserve);
     }
     pthread_mutex_lock(&arena->lock);
-    ga_status status = how(arena, size);
+    ga_status status = change(arena, size);
     pthread_mutex_unlock(&arena->lock);
-    return ga_arena_told(status);
+    return ga_arena_prefix_error(status);
 }
 
 ga_status ga_arena_extend(ga_arena *arena, uint64_t reserve)
 {
-    return reserve_by(extend, arena, reserve);
+    return change_reservation(extend, arena, reserve);
 }
 
 /* ---- elsewhere --------------------------------------------------------------------------- */
 
-static void give_back_ranges(ga_arena *arena)
+static void release_ranges(ga_arena *arena)
 {
     for (size_t i = 0; i < arena->range_count; i++) {
         const ga_arena_range *range = &arena->ranges[i];
@@ -105,13 +106,13 @@ static ga_status relocate(ga_arena *arena, uint64_t reserve)
     if (status != GA_OK) {
         return status;
     }
-    status = ga_arena_carry(arena, base);
+    status = ga_arena_move_chunks(arena, base);
     if (status != GA_OK) {
         ga_space_drop_range(&arena->space, base, reserve);
         ga_arena_set_backed(arena);
         return status;
     }
-    give_back_ranges(arena);
+    release_ranges(arena);
     arena->base = base;
     arena->ranges[0] = (ga_arena_range){0, reserve};
     arena->range_count = 1;
@@ -127,5 +128,5 @@ static ga_status extend_or_relocate(ga_arena *arena, uint64_t reserve)
 
 ga_status ga_arena_move(ga_arena *arena, uint64_t reserve)
 {
-    return reserve_by(extend_or_relocate, arena, reserve);
+    return change_reservation(extend_or_relocate, arena, reserve);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Chunks that go to other processes, and chunks that come from there.
+ * Exporting chunks to other processes, and importing chunks from them.
  */
 #include "state.h"
 
 #include <gpualloc/backend.h>
 
-typedef unsigned long long ull; /* what %llu takes */
+typedef unsigned long long ull; /* the type of %llu */
 
 static ga_status check_shared(const ga_arena *arena)
 {
@@ -28,7 +28,7 @@ static ga_status export_chunk(ga_arena *arena, uint64_t index, ga_arena_share *o
     }
     const ga_arena_chunk *chunk = &arena->chunks[index];
     *out = (ga_arena_share){.offset = chunk->start, .size = chunk->size, .fd = -1};
-    return ga_arena_told(ga_space_export(&arena->space, chunk->handle, out));
+    return ga_arena_prefix_error(ga_space_export(&arena->space, chunk->handle, out));
 }
 
 ga_status ga_arena_export(ga_arena *arena, uint64_t index, ga_arena_share *out)
@@ -42,8 +42,8 @@ ga_status ga_arena_export(ga_arena *arena, uint64_t index, ga_arena_share *out)
     return status;
 }
 
-/* A chunk is mapped whole, into one range. */
-static ga_status check_place(const ga_arena *arena, uint64_t size)
+/* The chunk must fit whole into one range. */
+static ga_status check_room(const ga_arena *arena, uint64_t size)
 {
     uint64_t end = ga_arena_end(arena);
     if (!size || size % arena->space.granule) {
@@ -57,7 +57,7 @@ static ga_status check_place(const ga_arena *arena, uint64_t size)
     }
     for (size_t i = 0; i < arena->range_count; i++) {
         const ga_arena_range *range = &arena->ranges[i];
-        uint64_t before = end - range->start; /* huge for ranges further up */
+        uint64_t before = end - range->start; /* wraps around for ranges further up */
         if (before < range->size && size <= range->size - before) {
             return GA_OK;
         }
@@ -72,21 +72,21 @@ static ga_status import_chunk(ga_arena *arena, const ga_arena_share *share)
     uint64_t handle;
     ga_status status = check_shared(arena);
     if (status == GA_OK) {
-        status = check_place(arena, share->size);
+        status = check_room(arena, share->size);
     }
     if (status != GA_OK) {
         return status;
     }
     status = ga_space_import(&arena->space, share, &handle);
     if (status != GA_OK) {
-        return ga_arena_told(status);
+        return ga_arena_prefix_error(status);
     }
     status = ga_arena_attach(arena, handle, share->size);
     if (status != GA_OK) {
         ga_space_drop_chunk(&arena->space, handle, share->size);
     }
     ga_arena_set_backed(arena);
-    return ga_arena_told(status);
+    return ga_arena_prefix_error(status);
 }
 
 ga_status ga_arena_import(ga_arena *arena, const ga_arena_share *share)

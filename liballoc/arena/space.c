@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Hands the primitives to the place they belong to.
+ * Dispatches the primitives to the host or the device.
  */
 #include "space.h"
 
@@ -36,9 +36,9 @@ ga_status ga_space_memory(const ga_space *space, uint64_t *bytes)
     return space->ops->memory(space, bytes);
 }
 
-ga_status ga_space_reserve(ga_space *space, uint64_t size, uintptr_t wanted, uintptr_t *base)
+ga_status ga_space_reserve(ga_space *space, uint64_t size, uintptr_t preferred, uintptr_t *base)
 {
-    return space->ops->reserve(space, size, wanted, base);
+    return space->ops->reserve(space, size, preferred, base);
 }
 
 ga_status ga_space_create(const ga_space *space, uint64_t size, uint64_t *chunk)
@@ -57,7 +57,7 @@ ga_status ga_space_move(ga_space *space, uintptr_t from, uintptr_t to, uint64_t 
     return space->ops->move(space, from, to, size, chunk);
 }
 
-/* ---- giving back, asked twice ------------------------------------------------------------- */
+/* ---- releasing, tried twice --------------------------------------------------------------- */
 
 ga_status ga_space_unreserve(ga_space *space, uintptr_t base, uint64_t size)
 {
@@ -84,7 +84,7 @@ static bool on_device(const ga_space *space)
     return space->device >= 0;
 }
 
-/* On the host a chunk is nothing, and a mapping goes with its range. */
+/* On the host a chunk has no memory of its own, and a mapping is dropped with its range. */
 void ga_space_drop_chunk(const ga_space *space, uint64_t chunk, uint64_t size)
 {
     if (ga_space_destroy(space, chunk) != GA_OK && on_device(space)) {
@@ -99,14 +99,14 @@ void ga_space_drop_mapping(const ga_space *space, uintptr_t start, uint64_t size
     }
 }
 
-/* The space may be going, too, so that mappings which it remembers have no other place. */
-static void drop_left(ga_space *space, uintptr_t base, uint64_t size)
+/* The space may be closed soon, so its refused mappings in the range are handed over. */
+static void hand_over_refused(ga_space *space, uintptr_t base, uint64_t size)
 {
-    for (size_t i = space->left_count; i--;) {
-        if (space->left[i].start - base < size) {
-            ga_cuda_refused_add(space->device, GA_CUDA_REFUSED_MAPPING, space->left[i].start,
-                                space->left[i].size);
-            space->left[i] = space->left[--space->left_count];
+    for (size_t i = space->refused_count; i--;) {
+        if (space->refused[i].start - base < size) {
+            ga_cuda_refused_add(space->device, GA_CUDA_REFUSED_MAPPING, space->refused[i].start,
+                                space->refused[i].size);
+            space->refused[i] = space->refused[--space->refused_count];
         }
     }
 }
@@ -117,7 +117,7 @@ void ga_space_drop_range(ga_space *space, uintptr_t base, uint64_t size)
         return;
     }
     if (on_device(space)) {
-        drop_left(space, base, size);
+        hand_over_refused(space, base, size);
         ga_cuda_refused_add(space->device, GA_CUDA_REFUSED_RANGE, base, size);
     } else {
         ga_reservations_remove((void *)base, size);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Chunks of a device, by the driver's virtual memory management. Every call makes the device's
- * primary context current for its own length.
+ * Device memory, by the driver's virtual memory management. Each call makes the device's primary
+ * context current while it runs.
  */
 #include "space.h"
 
@@ -15,38 +15,39 @@
 
 static const uint64_t ALIGN = (uint64_t)2 << 20;
 
-typedef unsigned long long ull; /* what %llu takes */
+typedef unsigned long long ull; /* the type of %llu */
 
-/* ---- what is mapped in vain --------------------------------------------------------------- */
+/* ---- mappings that the driver refused to undo --------------------------------------------- */
 
-/* A mapping that nobody has, and that the driver would not undo. */
-static void leave(ga_space *space, uintptr_t start, uint64_t size)
+/* Remember a mapping that has no owner and that the driver refused to undo. */
+static void add_refused(ga_space *space, uintptr_t start, uint64_t size)
 {
-    if (space->left_count < GA_SPACE_LEFT) {
-        space->left[space->left_count].start = start;
-        space->left[space->left_count++].size = size;
+    if (space->refused_count < GA_SPACE_REFUSED_MAX) {
+        space->refused[space->refused_count].start = start;
+        space->refused[space->refused_count++].size = size;
         return;
     }
     ga_cuda_refused_add(space->device, GA_CUDA_REFUSED_MAPPING, start, size);
 }
 
-/* Before addresses are used, and before they go. */
-static void unmap_left(ga_space *space)
+/* Called before addresses are used, and before they are released. */
+static void retry_refused(ga_space *space)
 {
-    for (size_t i = space->left_count; i--;) {
-        if (ga_space_unmap(space, space->left[i].start, space->left[i].size) == GA_OK) {
-            space->left[i] = space->left[--space->left_count];
+    for (size_t i = space->refused_count; i--;) {
+        if (ga_space_unmap(space, space->refused[i].start, space->refused[i].size) == GA_OK) {
+            space->refused[i] = space->refused[--space->refused_count];
         }
     }
 }
 
-/* Something was mapped there now: what was has been undone after all, whatever the driver said. */
-static void forget_left(ga_space *space, uintptr_t start, uint64_t size)
+/* Something else has just been mapped there, so the old mappings are gone, despite the driver's
+ * error. */
+static void forget_refused(ga_space *space, uintptr_t start, uint64_t size)
 {
-    for (size_t i = space->left_count; i--;) {
-        if (space->left[i].start < start + size &&
-            start < space->left[i].start + space->left[i].size) {
-            space->left[i] = space->left[--space->left_count];
+    for (size_t i = space->refused_count; i--;) {
+        if (space->refused[i].start < start + size &&
+            start < space->refused[i].start + space->refused[i].size) {
+            space->refused[i] = space->refused[--space->refused_count];
         }
     }
 }
@@ -54,7 +55,7 @@ static void forget_left(ga_space *space, uintptr_t start, uint64_t size)
 static void undo_map(ga_space *space, uintptr_t start, uint64_t size)
 {
     if (ga_space_unmap(space, start, size) != GA_OK) {
-        leave(space, start, size);
+        add_refused(space, start, size);
     }
 }
 
@@ -79,17 +80,18 @@ static ga_status device_memory(const ga_space *space, uint64_t *bytes)
 /* ---- addresses --------------------------------------------------------------------------- */
 
 static ga_status reserve_anywhere(const ga_cuda_driver *driver, const ga_space *space,
-                                  uint64_t size, uintptr_t wanted, CUdeviceptr *base)
+                                  uint64_t size, uintptr_t preferred, CUdeviceptr *base)
 {
     ga_status status =
-        GA_CUDA_CALL(driver, cuMemAddressReserve, base, size, wanted ? 0 : ALIGN, wanted, 0);
+        GA_CUDA_CALL(driver, cuMemAddressReserve, base, size, preferred ? 0 : ALIGN, preferred, 0);
     return status == GA_OK ? GA_OK
                            : ga_fail(status, "no %llu bytes of addresses on device %d: %s",
                                      (ull)size, space->device, ga_error_text());
 }
 
-/* The driver takes `wanted` as a wish. */
-static ga_status device_reserve(ga_space *space, uint64_t size, uintptr_t wanted, uintptr_t *base)
+/* The driver treats `preferred` as a hint. */
+static ga_status device_reserve(ga_space *space, uint64_t size, uintptr_t preferred,
+                                uintptr_t *base)
 {
     ga_cuda_scope scope;
     CUdeviceptr got = 0;
@@ -97,14 +99,14 @@ static ga_status device_reserve(ga_space *space, uint64_t size, uintptr_t wanted
     if (status != GA_OK) {
         return status;
     }
-    status = reserve_anywhere(scope.driver, space, size, wanted, &got);
+    status = reserve_anywhere(scope.driver, space, size, preferred, &got);
     if (status == GA_OK) {
         ga_cuda_refused_forget(space->device, GA_CUDA_REFUSED_RANGE, got, size);
     }
-    if (status == GA_OK && wanted && got != wanted) {
+    if (status == GA_OK && preferred && got != preferred) {
         ga_space_drop_range(space, got, size);
         status = ga_fail(GA_ERR_NO_ROOM, "something else stands at %p, or the %llu bytes behind it",
-                         (void *)wanted, (ull)size);
+                         (void *)preferred, (ull)size);
     }
     ga_cuda_leave(&scope);
     *base = got;
@@ -114,7 +116,7 @@ static ga_status device_reserve(ga_space *space, uint64_t size, uintptr_t wanted
 static ga_status device_unreserve(ga_space *space, uintptr_t base, uint64_t size)
 {
     ga_cuda_scope scope;
-    unmap_left(space);
+    retry_refused(space);
     ga_status status = ga_cuda_enter(&scope, space->device);
     if (status == GA_OK) {
         status = GA_CUDA_CALL(scope.driver, cuMemAddressFree, base, size);
@@ -132,7 +134,7 @@ static ga_status create_chunk(const ga_cuda_driver *driver, const ga_space *spac
                               CUmemGenericAllocationHandle *handle)
 {
     ga_status status = GA_CUDA_CALL(driver, cuMemCreate, handle, size, &space->prop, 0);
-    if (status == GA_OK || status == GA_ERR_MEMORY || !space->wants_cards) {
+    if (status == GA_OK || status == GA_ERR_MEMORY || !space->wants_rdma) {
         return status;
     }
     CUmemAllocationProp plain = space->prop;
@@ -179,7 +181,7 @@ static ga_status map_with_access(const ga_cuda_driver *driver, ga_space *space, 
     if (status != GA_OK) {
         return status;
     }
-    forget_left(space, start, size);
+    forget_refused(space, start, size);
     ga_cuda_refused_forget(space->device, GA_CUDA_REFUSED_MAPPING, start, size);
     status = GA_CUDA_CALL(driver, cuMemSetAccess, start, size, space->access, space->access_count);
     if (status != GA_OK) {
@@ -191,7 +193,7 @@ static ga_status map_with_access(const ga_cuda_driver *driver, ga_space *space, 
 static ga_status device_map(ga_space *space, uintptr_t start, uint64_t size, uint64_t chunk)
 {
     ga_cuda_scope scope;
-    unmap_left(space);
+    retry_refused(space);
     ga_status status = ga_cuda_enter(&scope, space->device);
     if (status != GA_OK) {
         return status;
@@ -214,7 +216,7 @@ static ga_status device_unmap(const ga_space *space, uintptr_t start, uint64_t s
     return status;
 }
 
-/* In both places for a moment. */
+/* The chunk is mapped at both addresses for a moment. */
 static ga_status device_move(ga_space *space, uintptr_t from, uintptr_t to, uint64_t size,
                              uint64_t chunk)
 {
@@ -239,7 +241,8 @@ static ga_status export_by(const ga_cuda_driver *driver, const ga_space *space, 
         status = GA_CUDA_CALL(driver, cuMemExportToShareableHandle, out->fabric, chunk,
                               CU_MEM_HANDLE_TYPE_FABRIC, 0);
     }
-    if (status == GA_OK && space->flags & GA_ARENA_SHARE_FD) { /* last: it has to be closed */
+    if (status == GA_OK &&
+        space->flags & GA_ARENA_SHARE_FD) { /* last, because the descriptor must be closed */
         status = GA_CUDA_CALL(driver, cuMemExportToShareableHandle, &out->fd, chunk,
                               CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
     }
@@ -291,9 +294,9 @@ static const ga_space_ops device_ops = {
 };
 
 static const struct {
-    uint32_t flag; /* 0: always needed */
+    uint32_t flag; /* 0: always required */
     CUdevice_attribute attribute;
-    const char *what;
+    const char *text;
 } abilities[] = {
     {0, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, "map memory piece by piece"},
     {GA_ARENA_SHARE_FD, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
@@ -318,13 +321,13 @@ static ga_status check_abilities(const ga_cuda_driver *driver, CUdevice device, 
         }
         if (!can) {
             return ga_fail(GA_ERR_UNSUPPORTED, "device %d cannot %s", (int)device,
-                           abilities[i].what);
+                           abilities[i].text);
         }
     }
     return GA_OK;
 }
 
-/* Its context must be there for access to be given. */
+/* Access can only be granted to a device with a context. */
 static ga_status check_peer(const ga_cuda_driver *driver, int device, int peer)
 {
     ga_cuda_scope scope;
@@ -342,7 +345,7 @@ static ga_status check_peer(const ga_cuda_driver *driver, int device, int peer)
     return status;
 }
 
-static void give_access(ga_space *space, int device)
+static void grant_access(ga_space *space, int device)
 {
     CUmemAccessDesc *access = &space->access[space->access_count++];
     access->location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -364,13 +367,13 @@ static ga_status add_peers(ga_space *space, const ga_cuda_driver *driver,
                            const ga_arena_options *options)
 {
     ga_status status = GA_OK;
-    give_access(space, options->device);
+    grant_access(space, options->device);
     for (uint32_t i = 0; status == GA_OK && i < options->peer_count; i++) {
         int peer = options->peers[i];
         if (!has_access(space, peer)) {
             status = check_peer(driver, options->device, peer);
             if (status == GA_OK) {
-                give_access(space, peer);
+                grant_access(space, peer);
             }
         }
     }
@@ -388,7 +391,7 @@ ga_status ga_space_add_peer(ga_space *space, int peer)
         status = check_peer(driver, space->device, peer);
     }
     if (status == GA_OK) {
-        give_access(space, peer);
+        grant_access(space, peer);
     }
     return status;
 }
@@ -398,7 +401,7 @@ void ga_space_drop_peer(ga_space *space)
     space->access_count -= space->access_count > 1;
 }
 
-ga_status ga_space_renew(const ga_space *space, uintptr_t start, uint64_t size)
+ga_status ga_space_renew_access(const ga_space *space, uintptr_t start, uint64_t size)
 {
     ga_cuda_scope scope;
     ga_status status = ga_cuda_enter(&scope, space->device);
@@ -425,7 +428,7 @@ static void describe_chunks(ga_space *space)
     };
 }
 
-static bool can_have_cards(const ga_cuda_driver *driver, const ga_space *space)
+static bool can_use_rdma(const ga_cuda_driver *driver, const ga_space *space)
 {
     CUdevice device;
     size_t granule = 0;
@@ -436,15 +439,15 @@ static bool can_have_cards(const ga_cuda_driver *driver, const ga_space *space)
            space->granule % granule == 0;
 }
 
-void ga_space_want_cards(ga_space *space)
+void ga_space_request_rdma(ga_space *space)
 {
     ga_cuda_scope scope;
     if (ga_cuda_enter(&scope, space->device) != GA_OK) {
         return;
     }
     space->prop.allocFlags.gpuDirectRDMACapable = 1;
-    space->wants_cards = can_have_cards(scope.driver, space);
-    if (!space->wants_cards) {
+    space->wants_rdma = can_use_rdma(scope.driver, space);
+    if (!space->wants_rdma) {
         space->prop.allocFlags.gpuDirectRDMACapable = 0;
         ga_log(GA_LOG_DEBUG, "device %d: no memory for network cards: %s", space->device,
                ga_error_text());
@@ -452,8 +455,8 @@ void ga_space_want_cards(ga_space *space)
     ga_cuda_leave(&scope);
 }
 
-/* Drivers that can do it in principle refuse sharing where they are not set up for it. */
-static ga_status try_chunk(const ga_space *space)
+/* Some drivers support sharing in principle, but refuse it in their configuration. */
+static ga_status check_chunk(const ga_space *space)
 {
     uint64_t chunk;
     if (!(space->flags & (GA_ARENA_SHARE_FD | GA_ARENA_SHARE_FABRIC | GA_ARENA_RDMA))) {
@@ -471,8 +474,8 @@ static ga_status try_chunk(const ga_space *space)
                          space->flags, ga_error_text());
 }
 
-static ga_status set_up(ga_space *space, const ga_cuda_driver *driver,
-                        const ga_arena_options *options)
+static ga_status init_space(ga_space *space, const ga_cuda_driver *driver,
+                            const ga_arena_options *options)
 {
     CUdevice device;
     size_t granule = 0;
@@ -492,7 +495,7 @@ static ga_status set_up(ga_space *space, const ga_cuda_driver *driver,
     return status;
 }
 
-static ga_status open_untried(ga_space *space, const ga_arena_options *options)
+static ga_status open_space(ga_space *space, const ga_arena_options *options)
 {
     ga_cuda_scope scope;
     ga_status status = ga_cuda_enter(&scope, options->device);
@@ -501,7 +504,7 @@ static ga_status open_untried(ga_space *space, const ga_arena_options *options)
     }
     space->ops = &device_ops;
     space->device = options->device;
-    status = set_up(space, scope.driver, options);
+    status = init_space(space, scope.driver, options);
     ga_cuda_leave(&scope);
     return status;
 }
@@ -513,7 +516,7 @@ ga_status ga_space_open_guest(ga_space *space, int device)
                                 .device = device,
                                 .flags = GA_ARENA_SHARE_FD};
     *space = (ga_space){.flags = options.flags};
-    return open_untried(space, &options);
+    return open_space(space, &options);
 }
 
 ga_status ga_space_open_device(ga_space *space, const ga_arena_options *options)
@@ -525,6 +528,6 @@ ga_status ga_space_open_device(ga_space *space, const ga_arena_options *options)
         return ga_fail(GA_ERR_ARGUMENT, "peers: expected up to %d, got %u at %p",
                        GA_CUDA_DEVICES - 1, options->peer_count, (const void *)options->peers);
     }
-    ga_status status = open_untried(space, options);
-    return status == GA_OK ? try_chunk(space) : status;
+    ga_status status = open_space(space, options);
+    return status == GA_OK ? check_chunk(space) : status;
 }

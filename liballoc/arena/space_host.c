@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Pages of the host. A reservation is a private mapping without access: it costs no memory and does
- * not count against overcommit; giving access makes it count, and the kernel refuses there what it
- * cannot promise. Taking access away puts a fresh mapping over the old one, which gives the pages
- * and the promise back.
+ * Host memory. A reservation is a private mapping without access: it costs no memory and does not
+ * count against overcommit. Granting access makes it count, and the kernel refuses there if it
+ * cannot provide the memory. Unmapping replaces the mapping by a new one without access, which
+ * releases the pages and the commitment.
  */
 #include "space.h"
 
@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #ifndef MAP_FIXED_NOREPLACE
-#define MAP_FIXED_NOREPLACE 0x100000 /* kernels that do not know it take the address as a hint */
+#define MAP_FIXED_NOREPLACE 0x100000 /* older kernels take the address as a hint */
 #endif
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4
@@ -51,23 +51,23 @@ static void *map_nothing(uintptr_t at, uint64_t size, int flags)
                                     MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
 }
 
-static ga_status reserve_at(uintptr_t wanted, uint64_t size)
+static ga_status reserve_at(uintptr_t preferred, uint64_t size)
 {
-    void *got = map_nothing(wanted, size, MAP_FIXED_NOREPLACE);
+    void *got = map_nothing(preferred, size, MAP_FIXED_NOREPLACE);
     if (got == MAP_FAILED && errno != EEXIST) {
         return refused("mmap", size);
     }
-    if (got != (void *)wanted) {
+    if (got != (void *)preferred) {
         if (got != MAP_FAILED) {
             ga_os_memory_release(got, size);
         }
         return ga_fail(GA_ERR_NO_ROOM, "something else stands at %p, or the %llu bytes behind it",
-                       (void *)wanted, (unsigned long long)size);
+                       (void *)preferred, (unsigned long long)size);
     }
     return GA_OK;
 }
 
-/* Cut [got, got + size + HUGE) down to `size` bytes at a multiple of HUGE. */
+/* Trim [got, got + size + HUGE) to `size` bytes at a multiple of HUGE. */
 static ga_status trim(uintptr_t got, uint64_t size, uintptr_t *base)
 {
     const ga_os_memory *os = ga_os_memory_get();
@@ -84,32 +84,32 @@ static ga_status trim(uintptr_t got, uint64_t size, uintptr_t *base)
     return status;
 }
 
-/* Valgrind calls a size that it has no room for invalid. */
-static ga_status no_addresses(uint64_t size)
+/* Valgrind reports EINVAL if it has no room for the size. */
+static ga_status refused_addresses(uint64_t size)
 {
     errno = errno == EINVAL ? ENOMEM : errno;
     return refused("mmap", size);
 }
 
-static ga_status reserve(uint64_t size, uintptr_t wanted, uintptr_t *base)
+static ga_status reserve(uint64_t size, uintptr_t preferred, uintptr_t *base)
 {
-    if (wanted) {
-        *base = wanted;
-        return reserve_at(wanted, size);
+    if (preferred) {
+        *base = preferred;
+        return reserve_at(preferred, size);
     }
     uint64_t more = size >= HUGE ? HUGE : 0;
     void *got = map_nothing(0, size + more, 0);
     if (got == MAP_FAILED) {
-        return no_addresses(size);
+        return refused_addresses(size);
     }
     *base = (uintptr_t)got;
     return more ? trim((uintptr_t)got, size, base) : GA_OK;
 }
 
-static ga_status host_reserve(ga_space *space, uint64_t size, uintptr_t wanted, uintptr_t *base)
+static ga_status host_reserve(ga_space *space, uint64_t size, uintptr_t preferred, uintptr_t *base)
 {
     (void)space;
-    ga_status status = reserve(size, wanted, base);
+    ga_status status = reserve(size, preferred, base);
     if (status == GA_OK && !ga_reservations_add((void *)*base, size)) {
         ga_os_memory_release((void *)*base, size);
         return ga_fail(GA_ERR_MEMORY, "no memory to record a reservation of %llu bytes",
@@ -118,21 +118,21 @@ static ga_status host_reserve(ga_space *space, uint64_t size, uintptr_t wanted, 
     return status;
 }
 
-/* Out of the record first: once the kernel has the addresses, another mapping may get them. */
+/* Remove the record first: once the kernel has the addresses, another mapping may get them. */
 static ga_status host_unreserve(ga_space *space, uintptr_t base, uint64_t size)
 {
     (void)space;
     ga_reservations_remove((void *)base, size);
     if (ga_os_memory_get()->munmap((void *)base, size)) {
         ga_status status = refused("munmap", size);
-        ga_reservations_add((void *)base, size); /* its nodes are there */
+        ga_reservations_add((void *)base, size); /* cannot fail: the record's nodes exist */
         return status;
     }
     ga_os_memory_retry();
     return GA_OK;
 }
 
-/* ---- chunks that are none ---------------------------------------------------------------- */
+/* ---- chunks, which need no memory on the host -------------------------------------------- */
 
 static ga_status host_create(const ga_space *space, uint64_t size, uint64_t *chunk)
 {
@@ -149,11 +149,13 @@ static ga_status host_destroy(const ga_space *space, uint64_t chunk)
 
 /* ---- access ------------------------------------------------------------------------------ */
 
-/* A place between others that keep their access costs two mappings, of which a process has 65,530 by
- * default. Where there are many chunks only the pages go. The kernel refuses that for locked ones. */
+/* A hole between accessible ranges costs two kernel mappings, of which a process has 65,530 by
+ * default. If there are many chunks, only the pages are released. The kernel refuses that for
+ * locked pages. */
 static ga_status host_unmap(const ga_space *space, uintptr_t start, uint64_t size)
 {
-    if (space->many && ga_os_memory_get()->madvise((void *)start, size, MADV_DONTNEED) == 0) {
+    if (space->saves_mappings &&
+        ga_os_memory_get()->madvise((void *)start, size, MADV_DONTNEED) == 0) {
         return GA_OK;
     }
     return map_nothing(start, size, MAP_FIXED) == MAP_FAILED ? refused("mmap", size) : GA_OK;
@@ -167,14 +169,15 @@ static ga_status host_map(ga_space *space, uintptr_t start, uint64_t size, uint6
         return refused("mprotect", size);
     }
     if (space->flags & GA_ARENA_HUGE_PAGES) {
-        os->madvise((void *)start, size, MADV_HUGEPAGE); /* kernels without them refuse */
+        /* Kernels without huge pages refuse; that is harmless. */
+        os->madvise((void *)start, size, MADV_HUGEPAGE);
     }
     return GA_OK;
 }
 
-/* The old place stays ours all the time, so that nobody else can get in there and the pages can go
- * back. Kernels move what they keep in one record; where they have several, after a fork() say,
- * halves go. */
+/* MREMAP_DONTUNMAP keeps the old range reserved, so that no other mapping gets in and the pages can
+ * be moved back. The kernel moves ranges of one VMA only. If there are several, after a fork() for
+ * example, move the halves. */
 static ga_status move_pages(uintptr_t from, uintptr_t to, uint64_t size)
 {
     uint64_t half = size / 2 & ~((uint64_t)sysconf(_SC_PAGESIZE) - 1);
@@ -196,7 +199,8 @@ static ga_status move_pages(uintptr_t from, uintptr_t to, uint64_t size)
     return status;
 }
 
-/* The old place is empty then; should the kernel not take access away too, nothing is lost. */
+/* The old range is empty afterwards. If the kernel refuses to remove its access, nothing is
+ * lost. */
 static ga_status host_move(ga_space *space, uintptr_t from, uintptr_t to, uint64_t size,
                            uint64_t chunk)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * What an arena is made of. Its chunks follow each other from the base on; ranges too, and each
- * chunk lies in one of them. On the host there is one range and at most one chunk, which changes
- * its size, since the kernel joins and divides what is mapped.
+ * The state of an arena. Chunks follow each other from the base on, and so do ranges; each chunk
+ * lies in one range. On the host there is one range and at most one chunk, whose size changes,
+ * because the kernel joins and splits mappings.
  *
  *     base                                   end                        base + reserved
- *     | chunk | chunk     | chunk            |  nothing                 |
+ *     | chunk | chunk     | chunk            |  not backed              |
  *     | range                                       | range (extended)  |
  *
- * Functions here and in chunks.c want the arena's lock.
+ * Callers of the functions here and in chunks.c hold the arena's lock.
  */
 #ifndef GPUALLOC_ARENA_STATE_H
 #define GPUALLOC_ARENA_STATE_H
@@ -18,7 +18,7 @@
 
 #include <pthread.h>
 
-/* The stress tests weaken one thing at a time, to see that they notice
+/* The stress tests weaken one thing at a time, to check that they detect it
  * (tests/stress/meson.build). */
 #ifndef GA_ARENA_MUTANT
 #define GA_ARENA_MUTANT 0
@@ -26,27 +26,27 @@
 #define GA_ARENA_WEAKEN(mutant, order) (GA_ARENA_MUTANT == (mutant) ? __ATOMIC_RELAXED : (order))
 
 typedef struct ga_arena_chunk {
-    uint64_t handle;      /* as ga_space_create() gave it */
-    uint64_t start, size; /* bytes, from the base on */
+    uint64_t handle;      /* from ga_space_create() */
+    uint64_t start, size; /* bytes; start from the base on */
 } ga_arena_chunk;
 
 typedef struct ga_arena_range {
-    uint64_t start, size; /* as it was reserved; start from the base on */
+    uint64_t start, size; /* bytes, as reserved; start from the base on */
 } ga_arena_range;
 
 struct ga_arena {
     ga_space space;
-    uint64_t limit;            /* bytes; UINT64_MAX: none */
-    uint64_t least, most;      /* a chunk's bytes, as far as memory and limit allow */
-    pthread_mutex_t lock;      /* all below */
-    uintptr_t base;            /* changes by ga_arena_move() only */
-    uint64_t reserved, backed; /* read without the lock: A1/A2 */
+    uint64_t limit;                /* bytes; UINT64_MAX: none */
+    uint64_t chunk_min, chunk_max; /* bytes of a chunk, as far as memory and limit allow */
+    pthread_mutex_t lock;          /* guards everything below */
+    uintptr_t base;                /* changed by ga_arena_move() only */
+    uint64_t reserved, backed;     /* bytes, read without the lock: A1/A2, A3/A4 */
     ga_arena_range *ranges;
     size_t range_count;
     ga_arena_chunk *chunks;
     size_t chunk_count, chunk_room;
     uint64_t peak, growths, shrinks, moves;
-    ga_latency growing; /* each growth's time */
+    ga_latency growing; /* times of the growths */
 };
 
 static inline bool ga_arena_on_host(const ga_arena *arena)
@@ -54,7 +54,7 @@ static inline bool ga_arena_on_host(const ga_arena *arena)
     return arena->space.device < 0;
 }
 
-/* Where the last chunk ends, bytes from the base on: `backed`, but in the middle of a change. */
+/* End of the last chunk, in bytes from the base on. Equal to `backed`, except during a change. */
 static inline uint64_t ga_arena_end(const ga_arena *arena)
 {
     if (!arena->chunk_count) {
@@ -68,42 +68,42 @@ static inline void ga_arena_set_backed(ga_arena *arena)
 {
     uint64_t backed = ga_arena_end(arena);
     arena->peak = backed > arena->peak ? backed : arena->peak;
-    /* A1: release. Pairs with A2 (arena.c): memory below what is read there is mapped. */
+    /* A1: release. Pairs with A2 (arena.c): memory below the size read there is mapped. */
     __atomic_store_n(&arena->backed, backed, __ATOMIC_RELEASE);
 }
 
 /* ---- chunks.c ---------------------------------------------------------------------------- */
 
-/* New chunks up to `end`, all or none. */
+/* Add chunks up to `end`, all or none. */
 ga_status ga_arena_back(ga_arena *arena, uint64_t end);
 
-/* Put a chunk that exists at the end of the others. The arena owns it from then on. */
+/* Map an existing chunk behind the others. The arena owns it from then on. */
 ga_status ga_arena_attach(ga_arena *arena, uint64_t handle, uint64_t size);
 
-/* Unmap and give back the chunks at and above `end`, where a chunk begins or ends; on the host any
- * page. All or none, as far as the driver lets what it has unmapped be mapped again. */
+/* Unmap and release the chunks at and above `end`, which is a chunk's boundary, or on the host any
+ * page's. All or none, unless the driver refuses to map again the chunks that it has unmapped. */
 ga_status ga_arena_cut(ga_arena *arena, uint64_t end);
 
-/* Give up all chunks and all ranges. What the driver refuses is released later. */
-void ga_arena_drop(ga_arena *arena);
+/* Release all chunks and ranges. Memory that the driver refuses is released later. */
+void ga_arena_discard(ga_arena *arena);
 
-/* All chunks, with what they hold, from the arena's base to another; all or none in that way. */
-ga_status ga_arena_carry(ga_arena *arena, uintptr_t base);
+/* Move all chunks and their contents to another base. All or none, with the exception above. */
+ga_status ga_arena_move_chunks(ga_arena *arena, uintptr_t base);
 
 /* ---- arena.c ----------------------------------------------------------------------------- */
 
-/* The most that the arena can ever have, asked for a growth to `size` bytes: all memory of the host
- * (machine.h), or what is backed and all memory of the device. UINT64_MAX for growths by less than
- * 1 GiB, which are not worth the question, and where nothing is known. */
+/* The most bytes that the arena can ever have, for a growth to `size` bytes: all memory of the host
+ * (machine.h), or the backed bytes and all memory of the device. UINT64_MAX if that is unknown, and
+ * for growths by less than 1 GiB, for which the query is not worth its time. */
 uint64_t ga_arena_most(const ga_arena *arena, uint64_t size);
 
 /* GA_ERR_MEMORY: `size` bytes are above ga_arena_most(). */
 ga_status ga_arena_check_most(const ga_arena *arena, uint64_t size);
 
-/* GA_ERR_ARGUMENT: the caller had NULL for it. */
+/* GA_ERR_ARGUMENT: the caller passed NULL. */
 ga_status ga_arena_missing(void);
 
-/* `status`, with "arena: " in front of the thread's sentence. */
-ga_status ga_arena_told(ga_status status);
+/* Returns `status`, and puts "arena: " in front of the thread's error text. */
+ga_status ga_arena_prefix_error(ga_status status);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Vectors over arenas. The arena is always opened to grow exactly: how far ahead to go is decided
- * here.
+ * Vectors over arenas. The arena is opened with GA_ARENA_EXACT, because the vector decides how far
+ * to grow ahead.
  */
 #include <gpualloc/backend.h>
 
@@ -12,7 +12,9 @@
 #include <inttypes.h>
 
 enum {
-    SCRATCH = 1 << 20 /* bytes behind the elements, to move a tail on a device by less than that */
+    SCRATCH_BYTES =
+        /* Bytes behind the elements, to move a tail on a device by a shorter distance. */
+        1 << 20
 };
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -48,14 +50,14 @@ static ga_status check_options(size_t element, const ga_arena_options *options, 
 static ga_status set_up(ga_vector *v, size_t element, const ga_arena_options *options,
                         ga_stream stream)
 {
-    ga_arena_options ours = *options;
+    ga_arena_options exact_options = *options;
     uint64_t limit = options->limit ? least(options->limit, PTRDIFF_MAX) : PTRDIFF_MAX;
-    ours.flags |= GA_ARENA_EXACT;
+    exact_options.flags |= GA_ARENA_EXACT;
     *v = (ga_vector){.carrier = {options->place, options->device, (CUstream)stream},
                      .element = element,
                      .most = limit / element,
                      .exact = options->flags & GA_ARENA_EXACT};
-    return ga_arena_open(&v->arena, &ours);
+    return ga_arena_open(&v->arena, &exact_options);
 }
 
 ga_status ga_vector_open(ga_vector **out, size_t element, const ga_arena_options *options,
@@ -86,13 +88,13 @@ void ga_vector_close(ga_vector *vector)
 {
     if (vector) {
         ga_loan_end(vector);
-        ga_carrier_wait(&vector->carrier); /* a device that is gone has no work left */
+        ga_carrier_wait(&vector->carrier); /* a lost device has no work left */
         ga_arena_close(vector->arena);
         ga_libc.free(vector);
     }
 }
 
-/* ---- what it is ---------------------------------------------------------------------------- */
+/* ---- properties ---------------------------------------------------------------------------- */
 
 void *ga_vector_data(const ga_vector *vector)
 {
@@ -129,7 +131,7 @@ ga_status ga_vector_wait(ga_vector *vector)
     return vector ? ga_carrier_wait(&vector->carrier) : no_vector();
 }
 
-/* For all calls that work with elements or room. */
+/* Used by all calls on elements or room. */
 static ga_status check_vector(const ga_vector *v)
 {
     if (v && v->loan) {
@@ -166,8 +168,8 @@ static ga_status check_memory(uint64_t n, const void *memory)
 
 /* ---- room ---------------------------------------------------------------------------------- */
 
-/* Reserve more behind, twice what there is if possible. */
-static ga_status extend(ga_vector *v, uint64_t bytes)
+/* Reserve addresses behind: double them if possible. */
+static ga_status extend_addresses(ga_vector *v, uint64_t bytes)
 {
     uint64_t twice = 2 * ga_arena_reserved(v->arena);
     if (twice > bytes && ga_arena_extend(v->arena, twice) == GA_OK) {
@@ -176,14 +178,14 @@ static ga_status extend(ga_vector *v, uint64_t bytes)
     return ga_arena_extend(v->arena, bytes);
 }
 
-/* To more than is reserved. */
+/* Grow to more bytes than are reserved. */
 static ga_status grow_beyond(ga_vector *v, uint64_t bytes)
 {
     ga_status status = ga_arena_check_most(v->arena, bytes);
     if (status != GA_OK) {
         return status;
     }
-    status = extend(v, bytes);
+    status = extend_addresses(v, bytes);
     if (status != GA_OK) {
         return status == GA_ERR_SIZE ? status : GA_ERR_NO_ROOM;
     }
@@ -203,12 +205,12 @@ ga_status ga_vector_grow_to(ga_vector *v, uint64_t n)
     return status == GA_ERR_NO_ROOM ? grow_beyond(v, bytes) : status;
 }
 
-/* The growth rule of §A.2.2, for `more` elements than there are, as far as the machine has memory. */
+/* The growth rule of §A.2.2, for `more` additional elements, as far as the machine has memory. */
 static uint64_t next_capacity(const ga_vector *v, uint64_t more)
 {
-    uint64_t wish = largest(v->size + largest(v->size, more), 2 * ga_vector_capacity(v));
-    wish = least(wish, v->most);
-    return least(wish, ga_arena_most(v->arena, wish * v->element) / v->element);
+    uint64_t desired = largest(v->size + largest(v->size, more), 2 * ga_vector_capacity(v));
+    desired = least(desired, v->most);
+    return least(desired, ga_arena_most(v->arena, desired * v->element) / v->element);
 }
 
 static ga_status check_size(const ga_vector *v, uint64_t size, uint64_t more)
@@ -224,16 +226,16 @@ static ga_status check_size(const ga_vector *v, uint64_t size, uint64_t more)
     return GA_OK;
 }
 
-/* For `more` elements than there are. */
+/* Room for `more` additional elements. */
 static ga_status make_room(ga_vector *v, uint64_t more)
 {
     ga_status status = check_size(v, v->size, more);
     if (status != GA_OK || more <= ga_vector_capacity(v) - v->size) {
         return status;
     }
-    uint64_t needed = v->size + more, wish = next_capacity(v, more);
-    if (!v->exact && wish > needed) {
-        status = ga_vector_grow_to(v, wish);
+    uint64_t needed = v->size + more, desired = next_capacity(v, more);
+    if (!v->exact && desired > needed) {
+        status = ga_vector_grow_to(v, desired);
         if (status != GA_ERR_MEMORY && status != GA_ERR_NO_ROOM) {
             return status;
         }
@@ -277,9 +279,9 @@ ga_status ga_vector_shrink_to_fit(ga_vector *vector)
 
 /* ---- elements ------------------------------------------------------------------------------ */
 
-static ga_status bring(ga_vector *v, uint64_t at, uint64_t n, const void *from)
+static ga_status copy_in(ga_vector *v, uint64_t at, uint64_t n, const void *from)
 {
-    return ga_carrier_bring(&v->carrier, element_at(v, at), from, n * v->element);
+    return ga_carrier_copy_in(&v->carrier, element_at(v, at), from, n * v->element);
 }
 
 ga_status ga_vector_append(ga_vector *vector, uint64_t n, const void *from)
@@ -289,7 +291,7 @@ ga_status ga_vector_append(ga_vector *vector, uint64_t n, const void *from)
         status = make_room(vector, n);
     }
     if (status == GA_OK && from) {
-        status = ga_carrier_end(&vector->carrier, bring(vector, vector->size, n, from));
+        status = ga_carrier_end(&vector->carrier, copy_in(vector, vector->size, n, from));
     }
     if (status == GA_OK) {
         vector->size += n;
@@ -303,44 +305,45 @@ ga_status ga_vector_push_back(ga_vector *vector, const void *from)
     return status == GA_OK ? ga_vector_append(vector, 1, from) : status;
 }
 
-/* Where a device moves a tail of `tail` bytes by `way`, it needs scratch behind the `used`
- * bytes. */
-static ga_status make_scratch(ga_vector *v, uint64_t used, uint64_t tail, uint64_t way)
+/* To move a tail of `tail` bytes by less than SCRATCH_BYTES, a device needs scratch behind the
+ * `used` bytes. */
+static ga_status make_scratch(ga_vector *v, uint64_t used, uint64_t tail, uint64_t distance)
 {
-    if (v->carrier.place == GA_PLACE_HOST || way >= least(tail, SCRATCH)) {
+    if (v->carrier.place == GA_PLACE_HOST || distance >= least(tail, SCRATCH_BYTES)) {
         return GA_OK;
     }
-    uint64_t bytes = used + least(tail, SCRATCH);
+    uint64_t bytes = used + least(tail, SCRATCH_BYTES);
     if (bytes <= ga_arena_size(v->arena)) {
         return GA_OK;
     }
     return ga_vector_grow_to(v, (bytes + v->element - 1) / v->element);
 }
 
-/* Move the elements from `from` on to `to`; `end` is behind the last one, before or after. */
-static ga_status shift(ga_vector *v, uint64_t to, uint64_t from, uint64_t end)
+/* Move the elements from `from` on to `to`. `end`: behind the last one, before and after the
+ * move. */
+static ga_status move_tail(ga_vector *v, uint64_t to, uint64_t from, uint64_t end)
 {
     uint64_t used = end * v->element;
-    return ga_carrier_shift(&v->carrier, element_at(v, to), element_at(v, from),
-                            (v->size - from) * v->element, element_at(v, end),
-                            ga_arena_size(v->arena) - used);
+    return ga_carrier_move(&v->carrier, element_at(v, to), element_at(v, from),
+                           (v->size - from) * v->element, element_at(v, end),
+                           ga_arena_size(v->arena) - used);
 }
 
-/* Bring what is to stand at `at`, now that the tail has moved up by n; so have those of our own
- * elements that lay there. */
-static ga_status bring_moved(ga_vector *v, uint64_t at, uint64_t n, const char *from)
+/* Copy the new elements to `at`, after the tail has moved up by n. If `from` points to elements of
+ * this vector, part of them has moved with the tail. */
+static ga_status copy_in_after_move(ga_vector *v, uint64_t at, uint64_t n, const char *from)
 {
     const char *gap = element_at(v, at), *end = element_at(v, v->size);
     uint64_t bytes = n * v->element, below = 0;
     if (!from || from + bytes <= gap || from >= end) {
-        return from ? bring(v, at, n, from) : GA_OK;
+        return from ? copy_in(v, at, n, from) : GA_OK;
     }
     if (from < gap) {
         below = (uint64_t)(gap - from);
     }
-    ga_status status = ga_carrier_bring(&v->carrier, element_at(v, at), from, below);
-    return status == GA_OK ? ga_carrier_bring(&v->carrier, element_at(v, at) + below,
-                                              from + below + bytes, bytes - below)
+    ga_status status = ga_carrier_copy_in(&v->carrier, element_at(v, at), from, below);
+    return status == GA_OK ? ga_carrier_copy_in(&v->carrier, element_at(v, at) + below,
+                                                from + below + bytes, bytes - below)
                            : status;
 }
 
@@ -358,9 +361,9 @@ ga_status ga_vector_insert(ga_vector *vector, uint64_t at, uint64_t n, const voi
     if (status != GA_OK) {
         return status;
     }
-    status = shift(vector, at + n, at, vector->size + n);
+    status = move_tail(vector, at + n, at, vector->size + n);
     if (status == GA_OK) {
-        status = bring_moved(vector, at, n, from);
+        status = copy_in_after_move(vector, at, n, from);
     }
     status = ga_carrier_end(&vector->carrier, status);
     if (status == GA_OK) {
@@ -380,7 +383,7 @@ ga_status ga_vector_erase(ga_vector *vector, uint64_t at, uint64_t n)
     if (status != GA_OK) {
         return status;
     }
-    status = ga_carrier_end(&vector->carrier, shift(vector, at, at + n, vector->size));
+    status = ga_carrier_end(&vector->carrier, move_tail(vector, at, at + n, vector->size));
     if (status == GA_OK) {
         vector->size -= n;
     }
@@ -410,7 +413,7 @@ ga_status ga_vector_write(ga_vector *vector, uint64_t at, uint64_t n, const void
     if (status != GA_OK || !n) {
         return status;
     }
-    return ga_carrier_end(&vector->carrier, bring(vector, at, n, from));
+    return ga_carrier_end(&vector->carrier, copy_in(vector, at, n, from));
 }
 
 ga_status ga_vector_read(ga_vector *vector, uint64_t at, uint64_t n, void *to)
@@ -424,10 +427,10 @@ ga_status ga_vector_read(ga_vector *vector, uint64_t at, uint64_t n, void *to)
     }
     return ga_carrier_end(
         &vector->carrier,
-        ga_carrier_take(&vector->carrier, to, element_at(vector, at), n * vector->element));
+        ga_carrier_copy_out(&vector->carrier, to, element_at(vector, at), n * vector->element));
 }
 
-/* ---- from one vector to another ------------------------------------------------------------ */
+/* ---- between vectors ----------------------------------------------------------------------- */
 
 static ga_status check_pair(const ga_vector *to, const ga_vector *from)
 {
@@ -443,30 +446,30 @@ static ga_status check_pair(const ga_vector *to, const ga_vector *from)
     return status;
 }
 
-static bool same_order(const ga_carrier *a, const ga_carrier *b)
+static bool have_same_order(const ga_carrier *a, const ga_carrier *b)
 {
     return a->place == b->place && a->device == b->device && a->stream == b->stream;
 }
 
-/* By the one that is on a device, if any. */
-static ga_status carry(ga_vector *to, ga_vector *from)
+/* By the carrier of the one that is on a device, if any. */
+static ga_status copy_elements(ga_vector *to, ga_vector *from)
 {
     uint64_t bytes = from->size * from->element;
     if (to->carrier.place == GA_PLACE_HOST) {
-        return ga_carrier_take(&from->carrier, element_at(to, 0), element_at(from, 0), bytes);
+        return ga_carrier_copy_out(&from->carrier, element_at(to, 0), element_at(from, 0), bytes);
     }
-    return ga_carrier_bring(&to->carrier, element_at(to, 0), element_at(from, 0), bytes);
+    return ga_carrier_copy_in(&to->carrier, element_at(to, 0), element_at(from, 0), bytes);
 }
 
-/* Nobody waits for the other's stream there, so we do. */
-static ga_status carry_across(ga_vector *to, ga_vector *from)
+/* Neither stream waits for the other, so the host waits for both. */
+static ga_status copy_across_streams(ga_vector *to, ga_vector *from)
 {
     ga_status status = ga_carrier_wait(&from->carrier);
     if (status == GA_OK) {
         status = ga_carrier_wait(&to->carrier);
     }
     if (status == GA_OK) {
-        status = carry(to, from);
+        status = copy_elements(to, from);
     }
     ga_status first = ga_carrier_wait(&from->carrier), second = ga_carrier_wait(&to->carrier);
     return status != GA_OK ? status : first != GA_OK ? first : second;
@@ -481,9 +484,9 @@ ga_status ga_vector_copy(ga_vector *to, ga_vector *from)
     if (status != GA_OK || to == from) {
         return status;
     }
-    status = same_order(&to->carrier, &from->carrier)
-                 ? ga_carrier_end(&to->carrier, carry(to, from))
-                 : carry_across(to, from);
+    status = have_same_order(&to->carrier, &from->carrier)
+                 ? ga_carrier_end(&to->carrier, copy_elements(to, from))
+                 : copy_across_streams(to, from);
     if (status == GA_OK) {
         to->size = from->size;
     }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * The backend's table: options, and blocks (vmm_blocks.h) as the runtime wants them.
+ * The backend's table: options, and blocks (vmm_blocks.h) in the form that the runtime calls.
  *
- * alloc_on() and free_on() follow the stream that they are given. What alloc() gives is used by
- * nobody any more, on no stream. free() by default first waits for all work on the device, as
- * cudaFree does, since work put on some stream before may still use the block; free=now leaves that
- * to the caller.
+ * alloc_on() and free_on() order a block by its stream. alloc() returns memory that no stream uses
+ * any more. free() first waits for all work on the device by default, as cudaFree does, because
+ * work on some stream may still use the block; with free=now the caller is responsible for that.
  */
 #include "vmm.h"
 
@@ -53,7 +52,8 @@ enum {
 };
 
 static const uint64_t DEVICE_RESERVE = (uint64_t)1 << 40;
-static const uint64_t SIZES_END = (uint64_t)1 << 47; /* of blocks on the host */
+/* Bound of block sizes on the host. */
+static const uint64_t HOST_BYTES_END = (uint64_t)1 << 47;
 
 typedef struct vmm_state {
     ga_vmm vmm;
@@ -62,12 +62,12 @@ typedef struct vmm_state {
 
 /* ---- opening ----------------------------------------------------------------------------- */
 
-static ga_status told(ga_status status)
+static ga_status prefix_error(ga_status status)
 {
     return status == GA_OK ? GA_OK : ga_fail(status, "vmm: %s", ga_error_text());
 }
 
-static uint64_t whole(uint64_t size, uint64_t granule)
+static uint64_t round_down(uint64_t size, uint64_t granule)
 {
     return size / granule * granule;
 }
@@ -83,19 +83,19 @@ static ga_status set_sizes(ga_vmm_pool *pool, const ga_value *values)
                        limit < granule ? "limit" : "chunk", (unsigned long long)granule,
                        (unsigned long long)(limit < granule ? limit : chunk));
     }
-    pool->limit = limit == UINT64_MAX ? limit : whole(limit, granule);
-    pool->chunk = whole(chunk, granule);
-    pool->cache = values[OPTION_CACHE].size; /* the words are the pool's numbers */
+    pool->limit = limit == UINT64_MAX ? limit : round_down(limit, granule);
+    pool->chunk = round_down(chunk, granule);
+    pool->cache = values[OPTION_CACHE].size; /* `auto` and `wide` have the pool's values */
     return GA_OK;
 }
 
-/* An eighth of the time is late enough, and seldom enough; resting units are looked at even where
- * nothing decays. With 0 nothing is cached at all. */
+/* Checking every eighth of the decay time is late enough and rare enough. Deferred units are
+ * checked even if nothing decays. With decay=0 nothing is cached. */
 static void set_decay(ga_vmm *vmm, int64_t milliseconds)
 {
     bool never = milliseconds < 0;
     vmm->pool.decay = never ? UINT64_MAX : (uint64_t)milliseconds;
-    vmm->period = never ? 1000 : (uint64_t)milliseconds / 8 + 1;
+    vmm->decay_period = never ? 1000 : (uint64_t)milliseconds / 8 + 1;
     if (milliseconds == 0) {
         vmm->pool.cache = 0;
     }
@@ -103,24 +103,25 @@ static void set_decay(ga_vmm *vmm, int64_t milliseconds)
 
 static ga_status find_total(ga_vmm *vmm)
 {
-    vmm->total = SIZES_END;
+    vmm->total = HOST_BYTES_END;
     return ga_vmm_on_device(vmm) ? ga_space_memory(&vmm->pool.space, &vmm->total) : GA_OK;
 }
 
-/* With share=auto, without sharing where the device or its driver cannot. */
+/* With share=auto, fall back to unshared memory if the device or driver cannot share. */
 static ga_status open_shared(ga_space *space, ga_arena_options *options, int share)
 {
-    bool wanted = share == SHARE_FD || (share == SHARE_AUTO && options->place == GA_PLACE_DEVICE);
-    options->flags |= wanted ? GA_ARENA_SHARE_FD : 0;
+    bool requested =
+        share == SHARE_FD || (share == SHARE_AUTO && options->place == GA_PLACE_DEVICE);
+    options->flags |= requested ? GA_ARENA_SHARE_FD : 0;
     ga_status status = ga_space_open(space, options);
-    if (status == GA_ERR_UNSUPPORTED && wanted && share == SHARE_AUTO) {
+    if (status == GA_ERR_UNSUPPORTED && requested && share == SHARE_AUTO) {
         options->flags &= ~(uint32_t)GA_ARENA_SHARE_FD;
         status = ga_space_open(space, options);
     }
     return status;
 }
 
-/* A device without virtual memory management is no device for this heap. */
+/* A device without virtual memory management cannot serve this heap. */
 static ga_status open_space(ga_vmm *vmm, const ga_open_args *args)
 {
     ga_space *space = &vmm->pool.space;
@@ -132,7 +133,7 @@ static ga_status open_space(ga_vmm *vmm, const ga_open_args *args)
     }
     ga_status status = open_shared(space, &options, args->values[OPTION_SHARE].choice);
     if (status == GA_OK && rdma == RDMA_AUTO && args->place == GA_PLACE_DEVICE) {
-        ga_space_want_cards(space);
+        ga_space_request_rdma(space);
     }
     if (args->place == GA_PLACE_HOST && space->granule < HOST_GRANULE) {
         space->granule = HOST_GRANULE;
@@ -141,7 +142,7 @@ static ga_status open_space(ga_vmm *vmm, const ga_open_args *args)
     return status == GA_ERR_UNSUPPORTED ? GA_ERR_DEVICE : status;
 }
 
-/* On the host addresses count against RLIMIT_AS, which the program itself may set later. */
+/* On the host addresses count against RLIMIT_AS, which the program may set later. */
 static uint64_t reserve_of(const ga_vmm *vmm, const ga_value *values)
 {
     uint64_t bytes = values[OPTION_RESERVE].size;
@@ -179,7 +180,7 @@ static ga_status vmm_open(const ga_open_args *args, void **state)
     }
     if (status != GA_OK) {
         ga_libc.free(s);
-        return told(status);
+        return prefix_error(status);
     }
     pthread_mutex_init(&s->vmm.lock, NULL);
     s->free_mode = args->values[OPTION_FREE].choice;
@@ -196,17 +197,19 @@ static void vmm_close(void *state)
     ga_libc.free(s);
 }
 
-/* ---- getting blocks ----------------------------------------------------------------------- */
+/* ---- allocating --------------------------------------------------------------------------- */
 
 static uint64_t natural_align(const ga_vmm *vmm)
 {
     return ga_vmm_on_device(vmm) ? DEVICE_ALIGN : HOST_ALIGN;
 }
 
-static ga_status get(vmm_state *s, size_t size, size_t align, const ga_stream *stream, void **out)
+static ga_status allocate(vmm_state *s, size_t size, size_t align, const ga_stream *stream,
+                          void **out)
 {
     uint64_t natural = natural_align(&s->vmm);
-    ga_status status = ga_vmm_take(&s->vmm, size, align > natural ? align : natural, stream, out);
+    ga_status status =
+        ga_vmm_allocate(&s->vmm, size, align > natural ? align : natural, stream, out);
     return status == GA_OK
                ? GA_OK
                : ga_fail(status, "vmm: no block of %zu bytes: %s", size, ga_error_text());
@@ -214,12 +217,12 @@ static ga_status get(vmm_state *s, size_t size, size_t align, const ga_stream *s
 
 static ga_status vmm_alloc(void *state, size_t size, void **out)
 {
-    return get(state, size, 0, NULL, out);
+    return allocate(state, size, 0, NULL, out);
 }
 
 static ga_status vmm_alloc_aligned(void *state, size_t size, size_t align, void **out)
 {
-    return get(state, size, align, NULL, out);
+    return allocate(state, size, align, NULL, out);
 }
 
 static ga_status no_streams(void)
@@ -230,7 +233,7 @@ static ga_status no_streams(void)
 static ga_status vmm_alloc_on(void *state, size_t size, size_t align, ga_stream stream, void **out)
 {
     vmm_state *s = state;
-    return ga_vmm_on_device(&s->vmm) ? get(s, size, align, &stream, out) : no_streams();
+    return ga_vmm_on_device(&s->vmm) ? allocate(s, size, align, &stream, out) : no_streams();
 }
 
 static ga_status clear(const vmm_state *s, void *block, size_t size)
@@ -251,19 +254,19 @@ static ga_status clear(const vmm_state *s, void *block, size_t size)
 static ga_status vmm_alloc_zeroed(void *state, size_t size, void **out)
 {
     vmm_state *s = state;
-    ga_status status = get(s, size, 0, NULL, out);
+    ga_status status = allocate(s, size, 0, NULL, out);
     if (status == GA_OK) {
-        status = told(clear(s, *out, size));
+        status = prefix_error(clear(s, *out, size));
         if (status != GA_OK) {
-            ga_vmm_give(&s->vmm, *out);
+            ga_vmm_free(&s->vmm, *out);
         }
     }
     return status;
 }
 
-/* ---- giving blocks back ------------------------------------------------------------------- */
+/* ---- freeing ------------------------------------------------------------------------------ */
 
-/* Until nobody on the device can be using anything that was freed up to now. */
+/* Wait until all work on the device is done, so that nothing uses blocks freed up to now. */
 static ga_status wait_for_device(const vmm_state *s)
 {
     ga_cuda_scope scope;
@@ -275,9 +278,9 @@ static ga_status wait_for_device(const vmm_state *s)
     return status;
 }
 
-static ga_status freed(ga_status status)
+static ga_status free_status(ga_status status)
 {
-    return ga_cuda_is_gone() ? GA_OK : told(status);
+    return ga_cuda_is_gone() ? GA_OK : prefix_error(status);
 }
 
 static ga_status vmm_free(void *state, void *block)
@@ -290,13 +293,14 @@ static ga_status vmm_free(void *state, void *block)
             status = wait_for_device(s);
         }
     }
-    return freed(status == GA_OK ? ga_vmm_give(&s->vmm, block) : status);
+    return free_status(status == GA_OK ? ga_vmm_free(&s->vmm, block) : status);
 }
 
 static ga_status vmm_free_on(void *state, void *block, ga_stream stream)
 {
     vmm_state *s = state;
-    return ga_vmm_on_device(&s->vmm) ? freed(ga_vmm_give_on(&s->vmm, block, stream)) : no_streams();
+    return ga_vmm_on_device(&s->vmm) ? free_status(ga_vmm_free_on(&s->vmm, block, stream))
+                                     : no_streams();
 }
 
 /* ---- other sizes -------------------------------------------------------------------------- */
@@ -304,10 +308,10 @@ static ga_status vmm_free_on(void *state, void *block, ga_stream stream)
 static ga_status vmm_grow(void *state, void *block, size_t size)
 {
     vmm_state *s = state;
-    return told(ga_vmm_grow(&s->vmm, block, size));
+    return prefix_error(ga_vmm_grow(&s->vmm, block, size));
 }
 
-/* On a device, once all work there is done: then nobody uses the old block either. */
+/* On a device this waits for all work there, so that nothing uses the old block afterwards. */
 static ga_status copy(const vmm_state *s, void *to, const void *from, size_t size)
 {
     ga_cuda_scope scope;
@@ -325,17 +329,18 @@ static ga_status copy(const vmm_state *s, void *to, const void *from, size_t siz
 
 static ga_status move(vmm_state *s, void *block, size_t before, size_t size, void **out)
 {
-    ga_status status = get(s, size, 0, NULL, out);
+    ga_status status = allocate(s, size, 0, NULL, out);
     if (status != GA_OK) {
         return status;
     }
-    status = told(copy(s, *out, block, before < size ? before : size));
-    ga_vmm_give(&s->vmm, status == GA_OK ? block : *out);
+    status = prefix_error(copy(s, *out, block, before < size ? before : size));
+    ga_vmm_free(&s->vmm, status == GA_OK ? block : *out);
     return status;
 }
 
-/* Give back the end behind `size`, unless it is an eighth or less. The device is waited for first, as
- * before a free: its work may still use that end. On failure the block stays as it is. Answers its bytes. */
+/* Free the block's end beyond `size`, if it is more than an eighth. Waits for the device first, as
+ * a free does, because its work may still use that end. On failure the block stays as it is.
+ * Returns its bytes. */
 static size_t shrink(vmm_state *s, void *block, size_t before, size_t size)
 {
     if (size >= before - before / 8) {
@@ -348,13 +353,13 @@ static size_t shrink(vmm_state *s, void *block, size_t before, size_t size)
     return ga_vmm_usable(&s->vmm, block);
 }
 
-/* Where it stands if it may: longer, or shorter as long as no more than half is left over. */
+/* In place if possible: extended, or shrunk as long as at most half stays unused. */
 static ga_status vmm_realloc(void *state, void *block, size_t size, void **out)
 {
     vmm_state *s = state;
     size_t before = ga_vmm_usable(&s->vmm, block);
     if (!before) {
-        return told(ga_vmm_check(&s->vmm, block));
+        return prefix_error(ga_vmm_check(&s->vmm, block));
     }
     before = shrink(s, block, before, size);
     bool fits = size <= before;
@@ -364,7 +369,7 @@ static ga_status vmm_realloc(void *state, void *block, size_t size, void **out)
     }
     ga_status status = move(s, block, before, size, out);
     if (status == GA_ERR_MEMORY && fits) {
-        *out = block; /* no smaller one to be had: it stays */
+        *out = block; /* no smaller block is available: keep this one */
         return GA_OK;
     }
     return status;
@@ -375,7 +380,7 @@ static ga_status vmm_realloc(void *state, void *block, size_t size, void **out)
 static ga_status vmm_trim(void *state, size_t keep)
 {
     vmm_state *s = state;
-    return told(ga_vmm_trim(&s->vmm, keep));
+    return prefix_error(ga_vmm_trim(&s->vmm, keep));
 }
 
 static ga_status vmm_reset(void *state)
@@ -385,13 +390,13 @@ static ga_status vmm_reset(void *state)
     if (status == GA_OK) {
         ga_vmm_reset(&s->vmm);
     }
-    return told(status);
+    return prefix_error(status);
 }
 
 static ga_status vmm_each_live(void *state, ga_visit *visit, void *context)
 {
     vmm_state *s = state;
-    return told(ga_vmm_each_live(&s->vmm, visit, context));
+    return prefix_error(ga_vmm_each_live(&s->vmm, visit, context));
 }
 
 static bool vmm_owns(void *state, const void *pointer)
@@ -429,10 +434,11 @@ static void vmm_growing_close(void *state, ga_growing *growing)
 static ga_status vmm_enable_peer(void *state, int peer)
 {
     vmm_state *s = state;
-    return ga_vmm_on_device(&s->vmm) ? told(ga_vmm_allow(&s->vmm, peer))
+    return ga_vmm_on_device(&s->vmm) ? prefix_error(ga_vmm_allow(&s->vmm, peer))
                                      : ga_fail(GA_ERR_PLACE, "vmm: the host is reached by all");
 }
 
+/* Pass each piece and its descriptor to the receiver, until it fails. */
 static ga_status pass_pieces(ga_vmm_pieces *pieces, ga_export_piece *piece, void *context)
 {
     ga_status status = GA_OK;
@@ -442,7 +448,7 @@ static ga_status pass_pieces(ga_vmm_pieces *pieces, ga_export_piece *piece, void
         status = piece(context, pieces->before, p->size, p->fd);
     }
     for (size_t i = 0; i < passed; i++) {
-        pieces->list[i].fd = -1; /* it is the receiver's */
+        pieces->list[i].fd = -1; /* owned by the receiver */
     }
     ga_vmm_pieces_drop(pieces);
     return status;
@@ -458,7 +464,7 @@ static ga_status vmm_export_memory(void *state, const void *start, uint64_t size
                    ? GA_OK
                    : ga_fail(GA_ERR_UNSUPPORTED, "vmm: the heap was opened without share=fd");
     }
-    ga_status status = told(ga_vmm_export(&s->vmm, start, size, &pieces));
+    ga_status status = prefix_error(ga_vmm_export(&s->vmm, start, size, &pieces));
     return status == GA_OK ? pass_pieces(&pieces, piece, context) : status;
 }
 
@@ -468,12 +474,12 @@ static bool vmm_reserves(void *state, const void *pointer)
     return ga_vmm_reserves(&s->vmm, pointer);
 }
 
-/* ---- figures ------------------------------------------------------------------------------ */
+/* ---- statistics --------------------------------------------------------------------------- */
 
 static void vmm_stats(void *state, ga_backend_stats *out)
 {
     vmm_state *s = state;
-    ga_vmm_decay(&s->vmm); /* memory that is overdue should not count as held */
+    ga_vmm_decay(&s->vmm); /* memory due for release does not count as held */
     pthread_mutex_lock(&s->vmm.lock);
     *out = (ga_backend_stats){.live_bytes = s->vmm.live_bytes,
                               .held_bytes = s->vmm.pool.held + ga_vmm_growing_held(&s->vmm),

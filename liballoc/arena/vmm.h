@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The `vmm` backend: memory mapped block by block behind addresses that are reserved once.
+ * The `vmm` backend: memory is mapped block by block into addresses that are reserved once.
  */
 #ifndef GPUALLOC_ARENA_VMM_H
 #define GPUALLOC_ARENA_VMM_H

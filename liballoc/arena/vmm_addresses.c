@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * STRUCTURE  a ring of chunks and walls in the order of addresses; for each reservation a directory
- *            with an entry for each 2048 granules: 0, the chunk of all with bit 0 set, or a page
- *            with a chunk for each
- * INVARIANT  whatever lies between two neighbours of the ring is one hole of one reservation
- * PROGRESS   under the heap's lock. A chunk is found in two loads. Putting and removing one is
- *            linear in its granules, and only done where the driver maps or unmaps, which takes far
- *            longer.
+ * STRUCTURE  a ring of chunks and walls in the order of addresses. Each reservation has a directory
+ *            with one entry per 2048 granules: 0; the one chunk of all granules, with bit 0 set; or
+ *            a page with one chunk pointer per granule.
+ * INVARIANT  the addresses between two neighbours of the ring are one hole of one reservation
+ * PROGRESS   under the heap's lock. Finding a chunk takes two loads. Inserting and removing one is
+ *            linear in its granules, and happens only with a driver call, which takes far longer.
  */
 #include "vmm_addresses.h"
 
@@ -15,12 +14,13 @@
 #include <gpualloc/backend.h>
 
 enum {
-    PAGE = 2048 /* granules */
+    PAGE_GRANULES = 2048 /* granules of one directory entry */
 };
 
-static const uint64_t LEAST_RESERVE = (uint64_t)16 << 20;
-static const uint64_t FIRST_RESERVE = (uint64_t)64 << 20; /* where they grow, up to */
-static const uint64_t MOST_RESERVE = (uint64_t)1 << 40;
+static const uint64_t RESERVE_BYTES_MIN = (uint64_t)16 << 20;
+/* Doubling reservations start at FIRST and end at MAX bytes. */
+static const uint64_t RESERVE_BYTES_FIRST = (uint64_t)64 << 20;
+static const uint64_t RESERVE_BYTES_MAX = (uint64_t)1 << 40;
 
 struct ga_vmm_range {
     uintptr_t base;
@@ -28,11 +28,11 @@ struct ga_vmm_range {
     uintptr_t *directory;
 };
 
-typedef ga_vmm_chunk *chunk_page[PAGE];
+typedef ga_vmm_chunk *chunk_page[PAGE_GRANULES];
 
-static uint64_t span(const ga_vmm_addresses *a)
+static uint64_t page_bytes(const ga_vmm_addresses *a)
 {
-    return a->space->granule * PAGE;
+    return a->space->granule * PAGE_GRANULES;
 }
 
 /* ---- walls ------------------------------------------------------------------------------- */
@@ -48,13 +48,14 @@ static ga_vmm_chunk *new_wall(uintptr_t base, uintptr_t end)
     ga_vmm_chunk *wall = ga_libc.calloc(1, sizeof *wall);
     if (wall) {
         *wall = (ga_vmm_chunk){.base = base, .size = end - base, .wall = true};
-        ga_vmm_list_begin(&wall->link);
-        ga_vmm_list_begin(&wall->age);
+        ga_vmm_list_init(&wall->link);
+        ga_vmm_list_init(&wall->age);
     }
     return wall;
 }
 
-/* The wall around a new range ends at its base; `behind` begins where the range ends. */
+/* Insert a reservation into the wall around it: the wall ends at `base`, and `behind` begins where
+ * the reservation ends. */
 static void open_wall(ga_vmm_addresses *a, uintptr_t base, ga_vmm_chunk *behind)
 {
     ga_vmm_chunk *wall = ga_vmm_chunk_of(a->chunks.after);
@@ -77,7 +78,7 @@ static ga_status reserve_within(const ga_vmm_addresses *a, uint64_t least, uint6
                                 uintptr_t *base)
 {
     ga_status status = ga_space_reserve(a->space, *size, 0, base);
-    while (status == GA_ERR_MEMORY && *size / 2 >= least && *size > LEAST_RESERVE) {
+    while (status == GA_ERR_MEMORY && *size / 2 >= least && *size > RESERVE_BYTES_MIN) {
         *size = *size / 2 / a->space->granule * a->space->granule;
         status = ga_space_reserve(a->space, *size, 0, base);
     }
@@ -91,7 +92,8 @@ static bool add_range(ga_vmm_addresses *a, uintptr_t base, uint64_t size)
         return false;
     }
     a->ranges = ranges;
-    uintptr_t *directory = ga_libc.calloc((size + span(a) - 1) / span(a), sizeof *directory);
+    uintptr_t *directory =
+        ga_libc.calloc((size + page_bytes(a) - 1) / page_bytes(a), sizeof *directory);
     ga_vmm_chunk *behind = new_wall(base + size, base + size);
     if (!directory || !behind) {
         ga_libc.free(directory);
@@ -106,14 +108,15 @@ static bool add_range(ga_vmm_addresses *a, uintptr_t base, uint64_t size)
 ga_status ga_vmm_addresses_reserve(ga_vmm_addresses *a, uint64_t least)
 {
     uintptr_t base;
-    uint64_t wanted = a->grows && least < MOST_RESERVE ? 2 * least : least; /* room to grow */
-    uint64_t size = a->reserve > wanted ? a->reserve : wanted;
+    uint64_t requested =
+        a->grows && least < RESERVE_BYTES_MAX ? 2 * least : least; /* room to grow in place */
+    uint64_t size = a->reserve > requested ? a->reserve : requested;
     ga_status status = reserve_within(a, least, &size, &base);
     if (status == GA_OK && !add_range(a, base, size)) {
         ga_space_drop_range(a->space, base, size);
         return no_records();
     }
-    if (status == GA_OK && a->grows && a->reserve < MOST_RESERVE) {
+    if (status == GA_OK && a->grows && a->reserve < RESERVE_BYTES_MAX) {
         a->reserve *= 2;
     }
     return status;
@@ -123,10 +126,10 @@ ga_status ga_vmm_addresses_open(ga_vmm_addresses *a, ga_space *space, uint64_t r
 {
     uint64_t granule = space->granule;
     bool grows = !reserve;
-    reserve = grows ? FIRST_RESERVE : reserve;
+    reserve = grows ? RESERVE_BYTES_FIRST : reserve;
     *a = (ga_vmm_addresses){
         .space = space, .reserve = (reserve + granule - 1) / granule * granule, .grows = grows};
-    ga_vmm_list_begin(&a->chunks);
+    ga_vmm_list_init(&a->chunks);
     ga_vmm_chunk *wall = new_wall(0, UINTPTR_MAX);
     if (!wall) {
         return no_records();
@@ -141,7 +144,7 @@ ga_status ga_vmm_addresses_open(ga_vmm_addresses *a, ga_space *space, uint64_t r
 
 static void end_range(const ga_vmm_addresses *a, const ga_vmm_range *range)
 {
-    for (uint64_t i = 0; i < (range->size + span(a) - 1) / span(a); i++) {
+    for (uint64_t i = 0; i < (range->size + page_bytes(a) - 1) / page_bytes(a); i++) {
         if (!(range->directory[i] & 1)) {
             ga_libc.free((void *)range->directory[i]);
         }
@@ -162,14 +165,14 @@ void ga_vmm_addresses_close(ga_vmm_addresses *a)
     }
     ga_libc.free(a->ranges);
     *a = (ga_vmm_addresses){.space = a->space};
-    ga_vmm_list_begin(&a->chunks);
+    ga_vmm_list_init(&a->chunks);
 }
 
-/* ---- notes of where chunks are ------------------------------------------------------------ */
+/* ---- the directory ------------------------------------------------------------------------ */
 
 static ga_vmm_range *range_of(const ga_vmm_addresses *a, uintptr_t address)
 {
-    for (size_t i = a->range_count; i-- > 0;) { /* the last is the largest, where they grow */
+    for (size_t i = a->range_count; i-- > 0;) { /* newest first: it is the largest if they double */
         if (address - a->ranges[i].base < a->ranges[i].size) {
             return &a->ranges[i];
         }
@@ -177,15 +180,15 @@ static ga_vmm_range *range_of(const ga_vmm_addresses *a, uintptr_t address)
     return NULL;
 }
 
-static void note_all(uintptr_t *entry, ga_vmm_chunk *chunk)
+static void set_whole_entry(uintptr_t *entry, ga_vmm_chunk *chunk)
 {
     if (!(*entry & 1)) {
-        ga_libc.free((void *)*entry); /* those in there were parts of what is noted whole */
+        ga_libc.free((void *)*entry); /* the chunks of the page were parts of this chunk */
     }
     *entry = chunk ? (uintptr_t)chunk | 1 : 0;
 }
 
-/* A page for the entry, with what it says already. */
+/* Replace the entry by a page with the same meaning. */
 static bool open_page(uintptr_t *entry)
 {
     if (*entry && !(*entry & 1)) {
@@ -195,18 +198,18 @@ static bool open_page(uintptr_t *entry)
     if (!page) {
         return false;
     }
-    for (size_t i = 0; *entry && i < PAGE; i++) {
+    for (size_t i = 0; *entry && i < PAGE_GRANULES; i++) {
         (*page)[i] = (void *)(*entry - 1);
     }
     *entry = (uintptr_t)page;
     return true;
 }
 
-static bool note_some(uintptr_t *entry, uint64_t first, uint64_t count, ga_vmm_chunk *chunk)
+static bool set_part_of_entry(uintptr_t *entry, uint64_t first, uint64_t count, ga_vmm_chunk *chunk)
 {
-    bool noted = (*entry & 1 ? (void *)(*entry - 1) : (void *)*entry) == chunk;
-    if (noted || !open_page(entry)) {
-        return noted; /* all of them already, or none */
+    bool stored = (*entry & 1 ? (void *)(*entry - 1) : (void *)*entry) == chunk;
+    if (stored || !open_page(entry)) {
+        return stored; /* the entry has this value already, or there is no memory */
     }
     chunk_page *page = (chunk_page *)*entry;
     for (uint64_t i = first; i < first + count; i++) {
@@ -215,45 +218,48 @@ static bool note_some(uintptr_t *entry, uint64_t first, uint64_t count, ga_vmm_c
     return true;
 }
 
-static bool note(const ga_vmm_addresses *a, uintptr_t base, uint64_t size, ga_vmm_chunk *chunk)
+static bool set_entries(const ga_vmm_addresses *a, uintptr_t base, uint64_t size,
+                        ga_vmm_chunk *chunk)
 {
     const ga_vmm_range *range = range_of(a, base);
     uint64_t granule = a->space->granule;
     uint64_t first = (base - range->base) / granule;
     uint64_t end = first + size / granule;
-    bool noted = true;
-    for (uint64_t at = first; noted && at < end;) {
-        uintptr_t *entry = &range->directory[at / PAGE];
-        uint64_t count = PAGE - at % PAGE < end - at ? PAGE - at % PAGE : end - at;
-        if (count == PAGE) {
-            note_all(entry, chunk);
+    bool stored = true;
+    for (uint64_t at = first; stored && at < end;) {
+        uintptr_t *entry = &range->directory[at / PAGE_GRANULES];
+        uint64_t count = PAGE_GRANULES - at % PAGE_GRANULES < end - at
+                             ? PAGE_GRANULES - at % PAGE_GRANULES
+                             : end - at;
+        if (count == PAGE_GRANULES) {
+            set_whole_entry(entry, chunk);
         } else {
-            noted = note_some(entry, at % PAGE, count, chunk);
+            stored = set_part_of_entry(entry, at % PAGE_GRANULES, count, chunk);
         }
         at += count;
     }
-    if (!noted) {
-        note(a, base, size, NULL);
+    if (!stored) {
+        set_entries(a, base, size, NULL);
     }
-    return noted;
+    return stored;
 }
 
 /* ---- chunks ------------------------------------------------------------------------------ */
 
-bool ga_vmm_addresses_put(ga_vmm_addresses *a, ga_vmm_chunk *below, ga_vmm_chunk *chunk)
+bool ga_vmm_addresses_insert(ga_vmm_addresses *a, ga_vmm_chunk *below, ga_vmm_chunk *chunk)
 {
-    if (!note(a, chunk->base, chunk->size, chunk)) {
+    if (!set_entries(a, chunk->base, chunk->size, chunk)) {
         return false;
     }
     insert(a, &below->link, chunk);
     return true;
 }
 
-/* To note the chunk again takes no memory: no page was made where the first note failed. */
+/* Storing the old value again needs no memory: the failed call allocated no page. */
 bool ga_vmm_addresses_split(ga_vmm_addresses *a, ga_vmm_chunk *chunk, ga_vmm_chunk *rest)
 {
-    if (!note(a, rest->base, rest->size, rest)) {
-        note(a, rest->base, rest->size, chunk);
+    if (!set_entries(a, rest->base, rest->size, rest)) {
+        set_entries(a, rest->base, rest->size, chunk);
         return false;
     }
     chunk->size -= rest->size;
@@ -263,7 +269,7 @@ bool ga_vmm_addresses_split(ga_vmm_addresses *a, ga_vmm_chunk *chunk, ga_vmm_chu
 
 void ga_vmm_addresses_remove(ga_vmm_addresses *a, ga_vmm_chunk *chunk)
 {
-    note(a, chunk->base, chunk->size, NULL);
+    set_entries(a, chunk->base, chunk->size, NULL);
     ga_vmm_list_remove(&chunk->link);
     a->count--;
 }
@@ -280,9 +286,9 @@ ga_vmm_chunk *ga_vmm_addresses_find(const ga_vmm_addresses *a, const void *point
         return NULL;
     }
     uint64_t granule = ((uintptr_t)pointer - range->base) / a->space->granule;
-    uintptr_t entry = range->directory[granule / PAGE];
+    uintptr_t entry = range->directory[granule / PAGE_GRANULES];
     if (entry & 1) {
         return (ga_vmm_chunk *)(entry - 1);
     }
-    return entry ? (*(chunk_page *)entry)[granule % PAGE] : NULL;
+    return entry ? (*(chunk_page *)entry)[granule % PAGE_GRANULES] : NULL;
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * The addresses of a vmm heap, reserved a great many at a time, and the chunks that are mapped in
- * them, in the order of addresses. Nothing is mapped here.
+ * The addresses of a vmm heap, reserved in large ranges, and the chunks mapped in them, in the
+ * order of addresses. Nothing is mapped here.
  *
  *     wall | chunk | chunk | hole | chunk | hole ...           | wall
  *
- * Between one chunk and the next there may be a hole: addresses with nothing behind them. Walls
- * stand for the addresses that are not ours, so that what lies between two neighbours always is.
- * Sizes are bytes, multiples of the space's granule. Not thread safe: the heap's lock.
+ * A hole is a range of reserved addresses that is not mapped. Walls stand for all addresses outside
+ * the reservations, so that the addresses between two neighbours always belong to the heap. Sizes
+ * are bytes and multiples of the space's granule. Not thread safe: callers hold the heap's lock.
  */
 #ifndef GPUALLOC_ARENA_VMM_ADDRESSES_H
 #define GPUALLOC_ARENA_VMM_ADDRESSES_H
@@ -17,49 +17,52 @@
 
 struct ga_vmm_chunk;
 
-/* Adjacent stretches of some kind, as a part of the order of addresses has them. */
-typedef struct ga_vmm_stretch {
-    uint64_t first, last; /* bytes of the one at the part's beginning, and at its end */
-    uint64_t most;        /* of the largest, these included */
-    bool whole;           /* the part is one stretch: nothing ends in it or begins */
-} ga_vmm_stretch;
+/* Summary of the extents of one kind (vmm_tree.h) in a subtree, as in a segment tree. */
+typedef struct ga_vmm_summary {
+    /* Bytes of the extent at the subtree's beginning, and at its end. */
+    uint64_t prefix, suffix;
+    uint64_t largest; /* bytes of the largest extent, prefix and suffix included */
+    bool whole;       /* the subtree is a single extent */
+} ga_vmm_summary;
 
-/* A chunk's node of the tree, with the figures of its subtree (vmm_tree.h). */
+/* The tree node of a chunk, with the summaries of its subtree (vmm_tree.h). */
 typedef struct ga_vmm_node {
     struct ga_vmm_chunk *up, *left, *right;
-    ga_vmm_link stale;          /* among the chunks whose figures are to be made anew; else alone */
-    ga_vmm_stretch rows, spans; /* of the subtree */
-    uint64_t hole;              /* the largest before any chunk of the subtree */
-    uint64_t rank;              /* no lower than those of its children */
-    bool placed;                /* it is in the tree */
+    ga_vmm_link stale;            /* in the pool's list of out-of-date summaries; else alone */
+    ga_vmm_summary mapped, spans; /* summaries of the subtree */
+    uint64_t hole;                /* bytes of the largest hole before any chunk of the subtree */
+    uint64_t rank;                /* at least the ranks of its children */
+    bool placed;                  /* the chunk is in the tree */
 } ga_vmm_node;
 
-/* One mapping of the driver's, or a wall. */
+/* One driver mapping, or a wall. */
 typedef struct ga_vmm_chunk {
-    ga_vmm_link link; /* among all, in the order of addresses */
-    ga_vmm_link age;  /* free: among the pool's free chunks; else alone */
+    ga_vmm_link link; /* in the ring of all chunks and walls, in the order of addresses */
+    ga_vmm_link age;  /* free: in the pool's list by age; else alone */
     uintptr_t base;
     uint64_t size;
-    uint64_t handle;     /* the driver's, of its memory */
-    bool wall, fresh;    /* fresh: mapped by the call that is under way */
-    uint64_t freed;      /* when that was: the pool's clock */
-    uint64_t idle_since; /* and in milliseconds: the pool's `now` */
-    uint64_t used, like; /* vmm_past.h: its last request, and what that was like */
+    uint64_t handle;     /* of its memory; the driver's */
+    bool wall, fresh;    /* fresh: mapped by the current call */
+    uint64_t freed;      /* the pool's clock at the free */
+    uint64_t idle_since; /* and the pool's `now`, in milliseconds */
+    /* Placements (vmm_past.h): its last one, and the one that this repeated. */
+    uint64_t position, matched;
     ga_vmm_node node;
-    struct ga_vmm_run *run;     /* what it is a part of (vmm_pool.h); NULL: of nothing, and free */
-    struct ga_vmm_fence *fence; /* free: who may be using it yet; NULL: nobody */
+    /* The run that contains it (vmm_pool.h); NULL: free and in no run. */
+    struct ga_vmm_run *run;
+    struct ga_vmm_fence *fence; /* free: the work that may still use it; NULL: none */
 } ga_vmm_chunk;
 
 typedef struct ga_vmm_range ga_vmm_range; /* one reservation */
 
 typedef struct ga_vmm_addresses {
     ga_space *space;
-    uint64_t reserve; /* bytes to reserve at a time, */
-    bool grows;       /* and twice as many the next time */
+    uint64_t reserve; /* bytes of the next reservation */
+    bool grows;       /* the reservations double in size */
     ga_vmm_range *ranges;
     size_t range_count;
-    ga_vmm_link chunks; /* and walls: one first, one last, one after each range */
-    size_t count;       /* of these */
+    ga_vmm_link chunks; /* and walls: one before all, one behind all, one after each range */
+    size_t count;       /* of chunks and walls */
 } ga_vmm_addresses;
 
 static inline ga_vmm_chunk *ga_vmm_chunk_of(const ga_vmm_link *link)
@@ -67,7 +70,7 @@ static inline ga_vmm_chunk *ga_vmm_chunk_of(const ga_vmm_link *link)
     return GA_VMM_OF(link, ga_vmm_chunk, link);
 }
 
-/* The one behind it; not of the last wall. */
+/* The next chunk or wall. Not for the last wall. */
 static inline ga_vmm_chunk *ga_vmm_chunk_after(const ga_vmm_chunk *chunk)
 {
     return ga_vmm_chunk_of(chunk->link.after);
@@ -78,30 +81,32 @@ static inline uintptr_t ga_vmm_chunk_end(const ga_vmm_chunk *chunk)
     return chunk->base + chunk->size;
 }
 
-/* The first reservation: of `reserve` bytes or, where the system refuses, half, and so on down to
- * 16 MiB. GA_ERR_MEMORY where there is not even that. 0: 64 MiB at first, and twice as many each
- * time: the process may be limited in its addresses later, and then has the others left. */
+/* Make the first reservation, of `reserve` bytes. If the system refuses, halve it, down to 16 MiB;
+ * GA_ERR_MEMORY below that. With `reserve` 0 the first reservation has 64 MiB and each further one
+ * twice as many bytes: the process may set a limit on its addresses later, and keeps the rest for
+ * other uses. */
 ga_status ga_vmm_addresses_open(ga_vmm_addresses *addresses, ga_space *space, uint64_t reserve);
 
-/* Without chunks. */
+/* There must be no chunks. */
 void ga_vmm_addresses_close(ga_vmm_addresses *addresses);
 
-/* One more reservation, of `least` bytes or more. GA_ERR_MEMORY where that is refused. */
+/* Make one more reservation of at least `least` bytes. GA_ERR_MEMORY if the system refuses. */
 ga_status ga_vmm_addresses_reserve(ga_vmm_addresses *addresses, uint64_t least);
 
-/* Put a chunk that lies in the hole behind `below`. False: no memory to note where it is. */
-bool ga_vmm_addresses_put(ga_vmm_addresses *addresses, ga_vmm_chunk *below, ga_vmm_chunk *chunk);
+/* Insert a chunk that lies in the hole behind `below`. Returns false if there is no memory for its
+ * directory entries. */
+bool ga_vmm_addresses_insert(ga_vmm_addresses *addresses, ga_vmm_chunk *below, ga_vmm_chunk *chunk);
 
-/* Cut a chunk in two: `rest`, whose record says where it stands, is its end from then on. False: no
- * memory to note that; the chunk is as it was. */
+/* Split a chunk: `rest`, whose base and size the caller has set, becomes its end. Returns false if
+ * out of memory; the chunk is unchanged then. */
 bool ga_vmm_addresses_split(ga_vmm_addresses *addresses, ga_vmm_chunk *chunk, ga_vmm_chunk *rest);
 
 void ga_vmm_addresses_remove(ga_vmm_addresses *addresses, ga_vmm_chunk *chunk);
 
-/* The chunk that the byte lies in, any pointer; NULL: none. */
+/* The chunk that contains the address, or NULL. Any pointer is valid. */
 ga_vmm_chunk *ga_vmm_addresses_find(const ga_vmm_addresses *addresses, const void *pointer);
 
-/* Whether the byte lies in a reservation, in a chunk or in a hole. */
+/* True if the address lies in a reservation, mapped or not. */
 bool ga_vmm_addresses_has(const ga_vmm_addresses *addresses, const void *pointer);
 
 #endif

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Blocks, taken and given.
+ * Allocating and freeing blocks.
+ *
+ * ga_vmm_allocate
+ *   allocate              a unit (vmm_packed.h) or a run (vmm_pool.h)
+ *   wait_for_memory       out of memory: free deferred units, or wait for the oldest stream; retry
+ *   finish_and_unlock     release memory beyond cache=, and memory older than decay=
  */
 #include "vmm_blocks.h"
 
@@ -11,10 +16,10 @@
 
 #include <gpualloc/backend.h>
 
-typedef unsigned long long ull; /* what %llu takes */
+typedef unsigned long long ull; /* the type of %llu */
 
-/* On the host, of one request: from here on /proc is read, which takes some 50 us. */
-static const uint64_t ASKED_FROM = (uint64_t)1 << 30;
+/* Host requests of this size and above read /proc first, which takes about 50 us. */
+static const uint64_t MACHINE_CHECK_BYTES = (uint64_t)1 << 30;
 
 static void lock(ga_vmm *vmm)
 {
@@ -22,11 +27,11 @@ static void lock(ga_vmm *vmm)
     ga_vmm_fences_new_round(&vmm->pool.fences);
 }
 
-/* For calls that free memory. Requests need the clock on their slow path alone. */
-static void begin(ga_vmm *vmm)
+/* Calls that free memory read the clock. Requests read it on their slow path only. */
+static void lock_and_read_clock(ga_vmm *vmm)
 {
     lock(vmm);
-    ga_vmm_pool_look_at_clock(&vmm->pool);
+    ga_vmm_pool_read_clock(&vmm->pool);
 }
 
 static void unlock(ga_vmm *vmm)
@@ -34,32 +39,32 @@ static void unlock(ga_vmm *vmm)
     pthread_mutex_unlock(&vmm->lock);
 }
 
-/* Whether units that streams used may be more than cache= allows, once they are free. */
-static bool rests_too_much(const ga_vmm *vmm)
+/* True if deferred units may exceed the bound of cache= once they are free. */
+static bool defers_too_much(const ga_vmm *vmm)
 {
-    return vmm->packed.resting > vmm->pool.cache;
+    return vmm->packed.deferred > vmm->pool.cache;
 }
 
-/* Units that rest are asked after as well, or those that were freed last would rest for ever. */
+/* Also collect deferred units, because those freed last would stay deferred forever. */
 static void decay(ga_vmm *vmm)
 {
-    vmm->looked = vmm->pool.now;
-    if (vmm->packed.resting) {
-        ga_vmm_packed_settle(&vmm->packed);
+    vmm->decayed_at = vmm->pool.now;
+    if (vmm->packed.deferred) {
+        ga_vmm_packed_collect(&vmm->packed);
     }
     ga_vmm_pool_decay(&vmm->pool);
 }
 
-/* Keep to cache= and decay= after blocks were taken or given. A call that has failed does without,
- * because its error is the thread's last. */
-static ga_status finish(ga_vmm *vmm, ga_status status)
+/* Enforce cache= and decay= after an allocation or a free. A failed call skips this, because its
+ * error must stay the thread's last. */
+static ga_status finish_and_unlock(ga_vmm *vmm, ga_status status)
 {
     if (status == GA_OK && !vmm->lost) {
-        if (rests_too_much(vmm)) {
-            ga_vmm_packed_settle_first(&vmm->packed);
+        if (defers_too_much(vmm)) {
+            ga_vmm_packed_collect_oldest(&vmm->packed);
         }
         ga_vmm_pool_bound(&vmm->pool);
-        if (__builtin_expect(vmm->pool.now - vmm->looked >= vmm->period, 0)) {
+        if (__builtin_expect(vmm->pool.now - vmm->decayed_at >= vmm->decay_period, 0)) {
             decay(vmm);
         }
     }
@@ -69,8 +74,8 @@ static ga_status finish(ga_vmm *vmm, ga_status status)
 
 /* ---- blocks by their addresses ------------------------------------------------------------- */
 
-/* The run that the block is, or is a unit of; NULL where no live block begins there. */
-static ga_vmm_run *find(const ga_vmm *vmm, const void *block)
+/* The run of the block, or of its unit; NULL if no live block begins there. */
+static ga_vmm_run *find_run(const ga_vmm *vmm, const void *block)
 {
     ga_vmm_run *run = ga_vmm_pool_find(&vmm->pool, block);
     bool begins =
@@ -96,7 +101,7 @@ ga_status ga_vmm_check(ga_vmm *vmm, const void *block)
 uint64_t ga_vmm_usable(ga_vmm *vmm, const void *block)
 {
     lock(vmm);
-    const ga_vmm_run *run = find(vmm, block);
+    const ga_vmm_run *run = find_run(vmm, block);
     uint64_t bytes = run ? bytes_of(run) : 0;
     unlock(vmm);
     return bytes;
@@ -121,37 +126,37 @@ bool ga_vmm_reserves(ga_vmm *vmm, const void *pointer)
     return reserves;
 }
 
-/* ---- taking ------------------------------------------------------------------------------ */
+/* ---- allocating -------------------------------------------------------------------------- */
 
-static void count_in(ga_vmm *vmm, uint64_t bytes)
+static void count_live(ga_vmm *vmm, uint64_t bytes)
 {
     vmm->live_bytes += bytes;
     vmm->live_blocks++;
 }
 
-static ga_status take(ga_vmm *vmm, uint64_t size, uint64_t align, const ga_stream *stream,
-                      void **out)
+static ga_status allocate(ga_vmm *vmm, uint64_t size, uint64_t align, const ga_stream *stream,
+                          void **out)
 {
     ga_vmm_run *run;
     uint64_t usable;
     ga_status status;
     if (ga_vmm_packed_serves(&vmm->packed, size, align)) {
-        status = ga_vmm_packed_take(&vmm->packed, size, align, stream, out, &usable);
+        status = ga_vmm_packed_allocate(&vmm->packed, size, align, stream, out, &usable);
     } else {
-        size = ga_vmm_pool_up(&vmm->pool, size);
-        status = ga_vmm_pool_take(&vmm->pool, size, align, stream, &run);
+        size = ga_vmm_pool_round_up(&vmm->pool, size);
+        status = ga_vmm_pool_allocate(&vmm->pool, size, align, stream, &run);
         usable = status == GA_OK ? run->size : 0;
         *out = status == GA_OK ? (void *)run->base : NULL;
     }
     if (status == GA_OK) {
-        count_in(vmm, usable);
+        count_live(vmm, usable);
     }
     return status;
 }
 
-/* Wait, without the lock, for whoever was to use freed memory first; what then is free is. False:
- * there was nobody, or waiting fails. */
-static bool wait_for_a_stream(ga_vmm *vmm)
+/* Without the lock, wait for the oldest stream that used freed memory, and collect that memory.
+ * Returns false if there is none or the wait fails. */
+static bool wait_for_oldest_stream(ga_vmm *vmm)
 {
     CUevent event = ga_vmm_fences_oldest(&vmm->pool.fences);
     if (!event) {
@@ -160,18 +165,18 @@ static bool wait_for_a_stream(ga_vmm *vmm)
     unlock(vmm);
     ga_status status = ga_vmm_fences_wait(vmm->pool.space.device, event);
     lock(vmm);
-    ga_vmm_fences_look(&vmm->pool.fences);
-    ga_vmm_packed_settle(&vmm->packed);
+    ga_vmm_fences_poll(&vmm->pool.fences);
+    ga_vmm_packed_collect(&vmm->packed);
     return status == GA_OK;
 }
 
-/* Units that need not rest any longer, whose streams were seen to be done; or else a wait. */
+/* Free deferred units whose streams are done, or else wait for a stream. */
 static bool wait_for_memory(ga_vmm *vmm)
 {
-    return ga_vmm_packed_settle(&vmm->packed) || wait_for_a_stream(vmm);
+    return ga_vmm_packed_collect(&vmm->packed) || wait_for_oldest_stream(vmm);
 }
 
-/* A child of fork() has no driver, and is told so. */
+/* A child of fork() cannot use the driver: return the error. */
 static ga_status check_driver(const ga_vmm *vmm)
 {
     ga_cuda_scope scope;
@@ -190,7 +195,7 @@ static ga_status check_driver(const ga_vmm *vmm)
  * block is checked here, or a single request could bring the OOM killer. */
 static ga_status check_machine(const ga_vmm *vmm, uint64_t size)
 {
-    bool asks = !ga_vmm_on_device(vmm) && size >= ASKED_FROM;
+    bool asks = !ga_vmm_on_device(vmm) && size >= MACHINE_CHECK_BYTES;
     uint64_t total = asks ? ga_machine_memory_total() : UINT64_MAX;
     return size <= total
                ? GA_OK
@@ -209,8 +214,8 @@ static ga_status check_size(const ga_vmm *vmm, uint64_t size, uint64_t align)
     return check_machine(vmm, size);
 }
 
-ga_status ga_vmm_take(ga_vmm *vmm, uint64_t size, uint64_t align, const ga_stream *stream,
-                      void **out)
+ga_status ga_vmm_allocate(ga_vmm *vmm, uint64_t size, uint64_t align, const ga_stream *stream,
+                          void **out)
 {
     lock(vmm);
     ga_status status = check_size(vmm, size, align);
@@ -219,44 +224,44 @@ ga_status ga_vmm_take(ga_vmm *vmm, uint64_t size, uint64_t align, const ga_strea
     }
     if (status == GA_OK) {
         do {
-            status = take(vmm, size, align, stream, out);
+            status = allocate(vmm, size, align, stream, out);
         } while (status == GA_ERR_MEMORY && wait_for_memory(vmm));
     }
-    return finish(vmm, status);
+    return finish_and_unlock(vmm, status);
 }
 
-/* ---- giving ------------------------------------------------------------------------------ */
+/* ---- freeing ----------------------------------------------------------------------------- */
 
-/* A live block. With a fence, GA_ERR_MEMORY where there is no memory to note it. */
-static ga_status give(ga_vmm *vmm, ga_vmm_run *run, const void *block, ga_vmm_fence *fence)
+/* The block is live. With a fence, GA_ERR_MEMORY if there is no memory to record the deferral. */
+static ga_status free_block(ga_vmm *vmm, ga_vmm_run *run, const void *block, ga_vmm_fence *fence)
 {
     uint64_t bytes = bytes_of(run);
     if (run->sheet) {
-        ga_status status = ga_vmm_packed_give(&vmm->packed, run->sheet, block, fence);
+        ga_status status = ga_vmm_packed_free(&vmm->packed, run->sheet, block, fence);
         if (status != GA_OK) {
             return status;
         }
     } else {
-        ga_vmm_pool_give(&vmm->pool, run, fence);
+        ga_vmm_pool_free(&vmm->pool, run, fence);
     }
     vmm->live_bytes -= bytes;
     vmm->live_blocks--;
     return GA_OK;
 }
 
-ga_status ga_vmm_give(ga_vmm *vmm, const void *block)
+ga_status ga_vmm_free(ga_vmm *vmm, const void *block)
 {
-    begin(vmm);
-    ga_vmm_run *run = find(vmm, block);
+    lock_and_read_clock(vmm);
+    ga_vmm_run *run = find_run(vmm, block);
     ga_status status = run ? check_driver(vmm) : no_block(block);
     if (status == GA_OK) {
-        status = give(vmm, run, block, NULL);
+        status = free_block(vmm, run, block, NULL);
     }
-    return finish(vmm, status);
+    return finish_and_unlock(vmm, status);
 }
 
-/* Where there is no event, or no memory to note what it is for: wait for the stream. */
-static ga_status give_after_waiting(ga_vmm *vmm, ga_vmm_run *run, const void *block,
+/* No event, or no memory to record the deferral: wait for the stream, then free. */
+static ga_status free_after_waiting(ga_vmm *vmm, ga_vmm_run *run, const void *block,
                                     ga_stream stream)
 {
     ga_cuda_scope scope;
@@ -267,38 +272,38 @@ static ga_status give_after_waiting(ga_vmm *vmm, ga_vmm_run *run, const void *bl
                      : GA_CUDA_CALL(scope.driver, cuStreamSynchronize, stream);
         ga_cuda_leave(&scope);
     }
-    return status == GA_OK ? give(vmm, run, block, NULL) : status;
+    return status == GA_OK ? free_block(vmm, run, block, NULL) : status;
 }
 
-static ga_status give_on(ga_vmm *vmm, ga_vmm_run *run, const void *block, ga_stream stream)
+static ga_status free_block_on(ga_vmm *vmm, ga_vmm_run *run, const void *block, ga_stream stream)
 {
     ga_vmm_fence *fence;
     ga_status status = ga_vmm_fence_put(&vmm->pool.fences, stream, &fence);
     if (status == GA_OK) {
-        status = give(vmm, run, block, fence);
+        status = free_block(vmm, run, block, fence);
         if (status != GA_OK) {
             ga_vmm_fence_drop(&vmm->pool.fences, fence, 0);
         }
     }
-    return status == GA_OK ? GA_OK : give_after_waiting(vmm, run, block, stream);
+    return status == GA_OK ? GA_OK : free_after_waiting(vmm, run, block, stream);
 }
 
-ga_status ga_vmm_give_on(ga_vmm *vmm, const void *block, ga_stream stream)
+ga_status ga_vmm_free_on(ga_vmm *vmm, const void *block, ga_stream stream)
 {
-    begin(vmm);
-    ga_vmm_run *run = find(vmm, block);
+    lock_and_read_clock(vmm);
+    ga_vmm_run *run = find_run(vmm, block);
     ga_status status = run ? check_driver(vmm) : no_block(block);
     if (status == GA_OK) {
-        status = give_on(vmm, run, block, stream);
+        status = free_block_on(vmm, run, block, stream);
     }
-    return finish(vmm, status);
+    return finish_and_unlock(vmm, status);
 }
 
-/* ---- growing ----------------------------------------------------------------------------- */
+/* ---- extending --------------------------------------------------------------------------- */
 
 static ga_status grow(ga_vmm *vmm, const void *block, uint64_t size)
 {
-    ga_vmm_run *run = find(vmm, block);
+    ga_vmm_run *run = find_run(vmm, block);
     if (!run) {
         return no_block(block);
     }
@@ -310,14 +315,14 @@ static ga_status grow(ga_vmm *vmm, const void *block, uint64_t size)
         return ga_fail(GA_ERR_NO_ROOM, "%p: others stand behind its %llu bytes", block,
                        (ull)before);
     }
-    ga_status status = ga_vmm_pool_extend(&vmm->pool, run, ga_vmm_pool_up(&vmm->pool, size));
+    ga_status status = ga_vmm_pool_extend(&vmm->pool, run, ga_vmm_pool_round_up(&vmm->pool, size));
     vmm->live_bytes += run->size - before;
     return status;
 }
 
 ga_status ga_vmm_grow(ga_vmm *vmm, const void *block, uint64_t size)
 {
-    begin(vmm);
+    lock_and_read_clock(vmm);
     ga_status status = check_size(vmm, size, 0);
     if (status == GA_OK) {
         status = check_driver(vmm);
@@ -327,14 +332,14 @@ ga_status ga_vmm_grow(ga_vmm *vmm, const void *block, uint64_t size)
             status = grow(vmm, block, size);
         } while (status == GA_ERR_MEMORY && wait_for_memory(vmm));
     }
-    return finish(vmm, status);
+    return finish_and_unlock(vmm, status);
 }
 
 /* ---- shrinking --------------------------------------------------------------------------- */
 
 static void shrink(ga_vmm *vmm, ga_vmm_run *run, uint64_t size)
 {
-    size = ga_vmm_pool_up(&vmm->pool, size);
+    size = ga_vmm_pool_round_up(&vmm->pool, size);
     if (!run->sheet && size < run->size) {
         vmm->live_bytes -= ga_vmm_pool_shrink(&vmm->pool, run, size);
     }
@@ -342,32 +347,33 @@ static void shrink(ga_vmm *vmm, ga_vmm_run *run, uint64_t size)
 
 ga_status ga_vmm_shrink(ga_vmm *vmm, const void *block, uint64_t size)
 {
-    begin(vmm);
-    ga_vmm_run *run = find(vmm, block);
+    lock_and_read_clock(vmm);
+    ga_vmm_run *run = find_run(vmm, block);
     ga_status status = run ? check_driver(vmm) : no_block(block);
     if (status == GA_OK) {
         shrink(vmm, run, size);
     }
-    return finish(vmm, status);
+    return finish_and_unlock(vmm, status);
 }
 
 /* ---- all of them ------------------------------------------------------------------------- */
 
-/* For those that are waited for now; others may go on freeing meanwhile. */
+/* Wait for the fences that are pending now. Other threads may free blocks during the wait. */
 static void wait_for_streams(ga_vmm *vmm)
 {
     size_t count = ga_vmm_fences_count(&vmm->pool.fences);
-    while (count-- && wait_for_a_stream(vmm)) {
+    while (count-- && wait_for_oldest_stream(vmm)) {
     }
 }
 
 ga_status ga_vmm_trim(ga_vmm *vmm, uint64_t keep)
 {
-    begin(vmm);
+    lock_and_read_clock(vmm);
     ga_status status = check_driver(vmm);
     if (status == GA_OK) {
         wait_for_streams(vmm);
-        ga_vmm_packed_settle(&vmm->packed); /* those whose streams were seen to be done before */
+        /* Those whose streams were already known to be done. */
+        ga_vmm_packed_collect(&vmm->packed);
         ga_vmm_pool_trim(&vmm->pool, keep);
     }
     unlock(vmm);
@@ -376,9 +382,9 @@ ga_status ga_vmm_trim(ga_vmm *vmm, uint64_t keep)
 
 void ga_vmm_decay(ga_vmm *vmm)
 {
-    begin(vmm);
-    bool looks = !vmm->lost && vmm->pool.now - vmm->looked >= vmm->period;
-    if (looks) {
+    lock_and_read_clock(vmm);
+    bool is_due = !vmm->lost && vmm->pool.now - vmm->decayed_at >= vmm->decay_period;
+    if (is_due) {
         decay(vmm);
     }
     unlock(vmm);
@@ -397,14 +403,14 @@ ga_status ga_vmm_allow(ga_vmm *vmm, int peer)
 
 void ga_vmm_reset(ga_vmm *vmm)
 {
-    begin(vmm);
+    lock_and_read_clock(vmm);
     ga_vmm_packed_reset(&vmm->packed);
-    while (!ga_vmm_list_empty(&vmm->pool.lives)) {
-        ga_vmm_run *run = GA_VMM_OF(vmm->pool.lives.after, ga_vmm_run, link);
-        ga_vmm_pool_give(&vmm->pool, run, NULL);
+    while (!ga_vmm_list_empty(&vmm->pool.live_runs)) {
+        ga_vmm_run *run = GA_VMM_OF(vmm->pool.live_runs.after, ga_vmm_run, link);
+        ga_vmm_pool_free(&vmm->pool, run, NULL);
     }
     vmm->live_bytes = vmm->live_blocks = 0;
-    finish(vmm, GA_OK);
+    finish_and_unlock(vmm, GA_OK);
 }
 
 typedef struct listing {
@@ -424,13 +430,13 @@ static void list_one(void *context, void *block, size_t size)
 
 static listing *list_all(ga_vmm *vmm)
 {
-    ga_vmm_link *lives = &vmm->pool.lives;
+    ga_vmm_link *live_runs = &vmm->pool.live_runs;
     listing *list = ga_libc.malloc(sizeof *list + vmm->live_blocks * sizeof *list->blocks);
     if (!list) {
         return NULL;
     }
     list->count = 0;
-    for (ga_vmm_link *l = lives->after; l != lives; l = l->after) {
+    for (ga_vmm_link *l = live_runs->after; l != live_runs; l = l->after) {
         const ga_vmm_run *run = GA_VMM_OF(l, ga_vmm_run, link);
         if (run->sheet) {
             ga_vmm_sheet_each(run->sheet, list_one, list);

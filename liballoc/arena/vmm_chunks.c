@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Memory behind addresses.
+ * Mapping, unmapping and detaching chunks.
+ *
+ * ga_vmm_chunks_fill
+ *   fill -> fill_hole -> fill_with_chunk   for each hole, one to four chunks:
+ *     take_detached                        memory of an evicted chunk that fits, or
+ *     create_chunk                         cuMemCreate
+ *     map_chunk                            cuMemMap, cuMemSetAccess; then in tree and lists
+ *   finish_fill                            keep the new chunks, or undo after a failure
  */
 #include "vmm_chunks.h"
 
@@ -10,50 +17,52 @@
 
 #include <gpualloc/backend.h>
 
-typedef unsigned long long ull; /* what %llu takes */
+typedef unsigned long long ull; /* the type of %llu */
 
 enum {
-    PARTS = 4,
-    MANY = 16384 /* chunks: up to twice as many mappings on the host */
+    CHUNKS_PER_HOLE_MAX = 4,
+    /* With more chunks than this the host saves kernel mappings: a chunk may take two of them. */
+    CHUNKS_MANY = 16384
 };
 
-static const uint64_t LEAST_PART = (uint64_t)64 << 20;
+static const uint64_t CHUNK_BYTES_MIN = (uint64_t)64 << 20;
 
 /* ---- one chunk --------------------------------------------------------------------------- */
 
-/* One without addresses goes; or stays, loose, for as long as the driver will not have it. */
-static void give_back(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
+/* Release the memory of a chunk without addresses and free its record. If the driver refuses, the
+ * chunk stays detached. */
+static void release_chunk(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
 {
     if (ga_space_destroy(&pool->space, chunk->handle) == GA_OK) {
         pool->held -= chunk->size;
         ga_libc.free(chunk);
         return;
     }
-    ga_vmm_list_append(&pool->loose, &chunk->link);
-    pool->loose_bytes += chunk->size;
+    ga_vmm_list_append(&pool->detached, &chunk->link);
+    pool->detached_bytes += chunk->size;
 }
 
-/* It has no addresses then, and nobody uses it. */
-static void take_out(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
+/* Remove the chunk from all structures. It has no mapping any more, and no stream uses it. */
+static void remove_chunk(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
 {
     ga_vmm_tree_remove(pool, chunk);
     ga_vmm_addresses_remove(&pool->addresses, chunk);
     ga_vmm_fence_drop(&pool->fences, chunk->fence, chunk->size);
     ga_vmm_list_remove(&chunk->age);
     chunk->fence = NULL;
-    chunk->used = chunk->like = 0;
+    chunk->position = chunk->matched = 0;
 }
 
-/* With memory, and no addresses. */
-static ga_status create(ga_vmm_pool *pool, uint64_t size, ga_vmm_chunk **out)
+/* A chunk with memory and without addresses. */
+static ga_status create_chunk(ga_vmm_pool *pool, uint64_t size, ga_vmm_chunk **out)
 {
     ga_vmm_chunk *chunk = ga_libc.calloc(1, sizeof *chunk);
     if (!chunk) {
         return ga_fail(GA_ERR_MEMORY, "no memory for the record of a chunk");
     }
     chunk->size = size;
-    ga_vmm_list_begin(&chunk->link);
-    ga_vmm_list_begin(&chunk->age);
+    ga_vmm_list_init(&chunk->link);
+    ga_vmm_list_init(&chunk->age);
     ga_status status = ga_space_create(&pool->space, size, &chunk->handle);
     if (status != GA_OK) {
         ga_libc.free(chunk);
@@ -64,85 +73,85 @@ static ga_status create(ga_vmm_pool *pool, uint64_t size, ga_vmm_chunk **out)
     return GA_OK;
 }
 
-/* One that was loosened and is no larger; NULL: there is none. */
-static ga_vmm_chunk *take_loose(ga_vmm_pool *pool, uint64_t most)
+/* A detached chunk of at most `most` bytes, or NULL. */
+static ga_vmm_chunk *take_detached(ga_vmm_pool *pool, uint64_t size_max)
 {
-    for (ga_vmm_link *l = pool->loose.after; l != &pool->loose; l = l->after) {
+    for (ga_vmm_link *l = pool->detached.after; l != &pool->detached; l = l->after) {
         ga_vmm_chunk *chunk = ga_vmm_chunk_of(l);
-        if (chunk->size <= most) {
+        if (chunk->size <= size_max) {
             ga_vmm_list_remove(l);
-            pool->loose_bytes -= chunk->size;
+            pool->detached_bytes -= chunk->size;
             return chunk;
         }
     }
     return NULL;
 }
 
-/* Where its base says. */
-static ga_status map(ga_vmm_pool *pool, ga_vmm_chunk *below, ga_vmm_chunk *chunk)
+/* Map the chunk at its base. */
+static ga_status map_chunk(ga_vmm_pool *pool, ga_vmm_chunk *below, ga_vmm_chunk *chunk)
 {
-    if (!ga_vmm_addresses_put(&pool->addresses, below, chunk)) {
+    if (!ga_vmm_addresses_insert(&pool->addresses, below, chunk)) {
         return ga_fail(GA_ERR_MEMORY, "no memory for the record of a chunk");
     }
     ga_status status = ga_space_map(&pool->space, chunk->base, chunk->size, chunk->handle);
     if (status != GA_OK) {
-        take_out(pool, chunk);
+        remove_chunk(pool, chunk);
         return status;
     }
     chunk->idle_since = pool->now;
-    ga_vmm_list_append(&pool->ages, &chunk->age);
-    ga_vmm_tree_put(pool, chunk);
+    ga_vmm_list_append(&pool->free_by_age, &chunk->age);
+    ga_vmm_tree_insert(pool, chunk);
     chunk->fresh = true;
     return GA_OK;
 }
 
-/* One that is loose and fits the hole, or a new one of `size` bytes. */
-static ga_status add(ga_vmm_pool *pool, ga_vmm_chunk *below, uintptr_t base, uint64_t hole,
-                     uint64_t size)
+/* Map one chunk at the hole's base: a detached one that fits, or a new one of `size` bytes. */
+static ga_status fill_with_chunk(ga_vmm_pool *pool, ga_vmm_chunk *below, uintptr_t base,
+                                 uint64_t hole, uint64_t size)
 {
-    ga_vmm_chunk *chunk = take_loose(pool, hole);
-    ga_status status = chunk ? GA_OK : create(pool, size, &chunk);
+    ga_vmm_chunk *chunk = take_detached(pool, hole);
+    ga_status status = chunk ? GA_OK : create_chunk(pool, size, &chunk);
     if (status != GA_OK) {
         return status;
     }
     chunk->base = base;
-    status = map(pool, below, chunk);
+    status = map_chunk(pool, below, chunk);
     if (status != GA_OK) {
-        give_back(pool, chunk);
+        release_chunk(pool, chunk);
     }
     return status;
 }
 
-static bool unmap(ga_vmm_pool *pool, const ga_vmm_chunk *chunk)
+static bool unmap_chunk(ga_vmm_pool *pool, const ga_vmm_chunk *chunk)
 {
-    pool->space.many = pool->addresses.count > MANY;
+    pool->space.saves_mappings = pool->addresses.count > CHUNKS_MANY;
     return ga_space_unmap(&pool->space, chunk->base, chunk->size) == GA_OK;
 }
 
 void ga_vmm_chunks_unmap(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
 {
-    if (unmap(pool, chunk)) {
-        take_out(pool, chunk);
-        give_back(pool, chunk);
+    if (unmap_chunk(pool, chunk)) {
+        remove_chunk(pool, chunk);
+        release_chunk(pool, chunk);
     }
 }
 
-void ga_vmm_chunks_loosen(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
+void ga_vmm_chunks_detach(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
 {
-    if (unmap(pool, chunk)) {
-        take_out(pool, chunk);
-        ga_vmm_list_append(&pool->loose, &chunk->link);
-        pool->loose_bytes += chunk->size;
+    if (unmap_chunk(pool, chunk)) {
+        remove_chunk(pool, chunk);
+        ga_vmm_list_append(&pool->detached, &chunk->link);
+        pool->detached_bytes += chunk->size;
     }
 }
 
-void ga_vmm_chunks_drop_loose(ga_vmm_pool *pool)
+void ga_vmm_chunks_release_detached(ga_vmm_pool *pool)
 {
-    const ga_vmm_link *last = pool->loose.before;
-    while (!ga_vmm_list_empty(&pool->loose)) {
-        ga_vmm_chunk *chunk = take_loose(pool, UINT64_MAX);
+    const ga_vmm_link *last = pool->detached.before;
+    while (!ga_vmm_list_empty(&pool->detached)) {
+        ga_vmm_chunk *chunk = take_detached(pool, UINT64_MAX);
         bool is_last = &chunk->link == last;
-        give_back(pool, chunk);
+        release_chunk(pool, chunk);
         if (is_last) {
             break;
         }
@@ -161,36 +170,38 @@ void ga_vmm_chunks_split(ga_vmm_pool *pool, ga_vmm_chunk *chunk, uintptr_t at)
     *rest = *chunk;
     rest->base = at;
     rest->size = ga_vmm_chunk_end(chunk) - at;
-    rest->used = rest->like = 0;
+    rest->position = rest->matched = 0;
     rest->node = (ga_vmm_node){0};
-    ga_vmm_list_begin(&rest->link);
-    ga_vmm_list_begin(&rest->age);
+    ga_vmm_list_init(&rest->link);
+    ga_vmm_list_init(&rest->age);
     if (!ga_vmm_addresses_split(&pool->addresses, chunk, rest)) {
         ga_libc.free(rest);
         return;
     }
-    ga_vmm_tree_put(pool, rest);
-    ga_vmm_tree_mark(pool, chunk);
+    ga_vmm_tree_insert(pool, rest);
+    ga_vmm_tree_mark_stale(pool, chunk);
 }
 
 /* ---- holes ------------------------------------------------------------------------------- */
 
-/* A large hole gets up to four chunks, so that parts of it may serve others (vmm_search.h). Each
- * costs the driver's time, mostly for giving access, whatever its size. */
-static uint64_t part_of(const ga_vmm_pool *pool, uint64_t size)
+/* A large hole gets up to four chunks, so that parts of it can serve other requests later
+ * (vmm_search.h). Driver time per chunk hardly depends on its size: it goes mostly into
+ * cuMemSetAccess. */
+static uint64_t chunk_size_for(const ga_vmm_pool *pool, uint64_t hole)
 {
-    uint64_t parts = size / LEAST_PART < PARTS ? size / LEAST_PART : PARTS;
-    uint64_t part = ga_vmm_pool_up(pool, size / (parts ? parts : 1));
-    return part < pool->chunk ? part : pool->chunk;
+    uint64_t count =
+        hole / CHUNK_BYTES_MIN < CHUNKS_PER_HOLE_MAX ? hole / CHUNK_BYTES_MIN : CHUNKS_PER_HOLE_MAX;
+    uint64_t size = ga_vmm_pool_round_up(pool, hole / (count ? count : 1));
+    return size < pool->chunk ? size : pool->chunk;
 }
 
 static ga_status fill_hole(ga_vmm_pool *pool, ga_vmm_chunk *below, uintptr_t base, uintptr_t end)
 {
-    uint64_t most = part_of(pool, end - base);
+    uint64_t size_max = chunk_size_for(pool, end - base);
     ga_status status = GA_OK;
     while (status == GA_OK && base < end) {
-        uint64_t size = end - base < most ? end - base : most;
-        status = add(pool, below, base, end - base, size);
+        uint64_t size = end - base < size_max ? end - base : size_max;
+        status = fill_with_chunk(pool, below, base, end - base, size);
         below = status == GA_OK ? ga_vmm_chunk_after(below) : below;
         base = status == GA_OK ? ga_vmm_chunk_end(below) : base;
     }
@@ -212,8 +223,8 @@ static ga_status fill(ga_vmm_pool *pool, ga_vmm_chunk *below, uintptr_t base, ui
     return status;
 }
 
-/* What this call mapped is unmapped, or stays, for others. */
-static void settle(ga_vmm_pool *pool, const ga_vmm_chunk *below, uintptr_t end, bool undo)
+/* The chunks that this call mapped become ordinary free chunks, or with `undo` are unmapped. */
+static void finish_fill(ga_vmm_pool *pool, const ga_vmm_chunk *below, uintptr_t end, bool undo)
 {
     ga_vmm_chunk *next;
     for (ga_vmm_chunk *c = ga_vmm_chunk_after(below); c->base < end; c = next) {
@@ -228,14 +239,14 @@ static void settle(ga_vmm_pool *pool, const ga_vmm_chunk *below, uintptr_t end, 
 
 static ga_status check_limit(const ga_vmm_pool *pool, uint64_t more)
 {
-    if (more <= pool->limit && pool->held - pool->loose_bytes <= pool->limit - more) {
+    if (more <= pool->limit && pool->held - pool->detached_bytes <= pool->limit - more) {
         return GA_OK;
     }
     return ga_fail(GA_ERR_MEMORY, "the limit is %llu bytes, and %llu are held", (ull)pool->limit,
                    (ull)pool->held);
 }
 
-/* Bytes of [base, end) without memory. */
+/* Bytes of [base, end) that are not mapped. */
 static uint64_t holes_in(const ga_vmm_chunk *below, uintptr_t base, uintptr_t end)
 {
     uint64_t holes = end - base;
@@ -256,7 +267,7 @@ ga_status ga_vmm_chunks_fill(ga_vmm_pool *pool, ga_vmm_chunk *below, uintptr_t b
     ga_status status = check_limit(pool, more);
     if (status == GA_OK) {
         status = fill(pool, below, base, end);
-        settle(pool, below, end, status != GA_OK);
+        finish_fill(pool, below, end, status != GA_OK);
     }
     pool->growths += status == GA_OK;
     return status;
@@ -264,8 +275,8 @@ ga_status ga_vmm_chunks_fill(ga_vmm_pool *pool, ga_vmm_chunk *below, uintptr_t b
 
 /* ---- the end ----------------------------------------------------------------------------- */
 
-/* The pool is going, and with it the list of chunks that the driver refused. */
-static void end_loose(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
+/* Closing: leave to the driver a chunk that it refuses to release. */
+static void abandon_detached(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
 {
     ga_space_drop_chunk(&pool->space, chunk->handle, chunk->size);
     pool->held -= chunk->size;
@@ -282,7 +293,8 @@ ga_status ga_vmm_chunks_allow(ga_vmm_pool *pool, int peer)
     }
     for (const ga_vmm_link *l = chunks->after; status == GA_OK && l != chunks; l = l->after) {
         const ga_vmm_chunk *chunk = ga_vmm_chunk_of(l);
-        status = chunk->wall ? GA_OK : ga_space_renew(&pool->space, chunk->base, chunk->size);
+        status =
+            chunk->wall ? GA_OK : ga_space_renew_access(&pool->space, chunk->base, chunk->size);
     }
     if (status != GA_OK) {
         ga_space_drop_peer(&pool->space);
@@ -299,11 +311,11 @@ void ga_vmm_chunks_end(ga_vmm_pool *pool)
         next = l->after;
         if (!chunk->wall) {
             ga_space_drop_mapping(&pool->space, chunk->base, chunk->size);
-            take_out(pool, chunk);
-            give_back(pool, chunk);
+            remove_chunk(pool, chunk);
+            release_chunk(pool, chunk);
         }
     }
-    for (ga_vmm_chunk *c; (c = take_loose(pool, UINT64_MAX)) != NULL;) {
-        end_loose(pool, c);
+    for (ga_vmm_chunk *c; (c = take_detached(pool, UINT64_MAX)) != NULL;) {
+        abandon_detached(pool, c);
     }
 }

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * STRUCTURE  three rings of fences: those that are waited for, in the order they were put, the late
- *            ones apart from the others', and spare ones; those that are done and not yet dropped are
- *            in none
- * INVARIANT  only the last of the late ones may be open. What is freed so stays behind it: the event
- *            comes later than the free, never earlier. One of the legacy stream's may be done before
- *            one of all streams' that was put earlier: it is found to be, later than it could.
+ * STRUCTURE  three rings: pending fences and batched pending fences, each in the order they were
+ *            put, and spare ones. A fence that is done and still referenced is in no ring.
+ * INVARIANT  only the newest batched fence may be open. It is recorded after the frees that it
+ *            covers, never before. A fence of the legacy stream may be done before an older one of
+ *            all streams; it is then found to be done later than possible.
  * ORDER      under the heap's lock
- * PROGRESS   nobody waits but in ga_vmm_fences_wait() and at the end. That a stream has a fence of
- *            its own in front of it is no reason to leave the wait out: streams come and go, and a
- *            new one may have an old one's handle. The legacy one does not: it is its context's.
+ * PROGRESS   only ga_vmm_fences_wait() and closing wait. A stream waits even for a fence of its own
+ *            handle, because handles are reused: a new stream may have the handle of a destroyed
+ *            one. The legacy stream is exempt, because it lives as long as its context.
  */
 #include "vmm_fences.h"
 
@@ -28,22 +27,22 @@ void ga_vmm_fences_open(ga_vmm_fences *fences, int device)
 {
     fences->device = device;
     fences->round = 1;
-    ga_vmm_list_begin(&fences->waiting);
-    ga_vmm_list_begin(&fences->late);
-    ga_vmm_list_begin(&fences->spare);
+    ga_vmm_list_init(&fences->waiting);
+    ga_vmm_list_init(&fences->batched);
+    ga_vmm_list_init(&fences->spare);
 }
 
 /* ---- the device's context ------------------------------------------------------------------ */
 
-/* ga_cuda_enter() asks for more than fences need with each block: whether this is a child of fork()
- * is the heap's to know, and most who call have the context current already. */
-typedef struct visit {
+/* A cheaper ga_cuda_enter(), because fences need the context for each free: the heap has already
+ * checked that this is no child of fork(), and most callers have the context current. */
+typedef struct driver_scope {
     const ga_cuda_driver *driver;
     bool pushed;
-    int mode; /* the thread's capture mode before */
-} visit;
+    int mode; /* the thread's previous capture mode */
+} driver_scope;
 
-static ga_status learn(ga_vmm_fences *fences)
+static ga_status find_context(ga_vmm_fences *fences)
 {
     ga_cuda_scope scope;
     CUcontext context = NULL;
@@ -60,42 +59,43 @@ static ga_status learn(ga_vmm_fences *fences)
     return status;
 }
 
-static ga_status enter(ga_vmm_fences *fences, visit *v)
+static ga_status enter(ga_vmm_fences *fences, driver_scope *scope)
 {
     CUcontext current = NULL;
-    ga_status status = fences->context ? GA_OK : learn(fences);
+    ga_status status = fences->context ? GA_OK : find_context(fences);
     if (status != GA_OK) {
         return status;
     }
-    v->driver = fences->driver;
-    v->pushed = v->driver->cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != fences->context;
-    status = v->pushed ? GA_CUDA_CALL(v->driver, cuCtxPushCurrent, fences->context) : GA_OK;
+    scope->driver = fences->driver;
+    scope->pushed =
+        scope->driver->cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != fences->context;
+    status = scope->pushed ? GA_CUDA_CALL(scope->driver, cuCtxPushCurrent, fences->context) : GA_OK;
     if (status == GA_OK) {
-        v->mode = ga_cuda_relax_mode();
+        scope->mode = ga_cuda_relax_mode();
     }
     return status;
 }
 
-static void leave(const visit *v)
+static void leave(const driver_scope *scope)
 {
     CUcontext ours;
-    ga_cuda_restore_mode(v->mode);
-    if (v->pushed) {
-        v->driver->cuCtxPopCurrent(&ours);
+    ga_cuda_restore_mode(scope->mode);
+    if (scope->pushed) {
+        scope->driver->cuCtxPopCurrent(&ours);
     }
 }
 
 /* ---- fences ------------------------------------------------------------------------------ */
 
-static ga_status make(const visit *v, ga_vmm_fence **out)
+static ga_status create_fence(const driver_scope *scope, ga_vmm_fence **out)
 {
     ga_vmm_fence *fence = ga_libc.calloc(1, sizeof *fence);
     if (!fence) {
         return ga_fail(GA_ERR_MEMORY, "no memory for the record of an event");
     }
-    ga_vmm_list_begin(&fence->link);
+    ga_vmm_list_init(&fence->link);
     ga_status status =
-        GA_CUDA_CALL(v->driver, cuEventCreate, &fence->event, CU_EVENT_DISABLE_TIMING);
+        GA_CUDA_CALL(scope->driver, cuEventCreate, &fence->event, CU_EVENT_DISABLE_TIMING);
     if (status != GA_OK) {
         ga_libc.free(fence);
         return status;
@@ -104,10 +104,10 @@ static ga_status make(const visit *v, ga_vmm_fence **out)
     return GA_OK;
 }
 
-static ga_status get(ga_vmm_fences *fences, const visit *v, ga_vmm_fence **out)
+static ga_status get_fence(ga_vmm_fences *fences, const driver_scope *scope, ga_vmm_fence **out)
 {
     if (ga_vmm_list_empty(&fences->spare)) {
-        return make(v, out);
+        return create_fence(scope, out);
     }
     *out = fence_of(fences->spare.before);
     ga_vmm_list_remove(&(*out)->link);
@@ -121,27 +121,29 @@ static bool is_legacy(ga_stream stream)
 
 static ga_vmm_link *ring_of(ga_vmm_fences *fences, ga_stream stream)
 {
-    return ga_vmm_is_late(stream) ? &fences->late : &fences->waiting;
+    return ga_vmm_is_batched(stream) ? &fences->batched : &fences->waiting;
 }
 
-/* A driver may have the call and no such event on this device: then never again. */
-static ga_status record_every(ga_vmm_fences *fences, ga_vmm_fence *fence, const visit *v)
+/* A driver may have cuCtxRecordEvent() and reject it for this device. It is not called again
+ * then. */
+static ga_status record_every(ga_vmm_fences *fences, ga_vmm_fence *fence, const driver_scope *scope)
 {
-    CUresult result = v->driver->cuCtxRecordEvent(fences->context, fence->event);
+    CUresult result = scope->driver->cuCtxRecordEvent(fences->context, fence->event);
     if (result == CUDA_ERROR_NOT_SUPPORTED) {
         fences->no_every = true;
         fence->stream = NULL;
-        return GA_CUDA_CALL(v->driver, cuEventRecord, fence->event, NULL);
+        return GA_CUDA_CALL(scope->driver, cuEventRecord, fence->event, NULL);
     }
-    return ga_cuda_check(v->driver, result, "cuCtxRecordEvent");
+    return ga_cuda_check(scope->driver, result, "cuCtxRecordEvent");
 }
 
-/* Behind all that is on its stream now. One that the driver refuses stays as it is. */
-static ga_status record(ga_vmm_fences *fences, ga_vmm_fence *fence, const visit *v)
+/* Record the event behind all work that is on the fence's stream now. On failure the fence is
+ * unchanged. */
+static ga_status record(ga_vmm_fences *fences, ga_vmm_fence *fence, const driver_scope *scope)
 {
-    ga_status status = fence->stream == GA_EVERY_STREAM
-                           ? record_every(fences, fence, v)
-                           : GA_CUDA_CALL(v->driver, cuEventRecord, fence->event, fence->stream);
+    ga_status status = fence->stream == GA_EVERY_STREAM ? record_every(fences, fence, scope)
+                                                        : GA_CUDA_CALL(scope->driver, cuEventRecord,
+                                                                       fence->event, fence->stream);
     if (status == GA_OK) {
         fence->recorded = true;
         fences->open = fences->open == fence ? NULL : fences->open;
@@ -149,65 +151,67 @@ static ga_status record(ga_vmm_fences *fences, ga_vmm_fence *fence, const visit 
     return status;
 }
 
-static ga_status begin(ga_vmm_fences *fences, const visit *v, ga_stream stream, ga_vmm_fence **out)
+static ga_status start_fence(ga_vmm_fences *fences, const driver_scope *scope, ga_stream stream,
+                             ga_vmm_fence **out)
 {
     ga_vmm_fence *fence = NULL;
-    ga_status status = get(fences, v, &fence);
+    ga_status status = get_fence(fences, scope, &fence);
     if (status != GA_OK) {
         return status;
     }
     fence->stream = stream;
     fence->done = fence->recorded = false;
     fence->round = fence->bytes = 0;
-    fence->puts = fence->uses = 1;
-    if (ga_vmm_is_late(stream)) {
+    fence->frees = fence->references = 1;
+    if (ga_vmm_is_batched(stream)) {
         fences->open = fence;
-        fences->late_used = true;
+        fences->batched_used = true;
         fences->every_used = fences->every_used || stream == GA_EVERY_STREAM;
     } else {
-        status = record(fences, fence, v);
+        status = record(fences, fence, scope);
     }
     ga_vmm_list_append(status == GA_OK ? ring_of(fences, stream) : &fences->spare, &fence->link);
     *out = fence;
     return status;
 }
 
-/* The open one takes one more; that it cannot be recorded is tried again with the next. */
-static void join(ga_vmm_fences *fences, ga_vmm_fence *fence)
+/* Add one free to the open fence. If recording fails, the next free tries again. */
+static void join_open(ga_vmm_fences *fences, ga_vmm_fence *fence)
 {
-    visit v;
-    fence->uses++;
-    if (++fence->puts >= GA_VMM_FENCE_BATCH && enter(fences, &v) == GA_OK) {
-        record(fences, fence, &v);
-        leave(&v);
+    driver_scope scope;
+    fence->references++;
+    if (++fence->frees >= GA_VMM_FENCE_BATCH && enter(fences, &scope) == GA_OK) {
+        record(fences, fence, &scope);
+        leave(&scope);
     }
 }
 
-static ga_status put(ga_vmm_fences *fences, ga_stream stream, ga_vmm_fence **out)
+static ga_status put_fence(ga_vmm_fences *fences, ga_stream stream, ga_vmm_fence **out)
 {
-    bool late = ga_vmm_is_late(stream);
-    bool other = late && fences->open; /* of another stream: it takes no more */
-    visit v;
-    if (late && !other && !ga_vmm_list_empty(&fences->spare)) {
-        return begin(fences, NULL, stream, out); /* asks the driver nothing */
+    bool batched = ga_vmm_is_batched(stream);
+    /* The open fence is of another stream, and is closed. */
+    bool other = batched && fences->open;
+    driver_scope scope;
+    if (batched && !other && !ga_vmm_list_empty(&fences->spare)) {
+        return start_fence(fences, NULL, stream, out); /* no driver call */
     }
-    ga_status status = enter(fences, &v);
+    ga_status status = enter(fences, &scope);
     if (status != GA_OK) {
         return status;
     }
     if (other) {
-        status = record(fences, fences->open, &v);
+        status = record(fences, fences->open, &scope);
     }
     if (status == GA_OK) {
-        status = begin(fences, &v, stream, out);
+        status = start_fence(fences, &scope, stream, out);
     }
-    leave(&v);
+    leave(&scope);
     return status;
 }
 
 ga_status ga_vmm_fence_put(ga_vmm_fences *fences, ga_stream stream, ga_vmm_fence **out)
 {
-    ga_status status = stream != GA_EVERY_STREAM || fences->context ? GA_OK : learn(fences);
+    ga_status status = stream != GA_EVERY_STREAM || fences->context ? GA_OK : find_context(fences);
     if (status != GA_OK) {
         return status;
     }
@@ -216,18 +220,18 @@ ga_status ga_vmm_fence_put(ga_vmm_fences *fences, ga_stream stream, ga_vmm_fence
     }
     if (fences->open && fences->open->stream == stream) {
         *out = fences->open;
-        join(fences, *out);
+        join_open(fences, *out);
         return GA_OK;
     }
-    return put(fences, stream, out);
+    return put_fence(fences, stream, out);
 }
 
 /* In the device's context. */
-static bool look(ga_vmm_fences *fences, ga_vmm_fence *fence, const visit *v)
+static bool query(ga_vmm_fences *fences, ga_vmm_fence *fence, const driver_scope *scope)
 {
     fence->round = fences->round;
-    fence->done = (fence->recorded || record(fences, fence, v) == GA_OK) &&
-                  v->driver->cuEventQuery(fence->event) == CUDA_SUCCESS;
+    fence->done = (fence->recorded || record(fences, fence, scope) == GA_OK) &&
+                  scope->driver->cuEventQuery(fence->event) == CUDA_SUCCESS;
     if (fence->done) {
         fences->bytes -= fence->bytes;
         ga_vmm_list_remove(&fence->link);
@@ -235,57 +239,56 @@ static bool look(ga_vmm_fences *fences, ga_vmm_fence *fence, const visit *v)
     return fence->done;
 }
 
-/* From the oldest on, up to the first that is not done in this round. */
-static void look_along(ga_vmm_fences *fences, ga_vmm_link *ring, const visit *v)
+/* From the oldest on, up to the first fence that is not done in this round. */
+static void query_ring(ga_vmm_fences *fences, ga_vmm_link *ring, const driver_scope *scope)
 {
     bool done = true;
     while (done && !ga_vmm_list_empty(ring)) {
         ga_vmm_fence *oldest = fence_of(ring->after);
-        done = oldest->round != fences->round && look(fences, oldest, v);
+        done = oldest->round != fences->round && query(fences, oldest, scope);
     }
 }
 
-/* None of its fences is done before those that were put earlier: one query a round, and one for
- * each that is done. */
-static void look_at_late(ga_vmm_fences *fences)
+/* Batched fences complete in order: one query per round, and one for each that is done. */
+static void query_batched(ga_vmm_fences *fences)
 {
-    visit v;
-    if (fences->late_round != fences->round && enter(fences, &v) == GA_OK) {
-        fences->late_round = fences->round;
-        look_along(fences, &fences->late, &v);
-        leave(&v);
+    driver_scope scope;
+    if (fences->batched_round != fences->round && enter(fences, &scope) == GA_OK) {
+        fences->batched_round = fences->round;
+        query_ring(fences, &fences->batched, &scope);
+        leave(&scope);
     }
 }
 
-bool ga_vmm_fence_ask(ga_vmm_fences *fences, ga_vmm_fence *fence)
+bool ga_vmm_fence_query(ga_vmm_fences *fences, ga_vmm_fence *fence)
 {
-    visit v;
-    if (ga_vmm_is_late(fence->stream)) {
-        look_at_late(fences);
-    } else if (enter(fences, &v) == GA_OK) {
-        look(fences, fence, &v);
-        leave(&v);
+    driver_scope scope;
+    if (ga_vmm_is_batched(fence->stream)) {
+        query_batched(fences);
+    } else if (enter(fences, &scope) == GA_OK) {
+        query(fences, fence, &scope);
+        leave(&scope);
     }
     return fence->done;
 }
 
 ga_status ga_vmm_fence_order(ga_vmm_fences *fences, ga_vmm_fence *fence, ga_stream stream)
 {
-    visit v;
+    driver_scope scope;
     if (fence->done || (is_legacy(stream) && is_legacy(fence->stream))) {
         return GA_OK;
     }
-    ga_status status = enter(fences, &v);
+    ga_status status = enter(fences, &scope);
     if (status != GA_OK) {
         return status;
     }
     if (!fence->recorded) {
-        status = record(fences, fence, &v);
+        status = record(fences, fence, &scope);
     }
-    if (status == GA_OK && !look(fences, fence, &v)) {
-        status = GA_CUDA_CALL(v.driver, cuStreamWaitEvent, stream, fence->event, 0);
+    if (status == GA_OK && !query(fences, fence, &scope)) {
+        status = GA_CUDA_CALL(scope.driver, cuStreamWaitEvent, stream, fence->event, 0);
     }
-    leave(&v);
+    leave(&scope);
     return status;
 }
 
@@ -296,7 +299,7 @@ void ga_vmm_fence_drop(ga_vmm_fences *fences, ga_vmm_fence *fence, uint64_t byte
     }
     fence->bytes -= bytes;
     fences->bytes -= fence->done ? 0 : bytes;
-    if (--fence->uses == 0) {
+    if (--fence->references == 0) {
         fences->open = fences->open == fence ? NULL : fences->open;
         ga_vmm_list_remove(&fence->link);
         ga_vmm_list_append(&fences->spare, &fence->link);
@@ -305,7 +308,7 @@ void ga_vmm_fence_drop(ga_vmm_fences *fences, ga_vmm_fence *fence, uint64_t byte
 
 size_t ga_vmm_fences_count(const ga_vmm_fences *fences)
 {
-    const ga_vmm_link *rings[] = {&fences->waiting, &fences->late};
+    const ga_vmm_link *rings[] = {&fences->waiting, &fences->batched};
     size_t count = 0;
     for (size_t i = 0; i < 2; i++) {
         for (const ga_vmm_link *l = rings[i]->after; l != rings[i]; l = l->after) {
@@ -315,14 +318,14 @@ size_t ga_vmm_fences_count(const ga_vmm_fences *fences)
     return count;
 }
 
-/* The oldest is the open one where there is no other. */
+/* The open fence is the oldest if there is no other. */
 static bool record_open(ga_vmm_fences *fences)
 {
-    visit v;
-    bool recorded = enter(fences, &v) == GA_OK;
+    driver_scope scope;
+    bool recorded = enter(fences, &scope) == GA_OK;
     if (recorded) {
-        recorded = record(fences, fences->open, &v) == GA_OK;
-        leave(&v);
+        recorded = record(fences, fences->open, &scope) == GA_OK;
+        leave(&scope);
     }
     return recorded;
 }
@@ -330,7 +333,7 @@ static bool record_open(ga_vmm_fences *fences)
 CUevent ga_vmm_fences_oldest(ga_vmm_fences *fences)
 {
     const ga_vmm_link *ring =
-        ga_vmm_list_empty(&fences->waiting) ? &fences->late : &fences->waiting;
+        ga_vmm_list_empty(&fences->waiting) ? &fences->batched : &fences->waiting;
     if (ga_vmm_list_empty(ring)) {
         return NULL;
     }
@@ -349,25 +352,25 @@ ga_status ga_vmm_fences_wait(int device, CUevent event)
     return status;
 }
 
-void ga_vmm_fences_look(ga_vmm_fences *fences)
+void ga_vmm_fences_poll(ga_vmm_fences *fences)
 {
-    visit v;
-    if (!ga_vmm_list_empty(&fences->late)) {
-        look_at_late(fences);
+    driver_scope scope;
+    if (!ga_vmm_list_empty(&fences->batched)) {
+        query_batched(fences);
     }
     const ga_vmm_link *oldest = fences->waiting.after;
     if (!ga_vmm_list_empty(&fences->waiting) &&
         GA_VMM_OF(oldest, ga_vmm_fence, link)->round != fences->round &&
-        enter(fences, &v) == GA_OK) {
-        look_along(fences, &fences->waiting, &v);
-        leave(&v);
+        enter(fences, &scope) == GA_OK) {
+        query_ring(fences, &fences->waiting, &scope);
+        leave(&scope);
     }
 }
 
 /* ---- the end ----------------------------------------------------------------------------- */
 
-/* `scope` is NULL where the device cannot be entered. */
-static void end(const ga_vmm_fences *fences, ga_vmm_link *ring, const ga_cuda_scope *scope)
+/* `scope` is NULL if the device cannot be entered. */
+static void destroy_ring(const ga_vmm_fences *fences, ga_vmm_link *ring, const ga_cuda_scope *scope)
 {
     while (!ga_vmm_list_empty(ring)) {
         ga_vmm_fence *fence = fence_of(ring->after);
@@ -382,14 +385,15 @@ static void end(const ga_vmm_fences *fences, ga_vmm_link *ring, const ga_cuda_sc
     }
 }
 
-/* What was freed late may have dropped a fence that was never recorded. */
-static void wait_for_late(const ga_vmm_fences *fences, const ga_cuda_scope *scope)
+/* A batched free may have dropped a fence that was never recorded. So record one more event behind
+ * all work; the caller waits for it with the others. */
+static void record_last_batched(const ga_vmm_fences *fences, const ga_cuda_scope *scope)
 {
-    const ga_vmm_link *ring = ga_vmm_list_empty(&fences->spare) ? &fences->late : &fences->spare;
-    if (!fences->late_used || ga_vmm_list_empty(ring)) {
+    const ga_vmm_link *ring = ga_vmm_list_empty(&fences->spare) ? &fences->batched : &fences->spare;
+    if (!fences->batched_used || ga_vmm_list_empty(ring)) {
         return;
     }
-    CUevent event = fence_of(ring->after)->event; /* ended with the others */
+    CUevent event = fence_of(ring->after)->event; /* destroyed with the others */
     if (fences->every_used && !fences->no_every) {
         scope->driver->cuCtxRecordEvent(fences->context, event);
     } else {
@@ -400,17 +404,17 @@ static void wait_for_late(const ga_vmm_fences *fences, const ga_cuda_scope *scop
 void ga_vmm_fences_close(ga_vmm_fences *fences)
 {
     ga_cuda_scope scope;
-    ga_vmm_link *const rings[] = {&fences->waiting, &fences->late, &fences->spare};
+    ga_vmm_link *const rings[] = {&fences->waiting, &fences->batched, &fences->spare};
     bool any = false;
     for (size_t i = 0; i < 3; i++) {
         any = any || !ga_vmm_list_empty(rings[i]);
     }
     bool entered = any && ga_cuda_enter(&scope, fences->device) == GA_OK;
     if (entered) {
-        wait_for_late(fences, &scope);
+        record_last_batched(fences, &scope);
     }
     for (size_t i = 0; i < 3; i++) {
-        end(fences, rings[i], entered ? &scope : NULL);
+        destroy_ring(fences, rings[i], entered ? &scope : NULL);
     }
     if (entered) {
         ga_cuda_leave(&scope);

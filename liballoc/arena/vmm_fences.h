@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * Fences: how far a stream must come before memory that was freed on it is free for others too. A
- * fence is an event of the driver; events are kept and used again until the heap closes.
+ * Fences: the point that a stream must reach before memory freed on it may serve other streams. A
+ * fence is a driver event. Events are recycled until the heap closes.
  *
- * A fence belongs to the memory that it was put for, which drops it; what is cut in two shares it.
- * Not thread safe: the heap's lock, but for ga_vmm_fences_wait(), which wants it not held.
+ * A fence is referenced by the memory that it was put for, and dropped with it; a chunk that is
+ * split shares it. Not thread safe: callers hold the heap's lock, except in ga_vmm_fences_wait(),
+ * where they must not hold it.
  *
- * The legacy default stream (NULL) is special, since it goes only with its context: work on it
- * needs no wait for what was freed on it. So its event is recorded later than it could be, for up
- * to GA_VMM_FENCE_BATCH frees together, or when somebody else asks whether it is done; and one
- * fence of its own that is not done says the same of all that were put later.
- *
- * All streams of the context together (GA_EVERY_STREAM) go only with it, too: theirs are late in
- * the same way. Nobody gets without a wait what was freed so. Where the driver has no event for a
- * context, they are the legacy stream's.
+ * Batched fences. The legacy default stream (NULL) lives as long as its context, so work on it
+ * needs no wait for memory that was freed on it. Therefore its events are recorded late: one for up
+ * to GA_VMM_FENCE_BATCH frees, or when another stream asks. Its fences complete in order, so that
+ * one incomplete fence answers for all later ones. Fences of all streams of the context together
+ * (GA_EVERY_STREAM) are batched in the same way, but every request has to wait for them. If the
+ * driver has no context events, they are replaced by fences of the legacy stream.
  */
 #ifndef GPUALLOC_ARENA_VMM_FENCES_H
 #define GPUALLOC_ARENA_VMM_FENCES_H
@@ -23,100 +22,108 @@
 #include <gpualloc/backend.h>
 
 enum {
-    GA_VMM_FENCE_BATCH = 16 /* late frees behind one event, at the most */
+    GA_VMM_FENCE_BATCH = 16 /* most frees behind one batched event */
 };
 
-static inline bool ga_vmm_is_late(ga_stream stream)
+static inline bool ga_vmm_is_batched(ga_stream stream)
 {
     return !stream || stream == GA_EVERY_STREAM;
 }
 
 typedef struct ga_vmm_fence {
-    ga_vmm_link link; /* among those that are waited for, or the spare ones */
+    ga_vmm_link link; /* in the ring of pending, batched or spare fences; else alone */
     CUevent event;
     ga_stream stream;
     bool done;
-    bool recorded;  /* else it is the open one, and is to be put behind more */
-    uint64_t round; /* in which it was found not to be done */
-    uint32_t puts;  /* frees that it stands for */
-    uint32_t uses;  /* by pieces of memory: it is spare when the last drops it */
-    uint64_t bytes; /* of runs that it keeps from others */
+    bool recorded;  /* false: the open fence, which still accepts frees */
+    uint64_t round; /* the last query round in which it was not done */
+    uint32_t frees; /* frees behind it */
+    /* Chunks and units that refer to it; it becomes spare with the last. */
+    uint32_t references;
+    uint64_t bytes; /* bytes of runs behind it */
 } ga_vmm_fence;
 
 typedef struct ga_vmm_fences {
     int device;
-    const ga_cuda_driver *driver; /* and the device's context, once a fence was put */
+    const ga_cuda_driver *driver; /* driver and context are set with the first fence */
     CUcontext context;
     uint64_t round;
-    uint64_t late_round; /* in which the oldest of `late` was found not to be done */
-    uint64_t bytes;      /* of runs behind fences that are not known to be done */
-    ga_vmm_link waiting; /* in the order they were put; none of them is known to be done */
-    ga_vmm_link late;    /* the same, of the legacy stream's and all streams' alone */
-    ga_vmm_fence *open;  /* the last of these, not recorded yet; NULL: there is none */
+    /* The last query round in which the oldest batched fence was not done. */
+    uint64_t batched_round;
+    uint64_t bytes; /* bytes of runs behind fences that are not known to be done */
+    /* Pending fences in the order they were put; none is known to be done. */
+    ga_vmm_link waiting;
+    ga_vmm_link batched; /* pending batched fences, in the order they were put */
+    ga_vmm_fence *open;  /* the newest batched fence, if it is not recorded yet; else NULL */
     ga_vmm_link spare;
-    bool late_used, every_used;
-    bool no_every; /* the driver has no event for a context */
+    bool batched_used, every_used;
+    bool no_every; /* the driver has no events for a context */
 } ga_vmm_fences;
 
 void ga_vmm_fences_open(ga_vmm_fences *fences, int device);
 
-/* Waits for all of them; nobody uses a fence any more. */
+/* Waits for all fences. No memory may refer to one any more. */
 void ga_vmm_fences_close(ga_vmm_fences *fences);
 
-/* One behind all that is on `stream` now. The driver's error, or GA_ERR_MEMORY. */
+/* Put a fence behind all work that is on `stream` now. Fails with the driver's error or
+ * GA_ERR_MEMORY. */
 ga_status ga_vmm_fence_put(ga_vmm_fences *fences, ga_stream stream, ga_vmm_fence **out);
 
-/* So many bytes of a run are behind it. NULL: behind nothing. */
+/* Account `bytes` bytes of a run to the fence. NULL is ignored. */
 static inline void ga_vmm_fence_cover(ga_vmm_fences *fences, ga_vmm_fence *fence, uint64_t bytes)
 {
     if (fence) {
         fence->bytes += bytes;
-        fences->bytes += bytes; /* it was put just now */
+        fences->bytes += bytes; /* a new fence is not done */
     }
 }
 
-/* From here on the driver is asked again; within a round, once for each fence that is not done. */
+/* Begin a query round. In each round the driver is queried at most once per fence that is not
+ * done. */
 static inline void ga_vmm_fences_new_round(ga_vmm_fences *fences)
 {
     fences->round++;
 }
 
-/* Whether the stream has come that far; ga_vmm_fence_ask() for one that is not known to be done,
- * and was not asked after in this round. */
-bool ga_vmm_fence_ask(ga_vmm_fences *fences, ga_vmm_fence *fence);
+/* True if the stream has passed the fence. ga_vmm_fence_query() asks the driver, for a fence that
+ * is not known to be done and was not queried in this round. */
+bool ga_vmm_fence_query(ga_vmm_fences *fences, ga_vmm_fence *fence);
 
 static inline bool ga_vmm_fence_done(ga_vmm_fences *fences, ga_vmm_fence *fence)
 {
-    uint64_t asked = ga_vmm_is_late(fence->stream) ? fences->late_round : fence->round;
-    return fence->done || (asked != fences->round && ga_vmm_fence_ask(fences, fence));
+    uint64_t asked = ga_vmm_is_batched(fence->stream) ? fences->batched_round : fence->round;
+    return fence->done || (asked != fences->round && ga_vmm_fence_query(fences, fence));
 }
 
-/* Let `stream` wait for it; this thread does not. Nothing where both are the legacy stream. */
+/* Make `stream` wait for the fence; the calling thread does not wait. Nothing is needed if both are
+ * the legacy stream. */
 ga_status ga_vmm_fence_order(ga_vmm_fences *fences, ga_vmm_fence *fence, ga_stream stream);
 
-/* For one more piece of memory. NULL stays NULL. */
+/* One more reference. NULL stays NULL. */
 static inline ga_vmm_fence *ga_vmm_fence_share(ga_vmm_fence *fence)
 {
     if (fence) {
-        fence->uses++;
+        fence->references++;
     }
     return fence;
 }
 
-/* By one piece of memory, with the bytes that it covered. NULL is ignored. */
+/* Drop one reference, and the `bytes` bytes accounted with it. NULL is ignored. */
 void ga_vmm_fence_drop(ga_vmm_fences *fences, ga_vmm_fence *fence, uint64_t bytes);
 
-/* How many are waited for. */
+/* Number of pending fences, batched ones included. */
 size_t ga_vmm_fences_count(const ga_vmm_fences *fences);
 
-/* The event of the oldest that is waited for, of other streams first; NULL: there is none, or the
- * driver would not record it. */
+/* The event of the oldest pending fence, other streams before the batched ones. NULL: none, or the
+ * driver fails to record it. */
 CUevent ga_vmm_fences_oldest(ga_vmm_fences *fences);
 
-/* Wait for an event of theirs, which may be in use again meanwhile: then for longer. */
+/* Wait for the event. If it is recycled and recorded again during the wait, the wait lasts
+ * longer. */
 ga_status ga_vmm_fences_wait(int device, CUevent event);
 
-/* Note which are done, up to the first that is not: of the late ones, and of the others. */
-void ga_vmm_fences_look(ga_vmm_fences *fences);
+/* Query the pending fences in order, and mark those that are done, up to the first that is not:
+ * once for the batched ones, once for the others. */
+void ga_vmm_fences_poll(ga_vmm_fences *fences);
 
 #endif

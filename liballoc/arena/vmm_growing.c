@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * A table of copies, told apart by what is `own` to each; all zeros where there is none.
+ * The table holds copies, identified by their `own` pointer; an unused entry is all zeros.
  */
 #include "vmm_growing.h"
 
 #include "growing.h"
 
-static ga_growing *place_of(ga_vmm *vmm, const void *own)
+static ga_growing *find_entry(ga_vmm *vmm, const void *own)
 {
     for (size_t i = 0; i < GA_VMM_GROWINGS; i++) {
         if (vmm->growings[i].own == own) {
@@ -16,16 +16,16 @@ static ga_growing *place_of(ga_vmm *vmm, const void *own)
     return NULL;
 }
 
-/* Put `growing` where the one with that `own` is; false: nowhere. */
-static bool replace(ga_vmm *vmm, const void *own, const ga_growing *growing)
+/* Replace the entry with this `own` by `growing`. Returns false if there is none. */
+static bool replace_entry(ga_vmm *vmm, const void *own, const ga_growing *growing)
 {
     pthread_mutex_lock(&vmm->lock);
-    ga_growing *place = place_of(vmm, own);
-    if (place) {
-        *place = *growing;
+    ga_growing *entry = find_entry(vmm, own);
+    if (entry) {
+        *entry = *growing;
     }
     pthread_mutex_unlock(&vmm->lock);
-    return place != NULL;
+    return entry != NULL;
 }
 
 static uint64_t left_of_limit(ga_vmm *vmm)
@@ -48,7 +48,7 @@ ga_status ga_vmm_growing_open(ga_vmm *vmm, ga_growing *growing)
                        (unsigned long long)vmm->pool.limit);
     }
     ga_status status = ga_growing_start(growing, vmm->pool.space.device, limit);
-    if (status == GA_OK && !replace(vmm, NULL, growing)) {
+    if (status == GA_OK && !replace_entry(vmm, NULL, growing)) {
         ga_growing_end(growing);
         return ga_fail(GA_ERR_UNSUPPORTED,
                        "vmm: %d memories that grow under kernels are open already, the most",
@@ -59,7 +59,7 @@ ga_status ga_vmm_growing_open(ga_vmm *vmm, ga_growing *growing)
 
 void ga_vmm_growing_close(ga_vmm *vmm, ga_growing *growing)
 {
-    replace(vmm, growing->own, &(ga_growing){0});
+    replace_entry(vmm, growing->own, &(ga_growing){0});
     ga_growing_end(growing);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A ring of links that lie in what they link; the head belongs to no element. Not thread safe.
+ * Doubly linked rings. The links are members of the elements; the head is a link outside all
+ * elements. Not thread safe.
  */
 #ifndef GPUALLOC_ARENA_VMM_LIST_H
 #define GPUALLOC_ARENA_VMM_LIST_H
@@ -12,10 +13,10 @@ typedef struct ga_vmm_link {
     struct ga_vmm_link *before, *after;
 } ga_vmm_link;
 
-/* The element of that type whose `member` is `link`. */
+/* The element of type `type` whose `member` is `link`. */
 #define GA_VMM_OF(link, type, member) ((type *)(void *)((char *)(link)-offsetof(type, member)))
 
-static inline void ga_vmm_list_begin(ga_vmm_link *head)
+static inline void ga_vmm_list_init(ga_vmm_link *head)
 {
     head->before = head->after = head;
 }
@@ -33,12 +34,12 @@ static inline void ga_vmm_list_append(ga_vmm_link *head, ga_vmm_link *link)
     head->before = link;
 }
 
-/* It links to itself then, and may be removed again. */
+/* The link then points to itself, so that it may be removed again. */
 static inline void ga_vmm_list_remove(ga_vmm_link *link)
 {
     link->before->after = link->after;
     link->after->before = link->before;
-    ga_vmm_list_begin(link);
+    ga_vmm_list_init(link);
 }
 
 #endif

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * STRUCTURE  blocks too small for a run of their own are units of a sheet: a run cut into units of
- *            one size. A sheet with free units is in its class's list; one that has nothing but
- *            free units goes back to the pool. What was freed on a stream rests beside its sheet
- *            until the stream has come that far, and serves the same stream at once.
- * INVARIANT  a unit is live, resting or free; sheets come from the pool with nothing to wait for,
- *            since their units go to anybody
+ * Small blocks of a vmm heap: units of equal size in sheets.
+ *
+ * STRUCTURE  a sheet is a run cut into units of one size class. Sheets with free units are in the
+ *            class's list. A sheet whose units are all free returns its run to the pool. A unit
+ *            that was freed on a stream is deferred until the work on that stream is done; the same
+ *            stream may get it back at once.
+ * INVARIANT  a unit is live, deferred or free. The pool hands out runs for sheets only if no stream
+ *            uses them, because units serve any stream.
  * PROGRESS   under the heap's lock
  *
- * Sizes are bytes. Units waste less than 1/8 up to 256 quanta (64 KiB on a device), less than 1/32
- * above.
+ * Sizes are bytes. Units waste less than 1/8 up to 256 quanta (64 KiB on a device), and less than
+ * 1/32 above.
  */
 #ifndef GPUALLOC_ARENA_VMM_PACKED_H
 #define GPUALLOC_ARENA_VMM_PACKED_H
@@ -20,57 +22,59 @@ typedef struct ga_vmm_sheet ga_vmm_sheet;
 
 typedef struct ga_vmm_class {
     uint32_t unit;
-    uint64_t run;  /* bytes of a sheet; the class's first takes what one unit needs */
-    size_t sheets; /* there are */
-    ga_vmm_link open, resting;
+    uint64_t sheet_bytes; /* the first sheet of a class has room for one unit only */
+    size_t sheets;        /* number of sheets */
+    ga_vmm_link open, deferred;
 } ga_vmm_class;
 
 typedef struct ga_vmm_packed {
     ga_vmm_pool *pool;
-    uint32_t quantum;   /* what units are multiples of */
-    uint64_t small_max; /* up to here steps of 1/8, above 1/32 */
-    uint64_t max;       /* the largest unit */
+    uint32_t quantum; /* all unit sizes are multiples of it */
+    /* Largest unit of the classes in steps of 1/8; above, steps of 1/32. */
+    uint64_t small_max;
+    uint64_t max; /* largest unit */
     uint32_t class_count;
     ga_vmm_class *classes;
-    ga_vmm_link spare; /* records of resting units */
-    uint32_t given;    /* behind late fences so far */
-    uint64_t resting;  /* bytes of units that streams may still use */
+    ga_vmm_link spare;      /* unused records of deferred units */
+    uint32_t batched_frees; /* frees behind batched fences so far */
+    uint64_t deferred;      /* bytes of deferred units */
 } ga_vmm_packed;
 
-/* quantum: 16 or 256, say. GA_ERR_MEMORY. */
+/* quantum: 16 on the host, 256 on a device. GA_ERR_MEMORY. */
 ga_status ga_vmm_packed_open(ga_vmm_packed *packed, ga_vmm_pool *pool, uint32_t quantum);
 
-/* Before the pool is closed. Sheets go, their runs stay. */
+/* Call before the pool is closed. Frees the sheets; their runs stay in the pool. */
 void ga_vmm_packed_close(ga_vmm_packed *packed);
 
-/* Whether a unit serves such a request: up to the largest, and not about as large as a run. */
+/* True if the request gets a unit: it is at most the largest unit, and a run of its own would waste
+ * more than 1/32. */
 bool ga_vmm_packed_serves(const ga_vmm_packed *packed, uint64_t size, uint64_t align);
 
-/* A unit of at least `size` bytes; `align` as asked, up to a granule. *stream as in
- * ga_vmm_pool_take(). *usable: the bytes it has. */
-ga_status ga_vmm_packed_take(ga_vmm_packed *packed, uint64_t size, uint64_t align,
-                             const ga_stream *stream, void **out, uint64_t *usable);
+/* Allocate a unit of at least `size` bytes; `align` is at most a granule. *stream as in
+ * ga_vmm_pool_allocate(). *usable: bytes of the unit. */
+ga_status ga_vmm_packed_allocate(ga_vmm_packed *packed, uint64_t size, uint64_t align,
+                                 const ga_stream *stream, void **out, uint64_t *usable);
 
-/* Whether a live unit of the sheet begins there. */
+/* True if a live unit of the sheet begins at the address. */
 bool ga_vmm_sheet_has(const ga_vmm_sheet *sheet, const void *pointer);
 
-/* The live unit that begins there. With a fence, GA_ERR_MEMORY where there is no memory to note
- * it. */
-ga_status ga_vmm_packed_give(ga_vmm_packed *packed, ga_vmm_sheet *sheet, const void *block,
+/* Free the live unit that begins at `block`. With a fence, GA_ERR_MEMORY if there is no memory for
+ * the record of the deferral. */
+ga_status ga_vmm_packed_free(ga_vmm_packed *packed, ga_vmm_sheet *sheet, const void *block,
                              ga_vmm_fence *fence);
 
-/* Free resting units whose streams are done, in each class up to a few that are not. */
-void ga_vmm_packed_settle_first(ga_vmm_packed *packed);
+/* Free the deferred units whose streams are done. In each class it stops at a batch without any. */
+void ga_vmm_packed_collect_oldest(ga_vmm_packed *packed);
 
-/* Free what rests and need not rest any longer. Answers whether anything did. */
-bool ga_vmm_packed_settle(ga_vmm_packed *packed);
+/* Free all deferred units whose streams are done. Returns true if there were any. */
+bool ga_vmm_packed_collect(ga_vmm_packed *packed);
 
-/* Every unit is free. Nobody is using any. */
+/* Free every unit. No unit may be in use. */
 void ga_vmm_packed_reset(ga_vmm_packed *packed);
 
 uint32_t ga_vmm_sheet_unit(const ga_vmm_sheet *sheet);
 
-/* The live units: call `visit`, in the order of addresses. */
+/* Call `visit` for the live units, in the order of addresses. */
 void ga_vmm_sheet_each(const ga_vmm_sheet *sheet, ga_visit *visit, void *context);
 
 #endif

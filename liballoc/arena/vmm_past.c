@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * STRUCTURE  a ring of requests; those whose keys have one hash are a chain, the last one first
- * PROGRESS   under the heap's lock. While a program repeats itself the cursor moves along, and what
- *            is next costs one look.
+ * STRUCTURE  a ring of placements; those whose keys have the same hash form a chain, newest first
+ * PROGRESS   under the heap's lock. While a program repeats itself the cursor advances by one for
+ *            each request, so that the next placement is found with one comparison.
  */
 #include "vmm_past.h"
 
 #include "../platform/libc.h"
 
 enum {
-    LOOKS = 8 /* at others of the same hash */
+    CHAIN_PROBES_MAX = 8 /* placements of one chain that are compared */
 };
 
 static uint64_t mix(uint64_t a, uint64_t b)
@@ -18,77 +18,78 @@ static uint64_t mix(uint64_t a, uint64_t b)
     return x ^ x >> 29;
 }
 
-static uint64_t *chain_of(const ga_vmm_past *past)
+static uint64_t *chain_of(const ga_vmm_history *history)
 {
-    return &past->last[(past->key >> 20) % GA_VMM_PAST];
+    return &history->chains[(history->key >> 20) % GA_VMM_HISTORY_LENGTH];
 }
 
-static bool is_like(const ga_vmm_past *past, uint64_t at)
+static bool matches_key(const ga_vmm_history *history, uint64_t at)
 {
-    const ga_vmm_event *event = ga_vmm_past_at(past, at);
-    return event && event->key == past->key;
+    const ga_vmm_placement *placement = ga_vmm_history_at(history, at);
+    return placement && placement->key == history->key;
 }
 
-void ga_vmm_past_ask(ga_vmm_past *past, uint64_t size, uint64_t what)
+void ga_vmm_history_begin_request(ga_vmm_history *history, uint64_t size, uint64_t stream_key)
 {
-    past->key = mix(size, what);
-    past->cursor = is_like(past, past->cursor) ? past->cursor : 0;
+    history->key = mix(size, stream_key);
+    history->cursor = matches_key(history, history->cursor) ? history->cursor : 0;
 }
 
-/* Others may have the same hash. */
-uint64_t ga_vmm_past_look(const ga_vmm_past *past, uint64_t at)
+/* A chain also contains other keys with the same hash. */
+uint64_t ga_vmm_history_find(const ga_vmm_history *history, uint64_t at)
 {
-    if (!past->events) {
+    if (!history->placements) {
         return 0;
     }
-    const ga_vmm_event *event = ga_vmm_past_at(past, at);
-    at = event ? event->same : *chain_of(past);
-    for (int looks = LOOKS; looks-- && (event = ga_vmm_past_at(past, at)); at = event->same) {
-        if (event->key == past->key) {
+    const ga_vmm_placement *placement = ga_vmm_history_at(history, at);
+    at = placement ? placement->previous : *chain_of(history);
+    for (int probes = CHAIN_PROBES_MAX; probes-- && (placement = ga_vmm_history_at(history, at));
+         at = placement->previous) {
+        if (placement->key == history->key) {
             return at;
         }
     }
     return 0;
 }
 
-bool ga_vmm_past_follows(const ga_vmm_past *past, uint64_t at)
+bool ga_vmm_history_context_matches(const ga_vmm_history *history, uint64_t at)
 {
-    const ga_vmm_event *one = ga_vmm_past_at(past, at - 1);
-    const ga_vmm_event *two = ga_vmm_past_at(past, at - 2);
-    return one && two && one->key == past->keys[0] && two->key == past->keys[1];
+    const ga_vmm_placement *one = ga_vmm_history_at(history, at - 1);
+    const ga_vmm_placement *two = ga_vmm_history_at(history, at - 2);
+    return one && two && one->key == history->recent_keys[0] && two->key == history->recent_keys[1];
 }
 
-static bool open_past(ga_vmm_past *past)
+static bool make_history(ga_vmm_history *history)
 {
-    if (!past->events) {
-        past->events = ga_libc.calloc(GA_VMM_PAST, sizeof *past->events);
-        past->last = ga_libc.calloc(GA_VMM_PAST, sizeof *past->last);
+    if (!history->placements) {
+        history->placements = ga_libc.calloc(GA_VMM_HISTORY_LENGTH, sizeof *history->placements);
+        history->chains = ga_libc.calloc(GA_VMM_HISTORY_LENGTH, sizeof *history->chains);
     }
-    if (!past->events || !past->last) {
-        ga_vmm_past_clear(past);
+    if (!history->placements || !history->chains) {
+        ga_vmm_history_clear(history);
     }
-    return past->events;
+    return history->placements;
 }
 
-uint64_t ga_vmm_past_note(ga_vmm_past *past, uint64_t at, uintptr_t base, uint64_t size)
+uint64_t ga_vmm_history_append(ga_vmm_history *history, uint64_t at, uintptr_t base, uint64_t size)
 {
-    if (!open_past(past)) {
+    if (!make_history(history)) {
         return 0;
     }
-    uint64_t *chain = chain_of(past);
-    uint64_t own = ++past->count;
-    past->events[own % GA_VMM_PAST] =
-        (ga_vmm_event){.key = past->key, .same = *chain, .base = base, .size = size};
+    uint64_t *chain = chain_of(history);
+    uint64_t own = ++history->count;
+    history->placements[own % GA_VMM_HISTORY_LENGTH] =
+        (ga_vmm_placement){.key = history->key, .previous = *chain, .base = base, .size = size};
     *chain = own;
-    past->cursor = at ? at + 1 : past->cursor ? past->cursor + 1 : 0;
-    past->keys[1] = past->keys[0];
-    past->keys[0] = past->key;
+    history->cursor = at ? at + 1 : history->cursor ? history->cursor + 1 : 0;
+    history->recent_keys[1] = history->recent_keys[0];
+    history->recent_keys[0] = history->key;
     return own;
 }
 
-void ga_vmm_past_clear(ga_vmm_past *past)
+void ga_vmm_history_clear(ga_vmm_history *history)
 {
-    ga_libc.free(past->events);
-    ga_libc.free(past->last);
-    *past = (ga_vmm_past){0};
+    ga_libc.free(history->placements);
+    ga_libc.free(history->chains);
+    *history = (ga_vmm_history){0};
 }

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * What was asked for before, and where it stood. A program that does the same again asks for the
- * same in the same order: so what comes next is looked up where it came last, and gets the place
- * that it had. (Sekiyama et al., "Profile-Guided Memory Optimization for Deep Neural Networks",
- * 2018, place blocks by a profile of one iteration; here the profile is whatever was last.)
+ * Placement history: a ring of the last requests and the addresses that each of them got.
  *
- *     past      ... a  b  c  d  e  f ...            a  b  c
- *                            ^ cursor: what comes next   ^ now
+ * A program that repeats itself (a training loop, for example) sends the same requests in the same
+ * order. The history recognises such a repetition, so that each request can get the addresses that
+ * its counterpart had (vmm_places.h replays them). Sekiyama et al., "Profile-Guided Memory
+ * Optimization for Deep Neural Networks", 2018, place blocks by a profile of one iteration; here
+ * the profile is the most recent repetition.
  *
- * Positions count requests from 1 on. All of it is a guess: whoever asks looks whether the place is
- * free. For the pool (vmm_pool.h), under whose lock.
+ *     history   ... a  b  c  d  e  f ...            a  b  c
+ *                            ^ cursor: expected next      ^ newest
+ *
+ * A position is the number of a request, counted from 1. The history only predicts: the caller
+ * checks that the addresses are free. Used by the pool (vmm_pool.h) under the heap's lock.
  */
 #ifndef GPUALLOC_ARENA_VMM_PAST_H
 #define GPUALLOC_ARENA_VMM_PAST_H
@@ -19,47 +22,52 @@
 #include <stdint.h>
 
 enum {
-    GA_VMM_PAST = 1 << 14 /* requests that are remembered, at the most */
+    GA_VMM_HISTORY_LENGTH = 1 << 14 /* requests that are kept */
 };
 
-typedef struct ga_vmm_event {
-    uint64_t key;  /* of the request */
-    uint64_t same; /* the position of the one before it in its chain */
-    uint64_t next; /* the position of the first that had any of its memory again; 0: none yet */
+typedef struct ga_vmm_placement {
+    uint64_t key;      /* hash of the request's size and stream */
+    uint64_t previous; /* position of the previous placement with the same hash; 0: none */
+    /* Position of the first later placement that reused any of its memory; 0: none yet. */
+    uint64_t successor;
     uintptr_t base;
     uint64_t size;
-} ga_vmm_event;
+} ga_vmm_placement;
 
-/* Zeros are one that remembers nothing. */
-typedef struct ga_vmm_past {
-    ga_vmm_event *events;  /* a ring; NULL: none yet */
-    uint64_t *last;        /* by the hash of the key: the position of the last */
-    uint64_t count;        /* of requests so far */
-    uint64_t cursor;       /* the position that is expected next; 0: lost */
-    uint64_t key, keys[2]; /* of what is asked for, and of the two before it */
-} ga_vmm_past;
+/* All zeros: an empty history. */
+typedef struct ga_vmm_history {
+    /* Ring by position modulo the length; NULL before the first append. */
+    ga_vmm_placement *placements;
+    uint64_t *chains; /* by hash of the key: position of the newest placement */
+    uint64_t count;   /* requests so far */
+    /* Position of the placement that is expected next; 0: no repetition recognised. */
+    uint64_t cursor;
+    uint64_t key, recent_keys[2]; /* of the current request, and of the two before it */
+} ga_vmm_history;
 
-/* For a request: `what` tells those of one size from others (its stream, say). */
-void ga_vmm_past_ask(ga_vmm_past *past, uint64_t size, uint64_t what);
+/* Begin a request. `stream_key` separates requests of equal size on different streams. */
+void ga_vmm_history_begin_request(ga_vmm_history *history, uint64_t size, uint64_t stream_key);
 
-/* Where such a request was before position `at`; 0: the last time. Answers 0 where there is
- * none. */
-uint64_t ga_vmm_past_look(const ga_vmm_past *past, uint64_t at);
+/* The newest placement before position `at` with the current request's key; `at` 0: the newest of
+ * all. Returns 0 if there is none. */
+uint64_t ga_vmm_history_find(const ga_vmm_history *history, uint64_t at);
 
-/* Whether the two before it were as they are now. */
-bool ga_vmm_past_follows(const ga_vmm_past *past, uint64_t at);
+/* True if the two requests before position `at` had the keys of the two most recent requests. */
+bool ga_vmm_history_context_matches(const ga_vmm_history *history, uint64_t at);
 
-/* It is given this place, as at position `at`; 0: as never before. Answers its own position; 0:
- * there is no memory to remember. */
-uint64_t ga_vmm_past_note(ga_vmm_past *past, uint64_t at, uintptr_t base, uint64_t size);
+/* Append the placement of the current request. `at`: the placement that it repeats, 0: none. The
+ * cursor moves behind `at`; without one it advances by one, if it is set. Returns the new position,
+ * or 0 if out of memory. */
+uint64_t ga_vmm_history_append(ga_vmm_history *history, uint64_t at, uintptr_t base, uint64_t size);
 
-/* What stood at the position; NULL: long forgotten. */
-static inline ga_vmm_event *ga_vmm_past_at(const ga_vmm_past *past, uint64_t at)
+/* The placement at the position; NULL if the ring has overwritten it. */
+static inline ga_vmm_placement *ga_vmm_history_at(const ga_vmm_history *history, uint64_t at)
 {
-    bool known = past->events && at && at <= past->count && past->count - at < GA_VMM_PAST;
-    return known ? &past->events[at % GA_VMM_PAST] : NULL;
+    bool known = history->placements && at && at <= history->count &&
+                 history->count - at < GA_VMM_HISTORY_LENGTH;
+    return known ? &history->placements[at % GA_VMM_HISTORY_LENGTH] : NULL;
 }
 
-void ga_vmm_past_clear(ga_vmm_past *past);
+void ga_vmm_history_clear(ga_vmm_history *history);
 
 #endif

@@ -1,103 +1,109 @@
 /* SPDX-License-Identifier: MIT
  *
- * Each chunk knows the request that had it last, and which earlier one that was like. Who had the
- * memory after the earlier one is who is expected to want it next.
+ * Each chunk stores the position of its last placement and of the earlier placement that this one
+ * repeated. The successor of the earlier placement predicts which request needs the chunk next.
  */
 #include "vmm_places.h"
 
 enum {
-    LOOKS = 16 /* at requests of the very size and stream, at the most */
+    MATCHES_TRIED_MAX = 16 /* placements of the same size and stream that are tried */
 };
 
 /* ---- finding ----------------------------------------------------------------------------- */
 
-static bool fits(const ga_vmm_event *event, const ga_vmm_want *w)
+static bool fits(const ga_vmm_placement *placement, const ga_vmm_request *request)
 {
-    return event->size >= w->size && event->size - w->size <= w->waste &&
-           !(event->base & (w->align - 1));
+    return placement->size >= request->size && placement->size - request->size <= request->waste &&
+           !(placement->base & (request->align - 1));
 }
 
-/* The chunk is the first of a run that is whole yet, as it was; such a run has one fence. */
-static bool is_whole(const ga_vmm_chunk *chunk, const ga_vmm_event *event)
+/* True if the chunk is the first of an intact run at the recorded addresses. All chunks of such a
+ * run have one fence. */
+static bool is_intact_run(const ga_vmm_chunk *chunk, const ga_vmm_placement *placement)
 {
     const ga_vmm_run *run = chunk->run;
-    return run && !run->live && run->base == event->base && run->size == event->size;
+    return run && !run->live && run->base == placement->base && run->size == placement->size;
 }
 
-/* Free chunks from its base to its end. */
-static bool stands(ga_vmm_pool *pool, const ga_vmm_event *event, const ga_vmm_want *w,
-                   ga_vmm_window *out)
+/* Set `out` to the placement's addresses. Returns false unless all of them are mapped and free. */
+static bool find_free_window(ga_vmm_pool *pool, const ga_vmm_placement *placement,
+                             const ga_vmm_request *request, ga_vmm_window *out)
 {
-    ga_vmm_chunk *c = ga_vmm_addresses_find(&pool->addresses, (void *)event->base);
-    uintptr_t at = event->base;
-    uintptr_t end = at + event->size;
+    ga_vmm_chunk *c = ga_vmm_addresses_find(&pool->addresses, (void *)placement->base);
+    uintptr_t at = placement->base;
+    uintptr_t end = at + placement->size;
     if (!c || c->base != at) {
         return false;
     }
     *out = (ga_vmm_window){ga_vmm_chunk_of(c->link.before), at, end, 0};
-    if (is_whole(c, event)) {
-        return ga_vmm_is_ready(pool, c->fence, w);
+    if (is_intact_run(c, placement)) {
+        return ga_vmm_is_ready(pool, c->fence, request);
     }
-    while (at < end && c->base == at && !ga_vmm_is_taken(c) && ga_vmm_is_ready(pool, c->fence, w)) {
+    while (at < end && c->base == at && !ga_vmm_is_occupied(c) &&
+           ga_vmm_is_ready(pool, c->fence, request)) {
         at = ga_vmm_chunk_end(c);
         c = ga_vmm_chunk_after(c);
     }
     return at == end;
 }
 
-static bool serves(ga_vmm_pool *pool, uint64_t at, const ga_vmm_want *w, ga_vmm_window *out)
+static bool can_replay(ga_vmm_pool *pool, uint64_t at, const ga_vmm_request *request,
+                       ga_vmm_window *out)
 {
-    const ga_vmm_event *event = ga_vmm_past_at(&pool->past, at);
-    return event && fits(event, w) && stands(pool, event, w, out);
+    const ga_vmm_placement *placement = ga_vmm_history_at(&pool->history, at);
+    return placement && fits(placement, request) && find_free_window(pool, placement, request, out);
 }
 
-bool ga_vmm_places_find(ga_vmm_pool *pool, const ga_vmm_want *w, ga_vmm_likeness likeness,
-                        ga_vmm_window *out, uint64_t *like)
+bool ga_vmm_replay_find(ga_vmm_pool *pool, const ga_vmm_request *request, ga_vmm_replay_mode mode,
+                        ga_vmm_window *out, uint64_t *matched)
 {
-    const ga_vmm_past *past = &pool->past;
-    bool next = likeness == GA_VMM_LIKE_NEXT;
-    if (next && past->cursor) {
-        *like = past->cursor;
-        return serves(pool, *like, w, out);
+    const ga_vmm_history *history = &pool->history;
+    bool in_sequence = mode == GA_VMM_REPLAY_SEQUENCE;
+    if (in_sequence && history->cursor) {
+        *matched = history->cursor;
+        return can_replay(pool, *matched, request, out);
     }
-    uint64_t at = ga_vmm_past_look(past, 0);
-    for (int looks = LOOKS; at && looks--; at = ga_vmm_past_look(past, at)) {
-        if ((!next || ga_vmm_past_follows(past, at)) && serves(pool, at, w, out)) {
-            *like = at;
+    uint64_t at = ga_vmm_history_find(history, 0);
+    for (int probes = MATCHES_TRIED_MAX; at && probes--; at = ga_vmm_history_find(history, at)) {
+        if ((!in_sequence || ga_vmm_history_context_matches(history, at)) &&
+            can_replay(pool, at, request, out)) {
+            *matched = at;
             return true;
         }
     }
     return false;
 }
 
-/* ---- noting ------------------------------------------------------------------------------ */
+/* ---- recording --------------------------------------------------------------------------- */
 
-static void note(ga_vmm_pool *pool, ga_vmm_chunk *chunk, uint64_t own, uint64_t like)
+static void record_chunk(ga_vmm_pool *pool, ga_vmm_chunk *chunk, uint64_t own, uint64_t matched)
 {
-    ga_vmm_event *before = ga_vmm_past_at(&pool->past, chunk->used);
-    if (before && !before->next) {
-        before->next = own;
+    ga_vmm_placement *before = ga_vmm_history_at(&pool->history, chunk->position);
+    if (before && !before->successor) {
+        before->successor = own;
     }
-    chunk->used = own;
-    chunk->like = like;
+    chunk->position = own;
+    chunk->matched = matched;
 }
 
-void ga_vmm_places_note(ga_vmm_pool *pool, uint64_t like, const ga_vmm_run *run)
+void ga_vmm_replay_record(ga_vmm_pool *pool, uint64_t matched, const ga_vmm_run *run)
 {
-    uint64_t own = ga_vmm_past_note(&pool->past, like, run->base, run->size);
+    uint64_t own = ga_vmm_history_append(&pool->history, matched, run->base, run->size);
     for (ga_vmm_chunk *c = run->first; c != run->last; c = ga_vmm_chunk_after(c)) {
-        note(pool, c, own, like);
+        record_chunk(pool, c, own, matched);
     }
-    note(pool, run->last, own, like);
+    record_chunk(pool, run->last, own, matched);
 }
 
-uint64_t ga_vmm_places_rest(const ga_vmm_pool *pool, const ga_vmm_chunk *chunk)
+uint64_t ga_vmm_replay_idle_span(const ga_vmm_pool *pool, const ga_vmm_chunk *chunk)
 {
-    uint64_t now = pool->past.cursor;
+    uint64_t now = pool->history.cursor;
     uint64_t age = pool->clock - chunk->freed + 1;
     if (!now) {
         return age;
     }
-    const ga_vmm_event *like = ga_vmm_past_at(&pool->past, chunk->like);
-    return age + (like && like->next > now ? like->next : pool->past.count + 1) - now;
+    const ga_vmm_placement *matched = ga_vmm_history_at(&pool->history, chunk->matched);
+    return age +
+           (matched && matched->successor > now ? matched->successor : pool->history.count + 1) -
+           now;
 }

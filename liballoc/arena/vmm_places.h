@@ -1,31 +1,32 @@
 /* SPDX-License-Identifier: MIT
  *
- * The places that requests had before (vmm_past.h), among the chunks that there are now: found
- * again without a search, and left alone where they are soon to be wanted. For the pool
- * (vmm_pool.h), under whose lock.
+ * Placement replay: finds the addresses that a repeated request had before (vmm_past.h) among the
+ * chunks of today, without a search, and estimates how soon a free chunk is needed again, so that
+ * eviction spares it. Used by the pool (vmm_pool.h) under the heap's lock.
  */
 #ifndef GPUALLOC_ARENA_VMM_PLACES_H
 #define GPUALLOC_ARENA_VMM_PLACES_H
 
 #include "vmm_search.h"
 
-typedef enum ga_vmm_likeness {
-    GA_VMM_LIKE_NEXT, /* what stood there came where this one comes */
-    GA_VMM_LIKE_ANY   /* a request like it, whenever that was */
-} ga_vmm_likeness;
+typedef enum ga_vmm_replay_mode {
+    GA_VMM_REPLAY_SEQUENCE, /* the placement at the cursor, or one with the same two predecessors */
+    GA_VMM_REPLAY_ANY       /* any placement of the same size and stream */
+} ga_vmm_replay_mode;
 
-/* Free chunks that stand where a request like that stood, as many as that had; false: they are not
- * all there. *like: the position of that request. */
-bool ga_vmm_places_find(ga_vmm_pool *pool, const ga_vmm_want *want, ga_vmm_likeness likeness,
-                        ga_vmm_window *out, uint64_t *like);
+/* Find a placement that the current request can repeat: all its addresses are mapped and free.
+ * Returns false if there is none. *matched: the position of the placement; in sequence mode it is
+ * set to the cursor even if the result is false. */
+bool ga_vmm_replay_find(ga_vmm_pool *pool, const ga_vmm_request *request, ga_vmm_replay_mode mode,
+                        ga_vmm_window *out, uint64_t *matched);
 
-/* The request that was asked for last got this run, as the one at position `like` had one; 0: as
- * none. */
-void ga_vmm_places_note(ga_vmm_pool *pool, uint64_t like, const ga_vmm_run *run);
+/* Record that the current request got this run. `matched`: the position of the placement that it
+ * repeats; 0: none. */
+void ga_vmm_replay_record(ga_vmm_pool *pool, uint64_t matched, const ga_vmm_run *run);
 
-/* For how many requests a free chunk has been unused and, as it was before, is going to be. The
- * former alone would make programs whose phases take turns map what they are about to want; the
- * latter alone lets two phases take a chunk from one another for ever. */
-uint64_t ga_vmm_places_rest(const ga_vmm_pool *pool, const ga_vmm_chunk *chunk);
+/* How long a free chunk has been idle and is expected to stay idle, in requests. Past idle time
+ * alone would evict chunks that a phase of the program is about to need again. Expected idle time
+ * alone would let two phases evict each other's chunks forever. */
+uint64_t ga_vmm_replay_idle_span(const ga_vmm_pool *pool, const ga_vmm_chunk *chunk);
 
 #endif

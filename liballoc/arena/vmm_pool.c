@@ -1,6 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * Taking runs, and giving them back.
+ * Allocating, freeing, extending and shrinking runs.
+ *
+ * ga_vmm_pool_allocate
+ *   allocate
+ *     ga_vmm_replay_find(sequence) -> claim_replayed    the program repeats itself: one comparison
+ *     find_intact -> reuse_intact                       a freed run of the same size
+ *     ga_vmm_replay_find(any) -> claim_replayed         an earlier placement of the same size
+ *     allocate_searched
+ *       find_window                                     search; reserves addresses if needed
+ *       claim_window                                    no hole in the window: no driver call
+ *       claim_mapped                                    evict, map holes, claim; evict and retry
  */
 #include "vmm_pool.h"
 
@@ -16,16 +26,17 @@
 
 #include <time.h>
 
-typedef unsigned long long ull; /* what %llu takes */
+typedef unsigned long long ull; /* the type of %llu */
 
 enum {
-    SPARE = 25, /* of the peak such a part may be held besides, free or wasted, */
-    WASTE = 28, /* and such a part wasted */
-    SPARE_GRANULES = 32,
-    LOOKS = 32 /* at runs of about the size, at the most */
+    SPARE_DIV = 25, /* cache at most peak/25 beyond the peak, internal waste included */
+    WASTE_DIV = 28, /* of that, at most peak/28 as internal waste */
+    SPARE_GRANULES_MIN = 32,
+    INTACT_PROBES_MAX = 32 /* intact runs of about the size that are tried */
 };
 
-static const uint64_t ROOMY = (uint64_t)1 << 30; /* from there on runs have room to grow */
+/* Runs of this size and above reserve addresses behind them to grow into. */
+static const uint64_t ROOMY_RUN_BYTES = (uint64_t)1 << 30;
 
 static uint64_t most(uint64_t a, uint64_t b)
 {
@@ -47,12 +58,12 @@ static ga_vmm_run *run_of(ga_vmm_link *link)
 ga_status ga_vmm_pool_open(ga_vmm_pool *pool, uint64_t reserve)
 {
     pool->ceiling = UINT64_MAX;
-    ga_vmm_list_begin(&pool->loose);
-    ga_vmm_list_begin(&pool->lives);
-    ga_vmm_list_begin(&pool->ages);
-    ga_vmm_list_begin(&pool->stale);
-    for (size_t i = 0; i < GA_VMM_BUCKETS; i++) {
-        ga_vmm_list_begin(&pool->buckets[i]);
+    ga_vmm_list_init(&pool->detached);
+    ga_vmm_list_init(&pool->live_runs);
+    ga_vmm_list_init(&pool->free_by_age);
+    ga_vmm_list_init(&pool->stale);
+    for (size_t i = 0; i < GA_VMM_SIZE_BUCKETS; i++) {
+        ga_vmm_list_init(&pool->buckets[i]);
     }
     ga_vmm_fences_open(&pool->fences, pool->space.device);
     return ga_vmm_addresses_open(&pool->addresses, &pool->space, reserve);
@@ -73,16 +84,16 @@ static void drop_fence(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
     chunk->fence = NULL;
 }
 
-/* For the search, after the run has become live, or has been freed. */
-static void note(ga_vmm_pool *pool, const ga_vmm_run *run)
+/* Called after the run became live or was freed: the summaries of its chunks are out of date. */
+static void mark_run_stale(ga_vmm_pool *pool, const ga_vmm_run *run)
 {
     for (ga_vmm_chunk *c = run->first; c != run->last; c = ga_vmm_chunk_after(c)) {
-        ga_vmm_tree_mark(pool, c);
+        ga_vmm_tree_mark_stale(pool, c);
     }
-    ga_vmm_tree_mark(pool, run->last);
+    ga_vmm_tree_mark_stale(pool, run->last);
 }
 
-/* Fences first: they wait. */
+/* Fences first, because closing them waits for the streams. */
 void ga_vmm_pool_close(ga_vmm_pool *pool)
 {
     const ga_vmm_link *chunks = &pool->addresses.chunks;
@@ -92,34 +103,35 @@ void ga_vmm_pool_close(ga_vmm_pool *pool)
     ga_vmm_fences_close(&pool->fences);
     ga_vmm_chunks_end(pool);
     ga_vmm_addresses_close(&pool->addresses);
-    free_records(&pool->lives);
-    for (size_t i = 0; i < GA_VMM_BUCKETS; i++) {
+    free_records(&pool->live_runs);
+    for (size_t i = 0; i < GA_VMM_SIZE_BUCKETS; i++) {
         free_records(&pool->buckets[i]);
     }
     ga_libc.free(pool->items);
-    ga_vmm_past_clear(&pool->past);
+    ga_vmm_history_clear(&pool->history);
 }
 
-/* ---- what may be held -------------------------------------------------------------------- */
+/* ---- bounds ------------------------------------------------------------------------------ */
 
 static uint64_t peak_with(const ga_vmm_pool *pool, uint64_t more)
 {
     return most(pool->peak, pool->live - pool->waste + more);
 }
 
-/* Bytes that were freed and are in use to whoever asks now. With a stream they may be had. */
-static uint64_t in_flight(const ga_vmm_pool *pool, const ga_stream *stream)
+/* Bytes that were freed and are not usable yet for this request. A request with a stream can use
+ * all of them, because its stream can be made to wait. */
+static uint64_t bytes_in_flight(const ga_vmm_pool *pool, const ga_stream *stream)
 {
     return stream ? 0 : pool->fences.bytes;
 }
 
-/* The most that cache= allows to be held once `more` bytes are in use besides. By default that is
- * the peak of what was in use and 1/25 of it: a program that repeats itself finds the memory that
- * it had before, and with what is lost in units at most a twentieth is held in vain. */
-static uint64_t may_cache(const ga_vmm_pool *pool, uint64_t more, uint64_t flying)
+/* The most bytes that cache= allows to be held once `more` bytes are live in addition. The default
+ * is the peak of live bytes and 1/25 of it. So a program that repeats itself finds its earlier
+ * memory, and at most 1/20 is held unused, including the waste inside units. */
+static uint64_t cache_bound(const ga_vmm_pool *pool, uint64_t more, uint64_t in_flight)
 {
-    uint64_t peak = peak_with(pool, more + flying);
-    uint64_t usual = peak + most(peak / SPARE, SPARE_GRANULES * pool->space.granule);
+    uint64_t peak = peak_with(pool, more + in_flight);
+    uint64_t usual = peak + most(peak / SPARE_DIV, SPARE_GRANULES_MIN * pool->space.granule);
     uint64_t wide = least(peak + peak / 2, pool->total / 16 * 15);
     uint64_t live = pool->live + more;
     uint64_t size = live + least(pool->cache, UINT64_MAX - live);
@@ -128,13 +140,13 @@ static uint64_t may_cache(const ga_vmm_pool *pool, uint64_t more, uint64_t flyin
                                               : size;
 }
 
-static uint64_t may_hold(const ga_vmm_pool *pool, uint64_t more, const ga_stream *stream)
+static uint64_t hold_bound(const ga_vmm_pool *pool, uint64_t more, const ga_stream *stream)
 {
-    uint64_t may = may_cache(pool, more, in_flight(pool, stream));
-    return least(may, least(pool->limit, pool->ceiling));
+    uint64_t bound = cache_bound(pool, more, bytes_in_flight(pool, stream));
+    return least(bound, least(pool->limit, pool->ceiling));
 }
 
-void ga_vmm_pool_look_at_clock(ga_vmm_pool *pool)
+void ga_vmm_pool_read_clock(ga_vmm_pool *pool)
 {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
@@ -143,26 +155,26 @@ void ga_vmm_pool_look_at_clock(ga_vmm_pool *pool)
 
 uint64_t ga_vmm_pool_excess(const ga_vmm_pool *pool)
 {
-    uint64_t may = may_cache(pool, 0, pool->fences.bytes);
-    return pool->held > may ? pool->held - may : 0;
+    uint64_t bound = cache_bound(pool, 0, pool->fences.bytes);
+    return pool->held > bound ? pool->held - bound : 0;
 }
 
-/* What the driver has said of how much there is: more than that is asked for only where nothing
- * free is left. It costs the driver's time to say so, each time. */
-static void note_ceiling(ga_vmm_pool *pool, ga_status status)
+/* Remember how much memory the driver had when it ran out. Beyond this ceiling it is asked only if
+ * no free memory is left, because each failing call costs driver time. */
+static void update_ceiling(ga_vmm_pool *pool, ga_status status)
 {
     if (status == GA_ERR_MEMORY) {
-        pool->ceiling = ga_vmm_settled(pool);
+        pool->ceiling = ga_vmm_attached_bytes(pool);
     } else if (status == GA_OK && pool->held > pool->ceiling) {
         pool->ceiling = UINT64_MAX;
     }
 }
 
-/* How much larger than `size` a run may be. */
-static uint64_t may_waste(const ga_vmm_pool *pool, uint64_t size)
+/* The most bytes by which a run may exceed `size`. */
+static uint64_t waste_bound(const ga_vmm_pool *pool, uint64_t size)
 {
-    uint64_t may = peak_with(pool, size) / WASTE;
-    uint64_t left = may > pool->waste ? may - pool->waste : 0;
+    uint64_t bound = peak_with(pool, size) / WASTE_DIV;
+    uint64_t left = bound > pool->waste ? bound - pool->waste : 0;
     return most(least(left, size), size / 32);
 }
 
@@ -182,24 +194,24 @@ static ga_vmm_link *bucket_of(ga_vmm_pool *pool, uint64_t size)
     return &pool->buckets[ga_vmm_step(size / pool->space.granule, 5)];
 }
 
-static void set_live(ga_vmm_pool *pool, ga_vmm_run *run, uint64_t wanted)
+static void set_live(ga_vmm_pool *pool, ga_vmm_run *run, uint64_t requested)
 {
     uint64_t hole = ga_vmm_chunk_after(run->last)->base - run->base - run->size;
     ga_vmm_list_remove(&run->link);
-    ga_vmm_list_append(&pool->lives, &run->link);
+    ga_vmm_list_append(&pool->live_runs, &run->link);
     run->live = true;
-    run->wanted = wanted;
-    run->room = run->size + (run->size < ROOMY ? 0 : least(hole, run->size));
+    run->requested = requested;
+    run->room = run->size + (run->size < ROOMY_RUN_BYTES ? 0 : least(hole, run->size));
     pool->live += run->size;
-    pool->waste += run->size - wanted;
+    pool->waste += run->size - requested;
     pool->peak = peak_with(pool, 0);
-    note(pool, run);
+    mark_run_stale(pool, run);
 }
 
-void ga_vmm_pool_give(ga_vmm_pool *pool, ga_vmm_run *run, ga_vmm_fence *fence)
+void ga_vmm_pool_free(ga_vmm_pool *pool, ga_vmm_run *run, ga_vmm_fence *fence)
 {
     pool->live -= run->size;
-    pool->waste -= run->size - run->wanted;
+    pool->waste -= run->size - run->requested;
     run->live = false;
     run->sheet = NULL;
     pool->clock++;
@@ -208,18 +220,18 @@ void ga_vmm_pool_give(ga_vmm_pool *pool, ga_vmm_run *run, ga_vmm_fence *fence)
         c->fence = c == run->first ? fence : ga_vmm_fence_share(fence);
         c->freed = pool->clock;
         c->idle_since = pool->now;
-        ga_vmm_list_append(&pool->ages, &c->age);
+        ga_vmm_list_append(&pool->free_by_age, &c->age);
         if (c == run->last) {
             break;
         }
     }
     ga_vmm_list_remove(&run->link);
-    ga_vmm_list_append(bucket_of(pool, run->wanted), &run->link);
-    note(pool, run);
+    ga_vmm_list_append(bucket_of(pool, run->requested), &run->link);
+    mark_run_stale(pool, run);
 }
 
-/* The free chunks in [base, end) become parts of it. */
-static void claim(ga_vmm_pool *pool, ga_vmm_run *run, ga_vmm_chunk *below, uintptr_t end)
+/* Add the free chunks in [base of the run, end) to the run. */
+static void claim_chunks(ga_vmm_pool *pool, ga_vmm_run *run, ga_vmm_chunk *below, uintptr_t end)
 {
     for (ga_vmm_chunk *c = ga_vmm_chunk_after(below); c->base < end; c = ga_vmm_chunk_after(c)) {
         if (c->run) {
@@ -237,17 +249,17 @@ static void claim(ga_vmm_pool *pool, ga_vmm_run *run, ga_vmm_chunk *below, uintp
 ga_vmm_run *ga_vmm_pool_find(const ga_vmm_pool *pool, const void *pointer)
 {
     const ga_vmm_chunk *chunk = ga_vmm_addresses_find(&pool->addresses, pointer);
-    return chunk && ga_vmm_is_taken(chunk) ? chunk->run : NULL;
+    return chunk && ga_vmm_is_occupied(chunk) ? chunk->run : NULL;
 }
 
 /* ---- room for new memory ------------------------------------------------------------------ */
 
 static bool is_idle(ga_vmm_pool *pool, const ga_vmm_chunk *chunk)
 {
-    return !ga_vmm_is_taken(chunk) && ga_vmm_is_idle(pool, chunk);
+    return !ga_vmm_is_occupied(chunk) && ga_vmm_is_idle(pool, chunk);
 }
 
-/* Bytes of the largest hole in it. */
+/* Bytes of the largest hole in the window. */
 static uint64_t largest_hole(const ga_vmm_window *window)
 {
     uint64_t largest = 0;
@@ -261,55 +273,57 @@ static uint64_t largest_hole(const ga_vmm_window *window)
     return largest;
 }
 
-/* For what the window has no memory for; `more` bytes are taken besides. What is loose then is to
- * be used at once, or dropped. */
-static void make_way(ga_vmm_pool *pool, uint64_t more, const ga_stream *stream,
-                     ga_vmm_window *window)
+/* Evict free chunks so that the window's holes can be mapped; the request makes `more` bytes
+ * live. Evicted memory that fits a hole is detached: the caller fills the holes with it, or
+ * releases it. */
+static void make_room(ga_vmm_pool *pool, uint64_t more, const ga_stream *stream,
+                      ga_vmm_window *window)
 {
-    uint64_t may = may_hold(pool, more, stream);
-    if (pool->held + window->fill > may) {
-        ga_vmm_evict(pool, pool->held + window->fill - may, window, largest_hole(window));
+    uint64_t bound = hold_bound(pool, more, stream);
+    if (pool->held + window->fill > bound) {
+        ga_vmm_evict(pool, pool->held + window->fill - bound, window, largest_hole(window));
         window->below = ga_vmm_tree_below(pool, window->base);
     }
 }
 
-/* ---- a run that is whole yet ------------------------------------------------------------- */
+/* ---- an intact run ----------------------------------------------------------------------- */
 
-static bool serves(ga_vmm_pool *pool, const ga_vmm_run *run, const ga_vmm_want *w)
+static bool fits_request(ga_vmm_pool *pool, const ga_vmm_run *run, const ga_vmm_request *request)
 {
-    return run->wanted == w->size && run->size - w->size <= w->waste &&
-           !(run->base & (w->align - 1)) && ga_vmm_is_ready(pool, run->first->fence, w);
+    return run->requested == request->size && run->size - request->size <= request->waste &&
+           !(run->base & (request->align - 1)) && ga_vmm_is_ready(pool, run->first->fence, request);
 }
 
-/* The one that rests longest; where nothing is known of that, the one given last. */
-static ga_vmm_run *find_whole(ga_vmm_pool *pool, const ga_vmm_want *w)
+/* Prefer the run that is expected to stay idle for longest; without a prediction, the run freed
+ * last. */
+static ga_vmm_run *find_intact(ga_vmm_pool *pool, const ga_vmm_request *request)
 {
-    int looks = LOOKS;
+    int probes = INTACT_PROBES_MAX;
     uint64_t longest = 0;
     ga_vmm_run *found = NULL;
-    ga_vmm_link *bucket = bucket_of(pool, w->size);
-    for (ga_vmm_link *l = bucket->before; l != bucket && looks--; l = l->before) {
+    ga_vmm_link *bucket = bucket_of(pool, request->size);
+    for (ga_vmm_link *l = bucket->before; l != bucket && probes--; l = l->before) {
         ga_vmm_run *run = run_of(l);
-        if (!serves(pool, run, w)) {
+        if (!fits_request(pool, run, request)) {
             continue;
         }
-        if (!pool->past.cursor) {
+        if (!pool->history.cursor) {
             return run;
         }
-        uint64_t rest = ga_vmm_places_rest(pool, run->first);
-        found = rest > longest ? run : found;
-        longest = most(rest, longest);
+        uint64_t idle_span = ga_vmm_replay_idle_span(pool, run->first);
+        found = idle_span > longest ? run : found;
+        longest = most(idle_span, longest);
     }
     return found;
 }
 
-/* Its chunks have one fence. */
-static ga_status take_whole(ga_vmm_pool *pool, ga_vmm_run *run, const ga_vmm_want *w,
-                            ga_vmm_run **out)
+/* All chunks of an intact run have the same fence. */
+static ga_status reuse_intact(ga_vmm_pool *pool, ga_vmm_run *run, const ga_vmm_request *request,
+                              ga_vmm_run **out)
 {
     ga_vmm_fence *fence = run->first->fence;
-    if (fence && w->stream) {
-        ga_status status = ga_vmm_fence_order(&pool->fences, fence, *w->stream);
+    if (fence && request->stream) {
+        ga_status status = ga_vmm_fence_order(&pool->fences, fence, *request->stream);
         if (status != GA_OK) {
             return status;
         }
@@ -321,15 +335,15 @@ static ga_status take_whole(ga_vmm_pool *pool, ga_vmm_run *run, const ga_vmm_wan
             break;
         }
     }
-    set_live(pool, run, w->size);
+    set_live(pool, run, request->size);
     *out = run;
     return GA_OK;
 }
 
 /* ---- a run made of free chunks and holes -------------------------------------------------- */
 
-/* Let the stream wait for whoever may still be using them. */
-static ga_status order(ga_vmm_pool *pool, const ga_vmm_window *window, ga_stream stream)
+/* Make the stream wait for the work that may still use the window's chunks. */
+static ga_status order_stream(ga_vmm_pool *pool, const ga_vmm_window *window, ga_stream stream)
 {
     ga_status status = GA_OK;
     const ga_vmm_fence *done = NULL;
@@ -343,14 +357,14 @@ static ga_status order(ga_vmm_pool *pool, const ga_vmm_window *window, ga_stream
     return status;
 }
 
-static ga_status take_window(ga_vmm_pool *pool, const ga_vmm_window *window, const ga_vmm_want *w,
-                             ga_vmm_run **out)
+static ga_status claim_window(ga_vmm_pool *pool, const ga_vmm_window *window,
+                              const ga_vmm_request *request, ga_vmm_run **out)
 {
     ga_vmm_run *run = ga_libc.calloc(1, sizeof *run);
     if (!run) {
         return ga_fail(GA_ERR_MEMORY, "no memory for the record of a block");
     }
-    ga_status status = w->stream ? order(pool, window, *w->stream) : GA_OK;
+    ga_status status = request->stream ? order_stream(pool, window, *request->stream) : GA_OK;
     if (status == GA_OK) {
         status = ga_vmm_chunks_fill(pool, window->below, window->base, window->end);
     }
@@ -358,127 +372,133 @@ static ga_status take_window(ga_vmm_pool *pool, const ga_vmm_window *window, con
         ga_libc.free(run);
         return status;
     }
-    ga_vmm_list_begin(&run->link);
+    ga_vmm_list_init(&run->link);
     run->base = window->base;
-    claim(pool, run, window->below, window->end);
-    set_live(pool, run, w->size);
+    claim_chunks(pool, run, window->below, window->end);
+    set_live(pool, run, request->size);
     *out = run;
     return GA_OK;
 }
 
-/* With more addresses where there are none for it. */
-static ga_status find_window(ga_vmm_pool *pool, ga_vmm_want *w, ga_vmm_window *window)
+/* Find a window, and reserve more addresses if there is none. */
+static ga_status find_window(ga_vmm_pool *pool, ga_vmm_request *request, ga_vmm_window *window)
 {
-    ga_vmm_fences_look(&pool->fences);
-    ga_vmm_pool_look_at_clock(pool);
-    uint64_t may = may_hold(pool, w->size, w->stream);
-    w->room = may > pool->held ? may - pool->held : 0;
-    if (ga_vmm_search(pool, w, window)) {
+    ga_vmm_fences_poll(&pool->fences);
+    ga_vmm_pool_read_clock(pool);
+    uint64_t bound = hold_bound(pool, request->size, request->stream);
+    request->room = bound > pool->held ? bound - pool->held : 0;
+    if (ga_vmm_search(pool, request, window)) {
         return GA_OK;
     }
-    uint64_t addresses = w->align > pool->space.granule ? w->size + w->align : w->size;
+    uint64_t addresses =
+        request->align > pool->space.granule ? request->size + request->align : request->size;
     ga_status status = ga_vmm_addresses_reserve(&pool->addresses, addresses);
-    if (status == GA_OK && !ga_vmm_search(pool, w, window)) {
+    if (status == GA_OK && !ga_vmm_search(pool, request, window)) {
         return ga_fail(GA_ERR_MEMORY, "no memory to search for one");
     }
     return status;
 }
 
-/* Of what is mapped, whoever may still be using it. */
-static bool find_used(ga_vmm_pool *pool, ga_vmm_want w, ga_vmm_window *window)
+/* Find a window of mapped chunks only, including chunks that other streams still use. */
+static bool find_busy_window(ga_vmm_pool *pool, ga_vmm_request request, ga_vmm_window *window)
 {
-    w.waiting = true;
-    return w.stream && ga_vmm_search(pool, &w, window) && !window->fill;
+    request.waiting = true;
+    return request.stream && ga_vmm_search(pool, &request, window) && !window->fill;
 }
 
-/* New memory for a window; what nobody uses goes to the driver if it has no other. */
-static ga_status take_new(ga_vmm_pool *pool, ga_vmm_window *window, ga_vmm_want *w,
-                          ga_vmm_run **out)
+/* Map the window's holes and claim it. If the bound is reached, a window that other streams still
+ * use is preferred. If the driver is out of memory, evict idle chunks and retry. */
+static ga_status claim_mapped(ga_vmm_pool *pool, ga_vmm_window *window, ga_vmm_request *request,
+                              ga_vmm_run **out)
 {
-    ga_vmm_window used;
-    uint64_t flying = in_flight(pool, w->stream);
-    make_way(pool, w->size, w->stream, window);
-    bool full = ga_vmm_settled(pool) + window->fill > may_hold(pool, w->size, w->stream);
-    bool waits = full && find_used(pool, *w, &used);
-    ga_status status = take_window(pool, waits ? &used : window, w, out);
-    ga_vmm_chunks_drop_loose(pool);
-    note_ceiling(pool, waits ? GA_OK : status);
+    ga_vmm_window busy;
+    uint64_t in_flight = bytes_in_flight(pool, request->stream);
+    make_room(pool, request->size, request->stream, window);
+    bool full = ga_vmm_attached_bytes(pool) + window->fill >
+                hold_bound(pool, request->size, request->stream);
+    bool waits = full && find_busy_window(pool, *request, &busy);
+    ga_status status = claim_window(pool, waits ? &busy : window, request, out);
+    ga_vmm_chunks_release_detached(pool);
+    update_ceiling(pool, waits ? GA_OK : status);
     if (waits) {
         return status;
     }
     if (status == GA_OK) {
-        pool->peak = peak_with(pool, flying);
+        pool->peak = peak_with(pool, in_flight);
     }
-    while (status == GA_ERR_MEMORY && ga_vmm_evict(pool, w->size, NULL, 0)) {
-        status = find_window(pool, w, window);
-        status = status == GA_OK ? take_window(pool, window, w, out) : status;
+    while (status == GA_ERR_MEMORY && ga_vmm_evict(pool, request->size, NULL, 0)) {
+        status = find_window(pool, request, window);
+        status = status == GA_OK ? claim_window(pool, window, request, out) : status;
     }
-    return status == GA_ERR_MEMORY && find_used(pool, *w, &used) ? take_window(pool, &used, w, out)
-                                                                 : status;
+    return status == GA_ERR_MEMORY && find_busy_window(pool, *request, &busy)
+               ? claim_window(pool, &busy, request, out)
+               : status;
 }
 
-static ga_status take_searched(ga_vmm_pool *pool, ga_vmm_want *w, ga_vmm_run **out)
+static ga_status allocate_searched(ga_vmm_pool *pool, ga_vmm_request *request, ga_vmm_run **out)
 {
     ga_vmm_window window;
-    ga_status status = find_window(pool, w, &window);
+    ga_status status = find_window(pool, request, &window);
     if (status == GA_OK && !window.fill) {
-        return take_window(pool, &window, w, out);
+        return claim_window(pool, &window, request, out);
     }
-    ga_status limited = check_limit(pool, w->size);
+    ga_status limited = check_limit(pool, request->size);
     status = limited == GA_OK ? status : limited;
-    return status == GA_OK ? take_new(pool, &window, w, out) : status;
+    return status == GA_OK ? claim_mapped(pool, &window, request, out) : status;
 }
 
 /* ---- any run ------------------------------------------------------------------------------ */
 
-/* The run that the window is, whole yet, or a new one of its chunks. */
-static ga_status take_place(ga_vmm_pool *pool, const ga_vmm_window *window, const ga_vmm_want *w,
-                            ga_vmm_run **out)
+/* The window is an intact run of the requested size, or its chunks become a new run. */
+static ga_status claim_replayed(ga_vmm_pool *pool, const ga_vmm_window *window,
+                                const ga_vmm_request *request, ga_vmm_run **out)
 {
     ga_vmm_run *run = ga_vmm_chunk_after(window->below)->run;
-    bool whole = run && run->base == window->base && run->base + run->size == window->end;
-    return whole && run->wanted == w->size ? take_whole(pool, run, w, out)
-                                           : take_window(pool, window, w, out);
+    bool intact = run && run->base == window->base && run->base + run->size == window->end;
+    return intact && run->requested == request->size ? reuse_intact(pool, run, request, out)
+                                                     : claim_window(pool, window, request, out);
 }
 
-/* Where the one that it is like stood, or else what costs least. */
-static ga_status take(ga_vmm_pool *pool, ga_vmm_want *w, uint64_t *like, ga_vmm_run **out)
+/* The order of vmm_pool.h. *matched: the placement that the request repeats; 0: none. */
+static ga_status allocate(ga_vmm_pool *pool, ga_vmm_request *request, uint64_t *matched,
+                          ga_vmm_run **out)
 {
     ga_vmm_window window;
-    uint64_t other;
-    if (ga_vmm_places_find(pool, w, GA_VMM_LIKE_NEXT, &window, like)) {
-        return take_place(pool, &window, w, out);
+    uint64_t matched_any;
+    if (ga_vmm_replay_find(pool, request, GA_VMM_REPLAY_SEQUENCE, &window, matched)) {
+        return claim_replayed(pool, &window, request, out);
     }
-    ga_vmm_run *whole = find_whole(pool, w);
-    if (whole) {
-        return take_whole(pool, whole, w, out);
+    ga_vmm_run *intact = find_intact(pool, request);
+    if (intact) {
+        return reuse_intact(pool, intact, request, out);
     }
-    if (ga_vmm_places_find(pool, w, GA_VMM_LIKE_ANY, &window, &other)) {
-        *like = *like ? *like : other;
-        return take_place(pool, &window, w, out);
+    if (ga_vmm_replay_find(pool, request, GA_VMM_REPLAY_ANY, &window, &matched_any)) {
+        *matched = *matched ? *matched : matched_any;
+        return claim_replayed(pool, &window, request, out);
     }
-    return take_searched(pool, w, out);
+    return allocate_searched(pool, request, out);
 }
 
-ga_status ga_vmm_pool_take(ga_vmm_pool *pool, uint64_t size, uint64_t align,
-                           const ga_stream *stream, ga_vmm_run **out)
+ga_status ga_vmm_pool_allocate(ga_vmm_pool *pool, uint64_t size, uint64_t align,
+                               const ga_stream *stream, ga_vmm_run **out)
 {
-    ga_vmm_want w = {.size = size, .align = most(align, pool->space.granule), .stream = stream};
-    uint64_t like = 0;
-    w.waste = may_waste(pool, size);
+    ga_vmm_request request = {
+        .size = size, .align = most(align, pool->space.granule), .stream = stream};
+    uint64_t matched = 0;
+    request.waste = waste_bound(pool, size);
     *out = NULL;
-    ga_vmm_past_ask(&pool->past, size, stream ? (uintptr_t)*stream + 1 : 0);
-    ga_status status = take(pool, &w, &like, out);
+    ga_vmm_history_begin_request(&pool->history, size, stream ? (uintptr_t)*stream + 1 : 0);
+    ga_status status = allocate(pool, &request, &matched, out);
     if (status == GA_OK) {
-        ga_vmm_places_note(pool, like, *out);
+        ga_vmm_replay_record(pool, matched, *out);
     }
     return status;
 }
 
-/* ---- growing where it stands -------------------------------------------------------------- */
+/* ---- extending in place ------------------------------------------------------------------- */
 
-/* Whether nobody uses what is behind it, up to `end`. */
-static bool is_clear(ga_vmm_pool *pool, const ga_vmm_run *run, uintptr_t end)
+/* True if no live run and no stream uses the addresses behind the run, up to `end`. */
+static bool is_free_behind(ga_vmm_pool *pool, const ga_vmm_run *run, uintptr_t end)
 {
     const ga_vmm_chunk *c = ga_vmm_chunk_after(run->last);
     while (c->base < end && is_idle(pool, c)) {
@@ -487,8 +507,9 @@ static bool is_clear(ga_vmm_pool *pool, const ga_vmm_run *run, uintptr_t end)
     return c->base >= end;
 }
 
-/* No chunk stands across `end`. False: the driver will not have it. */
-static bool cut_at(ga_vmm_pool *pool, const ga_vmm_run *run, uintptr_t end)
+/* Unmap the free chunk that extends across `end`, if there is one. Returns false if the driver
+ * refuses. */
+static bool unmap_across(ga_vmm_pool *pool, const ga_vmm_run *run, uintptr_t end)
 {
     uint64_t held = pool->held;
     ga_vmm_chunk *c = ga_vmm_chunk_after(run->last);
@@ -509,12 +530,12 @@ static ga_status extend(ga_vmm_pool *pool, ga_vmm_run *run, uint64_t size)
     ga_status status = ga_vmm_chunks_fill(pool, last, run->base + run->size, end);
     if (status == GA_OK) {
         pool->live += size - run->size;
-        pool->waste -= run->size - run->wanted;
-        claim(pool, run, last, end);
-        run->wanted = size; /* it is what was taken that grows */
+        pool->waste -= run->size - run->requested;
+        claim_chunks(pool, run, last, end);
+        run->requested = size; /* the caller asked for all of the new size */
         run->room = most(run->room, size);
         pool->peak = peak_with(pool, 0);
-        note(pool, run);
+        mark_run_stale(pool, run);
     }
     return status;
 }
@@ -527,31 +548,31 @@ ga_status ga_vmm_pool_extend(ga_vmm_pool *pool, ga_vmm_run *run, uint64_t size)
     if (status != GA_OK) {
         return status;
     }
-    if (!is_clear(pool, run, behind.end) || !cut_at(pool, run, behind.end)) {
+    if (!is_free_behind(pool, run, behind.end) || !unmap_across(pool, run, behind.end)) {
         return ga_fail(GA_ERR_NO_ROOM, "the addresses behind its %llu bytes are not free",
                        (ull)run->room);
     }
-    make_way(pool, more, NULL, &behind);
+    make_room(pool, more, NULL, &behind);
     do {
         status = extend(pool, run, size);
-        ga_vmm_chunks_drop_loose(pool);
+        ga_vmm_chunks_release_detached(pool);
     } while (status == GA_ERR_MEMORY && ga_vmm_evict(pool, more, NULL, 0));
     return status;
 }
 
-/* ---- shrinking where it stands ------------------------------------------------------------ */
+/* ---- shrinking in place ------------------------------------------------------------------- */
 
 static void free_chunk(ga_vmm_pool *pool, ga_vmm_chunk *chunk)
 {
     chunk->run = NULL;
     chunk->freed = pool->clock;
     chunk->idle_since = pool->now;
-    ga_vmm_list_append(&pool->ages, &chunk->age);
-    ga_vmm_tree_mark(pool, chunk);
+    ga_vmm_list_append(&pool->free_by_age, &chunk->age);
+    ga_vmm_tree_mark_stale(pool, chunk);
 }
 
-/* The chunk that holds the run's last byte once it has `size` bytes. */
-static ga_vmm_chunk *last_for(ga_vmm_pool *pool, const ga_vmm_run *run, uint64_t size)
+/* The chunk that contains the run's last byte once the run has `size` bytes. */
+static ga_vmm_chunk *last_chunk_for(ga_vmm_pool *pool, const ga_vmm_run *run, uint64_t size)
 {
     ga_vmm_chunk *last = run->first;
     while (ga_vmm_chunk_end(last) < run->base + size) {
@@ -564,22 +585,22 @@ static ga_vmm_chunk *last_for(ga_vmm_pool *pool, const ga_vmm_run *run, uint64_t
 uint64_t ga_vmm_pool_shrink(ga_vmm_pool *pool, ga_vmm_run *run, uint64_t size)
 {
     ga_vmm_chunk *end = ga_vmm_chunk_after(run->last);
-    ga_vmm_chunk *last = last_for(pool, run, size);
+    ga_vmm_chunk *last = last_chunk_for(pool, run, size);
     uint64_t left = ga_vmm_chunk_end(last) - run->base;
     uint64_t cut = run->size - left;
     if (!cut) {
         return 0;
     }
     pool->live -= cut;
-    pool->waste -= run->size - run->wanted;
+    pool->waste -= run->size - run->requested;
     pool->waste += left - size;
     pool->clock++;
     run->last = last;
     run->size = run->room = left;
-    run->wanted = size;
+    run->requested = size;
     for (ga_vmm_chunk *c = ga_vmm_chunk_after(last); c != end; c = ga_vmm_chunk_after(c)) {
         free_chunk(pool, c);
     }
-    ga_vmm_tree_mark(pool, last);
+    ga_vmm_tree_mark_stale(pool, last);
     return cut;
 }

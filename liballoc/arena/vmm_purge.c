@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Two orders. A request that needs memory takes chunks by weight, so that few large ones go and
- * those that are wanted soon stay. Memory that is merely too much goes by age.
+ * Two orders. Eviction for a request is by weight (size times idle span), so that few large chunks
+ * go and those that are needed soon stay. All other purging is by age.
  */
 #include "vmm_purge.h"
 
@@ -10,14 +10,16 @@
 #include "vmm_places.h"
 
 enum {
-    PIECES = 8,      /* a chunk moves to a hole if it fills at least this fraction of it, */
-    FITTING = 4,     /* and then weighs as many times its size */
-    BATCH = 1024,    /* chunks that are weighed at a time: on a device, */
-    BATCH_HOST = 64, /* and on the host, where to unmap one costs less than to weigh many */
-    BUSY = 8         /* chunks in use by streams that are passed over in search of idle ones */
+    HOLE_SHARE_DIV = 8, /* a chunk moves to a hole if it fills at least 1/8 of it */
+    FITTING_BONUS = 4,  /* weight factor of a victim that fits the hole */
+    BATCH = 1024,       /* chunks weighed at a time on a device */
+    BATCH_HOST = 64,    /* on the host, where unmapping one costs less than weighing many */
+    /* Chunks in use by streams that are skipped in search of idle ones */
+    BUSY_SKIPPED_MAX = 8
 };
 
-static const uint64_t LEAST_MOVED = (uint64_t)64 << 20; /* to give back less costs less */
+/* Below this size, releasing costs less than moving. */
+static const uint64_t MOVED_BYTES_MIN = (uint64_t)64 << 20;
 
 void ga_vmm_break_up(ga_vmm_run *run)
 {
@@ -29,33 +31,34 @@ void ga_vmm_break_up(ga_vmm_run *run)
     ga_libc.free(run);
 }
 
-void ga_vmm_unmap(ga_vmm_pool *pool, ga_vmm_chunk *chunk, bool keep)
+void ga_vmm_unmap(ga_vmm_pool *pool, ga_vmm_chunk *chunk, bool detach)
 {
     if (chunk->run) {
         ga_vmm_break_up(chunk->run);
     }
-    if (keep) {
-        ga_vmm_chunks_loosen(pool, chunk);
+    if (detach) {
+        ga_vmm_chunks_detach(pool, chunk);
     } else {
         ga_vmm_chunks_unmap(pool, chunk);
     }
 }
 
-static ga_vmm_chunk *by_age(const ga_vmm_link *link)
+static ga_vmm_chunk *chunk_of_age(const ga_vmm_link *link)
 {
     return GA_VMM_OF(link, ga_vmm_chunk, age);
 }
 
 /* ---- by age ------------------------------------------------------------------------------ */
 
-/* At least `bytes`, if that many are idle and were free at `latest`; chunks in use by streams are
- * passed over, `busy` of them. After a chunk that the driver keeps, none is tried. */
+/* Unmap idle chunks that were free at time `latest`, oldest first, until `bytes` bytes are
+ * released. Skips at most `busy` chunks that streams still use. Stops at a chunk that the driver
+ * refuses to unmap. */
 static void release_oldest(ga_vmm_pool *pool, uint64_t bytes, uint64_t latest, size_t busy)
 {
     uint64_t before = pool->held;
     ga_vmm_link *next;
-    for (ga_vmm_link *l = pool->ages.after; l != &pool->ages && busy; l = next) {
-        ga_vmm_chunk *chunk = by_age(l);
+    for (ga_vmm_link *l = pool->free_by_age.after; l != &pool->free_by_age && busy; l = next) {
+        ga_vmm_chunk *chunk = chunk_of_age(l);
         uint64_t held = pool->held;
         next = l->after;
         if (chunk->idle_since > latest) {
@@ -72,27 +75,27 @@ static void release_oldest(ga_vmm_pool *pool, uint64_t bytes, uint64_t latest, s
     }
 }
 
-static void keep_to_cache(ga_vmm_pool *pool, size_t busy)
+static void enforce_cache_bound(ga_vmm_pool *pool, size_t busy)
 {
-    ga_vmm_chunks_drop_loose(pool);
+    ga_vmm_chunks_release_detached(pool);
     uint64_t excess = ga_vmm_pool_excess(pool);
     if (excess) {
         release_oldest(pool, excess, UINT64_MAX, busy);
     }
 }
 
-/* By default the bound grows with the peak, so that a free never exceeds it: there a request that
- * had to map more while streams were busy may, and ga_vmm_pool_decay() finds that. */
+/* With cache=auto the bound grows with the peak, so that a free never exceeds it. Only a request
+ * that mapped more because streams were busy can; ga_vmm_pool_decay() corrects that. */
 void ga_vmm_pool_bound(ga_vmm_pool *pool)
 {
     if (pool->held - pool->live > pool->cache) {
-        keep_to_cache(pool, BUSY);
+        enforce_cache_bound(pool, BUSY_SKIPPED_MAX);
     }
 }
 
 void ga_vmm_pool_decay(ga_vmm_pool *pool)
 {
-    keep_to_cache(pool, SIZE_MAX);
+    enforce_cache_bound(pool, SIZE_MAX);
     if (pool->now >= pool->decay) {
         release_oldest(pool, UINT64_MAX, pool->now - pool->decay, SIZE_MAX);
     }
@@ -100,42 +103,44 @@ void ga_vmm_pool_decay(ga_vmm_pool *pool)
 
 /* ---- by weight --------------------------------------------------------------------------- */
 
-static bool is_of(const ga_vmm_window *window, const ga_vmm_chunk *chunk)
+static bool is_in_window(const ga_vmm_window *window, const ga_vmm_chunk *chunk)
 {
     return chunk->base >= window->base && chunk->base < window->end;
 }
 
-/* Whether it is better moved to the hole than given back, which costs the driver time by size. */
-static bool is_for(uint64_t hole, const ga_vmm_chunk *chunk)
+/* True if moving the chunk into the hole is cheaper than releasing it, which costs driver time in
+ * proportion to its size. */
+static bool is_worth_moving(uint64_t hole, const ga_vmm_chunk *chunk)
 {
-    return chunk->size >= LEAST_MOVED && chunk->size <= hole && chunk->size >= hole / PIECES;
+    return chunk->size >= MOVED_BYTES_MIN && chunk->size <= hole &&
+           chunk->size >= hole / HOLE_SHARE_DIV;
 }
 
-/* A chunk that may go. Its weight is its size times the requests that it rests for: unmapping
- * large chunks takes the fewest calls and hurts the fewest requests. */
-typedef struct leaver {
+/* A chunk that may be evicted. Weight: size times idle span in requests. Evicting the heaviest
+ * takes the fewest driver calls and affects the fewest requests. */
+typedef struct victim {
     uint64_t weight;
     ga_vmm_chunk *chunk;
-} leaver;
+} victim;
 
-typedef struct leavers {
+typedef struct victims {
     size_t count, batch;
-    leaver list[BATCH]; /* a binary heap, the heaviest first */
-} leavers;
+    victim list[BATCH]; /* binary heap, heaviest first */
+} victims;
 
-static bool goes_before(const leaver *a, const leaver *b)
+static bool is_heavier(const victim *a, const victim *b)
 {
     return a->weight > b->weight || (a->weight == b->weight && a->chunk->base > b->chunk->base);
 }
 
-/* Restore the heap at `at`. (qsort() may call malloc(), which on the host may be this heap.) */
-static void sift(leavers *all, size_t at)
+/* Restore the heap property at `at`. (qsort() may call malloc(), which may be this heap.) */
+static void sift(victims *all, size_t at)
 {
-    leaver *list = all->list;
-    leaver moved = list[at];
+    victim *list = all->list;
+    victim moved = list[at];
     for (size_t child = 2 * at + 1; child < all->count; child = 2 * at + 1) {
-        child += child + 1 < all->count && goes_before(&list[child + 1], &list[child]);
-        if (!goes_before(&list[child], &moved)) {
+        child += child + 1 < all->count && is_heavier(&list[child + 1], &list[child]);
+        if (!is_heavier(&list[child], &moved)) {
             break;
         }
         list[at] = list[child];
@@ -144,16 +149,17 @@ static void sift(leavers *all, size_t at)
     list[at] = moved;
 }
 
-/* The next batch of idle chunks from `from` on. Answers where the batch after it begins. */
-static ga_vmm_link *weigh(ga_vmm_pool *pool, ga_vmm_link *from, const ga_vmm_window *spared,
-                          uint64_t hole, leavers *all)
+/* Collect the next batch of idle chunks, from `from` on. Returns where the next batch begins. */
+static ga_vmm_link *collect_victims(ga_vmm_pool *pool, ga_vmm_link *from,
+                                    const ga_vmm_window *spared, uint64_t hole, victims *all)
 {
     all->count = 0;
-    for (; from != &pool->ages && all->count < all->batch; from = from->after) {
-        ga_vmm_chunk *c = by_age(from);
-        if (!(spared && is_of(spared, c)) && ga_vmm_is_idle(pool, c)) {
-            uint64_t weight = c->size / pool->space.granule * ga_vmm_places_rest(pool, c);
-            all->list[all->count++] = (leaver){is_for(hole, c) ? FITTING * weight : weight, c};
+    for (; from != &pool->free_by_age && all->count < all->batch; from = from->after) {
+        ga_vmm_chunk *c = chunk_of_age(from);
+        if (!(spared && is_in_window(spared, c)) && ga_vmm_is_idle(pool, c)) {
+            uint64_t weight = c->size / pool->space.granule * ga_vmm_replay_idle_span(pool, c);
+            all->list[all->count++] =
+                (victim){is_worth_moving(hole, c) ? FITTING_BONUS * weight : weight, c};
         }
     }
     for (size_t i = all->count / 2; i-- > 0;) {
@@ -162,7 +168,7 @@ static ga_vmm_link *weigh(ga_vmm_pool *pool, ga_vmm_link *from, const ga_vmm_win
     return from;
 }
 
-static ga_vmm_chunk *remove_heaviest(leavers *all)
+static ga_vmm_chunk *remove_heaviest(victims *all)
 {
     ga_vmm_chunk *chunk = all->list[0].chunk;
     all->list[0] = all->list[--all->count];
@@ -174,31 +180,31 @@ static ga_vmm_chunk *remove_heaviest(leavers *all)
 
 uint64_t ga_vmm_evict(ga_vmm_pool *pool, uint64_t bytes, const ga_vmm_window *spared, uint64_t hole)
 {
-    uint64_t before = ga_vmm_settled(pool);
-    ga_vmm_link *next = pool->ages.after;
-    leavers *all = next == &pool->ages ? NULL : ga_libc.malloc(sizeof *all);
+    uint64_t before = ga_vmm_attached_bytes(pool);
+    ga_vmm_link *next = pool->free_by_age.after;
+    victims *all = next == &pool->free_by_age ? NULL : ga_libc.malloc(sizeof *all);
     if (all) {
         all->batch = pool->space.device < 0 ? BATCH_HOST : BATCH;
     }
-    while (all && next != &pool->ages && before - ga_vmm_settled(pool) < bytes) {
-        next = weigh(pool, next, spared, hole, all);
-        while (all->count && before - ga_vmm_settled(pool) < bytes) {
-            uint64_t loose = pool->loose_bytes;
+    while (all && next != &pool->free_by_age && before - ga_vmm_attached_bytes(pool) < bytes) {
+        next = collect_victims(pool, next, spared, hole, all);
+        while (all->count && before - ga_vmm_attached_bytes(pool) < bytes) {
+            uint64_t detached = pool->detached_bytes;
             ga_vmm_chunk *chunk = remove_heaviest(all);
-            ga_vmm_unmap(pool, chunk, is_for(hole, chunk));
-            loose = pool->loose_bytes - loose;
-            hole -= hole < loose ? hole : loose;
+            ga_vmm_unmap(pool, chunk, is_worth_moving(hole, chunk));
+            detached = pool->detached_bytes - detached;
+            hole -= hole < detached ? hole : detached;
         }
     }
     ga_libc.free(all);
-    return before - ga_vmm_settled(pool);
+    return before - ga_vmm_attached_bytes(pool);
 }
 
 void ga_vmm_pool_trim(ga_vmm_pool *pool, uint64_t keep)
 {
-    ga_vmm_chunks_drop_loose(pool);
-    uint64_t in_vain = pool->held - pool->live;
-    if (in_vain > keep) {
-        ga_vmm_evict(pool, in_vain - keep, NULL, 0);
+    ga_vmm_chunks_release_detached(pool);
+    uint64_t unused = pool->held - pool->live;
+    if (unused > keep) {
+        ga_vmm_evict(pool, unused - keep, NULL, 0);
     }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Memory that goes to other processes, and memory that comes from there.
+ * Exporting memory to other processes, and importing it from them.
  */
 #include "vmm_share.h"
 
@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-typedef unsigned long long ull; /* what %llu takes */
+typedef unsigned long long ull; /* the type of %llu */
 
 /* ---- pieces ------------------------------------------------------------------------------ */
 
@@ -27,7 +27,7 @@ static ga_status make_list(ga_vmm_pieces *out, size_t count)
     return out->list ? GA_OK : ga_fail(GA_ERR_MEMORY, "no memory to list %zu pieces", count);
 }
 
-/* The room of the list is the power of two at or above its count. */
+/* The capacity of the list is the power of two at or above its count. */
 ga_status ga_vmm_pieces_add(ga_vmm_pieces *pieces, uint64_t size, int fd)
 {
     size_t count = pieces->count;
@@ -92,7 +92,7 @@ ga_status ga_vmm_pieces_copy(const ga_vmm_pieces *from, ga_vmm_pieces *out)
     return status;
 }
 
-/* ---- going to another process -------------------------------------------------------------- */
+/* ---- exporting ----------------------------------------------------------------------------- */
 
 static ga_status export_chunk(const ga_vmm *vmm, const ga_vmm_chunk *chunk, ga_vmm_pieces *out)
 {
@@ -105,7 +105,7 @@ static ga_status export_chunk(const ga_vmm *vmm, const ga_vmm_chunk *chunk, ga_v
     return status;
 }
 
-/* The chunks of one live run from the one that holds `start` on. */
+/* The chunks of one live run, from the one that contains `start`. */
 static ga_status export_run(const ga_vmm *vmm, uintptr_t start, uint64_t size, ga_vmm_pieces *out)
 {
     const ga_vmm_chunk *first = ga_vmm_addresses_find(&vmm->pool.addresses, (const void *)start);
@@ -125,14 +125,14 @@ static ga_status export_run(const ga_vmm *vmm, uintptr_t start, uint64_t size, g
     return status;
 }
 
-static ga_status export(ga_vmm *vmm, const void *start, uint64_t size, ga_vmm_pieces *out)
+static ga_status export_block(ga_vmm *vmm, const void *start, uint64_t size, ga_vmm_pieces *out)
 {
     if (!(vmm->pool.space.flags & GA_ARENA_SHARE_FD)) {
         return ga_fail(GA_ERR_UNSUPPORTED, "the heap was opened without share=fd");
     }
     const ga_vmm_run *run = ga_vmm_pool_find(&vmm->pool, start);
-    uint64_t into = run ? (uintptr_t)start - run->base : 0;
-    if (!run || !size || into > run->size || size > run->size - into) {
+    uint64_t offset = run ? (uintptr_t)start - run->base : 0;
+    if (!run || !size || offset > run->size || size > run->size - offset) {
         return ga_fail(GA_ERR_POINTER, "%llu bytes at %p are not of one live block", (ull)size,
                        start);
     }
@@ -143,12 +143,12 @@ ga_status ga_vmm_export(ga_vmm *vmm, const void *start, uint64_t size, ga_vmm_pi
 {
     *out = (ga_vmm_pieces){0};
     pthread_mutex_lock(&vmm->lock);
-    ga_status status = export(vmm, start, size, out);
+    ga_status status = export_block(vmm, start, size, out);
     pthread_mutex_unlock(&vmm->lock);
     return status;
 }
 
-/* ---- coming from there ----------------------------------------------------------------------- */
+/* ---- importing ------------------------------------------------------------------------------- */
 
 static ga_status check_sizes(const ga_vmm_guest *guest, const ga_vmm_pieces *pieces,
                              uint64_t *bytes)
@@ -165,7 +165,7 @@ static ga_status check_sizes(const ga_vmm_guest *guest, const ga_vmm_pieces *pie
     return *bytes ? GA_OK : ga_fail(GA_ERR_ARGUMENT, "expected pieces, got none");
 }
 
-/* The mapping alone holds it afterwards. */
+/* Afterwards the mapping alone keeps the memory. */
 static ga_status map_piece(ga_vmm_guest *guest, const struct ga_vmm_piece *piece)
 {
     ga_arena_share share = {.size = piece->size, .fd = piece->fd};
@@ -218,7 +218,7 @@ ga_status ga_vmm_guest_open(ga_vmm_guest *guest, int device, const ga_vmm_pieces
         status = map_all(guest, pieces);
     }
     if (status != GA_OK) {
-        char why[512]; /* closing may fail with a sentence of its own */
+        char why[512]; /* closing may set another error text */
         snprintf(why, sizeof why, "%s", ga_error_text());
         ga_vmm_guest_close(guest);
         ga_fail(status, "%s", why);
@@ -226,7 +226,7 @@ ga_status ga_vmm_guest_open(ga_vmm_guest *guest, int device, const ga_vmm_pieces
     return status;
 }
 
-/* As far as the driver lets it. */
+/* Closes as much as the driver accepts. */
 bool ga_vmm_guest_close(ga_vmm_guest *guest)
 {
     const ga_space *space = &guest->space;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sizes in geometric steps: every number up to 2P, then P to each doubling, P being 1 << shift. A
- * size rounded up to a step is larger by less than 1/P of itself.
+ * Geometric size steps: every number up to 2P, then P steps per doubling, where P = 1 << shift.
+ * Rounding a size up to a step adds less than 1/P of it.
  */
 #ifndef GPUALLOC_ARENA_VMM_STEPS_H
 #define GPUALLOC_ARENA_VMM_STEPS_H
 
 #include <stdint.h>
 
-/* The first step that is not below n; n > 0. */
+/* The first step whose size is at least n; n > 0. */
 static inline uint32_t ga_vmm_step(uint64_t n, unsigned shift)
 {
     uint64_t last = n - 1;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * The tree's shape depends on ranks alone, which are as good as random: hashes of addresses.
+ * The shape of the treap depends only on ranks: hashes of addresses, as good as random numbers.
  */
 #include "vmm_tree.h"
 
 typedef ga_vmm_chunk chunk;
 
-/* ---- figures ----------------------------------------------------------------------------- */
+/* ---- summaries --------------------------------------------------------------------------- */
 
 uintptr_t ga_vmm_tree_end(const ga_vmm_chunk *c)
 {
@@ -20,19 +20,19 @@ static uint64_t hole_before(const ga_vmm_pool *pool, const chunk *c)
     return first ? 0 : c->base - ga_vmm_tree_end(ga_vmm_chunk_of(c->link.before));
 }
 
-/* A hole before the chunk ends the row before, and begins a new one. */
-static ga_vmm_stretch row_of(const chunk *c, uint64_t hole)
+/* A hole before the chunk ends the previous mapped extent. */
+static ga_vmm_summary mapped_extent_of(const chunk *c, uint64_t hole)
 {
-    uint64_t bytes = ga_vmm_is_taken(c) ? 0 : c->size;
-    return (ga_vmm_stretch){hole ? 0 : bytes, bytes, bytes, bytes && !hole};
+    uint64_t bytes = ga_vmm_is_occupied(c) ? 0 : c->size;
+    return (ga_vmm_summary){hole ? 0 : bytes, bytes, bytes, bytes && !hole};
 }
 
-/* The hole before a taken chunk is the end of the span before. */
-static ga_vmm_stretch span_of(const chunk *c, uint64_t hole)
+/* A hole before an occupied chunk belongs to the span that ends there. */
+static ga_vmm_summary span_of(const chunk *c, uint64_t hole)
 {
-    bool taken = ga_vmm_is_taken(c);
-    uint64_t bytes = hole + (taken ? 0 : c->size);
-    return (ga_vmm_stretch){bytes, taken ? 0 : bytes, bytes, !taken};
+    bool occupied = ga_vmm_is_occupied(c);
+    uint64_t bytes = hole + (occupied ? 0 : c->size);
+    return (ga_vmm_summary){bytes, occupied ? 0 : bytes, bytes, !occupied};
 }
 
 static uint64_t most(uint64_t a, uint64_t b)
@@ -40,48 +40,51 @@ static uint64_t most(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-static ga_vmm_stretch join(const ga_vmm_stretch *a, const ga_vmm_stretch *b)
+static ga_vmm_summary join(const ga_vmm_summary *a, const ga_vmm_summary *b)
 {
-    return (ga_vmm_stretch){a->whole ? a->first + b->first : a->first,
-                            b->whole ? a->last + b->last : b->last,
-                            most(most(a->most, b->most), a->last + b->first), a->whole && b->whole};
+    return (ga_vmm_summary){
+        a->whole ? a->prefix + b->prefix : a->prefix, b->whole ? a->suffix + b->suffix : b->suffix,
+        most(most(a->largest, b->largest), a->suffix + b->prefix), a->whole && b->whole};
 }
 
-static bool same(const ga_vmm_stretch *a, const ga_vmm_stretch *b)
+static bool equal_summaries(const ga_vmm_summary *a, const ga_vmm_summary *b)
 {
-    return a->first == b->first && a->last == b->last && a->most == b->most && a->whole == b->whole;
+    return a->prefix == b->prefix && a->suffix == b->suffix && a->largest == b->largest &&
+           a->whole == b->whole;
 }
 
-/* Make the figures of the node from its children's. Answers whether they have changed. */
-static bool sum_up(const ga_vmm_pool *pool, chunk *c)
+/* Recompute the node's summary from its children's. Returns true if it changed. */
+static bool update_summary(const ga_vmm_pool *pool, chunk *c)
 {
     ga_vmm_node *n = &c->node;
     uint64_t hole = hole_before(pool, c);
-    ga_vmm_stretch rows = row_of(c, hole);
-    ga_vmm_stretch spans = span_of(c, hole);
+    ga_vmm_summary mapped = mapped_extent_of(c, hole);
+    ga_vmm_summary spans = span_of(c, hole);
     if (n->left) {
         const ga_vmm_node *left = &n->left->node;
-        rows = join(&left->rows, &rows);
+        mapped = join(&left->mapped, &mapped);
         spans = join(&left->spans, &spans);
         hole = most(hole, left->hole);
     }
     if (n->right) {
         const ga_vmm_node *right = &n->right->node;
-        rows = join(&rows, &right->rows);
+        mapped = join(&mapped, &right->mapped);
         spans = join(&spans, &right->spans);
         hole = most(hole, right->hole);
     }
-    bool changed = !same(&rows, &n->rows) || !same(&spans, &n->spans) || hole != n->hole;
-    n->rows = rows;
+    bool changed = !equal_summaries(&mapped, &n->mapped) || !equal_summaries(&spans, &n->spans) ||
+                   hole != n->hole;
+    n->mapped = mapped;
     n->spans = spans;
     n->hole = hole;
     return changed;
 }
 
-/* The figures of a node depend on its own chunk and its children's figures alone. */
-static void sum_up_from(const ga_vmm_pool *pool, chunk *c)
+/* A summary depends only on the node's chunk and the children's summaries: stop at the first that
+ * does not change. */
+static void update_summaries(const ga_vmm_pool *pool, chunk *c)
 {
-    while (c && sum_up(pool, c)) {
+    while (c && update_summary(pool, c)) {
         c = c->node.up;
     }
 }
@@ -94,74 +97,76 @@ static uint64_t rank_of(uintptr_t base)
     return x ^ x >> 29;
 }
 
-/* Let `to`, or nothing, stand where `c` stands below its parent. */
-static void replace(ga_vmm_pool *pool, chunk *c, chunk *to)
+/* Put `to`, or nothing, in the place of `c` below its parent. */
+static void replace_child(ga_vmm_pool *pool, chunk *c, chunk *to)
 {
     chunk *up = c->node.up;
-    chunk **place = !up ? &pool->tree : up->node.left == c ? &up->node.left : &up->node.right;
-    *place = to;
+    chunk **slot = !up ? &pool->tree : up->node.left == c ? &up->node.left : &up->node.right;
+    *slot = to;
     if (to) {
         to->node.up = up;
     }
 }
 
-/* The parent of `c` becomes its child. */
+/* Rotate: the parent of `c` becomes its child. */
 static void rotate_up(ga_vmm_pool *pool, chunk *c)
 {
     chunk *parent = c->node.up;
     bool left = parent->node.left == c;
     chunk **from = left ? &parent->node.left : &parent->node.right;
     chunk **to = left ? &c->node.right : &c->node.left;
-    replace(pool, parent, c);
+    replace_child(pool, parent, c);
     *from = *to;
     if (*from) {
         (*from)->node.up = parent;
     }
     *to = parent;
     parent->node.up = c;
-    sum_up(pool, parent);
+    update_summary(pool, parent);
 }
 
-/* As a leaf, right behind the chunk that is before it. The first to come is the first of all. */
-static void hang(ga_vmm_pool *pool, chunk *c)
+/* Link as a leaf, directly behind the preceding chunk. The first chunk to be linked is the first in
+ * the order of addresses. */
+static void link_leaf(ga_vmm_pool *pool, chunk *c)
 {
     chunk *before = pool->tree ? ga_vmm_chunk_of(c->link.before) : NULL;
-    chunk **place = before ? &before->node.right : &pool->tree;
+    chunk **slot = before ? &before->node.right : &pool->tree;
     c->node.up = before;
-    while (*place) {
-        c->node.up = *place;
-        place = &(*place)->node.left;
+    while (*slot) {
+        c->node.up = *slot;
+        slot = &(*slot)->node.left;
     }
-    *place = c;
+    *slot = c;
 }
 
-static void place(ga_vmm_pool *pool, chunk *c)
+static void insert_node(ga_vmm_pool *pool, chunk *c)
 {
     c->node = (ga_vmm_node){.rank = rank_of(c->base + c->wall), .placed = true};
-    ga_vmm_list_begin(&c->node.stale);
-    hang(pool, c);
-    sum_up(pool, c);
+    ga_vmm_list_init(&c->node.stale);
+    link_leaf(pool, c);
+    update_summary(pool, c);
     while (c->node.up && c->node.up->node.rank < c->node.rank) {
         rotate_up(pool, c);
     }
-    sum_up(pool, c);
-    sum_up_from(pool, c->node.up);
+    update_summary(pool, c);
+    update_summaries(pool, c->node.up);
     pool->placed++;
 }
 
-void ga_vmm_tree_mark(ga_vmm_pool *pool, ga_vmm_chunk *c)
+void ga_vmm_tree_mark_stale(ga_vmm_pool *pool, ga_vmm_chunk *c)
 {
     if (c->node.placed && ga_vmm_list_empty(&c->node.stale)) {
         ga_vmm_list_append(&pool->stale, &c->node.stale);
     }
 }
 
-/* While walls are missing (see refresh) no chunk is placed, either. */
-void ga_vmm_tree_put(ga_vmm_pool *pool, ga_vmm_chunk *c)
+/* While walls are missing from the tree (ga_vmm_tree_refresh() adds them), chunks are not added
+ * either. */
+void ga_vmm_tree_insert(ga_vmm_pool *pool, ga_vmm_chunk *c)
 {
     if (pool->placed + 1 == pool->addresses.count) {
-        place(pool, c);
-        ga_vmm_tree_mark(pool, ga_vmm_chunk_after(c));
+        insert_node(pool, c);
+        ga_vmm_tree_mark_stale(pool, ga_vmm_chunk_after(c));
     }
 }
 
@@ -176,118 +181,120 @@ void ga_vmm_tree_remove(ga_vmm_pool *pool, ga_vmm_chunk *c)
         rotate_up(pool, left ? n->left : n->right);
     }
     chunk *up = n->up;
-    replace(pool, c, NULL);
+    replace_child(pool, c, NULL);
     n->placed = false;
     pool->placed--;
     ga_vmm_list_remove(&n->stale);
     for (; up; up = up->node.up) {
-        sum_up(pool, up);
+        update_summary(pool, up);
     }
-    ga_vmm_tree_mark(pool, ga_vmm_chunk_after(c));
+    ga_vmm_tree_mark_stale(pool, ga_vmm_chunk_after(c));
 }
 
-/* A reservation has brought walls, and an end of it that was a wall's. */
-static void place_missing(ga_vmm_pool *pool)
+/* A new reservation adds a wall and moves the end of another. */
+static void insert_missing_walls(ga_vmm_pool *pool)
 {
     ga_vmm_link *head = &pool->addresses.chunks;
     for (ga_vmm_link *l = head->after; l != head; l = l->after) {
         bool missing = !ga_vmm_chunk_of(l)->node.placed;
         if (missing) {
-            place(pool, ga_vmm_chunk_of(l));
+            insert_node(pool, ga_vmm_chunk_of(l));
         }
         if (missing && l->after != head) {
-            ga_vmm_tree_mark(pool, ga_vmm_chunk_of(l->after));
+            ga_vmm_tree_mark_stale(pool, ga_vmm_chunk_of(l->after));
         }
     }
 }
 
-/* A chunk that has changed has moved the end of the hole behind it as well. */
+/* A changed chunk also changes the end of the hole behind it. */
 void ga_vmm_tree_refresh(ga_vmm_pool *pool)
 {
     if (pool->placed != pool->addresses.count) {
-        place_missing(pool);
+        insert_missing_walls(pool);
     }
     while (!ga_vmm_list_empty(&pool->stale)) {
         chunk *c = GA_VMM_OF(pool->stale.after, ga_vmm_chunk, node.stale);
         ga_vmm_list_remove(&c->node.stale);
-        sum_up_from(pool, c);
+        update_summaries(pool, c);
         if (c->link.after != &pool->addresses.chunks) {
-            sum_up_from(pool, ga_vmm_chunk_after(c));
+            update_summaries(pool, ga_vmm_chunk_after(c));
         }
     }
 }
 
-/* ---- searches ---------------------------------------------------------------------------- */
+/* ---- queries ----------------------------------------------------------------------------- */
 
-typedef struct want {
+typedef struct extent_query {
     const ga_vmm_pool *pool;
-    ga_vmm_kind kind;
+    ga_vmm_extent_kind kind;
     uint64_t size;
-} want;
+} extent_query;
 
-static const ga_vmm_stretch *sum_of(const chunk *c, ga_vmm_kind kind)
+static const ga_vmm_summary *summary_of(const chunk *c, ga_vmm_extent_kind kind)
 {
-    return kind == GA_VMM_ROWS ? &c->node.rows : &c->node.spans;
+    return kind == GA_VMM_MAPPED_EXTENTS ? &c->node.mapped : &c->node.spans;
 }
 
-static ga_vmm_stretch own(const want *w, const chunk *c)
+static ga_vmm_summary own_summary(const extent_query *query, const chunk *c)
 {
-    uint64_t hole = hole_before(w->pool, c);
-    return w->kind == GA_VMM_ROWS ? row_of(c, hole) : span_of(c, hole);
+    uint64_t hole = hole_before(query->pool, c);
+    return query->kind == GA_VMM_MAPPED_EXTENTS ? mapped_extent_of(c, hole) : span_of(c, hole);
 }
 
-/* Whether a stretch of which `bytes` come before this part has enough in it, or another has. */
-static bool has(const ga_vmm_stretch *s, const want *w, uint64_t bytes)
+/* True if the part contains an extent of the requested size, given that `bytes` bytes of one end
+ * before it. */
+static bool has_extent(const ga_vmm_summary *s, const extent_query *query, uint64_t bytes)
 {
-    return bytes + s->first >= w->size || s->most >= w->size;
+    return bytes + s->prefix >= query->size || s->largest >= query->size;
 }
 
-/* Bytes of the stretch that goes on behind the part. */
-static uint64_t after(const ga_vmm_stretch *s, uint64_t bytes)
+/* Bytes of the extent that continues behind the part. */
+static uint64_t suffix_bytes(const ga_vmm_summary *s, uint64_t bytes)
 {
-    return s->whole ? bytes + s->first : s->last;
+    return s->whole ? bytes + s->prefix : s->suffix;
 }
 
-/* The chunk itself has enough, and *bytes is what the stretch has with it. */
-static bool reaches(const want *w, const chunk *c, uint64_t *bytes)
+/* Add the chunk to the extent; *bytes: its size up to here. Returns true if it is large enough. */
+static bool extend_by_chunk(const extent_query *query, const chunk *c, uint64_t *bytes)
 {
-    ga_vmm_stretch s = own(w, c);
-    bool enough = has(&s, w, *bytes);
-    *bytes = enough && *bytes + s.first >= w->size ? *bytes + s.first : after(&s, *bytes);
+    ga_vmm_summary s = own_summary(query, c);
+    bool enough = has_extent(&s, query, *bytes);
+    *bytes =
+        enough && *bytes + s.prefix >= query->size ? *bytes + s.prefix : suffix_bytes(&s, *bytes);
     return enough;
 }
 
-/* In a subtree that has it. */
-static chunk *descend(const want *w, chunk *c, uint64_t *bytes)
+/* The subtree is known to contain such an extent. */
+static chunk *find_in_subtree(const extent_query *query, chunk *c, uint64_t *bytes)
 {
     for (;;) {
         chunk *left = c->node.left;
-        if (left && has(sum_of(left, w->kind), w, *bytes)) {
+        if (left && has_extent(summary_of(left, query->kind), query, *bytes)) {
             c = left;
             continue;
         }
-        *bytes = left ? after(sum_of(left, w->kind), *bytes) : *bytes;
-        if (reaches(w, c, bytes)) {
+        *bytes = left ? suffix_bytes(summary_of(left, query->kind), *bytes) : *bytes;
+        if (extend_by_chunk(query, c, bytes)) {
             return c;
         }
         c = c->node.right;
     }
 }
 
-ga_vmm_chunk *ga_vmm_tree_reach(const ga_vmm_pool *pool, ga_vmm_chunk *from, ga_vmm_kind kind,
-                                uint64_t size, uint64_t *bytes)
+ga_vmm_chunk *ga_vmm_tree_find(const ga_vmm_pool *pool, ga_vmm_chunk *from, ga_vmm_extent_kind kind,
+                               uint64_t size, uint64_t *bytes)
 {
-    const want w = {pool, kind, size};
+    const extent_query query = {pool, kind, size};
     *bytes = 0;
     for (chunk *c = from; c;) {
         chunk *right = c->node.right;
-        if (reaches(&w, c, bytes)) {
+        if (extend_by_chunk(&query, c, bytes)) {
             return c;
         }
-        if (right && has(sum_of(right, kind), &w, *bytes)) {
-            return descend(&w, right, bytes);
+        if (right && has_extent(summary_of(right, kind), &query, *bytes)) {
+            return find_in_subtree(&query, right, bytes);
         }
-        *bytes = right ? after(sum_of(right, kind), *bytes) : *bytes;
+        *bytes = right ? suffix_bytes(summary_of(right, kind), *bytes) : *bytes;
         while (c->node.up && c->node.up->node.right == c) {
             c = c->node.up;
         }
@@ -296,25 +303,25 @@ ga_vmm_chunk *ga_vmm_tree_reach(const ga_vmm_pool *pool, ga_vmm_chunk *from, ga_
     return NULL;
 }
 
-static bool has_taken(const chunk *c)
+static bool has_occupied(const chunk *c)
 {
     return c && !c->node.spans.whole;
 }
 
-ga_vmm_chunk *ga_vmm_tree_taken_before(ga_vmm_chunk *c)
+ga_vmm_chunk *ga_vmm_tree_occupied_before(ga_vmm_chunk *c)
 {
-    while (!has_taken(c->node.left)) {
+    while (!has_occupied(c->node.left)) {
         while (c->node.up->node.left == c) {
             c = c->node.up;
         }
         c = c->node.up;
-        if (ga_vmm_is_taken(c)) {
+        if (ga_vmm_is_occupied(c)) {
             return c;
         }
     }
     c = c->node.left;
-    while (has_taken(c->node.right) || !ga_vmm_is_taken(c)) {
-        c = has_taken(c->node.right) ? c->node.right : c->node.left;
+    while (has_occupied(c->node.right) || !ga_vmm_is_occupied(c)) {
+        c = has_occupied(c->node.right) ? c->node.right : c->node.left;
     }
     return c;
 }

@@ -1,55 +1,57 @@
 /* SPDX-License-Identifier: MIT
  *
- * STRUCTURE  a treap of all chunks and walls in the order of addresses, made of nodes in the chunks.
- *            Each node has the figures of its subtree: the largest row, span and hole in it.
+ * STRUCTURE  a treap of all chunks and walls in the order of addresses; the nodes are in the
+ *            chunks. Each node has a summary of its subtree: the largest mapped extent, span and
+ *            hole.
  *
- *            row   free chunks that touch, without a hole between them
- *            span  all addresses between two chunks that are taken: free chunks and holes
+ *              mapped extent   adjacent free chunks without a hole between them
+ *              span            all addresses between two occupied chunks: free chunks and holes
  *
- * INVARIANT  the figures are those of the chunks, but for chunks in the list of stale ones
- * PROGRESS   a search is logarithmic in the number of chunks, and so is an update. A chunk that is
- *            taken or freed is only listed as stale, since it often changes back before the next
- *            search.
+ * INVARIANT  summaries are exact, except for the chunks in the list of stale ones
+ * PROGRESS   search and update are logarithmic in the number of chunks. Allocating or freeing a
+ *            chunk only lists it as stale, because it often changes back before the next search.
  *
- * For the search (vmm_search.h), under the heap's lock. It needs no memory, so that it cannot fail.
+ * Used by the search (vmm_search.h) under the heap's lock. No call allocates memory, so none can
+ * fail.
  */
 #ifndef GPUALLOC_ARENA_VMM_TREE_H
 #define GPUALLOC_ARENA_VMM_TREE_H
 
 #include "vmm_pool.h"
 
-typedef enum ga_vmm_kind {
-    GA_VMM_ROWS,
+typedef enum ga_vmm_extent_kind {
+    GA_VMM_MAPPED_EXTENTS,
     GA_VMM_SPANS
-} ga_vmm_kind;
+} ga_vmm_extent_kind;
 
-/* The end of the addresses that are the chunk's own, or of its run where it is the last one. */
+/* The end of the chunk's addresses; for the last chunk of a live run, the end of the run's room. */
 uintptr_t ga_vmm_tree_end(const ga_vmm_chunk *chunk);
 
-void ga_vmm_tree_put(ga_vmm_pool *pool, ga_vmm_chunk *chunk);
+void ga_vmm_tree_insert(ga_vmm_pool *pool, ga_vmm_chunk *chunk);
 
-/* Before it leaves the addresses. */
+/* Call before the chunk is removed from the addresses. */
 void ga_vmm_tree_remove(ga_vmm_pool *pool, ga_vmm_chunk *chunk);
 
-/* The chunk was taken or freed, or its end has moved. */
-void ga_vmm_tree_mark(ga_vmm_pool *pool, ga_vmm_chunk *chunk);
+/* The chunk was allocated or freed, or its end has moved. */
+void ga_vmm_tree_mark_stale(ga_vmm_pool *pool, ga_vmm_chunk *chunk);
 
-/* Make all figures right, before any of the calls that follow. */
+/* Update all stale summaries. Required before the queries below. */
 void ga_vmm_tree_refresh(ga_vmm_pool *pool);
 
-/* The first chunk from `from` on with which a row or span that begins there or later has `size`
- * bytes; for a span it may be the one that ends it. *bytes: what it has up to there. NULL: none. */
-ga_vmm_chunk *ga_vmm_tree_reach(const ga_vmm_pool *pool, ga_vmm_chunk *from, ga_vmm_kind kind,
-                                uint64_t size, uint64_t *bytes);
+/* The first chunk, from `from` on, at which an extent of the kind that begins there or later
+ * reaches `size` bytes. For a span it may be the occupied chunk behind it. *bytes: size of the
+ * extent up to there. NULL: none. */
+ga_vmm_chunk *ga_vmm_tree_find(const ga_vmm_pool *pool, ga_vmm_chunk *from, ga_vmm_extent_kind kind,
+                               uint64_t size, uint64_t *bytes);
 
-/* The last chunk before this one that is taken. There is a wall. */
-ga_vmm_chunk *ga_vmm_tree_taken_before(ga_vmm_chunk *chunk);
+/* The last occupied chunk before this one; there is always a wall. */
+ga_vmm_chunk *ga_vmm_tree_occupied_before(ga_vmm_chunk *chunk);
 
-/* The first chunk that has a hole of `size` bytes before it; NULL: none. */
+/* The first chunk with a hole of `size` bytes before it, or NULL. */
 ga_vmm_chunk *ga_vmm_tree_hole(const ga_vmm_pool *pool, uint64_t size);
 
-/* The last chunk or wall that begins below the address, or is a wall that ends there, which may be
- * one of no bytes. There is a wall. */
+/* The last chunk or wall that begins below the address, or a wall that ends at it (such a wall may
+ * be empty). There is always one. */
 ga_vmm_chunk *ga_vmm_tree_below(const ga_vmm_pool *pool, uintptr_t address);
 
 #endif

@@ -82,7 +82,7 @@ static const char *const reasons[GA_GROWTH_REASONS] = {
 
 static void log_refusal(ga_slab_kernel *slab, const ga_growth *growth)
 {
-    uint32_t reason = (uint32_t)growth->verdict & 7u;
+    uint32_t reason = (uint32_t)growth->refusal & 7u;
     if (reason && reason != slab->refusal && reason < GA_GROWTH_REASONS) {
         ga_log(GA_LOG_WARN, "slab: device %d: kernels got no more than %u super blocks: %s",
                slab->device, growth->ready, reasons[reason]);

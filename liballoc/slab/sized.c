@@ -354,7 +354,7 @@ static ga_status log_refusal(ga_sized *sized, const ga_cuda_scope *scope)
 {
     ga_growth growth;
     ga_status status = ga_sized_get(scope, &growth, sized->growth, sizeof growth);
-    uint32_t reason = status == GA_OK ? (uint32_t)growth.verdict & 7u : 0;
+    uint32_t reason = status == GA_OK ? (uint32_t)growth.refusal & 7u : 0;
     if (reason && reason != sized->refusal && reason < GA_GROWTH_REASONS) {
         ga_log(GA_LOG_WARN, "slab: device %d: kernels got no more than %llu bytes: %s",
                sized->device, (unsigned long long)(growth.ready * ga_sized_region_size(sized)),

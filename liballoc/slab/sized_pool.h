@@ -484,9 +484,9 @@ GA_SIMT bool ga_sized_pool_known_full(const ga_sized_heap *heap, uint32_t least)
         return false;
     }
     uint32_t growth_state = heap->growth && next < heap->regions
-                                ? ga_growth_standing(heap->growth, next + 1u, ga_clock_ns())
+                                ? ga_growth_load_state(heap->growth, next + 1u, ga_clock_ns())
                                 : GA_GROWTH_LIMIT;
-    return growth_state != GA_GROWTH_GRANTED && growth_state != GA_GROWTH_WAIT;
+    return growth_state != GA_GROWTH_GRANTED && growth_state != GA_GROWTH_UNDECIDED;
 }
 
 typedef enum ga_sized_pool_lock_state {

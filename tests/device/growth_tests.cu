@@ -92,7 +92,7 @@ static bool begin(host *h, int device, uint32_t limit, ga_mailbox *mailbox)
         return false;
     }
     first.growth = ga_growth_first(mailbox ? mailbox : ga_pager_mailbox(h->client), 0);
-    first.growth.patience = mailbox ? 20000000u : first.growth.patience; /* ns */
+    first.growth.timeout_ns = mailbox ? 20000000u : first.growth.timeout_ns; /* ns */
     first.base = (char *)ga_arena_base(h->arena);
     return CUDA_DONE(cudaMalloc(&h->on_device, sizeof first)) &&
            CUDA_DONE(cudaMemcpy(h->on_device, &first, sizeof first, cudaMemcpyHostToDevice));
@@ -394,7 +394,7 @@ static void a_pager_that_never_answers(int device)
         subject s = read_subject(&h);
         EXPECT_EQUAL("lanes told that the pager is gone", s.refused[GA_GROWTH_GONE],
                      (uint64_t)grid(device) * THREADS);
-        EXPECT_EQUAL("that steps were wished for", mailbox->wish >> 32 != 0, true);
+        EXPECT_EQUAL("that steps were wished for", mailbox->request >> 32 != 0, true);
         print_times(&h, &s);
     }
     end(&h);
@@ -442,7 +442,7 @@ static void beside_a_free(int device)
         CUDA_DONE(cudaMalloc(&other, 8 << 20));
         if (begin(&h, device, MANY_STEPS, NULL)) {
             uint64_t patience = 200000000; /* ns */
-            CUDA_DONE(cudaMemcpy(&h.on_device->growth.patience, &patience, sizeof patience,
+            CUDA_DONE(cudaMemcpy(&h.on_device->growth.timeout_ns, &patience, sizeof patience,
                                  cudaMemcpyHostToDevice));
             take_all<<<grid(device), THREADS>>>(h.on_device, true);
             cudaFree(other);

@@ -46,7 +46,7 @@ def meson_command() -> list[str]:
 
 
 @unittest.skipIf(SANITIZED, "nobody installs a sanitized build")
-class Install(Case):
+class Installed(Case):
     def setUp(self) -> None:
         super().setUp()
         self.root = self.folder / "root"
@@ -98,6 +98,8 @@ class Install(Case):
         # The linker warns that dlopen() in such a program wants the C library's own files.
         self.assertNotIn("NEEDED", self.build_and_run(static, *CC, "-static", silent=False))
 
+
+class Install(Installed):
     # ---- what is there
 
     def test_files(self) -> None:
@@ -159,6 +161,41 @@ class Install(Case):
             maps = self.run_command(command, "run", f"--host={spec}", "--", "/bin/cat",
                                     "/proc/self/maps")
             self.assertIn(preload, maps)
+
+
+class Readme(Installed):
+    """Each command that README prints, as it stands, with what it has installed; but for those that
+    build the project, which is what these tests come from, and those that need root."""
+
+    NOT_HERE = ("scripts/quickstart", "sudo ")
+
+    def blocks(self, language: str) -> list[str]:
+        text = (SOURCE / "README.md").read_text(encoding="utf-8")
+        return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+    def commands(self) -> list[str]:
+        lines = "".join(self.blocks("console")).splitlines()
+        self.assertTrue(all(line.startswith("$ ") for line in lines), lines)
+        return [line[2:] for line in lines if not line[2:].startswith(self.NOT_HERE)]
+
+    def surroundings(self) -> dict[str, str]:
+        library = self.one("libgpualloc-malloc.so").parent
+        return {"PATH": f"{self.root / 'bin'}:{os.environ['PATH']}",
+                "LD_LIBRARY_PATH": str(library), "PKG_CONFIG_PATH": str(library / "pkgconfig")}
+
+    def test_commands(self) -> None:
+        programs = self.blocks("c")
+        self.assertEqual(1, len(programs))
+        self.move()
+        self.write("app.c", programs[0])
+        env = self.surroundings()
+        prefix = self.root
+        commands = self.commands()
+        self.assertGreater(len(commands), 3)
+        for command in commands:
+            command = command.replace("pkg-config ", f"pkg-config --define-variable=prefix={prefix} ")
+            with self.subTest(command):
+                self.run_command("bash", "-ec", command, env=env, silent=False)
 
 
 if __name__ == "__main__":

@@ -69,8 +69,8 @@ static void begin(uint32_t round)
                                .element = ELEMENT,
                                .step = STEP,
                                .refused = GA_APPEND_NONE_REFUSED};
-    world.append.growth.hold = 20000; /* ns */
-    world.append.growth.pace = 1;
+    world.append.growth.refusal_ns = 20000; /* ns */
+    world.append.growth.poll_ns = 1;
 }
 
 /* An element of this thread's, which may lie in two steps. */

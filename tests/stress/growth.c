@@ -87,8 +87,8 @@ static void begin(uint32_t limit, uint32_t refuse)
     world.refuse = refuse;
     stress_need(ga_pager_add(&world.client, GA_PAGER_HOST, 0, back, NULL) == GA_OK, "a pager");
     world.growth = ga_growth_first(ga_pager_mailbox(world.client), 0);
-    world.growth.hold = 20000; /* ns */
-    world.growth.pace = 1;
+    world.growth.refusal_ns = 20000; /* ns */
+    world.growth.poll_ns = 1;
 }
 
 static void end(void)
@@ -160,17 +160,17 @@ static void look(void)
 static void ask_again(ga_mailbox *mailbox)
 {
     look();
-    uint64_t wish = mailbox->wish;
+    uint64_t wish = mailbox->request;
     look();
     stress_need(wish == ga_mail_word(1, 1, 0), "it wishes for a step");
-    stress_need(mailbox->wish == wish, "once");
+    stress_need(mailbox->request == wish, "once");
     mailbox->answer = ga_mail_word(0, 1, GA_GROWTH_MEMORY);
     stress_need(await(1) == GA_GROWTH_MEMORY, "the answer is a refusal");
-    while (mailbox->wish == wish) { /* until the refusal is old */
+    while (mailbox->request == wish) { /* until the refusal is old */
         look();
     }
     look();
-    stress_need(mailbox->wish == ga_mail_word(1, 2, 0), "which is asked anew, once");
+    stress_need(mailbox->request == ga_mail_word(1, 2, 0), "which is asked anew, once");
     world.backed[0] = BACKED;
     mailbox->answer = ga_mail_word(1, 2, GA_GROWTH_GRANTED);
     stress_need(await(1) == GA_GROWTH_GRANTED, "and granted");
@@ -179,7 +179,7 @@ static void ask_again(ga_mailbox *mailbox)
 /* Nobody watches: no kernel waits for ever, and once an answer comes all is well. */
 static void lose_the_pager(ga_mailbox *mailbox)
 {
-    world.growth.patience = 100000; /* ns */
+    world.growth.timeout_ns = 100000; /* ns */
     stress_need(await(1) == GA_GROWTH_GONE, "the pager is gone");
     world.backed[0] = BACKED;
     mailbox->answer = ga_mail_word(1, 1, GA_GROWTH_GRANTED);
@@ -195,7 +195,7 @@ static void by_hand(void (*body)(ga_mailbox *mailbox))
     memset(&mailbox, 0, sizeof mailbox);
     begin(STEPS, 0);
     world.growth.mailbox = &mailbox;
-    world.growth.pace = 0;
+    world.growth.poll_ns = 0;
     body(&mailbox);
     end();
 }

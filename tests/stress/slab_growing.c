@@ -81,8 +81,8 @@ static void begin(uint32_t round)
     world.backed[0] = BACKED;
     stress_need(ga_pager_add(&world.client, GA_PAGER_HOST, 1, back, NULL) == GA_OK, "a pager");
     world.growth = ga_growth_first(ga_pager_mailbox(world.client), 1);
-    world.growth.hold = 20000; /* ns */
-    world.growth.pace = 1;
+    world.growth.refusal_ns = 20000; /* ns */
+    world.growth.poll_ns = 1;
     ga_slab_prepare(ga_tile_of(32), &world.heap, 0, 1);
 }
 

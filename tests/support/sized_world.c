@@ -101,8 +101,8 @@ sized_world *sized_world_limited(uint32_t region_bits, uint32_t regions, uint32_
     }
     world->backed[0] = SIZED_WORLD_BACKED;
     *world->growth = ga_growth_first(ga_pager_mailbox(world->client), 1);
-    world->growth->hold = 20000; /* ns */
-    world->growth->pace = 1;
+    world->growth->refusal_ns = 20000; /* ns */
+    world->growth->poll_ns = 1;
     world->heap->growth = world->growth;
     world->heap->fixed = 0;
     return world;

@@ -31,7 +31,7 @@ struct CUfunc_st {
 static void try_growth(void **parameters)
 {
     ga_growth_probe *probe = PARAMETER(ga_growth_probe *, 0);
-    probe->growth.patience /= vmm.options.kernels == VMM_KERNELS_ALONE ? 100 : 1;
+    probe->growth.timeout_ns /= vmm.options.kernels == VMM_KERNELS_ALONE ? 100 : 1;
     ga_growth_probe_run(ga_tile_of(GA_GROWTH_PROBE_LANES), probe);
 }
 

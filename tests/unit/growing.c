@@ -71,7 +71,7 @@ static void check_steps(const scene *s, uint32_t steps)
 static void tell(scene *s, uint32_t had)
 {
     s->growth = ga_growth_first(s->growing.mailbox, s->growing.steps);
-    s->growth.hold = 1000000; /* ns */
+    s->growth.refusal_ns = 1000000; /* ns */
     prepare(ga_tile_of(32), s, had, s->growing.steps);
 }
 

@@ -35,7 +35,7 @@ static void begin(uint32_t steps)
     memset(&mailbox, 0, sizeof mailbox);
     memset(prepared, 0, sizeof prepared);
     growth = ga_growth_first(&mailbox, steps);
-    growth.pace = 0;
+    growth.poll_ns = 0;
     in_order = steps;
     mailbox.answer = ga_mail_word(steps, 0, GA_GROWTH_GRANTED);
 }
@@ -82,17 +82,17 @@ Test(growth, words_hold_steps_serial_and_reason)
 Test(growth, serials_begin_again_after_the_last)
 {
     begin(1);
-    growth.wish = ga_mail_word(1, 0xffffffu, 0);
-    mailbox.answer = growth.wish;
+    growth.request = ga_mail_word(1, 0xffffffu, 0);
+    mailbox.answer = growth.request;
     look(2);
-    cr_assert_eq(mailbox.wish, ga_mail_word(2, 0, 0));
+    cr_assert_eq(mailbox.request, ga_mail_word(2, 0, 0));
 }
 
 Test(growth, each_writer_has_a_line_of_its_own)
 {
     cr_assert_eq(offsetof(ga_mailbox, answer) % 128, 0);
     cr_assert_eq(sizeof(ga_mailbox) % 128, 0);
-    cr_assert_eq(offsetof(ga_growth, verdict), 128);
+    cr_assert_eq(offsetof(ga_growth, refusal), 128);
     cr_assert_eq(offsetof(ga_growth, waits), 256);
 }
 
@@ -104,8 +104,8 @@ Test(growth, what_is_ready_needs_no_look)
     cr_assert_eq(await(0), GA_GROWTH_GRANTED);
     cr_assert_eq(await(3), GA_GROWTH_GRANTED);
     look(3);
-    cr_assert_eq(mailbox.wish, 0);
-    cr_assert_eq(growth.turn, 0);
+    cr_assert_eq(mailbox.request, 0);
+    cr_assert_eq(growth.lock, 0);
     cr_assert_eq(waits(), 0);
 }
 
@@ -125,7 +125,7 @@ Test(growth, what_has_come_is_prepared_once_and_in_order)
     mailbox.answer = ga_mail_word(4, 0, GA_GROWTH_GRANTED);
     cr_assert_eq(await(3), GA_GROWTH_GRANTED);
     need_prepared(1, 4);
-    cr_assert_eq(mailbox.wish, 0, "all was there");
+    cr_assert_eq(mailbox.request, 0, "all was there");
     cr_assert_eq(waits(), 1, "for it to be prepared");
     look(4);
     need_prepared(1, 4);
@@ -137,11 +137,11 @@ Test(growth, a_wish_is_made_once)
 {
     begin(2);
     look(3);
-    cr_assert_eq(mailbox.wish, ga_mail_word(3, 1, 0));
+    cr_assert_eq(mailbox.request, ga_mail_word(3, 1, 0));
     for (int i = 0; i < 5; i++) {
         look(3);
     }
-    cr_assert_eq(mailbox.wish, ga_mail_word(3, 1, 0));
+    cr_assert_eq(mailbox.request, ga_mail_word(3, 1, 0));
     need_prepared(2, 2);
 }
 
@@ -150,12 +150,12 @@ Test(growth, a_larger_wish_takes_its_place_a_smaller_does_not)
     begin(2);
     look(4);
     look(3);
-    cr_assert_eq(mailbox.wish, ga_mail_word(4, 1, 0));
+    cr_assert_eq(mailbox.request, ga_mail_word(4, 1, 0));
     look(6);
-    cr_assert_eq(mailbox.wish, ga_mail_word(6, 2, 0));
+    cr_assert_eq(mailbox.request, ga_mail_word(6, 2, 0));
     mailbox.answer = ga_mail_word(4, 1, GA_GROWTH_MEMORY); /* to the first */
     look(6);
-    cr_assert_eq(growth.verdict, 0, "an answer to another wish is no refusal");
+    cr_assert_eq(growth.refusal, 0, "an answer to another wish is no refusal");
     need_prepared(2, 4);
 }
 
@@ -165,28 +165,28 @@ Test(growth, the_next_wish_comes_when_more_is_wanted)
     look(3);
     mailbox.answer = ga_mail_word(3, 1, GA_GROWTH_GRANTED);
     look(3);
-    cr_assert_eq(mailbox.wish, ga_mail_word(3, 1, 0));
+    cr_assert_eq(mailbox.request, ga_mail_word(3, 1, 0));
     look(4);
-    cr_assert_eq(mailbox.wish, ga_mail_word(4, 2, 0));
+    cr_assert_eq(mailbox.request, ga_mail_word(4, 2, 0));
 }
 
 Test(growth, looks_keep_their_distance)
 {
     begin(2);
-    growth.pace = UINT64_C(3600) * 1000000000;
+    growth.poll_ns = UINT64_C(3600) * 1000000000;
     look(3);
-    cr_assert_eq(mailbox.wish, ga_mail_word(3, 1, 0));
+    cr_assert_eq(mailbox.request, ga_mail_word(3, 1, 0));
     look(4);
-    cr_assert_eq(mailbox.wish, ga_mail_word(3, 1, 0), "the next is not due for an hour");
+    cr_assert_eq(mailbox.request, ga_mail_word(3, 1, 0), "the next is not due for an hour");
 }
 
 Test(growth, who_has_not_the_turn_does_not_look)
 {
     begin(2);
-    growth.turn = 1;
+    growth.lock = 1;
     look(3);
-    cr_assert_eq(mailbox.wish, 0);
-    cr_assert_eq(growth.turn, 1);
+    cr_assert_eq(mailbox.request, 0);
+    cr_assert_eq(growth.lock, 1);
 }
 
 /* ---- refusals ----------------------------------------------------------------------------- */
@@ -194,27 +194,27 @@ Test(growth, who_has_not_the_turn_does_not_look)
 Test(growth, what_came_with_a_refusal_is_granted)
 {
     begin(1);
-    growth.hold = UINT64_C(3600) * 1000000000;
+    growth.refusal_ns = UINT64_C(3600) * 1000000000;
     look(5);
     mailbox.answer = ga_mail_word(3, 1, GA_GROWTH_MEMORY);
     cr_assert_eq(await(5), GA_GROWTH_MEMORY);
     need_prepared(1, 3);
     cr_assert_eq(await(3), GA_GROWTH_GRANTED);
     cr_assert_eq(await(4), GA_GROWTH_MEMORY);
-    cr_assert_eq(mailbox.wish, ga_mail_word(5, 1, 0), "believed for an hour");
+    cr_assert_eq(mailbox.request, ga_mail_word(5, 1, 0), "believed for an hour");
 }
 
 Test(growth, an_old_refusal_is_asked_anew)
 {
     begin(1);
-    growth.hold = 0;
+    growth.refusal_ns = 0;
     look(2);
     mailbox.answer = ga_mail_word(1, 1, GA_GROWTH_MEMORY);
     cr_assert_eq(await(2), GA_GROWTH_MEMORY, "it came after we began");
-    while (mailbox.wish == ga_mail_word(2, 1, 0)) {
+    while (mailbox.request == ga_mail_word(2, 1, 0)) {
         look(2);
     }
-    cr_assert_eq(mailbox.wish, ga_mail_word(2, 2, 0));
+    cr_assert_eq(mailbox.request, ga_mail_word(2, 2, 0));
     mailbox.answer = ga_mail_word(2, 2, GA_GROWTH_GRANTED);
     cr_assert_eq(await(2), GA_GROWTH_GRANTED);
 }
@@ -222,7 +222,7 @@ Test(growth, an_old_refusal_is_asked_anew)
 Test(growth, a_limit_is_final)
 {
     begin(1);
-    growth.hold = 0;
+    growth.refusal_ns = 0;
     look(4);
     mailbox.answer = ga_mail_word(2, 1, GA_GROWTH_LIMIT);
     cr_assert_eq(await(4), GA_GROWTH_LIMIT);
@@ -230,7 +230,7 @@ Test(growth, a_limit_is_final)
         look(4);
         cr_assert_eq(await(3), GA_GROWTH_LIMIT);
     }
-    cr_assert_eq(mailbox.wish, ga_mail_word(4, 1, 0));
+    cr_assert_eq(mailbox.request, ga_mail_word(4, 1, 0));
     cr_assert_eq(await(2), GA_GROWTH_GRANTED);
 }
 
@@ -239,21 +239,21 @@ Test(growth, a_limit_is_final)
 Test(growth, nobody_waits_for_ever)
 {
     begin(1);
-    growth.patience = 1000000; /* ns */
+    growth.timeout_ns = 1000000; /* ns */
     cr_assert_eq(await(2), GA_GROWTH_GONE);
-    cr_assert_eq(growth.turn, 0);
+    cr_assert_eq(growth.lock, 0);
     cr_assert_eq(waits(), 1);
 }
 
 Test(growth, a_pager_that_comes_back_is_heard)
 {
     begin(1);
-    growth.patience = 1000000; /* ns */
-    growth.hold = 0;
+    growth.timeout_ns = 1000000; /* ns */
+    growth.refusal_ns = 0;
     cr_assert_eq(await(2), GA_GROWTH_GONE);
-    uint64_t wish = mailbox.wish;
+    uint64_t wish = mailbox.request;
     cr_assert_eq(await(2), GA_GROWTH_GONE, "one look is enough: the wish is old");
-    cr_assert_eq(mailbox.wish, wish, "and it still stands");
+    cr_assert_eq(mailbox.request, wish, "and it still stands");
     mailbox.answer = ga_mail_word(2, ga_mail_serial(wish), GA_GROWTH_GRANTED);
     cr_assert_eq(await(2), GA_GROWTH_GRANTED);
 }
@@ -265,6 +265,6 @@ Test(growth, a_goodbye_is_final_and_answers_any_wish)
     mailbox.answer = ga_mail_word(1, 0, GA_GROWTH_GONE);
     cr_assert_eq(await(2), GA_GROWTH_GONE);
     cr_assert_eq(await(5), GA_GROWTH_GONE);
-    cr_assert_eq(mailbox.wish, ga_mail_word(2, 1, 0));
-    cr_assert_eq(growth.verdict & GA_GROWTH_FOR_EVER, GA_GROWTH_FOR_EVER);
+    cr_assert_eq(mailbox.request, ga_mail_word(2, 1, 0));
+    cr_assert_eq(growth.refusal & GA_GROWTH_FOREVER, GA_GROWTH_FOREVER);
 }

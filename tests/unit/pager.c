@@ -145,7 +145,7 @@ Test(pager, out_of_memory_is_asked_again)
     ga_pager_stats stats;
     uint32_t refused = 0;
     begin(&s);
-    s.growth.hold = 0;
+    s.growth.refusal_ns = 0;
     for (uint32_t found; (found = await(&s, 2)) != GA_GROWTH_GRANTED;) {
         cr_assert_eq(found, GA_GROWTH_MEMORY);
         cr_assert_lt(refused, 3);

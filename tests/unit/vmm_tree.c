@@ -35,8 +35,8 @@ static world *make_world(uint64_t granules)
 {
     world *w = calloc(1, sizeof *w);
     w->end = BASE + granules * GRANULE;
-    ga_vmm_list_begin(&w->pool.addresses.chunks);
-    ga_vmm_list_begin(&w->pool.stale);
+    ga_vmm_list_init(&w->pool.addresses.chunks);
+    ga_vmm_list_init(&w->pool.stale);
     w->walls[0] = (ga_vmm_chunk){.size = BASE, .wall = true};
     w->walls[1] = (ga_vmm_chunk){.base = w->end, .size = GRANULE, .wall = true};
     append(w, &w->pool.addresses.chunks, &w->walls[0]);
@@ -51,7 +51,7 @@ static ga_vmm_chunk *add(world *w, ga_vmm_chunk *below, uintptr_t base, uint64_t
     chunk->base = base;
     chunk->size = size;
     append(w, &below->link, chunk);
-    ga_vmm_tree_put(&w->pool, chunk);
+    ga_vmm_tree_insert(&w->pool, chunk);
     return chunk;
 }
 
@@ -85,7 +85,7 @@ static void flip(world *w, ga_vmm_chunk *chunk, uint64_t room)
                                    .last = chunk,
                                    .live = true};
     }
-    ga_vmm_tree_mark(&w->pool, chunk);
+    ga_vmm_tree_mark_stale(&w->pool, chunk);
 }
 
 static void end_world(world *w)
@@ -108,7 +108,7 @@ static ga_vmm_chunk *walk_rows(world *w, ga_vmm_chunk *from, uint64_t size, uint
     *bytes = 0;
     for (ga_vmm_chunk *c = from; c != &w->walls[1]; c = ga_vmm_chunk_after(c)) {
         bool apart = c != from && hole_before(c);
-        *bytes = ga_vmm_is_taken(c) ? 0 : (apart ? 0 : *bytes) + c->size;
+        *bytes = ga_vmm_is_occupied(c) ? 0 : (apart ? 0 : *bytes) + c->size;
         if (*bytes >= size) {
             return c;
         }
@@ -122,11 +122,11 @@ static ga_vmm_chunk *walk_spans(world *w, uint64_t size, uint64_t *bytes)
     *bytes = 0;
     for (ga_vmm_chunk *c = &w->walls[0]; c != &w->walls[1];) {
         c = ga_vmm_chunk_after(c);
-        *bytes += hole_before(c) + (ga_vmm_is_taken(c) ? 0 : c->size);
+        *bytes += hole_before(c) + (ga_vmm_is_occupied(c) ? 0 : c->size);
         if (*bytes >= size) {
             return c;
         }
-        *bytes = ga_vmm_is_taken(c) ? 0 : *bytes;
+        *bytes = ga_vmm_is_occupied(c) ? 0 : *bytes;
     }
     return NULL;
 }
@@ -146,7 +146,7 @@ static ga_vmm_chunk *walk_back(ga_vmm_chunk *chunk)
 {
     do {
         chunk = ga_vmm_chunk_of(chunk->link.before);
-    } while (!ga_vmm_is_taken(chunk));
+    } while (!ga_vmm_is_occupied(chunk));
     return chunk;
 }
 
@@ -182,15 +182,15 @@ static void compare(world *w, uint64_t *random)
     uint64_t walked;
     ga_vmm_chunk *from = random_chunk(w, random);
     ga_vmm_tree_refresh(&w->pool);
-    ga_vmm_chunk *row = ga_vmm_tree_reach(&w->pool, from, GA_VMM_ROWS, size, &found);
+    ga_vmm_chunk *row = ga_vmm_tree_find(&w->pool, from, GA_VMM_MAPPED_EXTENTS, size, &found);
     cr_assert_eq(row, walk_rows(w, from, size, &walked));
     cr_assert(!row || found == walked);
-    ga_vmm_chunk *span = ga_vmm_tree_reach(&w->pool, &w->walls[0], GA_VMM_SPANS, size, &found);
+    ga_vmm_chunk *span = ga_vmm_tree_find(&w->pool, &w->walls[0], GA_VMM_SPANS, size, &found);
     cr_assert_eq(span, walk_spans(w, size, &walked));
     cr_assert(!span || found == walked);
     cr_assert_eq(ga_vmm_tree_hole(&w->pool, size), walk_holes(w, size));
     from = from->link.before == &w->pool.addresses.chunks ? &w->walls[1] : from;
-    cr_assert_eq(ga_vmm_tree_taken_before(from), walk_back(from));
+    cr_assert_eq(ga_vmm_tree_occupied_before(from), walk_back(from));
 }
 
 Test(vmm_tree, finds_what_a_walk_finds)
