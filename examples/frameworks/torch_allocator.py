@@ -7,7 +7,7 @@
 
 Prefer the MemPool: PyTorch's cache stays in front of the heap, and its statistics, snapshots and
 out-of-memory handling work as ever. --whole replaces PyTorch's allocator: every tensor is a block of
-the heap, and what PyTorch does not offer to plug-ins is missing (docs/frameworks.md).
+the heap, and what PyTorch does not offer to plug-ins is missing (docs/guide/frameworks.md).
 
 A program that is to run unchanged needs neither: gpualloc run --device=vmm python3 train.py
 """

@@ -2,8 +2,8 @@
  *
  * HHL: never shrinks, and frees unlinked leaves that no hazard pair covers (lfht-reclamation-2022,
  * §4.3.2). The members and the ordering of their hazard slots are those of a domain
- * (docs/reclaim.md). The domain itself retires nothing, because it compares addresses, and a pair
- * is not an address.
+ * (docs/internals/reclaim.md). The domain itself retires nothing, because it compares addresses,
+ * and a pair is not an address.
  *
  * STRUCTURE  thread -> (hash, level), ...      one for its walk, and one for each cursor of a batch
  *            shard -> leaf -> leaf -> ...      retired leaves, linked by the words behind them. The
@@ -98,9 +98,9 @@ static void separate_protected(const hazard_pair *pairs, uint32_t n, retired_lis
 /* Read a pair from the member's hazard slots. False if it protects nothing. */
 static bool read_pair(const ga_lfht *map, const ga_member *member, uint32_t slot, hazard_pair *out)
 {
-    uintptr_t level = ga_scan_slot(member, slot + LFHT_SLOT_LEVEL);
+    uintptr_t level = ga_scan_load_slot(member, slot + LFHT_SLOT_LEVEL);
     if (level) {
-        out->hash = ga_scan_slot(member, slot + LFHT_SLOT_HASH);
+        out->hash = ga_scan_load_slot(member, slot + LFHT_SLOT_HASH);
         out->level = (uint32_t)level - 1;
         out->bits = map->root->bits + out->level * map->chunk;
     }
@@ -154,7 +154,7 @@ static bool hhl_scan(ga_lfht *map, lfht_shard *shard)
 {
     retired_list all = take_retired(shard), kept = {0, 0};
     uint64_t taken = all.count;
-    bool ordered = ga_scan_order(map->domain);
+    bool ordered = ga_scan_heavy_fence(map->domain);
     for (int reading = 0; ordered && reading < READINGS; reading++) {
         separate_by_all_pairs(map, &all, &kept);
     }

@@ -154,7 +154,7 @@ static __attribute__((noinline)) ga_status lookup_general(ga_lfht *map, uint64_t
 static ga_status variant_lookup(ga_lfht *map, uint64_t key, ga_lfht_found *found)
 {
     ga_hazards *hazards;
-    if (!map->simple || !ga_member_at_hand(map->domain, &hazards)) {
+    if (!map->simple || !ga_member_join_fast(map->domain, &hazards)) {
         return lookup_general(map, key, found);
     }
     inline_call call = {map, hazards};

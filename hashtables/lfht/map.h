@@ -245,7 +245,7 @@ static inline uint64_t lfht_hash_of(const ga_lfht *map, uint64_t key)
 /* The hazard slots of the calling thread. The first call of a thread joins the domain. */
 static inline ga_status lfht_get_hazards(const ga_lfht *map, ga_hazards **out)
 {
-    return ga_member_at_hand(map->domain, out) ? GA_OK : ga_domain_join(map->domain, out);
+    return ga_member_join_fast(map->domain, out) ? GA_OK : ga_domain_join(map->domain, out);
 }
 
 static inline bool lfht_same_key(const ga_lfht *map, uint64_t a, uint64_t b)

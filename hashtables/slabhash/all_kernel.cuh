@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * SEARCHALL and DELETEALL of an array of keys, one tile a key. Included by gpualloc/slabhash.cuh;
- * docs/slabhash.md.
+ * docs/internals/slabhash.md.
  */
 #ifndef GPUALLOC_SLABHASH_ALL_KERNEL_CUH
 #define GPUALLOC_SLABHASH_ALL_KERNEL_CUH
@@ -24,9 +24,9 @@ ga_slabhash_tile_remove_all(ga_slabhash_turn *turn, ga_slabhash_all_request soug
     if (GA_SLABHASH_IS_GROWING(kind)) {
         uint64_t count = 0;
         if (ga_slabhash_allowed(kind, GA_SLABHASH_DELETE, sought.key, 0)) {
-            (void)ga_slabhash_remove_standing(kind, turn->table, turn->table.growing, turn->tile,
-                                              &turn->claimed, &turn->stand, sought.hash, sought.key,
-                                              &count);
+            (void)ga_slabhash_remove_from_snapshot(kind, turn->table, turn->table.growing,
+                                                   turn->tile, &turn->claimed, &turn->snapshot,
+                                                   sought.hash, sought.key, &count);
         }
         return count;
     }
@@ -43,8 +43,9 @@ static __device__ __forceinline__ uint64_t ga_slabhash_tile_find_all(ga_slabhash
 {
 #ifdef GA_SLABHASH_GROWING_KINDS
     if (GA_SLABHASH_IS_GROWING(kind)) {
-        return ga_slabhash_find_all_standing(kind, turn->table, turn->table.growing, turn->tile,
-                                             &turn->stand, sought.hash, sought.key, values, room);
+        return ga_slabhash_find_all_from_snapshot(kind, turn->table, turn->table.growing,
+                                                  turn->tile, &turn->snapshot, sought.hash,
+                                                  sought.key, values, room);
     }
 #endif
     return ga_slabhash_find_all(kind, turn->table, turn->tile, sought.walk, sought.key, values,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The kernel of a batch: serves the requests of arrays in device memory, writes their results and
- * counts these. Included by gpualloc/slabhash.cuh; docs/slabhash.md.
+ * counts these. Included by gpualloc/slabhash.cuh; docs/internals/slabhash.md.
  *
  *     ga_slabhash_batch_kernel
  *       ordered tables      batch_by_lanes   each lane serves its own request (many_tile.h) and

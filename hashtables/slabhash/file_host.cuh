@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Saves a table in device memory to a file, and loads one. A host table of the same kind, filled
- * with the pairs, reads and writes the file. Included by gpualloc/slabhash.cuh; docs/slabhash.md.
+ * with the pairs, reads and writes the file. Included by gpualloc/slabhash.cuh;
+ * docs/internals/slabhash.md.
  */
 #ifndef GPUALLOC_SLABHASH_FILE_HOST_CUH
 #define GPUALLOC_SLABHASH_FILE_HOST_CUH

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tables that grow: their generations. grow_tile.h moves one bucket; here is when a table moves,
- * where to, who does it, and when the old generation goes.
+ * Host tables that grow: their versions. grow_tile.h moves one bucket; this file decides when a
+ * table moves and to how many buckets, which thread makes the new version, and when the old one is
+ * freed.
  *
- * STRUCTURE  table -> now -> next     `next` only while the table moves; both are tables of their
- *            own over the same slabs
- * INVARIANT  `now` becomes `next` once all buckets of that are OPEN, and the old generation goes to
- *            the table's list of retired ones, from which any thread frees those that nobody
- *            protects, in the table's domain of hazard pointers: slot 0 protects `now`, slot 1 its
- *            `next`; and that no round is in (`users`).
- * ORDER      W: a generation is whole before it is `now`; N: before it is somebody's `next`. C:
- *            buckets that others have opened are OPEN for who sees that all are. U: what a round
- *            read it has read before the generation is freed. R: it was `now` for the last time
- *            before another thread looks whether anybody protects it.
- * PROGRESS   No call waits for another. One thread at a time makes the next generation, while
- *            others go on in the one there is, chaining slabs: stopped there it stops growth.
- *            Stopped anywhere else it stops nothing: others open the buckets that it was to open.
+ * STRUCTURE  table -> now -> next     `next` only while the table moves. Each version is an array
+ *            of buckets with its chains; all versions of a table share one heap of slabs.
+ * INVARIANT  `now` becomes `next` once all buckets of `next` are OPEN. The old version then goes to
+ *            the table's list of retired ones. Any thread frees those that no hazard pointer of
+ *            the table's domain protects (slot 0 protects `now`, slot 1 its `next`) and that no
+ *            iteration uses (`users`).
+ * ORDER      W: a version is initialised before it is `now`. N: before it is another one's `next`.
+ *            C: a thread that sees all buckets counted as OPEN sees them OPEN. U: an iteration's
+ *            reads of a version happen before it is freed. R: a version was `now` for the last
+ *            time before another thread checks whether it is protected.
+ * PROGRESS   No call waits for another. One thread at a time makes the next version, while others
+ *            go on in the present one and append slabs. If that thread is stopped there, the table
+ *            does not grow. A thread that is stopped anywhere else stops nothing: others open the
+ *            buckets that it was to open.
  */
 #include "table.h"
 
@@ -26,19 +28,19 @@
 
 enum {
     RUN = 8,       /* buckets that an operation opens */
-    SAMPLE = 256,  /* buckets that are looked at to see how full a table is */
-    SELDOM = 63,   /* of 64 removals one looks whether to shrink; of 1024 changes one whether */
-    RARELY = 1023, /* what was retired can be freed: that may cost a membarrier */
+    SAMPLE = 256,  /* buckets that are sampled to see how full a table is */
+    SELDOM = 63,   /* 1 in 64 removals checks whether to shrink */
+    RARELY = 1023, /* 1 in 1024 changes sweeps: that may cost a membarrier */
     ROW_BYTES = GA_SLABHASH_WORDS * sizeof(uint32_t)
 };
 
 /* ---- generations ----------------------------------------------------------------------------- */
 
-static slabhash_generation *new_generation(ga_slabhash *table, uint32_t buckets)
+static slabhash_version *new_version(ga_slabhash *table, uint32_t buckets)
 {
     uint64_t bytes = (uint64_t)buckets * ROW_BYTES;
     uint32_t *rows = NULL;
-    slabhash_generation *g = ga_libc.memalign(SLABHASH_ALIGN, sizeof *g);
+    slabhash_version *g = ga_libc.memalign(SLABHASH_ALIGN, sizeof *g);
     if (!g || ga_slabhash_make_rows(table, bytes, &rows) != GA_OK) {
         ga_libc.free(g);
         return NULL;
@@ -52,50 +54,50 @@ static slabhash_generation *new_generation(ga_slabhash *table, uint32_t buckets)
     g->bytes = bytes;
     g->wanted = buckets / 8;
     g->users = 1;
-    __atomic_fetch_add(&table->arrays, bytes, __ATOMIC_RELAXED); /* relaxed: a figure */
+    __atomic_fetch_add(&table->arrays, bytes, __ATOMIC_RELAXED); /* relaxed: a count */
     return g;
 }
 
-static void free_generation(slabhash_generation *g)
+static void free_version(slabhash_version *g)
 {
     ga_slabhash *table = g->table;
     for (uint32_t bucket = 0; bucket < g->view.buckets; bucket++) {
         const uint32_t *row = ga_slabhash_bucket_row(g->view, bucket);
         ga_slabhash_free_chain(g->view, SLABHASH_TILE, ga_load_relaxed(row + GA_SLABHASH_NEXT));
     }
-    __atomic_fetch_sub(&table->arrays, g->bytes, __ATOMIC_RELAXED); /* relaxed: a figure */
+    __atomic_fetch_sub(&table->arrays, g->bytes, __ATOMIC_RELAXED); /* relaxed: a count */
     ga_free(table->heap, g->view.rows);
     ga_libc.free(g);
 }
 
-static void drop(slabhash_generation *g)
+static void drop(slabhash_version *g)
 {
-    /* U: acq_rel. Pairs with itself: the last one has all that others did behind him. */
+    /* U: acq_rel. Pairs with itself: the last user has the accesses of all others before it. */
     if (__atomic_sub_fetch(&g->users, 1, __ATOMIC_ACQ_REL) == 0) {
-        free_generation(g);
+        free_version(g);
     }
 }
 
-/* One that no call finds any more. */
-static void retire(ga_slabhash *table, slabhash_generation *g)
+/* Retire a version that no call finds any more. */
+static void retire(ga_slabhash *table, slabhash_version *g)
 {
     /* relaxed: a guess, which the compare-and-swap confirms */
-    slabhash_generation *first = __atomic_load_n(&table->retired, __ATOMIC_RELAXED);
+    slabhash_version *first = __atomic_load_n(&table->retired, __ATOMIC_RELAXED);
     do {
         g->later = first;
-        /* R1: release. Pairs with R2: it was unlinked before. */
+        /* R1: release. Pairs with R2: the version was unlinked before. */
     } while (!__atomic_compare_exchange_n(&table->retired, &first, g, true, __ATOMIC_RELEASE,
                                           __ATOMIC_RELAXED));
 }
 
-/* Free the retired ones that nobody protects, whoever retired them. */
+/* Free the retired versions that no thread protects, including other threads'. */
 static void sweep(ga_slabhash *table)
 {
-    /* R2: acquire. Pairs with R1: who protects one has found it before now. */
-    slabhash_generation *g = __atomic_exchange_n(&table->retired, NULL, __ATOMIC_ACQUIRE);
+    /* R2: acquire. Pairs with R1: a thread that protects one found it before now. */
+    slabhash_version *g = __atomic_exchange_n(&table->retired, NULL, __ATOMIC_ACQUIRE);
     while (g) {
-        slabhash_generation *later = g->later;
-        if (ga_scan_single(table->domain, g)) {
+        slabhash_version *later = g->later;
+        if (ga_scan_can_free(table->domain, g)) {
             drop(g);
         } else {
             retire(table, g);
@@ -104,14 +106,14 @@ static void sweep(ga_slabhash *table)
     }
 }
 
-ga_status ga_slabhash_generations_begin(ga_slabhash *table)
+ga_status ga_slabhash_versions_begin(ga_slabhash *table)
 {
     ga_domain_options options = {.options_size = sizeof options, .slots = 2, .batch = 1};
     ga_status status = ga_domain_open(&table->domain, &options);
     pthread_mutex_init(&table->beginning, NULL);
     table->least = table->view.buckets;
     if (status == GA_OK) {
-        table->now = new_generation(table, table->least);
+        table->now = new_version(table, table->least);
         status = table->now
                      ? GA_OK
                      : ga_fail(GA_ERR_MEMORY, "slabhash: no memory for %u buckets", table->least);
@@ -119,10 +121,10 @@ ga_status ga_slabhash_generations_begin(ga_slabhash *table)
     return status;
 }
 
-void ga_slabhash_generations_end(ga_slabhash *table)
+void ga_slabhash_versions_end(ga_slabhash *table)
 {
-    slabhash_generation *later;
-    for (slabhash_generation *g = table->retired; g; g = later) {
+    slabhash_version *later;
+    for (slabhash_version *g = table->retired; g; g = later) {
         later = g->later;
         drop(g);
     }
@@ -130,10 +132,10 @@ void ga_slabhash_generations_end(ga_slabhash *table)
         ga_domain_close(table->domain);
     }
     if (table->now && table->now->next) {
-        free_generation(table->now->next);
+        free_version(table->now->next);
     }
     if (table->now) {
-        free_generation(table->now);
+        free_version(table->now);
     }
     pthread_mutex_destroy(&table->beginning);
 }
@@ -146,9 +148,9 @@ ga_status ga_slabhash_enroll(ga_slabhash *table)
     return slabhash_grows(table) ? ga_domain_join(table->domain, &mine) : GA_OK;
 }
 
-static slabhash_generation *next_of(const slabhash_generation *g)
+static slabhash_version *next_of(const slabhash_version *g)
 {
-    /* N2: acquire. Pairs with N1: the generation is whole. */
+    /* N2: acquire. Pairs with N1: the version is initialised. */
     return GA_SLABHASH_MUTANT == 18 ? __atomic_load_n(&g->next, __ATOMIC_RELAXED)
                                     : __atomic_load_n(&g->next, __ATOMIC_ACQUIRE);
 }
@@ -166,7 +168,8 @@ slabhash_pin ga_slabhash_pin(const ga_slabhash *table)
 {
     slabhash_pin pin = {.mine = NULL};
     void *const *now = (void *const *)(const void *)&table->now;
-    (void)ga_domain_join(table->domain, &pin.mine); /* it is a member: ga_slabhash_enroll() */
+    (void)ga_domain_join(table->domain,
+                         &pin.mine); /* the thread has joined: ga_slabhash_enroll() */
     for (;;) {
         pin.now = ga_hazard_protect_pointer(pin.mine, 0, now); /* P2, for W2. Pairs with W1 */
         pin.next = next_of(pin.now);
@@ -174,7 +177,7 @@ slabhash_pin ga_slabhash_pin(const ga_slabhash *table)
             break;
         }
         ga_hazard_set(pin.mine, 1, pin.next);
-        /* It is retired after it was `now`, which it has not been yet. P2. */
+        /* `next` is retired only after it was `now`, which it has not been yet. P2. */
         if (ga_hazard_load(pin.mine, (const ga_hazard_word *)(const void *)now) ==
             (uintptr_t)pin.now) {
             break;
@@ -193,7 +196,7 @@ void ga_slabhash_unpin(const slabhash_pin *pin)
 slabhash_pin ga_slabhash_stay(const ga_slabhash *table)
 {
     slabhash_pin pin = ga_slabhash_pin(table);
-    /* relaxed: it is protected, so that the table's own use of it has not ended. */
+    /* relaxed: the version is protected, so the table's own use of it has not ended. */
     __atomic_fetch_add(&pin.now->users, 1, __ATOMIC_RELAXED);
     if (pin.next) {
         __atomic_fetch_add(&pin.next->users, 1, __ATOMIC_RELAXED); /* relaxed: as above */
@@ -212,20 +215,20 @@ void ga_slabhash_leave(const slabhash_pin *pin)
 
 /* ---- moving on ------------------------------------------------------------------------------- */
 
-/* All buckets are OPEN: the new generation is the table. */
+/* All buckets are OPEN: the new version becomes the table's. */
 static void finish(const slabhash_pin *pin)
 {
     ga_slabhash *table = pin->now->table;
-    slabhash_generation *now = pin->now;
-    /* relaxed: figures. Whoever appends meanwhile is counted or not. */
+    slabhash_version *now = pin->now;
+    /* relaxed: counts. An append at this moment may be missed. */
     uint32_t chained = __atomic_load_n(&pin->next->chained, __ATOMIC_RELAXED);
     uint32_t usual = pin->next->view.buckets / 8;
     __atomic_store_n(&pin->next->wanted, 2 * chained > usual ? 2 * chained : usual,
                      __ATOMIC_RELAXED);
-    /* W1: release, and acquire: all that was opened is. Pairs with P2, and C. */
+    /* W1: release, and acquire: all buckets are open. Pairs with P2, and C. */
     if (__atomic_compare_exchange_n(&table->now, &now, pin->next, false, __ATOMIC_SEQ_CST,
                                     __ATOMIC_RELAXED)) {
-        ga_hazard_clear(pin->mine, 0); /* not ours any more: so that it can go at once */
+        ga_hazard_clear(pin->mine, 0); /* clear our own slot, so that it can be freed at once */
         if (GA_SLABHASH_MUTANT == 17) {
             drop(now);
             return;
@@ -235,12 +238,12 @@ static void finish(const slabhash_pin *pin)
     }
 }
 
-/* Open the buckets of a run; and all there are, where somebody who was to do so seems to have been
- * stopped: the count cannot be relied on then. True where all are OPEN. */
+/* Open the buckets of a run. Open all buckets if a thread that was to open some seems to have been
+ * stopped; the count is not reliable then. True if all are OPEN. */
 static bool open_some(const slabhash_pin *pin)
 {
     const slabhash_ops *ops = pin->now->table->ops;
-    slabhash_generation *next = pin->next;
+    slabhash_version *next = pin->next;
     uint64_t buckets = next->view.buckets;
     uint64_t runs = (buckets + RUN - 1) / RUN;
     /* relaxed: hands out runs. */
@@ -263,9 +266,9 @@ static uint32_t places(const ga_slabhash *table)
     return ga_bits_count(ga_slabhash_slot_mask(table->kind));
 }
 
-/* How full buckets are, in percent of their first slabs' places. Chains behind one count as a full
- * one: if few have them, as with a key that is there very often, more buckets are no help. */
-static uint32_t fullness(const slabhash_generation *g, slabhash_range range, uint32_t step)
+/* How full buckets are, in percent of the slots of their first slabs. A chain counts as one full
+ * slab: more buckets do not help if few have chains, as with a key that occurs very often. */
+static uint32_t fullness(const slabhash_version *g, slabhash_range range, uint32_t step)
 {
     uint64_t seen = 0, taken = 0;
     for (uint64_t bucket = range.first; bucket < range.end; bucket += step, seen++) {
@@ -276,14 +279,14 @@ static uint32_t fullness(const slabhash_generation *g, slabhash_range range, uin
     return (uint32_t)(taken * 100 / (seen * places(g->table)));
 }
 
-static uint32_t fullness_of_all(const slabhash_generation *g)
+static uint32_t fullness_of_all(const slabhash_version *g)
 {
     uint32_t step = g->view.buckets / SAMPLE;
     return fullness(g, (slabhash_range){0, g->view.buckets}, step ? step : 1);
 }
 
-/* How many buckets a table so full moves to. */
-static uint32_t size_for(const slabhash_generation *g, uint32_t percent)
+/* How many buckets a table that is `percent` full moves to. */
+static uint32_t size_for(const slabhash_version *g, uint32_t percent)
 {
     uint32_t buckets = g->view.buckets;
     if (percent > 45) {
@@ -292,22 +295,22 @@ static uint32_t size_for(const slabhash_generation *g, uint32_t percent)
     return percent < 12 && buckets / 2 >= g->table->least ? buckets / 2 : buckets;
 }
 
-/* Make the generation that this one moves to; one thread at a time, others leave it to that one,
- * but for those that `insist`. False where there is no memory. */
-static bool begin(slabhash_generation *g, uint32_t buckets, bool insist)
+/* Make the version that this one moves to. One thread at a time does; others leave it to that one,
+ * unless they `insist`. False if there is no memory. */
+static bool begin(slabhash_version *g, uint32_t buckets, bool insist)
 {
     ga_slabhash *table = g->table;
     bool locked = pthread_mutex_trylock(&table->beginning) == 0;
     bool can = true;
-    /* relaxed: a guess. It is protected, and so not `now` any more, or not before us. */
+    /* relaxed: a guess. `g` is protected, so it either is no longer `now`, or was not before. */
     if ((locked || insist) && !next_of(g) && __atomic_load_n(&table->now, __ATOMIC_RELAXED) == g) {
-        slabhash_generation *none = NULL;
-        slabhash_generation *next = new_generation(table, buckets);
+        slabhash_version *none = NULL;
+        slabhash_version *next = new_version(table, buckets);
         can = next != NULL;
         /* N1: release. Pairs with N2. */
         if (can && !__atomic_compare_exchange_n(&g->next, &none, next, false, __ATOMIC_RELEASE,
                                                 __ATOMIC_RELAXED)) {
-            free_generation(next);
+            free_version(next);
         }
     }
     if (locked) {
@@ -316,10 +319,11 @@ static bool begin(slabhash_generation *g, uint32_t buckets, bool insist)
     return can;
 }
 
-/* Too many slabs are chained. Without memory the table stays as it is for twice as long. */
-static void consider_growing(slabhash_generation *g)
+/* Move if too many slabs are chained. Without memory the table stays, and tries again when a
+ * quarter more are. */
+static void consider_growing(slabhash_version *g)
 {
-    /* relaxed: figures. */
+    /* relaxed: counts. */
     uint32_t chained = __atomic_add_fetch(&g->chained, 1, __ATOMIC_RELAXED);
     if (chained > __atomic_load_n(&g->wanted, __ATOMIC_RELAXED) && !next_of(g) &&
         !begin(g, size_for(g, fullness_of_all(g)), false)) {
@@ -327,14 +331,15 @@ static void consider_growing(slabhash_generation *g)
     }
 }
 
-/* One in so many of all hashes, whatever of their bits are alike: a power of 2 less 1. */
+/* True for 1 in `many` + 1 hashes, a power of 2, even if some bits of the hashes are equal. */
 static bool is_one_of(uint32_t many, uint64_t hash)
 {
     return (ga_bits_mix((uint32_t)hash ^ (uint32_t)(hash >> 32)) & many) == 0;
 }
 
-/* A pair was taken out. Seldom, and where its bucket has few: is the table as empty? */
-static void consider_shrinking(slabhash_generation *g, uint64_t hash)
+/* A pair was removed. If its bucket has few pairs, 1 in 64 removals checks whether the whole table
+ * has. */
+static void consider_shrinking(slabhash_version *g, uint64_t hash)
 {
     uint32_t buckets = g->view.buckets;
     uint32_t bucket = ga_slabhash_bucket(g->view, hash);
@@ -351,13 +356,13 @@ void ga_slabhash_tend(const slabhash_pin *pin, uint64_t hash, bool opened, bool 
                       bool emptied)
 {
     ga_slabhash *table = pin->now->table;
-    /* relaxed: a guess. What is protected still will be looked at again. */
+    /* relaxed: a guess. Versions that are still protected will be checked again. */
     if (__atomic_load_n(&table->retired, __ATOMIC_RELAXED) && is_one_of(RARELY, hash)) {
         sweep(table);
     }
     if (pin->next) {
         slabhash_note_opened(pin, opened ? 1 : 0);
-        /* relaxed: a figure */
+        /* relaxed: a count */
         __atomic_fetch_add(&pin->next->chained, chained ? 1 : 0, __ATOMIC_RELAXED);
         if (open_some(pin)) {
             finish(pin);
@@ -385,7 +390,7 @@ static ga_status open_all(const slabhash_pin *pin)
     return GA_ERR_MEMORY;
 }
 
-/* Whether there is a move to end; if not, whether one was begun. */
+/* Complete a move that is under way (`*moved`); else, with `begin_one`, begin one. */
 static ga_status move_once(ga_slabhash *table, bool begin_one, bool *moved)
 {
     ga_status status = GA_OK;
@@ -410,7 +415,7 @@ ga_status ga_slabhash_settle(ga_slabhash *table, bool begin_one)
     bool moved;
     ga_status status = move_once(table, begin_one, &moved);
     if (status == GA_OK && (moved || begin_one)) {
-        bool again = moved && begin_one; /* that one may have begun long ago */
+        bool again = moved && begin_one; /* the one that was completed may have begun long ago */
         status = move_once(table, again, &moved);
         status = status == GA_OK && again ? move_once(table, false, &moved) : status;
     }
@@ -418,12 +423,12 @@ ga_status ga_slabhash_settle(ga_slabhash *table, bool begin_one)
     return status;
 }
 
-void ga_slabhash_generations_clear(ga_slabhash *table)
+void ga_slabhash_versions_clear(ga_slabhash *table)
 {
-    slabhash_generation *g = table->now;
+    slabhash_version *g = table->now;
     if (g->next) {
         table->now = g->next;
-        free_generation(g);
+        free_version(g);
         g = table->now;
     }
     for (uint32_t bucket = 0; bucket < g->view.buckets; bucket++) {

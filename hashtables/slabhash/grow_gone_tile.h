@@ -1,41 +1,46 @@
 /* SPDX-License-Identifier: MIT
  *
- * The arrays of buckets of a table that grows by itself, over tiles and rows: where they stand, who is
- * using them, and when an older one goes back with its slabs, while kernels run. grow_turn_tile.h says
- * when there is another; docs/slabhash.md has the argument, tests/models/epochs.pml a model.
+ * The arrays of buckets of a table that grows by itself, over tiles and rows: where they are, which
+ * tiles use them, and when an older one is freed with its slabs, while kernels run.
+ * grow_turn_tile.h says when there is another; docs/slabhash.md has the argument,
+ * tests/models/epochs.pml a model.
  *
- * STRUCTURE  One record, whose place never changes, and in it a ring of places for stages, an array of
- *            buckets each; a stage's number says which place:
+ * STRUCTURE  One record, which never moves. It has a ring of places for versions, each an array of
+ *            buckets; a version's number says which place:
  *
- *              stage     4          5          6          7         8
- *                     [ gone ]  [ older ]  [ moves ]  [ newer ]  [ none ]
+ *              version    4          5          6          7         8
+ *                     [ freed ]  [ older ]  [ moves ]  [ newer ]  [ none ]
  *                                  ^ gone     ^ now       there = 8 ^ = making
  *
- *            `now` is the oldest stage that may have pairs that have not moved yet; those before it,
- *            from `gone` on, are no tile's any more once whoever knew of them has left, and those before
- *            `gone` have been given back. Each tile is in an epoch (reclaim/epoch_tile.h) as long as it
- *            has a stand: what it has read of the record since it entered.
- *            What goes back next is said by `cut`, and in which parts, of 32 buckets, by one word:
+ *            `now` is the oldest version that may have pairs that have not moved yet. Versions from
+ *            `gone` up to `now` are unused once all tiles that knew of them have left. Versions
+ *            before `gone` have been freed. Each tile is in an epoch (reclaim/epoch_tile.h) while
+ *            it has a snapshot: its copy of the record since it entered. `cut` says which versions
+ *            are freed next. A version is freed in parts of 32 buckets, which one word hands out:
  *
- *              back   [ stage + 1 | parts that nobody has taken yet ]
+ *              back   [ version + 1 | parts that no tile has claimed yet ]
  *
- * INVARIANT  A stage is taken out by the store that makes `now` the next one, and that is after all
- *            buckets of the next are OPEN. `cut` is what `now` was before an epoch was closed; so when that
- *            has drained nobody uses a stage before `cut`: who was in has left, and who came later has read
- *            `cut` or more. A place has another stage only once the one before is gone; so who knows of a
- *            stage finds it there. Who takes a part has it alone, of the stage that he has read there.
+ * INVARIANT  The store that makes the next version `now` takes a version out of use; it comes after
+ *            all buckets of the next are OPEN. `cut` is the value of `now` from before an epoch was
+ *            closed. So once that epoch has drained, no tile uses a version before `cut`: tiles
+ *            that were in have left, and tiles that entered later have read `cut` or more. A place
+ *            gets another version only once the one before is freed, so a tile that knows of a
+ *            version finds it there. A tile that claims a part has it alone, and it belongs to the
+ *            version that the tile read in that word.
  *
- * ORDER      T, L and S of the epochs. B1 and B2: what all did who used the stage, and saw the epoch
- *            drained, happens before its slabs go back. E: all its slabs have, before its array does.
- *            D1 and D2: its place is done with before it has another stage. H1 and H2: see grow_turn_tile.h.
+ * ORDER      T, L and S of the epochs. B1 and B2: the accesses of all tiles that used the version,
+ *            and of the one that saw the epoch drained, happen before its slabs are freed. E: all
+ *            slabs are freed before the array is. D1 and D2: a place's old version is done with
+ *            before the place has another. H1 and H2: see grow_turn_tile.h.
  *
- * PROGRESS   No operation waits for any of this, and nobody waits for an epoch: a tile that looks at the
- *            record, once in so many requests, does one step: it closes an epoch, or sees that one
- *            has drained, or gives back one part.
- *            What waits to go back: stages that the slowest tile may know of, which it does until it
- *            looks next or its turn ends, and those that were taken out since the epoch was closed. Who is
- *            stopped keeps stages from going back, so that the table does not shrink, and one whose
- *            ring of 32 is full does not grow; and nothing else.
+ * PROGRESS   No operation waits for any of this, and no tile waits for an epoch. A tile that checks
+ *            the record, 1 request in 16, does one step: it closes an epoch, or sees that one has
+ *            drained, or frees one part.
+ *            Versions that wait to be freed are those that the slowest tile may know of, until it
+ *            next reads the record or ends its session, and those that were taken out of use since
+ *            the epoch was closed. A tile that is stopped keeps versions from being freed. Then the
+ *            table does not shrink, and it does not grow once its ring of 32 is full; nothing else
+ *            is held up.
  */
 #ifndef GPUALLOC_SLABHASH_GROW_GONE_TILE_H
 #define GPUALLOC_SLABHASH_GROW_GONE_TILE_H
@@ -48,60 +53,60 @@
 #endif
 
 enum {
-    GA_SLABHASH_STAGES = 32,  /* that can be held; a power of 2, and a growth each from 1 bucket to
-                                2^31 */
-    GA_SLABHASH_BACK = 32,    /* buckets whose chains go back at once */
-    GA_SLABHASH_BACK_MOST = 4 /* of them for one lane; tiles are of 8 lanes at least */
+    GA_SLABHASH_VERSIONS = 32, /* places in the ring; a power of 2, and one growth each from 1
+                                * bucket to 2^31 */
+    GA_SLABHASH_BACK = 32,     /* buckets whose chains are freed at once */
+    GA_SLABHASH_BACK_MOST = 4  /* of them for one lane; tiles have 8 lanes at least */
 };
 
-/* An array of buckets and their chains. */
-typedef struct ga_slabhash_stage {
+/* A version: an array of buckets and their chains. */
+typedef struct ga_slabhash_version {
     /* Set before Y1. */
     uint32_t *rows;
     uint32_t buckets;
-    uint32_t ready;   /* Y: its number + 1: there is an array, to be cleared */
-    uint32_t wanted;  /* relaxed: with so many slabs behind buckets it moves on */
+    uint32_t ready;   /* Y: its number + 1: the array exists and can be cleared */
+    uint32_t wanted;  /* relaxed: with that many slabs behind buckets it moves */
     uint32_t chained; /* relaxed: slabs behind buckets */
-    uint32_t stays;   /* relaxed: not 0: there was no array of as many buckets, or of fewer */
+    uint32_t stays;   /* relaxed: not 0: no memory for an array that is not larger */
     uint32_t parts;   /* relaxed: handed out to be cleared */
     uint32_t cleared; /* K: parts */
     uint32_t opened;  /* C: buckets */
     uint64_t cursor;  /* relaxed: runs of buckets handed out */
-} ga_slabhash_stage;
+} ga_slabhash_version;
 
 typedef struct ga_slabhash_growing {
-    ga_epochs epochs;   /* of those who have stands */
+    ga_epochs epochs;   /* of the tiles that have snapshots */
     uint32_t now;       /* H */
-    uint32_t there;     /* G: stages, ever */
-    uint32_t making;    /* M: stages, with one that is being made */
-    uint32_t gone;      /* D: stages that were given back */
-    uint32_t failed;    /* relaxed: how often there was no array to be had */
-    uint32_t least;     /* buckets: what the table had when a call was alone with it */
+    uint32_t there;     /* G: versions, ever */
+    uint32_t making;    /* M: versions, including one that is being made */
+    uint32_t gone;      /* D: versions that were freed */
+    uint32_t failed;    /* relaxed: requests for an array that found no memory */
+    uint32_t least;     /* buckets that the table had when a call last had exclusive access */
     uint32_t shrunk;    /* relaxed: arrays of fewer buckets than the one before, */
-    uint32_t compacted; /* relaxed: and of as many */
-    uint32_t looked;    /* relaxed: times that somebody looked whether fewer would do */
-    uint32_t kind;      /* the table's */
+    uint32_t compacted; /* relaxed: and of equally many */
+    uint32_t looked;    /* relaxed: checks whether fewer buckets would do */
+    uint32_t kind;      /* of the table */
     ga_slab_heap *slabs;
-    uint32_t apart[20];
-    uint64_t back;  /* B: parts of the stage that goes back */
-    uint32_t given; /* E: its parts that have gone */
-    uint32_t cut;   /* whose the epochs are: stages before it go back next */
-    uint32_t apart_too[28];
+    uint32_t padding[20];
+    uint64_t back;  /* B: parts of the version that is being freed */
+    uint32_t given; /* E: its parts that have been freed */
+    uint32_t cut;   /* guarded by the epochs: versions before it are freed next */
+    uint32_t more_padding[28];
 #ifdef __CUDACC__
-    ga_kernel_heap arrays; /* where they come from; of all sizes */
+    ga_kernel_heap arrays; /* the heap of arrays; of all sizes */
 #else
     void *(*array)(void *context, size_t bytes);
     void (*give)(void *context, void *rows, size_t bytes);
     ga_slabhash_hash *hash; /* NULL: the seeded one */
     void *context;          /* for all three */
 #endif
-    ga_slabhash_stage stages[GA_SLABHASH_STAGES];
+    ga_slabhash_version versions[GA_SLABHASH_VERSIONS];
 } ga_slabhash_growing;
 
-/* Where a stage stands. */
-GA_SIMT ga_slabhash_stage *ga_slabhash_stage_of(ga_slabhash_growing *growing, uint32_t number)
+/* The place of a version. */
+GA_SIMT ga_slabhash_version *ga_slabhash_version_of(ga_slabhash_growing *growing, uint32_t number)
 {
-    return growing->stages + number % GA_SLABHASH_STAGES;
+    return growing->versions + number % GA_SLABHASH_VERSIONS;
 }
 
 GA_SIMT size_t ga_slabhash_array_bytes(uint32_t buckets)
@@ -109,7 +114,7 @@ GA_SIMT size_t ga_slabhash_array_bytes(uint32_t buckets)
     return (size_t)buckets * GA_SLABHASH_WORDS * sizeof(uint32_t);
 }
 
-/* Memory for an array, by the whole tile; NULL where there is none. */
+/* Memory for an array, by the whole tile; NULL if there is none. */
 GA_SIMT void *ga_slabhash_array(ga_slabhash_growing *growing, ga_tile tile, size_t bytes)
 {
 #ifdef __CUDACC__
@@ -124,11 +129,11 @@ GA_SIMT void *ga_slabhash_array(ga_slabhash_growing *growing, ga_tile tile, size
 #endif
 }
 
-/* The array goes back, whoever of a kernel or the host has asked for it. */
+/* Free an array, which a kernel or the host has allocated. */
 GA_SIMT void ga_slabhash_array_back(ga_slabhash_growing *growing, ga_tile tile, void *rows,
                                     size_t bytes)
 {
-    ga_tile_sync(tile); /* what any lane did with it */
+    ga_tile_sync(tile); /* every lane's accesses come before */
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
@@ -142,9 +147,9 @@ GA_SIMT void ga_slabhash_array_back(ga_slabhash_growing *growing, ga_tile tile, 
     ga_tile_sync(tile);
 }
 
-/* ---- what the leader does for all ------------------------------------------------------------- */
+/* ---- steps of the leader for all lanes ------------------------------------------------------- */
 
-/* Both acquire. */
+/* Load a word by the leader, for all lanes. Acquires. */
 GA_SIMT uint32_t ga_slabhash_ask(ga_tile tile, const uint32_t *word)
 {
     uint32_t leader = ga_tile_leader(tile);
@@ -154,45 +159,46 @@ GA_SIMT uint32_t ga_slabhash_ask(ga_tile tile, const uint32_t *word)
         /* G2, H2, Y2, D2: acquire. Pairs with G1, H1, Y1, D1. */
         ga_lane_write(&said, own, ga_load_acquire(word));
     }
-    ga_tile_sync(tile); /* what the leader acquired all have */
+    ga_tile_sync(tile); /* the leader's acquire holds for all lanes */
     return ga_lanes_get(tile, said, leader);
 }
 
-/* What two words say, by the way. */
+/* True if two words differ. A hint. */
 GA_SIMT bool ga_slabhash_differ(ga_tile tile, const uint32_t *one, const uint32_t *other)
 {
     uint32_t leader = ga_tile_leader(tile);
     ga_lanes differ = ga_lanes_all(0);
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        /* relaxed: a guess, which whoever acts on it confirms */
+        /* relaxed: a guess, which the tile that acts on it confirms */
         ga_lane_write(&differ, own, ga_load_relaxed(one) ^ ga_load_relaxed(other));
     }
     return ga_lanes_get(tile, differ, leader) != 0;
 }
 
-/* What a word of figures was before it went up. */
+/* Add to a count. Returns its old value. */
 GA_SIMT uint32_t ga_slabhash_tally(ga_tile tile, uint32_t *word, uint32_t more)
 {
     uint32_t leader = ga_tile_leader(tile);
     ga_lanes before = ga_lanes_all(0);
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        ga_lane_write(&before, own, ga_add_relaxed(word, more)); /* relaxed: a figure */
+        ga_lane_write(&before, own, ga_add_relaxed(word, more)); /* relaxed: a count */
     }
     return ga_lanes_get(tile, before, leader);
 }
 
-/* Count what the tile has done: true for the one who completes `all`. */
+/* Count the tile's work. True for the tile that completes `all`. */
 GA_SIMT bool ga_slabhash_complete(ga_tile tile, uint32_t *word, uint32_t more, uint32_t all)
 {
     uint32_t leader = ga_tile_leader(tile);
     ga_lanes last = ga_lanes_all(0);
-    ga_tile_sync(tile); /* what any lane did */
+    ga_tile_sync(tile); /* every lane's work comes before */
     ga_slabhash_test_yield();
     GA_EACH_LANE(tile, more ? 1u << leader : 0, own)
     {
-        /* K, C, E: acq_rel. Pairs with itself: who counts the last has what the others did. */
+        /* K, C, E: acq_rel. Pairs with itself: the tile that counts the last has the work of all
+         * others. */
         uint32_t before = ga_add_acq_rel(word, more);
         ga_lane_write(&last, own, before + more == all ? 1u : 0u);
     }
@@ -200,22 +206,22 @@ GA_SIMT bool ga_slabhash_complete(ga_tile tile, uint32_t *word, uint32_t more, u
     return ga_lanes_get(tile, last, leader) != 0;
 }
 
-/* ---- giving back ------------------------------------------------------------------------------ */
+/* ---- freeing --------------------------------------------------------------------------------- */
 
-GA_SIMT uint32_t ga_slabhash_back_parts(const ga_slabhash_stage *stage)
+GA_SIMT uint32_t ga_slabhash_back_parts(const ga_slabhash_version *version)
 {
-    return (stage->buckets + GA_SLABHASH_BACK - 1u) / GA_SLABHASH_BACK;
+    return (version->buckets + GA_SLABHASH_BACK - 1u) / GA_SLABHASH_BACK;
 }
 
-/* Whether a stage may have the number: the place is free. */
+/* True if the place of version `number` is free. */
 GA_SIMT bool ga_slabhash_has_place(ga_slabhash_growing *growing, ga_tile tile, uint32_t number)
 {
-    /* D2. Pairs with D1: whoever used the place has done. */
-    return number - ga_slabhash_ask(tile, &growing->gone) < GA_SLABHASH_STAGES ||
+    /* D2. Pairs with D1: no tile uses the place's old version. */
+    return number - ga_slabhash_ask(tile, &growing->gone) < GA_SLABHASH_VERSIONS ||
            GA_SLABHASH_MUTANT == 37;
 }
 
-/* Close an epoch, of those who may know of stages that are not the table's any more. */
+/* Close an epoch, of the tiles that may know of versions that are out of use. */
 GA_SIMT bool ga_slabhash_close_epoch(ga_slabhash_growing *growing, ga_tile tile)
 {
     if (!ga_epochs_claim(&growing->epochs, tile)) { /* S2 */
@@ -228,14 +234,15 @@ GA_SIMT bool ga_slabhash_close_epoch(ga_slabhash_growing *growing, ga_tile tile)
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
-        ga_store_relaxed(&growing->cut, now); /* relaxed: S1 and S2 hand it on */
+        ga_store_relaxed(&growing->cut, now); /* relaxed: S1 and S2 order it */
     }
     ga_slabhash_test_yield();
-    ga_epochs_close(&growing->epochs, tile); /* T1: what is before `cut` was taken out before */
+    ga_epochs_close(&growing->epochs, tile); /* T1: versions before `cut` were out of use before */
     return true;
 }
 
-/* The next stage before `cut` may go back, in parts; or none is left. By who alone can. */
+/* Let the next version before `cut` be freed, in parts; if none is left, reopen the epochs. By the
+ * only tile that may. */
 GA_SIMT void ga_slabhash_next_back(ga_slabhash_growing *growing, ga_tile tile)
 {
     uint32_t leader = ga_tile_leader(tile);
@@ -246,12 +253,12 @@ GA_SIMT void ga_slabhash_next_back(ga_slabhash_growing *growing, ga_tile tile)
     }
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        /* relaxed, all: S1 and S2 have handed them on, or the parts' E; and B1 does */
+        /* relaxed, all: S1 and S2 order them, or E of the parts; and B1 does */
         uint32_t gone = ga_load_relaxed(&growing->gone);
         uint32_t cut = GA_SLABHASH_MUTANT == 30 ? now : ga_load_relaxed(&growing->cut);
         if (gone != cut) {
-            const ga_slabhash_stage *stage = ga_slabhash_stage_of(growing, gone);
-            uint64_t back = (uint64_t)(gone + 1u) << 32 | ga_slabhash_back_parts(stage);
+            const ga_slabhash_version *version = ga_slabhash_version_of(growing, gone);
+            uint64_t back = (uint64_t)(gone + 1u) << 32 | ga_slabhash_back_parts(version);
             ga_store_relaxed(&growing->given, 0);
             if (GA_SLABHASH_MUTANT == 31) {
                 ga_store64_relaxed(&growing->back, back);
@@ -267,8 +274,8 @@ GA_SIMT void ga_slabhash_next_back(ga_slabhash_growing *growing, ga_tile tile)
     }
 }
 
-/* The calling lane takes a part of what goes back: the word as it was, 0 where there is none. Nobody
- * else has that part, since the word is never the same again. */
+/* The calling lane claims a part of the version that is being freed. Returns the word as it was; 0
+ * if there is no part. No other lane gets that part, since the word never has one value twice. */
 GA_SIMT uint64_t ga_slabhash_take_part(ga_slabhash_growing *growing)
 {
     uint64_t back = ga_load64_relaxed(&growing->back); /* relaxed: the swap confirms it */
@@ -284,15 +291,15 @@ GA_SIMT uint64_t ga_slabhash_take_part(ga_slabhash_growing *growing)
     if (GA_SLABHASH_MUTANT == 31) {
         return ga_cas64_relaxed(&growing->back, back, back - 1u) == back ? back : 0;
     }
-    /* B2: acquire. Pairs with B1, through the swaps between: nobody uses the stage. */
+    /* B2: acquire. Pairs with B1, through the swaps between: no tile uses the version. */
     return ga_cas64_acquire(&growing->back, back, back - 1u) == back ? back : 0;
 }
 
-/* The slabs behind each lane's bucket, which nobody uses, of the lanes of the mask. */
+/* Free the slabs behind each lane's bucket, for the lanes of the mask. The buckets are unused. */
 GA_SIMT void ga_slabhash_chains_back(ga_slab_heap *heap, ga_tile tile, uint32_t lanes,
                                      ga_lanes unit)
 {
-    if (!lanes) { /* of a heap that has had no slab yet somebody may be making the tables */
+    if (!lanes) { /* some tile may still be setting up a heap that has had no slab yet */
         return;
     }
     ga_slab_view slabs = ga_slab_view_of(heap);
@@ -312,28 +319,28 @@ GA_SIMT void ga_slabhash_chains_back(ga_slab_heap *heap, ga_tile tile, uint32_t 
             ga_slab_adjust_taken(heap, tile, 0u - ga_bits_count(lanes));
         }
 #endif
-        ga_tile_publish(tile); /* the links were read */
+        ga_tile_publish(tile); /* the links were read before */
         ga_slab_release_lanes(slabs, tile, lanes, unit);
         unit = next;
         lanes = GA_SLABHASH_MUTANT == 43 ? 0 : ga_lanes_nonzero(tile, more);
     }
 }
 
-/* All slabs behind the buckets of a part. */
-GA_SIMT void ga_slabhash_part_back(ga_slab_heap *heap, ga_tile tile, const ga_slabhash_stage *stage,
-                                   uint32_t part)
+/* Free all slabs behind the buckets of a part. */
+GA_SIMT void ga_slabhash_part_back(ga_slab_heap *heap, ga_tile tile,
+                                   const ga_slabhash_version *version, uint32_t part)
 {
     uint64_t first = (uint64_t)part * GA_SLABHASH_BACK;
     ga_lanes unit[GA_SLABHASH_BACK_MOST], chained[GA_SLABHASH_BACK_MOST];
     GA_UNROLL
-    for (uint32_t i = 0; i < GA_SLABHASH_BACK_MOST; i++) { /* all loads are under way at once */
+    for (uint32_t i = 0; i < GA_SLABHASH_BACK_MOST; i++) { /* all loads are in flight at once */
         unit[i] = chained[i] = ga_lanes_all(0);
         GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
         {
             uint32_t at = own + i * ga_tile_size(tile);
-            if (at < GA_SLABHASH_BACK && first + at < stage->buckets) {
+            if (at < GA_SLABHASH_BACK && first + at < version->buckets) {
                 /* relaxed: B2 has acquired it */
-                uint32_t link = ga_load_relaxed(stage->rows + (first + at) * GA_SLABHASH_WORDS +
+                uint32_t link = ga_load_relaxed(version->rows + (first + at) * GA_SLABHASH_WORDS +
                                                 GA_SLABHASH_NEXT);
                 ga_lane_write(&unit[i], own, link);
                 ga_lane_write(&chained[i], own,
@@ -347,11 +354,11 @@ GA_SIMT void ga_slabhash_part_back(ga_slab_heap *heap, ga_tile tile, const ga_sl
     }
 }
 
-/* All slabs of the stage have gone, and its array goes; then the next. */
-GA_SIMT void ga_slabhash_stage_back(ga_slabhash_growing *growing, ga_tile tile, uint32_t number)
+/* All slabs of the version are freed: free its array, then go to the next version. */
+GA_SIMT void ga_slabhash_free_version(ga_slabhash_growing *growing, ga_tile tile, uint32_t number)
 {
-    const ga_slabhash_stage *stage = ga_slabhash_stage_of(growing, number);
-    ga_slabhash_array_back(growing, tile, stage->rows, ga_slabhash_array_bytes(stage->buckets));
+    const ga_slabhash_version *version = ga_slabhash_version_of(growing, number);
+    ga_slabhash_array_back(growing, tile, version->rows, ga_slabhash_array_bytes(version->buckets));
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
@@ -361,7 +368,7 @@ GA_SIMT void ga_slabhash_stage_back(ga_slabhash_growing *growing, ga_tile tile, 
     ga_slabhash_next_back(growing, tile);
 }
 
-/* Give back a part, if there is one that nobody has taken. */
+/* Free a part, if there is one that no tile has claimed. False: there is none. */
 GA_SIMT bool ga_slabhash_give_part(ga_slab_heap *heap, ga_slabhash_growing *growing, ga_tile tile)
 {
     uint32_t leader = ga_tile_leader(tile);
@@ -372,30 +379,30 @@ GA_SIMT bool ga_slabhash_give_part(ga_slab_heap *heap, ga_slabhash_growing *grow
         ga_lane_write(&number, own, (uint32_t)(back >> 32));
         ga_lane_write(&left, own, (uint32_t)back);
     }
-    ga_tile_sync(tile); /* what the leader acquired all have */
+    ga_tile_sync(tile); /* the leader's acquire holds for all lanes */
     uint32_t parts_left = ga_lanes_get(tile, left, leader);
     if (!parts_left) {
         return false;
     }
-    uint32_t stage_number = ga_lanes_get(tile, number, leader) - 1u;
-    const ga_slabhash_stage *stage = ga_slabhash_stage_of(growing, stage_number);
+    uint32_t version_number = ga_lanes_get(tile, number, leader) - 1u;
+    const ga_slabhash_version *version = ga_slabhash_version_of(growing, version_number);
     ga_slabhash_test_yield();
-    ga_slabhash_part_back(heap, tile, stage, parts_left - 1u);
-    uint32_t all = GA_SLABHASH_MUTANT == 38 ? 1u : ga_slabhash_back_parts(stage);
+    ga_slabhash_part_back(heap, tile, version, parts_left - 1u);
+    uint32_t all = GA_SLABHASH_MUTANT == 38 ? 1u : ga_slabhash_back_parts(version);
     if (ga_slabhash_complete(tile, &growing->given, 1u, all)) { /* E */
-        ga_slabhash_stage_back(growing, tile, stage_number);
+        ga_slabhash_free_version(growing, tile, version_number);
     }
     return true;
 }
 
-/* One step of giving back what nobody uses any more: false where there is nothing, or it cannot be made
- * now. Inside an epoch or not. `heap`: of slabs. */
+/* One step of freeing unused versions. False if there is nothing to free, or the step cannot be
+ * made now. Inside an epoch or outside. `heap`: of slabs. */
 GA_SIMT bool ga_slabhash_give_some(ga_slab_heap *heap, ga_slabhash_growing *growing, ga_tile tile)
 {
     if (!ga_slabhash_differ(tile, &growing->gone, &growing->now)) {
         return false;
     }
-    switch (ga_epochs_look(&growing->epochs, tile) % 4u) {
+    switch (ga_epochs_load_step(&growing->epochs, tile) % 4u) {
     case GA_EPOCH_OPEN:
         return ga_slabhash_close_epoch(growing, tile);
     case GA_EPOCH_DRAINING:
@@ -406,7 +413,7 @@ GA_SIMT bool ga_slabhash_give_some(ga_slab_heap *heap, ga_slabhash_growing *grow
         return true;
     case GA_EPOCH_DRAINED:
         return ga_slabhash_give_part(heap, growing, tile);
-    default: /* somebody closes one */
+    default: /* another tile is closing one */
         return false;
     }
 }

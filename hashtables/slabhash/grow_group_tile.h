@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * Moving a group of buckets to the next array of a table that grows while kernels run: what
- * ga_slabhash_shift_bucket() (grow_tile.h) does for one bucket, by all lanes at once, and by tiles that
- * are abreast. grow_tile.h has the INVARIANT, the ORDER and the PROGRESS.
+ * Moving a group of buckets to the next array of a table that grows while kernels run. It does what
+ * ga_slabhash_shift_bucket() (grow_tile.h) does for one bucket, with all lanes at once, and for
+ * tiles that work abreast. grow_tile.h has the INVARIANT, the ORDER and the PROGRESS.
  *
- * STRUCTURE  A group has one bucket of the array that has fewer, and those of the other that it shares
- *            its keys with:
+ * STRUCTURE  A group has one bucket of the array that has fewer, and the buckets of the other array
+ *            that share its keys:
  *
  *              grows   [ from ]                  merges  [ from ][ from ]
  *                      [ to ][ to ][ to ][ to ]          [ to ]
  *
- *            All sources are frozen, each to its SEALED end, before the first pair is brought; the
- *            pairs of one go behind those of the one before.
+ *            All sources are frozen, each to its SEALED end, before the first pair is copied. The
+ *            pairs of each source follow those of the source before.
  */
 #ifndef GPUALLOC_SLABHASH_GROW_GROUP_TILE_H
 #define GPUALLOC_SLABHASH_GROW_GROUP_TILE_H
@@ -20,10 +20,10 @@
 #include "near_tile.h"
 
 enum {
-    GA_SLABHASH_GROUP = 16 /* the most buckets that one bucket's pairs are brought to at once */
+    GA_SLABHASH_GROUP = 16 /* the most buckets that one bucket's pairs are copied to at once */
 };
 
-/* Whether several buckets become one. */
+/* True if several buckets become one. */
 GA_SIMT bool ga_slabhash_merges(ga_slabhash_shift shift)
 {
     return shift.to.buckets < shift.from.buckets;
@@ -34,13 +34,13 @@ GA_SIMT uint32_t ga_slabhash_groups(ga_slabhash_shift shift)
     return ga_slabhash_merges(shift) ? shift.to.buckets : shift.from.buckets;
 }
 
-/* Buckets of the newer stage in a group. */
+/* Buckets of the newer version in a group. */
 GA_SIMT uint32_t ga_slabhash_times(ga_slabhash_shift shift)
 {
     return ga_slabhash_merges(shift) ? 1u : shift.to.buckets / shift.from.buckets;
 }
 
-/* Those of the older that it has its pairs from. */
+/* The buckets of the older version in a group. */
 GA_SIMT ga_slabhash_sources ga_slabhash_sources_in(ga_slabhash_shift shift, uint32_t group)
 {
     ga_slabhash_sources sources;
@@ -50,7 +50,7 @@ GA_SIMT ga_slabhash_sources ga_slabhash_sources_in(ga_slabhash_shift shift, uint
     return sources;
 }
 
-/* Follow a link as ga_slabhash_go_on_to(), and behind the end of a chain go on to the next source. */
+/* Follow a link as ga_slabhash_go_on_to(); after the end of a chain, go to the next source. */
 GA_SIMT bool ga_slabhash_go_on_among(uint32_t kind, ga_slabhash_view table, ga_tile tile,
                                      uint32_t **row, uint32_t link, ga_slabhash_sources *sources,
                                      bool asks)
@@ -64,7 +64,7 @@ GA_SIMT bool ga_slabhash_go_on_among(uint32_t kind, ga_slabhash_view table, ga_t
     return more;
 }
 
-/* All sources, each to the end of its chain. */
+/* Freeze all sources, each to the end of its chain. */
 GA_SIMT void ga_slabhash_freeze_group(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
                                       uint32_t group, bool asks)
 {
@@ -80,25 +80,25 @@ GA_SIMT void ga_slabhash_freeze_group(uint32_t kind, ga_slabhash_shift shift, ga
     }
 }
 
-/* Whether one of the group is shut: each lane asks for its own. */
-GA_SIMT bool ga_slabhash_is_shut(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
-                                 uint32_t first, bool asks)
+/* True if a bucket of the group is pending: each lane checks its own ones. */
+GA_SIMT bool ga_slabhash_is_pending(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
+                                    uint32_t first, bool asks)
 {
-    ga_lanes shut = ga_lanes_all(0);
-    ga_tile_sync(tile); /* what was read before was, by whichever lane */
+    ga_lanes pending = ga_lanes_all(0);
+    ga_tile_sync(tile); /* each lane's earlier reads come before */
     GA_EACH_LANE(tile, asks ? ga_tile_lanes(tile) : 0, own)
     {
         for (uint32_t i = own; i < ga_slabhash_times(shift); i += ga_tile_size(tile)) {
             if (!ga_slabhash_own_is_open(kind, ga_slabhash_bucket_row(shift.to, first + i))) {
-                ga_lane_write(&shut, own, 1u);
+                ga_lane_write(&pending, own, 1u);
             }
         }
     }
-    ga_tile_sync(tile); /* what a lane acquired all have */
-    return ga_lanes_nonzero(tile, shut) != 0;
+    ga_tile_sync(tile); /* each lane's acquire holds for all lanes */
+    return ga_lanes_nonzero(tile, pending) != 0;
 }
 
-/* The sum of what the tile's lanes hold; abreast, too. */
+/* The sum of the lanes' values; tiles may be abreast. */
 GA_SIMT uint32_t ga_slabhash_sum(ga_tile tile, ga_lanes lanes)
 {
     uint32_t sum = 0;
@@ -108,7 +108,7 @@ GA_SIMT uint32_t ga_slabhash_sum(ga_tile tile, ga_lanes lanes)
     return sum;
 }
 
-/* How many pairs each of a group has been brought, 8 bits each: the same in all lanes. */
+/* How many pairs each bucket of a group has received, 8 bits each: equal in all lanes. */
 typedef struct ga_slabhash_brought {
     uint32_t word[GA_SLABHASH_GROUP / 4];
 } ga_slabhash_brought;
@@ -131,13 +131,13 @@ GA_SIMT void ga_slabhash_brought_one(ga_slabhash_brought *brought, uint32_t i)
     }
 }
 
-/* What each lane brings of a slab, and to which of the group. */
+/* The pair that each lane copies from a slab, and the bucket of the group that it goes to. */
 typedef struct ga_slabhash_carried {
     ga_lanes key, key_high, value, value_high;
     ga_lanes to;
 } ga_slabhash_carried;
 
-/* Each lane's `round`th place: the mask of those that have a pair. */
+/* Load each lane's slot number `round`. Returns the mask of the lanes that have a pair. */
 GA_SIMT uint32_t ga_slabhash_take_up(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
                                      const uint32_t *row, uint32_t first, uint32_t round, bool asks,
                                      ga_slabhash_carried *load)
@@ -166,8 +166,8 @@ GA_SIMT uint32_t ga_slabhash_take_up(uint32_t kind, ga_slabhash_shift shift, ga_
     return ga_lanes_nonzero(tile, live);
 }
 
-/* Bring it: in the order of places, so lower lanes first. False where it is more than one of the
- * group has places for. */
+/* Store the pairs in the order of their slots, so lower lanes first. False if a bucket of the group
+ * has no slot left. */
 GA_SIMT bool ga_slabhash_put_down(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
                                   uint32_t first, uint32_t lanes, const ga_slabhash_carried *load,
                                   ga_slabhash_brought *brought)
@@ -181,9 +181,9 @@ GA_SIMT bool ga_slabhash_put_down(uint32_t kind, ga_slabhash_shift shift, ga_til
         uint32_t place =
             (ga_slabhash_brought_to(brought, i) + before) * ga_slabhash_slot_words(kind);
         if (place < ga_slabhash_slots_end(kind)) {
-            ga_slabhash_bring_own(kind, ga_slabhash_bucket_row(shift.to, first + i) + place,
-                                  ga_slabhash_lane64(load->key, load->key_high, own),
-                                  ga_slabhash_lane64(load->value, load->value_high, own));
+            ga_slabhash_migrate_pair_own(kind, ga_slabhash_bucket_row(shift.to, first + i) + place,
+                                         ga_slabhash_lane64(load->key, load->key_high, own),
+                                         ga_slabhash_lane64(load->value, load->value_high, own));
         } else {
             ga_lane_write(&over, own, 1u);
         }
@@ -197,11 +197,11 @@ GA_SIMT bool ga_slabhash_put_down(uint32_t kind, ga_slabhash_shift shift, ga_til
     return ga_lanes_nonzero(tile, over) == 0;
 }
 
-/* Bring what stands in a group's frozen buckets, those of one behind those of the other, as
- * ga_slabhash_bring_all() does one by one, each lane its own. False, with some of it done, where a
- * bucket of the group needs a second slab. */
-GA_SIMT bool ga_slabhash_bring_group(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
-                                     uint32_t group, bool asks)
+/* Copy the pairs of a group's frozen sources, in order, as ga_slabhash_migrate_bucket() does one by
+ * one; each lane copies its own. False, with some of them copied, if a bucket of the group needs a
+ * second slab. */
+GA_SIMT bool ga_slabhash_migrate_group(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
+                                       uint32_t group, bool asks)
 {
     uint32_t first = group * ga_slabhash_times(shift), leader = ga_tile_leader(tile);
     ga_slabhash_sources sources = ga_slabhash_sources_in(shift, group);
@@ -214,7 +214,7 @@ GA_SIMT bool ga_slabhash_bring_group(uint32_t kind, ga_slabhash_shift shift, ga_
     while (ga_lanes_any(tile, ga_lanes_all(asks ? 1u : 0u))) {
         GA_UNROLL
         for (uint32_t round = 0; round < GA_SLABHASH_SHARE_MOST; round++) {
-            if (round < ga_slabhash_share_of(kind, tile)) { /* the same for all */
+            if (round < ga_slabhash_share_of(kind, tile)) { /* equal in all tiles */
                 uint32_t lanes =
                     ga_slabhash_take_up(kind, shift, tile, row, first, round, asks, &load);
                 fits =
@@ -225,7 +225,7 @@ GA_SIMT bool ga_slabhash_bring_group(uint32_t kind, ga_slabhash_shift shift, ga_
         asks = asks && fits;
         GA_EACH_LANE(tile, asks ? 1u << leader : 0, own)
         {
-            /* relaxed: frozen; who goes on acquires it */
+            /* relaxed: frozen; a tile that follows it acquires it */
             ga_lane_write(&link, own, ga_load_relaxed(row + GA_SLABHASH_NEXT));
         }
         uint32_t source = sources.first;
@@ -238,9 +238,10 @@ GA_SIMT bool ga_slabhash_bring_group(uint32_t kind, ga_slabhash_shift shift, ga_
     return fits;
 }
 
-/* The same with as many slabs behind the new buckets as it takes: false where there is none. */
-GA_SIMT bool ga_slabhash_bring_slabs(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
-                                     ga_slab_claimed *claimed, uint32_t group)
+/* Slow path: copy the pairs one by one, and append slabs to the new buckets as needed. False: no
+ * slab. */
+GA_SIMT bool ga_slabhash_migrate_group_slow(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
+                                            ga_slab_claimed *claimed, uint32_t group)
 {
     ga_slabhash_sources sources = ga_slabhash_sources_in(shift, group);
     for (uint32_t i = 0; i < ga_slabhash_times(shift); i++) {
@@ -249,7 +250,7 @@ GA_SIMT bool ga_slabhash_bring_slabs(uint32_t kind, ga_slabhash_shift shift, ga_
         goal.at = ga_slabhash_walk_chain(shift.to, goal.bucket);
         goal.place = 0;
         for (uint32_t source = sources.first; source < sources.end; source++) {
-            if (!ga_slabhash_bring_all(kind, shift, tile, claimed, source, &goal)) {
+            if (!ga_slabhash_migrate_bucket(kind, shift, tile, claimed, source, &goal)) {
                 return false;
             }
         }
@@ -257,14 +258,14 @@ GA_SIMT bool ga_slabhash_bring_slabs(uint32_t kind, ga_slabhash_shift shift, ga_
     return true;
 }
 
-/* Open the buckets of the group: how many were opened by this. */
+/* Open the buckets of the group. Returns how many this call opened. */
 GA_SIMT uint32_t ga_slabhash_open_each(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
                                        uint32_t group, bool asks)
 {
     uint32_t first = group * ga_slabhash_times(shift);
     ga_lanes opened = ga_lanes_all(0);
     ga_slabhash_test_yield();
-    ga_tile_sync(tile); /* what any lane brought comes before what each opens */
+    ga_tile_sync(tile); /* every lane's copies come before what each lane opens */
     GA_EACH_LANE(tile, asks ? ga_tile_lanes(tile) : 0, own)
     {
         uint32_t count = 0;
@@ -278,12 +279,13 @@ GA_SIMT uint32_t ga_slabhash_open_each(uint32_t kind, ga_slabhash_shift shift, g
     return ga_slabhash_sum(tile, opened);
 }
 
-/* See to it that the whole group is OPEN, as ga_slabhash_shift_bucket() does for one: how many this
- * call has opened. Where there is no slab they stay shut. Tiles may be abreast. */
+/* Make sure that the whole group is OPEN, as ga_slabhash_shift_bucket() does for one bucket.
+ * Returns how many buckets this call opened. Without a slab they stay pending. Tiles may be
+ * abreast. */
 GA_SIMT uint32_t ga_slabhash_shift_group(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
                                          ga_slab_claimed *claimed, uint32_t group, bool asks)
 {
-    asks = ga_slabhash_is_shut(kind, shift, tile, group * ga_slabhash_times(shift), asks);
+    asks = ga_slabhash_is_pending(kind, shift, tile, group * ga_slabhash_times(shift), asks);
     if (!ga_lanes_any(tile, ga_lanes_all(asks ? 1u : 0u))) {
         return 0;
     }
@@ -291,15 +293,16 @@ GA_SIMT uint32_t ga_slabhash_shift_group(uint32_t kind, ga_slabhash_shift shift,
     if (GA_SLABHASH_MUTANT == 13) {
         (void)ga_slabhash_open_each(kind, shift, tile, group, asks);
     }
-    bool fits = ga_slabhash_bring_group(kind, shift, tile, group, asks);
-    if (asks && !fits) { /* seldom, and each tile for itself */
-        asks = ga_slabhash_bring_slabs(kind, shift, ga_tile_of(ga_tile_size(tile)), claimed, group);
+    bool fits = ga_slabhash_migrate_group(kind, shift, tile, group, asks);
+    if (asks && !fits) { /* rare, and each tile for itself */
+        asks = ga_slabhash_migrate_group_slow(kind, shift, ga_tile_of(ga_tile_size(tile)), claimed,
+                                              group);
     }
     ga_tile_sync(tile); /* abreast again */
     return ga_slabhash_open_each(kind, shift, tile, group, asks);
 }
 
-/* Open groups of the newer stage from that of `first` on: how many buckets were. */
+/* Open groups of the newer version from `first` on. Returns how many buckets were opened. */
 GA_SIMT uint32_t ga_slabhash_open_from(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
                                        ga_slab_claimed *claimed, uint64_t first, uint32_t count)
 {

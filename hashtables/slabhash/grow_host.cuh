@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tables in device memory that grow while kernels run, between kernels: for gpualloc/slabhash.cuh,
- * which includes it where GA_SLABHASH_GROWING_KINDS is defined; docs/slabhash.md.
+ * Device tables that grow while kernels run: the host's calls between kernels. Included by
+ * gpualloc/slabhash.cuh if GA_SLABHASH_GROWING_KINDS is defined; docs/slabhash.md.
  */
 #ifndef GPUALLOC_SLABHASH_GROW_HOST_CUH
 #define GPUALLOC_SLABHASH_GROW_HOST_CUH
 
 #include "table_host.cuh"
 
-/* End what kernels have begun, after what is on `stream`; waits for nothing. */
+/* Complete the moves that kernels have begun, in stream order. Does not wait. */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_settle(ga_slabhash_device *table, cudaStream_t stream)
 {
@@ -22,7 +22,7 @@ static inline ga_status ga_slabhash_device_settle(ga_slabhash_device *table, cud
     return ga_slabhash_cuda("launch the end of a move", cudaGetLastError());
 }
 
-/* The record as it is once that has been done; waits. */
+/* The table's record after that; waits. */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_record(ga_slabhash_device *table,
                                                   ga_slabhash_growing *record, cudaStream_t stream)
@@ -36,20 +36,20 @@ static inline ga_status ga_slabhash_device_record(ga_slabhash_device *table,
                   : ga_slabhash_cuda("wait for a table that grows", cudaStreamSynchronize(stream));
 }
 
-static inline const ga_slabhash_stage *ga_slabhash_host_stage(const ga_slabhash_growing *record,
-                                                              uint32_t number)
+static inline const ga_slabhash_version *ga_slabhash_host_version(const ga_slabhash_growing *record,
+                                                                  uint32_t number)
 {
-    return record->stages + number % GA_SLABHASH_STAGES;
+    return record->versions + number % GA_SLABHASH_VERSIONS;
 }
 
-static inline void ga_slabhash_device_at(ga_slabhash_view *view, const ga_slabhash_stage *stage)
+static inline void ga_slabhash_device_at(ga_slabhash_view *view, const ga_slabhash_version *version)
 {
-    view->rows = stage->rows;
-    view->buckets = stage->buckets;
-    view->stride_most = stage->buckets;
+    view->rows = version->rows;
+    view->buckets = version->buckets;
+    view->stride_most = version->buckets;
 }
 
-/* The array in which all pairs are: for calls that go through them all. */
+/* Point the view at the array that has all pairs, for calls that visit every pair. */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_catch_up(ga_slabhash_device *table, cudaStream_t stream)
 {
@@ -61,19 +61,19 @@ static inline ga_status ga_slabhash_device_catch_up(ga_slabhash_device *table, c
     ga_status status =
         scope.status ? scope.status : ga_slabhash_device_record(table, &record, stream);
     if (status == GA_OK && record.now + 1u < record.there) {
-        const ga_slabhash_stage *next = ga_slabhash_host_stage(&record, record.now + 1u);
+        const ga_slabhash_version *next = ga_slabhash_host_version(&record, record.now + 1u);
         return ga_fail(GA_ERR_MEMORY,
                        "slabhash: %u of %u buckets that a table moves to found no slabs: expected "
                        "a heap with more, or a table that is cleared",
                        next->buckets - next->opened, next->buckets);
     }
     if (status == GA_OK) {
-        ga_slabhash_device_at(&table->view, ga_slabhash_host_stage(&record, record.now));
+        ga_slabhash_device_at(&table->view, ga_slabhash_host_version(&record, record.now));
     }
     return status;
 }
 
-/* Alone: the table begins anew with the array that `view` has, after what is on `stream`. */
+/* Needs exclusive access. The table begins anew with the array of `view`, in stream order. */
 static inline ga_status ga_slabhash_device_begin_at(ga_slabhash_device *table,
                                                     ga_slabhash_view view, cudaStream_t stream)
 {
@@ -90,9 +90,9 @@ static inline ga_status ga_slabhash_device_begin_at(ga_slabhash_device *table,
     record.least = view.buckets;
     record.kind = table->view.kind | GA_SLABHASH_GROWING;
     record.slabs = table->view.heap;
-    record.stages[0].rows = view.rows;
-    record.stages[0].buckets = view.buckets;
-    record.stages[0].wanted = view.buckets / GA_SLABHASH_WANTS;
+    record.versions[0].rows = view.rows;
+    record.versions[0].buckets = view.buckets;
+    record.versions[0].wanted = view.buckets / GA_SLABHASH_WANTS;
     table->view.rows = view.rows;
     table->view.buckets = table->view.stride_most = view.buckets;
     /* Not asynchronous: the record is on this stack. */
@@ -104,26 +104,26 @@ static inline ga_status ga_slabhash_device_begin_at(ga_slabhash_device *table,
                   : ga_slabhash_cuda("wait for a table's record", cudaStreamSynchronize(stream));
 }
 
-/* Buckets of a stage that have their slabs: kernels have given back the others, if it is the one that
- * goes back. Where they all have it is gone. */
+/* How many buckets of a version still have their slabs. Kernels have freed the others, if it is the
+ * version that is being freed. A version whose buckets have all been done is no longer there. */
 static inline uint32_t ga_slabhash_host_left(const ga_slabhash_growing *record, uint32_t number)
 {
-    uint32_t buckets = ga_slabhash_host_stage(record, number)->buckets;
+    uint32_t buckets = ga_slabhash_host_version(record, number)->buckets;
     uint64_t left = (record->back & UINT32_MAX) * GA_SLABHASH_BACK;
     bool goes = record->back >> 32 == number + 1u && left < buckets;
     return goes ? (uint32_t)left : buckets;
 }
 
-/* Alone: give back all arrays and their slabs, but that of `keep` where it is one. */
+/* Needs exclusive access. Free all arrays and their slabs, except the array `keep` if it is one. */
 GA_SLABHASH_WHERE_CALLED
-static inline ga_status ga_slabhash_device_drop_stages(ga_slabhash_device *table,
-                                                       const ga_slabhash_growing *record,
-                                                       const uint32_t *keep, cudaStream_t stream)
+static inline ga_status ga_slabhash_device_drop_versions(ga_slabhash_device *table,
+                                                         const ga_slabhash_growing *record,
+                                                         const uint32_t *keep, cudaStream_t stream)
 {
     ga_status status = GA_OK;
     for (uint32_t i = record->gone; i < record->there && status == GA_OK; i++) {
         ga_slabhash_view view = table->view;
-        ga_slabhash_device_at(&view, ga_slabhash_host_stage(record, i));
+        ga_slabhash_device_at(&view, ga_slabhash_host_version(record, i));
         if (view.rows != keep) {
             view.buckets = ga_slabhash_host_left(record, i);
             status = ga_slabhash_device_drop(table, view, !view.buckets, stream);
@@ -132,10 +132,10 @@ static inline ga_status ga_slabhash_device_drop_stages(ga_slabhash_device *table
     return status;
 }
 
-/* Alone: everything out, and the newest array stays. */
+/* Needs exclusive access. Remove all pairs; the newest array stays. */
 GA_SLABHASH_WHERE_CALLED
-static inline ga_status ga_slabhash_device_clear_stages(ga_slabhash_device *table,
-                                                        cudaStream_t stream)
+static inline ga_status ga_slabhash_device_clear_versions(ga_slabhash_device *table,
+                                                          cudaStream_t stream)
 {
     ga_slabhash_growing record;
     ga_slabhash_whole whole = {};
@@ -143,24 +143,24 @@ static inline ga_status ga_slabhash_device_clear_stages(ga_slabhash_device *tabl
     ga_status status =
         scope.status ? scope.status : ga_slabhash_device_record(table, &record, stream);
     if (status == GA_OK) {
-        ga_slabhash_device_at(&table->view, ga_slabhash_host_stage(&record, record.there - 1u));
-        status = ga_slabhash_device_drop_stages(table, &record, table->view.rows, stream);
+        ga_slabhash_device_at(&table->view, ga_slabhash_host_version(&record, record.there - 1u));
+        status = ga_slabhash_device_drop_versions(table, &record, table->view.rows, stream);
     }
     status =
         status ? status : ga_slabhash_device_whole<GA_SLABHASH_CLEAR_ALL>(table, &whole, stream);
     return status ? status : ga_slabhash_device_begin_at(table, table->view, stream);
 }
 
-/* What a table that grows in kernels has become, as of the end of what is on `stream`, for which it
+/* The state of a table that grows in kernels, after the work on `stream`, for which the call
  * waits. */
 typedef struct ga_slabhash_growth {
-    uint32_t buckets; /* of the array that all pairs are in, or move from */
-    uint32_t arrays;  /* that there are, older ones included that have not gone back yet */
-    uint32_t refused; /* times that kernels asked for an array and there was no memory */
-    uint32_t
-        gone; /* older ones that kernels have given back, since a call was alone with the table */
+    uint32_t buckets;   /* of the array that has all pairs, or from which they move */
+    uint32_t arrays;    /* allocated now, older ones that have not been freed yet included */
+    uint32_t refused;   /* requests of kernels for an array that found no memory */
+    uint32_t gone;      /* older ones that kernels have freed, since a call had exclusive
+               * access to the table */
     uint32_t shrunk;    /* arrays of fewer buckets that kernels have made, since then, */
-    uint32_t compacted; /* and of as many, without what was deleted */
+    uint32_t compacted; /* and of equally many, to drop tombstones */
 } ga_slabhash_growth;
 
 /* GA_ERR_UNSUPPORTED  a table without GA_SLABHASH_GROW_IN_KERNELS */
@@ -181,7 +181,7 @@ static inline ga_status ga_slabhash_device_growth(ga_slabhash_device *table,
     ga_slabhash_device_scope scope(table->device);
     status = scope.status ? scope.status : ga_slabhash_device_record(table, &record, stream);
     if (status == GA_OK) {
-        growth->buckets = ga_slabhash_host_stage(&record, record.now)->buckets;
+        growth->buckets = ga_slabhash_host_version(&record, record.now)->buckets;
         growth->arrays = record.there - record.gone;
         growth->refused = record.failed;
         growth->gone = record.gone;

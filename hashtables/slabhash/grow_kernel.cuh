@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Kernels for tables in device memory that grow while kernels run: for gpualloc/slabhash.cuh, which
- * includes it where GA_SLABHASH_GROWING_KINDS is defined; docs/slabhash.md.
+ * Kernels for device tables that grow while kernels run. Included by gpualloc/slabhash.cuh if
+ * GA_SLABHASH_GROWING_KINDS is defined; docs/slabhash.md.
  */
 #ifndef GPUALLOC_SLABHASH_GROW_KERNEL_CUH
 #define GPUALLOC_SLABHASH_GROW_KERNEL_CUH
@@ -9,12 +9,12 @@
 #include "batch_kernel.cuh"
 
 enum {
-    GA_SLABHASH_BACK_STEPS = 16 /* the most that a tile does of giving back */
+    GA_SLABHASH_BACK_STEPS = 16 /* the most steps of freeing that a tile does */
 };
 
-/* End what kernels have begun: all parts of an array that is being made, or all buckets of one that
- * is there. What finds no slab stays as it is. Then older arrays go back, as far as that can be done
- * by now: by each tile some steps, outside of all epochs. */
+/* Complete the moves that kernels have begun: clear all parts of an array that is being made, or
+ * open all buckets of one that is there (`opens`). Buckets that find no slab stay as they are. Then
+ * each tile does some steps of freeing older arrays, outside of all epochs. */
 template <uint32_t kind, bool opens>
 static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK)
     ga_slabhash_settle_kernel(ga_slabhash_view table)
@@ -24,14 +24,14 @@ static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK)
     if (!opens) {
         while (ga_slabhash_clear_some(growing, turn.tile)) {
         }
-    } else if (turn.stand.next_rows) {
-        ga_slabhash_shift shift = ga_slabhash_shift_of(table, growing, &turn.stand);
+    } else if (turn.snapshot.next_rows) {
+        ga_slabhash_shift shift = ga_slabhash_shift_of(table, growing, &turn.snapshot);
         uint32_t opened = 0;
         for (uint64_t group = ga_slabhash_grid_tile(); group < ga_slabhash_groups(shift);
              group += ga_slabhash_grid_tiles()) {
             opened += ga_slabhash_open_from(kind, shift, turn.tile, &turn.claimed, group, 1u);
         }
-        ga_slabhash_note_opened(growing, turn.tile, &turn.stand, opened);
+        ga_slabhash_note_opened(growing, turn.tile, &turn.snapshot, opened);
     }
     ga_slabhash_turn_end(&turn);
     uint32_t steps = GA_SLABHASH_BACK_STEPS;
@@ -40,7 +40,7 @@ static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK)
     }
 }
 
-/* CALL(kind) for a table's that grows in kernels. */
+/* CALL(kind) for the kind of a table that grows in kernels. */
 #define GA_SLABHASH_EACH_GROWING_KIND(of, CALL)                                                    \
     switch ((of) & ~GA_SLABHASH_GROWING) {                                                         \
     case GA_SLABHASH_KIND(GA_SLABHASH_SET32, false):                                               \

@@ -1,29 +1,35 @@
 /* SPDX-License-Identifier: MIT
  *
  * Moving a slab hash to another array of buckets while it is used, over tiles and rows: twice as
- * many buckets, as many, or half. docs/slabhash.md has the argument, tests/models/slabhash.pml a
- * model.
+ * many buckets, equally many, or half. docs/slabhash.md has the argument, tests/models/slabhash.pml
+ * a model.
  *
- * STRUCTURE  Two generations: an array of buckets and their chains each, path 1, over one slab
- *            heap. A bucket of the new one has its pairs from one bucket of the old one, or two:
+ * STRUCTURE  Two versions, each an array of buckets and their chains, path 1, over one slab heap. A
+ *            bucket of the new version gets its pairs from one bucket of the old one, or two:
  *
  *              old  [ frozen ]             OPEN: all pairs of these keys are here
  *                       |                        |
- *              new  [ shut ][ OPEN ]  <----------+
+ *              new  [ pending ][ OPEN ]  <-------+
  *
- * INVARIANT  A bucket is frozen from its first place to the end of its chain: places that are empty
- *            are sealed, pairs have their frozen bit, the last link is SEALED. Nothing of it
- *            changes any more. Only then are its pairs brought to the new buckets, each to a place
- *            that follows from what is frozen alone, by a compare-and-swap of an empty place; only
- *            then is the new bucket OPEN. Nobody but who brings pairs looks at one that is shut.
+ * INVARIANT  A frozen bucket does not change any more, from its first slot to the end of its chain:
+ *            its empty slots are sealed, its pairs have their frozen bit set, and its last link is
+ *            SEALED. Only then are its pairs copied to the new buckets, each to a slot that follows
+ *            from the frozen bucket's contents alone, by a compare-and-swap of an empty slot. Only
+ *            then is the new bucket OPEN. Only tiles that copy pairs look into a pending bucket.
  *
- * ORDER      O1 and O2: a new bucket is whole before anybody sees it OPEN. V1 and V2, L1 and L2 as
- *            in slots.h and list_tile.h, through frozen places to the new ones.
+ * ORDER      O1 and O2: a new bucket is complete before any tile sees it OPEN. V1 and V2, L1 and L2
+ *            as in slots.h and list_tile.h, through frozen slots to the new ones.
  *
- * PROGRESS   Lock-free: any number of tiles may freeze a bucket and bring its pairs over; each does
- *            what the others have not. A place is frozen by a compare-and-swap that fails where
- *            another's change of it has succeeded. Where a slab is wanted and there is none, the
- *            bucket stays shut and whoever wants to change it is told FULL; searches go on.
+ * PROGRESS   Lock-free: any number of tiles may freeze a bucket and copy its pairs; each does the
+ *            steps that the others have not done. A slot is frozen by a compare-and-swap that fails
+ *            only if another tile's change has succeeded. If there is no slab for the new bucket,
+ *            it stays pending and changes of its keys return FULL; searches go on.
+ *
+ * CALLS      ga_slabhash_do_growing
+ *              ga_slabhash_seek                 a search: in the new bucket if that is OPEN
+ *              ga_slabhash_for_change           a change: opens the new bucket first
+ *                ga_slabhash_shift_bucket       freeze the sources, migrate their pairs, open
+ *              ga_slabhash_change_in            then changes it there
  */
 #ifndef GPUALLOC_SLABHASH_GROW_TILE_H
 #define GPUALLOC_SLABHASH_GROW_TILE_H
@@ -32,18 +38,18 @@
 
 enum {
     GA_SLABHASH_SHARE_MOST =
-        4 /* places of a slab for one lane: in sets; tiles are of 8 lanes at least */
+        4 /* slots of a slab for one lane, in sets; tiles have 8 lanes at least */
 };
 
-/* From where to where. */
+/* The two versions of a move. */
 typedef struct ga_slabhash_shift {
     ga_slabhash_view from, to;
     ga_slabhash_hash *hash; /* NULL: the seeded one */
     void *context;
-    uint32_t *chained; /* relaxed: slabs behind the new generation's buckets */
+    uint32_t *chained; /* relaxed: slabs behind the new version's buckets */
 } ga_slabhash_shift;
 
-/* The bucket of a key in a generation. */
+/* The bucket of a key in a version. */
 GA_SIMT uint32_t ga_slabhash_bucket(ga_slabhash_view table, uint64_t hash)
 {
     return (uint32_t)ga_bits_high(hash, table.buckets);
@@ -54,9 +60,9 @@ GA_SIMT uint32_t *ga_slabhash_bucket_row(ga_slabhash_view table, uint32_t bucket
     return table.rows + (size_t)bucket * GA_SLABHASH_WORDS;
 }
 
-/* ---- open or shut: bit 1 of the mark --------------------------------------------------------- */
+/* ---- open or pending: bit 1 of the mark ------------------------------------------------------ */
 
-/* Whether the new bucket is OPEN, for the calling lane. */
+/* True if the new bucket is OPEN, for the calling lane. */
 GA_SIMT bool ga_slabhash_own_is_open(uint32_t kind, const uint32_t *row)
 {
     uint32_t mark;
@@ -64,34 +70,34 @@ GA_SIMT bool ga_slabhash_own_is_open(uint32_t kind, const uint32_t *row)
         mark = ga_load_acquire(row + GA_SLABHASH_OVERFLOW_BITS); /* O2: acquire. Pairs with O1 */
     } else {
         const uint64_t *both = (const uint64_t *)(const void *)(row + GA_SLABHASH_OVERFLOW_BITS);
-        /* O2: acquire. Pairs with O1: all pairs that were to come are there. */
+        /* O2: acquire. Pairs with O1: all pairs of the bucket are there. */
         mark = (uint32_t)ga_load64_acquire(both);
     }
     return !(mark & 2u);
 }
 
-/* The same for all lanes. */
+/* ga_slabhash_own_is_open() for all lanes. */
 GA_SIMT bool ga_slabhash_is_open(uint32_t kind, ga_tile tile, const uint32_t *row)
 {
     uint32_t leader = ga_tile_leader(tile);
     ga_lanes open = ga_lanes_all(0);
-    ga_tile_sync(tile); /* what was read before was, by whichever lane */
+    ga_tile_sync(tile); /* each lane's earlier reads come before */
     GA_EACH_LANE(tile, 1u << leader, own)
     {
         ga_lane_write(&open, own, ga_slabhash_own_is_open(kind, row) ? 1u : 0u); /* O2 */
     }
-    ga_tile_sync(tile); /* what the leader acquired all have */
+    ga_tile_sync(tile); /* the leader's acquire holds for all lanes */
     return ga_lanes_get(tile, open, leader) != 0;
 }
 
-/* Open it, by the calling lane. True for one caller, the first. */
+/* Open the bucket, by the calling lane. True for one caller, the first. */
 GA_SIMT bool ga_slabhash_own_opens(uint32_t kind, uint32_t *row)
 {
     if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32) {
         /* O1: release. Pairs with O2 */
         return (ga_and_acq_rel(row + GA_SLABHASH_OVERFLOW_BITS, ~2u) & 2u) != 0;
     }
-    /* O1: release, and acquire: what others brought. Pairs with O2. */
+    /* O1: release, and acquire: pairs that other tiles copied. Pairs with O2. */
     return (ga_and64_acq_rel((uint64_t *)(void *)(row + GA_SLABHASH_OVERFLOW_BITS), ~UINT64_C(2)) &
             2u) != 0;
 }
@@ -111,7 +117,8 @@ GA_SIMT bool ga_slabhash_open_bucket(uint32_t kind, ga_tile tile, uint32_t *row)
 
 /* ---- freezing -------------------------------------------------------------------------------- */
 
-/* What a place holds, as the calling lane reads it. Relaxed: who wants more acquires it (V2). */
+/* The slot's contents, as the calling lane reads them. Relaxed: callers that use more acquire it
+ * (V2). */
 GA_SIMT void ga_slabhash_read_own(uint32_t kind, const uint32_t *place, uint64_t *key,
                                   uint64_t *value)
 {
@@ -130,8 +137,8 @@ GA_SIMT void ga_slabhash_read_own(uint32_t kind, const uint32_t *place, uint64_t
     *key = (uint32_t)*key;
 }
 
-/* One attempt of the calling lane at a place that holds this: true where nothing of it can change
- * any more. */
+/* One attempt of the calling lane to freeze a slot with these contents. True if the slot cannot
+ * change any more. */
 GA_SIMT bool ga_slabhash_freeze_own(uint32_t kind, uint32_t *place, uint64_t key, uint64_t value)
 {
     bool empty = key == (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64 ? GA_SLABHASH_EMPTY
@@ -167,21 +174,21 @@ GA_SIMT bool ga_slabhash_freeze_own(uint32_t kind, uint32_t *place, uint64_t key
     }
 }
 
-/* Places of a slab that one lane of a tile looks after: it has every eighth, or so. */
+/* The number of slots of a slab that each lane of a tile handles. */
 GA_SIMT uint32_t ga_slabhash_share_of(uint32_t kind, ga_tile tile)
 {
     return GA_SLABHASH_WORDS / (ga_slabhash_slot_words(kind) * ga_tile_size(tile));
 }
 
-/* The `i`th of lane `own`: all lanes' first places come before their second ones. */
+/* The slot number `i` of lane `own`: all lanes' first slots come before their second ones. */
 GA_SIMT uint32_t ga_slabhash_place_of(uint32_t kind, ga_tile tile, uint32_t own, uint32_t i)
 {
     return (own + i * ga_tile_size(tile)) * ga_slabhash_slot_words(kind);
 }
 
-/* All places of the slab, each lane its own, again until they are: all loads of a lane are under way
- * together, and so are its swaps. Here and below a tile that does not ask only goes along, where
- * tiles are abreast. */
+/* Freeze all slots of the slab. Each lane repeats its own slots until they are frozen; all loads of
+ * a lane are in flight together, and so are its swaps. Here and below a tile that does not ask only
+ * takes part in the warp's steps, if tiles work abreast. */
 GA_SIMT void ga_slabhash_freeze_slab(uint32_t kind, ga_tile tile, uint32_t *at, bool asks)
 {
     GA_EACH_LANE(tile, asks ? ga_tile_lanes(tile) : 0, own)
@@ -207,24 +214,25 @@ GA_SIMT void ga_slabhash_freeze_slab(uint32_t kind, ga_tile tile, uint32_t *at, 
             }
         } while (!done);
     }
-    ga_tile_sync(tile); /* what each lane froze is frozen for all */
+    ga_tile_sync(tile); /* each lane's freezes are visible to all */
 }
 
-/* See to it that nothing is chained behind the slab any more: what is, or SEALED. */
+/* Make sure that no slab is linked behind this one any more. Returns the existing link, or
+ * SEALED. */
 GA_SIMT uint32_t ga_slabhash_seal(uint32_t kind, ga_tile tile, uint32_t *row, bool asks)
 {
     uint32_t leader = ga_tile_leader(tile);
-    ga_lanes stands = ga_lanes_all(GA_SLABHASH_SEALED);
+    ga_lanes link_now = ga_lanes_all(GA_SLABHASH_SEALED);
     ga_slabhash_test_yield();
     GA_EACH_LANE(tile, asks ? 1u << leader : 0, own)
     {
         uint32_t link = GA_SLABHASH_MUTANT == 12
                             ? ga_load_relaxed(row + GA_SLABHASH_NEXT)
                             : ga_slabhash_lane_link(kind, row, GA_SLABHASH_SEALED); /* L1 */
-        ga_lane_write(&stands, own, link);
+        ga_lane_write(&link_now, own, link);
     }
-    ga_tile_sync(tile); /* what the leader did is seen by all */
-    return ga_lanes_get(tile, stands, leader);
+    ga_tile_sync(tile); /* the leader's swap is visible to all */
+    return ga_lanes_get(tile, link_now, leader);
 }
 
 /* Follow a link of a chain, as ga_slabhash_follow_link(). */
@@ -232,7 +240,7 @@ GA_SIMT bool ga_slabhash_go_on_to(uint32_t kind, ga_slabhash_view table, ga_tile
                                   uint32_t **row, uint32_t link, bool asks)
 {
     bool more = asks && link != GA_SLABHASH_NO_SLAB && link != GA_SLABHASH_SEALED;
-    ga_tile_sync(tile); /* the link was read, by whichever lane, before each lane acquires */
+    ga_tile_sync(tile); /* some lane read the link; now each lane acquires it */
     GA_EACH_LANE(tile, more ? ga_tile_lanes(tile) : 0, own)
     {
         (void)own;
@@ -247,7 +255,7 @@ GA_SIMT bool ga_slabhash_go_on_to(uint32_t kind, ga_slabhash_view table, ga_tile
     return more;
 }
 
-/* A bucket and its chain, to the end, of each tile that asks. */
+/* Freeze a bucket and its chain to the end, for each tile that asks. */
 GA_SIMT void ga_slabhash_freeze_chain(uint32_t kind, ga_slabhash_view table, ga_tile tile,
                                       uint32_t bucket, bool asks)
 {
@@ -265,9 +273,9 @@ GA_SIMT void ga_slabhash_freeze_bucket(uint32_t kind, ga_slabhash_view table, ga
     ga_slabhash_freeze_chain(kind, table, tile, bucket, true);
 }
 
-/* ---- bringing pairs over --------------------------------------------------------------------- */
+/* ---- migrating pairs ------------------------------------------------------------------------ */
 
-/* The target's next slab, which it makes where nobody has; false where there is none to be had. */
+/* Go to the target's next slab, and append one if there is none. False if no slab is available. */
 GA_SIMT bool ga_slabhash_extend(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
                                 ga_slab_claimed *claimed, ga_slabhash_walk *to)
 {
@@ -285,13 +293,13 @@ GA_SIMT bool ga_slabhash_extend(uint32_t kind, ga_slabhash_shift shift, ga_tile 
         GA_EACH_LANE(tile, link == unit ? 1u << ga_tile_leader(tile) : 0, own)
         {
             (void)own;
-            ga_post_add_relaxed(shift.chained, 1); /* relaxed: a figure */
+            ga_post_add_relaxed(shift.chained, 1); /* relaxed: a count */
         }
     }
     return ga_slabhash_follow_link(kind, shift.to, tile, to, link);
 }
 
-/* Whether a place that holds this has a pair, frozen or not. */
+/* True if a slot with these contents has a pair, frozen or not. */
 GA_SIMT bool ga_slabhash_is_live(uint32_t kind, uint64_t key, uint64_t value)
 {
     if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64) {
@@ -301,9 +309,10 @@ GA_SIMT bool ga_slabhash_is_live(uint32_t kind, uint64_t key, uint64_t value)
            !(ga_slabhash_deletes_to_free(kind) && key == GA_SLABHASH_FREE);
 }
 
-/* Put the pair in the place where it must be, unless somebody has: it is never empty again. By the
+/* Store the pair in its slot, unless another tile has: the slot is never empty again. By the
  * calling lane. */
-GA_SIMT void ga_slabhash_bring_own(uint32_t kind, uint32_t *place, uint64_t key, uint64_t value)
+GA_SIMT void ga_slabhash_migrate_pair_own(uint32_t kind, uint32_t *place, uint64_t key,
+                                          uint64_t value)
 {
     ga_slabhash_test_yield();
     switch (GA_SLABHASH_MODE(kind)) {
@@ -312,7 +321,7 @@ GA_SIMT void ga_slabhash_bring_own(uint32_t kind, uint32_t *place, uint64_t key,
         return;
     case GA_SLABHASH_MAP32:
         if (GA_SLABHASH_MUTANT == 14) {
-            /* Pairs with V2, as the swap below; a store, which is what must be noticed. */
+            /* Pairs with V2, as the swap below; a plain store, which the test must notice. */
             ga_store64_release((uint64_t *)(void *)place, ga_slabhash_pair(key, value));
             return;
         }
@@ -329,20 +338,20 @@ GA_SIMT void ga_slabhash_bring_own(uint32_t kind, uint32_t *place, uint64_t key,
             (void)ga_slabhash_lane_cas64(place, GA_SLABHASH_EMPTY, key);
         }
         ga_slabhash_test_yield();
-        /* Who has made the place the key's may have stopped there. */
+        /* The tile that set the slot's key may have stopped before it set the value. */
         (void)ga_slabhash_lane_cas64(place + 2, GA_SLABHASH_UNSET, value);
     }
 }
 
-GA_SIMT void ga_slabhash_bring(uint32_t kind, ga_tile tile, uint32_t *place, uint64_t key,
-                               uint64_t value)
+GA_SIMT void ga_slabhash_migrate_pair(uint32_t kind, ga_tile tile, uint32_t *place, uint64_t key,
+                                      uint64_t value)
 {
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
-        ga_slabhash_bring_own(kind, place, key, value);
+        ga_slabhash_migrate_pair_own(kind, place, key, value);
     }
-    ga_tile_sync(tile); /* what the leader did is seen by all */
+    ga_tile_sync(tile); /* the leader's swap is visible to all */
 }
 
 GA_SIMT uint64_t ga_slabhash_rehash(ga_slabhash_shift shift, uint64_t key)
@@ -354,17 +363,17 @@ GA_SIMT uint64_t ga_slabhash_rehash(ga_slabhash_shift shift, uint64_t key)
 #endif
 }
 
-/* Where the next pair goes. */
+/* The slot that the next pair goes to. */
 typedef struct ga_slabhash_goal {
     ga_slabhash_walk at;
     uint32_t bucket;
     uint32_t place;
 } ga_slabhash_goal;
 
-/* Bring what is in a frozen bucket and belongs to the goal's. */
-GA_SIMT bool ga_slabhash_bring_all(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
-                                   ga_slab_claimed *claimed, uint32_t bucket,
-                                   ga_slabhash_goal *goal)
+/* Copy those pairs of a frozen bucket that belong to the goal's bucket. False: no slab. */
+GA_SIMT bool ga_slabhash_migrate_bucket(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
+                                        ga_slab_claimed *claimed, uint32_t bucket,
+                                        ga_slabhash_goal *goal)
 {
     ga_slabhash_walk walk = ga_slabhash_walk_chain(shift.from, bucket);
     ga_row row;
@@ -384,7 +393,7 @@ GA_SIMT bool ga_slabhash_bring_all(uint32_t kind, ga_slabhash_shift shift, ga_ti
                 goal->place = 0;
             }
             ga_slabhash_acquire_slot(kind, walk.row + place);
-            ga_slabhash_bring(
+            ga_slabhash_migrate_pair(
                 kind, tile, goal->at.row + goal->place, key,
                 ga_slabhash_unfrozen_value(kind, ga_slabhash_value_at(kind, tile, row, place)));
             goal->place += ga_slabhash_slot_words(kind);
@@ -393,7 +402,7 @@ GA_SIMT bool ga_slabhash_bring_all(uint32_t kind, ga_slabhash_shift shift, ga_ti
     return true;
 }
 
-/* The old buckets that the new one has its pairs from. */
+/* The old buckets that a new one gets its pairs from. */
 typedef struct ga_slabhash_sources {
     uint32_t first, end;
 } ga_slabhash_sources;
@@ -408,14 +417,14 @@ GA_SIMT ga_slabhash_sources ga_slabhash_sources_of(ga_slabhash_shift shift, uint
     return sources;
 }
 
-/* What came of opening a new bucket. */
+/* The result of opening a new bucket. */
 typedef enum ga_slabhash_opening {
     GA_SLABHASH_WAS_OPEN = 0,
     GA_SLABHASH_OPENED, /* by this call */
-    GA_SLABHASH_SHUT    /* no slab to be had */
+    GA_SLABHASH_PENDING /* no slab was available */
 } ga_slabhash_opening;
 
-/* See to it that a bucket of the new generation is OPEN. */
+/* Make sure that a bucket of the new version is OPEN. */
 GA_SIMT uint32_t ga_slabhash_shift_bucket(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
                                           ga_slab_claimed *claimed, uint32_t bucket)
 {
@@ -435,8 +444,8 @@ GA_SIMT uint32_t ga_slabhash_shift_bucket(uint32_t kind, ga_slabhash_shift shift
     goal.bucket = bucket;
     goal.place = 0;
     for (uint32_t source = sources.first; source < sources.end; source++) {
-        if (!ga_slabhash_bring_all(kind, shift, tile, claimed, source, &goal)) {
-            return GA_SLABHASH_SHUT;
+        if (!ga_slabhash_migrate_bucket(kind, shift, tile, claimed, source, &goal)) {
+            return GA_SLABHASH_PENDING;
         }
     }
     return ga_slabhash_open_bucket(kind, tile, row) ? GA_SLABHASH_OPENED : GA_SLABHASH_WAS_OPEN;
@@ -444,7 +453,7 @@ GA_SIMT uint32_t ga_slabhash_shift_bucket(uint32_t kind, ga_slabhash_shift shift
 
 /* ---- searching while a table moves ----------------------------------------------------------- */
 
-/* The value of a key that is frozen at the place, or that it is not there. */
+/* The value of a key whose slot is frozen, or ABSENT. */
 GA_SIMT ga_slabhash_answer ga_slabhash_say_frozen(uint32_t kind, ga_tile tile, ga_row row,
                                                   uint32_t place)
 {
@@ -454,9 +463,9 @@ GA_SIMT ga_slabhash_answer ga_slabhash_say_frozen(uint32_t kind, ga_tile tile, g
                : ga_slabhash_answer_of(GA_SLABHASH_FOUND, ga_slabhash_unfrozen_value(kind, value));
 }
 
-/* Note all values of the key in one generation, frozen or not. Answers how many. `moved`, here and
- * below: some of what was seen is frozen, or the chain to its end; so the answer is that of this
- * generation, and of the table's as long as the newer bucket is shut. */
+/* Store all values of the key in one version, frozen or not, and return their number. `moved`, here
+ * and below: some slot that was seen is frozen, or the chain is sealed. Then the answer holds for
+ * this version, and for the table as long as the newer bucket is pending. */
 GA_SIMT uint64_t ga_slabhash_find_all_growing(uint32_t kind, ga_slabhash_view table, ga_tile tile,
                                               uint64_t hash, uint64_t key, uint64_t *values,
                                               uint64_t room, bool *moved)
@@ -482,7 +491,7 @@ GA_SIMT uint64_t ga_slabhash_find_all_growing(uint32_t kind, ga_slabhash_view ta
     return count;
 }
 
-/* The key in one generation, frozen or not. */
+/* Search the key in one version, frozen or not. */
 GA_SIMT ga_slabhash_answer ga_slabhash_find_growing(uint32_t kind, ga_slabhash_view table,
                                                     ga_tile tile, uint64_t hash, uint64_t key,
                                                     bool *moved)
@@ -524,8 +533,8 @@ GA_SIMT ga_slabhash_answer ga_slabhash_find_growing(uint32_t kind, ga_slabhash_v
     return ga_slabhash_answer_of(GA_SLABHASH_ABSENT, 0);
 }
 
-/* The generation of a table that moves, or, where `to` has no rows, may begin to, in which a key is
- * to be looked for. */
+/* The version in which to search a key, in a table that moves or (if `to` has no rows) may begin
+ * to. */
 GA_SIMT ga_slabhash_view ga_slabhash_where(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
                                            uint64_t hash)
 {
@@ -538,17 +547,17 @@ GA_SIMT ga_slabhash_view ga_slabhash_where(uint32_t kind, ga_slabhash_shift shif
     return newer ? shift.to : shift.from;
 }
 
-/* The key. Writes nothing, and never has to begin anew: when it began, the generation in which it
- * looks was the one to look in, and what is frozen there since was so at that moment. */
+/* Search the key. Writes nothing and never restarts: when the call began, the version that it
+ * searches was the right one, and slots that were frozen since hold the state of that moment. */
 GA_SIMT ga_slabhash_answer ga_slabhash_seek(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
                                             uint64_t hash, uint64_t key)
 {
-    bool moved; /* while this call is under way, if at all */
+    bool moved; /* only a move during this call */
     return ga_slabhash_find_growing(kind, ga_slabhash_where(kind, shift, tile, hash), tile, hash,
                                     key, &moved);
 }
 
-/* The same for all values of the key, as ga_slabhash_find_all(). */
+/* All values of the key, as ga_slabhash_find_all(). */
 GA_SIMT uint64_t ga_slabhash_seek_all(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
                                       uint64_t hash, uint64_t key, uint64_t *values, uint64_t room)
 {
@@ -563,7 +572,7 @@ GA_SIMT uint64_t ga_slabhash_seek_all(uint32_t kind, ga_slabhash_shift shift, ga
     return ga_slabhash_find_all_growing(kind, table, tile, hash, key, values, room, &moved);
 }
 
-/* Any operation but a search, in one generation. */
+/* Any operation but a search, in one version. */
 GA_SIMT ga_slabhash_answer ga_slabhash_change_in(uint32_t kind, ga_slabhash_view table,
                                                  ga_tile tile, ga_slab_claimed *claimed,
                                                  uint64_t hash, ga_slabhash_operation to)
@@ -573,8 +582,8 @@ GA_SIMT ga_slabhash_answer ga_slabhash_change_in(uint32_t kind, ga_slabhash_view
                                        : ga_slabhash_put(kind, table, tile, walk, claimed, to);
 }
 
-/* The generation in which a key may be changed: the newer one, where its bucket is OPEN then. It has
- * no rows where there was no slab for that. `shift.to` may have none, as above. */
+/* The version in which a key may be changed: the newer one, whose bucket is OPEN on return. No rows
+ * if there was no slab to open it. `shift.to` may have no rows, as above. */
 GA_SIMT ga_slabhash_view ga_slabhash_for_change(uint32_t kind, ga_slabhash_shift shift,
                                                 ga_tile tile, ga_slab_claimed *claimed,
                                                 uint64_t hash, bool *opened)
@@ -585,11 +594,11 @@ GA_SIMT ga_slabhash_view ga_slabhash_for_change(uint32_t kind, ga_slabhash_shift
     uint32_t opening =
         ga_slabhash_shift_bucket(kind, shift, tile, claimed, ga_slabhash_bucket(shift.to, hash));
     *opened = opening == GA_SLABHASH_OPENED;
-    shift.to.rows = opening == GA_SLABHASH_SHUT ? NULL : shift.to.rows;
+    shift.to.rows = opening == GA_SLABHASH_PENDING ? NULL : shift.to.rows;
     return shift.to;
 }
 
-/* One operation of any kind, with everything checked. */
+/* One operation of any kind, with all checks. */
 GA_SIMT ga_slabhash_answer ga_slabhash_do_growing(uint32_t kind, ga_slabhash_shift shift,
                                                   ga_tile tile, ga_slab_claimed *claimed,
                                                   uint64_t hash, ga_slabhash_operation to,
@@ -606,7 +615,7 @@ GA_SIMT ga_slabhash_answer ga_slabhash_do_growing(uint32_t kind, ga_slabhash_shi
                       : ga_slabhash_answer_of(GA_SLABHASH_FULL, 0);
 }
 
-/* DELETEALL, as ga_slabhash_remove_each(): also FULL, where there is no slab to open the bucket. */
+/* DELETEALL, as ga_slabhash_remove_each(). Also FULL, if there is no slab to open the bucket. */
 GA_SIMT uint32_t ga_slabhash_remove_growing(uint32_t kind, ga_slabhash_shift shift, ga_tile tile,
                                             ga_slab_claimed *claimed, uint64_t hash, uint64_t key,
                                             uint64_t *count, bool *opened)

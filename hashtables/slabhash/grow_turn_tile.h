@@ -1,37 +1,49 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tables that grow, shrink and are compacted by themselves, over tiles and rows: those who change them
- * make the next array of buckets (grow_when_tile.h), clear it and move the pairs (grow_group_tile.h),
- * and nobody else is there to help. For kernels, while they run; docs/slabhash.md has the argument.
+ * Tables that grow, shrink and are compacted by themselves, over tiles and rows. The tiles that
+ * change such a table make its next array of buckets (grow_when_tile.h), clear it and move the
+ * pairs (grow_group_tile.h); no host thread helps. For kernels, while they run; docs/slabhash.md
+ * has the argument.
  *
  * STRUCTURE  The record of grow_gone_tile.h:
  *
- *              stage     4          5          6          7         8
- *                     [ gone ]  [ older ]  [ moves ]  [ newer ]  [ none ]
+ *              version    4          5          6          7         8
+ *                     [ freed ]  [ older ]  [ moves ]  [ newer ]  [ none ]
  *                                  ^ gone     ^ now       there = 8 ^ = making
  *
- *            `now` is the oldest stage that may have pairs that have not moved yet; stages from there
- *            on and below `there` may be used. Where `making` is more than `there` somebody makes that
- *            stage: has its array, and then all clear a part of it each. A tile works from a stand: what
- *            it has read of that, some time ago, and in an epoch, so that what it knows of stays.
+ *            `now` is the oldest version that may have pairs that have not moved yet. Tiles may use
+ *            versions from there on and below `there`. While `making` is greater than `there`, one
+ *            tile makes that version: it allocates the array, then all tiles clear a part of it
+ *            each. A tile works with a snapshot: its copy of the record, which may be stale. The
+ *            tile is in an epoch, so that the arrays it knows of stay.
  *
- *            A stage may have more buckets than the one before, fewer, or as many. It is moved to by
- *            groups; `opened` counts the newer stage's buckets.
+ *            A version may have more buckets than the one before, fewer, or equally many. Pairs
+ *            move to it in groups of buckets; `opened` counts its buckets that are OPEN.
  *
- * INVARIANT  A stage is made only once all buckets of the one before are OPEN. So whoever moves
- *            pairs from a stage finds them all there. One of fewer buckets, or as many, is made only
- *            where no older one is held: so the ring is full by growing alone. A stand may be as old
- *            as it likes: a bucket of an older stage is frozen to its end before anything changes in
- *            the newer one. So a change there fails, or meets a frozen pair or the SEALED end, and
- *            begins anew; so does a search that has met either, unless it knew of the newer stage and
- *            has seen that bucket shut before it looked.
+ * INVARIANT  A version is made only once all buckets of the one before are OPEN. So a tile that
+ *            moves pairs out of a version finds all of them there. A version of fewer buckets, or
+ *            equally many, is made only if no older one is held, so that only growth can fill the
+ *            ring. A stale snapshot is safe, because a bucket of an older version is frozen to its
+ *            end before anything changes in the newer one. So a change there fails, or meets a
+ *            frozen pair or the SEALED end, and restarts. So does a search that has met either,
+ *            unless it knew of the newer version and saw the bucket there pending before it
+ *            searched.
  *
- * ORDER      G1 and G2: all of an array is EMPTY before anybody uses it. H1 and H2: all its buckets
- *            are OPEN before anybody begins with it. Y1 and Y2, K: who clears. C: as on the host.
+ * ORDER      G1 and G2: all of an array is EMPTY before any tile uses it. H1 and H2: all its
+ *            buckets are OPEN before any tile begins with it. Y1 and Y2, K: tiles that clear. C: as
+ *            on the host (grow.c).
  *
- * PROGRESS   No operation waits for another: while an array is made, pairs are chained behind the
- *            older one. Who was stopped while he makes or clears an array, or between two buckets
- *            that he opens, stops growth, and that the table shrinks, alone.
+ * PROGRESS   No operation waits for another: while an array is being made, pairs go to slabs that
+ *            are chained behind the older one. A tile that is stopped while it makes or clears an
+ *            array, or between two buckets that it opens, keeps the table from growing and
+ *            shrinking, and nothing else.
+ *
+ * CALLS      ga_slabhash_do_from_snapshot           one operation of a tile
+ *              ga_slabhash_check_record             1 request in GA_SLABHASH_SELDOM
+ *              ga_slabhash_seek_from_snapshot       a search
+ *              ga_slabhash_for_change_from_snapshot a change: opens the bucket's group first
+ *              ga_slabhash_snapshot_advance         restart, with a newer snapshot
+ *              ga_slabhash_tend_from_snapshot       after a change: does a part of the move
  */
 #ifndef GPUALLOC_SLABHASH_GROW_TURN_TILE_H
 #define GPUALLOC_SLABHASH_GROW_TURN_TILE_H
@@ -45,31 +57,33 @@ enum {
     GA_SLABHASH_RUN = 8, /* groups of buckets that an operation opens */
 };
 
-/* ---- moving on -------------------------------------------------------------------------------- */
+/* ---- moving ---------------------------------------------------------------------------------- */
 
-/* So many buckets of the newer stage were opened: with the last of them it is `now`. */
+/* Count buckets of the newer version that were opened. The tile that counts the last one makes the
+ * version `now`. */
 GA_SIMT void ga_slabhash_note_opened(ga_slabhash_growing *growing, ga_tile tile,
-                                     const ga_slabhash_stand *stand, uint32_t opened)
+                                     const ga_slabhash_snapshot *snapshot, uint32_t opened)
 {
-    ga_slabhash_stage *next = ga_slabhash_stage_of(growing, stand->number + 1u);
-    bool last = ga_slabhash_complete(tile, &next->opened, opened, stand->next_buckets) ||
+    ga_slabhash_version *next = ga_slabhash_version_of(growing, snapshot->number + 1u);
+    bool last = ga_slabhash_complete(tile, &next->opened, opened, snapshot->next_buckets) ||
                 (GA_SLABHASH_MUTANT == 23 && opened);
     GA_EACH_LANE(tile, last ? 1u << ga_tile_leader(tile) : 0, own)
     {
         (void)own;
-        /* H1: release. Pairs with H2. Nobody else does this: one counts the last bucket. */
-        ga_store_release(&growing->now, stand->number + 1u);
+        /* H1: release. Pairs with H2. No other tile does this: one counts the last bucket. */
+        ga_store_release(&growing->now, snapshot->number + 1u);
     }
     ga_tile_sync(tile);
 }
 
-/* The first group of a run that nobody has been given yet; once all have, of one in eight calls each:
- * there may be some for which there was no slab. GA_SLABHASH_NO_GROUP: of none. */
+/* The first group of a run that no tile has got yet. Once all runs have been handed out, 1 call in
+ * 8 gets a run again, because some buckets may have found no slab. GA_SLABHASH_NO_GROUP: the call
+ * gets none. */
 GA_SIMT uint32_t ga_slabhash_next_run(ga_slabhash_shift shift, ga_slabhash_growing *growing,
-                                      ga_tile tile, const ga_slabhash_stand *stand, bool asks)
+                                      ga_tile tile, const ga_slabhash_snapshot *snapshot, bool asks)
 {
     uint64_t runs = ((uint64_t)ga_slabhash_groups(shift) + GA_SLABHASH_RUN - 1u) / GA_SLABHASH_RUN;
-    ga_slabhash_stage *next = ga_slabhash_stage_of(growing, stand->number + 1u);
+    ga_slabhash_version *next = ga_slabhash_version_of(growing, snapshot->number + 1u);
     uint32_t leader = ga_tile_leader(tile);
     ga_lanes group = ga_lanes_all(GA_SLABHASH_NO_GROUP);
     GA_EACH_LANE(tile, asks ? 1u << leader : 0, own)
@@ -86,13 +100,13 @@ GA_SIMT uint32_t ga_slabhash_next_run(ga_slabhash_shift shift, ga_slabhash_growi
     return ga_lanes_get(tile, group, leader);
 }
 
-/* Open the groups of such a run: how many buckets were. */
+/* Open the groups of such a run. Returns how many buckets were opened. */
 GA_SIMT uint32_t ga_slabhash_open_some(uint32_t kind, ga_slabhash_shift shift,
                                        ga_slabhash_growing *growing, ga_tile tile,
-                                       ga_slab_claimed *claimed, const ga_slabhash_stand *stand,
-                                       bool asks)
+                                       ga_slab_claimed *claimed,
+                                       const ga_slabhash_snapshot *snapshot, bool asks)
 {
-    uint32_t first = ga_slabhash_next_run(shift, growing, tile, stand, asks);
+    uint32_t first = ga_slabhash_next_run(shift, growing, tile, snapshot, asks);
     uint32_t opened = 0;
     for (uint32_t i = 0; i < GA_SLABHASH_RUN; i++) {
         bool is = first != GA_SLABHASH_NO_GROUP && first + i < ga_slabhash_groups(shift);
@@ -101,40 +115,41 @@ GA_SIMT uint32_t ga_slabhash_open_some(uint32_t kind, ga_slabhash_shift shift,
     return opened;
 }
 
-/* After each operation that is no search: what the tile has opened and chained is counted, and a
- * part of what is to be done is. */
-GA_SIMT void ga_slabhash_tend_standing(uint32_t kind, ga_slabhash_shift shift,
-                                       ga_slabhash_growing *growing, ga_tile tile,
-                                       ga_slab_claimed *claimed, ga_slabhash_stand *stand,
-                                       uint32_t opened, bool chained)
+/* After each operation but a search: count the buckets that the tile has opened and the slab that
+ * it has chained, and do a part of the move. */
+GA_SIMT void ga_slabhash_tend_from_snapshot(uint32_t kind, ga_slabhash_shift shift,
+                                            ga_slabhash_growing *growing, ga_tile tile,
+                                            ga_slab_claimed *claimed,
+                                            ga_slabhash_snapshot *snapshot, uint32_t opened,
+                                            bool chained)
 {
-    if (stand->next_rows) {
-        uint32_t some = ga_slabhash_open_some(kind, shift, growing, tile, claimed, stand, true);
+    if (snapshot->next_rows) {
+        uint32_t some = ga_slabhash_open_some(kind, shift, growing, tile, claimed, snapshot, true);
         if (chained) {
             (void)ga_slabhash_tally(tile, shift.chained, 1u);
         }
-        ga_slabhash_note_opened(growing, tile, stand, some + opened);
+        ga_slabhash_note_opened(growing, tile, snapshot, some + opened);
         if (!some) {
-            ga_slabhash_stand_read(growing, tile, stand);
+            ga_slabhash_snapshot_renew(growing, tile, snapshot);
         }
     } else if (chained) {
-        ga_slabhash_look_up(growing, stand, GA_SLABHASH_LOOK_CHAINED);
+        ga_slabhash_check_record(growing, snapshot, GA_SLABHASH_LOOK_CHAINED);
     }
 }
 
-/* ---- operations ------------------------------------------------------------------------------- */
+/* ---- operations ------------------------------------------------------------------------------ */
 
-/* Whether what was seen in a generation, and had `moved`, may be no answer: a newer one than the
- * stand knows of may have had the key for long. Where the older one was looked through because the
- * newer bucket was shut, after the call began, it is one. */
+/* True if a result that was found with `moved` set may be wrong: a version that is newer than the
+ * snapshot may have had the key since long ago. It is right if the older version was searched
+ * because the newer bucket was pending after the call began. */
 GA_SIMT bool ga_slabhash_is_stale(ga_slabhash_shift shift, ga_slabhash_view table, bool moved)
 {
     return moved && GA_SLABHASH_MUTANT != 24 && (!shift.to.rows || table.rows == shift.to.rows);
 }
 
-/* SEARCH from a stand that may be old: MOVES where there is a newer stage than it knows of. */
-GA_SIMT ga_slabhash_answer ga_slabhash_seek_standing(uint32_t kind, ga_slabhash_shift shift,
-                                                     ga_tile tile, uint64_t hash, uint64_t key)
+/* SEARCH from a snapshot that may be stale. MOVES: there is a newer version than it knows of. */
+GA_SIMT ga_slabhash_answer ga_slabhash_seek_from_snapshot(uint32_t kind, ga_slabhash_shift shift,
+                                                          ga_tile tile, uint64_t hash, uint64_t key)
 {
     ga_slabhash_view table = ga_slabhash_where(kind, shift, tile, hash);
     bool moved;
@@ -144,19 +159,19 @@ GA_SIMT ga_slabhash_answer ga_slabhash_seek_standing(uint32_t kind, ga_slabhash_
 }
 
 /* SEARCHALL, as ga_slabhash_find_all(). */
-GA_SIMT uint64_t ga_slabhash_find_all_standing(uint32_t kind, ga_slabhash_view table,
-                                               ga_slabhash_growing *growing, ga_tile tile,
-                                               ga_slabhash_stand *stand, uint64_t hash,
-                                               uint64_t key, uint64_t *values, uint64_t room)
+GA_SIMT uint64_t ga_slabhash_find_all_from_snapshot(uint32_t kind, ga_slabhash_view table,
+                                                    ga_slabhash_growing *growing, ga_tile tile,
+                                                    ga_slabhash_snapshot *snapshot, uint64_t hash,
+                                                    uint64_t key, uint64_t *values, uint64_t room)
 {
     if (!ga_slabhash_allowed(kind, GA_SLABHASH_SEARCH, key, 0)) {
         return 0;
     }
-    if (ga_slabhash_stand_counts(stand)) {
-        ga_slabhash_stand_read(growing, tile, stand);
+    if (ga_slabhash_snapshot_count_request(snapshot)) {
+        ga_slabhash_snapshot_renew(growing, tile, snapshot);
     }
     for (;;) {
-        ga_slabhash_shift shift = ga_slabhash_shift_of(table, growing, stand);
+        ga_slabhash_shift shift = ga_slabhash_shift_of(table, growing, snapshot);
         ga_slabhash_view where = ga_slabhash_where(kind, shift, tile, hash);
         bool moved;
         uint64_t count =
@@ -164,14 +179,16 @@ GA_SIMT uint64_t ga_slabhash_find_all_standing(uint32_t kind, ga_slabhash_view t
         if (!ga_slabhash_is_stale(shift, where, moved)) {
             return count;
         }
-        ga_slabhash_stand_on(growing, tile, stand);
+        ga_slabhash_snapshot_advance(growing, tile, snapshot);
     }
 }
 
-/* The generation in which a key may be changed, as ga_slabhash_for_change(): with its group. */
-GA_SIMT ga_slabhash_view ga_slabhash_for_change_standing(uint32_t kind, ga_slabhash_shift shift,
-                                                         ga_tile tile, ga_slab_claimed *claimed,
-                                                         uint64_t hash, uint32_t *opened)
+/* The version in which a key may be changed, as ga_slabhash_for_change(), but opens the whole
+ * group. */
+GA_SIMT ga_slabhash_view ga_slabhash_for_change_from_snapshot(uint32_t kind,
+                                                              ga_slabhash_shift shift, ga_tile tile,
+                                                              ga_slab_claimed *claimed,
+                                                              uint64_t hash, uint32_t *opened)
 {
     if (!shift.to.rows) {
         return shift.from;
@@ -186,136 +203,140 @@ GA_SIMT ga_slabhash_view ga_slabhash_for_change_standing(uint32_t kind, ga_slabh
     return shift.to;
 }
 
-/* One operation of any kind, with everything checked. `table` says all but which array. */
-GA_SIMT ga_slabhash_answer ga_slabhash_do_standing(uint32_t kind, ga_slabhash_view table,
-                                                   ga_slabhash_growing *growing, ga_tile tile,
-                                                   ga_slab_claimed *claimed,
-                                                   ga_slabhash_stand *stand, uint64_t hash,
-                                                   ga_slabhash_operation to)
+/* One operation of any kind, with all checks. `table` has everything but the array. */
+GA_SIMT ga_slabhash_answer ga_slabhash_do_from_snapshot(uint32_t kind, ga_slabhash_view table,
+                                                        ga_slabhash_growing *growing, ga_tile tile,
+                                                        ga_slab_claimed *claimed,
+                                                        ga_slabhash_snapshot *snapshot,
+                                                        uint64_t hash, ga_slabhash_operation to)
 {
     ga_slabhash_answer answer;
     if (!ga_slabhash_supports(kind, to.op) || !ga_slabhash_allowed(kind, to.op, to.key, to.value)) {
         return ga_slabhash_answer_of(GA_SLABHASH_REFUSED, 0);
     }
     bool changes = to.op != GA_SLABHASH_SEARCH;
-    ga_slabhash_stand_changes(stand, changes);
-    if (ga_slabhash_stand_counts(stand)) {
-        ga_slabhash_look_up(growing, stand,
-                            changes ? GA_SLABHASH_LOOK_CHANGING : GA_SLABHASH_LOOK_ONLY);
+    ga_slabhash_snapshot_note_change(snapshot, changes);
+    if (ga_slabhash_snapshot_count_request(snapshot)) {
+        ga_slabhash_check_record(growing, snapshot,
+                                 changes ? GA_SLABHASH_LOOK_CHANGING : GA_SLABHASH_LOOK_ONLY);
     }
     for (;;) {
-        ga_slabhash_shift shift = ga_slabhash_shift_of(table, growing, stand);
+        ga_slabhash_shift shift = ga_slabhash_shift_of(table, growing, snapshot);
         ga_slab_claimed before = *claimed;
         uint32_t opened = 0;
         if (!changes) {
-            answer = ga_slabhash_seek_standing(kind, shift, tile, hash, to.key);
+            answer = ga_slabhash_seek_from_snapshot(kind, shift, tile, hash, to.key);
         } else {
             ga_slabhash_view where =
-                ga_slabhash_for_change_standing(kind, shift, tile, claimed, hash, &opened);
+                ga_slabhash_for_change_from_snapshot(kind, shift, tile, claimed, hash, &opened);
             answer = where.rows ? ga_slabhash_change_in(kind, where, tile, claimed, hash, to)
                                 : ga_slabhash_answer_of(GA_SLABHASH_FULL, 0);
         }
         if (answer.result == GA_SLABHASH_MOVES) {
-            ga_slabhash_note_opened(growing, tile, stand, opened);
-            ga_slabhash_stand_on(growing, tile, stand);
+            ga_slabhash_note_opened(growing, tile, snapshot, opened);
+            ga_slabhash_snapshot_advance(growing, tile, snapshot);
             continue;
         }
         if (changes) {
             bool chained = !opened && answer.result == GA_SLABHASH_ABSENT &&
                            (before.word != claimed->word || before.units != claimed->units);
-            ga_slabhash_tend_standing(kind, shift, growing, tile, claimed, stand, opened, chained);
+            ga_slabhash_tend_from_snapshot(kind, shift, growing, tile, claimed, snapshot, opened,
+                                           chained);
         }
         return answer;
     }
 }
 
 /* DELETEALL, as ga_slabhash_remove_growing(). */
-GA_SIMT uint32_t ga_slabhash_remove_standing(uint32_t kind, ga_slabhash_view table,
-                                             ga_slabhash_growing *growing, ga_tile tile,
-                                             ga_slab_claimed *claimed, ga_slabhash_stand *stand,
-                                             uint64_t hash, uint64_t key, uint64_t *count)
+GA_SIMT uint32_t ga_slabhash_remove_from_snapshot(uint32_t kind, ga_slabhash_view table,
+                                                  ga_slabhash_growing *growing, ga_tile tile,
+                                                  ga_slab_claimed *claimed,
+                                                  ga_slabhash_snapshot *snapshot, uint64_t hash,
+                                                  uint64_t key, uint64_t *count)
 {
-    ga_slabhash_stand_changes(stand, true);
-    if (ga_slabhash_stand_counts(stand)) {
-        ga_slabhash_look_up(growing, stand, GA_SLABHASH_LOOK_CHANGING);
+    ga_slabhash_snapshot_note_change(snapshot, true);
+    if (ga_slabhash_snapshot_count_request(snapshot)) {
+        ga_slabhash_check_record(growing, snapshot, GA_SLABHASH_LOOK_CHANGING);
     }
     for (;;) {
-        ga_slabhash_shift shift = ga_slabhash_shift_of(table, growing, stand);
+        ga_slabhash_shift shift = ga_slabhash_shift_of(table, growing, snapshot);
         uint32_t opened = 0;
         ga_slabhash_view where =
-            ga_slabhash_for_change_standing(kind, shift, tile, claimed, hash, &opened);
+            ga_slabhash_for_change_from_snapshot(kind, shift, tile, claimed, hash, &opened);
         uint32_t result =
             where.rows ? ga_slabhash_remove_each(kind, where, tile,
                                                  ga_slabhash_walk_path(where, hash), key, count)
                        : GA_SLABHASH_FULL;
         if (result != GA_SLABHASH_MOVES) {
-            ga_slabhash_tend_standing(kind, shift, growing, tile, claimed, stand, opened, false);
+            ga_slabhash_tend_from_snapshot(kind, shift, growing, tile, claimed, snapshot, opened,
+                                           false);
             return result;
         }
-        ga_slabhash_note_opened(growing, tile, stand, opened);
-        ga_slabhash_stand_on(growing, tile, stand);
+        ga_slabhash_note_opened(growing, tile, snapshot, opened);
+        ga_slabhash_snapshot_advance(growing, tile, snapshot);
     }
 }
 
-/* ---- lanes that are served together (many_tile.h) --------------------------------------------- */
+/* ---- lanes that are served together (many_tile.h) -------------------------------------------- */
 
-/* Before the lanes of the mask change what they ask for: the tile looks at the record now and then,
- * and while the table moves it opens their buckets, and a run of others. Tiles are abreast. */
+/* Before the lanes of the mask make their changes: the tile reads the record if that is due, and
+ * while the table moves it opens their buckets, and a run of others. Tiles work abreast. */
 GA_SIMT void ga_slabhash_tend_lanes(uint32_t kind, ga_slabhash_view table,
                                     ga_slabhash_growing *growing, ga_tile tile,
-                                    ga_slab_claimed *claimed, ga_slabhash_stand *stand,
+                                    ga_slab_claimed *claimed, ga_slabhash_snapshot *snapshot,
                                     uint32_t changing, ga_lanes hash, ga_lanes hash_high)
 {
     ga_tile alone = ga_tile_of(ga_tile_size(tile));
-    ga_slabhash_stand_changes(stand, changing != 0);
-    if (ga_slabhash_stand_counts(stand)) {
-        ga_slabhash_look_up(growing, stand,
-                            changing ? GA_SLABHASH_LOOK_CHANGING : GA_SLABHASH_LOOK_ONLY);
+    ga_slabhash_snapshot_note_change(snapshot, changing != 0);
+    if (ga_slabhash_snapshot_count_request(snapshot)) {
+        ga_slabhash_check_record(growing, snapshot,
+                                 changing ? GA_SLABHASH_LOOK_CHANGING : GA_SLABHASH_LOOK_ONLY);
     }
     ga_tile_sync(tile); /* abreast again */
-    bool asks = stand->next_rows && changing;
+    bool asks = snapshot->next_rows && changing;
     if (!ga_lanes_any(tile, ga_lanes_all(asks ? 1u : 0u))) {
         return;
     }
-    ga_slabhash_shift shift = ga_slabhash_shift_of(table, growing, stand);
+    ga_slabhash_shift shift = ga_slabhash_shift_of(table, growing, snapshot);
     uint32_t opened = 0;
-    ga_lanes source = ga_lanes_all(0), shut = ga_lanes_all(0);
+    ga_lanes source = ga_lanes_all(0), pending = ga_lanes_all(0);
     GA_EACH_LANE(tile, asks ? changing : 0, own)
     {
         uint32_t its = ga_slabhash_bucket(shift.to, ga_slabhash_lane64(hash, hash_high, own));
         bool open = ga_slabhash_own_is_open(kind, ga_slabhash_bucket_row(shift.to, its));
         ga_lane_write(&source, own, its / ga_slabhash_times(shift));
-        ga_lane_write(&shut, own, open ? 0 : 1u);
+        ga_lane_write(&pending, own, open ? 0 : 1u);
     }
-    ga_tile_sync(tile); /* what a lane acquired all have */
-    uint32_t queue = ga_lanes_nonzero(tile, shut);
+    ga_tile_sync(tile); /* each lane's acquire holds for all lanes */
+    uint32_t queue = ga_lanes_nonzero(tile, pending);
     while (ga_lanes_any(tile, ga_lanes_all(queue))) {
         uint32_t next = ga_lanes_get(tile, source, queue ? ga_bits_lowest(queue) : 0);
         opened += ga_slabhash_shift_group(kind, shift, tile, claimed, next, queue != 0);
         queue &= queue - 1u;
     }
-    uint32_t some = ga_slabhash_open_some(kind, shift, growing, tile, claimed, stand, asks);
-    ga_slabhash_note_opened(growing, tile, stand, some + opened);
+    uint32_t some = ga_slabhash_open_some(kind, shift, growing, tile, claimed, snapshot, asks);
+    ga_slabhash_note_opened(growing, tile, snapshot, some + opened);
     if (asks && !some) {
-        ga_slabhash_stand_read(growing, alone, stand);
+        ga_slabhash_snapshot_renew(growing, alone, snapshot);
     }
     ga_tile_sync(tile); /* abreast again */
 }
 
-/* The same where lanes only search, which have nothing to be tended: now and then the tile reads the
- * record, so that it keeps no older array for long. */
+/* If lanes only search, there is nothing to do for the move: the tile reads the record now and
+ * then, so that it does not hold an older array for long. */
 GA_SIMT void ga_slabhash_tend_searches(ga_slabhash_growing *growing, ga_tile tile,
-                                       ga_slabhash_stand *stand)
+                                       ga_slabhash_snapshot *snapshot)
 {
-    if (ga_slabhash_stand_counts(stand)) {
-        ga_slabhash_stand_read(growing, ga_tile_of(ga_tile_size(tile)), stand);
-        ga_slabhash_stand_waits(stand, GA_SLABHASH_RARELY);
+    if (ga_slabhash_snapshot_count_request(snapshot)) {
+        ga_slabhash_snapshot_renew(growing, ga_tile_of(ga_tile_size(tile)), snapshot);
+        ga_slabhash_snapshot_set_clock(snapshot, GA_SLABHASH_RARELY);
     }
     ga_tile_sync(tile); /* abreast again */
 }
 
-/* The array in which one lane's request is served: no rows where that is for later, since there was
- * no slab to open its bucket. Behind it the tile meets, before any of its lanes looks. */
+/* The array in which one lane's request is served. No rows: the request is deferred, because there
+ * was no slab to open its bucket. The tile synchronises after this, before any of its lanes
+ * searches. */
 GA_SIMT ga_slabhash_view ga_slabhash_for_lane(uint32_t kind, ga_slabhash_shift shift, uint32_t op,
                                               uint64_t hash)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The next array of a table that grows while kernels run: when there is to be one, of how many buckets,
- * who makes it, and how all clear it. grow_turn_tile.h has the STRUCTURE and the ORDER of the record.
+ * The next array of a table that grows while kernels run: when it is made, how many buckets it
+ * gets, which tile makes it, and how all tiles clear it. grow_turn_tile.h has the STRUCTURE and the
+ * ORDER of the record.
  */
 #ifndef GPUALLOC_SLABHASH_GROW_WHEN_TILE_H
 #define GPUALLOC_SLABHASH_GROW_WHEN_TILE_H
@@ -10,24 +11,24 @@
 
 enum {
     GA_SLABHASH_PART = 64,        /* buckets that are cleared at once */
-    GA_SLABHASH_SAMPLE = 32,      /* buckets that are looked at to see how full a table is */
-    GA_SLABHASH_GROWS_AT = 35,    /* of 100 places of these: else more buckets are no help */
-    GA_SLABHASH_WANTS = 32,       /* one in so many buckets has a slab: then they are asked for */
-    GA_SLABHASH_TIMES_MOST = 16,  /* as many buckets at once */
-    GA_SLABHASH_SMALL = 1 << 19,  /* up to so many buckets become four times as many at least */
-    GA_SLABHASH_FEW = 4,          /* buckets that are looked at first to see how empty it is */
-    GA_SLABHASH_SHRINKS_AT = 4,   /* of 100 places: below that it has half as many, or a quarter */
-    GA_SLABHASH_COMPACTS_AT = 20, /* of 100 places are of deleted pairs: then it gets rid of them */
-    GA_SLABHASH_LOOKS_AMONG = 64  /* looks at the record of those who change something */
+    GA_SLABHASH_SAMPLE = 32,      /* buckets that are sampled to see how full a table is */
+    GA_SLABHASH_GROWS_AT = 35,    /* percent of their slots: below that, more buckets do not help */
+    GA_SLABHASH_WANTS = 32,       /* 1 in 32 buckets has a slab: then the table is sampled */
+    GA_SLABHASH_TIMES_MOST = 16,  /* the largest factor of growth */
+    GA_SLABHASH_SMALL = 1 << 19,  /* up to this many buckets grow fourfold at least */
+    GA_SLABHASH_FEW = 4,          /* buckets that are sampled first to see how empty it is */
+    GA_SLABHASH_SHRINKS_AT = 4,   /* percent of slots: below that it halves or quarters */
+    GA_SLABHASH_COMPACTS_AT = 20, /* percent of slots with tombstones: then they are dropped */
+    GA_SLABHASH_LOOKS_AMONG = 64  /* 1 in 64 checks by tiles that change something */
 };
 
-/* Write a part of an array: ones. Relaxed: K and G1 come behind it. */
-GA_SIMT void ga_slabhash_blank(ga_tile tile, const ga_slabhash_stage *stage, uint32_t part)
+/* Clear a part of an array, to all ones. Relaxed: K and G1 come after it. */
+GA_SIMT void ga_slabhash_blank(ga_tile tile, const ga_slabhash_version *version, uint32_t part)
 {
     uint64_t first = (uint64_t)part * GA_SLABHASH_PART;
     uint64_t end = first + GA_SLABHASH_PART;
-    end = end < stage->buckets ? end : stage->buckets;
-    uint64_t *words = (uint64_t *)(void *)stage->rows;
+    end = end < version->buckets ? end : version->buckets;
+    uint64_t *words = (uint64_t *)(void *)version->rows;
     GA_EACH_LANE(tile, ga_tile_lanes(tile), own)
     {
         for (uint64_t i = first * (GA_SLABHASH_WORDS / 2u) + own;
@@ -37,26 +38,27 @@ GA_SIMT void ga_slabhash_blank(ga_tile tile, const ga_slabhash_stage *stage, uin
     }
 }
 
-/* Clear a part of the array that is being made: false where there is none to be cleared. */
+/* Clear a part of the array that is being made. False: no part is left. */
 GA_SIMT bool ga_slabhash_clear_some(ga_slabhash_growing *growing, ga_tile tile)
 {
     uint32_t there = ga_slabhash_ask(tile, &growing->there); /* G2. Pairs with G1 */
-    ga_slabhash_stage *stage = ga_slabhash_stage_of(growing, there);
-    /* Y2. Pairs with Y1: its array is known. Else its place may be that of another yet. */
-    if (ga_slabhash_ask(tile, &stage->ready) != there + 1u) {
+    ga_slabhash_version *version = ga_slabhash_version_of(growing, there);
+    /* Y2. Pairs with Y1: the array is known. Otherwise its place may still belong to an older
+     * version. */
+    if (ga_slabhash_ask(tile, &version->ready) != there + 1u) {
         return false;
     }
-    uint32_t parts = (stage->buckets + GA_SLABHASH_PART - 1u) / GA_SLABHASH_PART;
-    if (ga_slabhash_ask(tile, &stage->parts) >= parts) {
+    uint32_t parts = (version->buckets + GA_SLABHASH_PART - 1u) / GA_SLABHASH_PART;
+    if (ga_slabhash_ask(tile, &version->parts) >= parts) {
         return false;
     }
-    uint32_t part = ga_slabhash_tally(tile, &stage->parts, 1u);
+    uint32_t part = ga_slabhash_tally(tile, &version->parts, 1u);
     if (part >= parts) {
         return false;
     }
-    ga_slabhash_blank(tile, stage, part);
+    ga_slabhash_blank(tile, version, part);
     bool last =
-        ga_slabhash_complete(tile, &stage->cleared, 1u, GA_SLABHASH_MUTANT == 26 ? 1u : parts);
+        ga_slabhash_complete(tile, &version->cleared, 1u, GA_SLABHASH_MUTANT == 26 ? 1u : parts);
     GA_EACH_LANE(tile, last ? 1u << ga_tile_leader(tile) : 0, own)
     {
         (void)own;
@@ -70,22 +72,22 @@ GA_SIMT bool ga_slabhash_clear_some(ga_slabhash_growing *growing, ga_tile tile)
     return true;
 }
 
-/* What is in some first slabs, of 100 places each: pairs, and what was deleted. */
+/* The contents of some first slabs, in percent of their slots: pairs, and tombstones. */
 typedef struct ga_slabhash_sampled {
     uint32_t live, dead;
 } ga_slabhash_sampled;
 
-/* Of `count` buckets, as far from each other as can be; which follows from `seed`. */
+/* Sample `count` buckets, spread evenly; `seed` says where to begin. */
 GA_SIMT ga_slabhash_sampled ga_slabhash_sample(uint32_t kind, ga_tile tile,
-                                               const ga_slabhash_stand *stand, uint32_t count,
+                                               const ga_slabhash_snapshot *snapshot, uint32_t count,
                                                uint32_t seed)
 {
-    uint32_t places = ga_slabhash_slot_mask(kind), buckets = stand->buckets;
+    uint32_t places = ga_slabhash_slot_mask(kind), buckets = snapshot->buckets;
     uint32_t step = buckets / count + 1u, seen = 0, live = 0, dead = 0;
     uint64_t first = (uint64_t)ga_bits_mix(seed) * buckets >> 32;
     for (uint64_t i = 0; i < buckets; i += step, seen++) {
         uint64_t bucket = first + i < buckets ? first + i : first + i - buckets;
-        ga_row row = ga_slabhash_load_slab(kind, tile, stand->rows + bucket * GA_SLABHASH_WORDS);
+        ga_row row = ga_slabhash_load_slab(kind, tile, snapshot->rows + bucket * GA_SLABHASH_WORDS);
         uint32_t pairs = ga_slabhash_live_slots(kind, tile, row);
         uint32_t empty = ga_slabhash_match_key(kind, tile, row, GA_SLABHASH_EMPTY);
         live += ga_bits_count(pairs);
@@ -97,8 +99,8 @@ GA_SIMT ga_slabhash_sampled ga_slabhash_sample(uint32_t kind, ga_tile tile,
     return sampled;
 }
 
-/* How many buckets there are to be where there are too few: about two in three of their places are
- * to be taken. */
+/* The number of buckets for a table that has too few, so that about two thirds of its slots will be
+ * in use. */
 GA_SIMT uint32_t ga_slabhash_more(uint32_t buckets, uint32_t chained)
 {
     uint64_t slabs = (uint64_t)buckets + chained;
@@ -112,8 +114,8 @@ GA_SIMT uint32_t ga_slabhash_more(uint32_t buckets, uint32_t chained)
     return buckets * times;
 }
 
-/* How many buckets there are to be where there are too many, or as many where what was deleted takes
- * up their places: 0 where it may stay as it is. */
+/* The number of buckets for a table that has too many; or equally many, if tombstones take up its
+ * slots. 0: it stays as it is. */
 GA_SIMT uint32_t ga_slabhash_less(ga_slabhash_sampled sampled, uint32_t buckets, uint32_t least,
                                   uint32_t chained)
 {
@@ -126,192 +128,194 @@ GA_SIMT uint32_t ga_slabhash_less(ga_slabhash_sampled sampled, uint32_t buckets,
     return times > 1u || compacts ? buckets / times : 0;
 }
 
-/* The tile has the right to make stage `number`, which has a place: its array is there to be cleared,
- * or there is none, and nobody asks again: for more buckets until `later` slabs are chained, for fewer
- * or as many at all. */
-GA_SIMT void ga_slabhash_make_stage(ga_slabhash_growing *growing, ga_tile tile, uint32_t number,
-                                    uint32_t buckets, uint32_t later)
+/* Make version `number`, by the tile that has the right to, with a free place. Either its array is
+ * ready to be cleared, or there is no memory and requests stop: for more buckets until `later`
+ * slabs are chained, for fewer or equally many altogether. */
+GA_SIMT void ga_slabhash_make_version(ga_slabhash_growing *growing, ga_tile tile, uint32_t number,
+                                      uint32_t buckets, uint32_t later)
 {
-    ga_slabhash_stage *stage = ga_slabhash_stage_of(growing, number);
-    ga_slabhash_stage *before = ga_slabhash_stage_of(growing, number - 1u);
+    ga_slabhash_version *version = ga_slabhash_version_of(growing, number);
+    ga_slabhash_version *before = ga_slabhash_version_of(growing, number - 1u);
     void *rows = ga_slabhash_array(growing, tile, ga_slabhash_array_bytes(buckets));
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
         if (rows) {
-            stage->rows = (uint32_t *)rows;
-            stage->buckets = buckets;
-            stage->wanted = buckets / GA_SLABHASH_WANTS;
-            stage->chained = stage->parts = stage->cleared = stage->opened = stage->stays = 0;
-            stage->cursor = 0;
-            ga_store_release(&stage->ready, number + 1u); /* Y1: release. Pairs with Y2 */
-            if (buckets <= before->buckets) {             /* relaxed: a figure */
+            version->rows = (uint32_t *)rows;
+            version->buckets = buckets;
+            version->wanted = buckets / GA_SLABHASH_WANTS;
+            version->chained = version->parts = version->cleared = version->opened =
+                version->stays = 0;
+            version->cursor = 0;
+            ga_store_release(&version->ready, number + 1u); /* Y1: release. Pairs with Y2 */
+            if (buckets <= before->buckets) {               /* relaxed: a count */
                 ga_post_add_relaxed(
                     buckets < before->buckets ? &growing->shrunk : &growing->compacted, 1u);
             }
         } else {
             if (buckets > before->buckets) {
-                ga_store_relaxed(&before->wanted, later); /* relaxed: a figure */
+                ga_store_relaxed(&before->wanted, later); /* relaxed: a threshold */
             } else {
-                ga_store_relaxed(&before->stays, 1u); /* relaxed: a figure */
+                ga_store_relaxed(&before->stays, 1u); /* relaxed: a flag */
             }
-            ga_post_add_relaxed(&growing->failed, 1u);  /* relaxed: a figure */
-            ga_store_release(&growing->making, number); /* M: release. Pairs with M in consider */
+            ga_post_add_relaxed(&growing->failed, 1u);  /* relaxed: a count */
+            ga_store_release(&growing->making, number); /* M: release. Pairs with M in make_next */
         }
     }
     ga_tile_sync(tile);
 }
 
-/* The calling tile gets the right to make the stage behind the stand's, and makes it. */
+/* Claim the right to make the version after the snapshot's, and make it. */
 GA_SIMT void ga_slabhash_make_next(ga_slabhash_growing *growing, ga_tile tile,
-                                   const ga_slabhash_stand *stand, uint32_t buckets, uint32_t later)
+                                   const ga_slabhash_snapshot *snapshot, uint32_t buckets,
+                                   uint32_t later)
 {
-    uint32_t leader = ga_tile_leader(tile), number = stand->number + 1u;
+    uint32_t leader = ga_tile_leader(tile), number = snapshot->number + 1u;
     ga_lanes ours = ga_lanes_all(0);
     GA_EACH_LANE(tile, 1u << leader, own)
     {
-        /* M: acquire. Pairs with M: what who has tried before wrote. No stage was made since
-         * the stand's, which is `now`: all its buckets are OPEN. */
+        /* M: acquire. Pairs with M: the writes of the tile that tried before. No version was made
+         * since the snapshot's, which is `now`, so all its buckets are OPEN. */
         uint32_t before = ga_cas_acquire(&growing->making, number, number + 1u);
         ga_lane_write(&ours, own, before == number ? 1u : 0u);
     }
     ga_tile_sync(tile);
     if (ga_lanes_get(tile, ours, leader)) {
-        ga_slabhash_make_stage(growing, tile, number, buckets, later);
+        ga_slabhash_make_version(growing, tile, number, buckets, later);
     }
 }
 
-/* Whether the table may move to fewer buckets, or as many: nothing moves, no array is being made,
- * older ones have gone, and none was refused. So such moves never fill the ring. */
+/* True if the table may move to fewer buckets, or equally many: nothing moves, no array is being
+ * made, older ones have been freed, and none was refused. So such moves never fill the ring. */
 GA_SIMT bool ga_slabhash_is_at_rest(ga_slabhash_growing *growing, ga_tile tile,
-                                    const ga_slabhash_stand *stand)
+                                    const ga_slabhash_snapshot *snapshot)
 {
-    const ga_slabhash_stage *stage = ga_slabhash_stage_of(growing, stand->number);
-    return ga_slabhash_ask(tile, &growing->making) == stand->number + 1u &&
-           ga_slabhash_ask(tile, &growing->gone) == stand->number && /* D2 */
-           !ga_slabhash_ask(tile, &stage->stays);
+    const ga_slabhash_version *version = ga_slabhash_version_of(growing, snapshot->number);
+    return ga_slabhash_ask(tile, &growing->making) == snapshot->number + 1u &&
+           ga_slabhash_ask(tile, &growing->gone) == snapshot->number && /* D2 */
+           !ga_slabhash_ask(tile, &version->stays);
 }
 
-/* A slab was chained behind the stand's stage, the newest there is: if there are too many, and its
- * places are full, of pairs or of what was deleted, another is made. */
+/* A slab was chained behind the snapshot's version, the newest one. If there are too many, and its
+ * slots are full of pairs or tombstones, make another version. */
 GA_SIMT void ga_slabhash_consider(uint32_t kind, ga_slabhash_growing *growing, ga_tile tile,
-                                  const ga_slabhash_stand *stand)
+                                  const ga_slabhash_snapshot *snapshot)
 {
-    ga_slabhash_stage *stage = ga_slabhash_stage_of(growing, stand->number);
-    uint32_t chained = ga_slabhash_tally(tile, &stage->chained, 1u) + 1u;
-    uint32_t number = stand->number + 1u;
+    ga_slabhash_version *version = ga_slabhash_version_of(growing, snapshot->number);
+    uint32_t chained = ga_slabhash_tally(tile, &version->chained, 1u) + 1u;
+    uint32_t number = snapshot->number + 1u;
     uint32_t later = chained + chained / 4u + 1u;
-    if (chained <= ga_slabhash_ask(tile, &stage->wanted) ||
+    if (chained <= ga_slabhash_ask(tile, &version->wanted) ||
         ga_slabhash_ask(tile, &growing->making) != number ||
         !ga_slabhash_has_place(growing, tile, number)) { /* D2 */
         return;
     }
     ga_slabhash_sampled sampled =
-        ga_slabhash_sample(kind, tile, stand, GA_SLABHASH_SAMPLE, chained);
+        ga_slabhash_sample(kind, tile, snapshot, GA_SLABHASH_SAMPLE, chained);
     uint32_t buckets = 0;
     if (sampled.live > GA_SLABHASH_GROWS_AT) {
-        buckets = ga_slabhash_more(stand->buckets, chained);
-        buckets = buckets > stand->buckets ? buckets : 0;
-    } else if (ga_slabhash_is_at_rest(growing, tile, stand)) {
-        buckets = ga_slabhash_less(sampled, stand->buckets, growing->least, chained);
+        buckets = ga_slabhash_more(snapshot->buckets, chained);
+        buckets = buckets > snapshot->buckets ? buckets : 0;
+    } else if (ga_slabhash_is_at_rest(growing, tile, snapshot)) {
+        buckets = ga_slabhash_less(sampled, snapshot->buckets, growing->least, chained);
     }
     if (buckets) {
-        ga_slabhash_make_next(growing, tile, stand, buckets, later);
+        ga_slabhash_make_next(growing, tile, snapshot, buckets, later);
         return;
     }
     GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
     {
         (void)own;
-        ga_store_relaxed(&stage->wanted, later); /* relaxed: a figure */
+        ga_store_relaxed(&version->wanted, later); /* relaxed: a threshold */
     }
     ga_tile_sync(tile);
 }
 
-/* The tile looks at the record, and is asked to change something: now and then it looks whether there
- * are buckets, or slabs behind them, that are not wanted any more. A few buckets say so at once where
- * there are not. */
+/* Check whether the table has too many buckets, or slabs behind them, for a tile that changes
+ * something; if so, make a smaller version. The first four buckets decide at once if it has not. */
 GA_SIMT void ga_slabhash_consider_less(uint32_t kind, ga_slabhash_growing *growing, ga_tile tile,
-                                       const ga_slabhash_stand *stand)
+                                       const ga_slabhash_snapshot *snapshot)
 {
-    if (stand->next_rows || !ga_slabhash_is_at_rest(growing, tile, stand)) {
+    if (snapshot->next_rows || !ga_slabhash_is_at_rest(growing, tile, snapshot)) {
         return;
     }
-    const ga_slabhash_stage *stage = ga_slabhash_stage_of(growing, stand->number);
+    const ga_slabhash_version *version = ga_slabhash_version_of(growing, snapshot->number);
     uint32_t least = growing->least;
-    uint32_t chained = ga_slabhash_ask(tile, &stage->chained);
-    if (stand->buckets / 2u < least && chained <= stand->buckets / GA_SLABHASH_WANTS) {
+    uint32_t chained = ga_slabhash_ask(tile, &version->chained);
+    if (snapshot->buckets / 2u < least && chained <= snapshot->buckets / GA_SLABHASH_WANTS) {
         return;
     }
     uint32_t buckets = 0, seed = ga_slabhash_tally(tile, &growing->looked, 1u);
     for (uint32_t count = GA_SLABHASH_FEW; count <= GA_SLABHASH_SAMPLE;
          count *= GA_SLABHASH_SAMPLE / GA_SLABHASH_FEW) {
-        ga_slabhash_sampled sampled = ga_slabhash_sample(kind, tile, stand, count, seed);
-        buckets = ga_slabhash_less(sampled, stand->buckets, least, chained);
+        ga_slabhash_sampled sampled = ga_slabhash_sample(kind, tile, snapshot, count, seed);
+        buckets = ga_slabhash_less(sampled, snapshot->buckets, least, chained);
         if (!buckets) {
             return;
         }
     }
-    ga_slabhash_make_next(growing, tile, stand, buckets, 0);
+    ga_slabhash_make_next(growing, tile, snapshot, buckets, 0);
 }
 
-/* ---- looking at the record -------------------------------------------------------------------- */
+/* ---- checking the record --------------------------------------------------------------------- */
 
-/* Why a tile does: only for what is to be done; since it is asked to change something; since it has
- * chained a slab. */
+/* Why a tile checks the record: to do a part of the work; because it changes something; because it
+ * has chained a slab. */
 enum {
     GA_SLABHASH_LOOK_ONLY = 0,
     GA_SLABHASH_LOOK_CHANGING,
     GA_SLABHASH_LOOK_CHAINED
 };
 
-/* One look in so many, by chance. On the CPU, where noise is 0, each. */
+/* True for 1 check in 64, at random. On the CPU, where noise is 0, for each. */
 GA_SIMT bool ga_slabhash_is_time(ga_tile tile)
 {
     uint32_t noise = ga_lanes_get(tile, ga_lanes_all(ga_tile_noise()), ga_tile_leader(tile));
     return ga_bits_mix(noise) % GA_SLABHASH_LOOKS_AMONG == 0;
 }
 
-/* Look at the record again, and do a part of what is to be done. A function of its own, by values: so
- * that its registers are not its callers', nor their stands in memory. */
-GA_SIMT_SLOW ga_slabhash_stand ga_slabhash_look_anew(ga_slabhash_growing *growing,
-                                                     ga_slabhash_stand stand, uint32_t why)
+/* Check the record and do a part of the work. Out of line and by value, so that callers need no
+ * registers for it and keep their snapshots out of memory. */
+GA_SIMT_SLOW ga_slabhash_snapshot ga_slabhash_check_record_slow(ga_slabhash_growing *growing,
+                                                                ga_slabhash_snapshot snapshot,
+                                                                uint32_t why)
 {
     ga_tile tile = ga_tile_of(GA_SLABHASH_TILE);
     uint32_t kind = growing->kind;
     if (why == GA_SLABHASH_LOOK_CHAINED) {
-        ga_slabhash_consider(kind, growing, tile, &stand);
+        ga_slabhash_consider(kind, growing, tile, &snapshot);
     } else if (why == GA_SLABHASH_LOOK_CHANGING && ga_slabhash_is_time(tile)) {
-        ga_slabhash_consider_less(kind, growing, tile, &stand);
+        ga_slabhash_consider_less(kind, growing, tile, &snapshot);
     }
-    if (!stand.next_rows) {
+    if (!snapshot.next_rows) {
         (void)ga_slabhash_clear_some(growing, tile);
     }
-    ga_slabhash_stand_read(growing, tile, &stand);
+    ga_slabhash_snapshot_renew(growing, tile, &snapshot);
     (void)ga_slabhash_give_some(growing->slabs, growing, tile);
-    return stand;
+    return snapshot;
 }
 
-GA_SIMT void ga_slabhash_look_up(ga_slabhash_growing *growing, ga_slabhash_stand *stand,
-                                 uint32_t why)
+GA_SIMT void ga_slabhash_check_record(ga_slabhash_growing *growing, ga_slabhash_snapshot *snapshot,
+                                      uint32_t why)
 {
-    *stand = ga_slabhash_look_anew(growing, *stand, why);
+    *snapshot = ga_slabhash_check_record_slow(growing, *snapshot, why);
 }
 
-/* The turn of a tile with such a clock ends: it does a part of what it may leave to others, and
- * leaves. */
-GA_SIMT_SLOW void ga_slabhash_tidy_up(ga_slabhash_growing *growing, uint32_t clock, bool considers)
+/* A tile with this clock ends its session: it does a part of the work, and leaves its epoch. */
+GA_SIMT_SLOW void ga_slabhash_end_session(ga_slabhash_growing *growing, uint32_t clock,
+                                          bool considers)
 {
     ga_tile tile = ga_tile_of(GA_SLABHASH_TILE);
-    ga_slabhash_stand stand;
-    stand.clock = clock;
-    if (ga_slabhash_stand_has_changed(&stand)) {
+    ga_slabhash_snapshot snapshot;
+    snapshot.clock = clock;
+    if (ga_slabhash_snapshot_has_changed(&snapshot)) {
         if (considers) {
-            ga_slabhash_stand_take(growing, tile, &stand);
-            ga_slabhash_consider_less(growing->kind, growing, tile, &stand);
+            ga_slabhash_snapshot_load(growing, tile, &snapshot);
+            ga_slabhash_consider_less(growing->kind, growing, tile, &snapshot);
         }
         (void)ga_slabhash_clear_some(growing, tile);
     }
-    ga_slabhash_stand_end(growing, tile, &stand);
+    ga_slabhash_snapshot_end(growing, tile, &snapshot);
     (void)ga_slabhash_give_some(growing->slabs, growing, tile);
 }
 

@@ -51,8 +51,8 @@
  * INVARIANT  The path of a key is fixed and only grows longer; so is the order of its slots. A key
  *            is put into the first slot of its path that was seen empty, by a tile that has seen
  *            every slot of the path before, and the key in none of them. So with unique keys no two
- *            slots hold one key: docs/slabhash.md has the argument. The overflow bit of the key's
- *            class is cleared before the key is put further on.
+ *            slots hold one key: docs/internals/slabhash.md has the argument. The overflow bit of
+ *            the key's class is cleared before the key is put further on.
  *
  * ORDER      L1 and L2: a slab is initialised, empty but for its first pair, before any tile
  *            follows the link to it. Overflow bits are relaxed: a tile that must find a key further

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tables in device memory that grow between calls: their pairs move to another array of buckets
- * while nobody else uses the table. For gpualloc/slabhash.cuh, which includes it; docs/slabhash.md.
+ * Device tables that grow between calls: their pairs move to another array of buckets while nothing
+ * else uses the table. Included by gpualloc/slabhash.cuh; docs/slabhash.md.
  *
- * STRUCTURE  The older array stays as it is until all its pairs stand in the new one: what fails on
- *            the way leaves the table as it was. A warp's four tiles have a slab each, and each
- *            lane brings the pairs that stand in its 16 bytes.
+ * STRUCTURE  The older array stays unchanged until the new one has all of its pairs, so that a
+ *            failure leaves the table as it was. A warp's four tiles take a slab each, and each
+ *            lane moves the pairs in its 16 bytes of the slab.
  */
 #ifndef GPUALLOC_SLABHASH_MOVE_KERNEL_CUH
 #define GPUALLOC_SLABHASH_MOVE_KERNEL_CUH
 
 #include "batch_kernel.cuh"
 
-/* Places of a slab. */
+/* Slots of a slab. */
 static inline uint32_t ga_slabhash_places_of(uint32_t kind)
 {
     return GA_SLABHASH_MODE(kind) == GA_SLABHASH_SET32   ? 30u
@@ -20,8 +20,8 @@ static inline uint32_t ga_slabhash_places_of(uint32_t kind)
                                                          : 7u;
 }
 
-/* Bring what stands in the lane's part of a slab, one pair after the other. Whole warps call, and
- * `live` is 0 in tiles that only help. How many found no slab is added to `left`. */
+/* Move the pairs in the lane's part of a slab, one after the other. Whole warps call; `live` is 0
+ * in tiles that only help. Adds to `left` the number of pairs that found no slab. */
 template <uint32_t kind>
 static __device__ __forceinline__ void ga_slabhash_move_slab(ga_slabhash_turn *turn, ga_tile warp,
                                                              const uint32_t *row, uint32_t live,
@@ -33,7 +33,7 @@ static __device__ __forceinline__ void ga_slabhash_move_slab(ga_slabhash_turn *t
         uint32_t place = turn->tile.lane * words + i;
         bool asks = live >> place & 1u;
         uint64_t key = 0, value = 0;
-        if (asks) { /* plain: nobody changes what moves */
+        if (asks) { /* plain loads: nothing changes what moves */
             key = row[place];
             value = GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP32 ? row[place + 1u] : 0;
             if (GA_SLABHASH_MODE(kind) == GA_SLABHASH_MAP64) {
@@ -41,8 +41,8 @@ static __device__ __forceinline__ void ga_slabhash_move_slab(ga_slabhash_turn *t
                 value = row[place + 2u] | (uint64_t)row[place + 3u] << 32;
             }
         }
-        ga_tile_sync(warp); /* its tiles go on abreast */
-        /* What is moved to does not grow meanwhile. */
+        ga_tile_sync(warp); /* the warp's tiles work abreast again */
+        /* The target does not grow during the move. */
         ga_slabhash_answer answer =
             ga_slabhash_lanes<(kind & ~GA_SLABHASH_GROWING), GA_SLABHASH_INSERT, true>(
                 turn, asks, GA_SLABHASH_INSERT, key, value);
@@ -50,8 +50,8 @@ static __device__ __forceinline__ void ga_slabhash_move_slab(ga_slabhash_turn *t
     }
 }
 
-/* All pairs of `from`, which nobody uses, to `to`, which is empty. `left` counts those for which
- * there was no slab. */
+/* Move all pairs of `from`, which nothing else uses, to `to`, which is empty. `left` counts pairs
+ * for which there was no slab. */
 template <uint32_t kind>
 static __global__ void __launch_bounds__(GA_SLABHASH_BLOCK, 6)
     ga_slabhash_move_kernel(ga_slabhash_view from, ga_slabhash_view to, uint64_t *left)

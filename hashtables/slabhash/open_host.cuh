@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Opens and closes a table in device memory, counts and retrieves its pairs. Included by
- * gpualloc/slabhash.cuh; docs/slabhash.md.
+ * gpualloc/slabhash.cuh; docs/internals/slabhash.md.
  */
 #ifndef GPUALLOC_SLABHASH_OPEN_HOST_CUH
 #define GPUALLOC_SLABHASH_OPEN_HOST_CUH
@@ -23,7 +23,7 @@ static inline ga_status ga_slabhash_device_drop_all(ga_slabhash_device *table)
     if (table->view.growing) {
         ga_slabhash_growing record;
         ga_status status = ga_slabhash_device_record(table, &record, 0);
-        status = status ? status : ga_slabhash_device_drop_stages(table, &record, NULL, 0);
+        status = status ? status : ga_slabhash_device_drop_versions(table, &record, NULL, 0);
         ga_free(table->buckets, table->view.growing);
         return status;
     }

@@ -517,18 +517,18 @@ GA_SIMT bool ops_open(uint32_t kind, const slabhash_pin *pin, slabhash_range ran
         uint32_t opening =
             ga_slabhash_shift_bucket(kind, pin->shift, SLABHASH_TILE, &claimed, (uint32_t)bucket);
         opened += opening == GA_SLABHASH_OPENED ? 1 : 0;
-        all = all && opening != GA_SLABHASH_SHUT;
+        all = all && opening != GA_SLABHASH_PENDING;
     }
     ops_release_units(pin->now->table, &claimed);
     slabhash_note_opened(pin, opened);
     return all;
 }
 
-GA_SIMT void ops_sample(uint32_t kind, const slabhash_generation *generation, slabhash_range range,
+GA_SIMT void ops_sample(uint32_t kind, const slabhash_version *version, slabhash_range range,
                         uint32_t step, ga_slabhash_census *census)
 {
     for (uint64_t bucket = range.first; bucket < range.end; bucket += step) {
-        ga_slabhash_count_bucket(kind, generation->view, SLABHASH_TILE, (uint32_t)bucket, census);
+        ga_slabhash_count_bucket(kind, version->view, SLABHASH_TILE, (uint32_t)bucket, census);
     }
 }
 
@@ -671,10 +671,10 @@ GA_SIMT bool ops_each_growing(uint32_t kind, const ga_slabhash *table, ga_slabha
     {                                                                                              \
         return ops_open(kind, pin, range);                                                         \
     }                                                                                              \
-    static void name##_sample(const slabhash_generation *generation, slabhash_range range,         \
+    static void name##_sample(const slabhash_version *version, slabhash_range range,               \
                               uint32_t step, ga_slabhash_census *census)                           \
     {                                                                                              \
-        ops_sample(kind, generation, range, step, census);                                         \
+        ops_sample(kind, version, range, step, census);                                            \
     }                                                                                              \
     static const slabhash_ops name = {.search = ga_slabhash_search_slow,                           \
                                       .insert = ga_slabhash_insert_slow,                           \

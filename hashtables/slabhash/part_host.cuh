@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Sorts large batches that change tables beyond the L2 cache, before they are carried out
- * (part_kernel.cuh). Included by gpualloc/slabhash.cuh; docs/slabhash.md.
+ * (part_kernel.cuh). Included by gpualloc/slabhash.cuh; docs/internals/slabhash.md.
  */
 #ifndef GPUALLOC_SLABHASH_PART_HOST_CUH
 #define GPUALLOC_SLABHASH_PART_HOST_CUH

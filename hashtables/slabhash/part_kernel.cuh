@@ -2,7 +2,7 @@
  *
  * Partitions a batch: sorts its requests by the part of the table that holds their homes, so that
  * all requests for a part are served while it is in the cache. Included by gpualloc/slabhash.cuh;
- * docs/slabhash.md.
+ * docs/internals/slabhash.md.
  *
  * STRUCTURE  A part is a range of buckets. The number of parts is a power of two, so that a hash's
  *            upper bits are its part. Three kernels:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tables in device memory that grow between calls: how many buckets they want, and the move to another
- * array. For gpualloc/slabhash.cuh, which includes it; docs/slabhash.md.
+ * Device tables that grow between calls: how many buckets they need, and the move to another array.
+ * Included by gpualloc/slabhash.cuh; docs/slabhash.md.
  */
 #ifndef GPUALLOC_SLABHASH_RESIZE_HOST_CUH
 #define GPUALLOC_SLABHASH_RESIZE_HOST_CUH
@@ -32,7 +32,8 @@ static inline ga_status ga_slabhash_device_move(ga_slabhash_device *table, ga_sl
     return status ? status : ga_slabhash_cuda("wait for a move", cudaStreamSynchronize(stream));
 }
 
-/* Alone: the table has the array of `to` from now on, and those before, `from` the last, go. */
+/* Needs exclusive access. From now on the table uses the array of `to`; older arrays, `from` the
+ * last of them, are freed. */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_replace(ga_slabhash_device *table, ga_slabhash_view from,
                                                    ga_slabhash_view to, bool bare,
@@ -43,15 +44,15 @@ static inline ga_status ga_slabhash_device_replace(ga_slabhash_device *table, ga
         ga_slabhash_growing record;
         ga_status status = ga_slabhash_device_record(table, &record, stream);
         status = status ? status : ga_slabhash_device_begin_at(table, to, stream);
-        return status ? status : ga_slabhash_device_drop_stages(table, &record, NULL, stream);
+        return status ? status : ga_slabhash_device_drop_versions(table, &record, NULL, stream);
     }
 #endif
     ga_status status = ga_slabhash_device_set_array(table, to, stream);
     return status ? status : ga_slabhash_device_drop(table, from, bare, stream);
 }
 
-/* Move to so many buckets, without what was deleted; `bare`: no slabs are chained. The table is as
- * it was where that fails. */
+/* Move to `buckets` buckets, and drop tombstones. `bare`: no slabs are chained. On failure the
+ * table is as it was. */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_resize(ga_slabhash_device *table, uint32_t buckets,
                                                   bool bare, cudaStream_t stream)
@@ -63,7 +64,7 @@ static inline ga_status ga_slabhash_device_resize(ga_slabhash_device *table, uin
     if (status != GA_OK) {
         return status;
     }
-    to.kind &= ~GA_SLABHASH_GROWING; /* not while this goes on */
+    to.kind &= ~GA_SLABHASH_GROWING; /* the target does not grow during the move */
     status = ga_slabhash_device_move(table, to, &left, stream);
     if (status == GA_OK && left) {
         status = ga_fail(GA_ERR_MEMORY,
@@ -79,7 +80,7 @@ static inline ga_status ga_slabhash_device_resize(ga_slabhash_device *table, uin
     return ga_slabhash_device_replace(table, from, to, bare, stream);
 }
 
-/* How many buckets the pairs want, of which `fill` of 100 places are to be taken. */
+/* How many buckets the pairs need, so that `fill` percent of the slots are in use. */
 static inline uint32_t ga_slabhash_device_buckets(const ga_slabhash_device *table, uint64_t pairs,
                                                   uint32_t fill)
 {
@@ -89,8 +90,9 @@ static inline uint32_t ga_slabhash_device_buckets(const ga_slabhash_device *tabl
     return buckets < (UINT64_C(1) << 31) ? (uint32_t)buckets : UINT32_C(1) << 31;
 }
 
-/* The most places that can be taken, kernels' own apart: what was counted, what batches have filled
- * since, as far as it is known, and what was asked after that. */
+/* An upper bound of the slots in use, besides those that kernels have filled by themselves: the
+ * last count, plus the pairs that batches have reported since, plus the requests that came after
+ * that. */
 static inline uint64_t ga_slabhash_device_most(const ga_slabhash_device *table)
 {
     if (!table->placed) {
@@ -102,17 +104,17 @@ static inline uint64_t ga_slabhash_device_most(const ga_slabhash_device *table)
     return table->slots_taken + ((uint32_t)progress - table->placed_at_count) + asked;
 }
 
-/* How many pairs more there may be before the buckets are too full. */
+/* How many more pairs fit before the buckets are too full. */
 static inline uint64_t ga_slabhash_device_spare(const ga_slabhash_device *table)
 {
     uint64_t places = ga_slabhash_places_of(table->view.kind);
     uint64_t most = (uint64_t)table->view.buckets * places * GA_SLABHASH_FULL_AT / 100u;
     uint64_t taken = ga_slabhash_device_most(table);
-    /* Its numbers are of 32 bits. */
+    /* the counters have 32 bits */
     return most > taken && table->requests_since_count < UINT64_C(1) << 31 ? most - taken : 0;
 }
 
-/* Count anew what is taken; waits. */
+/* Count the slots in use again; waits. */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_recount(ga_slabhash_device *table,
                                                    ga_slabhash_census *census, cudaStream_t stream)
@@ -134,7 +136,7 @@ static inline ga_status ga_slabhash_device_recount(ga_slabhash_device *table,
     return status;
 }
 
-/* Have room for `more` pairs beside the live ones of a count. */
+/* Make room for `more` pairs besides the live ones of a count. */
 GA_SLABHASH_WHERE_CALLED
 static inline ga_status ga_slabhash_device_widen(ga_slabhash_device *table,
                                                  const ga_slabhash_census *census, uint64_t more,
@@ -143,7 +145,7 @@ static inline ga_status ga_slabhash_device_widen(ga_slabhash_device *table,
     if (more <= ga_slabhash_device_spare(table)) {
         return GA_OK;
     }
-    bool small = more < census->live; /* and others like it will come */
+    bool small = more < census->live; /* expect more batches like this one */
     uint32_t buckets = ga_slabhash_device_buckets(
         table, census->live + more, small ? GA_SLABHASH_FILL_LESS : GA_SLABHASH_FILL_TO);
     ga_status status = ga_slabhash_device_resize(table, buckets, census->chained == 0, stream);
@@ -151,8 +153,8 @@ static inline ga_status ga_slabhash_device_widen(ga_slabhash_device *table,
     return status;
 }
 
-/* Room for `pairs` in all, in a table that grows, for kernels that put them in by themselves. It
- * waits, and the view is another one where there was not enough.
+/* Make room for `pairs` in all, in a table that grows, for kernels that insert by themselves.
+ * Waits; the view is another one afterwards if there was not enough room.
  *
  * GA_ERR_MEMORY       no memory for the buckets, or a slab; the table is as it was
  * GA_ERR_UNSUPPORTED  a table without GA_SLABHASH_GROW */

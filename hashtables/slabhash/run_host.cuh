@@ -243,7 +243,7 @@ static inline ga_status ga_slabhash_device_clear(ga_slabhash_device *table, cuda
 #ifdef GA_SLABHASH_GROWING_KINDS
     if (status == GA_OK && table->view.growing) {
         table->slots_taken = 0;
-        return ga_slabhash_device_clear_stages(table, stream);
+        return ga_slabhash_device_clear_versions(table, stream);
     }
 #endif
     status =

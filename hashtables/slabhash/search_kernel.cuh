@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The kernel of batches of searches, for tables of unique keys that do not grow in kernels.
- * Included by gpualloc/slabhash.cuh; docs/slabhash.md.
+ * Included by gpualloc/slabhash.cuh; docs/internals/slabhash.md.
  *
  * STRUCTURE  A lane that is done takes the next request of its warp's stream at once, so that each
  *            step loads 32 slabs (search_tile.h). How a search ends: decide_search() there.

@@ -261,7 +261,7 @@ static ga_status set_up(ga_slabhash *table)
         table->slabs.parent = table->heap;
     }
     return status                  ? status
-           : slabhash_grows(table) ? ga_slabhash_generations_begin(table)
+           : slabhash_grows(table) ? ga_slabhash_versions_begin(table)
                                    : make_buckets(table);
 }
 
@@ -280,7 +280,7 @@ static ga_slabhash *new_record(void)
 static void release_memory(ga_slabhash *table)
 {
     if (slabhash_grows(table)) {
-        ga_slabhash_generations_end(table);
+        ga_slabhash_versions_end(table);
     }
     ga_slab_host_end(&table->slabs);
     if (table->view.rows) {

@@ -33,15 +33,15 @@ enum {
 
 /* A version of a table that grows: an array of buckets with its chains (grow.c). The table
  * migrates from one version to the next. */
-typedef struct slabhash_generation {
-    ga_slabhash *table;                /* set once, like the view */
-    ga_slabhash_view view;             /* a complete table of fixed size */
-    struct slabhash_generation *next;  /* N: the version to which this one migrates, or NULL; set
+typedef struct slabhash_version {
+    ga_slabhash *table;             /* set once, like the view */
+    ga_slabhash_view view;          /* a complete table of fixed size */
+    struct slabhash_version *next;  /* N: the version to which this one migrates, or NULL; set
                                         * once */
-    struct slabhash_generation *later; /* link of the list of retired versions; owned by the
+    struct slabhash_version *later; /* link of the list of retired versions; owned by the
                                         * thread that has taken it off the list */
-    uint64_t bytes;                    /* size of the array */
-    uint32_t wanted;                   /* relaxed: number of chained slabs at which the next
+    uint64_t bytes;                 /* size of the array */
+    uint32_t wanted;                /* relaxed: number of chained slabs at which the next
                                         * version is made */
     /* Fields that many threads change, away from those that all read. */
     _Alignas(SLABHASH_ALIGN) uint64_t cursor; /* relaxed: runs of buckets handed out to migrating
@@ -50,11 +50,11 @@ typedef struct slabhash_generation {
     uint32_t chained;                         /* relaxed: chained slabs */
     uint32_t users;                           /* U: references: the table's, and one a visit
                                                * (ga_slabhash_stay) */
-} slabhash_generation;
+} slabhash_version;
 
 /* The versions on which a call works. They are not freed before it unpins. */
 typedef struct slabhash_pin {
-    slabhash_generation *now, *next; /* `next` is NULL while nothing migrates */
+    slabhash_version *now, *next; /* `next` is NULL while nothing migrates */
     ga_hazards *mine;
     ga_slabhash_shift shift;
 } slabhash_pin;
@@ -93,7 +93,7 @@ typedef struct slabhash_ops {
     /* open: migrates some buckets of the next version; false if a slab is needed. sample: counts
      * every `step`th bucket of a range of one version. */
     bool (*open)(const slabhash_pin *pin, slabhash_range range);
-    void (*sample)(const slabhash_generation *generation, slabhash_range range, uint32_t step,
+    void (*sample)(const slabhash_version *version, slabhash_range range, uint32_t step,
                    ga_slabhash_census *census);
 } slabhash_ops;
 
@@ -121,11 +121,11 @@ struct ga_slabhash {
     /* Tables that grow (grow.c). */
     _Alignas(SLABHASH_ALIGN) uint32_t least; /* fewest buckets; set once */
     ga_domain *domain;                       /* set once: hazard pointers that protect versions */
-    slabhash_generation *now;                /* W: the current version, with which calls begin */
-    slabhash_generation *retired; /* R: list of versions that no call can find any more, though
+    slabhash_version *now;                   /* W: the current version, with which calls begin */
+    slabhash_version *retired; /* R: list of versions that no call can find any more, though
                                    * some may still be in them */
-    uint64_t arrays;              /* relaxed: bytes of all versions' arrays */
-    pthread_mutex_t beginning;    /* trylock only: held by the thread that makes the next version */
+    uint64_t arrays;           /* relaxed: bytes of all versions' arrays */
+    pthread_mutex_t beginning; /* trylock only: held by the thread that makes the next version */
     /* Guarded by `grow`, but see slab/host.h for exceptions. */
     ga_slab_host slabs;
     pthread_mutex_t grow;
@@ -159,8 +159,8 @@ static inline bool slabhash_grows(const ga_slabhash *table)
 }
 
 /* Makes a table's first version and the rest that a growing table needs. Below: frees all of it. */
-ga_status ga_slabhash_generations_begin(ga_slabhash *table);
-void ga_slabhash_generations_end(ga_slabhash *table);
+ga_status ga_slabhash_versions_begin(ga_slabhash *table);
+void ga_slabhash_versions_end(ga_slabhash *table);
 
 /* Makes the calling thread a member of the domain; needed once before the calls below. */
 ga_status ga_slabhash_enroll(ga_slabhash *table);
@@ -185,7 +185,7 @@ void ga_slabhash_tend(const slabhash_pin *pin, uint64_t hash, bool opened, bool 
 ga_status ga_slabhash_settle(ga_slabhash *table, bool begin);
 
 /* Deletes all pairs. Exclusive. */
-void ga_slabhash_generations_clear(ga_slabhash *table);
+void ga_slabhash_versions_clear(ga_slabhash *table);
 
 /* SEARCH, INSERT and DELETE of any key in any table, fully checked. The slow paths of the public
  * calls and of slabhash_ops. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The host's record of a slab hash in device memory, the choice of the kernel for a kind of table,
- * and the memory of arrays. Included by gpualloc/slabhash.cuh; docs/slabhash.md.
+ * and the memory of arrays. Included by gpualloc/slabhash.cuh; docs/internals/slabhash.md.
  */
 #ifndef GPUALLOC_SLABHASH_TABLE_HOST_CUH
 #define GPUALLOC_SLABHASH_TABLE_HOST_CUH

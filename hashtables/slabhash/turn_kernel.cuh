@@ -1,12 +1,22 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a kernel has of a slab hash in device memory: a tile's turn, one operation of the tile's, and one
- * operation of each lane's. For gpualloc/slabhash.cuh, which includes it and says how to use it.
+ * A kernel's use of a slab hash in device memory: a tile's session, one operation of the tile, and
+ * one operation of each lane. Included by gpualloc/slabhash.cuh, which says how to use it.
  *
- * STRUCTURE  ga_slabhash_turn_begin()   a tile begins to use the table
+ * STRUCTURE  ga_slabhash_turn_begin()   a tile begins a session with the table
  *            ga_slabhash_tile()         one operation, by the whole tile
- *            ga_slabhash_lanes()        one of each lane that asks, whichever
- *            ga_slabhash_turn_end()     what the tile has claimed goes back
+ *            ga_slabhash_lanes()        one operation of each lane that asks, each of any kind
+ *            ga_slabhash_turn_end()     releases the slabs that the tile has claimed ahead
+ *
+ * CALLS      ga_slabhash_lanes
+ *              ga_slabhash_lanes_fast           whole warps: tiles serve all lanes together
+ *                ga_slabhash_lanes_tend         tables that grow: do a part of the move first
+ *                ga_slabhash_lanes_abreast      requests that are not served are left over
+ *                ga_slabhash_lane_slow          tables that grow: one lane of each tile, then again
+ *              ga_slabhash_lanes_slow           left-over requests, one after the other
+ *                ga_slabhash_lane_slow          one lane's request, by its whole tile
+ *                  ga_slabhash_tile_outlined
+ *                    ga_slabhash_tile
  */
 #ifndef GPUALLOC_SLABHASH_TURN_KERNEL_CUH
 #define GPUALLOC_SLABHASH_TURN_KERNEL_CUH
@@ -18,17 +28,19 @@
 #include "grow_turn_tile.h"
 #endif
 
-/* One in so many searches may peek in vain, or the warp's next rounds, so many, do without. By what an
- * H200 does from 830 MiB, 39 G sectors a second and 32.5 G slabs, it is one in six. */
+/* Searches peek at one sector first. If more than 1 in 6 of a round's peeks miss, the warp's next
+ * 31 rounds do not peek. The limit follows from an H200's rates for tables of 830 MiB and more: 39
+ * G sectors a second and 32.5 G slabs. */
 enum {
-    GA_SLABHASH_PEEKS_AMONG = 6,
-    GA_SLABHASH_BLIND = 31
+    GA_SLABHASH_PEEK_MISS_DIV = 6,
+    GA_SLABHASH_BLIND_ROUNDS = 31
 };
 
 /* ---- in programs with checks ----------------------------------------------------------------- */
 
 #ifdef GA_SLABHASH_CHECKED
-/* A tile begins to use the table; whether it may is noted behind the word. */
+/* A tile begins to use the table; a conflict with other calls is counted in the word behind
+ * `use`. */
 static __device__ __forceinline__ void ga_slabhash_tile_begins(ga_slabhash_view table, ga_tile tile,
                                                                bool alone)
 {
@@ -59,33 +71,34 @@ static __device__ __forceinline__ void ga_slabhash_tile_ends(ga_slabhash_view ta
 
 /* ---- in kernels ---------------------------------------------------------------------------- */
 
-/* What a tile keeps between its operations; in registers. All 8 lanes of a tile are there and call
- * together: blocks are whole tiles, of one dimension. End it, or the slabs that it has claimed
- * ahead stay taken, and of a table that grows in kernels all arrays from then on. */
+/* A tile's session: the state that it keeps between its operations, in registers. All 8 lanes of a
+ * tile are present and call together: blocks consist of whole tiles and have one dimension. End the
+ * session, or the slabs that the tile has claimed ahead stay allocated, and so do all arrays of a
+ * table that grows in kernels from then on. */
 typedef struct ga_slabhash_turn {
     ga_slabhash_view table;
     ga_tile tile;
     ga_slab_claimed claimed;
-    uint32_t blind; /* rounds of searches that do not peek, still (many_tile.h) */
+    uint32_t blind; /* rounds of searches still to go without peeking (many_tile.h) */
 #ifdef GA_SLABHASH_GROWING_KINDS
-    ga_slabhash_stand stand; /* of a table that grows */
+    ga_slabhash_snapshot snapshot; /* of a table that grows */
 #endif
 } ga_slabhash_turn;
 
-/* Of the grid's. */
+/* Number of the tile in the grid. */
 static __device__ __forceinline__ uint32_t ga_slabhash_tile_number(void)
 {
     return (blockIdx.x * blockDim.x + threadIdx.x) / GA_SLABHASH_TILE;
 }
 
-/* A turn of a table that grows begins: what its tile, which has that number, knows of that. */
-static __device__ __forceinline__ void ga_slabhash_turn_stands(ga_slabhash_turn *turn,
-                                                               uint32_t number)
+/* For a table that grows: the tile with that number takes its first snapshot. */
+static __device__ __forceinline__ void ga_slabhash_turn_take_snapshot(ga_slabhash_turn *turn,
+                                                                      uint32_t number)
 {
 #ifdef GA_SLABHASH_GROWING_KINDS
-    turn->stand = ga_slabhash_stand{};
+    turn->snapshot = ga_slabhash_snapshot{};
     if (turn->table.growing) {
-        ga_slabhash_stand_begin(turn->table.growing, turn->tile, &turn->stand, number);
+        ga_slabhash_snapshot_begin(turn->table.growing, turn->tile, &turn->snapshot, number);
     }
 #else
     (void)turn;
@@ -102,11 +115,12 @@ static __device__ __forceinline__ ga_slabhash_turn ga_slabhash_turn_begin(ga_sla
     turn.claimed = ga_slabhash_claim_begin(number);
     turn.blind = 0;
     ga_slabhash_tile_begins(table, turn.tile, false);
-    ga_slabhash_turn_stands(&turn, number);
+    ga_slabhash_turn_take_snapshot(&turn, number);
     return turn;
 }
 
-/* The same in kernels for one kind: it is known here whether a table of that grows. */
+/* ga_slabhash_turn_begin() in kernels for one kind, where the compiler knows whether its tables
+ * grow. */
 template <uint32_t kind>
 static __device__ __forceinline__ ga_slabhash_turn ga_slabhash_turn_of(ga_slabhash_view table)
 {
@@ -123,20 +137,21 @@ static __device__ __forceinline__ void ga_slabhash_turn_end(ga_slabhash_turn *tu
     if (turn->table.growing) {
         uint32_t number = ga_slabhash_tile_number();
         if (number % GA_SLABHASH_SELDOM == 0) {
-            ga_slabhash_tidy_up(turn->table.growing, turn->stand.clock,
-                                number % GA_SLABHASH_RARELY == GA_SLABHASH_RARELY / 2u);
+            ga_slabhash_end_session(turn->table.growing, turn->snapshot.clock,
+                                    number % GA_SLABHASH_RARELY == GA_SLABHASH_RARELY / 2u);
         } else {
-            ga_slabhash_stand_end(turn->table.growing, turn->tile, &turn->stand);
+            ga_slabhash_snapshot_end(turn->table.growing, turn->tile, &turn->snapshot);
         }
     }
 #endif
     ga_slabhash_tile_ends(turn->table, turn->tile, false);
 }
 
-/* One operation by the whole tile: the same in each of its lanes. `kind` is GA_SLABHASH_KIND(mode,
- * multi), and the table's, with or without GA_SLABHASH_STEPWISE: for one of another kind, and keys
- * and values too wide for it, the answer is GA_SLABHASH_REFUSED. `op` and `how` as in
- * ga_slabhash_batch. Answers the result and what was there. */
+/* One operation by the whole tile, with equal arguments in each lane. `kind` is
+ * GA_SLABHASH_KIND(mode, multi), and that of the table, with or without GA_SLABHASH_STEPWISE. If
+ * the table is of another kind, or a key or value is too wide for it, the result is
+ * GA_SLABHASH_REFUSED. `op` and `how` are as in ga_slabhash_batch. Returns the result and the
+ * previous value. */
 template <uint32_t kind>
 static __device__ __forceinline__ ga_slabhash_answer
 ga_slabhash_tile(ga_slabhash_turn *turn, uint32_t op, uint64_t key, uint64_t value,
@@ -154,85 +169,87 @@ ga_slabhash_tile(ga_slabhash_turn *turn, uint32_t op, uint64_t key, uint64_t val
     to.context = NULL;
 #ifdef GA_SLABHASH_GROWING_KINDS
     if (GA_SLABHASH_IS_GROWING(kind)) {
-        return ga_slabhash_do_standing(kind, turn->table, turn->table.growing, turn->tile,
-                                       &turn->claimed, &turn->stand,
-                                       GA_SLABHASH_HASH(turn->table, key), to);
+        return ga_slabhash_do_from_snapshot(kind, turn->table, turn->table.growing, turn->tile,
+                                            &turn->claimed, &turn->snapshot,
+                                            GA_SLABHASH_HASH(turn->table, key), to);
     }
 #endif
     return ga_slabhash_do(kind, turn->table, turn->tile, &turn->claimed,
                           GA_SLABHASH_HASH(turn->table, key), to);
 }
 
-/* What changes in a turn, in tables that do not grow; and in those that do. */
-template <bool grows> struct ga_slabhash_kept {
+/* The part of a session that operations change, in tables that do not grow, and in tables that
+ * do. */
+template <bool grows> struct ga_slabhash_saved {
     ga_slab_claimed claimed;
 };
 
-static __device__ __forceinline__ void ga_slabhash_keep(ga_slabhash_kept<false> *kept,
-                                                        const ga_slabhash_turn *turn)
+static __device__ __forceinline__ void ga_slabhash_save_session(ga_slabhash_saved<false> *saved,
+                                                                const ga_slabhash_turn *turn)
 {
-    kept->claimed = turn->claimed;
+    saved->claimed = turn->claimed;
 }
 
-static __device__ __forceinline__ void ga_slabhash_go_on(ga_slabhash_turn *turn,
-                                                         const ga_slabhash_kept<false> *kept)
+static __device__ __forceinline__ void
+ga_slabhash_restore_session(ga_slabhash_turn *turn, const ga_slabhash_saved<false> *saved)
 {
-    turn->claimed = kept->claimed;
+    turn->claimed = saved->claimed;
 }
 
 #ifdef GA_SLABHASH_GROWING_KINDS
-template <> struct ga_slabhash_kept<true> {
+template <> struct ga_slabhash_saved<true> {
     ga_slab_claimed claimed;
-    ga_slabhash_stand stand;
+    ga_slabhash_snapshot snapshot;
 };
 
-static __device__ __forceinline__ void ga_slabhash_keep(ga_slabhash_kept<true> *kept,
-                                                        const ga_slabhash_turn *turn)
+static __device__ __forceinline__ void ga_slabhash_save_session(ga_slabhash_saved<true> *saved,
+                                                                const ga_slabhash_turn *turn)
 {
-    kept->claimed = turn->claimed;
-    kept->stand = turn->stand;
+    saved->claimed = turn->claimed;
+    saved->snapshot = turn->snapshot;
 }
 
-static __device__ __forceinline__ void ga_slabhash_go_on(ga_slabhash_turn *turn,
-                                                         const ga_slabhash_kept<true> *kept)
+static __device__ __forceinline__ void
+ga_slabhash_restore_session(ga_slabhash_turn *turn, const ga_slabhash_saved<true> *saved)
 {
-    turn->claimed = kept->claimed;
-    turn->stand = kept->stand;
+    turn->claimed = saved->claimed;
+    turn->snapshot = saved->snapshot;
 }
 #endif
 
-/* The same as a function of its own, so that its registers are not its callers'. */
-template <uint32_t kind> struct ga_slabhash_alone {
+/* ga_slabhash_tile() out of line, so that callers need no registers for it. */
+template <uint32_t kind> struct ga_slabhash_outlined {
     ga_slabhash_answer answer;
-    ga_slabhash_kept<GA_SLABHASH_IS_GROWING(kind)> kept;
+    ga_slabhash_saved<GA_SLABHASH_IS_GROWING(kind)> saved;
 };
 
 template <uint32_t kind>
-static __device__ __noinline__ ga_slabhash_alone<kind>
-ga_slabhash_tile_alone(ga_slabhash_view table, ga_slabhash_kept<GA_SLABHASH_IS_GROWING(kind)> kept,
-                       uint32_t op, uint64_t key, uint64_t value, uint32_t how)
+static __device__ __noinline__ ga_slabhash_outlined<kind>
+ga_slabhash_tile_outlined(ga_slabhash_view table,
+                          ga_slabhash_saved<GA_SLABHASH_IS_GROWING(kind)> saved, uint32_t op,
+                          uint64_t key, uint64_t value, uint32_t how)
 {
-    ga_slabhash_alone<kind> alone;
+    ga_slabhash_outlined<kind> alone;
     ga_slabhash_turn turn;
     turn.table = table;
     turn.tile = ga_tile_of(GA_SLABHASH_TILE);
-    ga_slabhash_go_on(&turn, &kept);
+    ga_slabhash_restore_session(&turn, &saved);
     alone.answer = ga_slabhash_tile<kind>(&turn, op, key, value, how);
-    ga_slabhash_keep(&alone.kept, &turn);
+    ga_slabhash_save_session(&alone.saved, &turn);
     return alone;
 }
 
 #ifdef GA_SLABHASH_GROWING_KINDS
-/* ga_slabhash_tend_lanes() as such a function. */
+/* ga_slabhash_tend_lanes() out of line. */
 template <uint32_t kind>
-static __device__ __noinline__ ga_slabhash_kept<true>
-ga_slabhash_tend_alone(ga_slabhash_view table, ga_slabhash_kept<true> kept, uint32_t changing,
-                       uint64_t hash)
+static __device__ __noinline__ ga_slabhash_saved<true>
+ga_slabhash_tend_outlined(ga_slabhash_view table, ga_slabhash_saved<true> saved, uint32_t changing,
+                          uint64_t hash)
 {
     ga_slabhash_tend_lanes(kind, table, table.growing, ga_tile_abreast(GA_SLABHASH_TILE),
-                           &kept.claimed, &kept.stand, changing, (uint32_t)hash,
+                           &saved.claimed, &saved.snapshot, changing, (uint32_t)hash,
                            (uint32_t)(hash >> 32));
-    return kept;
+    return saved;
 }
 #endif
 
@@ -245,23 +262,23 @@ static __device__ __forceinline__ void ga_slabhash_lanes_tend(ga_slabhash_turn *
     if (GA_SLABHASH_IS_GROWING(kind) && ga_slabhash_may_change(fixed)) {
         uint32_t changing =
             ga_lanes_nonzero(turn->tile, asks && op != GA_SLABHASH_SEARCH ? 1u : 0u);
-        bool tends = turn->stand.next_rows || ga_slabhash_stand_is_due(&turn->stand);
+        bool tends = turn->snapshot.next_rows || ga_slabhash_snapshot_is_due(&turn->snapshot);
         if (ga_lanes_any(ga_tile_of(32), tends ? 1u : 0u)) {
-            ga_slabhash_kept<true> kept;
-            kept.claimed = turn->claimed;
-            kept.stand = turn->stand;
-            kept = ga_slabhash_tend_alone<kind>(turn->table, kept, changing,
-                                                GA_SLABHASH_HASH(turn->table, key));
-            turn->claimed = kept.claimed;
-            turn->stand = kept.stand;
+            ga_slabhash_saved<true> saved;
+            saved.claimed = turn->claimed;
+            saved.snapshot = turn->snapshot;
+            saved = ga_slabhash_tend_outlined<kind>(turn->table, saved, changing,
+                                                    GA_SLABHASH_HASH(turn->table, key));
+            turn->claimed = saved.claimed;
+            turn->snapshot = saved.snapshot;
         } else {
-            ga_slabhash_stand_changes(&turn->stand, changing != 0);
-            (void)ga_slabhash_stand_counts(&turn->stand);
+            ga_slabhash_snapshot_note_change(&turn->snapshot, changing != 0);
+            (void)ga_slabhash_snapshot_count_request(&turn->snapshot);
         }
-        ga_tile_sync(ga_tile_of(32)); /* from here on its tiles go abreast */
+        ga_tile_sync(ga_tile_of(32)); /* from here on the warp's tiles work abreast */
     } else if (GA_SLABHASH_IS_GROWING(kind)) {
         ga_slabhash_tend_searches(turn->table.growing, ga_tile_abreast(GA_SLABHASH_TILE),
-                                  &turn->stand);
+                                  &turn->snapshot);
     }
 #else
     (void)turn;
@@ -271,31 +288,31 @@ static __device__ __forceinline__ void ga_slabhash_lanes_tend(ga_slabhash_turn *
 #endif
 }
 
-/* Whether the operation of a kernel for `fixed` may be to apply, so that `how` counts. */
+/* True if a kernel for `fixed` may apply a function, so that `how` matters. */
 GA_SIMT bool ga_slabhash_may_apply(uint32_t kind, uint32_t fixed)
 {
     return ga_slabhash_supports(kind, GA_SLABHASH_APPLY) &&
            (fixed == GA_SLABHASH_APPLY || fixed >= GA_SLABHASH_OP_COUNT);
 }
 
-/* After a round of searches: where more than one of so many has peeked in vain, the next do not. All
- * lanes of the warp call; what becomes of it is the same in all. */
-static __device__ __forceinline__ void ga_slabhash_learn(ga_slabhash_turn *turn, bool asked,
-                                                         bool in_vain)
+/* After a round of searches: if too many peeks missed, the next rounds do not peek. All lanes of
+ * the warp call; the result is equal in all. */
+static __device__ __forceinline__ void ga_slabhash_update_blind(ga_slabhash_turn *turn, bool asked,
+                                                                bool in_vain)
 {
     ga_tile warp = ga_tile_of(32);
-    uint32_t vain = ga_bits_count(ga_lanes_nonzero(warp, in_vain ? 1u : 0u));
+    uint32_t misses = ga_bits_count(ga_lanes_nonzero(warp, in_vain ? 1u : 0u));
     uint32_t all = ga_bits_count(ga_lanes_nonzero(warp, asked ? 1u : 0u));
-    turn->blind = turn->blind                            ? turn->blind - 1u
-                  : vain * GA_SLABHASH_PEEKS_AMONG > all ? (uint32_t)GA_SLABHASH_BLIND
-                                                         : 0;
+    turn->blind = turn->blind                                ? turn->blind - 1u
+                  : misses * GA_SLABHASH_PEEK_MISS_DIV > all ? (uint32_t)GA_SLABHASH_BLIND_ROUNDS
+                                                             : 0;
 }
 
-/* The lanes' operations as far as the tiles of a whole warp serve them together: `asks` is left set
- * where one is still to be done. */
+/* Serve the lanes' operations as far as the tiles of a whole warp can together. `asks` stays set
+ * for lanes whose operation is left over. */
 template <uint32_t kind, uint32_t fixed>
-static __device__ __forceinline__ ga_slabhash_answer
-ga_slabhash_abreast(ga_slabhash_turn *turn, bool *asks, uint32_t op, uint64_t key, uint64_t value)
+static __device__ __forceinline__ ga_slabhash_answer ga_slabhash_lanes_abreast(
+    ga_slabhash_turn *turn, bool *asks, uint32_t op, uint64_t key, uint64_t value)
 {
     ga_tile tile = ga_tile_abreast(GA_SLABHASH_TILE);
     ga_slabhash_requests many = {};
@@ -305,10 +322,10 @@ ga_slabhash_abreast(ga_slabhash_turn *turn, bool *asks, uint32_t op, uint64_t ke
 #ifdef GA_SLABHASH_GROWING_KINDS
     if (GA_SLABHASH_IS_GROWING(kind)) {
         ga_slabhash_shift shift =
-            ga_slabhash_shift_of(turn->table, turn->table.growing, &turn->stand);
+            ga_slabhash_shift_of(turn->table, turn->table.growing, &turn->snapshot);
         table = ga_slabhash_for_lane(kind, shift, fixed < GA_SLABHASH_OP_COUNT ? fixed : op, hash);
         served = served && table.rows;
-        ga_tile_sync(tile); /* what a lane acquired all have */
+        ga_tile_sync(tile); /* each lane's acquire holds for all lanes */
     }
 #endif
     many.key = (uint32_t)key;
@@ -322,17 +339,17 @@ ga_slabhash_abreast(ga_slabhash_turn *turn, bool *asks, uint32_t op, uint64_t ke
     many.no_peek = turn->blind != 0;
     (void)ga_slabhash_serve_many(kind, fixed, table, tile, asking, &many);
     if (ga_slabhash_peeks(kind, fixed, table)) {
-        ga_slabhash_learn(turn, served, many.peek_missed >> tile.lane & 1u);
+        ga_slabhash_update_blind(turn, served, many.peek_missed >> tile.lane & 1u);
     }
     *asks = *asks && many.result >= GA_SLABHASH_DEFERRED;
     return ga_slabhash_answer_of(many.result, many.was | (uint64_t)many.was_high << 32);
 }
 
-/* One lane's operation, by its tile; the lane has the answer. */
+/* Slow path: one lane's operation, by its whole tile; that lane gets the result. */
 template <uint32_t kind, uint32_t fixed>
 static __device__ __forceinline__ void
-ga_slabhash_lane_alone(ga_slabhash_turn *turn, uint32_t lane, uint32_t op, uint64_t key,
-                       uint64_t value, uint32_t how, ga_slabhash_answer *answer)
+ga_slabhash_lane_slow(ga_slabhash_turn *turn, uint32_t lane, uint32_t op, uint64_t key,
+                      uint64_t value, uint32_t how, ga_slabhash_answer *answer)
 {
     ga_tile tile = turn->tile;
     uint64_t its_key = ga_lanes_get(tile, (uint32_t)key, lane);
@@ -346,11 +363,11 @@ ga_slabhash_lane_alone(ga_slabhash_turn *turn, uint32_t lane, uint32_t op, uint6
     }
     uint32_t its_op = fixed < GA_SLABHASH_OP_COUNT ? fixed : ga_lanes_get(tile, op, lane);
     uint32_t its_how = ga_slabhash_may_apply(kind, fixed) ? ga_lanes_get(tile, how, lane) : how;
-    ga_slabhash_kept<GA_SLABHASH_IS_GROWING(kind)> kept;
-    ga_slabhash_keep(&kept, turn);
-    ga_slabhash_alone<kind> alone =
-        ga_slabhash_tile_alone<kind>(turn->table, kept, its_op, its_key, its_value, its_how);
-    ga_slabhash_go_on(turn, &alone.kept);
+    ga_slabhash_saved<GA_SLABHASH_IS_GROWING(kind)> saved;
+    ga_slabhash_save_session(&saved, turn);
+    ga_slabhash_outlined<kind> alone =
+        ga_slabhash_tile_outlined<kind>(turn->table, saved, its_op, its_key, its_value, its_how);
+    ga_slabhash_restore_session(turn, &alone.saved);
     GA_EACH_LANE(tile, 1u << lane, own)
     {
         (void)own;
@@ -358,56 +375,59 @@ ga_slabhash_lane_alone(ga_slabhash_turn *turn, uint32_t lane, uint32_t op, uint6
     }
 }
 
-/* Whether what whole warps ask is done to the end by what follows. */
-GA_SIMT bool ga_slabhash_leaves_none(uint32_t kind, uint32_t fixed)
+/* True if ga_slabhash_lanes_fast() serves all requests of whole warps, and leaves none over. */
+GA_SIMT bool ga_slabhash_fast_serves_all(uint32_t kind, uint32_t fixed)
 {
     return GA_SLABHASH_IS_GROWING(kind) && ga_slabhash_may_change(fixed);
 }
 
-/* The operations of all lanes of a warp. What is left over in a table that does not grow is for the
- * caller. In one that grows it is often that many want the same place of few buckets: there each tile
- * serves one lane alone, and what is left is served together again. */
+/* Fast path: the operations of all lanes of a warp. In a table that does not grow, requests that
+ * are left over are the caller's to do. In a table that grows many requests often contend for one
+ * slot of few buckets; there each tile serves one lane alone, and the rest is served together
+ * again. */
 template <uint32_t kind, uint32_t fixed>
 static __device__ __forceinline__ void
-ga_slabhash_lanes_together(ga_slabhash_turn *turn, bool *left, uint32_t op, uint64_t key,
-                           uint64_t value, uint32_t how, ga_slabhash_answer *mine)
+ga_slabhash_lanes_fast(ga_slabhash_turn *turn, bool *left, uint32_t op, uint64_t key,
+                       uint64_t value, uint32_t how, ga_slabhash_answer *mine)
 {
     ga_tile warp = ga_tile_of(32);
     do {
         bool asked = *left;
         ga_slabhash_lanes_tend<kind, fixed>(turn, *left, op, key);
-        ga_slabhash_answer answer = ga_slabhash_abreast<kind, fixed>(turn, left, op, key, value);
+        ga_slabhash_answer answer =
+            ga_slabhash_lanes_abreast<kind, fixed>(turn, left, op, key, value);
         *mine = asked ? answer : *mine;
-        if (!ga_slabhash_leaves_none(kind, fixed)) {
+        if (!ga_slabhash_fast_serves_all(kind, fixed)) {
             return;
         }
         uint32_t asking = ga_lanes_nonzero(turn->tile, *left ? 1u : 0u);
         if (asking) {
             uint32_t lane = ga_bits_lowest(asking);
-            ga_slabhash_lane_alone<kind, fixed>(turn, lane, op, key, value, how, mine);
+            ga_slabhash_lane_slow<kind, fixed>(turn, lane, op, key, value, how, mine);
             *left = *left && turn->tile.lane != lane;
         }
-        ga_tile_sync(warp); /* its tiles go on abreast */
+        ga_tile_sync(warp); /* the warp's tiles work abreast again */
     } while (ga_lanes_any(warp, *left ? 1u : 0u));
 }
 
-/* The operations of the lanes that are `left`, one after the other, each by its whole tile. */
+/* Slow path: the operations of the lanes that are `left`, one after the other, each by its whole
+ * tile. */
 template <uint32_t kind, uint32_t fixed>
 static __device__ __forceinline__ void
-ga_slabhash_in_turn(ga_slabhash_turn *turn, bool left, uint32_t op, uint64_t key, uint64_t value,
-                    uint32_t how, ga_slabhash_answer *mine)
+ga_slabhash_lanes_slow(ga_slabhash_turn *turn, bool left, uint32_t op, uint64_t key, uint64_t value,
+                       uint32_t how, ga_slabhash_answer *mine)
 {
     uint32_t asking = ga_lanes_nonzero(turn->tile, left ? 1u : 0u);
     GA_SHARE(turn->tile, asking, lane)
     {
-        ga_slabhash_lane_alone<kind, fixed>(turn, lane, op, key, value, how, mine);
+        ga_slabhash_lane_slow<kind, fixed>(turn, lane, op, key, value, how, mine);
     }
 }
 
-/* One operation for each lane that `asks`, whichever in each: others only help. Where all lanes
- * have the same operation it is given as `fixed`, which takes fewer registers; where all tiles of
- * every warp call together `whole` spares the question. What whole warps ask is served together,
- * but for what is left over. */
+/* One operation for each lane that `asks`, each of any kind; the other lanes only help. If all
+ * lanes have one operation, pass it as `fixed`, which takes fewer registers. If all tiles of every
+ * warp call together, pass `whole`, which saves a test. Requests of whole warps are served
+ * together, except those that are left over. */
 template <uint32_t kind, uint32_t fixed = GA_SLABHASH_OP_COUNT, bool whole = false>
 static __device__ __forceinline__ ga_slabhash_answer
 ga_slabhash_lanes(ga_slabhash_turn *turn, bool asks, uint32_t op, uint64_t key, uint64_t value,
@@ -420,12 +440,12 @@ ga_slabhash_lanes(ga_slabhash_turn *turn, bool asks, uint32_t op, uint64_t key, 
         ga_slabhash_answer_of(allowed ? GA_SLABHASH_ABSENT : GA_SLABHASH_REFUSED, 0);
     bool left = asks && allowed;
     if (whole || ga_warp_is_whole(ga_warp_present())) {
-        ga_slabhash_lanes_together<kind, fixed>(turn, &left, op, key, value, how, &mine);
-        if (ga_slabhash_leaves_none(kind, fixed)) {
+        ga_slabhash_lanes_fast<kind, fixed>(turn, &left, op, key, value, how, &mine);
+        if (ga_slabhash_fast_serves_all(kind, fixed)) {
             return mine;
         }
     }
-    ga_slabhash_in_turn<kind, fixed>(turn, left, op, key, value, how, &mine);
+    ga_slabhash_lanes_slow<kind, fixed>(turn, left, op, key, value, how, &mine);
     return mine;
 }
 

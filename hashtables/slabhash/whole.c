@@ -190,7 +190,7 @@ ga_status ga_slabhash_clear(ga_slabhash *table)
         return status;
     }
     if (slabhash_grows(table)) {
-        ga_slabhash_generations_clear(table);
+        ga_slabhash_versions_clear(table);
     } else {
         for (uint32_t bucket = 0; bucket < table->view.buckets; bucket++) {
             ga_slabhash_clear_bucket(table->view, SLABHASH_TILE, bucket);

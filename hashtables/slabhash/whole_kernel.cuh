@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The kernel of work on all buckets, one tile a bucket: count, copy the pairs, flush, clear.
- * Included by gpualloc/slabhash.cuh; docs/slabhash.md.
+ * Included by gpualloc/slabhash.cuh; docs/internals/slabhash.md.
  */
 #ifndef GPUALLOC_SLABHASH_WHOLE_KERNEL_CUH
 #define GPUALLOC_SLABHASH_WHOLE_KERNEL_CUH

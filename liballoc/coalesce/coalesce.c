@@ -2,10 +2,11 @@
  *
  * The host's side: the options, the heap's record on the device, the view, blocks for the host.
  *
- * STRUCTURE  `book` is one block of device memory: the ga_coalesce_heap, then the map's entries and
- *            what its buckets have spilled. `image` is the ga_coalesce_heap as the host wrote it.
- * INVARIANT  What is live the parent has; here are only figures, and the map.
- * ORDER      The lock orders the calls of one heap that use its `answer`.
+ * STRUCTURE  `device_record` is one block of device memory: the ga_coalesce_heap, then the map's
+ *            entries, then `spilled` of its buckets. `host_copy` is the ga_coalesce_heap as the
+ *            host wrote it.
+ * INVARIANT  The parent knows which blocks are live; the record holds only counts, and the map.
+ * ORDER      The lock orders those calls for one heap that use its `answer`.
  * PROGRESS   Calls for single blocks launch a kernel and wait for it.
  */
 #include "coalesce.h"
@@ -33,8 +34,8 @@ enum {
 };
 
 enum {
-    HEADER_FIT = GA_COALESCE_FORMS, /* the last of its choices */
-    BOOK_ALIGN = 256
+    HEADER_FIT = GA_COALESCE_FORMS, /* after the forms, the last choice of the option */
+    RECORD_ALIGN = 256
 };
 
 enum {
@@ -46,16 +47,16 @@ enum {
 typedef struct coalesce_state {
     int device;
     ga_heap *parent;
-    ga_parent below;   /* but for the words, which each view has anew */
-    uint32_t form;     /* GA_COALESCE_AUTO ... */
-    uint32_t bare;     /* GA_COALESCE_NO_BARE ... */
-    uint32_t together; /* GA_COALESCE_HB ... */
+    ga_parent below;      /* except the words, which each view gets anew */
+    uint32_t form;        /* GA_COALESCE_AUTO ... */
+    uint32_t bare;        /* GA_COALESCE_NO_BARE ... */
+    uint32_t static_kind; /* GA_COALESCE_HB ... */
     uint32_t most;
     bool single; /* check=full: the parent checks each free */
-    char *book;
-    bool ready; /* the book has been written */
-    ga_coalesce_heap image;
-    uint64_t reported[GA_COALESCE_FAULTS]; /* faults that the log has */
+    char *device_record;
+    bool is_written; /* `device_record` has been written */
+    ga_coalesce_heap host_copy;
+    uint64_t reported[GA_COALESCE_FAULTS]; /* faults that are in the log already */
     pthread_mutex_t lock;
 } coalesce_state;
 
@@ -107,7 +108,7 @@ static const ga_option options[OPTIONS] = {
                .choices = checks},
 };
 
-static bool finds(const coalesce_state *s)
+static bool parent_finds(const coalesce_state *s)
 {
     return s->below.kind == GA_BELOW_SIZED;
 }
@@ -131,9 +132,9 @@ static ga_status read_parent(coalesce_state *s, ga_kernel_heap *view)
 static ga_status read_header(coalesce_state *s, uint32_t header)
 {
     s->form = header != HEADER_FIT ? header
-              : finds(s)           ? GA_COALESCE_HEADERLESS
+              : parent_finds(s)    ? GA_COALESCE_HEADERLESS
                                    : GA_COALESCE_SIXTEEN;
-    return s->form != GA_COALESCE_HEADERLESS || finds(s)
+    return s->form != GA_COALESCE_HEADERLESS || parent_finds(s)
                ? GA_OK
                : ga_fail(GA_ERR_SPEC, "coalesce: header: none wants a parent that finds blocks by "
                                       "their addresses, slab:unit=classes, got cuda");
@@ -141,21 +142,21 @@ static ga_status read_header(coalesce_state *s, uint32_t header)
 
 static ga_status read_static(coalesce_state *s, int64_t entries)
 {
-    bool bare = s->together == GA_COALESCE_NB || s->together == GA_COALESCE_NW;
+    bool bare = s->static_kind == GA_COALESCE_NB || s->static_kind == GA_COALESCE_NW;
     s->bare = !bare || s->form == GA_COALESCE_HEADERLESS ? GA_COALESCE_NO_BARE
               : entries                                  ? GA_COALESCE_BY_MAP
                                                          : GA_COALESCE_BY_NOTE;
     s->below.noted = s->form == GA_COALESCE_HEADERLESS || s->bare == GA_COALESCE_BY_NOTE;
-    if (s->bare == GA_COALESCE_BY_NOTE && !finds(s)) {
+    if (s->bare == GA_COALESCE_BY_NOTE && !parent_finds(s)) {
         return ga_fail(GA_ERR_SPEC, "coalesce: static: %s over cuda wants map=ENTRIES",
-                       statics[s->together]);
+                       statics[s->static_kind]);
     }
     return !entries || s->bare == GA_COALESCE_BY_MAP
                ? GA_OK
                : ga_fail(GA_ERR_SPEC,
                          "coalesce: map: expected with static=nb or static=nw and "
                          "headers, got it with static=%s,header=%s",
-                         statics[s->together], headers[s->form]);
+                         statics[s->static_kind], headers[s->form]);
 }
 
 static ga_status read_check(coalesce_state *s, const ga_kernel_heap *below, int check)
@@ -172,7 +173,7 @@ static ga_status read_settings(coalesce_state *s, const ga_value *values)
 {
     ga_kernel_heap below;
     ga_status status = read_parent(s, &below);
-    s->together = (uint32_t)values[STATIC].choice;
+    s->static_kind = (uint32_t)values[STATIC].choice;
     s->most = (uint32_t)values[MOST].size;
     if (status == GA_OK) {
         status = read_header(s, (uint32_t)values[HEADER].choice);
@@ -183,14 +184,14 @@ static ga_status read_settings(coalesce_state *s, const ga_value *values)
     return status == GA_OK ? read_check(s, &below, values[CHECK].choice) : status;
 }
 
-/* ---- the book, on the device ----------------------------------------------------------------- */
+/* ---- the record on the device --------------------------------------------------------------- */
 
-static size_t up(size_t size)
+static size_t round_up(size_t size)
 {
-    return (size + BOOK_ALIGN - 1) / BOOK_ALIGN * BOOK_ALIGN;
+    return (size + RECORD_ALIGN - 1) / RECORD_ALIGN * RECORD_ALIGN;
 }
 
-/* Half of the map's entries stay free. */
+/* At least half of the map's entries stay free. */
 static uint32_t buckets_for(int64_t entries)
 {
     uint32_t buckets = 1;
@@ -200,48 +201,51 @@ static uint32_t buckets_for(int64_t entries)
     return entries ? buckets : 0;
 }
 
-static ga_status settle(const ga_cuda_scope *scope, ga_status status)
+static ga_status synchronise(const ga_cuda_scope *scope, ga_status status)
 {
     return status == GA_OK ? GA_CUDA_CALL(scope->driver, cuStreamSynchronize, scope->stream)
                            : status;
 }
 
-static ga_status put_image(const coalesce_state *s, const ga_cuda_scope *scope)
+static ga_status write_record(const coalesce_state *s, const ga_cuda_scope *scope)
 {
-    return settle(scope, GA_CUDA_CALL(scope->driver, cuMemcpyHtoDAsync, (CUdeviceptr)s->book,
-                                      &s->image, sizeof s->image, scope->stream));
+    return synchronise(scope,
+                       GA_CUDA_CALL(scope->driver, cuMemcpyHtoDAsync, (CUdeviceptr)s->device_record,
+                                    &s->host_copy, sizeof s->host_copy, scope->stream));
 }
 
-static ga_status get(const ga_cuda_scope *scope, void *to, const void *from, size_t size)
+static ga_status read_back(const ga_cuda_scope *scope, void *to, const void *from, size_t size)
 {
-    return settle(scope, GA_CUDA_CALL(scope->driver, cuMemcpyDtoHAsync, to, (CUdeviceptr)from, size,
-                                      scope->stream));
+    return synchronise(scope, GA_CUDA_CALL(scope->driver, cuMemcpyDtoHAsync, to, (CUdeviceptr)from,
+                                           size, scope->stream));
 }
 
 static size_t entries_size(const coalesce_state *s)
 {
-    return (size_t)s->image.map.buckets * GA_MAP_BUCKET * sizeof(ga_map_entry);
+    return (size_t)s->host_copy.map.buckets * GA_MAP_BUCKET * sizeof(ga_map_entry);
 }
 
-static size_t book_size(const coalesce_state *s)
+static size_t record_size(const coalesce_state *s)
 {
-    return up(sizeof(ga_coalesce_heap)) + entries_size(s) + s->image.map.buckets * sizeof(uint32_t);
+    return round_up(sizeof(ga_coalesce_heap)) + entries_size(s) +
+           s->host_copy.map.buckets * sizeof(uint32_t);
 }
 
 static ga_status set_up(coalesce_state *s, const ga_cuda_scope *scope)
 {
-    CUdeviceptr book = 0;
-    size_t size = book_size(s);
-    ga_status status = GA_CUDA_CALL(scope->driver, cuMemAlloc, &book, size);
+    CUdeviceptr device_record = 0;
+    size_t size = record_size(s);
+    ga_status status = GA_CUDA_CALL(scope->driver, cuMemAlloc, &device_record, size);
     if (status != GA_OK) {
         return ga_fail(status, "coalesce: no %zu bytes for the heap's record: %s", size,
                        ga_error_text());
     }
-    s->book = (char *)book;
-    s->image.map.entries = (ga_map_entry *)(s->book + up(sizeof(ga_coalesce_heap)));
-    s->image.map.spilled = (uint32_t *)((char *)s->image.map.entries + entries_size(s));
-    status = ga_cuda_clear(scope, s->book, size);
-    return status == GA_OK ? put_image(s, scope) : status;
+    s->device_record = (char *)device_record;
+    s->host_copy.map.entries =
+        (ga_map_entry *)(s->device_record + round_up(sizeof(ga_coalesce_heap)));
+    s->host_copy.map.spilled = (uint32_t *)((char *)s->host_copy.map.entries + entries_size(s));
+    status = ga_cuda_clear(scope, s->device_record, size);
+    return status == GA_OK ? write_record(s, scope) : status;
 }
 
 /* ---- opening and closing --------------------------------------------------------------------- */
@@ -251,23 +255,24 @@ static const char *const faults[GA_COALESCE_FAULTS] = {
     [GA_COALESCE_NO_SEGMENT] = "were freed, but are none of this heap's",
 };
 
-/* What kernels have noticed since the last time. Under the lock, or with no other call beside it */
-static void report(coalesce_state *s, const ga_cuda_scope *scope)
+/* Log the faults that kernels have noticed since the last report. Under the lock, or with no other
+ * call beside it. */
+static void report_faults(coalesce_state *s, const ga_cuda_scope *scope)
 {
-    ga_coalesce_heap now;
-    if (get(scope, &now, s->book, sizeof now) != GA_OK) {
+    ga_coalesce_heap current;
+    if (read_back(scope, &current, s->device_record, sizeof current) != GA_OK) {
         return;
     }
     for (int i = 0; i < GA_COALESCE_FAULTS; i++) {
-        if (now.faults[i] > s->reported[i]) {
+        if (current.faults[i] > s->reported[i]) {
             ga_log(GA_LOG_ERROR, "coalesce: device %d: %llu blocks %s", s->device,
-                   (unsigned long long)(now.faults[i] - s->reported[i]), faults[i]);
-            s->reported[i] = now.faults[i];
+                   (unsigned long long)(current.faults[i] - s->reported[i]), faults[i]);
+            s->reported[i] = current.faults[i];
         }
     }
-    if (now.left) {
+    if (current.left) {
         ga_log(GA_LOG_INFO, "coalesce: device %d: %llu blocks were left in the map", s->device,
-               (unsigned long long)now.left);
+               (unsigned long long)current.left);
     }
 }
 
@@ -275,12 +280,12 @@ static void coalesce_close(void *state)
 {
     coalesce_state *s = state;
     ga_cuda_scope scope;
-    if (s->book && s->ready && ga_cuda_enter(&scope, s->device) == GA_OK) {
-        report(s, &scope);
+    if (s->device_record && s->is_written && ga_cuda_enter(&scope, s->device) == GA_OK) {
+        report_faults(s, &scope);
         ga_cuda_leave(&scope);
     }
-    if (s->book) {
-        ga_cuda_free_block(s->device, (CUdeviceptr)s->book);
+    if (s->device_record) {
+        ga_cuda_free_block(s->device, (CUdeviceptr)s->device_record);
     }
     pthread_mutex_destroy(&s->lock);
     ga_libc.free(s);
@@ -301,7 +306,7 @@ static ga_status coalesce_open(const ga_open_args *args, void **state)
         status = ga_cuda_enter(&scope, s->device);
     }
     if (status == GA_OK) {
-        s->image.map.buckets = buckets_for(args->values[MAP].integer);
+        s->host_copy.map.buckets = buckets_for(args->values[MAP].integer);
         status = set_up(s, &scope);
         ga_cuda_leave(&scope);
     }
@@ -309,7 +314,7 @@ static ga_status coalesce_open(const ga_open_args *args, void **state)
         coalesce_close(s);
         return status;
     }
-    s->ready = true;
+    s->is_written = true;
     *state = s;
     return GA_OK;
 }
@@ -322,17 +327,17 @@ static void fill_view(const coalesce_state *s, const ga_kernel_heap *below, ga_k
                     (uint64_t)s->below.kind << GA_COALESCE_AT_PARENT |
                     (uint64_t)s->bare << GA_COALESCE_AT_BARE |
                     (uint64_t)s->below.noted << GA_COALESCE_AT_NOTED |
-                    (uint64_t)s->together << GA_COALESCE_AT_STATIC |
+                    (uint64_t)s->static_kind << GA_COALESCE_AT_STATIC |
                     (uint64_t)s->single << GA_COALESCE_AT_SINGLE;
     *out = (ga_kernel_heap){.abi = GA_KERNEL_HEAP_ABI, .kind = GA_KERNEL_KIND_COALESCE};
-    out->words[GA_COALESCE_WORD_HEAP] = (uint64_t)s->book;
+    out->words[GA_COALESCE_WORD_HEAP] = (uint64_t)s->device_record;
     out->words[GA_COALESCE_WORD_SHAPE] = s->most | bits << 32;
     for (int i = 0; i < GA_PARENT_WORDS; i++) {
         out->words[GA_COALESCE_WORD_PARENT + i] = below->words[i];
     }
 }
 
-/* The parent's view is made anew each time: that is where it grows. */
+/* Asks for the parent's view each time, because the parent grows when a view is made. */
 static ga_status view_of(const coalesce_state *s, ga_kernel_heap *out)
 {
     ga_kernel_heap below;
@@ -352,13 +357,13 @@ static ga_status coalesce_kernel_view(void *state, ga_kernel_heap *out)
         return status;
     }
     pthread_mutex_lock(&s->lock);
-    report(s, &scope);
+    report_faults(s, &scope);
     pthread_mutex_unlock(&s->lock);
     ga_cuda_leave(&scope);
     return view_of(s, out);
 }
 
-/* ---- blocks for the host: over slabs as kernels have them, over CUDA's malloc the device's own */
+/* ---- blocks for the host: over slabs those of kernels, else ordinary device memory ---------- */
 
 static ga_status launch(const coalesce_state *s, const ga_cuda_scope *scope, const char *name,
                         void **parameters)
@@ -369,10 +374,11 @@ static ga_status launch(const coalesce_state *s, const ga_cuda_scope *scope, con
         status = GA_CUDA_CALL(scope->driver, cuLaunchKernel, function, 1, 1, 1, 1, 1, 1, 0,
                               scope->stream, parameters, NULL);
     }
-    return settle(scope, status);
+    return synchronise(scope, status);
 }
 
-static ga_status take(coalesce_state *s, const ga_kernel_heap *view, uint64_t size, void **out)
+static ga_status alloc_in_kernel(coalesce_state *s, const ga_kernel_heap *view, uint64_t size,
+                                 void **out)
 {
     ga_cuda_scope scope;
     ga_status status = ga_cuda_enter(&scope, s->device);
@@ -380,11 +386,11 @@ static ga_status take(coalesce_state *s, const ga_kernel_heap *view, uint64_t si
         return status;
     }
     pthread_mutex_lock(&s->lock);
-    char *answer = s->book + offsetof(ga_coalesce_heap, answer);
+    char *answer = s->device_record + offsetof(ga_coalesce_heap, answer);
     void *parameters[] = {(void *)view, &size, &answer};
-    status = launch(s, &scope, "ga_coalesce_take_kernel", parameters);
+    status = launch(s, &scope, "ga_coalesce_alloc_kernel", parameters);
     if (status == GA_OK) {
-        status = get(&scope, out, answer, sizeof *out);
+        status = read_back(&scope, out, answer, sizeof *out);
     }
     pthread_mutex_unlock(&s->lock);
     ga_cuda_leave(&scope);
@@ -395,26 +401,26 @@ static ga_status coalesce_alloc(void *state, size_t size, void **out)
 {
     coalesce_state *s = state;
     ga_kernel_heap view;
-    if (!finds(s)) {
+    if (!parent_finds(s)) {
         return ga_alloc(s->parent, size, 0, out);
     }
     *out = NULL;
     ga_status status = view_of(s, &view);
     if (status == GA_OK) {
-        status = take(s, &view, size, out);
+        status = alloc_in_kernel(s, &view, size, out);
     }
     return status == GA_OK && !*out
                ? ga_fail(GA_ERR_MEMORY, "coalesce: no more memory for %zu bytes", size)
                : status;
 }
 
-static ga_status give(coalesce_state *s, const ga_kernel_heap *view, void *block)
+static ga_status free_in_kernel(coalesce_state *s, const ga_kernel_heap *view, void *block)
 {
     ga_cuda_scope scope;
     ga_status status = ga_cuda_enter(&scope, s->device);
     if (status == GA_OK) {
         void *parameters[] = {(void *)view, &block};
-        status = launch(s, &scope, "ga_coalesce_give_kernel", parameters);
+        status = launch(s, &scope, "ga_coalesce_free_kernel", parameters);
         ga_cuda_leave(&scope);
     }
     return status;
@@ -429,17 +435,17 @@ static ga_status coalesce_free(void *state, void *block)
 {
     coalesce_state *s = state;
     ga_kernel_heap view;
-    if (!finds(s)) {
+    if (!parent_finds(s)) {
         return ga_free(s->parent, block);
     }
     if (!ga_owns(s->parent, block)) {
         return ga_fail(GA_ERR_POINTER, "coalesce: %p is no block of this heap", block);
     }
     ga_status status = view_of(s, &view);
-    return status == GA_OK ? give(s, &view, block) : status;
+    return status == GA_OK ? free_in_kernel(s, &view, block) : status;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- the whole heap ------------------------------------------------------------------------- */
 
 static ga_status coalesce_reset(void *state)
 {
@@ -453,10 +459,10 @@ static ga_status coalesce_reset(void *state)
         return status;
     }
     pthread_mutex_lock(&s->lock);
-    report(s, &scope);
-    status = ga_cuda_clear(&scope, s->book, book_size(s));
+    report_faults(s, &scope);
+    status = ga_cuda_clear(&scope, s->device_record, record_size(s));
     if (status == GA_OK) {
-        status = put_image(s, &scope);
+        status = write_record(s, &scope);
     }
     for (int i = 0; i < GA_COALESCE_FAULTS; i++) {
         s->reported[i] = 0;
@@ -471,7 +477,7 @@ static ga_status coalesce_trim(void *state, size_t keep)
     return ga_trim(((coalesce_state *)state)->parent, keep);
 }
 
-/* The parent's: a superblock is one block. */
+/* Statistics are the parent's: a superblock counts as one block. */
 static void coalesce_stats(void *state, ga_backend_stats *out)
 {
     ga_stats below;

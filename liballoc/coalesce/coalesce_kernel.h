@@ -1,8 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * Coalescing in kernels: from the view that a kernel was handed to the algorithms of
- * coalesce_tile.h and coalesce_static.h. gpualloc/device.cuh and gpualloc/coalesce.cuh have the
- * calls that programs use.
+ * Coalescing in kernels: makes a view from the words that a kernel was passed, and calls the
+ * algorithms of coalesce_tile.h and coalesce_static.h. Programs call gpualloc/device.cuh and
+ * gpualloc/coalesce.cuh.
+ *
+ * ga_coalesce_kernel_malloc              any lanes of a warp
+ * ga_coalesce_kernel_malloc_plain        lanes in a heap over slabs, without headers, that fell off
+ *                                        the slabs' fast path
+ * ga_coalesce_kernel_static_malloc       all threads of a warp or a block
+ * ga_coalesce_kernel_free                frees any of these
+ * ga_coalesce_general_...                out of line, for callers that serve several kinds of heaps
  */
 #ifndef GPUALLOC_COALESCE_COALESCE_KERNEL_H
 #define GPUALLOC_COALESCE_COALESCE_KERNEL_H
@@ -10,9 +17,9 @@
 #include "coalesce_static.h"
 #include "coalesce_words.h"
 
-/* A program all of whose coalescing heaps are over slabs and without headers (`coalesce/slab`) may
- * define GA_COALESCE_ONLY_SIZED before it includes this: the rest is then not compiled, which saves
- * registers. */
+/* A program whose coalescing heaps are all over slabs and without headers (`coalesce/slab`) may
+ * define GA_COALESCE_ONLY_SIZED before it includes this header: the other code is then not
+ * compiled, which saves registers. */
 GA_SIMT ga_coalesce_view ga_coalesce_view_of_kernel(ga_kernel_heap heap)
 {
     ga_coalesce_view view;
@@ -47,9 +54,10 @@ GA_SIMT void *ga_coalesce_kernel_malloc(ga_kernel_heap heap, size_t size)
     return (void *)ga_wide_read(payload, 0);
 }
 
-/* ---- heaps whose usual calls are slabs': for who has the rest as functions -------------------- */
+/* ---- heaps over slabs without headers: the slabs serve the fast path ------------------------- */
 
-/* Whether all of a heap's small blocks may be plain ones of slabs, seen at once. */
+/* True if all small blocks of the heap may be plain ones of the slabs below, which the caller can
+ * then allocate and free without this header's code. */
 GA_SIMT bool ga_coalesce_kernel_is_plain(ga_kernel_heap heap)
 {
     const uint32_t form = 15u << GA_COALESCE_AT_FORM;
@@ -58,7 +66,7 @@ GA_SIMT bool ga_coalesce_kernel_is_plain(ga_kernel_heap heap)
     return (bits & (form | single)) == GA_COALESCE_HEADERLESS << GA_COALESCE_AT_FORM;
 }
 
-/* The view of such a heap; what is always so there is constant. */
+/* The view of such a heap; the fields that are always the same are constants for the compiler. */
 GA_SIMT ga_coalesce_view ga_coalesce_view_of_plain(ga_kernel_heap heap)
 {
     ga_coalesce_view view = ga_coalesce_view_of_kernel(heap);
@@ -81,7 +89,7 @@ GA_SIMT ga_sized_view ga_coalesce_kernel_below(ga_kernel_heap heap)
     return ga_sized_view_of_kernel(below);
 }
 
-/* Lanes that want several size classes in such a heap, or large blocks. */
+/* For lanes of such a heap that request several size classes, or large blocks. */
 GA_SIMT void *ga_coalesce_kernel_malloc_plain(ga_kernel_heap heap, size_t size)
 {
     ga_tile tile = ga_tile_present();
@@ -90,18 +98,18 @@ GA_SIMT void *ga_coalesce_kernel_malloc_plain(ga_kernel_heap heap, size_t size)
     return (void *)ga_wide_read(payload, 0);
 }
 
-/* Lanes that free what is no unit of its slabs. */
+/* For lanes that free pointers which are no units of the slabs. */
 GA_SIMT void ga_coalesce_kernel_free_plain(ga_kernel_heap heap, void *payload)
 {
     ga_tile tile = ga_tile_present();
-    ga_coalesce_release(ga_coalesce_view_of_plain(heap), tile, ga_tile_members(tile),
-                        ga_wide_all((uint64_t)payload));
+    ga_coalesce_free_lanes(ga_coalesce_view_of_plain(heap), tile, ga_tile_members(tile),
+                           ga_wide_all((uint64_t)payload));
 }
 
-/* ---- dynamic coalescing, further ------------------------------------------------------------- */
+/* ---- dynamic coalescing: alignment, and calls out of line ------------------------------------ */
 
-/* The same, in a heap without headers: what any address of the block frees, not its first alone.
- * For those who align further. Not so with check=full. */
+/* In a heap without headers: a payload that free accepts by any address inside it, not its first
+ * alone, so that the caller can align further. Not with check=full. */
 GA_SIMT void *ga_coalesce_kernel_malloc_wide(ga_kernel_heap heap, size_t size)
 {
     ga_tile tile = ga_tile_present();
@@ -111,50 +119,51 @@ GA_SIMT void *ga_coalesce_kernel_malloc_wide(ga_kernel_heap heap, size_t size)
     return (void *)ga_wide_read(payload, 0);
 }
 
-/* Whether the heap frees a payload by any address inside it. */
+/* True if the heap frees a payload by any address inside it. */
 GA_SIMT bool ga_coalesce_kernel_frees_inside(ga_kernel_heap heap)
 {
     return GA_COALESCE_WORDS_BITS(heap.words, GA_COALESCE_AT_FORM) == GA_COALESCE_HEADERLESS;
 }
 
-/* With check=full blocks are the parent's, and so are their alignments. */
+/* check=full: blocks come from the parent one by one, with the parent's alignments. */
 GA_SIMT_SLOW void *ga_coalesce_single_aligned(ga_kernel_heap heap, size_t align, size_t size)
 {
     ga_kernel_heap below = ga_parent_sized(ga_coalesce_view_of_kernel(heap).parent);
     void *block = ga_sized_kernel_aligned_alloc(below, align, size);
-    if ((size_t)block % align) { /* the parent's memory begins at no multiple of it */
+    if ((size_t)block % align) { /* the parent's memory does not begin at a multiple of `align` */
         ga_sized_kernel_free(below, block);
         block = NULL;
     }
     return block;
 }
 
-/* `size` bytes at a multiple of `align`, a power of two, in such a heap: in a payload that is
- * larger by as much. */
+/* `size` bytes at a multiple of `align`, a power of two, in a heap without headers: the payload is
+ * larger by `align`, and the result points into it. */
 GA_SIMT void *ga_coalesce_kernel_malloc_aligned(ga_kernel_heap heap, size_t align, size_t size)
 {
     if (GA_COALESCE_WORDS_BITS(heap.words, GA_COALESCE_AT_SINGLE)) {
         return ga_coalesce_single_aligned(heap, align, size);
     }
-    size_t wide = size <= ~align ? size + align : ~(size_t)0; /* which gets nothing */
-    char *payload = (char *)ga_coalesce_kernel_malloc_wide(heap, wide);
+    size_t padded_size = size <= ~align ? size + align : ~(size_t)0; /* that much fails */
+    char *payload = (char *)ga_coalesce_kernel_malloc_wide(heap, padded_size);
     return payload ? payload + (align - (size_t)payload % align) % align : NULL;
 }
 
-/* The same in a heap with headers: in a segment that is larger by as much, with the header right
- * before the payload. */
+/* In a heap with headers: the segment is larger by `align`, and its header is right before the
+ * aligned payload. */
 GA_SIMT void *ga_coalesce_kernel_malloc_headed(ga_kernel_heap heap, size_t align, size_t size)
 {
     ga_tile tile = ga_tile_present();
-    bool can = align <= GA_COALESCE_ALIGN_MOST;
-    ga_wide payload = ga_coalesce_claim_aligned(
-        ga_coalesce_view_of_kernel(heap), tile, ga_tile_members(tile),
-        ga_wide_all(can ? size : ~(uint64_t)0), ga_lanes_all(can ? (uint32_t)align : 1u));
+    bool is_possible = align <= GA_COALESCE_ALIGN_MOST;
+    ga_wide payload =
+        ga_coalesce_claim_aligned(ga_coalesce_view_of_kernel(heap), tile, ga_tile_members(tile),
+                                  ga_wide_all(is_possible ? size : ~(uint64_t)0),
+                                  ga_lanes_all(is_possible ? (uint32_t)align : 1u));
     return (void *)ga_wide_read(payload, 0);
 }
 
-/* What all payloads of a heap of that form are aligned to. */
-GA_SIMT uint32_t ga_coalesce_kernel_natural(ga_kernel_heap heap)
+/* The alignment that all payloads of a heap of that form have. */
+GA_SIMT uint32_t ga_coalesce_kernel_alignment(ga_kernel_heap heap)
 {
     uint32_t form = GA_COALESCE_WORDS_BITS(heap.words, GA_COALESCE_AT_FORM);
     return form == GA_COALESCE_AUTO ? 2u : form == GA_COALESCE_EIGHT ? 8u : GA_COALESCE_ALIGN;
@@ -163,11 +172,12 @@ GA_SIMT uint32_t ga_coalesce_kernel_natural(ga_kernel_heap heap)
 GA_SIMT void ga_coalesce_kernel_free(ga_kernel_heap heap, void *payload)
 {
     ga_tile tile = ga_tile_present();
-    ga_coalesce_release(ga_coalesce_view_of_kernel(heap), tile, ga_tile_members(tile),
-                        ga_wide_all((uint64_t)payload));
+    ga_coalesce_free_lanes(ga_coalesce_view_of_kernel(heap), tile, ga_tile_members(tile),
+                           ga_wide_all((uint64_t)payload));
 }
 
-/* The same as functions: for those who call several kinds of heaps, and may not pay for this one */
+/* The calls above as functions out of line, for callers that serve several kinds of heaps: so they
+ * pay no registers for this one. */
 GA_SIMT_SLOW void *ga_coalesce_general_malloc(ga_kernel_heap heap, size_t size)
 {
     return ga_coalesce_kernel_malloc(heap, size);
@@ -175,7 +185,7 @@ GA_SIMT_SLOW void *ga_coalesce_general_malloc(ga_kernel_heap heap, size_t size)
 
 GA_SIMT_SLOW void *ga_coalesce_general_aligned(ga_kernel_heap heap, size_t align, size_t size)
 {
-    if (align <= ga_coalesce_kernel_natural(heap)) {
+    if (align <= ga_coalesce_kernel_alignment(heap)) {
         return ga_coalesce_kernel_malloc(heap, size);
     }
     return ga_coalesce_kernel_frees_inside(heap)
@@ -190,15 +200,15 @@ GA_SIMT_SLOW void ga_coalesce_general_free(ga_kernel_heap heap, void *payload)
 
 /* ---- sizes: each lane for itself ------------------------------------------------------------- */
 
-/* Bytes that may be used of the payload; 0 for what is seen to be none. */
+/* Usable bytes of the payload; 0 for pointers that are seen to be invalid. */
 GA_SIMT_SLOW size_t ga_coalesce_general_usable_size(ga_kernel_heap heap, const void *payload)
 {
     return ga_coalesce_usable(ga_coalesce_view_of_kernel(heap), (const char *)payload);
 }
 
-/* Whether the payload of each lane that calls, of `usable` bytes, can stay where it is with `size`
- * bytes. Plain blocks do as slabs have it; a segment stays where it has the room, since it would
- * not go back alone. */
+/* True for each calling lane whose payload, of `usable` bytes, can stay where it is with `size`
+ * bytes. The slabs decide for plain blocks. A segment stays as long as it has the room, because it
+ * would not be freed alone. */
 GA_SIMT_SLOW bool ga_coalesce_general_resize(ga_kernel_heap heap, void *payload, size_t usable,
                                              size_t size)
 {
@@ -214,7 +224,7 @@ GA_SIMT_SLOW bool ga_coalesce_general_resize(ga_kernel_heap heap, void *payload,
 
 /* ---- static coalescing: all threads of a warp or a block ------------------------------------- */
 
-/* The caller's place among the threads of its block, and how many there are. */
+/* The caller's rank among the threads of its block, and their number. */
 GA_SIMT uint32_t ga_coalesce_rank(void)
 {
     return (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
@@ -225,7 +235,7 @@ GA_SIMT uint32_t ga_coalesce_team(void)
     return blockDim.x * blockDim.y * blockDim.z;
 }
 
-/* The lanes of the caller's warp that its block has. */
+/* The lanes of the caller's warp that belong to its block. */
 GA_SIMT ga_tile ga_coalesce_warp(void)
 {
     uint32_t left = ga_coalesce_team() - (ga_coalesce_rank() & ~31u);
@@ -239,15 +249,15 @@ GA_SIMT void *ga_coalesce_kernel_warp_malloc(ga_kernel_heap heap, bool bare, siz
     return (void *)ga_wide_read(payload, 0);
 }
 
-/* The first thread begins the superblock, and shared memory tells the others. Who has no place of
- * it is served like any other. */
+/* The first thread claims the superblock, and shared memory passes its address to the others. A
+ * thread that gets no payload in it makes a dynamic request. */
 GA_SIMT void *ga_coalesce_kernel_block_malloc(ga_kernel_heap heap, bool bare, size_t size)
 {
     static __shared__ char *block;
     ga_coalesce_view view = ga_coalesce_view_of_kernel(heap);
     ga_static_plan plan = ga_static_plan_of(view, bare, size);
     char *payload = NULL;
-    __syncthreads(); /* all have read what the call before left there */
+    __syncthreads(); /* all have read the previous call's address */
     if (ga_coalesce_rank() == 0) {
         block = ga_static_begin(view, ga_tile_among(1u), plan, ga_coalesce_team());
     }
@@ -258,7 +268,7 @@ GA_SIMT void *ga_coalesce_kernel_block_malloc(ga_kernel_heap heap, bool bare, si
     return payload ? payload : ga_coalesce_kernel_malloc(heap, size);
 }
 
-/* The kind that the heap was opened for. */
+/* The kind of static coalescing that the heap was opened with. */
 GA_SIMT void *ga_coalesce_kernel_static_malloc(ga_kernel_heap heap, size_t size)
 {
     uint32_t kind = GA_COALESCE_WORDS_BITS(heap.words, GA_COALESCE_AT_STATIC);
@@ -267,21 +277,22 @@ GA_SIMT void *ga_coalesce_kernel_static_malloc(ga_kernel_heap heap, size_t size)
                                   : ga_coalesce_kernel_warp_malloc(heap, bare, size);
 }
 
-/* ---- around a program ------------------------------------------------------------------------ */
+/* ---- begin and end of a program -------------------------------------------------------------- */
 
-/* A block of threads comes, or goes; the last that goes notes what is left in the map. */
+/* A thread block enters or leaves; the last that leaves stores the number of entries left in the
+ * map. */
 GA_SIMT void ga_coalesce_kernel_enter(ga_kernel_heap heap)
 {
     ga_coalesce_view view = ga_coalesce_view_of_kernel(heap);
     if (ga_coalesce_rank() == 0) {
-        ga_post_add64_relaxed(&view.heap->inside, 1); /* relaxed: a figure */
+        ga_post_add64_relaxed(&view.heap->inside, 1); /* relaxed: a count */
     }
 }
 
 GA_SIMT void ga_coalesce_kernel_leave(ga_kernel_heap heap)
 {
     ga_coalesce_view view = ga_coalesce_view_of_kernel(heap);
-    __syncthreads(); /* all have freed what they will */
+    __syncthreads(); /* all have made their frees */
     if (ga_coalesce_rank() == 0 && ga_add64_relaxed(&view.heap->inside, ~(uint64_t)0) == 1) {
         ga_store64_relaxed(&view.heap->left, ga_load_relaxed(&view.heap->map.live));
     }

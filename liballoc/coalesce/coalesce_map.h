@@ -3,19 +3,21 @@
  * The parallel hash map of static coalescing without headers (warp-coalescing-gpumpi-2022, §3.1):
  * from a payload to its superblock.
  *
- * STRUCTURE  Buckets of 8 entries, a row of 128 bytes each. A payload stands in its own bucket, or,
- *            where that is full, in one of the 32 after it; `spilled` counts, for its own, that it
- *            stands elsewhere.
+ * STRUCTURE  Buckets of 8 entries, a row of 128 bytes each. A key is in its home bucket or, if that
+ *            is full, in one of the 32 buckets after it. `spilled` of a bucket counts the keys that
+ *            have their home there but are in later buckets.
  *
- * INVARIANT  A key is in the map once: a payload is live once. While it is, nobody else changes its
- *            entry, and `spilled` of its bucket is not 0 unless it stands at home. So a look-up
- *            that passes over a bucket finds nothing that is there, and there are no tombstones.
+ * INVARIANT  A key is in the map once, because a payload is live once. While it is, no other lane
+ *            changes its entry, and `spilled` of its home bucket is not 0 unless it is there. So a
+ *            search that stops after a home bucket with `spilled` 0 misses no key, and there are no
+ *            tombstones.
  *
- * ORDER      A payload is inserted before it is handed out: whoever looks it up sees it, by
- *            whatever handed it out. P1 with P2: a value is read before the next one is written.
+ * ORDER      A payload is inserted before a lane gets it, so that the lane that frees it finds it,
+ *            by the order that passed it on. P1 with P2: a value is read before the next one is
+ *            written.
  *
- * PROGRESS   An insertion looks at 33 buckets at most, then answers that the map is full. Each
- *            attempt at an entry fails only because another's has succeeded.
+ * PROGRESS   An insertion probes at most 33 buckets, then reports that the map is full. Each
+ *            attempt at an entry fails only because another lane's has succeeded.
  */
 #ifndef GPUALLOC_COALESCE_COALESCE_MAP_H
 #define GPUALLOC_COALESCE_COALESCE_MAP_H
@@ -24,7 +26,7 @@
 #include "segment.h" /* GA_COALESCE_MUTANT */
 
 enum {
-    GA_MAP_REACH = 32 /* buckets after its own */
+    GA_MAP_REACH = 32 /* buckets after the home bucket */
 };
 
 GA_SIMT uint32_t ga_map_home(const ga_map *map, uint64_t key)
@@ -33,23 +35,23 @@ GA_SIMT uint32_t ga_map_home(const ga_map *map, uint64_t key)
     return hash & (map->buckets - 1u);
 }
 
-GA_SIMT ga_map_entry *ga_map_at(const ga_map *map, uint32_t bucket, uint32_t place)
+GA_SIMT ga_map_entry *ga_map_at(const ga_map *map, uint32_t bucket, uint32_t index)
 {
     uint32_t wrapped = bucket & (map->buckets - 1u);
-    return map->entries + (uint64_t)wrapped * GA_MAP_BUCKET + place;
+    return map->entries + (uint64_t)wrapped * GA_MAP_BUCKET + index;
 }
 
-/* How many buckets after its own there are to look at. */
+/* How many buckets after the home bucket are probed. */
 GA_SIMT uint32_t ga_map_reach(const ga_map *map)
 {
     return map->buckets <= GA_MAP_REACH ? map->buckets - 1u : GA_MAP_REACH;
 }
 
-/* A free entry of the bucket becomes the key's. False: there is none. */
+/* Claim a free entry of the bucket for the key. False: there is none. */
 GA_SIMT bool ga_map_insert_in(const ga_map *map, uint32_t bucket, uint64_t key, uint64_t value)
 {
-    for (uint32_t place = 0; place < GA_MAP_BUCKET; place++) {
-        ga_map_entry *entry = ga_map_at(map, bucket, place);
+    for (uint32_t index = 0; index < GA_MAP_BUCKET; index++) {
+        ga_map_entry *entry = ga_map_at(map, bucket, index);
         if (ga_load64_relaxed(&entry->key) == 0) { /* relaxed: a guess */
 #if GA_COALESCE_MUTANT == 10
             uint64_t found = ga_cas64_relaxed(&entry->key, 0, key);
@@ -66,14 +68,15 @@ GA_SIMT bool ga_map_insert_in(const ga_map *map, uint32_t bucket, uint64_t key, 
     return false;
 }
 
-/* By one lane. False: the map is full there, and nothing has changed. */
+/* By one lane. False: no free entry in reach, and nothing has changed. */
 GA_SIMT bool ga_map_insert(ga_map *map, uint64_t key, uint64_t value)
 {
     uint32_t home = ga_map_home(map, key);
     uint32_t reach = ga_map_reach(map);
     bool done = ga_map_insert_in(map, home, key, value);
     if (!done) {
-        /* relaxed, and before the key stands elsewhere: whoever looks for it got it later. */
+        /* relaxed, and before the key is in a later bucket: a lane that looks for the key got it
+         * later. */
         ga_post_add_relaxed(map->spilled + home, 1);
         for (uint32_t i = 1; i <= reach && !done; i++) {
             done = ga_map_insert_in(map, home + i, key, value);
@@ -83,15 +86,15 @@ GA_SIMT bool ga_map_insert(ga_map *map, uint64_t key, uint64_t value)
             return false;
         }
     }
-    ga_post_add_relaxed(&map->live, 1); /* relaxed: a figure */
+    ga_post_add_relaxed(&map->live, 1); /* relaxed: a count */
     return true;
 }
 
-/* The entry of the bucket that the key has, or NULL. */
+/* The key's entry in the bucket, or NULL. */
 GA_SIMT ga_map_entry *ga_map_find_in(const ga_map *map, uint32_t bucket, uint64_t key)
 {
-    for (uint32_t place = 0; place < GA_MAP_BUCKET; place++) {
-        ga_map_entry *entry = ga_map_at(map, bucket, place);
+    for (uint32_t index = 0; index < GA_MAP_BUCKET; index++) {
+        ga_map_entry *entry = ga_map_at(map, bucket, index);
         if (ga_load64_relaxed(&entry->key) == key) { /* relaxed: see ORDER */
             return entry;
         }
@@ -99,7 +102,7 @@ GA_SIMT ga_map_entry *ga_map_find_in(const ga_map *map, uint32_t bucket, uint64_
     return NULL;
 }
 
-/* The key's entry, or NULL; `*spilled`: in another bucket than its own. By one lane. */
+/* The key's entry, or NULL; `*spilled`: it is not in its home bucket. By one lane. */
 GA_SIMT ga_map_entry *ga_map_find(const ga_map *map, uint64_t key, bool *spilled)
 {
     uint32_t home = ga_map_home(map, key);
@@ -114,7 +117,7 @@ GA_SIMT ga_map_entry *ga_map_find(const ga_map *map, uint64_t key, bool *spilled
     return entry;
 }
 
-/* The key's value, or 0 where it is not in the map. By one lane, which has the payload. */
+/* The key's value, or 0 if it is not in the map. By one lane, which has the payload. */
 GA_SIMT uint64_t ga_map_value(const ga_map *map, uint64_t key)
 {
     bool spilled;
@@ -122,7 +125,7 @@ GA_SIMT uint64_t ga_map_value(const ga_map *map, uint64_t key)
     return entry ? entry->value : 0;
 }
 
-/* Take the key out. Answers its value, or 0 where it is not in the map. By one lane. */
+/* Remove the key. Returns its value, or 0 if it is not in the map. By one lane. */
 GA_SIMT uint64_t ga_map_remove(ga_map *map, uint64_t key)
 {
     bool spilled;
@@ -134,7 +137,7 @@ GA_SIMT uint64_t ga_map_remove(ga_map *map, uint64_t key)
 #if GA_COALESCE_MUTANT == 9
     ga_store64_relaxed(&entry->key, 0);
 #else
-    /* P1: release. Pairs with P2: our value has been read. */
+    /* P1: release. Pairs with P2: the value has been read. */
     ga_store64_release(&entry->key, 0);
 #endif
     if (spilled) {

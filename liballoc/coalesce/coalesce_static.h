@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
  * Static coalescing, for CPU and GPU (warp-coalescing-gpumpi-2022, §3.1): a team whose members are
- * known to call together, and for as many bytes each, has one superblock. One member begins it,
- * tells the others where it is, and each of them takes its place.
+ * known to call together, each for equally many bytes, gets one superblock. One member claims it
+ * and passes its address to the others, and each member computes its payload from its rank.
  *
  *     with headers       | n . | head payload | head payload | ...      head: where the counter is
  *     bare, by map       | n . | payload | payload | ...                the map has each payload
  *     bare, by note      | payload | payload | ...                      the parent has the counter
  *
- * STRUCTURE  coalesce_count.h: `n` payloads are live; each that is freed counts itself off.
- * INVARIANT  A member that cannot take its place has counted itself off.
- * ORDER      C1 (coalesce_count.h). The counter is there before another member knows the
- *            superblock: what tells it orders that.
- * PROGRESS   One call of the parent's for the team.
+ * STRUCTURE  coalesce_count.h: `n` payloads are live; each one that is freed counts down.
+ * INVARIANT  A member that cannot have its payload has counted down for it.
+ * ORDER      C1 (coalesce_count.h). The counter is written before another member gets the
+ *            superblock's address; the shuffle or barrier that passes the address orders that.
+ * PROGRESS   One call of the parent for the team.
  */
 #ifndef GPUALLOC_COALESCE_COALESCE_STATIC_H
 #define GPUALLOC_COALESCE_COALESCE_STATIC_H
@@ -25,15 +25,15 @@ typedef enum ga_static_kind {
     GA_STATIC_NOTED
 } ga_static_kind;
 
-/* The same for all members. */
+/* Equal in all members. */
 typedef struct ga_static_plan {
-    uint64_t stride; /* bytes from one payload to the next; 0: that many are not to be had */
-    uint32_t before; /* from the superblock to the first payload */
+    uint64_t stride; /* bytes from one payload to the next; 0: the request cannot be coalesced */
+    uint32_t before; /* bytes from the superblock to the first payload */
     ga_static_kind kind;
 } ga_static_plan;
 
-/* Without headers where `bare`, and where the heap can find such superblocks. Heaps without headers
- * have no others. */
+/* Without headers if the caller asks for it (`bare`) and the heap can find such superblocks. Heaps
+ * without headers have no others. */
 GA_SIMT ga_static_kind ga_static_kind_of(ga_coalesce_view view, bool bare)
 {
     if (view.form == GA_COALESCE_HEADERLESS || (bare && view.bare == GA_COALESCE_BY_NOTE)) {
@@ -42,8 +42,8 @@ GA_SIMT ga_static_kind ga_static_kind_of(ga_coalesce_view view, bool bare)
     return bare && view.bare == GA_COALESCE_BY_MAP ? GA_STATIC_MAPPED : GA_STATIC_HEADERS;
 }
 
-/* Payloads are aligned to 16 behind headers and where the heap's all are; else as close as can be:
- * to 8 or, where `size` is no multiple of that, to 4. */
+/* Payloads are aligned to 16 if they have headers, or if all payloads of the heap are; otherwise
+ * they are packed: aligned to 8 or, if `size` is not a multiple of 8, to 4. */
 GA_SIMT ga_static_plan ga_static_plan_of(ga_coalesce_view view, bool bare, uint64_t size)
 {
     ga_static_plan plan;
@@ -51,20 +51,20 @@ GA_SIMT ga_static_plan ga_static_plan_of(ga_coalesce_view view, bool bare, uint6
     bool sixteen = plan.kind == GA_STATIC_HEADERS || view.form >= GA_COALESCE_SIXTEEN;
     uint64_t align = sixteen ? 16u : size & 7u ? 4u : 8u;
     uint64_t bytes = size + (size ? 0 : 1u) + (plan.kind == GA_STATIC_HEADERS ? 8u : 0);
-    bool none = view.single || size > GA_COUNT_APART - 32u;
+    bool none = view.single || size > GA_COUNT_STRIDE_MOST - 32u;
     plan.stride = none ? 0 : (bytes + align - 1u) & ~(align - 1u);
     plan.before = plan.kind == GA_STATIC_NOTED ? 0 : GA_COALESCE_ALIGN;
     return plan;
 }
 
-/* The word that counts the superblock's payloads. By one lane. */
+/* The word that counts the superblock's live payloads. By one lane. */
 GA_SIMT uint32_t *ga_static_counter(ga_coalesce_view view, ga_static_plan plan, char *block)
 {
     return plan.kind == GA_STATIC_NOTED ? ga_parent_note(view.parent, block) : (uint32_t *)block;
 }
 
-/* A superblock for a team of `n`, by one member, with all lanes of its tile; NULL where there is
- * none. */
+/* Claim a superblock for a team of `n`, by one member, with all lanes of its tile; NULL if the
+ * parent has none. */
 GA_SIMT char *ga_static_begin(ga_coalesce_view view, ga_tile tile, ga_static_plan plan, uint32_t n)
 {
     char *block =
@@ -74,17 +74,17 @@ GA_SIMT char *ga_static_begin(ga_coalesce_view view, ga_tile tile, ga_static_pla
         {
             (void)own;
             if (plan.kind != GA_STATIC_NOTED) {
-                ga_coalesce_note_none(view, block);
+                ga_coalesce_clear_note(view, block);
             }
-            ga_count_begin(ga_static_counter(view, plan, block), n, (uint32_t)(plan.stride / 4u));
+            ga_count_init(ga_static_counter(view, plan, block), n, (uint32_t)(plan.stride / 4u));
         }
         ga_tile_sync(tile);
     }
     return block;
 }
 
-/* Member number `rank` takes its place in the team's superblock. Each lane for itself. NULL: the
- * map is full, and the member has no payload of it. */
+/* The payload of member number `rank`. Each lane for itself. NULL: the map is full, and the member
+ * has no payload in the superblock. */
 GA_SIMT char *ga_static_place(ga_coalesce_view view, ga_static_plan plan, char *block,
                               uint32_t rank)
 {
@@ -101,9 +101,8 @@ GA_SIMT char *ga_static_place(ga_coalesce_view view, ga_static_plan plan, char *
     return payload;
 }
 
-/* A team that is a tile: `size` bytes for each of its lanes, 0 for those that get none. Where there
- * is no superblock, or the map is full, lanes are served as if they had called
- * ga_coalesce_claim(). */
+/* A team that is a tile: `size` bytes for each of its lanes, 0 for those that get none. Without a
+ * superblock, or with a full map, lanes are served by ga_coalesce_claim(). */
 GA_SIMT ga_wide ga_static_claim(ga_coalesce_view view, ga_tile tile, bool bare, uint64_t size)
 {
     ga_static_plan plan = ga_static_plan_of(view, bare, size);
@@ -118,10 +117,10 @@ GA_SIMT ga_wide ga_static_claim(ga_coalesce_view view, ga_tile tile, bool bare, 
         }
         ga_tile_sync(tile);
     }
-    uint32_t without = ga_tile_lanes(tile) & ~ga_wide_nonzero(tile, payloads);
-    if (without) {
-        ga_wide others = ga_coalesce_claim(view, tile, without, ga_wide_all(size));
-        GA_EACH_LANE(tile, without, own)
+    uint32_t unserved = ga_tile_lanes(tile) & ~ga_wide_nonzero(tile, payloads);
+    if (unserved) {
+        ga_wide others = ga_coalesce_claim(view, tile, unserved, ga_wide_all(size));
+        GA_EACH_LANE(tile, unserved, own)
         {
             ga_wide_write(&payloads, own, ga_wide_read(others, own));
         }

@@ -1,217 +1,239 @@
 /* SPDX-License-Identifier: MIT
  *
  * Dynamic coalescing over tiles, for CPU and GPU (warp-coalescing-gpumpi-2022, §3.2;
- * docs/coalesce.md has the drawing): what the lanes of a tile want at the same time becomes one
- * block of the parent's.
+ * docs/coalesce.md has the drawing): the requests that the lanes of a tile make together become one
+ * block of the parent.
  *
  * STRUCTURE  segment.h: superblocks with headers. coalesce_count.h: those without. A lane that
- *            wants more than `most` has a superblock of its own, of one segment; so has each lane
- *            where one for all is not to be had.
+ *            requests more than `most` bytes gets a superblock of its own, of one segment; so does
+ *            each lane if the parent has no superblock for all.
  *
- * INVARIANT  Each superblock is of one kind: all of its payloads have headers, or none has. A plain
- *            block is one payload, and no superblock.
+ * INVARIANT  A superblock is of one kind: all of its payloads have headers, or none has. A plain
+ *            block of the parent is one payload, and not a superblock.
  *
- * ORDER      What its users did with a payload happens before the superblock goes back to the
- *            parent, and so before what the next owner of its memory does (S, C). What a tile wrote
- *            into headers and counters happens before any of its payloads is used: the tile
- *            synchronises before it answers, and a program that hands a payload on orders that
- *            itself.
+ * ORDER      Accesses to a payload happen before the superblock is released to the parent, and so
+ *            before those of the next owner of its memory (S, C). The tile's writes to headers and
+ *            counters happen before any of the payloads is used: the tile synchronises before it
+ *            returns. A program that passes a payload on to other lanes orders that itself.
  *
- * PROGRESS   One call of the parent's for a tile, or one for each lane; a free as segment.h says,
- *            and one call of the parent's where it takes the last payload of a superblock.
+ * PROGRESS   A malloc makes one call of the parent for the tile, or one for each lane. A free takes
+ *            the steps of segment.h, and one call of the parent if it frees the last live payload
+ *            of a superblock.
+ *
+ * CALLS      ga_coalesce_claim
+ *              ga_parent_claim_plain            all lanes request one size class, or check=full
+ *              ga_coalesce_claim_superblocks
+ *                ga_coalesce_claim_together     fast path: one superblock for the lanes
+ *                ga_coalesce_claim_alone        slow path: requests above `most`, and all lanes if
+ *                                               the parent had no superblock for them
+ *
+ *            ga_coalesce_free_lanes
+ *              ga_coalesce_find_notes, _mapped  which payloads have no headers
+ *              ga_parent_release_plain          plain blocks
+ *              ga_coalesce_release_segments     payloads with headers: mark, then walk
+ *              ga_coalesce_release_counted      payloads without: count down
  */
 #ifndef GPUALLOC_COALESCE_COALESCE_TILE_H
 #define GPUALLOC_COALESCE_COALESCE_TILE_H
 
 #include "coalesce_count.h"
 
-/* ---- malloc: where segments stand ------------------------------------------------------------ */
+/* ---- malloc: the layout of a superblock ------------------------------------------------------ */
 
-/* Each lane's header, and its whole segment, in bytes; 0 for lanes that have none. What stands
- * before the first header. */
+/* Each lane's header and whole segment (header and payload), in bytes; 0 for lanes without one.
+ * `first_offset`: bytes before the first header. */
 typedef struct ga_coalesce_plan {
-    ga_lanes heads;
-    ga_lanes spans;
-    uint32_t before;
+    ga_lanes header_bytes;
+    ga_lanes segment_bytes;
+    uint32_t first_offset;
 } ga_coalesce_plan;
 
-/* What each lane wants. `aligns`: powers of two, GA_COALESCE_ALIGN_MOST at most, that their
- * payloads, which have headers then, are multiples of; NULL: as the form has it. */
-typedef struct ga_coalesce_wish {
+/* The lanes' requests. `aligns`: powers of two, at most GA_COALESCE_ALIGN_MOST, that the payloads
+ * are multiples of; the payloads have headers then. NULL: the alignment of the form. */
+typedef struct ga_coalesce_request {
     ga_wide sizes;
     const ga_lanes *aligns;
-} ga_coalesce_wish;
+} ga_coalesce_request;
 
-GA_SIMT uint32_t ga_coalesce_up(uint32_t bytes, uint32_t granule)
+GA_SIMT uint32_t ga_coalesce_round_up(uint32_t bytes, uint32_t align)
 {
-    return (bytes + granule - 1u) & ~(granule - 1u);
+    return (bytes + align - 1u) & ~(align - 1u);
 }
 
-/* The shortest header that serves all of the tile: of 2 bytes where all want under 3; else they
- * would save nothing. Of 4 where all can tell their room in it. */
-GA_SIMT uint32_t ga_coalesce_shortest(uint32_t form, ga_tile tile, uint32_t wanting, ga_lanes sizes,
-                                      bool natural)
+/* The shortest header that serves all requests of the tile: 2 bytes if all are below 3 bytes (for
+ * larger ones it would save nothing), 4 bytes if their rooms fit in such a header. */
+GA_SIMT uint32_t ga_coalesce_shortest_header(uint32_t form, ga_tile tile, uint32_t requesting,
+                                             ga_lanes sizes, bool natural)
 {
     if (form != GA_COALESCE_AUTO || !natural) {
         return form == GA_COALESCE_HEADERLESS ? 0 : 8u;
     }
-    bool tiny = !(ga_lanes_nonzero(tile, sizes / 3u) & wanting);
-    bool near = !(ga_lanes_nonzero(tile, sizes / (GA_SEGMENT_NEAR_MOST + 1u)) & wanting);
-    return tiny ? 2u : near ? 4u : 8u;
+    bool all_tiny = !(ga_lanes_nonzero(tile, sizes / 3u) & requesting);
+    bool all_short = !(ga_lanes_nonzero(tile, sizes / (GA_SEGMENT_SHORT_MOST + 1u)) & requesting);
+    return all_tiny ? 2u : all_short ? 4u : 8u;
 }
 
-/* The header of a payload of `size` bytes. What is under 3 bytes holds nothing that must be aligned
- * to more than 2, and what is no multiple of 8 nothing that must be to more than 4. */
-GA_SIMT uint32_t ga_coalesce_head(uint32_t shortest, uint32_t size)
+/* The bytes of the header of a payload of `size` bytes. Payloads below 3 bytes hold nothing that
+ * needs an alignment above 2, and sizes that are not a multiple of 8 nothing above 4. So with
+ * 4-byte headers a payload whose size is a multiple of 8 gets 8 bytes, which aligns it to 8. */
+GA_SIMT uint32_t ga_coalesce_header_bytes(uint32_t shortest, uint32_t size)
 {
     return shortest == 4u && !(size & 7u) ? 8u : shortest;
 }
 
-/* What segments are multiples of, so that sums of them are places of headers. */
-GA_SIMT uint32_t ga_coalesce_granule(uint32_t form, uint32_t shortest)
+/* The multiple that segments are rounded up to, so that a sum of them is a valid offset of a
+ * header. */
+GA_SIMT uint32_t ga_coalesce_segment_align(uint32_t form, uint32_t shortest)
 {
     return form >= GA_COALESCE_SIXTEEN ? 16u : shortest == 2u ? 4u : 8u;
 }
 
-/* The lanes of the mask want so much each. Who is to be aligned has room for that as well. */
-GA_SIMT ga_coalesce_plan ga_coalesce_plan_of(uint32_t form, ga_tile tile, uint32_t wanting,
-                                             ga_coalesce_wish wish)
+/* The plan for the requests of the mask's lanes. Requests with an alignment get room for the
+ * padding as well. */
+GA_SIMT ga_coalesce_plan ga_coalesce_plan_of(uint32_t form, ga_tile tile, uint32_t requesting,
+                                             ga_coalesce_request request)
 {
     ga_coalesce_plan plan;
-    ga_lanes sizes = wish.sizes.low;
-    uint32_t shortest = ga_coalesce_shortest(form, tile, wanting, sizes, !wish.aligns);
-    uint32_t granule = ga_coalesce_granule(form, shortest);
-    plan.heads = ga_lanes_all(0);
-    plan.spans = ga_lanes_all(0);
-    plan.before = form == GA_COALESCE_SIXTEEN ? 8u : 0;
-    GA_EACH_LANE(tile, wanting, own)
+    ga_lanes sizes = request.sizes.low;
+    uint32_t shortest = ga_coalesce_shortest_header(form, tile, requesting, sizes, !request.aligns);
+    uint32_t align = ga_coalesce_segment_align(form, shortest);
+    plan.header_bytes = ga_lanes_all(0);
+    plan.segment_bytes = ga_lanes_all(0);
+    plan.first_offset = form == GA_COALESCE_SIXTEEN ? 8u : 0;
+    GA_EACH_LANE(tile, requesting, own)
     {
         uint32_t size = ga_lane_read(sizes, own);
         size += size ? 0 : 1u;
-        uint32_t head = ga_coalesce_head(shortest, size);
-        size += wish.aligns ? ga_lane_read(*wish.aligns, own) : 0;
-        ga_lane_write(&plan.heads, own, head);
-        ga_lane_write(&plan.spans, own, ga_coalesce_up(head + size, granule));
+        uint32_t header_bytes = ga_coalesce_header_bytes(shortest, size);
+        size += request.aligns ? ga_lane_read(*request.aligns, own) : 0;
+        ga_lane_write(&plan.header_bytes, own, header_bytes);
+        ga_lane_write(&plan.segment_bytes, own, ga_coalesce_round_up(header_bytes + size, align));
     }
     return plan;
 }
 
 /* ---- malloc ---------------------------------------------------------------------------------- */
 
-/* The note of a superblock that the parent finds and whose payloads have headers, which count
- * them: 0. By one lane. */
-GA_SIMT void ga_coalesce_note_none(ga_coalesce_view view, char *block)
+/* For a superblock that the parent finds and whose payloads have headers: set its note to 0, which
+ * tells it from counted ones. By one lane. */
+GA_SIMT void ga_coalesce_clear_note(ga_coalesce_view view, char *block)
 {
     if (view.bare == GA_COALESCE_BY_NOTE) {
-        ga_count_begin(ga_parent_note(view.parent, block), 0, GA_COUNT_ALONE);
+        ga_count_init(ga_parent_note(view.parent, block), 0, GA_COUNT_ALONE);
     }
 }
 
-/* Payloads with headers at `places` of the superblock `block`; segments end at `ends`. */
-GA_SIMT void ga_coalesce_place_segments(ga_coalesce_view view, ga_tile tile, uint32_t wanting,
-                                        char *block, ga_lanes heads, ga_lanes places, ga_lanes ends)
+/* Write the headers of the payloads at `offsets` of the superblock `block`; segments end at
+ * `ends`. */
+GA_SIMT void ga_coalesce_write_headers(ga_coalesce_view view, ga_tile tile, uint32_t requesting,
+                                       char *block, ga_lanes header_sizes, ga_lanes offsets,
+                                       ga_lanes ends)
 {
-    uint32_t first = ga_bits_lowest(wanting);
-    uint32_t last = 31u - ga_bits_leading(wanting);
-    ga_lanes before = ga_lanes_previous(tile, wanting, places);
-    GA_EACH_LANE(tile, wanting, own)
+    uint32_t first = ga_bits_lowest(requesting);
+    uint32_t last = 31u - ga_bits_leading(requesting);
+    ga_lanes before = ga_lanes_previous(tile, requesting, offsets);
+    GA_EACH_LANE(tile, requesting, own)
     {
-        uint32_t place = ga_lane_read(places, own);
-        uint32_t head = ga_lane_read(heads, own);
+        uint32_t offset = ga_lane_read(offsets, own);
+        uint32_t header_bytes = ga_lane_read(header_sizes, own);
         uint64_t flags =
             (own == first ? GA_SEGMENT_FIRST : 0) | (own == last ? GA_SEGMENT_LAST : 0);
-        uint64_t header = ga_segment_header(place - ga_lane_read(before, own), flags);
+        uint64_t header = ga_segment_header(offset - ga_lane_read(before, own), flags);
         if (own == first) {
-            ga_coalesce_note_none(view, block);
+            ga_coalesce_clear_note(view, block);
         }
-        ga_segment_write(block + place, head,
-                         ga_segment_with_room(header, head, ga_lane_read(ends, own) - place));
+        ga_segment_write(
+            block + offset, header_bytes,
+            ga_segment_with_room(header, header_bytes, ga_lane_read(ends, own) - offset));
     }
 }
 
-/* Payloads without headers, which end at `ends` of the superblock: the word for how far they are
- * apart, or, where `table` is not 0, a table there. */
-GA_SIMT void ga_coalesce_place_counted(ga_coalesce_view view, ga_tile tile, uint32_t wanting,
-                                       char *block, ga_lanes spans, ga_lanes ends, uint32_t table)
+/* Write the counter of a superblock without headers, whose payloads end at `ends`: the word holds
+ * their stride or, if `table` is not 0, refers to a table at that offset. */
+GA_SIMT void ga_coalesce_write_counter(ga_coalesce_view view, ga_tile tile, uint32_t requesting,
+                                       char *block, ga_lanes segment_bytes, ga_lanes ends,
+                                       uint32_t table)
 {
-    GA_EACH_LANE(tile, wanting, own)
+    GA_EACH_LANE(tile, requesting, own)
     {
-        uint32_t rank = ga_bits_count(wanting & ga_bits_below(own));
+        uint32_t rank = ga_bits_count(requesting & ga_bits_below(own));
         uint32_t *note = ga_parent_note(view.parent, block);
-        if (table) { /* relaxed: nobody else has a payload of it yet */
+        if (table) { /* relaxed: no other lane has a payload of it yet */
             ga_store_relaxed((uint32_t *)(block + table) + rank, ga_lane_read(ends, own));
         }
         if (!rank && table) {
-            ga_count_begin_table(note, ga_bits_count(wanting), table);
+            ga_count_init_table(note, ga_bits_count(requesting), table);
         } else if (!rank) {
-            ga_count_begin(note, ga_bits_count(wanting), ga_lane_read(spans, own) / 4u);
+            ga_count_init(note, ga_bits_count(requesting), ga_lane_read(segment_bytes, own) / 4u);
         }
     }
 }
 
-/* Whether lanes of the mask have different spans. */
-GA_SIMT bool ga_coalesce_differ(ga_tile tile, uint32_t wanting, ga_lanes spans)
+/* True if lanes of the mask have different segment sizes. */
+GA_SIMT bool ga_coalesce_spans_differ(ga_tile tile, uint32_t requesting, ga_lanes segment_bytes)
 {
-    ga_lanes one = ga_lanes_all(ga_lanes_get(tile, spans, ga_bits_lowest(wanting)));
-    return (ga_lanes_nonzero(tile, spans ^ one) & wanting) != 0;
+    ga_lanes one = ga_lanes_all(ga_lanes_get(tile, segment_bytes, ga_bits_lowest(requesting)));
+    return (ga_lanes_nonzero(tile, segment_bytes ^ one) & requesting) != 0;
 }
 
-/* So much is between each lane's place of the superblock and the next multiple of its `aligns`. */
-GA_SIMT ga_lanes ga_coalesce_pads(ga_tile tile, uint32_t wanting, const char *block,
-                                  ga_lanes places, ga_lanes aligns)
+/* The bytes between each lane's offset in the superblock and the next multiple of its alignment. */
+GA_SIMT ga_lanes ga_coalesce_padding(ga_tile tile, uint32_t requesting, const char *block,
+                                     ga_lanes offsets, ga_lanes aligns)
 {
-    ga_lanes pads = ga_lanes_all(0);
-    GA_EACH_LANE(tile, wanting, own)
+    ga_lanes padding = ga_lanes_all(0);
+    GA_EACH_LANE(tile, requesting, own)
     {
-        uint32_t low = (uint32_t)(uintptr_t)block + ga_lane_read(places, own);
-        ga_lane_write(&pads, own, (0u - low) & (ga_lane_read(aligns, own) - 1u));
+        uint32_t low = (uint32_t)(uintptr_t)block + ga_lane_read(offsets, own);
+        ga_lane_write(&padding, own, (0u - low) & (ga_lane_read(aligns, own) - 1u));
     }
-    return pads;
+    return padding;
 }
 
 /* One superblock for the lanes of the mask (not empty). False: the parent has none, nothing is
  * done. */
-GA_SIMT bool ga_coalesce_claim_together(ga_coalesce_view view, ga_tile tile, uint32_t wanting,
-                                        ga_coalesce_wish wish, ga_wide *payloads)
+GA_SIMT bool ga_coalesce_claim_together(ga_coalesce_view view, ga_tile tile, uint32_t requesting,
+                                        ga_coalesce_request request, ga_wide *payloads)
 {
-    ga_coalesce_plan plan = ga_coalesce_plan_of(view.form, tile, wanting, wish);
-    /* From the superblock to the payload. Sums are below 2^32: GA_COALESCE_MOST. */
-    ga_lanes places = ga_lanes_prefix_sum(tile, plan.spans) + plan.heads + plan.before;
-    ga_lanes ends = places + plan.spans - plan.heads;
-    uint32_t bytes = ga_lanes_get(tile, ends, 31u - ga_bits_leading(wanting));
+    ga_coalesce_plan plan = ga_coalesce_plan_of(view.form, tile, requesting, request);
+    /* Offsets of payloads. Sums are below 2^32, because of GA_COALESCE_MOST. */
+    ga_lanes offsets =
+        ga_lanes_prefix_sum(tile, plan.segment_bytes) + plan.header_bytes + plan.first_offset;
+    ga_lanes ends = offsets + plan.segment_bytes - plan.header_bytes;
+    uint32_t bytes = ga_lanes_get(tile, ends, 31u - ga_bits_leading(requesting));
     bool bare = view.form == GA_COALESCE_HEADERLESS;
-    uint32_t table = bare && ga_coalesce_differ(tile, wanting, plan.spans) ? bytes : 0;
+    uint32_t table =
+        bare && ga_coalesce_spans_differ(tile, requesting, plan.segment_bytes) ? bytes : 0;
     char *block =
-        ga_parent_claim(view.parent, tile, bytes + (table ? 4u * ga_bits_count(wanting) : 0));
+        ga_parent_claim(view.parent, tile, bytes + (table ? 4u * ga_bits_count(requesting) : 0));
     if (!block) {
         return false;
     }
-    if (wish.aligns) {
-        places = places + ga_coalesce_pads(tile, wanting, block, places, *wish.aligns);
+    if (request.aligns) {
+        offsets = offsets + ga_coalesce_padding(tile, requesting, block, offsets, *request.aligns);
     }
     if (bare) {
-        ga_coalesce_place_counted(view, tile, wanting, block, plan.spans, ends, table);
+        ga_coalesce_write_counter(view, tile, requesting, block, plan.segment_bytes, ends, table);
     } else {
-        ga_coalesce_place_segments(view, tile, wanting, block, plan.heads, places, ends);
+        ga_coalesce_write_headers(view, tile, requesting, block, plan.header_bytes, offsets, ends);
     }
-    GA_EACH_LANE(tile, wanting, own)
+    GA_EACH_LANE(tile, requesting, own)
     {
-        ga_wide_write(payloads, own, (uint64_t)(block + ga_lane_read(places, own)));
+        ga_wide_write(payloads, own, (uint64_t)(block + ga_lane_read(offsets, own)));
     }
     return true;
 }
 
-/* The one payload of a superblock of `bytes`, by one lane. */
-GA_SIMT char *ga_coalesce_place_alone(ga_coalesce_view view, char *block, uint64_t bytes,
+/* Write the header or the counter of a superblock of `bytes` with one payload, by one lane. */
+GA_SIMT char *ga_coalesce_write_alone(ga_coalesce_view view, char *block, uint64_t bytes,
                                       uint32_t align)
 {
     if (view.form == GA_COALESCE_HEADERLESS) {
-        ga_count_begin(ga_parent_note(view.parent, block), 1u, GA_COUNT_ALONE);
+        ga_count_init(ga_parent_note(view.parent, block), 1u, GA_COUNT_ALONE);
         return block;
     }
     uint32_t low = (uint32_t)(uintptr_t)block + GA_COALESCE_ALIGN;
     uint64_t before = GA_COALESCE_ALIGN + (uint64_t)((0u - low) & (align - 1u));
-    ga_coalesce_note_none(view, block);
+    ga_coalesce_clear_note(view, block);
     ga_store64_relaxed((uint64_t *)block, bytes - before);
     ga_segment_write(block + before, 8u,
                      ga_segment_header(before, GA_SEGMENT_FIRST | GA_SEGMENT_LAST));
@@ -219,12 +241,12 @@ GA_SIMT char *ga_coalesce_place_alone(ga_coalesce_view view, char *block, uint64
 }
 
 /* A superblock for each lane of the mask; lanes for which there is none keep 0. */
-GA_SIMT void ga_coalesce_claim_alone(ga_coalesce_view view, ga_tile tile, uint32_t wanting,
-                                     ga_coalesce_wish wish, ga_wide *payloads)
+GA_SIMT void ga_coalesce_claim_alone(ga_coalesce_view view, ga_tile tile, uint32_t requesting,
+                                     ga_coalesce_request request, ga_wide *payloads)
 {
     if (view.plain) {
-        ga_wide plain = ga_parent_claim_plain(view.parent, tile, wanting, wish.sizes);
-        GA_EACH_LANE(tile, wanting, own)
+        ga_wide plain = ga_parent_claim_plain(view.parent, tile, requesting, request.sizes);
+        GA_EACH_LANE(tile, requesting, own)
         {
             ga_wide_write(payloads, own, ga_wide_read(plain, own));
         }
@@ -232,94 +254,93 @@ GA_SIMT void ga_coalesce_claim_alone(ga_coalesce_view view, ga_tile tile, uint32
     }
     uint32_t before = view.form == GA_COALESCE_HEADERLESS ? 0 : GA_COALESCE_ALIGN;
     ga_wide bytes = ga_wide_all(0);
-    GA_EACH_LANE(tile, wanting, own)
+    GA_EACH_LANE(tile, requesting, own)
     {
-        uint64_t size = ga_wide_read(wish.sizes, own);
+        uint64_t size = ga_wide_read(request.sizes, own);
         bool huge = size > GA_COALESCE_HUGE;
-        size += wish.aligns ? ga_lane_read(*wish.aligns, own) : 0;
+        size += request.aligns ? ga_lane_read(*request.aligns, own) : 0;
         ga_wide_write(&bytes, own, huge ? 0 : size + (size ? 0 : 1u) + before);
     }
-    wanting &= ga_wide_nonzero(tile, bytes);
-    ga_wide blocks = ga_parent_claim_lanes(view.parent, tile, wanting, bytes);
-    GA_EACH_LANE(tile, wanting, own)
+    requesting &= ga_wide_nonzero(tile, bytes);
+    ga_wide blocks = ga_parent_claim_lanes(view.parent, tile, requesting, bytes);
+    GA_EACH_LANE(tile, requesting, own)
     {
         char *block = (char *)ga_wide_read(blocks, own);
         if (block) {
-            uint32_t align = wish.aligns ? ga_lane_read(*wish.aligns, own) : 1u;
-            char *payload = ga_coalesce_place_alone(view, block, ga_wide_read(bytes, own), align);
+            uint32_t align = request.aligns ? ga_lane_read(*request.aligns, own) : 1u;
+            char *payload = ga_coalesce_write_alone(view, block, ga_wide_read(bytes, own), align);
             ga_wide_write(payloads, own, (uint64_t)payload);
         }
     }
 }
 
-/* Superblocks for the lanes of the mask: one for all that want no more than `most`. */
-GA_SIMT ga_wide ga_coalesce_claim_superblocks(ga_coalesce_view view, ga_tile tile, uint32_t wanting,
-                                              ga_coalesce_wish wish)
+/* Superblocks for the lanes of the mask: one for all lanes that request at most `most` bytes. */
+GA_SIMT ga_wide ga_coalesce_claim_superblocks(ga_coalesce_view view, ga_tile tile,
+                                              uint32_t requesting, ga_coalesce_request request)
 {
     ga_wide payloads = ga_wide_all(0);
     ga_lanes large = ga_lanes_all(0);
-    GA_EACH_LANE(tile, wanting, own)
+    GA_EACH_LANE(tile, requesting, own)
     {
-        uint64_t size = ga_wide_read(wish.sizes, own);
-        uint32_t align = wish.aligns ? ga_lane_read(*wish.aligns, own) : 0;
+        uint64_t size = ga_wide_read(request.sizes, own);
+        uint32_t align = request.aligns ? ga_lane_read(*request.aligns, own) : 0;
         bool fits = size <= view.most && align <= view.most - size;
         ga_lane_write(&large, own, fits ? 0 : 1u);
     }
     uint32_t alone = ga_lanes_nonzero(tile, large);
-    uint32_t together = wanting & ~alone;
-    if (together && !ga_coalesce_claim_together(view, tile, together, wish, &payloads)) {
+    uint32_t together = requesting & ~alone;
+    if (together && !ga_coalesce_claim_together(view, tile, together, request, &payloads)) {
         alone |= together;
         GA_EACH_LANE(tile, 1u << ga_tile_leader(tile), own)
         {
             (void)own;
-            ga_post_add64_relaxed(&view.heap->lone,
-                                  ga_bits_count(together)); /* relaxed: a figure */
+            ga_post_add64_relaxed(&view.heap->lone, ga_bits_count(together)); /* relaxed: a count */
         }
     }
     if (alone) {
-        ga_coalesce_claim_alone(view, tile, alone, wish, &payloads);
+        ga_coalesce_claim_alone(view, tile, alone, request, &payloads);
     }
-    ga_tile_sync(tile); /* headers and counters are there before a payload is */
+    ga_tile_sync(tile); /* headers and counters are written before a payload is returned */
     return payloads;
 }
 
-/* A payload of so many bytes for each lane of the mask, 0 for those that get none and for others.
- * Who wants 0 bytes gets a payload of its own, too. */
-GA_SIMT ga_wide ga_coalesce_claim(ga_coalesce_view view, ga_tile tile, uint32_t wanting,
+/* A payload of `sizes` bytes for each lane of the mask; 0 for lanes that get none, and for others.
+ * A request of 0 bytes gets a payload of its own, too. */
+GA_SIMT ga_wide ga_coalesce_claim(ga_coalesce_view view, ga_tile tile, uint32_t requesting,
                                   ga_wide sizes)
 {
-    bool plain = view.single || (view.plain && wanting &&
-                                 ga_parent_serves_plainly(view.parent, tile, wanting, sizes));
+    bool plain = view.single || (view.plain && requesting &&
+                                 ga_parent_is_one_class(view.parent, tile, requesting, sizes));
     if (plain) {
-        return ga_parent_claim_plain(view.parent, tile, wanting, sizes);
+        return ga_parent_claim_plain(view.parent, tile, requesting, sizes);
     }
-    ga_coalesce_wish wish = {sizes, NULL};
-    return ga_coalesce_claim_superblocks(view, tile, wanting, wish);
+    ga_coalesce_request request = {sizes, NULL};
+    return ga_coalesce_claim_superblocks(view, tile, requesting, request);
 }
 
-/* The same in a heap with headers, at multiples of what `aligns` has for each lane, a power of two
- * up to GA_COALESCE_ALIGN_MOST. */
-GA_SIMT ga_wide ga_coalesce_claim_aligned(ga_coalesce_view view, ga_tile tile, uint32_t wanting,
+/* In a heap with headers: payloads at multiples of each lane's `aligns`, a power of two up to
+ * GA_COALESCE_ALIGN_MOST. */
+GA_SIMT ga_wide ga_coalesce_claim_aligned(ga_coalesce_view view, ga_tile tile, uint32_t requesting,
                                           ga_wide sizes, ga_lanes aligns)
 {
-    ga_coalesce_wish wish = {sizes, &aligns};
-    return ga_coalesce_claim_superblocks(view, tile, wanting, wish);
+    ga_coalesce_request request = {sizes, &aligns};
+    return ga_coalesce_claim_superblocks(view, tile, requesting, request);
 }
 
 /* ---- free: superblocks without headers ------------------------------------------------------- */
 
-/* The lanes of the mask whose payloads are of counted superblocks; and which those are. Those that
- * have plain blocks, too. */
-GA_SIMT uint32_t ga_coalesce_find_notes(ga_coalesce_view view, ga_tile tile, uint32_t giving,
+/* The lanes of the mask whose payloads belong to counted superblocks. Fills in those superblocks
+ * and `*plain`, the lanes that have plain blocks. */
+GA_SIMT uint32_t ga_coalesce_find_notes(ga_coalesce_view view, ga_tile tile, uint32_t freeing,
                                         ga_wide payloads, ga_counted *counted, uint32_t *plain)
 {
     ga_wide counters = ga_wide_all(0);
     ga_lanes alone = ga_lanes_all(0);
-    GA_EACH_LANE(tile, giving, own)
+    GA_EACH_LANE(tile, freeing, own)
     {
         ga_parent_found found =
             ga_parent_find(view.parent, (const char *)ga_wide_read(payloads, own));
-        /* relaxed: while a payload lives, its superblock's note is 0 or is not. */
+        /* relaxed: a note is 0 or not as long as a payload of its superblock lives. */
         if (found.note && ga_load_relaxed(found.note)) {
             ga_counted_write(counted, own, found.note, found.start);
             ga_wide_write(&counters, own, (uint64_t)found.note);
@@ -330,15 +351,16 @@ GA_SIMT uint32_t ga_coalesce_find_notes(ga_coalesce_view view, ga_tile tile, uin
     return ga_wide_nonzero(tile, counters);
 }
 
-/* The same by the map, which forgets them. */
-GA_SIMT uint32_t ga_coalesce_find_mapped(ga_coalesce_view view, ga_tile tile, uint32_t giving,
+/* The lanes of the mask whose payloads are in the map. Fills in their superblocks, and removes the
+ * payloads from the map. */
+GA_SIMT uint32_t ga_coalesce_find_mapped(ga_coalesce_view view, ga_tile tile, uint32_t freeing,
                                          ga_wide payloads, ga_counted *counted)
 {
     ga_map *map = &view.heap->map;
     ga_wide counters = ga_wide_all(0);
-    GA_EACH_LANE(tile, giving, own)
+    GA_EACH_LANE(tile, freeing, own)
     {
-        /* relaxed: a payload that the map has was counted before it was handed out. */
+        /* relaxed: a payload in the map was counted in `live` before a lane got it. */
         uint64_t block =
             ga_load_relaxed(&map->live) == 0 ? 0 : ga_map_remove(map, ga_wide_read(payloads, own));
         if (block) {
@@ -351,15 +373,15 @@ GA_SIMT uint32_t ga_coalesce_find_mapped(ga_coalesce_view view, ga_tile tile, ui
 
 /* ---- free: segments -------------------------------------------------------------------------- */
 
-/* The lowest segment that can be reached from that of `lane` through those that the tile has just
- * marked: `linked` are the lanes whose segment comes right after that of the lane before them. */
+/* The lowest segment that can be reached from that of `lane` through segments that the tile has
+ * just marked. `linked`: the lanes whose segment is right above that of the lane before them. */
 GA_SIMT uint32_t ga_coalesce_lowest(uint32_t marked, uint32_t linked, uint32_t lane)
 {
     uint32_t ends = marked & ~linked & ga_bits_below(lane + 1u);
     return 31u - ga_bits_leading(ends);
 }
 
-/* The lanes of `marked` whose segments stand right above that of the lane before. */
+/* The lanes of `marked` whose segments are right above that of the lane before. */
 GA_SIMT uint32_t ga_coalesce_linked(ga_tile tile, uint32_t marked, ga_wide payloads,
                                     ga_wide headers)
 {
@@ -369,13 +391,14 @@ GA_SIMT uint32_t ga_coalesce_linked(ga_tile tile, uint32_t marked, ga_wide paylo
         uint64_t header = ga_wide_read(headers, own);
         ga_wide_write(&below, own, ga_wide_read(payloads, own) - ga_segment_distance(header));
     }
-    /* The first lane has 0 before it, and no superblock is there. A first segment's `below` is its
-     * superblock, which is no payload. */
+    /* The lane before the first has 0, which is no superblock's address. For the first segment of a
+     * superblock, `below` is the superblock's address, which is no payload's. */
     return ga_wide_same(tile, below, ga_wide_previous(tile, marked, payloads)) & marked;
 }
 
-/* The lanes of `marked` have marked their segments, and found these headers; those of `walking`,
- * not empty, have the last ones. What goes back to the parent. */
+/* The lanes of `marked` have marked their segments, and found these headers; the lanes of `walking`
+ * (not empty) had the last ones. Walks down, past segments of the tile in registers. Returns the
+ * superblocks to release. */
 GA_SIMT ga_wide ga_coalesce_walk(ga_tile tile, uint32_t marked, uint32_t walking, ga_wide payloads,
                                  ga_wide headers)
 {
@@ -403,16 +426,17 @@ GA_SIMT ga_wide ga_coalesce_walk(ga_tile tile, uint32_t marked, uint32_t walking
     return blocks;
 }
 
-/* Mark the segments of the lanes in the mask. The headers as they were; GA_SEGMENT_FREE alone for
- * what can be none. */
-GA_SIMT ga_wide ga_coalesce_mark(ga_tile tile, uint32_t giving, ga_wide payloads)
+/* Mark the segments of the mask's lanes. Returns the headers as they were; GA_SEGMENT_FREE alone
+ * for addresses that cannot be payloads. */
+GA_SIMT ga_wide ga_coalesce_mark(ga_tile tile, uint32_t freeing, ga_wide payloads)
 {
     ga_wide headers = ga_wide_all(0);
-    GA_EACH_LANE(tile, giving, own)
+    GA_EACH_LANE(tile, freeing, own)
     {
         char *payload = (char *)ga_wide_read(payloads, own);
         ga_wide_write(&headers, own,
-                      ga_segment_head(payload) ? ga_segment_mark(payload) : GA_SEGMENT_FREE);
+                      ga_segment_header_bytes(payload) ? ga_segment_mark(payload)
+                                                       : GA_SEGMENT_FREE);
     }
     ga_tile_sync(tile);
     return headers;
@@ -424,20 +448,20 @@ GA_SIMT uint32_t ga_coalesce_flagged(ga_tile tile, uint32_t among, ga_wide heade
     return ga_lanes_nonzero(tile, headers.low & ga_lanes_all((uint32_t)flag)) & among;
 }
 
-/* Segments of the lanes in the mask are free. Answers what goes back to the parent; those of static
- * superblocks, the mask `*shared`, are yet to be counted down. */
-GA_SIMT ga_wide ga_coalesce_release_segments(ga_coalesce_view view, ga_tile tile, uint32_t giving,
+/* Free the segments of the mask's lanes. Returns the superblocks to release. The mask `*shared`
+ * gets the lanes whose payloads are in static superblocks, which the caller has to count down. */
+GA_SIMT ga_wide ga_coalesce_release_segments(ga_coalesce_view view, ga_tile tile, uint32_t freeing,
                                              ga_wide payloads, uint32_t *shared,
                                              ga_counted *counted)
 {
-    ga_wide headers = ga_coalesce_mark(tile, giving, payloads);
-    uint32_t twice = ga_coalesce_flagged(tile, giving, headers, GA_SEGMENT_FREE);
-    *shared = ga_lanes_nonzero(tile, headers.high / 0x80000000u) & giving & ~twice;
-    uint32_t marked = giving & ~twice & ~*shared;
+    ga_wide headers = ga_coalesce_mark(tile, freeing, payloads);
+    uint32_t twice = ga_coalesce_flagged(tile, freeing, headers, GA_SEGMENT_FREE);
+    *shared = ga_lanes_nonzero(tile, headers.high / 0x80000000u) & freeing & ~twice;
+    uint32_t marked = freeing & ~twice & ~*shared;
     uint32_t walking = ga_coalesce_flagged(tile, marked, headers, GA_SEGMENT_LAST);
     GA_EACH_LANE(tile, twice, own)
     {
-        bool whole = ga_segment_head((const char *)ga_wide_read(payloads, own)) != 0;
+        bool whole = ga_segment_header_bytes((const char *)ga_wide_read(payloads, own)) != 0;
         ga_coalesce_fault(view, whole ? GA_COALESCE_FREED_TWICE : GA_COALESCE_NO_SEGMENT);
     }
     GA_EACH_LANE(tile, *shared, own)
@@ -451,35 +475,35 @@ GA_SIMT ga_wide ga_coalesce_release_segments(ga_coalesce_view view, ga_tile tile
 
 /* ---- free ------------------------------------------------------------------------------------ */
 
-/* Count down what the lanes of the mask have, and give back what has none left. */
-GA_SIMT void ga_coalesce_release_counted(ga_coalesce_view view, ga_tile tile, uint32_t giving,
+/* Count down the payloads of the mask's lanes, and release superblocks that have none left. */
+GA_SIMT void ga_coalesce_release_counted(ga_coalesce_view view, ga_tile tile, uint32_t freeing,
                                          ga_counted counted)
 {
-    uint32_t over = ga_count_down(tile, giving, counted.counters);
+    uint32_t over = ga_count_down(tile, freeing, counted.counters);
     if (over) {
         ga_parent_release_lanes(view.parent, tile, over, counted.blocks);
     }
 }
 
-/* The payloads of the lanes in the mask are free; 0 is none. */
-GA_SIMT void ga_coalesce_release(ga_coalesce_view view, ga_tile tile, uint32_t giving,
-                                 ga_wide payloads)
+/* Free the payloads of the mask's lanes; 0 is ignored. */
+GA_SIMT void ga_coalesce_free_lanes(ga_coalesce_view view, ga_tile tile, uint32_t freeing,
+                                    ga_wide payloads)
 {
     ga_counted counted = {ga_wide_all(0), ga_wide_all(0)};
     uint32_t bare = 0;
     uint32_t shared = 0;
     uint32_t plain = 0;
-    giving &= ga_wide_nonzero(tile, payloads);
+    freeing &= ga_wide_nonzero(tile, payloads);
     if (view.single) {
-        ga_parent_release_plain(view.parent, tile, giving, payloads);
+        ga_parent_release_plain(view.parent, tile, freeing, payloads);
         return;
     }
     if (view.form == GA_COALESCE_HEADERLESS || view.bare == GA_COALESCE_BY_NOTE) {
-        bare = ga_coalesce_find_notes(view, tile, giving, payloads, &counted, &plain);
+        bare = ga_coalesce_find_notes(view, tile, freeing, payloads, &counted, &plain);
     } else if (view.bare == GA_COALESCE_BY_MAP) {
-        bare = ga_coalesce_find_mapped(view, tile, giving, payloads, &counted);
+        bare = ga_coalesce_find_mapped(view, tile, freeing, payloads, &counted);
     }
-    uint32_t rest = giving & ~bare;
+    uint32_t rest = freeing & ~bare;
     if (view.plain && plain) {
         ga_parent_release_plain(view.parent, tile, plain, payloads);
         rest &= ~plain;
@@ -503,10 +527,10 @@ GA_SIMT void ga_coalesce_release(ga_coalesce_view view, ga_tile tile, uint32_t g
     }
 }
 
-/* ---- how much there is ----------------------------------------------------------------------- */
+/* ---- usable sizes --------------------------------------------------------------------------- */
 
-/* Bytes from `payload` to the end of what it is in, a block of the parent's; 0 where that has none.
- * For one lane. */
+/* Bytes from `payload` to the end of its payload, in a block that the parent has found; 0 if there
+ * is none. For one lane. */
 GA_SIMT uint64_t ga_coalesce_usable_found(ga_coalesce_view view, ga_parent_found found,
                                           const char *payload)
 {
@@ -516,10 +540,11 @@ GA_SIMT uint64_t ga_coalesce_usable_found(ga_coalesce_view view, ga_parent_found
     return end > offset ? end - offset : 0;
 }
 
-/* The same of a payload behind a header. */
+/* Usable bytes of a payload behind a header; 0 if it is seen to be invalid. */
 GA_SIMT uint64_t ga_coalesce_usable_segment(const char *payload)
 {
-    uint64_t header = ga_segment_head(payload) ? ga_segment_read_relaxed(payload) : GA_SEGMENT_FREE;
+    uint64_t header =
+        ga_segment_header_bytes(payload) ? ga_segment_read_relaxed(payload) : GA_SEGMENT_FREE;
     if (header & GA_SEGMENT_FREE) {
         return 0;
     }
@@ -531,12 +556,12 @@ GA_SIMT uint64_t ga_coalesce_usable_segment(const char *payload)
     return ga_segment_room(payload, header);
 }
 
-/* Bytes that may be used of the payload: at least as many as were asked for. 0 for NULL, and for
- * what is seen to be none. For one lane; relaxed, since who has a payload got it after all this was
- * written. */
+/* Usable bytes of the payload, at least the requested size. 0 for NULL, and for pointers that are
+ * seen to be invalid. For one lane; relaxed, since a lane that has a payload got it after all of
+ * this was written. */
 GA_SIMT uint64_t ga_coalesce_usable(ga_coalesce_view view, const char *payload)
 {
-    if (!payload) { /* 0 is no key of the map: free entries have it */
+    if (!payload) { /* 0 is not a key of the map: free entries hold it */
         return 0;
     }
     if (view.form == GA_COALESCE_HEADERLESS || view.bare == GA_COALESCE_BY_NOTE) {

@@ -2,7 +2,7 @@
  *
  * The driver's memory pools, for the `async` backend. A pool is made once and then kept: where
  * pools are destroyed while other threads allocate on a stream in common, driver 580 deadlocks or
- * crashes (docs/device.md has the experiment).
+ * crashes (docs/internals/runtime.md has the experiment).
  *
  * Thread safe. `scope` is of the pool's device.
  */

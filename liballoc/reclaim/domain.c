@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Opening, closing, counting, and fork(); state.h has what stands where.
+ * Opening, closing, draining and counting domains, and fork(). state.h has the structures.
  */
 #include <gpualloc/backend.h>
 
@@ -25,10 +25,10 @@ enum {
 
 static ga_forked_lock lock = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 static ga_domain *newest; /* guarded by `lock` */
-/* Guarded by `lock`: CLOSED or DONE, by `next`. */
+/* Guarded by `lock`: members that are CLOSED or DONE, linked by `next`. */
 static ga_member *closed;
 
-static bool needs_seq_cst(void)
+static bool needs_own_fences(void)
 {
 #if defined(__SANITIZE_THREAD__)
     return true;
@@ -52,40 +52,42 @@ static void unlock_domains(void)
     ga_forked_lock_parent(&lock);
 }
 
-static bool came_along(const ga_member *member)
+static bool belongs_to_forker(const ga_member *member)
 {
-    uint32_t state = ga_member_standing(member);
+    uint32_t state = ga_member_load_state(member);
     return (state == GA_MEMBER_JOINED && member->thread == ga_member_self()) ||
-           (state == GA_MEMBER_TENDED && member->tender == ga_member_self());
+           (state == GA_MEMBER_ADOPTED && member->adopter == ga_member_self());
 }
 
-/* The only thread there is protects what it did: it needs no fence for that. Charges that other
- * threads were just making are told from the members'. */
-static void begin_domain(ga_domain *domain, bool seq_cst)
+/* In a child of fork() only the forking thread exists. Its slots are visible to itself without a
+ * fence. The sum of charges is rebuilt from the members', because a lost thread may have been in
+ * the middle of a charge. */
+static void reset_domain(ga_domain *domain, bool seq_cst)
 {
     domain->seq_cst = domain->seq_cst || seq_cst ? GA_HAZARD_SEQ_CST : GA_HAZARD_ASYMMETRIC;
     domain->charged = 0;
     for (ga_member *member = ga_member_head(domain); member; member = member->next) {
         member->hazards.seq_cst = domain->seq_cst;
         domain->charged += member->charged;
-        if (!came_along(member)) {
+        if (!belongs_to_forker(member)) {
             ga_member_orphan(member);
         }
     }
 }
 
-/* A process that has no use for membarriers does not ask for them: a sandbox may kill it. */
-static bool wants_membarriers(void)
+/* A child that needs no membarriers does not register for them, because a sandbox may kill a
+ * process that does. */
+static bool any_asymmetric(void)
 {
-    bool wants = false;
+    bool any = false;
     for (const ga_domain *domain = newest; domain; domain = domain->older) {
-        wants |= domain->seq_cst == GA_HAZARD_ASYMMETRIC;
+        any |= domain->seq_cst == GA_HAZARD_ASYMMETRIC;
     }
-    return wants;
+    return any;
 }
 
-/* The forking thread has another id in the child. */
-static void rename_own(ga_member *member)
+/* The forking thread has another kernel id in the child. */
+static void update_thread_ids(ga_member *member)
 {
     for (; member; member = member->next) {
         if (member->thread == ga_member_self()) {
@@ -94,32 +96,33 @@ static void rename_own(ga_member *member)
     }
 }
 
-static void begin_child(void)
+static void reset_in_child(void)
 {
-    bool seq_cst = wants_membarriers() && needs_seq_cst();
+    bool seq_cst = any_asymmetric() && needs_own_fences();
     for (ga_domain *domain = newest; domain; domain = domain->older) {
-        begin_domain(domain, seq_cst);
-        rename_own(ga_member_head(domain));
+        reset_domain(domain, seq_cst);
+        update_thread_ids(ga_member_head(domain));
     }
-    rename_own(closed);
+    update_thread_ids(closed);
     ga_forked_lock_child(&lock);
 }
 
 __attribute__((constructor)) static void watch_forks(void)
 {
     static bool watched;
-    ga_forks_watch(&watched, lock_domains, unlock_domains, begin_child);
+    ga_forks_watch(&watched, lock_domains, unlock_domains, reset_in_child);
 }
 
-/* Frees what no thread will look at again. */
-static void drop_closed(void)
+/* Free members that no thread will look at again. */
+static void free_closed(void)
 {
     ga_member **link = &closed;
     while (*link) {
         ga_member *member = *link;
-        bool over = ga_member_standing(member) == GA_MEMBER_DONE ||
-                    (member->thread != ga_member_self() && !ga_thread_lives(member->thread_id));
-        if (over) {
+        bool unreachable =
+            ga_member_load_state(member) == GA_MEMBER_DONE ||
+            (member->thread != ga_member_self() && !ga_thread_lives(member->thread_id));
+        if (unreachable) {
             *link = member->next;
             ga_member_free(member);
         } else {
@@ -138,7 +141,7 @@ static void enlist(ga_domain *domain)
         newest->newer = domain;
     }
     newest = domain;
-    drop_closed();
+    free_closed();
     pthread_mutex_unlock(&lock.mutex);
 }
 
@@ -188,7 +191,7 @@ ga_status ga_domain_open(ga_domain **out, const ga_domain_options *options)
     if (status != GA_OK) {
         return status;
     }
-    ga_domain *domain = ga_libc.memalign(GA_RECLAIM_APART, sizeof *domain);
+    ga_domain *domain = ga_libc.memalign(GA_RECLAIM_ALIGN, sizeof *domain);
     if (!domain) {
         return ga_fail(GA_ERR_MEMORY, "domain: no memory for %zu bytes of its own", sizeof *domain);
     }
@@ -196,7 +199,7 @@ ga_status ga_domain_open(ga_domain **out, const ga_domain_options *options)
     domain->slots = o->slots ? o->slots : SLOTS;
     domain->batch = o->batch ? o->batch : BATCH;
     domain->batch_bytes = o->batch_bytes ? o->batch_bytes : BATCH_BYTES;
-    domain->seq_cst = (o->flags & GA_DOMAIN_SEQ_CST) || needs_seq_cst();
+    domain->seq_cst = (o->flags & GA_DOMAIN_SEQ_CST) || needs_own_fences();
     domain->closer = ga_member_make(domain);
     if (!domain->closer) {
         ga_libc.free(domain);
@@ -215,20 +218,20 @@ static uint64_t count_set(const ga_domain *domain)
     uint64_t set = 0;
     for (const ga_member *member = ga_member_head(domain); member; member = member->next) {
         for (uint32_t slot = 0; slot < member->hazards.count; slot++) {
-            /* S3: acquire. Pairs with P4 (gpualloc/reclaim.h), as S2 does. */
+            /* S3: acquire. Pairs with P4 (gpualloc/reclaim.h), as S2 does (scan.c). */
             set += __atomic_load_n(&member->hazards.slots[slot], __ATOMIC_ACQUIRE) != 0;
         }
     }
     return set;
 }
 
-/* Nobody else touches the member from here on. */
+/* On return no other thread touches the member. */
 static void seize(ga_member *member)
 {
-    while (!ga_member_take(member, GA_MEMBER_JOINED, GA_MEMBER_TENDED) &&
-           !ga_member_take(member, GA_MEMBER_IDLE, GA_MEMBER_TENDED) &&
-           !ga_member_take(member, GA_MEMBER_LEFT, GA_MEMBER_TENDED)) {
-        sched_yield(); /* its thread is just ending */
+    while (!ga_member_claim(member, GA_MEMBER_JOINED, GA_MEMBER_ADOPTED) &&
+           !ga_member_claim(member, GA_MEMBER_IDLE, GA_MEMBER_ADOPTED) &&
+           !ga_member_claim(member, GA_MEMBER_ORPHANED, GA_MEMBER_ADOPTED)) {
+        sched_yield(); /* the member's thread is leaving */
     }
 }
 
@@ -241,15 +244,15 @@ static void seize_others(const ga_domain *domain, const ga_member *me)
     }
 }
 
-/* What is freed may retire more, to `me`. */
+/* Reclaim functions may retire more objects, which go to `me`. */
 static void empty_all(const ga_domain *domain, ga_member *me)
 {
     for (ga_member *member = ga_member_head(domain); member; member = member->next) {
         if (member != me) {
-            ga_scan_empty(me, member);
+            ga_scan_free_all(me, member);
         }
     }
-    ga_scan_empty(me, me);
+    ga_scan_free_all(me, me);
 }
 
 static void dispose(const ga_domain *domain, const ga_member *me)
@@ -264,28 +267,29 @@ static void dispose(const ga_domain *domain, const ga_member *me)
         if (member->thread) {
             member->next = closed;
             closed = member;
-            /* J4: release. Pairs with J2 (state.h): nothing more is done with the member. */
+            /* J4: release. Pairs with J2 (state.h): the closing thread does nothing more with the
+             * member. */
             __atomic_store_n(&member->state, GA_MEMBER_CLOSED, __ATOMIC_RELEASE);
         } else {
             ga_member_free(member);
         }
     }
-    drop_closed();
+    free_closed();
     pthread_mutex_unlock(&lock.mutex);
 }
 
-uint64_t ga_domain_shut(ga_domain *domain)
+uint64_t ga_domain_force_close(ga_domain *domain)
 {
     uint64_t set = count_set(domain);
     delist(domain);
-    ga_member *me = ga_member_close_with(domain->closer);
+    ga_member *me = ga_member_join_closing(domain->closer);
     seize_others(domain, me);
     empty_all(domain, me);
     dispose(domain, me);
     if (me != domain->closer) {
         ga_member_free(domain->closer);
     }
-    ga_member_forget(me);
+    ga_member_leave_closed(me);
     ga_libc.free(domain);
     return set;
 }
@@ -299,25 +303,25 @@ ga_status ga_domain_close(ga_domain *domain)
                        (unsigned long long)set);
     }
     if (domain) {
-        ga_domain_shut(domain);
+        ga_domain_force_close(domain);
     }
     return GA_OK;
 }
 
-/* ---- drain, and what is there -------------------------------------------------------------- */
+/* ---- draining and counting ----------------------------------------------------------------- */
 
-static bool has_left(const ga_domain *domain)
+static bool has_orphan(const ga_domain *domain)
 {
     for (ga_member *member = ga_member_head(domain); member; member = member->next) {
-        if (ga_member_standing(member) == GA_MEMBER_LEFT) {
+        if (ga_member_load_state(member) == GA_MEMBER_ORPHANED) {
             return true;
         }
     }
     return false;
 }
 
-/* Each scan takes over what one thread left: in turn, so that after as many as there are members
- * each has been looked at. */
+/* Each scan adopts one orphan, round robin, so that as many scans as there are members reach
+ * all. */
 static ga_status drain_with(ga_domain *domain, ga_member *me)
 {
     uint32_t rounds = ga_member_head(domain)->number;
@@ -327,7 +331,7 @@ static ga_status drain_with(ga_domain *domain, ga_member *me)
                            "domain: the kernel refused a membarrier that it had granted before; "
                            "expected all threads to have changed to fences of their own since");
         }
-    } while (has_left(domain) && --rounds);
+    } while (has_orphan(domain) && --rounds);
     return GA_OK;
 }
 
@@ -354,7 +358,8 @@ ga_status ga_domain_drain(ga_domain *domain)
 static void add_counts(const ga_member *member, ga_domain_stats *out)
 {
     const ga_member_counts *counts = &member->counts;
-    /* relaxed: each is right for some moment. Freed first: no more than were retired. */
+    /* relaxed: each count is right for some moment. `freed` is read first, so that it is at most
+     * `retired`. */
     out->freed += __atomic_load_n(&counts->freed, __ATOMIC_RELAXED);
     out->retired += __atomic_load_n(&counts->retired, __ATOMIC_RELAXED);
     out->scans += __atomic_load_n(&counts->scans, __ATOMIC_RELAXED);
@@ -363,7 +368,7 @@ static void add_counts(const ga_member *member, ga_domain_stats *out)
     out->inherited += __atomic_load_n(&counts->inherited, __ATOMIC_RELAXED);
     out->not_freed += __atomic_load_n(&counts->not_freed, __ATOMIC_RELAXED);
     out->pending_bytes += __atomic_load_n(&member->bytes, __ATOMIC_RELAXED);
-    uint32_t state = ga_member_standing(member);
+    uint32_t state = ga_member_load_state(member);
     out->members += state == GA_MEMBER_JOINED;
     out->memberships++;
 }
@@ -382,9 +387,9 @@ void ga_domain_get_stats(const ga_domain *domain, ga_domain_stats *out)
     }
     out->slots = domain->slots;
     out->pending = out->retired > out->freed ? out->retired - out->freed : 0;
-    out->seq_cst = ga_domain_fences(domain) != GA_HAZARD_ASYMMETRIC;
-    if (ga_domain_fences(domain) != GA_HAZARD_UNCONFIRMED) {
-        uint64_t free = out->memberships * ga_domain_free_bytes(domain);
+    out->seq_cst = ga_domain_fence_mode(domain) != GA_HAZARD_ASYMMETRIC;
+    if (ga_domain_fence_mode(domain) != GA_HAZARD_UNCONFIRMED) {
+        uint64_t free = out->memberships * ga_domain_uncharged_bytes(domain);
         out->bound = out->memberships * (domain->batch + out->memberships * domain->slots);
         out->bound_bytes =
             domain->batch_bytes > UINT64_MAX - free ? UINT64_MAX : domain->batch_bytes + free;

@@ -4,24 +4,24 @@
  * run, because the kernel refuses a membarrier that it granted before: the process has entered a
  * sandbox since.
  *
- * STRUCTURE  domain->seq_cst and each member's hazards.seq_cst: ga_hazard_fences. They go from
- *            ASYMMETRIC to UNCONFIRMED, once, and from there to SEQ_CST. A member without a thread
- *            may stay ASYMMETRIC until a thread joins.
+ * STRUCTURE  domain->seq_cst and each member's hazards.seq_cst hold a fence mode
+ *            (ga_hazard_fences). It goes from ASYMMETRIC to UNCONFIRMED, once, and from there to
+ *            SEQ_CST. A member without a thread may stay ASYMMETRIC until a thread joins.
  *
- * INVARIANT  A member with a thread is SEQ_CST only once all that the thread set while it was
- *            ASYMMETRIC can be seen by others, and all that it sets from then on is ordered by its
+ * INVARIANT  A member with a thread is SEQ_CST only once all slots that the thread set while it was
+ *            ASYMMETRIC are visible to others, and all that it sets from then on are ordered by its
  *            own P1. A domain is SEQ_CST only once each member is, or has no thread.
  *
- * ORDER      C1 announces the change to a member; C2 and C6 confirm it, the thread itself or a scan
- *            for it, and C3 acquires that. C4, C5: the domain's mode. C7: whether there is a thread.
+ * ORDER      C1 announces the change to a member. C2 (the thread itself) or C6 (a scan for it)
+ *            confirms it, and C3 acquires that. C4, C5: the domain's mode. C7: the member's thread.
  *
- *            A set is P1 (a store to the slot), then a load of the mode, then P2. Let F be a full
- *            fence in the member's thread, behind C1. Where F stands before the load, the mode is
- *            not ASYMMETRIC any more, and P1 is made once more, seq_cst, before P2. Where F stands
- *            behind the load it stands behind P1, and the slot can be seen from F on. In both cases
- *            S2, behind F, sees the slot, or P2 sees that the object was unlinked before S1. F is one of:
- *            an interrupt of every processor that runs the process; the fence of a thread that
- *            goes to wait in the kernel; P1, seq_cst, of a later set.
+ *            Setting a slot is P1 (a store to the slot), then a load of the mode; P2 follows. Let
+ *            F be a full fence in the member's thread, after C1. If F comes before the load of the
+ *            mode, the mode is no longer ASYMMETRIC, and P1 is repeated, seq_cst, before P2. If F
+ *            comes after the load, it comes after P1, and the slot is visible from F on. In both
+ *            cases S2, after F, sees the slot, or P2 sees that the object was unlinked before S1.
+ *            F is one of: an interrupt of every processor that runs the process; the fence of a
+ *            thread that goes to wait in the kernel; P1, seq_cst, of a later set.
  *
  *            A thread that joins stores its id (C7) and then loads the domain's mode (C5). A scan
  *            stores the mode (C4) and then loads ids (C7). All are seq_cst, so the thread finds the
@@ -42,7 +42,7 @@
 static void warn_once(int error)
 {
     static bool warned;
-    /* relaxed: nothing but a line in the log depends on it. */
+    /* relaxed: only a line in the log depends on it. */
     if (!__atomic_exchange_n(&warned, true, __ATOMIC_RELAXED)) {
         ga_log(GA_LOG_WARN,
                "hazard pointers: the kernel refuses membarrier(2) (%s), which it granted before; "
@@ -53,11 +53,12 @@ static void warn_once(int error)
 
 static ga_member *head_of(ga_domain *domain)
 {
-    /* H2: seq_cst. Pairs with H1 (member.c): a member that is not found yet adopts the new mode. */
+    /* H2: seq_cst. Pairs with H1 (member.c): a member that is not found yet takes over the new mode
+     * when its thread joins. */
     return __atomic_load_n(&domain->head, __ATOMIC_SEQ_CST);
 }
 
-static bool change(uint32_t *mode, uint32_t from, uint32_t to)
+static bool change_mode(uint32_t *mode, uint32_t from, uint32_t to)
 {
     /* C1, C4, C6: seq_cst. Pairs with C3, C5 and C7 as ORDER says. */
     return __atomic_compare_exchange_n(mode, &from, to, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
@@ -66,19 +67,19 @@ static bool change(uint32_t *mode, uint32_t from, uint32_t to)
 void ga_fences_change(ga_domain *domain)
 {
     int error = errno;
-    if (change(&domain->seq_cst, GA_HAZARD_ASYMMETRIC, GA_HAZARD_UNCONFIRMED)) {
+    if (change_mode(&domain->seq_cst, GA_HAZARD_ASYMMETRIC, GA_HAZARD_UNCONFIRMED)) {
         for (ga_member *member = head_of(domain); member; member = member->next) {
-            change(&member->hazards.seq_cst, GA_HAZARD_ASYMMETRIC, GA_HAZARD_UNCONFIRMED);
+            change_mode(&member->hazards.seq_cst, GA_HAZARD_ASYMMETRIC, GA_HAZARD_UNCONFIRMED);
         }
         warn_once(error);
     }
     errno = error;
 }
 
-void ga_fences_adopt(ga_member *member)
+void ga_fences_join(ga_member *member)
 {
-    if (ga_domain_fences(member->domain) != GA_HAZARD_ASYMMETRIC) {
-        ga_hazard_confirm(&member->hazards); /* its thread has set nothing yet */
+    if (ga_domain_fence_mode(member->domain) != GA_HAZARD_ASYMMETRIC) {
+        ga_hazard_confirm(&member->hazards); /* its thread has set no slot yet */
     }
 }
 
@@ -86,14 +87,15 @@ void ga_fences_adopt(ga_member *member)
 
 static uint32_t thread_of(const ga_member *member)
 {
-    /* C7: seq_cst. Pairs with the stores of ids (member.c): the slots that a thread set before it left can
-     * be seen, and one that joins later adopts the domain's mode. */
+    /* C7: seq_cst. Pairs with the stores of ids (member.c): the slots that a thread set before it
+     * left are visible, and a thread that joins later takes over the domain's mode. */
     return __atomic_load_n(&member->thread_id, __ATOMIC_SEQ_CST);
 }
 
 static uint32_t mode_of(const ga_member *member)
 {
-    /* C3: acquire. Pairs with C2 (gpualloc/reclaim.h) and C6: slots that were set before can be seen. */
+    /* C3: acquire. Pairs with C2 (gpualloc/reclaim.h) and C6: slots that were set before are
+     * visible. */
     return __atomic_load_n(&member->hazards.seq_cst, __ATOMIC_ACQUIRE);
 }
 
@@ -104,11 +106,11 @@ static bool is_changed(ga_member *member)
     if (mode == GA_HAZARD_SEQ_CST || thread == 0) {
         return true;
     }
-    /* ASYMMETRIC: ga_fences_change(), in another thread, has not come here yet. */
+    /* ASYMMETRIC: ga_fences_change() in another thread has not reached this member yet. */
     if (mode == GA_HAZARD_ASYMMETRIC || (thread != ga_thread_id() && !ga_thread_waits(thread))) {
         return false;
     }
-    change(&member->hazards.seq_cst, GA_HAZARD_UNCONFIRMED, GA_HAZARD_SEQ_CST);
+    change_mode(&member->hazards.seq_cst, GA_HAZARD_UNCONFIRMED, GA_HAZARD_SEQ_CST);
     return true;
 }
 
@@ -131,14 +133,14 @@ static bool are_all_announced(ga_domain *domain)
     return true;
 }
 
-/* The interrupts are fences behind C1 for all whose change was announced before. */
+/* The interrupts are fences after C1 in all threads whose change was announced before. */
 static bool confirm_all(ga_domain *domain)
 {
     if (!are_all_announced(domain) || !ga_membarrier.interrupt()) {
         return false;
     }
     for (ga_member *member = head_of(domain); member; member = member->next) {
-        change(&member->hazards.seq_cst, GA_HAZARD_UNCONFIRMED, GA_HAZARD_SEQ_CST);
+        change_mode(&member->hazards.seq_cst, GA_HAZARD_UNCONFIRMED, GA_HAZARD_SEQ_CST);
     }
     return true;
 }
@@ -146,9 +148,9 @@ static bool confirm_all(ga_domain *domain)
 bool ga_fences_changed(ga_domain *domain)
 {
     int error = errno;
-    bool changed = ga_domain_fences(domain) == GA_HAZARD_SEQ_CST;
+    bool changed = ga_domain_fence_mode(domain) == GA_HAZARD_SEQ_CST;
     if (!changed && (are_all_changed(domain) || confirm_all(domain))) {
-        change(&domain->seq_cst, GA_HAZARD_UNCONFIRMED, GA_HAZARD_SEQ_CST);
+        change_mode(&domain->seq_cst, GA_HAZARD_UNCONFIRMED, GA_HAZARD_SEQ_CST);
         changed = true;
     }
     errno = error;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The `hazard` backend: a block that is freed goes back to the parent once no slot of the heap's
- * domain holds it. Where a request finds no memory, what waits is freed first.
+ * domain holds its address. If a request finds no memory, retired blocks are freed and the
+ * parent is asked once more.
  */
 #include "hazard.h"
 
@@ -50,11 +51,11 @@ static ga_status hazard_open(const ga_open_args *args, void **state)
     return GA_OK;
 }
 
-/* The heap goes, whatever the slots hold: its blocks must not be used any more. */
+/* Closes even if slots are set: the caller promises not to use the heap's blocks any more. */
 static void hazard_close(void *state)
 {
     hazard_state *s = state;
-    uint64_t set = ga_domain_shut(s->domain);
+    uint64_t set = ga_domain_force_close(s->domain);
     if (set) {
         ga_log(GA_LOG_WARN, "hazard: closed while %llu slots were set", (unsigned long long)set);
     }
@@ -68,39 +69,39 @@ static ga_domain *hazard_domain(void *state)
 
 /* ---- blocks -------------------------------------------------------------------------------- */
 
-/* Whether it is worth asking the parent again. */
-static bool made_room(const hazard_state *s, ga_status status)
+/* True if retired blocks were freed, so that the parent is worth another request. */
+static bool drained(const hazard_state *s, ga_status status)
 {
     return status == GA_ERR_MEMORY && ga_domain_drain(s->domain) == GA_OK;
 }
 
-static ga_status take(hazard_state *s, size_t size, size_t align, void **out)
+static ga_status alloc_or_drain(hazard_state *s, size_t size, size_t align, void **out)
 {
     ga_status status = ga_alloc(s->parent, size, align, out);
-    return made_room(s, status) ? ga_alloc(s->parent, size, align, out) : status;
+    return drained(s, status) ? ga_alloc(s->parent, size, align, out) : status;
 }
 
 static ga_status hazard_alloc(void *state, size_t size, void **out)
 {
-    return take(state, size, 0, out);
+    return alloc_or_drain(state, size, 0, out);
 }
 
 static ga_status hazard_alloc_aligned(void *state, size_t size, size_t align, void **out)
 {
-    return take(state, size, align, out);
+    return alloc_or_drain(state, size, align, out);
 }
 
 static ga_status hazard_alloc_zeroed(void *state, size_t size, void **out)
 {
     hazard_state *s = state;
     ga_status status = ga_alloc_zeroed(s->parent, size, 0, out);
-    return made_room(s, status) ? ga_alloc_zeroed(s->parent, size, 0, out) : status;
+    return drained(s, status) ? ga_alloc_zeroed(s->parent, size, 0, out) : status;
 }
 
-/* No memory to retire it with: free it now, if nothing protects it. */
+/* There is no memory to retire the block with: free it now if no slot holds it. */
 static ga_status free_now(hazard_state *s, void *block, ga_status status)
 {
-    return ga_scan_single(s->domain, block) ? ga_free(s->parent, block) : status;
+    return ga_scan_can_free(s->domain, block) ? ga_free(s->parent, block) : status;
 }
 
 static ga_status hazard_free(void *state, void *block)
@@ -127,54 +128,58 @@ static ga_status hazard_free(void *state, void *block)
 
 /* ---- reallocation -------------------------------------------------------------------------- */
 
-/* Where the parent can grow the block it does. A block that would be less than half used moves. */
-static bool stays(const hazard_state *s, void *block, size_t before, size_t size)
+/* True if the block can stay where it is: the parent grew it, or it would still be at least half
+ * used. */
+static bool stays_in_place(const hazard_state *s, void *block, size_t old_size, size_t size)
 {
-    return size <= before ? size >= before / 2 : ga_grow(s->parent, block, size) == GA_OK;
+    return size <= old_size ? size >= old_size / 2 : ga_grow(s->parent, block, size) == GA_OK;
 }
 
-/* A block that grows by little will grow again, and readers may hold the one it leaves, so the
- * parent cannot move its pages: a quarter more, or steps would take quadratic time. */
-static ga_status take_larger(hazard_state *s, size_t before, size_t size, void **out)
+/* A block that grows by little will grow again, and each time it has to be copied, because readers
+ * may hold the old block and the parent cannot move its pages. A quarter of slack keeps repeated
+ * growth from taking quadratic time. */
+static ga_status alloc_with_slack(hazard_state *s, size_t old_size, size_t size, void **out)
 {
-    size_t larger = before + before / 4;
-    if (size > before && size < larger && ga_alloc(s->parent, larger, 0, out) == GA_OK) {
+    size_t larger = old_size + old_size / 4;
+    if (size > old_size && size < larger && ga_alloc(s->parent, larger, 0, out) == GA_OK) {
         return GA_OK;
     }
-    return take(s, size, 0, out);
+    return alloc_or_drain(s, size, 0, out);
 }
 
-/* The block that it leaves is retired; where it cannot be, nothing has happened. */
-static ga_status move(hazard_state *s, void *block, size_t before, size_t size, void **out)
+/* Copy to a new block and retire the old one. If it cannot be retired, the new block is freed and
+ * nothing has changed. */
+static ga_status move_block(hazard_state *s, void *block, size_t old_size, size_t size, void **out)
 {
-    void *fresh;
-    ga_status status = take_larger(s, before, size, &fresh);
+    void *new_block;
+    ga_status status = alloc_with_slack(s, old_size, size, &new_block);
     if (status != GA_OK) {
-        return size <= before ? GA_OK : status; /* a smaller block can stay */
+        return size <= old_size ? GA_OK : status; /* a smaller block can stay */
     }
-    memcpy(fresh, block, before < size ? before : size);
+    memcpy(new_block, block, old_size < size ? old_size : size);
     status = hazard_free(s, block);
     if (status != GA_OK) {
-        ga_free(s->parent, fresh);
+        ga_free(s->parent, new_block);
         return status;
     }
-    *out = fresh;
+    *out = new_block;
     return GA_OK;
 }
 
 static ga_status hazard_realloc(void *state, void *block, size_t size, void **out)
 {
     hazard_state *s = state;
-    size_t before = ga_usable_size(s->parent, block);
+    size_t old_size = ga_usable_size(s->parent, block);
     if (!ga_owns(s->parent, block)) {
         return ga_fail(GA_ERR_POINTER, "hazard: %p is no block of the parent's", block);
     }
-    if (!before) {
+    if (!old_size) {
         return ga_fail(GA_ERR_UNSUPPORTED, "hazard: reallocation over a parent that does not know "
                                            "its blocks' sizes; expected one that does");
     }
     *out = block;
-    return stays(s, block, before, size) ? GA_OK : move(s, block, before, size, out);
+    return stays_in_place(s, block, old_size, size) ? GA_OK
+                                                    : move_block(s, block, old_size, size, out);
 }
 
 /* ---- the rest ------------------------------------------------------------------------------ */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The `hazard` backend: free is retire (docs/reclaim.md).
+ * The `hazard` backend: freeing a block retires it (docs/reclaim.md).
  */
 #ifndef GPUALLOC_RECLAIM_HAZARD_H
 #define GPUALLOC_RECLAIM_HAZARD_H

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Joining and leaving; state.h has what stands where.
+ * Joining and leaving a domain. state.h has the structures.
+ *
+ * join: ga_member_join_fast (state.h), else ga_member_join: find the thread's membership, else
+ *       create_membership: reuse a member without a thread, else push a new one
  */
 #include <gpualloc/backend.h>
 
@@ -19,21 +22,22 @@ const void *ga_member_self(void)
     return &ga_memberships;
 }
 
-/* ---- taking and handing on ----------------------------------------------------------------- */
+/* ---- claiming and giving up a member ------------------------------------------------------- */
 
-bool ga_member_take(ga_member *member, ga_member_state from, ga_member_state to)
+bool ga_member_claim(ga_member *member, ga_member_state from, ga_member_state to)
 {
     uint32_t expected = from;
-    /* relaxed: a look first, since most are not to be had. */
+    /* relaxed: a cheap test first, because most members are in use. */
     if (__atomic_load_n(&member->state, __ATOMIC_RELAXED) != expected) {
         return false;
     }
-    /* J3: acquire. Pairs with J1: what its last user did with its list. */
+    /* J3: acquire. Pairs with J1: the last user's accesses to the member's list happen before
+     * ours. */
     if (!__atomic_compare_exchange_n(&member->state, &expected, to, false, __ATOMIC_ACQUIRE,
                                      __ATOMIC_RELAXED)) {
         return false;
     }
-    member->tender = to == GA_MEMBER_TENDED ? ga_member_self() : NULL;
+    member->adopter = to == GA_MEMBER_ADOPTED ? ga_member_self() : NULL;
     return true;
 }
 
@@ -53,35 +57,35 @@ static void set_thread_id(ga_member *member, uint32_t id)
     __atomic_store_n(&member->thread_id, id, __ATOMIC_SEQ_CST);
 }
 
-void ga_member_hand_on(ga_member *member)
+void ga_member_give_up(ga_member *member)
 {
     member->thread = NULL;
-    member->tender = NULL;
+    member->adopter = NULL;
     set_thread_id(member, 0);
-    set_state(member, member->count ? GA_MEMBER_LEFT : GA_MEMBER_IDLE);
+    set_state(member, member->count ? GA_MEMBER_ORPHANED : GA_MEMBER_IDLE);
 }
 
 /* ---- memory -------------------------------------------------------------------------------- */
 
 static size_t round_up(size_t size)
 {
-    return (size + GA_RECLAIM_APART - 1) / GA_RECLAIM_APART * GA_RECLAIM_APART;
+    return (size + GA_RECLAIM_ALIGN - 1) / GA_RECLAIM_ALIGN * GA_RECLAIM_ALIGN;
 }
 
-/* The slots stand behind it, in lines of their own to the end. */
+/* The slots are allocated behind the member, in cache lines of their own. */
 ga_member *ga_member_make(ga_domain *domain)
 {
     size_t slots = round_up(domain->slots * sizeof(uintptr_t));
-    ga_member *member = ga_libc.memalign(GA_RECLAIM_APART, sizeof *member + slots);
+    ga_member *member = ga_libc.memalign(GA_RECLAIM_ALIGN, sizeof *member + slots);
     if (member) {
         memset(member, 0, sizeof *member + slots);
-        member->hazards = (ga_hazards){.slots = (uintptr_t *)(member + 1),
-                                       .count = domain->slots,
-                                       .seq_cst = ga_domain_fences(domain) ? GA_HAZARD_SEQ_CST
-                                                                           : GA_HAZARD_ASYMMETRIC};
+        member->hazards = (ga_hazards){
+            .slots = (uintptr_t *)(member + 1),
+            .count = domain->slots,
+            .seq_cst = ga_domain_fence_mode(domain) ? GA_HAZARD_SEQ_CST : GA_HAZARD_ASYMMETRIC};
         member->domain = domain;
-        member->limit = member->full = domain->batch;
-        member->limit_bytes = member->full_bytes = ga_domain_free_bytes(domain);
+        member->check_at = member->scan_at = domain->batch;
+        member->check_at_bytes = member->scan_at_bytes = ga_domain_uncharged_bytes(domain);
         member->state = GA_MEMBER_JOINED;
     }
     return member;
@@ -89,26 +93,26 @@ ga_member *ga_member_make(ga_domain *domain)
 
 void ga_member_free(ga_member *member)
 {
-    ga_libc.free(member->seen);
+    ga_libc.free(member->addresses);
     ga_libc.free(member->list);
     ga_libc.free(member);
 }
 
 /* ---- joining ------------------------------------------------------------------------------- */
 
-static ga_member *take_idle(ga_domain *domain)
+static ga_member *claim_unowned(ga_domain *domain)
 {
     for (ga_member *member = ga_member_head(domain); member; member = member->next) {
-        if (ga_member_take(member, GA_MEMBER_IDLE, GA_MEMBER_JOINED) ||
-            ga_member_take(member, GA_MEMBER_LEFT, GA_MEMBER_JOINED)) {
+        if (ga_member_claim(member, GA_MEMBER_IDLE, GA_MEMBER_JOINED) ||
+            ga_member_claim(member, GA_MEMBER_ORPHANED, GA_MEMBER_JOINED)) {
             return member;
         }
     }
     return NULL;
 }
 
-/* H1, below; Pairs with H2 (state.h). Sequentially consistent: a scan that does not find the member
- * was before it in that order, and so before all that the member protects. */
+/* H1, below. Pairs with H2 (state.h). seq_cst: a scan that does not find the member loaded the head
+ * earlier in that order, and so before anything that the member protects. */
 enum {
     H1_RELEASE = GA_RECLAIM_MUTANT == 12 ? __ATOMIC_RELAXED : __ATOMIC_SEQ_CST,
     H1_ACQUIRE = GA_RECLAIM_MUTANT == 12 ? __ATOMIC_RELAXED : __ATOMIC_ACQUIRE
@@ -120,19 +124,20 @@ static void push(ga_domain *domain, ga_member *member)
     do {
         member->next = head;
         member->number = head ? head->number + 1 : 1;
-        /* H1: release; acquire where another was first. Pairs with H2 (state.h): it is whole. */
+        /* H1: release; acquire where another member was first. Pairs with H2 (state.h): the member
+         * is initialised. */
     } while (
         !__atomic_compare_exchange_n(&domain->head, &head, member, true, H1_RELEASE, H1_ACQUIRE));
 }
 
-/* The link to the calling thread's membership in that domain, or to the NULL at the end. Drops
- * members of domains that are gone, whose addresses may be others' by now. */
-static ga_member **find(const ga_domain *domain)
+/* The link to the calling thread's membership in that domain, or to the NULL at the list's end.
+ * Drops members of closed domains on the way, because a new domain may have the same address. */
+static ga_member **find_membership(const ga_domain *domain)
 {
     ga_member **link = &ga_memberships;
     while (*link) {
         ga_member *member = *link;
-        if (ga_member_standing(member) == GA_MEMBER_CLOSED) {
+        if (ga_member_load_state(member) == GA_MEMBER_CLOSED) {
             *link = member->sibling;
             set_state(member, GA_MEMBER_DONE);
         } else if (member->domain == domain) {
@@ -144,7 +149,7 @@ static ga_member **find(const ga_domain *domain)
     return link;
 }
 
-static void bring_to_front(ga_member **link)
+static void move_to_front(ga_member **link)
 {
     ga_member *member = *link;
     *link = member->sibling;
@@ -159,9 +164,9 @@ static void hook_thread_exit(void)
     ga_thread_on_exit(leave_all);
 }
 
-static ga_member *admit(ga_domain *domain)
+static ga_member *create_membership(ga_domain *domain)
 {
-    ga_member *member = take_idle(domain);
+    ga_member *member = claim_unowned(domain);
     if (!member) {
         member = ga_member_make(domain);
         if (!member) {
@@ -171,7 +176,7 @@ static ga_member *admit(ga_domain *domain)
     }
     member->thread = ga_member_self();
     set_thread_id(member, ga_thread_id());
-    ga_fences_adopt(member);
+    ga_fences_join(member);
     member->sibling = ga_memberships;
     ga_memberships = member;
     return member;
@@ -180,17 +185,17 @@ static ga_member *admit(ga_domain *domain)
 ga_status ga_member_join(ga_domain *domain, ga_member **out, bool *leave)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    ga_member **link = find(domain);
+    ga_member **link = find_membership(domain);
     *leave = false;
     if (*link) {
-        bring_to_front(link);
+        move_to_front(link);
         *out = ga_memberships;
         return GA_OK;
     }
     pthread_once(&once, hook_thread_exit);
     *leave = !ga_thread_enroll();
-    link = find(domain); /* again: enrolling may have allocated, and so have come here */
-    *out = *link ? *link : admit(domain);
+    link = find_membership(domain); /* again: enrolling may have allocated, and so have joined */
+    *out = *link ? *link : create_membership(domain);
     return *out ? GA_OK
                 : ga_fail(GA_ERR_MEMORY, "domain: no memory for a member with %u slots",
                           domain->slots);
@@ -206,7 +211,7 @@ ga_status ga_domain_join(ga_domain *domain, ga_hazards **out)
     if (!domain) {
         return ga_fail(GA_ERR_ARGUMENT, "domain: NULL to join; expected ga_domain_open()'s");
     }
-    if (ga_member_at_hand(domain, out)) {
+    if (ga_member_join_fast(domain, out)) {
         return GA_OK;
     }
     ga_member *member;
@@ -220,9 +225,9 @@ ga_status ga_domain_join(ga_domain *domain, ga_hazards **out)
 
 /* ---- leaving ------------------------------------------------------------------------------- */
 
-/* A list whose sweep will not go on: its thread did not come with fork(), or ended in a reclaim
- * function. It may be at any step; see the borders in state.h. */
-static void settle(ga_member *member)
+/* Complete a list whose sweep was cut off at any step: its thread is not in the forked child, or
+ * ended in a reclaim function. See the borders in state.h. */
+static void repair_list(ga_member *member)
 {
     uint32_t kept = (uint32_t)member->borders;
     uint32_t first = (uint32_t)(member->borders >> 32);
@@ -242,21 +247,22 @@ static void settle(ga_member *member)
 }
 
 /* The thread ends inside a reclaim function. */
-static void break_off(ga_member *member)
+static void abandon_sweep(ga_member *member)
 {
-    settle(member);
-    if (member->tending) {
-        settle(member->tending);
-        ga_member_hand_on(member->tending);
-        member->tending = NULL;
+    repair_list(member);
+    if (member->adopted) {
+        repair_list(member->adopted);
+        ga_member_give_up(member->adopted);
+        member->adopted = NULL;
     }
 }
 
-/* The first of the thread's memberships. A domain that is being closed comes before. */
+/* End the thread's first membership. If the domain is being closed in another thread, wait for
+ * that. */
 static void leave_first(ga_member *member)
 {
-    while (!ga_member_take(member, GA_MEMBER_JOINED, GA_MEMBER_TENDED)) {
-        if (ga_member_standing(member) == GA_MEMBER_CLOSED) {
+    while (!ga_member_claim(member, GA_MEMBER_JOINED, GA_MEMBER_ADOPTED)) {
+        if (ga_member_load_state(member) == GA_MEMBER_CLOSED) {
             ga_memberships = member->sibling;
             set_state(member, GA_MEMBER_DONE);
             return;
@@ -267,15 +273,15 @@ static void leave_first(ga_member *member)
         ga_hazard_clear_all(&member->hazards);
     }
     if (member->sweeping) {
-        break_off(member);
+        abandon_sweep(member);
     }
     ga_scan_all(member);
-    ga_member **link = &ga_memberships; /* reclaim functions may have asked for others */
+    ga_member **link = &ga_memberships; /* reclaim functions may have joined other domains */
     while (*link != member) {
         link = &(*link)->sibling;
     }
     *link = member->sibling;
-    ga_member_hand_on(member);
+    ga_member_give_up(member);
 }
 
 static void leave_all(void)
@@ -287,16 +293,16 @@ static void leave_all(void)
 
 void ga_domain_leave(ga_domain *domain)
 {
-    ga_member **link = find(domain);
+    ga_member **link = find_membership(domain);
     if (*link) {
-        bring_to_front(link);
+        move_to_front(link);
         leave_first(ga_memberships);
     }
 }
 
-ga_member *ga_member_close_with(ga_member *closer)
+ga_member *ga_member_join_closing(ga_member *closer)
 {
-    ga_member **link = find(closer->domain);
+    ga_member **link = find_membership(closer->domain);
     if (!*link) {
         closer->sibling = ga_memberships;
         ga_memberships = closer;
@@ -305,9 +311,9 @@ ga_member *ga_member_close_with(ga_member *closer)
     return *link;
 }
 
-void ga_member_forget(ga_member *member)
+void ga_member_leave_closed(ga_member *member)
 {
-    ga_member **link = find(member->domain);
+    ga_member **link = find_membership(member->domain);
     if (*link) {
         *link = member->sibling;
     }
@@ -319,7 +325,7 @@ void ga_member_forget(ga_member *member)
 void ga_member_orphan(ga_member *member)
 {
     ga_hazard_clear_all(&member->hazards);
-    settle(member);
-    member->tending = NULL;
-    ga_member_hand_on(member);
+    repair_list(member);
+    member->adopted = NULL;
+    ga_member_give_up(member);
 }

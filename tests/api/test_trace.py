@@ -344,8 +344,8 @@ class Damaged(TraceTest):
 
 class Documented(TraceTest):
     def test_worked_example(self) -> None:
-        """docs/trace.md: what its hexadecimal lines say is what it says they say."""
-        text = (command.REPO / "docs" / "trace.md").read_text()
+        """docs/reference/trace.md: what its hexadecimal lines say is what it says they say."""
+        text = (command.REPO / "docs" / "reference" / "trace.md").read_text()
         content = bytearray(8192)
         end = 0
         for offset, line in re.findall(r"(?m)^([0-9a-f]{8}): ((?:[0-9a-f]{4} ?)+)  ", text):

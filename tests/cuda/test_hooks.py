@@ -14,7 +14,7 @@ from driver import HOOKS, LIBCUDA, LIBCUDA_OLD, Case, alone
 
 ROW = re.compile(r"X\((\w+), (\w+), (\d+), (\w+), (ANY|LEGACY|THREAD),")
 OURS, THEIRS = "libgpualloc-cuda.so", "libcuda.so.1"
-PAGE = HOOKS.parents[2] / "docs" / "cuda-preload.md"
+PAGE = HOOKS.parents[2] / "docs" / "guide" / "preload.md"
 HOOK_LINE = re.compile(r'X\((\w+), (\w+), \d+, \w+, \w+,[ \\]*"([^"]*)"\)')
 # What is passed on, and the words of the page for it.
 GROUPS = {

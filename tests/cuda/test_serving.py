@@ -94,7 +94,7 @@ class Serving(Case):
             self.under_each(name, specs=("vmm",), options="free=event")
 
     def test_calls_of_the_driver(self) -> None:
-        """For 1000 cuMemAlloc() and 1000 cuMemFree(), at the most (docs/cuda-preload.md)."""
+        """For 1000 cuMemAlloc() and 1000 cuMemFree(), at most; docs/internals/cuda-preload.md."""
         for spec, case, alloc, free in (
                 ("vmm", "idle", 1000, 2000), ("vmm", "behind", 1000, 2000),
                 ("vmm:free=event", "idle", 1510, 120), ("vmm:free=event", "behind", 1600, 210),

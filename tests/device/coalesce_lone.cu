@@ -35,7 +35,7 @@ static __global__ void play_kernel(ga_kernel_heap heap, const coalesce_script *s
     for (uint32_t step = 0; step < COALESCE_STEPS; step++) {
         uint32_t giving = script->giving[step];
         if (giving >> lane & 1u) {
-            ga_coalesce_release(view, ga_tile_among(giving), giving, payload);
+            ga_coalesce_free_lanes(view, ga_tile_among(giving), giving, payload);
         }
         note_headers(wants, mine, outcome->headers[step + 1], lane);
     }
@@ -44,7 +44,7 @@ static __global__ void play_kernel(ga_kernel_heap heap, const coalesce_script *s
         left &= ~script->giving[step];
     }
     if (left >> lane & 1u) {
-        ga_coalesce_release(view, ga_tile_among(left), left, payload);
+        ga_coalesce_free_lanes(view, ga_tile_among(left), left, payload);
     }
 }
 

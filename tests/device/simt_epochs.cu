@@ -227,7 +227,7 @@ static __global__ void epoch_kernel(epoch_world *world, uint32_t width, uint32_t
                 use(world, &one);
             }
         }
-        if (ga_epoch_is_over(&world->epochs, one.tile, pin)) {
+        if (ga_epoch_is_closed(&world->epochs, one.tile, pin)) {
             ga_epoch_leave(&world->epochs, one.tile, pin);
             pin = ga_epoch_enter(&world->epochs, one.tile, thread / width);
         }

@@ -196,7 +196,7 @@ end:
 
 /* ---- the writer: scan.c ---------------------------------------------------------------------- */
 
-inline order_readers()
+inline heavy_fence()
 {
     if
     :: MUTANT != 10 -> fence(WRITER)
@@ -344,7 +344,7 @@ proctype writer()
             if
             :: MUTANT == 9 -> /* it is retired, and the scan begins, before it is unlinked */
                 atomic { state[linked] = RETIRED; take_retired(); state[linked] = LIVE };
-                order_readers(); read_slots();
+                heavy_fence(); read_slots();
                 unlink();
                 sweep()
             :: else -> unlink(); turn++
@@ -362,8 +362,8 @@ proctype writer()
             take_retired();
             if
             :: MUTANT == 2
-            :: MUTANT == 4 -> read_slots(); order_readers()
-            :: MUTANT != 2 && MUTANT != 4 -> order_readers() /* S1 */
+            :: MUTANT == 4 -> read_slots(); heavy_fence()
+            :: MUTANT != 2 && MUTANT != 4 -> heavy_fence() /* S1 */
             fi;
             if
             :: MUTANT == 11 && (state[0] == FREE || state[1] == FREE || state[2] == FREE) ->

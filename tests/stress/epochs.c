@@ -70,7 +70,7 @@ static void use(uint64_t *random)
     node *n = __atomic_load_n(world.cells + random_below(random, CELLS), __ATOMIC_ACQUIRE);
     uint64_t first = n->words[0];
     for (uint32_t i = 1; i < WORDS; i++) {
-        ga_epoch_nap();
+        ga_epoch_test_yield();
         stress_need(n->words[i] == first && first != 0, "a node is freed while it is used");
     }
 }
@@ -136,7 +136,7 @@ static void work(size_t number)
             random_below(&random, 4) ? use(&random) : put_another(&random);
         }
         stress_need(read_note(pin) == note, "an epoch is closed that has not drained");
-        if (random_below(&random, 4) == 0 || ga_epoch_is_over(&world.epochs, tile, pin)) {
+        if (random_below(&random, 4) == 0 || ga_epoch_is_closed(&world.epochs, tile, pin)) {
             ga_epoch_leave(&world.epochs, tile, pin);
             if (random_below(&random, 8) == 0) {
                 sched_yield();

@@ -58,7 +58,7 @@ static struct {
 /* What a tile keeps. */
 typedef struct turn {
     ga_slab_claimed claimed;
-    ga_slabhash_stand stand;
+    ga_slabhash_snapshot stand;
     uint64_t random;
     uint64_t values[OWN]; /* 0: not there */
     uint32_t number;
@@ -124,16 +124,16 @@ static void give(void *context, void *rows, size_t bytes)
 static ga_slabhash_answer perform(turn *t, ga_slabhash_operation to, uint64_t hash)
 {
 #define PERFORM(kind)                                                                              \
-    ga_slabhash_do_standing(kind, world.view, &world.growing, SLABHASH_TILE, &t->claimed,          \
-                            &t->stand, hash, to)
+    ga_slabhash_do_from_snapshot(kind, world.view, &world.growing, SLABHASH_TILE, &t->claimed,     \
+                                 &t->stand, hash, to)
     EACH_KIND(PERFORM);
 }
 
 static uint64_t count_of(turn *t, uint64_t key)
 {
 #define COUNT_OF(kind)                                                                             \
-    ga_slabhash_find_all_standing(kind, world.view, &world.growing, SLABHASH_TILE, &t->stand,      \
-                                  ga_slabhash_seeded(world.view, key), key, NULL, 0)
+    ga_slabhash_find_all_from_snapshot(kind, world.view, &world.growing, SLABHASH_TILE, &t->stand, \
+                                       ga_slabhash_seeded(world.view, key), key, NULL, 0)
     EACH_KIND(COUNT_OF);
 }
 
@@ -204,21 +204,21 @@ static void begin(turn *t, uint32_t number)
     t->number = number;
     t->random = world.tables * THREADS + number + 1;
     t->claimed = ga_slabhash_claim_begin(number * GA_SLAB_ROW_WORDS);
-    ga_slabhash_stand_begin(&world.growing, SLABHASH_TILE, &t->stand, number);
+    ga_slabhash_snapshot_begin(&world.growing, SLABHASH_TILE, &t->stand, number);
 }
 
 static void end(turn *t)
 {
     ga_slabhash_claim_end(world.view, SLABHASH_TILE, &t->claimed);
     t->claimed.units = 0;
-    ga_slabhash_stand_end(&world.growing, SLABHASH_TILE, &t->stand);
+    ga_slabhash_snapshot_end(&world.growing, SLABHASH_TILE, &t->stand);
 }
 
 /* Have the table move on, to as many buckets, more or fewer, whatever is in it. */
 static void move_on(turn *t)
 {
     ga_slabhash_growing *g = &world.growing;
-    ga_slabhash_stand_read(g, SLABHASH_TILE, &t->stand);
+    ga_slabhash_snapshot_renew(g, SLABHASH_TILE, &t->stand);
     uint32_t number = t->stand.number + 1;
     if (ga_slabhash_has_place(g, SLABHASH_TILE, number) &&
         ga_cas_acquire(&g->making, number, number + 1) == number) { /* M: acquire. Pairs with M */
@@ -228,7 +228,7 @@ static void move_on(turn *t)
         } else if (which < 3 && buckets < BUCKETS_MOST) {
             buckets *= 2;
         }
-        ga_slabhash_make_stage(g, SLABHASH_TILE, number, buckets, 1);
+        ga_slabhash_make_version(g, SLABHASH_TILE, number, buckets, 1);
     }
     while (ga_slabhash_clear_some(g, SLABHASH_TILE)) {
     }
@@ -312,9 +312,9 @@ static void open_table(void)
     g->least = 8;
     g->slabs = world.view.heap;
     g->kind = world.view.kind;
-    g->stages[0].buckets = 8;
-    g->stages[0].rows = array(NULL, (size_t)8 * 128);
-    memset(g->stages[0].rows, 0xff, (size_t)8 * 128);
+    g->versions[0].buckets = 8;
+    g->versions[0].rows = array(NULL, (size_t)8 * 128);
+    memset(g->versions[0].rows, 0xff, (size_t)8 * 128);
     world.returned = 0;
 }
 
@@ -326,10 +326,10 @@ static void settle(void)
     (void)do_one(&t, GA_SLABHASH_DELETE, SHARED + THREADS * OWN, 0);
     while (ga_slabhash_clear_some(&world.growing, SLABHASH_TILE)) {
     }
-    ga_slabhash_stand_read(&world.growing, SLABHASH_TILE, &t.stand);
+    ga_slabhash_snapshot_renew(&world.growing, SLABHASH_TILE, &t.stand);
     while (t.stand.next_rows) { /* each call that changes something opens a run of groups */
         (void)do_one(&t, GA_SLABHASH_DELETE, SHARED + THREADS * OWN, 0);
-        ga_slabhash_stand_read(&world.growing, SLABHASH_TILE, &t.stand);
+        ga_slabhash_snapshot_renew(&world.growing, SLABHASH_TILE, &t.stand);
     }
     end(&t);
     while (ga_slabhash_give_some(world.view.heap, &world.growing, SLABHASH_TILE)) {
@@ -337,7 +337,7 @@ static void settle(void)
 }
 
 /* Slabs behind the buckets of the array that is left. */
-static uint64_t slabs_there(const ga_slabhash_stage *stage)
+static uint64_t slabs_there(const ga_slabhash_version *stage)
 {
     uint64_t count = 0;
     ga_slabhash_view view = world.view;
@@ -368,14 +368,14 @@ static void check(void)
     stress_need(world.growing.gone == world.growing.now && world.held == 1,
                 "an array is kept that nobody uses");
     stress_need(world.growing.epochs.step % 4 == GA_EPOCH_OPEN, "an epoch does not drain");
-    const ga_slabhash_stage *last = ga_slabhash_stage_of(&world.growing, world.growing.now);
+    const ga_slabhash_version *last = ga_slabhash_version_of(&world.growing, world.growing.now);
     stress_need(ga_slab_host_taken(&world.table->slabs) == slabs_there(last),
                 "slabs are lost, or given back twice");
 }
 
 static void close_table(void)
 {
-    ga_slabhash_stage *last = ga_slabhash_stage_of(&world.growing, world.growing.now);
+    ga_slabhash_version *last = ga_slabhash_version_of(&world.growing, world.growing.now);
     if (plain) {
         NEED(munmap(world.addresses, AWAY_BYTES) == 0);
     } else {
@@ -389,7 +389,7 @@ static void one_table(void)
     open_table();
     stress_threads(THREADS, work);
     world.came_back += world.returned;
-    stress_need(world.most <= GA_SLABHASH_STAGES, "more arrays are held than have a place");
+    stress_need(world.most <= GA_SLABHASH_VERSIONS, "more arrays are held than have a place");
     settle();
     world.stages += world.growing.now;
     check();

@@ -24,7 +24,7 @@ enum {
 /* What a tile keeps. */
 typedef struct turns_tile {
     ga_slab_claimed claimed;
-    ga_slabhash_stand stand;
+    ga_slabhash_snapshot stand;
     bool stands;
 } turns_tile;
 
@@ -51,7 +51,7 @@ void turns_close(void);
 
 /* Alone: end what is under way, and begin again with one stage. */
 void turns_settle(void);
-void turns_free_stage(ga_slabhash_stage *stage);
+void turns_free_stage(ga_slabhash_version *stage);
 
 /* A thread becomes a tile, with a stand; what it has claimed ahead goes back, and its stand becomes
  * older; it is none any more. */

@@ -90,11 +90,11 @@ static void prepare(turns_tile *t, uint64_t number)
         }
         turns_end(t);
         turns_settle();
-        if (turns.growing.stages[0].buckets > 64) { /* from few buckets on again */
-            turns_free_stage(&turns.growing.stages[0]);
-            turns.growing.stages[0].buckets = 1;
-            turns.growing.stages[0].rows = aligned_alloc(128, 128);
-            memset(turns.growing.stages[0].rows, 0xff, 128);
+        if (turns.growing.versions[0].buckets > 64) { /* from few buckets on again */
+            turns_free_stage(&turns.growing.versions[0]);
+            turns.growing.versions[0].buckets = 1;
+            turns.growing.versions[0].rows = aligned_alloc(128, 128);
+            memset(turns.growing.versions[0].rows, 0xff, 128);
         }
         turns.refuses = random_below(&turns.random, 2) ? 3 : 0;
         *t = turns_begin(0);

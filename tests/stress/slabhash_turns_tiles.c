@@ -69,23 +69,23 @@ static uint64_t hash_of(uint64_t key)
 
 ga_slabhash_answer turns_perform(turns_tile *t, ga_slabhash_operation to){
 #define PERFORM(kind)                                                                              \
-    ga_slabhash_do_standing(kind, turns.view, &turns.growing, SLABHASH_TILE, &t->claimed,          \
-                            &t->stand, hash_of(to.key), to)
+    ga_slabhash_do_from_snapshot(kind, turns.view, &turns.growing, SLABHASH_TILE, &t->claimed,     \
+                                 &t->stand, hash_of(to.key), to)
     EACH_KIND(PERFORM)}
 
 uint64_t turns_find_all(turns_tile *t, uint64_t key, uint64_t *values, uint64_t room)
 {
 #define FIND_ALL(kind)                                                                             \
-    ga_slabhash_find_all_standing(kind, turns.view, &turns.growing, SLABHASH_TILE, &t->stand,      \
-                                  hash_of(key), key, values, room)
+    ga_slabhash_find_all_from_snapshot(kind, turns.view, &turns.growing, SLABHASH_TILE, &t->stand, \
+                                       hash_of(key), key, values, room)
     EACH_KIND(FIND_ALL)
 }
 
 static uint32_t remove_all(turns_tile *t, uint64_t key, uint64_t *count)
 {
 #define REMOVE_ALL(kind)                                                                           \
-    ga_slabhash_remove_standing(kind, turns.view, &turns.growing, SLABHASH_TILE, &t->claimed,      \
-                                &t->stand, hash_of(key), key, count)
+    ga_slabhash_remove_from_snapshot(kind, turns.view, &turns.growing, SLABHASH_TILE, &t->claimed, \
+                                     &t->stand, hash_of(key), key, count)
     EACH_KIND(REMOVE_ALL)
 }
 
@@ -152,7 +152,7 @@ turns_tile turns_begin(uint64_t number)
 {
     turns_tile t = {.claimed = ga_slabhash_claim_begin((uint32_t)number * GA_SLAB_ROW_WORDS),
                     .stands = true};
-    ga_slabhash_stand_begin(&turns.growing, SLABHASH_TILE, &t.stand, (uint32_t)number);
+    ga_slabhash_snapshot_begin(&turns.growing, SLABHASH_TILE, &t.stand, (uint32_t)number);
     return t;
 }
 
@@ -167,7 +167,7 @@ void turns_end(turns_tile *t)
 {
     turns_rest(t);
     if (t->stands) {
-        ga_slabhash_stand_end(&turns.growing, SLABHASH_TILE, &t->stand);
+        ga_slabhash_snapshot_end(&turns.growing, SLABHASH_TILE, &t->stand);
     }
     t->stands = false;
 }
@@ -225,14 +225,14 @@ void turns_open(uint32_t mode, bool multi, uint32_t buckets, ga_slabhash_hash *h
     turns.growing.least = 1;
     turns.growing.slabs = turns.view.heap;
     turns.growing.kind = turns.kind;
-    turns.growing.stages[0].buckets = buckets;
-    turns.growing.stages[0].wanted = buckets / GA_SLABHASH_WANTS;
+    turns.growing.versions[0].buckets = buckets;
+    turns.growing.versions[0].wanted = buckets / GA_SLABHASH_WANTS;
     turns.refuses = 0;
-    turns.growing.stages[0].rows = array(NULL, (size_t)buckets * 128);
-    memset(turns.growing.stages[0].rows, 0xff, (size_t)buckets * 128);
+    turns.growing.versions[0].rows = array(NULL, (size_t)buckets * 128);
+    memset(turns.growing.versions[0].rows, 0xff, (size_t)buckets * 128);
 }
 
-void turns_free_stage(ga_slabhash_stage *stage)
+void turns_free_stage(ga_slabhash_version *stage)
 {
     ga_slabhash_view view = turns.view;
     view.rows = stage->rows;
@@ -250,11 +250,11 @@ void turns_settle(void)
     turns_tile t = turns_begin(0);
     while (ga_slabhash_clear_some(g, SLABHASH_TILE)) {
     }
-    ga_slabhash_stand_read(g, SLABHASH_TILE, &t.stand);
+    ga_slabhash_snapshot_renew(g, SLABHASH_TILE, &t.stand);
     while (t.stand.next_rows) {
         uint32_t seen = slabhash_room(turns.table);
         ga_slabhash_note_opened(g, SLABHASH_TILE, &t.stand, open_all(&t));
-        ga_slabhash_stand_read(g, SLABHASH_TILE, &t.stand);
+        ga_slabhash_snapshot_renew(g, SLABHASH_TILE, &t.stand);
         if (t.stand.next_rows) {
             NEED(ga_slabhash_grow(turns.table, seen) == GA_OK);
         }
@@ -266,11 +266,11 @@ void turns_settle(void)
     while (ga_slabhash_give_some(turns.view.heap, g, SLABHASH_TILE)) {
     }
     stress_need(g->gone == g->now, "a stage is not given back, though nobody uses it");
-    ga_slabhash_stage last = *ga_slabhash_stage_of(g, g->now);
-    memset(g->stages, 0, sizeof g->stages);
+    ga_slabhash_version last = *ga_slabhash_version_of(g, g->now);
+    memset(g->versions, 0, sizeof g->versions);
     memset(&g->epochs, 0, sizeof g->epochs);
-    g->stages[0] = last;
-    g->stages[0].stays = 0; /* there may be memory now */
+    g->versions[0] = last;
+    g->versions[0].stays = 0; /* there may be memory now */
     g->now = g->gone = 0;
     g->there = g->making = 1;
     g->back = 0;
@@ -279,7 +279,7 @@ void turns_settle(void)
 void turns_close(void)
 {
     turns_settle();
-    turns_free_stage(&turns.growing.stages[0]);
+    turns_free_stage(&turns.growing.versions[0]);
     NEED(ga_slabhash_close(turns.table) == GA_OK);
 }
 
@@ -287,13 +287,13 @@ void turns_close(void)
 void turns_move_on(turns_tile *t, uint64_t random)
 {
     ga_slabhash_growing *g = &turns.growing;
-    ga_slabhash_stand_read(g, SLABHASH_TILE, &t->stand);
+    ga_slabhash_snapshot_renew(g, SLABHASH_TILE, &t->stand);
     uint32_t number = t->stand.number + 1;
     if (ga_slabhash_has_place(g, SLABHASH_TILE, number) &&
         ga_cas_acquire(&g->making, number, number + 1) == number) {
         uint32_t times = 1u << random % 3, buckets = t->stand.buckets;
         buckets = random / 3 % 2 && buckets % times == 0 ? buckets / times : buckets * times;
-        ga_slabhash_make_stage(g, SLABHASH_TILE, number, buckets, 1);
+        ga_slabhash_make_version(g, SLABHASH_TILE, number, buckets, 1);
     }
     while (ga_slabhash_clear_some(g, SLABHASH_TILE)) {
     }

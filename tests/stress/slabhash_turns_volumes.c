@@ -185,9 +185,9 @@ static void compact(void)
 {
     ga_slabhash_growing *g = &turns.growing;
     uint32_t before = g->compacted;
-    run.crowd = g->stages[0].buckets * places() * 9 / 10;
-    g->least = g->stages[0].buckets; /* it may not shrink */
-    g->stages[0].wanted = UINT32_MAX;
+    run.crowd = g->versions[0].buckets * places() * 9 / 10;
+    g->least = g->versions[0].buckets; /* it may not shrink */
+    g->versions[0].wanted = UINT32_MAX;
     stress_threads(turns.threads, crowd);
     uint64_t crowded = ga_slab_host_taken(&turns.table->slabs);
     run.until = ga_clock_ns() + PATIENCE;

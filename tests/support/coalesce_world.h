@@ -231,7 +231,7 @@ static inline void world_free(coalesce_world *world, uint32_t giving, char *cons
     for (uint32_t lane = 0; lane < 32; lane++) {
         ga_wide_write(&wide, lane, (uint64_t)payloads[lane]);
     }
-    ga_coalesce_release(world->view, world_tile(), giving, wide);
+    ga_coalesce_free_lanes(world->view, world_tile(), giving, wide);
 }
 
 /* One payload, by lane `lane`. */

@@ -12,8 +12,8 @@ Test(coalesce_segments, a_header_is_told_by_its_payload)
 {
     static const uint32_t heads[16] = {8, 0, 2, 0, 4, 0, 2, 0, 8, 0, 2, 0, 4, 0, 2, 0};
     for (uintptr_t i = 0; i < 16; i++) {
-        cr_assert_eq(ga_segment_head((const char *)(0x1000 + i)), heads[i], "payload at %zu mod 16",
-                     (size_t)i);
+        cr_assert_eq(ga_segment_header_bytes((const char *)(0x1000 + i)), heads[i],
+                     "payload at %zu mod 16", (size_t)i);
     }
 }
 
@@ -120,7 +120,7 @@ Test(coalesce_segments, tiny_ones_among_others)
     world_malloc(world, 0xff, sizes, payloads);
     for (int i = 0; i < 8; i++) {
         assert_aligned(GA_COALESCE_AUTO, sizes[i], payloads[i]);
-        cr_assert_eq(ga_segment_head(payloads[i]), sizes[i] % 8 || !sizes[i] ? 4 : 8);
+        cr_assert_eq(ga_segment_header_bytes(payloads[i]), sizes[i] % 8 || !sizes[i] ? 4 : 8);
     }
     world_free(world, 0xff, payloads);
     assert_clean(world, "tiny");

@@ -301,7 +301,7 @@ Test(coalesce_tile, the_parent_sees_each_free)
     cr_assert(world->wrong == 3 && world->last_wrong == payloads[3]);
     ga_wide wide = ga_static_claim(world->view, world_tile(), true, 60);
     cr_assert_eq(world_live(world), LANES);
-    ga_coalesce_release(world->view, world_tile(), GA_ALL_BITS, wide);
+    ga_coalesce_free_lanes(world->view, world_tile(), GA_ALL_BITS, wide);
     cr_assert_eq(world_live(world), 0);
     cr_assert_eq(world->wrong, 3);
     world_delete(world);

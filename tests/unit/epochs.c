@@ -26,7 +26,7 @@ static void leave(uint32_t pin)
 
 static bool is_over(uint32_t pin)
 {
-    return ga_epoch_is_over(&epochs, tile(), pin);
+    return ga_epoch_is_closed(&epochs, tile(), pin);
 }
 
 static bool drained(void)
@@ -131,8 +131,8 @@ Test(epochs, counts_come_round)
     begin();
     epochs.stripes[3].left[0] = UINT32_MAX - 1;
     epochs.stripes[4].left[1] = UINT32_MAX - 2;
-    epochs.away[0] = UINT32_MAX - 1;
-    epochs.away[1] = UINT32_MAX - 2;
+    epochs.expected[0] = UINT32_MAX - 1;
+    epochs.expected[1] = UINT32_MAX - 2;
     epochs.step = UINT32_MAX - 7;
     for (uint32_t i = 0; i < 6; i++) {
         uint32_t one = enter(3), other = enter(4);

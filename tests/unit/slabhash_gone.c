@@ -16,11 +16,11 @@ Test(slabhash_gone, an_array_goes_back_once_nobody_has_a_stand_from_before)
     tiles_move_on(&b, 2);
     cr_assert(tiles_give_some());     /* an epoch is closed */
     cr_assert_not(tiles_give_some()); /* a and b are in it */
-    ga_slabhash_stand_read(&tiles.growing, SLABHASH_TILE, &b.stand);
+    ga_slabhash_snapshot_renew(&tiles.growing, SLABHASH_TILE, &b.stand);
     cr_assert_not(tiles_give_some());
     cr_assert_eq(tiles.held, 2);
     tiles_expect(&a, 0, 10); /* from where it stands; it looks at the record now and then */
-    ga_slabhash_stand_read(&tiles.growing, SLABHASH_TILE, &a.stand);
+    ga_slabhash_snapshot_renew(&tiles.growing, SLABHASH_TILE, &a.stand);
     while (tiles_give_some()) {
     }
     cr_assert_eq(tiles.growing.gone, 1);
@@ -67,7 +67,7 @@ Test(slabhash_gone, what_is_taken_out_later_waits_for_another_epoch)
     while (tiles_give_some()) {
     }
     cr_assert_eq(tiles.growing.gone, 1, "and so has c, as far as anybody knows");
-    ga_slabhash_stand_read(&tiles.growing, SLABHASH_TILE, &c.stand);
+    ga_slabhash_snapshot_renew(&tiles.growing, SLABHASH_TILE, &c.stand);
     while (tiles_give_some()) {
     }
     cr_assert_eq(tiles.growing.gone, 2);
@@ -101,22 +101,22 @@ Test(slabhash_gone, a_stand_keeps_as_many_arrays_as_have_a_place)
     tiles_open(2, NULL);
     tiles_tile old = tiles_begin(0), b = tiles_begin(1);
     tiles_put(&old, 0, 20);
-    for (uint32_t i = 1; i < GA_SLABHASH_STAGES; i++) {
+    for (uint32_t i = 1; i < GA_SLABHASH_VERSIONS; i++) {
         tiles_move_on(&b, 1);
         (void)tiles_give_some();
     }
-    cr_assert_eq(tiles.held, GA_SLABHASH_STAGES);
+    cr_assert_eq(tiles.held, GA_SLABHASH_VERSIONS);
     cr_assert_not(ga_slabhash_has_place(&tiles.growing, SLABHASH_TILE, tiles.growing.there));
-    ga_slabhash_stage_of(&tiles.growing, tiles.growing.now)->wanted = 0;
+    ga_slabhash_version_of(&tiles.growing, tiles.growing.now)->wanted = 0;
     tiles_put(&b, 100, 180); /* these would have it grow */
-    cr_assert_eq(tiles.growing.making, GA_SLABHASH_STAGES);
-    ga_slabhash_stage_of(&tiles.growing, tiles.growing.now)->wanted = UINT32_MAX;
+    cr_assert_eq(tiles.growing.making, GA_SLABHASH_VERSIONS);
+    ga_slabhash_version_of(&tiles.growing, tiles.growing.now)->wanted = UINT32_MAX;
     tiles_expect(&old, 0, 20); /* from the oldest array on */
     tiles_expect(&old, 100, 180);
     tiles_end(&old);
-    ga_slabhash_stand_read(&tiles.growing, SLABHASH_TILE, &b.stand);
+    ga_slabhash_snapshot_renew(&tiles.growing, SLABHASH_TILE, &b.stand);
     while (tiles_give_some()) {
-        ga_slabhash_stand_read(&tiles.growing, SLABHASH_TILE, &b.stand);
+        ga_slabhash_snapshot_renew(&tiles.growing, SLABHASH_TILE, &b.stand);
     }
     cr_assert_eq(tiles.held, 1);
     tiles_move_on(&b, 2);
@@ -131,16 +131,16 @@ Test(slabhash_gone, places_are_used_again)
     tiles_open(2, NULL);
     tiles_tile a = tiles_begin(0);
     tiles_put(&a, 0, 50);
-    for (uint32_t i = 0; i < 5 * GA_SLABHASH_STAGES; i++) {
+    for (uint32_t i = 0; i < 5 * GA_SLABHASH_VERSIONS; i++) {
         tiles_move_on(&a, 1);
         (void)tiles_do(&a, GA_SLABHASH_DELETE, i % 50, 0);
         tiles_put(&a, i % 50, i % 50 + 1);
         while (tiles_give_some()) {
-            ga_slabhash_stand_read(&tiles.growing, SLABHASH_TILE, &a.stand);
+            ga_slabhash_snapshot_renew(&tiles.growing, SLABHASH_TILE, &a.stand);
         }
         cr_assert_leq(tiles.held, 3);
     }
-    cr_assert_eq(tiles.growing.now, 5 * GA_SLABHASH_STAGES);
+    cr_assert_eq(tiles.growing.now, 5 * GA_SLABHASH_VERSIONS);
     tiles_expect(&a, 0, 50);
     tiles_end(&a);
     tiles_close();
@@ -151,9 +151,9 @@ Test(slabhash_gone, no_memory_for_the_next_array_takes_no_place)
     tiles_open(2, NULL);
     tiles_tile a = tiles_begin(0);
     tiles.refuses = true;
-    for (uint32_t i = 0; i < 2 * GA_SLABHASH_STAGES; i++) {
+    for (uint32_t i = 0; i < 2 * GA_SLABHASH_VERSIONS; i++) {
         tiles.growing.making = 2;
-        ga_slabhash_make_stage(&tiles.growing, SLABHASH_TILE, 1, 4, 1);
+        ga_slabhash_make_version(&tiles.growing, SLABHASH_TILE, 1, 4, 1);
         cr_assert_eq(tiles.growing.making, 1);
     }
     tiles.refuses = false;
@@ -234,10 +234,10 @@ Test(slabhash_gone, who_stops_with_a_part_keeps_its_array_alone)
     tiles_expect(&a, 0, 100);
     tiles_end(&a);
     cr_assert_not(tiles_give_some());
-    ga_slabhash_part_back(tiles.view.heap, SLABHASH_TILE, ga_slabhash_stage_of(&tiles.growing, 0),
+    ga_slabhash_part_back(tiles.view.heap, SLABHASH_TILE, ga_slabhash_version_of(&tiles.growing, 0),
                           1);
     cr_assert(ga_slabhash_complete(SLABHASH_TILE, &tiles.growing.given, 1, 2));
-    ga_slabhash_stage_back(&tiles.growing, SLABHASH_TILE, 0);
+    ga_slabhash_free_version(&tiles.growing, SLABHASH_TILE, 0);
     while (tiles_give_some()) {
     }
     cr_assert_eq(tiles.held, 1);

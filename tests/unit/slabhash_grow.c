@@ -465,8 +465,9 @@ Test(slabhash_grow, what_comes_late_to_a_multimap_brings_nothing_twice)
         cr_assert_gt(count, 0);
         ga_slabhash_goal goal = {.at = ga_slabhash_walk_chain(pin.shift.to, bucket),
                                  .bucket = bucket};
-        cr_assert(ga_slabhash_bring_all(kind, pin.shift, SLABHASH_TILE, &claimed,
-                                        ga_slabhash_sources_of(pin.shift, bucket).first, &goal));
+        cr_assert(ga_slabhash_migrate_bucket(kind, pin.shift, SLABHASH_TILE, &claimed,
+                                             ga_slabhash_sources_of(pin.shift, bucket).first,
+                                             &goal));
         assert_ok(ga_slabhash_search_all(table, key, NULL, 0, &count));
         cr_assert_eq(count, 0, "%s: %" PRIu64 " pairs are there again", ga_slabhash_mode_text(mode),
                      count);
@@ -561,7 +562,7 @@ Test(slabhash_grow, a_stopped_thread_stops_no_move)
         cr_assert_eq(ga_slabhash_shift_bucket(KIND, pin.shift, SLABHASH_TILE, &claimed, bucket),
                      GA_SLABHASH_OPENED);
     }
-    slabhash_generation *next = pin.next;
+    slabhash_version *next = pin.next;
     uint32_t buckets = next->view.buckets;
     ga_slabhash_unpin(&pin);
     ga_slabhash_claim_end(table->view, SLABHASH_TILE, &claimed);

@@ -186,7 +186,7 @@ Test(slabhash_less, a_slab_that_is_chained_for_deleted_pairs_compacts_the_table)
 {
     tiles_open(8, NULL);
     tiles_let_go(8);
-    tiles.growing.stages[0].wanted = 0;
+    tiles.growing.versions[0].wanted = 0;
     tiles_tile a = tiles_begin(0);
     for (uint64_t key = 0; key < 400 && !tiles.growing.compacted; key++) {
         tiles_put(&a, key, key + 1);

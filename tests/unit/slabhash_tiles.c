@@ -50,17 +50,17 @@ void tiles_open(uint32_t buckets, ga_slabhash_hash *hash)
     tiles.growing.there = tiles.growing.making = 1;
     tiles.growing.slabs = tiles.view.heap;
     tiles.growing.kind = TILES_KIND;
-    tiles.growing.stages[0].buckets = buckets;
-    tiles.growing.stages[0].wanted = UINT32_MAX; /* nobody moves it but the test */
-    tiles.growing.stages[0].stays = 1;
-    tiles.growing.stages[0].rows = array(&tiles, ga_slabhash_array_bytes(buckets));
-    memset(tiles.growing.stages[0].rows, 0xff, ga_slabhash_array_bytes(buckets));
+    tiles.growing.versions[0].buckets = buckets;
+    tiles.growing.versions[0].wanted = UINT32_MAX; /* nobody moves it but the test */
+    tiles.growing.versions[0].stays = 1;
+    tiles.growing.versions[0].rows = array(&tiles, ga_slabhash_array_bytes(buckets));
+    memset(tiles.growing.versions[0].rows, 0xff, ga_slabhash_array_bytes(buckets));
 }
 
 void tiles_close(void)
 {
     for (uint32_t i = tiles.growing.gone; i < tiles.growing.there; i++) {
-        free(ga_slabhash_stage_of(&tiles.growing, i)->rows);
+        free(ga_slabhash_version_of(&tiles.growing, i)->rows);
     }
     assert_ok(ga_slabhash_close(tiles.table));
 }
@@ -68,14 +68,14 @@ void tiles_close(void)
 tiles_tile tiles_begin(uint32_t number)
 {
     tiles_tile t = {.claimed = ga_slabhash_claim_begin(0)};
-    ga_slabhash_stand_begin(&tiles.growing, SLABHASH_TILE, &t.stand, number);
+    ga_slabhash_snapshot_begin(&tiles.growing, SLABHASH_TILE, &t.stand, number);
     return t;
 }
 
 void tiles_end(tiles_tile *t)
 {
     ga_slabhash_claim_end(tiles.view, SLABHASH_TILE, &t->claimed);
-    ga_slabhash_stand_end(&tiles.growing, SLABHASH_TILE, &t->stand);
+    ga_slabhash_snapshot_end(&tiles.growing, SLABHASH_TILE, &t->stand);
 }
 
 static uint64_t hash_of(uint64_t key)
@@ -89,8 +89,8 @@ ga_slabhash_answer tiles_do(tiles_tile *t, uint32_t op, uint64_t key, uint64_t v
     for (;;) {
         uint32_t seen = slabhash_room(tiles.table);
         ga_slabhash_answer answer =
-            ga_slabhash_do_standing(TILES_KIND, tiles.view, &tiles.growing, SLABHASH_TILE,
-                                    &t->claimed, &t->stand, hash_of(key), to);
+            ga_slabhash_do_from_snapshot(TILES_KIND, tiles.view, &tiles.growing, SLABHASH_TILE,
+                                         &t->claimed, &t->stand, hash_of(key), to);
         if (answer.result != GA_SLABHASH_FULL) {
             return answer;
         }
@@ -118,15 +118,15 @@ void tiles_expect(tiles_tile *t, uint64_t first, uint64_t end_)
 void tiles_make_of(tiles_tile *t, uint32_t buckets)
 {
     uint32_t number = tiles.growing.there;
-    ga_slabhash_stand_read(&tiles.growing, SLABHASH_TILE, &t->stand);
+    ga_slabhash_snapshot_renew(&tiles.growing, SLABHASH_TILE, &t->stand);
     cr_assert(ga_slabhash_has_place(&tiles.growing, SLABHASH_TILE, number));
     tiles.growing.making = number + 1;
-    ga_slabhash_make_stage(&tiles.growing, SLABHASH_TILE, number, buckets, 1);
-    ga_slabhash_stage_of(&tiles.growing, number)->wanted = UINT32_MAX;
-    ga_slabhash_stage_of(&tiles.growing, number)->stays = 1;
+    ga_slabhash_make_version(&tiles.growing, SLABHASH_TILE, number, buckets, 1);
+    ga_slabhash_version_of(&tiles.growing, number)->wanted = UINT32_MAX;
+    ga_slabhash_version_of(&tiles.growing, number)->stays = 1;
     while (ga_slabhash_clear_some(&tiles.growing, SLABHASH_TILE)) {
     }
-    ga_slabhash_stand_read(&tiles.growing, SLABHASH_TILE, &t->stand);
+    ga_slabhash_snapshot_renew(&tiles.growing, SLABHASH_TILE, &t->stand);
     cr_assert_not_null(t->stand.next_rows);
 }
 
@@ -148,7 +148,7 @@ void tiles_move_on(tiles_tile *t, uint32_t times)
 {
     tiles_make(t, times);
     tiles_move(t, 0);
-    ga_slabhash_stand_read(&tiles.growing, SLABHASH_TILE, &t->stand);
+    ga_slabhash_snapshot_renew(&tiles.growing, SLABHASH_TILE, &t->stand);
 }
 
 void tiles_move_to(tiles_tile *t, uint32_t buckets)
@@ -158,7 +158,7 @@ void tiles_move_to(tiles_tile *t, uint32_t buckets)
     while (t->stand.number < number) {
         uint32_t seen = slabhash_room(tiles.table);
         tiles_move(t, 0);
-        ga_slabhash_stand_read(&tiles.growing, SLABHASH_TILE, &t->stand);
+        ga_slabhash_snapshot_renew(&tiles.growing, SLABHASH_TILE, &t->stand);
         if (t->stand.number < number) { /* there was no slab */
             assert_ok(ga_slabhash_grow(tiles.table, seen));
         }
@@ -170,7 +170,7 @@ void tiles_move_to(tiles_tile *t, uint32_t buckets)
 void tiles_let_go(uint32_t least)
 {
     tiles.growing.least = least;
-    ga_slabhash_stage_of(&tiles.growing, tiles.growing.now)->stays = 0;
+    ga_slabhash_version_of(&tiles.growing, tiles.growing.now)->stays = 0;
 }
 
 bool tiles_give_some(void)

@@ -26,7 +26,7 @@ typedef struct tiles_subject {
 
 typedef struct tiles_tile {
     ga_slab_claimed claimed;
-    ga_slabhash_stand stand;
+    ga_slabhash_snapshot stand;
 } tiles_tile;
 
 extern tiles_subject tiles;

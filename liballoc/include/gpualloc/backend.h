@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * To provide a backend: fill in a ga_backend and hand it to ga_backend_register(), or export it
- * from a shared object named in GPUALLOC_PLUGINS. docs/backends.md walks through one.
+ * from a shared object named in GPUALLOC_PLUGINS. docs/reference/backends.md walks through one.
  *
  * The runtime checks sizes, alignments and NULLs, counts, and serialises nothing: the members
  * below are called from any thread at once unless they say otherwise. A member that fails calls

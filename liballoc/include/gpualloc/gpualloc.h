@@ -4,8 +4,8 @@
  *
  * A heap is opened for a place (where memory is asked for) from a spec (text that names the
  * backends it is made of, `slab/jemalloc` reads "slab over jemalloc"), or from the
- * environment variable of that place. docs/specs.md has the grammar; `gpualloc list` has the
- * backends and their options.
+ * environment variable of that place. docs/reference/specs.md has the grammar; `gpualloc list`
+ * has the backends and their options.
  *
  * Every call answers a status. A call that fails changes nothing, sets `*out` to NULL where it has
  * one (but see ga_realloc), and leaves a sentence for the calling thread in ga_error_text(). No
@@ -190,7 +190,7 @@ GA_API ga_status ga_heap_kernel_view(ga_heap *heap, ga_kernel_heap *out);
 
 /* Counts since the heap was opened. Threads count apart and are added up here, so that figures
  * read while others allocate are each right for some recent moment, not all for the same one.
- * docs/stats.md has the keys of the JSON form; they are the names of these members. */
+ * docs/reference/stats.md has the keys of the JSON form; they are the names of these members. */
 typedef struct ga_stats {
     uint64_t allocs;          /* blocks handed out */
     uint64_t frees;           /* blocks given back or retired */

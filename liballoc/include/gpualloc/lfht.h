@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The lock-free hash trie map (lfht-reclamation-2022): keys and values of 64 bits, or pointers, in
- * a map that grows and, in most variants, shrinks while any number of threads use it. docs/lfht.md
- * has the algorithms, the proof and the figures.
+ * a map that grows and, in most variants, shrinks while any number of threads use it.
+ * docs/internals/lfht.md has the algorithms, the proof and the figures.
  *
  *     ga_lfht *map;
  *     ga_lfht_options options = {.options_size = sizeof options, .variant = GA_LFHT_FHPA};

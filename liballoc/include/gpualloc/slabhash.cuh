@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The slab hash in device memory: the table of gpualloc/slabhash.h for kernels, and for batches of
- * arrays in device memory. docs/slabhash.md.
+ * arrays in device memory. docs/guide/hash-tables.md.
  *
  *     ga_slabhash_device table;
  *     ga_slabhash_options options = {.options_size = sizeof options, .mode = GA_SLABHASH_MAP32,

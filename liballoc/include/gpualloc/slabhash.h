@@ -2,8 +2,9 @@
  *
  * The slab hash (slab-hash-2018): a hash table of 128-byte slabs with concurrent inserts, searches
  * and deletes; sets and maps of 32-bit keys, and maps of 64-bit keys. This header has the table for
- * host threads; gpualloc/slabhash.cuh has the same operations for kernels. docs/slabhash.md has the
- * algorithms, the argument why they are correct, and the limitations.
+ * host threads; gpualloc/slabhash.cuh has the same operations for kernels.
+ * docs/internals/slabhash.md has the algorithms, the argument why they are correct, and the
+ * limitations.
  *
  *     ga_slabhash *table;
  *     ga_slabhash_options options = {.options_size = sizeof options,
