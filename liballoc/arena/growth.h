@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Growing memory under a running kernel: the kernel's side of the protocol (docs/growth.md). A
- * chunk is mapped while the kernel runs; nothing is launched or copied, and no pointer changes.
+ * Growing memory under a running kernel: the kernel's side of the protocol
+ * (docs/internals/growth.md). A chunk is mapped while the kernel runs; nothing is launched or
+ * copied, and no pointer changes.
  *
  *   a tile of the kernel (this file)        mailbox (pinned)     pager thread (pager.c)
  *

@@ -10,8 +10,8 @@
  * steps of some n.
  *
  * The mailbox is in pinned host memory: one word in each direction, each in a cache line of its own
- * writer. Kernels only load and store there, because not every bus supports atomics (docs/simt.md).
- * A word consists of
+ * writer. Kernels only load and store there, because not every bus supports atomics
+ * (docs/internals/simt.md). A word consists of
  *
  *     steps    upper 32 bits   request: steps that shall be backed; answer: steps that are backed
  *     serial   next 24 bits    request: its number; answer: the number of the answered request

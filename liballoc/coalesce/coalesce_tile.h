@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Dynamic coalescing over tiles, for CPU and GPU (warp-coalescing-gpumpi-2022, §3.2;
- * docs/coalesce.md has the drawing): the requests that the lanes of a tile make together become one
- * block of the parent.
+ * docs/internals/coalesce.md has the drawing): the requests that the lanes of a tile make together
+ * become one block of the parent.
  *
  * STRUCTURE  segment.h: superblocks with headers. coalesce_count.h: those without. A lane that
  *            requests more than `most` bytes gets a superblock of its own, of one segment; so does

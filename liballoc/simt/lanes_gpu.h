@@ -81,8 +81,8 @@ GA_SIMT ga_tile ga_tile_among(uint32_t lanes)
 /* The active lanes. The compiler (nvcc 13.0) assumes that the result of a ballot is equal in all
  * running lanes, and keeps it, and values derived from it, in registers of the whole warp. But
  * tiles that have diverged may run together again, at the same instruction of a loop or function;
- * then one would go on with the other's mask (docs/simt.md). So this adds a bit that is never set,
- * which the compiler does not know: that makes the mask a value of each lane.
+ * then one would go on with the other's mask (docs/internals/simt.md). So this adds a bit that is
+ * never set, which the compiler does not know: that makes the mask a value of each lane.
  * tests/device/simt_meet.cu checks it. */
 GA_SIMT uint32_t ga_warp_present(void)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The vocabulary of warp algorithms: one source compiles for CPU and GPU (docs/simt.md).
+ * The vocabulary of warp algorithms: one source compiles for CPU and GPU (docs/internals/simt.md).
  *
  *     row    128 bytes, 32 words of 32 bits, aligned to 128 bytes
  *     tile   the group that works on a row together: 4, 8, 16 or 32 lanes of a GPU warp, the lanes

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The `slab` backend for the place kernel. The heap is in device memory. Kernels claim and free;
- * the host sets up, adds superblocks between launches, counts and reports. docs/slab.md.
+ * the host sets up, adds superblocks between launches, counts and reports. docs/internals/slab.md.
  */
 #ifndef GPUALLOC_SLAB_KERNEL_H
 #define GPUALLOC_SLAB_KERNEL_H

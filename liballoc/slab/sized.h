@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Kernel heaps with size classes, host side: `slab:unit=classes` in the place kernel.
- * sized_kernel.h is the kernels' side; docs/slab.md describes the heap.
+ * sized_kernel.h is the kernels' side; docs/internals/size-classes.md describes the heap.
  *
  * Thread safe. A call that needs the device waits for it.
  */

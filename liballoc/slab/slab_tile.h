@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * SlabAlloc over tiles and rows, for CPU and GPU (slab-hash-2018, §V; docs/slab.md has the
- * drawing). A claim takes free units, a release frees them. Three ways to claim:
+ * SlabAlloc over tiles and rows, for CPU and GPU (slab-hash-2018, §V; docs/internals/slab.md has
+ * the drawing). A claim takes free units, a release frees them. Three ways to claim:
  *
  *   ga_slab_claim_lanes     one unit for each lane of a mask
  *    |  one atomic on the home word; for a whole warp then one on the word that the hint names

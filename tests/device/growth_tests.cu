@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Growth under running kernels on GPUs (docs/growth.md): an arena that the pager backs while kernels take
- * all there is. Every unit must have been prepared before it is used, be taken once, and hold at the end
- * what its owner wrote. One line a case, then `N passed, N failed, N skipped`; above each line what was
- * seen, times for information. Exit status 0, 1 when a case failed, 77 without a GPU.
+ * Growth under running kernels on GPUs (docs/internals/growth.md): an arena that the pager backs
+ * while kernels take all there is. Every unit must have been prepared before it is used, be taken
+ * once, and hold at the end what its owner wrote. One line a case, then `N passed, N failed, N
+ * skipped`; above each line what was seen, times for information. Exit status 0, 1 when a case
+ * failed, 77 without a GPU.
  *
  *   growth_tests [--only WORDS] [--quick]
  *       the cases whose name contains the words; fewer kernels

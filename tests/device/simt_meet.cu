@@ -3,7 +3,7 @@
  * Tiles of one warp that meet: lanes that have parted call the same function at different times, and
  * with naps in its loop come to run together at the same place. Each tile must go on with its own
  * lanes and its own values. A compiler that takes a mask for the same in all lanes that run gets this
- * wrong (docs/simt.md).
+ * wrong (docs/internals/simt.md).
  */
 #include "simt_gpu.h"
 

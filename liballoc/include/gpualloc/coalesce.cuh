@@ -2,7 +2,7 @@
  *
  * Coalescing that the program requests (warp-coalescing-gpumpi-2022, §3.1): all threads of a block,
  * or of a warp, call together and for equally many bytes, so that one superblock serves them all.
- * The heap is one of `coalesce` (docs/coalesce.md).
+ * The heap is one of `coalesce` (docs/internals/coalesce.md).
  *
  *     __global__ void program(ga_kernel_heap heap)
  *     {

@@ -224,9 +224,9 @@ static __device__ __forceinline__ void ga_slab_release_several(ga_kernel_heap he
     ga_slab_kernel_release_several(heap, units, n);
 }
 
-/* Allocate and free by the unit's 32-bit address (docs/slab.md has its layout), which is cheaper to
- * store and to send than a pointer. GA_SLAB_NO_ADDRESS if the heap is full. An address is valid as
- * long as its heap. */
+/* Allocate and free by the unit's 32-bit address (docs/internals/slab.md has its layout), which is
+ * cheaper to store and to send than a pointer. GA_SLAB_NO_ADDRESS if the heap is full. An address
+ * is valid as long as its heap. */
 #define GA_SLAB_NO_ADDRESS 0xffffffffu
 
 static __device__ __forceinline__ uint32_t ga_slab_claim_address(ga_kernel_heap heap)
