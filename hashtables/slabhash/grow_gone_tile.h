@@ -2,7 +2,7 @@
  *
  * The arrays of buckets of a table that grows by itself, over tiles and rows: where they are, which
  * tiles use them, and when an older one is freed with its slabs, while kernels run.
- * grow_turn_tile.h says when there is another; docs/slabhash.md has the argument,
+ * grow_turn_tile.h says when there is another; docs/internals/slabhash-growth.md has the argument,
  * tests/models/epochs.pml a model.
  *
  * STRUCTURE  One record, which never moves. It has a ring of places for versions, each an array of

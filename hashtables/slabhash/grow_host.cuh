@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Device tables that grow while kernels run: the host's calls between kernels. Included by
- * gpualloc/slabhash.cuh if GA_SLABHASH_GROWING_KINDS is defined; docs/slabhash.md.
+ * gpualloc/slabhash.cuh if GA_SLABHASH_GROWING_KINDS is defined; docs/internals/slabhash-growth.md.
  */
 #ifndef GPUALLOC_SLABHASH_GROW_HOST_CUH
 #define GPUALLOC_SLABHASH_GROW_HOST_CUH

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Kernels for device tables that grow while kernels run. Included by gpualloc/slabhash.cuh if
- * GA_SLABHASH_GROWING_KINDS is defined; docs/slabhash.md.
+ * GA_SLABHASH_GROWING_KINDS is defined; docs/internals/slabhash-growth.md.
  */
 #ifndef GPUALLOC_SLABHASH_GROW_KERNEL_CUH
 #define GPUALLOC_SLABHASH_GROW_KERNEL_CUH

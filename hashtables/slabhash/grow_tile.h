@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Moving a slab hash to another array of buckets while it is used, over tiles and rows: twice as
- * many buckets, equally many, or half. docs/slabhash.md has the argument, tests/models/slabhash.pml
+ * many buckets, equally many, or half. docs/internals/slabhash-growth.md has the argument, tests/models/slabhash.pml
  * a model.
  *
  * STRUCTURE  Two versions, each an array of buckets and their chains, path 1, over one slab heap. A

@@ -2,7 +2,7 @@
  *
  * Tables that grow, shrink and are compacted by themselves, over tiles and rows. The tiles that
  * change such a table make its next array of buckets (grow_when_tile.h), clear it and move the
- * pairs (grow_group_tile.h); no host thread helps. For kernels, while they run; docs/slabhash.md
+ * pairs (grow_group_tile.h); no host thread helps. For kernels, while they run; docs/internals/slabhash-growth.md
  * has the argument.
  *
  * STRUCTURE  The record of grow_gone_tile.h:

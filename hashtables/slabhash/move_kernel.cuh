@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Device tables that grow between calls: their pairs move to another array of buckets while nothing
- * else uses the table. Included by gpualloc/slabhash.cuh; docs/slabhash.md.
+ * else uses the table. Included by gpualloc/slabhash.cuh; docs/internals/slabhash.md.
  *
  * STRUCTURE  The older array stays unchanged until the new one has all of its pairs, so that a
  *            failure leaves the table as it was. A warp's four tiles take a slab each, and each

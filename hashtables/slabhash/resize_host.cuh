@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Device tables that grow between calls: how many buckets they need, and the move to another array.
- * Included by gpualloc/slabhash.cuh; docs/slabhash.md.
+ * Included by gpualloc/slabhash.cuh; docs/internals/slabhash.md.
  */
 #ifndef GPUALLOC_SLABHASH_RESIZE_HOST_CUH
 #define GPUALLOC_SLABHASH_RESIZE_HOST_CUH

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Batches, flush and clear of a table in device memory. Included by gpualloc/slabhash.cuh;
- * docs/slabhash.md.
+ * docs/internals/slabhash.md.
  *
  *     ga_slabhash_device_run
  *       run_turns      tables that grow in kernels: launch, then finish migrations

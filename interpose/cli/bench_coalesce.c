@@ -62,7 +62,8 @@ static const char doc[] =
     "  gpualloc bench coalesce alltoall --runs 5 --json new.json\n"
     "\n"
     "A line has the median over the runs, the 5th and 95th percentile, and the ratio to CUDA's "
-    "malloc in the same run. docs/bench.md describes the parts and the keys of the JSON lines.";
+    "malloc in the same run. docs/guide/measuring.md describes the parts and the keys of the JSON "
+    "lines.";
 
 typedef struct request {
     bool wanted[PARTS], any, list;

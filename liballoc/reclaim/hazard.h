@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The `hazard` backend: freeing a block retires it (docs/reclaim.md).
+ * The `hazard` backend: freeing a block retires it (docs/internals/reclaim.md).
  */
 #ifndef GPUALLOC_RECLAIM_HAZARD_H
 #define GPUALLOC_RECLAIM_HAZARD_H

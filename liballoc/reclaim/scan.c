@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Retiring objects, and scanning: the code that decides when a retired object is freed.
- * state.h has the structures, docs/reclaim.md the proof.
+ * state.h has the structures, docs/internals/reclaim.md the proof.
  *
  * WHEN      A scan frees object x after three steps, in this order:
  *

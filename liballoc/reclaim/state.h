@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * A hazard-pointer domain and its members: the structures that the files of this room share.
- * scan.c says when an object is freed; docs/reclaim.md has the proof.
+ * scan.c says when an object is freed; docs/internals/reclaim.md has the proof.
  *
  * STRUCTURE  domain -> member -> member -> ...    a list that only grows, at its head
  *                      | slots: written by the member's thread, read by every scan

@@ -62,7 +62,7 @@ typedef enum ga_parent_rule {
 } ga_parent_rule;
 
 /* Memory of a device that grows while kernels use it: one address range, or two that grow together,
- * in steps of a fixed number of bytes for each range (gpualloc/device.cuh, docs/growth.md). Backed
+ * in steps of a fixed number of bytes for each range (gpualloc/device.cuh, docs/internals/growth.md). Backed
  * steps stay where they are. */
 enum {
     GA_GROWING_PARTS = 2

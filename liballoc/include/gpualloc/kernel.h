@@ -3,7 +3,7 @@
  * In-kernel malloc served by gpualloc. If device code is compiled with -rdc=true and linked with
  * libgpualloc-kernel.a, its malloc, free, new and delete in kernels are replaced. With the flags of
  * `pkg-config --libs gpualloc-kernel` the heap opens at the first launch, and the program needs no
- * call of this header. docs/kernel.md describes the ways to link.
+ * call of this header. docs/guide/kernels.md describes the ways to link.
  *
  * Each device of the process has one heap, shared by all modules: a kernel of a shared library may
  * free a block that a kernel of the program has allocated. The spec is that of ga_kernel_use(),
