@@ -376,7 +376,7 @@ static void captures_second(void)
     meet();
 }
 
-/* ---- a driver that fails ------------------------------------------------------------------------ */
+/* ---- a driver that fails --------------------------------------------------------------------- */
 
 static void fails_first(void)
 {

@@ -18,7 +18,7 @@ extern "C" {
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- options ---------------------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 /* What main() was told. */
 typedef struct suite_options {
@@ -52,7 +52,7 @@ static inline bool suite_read(int argc, char **argv)
     return true;
 }
 
-/* ---- failures --------------------------------------------------------------------------------- */
+/* ---- failures -------------------------------------------------------------------------------- */
 
 /* The case has failed: what was expected, as a sentence. */
 __attribute__((format(printf, 3, 4))) static inline void suite_fail(const char *file, int line,
@@ -108,7 +108,7 @@ static inline void *suite_memory(size_t size)
     return memory;
 }
 
-/* ---- devices ---------------------------------------------------------------------------------- */
+/* ---- devices --------------------------------------------------------------------------------- */
 
 /* The whole of main(): `run` on each device, which is the current one then. */
 static inline int suite_main(int argc, char **argv, void (*run)(int device))

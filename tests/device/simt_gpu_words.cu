@@ -232,8 +232,7 @@ static void words_with_gaps_apart(int device)
     compare_gaps(true);
 }
 
-/* ---- which lanes are there
- * -------------------------------------------------------------------- */
+/* ---- which lanes are there ---------------------------------------------------------------- */
 
 typedef struct presence {
     uint32_t lanes;

@@ -139,8 +139,7 @@ static void inform(const char *name, uint32_t total, const litmus_result *got)
            got->seen, got->late);
 }
 
-/* ---- messages between threads
- * ------------------------------------------------------------------ */
+/* ---- messages between threads ------------------------------------------------------------- */
 
 static __global__ void clear_cells(litmus_cell *cells, uint32_t count)
 {
@@ -207,8 +206,7 @@ static void messages_of_system(int device)
     messages_in(&of_system);
 }
 
-/* ---- messages between tiles
- * -------------------------------------------------------------------- */
+/* ---- messages between tiles --------------------------------------------------------------- */
 
 static __global__ void clear_boards(litmus_board *boards, uint32_t count)
 {
@@ -289,8 +287,7 @@ static void boards_of_system(int device)
     boards_in(&of_system);
 }
 
-/* ---- slots
- * ------------------------------------------------------------------------------------ */
+/* ---- slots -------------------------------------------------------------------------------- */
 
 /* After all have ended: `owned` times one of the `count` slots was had. Answers how many of those
  * left no trace. */

@@ -233,8 +233,7 @@ GA_SIMT bool SCOPED(litmus_tile_message)(ga_tile tile, litmus_board *boards, lit
     return outcome != LITMUS_MISSED;
 }
 
-/* ---- slots that are owned in turn, as SlabAlloc's units are
- * ----------------------------------- */
+/* ---- slots that are owned in turn, as SlabAlloc's units are ------------------------------- */
 
 /* Take slot `slot` if it is free: bit `slot` of the bitmap; read it, write it, give it back. Both
  * its words count its owners. Without `ordered` nothing is promised. */

@@ -203,7 +203,7 @@ static void given_back(int device)
 
 #include "slabhash_growing_less.h"
 
-/* ---- two kernels ------------------------------------------------------------------------------ */
+/* ---- two kernels ----------------------------------------------------------------------------- */
 
 /* Two streams put in the same keys at once, each from its end: each goes in once. */
 static __global__ void shared_kernel(ga_slabhash_view table, uint32_t n, bool backwards,

@@ -345,7 +345,7 @@ static inline void all_of_each(int device, ga_slabhash_mode mode, uint32_t flags
     OK(ga_slabhash_device_close(&table));
 }
 
-/* ---- books: what went in and what came out, key by key ---------------------------------------- */
+/* ---- books: what went in and what came out, key by key --------------------------------------- */
 
 enum {
     BOOK_BITS = 22, /* of keys; of a value they are the lower bits */

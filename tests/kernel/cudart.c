@@ -58,7 +58,7 @@ void runtime_set_error(cudaError_t error)
     last_error = error;
 }
 
-/* ---- what init.c calls -------------------------------------------------------------------------- */
+/* ---- what init.c calls ----------------------------------------------------------------------- */
 
 int ga_kernel_linked_address(void **out)
 {
@@ -129,7 +129,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function
     return cudaSuccess;
 }
 
-/* ---- what launch.c passes on -------------------------------------------------------------------- */
+/* ---- what launch.c passes on ----------------------------------------------------------------- */
 
 static cudaError_t launched(bool intact)
 {

@@ -82,7 +82,7 @@ static void end(void)
     vmm_driver_stop();
 }
 
-/* ---- when it opens ------------------------------------------------------------------------------- */
+/* ---- when it opens --------------------------------------------------------------------------- */
 
 Test(kernel, nothing_happens_before_a_launch)
 {
@@ -210,7 +210,7 @@ Test(kernel, a_capture_is_not_disturbed)
     end();
 }
 
-/* ---- a context's end ----------------------------------------------------------------------------- */
+/* ---- a context's end ------------------------------------------------------------------------- */
 
 Test(kernel, after_a_reset_it_opens_again)
 {
@@ -306,7 +306,7 @@ Test(kernel, a_child_of_a_process_that_has_not)
     cr_assert_eq(scene_in_child(start_in_child, &may_be_served), 0);
 }
 
-/* ---- which heap ---------------------------------------------------------------------------------- */
+/* ---- which heap ------------------------------------------------------------------------------ */
 
 Test(kernel, the_program_may_choose)
 {
@@ -446,7 +446,7 @@ Test(kernel, strict)
     vmm_driver_stop();
 }
 
-/* ---- what fails ---------------------------------------------------------------------------------- */
+/* ---- what fails ------------------------------------------------------------------------------ */
 
 Test(kernel, a_module_without_the_variable)
 {
@@ -522,7 +522,7 @@ Test(kernel, each_call_of_the_driver_fails, .timeout = 50)
     }
 }
 
-/* ---- what is told -------------------------------------------------------------------------------- */
+/* ---- what is told ---------------------------------------------------------------------------- */
 
 Test(kernel, the_log)
 {

@@ -30,7 +30,7 @@ static const char *spec()
     return told ? told : "";
 }
 
-/* ---- cases, each in its own process --------------------------------------------------------------- */
+/* ---- cases, each in its own process ---------------------------------------------------------- */
 
 typedef struct part {
     const char *name;

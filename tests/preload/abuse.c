@@ -420,7 +420,7 @@ static void underflow_word(void)
     look_for_change(BLOCKS, chosen, beside);
 }
 
-/* ---- a block of another heap ------------------------------------------------------------------ */
+/* ---- a block of another heap ----------------------------------------------------------------- */
 
 extern void *__libc_malloc(size_t size);
 
@@ -432,7 +432,7 @@ static void free_of_libc(void)
     look_for_two_owners(BLOCKS, SMALL);
 }
 
-/* ---- all -------------------------------------------------------------------------------------- */
+/* ---- all ------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;

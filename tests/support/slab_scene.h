@@ -82,7 +82,7 @@ static const ga_backend tight = {
     .trim = tight_trim,
 };
 
-/* ---- heaps ------------------------------------------------------------------------------------- */
+/* ---- heaps ----------------------------------------------------------------------------------- */
 
 static inline ga_heap *open_at(ga_place place, const char *spec)
 {

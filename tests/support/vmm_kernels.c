@@ -84,7 +84,7 @@ static void give(void **parameters)
     ga_slab_release_lanes(slab, ga_tile_of(32), 1, ga_lanes_all(unit));
 }
 
-/* ---- sized_service.cuh ------------------------------------------------------------------------ */
+/* ---- sized_service.cuh ----------------------------------------------------------------------- */
 
 static ga_sized_heap *sized_heap_of(void **parameters)
 {

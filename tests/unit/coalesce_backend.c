@@ -45,7 +45,7 @@ static ga_heap *heap_of(const char *spec)
     return heap;
 }
 
-/* ---- options ------------------------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 static const struct {
     const char *spec;
@@ -181,7 +181,7 @@ Test(coalesce_backend, a_parent_that_checks_sees_each_free)
     }
 }
 
-/* ---- blocks for the host, figures, failures -------------------------------------------------------- */
+/* ---- blocks for the host, figures, failures -------------------------------------------------- */
 
 Test(coalesce_backend, blocks_of_the_host_over_cuda)
 {

@@ -40,7 +40,7 @@ static unsigned char *take(size_t size, size_t align)
 
 TestSuite(hardened, .init = open_heap, .fini = close_heap);
 
-/* ---- size classes ----------------------------------------------------------------------------- */
+/* ---- size classes ---------------------------------------------------------------------------- */
 
 Test(hardened_classes, every_size_fits_its_class_and_no_smaller_one)
 {
@@ -69,7 +69,7 @@ Test(hardened_classes, division_by_multiplication_is_exact)
     }
 }
 
-/* ---- blocks ----------------------------------------------------------------------------------- */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 Test(hardened, blocks_of_every_size_are_clear_and_apart)
 {
@@ -167,7 +167,7 @@ Test(hardened, memory_goes_back)
     cr_assert_lt(stats.held_bytes, 6 << 20, "%zu", (size_t)stats.held_bytes);
 }
 
-/* ---- misuse ----------------------------------------------------------------------------------- */
+/* ---- misuse ---------------------------------------------------------------------------------- */
 
 /* The child must be aborted; returns its standard error. */
 static const char *said_at_the_end(int (*misuse)(void *), void *context)
@@ -291,7 +291,7 @@ Test(hardened, pointers_to_other_memory_are_refused)
     cr_assert_eq(ga_usable_size(heap, &mine), 0);
 }
 
-/* ---- forks, and a kernel that refuses --------------------------------------------------------- */
+/* ---- forks, and a kernel that refuses -------------------------------------------------------- */
 
 static int take_64(void *context)
 {

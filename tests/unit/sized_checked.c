@@ -25,7 +25,7 @@ enum {
     REGION = 1 << BITS
 };
 
-/* ---- by hand ------------------------------------------------------------------------------------ */
+/* ---- by hand --------------------------------------------------------------------------------- */
 
 static sized_world *checked_world(uint32_t regions)
 {
@@ -175,7 +175,7 @@ Test(sized_checked, more_than_there_is_room_for)
     sized_world_delete(world);
 }
 
-/* ---- right and wrong mixed ------------------------------------------------------------------------ */
+/* ---- right and wrong mixed ------------------------------------------------------------------- */
 
 enum {
     STEPS = 4000,
@@ -227,7 +227,7 @@ Test(sized_checked, a_script_of_chance)
     sized_world_delete(world);
 }
 
-/* ---- threads at once --------------------------------------------------------------------------------- */
+/* ---- threads at once ------------------------------------------------------------------------- */
 
 enum {
     THREADS = 4,
@@ -268,7 +268,7 @@ Test(sized_checked, threads_that_free_the_same)
     sized_world_delete(shared);
 }
 
-/* ---- as programs open them -------------------------------------------------------------------------- */
+/* ---- as programs open them ------------------------------------------------------------------- */
 
 static const char *const specs[] = {"slab:unit=classes,capacity=4M,check=full/cuda",
                                     "slab:unit=classes,capacity=4M,limit=20M,check=full/vmm"};

@@ -88,7 +88,7 @@ static void expect_apart(const sized_world *world)
     }
 }
 
-/* ---- requests that fail ---------------------------------------------------------------------------- */
+/* ---- requests that fail ---------------------------------------------------------------------- */
 
 /* Words that sweeps read while n requests fail. */
 static uint64_t read_by(sized_world *world, uint32_t class, uint32_t n)
@@ -189,7 +189,7 @@ Test(sized_full, a_free_ends_the_watch_of_its_region)
     sized_world_delete(world);
 }
 
-/* ---- another size ---------------------------------------------------------------------------------- */
+/* ---- another size ---------------------------------------------------------------------------- */
 
 static void switch_classes(sized_world *(*make)(uint32_t, uint32_t), uint32_t regions)
 {
@@ -281,7 +281,7 @@ Test(sized_full, regions_that_are_not_empty_stay)
     }
 }
 
-/* ---- claims that come late --------------------------------------------------------------------------- */
+/* ---- claims that come late ------------------------------------------------------------------- */
 
 /* A tile that still has what the class showed before takes nothing of another class, neither on the fast
  * path nor by its old table. */

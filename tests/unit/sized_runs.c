@@ -51,7 +51,7 @@ static void check_pool(const sized_world *world)
     cr_assert_eq(heap->pooled, count);
 }
 
-/* ---- one after the other ----------------------------------------------------------------------- */
+/* ---- one after the other --------------------------------------------------------------------- */
 
 Test(sized_runs, neighbours_up_to_the_whole_heap)
 {
@@ -211,7 +211,7 @@ Test(sized_runs, classes_whose_units_stand_at_multiples)
     }
 }
 
-/* ---- all lanes ----------------------------------------------------------------------------------- */
+/* ---- all lanes ------------------------------------------------------------------------------- */
 
 Test(sized_runs, lanes_get_different_ones_until_there_are_no_more)
 {
@@ -239,7 +239,7 @@ Test(sized_runs, lanes_get_different_ones_until_there_are_no_more)
     }
 }
 
-/* ---- heaps that grow ------------------------------------------------------------------------------- */
+/* ---- heaps that grow ------------------------------------------------------------------------- */
 
 Test(sized_runs, memory_is_waited_for)
 {
@@ -282,7 +282,7 @@ Test(sized_runs, the_limit_and_a_refusal_leave_what_there_is)
     sized_world_delete(world);
 }
 
-/* ---- a script against a map ---------------------------------------------------------------------- */
+/* ---- a script against a map ------------------------------------------------------------------ */
 
 typedef struct model {
     sized_world *world;

@@ -14,7 +14,7 @@ enum {
     GRANULES = REGION / GA_SIZED_GRANULE
 };
 
-/* ---- who has which 16 bytes -------------------------------------------------------------------- */
+/* ---- who has which 16 bytes ------------------------------------------------------------------ */
 
 typedef struct model {
     sized_world *world;
@@ -87,7 +87,7 @@ static void expect_live(const model *m)
     cr_assert_eq(sized_world_live(m->world, GA_SIZED_NONE), m->live);
 }
 
-/* ---- claims ------------------------------------------------------------------------------------ */
+/* ---- claims ---------------------------------------------------------------------------------- */
 
 typedef enum way_of_claiming {
     ALIKE, /* all lanes, one class */
@@ -157,7 +157,7 @@ Test(sized_tile, lanes_get_what_they_ask_for)
     }
 }
 
-/* ---- to the last unit -------------------------------------------------------------------------- */
+/* ---- to the last unit ------------------------------------------------------------------------ */
 
 /* Everything there is, each unit once; then every way of asking gets nothing. */
 static uint64_t fill(model *m, way_of_claiming map, uint32_t class, uint64_t *random)
@@ -328,7 +328,7 @@ Test(sized_tile, refusals_leave_nothing_behind)
     }
 }
 
-/* ---- whose an address is ------------------------------------------------------------------------- */
+/* ---- whose an address is --------------------------------------------------------------------- */
 
 static void find_everywhere(const sized_world *world, uint32_t region, uint32_t class)
 {
@@ -384,7 +384,7 @@ Test(sized_tile, addresses_of_nobody)
     model_end(&m);
 }
 
-/* ---- scripts ----------------------------------------------------------------------------------- */
+/* ---- scripts --------------------------------------------------------------------------------- */
 
 typedef struct held {
     char *block;

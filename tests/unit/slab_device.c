@@ -171,7 +171,7 @@ Test(slab_device, lists_and_resets_know_what_went)
     end(heap);
 }
 
-/* ---- addresses that serve others meanwhile ------------------------------------------------------ */
+/* ---- addresses that serve others meanwhile --------------------------------------------------- */
 
 static void *free_from(void *heap)
 {
@@ -214,7 +214,7 @@ Test(slab_device, units_freed_twice)
     end(heap);
 }
 
-/* ---- a device that has no more ------------------------------------------------------------------ */
+/* ---- a device that has no more --------------------------------------------------------------- */
 
 Test(slab_device, what_is_empty_serves_other_requests)
 {
@@ -243,7 +243,7 @@ Test(slab_device, what_is_empty_serves_other_requests)
     }
 }
 
-/* ---- unasked ------------------------------------------------------------------------------------ */
+/* ---- unasked --------------------------------------------------------------------------------- */
 
 Test(slab_device, with_keep_it_goes_unasked)
 {
@@ -287,7 +287,7 @@ Test(slab_device, by_default_nothing_goes_unasked)
     end(heap);
 }
 
-/* ---- a driver that refuses ---------------------------------------------------------------------- */
+/* ---- a driver that refuses ------------------------------------------------------------------- */
 
 /* Whether the driver's n-th call in a trim, and `more` after it, has come, and was refused. */
 static bool trim_fails_at(const char *spec, uint64_t n, uint64_t more)

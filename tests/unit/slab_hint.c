@@ -66,7 +66,7 @@ static void assert_hints(const slab_world *world, uint32_t expected)
     }
 }
 
-/* ---- heaps that are full in order -------------------------------------------------------------- */
+/* ---- heaps that are full in order ------------------------------------------------------------ */
 
 Test(slab_hint, leads_to_the_first_free_block_and_on_in_order)
 {
@@ -118,7 +118,7 @@ Test(slab_hint, stays_where_a_single_word_is_taken)
     slab_world_delete(world);
 }
 
-/* ---- heaps that are full otherwise ---------------------------------------------------------------- */
+/* ---- heaps that are full otherwise ----------------------------------------------------------- */
 
 Test(slab_hint, says_so_where_free_blocks_lie_nowhere)
 {
@@ -152,7 +152,7 @@ Test(slab_hint, is_looked_for_anew_once_blocks_are_free)
     slab_world_delete(world);
 }
 
-/* ---- hints that mean nothing ------------------------------------------------------------------------ */
+/* ---- hints that mean nothing ----------------------------------------------------------------- */
 
 /* Whatever stands there: all units can be had, and no more. */
 static void fill_with_hints(slab_world *world, uint64_t *random, uint32_t hint)
@@ -186,7 +186,7 @@ Test(slab_hint, may_be_anything_and_nothing_is_lost)
     }
 }
 
-/* ---- the look for free blocks ------------------------------------------------------------------------ */
+/* ---- the look for free blocks ---------------------------------------------------------------- */
 
 /* An area of free blocks, no smaller than the samples' distance, is found from everywhere, and the block
  * that is found is half free. */

@@ -5,7 +5,7 @@
  */
 #include "slabhash_tiles.h"
 
-/* ---- when ------------------------------------------------------------------------------------- */
+/* ---- when ------------------------------------------------------------------------------------ */
 
 Test(slabhash_gone, an_array_goes_back_once_nobody_has_a_stand_from_before)
 {
@@ -94,7 +94,7 @@ Test(slabhash_gone, no_array_goes_back_of_which_a_bucket_has_not_moved)
     tiles_close();
 }
 
-/* ---- the ring --------------------------------------------------------------------------------- */
+/* ---- the ring -------------------------------------------------------------------------------- */
 
 Test(slabhash_gone, a_stand_keeps_as_many_arrays_as_have_a_place)
 {
@@ -164,7 +164,7 @@ Test(slabhash_gone, no_memory_for_the_next_array_takes_no_place)
     tiles_close();
 }
 
-/* ---- slabs ------------------------------------------------------------------------------------ */
+/* ---- slabs ----------------------------------------------------------------------------------- */
 
 Test(slabhash_gone, the_slabs_of_an_array_go_back_with_it)
 {
