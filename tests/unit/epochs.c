@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Epochs of tiles, a step at a time: one thread plays all tiles. tests/stress/epochs.c has many at once.
+ * Epochs of tiles, a step at a time: one thread acts as all tiles. tests/stress/epochs.c runs many
+ * at once.
  */
 #include "reclaim/epoch_tile.h"
 
@@ -125,7 +126,7 @@ Test(epochs, one_leaves_and_another_comes)
     leave(pin);
 }
 
-/* The counts of those who have left have no end but 2^32, and the one of steps neither. */
+/* The counts of entries, exits and steps wrap around at 2^32. */
 Test(epochs, counts_come_round)
 {
     begin();

@@ -105,7 +105,7 @@ static void *fork_for_itself(void *unused)
     return unused;
 }
 
-/* One began before the lock was wanted, one after. */
+/* One fork began before the lock was requested, one after. */
 Test(forks, each_of_two_gives_up_its_own)
 {
     pthread_t other;
@@ -150,7 +150,7 @@ static void child_first(void)
     note('1');
 }
 
-/* As a signal handler may. */
+/* As a signal handler may do. */
 static void prepare_second(void)
 {
     note('b');
@@ -199,7 +199,7 @@ static void watch_all(void)
     memset(order, 0, sizeof order);
 }
 
-/* Forks, and returns whether the child noted `expected`. */
+/* Forks. Returns true if the child recorded `expected`. */
 static bool child_notes(const char *expected)
 {
     pid_t pid = fork();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Growth under a running kernel, the kernels' side: one tile, with the pager played by hand, a look at
- * a time. tests/stress/growth.c has many at once.
+ * Growth during kernels, on the side of the kernels: one tile, with the test as the pager, one poll
+ * at a time. tests/stress/growth.c runs many at once.
  */
 #include "arena/growth.h"
 #include "arena/pager.h"
@@ -15,8 +15,8 @@ enum {
 
 static ga_mailbox mailbox;
 static ga_growth growth;
-static uint32_t prepared[STEPS]; /* how often */
-static uint32_t in_order;        /* steps that came after those before them */
+static uint32_t prepared[STEPS]; /* number of times */
+static uint32_t in_order;        /* steps that were prepared in order */
 
 static void prepare(ga_tile tile, void *context, uint32_t from, uint32_t to)
 {
@@ -96,7 +96,7 @@ Test(growth, each_writer_has_a_line_of_its_own)
     cr_assert_eq(offsetof(ga_growth, waits), 256);
 }
 
-/* ---- what is ready ------------------------------------------------------------------------ */
+/* ---- ready steps -------------------------------------------------------------------------- */
 
 Test(growth, what_is_ready_needs_no_look)
 {
@@ -153,7 +153,7 @@ Test(growth, a_larger_wish_takes_its_place_a_smaller_does_not)
     cr_assert_eq(mailbox.wish, ga_mail_word(4, 1, 0));
     look(6);
     cr_assert_eq(mailbox.wish, ga_mail_word(6, 2, 0));
-    mailbox.answer = ga_mail_word(4, 1, GA_GROWTH_MEMORY); /* to the first */
+    mailbox.answer = ga_mail_word(4, 1, GA_GROWTH_MEMORY); /* answer to the first request */
     look(6);
     cr_assert_eq(growth.verdict, 0, "an answer to another wish is no refusal");
     need_prepared(2, 4);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The log: which lines come, what they look like, and that nothing else is touched.
+ * The log: which lines are printed, their format, and that errno and the like are unchanged.
  */
 #include "platform/log.h"
 

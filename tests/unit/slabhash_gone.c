@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Arrays of buckets that a table has moved from, and when they go back (grow_gone_tile.h): one thread
- * as several tiles, each step where the test has it. Older stands, a ring that is full, slabs, parts.
+ * Arrays of buckets that a table has migrated from, and the time when they are freed
+ * (grow_gone_tile.h): one thread acts as several tiles, and the test decides each step. Older
+ * snapshots, a full ring, slabs, shares.
  */
 #include "slabhash_tiles.h"
 
@@ -19,7 +20,7 @@ Test(slabhash_gone, an_array_goes_back_once_nobody_has_a_stand_from_before)
     ga_slabhash_stand_read(&tiles.growing, SLABHASH_TILE, &b.stand);
     cr_assert_not(tiles_give_some());
     cr_assert_eq(tiles.held, 2);
-    tiles_expect(&a, 0, 10); /* from where it stands; it looks at the record now and then */
+    tiles_expect(&a, 0, 10); /* found by its own snapshot; it refreshes the record now and then */
     ga_slabhash_stand_read(&tiles.growing, SLABHASH_TILE, &a.stand);
     while (tiles_give_some()) {
     }
@@ -54,7 +55,7 @@ Test(slabhash_gone, what_is_taken_out_later_waits_for_another_epoch)
     tiles_tile a = tiles_begin(0);
     tiles_put(&a, 0, 30);
     tiles_move_on(&a, 2);
-    cr_assert(tiles_give_some()); /* closed: the first array */
+    cr_assert(tiles_give_some()); /* the epoch is closed: the first array is freed */
     tiles_tile b = tiles_begin(1);
     tiles_move_on(&b, 2);
     cr_assert_eq(b.stand.number, 2);
@@ -212,7 +213,8 @@ Test(slabhash_gone, an_array_goes_back_in_parts_of_its_buckets)
     tiles_close();
 }
 
-/* Who has a part keeps the array; others go on with the rest, and nobody has it again. */
+/* A tile that has a share of an array delays the array's end; other tiles take the other shares,
+ * and no other gets this one. */
 Test(slabhash_gone, who_stops_with_a_part_keeps_its_array_alone)
 {
     tiles_open(2 * GA_SLABHASH_BACK, NULL);
@@ -230,7 +232,7 @@ Test(slabhash_gone, who_stops_with_a_part_keeps_its_array_alone)
     cr_assert_eq(tiles.held, 2);
     a = tiles_begin(0);
     tiles_put(&a, 0, 100);
-    tiles_move_on(&a, 2); /* what moves meanwhile waits */
+    tiles_move_on(&a, 2); /* an array that is migrated from now on has to wait */
     tiles_expect(&a, 0, 100);
     tiles_end(&a);
     cr_assert_not(tiles_give_some());
