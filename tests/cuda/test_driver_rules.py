@@ -18,7 +18,8 @@ class Mapped(Case):
             self.passes("mapped", name, "ipc", preload=False)
 
     def test_behind_blocks(self) -> None:
-        """By default blocks of vmm go to other processes, and of all heaps no handle is had."""
+        """By default other processes can map blocks of vmm, and blocks of all heaps have no
+        handle."""
         for spec in ("", "cuda", "vmm", "slab/vmm", "vmm:ipc=handle", "vmm:chunk=2M"):
             with self.subTest(spec):
                 self.passes("mapped", "behind_blocks", "ipc", device=spec)
@@ -33,7 +34,7 @@ class Mapped(Case):
         self.assertRegex(outcome.stderr, r"\Agpualloc: cuIpcGetMemHandle: .*\n\Z")
 
     def test_device_that_cannot_share(self) -> None:
-        """By default it is served all the same; where handles are asked for, the spec is wrong."""
+        """By default it is served all the same; if handles are requested, the spec is wrong."""
         outcome = self.passes("mapped", "behind_blocks", device="vmm", quiet=False,
                               STAND_IN_NO_FD="1")
         self.assertRegex(outcome.stderr, r"\Agpualloc: cuIpcGetMemHandle: .*\n\Z")

@@ -46,7 +46,7 @@ class GivenBack(Case):
                 self.passes("given_back", "stays", device=spec)
 
     def test_under_the_cache_of_pytorch(self) -> None:
-        """What PyTorch frees it does not want to keep, unless it keeps nothing itself."""
+        """PyTorch does not keep freed memory, except in its own cache."""
         with tempfile.TemporaryDirectory() as folder:
             library = shutil.copy(os.environ["GA_NAMESAKE"], f"{folder}/libc10_cuda.so")
             for spec in ("vmm", "vmm:free=event", "vmm:rdma=off"):

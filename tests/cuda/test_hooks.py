@@ -16,7 +16,7 @@ ROW = re.compile(r"X\((\w+), (\w+), (\d+), (\w+), (ANY|LEGACY|THREAD),")
 OURS, THEIRS = "libgpualloc-cuda.so", "libcuda.so.1"
 PAGE = HOOKS.parents[2] / "docs" / "cuda-preload.md"
 HOOK_LINE = re.compile(r'X\((\w+), (\w+), \d+, \w+, \w+,[ \\]*"([^"]*)"\)')
-# What is passed on, and the words of the page for it.
+# The functions that are passed on, and their words on the page.
 GROUPS = {
     "of CUDA before 3.2": "forms of CUDA before 3.2",
     "pinned host memory": "pinned host memory",
@@ -73,7 +73,7 @@ class Hooks(Case):
 
     @alone("python3 leaks")
     def test_old_driver(self) -> None:
-        """One without cuGetProcAddress() and pools: what it lacks is lacking."""
+        """A driver without cuGetProcAddress() and pools: its missing functions stay missing."""
         code = ("import ctypes; d = ctypes.CDLL('libcuda.so.1'); "
                 "print(hasattr(d, 'cuMemAlloc_v2'), hasattr(d, 'cuGetProcAddress'), "
                 "hasattr(d, 'cuMemAllocAsync'))")

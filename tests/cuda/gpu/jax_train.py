@@ -17,7 +17,7 @@ if MODE not in ("cached", "uncached"):
 os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
 if MODE == "uncached":
     os.environ["XLA_PYTHON_CLIENT_ALLOCATOR"] = "platform"
-# One order of sums, and no kernels that are chosen by how fast they were.
+# One order of sums, and no kernels that are chosen by measured speed.
 os.environ["XLA_FLAGS"] = "--xla_gpu_deterministic_ops=true --xla_gpu_autotune_level=0"
 
 try:

@@ -18,7 +18,7 @@ FLOAT, SUM = 7, 0  # ncclFloat32, ncclSum
 
 
 def library() -> ctypes.CDLL:
-    import nvidia.nccl  # of PyPI's package; else the loader's
+    import nvidia.nccl  # of PyPI's package; otherwise the loader's
     folder = list(nvidia.nccl.__path__)[0]
     return ctypes.CDLL(folder + "/lib/libnccl.so.2")
 
@@ -74,7 +74,7 @@ class Both:
         return buffers
 
     def captured(self, size: int) -> list:
-        """Both devices in one graph: the second stream joins the capture by an event."""
+        """Both devices in one graph: an event joins the second stream to the capture."""
         torch = self.torch
         buffers = self.buffers(size)
         self.wait()

@@ -214,7 +214,8 @@ def executables(folder: Path) -> list[str]:
 
 
 def collect(arguments: argparse.Namespace) -> list[str]:
-    """The tests of a suite, in its order; kept beside the results, so that all specs run the same."""
+    """The tests of a suite, in its order; stored beside the results, so that all specs run one
+    list."""
     kept = arguments.out / f"{arguments.suite}.tests"
     if kept.exists():
         return kept.read_text(encoding="utf-8").splitlines()
@@ -263,7 +264,8 @@ def read_results(folders: list[Path]) -> dict[str, dict[str, dict[str, dict]]]:
 
 
 def differs(outcome: str, plain: str) -> bool:
-    """Whether a test is worse or better than without the preload; skipped or not is a difference."""
+    """True if a test is worse or better than without the preload; skipped or not is a
+    difference."""
     return outcome != plain and not (outcome not in GOOD and plain not in GOOD)
 
 
@@ -339,7 +341,7 @@ def main() -> int:
         return 77
     deadline = time.time() + arguments.minutes * 60
     specs = arguments.spec.split(",")
-    for i, spec in enumerate(specs):  # each has its share of what time is left
+    for i, spec in enumerate(specs):  # each has its share of the remaining time
         share = (deadline - time.time()) / (len(specs) - i)
         Run(arguments, spec, time.time() + share).run(tests)
     return compare([arguments.out]) if len(specs) > 1 else 0

@@ -42,7 +42,8 @@ class Transformer(torch.nn.Module):
         self.register_buffer("mask", torch.nn.Transformer.generate_square_subsequent_mask(LENGTH))
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        # Told so, since to find out that the mask is causal waits for the device: no capture allows it.
+        # Set explicitly: detecting that the mask is causal waits for the device, which no capture
+        # permits.
         seen = self.layers(self.tokens(tokens) + self.places, mask=self.mask, is_causal=True)
         return self.out(seen)
 
@@ -79,7 +80,7 @@ def train(trainer: Trainer) -> None:
 
 
 def train_by_graph(trainer: Trainer) -> None:
-    """Three steps come first, on another stream, as torch.cuda.graph wants it."""
+    """Three steps come first, on another stream, as torch.cuda.graph requires."""
     data = batches()
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
