@@ -177,7 +177,8 @@ class Refused(RunTest):
         self.assertEqual([], self.files())
 
     def test_libraries_that_must_not_be_loaded(self) -> None:
-        for library, part in ((os.environ["GPUALLOC_ENDS_PROCESS"], "ends the process with status 3"),
+        for library, part in ((os.environ["GPUALLOC_ENDS_PROCESS"],
+                               "ends the process with status 3"),
                               (os.environ["GPUALLOC_OWN_MALLOC"], "gpualloc's own malloc")):
             self.refused(self.gpualloc("run", "--host", "dl:" + library, "true"), 2, "--host: ",
                          library, part)
@@ -368,7 +369,8 @@ class OutOfReach(RunTest):
         if not compiler:
             self.skipTest("there is no musl-gcc")
         source = self.make("print.c", '#include <stdio.h>\n#include <stdlib.h>\nint main(void)'
-                           '{ puts(getenv("LD_PRELOAD") ? "preloaded" : "alone"); return 0; }', 0o644)
+                           '{ puts(getenv("LD_PRELOAD") ? "preloaded" : "alone"); return 0; }',
+                           0o644)
         subprocess.run([compiler, str(source), "-o", str(self.folder / "print")], check=True)
         answer = self.gpualloc("run", self.folder / "print")
         self.assertEqual((0, "alone\n"), (answer.status, answer.out), answer.err)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Who is tested: every registered backend at every place it serves that this machine has. A
- * backend is here by existing; subjects.c only knows those that need options to open, and those that
- * a driver made of host memory can serve, which are tested on any machine.
+ * The subjects: every registered backend at every place that it serves and this machine has. A
+ * backend is here by existing; subjects.c only knows those that need options to open, and those
+ * that a driver made of host memory can serve, which are tested on any machine.
  *
  *     CASE(name) { ... uses `heap` ... }
  *

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The preload over a plugin's backend: it decides by capabilities, as for the backends of the library.
+ * The preload over a plugin's backend: it decides by capabilities, as for the backends of the
+ * library.
  *
  *   outsiders CASE plain|able
  */

@@ -3,7 +3,7 @@
  * The functions that a library finds if it is loaded as others are, with RTLD_DEEPBIND, or into a
  * namespace of its own; and blocks that are passed between it and the program.
  *
- *   scopes plain|deepbind|namespace LIBRARY NAME-OF-WHO-SERVES
+ *   scopes plain|deepbind|namespace LIBRARY SERVING-LIBRARY
  *
  * The last argument names the library in which the program itself finds the driver's functions.
  */

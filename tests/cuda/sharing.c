@@ -408,7 +408,8 @@ static bool open_while_failing(const message *m, uint64_t n, uint64_t more)
     return has_failed;
 }
 
-/* Once the driver has recovered, the next block that is opened finds nothing left of those before. */
+/* Once the driver has recovered, the next block that is opened finds nothing left of those
+ * before. */
 static void fails_second(void)
 {
     static const uint64_t more[] = {0, 4, 9};

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Rules of the driver that programs and libraries go by: what lies behind a block, limits that count
-all memory, pools."""
+"""Rules of the driver that programs and libraries rely on: the memory behind a block, limits
+that count all memory, pools."""
 
 import os
 import unittest
@@ -58,7 +58,8 @@ class Mapped(Case):
 
 class Limited(Case):
     def test_each_kind_of_memory(self) -> None:
-        for spec in ("cuda:limit=100M", "vmm:limit=100M", "async:limit=100M", "slab:limit=100M/vmm"):
+        for spec in ("cuda:limit=100M", "vmm:limit=100M", "async:limit=100M",
+                     "slab:limit=100M/vmm"):
             for name in ("blocks", "pools", "created", "segments", "arrays", "beside_caches",
                          "after_reset"):
                 with self.subTest(f"{name} {spec}"):
@@ -93,7 +94,8 @@ class Pools(Case):
     def test_heaps_on_two_devices(self) -> None:
         for spec in ("async", "vmm"):
             with self.subTest(spec):
-                self.passes("pools", "two_heaps", *self.SPECS[spec], device=spec, STAND_IN_DEVICES="2")
+                self.passes("pools", "two_heaps", *self.SPECS[spec], device=spec,
+                            STAND_IN_DEVICES="2")
 
 
 class Outsiders(Case):

@@ -36,7 +36,8 @@ class GivenBack(Case):
             for name in ("small_when_asked", "small_for_large"):
                 with self.subTest(f"{name} {spec}"):
                     self.passes("given_back", name, device=spec)
-        for spec in ("slab/cuda", "slab/vmm:cache=0", "slab/vmm:decay=0", "slab:keep=1M/async:release=0"):
+        for spec in ("slab/cuda", "slab/vmm:cache=0", "slab/vmm:decay=0",
+                     "slab:keep=1M/async:release=0"):
             with self.subTest(f"unasked {spec}"):
                 self.passes("given_back", "small_unasked", device=spec)
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Every way to a driver function finds the preload's, for every row of the hook table, and what it
-passes on arrives. Programs without CUDA find what they find without it."""
+"""Every path to a driver function finds the preload's, for every row of the hook table, and the
+arguments that it passes on arrive. Lookups of programs without CUDA give the results without
+the preload."""
 
 import os
 import re

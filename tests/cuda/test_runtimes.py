@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Real CUDA runtimes, linked statically and shared, find the driver's functions here. With the driver
-for tests they get no further: it has none of the tables that the driver keeps for the runtime alone.
-Run on a GPU machine, scripts/gpu-run does what comes behind that."""
+"""Real CUDA runtimes, linked statically and shared, find the driver's functions here. With the
+driver for tests they get no further: it has none of the driver's private tables for the
+runtime. On a GPU machine, scripts/gpu-run tests the rest."""
 
 import os
 import re

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""CUDA programs whose memory is served by each backend: they are told what the driver would tell
-them. Settings that are wrong cost a line, and change nothing else."""
+"""CUDA programs whose memory is served by each backend: their calls have the driver's results.
+Wrong settings cost a line, and change nothing else."""
 
 import json
 import os
@@ -117,7 +117,8 @@ class Serving(Case):
     def test_contexts_and_devices(self) -> None:
         self.under_each("contexts")
         self.under_each("two_devices", specs=("", "vmm", "slab/vmm", "cuda"), STAND_IN_DEVICES="2")
-        self.under_each("both_are_reached", specs=("", "vmm", "slab/vmm", "cuda"), STAND_IN_DEVICES="2")
+        self.under_each("both_are_reached", specs=("", "vmm", "slab/vmm", "cuda"),
+                        STAND_IN_DEVICES="2")
         for options in ("", "limit=100M"):
             self.under_each("information_of_each", specs=tuple(SPECS)[1:], options=options,
                             STAND_IN_DEVICES="2")
@@ -166,7 +167,8 @@ class Serving(Case):
         """Each of its calls fails once: blocks keep their contents, and none is lost."""
         specs = ["", "cuda", "async", "vmm", "vmm:free=event,pinned=8M", "vmm:free=order",
                  "slab/vmm", "slab/cuda"]
-        for spec in ["vmm:free=event", "slab/vmm"] if support.FIRST else specs:  # they take long then
+        for spec in ["vmm:free=event", "slab/vmm"] if support.FIRST else specs:  # they take long
+                                                                                 # then
             for name in ("once", "often", "onward", "no_memory"):
                 with self.subTest(f"{name} {spec}"):
                     outcome = self.passes("faults", name, device=spec, quiet=False)
@@ -236,7 +238,8 @@ class NetworkCards(Case):
         """Run a case of `rdma` under each spec, which are all of them where none is named."""
         for spec in specs or SPECS:
             with self.subTest(f"{name} {spec or 'without'}"):
-                outcome = self.passes("rdma", name, *REFUSED.get(spec, []), device=spec, quiet=False,
+                outcome = self.passes("rdma", name, *REFUSED.get(spec, []), device=spec,
+                                      quiet=False,
                                       **options)
                 self.assertRegex(outcome.stderr, says)
 
@@ -250,7 +253,8 @@ class NetworkCards(Case):
         self.each("answers")
         self.each("wrong")
         self.each("neighbours", "vmm", "slab/vmm", "slab/cuda")
-        self.each("numbers", "", "cuda", "vmm", "slab/vmm", "slab/cuda")  # a pool's are the driver's
+        self.each("numbers", "", "cuda", "vmm", "slab/vmm", "slab/cuda")  # a pool's are the
+                                                                          # driver's
 
     def test_contexts(self) -> None:
         for name in ("flags", "elsewhere", "resets", "forked"):

@@ -241,7 +241,8 @@ static void print_times(const host *h, const subject *s)
            (double)(2ull << longest_wait(s)) / 1e3);
 }
 
-/* All units up to the limit have been taken, but for those at its edge that were too few for a tile. */
+/* All units up to the limit have been taken, but for those at its edge that were too few for a
+ * tile. */
 static void expect_all_taken(host *h, int device)
 {
     uint32_t units = h->limit * STEP_UNITS;

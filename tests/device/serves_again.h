@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A large heap of all sizes, used up and emptied in random order again and again: how much it serves before
- * the first NULL, and that it serves as much each time. For heaps of the kind that GA_KERNEL_ONLY names. Only
- * for CUDA.
+ * A large heap of all sizes, used up and emptied in random order again and again: how much it
+ * serves before the first NULL, and that it serves as much each time. For heaps of the kind that
+ * GA_KERNEL_ONLY names. Only for CUDA.
  */
 #ifndef TESTS_DEVICE_SERVES_AGAIN_H
 #define TESTS_DEVICE_SERVES_AGAIN_H

@@ -260,8 +260,8 @@ static float fail_all(sized_rig *r, uint32_t size)
     return ms;
 }
 
-/* All of the heap in blocks of `size` bytes, a power of two, to the last; then it is full for every size, and
- * a block that is freed is found. */
+/* All of the heap in blocks of `size` bytes, a power of two, to the last; then it is full for every
+ * size, and a block that is freed is found. */
 static void fill_exactly(sized_rig *r, uint64_t capacity, uint32_t size)
 {
     const uint32_t n = (uint32_t)(capacity / size);

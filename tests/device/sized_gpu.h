@@ -145,7 +145,8 @@ static inline uint64_t sized_ask_all(sized_rig *r, sized_asking asking, uint32_t
     return found.given;
 }
 
-/* And free, in the order of a stride that has no divisor in common with n, or the next that has none. */
+/* And free, in the order of a stride that has no divisor in common with n, or the next that has
+ * none. */
 static inline void sized_free_all(sized_rig *r, sized_asking asking, uint32_t n, uint32_t stride)
 {
     for (uint32_t a = n, b = stride; b != 1;) { /* until they have none */

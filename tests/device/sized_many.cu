@@ -87,7 +87,8 @@ static void fill(int device)
     sized_tear_down(&r);
 }
 
-/* Mixed sizes until there is no more: each lane has all or NULL, nothing is lost, again and again. */
+/* Mixed sizes until there is no more: each lane has all or NULL, nothing is lost, again and
+ * again. */
 static void exhausted(int device)
 {
     const uint32_t n = suite.quick ? 20000 : 200000;

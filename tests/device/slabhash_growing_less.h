@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tables that kernels make smaller, or compact, while they run: part of slabhash_growing_tests.cu, which
- * has the kernels that fill them.
+ * Tables that kernels make smaller, or compact, while they run: part of slabhash_growing_tests.cu,
+ * which has the kernels that fill them.
  */
 #ifndef GPUALLOC_TESTS_SLABHASH_GROWING_LESS_H
 #define GPUALLOC_TESTS_SLABHASH_GROWING_LESS_H
@@ -24,8 +24,8 @@ static __global__ void empty_kernel(ga_slabhash_view table, uint32_t stay, uint3
     ga_slabhash_turn_end(&turn);
 }
 
-/* A kernel fills a table, another empties it nearly: it has few buckets then, and no slabs but those behind
- * them. */
+/* A kernel fills a table, another empties it nearly: it has few buckets then, and no slabs but
+ * those behind them. */
 static void fewer_buckets(int device)
 {
     uint32_t n = suite.quick ? 1u << 18 : 1u << 23, stay = n / 1024;

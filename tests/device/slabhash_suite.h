@@ -388,8 +388,8 @@ static __global__ void books_kernel(ga_slabhash_view table, uint32_t keys, uint6
     ga_slabhash_turn_end(&turn);
 }
 
-/* Each key is there as its book says, or is not; `wrong` counts those that are not so, and behind it
- * how many are there. */
+/* Each key is there as its book says, or is not; `wrong` counts those that are not so, and behind
+ * it how many are there. */
 template <uint32_t kind>
 static __global__ void audit_kernel(ga_slabhash_view table, uint32_t keys,
                                     const unsigned long long *books, uint32_t *wrong)

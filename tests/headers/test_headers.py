@@ -31,7 +31,8 @@ UNDER_NVCC = """
 template class gpualloc::vector<double, GA_PLACE_HOST, double *>;
 template class gpualloc::vector<int, GA_PLACE_DEVICE, thrust::device_ptr<int>>;
 template class thrust::device_vector<int, gpualloc::device_allocator<int>>;
-static_assert(cuda::mr::async_resource_with<gpualloc::memory_resource, cuda::mr::device_accessible>);
+static_assert(cuda::mr::async_resource_with<gpualloc::memory_resource,
+              cuda::mr::device_accessible>);
 static_assert(!cuda::mr::resource_with<gpualloc::memory_resource, cuda::mr::host_accessible>);
 """
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The words of warp algorithms (liballoc/simt), and growth under a running kernel, which is written in
-them: each header compiles alone, first and twice, as C17 and under nvcc, and on the CPU no branch on
+them: each header compiles alone, first and twice, as C17 and under nvcc,
+and on the CPU no branch on
 what differs between lanes compiles."""
 
 import unittest

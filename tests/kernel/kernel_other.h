@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A shared library whose device code was linked by itself, with its own libgpualloc-kernel.a: another
- * module than the program's.
+ * A shared library whose device code was linked by itself, with its own libgpualloc-kernel.a:
+ * another module than the program's.
  */
 #ifndef TESTS_KERNEL_OTHER_H
 #define TESTS_KERNEL_OTHER_H

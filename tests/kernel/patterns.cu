@@ -318,7 +318,8 @@ static void begin()
     must(cudaMemcpyToSymbol(found, &none, sizeof none), "clearing");
 }
 
-/* `expected` requests must have been served; none, where that is 0 or more than CUDA has by itself. */
+/* `expected` requests must have been served; none, where that is 0 or more than CUDA has by
+ * itself. */
 static void end(const char *name, unsigned long long least)
 {
     counts now;

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What linkers make of libgpualloc-kernel.a: in-kernel malloc resolves to ours in every way to link,
-the host's malloc stays what it was, and what is not reached stays as it was, too. Nothing here runs
-on a GPU."""
+"""Linking with libgpualloc-kernel.a: in-kernel malloc resolves to the library's with every
+linker, the host's malloc is not replaced, and neither are functions that are not reached.
+Nothing here runs on a GPU."""
 
 import os
 import re
@@ -330,8 +330,10 @@ class Programs(Case):
         defined, lacks = self.linked("-dlto", whole, ARCHIVE, nvcc=nvcc)
         self.assertIn("ga_kernel_linked", defined, "the host finds the variable")
         self.assertEqual(set(), (defined | lacks) & OURS, "inlined")
-        done = self.call(nvcc, ARCH, "-dlto", "-dlink", "-cubin", whole, ARCHIVE, "-o", "again.cubin")
-        self.assertNotIn("maxrregcount", done.stdout + done.stderr, "it would be the program's, too")
+        done = self.call(nvcc, ARCH, "-dlto", "-dlink", "-cubin", whole, ARCHIVE, "-o",
+                         "again.cubin")
+        self.assertNotIn("maxrregcount", done.stdout + done.stderr,
+                         "it would be the program's, too")
         plain = self.compile("plain", SHARED, "-rdc=true")
         defined, lacks = self.linked("-dlto", whole, plain, ARCHIVE, nvcc=nvcc)
         self.assertIn("ga_kernel_linked", defined)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The tables of docs/security.md say what happens: every cell is tried.
+"""The tables of docs/security.md: every cell is tried.
 
 usage: test_security.py
 """

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""CUDA's libraries through CuPy: cuBLAS, cuSPARSE, cuFFT, cuSOLVER, cuRAND, CUB and Thrust. Print what
-each gives as a checksum.
+"""CUDA's libraries through CuPy: cuBLAS, cuSPARSE, cuFFT, cuSOLVER, cuRAND, CUB and Thrust.
+Print a checksum of each result.
 
   cupy_libraries.py cached | uncached
 
-cached: with CuPy's pool. uncached: without, so that each array is a cudaMalloc. 77 where there is no
-CuPy, or no GPU.
+cached: with CuPy's pool. uncached: without, so that each array is a cudaMalloc. Exit status
+77: no CuPy, or no GPU.
 """
 
 import sys

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """All-reduce with NCCL between the two devices of one process: plain, with buffers that are
-registered (ncclCommRegister), and in a captured graph, in which NCCL registers buffers by itself.
+registered (ncclCommRegister), and in a captured graph, in which NCCL registers buffers by
+itself.
 
-NCCL asks the driver for the address range and the handle behind each buffer. Where the answers do not
-belong together, a registered collective hangs or warns. The sums are checked, and NCCL_DEBUG=WARN
-shows what NCCL says: `gpu-run` fails on a line "NCCL WARN".
+NCCL asks the driver for the address range and the handle behind each buffer. If the results
+do not match each other, a registered collective hangs or warns. The sums are checked, and
+NCCL_DEBUG=WARN shows NCCL's warnings: `gpu-run` fails on a line "NCCL WARN".
 
 Exit status 77: fewer than two devices, or no NCCL.
 """
@@ -44,7 +45,8 @@ class Both:
         check(self.nccl.ncclGroupStart())
         for d in (0, 1):
             address = ctypes.c_void_p(buffers[d].data_ptr())
-            check(self.nccl.ncclAllReduce(address, address, ctypes.c_size_t(buffers[d].numel()), FLOAT,
+            check(self.nccl.ncclAllReduce(address, address, ctypes.c_size_t(buffers[d].numel()),
+                                          FLOAT,
                                           SUM, ctypes.c_void_p(self.comms[d]),
                                           ctypes.c_void_p(self.streams[d].cuda_stream)))
         check(self.nccl.ncclGroupEnd())

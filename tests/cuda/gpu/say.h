@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What programs of the CUDA runtime print that are run without the preload and with it.
+ * The output of programs of the CUDA runtime that are run without the preload and with it.
  */
 #ifndef GPUALLOC_TESTS_CUDA_GPU_SAY_H
 #define GPUALLOC_TESTS_CUDA_GPU_SAY_H

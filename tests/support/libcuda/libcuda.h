@@ -71,7 +71,8 @@ extern ga_cuda_driver stand_in_table; /* vmm_driver's */
  * child of fork(). */
 CUresult stand_in_arrive(bool needs_init);
 
-/* Functions of the hook table that vmm_driver has not, in contexts.c and memory.c; NULL: not there. */
+/* Functions of the hook table that vmm_driver has not, in contexts.c and memory.c; NULL: not
+ * there. */
 stand_in_function *stand_in_own_context(const char *symbol);
 stand_in_function *stand_in_own_memory(const char *symbol);
 
