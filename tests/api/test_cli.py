@@ -272,7 +272,8 @@ class Bench(CommandTest):
         done = subprocess.run([sys.executable, plot, file, tuned, self.folder / "figures"],
                               capture_output=True, text=True)
         self.assertEqual((0, ""), (done.returncode, done.stderr))
-        drawn = {picture.name: picture.read_text() for picture in (self.folder / "figures").iterdir()}
+        drawn = {picture.name: picture.read_text()
+                 for picture in (self.folder / "figures").iterdir()}
         self.assertEqual({f"figure-{name}.svg" for name in
                           ("5.5-FHPA", "5.5-INLINE", "5.6-slab", "5.6-system", "5.10-slab",
                            "5.10-system", "peers-slab", "peers-system")}, set(drawn))
@@ -318,8 +319,8 @@ class Bench(CommandTest):
 
 
 class BenchCoalesce(CommandTest):
-    """The programs need a GPU: in their place stands one that prints lines of a log, picked by the
-    part that it is told."""
+    """The programs need a GPU: they are replaced by one that prints lines of a log, selected by
+    its argument."""
 
     PARTS = ["floats", "small", "shapes", "anatomy", "reduce", "broadcast", "alltoall"]
     LOG = REPO / "bench" / "results" / "nvidia-h200" / "coalesce-20261122.jsonl.gz"
@@ -411,7 +412,7 @@ class BenchCoalesce(CommandTest):
 @unittest.skipUnless(shutil.which("bash"), "no bash here")
 class Completion(CommandTest):
     def complete(self, *words: str) -> list[str]:
-        """What the last of the words may become."""
+        """The completions of the last word."""
         script = ('source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _gpualloc; '
                   'printf "%s\\n" "${COMPREPLY[@]}"')
         path = f"{os.path.dirname(os.path.abspath(command.BINARY))}:{os.environ['PATH']}"

@@ -275,7 +275,8 @@ class NetworkCards(Case):
 
     def test_memory_that_cards_do_not_reach(self) -> None:
         """SYNC_MEMOPS is still possible; a request for a descriptor fails with the reason."""
-        why = r"\Agpualloc: cuMemGetHandleForAddressRange: network cards do not reach a block .*\n\Z"
+        why = (r"\Agpualloc: cuMemGetHandleForAddressRange: "
+               r"network cards do not reach a block .*\n\Z")
         for spec, cards in (("vmm:rdma=off", {}), ("vmm", {"STAND_IN_NO_RDMA": "1"}),
                             ("slab/vmm:rdma=off", {})):
             with self.subTest(f"{spec} {cards}"):
@@ -284,7 +285,8 @@ class NetworkCards(Case):
                 self.assertRegex(outcome.stderr, why)
         outcome = self.passes("serving", "blocks", "driver", device="vmm:rdma=on", quiet=False,
                               STAND_IN_NO_RDMA="1")
-        self.assertRegex(outcome.stderr, r"\Agpualloc: .*network cards.* driver's own allocator\n\Z")
+        self.assertRegex(outcome.stderr,
+                         r"\Agpualloc: .*network cards.* driver's own allocator\n\Z")
 
     def test_old_driver(self) -> None:
         self.each("old_driver", "vmm", driver=LIBCUDA_BETWEEN,

@@ -11,7 +11,7 @@ from surroundings import CC, HEADERS, NVCC, SOURCE, Case, main
 INCLUDE = SOURCE / "liballoc/include"
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Wundef", "-Werror"]
 C_WARNINGS = WARNINGS + ["-Wstrict-prototypes", "-Wmissing-prototypes"]
-# A mistake that every compiler must find through the header: the tests below would see it, too.
+# A mistake that every compiler must find through the header: the tests below would detect it, too.
 MISTAKE = "int mistake(void);\nint mistake(void) { return ga_place_text(1, 2, 3); }\n"
 
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What early.c leaves for early_main.c.
+ * The results of early.c for early_main.c.
  */
 #ifndef GPUALLOC_TESTS_PRELOAD_EARLY_H
 #define GPUALLOC_TESTS_PRELOAD_EARLY_H

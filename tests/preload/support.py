@@ -38,8 +38,8 @@ class Configuration(NamedTuple):
     stats: bool = False
     trace: bool = False
     library: str = ""  # of a `dl` backend: its path
-    # The backend's own records are the C library's blocks, of many sizes: foreign.c says what that
-    # means for blocks of a second C library.
+    # The backend's own records are the C library's blocks, of many sizes: foreign.c explains the
+    # consequence for blocks of a second C library.
     records: bool = False
 
     def environment(self, folder: Path) -> dict[str, str]:

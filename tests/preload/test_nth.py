@@ -79,7 +79,8 @@ class Nth(unittest.TestCase):
                 with self.subTest(spec=spec, kind=kind, mode=mode, n=n):
                     outcome = support.run(
                         "nth_start", preload=False,
-                        environment={"LD_PRELOAD": f"{library('libnth_calls.so')}:{support.PRELOAD}",
+                        environment={"LD_PRELOAD": f"{library('libnth_calls.so')}:"
+                                                   f"{support.PRELOAD}",
                                      "GPUALLOC_HOST": spec,
                                      "NTH_FROM_START": f"{KINDS[kind]}:{n}:{int(mode == 'all')}"})
                     # 2: no memory for any heap, with a sentence.

@@ -47,7 +47,7 @@ MIMALLOC = 209
 
 
 def effect(outcome: support.Outcome) -> str:
-    """The table's word for what happened."""
+    """The table's word for the outcome."""
     harm = outcome.stdout.strip()
     if outcome.status == -signal.SIGABRT and outcome.stderr:
         return "ends"

@@ -6,7 +6,7 @@
  *     stress-lfht-volume [VARIANT|all [OPERATIONS [MOST_THREADS [HEAP...]]]]
  *
  * A round has 2 to MOST_THREADS threads, a shape and one of the heaps, each in turn, and a map that
- * is filled and emptied several times, so that it expands and shrinks all over. What is checked:
+ * is filled and emptied several times, so that it expands and shrinks all over. Checks:
  *
  *   no key lost       a thread finds a key of its own until it removes it; for keys that all
  *                     threads change, inserts minus removals equal the final contents
