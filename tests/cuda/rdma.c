@@ -171,7 +171,7 @@ static void wrong(void)
     CHECK_SAME(0, cu.free(block));
 }
 
-/* No block has the number of another, that is there or has been, also where that stood. */
+/* No block has the number of another, live or freed, at any address. */
 static void numbers(void)
 {
     enum {

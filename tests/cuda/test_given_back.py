@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Memory that programs free goes back to the device."""
+"""Memory that programs free is returned to the device."""
 
 import os
 import shutil

@@ -90,7 +90,7 @@ static void large_requests(int device)
                 KERNELS_DONE();
                 READ_TALLY(&heap, tally);
                 EXPECT_EQUAL("blocks live when all were freed", coalesce_live(&heap), 0);
-                /* Regions of classes that are empty go back to all, as between launches. */
+                /* Empty regions of classes return to the pool, as between launches. */
                 EXPECT(ga_trim(heap.heap, 0) == GA_OK);
             }
         }

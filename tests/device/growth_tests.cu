@@ -15,7 +15,7 @@
 
 extern "C" {
 #include "arena/pager.h"
-/* Of arena/growth_probe.h, for the host. */
+/* See arena/growth_probe.h; for the host. */
 ga_status ga_growth_try(int device);
 }
 

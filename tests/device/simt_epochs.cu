@@ -137,7 +137,7 @@ static __device__ void put_another(epoch_world *world, epoch_tile *one)
         uint32_t first = ga_load_relaxed(&world->retired); /* relaxed: a guess; R1 confirms it */
         while (old) {
             world->nodes[old].later = first;
-            /* R1: release. Pairs with R2: it was taken out before. */
+            /* R1: release. Pairs with R2: it was unlinked before. */
             uint32_t seen = ga_cas_release(&world->retired, first, old);
             old = seen == first ? 0 : old;
             first = seen;

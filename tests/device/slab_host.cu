@@ -68,7 +68,7 @@ static void release_everything(store *s)
 /* ---- growth ----------------------------------------------------------------------------- */
 
 enum {
-    SUPER = 2048, /* units of a super block with super_bits 1 */
+    SUPER = 2048, /* units of a superblock with super_bits 1 */
     PIECE = 3000
 };
 

@@ -65,7 +65,7 @@ static bool make_heap(slab_oracle *oracle)
            oracle->steps && oracle->heap.supers;
 }
 
-/* No unit is ever looked at: only bitmaps and counts are there. */
+/* No unit is accessed: only bitmaps and counts exist. */
 static void address_rows(slab_oracle *oracle)
 {
     size_t each = oracle->rows_size / oracle->plot.supers / sizeof(uint32_t);

@@ -143,7 +143,7 @@ template <uint32_t width> static __device__ void by_ones(const churn *c, holder 
     }
 }
 
-/* Several for each lane, which go back together. */
+/* Several units for each lane, which are freed together. */
 static __device__ void by_groups(const churn *c, holder *h, uint32_t dice)
 {
     uint32_t numbers[GROUP];

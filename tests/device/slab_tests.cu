@@ -10,9 +10,8 @@
  *
  *   slab_tests [--only WORDS] [--quick] [--no-growing] [--operations N]
  *       the cases whose name contains the words; fewer rounds of each; no heaps that grow during
- *       their
- *       kernels, whose memory a sanitizer does not know; the number of operations of the properties
- *       (with it a large heap is filled 1,000 times, not 5)
+ *       their kernels, whose memory a sanitizer does not know; the number of operations of the
+ *       properties (with it a large heap is filled 1,000 times, not 5)
  */
 #include "slab_gpu.h"
 

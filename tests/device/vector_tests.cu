@@ -8,9 +8,8 @@
  *
  *   vector_tests [--only WORDS] [--quick] [--no-growing]
  *       the cases whose name contains the words; fewer rounds of each; no vectors that grow during
- *       their
- *       kernels, whose memory a sanitizer does not know. The other modes below are for cases that
- *       need a process of their own.
+ *       their kernels, whose memory a sanitizer does not know. The other modes below are for cases
+ *       that need a process of their own.
  */
 #include <gpualloc/cccl.hpp> /* must be included first */
 

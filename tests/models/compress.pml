@@ -30,7 +30,7 @@ proctype climber()
     :: wanted ->
         slot = true;
         if
-        :: MUTANT == 3 || above -> assert(!freed) /* A3, and it goes up */
+        :: MUTANT == 3 || above -> assert(!freed) /* A3, and it continues with the parent */
         :: MUTANT != 3 && !above -> skip
         fi;
         slot = false

@@ -47,7 +47,7 @@
 #define OLD_BUCKET 2
 #define NEW_BUCKET 3
 byte word[4];
-bool out[2];    /* the leaf has been taken out of its chain */
+bool out[2];    /* the leaf has been removed from its chain */
 byte finished;  /* threads */
 
 #define IS_LEAF(w) (TO(w) < OLD)
@@ -220,7 +220,8 @@ gone:
     :: TO(w) == VICTIM && !(place < OLD_BUCKET && TAG(w)) -> unlink(place, w, VICTIM, next)
     :: else -> skip
     fi;
-    /* unlink_removed(): if it has not been taken out, another is doing it, or it is done here. */
+    /* unlink_removed(): if the leaf is not removed yet, another thread is removing it, or this one
+     * does. */
     do
     :: out[VICTIM] -> break
     :: else ->

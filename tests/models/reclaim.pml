@@ -157,7 +157,7 @@ end:
         object = memory[CELL] /* a guess */
        };
        if
-       :: MUTANT == 5 -> found = (state[object] != FREE) /* it is looked at before P2 */
+       :: MUTANT == 5 -> found = (state[object] != FREE) /* it is read before P2 */
        :: else
        fi;
        put(me, SLOT(me, 0), object, MUTANT != 7); /* P1 */

@@ -39,7 +39,7 @@ static struct {
     uint32_t taken;                    /* relaxed: a sum */
     uint32_t limit;                    /* steps; set before the threads */
     uint32_t refuse;  /* of `refuse` requests all but one are refused at first; 0: none */
-    uint32_t refused; /* the pager's: wishes */
+    uint32_t refused; /* of the pager: requests so far */
     uint32_t round;
     ga_pager_client *client;
 } world __attribute__((aligned(128)));

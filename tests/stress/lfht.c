@@ -34,7 +34,7 @@ static struct {
     ga_heap *heap;
     ga_lfht *map;
     uint64_t keys, spread, round, steps;
-    int64_t net[KEYS_MOST]; /* relaxed: put in less taken out, a sum */
+    int64_t net[KEYS_MOST]; /* relaxed: inserts minus removals, a sum */
 } world;
 
 /* A hash with few values, or with one path of the trie: keys collide in full. */

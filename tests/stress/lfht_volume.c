@@ -49,7 +49,7 @@ static struct {
     ga_lfht *map;
     uint64_t each; /* operations of a thread in this round */
     uint64_t round;
-    int64_t net[SHARED]; /* relaxed: put in less taken out, sums */
+    int64_t net[SHARED]; /* relaxed: inserts minus removals, sums */
 } world;
 
 /* Numbers below SHARED are shared, then those of the threads, then those that are absent. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * For programs that stop their threads anywhere: where a thread is inside the C library's malloc,
- * which keeps the library's own few records, it is stopped when it comes out. It could have a lock
- * there that others wait for, and that would say nothing about the code that is tested. The address
- * sanitizer's malloc has such locks for everybody.
+ * For programs that stop their threads anywhere: a thread inside the C library's malloc, which
+ * serves the library's own few records, is stopped when it leaves it. It could hold a lock there
+ * that other threads wait for, and that would prove nothing about the tested code. The address
+ * sanitizer's malloc has such locks for all threads.
  */
 #ifndef GPUALLOC_TESTS_STRESS_LIBC_CALLS_H
 #define GPUALLOC_TESTS_STRESS_LIBC_CALLS_H

@@ -36,7 +36,7 @@ static struct {
     uint64_t round;
     int32_t there[THREADS][KEYS];    /* for each thread and key: inserts minus deletions */
     uint8_t in[VALUES], out[VALUES]; /* by value, each written by one thread; relaxed for `out` */
-    uint32_t messages[VALUES];       /* plain: by value, written before that is put in */
+    uint32_t messages[VALUES];       /* plain: by value, written before the value is inserted */
     uint64_t won[THREADS]; /* sum of the keys of a rush, by the thread that inserted each */
 } world;
 

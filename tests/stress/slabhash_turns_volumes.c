@@ -10,7 +10,7 @@
 
 enum {
     VOLUME = 3000, /* keys of each thread that tables grow with */
-    SHARED = 500,  /* the first of them are put in by all */
+    SHARED = 500,  /* all threads insert the first of them */
     STAY = 150,    /* one in STAY keys stays */
     NOWHERE = 1 << 21,
     CROWD = 1 << 20 /* keys from here on fill tables that do not grow */

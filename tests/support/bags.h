@@ -34,7 +34,7 @@ typedef enum bag_kind {
 typedef struct bag_call {
     bag_kind kind;
     uint64_t key, value; /* of an insert: never 0 */
-    uint64_t count;      /* found, or taken out */
+    uint64_t count;      /* found, or deleted */
     uint64_t values[BAG_VALUES];
     uint64_t began, ended;
 } bag_call;
@@ -58,7 +58,7 @@ static bool bag_says(const bag_call *c, uint64_t value)
 
 /* ---- one pair -------------------------------------------------------------------------------- */
 
-/* When it was taken out: not before `first`, and before `last`; UINT64_MAX: never. */
+/* The moment of its deletion: not before `first`, and before `last`; UINT64_MAX: never. */
 typedef struct bag_end {
     uint64_t first, last;
 } bag_end;

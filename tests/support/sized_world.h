@@ -20,7 +20,7 @@ enum {
 typedef struct sized_world {
     ga_sized_heap *heap;
     uint32_t regions; /* the most */
-    /* Of one that grows: */
+    /* Of a growing one: */
     ga_growth *growth;
     ga_pager_client *client;
     uint32_t *backed; /* for each region SIZED_WORLD_BACKED once there is memory behind it */

@@ -106,7 +106,7 @@ void slab_world_delete(slab_world *world)
     free(world);
 }
 
-/* ---- super blocks -------------------------------------------------------------------------- */
+/* ---- superblocks -------------------------------------------------------------------------- */
 
 static void place_super(slab_world *world, uint32_t super)
 {

@@ -304,7 +304,7 @@ Test(arena, the_host_refuses_what_it_cannot_promise, .disabled = UNDER_ASAN)
     ga_arena_close(arena);
 }
 
-/* The kernel grants each growth, because it looks at each growth alone. */
+/* The kernel grants each growth, because it checks each growth alone. */
 Test(arena, sizes_that_the_machine_cannot_have)
 {
     uint64_t total = ga_machine_memory_total();

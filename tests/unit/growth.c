@@ -131,7 +131,7 @@ Test(growth, what_has_come_is_prepared_once_and_in_order)
     need_prepared(1, 4);
 }
 
-/* ---- wishes ------------------------------------------------------------------------------- */
+/* ---- requests ----------------------------------------------------------------------------- */
 
 Test(growth, a_wish_is_made_once)
 {

@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- beside an array ------------------------------------------------------------------------ */
+/* ---- compared with an array --------------------------------------------------------------- */
 
 /* Try every variant, with `shape` applied to the options. */
 static void try_all(void (*shape)(ga_lfht_options *options, uint64_t round), uint64_t rounds)
@@ -35,7 +35,7 @@ Test(lfht, does_what_the_array_does)
     try_all(all_shapes, 5);
 }
 
-/* Keys that have all their hash in common, or the bits that are looked at last. */
+/* Keys that share all their hash, or the bits that are used last. */
 Test(lfht, takes_any_hash)
 {
     try_all(bad_hashes, 3);

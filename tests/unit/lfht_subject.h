@@ -50,7 +50,7 @@ ga_status subject_step(subject *s, uint64_t what, uint64_t number, uint64_t valu
 /* Grows for a while, then shrinks, and so on. */
 void subject_work(subject *s, uint64_t seed, uint64_t steps);
 
-/* Everything is taken out. */
+/* All keys are removed. */
 void subject_clear(subject *s);
 
 void expect_was(ga_lfht_found was, ga_lfht_found expected, uint64_t key);

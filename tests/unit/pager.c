@@ -29,7 +29,7 @@ typedef struct subject {
     ga_pager_client *client;
     uint32_t limit;           /* steps */
     uint32_t ahead;           /* steps */
-    uint32_t failures;        /* wishes still to be refused */
+    uint32_t failures;        /* requests still to be refused */
     uint32_t calls;           /* of back() */
     ga_growth_reason instead; /* if set, back() returns this reason and commits nothing */
     bool gates;               /* back waits for `open` */

@@ -179,7 +179,7 @@ Test(sized_places, keys_by_straight_regions_and_by_the_table)
             uint32_t table[REGIONS];
             ga_sized_class_map map = class_of(BITS, class, table).map;
             for (uint32_t i = 0; i < REGIONS; i++) {
-                table[i] = i >= straight ? order[i] + 1 : 0; /* not looked at below */
+                table[i] = i >= straight ? order[i] + 1 : 0; /* not read below */
                 table[i] |= i >= straight && i % 3 == 2 ? GA_SIZED_SPENT : 0;
             }
             table[REGIONS - 1] = 0;

@@ -172,7 +172,7 @@ Test(slab_device, lists_and_resets_know_what_went)
     end(heap);
 }
 
-/* ---- addresses that serve others meanwhile --------------------------------------------------- */
+/* ---- addresses that another block uses in between ----------------------------------------- */
 
 static void *free_from(void *heap)
 {

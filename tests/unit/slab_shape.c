@@ -144,7 +144,7 @@ Test(slab_shape, pointers_while_growing)
     }
 }
 
-/* slab-hash-2018, section V: 10 bits: the unit, 14: the memory block, 8: the super block. */
+/* slab-hash-2018, section V: 10 bits: the unit, 14: the memory block, 8: the superblock. */
 Test(slab_shape, the_papers_address)
 {
     ga_slab_shape shape = shape_of(128, 8, 32, false);
