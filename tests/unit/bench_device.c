@@ -243,7 +243,7 @@ Test(bench_device, compares_what_is_held_with_the_peak)
 }
 
 /* Small and few, since the driver's memory is the host's and is written to. */
-Test(bench_device, sees_what_the_driver_gave)
+Test(bench_device, sees_the_driver_s_memory)
 {
     arena_set.budget = 2 * MIB;
     arena_set.fill = true;

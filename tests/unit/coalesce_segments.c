@@ -8,7 +8,7 @@
 
 /* ---- headers --------------------------------------------------------------------------------- */
 
-Test(coalesce_segments, a_header_is_told_by_its_payload)
+Test(coalesce_segments, a_header_is_found_by_its_payload)
 {
     static const uint32_t heads[16] = {8, 0, 2, 0, 4, 0, 2, 0, 8, 0, 2, 0, 4, 0, 2, 0};
     for (uintptr_t i = 0; i < 16; i++) {

@@ -8,7 +8,7 @@
 
 /* ---- results of an allocation ------------------------------------------------------------- */
 
-Test(coalesce_tile, huge_requests_get_nothing_and_harm_nobody)
+Test(coalesce_tile, huge_requests_fail_without_harm)
 {
     EACH_FORM(form)
     {

@@ -174,7 +174,7 @@ Test(cuda_handover, signals_do_not_end_a_wait)
 }
 
 /* The time limit holds for the whole answer, not for each packet. */
-Test(cuda_handover, who_sends_slowly_is_not_waited_for)
+Test(cuda_handover, a_slow_sender_is_not_waited_for)
 {
     answerer a = {.pieces = 20, .late = 100, .descriptors = 1};
     ga_vmm_pieces pieces;
@@ -205,7 +205,7 @@ Test(cuda_handover, a_descriptor_too_many_does_not_stay)
     }
 }
 
-Test(cuda_handover, who_is_dropped_asks_again)
+Test(cuda_handover, a_dropped_client_requests_again)
 {
     answerer a = {.drops = 3, .pieces = 2, .descriptors = 1};
     ga_vmm_pieces pieces;
@@ -244,7 +244,7 @@ static int connect_to(const ga_cuda_name *name)
     return made;
 }
 
-Test(cuda_handover, who_says_nothing_is_dropped)
+Test(cuda_handover, a_silent_client_is_dropped)
 {
     ga_cuda_name name;
     assert_ok(ga_cuda_handover_begin(find, &name));

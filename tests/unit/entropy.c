@@ -99,7 +99,7 @@ static void expect_words_in(sandbox s)
                  status);
 }
 
-Test(entropy, the_kernel_is_asked)
+Test(entropy, the_kernel_serves)
 {
     expect_words_in((sandbox){.is_random = true});
     expect_words_in((sandbox){.open_error = EACCES, .is_random = true});

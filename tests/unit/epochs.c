@@ -46,7 +46,7 @@ static void begin(void)
     memset(&epochs, 0, sizeof epochs);
 }
 
-Test(epochs, nobody_is_waited_for_where_nobody_is)
+Test(epochs, an_empty_epoch_drains_at_once)
 {
     begin();
     cr_assert(!drained(), "nobody has closed one");
@@ -58,7 +58,7 @@ Test(epochs, nobody_is_waited_for_where_nobody_is)
     }
 }
 
-Test(epochs, who_was_in_is_waited_for)
+Test(epochs, a_tile_in_the_epoch_is_waited_for)
 {
     begin();
     uint32_t pins[3 * GA_EPOCH_STRIPES];
@@ -75,7 +75,7 @@ Test(epochs, who_was_in_is_waited_for)
     cr_assert(drained());
 }
 
-Test(epochs, who_comes_later_is_not)
+Test(epochs, a_later_tile_is_not_waited_for)
 {
     begin();
     uint32_t early = enter(5);

@@ -63,7 +63,7 @@ static int begin_child(void *unused)
     return found || !is_free();
 }
 
-Test(forks, one_who_has_the_lock_is_waited_for)
+Test(forks, a_holder_of_the_lock_is_waited_for)
 {
     pthread_t helper, keeper = start_keeper();
     cr_assert_eq(pthread_create(&helper, NULL, end_later, NULL), 0);
@@ -84,7 +84,7 @@ static int begin_child_without(void *unused)
     return !is_free();
 }
 
-Test(forks, the_first_who_wants_it_meanwhile_is_let_on)
+Test(forks, the_first_waiter_continues)
 {
     ga_forked_lock_prepare(&lock);
     pthread_t keeper = start_keeper();

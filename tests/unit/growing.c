@@ -188,7 +188,7 @@ Test(growing, the_host_grows_it_between_kernels)
 }
 
 /* The answer to a request that its kernel did not wait for may arrive while the host begins. */
-Test(growing, a_wish_that_nobody_waits_for)
+Test(growing, a_request_without_a_waiter)
 {
     for (uint32_t i = 0; i < 20; i++) {
         scene s;

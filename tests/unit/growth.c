@@ -133,7 +133,7 @@ Test(growth, what_has_come_is_prepared_once_and_in_order)
 
 /* ---- requests ----------------------------------------------------------------------------- */
 
-Test(growth, a_wish_is_made_once)
+Test(growth, a_request_is_made_once)
 {
     begin(2);
     look(3);
@@ -145,7 +145,7 @@ Test(growth, a_wish_is_made_once)
     need_prepared(2, 2);
 }
 
-Test(growth, a_larger_wish_takes_its_place_a_smaller_does_not)
+Test(growth, a_larger_request_replaces_it_a_smaller_does_not)
 {
     begin(2);
     look(4);
@@ -159,7 +159,7 @@ Test(growth, a_larger_wish_takes_its_place_a_smaller_does_not)
     need_prepared(2, 4);
 }
 
-Test(growth, the_next_wish_comes_when_more_is_wanted)
+Test(growth, the_next_request_follows_when_more_is_needed)
 {
     begin(2);
     look(3);
@@ -180,7 +180,7 @@ Test(growth, looks_keep_their_distance)
     cr_assert_eq(mailbox.wish, ga_mail_word(3, 1, 0), "the next is not due for an hour");
 }
 
-Test(growth, who_has_not_the_turn_does_not_look)
+Test(growth, a_tile_without_the_lock_does_not_poll)
 {
     begin(2);
     growth.turn = 1;
@@ -204,7 +204,7 @@ Test(growth, what_came_with_a_refusal_is_granted)
     cr_assert_eq(mailbox.wish, ga_mail_word(5, 1, 0), "believed for an hour");
 }
 
-Test(growth, an_old_refusal_is_asked_anew)
+Test(growth, an_old_refusal_is_requested_anew)
 {
     begin(1);
     growth.hold = 0;
@@ -236,7 +236,7 @@ Test(growth, a_limit_is_final)
 
 /* ---- a pager that is not there ------------------------------------------------------------ */
 
-Test(growth, nobody_waits_for_ever)
+Test(growth, no_tile_waits_forever)
 {
     begin(1);
     growth.patience = 1000000; /* ns */
@@ -258,7 +258,7 @@ Test(growth, a_pager_that_comes_back_is_heard)
     cr_assert_eq(await(2), GA_GROWTH_GRANTED);
 }
 
-Test(growth, a_goodbye_is_final_and_answers_any_wish)
+Test(growth, a_goodbye_is_final_and_answers_any_request)
 {
     begin(1);
     look(2);

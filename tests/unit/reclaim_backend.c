@@ -114,7 +114,7 @@ Test(reclaim_backend, a_block_that_shrinks_moves_when_half_is_unused)
 
 /* ---- protection ---------------------------------------------------------------------------- */
 
-Test(reclaim_backend, what_is_freed_stays_for_who_protects_it)
+Test(reclaim_backend, a_freed_block_stays_while_it_is_protected)
 {
     open_heap("hazard:batch=1/slab:check=full");
     char *block = take(100);

@@ -212,7 +212,7 @@ static void end_all(void)
     end();
 }
 
-Test(reclaim_sharing, nobody_waits_for_one_that_stands, .timeout = 60)
+Test(reclaim_sharing, no_thread_waits_for_a_stopped_one, .timeout = 60)
 {
     begin_with_one_that_runs();
     retire(BATCH - 1, BATCH, 1);

@@ -48,7 +48,7 @@ static void *retire_for_long(void *unused)
     return NULL;
 }
 
-Test(reclaim_threads, the_bound_holds_while_a_thread_stands_still)
+Test(reclaim_threads, the_bound_holds_while_a_thread_is_stopped)
 {
     enum {
         RETIRERS = 3
@@ -148,7 +148,7 @@ Test(reclaim_threads, threads_leave_and_return)
     assert_ok(ga_domain_close(domain));
 }
 
-Test(reclaim_threads, more_threads_than_anybody_expected)
+Test(reclaim_threads, more_threads_than_expected)
 {
     enum {
         MANY = 200

@@ -239,7 +239,7 @@ static void count_visit(void *context, void *visited, size_t size)
     (void)size;
 }
 
-Test(resize, what_a_backend_lacks_is_said)
+Test(resize, missing_members_are_reported)
 {
     void *out = &out;
     ga_kernel_heap view;

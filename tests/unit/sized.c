@@ -149,7 +149,7 @@ Test(sized, a_fork_with_a_live_pager)
     end(heap);
 }
 
-Test(sized, live_blocks_are_told_of_at_the_end)
+Test(sized, live_blocks_are_reported_at_the_end)
 {
     void *block;
     begin(VMM_KERNELS_GROW);

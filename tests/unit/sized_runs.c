@@ -195,7 +195,7 @@ Test(sized_runs, as_many_regions_as_a_size_takes)
     }
 }
 
-Test(sized_runs, classes_whose_units_stand_at_multiples)
+Test(sized_runs, classes_whose_units_are_at_multiples)
 {
     ga_sized_view view = {.classes = GA_SIZED_CLASSES};
     for (uint64_t align = 1; align; align *= 2) {

@@ -363,7 +363,7 @@ Test(sized_tile, every_address_of_every_class)
     model_end(&m);
 }
 
-Test(sized_tile, addresses_of_nobody)
+Test(sized_tile, addresses_without_an_owner)
 {
     static char foreign[64];
     uint64_t random = 13;

@@ -11,7 +11,7 @@
 /* ---- parents that refuse --------------------------------------------------------------------- */
 
 /* The parent serves two superblocks and one block, and then refuses. */
-Test(slab_faults, a_parent_that_fails_at_the_third_super_block)
+Test(slab_faults, a_parent_that_fails_at_the_third_superblock)
 {
     ga_heap *heap = open_host("slab:unit=1K,blocks=1/tight");
     static unsigned char *blocks[2048];
@@ -59,7 +59,7 @@ Test(slab_faults, a_parent_that_fails_once)
     assert_ok(ga_heap_close(heap));
 }
 
-Test(slab_faults, a_parent_that_gives_nothing)
+Test(slab_faults, a_parent_without_memory)
 {
     ga_heap *heap = open_host("slab/fail:nth=1,every=yes/system");
     void *none;

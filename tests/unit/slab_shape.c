@@ -258,7 +258,7 @@ Test(slab_shape, too_many_units)
 
 /* A number for which an address has no bits is refused, so that two units never share an
  * address. */
-Test(slab_shape, too_many_super_blocks)
+Test(slab_shape, too_many_superblocks)
 {
     ga_slab_shape shape = shape_of(128, 8, 256, false);
     assert_ok(ga_slab_shape_check(&shape));

@@ -101,7 +101,7 @@ static bool want_it_alone(void *context, uint64_t key, uint64_t value)
     return true;
 }
 
-Test(slabhash_checked, who_is_not_alone_is_refused_in_a_checked_table)
+Test(slabhash_checked, overlapping_exclusive_calls_are_refused)
 {
     for (uint32_t flags = 0; flags < 4; flags++) {
         ga_slabhash *table = open_checked(flags);

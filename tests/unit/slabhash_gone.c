@@ -8,7 +8,7 @@
 
 /* ---- when ------------------------------------------------------------------------------------ */
 
-Test(slabhash_gone, an_array_goes_back_once_nobody_has_a_stand_from_before)
+Test(slabhash_gone, an_array_is_freed_once_no_snapshot_refers_to_it)
 {
     tiles_open(4, NULL);
     tiles_tile a = tiles_begin(0), b = tiles_begin(1);
@@ -33,7 +33,7 @@ Test(slabhash_gone, an_array_goes_back_once_nobody_has_a_stand_from_before)
     tiles_close();
 }
 
-Test(slabhash_gone, who_comes_later_keeps_nothing)
+Test(slabhash_gone, a_later_tile_keeps_no_array)
 {
     tiles_open(4, NULL);
     tiles_tile a = tiles_begin(0);
@@ -77,7 +77,7 @@ Test(slabhash_gone, what_is_taken_out_later_waits_for_another_epoch)
     tiles_close();
 }
 
-Test(slabhash_gone, no_array_goes_back_of_which_a_bucket_has_not_moved)
+Test(slabhash_gone, no_array_is_freed_before_all_buckets_have_migrated)
 {
     tiles_open(8, NULL);
     tiles_tile a = tiles_begin(0);
@@ -185,7 +185,7 @@ Test(slabhash_gone, the_slabs_of_an_array_go_back_with_it)
     tiles_close();
 }
 
-Test(slabhash_gone, an_array_goes_back_in_parts_of_its_buckets)
+Test(slabhash_gone, an_array_is_freed_in_shares_of_its_buckets)
 {
     const uint32_t buckets = 3 * GA_SLABHASH_BACK + 5, parts = 4;
     tiles_open(buckets, NULL);
@@ -215,7 +215,7 @@ Test(slabhash_gone, an_array_goes_back_in_parts_of_its_buckets)
 
 /* A tile that has a share of an array delays the array's end; other tiles take the other shares,
  * and no other gets this one. */
-Test(slabhash_gone, who_stops_with_a_part_keeps_its_array_alone)
+Test(slabhash_gone, a_stopped_tile_with_a_share_keeps_only_its_array)
 {
     tiles_open(2 * GA_SLABHASH_BACK, NULL);
     tiles_tile a = tiles_begin(0);

@@ -443,7 +443,7 @@ Test(slabhash_grow, multimaps)
 
 /* A thread that migrates a pair so late that the pair was already deleted from the new bucket does
  * not insert it a second time. */
-Test(slabhash_grow, what_comes_late_to_a_multimap_brings_nothing_twice)
+Test(slabhash_grow, a_late_migration_inserts_no_pair_twice)
 {
     for (ga_slabhash_mode mode = GA_SLABHASH_SET32; mode < GA_SLABHASH_MODE_COUNT; mode++) {
         uint32_t kind = GA_SLABHASH_KIND(mode, true) | GA_SLABHASH_GROWING;

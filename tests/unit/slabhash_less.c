@@ -136,7 +136,7 @@ Test(slabhash_less, a_table_does_not_shrink_while_an_older_array_is_held)
     tiles_close();
 }
 
-Test(slabhash_less, without_memory_for_fewer_buckets_nobody_asks_again)
+Test(slabhash_less, without_memory_for_fewer_buckets_no_tile_retries)
 {
     tiles_open(64, NULL);
     tiles_tile a = tiles_begin(0);

@@ -333,7 +333,7 @@ BOTH(a_large_wish_gets_what_the_limit_leaves)
     ga_vector_close(v);
 }
 
-Test(vector_loan, a_large_wish_gets_what_memory_leaves)
+Test(vector_loan, a_large_request_gets_the_remaining_memory)
 {
     for (size_t mib = 24; mib <= 40; mib += 2) {
         start_growing_driver(mib * MIB);

@@ -324,7 +324,7 @@ Test(vmm, a_random_script)
 
 /* ---- growing ----------------------------------------------------------------------------- */
 
-Test(vmm, blocks_grow_where_they_stand)
+Test(vmm, blocks_grow_in_place)
 {
     ga_heap *heap = vmm_open(&(vmm_driver_options){.memory = 4 * GIB}, "vmm");
     char *block = vmm_take(heap, GIB);

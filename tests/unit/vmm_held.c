@@ -383,7 +383,7 @@ static uint64_t refused_chunks(void)
 
 /* Once the driver has refused memory it is not called for more before memory is freed, because a
  * refusal takes time. When it has memory again, the heap gets it. */
-Test(vmm_held, a_full_device_is_not_asked_in_vain)
+Test(vmm_held, a_full_device_is_not_called_repeatedly)
 {
     enum {
         BLOCKS = 64

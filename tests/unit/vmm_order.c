@@ -61,7 +61,7 @@ Test(vmm_order, others_are_ordered_behind_the_legacy_stream)
 }
 
 /* Other streams can reuse it once the stream has reached that point, and not before. */
-Test(vmm_order, what_the_legacy_stream_uses_is_nobody_elses)
+Test(vmm_order, memory_that_the_legacy_stream_uses_is_not_reused)
 {
     for (size_t i = 0; i < SIZES; i++) {
         ga_heap *heap = begin(NULL, "vmm");
@@ -83,7 +83,7 @@ Test(vmm_order, what_the_legacy_stream_uses_is_nobody_elses)
 /* ---- all streams ---------------------------------------------------------------------------- */
 
 /* A third stream has work: requests get another block until then, or wait for it. */
-Test(vmm_order, what_any_stream_uses_is_nobody_elses)
+Test(vmm_order, memory_that_any_stream_uses_is_not_reused)
 {
     for (size_t i = 0; i < SIZES; i++) {
         ga_heap *heap = begin(NULL, "vmm");

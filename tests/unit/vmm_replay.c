@@ -154,7 +154,7 @@ static void churn(ga_heap *heap, uint64_t seed, void *places[STEPS])
     vmm_free_many(heap, kept, KEPT);
 }
 
-Test(vmm_replay, what_comes_again_stands_where_it_stood)
+Test(vmm_replay, repeated_requests_get_their_placement)
 {
     static void *first[STEPS], *second[STEPS];
     ga_heap *heap = begin("vmm:free=now,cache=16G");

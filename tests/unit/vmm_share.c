@@ -80,7 +80,7 @@ Test(vmm_share, a_part_of_a_block)
     vmm_end(heap);
 }
 
-Test(vmm_share, who_has_it_mapped_keeps_it)
+Test(vmm_share, an_open_mapping_stays)
 {
     ga_heap *heap = vmm_open(NULL, "vmm:share=fd");
     char *block = vmm_take(heap, 4 * MIB);

@@ -226,7 +226,7 @@ static ga_heap *begin_with_units(size_t memory, size_t count)
     return heap;
 }
 
-Test(vmm_streams, what_rested_is_trimmed_though_nobody_is_waited_for)
+Test(vmm_streams, memory_without_waiting_streams_is_trimmed)
 {
     ga_heap *heap = begin_with_units(GIB, 8);
     assert_ok(ga_trim(heap, 0));
@@ -234,7 +234,7 @@ Test(vmm_streams, what_rested_is_trimmed_though_nobody_is_waited_for)
     vmm_end(heap);
 }
 
-Test(vmm_streams, what_rested_is_memory_though_nobody_is_waited_for)
+Test(vmm_streams, memory_without_waiting_streams_is_reused)
 {
     ga_heap *heap = begin_with_units(16 * MIB, 8);
     assert_ok(ga_free(heap, vmm_take(heap, 16 * MIB)));
